@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * accept.c - the first step of a send: take a message from the program (net/rds/send.c: rds_sendmsg).
+ *
+ * All checks in the kernel's order (rds-semantics 4.1; the row numbers stand beside them), then admission under the
+ * socket's and the connection's transmit locks, or a wait for congestion to clear or for buffer space.
+ * Congestion comes before space; a message is admitted on the bytes queued before it.
+ */
+#include <fcntl.h>
+#include <string.h>
+
+#include "engine/cmsg.h"
+#include "engine/connection.h"
+#include "engine/uaccess.h"
+#include "engine/wait.h"
+
+#define OPTMEM_MAX 20480
+#ifndef MSG_ZEROCOPY
+#define MSG_ZEROCOPY 0x4000000
+#endif
+
+struct send_call {
+	struct rds_sock *sk;
+	int fd, flags;
+	const struct msghdr *msg;
+	struct rds_outgoing out;
+	struct rds_addr dst;
+	unsigned cmsgs; /* RDS_HAS_* */
+	bool checked;	/* payload and control messages are known to be good: a repeated attempt need not look again */
+};
+
+static struct rds_dst *dst_slot(struct rds_sock *sk, uint16_t port)
+{
+	return &sk->dst[port & (RDS_DST_CACHE - 1)];
+}
+
+static bool dst_fresh(const struct rds_dst *d)
+{
+	return d->conn && d->bind_gen == registry_generation(rds_eng->reg) &&
+	       d->conn_gen == atomic_load_explicit(&rds_eng->conn_gen, memory_order_acquire);
+}
+
+/* Rows 4-7. sk->tx held. */
+static int check_name(struct send_call *c, struct rds_dst **slot)
+{
+	const struct msghdr *msg = c->msg;
+	struct rds_sock *sk = c->sk;
+	int len = (int)msg->msg_namelen, err;
+	struct rds_dst *d;
+
+	if (msg->msg_name && len > 0) {
+		if (len > (int)sizeof(struct sockaddr_storage))
+			len = sizeof(struct sockaddr_storage);
+		if (rds_user_readable(msg->msg_name, (size_t)len))
+			return -EFAULT;
+		if (likely(len == sizeof(struct sockaddr_in))) {
+			const struct sockaddr_in *sin = msg->msg_name;
+
+			d = dst_slot(sk, ntohs(sin->sin_port));
+			if (likely(d->rawlen == 8 && memcmp(d->raw, sin, 8) == 0 && rds_sock_bound(sk))) {
+				c->dst = d->addr;
+				*slot = d;
+				return 0;
+			}
+		}
+		err = rds_addr_for_send(msg->msg_name, len, &c->dst);
+		if (err)
+			return err;
+		if (!rds_sock_bound(sk))
+			return -ENOTCONN;
+		if (rds_ip_is_v4(&c->dst.ip) != rds_ip_is_v4(&sk->laddr.ip))
+			return -EOPNOTSUPP;
+		if (c->dst.scope && sk->bound_scope && c->dst.scope != sk->bound_scope)
+			return -EINVAL;
+	} else {
+		if (!rds_sock_bound(sk) || !atomic_load_explicit(&sk->connected, memory_order_acquire))
+			return -ENOTCONN;
+		c->dst = sk->caddr;
+	}
+	d = dst_slot(sk, c->dst.port);
+	if (!d->rawlen || d->addr.port != c->dst.port || d->addr.scope != c->dst.scope ||
+	    !rds_ip_equal(&d->addr.ip, &c->dst.ip)) {
+		memset(d, 0, sizeof(*d));
+		d->addr = c->dst;
+	}
+	d->rawlen = 1;
+	if (msg->msg_name && len == sizeof(struct sockaddr_in)) {
+		memcpy(d->raw, msg->msg_name, 8);
+		d->rawlen = 8;
+	}
+	*slot = d;
+	return 0;
+}
+
+/* Rows 8-15. */
+static int check_payload(struct send_call *c)
+{
+	const struct msghdr *msg = c->msg;
+	struct rds_send_cmsgs cm = {0};
+	bool control = msg->msg_control && msg->msg_controllen >= sizeof(struct cmsghdr);
+	bool zcopy = (c->flags & MSG_ZEROCOPY) && atomic_load(&c->sk->zerocopy);
+	size_t total = 0, i;
+	int err;
+
+	if (unlikely(control)) {
+		err = rds_cmsg_scan(msg, &cm);
+		if (err)
+			return err;
+	}
+	for (i = 0; i < msg->msg_iovlen; i++) {
+		total += msg->msg_iov[i].iov_len;
+		if (total > RDS_MAX_MSG)
+			break;
+	}
+	if (unlikely(total > RDS_MAX_MSG || cm.rdma_bytes > RDS_MAX_MSG))
+		return -EMSGSIZE;
+	if (unlikely(total > rds_sndbuf(c->sk)))
+		return -EMSGSIZE;
+	if (unlikely(zcopy) && atomic_load(&c->sk->transport) != RDS_TRANS_TCP)
+		return -EOPNOTSUPP;
+	if (unlikely(control || zcopy)) {
+		err = rds_cmsg_check(msg, zcopy ? c->flags : c->flags & ~MSG_ZEROCOPY, total, &cm);
+		if (err)
+			return err;
+		c->cmsgs = cm.present;
+		c->out.u.zcopy = zcopy;
+		c->out.u.zcookie = cm.zcopy_cookie;
+	}
+	if (unlikely(rds_user_iov_readable(msg->msg_iov, msg->msg_iovlen)))
+		return -EFAULT;
+	c->out.iov = msg->msg_iov;
+	c->out.len = total;
+	return 0;
+}
+
+/* Rows 18, 19 for transports without RDMA. */
+static int check_rdma(const struct send_call *c)
+{
+	if (c->cmsgs & RDS_HAS_DEST)
+		return -EINVAL; /* no region of this socket can have that key */
+	if (c->cmsgs & (RDS_HAS_MAP | RDS_HAS_ARGS | RDS_HAS_ATOMIC))
+		return -EOPNOTSUPP;
+	return 0;
+}
+
+/* Row 22 without waiting; conn->tx held. */
+static bool port_congested(const struct rds_conn *conn, uint16_t port)
+{
+	const struct rds_cong_map *far = atomic_load_explicit(&conn->fcong, memory_order_acquire);
+
+	return unlikely(far) && unlikely(rds_cong_test(far, port));
+}
+
+enum admit { SENT, CONGESTED, FULL, AGAIN };
+
+/* conn->tx held. Row 20 (connection gone): AGAIN, the caller looks the destination up anew. */
+static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
+{
+	struct rds_conn *conn = d->conn;
+	struct rds_sock *sk = c->sk;
+	struct rds_outgoing *out = &c->out;
+
+	*err = 0;
+	if (unlikely(d->conn_gen != atomic_load_explicit(&rds_eng->conn_gen, memory_order_acquire)))
+		return AGAIN;
+	if (port_congested(conn, c->dst.port))
+		return CONGESTED;
+	if (unlikely(!rds_sock_writable(sk))) {
+		rds_conn_reap(conn, true);
+		if (!rds_sock_writable(sk))
+			return FULL;
+	}
+	atomic_fetch_add(&sk->snd_bytes, out->len);
+	rds_sock_hold(sk);
+	out->u.sk = sk;
+	out->u.len = (uint32_t)out->len;
+	out->u.sport = out->hdr.sport = sk->laddr.port;
+	out->u.dport = out->hdr.dport = c->dst.port;
+	out->hdr.len = (uint32_t)out->len;
+	*err = rds_xmit(conn, out);
+	if (unlikely(*err)) {
+		atomic_fetch_sub(&sk->snd_bytes, out->len);
+		rds_sock_put(sk);
+	} else if (likely(conn->ep)) {
+		uint64_t queued = atomic_load_explicit(&sk->snd_bytes, memory_order_relaxed);
+
+		conn->t->ops->flush(conn->ep, queued * 2 >= rds_sndbuf(sk));
+	}
+	return SENT;
+}
+
+/* Rows 4-24 in one go, never sleeping. */
+static enum admit try_send(struct send_call *c, int *err)
+{
+	struct rds_sock *sk = c->sk;
+	struct rds_dst *d = NULL;
+	struct rds_conn *start = NULL;
+	enum admit a = SENT;
+
+	pthread_mutex_lock(&sk->tx);
+	*err = check_name(c, &d);
+	if (likely(!*err) && !c->checked)
+		*err = check_payload(c);
+	if (*err)
+		goto out;
+	c->checked = true;
+	if (!atomic_load_explicit(&sk->tos_fixed, memory_order_relaxed))
+		atomic_store(&sk->tos_fixed, true);
+	if (unlikely(c->cmsgs)) {
+		*err = check_rdma(c);
+		if (*err)
+			goto out;
+	}
+	if (unlikely(!dst_fresh(d))) {
+		d->bind_gen = registry_generation(rds_eng->reg);
+		d->conn_gen = atomic_load(&rds_eng->conn_gen);
+		*err = rds_conn_resolve(sk, &c->dst, &d->conn);
+		if (*err) {
+			d->conn = NULL;
+			goto out;
+		}
+	}
+	pthread_mutex_lock(&d->conn->tx);
+	a = admit(c, d, err);
+	if (atomic_load_explicit(&d->conn->state, memory_order_relaxed) == RDS_CONN_DOWN)
+		start = d->conn;
+	pthread_mutex_unlock(&d->conn->tx);
+	if (a == AGAIN)
+		d->conn = NULL;
+out:
+	pthread_mutex_unlock(&sk->tx);
+	if (unlikely(start))
+		rds_conn_start(start);
+	return *err ? SENT : a;
+}
+
+/* The send found its port congested. True: it must wait or fail; false: cleared meanwhile, try again. */
+static void note_congestion(struct send_call *c, bool nonblock)
+{
+	struct rds_sock *sk = c->sk;
+
+	rx_lock();
+	if (nonblock) {
+		if (sk->cong_monitor)
+			sk->cong_mask |= 1ull << (c->dst.port % 64);
+		sk->seen_congestion = true;
+	} else {
+		sk->cong_blocked++;
+	}
+	sk->cong_woken = false;
+	rds_cong_met(sk);
+	rx_unlock();
+}
+
+static void end_congestion(struct send_call *c, bool interrupted)
+{
+	rx_lock();
+	c->sk->cong_blocked--;
+	if (interrupted)
+		c->sk->seen_congestion = true;
+	rx_unlock();
+}
+
+static enum admit retry(struct send_call *c, int *err)
+{
+	enum admit a;
+
+	do {
+		a = try_send(c, err);
+	} while (a == AGAIN);
+	return a;
+}
+
+/* Rows 22', 23': sleep for congestion (no timeout applies) or for space (SO_SNDTIMEO). */
+static int wait_to_send(struct send_call *c, enum admit a)
+{
+	struct rds_sock *sk = c->sk;
+	uint64_t timeo = atomic_load(&sk->sndtimeo_ns), deadline = 0;
+	enum admit why = a;
+	struct rds_wait *w;
+	int err = 0, ret = 0;
+
+	if (a == FULL && timeo == 0)
+		return -EAGAIN;
+	if (timeo != RDS_NO_TIMEOUT)
+		deadline = os_now_ns() + timeo;
+	w = rds_wait_begin_one(sk, a == CONGESTED ? RDS_WAIT_CONG : POLLOUT);
+	if (!w)
+		return -ENOMEM;
+	if (a == CONGESTED) {
+		RDS_STAT_INC(cong_send_blocked);
+		note_congestion(c, false);
+	}
+	for (;;) {
+		rds_progress();
+		a = retry(c, &err);
+		if (a != why || err || !atomic_load(&sk->open))
+			break;
+		if (why == FULL) {
+			if (rds_wait_spin(w))
+				continue;
+			if (deadline && os_now_ns() >= deadline) {
+				ret = -ETIMEDOUT;
+				break;
+			}
+		}
+		if (!rds_wait_arm(w)) {
+			rx_lock();
+			sk->cong_woken = false;
+			rx_unlock();
+			continue;
+		}
+		ret = rds_wait_sleep(w, why == FULL ? deadline : 0);
+		rds_wait_disarm(w);
+		if (ret == -EINTR)
+			break;
+		ret = 0;
+	}
+	if (why == CONGESTED)
+		end_congestion(c, ret == -EINTR);
+	rds_wait_end(w);
+	if (ret || err)
+		return ret ? ret : err;
+	if (!atomic_load(&sk->open))
+		return -EBADF;
+	return a == SENT ? 0 : wait_to_send(c, a); /* the other reason now: at most a few levels deep, each had to clear */
+}
+
+/* Nonblocking: ENOBUFS for congestion unless it has just cleared, EAGAIN for space. */
+static int fail_nonblock(struct send_call *c, enum admit a)
+{
+	int err = 0;
+
+	rds_progress();
+	if (a == CONGESTED) {
+		note_congestion(c, true);
+		a = retry(c, &err);
+	} else {
+		rds_reap_all();
+		a = retry(c, &err);
+	}
+	if (err || a == SENT)
+		return err;
+	if (a == CONGESTED) {
+		RDS_STAT_INC(cong_send_error);
+		return -ENOBUFS;
+	}
+	RDS_STAT_INC(send_queue_full);
+	rds_want_room_all();
+	rx_lock();
+	rds_sock_lower(c->sk, c->fd);
+	rx_unlock();
+	return -EAGAIN;
+}
+
+ssize_t rds_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, int flags)
+{
+	struct send_call c = {.sk = sk, .fd = fd, .flags = flags, .msg = msg};
+	enum admit a;
+	int err;
+
+	if (unlikely((int)msg->msg_namelen < 0))
+		return -EINVAL;
+	if (unlikely(msg->msg_control && msg->msg_controllen)) {
+		if (msg->msg_controllen >= OPTMEM_MAX)
+			return -ENOBUFS;
+		if (rds_user_readable(msg->msg_control, msg->msg_controllen))
+			return -EFAULT;
+	}
+	if (unlikely(flags & ~(MSG_DONTWAIT | MSG_ZEROCOPY)))
+		return -EOPNOTSUPP;
+	if (unlikely(!atomic_load_explicit(&sk->open, memory_order_relaxed)))
+		return -EBADF;
+	a = retry(&c, &err);
+	if (unlikely(err))
+		return err;
+	if (unlikely(a != SENT)) {
+		bool nonblock = (flags & MSG_DONTWAIT) || (os_fcntl(fd, F_GETFL, 0) & O_NONBLOCK);
+
+		err = nonblock ? fail_nonblock(&c, a) : wait_to_send(&c, a);
+		if (err)
+			return err;
+	}
+	RDS_STAT_INC(send_queued);
+	RDS_STAT_ADD(copy_from_user, c.out.len);
+	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
+		rds_run_work();
+	return (ssize_t)c.out.len;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * addr.h - RDS addresses: the checks that bind, connect and send make on a sockaddr (three different tables of errnos,
+ * rds-semantics 2, 3, 4.1), the way back, and whether an address belongs to this host.
+ */
+#ifndef ENGINE_ADDR_H
+#define ENGINE_ADDR_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+
+struct rds_addr {
+	struct in6_addr ip; /* IPv4 as ::ffff:a.b.c.d */
+	uint32_t scope;	    /* only for link-local, else 0 */
+	uint16_t port;	    /* host byte order */
+};
+
+static inline bool rds_ip_is_v4(const struct in6_addr *ip)
+{
+	return IN6_IS_ADDR_V4MAPPED(ip);
+}
+static inline bool rds_ip_equal(const struct in6_addr *a, const struct in6_addr *b)
+{
+	return memcmp(a, b, sizeof(*a)) == 0;
+}
+/* 127.0.0.0/8 or ::1: the addresses of the kernel's loopback transport. */
+bool rds_ip_is_loopback(const struct in6_addr *ip);
+
+/* Table 2 rows 1-6 (form only: nothing about state).  sa has been checked to be readable for len bytes by the caller. */
+int rds_addr_for_bind(const struct sockaddr *sa, int len, struct rds_addr *out);
+/* Table 3. `bound_scope` is the socket's bound scope (0 = none). */
+int rds_addr_for_connect(const struct sockaddr *sa, int len, uint32_t bound_scope, struct rds_addr *out);
+/* Table 4.1 row 4. */
+int rds_addr_for_send(const struct sockaddr *sa, int len, struct rds_addr *out);
+
+/* v4(-mapped) -> AF_INET, 16 bytes; else AF_INET6, 28 bytes with scope. Returns the length. */
+socklen_t rds_addr_to_sockaddr(const struct in6_addr *ip, uint16_t port, uint32_t scope, struct sockaddr_storage *out);
+/* The generic move_addr_to_user: copies min(*len, real), stores real in *len; *len < 0 -EINVAL, bad pointers -EFAULT. */
+int rds_addr_to_user(const struct sockaddr_storage *ss, socklen_t real, struct sockaddr *addr, socklen_t *len);
+
+/* May a socket of this host be bound to it? 0, -EADDRNOTAVAIL, or -ENOMEM (no descriptor left to ask with).  127/8 and
+ * ::1 always.  Asks the kernel through datagram sockets (addr_local.c); a yes is remembered for a second.  Subnet
+ * broadcasts are not local, whatever bind() says. */
+int rds_addr_is_local(const struct in6_addr *ip, uint32_t scope);
+
+#define RDS_ADDR_STRLEN 72
+/* "10.0.0.1:4000" or "[fe80::1%2]:4000" into buf; returns buf. */
+const char *rds_addr_str(const struct in6_addr *ip, uint16_t port, uint32_t scope, char buf[RDS_ADDR_STRLEN]);
+
+#endif

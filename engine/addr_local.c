@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * addr_local.c - does an address belong to this host?
+ *
+ * The kernel's RDS asks its routing table; from user space two datagram sockets that never send anything tell the same:
+ * bind refuses what is configured nowhere, and the source address that connect to the address itself would use is that
+ * address only if it is a local one.  The second question is needed where bind alone says yes to subnet broadcasts, or
+ * to everything (ip_nonlocal_bind).
+ * Only "yes" is remembered: a program that waits for an address to appear must see it at once.
+ */
+#include "engine/addr.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+
+#include "engine/log.h"
+#include "engine/os.h"
+
+#define REMEMBER_NS UINT64_C(1000000000)
+#define REMEMBERED 8
+#define PORT_DISCARD 9 /* any port does, nothing is sent */
+
+static struct {
+	struct in6_addr ip;
+	uint32_t scope;
+	uint64_t until;
+} cache[REMEMBERED];
+static unsigned cache_next;
+
+/*
+ * Taken by trying only: a fork may leave it locked for ever in the child, which then asks the kernel each time.
+ */
+static atomic_flag cache_busy = ATOMIC_FLAG_INIT;
+
+static bool cache_hit(const struct in6_addr *ip, uint32_t scope, uint64_t now)
+{
+	bool hit = false;
+
+	if (atomic_flag_test_and_set_explicit(&cache_busy, memory_order_acquire))
+		return false;
+	for (unsigned i = 0; i < REMEMBERED && !hit; i++)
+		hit = now < cache[i].until && cache[i].scope == scope && rds_ip_equal(&cache[i].ip, ip);
+	atomic_flag_clear_explicit(&cache_busy, memory_order_release);
+	return hit;
+}
+
+static void cache_put(const struct in6_addr *ip, uint32_t scope, uint64_t now)
+{
+	if (atomic_flag_test_and_set_explicit(&cache_busy, memory_order_acquire))
+		return;
+	cache[cache_next].ip = *ip;
+	cache[cache_next].scope = scope;
+	cache[cache_next].until = now + REMEMBER_NS;
+	cache_next = (cache_next + 1) % REMEMBERED;
+	atomic_flag_clear_explicit(&cache_busy, memory_order_release);
+}
+
+static bool same_ip(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+{
+	if (a->ss_family != b->ss_family)
+		return false;
+	if (a->ss_family == AF_INET)
+		return ((const struct sockaddr_in *)a)->sin_addr.s_addr == ((const struct sockaddr_in *)b)->sin_addr.s_addr;
+	return rds_ip_equal(&((const struct sockaddr_in6 *)a)->sin6_addr, &((const struct sockaddr_in6 *)b)->sin6_addr);
+}
+
+static int udp_socket(int family)
+{
+	int fd = os_socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (fd == -EAFNOSUPPORT || fd == -EPROTONOSUPPORT)
+		return -EADDRNOTAVAIL; /* no such family on this host, so no such address */
+	if (fd < 0) {
+		rds_error("cannot check a local address: no datagram socket (errno %d); raise the limit of open files", -fd);
+		return -ENOMEM;
+	}
+	return fd;
+}
+
+/* Would bind() take it? */
+static int ask_bind(const struct sockaddr_storage *ss, socklen_t len)
+{
+	int fd = udp_socket(ss->ss_family);
+	int ret;
+
+	if (fd < 0)
+		return fd;
+	ret = os_bind(fd, (const struct sockaddr *)ss, len);
+	os_close(fd);
+	return ret ? -EADDRNOTAVAIL : 0;
+}
+
+/*
+ * What a failing connect to the address itself says: EACCES a broadcast address; no route in IPv4, where every local
+ * address has one, that it is not local (bind believes anything in a namespace without any address).  The rest, and
+ * IPv6 while the loopback device is down, says nothing: bind's word stands.
+ */
+static int judge_failure(int err, sa_family_t family)
+{
+	if (err == -EACCES)
+		return -EADDRNOTAVAIL;
+	return family == AF_INET && (err == -ENETUNREACH || err == -EINVAL) ? -EADDRNOTAVAIL : 0;
+}
+
+/* Is it the source of what goes to itself? */
+static int ask_route(const struct sockaddr_storage *ss, const struct sockaddr_storage *dest, socklen_t len)
+{
+	struct sockaddr_storage src = {0};
+	socklen_t slen = sizeof(src);
+	int fd = udp_socket(ss->ss_family);
+	int ret;
+
+	if (fd < 0)
+		return fd;
+	ret = os_connect(fd, (const struct sockaddr *)dest, len);
+	if (ret)
+		ret = judge_failure(ret, ss->ss_family);
+	else if (!os_getsockname(fd, (struct sockaddr *)&src, &slen) && !same_ip(&src, ss))
+		ret = -EADDRNOTAVAIL;
+	os_close(fd);
+	return ret;
+}
+
+int rds_addr_is_local(const struct in6_addr *ip, uint32_t scope)
+{
+	struct sockaddr_storage ss, dest;
+	uint64_t now;
+	socklen_t len;
+	int ret;
+
+	if (rds_ip_is_loopback(ip))
+		return 0;
+	now = os_now_ns();
+	if (cache_hit(ip, scope, now))
+		return 0;
+	len = rds_addr_to_sockaddr(ip, 0, scope, &ss);
+	rds_addr_to_sockaddr(ip, PORT_DISCARD, scope, &dest);
+	ret = ask_bind(&ss, len);
+	if (!ret)
+		ret = ask_route(&ss, &dest, len);
+	if (!ret)
+		cache_put(ip, scope, now);
+	return ret;
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * bind.c - binding a socket (rds-semantics 2), and the sockets of this process by address and port.
+ *
+ * The node's registry says who owns a port; the table here says which socket of this process it is.  A binding becomes
+ * visible in three steps: the helper thread and its listeners run, then the registry shows the port, then the table
+ * finds the socket; sk->bound is released last.  What a peer sends between the second and the third step meets no
+ * socket and is dropped, as if it had come before the bind.
+ *
+ * The whole of bind runs under the control lock: two threads that bind one socket are simply one after the other.
+ */
+#include "engine/names.h"
+
+#define RDS_PROBE_PORT 1 /* multipath probes of RDS over TCP */
+
+/* ---- sockets by address and port (rx) ---- */
+
+/* Ports alone would do for most programs; the address spreads those with one port on many addresses. */
+static inline unsigned bound_hash(const struct in6_addr *ip, uint16_t port)
+{
+	return (port + (ip->s6_addr32[3] * 0x9e3779b1u >> 20)) & (RDS_BOUND_BUCKETS - 1);
+}
+
+struct rds_sock *rds_bound_find(const struct in6_addr *ip, uint16_t port, uint32_t scope)
+{
+	struct rds_sock *sk = rds_eng->bound[bound_hash(ip, port)];
+
+	for (; sk; sk = sk->hash_next)
+		if (sk->laddr.port == port && rds_ip_equal(&sk->laddr.ip, ip) && sk->laddr.scope == scope)
+			return sk;
+	return NULL;
+}
+
+void rds_bound_insert(struct rds_sock *sk)
+{
+	struct rds_sock **head = &rds_eng->bound[bound_hash(&sk->laddr.ip, sk->laddr.port)];
+
+	sk->hash_next = *head;
+	*head = sk;
+}
+
+void rds_bound_remove(struct rds_sock *sk)
+{
+	struct rds_sock **p = &rds_eng->bound[bound_hash(&sk->laddr.ip, sk->laddr.port)];
+
+	for (; *p; p = &(*p)->hash_next)
+		if (*p == sk) {
+			*p = sk->hash_next;
+			sk->hash_next = NULL;
+			return;
+		}
+}
+
+/* ---- bind ---- */
+
+/* Rows 7 and 8; control held. */
+static int bind_check_state(const struct rds_sock *sk, const struct rds_addr *addr)
+{
+	if (!atomic_load(&sk->open))
+		return -EBADF;
+	if (rds_sock_bound(sk))
+		return -EINVAL;
+	if (atomic_load(&sk->connected) && addr->scope && sk->bound_scope && addr->scope != sk->bound_scope)
+		return -EINVAL;
+	return 0;
+}
+
+/*
+ * Row 9: which transport carries the address, as programs see it (SO_RDS_TRANSPORT).  Everything that is no loopback
+ * address is shown as TCP; InfiniBand would need a device, and none is known to this library.
+ */
+static int bind_transport(const struct rds_sock *sk, const struct rds_addr *addr)
+{
+	int preset = atomic_load(&sk->transport), ret;
+
+	if (preset == RDS_TRANS_NONE && rds_ip_is_loopback(&addr->ip))
+		return RDS_TRANS_LOOP;
+	if (preset != RDS_TRANS_NONE && preset != RDS_TRANS_TCP)
+		return -ENOPROTOOPT;
+	ret = rds_addr_is_local(&addr->ip, addr->scope);
+	if (ret == -EADDRNOTAVAIL && preset != RDS_TRANS_NONE)
+		ret = -ENOPROTOOPT;
+	return ret < 0 ? ret : RDS_TRANS_TCP;
+}
+
+/* Rows 10 to 12. */
+static int bind_port(struct rds_sock *sk, const struct rds_addr *addr, int transport)
+{
+	uint16_t port;
+	int ret;
+
+	if (addr->port == RDS_PROBE_PORT)
+		return -EINVAL;
+	ret = rds_engine_start_helper();
+	if (ret < 0)
+		return ret;
+	ret = registry_sock_bind(rds_eng->reg, sk->reg_idx, &addr->ip, addr->port, addr->scope, transport, &port);
+	if (ret < 0)
+		return ret;
+	sk->laddr = *addr;
+	sk->laddr.port = port;
+	sk->bound_scope = addr->scope;
+	atomic_store(&sk->transport, transport);
+	/* The last close clears `open`, then looks at `bound` under the same lock: one of the two sees the other. */
+	rx_lock();
+	if (atomic_load(&sk->open)) {
+		rds_bound_insert(sk);
+		atomic_store_explicit(&sk->bound, true, memory_order_release);
+	} else {
+		ret = -EBADF;
+	}
+	rx_unlock();
+	return ret;
+}
+
+int rds_bind(struct rds_sock *sk, const struct sockaddr *sa, int addrlen)
+{
+	struct sockaddr_storage ss;
+	struct rds_addr addr;
+	int ret, transport;
+
+	ret = rds_sockaddr_copy(sa, addrlen, &ss);
+	if (ret == 0)
+		ret = rds_addr_for_bind((struct sockaddr *)&ss, addrlen, &addr);
+	if (ret < 0)
+		return ret;
+	pthread_mutex_lock(&rds_eng->control);
+	ret = bind_check_state(sk, &addr);
+	if (ret < 0)
+		goto out;
+	ret = transport = bind_transport(sk, &addr);
+	if (ret < 0)
+		goto out;
+	ret = bind_port(sk, &addr, transport);
+	if (ret < 0) /* also a transport that the program had chosen, as the kernel does */
+		atomic_store(&sk->transport, RDS_TRANS_NONE);
+out:
+	pthread_mutex_unlock(&rds_eng->control);
+	return ret;
+}

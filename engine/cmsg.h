@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * cmsg.h - control messages in and out.  In: the whole walk of a sendmsg in the kernel's order of checks; nothing is
+ * executed here.  Out: the kernel's put_cmsg (truncation, MSG_CTRUNC, EFAULT).
+ */
+#ifndef ENGINE_CMSG_H
+#define ENGINE_CMSG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+enum rds_cmsg_kind { /* bits of rds_send_cmsgs.present, by what sections 4.1 and 9.4 tell apart */
+	RDS_HAS_ARGS = 1,
+	RDS_HAS_DEST = 2,
+	RDS_HAS_MAP = 4,
+	RDS_HAS_ATOMIC = 8,
+	RDS_HAS_ZCOPY = 16,
+};
+
+struct rds_send_cmsgs {
+	unsigned present;      /* RDS_HAS_*, by rds_cmsg_check */
+	int level;	       /* SOL_RDS spelling last seen (272 or 276), 0 none; by rds_cmsg_scan */
+	uint64_t rdma_bytes;   /* sum of RDMA_ARGS remote_vec.bytes (saturated): limit of row 9; by rds_cmsg_scan */
+	uint32_t zcopy_cookie; /* valid with RDS_HAS_ZCOPY if the cmsg was long enough */
+	/* The cmsgs themselves stay where the program put them; the RDMA issue parses the bodies. */
+};
+
+/*
+ * Passes as in the kernel: rds_cmsg_scan is row 8 (malformed cmsg_len -EINVAL, RDMA_ARGS shorter than its struct
+ * -EINVAL), clears *out and sums rdma_bytes; rds_cmsg_check is rows 12-14 (unknown or receive-only type -EINVAL, RDMA
+ * vectors -EINVAL/-EMSGSIZE/-EFAULT, MSG_ZEROCOPY without cookie, forbidden mixtures -EINVAL).  msg->msg_control has
+ * been checked to be readable for msg_controllen.  Control shorter than one header means none.
+ *
+ * rds_cmsg_refuse is rows 18 and 19 on a socket whose transport has neither RDMA nor zero copy: what executing the
+ * cmsgs one by one would have answered.  0 only if there are none of SOL_RDS.
+ *
+ * Each pass reads the program's memory afresh, so a program that changes it meanwhile can make them disagree, but
+ * never lead any of them outside the buffer.
+ */
+int rds_cmsg_scan(const struct msghdr *msg, struct rds_send_cmsgs *out);
+int rds_cmsg_check(const struct msghdr *msg, int flags, size_t payload, struct rds_send_cmsgs *out);
+int rds_cmsg_refuse(const struct msghdr *msg);
+
+/* Where received control messages go. Initialise from the caller's msghdr; `used` becomes msg_controllen. */
+struct rds_cmsg_out {
+	unsigned char *buf;
+	size_t len, used;
+	int flags; /* MSG_CTRUNC is ORed in */
+};
+void rds_cmsg_out_init(struct rds_cmsg_out *out, const struct msghdr *msg);
+/* 0, or -EFAULT (buffer not writable).  Truncation is not an error. */
+int rds_cmsg_put(struct rds_cmsg_out *out, int level, int type, const void *data, size_t len);
+
+#endif

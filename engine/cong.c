@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * cong.c - congestion: port maps of this process's addresses, and what peers say of theirs (net/rds/cong.c).
+ *
+ * A socket whose queue holds more than RCVBUF is congested until it falls below half of that.  Its port's bit is set in
+ * the map of its local address and the whole map goes to every peer connected to that address, between messages and once
+ * after each (re)connect; so a lost update cannot wedge a sender.  Edge driven, no timeout.
+ *
+ * Each peer process has its own view of its own ports: a foreign map belongs to a connection.  On a loop connection it
+ * is the local map itself.  All under rx; bits are read without it.
+ */
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/connection.h"
+
+struct rds_cong_map *rds_cong_local(const struct in6_addr *addr)
+{
+	struct rds_cong_map *map;
+
+	for (map = rds_eng->cong_maps; map; map = map->next)
+		if (rds_ip_equal(&map->addr, addr))
+			return map;
+	map = calloc(1, sizeof(*map));
+	if (!map)
+		return NULL;
+	map->addr = *addr;
+	map->next = rds_eng->cong_maps;
+	rds_eng->cong_maps = map;
+	return map;
+}
+
+int rds_cong_attach(struct rds_conn *conn)
+{
+	struct rds_cong_map *map = rds_cong_local(&conn->id.laddr), *far = NULL;
+
+	if (conn->kind == RDS_CONN_LOOP)
+		far = rds_cong_local(&conn->id.faddr);
+	if (!map || (conn->kind == RDS_CONN_LOOP && !far))
+		return -ENOMEM;
+	conn->map_next = map->conns;
+	map->conns = conn;
+	if (far)
+		atomic_store(&conn->fcong, far);
+	return 0;
+}
+
+void rds_cong_detach(struct rds_conn *conn)
+{
+	struct rds_cong_map *map = rds_cong_local(&conn->id.laddr);
+	struct rds_conn **p;
+
+	for (p = map ? &map->conns : NULL; p && *p; p = &(*p)->map_next)
+		if (*p == conn) {
+			*p = conn->map_next;
+			break;
+		}
+	if (conn->kind != RDS_CONN_LOOP)
+		free(atomic_exchange(&conn->fcong, NULL));
+}
+
+void rds_cong_set_monitor(struct rds_sock *sk, bool on)
+{
+	struct rds_sock **p;
+
+	rx_lock();
+	if (on && !sk->cong_monitor) {
+		sk->mon_next = rds_eng->monitors;
+		rds_eng->monitors = sk;
+	} else if (!on && sk->cong_monitor) {
+		for (p = &rds_eng->monitors; *p; p = &(*p)->mon_next)
+			if (*p == sk) {
+				*p = sk->mon_next;
+				break;
+			}
+		sk->cong_mask = sk->cong_notify = 0;
+	}
+	sk->cong_monitor = on;
+	rx_unlock();
+}
+
+void rds_cong_met(struct rds_sock *sk)
+{
+	if (sk->cong_listed)
+		return;
+	sk->cong_listed = true;
+	rds_sock_hold(sk);
+	sk->cong_next = rds_eng->cong_met;
+	rds_eng->cong_met = sk;
+}
+
+/* Threads that sleep for it, and pollers that have met congestion since their last poll. */
+static void wake_met(void)
+{
+	struct rds_sock **p = &rds_eng->cong_met, *sk;
+
+	while ((sk = *p)) {
+		sk->cong_woken = true;
+		rds_sock_wake(sk, RDS_WAIT_CONG | (sk->seen_congestion ? POLLIN | POLLRDNORM | POLLWRBAND : 0));
+		if (sk->seen_congestion || sk->cong_blocked) {
+			p = &sk->cong_next;
+			continue;
+		}
+		*p = sk->cong_next;
+		sk->cong_listed = false;
+		rds_sock_put(sk);
+	}
+}
+
+void rds_cong_updated(uint64_t portmask)
+{
+	struct rds_sock *sk;
+
+	atomic_fetch_add(&rds_eng->cong_generation, 1);
+	RDS_STAT_INC_RX(cong_update_received);
+	wake_met();
+	for (sk = rds_eng->monitors; sk; sk = sk->mon_next) {
+		sk->cong_notify |= sk->cong_mask & portmask;
+		sk->cong_mask &= ~portmask;
+		if (sk->cong_notify)
+			rds_sock_wake(sk, POLLIN | POLLRDNORM | RDS_WAIT_RECV);
+	}
+}
+
+static void push_map(struct rds_cong_map *map)
+{
+	struct rds_conn *conn;
+	bool local = false;
+
+	for (conn = map->conns; conn; conn = conn->map_next) {
+		RDS_STAT_INC_RX(cong_update_queued);
+		if (conn->kind == RDS_CONN_LOOP) {
+			local = true;
+			continue;
+		}
+		conn->want_map = true;
+		rds_conn_work(conn);
+	}
+	if (local)
+		rds_cong_updated(~0ull);
+}
+
+static void set_bit_of(struct rds_sock *sk, bool on)
+{
+	struct rds_cong_map *map = rds_cong_local(&sk->laddr.ip);
+	_Atomic unsigned char *b;
+	unsigned char bit = (unsigned char)(1u << (sk->laddr.port & 7));
+
+	if (!map)
+		return; /* no memory for a map: senders are held back by their own buffers only */
+	b = (_Atomic unsigned char *)map->words + (sk->laddr.port >> 3);
+	if (on)
+		atomic_fetch_or(b, bit);
+	else
+		atomic_fetch_and(b, (unsigned char)~bit);
+	push_map(map);
+}
+
+void rds_cong_check(struct rds_sock *sk)
+{
+	uint32_t limit = rds_rcvbuf(sk);
+
+	/* Only sockets of a real transport: the kernel's loopback transport has no congestion (rds-semantics 5.5). */
+	if (atomic_load_explicit(&sk->transport, memory_order_relaxed) == RDS_TRANS_LOOP)
+		return;
+	if (!sk->congested && sk->rcv_bytes > limit) {
+		sk->congested = true;
+		set_bit_of(sk, true);
+	} else if (sk->congested && sk->rcv_bytes < limit / 2) {
+		sk->congested = false;
+		set_bit_of(sk, false);
+	}
+}
+
+void rds_cong_clear_port(struct rds_sock *sk)
+{
+	if (!sk->congested)
+		return;
+	sk->congested = false;
+	set_bit_of(sk, false);
+}
+
+void rds_cong_received(struct rds_conn *conn, const void *bytes)
+{
+	struct rds_cong_map *map = atomic_load(&conn->fcong);
+	uint64_t cleared = 0, word, old;
+	unsigned i;
+
+	if (!map) {
+		map = calloc(1, sizeof(*map));
+		if (!map)
+			return;
+		map->addr = conn->id.faddr;
+		atomic_store(&conn->fcong, map);
+	}
+	for (i = 0; i < RDS_CONG_MAP_BYTES / 8; i++) {
+		memcpy(&word, (const char *)bytes + 8 * i, 8);
+		old = atomic_load_explicit(&map->words[i], memory_order_relaxed);
+		if (old == word)
+			continue;
+		cleared |= le64toh(old & ~word);
+		atomic_store_explicit(&map->words[i], word, memory_order_relaxed);
+	}
+	(void)cleared; /* the TCP transport, as which we present ourselves, reports every port */
+	rds_cong_updated(~0ull);
+}

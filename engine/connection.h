@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * connection.h - a connection between this process and a peer process, and the messages that it keeps.
+ */
+#ifndef ENGINE_CONNECTION_H
+#define ENGINE_CONNECTION_H
+
+#include "engine/sock.h"
+
+enum rds_conn_state {
+	RDS_CONN_DOWN,	     /* no endpoint, none being made */
+	RDS_CONN_CONNECTING, /* the helper is at it, or waits for the next try */
+	RDS_CONN_UP,
+	RDS_CONN_DEAD, /* the peer process is gone: everything to it is dropped */
+};
+
+enum rds_conn_kind {
+	RDS_CONN_LOOP,	   /* this process */
+	RDS_CONN_PEER,	   /* another process of this host */
+	RDS_CONN_NOWHERE,  /* an address that nobody here can reach (yet): messages wait for ever, as in the kernel */
+};
+
+/* A message that the peer has not acknowledged.  Its bytes are where the transport retains them. */
+struct rds_unacked {
+	struct rds_sock *sk; /* counted in sk->snd_msgs; NULL once cancelled */
+	uint64_t seq, pos;
+	uint32_t len;
+	uint16_t sport, dport;
+	uint8_t flags;
+	uint32_t zcookie;
+	bool zcopy;
+};
+
+/* A message that no transport has taken yet (or must take again). */
+struct rds_queued {
+	struct rds_queued *next;
+	struct rds_unacked u;
+	struct rds_hdr hdr;
+	bool was_sent; /* a transport had it once: the peer may have it already */
+	unsigned char data[];
+};
+
+struct rds_conn {
+	struct rds_conn *hash_next, *next, *next_free;
+	struct rds_conn *mirror; /* loop: the other direction */
+	struct rds_conn *map_next; /* connections of the same local address (rx) */
+	struct rds_conn_id id;
+	enum rds_conn_kind kind;
+	struct rds_transport *t;
+
+	/* state: written under control + tx, read under either */
+	_Atomic enum rds_conn_state state;
+	struct rds_ep *ep;	/* tx; only while UP */
+	struct rds_ep *pending; /* control: attempt under way */
+	struct rds_timer retry;
+	uint64_t backoff_ms;
+	bool was_up;
+
+	pthread_mutex_t tx;
+	uint64_t next_tx;
+	uint64_t acked;
+	struct rds_unacked *unacked; /* ring buffer of cap entries, first at head */
+	unsigned head, count, cap;
+	struct rds_queued *queue, **queue_tail;
+	unsigned queue_len;
+	unsigned since_reap;
+	bool busy; /* on the list of connections that may hold something (queue.c) */
+	struct rds_conn *busy_next;
+	bool ack_asked; /* the peer was asked for service and `acked` has not moved since */
+
+	/* receive side (rx) */
+	_Atomic uint64_t next_rx;
+	struct rds_inc *inplace, *inplace_last; /* messages that still lie in the endpoint's memory, oldest first */
+	_Atomic(struct rds_cong_map *) fcong; /* what the peer says of its ports; loop: the local map itself */
+
+	/* work left for rds_run_work (rx) */
+	struct rds_conn *work_next;
+	bool work_queued;
+	bool want_map, want_flush;
+	uint16_t pongs[16]; /* ports to answer */
+	unsigned npongs;
+};
+
+/* connection.c. rds_conn_get: find or make; control not held. May return a DEAD one's successor; NULL + *err. */
+struct rds_conn *rds_conn_get(enum rds_conn_kind kind, const struct rds_conn_id *id, int *err);
+/* Where does a message to dst go? Fills the cache entry's conn. 0 or -errno. */
+int rds_conn_resolve(struct rds_sock *sk, const struct rds_addr *dst, struct rds_conn **out);
+void rds_conn_start(struct rds_conn *conn);    /* no lock held: DOWN -> CONNECTING */
+void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone); /* helper */
+void rds_conn_each(void (*fn)(struct rds_conn *conn, void *arg), void *arg);
+extern const struct rds_transport_up rds_transport_up;
+void rds_conn_reclaim(void); /* helper */
+void rds_conn_forget(void);  /* forked child */
+enum rds_rx_verdict rds_recv_message(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx); /* recv.c */
+void rds_conn_work(struct rds_conn *conn); /* rx held: put on the work list */
+
+/* queue.c; conn->tx held unless said otherwise */
+int rds_unacked_grow(struct rds_conn *conn); /* room for more; 0 or -ENOMEM */
+void rds_unacked_push(struct rds_conn *conn, const struct rds_unacked *u); /* there is room */
+void rds_conn_busy(struct rds_conn *conn);
+void rds_busy_forget(void); /* forked child */
+void rds_queue_acked(struct rds_conn *conn, uint64_t ack);
+void rds_conn_reap(struct rds_conn *conn, bool all); /* take the peer's acknowledgements to heart */
+void rds_queue_flush(struct rds_conn *conn); /* give waiting messages to the transport */
+void rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep); /* broken: unacknowledged ones to the head again */
+void rds_queue_drop_all(struct rds_conn *conn);
+void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct rds_addr *dst);
+void rds_release_unacked(struct rds_unacked *u); /* socket's bytes back, wake writers */
+void rds_reap_all(void); /* no lock held */
+
+/* xmit.c */
+struct rds_outgoing {
+	struct rds_hdr hdr;
+	const struct iovec *iov;
+	size_t len;
+	struct rds_unacked u;
+};
+int rds_xmit(struct rds_conn *conn, struct rds_outgoing *out); /* tx held: send now or queue; 0 or -ENOMEM */
+/* Control traffic: never queued; -EAGAIN = again later (want_* stays set). */
+int rds_xmit_pong(struct rds_conn *conn, uint16_t dport);
+int rds_xmit_map(struct rds_conn *conn);
+
+/* cong.c (rx held) */
+struct rds_cong_map {
+	struct rds_cong_map *next;
+	struct in6_addr addr;
+	struct rds_conn *conns; /* local map: whom to tell */
+	_Atomic uint64_t words[RDS_CONG_MAP_BYTES / 8];
+};
+struct rds_cong_map *rds_cong_local(const struct in6_addr *addr); /* find or make; NULL no memory */
+static inline bool rds_cong_test(const struct rds_cong_map *map, uint16_t port)
+{
+	const _Atomic unsigned char *b = (const _Atomic unsigned char *)map->words;
+
+	return (atomic_load_explicit(&b[port >> 3], memory_order_relaxed) >> (port & 7)) & 1;
+}
+int rds_cong_attach(struct rds_conn *conn);  /* a new connection: to its local map; loop: fcong as well */
+void rds_cong_detach(struct rds_conn *conn);
+void rds_cong_check(struct rds_sock *sk); /* after rcv_bytes changed */
+void rds_cong_clear_port(struct rds_sock *sk);
+void rds_cong_received(struct rds_conn *conn, const void *map);
+void rds_cong_updated(uint64_t portmask); /* generation, monitors, sleepers */
+
+#endif

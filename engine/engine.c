@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * engine.c - life of the engine in a process: registry with the first socket, helper thread and transports with the
+ * first bind, hand-over at exit, and forgetting all of it in a forked child.
+ *
+ * A child is told from its parent without a system call: a page that the kernel wipes at fork (MADV_WIPEONFORK) holds
+ * the mark of a living engine.  The child abandons the parent's state unread: locks may be held by threads that do not exist
+ * there.  It only closes the descriptors, so that the kernel sees the parent's end when it comes.
+ */
+#include "engine/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "engine/connection.h"
+#include "engine/info.h"
+#include "engine/message.h"
+#include "engine/wait.h"
+
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
+
+struct rds_engine *rds_eng;
+static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(volatile int *) alive; /* on the wiped page: 1 in the process that started the engine */
+
+bool rds_engine_foreign(void)
+{
+	volatile int *mark = atomic_load_explicit(&alive, memory_order_acquire);
+
+	return mark && unlikely(!*mark);
+}
+
+static int mark_alive(void)
+{
+	size_t len = (size_t)sysconf(_SC_PAGESIZE);
+	int *page = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (page == MAP_FAILED)
+		return -ENOMEM;
+	if (madvise(page, len, MADV_WIPEONFORK)) {
+		munmap(page, len);
+		rds_error("the kernel cannot wipe a page at fork (MADV_WIPEONFORK): Linux 4.14 or later is needed");
+		return -ENOSYS;
+	}
+	*page = 1;
+	atomic_store(&alive, page);
+	return 0;
+}
+
+static void init_lock(pthread_mutex_t *m)
+{
+	pthread_mutexattr_t a;
+
+	pthread_mutexattr_init(&a);
+	pthread_mutexattr_settype(&a, PTHREAD_MUTEX_ADAPTIVE_NP);
+	pthread_mutex_init(m, &a);
+	pthread_mutexattr_destroy(&a);
+}
+
+static int engine_new(void)
+{
+	struct rds_engine *e = calloc(1, sizeof(*e));
+	int err;
+
+	if (!e)
+		return -ENOMEM;
+	init_lock(&e->control);
+	init_lock(&e->rx);
+	init_lock(&e->wait);
+	e->leader_fd = -1;
+	e->attention = RDS_ATT_HELPER;
+	e->loop = rds_loop_transport();
+	e->shm = rds_fault_transport(rds_shm_transport());
+	err = mark_alive();
+	if (!err)
+		err = registry_open(&e->reg);
+	if (err) {
+		free(e);
+		return err;
+	}
+	rds_stat_block = registry_counters(e->reg);
+	__atomic_store_n(&rds_eng, e, __ATOMIC_RELEASE);
+	return 0;
+}
+
+int rds_engine_start(void)
+{
+	int err = 0;
+
+	if (unlikely(rds_engine_foreign()))
+		rds_engine_forget();
+	if (likely(__atomic_load_n(&rds_eng, __ATOMIC_ACQUIRE)))
+		return 0;
+	pthread_mutex_lock(&start_lock);
+	if (!rds_eng)
+		err = engine_new();
+	pthread_mutex_unlock(&start_lock);
+	return err;
+}
+
+int rds_leader_fd(void)
+{
+	return rds_eng->leader_fd;
+}
+
+struct registry *rds_engine_registry(void)
+{
+	return rds_eng->reg;
+}
+
+static void watch_pair(struct rds_sock *sk, void *arg)
+{
+	int *err = arg;
+
+	if (!*err)
+		*err = rds_sock_watch_pair(sk);
+}
+
+/* control held */
+int rds_engine_start_helper(void)
+{
+	struct rds_engine *e = rds_eng;
+	int fd, err;
+
+	if (e->helper_up)
+		return 0;
+	fd = os_eventfd(0, 0);
+	if (fd < 0 || (e->leader_fd = os_dup_high(fd)) < 0)
+		return fd < 0 ? fd : e->leader_fd;
+	err = rds_helper_start();
+	if (!err)
+		err = e->loop->ops->start(e->loop);
+	if (!err)
+		err = e->shm->ops->start(e->shm);
+	if (!err)
+		err = rds_info_start();
+	if (err) {
+		rds_error("the RDS engine cannot start: %s", strerror(-err));
+		return err;
+	}
+	rx_lock();
+	e->helper_up = true;
+	atomic_store(&e->started, true);
+	rx_unlock();
+	rds_sock_each_locked(watch_pair, &err);
+	return err;
+}
+
+void rds_reclaim(void)
+{
+	rds_conn_reclaim();
+	rds_shm_reclaim();
+}
+
+/* ---- exit ---- */
+
+static void add_queued(struct rds_conn *conn, void *arg)
+{
+	unsigned *n = arg;
+
+	pthread_mutex_lock(&conn->tx);
+	if (conn->kind == RDS_CONN_PEER)
+		*n += conn->queue_len;
+	pthread_mutex_unlock(&conn->tx);
+}
+
+/* What no transport has taken yet would die with us; what it has taken, the peer finds even when we are gone. */
+static void linger(void)
+{
+	uint64_t until = os_now_ns() + (uint64_t)rds_options()->linger_ms * 1000000;
+	struct rds_wait *w = NULL;
+	struct pollfd p;
+	unsigned n;
+
+	for (;;) {
+		rds_reap_all();
+		rds_progress();
+		n = 0;
+		rds_conn_each(add_queued, &n);
+		if (!n || os_now_ns() >= until)
+			break;
+		if (!w)
+			w = rds_wait_begin(0);
+		if (!w || rds_want_room_all() || !rds_wait_arm(w))
+			continue;
+		p = (struct pollfd){.fd = rds_wait_fd(w), .events = POLLIN};
+		os_poll(&p, 1, 10);
+		rds_wait_disarm(w);
+	}
+	if (w)
+		rds_wait_end(w);
+	if (n)
+		rds_warn("%u messages could not be handed over within RDS_PRELOAD_LINGER_MS and are lost", n);
+}
+
+void rds_engine_exit(void)
+{
+	if (!rds_eng || rds_engine_foreign())
+		return;
+	if (rds_eng->helper_up)
+		linger();
+	/* The helper still runs and may use everything: the rest is the kernel's.  Whoever needs our place in the registry
+	 * finds our lock gone and clears up. */
+}
+
+/* ---- forked child ---- */
+
+static void close_one(int fd, void *arg)
+{
+	(void)arg;
+	os_close(fd);
+}
+
+void rds_engine_forget(void)
+{
+	if (!rds_engine_foreign())
+		return;
+	pthread_mutex_init(&start_lock, NULL);
+	os_fds_forked();
+	if (rds_eng)
+		registry_abandon(rds_eng->reg);
+	rds_fd_each_internal(0, ~0u, close_one, NULL);
+	rds_stat_detach();
+	rds_sock_forget();
+	rds_wait_forget();
+	rds_busy_forget();
+	rds_conn_forget();
+	rds_inc_forget();
+	rds_shm_forget();
+	rds_info_forget();
+	atomic_store(&alive, NULL);
+	__atomic_store_n(&rds_eng, NULL, __ATOMIC_RELEASE);
+}

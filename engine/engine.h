@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * engine.h - the engine of one process: what its files share, and the lock order.
+ *
+ * Locks, outermost first.  Nobody sleeps in the kernel for another process with one of them held, except under
+ * control (registry record lock, bounded).
+ *
+ *   sk->tx	sends on one socket, its destination cache
+ *   control	socket and connection tables, binding, connection state, life of the engine
+ *   conn->tx	sequence numbers, unacknowledged and waiting messages of one connection, its endpoint's send side
+ *   rx		every receive queue, sockets' congestion state, receive side of endpoints, attention
+ *   wait	lists of sleeping threads, readiness shown on stand-ins
+ *
+ * The receive path never takes conn->tx: what it wants sent (answers to pings, congestion maps) it leaves as work for
+ * whoever called progress, done after rx has been dropped.
+ */
+#ifndef ENGINE_ENGINE_H
+#define ENGINE_ENGINE_H
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/addr.h"
+#include "engine/log.h"
+#include "engine/options.h"
+#include "engine/os.h"
+#include "engine/rds.h"
+#include "engine/registry.h"
+#include "engine/stats.h"
+#include "engine/transport/transport.h"
+
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+#define container_of(p, type, member) ((type *)((char *)(p)-offsetof(type, member)))
+
+struct rds_sock;
+struct rds_conn;
+struct rds_inc;
+struct rds_wait;
+struct rds_cong_map;
+
+#define RDS_BOUND_BUCKETS 4096
+#define RDS_CONN_BUCKETS 4096
+
+struct rds_engine {
+	pthread_mutex_t control, rx, wait;
+	struct registry *reg;
+	bool helper_up;	      /* written under control + rx */
+	_Atomic bool started; /* helper_up for those who hold no lock */
+
+	/* sockets bound in this process, by address and port (rx) */
+	struct rds_sock *bound[RDS_BOUND_BUCKETS];
+	/* connections (control) */
+	struct rds_conn *conns[RDS_CONN_BUCKETS];
+	struct rds_conn *conn_list;
+	_Atomic uint64_t conn_gen; /* changes whenever a connection is removed: caches are void */
+	struct rds_transport *loop, *shm;
+
+	/* who makes progress (rx; progress.c) */
+	enum rds_attention attention;
+	unsigned pollers, followers;
+	struct rds_wait *leader;
+	bool lazy, lease_running;
+	uint64_t activity; /* counts calls while lazy: the lease goes on as long as it moves */
+	int leader_fd;
+
+	/* congestion (rx) */
+	struct rds_cong_map *cong_maps;
+	_Atomic uint64_t cong_generation;
+	struct rds_sock *monitors, *cong_met;
+	struct rds_sock *unseen; /* sockets with input that their stand-in does not show */
+
+	/* work left by the receive path (rx): connections that want something sent */
+	struct rds_conn *work;
+	_Atomic bool work_pending;
+	_Atomic uint64_t next_order;
+};
+
+extern struct rds_engine *rds_eng; /* NULL until the first socket */
+
+/* engine.c */
+int rds_engine_start(void);	  /* with the first socket: registry; control not held */
+int rds_engine_start_helper(void); /* with the first bind: thread, transports; control held */
+
+static inline void rx_lock(void)
+{
+	pthread_mutex_lock(&rds_eng->rx);
+}
+static inline void rx_unlock(void)
+{
+	pthread_mutex_unlock(&rds_eng->rx);
+}
+
+/* progress.c */
+int rds_helper_start(void);
+void rds_reclaim(void); /* helper, no event pending: free what closed sockets and endpoints left (engine.c) */
+void rds_helper_kick(void); /* have the helper thread look at timers, work and connections now */
+void rds_attention_update(void); /* rx held: tell transports who looks after arrivals now */
+bool rds_progress_locked(void);	 /* rx held: one round of receiving */
+void rds_run_work(void);	 /* no lock held: do what the receive path left */
+void rds_poll_enter(void);	 /* rx held: this thread starts to look again and again */
+void rds_poll_leave(bool found); /* rx held */
+
+#endif

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * info.c - RDS_INFO_*: the node as getsockopt shows it (rds-semantics 7.4, legacy-abi 1.4).
+ *
+ * The protocol is the kernel's: any error but ENOSPC means "no such source" to rds-info, ENOSPC comes with the length
+ * that is needed, success returns the size of one element.  Sockets and counters come from the registry, connections
+ * and messages from every live process (info_query.c).
+ */
+#include "engine/info.h"
+
+#include "engine/sock.h"
+#include "engine/uaccess.h"
+
+#include <arpa/inet.h>
+#include <limits.h>
+#include <stdlib.h>
+
+#define PAGE_BYTES 4096
+
+/* The program's buffer.  Whole records are written while they fit; `n` goes on counting. */
+struct info_sink {
+	char *buf;
+	size_t room, each, n;
+};
+
+struct info_source {
+	int (*fn)(struct info_sink *sink, const struct info_source *src);
+	size_t each;
+	bool v6; /* the RDS6 options list everything, the others what is IPv4 */
+	enum rds_info_kind kind;
+	void (*put)(struct info_sink *sink, const struct rds_info_rec *rec);
+};
+
+static void sink_put(struct info_sink *sink, const void *rec)
+{
+	if ((sink->n + 1) * sink->each <= sink->room)
+		memcpy(sink->buf + sink->n * sink->each, rec, sink->each);
+	sink->n++;
+}
+
+static uint32_t v4(const struct in6_addr *ip)
+{
+	return ip->s6_addr32[3];
+}
+
+/* ---- counters ---- */
+
+/* RDS over TCP is what programs see of this library's transports; nothing here can happen to them. */
+static const char *const tcp_counters[] = {
+	"tcp_data_ready_calls", "tcp_write_space_calls",   "tcp_sndbuf_full",
+	"tcp_connect_raced",	"tcp_listen_closed_stale",
+};
+
+static void put_counter(struct info_sink *sink, const char *name, uint64_t value)
+{
+	struct rds_info_counter rec = {.value = value};
+
+	strncpy((char *)rec.name, name, sizeof(rec.name) - 1);
+	sink_put(sink, &rec);
+}
+
+static int source_counters(struct info_sink *sink, const struct info_source *src)
+{
+	uint64_t sum[RDS_STATS];
+
+	(void)src;
+	registry_counters_sum(rds_eng->reg, sum);
+	for (unsigned i = 0; i < RDS_STATS; i++)
+		put_counter(sink, rds_stat_names[i], sum[i]);
+	for (unsigned i = 0; i < sizeof(tcp_counters) / sizeof(tcp_counters[0]); i++)
+		put_counter(sink, tcp_counters[i], 0);
+	return 0;
+}
+
+/* ---- sockets ---- */
+
+static void put_socket(struct info_sink *sink, const struct registry_sock *s)
+{
+	struct rds_info_socket rec = {
+		.sndbuf = s->sndbuf,
+		.bound_addr = v4(&s->bound),
+		.connected_addr = v4(&s->connected),
+		.bound_port = htons(s->bound_port),
+		.connected_port = htons(s->connected_port),
+		.rcvbuf = s->rcvbuf,
+		.inum = s->inode,
+	};
+
+	sink_put(sink, &rec);
+}
+
+static void put_socket6(struct info_sink *sink, const struct registry_sock *s)
+{
+	struct rds6_info_socket rec = {
+		.sndbuf = s->sndbuf,
+		.bound_addr = s->bound,
+		.connected_addr = s->connected,
+		.bound_port = htons(s->bound_port),
+		.connected_port = htons(s->connected_port),
+		.rcvbuf = s->rcvbuf,
+		.inum = s->inode,
+	};
+
+	sink_put(sink, &rec);
+}
+
+static int source_sockets(struct info_sink *sink, const struct info_source *src)
+{
+	struct registry_sock *socks = NULL;
+	unsigned n = 0;
+	int ret = registry_socks(rds_eng->reg, &socks, &n);
+
+	if (ret < 0)
+		return ret;
+	for (unsigned i = 0; i < n; i++) {
+		if (src->v6)
+			put_socket6(sink, &socks[i]);
+		else if (rds_ip_is_v4(&socks[i].bound))
+			put_socket(sink, &socks[i]);
+	}
+	free(socks);
+	return 0;
+}
+
+/* ---- connections and messages ---- */
+
+/*
+ * Tools of before 2009-11 have 15 bytes for the transport's name and the flags behind it, where a newer record has the
+ * last byte of the name; newer ones OR both bytes.  So the flags are written in both places (legacy-abi 1.4).
+ */
+static void put_conn(struct info_sink *sink, const struct rds_info_rec *r)
+{
+	struct rds_info_connection rec = {
+		.next_tx_seq = r->seq,
+		.next_rx_seq = r->next_rx,
+		.laddr = v4(&r->laddr),
+		.faddr = v4(&r->faddr),
+		.flags = r->flags,
+		.tos = r->tos,
+	};
+
+	memcpy(rec.transport, r->transport, sizeof(rec.transport));
+	rec.transport[sizeof(rec.transport) - 2] = '\0';
+	rec.transport[sizeof(rec.transport) - 1] = r->flags;
+	sink_put(sink, &rec);
+}
+
+static void put_conn6(struct info_sink *sink, const struct rds_info_rec *r)
+{
+	struct rds6_info_connection rec = {
+		.next_tx_seq = r->seq,
+		.next_rx_seq = r->next_rx,
+		.laddr = r->laddr,
+		.faddr = r->faddr,
+		.flags = r->flags,
+	};
+
+	memcpy(rec.transport, r->transport, sizeof(rec.transport));
+	sink_put(sink, &rec);
+}
+
+static void put_message(struct info_sink *sink, const struct rds_info_rec *r)
+{
+	struct rds_info_message rec = {
+		.seq = r->seq,
+		.len = r->len,
+		.laddr = v4(&r->laddr),
+		.faddr = v4(&r->faddr),
+		.lport = htons(r->lport),
+		.fport = htons(r->fport),
+		.tos = r->tos,
+	};
+
+	sink_put(sink, &rec);
+}
+
+static void put_message6(struct info_sink *sink, const struct rds_info_rec *r)
+{
+	struct rds6_info_message rec = {
+		.seq = r->seq,
+		.len = r->len,
+		.laddr = r->laddr,
+		.faddr = r->faddr,
+		.lport = htons(r->lport),
+		.fport = htons(r->fport),
+		.tos = r->tos,
+	};
+
+	sink_put(sink, &rec);
+}
+
+static int source_records(struct info_sink *sink, const struct info_source *src)
+{
+	struct rds_info_list list;
+	int ret = rds_info_query(src->kind, &list);
+
+	if (ret < 0)
+		return ret;
+	for (size_t i = 0; i < list.n; i++)
+		if (src->v6 || rds_ip_is_v4(&list.recs[i].laddr))
+			src->put(sink, &list.recs[i]);
+	free(list.recs);
+	return 0;
+}
+
+/* There are no TCP sockets underneath, but a tool of before 2009-10 gives up altogether where this source fails. */
+static int source_none(struct info_sink *sink, const struct info_source *src)
+{
+	(void)sink;
+	(void)src;
+	return 0;
+}
+
+#define SOURCE(opt) [(opt)-RDS_INFO_FIRST]
+
+/* What is not here has no provider: flows, statistics, iWARP (nor in the kernel), InfiniBand (no such transport). */
+static const struct info_source sources[RDS_INFO_LAST - RDS_INFO_FIRST + 1] = {
+	SOURCE(RDS_INFO_COUNTERS) = {source_counters, sizeof(struct rds_info_counter), false, 0, NULL},
+	SOURCE(RDS_INFO_CONNECTIONS) = {source_records, sizeof(struct rds_info_connection), false, RDS_INFO_CONNS,
+					put_conn},
+	SOURCE(RDS_INFO_SEND_MESSAGES) = {source_records, sizeof(struct rds_info_message), false, RDS_INFO_SENDING,
+					  put_message},
+	SOURCE(RDS_INFO_RETRANS_MESSAGES) = {source_records, sizeof(struct rds_info_message), false, RDS_INFO_RETRANS,
+					     put_message},
+	SOURCE(RDS_INFO_RECV_MESSAGES) = {source_records, sizeof(struct rds_info_message), false, RDS_INFO_RECEIVED,
+					  put_message},
+	SOURCE(RDS_INFO_SOCKETS) = {source_sockets, sizeof(struct rds_info_socket), false, 0, NULL},
+	SOURCE(RDS_INFO_TCP_SOCKETS) = {source_none, sizeof(struct rds_info_tcp_socket), false, 0, NULL},
+	SOURCE(RDS6_INFO_CONNECTIONS) = {source_records, sizeof(struct rds6_info_connection), true, RDS_INFO_CONNS,
+					 put_conn6},
+	SOURCE(RDS6_INFO_SEND_MESSAGES) = {source_records, sizeof(struct rds6_info_message), true, RDS_INFO_SENDING,
+					   put_message6},
+	SOURCE(RDS6_INFO_RETRANS_MESSAGES) = {source_records, sizeof(struct rds6_info_message), true, RDS_INFO_RETRANS,
+					      put_message6},
+	SOURCE(RDS6_INFO_RECV_MESSAGES) = {source_records, sizeof(struct rds6_info_message), true, RDS_INFO_RECEIVED,
+					   put_message6},
+	SOURCE(RDS6_INFO_SOCKETS) = {source_sockets, sizeof(struct rds6_info_socket), true, 0, NULL},
+	SOURCE(RDS6_INFO_TCP_SOCKETS) = {source_none, sizeof(struct rds6_info_tcp_socket), true, 0, NULL},
+};
+
+int rds_info_getsockopt(struct rds_sock *sk, int opt, void *val, socklen_t *len)
+{
+	const struct info_source *src;
+	struct info_sink sink;
+	size_t total;
+	int room, ret;
+
+	(void)sk;
+	if (rds_user_readable(len, sizeof(*len)) < 0)
+		return -EFAULT;
+	memcpy(&room, len, sizeof(room));
+	if (room < 0 || room > INT_MAX - PAGE_BYTES + 1 || (uintptr_t)val + (unsigned)room < (uintptr_t)val)
+		return -EINVAL;
+	if (room && rds_user_writable(val, (size_t)room) < 0)
+		return -EAGAIN;
+	if (opt < RDS_INFO_FIRST || opt > RDS_INFO_LAST || !sources[opt - RDS_INFO_FIRST].fn)
+		return -ENOPROTOOPT;
+	src = &sources[opt - RDS_INFO_FIRST];
+	sink = (struct info_sink){.buf = val, .room = (size_t)room, .each = src->each};
+	ret = src->fn(&sink, src);
+	if (ret < 0)
+		return ret;
+	total = sink.n * sink.each;
+	ret = total > (size_t)room ? -ENOSPC : (int)sink.each;
+	if (rds_user_writable(len, sizeof(*len)) < 0)
+		return -EFAULT;
+	*len = total > INT_MAX ? INT_MAX : (socklen_t)total;
+	return ret;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * info.h - what the files behind RDS_INFO_* share.
+ *
+ * Sockets and counters are in the registry.  Connections and messages are only known to the process that has them, so
+ * every process with a helper thread answers questions about its own (info_serve.c), and whoever asks puts the answers
+ * of all together (info_query.c).  In between they are neutral records of one size; info.c turns them into
+ * the records that programs know.
+ */
+#ifndef ENGINE_INFO_H
+#define ENGINE_INFO_H
+
+#include "engine/engine.h"
+
+#include <sys/un.h>
+
+enum rds_info_kind { RDS_INFO_CONNS, RDS_INFO_SENDING, RDS_INFO_RETRANS, RDS_INFO_RECEIVED, RDS_INFO_KINDS };
+
+struct rds_info_rec {
+	struct in6_addr laddr, faddr;
+	uint64_t seq;	  /* of a message; of a connection: next to send */
+	uint64_t next_rx; /* of a connection */
+	uint32_t len;
+	uint16_t lport, fport; /* host byte order */
+	uint8_t flags;	       /* RDS_INFO_CONNECTION_FLAG_* */
+	uint8_t tos;
+	uint8_t reserved[6];
+	char transport[16]; /* ends with a NUL */
+};
+_Static_assert(sizeof(struct rds_info_rec) == 80, "the record has no holes and is the same in every build");
+
+/* A list that grows; `full` once there was no memory for it. */
+struct rds_info_list {
+	struct rds_info_rec *recs;
+	size_t n, cap;
+	bool full;
+};
+#define RDS_INFO_MAX_RECS 65536u    /* of one process */
+#define RDS_INFO_MAX_TOTAL 1048576u /* of all together: 80 MiB */
+
+bool rds_info_push(struct rds_info_list *list, const struct rds_info_rec *rec);
+
+/* info_collect.c: appends what this process has.  No lock held. */
+void rds_info_collect(enum rds_info_kind kind, struct rds_info_list *out);
+/* info_query.c: this process and all others of the node; -ENOMEM.  The caller frees list->recs. */
+int rds_info_query(enum rds_info_kind kind, struct rds_info_list *out);
+
+/* info_serve.c; start: with the helper, control held.  forget: in a forked child, descriptors are already closed. */
+int rds_info_start(void);
+void rds_info_forget(void);
+
+/* ---- the conversation between two processes: one query, one answer, end of file ---- */
+
+#define RDS_INFO_MAGIC 0x52445369u
+#define RDS_INFO_VERSION 1u
+
+struct rds_info_ask {
+	uint32_t magic, version, kind;
+};
+struct rds_info_answer {
+	uint32_t magic, version, kind, rec_size, n;
+};
+
+/* Where a process listens: an abstract name, so that nothing is left behind and the network namespace bounds it. */
+socklen_t rds_info_name(const struct rds_procid *id, struct sockaddr_un *out);
+/* May the process at the other end of this connected AF_UNIX socket know, or tell, us? */
+bool rds_info_peer_trusted(int fd);
+
+#endif

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * info_collect.c - the connections and messages of this process, as neutral records.
+ *
+ * A snapshot taken connection by connection and socket by socket: each is consistent in itself, the whole is not, and
+ * no lock is held for longer than one of them needs.  Must not know who asks.
+ */
+#include "engine/info.h"
+
+#include "engine/connection.h"
+#include "engine/message.h"
+
+#include <stdlib.h>
+
+bool rds_info_push(struct rds_info_list *list, const struct rds_info_rec *rec)
+{
+	if (list->full)
+		return false;
+	if (list->n == list->cap) {
+		size_t cap = list->cap ? list->cap * 2 : 64;
+		struct rds_info_rec *recs = realloc(list->recs, cap * sizeof(*recs));
+
+		if (!recs) {
+			list->full = true;
+			return false;
+		}
+		list->recs = recs;
+		list->cap = cap;
+	}
+	list->recs[list->n++] = *rec;
+	return true;
+}
+
+struct collect {
+	enum rds_info_kind kind;
+	struct rds_info_list *out;
+	size_t room;
+};
+
+static void collect_push(struct collect *c, const struct rds_info_rec *rec)
+{
+	if (!c->room)
+		return;
+	if (--c->room == 0)
+		rds_warn("more than %u messages or connections to show: the rest is left out of rds-info",
+			 RDS_INFO_MAX_RECS);
+	rds_info_push(c->out, rec);
+}
+
+static struct rds_info_rec conn_rec(const struct rds_conn *conn)
+{
+	struct rds_info_rec rec = {
+		.laddr = conn->id.laddr,
+		.faddr = conn->id.faddr,
+		.tos = conn->id.tos,
+	};
+
+	return rec;
+}
+
+static void collect_state(struct rds_conn *conn, struct collect *c)
+{
+	struct rds_info_rec rec = conn_rec(conn);
+	enum rds_conn_state state = atomic_load(&conn->state);
+
+	if (state == RDS_CONN_DEAD)
+		return;
+	if (state == RDS_CONN_UP)
+		rec.flags = RDS_INFO_CONNECTION_FLAG_CONNECTED;
+	else if (state == RDS_CONN_CONNECTING)
+		rec.flags = RDS_INFO_CONNECTION_FLAG_CONNECTING;
+	strncpy(rec.transport, conn->t ? conn->t->ops->name : "none", sizeof(rec.transport) - 1);
+	rec.seq = conn->next_tx;
+	rec.next_rx = atomic_load(&conn->next_rx);
+	collect_push(c, &rec);
+}
+
+static void collect_message(const struct rds_conn *conn, const struct rds_unacked *u, struct collect *c)
+{
+	struct rds_info_rec rec = conn_rec(conn);
+
+	rec.seq = u->seq;
+	rec.len = u->len;
+	rec.lport = u->sport;
+	rec.fport = u->dport;
+	collect_push(c, &rec);
+}
+
+static void collect_conn(struct rds_conn *conn, void *arg)
+{
+	struct collect *c = arg;
+
+	pthread_mutex_lock(&conn->tx);
+	if (c->kind == RDS_INFO_CONNS) {
+		collect_state(conn, c);
+	} else if (c->kind == RDS_INFO_SENDING) {
+		for (struct rds_queued *q = conn->queue; q; q = q->next)
+			collect_message(conn, &q->u, c);
+	} else {
+		for (unsigned i = 0; i < conn->count; i++) {
+			const struct rds_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+
+			if (u->sk) /* else cancelled */
+				collect_message(conn, u, c);
+		}
+	}
+	pthread_mutex_unlock(&conn->tx);
+}
+
+static void collect_sock(struct rds_sock *sk, void *arg)
+{
+	struct collect *c = arg;
+	struct rds_info_rec rec;
+
+	if (!rds_sock_bound(sk))
+		return;
+	memset(&rec, 0, sizeof(rec));
+	rec.laddr = sk->laddr.ip;
+	rec.lport = sk->laddr.port;
+	rec.tos = atomic_load(&sk->tos);
+	rx_lock();
+	for (struct rds_inc *inc = sk->rx_head; inc && c->room; inc = inc->next) {
+		rec.faddr = inc->saddr;
+		rec.fport = inc->sport;
+		rec.len = inc->len;
+		collect_push(c, &rec);
+	}
+	rx_unlock();
+}
+
+void rds_info_collect(enum rds_info_kind kind, struct rds_info_list *out)
+{
+	struct collect c = {.kind = kind, .out = out, .room = RDS_INFO_MAX_RECS};
+
+	/* So that what peers have sent or acknowledged already is seen. */
+	rds_reap_all();
+	rds_progress();
+	if (kind == RDS_INFO_RECEIVED)
+		rds_sock_each(collect_sock, &c);
+	else
+		rds_conn_each(collect_conn, &c);
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * info_query.c - asks every other process of the node for its connections or messages.
+ *
+ * Up to WINDOW processes are asked at a time.  Each has ANSWER_MS to answer, all together TOTAL_MS: a process that is
+ * stopped, or a thousand of them, cannot hold up rds-info; it is left out with a line in the log.  Answers are
+ * as trustworthy as any other process: sizes are bounded and every record is checked before it is believed.
+ * No lock is held here.
+ */
+#include "engine/info.h"
+
+#include <stdlib.h>
+#include <sys/syscall.h>
+
+#define WINDOW 64
+#define ANSWER_NS (200 * 1000000ull)
+#define TOTAL_NS (1000 * 1000000ull)
+
+struct ask {
+	_Atomic int fd; /* -1: free */
+	const struct registry_proc *proc;
+	uint64_t deadline;
+	size_t got; /* bytes of head, then of recs */
+	struct rds_info_answer head;
+	struct rds_info_rec *recs; /* head.n of them, once the head is complete */
+};
+
+struct query {
+	enum rds_info_kind kind;
+	struct rds_info_list *out;
+	uint64_t deadline;
+	struct ask asks[WINDOW];
+};
+
+static const char hex[] = "0123456789abcdef";
+
+socklen_t rds_info_name(const struct rds_procid *id, struct sockaddr_un *out)
+{
+	static const char prefix[] = "rdspreload-info-";
+	char *p = out->sun_path;
+
+	memset(out, 0, sizeof(*out));
+	out->sun_family = AF_UNIX;
+	*p++ = '\0';
+	memcpy(p, prefix, sizeof(prefix) - 1);
+	p += sizeof(prefix) - 1;
+	for (unsigned i = 0; i < RDS_PROCID_LEN; i++) {
+		*p++ = hex[id->b[i] >> 4];
+		*p++ = hex[id->b[i] & 15];
+	}
+	return (socklen_t)(p - (char *)out);
+}
+
+bool rds_info_peer_trusted(int fd)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	if (rds_options()->share == RDS_SHARE_ALL)
+		return true;
+	if (os_getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 || len != sizeof(cred))
+		return false;
+	if (cred.uid == (uid_t)os_syscall(SYS_geteuid, 0, 0, 0, 0, 0, 0))
+		return true;
+	return rds_options()->share == RDS_SHARE_GROUP && cred.gid == (gid_t)os_syscall(SYS_getegid, 0, 0, 0, 0, 0, 0);
+}
+
+static void ask_end(struct ask *a)
+{
+	os_close_slot(&a->fd);
+	free(a->recs);
+	a->recs = NULL;
+	a->proc = NULL;
+}
+
+static void ask_left_out(struct ask *a, const char *why)
+{
+	rds_info("process %d (%.15s) %s: its connections and messages are left out", a->proc->pid, a->proc->comm, why);
+	ask_end(a);
+}
+
+/* A process without helper thread has no listener and nothing to tell: refused, silently. */
+static void ask_begin(struct query *q, struct ask *a, const struct registry_proc *proc)
+{
+	struct rds_info_ask ask = {RDS_INFO_MAGIC, RDS_INFO_VERSION, q->kind};
+	struct sockaddr_un name;
+	socklen_t len = rds_info_name(&proc->id, &name);
+	int ret;
+
+	a->proc = proc;
+	a->got = 0;
+	a->deadline = os_now_ns() + ANSWER_NS;
+	ret = os_dup_high_slot(os_socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), &a->fd);
+	if (ret < 0)
+		return ask_left_out(a, "cannot be asked for lack of descriptors");
+	ret = os_connect(a->fd, (struct sockaddr *)&name, len);
+	if (ret == -ECONNREFUSED)
+		return ask_end(a);
+	if (ret < 0)
+		return ask_left_out(a, "is asked by too many at once, or stopped");
+	if (!rds_info_peer_trusted(a->fd))
+		return ask_left_out(a, "belongs to another user");
+	if (os_send(a->fd, &ask, sizeof(ask), MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof(ask))
+		return ask_left_out(a, "does not listen");
+}
+
+/* The head is complete: does it promise something sensible? */
+static bool ask_check_head(struct query *q, struct ask *a)
+{
+	const struct rds_info_answer *h = &a->head;
+
+	if (h->magic != RDS_INFO_MAGIC) {
+		ask_left_out(a, "answers nonsense");
+	} else if (h->version != RDS_INFO_VERSION) {
+		rds_warn("process %d (%.15s) has another version of this library (info protocol %u, here %u): its "
+			 "connections and messages are left out",
+			 a->proc->pid, a->proc->comm, h->version, RDS_INFO_VERSION);
+		ask_end(a);
+	} else if (h->kind != (uint32_t)q->kind || h->rec_size != sizeof(*a->recs) || h->n > RDS_INFO_MAX_RECS) {
+		ask_left_out(a, "answers nonsense");
+	} else if (h->n) {
+		a->recs = malloc(h->n * sizeof(*a->recs));
+		if (!a->recs)
+			ask_left_out(a, "has more to tell than there is memory");
+	}
+	return a->proc != NULL;
+}
+
+static void ask_done(struct query *q, struct ask *a)
+{
+	if (q->out->n + a->head.n > RDS_INFO_MAX_TOTAL)
+		return ask_left_out(a, "has more to tell than can be shown together with the others");
+	for (uint32_t i = 0; i < a->head.n; i++) {
+		a->recs[i].transport[sizeof(a->recs[i].transport) - 1] = '\0';
+		rds_info_push(q->out, &a->recs[i]);
+	}
+	ask_end(a);
+}
+
+/* Reads what has come. */
+static void ask_read(struct query *q, struct ask *a)
+{
+	for (;;) {
+		size_t body = a->got > sizeof(a->head) ? a->got - sizeof(a->head) : 0;
+		bool head = a->got < sizeof(a->head);
+		char *to = head ? (char *)&a->head + a->got : (char *)a->recs + body;
+		size_t want = head ? sizeof(a->head) - a->got : a->head.n * sizeof(*a->recs) - body;
+		ssize_t n;
+
+		if (!want)
+			return ask_done(q, a);
+		n = os_recv(a->fd, to, want, MSG_DONTWAIT);
+		if (n == -EAGAIN || n == -EINTR)
+			return;
+		if (n <= 0)
+			return ask_left_out(a, "broke off");
+		a->got += (size_t)n;
+		if (head && a->got == sizeof(a->head) && !ask_check_head(q, a))
+			return;
+	}
+}
+
+/* One look at everybody who was asked; sleeps until something comes or the next deadline. */
+static void query_wait(struct query *q)
+{
+	struct pollfd fds[WINDOW];
+	struct ask *who[WINDOW];
+	uint64_t now = os_now_ns(), due = q->deadline;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < WINDOW; i++) {
+		struct ask *a = &q->asks[i];
+
+		if (!a->proc)
+			continue;
+		if (a->deadline <= now || q->deadline <= now) {
+			ask_left_out(a, "does not answer in time (is it stopped?)");
+			continue;
+		}
+		if (a->deadline < due)
+			due = a->deadline;
+		fds[n] = (struct pollfd){.fd = a->fd, .events = POLLIN};
+		who[n++] = a;
+	}
+	if (!n || os_poll(fds, n, (int)((due - now) / 1000000) + 1) <= 0)
+		return;
+	for (unsigned i = 0; i < n; i++)
+		if (fds[i].revents)
+			ask_read(q, who[i]);
+}
+
+static void query_procs(struct query *q, const struct registry_proc *procs, unsigned n)
+{
+	unsigned next = 0, busy;
+
+	do {
+		busy = 0;
+		for (unsigned i = 0; i < WINDOW; i++) {
+			struct ask *a = &q->asks[i];
+
+			while (!a->proc && next < n) {
+				const struct registry_proc *proc = &procs[next++];
+
+				if (memcmp(&proc->id, registry_self(rds_eng->reg), sizeof(proc->id)))
+					ask_begin(q, a, proc);
+			}
+			busy += a->proc != NULL;
+		}
+		query_wait(q);
+	} while (busy);
+}
+
+int rds_info_query(enum rds_info_kind kind, struct rds_info_list *out)
+{
+	struct registry_proc *procs = NULL;
+	struct query *q;
+	unsigned n = 0;
+	int ret;
+
+	memset(out, 0, sizeof(*out));
+	rds_info_collect(kind, out);
+	ret = registry_procs(rds_eng->reg, &procs, &n);
+	if (ret < 0)
+		goto fail;
+	ret = -ENOMEM;
+	q = calloc(1, sizeof(*q));
+	if (!q)
+		goto fail;
+	for (unsigned i = 0; i < WINDOW; i++)
+		atomic_init(&q->asks[i].fd, -1);
+	q->kind = kind;
+	q->out = out;
+	q->deadline = os_now_ns() + TOTAL_NS;
+	query_procs(q, procs, n);
+	free(q);
+	if (!out->full)
+		ret = 0;
+fail:
+	free(procs);
+	if (ret < 0) {
+		free(out->recs);
+		out->recs = NULL;
+	}
+	return ret;
+}

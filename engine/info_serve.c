@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * info_serve.c - answers other processes that ask for this one's connections and messages (info_query.c).
+ *
+ * Runs in the helper thread, which must never wait for anybody: descriptors do not block, an answer lies in a buffer of
+ * its own until the asker has taken it, and an asker that does not within CLIENT_NS is hung up on.  There are CLIENTS
+ * places; whoever comes when all are taken is turned away.  Places are never freed, only reused, so that an event that
+ * was already on its way for a finished conversation finds a valid structure.
+ */
+#include "engine/info.h"
+
+#include <stdlib.h>
+
+#define CLIENTS 16
+#define CLIENT_NS (2000 * 1000000ull)
+#define RETRY_NS (1000 * 1000000ull)
+#define BACKLOG 128
+
+struct client {
+	struct rds_event ev;
+	struct rds_timer timer;
+	_Atomic int fd; /* -1: free place */
+	struct rds_info_ask ask;
+	size_t got; /* bytes of ask */
+	char *answer;
+	size_t len, sent;
+};
+
+static void listener_event(struct rds_event *ev, uint32_t events);
+static void listener_retry(struct rds_timer *tm);
+
+/* The helper may look at the function as soon as the descriptor is in its set, so it is there from the beginning. */
+static struct rds_event listener = {.fn = listener_event, .fd = -1};
+static struct rds_timer listen_timer = {.fn = listener_retry};
+static _Atomic int listen_fd = -1;
+static struct client clients[CLIENTS];
+
+static void client_end(struct client *c)
+{
+	if (atomic_load(&c->fd) < 0)
+		return;
+	c->ev.fd = atomic_load(&c->fd);
+	rds_event_del(&c->ev);
+	rds_timer_cancel(&c->timer);
+	os_close_slot(&c->fd);
+	free(c->answer);
+	c->answer = NULL;
+}
+
+static void client_timeout(struct rds_timer *tm)
+{
+	client_end(container_of(tm, struct client, timer));
+}
+
+/* An asker of another version gets a head that names ours, and says so in its log. */
+static bool client_prepare(struct client *c)
+{
+	struct rds_info_answer head = {
+		.magic = RDS_INFO_MAGIC,
+		.version = RDS_INFO_VERSION,
+		.kind = c->ask.kind,
+		.rec_size = sizeof(struct rds_info_rec),
+	};
+	struct rds_info_list list = {0};
+
+	if (c->ask.magic != RDS_INFO_MAGIC || c->ask.kind >= RDS_INFO_KINDS)
+		return false;
+	if (c->ask.version == RDS_INFO_VERSION)
+		rds_info_collect((enum rds_info_kind)c->ask.kind, &list);
+	head.n = (uint32_t)list.n;
+	c->len = sizeof(head) + list.n * sizeof(*list.recs);
+	c->answer = list.full ? NULL : malloc(c->len);
+	if (c->answer) {
+		memcpy(c->answer, &head, sizeof(head));
+		if (list.n)
+			memcpy(c->answer + sizeof(head), list.recs, list.n * sizeof(*list.recs));
+	}
+	free(list.recs);
+	return c->answer != NULL;
+}
+
+static void client_write(struct client *c)
+{
+	while (c->sent < c->len) {
+		ssize_t n = os_send(c->fd, c->answer + c->sent, c->len - c->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (n == -EAGAIN || n == -EINTR)
+			return; /* the event comes when there is room */
+		if (n <= 0)
+			break;
+		c->sent += (size_t)n;
+	}
+	client_end(c);
+}
+
+/* The event is edge triggered for both directions: always go on until the kernel says not now. */
+static void client_event(struct rds_event *ev, uint32_t events)
+{
+	struct client *c = container_of(ev, struct client, ev);
+
+	(void)events;
+	if (atomic_load(&c->fd) < 0)
+		return;
+	while (c->got < sizeof(c->ask)) {
+		ssize_t n = os_recv(c->fd, (char *)&c->ask + c->got, sizeof(c->ask) - c->got, MSG_DONTWAIT);
+
+		if (n == -EAGAIN)
+			return;
+		if (n == -EINTR)
+			continue;
+		if (n <= 0)
+			return client_end(c);
+		c->got += (size_t)n;
+	}
+	if (!c->answer && !client_prepare(c))
+		return client_end(c);
+	client_write(c);
+}
+
+static struct client *client_place(void)
+{
+	for (unsigned i = 0; i < CLIENTS; i++)
+		if (atomic_load(&clients[i].fd) < 0)
+			return &clients[i];
+	return NULL;
+}
+
+/* 0, or the error of accept: -EAGAIN when nobody is waiting any more. */
+static int client_begin(void)
+{
+	int fd = os_accept4(listen_fd, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	struct client *c = client_place();
+
+	if (fd < 0)
+		return fd;
+	if (!c || !rds_info_peer_trusted(fd)) {
+		os_close(fd);
+		return 0;
+	}
+	c->got = c->sent = c->len = 0;
+	c->ev.fn = client_event;
+	c->timer.fn = client_timeout;
+	if (os_dup_high_slot(fd, &c->fd) < 0)
+		return 0;
+	c->ev.fd = c->fd;
+	if (rds_event_add(&c->ev, EPOLLIN | EPOLLOUT | EPOLLET) < 0)
+		client_end(c);
+	else
+		rds_timer_set(&c->timer, os_now_ns() + CLIENT_NS);
+	return 0;
+}
+
+/*
+ * Edge triggered, so that a lack of descriptors does not make the helper spin: those who could not be let in wait until
+ * the timer looks again (or give up).
+ */
+static void listener_drain(void)
+{
+	int ret;
+
+	do
+		ret = client_begin();
+	while (ret == 0 || ret == -ECONNABORTED || ret == -EINTR);
+	if (ret != -EAGAIN)
+		rds_timer_set(&listen_timer, os_now_ns() + RETRY_NS);
+}
+
+static void listener_event(struct rds_event *ev, uint32_t events)
+{
+	(void)ev;
+	(void)events;
+	listener_drain();
+}
+
+static void listener_retry(struct rds_timer *tm)
+{
+	(void)tm;
+	listener_drain();
+}
+
+/* The numbers may be anybody's now: nothing is closed.  What the parent's threads were writing is not freed. */
+void rds_info_forget(void)
+{
+	memset(clients, 0, sizeof(clients));
+	for (unsigned i = 0; i < CLIENTS; i++)
+		atomic_store(&clients[i].fd, -1);
+	atomic_store(&listen_fd, -1);
+	listen_timer = (struct rds_timer){.fn = listener_retry};
+}
+
+int rds_info_start(void)
+{
+	struct sockaddr_un name;
+	socklen_t len = rds_info_name(registry_self(rds_eng->reg), &name);
+	int ret;
+
+	rds_info_forget();
+	ret = os_dup_high_slot(os_socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), &listen_fd);
+	if (ret == 0)
+		ret = os_bind(listen_fd, (struct sockaddr *)&name, len);
+	if (ret == 0)
+		ret = os_listen(listen_fd, BACKLOG);
+	if (ret == 0) {
+		listener.fd = listen_fd;
+		ret = rds_event_add(&listener, EPOLLIN | EPOLLET);
+	}
+	if (ret < 0)
+		os_close_slot(&listen_fd);
+	return ret;
+}

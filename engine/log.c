@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * log.c - one line, one write, to stderr or to the file the user asked for.
+ *
+ * The library is a guest in somebody else's process, so it must not block, die or spoil anything when it speaks: a
+ * stderr that is full or whose reader is gone is left alone (no SIGPIPE, no wait for a reader who may be waiting for
+ * us), and so is one that is a sequenced-packet socket, because a program can get an RDS socket as descriptor 2 and its
+ * stand-in looks like that.  The log file's descriptor is checked to be the same file before each line: after a fork or
+ * a close by raw system call the number may mean something else.
+ * No lock, no allocation: any thread may speak at any time, also in a forked child.
+ */
+#include "engine/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/os.h"
+
+#define LINE_MAX_LEN 1024 /* below PIPE_BUF: lines of several processes never mix */
+#define PER_SECOND 10
+#define STDERR 2
+
+_Static_assert(LINE_MAX_LEN < PIPE_BUF, "one line is one atomic write");
+
+_Atomic int rds_log_max = RDS_LOG_WARN;
+
+/* Written once, by rds_log_setup, before the first line that could use it. */
+static char file_path[PATH_MAX];
+static _Atomic bool file_wanted;
+
+static _Atomic int file_fd = -1;
+static _Atomic uint64_t file_dev, file_ino;
+
+static const char *const level_names[] = {"error", "warning", "info", "debug"};
+
+void rds_log_setup(int level, const char *path)
+{
+	size_t len = path ? strlen(path) : 0;
+
+	atomic_store(&file_wanted, false);
+	if (len && len < sizeof(file_path)) {
+		memcpy(file_path, path, len + 1);
+		atomic_store(&file_wanted, true);
+	}
+	atomic_store(&rds_log_max, level);
+}
+
+/* ---- where to ---- */
+
+/* Would a write neither block nor raise SIGPIPE? */
+static bool can_write(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLOUT};
+
+	return os_poll(&p, 1, 0) == 1 && p.revents == POLLOUT;
+}
+
+static int stderr_fd(void)
+{
+	struct stat st;
+	int type = 0;
+	socklen_t len = sizeof(type);
+
+	if (os_fstat(STDERR, &st))
+		return -1;
+	if (S_ISSOCK(st.st_mode) && (os_getsockopt(STDERR, SOL_SOCKET, SO_TYPE, &type, &len) || type == SOCK_SEQPACKET))
+		return -1;
+	return STDERR;
+}
+
+/*
+ * A high number, out of the way of "lowest free descriptor" logic.  It is not on the list of internal descriptors,
+ * because taking that list's lock here would put it below every lock under which somebody logs; it need not be, since
+ * an application that closes or replaces it costs one reopening.
+ */
+static int move_high(int fd)
+{
+	for (int base = 8192; base >= 64; base /= 2) {
+		int high = os_fcntl(fd, F_DUPFD_CLOEXEC, base);
+
+		if (high >= 0) {
+			os_close(fd);
+			return high;
+		}
+	}
+	return fd;
+}
+
+/* -1: cannot be opened.  Two threads may open at once; one of them then closes its own again. */
+static int file_open(void)
+{
+	int none = -1, fd;
+	struct stat st;
+
+	fd = os_open(file_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
+	if (fd < 0)
+		return -1;
+	fd = move_high(fd);
+	if (os_fstat(fd, &st)) {
+		os_close(fd);
+		return -1;
+	}
+	atomic_store(&file_dev, st.st_dev);
+	atomic_store(&file_ino, st.st_ino);
+	if (atomic_compare_exchange_strong(&file_fd, &none, fd))
+		return fd;
+	os_close(fd);
+	return none;
+}
+
+static int log_fd(void)
+{
+	int fd = atomic_load(&file_fd);
+	struct stat st;
+
+	if (!atomic_load(&file_wanted))
+		return stderr_fd();
+	if (fd >= 0) {
+		if (!os_fstat(fd, &st) && st.st_dev == atomic_load(&file_dev) && st.st_ino == atomic_load(&file_ino))
+			return fd;
+		/* Somebody else's by now: not ours to close. */
+		atomic_compare_exchange_strong(&file_fd, &fd, -1);
+	}
+	fd = file_open();
+	return fd >= 0 ? fd : stderr_fd();
+}
+
+/* ---- what ---- */
+
+/* False: held back. *held: how many were, before this one. */
+static bool site_admit(struct rds_log_site *site, uint32_t *held)
+{
+	uint64_t now = os_now_ns() / 1000000000 + 1, window = atomic_load_explicit(&site->window, memory_order_relaxed);
+
+	/* Threads that meet at the turn of a second may let a few lines more through; no harm. */
+	if (window != now && atomic_compare_exchange_strong(&site->window, &window, now))
+		atomic_store_explicit(&site->count, 0, memory_order_relaxed);
+	if (atomic_fetch_add_explicit(&site->count, 1, memory_order_relaxed) >= PER_SECOND) {
+		atomic_fetch_add_explicit(&site->held, 1, memory_order_relaxed);
+		return false;
+	}
+	*held = atomic_exchange_explicit(&site->held, 0, memory_order_relaxed);
+	return true;
+}
+
+/* Appends at *used, never beyond LINE_MAX_LEN - 1 (room for the newline). */
+static void __attribute__((format(printf, 3, 0))) addv(char *line, size_t *used, const char *fmt, va_list ap)
+{
+	size_t room = LINE_MAX_LEN - 1 - *used;
+	int n = vsnprintf(line + *used, room, fmt, ap);
+
+	if (n > 0)
+		*used += (size_t)n < room ? (size_t)n : room - 1;
+}
+
+static void __attribute__((format(printf, 3, 4))) add(char *line, size_t *used, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	addv(line, used, fmt, ap);
+	va_end(ap);
+}
+
+/* Names and values from outside are quoted in lines: nothing in them may fake a line or drive a terminal. */
+static void make_printable(char *line, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
+			line[i] = '?';
+}
+
+void rds_log_at(struct rds_log_site *site, enum rds_log_level level, const char *fmt, ...)
+{
+	char line[LINE_MAX_LEN];
+	int saved = errno, fd;
+	size_t used = 0;
+	uint32_t held;
+	va_list ap;
+
+	if (!site_admit(site, &held))
+		return;
+	fd = log_fd();
+	if (fd < 0 || !can_write(fd))
+		return;
+	add(line, &used, "rdspreload[%d] %.32s: %s: ", (int)os_getpid(), program_invocation_short_name,
+	    level_names[level]);
+	va_start(ap, fmt);
+	addv(line, &used, fmt, ap);
+	va_end(ap);
+	if (held)
+		add(line, &used, " (%u more like this were held back)", held);
+	make_printable(line, used);
+	line[used++] = '\n';
+	os_write(fd, line, used);
+	errno = saved;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * log.h - one line on stderr (or RDS_PRELOAD_LOG_FILE) that says what happened and what to do about it.
+ * The first detector logs, callers pass the error on.  error: the user can fix it; warn: something is off but goes on;
+ * info: once-per-life events; debug: per-connection events; never per message.  Each call site is limited to 10 lines
+ * per second; the next line after that says how many were held back.  Never allocates, never stdout, one write(2).
+ */
+#ifndef ENGINE_LOG_H
+#define ENGINE_LOG_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+enum rds_log_level { RDS_LOG_ERROR, RDS_LOG_WARN, RDS_LOG_INFO, RDS_LOG_DEBUG };
+
+struct rds_log_site {
+	_Atomic uint64_t window; /* second in which `count` counts */
+	_Atomic uint32_t count, held;
+};
+
+/*
+ * Level and file, by options.c once the environment is read.  path "" or NULL: stderr.  The file is opened with the
+ * first line.  Nothing is printed while stderr is closed, full, without reader, or a sequenced-packet socket (it may be
+ * the application's RDS socket).
+ */
+void rds_log_setup(int level, const char *path);
+
+extern _Atomic int rds_log_max; /* highest level that is printed; RDS_LOG_WARN until options are read */
+
+void rds_log_at(struct rds_log_site *site, enum rds_log_level level, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+#define rds_log(level, ...)                                                                                            \
+	do {                                                                                                           \
+		static struct rds_log_site rds_log_site_;                                                              \
+		if ((int)(level) <= atomic_load_explicit(&rds_log_max, memory_order_relaxed))                         \
+			rds_log_at(&rds_log_site_, (level), __VA_ARGS__);                                              \
+	} while (0)
+#define rds_error(...) rds_log(RDS_LOG_ERROR, __VA_ARGS__)
+#define rds_warn(...) rds_log(RDS_LOG_WARN, __VA_ARGS__)
+#define rds_info(...) rds_log(RDS_LOG_INFO, __VA_ARGS__)
+#define rds_debug(...) rds_log(RDS_LOG_DEBUG, __VA_ARGS__)
+/* Same, but once in the life of the process. */
+#define rds_warn_once(...)                                                                                             \
+	do {                                                                                                           \
+		static atomic_flag rds_once_ = ATOMIC_FLAG_INIT;                                                       \
+		if (!atomic_flag_test_and_set(&rds_once_))                                                             \
+			rds_warn(__VA_ARGS__);                                                                         \
+	} while (0)
+
+#endif

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * message.c - received messages: where their bytes lie and when the transport gets its room back.
+ *
+ * A message that is read soon is copied once, from the transport's memory to the program's.  One that is not, while
+ * its ring fills up behind it, is moved to the heap so that a slow reader never holds up the other sockets that share the
+ * connection.  Must not know sockets' queues or who reads.
+ */
+#include "engine/message.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Free structures; rx. Bounded, so that one burst does not keep its memory for ever. */
+#define INC_POOL_MAX 4096
+static struct rds_inc *inc_pool;
+static unsigned inc_pooled;
+
+static struct rds_inc *inc_alloc(void)
+{
+	struct rds_inc *inc = inc_pool;
+
+	if (likely(inc)) {
+		inc_pool = inc->next;
+		inc_pooled--;
+		return inc;
+	}
+	return malloc(sizeof(*inc));
+}
+
+static void inc_unplace(struct rds_inc *inc)
+{
+	struct rds_conn *conn = inc->conn;
+
+	if (inc->pl_prev)
+		inc->pl_prev->pl_next = inc->pl_next;
+	else
+		conn->inplace = inc->pl_next;
+	if (inc->pl_next)
+		inc->pl_next->pl_prev = inc->pl_prev;
+	else
+		conn->inplace_last = inc->pl_prev;
+}
+
+static void inc_place(struct rds_inc *inc, struct rds_conn *conn)
+{
+	inc->conn = conn;
+	inc->pl_next = NULL;
+	inc->pl_prev = conn->inplace_last;
+	if (inc->pl_prev)
+		inc->pl_prev->pl_next = inc;
+	else
+		conn->inplace = inc;
+	conn->inplace_last = inc;
+}
+
+struct rds_inc *rds_inc_new(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
+{
+	struct rds_inc *inc = inc_alloc();
+
+	if (!inc)
+		return NULL;
+	inc->next = NULL;
+	inc->saddr = conn->id.faddr;
+	inc->sport = rx->hdr.sport;
+	inc->len = rx->hdr.len;
+	inc->heap = NULL;
+	inc->real_ns = 0;
+	if (rx->token) {
+		inc->data = rx->data;
+		inc->token = rx->token;
+		inc->ep = ep;
+		inc_place(inc, conn);
+		return inc;
+	}
+	inc->ep = NULL;
+	if (rx->owned) {
+		inc->heap = rx->owned;
+		inc->data = rx->data;
+		return inc;
+	}
+	if (inc->len) {
+		inc->heap = malloc(inc->len);
+		if (!inc->heap) {
+			inc->next = inc_pool;
+			inc_pool = inc;
+			inc_pooled++;
+			return NULL;
+		}
+		memcpy(inc->heap, rx->data, inc->len);
+	}
+	inc->data = inc->heap;
+	return inc;
+}
+
+void rds_inc_free(struct rds_inc *inc)
+{
+	if (inc->ep) {
+		struct rds_ep_head *head = (struct rds_ep_head *)inc->ep;
+
+		inc_unplace(inc);
+		head->t->ops->release(inc->ep, inc->token);
+	} else {
+		free(inc->heap);
+	}
+	if (inc_pooled >= INC_POOL_MAX) {
+		free(inc);
+		return;
+	}
+	inc->next = inc_pool;
+	inc_pool = inc;
+	inc_pooled++;
+}
+
+void rds_inc_evacuate(struct rds_conn *conn, struct rds_ep *ep)
+{
+	struct rds_inc *inc, *next;
+
+	for (inc = conn->inplace; inc; inc = next) {
+		void *copy = NULL;
+
+		next = inc->pl_next;
+		if (inc->ep != ep)
+			continue;
+		if (inc->len) {
+			copy = malloc(inc->len);
+			if (!copy)
+				return; /* stays in place: the ring's own limit holds the sender back */
+			memcpy(copy, inc->data, inc->len);
+		}
+		inc_unplace(inc);
+		((struct rds_ep_head *)ep)->t->ops->release(ep, inc->token);
+		inc->ep = NULL;
+		inc->data = inc->heap = copy;
+	}
+}
+
+void rds_inc_forget(void)
+{
+	inc_pool = NULL;
+	inc_pooled = 0;
+}

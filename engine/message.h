@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * message.h - a received message on its way to the program (the kernel's rds_incoming).
+ *
+ * Its bytes lie either where the transport put them ("in place": no copy, but room in the transport's ring is held) or
+ * on the heap behind the structure's `heap` pointer.  Everything here is guarded by the receive lock.
+ */
+#ifndef ENGINE_MESSAGE_H
+#define ENGINE_MESSAGE_H
+
+#include "engine/connection.h"
+
+struct rds_inc {
+	struct rds_inc *next; /* socket's queue, or free list */
+	struct in6_addr saddr;
+	uint16_t sport;
+	uint32_t len;
+	const void *data;
+	void *heap; /* owned copy, NULL while in place */
+	/* in place: */
+	struct rds_ep *ep; /* NULL: not in place */
+	void *token;
+	struct rds_inc *pl_prev, *pl_next;
+	struct rds_conn *conn; /* valid while in place */
+	/* stamps, taken only if the socket wants them */
+	uint64_t real_ns; /* SO_TIMESTAMP; 0 none */
+	uint64_t trace_ns[3]; /* arrival, start, queued */
+};
+
+/* From rx->data in place if rx->token is set, else a copy. NULL: no memory. */
+struct rds_inc *rds_inc_new(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx);
+void rds_inc_free(struct rds_inc *inc);
+/* Copy out everything of this endpoint that waits in place (all: also when memory is short it must not stay). */
+void rds_inc_evacuate(struct rds_conn *conn, struct rds_ep *ep);
+void rds_inc_forget(void); /* forked child */
+
+#endif

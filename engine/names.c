@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * names.c - connect, getsockname, getpeername (rds-semantics 3).
+ *
+ * connect only records a default destination: no traffic, no filter, repeatable, allowed before bind.  The destination
+ * is written under sk->tx (the send path reads it there) and control (everybody else does), in this order.
+ * Must not know how a destination is reached.
+ */
+#include "engine/names.h"
+
+#include "engine/uaccess.h"
+
+int rds_sockaddr_copy(const struct sockaddr *addr, int len, struct sockaddr_storage *out)
+{
+	if (len < 0 || (size_t)len > sizeof(*out))
+		return -EINVAL;
+	if (rds_user_readable(addr, (size_t)len) < 0)
+		return -EFAULT;
+	memset(out, 0, sizeof(*out));
+	if (len)
+		memcpy(out, addr, (size_t)len);
+	return 0;
+}
+
+int rds_connect(struct rds_sock *sk, const struct sockaddr *addr, int addrlen)
+{
+	struct sockaddr_storage ss;
+	struct rds_addr peer;
+	int ret = rds_sockaddr_copy(addr, addrlen, &ss);
+
+	if (ret < 0)
+		return ret;
+	pthread_mutex_lock(&sk->tx);
+	pthread_mutex_lock(&rds_eng->control);
+	if (!atomic_load(&sk->open)) {
+		ret = -EBADF;
+		goto out;
+	}
+	ret = rds_addr_for_connect((struct sockaddr *)&ss, addrlen, sk->bound_scope, &peer);
+	if (ret < 0)
+		goto out;
+	if (peer.scope)
+		sk->bound_scope = peer.scope;
+	sk->caddr = peer;
+	atomic_store_explicit(&sk->connected, true, memory_order_release);
+	registry_sock_set_connected(rds_eng->reg, sk->reg_idx, &peer.ip, peer.port);
+out:
+	pthread_mutex_unlock(&rds_eng->control);
+	pthread_mutex_unlock(&sk->tx);
+	return ret;
+}
+
+/*
+ * An unbound socket has a name too: all zero, of the peer's family, or AF_UNSPEC in the size of a sockaddr_in.
+ * control held.
+ */
+static socklen_t unbound_name(const struct rds_sock *sk, struct sockaddr_storage *out)
+{
+	static const struct in6_addr any = IN6ADDR_ANY_INIT;
+
+	memset(out, 0, sizeof(*out));
+	out->ss_family = AF_UNSPEC;
+	if (!atomic_load(&sk->connected))
+		return sizeof(struct sockaddr_in);
+	if (!rds_ip_is_v4(&sk->caddr.ip))
+		return rds_addr_to_sockaddr(&any, 0, 0, out);
+	out->ss_family = AF_INET;
+	return sizeof(struct sockaddr_in);
+}
+
+int rds_getsockname(struct rds_sock *sk, struct sockaddr *addr, socklen_t *len)
+{
+	struct sockaddr_storage ss;
+	socklen_t real;
+
+	pthread_mutex_lock(&rds_eng->control);
+	if (rds_sock_bound(sk))
+		real = rds_addr_to_sockaddr(&sk->laddr.ip, sk->laddr.port, sk->bound_scope, &ss);
+	else
+		real = unbound_name(sk, &ss);
+	pthread_mutex_unlock(&rds_eng->control);
+	return rds_addr_to_user(&ss, real, addr, len);
+}
+
+int rds_peer_name(struct rds_sock *sk, struct sockaddr_storage *out)
+{
+	int ret = -ENOTCONN;
+
+	pthread_mutex_lock(&rds_eng->control);
+	if (atomic_load(&sk->connected))
+		ret = (int)rds_addr_to_sockaddr(&sk->caddr.ip, sk->caddr.port, sk->bound_scope, out);
+	pthread_mutex_unlock(&rds_eng->control);
+	return ret;
+}
+
+int rds_getpeername(struct rds_sock *sk, struct sockaddr *addr, socklen_t *len)
+{
+	struct sockaddr_storage ss;
+	int real = rds_peer_name(sk, &ss);
+
+	if (real < 0)
+		return real;
+	return rds_addr_to_user(&ss, (socklen_t)real, addr, len);
+}

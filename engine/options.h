@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * options.h - the environment: one table (name, type, default, help) that the parser, `rdsrun --options`, the manual
+ * and the warning about unknown RDS_PRELOAD_* names all read.
+ */
+#ifndef ENGINE_OPTIONS_H
+#define ENGINE_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* The table itself is options_table.h. */
+struct rds_options {
+	int log;		  /* RDS_PRELOAD_LOG error|warn|info|debug, default warn */
+	const char *log_file;	  /* RDS_PRELOAD_LOG_FILE, default "" = stderr */
+	const char *registry_dir; /* RDS_PRELOAD_REGISTRY_DIR, default /dev/shm */
+	int share;		  /* RDS_PRELOAD_SHARE user|group|all: who may join this node; default user */
+	int transport;		  /* RDS_PRELOAD_TRANSPORT auto|shm; default auto */
+	int64_t spin_us;	  /* RDS_PRELOAD_SPIN_US 0..1000000, default 50: longest spin before sleeping; 0 = never */
+	int64_t shm_ring;	  /* RDS_PRELOAD_SHM_RING bytes per direction, 2^n, 2M..64M, default 4M */
+	int64_t linger_ms;	  /* RDS_PRELOAD_LINGER_MS 0..600000, default 2000: longest wait at exit for queued data */
+	int64_t reconnect_min_ms; /* RDS_PRELOAD_RECONNECT_MIN_MS 1..60000, default 1 */
+	int64_t reconnect_max_ms; /* RDS_PRELOAD_RECONNECT_MAX_MS 1..60000, default 1000 */
+	int ping_enable;	  /* RDS_PRELOAD_PING_ENABLE 0|1, default 1 */
+	const char *fault;	  /* RDS_PRELOAD_FAULT e.g. "seed=1,disconnect=1000"; default "" (fault.c reads it) */
+	const char *families;	  /* RDS_PRELOAD_FAMILIES: auto|21 or list of historical numbers; default auto */
+	int64_t wmem_default, rmem_default; /* RDS_PRELOAD_WMEM_DEFAULT / RMEM_DEFAULT, sk_sndbuf of a new socket, 212992 */
+	int64_t wmem_max, rmem_max; /* RDS_PRELOAD_WMEM_MAX / RMEM_MAX, clamp of SO_SNDBUF / SO_RCVBUF; at most and by
+				       default INT_MAX / 2, so that the doubled value is still an int */
+};
+
+/*
+ * Parsed on first call, thread-safe, immutable afterwards.  Unknown or bad RDS_PRELOAD_*: one warning each.  What counts
+ * is the environment at program start (copied by a constructor): later setenv() calls change nothing and cannot race.
+ */
+const struct rds_options *rds_options(void);
+/* Prints NAME, value, origin (default/environment), help: what `rdsrun --options` shows. */
+void rds_options_print(FILE *out);
+/* Forget the parsed values and copy the environment anew (tests only). */
+void rds_options_reset(void);
+
+enum { RDS_SHARE_USER, RDS_SHARE_GROUP, RDS_SHARE_ALL };
+enum { RDS_TRANSPORT_AUTO, RDS_TRANSPORT_SHM };
+
+#endif

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * os.c - system calls without libc in between.
+ *
+ * Each function is the bare call and returns -errno: no errno, no cancellation point, no symbol that an interposer
+ * (ours or somebody else's) could have taken.  Exceptions, none of them interposed by anybody sane: clock_gettime for
+ * the vdso, mmap and munmap because the sanitizers must learn of mappings; their errno is put back.
+ * Knows nothing of what the descriptors are for.
+ */
+#include "engine/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+_Static_assert(sizeof(long) == 8, "struct stat and off_t are passed as the 64-bit kernel has them");
+
+#define KERNEL_SIGSET 8 /* bytes of a signal mask as the kernel counts them */
+
+long os_syscall(long nr, long a, long b, long c, long d, long e, long f)
+{
+#if defined(__x86_64__)
+	register long r10 __asm__("r10") = d;
+	register long r8 __asm__("r8") = e;
+	register long r9 __asm__("r9") = f;
+	long ret;
+
+	__asm__ volatile("syscall"
+			 : "=a"(ret)
+			 : "a"(nr), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+			 : "rcx", "r11", "memory");
+	return ret;
+#elif defined(__aarch64__)
+	register long x8 __asm__("x8") = nr;
+	register long x0 __asm__("x0") = a;
+	register long x1 __asm__("x1") = b;
+	register long x2 __asm__("x2") = c;
+	register long x3 __asm__("x3") = d;
+	register long x4 __asm__("x4") = e;
+	register long x5 __asm__("x5") = f;
+
+	__asm__ volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
+	return x0;
+#else
+	int saved = errno;
+	long ret = syscall(nr, a, b, c, d, e, f);
+
+	if (ret == -1)
+		ret = -errno;
+	errno = saved;
+	return ret;
+#endif
+}
+
+#define sys6(nr, a, b, c, d, e, f) os_syscall(nr, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
+#define sys5(nr, a, b, c, d, e) sys6(nr, a, b, c, d, e, 0)
+#define sys4(nr, a, b, c, d) sys5(nr, a, b, c, d, 0)
+#define sys3(nr, a, b, c) sys4(nr, a, b, c, 0)
+#define sys2(nr, a, b) sys3(nr, a, b, 0)
+
+/* ---- files ---- */
+
+int os_openat(int dir, const char *path, int flags, mode_t mode)
+{
+	return (int)sys4(SYS_openat, dir, path, flags, mode);
+}
+
+int os_open(const char *path, int flags, mode_t mode)
+{
+	return os_openat(AT_FDCWD, path, flags, mode);
+}
+
+ssize_t os_read(int fd, void *buf, size_t len)
+{
+	return sys3(SYS_read, fd, buf, len);
+}
+
+ssize_t os_write(int fd, const void *buf, size_t len)
+{
+	return sys3(SYS_write, fd, buf, len);
+}
+
+ssize_t os_pread(int fd, void *buf, size_t len, off_t off)
+{
+	return sys4(SYS_pread64, fd, buf, len, off);
+}
+
+ssize_t os_pwrite(int fd, const void *buf, size_t len, off_t off)
+{
+	return sys4(SYS_pwrite64, fd, buf, len, off);
+}
+
+int os_fstat(int fd, struct stat *st)
+{
+	return (int)sys2(SYS_fstat, fd, st);
+}
+
+int os_stat(const char *path, struct stat *st)
+{
+	return (int)sys4(SYS_newfstatat, AT_FDCWD, path, st, 0);
+}
+
+int os_mkdir(const char *path, mode_t mode)
+{
+	return (int)sys3(SYS_mkdirat, AT_FDCWD, path, mode);
+}
+
+int os_unlinkat(int dir, const char *path)
+{
+	return (int)sys3(SYS_unlinkat, dir, path, 0);
+}
+
+int os_linkat(int dir, const char *from, const char *to)
+{
+	return (int)sys5(SYS_linkat, dir, from, dir, to, 0);
+}
+
+int os_renameat(int dir, const char *from, const char *to)
+{
+	return (int)sys5(SYS_renameat2, dir, from, dir, to, 0);
+}
+
+int os_fchmod(int fd, mode_t mode)
+{
+	return (int)sys2(SYS_fchmod, fd, mode);
+}
+
+int os_fchown(int fd, uid_t uid, gid_t gid)
+{
+	return (int)sys3(SYS_fchown, fd, uid, gid);
+}
+
+int os_fcntl(int fd, int cmd, long arg)
+{
+	return (int)sys3(SYS_fcntl, fd, cmd, arg);
+}
+
+int os_ftruncate(int fd, off_t len)
+{
+	return (int)sys2(SYS_ftruncate, fd, len);
+}
+
+int os_fallocate(int fd, off_t off, off_t len)
+{
+	return (int)sys4(SYS_fallocate, fd, 0, off, len);
+}
+
+int os_memfd(const char *name, unsigned flags)
+{
+	return (int)sys2(SYS_memfd_create, name, flags);
+}
+
+int os_mmap(size_t len, int prot, int flags, int fd, off_t off, void **out)
+{
+	int saved = errno, ret = 0;
+	void *p = mmap(NULL, len, prot, flags, fd, off);
+
+	if (p == MAP_FAILED)
+		ret = -errno;
+	else
+		*out = p;
+	errno = saved;
+	return ret;
+}
+
+void os_munmap(void *p, size_t len)
+{
+	int saved = errno;
+
+	munmap(p, len);
+	errno = saved;
+}
+
+int os_lock(int fd, short type, off_t start, off_t len, bool wait)
+{
+	struct flock fl = { .l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = len };
+
+	return os_fcntl(fd, wait ? F_SETLKW : F_SETLK, (long)&fl);
+}
+
+int os_lock_holder(int fd, off_t start, off_t len)
+{
+	struct flock fl = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = start, .l_len = len };
+	int ret = os_fcntl(fd, F_GETLK, (long)&fl);
+
+	if (ret < 0)
+		return ret;
+	if (fl.l_type == F_UNLCK)
+		return 0;
+	/* A holder in another pid namespace shows as 0, an open file description lock as -1: held all the same. */
+	return fl.l_pid > 0 ? fl.l_pid : INT32_MAX;
+}
+
+/* ---- sockets ---- */
+
+int os_socket(int family, int type, int proto)
+{
+	return (int)sys3(SYS_socket, family, type, proto);
+}
+
+int os_socketpair(int family, int type, int proto, int sv[2])
+{
+	return (int)sys4(SYS_socketpair, family, type, proto, sv);
+}
+
+int os_bind(int fd, const struct sockaddr *sa, socklen_t len)
+{
+	return (int)sys3(SYS_bind, fd, sa, len);
+}
+
+int os_connect(int fd, const struct sockaddr *sa, socklen_t len)
+{
+	return (int)sys3(SYS_connect, fd, sa, len);
+}
+
+int os_listen(int fd, int backlog)
+{
+	return (int)sys2(SYS_listen, fd, backlog);
+}
+
+int os_accept4(int fd, int flags)
+{
+	return (int)sys4(SYS_accept4, fd, 0, 0, flags);
+}
+
+int os_shutdown(int fd, int how)
+{
+	return (int)sys3(SYS_shutdown, fd, how, 0);
+}
+
+ssize_t os_send(int fd, const void *buf, size_t len, int flags)
+{
+	return sys6(SYS_sendto, fd, buf, len, flags, 0, 0);
+}
+
+ssize_t os_recv(int fd, void *buf, size_t len, int flags)
+{
+	return sys6(SYS_recvfrom, fd, buf, len, flags, 0, 0);
+}
+
+ssize_t os_sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+	return sys3(SYS_sendmsg, fd, msg, flags);
+}
+
+ssize_t os_recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	return sys3(SYS_recvmsg, fd, msg, flags);
+}
+
+int os_getsockname(int fd, struct sockaddr *sa, socklen_t *len)
+{
+	return (int)sys3(SYS_getsockname, fd, sa, len);
+}
+
+int os_getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
+{
+	return (int)sys5(SYS_getsockopt, fd, level, opt, val, len);
+}
+
+int os_setsockopt(int fd, int level, int opt, const void *val, socklen_t len)
+{
+	return (int)sys5(SYS_setsockopt, fd, level, opt, val, len);
+}
+
+/* ---- waiting ---- */
+
+int os_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
+{
+	struct timespec ts = { timeout_ms / 1000, timeout_ms % 1000 * 1000000L };
+
+	return (int)sys5(SYS_ppoll, fds, n, timeout_ms < 0 ? NULL : &ts, 0, KERNEL_SIGSET);
+}
+
+int os_eventfd(unsigned init, int flags)
+{
+	return (int)sys2(SYS_eventfd2, init, flags);
+}
+
+int os_epoll_create(void)
+{
+	return (int)sys2(SYS_epoll_create1, EPOLL_CLOEXEC, 0);
+}
+
+int os_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev)
+{
+	return (int)sys4(SYS_epoll_ctl, ep, op, fd, ev);
+}
+
+int os_epoll_wait(int ep, struct epoll_event *evs, int n, int timeout_ms)
+{
+	return (int)sys6(SYS_epoll_pwait, ep, evs, n, timeout_ms, 0, KERNEL_SIGSET);
+}
+
+/* What libc would return: -1 and errno. */
+static long as_libc(long ret)
+{
+	if (ret >= 0)
+		return ret;
+	errno = (int)-ret;
+	return -1;
+}
+
+static ssize_t raw_read(int fd, void *buf, size_t len)
+{
+	return as_libc(os_read(fd, buf, len));
+}
+
+static int raw_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts, const sigset_t *mask)
+{
+	struct timespec left = ts ? *ts : (struct timespec){ 0 }; /* the kernel writes the rest back */
+
+	return (int)as_libc(sys5(SYS_ppoll, fds, n, ts ? &left : NULL, mask, KERNEL_SIGSET));
+}
+
+struct rds_os_sleep rds_os_sleep = { .read = raw_read, .ppoll = raw_ppoll };
+
+/* ---- process, time ---- */
+
+pid_t os_getpid(void)
+{
+	return (pid_t)sys2(SYS_getpid, 0, 0);
+}
+
+static uint64_t now(clockid_t clock)
+{
+	struct timespec ts;
+
+	clock_gettime(clock, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+uint64_t os_now_ns(void)
+{
+	return now(CLOCK_MONOTONIC);
+}
+
+uint64_t os_realtime_ns(void)
+{
+	return now(CLOCK_REALTIME);
+}
+
+/*
+ * Kernels and sandboxes without getrandom are rare, but identifiers made from this must differ all the same: the clock,
+ * the process and an address, stirred.  Nothing here is a secret.
+ */
+static void weak_random(uint8_t *p, size_t len)
+{
+	static _Atomic uint64_t calls;
+	uint64_t x = os_now_ns() ^ os_realtime_ns() << 20 ^ (uint64_t)os_getpid() << 44 ^ (uintptr_t)&x ^
+		     atomic_fetch_add(&calls, 1) << 56;
+
+	for (size_t i = 0; i < len; i++) {
+		x += 0x9e3779b97f4a7c15u;
+		uint64_t z = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+
+		p[i] = (uint8_t)((z ^ z >> 27) * 0x94d049bb133111ebu >> 56);
+	}
+}
+
+void os_random(void *buf, size_t len)
+{
+	uint8_t *p = buf;
+
+	while (len) {
+		long n = sys3(SYS_getrandom, p, len, 0);
+
+		if (n == -EINTR)
+			continue;
+		if (n <= 0) {
+			weak_random(p, len);
+			return;
+		}
+		p += n;
+		len -= (size_t)n;
+	}
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * os.h - the engine's only door to the operating system's I/O calls.
+ *
+ * The preload library defines read(), close(), poll() and so on itself, so an engine that called them by name would
+ * call the interposed ones.  Everything here is a raw system call that returns -errno, is not a cancellation point and
+ * never touches errno; the only exceptions are the two sleeps of struct rds_os_sleep, which are libc's real functions
+ * (cancellation points, SA_RESTART as the kernel does it), set by the layer above.
+ * A build check (scripts/check-layers) refuses engine objects that import any interposed name.
+ */
+#ifndef ENGINE_OS_H
+#define ENGINE_OS_H
+
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <time.h>
+
+struct rds_os_sleep {
+	ssize_t (*read)(int fd, void *buf, size_t len);
+	int (*ppoll)(struct pollfd *fds, nfds_t n, const struct timespec *ts, const sigset_t *mask);
+};
+/*
+ * preload stores libc's real entry points.  The defaults, for unit tests, are raw calls with libc's convention (-1 and
+ * errno) that are no cancellation points: naming read() here would import the interposed symbol.
+ */
+extern struct rds_os_sleep rds_os_sleep;
+
+/* Any system call, for what has no function below.  Returns -errno; not through libc's syscall(). */
+long os_syscall(long nr, long a, long b, long c, long d, long e, long f);
+
+int os_open(const char *path, int flags, mode_t mode);
+int os_openat(int dir, const char *path, int flags, mode_t mode);
+int os_close(int fd);
+ssize_t os_read(int fd, void *buf, size_t len);
+ssize_t os_write(int fd, const void *buf, size_t len);
+ssize_t os_pread(int fd, void *buf, size_t len, off_t off);
+ssize_t os_pwrite(int fd, const void *buf, size_t len, off_t off);
+int os_fstat(int fd, struct stat *st);
+int os_stat(const char *path, struct stat *st);
+int os_mkdir(const char *path, mode_t mode);
+int os_unlinkat(int dir, const char *path);
+int os_linkat(int dir, const char *from, const char *to); /* hard link within dir */
+int os_renameat(int dir, const char *from, const char *to);
+int os_fchmod(int fd, mode_t mode);
+int os_fchown(int fd, uid_t uid, gid_t gid);
+/* libc's mmap (the sanitizers have to see it) without its errno. 0 or -errno. */
+int os_mmap(size_t len, int prot, int flags, int fd, off_t off, void **out);
+void os_munmap(void *p, size_t len);
+int os_fcntl(int fd, int cmd, long arg);
+int os_socket(int family, int type, int proto);
+int os_socketpair(int family, int type, int proto, int sv[2]);
+int os_bind(int fd, const struct sockaddr *sa, socklen_t len);
+int os_connect(int fd, const struct sockaddr *sa, socklen_t len);
+int os_listen(int fd, int backlog);
+int os_accept4(int fd, int flags);
+int os_shutdown(int fd, int how);
+ssize_t os_send(int fd, const void *buf, size_t len, int flags);
+ssize_t os_recv(int fd, void *buf, size_t len, int flags);
+ssize_t os_sendmsg(int fd, const struct msghdr *msg, int flags);
+ssize_t os_recvmsg(int fd, struct msghdr *msg, int flags);
+int os_getsockname(int fd, struct sockaddr *sa, socklen_t *len);
+int os_getsockopt(int fd, int level, int opt, void *val, socklen_t *len);
+int os_setsockopt(int fd, int level, int opt, const void *val, socklen_t len);
+int os_poll(struct pollfd *fds, nfds_t n, int timeout_ms);
+int os_eventfd(unsigned init, int flags);
+int os_epoll_create(void);
+int os_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev);
+int os_epoll_wait(int ep, struct epoll_event *evs, int n, int timeout_ms);
+int os_memfd(const char *name, unsigned flags);
+int os_ftruncate(int fd, off_t len);
+int os_fallocate(int fd, off_t off, off_t len);
+/* fcntl record lock of [start, start+len): type F_RDLCK/F_WRLCK/F_UNLCK; wait: F_SETLKW else F_SETLK. */
+int os_lock(int fd, short type, off_t start, off_t len, bool wait);
+/* 0 nobody else holds a write lock in the range, else the holder's pid, or -errno. */
+int os_lock_holder(int fd, off_t start, off_t len);
+pid_t os_getpid(void);
+uint64_t os_now_ns(void);      /* CLOCK_MONOTONIC */
+uint64_t os_realtime_ns(void); /* CLOCK_REALTIME */
+void os_random(void *buf, size_t len);
+
+/*
+ * Internal descriptors (os_fds.c): every fd that the engine keeps is registered, so that application loops that close
+ * or replace arbitrary numbers can be steered around it.  The application may want a number that the engine has
+ * (dup2): then the descriptor is moved and whoever holds the number has to learn of it.  Owners either keep the number
+ * in an _Atomic int that is rewritten (a slot) or give a hook.  A slot may be read at any time; a call that is just
+ * using the old number may fail with EBADF or, if the number already has its new meaning, hit the application's
+ * descriptor, so owners should expect EBADF and retry with the new number.
+ *
+ * epoll remembers the number under which a descriptor was added: after a move the events still come (key them by
+ * pointer, not by number), but EPOLL_CTL_MOD and DEL by either number fail; owners that need these delete and add
+ * again in a hook.
+ */
+typedef void (*os_fd_moved_fn)(void *arg, int oldfd, int newfd); /* see os_fd_register_hook */
+
+/*
+ * A close-on-exec copy at a high number, registered as internal; closes the original.  Negative fd: returned as it is,
+ * so that it can be wrapped around the call that makes one.  With no other number free the original number is kept.
+ * -EBADF, -ENOMEM (original closed).
+ */
+int os_dup_high(int fd);
+/* The same, returning 0: *slot gets the number and follows it from the first moment. */
+int os_dup_high_slot(int fd, _Atomic int *slot);
+/* 0 or -ENOMEM.  Registering a number again replaces what was told before.  os_close() unregisters. */
+int os_fd_register(int fd);
+/* *slot holds fd and is rewritten when the descriptor moves. */
+int os_fd_register_slot(int fd, _Atomic int *slot);
+/*
+ * A hook for the number in *slot, which moved() then has to rewrite itself.  It is called twice under the
+ * lock of the list: with oldfd and newfd both open, and, oldfd now being closed, with oldfd -1.  It must not call any
+ * function of the list (os_close(), os_dup_high()...), and owners must not call those with a lock held that moved() takes.
+ */
+int os_fd_register_hook(_Atomic int *slot, os_fd_moved_fn moved, void *arg);
+/* Closes what the slot holds, and puts -1 there, atomically against a move.  Nothing if it holds a negative number. */
+void os_close_slot(_Atomic int *slot);
+/* In a forked child, before anything else of the above: a thread of the parent may have held the list's lock. */
+void os_fds_forked(void);
+
+#endif

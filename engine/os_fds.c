@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * os_fds.c - the list of descriptors that belong to the engine and not to the application.
+ *
+ * Asked for every close() and dup2() of the application, so looking is two loads without a lock: a table of pages by
+ * number, made on demand and never freed.  Changes are made under fds_lock.  An internal number is chosen high, where
+ * neither "lowest free number" logic nor select() of the application meets it, and it can be moved.
+ * Knows neither what a descriptor is for nor who asks.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#include "engine/os.h"
+#include "engine/rds.h"
+
+#define FD_PAGE 256
+#define FD_PAGES 4096
+#define FD_LIMIT (FD_PAGE * FD_PAGES) /* numbers from here on are never internal */
+#define FD_BASE_MAX 16384
+#define FD_BASE_MIN 64
+
+struct fd_entry {
+	_Atomic bool internal;
+	os_fd_moved_fn moved;
+	void *arg;
+};
+
+struct fd_page {
+	struct fd_entry e[FD_PAGE];
+};
+
+static _Atomic(struct fd_page *) fd_pages[FD_PAGES];
+static pthread_mutex_t fds_lock = PTHREAD_MUTEX_INITIALIZER;
+/* A vfork child shares this memory but not the descriptors: it must not move what its parent uses. */
+static _Atomic pid_t fds_pid;
+
+static struct fd_entry *fd_find(int fd)
+{
+	struct fd_page *page;
+
+	if ((unsigned)fd >= FD_LIMIT)
+		return NULL;
+	page = atomic_load_explicit(&fd_pages[fd / FD_PAGE], memory_order_acquire);
+	return page ? &page->e[fd % FD_PAGE] : NULL;
+}
+
+static int fd_enter(int fd, os_fd_moved_fn moved, void *arg)
+{
+	struct fd_entry *e = fd_find(fd);
+
+	if ((unsigned)fd >= FD_LIMIT)
+		return fd < 0 ? -EBADF : -ENOMEM;
+	if (!e) {
+		struct fd_page *page = calloc(1, sizeof(*page));
+
+		if (!page)
+			return -ENOMEM;
+		atomic_store_explicit(&fd_pages[fd / FD_PAGE], page, memory_order_release);
+		e = &page->e[fd % FD_PAGE];
+	}
+	e->moved = moved;
+	e->arg = arg;
+	atomic_store_explicit(&e->internal, true, memory_order_release);
+	atomic_store_explicit(&fds_pid, os_getpid(), memory_order_relaxed);
+	return 0;
+}
+
+static void fd_leave(int fd)
+{
+	struct fd_entry *e = fd_find(fd);
+
+	if (e)
+		atomic_store_explicit(&e->internal, false, memory_order_release);
+}
+
+static void slot_moved(void *arg, int oldfd, int newfd)
+{
+	_Atomic int *slot = arg;
+
+	if (oldfd >= 0)
+		atomic_store(slot, newfd);
+}
+
+int os_fd_register(int fd)
+{
+	int ret;
+
+	pthread_mutex_lock(&fds_lock);
+	ret = fd_enter(fd, NULL, NULL);
+	pthread_mutex_unlock(&fds_lock);
+	return ret;
+}
+
+int os_fd_register_slot(int fd, _Atomic int *slot)
+{
+	int ret;
+
+	pthread_mutex_lock(&fds_lock);
+	ret = fd_enter(fd, slot_moved, slot);
+	pthread_mutex_unlock(&fds_lock);
+	return ret;
+}
+
+int os_fd_register_hook(_Atomic int *slot, os_fd_moved_fn moved, void *arg)
+{
+	int ret;
+
+	pthread_mutex_lock(&fds_lock);
+	ret = fd_enter(atomic_load(slot), moved, arg);
+	pthread_mutex_unlock(&fds_lock);
+	return ret;
+}
+
+static int raw_close(int fd)
+{
+	return (int)os_syscall(SYS_close, fd, 0, 0, 0, 0, 0);
+}
+
+int os_close(int fd)
+{
+	struct fd_entry *e = fd_find(fd);
+	int ret;
+
+	if (!e || !atomic_load_explicit(&e->internal, memory_order_acquire))
+		return raw_close(fd);
+	/* Off the list first: from the close on, the number may be anybody's. */
+	pthread_mutex_lock(&fds_lock);
+	fd_leave(fd);
+	ret = raw_close(fd);
+	pthread_mutex_unlock(&fds_lock);
+	return ret;
+}
+
+void os_close_slot(_Atomic int *slot)
+{
+	int fd;
+
+	pthread_mutex_lock(&fds_lock);
+	fd = atomic_exchange(slot, -1);
+	if (fd >= 0) {
+		fd_leave(fd);
+		raw_close(fd);
+	}
+	pthread_mutex_unlock(&fds_lock);
+}
+
+/* A close-on-exec copy at the lowest free number of a high range, or -errno if no number at all is free. */
+static int dup_somewhere_high(int fd)
+{
+	struct rlimit rl = { .rlim_cur = FD_BASE_MAX };
+	int base, copy;
+
+	os_syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, (long)&rl, 0, 0);
+	base = rl.rlim_cur / 2 < FD_BASE_MAX ? (int)(rl.rlim_cur / 2) : FD_BASE_MAX;
+	if (base < FD_BASE_MIN)
+		base = FD_BASE_MIN;
+	for (;; base /= 2) {
+		copy = os_fcntl(fd, F_DUPFD_CLOEXEC, base);
+		if (copy >= FD_LIMIT) {
+			raw_close(copy);
+			copy = -EMFILE;
+		}
+		/* EINVAL: the base itself is above the limit. */
+		if (copy != -EMFILE && copy != -EINVAL)
+			return copy;
+		if (base <= 3)
+			return -EMFILE;
+	}
+}
+
+static int dup_high(int fd, os_fd_moved_fn moved, _Atomic int *slot)
+{
+	int copy, ret;
+
+	if (fd < 0)
+		return fd;
+	pthread_mutex_lock(&fds_lock);
+	copy = dup_somewhere_high(fd);
+	if (copy == -EMFILE) {
+		copy = fd;
+		os_fcntl(fd, F_SETFD, FD_CLOEXEC);
+	}
+	ret = copy < 0 ? copy : fd_enter(copy, moved, slot);
+	if (copy != fd) {
+		fd_leave(fd);
+		raw_close(fd);
+	}
+	if (ret < 0 && copy >= 0)
+		raw_close(copy);
+	if (slot && ret == 0)
+		atomic_store(slot, copy);
+	pthread_mutex_unlock(&fds_lock);
+	return ret < 0 ? ret : copy;
+}
+
+int os_dup_high(int fd)
+{
+	return dup_high(fd, NULL, NULL);
+}
+
+int os_dup_high_slot(int fd, _Atomic int *slot)
+{
+	int ret = dup_high(fd, slot_moved, slot);
+
+	return ret < 0 ? ret : 0;
+}
+
+bool rds_fd_is_internal(int fd)
+{
+	struct fd_entry *e = fd_find(fd);
+
+	return e && atomic_load_explicit(&e->internal, memory_order_acquire);
+}
+
+int rds_fd_move_internal(int fd)
+{
+	int ret = 0, copy;
+	struct fd_entry *e;
+
+	if (!rds_fd_is_internal(fd) || atomic_load_explicit(&fds_pid, memory_order_relaxed) != os_getpid())
+		return 0;
+	pthread_mutex_lock(&fds_lock);
+	e = fd_find(fd);
+	if (!e || !atomic_load_explicit(&e->internal, memory_order_relaxed))
+		goto out; /* closed meanwhile */
+	copy = dup_somewhere_high(fd);
+	if (copy < 0) {
+		ret = copy;
+		goto out;
+	}
+	ret = fd_enter(copy, e->moved, e->arg);
+	if (ret < 0) {
+		raw_close(copy);
+		goto out;
+	}
+	if (e->moved)
+		e->moved(e->arg, fd, copy);
+	fd_leave(fd);
+	raw_close(fd);
+	if (e->moved)
+		e->moved(e->arg, -1, copy);
+out:
+	pthread_mutex_unlock(&fds_lock);
+	return ret;
+}
+
+void os_fds_forked(void)
+{
+	pthread_mutex_init(&fds_lock, NULL);
+	atomic_store_explicit(&fds_pid, os_getpid(), memory_order_relaxed);
+}
+
+void rds_fd_each_internal(unsigned first, unsigned last, void (*cb)(int fd, void *arg), void *arg)
+{
+	for (unsigned fd = first; fd <= last && fd < FD_LIMIT; fd++) {
+		if (!atomic_load_explicit(&fd_pages[fd / FD_PAGE], memory_order_acquire))
+			fd |= FD_PAGE - 1; /* nothing on this page */
+		else if (rds_fd_is_internal((int)fd))
+			cb((int)fd, arg);
+	}
+}

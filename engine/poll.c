@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * poll.c - readiness: the bits that rds_poll() reports, waking threads, and the stand-in descriptor.
+ *
+ * The engine's own queues are the truth.  The kernel sees it on the stand-in: one byte lying in the application's end
+ * means readable, a filled send buffer means not writable.  That costs system calls, so it is done at once only for
+ * sockets that somebody watches through the kernel (an epoll set); for all others the helper brings up what has stood
+ * unread for a tick, which is what serves waiters that were not interposed.
+ */
+#include "engine/message.h"
+#include "engine/wait.h"
+
+#include <string.h>
+
+#define IN_BITS (POLLIN | POLLRDNORM)
+#define OUT_BITS (POLLOUT | POLLWRNORM)
+
+bool rds_sock_has_input(struct rds_sock *sk)
+{
+	return sk->rx_head || sk->zhead || (sk->cong_monitor && sk->cong_notify);
+}
+
+bool rds_sock_wakes(struct rds_sock *sk, short events)
+{
+	if (events & RDS_WAIT_RECV) /* a blocking receive is not interested in zero-copy completions or map updates */
+		return sk->rx_head || (sk->cong_monitor && sk->cong_notify);
+	if (events & RDS_WAIT_CONG)
+		return sk->cong_woken;
+	if ((events & (IN_BITS | POLLWRBAND)) &&
+	    (rds_sock_has_input(sk) ||
+	     (!sk->cong_monitor && sk->seen_congestion &&
+	      sk->cong_track != atomic_load_explicit(&rds_eng->cong_generation, memory_order_relaxed))))
+		return true;
+	return (events & OUT_BITS) && rds_sock_writable(sk);
+}
+
+/* af_rds.c:rds_poll, including its side effects: the generation is reported once, any bit clears seen_congestion. */
+short rds_poll(struct rds_sock *sk, short events)
+{
+	short mask = atomic_load_explicit(&sk->open, memory_order_relaxed) ? 0 : POLLNVAL;
+	uint64_t gen;
+
+	rx_lock();
+	if (sk->rx_head || sk->zhead)
+		mask |= IN_BITS;
+	if (sk->cong_monitor) {
+		if (sk->cong_notify)
+			mask |= IN_BITS;
+	} else {
+		gen = atomic_load_explicit(&rds_eng->cong_generation, memory_order_relaxed);
+		if (sk->cong_track != gen) {
+			sk->cong_track = gen;
+			mask |= IN_BITS | POLLWRBAND;
+		}
+	}
+	rx_unlock();
+	if (!rds_sock_writable(sk) && (events & OUT_BITS))
+		rds_reap_all();
+	if (rds_sock_writable(sk))
+		mask |= OUT_BITS;
+	if (atomic_load_explicit(&sk->err, memory_order_relaxed))
+		mask |= POLLERR;
+	if (mask && sk->seen_congestion) {
+		rx_lock();
+		sk->seen_congestion = false;
+		rx_unlock();
+	}
+	return mask & (events | POLLERR | POLLNVAL);
+}
+
+/* ---- the stand-in; wait lock held ---- */
+
+static void show_in(struct rds_sock *sk)
+{
+	if (os_send(sk->fd_lib, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
+		sk->shown_in = true;
+}
+
+static void show_out(struct rds_sock *sk)
+{
+	char buf[16];
+
+	while (os_recv(sk->fd_lib, buf, sizeof(buf), MSG_DONTWAIT) > 0)
+		;
+	sk->hidden_out = false;
+}
+
+static void lower_in(struct rds_sock *sk, int fd)
+{
+	char buf[16];
+
+	while (os_recv(fd, buf, sizeof(buf), MSG_DONTWAIT) > 0)
+		;
+	sk->shown_in = false;
+}
+
+static void lower_out(struct rds_sock *sk, int fd)
+{
+	int small = 1;
+
+	sk->hidden_out = true;
+	os_setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
+	while (os_send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
+		;
+	/* Space may have come meanwhile: whoever made it saw hidden_out unset. */
+	if (rds_sock_writable(sk))
+		show_out(sk);
+}
+
+static void show_now(struct rds_sock *sk, short events)
+{
+	/* An edge-triggered watcher must see every arrival as a new event, even when the byte is already there. */
+	if ((events & IN_BITS) && (!sk->shown_in || sk->watched_edge))
+		show_in(sk);
+	if ((events & OUT_BITS) && sk->hidden_out)
+		show_out(sk);
+}
+
+/* Readable, but the kernel does not show it: the helper will if it lasts.  rx held. */
+static void mark_unseen(struct rds_sock *sk)
+{
+	if (sk->unseen || sk->shown_in)
+		return;
+	sk->unseen = true;
+	rds_sock_hold(sk);
+	sk->unseen_next = rds_eng->unseen;
+	rds_eng->unseen = sk;
+}
+
+void rds_sock_wake(struct rds_sock *sk, short events)
+{
+	struct rds_wait_node *nd;
+	bool watched = atomic_load(&sk->watched);
+
+	if ((events & IN_BITS) && !watched)
+		mark_unseen(sk);
+	if (likely(!watched && !atomic_load(&sk->waiters)) && !((events & OUT_BITS) && sk->hidden_out))
+		return;
+	pthread_mutex_lock(&rds_eng->wait);
+	for (nd = atomic_load(&sk->waiters); nd; nd = nd->next)
+		if (nd->events & events)
+			rds_wait_post(nd->w);
+	if (watched || sk->hidden_out)
+		show_now(sk, events);
+	pthread_mutex_unlock(&rds_eng->wait);
+}
+
+void rds_sock_unwait(struct rds_sock *sk)
+{
+	struct rds_wait_node *nd;
+
+	pthread_mutex_lock(&rds_eng->wait);
+	for (nd = atomic_load(&sk->waiters); nd; nd = nd->next)
+		rds_wait_post(nd->w);
+	pthread_mutex_unlock(&rds_eng->wait);
+}
+
+/* rx held: input may be used up, output may be blocked; only what is shown, or watched, costs anything. */
+void rds_sock_lower(struct rds_sock *sk, int fd)
+{
+	bool watched = atomic_load_explicit(&sk->watched, memory_order_relaxed);
+
+	if (likely(!sk->shown_in && !watched))
+		return;
+	pthread_mutex_lock(&rds_eng->wait);
+	if (sk->shown_in && !rds_sock_has_input(sk))
+		lower_in(sk, fd);
+	if (watched && !sk->hidden_out && !rds_sock_writable(sk))
+		lower_out(sk, fd);
+	pthread_mutex_unlock(&rds_eng->wait);
+}
+
+void rds_sock_watch(struct rds_sock *sk, int fd, bool edge)
+{
+	rx_lock();
+	pthread_mutex_lock(&rds_eng->wait);
+	sk->watched_edge |= edge;
+	atomic_store(&sk->watched, true);
+	if (rds_sock_has_input(sk) && !sk->shown_in)
+		show_in(sk);
+	if (!rds_sock_writable(sk) && !sk->hidden_out)
+		lower_out(sk, fd);
+	pthread_mutex_unlock(&rds_eng->wait);
+	rx_unlock();
+}
+
+void rds_sock_show_all(void)
+{
+	struct rds_sock *sk, *next;
+
+	rx_lock();
+	sk = rds_eng->unseen;
+	rds_eng->unseen = NULL;
+	for (; sk; sk = next) {
+		next = sk->unseen_next;
+		sk->unseen = false;
+		if (sk->rx_head && atomic_load(&sk->open)) {
+			pthread_mutex_lock(&rds_eng->wait);
+			if (!sk->shown_in)
+				show_in(sk);
+			pthread_mutex_unlock(&rds_eng->wait);
+		}
+		rds_sock_put(sk);
+	}
+	rx_unlock();
+}

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * queue.c - messages that a connection keeps: sent and not acknowledged (their bytes stay where the transport retains
+ * them), and waiting (on the heap) because no endpoint takes them now.
+ *
+ * Sequence order always holds: everything unacknowledged is older than everything waiting, and while anything waits,
+ * nothing overtakes it.  When the connection breaks, the unacknowledged ones go back to the head of the queue, marked
+ * as retransmissions.  What was accepted from a program is given up only if it was cancelled or the peer process is gone.
+ *
+ * A connection that may hold something is on the busy list, so that asking all peers for acknowledgements costs nothing for
+ * the idle ones.  List lock order: busy_walk, conn->tx, busy_lock.
+ */
+#include "engine/connection.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define UNACKED_START 64
+#define REAP_EVERY 32
+
+static pthread_mutex_t busy_walk = PTHREAD_MUTEX_INITIALIZER, busy_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct rds_conn *busy_list;
+
+void rds_conn_busy(struct rds_conn *conn)
+{
+	if (likely(conn->busy))
+		return;
+	conn->busy = true;
+	pthread_mutex_lock(&busy_lock);
+	conn->busy_next = busy_list;
+	busy_list = conn;
+	pthread_mutex_unlock(&busy_lock);
+}
+
+void rds_busy_forget(void)
+{
+	busy_list = NULL;
+	pthread_mutex_init(&busy_walk, NULL);
+	pthread_mutex_init(&busy_lock, NULL);
+}
+
+/* fn is called with conn->tx held; connections that hold nothing any more leave the list. */
+static bool busy_each(bool (*fn)(struct rds_conn *conn))
+{
+	struct rds_conn *conn, *list;
+	bool any = false;
+
+	pthread_mutex_lock(&busy_walk);
+	pthread_mutex_lock(&busy_lock);
+	list = busy_list;
+	busy_list = NULL;
+	pthread_mutex_unlock(&busy_lock);
+	while ((conn = list)) {
+		list = conn->busy_next;
+		pthread_mutex_lock(&conn->tx);
+		any |= fn(conn);
+		conn->busy = false;
+		if (conn->count || conn->queue)
+			rds_conn_busy(conn);
+		pthread_mutex_unlock(&conn->tx);
+	}
+	pthread_mutex_unlock(&busy_walk);
+	return any;
+}
+
+/* ---- sent, not acknowledged ---- */
+
+int rds_unacked_grow(struct rds_conn *conn)
+{
+	unsigned cap = conn->cap ? conn->cap * 2 : UNACKED_START, i;
+	struct rds_unacked *a = malloc(cap * sizeof(*a));
+
+	if (!a)
+		return -ENOMEM;
+	for (i = 0; i < conn->count; i++)
+		a[i] = conn->unacked[(conn->head + i) & (conn->cap - 1)];
+	free(conn->unacked);
+	conn->unacked = a;
+	conn->cap = cap;
+	conn->head = 0;
+	return 0;
+}
+
+void rds_unacked_push(struct rds_conn *conn, const struct rds_unacked *u)
+{
+	conn->unacked[(conn->head + conn->count++) & (conn->cap - 1)] = *u;
+	rds_conn_busy(conn);
+	if (++conn->since_reap >= REAP_EVERY)
+		rds_conn_reap(conn, false);
+}
+
+static void zcopy_done(struct rds_sock *sk, uint32_t cookie)
+{
+	struct rds_zcopy_info *z;
+
+	rx_lock();
+	z = sk->zhead && sk->ztail != &sk->zhead ? container_of(sk->ztail, struct rds_zcopy_info, next) : NULL;
+	if (!z || z->cookies.num == RDS_MAX_ZCOOKIES) {
+		z = calloc(1, sizeof(*z));
+		if (!z) {
+			rx_unlock();
+			rds_error("out of memory: zero-copy completion %u is not reported", cookie);
+			return;
+		}
+		*sk->ztail = z;
+		sk->ztail = &z->next;
+	}
+	z->cookies.cookies[z->cookies.num++] = cookie;
+	rds_sock_wake(sk, POLLIN | POLLRDNORM);
+	rx_unlock();
+}
+
+void rds_release_unacked(struct rds_unacked *u)
+{
+	struct rds_sock *sk = u->sk;
+
+	if (!sk)
+		return;
+	if (unlikely(u->zcopy) && atomic_load(&sk->open))
+		zcopy_done(sk, u->zcookie);
+	if (atomic_fetch_sub(&sk->snd_bytes, u->len) == u->len && u->len)
+		RDS_STAT_INC(send_queue_empty);
+	rds_sock_wake(sk, POLLOUT | POLLWRNORM);
+	rds_sock_put(sk);
+	u->sk = NULL;
+}
+
+void rds_conn_reap(struct rds_conn *conn, bool all)
+{
+	uint64_t acked;
+
+	(void)all;
+	conn->since_reap = 0;
+	if (!conn->ep || !conn->count)
+		return;
+	acked = conn->t->ops->acked(conn->ep);
+	if (acked <= conn->acked)
+		return;
+	conn->acked = acked;
+	while (conn->count && conn->unacked[conn->head].seq <= acked) {
+		rds_release_unacked(&conn->unacked[conn->head]);
+		conn->head = (conn->head + 1) & (conn->cap - 1);
+		conn->count--;
+	}
+}
+
+static bool reap_one(struct rds_conn *conn)
+{
+	uint64_t before = conn->acked;
+
+	rds_conn_reap(conn, true);
+	rds_queue_flush(conn);
+	return conn->acked != before;
+}
+
+void rds_reap_all(void)
+{
+	busy_each(reap_one);
+}
+
+static bool want_room_one(struct rds_conn *conn)
+{
+	bool moved = reap_one(conn);
+
+	if (conn->ep && (conn->count || conn->queue)) {
+		conn->t->ops->flush(conn->ep, true);
+		moved |= conn->t->ops->want_room(conn->ep, conn->acked);
+	}
+	return moved;
+}
+
+bool rds_want_room_all(void)
+{
+	return busy_each(want_room_one);
+}
+
+/* ---- waiting ---- */
+
+static void queue_pop(struct rds_conn *conn)
+{
+	struct rds_queued *q = conn->queue;
+
+	conn->queue = q->next;
+	if (!conn->queue)
+		conn->queue_tail = &conn->queue;
+	conn->queue_len--;
+	free(q);
+}
+
+void rds_queue_flush(struct rds_conn *conn)
+{
+	const struct rds_transport_ops *ops = conn->t->ops;
+	struct rds_queued *q;
+	struct rds_wire_hdr wire;
+	struct iovec iov;
+	bool sent = false;
+	int err = 0;
+
+	if (!conn->queue || atomic_load(&conn->state) != RDS_CONN_UP)
+		return;
+	while ((q = conn->queue)) {
+		if (!(ops->caps & RDS_TCAP_DIRECT) && conn->count == conn->cap && rds_unacked_grow(conn))
+			break;
+		rds_hdr_encode(&q->hdr, &wire, false);
+		iov = (struct iovec){.iov_base = q->data, .iov_len = q->hdr.len};
+		err = ops->send(conn->ep, &wire, &iov, q->hdr.len, &q->u.pos);
+		if (err)
+			break;
+		q->u.flags = q->hdr.flags;
+		if (ops->caps & RDS_TCAP_DIRECT)
+			rds_release_unacked(&q->u);
+		else
+			rds_unacked_push(conn, &q->u);
+		queue_pop(conn);
+		sent = true;
+	}
+	if (sent)
+		ops->flush(conn->ep, true);
+	if (err == -EAGAIN)
+		ops->want_room(conn->ep, conn->acked);
+}
+
+/* The endpoint broke: what the peer has not acknowledged is sent again, before everything that waits, in order. */
+void rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep)
+{
+	struct rds_queued *first = NULL, **tail = &first, *q;
+	unsigned i;
+
+	for (i = 0; i < conn->count; i++) {
+		struct rds_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+
+		q = malloc(sizeof(*q) + u->len);
+		if (!q) {
+			/* The connection must not skip it: everything from here on would be lost too. */
+			rds_error("out of memory: %u messages to a peer that disconnected are lost", conn->count - i);
+			rds_release_unacked(u);
+			continue;
+		}
+		q->u = *u;
+		q->next = NULL;
+		q->was_sent = true;
+		q->hdr = (struct rds_hdr){.seq = u->seq,
+					  .len = u->len,
+					  .sport = u->sport,
+					  .dport = u->dport,
+					  .flags = (uint8_t)(u->flags | RDS_FLAG_RETRANSMITTED | RDS_FLAG_ACK_REQUIRED)};
+		memcpy(q->data, conn->t->ops->retained(ep, u->pos), u->len);
+		*tail = q;
+		tail = &q->next;
+		conn->queue_len++;
+	}
+	*tail = conn->queue;
+	if (tail != &first || conn->queue) {
+		if (!conn->queue)
+			conn->queue_tail = tail;
+		conn->queue = first;
+	}
+	conn->count = conn->head = 0;
+	if (conn->queue)
+		rds_conn_busy(conn);
+}
+
+/* Reconnected: the peer says what it has; that need not go again. */
+void rds_queue_acked(struct rds_conn *conn, uint64_t ack)
+{
+	while (conn->queue && conn->queue->u.seq <= ack) {
+		rds_release_unacked(&conn->queue->u);
+		queue_pop(conn);
+	}
+	if (ack > conn->acked)
+		conn->acked = ack;
+}
+
+void rds_queue_drop_all(struct rds_conn *conn)
+{
+	while (conn->queue) {
+		rds_release_unacked(&conn->queue->u);
+		queue_pop(conn);
+	}
+	while (conn->count) {
+		rds_release_unacked(&conn->unacked[conn->head]);
+		conn->head = (conn->head + 1) & (conn->cap - 1);
+		conn->count--;
+	}
+}
+
+/* RDS_CANCEL_SENT_TO: forget what waits; what the transport already has may still arrive, but nobody accounts for it. */
+void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct rds_addr *dst)
+{
+	struct rds_queued **p, *q;
+	unsigned i;
+
+	if (!rds_ip_equal(&conn->id.faddr, &dst->ip))
+		return;
+	for (i = 0; i < conn->count; i++) {
+		struct rds_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+
+		if (u->sk == sk && u->dport == dst->port)
+			rds_release_unacked(u);
+	}
+	for (p = &conn->queue; (q = *p);) {
+		if (q->u.sk != sk || q->u.dport != dst->port) {
+			p = &q->next;
+			continue;
+		}
+		*p = q->next;
+		conn->queue_len--;
+		rds_release_unacked(&q->u);
+		free(q);
+	}
+	conn->queue_tail = p;
+}

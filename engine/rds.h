@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * rds.h - what the engine offers to the layer above it (preload/, unit tests).
+ *
+ * Every function returns 0 or a count, or a negative errno; none touches errno.  The engine never learns which libc
+ * symbol was called; it is told the descriptor number because only through a number can it ask the kernel about the
+ * open file description (O_NONBLOCK) and show readiness to code that was not interposed.
+ *
+ * References: a caller holds a reference on a struct rds_sock (rds_sock_get) for as long as it is inside a call.
+ */
+#ifndef ENGINE_RDS_H
+#define ENGINE_RDS_H
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <time.h>
+
+struct rds_sock;
+
+/* ---- life (sock.c) ---- */
+
+/*
+ * socket(PF_RDS, type, protocol): checks type and protocol in the kernel's order (rds-semantics 1), starts the engine
+ * on first use, makes the stand-in pair.  Returns the application's descriptor number (lowest free one, SOCK_CLOEXEC
+ * and SOCK_NONBLOCK applied) and stores the socket with one reference, which belongs to the descriptor: the caller
+ * drops it by rds_sock_number_closed().
+ */
+int rds_socket(int type, int protocol, struct rds_sock **out);
+
+/* Takes a reference unless the object is already gone; safe on any pointer that ever was a socket (slab memory). */
+bool rds_sock_get(struct rds_sock *sk);
+void rds_sock_put(struct rds_sock *sk);
+
+/*
+ * One descriptor number of the socket was closed or replaced (the kernel has already done it).  Drops the number's
+ * reference.  When the kernel says that no copy of the descriptor is left anywhere, the socket is closed before this
+ * returns, so that its port is free for the next bind.
+ */
+void rds_sock_number_closed(struct rds_sock *sk);
+/* A further number now names the socket (dup): takes a reference for it. */
+void rds_sock_number_added(struct rds_sock *sk);
+
+/* Socket that owns this stand-in inode, with a reference, or NULL: recognises numbers the table has not seen. */
+struct rds_sock *rds_sock_by_inode(uint64_t inode);
+
+/*
+ * Called (from the helper thread) when the kernel reports that the last copy of a socket's descriptor is gone without
+ * rds_sock_number_closed having said so (fclose, exec'd child, raw system call): the layer above forgets all numbers
+ * that still name the socket, calling rds_sock_number_closed for none of them; the engine drops those references
+ * itself: the hook returns how many numbers it forgot.
+ */
+extern unsigned (*rds_hook_hangup)(struct rds_sock *sk);
+
+/* ---- calls (file named by the call) ---- */
+
+int rds_bind(struct rds_sock *sk, const struct sockaddr *addr, int addrlen);
+int rds_connect(struct rds_sock *sk, const struct sockaddr *addr, int addrlen);
+int rds_getsockname(struct rds_sock *sk, struct sockaddr *addr, socklen_t *len);
+int rds_getpeername(struct rds_sock *sk, struct sockaddr *addr, socklen_t *len);
+int rds_setsockopt(struct rds_sock *sk, int fd, int level, int opt, const void *val, socklen_t len);
+/* Returns what the kernel's getsockopt returns: 0, or for RDS_INFO_* the element size (> 0). */
+int rds_getsockopt(struct rds_sock *sk, int fd, int level, int opt, void *val, socklen_t *len);
+/* The requests that RDS itself answers; -ENOIOCTLCMD when the stand-in (generic layer) must answer. */
+#define ENOIOCTLCMD 515
+int rds_ioctl(struct rds_sock *sk, unsigned long req, void *arg);
+
+/*
+ * flags are the user's; blocking is decided by MSG_DONTWAIT in flags or O_NONBLOCK of fd, which is asked only when the
+ * call would block.  msg->msg_namelen, msg_controllen and msg_flags are updated by recvmsg as the kernel does.
+ * A blocking sleep is one real libc call with no lock held: EINTR, SA_RESTART and cancellation are the kernel's.
+ */
+ssize_t rds_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, int flags);
+ssize_t rds_recvmsg(struct rds_sock *sk, int fd, struct msghdr *msg, int flags);
+/* recvmmsg stores an error that ends a non-empty batch here (rds-semantics 5.8); take returns and clears it. */
+void rds_sock_set_error(struct rds_sock *sk, int err);
+int rds_sock_take_error(struct rds_sock *sk);
+
+/* ---- waiting (poll.c, wait.c) ---- */
+
+/* Bits among POLLIN POLLRDNORM POLLOUT POLLWRNORM POLLWRBAND POLLERR that hold now.  Never sleeps; has the side
+ * effects that the kernel's rds_poll has (one-shot generation).  Call rds_progress() first, once per group. */
+short rds_poll(struct rds_sock *sk, short events);
+
+/* One round of receiving, acknowledging and transmitting for the whole process.  True if anything moved. */
+bool rds_progress(void);
+
+/*
+ * Sleeping in a call that also watches foreign descriptors:
+ *
+ *	w = rds_wait_begin(n);
+ *	for each RDS socket: rds_wait_add(w, sk, events);
+ *	for (;;) {
+ *		rds_progress(); look at every socket with rds_poll(); done if ready
+ *		if (rds_wait_spin(w, elapsed since the first look)) continue;	// worth looking again without sleeping
+ *		if (!rds_wait_arm(w)) continue;			// something came in between: look again
+ *		real ppoll() of the foreign descriptors + rds_wait_fd(w) for POLLIN
+ *		rds_wait_disarm(w);
+ *	}
+ *	rds_wait_end(w);
+ *
+ * rds_wait_begin returns NULL on lack of memory or descriptors.  rds_wait_end is what a cancellation clean-up calls
+ * (it disarms too).  One rds_wait belongs to one thread.
+ */
+struct rds_wait;
+struct rds_wait *rds_wait_begin(unsigned nsocks);
+int rds_wait_add(struct rds_wait *w, struct rds_sock *sk, short events);
+bool rds_wait_spin(struct rds_wait *w);
+bool rds_wait_arm(struct rds_wait *w);
+int rds_wait_fd(const struct rds_wait *w);
+void rds_wait_disarm(struct rds_wait *w);
+void rds_wait_end(struct rds_wait *w);
+
+/*
+ * The socket was put into (taken out of) a kernel epoll set, or somebody not interposed is known to poll its stand-in:
+ * from now on the stand-in shows readiness as soon as the engine knows of it.  edge: EPOLLET was asked for, every new
+ * arrival must fire again.  fd is any number that names the socket.
+ */
+void rds_sock_watch(struct rds_sock *sk, int fd, bool edge);
+
+/* ---- process (engine.c) ---- */
+
+/* True in a process that inherited a running engine by fork/_Fork/clone: nothing of it may be touched. */
+bool rds_engine_foreign(void);
+/* In the child: close the inherited internal descriptors, forget the engine; the next rds_socket() makes a fresh one.
+ * Idempotent.  Socket pointers from before the fork must not be used afterwards. */
+void rds_engine_forget(void);
+/* Orderly exit of the process: hand over what is still queued (bounded by RDS_PRELOAD_LINGER_MS), leave the registry. */
+void rds_engine_exit(void);
+/* True if fd is one of the engine's own descriptors: the application must not close or replace it. */
+bool rds_fd_is_internal(int fd);
+/* Moves an internal descriptor out of the way because the application wants to dup2() onto its number. 0 or -errno. */
+int rds_fd_move_internal(int fd);
+/* Calls cb(fd) for every internal descriptor in [first, last], ascending: close_range() must leave these out. */
+void rds_fd_each_internal(unsigned first, unsigned last, void (*cb)(int fd, void *arg), void *arg);
+
+#endif

@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * recv.c - from the wire into sockets' queues, and from there to the program (net/rds/recv.c).
+ *
+ * Acceptance: a message of a connection is taken once (sequence numbers outlive the connection's breaks), in order, and
+ * acknowledged whether a socket wants it or not.  Queues have no hard limit; congestion is the brake (cong.c).
+ * Delivery copies under the receive lock, so that concurrent readers never share or lose a message.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/cmsg.h"
+#include "engine/message.h"
+#include "engine/uaccess.h"
+#include "engine/wait.h"
+
+/* ---- acceptance (rx held) ---- */
+
+static void stamp(struct rds_sock *sk, struct rds_inc *inc)
+{
+	if (unlikely(atomic_load_explicit(&sk->timestamp, memory_order_relaxed)))
+		inc->real_ns = os_realtime_ns();
+	if (unlikely(atomic_load_explicit(&sk->rx_trace, memory_order_relaxed)))
+		inc->trace_ns[0] = inc->trace_ns[1] = inc->trace_ns[2] = os_now_ns();
+}
+
+static void enqueue(struct rds_sock *sk, struct rds_inc *inc)
+{
+	*sk->rx_tail = inc;
+	sk->rx_tail = &inc->next;
+	RDS_STAT_INC_RX(recv_queued);
+	if (inc->len) {
+		sk->rcv_bytes += inc->len;
+		RDS_STAT_ADD_RX(recv_bytes_added_to_sock, inc->len);
+		if (unlikely(sk->rcv_bytes > rds_rcvbuf(sk)))
+			rds_cong_check(sk);
+	}
+	rds_sock_wake(sk, POLLIN | POLLRDNORM | RDS_WAIT_RECV);
+}
+
+static void ping(struct rds_conn *conn, const struct rds_hdr *hdr)
+{
+	if (!rds_options()->ping_enable) {
+		RDS_STAT_INC_RX(recv_drop_no_sock);
+		return;
+	}
+	if (hdr->sport == 0)
+		return;
+	RDS_STAT_INC_RX(recv_ping);
+	if (conn->npongs == sizeof(conn->pongs) / sizeof(conn->pongs[0])) {
+		rds_debug("too many pings wait for an answer: one is dropped");
+		return;
+	}
+	conn->pongs[conn->npongs++] = hdr->sport;
+	rds_conn_work(conn);
+}
+
+/* Where an accepted message goes. */
+static enum rds_rx_verdict dispatch(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
+{
+	struct rds_sock *sk;
+	struct rds_inc *inc;
+
+	if (unlikely(rx->hdr.dport == 0)) {
+		ping(conn, &rx->hdr);
+		return RDS_RX_DONE;
+	}
+	sk = rds_bound_find(&conn->id.laddr, rx->hdr.dport, conn->id.scope);
+	if (unlikely(!sk)) {
+		RDS_STAT_INC_RX(recv_drop_no_sock);
+		return RDS_RX_DONE;
+	}
+	inc = rds_inc_new(conn, ep, rx);
+	if (unlikely(!inc)) {
+		rds_error("out of memory for a message of %u bytes: its sender has to wait", rx->hdr.len);
+		return RDS_RX_LATER;
+	}
+	stamp(sk, inc);
+	enqueue(sk, inc);
+	return rx->token || rx->owned ? RDS_RX_TAKEN : RDS_RX_DONE;
+}
+
+enum rds_rx_verdict rds_recv_message(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
+{
+	const struct rds_hdr *hdr = &rx->hdr;
+	uint64_t next = atomic_load_explicit(&conn->next_rx, memory_order_relaxed);
+	enum rds_rx_verdict v = RDS_RX_DONE;
+
+	if (unlikely(hdr->flags == RDS_FLAG_CONG_BITMAP)) {
+		rds_cong_received(conn, rx->data);
+		return RDS_RX_DONE;
+	}
+	if (unlikely(hdr->seq < next && (hdr->flags & RDS_FLAG_RETRANSMITTED))) {
+		RDS_STAT_INC_RX(recv_drop_old_seq);
+	} else {
+		v = dispatch(conn, ep, rx);
+		if (unlikely(v == RDS_RX_LATER))
+			return v;
+		next = hdr->seq + 1;
+		atomic_store_explicit(&conn->next_rx, next, memory_order_relaxed);
+	}
+	if (unlikely(hdr->flags & RDS_FLAG_ACK_REQUIRED))
+		RDS_STAT_INC_RX(recv_ack_required);
+	((struct rds_ep_head *)ep)->t->ops->ack(ep, next - 1);
+	return v;
+}
+
+/* ---- delivery ---- */
+
+/* Copies to the program, touching only what the message fills. Number of bytes copied, or -EFAULT. */
+static ssize_t copy_out(const struct msghdr *msg, const struct rds_inc *inc)
+{
+	const char *from = inc->data;
+	size_t left = inc->len, i, n;
+
+	for (i = 0; left && i < msg->msg_iovlen; i++) {
+		n = msg->msg_iov[i].iov_len < left ? msg->msg_iov[i].iov_len : left;
+		if (unlikely(rds_user_writable(msg->msg_iov[i].iov_base, n)))
+			return -EFAULT;
+		memcpy(msg->msg_iov[i].iov_base, from, n);
+		from += n;
+		left -= n;
+	}
+	return (ssize_t)(inc->len - left);
+}
+
+static void dequeue(struct rds_sock *sk, int fd)
+{
+	struct rds_inc *inc = sk->rx_head;
+
+	sk->rx_head = inc->next;
+	if (!sk->rx_head) {
+		sk->rx_tail = &sk->rx_head;
+		if (rds_eng->unseen == sk) { /* nothing left to show */
+			rds_eng->unseen = sk->unseen_next;
+			sk->unseen = false;
+			rds_sock_put(sk);
+		}
+		rds_sock_lower(sk, fd);
+	}
+	if (inc->len) {
+		sk->rcv_bytes -= inc->len;
+		RDS_STAT_ADD_RX(recv_bytes_freed_fromsock, inc->len);
+		if (unlikely(sk->congested))
+			rds_cong_check(sk);
+	}
+}
+
+static int put_trace(struct rds_sock *sk, const struct rds_inc *inc, struct rds_cmsg_out *out, int level)
+{
+	uint32_t cfg = atomic_load_explicit(&sk->rx_trace, memory_order_relaxed);
+	struct rds_cmsg_rx_trace t;
+	uint64_t at[4] = {inc->trace_ns[0], inc->trace_ns[1], inc->trace_ns[2], os_now_ns()};
+	unsigned i, n = cfg & 0xff;
+
+	memset(&t, 0, sizeof(t));
+	t.rx_traces = (uint8_t)n;
+	for (i = 0; i < n && i < 3; i++) {
+		unsigned pos = (cfg >> (8 * (i + 1))) & 0xff;
+
+		t.rx_trace_pos[i] = (uint8_t)pos;
+		t.rx_trace[i] = inc->trace_ns[0] && pos < 3 ? at[pos + 1] - at[pos] : 0;
+	}
+	return rds_cmsg_put(out, level, RDS_CMSG_RXPATH_LATENCY, &t, sizeof(t));
+}
+
+static int put_zcopy(struct rds_sock *sk, struct rds_cmsg_out *out)
+{
+	struct rds_zcopy_info *z = sk->zhead;
+	int err;
+
+	if (!z || !atomic_load(&sk->zerocopy) || out->len < out->used + CMSG_SPACE(sizeof(z->cookies)))
+		return 0;
+	err = rds_cmsg_put(out, rds_sock_level(sk), RDS_CMSG_ZCOPY_COMPLETION, &z->cookies, sizeof(z->cookies));
+	if (err)
+		return err;
+	sk->zhead = z->next;
+	if (!sk->zhead)
+		sk->ztail = &sk->zhead;
+	free(z);
+	return 1;
+}
+
+static int put_cmsgs(struct rds_sock *sk, const struct rds_inc *inc, struct rds_cmsg_out *out)
+{
+	int ts = atomic_load_explicit(&sk->timestamp, memory_order_relaxed), err;
+
+	if (unlikely(ts && inc->real_ns)) {
+		int64_t tv[2] = {(int64_t)(inc->real_ns / 1000000000), (int64_t)(inc->real_ns % 1000000000 / 1000)};
+
+		err = rds_cmsg_put(out, SOL_SOCKET, ts, tv, sizeof(tv));
+		if (err)
+			return err;
+	}
+	if (unlikely(atomic_load_explicit(&sk->rx_trace, memory_order_relaxed))) {
+		err = put_trace(sk, inc, out, rds_sock_level(sk));
+		if (err)
+			return err;
+	}
+	if (unlikely(sk->zhead)) {
+		err = put_zcopy(sk, out);
+		if (err < 0)
+			return err;
+	}
+	return 0;
+}
+
+static int put_name(const struct rds_sock *sk, const struct rds_inc *inc, struct msghdr *msg)
+{
+	struct sockaddr_storage ss;
+	socklen_t len;
+
+	if (!msg->msg_name)
+		return 0;
+	if (likely(rds_ip_is_v4(&inc->saddr) && msg->msg_namelen >= sizeof(struct sockaddr_in))) {
+		struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons(inc->sport)};
+
+		sin.sin_addr.s_addr = inc->saddr.s6_addr32[3];
+		memcpy(msg->msg_name, &sin, sizeof(sin));
+		msg->msg_namelen = sizeof(sin);
+		return 0;
+	}
+	len = rds_addr_to_sockaddr(&inc->saddr, inc->sport, sk->bound_scope, &ss);
+	memcpy(msg->msg_name, &ss, msg->msg_namelen < len ? msg->msg_namelen : len);
+	msg->msg_namelen = len;
+	return 0;
+}
+
+/* Head of the queue to the program. rx held. */
+static ssize_t deliver(struct rds_sock *sk, int fd, struct msghdr *msg, int flags)
+{
+	struct rds_inc *inc = sk->rx_head;
+	struct rds_cmsg_out out;
+	ssize_t n = copy_out(msg, inc);
+	int err;
+
+	if (unlikely(n < 0))
+		return n;
+	rds_cmsg_out_init(&out, msg);
+	if ((size_t)n < inc->len)
+		out.flags |= MSG_TRUNC;
+	if (!(flags & MSG_PEEK))
+		dequeue(sk, fd);
+	err = put_cmsgs(sk, inc, &out);
+	if (!err)
+		err = put_name(sk, inc, msg);
+	msg->msg_controllen = out.used;
+	msg->msg_flags = out.flags;
+	if (flags & MSG_TRUNC)
+		n = inc->len;
+	if (!(flags & MSG_PEEK))
+		rds_inc_free(inc);
+	RDS_STAT_INC_RX(recv_delivered);
+	RDS_STAT_ADD_RX(copy_to_user, (uint64_t)n);
+	return err ? err : n;
+}
+
+/* The pending congestion notification alone. rx held. */
+static ssize_t deliver_cong(struct rds_sock *sk, int fd, struct msghdr *msg)
+{
+	struct rds_cmsg_out out;
+	uint64_t bits = sk->cong_notify;
+	int err;
+
+	rds_cmsg_out_init(&out, msg);
+	err = rds_cmsg_put(&out, rds_sock_level(sk), RDS_CMSG_CONG_UPDATE, &bits, sizeof(bits));
+	if (err)
+		return err;
+	sk->cong_notify &= ~bits;
+	rds_sock_lower(sk, fd);
+	msg->msg_controllen = out.used;
+	msg->msg_flags = out.flags;
+	if (msg->msg_name)
+		msg->msg_namelen = 0;
+	return 0;
+}
+
+static ssize_t deliver_zcopy_only(struct rds_sock *sk, struct msghdr *msg)
+{
+	struct rds_cmsg_out out;
+	int ret;
+
+	rds_cmsg_out_init(&out, msg);
+	ret = put_zcopy(sk, &out);
+	if (ret <= 0)
+		return ret ? ret : -EAGAIN;
+	msg->msg_controllen = out.used;
+	msg->msg_flags = out.flags;
+	if (msg->msg_name)
+		msg->msg_namelen = 0;
+	return 0;
+}
+
+/* One look: what is queued, else a round of progress and another look. -EAGAIN: nothing. */
+static ssize_t recv_once(struct rds_sock *sk, int fd, struct msghdr *msg, int flags)
+{
+	ssize_t ret = -EAGAIN;
+
+	rx_lock();
+	if (unlikely(!atomic_load_explicit(&sk->open, memory_order_relaxed))) {
+		ret = -EBADF;
+		goto out;
+	}
+	if (!sk->rx_head && !(sk->cong_monitor && sk->cong_notify))
+		rds_progress_locked();
+	if (unlikely(sk->cong_monitor && sk->cong_notify))
+		ret = deliver_cong(sk, fd, msg);
+	else if (sk->rx_head)
+		ret = deliver(sk, fd, msg, flags);
+out:
+	rx_unlock();
+	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
+		rds_run_work();
+	return ret;
+}
+
+static ssize_t recv_nothing(struct rds_sock *sk, struct msghdr *msg)
+{
+	ssize_t ret = -EAGAIN;
+
+	if (atomic_load_explicit(&sk->zerocopy, memory_order_relaxed)) {
+		rds_reap_all();
+		rx_lock();
+		ret = deliver_zcopy_only(sk, msg);
+		rx_unlock();
+	}
+	return ret;
+}
+
+static ssize_t recv_wait(struct rds_sock *sk, int fd, struct msghdr *msg, int flags)
+{
+	uint64_t timeo = atomic_load(&sk->rcvtimeo_ns), deadline = 0;
+	struct rds_wait *w;
+	ssize_t ret;
+
+	if (timeo == 0)
+		return -EAGAIN;
+	w = rds_wait_begin_one(sk, RDS_WAIT_RECV);
+	if (!w)
+		return -ENOMEM;
+	if (timeo != RDS_NO_TIMEOUT)
+		deadline = os_now_ns() + timeo;
+	for (;;) {
+		ret = recv_once(sk, fd, msg, flags);
+		if (ret != -EAGAIN)
+			break;
+		if (rds_wait_spin(w))
+			continue;
+		if (deadline && os_now_ns() >= deadline) {
+			ret = -ETIMEDOUT;
+			break;
+		}
+		if (!rds_wait_arm(w))
+			continue;
+		ret = rds_wait_sleep(w, deadline);
+		rds_wait_disarm(w);
+		if (ret == -EINTR)
+			break;
+	}
+	rds_wait_end(w);
+	return ret;
+}
+
+static int check_buffers(struct msghdr *msg)
+{
+	if (msg->msg_name) {
+		if ((int)msg->msg_namelen < 0)
+			return -EINVAL;
+		if (rds_user_writable(msg->msg_name,
+				      msg->msg_namelen < sizeof(struct sockaddr_in6) ? msg->msg_namelen
+										     : sizeof(struct sockaddr_in6)))
+			return -EFAULT;
+	}
+	return 0;
+}
+
+ssize_t rds_recvmsg(struct rds_sock *sk, int fd, struct msghdr *msg, int flags)
+{
+	ssize_t ret;
+	int err;
+
+	if (unlikely(flags & (MSG_OOB | MSG_ERRQUEUE))) {
+		if (!(flags & MSG_OOB))
+			return -EAGAIN;
+		msg->msg_controllen = 0;
+		msg->msg_flags = 0;
+		if (msg->msg_name)
+			msg->msg_namelen = 0;
+		return 0;
+	}
+	err = check_buffers(msg);
+	if (unlikely(err))
+		return err;
+	ret = recv_once(sk, fd, msg, flags);
+	if (ret != -EAGAIN)
+		return ret;
+	if ((flags & MSG_DONTWAIT) || (os_fcntl(fd, F_GETFL, 0) & O_NONBLOCK))
+		return recv_nothing(sk, msg);
+	return recv_wait(sk, fd, msg, flags);
+}

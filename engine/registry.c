@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * registry.c - the node registry as the rest of the engine sees it: join, sockets, bind, look-up, leave.
+ *
+ * The other files: registry_layout.h bytes, registry_file.c the file, registry_lock.c locks and repair, registry_table.c
+ * hash and entries, registry_proc.c process slots, registry_info.c snapshots and sums.
+ */
+#include "engine/registry.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "engine/log.h"
+#include "engine/os.h"
+#include "engine/registry_impl.h"
+
+#define LOOKUP_TRIES 256
+
+static _Atomic pid_t opener; /* process that has the registry open: not more than once, see registry_open */
+
+int registry_open(struct registry **out)
+{
+	struct registry *reg;
+	pid_t pid = os_getpid();
+	int ret;
+
+	if (atomic_exchange(&opener, pid) == pid) {
+		rds_error("registry: opened a second time by one process (a bug in this library)");
+		return -EBUSY;
+	}
+	reg = calloc(1, sizeof(*reg));
+	if (!reg) {
+		rds_error("registry: no memory");
+		atomic_store(&opener, 0);
+		return -ENOMEM;
+	}
+	pthread_mutex_init(&reg->mutex, NULL);
+	reg->pid = pid;
+	reg->slot = REG_PROCS;
+	atomic_store(&reg->fd, -1);
+	ret = reg_file_open(reg);
+	if (!ret) {
+		ret = reg_repair(reg);
+		if (!ret)
+			ret = reg_proc_join(reg);
+		reg_unlock(reg);
+	}
+	if (ret) {
+		registry_abandon(reg);
+		atomic_store(&opener, 0);
+		return ret;
+	}
+	*out = reg;
+	return 0;
+}
+
+static void stop_counting(struct registry *reg)
+{
+	if (reg->f && reg->slot < REG_PROCS &&
+	    atomic_load(&rds_stat_block) == reg->f->proc[reg->slot].counters)
+		rds_stat_detach();
+}
+
+void registry_close(struct registry *reg)
+{
+	stop_counting(reg);
+	/* If that fails, the next process takes us for dead and does the same. */
+	if (reg_lock(reg) == 0) {
+		reg_proc_leave(reg);
+		reg_unlock(reg);
+	}
+	reg_file_close(reg);
+	pthread_mutex_destroy(&reg->mutex);
+	free(reg);
+	atomic_store(&opener, 0);
+}
+
+void registry_abandon(struct registry *reg)
+{
+	stop_counting(reg);
+	reg_file_close(reg);
+	free(reg);
+}
+
+const struct rds_procid *registry_self(const struct registry *reg)
+{
+	return &reg->id;
+}
+
+uint32_t registry_self_slot(const struct registry *reg)
+{
+	return reg->slot;
+}
+
+_Atomic uint64_t *registry_counters(struct registry *reg)
+{
+	return reg->f->proc[reg->slot].counters;
+}
+
+/* ---- sockets ---- */
+
+int registry_sock_add(struct registry *reg, uint64_t inode, uint32_t sndbuf, uint32_t rcvbuf, uint32_t *idx)
+{
+	struct reg_sock *s;
+	uint32_t link;
+	int ret = reg_lock(reg);
+
+	if (ret)
+		return ret;
+	if (!reg_load(&reg->f->h.free))
+		ret = reg_file_grow(reg);
+	reg_begin(reg);
+	link = ret ? 0 : reg_sock_alloc(reg);
+	if (link) {
+		s = reg_sock_at(reg, link);
+		for (int i = 0; i < 2; i++) {
+			reg_store(&s->addr[i], 0);
+			reg_store(&s->connected[i], 0);
+		}
+		reg_store(&s->connected_port, 0);
+		reg_store(&s->scope, 0);
+		reg_store(&s->transport, 0);
+		reg_store(&s->pid, reg->pid);
+		reg_store(&s->proc, reg->slot);
+		reg_words_store(s->id, &reg->id);
+		reg_store(&s->inode, inode);
+		reg_store(&s->sndbuf, sndbuf);
+		reg_store(&s->rcvbuf, rcvbuf);
+		reg_store(&s->order, reg_load(&reg->f->h.order));
+		reg_store(&reg->f->h.order, reg_load(&s->order) + 1);
+		reg_store(&s->mark, REG_SOCK_USED);
+		*idx = link - 1;
+	} else if (!ret) {
+		ret = -EIO;
+	}
+	reg_end(reg);
+	reg_unlock(reg);
+	return ret;
+}
+
+/* The entry behind a number that registry_sock_add() gave out, or NULL if damage has taken it away. */
+static struct reg_sock *own_sock(struct registry *reg, uint32_t idx)
+{
+	struct reg_sock *s;
+
+	if (idx >= reg_usable(reg))
+		return NULL;
+	s = &reg->f->sock[idx];
+	if (!reg_load(&s->mark) || reg_load(&s->proc) != reg->slot || !reg_words_eq(s->id, reg->idw))
+		return NULL;
+	return s;
+}
+
+static struct reg_key make_key(const struct in6_addr *addr, uint16_t port, uint32_t scope)
+{
+	struct reg_key key = { .scope = scope, .port = port };
+
+	memcpy(key.addr, addr, sizeof(key.addr));
+	return key;
+}
+
+/* Locked: reg_find that mends what it stumbles over. */
+static uint32_t find_sound(struct registry *reg, const struct reg_key *key)
+{
+	uint32_t link = reg_find(reg, key);
+
+	if (link == REG_BAD) {
+		reg_rebuild(reg);
+		link = reg_find(reg, key);
+	}
+	return link;
+}
+
+/* Locked: 0 if the key is to be had, now or because its owner is dead and has been cleared away. */
+static int claimable(struct registry *reg, const struct reg_key *key)
+{
+	struct reg_dead suspect = { 0 };
+	uint32_t link = find_sound(reg, key), slot;
+
+	if (link == 0)
+		return 0;
+	if (link == REG_BAD)
+		return -EIO;
+	slot = reg_load(&reg_sock_at(reg, link)->proc);
+	if (slot < REG_PROCS) {
+		suspect.bits[slot / 64] |= UINT64_C(1) << slot % 64;
+		if (reg_reap_locked(reg, &suspect))
+			link = find_sound(reg, key);
+	}
+	return link == 0 ? 0 : link == REG_BAD ? -EIO : -EADDRINUSE;
+}
+
+/* Locked: the search for a port that is unused or was the dead's. */
+static uint16_t choose_port(struct registry *reg, struct reg_key key, uint16_t hint)
+{
+	struct reg_dead dead;
+	uint16_t port;
+
+	key.port = hint;
+	if (hint && find_sound(reg, &key) == 0)
+		return hint;
+	port = reg_port_unused(reg, key, hint);
+	if (port)
+		return port;
+	/* Not one: then the dead, or damaged chains, must not have the last word. */
+	if (reg_find_dead(reg, &dead))
+		reg_reap_locked(reg, &dead);
+	reg_rebuild(reg);
+	return reg_port_unused(reg, key, hint);
+}
+
+static int bind_locked(struct registry *reg, uint32_t idx, struct reg_key *key, int transport)
+{
+	struct reg_sock *s = own_sock(reg, idx);
+
+	if (!s)
+		return -EIO;
+	if (reg_load(&s->mark) != REG_SOCK_USED)
+		return -EINVAL;
+	reg_begin_bindings(reg);
+	for (int i = 0; i < 2; i++)
+		reg_store(&s->addr[i], key->addr[i]);
+	reg_store(&s->scope, key->scope);
+	reg_store(&s->transport, transport);
+	reg_store(&s->mark, REG_SOCK_USED | key->port);
+	reg_link(reg, idx + 1, key);
+	reg_end_bindings(reg);
+	return 0;
+}
+
+int registry_sock_bind(struct registry *reg, uint32_t idx, const struct in6_addr *addr, uint16_t port, uint32_t scope,
+		       int transport, uint16_t *bound_port)
+{
+	struct reg_key key = make_key(addr, port, scope);
+	uint16_t start, hint = 0;
+	int ret;
+
+	if (!port) {
+		/* A long search is made without the lock; under it the result is only confirmed. */
+		os_random(&start, sizeof(start));
+		hint = reg_port_unused(reg, key, start);
+	}
+	ret = reg_lock(reg);
+	if (ret)
+		return ret;
+	if (!port) {
+		key.port = choose_port(reg, key, hint);
+		ret = key.port ? 0 : -EADDRINUSE;
+	} else {
+		ret = claimable(reg, &key);
+	}
+	if (!ret)
+		ret = bind_locked(reg, idx, &key, transport);
+	reg_unlock(reg);
+	if (!ret)
+		*bound_port = key.port;
+	return ret;
+}
+
+void registry_sock_set_connected(struct registry *reg, uint32_t idx, const struct in6_addr *addr, uint16_t port)
+{
+	bool locked = reg_lock(reg) == 0; /* without: a snapshot may show half of it, no worse */
+	struct reg_sock *s = own_sock(reg, idx);
+
+	if (s) {
+		reg_words_store(s->connected, addr);
+		reg_store(&s->connected_port, port);
+	}
+	if (locked)
+		reg_unlock(reg);
+}
+
+void registry_sock_set_bufs(struct registry *reg, uint32_t idx, uint32_t sndbuf, uint32_t rcvbuf)
+{
+	struct reg_sock *s = own_sock(reg, idx);
+
+	if (s) {
+		reg_store(&s->sndbuf, sndbuf);
+		reg_store(&s->rcvbuf, rcvbuf);
+	}
+}
+
+void registry_sock_remove(struct registry *reg, uint32_t idx)
+{
+	struct reg_sock *s;
+
+	if (reg_lock(reg)) {
+		/* The owner may always withdraw its word; the lists are put right by the next one who can. */
+		s = own_sock(reg, idx);
+		if (s) {
+			reg_store(&s->mark, 0);
+			reg_store(&reg->f->h.dirty, 1);
+		}
+		return;
+	}
+	s = own_sock(reg, idx);
+	if (s && reg_load(&s->mark) == REG_SOCK_USED) {
+		reg_begin(reg); /* never bound: look-ups need not look again */
+		reg_sock_free(reg, idx + 1);
+		reg_end(reg);
+	} else if (s) {
+		reg_begin_bindings(reg);
+		reg_sock_free(reg, idx + 1);
+		reg_end_bindings(reg);
+	}
+	reg_unlock(reg);
+}
+
+/* ---- look-up ---- */
+
+static void owner_of(struct registry *reg, uint32_t link, struct registry_owner *out)
+{
+	struct reg_sock *s = reg_sock_at(reg, link);
+
+	out->sock = link - 1;
+	out->proc = reg_load(&s->proc);
+	out->pid = reg_load(&s->pid);
+	reg_words_load(&out->procid, s->id);
+}
+
+/* A writer died or hangs in the middle, or the chain is damaged: take the lock, which repairs. */
+static int lookup_locked(struct registry *reg, const struct reg_key *key, struct registry_owner *out)
+{
+	uint32_t link;
+	int ret = reg_lock(reg);
+
+	if (ret)
+		return ret;
+	link = find_sound(reg, key);
+	if (link == REG_BAD)
+		ret = -EIO;
+	else if (link)
+		owner_of(reg, link, out);
+	else
+		ret = -ENOENT;
+	reg_unlock(reg);
+	return ret;
+}
+
+int registry_lookup(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
+		    struct registry_owner *out)
+{
+	struct reg_key key = make_key(addr, port, scope);
+	_Atomic uint64_t *seq = &reg->f->h.seq;
+
+	if (!port)
+		return -ENOENT;
+	for (unsigned tries = 0; tries < LOOKUP_TRIES; tries++) {
+		uint64_t before = reg_load(seq);
+		uint32_t link;
+
+		if (before & 1)
+			continue;
+		link = reg_find(reg, &key);
+		if (link && link != REG_BAD)
+			owner_of(reg, link, out);
+		if (atomic_load_explicit(seq, memory_order_relaxed) != before)
+			continue;
+		if (link == REG_BAD)
+			break;
+		return link ? 0 : -ENOENT;
+	}
+	return lookup_locked(reg, &key, out);
+}
+
+bool registry_proc_alive(struct registry *reg, uint32_t slot, const struct rds_procid *id)
+{
+	uint64_t idw[2];
+
+	memcpy(idw, id, sizeof(idw));
+	if (!reg_proc_is(reg, slot, idw))
+		return false;
+	if (slot == reg->slot)
+		return true;
+	/* Asked again afterwards: the lock may be that of the slot's next owner. */
+	return reg_slot_held(reg, slot) && reg_proc_is(reg, slot, idw);
+}
+
+int registry_reap(struct registry *reg)
+{
+	struct reg_dead dead;
+	int ret;
+
+	if (!reg_find_dead(reg, &dead))
+		return 0;
+	ret = reg_lock(reg);
+	if (ret)
+		return ret;
+	ret = reg_reap_locked(reg, &dead);
+	reg_unlock(reg);
+	return ret;
+}

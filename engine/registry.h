@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * registry.h - the node in shared memory: who is alive, who owns which (address, port), node-wide counters.
+ *
+ * One file per network namespace and user below RDS_PRELOAD_REGISTRY_DIR (default /dev/shm).  A process that has it
+ * open holds a record lock on its own slot's byte; the kernel drops that lock however the process ends, so alive and
+ * dead can always be told apart and the next one that needs the room reclaims what the dead left.  All changes are made
+ * under one record lock of the file (plus an in-process mutex); readers use a sequence counter and never block.
+ * Everything read from the file is checked: a damaged file is an error with a log line, never a crash or endless loop.
+ * Knows nothing of sockets, connections or transports.
+ */
+#ifndef ENGINE_REGISTRY_H
+#define ENGINE_REGISTRY_H
+
+#include <netinet/in.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "engine/stats.h"
+
+#define RDS_PROCID_LEN 16
+struct rds_procid {
+	uint8_t b[RDS_PROCID_LEN];
+};
+
+struct registry;
+
+/* What the registry says of one socket, by value. Ports in host byte order. */
+struct registry_sock {
+	struct in6_addr bound;	   /* v4 as mapped; :: while unbound */
+	struct in6_addr connected; /* :: while not connected */
+	uint32_t scope;
+	uint16_t bound_port, connected_port;
+	uint32_t sndbuf, rcvbuf; /* RDS limits (halved values) */
+	uint64_t inode;
+	uint64_t order; /* creation order on this node */
+	int32_t transport;
+	uint32_t proc; /* slot of the owner */
+	int32_t pid;
+	struct rds_procid procid;
+};
+
+struct registry_proc {
+	uint32_t slot;
+	int32_t pid;
+	struct rds_procid id;
+	char comm[16];
+};
+
+/*
+ * Attach to the node's registry (making it if need be) and take a process slot under a fresh random process id.
+ * -EACCES/-EPERM (wrong owner or mode), -ENOSPC (no room in the directory), -EPROTO (other version or damaged and in
+ * use by live processes), -EMFILE, -ENOMEM, -EUSERS (no process slot), -ENOENT (no such directory), -ETIMEDOUT (see
+ * below), -EBUSY (this process has it open already: record locks belong to a process, a second handle would drop the
+ * first one's).  Each failure has been logged with what to do.
+ *
+ * Every function here that takes the record lock gives up with -ETIMEDOUT after 5 seconds if a stopped process keeps
+ * it, and returns -EIO if the contents cannot be trusted any more (truncated, or this process was taken for dead).
+ */
+int registry_open(struct registry **out);
+/* Orderly leave: frees sockets and slot, folds the counters into the node's, closes. */
+void registry_close(struct registry *reg);
+/* In a forked child: unmap and close only, the parent's lock and data stay as they are. */
+void registry_abandon(struct registry *reg);
+
+const struct rds_procid *registry_self(const struct registry *reg);
+uint32_t registry_self_slot(const struct registry *reg);
+/* What of struct registry the inline function below needs. */
+struct registry_pub {
+	const _Atomic uint64_t *generation;
+};
+/* Changes whenever any (address, port) binding on the node changed.  One load of a shared line. */
+static inline uint64_t registry_generation(const struct registry *reg)
+{
+	return atomic_load_explicit(((const struct registry_pub *)(const void *)reg)->generation, memory_order_acquire);
+}
+
+/* Sockets; idx is the entry's number, valid until removed.  -ENFILE (65536 on the node), -ENOSPC. */
+int registry_sock_add(struct registry *reg, uint64_t inode, uint32_t sndbuf, uint32_t rcvbuf, uint32_t *idx);
+/*
+ * Claim (addr, port, scope).  port 0: probe upward from a random start in 2..65535 with wrap (rds-semantics 2).
+ * Entries of dead processes do not count: they are reclaimed on the way.  -EADDRINUSE, -ENOMEM, -EIO (damaged).
+ */
+int registry_sock_bind(struct registry *reg, uint32_t idx, const struct in6_addr *addr, uint16_t port, uint32_t scope,
+		       int transport, uint16_t *bound_port);
+void registry_sock_set_connected(struct registry *reg, uint32_t idx, const struct in6_addr *addr, uint16_t port);
+void registry_sock_set_bufs(struct registry *reg, uint32_t idx, uint32_t sndbuf, uint32_t rcvbuf);
+void registry_sock_remove(struct registry *reg, uint32_t idx);
+
+struct registry_owner {
+	uint32_t proc; /* slot */
+	uint32_t sock; /* entry index */
+	int32_t pid;
+	struct rds_procid procid;
+};
+/*
+ * Who owns (addr, port, scope): 0, or -ENOENT.  Lock-free; does not check that the owner lives.  -EIO or -ETIMEDOUT only
+ * if a writer died or hangs in the middle and nothing could be done about it.
+ */
+int registry_lookup(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
+		    struct registry_owner *out);
+/* Does the process with that slot and id still hold its lock?  One system call. */
+bool registry_proc_alive(struct registry *reg, uint32_t slot, const struct rds_procid *id);
+/* Reclaim everything that dead processes left. Number of processes reclaimed or -errno. */
+int registry_reap(struct registry *reg);
+
+/*
+ * This process's counters: [RDS_STATS], added to without lock (single writer per counter or atomic add).  They end with
+ * registry_close() and registry_abandon(), which put rds_stat_block back to the dummy if it points here.
+ */
+_Atomic uint64_t *registry_counters(struct registry *reg);
+/* Node-wide sums, the dead included, monotonic. */
+void registry_counters_sum(struct registry *reg, uint64_t out[RDS_STATS]);
+
+/* Snapshots (malloc'ed, caller frees; *n entries; sockets in creation order, dead owners left out). 0 or -errno. */
+int registry_socks(struct registry *reg, struct registry_sock **out, unsigned *n);
+int registry_procs(struct registry *reg, struct registry_proc **out, unsigned *n);
+
+#endif

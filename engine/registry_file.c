@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * registry_file.c - the file behind the node registry: where it is, who may have written it, its size.
+ *
+ *	<RDS_PRELOAD_REGISTRY_DIR>/rdspreload-<uid>/node-<network namespace>-v1
+ *
+ * A file is made by whoever holds its record lock and finds it blank; the magic number is written last, so a process
+ * killed in between leaves a file that the next one completes.  All memory is reserved before it is touched, so that a
+ * full /dev/shm is ENOSPC here and never SIGBUS later.  Knows the first words of the header and nothing else inside.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include "engine/log.h"
+#include "engine/options.h"
+#include "engine/os.h"
+#include "engine/registry_impl.h"
+
+#define ATTACH_TRIES 50 /* a millisecond apart: somebody else is between mkdir and chmod */
+
+struct share {
+	mode_t dir, file;
+	mode_t never; /* bits that must not be there: others could write */
+};
+
+static const struct share shares[] = {
+	[RDS_SHARE_USER] = { 0700, 0600, 0022 },
+	[RDS_SHARE_GROUP] = { 0770, 0660, 0002 },
+	[RDS_SHARE_ALL] = { 01777, 0666, 0000 },
+};
+
+static uid_t my_uid(void)
+{
+	return (uid_t)os_syscall(SYS_geteuid, 0, 0, 0, 0, 0, 0);
+}
+
+static gid_t my_gid(void)
+{
+	return (gid_t)os_syscall(SYS_getegid, 0, 0, 0, 0, 0, 0);
+}
+
+static int refuse(const char *path, const char *why, const struct stat *st)
+{
+	rds_error("registry: %s %s (uid %u, gid %u, mode %04o; this process has uid %u, gid %u): remove it, or set "
+		  "RDS_PRELOAD_REGISTRY_DIR or RDS_PRELOAD_SHARE",
+		  path, why, (unsigned)st->st_uid, (unsigned)st->st_gid, (unsigned)st->st_mode & 07777, (unsigned)my_uid(),
+		  (unsigned)my_gid());
+	return -EACCES;
+}
+
+/*
+ * Is this ours to trust?  Rights that are missing come from a umask or from a creator that was killed before its chmod:
+ * the owner mends them, anybody else waits (-EAGAIN) for the owner to get there.
+ */
+static int check_rights(int fd, const char *path, mode_t want)
+{
+	int share = rds_options()->share;
+	struct stat st;
+	int ret = os_fstat(fd, &st);
+	bool mine;
+
+	if (ret)
+		return ret;
+	mine = st.st_uid == my_uid();
+	if (share == RDS_SHARE_USER && !mine)
+		return refuse(path, "belongs to somebody else", &st);
+	if (share == RDS_SHARE_GROUP && st.st_gid != my_gid() && !(mine && os_fchown(fd, (uid_t)-1, my_gid()) == 0))
+		return refuse(path, "does not belong to this process's group", &st);
+	if (st.st_mode & shares[share].never)
+		return refuse(path, "can be written by others", &st);
+	if ((st.st_mode & want) == want)
+		return 0;
+	if (mine)
+		return os_fchmod(fd, want);
+	return -EAGAIN;
+}
+
+static int cannot(const char *path, const char *what, int err)
+{
+	const char *hint = "see the error";
+
+	if (err == -ENOSPC || err == -ENOMEM)
+		hint = "make room there or set RDS_PRELOAD_REGISTRY_DIR to another tmpfs";
+	else if (err == -EACCES || err == -EPERM || err == -EROFS)
+		hint = "set RDS_PRELOAD_REGISTRY_DIR to a directory that can be written";
+	else if (err == -ENOENT)
+		hint = "set RDS_PRELOAD_REGISTRY_DIR to a directory that exists";
+	else if (err == -EOPNOTSUPP)
+		hint = "set RDS_PRELOAD_REGISTRY_DIR to a tmpfs";
+	else if (err == -EMFILE || err == -ENFILE)
+		hint = "raise the limit of open files";
+	rds_error("registry: cannot %s %s (error %d): %s", what, path, -err, hint);
+	return err;
+}
+
+static int open_dir(struct registry *reg)
+{
+	const struct rds_options *o = rds_options();
+	int fd, ret, n, len = (int)sizeof(reg->path);
+
+	if (o->share == RDS_SHARE_USER)
+		n = snprintf(reg->path, len, "%s/rdspreload-%u", o->registry_dir, (unsigned)my_uid());
+	else if (o->share == RDS_SHARE_GROUP)
+		n = snprintf(reg->path, len, "%s/rdspreload-g%u", o->registry_dir, (unsigned)my_gid());
+	else
+		n = snprintf(reg->path, len, "%s/rdspreload-all", o->registry_dir);
+	if (n >= len)
+		return cannot(o->registry_dir, "use the long name of", -ENAMETOOLONG);
+
+	ret = os_mkdir(reg->path, shares[o->share].dir);
+	if (ret && ret != -EEXIST)
+		return cannot(reg->path, "make", ret);
+	fd = os_open(reg->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
+	if (fd == -EACCES && o->share != RDS_SHARE_USER)
+		return -EAGAIN;
+	if (fd == -ENOTDIR || fd == -ELOOP)
+		fd = -EACCES;
+	if (fd < 0)
+		return cannot(reg->path, "open as a directory", fd);
+	ret = check_rights(fd, reg->path, shares[o->share].dir);
+	if (ret) {
+		os_close(fd);
+		return ret;
+	}
+	return fd;
+}
+
+static uint64_t netns_inode(void)
+{
+	struct stat st;
+	int ret = os_stat("/proc/self/ns/net", &st);
+
+	if (!ret)
+		return st.st_ino;
+	rds_warn_once("registry: no /proc/self/ns/net (error %d): all network namespaces share one node", -ret);
+	return 0;
+}
+
+/* Without O_CREAT alone: in a sticky directory the kernel may refuse that for other people's files. */
+static int open_node(int dir, const char *name, mode_t mode)
+{
+	int flags = O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
+	int fd = os_openat(dir, name, flags, 0);
+
+	if (fd == -ENOENT) {
+		fd = os_openat(dir, name, flags | O_CREAT | O_EXCL, mode);
+		if (fd == -EEXIST)
+			return -EAGAIN;
+	}
+	return fd;
+}
+
+static int open_file(struct registry *reg)
+{
+	int share = rds_options()->share;
+	struct stat st;
+	char name[48];
+	int dir, fd, ret;
+	size_t n;
+
+	dir = open_dir(reg);
+	if (dir < 0)
+		return dir;
+	snprintf(name, sizeof(name), "node-%llu-v%d", (unsigned long long)netns_inode(), REG_VERSION);
+	fd = open_node(dir, name, shares[share].file);
+	os_close(dir);
+	n = strlen(reg->path);
+	snprintf(reg->path + n, sizeof(reg->path) - n, "/%s", name);
+	if (fd == -EAGAIN || (fd == -EACCES && share != RDS_SHARE_USER))
+		return -EAGAIN;
+	if (fd < 0)
+		return cannot(reg->path, "open", fd == -ELOOP ? -EACCES : fd);
+	ret = os_fstat(fd, &st);
+	if (!ret && !S_ISREG(st.st_mode))
+		ret = refuse(reg->path, "is not a file", &st);
+	if (!ret)
+		ret = check_rights(fd, reg->path, shares[share].file);
+	if (ret) {
+		os_close(fd);
+		return ret;
+	}
+	return fd;
+}
+
+/* The words that are the same in every version. */
+struct prefix {
+	uint64_t magic;
+	uint32_t version, shape;
+};
+
+static int someone_lives(struct registry *reg, const struct prefix *p)
+{
+	if (os_lock_holder(reg->fd, REG_SLOT_BYTE(0), REG_SLOT_BYTES_MAX) == 0)
+		return 0;
+	if (p->magic == REG_MAGIC && p->version != REG_VERSION)
+		rds_error("registry: %s has version %u and is in use, this library has version %u: stop the programs that "
+			  "use the other rdspreload, or set RDS_PRELOAD_REGISTRY_DIR",
+			  reg->path, p->version, REG_VERSION);
+	else
+		rds_error("registry: %s is damaged and in use: stop the programs that use it, the next one makes it anew",
+			  reg->path);
+	return -EPROTO;
+}
+
+/* Locked.  Leaves a file that has at least the first chunk, and says in *blank whether it has to be filled in. */
+static int prepare_contents(struct registry *reg, bool *blank)
+{
+	struct prefix p = { 0 };
+	struct stat st;
+	off_t size;
+	int ret = os_fstat(reg->fd, &st);
+
+	if (ret)
+		return ret;
+	if (st.st_nlink == 0)
+		return -EAGAIN; /* somebody removed it between open and lock */
+	os_pread(reg->fd, &p, sizeof(p), 0);
+	*blank = !(p.magic == REG_MAGIC && p.version == REG_VERSION && p.shape == REG_SHAPE &&
+		   st.st_size >= (off_t)REG_SIZE(REG_CHUNK));
+	if (*blank) {
+		ret = someone_lives(reg, &p);
+		if (ret)
+			return ret;
+		if (p.magic)
+			rds_warn("registry: %s is damaged or of version %u, nobody uses it: made anew", reg->path,
+				 p.magic == REG_MAGIC ? p.version : 0);
+		ret = os_ftruncate(reg->fd, 0);
+		if (ret)
+			return cannot(reg->path, "empty", ret);
+	}
+	/* Also for an old file: its holes, if somebody made any, get their memory now. */
+	size = *blank ? (off_t)REG_SIZE(REG_CHUNK) : st.st_size;
+	if (size > (off_t)sizeof(struct reg_file))
+		size = sizeof(struct reg_file);
+	ret = os_fallocate(reg->fd, 0, size);
+	if (ret) {
+		if (*blank)
+			os_ftruncate(reg->fd, 0);
+		return cannot(reg->path, "reserve memory for", ret);
+	}
+	return 0;
+}
+
+static int map_contents(struct registry *reg, bool blank)
+{
+	void *p;
+	int ret = os_mmap(sizeof(struct reg_file), PROT_READ | PROT_WRITE, MAP_SHARED, reg->fd, 0, &p);
+
+	if (ret)
+		return cannot(reg->path, "map", ret);
+	reg->f = p;
+	reg->pub.generation = &reg->f->h.seq;
+	if (blank) {
+		reg_store(&reg->f->h.dirty, 1); /* the lists are made by the rebuild that this asks for */
+		reg_store(&reg->f->h.reserved, REG_CHUNK);
+		reg_store(&reg->f->h.version, REG_VERSION);
+		reg_store(&reg->f->h.shape, REG_SHAPE);
+		reg_store(&reg->f->h.magic, REG_MAGIC);
+	} else if (os_lock_holder(reg->fd, REG_SLOT_BYTE(0), REG_SLOT_BYTES_MAX) == 0) {
+		reg_store(&reg->f->h.dirty, 1); /* alone: look at everything once, damage heals here */
+	}
+	return reg_file_refresh(reg);
+}
+
+static int attach(struct registry *reg)
+{
+	bool blank = false;
+	int fd, ret;
+
+	fd = open_file(reg);
+	if (fd < 0)
+		return fd;
+	ret = os_dup_high_slot(fd, &reg->fd); /* before the first lock: closing the low number would drop it */
+	if (ret)
+		return cannot(reg->path, "keep open", ret);
+	ret = os_fd_register_hook(&reg->fd, reg_fd_moved, reg);
+	if (!ret)
+		ret = reg_record_lock(reg);
+	if (ret) {
+		os_close_slot(&reg->fd);
+		return ret;
+	}
+	ret = prepare_contents(reg, &blank);
+	if (!ret)
+		ret = map_contents(reg, blank);
+	if (ret) {
+		reg_record_unlock(reg);
+		reg_file_close(reg);
+	}
+	return ret;
+}
+
+int reg_file_open(struct registry *reg)
+{
+	int ret = -EAGAIN;
+
+	for (int tries = 0; tries < ATTACH_TRIES && ret == -EAGAIN; tries++) {
+		if (tries)
+			os_poll(NULL, 0, 1);
+		ret = attach(reg);
+	}
+	return ret == -EAGAIN ? cannot(reg->path, "get the rights for", -EACCES) : ret;
+}
+
+void reg_file_close(struct registry *reg)
+{
+	if (reg->f)
+		os_munmap(reg->f, sizeof(struct reg_file));
+	reg->f = NULL;
+	os_close_slot(&reg->fd);
+}
+
+int reg_file_refresh(struct registry *reg)
+{
+	uint32_t reserved, fit;
+	struct stat st;
+	int ret = os_fstat(reg->fd, &st);
+
+	if (ret || st.st_size < (off_t)REG_SIZE(REG_CHUNK)) {
+		rds_error("registry: %s was truncated or its descriptor closed (error %d): restart this program", reg->path,
+			  -ret);
+		return -EIO;
+	}
+	reserved = reg_load(&reg->f->h.reserved);
+	fit = st.st_size >= (off_t)sizeof(struct reg_file) ?
+		      REG_SOCKS :
+		      (uint32_t)(((size_t)st.st_size - REG_SIZE(0)) / sizeof(struct reg_sock) / REG_CHUNK * REG_CHUNK);
+	if (reserved > fit || reserved < REG_CHUNK || reserved % REG_CHUNK) {
+		/* A wrong number here is damage.  Entries beyond the file's end never existed; the rest is judged singly. */
+		reg_store(&reg->f->h.dirty, 1);
+		reg_store(&reg->f->h.reserved, fit);
+		reserved = fit;
+	}
+	atomic_store_explicit(&reg->usable, reserved, memory_order_relaxed);
+	return 0;
+}
+
+int reg_file_grow(struct registry *reg)
+{
+	uint32_t had = reg_usable(reg);
+	int ret;
+
+	if (had >= REG_SOCKS) {
+		rds_error("registry: %u sockets on this node, no more are possible", REG_SOCKS);
+		return -ENFILE;
+	}
+	ret = os_fallocate(reg->fd, (off_t)REG_SIZE(had), (off_t)(REG_CHUNK * sizeof(struct reg_sock)));
+	if (ret)
+		return cannot(reg->path, "reserve memory for", ret);
+	atomic_store_explicit(&reg->usable, had + REG_CHUNK, memory_order_relaxed);
+	reg_begin(reg);
+	for (uint32_t link = had + REG_CHUNK; link > had; link--) {
+		reg_store(&reg_sock_at(reg, link)->mark, 0);
+		reg_store(&reg_sock_at(reg, link)->next, reg_load(&reg->f->h.free));
+		reg_store(&reg->f->h.free, link);
+	}
+	reg_store(&reg->f->h.reserved, had + REG_CHUNK);
+	reg_end(reg);
+	return 0;
+}

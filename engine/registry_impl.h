@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * registry_impl.h - what the files registry*.c share.
+ *
+ * Order of locks: descriptor list (os_fds.c) > reg->mutex > record lock of byte 0.  "Locked" below means that reg_lock()
+ * has succeeded.
+ */
+#ifndef ENGINE_REGISTRY_IMPL_H
+#define ENGINE_REGISTRY_IMPL_H
+
+#include <pthread.h>
+#include <string.h>
+
+#include "engine/registry.h"
+#include "engine/registry_layout.h"
+
+struct registry {
+	struct registry_pub pub; /* first: registry.h reads it */
+	struct reg_file *f;
+	_Atomic int fd;
+	_Atomic uint32_t usable; /* socket entries known to have memory behind them: never touch others */
+	uint32_t slot;		 /* REG_PROCS until taken */
+	struct rds_procid id;
+	uint64_t idw[2]; /* the same as words */
+	pid_t pid;
+	pthread_mutex_t mutex;
+	char path[256]; /* for log lines */
+};
+
+struct reg_key {
+	uint64_t addr[2];
+	uint32_t scope;
+	uint16_t port;
+};
+
+#define REG_BAD UINT32_MAX /* a link that proves damage */
+
+/* ---- registry_file.c ---- */
+/* Finds or makes the file; on success it is open, mapped, locked (byte 0 and mutex) and of our version. */
+int reg_file_open(struct registry *reg);
+void reg_file_close(struct registry *reg);
+/* Learns how many entries have memory behind them. 0 or -EIO. */
+int reg_file_refresh(struct registry *reg);
+/* Locked: reserve one more chunk of entries and put them on the list of unused. 0, -ENFILE, -ENOSPC. */
+int reg_file_grow(struct registry *reg);
+
+/* ---- registry_lock.c ---- */
+int reg_record_lock(struct registry *reg);   /* mutex and byte 0, whatever the contents */
+void reg_record_unlock(struct registry *reg);
+int reg_repair(struct registry *reg);	     /* holding byte 0: sound, or made sound, or -EIO */
+int reg_lock(struct registry *reg);	     /* both */
+#define reg_unlock reg_record_unlock
+bool reg_slot_held(struct registry *reg, uint32_t slot); /* by another process than this one */
+int reg_slot_take(struct registry *reg, uint32_t slot);
+void reg_fd_moved(void *arg, int oldfd, int newfd);
+/* Brackets around changes. */
+void reg_begin(struct registry *reg);
+void reg_end(struct registry *reg);
+void reg_begin_bindings(struct registry *reg);
+void reg_end_bindings(struct registry *reg);
+
+/* ---- registry_table.c ---- */
+void reg_rebuild(struct registry *reg);				       /* locked */
+uint32_t reg_find(struct registry *reg, const struct reg_key *key);    /* link, 0 or REG_BAD; any time */
+void reg_link(struct registry *reg, uint32_t link, const struct reg_key *key);
+uint32_t reg_sock_alloc(struct registry *reg);			       /* link or 0; inside reg_begin */
+void reg_sock_free(struct registry *reg, uint32_t link);	       /* inside reg_begin_bindings */
+/* Locked: port from `start` upward with wrap that is unused; 0 none, also if damaged. Unlocked: a hint. */
+uint16_t reg_port_unused(struct registry *reg, struct reg_key key, uint16_t start);
+
+/* ---- registry_proc.c ---- */
+int reg_proc_join(struct registry *reg); /* locked: take a slot */
+void reg_proc_leave(struct registry *reg);
+void reg_fold_finish(struct registry *reg); /* inside a rebuild */
+bool reg_proc_is(struct registry *reg, uint32_t slot, const uint64_t id[2]);
+/* Any time: which slots are taken by processes that are gone. Returns how many. */
+struct reg_dead {
+	uint64_t bits[REG_PROCS / 64];
+};
+int reg_find_dead(struct registry *reg, struct reg_dead *dead);
+int reg_reap_locked(struct registry *reg, const struct reg_dead *dead);
+
+static inline uint32_t reg_usable(const struct registry *reg)
+{
+	return atomic_load_explicit(&reg->usable, memory_order_relaxed);
+}
+
+static inline struct reg_sock *reg_sock_at(struct registry *reg, uint32_t link)
+{
+	return &reg->f->sock[link - 1];
+}
+
+static inline void reg_words_store(_Atomic uint64_t to[2], const void *from)
+{
+	uint64_t w[2];
+
+	memcpy(w, from, sizeof(w));
+	reg_store(&to[0], w[0]);
+	reg_store(&to[1], w[1]);
+}
+
+static inline void reg_words_load(void *to, _Atomic uint64_t from[2])
+{
+	uint64_t w[2] = { reg_load(&from[0]), reg_load(&from[1]) };
+
+	memcpy(to, w, sizeof(w));
+}
+
+static inline bool reg_words_eq(_Atomic uint64_t a[2], const uint64_t b[2])
+{
+	return reg_load(&a[0]) == b[0] && reg_load(&a[1]) == b[1];
+}
+
+#endif

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * registry_info.c - what the node looks like as a whole: counters, sockets, processes.  For rds-info and the like:
+ * copies are made under the lock, who is alive is asked afterwards without it.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "engine/registry_impl.h"
+
+void registry_counters_sum(struct registry *reg, uint64_t out[RDS_STATS])
+{
+	/* Without the lock a fold could be seen half done; that is still better than no counters at all. */
+	bool locked = reg_lock(reg) == 0;
+
+	for (int i = 0; i < RDS_STATS; i++)
+		out[i] = reg_load(&reg->f->h.dead[i]);
+	for (uint32_t slot = 0; slot < REG_PROCS; slot++) {
+		struct reg_proc *p = &reg->f->proc[slot];
+
+		if (!reg_load(&p->state))
+			continue;
+		for (int i = 0; i < RDS_STATS; i++)
+			out[i] += reg_load(&p->counters[i]);
+	}
+	if (locked)
+		reg_unlock(reg);
+}
+
+static void copy_sock(struct reg_sock *s, struct registry_sock *out)
+{
+	memset(out, 0, sizeof(*out));
+	reg_words_load(&out->bound, s->addr);
+	reg_words_load(&out->connected, s->connected);
+	reg_words_load(&out->procid, s->id);
+	out->scope = reg_load(&s->scope);
+	out->bound_port = (uint16_t)reg_load(&s->mark);
+	out->connected_port = (uint16_t)reg_load(&s->connected_port);
+	out->sndbuf = reg_load(&s->sndbuf);
+	out->rcvbuf = reg_load(&s->rcvbuf);
+	out->inode = reg_load(&s->inode);
+	out->order = reg_load(&s->order);
+	out->transport = reg_load(&s->transport);
+	out->proc = reg_load(&s->proc);
+	out->pid = reg_load(&s->pid);
+}
+
+static int by_order(const void *a, const void *b)
+{
+	const struct registry_sock *x = a, *y = b;
+
+	return x->order < y->order ? -1 : x->order > y->order;
+}
+
+/* One question to the kernel per process and not per socket. */
+struct living {
+	uint8_t asked[REG_PROCS]; /* 0 not yet, 1 lives, 2 dead */
+};
+
+static bool lives(struct registry *reg, struct living *l, const struct registry_sock *s)
+{
+	if (s->proc >= REG_PROCS)
+		return false;
+	if (!l->asked[s->proc])
+		l->asked[s->proc] = registry_proc_alive(reg, s->proc, &s->procid) ? 1 : 2;
+	return l->asked[s->proc] == 1;
+}
+
+int registry_socks(struct registry *reg, struct registry_sock **out, unsigned *n)
+{
+	struct living living = { 0 };
+	unsigned found = 0, kept = 0;
+	struct registry_sock *v;
+	uint32_t link, used = 0;
+	int ret = reg_lock(reg);
+
+	if (ret)
+		return ret;
+	for (link = reg_usable(reg); link; link--)
+		used += reg_load(&reg_sock_at(reg, link)->mark) != 0;
+	v = calloc(used + 1, sizeof(*v));
+	for (link = 1; v && link <= reg_usable(reg) && found < used; link++) {
+		if (reg_load(&reg_sock_at(reg, link)->mark))
+			copy_sock(reg_sock_at(reg, link), &v[found++]);
+	}
+	reg_unlock(reg);
+	if (!v)
+		return -ENOMEM;
+	for (unsigned i = 0; i < found; i++) {
+		if (lives(reg, &living, &v[i]))
+			v[kept++] = v[i];
+	}
+	qsort(v, kept, sizeof(*v), by_order);
+	*out = v;
+	*n = kept;
+	return 0;
+}
+
+int registry_procs(struct registry *reg, struct registry_proc **out, unsigned *n)
+{
+	struct registry_proc *v = calloc(REG_PROCS, sizeof(*v));
+	unsigned found = 0, kept = 0;
+	int ret;
+
+	if (!v)
+		return -ENOMEM;
+	ret = reg_lock(reg);
+	if (ret) {
+		free(v);
+		return ret;
+	}
+	for (uint32_t slot = 0; slot < REG_PROCS; slot++) {
+		struct reg_proc *p = &reg->f->proc[slot];
+
+		if (!reg_load(&p->state))
+			continue;
+		v[found].slot = slot;
+		v[found].pid = reg_load(&p->pid);
+		reg_words_load(&v[found].id, p->id);
+		reg_words_load(v[found].comm, p->comm);
+		v[found].comm[sizeof(v[found].comm) - 1] = 0;
+		found++;
+	}
+	reg_unlock(reg);
+	for (unsigned i = 0; i < found; i++) {
+		if (registry_proc_alive(reg, v[i].slot, &v[i].id))
+			v[kept++] = v[i];
+	}
+	*out = v;
+	*n = kept;
+	return 0;
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * registry_layout.h - the bytes of the registry file; nothing else knows them.
+ *
+ *	header | process slots | hash buckets | socket entries (room is reserved in chunks, the file grows)
+ *
+ * Links are index + 1, so that zeroed memory is an empty list.  Everything is a naturally aligned atomic that is read
+ * with acquire and written with release order: that makes the sequence counter work without fences.  Any change of this
+ * file is a new REG_VERSION, and the version is part of the file's name too.
+ *
+ * Record locks (the same in all versions): byte 0 = whoever changes the file; byte 1 + slot = that process lives.
+ */
+#ifndef ENGINE_REGISTRY_LAYOUT_H
+#define ENGINE_REGISTRY_LAYOUT_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/stats.h"
+
+#define REG_MAGIC UINT64_C(0x45444f4e53445200) /* "\0RDSNODE" */
+#define REG_VERSION 1
+#define REG_PROCS 1024
+#define REG_SOCKS 65536
+#define REG_CHUNK 1024 /* socket entries that are reserved at a time */
+#define REG_BUCKETS 65536
+
+#define REG_LOCK_BYTE 0
+#define REG_SLOT_BYTE(slot) (1 + (off_t)(slot))
+#define REG_SLOT_BYTES_MAX 65536 /* room for the slots of any version */
+
+/*
+ * Counters of a dead process on their way into the sums of the dead.  The new sums are written first, then `link` (slot
+ * + 1); from then on the fold will be finished by whoever comes, and doing it twice gives the same.
+ */
+struct reg_fold {
+	_Atomic uint64_t id[2];
+	_Atomic uint64_t sum[RDS_STATS];
+	_Atomic uint32_t link;
+	uint32_t pad;
+};
+
+struct reg_header {
+	/* Written once; magic last. */
+	_Atomic uint64_t magic;
+	_Atomic uint32_t version;
+	_Atomic uint32_t shape; /* REG_SHAPE */
+
+	/* The readers' line.  Odd while bindings change; every change leaves a new value. */
+	_Alignas(64) _Atomic uint64_t seq;
+
+	/* The writers' line. */
+	_Alignas(64) _Atomic uint32_t dirty; /* set while anything is being changed: if found set, rebuild */
+	_Atomic uint32_t reserved;	     /* socket entries that exist */
+	_Atomic uint32_t free;		     /* list of unused entries */
+	uint32_t pad;
+	_Atomic uint64_t order; /* creation order of the next socket */
+
+	_Alignas(64) _Atomic uint64_t dead[RDS_STATS]; /* counted by processes that are gone */
+	struct reg_fold fold;
+};
+
+#define REG_PROC_USED 1u
+struct reg_proc {
+	_Alignas(64) _Atomic uint32_t state; /* 0 or REG_PROC_USED, written last when taken, first when freed */
+	_Atomic int32_t pid;
+	_Atomic uint64_t id[2];
+	_Atomic uint64_t comm[2];
+	_Alignas(64) _Atomic uint64_t counters[RDS_STATS];
+};
+
+#define REG_SOCK_USED 0x10000u
+struct reg_sock {
+	/* What a look-up reads: one cache line. */
+	_Alignas(64) _Atomic uint64_t addr[2];
+	_Atomic uint64_t id[2]; /* of the owner */
+	_Atomic uint32_t mark;	/* 0 = unused, else REG_SOCK_USED | port (0 = unbound): the one word that decides */
+	_Atomic uint32_t scope;
+	_Atomic uint32_t next; /* chain of the bucket, or of the unused */
+	_Atomic uint32_t proc; /* slot of the owner */
+	_Atomic int32_t pid;
+	_Atomic int32_t transport;
+	/* What only snapshots read. */
+	_Alignas(64) _Atomic uint64_t connected[2];
+	_Atomic uint64_t inode;
+	_Atomic uint64_t order;
+	_Atomic uint32_t connected_port;
+	_Atomic uint32_t sndbuf, rcvbuf;
+};
+
+struct reg_file {
+	_Alignas(4096) struct reg_header h;
+	_Alignas(4096) struct reg_proc proc[REG_PROCS];
+	_Alignas(4096) _Atomic uint32_t bucket[REG_BUCKETS];
+	_Alignas(4096) struct reg_sock sock[REG_SOCKS];
+};
+
+/* Differs if a part changed its size and somebody forgot the version. */
+#define REG_SHAPE ((uint32_t)(sizeof(struct reg_header) << 20 ^ sizeof(struct reg_proc) << 10 ^ sizeof(struct reg_sock)))
+
+/* Size of a file that holds n entries. */
+#define REG_SIZE(n) (offsetof(struct reg_file, sock) + (size_t)(n) * sizeof(struct reg_sock))
+
+_Static_assert(sizeof(struct reg_sock) == 128, "two cache lines");
+_Static_assert(offsetof(struct reg_sock, connected) == 64, "a look-up reads one line");
+_Static_assert(sizeof(_Atomic uint64_t) == 8 && sizeof(_Atomic uint32_t) == 4, "atomics are plain words");
+_Static_assert(REG_SOCKS % REG_CHUNK == 0, "the last chunk is whole");
+
+#define reg_load(p) atomic_load_explicit((p), memory_order_acquire)
+#define reg_store(p, v) atomic_store_explicit((p), (v), memory_order_release)
+
+#endif

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * registry_lock.c - who may change the registry, who is alive, and what is done after a death in between.
+ *
+ * Record locks belong to a process, are not inherited by fork and vanish with it, whatever the way it ends.  Byte 0 is
+ * the right to change, held for microseconds; a process keeps a read lock on its slot's byte all its life (a read lock,
+ * so that a second one can take over while the descriptor is being moved, see reg_fd_moved).  A process that dies while
+ * changing leaves the dirty word set or the sequence odd; the next holder of byte 0 rebuilds before it does anything.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/syscall.h>
+
+#include "engine/log.h"
+#include "engine/os.h"
+#include "engine/registry_impl.h"
+
+#define LOCK_YIELDS 100
+#define LOCK_TIMEOUT_NS UINT64_C(5000000000)
+
+static void nap(unsigned ns)
+{
+	struct timespec ts = { 0, ns };
+
+	os_syscall(SYS_nanosleep, (long)&ts, 0, 0, 0, 0, 0);
+}
+
+/* Not F_SETLKW: the holder may be stopped, and a wait that cannot end is worse than an error. */
+static int lock_byte_0(struct registry *reg)
+{
+	uint64_t since = 0;
+	unsigned pause_ns = 20000;
+
+	for (unsigned tries = 0;; tries++) {
+		int ret = os_lock(reg->fd, F_WRLCK, REG_LOCK_BYTE, 1, false);
+
+		if (ret != -EAGAIN && ret != -EACCES)
+			return ret;
+		if (tries < LOCK_YIELDS) {
+			os_syscall(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+			continue;
+		}
+		if (!since)
+			since = os_now_ns();
+		if (os_now_ns() - since > LOCK_TIMEOUT_NS)
+			return -ETIMEDOUT;
+		nap(pause_ns);
+		if (pause_ns < 2000000)
+			pause_ns *= 2;
+	}
+}
+
+int reg_record_lock(struct registry *reg)
+{
+	int ret;
+
+	pthread_mutex_lock(&reg->mutex);
+	ret = lock_byte_0(reg);
+	if (!ret)
+		return 0;
+	if (ret == -ETIMEDOUT)
+		rds_error("registry: %s has been locked by process %d for 5 seconds: continue or kill that process",
+			  reg->path, os_lock_holder(reg->fd, REG_LOCK_BYTE, 1));
+	else
+		rds_error("registry: cannot lock %s (error %d)", reg->path, -ret);
+	pthread_mutex_unlock(&reg->mutex);
+	return ret;
+}
+
+void reg_record_unlock(struct registry *reg)
+{
+	os_lock(reg->fd, F_UNLCK, REG_LOCK_BYTE, 1, false);
+	pthread_mutex_unlock(&reg->mutex);
+}
+
+/* Holding byte 0: is what we see fit to be worked on? */
+int reg_repair(struct registry *reg)
+{
+	struct reg_header *h = &reg->f->h;
+	int ret = reg_file_refresh(reg);
+
+	if (ret)
+		return ret;
+	if (reg_load(&h->magic) != REG_MAGIC || reg_load(&h->version) != REG_VERSION || reg_load(&h->shape) != REG_SHAPE) {
+		rds_error("registry: the head of %s was overwritten: restart the programs that use it", reg->path);
+		return -EIO;
+	}
+	if (reg->slot < REG_PROCS && !reg_proc_is(reg, reg->slot, reg->idw)) {
+		rds_error("registry: %s has lost this process (descriptor closed by force, or damage): restart this program",
+			  reg->path);
+		return -EIO;
+	}
+	if (reg_load(&h->dirty) || reg_load(&h->seq) & 1)
+		reg_rebuild(reg);
+	return 0;
+}
+
+int reg_lock(struct registry *reg)
+{
+	int ret = reg_record_lock(reg);
+
+	if (ret)
+		return ret;
+	ret = reg_repair(reg);
+	if (ret)
+		reg_record_unlock(reg);
+	return ret;
+}
+
+bool reg_slot_held(struct registry *reg, uint32_t slot)
+{
+	int fd, ret;
+
+	/* The number may change while it is used: then the answer was somebody else's. */
+	do {
+		fd = atomic_load(&reg->fd);
+		ret = os_lock_holder(fd, REG_SLOT_BYTE(slot), 1);
+	} while (fd != atomic_load(&reg->fd));
+	return ret != 0; /* in doubt alive */
+}
+
+int reg_slot_take(struct registry *reg, uint32_t slot)
+{
+	return os_lock(reg->fd, F_RDLCK, REG_SLOT_BYTE(slot), 1, false);
+}
+
+static int ofd_lock(int fd, short type, uint32_t slot)
+{
+	struct flock fl = { .l_type = type, .l_whence = SEEK_SET, .l_start = REG_SLOT_BYTE(slot), .l_len = 1 };
+
+	return os_fcntl(fd, F_OFD_SETLK, (long)&fl);
+}
+
+/*
+ * Closing oldfd will drop every lock of this process on the file.  A lock of the open file description, which both
+ * numbers share, bridges the gap; it is given back at once because a forked child would keep it alive.
+ */
+void reg_fd_moved(void *arg, int oldfd, int newfd)
+{
+	struct registry *reg = arg;
+
+	if (oldfd >= 0) {
+		pthread_mutex_lock(&reg->mutex);
+		if (reg->slot < REG_PROCS)
+			ofd_lock(newfd, F_RDLCK, reg->slot);
+		atomic_store(&reg->fd, newfd);
+		return;
+	}
+	if (reg->slot < REG_PROCS) {
+		reg_slot_take(reg, reg->slot);
+		ofd_lock(newfd, F_UNLCK, reg->slot);
+	}
+	pthread_mutex_unlock(&reg->mutex);
+}
+
+void reg_begin(struct registry *reg)
+{
+	reg_store(&reg->f->h.dirty, 1);
+}
+
+void reg_end(struct registry *reg)
+{
+	reg_store(&reg->f->h.dirty, 0);
+}
+
+void reg_begin_bindings(struct registry *reg)
+{
+	struct reg_header *h = &reg->f->h;
+
+	reg_begin(reg);
+	reg_store(&h->seq, reg_load(&h->seq) | 1);
+}
+
+void reg_end_bindings(struct registry *reg)
+{
+	struct reg_header *h = &reg->f->h;
+
+	reg_store(&h->seq, (reg_load(&h->seq) | 1) + 1);
+	reg_end(reg);
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * registry_proc.c - process slots: taking one, leaving in order, and clearing away the dead.
+ *
+ * A slot is taken in this order: record lock on its byte, contents, `state`.  So a used slot whose byte nobody holds
+ * belongs to the dead, always.  It is cleared in this order: its sockets, its counters (reg_fold), `state`; a reaper
+ * that is killed on the way has done nothing that the next one could not do again.
+ */
+#include <errno.h>
+#include <fcntl.h>
+
+#include "engine/log.h"
+#include "engine/os.h"
+#include "engine/registry_impl.h"
+
+bool reg_proc_is(struct registry *reg, uint32_t slot, const uint64_t id[2])
+{
+	return slot < REG_PROCS && reg_load(&reg->f->proc[slot].state) == REG_PROC_USED &&
+	       reg_words_eq(reg->f->proc[slot].id, id);
+}
+
+/* Of the process, not of the thread. */
+static void read_comm(char comm[16])
+{
+	int fd = os_open("/proc/self/comm", O_RDONLY | O_CLOEXEC, 0);
+	ssize_t n = -1;
+
+	memset(comm, 0, 16);
+	if (fd >= 0) {
+		n = os_read(fd, comm, 15);
+		os_close(fd);
+	}
+	if (n <= 0)
+		comm[0] = '?';
+	else if (comm[n - 1] == '\n')
+		comm[n - 1] = 0;
+}
+
+static void fill_slot(struct registry *reg, struct reg_proc *p)
+{
+	char comm[16];
+
+	os_random(&reg->id, sizeof(reg->id));
+	memcpy(reg->idw, &reg->id, sizeof(reg->idw));
+	read_comm(comm);
+	reg_begin(reg);
+	reg_store(&p->pid, reg->pid);
+	reg_words_store(p->id, &reg->id);
+	reg_words_store(p->comm, comm);
+	for (int i = 0; i < RDS_STATS; i++)
+		reg_store(&p->counters[i], 0);
+	reg_store(&p->state, REG_PROC_USED);
+	reg_end(reg);
+}
+
+static int take_unused(struct registry *reg)
+{
+	for (uint32_t slot = 0; slot < REG_PROCS; slot++) {
+		if (reg_load(&reg->f->proc[slot].state))
+			continue;
+		/* Held although unused: somebody whose slot was lost by damage still lives there. */
+		if (reg_slot_held(reg, slot) || reg_slot_take(reg, slot))
+			continue;
+		fill_slot(reg, &reg->f->proc[slot]);
+		reg->slot = slot;
+		return 0;
+	}
+	return -EUSERS;
+}
+
+int reg_proc_join(struct registry *reg)
+{
+	struct reg_dead dead;
+	int ret;
+
+	if (reg_find_dead(reg, &dead))
+		reg_reap_locked(reg, &dead);
+	ret = take_unused(reg);
+	if (ret)
+		rds_error("registry: %u processes have %s open, no more are possible: stop some", REG_PROCS, reg->path);
+	return ret;
+}
+
+int reg_find_dead(struct registry *reg, struct reg_dead *dead)
+{
+	int n = 0;
+
+	memset(dead, 0, sizeof(*dead));
+	for (uint32_t slot = 0; slot < REG_PROCS; slot++) {
+		if (slot == reg->slot || !reg_load(&reg->f->proc[slot].state) || reg_slot_held(reg, slot))
+			continue;
+		dead->bits[slot / 64] |= UINT64_C(1) << slot % 64;
+		n++;
+	}
+	return n;
+}
+
+static bool is_dead(const struct reg_dead *dead, uint32_t slot)
+{
+	return slot < REG_PROCS && dead->bits[slot / 64] >> slot % 64 & 1;
+}
+
+static void free_socks_of(struct registry *reg, const struct reg_dead *dead)
+{
+	reg_begin_bindings(reg);
+	for (uint32_t link = 1; link <= reg_usable(reg); link++) {
+		struct reg_sock *s = reg_sock_at(reg, link);
+
+		if (reg_load(&s->mark) && is_dead(dead, reg_load(&s->proc)))
+			reg_sock_free(reg, link);
+	}
+	reg_end_bindings(reg);
+}
+
+void reg_fold_finish(struct registry *reg)
+{
+	struct reg_fold *fold = &reg->f->h.fold;
+	uint32_t slot = reg_load(&fold->link) - 1;
+	uint64_t id[2];
+
+	if (slot < REG_PROCS) {
+		for (int i = 0; i < RDS_STATS; i++)
+			reg_store(&reg->f->h.dead[i], reg_load(&fold->sum[i]));
+		reg_words_load(id, fold->id);
+		if (reg_proc_is(reg, slot, id))
+			reg_store(&reg->f->proc[slot].state, 0);
+	}
+	reg_store(&fold->link, 0);
+}
+
+/* Counters into the sums of the dead, slot unused: both or neither. */
+static void fold_and_free(struct registry *reg, uint32_t slot)
+{
+	struct reg_fold *fold = &reg->f->h.fold;
+	struct reg_proc *p = &reg->f->proc[slot];
+	uint64_t id[2];
+
+	reg_begin(reg);
+	reg_words_load(id, p->id);
+	reg_words_store(fold->id, id);
+	for (int i = 0; i < RDS_STATS; i++)
+		reg_store(&fold->sum[i], reg_load(&reg->f->h.dead[i]) + reg_load(&p->counters[i]));
+	reg_store(&p->state, REG_PROC_USED); /* damage may have left another value, which the fold would not clear */
+	reg_store(&fold->link, slot + 1);
+	reg_fold_finish(reg);
+	reg_end(reg);
+}
+
+int reg_reap_locked(struct registry *reg, const struct reg_dead *suspects)
+{
+	struct reg_dead dead = { 0 };
+	int n = 0;
+
+	/* They were found without the lock: a slot may have a new owner by now. */
+	for (uint32_t slot = 0; slot < REG_PROCS; slot++) {
+		if (!is_dead(suspects, slot) || slot == reg->slot || !reg_load(&reg->f->proc[slot].state) ||
+		    reg_slot_held(reg, slot))
+			continue;
+		dead.bits[slot / 64] |= UINT64_C(1) << slot % 64;
+		n++;
+	}
+	if (!n)
+		return 0;
+	free_socks_of(reg, &dead);
+	for (uint32_t slot = 0; slot < REG_PROCS; slot++) {
+		if (is_dead(&dead, slot))
+			fold_and_free(reg, slot);
+	}
+	return n;
+}
+
+void reg_proc_leave(struct registry *reg)
+{
+	struct reg_dead self = { 0 };
+
+	self.bits[reg->slot / 64] |= UINT64_C(1) << reg->slot % 64;
+	free_socks_of(reg, &self);
+	fold_and_free(reg, reg->slot);
+	reg->slot = REG_PROCS;
+}

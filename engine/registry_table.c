@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * registry_table.c - the socket entries and the hash over (address, port, scope).
+ *
+ * The entries are the truth: their `mark` alone says used or not and which port, and it is one word.  Buckets and the
+ * list of unused entries are only ways to get there, and can be made anew from the entries at any time (reg_rebuild).
+ * Every link is checked against what is reserved, every walk is bounded: damage is found out, never followed.
+ * Knows nothing of processes but the word of registry_proc.c that a slot and id exist.
+ */
+#include "engine/log.h"
+#include "engine/registry_impl.h"
+
+/* Ports are added last: neighbouring ports lie in neighbouring buckets, which makes the search for an unused one fast. */
+static uint32_t bucket_of(const struct reg_key *k)
+{
+	uint64_t h = k->addr[0] * UINT64_C(0x9e3779b97f4a7c15) ^ k->addr[1];
+
+	h = (h ^ h >> 29) * UINT64_C(0xbf58476d1ce4e5b9);
+	h = (h ^ h >> 32 ^ k->scope) * UINT64_C(0x94d049bb133111eb);
+	return ((uint32_t)(h >> 32) + k->port) % REG_BUCKETS;
+}
+
+static bool sock_has(struct reg_sock *s, const struct reg_key *k)
+{
+	return reg_load(&s->mark) == (REG_SOCK_USED | k->port) && reg_words_eq(s->addr, k->addr) &&
+	       reg_load(&s->scope) == k->scope;
+}
+
+static void key_of(struct reg_sock *s, struct reg_key *k)
+{
+	reg_words_load(k->addr, s->addr);
+	k->scope = reg_load(&s->scope);
+	k->port = (uint16_t)reg_load(&s->mark);
+}
+
+uint32_t reg_find(struct registry *reg, const struct reg_key *key)
+{
+	uint32_t link = reg_load(&reg->f->bucket[bucket_of(key)]);
+
+	for (uint32_t steps = reg_usable(reg); link; steps--) {
+		if (link > reg_usable(reg) || !steps)
+			return REG_BAD;
+		if (sock_has(reg_sock_at(reg, link), key))
+			return link;
+		link = reg_load(&reg_sock_at(reg, link)->next);
+	}
+	return 0;
+}
+
+void reg_link(struct registry *reg, uint32_t link, const struct reg_key *key)
+{
+	_Atomic uint32_t *head = &reg->f->bucket[bucket_of(key)];
+
+	reg_store(&reg_sock_at(reg, link)->next, reg_load(head));
+	reg_store(head, link);
+}
+
+/* False if the entry is not where its key says: damage. */
+static bool reg_unlink(struct registry *reg, uint32_t link)
+{
+	_Atomic uint32_t *at;
+	struct reg_key key;
+
+	key_of(reg_sock_at(reg, link), &key);
+	at = &reg->f->bucket[bucket_of(&key)];
+	for (uint32_t steps = reg_usable(reg); steps; steps--) {
+		uint32_t l = reg_load(at);
+
+		if (l == 0 || l > reg_usable(reg))
+			return false;
+		if (l == link) {
+			reg_store(at, reg_load(&reg_sock_at(reg, link)->next));
+			return true;
+		}
+		at = &reg_sock_at(reg, l)->next;
+	}
+	return false;
+}
+
+uint32_t reg_sock_alloc(struct registry *reg)
+{
+	uint32_t link = reg_load(&reg->f->h.free);
+	struct reg_sock *s;
+
+	if (link == 0)
+		return 0;
+	if (link > reg_usable(reg) || reg_load(&reg_sock_at(reg, link)->mark)) {
+		reg_rebuild(reg);
+		reg_begin(reg);
+		link = reg_load(&reg->f->h.free);
+		if (link == 0 || link > reg_usable(reg))
+			return 0;
+	}
+	s = reg_sock_at(reg, link);
+	reg_store(&reg->f->h.free, reg_load(&s->next));
+	reg_store(&s->next, 0);
+	return link;
+}
+
+void reg_sock_free(struct registry *reg, uint32_t link)
+{
+	struct reg_sock *s = reg_sock_at(reg, link);
+	bool sound = true;
+
+	if (reg_load(&s->mark) & 0xffff)
+		sound = reg_unlink(reg, link);
+	reg_store(&s->mark, 0);
+	if (!sound) {
+		reg_rebuild(reg);
+		reg_begin_bindings(reg);
+		return;
+	}
+	reg_store(&s->next, reg_load(&reg->f->h.free));
+	reg_store(&reg->f->h.free, link);
+}
+
+static bool sock_sound(struct registry *reg, struct reg_sock *s)
+{
+	uint32_t mark = reg_load(&s->mark);
+	uint64_t id[2];
+
+	if ((mark & ~0xffffu) != REG_SOCK_USED || mark == (REG_SOCK_USED | 1))
+		return false;
+	reg_words_load(id, s->id);
+	return reg_proc_is(reg, reg_load(&s->proc), id);
+}
+
+/* One entry, met in descending order, so that the list of unused ones comes out ascending. */
+static void rebuild_entry(struct registry *reg, uint32_t link)
+{
+	struct reg_sock *s = reg_sock_at(reg, link);
+	struct reg_header *h = &reg->f->h;
+	struct reg_key key;
+
+	key_of(s, &key);
+	if (!sock_sound(reg, s) || (key.port && reg_find(reg, &key))) {
+		reg_store(&s->mark, 0);
+		reg_store(&s->next, reg_load(&h->free));
+		reg_store(&h->free, link);
+		return;
+	}
+	if (reg_load(&s->order) >= reg_load(&h->order))
+		reg_store(&h->order, reg_load(&s->order) + 1);
+	if (key.port)
+		reg_link(reg, link, &key);
+	else
+		reg_store(&s->next, 0);
+}
+
+void reg_rebuild(struct registry *reg)
+{
+	reg_begin_bindings(reg);
+	reg_fold_finish(reg);
+	for (unsigned i = 0; i < REG_BUCKETS; i++)
+		reg_store(&reg->f->bucket[i], 0);
+	reg_store(&reg->f->h.free, 0);
+	for (uint32_t link = reg_usable(reg); link; link--)
+		rebuild_entry(reg, link);
+	reg_end_bindings(reg);
+	rds_debug("registry: %s was rebuilt from its entries", reg->path);
+}
+
+uint16_t reg_port_unused(struct registry *reg, struct reg_key key, uint16_t start)
+{
+	key.port = start < 2 ? 2 : start;
+	for (unsigned left = 65534; left; left--) {
+		if (!reg_find(reg, &key))
+			return key.port;
+		key.port = key.port == 65535 ? 2 : key.port + 1;
+	}
+	return 0;
+}

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * sock.c - life of a socket: creation, references, the stand-in pair, last close.
+ *
+ * The application holds one end of an AF_UNIX SOCK_SEQPACKET pair, we hold the other.  The kernel hangs ours up when
+ * the last copy of the application's end is gone, wherever it was: that is the socket's last close.
+ *
+ * Structures come from a slab that is never given back, so that a stale pointer can be asked (rds_sock_get) whether it
+ * is still alive.  References: one per counted descriptor number, one per call in progress, one per message that the
+ * transport has not yet acknowledged, one while on an engine list.
+ */
+#include "engine/sock.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/connection.h"
+#include "engine/message.h"
+
+#define SLAB_CHUNK 64
+#ifndef SOCK_MAX
+#define SOCK_MAX 11
+#endif
+
+unsigned (*rds_hook_hangup)(struct rds_sock *sk);
+
+static pthread_mutex_t slab_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct rds_sock *slab_free, *all; /* all: control */
+
+static struct rds_sock *slab_get(void)
+{
+	struct rds_sock *sk;
+	unsigned i;
+
+	pthread_mutex_lock(&slab_lock);
+	if (!slab_free) {
+		sk = calloc(SLAB_CHUNK, sizeof(*sk));
+		for (i = 0; sk && i < SLAB_CHUNK; i++) {
+			pthread_mutex_init(&sk[i].tx, NULL);
+			sk[i].next_free = slab_free;
+			slab_free = &sk[i];
+		}
+	}
+	sk = slab_free;
+	if (sk)
+		slab_free = sk->next_free;
+	pthread_mutex_unlock(&slab_lock);
+	return sk;
+}
+
+bool rds_sock_get(struct rds_sock *sk)
+{
+	uint32_t ref = atomic_load_explicit(&sk->ref, memory_order_relaxed);
+
+	do {
+		if (ref == 0)
+			return false;
+	} while (!atomic_compare_exchange_weak_explicit(&sk->ref, &ref, ref + 1, memory_order_acquire,
+							memory_order_relaxed));
+	return true;
+}
+
+void rds_sock_put(struct rds_sock *sk)
+{
+	if (likely(atomic_fetch_sub_explicit(&sk->ref, 1, memory_order_acq_rel) != 1))
+		return;
+	pthread_mutex_lock(&slab_lock);
+	sk->next_free = slab_free;
+	slab_free = sk;
+	pthread_mutex_unlock(&slab_lock);
+}
+
+void rds_sock_each_locked(void (*fn)(struct rds_sock *sk, void *arg), void *arg)
+{
+	struct rds_sock *sk;
+
+	for (sk = all; sk; sk = sk->next_all)
+		fn(sk, arg);
+}
+
+void rds_sock_each(void (*fn)(struct rds_sock *sk, void *arg), void *arg)
+{
+	pthread_mutex_lock(&rds_eng->control);
+	rds_sock_each_locked(fn, arg);
+	pthread_mutex_unlock(&rds_eng->control);
+}
+
+struct rds_sock *rds_sock_by_inode(uint64_t inode)
+{
+	struct rds_sock *sk;
+
+	if (!rds_eng)
+		return NULL;
+	pthread_mutex_lock(&rds_eng->control);
+	for (sk = all; sk; sk = sk->next_all)
+		if (sk->inode == inode && rds_sock_get(sk))
+			break;
+	pthread_mutex_unlock(&rds_eng->control);
+	return sk;
+}
+
+int rds_sock_level(const struct rds_sock *sk)
+{
+	int level = atomic_load_explicit(&sk->sol_rds, memory_order_relaxed);
+
+	return level ? level : SOL_RDS;
+}
+
+/* ---- last close ---- */
+
+static void drop_received(struct rds_sock *sk)
+{
+	struct rds_zcopy_info *z;
+	struct rds_inc *inc;
+
+	while ((inc = sk->rx_head)) {
+		sk->rx_head = inc->next;
+		rds_inc_free(inc);
+	}
+	sk->rx_tail = &sk->rx_head;
+	sk->rcv_bytes = 0;
+	rds_cong_clear_port(sk);
+	while ((z = sk->zhead)) {
+		sk->zhead = z->next;
+		free(z);
+	}
+	sk->ztail = &sk->zhead;
+}
+
+/*
+ * The kernel's order (rds-semantics 11.7), except that what was sent is not cancelled: it goes on without its socket,
+ * because here the sender's process is also the network, and a program that sends and closes means it.
+ */
+static void sock_close(struct rds_sock *sk)
+{
+	if (!atomic_exchange(&sk->open, false))
+		return;
+	rds_cong_set_monitor(sk, false);
+	rx_lock();
+	if (rds_sock_bound(sk))
+		rds_bound_remove(sk);
+	drop_received(sk);
+	sk->seen_congestion = false;
+	rx_unlock();
+	pthread_mutex_lock(&rds_eng->control);
+	registry_sock_remove(rds_eng->reg, sk->reg_idx);
+	if (sk->prev_all)
+		sk->prev_all->next_all = sk->next_all;
+	else
+		all = sk->next_all;
+	if (sk->next_all)
+		sk->next_all->prev_all = sk->prev_all;
+	if (rds_eng->helper_up)
+		rds_event_del(&sk->ev);
+	pthread_mutex_unlock(&rds_eng->control);
+	rds_sock_unwait(sk);
+	pthread_mutex_lock(&rds_eng->wait);
+	os_close(sk->fd_lib);
+	sk->fd_lib = sk->ev.fd = -1;
+	pthread_mutex_unlock(&rds_eng->wait);
+	rds_run_work();
+}
+
+static bool hung_up(struct rds_sock *sk)
+{
+	struct pollfd p = {.fd = sk->fd_lib, .events = 0};
+
+	return os_poll(&p, 1, 0) > 0 && (p.revents & POLLHUP);
+}
+
+void rds_sock_number_closed(struct rds_sock *sk)
+{
+	if (atomic_load(&sk->open) && hung_up(sk))
+		sock_close(sk);
+	rds_sock_put(sk);
+}
+
+void rds_sock_number_added(struct rds_sock *sk)
+{
+	rds_sock_hold(sk);
+}
+
+/* Our end of the pair has something to say: hang-up, or bytes that no interposed call can have written. Helper. */
+static void pair_event(struct rds_event *ev, uint32_t events)
+{
+	struct rds_sock *sk = container_of(ev, struct rds_sock, ev);
+	char buf[64];
+
+	(void)events;
+	if (!rds_sock_get(sk))
+		return;
+	if (!atomic_load(&sk->open))
+		goto out;
+	if (hung_up(sk)) { /* asked anew: the event may be of an earlier life of this structure */
+		unsigned n = rds_hook_hangup ? rds_hook_hangup(sk) : 0;
+
+		sock_close(sk);
+		while (n--)
+			rds_sock_put(sk);
+		goto out;
+	}
+	pthread_mutex_lock(&rds_eng->wait);
+	if (!sk->hidden_out && os_recv(sk->fd_lib, buf, sizeof(buf), MSG_DONTWAIT) > 0)
+		rds_warn_once("a call that was not interposed (io_uring, raw system call, libc handle) wrote to an RDS "
+			      "socket; its data went nowhere. See librdspreload(7), Limits");
+	pthread_mutex_unlock(&rds_eng->wait);
+out:
+	rds_sock_put(sk);
+}
+
+int rds_sock_watch_pair(struct rds_sock *sk)
+{
+	return rds_event_add(&sk->ev, EPOLLIN | EPOLLRDHUP | EPOLLET);
+}
+
+/* ---- creation ---- */
+
+static int check_type(int type, int protocol)
+{
+	if (type < 0 || (type & ~(0xf | SOCK_CLOEXEC | SOCK_NONBLOCK)) || (type & 0xf) >= SOCK_MAX)
+		return -EINVAL;
+	if ((type & 0xf) != SOCK_SEQPACKET || protocol != 0)
+		return -ESOCKTNOSUPPORT;
+	return 0;
+}
+
+static void sock_init(struct rds_sock *sk, int fd_lib, uint64_t inode)
+{
+	const struct rds_options *o = rds_options();
+
+	sk->fd_lib = fd_lib;
+	sk->inode = inode;
+	sk->ev = (struct rds_event){.fn = pair_event, .fd = fd_lib};
+	atomic_store(&sk->bound, false);
+	sk->binding = false;
+	memset(&sk->laddr, 0, sizeof(sk->laddr));
+	memset(&sk->caddr, 0, sizeof(sk->caddr));
+	sk->bound_scope = 0;
+	atomic_store(&sk->transport, RDS_TRANS_NONE);
+	atomic_store(&sk->connected, false);
+	atomic_store(&sk->tos, 0);
+	atomic_store(&sk->tos_fixed, false);
+	memset(sk->dst, 0, sizeof(sk->dst));
+	atomic_store(&sk->snd_bytes, 0);
+	sk->rx_head = NULL;
+	sk->rx_tail = &sk->rx_head;
+	sk->rcv_bytes = 0;
+	sk->congested = sk->cong_monitor = sk->seen_congestion = sk->cong_woken = false;
+	sk->cong_mask = sk->cong_notify = sk->cong_track = 0;
+	sk->cong_blocked = 0;
+	sk->zhead = NULL;
+	sk->ztail = &sk->zhead;
+	atomic_store(&sk->sndbuf, (uint32_t)o->wmem_default);
+	atomic_store(&sk->rcvbuf, (uint32_t)o->rmem_default);
+	atomic_store(&sk->sndtimeo_ns, RDS_NO_TIMEOUT);
+	atomic_store(&sk->rcvtimeo_ns, RDS_NO_TIMEOUT);
+	atomic_store(&sk->recverr, false);
+	atomic_store(&sk->timestamp, 0);
+	atomic_store(&sk->zerocopy, false);
+	atomic_store(&sk->rx_trace, 0);
+	atomic_store(&sk->err, 0);
+	atomic_store(&sk->sol_rds, 0);
+	atomic_store(&sk->generic, 0);
+	atomic_store(&sk->watched, false);
+	sk->watched_edge = sk->shown_in = sk->hidden_out = false;
+}
+
+static int make_pair(int type, int sv[2], uint64_t *inode)
+{
+	struct stat st;
+	int err = os_socketpair(AF_UNIX, SOCK_SEQPACKET | (type & (SOCK_CLOEXEC | SOCK_NONBLOCK)), 0, sv);
+
+	if (err < 0)
+		return err;
+	err = os_dup_high(sv[1]);
+	if (err < 0) {
+		os_close(sv[0]);
+		return err;
+	}
+	sv[1] = err;
+	err = os_fstat(sv[0], &st);
+	if (err < 0) {
+		os_close(sv[0]);
+		os_close(sv[1]);
+		return err;
+	}
+	*inode = st.st_ino;
+	return 0;
+}
+
+int rds_socket(int type, int protocol, struct rds_sock **out)
+{
+	struct rds_sock *sk;
+	uint64_t inode;
+	int sv[2], err = check_type(type, protocol);
+
+	if (err)
+		return err;
+	err = rds_engine_start();
+	if (err)
+		return err;
+	err = make_pair(type, sv, &inode);
+	if (err)
+		return err;
+	sk = slab_get();
+	if (!sk) {
+		err = -ENOMEM;
+		goto fail;
+	}
+	sock_init(sk, sv[1], inode);
+	pthread_mutex_lock(&rds_eng->control);
+	err = registry_sock_add(rds_eng->reg, inode, rds_sndbuf(sk), rds_rcvbuf(sk), &sk->reg_idx);
+	if (!err) {
+		sk->prev_all = NULL;
+		sk->next_all = all;
+		if (all)
+			all->prev_all = sk;
+		all = sk;
+		atomic_store(&sk->open, true);
+		atomic_store_explicit(&sk->ref, 1, memory_order_release);
+		if (rds_eng->helper_up)
+			err = rds_sock_watch_pair(sk);
+	}
+	pthread_mutex_unlock(&rds_eng->control);
+	if (err)
+		goto fail_sk;
+	*out = sk;
+	return sv[0];
+fail_sk:
+	pthread_mutex_lock(&slab_lock);
+	sk->next_free = slab_free;
+	slab_free = sk;
+	pthread_mutex_unlock(&slab_lock);
+fail:
+	os_close(sv[0]);
+	os_close(sv[1]);
+	return err;
+}
+
+void rds_sock_set_error(struct rds_sock *sk, int err)
+{
+	atomic_store(&sk->err, err < 0 ? -err : err);
+	rds_sock_wake(sk, POLLERR);
+}
+
+int rds_sock_take_error(struct rds_sock *sk)
+{
+	return atomic_exchange(&sk->err, 0);
+}
+
+void rds_sock_forget(void)
+{
+	slab_free = all = NULL;
+	pthread_mutex_init(&slab_lock, NULL);
+}

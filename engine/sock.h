@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * sock.h - an RDS socket inside the engine.  Each group of fields names the lock that guards it (engine.h).
+ * Objects are never given back to malloc (references to a stale pointer must stay safe), only reused.
+ */
+#ifndef ENGINE_SOCK_H
+#define ENGINE_SOCK_H
+
+#include "engine/engine.h"
+#include "include/rds_abi.h"
+
+#define RDS_DST_CACHE 8 /* power of two */
+#define RDS_ZCOOKIES 8
+
+/* Where a send to this sockaddr goes, as long as nothing was bound, closed or disconnected since. */
+struct rds_dst {
+	uint8_t raw[28]; /* the sockaddr as the program gave it */
+	uint8_t rawlen;
+	struct rds_addr addr;
+	struct rds_conn *conn;
+	uint64_t bind_gen, conn_gen;
+};
+
+struct rds_zcopy_info {
+	struct rds_zcopy_info *next;
+	struct rds_zcopy_cookies cookies;
+};
+
+struct rds_sock {
+	_Atomic uint32_t ref;	  /* descriptor numbers + calls in progress + messages in flight; 0 = free */
+	_Atomic bool open;	  /* cleared at last close */
+	struct rds_sock *next_free; /* slab (control) */
+	struct rds_sock *prev_all, *next_all; /* all open sockets (control) */
+	unsigned numbers; /* descriptor numbers that the layer above counts (control) */
+	int fd_lib;	  /* our end of the pair; written once */
+	uint64_t inode;	  /* of the application's end */
+	uint32_t reg_idx;
+	struct rds_event ev;
+
+	/* names (written under control, bound is released last and never taken back) */
+	_Atomic bool bound;
+	struct rds_addr laddr;
+	bool binding;
+	uint32_t bound_scope; /* also set by a link-local connect */
+	_Atomic int transport; /* RDS_TRANS_* id, RDS_TRANS_NONE */
+	_Atomic bool connected;
+	struct rds_addr caddr;
+	_Atomic uint8_t tos;
+	_Atomic bool tos_fixed; /* a send got as far as the connection look-up */
+
+	/* sending (tx) */
+	pthread_mutex_t tx;
+	struct rds_dst dst[RDS_DST_CACHE];
+	_Atomic uint64_t snd_bytes;
+
+	/* receiving (rx) */
+	struct rds_sock *hash_next;
+	struct rds_inc *rx_head, **rx_tail;
+	struct rds_sock *unseen_next; /* has input that the kernel does not show yet */
+	bool unseen;
+	uint64_t rcv_bytes;
+	bool congested;
+	struct rds_zcopy_info *zhead, **ztail;
+	/* congestion monitor and generation (rx); names are the kernel's */
+	bool cong_monitor;
+	uint64_t cong_mask, cong_notify, cong_track;
+	bool seen_congestion;
+	struct rds_sock *mon_next;
+	struct rds_sock *cong_next; /* sockets that have met congestion */
+	bool cong_listed, cong_woken;
+	unsigned cong_blocked; /* threads asleep for a congested port */
+
+	/* options: set rarely, read often, each one word */
+	_Atomic uint32_t sndbuf, rcvbuf; /* as getsockopt shows them; RDS limits are half */
+	_Atomic uint64_t sndtimeo_ns, rcvtimeo_ns; /* RDS_NO_TIMEOUT = none */
+	_Atomic bool recverr;
+	_Atomic int timestamp; /* 0, or the SO_TIMESTAMP number to report it under */
+	_Atomic bool zerocopy;
+	_Atomic uint32_t rx_trace; /* n | pos0 << 8 | pos1 << 16 | pos2 << 24 */
+	_Atomic int err;	   /* recvmmsg's deferred error, positive errno */
+	_Atomic int sol_rds;	   /* level the program last used, 0 none yet */
+	_Atomic uint32_t generic;  /* RDS_GENERIC_*: SOL_SOCKET flags that are only read back (sol_socket.c) */
+
+	/* readiness (wait) */
+	_Atomic(struct rds_wait_node *) waiters;
+	_Atomic bool watched;
+	bool watched_edge;
+	bool shown_in, hidden_out; /* a byte lies in the application's end / its send buffer is filled */
+};
+
+#define RDS_NO_TIMEOUT UINT64_MAX
+
+enum { RDS_GENERIC_STAMP_NS = 1, RDS_GENERIC_PASSCRED = 2, RDS_GENERIC_PASSSEC = 4 };
+
+static inline uint32_t rds_sndbuf(const struct rds_sock *sk)
+{
+	return atomic_load_explicit(&sk->sndbuf, memory_order_relaxed) / 2;
+}
+static inline uint32_t rds_rcvbuf(const struct rds_sock *sk)
+{
+	return atomic_load_explicit(&sk->rcvbuf, memory_order_relaxed) / 2;
+}
+static inline bool rds_sock_bound(const struct rds_sock *sk)
+{
+	return atomic_load_explicit(&sk->bound, memory_order_acquire);
+}
+static inline bool rds_sock_writable(const struct rds_sock *sk)
+{
+	return atomic_load_explicit(&sk->snd_bytes, memory_order_acquire) < rds_sndbuf(sk);
+}
+/* A second reference for whoever already holds one. */
+static inline void rds_sock_hold(struct rds_sock *sk)
+{
+	atomic_fetch_add_explicit(&sk->ref, 1, memory_order_relaxed);
+}
+
+/* sock.c */
+void rds_sock_each(void (*fn)(struct rds_sock *sk, void *arg), void *arg); /* all open sockets, control held inside */
+void rds_sock_each_locked(void (*fn)(struct rds_sock *sk, void *arg), void *arg); /* caller holds control */
+int rds_sock_watch_pair(struct rds_sock *sk); /* have the helper see the hang-up of its stand-in */
+void rds_sock_forget(void); /* forked child */
+
+/* bind.c: the sockets of this process by address and port; rx held */
+struct rds_sock *rds_bound_find(const struct in6_addr *ip, uint16_t port, uint32_t scope);
+void rds_bound_insert(struct rds_sock *sk);
+void rds_bound_remove(struct rds_sock *sk);
+/* The level under which control messages are delivered (legacy-abi 1.1). */
+int rds_sock_level(const struct rds_sock *sk);
+
+/* tos.c, sockopt.c, info.c */
+int rds_info_getsockopt(struct rds_sock *sk, int opt, void *val, socklen_t *len);
+
+/* cong.c; rx held */
+void rds_cong_met(struct rds_sock *sk); /* a send of it met a congested port */
+void rds_cong_set_monitor(struct rds_sock *sk, bool on);
+
+/* queue.c: about to sleep for send space (no lock held): ask every peer that owes acknowledgements. True: some came. */
+bool rds_want_room_all(void);
+
+/* poll.c, wait.c */
+/* Waiting inside the engine: for a message, for a congestion update (beside poll()'s own bits). */
+#define RDS_WAIT_RECV 0x1000
+#define RDS_WAIT_CONG 0x2000
+bool rds_sock_has_input(struct rds_sock *sk); /* rx held: queue, notification or zero-copy completion */
+bool rds_sock_wakes(struct rds_sock *sk, short events); /* rx held: would a sleeper for these events go on now? */
+/* Something came in or went out: wake threads that sleep for one of `events`, show it on the stand-in if it is watched.
+ * From under rx (POLLIN) or conn->tx (POLLOUT). */
+void rds_sock_wake(struct rds_sock *sk, short events);
+/* After a receive emptied the queue / a send filled it: take back what the stand-in shows. fd names the socket. */
+void rds_sock_lower(struct rds_sock *sk, int fd); /* rx held */
+void rds_sock_show_all(void); /* helper: what has stood unread for a tick becomes visible in the kernel */
+void rds_sock_unwait(struct rds_sock *sk); /* closing: wake every sleeper */
+
+#endif

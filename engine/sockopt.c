@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * sockopt.c - setsockopt and getsockopt at level SOL_RDS (rds-semantics 7.1, 7.2), under both of its numbers.
+ *
+ * The order of checks within each option is the kernel's, and it differs from option to option.  Level SOL_SOCKET is
+ * in sol_socket.c; RDS has no other level.
+ */
+#include "engine/sockopt.h"
+
+#include "engine/connection.h"
+#include "engine/uaccess.h"
+
+#include <asm/socket.h>
+
+int rds_opt_int(const void *val, int len, int *out)
+{
+	if (len < (int)sizeof(*out))
+		return -EINVAL;
+	if (rds_user_readable(val, sizeof(*out)) < 0)
+		return -EFAULT;
+	memcpy(out, val, sizeof(*out));
+	return 0;
+}
+
+/* ---- RDS_CANCEL_SENT_TO ---- */
+
+struct cancel {
+	struct rds_sock *sk;
+	struct rds_addr dst;
+};
+
+static void cancel_conn(struct rds_conn *conn, void *arg)
+{
+	struct cancel *c = arg;
+
+	if (!rds_ip_equal(&conn->id.faddr, &c->dst.ip))
+		return;
+	pthread_mutex_lock(&conn->tx);
+	rds_queue_cancel(conn, c->sk, &c->dst);
+	pthread_mutex_unlock(&conn->tx);
+}
+
+/* The family is not looked at: the length alone says what the address is, even if it is wrong (trap 12). */
+static int set_cancel_sent_to(struct rds_sock *sk, const void *val, int len)
+{
+	struct cancel c = {.sk = sk};
+	struct sockaddr_in6 sin6;
+	struct sockaddr_in sin;
+
+	if (!rds_sock_bound(sk))
+		return -ENOTCONN;
+	if (len < (int)sizeof(sin))
+		return -EINVAL;
+	if (rds_user_readable(val, len < (int)sizeof(sin6) ? sizeof(sin) : sizeof(sin6)) < 0)
+		return -EFAULT;
+	if (len < (int)sizeof(sin6)) {
+		memcpy(&sin, val, sizeof(sin));
+		c.dst.ip.s6_addr32[2] = htonl(0xffff);
+		c.dst.ip.s6_addr32[3] = sin.sin_addr.s_addr;
+		c.dst.port = ntohs(sin.sin_port);
+	} else {
+		memcpy(&sin6, val, sizeof(sin6));
+		c.dst.ip = sin6.sin6_addr;
+		c.dst.port = ntohs(sin6.sin6_port);
+	}
+	rds_conn_each(cancel_conn, &c);
+	rds_sock_wake(sk, POLLOUT | POLLWRNORM);
+	return 0;
+}
+
+/* ---- memory regions: no transport has any yet, so only the ways to be refused are here ---- */
+
+static int set_get_mr(struct rds_sock *sk, const void *val, int len, size_t size)
+{
+	if (len != (int)size)
+		return -EINVAL;
+	if (rds_user_readable(val, size) < 0)
+		return -EFAULT;
+	return rds_sock_bound(sk) ? -EOPNOTSUPP : -ENOTCONN;
+}
+
+/* Number 2 with an int is the RDS_SNDBUF of 2006, from before there was RDMA. */
+static int set_get_mr_or_sndbuf(struct rds_sock *sk, const void *val, int len)
+{
+	int bytes;
+
+	if (len != (int)sizeof(bytes))
+		return set_get_mr(sk, val, len, sizeof(struct rds_get_mr_args));
+	if (rds_opt_int(val, len, &bytes) < 0)
+		return -EFAULT;
+	return rds_set_sndbuf(sk, (uint32_t)bytes, (uint64_t)rds_options()->wmem_max);
+}
+
+/* Cookie 0 asks to flush what a transport with regions keeps; any other names a region, and there is none. */
+static int set_free_mr(const void *val, int len)
+{
+	if (len == (int)sizeof(struct rds_free_mr_args) && rds_user_readable(val, (size_t)len) < 0)
+		return -EFAULT;
+	return -EINVAL;
+}
+
+/* ---- the others ---- */
+
+static int set_bool(const void *val, int len, bool *on)
+{
+	int v, ret = rds_opt_int(val, len, &v);
+
+	*on = ret == 0 && v;
+	return ret;
+}
+
+static int set_transport(struct rds_sock *sk, const void *val, int len)
+{
+	int type, ret;
+
+	pthread_mutex_lock(&rds_eng->control);
+	ret = -EOPNOTSUPP;
+	if (atomic_load(&sk->transport) != RDS_TRANS_NONE)
+		goto out;
+	ret = len != (int)sizeof(type) ? -EINVAL : rds_opt_int(val, len, &type);
+	if (ret < 0)
+		goto out;
+	if (type < 0 || type >= RDS_TRANS_COUNT)
+		ret = -EINVAL;
+	else if (type != RDS_TRANS_TCP)
+		ret = -ENOPROTOOPT;
+	else
+		atomic_store(&sk->transport, type);
+out:
+	pthread_mutex_unlock(&rds_eng->control);
+	return ret;
+}
+
+/* As the generic option, but a wrong length is EFAULT, and once the NEW form was asked for it stays. */
+static int set_timestamp(struct rds_sock *sk, int opt, const void *val, int len)
+{
+	int v;
+
+	if (len != (int)sizeof(v) || rds_opt_int(val, len, &v) < 0)
+		return -EFAULT;
+	if (v && atomic_load(&sk->timestamp) == SO_TIMESTAMP_NEW)
+		opt = SO_TIMESTAMP_NEW;
+	atomic_store(&sk->timestamp, v ? opt : 0);
+	return 0;
+}
+
+static int set_rxpath_latency(struct rds_sock *sk, const void *val, int len)
+{
+	struct rds_rx_trace_so so;
+	uint32_t word;
+
+	if (len != (int)sizeof(so) || rds_user_readable(val, sizeof(so)) < 0)
+		return -EFAULT;
+	memcpy(&so, val, sizeof(so));
+	if (so.rx_traces > RDS_MSG_RX_DGRAM_TRACE_MAX)
+		return -EFAULT;
+	word = so.rx_traces;
+	for (unsigned i = 0; i < so.rx_traces; i++) {
+		if (so.rx_trace_pos[i] >= RDS_MSG_RX_DGRAM_TRACE_MAX) {
+			atomic_store(&sk->rx_trace, 0);
+			return -EFAULT;
+		}
+		word |= (uint32_t)so.rx_trace_pos[i] << (8 * (i + 1));
+	}
+	atomic_store(&sk->rx_trace, word);
+	return 0;
+}
+
+static int sol_rds_set(struct rds_sock *sk, int opt, const void *val, int len)
+{
+	bool on;
+	int ret;
+
+	switch (opt) {
+	case RDS_CANCEL_SENT_TO:
+		return set_cancel_sent_to(sk, val, len);
+	case RDS_GET_MR:
+		return set_get_mr_or_sndbuf(sk, val, len);
+	case RDS_GET_MR_FOR_DEST:
+		return set_get_mr(sk, val, len, sizeof(struct rds_get_mr_for_dest_args));
+	case RDS_FREE_MR:
+		return set_free_mr(val, len);
+	case RDS_RECVERR:
+		ret = set_bool(val, len, &on);
+		if (ret == 0)
+			atomic_store(&sk->recverr, on);
+		return ret;
+	case RDS_CONG_MONITOR:
+		ret = set_bool(val, len, &on);
+		if (ret == 0)
+			rds_cong_set_monitor(sk, on);
+		return ret;
+	case SO_RDS_TRANSPORT:
+		return set_transport(sk, val, len);
+	case SO_TIMESTAMP_OLD:
+	case SO_TIMESTAMP_NEW:
+		return set_timestamp(sk, opt, val, len);
+	case SO_RDS_MSG_RXPATH_LATENCY:
+		return set_rxpath_latency(sk, val, len);
+	default:
+		return -ENOPROTOOPT;
+	}
+}
+
+static int put_int(int v, void *val, socklen_t *len)
+{
+	socklen_t size = sizeof(v);
+
+	if (rds_user_writable(val, sizeof(v)) < 0)
+		return -EFAULT;
+	memcpy(val, &v, sizeof(v));
+	if (rds_user_writable(len, sizeof(*len)) < 0)
+		return -EFAULT;
+	memcpy(len, &size, sizeof(size));
+	return 0;
+}
+
+static int sol_rds_get(struct rds_sock *sk, int opt, void *val, socklen_t *len)
+{
+	int room;
+
+	if (rds_user_readable(len, sizeof(*len)) < 0)
+		return -EFAULT;
+	memcpy(&room, len, sizeof(room));
+	if (opt >= RDS_INFO_FIRST && opt <= RDS_INFO_LAST)
+		return rds_info_getsockopt(sk, opt, val, len);
+	if (opt != RDS_RECVERR && opt != SO_RDS_TRANSPORT)
+		return -ENOPROTOOPT;
+	if (room < (int)sizeof(int))
+		return -EINVAL;
+	return put_int(opt == RDS_RECVERR ? atomic_load(&sk->recverr) : atomic_load(&sk->transport), val, len);
+}
+
+/* ---- entry ---- */
+
+static bool is_sol_rds(struct rds_sock *sk, int level)
+{
+	if (level != SOL_RDS && level != SOL_RDS_HISTORIC)
+		return false;
+	if (atomic_load_explicit(&sk->sol_rds, memory_order_relaxed) != level)
+		atomic_store_explicit(&sk->sol_rds, level, memory_order_relaxed);
+	return true;
+}
+
+int rds_setsockopt(struct rds_sock *sk, int fd, int level, int opt, const void *val, socklen_t len)
+{
+	if ((int)len < 0)
+		return -EINVAL;
+	if (level == SOL_SOCKET)
+		return rds_sol_socket_set(sk, fd, opt, val, (int)len);
+	return is_sol_rds(sk, level) ? sol_rds_set(sk, opt, val, (int)len) : -ENOPROTOOPT;
+}
+
+int rds_getsockopt(struct rds_sock *sk, int fd, int level, int opt, void *val, socklen_t *len)
+{
+	if (level == SOL_SOCKET)
+		return rds_sol_socket_get(sk, fd, opt, val, len);
+	return is_sol_rds(sk, level) ? sol_rds_get(sk, opt, val, len) : -ENOPROTOOPT;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * sockopt.h - level SOL_SOCKET (sol_socket.c) and what it shares with level SOL_RDS (sockopt.c).
+ */
+#ifndef ENGINE_SOCKOPT_H
+#define ENGINE_SOCKOPT_H
+
+#include "engine/sock.h"
+
+int rds_sol_socket_set(struct rds_sock *sk, int fd, int opt, const void *val, int len);
+int rds_sol_socket_get(struct rds_sock *sk, int fd, int opt, void *val, socklen_t *len);
+
+/* An int at the beginning of a program's buffer: shorter -EINVAL, unreadable -EFAULT. */
+int rds_opt_int(const void *val, int len, int *out);
+
+/* SO_SNDBUF or SO_RCVBUF as the generic layer sets it: at most max, doubled, at least the kernel's floor. */
+int rds_set_sndbuf(struct rds_sock *sk, uint32_t val, uint64_t max);
+int rds_set_rcvbuf(struct rds_sock *sk, uint32_t val, uint64_t max);
+
+#endif

@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * sol_socket.c - level SOL_SOCKET: the generic layer (rds-semantics 1 and 7.3).
+ *
+ * Options in the table are answered here: they mean something to RDS, or they would change how the stand-in behaves, or
+ * AF_UNIX treats them differently from RDS.  All others have no effect on RDS sockets, and the kernel itself checks,
+ * stores and returns them on the stand-in, which is as exact as can be.
+ */
+#include "engine/sockopt.h"
+
+#include "engine/names.h"
+#include "engine/uaccess.h"
+
+#include <asm/socket.h>
+#include <limits.h>
+#include <sys/time.h>
+
+#ifndef SO_PASSPIDFD /* younger than the headers of Debian 12 */
+#define SO_PASSPIDFD 76
+#define SO_PEERPIDFD 77
+#endif
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
+
+#define MIN_SNDBUF 4608
+#define MIN_RCVBUF 2304
+#define MEMINFO_VARS 9 /* linux/sock_diag.h: SK_MEMINFO_* */
+#define MEMINFO_RCVBUF 1
+#define MEMINFO_SNDBUF 3
+
+union value {
+	int i;
+	uint32_t meminfo[MEMINFO_VARS];
+	struct timeval tv;
+	struct ucred cred;
+	struct sockaddr_storage ss;
+};
+
+/*
+ * set: NULL is -ENOPROTOOPT; val is the int that every option starts with, arg and len what the program gave.
+ * get: NULL is -ENOPROTOOPT; the length of *v or -errno.
+ */
+struct option {
+	int name;
+	int (*set)(struct rds_sock *sk, int name, int val, const void *arg, int len);
+	int (*get)(struct rds_sock *sk, int name, union value *v, int len);
+};
+
+static int get_as_int(union value *v, int value)
+{
+	v->i = value;
+	return sizeof(v->i);
+}
+
+/* ---- buffers ---- */
+
+static int set_buf(struct rds_sock *sk, _Atomic uint32_t *buf, uint32_t val, uint64_t max, uint32_t min)
+{
+	uint64_t bytes = val < max ? val : max;
+
+	if (bytes > INT_MAX / 2)
+		bytes = INT_MAX / 2;
+	bytes *= 2;
+	pthread_mutex_lock(&rds_eng->control);
+	atomic_store(buf, bytes > min ? (uint32_t)bytes : min);
+	if (atomic_load(&sk->open))
+		registry_sock_set_bufs(rds_eng->reg, sk->reg_idx, rds_sndbuf(sk), rds_rcvbuf(sk));
+	pthread_mutex_unlock(&rds_eng->control);
+	return 0;
+}
+
+int rds_set_sndbuf(struct rds_sock *sk, uint32_t val, uint64_t max)
+{
+	int ret = set_buf(sk, &sk->sndbuf, val, max, MIN_SNDBUF);
+
+	rds_sock_wake(sk, POLLOUT | POLLWRNORM);
+	return ret;
+}
+
+int rds_set_rcvbuf(struct rds_sock *sk, uint32_t val, uint64_t max)
+{
+	return set_buf(sk, &sk->rcvbuf, val, max, MIN_RCVBUF);
+}
+
+static int set_sndbuf(struct rds_sock *sk, int name, int val, const void *arg, int len)
+{
+	(void)name, (void)arg, (void)len;
+	return rds_set_sndbuf(sk, (uint32_t)val, (uint64_t)rds_options()->wmem_max);
+}
+
+static int set_rcvbuf(struct rds_sock *sk, int name, int val, const void *arg, int len)
+{
+	(void)name, (void)arg, (void)len;
+	return rds_set_rcvbuf(sk, (uint32_t)val, (uint64_t)rds_options()->rmem_max);
+}
+
+static int get_bufs(struct rds_sock *sk, int name, union value *v, int len)
+{
+	(void)len;
+	return get_as_int(v, (int)atomic_load(name == SO_SNDBUF ? &sk->sndbuf : &sk->rcvbuf));
+}
+
+static int get_meminfo(struct rds_sock *sk, int name, union value *v, int len)
+{
+	(void)name, (void)len;
+	v->meminfo[MEMINFO_RCVBUF] = atomic_load(&sk->rcvbuf);
+	v->meminfo[MEMINFO_SNDBUF] = atomic_load(&sk->sndbuf);
+	return sizeof(v->meminfo);
+}
+
+/* ---- asking the kernel about an argument ---- */
+
+/*
+ * On a socket that nobody else has: what must not be done to the stand-in, or needs a privilege that only the kernel
+ * can tell.
+ */
+static int try_on_scratch(int name, const void *arg, int len)
+{
+	_Atomic int fd = -1;
+	int ret = os_dup_high_slot(os_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), &fd);
+
+	if (ret < 0)
+		return ret;
+	ret = os_setsockopt(fd, SOL_SOCKET, name, arg, (socklen_t)len);
+	os_close_slot(&fd);
+	return ret;
+}
+
+static int set_scratch(struct rds_sock *sk, int name, int val, const void *arg, int len)
+{
+	(void)sk, (void)val;
+	return try_on_scratch(name, arg, len);
+}
+
+static int set_buf_force(struct rds_sock *sk, int name, int val, const void *arg, int len)
+{
+	int ret = try_on_scratch(name, arg, len);
+
+	if (ret < 0)
+		return ret;
+	if (val < 0)
+		val = 0;
+	if (name == SO_SNDBUFFORCE)
+		return rds_set_sndbuf(sk, (uint32_t)val, UINT32_MAX);
+	return rds_set_rcvbuf(sk, (uint32_t)val, UINT32_MAX);
+}
+
+/* ---- timeouts ---- */
+
+static _Atomic uint64_t *timeout_of(struct rds_sock *sk, int name)
+{
+	return name == SO_SNDTIMEO_OLD || name == SO_SNDTIMEO_NEW ? &sk->sndtimeo_ns : &sk->rcvtimeo_ns;
+}
+
+/* Old and new numbers mean the same structure on 64-bit machines.  Zero is for ever, negative is not at all. */
+static int set_timeout(struct rds_sock *sk, int name, int val, const void *arg, int len)
+{
+	uint64_t ns = RDS_NO_TIMEOUT;
+	struct timeval tv;
+
+	(void)val;
+	if (len < (int)sizeof(tv))
+		return -EINVAL;
+	if (rds_user_readable(arg, sizeof(tv)) < 0)
+		return -EFAULT;
+	memcpy(&tv, arg, sizeof(tv));
+	if (tv.tv_usec < 0 || tv.tv_usec >= 1000000)
+		return -EDOM;
+	if (tv.tv_sec < 0)
+		ns = 0;
+	else if ((tv.tv_sec || tv.tv_usec) && tv.tv_sec < INT64_MAX / 1000000000 - 1)
+		ns = (uint64_t)tv.tv_sec * 1000000000u + (uint64_t)tv.tv_usec * 1000u;
+	atomic_store(timeout_of(sk, name), ns);
+	return 0;
+}
+
+static int get_timeout(struct rds_sock *sk, int name, union value *v, int len)
+{
+	uint64_t ns = atomic_load(timeout_of(sk, name));
+
+	(void)len;
+	if (ns != RDS_NO_TIMEOUT) {
+		v->tv.tv_sec = (time_t)(ns / 1000000000u);
+		v->tv.tv_usec = (suseconds_t)(ns % 1000000000u / 1000u);
+	}
+	return sizeof(v->tv);
+}
+
+/* ---- time stamps: RDS reports microseconds whatever was asked for, so nanoseconds are only remembered ---- */
+
+static bool stamp_is_new(int name)
+{
+	return name == SO_TIMESTAMP_NEW || name == SO_TIMESTAMPNS_NEW;
+}
+
+static bool stamp_is_ns(int name)
+{
+	return name == SO_TIMESTAMPNS_OLD || name == SO_TIMESTAMPNS_NEW;
+}
+
+static void flag_set(struct rds_sock *sk, uint32_t flag, bool on)
+{
+	if (on)
+		atomic_fetch_or(&sk->generic, flag);
+	else
+		atomic_fetch_and(&sk->generic, ~flag);
+}
+
+static int set_stamp(struct rds_sock *sk, int name, int val, const void *arg, int len)
+{
+	(void)arg, (void)len;
+	flag_set(sk, RDS_GENERIC_STAMP_NS, val && stamp_is_ns(name));
+	atomic_store(&sk->timestamp, !val ? 0 : stamp_is_new(name) ? SO_TIMESTAMP_NEW : SO_TIMESTAMP_OLD);
+	return 0;
+}
+
+static int get_stamp(struct rds_sock *sk, int name, union value *v, int len)
+{
+	int type = atomic_load(&sk->timestamp);
+	bool ns = atomic_load(&sk->generic) & RDS_GENERIC_STAMP_NS;
+
+	(void)len;
+	if (!type || stamp_is_new(name) != (type == SO_TIMESTAMP_NEW))
+		return get_as_int(v, 0);
+	/* The plain NEW option is also on with nanoseconds, the plain old one is not. */
+	return get_as_int(v, stamp_is_ns(name) == ns || (name == SO_TIMESTAMP_NEW && ns));
+}
+
+/* ---- small ones ---- */
+
+static int set_zerocopy(struct rds_sock *sk, int name, int val, const void *arg, int len)
+{
+	(void)name, (void)arg, (void)len;
+	if (val < 0 || val > 1)
+		return -EINVAL;
+	atomic_store(&sk->zerocopy, val);
+	return 0;
+}
+
+static int get_zerocopy(struct rds_sock *sk, int name, union value *v, int len)
+{
+	(void)name, (void)len;
+	return get_as_int(v, atomic_load(&sk->zerocopy));
+}
+
+static int set_refused(struct rds_sock *sk, int name, int val, const void *arg, int len)
+{
+	(void)sk, (void)name, (void)val, (void)arg, (void)len;
+	return -EOPNOTSUPP;
+}
+
+static int get_refused(struct rds_sock *sk, int name, union value *v, int len)
+{
+	(void)sk, (void)name, (void)v, (void)len;
+	return -EOPNOTSUPP;
+}
+
+static int set_reuseport(struct rds_sock *sk, int name, int val, const void *arg, int len)
+{
+	(void)sk, (void)name, (void)arg, (void)len;
+	return val ? -EOPNOTSUPP : 0;
+}
+
+static int get_zero(struct rds_sock *sk, int name, union value *v, int len)
+{
+	(void)sk, (void)name, (void)len;
+	return get_as_int(v, 0);
+}
+
+static int get_error(struct rds_sock *sk, int name, union value *v, int len)
+{
+	(void)name, (void)len;
+	return get_as_int(v, rds_sock_take_error(sk));
+}
+
+static int get_constant(struct rds_sock *sk, int name, union value *v, int len)
+{
+	(void)sk, (void)len;
+	return get_as_int(v, name == SO_DOMAIN ? AF_RDS : name == SO_TYPE ? SOCK_SEQPACKET : 0);
+}
+
+static uint32_t pass_flag(int name)
+{
+	return name == SO_PASSCRED ? RDS_GENERIC_PASSCRED : RDS_GENERIC_PASSSEC;
+}
+
+static int set_pass(struct rds_sock *sk, int name, int val, const void *arg, int len)
+{
+	(void)arg, (void)len;
+	flag_set(sk, pass_flag(name), val);
+	return 0;
+}
+
+static int get_pass(struct rds_sock *sk, int name, union value *v, int len)
+{
+	(void)len;
+	return get_as_int(v, (atomic_load(&sk->generic) & pass_flag(name)) != 0);
+}
+
+/* The stand-in knows its maker; an RDS socket knows nobody. */
+static int get_peercred(struct rds_sock *sk, int name, union value *v, int len)
+{
+	(void)sk, (void)name, (void)len;
+	v->cred = (struct ucred){.pid = 0, .uid = (uid_t)-1, .gid = (gid_t)-1};
+	return sizeof(v->cred);
+}
+
+static int get_peergroups(struct rds_sock *sk, int name, union value *v, int len)
+{
+	(void)sk, (void)name, (void)v, (void)len;
+	return -ENODATA;
+}
+
+/* Unlike everything else a buffer that is longer than the name is refused, and the length is not corrected. */
+static int get_peername(struct rds_sock *sk, int name, union value *v, int len)
+{
+	int real = rds_peer_name(sk, &v->ss);
+
+	(void)name;
+	if (real < 0)
+		return real;
+	return real < len ? -EINVAL : real;
+}
+
+/* ---- the table ---- */
+
+static const struct option options[] = {
+	{SO_SNDBUF, set_sndbuf, get_bufs},
+	{SO_RCVBUF, set_rcvbuf, get_bufs},
+	{SO_SNDBUFFORCE, set_buf_force, NULL},
+	{SO_RCVBUFFORCE, set_buf_force, NULL},
+	{SO_MEMINFO, NULL, get_meminfo},
+	{SO_SNDTIMEO_OLD, set_timeout, get_timeout},
+	{SO_RCVTIMEO_OLD, set_timeout, get_timeout},
+	{SO_SNDTIMEO_NEW, set_timeout, get_timeout},
+	{SO_RCVTIMEO_NEW, set_timeout, get_timeout},
+	{SO_TIMESTAMP_OLD, set_stamp, get_stamp},
+	{SO_TIMESTAMPNS_OLD, set_stamp, get_stamp},
+	{SO_TIMESTAMP_NEW, set_stamp, get_stamp},
+	{SO_TIMESTAMPNS_NEW, set_stamp, get_stamp},
+	{SO_ZEROCOPY, set_zerocopy, get_zerocopy},
+	{SO_ERROR, NULL, get_error},
+	{SO_TYPE, NULL, get_constant},
+	{SO_DOMAIN, NULL, get_constant},
+	{SO_PROTOCOL, NULL, get_constant},
+	{SO_ACCEPTCONN, NULL, get_zero},
+	{SO_REUSEPORT, set_reuseport, get_zero},
+	{SO_PEEK_OFF, set_refused, get_refused},
+	{SO_PASSCRED, set_pass, get_pass},
+	{SO_PASSSEC, set_pass, get_pass},
+	{SO_PASSPIDFD, NULL, NULL},
+	{SO_PASSRIGHTS, NULL, NULL},
+	{SO_PEERCRED, NULL, get_peercred},
+	{SO_PEERGROUPS, NULL, get_peergroups},
+	{SO_PEERSEC, NULL, NULL},
+	{SO_PEERPIDFD, NULL, NULL},
+	{SO_PEERNAME, NULL, get_peername},
+	{SO_ATTACH_BPF, set_scratch, NULL},
+};
+
+static const struct option *option_find(int name)
+{
+	for (unsigned i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+		if (options[i].name == name)
+			return &options[i];
+	return NULL;
+}
+
+int rds_sol_socket_set(struct rds_sock *sk, int fd, int opt, const void *val, int len)
+{
+	const struct option *o = option_find(opt);
+	int v, ret;
+
+	/* A filter would be run on what the engine sends to the stand-in; RDS runs none.  Reading one back is harmless. */
+	if (opt == SO_ATTACH_FILTER)
+		return try_on_scratch(opt, val, len);
+	if (!o)
+		return os_setsockopt(fd, SOL_SOCKET, opt, val, (socklen_t)len);
+	ret = rds_opt_int(val, len, &v);
+	if (ret < 0)
+		return ret;
+	return o->set ? o->set(sk, opt, v, val, len) : -ENOPROTOOPT;
+}
+
+int rds_sol_socket_get(struct rds_sock *sk, int fd, int opt, void *val, socklen_t *len)
+{
+	const struct option *o = option_find(opt);
+	union value v;
+	int room, real;
+
+	if (!o)
+		return os_getsockopt(fd, SOL_SOCKET, opt, val, len);
+	if (rds_user_readable(len, sizeof(*len)) < 0)
+		return -EFAULT;
+	memcpy(&room, len, sizeof(room));
+	if (room < 0)
+		return -EINVAL;
+	if (!o->get)
+		return -ENOPROTOOPT;
+	memset(&v, 0, sizeof(v));
+	real = o->get(sk, opt, &v, room);
+	if (real < 0)
+		return real;
+	if (room > real)
+		room = real;
+	if (rds_user_writable(val, (size_t)room) < 0 || rds_user_writable(len, sizeof(*len)) < 0)
+		return -EFAULT;
+	memcpy(val, &v, (size_t)room);
+	memcpy(len, &room, sizeof(room));
+	return 0;
+}

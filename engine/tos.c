@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * tos.c - ioctl on an RDS socket: the two TOS requests are RDS's own, a few others must not reach the stand-in because
+ * AF_UNIX answers them and RDS does not; everything else is the generic layer's (rds-semantics 8).
+ */
+#include "engine/sock.h"
+
+#include "engine/uaccess.h"
+
+#include <asm/ioctls.h>
+#include <linux/sockios.h>
+
+#define IFREQ_BYTES 40
+
+/*
+ * What the kernel makes of a 0x89xx request that neither RDS nor the device layer knows: it copies a struct ifreq
+ * first.
+ */
+static int device_layer(const void *arg)
+{
+	return rds_user_readable(arg, IFREQ_BYTES) < 0 ? -EFAULT : -ENOTTY;
+}
+
+static int tos_set(struct rds_sock *sk, const void *arg)
+{
+	int transport, ret = 0;
+
+	if (rds_user_readable(arg, 1) < 0)
+		return -EFAULT;
+	transport = atomic_load(&sk->transport);
+	if (transport == RDS_TRANS_NONE || transport == RDS_TRANS_LOOP)
+		return device_layer(arg);
+	pthread_mutex_lock(&rds_eng->control);
+	if (atomic_load(&sk->tos) || atomic_load(&sk->tos_fixed))
+		ret = -EINVAL;
+	else if (transport == RDS_TRANS_TCP)
+		atomic_store(&sk->tos, 0); /* TCP has one class of service only */
+	else
+		atomic_store(&sk->tos, *(const uint8_t *)arg);
+	pthread_mutex_unlock(&rds_eng->control);
+	return ret;
+}
+
+static int tos_get(struct rds_sock *sk, void *arg)
+{
+	if (rds_user_writable(arg, 1) < 0)
+		return -EFAULT;
+	*(uint8_t *)arg = atomic_load(&sk->tos);
+	return 0;
+}
+
+int rds_ioctl(struct rds_sock *sk, unsigned long req, void *arg)
+{
+	switch ((unsigned)req) { /* the kernel looks at 32 bits only */
+	case SIOCRDSSETTOS:
+		return tos_set(sk, arg);
+	case SIOCRDSGETTOS:
+		return tos_get(sk, arg);
+	case SIOCATMARK:
+		return device_layer(arg);
+	case FIONREAD: /* SIOCINQ */
+	case TIOCOUTQ: /* SIOCOUTQ */
+	case SIOCGSTAMP_OLD:
+	case SIOCGSTAMPNS_OLD:
+	case SIOCGSTAMP_NEW:
+	case SIOCGSTAMPNS_NEW:
+		return -ENOTTY;
+	default:
+		return -ENOIOCTLCMD;
+	}
+}

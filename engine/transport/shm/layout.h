@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * layout.h - what two processes share: an inbox per process, a pair of rings per connection, and the messages on the
+ * control socket.  Everything here may be overwritten by the other side at any time: read once, check, then use.
+ *
+ * Ownership of indices: `tail` and `want_room` are written by the sender, `head`, `acked` and `need_bell` by the receiver
+ * (who may also clear want_room).  Positions count bytes since the ring was made and never wrap (64 bits).
+ */
+#ifndef SHM_LAYOUT_H
+#define SHM_LAYOUT_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "engine/registry.h"
+#include "engine/wire.h"
+
+#define SHM_MAGIC 0x52445348u /* "RDSH" */
+#define SHM_VERSION 1u
+#define SHM_LINE 64u
+#define SHM_CTL_BYTES 4096u
+#define SHM_RING_MIN (2u << 20)
+#define SHM_RING_MAX (64u << 20)
+
+struct shm_ring_ctl {
+	_Alignas(SHM_LINE) _Atomic uint64_t tail;
+	_Atomic uint32_t want_room;
+	_Alignas(SHM_LINE) _Atomic uint64_t head;
+	_Atomic uint64_t acked;
+	_Atomic uint32_t need_bell;
+};
+_Static_assert(sizeof(struct shm_ring_ctl) == 2 * SHM_LINE, "one line per writer");
+
+/* A record: 64 bytes, then the payload, padded to a multiple of 64; never wraps around the end of the ring. */
+enum { SHM_REC_MSG = 1, SHM_REC_PAD = 2 };
+struct shm_rec {
+	uint32_t len; /* all of it */
+	uint32_t kind;
+	uint64_t reserved;
+	struct rds_wire_hdr hdr;
+};
+_Static_assert(sizeof(struct shm_rec) == SHM_LINE, "record header is one line");
+
+/* Ring memory: page 0 = control of the ring initiator->acceptor, then of acceptor->initiator; then the two data areas. */
+struct shm_rings {
+	struct shm_ring_ctl ctl[2];
+};
+_Static_assert(sizeof(struct shm_rings) <= SHM_CTL_BYTES, "control fits its page");
+
+/* One per process: who looks after arrivals, and which connections have something. */
+#define SHM_BELLS 4096u
+struct shm_inbox {
+	_Alignas(SHM_LINE) _Atomic uint32_t attention; /* enum rds_attention; senders that wake set LAZY */
+	_Alignas(SHM_LINE) _Atomic uint64_t summary;   /* bit g: words[g] has a bit */
+	_Alignas(SHM_LINE) _Atomic uint64_t words[SHM_BELLS / 64];
+};
+_Static_assert(sizeof(struct shm_inbox) <= SHM_CTL_BYTES, "the inbox is one page");
+
+/* Control socket (AF_UNIX SOCK_SEQPACKET): one packet each, native byte order (same host). */
+enum shm_op {
+	SHM_OP_HELLO = 1,   /* + descriptors: leader eventfd, inbox memory */
+	SHM_OP_CONNECT = 2, /* + descriptor: ring memory */
+	SHM_OP_REPLY = 3,
+	SHM_OP_CLOSE = 4,
+	SHM_OP_KICK = 5,
+};
+struct shm_ctl_msg {
+	uint32_t magic, version;
+	uint32_t op;
+	int32_t err;		 /* REPLY: 0 or -errno */
+	struct rds_procid self;	 /* HELLO */
+	uint32_t slot;		 /* HELLO: place in the registry */
+	struct in6_addr laddr, faddr; /* CONNECT: the sender's view */
+	uint32_t scope;
+	uint8_t tos, pad[3];
+	uint32_t bell;	  /* CONNECT, REPLY: the bit by which to ring the sender of this message */
+	uint32_t peer_bell; /* REPLY, CLOSE: the receiver's own bit, as it told us */
+	uint64_t rx_seq;  /* CONNECT, REPLY: what the sender of this message has received */
+	uint64_t ring;	  /* CONNECT: bytes per direction */
+	uint64_t cookie;  /* CONNECT, REPLY, CLOSE: number of the attempt, given by the initiator */
+};
+
+#endif

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * ring.c - messages through memory that two processes share.
+ *
+ * One ring per direction, one sender, one receiver, no locks between them.  A message is written once (from the program's
+ * buffer) and read once (into the program's buffer): the receiver hands it to the engine in place and gives the room
+ * back in order when it has been read.  Acknowledging (`acked`: the engine has it) and giving back room (`head`) are
+ * two things; the bytes stay until acknowledged, which is what lets a broken connection send them again.
+ *
+ * The ring is large enough for the largest message, but while traffic is light only its first part is used (the sender
+ * wraps early), so that it stays in the cache.
+ *
+ * Whatever comes from the other side is checked: a ring that makes no sense breaks the connection, nothing else.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "engine/transport/shm/shm.h"
+
+#define SOFT_BYTES (256u << 10) /* stay below this offset while there is room at the start */
+
+static inline uint64_t rec_bytes(size_t payload)
+{
+	return (sizeof(struct shm_rec) + payload + SHM_LINE - 1) & ~(uint64_t)(SHM_LINE - 1);
+}
+
+/* ---- send side (conn->tx) ---- */
+
+static uint64_t room(struct shm_ep *ep, uint64_t need)
+{
+	uint64_t used = ep->tail - ep->seen_head, head;
+
+	if (likely(ep->size - used >= need))
+		return ep->size - used;
+	head = atomic_load_explicit(&ep->tx->head, memory_order_acquire);
+	if (head - ep->seen_head <= used) /* else nonsense: keep what we knew, the ring stays full */
+		ep->seen_head = head;
+	return ep->size - (ep->tail - ep->seen_head);
+}
+
+static void pad(struct shm_ep *ep, uint64_t bytes)
+{
+	struct shm_rec *rec = (struct shm_rec *)(ep->tx_data + (ep->tail & (ep->size - 1)));
+
+	rec->len = (uint32_t)bytes;
+	rec->kind = SHM_REC_PAD;
+	ep->tail += bytes;
+}
+
+/* Room for a record in one piece at the tail, wrapping where that helps. */
+static bool make_room(struct shm_ep *ep, uint64_t need)
+{
+	uint64_t off = ep->tail & (ep->size - 1), rest = ep->size - off;
+
+	if (unlikely(off >= SOFT_BYTES && room(ep, rest + need) >= rest + need)) {
+		pad(ep, rest);
+		return true;
+	}
+	if (likely(need <= rest))
+		return room(ep, need) >= need;
+	if (room(ep, rest) < rest)
+		return false;
+	pad(ep, rest); /* at least that: when the receiver has skipped it, the whole ring is free */
+	return room(ep, need) >= need;
+}
+
+int shm_ring_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len, uint64_t *pos)
+{
+	struct shm_ep *ep = (struct shm_ep *)rep;
+	uint64_t need = rec_bytes(len);
+	struct shm_rec *rec;
+	unsigned char *to;
+	size_t n;
+
+	if (unlikely(!make_room(ep, need)))
+		return -EAGAIN;
+	rec = (struct shm_rec *)(ep->tx_data + (ep->tail & (ep->size - 1)));
+	rec->len = (uint32_t)need;
+	rec->kind = SHM_REC_MSG;
+	rec->hdr = *hdr;
+	for (to = (unsigned char *)(rec + 1); len; iov++) {
+		n = iov->iov_len < len ? iov->iov_len : len;
+		memcpy(to, iov->iov_base, n);
+		to += n;
+		len -= n;
+	}
+	*pos = ep->tail;
+	ep->tail += need;
+	return 0;
+}
+
+const void *shm_ring_retained(struct rds_ep *rep, uint64_t pos)
+{
+	struct shm_ep *ep = (struct shm_ep *)rep;
+
+	return ep->tx_data + (pos & (ep->size - 1)) + sizeof(struct shm_rec);
+}
+
+uint64_t shm_ring_acked(struct rds_ep *rep)
+{
+	struct shm_ep *ep = (struct shm_ep *)rep;
+	uint64_t acked = atomic_load_explicit(&ep->tx->acked, memory_order_acquire);
+
+	if (acked > ep->seen_acked)
+		ep->seen_acked = acked;
+	return ep->seen_acked;
+}
+
+/* ---- receive side (rx) ---- */
+
+static int slots_grow(struct shm_ep *ep)
+{
+	uint32_t cap = ep->slot_cap ? ep->slot_cap * 2 : 256;
+	struct shm_slot *s = malloc(cap * sizeof(*s));
+	uint64_t i;
+
+	if (!s)
+		return -ENOMEM;
+	for (i = ep->slot_first; i != ep->slot_next; i++)
+		s[i & (cap - 1)] = ep->slots[i & (ep->slot_cap - 1)];
+	free(ep->slots);
+	ep->slots = s;
+	ep->slot_cap = cap;
+	return 0;
+}
+
+static void give_back(struct shm_ep *ep)
+{
+	while (ep->slot_first != ep->slot_next && ep->slots[ep->slot_first & (ep->slot_cap - 1)].done) {
+		ep->freed = ep->slots[ep->slot_first & (ep->slot_cap - 1)].end;
+		ep->slot_first++;
+	}
+	if (ep->slot_first == ep->slot_next)
+		ep->freed = ep->read;
+	atomic_store_explicit(&ep->rx->head, ep->freed, memory_order_release);
+}
+
+void shm_ring_release(struct rds_ep *rep, void *token)
+{
+	struct shm_ep *ep = (struct shm_ep *)rep;
+	uint64_t i = (uint64_t)(uintptr_t)token - 1;
+
+	ep->slots[i & (ep->slot_cap - 1)].done = true;
+	if (i != ep->slot_first)
+		return;
+	give_back(ep);
+	if (unlikely(ep->closed)) {
+		if (ep->slot_first == ep->slot_next)
+			shm_ep_free(ep);
+		return;
+	}
+	if (ep->freed - ep->told >= ep->size / 8) {
+		ep->told = ep->freed;
+		shm_room_made(ep);
+	}
+}
+
+void shm_ring_ack(struct rds_ep *rep, uint64_t seq)
+{
+	struct shm_ep *ep = (struct shm_ep *)rep;
+
+	atomic_store_explicit(&ep->rx->acked, seq, memory_order_release);
+}
+
+static bool bad(struct shm_ep *ep, const char *what)
+{
+	rds_warn("a peer process sent nonsense through shared memory (%s): connection closed; is it of another version?",
+		 what);
+	shm_broken(ep);
+	return false;
+}
+
+/* One record at ep->read; `avail` bytes have been published. False: the ring is broken. */
+static bool take(struct shm_ep *ep, uint64_t avail)
+{
+	uint64_t off = ep->read & (ep->size - 1);
+	const volatile struct shm_rec *rec = (const volatile struct shm_rec *)(ep->rx_data + off);
+	uint32_t len = rec->len, kind = rec->kind;
+	struct rds_rx rx = {0};
+	struct rds_conn *conn = ep->head.conn;
+	enum rds_rx_verdict v;
+
+	if (unlikely(len < SHM_LINE || len % SHM_LINE || len > avail || len > ep->size - off))
+		return bad(ep, "record length");
+	ep->read += len;
+	if (likely(kind == SHM_REC_MSG)) {
+		if (unlikely(rds_hdr_decode((const void *)&rec->hdr, &rx.hdr)))
+			return bad(ep, "message header");
+		if (unlikely(rx.hdr.len > len - sizeof(struct shm_rec)))
+			return bad(ep, "message length");
+		if (unlikely(ep->slot_next - ep->slot_first == ep->slot_cap) && slots_grow(ep)) {
+			ep->read -= len; /* no memory: it stays in the ring, and the sender is held back */
+			return false;
+		}
+		rx.data = (const void *)(rec + 1);
+		rx.token = (void *)(uintptr_t)(ep->slot_next + 1);
+		ep->slots[ep->slot_next & (ep->slot_cap - 1)] = (struct shm_slot){.end = ep->read};
+		ep->slot_next++;
+		v = ep->head.t->up->message(conn, (struct rds_ep *)ep, &rx);
+		if (unlikely(v == RDS_RX_LATER)) {
+			ep->slot_next--;
+			ep->read -= len;
+			return false;
+		}
+		if (unlikely(v == RDS_RX_DONE))
+			ep->slots[(ep->slot_next - 1) & (ep->slot_cap - 1)].done = true;
+	} else if (unlikely(kind != SHM_REC_PAD)) {
+		return bad(ep, "record kind");
+	}
+	return true;
+}
+
+bool shm_ring_drain(struct shm_ep *ep)
+{
+	uint64_t tail = atomic_load_explicit(&ep->rx->tail, memory_order_acquire), start = ep->read;
+
+	if (likely(tail == ep->read) || unlikely(ep->broken))
+		return false;
+	if (unlikely(tail % SHM_LINE || tail - ep->freed > ep->size || tail - ep->read > ep->size))
+		return bad(ep, "tail");
+	while (ep->read != tail && take(ep, tail - ep->read))
+		;
+	if (ep->read == start)
+		return false;
+	give_back(ep);
+	shm_room_made(ep);
+	if (unlikely(ep->read - ep->freed > ep->size / 4))
+		ep->head.t->up->evacuate(ep->head.conn, (struct rds_ep *)ep);
+	return true;
+}
+
+void shm_ep_free(struct shm_ep *ep)
+{
+	if (ep->map)
+		munmap(ep->map, ep->map_len);
+	free(ep->slots);
+	free(ep);
+}

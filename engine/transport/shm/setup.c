@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * setup.c - the memory that two processes share, and the packets by which they hand it to each other.
+ *
+ * Ring memory and inboxes are sealed memfds: the other side can write nonsense into them but can never take the pages away
+ * under us.  They live outside /dev/shm and vanish with the last process that maps them.
+ */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "engine/transport/shm/shm.h"
+
+#ifndef F_ADD_SEALS
+#define F_ADD_SEALS 1033
+#define F_GET_SEALS 1034
+#endif
+#define SEALS (0x1 | 0x2 | 0x4) /* F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW */
+
+static void lay_out(struct shm_ep *ep, void *map, size_t len, uint32_t size)
+{
+	struct shm_rings *rings = map;
+	unsigned char *data = (unsigned char *)map + SHM_CTL_BYTES;
+	unsigned out = ep->initiator ? 0 : 1;
+
+	ep->map = map;
+	ep->map_len = len;
+	ep->size = size;
+	ep->tx = &rings->ctl[out];
+	ep->rx = &rings->ctl[!out];
+	ep->tx_data = data + (out ? size : 0);
+	ep->rx_data = data + (out ? 0 : size);
+}
+
+int shm_rings_create(struct shm_ep *ep, uint32_t size, int *fd_out)
+{
+	size_t len = SHM_CTL_BYTES + 2 * (size_t)size;
+	int fd = os_memfd("rdspreload-rings", 3 /* MFD_CLOEXEC | MFD_ALLOW_SEALING */), err;
+	struct shm_rings *rings;
+	void *map;
+
+	if (fd < 0)
+		return fd;
+	err = os_ftruncate(fd, (off_t)len);
+	if (!err)
+		err = os_fcntl(fd, F_ADD_SEALS, SEALS);
+	if (err < 0)
+		goto fail;
+	map = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	err = -ENOMEM;
+	if (map == MAP_FAILED)
+		goto fail;
+	madvise(map, len, MADV_DONTFORK);
+	rings = map;
+	atomic_store(&rings->ctl[0].need_bell, 1);
+	atomic_store(&rings->ctl[1].need_bell, 1);
+	lay_out(ep, map, len, size);
+	*fd_out = fd;
+	return 0;
+fail:
+	os_close(fd);
+	return err;
+}
+
+/* A memfd of exactly `len` bytes that nobody can shrink. */
+static void *attach(int fd, size_t len)
+{
+	struct stat st;
+	void *map;
+
+	if (os_fstat(fd, &st) < 0 || st.st_size != (off_t)len || (os_fcntl(fd, F_GET_SEALS, 0) & SEALS) != SEALS)
+		return NULL;
+	map = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (map == MAP_FAILED)
+		return NULL;
+	madvise(map, len, MADV_DONTFORK);
+	return map;
+}
+
+int shm_rings_attach(struct shm_ep *ep, uint64_t size, int fd)
+{
+	size_t len = SHM_CTL_BYTES + 2 * (size_t)size;
+	void *map;
+
+	if (size < SHM_RING_MIN || size > SHM_RING_MAX || (size & (size - 1)))
+		return -EPROTO;
+	map = attach(fd, len);
+	if (!map)
+		return -EPROTO;
+	lay_out(ep, map, len, (uint32_t)size);
+	return 0;
+}
+
+struct shm_inbox *shm_inbox_attach(int fd)
+{
+	return attach(fd, SHM_CTL_BYTES);
+}
+
+int shm_ctl_send(int fd, const struct shm_ctl_msg *msg, const int *fds, unsigned nfds)
+{
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(2 * sizeof(int))];
+	} u;
+	struct iovec iov = {.iov_base = (void *)(uintptr_t)msg, .iov_len = sizeof(*msg)};
+	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
+	struct cmsghdr *cm;
+	ssize_t n;
+
+	if (nfds) {
+		memset(&u, 0, sizeof(u));
+		mh.msg_control = u.buf;
+		mh.msg_controllen = CMSG_SPACE(nfds * sizeof(int));
+		cm = CMSG_FIRSTHDR(&mh);
+		cm->cmsg_level = SOL_SOCKET;
+		cm->cmsg_type = SCM_RIGHTS;
+		cm->cmsg_len = CMSG_LEN(nfds * sizeof(int));
+		memcpy(CMSG_DATA(cm), fds, nfds * sizeof(int));
+	}
+	n = os_sendmsg(fd, &mh, MSG_DONTWAIT | MSG_NOSIGNAL);
+	return n < 0 ? (int)n : n == sizeof(*msg) ? 0 : -EIO;
+}
+
+static void take_fds(struct msghdr *mh, int fds[2], unsigned *nfds)
+{
+	struct cmsghdr *cm;
+	unsigned i, n;
+	int got[2];
+
+	for (cm = CMSG_FIRSTHDR(mh); cm; cm = CMSG_NXTHDR(mh, cm)) {
+		if (cm->cmsg_level != SOL_SOCKET || cm->cmsg_type != SCM_RIGHTS)
+			continue;
+		n = (unsigned)((cm->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+		for (i = 0; i < n && i < 2; i++) {
+			memcpy(&got[i], CMSG_DATA(cm) + i * sizeof(int), sizeof(int));
+			if (*nfds < 2)
+				fds[(*nfds)++] = got[i];
+			else
+				os_close(got[i]);
+		}
+	}
+}
+
+ssize_t shm_ctl_recv(int fd, struct shm_ctl_msg *msg, int fds[2], unsigned *nfds)
+{
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(2 * sizeof(int))];
+	} u;
+	struct iovec iov = {.iov_base = msg, .iov_len = sizeof(*msg)};
+	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = u.buf, .msg_controllen = sizeof(u.buf)};
+	ssize_t n = os_recvmsg(fd, &mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+	*nfds = 0;
+	if (n < 0)
+		return n;
+	take_fds(&mh, fds, nfds);
+	if (n != 0 && (n != sizeof(*msg) || msg->magic != SHM_MAGIC))
+		n = -EPROTO;
+	return n;
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * transport.h - what RDS needs from something that moves bytes between two processes.
+ *
+ * A transport gives the engine *endpoints* (struct rds_ep): one reliable, ordered, two-way path to one peer process for
+ * one connection (local address, remote address, TOS).  An endpoint lives from connect or accept until it breaks; it is
+ * never repaired, the connection above makes a new one and sends again what the peer has not acknowledged.  The
+ * engine never sees how bytes move; a transport never sees a socket.
+ *
+ * Read loop.c first: it is the smallest complete transport.
+ *
+ * Threads and locks.  Everything that concerns connecting (connect, the up-calls accept/up/down, close) happens in
+ * the helper thread.  send(), acked(), service() are called under the connection's transmit lock; receive-side calls
+ * (progress, ack, release, attention, pending) under the engine's receive lock.  Up-calls of progress() come under that lock too.
+ * Lock order: engine.h.
+ */
+#ifndef ENGINE_TRANSPORT_H
+#define ENGINE_TRANSPORT_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "engine/registry.h"
+#include "engine/wire.h"
+
+struct rds_transport;
+struct rds_ep;	 /* a transport's endpoint; starts with struct rds_ep_head */
+struct rds_conn; /* the engine's connection: opaque to a transport, handed back in every up-call */
+
+/* Who looks after arriving messages just now, and therefore whom a peer must wake (progress.c tells the story). */
+enum rds_attention {
+	RDS_ATT_POLLING, /* a thread is looking again and again: wake nobody */
+	RDS_ATT_LAZY,	 /* busy program between two calls: wake the helper only when the sender needs an answer */
+	RDS_ATT_LEADER,	 /* a program's thread sleeps on the leader descriptor: wake it */
+	RDS_ATT_HELPER,	 /* only the helper sleeps: wake it */
+};
+
+/* Identity of a connection and what both sides tell each other when they connect. */
+struct rds_conn_id {
+	struct in6_addr laddr, faddr;
+	uint32_t scope;
+	uint8_t tos;
+	struct rds_procid peer;
+	uint32_t peer_slot; /* the peer's place in the registry: a hint, checked by the id */
+};
+
+/* What a transport can do, as data. */
+enum {
+	/* send() leaves the payload readable through retained() until the endpoint is gone, or acked() covers it: the
+	 * engine needs no copy of its own to send it again. */
+	RDS_TCAP_RETAINS = 1 << 0,
+	/* send() never returns -EAGAIN and the peer has it when send() returns (loop). */
+	RDS_TCAP_DIRECT = 1 << 1,
+};
+
+struct rds_transport_ops {
+	const char *name;
+	unsigned caps;
+
+	/* Called once when the engine's helper starts / in the process that ends. start: 0 or -errno, logged. */
+	int (*start)(struct rds_transport *t);
+	void (*stop)(struct rds_transport *t);
+
+	/* Begin to connect.  The outcome comes later through up->up or up->down; -errno: no attempt was started. */
+	int (*connect)(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, uint64_t rx_seq,
+		       struct rds_ep **ep);
+	/* Break it: no up-call comes for it afterwards.  The memory stays until the last message in place is released. */
+	void (*close)(struct rds_ep *ep);
+
+	/*
+	 * One message: 48-byte header, then len bytes gathered from iov.  0 and *pos = where retained() finds it;
+	 * -EAGAIN: no room now (up->writable comes when there is, after want_room()); -ENOTCONN: broken, up->down follows.
+	 */
+	int (*send)(struct rds_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len, uint64_t *pos);
+	/* Everything sent since the last flush() may become visible to the peer; wakes it if it has to be woken. */
+	void (*flush)(struct rds_ep *ep, bool service);
+	const void *(*retained)(struct rds_ep *ep, uint64_t pos);
+	/* Highest sequence number the peer has acknowledged on this endpoint. */
+	uint64_t (*acked)(struct rds_ep *ep);
+	/* The caller is about to sleep until acked() moves or room appears: have up->writable called. True: already moved. */
+	bool (*want_room)(struct rds_ep *ep, uint64_t seen_ack);
+
+	/* Receive: hand complete messages to up->message.  True if anything was done. */
+	bool (*progress)(struct rds_transport *t);
+	void (*ack)(struct rds_ep *ep, uint64_t seq);
+	/* The bytes of a message given to up->message with this token are not needed any more. */
+	void (*release)(struct rds_ep *ep, void *token);
+	void (*attention)(struct rds_transport *t, enum rds_attention who);
+	/* After attention(LEADER or HELPER): did something arrive meanwhile? */
+	bool (*pending)(struct rds_transport *t);
+};
+
+struct rds_transport {
+	const struct rds_transport_ops *ops;
+	const struct rds_transport_up *up;
+};
+
+struct rds_ep_head {
+	struct rds_transport *t;
+	struct rds_conn *conn;
+};
+
+/* What a received message looks like to the engine. */
+struct rds_rx {
+	struct rds_hdr hdr;
+	const void *data; /* hdr.len bytes; valid until release(token) if token is set, else only during the up-call */
+	void *token;
+	void *owned; /* malloc'ed block that data lies in: the engine's from now on (never together with token) */
+	uint64_t sent_ns; /* when the sender handed it over, 0 unknown */
+};
+
+enum rds_rx_verdict {
+	RDS_RX_DONE,  /* nothing of it is needed any more */
+	RDS_RX_TAKEN, /* the engine will call release(token), or owns `owned` now */
+	RDS_RX_LATER, /* no memory: not taken, offer it again */
+};
+
+/* The engine's side of the interface (connection.c, recv.c). */
+struct rds_transport_up {
+	/* A peer asks for a connection.  Returns the connection to attach to, or NULL and *why: refused.  *rx_seq = what
+	 * we have received so far.  ack: what the peer has received so far. */
+	struct rds_conn *(*accept)(struct rds_transport *t, const struct rds_conn_id *id, uint64_t ack, uint64_t *rx_seq,
+				   int *why);
+	/* The endpoint works: messages may be sent.  ack as above. */
+	void (*up)(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack);
+	/* It broke (why: -errno); peer_gone: the peer process does not exist any more. ep may be NULL (never came up). */
+	void (*down)(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone);
+	enum rds_rx_verdict (*message)(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx);
+	/* The receive ring fills up: copy out what waits in place, so that other sockets' messages can come. */
+	void (*evacuate)(struct rds_conn *conn, struct rds_ep *ep);
+	/* What want_room() waited for may have come. Under the receive lock. */
+	void (*writable)(struct rds_conn *conn);
+};
+
+/* Helper-thread services for transports (progress.c): descriptor events and time. */
+struct rds_event {
+	void (*fn)(struct rds_event *ev, uint32_t epoll_events);
+	int fd;
+};
+int rds_event_add(struct rds_event *ev, uint32_t epoll_events); /* 0 or -errno */
+void rds_event_del(struct rds_event *ev);			/* the fd is still open */
+struct rds_timer {
+	void (*fn)(struct rds_timer *tm);
+	uint64_t due_ns;
+	struct rds_timer *next;
+	bool queued;
+};
+void rds_timer_set(struct rds_timer *tm, uint64_t due_ns); /* (re)arm; any thread */
+void rds_timer_cancel(struct rds_timer *tm);		   /* helper thread only: not running afterwards */
+/* The descriptor on which a leader sleeps: transports hand copies of it to peers. */
+int rds_leader_fd(void);
+struct registry *rds_engine_registry(void);
+
+void rds_shm_reclaim(void); /* helper, between events */
+void rds_shm_forget(void);  /* forked child */
+
+/* connection.c: what every transport calls, unless something wraps it */
+extern const struct rds_transport_up rds_transport_up;
+
+struct rds_transport *rds_loop_transport(void);
+struct rds_transport *rds_shm_transport(void);
+/* Wraps inner if RDS_PRELOAD_FAULT asks for it, else returns inner. */
+struct rds_transport *rds_fault_transport(struct rds_transport *inner);
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * uaccess.c - probing the application's pointers with system calls.
+ *
+ * Reading: rt_sigprocmask with an impossible `how` copies eight bytes from the address before it refuses.  It is the
+ * cheapest call that does (0.1 us a page, a fifth of MADV_POPULATE_READ) and works on every kernel and mapping, because
+ * it is the same copy_from_user that a real sendmsg would make.
+ * Writing: FUTEX_WAKE_OP with "add 0" is an atomic read-modify-write that changes nothing (0.3 us); more than a few
+ * pages at once are cheaper by MADV_POPULATE_WRITE, which is believed when it says yes and checked page by page when it
+ * says no (old kernel, odd mapping, or really bad).
+ * Invariant: a range enters the cache only when each of its pages was probed under the stamp that is stored with it.
+ * Must not know what the pointers are for.
+ */
+#include "engine/uaccess.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "engine/os.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+#define KERNEL_SIGSET 8
+#define UPAGE ((uintptr_t)1 << RDS_UPAGE_SHIFT)
+#define POPULATE_FROM 3 /* pages; below, one futex call each is cheaper */
+
+/*
+ * The main thread's stack has no recorded bounds, but no mapping is ever placed within the kernel's guard gap (1 MiB)
+ * below a stack that grows: whoever runs this close to the top of it runs on it.
+ */
+#define MAIN_STACK_SPAN ((uintptr_t)1 << 20)
+
+/* glibc's loader exports where the initial stack began.  Weak: elsewhere the shortcut is just not taken. */
+extern void *__libc_stack_end __attribute__((weak));
+
+__thread struct rds_ucache rds_ucache;
+_Atomic uint64_t rds_user_generation;
+
+/* ---- the thread's own stack ---- */
+
+static void stack_of_main(void)
+{
+	uintptr_t top = &__libc_stack_end ? (uintptr_t)__libc_stack_end : 0;
+
+	if (top > MAIN_STACK_SPAN) {
+		rds_ucache.stack_lo = top - MAIN_STACK_SPAN;
+		rds_ucache.stack_hi = top;
+	}
+}
+
+static void stack_of_thread(void)
+{
+	pthread_attr_t attr;
+	void *lo;
+	size_t size;
+
+	if (pthread_getattr_np(pthread_self(), &attr))
+		return;
+	if (!pthread_attr_getstack(&attr, &lo, &size)) {
+		rds_ucache.stack_lo = (uintptr_t)lo;
+		rds_ucache.stack_hi = (uintptr_t)lo + size;
+	}
+	pthread_attr_destroy(&attr);
+}
+
+static void stack_ask(void)
+{
+	int saved = errno;
+
+	rds_ucache.stack_asked = true;
+	if (os_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0) == os_getpid())
+		stack_of_main();
+	else
+		stack_of_thread();
+	errno = saved;
+}
+
+/* ---- one page ---- */
+
+/* at: start of the page */
+static bool page_readable(uintptr_t at)
+{
+	if (!at)
+		at += KERNEL_SIGSET; /* the call takes NULL for "no mask" and looks at nothing */
+	return os_syscall(SYS_rt_sigprocmask, -1, (long)at, 0, KERNEL_SIGSET, 0, 0) != -EFAULT;
+}
+
+static bool page_writable(uintptr_t at)
+{
+	static uint32_t nobody_waits_here;
+	long ret;
+
+	ret = os_syscall(SYS_futex, (long)&nobody_waits_here, FUTEX_WAKE_OP_PRIVATE, 0, 0, (long)at,
+			 FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, 1));
+	if (ret >= 0)
+		return true;
+	if (ret == -EFAULT)
+		return false;
+	/* The call itself is refused (seccomp, an emulated kernel): a second opinion, else the benefit of the doubt. */
+	ret = os_syscall(SYS_madvise, (long)at, (long)UPAGE, MADV_POPULATE_WRITE, 0, 0, 0);
+	return ret != -EFAULT && ret != -ENOMEM;
+}
+
+static bool pages_good(uintptr_t first, uintptr_t last, int how)
+{
+	if (how == RDS_UWRITE && last - first + 1 >= POPULATE_FROM &&
+	    !os_syscall(SYS_madvise, (long)(first << RDS_UPAGE_SHIFT), (long)((last - first + 1) << RDS_UPAGE_SHIFT),
+			MADV_POPULATE_WRITE, 0, 0, 0))
+		return true;
+	for (uintptr_t page = first; page <= last; page++)
+		if (how == RDS_UWRITE ? !page_writable(page << RDS_UPAGE_SHIFT) : !page_readable(page << RDS_UPAGE_SHIFT))
+			return false;
+	return true;
+}
+
+/* ---- what is remembered ---- */
+
+static bool range_known(uintptr_t first, uintptr_t last, int how, uint64_t stamp)
+{
+	for (unsigned i = 0; i < RDS_URANGES; i++)
+		if (rds_ucache.range[how][i].stamp == stamp && rds_ucache.range[how][i].first <= first &&
+		    rds_ucache.range[how][i].last >= last)
+			return true;
+	return false;
+}
+
+static void remember(uintptr_t first, uintptr_t last, int how, uint64_t stamp)
+{
+	if (first == last) {
+		rds_ucache.page[how][first % RDS_UPAGES].page = first;
+		rds_ucache.page[how][first % RDS_UPAGES].stamp = stamp;
+	} else {
+		unsigned i = rds_ucache.next_range++ % RDS_URANGES;
+
+		rds_ucache.range[how][i].first = first;
+		rds_ucache.range[how][i].last = last;
+		rds_ucache.range[how][i].stamp = stamp;
+	}
+}
+
+int rds_user_probe(const void *p, size_t len, int how, uint64_t stamp)
+{
+	uintptr_t at = (uintptr_t)p, first = at >> RDS_UPAGE_SHIFT, last = (at + len - 1) >> RDS_UPAGE_SHIFT;
+
+	if (!len)
+		return 0;
+	if (at + (len - 1) < at)
+		return -EFAULT;
+	if (!rds_ucache.stack_asked) {
+		stack_ask();
+		if (rds_user_on_stack(at, len))
+			return 0;
+	}
+	if (!range_known(first, last, how, stamp) && !pages_good(first, last, how))
+		return -EFAULT;
+	remember(first, last, how, stamp);
+	if (how == RDS_UWRITE) /* the probe has read it as well */
+		remember(first, last, RDS_UREAD, stamp);
+	return 0;
+}
+
+/* ---- vectors ---- */
+
+int rds_user_iov_readable(const struct iovec *iov, size_t n)
+{
+	uint64_t stamp = n ? rds_user_stamp() : 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (rds_user_readable_at(iov[i].iov_base, iov[i].iov_len, stamp))
+			return -EFAULT;
+	return 0;
+}
+
+int rds_user_iov_writable_bytes(const struct iovec *iov, size_t n, size_t bytes)
+{
+	uint64_t stamp = n ? rds_user_stamp() : 0;
+
+	for (size_t i = 0; i < n && bytes; i++) {
+		size_t len = iov[i].iov_len < bytes ? iov[i].iov_len : bytes;
+
+		if (rds_user_writable_at(iov[i].iov_base, len, stamp))
+			return -EFAULT;
+		bytes -= len;
+	}
+	return 0;
+}
+
+int rds_user_iov_writable(const struct iovec *iov, size_t n)
+{
+	return rds_user_iov_writable_bytes(iov, n, SIZE_MAX);
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * uaccess.h - is this pointer of the application's usable?  RDS promises EFAULT, not a crash, and the library may own
+ * no signal handler.  Ranges are probed with system calls that touch them as the kernel would (faulting pages in,
+ * changing nothing) and remembered per thread until the next tick of the coarse clock (1 to 10 ms, by kernel), so that
+ * a program which uses the same buffers in a loop pays nothing.  The caller's own stack, from the stack pointer
+ * upwards, is always known to be good.
+ *
+ * What this cannot promise: memory that another thread unmaps between the probe and the use, or that this thread
+ * unmaps and passes again within the same tick, is a crash, as it is for memcpy().
+ *
+ * Probe what will be touched and no more: a receive buffer of 1 MiB for a message of 64 bytes is 64 bytes, and only
+ * these have to be mapped for the kernel's recvmsg to succeed.
+ */
+#ifndef ENGINE_UACCESS_H
+#define ENGINE_UACCESS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+#include <time.h>
+
+#define RDS_UPAGE_SHIFT 12 /* probing in smaller steps than a big page is only slower */
+#define RDS_UPAGES 16	   /* direct mapped by page number */
+#define RDS_URANGES 4
+
+enum { RDS_UREAD, RDS_UWRITE };
+
+/* What one thread knows.  Nothing in here is trusted unless its stamp is the present one. */
+struct rds_ucache {
+	uintptr_t stack_lo, stack_hi; /* bounds of the thread's own stack; 0, 0 not known */
+	bool stack_asked;
+	unsigned next_range;
+	struct {
+		uintptr_t page; /* address >> RDS_UPAGE_SHIFT */
+		uint64_t stamp;
+	} page[2][RDS_UPAGES];
+	struct {
+		uintptr_t first, last; /* pages, inclusive */
+		uint64_t stamp;
+	} range[2][RDS_URANGES];
+};
+
+extern __thread struct rds_ucache rds_ucache __attribute__((tls_model("initial-exec")));
+extern _Atomic uint64_t rds_user_generation;
+
+int rds_user_probe(const void *p, size_t len, int how, uint64_t stamp);
+
+/*
+ * Moves with the coarse clock (5 ns to read) and with rds_user_forget().  A call that makes several checks may take one
+ * stamp for all of them, but never keep it across a sleep.
+ */
+static inline uint64_t rds_user_stamp(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec +
+	       atomic_load_explicit(&rds_user_generation, memory_order_relaxed);
+}
+
+/* Every thread probes again: mappings are known to have changed. */
+static inline void rds_user_forget(void)
+{
+	atomic_fetch_add_explicit(&rds_user_generation, 1, memory_order_relaxed);
+}
+
+/*
+ * Between this frame and the top of the thread's stack everything is in use.  On a stack that is not the thread's own
+ * (signal stack, coroutine) only the rest of this frame's page is known.
+ */
+static inline bool rds_user_on_stack(uintptr_t p, size_t len)
+{
+	uintptr_t sp = (uintptr_t)__builtin_frame_address(0);
+	uintptr_t top = (sp | (((uintptr_t)1 << RDS_UPAGE_SHIFT) - 1)) + 1;
+
+	if (sp >= rds_ucache.stack_lo && sp < rds_ucache.stack_hi)
+		top = rds_ucache.stack_hi;
+	return p >= sp && p < top && len <= top - p;
+}
+
+static inline bool rds_user_page_known(uintptr_t p, size_t len, int how, uint64_t stamp)
+{
+	uintptr_t page = p >> RDS_UPAGE_SHIFT;
+	unsigned slot = (unsigned)(page % RDS_UPAGES);
+
+	return (p + len - 1) >> RDS_UPAGE_SHIFT == page && len <= (size_t)1 << RDS_UPAGE_SHIFT &&
+	       rds_ucache.page[how][slot].page == page && rds_ucache.page[how][slot].stamp == stamp;
+}
+
+/* 0 or -EFAULT.  len 0 is always good.  Wrapping ranges are -EFAULT.  stamp: rds_user_stamp() of this call. */
+static inline int rds_user_readable_at(const void *p, size_t len, uint64_t stamp)
+{
+	if (!len || rds_user_on_stack((uintptr_t)p, len) ||
+	    rds_user_page_known((uintptr_t)p, len, RDS_UREAD, stamp))
+		return 0;
+	return rds_user_probe(p, len, RDS_UREAD, stamp);
+}
+static inline int rds_user_writable_at(void *p, size_t len, uint64_t stamp)
+{
+	if (!len || rds_user_on_stack((uintptr_t)p, len) ||
+	    rds_user_page_known((uintptr_t)p, len, RDS_UWRITE, stamp))
+		return 0;
+	return rds_user_probe(p, len, RDS_UWRITE, stamp);
+}
+
+/* The same; what lies on the stack costs no look at the clock. */
+static inline int rds_user_readable(const void *p, size_t len)
+{
+	if (!len || rds_user_on_stack((uintptr_t)p, len))
+		return 0;
+	return rds_user_readable_at(p, len, rds_user_stamp());
+}
+static inline int rds_user_writable(void *p, size_t len)
+{
+	if (!len || rds_user_on_stack((uintptr_t)p, len))
+		return 0;
+	return rds_user_writable_at(p, len, rds_user_stamp());
+}
+
+/* Every element of a vector (the vector itself must already have been checked). */
+int rds_user_iov_readable(const struct iovec *iov, size_t n);
+int rds_user_iov_writable(const struct iovec *iov, size_t n);
+/* Only as much of the vector as `bytes` bytes will fill. */
+int rds_user_iov_writable_bytes(const struct iovec *iov, size_t n, size_t bytes);
+
+#endif

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * wait.c - how a program's thread waits: look, spin a little, arm, look again, sleep.
+ *
+ * Of all sleeping threads one is the *leader*: peers wake it directly, and it makes progress for everybody.  The
+ * others (followers) each have an eventfd that is posted by whoever finds something for them.  When the leader goes away
+ * while followers sleep, the helper thread takes over (progress.c).
+ *
+ * A thread sleeps in exactly one libc call, without a lock: cancellation, EINTR and SA_RESTART are the kernel's.  A
+ * finite timeout of a blocking receive or send is rung by the helper's timer, because read() on an eventfd restarts
+ * after a signal exactly as the kernel's own RDS sleep does and a timed poll would not.
+ *
+ * Spinning is learnt: a spin that brings nothing makes the thread skip the next 1, 2, 4 ... 256 spins, one that
+ * succeeds starts over.  Must not know what sockets wait for.
+ */
+#include "engine/wait.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define SPIN_SKIP_MAX 8 /* skip at most 2^8 spins */
+#define SPIN_CLOCK_EVERY 16
+
+static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct rds_wait *pool;
+
+static __thread struct {
+	unsigned streak, skip;
+} spin_tls __attribute__((tls_model("initial-exec")));
+
+static void wait_timer(struct rds_timer *tm)
+{
+	rds_wait_post(container_of(tm, struct rds_wait, timer));
+}
+
+struct rds_wait *rds_wait_begin(unsigned n)
+{
+	struct rds_wait *w;
+
+	pthread_mutex_lock(&pool_lock);
+	w = pool;
+	if (w)
+		pool = w->pool_next;
+	pthread_mutex_unlock(&pool_lock);
+	if (!w) {
+		w = calloc(1, sizeof(*w));
+		if (!w)
+			return NULL;
+		w->efd = -1;
+		w->nodes = w->inl;
+		w->cap = RDS_WAIT_INLINE;
+		w->timer.fn = wait_timer;
+	}
+	if (n > w->cap) {
+		struct rds_wait_node *nodes = malloc(n * sizeof(*nodes));
+
+		if (!nodes) {
+			rds_wait_end(w);
+			return NULL;
+		}
+		if (w->nodes != w->inl)
+			free(w->nodes);
+		w->nodes = nodes;
+		w->cap = n;
+	}
+	return w;
+}
+
+int rds_wait_add(struct rds_wait *w, struct rds_sock *sk, short events)
+{
+	if (w->n == w->cap || w->linked)
+		return -EINVAL;
+	w->nodes[w->n++] = (struct rds_wait_node){.w = w, .sk = sk, .events = events};
+	return 0;
+}
+
+struct rds_wait *rds_wait_begin_one(struct rds_sock *sk, short events)
+{
+	struct rds_wait *w = rds_wait_begin(1);
+
+	if (w)
+		rds_wait_add(w, sk, events);
+	return w;
+}
+
+static bool one_cpu(void)
+{
+	static _Atomic int cpus;
+	int n = atomic_load_explicit(&cpus, memory_order_relaxed);
+
+	if (!n) {
+		cpu_set_t set;
+
+		n = sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
+		atomic_store_explicit(&cpus, n ? n : 1, memory_order_relaxed);
+	}
+	return n <= 1;
+}
+
+static inline void cpu_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#endif
+}
+
+static void polling(struct rds_wait *w, bool on, bool found)
+{
+	if (w->polling == on)
+		return;
+	w->polling = on;
+	rx_lock();
+	if (on)
+		rds_poll_enter();
+	else
+		rds_poll_leave(found);
+	rx_unlock();
+}
+
+static bool spin_begin(struct rds_wait *w)
+{
+	int64_t us = rds_options()->spin_us;
+
+	w->spun = true;
+	if (us <= 0 || one_cpu())
+		return false;
+	if (spin_tls.skip) {
+		spin_tls.skip--;
+		return false;
+	}
+	w->spin_start = os_now_ns();
+	w->spin_until = w->spin_start + (uint64_t)us * 1000;
+	w->spins = 0;
+	polling(w, true, false);
+	return true;
+}
+
+static void spin_failed(void)
+{
+	if (spin_tls.streak < SPIN_SKIP_MAX)
+		spin_tls.streak++;
+	spin_tls.skip = (1u << spin_tls.streak) - 1;
+}
+
+bool rds_wait_spin(struct rds_wait *w)
+{
+	if (!w->spun)
+		return spin_begin(w);
+	if (!w->polling)
+		return false;
+	cpu_relax();
+	if (++w->spins % SPIN_CLOCK_EVERY || os_now_ns() < w->spin_until)
+		return true;
+	spin_failed();
+	polling(w, false, false);
+	return false;
+}
+
+static int efd_open(struct rds_wait *w)
+{
+	if (w->efd < 0) {
+		int fd = os_eventfd(0, 0);
+
+		if (fd < 0)
+			return fd;
+		fd = os_dup_high(fd);
+		if (fd < 0)
+			return fd;
+		w->efd = fd;
+	}
+	return 0;
+}
+
+/* Take a stale post off a blocking eventfd without ever blocking. */
+static void efd_drain(int fd)
+{
+	uint64_t v;
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	if (os_poll(&p, 1, 0) > 0)
+		os_read(fd, &v, sizeof(v));
+}
+
+static void link_nodes(struct rds_wait *w)
+{
+	unsigned i;
+
+	if (w->linked)
+		return;
+	w->linked = true;
+	pthread_mutex_lock(&rds_eng->wait);
+	for (i = 0; i < w->n; i++) {
+		struct rds_wait_node *nd = &w->nodes[i], *first = atomic_load(&nd->sk->waiters);
+
+		nd->prev = NULL;
+		nd->next = first;
+		if (first)
+			first->prev = nd;
+		atomic_store(&nd->sk->waiters, nd);
+	}
+	pthread_mutex_unlock(&rds_eng->wait);
+}
+
+static void unlink_nodes(struct rds_wait *w)
+{
+	unsigned i;
+
+	if (!w->linked)
+		return;
+	w->linked = false;
+	pthread_mutex_lock(&rds_eng->wait);
+	for (i = 0; i < w->n; i++) {
+		struct rds_wait_node *nd = &w->nodes[i];
+
+		if (nd->prev)
+			nd->prev->next = nd->next;
+		else
+			atomic_store(&nd->sk->waiters, nd->next);
+		if (nd->next)
+			nd->next->prev = nd->prev;
+	}
+	pthread_mutex_unlock(&rds_eng->wait);
+}
+
+static bool wants_output(const struct rds_wait *w)
+{
+	unsigned i;
+
+	for (i = 0; i < w->n; i++)
+		if (w->nodes[i].events & (POLLOUT | POLLWRNORM))
+			return true;
+	return false;
+}
+
+/* Anything to tell the program already?  rx held. */
+static bool some_ready(struct rds_wait *w)
+{
+	unsigned i;
+
+	for (i = 0; i < w->n; i++) {
+		struct rds_wait_node *nd = &w->nodes[i];
+
+		if (!atomic_load(&nd->sk->open) || rds_sock_wakes(nd->sk, nd->events))
+			return true;
+	}
+	return false;
+}
+
+bool rds_wait_arm(struct rds_wait *w)
+{
+	bool ready;
+
+	polling(w, false, false);
+	if (efd_open(w) < 0)
+		return false; /* no descriptor to sleep on: go on looking, and say so */
+	link_nodes(w);
+	if (wants_output(w) && rds_want_room_all())
+		return false;
+	rx_lock();
+	if (!rds_eng->leader) {
+		rds_eng->leader = w;
+		w->leader = true;
+	} else {
+		rds_eng->followers++;
+		w->follower = true;
+	}
+	atomic_store(&w->sleep_fd, w->leader ? rds_eng->leader_fd : w->efd);
+	atomic_store(&w->armed, true);
+	rds_attention_update();
+	ready = some_ready(w) || rds_eng->shm->ops->pending(rds_eng->shm);
+	rx_unlock();
+	if (ready) {
+		rds_wait_disarm(w);
+		return false;
+	}
+	return true;
+}
+
+int rds_wait_fd(const struct rds_wait *w)
+{
+	return atomic_load(&w->sleep_fd);
+}
+
+void rds_wait_disarm(struct rds_wait *w)
+{
+	if (!w->leader && !w->follower)
+		return;
+	if (!atomic_exchange(&w->armed, false) || w->leader)
+		efd_drain(rds_wait_fd(w));
+	rx_lock();
+	if (w->leader)
+		rds_eng->leader = NULL;
+	if (w->follower)
+		rds_eng->followers--;
+	w->leader = w->follower = false;
+	w->slept = true;
+	rds_attention_update();
+	rx_unlock();
+}
+
+static void sleep_cancelled(void *arg)
+{
+	rds_wait_end(arg);
+}
+
+int rds_wait_sleep(struct rds_wait *w, uint64_t deadline)
+{
+	volatile ssize_t got = 0;
+	uint64_t v;
+
+	if (deadline)
+		rds_timer_set(&w->timer, deadline);
+	pthread_cleanup_push(sleep_cancelled, w);
+	got = rds_os_sleep.read(rds_wait_fd(w), &v, sizeof(v));
+	pthread_cleanup_pop(0);
+	/* The timer may be a stale one of the wait's last user: only the clock says that the time is up. */
+	if (deadline && os_now_ns() >= deadline)
+		return -ETIMEDOUT;
+	return got < 0 ? -EINTR : 0;
+}
+
+void rds_wait_post(struct rds_wait *w)
+{
+	static const uint64_t one = 1;
+
+	if (atomic_exchange(&w->armed, false))
+		os_write(rds_wait_fd(w), &one, sizeof(one));
+}
+
+void rds_wait_end(struct rds_wait *w)
+{
+	if (w->polling) {
+		/* Found while spinning - unless the thread was off the CPU for longer than a spin may last. */
+		if (os_now_ns() < w->spin_until)
+			spin_tls.streak = 0;
+		else
+			spin_failed();
+		polling(w, false, true);
+	}
+	rds_wait_disarm(w);
+	unlink_nodes(w);
+	if (w->cap > 64 && w->nodes != w->inl) { /* a huge poll set is not kept */
+		free(w->nodes);
+		w->nodes = w->inl;
+		w->cap = RDS_WAIT_INLINE;
+	}
+	w->n = 0;
+	w->spun = w->slept = false;
+	pthread_mutex_lock(&pool_lock);
+	w->pool_next = pool;
+	pool = w;
+	pthread_mutex_unlock(&pool_lock);
+}
+
+void rds_wait_forget(void)
+{
+	pool = NULL;
+	pthread_mutex_init(&pool_lock, NULL);
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * wait.h - one sleeping (or spinning) thread.  Guarded by the wait lock unless said otherwise.
+ */
+#ifndef ENGINE_WAIT_H
+#define ENGINE_WAIT_H
+
+#include "engine/sock.h"
+
+#define RDS_WAIT_INLINE 4
+
+struct rds_wait_node {
+	struct rds_wait *w;
+	struct rds_sock *sk;
+	struct rds_wait_node *prev, *next; /* among the socket's sleepers */
+	short events;
+};
+
+struct rds_wait {
+	struct rds_wait *pool_next;
+	int efd;	     /* own eventfd; a leader sleeps on the engine's instead */
+	_Atomic bool armed;  /* asleep or about to be: somebody has to post */
+	_Atomic int sleep_fd;
+	bool leader, follower; /* rx */
+	bool linked, polling, spun, slept;
+	uint64_t spin_until, spin_start;
+	unsigned spins;
+	struct rds_timer timer;
+	unsigned n, cap;
+	struct rds_wait_node *nodes, inl[RDS_WAIT_INLINE];
+};
+
+/* Sleep until posted or deadline (absolute, 0 = none): 0, -EINTR, -ETIMEDOUT. A cancellation point; SA_RESTART holds.
+ * -ETIMEDOUT only if the deadline has passed, whatever woke the thread. */
+int rds_wait_sleep(struct rds_wait *w, uint64_t deadline_ns);
+/* A call that may wait for one socket: wait begun, socket added. Sets *deadline from a timeout (RDS_NO_TIMEOUT = none). */
+struct rds_wait *rds_wait_begin_one(struct rds_sock *sk, short events);
+/* Leader or follower, wake it if it sleeps. */
+void rds_wait_post(struct rds_wait *w);
+/* In a forked child the pools belong to the parent: forget them. */
+void rds_wait_forget(void);
+
+#endif

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * wire.c - message headers to and from their 48 bytes.
+ *
+ * What comes in may lie in memory that the other side goes on changing, so it is copied once and only the copy is
+ * looked at.  The strict reading is deliberate: a frame that claims to be a congestion map but is not exactly one would
+ * otherwise pass for data and reset the receiver's sequence number.
+ * Must not know transports, connections or what the fields are used for.
+ */
+#include "engine/wire.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+
+_Static_assert(offsetof(struct rds_wire_hdr, csum) == 30, "checksum is at 30");
+_Static_assert(offsetof(struct rds_wire_hdr, exthdr) == 32, "extensions start at 32");
+
+/* Types from here on end the area, whatever follows (later versions of the protocol). */
+#define EXTHDR_MAX 16
+
+/* Ones' complement sum of the 48 bytes, folded to 16 bits, in the byte order of memory. */
+static uint16_t hdr_sum(const struct rds_wire_hdr *w)
+{
+	uint32_t word[RDS_WIRE_HDR / 4];
+	uint64_t sum = 0;
+
+	memcpy(word, w, sizeof(word));
+	for (unsigned i = 0; i < RDS_WIRE_HDR / 4; i++)
+		sum += word[i];
+	sum = (sum >> 32) + (sum & 0xffffffff);
+	sum = (sum >> 16) + (sum & 0xffff);
+	sum = (sum >> 16) + (sum & 0xffff);
+	sum = (sum >> 16) + (sum & 0xffff);
+	return (uint16_t)sum;
+}
+
+static void put_be32(uint8_t *p, uint32_t v)
+{
+	v = htobe32(v);
+	memcpy(p, &v, sizeof(v));
+}
+
+static uint32_t get_be32(const uint8_t *p)
+{
+	uint32_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return be32toh(v);
+}
+
+static void ext_encode(const struct rds_hdr *h, uint8_t *area)
+{
+	switch (h->ext_type) {
+	case RDS_EXTHDR_RDMA:
+		area[0] = RDS_EXTHDR_RDMA;
+		put_be32(area + 1, h->ext_rkey);
+		break;
+	case RDS_EXTHDR_RDMA_DEST:
+		area[0] = RDS_EXTHDR_RDMA_DEST;
+		put_be32(area + 1, h->ext_rkey);
+		put_be32(area + 5, h->ext_offset);
+		break;
+	}
+}
+
+void rds_hdr_encode(const struct rds_hdr *h, struct rds_wire_hdr *w, bool checksum)
+{
+	memset(w, 0, sizeof(*w));
+	w->sequence = htobe64(h->seq);
+	w->ack = htobe64(h->ack);
+	w->len = htobe32(h->len);
+	w->sport = htobe16(h->sport);
+	w->dport = htobe16(h->dport);
+	w->flags = h->flags;
+	w->credit = h->credit;
+	if (h->ext_type)
+		ext_encode(h, w->exthdr);
+	if (checksum) {
+		uint16_t sum = (uint16_t)~hdr_sum(w);
+
+		/* 0 would say "unchecked"; 0xffff is the same number in ones' complement. */
+		w->csum = sum ? sum : 0xffff;
+	}
+}
+
+/* Bytes of data behind an extension's type. */
+static unsigned ext_size(uint8_t type)
+{
+	switch (type) {
+	case RDS_EXTHDR_VERSION:
+	case RDS_EXTHDR_RDMA:
+	case RDS_EXTHDR_GEN_NUM:
+		return 4;
+	case RDS_EXTHDR_RDMA_DEST:
+		return 8;
+	case RDS_EXTHDR_NPATHS:
+		return 2;
+	default:
+		return 0; /* undefined, skipped */
+	}
+}
+
+/* -EBADMSG: an extension that runs over the end, or more than the one that a header may carry. */
+static int ext_decode(const uint8_t *area, size_t size, struct rds_hdr *h)
+{
+	size_t at = 0;
+
+	while (at < size && area[at] != RDS_EXTHDR_NONE && area[at] < EXTHDR_MAX) {
+		uint8_t type = area[at++];
+
+		if (ext_size(type) > size - at)
+			return -EBADMSG;
+		if (type == RDS_EXTHDR_RDMA || type == RDS_EXTHDR_RDMA_DEST) {
+			if (h->ext_type)
+				return -EBADMSG;
+			h->ext_type = type;
+			h->ext_rkey = get_be32(area + at);
+			if (type == RDS_EXTHDR_RDMA_DEST)
+				h->ext_offset = get_be32(area + at + 4);
+		}
+		at += ext_size(type);
+	}
+	return 0;
+}
+
+int rds_hdr_decode(const void *w, struct rds_hdr *h)
+{
+	struct rds_wire_hdr c;
+
+	memcpy(&c, w, sizeof(c));
+	/* From here on the compiler may not go back to *w instead of the copy. */
+	__asm__ volatile("" : "+m"(c) : : "memory");
+
+	*h = (struct rds_hdr){
+		.seq = be64toh(c.sequence),
+		.ack = be64toh(c.ack),
+		.len = be32toh(c.len),
+		.sport = be16toh(c.sport),
+		.dport = be16toh(c.dport),
+		.flags = c.flags,
+		.credit = c.credit,
+	};
+	if (c.csum && hdr_sum(&c) != 0xffff)
+		return -EBADMSG;
+	if (h->len > RDS_MAX_MSG)
+		return -EBADMSG;
+	if (h->flags & RDS_FLAG_CONG_BITMAP)
+		return h->flags == RDS_FLAG_CONG_BITMAP && h->len == RDS_CONG_MAP_BYTES ? 0 : -EBADMSG;
+	return ext_decode(c.exthdr, sizeof(c.exthdr), h);
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * wire.h - the RDS 3.1 message header (rds-semantics 12.1, 12.2): 48 bytes, big-endian.  Nothing else knows its bytes.
+ * Transports carry it in front of every message; whoever receives one calls rds_hdr_decode before believing it.
+ */
+#ifndef ENGINE_WIRE_H
+#define ENGINE_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define RDS_MAX_MSG (1u << 20)
+#define RDS_CONG_MAP_BYTES 8192u
+#define RDS_WIRE_HDR 48u
+#define RDS_WIRE_MAJOR 3
+#define RDS_WIRE_MINOR 1
+
+enum { RDS_FLAG_CONG_BITMAP = 1, RDS_FLAG_ACK_REQUIRED = 2, RDS_FLAG_RETRANSMITTED = 4 };
+enum {
+	RDS_EXTHDR_NONE = 0,
+	RDS_EXTHDR_VERSION = 1,
+	RDS_EXTHDR_RDMA = 2,
+	RDS_EXTHDR_RDMA_DEST = 3,
+	RDS_EXTHDR_NPATHS = 5,
+	RDS_EXTHDR_GEN_NUM = 6,
+};
+
+struct rds_wire_hdr {
+	uint64_t sequence, ack; /* BE */
+	uint32_t len;		/* BE */
+	uint16_t sport, dport;	/* BE */
+	uint8_t flags, credit;
+	uint8_t padding[4];
+	uint16_t csum; /* BE as a byte string: ones' complement over the 48 bytes; 0 = unchecked */
+	uint8_t exthdr[16];
+} __attribute__((packed, aligned(4)));
+_Static_assert(sizeof(struct rds_wire_hdr) == RDS_WIRE_HDR, "RDS 3.1 header is 48 bytes");
+
+/* The same in host order. */
+struct rds_hdr {
+	uint64_t seq, ack;
+	uint32_t len;
+	uint16_t sport, dport;
+	uint8_t flags, credit;
+	uint8_t ext_type; /* the one extension: RDS_EXTHDR_RDMA, _RDMA_DEST, or _NONE (others are skipped) */
+	uint32_t ext_rkey, ext_offset;
+};
+
+/* Checksum filled if `checksum`, else 0. */
+void rds_hdr_encode(const struct rds_hdr *h, struct rds_wire_hdr *w, bool checksum);
+/* -EBADMSG: checksum wrong, length above RDS_MAX_MSG, congestion frame that is not exactly one map, data frame with
+ * extension area that is not well formed.  `w` may be in memory that a hostile peer goes on changing: it is copied once. */
+int rds_hdr_decode(const void *w, struct rds_hdr *h);
+
+#endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * xmit.c - the last step of a send: give a message to the connection's endpoint, or keep it until one takes it.
+ * Callers hold conn->tx; sequence numbers are given here, so order on a connection is the order of this lock.
+ * Must not know sockets' limits or who may send.
+ */
+#include "engine/connection.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct rds_queued *queued_new(const struct rds_outgoing *out)
+{
+	struct rds_queued *q = malloc(sizeof(*q) + out->len);
+	unsigned char *to;
+	size_t left = out->len, n;
+	const struct iovec *v;
+
+	if (!q)
+		return NULL;
+	q->next = NULL;
+	q->u = out->u;
+	q->hdr = out->hdr;
+	for (to = q->data, v = out->iov; left; v++) {
+		n = v->iov_len < left ? v->iov_len : left;
+		memcpy(to, v->iov_base, n);
+		to += n;
+		left -= n;
+	}
+	return q;
+}
+
+static int xmit_queue(struct rds_conn *conn, struct rds_outgoing *out)
+{
+	struct rds_queued *q = queued_new(out);
+
+	if (!q)
+		return -ENOMEM;
+	*conn->queue_tail = q;
+	conn->queue_tail = &q->next;
+	conn->queue_len++;
+	rds_conn_busy(conn);
+	return 0;
+}
+
+int rds_xmit(struct rds_conn *conn, struct rds_outgoing *out)
+{
+	const struct rds_transport_ops *ops = conn->t->ops;
+	struct rds_wire_hdr wire;
+	int err;
+
+	out->hdr.seq = out->u.seq = conn->next_tx;
+	if (unlikely(conn->queue || atomic_load_explicit(&conn->state, memory_order_relaxed) != RDS_CONN_UP)) {
+		err = xmit_queue(conn, out);
+		goto done;
+	}
+	if (!(ops->caps & RDS_TCAP_DIRECT) && unlikely(conn->count == conn->cap)) {
+		rds_conn_reap(conn, true);
+		if (conn->count == conn->cap && rds_unacked_grow(conn))
+			return -ENOMEM;
+	}
+	rds_hdr_encode(&out->hdr, &wire, false);
+	err = ops->send(conn->ep, &wire, out->iov, out->len, &out->u.pos);
+	if (likely(err == 0)) {
+		if (ops->caps & RDS_TCAP_DIRECT)
+			rds_release_unacked(&out->u);
+		else
+			rds_unacked_push(conn, &out->u);
+	} else if (err == -EAGAIN || err == -ENOTCONN) {
+		err = xmit_queue(conn, out);
+		if (!err)
+			ops->want_room(conn->ep, conn->acked);
+	}
+done:
+	if (likely(!err))
+		conn->next_tx++;
+	return err;
+}
+
+/* Control traffic carries no payload of a socket and is never kept: -EAGAIN leaves the request where it was. */
+static int xmit_control(struct rds_conn *conn, struct rds_hdr *hdr, const void *data, size_t len)
+{
+	struct iovec iov = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
+	struct rds_wire_hdr wire;
+	uint64_t pos;
+	int err;
+
+	if (atomic_load_explicit(&conn->state, memory_order_relaxed) != RDS_CONN_UP)
+		return -EAGAIN;
+	rds_hdr_encode(hdr, &wire, false);
+	err = conn->t->ops->send(conn->ep, &wire, &iov, len, &pos);
+	if (!err)
+		conn->t->ops->flush(conn->ep, true);
+	else if (err == -EAGAIN)
+		conn->t->ops->want_room(conn->ep, conn->acked);
+	return err == -ENOTCONN ? -EAGAIN : err;
+}
+
+int rds_xmit_map(struct rds_conn *conn)
+{
+	struct rds_hdr hdr = {.len = RDS_CONG_MAP_BYTES, .flags = RDS_FLAG_CONG_BITMAP};
+	struct rds_cong_map *map;
+
+	rx_lock();
+	map = rds_cong_local(&conn->id.laddr);
+	rx_unlock();
+	if (!map)
+		return -ENOMEM;
+	return xmit_control(conn, &hdr, (const void *)map->words, RDS_CONG_MAP_BYTES);
+}
+
+/* An answer to a ping: an ordinary message of length 0 from port 0, with a sequence number, kept until acknowledged. */
+int rds_xmit_pong(struct rds_conn *conn, uint16_t dport)
+{
+	struct rds_outgoing out = {.hdr = {.dport = dport}, .u = {.dport = dport}};
+	struct rds_cong_map *far = atomic_load(&conn->fcong);
+	int err;
+
+	if (far && rds_cong_test(far, dport)) {
+		RDS_STAT_INC(cong_send_error);
+		return 0;
+	}
+	err = rds_xmit(conn, &out);
+	if (!err) {
+		RDS_STAT_INC(send_queued);
+		RDS_STAT_INC(send_pong);
+		if (conn->ep)
+			conn->t->ops->flush(conn->ep, false);
+	}
+	return err;
+}

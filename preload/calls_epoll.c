@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * calls_epoll.c - epoll stays the kernel's: sets, edges, one-shots, nesting are its own, on the stand-ins.
+ *
+ * A socket that is put into a set is told to keep its stand-in current.  Waiting on such a set makes progress first,
+ * and while it sleeps it also listens to the engine's wake-up descriptor, so that arrivals need not take the way over
+ * the helper thread.  Sets without RDS sockets, and those that hold an RDS set inside, go to the real call.
+ */
+#include "pollset.h"
+#include "user.h"
+
+#include <stdlib.h>
+
+int epoll_ctl(int ep, int op, int fd, struct epoll_event *event)
+{
+	struct rds_sock *sk = rds_fds_get(fd);
+	int rc = rds_real.epoll_ctl(ep, op, fd, event);
+
+	if (likely(!sk))
+		return rc;
+	if (rc == 0 && op != EPOLL_CTL_DEL && sk != RDS_INHERITED) {
+		rds_sock_watch(sk, fd, event->events & EPOLLET);
+		rds_fds_mark_epoll(ep);
+	}
+	rds_fds_put(sk);
+	return rc;
+}
+
+struct epoll_call {
+	int ep, n;
+	struct epoll_event *events;
+	const sigset_t *mask;
+	struct rds_wait *wait;
+};
+
+static int harvest(const struct epoll_call *c, const sigset_t *mask)
+{
+	int rc = rds_real.epoll_pwait(c->ep, c->events, c->n, 0, mask);
+
+	return rc < 0 ? -errno : rc;
+}
+
+/* Sleep until the set or the engine has something: 1, 0 for time out, or -errno. */
+static int sleep_for(struct epoll_call *c, const struct deadline *d)
+{
+	struct pollfd p[2] = {{.fd = c->ep, .events = POLLIN}, {.fd = rds_wait_fd(c->wait), .events = POLLIN}};
+	struct timespec left;
+	int rc = rds_real.ppoll(p, 2, deadline_left(d, &left), c->mask);
+
+	rc = rc < 0 ? -errno : rc > 0;
+	rds_wait_disarm(c->wait);
+	return rc;
+}
+
+/* No memory or descriptors to wait with: the helper keeps the stand-ins current, only slower. */
+static int wait_without_engine(const struct epoll_call *c, const struct deadline *d)
+{
+	struct pollfd p = {.fd = c->ep, .events = POLLIN};
+	struct timespec left;
+
+	return rds_real.ppoll(&p, 1, deadline_left(d, &left), c->mask) < 0 ? -errno : harvest(c, NULL);
+}
+
+static int wait_loop(struct epoll_call *c, const struct deadline *d)
+{
+	unsigned round = 0;
+	int rc;
+
+	for (;;) {
+		while (deadline_spin(d, c->wait, &round)) {
+			rc = rds_progress() ? harvest(c, NULL) : 0;
+			if (rc)
+				return rc;
+		}
+		if (!rds_wait_arm(c->wait)) {
+			struct timespec left;
+
+			rds_progress();
+			rc = harvest(c, NULL);
+			if (rc || (deadline_left(d, &left) && !left.tv_sec && !left.tv_nsec))
+				return rc;
+			continue;
+		}
+		rc = sleep_for(c, d);
+		if (rc < 0)
+			return rc;
+		bool timed_out = rc == 0;
+
+		rds_progress();
+		rc = harvest(c, NULL);
+		if (rc || timed_out)
+			return rc;
+	}
+}
+
+static void end_wait(void *arg)
+{
+	struct epoll_call *c = arg;
+
+	if (c->wait)
+		rds_wait_end(c->wait);
+}
+
+static int epoll_rds(struct epoll_call *c, const struct deadline *d)
+{
+	int rc;
+
+	pthread_testcancel();
+	rds_progress();
+	rc = harvest(c, d->now ? c->mask : NULL);
+	if (rc || d->now)
+		return rc;
+	c->wait = rds_wait_begin(0);
+	if (!c->wait)
+		return wait_without_engine(c, d);
+	pthread_cleanup_push(end_wait, c);
+	rc = wait_loop(c, d);
+	pthread_cleanup_pop(1);
+	return rc;
+}
+
+static bool epoll_ours(int ep)
+{
+	return rds_fds_is_epoll(ep) && !rds_engine_foreign();
+}
+
+static int epoll_ms(int ep, struct epoll_event *events, int n, int timeout, const sigset_t *mask)
+{
+	struct epoll_call c = {ep, n, events, mask, NULL};
+	struct deadline d;
+
+	deadline_ms(&d, timeout);
+	return (int)rds_result(epoll_rds(&c, &d));
+}
+
+int epoll_wait(int ep, struct epoll_event *events, int n, int timeout)
+{
+	if (likely(!epoll_ours(ep)))
+		return rds_real.epoll_wait(ep, events, n, timeout);
+	return epoll_ms(ep, events, n, timeout, NULL);
+}
+
+int epoll_pwait(int ep, struct epoll_event *events, int n, int timeout, const sigset_t *mask)
+{
+	if (likely(!epoll_ours(ep)))
+		return rds_real.epoll_pwait(ep, events, n, timeout, mask);
+	return epoll_ms(ep, events, n, timeout, mask);
+}
+
+int epoll_pwait2(int ep, struct epoll_event *events, int n, const struct timespec *timeout, const sigset_t *mask)
+{
+	struct epoll_call c = {ep, n, events, mask, NULL};
+	struct deadline d;
+	int rc = 0;
+
+	if (likely(!epoll_ours(ep)))
+		return rds_real.epoll_pwait2(ep, events, n, timeout, mask);
+	if (timeout && rds_user_readable(timeout, sizeof(*timeout)))
+		rc = -EFAULT;
+	rc = rc ? rc : deadline_ts(&d, timeout);
+	return (int)rds_result(rc ? rc : epoll_rds(&c, &d));
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * calls_fd.c - numbers that are copied and closed.
+ *
+ * The kernel does the work on the stand-in, so flags, limits and errors are its own; we only follow with the table.
+ * The engine's internal descriptors do not exist for the program: closing or copying one is EBADF, closing a range goes
+ * around them, and a dup2() onto one moves it away first.
+ */
+#include "fds.h"
+
+#include <stdarg.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#ifndef CLOSE_RANGE_UNSHARE
+#define CLOSE_RANGE_UNSHARE 2U
+#endif
+#ifndef CLOSE_RANGE_CLOEXEC
+#define CLOSE_RANGE_CLOEXEC 4U
+#endif
+
+/* ---- close ---- */
+
+int close(int fd)
+{
+	return likely(!rds_fds_on()) ? rds_real.close(fd) : rds_fds_close(fd);
+}
+RDS_ALIAS(__close, close);
+
+/* A kernel older than 5.9: one by one, as far as numbers can reach. */
+static int close_one_by_one(unsigned first, unsigned last)
+{
+	struct rlimit rl = {.rlim_max = 65536};
+
+	getrlimit(RLIMIT_NOFILE, &rl);
+	if (rl.rlim_max < 65536)
+		rl.rlim_max = 65536; /* opened before the limit was lowered */
+	for (unsigned fd = first; fd <= last && fd < rl.rlim_max; fd++)
+		rds_real.close((int)fd);
+	return 0;
+}
+
+static int close_piece(unsigned first, unsigned last, int flags)
+{
+	int rc = rds_real.close_range(first, last, flags);
+
+	return rc < 0 && errno == ENOSYS && !flags ? close_one_by_one(first, last) : rc;
+}
+
+struct close_walk {
+	unsigned next; /* first number not yet dealt with */
+	int rc;
+};
+
+static void close_up_to(int fd, void *arg)
+{
+	struct close_walk *walk = arg;
+
+	if ((unsigned)fd > walk->next && walk->rc == 0)
+		walk->rc = close_piece(walk->next, (unsigned)fd - 1, 0);
+	walk->next = (unsigned)fd + 1;
+}
+
+/* Everything in the range but the internal descriptors. */
+static int close_around(unsigned first, unsigned last)
+{
+	struct close_walk walk = {.next = first};
+
+	rds_fd_each_internal(first, last, close_up_to, &walk);
+	if (walk.rc == 0 && walk.next > first && walk.next - 1 >= last)
+		return 0; /* the last number was an internal one */
+	return walk.rc ? walk.rc : close_piece(walk.next, last, 0);
+}
+
+int close_range(unsigned first, unsigned last, int flags)
+{
+	/*
+	 * CLOEXEC closes nothing (and internal descriptors have that flag anyway).  UNSHARE gives the calling thread a
+	 * descriptor table of its own before it closes: the one that the engine and the other threads use stays as it
+	 * is.  Both are the kernel's alone, as is the call of a child that does not share our descriptors.
+	 */
+	if (likely(!rds_fds_on()) || flags || first > last || !rds_fds_mine())
+		return rds_real.close_range(first, last, flags);
+	rds_fds_closing(first, last);
+	int rc = close_around(first, last);
+	int saved = errno;
+
+	rds_fds_closed(first, last);
+	errno = saved;
+	return rc;
+}
+
+void closefrom(int low)
+{
+	if (likely(!rds_fds_on()) || !rds_fds_mine())
+		rds_real.closefrom(low);
+	else
+		close_range(low < 0 ? 0 : (unsigned)low, ~0U, 0);
+}
+
+/* ---- copies ---- */
+
+/* The program must not get at what it never opened.  A vfork child's copies harm nobody. */
+static bool hidden(int fd)
+{
+	return rds_fds_on() && unlikely(rds_fd_is_internal(fd)) && rds_fds_mine() && rds_fd_is_internal(fd);
+}
+
+/* The kernel made `to` a copy of `from`: let the table follow. */
+static int copied(int from, int to, struct rds_sock *sk)
+{
+	int saved = errno;
+
+	if (to >= 0 && rds_fds_on()) {
+		int rc = rds_fds_copied(from, to, sk);
+
+		if (unlikely(rc < 0)) {
+			rds_real.close(to);
+			saved = -rc;
+			to = -1;
+		}
+	}
+	rds_fds_put(sk);
+	errno = saved;
+	return to;
+}
+
+int dup(int fd)
+{
+	if (hidden(fd))
+		return (int)rds_result(-EBADF);
+	struct rds_sock *sk = rds_fds_get(fd);
+
+	return copied(fd, rds_real.dup(fd), sk);
+}
+
+/* Before a copy onto a given number: nothing that can fail may be left for afterwards. */
+static int make_way(int from, int to, struct rds_sock *sk)
+{
+	if (!rds_fds_on() || to < 0)
+		return 0;
+	if (hidden(from))
+		return -EBADF;
+	if (sk && rds_fds_reserve(to))
+		return -EBADF; /* beyond every limit, as the kernel would say */
+	if (likely(!rds_fd_is_internal(to)) || !rds_fds_mine())
+		return 0;
+	return rds_fd_move_internal(to);
+}
+
+int dup2(int from, int to)
+{
+	struct rds_sock *sk = rds_fds_get(from);
+	int rc = from == to ? 0 : make_way(from, to, sk);
+
+	if (unlikely(rc < 0))
+		return (int)rds_fds_done(sk, rc);
+	rc = rds_real.dup2(from, to);
+	if (from != to)
+		return copied(from, rc, sk);
+	rds_fds_put(sk);
+	return rc;
+}
+RDS_ALIAS(__dup2, dup2);
+
+int dup3(int from, int to, int flags)
+{
+	struct rds_sock *sk = rds_fds_get(from);
+	int rc = from == to ? 0 : make_way(from, to, sk);
+
+	if (unlikely(rc < 0))
+		return (int)rds_fds_done(sk, rc);
+	return copied(from, rds_real.dup3(from, to, flags), sk);
+}
+
+/* All commands but the copying ones act on the stand-in's file description, which is what copies share. */
+int fcntl(int fd, int cmd, ...)
+{
+	va_list ap;
+
+	va_start(ap, cmd);
+	void *arg = va_arg(ap, void *);
+	va_end(ap);
+	if (likely((cmd != F_DUPFD && cmd != F_DUPFD_CLOEXEC) || !rds_fds_on()))
+		return rds_real.fcntl(fd, cmd, arg);
+	if (hidden(fd))
+		return (int)rds_result(-EBADF);
+	struct rds_sock *sk = rds_fds_get(fd);
+
+	return copied(fd, rds_real.fcntl(fd, cmd, arg), sk);
+}
+RDS_ALIAS(fcntl64, fcntl);
+RDS_ALIAS(__fcntl, fcntl);

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * calls_send.c - data out.
+ *
+ * A blocked send sleeps inside the engine in one real libc call, where the thread may be cancelled: so the reference on
+ * the socket is given back by a clean-up handler.  Calls that cannot sleep do without it.
+ */
+#include "fds.h"
+#include "user.h"
+
+#define SEND_BATCH 0x40000 /* MSG_BATCH: what sendmmsg() adds to all messages but the last */
+
+static ssize_t send_blocking(struct rds_sock *sk, int fd, const struct msghdr *msg, int flags)
+{
+	ssize_t rc;
+
+	pthread_testcancel();
+	pthread_cleanup_push(rds_fds_put_cancelled, sk);
+	rc = rds_sendmsg(sk, fd, msg, flags);
+	pthread_cleanup_pop(0);
+	return rc;
+}
+
+static ssize_t send_engine(struct rds_sock *sk, int fd, const struct msghdr *msg, int flags)
+{
+	return flags & MSG_DONTWAIT ? rds_sendmsg(sk, fd, msg, flags) : send_blocking(sk, fd, msg, flags);
+}
+
+/* ---- send, sendto ---- */
+
+static ssize_t send_to(struct rds_sock *sk, int fd, const void *buf, size_t len, int flags, const struct sockaddr *addr,
+		       socklen_t alen)
+{
+	struct iovec iov = {(void *)(uintptr_t)buf, len < USER_RW_MAX ? len : USER_RW_MAX};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	struct sockaddr_storage name;
+
+	if (sk == RDS_INHERITED)
+		return rds_fds_inherited(fd);
+	if (addr) {
+		int rc = user_addr_in(addr, alen, &name);
+
+		if (rc)
+			return rc;
+		msg.msg_name = &name;
+		msg.msg_namelen = alen;
+	}
+	return send_engine(sk, fd, &msg, flags);
+}
+
+ssize_t send(int fd, const void *buf, size_t len, int flags)
+{
+	struct rds_sock *sk = rds_fds_get(fd);
+
+	if (likely(!sk))
+		return rds_real.send(fd, buf, len, flags);
+	return rds_fds_done(sk, send_to(sk, fd, buf, len, flags, NULL, 0));
+}
+RDS_ALIAS(__send, send);
+
+ssize_t sendto(int fd, const void *buf, size_t len, int flags, __CONST_SOCKADDR_ARG addr, socklen_t alen)
+{
+	struct rds_sock *sk = rds_fds_get(fd);
+
+	if (likely(!sk))
+		return rds_real.sendto(fd, buf, len, flags, addr, alen);
+	return rds_fds_done(sk, send_to(sk, fd, buf, len, flags, addr.__sockaddr__, alen));
+}
+
+/* ---- sendmsg, sendmmsg ---- */
+
+/* ___sys_sendmsg() */
+static ssize_t send_msg(struct rds_sock *sk, int fd, const struct msghdr *user, int flags)
+{
+	struct sockaddr_storage name;
+	struct msghdr msg;
+	int rc;
+
+	if (sk == RDS_INHERITED)
+		return rds_fds_inherited(fd);
+	rc = user_msg_in(user, &msg);
+	if (rc == 0 && msg.msg_namelen)
+		rc = user_addr_in(msg.msg_name, msg.msg_namelen, &name);
+	msg.msg_name = msg.msg_namelen ? &name : NULL;
+	rc = rc ? rc : user_iov(msg.msg_iov, msg.msg_iovlen, NULL);
+	return rc ? rc : send_engine(sk, fd, &msg, flags);
+}
+
+ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+	struct rds_sock *sk = rds_fds_get(fd);
+
+	if (likely(!sk))
+		return rds_real.sendmsg(fd, msg, flags);
+	return rds_fds_done(sk, flags & USER_MSG_COMPAT ? -EINVAL : send_msg(sk, fd, msg, flags));
+}
+
+/* __sys_sendmmsg(): a count wins over a later error. */
+static int send_mmsg(struct rds_sock *sk, int fd, struct mmsghdr *vec, unsigned n, int flags)
+{
+	ssize_t rc = 0;
+	unsigned sent = 0;
+
+	if (n > USER_IOV_MAX)
+		n = USER_IOV_MAX;
+	for (; sent < n; sent++) {
+		struct mmsghdr *m = &vec[sent];
+		int eor = rds_user_readable(m, sizeof(*m)) ? 0 : m->msg_hdr.msg_flags & MSG_EOR;
+
+		rc = send_msg(sk, fd, &m->msg_hdr, flags | eor | (sent + 1 < n ? SEND_BATCH : 0));
+		if (rc < 0)
+			break;
+		if (rds_user_writable(&m->msg_len, sizeof(m->msg_len))) {
+			rc = -EFAULT;
+			break;
+		}
+		m->msg_len = (unsigned)rc;
+	}
+	return sent ? (int)sent : (int)rc;
+}
+
+int sendmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags)
+{
+	struct rds_sock *sk = rds_fds_get(fd);
+
+	if (likely(!sk))
+		return rds_real.sendmmsg(fd, vec, n, flags);
+	return (int)rds_fds_done(sk, flags & USER_MSG_COMPAT ? -EINVAL : send_mmsg(sk, fd, vec, n, flags));
+}
+
+/* ---- the file way: RDS refuses MSG_EOR, which write() implies on a SOCK_SEQPACKET socket ---- */
+
+static ssize_t write_refused(struct rds_sock *sk, int fd)
+{
+	return rds_fds_done(sk, sk == RDS_INHERITED ? rds_fds_inherited(fd) : -EOPNOTSUPP);
+}
+
+ssize_t write(int fd, const void *buf, size_t len)
+{
+	struct rds_sock *sk = rds_fds_get(fd);
+
+	return likely(!sk) ? rds_real.write(fd, buf, len) : write_refused(sk, fd);
+}
+RDS_ALIAS(__write, write);
+
+static ssize_t write_vector(struct rds_sock *sk, int fd, const struct iovec *iov, int n)
+{
+	size_t total;
+	int rc = n < 0 || n > USER_IOV_MAX ? -EINVAL : user_iov(iov, (size_t)n, &total);
+
+	if (rc < 0 || total == 0)
+		return rds_fds_done(sk, rc); /* nothing to write: the file layer never asks the socket */
+	return write_refused(sk, fd);
+}
+
+ssize_t writev(int fd, const struct iovec *iov, int n)
+{
+	struct rds_sock *sk = rds_fds_get(fd);
+
+	return likely(!sk) ? rds_real.writev(fd, iov, n) : write_vector(sk, fd, iov, n);
+}
+
+ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t off, int flags)
+{
+	struct rds_sock *sk = off == -1 ? rds_fds_get(fd) : NULL;
+
+	/* At an offset the stand-in says ESPIPE by itself. */
+	return likely(!sk) ? rds_real.pwritev2(fd, iov, n, off, flags) : write_vector(sk, fd, iov, n);
+}
+RDS_ALIAS(pwritev64v2, pwritev2);
+
+ssize_t sendfile(int out, int in, off_t *off, size_t len)
+{
+	struct rds_sock *sk = rds_fds_get(out);
+
+	return likely(!sk) ? rds_real.sendfile(out, in, off, len) : write_refused(sk, out);
+}
+RDS_ALIAS(sendfile64, sendfile);
+
+ssize_t splice(int in, off64_t *inoff, int out, off64_t *outoff, size_t len, unsigned flags)
+{
+	struct rds_sock *sk = rds_fds_get(out);
+
+	if (unlikely(sk))
+		return write_refused(sk, out);
+	sk = rds_fds_get(in);
+	if (likely(!sk))
+		return rds_real.splice(in, inoff, out, outoff, len, flags);
+	/* Messages out of a socket into a pipe: no program does, and a pipe would lose their borders. */
+	return rds_fds_done(sk, sk == RDS_INHERITED ? rds_fds_inherited(in) : -EINVAL);
+}

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * fds.c - the table of fds.h: its words and how they change.
+ *
+ * Rules that keep it true without a lock:
+ *  - A word that holds a socket holds one reference of it (the number's).  Whoever takes the socket out of the word by
+ *    an atomic exchange or compare-and-swap, and only he, gives that reference back by rds_sock_number_closed().
+ *  - A reader takes a reference on what it read (rds_sock_get is safe on any former socket) and then reads the word
+ *    again: same word, so the number's reference was there all the time and the object is the right one.
+ *  - The kernel frees a number inside close(), before we can clear the word, and may hand it out again at once.  So a
+ *    closer first marks the word FDS_CLOSING and afterwards clears only a word that still has the mark: a new owner
+ *    has replaced word and mark by then, and has given back the old reference himself.
+ *  - Chunks are never freed.
+ *
+ * Memory comes from mmap: dup2() is async-signal-safe, malloc is not.
+ */
+#include "fds.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include "engine/log.h"
+
+_Atomic bool rds_fds_active;
+_Atomic(struct fds_chunk *) rds_fds_root[FDS_CHUNKS];
+
+static _Atomic pid_t fds_owner; /* the process whose numbers these are */
+static _Atomic int fds_top;
+
+static inline struct rds_sock *fds_sock(uintptr_t word)
+{
+	return word < FDS_MARKS ? NULL : (struct rds_sock *)(word & ~(uintptr_t)FDS_CLOSING);
+}
+
+static pid_t fds_getpid(void)
+{
+	return (pid_t)syscall(SYS_getpid); /* libc's may be somebody's wrapper */
+}
+
+/* What was taken out of a word: its reference goes back. */
+static void fds_drop(uintptr_t word)
+{
+	struct rds_sock *sk = fds_sock(word);
+
+	if (sk)
+		rds_sock_number_closed(sk);
+}
+
+static _Atomic(uintptr_t) *fds_word_alloc(int fd)
+{
+	unsigned index = (unsigned)fd >> FDS_CHUNK_BITS;
+	struct fds_chunk *chunk, *old = NULL;
+
+	if (fd < 0 || index >= FDS_CHUNKS)
+		return NULL;
+	if (!rds_fds_word(fd)) {
+		chunk = mmap(NULL, sizeof(*chunk), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (chunk == MAP_FAILED)
+			return NULL;
+		if (!atomic_compare_exchange_strong(&rds_fds_root[index], &old, chunk))
+			munmap(chunk, sizeof(*chunk));
+	}
+	int top = atomic_load(&fds_top);
+
+	while (top <= fd && !atomic_compare_exchange_weak(&fds_top, &top, fd + 1))
+		;
+	return rds_fds_word(fd);
+}
+
+int rds_fds_top(void)
+{
+	return atomic_load_explicit(&fds_top, memory_order_relaxed);
+}
+
+int rds_fds_reserve(int fd)
+{
+	return fds_word_alloc(fd) ? 0 : -EMFILE;
+}
+
+/*
+ * Called by the engine's helper when the last copy of a socket went without us seeing it.  A number that is being
+ * closed at this moment is left alone: its closer gives the reference back, and waits for the port to be free.
+ */
+static unsigned fds_hangup(struct rds_sock *sk)
+{
+	unsigned forgotten = 0;
+
+	for (unsigned c = 0; c < FDS_CHUNKS; c++) {
+		struct fds_chunk *chunk = atomic_load_explicit(&rds_fds_root[c], memory_order_acquire);
+
+		for (unsigned i = 0; chunk && i < FDS_CHUNK; i++) {
+			uintptr_t word = atomic_load_explicit(&chunk->word[i], memory_order_relaxed);
+
+			if (word == (uintptr_t)sk && atomic_compare_exchange_strong(&chunk->word[i], &word, 0))
+				forgotten++;
+		}
+	}
+	return forgotten;
+}
+
+/* ---- whose table is it ---- */
+
+void rds_fds_forget(void)
+{
+	for (unsigned c = 0; c < FDS_CHUNKS; c++) {
+		struct fds_chunk *chunk = atomic_load_explicit(&rds_fds_root[c], memory_order_acquire);
+
+		for (unsigned i = 0; chunk && i < FDS_CHUNK; i++) {
+			uintptr_t word = atomic_load_explicit(&chunk->word[i], memory_order_relaxed);
+
+			/* The parent's epoll sets are fed by the parent's engine: plain descriptors here. */
+			if (word)
+				atomic_store_explicit(&chunk->word[i], word == FDS_EPOLL ? 0 : FDS_INHERITED,
+						      memory_order_relaxed);
+		}
+	}
+	atomic_store(&fds_owner, fds_getpid());
+	rds_engine_forget();
+}
+
+bool rds_fds_mine(void)
+{
+	if (rds_engine_foreign())
+		rds_fds_forget();
+	return fds_getpid() == atomic_load_explicit(&fds_owner, memory_order_relaxed);
+}
+
+int rds_fds_inherited(int fd)
+{
+	rds_warn_once("fd %d is an RDS socket inherited from the parent process: it cannot be used here (ENOTCONN); "
+		      "open RDS sockets after fork()",
+		      fd);
+	return -ENOTCONN;
+}
+
+/* ---- looking up ---- */
+
+/*
+ * An inherited number, or has it been reused behind our back?  Nobody tells us when such a stand-in is closed, but a
+ * call on it ends in an error anyway: it can afford to ask the kernel.
+ */
+static struct rds_sock *fds_check_inherited(int fd, _Atomic(uintptr_t) *word)
+{
+	int domain = 0, type = 0;
+	socklen_t len = sizeof(int);
+	uintptr_t mark = FDS_INHERITED;
+	int saved = errno;
+
+	if (rds_real.getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) ||
+	    rds_real.getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len))
+		domain = 0;
+	errno = saved;
+	if (domain == AF_UNIX && type == SOCK_SEQPACKET)
+		return RDS_INHERITED;
+	atomic_compare_exchange_strong(word, &mark, 0);
+	return NULL;
+}
+
+struct rds_sock *rds_fds_get_slow(int fd, _Atomic(uintptr_t) *word)
+{
+	for (;;) {
+		uintptr_t value = atomic_load_explicit(word, memory_order_acquire);
+
+		if (value == FDS_INHERITED)
+			return fds_check_inherited(fd, word);
+		struct rds_sock *sk = fds_sock(value);
+
+		if (!sk)
+			return NULL;
+		if (rds_engine_foreign()) {
+			rds_fds_forget();
+			continue;
+		}
+		if (!rds_sock_get(sk)) {
+			/* Gone, though the number names it: its hang-up is about to be told, so the number is free
+			 * and whatever stands there now is not ours. */
+			if (atomic_load_explicit(word, memory_order_acquire) == value)
+				return NULL;
+			continue;
+		}
+		if (fds_sock(atomic_load_explicit(word, memory_order_acquire)) == sk)
+			return sk;
+		rds_sock_put(sk);
+	}
+}
+
+void rds_fds_put_cancelled(void *sk)
+{
+	rds_fds_put(sk);
+}
+
+/* ---- numbers that come into use ---- */
+
+void rds_fds_fresh_slow(int fd)
+{
+	_Atomic(uintptr_t) *word = rds_fds_word(fd);
+	int saved = errno;
+
+	if (word && rds_fds_mine())
+		fds_drop(atomic_exchange(word, 0));
+	errno = saved;
+}
+
+int rds_fds_install(int fd, struct rds_sock *sk)
+{
+	_Atomic(uintptr_t) *word = fds_word_alloc(fd);
+
+	if (!word) {
+		rds_real.close(fd);
+		rds_sock_number_closed(sk);
+		return -EMFILE;
+	}
+	rds_hook_hangup = fds_hangup;
+	atomic_store(&fds_owner, fds_getpid());
+	atomic_store(&rds_fds_active, true);
+	fds_drop(atomic_exchange(word, (uintptr_t)sk));
+	return 0;
+}
+
+/* The number names a socket of ours: takes a number's reference for it. */
+static int fds_add(int fd, struct rds_sock *sk)
+{
+	_Atomic(uintptr_t) *word = fds_word_alloc(fd);
+
+	if (!word)
+		return -EMFILE;
+	rds_sock_number_added(sk);
+	fds_drop(atomic_exchange(word, (uintptr_t)sk));
+	return 0;
+}
+
+/* Asks the kernel and the engine instead of the table; a number that is not ours is forgotten. */
+static int fds_recognise(int fd)
+{
+	struct rds_sock *sk = NULL;
+	struct stat st;
+	int rc = 0;
+
+	if (fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode))
+		sk = rds_sock_by_inode(st.st_ino);
+	if (sk) {
+		rc = fds_add(fd, sk);
+		rds_sock_put(sk);
+	} else {
+		rds_fds_fresh(fd);
+	}
+	return rc;
+}
+
+void rds_fds_received(int fd)
+{
+	if (rds_fds_mine())
+		(void)fds_recognise(fd);
+}
+
+int rds_fds_copied(int from, int fd, struct rds_sock *sk)
+{
+	uintptr_t now = rds_fds_peek(from);
+
+	if (!sk && !now && !rds_fds_peek(fd))
+		return 0;
+	if (!rds_fds_mine())
+		return 0; /* a vfork child's copy is its own business */
+	if (!sk && !fds_sock(now)) {
+		rds_fds_fresh(fd);
+		if (now == FDS_EPOLL)
+			rds_fds_mark_epoll(fd);
+		return 0;
+	}
+	if (sk == RDS_INHERITED) {
+		_Atomic(uintptr_t) *word = fds_word_alloc(fd);
+
+		if (word)
+			fds_drop(atomic_exchange(word, FDS_INHERITED));
+		return word ? 0 : -EMFILE;
+	}
+	/* If another thread closed or replaced `from` meanwhile, only the kernel knows what was copied. */
+	return sk && now == (uintptr_t)sk ? fds_add(fd, sk) : fds_recognise(fd);
+}
+
+void rds_fds_mark_epoll(int ep)
+{
+	_Atomic(uintptr_t) *word = fds_word_alloc(ep);
+
+	if (word && rds_fds_mine())
+		fds_drop(atomic_exchange(word, FDS_EPOLL));
+}
+
+/* ---- numbers that go away ---- */
+
+static void fds_mark_closing(_Atomic(uintptr_t) *word)
+{
+	uintptr_t value = atomic_load(word);
+
+	if (!value)
+		return;
+	if (!fds_sock(value))
+		atomic_compare_exchange_strong(word, &value, 0); /* a mark holds nothing: may go early */
+	else
+		atomic_compare_exchange_strong(word, &value, value | FDS_CLOSING);
+}
+
+static void fds_clear_closing(_Atomic(uintptr_t) *word)
+{
+	uintptr_t value = atomic_load(word);
+
+	if (fds_sock(value) && (value & FDS_CLOSING) && atomic_compare_exchange_strong(word, &value, 0))
+		fds_drop(value);
+}
+
+int rds_fds_close(int fd)
+{
+	_Atomic(uintptr_t) *word = rds_fds_word(fd);
+
+	if (!word || !atomic_load_explicit(word, memory_order_acquire)) {
+		if (likely(!rds_fd_is_internal(fd)) || !rds_fds_mine() || !rds_fd_is_internal(fd))
+			return rds_real.close(fd);
+		errno = EBADF; /* the program never opened it */
+		return -1;
+	}
+	if (!rds_fds_mine())
+		return rds_real.close(fd);
+	fds_mark_closing(word);
+	int rc = rds_real.close(fd);
+	int saved = errno;
+
+	/* Whatever close() says, the number is free now (Linux frees it on EINTR and EIO too). */
+	fds_clear_closing(word);
+	errno = saved;
+	return rc;
+}
+
+static void fds_each(unsigned first, unsigned last, void (*act)(_Atomic(uintptr_t) *word))
+{
+	unsigned top = (unsigned)rds_fds_top();
+
+	if (last >= top)
+		last = top - 1; /* top > 0: the table is in use */
+	for (unsigned fd = first; fd <= last && fd < top; fd++) {
+		_Atomic(uintptr_t) *word = rds_fds_word((int)fd);
+
+		if (!word)
+			fd |= FDS_CHUNK - 1; /* nothing in this chunk */
+		else if (atomic_load_explicit(word, memory_order_relaxed))
+			act(word);
+	}
+}
+
+void rds_fds_closing(unsigned first, unsigned last)
+{
+	fds_each(first, last, fds_mark_closing);
+}
+
+void rds_fds_closed(unsigned first, unsigned last)
+{
+	fds_each(first, last, fds_clear_closing);
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * fds.h - which descriptor numbers are RDS sockets.
+ *
+ * A two-level table of atomic words, read without a lock by every wrapper.  A program that never made an RDS socket
+ * pays one predictable branch (rds_fds_active).  The kernel owns the numbers, the table only follows it: every wrapper
+ * through which a number comes into use, changes hands or goes away says so here.
+ */
+#ifndef PRELOAD_FDS_H
+#define PRELOAD_FDS_H
+
+#include "preload.h"
+
+#include <stdatomic.h>
+
+#include "engine/rds.h"
+
+#define FDS_CHUNK_BITS 12
+#define FDS_CHUNK (1u << FDS_CHUNK_BITS)
+#define FDS_CHUNKS 4096u /* numbers up to 16 million; a socket that lands higher is refused with EMFILE */
+
+/* A word: 0, one of the marks below, or a struct rds_sock pointer, perhaps with FDS_CLOSING. */
+#define FDS_CLOSING 1u	 /* a close() of this number is under way in the kernel */
+#define FDS_EPOLL 2u	 /* an epoll descriptor with RDS sockets in its set */
+#define FDS_INHERITED 4u /* an RDS socket of the process that forked us: only the stand-in is left */
+#define FDS_MARKS 16u	 /* values below are marks */
+
+struct fds_chunk {
+	_Atomic(uintptr_t) word[FDS_CHUNK];
+};
+
+extern _Atomic bool rds_fds_active; /* this process, or one it was forked from, has had an RDS socket */
+extern _Atomic(struct fds_chunk *) rds_fds_root[FDS_CHUNKS];
+
+/* What rds_fds_get() says of an inherited number; not a pointer to follow. */
+#define RDS_INHERITED ((struct rds_sock *)(uintptr_t)FDS_INHERITED)
+
+struct rds_sock *rds_fds_get_slow(int fd, _Atomic(uintptr_t) *word);
+
+static inline bool rds_fds_on(void)
+{
+	return unlikely(atomic_load_explicit(&rds_fds_active, memory_order_relaxed));
+}
+
+static inline _Atomic(uintptr_t) *rds_fds_word(int fd)
+{
+	struct fds_chunk *chunk;
+
+	if (unlikely((unsigned)fd >> FDS_CHUNK_BITS >= FDS_CHUNKS))
+		return NULL;
+	chunk = atomic_load_explicit(&rds_fds_root[(unsigned)fd >> FDS_CHUNK_BITS], memory_order_acquire);
+	return chunk ? &chunk->word[(unsigned)fd & (FDS_CHUNK - 1)] : NULL;
+}
+
+static inline uintptr_t rds_fds_peek(int fd)
+{
+	_Atomic(uintptr_t) *word = rds_fds_word(fd);
+
+	return word ? atomic_load_explicit(word, memory_order_acquire) : 0;
+}
+
+/*
+ * The socket behind a number: NULL for everything that is not RDS, RDS_INHERITED, or a socket with a reference that
+ * rds_fds_put() returns.
+ */
+static inline struct rds_sock *rds_fds_get(int fd)
+{
+	if (!rds_fds_on())
+		return NULL;
+	_Atomic(uintptr_t) *word = rds_fds_word(fd);
+
+	if (likely(!word || !atomic_load_explicit(word, memory_order_acquire)))
+		return NULL;
+	return rds_fds_get_slow(fd, word);
+}
+
+static inline void rds_fds_put(struct rds_sock *sk)
+{
+	if (likely(sk && sk != RDS_INHERITED))
+		rds_sock_put(sk);
+}
+
+/* Clean-up handler for pthread_cleanup_push(). */
+void rds_fds_put_cancelled(void *sk);
+
+/* -ENOTCONN, and once per process a line that says why. */
+int rds_fds_inherited(int fd);
+
+/* Ends a call: the reference goes back, the engine's result becomes libc's. */
+static inline long rds_fds_done(struct rds_sock *sk, long rc)
+{
+	rds_fds_put(sk);
+	return rds_result(rc);
+}
+
+/* The kernel has just handed out this number for something that is not RDS: forget what the table may say. */
+void rds_fds_fresh_slow(int fd);
+static inline int rds_fds_fresh(int fd)
+{
+	if (rds_fds_on() && fd >= 0 && rds_fds_peek(fd))
+		rds_fds_fresh_slow(fd);
+	return fd;
+}
+
+/* A new socket stands at fd; takes over the reference that rds_socket() gave.  0 or -errno (then nothing is kept). */
+int rds_fds_install(int fd, struct rds_sock *sk);
+/* Makes sure that rds_fds_set() of this number cannot fail. */
+int rds_fds_reserve(int fd);
+/* fd now names what `sk` (NULL, RDS_INHERITED or a referenced socket) is: a copy of a number that was RDS or not. */
+int rds_fds_copied(int from, int fd, struct rds_sock *sk);
+/* A number that came from outside (SCM_RIGHTS): ours if the engine knows the inode. */
+void rds_fds_received(int fd);
+
+/* close() of one number, with the result and errno of the real one. */
+int rds_fds_close(int fd);
+/* The two halves of closing [first, last]: before and after the kernel did it. */
+void rds_fds_closing(unsigned first, unsigned last);
+void rds_fds_closed(unsigned first, unsigned last);
+
+/*
+ * May this process change the table and the engine's descriptors?  Not a child that shares our memory but has its own
+ * descriptors (vfork): its calls are system calls only.  A child with a copy of our memory that no fork handler has seen
+ * (_Fork, raw clone) is put in order on the way.
+ */
+bool rds_fds_mine(void);
+/* In a child with a copy of our memory: all sockets become inherited numbers, the engine is forgotten. */
+void rds_fds_forget(void);
+
+void rds_fds_mark_epoll(int ep);
+static inline bool rds_fds_is_epoll(int ep)
+{
+	return rds_fds_on() && unlikely(rds_fds_peek(ep) == FDS_EPOLL);
+}
+/* One more than the highest number that ever stood in the table: select() need not look further for RDS. */
+int rds_fds_top(void);
+
+#endif

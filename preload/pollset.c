@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * pollset.c - look at the engine first, make progress, spin a little if the engine says so, and then sleep once in the
+ * kernel on the foreign descriptors and the engine's wake-up descriptor together.
+ *
+ * The kernel's own order is kept where it shows: descriptors that are ready win over a signal, and a signal over a
+ * timeout.  The caller's signal mask is in force in the sleep only, and atomically so, because the kernel does it.
+ */
+#include "pollset.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NSEC INT64_C(1000000000)
+#define LOOK_AT_KERNEL_EVERY 8 /* rounds of spinning */
+#define DEADLINE_EVERY 8
+
+/* ---- deadlines ---- */
+
+static int64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * NSEC + ts.tv_nsec;
+}
+
+static void deadline_in(struct deadline *d, int64_t sec, int64_t nsec)
+{
+	d->now = sec == 0 && nsec == 0;
+	d->never = sec > INT32_MAX; /* no process gets that old */
+	d->at_ns = d->now || d->never ? 0 : now_ns() + sec * NSEC + nsec;
+}
+
+void deadline_ms(struct deadline *d, int ms)
+{
+	if (ms < 0)
+		*d = (struct deadline){.never = true};
+	else
+		deadline_in(d, ms / 1000, ms % 1000 * INT64_C(1000000));
+}
+
+int deadline_ts(struct deadline *d, const struct timespec *ts)
+{
+	*d = (struct deadline){.never = true};
+	if (!ts)
+		return 0;
+	if (ts->tv_sec < 0 || ts->tv_nsec < 0 || ts->tv_nsec >= NSEC)
+		return -EINVAL;
+	deadline_in(d, ts->tv_sec, ts->tv_nsec);
+	return 0;
+}
+
+struct timespec *deadline_left(const struct deadline *d, struct timespec *left)
+{
+	int64_t ns;
+
+	if (d->never)
+		return NULL;
+	ns = d->now ? 0 : d->at_ns - now_ns();
+	if (ns < 0)
+		ns = 0;
+	left->tv_sec = ns / NSEC;
+	left->tv_nsec = ns % NSEC;
+	return left;
+}
+
+/* ---- the set ---- */
+
+int pollset_init(struct pollset *ps, unsigned n)
+{
+	ps->n_rds = ps->n_kernel = 0;
+	ps->by_select = false;
+	ps->wait = NULL;
+	ps->heap = NULL;
+	ps->rds = ps->small_rds;
+	ps->kernel = ps->small_kernel;
+	ps->kernel_index = ps->small_index;
+	if (n <= POLLSET_SMALL)
+		return 0;
+	ps->heap = malloc(n * (sizeof(*ps->rds) + sizeof(*ps->kernel) + sizeof(*ps->kernel_index)) + sizeof(*ps->kernel));
+	if (!ps->heap)
+		return -ENOMEM;
+	ps->rds = ps->heap;
+	ps->kernel = (struct pollfd *)(ps->rds + n);
+	ps->kernel_index = (unsigned *)(ps->kernel + n + 1);
+	return 0;
+}
+
+void pollset_add(struct pollset *ps, int fd, unsigned index, short events)
+{
+	struct rds_sock *sk = rds_fds_get(fd);
+
+	if (sk && sk != RDS_INHERITED) {
+		ps->rds[ps->n_rds++] = (struct pollset_rds){.sk = sk, .index = index, .events = events};
+		return;
+	}
+	ps->kernel[ps->n_kernel] = (struct pollfd){.fd = fd, .events = events};
+	ps->kernel_index[ps->n_kernel++] = index;
+}
+
+void pollset_end(void *pollset)
+{
+	struct pollset *ps = pollset;
+
+	if (ps->wait)
+		rds_wait_end(ps->wait);
+	ps->wait = NULL;
+	for (unsigned i = 0; i < ps->n_rds; i++)
+		rds_sock_put(ps->rds[i].sk);
+	ps->n_rds = 0;
+	free(ps->heap);
+	ps->heap = NULL;
+}
+
+short pollset_select_bits(short events, short revents)
+{
+	short bits = 0;
+
+	if ((events & POLLIN) && (revents & (SELECT_IN | POLLHUP | POLLERR)))
+		bits |= POLLIN;
+	if ((events & POLLOUT) && (revents & (SELECT_OUT | POLLERR)))
+		bits |= POLLOUT;
+	if ((events & POLLPRI) && (revents & SELECT_EX))
+		bits |= POLLPRI;
+	return bits | (revents & POLLNVAL);
+}
+
+/* ---- looking ---- */
+
+static int look_at_rds(struct pollset *ps)
+{
+	int ready = 0;
+
+	rds_progress();
+	for (unsigned i = 0; i < ps->n_rds; i++) {
+		struct pollset_rds *r = &ps->rds[i];
+
+		r->revents = rds_poll(r->sk, r->events);
+		if (ps->by_select)
+			r->revents = pollset_select_bits(r->events, r->revents);
+		ready += r->revents != 0;
+	}
+	return ready;
+}
+
+/* What the kernel said that is an event for select(); a descriptor that only says what is none is left out from now on
+ * (a hung-up one would keep every further sleep from being one). */
+static int count_selected(struct pollset *ps)
+{
+	int ready = 0;
+
+	for (unsigned i = 0; i < ps->n_kernel; i++) {
+		struct pollfd *p = &ps->kernel[i];
+
+		if (!p->revents)
+			continue;
+		p->revents = pollset_select_bits(p->events, p->revents);
+		if (p->revents)
+			ready++;
+		else
+			p->fd = -1;
+	}
+	return ready;
+}
+
+/* The foreign descriptors, and `extra` (the wake-up descriptor) if not negative.  Number of foreign ones that are ready,
+ * or -errno; *idle tells whether the time ran out instead. */
+static int look_at_kernel(struct pollset *ps, int extra, const struct timespec *timeout, const sigset_t *mask, bool *idle)
+{
+	unsigned n = ps->n_kernel;
+
+	if (extra >= 0)
+		ps->kernel[n++] = (struct pollfd){.fd = extra, .events = POLLIN};
+	int rc = rds_real.ppoll(ps->kernel, n, timeout, mask);
+
+	if (idle)
+		*idle = rc == 0;
+	if (rc < 0)
+		return -errno;
+	if (extra >= 0 && ps->kernel[n - 1].revents)
+		rc--;
+	return rc && ps->by_select ? count_selected(ps) : rc;
+}
+
+/* Without sleeping: what else is ready, now that `ready` RDS sockets are?  Ready descriptors win over a signal. */
+static int look_once(struct pollset *ps, int ready, const sigset_t *mask)
+{
+	static const struct timespec zero;
+	int rc = 0;
+
+	if (ps->n_kernel || (mask && !ready))
+		rc = look_at_kernel(ps, -1, &zero, ready ? NULL : mask, NULL);
+	return rc < 0 && ready ? ready : rc < 0 ? rc : rc + ready;
+}
+
+/* ---- waiting ---- */
+
+static int begin_wait(struct pollset *ps)
+{
+	ps->wait = rds_wait_begin(ps->n_rds);
+	if (!ps->wait)
+		return -ENOMEM;
+	for (unsigned i = 0; i < ps->n_rds; i++) {
+		int rc = rds_wait_add(ps->wait, ps->rds[i].sk, ps->rds[i].events);
+
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+static bool expired(const struct deadline *d)
+{
+	return !d->never && (d->now || now_ns() >= d->at_ns);
+}
+
+/* May the thread go on spinning?  A spin never outlasts the caller's timeout by more than a few looks. */
+bool deadline_spin(const struct deadline *d, struct rds_wait *w, unsigned *round)
+{
+	if (++*round % DEADLINE_EVERY == 0 && expired(d))
+		return false;
+	return rds_wait_spin(w);
+}
+
+/* One sleep.  Number of foreign descriptors that are ready, or -errno. */
+static int sleep_once(struct pollset *ps, const struct deadline *d, const sigset_t *mask, bool *timed_out)
+{
+	struct timespec left;
+	int rc = look_at_kernel(ps, rds_wait_fd(ps->wait), deadline_left(d, &left), mask, timed_out);
+
+	rds_wait_disarm(ps->wait);
+	return rc;
+}
+
+static int wait_loop(struct pollset *ps, const struct deadline *d, const sigset_t *mask)
+{
+	unsigned round = 0;
+
+	for (;;) {
+		int ready = look_at_rds(ps), rc;
+		bool timed_out = false;
+
+		if (ready)
+			return look_once(ps, ready, mask);
+		if (deadline_spin(d, ps->wait, &round)) {
+			if (!ps->n_kernel || round % LOOK_AT_KERNEL_EVERY)
+				continue;
+			rc = look_once(ps, 0, NULL);
+			if (rc)
+				return rc;
+			continue;
+		}
+		if (!rds_wait_arm(ps->wait)) {
+			if (expired(d))
+				return look_once(ps, look_at_rds(ps), mask);
+			continue;
+		}
+		rc = sleep_once(ps, d, mask, &timed_out);
+		if (rc < 0)
+			return rc;
+		if (rc > 0 || timed_out)
+			return rc + look_at_rds(ps);
+	}
+}
+
+/* The sockets went, or turned out to be inherited, since the caller looked. */
+static int wait_kernel_only(struct pollset *ps, const struct deadline *d, const sigset_t *mask)
+{
+	bool timed_out = false;
+	int rc;
+
+	do {
+		struct timespec left;
+
+		rc = look_at_kernel(ps, -1, deadline_left(d, &left), mask, &timed_out);
+	} while (rc == 0 && !timed_out);
+	return rc;
+}
+
+static int pollset_run(struct pollset *ps, const struct deadline *d, const sigset_t *mask)
+{
+	int ready, rc;
+
+	if (unlikely(!ps->n_rds))
+		return wait_kernel_only(ps, d, mask);
+	ready = look_at_rds(ps);
+	if (ready || d->now)
+		return look_once(ps, ready, mask);
+	if (ps->n_kernel) {
+		rc = look_once(ps, 0, NULL);
+		if (rc)
+			return rc;
+	}
+	rc = begin_wait(ps);
+	return rc ? rc : wait_loop(ps, d, mask);
+}
+
+int pollset_wait(struct pollset *ps, const struct deadline *d, const sigset_t *mask)
+{
+	int rc;
+
+	pthread_testcancel();
+	pthread_cleanup_push(pollset_end, ps);
+	rc = pollset_run(ps, d, mask);
+	pthread_cleanup_pop(0);
+	return rc;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * user.h - what the kernel's generic socket code copies from and to the program before RDS sees a call: names, message
+ * headers, vectors.  Same order of checks, same errno; the payload and the control buffer are the engine's to check.
+ */
+#ifndef PRELOAD_USER_H
+#define PRELOAD_USER_H
+
+#include "preload.h"
+
+#include "engine/uaccess.h"
+
+#define USER_IOV_MAX 1024		 /* UIO_MAXIOV */
+#define USER_RW_MAX ((size_t)0x7ffff000) /* MAX_RW_COUNT: longer transfers are cut */
+#define USER_MSG_COMPAT (int)0x80000000 /* MSG_CMSG_COMPAT: refused from user space by the *msg calls */
+
+/* move_addr_to_kernel(): the name that a program passes in.  0, -EINVAL for a bad length, -EFAULT. */
+int user_addr_in(const struct sockaddr *addr, socklen_t len, struct sockaddr_storage *to);
+/* move_addr_to_user(): at most *len bytes of it, *len becomes the full length. */
+int user_addr_out(const struct sockaddr_storage *from, socklen_t fromlen, struct sockaddr *addr, socklen_t *len);
+
+/* A vector of n elements: readable, no negative length; *total (may be NULL) is the sum, cut as the kernel does. */
+int user_iov(const struct iovec *iov, size_t n, size_t *total);
+
+/* copy_msghdr_from_user() without the name: checked copy of the header. */
+int user_msg_in(const struct msghdr *msg, struct msghdr *to);
+
+#endif

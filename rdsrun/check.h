@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * check.h - can a preloaded library get between this program and its system calls?  Nothing is executed.
+ */
+#ifndef RDSRUN_CHECK_H
+#define RDSRUN_CHECK_H
+
+#include <stddef.h>
+
+enum check_verdict {
+	CHECK_OK,      /* the loader will take the library */
+	CHECK_PARTLY,  /* it will, but part of the program may go around it; `why` says which */
+	CHECK_NO,      /* it cannot; `why` says the cause and what could be done */
+	CHECK_MISSING, /* no such program, or not readable; `why` says */
+};
+
+/* Finds `program` as execvp() would: into `path`.  0 or a negative errno. */
+int check_find(const char *program, char *path, size_t len);
+
+/* `library`: the shared object that would be preloaded. */
+enum check_verdict check_program(const char *path, const char *library, char *why, size_t len);
+
+#endif

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * rdsrun.c - run a program with librdspreload.so in front of libc.
+ *
+ * Only sets the environment and execs: no process of ours stays behind.  Finds the library beside itself, so that it
+ * works from a build tree, from a relocated installation and from where it was installed.  LD_PRELOAD entries that are
+ * already there are kept, behind ours: ours must be first to see a socket call.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/options.h"
+#include "rdsrun/check.h"
+
+#define LIBRARY "librdspreload.so"
+
+enum { EXIT_USAGE = 2, EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 };
+
+static void usage(FILE *out)
+{
+	fputs("Usage: rdsrun [OPTION]... PROGRAM [ARGUMENT]...\n"
+	      "Run PROGRAM with RDS sockets (PF_RDS) provided by " LIBRARY ".\n"
+	      "\n"
+	      "  -l, --log LEVEL         error, warn, info or debug\n"
+	      "  -r, --registry-dir DIR  where the processes of this node meet\n"
+	      "  -s, --spin US           longest spin before sleeping, in microseconds; 0 = never\n"
+	      "      --check PROGRAM     say whether PROGRAM's calls can be intercepted; runs nothing\n"
+	      "      --library           print the file that would be preloaded\n"
+	      "      --options           print all RDS_PRELOAD_* variables, their values and where they come from\n"
+	      "  -h, --help              this text\n"
+	      "  -V, --version           version\n"
+	      "\n"
+	      "The options set RDS_PRELOAD_* variables; see rdsrun(1) and librdspreload(7).\n",
+	      out);
+}
+
+/* dir/below/librdspreload.so into path if such a file can be read. */
+static bool there(const char *dir, const char *below, char *path, size_t len)
+{
+	int n = snprintf(path, len, "%s/%s/" LIBRARY, dir, below);
+
+	return n > 0 && (size_t)n < len && access(path, R_OK) == 0;
+}
+
+/* Where the library is: build tree, the place of installation, or the same place seen from a prefix that was moved. */
+static bool locate(char *path, size_t len)
+{
+	static const char *const from_bin[] = {"../lib", "../lib64", "../lib/" RDSRUN_MULTIARCH, "."};
+	char self[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	if (n <= 0)
+		return there(RDSRUN_LIBDIR, ".", path, len);
+	self[n] = '\0';
+	*strrchr(self, '/') = '\0';
+	if (there(self, "../.libs", path, len) || there(RDSRUN_LIBDIR, ".", path, len))
+		return true;
+	for (size_t i = 0; i < sizeof(from_bin) / sizeof(from_bin[0]); i++)
+		if (there(self, from_bin[i], path, len))
+			return true;
+	return false;
+}
+
+/* The library's real name, fit for LD_PRELOAD. */
+static int find_library(char *path, size_t len)
+{
+	char found[PATH_MAX], real[PATH_MAX];
+
+	if (!locate(found, sizeof(found))) {
+		fprintf(stderr, "rdsrun: %s is neither in %s nor beside rdsrun: is it installed?\n", LIBRARY, RDSRUN_LIBDIR);
+		return -1;
+	}
+	if (!realpath(found, real) || (size_t)snprintf(path, len, "%s", real) >= len) {
+		fprintf(stderr, "rdsrun: %s: %s\n", found, strerror(errno));
+		return -1;
+	}
+	if (strpbrk(path, " :")) {
+		fprintf(stderr, "rdsrun: %s: LD_PRELOAD cannot hold a name with a space or a colon; move the library\n", path);
+		return -1;
+	}
+	return 0;
+}
+
+static int set_env(const char *name, const char *value)
+{
+	if (setenv(name, value, 1) == 0)
+		return 0;
+	fprintf(stderr, "rdsrun: %s: %s\n", name, strerror(errno));
+	return -1;
+}
+
+/* Is `library` already an entry of LD_PRELOAD?  (rdsrun inside rdsrun) */
+static bool listed(const char *preload, const char *library)
+{
+	size_t n = strlen(library);
+
+	for (const char *p = preload; p && *p; p += strcspn(p, " :")) {
+		p += strspn(p, " :");
+		if (strcspn(p, " :") == n && strncmp(p, library, n) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Builds with --enable-sanitizers only: what strange programs leak at exit is not our business. */
+static int no_leak_check(void)
+{
+	const char *old = getenv("ASAN_OPTIONS");
+	char *value;
+	int rc;
+
+	if (old && strstr(old, "detect_leaks"))
+		return 0;
+	if (asprintf(&value, "%s%sdetect_leaks=0", old ? old : "", old && *old ? ":" : "") < 0)
+		return -1;
+	rc = set_env("ASAN_OPTIONS", value);
+	free(value);
+	return rc;
+}
+
+static int set_preload(const char *library)
+{
+	const char *old = getenv("LD_PRELOAD"), *runtime = RDSRUN_SANITIZER_PRELOAD;
+	char *value;
+	int rc;
+
+	if (listed(old, library))
+		return 0;
+	if (*runtime && no_leak_check() < 0)
+		return -1;
+	/* A sanitizer's runtime wants to be first of all; empty but in builds with --enable-sanitizers. */
+	if (asprintf(&value, "%s%s%s%s%s", runtime, *runtime ? ":" : "", library, old && *old ? ":" : "",
+		     old ? old : "") < 0)
+		return -1;
+	rc = set_env("LD_PRELOAD", value);
+	free(value);
+	return rc;
+}
+
+static int report(const char *program)
+{
+	char library[PATH_MAX], path[PATH_MAX], why[2 * PATH_MAX + 256];
+	enum check_verdict v;
+	int rc;
+
+	if (find_library(library, sizeof(library)) < 0)
+		return EXIT_USAGE;
+	rc = check_find(program, path, sizeof(path));
+	if (rc < 0) {
+		fprintf(stderr, "rdsrun: %s: %s\n", program, strerror(-rc));
+		return EXIT_USAGE;
+	}
+	v = check_program(path, library, why, sizeof(why));
+	printf("%s: %s\n", v == CHECK_OK ? "yes" : v == CHECK_PARTLY ? "partly" : v == CHECK_NO ? "no" : "unknown", why);
+	return v == CHECK_OK || v == CHECK_PARTLY ? EXIT_SUCCESS : v == CHECK_NO ? EXIT_FAILURE : EXIT_USAGE;
+}
+
+static int run(char **argv)
+{
+	char library[PATH_MAX], path[PATH_MAX], why[2 * PATH_MAX + 256];
+
+	if (find_library(library, sizeof(library)) < 0)
+		return EXIT_CANNOT_RUN;
+	/* Say why sockets will be missing, but run it: its children may well be programs that can be helped. */
+	if (check_find(argv[0], path, sizeof(path)) == 0) {
+		enum check_verdict v = check_program(path, library, why, sizeof(why));
+
+		if (v == CHECK_NO || v == CHECK_PARTLY)
+			fprintf(stderr, "rdsrun: warning: %s\n", why);
+	}
+	if (set_preload(library) < 0)
+		return EXIT_CANNOT_RUN;
+	execvp(argv[0], argv);
+	fprintf(stderr, "rdsrun: %s: %s\n", argv[0], strerror(errno));
+	return errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
+}
+
+int main(int argc, char **argv)
+{
+	enum { OPT_CHECK = 256, OPT_OPTIONS, OPT_LIBRARY };
+	static const struct option longs[] = {
+		{"log", required_argument, NULL, 'l'},	   {"registry-dir", required_argument, NULL, 'r'},
+		{"spin", required_argument, NULL, 's'},	   {"check", required_argument, NULL, OPT_CHECK},
+		{"options", no_argument, NULL, OPT_OPTIONS}, {"library", no_argument, NULL, OPT_LIBRARY},
+		{"help", no_argument, NULL, 'h'},	   {"version", no_argument, NULL, 'V'},
+		{NULL, 0, NULL, 0},
+	};
+	char library[PATH_MAX];
+	int opt, want_options = 0;
+
+	while ((opt = getopt_long(argc, argv, "+l:r:s:hV", longs, NULL)) != -1) {
+		switch (opt) {
+		case 'l':
+			if (set_env("RDS_PRELOAD_LOG", optarg) < 0)
+				return EXIT_CANNOT_RUN;
+			break;
+		case 'r':
+			if (set_env("RDS_PRELOAD_REGISTRY_DIR", optarg) < 0)
+				return EXIT_CANNOT_RUN;
+			break;
+		case 's':
+			if (set_env("RDS_PRELOAD_SPIN_US", optarg) < 0)
+				return EXIT_CANNOT_RUN;
+			break;
+		case OPT_CHECK:
+			return report(optarg);
+		case OPT_OPTIONS:
+			want_options = 1;
+			break;
+		case OPT_LIBRARY:
+			if (find_library(library, sizeof(library)) < 0)
+				return EXIT_CANNOT_RUN;
+			return puts(library) < 0;
+		case 'h':
+			usage(stdout);
+			return EXIT_SUCCESS;
+		case 'V':
+			puts("rdsrun (rdspreload) " PACKAGE_VERSION);
+			return EXIT_SUCCESS;
+		default:
+			usage(stderr);
+			return EXIT_USAGE;
+		}
+	}
+	if (want_options) {
+		rds_options_print(stdout);
+		return fflush(stdout) ? EXIT_CANNOT_RUN : EXIT_SUCCESS;
+	}
+	if (optind == argc) {
+		usage(stderr);
+		return EXIT_USAGE;
+	}
+	return run(argv + optind);
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * bench.h - contract between the parts of the benchmark worker.
+ *
+ * One worker is one process of a measurement.  tests/bench/run starts two or more of them, tells them where their
+ * peers are and when to begin (lines on stdin), and reads what they measured (lines on stdout):
+ *
+ *	worker says:   addr HOST PORT | ready k=v... | result k=v... | error TEXT
+ *	worker hears:  peer HOST PORT | go
+ *
+ * The worker is an ordinary sockets program: it includes nothing of the project and does not know whether a preload
+ * library answers its calls.  Whatever goes wrong ends it with an `error` line and status 1, never with a result.
+ */
+#ifndef BENCH_H
+#define BENCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+
+struct options {
+	const char *mode;    /* rtt, stream, paced, other, poll, herd, peer, hog */
+	const char *role;    /* server or client; receiver or sender */
+	const char *host;    /* RDS: local address */
+	const char *what;    /* mode other: null, pipe, poll */
+	const char *cpus;    /* list of processors, "" = do not pin */
+	int fd;		     /* AF_UNIX: inherited end of a pair */
+	bool rds;	     /* PF_RDS, else AF_UNIX */
+	bool spin;	     /* loop over MSG_DONTWAIT instead of blocking */
+	bool reply;	     /* paced: answer each message */
+	unsigned size;	     /* bytes per message */
+	unsigned window;     /* stream: messages in flight, 0 = as many as the buffers hold */
+	unsigned senders;    /* stream receiver: how many senders will come */
+	unsigned id;	     /* stream sender: its number, 0 .. senders - 1 */
+	unsigned gap_us;     /* paced: one message every so many microseconds */
+	unsigned idle;	     /* open so many further sockets first; herd: number of peers */
+	unsigned buffer;     /* SO_SNDBUF and SO_RCVBUF, 0 = leave */
+	unsigned limit;	     /* seconds until SIGALRM ends a stuck worker */
+	double seconds;	     /* length of the measurement */
+};
+
+/* ---- messages ---- */
+
+#define BENCH_MAGIC 0x52644242u
+
+enum kind { KIND_WARM = 1, KIND_DATA, KIND_END, KIND_HELLO, KIND_ACK };
+
+struct message {
+	uint32_t magic;
+	uint16_t kind;
+	uint16_t id;	/* sender */
+	uint64_t seq;	/* counts from 0 per sender and per kind */
+	uint64_t stamp; /* CLOCK_MONOTONIC of the sender */
+	uint64_t tail;	/* in longer messages it is the last 8 bytes: seq again */
+};
+
+/* ---- sock.c: one socket of either side ---- */
+
+struct sock {
+	int fd;
+	bool rds, spin;
+	struct sockaddr_storage peer;
+	socklen_t peerlen;	/* 0 on the AF_UNIX side: the pair is connected */
+	char *buf;		/* size bytes, begins with struct message */
+	unsigned size;
+};
+
+void sock_open(struct sock *s, const struct options *o);
+void sock_announce(const struct sock *s);	  /* prints addr */
+void sock_await_peer(struct sock *s);		  /* hears peer */
+void sock_close(struct sock *s);
+/* Sends the first len bytes of s->buf with this header. */
+void sock_send(struct sock *s, unsigned len, enum kind kind, unsigned id, uint64_t seq);
+/* Receives into s->buf; checks the header; the sender becomes s->peer. Returns the length. */
+unsigned sock_recv(struct sock *s);
+static inline struct message *sock_message(struct sock *s)
+{
+	return (struct message *)(void *)s->buf;
+}
+int sock_rds(const char *host);			  /* bound PF_RDS socket or -1 with errno */
+int sock_buffer(int fd, int opt);		  /* SO_SNDBUF or SO_RCVBUF as the socket reports it */
+
+/* ---- measure.c: clocks, CPU time, samples ---- */
+
+struct usage {
+	uint64_t wall, cpu;	/* ns; cpu = user + system of all threads */
+	uint64_t sleeps;	/* voluntary context switches of the calling thread */
+};
+
+struct samples {
+	uint64_t *v;
+	size_t n, cap;
+};
+
+static inline uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+struct usage usage_now(void);
+struct usage usage_since(struct usage start);
+void samples_add(struct samples *s, uint64_t v);
+uint64_t samples_percentile(struct samples *s, unsigned percent); /* sorts */
+
+/* ---- worker.c ---- */
+
+__attribute__((noreturn, format(printf, 1, 2))) void die(const char *fmt, ...);
+__attribute__((format(printf, 1, 2))) void say(const char *fmt, ...);
+void hear(const char *word, char *rest, size_t size); /* next line of stdin must begin with word */
+
+/* ---- the measurements, a file each ---- */
+
+void run_rtt(const struct options *o);
+void run_stream(const struct options *o);
+void run_paced(const struct options *o);
+void run_other(const struct options *o);
+void run_poll(const struct options *o);
+void run_herd(const struct options *o);
+void run_peer(const struct options *o);
+void run_hog(const struct options *o);
+unsigned open_idle_sockets(const struct options *o);
+
+#endif

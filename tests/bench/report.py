@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+"""Figures of interleaved rounds, ratios of their medians, and the table at the end."""
+
+import statistics
+
+UNITS = {"ns": "ns", "us": "us", "msgs": "msg/s", "mbs": "MB/s", "cpu": "ns CPU/msg", "call": "ns/call"}
+
+
+def short(value):
+    """Three to four figures, readable at any size."""
+    if value == 0:
+        return "0"
+    if abs(value) >= 1e6:
+        return f"{value / 1e6:.2f}M"
+    if abs(value) >= 1e4:
+        return f"{value / 1e3:.1f}k"
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def ratio_text(value):
+    """Ratios below a half read better as fractions."""
+    return f"1/{1 / value:.3g}" if 0 < value < 0.5 else f"{value:.3g}"
+
+
+class Report:
+    def __init__(self, judge):
+        self.judge = judge
+        self.checks, self.lines, self.faults, self.notes = [], [], [], []
+
+    def heading(self, row, text):
+        print(f"\n{row}: {text}", flush=True)
+
+    def figures(self, row, data):
+        """data: {side: {metric: [value of each round]}}"""
+        for side, metrics in data.items():
+            for metric, values in metrics.items():
+                low, mid, high = min(values), statistics.median(values), max(values)
+                unit = UNITS.get(metric.split("_")[0], "")
+                print(f"  {side:18} {metric:10} {short(mid):>8} {unit:11} ({short(low)} .. {short(high)})", flush=True)
+                self.lines.append(f"@figure row={row} side={side} metric={metric} min={low:.6g} median={mid:.6g} "
+                                  f"max={high:.6g} rounds={len(values)}")
+
+    def ratio(self, row, data, metric, side, base, op, target):
+        """Judges median(side) / median(base)."""
+        if side not in data or base not in data:
+            return
+        mine, other = data[side][metric], data[base][metric]
+        divisor = statistics.median(other)
+        if divisor <= 0:
+            self.fault(row, f"{base} {metric}: median is {divisor}")
+            return
+        each = [a / b for a, b in zip(mine, other) if b > 0]
+        spread = f"{ratio_text(min(each))} .. {ratio_text(max(each))}" if each else ""
+        self.value(row, f"{metric} {side} : {base}", statistics.median(mine) / divisor, op, target, ratio_text, spread)
+
+    def value(self, row, name, value, op, target, text=short, spread=""):
+        ok = value <= target if op == "<=" else value >= target
+        verdict = ("pass" if ok else "MISS") if self.judge else "-"
+        print(f"  = {name:40} {text(value):>8}  target {op} {text(target):8} {verdict}" +
+              (f"  (rounds {spread})" if spread else ""), flush=True)
+        self.checks.append((row, name, text(value), f"{op} {text(target)}", verdict))
+        self.lines.append(f"@check row={row} name={name.replace(' ', '_')} value={value:.6g} op={op} "
+                          f"target={target:.6g} verdict={verdict}")
+
+    def note(self, row, text):
+        print(f"  note: {text}", flush=True)
+        self.notes.append((row, text))
+
+    def fault(self, row, text):
+        print(f"  ERROR: {text}", flush=True)
+        self.faults.append((row, text))
+        self.lines.append(f"@error row={row} text={text!r}")
+
+    def finish(self, lines_file=None):
+        """The table; returns the exit status."""
+        if lines_file:
+            with open(lines_file, "w", encoding="utf-8") as f:
+                f.write("\n".join(self.lines) + "\n")
+        if self.checks:
+            print(f"\n{'row':16} {'what':40} {'value':>9}  {'target':12} verdict")
+            for row, name, value, target, verdict in self.checks:
+                print(f"{row:16} {name:40} {value:>9}  {target:12} {verdict}")
+        for row, text in self.notes:
+            print(f"note, {row}: {text}")
+        for row, text in self.faults:
+            print(f"ERROR in {row}: {text}")
+        missed = sum(verdict == "MISS" for *_, verdict in self.checks)
+        print(f"\n{len(self.checks)} comparisons, {missed} missed, {len(self.faults)} errors"
+              + ("" if self.judge else " (times are not judged)"))
+        return 1 if self.faults or missed else 0

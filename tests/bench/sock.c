@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * sock.c - one socket of either side: PF_RDS bound to an address, or one end of an AF_UNIX SOCK_SEQPACKET pair that
+ * the starter made.  Both are used by the same sendto and recvfrom calls; only RDS is given a destination, as its
+ * programs do.  Each message that arrives is checked, so that a fault is never mistaken for speed.
+ */
+#include "bench.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static socklen_t parse_address(const char *host, unsigned port, struct sockaddr_storage *out)
+{
+	struct sockaddr_in *in = (void *)out;
+	struct sockaddr_in6 *in6 = (void *)out;
+
+	memset(out, 0, sizeof(*out));
+	if (inet_pton(AF_INET, host, &in->sin_addr) == 1) {
+		in->sin_family = AF_INET;
+		in->sin_port = htons((uint16_t)port);
+		return sizeof(*in);
+	}
+	if (inet_pton(AF_INET6, host, &in6->sin6_addr) == 1) {
+		in6->sin6_family = AF_INET6;
+		in6->sin6_port = htons((uint16_t)port);
+		return sizeof(*in6);
+	}
+	die("bad address '%s'", host);
+}
+
+int sock_rds(const char *host)
+{
+	struct sockaddr_storage addr;
+	socklen_t len = parse_address(host, 0, &addr);
+	int fd = socket(PF_RDS, SOCK_SEQPACKET, 0);
+
+	if (fd >= 0 && bind(fd, (struct sockaddr *)&addr, len) < 0) {
+		int err = errno;
+
+		close(fd);
+		errno = err;
+		return -1;
+	}
+	return fd;
+}
+
+int sock_buffer(int fd, int opt)
+{
+	int v = 0;
+	socklen_t len = sizeof(v);
+
+	if (getsockopt(fd, SOL_SOCKET, opt, &v, &len) < 0)
+		die("getsockopt of a buffer size: %s", strerror(errno));
+	return v;
+}
+
+/* As root AF_UNIX may exceed the system's limit; anybody else gets what the system gives, and the result says so. */
+static void set_buffers(int fd, unsigned bytes)
+{
+	int v = (int)bytes;
+
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &v, sizeof(v)) < 0 &&
+	    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &v, sizeof(v)) < 0)
+		die("SO_SNDBUF %d: %s", v, strerror(errno));
+	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &v, sizeof(v)) < 0 &&
+	    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &v, sizeof(v)) < 0)
+		die("SO_RCVBUF %d: %s", v, strerror(errno));
+}
+
+void sock_open(struct sock *s, const struct options *o)
+{
+	memset(s, 0, sizeof(*s));
+	s->rds = o->rds;
+	s->spin = o->spin;
+	s->size = o->size;
+	s->fd = o->rds ? sock_rds(o->host) : o->fd;
+	if (s->fd < 0)
+		die("%s: %s", o->rds ? "PF_RDS socket" : "AF_UNIX socket missing", strerror(errno));
+	if (o->buffer)
+		set_buffers(s->fd, o->buffer);
+	s->buf = aligned_alloc(4096, (o->size + 4095) & ~4095u);
+	if (!s->buf)
+		die("no memory");
+	memset(s->buf, 0x5a, o->size); /* every page touched before anything is timed */
+}
+
+void sock_announce(const struct sock *s)
+{
+	struct sockaddr_storage addr;
+	socklen_t len = sizeof(addr);
+	char text[INET6_ADDRSTRLEN] = "-";
+	unsigned port = 0;
+
+	if (s->rds) {
+		const struct sockaddr_in *in = (void *)&addr;
+		const struct sockaddr_in6 *in6 = (void *)&addr;
+
+		if (getsockname(s->fd, (struct sockaddr *)&addr, &len) < 0)
+			die("getsockname: %s", strerror(errno));
+		port = addr.ss_family == AF_INET ? ntohs(in->sin_port) : ntohs(in6->sin6_port);
+		inet_ntop(addr.ss_family, addr.ss_family == AF_INET ? (const void *)&in->sin_addr :
+			  (const void *)&in6->sin6_addr, text, sizeof(text));
+	}
+	say("addr %s %u", text, port);
+}
+
+void sock_await_peer(struct sock *s)
+{
+	char rest[128], host[100];
+	unsigned port;
+
+	hear("peer", rest, sizeof(rest));
+	if (sscanf(rest, "%99s %u", host, &port) != 2)
+		die("bad peer '%s'", rest);
+	if (s->rds)
+		s->peerlen = parse_address(host, port, &s->peer);
+}
+
+void sock_close(struct sock *s)
+{
+	if (close(s->fd) < 0)
+		die("close: %s", strerror(errno));
+	free(s->buf);
+}
+
+void sock_send(struct sock *s, unsigned len, enum kind kind, unsigned id, uint64_t seq)
+{
+	struct message *m = sock_message(s);
+	ssize_t n;
+
+	m->magic = BENCH_MAGIC;
+	m->kind = (uint16_t)kind;
+	m->id = (uint16_t)id;
+	m->seq = seq;
+	memcpy(s->buf + len - sizeof(seq), &seq, sizeof(seq)); /* the end must come through as well */
+	do
+		n = sendto(s->fd, s->buf, len, s->spin ? MSG_DONTWAIT : 0,
+			   s->peerlen ? (const struct sockaddr *)&s->peer : NULL, s->peerlen);
+	while (n < 0 && s->spin && (errno == EAGAIN || errno == ENOBUFS));
+	if (n != (ssize_t)len)
+		die("sendto of %u bytes, number %llu: %zd %s", len, (unsigned long long)seq, n,
+		    n < 0 ? strerror(errno) : "");
+}
+
+unsigned sock_recv(struct sock *s)
+{
+	struct sockaddr_storage from;
+	socklen_t fromlen;
+	uint64_t tail;
+	ssize_t n;
+
+	do {
+		fromlen = sizeof(from);
+		n = recvfrom(s->fd, s->buf, s->size, s->spin ? MSG_DONTWAIT : 0, (struct sockaddr *)&from, &fromlen);
+	} while (n < 0 && s->spin && errno == EAGAIN);
+	if (n < 0)
+		die("recvfrom: %s", strerror(errno));
+	if ((size_t)n < sizeof(struct message) || sock_message(s)->magic != BENCH_MAGIC)
+		die("recvfrom: %zd bytes that are no message of ours", n);
+	memcpy(&tail, s->buf + n - sizeof(tail), sizeof(tail));
+	if (tail != sock_message(s)->seq)
+		die("recvfrom: the end of a message of %zd bytes is not its own", n);
+	if (s->rds) {
+		if (fromlen != sizeof(struct sockaddr_in) && fromlen != sizeof(struct sockaddr_in6))
+			die("recvfrom: address of %u bytes", (unsigned)fromlen);
+		memcpy(&s->peer, &from, fromlen);
+		s->peerlen = fromlen;
+	}
+	return (unsigned)n;
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* epoll: bits, level and edge triggering, one-shot, what wakes a sleeper. */
+#include "rdsconf.h"
+
+#include <sys/epoll.h>
+
+static int s, d, ep;
+
+static const char *wait_for(int ms)
+{
+	struct epoll_event event = { 0 };
+	int r = epoll_wait(ep, &event, 1, ms);
+
+	return r <= 0 ? rc(r) : text("%d %s data %u", r, poll_bits(event.events), event.data.u32);
+}
+
+static int control(int op, unsigned events)
+{
+	struct epoll_event event = { .events = events, .data.u32 = 5 };
+
+	return epoll_ctl(ep, op, d, &event);
+}
+
+static void message(void)
+{
+	if (send_to(s, d, "x", 1, 0) != 1 || !wait_message(d))
+		conf_die("send");
+}
+
+static void take(void)
+{
+	char byte;
+
+	recv(d, &byte, 1, MSG_DONTWAIT);
+}
+
+static void level(void)
+{
+	check("add", "0", "%s", rc(control(EPOLL_CTL_ADD, EPOLLIN)));
+	check("add-again", "-1 EEXIST", "%s", rc(control(EPOLL_CTL_ADD, EPOLLIN)));
+	check("empty", "0", "%s", wait_for(0));
+	message();
+	check("message", "1 IN data 5", "%s", wait_for(3000));
+	check("message-level", "1 IN data 5", "%s", wait_for(0));
+	take();
+	check("taken", "0", "%s", wait_for(0));
+	check("modify-out", "0", "%s", rc(control(EPOLL_CTL_MOD, EPOLLIN | EPOLLOUT)));
+	check("out", "1 OUT data 5", "%s", wait_for(0));
+	check("modify-rdnorm", "0", "%s", rc(control(EPOLL_CTL_MOD, EPOLLRDNORM)));
+	check("rdnorm-empty", "0", "%s", wait_for(0));
+	message();
+	check("rdnorm-message", "1 RDNORM data 5", "%s", wait_for(3000));
+	take();
+}
+
+static void edge(void)
+{
+	control(EPOLL_CTL_MOD, EPOLLIN | EPOLLET);
+	check("edge-empty", "0", "%s", wait_for(0));
+	message();
+	check("edge-message", "1 IN data 5", "%s", wait_for(3000));
+	check("edge-once", "0", "%s", wait_for(0));
+	message();
+	check("edge-next-message", "1 IN data 5", "%s", wait_for(3000));
+	take();
+	take();
+	check("edge-drained", "0", "%s", wait_for(0));
+	message();
+	check("edge-after-drain", "1 IN data 5", "%s", wait_for(3000));
+	take();
+}
+
+static void once(void)
+{
+	control(EPOLL_CTL_MOD, EPOLLIN | EPOLLONESHOT);
+	message();
+	check("oneshot", "1 IN data 5", "%s", wait_for(3000));
+	check("oneshot-disarmed", "0", "%s", wait_for(0));
+	control(EPOLL_CTL_MOD, EPOLLIN | EPOLLONESHOT);
+	check("oneshot-rearmed", "1 IN data 5", "%s", wait_for(3000));
+	take();
+}
+
+static long sleeper(void *arg)
+{
+	struct epoll_event event = { 0 };
+	int r = epoll_wait(*(int *)arg, &event, 1, 4000);
+
+	return r == 1 ? (long)event.events : -1;
+}
+
+static void wakes(void)
+{
+	struct helper helper;
+
+	control(EPOLL_CTL_MOD, EPOLLIN);
+	helper_start(&helper, sleeper, &ep);
+	check("sleeps", "1", "%d", helper_asleep(&helper));
+	send_to(s, d, "x", 1, 0);
+	check("woken", "IN", "%s", helper_done(&helper, 3000) ? poll_bits(helper.result) : "asleep");
+	take();
+}
+
+/* The set itself is a descriptor that can be polled. */
+static void nested(void)
+{
+	struct pollfd pfd = { .fd = ep, .events = POLLIN };
+	int r;
+
+	control(EPOLL_CTL_MOD, EPOLLIN);
+	r = poll(&pfd, 1, 0);
+	check("nested-empty", "0 0", "%d %s", r, poll_bits(pfd.revents));
+	message();
+	r = poll(&pfd, 1, 3000);
+	check("nested-message", "1 IN", "%d %s", r, poll_bits(pfd.revents));
+	take();
+	wait_for(0);
+	r = poll(&pfd, 1, 0);
+	check("nested-taken", "0 0", "%d %s", r, poll_bits(pfd.revents));
+}
+
+static void leaves(void)
+{
+	check("delete", "0", "%s", rc(control(EPOLL_CTL_DEL, 0)));
+	message();
+	check("deleted-says-nothing", "0", "%s", wait_for(0));
+	check("delete-again", "-1 ENOENT", "%s", rc(control(EPOLL_CTL_DEL, 0)));
+	check("modify-deleted", "-1 ENOENT", "%s", rc(control(EPOLL_CTL_MOD, EPOLLIN)));
+	control(EPOLL_CTL_ADD, EPOLLIN);
+	check("added-with-message", "1 IN data 5", "%s", wait_for(3000));
+	close(d);
+	check("closed-leaves-the-set", "0", "%s", wait_for(0));
+	check("modify-closed", "-1 EBADF", "%s", rc(control(EPOLL_CTL_MOD, EPOLLIN)));
+}
+
+int main(int argc, char **argv)
+{
+	conf_begin(argc, argv);
+	s = rds_bound();
+	d = rds_bound();
+	settle(d);
+	ep = epoll_create1(0);
+	level();
+	edge();
+	once();
+	wakes();
+	nested();
+	leaves();
+	return conf_end();
+}

@@ -1,0 +1,465 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Helpers of the conformance programs; see rdsconf.h. Nothing here may depend on how an implementation of RDS
+ * works inside, and nothing may wait without a deadline.
+ */
+#include "rdsconf.h"
+
+#include <arpa/inet.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+const char *conf_text;
+void *volatile conf_bad = (void *)8;
+bool conf_v6;
+bool conf_loop;
+
+static int failures;
+static int checks;
+
+static struct {
+	unsigned port;
+	const char *word;
+} labels[64];
+static int nlabels;
+
+void conf_begin(int argc, char **argv)
+{
+	struct in6_addr six;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	alarm(20);
+	conf_text = argc > 1 ? argv[1] : "127.0.0.1";
+	conf_v6 = inet_pton(AF_INET6, conf_text, &six) == 1;
+	conf_loop = !strncmp(conf_text, "127.", 4) || !strcmp(conf_text, "::1");
+}
+
+int conf_end(void)
+{
+	if (!checks)
+		conf_skip("no check applies");
+	return failures ? 1 : 0;
+}
+
+void conf_skip(const char *why)
+{
+	printf("skip: %s\n", why);
+	exit(77);
+}
+
+void conf_die(const char *what)
+{
+	printf("setup: %s: %s\n", what, strerrorname_np(errno));
+	exit(1);
+}
+
+void check(const char *name, const char *want, const char *format, ...)
+{
+	char got[1024];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(got, sizeof(got), format, args);
+	va_end(args);
+	checks++;
+	if (!want) {
+		printf("%s: %s\n", name, got);
+	} else if (!strcmp(want, got)) {
+		printf("%s: %s ok\n", name, got);
+	} else {
+		failures++;
+		printf("%s: %s FAIL expected %s\n", name, got, want);
+	}
+}
+
+const char *text(const char *format, ...)
+{
+	static char pool[64][256];
+	static unsigned next;
+	char *out = pool[next++ % 64];
+	va_list args;
+	int saved = errno;
+
+	va_start(args, format);
+	vsnprintf(out, sizeof(pool[0]), format, args);
+	va_end(args);
+	errno = saved;
+	return out;
+}
+
+const char *rc(long result)
+{
+	if (result >= 0)
+		return text("%ld", result);
+	return text("%ld %s", result, strerrorname_np(errno));
+}
+
+const char *sign(long result)
+{
+	if (result < 0)
+		return rc(result);
+	close(result);
+	return "fd";
+}
+
+struct bit {
+	int bit;
+	const char *word;
+};
+
+static const char *bit_words(int value, const struct bit *bits, size_t n)
+{
+	char out[200] = "";
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		if (!(value & bits[i].bit))
+			continue;
+		if (*out)
+			strcat(out, "|");
+		strcat(out, bits[i].word);
+		value &= ~bits[i].bit;
+	}
+	if (value)
+		return text("%s%s0x%x", out, *out ? "|" : "", value);
+	return *out ? text("%s", out) : "0";
+}
+
+const char *poll_bits(int events)
+{
+	static const struct bit bits[] = {
+		{ POLLIN, "IN" }, { POLLRDNORM, "RDNORM" }, { POLLRDBAND, "RDBAND" }, { POLLPRI, "PRI" },
+		{ POLLOUT, "OUT" }, { POLLWRNORM, "WRNORM" }, { POLLWRBAND, "WRBAND" }, { POLLERR, "ERR" },
+		{ POLLHUP, "HUP" }, { POLLNVAL, "NVAL" }, { POLLRDHUP, "RDHUP" },
+	};
+
+	return bit_words(events, bits, ARRAY_SIZE(bits));
+}
+
+const char *msg_flags(int flags)
+{
+	static const struct bit bits[] = {
+		{ MSG_TRUNC, "TRUNC" }, { MSG_CTRUNC, "CTRUNC" }, { MSG_EOR, "EOR" }, { MSG_OOB, "OOB" },
+		{ MSG_ERRQUEUE, "ERRQUEUE" },
+	};
+
+	return bit_words(flags, bits, ARRAY_SIZE(bits));
+}
+
+void label(int fd, const char *word)
+{
+	struct name name = name_of(fd);
+
+	if (nlabels == (int)ARRAY_SIZE(labels))
+		nlabels = 0;
+	labels[nlabels].port = name_port(&name);
+	labels[nlabels++].word = word;
+}
+
+static const char *port_word(unsigned port)
+{
+	int i;
+
+	for (i = nlabels - 1; i >= 0; i--)
+		if (labels[i].port == port)
+			return labels[i].word;
+	return port ? text("%u", port) : "0";
+}
+
+const char *who(const struct name *name)
+{
+	char address[INET6_ADDRSTRLEN] = "?";
+
+	if (name->len < sizeof(sa_family_t))
+		return text("none len %u", name->len);
+	switch (name->sa.sa_family) {
+	case AF_INET:
+		inet_ntop(AF_INET, &name->in.sin_addr, address, sizeof(address));
+		return text("inet %s port %s len %u", address, port_word(ntohs(name->in.sin_port)), name->len);
+	case AF_INET6:
+		inet_ntop(AF_INET6, &name->in6.sin6_addr, address, sizeof(address));
+		return text("inet6 %s port %s scope %u flow %u len %u", address,
+			    port_word(ntohs(name->in6.sin6_port)), name->in6.sin6_scope_id,
+			    name->in6.sin6_flowinfo, name->len);
+	default:
+		return text("family %u len %u", name->sa.sa_family, name->len);
+	}
+}
+
+struct name name_at(const char *address, unsigned port)
+{
+	struct name name;
+
+	memset(&name, 0, sizeof(name));
+	if (inet_pton(AF_INET, address, &name.in.sin_addr) == 1) {
+		name.in.sin_family = AF_INET;
+		name.in.sin_port = htons(port);
+		name.len = sizeof(name.in);
+		return name;
+	}
+	if (inet_pton(AF_INET6, address, &name.in6.sin6_addr) != 1) {
+		errno = EINVAL;
+		conf_die(address);
+	}
+	name.in6.sin6_family = AF_INET6;
+	name.in6.sin6_port = htons(port);
+	name.len = sizeof(name.in6);
+	return name;
+}
+
+struct name name_here(unsigned port)
+{
+	return name_at(conf_text, port);
+}
+
+struct name name_far(unsigned port)
+{
+	struct name name = name_here(port);
+
+	if (conf_v6)
+		name.in6.sin6_addr.s6_addr[15] = 77;
+	else
+		((uint8_t *)&name.in.sin_addr)[3] = 77;
+	return name;
+}
+
+struct name name_of(int fd)
+{
+	struct name name;
+
+	memset(&name, 0, sizeof(name));
+	name.len = sizeof(name.ss);
+	if (getsockname(fd, &name.sa, &name.len))
+		conf_die("getsockname");
+	return name;
+}
+
+unsigned name_port(const struct name *name)
+{
+	return ntohs(name->sa.sa_family == AF_INET6 ? name->in6.sin6_port : name->in.sin_port);
+}
+
+int rds_socket(void)
+{
+	int fd = socket(AF_RDS, SOCK_SEQPACKET, 0);
+
+	if (fd < 0)
+		conf_die("socket");
+	return fd;
+}
+
+int rds_bound(void)
+{
+	struct name name = name_here(0);
+	int fd = rds_socket();
+
+	if (bind(fd, &name.sa, name.len))
+		conf_die("bind");
+	return fd;
+}
+
+void rds_bufs(int fd, int snd, int rcv)
+{
+	if (snd && setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &snd, sizeof(snd)))
+		conf_die("SO_SNDBUF");
+	if (rcv && setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &rcv, sizeof(rcv)))
+		conf_die("SO_RCVBUF");
+}
+
+ssize_t send_to(int fd, int to, const void *data, size_t len, int flags)
+{
+	struct name name = name_of(to);
+
+	return sendto(fd, data, len, flags, &name.sa, name.len);
+}
+
+bool wait_message(int fd)
+{
+	long long end = now_ms() + 5000;
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+
+	while (recv(fd, NULL, 0, MSG_PEEK | MSG_DONTWAIT) < 0) {
+		if (errno != EAGAIN || now_ms() > end)
+			return false;
+		poll(&pfd, 1, 20);
+	}
+	return true;
+}
+
+int queued(int fd)
+{
+	static struct rds6_info_message list[4096];
+	struct name name = name_of(fd);
+	socklen_t len = sizeof(list);
+	unsigned i, n = 0;
+
+	if (getsockopt(fd, SOL_RDS, RDS6_INFO_RECV_MESSAGES, list, &len) < 0)
+		return -1;
+	for (i = 0; i < len / sizeof(list[0]); i++)
+		n += ntohs(list[i].lport) == name_port(&name);
+	return n;
+}
+
+bool wait_queued(int fd, int n)
+{
+	long long end = now_ms() + 2000;
+
+	while (queued(fd) != n) {
+		if (now_ms() > end)
+			return false;
+		usleep(1000);
+	}
+	return true;
+}
+
+void settle(int fd)
+{
+	struct pollfd pfd = { .fd = fd, .events = POLLIN | POLLOUT | POLLWRBAND };
+
+	poll(&pfd, 1, 0);
+}
+
+ssize_t receive(int fd, void *data, size_t len, int flags)
+{
+	if (!wait_message(fd))
+		return -1;
+	return recv(fd, data, len, flags | MSG_DONTWAIT);
+}
+
+void timeouts(int fd, int which, int ms)
+{
+	struct timeval tv = { .tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000 };
+
+	if (setsockopt(fd, SOL_SOCKET, which, &tv, sizeof(tv)))
+		conf_die("timeout");
+}
+
+long long now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000LL + ts.tv_nsec / 1000000;
+}
+
+static void *helper_main(void *arg)
+{
+	struct helper *helper = arg;
+
+	__atomic_store_n(&helper->tid, syscall(SYS_gettid), __ATOMIC_RELEASE);
+	helper->result = helper->call(helper->arg);
+	helper->error = errno;
+	return NULL;
+}
+
+void helper_start(struct helper *helper, long (*call)(void *), void *arg)
+{
+	memset(helper, 0, sizeof(*helper));
+	helper->call = call;
+	helper->arg = arg;
+	errno = pthread_create(&helper->thread, NULL, helper_main, helper);
+	if (errno)
+		conf_die("pthread_create");
+	while (!__atomic_load_n(&helper->tid, __ATOMIC_ACQUIRE))
+		usleep(500);
+}
+
+/* The state letter of a stat file of /proc, 0 if it is gone. */
+static char state_of(const char *path)
+{
+	char line[512], *end;
+	int fd = open(path, O_RDONLY);
+	ssize_t n;
+
+	if (fd < 0)
+		return 0;
+	n = read(fd, line, sizeof(line) - 1);
+	close(fd);
+	if (n <= 0)
+		return 0;
+	line[n] = 0;
+	end = strrchr(line, ')');
+	return end && end[1] ? end[2] : 0;
+}
+
+/* Asleep in eight looks one after another: not a passing wait for a lock or a page. */
+static bool asleep(const char *path)
+{
+	long long end = now_ms() + 5000;
+	int seen = 0;
+
+	while (seen < 8 && now_ms() < end) {
+		char state = state_of(path);
+
+		if (!state || state == 'Z')
+			return false;
+		seen = state == 'S' ? seen + 1 : 0;
+		usleep(5000);
+	}
+	return seen == 8;
+}
+
+bool helper_asleep(struct helper *helper)
+{
+	return asleep(text("/proc/self/task/%d/stat", helper->tid));
+}
+
+bool process_asleep(int pid)
+{
+	return asleep(text("/proc/%d/stat", pid));
+}
+
+bool helper_done(struct helper *helper, int ms)
+{
+	struct timespec ts;
+
+	if (!helper->joined) {
+		clock_gettime(CLOCK_REALTIME, &ts);
+		ts.tv_sec += ms / 1000;
+		ts.tv_nsec += ms % 1000 * 1000000L;
+		if (ts.tv_nsec >= 1000000000L) {
+			ts.tv_sec++;
+			ts.tv_nsec -= 1000000000L;
+		}
+		if (pthread_timedjoin_np(helper->thread, NULL, &ts))
+			return false;
+		helper->joined = true;
+	}
+	errno = helper->error;
+	return true;
+}
+
+static long path0_send(void *arg)
+{
+	struct name far = name_far(4000);
+
+	return sendto(*(int *)arg, "", 0, 0, &far.sa, far.len);
+}
+
+static void no_action(int sig)
+{
+	(void)sig;
+}
+
+int rds_bound_path0(void)
+{
+	struct sigaction sa = { .sa_handler = no_action };
+	struct helper helper;
+	int tries, fd;
+
+	sigaction(SIGUSR2, &sa, NULL);
+	for (tries = 0; tries < 100; tries++) {
+		fd = rds_bound();
+		helper_start(&helper, path0_send, &fd);
+		if (helper_done(&helper, 120)) {
+			if (helper.result)
+				conf_die("send to nobody");
+			return fd;
+		}
+		while (!helper_done(&helper, 50))
+			pthread_kill(helper.thread, SIGUSR2);
+		close(fd);
+	}
+	conf_die("no socket on path 0");
+}

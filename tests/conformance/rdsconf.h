@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * What the conformance programs share: the numbers and structures of the RDS socket interface, written out
+ * here so that nothing of the project is needed to build them, and a few helpers (rdsconf.c).
+ *
+ * A program is one feature. It is started with one local address and prints one line per check,
+ *
+ *	name: observed values ok
+ *
+ * which must be the same on every run and on every implementation: errno names, lengths, flags, but no
+ * descriptors, inode numbers, port numbers that were picked, times. The same program runs on kernel RDS (the
+ * oracle) and under the preload, and the lines are compared. Where the expected value is known it is asserted
+ * as well; then a wrong expectation shows on the oracle, too.
+ */
+#ifndef RDSCONF_H
+#define RDSCONF_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#ifndef AF_RDS
+#define AF_RDS 21
+#endif
+#ifndef SOL_RDS
+#define SOL_RDS 276
+#endif
+
+/* socket options of level SOL_RDS */
+enum {
+	RDS_CANCEL_SENT_TO = 1,
+	RDS_GET_MR = 2,
+	RDS_FREE_MR = 3,
+	RDS_BARRIER = 4,
+	RDS_RECVERR = 5,
+	RDS_CONG_MONITOR = 6,
+	RDS_GET_MR_FOR_DEST = 7,
+	SO_RDS_TRANSPORT = 8,
+	SO_RDS_MSG_RXPATH_LATENCY = 10,
+	RDS_INFO_COUNTERS = 10000,
+	RDS_INFO_CONNECTIONS = 10001,
+	RDS_INFO_SEND_MESSAGES = 10003,
+	RDS_INFO_RETRANS_MESSAGES = 10004,
+	RDS_INFO_RECV_MESSAGES = 10005,
+	RDS_INFO_SOCKETS = 10006,
+	RDS_INFO_TCP_SOCKETS = 10007,
+	RDS_INFO_IB_CONNECTIONS = 10008,
+	RDS6_INFO_CONNECTIONS = 10011,
+	RDS6_INFO_SEND_MESSAGES = 10012,
+	RDS6_INFO_RETRANS_MESSAGES = 10013,
+	RDS6_INFO_RECV_MESSAGES = 10014,
+	RDS6_INFO_SOCKETS = 10015,
+};
+
+/* control messages of level SOL_RDS */
+enum {
+	RDS_CMSG_RDMA_ARGS = 1,
+	RDS_CMSG_RDMA_DEST = 2,
+	RDS_CMSG_RDMA_MAP = 3,
+	RDS_CMSG_RDMA_STATUS = 4,
+	RDS_CMSG_CONG_UPDATE = 5,
+	RDS_CMSG_ATOMIC_FADD = 6,
+	RDS_CMSG_ZCOPY_COOKIE = 12,
+	RDS_CMSG_RXPATH_LATENCY = 11,
+};
+
+enum { RDS_TRANS_IB = 0, RDS_TRANS_TCP = 2, RDS_TRANS_LOOP = 3 };
+
+#define SIOCRDSSETTOS 0x89E0
+#define SIOCRDSGETTOS 0x89E1
+
+#ifndef SO_ZEROCOPY
+#define SO_ZEROCOPY 60
+#endif
+#ifndef MSG_ZEROCOPY
+#define MSG_ZEROCOPY 0x4000000
+#endif
+
+struct rds_iovec {
+	uint64_t addr;
+	uint64_t bytes;
+};
+
+struct rds_get_mr_args {
+	struct rds_iovec vec;
+	uint64_t cookie_addr;
+	uint64_t flags;
+};
+
+struct rds_free_mr_args {
+	uint64_t cookie;
+	uint64_t flags;
+};
+
+struct rds_rdma_args {
+	uint64_t cookie;
+	struct rds_iovec remote_vec;
+	uint64_t local_vec_addr;
+	uint64_t nr_local;
+	uint64_t flags;
+	uint64_t user_token;
+};
+
+struct rds_rx_trace_so {
+	uint8_t rx_traces;
+	uint8_t rx_trace_pos[3];
+};
+
+struct rds_cmsg_rx_trace {
+	uint8_t rx_traces;
+	uint8_t rx_trace_pos[3];
+	uint64_t rx_trace[3];
+};
+
+struct rds_info_counter {
+	char name[32];
+	uint64_t value;
+} __attribute__((packed));
+
+struct rds_info_connection {
+	uint64_t next_tx_seq, next_rx_seq;
+	uint32_t laddr, faddr;
+	char transport[16];
+	uint8_t flags, tos;
+} __attribute__((packed));
+
+struct rds_info_message {
+	uint64_t seq;
+	uint32_t len, laddr, faddr;
+	uint16_t lport, fport;
+	uint8_t flags, tos;
+} __attribute__((packed));
+
+struct rds_info_socket {
+	uint32_t sndbuf, bound_addr, connected_addr;
+	uint16_t bound_port, connected_port;
+	uint32_t rcvbuf;
+	uint64_t inum;
+} __attribute__((packed));
+
+struct rds6_info_socket {
+	uint32_t sndbuf;
+	struct in6_addr bound_addr, connected_addr;
+	uint16_t bound_port, connected_port;
+	uint32_t rcvbuf;
+	uint64_t inum;
+} __attribute__((packed));
+
+struct rds6_info_message {
+	uint64_t seq;
+	uint32_t len;
+	struct in6_addr laddr, faddr;
+	uint16_t lport, fport;
+	uint8_t flags, tos;
+} __attribute__((packed));
+
+/* A socket address with its length. */
+struct name {
+	union {
+		struct sockaddr sa;
+		struct sockaddr_in in;
+		struct sockaddr_in6 in6;
+		struct sockaddr_storage ss;
+	};
+	socklen_t len;
+};
+
+extern const char *conf_text;		/* the local address as it was given */
+extern void *volatile conf_bad;		/* a pointer to nothing; the compiler must not know that */
+extern bool conf_v6;			/* it is an IPv6 one */
+extern bool conf_loop;			/* it is one of the host's own 127.0.0.0/8 or ::1 (loopback transport) */
+
+/* Start and end of each program; the end returns the exit status. A program is killed after 20 s. */
+void conf_begin(int argc, char **argv);
+int conf_end(void);
+/* Nothing can be checked: one line, status 77. */
+void conf_skip(const char *why) __attribute__((noreturn));
+/* A step that every implementation must do failed: one line, status 1. */
+void conf_die(const char *what) __attribute__((noreturn));
+
+/* One check. want: the known value, or NULL where only both sides are to be compared. */
+void check(const char *name, const char *want, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Texts for results; each lives until some dozens of further calls. */
+const char *rc(long result);		/* "5" or "-1 EINVAL" (errno must be untouched since) */
+const char *sign(long result);		/* the same, any positive number becomes "fd" (descriptors, and closes it) */
+const char *poll_bits(int events);
+const char *msg_flags(int flags);
+const char *who(const struct name *name);	/* family, address, labelled port, length */
+const char *text(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* From now on this port number is shown as this word. */
+void label(int fd, const char *word);
+
+struct name name_at(const char *address, unsigned port);
+struct name name_here(unsigned port);		/* the program's local address */
+struct name name_far(unsigned port);		/* an address of the same network that nobody has; not for conf_loop */
+struct name name_of(int fd);			/* getsockname */
+unsigned name_port(const struct name *name);
+
+int rds_socket(void);
+int rds_bound(void);			/* at the program's address, port picked, non-blocking off */
+void rds_bufs(int fd, int snd, int rcv);	/* RDS limits; 0 leaves one alone */
+
+/* Send to another socket; result as of sendto. */
+ssize_t send_to(int fd, int to, const void *data, size_t len, int flags);
+/* Wait (at most 5 s) until a message can be read. */
+bool wait_message(int fd);
+/* Messages in a socket's receive queue, by RDS6_INFO_RECV_MESSAGES. */
+int queued(int fd);
+/* Wait (at most 2 s) until there are n of them. */
+bool wait_queued(int fd, int n);
+/* Take a congestion update of the past out of a socket's first poll. */
+void settle(int fd);
+/* recvmsg with a deadline: one buffer, control messages. */
+ssize_t receive(int fd, void *data, size_t len, int flags);
+
+void timeouts(int fd, int which, int ms);	/* which: SO_RCVTIMEO or SO_SNDTIMEO */
+long long now_ms(void);
+
+/* One call in a thread of its own. */
+struct helper {
+	pthread_t thread;
+	int tid;
+	long (*call)(void *);
+	void *arg;
+	long result;
+	int error;
+	bool joined;
+};
+
+void helper_start(struct helper *helper, long (*call)(void *), void *arg);
+/* Wait until the helper's thread sleeps in its call; false if it has ended or does not come to rest. */
+bool helper_asleep(struct helper *helper);
+/* Wait at most ms for its end; sets errno to the one of the call. */
+bool helper_done(struct helper *helper, int ms);
+/* The same for a whole process. */
+bool process_asleep(int pid);
+
+/*
+ * A socket whose blocking sends to name_far() reach the send queue's limit. (On rds_tcp seven of eight sockets
+ * wait for the peer's multipath handshake instead; which ones is decided by a random number in each.)
+ */
+int rds_bound_path0(void);
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+#endif

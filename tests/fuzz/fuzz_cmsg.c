@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * fuzz_cmsg.c - any bytes as the control buffer of a sendmsg, and any size of buffer for received messages.
+ * Both buffers end where the mapping ends, so one byte too far is a crash.
+ *
+ * Input: flags, two sizes for the receiving side, then the control buffer.
+ *
+ * fuzz-sources: engine/cmsg.c engine/uaccess.c engine/os.c engine/os_fds.c
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "engine/cmsg.h"
+#include "engine/uaccess.h"
+#include "rds_abi.h"
+
+#define ARENA 8192u
+#define KNOBS 3
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void must(bool ok)
+{
+	if (!ok)
+		abort();
+}
+
+/* Memory that ends at a hole. */
+static unsigned char *arena(void)
+{
+	unsigned char *p = mmap(NULL, ARENA + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	must(p != MAP_FAILED);
+	must(!munmap(p + ARENA, 4096));
+	return p;
+}
+
+/* RDMA arguments whose vector address is a small number get one that exists: the control buffer itself, near its end. */
+static void aim_vectors(unsigned char *control, size_t len)
+{
+	const size_t word = CMSG_LEN(offsetof(struct rds_rdma_args, local_vec_addr));
+	uint64_t addr;
+
+	for (size_t at = 0; at + word + sizeof(addr) <= len; at += 8) {
+		memcpy(&addr, control + at + word, sizeof(addr));
+		if (addr > len)
+			continue;
+		addr += (uintptr_t)control;
+		memcpy(control + at + word, &addr, sizeof(addr));
+		return;
+	}
+}
+
+static void send_side(unsigned char *control, size_t len, int flags)
+{
+	struct msghdr msg = {.msg_control = control, .msg_controllen = len};
+	struct rds_send_cmsgs c;
+	unsigned ops = RDS_HAS_ARGS | RDS_HAS_ATOMIC;
+	int scan, check, refuse;
+
+	rds_user_forget();
+	scan = rds_cmsg_scan(&msg, &c);
+	must(scan == 0 || scan == -EINVAL);
+	must(!c.level || c.level == SOL_RDS || c.level == SOL_RDS_HISTORIC);
+	check = rds_cmsg_check(&msg, flags, 0, &c);
+	must(check <= 0 && !(scan && !check));
+	must(check || !(c.present & ops) || !(c.present & ~ops));
+	must(check || !(flags & MSG_ZEROCOPY) || (c.present & RDS_HAS_ZCOPY));
+	refuse = rds_cmsg_refuse(&msg);
+	must(refuse <= 0 && !(scan && !refuse));
+	must(check || !c.present == !refuse);
+}
+
+/* Two messages of the given sizes into room bytes. */
+static void receive_side(unsigned char *end, size_t room, size_t first, size_t second)
+{
+	static const unsigned char body[256];
+	unsigned char *start = end - room;
+	struct msghdr msg = {.msg_control = start, .msg_controllen = room};
+	struct rds_cmsg_out out;
+	struct cmsghdr hdr;
+	size_t at = 0;
+
+	rds_cmsg_out_init(&out, &msg);
+	must(rds_cmsg_put(&out, SOL_RDS, RDS_CMSG_RDMA_DEST, body, first) == 0);
+	must(rds_cmsg_put(&out, SOL_RDS, RDS_CMSG_RXPATH_LATENCY, body, second) == 0);
+	must(out.used <= room);
+	must((room < CMSG_SPACE(first) + CMSG_LEN(second)) == (out.flags == MSG_CTRUNC));
+	while (out.used - at >= sizeof(hdr)) { /* what was written can be walked */
+		memcpy(&hdr, start + at, sizeof(hdr));
+		must(hdr.cmsg_level == SOL_RDS && hdr.cmsg_len >= sizeof(hdr) && hdr.cmsg_len <= out.used - at);
+		at += CMSG_ALIGN(hdr.cmsg_len) < out.used - at ? CMSG_ALIGN(hdr.cmsg_len) : out.used - at;
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static unsigned char *from, *to;
+	size_t len;
+
+	if (size < KNOBS || size > ARENA)
+		return 0;
+	if (!from) {
+		from = arena();
+		to = arena();
+	}
+	len = size - KNOBS;
+	memcpy(from + ARENA - len, data + KNOBS, len);
+	aim_vectors(from + ARENA - len, len);
+	send_side(from + ARENA - len, len, data[0] & 1 ? MSG_ZEROCOPY : 0);
+	receive_side(to + ARENA, len, data[1], data[2]);
+	return 0;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * program.h - what the small programs of this directory share.
+ *
+ * Each is a plain PF_RDS program in the pattern of a public one.  It uses nothing of the project, so that it runs on
+ * kernel RDS as well as under the preload, and checks what it sees: the first wrong thing ends it with status 1 and
+ * a line that names file and line.
+ */
+#ifndef PROGRAM_H
+#define PROGRAM_H
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifndef PF_RDS
+#define PF_RDS 21
+#endif
+
+__attribute__((noreturn, format(printf, 3, 4)))
+static inline void program_fail(const char *file, int line, const char *fmt, ...)
+{
+	int err = errno;
+	va_list ap;
+
+	fprintf(stderr, "%s:%d: pid %d: ", file, line, (int)getpid());
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fprintf(stderr, " (errno %d, %s)\n", err, strerror(err));
+	exit(1);
+}
+
+#define check(cond, ...) do { if (!(cond)) program_fail(__FILE__, __LINE__, #cond ": " __VA_ARGS__); } while (0)
+
+/* Runs in a process of its own, as two programs on one node do; the caller has no RDS socket yet. */
+static inline pid_t start(void (*role)(void *), void *arg)
+{
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	check(pid >= 0, "fork");
+	if (pid == 0) {
+		role(arg);
+		exit(0);
+	}
+	return pid;
+}
+
+static inline void finished(pid_t pid)
+{
+	int status = 0;
+
+	check(waitpid(pid, &status, 0) == pid, "waitpid");
+	check(status == 0, "pid %d ended with status %#x", (int)pid, (unsigned)status);
+}
+
+static inline struct sockaddr_in loopback(unsigned short port)
+{
+	struct sockaddr_in sin = { .sin_family = AF_INET, .sin_port = port };
+
+	sin.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	return sin;
+}
+
+/* A socket bound to 127.0.0.1 and a port that the system chose; the address goes to *sin. */
+static inline int bound(struct sockaddr_in *sin)
+{
+	socklen_t len = sizeof(*sin);
+	int fd = socket(PF_RDS, SOCK_SEQPACKET, 0);
+
+	check(fd >= 0, "socket");
+	*sin = loopback(0);
+	check(bind(fd, (struct sockaddr *)sin, sizeof(*sin)) == 0, "bind");
+	check(getsockname(fd, (struct sockaddr *)sin, &len) == 0 && len == sizeof(*sin), "getsockname");
+	check(sin->sin_family == AF_INET && sin->sin_port != 0, "family %d, port %d", sin->sin_family, sin->sin_port);
+	return fd;
+}
+
+/* The two ends of a pipe pass what processes tell each other outside RDS. */
+static inline void tell(int fd, const void *data, size_t len)
+{
+	check(write(fd, data, len) == (ssize_t)len, "pipe");
+}
+
+static inline void hear(int fd, void *data, size_t len)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	ssize_t n;
+
+	check(poll(&p, 1, 10000) == 1, "the other process says nothing for 10 s");
+	n = read(fd, data, len);
+	check(n == (ssize_t)len, "the other process said %zd bytes instead of %zu", n, len);
+}
+
+#endif

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+"""Runs Debian's qperf: a server and a client, two processes on the loopback address, figures parsed and checked."""
+
+import contextlib
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+
+HOST = "127.0.0.1"
+# qperf's server tells the port of its second TCP connection before it listens there, and now and then the client is
+# faster (seen without any preload, too). Trying again is all that one can do.
+RACES = 10
+UDP_LARGEST = 65507  # a UDP datagram cannot carry 64 KiB
+
+
+class QperfFault(Exception):
+    """qperf failed, or said something that cannot be true."""
+
+
+def installed():
+    return shutil.which("qperf")
+
+
+def free_port():
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as s:
+        s.bind((HOST, 0))
+        return s.getsockname()[1]
+
+
+class Server:
+    """A qperf server of our own on a private port, ended by its pid."""
+
+    def __init__(self, environment):
+        self.environment, self.port = environment, free_port()
+        self.log = tempfile.TemporaryFile()
+        self.process = subprocess.Popen([installed(), "-lp", str(self.port)], stdin=subprocess.DEVNULL,
+                                        stdout=self.log, stderr=self.log, env=environment)
+        try:
+            self.await_listening()
+        except QperfFault:
+            self.end()
+            raise
+
+    def await_listening(self):
+        end = time.monotonic() + 10
+        while time.monotonic() < end:
+            if self.process.poll() is not None:
+                raise QperfFault(f"server ended with status {self.process.returncode}: {self.said()}")
+            # Looking, not connecting: the server takes a connection for a client.
+            with open("/proc/net/tcp", encoding="ascii") as v4, open("/proc/net/tcp6", encoding="ascii") as v6:
+                for line in list(v4) + list(v6):
+                    fields = line.split()
+                    if fields[1].endswith(f":{self.port:04X}") and fields[3] == "0A":
+                        return
+            time.sleep(0.01)
+        raise QperfFault("server does not listen after 10 s")
+
+    def said(self):
+        self.log.seek(0)
+        return self.log.read()[-400:].decode(errors="replace").strip()
+
+    def run(self, test, size, seconds=1, cpus=None):
+        """Runs one test as a client; returns {'latency': ns} or {'bw': bytes per second} (what was received)."""
+        if test.startswith("udp") and size > UDP_LARGEST:
+            size = UDP_LARGEST
+        command = [installed(), HOST, "-lp", str(self.port), "-t", str(seconds), "-m", str(size), "-uu", "-e", "6"]
+        if cpus:
+            command += ["-lca", str(cpus[0]), "-rca", str(cpus[1])]
+        for _ in range(RACES):
+            try:
+                done = subprocess.run(command + [test], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                                      timeout=seconds + 25, env=self.environment, check=False)
+            except subprocess.TimeoutExpired:
+                raise QperfFault(f"{test} of {size} B: no end after {seconds + 25} s") from None
+            if "connect failed: Connection refused" not in done.stderr + done.stdout:
+                break
+        if done.returncode or self.process.poll() is not None:
+            raise QperfFault(f"{test} of {size} B: client status {done.returncode}, said "
+                             f"'{(done.stdout + done.stderr).strip()}'; server said '{self.said()}'")
+        return parse(test, size, done.stdout)
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(5)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self.log.close()
+
+
+def parse(test, size, text):
+    values = {}
+    for line in text.splitlines():
+        name, _, rest = line.partition("=")
+        with contextlib.suppress(ValueError, IndexError):
+            values[name.strip()] = float(rest.split()[0].replace(",", ""))
+    if test.endswith("_lat"):
+        latency = values.get("latency", 0)
+        if not 10 < latency < 1e9:  # faster than a cache line moves, or slower than a second
+            raise QperfFault(f"{test} of {size} B: no plausible latency in '{text.strip()}'")
+        return {"latency": latency}
+    bandwidth = values.get("recv_bw", values.get("bw", 0))
+    if not size < bandwidth < 1e12:  # less than one message in the second, or beyond any memory
+        raise QperfFault(f"{test} of {size} B: no plausible bandwidth in '{text.strip()}'")
+    return {"bw": bandwidth}
+
+
+@contextlib.contextmanager
+def server(environment):
+    """A server that runs in this environment; so do its clients."""
+    s = Server(environment)
+    try:
+        yield s
+    finally:
+        s.end()

@@ -1,0 +1,126 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# rdsrun: what it does to the environment, its exit statuses, and every verdict of --check.
+set -u
+tmp=$(mktemp -d) || exit 99
+trap 'rm -rf "$tmp"' EXIT
+failed=0 done=0
+
+# expect WHAT WANTED GOT
+expect()
+{
+	done=$((done + 1))
+	case $3 in
+	$2) ;;
+	*)
+		echo "FAIL: $1: wanted '$2', got '$3'"
+		failed=$((failed + 1))
+		;;
+	esac
+}
+
+# check WHAT STATUS PATTERN PROGRAM: one verdict of --check
+check()
+{
+	out=$("$RDSRUN" --check "$4" 2>&1)
+	expect "$1: status" "$2" $?
+	expect "$1: text" "$3" "$out"
+}
+
+library=$("$RDSRUN" --library)
+expect "library found" "*/librdspreload.so" "$library"
+"$RDSRUN" --help >/dev/null
+expect "--help" 0 $?
+expect "--version" "rdsrun (rdspreload) [0-9]*" "$("$RDSRUN" --version)"
+"$RDSRUN" >/dev/null 2>&1
+expect "no program: status" 2 $?
+"$RDSRUN" --nonsense true >/dev/null 2>&1
+expect "bad option: status" 2 $?
+
+# Runs the program in its own place, with its status.
+expect "same process" "$$" "$(exec "$RDSRUN" sh -c 'echo $PPID')"
+"$RDSRUN" sh -c 'exit 7'
+expect "exit status" 7 $?
+"$RDSRUN" "$tmp/nothing" 2>/dev/null
+expect "not found" 127 $?
+"$RDSRUN" "$tmp" 2>/dev/null
+expect "not executable" 126 $?
+expect "arguments stay whole" "<a b><-l><>" "$("$RDSRUN" printf '<%s>' 'a b' -l '')"
+
+# Environment.
+expect "LD_PRELOAD set" "*librdspreload.so" "$("$RDSRUN" sh -c 'echo "$LD_PRELOAD"')"
+expect "LD_PRELOAD kept" "*librdspreload.so:$tmp/other.so" \
+	"$(LD_PRELOAD=$tmp/other.so "$RDSRUN" sh -c 'echo "$LD_PRELOAD"' 2>/dev/null)"
+expect "set once only" 1 "$("$RDSRUN" "$RDSRUN" sh -c 'echo "$LD_PRELOAD"' | grep -o librdspreload | wc -l)"
+expect "--log" debug "$("$RDSRUN" --log debug sh -c 'echo "$RDS_PRELOAD_LOG"')"
+expect "--spin" 17 "$("$RDSRUN" -s 17 sh -c 'echo "$RDS_PRELOAD_SPIN_US"')"
+expect "--registry-dir" "$tmp" "$("$RDSRUN" --registry-dir="$tmp" sh -c 'echo "$RDS_PRELOAD_REGISTRY_DIR"')"
+expect "really loaded" "*librdspreload.so*" "$("$RDSRUN" cat /proc/self/maps | tr '\n' ' ')"
+expect "--options shows a value and its origin" "*RDS_PRELOAD_SPIN_US*23*environment*" \
+	"$(RDS_PRELOAD_SPIN_US=23 "$RDSRUN" --options | grep SPIN_US)"
+
+# --check
+cat=$(command -v cat)
+check "dynamic program" 0 "yes: *dynamically linked*" cat
+check "by its path" 0 "yes: $cat:*" "$cat"
+check "missing" 2 "*No such file*" "$tmp/nothing"
+printf '#!/bin/sh\n' >"$tmp/script"
+chmod 755 "$tmp/script"
+check "script" 0 "yes: *sh:*" "$tmp/script"
+printf '#!/usr/bin/env -S FOO=1 cat\n' >"$tmp/envscript"
+chmod 755 "$tmp/envscript"
+check "script through env" 0 "yes: *cat:*" "$tmp/envscript"
+printf '#! %s\n' "$tmp/loop" >"$tmp/loop"
+chmod 755 "$tmp/loop"
+check "script that is its own interpreter" 2 "*too many levels*" "$tmp/loop"
+printf 'echo\n' >"$tmp/noelf"
+chmod 755 "$tmp/noelf"
+check "no magic: the shell's" 0 "yes: *sh:*" "$tmp/noelf"
+
+# patch FILE OFFSET BYTES(octal escapes): overwrite some bytes of an executable copy of cat
+patch()
+{
+	cp "$cat" "$1"
+	printf "$3" | dd of="$1" bs=1 seek="$2" conv=notrunc 2>/dev/null
+	chmod 755 "$1"
+}
+patch "$tmp/machine" 18 '\001\000'
+check "other machine" 1 "no: *another machine*" "$tmp/machine"
+patch "$tmp/class" 4 '\001'
+check "other word size" 1 "no: *another machine*" "$tmp/class"
+patch "$tmp/headers" 32 '\377\377\377\377\377\377\377\177'
+check "program headers beyond the file" 1 "no: *linked*" "$tmp/headers"
+head -c 20 "$cat" >"$tmp/short"
+chmod 755 "$tmp/short"
+check "cut off" 1 "no: *" "$tmp/short"
+
+# Debian's ldconfig is a static program.
+static=
+for p in /sbin/ldconfig /usr/sbin/ldconfig; do [ -x $p ] && static=$p && break; done
+if [ -n "$static" ]; then
+	check "static" 1 "no: *static*no dynamic loader*" "$static"
+	expect "static: runs, with a warning" "*warning*no dynamic loader*" "$("$RDSRUN" "$static" --version 2>&1)"
+else
+	echo "note: no static program here, verdict not tried"
+fi
+if command -v objcopy >/dev/null && echo >"$tmp/note" &&
+	objcopy --add-section .go.buildinfo="$tmp/note" "$cat" "$tmp/go" 2>/dev/null; then
+	check "Go with cgo" 0 "partly: *Go*" "$tmp/go"
+else
+	echo "note: no objcopy here, Go not tried"
+fi
+# Set-user-ID counts only when the id changes; on a nosuid file system it never does.
+if [ "$(id -u)" = 0 ] && ! findmnt -no OPTIONS -T "$tmp" | grep -q nosuid; then
+	cp "$cat" "$tmp/suid"
+	chown nobody "$tmp/suid"
+	chmod 4755 "$tmp/suid"
+	check "set-user-ID" 1 "no: *set-user-ID*" "$tmp/suid"
+	chown root "$tmp/suid"
+	chmod 4755 "$tmp/suid"
+	check "set-user-ID of the caller" 0 "yes: *" "$tmp/suid"
+else
+	echo "note: not root, or nosuid: set-user-ID not tried"
+fi
+
+echo "$done checks, $failed failed"
+[ $failed -eq 0 ]

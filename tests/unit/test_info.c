@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_info.c - RDS_INFO_*: the getsockopt protocol, the records, what other processes tell, and processes that do not
+ * answer, answer nonsense, or ask without listening (rds-semantics 7.4).
+ */
+#include <arpa/inet.h>
+#include <check.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "engine/info.h"
+#include "engine/sock.h"
+
+#define BAD ((void *)8)
+#define NCOUNTERS 41
+
+/* ---- processes of the node ---- */
+
+struct member {
+	pid_t pid;
+	int hold, ready; /* it ends when hold is closed */
+};
+
+static struct sockaddr_in in4(const char *ip, unsigned port)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+
+	ck_assert_int_eq(inet_pton(AF_INET, ip, &a.sin_addr), 1);
+	return a;
+}
+
+static void bind_to(struct rds_sock *sk, const char *ip, unsigned port)
+{
+	struct sockaddr_in a = in4(ip, port);
+
+	ck_assert_int_eq(rds_bind(sk, (struct sockaddr *)&a, sizeof(a)), 0);
+}
+
+static void send_to(struct rds_sock *sk, int fd, const char *ip, unsigned port, size_t len)
+{
+	static char data[256];
+	struct sockaddr_in a = in4(ip, port);
+	struct iovec iov = {data, len};
+	struct msghdr msg = {.msg_name = &a, .msg_namelen = sizeof(a), .msg_iov = &iov, .msg_iovlen = 1};
+
+	ck_assert_int_eq(rds_sendmsg(sk, fd, &msg, MSG_DONTWAIT), (ssize_t)len);
+}
+
+/* Bound to 127.0.0.1:port; three messages to itself wait to be read, two to nobody's address wait to be sent. */
+static void member_talker(unsigned port)
+{
+	struct rds_sock *sk;
+	int fd = rds_socket(SOCK_SEQPACKET, 0, &sk);
+
+	ck_assert_int_ge(fd, 0);
+	bind_to(sk, "127.0.0.1", port);
+	for (unsigned i = 0; i < 3; i++)
+		send_to(sk, fd, "127.0.0.1", port, 10 + i);
+	for (unsigned i = 0; i < 2; i++)
+		send_to(sk, fd, "192.0.2.1", 4321, 20 + i);
+}
+
+enum hostile { SILENT, HANG_UP, MAGIC, VERSION, KIND, REC_SIZE, COUNT, SHORT, UNTERMINATED, HOSTILES };
+
+static void hostile_answer(int fd, enum hostile how)
+{
+	struct {
+		struct rds_info_answer head;
+		struct rds_info_rec rec;
+	} __attribute__((packed)) a = {.head = {RDS_INFO_MAGIC, RDS_INFO_VERSION, 0, sizeof(a.rec), 1}};
+	struct rds_info_ask ask;
+	size_t len = sizeof(a);
+
+	if (recv(fd, &ask, sizeof(ask), MSG_WAITALL) != sizeof(ask))
+		return;
+	a.head.kind = ask.kind;
+	memset(&a.rec, 0xff, sizeof(a.rec));
+	memset(&a.rec.laddr, 0, 10);
+	a.head.magic += how == MAGIC;
+	a.head.version += how == VERSION;
+	a.head.kind += how == KIND;
+	a.head.rec_size -= how == REC_SIZE;
+	if (how == COUNT)
+		a.head.n = UINT_MAX;
+	if (how == SHORT)
+		len -= 7;
+	if (how == SILENT)
+		pause();
+	if (how != HANG_UP)
+		send(fd, &a, len, MSG_NOSIGNAL);
+}
+
+/* A live member of the registry that listens like an engine and answers like something else. */
+static void member_hostile(unsigned how)
+{
+	struct sockaddr_un name;
+	struct registry *reg;
+	socklen_t len;
+	int fd;
+
+	ck_assert_int_eq(registry_open(&reg), 0);
+	len = rds_info_name(registry_self(reg), &name);
+	fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&name, len), 0);
+	ck_assert_int_eq(listen(fd, 16), 0);
+	if (fork() == 0) {
+		for (;;) {
+			int c = accept(fd, NULL, NULL);
+
+			hostile_answer(c, (enum hostile)how);
+			close(c);
+		}
+	}
+}
+
+static struct member member_start(void (*fn)(unsigned), unsigned arg)
+{
+	int hold[2], ready[2];
+	struct member m;
+	char c = 0;
+
+	ck_assert_int_eq(pipe(hold), 0);
+	ck_assert_int_eq(pipe(ready), 0);
+	m.pid = fork();
+	ck_assert_int_ge(m.pid, 0);
+	if (m.pid == 0) {
+		setpgid(0, 0);
+		close(hold[1]);
+		fn(arg);
+		ck_assert_int_eq(write(ready[1], "", 1), 1);
+		ck_assert_int_eq(read(hold[0], &c, 1), 0);
+		kill(0, SIGKILL);
+	}
+	setpgid(m.pid, m.pid);
+	close(hold[0]);
+	close(ready[1]);
+	ck_assert_int_eq(read(ready[0], &c, 1), 1);
+	close(ready[0]);
+	m.hold = hold[1];
+	return m;
+}
+
+static void member_end(struct member *m)
+{
+	kill(-m->pid, SIGKILL);
+	close(m->hold);
+	waitpid(m->pid, NULL, 0);
+}
+
+/* ---- asking ---- */
+
+static struct rds_sock *sk;
+static int fd;
+
+static void sock_start(void)
+{
+	fd = rds_socket(SOCK_SEQPACKET, 0, &sk);
+	ck_assert_int_ge(fd, 0);
+}
+
+static int info(int opt, void *buf, socklen_t *len)
+{
+	return rds_getsockopt(sk, fd, SOL_RDS, opt, buf, len);
+}
+
+/* As rds-info does it; *n records in malloc'ed memory. */
+static void *fetch(int opt, size_t each, size_t *n)
+{
+	socklen_t len = 0;
+	void *buf = NULL;
+	int ret;
+
+	while ((ret = info(opt, buf, &len)) == -ENOSPC) {
+		buf = realloc(buf, len);
+		ck_assert_ptr_nonnull(buf);
+	}
+	ck_assert_int_eq(ret, (int)each);
+	ck_assert_uint_eq(len % each, 0);
+	*n = len / each;
+	return buf;
+}
+
+static double seconds(uint64_t since)
+{
+	return (double)(os_now_ns() - since) / 1e9;
+}
+
+START_TEST(protocol)
+{
+	struct rds_info_counter c[NCOUNTERS + 1];
+	socklen_t len = 0;
+
+	sock_start();
+	ck_assert_int_eq(info(RDS_INFO_COUNTERS, NULL, &len), -ENOSPC);
+	ck_assert_uint_eq(len, NCOUNTERS * 40);
+	ck_assert_int_eq(info(RDS_INFO_COUNTERS, c, &len), 40);
+	ck_assert_uint_eq(len, NCOUNTERS * 40);
+	ck_assert_str_eq((char *)c[0].name, "conn_reset");
+	ck_assert_str_eq((char *)c[35].name, "send_stuck_rm");
+	ck_assert_str_eq((char *)c[36].name, "tcp_data_ready_calls");
+	ck_assert_str_eq((char *)c[40].name, "tcp_listen_closed_stale");
+	len = sizeof(c);
+	ck_assert_int_eq(info(RDS_INFO_COUNTERS, c, &len), 40);
+	ck_assert_uint_eq(len, NCOUNTERS * 40);
+	memset(c, 0xaa, sizeof(c));
+	len = 100; /* two records and a half: what fits may be there, the rest untouched */
+	ck_assert_int_eq(info(RDS_INFO_COUNTERS, c, &len), -ENOSPC);
+	ck_assert_uint_eq(len, NCOUNTERS * 40);
+	ck_assert_uint_eq(c[2].name[21], 0xaa);
+
+	ck_assert_int_eq(info(RDS_INFO_COUNTERS, c, BAD), -EFAULT);
+	len = (socklen_t)-1;
+	ck_assert_int_eq(info(RDS_INFO_COUNTERS, c, &len), -EINVAL);
+	len = INT_MAX - 4094;
+	ck_assert_int_eq(info(RDS_INFO_COUNTERS, c, &len), -EINVAL);
+	len = 4096;
+	ck_assert_int_eq(info(RDS_INFO_COUNTERS, (void *)-100l, &len), -EINVAL);
+	ck_assert_int_eq(info(RDS_INFO_COUNTERS, BAD, &len), -EAGAIN);
+	ck_assert_int_eq(info(10002, BAD, &len), -EAGAIN); /* before it is known whether there is such a source */
+	len = 0;
+	ck_assert_int_eq(info(10002, NULL, &len), -ENOPROTOOPT);
+	ck_assert_int_eq(info(10009, NULL, &len), -ENOPROTOOPT);
+	ck_assert_int_eq(info(10010, NULL, &len), -ENOPROTOOPT);
+	ck_assert_int_eq(info(RDS_INFO_IB_CONNECTIONS, NULL, &len), -ENOPROTOOPT);
+	ck_assert_int_eq(info(RDS6_INFO_IB_CONNECTIONS, NULL, &len), -ENOPROTOOPT);
+	ck_assert_int_eq(info(10018, NULL, &len), -ENOPROTOOPT);
+	ck_assert_int_eq(info(RDS_INFO_TCP_SOCKETS, NULL, &len), 41);
+	ck_assert_int_eq(info(RDS6_INFO_TCP_SOCKETS, NULL, &len), 64);
+	ck_assert_int_eq(info(RDS_INFO_CONNECTIONS, NULL, &len), 42); /* positive without any record */
+	ck_assert_uint_eq(len, 0);
+	ck_assert_int_eq(info(RDS6_INFO_CONNECTIONS, NULL, &len), 65);
+	ck_assert_int_eq(info(RDS_INFO_SEND_MESSAGES, NULL, &len), 26);
+	ck_assert_int_eq(info(RDS6_INFO_RECV_MESSAGES, NULL, &len), 50);
+}
+END_TEST
+
+START_TEST(sockets)
+{
+	struct sockaddr_in peer = in4("192.0.2.5", 99);
+	struct rds_info_socket *s;
+	struct rds6_info_socket *s6;
+	struct rds_sock *other;
+	struct in6_addr ip;
+	int otherfd, v = 50000;
+	struct stat st;
+	size_t n, n6;
+
+	sock_start();
+	s = fetch(RDS_INFO_SOCKETS, 28, &n);
+	ck_assert_uint_eq(n, 0);
+	free(s);
+	s6 = fetch(RDS6_INFO_SOCKETS, 52, &n6);
+	ck_assert_uint_eq(n6, 1);
+	ck_assert_uint_eq(s6->bound_port, 0);
+	ip = s6->bound_addr;
+	ck_assert(IN6_IS_ADDR_UNSPECIFIED(&ip));
+	free(s6);
+	bind_to(sk, "127.0.0.1", 4100);
+	ck_assert_int_eq(rds_connect(sk, (struct sockaddr *)&peer, sizeof(peer)), 0);
+	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_SOCKET, SO_SNDBUF, &v, sizeof(v)), 0);
+	otherfd = rds_socket(SOCK_SEQPACKET, 0, &other);
+	ck_assert_int_ge(otherfd, 0);
+	s = fetch(RDS_INFO_SOCKETS, 28, &n);
+	ck_assert_uint_eq(n, 1);
+	ck_assert_uint_eq(s->bound_addr, htonl(INADDR_LOOPBACK));
+	ck_assert_uint_eq(ntohs(s->bound_port), 4100);
+	ck_assert_uint_eq(s->connected_addr, peer.sin_addr.s_addr);
+	ck_assert_uint_eq(s->connected_port, peer.sin_port);
+	ck_assert_uint_eq(s->sndbuf, 50000);
+	ck_assert_uint_eq(s->rcvbuf, rds_options()->rmem_default / 2);
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	ck_assert_uint_eq(s->inum, st.st_ino);
+	free(s);
+	s6 = fetch(RDS6_INFO_SOCKETS, 52, &n6);
+	ck_assert_uint_eq(n6, 2);
+	ip = s6[0].bound_addr; /* in order of creation */
+	ck_assert(IN6_IS_ADDR_V4MAPPED(&ip));
+	ip = s6[1].bound_addr;
+	ck_assert(IN6_IS_ADDR_UNSPECIFIED(&ip));
+	free(s6);
+}
+END_TEST
+
+static bool flags_up(uint8_t f)
+{
+	return f == RDS_INFO_CONNECTION_FLAG_CONNECTED;
+}
+
+START_TEST(own_messages)
+{
+	struct rds_info_connection *c;
+	struct rds_info_message *m;
+	struct rds6_info_message *m6;
+	size_t n, up = 0;
+
+	member_talker(4200); /* in this process */
+	sock_start();
+	m = fetch(RDS_INFO_RECV_MESSAGES, 26, &n);
+	ck_assert_uint_eq(n, 3);
+	for (unsigned i = 0; i < 3; i++) {
+		ck_assert_uint_eq(m[i].len, 10 + i);
+		ck_assert_uint_eq(m[i].laddr, htonl(INADDR_LOOPBACK));
+		ck_assert_uint_eq(m[i].faddr, htonl(INADDR_LOOPBACK));
+		ck_assert_uint_eq(ntohs(m[i].lport), 4200);
+		ck_assert_uint_eq(ntohs(m[i].fport), 4200);
+		ck_assert_uint_eq(m[i].flags, 0);
+	}
+	free(m);
+	m6 = fetch(RDS6_INFO_SEND_MESSAGES, 50, &n);
+	ck_assert_uint_eq(n, 2);
+	for (unsigned i = 0; i < 2; i++) {
+		ck_assert_uint_eq(m6[i].len, 20 + i);
+		ck_assert_uint_eq(m6[i].seq, 1 + i);
+		ck_assert_uint_eq(ntohs(m6[i].fport), 4321);
+		ck_assert_uint_eq(m6[i].faddr.s6_addr32[3], inet_addr("192.0.2.1"));
+	}
+	free(m6);
+	m = fetch(RDS_INFO_RETRANS_MESSAGES, 26, &n);
+	ck_assert_uint_eq(n, 0);
+	c = fetch(RDS_INFO_CONNECTIONS, 42, &n);
+	ck_assert_uint_eq(n, 2);
+	for (unsigned i = 0; i < 2; i++) {
+		ck_assert_uint_eq(c[i].transport[15], c[i].flags); /* where tools of before 2009-11 look */
+		ck_assert_uint_eq(c[i].transport[14], 0);
+		if (!flags_up(c[i].flags))
+			continue;
+		up++;
+		ck_assert_uint_eq(c[i].laddr, htonl(INADDR_LOOPBACK));
+		ck_assert_uint_eq(c[i].faddr, htonl(INADDR_LOOPBACK));
+		ck_assert_uint_eq(c[i].next_tx_seq, 4);
+	}
+	ck_assert_uint_eq(up, 1);
+	free(c);
+}
+END_TEST
+
+START_TEST(other_processes)
+{
+	struct member m[3];
+	struct rds_info_message *r;
+	unsigned seen[3] = {0};
+	size_t n;
+
+	for (unsigned i = 0; i < 3; i++)
+		m[i] = member_start(member_talker, 4300 + i);
+	sock_start();
+	r = fetch(RDS_INFO_RECV_MESSAGES, 26, &n);
+	ck_assert_uint_eq(n, 9);
+	for (unsigned i = 0; i < n; i++) {
+		unsigned port = ntohs(r[i].lport);
+
+		ck_assert_uint_ge(port, 4300);
+		ck_assert_uint_lt(port, 4303);
+		seen[port - 4300]++;
+	}
+	for (unsigned i = 0; i < 3; i++)
+		ck_assert_uint_eq(seen[i], 3);
+	free(r);
+	free(fetch(RDS_INFO_SOCKETS, 28, &n));
+	ck_assert_uint_eq(n, 3);
+	member_end(&m[0]);
+	free(fetch(RDS6_INFO_SEND_MESSAGES, 50, &n));
+	ck_assert_uint_eq(n, 4);
+	for (unsigned i = 1; i < 3; i++)
+		member_end(&m[i]);
+	free(fetch(RDS_INFO_CONNECTIONS, 42, &n));
+	ck_assert_uint_eq(n, 0);
+}
+END_TEST
+
+START_TEST(stopped_process)
+{
+	struct member a = member_start(member_talker, 4400), b = member_start(member_talker, 4401);
+	uint64_t t;
+	size_t n;
+
+	sock_start();
+	kill(a.pid, SIGSTOP);
+	t = os_now_ns();
+	free(fetch(RDS_INFO_RECV_MESSAGES, 26, &n));
+	ck_assert_uint_eq(n, 3);	      /* the other one's */
+	ck_assert_double_lt(seconds(t), 2.5); /* two calls of at most a second */
+	kill(a.pid, SIGCONT);
+	free(fetch(RDS_INFO_RECV_MESSAGES, 26, &n));
+	ck_assert_uint_eq(n, 6);
+	member_end(&a);
+	member_end(&b);
+}
+END_TEST
+
+START_TEST(hostile_answers)
+{
+	struct member good = member_start(member_talker, 4500), bad = member_start(member_hostile, (unsigned)_i);
+	struct rds6_info_connection *c;
+	size_t n, odd = 0;
+
+	sock_start();
+	c = fetch(RDS6_INFO_CONNECTIONS, 65, &n);
+	for (unsigned i = 0; i < n; i++) {
+		ck_assert_uint_eq(c[i].transport[15], 0);
+		odd += c[i].flags == 0xff;
+	}
+	ck_assert_uint_eq(odd, _i == UNTERMINATED);
+	ck_assert_uint_eq(n - odd, 2);
+	free(c);
+	member_end(&bad);
+	member_end(&good);
+}
+END_TEST
+
+static int raw_connect(const struct rds_procid *id)
+{
+	struct sockaddr_un name;
+	socklen_t len = rds_info_name(id, &name);
+	int s = socket(AF_UNIX, SOCK_STREAM, 0);
+
+	ck_assert_int_eq(connect(s, (struct sockaddr *)&name, len), 0);
+	return s;
+}
+
+/* Askers that say nothing, half a word, nonsense, or do not take the answer: the helper must not care. */
+START_TEST(rude_askers)
+{
+	static const uint32_t asks[][3] = {
+		{1, 2, 3},
+		{RDS_INFO_MAGIC, RDS_INFO_VERSION, RDS_INFO_KINDS},
+		{RDS_INFO_MAGIC, RDS_INFO_VERSION, RDS_INFO_RECEIVED},
+		{RDS_INFO_MAGIC, RDS_INFO_VERSION + 1, RDS_INFO_RECEIVED},
+	};
+	struct member m = member_start(member_talker, 4600);
+	struct registry_proc *procs;
+	struct rds_info_answer head;
+	unsigned nprocs;
+	const struct rds_procid *id = NULL;
+	int s[8];
+	size_t n;
+
+	sock_start();
+	ck_assert_int_eq(registry_procs(rds_eng->reg, &procs, &nprocs), 0);
+	for (unsigned i = 0; i < nprocs; i++)
+		if (procs[i].pid == m.pid)
+			id = &procs[i].id;
+	ck_assert_ptr_nonnull(id);
+	for (unsigned i = 0; i < 8; i++) {
+		s[i] = raw_connect(id);
+		if (i < 4)
+			ck_assert_int_eq(send(s[i], asks[i], 12, MSG_NOSIGNAL), 12);
+		else if (i == 4)
+			ck_assert_int_eq(send(s[i], asks[2], 5, MSG_NOSIGNAL), 5);
+	}
+	free(fetch(RDS_INFO_RECV_MESSAGES, 26, &n));
+	ck_assert_uint_eq(n, 3);
+	ck_assert_int_eq(recv(s[0], &head, sizeof(head), MSG_WAITALL), 0);
+	ck_assert_int_eq(recv(s[1], &head, sizeof(head), MSG_WAITALL), 0);
+	ck_assert_int_eq(recv(s[3], &head, sizeof(head), MSG_WAITALL), sizeof(head));
+	ck_assert_uint_eq(head.version, RDS_INFO_VERSION); /* says what it speaks, and nothing more */
+	ck_assert_uint_eq(head.n, 0);
+	ck_assert_int_eq(recv(s[4], &head, sizeof(head), MSG_WAITALL), 0); /* hung up on after a while */
+	for (unsigned i = 0; i < 8; i++)
+		close(s[i]);
+	free(procs);
+	free(fetch(RDS_INFO_RECV_MESSAGES, 26, &n));
+	ck_assert_uint_eq(n, 3);
+	member_end(&m);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("info");
+	TCase *tc = tcase_create("info");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	tcase_set_timeout(tc, 20);
+	tcase_add_test(tc, protocol);
+	tcase_add_test(tc, sockets);
+	tcase_add_test(tc, own_messages);
+	tcase_add_test(tc, other_processes);
+	tcase_add_test(tc, stopped_process);
+	tcase_add_loop_test(tc, hostile_answers, 0, HOSTILES);
+	tcase_add_test(tc, rude_askers);
+	suite_add_tcase(s, tc);
+	srunner_run_all(sr, CK_NORMAL);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? 1 : 0;
+}

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_log.c - what a line looks like, where it goes, when it is held back, and that it never hurts the program.
+ * Each test runs in a process of its own, so descriptor 2 can be anything.
+ */
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "engine/log.h"
+#include "engine/os.h"
+
+static char text[65536];
+static char path[] = "/tmp/test_log.XXXXXX";
+static int file = -1;
+
+/* Descriptor 2 becomes an empty file. */
+static void capture(void)
+{
+	file = mkstemp(path);
+	ck_assert_int_ge(file, 0);
+	ck_assert_int_eq(dup2(file, 2), 2);
+}
+
+static void uncapture(void)
+{
+	if (file >= 0)
+		unlink(path);
+}
+
+/* All that was written to it. */
+static const char *captured(void)
+{
+	ssize_t n = pread(file, text, sizeof(text) - 1, 0);
+
+	ck_assert_int_ge(n, 0);
+	text[n] = '\0';
+	return text;
+}
+
+static unsigned lines(const char *s)
+{
+	unsigned n = 0;
+
+	for (; *s; s++)
+		n += *s == '\n';
+	return n;
+}
+
+START_TEST(format)
+{
+	char want[256];
+
+	capture();
+	errno = 4711;
+	rds_error("port %d is gone: %s", 7, "bind again");
+	ck_assert_int_eq(errno, 4711);
+	rds_warn("w");
+	snprintf(want, sizeof(want), "rdspreload[%d] %s: error: port 7 is gone: bind again\nrdspreload[%d] %s: warning: w\n",
+		 getpid(), program_invocation_short_name, getpid(), program_invocation_short_name);
+	ck_assert_str_eq(captured(), want);
+}
+END_TEST
+
+START_TEST(levels)
+{
+	capture();
+	rds_info("not yet");
+	rds_log_setup(RDS_LOG_DEBUG, "");
+	rds_info("i");
+	rds_debug("d");
+	rds_log_setup(RDS_LOG_ERROR, NULL);
+	rds_warn("not any more");
+	ck_assert_uint_eq(lines(captured()), 2);
+	ck_assert_ptr_nonnull(strstr(text, ": info: i\n"));
+	ck_assert_ptr_nonnull(strstr(text, ": debug: d\n"));
+}
+END_TEST
+
+START_TEST(one_line_whatever_is_in_it)
+{
+	char big[4000];
+
+	capture();
+	rds_warn("a\nb\tc\033[31m\177d");
+	ck_assert_ptr_nonnull(strstr(captured(), ": a?b?c?[31m?d\n"));
+	memset(big, 'x', sizeof(big) - 1);
+	big[sizeof(big) - 1] = '\0';
+	rds_warn("%s", big);
+	ck_assert_uint_eq(lines(captured()), 2);
+	ck_assert_uint_le(strlen(strchr(text, '\n') + 1), 1024);
+	ck_assert_uint_gt(strlen(strchr(text, '\n') + 1), 1000);
+	ck_assert_int_eq(text[strlen(text) - 1], '\n');
+}
+END_TEST
+
+static void shout(int i)
+{
+	rds_warn("shout %d", i);
+}
+
+/* Seconds may turn while the test runs, so the bounds allow for one turn. */
+START_TEST(rate)
+{
+	const struct timespec pause = {.tv_sec = 1, .tv_nsec = 100000000};
+
+	capture();
+	for (int i = 0; i < 100; i++)
+		shout(i);
+	ck_assert_uint_ge(lines(captured()), 10);
+	ck_assert_uint_le(lines(text), 20);
+	rds_warn("another place"); /* has its own account */
+	ck_assert_ptr_nonnull(strstr(captured(), "another place\n"));
+	nanosleep(&pause, NULL);
+	shout(100);
+	ck_assert_ptr_nonnull(strstr(captured(), "shout 100 ("));
+	ck_assert_ptr_nonnull(strstr(text, " more like this were held back)\n"));
+	shout(101);
+	ck_assert_ptr_nonnull(strstr(captured(), "shout 101\n"));
+}
+END_TEST
+
+START_TEST(once)
+{
+	capture();
+	for (int i = 0; i < 5; i++)
+		rds_warn_once("only once");
+	ck_assert_uint_eq(lines(captured()), 1);
+}
+END_TEST
+
+/* ---- places that must be left alone ---- */
+
+START_TEST(closed_stderr)
+{
+	capture();
+	close(2);
+	rds_error("nowhere");
+	ck_assert_str_eq(captured(), "");
+	ck_assert_int_eq(open("/dev/null", O_RDONLY), 2); /* and nothing took the number */
+}
+END_TEST
+
+START_TEST(pipe_without_reader)
+{
+	int p[2];
+
+	ck_assert_int_eq(pipe(p), 0);
+	signal(SIGPIPE, SIG_DFL);
+	dup2(p[1], 2);
+	close(p[0]);
+	rds_error("would be SIGPIPE");
+}
+END_TEST
+
+START_TEST(full_pipe)
+{
+	static char junk[65536];
+	int p[2];
+
+	ck_assert_int_eq(pipe(p), 0);
+	dup2(p[1], 2);
+	fcntl(p[1], F_SETFL, O_NONBLOCK);
+	while (write(p[1], junk, sizeof(junk)) > 0)
+		;
+	while (write(p[1], junk, 1) > 0)
+		;
+	fcntl(p[1], F_SETFL, 0);
+	rds_error("would block for ever");
+}
+END_TEST
+
+START_TEST(pipe_with_reader)
+{
+	char buf[200] = "";
+	int p[2];
+
+	ck_assert_int_eq(pipe(p), 0);
+	dup2(p[1], 2);
+	rds_error("through the pipe");
+	ck_assert_int_gt(read(p[0], buf, sizeof(buf) - 1), 0);
+	ck_assert_ptr_nonnull(strstr(buf, "through the pipe\n"));
+}
+END_TEST
+
+/* A stand-in of an RDS socket as descriptor 2 gets nothing; a stream socket, as of a service manager, does. */
+START_TEST(sockets)
+{
+	static const int types[] = {SOCK_SEQPACKET, SOCK_STREAM};
+	char buf[200] = "";
+	int sv[2];
+
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(socketpair(AF_UNIX, types[i], 0, sv), 0);
+		dup2(sv[0], 2);
+		rds_error("to a socket");
+		ck_assert_int_eq(recv(sv[1], buf, sizeof(buf) - 1, MSG_DONTWAIT) > 0, types[i] == SOCK_STREAM);
+	}
+	ck_assert_ptr_nonnull(strstr(buf, "to a socket\n"));
+}
+END_TEST
+
+/* ---- the log file ---- */
+
+START_TEST(to_file)
+{
+	struct stat st;
+	int flags, fd, found = -1;
+
+	capture();
+	close(2);
+	rds_log_setup(RDS_LOG_WARN, path);
+	ck_assert_str_eq(captured(), ""); /* opened with the first line */
+	rds_error("one");
+	rds_error("two");
+	ck_assert_uint_eq(lines(captured()), 2);
+	/* its number is out of the way, close-on-exec, appending */
+	for (fd = 0; fd < 70000; fd++)
+		if (fd != file && !fstat(fd, &st) && S_ISREG(st.st_mode) && (flags = fcntl(fd, F_GETFL)) >= 0 &&
+		    (flags & O_APPEND))
+			found = fd;
+	ck_assert_int_ge(found, 64);
+	ck_assert_int_eq(fcntl(found, F_GETFD), FD_CLOEXEC);
+
+	/* somebody closes the number, or puts something else there */
+	close(found);
+	rds_error("three");
+	ck_assert_uint_eq(lines(captured()), 3);
+	fd = open("/tmp", O_TMPFILE | O_RDWR, 0600);
+	ck_assert_int_ge(fd, 0);
+	for (int i = 64; i < 70000; i++)
+		if (i != file && !fstat(i, &st) && S_ISREG(st.st_mode) && (fcntl(i, F_GETFL) & O_APPEND))
+			dup2(fd, i);
+	rds_error("four");
+	ck_assert_uint_eq(lines(captured()), 4);
+	ck_assert_int_eq(lseek(fd, 0, SEEK_END), 0);
+}
+END_TEST
+
+START_TEST(file_of_a_forked_child)
+{
+	int status;
+	pid_t pid;
+
+	capture();
+	rds_log_setup(RDS_LOG_WARN, path);
+	rds_error("parent");
+	pid = fork();
+	if (!pid) {
+		for (int i = 3; i < 70000; i++)
+			close(i);
+		rds_error("child");
+		_exit(0);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	rds_error("parent again");
+	ck_assert_uint_eq(lines(captured()), 3);
+	ck_assert_ptr_nonnull(strstr(text, "child\n"));
+}
+END_TEST
+
+START_TEST(file_that_cannot_be)
+{
+	capture();
+	rds_log_setup(RDS_LOG_WARN, "/nonexistent/dir/log");
+	rds_error("falls back");
+	ck_assert_ptr_nonnull(strstr(captured(), "falls back\n"));
+}
+END_TEST
+
+START_TEST(no_descriptors_left)
+{
+	struct rlimit before, rl;
+
+	capture();
+	getrlimit(RLIMIT_NOFILE, &before);
+	rl = before;
+	rl.rlim_cur = (rlim_t)file + 1;
+	setrlimit(RLIMIT_NOFILE, &rl);
+	rds_log_setup(RDS_LOG_WARN, path);
+	rds_error("still heard");
+	ck_assert_ptr_nonnull(strstr(captured(), "still heard\n"));
+	setrlimit(RLIMIT_NOFILE, &before); /* the leak sanitizer needs some at exit */
+}
+END_TEST
+
+/* ---- threads ---- */
+
+static void *talk(void *arg)
+{
+	for (int i = 0; i < 1000; i++)
+		rds_warn("%s", (const char *)arg);
+	return NULL;
+}
+
+START_TEST(threads)
+{
+	static char names[4][40];
+	pthread_t t[4];
+	char *line, *next;
+
+	capture();
+	rds_log_setup(RDS_LOG_WARN, path);
+	for (int i = 0; i < 4; i++) {
+		memset(names[i], 'a' + i, sizeof(names[i]) - 1);
+		pthread_create(&t[i], NULL, talk, names[i]);
+	}
+	for (int i = 0; i < 4; i++)
+		pthread_join(t[i], NULL);
+	captured();
+	ck_assert_uint_ge(lines(text), 10);
+	for (line = text; *line; line = next) { /* none is torn */
+		next = strchr(line, '\n');
+		ck_assert_ptr_nonnull(next);
+		*next++ = '\0';
+		ck_assert_int_eq(strncmp(line, "rdspreload[", 11), 0);
+		ck_assert_uint_eq(strspn(strstr(line, "warning: ") + 9, (char[]){strstr(line, "warning: ")[9], 0}), 39);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("log");
+	TCase *c = tcase_create("log");
+	SRunner *r = srunner_create(s);
+	int failed;
+
+	suite_add_tcase(s, c);
+	tcase_add_checked_fixture(c, NULL, uncapture);
+	tcase_set_timeout(c, 20);
+	tcase_add_test(c, format);
+	tcase_add_test(c, levels);
+	tcase_add_test(c, one_line_whatever_is_in_it);
+	tcase_add_test(c, rate);
+	tcase_add_test(c, once);
+	tcase_add_test(c, closed_stderr);
+	tcase_add_test(c, pipe_without_reader);
+	tcase_add_test(c, full_pipe);
+	tcase_add_test(c, pipe_with_reader);
+	tcase_add_test(c, sockets);
+	tcase_add_test(c, to_file);
+	tcase_add_test(c, file_of_a_forked_child);
+	tcase_add_test(c, file_that_cannot_be);
+	tcase_add_test(c, no_descriptors_left);
+	tcase_add_test(c, threads);
+	srunner_run_all(r, CK_NORMAL);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

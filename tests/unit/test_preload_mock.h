@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_preload_mock.h - a toy engine behind the real preload layer: sockets of one process that pass datagrams to each
+ * other by port, and counters of what the preload layer called.  It keeps the promises of engine/rds.h that the layer
+ * above relies on (stand-in pair, references, the wait protocol) and nothing of RDS.
+ */
+#ifndef TEST_PRELOAD_MOCK_H
+#define TEST_PRELOAD_MOCK_H
+
+#include <netinet/in.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "engine/rds.h"
+
+struct mock_counts {
+	_Atomic int open;	   /* sockets with numbers */
+	_Atomic int refs;	   /* references of calls, all sockets: 0 whenever nobody is inside a call */
+	_Atomic int numbers;	   /* descriptor numbers, all sockets */
+	_Atomic int spins, sleeps; /* waits that spun; that armed */
+	_Atomic int watched;
+	_Atomic int last_flags; /* of the last send */
+	_Atomic int forgotten;	/* rds_engine_forget() calls */
+};
+extern struct mock_counts mock;
+
+/* The error of the n-th next receive (1 = the next one); 0, 0: none. */
+void mock_fail_recv(int after, int err);
+/* A descriptor that belongs to the engine, and where it is now. */
+extern _Atomic int mock_internal;
+int mock_internal_fd(void);
+int mock_socket(void);		    /* socket(21, SOCK_SEQPACKET, 0), must succeed */
+int mock_bound(int port);	    /* the same, bound */
+struct sockaddr_in mock_addr(int port);
+/* The kernel says that the last copy of the socket at fd is gone. */
+unsigned mock_hangup(int fd);
+
+#endif

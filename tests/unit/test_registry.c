@@ -1,0 +1,600 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_registry.c - the node registry among well-behaved processes: names, ports, order, counters, deaths, threads.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <time.h>
+
+#include "engine/rds.h"
+#include "tests/unit/registry_helper.h"
+
+static struct registry *open_ok(void)
+{
+	struct registry *reg = NULL;
+
+	ck_assert_int_eq(registry_open(&reg), 0);
+	ck_assert_ptr_nonnull(reg);
+	return reg;
+}
+
+static uint32_t add_ok(struct registry *reg)
+{
+	uint32_t idx;
+
+	ck_assert_int_eq(registry_sock_add(reg, 77, 1000, 2000, &idx), 0);
+	return idx;
+}
+
+static uint16_t bind_ok(struct registry *reg, uint32_t idx, const char *addr, uint16_t port)
+{
+	struct in6_addr a = v4(addr);
+	uint16_t got = 0;
+
+	ck_assert_int_eq(registry_sock_bind(reg, idx, &a, port, 0, 2, &got), 0);
+	return got;
+}
+
+static int bind_try(struct registry *reg, uint32_t idx, const char *addr, uint16_t port, uint32_t scope)
+{
+	struct in6_addr a = v4(addr);
+	uint16_t got;
+
+	return registry_sock_bind(reg, idx, &a, port, scope, 2, &got);
+}
+
+static int lookup(struct registry *reg, const char *addr, uint16_t port, struct registry_owner *o)
+{
+	struct in6_addr a = v4(addr);
+
+	return registry_lookup(reg, &a, port, 0, o);
+}
+
+START_TEST(opens_and_closes)
+{
+	struct registry *reg = open_ok(), *second;
+	struct rds_procid first = *registry_self(reg), zero = { { 0 } };
+	struct stat st;
+	char dir[128];
+
+	ck_assert_mem_ne(&first, &zero, sizeof(zero));
+	ck_assert_int_eq(stat(test_file, &st), 0);
+	ck_assert_int_eq(st.st_mode & 07777, 0600);
+	ck_assert_int_ge(st.st_blocks * 512, (long)REG_SIZE(REG_CHUNK)); /* all of it reserved */
+	snprintf(dir, sizeof(dir), "%s/rdspreload-%u", test_dir, (unsigned)geteuid());
+	ck_assert_int_eq(stat(dir, &st), 0);
+	ck_assert_int_eq(st.st_mode & 07777, 0700);
+	ck_assert_int_eq(registry_open(&second), -EBUSY);
+	registry_close(reg);
+
+	reg = open_ok();
+	ck_assert_mem_ne(registry_self(reg), &first, sizeof(first));
+	registry_close(reg);
+}
+END_TEST
+
+START_TEST(binds_and_finds)
+{
+	struct registry *reg = open_ok();
+	uint32_t a = add_ok(reg), b = add_ok(reg);
+	struct registry_owner o;
+	uint64_t gen = registry_generation(reg);
+
+	ck_assert_int_eq(lookup(reg, "127.0.0.1", 4000, &o), -ENOENT);
+	ck_assert_int_eq(lookup(reg, "0.0.0.0", 0, &o), -ENOENT); /* an unbound entry looks like that */
+	ck_assert_int_eq(registry_generation(reg), gen);
+	ck_assert_int_eq(bind_ok(reg, a, "127.0.0.1", 4000), 4000);
+	ck_assert_int_ne(registry_generation(reg), gen);
+	gen = registry_generation(reg);
+
+	ck_assert_int_eq(lookup(reg, "127.0.0.1", 4000, &o), 0);
+	ck_assert_uint_eq(o.sock, a);
+	ck_assert_int_eq(o.pid, getpid());
+	ck_assert_mem_eq(&o.procid, registry_self(reg), sizeof(o.procid));
+	ck_assert(registry_proc_alive(reg, o.proc, &o.procid));
+
+	ck_assert_int_eq(bind_try(reg, a, "127.0.0.1", 4001, 0), -EINVAL); /* bound already */
+	ck_assert_int_eq(bind_try(reg, b, "127.0.0.1", 4000, 0), -EADDRINUSE);
+	ck_assert_int_eq(registry_generation(reg), gen);
+	ck_assert_int_eq(bind_try(reg, b, "127.0.0.1", 4000, 3), 0); /* another scope is another name */
+	b = add_ok(reg);
+	ck_assert_int_eq(bind_try(reg, b, "127.0.0.2", 4000, 0), 0);
+	ck_assert_int_eq(lookup(reg, "127.0.0.2", 4000, &o), 0);
+	ck_assert_uint_eq(o.sock, b);
+
+	gen = registry_generation(reg);
+	registry_sock_remove(reg, a);
+	ck_assert_int_ne(registry_generation(reg), gen);
+	ck_assert_int_eq(lookup(reg, "127.0.0.1", 4000, &o), -ENOENT);
+	ck_assert_int_eq(lookup(reg, "127.0.0.2", 4000, &o), 0);
+	registry_sock_remove(reg, a); /* twice: no harm */
+	a = add_ok(reg);
+	bind_ok(reg, a, "127.0.0.1", 4000);
+	registry_close(reg);
+}
+END_TEST
+
+START_TEST(snapshots_in_creation_order)
+{
+	struct registry *reg = open_ok();
+	uint32_t a = add_ok(reg), b = add_ok(reg), c;
+	struct in6_addr peer = v4("127.0.0.9");
+	struct registry_sock *v;
+	struct registry_proc *p;
+	unsigned n;
+
+	registry_sock_remove(reg, a);
+	c = add_ok(reg); /* takes a's place in the file, not in the order */
+	ck_assert_uint_eq(a, c);
+	bind_ok(reg, c, "127.0.0.1", 5000);
+	registry_sock_set_connected(reg, c, &peer, 6000);
+	registry_sock_set_bufs(reg, b, 11, 22);
+	ck_assert_int_eq(registry_socks(reg, &v, &n), 0);
+	ck_assert_uint_eq(n, 2);
+	ck_assert_uint_eq(v[0].sndbuf, 11);
+	ck_assert_uint_eq(v[0].rcvbuf, 22);
+	ck_assert_uint_eq(v[0].bound_port, 0);
+	ck_assert(IN6_IS_ADDR_UNSPECIFIED(&v[0].bound));
+	ck_assert_uint_eq(v[0].inode, 77);
+	ck_assert_uint_eq(v[1].sndbuf, 1000);
+	ck_assert_uint_eq(v[1].bound_port, 5000);
+	ck_assert_uint_eq(v[1].connected_port, 6000);
+	ck_assert_mem_eq(&v[1].connected, &peer, sizeof(peer));
+	ck_assert_int_eq(v[1].transport, 2);
+	ck_assert_int_eq(v[1].pid, getpid());
+	ck_assert_mem_eq(&v[1].procid, registry_self(reg), sizeof(v[1].procid));
+	free(v);
+
+	ck_assert_int_eq(registry_procs(reg, &p, &n), 0);
+	ck_assert_uint_eq(n, 1);
+	ck_assert_int_eq(p[0].pid, getpid());
+	ck_assert_str_ne(p[0].comm, "");
+	ck_assert_mem_eq(&p[0].id, registry_self(reg), sizeof(p[0].id));
+	free(p);
+	registry_close(reg);
+}
+END_TEST
+
+/* Every port of one address, so the search has to wrap and has to find the very last one. */
+START_TEST(port_zero)
+{
+	struct registry *reg = open_ok();
+	struct in6_addr a = v4("127.0.0.1");
+	uint8_t seen[65536] = { 0 };
+	uint32_t idx[65536], extra;
+	struct registry_owner o;
+	uint64_t t0, longest = 0;
+
+	for (unsigned i = 0; i < 65534; i++) {
+		uint16_t port = 0;
+
+		idx[i] = add_ok(reg);
+		t0 = os_now_ns();
+		ck_assert_int_eq(registry_sock_bind(reg, idx[i], &a, 0, 0, 1, &port), 0);
+		t0 = os_now_ns() - t0;
+		longest = t0 > longest ? t0 : longest;
+		ck_assert_uint_ge(port, 2);
+		ck_assert(!seen[port]);
+		seen[port] = 1;
+		if (i % 1000 == 0 && lookup(reg, "127.0.0.1", port, &o) != 0)
+			ck_abort_msg("port %u is bound and not found", port);
+	}
+	printf("port_zero: 65534 ports bound, longest bind %llu us\n", (unsigned long long)longest / 1000);
+	extra = add_ok(reg);
+	ck_assert_int_eq(bind_try(reg, extra, "127.0.0.1", 0, 0), -EADDRINUSE);
+	ck_assert_int_eq(bind_try(reg, extra, "127.0.0.2", 0, 0), 0); /* other addresses have their own ports */
+	registry_sock_remove(reg, extra);
+
+	registry_sock_remove(reg, idx[100]);
+	extra = add_ok(reg);
+	ck_assert_int_eq(bind_try(reg, extra, "127.0.0.1", 0, 0), 0); /* the only one that is left */
+	add_ok(reg);
+	add_ok(reg);
+	ck_assert_int_eq(registry_sock_add(reg, 1, 1, 1, &extra), -ENFILE); /* 65536 are there */
+	registry_close(reg);
+
+	reg = open_ok();
+	ck_assert_int_eq(lookup(reg, "127.0.0.1", 4000, &o), -ENOENT);
+	registry_close(reg);
+}
+END_TEST
+
+static void member(int from, int to)
+{
+	struct registry *reg;
+	struct in6_addr a;
+	uint16_t port;
+	uint32_t idx;
+
+	inet_pton(AF_INET6, "::ffff:127.0.0.1", &a);
+	child_assert(registry_open(&reg) == 0);
+	child_assert(registry_sock_add(reg, 5, 1, 1, &idx) == 0);
+	child_assert(registry_sock_bind(reg, idx, &a, 7000, 0, 1, &port) == 0);
+	atomic_fetch_add(&registry_counters(reg)[3], 10);
+	child_say(to, registry_self(reg), sizeof(struct rds_procid));
+	child_wait(from);
+	registry_close(reg);
+	child_say(to, "", 1);
+	child_wait(from);
+}
+
+START_TEST(the_dead_leave_nothing)
+{
+	struct child c = child_start(member);
+	struct registry *reg = open_ok();
+	uint64_t sum[RDS_STATS];
+	struct rds_procid id;
+	struct registry_owner o;
+	struct registry_sock *v;
+	struct registry_proc *p;
+	unsigned n;
+
+	child_hear(&c, &id, sizeof(id));
+	atomic_fetch_add(&registry_counters(reg)[3], 1);
+	ck_assert_int_eq(lookup(reg, "127.0.0.1", 7000, &o), 0);
+	ck_assert_mem_eq(&o.procid, &id, sizeof(id));
+	ck_assert_int_eq(o.pid, c.pid);
+	ck_assert(registry_proc_alive(reg, o.proc, &id));
+	ck_assert_int_eq(registry_reap(reg), 0);
+	ck_assert_int_eq(bind_try(reg, add_ok(reg), "127.0.0.1", 7000, 0), -EADDRINUSE);
+
+	child_end(&c, SIGKILL);
+	ck_assert(!registry_proc_alive(reg, o.proc, &id));
+	ck_assert_int_eq(registry_socks(reg, &v, &n), 0);
+	ck_assert_uint_eq(n, 1); /* ours, unbound */
+	free(v);
+	ck_assert_int_eq(registry_procs(reg, &p, &n), 0);
+	ck_assert_uint_eq(n, 1);
+	free(p);
+	registry_counters_sum(reg, sum);
+	ck_assert_uint_eq(sum[3], 11);
+	ck_assert_int_eq(registry_reap(reg), 1);
+	ck_assert_int_eq(registry_reap(reg), 0);
+	registry_counters_sum(reg, sum);
+	ck_assert_uint_eq(sum[3], 11);
+	ck_assert_int_eq(lookup(reg, "127.0.0.1", 7000, &o), -ENOENT);
+	registry_close(reg);
+
+	reg = open_ok(); /* the node remembers its counters when nobody is there */
+	registry_counters_sum(reg, sum);
+	ck_assert_uint_eq(sum[3], 11);
+	registry_close(reg);
+}
+END_TEST
+
+START_TEST(a_dead_owner_does_not_hold_a_port)
+{
+	struct child c = child_start(member);
+	struct registry *reg = open_ok();
+	struct rds_procid id;
+	uint64_t sum[RDS_STATS];
+
+	child_hear(&c, &id, sizeof(id));
+	child_end(&c, SIGKILL);
+	bind_ok(reg, add_ok(reg), "127.0.0.1", 7000); /* without any reap in between */
+	registry_counters_sum(reg, sum);
+	ck_assert_uint_eq(sum[3], 10);
+
+	c = child_start(member); /* the second one clears away nothing and is refused the port */
+	ck_assert_int_ne(child_end(&c, 0), 0);
+	registry_close(reg);
+}
+END_TEST
+
+START_TEST(an_orderly_leave_keeps_the_counters)
+{
+	struct child c = child_start(member);
+	struct registry *reg = open_ok();
+	struct registry_owner o;
+	struct rds_procid id;
+	uint64_t sum[RDS_STATS];
+	char ok;
+
+	child_hear(&c, &id, sizeof(id));
+	child_tell(&c);
+	child_hear(&c, &ok, 1); /* closed, and still running */
+	ck_assert_int_eq(lookup(reg, "127.0.0.1", 7000, &o), -ENOENT);
+	ck_assert_int_eq(registry_reap(reg), 0);
+	registry_counters_sum(reg, sum);
+	ck_assert_uint_eq(sum[3], 10);
+	child_tell(&c);
+	ck_assert_int_eq(child_end(&c, 0), 0);
+	registry_close(reg);
+}
+END_TEST
+
+static struct registry *inherited;
+
+static void forked(int from, int to)
+{
+	struct registry *reg;
+	struct rds_procid parent = *registry_self(inherited);
+
+	registry_abandon(inherited);
+	child_assert(registry_open(&reg) == 0);
+	child_assert(memcmp(registry_self(reg), &parent, sizeof(parent)) != 0);
+	child_say(to, registry_self(reg), sizeof(parent));
+	child_wait(from);
+	registry_close(reg);
+}
+
+START_TEST(fork_gives_a_fresh_member)
+{
+	struct registry_owner o;
+	struct rds_procid id;
+	struct child c;
+
+	inherited = open_ok();
+	bind_ok(inherited, add_ok(inherited), "127.0.0.1", 7001);
+	rds_stat_block = registry_counters(inherited);
+	c = child_start(forked);
+	child_hear(&c, &id, sizeof(id));
+	ck_assert_mem_ne(&id, registry_self(inherited), sizeof(id));
+	ck_assert_int_eq(registry_reap(inherited), 0);
+	ck_assert_int_eq(lookup(inherited, "127.0.0.1", 7001, &o), 0);
+	child_tell(&c);
+	ck_assert_int_eq(child_end(&c, 0), 0);
+	ck_assert(registry_proc_alive(inherited, o.proc, &o.procid));
+	RDS_STAT_INC(conn_reset);
+	registry_close(inherited);
+	RDS_STAT_INC(conn_reset); /* goes to the dummy, not to unmapped memory */
+}
+END_TEST
+
+#define RACE_PORTS 300
+static _Atomic unsigned *at_start; /* shared: how often somebody stood at the starting line */
+
+static void racer(int from, int to)
+{
+	unsigned seed = (unsigned)getpid();
+	cpu_set_t cpus;
+	uint8_t won[RACE_PORTS] = { 0 };
+	struct registry *reg;
+	struct in6_addr a;
+	uint16_t port;
+	uint32_t idx;
+
+	inet_pton(AF_INET6, "::ffff:127.0.0.1", &a);
+	CPU_ZERO(&cpus);
+	CPU_SET(getpid() % 2, &cpus);
+	sched_setaffinity(0, sizeof(cpus), &cpus); /* two neighbours on one processor take turns and never race */
+	child_assert(registry_open(&reg) == 0);
+	child_say(to, "", 1);
+	child_wait(from);
+	for (int i = 0; i < RACE_PORTS; i++) {
+		int ret;
+
+		child_assert(registry_sock_add(reg, 5, 1, 1, &idx) == 0);
+		atomic_fetch_add(at_start, 1);
+		for (int spins = 0; atomic_load(at_start) < 2 * (unsigned)(i + 1); spins++) {
+			if (spins > 20000)
+				sched_yield(); /* one processor only, or the other one is slow */
+		}
+		for (volatile int lead = rand_r(&seed) % 300; lead > 0; lead--)
+			; /* otherwise they would take turns at being first */
+		ret = registry_sock_bind(reg, idx, &a, (uint16_t)(3000 + i), 0, 1, &port);
+		child_assert(ret == 0 || ret == -EADDRINUSE);
+		won[i] = ret == 0;
+	}
+	child_say(to, won, sizeof(won));
+	child_wait(from); /* nobody leaves before all have tried */
+}
+
+START_TEST(one_of_two_wins)
+{
+	struct child a, b;
+	uint8_t wa[RACE_PORTS], wb[RACE_PORTS];
+	unsigned na = 0;
+	char c;
+
+	at_start = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(at_start, MAP_FAILED);
+	a = child_start(racer);
+	b = child_start(racer);
+	child_hear(&a, &c, 1);
+	child_hear(&b, &c, 1);
+	child_tell(&a);
+	child_tell(&b);
+	child_hear(&a, wa, sizeof(wa));
+	child_hear(&b, wb, sizeof(wb));
+	for (int i = 0; i < RACE_PORTS; i++) {
+		ck_assert_int_eq(wa[i] + wb[i], 1);
+		na += wa[i];
+	}
+	printf("one_of_two_wins: %u to %u\n", na, RACE_PORTS - na);
+	child_tell(&a);
+	child_tell(&b);
+	child_end(&a, 0);
+	child_end(&b, 0);
+}
+END_TEST
+
+struct worker {
+	struct registry *reg;
+	unsigned seed;
+	_Atomic int *stop;
+	unsigned rounds;
+};
+
+static void *work(void *arg)
+{
+	struct worker *w = arg;
+	struct in6_addr a = v4("127.0.0.1");
+	struct registry_owner o;
+
+	for (unsigned i = 0; i < 1500; i++) {
+		uint16_t want = rand_r(&w->seed) % 2 ? 0 : 2000 + rand_r(&w->seed) % 50, port;
+		uint32_t idx;
+
+		ck_assert_int_eq(registry_sock_add(w->reg, 1, 1, 1, &idx), 0);
+		if (registry_sock_bind(w->reg, idx, &a, want, 0, 1, &port) == 0) {
+			ck_assert_int_eq(registry_lookup(w->reg, &a, port, 0, &o), 0);
+			ck_assert_uint_eq(o.sock, idx);
+			ck_assert_mem_eq(&o.procid, registry_self(w->reg), sizeof(o.procid));
+		}
+		registry_sock_remove(w->reg, idx);
+	}
+	return NULL;
+}
+
+static void *look(void *arg)
+{
+	struct worker *w = arg;
+	struct in6_addr a = v4("127.0.0.1");
+	struct registry_owner o;
+
+	while (!atomic_load(w->stop)) {
+		int ret = registry_lookup(w->reg, &a, 1999, 0, &o);
+
+		ck_assert_int_eq(ret, 0); /* bound all the time */
+		ret = registry_lookup(w->reg, &a, 2000 + rand_r(&w->seed) % 50, 0, &o);
+		ck_assert(ret == 0 || ret == -ENOENT);
+		w->rounds++;
+	}
+	return NULL;
+}
+
+START_TEST(threads)
+{
+	_Atomic int stop = 0;
+	struct registry *reg = open_ok();
+	struct worker w[4];
+	pthread_t t[4];
+	struct registry_sock *v;
+	unsigned n;
+
+	bind_ok(reg, add_ok(reg), "127.0.0.1", 1999);
+	for (unsigned i = 0; i < 4; i++) {
+		w[i] = (struct worker){ .reg = reg, .seed = i, .stop = &stop };
+		ck_assert_int_eq(pthread_create(&t[i], NULL, i == 3 ? look : work, &w[i]), 0);
+	}
+	for (unsigned i = 0; i < 4; i++) {
+		if (i == 3)
+			atomic_store(&stop, 1);
+		pthread_join(t[i], NULL);
+	}
+	ck_assert_uint_gt(w[3].rounds, 0);
+	ck_assert_int_eq(registry_socks(reg, &v, &n), 0);
+	ck_assert_uint_eq(n, 1);
+	free(v);
+	registry_close(reg);
+}
+END_TEST
+
+static void watcher(int from, int to)
+{
+	struct registry *reg;
+	struct registry_owner o;
+	struct in6_addr a;
+	unsigned looked = 0;
+
+	inet_pton(AF_INET6, "::ffff:127.0.0.1", &a);
+	child_assert(registry_open(&reg) == 0);
+	child_assert(registry_lookup(reg, &a, 7002, 0, &o) == 0);
+	child_say(to, "", 1);
+	fcntl(from, F_SETFL, O_NONBLOCK);
+	for (char c; read(from, &c, 1) < 0; looked++) {
+		child_assert(registry_proc_alive(reg, o.proc, &o.procid));
+		child_assert(registry_reap(reg) == 0);
+	}
+	child_assert(looked > 100);
+}
+
+static void note_fd(int fd, void *arg)
+{
+	*(int *)arg = fd;
+}
+
+/* dup2() of the application onto our number: the locks must not vanish for a moment. */
+START_TEST(alive_while_the_descriptor_moves)
+{
+	struct registry *reg = open_ok();
+	struct registry_owner o;
+	struct child c;
+	char ready;
+	int fd = -1;
+
+	bind_ok(reg, add_ok(reg), "127.0.0.1", 7002);
+	c = child_start(watcher);
+	child_hear(&c, &ready, 1);
+	for (int i = 0; i < 2000; i++) {
+		rds_fd_each_internal(0, 1 << 20, note_fd, &fd);
+		ck_assert_int_ge(fd, 0);
+		ck_assert_int_eq(rds_fd_move_internal(fd), 0);
+		ck_assert(!rds_fd_is_internal(fd));
+		ck_assert_int_eq(fcntl(fd, F_GETFD), -1);
+	}
+	usleep(2000); /* not for order: gives the watcher its hundred looks on a loaded machine */
+	child_tell(&c);
+	ck_assert_int_eq(child_end(&c, 0), 0);
+	ck_assert_int_eq(lookup(reg, "127.0.0.1", 7002, &o), 0);
+	bind_ok(reg, add_ok(reg), "127.0.0.1", 7003);
+	registry_close(reg);
+}
+END_TEST
+
+START_TEST(speed)
+{
+	struct registry *reg = open_ok();
+	struct in6_addr a = v4("127.0.0.1");
+	struct registry_owner o;
+	uint64_t t, look_ns, gen_ns, cycle_ns, x = 0;
+	unsigned bad = 0;
+	uint16_t port;
+	uint32_t idx;
+
+	for (int i = 0; i < 1000; i++)
+		bind_ok(reg, add_ok(reg), "127.0.0.1", (uint16_t)(10000 + i));
+	t = os_now_ns();
+	for (int i = 0; i < 1000000; i++)
+		bad += registry_lookup(reg, &a, (uint16_t)(10000 + i % 1000), 0, &o) != 0;
+	look_ns = (os_now_ns() - t) / 1000000;
+	t = os_now_ns();
+	for (int i = 0; i < 1000000; i++)
+		x += registry_generation(reg);
+	gen_ns = (os_now_ns() - t) / 10000;
+	t = os_now_ns();
+	for (int i = 0; i < 20000; i++) {
+		bad += registry_sock_add(reg, 1, 1, 1, &idx) != 0;
+		bad += registry_sock_bind(reg, idx, &a, 0, 0, 1, &port) != 0;
+		registry_sock_remove(reg, idx);
+	}
+	cycle_ns = (os_now_ns() - t) / 20000;
+	printf("speed: look-up %llu ns, generation %llu.%02llu ns, add + bind + remove %llu ns\n",
+	       (unsigned long long)look_ns, (unsigned long long)gen_ns / 100, (unsigned long long)gen_ns % 100,
+	       (unsigned long long)cycle_ns);
+	ck_assert_uint_ne(x, 0);
+	ck_assert_uint_eq(bad, 0);
+	ck_assert_uint_lt(look_ns, 20000); /* a system call or a long walk crept in */
+	registry_close(reg);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("registry");
+	TCase *tc = tcase_create("node");
+	SRunner *sr;
+	int failed;
+
+	tcase_set_timeout(tc, 100);
+	tcase_add_checked_fixture(tc, registry_setup, registry_teardown);
+	tcase_add_test(tc, opens_and_closes);
+	tcase_add_test(tc, binds_and_finds);
+	tcase_add_test(tc, snapshots_in_creation_order);
+	tcase_add_test(tc, port_zero);
+	tcase_add_test(tc, the_dead_leave_nothing);
+	tcase_add_test(tc, a_dead_owner_does_not_hold_a_port);
+	tcase_add_test(tc, an_orderly_leave_keeps_the_counters);
+	tcase_add_test(tc, fork_gives_a_fresh_member);
+	tcase_add_test(tc, one_of_two_wins);
+	tcase_add_test(tc, threads);
+	tcase_add_test(tc, alive_while_the_descriptor_moves);
+	tcase_add_test(tc, speed);
+	suite_add_tcase(s, tc);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_NORMAL);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}

@@ -1,0 +1,554 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_registry_damage.c - the node registry among killed, stopped, hostile and incompatible neighbours: repaired, or
+ * refused with the right error; never a crash, an endless loop or a lie.
+ */
+#include <sched.h>
+#include <sys/mount.h>
+#include <time.h>
+
+#include "tests/unit/registry_helper.h"
+
+static struct in6_addr lo(void)
+{
+	return v4("127.0.0.1");
+}
+
+static struct registry *open_ok(void)
+{
+	struct registry *reg = NULL;
+
+	ck_assert_int_eq(registry_open(&reg), 0);
+	return reg;
+}
+
+static int open_err(void)
+{
+	struct registry *reg;
+
+	return registry_open(&reg);
+}
+
+static uint32_t bound(struct registry *reg, uint16_t port)
+{
+	struct in6_addr a = lo();
+	uint32_t idx;
+	uint16_t got;
+
+	ck_assert_int_eq(registry_sock_add(reg, 1, 2, 3, &idx), 0);
+	ck_assert_int_eq(registry_sock_bind(reg, idx, &a, port, 0, 1, &got), 0);
+	return idx;
+}
+
+static int lookup(struct registry *reg, uint16_t port)
+{
+	struct in6_addr a = lo();
+	struct registry_owner o;
+
+	return registry_lookup(reg, &a, port, 0, &o);
+}
+
+/* The whole life with a registry that has just been damaged: results may be errors, but it has to come to an end. */
+static void exercise(struct registry *reg)
+{
+	struct in6_addr a = lo();
+	struct registry_sock *v;
+	struct registry_proc *p;
+	uint64_t sum[RDS_STATS];
+	uint32_t idx;
+	uint16_t port;
+	unsigned n;
+
+	for (int i = 0; i < 50; i++)
+		lookup(reg, (uint16_t)(4000 + i));
+	for (int i = 0; i < 20; i++) {
+		if (registry_sock_add(reg, 1, 2, 3, &idx))
+			continue;
+		registry_sock_bind(reg, idx, &a, i % 2 ? 0 : (uint16_t)(4000 + i), 0, 1, &port);
+		registry_sock_set_connected(reg, idx, &a, 9);
+		if (i % 3)
+			registry_sock_remove(reg, idx);
+	}
+	registry_reap(reg);
+	registry_counters_sum(reg, sum);
+	if (registry_socks(reg, &v, &n) == 0)
+		free(v);
+	if (registry_procs(reg, &p, &n) == 0)
+		free(p);
+}
+
+START_TEST(a_writer_died_in_the_middle)
+{
+	struct registry *reg = open_ok();
+	struct reg_file *f = raw_map();
+	uint32_t idx = bound(reg, 4000), other = bound(reg, 4001);
+
+	/* It had cleared the buckets and lost the list of unused entries, and 4001 was just being given up. */
+	atomic_store(&f->h.dirty, 1);
+	atomic_fetch_or(&f->h.seq, 1);
+	memset((void *)f->bucket, 0, sizeof(f->bucket));
+	atomic_store(&f->h.free, 0);
+	atomic_store(&f->sock[other].mark, 0);
+	ck_assert_int_eq(lookup(reg, 4000), 0);
+	ck_assert_int_eq(lookup(reg, 4001), -ENOENT);
+	ck_assert_uint_eq(atomic_load(&f->h.seq) & 1, 0);
+	ck_assert_uint_eq(atomic_load(&f->h.dirty), 0);
+	ck_assert_uint_eq(bound(reg, 4001), other);
+	registry_sock_remove(reg, idx);
+	ck_assert_int_eq(lookup(reg, 4000), -ENOENT);
+	ck_assert_int_eq(lookup(reg, 4001), 0);
+	registry_close(reg);
+}
+END_TEST
+
+START_TEST(chains_that_lead_astray)
+{
+	static const uint32_t links[] = { UINT32_MAX, REG_SOCKS + 1, REG_CHUNK + 1, 1, 2 };
+	struct registry *reg = open_ok();
+	struct reg_file *f = raw_map();
+	uint32_t idx = bound(reg, 4000);
+
+	for (unsigned i = 0; i < sizeof(links) / sizeof(*links); i++) {
+		for (unsigned b = 0; b < REG_BUCKETS; b++)
+			atomic_store(&f->bucket[b], links[i]);
+		atomic_store(&f->sock[idx].next, idx + 1); /* a circle of one */
+		atomic_store(&f->sock[1].next, 2);
+		atomic_store(&f->h.free, links[i]);
+		ck_assert_int_eq(lookup(reg, 5000), links[i] == 1 || links[i] > 2 ? -ENOENT : lookup(reg, 5000));
+		exercise(reg);
+		ck_assert_int_eq(lookup(reg, 4000), 0);
+	}
+	registry_close(reg);
+}
+END_TEST
+
+START_TEST(a_fold_is_done_once)
+{
+	struct registry *reg = open_ok();
+	struct reg_file *f = raw_map();
+	uint64_t sum[RDS_STATS];
+	struct reg_proc *p = &f->proc[7];
+
+	/* The dead process 7 counted 5 on top of 100; the reaper was killed right after its promise. */
+	atomic_store(&f->h.dead[2], 100);
+	atomic_store(&p->id[0], 0x1234);
+	atomic_store(&p->counters[2], 5);
+	atomic_store(&p->state, REG_PROC_USED);
+	for (int i = 0; i < RDS_STATS; i++)
+		atomic_store(&f->h.fold.sum[i], i == 2 ? 105 : 0);
+	atomic_store(&f->h.fold.id[0], 0x1234);
+	atomic_store(&f->h.fold.id[1], 0);
+	atomic_store(&f->h.fold.link, 8);
+	atomic_store(&f->h.dirty, 1);
+	for (int i = 0; i < 3; i++) {
+		registry_counters_sum(reg, sum);
+		ck_assert_uint_eq(sum[2], 105);
+		ck_assert_uint_eq(atomic_load(&p->state), 0);
+		ck_assert_int_eq(registry_reap(reg), 0);
+		atomic_store(&f->h.dirty, 1);
+	}
+
+	/* Killed one step later, when the slot had already been taken by somebody else: that one is left alone. */
+	atomic_store(&p->id[0], 0x9999);
+	atomic_store(&p->state, REG_PROC_USED);
+	atomic_store(&f->h.fold.link, 8);
+	registry_counters_sum(reg, sum);
+	ck_assert_uint_eq(atomic_load(&p->state), REG_PROC_USED);
+	atomic_store(&p->state, 0);
+	atomic_store(&f->h.fold.link, 4000000000u);
+	atomic_store(&f->h.dirty, 1);
+	registry_counters_sum(reg, sum);
+	ck_assert_uint_eq(sum[2], 105);
+	registry_close(reg);
+}
+END_TEST
+
+START_TEST(random_bytes_at_rest)
+{
+	unsigned seed = (unsigned)time(NULL);
+
+	printf("random_bytes_at_rest: seed %u\n", seed);
+	for (int round = 0; round < 30; round++) {
+		struct registry *reg = open_ok();
+		struct reg_file *f = raw_map();
+		unsigned char *bytes = (unsigned char *)f;
+		size_t from = round % 3 ? sizeof(uint64_t) * 2 : 0, n = round % 2 ? REG_SIZE(REG_CHUNK) / 3 : 200;
+
+		bound(reg, 4000);
+		registry_close(reg);
+		for (size_t i = 0; i < n; i++)
+			bytes[from + (size_t)rand_r(&seed) % (REG_SIZE(REG_CHUNK) - from)] = (unsigned char)rand_r(&seed);
+		munmap(f, sizeof(*f));
+		reg = open_ok(); /* nobody lives: whatever it was, it is mended or made anew */
+		exercise(reg);
+		bound(reg, 6000);
+		ck_assert_int_eq(lookup(reg, 6000), 0);
+		registry_close(reg);
+	}
+}
+END_TEST
+
+START_TEST(random_bytes_alive)
+{
+	unsigned seed = (unsigned)time(NULL);
+
+	printf("random_bytes_alive: seed %u\n", seed);
+	for (int round = 0; round < 60; round++) {
+		struct registry *reg = open_ok();
+		struct reg_file *f = raw_map();
+		unsigned char *bytes = (unsigned char *)f;
+
+		bound(reg, 4000);
+		for (int i = 0; i < 1 << round % 16; i++)
+			bytes[(size_t)rand_r(&seed) % REG_SIZE(REG_CHUNK)] = (unsigned char)rand_r(&seed);
+		exercise(reg);
+		registry_close(reg);
+		munmap(f, sizeof(*f));
+	}
+	registry_close(open_ok());
+}
+END_TEST
+
+START_TEST(truncated_at_rest)
+{
+	static const off_t sizes[] = { 0, 1, 15, 16, 4095, 4096, 100000, REG_SIZE(0), REG_SIZE(REG_CHUNK) - 1,
+				       REG_SIZE(REG_CHUNK) };
+
+	for (unsigned i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		struct registry *reg = open_ok();
+
+		for (int n = 0; n < REG_CHUNK + 10; n++) /* into the second chunk */
+			bound(reg, (uint16_t)(4000 + n));
+		registry_close(reg);
+		ck_assert_int_eq(truncate(test_file, sizes[i]), 0);
+		reg = open_ok();
+		exercise(reg);
+		bound(reg, 7000);
+		registry_close(reg);
+	}
+}
+END_TEST
+
+START_TEST(truncated_alive)
+{
+	struct registry *reg = open_ok();
+	struct in6_addr a = lo();
+	uint32_t idx = bound(reg, 4000);
+	uint16_t port;
+
+	ck_assert_int_eq(truncate(test_file, 4096 + sizeof(struct reg_proc)), 0);
+	ck_assert_int_eq(registry_sock_add(reg, 1, 1, 1, &idx), -EIO);
+	ck_assert_int_eq(truncate(test_file, 0), 0);
+	ck_assert_int_eq(registry_sock_add(reg, 1, 1, 1, &idx), -EIO);
+	ck_assert_int_eq(truncate(test_file, REG_SIZE(REG_CHUNK)), 0); /* zeroes: we are not in there any more */
+	ck_assert_int_eq(registry_sock_bind(reg, 0, &a, 4001, 0, 1, &port), -EIO);
+	registry_close(reg);
+	registry_close(open_ok());
+}
+END_TEST
+
+/* A member of another version: all that is common is where the locks are. */
+static void stranger(int from, int to)
+{
+	int fd = open(test_file, O_RDWR);
+
+	child_assert(fd >= 0 && os_lock(fd, F_WRLCK, REG_SLOT_BYTE(40), 1, false) == 0);
+	child_say(to, "", 1);
+	child_wait(from);
+}
+
+START_TEST(another_version)
+{
+	struct reg_file *f;
+	struct child c;
+	char ready;
+
+	registry_close(open_ok());
+	f = raw_map();
+	atomic_store(&f->h.version, 2);
+	munmap(f, sizeof(*f));
+	c = child_start(stranger);
+	child_hear(&c, &ready, 1);
+	ck_assert_int_eq(open_err(), -EPROTO);
+	child_end(&c, SIGKILL);
+	registry_close(open_ok()); /* nobody uses it: replaced */
+
+	f = raw_map();
+	ck_assert_uint_eq(atomic_load(&f->h.version), REG_VERSION);
+	atomic_store(&f->h.magic, 42);
+	c = child_start(stranger);
+	child_hear(&c, &ready, 1);
+	ck_assert_int_eq(open_err(), -EPROTO);
+	child_end(&c, SIGKILL);
+	registry_close(open_ok());
+	ck_assert_uint_eq(atomic_load(&f->h.magic), REG_MAGIC);
+}
+END_TEST
+
+START_TEST(no_slot_left)
+{
+	struct reg_file *f;
+	struct registry *reg;
+	struct child c;
+	char ready;
+
+	registry_close(open_ok());
+	f = raw_map();
+	c = child_start(stranger);
+	child_hear(&c, &ready, 1);
+	for (int i = 0; i < REG_PROCS; i++)
+		atomic_store(&f->proc[i].state, REG_PROC_USED);
+	reg = open_ok(); /* only number 40 is alive */
+	registry_close(reg);
+	child_end(&c, SIGKILL);
+}
+END_TEST
+
+static void crowd(int from, int to)
+{
+	int fd = open(test_file, O_RDWR);
+
+	child_assert(fd >= 0 && os_lock(fd, F_RDLCK, REG_SLOT_BYTE(0), REG_PROCS, false) == 0);
+	child_say(to, "", 1);
+	child_wait(from);
+}
+
+START_TEST(a_full_house)
+{
+	struct reg_file *f;
+	struct child c;
+	char ready;
+
+	registry_close(open_ok());
+	f = raw_map();
+	c = child_start(crowd);
+	child_hear(&c, &ready, 1);
+	ck_assert_int_eq(open_err(), -EUSERS); /* slots that look unused, but somebody lives there */
+	for (int i = 0; i < REG_PROCS; i++)
+		atomic_store(&f->proc[i].state, REG_PROC_USED);
+	ck_assert_int_eq(open_err(), -EUSERS);
+	child_end(&c, SIGKILL);
+	registry_close(open_ok());
+}
+END_TEST
+
+static void holder(int from, int to)
+{
+	int fd = open(test_file, O_RDWR);
+
+	child_assert(fd >= 0 && os_lock(fd, F_WRLCK, REG_LOCK_BYTE, 1, false) == 0);
+	child_say(to, "", 1);
+	child_wait(from);
+}
+
+START_TEST(a_stopped_process_holds_the_lock)
+{
+	struct registry *reg = open_ok();
+	uint32_t idx = bound(reg, 4000), extra;
+	struct child c = child_start(holder);
+	char ready;
+	uint64_t t;
+
+	child_hear(&c, &ready, 1);
+	kill(c.pid, SIGSTOP);
+	t = os_now_ns();
+	ck_assert_int_eq(registry_sock_add(reg, 1, 1, 1, &extra), -ETIMEDOUT);
+	t = os_now_ns() - t;
+	ck_assert_uint_gt(t, UINT64_C(4000000000));
+	ck_assert_uint_lt(t, UINT64_C(20000000000));
+	ck_assert_int_eq(lookup(reg, 4000), 0); /* readers do not care */
+	registry_sock_remove(reg, idx);		/* gives up as well, and the port is free all the same */
+	ck_assert_int_eq(lookup(reg, 4000), -ENOENT);
+	child_end(&c, SIGKILL);
+	ck_assert_uint_eq(bound(reg, 4000), idx);
+	registry_close(reg);
+}
+END_TEST
+
+START_TEST(wrong_rights)
+{
+	char dir[sizeof(test_file)], away[sizeof(test_file) + 8];
+
+	registry_close(open_ok());
+	strcpy(dir, test_file);
+	*strrchr(dir, '/') = 0;
+	chmod(dir, 0777);
+	ck_assert_int_eq(open_err(), -EACCES);
+	chmod(dir, 0720);
+	ck_assert_int_eq(open_err(), -EACCES);
+	chmod(dir, 0700);
+	chmod(test_file, 0666);
+	ck_assert_int_eq(open_err(), -EACCES);
+	chmod(test_file, 0400); /* a creator was killed before its chmod */
+	registry_close(open_ok());
+
+	snprintf(away, sizeof(away), "%s.away", test_file);
+	ck_assert_int_eq(rename(test_file, away), 0);
+	ck_assert_int_eq(symlink(away, test_file), 0);
+	ck_assert_int_eq(open_err(), -EACCES);
+	unlink(test_file);
+	ck_assert_int_eq(mkfifo(test_file, 0600), 0);
+	ck_assert_int_eq(open_err(), -EACCES);
+	unlink(test_file);
+	rename(away, test_file);
+	registry_close(open_ok());
+
+	snprintf(away, sizeof(away), "%s.away", dir);
+	rename(dir, away);
+	ck_assert_int_eq(symlink(away, dir), 0);
+	ck_assert_int_eq(open_err(), -EACCES);
+	unlink(dir);
+	rename(away, dir);
+	registry_close(open_ok());
+	if (geteuid() == 0) {
+		ck_assert_int_eq(chown(test_file, 12345, 0), 0);
+		ck_assert_int_eq(open_err(), -EACCES);
+		ck_assert_int_eq(chown(dir, 12345, 0), 0);
+		ck_assert_int_eq(open_err(), -EACCES);
+	} else {
+		printf("wrong_rights: not root, another owner was not tried\n");
+	}
+}
+END_TEST
+
+START_TEST(shared_with_others)
+{
+	char dir[128];
+	struct stat st;
+
+	umask(077);
+	test_share("group");
+	registry_close(open_ok());
+	snprintf(dir, sizeof(dir), "%s/rdspreload-g%u", test_dir, (unsigned)getegid());
+	ck_assert_int_eq(stat(dir, &st), 0);
+	ck_assert_int_eq(st.st_mode & 07777, 0770);
+	chmod(dir, 0777);
+	ck_assert_int_eq(open_err(), -EACCES);
+
+	test_share("all");
+	registry_close(open_ok());
+	snprintf(dir, sizeof(dir), "%s/rdspreload-all", test_dir);
+	ck_assert_int_eq(stat(dir, &st), 0);
+	ck_assert_int_eq(st.st_mode & 07777, 01777);
+}
+END_TEST
+
+/* Somebody else's registry, for all: run as another user against ours. */
+START_TEST(all_means_all)
+{
+	struct registry *reg;
+	int status;
+	pid_t pid;
+
+	if (geteuid()) {
+		printf("all_means_all: SKIP: needs root to become somebody else\n");
+		return;
+	}
+	ck_assert_int_eq(chmod(test_dir, 0755), 0);
+	test_share("all");
+	reg = open_ok();
+	bound(reg, 4000);
+	pid = fork();
+	if (pid == 0) {
+		registry_abandon(reg);
+		child_assert(setgid(54321) == 0 && setuid(54321) == 0);
+		child_assert(registry_open(&reg) == 0);
+		child_assert(lookup(reg, 4000) == 0);
+		registry_close(reg);
+		test_share("user");
+		child_assert(open_err() == -EACCES); /* cannot make its own directory in test_dir */
+		_exit(0);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	registry_close(reg);
+}
+END_TEST
+
+START_TEST(no_directory)
+{
+	setenv("RDS_PRELOAD_REGISTRY_DIR", "/nonexistent/for/sure", 1);
+	rds_options_reset();
+	ck_assert_int_eq(open_err(), -ENOENT);
+	setenv("RDS_PRELOAD_REGISTRY_DIR", test_dir, 1);
+	rds_options_reset();
+	registry_close(open_ok());
+}
+END_TEST
+
+START_TEST(removed_while_in_use)
+{
+	struct registry *reg = open_ok();
+	uint32_t idx;
+
+	ck_assert_int_eq(unlink(test_file), 0);
+	bound(reg, 4000);
+	ck_assert_int_eq(registry_sock_add(reg, 1, 1, 1, &idx), 0);
+	registry_close(reg);
+	reg = open_ok();
+	ck_assert_int_eq(lookup(reg, 4000), -ENOENT);
+	registry_close(reg);
+}
+END_TEST
+
+static void tiny_tmpfs(const char *size)
+{
+	ck_assert_int_eq(mount("none", test_dir, "tmpfs", 0, size), 0);
+}
+
+START_TEST(a_full_directory)
+{
+	struct in6_addr a = v4("127.0.0.1");
+	struct registry *reg;
+	uint32_t idx, n;
+	uint16_t port;
+
+	if ((geteuid() ? unshare(CLONE_NEWUSER | CLONE_NEWNS) : unshare(CLONE_NEWNS)) ||
+	    mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL)) {
+		printf("a_full_directory: SKIP: no mount namespace (%s)\n", strerror(errno));
+		return;
+	}
+	tiny_tmpfs("size=64k");
+	ck_assert_int_eq(open_err(), -ENOSPC);
+	ck_assert_int_eq(open_err(), -ENOSPC);
+	umount(test_dir);
+
+	tiny_tmpfs("size=800k");
+	reg = open_ok();
+	for (n = 0; registry_sock_add(reg, 1, 1, 1, &idx) == 0; n++)
+		ck_assert_uint_lt(n, REG_SOCKS);
+	ck_assert_uint_eq(n, REG_CHUNK);
+	ck_assert_int_eq(registry_sock_add(reg, 1, 1, 1, &idx), -ENOSPC);
+	registry_sock_remove(reg, 5);
+	ck_assert_int_eq(registry_sock_add(reg, 1, 1, 1, &idx), 0); /* what there is can still be used */
+	ck_assert_uint_eq(idx, 5);
+	ck_assert_int_eq(registry_sock_bind(reg, idx, &a, 0, 0, 1, &port), 0);
+	registry_close(reg);
+	umount(test_dir);
+}
+END_TEST
+
+int main(void)
+{
+	const TTest *const tests[] = {
+		a_writer_died_in_the_middle, chains_that_lead_astray, a_fold_is_done_once, random_bytes_at_rest,
+		random_bytes_alive, truncated_at_rest, truncated_alive, another_version, no_slot_left, a_full_house,
+		a_stopped_process_holds_the_lock, wrong_rights, shared_with_others, all_means_all, no_directory,
+		removed_while_in_use, a_full_directory,
+	};
+	Suite *s = suite_create("registry damage");
+	TCase *tc = tcase_create("damage");
+	SRunner *sr;
+	int failed;
+
+	tcase_set_timeout(tc, 60);
+	tcase_add_checked_fixture(tc, registry_setup, registry_teardown);
+	for (unsigned i = 0; i < sizeof(tests) / sizeof(*tests); i++)
+		tcase_add_test(tc, tests[i]);
+	suite_add_tcase(s, tc);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_NORMAL);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}

@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_uaccess.c - what is usable memory and what is EFAULT.
+ * Memory that changes its state between two checks is followed by rds_user_forget(): within one tick a thread may
+ * remember, and what it remembers is a test of its own.
+ */
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "engine/uaccess.h"
+
+#define PAGE 4096u
+#define BIG (300 * PAGE)
+
+static char *map(size_t len, int prot)
+{
+	void *p = mmap(NULL, len, prot, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	ck_assert_ptr_ne(p, MAP_FAILED);
+	return p;
+}
+
+#define good(how, p, len) ck_assert_int_eq(rds_user_##how##able(p, len), 0)
+#define bad(how, p, len) ck_assert_int_eq(rds_user_##how##able(p, len), -EFAULT)
+
+START_TEST(plain)
+{
+	static const char constant[8] = "ro data";
+	static char data[8];
+	char *heap = malloc(100), *m = map(BIG, PROT_READ | PROT_WRITE);
+	char local[64];
+
+	good(read, constant, 8);
+	good(read, data, 8);
+	good(writ, data, 8);
+	good(read, heap, 100);
+	good(writ, heap, 100);
+	good(read, local, sizeof(local));
+	good(writ, local, sizeof(local));
+	good(read, m, BIG);
+	good(writ, m, BIG);
+	good(writ, m + 1, BIG - 1);
+	good(writ, m + PAGE - 1, 2);
+	errno = 4711;
+	good(writ, m + 5 * PAGE - 3, 3 * PAGE);
+	bad(writ, (char *)4, 10);
+	ck_assert_int_eq(errno, 4711);
+	free(heap);
+}
+END_TEST
+
+START_TEST(nothing_is_always_good)
+{
+	good(read, NULL, 0);
+	good(writ, NULL, 0);
+	good(read, (void *)-1, 0);
+}
+END_TEST
+
+START_TEST(wild_pointers)
+{
+	static const uintptr_t wild[] = {
+		0, 1, 8, 4095, 0x7ffffffffff8, 0x800000000000, 0xdeadbeefdeadbeef, 0xffff800000000000, 0xffffffffff600000,
+		UINTPTR_MAX - 4096, UINTPTR_MAX - 7, UINTPTR_MAX,
+	};
+
+	for (unsigned i = 0; i < sizeof(wild) / sizeof(wild[0]); i++) {
+		bad(read, (void *)wild[i], 1);
+		bad(writ, (void *)wild[i], 1);
+		bad(writ, (void *)wild[i], 64);
+		bad(read, (void *)wild[i], 2 * PAGE);
+		bad(writ, (void *)wild[i], 5 * PAGE);
+	}
+}
+END_TEST
+
+START_TEST(wrapping)
+{
+	char *m = map(PAGE, PROT_READ | PROT_WRITE);
+	char local[16];
+
+	bad(read, m, SIZE_MAX);
+	bad(writ, m, SIZE_MAX);
+	bad(read, m + 16, SIZE_MAX - 16);
+	bad(writ, local, SIZE_MAX);
+	bad(read, (void *)16, SIZE_MAX - 8);
+	bad(read, m, (size_t)0 - (uintptr_t)m + 1);
+}
+END_TEST
+
+START_TEST(neighbours)
+{
+	char *m = map(6 * PAGE, PROT_READ | PROT_WRITE);
+
+	ck_assert_int_eq(munmap(m + PAGE, PAGE), 0);
+	ck_assert_int_eq(mprotect(m + 5 * PAGE, PAGE, PROT_NONE), 0);
+	good(writ, m, PAGE);
+	good(read, m + PAGE - 1, 1);
+	bad(read, m + PAGE - 1, 2);
+	bad(writ, m + PAGE - 1, 2);
+	bad(read, m + PAGE, 1);
+	bad(writ, m + 2 * PAGE - 1, 2);
+	good(writ, m + 2 * PAGE, 3 * PAGE);
+	bad(writ, m + 2 * PAGE, 3 * PAGE + 1);
+	bad(read, m + 2 * PAGE, 3 * PAGE + 1);
+	bad(read, m + 5 * PAGE, 1);
+	bad(writ, m + 5 * PAGE, 1);
+	/* an 8-byte probe at the last bytes must not reach into the hole */
+	good(read, m + 5 * PAGE - 1, 1);
+	good(writ, m + 5 * PAGE - 1, 1);
+}
+END_TEST
+
+START_TEST(read_only)
+{
+	char *one = map(PAGE, PROT_READ), *many = map(BIG, PROT_READ);
+
+	good(read, one, PAGE);
+	good(read, many, BIG);
+	bad(writ, one, 1);
+	bad(writ, many, BIG);
+	bad(writ, many + 100, 2 * PAGE);
+	ck_assert_int_eq(mprotect(many, 3 * PAGE, PROT_READ | PROT_WRITE), 0);
+	rds_user_forget();
+	good(writ, many, 3 * PAGE);
+	bad(writ, many, 3 * PAGE + 1);
+}
+END_TEST
+
+START_TEST(file_beyond_its_end)
+{
+	char name[] = "/tmp/uaccess.XXXXXX";
+	int fd = mkstemp(name);
+	char *m;
+
+	ck_assert_int_ge(fd, 0);
+	unlink(name);
+	ck_assert_int_eq(ftruncate(fd, PAGE + 10), 0);
+	for (int how = MAP_SHARED; how <= MAP_PRIVATE; how++) {
+		m = mmap(NULL, 8 * PAGE, PROT_READ | PROT_WRITE, how, fd, 0);
+		ck_assert_ptr_ne(m, MAP_FAILED);
+		good(read, m, 2 * PAGE);
+		good(writ, m, 2 * PAGE);
+		bad(read, m + 2 * PAGE, 1);
+		bad(writ, m + 2 * PAGE, 1);
+		bad(read, m, 8 * PAGE);
+		bad(writ, m, 8 * PAGE);
+	}
+	close(fd);
+}
+END_TEST
+
+START_TEST(contents_stay)
+{
+	char *m = map(BIG, PROT_READ | PROT_WRITE), *copy = malloc(BIG);
+
+	srand(2);
+	for (unsigned i = 0; i < BIG; i++)
+		m[i] = copy[i] = (char)rand();
+	for (unsigned i = 0; i < 50; i++) {
+		unsigned at = (unsigned)rand() % BIG;
+
+		rds_user_forget();
+		good(writ, m + at, (unsigned)rand() % (BIG - at) + 1);
+	}
+	rds_user_forget();
+	good(writ, m, BIG);
+	ck_assert_mem_eq(m, copy, BIG);
+	free(copy);
+}
+END_TEST
+
+/* The write probe is an atomic operation on a word that another thread may be counting in. */
+static void *count(void *arg)
+{
+	for (int i = 0; i < 2000000; i++)
+		__atomic_fetch_add((unsigned *)arg, 1, __ATOMIC_RELAXED);
+	return NULL;
+}
+
+START_TEST(no_update_is_lost)
+{
+	unsigned *word = (unsigned *)map(PAGE, PROT_READ | PROT_WRITE);
+	pthread_t t;
+
+	pthread_create(&t, NULL, count, word);
+	for (int i = 0; i < 20000; i++) {
+		rds_user_forget();
+		good(writ, word, sizeof(*word));
+	}
+	pthread_join(t, NULL);
+	ck_assert_uint_eq(*word, 2000000);
+}
+END_TEST
+
+START_TEST(memory_is_faulted_in)
+{
+	char *m = map(BIG, PROT_READ | PROT_WRITE);
+	unsigned char in[BIG / PAGE];
+
+	good(writ, m, BIG);
+	ck_assert_int_eq(mincore(m, BIG, in), 0);
+	for (unsigned i = 0; i < BIG / PAGE; i++)
+		ck_assert(in[i] & 1);
+}
+END_TEST
+
+START_TEST(remembered_until_forgotten)
+{
+	char *m = map(PAGE, PROT_READ | PROT_WRITE);
+	uint64_t stamp = rds_user_stamp();
+
+	ck_assert_int_eq(rds_user_writable_at(m, 10, stamp), 0);
+	munmap(m, PAGE);
+	/* the same tick: known, by the contract */
+	ck_assert_int_eq(rds_user_writable_at(m, 10, stamp), 0);
+	ck_assert_int_eq(rds_user_readable_at(m, 10, stamp), 0);
+	/* elsewhere in the page too, but not beyond */
+	ck_assert_int_eq(rds_user_readable_at(m + PAGE - 1, 1, stamp), 0);
+	ck_assert_int_eq(rds_user_readable_at(m + PAGE - 1, 2, stamp), -EFAULT);
+	rds_user_forget();
+	bad(writ, m, 10);
+	bad(read, m, 10);
+}
+END_TEST
+
+START_TEST(forgotten_by_itself)
+{
+	char *m = map(4 * PAGE, PROT_READ | PROT_WRITE);
+	struct timespec res, tick;
+
+	good(writ, m, 10);
+	good(writ, m, 4 * PAGE);
+	munmap(m, 4 * PAGE);
+	clock_getres(CLOCK_MONOTONIC_COARSE, &res);
+	tick = (struct timespec){.tv_nsec = 2 * res.tv_nsec};
+	nanosleep(&tick, NULL);
+	bad(writ, m, 10);
+	bad(read, m, 4 * PAGE);
+	ck_assert_int_le(res.tv_nsec, 10000000); /* what the header promises */
+}
+END_TEST
+
+START_TEST(reading_does_not_prove_writing)
+{
+	char *m = map(4 * PAGE, PROT_READ);
+
+	good(read, m, 1);
+	bad(writ, m, 1);
+	good(read, m, 4 * PAGE);
+	bad(writ, m, 4 * PAGE);
+	bad(writ, m + PAGE, 1);
+}
+END_TEST
+
+/* ---- stacks ---- */
+
+static void __attribute__((noinline)) check_above(char *buf, size_t len)
+{
+	good(read, buf, len);
+	good(writ, buf, len);
+	bad(writ, (char *)-4096, 8);
+}
+
+static void __attribute__((noinline)) check_below(void)
+{
+	/* far below the stack pointer there is no stack yet, or the guard */
+	struct rlimit rl;
+	char here;
+
+	getrlimit(RLIMIT_STACK, &rl);
+	if (rl.rlim_cur != RLIM_INFINITY)
+		bad(read, &here - rl.rlim_cur - PAGE, 1);
+}
+
+START_TEST(main_stack)
+{
+	char buf[3 * PAGE];
+
+	memset(buf, 0, sizeof(buf));
+	check_above(buf, sizeof(buf));
+	check_below();
+}
+END_TEST
+
+static void *thread_stack(void *arg)
+{
+	char buf[3 * PAGE];
+
+	(void)arg;
+	memset(buf, 0, sizeof(buf));
+	check_above(buf, sizeof(buf));
+	ck_assert(rds_ucache.stack_hi > (uintptr_t)buf && rds_ucache.stack_lo < (uintptr_t)buf);
+	/* the page above the stack's top is not the stack's */
+	bad(read, (char *)rds_ucache.stack_hi - 8, 1u << 30);
+	return NULL;
+}
+
+START_TEST(stack_of_a_thread)
+{
+	pthread_t t;
+
+	pthread_create(&t, NULL, thread_stack, NULL);
+	pthread_join(t, NULL);
+}
+END_TEST
+
+/*
+ * A coroutine's stack lies below other memory that is not in use: being on it says nothing of what is above its page.
+ * The page above is unmapped here, and the thread's own bounds must not be believed either.
+ */
+static ucontext_t back, coroutine;
+static char *co_stack;
+
+static void on_coroutine(void)
+{
+	char buf[256];
+
+	memset(buf, 0, sizeof(buf));
+	check_above(buf, sizeof(buf));
+	bad(read, co_stack + 16 * PAGE, 1);
+	bad(writ, co_stack + 16 * PAGE - 8, 16);
+	bad(writ, co_stack + 16 * PAGE - 8, 32 * PAGE);
+}
+
+static void run_coroutine(void)
+{
+	co_stack = map(18 * PAGE, PROT_READ | PROT_WRITE);
+	munmap(co_stack + 16 * PAGE, 2 * PAGE);
+	getcontext(&coroutine);
+	coroutine.uc_stack.ss_sp = co_stack;
+	coroutine.uc_stack.ss_size = 16 * PAGE;
+	coroutine.uc_link = &back;
+	makecontext(&coroutine, on_coroutine, 0);
+	swapcontext(&back, &coroutine);
+}
+
+static void *coroutine_in_thread(void *arg)
+{
+	run_coroutine();
+	return arg;
+}
+
+START_TEST(stack_of_a_coroutine)
+{
+	pthread_t t;
+
+	run_coroutine();
+	pthread_create(&t, NULL, coroutine_in_thread, NULL);
+	pthread_join(t, NULL);
+}
+END_TEST
+
+static char *alt;
+static volatile sig_atomic_t handled;
+
+static void on_signal(int sig)
+{
+	char buf[256];
+
+	(void)sig;
+	memset(buf, 0, sizeof(buf));
+	handled = rds_user_writable(buf, sizeof(buf)) == 0 && rds_user_readable(alt + 16 * PAGE, 1) == -EFAULT &&
+		  rds_user_writable(alt + 16 * PAGE - 1, 2) == -EFAULT;
+}
+
+START_TEST(signal_stack)
+{
+	struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK};
+	stack_t ss = {.ss_size = 16 * PAGE};
+
+	alt = map(17 * PAGE, PROT_READ | PROT_WRITE);
+	munmap(alt + 16 * PAGE, PAGE);
+	ss.ss_sp = alt;
+	ck_assert_int_eq(sigaltstack(&ss, NULL), 0);
+	sigaction(SIGUSR1, &sa, NULL);
+	raise(SIGUSR1);
+	ck_assert(handled);
+}
+END_TEST
+
+/* ---- vectors ---- */
+
+START_TEST(vectors)
+{
+	char *m = map(2 * PAGE, PROT_READ | PROT_WRITE), *ro = map(PAGE, PROT_READ);
+	struct iovec v[] = {{m, 10}, {NULL, 0}, {ro, 20}, {m + PAGE, PAGE}, {(void *)8, 1}};
+
+	ck_assert_int_eq(rds_user_iov_readable(v, 0), 0);
+	ck_assert_int_eq(rds_user_iov_readable(v, 4), 0);
+	ck_assert_int_eq(rds_user_iov_readable(v, 5), -EFAULT);
+	ck_assert_int_eq(rds_user_iov_writable(v, 2), 0);
+	ck_assert_int_eq(rds_user_iov_writable(v, 3), -EFAULT);
+	ck_assert_int_eq(rds_user_iov_writable_bytes(v, 5, 10), 0);
+	ck_assert_int_eq(rds_user_iov_writable_bytes(v, 5, 11), -EFAULT);
+	v[2].iov_base = m;
+	ck_assert_int_eq(rds_user_iov_writable_bytes(v, 5, 30 + PAGE), 0);
+	ck_assert_int_eq(rds_user_iov_writable_bytes(v, 5, 31 + PAGE), -EFAULT);
+	ck_assert_int_eq(rds_user_iov_writable_bytes(v, 5, 0), 0);
+}
+END_TEST
+
+/* Only the bytes that are asked for are touched: the rest of a large buffer stays unbacked. */
+START_TEST(no_more_than_asked)
+{
+	char *m = map(BIG, PROT_READ | PROT_WRITE);
+	struct iovec v = {m, BIG};
+	unsigned char in[BIG / PAGE];
+
+	ck_assert_int_eq(rds_user_iov_writable_bytes(&v, 1, 64), 0);
+	ck_assert_int_eq(mincore(m, BIG, in), 0);
+	ck_assert(in[0] & 1);
+	for (unsigned i = 1; i < BIG / PAGE; i++)
+		ck_assert(!(in[i] & 1));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("uaccess");
+	TCase *c = tcase_create("ranges"), *st = tcase_create("stacks");
+	SRunner *r = srunner_create(s);
+	int failed;
+
+	suite_add_tcase(s, c);
+	suite_add_tcase(s, st);
+	tcase_set_timeout(c, 60);
+	tcase_add_test(c, plain);
+	tcase_add_test(c, nothing_is_always_good);
+	tcase_add_test(c, wild_pointers);
+	tcase_add_test(c, wrapping);
+	tcase_add_test(c, neighbours);
+	tcase_add_test(c, read_only);
+	tcase_add_test(c, file_beyond_its_end);
+	tcase_add_test(c, contents_stay);
+	tcase_add_test(c, no_update_is_lost);
+	tcase_add_test(c, memory_is_faulted_in);
+	tcase_add_test(c, remembered_until_forgotten);
+	tcase_add_test(c, forgotten_by_itself);
+	tcase_add_test(c, reading_does_not_prove_writing);
+	tcase_add_test(c, vectors);
+	tcase_add_test(c, no_more_than_asked);
+	tcase_add_test(st, main_stack);
+	tcase_add_test(st, stack_of_a_thread);
+	tcase_add_test(st, stack_of_a_coroutine);
+	tcase_add_test(st, signal_stack);
+	srunner_run_all(r, CK_NORMAL);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
