@@ -170,8 +170,7 @@ static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
 		if (!rds_sock_writable(sk))
 			return FULL;
 	}
-	atomic_fetch_add(&sk->snd_bytes, out->len);
-	rds_sock_hold(sk);
+	rds_snd_add(sk, out->len);
 	out->u.sk = sk;
 	out->u.len = (uint32_t)out->len;
 	out->u.sport = out->hdr.sport = sk->laddr.port;
@@ -179,13 +178,14 @@ static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
 	out->hdr.len = (uint32_t)out->len;
 	*err = rds_xmit(conn, out);
 	if (unlikely(*err)) {
-		atomic_fetch_sub(&sk->snd_bytes, out->len);
-		rds_sock_put(sk);
-	} else if (likely(conn->ep)) {
-		uint64_t queued = atomic_load_explicit(&sk->snd_bytes, memory_order_relaxed);
-
-		conn->t->ops->flush(conn->ep, queued * 2 >= rds_sndbuf(sk));
+		rds_snd_sub(sk, out->len);
+		return SENT;
 	}
+	if (likely(conn->ep))
+		conn->t->ops->flush(conn->ep, false);
+	if (conn->st_queued++ == 0)
+		rds_conn_busy(conn); /* so that the counters are brought up to date */
+	conn->st_bytes += out->len;
 	return SENT;
 }
 
@@ -381,8 +381,6 @@ ssize_t rds_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, int f
 		if (err)
 			return err;
 	}
-	RDS_STAT_INC(send_queued);
-	RDS_STAT_ADD(copy_from_user, c.out.len);
 	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
 		rds_run_work();
 	return (ssize_t)c.out.len;

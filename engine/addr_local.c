@@ -60,7 +60,8 @@ static bool same_ip(const struct sockaddr_storage *a, const struct sockaddr_stor
 	if (a->ss_family != b->ss_family)
 		return false;
 	if (a->ss_family == AF_INET)
-		return ((const struct sockaddr_in *)a)->sin_addr.s_addr == ((const struct sockaddr_in *)b)->sin_addr.s_addr;
+		return ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
+		       ((const struct sockaddr_in *)b)->sin_addr.s_addr;
 	return rds_ip_equal(&((const struct sockaddr_in6 *)a)->sin6_addr, &((const struct sockaddr_in6 *)b)->sin6_addr);
 }
 
@@ -71,7 +72,8 @@ static int udp_socket(int family)
 	if (fd == -EAFNOSUPPORT || fd == -EPROTONOSUPPORT)
 		return -EADDRNOTAVAIL; /* no such family on this host, so no such address */
 	if (fd < 0) {
-		rds_error("cannot check a local address: no datagram socket (errno %d); raise the limit of open files", -fd);
+		rds_error("cannot check a local address: no datagram socket (errno %d); raise the limit of open files",
+			  -fd);
 		return -ENOMEM;
 	}
 	return fd;

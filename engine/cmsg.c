@@ -26,9 +26,9 @@ _Static_assert(CMSG_LEN(0) == HDR, "data follow the header without a gap");
 
 struct cursor {
 	const unsigned char *at, *end;
-	struct cmsghdr hdr;	   /* the copy */
 	const unsigned char *body; /* in the program's memory */
 	size_t size;		   /* of the body, within the buffer */
+	struct cmsghdr hdr;	   /* the copy */
 };
 
 static void cursor_init(struct cursor *c, const struct msghdr *msg)

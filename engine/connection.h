@@ -64,6 +64,7 @@ struct rds_conn {
 	struct rds_queued *queue, **queue_tail;
 	unsigned queue_len;
 	unsigned since_reap;
+	uint64_t st_queued, st_bytes; /* send_queued, copy_from_user, not yet added to the counters */
 	bool busy; /* on the list of connections that may hold something (queue.c) */
 	struct rds_conn *busy_next;
 	bool ack_asked; /* the peer was asked for service and `acked` has not moved since */
@@ -116,6 +117,9 @@ struct rds_outgoing {
 	struct rds_unacked u;
 };
 int rds_xmit(struct rds_conn *conn, struct rds_outgoing *out); /* tx held: send now or queue; 0 or -ENOMEM */
+/* tx held: ops->send, except that -EAGAIN means that `writable` will surely come. */
+int rds_xmit_ep(struct rds_conn *conn, const struct rds_wire_hdr *wire, const struct iovec *iov, size_t len,
+		uint64_t *pos);
 /* Control traffic: never queued; -EAGAIN = again later (want_* stays set). */
 int rds_xmit_pong(struct rds_conn *conn, uint16_t dport);
 int rds_xmit_map(struct rds_conn *conn);

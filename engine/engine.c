@@ -164,11 +164,11 @@ static void add_queued(struct rds_conn *conn, void *arg)
 
 	pthread_mutex_lock(&conn->tx);
 	if (conn->kind == RDS_CONN_PEER)
-		*n += conn->queue_len;
+		*n += conn->queue_len + (conn->t->ops->caps & RDS_TCAP_SURVIVES ? 0 : conn->count);
 	pthread_mutex_unlock(&conn->tx);
 }
 
-/* What no transport has taken yet would die with us; what it has taken, the peer finds even when we are gone. */
+/* What no transport has taken yet would die with us; of what it has taken, its capabilities say whether it survives us. */
 static void linger(void)
 {
 	uint64_t until = os_now_ns() + (uint64_t)rds_options()->linger_ms * 1000000;

@@ -65,7 +65,8 @@ struct rds_engine {
 	unsigned pollers, followers;
 	struct rds_wait *leader;
 	bool lazy, lease_running;
-	uint64_t activity; /* counts calls while lazy: the lease goes on as long as it moves */
+	uint64_t activity; /* counts calls: the lease goes on as long as it moves */
+	unsigned calls;	   /* since the helper took over */
 	int leader_fd;
 
 	/* congestion (rx) */
@@ -102,6 +103,7 @@ void rds_helper_kick(void); /* have the helper thread look at timers, work and c
 void rds_attention_update(void); /* rx held: tell transports who looks after arrivals now */
 bool rds_progress_locked(void);	 /* rx held: one round of receiving */
 void rds_run_work(void);	 /* no lock held: do what the receive path left */
+void rds_call_made(void); /* rx held: a call looked for input without waiting */
 void rds_poll_enter(void);	 /* rx held: this thread starts to look again and again */
 void rds_poll_leave(bool found); /* rx held */
 

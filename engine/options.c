@@ -53,8 +53,7 @@ static const struct option {
 	enum kind kind;
 } table[] = {
 #define X(f, k, n, d, lo, hi, c, h)                                                                                   \
-	{.name = n, .dflt = d, .choices = c, .help = h, .min = lo, .max = hi, .field = offsetof(struct rds_options, f), \
-	 .kind = KIND_##k},
+	{n, d, c, h, lo, hi, offsetof(struct rds_options, f), KIND_##k},
 	RDS_OPTIONS_TABLE(X)
 #undef X
 };
@@ -213,6 +212,12 @@ static bool store(const struct option *o, const char *text)
 	return true;
 }
 
+/* Where a privileged program writes must not be its caller's choice. */
+static bool is_path(const struct option *o)
+{
+	return o->kind == FILE_PATH || o->kind == DIR_PATH;
+}
+
 /* ---- what to say about them ---- */
 
 static void describe(const struct option *o, char *buf, size_t size)
@@ -225,7 +230,8 @@ static void describe(const struct option *o, char *buf, size_t size)
 		snprintf(buf, size, "bytes (also K, M, G) from %lld to %lld", (long long)o->min, (long long)o->max);
 		break;
 	case POW2:
-		snprintf(buf, size, "a power of two from %lldM to %lldM", (long long)o->min >> 20, (long long)o->max >> 20);
+		snprintf(buf, size, "a power of two from %lldM to %lldM", (long long)o->min >> 20,
+			 (long long)o->max >> 20);
 		break;
 	case ENUM:
 		snprintf(buf, size, "one of %s", o->choices);
@@ -288,8 +294,8 @@ static void warn_unknown(const char *name, size_t n)
 		}
 	}
 	if (nearest)
-		rds_warn("unknown option " PREFIX "%.*s ignored; did you mean " PREFIX "%s?", (int)(n < 100 ? n : 100), name,
-			 nearest);
+		rds_warn("unknown option " PREFIX "%.*s ignored; did you mean " PREFIX "%s?", (int)(n < 100 ? n : 100),
+			 name, nearest);
 	else
 		rds_warn("unknown option " PREFIX "%.*s ignored; `rdsrun --options` lists those that exist",
 			 (int)(n < 100 ? n : 100), name);
@@ -319,7 +325,7 @@ static void warn_all(bool privileged)
 
 		if (!text || from_env[i])
 			continue;
-		if (privileged && (table[i].kind == FILE_PATH || table[i].kind == DIR_PATH))
+		if (privileged && is_path(&table[i]))
 			rds_warn(PREFIX "%s ignored: the program runs with raised privileges", table[i].name);
 		else
 			warn_bad(&table[i], text);
@@ -350,7 +356,7 @@ static void parse(void)
 
 		if (!store(o, o->dflt)) /* only FILE and STR have an empty default, and these take it */
 			abort();
-		from_env[i] = text && !(privileged && (o->kind == FILE_PATH || o->kind == DIR_PATH)) && store(o, text);
+		from_env[i] = text && !(privileged && is_path(o)) && store(o, text);
 	}
 	rds_log_setup(options.log, options.log_file);
 	warn_all(privileged);

@@ -25,6 +25,7 @@
 
 #define TICK_NS (10 * 1000000ull)
 #define BATCH 64
+#define BUSY_CALLS 64 /* in one tick */
 
 static struct {
 	int ep;
@@ -86,6 +87,23 @@ void rds_poll_leave(bool found)
 		}
 	} else {
 		e->lazy = false;
+	}
+	rds_attention_update();
+}
+
+/* A program that calls again and again without ever waiting (MSG_DONTWAIT loops) is as busy as one that spins. */
+void rds_call_made(void)
+{
+	struct rds_engine *e = rds_eng;
+
+	e->activity++;
+	if (likely(e->attention != RDS_ATT_HELPER) || ++e->calls < BUSY_CALLS || !e->helper_up)
+		return;
+	e->calls = 0;
+	e->lazy = true;
+	if (!e->lease_running) {
+		e->lease_running = true;
+		rds_helper_kick();
 	}
 	rds_attention_update();
 }
@@ -284,7 +302,9 @@ static void lease_tick(struct rds_timer *tm)
 	bool again = true;
 
 	rds_sock_show_all();
+	rds_reap_all();
 	rx_lock();
+	rds_eng->calls = 0;
 	if (rds_eng->activity == hp.lease_seen && !rds_eng->pollers) {
 		rds_eng->lazy = false;
 		again = rds_eng->unseen != NULL;

@@ -118,22 +118,27 @@ void rds_release_unacked(struct rds_unacked *u)
 		return;
 	if (unlikely(u->zcopy) && atomic_load(&sk->open))
 		zcopy_done(sk, u->zcookie);
-	if (atomic_fetch_sub(&sk->snd_bytes, u->len) == u->len && u->len)
-		RDS_STAT_INC(send_queue_empty);
-	rds_sock_wake(sk, POLLOUT | POLLWRNORM);
-	rds_sock_put(sk);
 	u->sk = NULL;
+	rds_snd_sub(sk, u->len);
 }
 
 void rds_conn_reap(struct rds_conn *conn, bool all)
 {
-	uint64_t acked;
+	uint64_t acked, last;
 
 	(void)all;
 	conn->since_reap = 0;
+	if (conn->st_queued) {
+		RDS_STAT_ADD(send_queued, conn->st_queued);
+		RDS_STAT_ADD(copy_from_user, conn->st_bytes);
+		conn->st_queued = conn->st_bytes = 0;
+	}
 	if (!conn->ep || !conn->count)
 		return;
 	acked = conn->t->ops->acked(conn->ep);
+	last = conn->unacked[(conn->head + conn->count - 1) & (conn->cap - 1)].seq;
+	if (unlikely(acked > last)) /* the peer's word: never believe more than was sent */
+		acked = last;
 	if (acked <= conn->acked)
 		return;
 	conn->acked = acked;
@@ -164,7 +169,8 @@ static bool want_room_one(struct rds_conn *conn)
 
 	if (conn->ep && (conn->count || conn->queue)) {
 		conn->t->ops->flush(conn->ep, true);
-		moved |= conn->t->ops->want_room(conn->ep, conn->acked);
+		conn->t->ops->want_room(conn->ep, conn->acked);
+		moved |= reap_one(conn); /* what came before it knew that we wait */
 	}
 	return moved;
 }
@@ -194,7 +200,6 @@ void rds_queue_flush(struct rds_conn *conn)
 	struct rds_wire_hdr wire;
 	struct iovec iov;
 	bool sent = false;
-	int err = 0;
 
 	if (!conn->queue || atomic_load(&conn->state) != RDS_CONN_UP)
 		return;
@@ -203,8 +208,7 @@ void rds_queue_flush(struct rds_conn *conn)
 			break;
 		rds_hdr_encode(&q->hdr, &wire, false);
 		iov = (struct iovec){.iov_base = q->data, .iov_len = q->hdr.len};
-		err = ops->send(conn->ep, &wire, &iov, q->hdr.len, &q->u.pos);
-		if (err)
+		if (rds_xmit_ep(conn, &wire, &iov, q->hdr.len, &q->u.pos))
 			break;
 		q->u.flags = q->hdr.flags;
 		if (ops->caps & RDS_TCAP_DIRECT)
@@ -216,8 +220,6 @@ void rds_queue_flush(struct rds_conn *conn)
 	}
 	if (sent)
 		ops->flush(conn->ep, true);
-	if (err == -EAGAIN)
-		ops->want_room(conn->ep, conn->acked);
 }
 
 /* The endpoint broke: what the peer has not acknowledged is sent again, before everything that waits, in order. */
@@ -263,6 +265,8 @@ void rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep)
 /* Reconnected: the peer says what it has; that need not go again. */
 void rds_queue_acked(struct rds_conn *conn, uint64_t ack)
 {
+	if (unlikely(ack >= conn->next_tx))
+		ack = conn->next_tx - 1;
 	while (conn->queue && conn->queue->u.seq <= ack) {
 		rds_release_unacked(&conn->queue->u);
 		queue_pop(conn);

@@ -302,8 +302,10 @@ static ssize_t recv_once(struct rds_sock *sk, int fd, struct msghdr *msg, int fl
 		ret = -EBADF;
 		goto out;
 	}
-	if (!sk->rx_head && !(sk->cong_monitor && sk->cong_notify))
+	if (!sk->rx_head && !(sk->cong_monitor && sk->cong_notify)) {
+		rds_call_made();
 		rds_progress_locked();
+	}
 	if (unlikely(sk->cong_monitor && sk->cong_notify))
 		ret = deliver_cong(sk, fd, msg);
 	else if (sk->rx_head)

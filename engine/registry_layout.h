@@ -55,7 +55,8 @@ struct reg_header {
 	_Atomic uint32_t reserved;	     /* socket entries that exist */
 	_Atomic uint32_t free;		     /* list of unused entries */
 	uint32_t pad;
-	_Atomic uint64_t order; /* creation order of the next socket */
+	_Atomic uint64_t order;	 /* creation order of the next socket */
+	_Atomic uint64_t hungry; /* when somebody who cannot get the lock last said so; only a hint */
 
 	_Alignas(64) _Atomic uint64_t dead[RDS_STATS]; /* counted by processes that are gone */
 	struct reg_fold fold;

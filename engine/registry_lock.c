@@ -18,6 +18,9 @@
 
 #define LOCK_YIELDS 100
 #define LOCK_TIMEOUT_NS UINT64_C(5000000000)
+#define LOCK_PATIENCE_NS UINT64_C(100000000) /* then the holder is stopped or stuck, and haste does not help */
+#define LOCK_NAP_NS 50000
+#define HUNGER_NS UINT64_C(2000000)
 
 static void nap(unsigned ns)
 {
@@ -26,12 +29,24 @@ static void nap(unsigned ns)
 	os_syscall(SYS_nanosleep, (long)&ts, 0, 0, 0, 0, 0);
 }
 
+/*
+ * Record locks are not fair: few processes that do nothing but lock and unlock keep others out for long.  So whoever
+ * has been waiting for some time says so, and newcomers let it go first.  A word that has gone stale expires.
+ */
+static void be_polite(struct registry *reg)
+{
+	uint64_t hungry = reg->f ? reg_load(&reg->f->h.hungry) : 0;
+
+	if (hungry && os_now_ns() - hungry < HUNGER_NS)
+		nap(LOCK_NAP_NS);
+}
+
 /* Not F_SETLKW: the holder may be stopped, and a wait that cannot end is worse than an error. */
 static int lock_byte_0(struct registry *reg)
 {
-	uint64_t since = 0;
-	unsigned pause_ns = 20000;
+	uint64_t since = 0, now;
 
+	be_polite(reg);
 	for (unsigned tries = 0;; tries++) {
 		int ret = os_lock(reg->fd, F_WRLCK, REG_LOCK_BYTE, 1, false);
 
@@ -41,13 +56,14 @@ static int lock_byte_0(struct registry *reg)
 			os_syscall(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
 			continue;
 		}
+		now = os_now_ns();
 		if (!since)
-			since = os_now_ns();
-		if (os_now_ns() - since > LOCK_TIMEOUT_NS)
+			since = now;
+		if (now - since > LOCK_TIMEOUT_NS)
 			return -ETIMEDOUT;
-		nap(pause_ns);
-		if (pause_ns < 2000000)
-			pause_ns *= 2;
+		if (reg->f)
+			reg_store(&reg->f->h.hungry, now);
+		nap(now - since < LOCK_PATIENCE_NS ? LOCK_NAP_NS : 20 * LOCK_NAP_NS);
 	}
 }
 

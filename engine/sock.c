@@ -6,8 +6,8 @@
  * the last copy of the application's end is gone, wherever it was: that is the socket's last close.
  *
  * Structures come from a slab that is never given back, so that a stale pointer can be asked (rds_sock_get) whether it
- * is still alive.  References: one per counted descriptor number, one per call in progress, one per message that the
- * transport has not yet acknowledged, one while on an engine list.
+ * is still alive.  References: one per counted descriptor number, one per call in progress, one while on an engine
+ * list.  Messages that the transport has not yet acknowledged are counted apart, together with their bytes.
  */
 #include "engine/sock.h"
 
@@ -61,14 +61,34 @@ bool rds_sock_get(struct rds_sock *sk)
 	return true;
 }
 
-void rds_sock_put(struct rds_sock *sk)
+static void slab_put(struct rds_sock *sk)
 {
-	if (likely(atomic_fetch_sub_explicit(&sk->ref, 1, memory_order_acq_rel) != 1))
-		return;
 	pthread_mutex_lock(&slab_lock);
 	sk->next_free = slab_free;
 	slab_free = sk;
 	pthread_mutex_unlock(&slab_lock);
+}
+
+void rds_sock_put(struct rds_sock *sk)
+{
+	if (likely(atomic_fetch_sub_explicit(&sk->ref, 1, memory_order_acq_rel) != 1))
+		return;
+	if (atomic_fetch_or(&sk->snd, RDS_SND_DEAD) < RDS_SND_MSG)
+		slab_put(sk); /* else the last message in flight does */
+}
+
+void rds_snd_sub(struct rds_sock *sk, uint64_t bytes)
+{
+	uint64_t before = atomic_fetch_sub(&sk->snd, RDS_SND_MSG + bytes);
+
+	if (bytes && (before & (RDS_SND_MSG - 1)) == bytes)
+		RDS_STAT_INC(send_queue_empty);
+	if (unlikely(before & RDS_SND_DEAD)) {
+		if ((before & ~RDS_SND_DEAD) < 2 * RDS_SND_MSG)
+			slab_put(sk);
+		return;
+	}
+	rds_sock_wake(sk, POLLOUT | POLLWRNORM);
 }
 
 void rds_sock_each_locked(void (*fn)(struct rds_sock *sk, void *arg), void *arg)
@@ -242,7 +262,7 @@ static void sock_init(struct rds_sock *sk, int fd_lib, uint64_t inode)
 	atomic_store(&sk->tos, 0);
 	atomic_store(&sk->tos_fixed, false);
 	memset(sk->dst, 0, sizeof(sk->dst));
-	atomic_store(&sk->snd_bytes, 0);
+	atomic_store(&sk->snd, 0);
 	sk->rx_head = NULL;
 	sk->rx_tail = &sk->rx_head;
 	sk->rcv_bytes = 0;
@@ -258,6 +278,7 @@ static void sock_init(struct rds_sock *sk, int fd_lib, uint64_t inode)
 	atomic_store(&sk->recverr, false);
 	atomic_store(&sk->timestamp, 0);
 	atomic_store(&sk->zerocopy, false);
+	atomic_store(&sk->inq, false);
 	atomic_store(&sk->rx_trace, 0);
 	atomic_store(&sk->err, 0);
 	atomic_store(&sk->sol_rds, 0);

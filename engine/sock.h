@@ -27,7 +27,7 @@ struct rds_zcopy_info {
 };
 
 struct rds_sock {
-	_Atomic uint32_t ref;	  /* descriptor numbers + calls in progress + messages in flight; 0 = free */
+	_Atomic uint32_t ref;	  /* descriptor numbers + calls in progress + engine lists */
 	_Atomic bool open;	  /* cleared at last close */
 	struct rds_sock *next_free; /* slab (control) */
 	struct rds_sock *prev_all, *next_all; /* all open sockets (control) */
@@ -51,7 +51,7 @@ struct rds_sock {
 	/* sending (tx) */
 	pthread_mutex_t tx;
 	struct rds_dst dst[RDS_DST_CACHE];
-	_Atomic uint64_t snd_bytes;
+	_Atomic uint64_t snd;	 /* bytes accounted (low part) and messages in flight: rds_snd_* below */
 
 	/* receiving (rx) */
 	struct rds_sock *hash_next;
@@ -76,6 +76,7 @@ struct rds_sock {
 	_Atomic bool recverr;
 	_Atomic int timestamp; /* 0, or the SO_TIMESTAMP number to report it under */
 	_Atomic bool zerocopy;
+	_Atomic bool inq;	   /* SO_RDS_INQ: say with each message how many bytes still wait */
 	_Atomic uint32_t rx_trace; /* n | pos0 << 8 | pos1 << 16 | pos2 << 24 */
 	_Atomic int err;	   /* recvmmsg's deferred error, positive errno */
 	_Atomic int sol_rds;	   /* level the program last used, 0 none yet */
@@ -104,10 +105,26 @@ static inline bool rds_sock_bound(const struct rds_sock *sk)
 {
 	return atomic_load_explicit(&sk->bound, memory_order_acquire);
 }
+
+/*
+ * Bytes that count against SNDBUF and the number of messages that still point to the socket, in one word so that a send
+ * costs one atomic addition.  Whoever brings references and messages to nothing frees the socket (sock.c).
+ */
+#define RDS_SND_MSG (1ull << 40)
+#define RDS_SND_DEAD (1ull << 63) /* no reference is left */
+static inline uint64_t rds_snd_bytes(const struct rds_sock *sk)
+{
+	return atomic_load_explicit(&sk->snd, memory_order_acquire) & (RDS_SND_MSG - 1);
+}
 static inline bool rds_sock_writable(const struct rds_sock *sk)
 {
-	return atomic_load_explicit(&sk->snd_bytes, memory_order_acquire) < rds_sndbuf(sk);
+	return rds_snd_bytes(sk) < rds_sndbuf(sk);
 }
+static inline void rds_snd_add(struct rds_sock *sk, uint64_t bytes)
+{
+	atomic_fetch_add(&sk->snd, RDS_SND_MSG + bytes);
+}
+void rds_snd_sub(struct rds_sock *sk, uint64_t bytes); /* may free it */
 /* A second reference for whoever already holds one. */
 static inline void rds_sock_hold(struct rds_sock *sk)
 {

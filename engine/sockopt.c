@@ -197,6 +197,11 @@ static int sol_rds_set(struct rds_sock *sk, int opt, const void *val, int len)
 		return set_timestamp(sk, opt, val, len);
 	case SO_RDS_MSG_RXPATH_LATENCY:
 		return set_rxpath_latency(sk, val, len);
+	case SO_RDS_INQ: /* vendor kernels only, but rds-stress asks for it by default */
+		ret = set_bool(val, len, &on);
+		if (ret == 0)
+			atomic_store(&sk->inq, on);
+		return ret;
 	default:
 		return -ENOPROTOOPT;
 	}

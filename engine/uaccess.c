@@ -8,7 +8,8 @@
  * Writing: FUTEX_WAKE_OP with "add 0" is an atomic read-modify-write that changes nothing (0.3 us); more than a few
  * pages at once are cheaper by MADV_POPULATE_WRITE, which is believed when it says yes and checked page by page when it
  * says no (old kernel, odd mapping, or really bad).
- * Invariant: a range enters the cache only when each of its pages was probed under the stamp that is stored with it.
+ * Invariant: a range enters the cache only when each of its pages was probed under the stamp that is stored with it, and
+ * the cache is consulted only by a thread that has spent its budget of probes in this tick.
  * Must not know what the pointers are for.
  */
 #include "engine/uaccess.h"
@@ -114,7 +115,8 @@ static bool pages_good(uintptr_t first, uintptr_t last, int how)
 			MADV_POPULATE_WRITE, 0, 0, 0))
 		return true;
 	for (uintptr_t page = first; page <= last; page++)
-		if (how == RDS_UWRITE ? !page_writable(page << RDS_UPAGE_SHIFT) : !page_readable(page << RDS_UPAGE_SHIFT))
+		if (how == RDS_UWRITE ? !page_writable(page << RDS_UPAGE_SHIFT)
+				      : !page_readable(page << RDS_UPAGE_SHIFT))
 			return false;
 	return true;
 }
@@ -130,18 +132,54 @@ static bool range_known(uintptr_t first, uintptr_t last, int how, uint64_t stamp
 	return false;
 }
 
-static void remember(uintptr_t first, uintptr_t last, int how, uint64_t stamp)
+/* Buffers that lie side by side become one range: a ring of many needs no more room than one. */
+static void remember_range(uintptr_t first, uintptr_t last, int how, uint64_t stamp)
 {
-	if (first == last) {
-		rds_ucache.page[how][first % RDS_UPAGES].page = first;
-		rds_ucache.page[how][first % RDS_UPAGES].stamp = stamp;
-	} else {
-		unsigned i = rds_ucache.next_range++ % RDS_URANGES;
+	unsigned i;
 
-		rds_ucache.range[how][i].first = first;
-		rds_ucache.range[how][i].last = last;
-		rds_ucache.range[how][i].stamp = stamp;
+	for (i = 0; i < RDS_URANGES; i++)
+		if (rds_ucache.range[how][i].stamp == stamp && rds_ucache.range[how][i].first <= last + 1 &&
+		    rds_ucache.range[how][i].last + 1 >= first)
+			break;
+	if (i < RDS_URANGES) {
+		if (rds_ucache.range[how][i].first < first)
+			first = rds_ucache.range[how][i].first;
+		if (rds_ucache.range[how][i].last > last)
+			last = rds_ucache.range[how][i].last;
+	} else {
+		i = rds_ucache.next_range++ % RDS_URANGES;
 	}
+	rds_ucache.range[how][i].first = first;
+	rds_ucache.range[how][i].last = last;
+	rds_ucache.range[how][i].stamp = stamp;
+}
+
+static void remember_page(uintptr_t page, int how, uint64_t stamp)
+{
+	rds_ucache.page[how][page % RDS_UPAGES].page = page;
+	rds_ucache.page[how][page % RDS_UPAGES].stamp = stamp;
+}
+
+static void spend(uintptr_t pages, uint64_t stamp)
+{
+	if (rds_ucache.tick != stamp) {
+		rds_ucache.tick = stamp;
+		rds_ucache.spent = 0;
+	}
+	rds_ucache.spent += pages < RDS_UBUDGET ? (unsigned)pages : RDS_UBUDGET;
+	if (rds_ucache.spent >= RDS_UBUDGET)
+		rds_ucache.hot = stamp;
+}
+
+static int probe_pages(uintptr_t first, uintptr_t last, int how, uint64_t stamp)
+{
+	if (!pages_good(first, last, how))
+		return -EFAULT;
+	spend(last - first + 1, stamp);
+	remember_range(first, last, how, stamp);
+	if (how == RDS_UWRITE) /* the probe has read it as well */
+		remember_range(first, last, RDS_UREAD, stamp);
+	return 0;
 }
 
 int rds_user_probe(const void *p, size_t len, int how, uint64_t stamp)
@@ -157,11 +195,10 @@ int rds_user_probe(const void *p, size_t len, int how, uint64_t stamp)
 		if (rds_user_on_stack(at, len))
 			return 0;
 	}
-	if (!range_known(first, last, how, stamp) && !pages_good(first, last, how))
+	if ((rds_ucache.hot != stamp || !range_known(first, last, how, stamp)) && probe_pages(first, last, how, stamp))
 		return -EFAULT;
-	remember(first, last, how, stamp);
-	if (how == RDS_UWRITE) /* the probe has read it as well */
-		remember(first, last, RDS_UREAD, stamp);
+	if (first == last)
+		remember_page(first, how, stamp);
 	return 0;
 }
 

@@ -2,11 +2,12 @@
 /*
  * uaccess.h - is this pointer of the application's usable?  RDS promises EFAULT, not a crash, and the library may own
  * no signal handler.  Ranges are probed with system calls that touch them as the kernel would (faulting pages in,
- * changing nothing) and remembered per thread until the next tick of the coarse clock (1 to 10 ms, by kernel), so that
- * a program which uses the same buffers in a loop pays nothing.  The caller's own stack, from the stack pointer
- * upwards, is always known to be good.
+ * changing nothing).  A thread that probes a lot within one tick of the coarse clock (1 to 10 ms, by kernel) remembers
+ * what it has probed until the tick is over, so that a program which sends from the same buffers in a loop pays next to
+ * nothing; one that makes a call now and then is always told the exact truth.  The caller's own stack, from the stack
+ * pointer upwards, is always known to be good.
  *
- * What this cannot promise: memory that another thread unmaps between the probe and the use, or that this thread
+ * What this cannot promise: memory that another thread unmaps between the probe and the use, or that a busy thread
  * unmaps and passes again within the same tick, is a crash, as it is for memcpy().
  *
  * Probe what will be touched and no more: a receive buffer of 1 MiB for a message of 64 bytes is 64 bytes, and only
@@ -24,15 +25,19 @@
 
 #define RDS_UPAGE_SHIFT 12 /* probing in smaller steps than a big page is only slower */
 #define RDS_UPAGES 16	   /* direct mapped by page number */
-#define RDS_URANGES 4
+#define RDS_URANGES 8
+#define RDS_UBUDGET 64 /* pages probed in one tick (10 to 20 us) before anything is believed without probing */
 
 enum { RDS_UREAD, RDS_UWRITE };
 
-/* What one thread knows.  Nothing in here is trusted unless its stamp is the present one. */
+/* What one thread knows.  Nothing in here but the stack is believed unless its stamp is the present one. */
 struct rds_ucache {
 	uintptr_t stack_lo, stack_hi; /* bounds of the thread's own stack; 0, 0 not known */
 	bool stack_asked;
 	unsigned next_range;
+	unsigned spent; /* of the budget, in the tick `tick` */
+	uint64_t tick;
+	uint64_t hot; /* stamp of the tick whose budget is spent: what was probed in it may be believed */
 	struct {
 		uintptr_t page; /* address >> RDS_UPAGE_SHIFT */
 		uint64_t stamp;
@@ -86,22 +91,21 @@ static inline bool rds_user_page_known(uintptr_t p, size_t len, int how, uint64_
 	uintptr_t page = p >> RDS_UPAGE_SHIFT;
 	unsigned slot = (unsigned)(page % RDS_UPAGES);
 
-	return (p + len - 1) >> RDS_UPAGE_SHIFT == page && len <= (size_t)1 << RDS_UPAGE_SHIFT &&
-	       rds_ucache.page[how][slot].page == page && rds_ucache.page[how][slot].stamp == stamp;
+	return rds_ucache.hot == stamp && (p + len - 1) >> RDS_UPAGE_SHIFT == page &&
+	       len <= (size_t)1 << RDS_UPAGE_SHIFT && rds_ucache.page[how][slot].page == page &&
+	       rds_ucache.page[how][slot].stamp == stamp;
 }
 
 /* 0 or -EFAULT.  len 0 is always good.  Wrapping ranges are -EFAULT.  stamp: rds_user_stamp() of this call. */
 static inline int rds_user_readable_at(const void *p, size_t len, uint64_t stamp)
 {
-	if (!len || rds_user_on_stack((uintptr_t)p, len) ||
-	    rds_user_page_known((uintptr_t)p, len, RDS_UREAD, stamp))
+	if (!len || rds_user_on_stack((uintptr_t)p, len) || rds_user_page_known((uintptr_t)p, len, RDS_UREAD, stamp))
 		return 0;
 	return rds_user_probe(p, len, RDS_UREAD, stamp);
 }
 static inline int rds_user_writable_at(void *p, size_t len, uint64_t stamp)
 {
-	if (!len || rds_user_on_stack((uintptr_t)p, len) ||
-	    rds_user_page_known((uintptr_t)p, len, RDS_UWRITE, stamp))
+	if (!len || rds_user_on_stack((uintptr_t)p, len) || rds_user_page_known((uintptr_t)p, len, RDS_UWRITE, stamp))
 		return 0;
 	return rds_user_probe(p, len, RDS_UWRITE, stamp);
 }

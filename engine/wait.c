@@ -15,10 +15,8 @@
  */
 #include "engine/wait.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define SPIN_SKIP_MAX 8 /* skip at most 2^8 spins */
@@ -27,8 +25,11 @@
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rds_wait *pool;
 
+/* The wait of a thread that has one to spare stays with the thread: nothing to lock.  Given back when the thread ends. */
 static __thread struct {
 	unsigned streak, skip;
+	struct rds_wait *wait;
+	bool keyed;
 } spin_tls __attribute__((tls_model("initial-exec")));
 
 static void wait_timer(struct rds_timer *tm)
@@ -40,11 +41,16 @@ struct rds_wait *rds_wait_begin(unsigned n)
 {
 	struct rds_wait *w;
 
-	pthread_mutex_lock(&pool_lock);
-	w = pool;
-	if (w)
-		pool = w->pool_next;
-	pthread_mutex_unlock(&pool_lock);
+	w = spin_tls.wait;
+	if (likely(w)) {
+		spin_tls.wait = NULL;
+	} else {
+		pthread_mutex_lock(&pool_lock);
+		w = pool;
+		if (w)
+			pool = w->pool_next;
+		pthread_mutex_unlock(&pool_lock);
+	}
 	if (!w) {
 		w = calloc(1, sizeof(*w));
 		if (!w)
@@ -86,18 +92,17 @@ struct rds_wait *rds_wait_begin_one(struct rds_sock *sk, short events)
 	return w;
 }
 
+/* With one processor a spin can never be answered.  (A thread bound to one of several may well be.) */
 static bool one_cpu(void)
 {
-	static _Atomic int cpus;
-	int n = atomic_load_explicit(&cpus, memory_order_relaxed);
+	static _Atomic long cpus;
+	long n = atomic_load_explicit(&cpus, memory_order_relaxed);
 
 	if (!n) {
-		cpu_set_t set;
-
-		n = sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
-		atomic_store_explicit(&cpus, n ? n : 1, memory_order_relaxed);
+		n = sysconf(_SC_NPROCESSORS_ONLN);
+		atomic_store_explicit(&cpus, n > 0 ? n : 1, memory_order_relaxed);
 	}
-	return n <= 1;
+	return n == 1;
 }
 
 static inline void cpu_relax(void)
@@ -120,6 +125,13 @@ static void polling(struct rds_wait *w, bool on, bool found)
 	rx_unlock();
 }
 
+/* Peers wake nobody anyway and the lease is running: no need to tell them that this thread looks.  A guess without
+ * lock is good enough, as the next look (under it) renews the lease. */
+static bool lazy_now(void)
+{
+	return __atomic_load_n(&rds_eng->attention, __ATOMIC_RELAXED) == RDS_ATT_LAZY;
+}
+
 static bool spin_begin(struct rds_wait *w)
 {
 	int64_t us = rds_options()->spin_us;
@@ -134,7 +146,9 @@ static bool spin_begin(struct rds_wait *w)
 	w->spin_start = os_now_ns();
 	w->spin_until = w->spin_start + (uint64_t)us * 1000;
 	w->spins = 0;
-	polling(w, true, false);
+	w->spinning = true;
+	if (!lazy_now())
+		polling(w, true, false);
 	return true;
 }
 
@@ -149,12 +163,13 @@ bool rds_wait_spin(struct rds_wait *w)
 {
 	if (!w->spun)
 		return spin_begin(w);
-	if (!w->polling)
+	if (!w->spinning)
 		return false;
 	cpu_relax();
 	if (++w->spins % SPIN_CLOCK_EVERY || os_now_ns() < w->spin_until)
 		return true;
 	spin_failed();
+	w->spinning = false;
 	polling(w, false, false);
 	return false;
 }
@@ -330,9 +345,45 @@ void rds_wait_post(struct rds_wait *w)
 		os_write(rds_wait_fd(w), &one, sizeof(one));
 }
 
+static void pool_put(struct rds_wait *w)
+{
+	pthread_mutex_lock(&pool_lock);
+	w->pool_next = pool;
+	pool = w;
+	pthread_mutex_unlock(&pool_lock);
+}
+
+static void thread_ends(void *arg)
+{
+	(void)arg;
+	if (spin_tls.wait && !rds_engine_foreign())
+		pool_put(spin_tls.wait);
+	spin_tls.wait = NULL;
+}
+
+static pthread_key_t thread_key;
+static bool thread_key_made;
+
+static void make_thread_key(void)
+{
+	thread_key_made = pthread_key_create(&thread_key, thread_ends) == 0;
+}
+
+static bool keep_with_thread(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	if (likely(spin_tls.keyed))
+		return true;
+	pthread_once(&once, make_thread_key);
+	spin_tls.keyed = thread_key_made && pthread_setspecific(thread_key, &spin_tls) == 0;
+	return spin_tls.keyed;
+}
+
 void rds_wait_end(struct rds_wait *w)
 {
-	if (w->polling) {
+	if (w->spinning) {
+		w->spinning = false;
 		/* Found while spinning - unless the thread was off the CPU for longer than a spin may last. */
 		if (os_now_ns() < w->spin_until)
 			spin_tls.streak = 0;
@@ -349,14 +400,15 @@ void rds_wait_end(struct rds_wait *w)
 	}
 	w->n = 0;
 	w->spun = w->slept = false;
-	pthread_mutex_lock(&pool_lock);
-	w->pool_next = pool;
-	pool = w;
-	pthread_mutex_unlock(&pool_lock);
+	if (likely(!spin_tls.wait && keep_with_thread()))
+		spin_tls.wait = w;
+	else
+		pool_put(w);
 }
 
 void rds_wait_forget(void)
 {
 	pool = NULL;
+	spin_tls.wait = NULL;
 	pthread_mutex_init(&pool_lock, NULL);
 }

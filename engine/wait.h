@@ -22,7 +22,7 @@ struct rds_wait {
 	_Atomic bool armed;  /* asleep or about to be: somebody has to post */
 	_Atomic int sleep_fd;
 	bool leader, follower; /* rx */
-	bool linked, polling, spun, slept;
+	bool linked, polling, spinning, spun, slept;
 	uint64_t spin_until, spin_start;
 	unsigned spins;
 	struct rds_timer timer;

@@ -43,6 +43,20 @@ static int xmit_queue(struct rds_conn *conn, struct rds_outgoing *out)
 	return 0;
 }
 
+/* Room that appeared between a refusal and want_room() is announced by nobody: so try once more after it. */
+int rds_xmit_ep(struct rds_conn *conn, const struct rds_wire_hdr *wire, const struct iovec *iov, size_t len,
+		uint64_t *pos)
+{
+	const struct rds_transport_ops *ops = conn->t->ops;
+	int err = ops->send(conn->ep, wire, iov, len, pos);
+
+	if (likely(err != -EAGAIN))
+		return err;
+	ops->flush(conn->ep, true);
+	ops->want_room(conn->ep, conn->acked);
+	return ops->send(conn->ep, wire, iov, len, pos);
+}
+
 int rds_xmit(struct rds_conn *conn, struct rds_outgoing *out)
 {
 	const struct rds_transport_ops *ops = conn->t->ops;
@@ -60,7 +74,7 @@ int rds_xmit(struct rds_conn *conn, struct rds_outgoing *out)
 			return -ENOMEM;
 	}
 	rds_hdr_encode(&out->hdr, &wire, false);
-	err = ops->send(conn->ep, &wire, out->iov, out->len, &out->u.pos);
+	err = rds_xmit_ep(conn, &wire, out->iov, out->len, &out->u.pos);
 	if (likely(err == 0)) {
 		if (ops->caps & RDS_TCAP_DIRECT)
 			rds_release_unacked(&out->u);
@@ -68,8 +82,6 @@ int rds_xmit(struct rds_conn *conn, struct rds_outgoing *out)
 			rds_unacked_push(conn, &out->u);
 	} else if (err == -EAGAIN || err == -ENOTCONN) {
 		err = xmit_queue(conn, out);
-		if (!err)
-			ops->want_room(conn->ep, conn->acked);
 	}
 done:
 	if (likely(!err))
@@ -88,11 +100,9 @@ static int xmit_control(struct rds_conn *conn, struct rds_hdr *hdr, const void *
 	if (atomic_load_explicit(&conn->state, memory_order_relaxed) != RDS_CONN_UP)
 		return -EAGAIN;
 	rds_hdr_encode(hdr, &wire, false);
-	err = conn->t->ops->send(conn->ep, &wire, &iov, len, &pos);
+	err = rds_xmit_ep(conn, &wire, &iov, len, &pos);
 	if (!err)
 		conn->t->ops->flush(conn->ep, true);
-	else if (err == -EAGAIN)
-		conn->t->ops->want_room(conn->ep, conn->acked);
 	return err == -ENOTCONN ? -EAGAIN : err;
 }
 
@@ -116,6 +126,8 @@ int rds_xmit_pong(struct rds_conn *conn, uint16_t dport)
 	struct rds_cong_map *far = atomic_load(&conn->fcong);
 	int err;
 
+	if (atomic_load(&conn->state) == RDS_CONN_DEAD) /* nobody is there to take it, and nothing would ever drop it */
+		return 0;
 	if (far && rds_cong_test(far, dport)) {
 		RDS_STAT_INC(cong_send_error);
 		return 0;

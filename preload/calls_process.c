@@ -20,6 +20,7 @@ static void process_child(void)
 
 static void process_start(void)
 {
+	rds_fds_init();
 	pthread_atfork(NULL, NULL, process_child);
 }
 

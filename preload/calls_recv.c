@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * calls_recv.c - data in.  See calls_send.c for the clean-up handler.
+ * calls_recv.c - data in.  See calls_send.c about cancellation.
  *
  * A fortified program calls the _chk names: the length of its buffer is compared here, and if it overflows the real
  * function is called for the one thing that it does then: end the process with libc's message.
@@ -12,12 +12,10 @@
 
 static ssize_t recv_blocking(struct rds_sock *sk, int fd, struct msghdr *msg, int flags)
 {
-	ssize_t rc;
+	rds_fds_hold(sk);
+	ssize_t rc = rds_recvmsg(sk, fd, msg, flags);
 
-	pthread_testcancel();
-	pthread_cleanup_push(rds_fds_put_cancelled, sk);
-	rc = rds_recvmsg(sk, fd, msg, flags);
-	pthread_cleanup_pop(0);
+	rds_fds_unhold();
 	return rc;
 }
 

@@ -3,7 +3,7 @@
  * calls_send.c - data out.
  *
  * A blocked send sleeps inside the engine in one real libc call, where the thread may be cancelled: so the reference on
- * the socket is given back by a clean-up handler.  Calls that cannot sleep do without it.
+ * the socket is noted (rds_fds_hold).  Calls that cannot sleep do without it.
  */
 #include "fds.h"
 #include "user.h"
@@ -12,12 +12,10 @@
 
 static ssize_t send_blocking(struct rds_sock *sk, int fd, const struct msghdr *msg, int flags)
 {
-	ssize_t rc;
+	rds_fds_hold(sk);
+	ssize_t rc = rds_sendmsg(sk, fd, msg, flags);
 
-	pthread_testcancel();
-	pthread_cleanup_push(rds_fds_put_cancelled, sk);
-	rc = rds_sendmsg(sk, fd, msg, flags);
-	pthread_cleanup_pop(0);
+	rds_fds_unhold();
 	return rc;
 }
 

@@ -49,6 +49,7 @@ static __attribute__((noinline)) int poll_ours(struct pollfd *fds, nfds_t n, int
 {
 	struct deadline d;
 
+	pthread_testcancel();
 	deadline_ms(&d, timeout);
 	return (int)rds_result(poll_rds(fds, n, &d, NULL));
 }
@@ -79,6 +80,7 @@ static __attribute__((noinline)) int ppoll_ours(struct pollfd *fds, nfds_t n, co
 	struct deadline d;
 	int rc = 0;
 
+	pthread_testcancel();
 	if ((timeout && rds_user_readable(timeout, sizeof(*timeout))) || (mask && rds_user_readable(mask, _NSIG / 8)))
 		rc = -EFAULT;
 	rc = rc ? rc : deadline_ts(&d, timeout);
@@ -240,6 +242,7 @@ static __attribute__((noinline)) int select_ours(struct select_sets *s, struct t
 	struct deadline d = {.never = true};
 	int rc = 0;
 
+	pthread_testcancel();
 	if (timeout && rds_user_readable(timeout, sizeof(*timeout)))
 		return (int)rds_result(-EFAULT);
 	if (timeout) {
@@ -277,6 +280,7 @@ int pselect(int n, fd_set *r, fd_set *w, fd_set *e, const struct timespec *timeo
 
 	if (likely(!rds_fds_on()) || n <= 0 || !sets_have_rds(&s))
 		return rds_real.pselect(n, r, w, e, timeout, mask);
+	pthread_testcancel();
 	if ((timeout && rds_user_readable(timeout, sizeof(*timeout))) || (mask && rds_user_readable(mask, _NSIG / 8)))
 		rc = -EFAULT;
 	rc = rc ? rc : deadline_ts(&d, timeout);

@@ -99,6 +99,15 @@ static unsigned fds_hangup(struct rds_sock *sk)
 	return forgotten;
 }
 
+static void held_release(void *arg);
+static pthread_key_t held_key;
+
+void rds_fds_init(void)
+{
+	pthread_key_create(&held_key, held_release);
+	rds_hook_hangup = fds_hangup;
+}
+
 /* ---- whose table is it ---- */
 
 void rds_fds_forget(void)
@@ -116,6 +125,7 @@ void rds_fds_forget(void)
 		}
 	}
 	atomic_store(&fds_owner, fds_getpid());
+	rds_fds_held.n = 0; /* references on the parent's sockets */
 	rds_engine_forget();
 }
 
@@ -185,9 +195,27 @@ struct rds_sock *rds_fds_get_slow(int fd, _Atomic(uintptr_t) *word)
 	}
 }
 
-void rds_fds_put_cancelled(void *sk)
+/* ---- references of cancelled calls ---- */
+
+__thread struct fds_held rds_fds_held;
+
+void rds_fds_hold_arm(void)
 {
-	rds_fds_put(sk);
+	rds_fds_held.armed = pthread_setspecific(held_key, &rds_fds_held) == 0;
+}
+
+/* The thread ends: in most cases with nothing in hand. */
+static void held_release(void *arg)
+{
+	struct fds_held *held = arg;
+
+	while (held->n > 0) {
+		unsigned n = --held->n;
+
+		if (n < FDS_HELD)
+			rds_fds_put(held->sk[n]);
+	}
+	held->armed = false;
 }
 
 /* ---- numbers that come into use ---- */
@@ -211,7 +239,6 @@ int rds_fds_install(int fd, struct rds_sock *sk)
 		rds_sock_number_closed(sk);
 		return -EMFILE;
 	}
-	rds_hook_hangup = fds_hangup;
 	atomic_store(&fds_owner, fds_getpid());
 	atomic_store(&rds_fds_active, true);
 	fds_drop(atomic_exchange(word, (uintptr_t)sk));

@@ -278,13 +278,12 @@ static int wait_kernel_only(struct pollset *ps, const struct deadline *d, const 
 	return rc;
 }
 
-static int pollset_run(struct pollset *ps, const struct deadline *d, const sigset_t *mask)
+static int pollset_run(struct pollset *ps, int ready, const struct deadline *d, const sigset_t *mask)
 {
-	int ready, rc;
+	int rc;
 
 	if (unlikely(!ps->n_rds))
 		return wait_kernel_only(ps, d, mask);
-	ready = look_at_rds(ps);
 	if (ready || d->now)
 		return look_once(ps, ready, mask);
 	if (ps->n_kernel) {
@@ -298,11 +297,12 @@ static int pollset_run(struct pollset *ps, const struct deadline *d, const sigse
 
 int pollset_wait(struct pollset *ps, const struct deadline *d, const sigset_t *mask)
 {
-	int rc;
+	int ready = ps->n_rds ? look_at_rds(ps) : 0, rc;
 
-	pthread_testcancel();
+	if (ready && !ps->n_kernel)
+		return ready; /* nothing here that could be cancelled */
 	pthread_cleanup_push(pollset_end, ps);
-	rc = pollset_run(ps, d, mask);
+	rc = pollset_run(ps, ready, d, mask);
 	pthread_cleanup_pop(0);
 	return rc;
 }

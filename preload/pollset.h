@@ -47,7 +47,7 @@ bool deadline_spin(const struct deadline *d, struct rds_wait *w, unsigned *round
 int pollset_init(struct pollset *ps, unsigned n);
 /* Adds descriptor fd (not negative) under the caller's index. */
 void pollset_add(struct pollset *ps, int fd, unsigned index, short events);
-/* Number of entries with revents, or -EINTR, -ENOMEM.  A cancellation point. */
+/* Number of entries with revents, or -EINTR, -ENOMEM.  A cancellation point where it sleeps. */
 int pollset_wait(struct pollset *ps, const struct deadline *d, const sigset_t *mask);
 /* Gives everything back; also the clean-up handler of a cancelled wait (hence the type). */
 void pollset_end(void *pollset);

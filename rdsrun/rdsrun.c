@@ -51,7 +51,7 @@ static bool there(const char *dir, const char *below, char *path, size_t len)
 /* Where the library is: build tree, the place of installation, or the same place seen from a prefix that was moved. */
 static bool locate(char *path, size_t len)
 {
-	static const char *const from_bin[] = {"../lib", "../lib64", "../lib/" RDSRUN_MULTIARCH, "."};
+	static const char *const from_bin[] = {"../lib", "../lib64", ("../lib/" RDSRUN_MULTIARCH), "."};
 	char self[PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 

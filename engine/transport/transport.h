@@ -53,6 +53,9 @@ enum {
 	RDS_TCAP_RETAINS = 1 << 0,
 	/* send() never returns -EAGAIN and the peer has it when send() returns (loop). */
 	RDS_TCAP_DIRECT = 1 << 1,
+	/* What send() took and flush() published reaches a living peer even if this process ends at once: an orderly exit
+	 * need not wait for acknowledgements. */
+	RDS_TCAP_SURVIVES = 1 << 2,
 };
 
 struct rds_transport_ops {

@@ -22,24 +22,24 @@
 #include <time.h>
 
 struct options {
-	const char *mode;    /* rtt, stream, paced, other, poll, herd, peer, hog */
-	const char *role;    /* server or client; receiver or sender */
-	const char *host;    /* RDS: local address */
-	const char *what;    /* mode other: null, pipe, poll */
-	const char *cpus;    /* list of processors, "" = do not pin */
-	int fd;		     /* AF_UNIX: inherited end of a pair */
-	bool rds;	     /* PF_RDS, else AF_UNIX */
-	bool spin;	     /* loop over MSG_DONTWAIT instead of blocking */
-	bool reply;	     /* paced: answer each message */
-	unsigned size;	     /* bytes per message */
-	unsigned window;     /* stream: messages in flight, 0 = as many as the buffers hold */
-	unsigned senders;    /* stream receiver: how many senders will come */
-	unsigned id;	     /* stream sender: its number, 0 .. senders - 1 */
-	unsigned gap_us;     /* paced: one message every so many microseconds */
-	unsigned idle;	     /* open so many further sockets first; herd: number of peers */
-	unsigned buffer;     /* SO_SNDBUF and SO_RCVBUF, 0 = leave */
-	unsigned limit;	     /* seconds until SIGALRM ends a stuck worker */
-	double seconds;	     /* length of the measurement */
+	const char *mode; /* rtt, stream, paced, other, poll, herd, peer, hog */
+	const char *role; /* server or client; receiver or sender */
+	const char *host; /* RDS: local address */
+	const char *what; /* mode other: null, pipe, poll */
+	const char *cpus; /* list of processors, "" = do not pin */
+	int fd;		  /* AF_UNIX: inherited end of a pair */
+	bool rds;	  /* PF_RDS, else AF_UNIX */
+	bool spin;	  /* loop over MSG_DONTWAIT instead of blocking */
+	bool reply;	  /* paced: answer each message */
+	unsigned size;	  /* bytes per message */
+	unsigned window;  /* stream: messages in flight, 0 = as many as the buffers hold */
+	unsigned senders; /* stream receiver: how many senders will come */
+	unsigned id;	  /* stream sender: its number, 0 .. senders - 1 */
+	unsigned gap_us;  /* paced: one message every so many microseconds */
+	unsigned idle;	  /* open so many further sockets first; herd: number of peers */
+	unsigned buffer;  /* SO_SNDBUF and SO_RCVBUF, 0 = leave */
+	unsigned limit;	  /* seconds until SIGALRM ends a stuck worker */
+	double seconds;	  /* length of the measurement */
 };
 
 /* ---- messages ---- */
@@ -63,14 +63,14 @@ struct sock {
 	int fd;
 	bool rds, spin;
 	struct sockaddr_storage peer;
-	socklen_t peerlen;	/* 0 on the AF_UNIX side: the pair is connected */
-	char *buf;		/* size bytes, begins with struct message */
+	socklen_t peerlen; /* 0 on the AF_UNIX side: the pair is connected */
+	char *buf;	   /* size bytes, begins with struct message */
 	unsigned size;
 };
 
 void sock_open(struct sock *s, const struct options *o);
-void sock_announce(const struct sock *s);	  /* prints addr */
-void sock_await_peer(struct sock *s);		  /* hears peer */
+void sock_announce(const struct sock *s); /* prints addr */
+void sock_await_peer(struct sock *s);	  /* hears peer */
 void sock_close(struct sock *s);
 /* Sends the first len bytes of s->buf with this header. */
 void sock_send(struct sock *s, unsigned len, enum kind kind, unsigned id, uint64_t seq);
@@ -80,14 +80,14 @@ static inline struct message *sock_message(struct sock *s)
 {
 	return (struct message *)(void *)s->buf;
 }
-int sock_rds(const char *host);			  /* bound PF_RDS socket or -1 with errno */
-int sock_buffer(int fd, int opt);		  /* SO_SNDBUF or SO_RCVBUF as the socket reports it */
+int sock_rds(const char *host);	  /* bound PF_RDS socket or -1 with errno */
+int sock_buffer(int fd, int opt); /* SO_SNDBUF or SO_RCVBUF as the socket reports it */
 
 /* ---- measure.c: clocks, CPU time, samples ---- */
 
 struct usage {
-	uint64_t wall, cpu;	/* ns; cpu = user + system of all threads */
-	uint64_t sleeps;	/* voluntary context switches of the calling thread */
+	uint64_t wall, cpu; /* ns; cpu = user + system of all threads */
+	uint64_t sleeps;    /* voluntary context switches of the calling thread */
 };
 
 struct samples {

@@ -25,7 +25,7 @@ static void raise_limit(unsigned sockets)
 	if (r.rlim_cur >= want)
 		return;
 	if (r.rlim_max < want) {
-		struct rlimit higher = { want, want };
+		struct rlimit higher = {want, want};
 
 		if (setrlimit(RLIMIT_NOFILE, &higher) == 0)
 			return;
@@ -151,7 +151,7 @@ void run_herd(const struct options *o)
 /* Asleep in poll for ever: the starter looks at it from outside and ends it by a signal. */
 void run_poll(const struct options *o)
 {
-	struct pollfd pfd = { .events = POLLIN };
+	struct pollfd pfd = {.events = POLLIN};
 	struct sock s;
 
 	sock_open(&s, o);

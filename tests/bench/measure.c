@@ -15,18 +15,19 @@ struct usage usage_now(void)
 {
 	struct rusage all, self;
 
-	getrusage(RUSAGE_SELF, &all);	 /* every thread of the process: a library's helper counts too */
+	getrusage(RUSAGE_SELF, &all); /* every thread of the process: a library's helper counts too */
 	getrusage(RUSAGE_THREAD, &self);
-	return (struct usage){ .wall = now_ns(), .cpu = timeval_ns(all.ru_utime) + timeval_ns(all.ru_stime),
-			       .sleeps = (uint64_t)self.ru_nvcsw };
+	return (struct usage){.wall = now_ns(),
+			      .cpu = timeval_ns(all.ru_utime) + timeval_ns(all.ru_stime),
+			      .sleeps = (uint64_t)self.ru_nvcsw};
 }
 
 struct usage usage_since(struct usage start)
 {
 	struct usage end = usage_now();
 
-	return (struct usage){ .wall = end.wall - start.wall, .cpu = end.cpu - start.cpu,
-			       .sleeps = end.sleeps - start.sleeps };
+	return (struct usage){
+		.wall = end.wall - start.wall, .cpu = end.cpu - start.cpu, .sleeps = end.sleeps - start.sleeps};
 }
 
 void samples_add(struct samples *s, uint64_t v)

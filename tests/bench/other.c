@@ -33,7 +33,7 @@ static void call_pipe(const struct probe *p)
 
 static void call_poll(const struct probe *p)
 {
-	struct pollfd pfd = { .fd = p->rd, .events = POLLIN };
+	struct pollfd pfd = {.fd = p->rd, .events = POLLIN};
 
 	if (poll(&pfd, 1, 0) != 0)
 		die("poll of an empty pipe: %s", strerror(errno));
@@ -42,7 +42,7 @@ static void call_poll(const struct probe *p)
 /* Median over batches, so that an interrupt spoils one batch and not the figure. */
 static uint64_t median_batch(const struct probe *p, void (*call)(const struct probe *), double seconds)
 {
-	struct samples batches = { 0 };
+	struct samples batches = {0};
 	uint64_t last = now_ns(), end = last + (uint64_t)(seconds * 1e9);
 
 	while (last < end) {

@@ -13,7 +13,7 @@
 
 static void sleep_until(uint64_t t)
 {
-	struct timespec ts = { .tv_sec = (time_t)(t / 1000000000u), .tv_nsec = (long)(t % 1000000000u) };
+	struct timespec ts = {.tv_sec = (time_t)(t / 1000000000u), .tv_nsec = (long)(t % 1000000000u)};
 	int err;
 
 	do
@@ -44,7 +44,7 @@ static void one_turn(struct sock *s, const struct options *o, uint64_t seq, stru
 
 static void sender(const struct options *o, bool silent)
 {
-	struct samples trips = { 0 };
+	struct samples trips = {0};
 	uint64_t next, end, seq = 0;
 	struct usage u;
 	struct sock s;
@@ -81,9 +81,9 @@ static void sender(const struct options *o, bool silent)
 
 static void receiver(const struct options *o)
 {
-	struct samples delays = { 0 };
+	struct samples delays = {0};
 	const struct message *m;
-	struct usage u = { 0 };
+	struct usage u = {0};
 	struct sock s;
 	unsigned kind;
 

@@ -190,9 +190,10 @@ def row_wake(bench):
             data = bench.interleave(row, bench.sides(UNIX, outer=False), lambda side, cpus=cpus, reply=reply: paced(
                 bench, side, cpus, 2000, reply, 0.3 if bench.quick else max(1, bench.seconds * 2)))
             for side, values in data.items():
-                if min(values["sleeps"]) < 0.9:
-                    bench.report.fault(row, f"{side}: the receiver slept only {min(values['sleeps']):.2f} times per "
-                                            "message, so this is no measurement of waking")
+                if min(values["sleeps"]) < 0.9:  # on a busy machine several messages may wait for one wake-up
+                    (bench.report.note if bench.quick else bench.report.fault)(
+                        row, f"{side}: the receiver slept only {min(values['sleeps']):.2f} times per message, so "
+                             "this is no measurement of waking")
             bench.report.ratio(row, data, metric, "rds", "unix", "<=", 1)
 
 

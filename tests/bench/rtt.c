@@ -25,7 +25,7 @@ static void round_trip(struct sock *s, unsigned size, enum kind kind, uint64_t s
 
 static void client(const struct options *o)
 {
-	struct samples batches = { 0 };
+	struct samples batches = {0};
 	uint64_t seq, i, start, last, end;
 	struct usage u;
 	struct sock s;
@@ -55,15 +55,14 @@ static void client(const struct options *o)
 	round_trip(&s, o->size, KIND_END, 0);
 	say("result msgs=%llu ns=%llu cpu_ns=%llu p50=%llu p99=%llu", (unsigned long long)seq,
 	    (unsigned long long)(last - start), (unsigned long long)u.cpu,
-	    (unsigned long long)samples_percentile(&batches, 50),
-	    (unsigned long long)samples_percentile(&batches, 99));
+	    (unsigned long long)samples_percentile(&batches, 50), (unsigned long long)samples_percentile(&batches, 99));
 	sock_close(&s);
 }
 
 static void server(const struct options *o)
 {
 	const struct message *m;
-	struct usage u = { 0 };
+	struct usage u = {0};
 	uint64_t msgs = 0;
 	struct sock s;
 	unsigned n, kind, idle;

@@ -103,8 +103,9 @@ void sock_announce(const struct sock *s)
 		if (getsockname(s->fd, (struct sockaddr *)&addr, &len) < 0)
 			die("getsockname: %s", strerror(errno));
 		port = addr.ss_family == AF_INET ? ntohs(in->sin_port) : ntohs(in6->sin6_port);
-		inet_ntop(addr.ss_family, addr.ss_family == AF_INET ? (const void *)&in->sin_addr :
-			  (const void *)&in6->sin6_addr, text, sizeof(text));
+		inet_ntop(addr.ss_family,
+			  addr.ss_family == AF_INET ? (const void *)&in->sin_addr : (const void *)&in6->sin6_addr, text,
+			  sizeof(text));
 	}
 	say("addr %s %u", text, port);
 }

@@ -55,7 +55,7 @@ static void sender(const struct options *o)
 	/* Look at the clock every so many messages; seldom enough to be free, often enough to end in time. */
 	const unsigned stride = o->size >= 65536 ? 1 : o->size >= 4096 ? 8 : 64;
 	struct sock s;
-	struct flow f = { &s, o, 0 };
+	struct flow f = {&s, o, 0};
 	uint64_t seq, end;
 	struct usage u;
 
@@ -79,11 +79,11 @@ static void sender(const struct options *o)
 }
 
 struct tally {
-	uint64_t *next[KIND_ACK + 1];	/* per kind and sender: number expected next */
-	uint64_t *since;		/* per sender: messages since the last acknowledgement */
+	uint64_t *next[KIND_ACK + 1]; /* per kind and sender: number expected next */
+	uint64_t *since;	      /* per sender: messages since the last acknowledgement */
 	uint64_t msgs;
-	uint64_t begin, end;		/* many senders: the part of the run that is counted */
-	uint64_t middle;		/* messages in that part, in blocks of CLOCK_EVERY */
+	uint64_t begin, end; /* many senders: the part of the run that is counted */
+	uint64_t middle;     /* messages in that part, in blocks of CLOCK_EVERY */
 	struct usage u;
 	unsigned ended;
 };

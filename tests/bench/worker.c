@@ -66,15 +66,20 @@ static unsigned number(const char *key, const char *text)
 
 static void set_option(struct options *o, char *arg)
 {
-	const struct { const char *key; const char **text; unsigned *num; bool *flag; } table[] = {
-		{ "role", &o->role, NULL, NULL },	{ "host", &o->host, NULL, NULL },
-		{ "what", &o->what, NULL, NULL },	{ "cpus", &o->cpus, NULL, NULL },
-		{ "size", NULL, &o->size, NULL },	{ "window", NULL, &o->window, NULL },
-		{ "senders", NULL, &o->senders, NULL }, { "id", NULL, &o->id, NULL },
-		{ "gap_us", NULL, &o->gap_us, NULL },	{ "idle", NULL, &o->idle, NULL },
-		{ "buffer", NULL, &o->buffer, NULL },	{ "limit", NULL, &o->limit, NULL },
-		{ "rds", NULL, NULL, &o->rds },		{ "spin", NULL, NULL, &o->spin },
-		{ "reply", NULL, NULL, &o->reply },
+	const struct {
+		const char *key;
+		const char **text;
+		unsigned *num;
+		bool *flag;
+	} table[] = {
+		{"role", &o->role, NULL, NULL},	      {"host", &o->host, NULL, NULL},
+		{"what", &o->what, NULL, NULL},	      {"cpus", &o->cpus, NULL, NULL},
+		{"size", NULL, &o->size, NULL},	      {"window", NULL, &o->window, NULL},
+		{"senders", NULL, &o->senders, NULL}, {"id", NULL, &o->id, NULL},
+		{"gap_us", NULL, &o->gap_us, NULL},   {"idle", NULL, &o->idle, NULL},
+		{"buffer", NULL, &o->buffer, NULL},   {"limit", NULL, &o->limit, NULL},
+		{"rds", NULL, NULL, &o->rds},	      {"spin", NULL, NULL, &o->spin},
+		{"reply", NULL, NULL, &o->reply},
 	};
 	char *value = strchr(arg, '=');
 	size_t i;
@@ -127,12 +132,22 @@ static void pin(const char *cpus)
 
 int main(int argc, char **argv)
 {
-	static const struct { const char *name; void (*run)(const struct options *); } modes[] = {
-		{ "rtt", run_rtt },   { "stream", run_stream }, { "paced", run_paced }, { "other", run_other },
-		{ "poll", run_poll }, { "herd", run_herd },	{ "peer", run_peer },	{ "hog", run_hog },
+	static const struct {
+		const char *name;
+		void (*run)(const struct options *);
+	} modes[] = {
+		{"rtt", run_rtt},   {"stream", run_stream}, {"paced", run_paced}, {"other", run_other},
+		{"poll", run_poll}, {"herd", run_herd},	    {"peer", run_peer},	  {"hog", run_hog},
 	};
-	struct options o = { .role = "", .host = "127.0.0.1", .what = "", .cpus = "", .fd = -1, .size = 64,
-			     .senders = 1, .limit = 60, .seconds = 1 };
+	struct options o = {.role = "",
+			    .host = "127.0.0.1",
+			    .what = "",
+			    .cpus = "",
+			    .fd = -1,
+			    .size = 64,
+			    .senders = 1,
+			    .limit = 60,
+			    .seconds = 1};
 	size_t i;
 	int a;
 

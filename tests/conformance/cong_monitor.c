@@ -2,6 +2,8 @@
 /* RDS_CONG_MONITOR: the notification after an ENOBUFS, how it is received and how it is lost. */
 #include "rdsconf.h"
 
+#include <sys/epoll.h>
+
 static char data[8192];
 static int s, d;
 
@@ -11,17 +13,32 @@ static void monitor(int on)
 		conf_die("RDS_CONG_MONITOR");
 }
 
+/*
+ * Congest the receiver. That is news for everybody, too; it must be over before a sender is refused, or it counts
+ * as the update that the sender waits for.
+ */
+static void congest(int from)
+{
+	uint64_t updates = cong_updates();
+
+	if (send_to(from, d, data, 5000, MSG_DONTWAIT) != 5000)
+		conf_die("send");
+	wait_queued(d, 1);
+	wait_cong_update(updates);
+}
+
 /* Congest the receiver, see ENOBUFS, drain it: an update is on its way to the sender. */
 static const char *provoke(void)
 {
 	const char *result;
+	uint64_t updates;
 
-	if (send_to(s, d, data, 5000, MSG_DONTWAIT) != 5000)
-		conf_die("send");
-	wait_queued(d, 1);
+	congest(s);
 	result = rc(send_to(s, d, data, 1, MSG_DONTWAIT));
+	updates = cong_updates();
 	if (recv(d, data, sizeof(data), MSG_DONTWAIT) != 5000)
 		conf_die("recv");
+	wait_cong_update(updates);
 	return result;
 }
 
@@ -123,13 +140,37 @@ static void wakes_receiver(void)
 {
 	struct helper helper;
 
-	send_to(s, d, data, 5000, MSG_DONTWAIT);
-	wait_queued(d, 1);
+	congest(s);
 	check("refused-before-sleep", "-1 ENOBUFS", "%s", rc(send_to(s, d, data, 1, MSG_DONTWAIT)));
 	helper_start(&helper, blocking_receive, NULL);
 	check("receiver-sleeps", "1", "%d", helper_asleep(&helper));
 	recv(d, data, sizeof(data), MSG_DONTWAIT);
 	check("update-wakes-receiver", "0", "%s", helper_done(&helper, 3000) ? rc(helper.result) : "asleep");
+}
+
+static long epoll_in(void *arg)
+{
+	struct epoll_event event = { 0 };
+	int r = epoll_wait(*(int *)arg, &event, 1, 4000);
+
+	return r == 1 ? (long)event.events : -1;
+}
+
+static void wakes_epoll(void)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+	struct helper helper;
+	int ep = epoll_create1(0);
+
+	epoll_ctl(ep, EPOLL_CTL_ADD, s, &event);
+	congest(s);
+	check("refused-before-epoll", "-1 ENOBUFS", "%s", rc(send_to(s, d, data, 1, MSG_DONTWAIT)));
+	helper_start(&helper, epoll_in, &ep);
+	check("epoll-sleeps", "1", "%d", helper_asleep(&helper));
+	recv(d, data, sizeof(data), MSG_DONTWAIT);
+	check("update-wakes-epoll", "IN", "%s", helper_done(&helper, 3000) ? poll_bits(helper.result) : "asleep");
+	check("epoll-update-read", "0", "%s", rc(recv(s, data, sizeof(data), MSG_DONTWAIT)));
+	close(ep);
 }
 
 static void not_asked(void)
@@ -154,8 +195,7 @@ static void others_refusal(void)
 	int other = rds_bound();
 
 	monitor(1);
-	send_to(other, d, data, 5000, MSG_DONTWAIT);
-	wait_queued(d, 1);
+	congest(other);
 	check("other-is-refused", "-1 ENOBUFS", "%s", rc(send_to(other, d, data, 1, MSG_DONTWAIT)));
 	recv(d, data, sizeof(data), MSG_DONTWAIT);
 	check("not-told", "0", "%s", ready(50));
@@ -176,6 +216,7 @@ int main(int argc, char **argv)
 	delivered();
 	before_data();
 	wakes_receiver();
+	wakes_epoll();
 	not_asked();
 	others_refusal();
 	return conf_end();

@@ -15,21 +15,27 @@ static const char *bits(int fd, int events)
 	return poll_bits(pfd.revents);
 }
 
+/* The news of the congestion must be over before the refusal, or it wakes whoever waits for its end. */
 static long congest(void)
 {
+	uint64_t updates = cong_updates();
+
 	if (send_to(s, d, data, 5000, MSG_DONTWAIT) != 5000)
 		conf_die("send");
 	wait_queued(d, 1);
+	wait_cong_update(updates);
 	return send_to(s, d, data, 1, MSG_DONTWAIT);
 }
 
 static void drain(void)
 {
+	uint64_t updates = cong_updates();
+
 	if (recv(d, data, sizeof(data), MSG_DONTWAIT) != 5000)
 		conf_die("recv");
+	wait_cong_update(updates);
 }
 
-/* The update may need a moment to reach the poll. */
 static const char *eventually(int fd, int events)
 {
 	struct pollfd pfd = { .fd = fd, .events = events };

@@ -138,7 +138,7 @@ int main(int argc, char **argv)
 	conf_begin(argc, argv);
 	s = rds_bound();
 	d = rds_bound();
-	settle(d);
+	warm_up(s, d);
 	ep = epoll_create1(0);
 	level();
 	edge();

@@ -117,20 +117,6 @@ static void counters(void)
 	check("names-padded-with-zeros", "0", "%u", nonzero);
 }
 
-static uint64_t counter(const char *name)
-{
-	static struct rds_info_counter list[200];
-	socklen_t len = sizeof(list);
-	unsigned i;
-
-	if (getsockopt(fd, SOL_RDS, RDS_INFO_COUNTERS, list, &len) != 40)
-		conf_die("RDS_INFO_COUNTERS");
-	for (i = 0; i < len / 40; i++)
-		if (!strncmp(list[i].name, name, 32))
-			return list[i].value;
-	return -1;
-}
-
 static void check_difference(const char *name, uint64_t before, uint64_t want)
 {
 	uint64_t got = counter(name) - before;

@@ -167,7 +167,7 @@ int main(int argc, char **argv)
 	conf_begin(argc, argv);
 	s = rds_bound();
 	d = rds_bound();
-	settle(d);
+	warm_up(s, d);
 	states(s, d);
 	mixed(s, d);
 	wakes(s, d);

@@ -313,11 +313,61 @@ bool wait_queued(int fd, int n)
 	return true;
 }
 
+uint64_t counter(const char *name)
+{
+	static struct rds_info_counter list[200];
+	socklen_t len = sizeof(list);
+	int fd = rds_socket();
+	unsigned i;
+
+	if (getsockopt(fd, SOL_RDS, RDS_INFO_COUNTERS, list, &len) != 40)
+		conf_die("RDS_INFO_COUNTERS");
+	close(fd);
+	for (i = 0; i < len / 40; i++)
+		if (!strncmp(list[i].name, name, 32))
+			return list[i].value;
+	return -1;
+}
+
+uint64_t cong_updates(void)
+{
+	return counter("cong_update_received");
+}
+
+void wait_cong_update(uint64_t updates)
+{
+	long long end = now_ms() + 300, quiet;
+	uint64_t now = cong_updates();
+
+	while (now == updates && now_ms() < end) {
+		usleep(1000);
+		now = cong_updates();
+	}
+	updates = now;
+	for (quiet = now_ms() + 30; now_ms() < quiet; usleep(2000)) {
+		now = cong_updates();
+		if (now != updates)
+			quiet = now_ms() + 30;
+		updates = now;
+	}
+}
+
 void settle(int fd)
 {
 	struct pollfd pfd = { .fd = fd, .events = POLLIN | POLLOUT | POLLWRBAND };
 
 	poll(&pfd, 1, 0);
+}
+
+void warm_up(int a, int b)
+{
+	char byte;
+
+	if (send_to(a, b, "w", 1, 0) != 1 || receive(b, &byte, 1, 0) != 1 || send_to(b, a, "w", 1, 0) != 1 ||
+	    receive(a, &byte, 1, 0) != 1)
+		conf_die("warm up");
+	settle(a);
+	settle(b);
 }
 
 ssize_t receive(int fd, void *data, size_t len, int flags)

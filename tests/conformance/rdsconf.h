@@ -225,8 +225,18 @@ bool wait_message(int fd);
 int queued(int fd);
 /* Wait (at most 2 s) until there are n of them. */
 bool wait_queued(int fd, int n);
+/* A counter of RDS_INFO_COUNTERS. */
+uint64_t counter(const char *name);
+/*
+ * Congestion news is spread in the background, on some transports in several pieces. Wait (at most 300 ms) until
+ * more of it has come than "updates" and no more is coming.
+ */
+uint64_t cong_updates(void);
+void wait_cong_update(uint64_t updates);
 /* Take a congestion update of the past out of a socket's first poll. */
 void settle(int fd);
+/* A message from one to the other and back, so that connections exist and the maps they begin with have come. */
+void warm_up(int a, int b);
 /* recvmsg with a deadline: one buffer, control messages. */
 ssize_t receive(int fd, void *data, size_t len, int flags);
 

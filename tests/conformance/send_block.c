@@ -103,6 +103,30 @@ static void raised(int fd)
 	check("raise-result", "1", "%s", helper_done(&helper, 0) ? rc(helper.result) : "running");
 }
 
+static long poll_out(void *arg)
+{
+	struct pollfd pfd = { .fd = *(int *)arg, .events = POLLOUT };
+
+	return poll(&pfd, 1, 4000) < 0 ? -1 : pfd.revents;
+}
+
+static void poll_woken(void)
+{
+	struct name far = name_far(4000);
+	struct helper helper;
+	int fd = rds_bound();
+
+	rds_bufs(fd, CAP, 0);
+	if (sendto(fd, data, CAP, MSG_DONTWAIT, &far.sa, far.len) != CAP)
+		conf_die("fill");
+	settle(fd);
+	helper_start(&helper, poll_out, &fd);
+	check("poll-sleeps", "1", "%d", helper_asleep(&helper));
+	check("poll-cancel", "0", "%s", rc(cancel(fd)));
+	check("poll-woken", "OUT", "%s", helper_done(&helper, 3000) ? poll_bits(helper.result) : "asleep");
+	close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	int fd;
@@ -115,6 +139,7 @@ int main(int argc, char **argv)
 	interrupted(fd);
 	restarted(fd);
 	raised(fd);
+	poll_woken();
 	close(fd);
 	return conf_end();
 }

@@ -43,6 +43,7 @@ static void arguments(void)
 	check("set-3", "-1 EINVAL", "%s", rc(set(fd, 3)));
 	check("set-77", "-1 EINVAL", "%s", rc(set(fd, 77)));
 	check("set-gap", "-1 ENOPROTOOPT", "%s", rc(set(fd, 1)));
+	check("set-ib-without-device", "-1 ENOPROTOOPT", "%s", rc(set(fd, RDS_TRANS_IB)));
 	check("still-none", "0 value -1 len 4", "%s", get(fd, 4));
 	check("set-tcp", "0", "%s", rc(set(fd, 2)));
 	check("is-tcp", "0 value 2 len 4", "%s", get(fd, 4));

@@ -216,6 +216,7 @@ int main(int argc, char **argv)
 		sums_grow(reg, &last);
 	}
 	for (unsigned i = 0; i < CHILDREN; i++) {
+		atomic_store(&truth->killed[life_of[i]], 1);
 		kill(pid[i], SIGKILL);
 		waitpid(pid[i], NULL, 0);
 	}

@@ -37,19 +37,26 @@ static unsigned char *arena(void)
 	return p;
 }
 
-/* RDMA arguments whose vector address is a small number get one that exists: the control buffer itself, near its end. */
-static void aim_vectors(unsigned char *control, size_t len)
+/*
+ * Words that could be addresses: the first small number where RDMA arguments could have their local vector gets to point
+ * into the control buffer itself (which ends at a hole).  Other numbers of the application's half are moved to where nothing
+ * is, because one that hits the sanitizer's own mappings is readable for the kernel and an error for the sanitizer.
+ */
+static void aim_pointers(unsigned char *control, size_t len)
 {
-	const size_t word = CMSG_LEN(offsetof(struct rds_rdma_args, local_vec_addr));
-	uint64_t addr;
+	const size_t vector = CMSG_LEN(offsetof(struct rds_rdma_args, local_vec_addr));
+	bool aimed = false;
+	uint64_t word;
 
-	for (size_t at = 0; at + word + sizeof(addr) <= len; at += 8) {
-		memcpy(&addr, control + at + word, sizeof(addr));
-		if (addr > len)
-			continue;
-		addr += (uintptr_t)control;
-		memcpy(control + at + word, &addr, sizeof(addr));
-		return;
+	for (size_t at = 0; at + sizeof(word) <= len; at += sizeof(word)) {
+		memcpy(&word, control + at, sizeof(word));
+		if (at >= vector && word <= len && !aimed) {
+			word += (uintptr_t)control;
+			aimed = true;
+		} else if (word >= 0x10000 && word < UINT64_C(1) << 47) {
+			word |= UINT64_C(1) << 62;
+		}
+		memcpy(control + at, &word, sizeof(word));
 	}
 }
 
@@ -108,7 +115,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	len = size - KNOBS;
 	memcpy(from + ARENA - len, data + KNOBS, len);
-	aim_vectors(from + ARENA - len, len);
+	aim_pointers(from + ARENA - len, len);
 	send_side(from + ARENA - len, len, data[0] & 1 ? MSG_ZEROCOPY : 0);
 	receive_side(to + ARENA, len, data[1], data[2]);
 	return 0;

@@ -20,14 +20,14 @@ static int to_child[2], to_parent[2];
 
 static void pause_ms(long ms)
 {
-	struct timespec t = { 0, ms * 1000000 };
+	struct timespec t = {0, ms * 1000000};
 
 	nanosleep(&t, NULL);
 }
 
 static void send_beat(int fd, const struct sockaddr_in *peer, unsigned number)
 {
-	struct beat b = { .number = number };
+	struct beat b = {.number = number};
 	ssize_t n;
 
 	snprintf(b.text, sizeof(b.text), "beat %u", number);
@@ -102,7 +102,7 @@ int main(void)
 	finished(pid);
 	for (i = 0; i < AFTER; i++)
 		send_beat(fd, &peer, i); /* nobody is there: accepted and dropped */
-	p = (struct pollfd){ .fd = fd, .events = POLLIN };
+	p = (struct pollfd){.fd = fd, .events = POLLIN};
 	poll(&p, 1, 50); /* may say POLLIN for an old congestion update: reading tells */
 	check(read_beats(fd, &peer, BEATS) == BEATS, "somebody answered for the dead");
 	close(fd);

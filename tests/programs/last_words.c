@@ -9,7 +9,7 @@
 #define ROUNDS 8
 
 enum leaving { CLOSE_THEN_EXIT, CLOSE_THEN_UNDERSCORE_EXIT, EXIT, LEAVINGS };
-static const char *const names[] = { "close and exit", "close and _exit", "exit" };
+static const char *const names[] = {"close and exit", "close and _exit", "exit"};
 
 struct words {
 	int number, last;
@@ -53,7 +53,7 @@ static void client(struct sockaddr_in6 *server, struct words w)
 
 static void receive(int fd, struct words *w, struct sockaddr_in6 *from)
 {
-	struct pollfd p = { .fd = fd, .events = POLLIN };
+	struct pollfd p = {.fd = fd, .events = POLLIN};
 	socklen_t len = sizeof(*from);
 
 	check(poll(&p, 1, 5000) == 1, "nothing arrived for 5 s");
@@ -89,7 +89,7 @@ int main(int argc, char **argv)
 		me.sin6_family = AF_INET6;
 		me.sin6_addr = in6addr_loopback;
 		me.sin6_port = htons((unsigned short)atoi(argv[1]));
-		client(&me, (struct words){ .number = atoi(argv[2]), .how = (enum leaving)atoi(argv[3]) });
+		client(&me, (struct words){.number = atoi(argv[2]), .how = (enum leaving)atoi(argv[3])});
 	}
 	fd = bound6(&me);
 	for (how = 0; how < LEAVINGS; how++) {

@@ -13,8 +13,8 @@ static void sender(void *arg)
 {
 	struct sockaddr_in me, peer;
 	char text[] = "exactly one message";
-	struct iovec iov = { text, sizeof(text) };
-	struct msghdr msg = { .msg_name = &peer, .msg_namelen = sizeof(peer), .msg_iov = &iov, .msg_iovlen = 1 };
+	struct iovec iov = {text, sizeof(text)};
+	struct msghdr msg = {.msg_name = &peer, .msg_namelen = sizeof(peer), .msg_iov = &iov, .msg_iovlen = 1};
 	int fd = bound(&me), i;
 
 	(void)arg;
@@ -30,9 +30,8 @@ static void receive(int fd, const struct sockaddr_in *from, socklen_t room)
 {
 	uint8_t name[64];
 	char text[64];
-	struct iovec iov = { text, sizeof(text) };
-	struct msghdr msg = { .msg_name = name, .msg_namelen = room, .msg_iov = &iov, .msg_iovlen = 1,
-			      .msg_flags = -1 };
+	struct iovec iov = {text, sizeof(text)};
+	struct msghdr msg = {.msg_name = name, .msg_namelen = room, .msg_iov = &iov, .msg_iovlen = 1, .msg_flags = -1};
 	const struct sockaddr_in *sin = (void *)name;
 	size_t i;
 
@@ -42,7 +41,8 @@ static void receive(int fd, const struct sockaddr_in *from, socklen_t room)
 	check(msg.msg_namelen == sizeof(struct sockaddr_in), "namelen %u of room %u", msg.msg_namelen, room);
 	check(msg.msg_flags == 0, "flags %#x", (unsigned)msg.msg_flags);
 	check(sin->sin_family == AF_INET && sin->sin_port == from->sin_port &&
-	      sin->sin_addr.s_addr == htonl(INADDR_LOOPBACK), "address");
+		      sin->sin_addr.s_addr == htonl(INADDR_LOOPBACK),
+	      "address");
 	for (i = sizeof(*sin); i < sizeof(name); i++)
 		check(name[i] == 0xee, "byte %zu behind the address was written", i);
 }

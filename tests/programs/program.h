@@ -25,8 +25,8 @@
 #define PF_RDS 21
 #endif
 
-__attribute__((noreturn, format(printf, 3, 4)))
-static inline void program_fail(const char *file, int line, const char *fmt, ...)
+__attribute__((noreturn, format(printf, 3, 4))) static inline void program_fail(const char *file, int line,
+										const char *fmt, ...)
 {
 	int err = errno;
 	va_list ap;
@@ -39,7 +39,11 @@ static inline void program_fail(const char *file, int line, const char *fmt, ...
 	exit(1);
 }
 
-#define check(cond, ...) do { if (!(cond)) program_fail(__FILE__, __LINE__, #cond ": " __VA_ARGS__); } while (0)
+#define check(cond, ...)                                                                                               \
+	do {                                                                                                           \
+		if (!(cond))                                                                                           \
+			program_fail(__FILE__, __LINE__, #cond ": " __VA_ARGS__);                                      \
+	} while (0)
 
 /* Runs in a process of its own, as two programs on one node do; the caller has no RDS socket yet. */
 static inline pid_t start(void (*role)(void *), void *arg)
@@ -66,7 +70,7 @@ static inline void finished(pid_t pid)
 
 static inline struct sockaddr_in loopback(unsigned short port)
 {
-	struct sockaddr_in sin = { .sin_family = AF_INET, .sin_port = port };
+	struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = port};
 
 	sin.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	return sin;
@@ -94,7 +98,7 @@ static inline void tell(int fd, const void *data, size_t len)
 
 static inline void hear(int fd, void *data, size_t len)
 {
-	struct pollfd p = { .fd = fd, .events = POLLIN };
+	struct pollfd p = {.fd = fd, .events = POLLIN};
 	ssize_t n;
 
 	check(poll(&p, 1, 10000) == 1, "the other process says nothing for 10 s");

@@ -26,15 +26,15 @@ static void on_alarm(int sig)
 
 static void set_timer(long usec)
 {
-	struct sigaction sa = { .sa_handler = on_alarm };
-	struct itimerval it = { { 0, usec }, { 0, usec } };
+	struct sigaction sa = {.sa_handler = on_alarm};
+	struct itimerval it = {{0, usec}, {0, usec}};
 
 	check(sigaction(SIGALRM, &sa, NULL) == 0 && setitimer(ITIMER_REAL, &it, NULL) == 0, "timer");
 }
 
 static size_t size_of(uint32_t number)
 {
-	static const size_t sizes[] = { 4, 64, 1000, 4096, 4097, 16384, 65536, LARGEST };
+	static const size_t sizes[] = {4, 64, 1000, 4096, 4097, 16384, 65536, LARGEST};
 
 	return sizes[number % 8];
 }
@@ -50,8 +50,8 @@ static void fill(uint8_t *buf, uint32_t number)
 
 static ssize_t receive(int fd, void *buf, size_t len, int flags)
 {
-	struct iovec iov = { buf, len };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	struct iovec iov = {buf, len};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 	ssize_t n;
 
 	do
@@ -89,9 +89,9 @@ static void generate(int fd, const struct sockaddr_in *sinks)
 	uint32_t number;
 
 	for (number = 0; number < MESSAGES; number++) {
-		struct iovec iov = { buf, size_of(number) };
+		struct iovec iov = {buf, size_of(number)};
 		struct sockaddr_in to = sinks[number % SINKS];
-		struct msghdr msg = { .msg_name = &to, .msg_namelen = sizeof(to), .msg_iov = &iov, .msg_iovlen = 1 };
+		struct msghdr msg = {.msg_name = &to, .msg_namelen = sizeof(to), .msg_iov = &iov, .msg_iovlen = 1};
 		ssize_t n;
 
 		fill(buf, number);
@@ -118,7 +118,7 @@ int main(void)
 	fd = bound(&me);
 	set_timer(2000);
 	generate(fd, sinks);
-	setitimer(ITIMER_REAL, &(struct itimerval){ { 0, 0 }, { 0, 0 } }, NULL);
+	setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 0}}, NULL);
 	for (i = 0; i < SINKS; i++)
 		finished(pids[i]);
 	close(fd);

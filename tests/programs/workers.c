@@ -41,7 +41,7 @@ struct worker {
 static struct shared {
 	struct sockaddr_in sin[WORKERS];
 	uint32_t bound, finished;
-} *shared;
+} * shared;
 
 static void set_up(struct worker *w)
 {
@@ -58,10 +58,10 @@ static void set_up(struct worker *w)
 
 static int send_one(struct worker *w, struct peer *p, int request, uint32_t number)
 {
-	struct header h = { (uint32_t)request, number, w->me };
+	struct header h = {(uint32_t)request, number, w->me};
 	size_t size = request ? REQUEST_SIZE : ACK_SIZE;
-	struct iovec iov = { w->buf, size };
-	struct msghdr msg = { .msg_name = &p->sin, .msg_namelen = sizeof(p->sin), .msg_iov = &iov, .msg_iovlen = 1 };
+	struct iovec iov = {w->buf, size};
+	struct msghdr msg = {.msg_name = &p->sin, .msg_namelen = sizeof(p->sin), .msg_iov = &iov, .msg_iovlen = 1};
 	ssize_t n;
 
 	memset(w->buf, (int)(number & 0xff), size);
@@ -77,9 +77,13 @@ static int receive_one(struct worker *w)
 {
 	struct sockaddr_in from;
 	uint8_t control[256];
-	struct iovec iov = { w->buf, sizeof(w->buf) };
-	struct msghdr msg = { .msg_name = &from, .msg_namelen = sizeof(from), .msg_iov = &iov, .msg_iovlen = 1,
-			      .msg_control = control, .msg_controllen = sizeof(control) };
+	struct iovec iov = {w->buf, sizeof(w->buf)};
+	struct msghdr msg = {.msg_name = &from,
+			     .msg_namelen = sizeof(from),
+			     .msg_iov = &iov,
+			     .msg_iovlen = 1,
+			     .msg_control = control,
+			     .msg_controllen = sizeof(control)};
 	ssize_t n = recvmsg(w->fd, &msg, MSG_DONTWAIT);
 	struct header h;
 	struct peer *p;
@@ -137,11 +141,11 @@ static void work(void *arg)
 	set_up(&w);
 	__atomic_add_fetch(&shared->bound, 1, __ATOMIC_SEQ_CST);
 	while (__atomic_load_n(&shared->bound, __ATOMIC_SEQ_CST) < WORKERS)
-		nanosleep(&(struct timespec){ 0, 1000000 }, NULL);
+		nanosleep(&(struct timespec){0, 1000000}, NULL);
 	for (i = 0; i < WORKERS; i++)
 		w.peers[i].sin = shared->sin[i];
 	while (serve_peers(&w)) {
-		struct pollfd p = { .fd = w.fd, .events = POLLIN };
+		struct pollfd p = {.fd = w.fd, .events = POLLIN};
 		int n = poll(&p, 1, 1000);
 
 		check(n >= 0, "poll");

@@ -96,7 +96,8 @@ START_TEST(tables)
 	struct rds_addr a;
 
 	ck_assert_msg(rds_addr_for_bind((void *)&ss, r->len, &a) == r->bind, "bind %s len %d", r->text, r->len);
-	ck_assert_msg(rds_addr_for_connect((void *)&ss, r->len, 0, &a) == r->connect, "connect %s len %d", r->text, r->len);
+	ck_assert_msg(rds_addr_for_connect((void *)&ss, r->len, 0, &a) == r->connect, "connect %s len %d", r->text,
+		      r->len);
 	ck_assert_msg(rds_addr_for_send((void *)&ss, r->len, &a) == r->send, "send %s len %d", r->text, r->len);
 }
 END_TEST

@@ -8,11 +8,13 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "engine/connection.h"
 #include "engine/info.h"
-#include "engine/sock.h"
+#include "tests/unit/registry_helper.h"
 
 #define BAD ((void *)8)
 #define NCOUNTERS 41
@@ -107,6 +109,7 @@ static void member_hostile(unsigned how)
 	ck_assert_int_eq(bind(fd, (struct sockaddr *)&name, len), 0);
 	ck_assert_int_eq(listen(fd, 16), 0);
 	if (fork() == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		for (;;) {
 			int c = accept(fd, NULL, NULL);
 
@@ -127,6 +130,7 @@ static struct member member_start(void (*fn)(unsigned), unsigned arg)
 	m.pid = fork();
 	ck_assert_int_ge(m.pid, 0);
 	if (m.pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves nobody behind, stopped or not */
 		setpgid(0, 0);
 		close(hold[1]);
 		fn(arg);
@@ -141,6 +145,16 @@ static struct member member_start(void (*fn)(unsigned), unsigned arg)
 	close(ready[0]);
 	m.hold = hold[1];
 	return m;
+}
+
+/* Returns when its last thread stands still. */
+static void member_stop(const struct member *m)
+{
+	int status;
+
+	kill(m->pid, SIGSTOP);
+	ck_assert_int_eq(waitpid(m->pid, &status, WUNTRACED), m->pid);
+	ck_assert(WIFSTOPPED(status));
 }
 
 static void member_end(struct member *m)
@@ -371,6 +385,65 @@ START_TEST(other_processes)
 }
 END_TEST
 
+static void member_quiet(unsigned port)
+{
+	struct rds_sock *s;
+
+	ck_assert_int_ge(rds_socket(SOCK_SEQPACKET, 0, &s), 0);
+	bind_to(s, "127.0.0.1", port);
+}
+
+static void wait_acked(void)
+{
+	for (unsigned i = 0; i < 5000 && atomic_load(&sk->snd_bytes); i++) {
+		rds_progress();
+		rds_reap_all();
+		usleep(1000);
+	}
+	ck_assert_uint_eq(atomic_load(&sk->snd_bytes), 0);
+}
+
+/* Handed to the transport, not acknowledged, because the peer is stopped; then cancelled. */
+START_TEST(unacknowledged)
+{
+	struct member m = member_start(member_quiet, 4351);
+	struct sockaddr_in to = in4("127.0.0.1", 4351);
+	struct rds6_info_message *r;
+	size_t n;
+
+	sock_start();
+	bind_to(sk, "127.0.0.1", 4350);
+	send_to(sk, fd, "127.0.0.1", 4351, 100);
+	wait_acked();
+	free(fetch(RDS_INFO_CONNECTIONS, 42, &n));
+	ck_assert_uint_eq(n, 2); /* each side tells its own */
+	member_stop(&m);
+	for (unsigned i = 0; i < 5; i++)
+		send_to(sk, fd, "127.0.0.1", 4351, 30 + i);
+	r = fetch(RDS6_INFO_RETRANS_MESSAGES, 50, &n);
+	ck_assert_uint_eq(n, 5);
+	for (unsigned i = 0; i < 5; i++) {
+		ck_assert_uint_eq(r[i].len, 30 + i);
+		ck_assert_uint_eq(r[i].seq, 2 + i);
+		ck_assert_uint_eq(ntohs(r[i].lport), 4350);
+		ck_assert_uint_eq(ntohs(r[i].fport), 4351);
+	}
+	free(r);
+	to.sin_port = htons(4352); /* another port: nothing matches */
+	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CANCEL_SENT_TO, &to, sizeof(to)), 0);
+	ck_assert_uint_eq(atomic_load(&sk->snd_bytes), 30 + 31 + 32 + 33 + 34);
+	to.sin_port = htons(4351);
+	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CANCEL_SENT_TO, &to, sizeof(to)), 0);
+	ck_assert_uint_eq(atomic_load(&sk->snd_bytes), 0);
+	free(fetch(RDS_INFO_RETRANS_MESSAGES, 26, &n));
+	ck_assert_uint_eq(n, 0);
+	kill(m.pid, SIGCONT);
+	send_to(sk, fd, "127.0.0.1", 4351, 7);
+	wait_acked();
+	member_end(&m);
+}
+END_TEST
+
 START_TEST(stopped_process)
 {
 	struct member a = member_start(member_talker, 4400), b = member_start(member_talker, 4401);
@@ -378,7 +451,7 @@ START_TEST(stopped_process)
 	size_t n;
 
 	sock_start();
-	kill(a.pid, SIGSTOP);
+	member_stop(&a);
 	t = os_now_ns();
 	free(fetch(RDS_INFO_RECV_MESSAGES, 26, &n));
 	ck_assert_uint_eq(n, 3);	      /* the other one's */
@@ -476,10 +549,12 @@ int main(void)
 	int failed;
 
 	tcase_set_timeout(tc, 20);
+	tcase_add_checked_fixture(tc, registry_setup, registry_teardown);
 	tcase_add_test(tc, protocol);
 	tcase_add_test(tc, sockets);
 	tcase_add_test(tc, own_messages);
 	tcase_add_test(tc, other_processes);
+	tcase_add_test(tc, unacknowledged);
 	tcase_add_test(tc, stopped_process);
 	tcase_add_loop_test(tc, hostile_answers, 0, HOSTILES);
 	tcase_add_test(tc, rude_askers);

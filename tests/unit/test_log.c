@@ -66,8 +66,9 @@ START_TEST(format)
 	rds_error("port %d is gone: %s", 7, "bind again");
 	ck_assert_int_eq(errno, 4711);
 	rds_warn("w");
-	snprintf(want, sizeof(want), "rdspreload[%d] %s: error: port 7 is gone: bind again\nrdspreload[%d] %s: warning: w\n",
-		 getpid(), program_invocation_short_name, getpid(), program_invocation_short_name);
+	snprintf(want, sizeof(want),
+		 "rdspreload[%d] %s: error: port 7 is gone: bind again\nrdspreload[%d] %s: warning: w\n", getpid(),
+		 program_invocation_short_name, getpid(), program_invocation_short_name);
 	ck_assert_str_eq(captured(), want);
 }
 END_TEST

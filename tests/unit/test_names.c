@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "engine/sock.h"
+#include "tests/unit/registry_helper.h"
 
 #define BAD ((void *)8)
 
@@ -374,6 +375,7 @@ int main(void)
 	SRunner *sr = srunner_create(s);
 	int failed;
 
+	tcase_add_checked_fixture(tc, registry_setup, registry_teardown);
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, bind_refuses_bad_form);
 	tcase_add_test(tc, bind_end_of_mapping);

@@ -43,20 +43,31 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rds_sock socks[NSOCKS];
 static struct rds_wait *waits;
 static unsigned changes;
-static int *alive, fail_after, fail_err;
+static _Atomic(_Atomic int *) alive; /* a page that the kernel wipes at fork */
+static int fail_after, fail_err;
 
 /* ---- life ---- */
+
+static void start(void)
+{
+	_Atomic int *page;
+
+	pthread_mutex_lock(&lock);
+	if (!alive) {
+		page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		madvise(page, 4096, MADV_WIPEONFORK);
+		*page = 1;
+		alive = page;
+	}
+	pthread_mutex_unlock(&lock);
+}
 
 int rds_socket(int type, int protocol, struct rds_sock **out)
 {
 	int sv[2], rc;
 	struct stat st;
 
-	if (!alive) {
-		alive = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		madvise(alive, 4096, MADV_WIPEONFORK);
-		*alive = 1;
-	}
+	start();
 	if ((type & 0xf) != SOCK_SEQPACKET || protocol)
 		return -ESOCKTNOSUPPORT;
 	rc = os_socketpair(AF_UNIX, SOCK_SEQPACKET | (type & ~0xf), 0, sv);
@@ -442,7 +453,9 @@ void rds_sock_watch(struct rds_sock *sk, int fd, bool edge)
 
 bool rds_engine_foreign(void)
 {
-	return alive && !*alive;
+	_Atomic int *page = alive;
+
+	return page && !*page;
 }
 
 static void close_one(int fd, void *arg)

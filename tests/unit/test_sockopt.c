@@ -17,6 +17,7 @@
 #include <asm/socket.h>
 
 #include "engine/sock.h"
+#include "tests/unit/registry_helper.h"
 
 #define BAD ((void *)8)
 
@@ -266,6 +267,9 @@ START_TEST(recverr_and_monitor)
 
 	ck_assert_int_eq(set(SOL_RDS, RDS_CONG_MONITOR, 1), 0);
 	ck_assert(sk->cong_monitor);
+	ck_assert_int_eq(set(SOL_RDS, SO_RDS_INQ, 2), 0);
+	ck_assert(sk->inq);
+	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, SO_RDS_INQ, &v, 3), -EINVAL);
 	/* only the first four bytes are looked at */
 	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CONG_MONITOR, &wide, 8), 0);
 	ck_assert(!sk->cong_monitor);
@@ -407,6 +411,7 @@ int main(void)
 	SRunner *sr = srunner_create(s);
 	int failed;
 
+	tcase_add_checked_fixture(tc, registry_setup, registry_teardown);
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, levels);
 	tcase_add_test(tc, buffers);

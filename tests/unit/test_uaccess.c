@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * test_uaccess.c - what is usable memory and what is EFAULT.
- * Memory that changes its state between two checks is followed by rds_user_forget(): within one tick a thread may
- * remember, and what it remembers is a test of its own.
+ * Tests of what a busy thread remembers make it busy first; the others forget where it could make a difference.
  */
 #include <check.h>
 #include <errno.h>
@@ -214,10 +213,21 @@ START_TEST(memory_is_faulted_in)
 }
 END_TEST
 
+/* Spends the budget under a stamp of its own, so that no turn of the clock comes in between. */
+static uint64_t become_hot(void)
+{
+	char *m = map(BIG, PROT_READ | PROT_WRITE);
+	uint64_t stamp = rds_user_stamp();
+
+	ck_assert_int_eq(rds_user_readable_at(m, BIG, stamp), 0);
+	ck_assert_uint_eq(rds_ucache.hot, stamp);
+	return stamp;
+}
+
 START_TEST(remembered_until_forgotten)
 {
 	char *m = map(PAGE, PROT_READ | PROT_WRITE);
-	uint64_t stamp = rds_user_stamp();
+	uint64_t stamp = become_hot();
 
 	ck_assert_int_eq(rds_user_writable_at(m, 10, stamp), 0);
 	munmap(m, PAGE);
@@ -233,11 +243,51 @@ START_TEST(remembered_until_forgotten)
 }
 END_TEST
 
+/* Neighbours are remembered as one, but nothing that lies between. */
+START_TEST(ranges_grow_together)
+{
+	char *m = map(40 * PAGE, PROT_READ | PROT_WRITE);
+	uint64_t stamp = become_hot();
+
+	for (unsigned i = 0; i < 18; i++)
+		ck_assert_int_eq(rds_user_writable_at(m + 2 * i * PAGE + 50, 2 * PAGE, stamp), 0);
+	ck_assert_int_eq(rds_user_readable_at(m + 38 * PAGE, 10, stamp), 0);
+	munmap(m, 40 * PAGE);
+	ck_assert_int_eq(rds_user_readable_at(m, 37 * PAGE, stamp), 0);
+	ck_assert_int_eq(rds_user_writable_at(m, 37 * PAGE, stamp), 0);
+	ck_assert_int_eq(rds_user_readable_at(m, 38 * PAGE, stamp), -EFAULT);
+	ck_assert_int_eq(rds_user_readable_at(m + 37 * PAGE, 1, stamp), -EFAULT);
+	ck_assert_int_eq(rds_user_readable_at(m + 38 * PAGE, PAGE, stamp), 0);
+	ck_assert_int_eq(rds_user_writable_at(m + 38 * PAGE, PAGE, stamp), -EFAULT);
+	ck_assert_int_eq(rds_user_readable_at(m + 39 * PAGE, 1, stamp), -EFAULT);
+}
+END_TEST
+
+/* Few calls: nothing is believed, not even within the same tick. */
+START_TEST(exact_while_cold)
+{
+	char *m = map(2 * PAGE, PROT_READ | PROT_WRITE);
+	uint64_t stamp = rds_user_stamp();
+
+	for (int i = 0; i < 10; i++) {
+		ck_assert_int_eq(rds_user_writable_at(m, 10, stamp), 0);
+		ck_assert_int_eq(rds_user_readable_at(m, 2 * PAGE, stamp), 0);
+	}
+	mprotect(m, PAGE, PROT_READ);
+	ck_assert_int_eq(rds_user_writable_at(m, 10, stamp), -EFAULT);
+	ck_assert_int_eq(rds_user_readable_at(m, 10, stamp), 0);
+	munmap(m, 2 * PAGE);
+	ck_assert_int_eq(rds_user_readable_at(m, 10, stamp), -EFAULT);
+	ck_assert_int_eq(rds_user_readable_at(m, 2 * PAGE, stamp), -EFAULT);
+}
+END_TEST
+
 START_TEST(forgotten_by_itself)
 {
 	char *m = map(4 * PAGE, PROT_READ | PROT_WRITE);
 	struct timespec res, tick;
 
+	become_hot();
 	good(writ, m, 10);
 	good(writ, m, 4 * PAGE);
 	munmap(m, 4 * PAGE);
@@ -254,6 +304,7 @@ START_TEST(reading_does_not_prove_writing)
 {
 	char *m = map(4 * PAGE, PROT_READ);
 
+	become_hot();
 	good(read, m, 1);
 	bad(writ, m, 1);
 	good(read, m, 4 * PAGE);
@@ -445,6 +496,8 @@ int main(void)
 	tcase_add_test(c, no_update_is_lost);
 	tcase_add_test(c, memory_is_faulted_in);
 	tcase_add_test(c, remembered_until_forgotten);
+	tcase_add_test(c, ranges_grow_together);
+	tcase_add_test(c, exact_while_cold);
 	tcase_add_test(c, forgotten_by_itself);
 	tcase_add_test(c, reading_does_not_prove_writing);
 	tcase_add_test(c, vectors);

@@ -27,9 +27,10 @@ struct shm_ring_ctl {
 	_Atomic uint32_t want_room;
 	_Alignas(SHM_LINE) _Atomic uint64_t head;
 	_Atomic uint64_t acked;
-	_Atomic uint32_t need_bell;
+	/* On a line of its own: the sender looks at it after every message, the receiver seldom changes it. */
+	_Alignas(SHM_LINE) _Atomic uint32_t need_bell;
 };
-_Static_assert(sizeof(struct shm_ring_ctl) == 2 * SHM_LINE, "one line per writer");
+_Static_assert(sizeof(struct shm_ring_ctl) == 3 * SHM_LINE, "one line per writer and habit");
 
 /* A record: 64 bytes, then the payload, padded to a multiple of 64; never wraps around the end of the ring. */
 enum { SHM_REC_MSG = 1, SHM_REC_PAD = 2 };

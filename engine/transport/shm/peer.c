@@ -19,6 +19,9 @@
 
 #include "engine/transport/shm/shm.h"
 
+#define LAST_TRIES 100
+#define LISTEN_PAUSE_NS (100 * 1000000ull)
+
 struct shm rds_shm;
 
 static void peer_event(struct rds_event *ev, uint32_t events);
@@ -124,15 +127,19 @@ static int peer_dial(const struct rds_conn_id *id, struct shm_peer **out)
 	return err;
 }
 
+/* What the peer had published is still received. If memory is short, it may be the last chance to do so. */
 static void ep_down(struct shm_ep *ep, int why, bool gone)
 {
 	struct rds_transport *t = ep->head.t;
+	unsigned tries = LAST_TRIES;
 
 	rx_lock();
-	if (ep->up)
-		while (shm_ring_drain(ep))
-			;
+	while (ep->up && !ep->broken && atomic_load(&ep->rx->tail) != ep->read)
+		if (!shm_ring_drain(ep) && (!gone || --tries == 0))
+			break;
 	rx_unlock();
+	if (!tries)
+		rds_error("out of memory: messages of a process that has ended are lost");
 	t->up->down(ep->head.conn, (struct rds_ep *)ep, why, gone); /* closes ep */
 }
 
@@ -414,6 +421,22 @@ static void peer_event(struct rds_event *ev, uint32_t events)
 	}
 }
 
+static void listen_again(struct rds_timer *tm)
+{
+	(void)tm;
+	rds_event_add(&rds_shm.listener, EPOLLIN);
+}
+
+/* Out of descriptors or memory: look again a little later, since the waiting connection would wake us all the time. */
+static void listen_pause(int err)
+{
+	static struct rds_timer again = {.fn = listen_again};
+
+	rds_warn("cannot take a connection of another process: %s (ulimit -n?)", strerror(-err));
+	rds_event_del(&rds_shm.listener);
+	rds_timer_set(&again, os_now_ns() + LISTEN_PAUSE_NS);
+}
+
 static void listen_event(struct rds_event *ev, uint32_t events)
 {
 	struct shm_peer *p;
@@ -424,7 +447,7 @@ static void listen_event(struct rds_event *ev, uint32_t events)
 		fd = os_accept4(ev->fd, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd < 0) {
 			if (fd != -EAGAIN && fd != -EINTR)
-				rds_warn("cannot take a connection of another process: %s (ulimit -n?)", strerror(-fd));
+				listen_pause(fd);
 			return;
 		}
 		if (!allowed(fd)) {
@@ -489,7 +512,7 @@ void rds_shm_forget(void)
 
 static const struct rds_transport_ops shm_ops = {
 	.name = "shm",
-	.caps = RDS_TCAP_RETAINS,
+	.caps = RDS_TCAP_RETAINS | RDS_TCAP_SURVIVES,
 	.start = shm_start,
 	.stop = shm_stop,
 	.connect = shm_connect,

@@ -155,6 +155,8 @@ ssize_t shm_ctl_recv(int fd, struct shm_ctl_msg *msg, int fds[2], unsigned *nfds
 	if (n < 0)
 		return n;
 	take_fds(&mh, fds, nfds);
+	if (mh.msg_flags & MSG_CTRUNC)
+		rds_warn("cannot take the descriptors of another process: this one has too many open (ulimit -n?)");
 	if (n != 0 && (n != sizeof(*msg) || msg->magic != SHM_MAGIC))
 		n = -EPROTO;
 	return n;

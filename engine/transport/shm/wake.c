@@ -120,6 +120,11 @@ void shm_attention(struct rds_transport *t, enum rds_attention who)
 	fence();
 }
 
+static bool leftover(const struct shm_ep *ep)
+{
+	return atomic_load_explicit(&ep->rx->tail, memory_order_relaxed) != ep->read && !ep->broken;
+}
+
 bool shm_pending(struct rds_transport *t)
 {
 	struct shm *s = (struct shm *)t;
@@ -130,10 +135,16 @@ bool shm_pending(struct rds_transport *t)
 	if (atomic_load_explicit(&s->inbox->summary, memory_order_relaxed))
 		return true;
 	for (i = 0; i < s->nhot; i++)
-		if (atomic_load_explicit(&s->hot[i]->rx->tail, memory_order_relaxed) != s->hot[i]->read &&
-		    !s->hot[i]->broken)
+		if (leftover(s->hot[i]))
 			return true;
 	return false;
+}
+
+/* Rung by ourselves: no memory for what waits there, it is offered again with the next round. */
+static void ring_own_bell(struct shm *s, struct shm_ep *ep)
+{
+	atomic_fetch_or(&s->inbox->words[ep->bell_here / 64], 1ull << (ep->bell_here % 64));
+	atomic_fetch_or(&s->inbox->summary, 1ull << (ep->bell_here / 64));
 }
 
 /* The ring is in use: look at it without being told. The one that was hot longest has to ring again. */
@@ -151,6 +162,8 @@ static void make_hot(struct shm *s, struct shm_ep *ep)
 		atomic_store(&old->rx->need_bell, 1);
 		fence();
 		shm_ring_drain(old); /* what it published before it saw that */
+		if (unlikely(leftover(old)))
+			ring_own_bell(s, old);
 	}
 	ep->hot = true;
 	s->hot[s->nhot++] = ep;
@@ -180,7 +193,7 @@ static bool bell_rang(struct shm *s, uint32_t bell)
 	if (atomic_exchange(&ep->room_wanted, false))
 		s->t.up->writable(ep->head.conn);
 	moved = shm_ring_drain(ep);
-	if (moved)
+	if (moved || unlikely(leftover(ep)))
 		make_hot(s, ep);
 	return moved;
 }
@@ -209,8 +222,15 @@ bool shm_progress(struct rds_transport *t)
 	bool moved = false;
 	unsigned i;
 
-	for (i = 0; i < s->nhot; i++)
+	for (i = 0; i < s->nhot; i++) {
+		const struct shm_ep *ep = s->hot[i];
+		const unsigned char *next = ep->rx_data + (ep->read & (ep->size - 1));
+
+		/* The next record travels together with the index that announces it, not after it. */
+		__builtin_prefetch(next);
+		__builtin_prefetch(next + SHM_LINE);
 		moved |= shm_ring_drain(s->hot[i]);
+	}
 	if (unlikely(atomic_load_explicit(&s->inbox->summary, memory_order_relaxed)))
 		moved |= answer_bells(s);
 	return moved;

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * messages.c [-p processes] [-s sockets] [-n messages] [-S seed] [-t seconds] - nothing lost, doubled or reordered.
+ *
+ * Several processes with several sockets each; every socket sends n messages to sockets that a seed chooses (its own process
+ * included) while it receives from all.  Everybody can compute what everybody else sends: so a receiver knows of each
+ * sender exactly which message comes next, its length and every byte, also of an empty one.  Senders block or poll,
+ * receivers block, poll or use epoll.  At the end nothing more may come.
+ *
+ * A plain PF_RDS program; faults are injected from outside.
+ */
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include "faults.h"
+
+#define SOCKS_MAX 64
+
+static unsigned procs = 3, per_proc = 2, total, messages = 1500, limit = 60;
+static uint64_t seed = 1;
+static uint32_t addrs[2];
+static unsigned naddrs = 1;
+
+struct shared {
+	pthread_barrier_t barrier;
+	_Atomic uint64_t received, bytes;
+	uint64_t resets, dups;
+};
+static struct shared *shared;
+static int fds[SOCKS_MAX]; /* of this process, by number of the socket on the node */
+
+static struct sockaddr_in name_of_sock(unsigned i)
+{
+	return name_of(addrs[i % naddrs], 20000 + i);
+}
+
+static unsigned destination(unsigned from, unsigned step)
+{
+	return (unsigned)(mix(seed * 31 + from * 7919ull + step) % total);
+}
+
+/* ---- senders ---- */
+
+static void send_one(int fd, const struct sockaddr_in *to, const unsigned char *buf, size_t len, bool block)
+{
+	ssize_t n;
+
+	for (;;) {
+		n = sendto(fd, buf, len, block ? 0 : MSG_DONTWAIT, (const struct sockaddr *)to, sizeof(*to));
+		if (n >= 0) {
+			check((size_t)n == len);
+			return;
+		}
+		if (!block && errno == EAGAIN) {
+			struct pollfd p = {.fd = fd, .events = POLLOUT};
+
+			check(poll(&p, 1, -1) == 1);
+		} else if (!block && errno == ENOBUFS) {
+			struct pollfd p = {.fd = fd, .events = POLLWRBAND};
+
+			check(poll(&p, 1, 5) >= 0); /* a congested port: the receivers' turn */
+		} else {
+			fail("sendto: %s", strerror(errno));
+		}
+	}
+}
+
+static void *sender(void *arg)
+{
+	unsigned from = (unsigned)(uintptr_t)arg, step, next[SOCKS_MAX] = {0};
+	unsigned char *buf = malloc(MESSAGE_MAX);
+
+	check(buf);
+	for (step = 0; step < messages; step++) {
+		unsigned to = destination(from, step);
+		uint64_t key = message_key(seed, from, to, next[to]++);
+		struct sockaddr_in sin = name_of_sock(to);
+		size_t len = message_len(key);
+
+		message_fill(buf, key, len);
+		send_one(fds[from], &sin, buf, len, from % 2 == 0);
+	}
+	free(buf);
+	return NULL;
+}
+
+/* ---- receivers ---- */
+
+static ssize_t receive(int fd, int ep, unsigned char *buf, struct sockaddr_in *from, unsigned how)
+{
+	socklen_t len = sizeof(*from);
+	struct epoll_event ev;
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	ssize_t n;
+
+	for (;;) {
+		if (how == 1)
+			check(poll(&p, 1, -1) == 1);
+		else if (how == 2)
+			check(epoll_wait(ep, &ev, 1, -1) == 1);
+		n = recvfrom(fd, buf, MESSAGE_MAX + 1, how ? MSG_DONTWAIT : 0, (struct sockaddr *)from, &len);
+		if (n >= 0)
+			return n;
+		check(how && errno == EAGAIN);
+	}
+}
+
+static unsigned sender_of(const struct sockaddr_in *sin)
+{
+	unsigned i = (unsigned)ntohs(sin->sin_port) - 20000;
+
+	if (i >= total || sin->sin_addr.s_addr != addrs[i % naddrs])
+		fail("a message from nobody: %s port %u", inet_ntoa(sin->sin_addr), ntohs(sin->sin_port));
+	return i;
+}
+
+static void verify(unsigned from, unsigned to, unsigned n, const unsigned char *buf, size_t len, unsigned char *want)
+{
+	uint64_t key = message_key(seed, from, to, n);
+	unsigned d;
+
+	message_fill(want, key, MESSAGE_MAX);
+	if (len == message_len(key) && memcmp(buf, want, len) == 0)
+		return;
+	for (d = n > 500 ? n - 500 : 0; d < n + 500; d++) { /* which one is it? */
+		key = message_key(seed, from, to, d);
+		message_fill(want, key, MESSAGE_MAX);
+		if (len == message_len(key) && memcmp(buf, want, len) == 0)
+			fail("%u -> %u: number %u came (%zu bytes), %u was next: %s", from, to, d, len, n,
+			     d < n ? "doubled or reordered" : "lost or reordered");
+	}
+	fail("%u -> %u: number %u is damaged (%zu bytes came, %zu were sent)", from, to, n, len,
+	     message_len(message_key(seed, from, to, n)));
+}
+
+static void *receiver(void *arg)
+{
+	unsigned to = (unsigned)(uintptr_t)arg, from, step, expect = 0, next[SOCKS_MAX] = {0}, how = to % 3;
+	unsigned char *buf = malloc(MESSAGE_MAX + 1), *want = malloc(MESSAGE_MAX);
+	struct epoll_event ev = {.events = EPOLLIN};
+	struct sockaddr_in sin;
+	int ep = epoll_create1(0);
+	ssize_t n;
+
+	check(buf && want && ep >= 0 && epoll_ctl(ep, EPOLL_CTL_ADD, fds[to], &ev) == 0);
+	for (from = 0; from < total; from++)
+		for (step = 0; step < messages; step++)
+			expect += destination(from, step) == to;
+	while (expect--) {
+		n = receive(fds[to], ep, buf, &sin, how);
+		from = sender_of(&sin);
+		verify(from, to, next[from]++, buf, (size_t)n, want);
+		atomic_fetch_add(&shared->received, 1);
+		atomic_fetch_add(&shared->bytes, (uint64_t)n);
+	}
+	close(ep);
+	free(buf);
+	free(want);
+	return NULL;
+}
+
+static void nothing_more(int fd, unsigned to)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	struct sockaddr_in sin;
+	socklen_t len = sizeof(sin);
+	char buf[64];
+
+	while (poll(&p, 1, 20) == 1) { /* POLLIN may also say that a congestion map came */
+		if (recvfrom(fd, buf, sizeof(buf), MSG_DONTWAIT, (struct sockaddr *)&sin, &len) >= 0)
+			fail("%u -> %u: one message too many", sender_of(&sin), to);
+		check(errno == EAGAIN);
+	}
+}
+
+/* ---- processes ---- */
+
+static void process(unsigned p)
+{
+	unsigned first = p * per_proc, i;
+	pthread_t t[2 * SOCKS_MAX];
+
+	for (i = first; i < first + per_proc; i++)
+		fds[i] = rds_bound(addrs[i % naddrs], 20000 + i);
+	pthread_barrier_wait(&shared->barrier);
+	for (i = 0; i < per_proc; i++) {
+		check(pthread_create(&t[2 * i], NULL, receiver, (void *)(uintptr_t)(first + i)) == 0);
+		check(pthread_create(&t[2 * i + 1], NULL, sender, (void *)(uintptr_t)(first + i)) == 0);
+	}
+	for (i = 0; i < 2 * per_proc; i++)
+		pthread_join(t[i], NULL);
+	pthread_barrier_wait(&shared->barrier);
+	for (i = first; i < first + per_proc; i++)
+		nothing_more(fds[i], i);
+	if (p == 0) {
+		shared->resets = counter(fds[0], "conn_reset");
+		shared->dups = counter(fds[0], "recv_drop_old_seq");
+	}
+	pthread_barrier_wait(&shared->barrier);
+	exit(0);
+}
+
+static void find_addresses(void)
+{
+	struct ifaddrs *list, *a;
+
+	addrs[0] = htonl(INADDR_LOOPBACK);
+	check(getifaddrs(&list) == 0);
+	for (a = list; a && naddrs < 2; a = a->ifa_next)
+		if (a->ifa_addr && a->ifa_addr->sa_family == AF_INET && (a->ifa_flags & IFF_UP) &&
+		    !(a->ifa_flags & IFF_LOOPBACK))
+			addrs[naddrs++] = ((struct sockaddr_in *)a->ifa_addr)->sin_addr.s_addr;
+	freeifaddrs(list);
+}
+
+static void options(int argc, char **argv)
+{
+	int c;
+
+	while ((c = getopt(argc, argv, "p:s:n:S:t:")) != -1) {
+		unsigned long v = c == '?' ? 0 : strtoul(optarg, NULL, 0);
+
+		if (c == 'p')
+			procs = (unsigned)v;
+		else if (c == 's')
+			per_proc = (unsigned)v;
+		else if (c == 'n')
+			messages = (unsigned)v;
+		else if (c == 'S')
+			seed = v;
+		else if (c == 't')
+			limit = (unsigned)v;
+		else
+			exit(2);
+	}
+	total = procs * per_proc;
+	if (!total || total > SOCKS_MAX)
+		fail("between 1 and %d sockets", SOCKS_MAX);
+}
+
+static pid_t pids[SOCKS_MAX];
+
+static void too_late(int sig)
+{
+	static const char text[] = "messages: did not end in time\n";
+	unsigned i;
+
+	(void)sig;
+	(void)!write(2, text, sizeof(text) - 1);
+	for (i = 0; i < procs; i++)
+		if (pids[i] > 0)
+			kill(pids[i], SIGABRT);
+	_exit(1);
+}
+
+static bool all_well(void)
+{
+	unsigned i, left;
+	int status;
+	pid_t pid;
+
+	for (left = procs; left; left--) {
+		pid = wait(&status);
+		check(pid > 0);
+		for (i = 0; i < procs; i++)
+			if (pids[i] == pid)
+				pids[i] = 0;
+		if (!WIFEXITED(status) || WEXITSTATUS(status)) {
+			fprintf(stderr, "process %d: %s %d\n", (int)pid, WIFEXITED(status) ? "status" : "signal",
+				WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+			for (i = 0; i < procs; i++)
+				if (pids[i] > 0)
+					kill(pids[i], SIGKILL);
+			return false;
+		}
+	}
+	return true;
+}
+
+int main(int argc, char **argv)
+{
+	pthread_barrierattr_t attr;
+	double start = seconds();
+	unsigned i;
+
+	options(argc, argv);
+	find_addresses();
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	check(shared != MAP_FAILED);
+	pthread_barrierattr_init(&attr);
+	pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+	pthread_barrier_init(&shared->barrier, &attr, procs);
+	for (i = 0; i < procs; i++) {
+		pids[i] = fork();
+		check(pids[i] >= 0);
+		if (!pids[i])
+			process(i);
+	}
+	signal(SIGALRM, too_late);
+	alarm(limit);
+	if (!all_well() || shared->received != (uint64_t)total * messages) {
+		printf("FAIL seed %llu: %llu of %llu messages\n", (unsigned long long)seed,
+		       (unsigned long long)shared->received, (unsigned long long)total * messages);
+		return 1;
+	}
+	printf("ok seed %llu: %llu messages, %llu MB, %u addresses, %llu disconnects, %llu duplicates dropped, %.1f s\n",
+	       (unsigned long long)seed, (unsigned long long)shared->received,
+	       (unsigned long long)shared->bytes >> 20, naddrs, (unsigned long long)shared->resets,
+	       (unsigned long long)shared->dups, seconds() - start);
+	return 0;
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * preload_fork - processes made in every way, before and after the first RDS socket.  A child talks over sockets of its
+ * own; the parent's go on as if nothing had happened; a socket that a child has only inherited works (as on the kernel)
+ * or says ENOTCONN, it is never silent.
+ */
+#include "program.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+
+extern char **environ;
+
+static struct sockaddr_in here;
+
+static void expect(int fd, const char *want)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	char text[64] = "";
+
+	check(poll(&p, 1, 10000) == 1, "no '%s' for 10 s", want);
+	check(recv(fd, text, sizeof(text), 0) == (ssize_t)strlen(want), "wanted '%s', got '%s'", want, text);
+	check(strcmp(text, want) == 0, "wanted '%s', got '%s'", want, text);
+}
+
+static void say(int fd, const struct sockaddr_in *to, const char *text)
+{
+	check(sendto(fd, text, strlen(text), 0, (const struct sockaddr *)to, sizeof(*to)) == (ssize_t)strlen(text),
+	      "sendto");
+}
+
+static void speak(const char *text)
+{
+	struct sockaddr_in me;
+	int fd = bound(&me);
+
+	say(fd, &here, text);
+	close(fd);
+}
+
+/* What the child may see of its parent's socket. */
+static void inherited(int fd)
+{
+	char c;
+	int copy, n = (int)recv(fd, &c, 1, MSG_DONTWAIT);
+
+	check(n == -1 && (errno == ENOTCONN || errno == EAGAIN), "recv on the parent's socket: %d", n);
+	copy = dup(fd);
+	check(copy >= 0 && fcntl(copy, F_GETFL) >= 0 && fcntl(copy, F_SETFD, FD_CLOEXEC) == 0, "copy of it");
+	check(close(copy) == 0 && close(fd) == 0, "close of it");
+	check(close(fd) == -1 && errno == EBADF, "second close of it");
+}
+
+static void by_fork(int fd, pid_t (*make)(void), const char *text)
+{
+	pid_t pid = make();
+
+	check(pid >= 0, "fork");
+	if (pid == 0) {
+		inherited(fd);
+		speak(text);
+		exit(0);
+	}
+	finished(pid);
+	expect(fd, text);
+}
+
+/* The child shares our memory: it closes and replaces numbers, and the parent must not notice. */
+static void by_vfork(int fd)
+{
+	pid_t pid = vfork();
+
+	if (pid == 0) {
+		dup2(fd, 200);
+		dup2(fd, 1);
+		for (int i = 3; i < 1024; i++)
+			close(i);
+		if (open("/dev/null", O_RDONLY) != 3 || dup2(3, fd) != fd)
+			_exit(9);
+		_exit(close_range(3, ~0U, 0) ? 8 : 0);
+	}
+	finished(pid);
+}
+
+static void by_spawn(void)
+{
+	char *argv[] = { "sh", "-c", "exit 0", NULL };
+	posix_spawn_file_actions_t actions;
+	pid_t pid;
+
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_addclose(&actions, 0);
+	check(posix_spawn(&pid, "/bin/sh", &actions, NULL, argv, environ) == 0, "posix_spawn");
+	finished(pid);
+	posix_spawn_file_actions_destroy(&actions);
+	check(system("exit 0") == 0, "system");
+}
+
+/* A daemon's child: fork, close everything, exit; many times. */
+static void churn(int fd)
+{
+	for (int i = 0; i < 20; i++) {
+		pid_t pid = fork();
+
+		if (pid == 0) {
+			if (close_range(3, ~0U, 0))
+				_exit(1);
+			_exit(0);
+		}
+		finished(pid);
+		speak("again");
+		expect(fd, "again");
+	}
+}
+
+int main(void)
+{
+	struct sockaddr_in me;
+	int early, fd;
+	pid_t pid = fork(); /* nothing of RDS has happened yet */
+
+	if (pid == 0) {
+		early = bound(&me);
+		close(early);
+		exit(0);
+	}
+	finished(pid);
+	fd = bound(&here);
+	by_fork(fd, fork, "from a forked child");
+	by_fork(fd, _Fork, "from a child without fork handlers");
+	by_vfork(fd);
+	by_spawn();
+	speak("the parent itself");
+	expect(fd, "the parent itself");
+	churn(fd);
+
+	/* The parent ends first: the child's own sockets do not mind. */
+	early = bound(&me);
+	pid = fork();
+	if (pid == 0) {
+		int own = bound(&here);
+
+		say(own, &here, "alone");
+		expect(own, "alone");
+		exit(0);
+	}
+	close(early);
+	finished(pid);
+	close(fd);
+	printf("fork, _Fork, vfork, posix_spawn\n");
+	return 0;
+}
