@@ -118,8 +118,8 @@ static int check_payload(struct send_call *c)
 		return -EMSGSIZE;
 	if (unlikely(zcopy) && atomic_load(&c->sk->transport) != RDS_TRANS_TCP)
 		return -EOPNOTSUPP;
-	if (unlikely(control || zcopy)) {
-		err = rds_cmsg_check(msg, zcopy ? c->flags : c->flags & ~MSG_ZEROCOPY, total, &cm);
+	if (unlikely(control || (c->flags & MSG_ZEROCOPY))) {
+		err = rds_cmsg_check(msg, c->flags, total, &cm);
 		if (err)
 			return err;
 		c->cmsgs = cm.present;
@@ -133,16 +133,6 @@ static int check_payload(struct send_call *c)
 	return 0;
 }
 
-/* Rows 18, 19 for transports without RDMA. */
-static int check_rdma(const struct send_call *c)
-{
-	if (c->cmsgs & RDS_HAS_DEST)
-		return -EINVAL; /* no region of this socket can have that key */
-	if (c->cmsgs & (RDS_HAS_MAP | RDS_HAS_ARGS | RDS_HAS_ATOMIC))
-		return -EOPNOTSUPP;
-	return 0;
-}
-
 /* Row 22 without waiting; conn->tx held. */
 static bool port_congested(const struct rds_conn *conn, uint16_t port)
 {
@@ -151,7 +141,7 @@ static bool port_congested(const struct rds_conn *conn, uint16_t port)
 	return unlikely(far) && unlikely(rds_cong_test(far, port));
 }
 
-enum admit { SENT, CONGESTED, FULL, AGAIN };
+enum admit { SENT, CONGESTED, FULL, NO_ROOM, AGAIN };
 
 /* conn->tx held. Row 20 (connection gone): AGAIN, the caller looks the destination up anew. */
 static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
@@ -179,7 +169,10 @@ static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
 	*err = rds_xmit(conn, out);
 	if (unlikely(*err)) {
 		rds_snd_sub(sk, out->len);
-		return SENT;
+		if (*err != -EAGAIN)
+			return SENT;
+		*err = 0;
+		return NO_ROOM;
 	}
 	if (likely(conn->ep))
 		conn->t->ops->flush(conn->ep, false);
@@ -207,7 +200,9 @@ static enum admit try_send(struct send_call *c, int *err)
 	if (!atomic_load_explicit(&sk->tos_fixed, memory_order_relaxed))
 		atomic_store(&sk->tos_fixed, true);
 	if (unlikely(c->cmsgs)) {
-		*err = check_rdma(c);
+		bool zcopy = c->cmsgs == RDS_HAS_ZCOPY && c->out.u.zcopy && c->out.len;
+
+		*err = zcopy ? 0 : rds_cmsg_refuse(c->msg); /* rows 18, 19 */
 		if (*err)
 			goto out;
 	}
@@ -247,7 +242,6 @@ static void note_congestion(struct send_call *c, bool nonblock)
 	} else {
 		sk->cong_blocked++;
 	}
-	sk->cong_woken = false;
 	rds_cong_met(sk);
 	rx_unlock();
 }
@@ -272,6 +266,11 @@ static enum admit retry(struct send_call *c, int *err)
 }
 
 /* Rows 22', 23': sleep for congestion (no timeout applies) or for space (SO_SNDTIMEO). */
+static short wait_event(enum admit why)
+{
+	return why == CONGESTED ? RDS_WAIT_CONG : why == NO_ROOM ? RDS_WAIT_ROOM : POLLOUT;
+}
+
 static int wait_to_send(struct send_call *c, enum admit a)
 {
 	struct rds_sock *sk = c->sk;
@@ -280,11 +279,11 @@ static int wait_to_send(struct send_call *c, enum admit a)
 	struct rds_wait *w;
 	int err = 0, ret = 0;
 
-	if (a == FULL && timeo == 0)
+	if (a != CONGESTED && timeo == 0)
 		return -EAGAIN;
 	if (timeo != RDS_NO_TIMEOUT)
 		deadline = os_now_ns() + timeo;
-	w = rds_wait_begin_one(sk, a == CONGESTED ? RDS_WAIT_CONG : POLLOUT);
+	w = rds_wait_begin_one(sk, wait_event(a));
 	if (!w)
 		return -ENOMEM;
 	if (a == CONGESTED) {
@@ -293,10 +292,11 @@ static int wait_to_send(struct send_call *c, enum admit a)
 	}
 	for (;;) {
 		rds_progress();
+		rds_wait_note(w, wait_event(why));
 		a = retry(c, &err);
 		if (a != why || err || !atomic_load(&sk->open))
 			break;
-		if (why == FULL) {
+		if (why != CONGESTED) {
 			if (rds_wait_spin(w))
 				continue;
 			if (deadline && os_now_ns() >= deadline) {
@@ -304,13 +304,9 @@ static int wait_to_send(struct send_call *c, enum admit a)
 				break;
 			}
 		}
-		if (!rds_wait_arm(w)) {
-			rx_lock();
-			sk->cong_woken = false;
-			rx_unlock();
+		if (!rds_wait_arm(w))
 			continue;
-		}
-		ret = rds_wait_sleep(w, why == FULL ? deadline : 0);
+		ret = rds_wait_sleep(w, why == CONGESTED ? 0 : deadline);
 		rds_wait_disarm(w);
 		if (ret == -EINTR)
 			break;
@@ -332,13 +328,11 @@ static int fail_nonblock(struct send_call *c, enum admit a)
 	int err = 0;
 
 	rds_progress();
-	if (a == CONGESTED) {
+	if (a == CONGESTED)
 		note_congestion(c, true);
-		a = retry(c, &err);
-	} else {
+	else if (a == FULL)
 		rds_reap_all();
-		a = retry(c, &err);
-	}
+	a = retry(c, &err);
 	if (err || a == SENT)
 		return err;
 	if (a == CONGESTED) {
@@ -355,7 +349,8 @@ static int fail_nonblock(struct send_call *c, enum admit a)
 
 ssize_t rds_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, int flags)
 {
-	struct send_call c = {.sk = sk, .fd = fd, .flags = flags, .msg = msg};
+	struct send_call c = {
+		.sk = sk, .fd = fd, .flags = flags, .msg = msg, .out.may_wait = !(flags & MSG_DONTWAIT)};
 	enum admit a;
 	int err;
 
@@ -376,6 +371,8 @@ ssize_t rds_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, int f
 		return err;
 	if (unlikely(a != SENT)) {
 		bool nonblock = (flags & MSG_DONTWAIT) || (os_fcntl(fd, F_GETFL, 0) & O_NONBLOCK);
+
+		c.out.may_wait = !nonblock; /* otherwise a ring without room means a copy, not EAGAIN */
 
 		err = nonblock ? fail_nonblock(&c, a) : wait_to_send(&c, a);
 		if (err)

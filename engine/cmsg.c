@@ -178,7 +178,8 @@ int rds_cmsg_check(const struct msghdr *msg, int flags, size_t payload, struct r
 		if (kind == RDS_HAS_ARGS && (ret = check_args(&c)) < 0)
 			return ret;
 		if (kind == RDS_HAS_ZCOPY)
-			body_copy(&c, &out->zcopy_cookie, sizeof(out->zcopy_cookie));
+			if (!body_copy(&c, &out->zcopy_cookie, sizeof(out->zcopy_cookie)))
+				return -EINVAL;
 	}
 	if (ret < 0)
 		return ret;

@@ -470,6 +470,7 @@ const struct rds_transport_up rds_transport_up = {
 	.up = conn_up,
 	.down = conn_down,
 	.message = rds_recv_message,
+	.pressure = rds_pressure,
 	.evacuate = rds_inc_evacuate,
 	.writable = conn_writable,
 };

@@ -115,8 +115,9 @@ struct rds_outgoing {
 	const struct iovec *iov;
 	size_t len;
 	struct rds_unacked u;
+	bool may_wait; /* -EAGAIN instead of keeping a copy when the endpoint has no room */
 };
-int rds_xmit(struct rds_conn *conn, struct rds_outgoing *out); /* tx held: send now or queue; 0 or -ENOMEM */
+int rds_xmit(struct rds_conn *conn, struct rds_outgoing *out); /* tx held: send now or queue; 0, -ENOMEM, -EAGAIN */
 /* tx held: ops->send, except that -EAGAIN means that `writable` will surely come. */
 int rds_xmit_ep(struct rds_conn *conn, const struct rds_wire_hdr *wire, const struct iovec *iov, size_t len,
 		uint64_t *pos);

@@ -71,7 +71,7 @@ static int engine_new(void)
 	init_lock(&e->control);
 	init_lock(&e->rx);
 	init_lock(&e->wait);
-	e->leader_fd = -1;
+	atomic_store(&e->leader_fd, -1);
 	e->attention = RDS_ATT_HELPER;
 	e->loop = rds_loop_transport();
 	e->shm = rds_fault_transport(rds_shm_transport());
@@ -129,9 +129,11 @@ int rds_engine_start_helper(void)
 	if (e->helper_up)
 		return 0;
 	fd = os_eventfd(0, 0);
-	if (fd < 0 || (e->leader_fd = os_dup_high(fd)) < 0)
-		return fd < 0 ? fd : e->leader_fd;
-	err = rds_helper_start();
+	if (fd < 0)
+		return fd;
+	err = os_dup_high_slot(fd, &e->leader_fd);
+	if (!err)
+		err = rds_helper_start();
 	if (!err)
 		err = e->loop->ops->start(e->loop);
 	if (!err)

@@ -67,12 +67,15 @@ struct rds_engine {
 	bool lazy, lease_running;
 	uint64_t activity; /* counts calls: the lease goes on as long as it moves */
 	unsigned calls;	   /* since the helper took over */
-	int leader_fd;
+	_Atomic int leader_fd;
+	bool pressure; /* some transport's memory fills up with messages that nobody reads */
 
 	/* congestion (rx) */
 	struct rds_cong_map *cong_maps;
 	_Atomic uint64_t cong_generation;
 	struct rds_sock *monitors, *cong_met;
+	_Atomic uint64_t room_generation; /* changes when a transport has room again */
+	struct rds_wait *room_waits;	  /* wait */
 	struct rds_sock *unseen; /* sockets with input that their stand-in does not show */
 
 	/* work left by the receive path (rx): connections that want something sent */
@@ -103,6 +106,8 @@ void rds_helper_kick(void); /* have the helper thread look at timers, work and c
 void rds_attention_update(void); /* rx held: tell transports who looks after arrivals now */
 bool rds_progress_locked(void);	 /* rx held: one round of receiving */
 void rds_run_work(void);	 /* no lock held: do what the receive path left */
+void rds_relieve(bool now);
+void rds_pressure(void); /* rx held */
 void rds_call_made(void); /* rx held: a call looked for input without waiting */
 void rds_poll_enter(void);	 /* rx held: this thread starts to look again and again */
 void rds_poll_leave(bool found); /* rx held */

@@ -24,8 +24,6 @@ bool rds_sock_wakes(struct rds_sock *sk, short events)
 {
 	if (events & RDS_WAIT_RECV) /* a blocking receive is not interested in zero-copy completions or map updates */
 		return sk->rx_head || (sk->cong_monitor && sk->cong_notify);
-	if (events & RDS_WAIT_CONG)
-		return sk->cong_woken;
 	if ((events & (IN_BITS | POLLWRBAND)) &&
 	    (rds_sock_has_input(sk) ||
 	     (!sk->cong_monitor && sk->seen_congestion &&
@@ -72,7 +70,7 @@ short rds_poll(struct rds_sock *sk, short events)
 
 static void show_in(struct rds_sock *sk)
 {
-	if (os_send(sk->fd_lib, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
+	if (os_send(sk->ev.fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
 		sk->shown_in = true;
 }
 
@@ -80,7 +78,7 @@ static void show_out(struct rds_sock *sk)
 {
 	char buf[16];
 
-	while (os_recv(sk->fd_lib, buf, sizeof(buf), MSG_DONTWAIT) > 0)
+	while (os_recv(sk->ev.fd, buf, sizeof(buf), MSG_DONTWAIT) > 0)
 		;
 	sk->hidden_out = false;
 }

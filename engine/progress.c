@@ -28,9 +28,10 @@
 #define BUSY_CALLS 64 /* in one tick */
 
 static struct {
-	int ep;
+	_Atomic int ep;
 	struct rds_event kick;
 	_Atomic bool kicked;
+	_Atomic uint64_t added;
 	pthread_mutex_t timers_lock;
 	struct rds_timer *timers; /* by due time */
 	uint64_t sleep_until;	  /* timers_lock: what epoll_wait was told, UINT64_MAX none */
@@ -108,6 +109,25 @@ void rds_call_made(void)
 	rds_attention_update();
 }
 
+/*
+ * A transport's memory fills up.  The messages that hold it are moved to the heap if nobody has read any for a whole tick, or
+ * if a reader finds nothing for itself: then what it waits for may be stuck behind them.  rx held.
+ */
+void rds_relieve(bool now)
+{
+	if (unlikely(rds_eng->pressure))
+		rds_eng->pressure = rds_eng->shm->ops->relieve(rds_eng->shm, now);
+}
+
+void rds_pressure(void)
+{
+	rds_eng->pressure = true;
+	if (!rds_eng->lease_running) {
+		rds_eng->lease_running = true;
+		rds_helper_kick();
+	}
+}
+
 /* ---- one round ---- */
 
 bool rds_progress_locked(void)
@@ -155,6 +175,8 @@ static void work_one(struct rds_conn *conn)
 	else
 		map = false;
 	rds_queue_flush(conn);
+	if (flush && !conn->queue)
+		rds_room_made();
 	for (i = 0; i < n; i++)
 		rds_xmit_pong(conn, pongs[i]);
 	pthread_mutex_unlock(&conn->tx);
@@ -269,6 +291,8 @@ int rds_event_add(struct rds_event *ev, uint32_t events)
 {
 	struct epoll_event e = {.events = events, .data.ptr = ev};
 
+	/* epoll orders this thread's writes before the helper's reads; told in C, too (the calls are raw). */
+	atomic_fetch_add_explicit(&hp.added, 1, memory_order_release);
 	return os_epoll_ctl(hp.ep, EPOLL_CTL_ADD, ev->fd, &e);
 }
 
@@ -307,11 +331,12 @@ static void lease_tick(struct rds_timer *tm)
 	rds_eng->calls = 0;
 	if (rds_eng->activity == hp.lease_seen && !rds_eng->pollers) {
 		rds_eng->lazy = false;
-		again = rds_eng->unseen != NULL;
+		again = rds_eng->unseen != NULL || rds_eng->pressure;
 		rds_eng->lease_running = again;
 		rds_attention_update();
 	}
 	hp.lease_seen = rds_eng->activity;
+	rds_relieve(false);
 	rx_unlock();
 	if (again)
 		rds_timer_set(tm, os_now_ns() + TICK_NS);
@@ -347,6 +372,7 @@ static void *helper_main(void *arg)
 	for (;;) {
 		int i, n = os_epoll_wait(hp.ep, evs, BATCH, timers_timeout());
 
+		(void)atomic_load_explicit(&hp.added, memory_order_acquire);
 		for (i = 0; i < n; i++) {
 			struct rds_event *ev = evs[i].data.ptr;
 
@@ -372,11 +398,17 @@ int rds_helper_start(void)
 	atomic_store(&hp.kicked, false);
 	pthread_mutex_init(&hp.timers_lock, NULL);
 	fd = os_epoll_create();
-	if (fd < 0 || (hp.ep = os_dup_high(fd)) < 0)
-		return fd < 0 ? fd : hp.ep;
+	if (fd < 0)
+		return fd;
+	err = os_dup_high_slot(fd, &hp.ep);
+	if (err < 0)
+		return err;
 	fd = os_eventfd(0, 0);
-	if (fd < 0 || (hp.kick.fd = os_dup_high(fd)) < 0)
-		return fd < 0 ? fd : hp.kick.fd;
+	if (fd < 0)
+		return fd;
+	err = os_dup_high_slot(fd, &hp.kick.fd);
+	if (err < 0)
+		return err;
 	hp.kick.fn = kick_event;
 	err = rds_event_add(&hp.kick, EPOLLIN);
 	if (err < 0)

@@ -7,10 +7,12 @@
  * Delivery copies under the receive lock, so that concurrent readers never share or lose a message.
  */
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/cmsg.h"
+#include "engine/copy.h"
 #include "engine/message.h"
 #include "engine/uaccess.h"
 #include "engine/wait.h"
@@ -118,7 +120,7 @@ static ssize_t copy_out(const struct msghdr *msg, const struct rds_inc *inc)
 		n = msg->msg_iov[i].iov_len < left ? msg->msg_iov[i].iov_len : left;
 		if (unlikely(rds_user_writable(msg->msg_iov[i].iov_base, n)))
 			return -EFAULT;
-		memcpy(msg->msg_iov[i].iov_base, from, n);
+		rds_copy(msg->msg_iov[i].iov_base, from, n);
 		from += n;
 		left -= n;
 	}
@@ -195,6 +197,13 @@ static int put_cmsgs(struct rds_sock *sk, const struct rds_inc *inc, struct rds_
 	}
 	if (unlikely(atomic_load_explicit(&sk->rx_trace, memory_order_relaxed))) {
 		err = put_trace(sk, inc, out, rds_sock_level(sk));
+		if (err)
+			return err;
+	}
+	if (unlikely(atomic_load_explicit(&sk->inq, memory_order_relaxed))) {
+		int left = sk->rcv_bytes > INT_MAX ? INT_MAX : (int)sk->rcv_bytes; /* after this message */
+
+		err = rds_cmsg_put(out, rds_sock_level(sk), RDS_CMSG_INQ, &left, sizeof(left));
 		if (err)
 			return err;
 	}
@@ -305,6 +314,10 @@ static ssize_t recv_once(struct rds_sock *sk, int fd, struct msghdr *msg, int fl
 	if (!sk->rx_head && !(sk->cong_monitor && sk->cong_notify)) {
 		rds_call_made();
 		rds_progress_locked();
+		if (unlikely(rds_eng->pressure) && !sk->rx_head) {
+			rds_relieve(true);
+			rds_progress_locked();
+		}
 	}
 	if (unlikely(sk->cong_monitor && sk->cong_notify))
 		ret = deliver_cong(sk, fd, msg);

@@ -315,6 +315,13 @@ void reg_file_close(struct registry *reg)
 	os_close_slot(&reg->fd);
 }
 
+bool reg_file_intact(struct registry *reg)
+{
+	struct stat st;
+
+	return os_fstat(reg->fd, &st) == 0 && st.st_size >= (off_t)REG_SIZE(REG_CHUNK);
+}
+
 int reg_file_refresh(struct registry *reg)
 {
 	uint32_t reserved, fit;

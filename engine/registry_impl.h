@@ -24,6 +24,7 @@ struct registry {
 	uint64_t idw[2]; /* the same as words */
 	pid_t pid;
 	pthread_mutex_t mutex;
+	bool starved; /* had to wait long for the lock that it has now */
 	char path[256]; /* for log lines */
 };
 
@@ -39,7 +40,8 @@ struct reg_key {
 /* Finds or makes the file; on success it is open, mapped, locked (byte 0 and mutex) and of our version. */
 int reg_file_open(struct registry *reg);
 void reg_file_close(struct registry *reg);
-/* Learns how many entries have memory behind them. 0 or -EIO. */
+bool reg_file_intact(struct registry *reg); /* any time: not truncated under our feet */
+/* Locked: learns how many entries have memory behind them. 0 or -EIO. */
 int reg_file_refresh(struct registry *reg);
 /* Locked: reserve one more chunk of entries and put them on the list of unused. 0, -ENFILE, -ENOSPC. */
 int reg_file_grow(struct registry *reg);

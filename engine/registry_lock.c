@@ -29,24 +29,11 @@ static void nap(unsigned ns)
 	os_syscall(SYS_nanosleep, (long)&ts, 0, 0, 0, 0, 0);
 }
 
-/*
- * Record locks are not fair: few processes that do nothing but lock and unlock keep others out for long.  So whoever
- * has been waiting for some time says so, and newcomers let it go first.  A word that has gone stale expires.
- */
-static void be_polite(struct registry *reg)
-{
-	uint64_t hungry = reg->f ? reg_load(&reg->f->h.hungry) : 0;
-
-	if (hungry && os_now_ns() - hungry < HUNGER_NS)
-		nap(LOCK_NAP_NS);
-}
-
 /* Not F_SETLKW: the holder may be stopped, and a wait that cannot end is worse than an error. */
 static int lock_byte_0(struct registry *reg)
 {
 	uint64_t since = 0, now;
 
-	be_polite(reg);
 	for (unsigned tries = 0;; tries++) {
 		int ret = os_lock(reg->fd, F_WRLCK, REG_LOCK_BYTE, 1, false);
 
@@ -61,8 +48,11 @@ static int lock_byte_0(struct registry *reg)
 			since = now;
 		if (now - since > LOCK_TIMEOUT_NS)
 			return -ETIMEDOUT;
-		if (reg->f)
+		/* Looked at first: the file may have been truncated, and we do not hold anything yet. */
+		if (reg->f && reg_file_intact(reg)) {
 			reg_store(&reg->f->h.hungry, now);
+			reg->starved = true;
+		}
 		nap(now - since < LOCK_PATIENCE_NS ? LOCK_NAP_NS : 20 * LOCK_NAP_NS);
 	}
 }
@@ -112,7 +102,7 @@ int reg_repair(struct registry *reg)
 	return 0;
 }
 
-int reg_lock(struct registry *reg)
+static int lock_and_repair(struct registry *reg)
 {
 	int ret = reg_record_lock(reg);
 
@@ -121,6 +111,34 @@ int reg_lock(struct registry *reg)
 	ret = reg_repair(reg);
 	if (ret)
 		reg_record_unlock(reg);
+	return ret;
+}
+
+/*
+ * Record locks are not fair: few processes that do nothing but lock and unlock keep others out for long.  So whoever
+ * has been waiting for some time says so, and newcomers let it go first.  A word that has gone stale expires.
+ */
+static bool someone_starves(struct registry *reg)
+{
+	uint64_t hungry = reg_load(&reg->f->h.hungry);
+
+	if (hungry && reg->starved)
+		reg_store(&reg->f->h.hungry, 0);
+	else if (hungry && os_now_ns() - hungry < HUNGER_NS)
+		return true;
+	reg->starved = false;
+	return false;
+}
+
+int reg_lock(struct registry *reg)
+{
+	int ret = lock_and_repair(reg);
+
+	if (!ret && someone_starves(reg)) {
+		reg_record_unlock(reg);
+		nap(LOCK_NAP_NS);
+		ret = lock_and_repair(reg);
+	}
 	return ret;
 }
 

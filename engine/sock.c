@@ -28,6 +28,8 @@ unsigned (*rds_hook_hangup)(struct rds_sock *sk);
 static pthread_mutex_t slab_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rds_sock *slab_free, *all; /* all: control */
 
+static void pair_event(struct rds_event *ev, uint32_t events);
+
 static struct rds_sock *slab_get(void)
 {
 	struct rds_sock *sk;
@@ -38,6 +40,8 @@ static struct rds_sock *slab_get(void)
 		sk = calloc(SLAB_CHUNK, sizeof(*sk));
 		for (i = 0; sk && i < SLAB_CHUNK; i++) {
 			pthread_mutex_init(&sk[i].tx, NULL);
+			sk[i].ev.fn = pair_event; /* never changes: the helper may hold an event of an earlier life */
+			atomic_store(&sk[i].ev.fd, -1);
 			sk[i].next_free = slab_free;
 			slab_free = &sk[i];
 		}
@@ -176,15 +180,14 @@ static void sock_close(struct rds_sock *sk)
 	pthread_mutex_unlock(&rds_eng->control);
 	rds_sock_unwait(sk);
 	pthread_mutex_lock(&rds_eng->wait);
-	os_close(sk->fd_lib);
-	sk->fd_lib = sk->ev.fd = -1;
+	os_close_slot(&sk->ev.fd);
 	pthread_mutex_unlock(&rds_eng->wait);
 	rds_run_work();
 }
 
 static bool hung_up(struct rds_sock *sk)
 {
-	struct pollfd p = {.fd = sk->fd_lib, .events = 0};
+	struct pollfd p = {.fd = sk->ev.fd, .events = 0};
 
 	return os_poll(&p, 1, 0) > 0 && (p.revents & POLLHUP);
 }
@@ -221,7 +224,7 @@ static void pair_event(struct rds_event *ev, uint32_t events)
 		goto out;
 	}
 	pthread_mutex_lock(&rds_eng->wait);
-	if (!sk->hidden_out && os_recv(sk->fd_lib, buf, sizeof(buf), MSG_DONTWAIT) > 0)
+	if (!sk->hidden_out && os_recv(sk->ev.fd, buf, sizeof(buf), MSG_DONTWAIT) > 0)
 		rds_warn_once("a call that was not interposed (io_uring, raw system call, libc handle) wrote to an RDS "
 			      "socket; its data went nowhere. See librdspreload(7), Limits");
 	pthread_mutex_unlock(&rds_eng->wait);
@@ -245,13 +248,11 @@ static int check_type(int type, int protocol)
 	return 0;
 }
 
-static void sock_init(struct rds_sock *sk, int fd_lib, uint64_t inode)
+static void sock_init(struct rds_sock *sk, uint64_t inode)
 {
 	const struct rds_options *o = rds_options();
 
-	sk->fd_lib = fd_lib;
 	sk->inode = inode;
-	sk->ev = (struct rds_event){.fn = pair_event, .fd = fd_lib};
 	atomic_store(&sk->bound, false);
 	sk->binding = false;
 	memset(&sk->laddr, 0, sizeof(sk->laddr));
@@ -266,7 +267,7 @@ static void sock_init(struct rds_sock *sk, int fd_lib, uint64_t inode)
 	sk->rx_head = NULL;
 	sk->rx_tail = &sk->rx_head;
 	sk->rcv_bytes = 0;
-	sk->congested = sk->cong_monitor = sk->seen_congestion = sk->cong_woken = false;
+	sk->congested = sk->cong_monitor = sk->seen_congestion = false;
 	sk->cong_mask = sk->cong_notify = sk->cong_track = 0;
 	sk->cong_blocked = 0;
 	sk->zhead = NULL;
@@ -287,26 +288,47 @@ static void sock_init(struct rds_sock *sk, int fd_lib, uint64_t inode)
 	sk->watched_edge = sk->shown_in = sk->hidden_out = false;
 }
 
-static int make_pair(int type, int sv[2], uint64_t *inode)
+/* The application's end is returned, ours goes where sk keeps it. */
+static int make_pair(struct rds_sock *sk, int type, uint64_t *inode)
 {
 	struct stat st;
-	int err = os_socketpair(AF_UNIX, SOCK_SEQPACKET | (type & (SOCK_CLOEXEC | SOCK_NONBLOCK)), 0, sv);
+	int sv[2], err = os_socketpair(AF_UNIX, SOCK_SEQPACKET | (type & (SOCK_CLOEXEC | SOCK_NONBLOCK)), 0, sv);
 
 	if (err < 0)
 		return err;
-	err = os_dup_high(sv[1]);
-	if (err < 0) {
-		os_close(sv[0]);
-		return err;
+	err = os_dup_high_slot(sv[1], &sk->ev.fd);
+	if (!err) {
+		err = os_fstat(sv[0], &st);
+		if (err)
+			os_close_slot(&sk->ev.fd);
 	}
-	sv[1] = err;
-	err = os_fstat(sv[0], &st);
 	if (err < 0) {
 		os_close(sv[0]);
-		os_close(sv[1]);
 		return err;
 	}
 	*inode = st.st_ino;
+	return sv[0];
+}
+
+/* Into the registry and the list of sockets; from now on the helper may see it.  control held. */
+static int enter(struct rds_sock *sk)
+{
+	int err = registry_sock_add(rds_eng->reg, sk->inode, rds_sndbuf(sk), rds_rcvbuf(sk), &sk->reg_idx);
+
+	if (!err && rds_eng->helper_up) {
+		err = rds_sock_watch_pair(sk);
+		if (err)
+			registry_sock_remove(rds_eng->reg, sk->reg_idx);
+	}
+	if (err)
+		return err;
+	sk->prev_all = NULL;
+	sk->next_all = all;
+	if (all)
+		all->prev_all = sk;
+	all = sk;
+	atomic_store(&sk->open, true);
+	atomic_store_explicit(&sk->ref, 1, memory_order_release);
 	return 0;
 }
 
@@ -314,49 +336,32 @@ int rds_socket(int type, int protocol, struct rds_sock **out)
 {
 	struct rds_sock *sk;
 	uint64_t inode;
-	int sv[2], err = check_type(type, protocol);
+	int fd, err = check_type(type, protocol);
 
-	if (err)
-		return err;
-	err = rds_engine_start();
-	if (err)
-		return err;
-	err = make_pair(type, sv, &inode);
+	if (!err)
+		err = rds_engine_start();
 	if (err)
 		return err;
 	sk = slab_get();
-	if (!sk) {
-		err = -ENOMEM;
-		goto fail;
+	if (!sk)
+		return -ENOMEM;
+	fd = make_pair(sk, type, &inode);
+	if (fd < 0) {
+		slab_put(sk);
+		return fd;
 	}
-	sock_init(sk, sv[1], inode);
+	sock_init(sk, inode);
 	pthread_mutex_lock(&rds_eng->control);
-	err = registry_sock_add(rds_eng->reg, inode, rds_sndbuf(sk), rds_rcvbuf(sk), &sk->reg_idx);
-	if (!err) {
-		sk->prev_all = NULL;
-		sk->next_all = all;
-		if (all)
-			all->prev_all = sk;
-		all = sk;
-		atomic_store(&sk->open, true);
-		atomic_store_explicit(&sk->ref, 1, memory_order_release);
-		if (rds_eng->helper_up)
-			err = rds_sock_watch_pair(sk);
-	}
+	err = enter(sk);
 	pthread_mutex_unlock(&rds_eng->control);
-	if (err)
-		goto fail_sk;
+	if (err) {
+		os_close_slot(&sk->ev.fd);
+		os_close(fd);
+		slab_put(sk);
+		return err;
+	}
 	*out = sk;
-	return sv[0];
-fail_sk:
-	pthread_mutex_lock(&slab_lock);
-	sk->next_free = slab_free;
-	slab_free = sk;
-	pthread_mutex_unlock(&slab_lock);
-fail:
-	os_close(sv[0]);
-	os_close(sv[1]);
-	return err;
+	return fd;
 }
 
 void rds_sock_set_error(struct rds_sock *sk, int err)

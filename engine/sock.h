@@ -32,7 +32,7 @@ struct rds_sock {
 	struct rds_sock *next_free; /* slab (control) */
 	struct rds_sock *prev_all, *next_all; /* all open sockets (control) */
 	unsigned numbers; /* descriptor numbers that the layer above counts (control) */
-	int fd_lib;	  /* our end of the pair; written once */
+	/* our end of the pair is ev.fd */
 	uint64_t inode;	  /* of the application's end */
 	uint32_t reg_idx;
 	struct rds_event ev;
@@ -67,7 +67,7 @@ struct rds_sock {
 	bool seen_congestion;
 	struct rds_sock *mon_next;
 	struct rds_sock *cong_next; /* sockets that have met congestion */
-	bool cong_listed, cong_woken;
+	bool cong_listed;
 	unsigned cong_blocked; /* threads asleep for a congested port */
 
 	/* options: set rarely, read often, each one word */
@@ -158,6 +158,7 @@ bool rds_want_room_all(void);
 /* Waiting inside the engine: for a message, for a congestion update (beside poll()'s own bits). */
 #define RDS_WAIT_RECV 0x1000
 #define RDS_WAIT_CONG 0x2000
+#define RDS_WAIT_ROOM 0x4000
 bool rds_sock_has_input(struct rds_sock *sk); /* rx held: queue, notification or zero-copy completion */
 bool rds_sock_wakes(struct rds_sock *sk, short events); /* rx held: would a sleeper for these events go on now? */
 /* Something came in or went out: wake threads that sleep for one of `events`, show it on the stand-in if it is watched.

@@ -55,7 +55,7 @@ struct rds_wait *rds_wait_begin(unsigned n)
 		w = calloc(1, sizeof(*w));
 		if (!w)
 			return NULL;
-		w->efd = -1;
+		atomic_store(&w->efd, -1);
 		w->nodes = w->inl;
 		w->cap = RDS_WAIT_INLINE;
 		w->timer.fn = wait_timer;
@@ -179,12 +179,7 @@ static int efd_open(struct rds_wait *w)
 	if (w->efd < 0) {
 		int fd = os_eventfd(0, 0);
 
-		if (fd < 0)
-			return fd;
-		fd = os_dup_high(fd);
-		if (fd < 0)
-			return fd;
-		w->efd = fd;
+		return fd < 0 ? fd : os_dup_high_slot(fd, &w->efd);
 	}
 	return 0;
 }
@@ -216,6 +211,29 @@ static void link_nodes(struct rds_wait *w)
 			first->prev = nd;
 		atomic_store(&nd->sk->waiters, nd);
 	}
+	if (w->n && (w->nodes[0].events & RDS_WAIT_ROOM)) {
+		w->room_next = rds_eng->room_waits;
+		w->room_prev = &rds_eng->room_waits;
+		if (w->room_next)
+			w->room_next->room_prev = &w->room_next;
+		rds_eng->room_waits = w;
+	}
+	pthread_mutex_unlock(&rds_eng->wait);
+}
+
+void rds_wait_note(struct rds_wait *w, short event)
+{
+	w->gen = atomic_load(event == RDS_WAIT_CONG ? &rds_eng->cong_generation : &rds_eng->room_generation);
+}
+
+void rds_room_made(void)
+{
+	struct rds_wait *w;
+
+	atomic_fetch_add(&rds_eng->room_generation, 1);
+	pthread_mutex_lock(&rds_eng->wait);
+	for (w = rds_eng->room_waits; w; w = w->room_next)
+		rds_wait_post(w);
 	pthread_mutex_unlock(&rds_eng->wait);
 }
 
@@ -227,6 +245,12 @@ static void unlink_nodes(struct rds_wait *w)
 		return;
 	w->linked = false;
 	pthread_mutex_lock(&rds_eng->wait);
+	if (w->room_prev) {
+		*w->room_prev = w->room_next;
+		if (w->room_next)
+			w->room_next->room_prev = w->room_prev;
+		w->room_prev = NULL;
+	}
 	for (i = 0; i < w->n; i++) {
 		struct rds_wait_node *nd = &w->nodes[i];
 
@@ -245,7 +269,7 @@ static bool wants_output(const struct rds_wait *w)
 	unsigned i;
 
 	for (i = 0; i < w->n; i++)
-		if (w->nodes[i].events & (POLLOUT | POLLWRNORM))
+		if (w->nodes[i].events & (POLLOUT | POLLWRNORM | RDS_WAIT_ROOM))
 			return true;
 	return false;
 }
@@ -259,6 +283,10 @@ static bool some_ready(struct rds_wait *w)
 		struct rds_wait_node *nd = &w->nodes[i];
 
 		if (!atomic_load(&nd->sk->open) || rds_sock_wakes(nd->sk, nd->events))
+			return true;
+		if ((nd->events & RDS_WAIT_CONG) && w->gen != atomic_load(&rds_eng->cong_generation))
+			return true;
+		if ((nd->events & RDS_WAIT_ROOM) && w->gen != atomic_load(&rds_eng->room_generation))
 			return true;
 	}
 	return false;
@@ -282,7 +310,7 @@ bool rds_wait_arm(struct rds_wait *w)
 		rds_eng->followers++;
 		w->follower = true;
 	}
-	atomic_store(&w->sleep_fd, w->leader ? rds_eng->leader_fd : w->efd);
+	atomic_store(&w->sleep_slot, w->leader ? &rds_eng->leader_fd : &w->efd);
 	atomic_store(&w->armed, true);
 	rds_attention_update();
 	ready = some_ready(w) || rds_eng->shm->ops->pending(rds_eng->shm);
@@ -296,7 +324,7 @@ bool rds_wait_arm(struct rds_wait *w)
 
 int rds_wait_fd(const struct rds_wait *w)
 {
-	return atomic_load(&w->sleep_fd);
+	return atomic_load(atomic_load(&w->sleep_slot));
 }
 
 void rds_wait_disarm(struct rds_wait *w)

@@ -18,9 +18,11 @@ struct rds_wait_node {
 
 struct rds_wait {
 	struct rds_wait *pool_next;
-	int efd;	     /* own eventfd; a leader sleeps on the engine's instead */
+	_Atomic int efd;     /* own eventfd; a leader sleeps on the engine's instead */
 	_Atomic bool armed;  /* asleep or about to be: somebody has to post */
-	_Atomic int sleep_fd;
+	_Atomic(_Atomic int *) sleep_slot; /* where the number it sleeps on stands */
+	struct rds_wait *room_next, **room_prev; /* among those that wait for a transport's room (wait) */
+	uint64_t gen; /* of the event waited for (RDS_WAIT_CONG, RDS_WAIT_ROOM), as it was before the last look */
 	bool leader, follower; /* rx */
 	bool linked, polling, spinning, spun, slept;
 	uint64_t spin_until, spin_start;
@@ -30,6 +32,10 @@ struct rds_wait {
 	struct rds_wait_node *nodes, inl[RDS_WAIT_INLINE];
 };
 
+/* Before looking: have arm() notice an event of that kind that comes between the look and the sleep. */
+void rds_wait_note(struct rds_wait *w, short event);
+/* A transport has room again: whoever waits for that may try. No lock held but rx or conn->tx. */
+void rds_room_made(void);
 /* Sleep until posted or deadline (absolute, 0 = none): 0, -EINTR, -ETIMEDOUT. A cancellation point; SA_RESTART holds.
  * -ETIMEDOUT only if the deadline has passed, whatever woke the thread. */
 int rds_wait_sleep(struct rds_wait *w, uint64_t deadline_ns);

@@ -5,6 +5,7 @@
  * Must not know sockets' limits or who may send.
  */
 #include "engine/connection.h"
+#include "engine/copy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,21 +13,14 @@
 static struct rds_queued *queued_new(const struct rds_outgoing *out)
 {
 	struct rds_queued *q = malloc(sizeof(*q) + out->len);
-	unsigned char *to;
-	size_t left = out->len, n;
-	const struct iovec *v;
 
 	if (!q)
 		return NULL;
 	q->next = NULL;
 	q->u = out->u;
 	q->hdr = out->hdr;
-	for (to = q->data, v = out->iov; left; v++) {
-		n = v->iov_len < left ? v->iov_len : left;
-		memcpy(to, v->iov_base, n);
-		to += n;
-		left -= n;
-	}
+	q->was_sent = false;
+	rds_gather(q->data, out->iov, out->len);
 	return q;
 }
 
@@ -64,6 +58,8 @@ int rds_xmit(struct rds_conn *conn, struct rds_outgoing *out)
 	int err;
 
 	out->hdr.seq = out->u.seq = conn->next_tx;
+	if (unlikely(conn->queue && out->may_wait && conn->ep))
+		return -EAGAIN;
 	if (unlikely(conn->queue || atomic_load_explicit(&conn->state, memory_order_relaxed) != RDS_CONN_UP)) {
 		err = xmit_queue(conn, out);
 		goto done;
@@ -80,7 +76,7 @@ int rds_xmit(struct rds_conn *conn, struct rds_outgoing *out)
 			rds_release_unacked(&out->u);
 		else
 			rds_unacked_push(conn, &out->u);
-	} else if (err == -EAGAIN || err == -ENOTCONN) {
+	} else if ((err == -EAGAIN && !out->may_wait) || err == -ENOTCONN) {
 		err = xmit_queue(conn, out);
 	}
 done:

@@ -137,9 +137,9 @@ static inline int rds_fds_fresh(int fd)
 void rds_fds_init(void);
 /* A new socket stands at fd; takes over the reference that rds_socket() gave.  0 or -errno (then nothing is kept). */
 int rds_fds_install(int fd, struct rds_sock *sk);
-/* Makes sure that rds_fds_set() of this number cannot fail. */
+/* Makes sure that the table has room for this number, so that rds_fds_copied() cannot fail. */
 int rds_fds_reserve(int fd);
-/* fd now names what `sk` (NULL, RDS_INHERITED or a referenced socket) is: a copy of a number that was RDS or not. */
+/* The kernel has made fd a copy of `from`, which was sk (NULL, RDS_INHERITED or a referenced socket) before that. */
 int rds_fds_copied(int from, int fd, struct rds_sock *sk);
 /* A number that came from outside (SCM_RIGHTS): ours if the engine knows the inode. */
 void rds_fds_received(int fd);

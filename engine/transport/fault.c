@@ -367,6 +367,13 @@ static void fault_attention(struct rds_transport *t, enum rds_attention who)
 	inner->ops->attention(inner, who);
 }
 
+static bool fault_relieve(struct rds_transport *t, bool now)
+{
+	struct fault *fl = (struct fault *)t;
+
+	return fl->inner->ops->relieve(fl->inner, now);
+}
+
 static bool fault_pending(struct rds_transport *t)
 {
 	struct rds_transport *inner = ((struct fault *)t)->inner;
@@ -483,6 +490,7 @@ static const struct rds_transport_up fault_up = {
 	.up = up_up,
 	.down = up_down,
 	.message = up_message,
+	.pressure = rds_pressure,
 	.evacuate = up_evacuate,
 	.writable = up_writable,
 };
@@ -551,6 +559,7 @@ static void fill_ops(struct fault *fl)
 		.progress = fault_progress,
 		.ack = fault_ack,
 		.release = fault_release,
+		.relieve = fault_relieve,
 		.attention = fault_attention,
 		.pending = fault_pending,
 	};

@@ -8,8 +8,8 @@
  * messages come out: the engine passes the other direction's.
  */
 #include <stdlib.h>
-#include <string.h>
 
+#include "engine/copy.h"
 #include "engine/engine.h"
 
 struct loop_ep {
@@ -47,20 +47,6 @@ static void loop_close(struct rds_ep *ep)
 	free(ep);
 }
 
-static void *gather(const struct iovec *iov, size_t len)
-{
-	unsigned char *block = malloc(len), *to = block;
-	size_t n;
-
-	for (; block && len; iov++) {
-		n = iov->iov_len < len ? iov->iov_len : len;
-		memcpy(to, iov->iov_base, n);
-		to += n;
-		len -= n;
-	}
-	return block;
-}
-
 static int loop_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const struct iovec *iov, size_t len,
 		     uint64_t *pos)
 {
@@ -74,9 +60,10 @@ static int loop_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const s
 	if (err)
 		return err;
 	if (len) {
-		rx.owned = gather(iov, len);
+		rx.owned = malloc(len);
 		if (!rx.owned)
 			return -ENOMEM;
+		rds_gather(rx.owned, iov, len);
 		rx.data = rx.owned;
 	}
 	rx_lock();
@@ -137,6 +124,13 @@ static void loop_attention(struct rds_transport *t, enum rds_attention who)
 	(void)who;
 }
 
+static bool loop_relieve(struct rds_transport *t, bool now)
+{
+	(void)t;
+	(void)now;
+	return false;
+}
+
 static const struct rds_transport_ops loop_ops = {
 	.name = "loopback",
 	.caps = RDS_TCAP_DIRECT,
@@ -152,6 +146,7 @@ static const struct rds_transport_ops loop_ops = {
 	.progress = loop_nothing,
 	.ack = loop_ack,
 	.release = loop_release,
+	.relieve = loop_relieve,
 	.attention = loop_attention,
 	.pending = loop_nothing,
 };

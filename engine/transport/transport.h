@@ -91,6 +91,9 @@ struct rds_transport_ops {
 	/* The bytes of a message given to up->message with this token are not needed any more. */
 	void (*release)(struct rds_ep *ep, void *token);
 	void (*attention)(struct rds_transport *t, enum rds_attention who);
+	/* Memory that waits in place fills a ring (up->pressure): have it evacuated where nothing was released since the
+	 * last call, or (now) at once. True: pressure goes on. */
+	bool (*relieve)(struct rds_transport *t, bool now);
 	/* After attention(LEADER or HELPER): did something arrive meanwhile? */
 	bool (*pending)(struct rds_transport *t);
 };
@@ -131,7 +134,9 @@ struct rds_transport_up {
 	/* It broke (why: -errno); peer_gone: the peer process does not exist any more. ep may be NULL (never came up). */
 	void (*down)(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone);
 	enum rds_rx_verdict (*message)(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx);
-	/* The receive ring fills up: copy out what waits in place, so that other sockets' messages can come. */
+	/* A receive ring fills up: call relieve() from time to time. */
+	void (*pressure)(void);
+	/* Copy out what waits in place there, so that other sockets' messages can come. */
 	void (*evacuate)(struct rds_conn *conn, struct rds_ep *ep);
 	/* What want_room() waited for may have come. Under the receive lock. */
 	void (*writable)(struct rds_conn *conn);
@@ -140,7 +145,7 @@ struct rds_transport_up {
 /* Helper-thread services for transports (progress.c): descriptor events and time. */
 struct rds_event {
 	void (*fn)(struct rds_event *ev, uint32_t epoll_events);
-	int fd;
+	_Atomic int fd; /* a slot of os.h: follows when the descriptor has to be moved */
 };
 int rds_event_add(struct rds_event *ev, uint32_t epoll_events); /* 0 or -errno */
 void rds_event_del(struct rds_event *ev);			/* the fd is still open */

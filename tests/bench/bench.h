@@ -107,6 +107,7 @@ struct usage usage_now(void);
 struct usage usage_since(struct usage start);
 void samples_add(struct samples *s, uint64_t v);
 uint64_t samples_percentile(struct samples *s, unsigned percent); /* sorts */
+void samples_free(struct samples *s);
 
 /* ---- worker.c ---- */
 

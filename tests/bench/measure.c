@@ -55,3 +55,9 @@ uint64_t samples_percentile(struct samples *s, unsigned percent)
 	qsort(s->v, s->n, sizeof(*s->v), compare);
 	return s->v[(s->n - 1) * percent / 100];
 }
+
+void samples_free(struct samples *s)
+{
+	free(s->v);
+	*s = (struct samples){0};
+}

@@ -55,7 +55,9 @@ static uint64_t median_batch(const struct probe *p, void (*call)(const struct pr
 		samples_add(&batches, now - last);
 		last = now;
 	}
-	return samples_percentile(&batches, 50);
+	last = samples_percentile(&batches, 50);
+	samples_free(&batches);
+	return last;
 }
 
 void run_other(const struct options *o)

@@ -77,6 +77,7 @@ static void sender(const struct options *o, bool silent)
 	    (unsigned long long)u.wall, (unsigned long long)u.cpu,
 	    (unsigned long long)(trips.n ? samples_percentile(&trips, 50) : 0),
 	    (unsigned long long)(trips.n ? samples_percentile(&trips, 99) : 0));
+	samples_free(&trips);
 }
 
 static void receiver(const struct options *o)
@@ -110,6 +111,7 @@ static void receiver(const struct options *o)
 	say("result msgs=%zu cpu_ns=%llu sleeps=%llu p50=%llu p99=%llu", delays.n, (unsigned long long)u.cpu,
 	    (unsigned long long)u.sleeps, (unsigned long long)samples_percentile(&delays, 50),
 	    (unsigned long long)samples_percentile(&delays, 99));
+	samples_free(&delays);
 	sock_close(&s);
 }
 

@@ -56,6 +56,7 @@ static void client(const struct options *o)
 	say("result msgs=%llu ns=%llu cpu_ns=%llu p50=%llu p99=%llu", (unsigned long long)seq,
 	    (unsigned long long)(last - start), (unsigned long long)u.cpu,
 	    (unsigned long long)samples_percentile(&batches, 50), (unsigned long long)samples_percentile(&batches, 99));
+	samples_free(&batches);
 	sock_close(&s);
 }
 

@@ -101,6 +101,15 @@ static void tally_init(struct tally *t, unsigned senders)
 			die("no memory");
 }
 
+static void tally_free(struct tally *t)
+{
+	unsigned k;
+
+	for (k = 0; k <= KIND_ACK; k++)
+		free(t->next[k]);
+	free(t->since);
+}
+
 static void count(struct tally *t, const struct options *o)
 {
 	uint64_t now;
@@ -160,6 +169,7 @@ static void receiver(const struct options *o)
 	ns = o->senders == 1 ? (double)t.u.wall : (double)(t.end - t.begin);
 	say("result msgs=%llu timed=%llu ns=%.0f cpu_ns=%llu", (unsigned long long)t.msgs,
 	    (unsigned long long)(o->senders == 1 ? t.msgs : t.middle), ns, (unsigned long long)t.u.cpu);
+	tally_free(&t);
 	sock_close(&s);
 }
 

@@ -36,6 +36,7 @@ static const char *messages6(int fd, int option, int port_of)
 	return text("%s", *out ? out : "none");
 }
 
+/* Linux 6.1 shows no addresses of unsent messages here. */
 static const char *messages4(int fd, int option, int port_of)
 {
 	struct name name = name_of(port_of);
@@ -53,7 +54,8 @@ static const char *messages4(int fd, int option, int port_of)
 		inet_ntop(AF_INET, &m->laddr, l, sizeof(l));
 		inet_ntop(AF_INET, &m->faddr, f, sizeof(f));
 		if (strlen(out) < 150)
-			append(out, text("[%u %s > %s flags %u tos %u]", m->len, f, l, m->flags, m->tos));
+			append(out, option == RDS_INFO_SEND_MESSAGES ? text("[%u]", m->len) :
+				    text("[%u %s > %s flags %u tos %u]", m->len, f, l, m->flags, m->tos));
 	}
 	return text("%s", *out ? out : "none");
 }

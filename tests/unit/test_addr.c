@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
+#include <linux/if_tun.h>
 #include <net/if.h>
 #include <pthread.h>
 #include <sched.h>
@@ -273,7 +274,7 @@ static void put(const char *path, const char *text)
 	close(fd);
 }
 
-static void lo_set(int fd, unsigned long req, const char *name, const char *addr)
+static void set_if(int fd, unsigned long req, const char *name, const char *addr)
 {
 	struct ifreq ifr = {0};
 	struct sockaddr_storage ss = make(AF_INET, addr, 0, 0);
@@ -284,6 +285,25 @@ static void lo_set(int fd, unsigned long req, const char *name, const char *addr
 	else
 		memcpy(&ifr.ifr_addr, &ss, sizeof(ifr.ifr_addr));
 	ck_assert_int_eq(ioctl(fd, req, &ifr), 0);
+}
+
+/* Addresses that a route leads to, on an interface that is not the loopback, while bind() believes everything. */
+static void beside_an_interface(int fd)
+{
+	struct ifreq ifr = {.ifr_name = "t0", .ifr_flags = IFF_TUN | IFF_NO_PI};
+	int tun = open("/dev/net/tun", O_RDWR);
+
+	if (tun < 0 || ioctl(tun, TUNSETIFF, &ifr)) {
+		printf("beside_an_interface: not checked, no tunnel device (%s)\n", strerror(errno));
+		return;
+	}
+	set_if(fd, SIOCSIFADDR, "t0", "10.97.0.1");
+	set_if(fd, SIOCSIFNETMASK, "t0", "255.255.255.0");
+	set_if(fd, SIOCSIFFLAGS, "t0", "0.0.0.0");
+	ck_assert_int_eq(local("::ffff:10.97.0.1"), 0);
+	ck_assert_int_eq(local("::ffff:10.97.0.77"), -EADDRNOTAVAIL);
+	ck_assert_int_eq(local("::ffff:10.97.0.255"), -EADDRNOTAVAIL);
+	close(tun);
 }
 
 /* In a network namespace of its own, where addresses can be added and nonlocal binds allowed. */
@@ -297,14 +317,15 @@ START_TEST(address_that_appears)
 	}
 	fd = socket(AF_INET, SOCK_DGRAM, 0);
 	ck_assert_int_eq(local("::ffff:10.99.0.1"), -EADDRNOTAVAIL);
-	lo_set(fd, SIOCSIFFLAGS, "lo", "0.0.0.0");
-	lo_set(fd, SIOCSIFADDR, "lo:1", "10.99.0.1");
-	lo_set(fd, SIOCSIFNETMASK, "lo:1", "255.255.255.0");
-	lo_set(fd, SIOCSIFBRDADDR, "lo:1", "10.99.0.255");
+	set_if(fd, SIOCSIFFLAGS, "lo", "0.0.0.0");
+	set_if(fd, SIOCSIFADDR, "lo:1", "10.99.0.1");
+	set_if(fd, SIOCSIFNETMASK, "lo:1", "255.255.255.0");
+	set_if(fd, SIOCSIFBRDADDR, "lo:1", "10.99.0.255");
 	ck_assert_int_eq(local("::ffff:10.99.0.1"), 0); /* at once: a no is not remembered */
 	ck_assert_int_eq(local("::ffff:10.98.0.1"), -EADDRNOTAVAIL);
 	put("/proc/sys/net/ipv4/ip_nonlocal_bind", "1");
 	ck_assert_int_eq(local("::ffff:10.98.0.1"), -EADDRNOTAVAIL);
+	beside_an_interface(fd);
 	if (!access("/proc/sys/net/ipv6/ip_nonlocal_bind", W_OK)) {
 		put("/proc/sys/net/ipv6/ip_nonlocal_bind", "1");
 		ck_assert_int_eq(local("::1"), 0);

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -427,6 +428,39 @@ START_TEST(cancelled)
 }
 END_TEST
 
+static _Atomic int told;
+
+static void *blocked_when_told(void *how)
+{
+	int old;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+	while (!told)
+		sched_yield();
+	pthread_setcancelstate(old, NULL);
+	return blocked(how);
+}
+
+/* The request is there before the call: it acts on entry, though there is a message to be had. */
+START_TEST(cancelled_on_entry)
+{
+	int arg[2] = {_i, epoll_of(b, EPOLLIN)};
+	pthread_t thread;
+	void *result;
+
+	send_b();
+	told = 0;
+	pthread_create(&thread, NULL, blocked_when_told, arg);
+	pthread_cancel(thread);
+	told = 1;
+	pthread_join(thread, &result);
+	ck_assert_ptr_eq(result, PTHREAD_CANCELED);
+	ck_assert_int_eq(mock.refs, 0);
+	take_b(); /* not used up */
+	close(arg[1]);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("preload_wait");
@@ -448,6 +482,7 @@ int main(void)
 	tcase_add_test(t, epoll_level);
 	tcase_add_test(t, epoll_signal);
 	tcase_add_loop_test(t, cancelled, 0, 4);
+	tcase_add_loop_test(t, cancelled_on_entry, 0, 4);
 	srunner_run_all(r, CK_NORMAL);
 	failed = srunner_ntests_failed(r);
 	srunner_free(r);

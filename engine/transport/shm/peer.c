@@ -60,24 +60,25 @@ static bool allowed(int fd)
 static struct shm_peer *peer_new(int fd)
 {
 	struct shm_peer *p = calloc(1, sizeof(*p));
-	int err;
 
-	fd = os_dup_high(fd);
-	if (fd < 0 || !p)
-		goto fail;
-	p->ev = (struct rds_event){.fn = peer_event, .fd = fd};
-	p->leader_fd = -1;
-	err = rds_event_add(&p->ev, EPOLLIN | EPOLLRDHUP);
-	if (err < 0)
-		goto fail;
+	if (!p) {
+		os_close(fd);
+		return NULL;
+	}
+	p->ev.fn = peer_event;
+	atomic_store(&p->leader_fd, -1);
+	if (os_dup_high_slot(fd, &p->ev.fd) < 0) {
+		free(p);
+		return NULL;
+	}
+	if (rds_event_add(&p->ev, EPOLLIN | EPOLLRDHUP) < 0) {
+		os_close_slot(&p->ev.fd);
+		free(p);
+		return NULL;
+	}
 	p->next = rds_shm.peers;
 	rds_shm.peers = p;
 	return p;
-fail:
-	if (fd >= 0)
-		os_close(fd);
-	free(p);
-	return NULL;
 }
 
 static int say_hello(struct shm_peer *p)
@@ -90,14 +91,16 @@ static int say_hello(struct shm_peer *p)
 	return shm_ctl_send(p->ev.fd, &msg, fds, 2);
 }
 
+/* If both have dialled, both sides use the socket of the smaller id: what they say stays in order. */
 static struct shm_peer *peer_find(const struct rds_procid *id)
 {
-	struct shm_peer *p;
+	bool ours = memcmp(registry_self(rds_engine_registry()), id, sizeof(*id)) < 0;
+	struct shm_peer *p, *found = NULL;
 
 	for (p = rds_shm.peers; p; p = p->next)
-		if (!p->dead && memcmp(&p->id, id, sizeof(*id)) == 0)
-			return p;
-	return NULL;
+		if (!p->dead && memcmp(&p->id, id, sizeof(*id)) == 0 && (!found || p->dialled == ours))
+			found = p;
+	return found;
 }
 
 static int peer_dial(const struct rds_conn_id *id, struct shm_peer **out)
@@ -155,10 +158,8 @@ static void peer_dead(struct shm_peer *p, int why)
 	rds_event_del(&p->ev);
 	while (p->eps)
 		ep_down(p->eps, why, gone);
-	os_close(p->ev.fd);
-	p->ev.fd = -1;
-	if (p->leader_fd >= 0)
-		os_close(p->leader_fd);
+	os_close_slot(&p->ev.fd);
+	os_close_slot(&p->leader_fd);
 	if (p->inbox)
 		munmap(p->inbox, SHM_CTL_BYTES);
 	p->inbox = NULL;
@@ -190,7 +191,6 @@ static struct shm_ep *ep_new(struct shm_peer *p, struct rds_transport *t, bool i
 		return NULL;
 	ep->head.t = t;
 	ep->initiator = initiator;
-	ep->leader_there = -1;
 	rx_lock();
 	err = shm_bell_add(ep);
 	rx_unlock();
@@ -274,9 +274,9 @@ int shm_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rd
 static void ep_up(struct shm_ep *ep, uint64_t ack)
 {
 	ep->there = ep->peer->inbox;
-	ep->leader_there = ep->peer->leader_fd;
 	rx_lock();
 	ep->up = true;
+	shm_ring_own_bell(ep); /* the peer was up before us: its bell may have rung in vain */
 	rx_unlock();
 	ep->head.t->up->up(ep->head.conn, (struct rds_ep *)ep, ack);
 }
@@ -285,6 +285,8 @@ static void ep_up(struct shm_ep *ep, uint64_t ack)
 
 static int on_hello(struct shm_peer *p, const struct shm_ctl_msg *msg, int fds[2], unsigned nfds)
 {
+	int err;
+
 	if (p->known || nfds != 2 || (p->dialled && memcmp(&p->id, &msg->self, sizeof(p->id))))
 		return -EPROTO;
 	p->inbox = shm_inbox_attach(fds[1]);
@@ -292,10 +294,10 @@ static int on_hello(struct shm_peer *p, const struct shm_ctl_msg *msg, int fds[2
 	fds[1] = -1;
 	if (!p->inbox)
 		return -EPROTO;
-	p->leader_fd = os_dup_high(fds[0]);
+	err = os_dup_high_slot(fds[0], &p->leader_fd);
 	fds[0] = -1;
-	if (p->leader_fd < 0)
-		return p->leader_fd;
+	if (err < 0)
+		return err;
 	p->id = msg->self;
 	p->slot = msg->slot;
 	p->known = true;
@@ -472,27 +474,29 @@ void shm_broken(struct shm_ep *ep)
 
 int shm_start(struct rds_transport *t)
 {
-	struct shm *s = &rds_shm;
+	struct shm *s = (struct shm *)t;
 	struct sockaddr_un un;
 	socklen_t len = address_of(registry_self(rds_engine_registry()), &un);
 	int fd, err;
 
-	(void)t;
+	s->listener.fn = listen_event;
 	s->need_bell = true;
 	err = shm_inbox_open();
 	if (err)
 		return err;
 	fd = os_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0 || (fd = os_dup_high(fd)) < 0)
+	if (fd < 0)
 		return fd;
-	err = os_bind(fd, (struct sockaddr *)&un, len);
+	err = os_dup_high_slot(fd, &s->listener.fd);
+	if (err < 0)
+		return err;
+	err = os_bind(s->listener.fd, (struct sockaddr *)&un, len);
 	if (!err)
-		err = os_listen(fd, 1024);
-	s->listener = (struct rds_event){.fn = listen_event, .fd = fd};
+		err = os_listen(s->listener.fd, 1024);
 	if (!err)
 		err = rds_event_add(&s->listener, EPOLLIN);
 	if (err)
-		os_close(fd);
+		os_close_slot(&s->listener.fd);
 	return err;
 }
 
@@ -525,6 +529,7 @@ static const struct rds_transport_ops shm_ops = {
 	.progress = shm_progress,
 	.ack = shm_ring_ack,
 	.release = shm_ring_release,
+	.relieve = shm_relieve,
 	.attention = shm_attention,
 	.pending = shm_pending,
 };

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "engine/copy.h"
 #include "engine/transport/shm/shm.h"
 
 #define SOFT_BYTES (256u << 10) /* stay below this offset while there is room at the start */
@@ -70,8 +71,6 @@ int shm_ring_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const stru
 	struct shm_ep *ep = (struct shm_ep *)rep;
 	uint64_t need = rec_bytes(len);
 	struct shm_rec *rec;
-	unsigned char *to;
-	size_t n;
 
 	if (unlikely(!make_room(ep, need)))
 		return -EAGAIN;
@@ -79,12 +78,7 @@ int shm_ring_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const stru
 	rec->len = (uint32_t)need;
 	rec->kind = SHM_REC_MSG;
 	rec->hdr = *hdr;
-	for (to = (unsigned char *)(rec + 1); len; iov++) {
-		n = iov->iov_len < len ? iov->iov_len : len;
-		memcpy(to, iov->iov_base, n);
-		to += n;
-		len -= n;
-	}
+	rds_gather(rec + 1, iov, len);
 	*pos = ep->tail;
 	ep->tail += need;
 	return 0;
@@ -225,9 +219,28 @@ bool shm_ring_drain(struct shm_ep *ep)
 		return false;
 	give_back(ep);
 	shm_room_made(ep);
-	if (unlikely(ep->read - ep->freed > ep->size / 4))
-		ep->head.t->up->evacuate(ep->head.conn, (struct rds_ep *)ep);
+	if (unlikely(shm_ring_pressed(ep))) {
+		rds_shm.pressed = true;
+		ep->head.t->up->pressure();
+	}
 	return true;
+}
+
+/* Half of it is held by messages that wait in place. */
+bool shm_ring_pressed(const struct shm_ep *ep)
+{
+	return ep->read - ep->freed > ep->size / 2;
+}
+
+/* False: no longer pressed. */
+bool shm_ring_relieve(struct shm_ep *ep, bool now)
+{
+	if (!shm_ring_pressed(ep))
+		return false;
+	if (now || ep->freed == ep->freed_last)
+		ep->head.t->up->evacuate(ep->head.conn, (struct rds_ep *)ep);
+	ep->freed_last = ep->freed;
+	return shm_ring_pressed(ep);
 }
 
 void shm_ep_free(struct shm_ep *ep)

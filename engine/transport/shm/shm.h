@@ -35,12 +35,12 @@ struct shm_ep {
 	uint64_t tail, flushed, seen_head, seen_acked;
 	uint64_t serviced; /* acknowledgement seen when the peer was last asked for service; + 1 */
 	struct shm_inbox *there; /* the peer's inbox */
-	int leader_there;
 	_Atomic bool room_wanted;
 
 	/* receive side (rx) */
 	struct shm_ring_ctl *rx;
 	const unsigned char *rx_data;
+	uint64_t freed_last; /* as relieve() saw it last */
 	uint64_t read, freed, told; /* next record; room given back; ... when the sender was last told */
 	struct shm_slot *slots;
 	uint64_t slot_first, slot_next;
@@ -56,7 +56,7 @@ struct shm_peer {
 	bool known;    /* HELLO has come */
 	bool dialled;  /* by us: id and slot were known before HELLO */
 	bool dead;
-	int leader_fd;
+	_Atomic int leader_fd;
 	struct shm_inbox *inbox;
 	struct shm_ep *eps;
 };
@@ -65,12 +65,13 @@ struct shm {
 	struct rds_transport t; /* first */
 	/* rx */
 	struct shm_inbox *inbox;
-	int inbox_fd;
+	_Atomic int inbox_fd;
 	struct shm_ep *bells[SHM_BELLS];
 	uint32_t next_bell;
 	struct shm_ep *hot[SHM_HOT];
 	unsigned nhot;
 	bool need_bell; /* what hot rings currently say */
+	bool pressed;	/* some ring is: relieve() has to look */
 	/* helper */
 	struct rds_event listener;
 	struct shm_peer *peers;
@@ -83,6 +84,8 @@ int shm_ring_send(struct rds_ep *ep, const struct rds_wire_hdr *hdr, const struc
 const void *shm_ring_retained(struct rds_ep *ep, uint64_t pos);
 uint64_t shm_ring_acked(struct rds_ep *ep);
 bool shm_ring_drain(struct shm_ep *ep); /* rx held; true: something was there */
+bool shm_ring_pressed(const struct shm_ep *ep);
+bool shm_ring_relieve(struct shm_ep *ep, bool now);
 void shm_ring_release(struct rds_ep *ep, void *token);
 void shm_ring_ack(struct rds_ep *ep, uint64_t seq);
 void shm_ep_free(struct shm_ep *ep); /* rx held, closed, nothing in place */
@@ -95,8 +98,10 @@ void shm_room_made(struct shm_ep *ep); /* rx held: acknowledged or freed somethi
 void shm_attention(struct rds_transport *t, enum rds_attention who);
 bool shm_pending(struct rds_transport *t);
 bool shm_progress(struct rds_transport *t);
+bool shm_relieve(struct rds_transport *t, bool now);
 int shm_bell_add(struct shm_ep *ep);  /* rx held; 0 or -ENOSPC */
 void shm_bell_del(struct shm_ep *ep); /* rx held */
+void shm_ring_own_bell(struct shm_ep *ep); /* rx held */
 void shm_kick_helper(struct shm_ep *ep);
 
 /* peer.c */

@@ -36,7 +36,7 @@ static void wake(struct shm_ep *ep, bool service)
 
 	if (who == RDS_ATT_LEADER) {
 		if (atomic_compare_exchange_strong(&ep->there->attention, &who, RDS_ATT_LAZY))
-			os_write(ep->leader_there, &one, sizeof(one));
+			os_write(ep->peer->leader_fd, &one, sizeof(one));
 	} else if (who == RDS_ATT_HELPER) {
 		if (atomic_compare_exchange_strong(&ep->there->attention, &who, RDS_ATT_LAZY))
 			shm_kick_helper(ep);
@@ -82,8 +82,8 @@ bool shm_want_room(struct rds_ep *rep, uint64_t seen_ack)
 {
 	struct shm_ep *ep = (struct shm_ep *)rep;
 
-	atomic_store(&ep->room_wanted, true);
 	atomic_store(&ep->tx->want_room, 1);
+	atomic_store(&ep->room_wanted, true); /* after it: see room_came() */
 	fence();
 	return shm_ring_acked(rep) > seen_ack;
 }
@@ -140,9 +140,11 @@ bool shm_pending(struct rds_transport *t)
 	return false;
 }
 
-/* Rung by ourselves: no memory for what waits there, it is offered again with the next round. */
-static void ring_own_bell(struct shm *s, struct shm_ep *ep)
+/* Rung by ourselves: look at it with the next round. */
+void shm_ring_own_bell(struct shm_ep *ep)
 {
+	struct shm *s = &rds_shm;
+
 	atomic_fetch_or(&s->inbox->words[ep->bell_here / 64], 1ull << (ep->bell_here % 64));
 	atomic_fetch_or(&s->inbox->summary, 1ull << (ep->bell_here / 64));
 }
@@ -163,7 +165,7 @@ static void make_hot(struct shm *s, struct shm_ep *ep)
 		fence();
 		shm_ring_drain(old); /* what it published before it saw that */
 		if (unlikely(leftover(old)))
-			ring_own_bell(s, old);
+			shm_ring_own_bell(old); /* no memory for what waits there: offered again */
 	}
 	ep->hot = true;
 	s->hot[s->nhot++] = ep;
@@ -183,6 +185,17 @@ static void make_cold(struct shm *s, struct shm_ep *ep)
 	ep->hot = false;
 }
 
+/* A bell may ring for a message as well: the wish for room is fulfilled only once the peer has taken its flag down. */
+static bool room_came(struct shm_ep *ep)
+{
+	if (likely(!atomic_exchange(&ep->room_wanted, false)))
+		return false;
+	if (!atomic_load(&ep->tx->want_room))
+		return true;
+	atomic_store(&ep->room_wanted, true);
+	return false;
+}
+
 static bool bell_rang(struct shm *s, uint32_t bell)
 {
 	struct shm_ep *ep = s->bells[bell];
@@ -190,7 +203,7 @@ static bool bell_rang(struct shm *s, uint32_t bell)
 
 	if (!ep || !ep->up)
 		return false;
-	if (atomic_exchange(&ep->room_wanted, false))
+	if (room_came(ep))
 		s->t.up->writable(ep->head.conn);
 	moved = shm_ring_drain(ep);
 	if (moved || unlikely(leftover(ep)))
@@ -236,6 +249,20 @@ bool shm_progress(struct rds_transport *t)
 	return moved;
 }
 
+bool shm_relieve(struct rds_transport *t, bool now)
+{
+	struct shm *s = (struct shm *)t;
+	uint32_t i;
+
+	if (!s->pressed)
+		return false;
+	s->pressed = false;
+	for (i = 0; i < SHM_BELLS; i++)
+		if (s->bells[i] && s->bells[i]->up)
+			s->pressed |= shm_ring_relieve(s->bells[i], now);
+	return s->pressed;
+}
+
 int shm_bell_add(struct shm_ep *ep)
 {
 	struct shm *s = &rds_shm;
@@ -270,23 +297,23 @@ int shm_inbox_open(void)
 
 	if (fd < 0)
 		return fd;
-	fd = os_dup_high(fd);
-	if (fd < 0)
-		return fd;
+	err = os_dup_high_slot(fd, &s->inbox_fd);
+	if (err < 0)
+		return err;
+	fd = s->inbox_fd;
 	err = os_ftruncate(fd, SHM_CTL_BYTES);
 	if (!err)
 		err = os_fcntl(fd, 1033 /* F_ADD_SEALS */, 7 /* SEAL | SHRINK | GROW */);
 	if (err < 0) {
-		os_close(fd);
+		os_close_slot(&s->inbox_fd);
 		return err;
 	}
 	map = mmap(NULL, SHM_CTL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (map == MAP_FAILED) {
-		os_close(fd);
+		os_close_slot(&s->inbox_fd);
 		return -ENOMEM;
 	}
 	s->inbox = map;
-	s->inbox_fd = fd;
 	atomic_store(&s->inbox->attention, RDS_ATT_HELPER);
 	return 0;
 }

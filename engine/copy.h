@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * copy.h - copying payload.  Large blocks go by the string instruction where the processor has it: measured between two
+ * processes' cores it moves 1 MiB blocks about twice as fast as libc's vector loops, which fetch every line that they are going to
+ * overwrite; below some KiB libc is as good or better.
+ */
+#ifndef ENGINE_COPY_H
+#define ENGINE_COPY_H
+
+#include <stddef.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#define RDS_COPY_STRING 32768
+
+static inline void rds_copy(void *to, const void *from, size_t n)
+{
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+	if (n >= RDS_COPY_STRING) {
+		__asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(n) : : "memory");
+		return;
+	}
+#endif
+	memcpy(to, from, n);
+}
+
+/* The first len bytes of a vector that has at least that many. */
+static inline void rds_gather(void *to, const struct iovec *iov, size_t len)
+{
+	char *at = to;
+	size_t n;
+
+	for (; len; iov++) {
+		n = iov->iov_len < len ? iov->iov_len : len;
+		rds_copy(at, iov->iov_base, n);
+		at += n;
+		len -= n;
+	}
+}
+
+#endif

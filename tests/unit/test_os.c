@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_os.c - raw calls return -errno and leave errno alone; internal descriptors are known, moved and forgotten.
+ */
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "engine/os.h"
+#include "engine/rds.h"
+#include "engine/stats.h"
+
+START_TEST(errno_is_left_alone)
+{
+	struct stat st;
+	void *p;
+
+	errno = 4711;
+	ck_assert_int_eq(os_open("/nonexistent", O_RDONLY, 0), -ENOENT);
+	ck_assert_int_eq(os_close(-1), -EBADF);
+	ck_assert_int_eq(os_read(-1, &st, 1), -EBADF);
+	ck_assert_int_eq(os_fstat(-1, &st), -EBADF);
+	ck_assert_int_eq(os_socket(-5, 0, 0), -EAFNOSUPPORT);
+	ck_assert_int_eq(os_mmap(0, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, &p), -EINVAL);
+	ck_assert_int_eq(os_dup_high(-ENFILE), -ENFILE);
+	ck_assert_int_eq(os_dup_high(9999), -EBADF);
+	ck_assert_int_eq(errno, 4711);
+}
+END_TEST
+
+START_TEST(files_and_locks)
+{
+	char buf[4] = "";
+	int fd = os_memfd("test", MFD_CLOEXEC), status;
+	struct stat st;
+	pid_t pid;
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(os_write(fd, "abc", 3), 3);
+	ck_assert_int_eq(os_pwrite(fd, "X", 1, 1), 1);
+	ck_assert_int_eq(os_pread(fd, buf, 3, 0), 3);
+	ck_assert_str_eq(buf, "aXc");
+	ck_assert_int_eq(os_fallocate(fd, 0, 8192), 0);
+	ck_assert_int_eq(os_fstat(fd, &st), 0);
+	ck_assert_int_eq(st.st_size, 8192);
+	ck_assert_int_eq(os_ftruncate(fd, 1), 0);
+	ck_assert_int_eq(os_lock(fd, F_WRLCK, 3, 1, false), 0);
+	ck_assert_int_eq(os_lock_holder(fd, 3, 1), 0); /* one's own is no conflict */
+	pid = fork();
+	if (pid == 0) {
+		int bad = os_lock(fd, F_RDLCK, 3, 1, false) != -EAGAIN;
+
+		bad |= os_lock_holder(fd, 0, 100) != getppid();
+		bad |= os_lock(fd, F_WRLCK, 4, 1, true) != 0;
+		_exit(bad);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	os_close(fd);
+}
+END_TEST
+
+START_TEST(sockets_and_waiting)
+{
+	struct epoll_event ev = { .events = EPOLLIN, .data.u64 = 7 }, got;
+	struct pollfd pfd = { .events = POLLIN };
+	struct timespec no_time = { 0, 0 };
+	int sv[2], ep = os_epoll_create();
+	char buf[8];
+	uint64_t t;
+
+	ck_assert_int_eq(os_socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sv), 0);
+	ck_assert_int_eq(os_epoll_ctl(ep, EPOLL_CTL_ADD, sv[0], &ev), 0);
+	ck_assert_int_eq(os_epoll_wait(ep, &got, 1, 0), 0);
+	ck_assert_int_eq(os_recv(sv[0], buf, sizeof(buf), MSG_DONTWAIT), -EAGAIN);
+	t = os_now_ns();
+	pfd.fd = sv[0];
+	ck_assert_int_eq(os_poll(&pfd, 1, 20), 0);
+	ck_assert_uint_ge(os_now_ns() - t, 19000000);
+	ck_assert_int_eq(os_send(sv[1], "hello", 5, 0), 5);
+	ck_assert_int_eq(os_epoll_wait(ep, &got, 1, -1), 1);
+	ck_assert_uint_eq(got.data.u64, 7);
+	ck_assert_int_eq(rds_os_sleep.ppoll(&pfd, 1, &no_time, NULL), 1);
+	ck_assert_int_eq(rds_os_sleep.read(sv[0], buf, sizeof(buf)), 5);
+	errno = 0;
+	ck_assert_int_eq(rds_os_sleep.read(-1, buf, 1), -1); /* this one speaks as libc does */
+	ck_assert_int_eq(errno, EBADF);
+	os_close(sv[0]);
+	os_close(sv[1]);
+	os_close(ep);
+}
+END_TEST
+
+START_TEST(random_is_not_constant)
+{
+	uint8_t a[32] = { 0 }, b[32] = { 0 };
+
+	os_random(a, sizeof(a));
+	os_random(b, sizeof(b));
+	ck_assert_mem_ne(a, b, sizeof(a));
+}
+END_TEST
+
+START_TEST(high_and_internal)
+{
+	int low = os_eventfd(0, 0), fd = os_dup_high(low);
+
+	ck_assert_int_ge(fd, 64);
+	ck_assert_int_eq(fcntl(low, F_GETFD), -1); /* the original is closed */
+	ck_assert_int_eq(fcntl(fd, F_GETFD), FD_CLOEXEC);
+	ck_assert(rds_fd_is_internal(fd));
+	ck_assert(!rds_fd_is_internal(low));
+	ck_assert(!rds_fd_is_internal(-1));
+	ck_assert(!rds_fd_is_internal(INT32_MAX));
+	ck_assert_int_eq(os_close(fd), 0);
+	ck_assert(!rds_fd_is_internal(fd));
+	ck_assert_int_eq(rds_fd_move_internal(fd), 0); /* nothing to do */
+}
+END_TEST
+
+START_TEST(no_number_left)
+{
+	struct rlimit rl;
+	int fd, fds[64], n = 0;
+
+	getrlimit(RLIMIT_NOFILE, &rl);
+	rl.rlim_cur = 40; /* below the lowest preferred base */
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &rl), 0);
+	fd = os_dup_high(os_eventfd(0, 0));
+	ck_assert_int_ge(fd, 16);
+	ck_assert_int_lt(fd, 40);
+	os_close(fd);
+	while ((fd = os_eventfd(0, 0)) >= 0)
+		fds[n++] = fd;
+	ck_assert_int_eq(fd, -EMFILE);
+	fd = os_dup_high(fds[n - 1]);
+	ck_assert_int_eq(fd, fds[n - 1]); /* kept where it is */
+	ck_assert(rds_fd_is_internal(fd));
+	ck_assert_int_eq(rds_fd_move_internal(fd), -EMFILE);
+	ck_assert(rds_fd_is_internal(fd));
+	while (n--)
+		os_close(fds[n]);
+}
+END_TEST
+
+static int hook_calls, hook_old, hook_new;
+static bool hook_saw_both;
+
+static void hook(void *arg, int oldfd, int newfd)
+{
+	hook_calls++;
+	if (oldfd < 0)
+		return;
+	hook_old = oldfd;
+	hook_new = newfd;
+	hook_saw_both = fcntl(oldfd, F_GETFD) >= 0 && fcntl(newfd, F_GETFD) == FD_CLOEXEC;
+	atomic_store((_Atomic int *)arg, newfd);
+}
+
+START_TEST(moving)
+{
+	_Atomic int slot = -1;
+	uint64_t v = 5;
+	int old;
+
+	ck_assert_int_eq(os_dup_high_slot(os_eventfd(0, EFD_NONBLOCK), &slot), 0);
+	old = slot;
+	ck_assert_int_eq(os_write(slot, &v, 8), 8);
+	ck_assert_int_eq(rds_fd_move_internal(old), 0);
+	ck_assert_int_ne(slot, old);
+	ck_assert(rds_fd_is_internal(slot) && !rds_fd_is_internal(old));
+	ck_assert_int_eq(fcntl(old, F_GETFD), -1);
+	ck_assert_int_eq(os_read(slot, &v, 8), 8); /* the same thing behind it */
+	ck_assert_uint_eq(v, 5);
+
+	ck_assert_int_eq(os_fd_register_hook(&slot, hook, &slot), 0);
+	old = slot;
+	ck_assert_int_eq(rds_fd_move_internal(old), 0);
+	ck_assert_int_eq(hook_calls, 2);
+	ck_assert_int_eq(hook_old, old);
+	ck_assert_int_eq(hook_new, slot);
+	ck_assert(hook_saw_both);
+	old = slot;
+	os_close_slot(&slot);
+	ck_assert_int_eq(slot, -1);
+	ck_assert_int_eq(fcntl(old, F_GETFD), -1);
+	ck_assert(!rds_fd_is_internal(old));
+	os_close_slot(&slot); /* twice: nothing */
+}
+END_TEST
+
+static void collect(int fd, void *arg)
+{
+	int *v = arg;
+
+	ck_assert_int_lt(v[0], 7);
+	v[++v[0]] = fd;
+}
+
+START_TEST(each_in_range)
+{
+	int fd[3], v[8] = { 0 };
+
+	for (int i = 0; i < 3; i++)
+		fd[i] = os_dup_high(os_eventfd(0, 0));
+	rds_fd_each_internal(0, UINT32_MAX, collect, v);
+	ck_assert_int_eq(v[0], 3);
+	ck_assert(v[1] < v[2] && v[2] < v[3]);
+	v[0] = 0;
+	rds_fd_each_internal((unsigned)fd[1], (unsigned)fd[1], collect, v);
+	ck_assert_int_eq(v[0], 1);
+	ck_assert_int_eq(v[1], fd[1]);
+	for (int i = 0; i < 3; i++)
+		os_close(fd[i]);
+	v[0] = 0;
+	rds_fd_each_internal(0, UINT32_MAX, collect, v);
+	ck_assert_int_eq(v[0], 0);
+}
+END_TEST
+
+/* A child by vfork shares the table and not the descriptors: what it asks for must not happen to its parent. */
+START_TEST(a_vfork_child_moves_nothing)
+{
+	static _Atomic int slot = -1;
+	int before, *moved; /* shared, because ThreadSanitizer makes a fork of vfork */
+	pid_t pid;
+
+	moved = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(moved, MAP_FAILED);
+	*moved = -1;
+
+	ck_assert_int_eq(os_dup_high_slot(os_eventfd(0, 0), &slot), 0);
+	before = slot;
+	pid = vfork();
+	if (pid == 0) {
+		*moved = rds_fd_move_internal(before);
+		_exit(0);
+	}
+	waitpid(pid, NULL, 0);
+	ck_assert_int_eq(*moved, 0);
+	ck_assert_int_eq(slot, before);
+	ck_assert(rds_fd_is_internal(before));
+	os_close_slot(&slot);
+}
+END_TEST
+
+static void *churn(void *arg)
+{
+	_Atomic int slot = -1;
+
+	(void)arg;
+	for (int i = 0; i < 2000; i++) {
+		if (os_dup_high_slot(os_eventfd(0, 0), &slot))
+			return (void *)1;
+		if (i % 2)
+			rds_fd_move_internal(slot);
+		if (!rds_fd_is_internal(slot))
+			return (void *)2;
+		os_close_slot(&slot);
+	}
+	return NULL;
+}
+
+START_TEST(threads)
+{
+	pthread_t t[3];
+	void *ret;
+
+	for (int i = 0; i < 3; i++)
+		pthread_create(&t[i], NULL, churn, NULL);
+	for (int i = 0; i < 3; i++) {
+		pthread_join(t[i], &ret);
+		ck_assert_ptr_null(ret);
+	}
+}
+END_TEST
+
+START_TEST(counters_have_names)
+{
+	_Atomic uint64_t block[RDS_STATS] = { 0 };
+
+	ck_assert_int_eq(RDS_STATS, 36);
+	ck_assert_str_eq(rds_stat_names[0], "conn_reset");
+	ck_assert_str_eq(rds_stat_names[33], "recv_bytes_added_to_sock");
+	ck_assert_str_eq(rds_stat_names[35], "send_stuck_rm");
+	RDS_STAT_INC(recv_ping); /* nobody listens: no harm */
+	rds_stat_block = block;
+	RDS_STAT_INC(recv_ping);
+	RDS_STAT_ADD_RX(recv_ping, 2);
+	rds_stat_detach();
+	RDS_STAT_INC(recv_ping);
+	ck_assert_uint_eq(block[RDS_STAT_recv_ping], 3);
+	for (int i = 0; i < RDS_STATS; i++)
+		ck_assert_uint_lt(strlen(rds_stat_names[i]), 32);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("os");
+	TCase *tc = tcase_create("calls");
+	SRunner *sr;
+	int failed;
+
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, errno_is_left_alone);
+	tcase_add_test(tc, files_and_locks);
+	tcase_add_test(tc, sockets_and_waiting);
+	tcase_add_test(tc, random_is_not_constant);
+	tcase_add_test(tc, high_and_internal);
+	tcase_add_test(tc, no_number_left);
+	tcase_add_test(tc, moving);
+	tcase_add_test(tc, each_in_range);
+	tcase_add_test(tc, a_vfork_child_moves_nothing);
+	tcase_add_test(tc, threads);
+	tcase_add_test(tc, counters_have_names);
+	suite_add_tcase(s, tc);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_NORMAL);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
