@@ -190,7 +190,7 @@ static enum admit try_send(struct send_call *c, int *err)
 	struct rds_conn *start = NULL;
 	enum admit a = SENT;
 
-	pthread_mutex_lock(&sk->tx);
+	rds_lock(&sk->tx);
 	*err = check_name(c, &d);
 	if (likely(!*err) && !c->checked)
 		*err = check_payload(c);
@@ -215,15 +215,15 @@ static enum admit try_send(struct send_call *c, int *err)
 			goto out;
 		}
 	}
-	pthread_mutex_lock(&d->conn->tx);
+	rds_lock(&d->conn->tx);
 	a = admit(c, d, err);
 	if (atomic_load_explicit(&d->conn->state, memory_order_relaxed) == RDS_CONN_DOWN)
 		start = d->conn;
-	pthread_mutex_unlock(&d->conn->tx);
+	rds_unlock(&d->conn->tx);
 	if (a == AGAIN)
 		d->conn = NULL;
 out:
-	pthread_mutex_unlock(&sk->tx);
+	rds_unlock(&sk->tx);
 	if (unlikely(start))
 		rds_conn_start(start);
 	return *err ? SENT : a;

@@ -124,7 +124,7 @@ int rds_bind(struct rds_sock *sk, const struct sockaddr *sa, int addrlen)
 		ret = rds_addr_for_bind((struct sockaddr *)&ss, addrlen, &addr);
 	if (ret < 0)
 		return ret;
-	pthread_mutex_lock(&rds_eng->control);
+	rds_lock(&rds_eng->control);
 	ret = bind_check_state(sk, &addr);
 	if (ret < 0)
 		goto out;
@@ -135,6 +135,6 @@ int rds_bind(struct rds_sock *sk, const struct sockaddr *sa, int addrlen)
 	if (ret < 0) /* also a transport that the program had chosen, as the kernel does */
 		atomic_store(&sk->transport, RDS_TRANS_NONE);
 out:
-	pthread_mutex_unlock(&rds_eng->control);
+	rds_unlock(&rds_eng->control);
 	return ret;
 }

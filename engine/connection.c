@@ -61,7 +61,7 @@ static struct rds_conn *conn_alloc(void)
 	}
 	conn = calloc(1, sizeof(*conn));
 	if (conn)
-		pthread_mutex_init(&conn->tx, NULL);
+		rds_lock_init(&conn->tx);
 	return conn;
 }
 
@@ -74,7 +74,7 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	*err = -ENOMEM;
 	if (!conn)
 		return NULL;
-	pthread_mutex_lock(&conn->tx);
+	rds_lock(&conn->tx);
 	conn->id = *id;
 	conn->kind = kind;
 	conn->t = kind == RDS_CONN_LOOP ? rds_eng->loop : rds_eng->shm;
@@ -90,7 +90,7 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	rx_lock();
 	*err = rds_cong_attach(conn);
 	rx_unlock();
-	pthread_mutex_unlock(&conn->tx);
+	rds_unlock(&conn->tx);
 	if (*err) {
 		conn->next_free = conn_free;
 		conn_free = conn;
@@ -142,11 +142,11 @@ struct rds_conn *rds_conn_get(enum rds_conn_kind kind, const struct rds_conn_id 
 	struct rds_conn *conn;
 
 	*err = 0;
-	pthread_mutex_lock(&rds_eng->control);
+	rds_lock(&rds_eng->control);
 	conn = conn_find(kind, id);
 	if (!conn || (kind == RDS_CONN_LOOP && !conn->ep))
 		conn = kind == RDS_CONN_LOOP ? loop_pair(id, err) : conn_new(kind, id, err);
-	pthread_mutex_unlock(&rds_eng->control);
+	rds_unlock(&rds_eng->control);
 	return conn;
 }
 
@@ -185,10 +185,10 @@ void rds_conn_each(void (*fn)(struct rds_conn *conn, void *arg), void *arg)
 {
 	struct rds_conn *conn;
 
-	pthread_mutex_lock(&rds_eng->control);
+	rds_lock(&rds_eng->control);
 	for (conn = rds_eng->conn_list; conn; conn = conn->next)
 		fn(conn, arg);
-	pthread_mutex_unlock(&rds_eng->control);
+	rds_unlock(&rds_eng->control);
 }
 
 void rds_conn_work(struct rds_conn *conn)
@@ -207,14 +207,14 @@ void rds_conn_start(struct rds_conn *conn)
 {
 	bool start = false;
 
-	pthread_mutex_lock(&rds_eng->control);
-	pthread_mutex_lock(&conn->tx);
+	rds_lock(&rds_eng->control);
+	rds_lock(&conn->tx);
 	if (atomic_load(&conn->state) == RDS_CONN_DOWN && conn->kind != RDS_CONN_LOOP) {
 		atomic_store(&conn->state, RDS_CONN_CONNECTING);
 		start = true;
 	}
-	pthread_mutex_unlock(&conn->tx);
-	pthread_mutex_unlock(&rds_eng->control);
+	rds_unlock(&conn->tx);
+	rds_unlock(&rds_eng->control);
 	if (start)
 		rds_timer_set(&conn->retry, os_now_ns());
 }
@@ -237,29 +237,29 @@ static void nowhere_retry(struct rds_conn *conn)
 	struct rds_addr dst = {.ip = conn->id.faddr, .scope = conn->id.scope};
 
 	if (rds_addr_is_local(&dst.ip, dst.scope)) {
-		pthread_mutex_lock(&conn->tx);
+		rds_lock(&conn->tx);
 		if (conn->queue) {
 			conn->backoff_ms = (uint64_t)rds_options()->reconnect_max_ms;
 			backoff(conn);
 		} else {
 			atomic_store(&conn->state, RDS_CONN_DOWN); /* the next send starts it again */
 		}
-		pthread_mutex_unlock(&conn->tx);
+		rds_unlock(&conn->tx);
 		return;
 	}
-	pthread_mutex_lock(&conn->tx);
+	rds_lock(&conn->tx);
 	list = conn->queue;
 	conn->queue = NULL;
 	conn->queue_tail = &conn->queue;
 	conn->queue_len = 0;
 	atomic_store(&conn->state, RDS_CONN_DOWN);
 	atomic_fetch_add(&rds_eng->conn_gen, 1); /* senders look the address up again */
-	pthread_mutex_unlock(&conn->tx);
+	rds_unlock(&conn->tx);
 	while ((q = list)) {
 		list = q->next;
 		dst.port = q->u.dport;
 		if (resolve(&conn->id, &dst, &to) == 0) {
-			pthread_mutex_lock(&to->tx);
+			rds_lock(&to->tx);
 			q->next = NULL;
 			q->hdr.seq = q->u.seq = to->next_tx++;
 			*to->queue_tail = q;
@@ -267,7 +267,7 @@ static void nowhere_retry(struct rds_conn *conn)
 			to->queue_len++;
 			rds_conn_busy(to);
 			rds_queue_flush(to);
-			pthread_mutex_unlock(&to->tx);
+			rds_unlock(&to->tx);
 			rds_conn_start(to);
 		} else {
 			rds_release_unacked(&q->u);
@@ -302,16 +302,16 @@ static void conn_retry(struct rds_timer *tm)
 
 static void conn_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
 {
-	pthread_mutex_lock(&rds_eng->control);
-	pthread_mutex_lock(&conn->tx);
+	rds_lock(&rds_eng->control);
+	rds_lock(&conn->tx);
 	conn->pending = NULL;
 	conn->ep = ep;
 	conn->backoff_ms = 0;
 	conn->was_up = true;
 	rds_queue_acked(conn, ack);
 	atomic_store(&conn->state, RDS_CONN_UP);
-	pthread_mutex_unlock(&conn->tx);
-	pthread_mutex_unlock(&rds_eng->control);
+	rds_unlock(&conn->tx);
+	rds_unlock(&rds_eng->control);
 	rx_lock();
 	conn->want_map = true;
 	rds_conn_work(conn); /* map first, then the queue */
@@ -339,9 +339,9 @@ static struct rds_conn *conn_accept(struct rds_transport *t, const struct rds_co
 	if (conn->ep)
 		rds_conn_drop(conn, conn->ep, -ECONNRESET, false);
 	rds_timer_cancel(&conn->retry);
-	pthread_mutex_lock(&conn->tx);
+	rds_lock(&conn->tx);
 	atomic_store(&conn->state, RDS_CONN_CONNECTING);
-	pthread_mutex_unlock(&conn->tx);
+	rds_unlock(&conn->tx);
 	*rx_seq = atomic_load(&conn->next_rx) - 1;
 	return conn;
 }
@@ -375,8 +375,8 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 		return;
 	}
 	rds_timer_cancel(&conn->retry);
-	pthread_mutex_lock(&rds_eng->control);
-	pthread_mutex_lock(&conn->tx);
+	rds_lock(&rds_eng->control);
+	rds_lock(&conn->tx);
 	if (ep && conn->ep == ep) {
 		rds_conn_reap(conn, true);
 		rds_queue_requeue(conn, ep);
@@ -392,10 +392,10 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 	} else {
 		atomic_store(&conn->state, RDS_CONN_DOWN);
 	}
-	pthread_mutex_unlock(&conn->tx);
+	rds_unlock(&conn->tx);
 	if (peer_gone)
 		conn_bury(conn);
-	pthread_mutex_unlock(&rds_eng->control);
+	rds_unlock(&rds_eng->control);
 	if (ep)
 		conn->t->ops->close(ep);
 	rds_debug("connection %s -> %s: %s%s", rds_addr_str(&conn->id.laddr, 0, 0, a),
@@ -415,9 +415,9 @@ static void conn_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool pe
 	rds_conn_drop(conn, ep, why, peer_gone);
 	if (peer_gone)
 		return;
-	pthread_mutex_lock(&conn->tx);
+	rds_lock(&conn->tx);
 	atomic_store(&conn->state, RDS_CONN_CONNECTING);
-	pthread_mutex_unlock(&conn->tx);
+	rds_unlock(&conn->tx);
 	if (crossing && conn->backoff_ms < 16)
 		conn->backoff_ms = 16; /* the peer's own attempt is under way: leave it time */
 	backoff(conn);
@@ -438,17 +438,17 @@ void rds_conn_reclaim(void)
 	if (!__atomic_load_n(&conn_graveyard, __ATOMIC_RELAXED))
 		return;
 	rds_reap_all(); /* takes the dead ones off the busy list */
-	pthread_mutex_lock(&rds_eng->control);
+	rds_lock(&rds_eng->control);
 	for (p = &conn_graveyard; (conn = *p);) {
 		bool idle;
 
-		pthread_mutex_lock(&conn->tx);
+		rds_lock(&conn->tx);
 		rx_lock();
 		idle = !conn->work_queued && !conn->inplace && !conn->busy && !conn->retry.queued;
 		if (idle)
 			rds_cong_detach(conn);
 		rx_unlock();
-		pthread_mutex_unlock(&conn->tx);
+		rds_unlock(&conn->tx);
 		if (!idle) {
 			p = &conn->next_free;
 			continue;
@@ -457,7 +457,7 @@ void rds_conn_reclaim(void)
 		conn->next_free = conn_free;
 		conn_free = conn;
 	}
-	pthread_mutex_unlock(&rds_eng->control);
+	rds_unlock(&rds_eng->control);
 }
 
 void rds_conn_forget(void)

@@ -56,7 +56,7 @@ struct rds_conn {
 	uint64_t backoff_ms;
 	bool was_up;
 
-	pthread_mutex_t tx;
+	rds_lock_t tx;
 	uint64_t next_tx;
 	uint64_t acked;
 	struct rds_unacked *unacked; /* ring buffer of cap entries, first at head */

@@ -32,6 +32,8 @@ static inline void rds_gather(void *to, const struct iovec *iov, size_t len)
 
 	for (; len; iov++) {
 		n = iov->iov_len < len ? iov->iov_len : len;
+		if (!n) /* its base may be anything */
+			continue;
 		rds_copy(at, iov->iov_base, n);
 		at += n;
 		len -= n;

@@ -51,16 +51,6 @@ static int mark_alive(void)
 	return 0;
 }
 
-static void init_lock(pthread_mutex_t *m)
-{
-	pthread_mutexattr_t a;
-
-	pthread_mutexattr_init(&a);
-	pthread_mutexattr_settype(&a, PTHREAD_MUTEX_ADAPTIVE_NP);
-	pthread_mutex_init(m, &a);
-	pthread_mutexattr_destroy(&a);
-}
-
 static int engine_new(void)
 {
 	struct rds_engine *e = calloc(1, sizeof(*e));
@@ -68,9 +58,9 @@ static int engine_new(void)
 
 	if (!e)
 		return -ENOMEM;
-	init_lock(&e->control);
-	init_lock(&e->rx);
-	init_lock(&e->wait);
+	rds_lock_init(&e->control);
+	rds_lock_init(&e->rx);
+	rds_lock_init(&e->wait);
 	atomic_store(&e->leader_fd, -1);
 	e->attention = RDS_ATT_HELPER;
 	e->loop = rds_loop_transport();
@@ -164,10 +154,10 @@ static void add_queued(struct rds_conn *conn, void *arg)
 {
 	unsigned *n = arg;
 
-	pthread_mutex_lock(&conn->tx);
+	rds_lock(&conn->tx);
 	if (conn->kind == RDS_CONN_PEER)
 		*n += conn->queue_len + (conn->t->ops->caps & RDS_TCAP_SURVIVES ? 0 : conn->count);
-	pthread_mutex_unlock(&conn->tx);
+	rds_unlock(&conn->tx);
 }
 
 /* What no transport has taken yet would die with us; of what it has taken, its capabilities say whether it survives us. */

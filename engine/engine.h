@@ -25,6 +25,7 @@
 #include <stdint.h>
 
 #include "engine/addr.h"
+#include "engine/lock.h"
 #include "engine/log.h"
 #include "engine/options.h"
 #include "engine/os.h"
@@ -47,7 +48,7 @@ struct rds_cong_map;
 #define RDS_CONN_BUCKETS 4096
 
 struct rds_engine {
-	pthread_mutex_t control, rx, wait;
+	rds_lock_t control, rx, wait;
 	struct registry *reg;
 	bool helper_up;	      /* written under control + rx */
 	_Atomic bool started; /* helper_up for those who hold no lock */
@@ -92,11 +93,11 @@ int rds_engine_start_helper(void); /* with the first bind: thread, transports; c
 
 static inline void rx_lock(void)
 {
-	pthread_mutex_lock(&rds_eng->rx);
+	rds_lock(&rds_eng->rx);
 }
 static inline void rx_unlock(void)
 {
-	pthread_mutex_unlock(&rds_eng->rx);
+	rds_unlock(&rds_eng->rx);
 }
 
 /* progress.c */

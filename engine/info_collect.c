@@ -90,7 +90,7 @@ static void collect_conn(struct rds_conn *conn, void *arg)
 {
 	struct collect *c = arg;
 
-	pthread_mutex_lock(&conn->tx);
+	rds_lock(&conn->tx);
 	if (c->kind == RDS_INFO_CONNS) {
 		collect_state(conn, c);
 	} else if (c->kind == RDS_INFO_SENDING) {
@@ -104,7 +104,7 @@ static void collect_conn(struct rds_conn *conn, void *arg)
 				collect_message(conn, u, c);
 		}
 	}
-	pthread_mutex_unlock(&conn->tx);
+	rds_unlock(&conn->tx);
 }
 
 static void collect_sock(struct rds_sock *sk, void *arg)

@@ -30,8 +30,8 @@ int rds_connect(struct rds_sock *sk, const struct sockaddr *addr, int addrlen)
 
 	if (ret < 0)
 		return ret;
-	pthread_mutex_lock(&sk->tx);
-	pthread_mutex_lock(&rds_eng->control);
+	rds_lock(&sk->tx);
+	rds_lock(&rds_eng->control);
 	if (!atomic_load(&sk->open)) {
 		ret = -EBADF;
 		goto out;
@@ -45,8 +45,8 @@ int rds_connect(struct rds_sock *sk, const struct sockaddr *addr, int addrlen)
 	atomic_store_explicit(&sk->connected, true, memory_order_release);
 	registry_sock_set_connected(rds_eng->reg, sk->reg_idx, &peer.ip, peer.port);
 out:
-	pthread_mutex_unlock(&rds_eng->control);
-	pthread_mutex_unlock(&sk->tx);
+	rds_unlock(&rds_eng->control);
+	rds_unlock(&sk->tx);
 	return ret;
 }
 
@@ -73,12 +73,12 @@ int rds_getsockname(struct rds_sock *sk, struct sockaddr *addr, socklen_t *len)
 	struct sockaddr_storage ss;
 	socklen_t real;
 
-	pthread_mutex_lock(&rds_eng->control);
+	rds_lock(&rds_eng->control);
 	if (rds_sock_bound(sk))
 		real = rds_addr_to_sockaddr(&sk->laddr.ip, sk->laddr.port, sk->bound_scope, &ss);
 	else
 		real = unbound_name(sk, &ss);
-	pthread_mutex_unlock(&rds_eng->control);
+	rds_unlock(&rds_eng->control);
 	return rds_addr_to_user(&ss, real, addr, len);
 }
 
@@ -86,10 +86,10 @@ int rds_peer_name(struct rds_sock *sk, struct sockaddr_storage *out)
 {
 	int ret = -ENOTCONN;
 
-	pthread_mutex_lock(&rds_eng->control);
+	rds_lock(&rds_eng->control);
 	if (atomic_load(&sk->connected))
 		ret = (int)rds_addr_to_sockaddr(&sk->caddr.ip, sk->caddr.port, sk->bound_scope, out);
-	pthread_mutex_unlock(&rds_eng->control);
+	rds_unlock(&rds_eng->control);
 	return ret;
 }
 

@@ -115,7 +115,8 @@ int os_fd_register_slot(int fd, _Atomic int *slot);
 /*
  * A hook for the number in *slot, which moved() then has to rewrite itself.  It is called twice under the
  * lock of the list: with oldfd and newfd both open, and, oldfd now being closed, with oldfd -1.  It must not call any
- * function of the list (os_close(), os_dup_high()...), and owners must not call those with a lock held that moved() takes.
+ * function of the list (os_close(), os_dup_high()...), and owners must not call those with a lock held that moved()
+ * takes.
  */
 int os_fd_register_hook(_Atomic int *slot, os_fd_moved_fn moved, void *arg);
 /* Closes what the slot holds, and puts -1 there, atomically against a move.  Nothing if it holds a negative number. */

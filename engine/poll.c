@@ -134,23 +134,23 @@ void rds_sock_wake(struct rds_sock *sk, short events)
 		mark_unseen(sk);
 	if (likely(!watched && !atomic_load(&sk->waiters)) && !((events & OUT_BITS) && sk->hidden_out))
 		return;
-	pthread_mutex_lock(&rds_eng->wait);
+	rds_lock(&rds_eng->wait);
 	for (nd = atomic_load(&sk->waiters); nd; nd = nd->next)
 		if (nd->events & events)
 			rds_wait_post(nd->w);
 	if (watched || sk->hidden_out)
 		show_now(sk, events);
-	pthread_mutex_unlock(&rds_eng->wait);
+	rds_unlock(&rds_eng->wait);
 }
 
 void rds_sock_unwait(struct rds_sock *sk)
 {
 	struct rds_wait_node *nd;
 
-	pthread_mutex_lock(&rds_eng->wait);
+	rds_lock(&rds_eng->wait);
 	for (nd = atomic_load(&sk->waiters); nd; nd = nd->next)
 		rds_wait_post(nd->w);
-	pthread_mutex_unlock(&rds_eng->wait);
+	rds_unlock(&rds_eng->wait);
 }
 
 /* rx held: input may be used up, output may be blocked; only what is shown, or watched, costs anything. */
@@ -160,25 +160,25 @@ void rds_sock_lower(struct rds_sock *sk, int fd)
 
 	if (likely(!sk->shown_in && !watched))
 		return;
-	pthread_mutex_lock(&rds_eng->wait);
+	rds_lock(&rds_eng->wait);
 	if (sk->shown_in && !rds_sock_has_input(sk))
 		lower_in(sk, fd);
 	if (watched && !sk->hidden_out && !rds_sock_writable(sk))
 		lower_out(sk, fd);
-	pthread_mutex_unlock(&rds_eng->wait);
+	rds_unlock(&rds_eng->wait);
 }
 
 void rds_sock_watch(struct rds_sock *sk, int fd, bool edge)
 {
 	rx_lock();
-	pthread_mutex_lock(&rds_eng->wait);
+	rds_lock(&rds_eng->wait);
 	sk->watched_edge |= edge;
 	atomic_store(&sk->watched, true);
 	if (rds_sock_has_input(sk) && !sk->shown_in)
 		show_in(sk);
 	if (!rds_sock_writable(sk) && !sk->hidden_out)
 		lower_out(sk, fd);
-	pthread_mutex_unlock(&rds_eng->wait);
+	rds_unlock(&rds_eng->wait);
 	rx_unlock();
 }
 
@@ -193,10 +193,10 @@ void rds_sock_show_all(void)
 		next = sk->unseen_next;
 		sk->unseen = false;
 		if (sk->rx_head && atomic_load(&sk->open)) {
-			pthread_mutex_lock(&rds_eng->wait);
+			rds_lock(&rds_eng->wait);
 			if (!sk->shown_in)
 				show_in(sk);
-			pthread_mutex_unlock(&rds_eng->wait);
+			rds_unlock(&rds_eng->wait);
 		}
 		rds_sock_put(sk);
 	}

@@ -167,7 +167,7 @@ static void work_one(struct rds_conn *conn)
 	conn->want_map = conn->want_flush = false;
 	rx_unlock();
 
-	pthread_mutex_lock(&conn->tx);
+	rds_lock(&conn->tx);
 	if (flush)
 		rds_conn_reap(conn, true);
 	if (map && rds_xmit_map(conn) == -EAGAIN)
@@ -179,7 +179,7 @@ static void work_one(struct rds_conn *conn)
 		rds_room_made();
 	for (i = 0; i < n; i++)
 		rds_xmit_pong(conn, pongs[i]);
-	pthread_mutex_unlock(&conn->tx);
+	rds_unlock(&conn->tx);
 	if (map) {
 		rx_lock();
 		conn->want_map = true; /* goes out with the next `writable` or reconnect */

@@ -52,12 +52,12 @@ static bool busy_each(bool (*fn)(struct rds_conn *conn))
 	pthread_mutex_unlock(&busy_lock);
 	while ((conn = list)) {
 		list = conn->busy_next;
-		pthread_mutex_lock(&conn->tx);
+		rds_lock(&conn->tx);
 		any |= fn(conn);
 		conn->busy = false;
 		if (conn->count || conn->queue)
 			rds_conn_busy(conn);
-		pthread_mutex_unlock(&conn->tx);
+		rds_unlock(&conn->tx);
 	}
 	pthread_mutex_unlock(&busy_walk);
 	return any;

@@ -117,6 +117,8 @@ static ssize_t copy_out(const struct msghdr *msg, const struct rds_inc *inc)
 	size_t left = inc->len, i, n;
 
 	for (i = 0; left && i < msg->msg_iovlen; i++) {
+		if (!msg->msg_iov[i].iov_len)
+			continue;
 		n = msg->msg_iov[i].iov_len < left ? msg->msg_iov[i].iov_len : left;
 		if (unlikely(rds_user_writable(msg->msg_iov[i].iov_base, n)))
 			return -EFAULT;

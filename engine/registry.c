@@ -2,8 +2,8 @@
 /*
  * registry.c - the node registry as the rest of the engine sees it: join, sockets, bind, look-up, leave.
  *
- * The other files: registry_layout.h bytes, registry_file.c the file, registry_lock.c locks and repair, registry_table.c
- * hash and entries, registry_proc.c process slots, registry_info.c snapshots and sums.
+ * The other files: registry_layout.h bytes, registry_file.c the file, registry_lock.c locks and repair,
+ * registry_table.c hash and entries, registry_proc.c process slots, registry_info.c snapshots and sums.
  */
 #include "engine/registry.h"
 

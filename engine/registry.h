@@ -62,7 +62,10 @@ struct registry_proc {
 int registry_open(struct registry **out);
 /* Orderly leave: frees sockets and slot, folds the counters into the node's, closes. */
 void registry_close(struct registry *reg);
-/* In a forked child: unmap and close only, the parent's lock and data stay as they are. */
+/*
+ * In a forked child, and before it opens a registry of its own (closing any descriptor of the file drops the locks on
+ * it): unmap and close only, the parent's lock and data stay as they are.
+ */
 void registry_abandon(struct registry *reg);
 
 const struct rds_procid *registry_self(const struct registry *reg);
@@ -96,8 +99,8 @@ struct registry_owner {
 	struct rds_procid procid;
 };
 /*
- * Who owns (addr, port, scope): 0, or -ENOENT.  Lock-free; does not check that the owner lives.  -EIO or -ETIMEDOUT only
- * if a writer died or hangs in the middle and nothing could be done about it.
+ * Who owns (addr, port, scope): 0, or -ENOENT.  Lock-free; does not check that the owner lives.  -EIO or -ETIMEDOUT
+ * only if a writer died or hangs in the middle and nothing could be done about it.
  */
 int registry_lookup(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
 		    struct registry_owner *out);

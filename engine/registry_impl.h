@@ -2,8 +2,8 @@
 /*
  * registry_impl.h - what the files registry*.c share.
  *
- * Order of locks: descriptor list (os_fds.c) > reg->mutex > record lock of byte 0.  "Locked" below means that reg_lock()
- * has succeeded.
+ * Order of locks: descriptor list (os_fds.c) > reg->mutex > record lock of byte 0.  "Locked" below means that
+ * reg_lock() has succeeded.
  */
 #ifndef ENGINE_REGISTRY_IMPL_H
 #define ENGINE_REGISTRY_IMPL_H

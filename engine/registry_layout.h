@@ -98,7 +98,8 @@ struct reg_file {
 };
 
 /* Differs if a part changed its size and somebody forgot the version. */
-#define REG_SHAPE ((uint32_t)(sizeof(struct reg_header) << 20 ^ sizeof(struct reg_proc) << 10 ^ sizeof(struct reg_sock)))
+#define REG_SHAPE                                                                                                      \
+	((uint32_t)(sizeof(struct reg_header) << 20 ^ sizeof(struct reg_proc) << 10 ^ sizeof(struct reg_sock)))
 
 /* Size of a file that holds n entries. */
 #define REG_SIZE(n) (offsetof(struct reg_file, sock) + (size_t)(n) * sizeof(struct reg_sock))

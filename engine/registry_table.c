@@ -10,7 +10,7 @@
 #include "engine/log.h"
 #include "engine/registry_impl.h"
 
-/* Ports are added last: neighbouring ports lie in neighbouring buckets, which makes the search for an unused one fast. */
+/* Ports are added last: neighbouring ports lie in neighbouring buckets, so the search for an unused one is fast. */
 static uint32_t bucket_of(const struct reg_key *k)
 {
 	uint64_t h = k->addr[0] * UINT64_C(0x9e3779b97f4a7c15) ^ k->addr[1];

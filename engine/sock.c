@@ -39,7 +39,7 @@ static struct rds_sock *slab_get(void)
 	if (!slab_free) {
 		sk = calloc(SLAB_CHUNK, sizeof(*sk));
 		for (i = 0; sk && i < SLAB_CHUNK; i++) {
-			pthread_mutex_init(&sk[i].tx, NULL);
+			rds_lock_init(&sk[i].tx);
 			sk[i].ev.fn = pair_event; /* never changes: the helper may hold an event of an earlier life */
 			atomic_store(&sk[i].ev.fd, -1);
 			sk[i].next_free = slab_free;
@@ -105,9 +105,9 @@ void rds_sock_each_locked(void (*fn)(struct rds_sock *sk, void *arg), void *arg)
 
 void rds_sock_each(void (*fn)(struct rds_sock *sk, void *arg), void *arg)
 {
-	pthread_mutex_lock(&rds_eng->control);
+	rds_lock(&rds_eng->control);
 	rds_sock_each_locked(fn, arg);
-	pthread_mutex_unlock(&rds_eng->control);
+	rds_unlock(&rds_eng->control);
 }
 
 struct rds_sock *rds_sock_by_inode(uint64_t inode)
@@ -116,11 +116,11 @@ struct rds_sock *rds_sock_by_inode(uint64_t inode)
 
 	if (!rds_eng)
 		return NULL;
-	pthread_mutex_lock(&rds_eng->control);
+	rds_lock(&rds_eng->control);
 	for (sk = all; sk; sk = sk->next_all)
 		if (sk->inode == inode && rds_sock_get(sk))
 			break;
-	pthread_mutex_unlock(&rds_eng->control);
+	rds_unlock(&rds_eng->control);
 	return sk;
 }
 
@@ -167,7 +167,7 @@ static void sock_close(struct rds_sock *sk)
 	drop_received(sk);
 	sk->seen_congestion = false;
 	rx_unlock();
-	pthread_mutex_lock(&rds_eng->control);
+	rds_lock(&rds_eng->control);
 	registry_sock_remove(rds_eng->reg, sk->reg_idx);
 	if (sk->prev_all)
 		sk->prev_all->next_all = sk->next_all;
@@ -177,11 +177,11 @@ static void sock_close(struct rds_sock *sk)
 		sk->next_all->prev_all = sk->prev_all;
 	if (rds_eng->helper_up)
 		rds_event_del(&sk->ev);
-	pthread_mutex_unlock(&rds_eng->control);
+	rds_unlock(&rds_eng->control);
 	rds_sock_unwait(sk);
-	pthread_mutex_lock(&rds_eng->wait);
+	rds_lock(&rds_eng->wait);
 	os_close_slot(&sk->ev.fd);
-	pthread_mutex_unlock(&rds_eng->wait);
+	rds_unlock(&rds_eng->wait);
 	rds_run_work();
 }
 
@@ -223,11 +223,11 @@ static void pair_event(struct rds_event *ev, uint32_t events)
 			rds_sock_put(sk);
 		goto out;
 	}
-	pthread_mutex_lock(&rds_eng->wait);
+	rds_lock(&rds_eng->wait);
 	if (!sk->hidden_out && os_recv(sk->ev.fd, buf, sizeof(buf), MSG_DONTWAIT) > 0)
 		rds_warn_once("a call that was not interposed (io_uring, raw system call, libc handle) wrote to an RDS "
 			      "socket; its data went nowhere. See librdspreload(7), Limits");
-	pthread_mutex_unlock(&rds_eng->wait);
+	rds_unlock(&rds_eng->wait);
 out:
 	rds_sock_put(sk);
 }
@@ -351,9 +351,9 @@ int rds_socket(int type, int protocol, struct rds_sock **out)
 		return fd;
 	}
 	sock_init(sk, inode);
-	pthread_mutex_lock(&rds_eng->control);
+	rds_lock(&rds_eng->control);
 	err = enter(sk);
-	pthread_mutex_unlock(&rds_eng->control);
+	rds_unlock(&rds_eng->control);
 	if (err) {
 		os_close_slot(&sk->ev.fd);
 		os_close(fd);

@@ -49,7 +49,7 @@ struct rds_sock {
 	_Atomic bool tos_fixed; /* a send got as far as the connection look-up */
 
 	/* sending (tx) */
-	pthread_mutex_t tx;
+	rds_lock_t tx;
 	struct rds_dst dst[RDS_DST_CACHE];
 	_Atomic uint64_t snd;	 /* bytes accounted (low part) and messages in flight: rds_snd_* below */
 

@@ -35,9 +35,9 @@ static void cancel_conn(struct rds_conn *conn, void *arg)
 
 	if (!rds_ip_equal(&conn->id.faddr, &c->dst.ip))
 		return;
-	pthread_mutex_lock(&conn->tx);
+	rds_lock(&conn->tx);
 	rds_queue_cancel(conn, c->sk, &c->dst);
-	pthread_mutex_unlock(&conn->tx);
+	rds_unlock(&conn->tx);
 }
 
 /* The family is not looked at: the length alone says what the address is, even if it is wrong (trap 12). */
@@ -113,7 +113,7 @@ static int set_transport(struct rds_sock *sk, const void *val, int len)
 {
 	int type, ret;
 
-	pthread_mutex_lock(&rds_eng->control);
+	rds_lock(&rds_eng->control);
 	ret = -EOPNOTSUPP;
 	if (atomic_load(&sk->transport) != RDS_TRANS_NONE)
 		goto out;
@@ -127,7 +127,7 @@ static int set_transport(struct rds_sock *sk, const void *val, int len)
 	else
 		atomic_store(&sk->transport, type);
 out:
-	pthread_mutex_unlock(&rds_eng->control);
+	rds_unlock(&rds_eng->control);
 	return ret;
 }
 

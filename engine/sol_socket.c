@@ -62,11 +62,11 @@ static int set_buf(struct rds_sock *sk, _Atomic uint32_t *buf, uint32_t val, uin
 	if (bytes > INT_MAX / 2)
 		bytes = INT_MAX / 2;
 	bytes *= 2;
-	pthread_mutex_lock(&rds_eng->control);
+	rds_lock(&rds_eng->control);
 	atomic_store(buf, bytes > min ? (uint32_t)bytes : min);
 	if (atomic_load(&sk->open))
 		registry_sock_set_bufs(rds_eng->reg, sk->reg_idx, rds_sndbuf(sk), rds_rcvbuf(sk));
-	pthread_mutex_unlock(&rds_eng->control);
+	rds_unlock(&rds_eng->control);
 	return 0;
 }
 

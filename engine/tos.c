@@ -30,14 +30,14 @@ static int tos_set(struct rds_sock *sk, const void *arg)
 	transport = atomic_load(&sk->transport);
 	if (transport == RDS_TRANS_NONE || transport == RDS_TRANS_LOOP)
 		return device_layer(arg);
-	pthread_mutex_lock(&rds_eng->control);
+	rds_lock(&rds_eng->control);
 	if (atomic_load(&sk->tos) || atomic_load(&sk->tos_fixed))
 		ret = -EINVAL;
 	else if (transport == RDS_TRANS_TCP)
 		atomic_store(&sk->tos, 0); /* TCP has one class of service only */
 	else
 		atomic_store(&sk->tos, *(const uint8_t *)arg);
-	pthread_mutex_unlock(&rds_eng->control);
+	rds_unlock(&rds_eng->control);
 	return ret;
 }
 

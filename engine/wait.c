@@ -201,7 +201,7 @@ static void link_nodes(struct rds_wait *w)
 	if (w->linked)
 		return;
 	w->linked = true;
-	pthread_mutex_lock(&rds_eng->wait);
+	rds_lock(&rds_eng->wait);
 	for (i = 0; i < w->n; i++) {
 		struct rds_wait_node *nd = &w->nodes[i], *first = atomic_load(&nd->sk->waiters);
 
@@ -218,7 +218,7 @@ static void link_nodes(struct rds_wait *w)
 			w->room_next->room_prev = &w->room_next;
 		rds_eng->room_waits = w;
 	}
-	pthread_mutex_unlock(&rds_eng->wait);
+	rds_unlock(&rds_eng->wait);
 }
 
 void rds_wait_note(struct rds_wait *w, short event)
@@ -231,10 +231,10 @@ void rds_room_made(void)
 	struct rds_wait *w;
 
 	atomic_fetch_add(&rds_eng->room_generation, 1);
-	pthread_mutex_lock(&rds_eng->wait);
+	rds_lock(&rds_eng->wait);
 	for (w = rds_eng->room_waits; w; w = w->room_next)
 		rds_wait_post(w);
-	pthread_mutex_unlock(&rds_eng->wait);
+	rds_unlock(&rds_eng->wait);
 }
 
 static void unlink_nodes(struct rds_wait *w)
@@ -244,7 +244,7 @@ static void unlink_nodes(struct rds_wait *w)
 	if (!w->linked)
 		return;
 	w->linked = false;
-	pthread_mutex_lock(&rds_eng->wait);
+	rds_lock(&rds_eng->wait);
 	if (w->room_prev) {
 		*w->room_prev = w->room_next;
 		if (w->room_next)
@@ -261,7 +261,7 @@ static void unlink_nodes(struct rds_wait *w)
 		if (nd->next)
 			nd->next->prev = nd->prev;
 	}
-	pthread_mutex_unlock(&rds_eng->wait);
+	rds_unlock(&rds_eng->wait);
 }
 
 static bool wants_output(const struct rds_wait *w)
@@ -413,7 +413,7 @@ void rds_wait_end(struct rds_wait *w)
 	if (w->spinning) {
 		w->spinning = false;
 		/* Found while spinning - unless the thread was off the CPU for longer than a spin may last. */
-		if (os_now_ns() < w->spin_until)
+		if (w->spins < SPIN_CLOCK_EVERY || os_now_ns() < w->spin_until)
 			spin_tls.streak = 0;
 		else
 			spin_failed();

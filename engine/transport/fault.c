@@ -460,7 +460,9 @@ static enum rds_rx_verdict up_message(struct rds_conn *conn, struct rds_ep *ep, 
 
 	if (cut && draw(fl) % 2)
 		break_now(f);
-	if (atomic_load(&f->broken) || chance(fl, fl->spec.later))
+	if (atomic_load(&f->broken))
+		return RDS_RX_DONE; /* lost with the endpoint, and not acknowledged */
+	if (chance(fl, fl->spec.later))
 		return RDS_RX_LATER;
 	v = f->head.t->up->message(f->head.conn, (struct rds_ep *)f, rx);
 	if (v == RDS_RX_TAKEN && rx->token)

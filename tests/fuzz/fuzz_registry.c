@@ -3,8 +3,10 @@
  * fuzz_registry.c - what somebody else may have left in, or is just writing into, the registry file.
  *
  * The input is a list of patches { u8 when, u24 offset, u8 length, bytes } on a registry that holds a few sockets:
- * `when` even = before it is opened, odd = while it is in use.  A sound file is laid down before each run.  Whatever the
- * patches are, all calls have to come back, without a crash and within bounded work.
+ * `when` even = before it is opened, odd = while it is in use.  A sound file is laid down before each run.  Whatever
+ * the patches are, all calls have to come back, without a crash and within bounded work.
+ *
+ * fuzz-sources: engine/registry*.c engine/os.c engine/os_fds.c engine/stats.c engine/log.c engine/options.c
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
