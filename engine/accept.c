@@ -172,10 +172,13 @@ static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
 		if (*err != -EAGAIN)
 			return SENT;
 		*err = 0;
+		conn->room_sought = true;
+		rds_conn_busy(conn);
 		return NO_ROOM;
 	}
 	if (likely(conn->ep))
 		conn->t->ops->flush(conn->ep, false);
+	conn->room_sought = false;
 	if (conn->st_queued++ == 0)
 		rds_conn_busy(conn); /* so that the counters are brought up to date */
 	conn->st_bytes += out->len;
@@ -277,6 +280,7 @@ static int wait_to_send(struct send_call *c, enum admit a)
 	uint64_t timeo = atomic_load(&sk->sndtimeo_ns), deadline = 0;
 	enum admit why = a;
 	struct rds_wait *w;
+	bool asked = false;
 	int err = 0, ret = 0;
 
 	if (a != CONGESTED && timeo == 0)
@@ -304,8 +308,15 @@ static int wait_to_send(struct send_call *c, enum admit a)
 				break;
 			}
 		}
+		if (why == NO_ROOM && !asked) {
+			/* The peer has to know before the last look, or nobody would say that there is room. */
+			asked = true;
+			rds_want_room_all();
+			continue;
+		}
 		if (!rds_wait_arm(w))
 			continue;
+		asked = false;
 		ret = rds_wait_sleep(w, why == CONGESTED ? 0 : deadline);
 		rds_wait_disarm(w);
 		if (ret == -EINTR)

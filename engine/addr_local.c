@@ -3,9 +3,9 @@
  * addr_local.c - does an address belong to this host?
  *
  * The kernel's RDS asks its routing table; from user space two datagram sockets that never send anything tell the same:
- * bind refuses what is configured nowhere, and the source address that connect to the address itself would use is that
- * address only if it is a local one.  The second question is needed where bind alone says yes to subnet broadcasts, or
- * to everything (ip_nonlocal_bind).
+ * bind refuses what is configured nowhere, and connect to the address itself works with that address as the source only
+ * if it is a local one.  The second question is needed where bind alone says yes to subnet broadcasts, or to everything
+ * (ip_nonlocal_bind).
  * Only "yes" is remembered: a program that waits for an address to appear must see it at once.
  */
 #include "engine/addr.h"
@@ -104,7 +104,11 @@ static int judge_failure(int err, sa_family_t family)
 	return family == AF_INET && (err == -ENETUNREACH || err == -EINVAL) ? -EADDRNOTAVAIL : 0;
 }
 
-/* Is it the source of what goes to itself? */
+/*
+ * Can it be the source of what goes to itself?  An IPv4 socket has to be bound to it first: the route to an interface's
+ * second address in a subnet names the first one as the preferred source, and connect checks a source that it is given.
+ * An IPv6 socket must not be: there the given source goes unchecked, and the preferred one is the address itself.
+ */
 static int ask_route(const struct sockaddr_storage *ss, const struct sockaddr_storage *dest, socklen_t len)
 {
 	struct sockaddr_storage src = {0};
@@ -114,6 +118,8 @@ static int ask_route(const struct sockaddr_storage *ss, const struct sockaddr_st
 
 	if (fd < 0)
 		return fd;
+	if (ss->ss_family == AF_INET)
+		os_bind(fd, (const struct sockaddr *)ss, len); /* if it fails by now, the comparison below says no */
 	ret = os_connect(fd, (const struct sockaddr *)dest, len);
 	if (ret)
 		ret = judge_failure(ret, ss->ss_family);

@@ -313,7 +313,7 @@ static void conn_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
 	rds_unlock(&conn->tx);
 	rds_unlock(&rds_eng->control);
 	rx_lock();
-	conn->want_map = true;
+	conn->want_map = conn->want_flush = true; /* senders may have gone to sleep while there was no endpoint to ask */
 	rds_conn_work(conn); /* map first, then the queue */
 	rx_unlock();
 	rds_run_work();

@@ -67,6 +67,7 @@ struct rds_conn {
 	uint64_t st_queued, st_bytes; /* send_queued, copy_from_user, not yet added to the counters */
 	bool busy; /* on the list of connections that may hold something (queue.c) */
 	struct rds_conn *busy_next;
+	bool room_sought; /* a sender waits for the endpoint's room, although nothing of this connection may be kept */
 	bool ack_asked; /* the peer was asked for service and `acked` has not moved since */
 
 	/* receive side (rx) */
@@ -103,6 +104,7 @@ void rds_busy_forget(void); /* forked child */
 void rds_queue_acked(struct rds_conn *conn, uint64_t ack);
 void rds_conn_reap(struct rds_conn *conn, bool all); /* take the peer's acknowledgements to heart */
 void rds_queue_flush(struct rds_conn *conn); /* give waiting messages to the transport */
+void rds_conn_rearm(struct rds_conn *conn); /* after a wake-up: is there still somebody who waits for space? */
 void rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep); /* broken: unacknowledged ones to the head again */
 void rds_queue_drop_all(struct rds_conn *conn);
 void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct rds_addr *dst);

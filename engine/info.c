@@ -59,11 +59,15 @@ static void put_counter(struct info_sink *sink, const char *name, uint64_t value
 	sink_put(sink, &rec);
 }
 
+/* Senders count in batches, so everybody is asked to finish counting, unless it is only the length that is wanted. */
 static int source_counters(struct info_sink *sink, const struct info_source *src)
 {
+	size_t n = RDS_STATS + sizeof(tcp_counters) / sizeof(tcp_counters[0]);
 	uint64_t sum[RDS_STATS];
+	struct rds_info_list none;
 
-	(void)src;
+	if (sink->room >= n * sink->each && rds_info_query(src->kind, &none) == 0)
+		free(none.recs);
 	registry_counters_sum(rds_eng->reg, sum);
 	for (unsigned i = 0; i < RDS_STATS; i++)
 		put_counter(sink, rds_stat_names[i], sum[i]);
@@ -215,7 +219,8 @@ static int source_none(struct info_sink *sink, const struct info_source *src)
 
 /* What is not here has no provider: flows, statistics, iWARP (nor in the kernel), InfiniBand (no such transport). */
 static const struct info_source sources[RDS_INFO_LAST - RDS_INFO_FIRST + 1] = {
-	SOURCE(RDS_INFO_COUNTERS) = {source_counters, sizeof(struct rds_info_counter), false, 0, NULL},
+	SOURCE(RDS_INFO_COUNTERS) = {source_counters, sizeof(struct rds_info_counter), false, RDS_INFO_COUNTED,
+				      NULL},
 	SOURCE(RDS_INFO_CONNECTIONS) = {source_records, sizeof(struct rds_info_connection), false, RDS_INFO_CONNS,
 					put_conn},
 	SOURCE(RDS_INFO_SEND_MESSAGES) = {source_records, sizeof(struct rds_info_message), false, RDS_INFO_SENDING,

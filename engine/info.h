@@ -14,7 +14,15 @@
 
 #include <sys/un.h>
 
-enum rds_info_kind { RDS_INFO_CONNS, RDS_INFO_SENDING, RDS_INFO_RETRANS, RDS_INFO_RECEIVED, RDS_INFO_KINDS };
+/* COUNTED has no records: who answers has brought its counters in the registry up to date. */
+enum rds_info_kind {
+	RDS_INFO_CONNS,
+	RDS_INFO_SENDING,
+	RDS_INFO_RETRANS,
+	RDS_INFO_RECEIVED,
+	RDS_INFO_COUNTED,
+	RDS_INFO_KINDS
+};
 
 struct rds_info_rec {
 	struct in6_addr laddr, faddr;

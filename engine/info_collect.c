@@ -117,12 +117,13 @@ static void collect_sock(struct rds_sock *sk, void *arg)
 	memset(&rec, 0, sizeof(rec));
 	rec.laddr = sk->laddr.ip;
 	rec.lport = sk->laddr.port;
-	rec.tos = atomic_load(&sk->tos);
 	rx_lock();
 	for (struct rds_inc *inc = sk->rx_head; inc && c->room; inc = inc->next) {
 		rec.faddr = inc->saddr;
 		rec.fport = inc->sport;
 		rec.len = inc->len;
+		rec.seq = inc->seq;
+		rec.tos = inc->tos;
 		collect_push(c, &rec);
 	}
 	rx_unlock();
@@ -132,9 +133,11 @@ void rds_info_collect(enum rds_info_kind kind, struct rds_info_list *out)
 {
 	struct collect c = {.kind = kind, .out = out, .room = RDS_INFO_MAX_RECS};
 
-	/* So that what peers have sent or acknowledged already is seen. */
+	/* So that what peers have sent or acknowledged already is seen, and what was sent is counted. */
 	rds_reap_all();
 	rds_progress();
+	if (kind == RDS_INFO_COUNTED)
+		return;
 	if (kind == RDS_INFO_RECEIVED)
 		rds_sock_each(collect_sock, &c);
 	else

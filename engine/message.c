@@ -64,6 +64,8 @@ struct rds_inc *rds_inc_new(struct rds_conn *conn, struct rds_ep *ep, const stru
 	inc->saddr = conn->id.faddr;
 	inc->sport = rx->hdr.sport;
 	inc->len = rx->hdr.len;
+	inc->seq = rx->hdr.seq;
+	inc->tos = conn->id.tos;
 	inc->heap = NULL;
 	inc->real_ns = 0;
 	if (rx->token) {

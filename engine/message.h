@@ -14,7 +14,9 @@ struct rds_inc {
 	struct rds_inc *next; /* socket's queue, or free list */
 	struct in6_addr saddr;
 	uint16_t sport;
+	uint8_t tos; /* of the connection that it came by */
 	uint32_t len;
+	uint64_t seq;
 	const void *data;
 	void *heap; /* owned copy, NULL while in place */
 	/* in place: */

@@ -175,6 +175,8 @@ static void work_one(struct rds_conn *conn)
 	else
 		map = false;
 	rds_queue_flush(conn);
+	if (flush)
+		rds_conn_rearm(conn);
 	if (flush && !conn->queue)
 		rds_room_made();
 	for (i = 0; i < n; i++)

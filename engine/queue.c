@@ -55,7 +55,7 @@ static bool busy_each(bool (*fn)(struct rds_conn *conn))
 		rds_lock(&conn->tx);
 		any |= fn(conn);
 		conn->busy = false;
-		if (conn->count || conn->queue)
+		if (conn->count || conn->queue || conn->room_sought)
 			rds_conn_busy(conn);
 		rds_unlock(&conn->tx);
 	}
@@ -167,12 +167,30 @@ static bool want_room_one(struct rds_conn *conn)
 {
 	bool moved = reap_one(conn);
 
-	if (conn->ep && (conn->count || conn->queue)) {
+	if (conn->ep && (conn->count || conn->queue || conn->room_sought)) {
 		conn->t->ops->flush(conn->ep, true);
 		conn->t->ops->want_room(conn->ep, conn->acked);
 		moved |= reap_one(conn); /* what came before it knew that we wait */
 	}
 	return moved;
+}
+
+/* Acknowledgements came, but perhaps not yet for those who sleep: the next ones must be reported, too.  tx held. */
+void rds_conn_rearm(struct rds_conn *conn)
+{
+	unsigned i;
+
+	if (!conn->ep)
+		return;
+	for (i = 0; i < conn->count; i++) {
+		struct rds_sock *sk = conn->unacked[(conn->head + i) & (conn->cap - 1)].sk;
+
+		if (!sk || (!atomic_load(&sk->waiters) && !sk->hidden_out))
+			continue;
+		conn->t->ops->want_room(conn->ep, conn->acked);
+		rds_conn_reap(conn, true); /* what came before */
+		return;
+	}
 }
 
 bool rds_want_room_all(void)

@@ -269,7 +269,7 @@ static bool wants_output(const struct rds_wait *w)
 	unsigned i;
 
 	for (i = 0; i < w->n; i++)
-		if (w->nodes[i].events & (POLLOUT | POLLWRNORM | RDS_WAIT_ROOM))
+		if (w->nodes[i].events & (POLLOUT | POLLWRNORM))
 			return true;
 	return false;
 }

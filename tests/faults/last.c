@@ -22,9 +22,8 @@ static uint64_t seed = 1;
 
 static void *idle(void *arg)
 {
-	(void)arg;
-	for (;;)
-		pause();
+	pause();
+	return arg;
 }
 
 static void child(enum ending how, unsigned round)

@@ -300,7 +300,10 @@ static void beside_an_interface(int fd)
 	set_if(fd, SIOCSIFADDR, "t0", "10.97.0.1");
 	set_if(fd, SIOCSIFNETMASK, "t0", "255.255.255.0");
 	set_if(fd, SIOCSIFFLAGS, "t0", "0.0.0.0");
+	set_if(fd, SIOCSIFADDR, "t0:1", "10.97.0.2"); /* the same subnet: the route to it has 10.97.0.1 as its source */
+	set_if(fd, SIOCSIFNETMASK, "t0:1", "255.255.255.0");
 	ck_assert_int_eq(local("::ffff:10.97.0.1"), 0);
+	ck_assert_int_eq(local("::ffff:10.97.0.2"), 0);
 	ck_assert_int_eq(local("::ffff:10.97.0.77"), -EADDRNOTAVAIL);
 	ck_assert_int_eq(local("::ffff:10.97.0.255"), -EADDRNOTAVAIL);
 	close(tun);
@@ -323,6 +326,9 @@ START_TEST(address_that_appears)
 	set_if(fd, SIOCSIFBRDADDR, "lo:1", "10.99.0.255");
 	ck_assert_int_eq(local("::ffff:10.99.0.1"), 0); /* at once: a no is not remembered */
 	ck_assert_int_eq(local("::ffff:10.98.0.1"), -EADDRNOTAVAIL);
+	set_if(fd, SIOCSIFADDR, "lo:2", "10.99.0.2"); /* a second one in the same subnet */
+	set_if(fd, SIOCSIFNETMASK, "lo:2", "255.255.255.0");
+	ck_assert_int_eq(local("::ffff:10.99.0.2"), 0);
 	put("/proc/sys/net/ipv4/ip_nonlocal_bind", "1");
 	ck_assert_int_eq(local("::ffff:10.98.0.1"), -EADDRNOTAVAIL);
 	beside_an_interface(fd);
