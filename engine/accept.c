@@ -274,11 +274,12 @@ static short wait_event(enum admit why)
 	return why == CONGESTED ? RDS_WAIT_CONG : why == NO_ROOM ? RDS_WAIT_ROOM : POLLOUT;
 }
 
-static int wait_to_send(struct send_call *c, enum admit a)
+/* Until it is sent (0, *a SENT), fails, or must wait for something else (0, *a says what). */
+static int wait_to_send(struct send_call *c, enum admit *ap)
 {
 	struct rds_sock *sk = c->sk;
 	uint64_t timeo = atomic_load(&sk->sndtimeo_ns), deadline = 0;
-	enum admit why = a;
+	enum admit a = *ap, why = a;
 	struct rds_wait *w;
 	bool asked = false;
 	int err = 0, ret = 0;
@@ -295,8 +296,8 @@ static int wait_to_send(struct send_call *c, enum admit a)
 		note_congestion(c, false);
 	}
 	for (;;) {
+		rds_wait_note(w, wait_event(why)); /* first: what happens from here on must not be slept over */
 		rds_progress();
-		rds_wait_note(w, wait_event(why));
 		a = retry(c, &err);
 		if (a != why || err || !atomic_load(&sk->open))
 			break;
@@ -314,8 +315,10 @@ static int wait_to_send(struct send_call *c, enum admit a)
 			rds_want_room_all();
 			continue;
 		}
-		if (!rds_wait_arm(w))
+		if (!rds_wait_arm(w)) {
+			asked = false;
 			continue;
+		}
 		asked = false;
 		ret = rds_wait_sleep(w, why == CONGESTED ? 0 : deadline);
 		rds_wait_disarm(w);
@@ -326,11 +329,10 @@ static int wait_to_send(struct send_call *c, enum admit a)
 	if (why == CONGESTED)
 		end_congestion(c, ret == -EINTR);
 	rds_wait_end(w);
+	*ap = a;
 	if (ret || err)
 		return ret ? ret : err;
-	if (!atomic_load(&sk->open))
-		return -EBADF;
-	return a == SENT ? 0 : wait_to_send(c, a); /* the other reason now: at most a few levels deep, each had to clear */
+	return a == SENT || atomic_load(&sk->open) ? 0 : -EBADF;
 }
 
 /* Nonblocking: ENOBUFS for congestion unless it has just cleared, EAGAIN for space. */
@@ -385,7 +387,9 @@ ssize_t rds_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, int f
 
 		c.out.may_wait = !nonblock; /* otherwise a ring without room means a copy, not EAGAIN */
 
-		err = nonblock ? fail_nonblock(&c, a) : wait_to_send(&c, a);
+		err = nonblock ? fail_nonblock(&c, a) : 0;
+		while (!nonblock && !err && a != SENT)
+			err = wait_to_send(&c, &a);
 		if (err)
 			return err;
 	}

@@ -300,8 +300,6 @@ bool rds_wait_arm(struct rds_wait *w)
 	if (efd_open(w) < 0)
 		return false; /* no descriptor to sleep on: go on looking, and say so */
 	link_nodes(w);
-	if (wants_output(w) && rds_want_room_all())
-		return false;
 	rx_lock();
 	if (!rds_eng->leader) {
 		rds_eng->leader = w;
@@ -313,7 +311,11 @@ bool rds_wait_arm(struct rds_wait *w)
 	atomic_store(&w->sleep_slot, w->leader ? &rds_eng->leader_fd : &w->efd);
 	atomic_store(&w->armed, true);
 	rds_attention_update();
-	ready = some_ready(w) || rds_eng->shm->ops->pending(rds_eng->shm);
+	rx_unlock();
+	/* Peers are asked when this thread can be posted: whoever hears of an answer first, it is not missed. */
+	ready = wants_output(w) && rds_want_room_all();
+	rx_lock();
+	ready |= some_ready(w) || rds_eng->shm->ops->pending(rds_eng->shm);
 	rx_unlock();
 	if (ready) {
 		rds_wait_disarm(w);
