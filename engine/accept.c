@@ -285,7 +285,7 @@ static int wait_to_send(struct send_call *c, enum admit *ap)
 	int err = 0, ret = 0;
 
 	if (a != CONGESTED && timeo == 0)
-		return -EAGAIN;
+		return -ETIMEDOUT;
 	if (timeo != RDS_NO_TIMEOUT)
 		deadline = os_now_ns() + timeo;
 	w = rds_wait_begin_one(sk, wait_event(a));

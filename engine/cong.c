@@ -96,8 +96,8 @@ static void wake_met(void)
 	struct rds_sock **p = &rds_eng->cong_met, *sk;
 
 	while ((sk = *p)) {
-		rds_sock_wake(sk, RDS_WAIT_CONG | (sk->seen_congestion ? POLLIN | POLLRDNORM | POLLWRBAND : 0));
-		if (sk->seen_congestion || sk->cong_blocked) {
+		rds_sock_wake(sk, RDS_WAIT_CONG | (sk->seen_congestion || sk->cong_attached ? POLLIN | POLLRDNORM | POLLWRBAND : 0));
+		if (sk->seen_congestion || sk->cong_attached || sk->cong_blocked) {
 			p = &sk->cong_next;
 			continue;
 		}

@@ -19,6 +19,7 @@
  * for an address that nobody on this host can reach, and looks from time to time whether that has changed.
  */
 #include "engine/message.h"
+#include "engine/wait.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -405,6 +406,7 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 		rx_lock();
 		rds_cong_updated(~0ull); /* whoever waits for a port of a dead process need not wait any longer */
 		rx_unlock();
+		rds_room_made(); /* nor for room in a ring to it */
 	}
 }
 

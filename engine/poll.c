@@ -26,10 +26,24 @@ bool rds_sock_wakes(struct rds_sock *sk, short events)
 		return sk->rx_head || (sk->cong_monitor && sk->cong_notify);
 	if ((events & (IN_BITS | POLLWRBAND)) &&
 	    (rds_sock_has_input(sk) ||
-	     (!sk->cong_monitor && sk->seen_congestion &&
+	     (!sk->cong_monitor && (sk->seen_congestion || sk->cong_attached) &&
 	      sk->cong_track != atomic_load_explicit(&rds_eng->cong_generation, memory_order_relaxed))))
 		return true;
 	return (events & OUT_BITS) && rds_sock_writable(sk);
+}
+
+/*
+ * The kernel's poller hangs on the node-wide queue only if the socket has met congestion before; the first look that finds
+ * any bit, wanted or not, takes the mark away for later polls, but not from the poll that is under way.
+ */
+static void attach(struct rds_sock *sk, short mask, bool again)
+{
+	rx_lock();
+	if (!again)
+		sk->cong_attached = sk->seen_congestion;
+	if (mask)
+		sk->seen_congestion = false;
+	rx_unlock();
 }
 
 /* af_rds.c:rds_poll, including its side effects: the generation is reported once, any bit clears seen_congestion. */
@@ -58,11 +72,8 @@ short rds_poll(struct rds_sock *sk, short events)
 		mask |= OUT_BITS;
 	if (atomic_load_explicit(&sk->err, memory_order_relaxed))
 		mask |= POLLERR;
-	if (mask && sk->seen_congestion) {
-		rx_lock();
-		sk->seen_congestion = false;
-		rx_unlock();
-	}
+	if (unlikely(sk->seen_congestion || sk->cong_attached))
+		attach(sk, mask, events & RDS_POLL_AGAIN);
 	return mask & (events | POLLERR | POLLNVAL);
 }
 
@@ -105,10 +116,23 @@ static void lower_out(struct rds_sock *sk, int fd)
 		show_out(sk);
 }
 
+/* A wake-up is not an event yet: epoll asks rds_poll then, which reports a new generation once. */
+static bool kernel_would_show(struct rds_sock *sk)
+{
+	uint64_t gen = atomic_load_explicit(&rds_eng->cong_generation, memory_order_relaxed);
+
+	if (rds_sock_has_input(sk))
+		return true;
+	if (sk->cong_monitor || sk->cong_track == gen)
+		return false;
+	sk->cong_track = gen;
+	return true;
+}
+
 static void show_now(struct rds_sock *sk, short events)
 {
 	/* An edge-triggered watcher must see every arrival as a new event, even when the byte is already there. */
-	if ((events & IN_BITS) && (!sk->shown_in || sk->watched_edge))
+	if ((events & IN_BITS) && (!sk->shown_in || sk->watched_edge) && kernel_would_show(sk))
 		show_in(sk);
 	if ((events & OUT_BITS) && sk->hidden_out)
 		show_out(sk);

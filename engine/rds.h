@@ -84,6 +84,8 @@ int rds_sock_take_error(struct rds_sock *sk);
 /* Bits among POLLIN POLLRDNORM POLLOUT POLLWRNORM POLLWRBAND POLLERR that hold now.  Never sleeps; has the side
  * effects that the kernel's rds_poll has (one-shot generation).  Call rds_progress() first, once per group. */
 short rds_poll(struct rds_sock *sk, short events);
+/* In `events`: this is not the first look of the program's call (the kernel attaches a poller on the first one only). */
+#define RDS_POLL_AGAIN 0x0800
 
 /* One round of receiving, acknowledging and transmitting for the whole process.  True if anything moved. */
 bool rds_progress(void);

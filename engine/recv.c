@@ -325,6 +325,8 @@ static ssize_t recv_once(struct rds_sock *sk, int fd, struct msghdr *msg, int fl
 		ret = deliver_cong(sk, fd, msg);
 	else if (sk->rx_head)
 		ret = deliver(sk, fd, msg, flags);
+	else
+		rds_sock_lower(sk, fd);
 out:
 	rx_unlock();
 	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
@@ -351,8 +353,8 @@ static ssize_t recv_wait(struct rds_sock *sk, int fd, struct msghdr *msg, int fl
 	struct rds_wait *w;
 	ssize_t ret;
 
-	if (timeo == 0)
-		return -EAGAIN;
+	if (timeo == 0) /* a negative SO_RCVTIMEO: the kernel's wait is over before it begins */
+		return -ETIMEDOUT;
 	w = rds_wait_begin_one(sk, RDS_WAIT_RECV);
 	if (!w)
 		return -ENOMEM;

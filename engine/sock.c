@@ -165,7 +165,7 @@ static void sock_close(struct rds_sock *sk)
 	if (rds_sock_bound(sk))
 		rds_bound_remove(sk);
 	drop_received(sk);
-	sk->seen_congestion = false;
+	sk->seen_congestion = sk->cong_attached = false;
 	rx_unlock();
 	rds_lock(&rds_eng->control);
 	registry_sock_remove(rds_eng->reg, sk->reg_idx);
@@ -267,7 +267,7 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 	sk->rx_head = NULL;
 	sk->rx_tail = &sk->rx_head;
 	sk->rcv_bytes = 0;
-	sk->congested = sk->cong_monitor = sk->seen_congestion = false;
+	sk->congested = sk->cong_monitor = sk->seen_congestion = sk->cong_attached = false;
 	sk->cong_mask = sk->cong_notify = sk->cong_track = 0;
 	sk->cong_blocked = 0;
 	sk->zhead = NULL;

@@ -65,6 +65,7 @@ struct rds_sock {
 	bool cong_monitor;
 	uint64_t cong_mask, cong_notify, cong_track;
 	bool seen_congestion;
+	bool cong_attached; /* a poll that began after that may still sleep: an update wakes it */
 	struct rds_sock *mon_next;
 	struct rds_sock *cong_next; /* sockets that have met congestion */
 	bool cong_listed;

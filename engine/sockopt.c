@@ -231,7 +231,7 @@ static int sol_rds_get(struct rds_sock *sk, int opt, void *val, socklen_t *len)
 		return rds_info_getsockopt(sk, opt, val, len);
 	if (opt != RDS_RECVERR && opt != SO_RDS_TRANSPORT)
 		return -ENOPROTOOPT;
-	if (room < (int)sizeof(int))
+	if ((size_t)room < sizeof(int)) /* a negative length is a large one here, as in the kernel */
 		return -EINVAL;
 	return put_int(opt == RDS_RECVERR ? atomic_load(&sk->recverr) : atomic_load(&sk->transport), val, len);
 }

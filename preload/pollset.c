@@ -136,11 +136,12 @@ static int look_at_rds(struct pollset *ps)
 	for (unsigned i = 0; i < ps->n_rds; i++) {
 		struct pollset_rds *r = &ps->rds[i];
 
-		r->revents = rds_poll(r->sk, r->events);
+		r->revents = rds_poll(r->sk, r->events | (ps->looked ? RDS_POLL_AGAIN : 0));
 		if (ps->by_select)
 			r->revents = pollset_select_bits(r->events, r->revents);
 		ready += r->revents != 0;
 	}
+	ps->looked = true;
 	return ready;
 }
 

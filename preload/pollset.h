@@ -22,6 +22,7 @@ struct pollset {
 	struct pollfd *kernel;	/* foreign descriptors, and room for one more */
 	unsigned *kernel_index; /* the caller's */
 	bool by_select;		/* select(): a bit that it has no set for is no event */
+	bool looked; /* at least once */
 	struct rds_wait *wait;
 	void *heap;
 	struct pollset_rds small_rds[POLLSET_SMALL];
