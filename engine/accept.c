@@ -249,12 +249,10 @@ static void note_congestion(struct send_call *c, bool nonblock)
 	rx_unlock();
 }
 
-static void end_congestion(struct send_call *c, bool interrupted)
+static void congestion_interrupted(struct send_call *c)
 {
 	rx_lock();
-	c->sk->cong_blocked--;
-	if (interrupted)
-		c->sk->seen_congestion = true;
+	c->sk->seen_congestion = true;
 	rx_unlock();
 }
 
@@ -294,6 +292,7 @@ static int wait_to_send(struct send_call *c, enum admit *ap)
 	if (a == CONGESTED) {
 		RDS_STAT_INC(cong_send_blocked);
 		note_congestion(c, false);
+		w->congested = true;
 	}
 	for (;;) {
 		rds_wait_note(w, wait_event(why)); /* first: what happens from here on must not be slept over */
@@ -326,8 +325,8 @@ static int wait_to_send(struct send_call *c, enum admit *ap)
 			break;
 		ret = 0;
 	}
-	if (why == CONGESTED)
-		end_congestion(c, ret == -EINTR);
+	if (why == CONGESTED && ret == -EINTR)
+		congestion_interrupted(c);
 	rds_wait_end(w);
 	*ap = a;
 	if (ret || err)
@@ -353,10 +352,8 @@ static int fail_nonblock(struct send_call *c, enum admit a)
 		return -ENOBUFS;
 	}
 	RDS_STAT_INC(send_queue_full);
+	rds_sock_refused(c->sk, c->fd); /* first: what the peers answer from here on is shown */
 	rds_want_room_all();
-	rx_lock();
-	rds_sock_lower(c->sk, c->fd);
-	rx_unlock();
 	return -EAGAIN;
 }
 

@@ -9,6 +9,7 @@
  */
 #include "engine/engine.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -62,6 +63,7 @@ static int engine_new(void)
 	rds_lock_init(&e->rx);
 	rds_lock_init(&e->wait);
 	atomic_store(&e->leader_fd, -1);
+	atomic_store(&e->leader_post, -1);
 	e->attention = RDS_ATT_HELPER;
 	e->loop = rds_loop_transport();
 	e->shm = rds_fault_transport(rds_shm_transport());
@@ -94,7 +96,7 @@ int rds_engine_start(void)
 
 int rds_leader_fd(void)
 {
-	return rds_eng->leader_fd;
+	return rds_eng->leader_post;
 }
 
 struct registry *rds_engine_registry(void)
@@ -110,18 +112,33 @@ static void watch_pair(struct rds_sock *sk, void *arg)
 		*err = rds_sock_watch_pair(sk);
 }
 
+static int leader_pipe(struct rds_engine *e)
+{
+	int fds[2], err = os_pipe(fds, O_CLOEXEC);
+
+	if (err < 0)
+		return err;
+	os_fcntl(fds[1], F_SETFL, O_NONBLOCK); /* the reading end stays blocking: it is where threads sleep */
+	err = os_dup_high_slot(fds[0], &e->leader_fd);
+	if (err < 0) {
+		os_close(fds[1]);
+		return err;
+	}
+	err = os_dup_high_slot(fds[1], &e->leader_post);
+	if (err < 0)
+		os_close_slot(&e->leader_fd);
+	return err;
+}
+
 /* control held */
 int rds_engine_start_helper(void)
 {
 	struct rds_engine *e = rds_eng;
-	int fd, err;
+	int err;
 
 	if (e->helper_up)
 		return 0;
-	fd = os_eventfd(0, 0);
-	if (fd < 0)
-		return fd;
-	err = os_dup_high_slot(fd, &e->leader_fd);
+	err = leader_pipe(e);
 	if (!err)
 		err = rds_helper_start();
 	if (!err)

@@ -68,7 +68,9 @@ struct rds_engine {
 	bool lazy, lease_running;
 	uint64_t activity; /* counts calls: the lease goes on as long as it moves */
 	unsigned calls;	   /* since the helper took over */
-	_Atomic int leader_fd;
+	/* The leader sleeps on a pipe: unlike an eventfd's, a pipe's wake-up tells the scheduler that the waker is about to
+	 * sleep itself (sync), which is what makes a kernel socket's wake-up as quick as it is. */
+	_Atomic int leader_fd, leader_post;
 	bool pressure; /* some transport's memory fills up with messages that nobody reads */
 
 	/* congestion (rx) */

@@ -274,6 +274,11 @@ int os_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
 	return (int)sys5(SYS_ppoll, fds, n, timeout_ms < 0 ? NULL : &ts, 0, KERNEL_SIGSET);
 }
 
+int os_pipe(int fds[2], int flags)
+{
+	return (int)sys2(SYS_pipe2, fds, flags);
+}
+
 int os_eventfd(unsigned init, int flags)
 {
 	return (int)sys2(SYS_eventfd2, init, flags);

@@ -71,6 +71,7 @@ int os_getsockopt(int fd, int level, int opt, void *val, socklen_t *len);
 int os_setsockopt(int fd, int level, int opt, const void *val, socklen_t len);
 int os_poll(struct pollfd *fds, nfds_t n, int timeout_ms);
 int os_eventfd(unsigned init, int flags);
+int os_pipe(int fds[2], int flags);
 int os_epoll_create(void);
 int os_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev);
 int os_epoll_wait(int ep, struct epoll_event *evs, int n, int timeout_ms);

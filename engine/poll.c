@@ -94,10 +94,20 @@ static void show_out(struct rds_sock *sk)
 	sk->hidden_out = false;
 }
 
+/* Another thread may have closed the number meanwhile, and somebody else's descriptor may have it now. */
+static bool names(const struct rds_sock *sk, int fd)
+{
+	struct stat st;
+
+	return os_fstat(fd, &st) == 0 && st.st_ino == sk->inode && S_ISSOCK(st.st_mode);
+}
+
 static void lower_in(struct rds_sock *sk, int fd)
 {
 	char buf[16];
 
+	if (!names(sk, fd))
+		return;
 	while (os_recv(fd, buf, sizeof(buf), MSG_DONTWAIT) > 0)
 		;
 	sk->shown_in = false;
@@ -107,6 +117,8 @@ static void lower_out(struct rds_sock *sk, int fd)
 {
 	int small = 1;
 
+	if (!names(sk, fd))
+		return;
 	sk->hidden_out = true;
 	os_setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
 	while (os_send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
@@ -192,6 +204,20 @@ void rds_sock_lower(struct rds_sock *sk, int fd)
 	rds_unlock(&rds_eng->wait);
 }
 
+/*
+ * The program was told EAGAIN for lack of space.  Even if there is space again by now: an edge-triggered watcher waits for the
+ * event of its coming, which lower_out() makes then.
+ */
+void rds_sock_refused(struct rds_sock *sk, int fd)
+{
+	if (likely(!atomic_load(&sk->watched)))
+		return;
+	rds_lock(&rds_eng->wait);
+	if (!sk->hidden_out && (sk->watched_edge || !rds_sock_writable(sk)))
+		lower_out(sk, fd);
+	rds_unlock(&rds_eng->wait);
+}
+
 void rds_sock_watch(struct rds_sock *sk, int fd, bool edge)
 {
 	rx_lock();
@@ -216,7 +242,7 @@ void rds_sock_show_all(void)
 	for (; sk; sk = next) {
 		next = sk->unseen_next;
 		sk->unseen = false;
-		if (sk->rx_head && atomic_load(&sk->open)) {
+		if (rds_sock_has_input(sk) && atomic_load(&sk->open)) {
 			rds_lock(&rds_eng->wait);
 			if (!sk->shown_in)
 				show_in(sk);

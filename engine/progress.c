@@ -26,6 +26,7 @@
 #define TICK_NS (10 * 1000000ull)
 #define BATCH 64
 #define BUSY_CALLS 64 /* in one tick */
+#define ROUNDS 256    /* of receiving, then the helper looks at its events and timers again */
 
 static struct {
 	_Atomic int ep;
@@ -55,7 +56,7 @@ void rds_attention_update(void)
 		want = RDS_ATT_LAZY;
 	else
 		want = RDS_ATT_HELPER;
-	if (want == RDS_ATT_HELPER && e->unseen && !e->lease_running) {
+	if ((want == RDS_ATT_HELPER || want == RDS_ATT_LEADER) && e->unseen && !e->lease_running) {
 		e->lease_running = true; /* something waits that the kernel does not show: have the helper look at it */
 		rds_helper_kick();
 	}
@@ -66,6 +67,15 @@ void rds_attention_update(void)
 		e->shm->ops->attention(e->shm, want);
 	if (want == RDS_ATT_HELPER && e->helper_up && e->shm->ops->pending(e->shm))
 		rds_helper_kick();
+}
+
+/* Peers that saw somebody look woke nobody, and one that died may not have come to it: is there something for the leader? */
+static void leader_look(void)
+{
+	struct rds_engine *e = rds_eng;
+
+	if (e->attention == RDS_ATT_LEADER && e->helper_up && e->shm->ops->pending(e->shm))
+		rds_wait_post(e->leader);
 }
 
 void rds_poll_enter(void)
@@ -90,6 +100,7 @@ void rds_poll_leave(bool found)
 		e->lazy = false;
 	}
 	rds_attention_update();
+	leader_look();
 }
 
 /* A program that calls again and again without ever waiting (MSG_DONTWAIT loops) is as busy as one that spins. */
@@ -158,6 +169,8 @@ static void work_one(struct rds_conn *conn)
 	unsigned i, n;
 	bool map, flush;
 
+	/* What is to be done is read under tx: whoever puts a map back for the next `writable` does so under it, too. */
+	rds_lock(&conn->tx);
 	rx_lock();
 	n = conn->npongs;
 	memcpy(pongs, conn->pongs, n * sizeof(pongs[0]));
@@ -167,13 +180,13 @@ static void work_one(struct rds_conn *conn)
 	conn->want_map = conn->want_flush = false;
 	rx_unlock();
 
-	rds_lock(&conn->tx);
 	if (flush)
 		rds_conn_reap(conn, true);
-	if (map && rds_xmit_map(conn) == -EAGAIN)
-		map = true;
-	else
-		map = false;
+	if (map && rds_xmit_map(conn) == -EAGAIN) {
+		rx_lock();
+		conn->want_map = true; /* goes out with the next `writable` or reconnect */
+		rx_unlock();
+	}
 	rds_queue_flush(conn);
 	if (flush)
 		rds_conn_rearm(conn);
@@ -182,11 +195,6 @@ static void work_one(struct rds_conn *conn)
 	for (i = 0; i < n; i++)
 		rds_xmit_pong(conn, pongs[i]);
 	rds_unlock(&conn->tx);
-	if (map) {
-		rx_lock();
-		conn->want_map = true; /* goes out with the next `writable` or reconnect */
-		rx_unlock();
-	}
 }
 
 void rds_run_work(void)
@@ -347,8 +355,9 @@ static void lease_tick(struct rds_timer *tm)
 static void helper_round(void)
 {
 	bool lease, quiet;
+	unsigned i;
 
-	while (rds_progress())
+	for (i = 0; i < ROUNDS && rds_progress(); i++)
 		;
 	rds_run_work();
 	rx_lock();
@@ -358,6 +367,10 @@ static void helper_round(void)
 		rds_eng->shm->ops->attention(rds_eng->shm, RDS_ATT_HELPER);
 	if (quiet && rds_eng->shm->ops->pending(rds_eng->shm))
 		rds_helper_kick();
+	if (rds_eng->attention == RDS_ATT_LEADER) { /* a peer may have taken the request for a wake-up and died */
+		rds_attention_update();
+		leader_look();
+	}
 	rx_unlock();
 	if (quiet)
 		rds_sock_show_all();

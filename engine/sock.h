@@ -117,9 +117,12 @@ static inline uint64_t rds_snd_bytes(const struct rds_sock *sk)
 {
 	return atomic_load_explicit(&sk->snd, memory_order_acquire) & (RDS_SND_MSG - 1);
 }
+/* The bound on messages is ours: empty ones count nothing against SNDBUF, but their number must stay in its field. */
 static inline bool rds_sock_writable(const struct rds_sock *sk)
 {
-	return rds_snd_bytes(sk) < rds_sndbuf(sk);
+	uint64_t snd = atomic_load_explicit(&sk->snd, memory_order_acquire);
+
+	return (snd & (RDS_SND_MSG - 1)) < rds_sndbuf(sk) && snd < RDS_SND_MSG << 22;
 }
 static inline void rds_snd_add(struct rds_sock *sk, uint64_t bytes)
 {
@@ -167,6 +170,7 @@ bool rds_sock_wakes(struct rds_sock *sk, short events); /* rx held: would a slee
 void rds_sock_wake(struct rds_sock *sk, short events);
 /* After a receive emptied the queue / a send filled it: take back what the stand-in shows. fd names the socket. */
 void rds_sock_lower(struct rds_sock *sk, int fd); /* rx held */
+void rds_sock_refused(struct rds_sock *sk, int fd); /* a send fails with EAGAIN: show that, and its end */
 void rds_sock_show_all(void); /* helper: what has stood unread for a tick becomes visible in the kernel */
 void rds_sock_unwait(struct rds_sock *sk); /* closing: wake every sleeper */
 

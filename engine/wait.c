@@ -184,14 +184,14 @@ static int efd_open(struct rds_wait *w)
 	return 0;
 }
 
-/* Take a stale post off a blocking eventfd without ever blocking. */
+/* Take stale posts off a blocking descriptor without ever blocking. */
 static void efd_drain(int fd)
 {
-	uint64_t v;
+	uint64_t v[16];
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 
 	if (os_poll(&p, 1, 0) > 0)
-		os_read(fd, &v, sizeof(v));
+		os_read(fd, v, sizeof(v));
 }
 
 static void link_nodes(struct rds_wait *w)
@@ -294,22 +294,25 @@ static bool some_ready(struct rds_wait *w)
 
 bool rds_wait_arm(struct rds_wait *w)
 {
-	bool ready;
+	bool ready, follow;
 
 	polling(w, false, false);
-	if (efd_open(w) < 0)
-		return false; /* no descriptor to sleep on: go on looking, and say so */
+	follow = efd_open(w) >= 0; /* without a descriptor of its own it can still be the leader */
 	link_nodes(w);
 	rx_lock();
 	if (!rds_eng->leader) {
 		rds_eng->leader = w;
 		w->leader = true;
-	} else {
+	} else if (follow) {
 		rds_eng->followers++;
 		w->follower = true;
+	} else {
+		rx_unlock();
+		return false; /* go on looking */
 	}
 	atomic_store(&w->sleep_slot, w->leader ? &rds_eng->leader_fd : &w->efd);
 	atomic_store(&w->armed, true);
+	atomic_thread_fence(memory_order_seq_cst); /* who makes room sees a sleeper, or the sleeper sees the room */
 	rds_attention_update();
 	rx_unlock();
 	/* Peers are asked when this thread can be posted: whoever hears of an answer first, it is not missed. */
@@ -372,7 +375,7 @@ void rds_wait_post(struct rds_wait *w)
 	static const uint64_t one = 1;
 
 	if (atomic_exchange(&w->armed, false))
-		os_write(rds_wait_fd(w), &one, sizeof(one));
+		os_write(w->leader ? rds_eng->leader_post : w->efd, &one, sizeof(one));
 }
 
 static void pool_put(struct rds_wait *w)
@@ -423,6 +426,12 @@ void rds_wait_end(struct rds_wait *w)
 	}
 	rds_wait_disarm(w);
 	unlink_nodes(w);
+	if (w->congested) { /* here, so that a cancelled send is counted down, too */
+		w->congested = false;
+		rx_lock();
+		w->nodes[0].sk->cong_blocked--;
+		rx_unlock();
+	}
 	if (w->cap > 64 && w->nodes != w->inl) { /* a huge poll set is not kept */
 		free(w->nodes);
 		w->nodes = w->inl;

@@ -23,8 +23,9 @@ struct rds_wait {
 	_Atomic(_Atomic int *) sleep_slot; /* where the number it sleeps on stands */
 	struct rds_wait *room_next, **room_prev; /* among those that wait for a transport's room (wait) */
 	uint64_t gen; /* of the event waited for (RDS_WAIT_CONG, RDS_WAIT_ROOM), as it was before the last look */
-	bool leader, follower; /* rx */
+	_Atomic bool leader, follower; /* written under rx, before armed */
 	bool linked, polling, spinning, spun, slept;
+	bool congested; /* counted in its socket's cong_blocked */
 	uint64_t spin_until, spin_start;
 	unsigned spins;
 	struct rds_timer timer;

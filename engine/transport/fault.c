@@ -182,13 +182,13 @@ static void fault_close(struct rds_ep *ep)
 	struct fault_ep *f = (struct fault_ep *)ep;
 	bool gone;
 
-	rds_timer_cancel(&f->breaks);
+	if (f->inner)
+		fault_of(f)->inner->ops->close(f->inner);
+	rds_timer_cancel(&f->breaks); /* only now that no up-call can set them again */
 	rds_timer_cancel(&f->late);
 	rds_timer_cancel(&f->room);
 	f->waiting = NULL;
 	drop_copies(f, UINT64_MAX);
-	if (f->inner)
-		fault_of(f)->inner->ops->close(f->inner);
 	rx_lock();
 	f->closed = true;
 	gone = f->inplace == 0;

@@ -157,7 +157,7 @@ struct rds_timer {
 };
 void rds_timer_set(struct rds_timer *tm, uint64_t due_ns); /* (re)arm; any thread */
 void rds_timer_cancel(struct rds_timer *tm);		   /* helper thread only: not running afterwards */
-/* The descriptor on which a leader sleeps: transports hand copies of it to peers. */
+/* What wakes the leader when 8 bytes are written to it: transports hand copies of it to peers. */
 int rds_leader_fd(void);
 struct registry *rds_engine_registry(void);
 

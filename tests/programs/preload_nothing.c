@@ -86,6 +86,7 @@ int main(int argc, char **argv)
 {
 	struct count with, without;
 	int p[2];
+	pid_t pid;
 
 	live();
 	with = look();
@@ -98,7 +99,9 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	check(pipe(p) == 0, "pipe");
-	if (fork() == 0) {
+	pid = fork();
+	check(pid >= 0, "fork");
+	if (pid == 0) {
 		char number[16];
 		int fd = dup2(p[1], 200);
 
@@ -110,6 +113,7 @@ int main(int argc, char **argv)
 		_exit(127);
 	}
 	hear(p[0], &without, sizeof(without));
+	finished(pid);
 	check(with.threads == without.threads, "%d threads, %d without", with.threads, without.threads);
 	check(with.fds == without.fds - 1, "%d descriptors, %d without", with.fds, without.fds - 1);
 	check(with.named == without.named, "%d named mappings, %d without", with.named, without.named);

@@ -59,7 +59,7 @@ _Static_assert(sizeof(struct shm_inbox) <= SHM_CTL_BYTES, "the inbox is one page
 
 /* Control socket (AF_UNIX SOCK_SEQPACKET): one packet each, native byte order (same host). */
 enum shm_op {
-	SHM_OP_HELLO = 1,   /* + descriptors: leader eventfd, inbox memory */
+	SHM_OP_HELLO = 1,   /* + descriptors: leader's pipe, inbox memory */
 	SHM_OP_CONNECT = 2, /* + descriptor: ring memory */
 	SHM_OP_REPLY = 3,
 	SHM_OP_CLOSE = 4,

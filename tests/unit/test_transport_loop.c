@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_transport_loop.c - the engine in one process, over the loop transport, without any preload: socket, bind, send,
+ * receive, readiness, congestion.
+ */
+#include <arpa/inet.h>
+#include <check.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/engine.h"
+#include "engine/os.h"
+#include "engine/rds.h"
+
+struct end {
+	struct rds_sock *sk;
+	int fd;
+	struct sockaddr_in name;
+};
+
+static struct end open_end(const char *ip)
+{
+	struct end e = {.name = {.sin_family = AF_INET}};
+	socklen_t len = sizeof(e.name);
+
+	inet_pton(AF_INET, ip, &e.name.sin_addr);
+	e.fd = rds_socket(SOCK_SEQPACKET, 0, &e.sk);
+	ck_assert_int_ge(e.fd, 0);
+	ck_assert_int_eq(rds_bind(e.sk, (struct sockaddr *)&e.name, sizeof(e.name)), 0);
+	ck_assert_int_eq(rds_getsockname(e.sk, (struct sockaddr *)&e.name, &len), 0);
+	ck_assert_uint_ne(e.name.sin_port, 0);
+	return e;
+}
+
+static void close_end(struct end *e)
+{
+	os_close(e->fd);
+	rds_sock_number_closed(e->sk);
+}
+
+static ssize_t give(struct end *from, struct end *to, const void *buf, size_t len)
+{
+	struct iovec iov = {.iov_base = (void *)(uintptr_t)buf, .iov_len = len};
+	struct msghdr msg = {.msg_name = &to->name, .msg_namelen = sizeof(to->name), .msg_iov = &iov, .msg_iovlen = 1};
+
+	return rds_sendmsg(from->sk, from->fd, &msg, MSG_DONTWAIT);
+}
+
+static ssize_t take(struct end *e, void *buf, size_t len, struct sockaddr_in *from)
+{
+	struct iovec iov = {.iov_base = buf, .iov_len = len};
+	struct msghdr msg = {.msg_name = from, .msg_namelen = sizeof(*from), .msg_iov = &iov, .msg_iovlen = 1};
+
+	return rds_recvmsg(e->sk, e->fd, &msg, MSG_DONTWAIT);
+}
+
+START_TEST(test_there_and_back)
+{
+	struct end a = open_end("127.0.0.1"), b = open_end("127.0.0.1");
+	struct sockaddr_in from;
+	char buf[16];
+
+	ck_assert_int_eq(take(&b, buf, sizeof(buf), &from), -EAGAIN);
+	ck_assert_int_eq(give(&a, &b, "ping", 4), 4);
+	ck_assert_int_eq(give(&a, &b, "", 0), 0);
+	ck_assert_int_eq(take(&b, buf, sizeof(buf), &from), 4);
+	ck_assert_mem_eq(buf, "ping", 4);
+	ck_assert_uint_eq(from.sin_port, a.name.sin_port);
+	ck_assert_int_eq(take(&b, buf, sizeof(buf), &from), 0);
+	ck_assert_int_eq(take(&b, buf, sizeof(buf), &from), -EAGAIN);
+	ck_assert_int_eq(give(&b, &a, "pong", 4), 4);
+	ck_assert_int_eq(take(&a, buf, sizeof(buf), &from), 4);
+	close_end(&a);
+	close_end(&b);
+}
+END_TEST
+
+START_TEST(test_order_and_sizes)
+{
+	struct end a = open_end("127.0.0.1"), b = open_end("127.0.0.1");
+	static unsigned char out[65536], in[65536];
+	struct sockaddr_in from;
+	size_t len, i;
+
+	for (i = 0; i < sizeof(out); i++)
+		out[i] = (unsigned char)(i * 7 + (i >> 8));
+	for (len = 0; len <= sizeof(out); len = len * 2 + 1) {
+		ck_assert_int_eq(give(&a, &b, out, len), (ssize_t)len);
+		memset(in, 0, sizeof(in));
+		ck_assert_int_eq(take(&b, in, sizeof(in), &from), (ssize_t)len);
+		ck_assert_mem_eq(in, out, len);
+	}
+	for (i = 0; i < 100; i++)
+		ck_assert_int_eq(give(&a, &b, &i, sizeof(i)), sizeof(i));
+	for (i = 0; i < 100; i++) {
+		ck_assert_int_eq(take(&b, &len, sizeof(len), &from), sizeof(len));
+		ck_assert_uint_eq(len, i);
+	}
+	close_end(&a);
+	close_end(&b);
+}
+END_TEST
+
+START_TEST(test_readiness)
+{
+	struct end a = open_end("127.0.0.1"), b = open_end("127.0.0.1");
+	struct sockaddr_in from;
+	char c;
+
+	rds_poll(b.sk, POLLIN); /* a map update when the connection came up counts once */
+	ck_assert_int_eq(rds_poll(b.sk, POLLIN | POLLOUT) & (POLLIN | POLLOUT), POLLOUT);
+	ck_assert_int_eq(give(&a, &b, "x", 1), 1);
+	ck_assert_int_eq(rds_poll(b.sk, POLLIN) & POLLIN, POLLIN);
+	ck_assert_int_eq(take(&b, &c, 1, &from), 1);
+	rds_poll(b.sk, POLLIN);
+	ck_assert_int_eq(rds_poll(b.sk, POLLIN) & POLLIN, 0);
+	close_end(&a);
+	close_end(&b);
+}
+END_TEST
+
+START_TEST(test_nobody_there)
+{
+	struct end a = open_end("127.0.0.1"), b = open_end("127.0.0.1");
+
+	close_end(&b);
+	ck_assert_int_eq(give(&a, &b, "lost", 4), 4); /* as in the kernel: dropped, silently */
+	close_end(&a);
+}
+END_TEST
+
+START_TEST(test_limits)
+{
+	struct end a = open_end("127.0.0.1"), b = open_end("127.0.0.1");
+	static char big[(1 << 20) + 1];
+
+	ck_assert_int_eq(give(&a, &b, big, sizeof(big)), -EMSGSIZE);
+	ck_assert_int_eq(give(&a, &b, big, 212992), -EMSGSIZE); /* above SNDBUF */
+	close_end(&a);
+	close_end(&b);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("transport_loop");
+	TCase *tc = tcase_create("loop");
+	SRunner *sr;
+	int failed;
+
+	tcase_add_test(tc, test_there_and_back);
+	tcase_add_test(tc, test_order_and_sizes);
+	tcase_add_test(tc, test_readiness);
+	tcase_add_test(tc, test_nobody_there);
+	tcase_add_test(tc, test_limits);
+	suite_add_tcase(s, tc);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_NORMAL);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
