@@ -340,11 +340,14 @@ static int fail_nonblock(struct send_call *c, enum admit a)
 	int err = 0;
 
 	rds_progress();
-	if (a == CONGESTED)
-		note_congestion(c, true);
-	else if (a == FULL)
+	if (a == FULL) {
 		rds_reap_all();
-	a = retry(c, &err);
+		a = retry(c, &err);
+	}
+	if (!err && a == CONGESTED) { /* whichever look found it: ENOBUFS promises that the end of it is told */
+		note_congestion(c, true);
+		a = retry(c, &err);
+	}
 	if (err || a == SENT)
 		return err;
 	if (a == CONGESTED) {

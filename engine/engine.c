@@ -130,23 +130,41 @@ static int leader_pipe(struct rds_engine *e)
 	return err;
 }
 
+static int start_leader(void)
+{
+	return leader_pipe(rds_eng);
+}
+
+static int start_loop(void)
+{
+	return rds_eng->loop->ops->start(rds_eng->loop);
+}
+
+static int start_shm(void)
+{
+	return rds_eng->shm->ops->start(rds_eng->shm);
+}
+
+/*
+ * Each is done once: a program that was short of descriptors or threads may bind again when it has more.  The thread comes
+ * last, since nobody could stop it.
+ */
+static int (*const start_steps[])(void) = {
+	start_leader, rds_helper_prepare, start_loop, start_shm, rds_info_start, rds_helper_start,
+};
+
 /* control held */
 int rds_engine_start_helper(void)
 {
 	struct rds_engine *e = rds_eng;
-	int err;
+	int err = 0;
 
 	if (e->helper_up)
 		return 0;
-	err = leader_pipe(e);
-	if (!err)
-		err = rds_helper_start();
-	if (!err)
-		err = e->loop->ops->start(e->loop);
-	if (!err)
-		err = e->shm->ops->start(e->shm);
-	if (!err)
-		err = rds_info_start();
+	while (!err && e->start_step < sizeof(start_steps) / sizeof(start_steps[0])) {
+		err = start_steps[e->start_step]();
+		e->start_step += !err;
+	}
 	if (err) {
 		rds_error("the RDS engine cannot start: %s", strerror(-err));
 		return err;

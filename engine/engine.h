@@ -51,6 +51,7 @@ struct rds_engine {
 	rds_lock_t control, rx, wait;
 	struct registry *reg;
 	bool helper_up;	      /* written under control + rx */
+	unsigned start_step;  /* how far starting the helper has come (control) */
 	_Atomic bool started; /* helper_up for those who hold no lock */
 
 	/* sockets bound in this process, by address and port (rx) */
@@ -62,7 +63,7 @@ struct rds_engine {
 	struct rds_transport *loop, *shm;
 
 	/* who makes progress (rx; progress.c) */
-	enum rds_attention attention;
+	_Atomic enum rds_attention attention; /* written under rx; a guess without it is good enough in places */
 	unsigned pollers, followers;
 	struct rds_wait *leader;
 	bool lazy, lease_running;
@@ -103,7 +104,8 @@ static inline void rx_unlock(void)
 }
 
 /* progress.c */
-int rds_helper_start(void);
+int rds_helper_prepare(void); /* what the thread waits on; 0 or -errno, then nothing is left */
+int rds_helper_start(void);   /* the thread */
 void rds_reclaim(void); /* helper, no event pending: free what closed sockets and endpoints left (engine.c) */
 void rds_helper_kick(void); /* have the helper thread look at timers, work and connections now */
 void rds_attention_update(void); /* rx held: tell transports who looks after arrivals now */

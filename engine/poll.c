@@ -137,7 +137,8 @@ static bool kernel_would_show(struct rds_sock *sk)
 		return true;
 	if (sk->cong_monitor || sk->cong_track == gen)
 		return false;
-	sk->cong_track = gen;
+	if (!atomic_load(&sk->waiters)) /* a thread that sleeps in poll() has yet to see it */
+		sk->cong_track = gen;
 	return true;
 }
 

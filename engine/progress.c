@@ -400,34 +400,42 @@ static void *helper_main(void *arg)
 	return NULL;
 }
 
-int rds_helper_start(void)
+static int prepare(void)
 {
-	sigset_t all, old;
-	pthread_attr_t attr;
-	int err, fd;
+	int err = os_dup_high_slot(os_epoll_create(), &hp.ep);
+
+	if (!err)
+		err = os_dup_high_slot(os_eventfd(0, 0), &hp.kick.fd);
+	return err ? err : rds_event_add(&hp.kick, EPOLLIN);
+}
+
+int rds_helper_prepare(void)
+{
+	int err;
 
 	hp.sleep_until = UINT64_MAX;
 	hp.lease.fn = lease_tick;
 	hp.lease.queued = false;
 	hp.timers = NULL;
+	hp.kick.fn = kick_event;
+	atomic_store(&hp.ep, -1); /* a forked child: these were the parent's */
+	atomic_store(&hp.kick.fd, -1);
 	atomic_store(&hp.kicked, false);
 	pthread_mutex_init(&hp.timers_lock, NULL);
-	fd = os_epoll_create();
-	if (fd < 0)
-		return fd;
-	err = os_dup_high_slot(fd, &hp.ep);
-	if (err < 0)
-		return err;
-	fd = os_eventfd(0, 0);
-	if (fd < 0)
-		return fd;
-	err = os_dup_high_slot(fd, &hp.kick.fd);
-	if (err < 0)
-		return err;
-	hp.kick.fn = kick_event;
-	err = rds_event_add(&hp.kick, EPOLLIN);
-	if (err < 0)
-		return err;
+	err = prepare();
+	if (err < 0) {
+		os_close_slot(&hp.kick.fd);
+		os_close_slot(&hp.ep);
+	}
+	return err;
+}
+
+int rds_helper_start(void)
+{
+	sigset_t all, old;
+	pthread_attr_t attr;
+	int err;
+
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	sigfillset(&all);

@@ -64,8 +64,8 @@ struct rds_sock {
 	/* congestion monitor and generation (rx); names are the kernel's */
 	bool cong_monitor;
 	uint64_t cong_mask, cong_notify, cong_track;
-	bool seen_congestion;
-	bool cong_attached; /* a poll that began after that may still sleep: an update wakes it */
+	_Atomic bool seen_congestion; /* written under rx */
+	_Atomic bool cong_attached; /* a poll that began after that may still sleep: an update wakes it */
 	struct rds_sock *mon_next;
 	struct rds_sock *cong_next; /* sockets that have met congestion */
 	bool cong_listed;
@@ -86,8 +86,8 @@ struct rds_sock {
 	/* readiness (wait) */
 	_Atomic(struct rds_wait_node *) waiters;
 	_Atomic bool watched;
-	bool watched_edge;
-	bool shown_in, hidden_out; /* a byte lies in the application's end / its send buffer is filled */
+	_Atomic bool watched_edge;
+	_Atomic bool shown_in, hidden_out; /* a byte lies in the application's end / its send buffer is filled */
 };
 
 #define RDS_NO_TIMEOUT UINT64_MAX

@@ -129,7 +129,7 @@ static void polling(struct rds_wait *w, bool on, bool found)
  * lock is good enough, as the next look (under it) renews the lease. */
 static bool lazy_now(void)
 {
-	return __atomic_load_n(&rds_eng->attention, __ATOMIC_RELAXED) == RDS_ATT_LAZY;
+	return atomic_load_explicit(&rds_eng->attention, memory_order_relaxed) == RDS_ATT_LAZY;
 }
 
 static bool spin_begin(struct rds_wait *w)

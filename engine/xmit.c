@@ -107,14 +107,18 @@ static int xmit_control(struct rds_conn *conn, struct rds_hdr *hdr, const void *
 int rds_xmit_map(struct rds_conn *conn)
 {
 	struct rds_hdr hdr = {.len = RDS_CONG_MAP_BYTES, .flags = RDS_FLAG_CONG_BITMAP};
+	uint64_t words[RDS_CONG_MAP_BYTES / 8]; /* as they are now: bits go on changing under the receive lock */
 	struct rds_cong_map *map;
+	unsigned i;
 
 	rx_lock();
 	map = rds_cong_local(&conn->id.laddr);
 	rx_unlock();
 	if (!map)
 		return -ENOMEM;
-	return xmit_control(conn, &hdr, (const void *)map->words, RDS_CONG_MAP_BYTES);
+	for (i = 0; i < RDS_CONG_MAP_BYTES / 8; i++)
+		words[i] = atomic_load_explicit(&map->words[i], memory_order_relaxed);
+	return xmit_control(conn, &hdr, words, sizeof(words));
 }
 
 /* An answer to a ping: an ordinary message of length 0 from port 0, with a sequence number, kept until acknowledged. */

@@ -70,7 +70,7 @@ struct timespec *deadline_left(const struct deadline *d, struct timespec *left)
 int pollset_init(struct pollset *ps, unsigned n)
 {
 	ps->n_rds = ps->n_kernel = 0;
-	ps->by_select = false;
+	ps->by_select = ps->looked = false;
 	ps->wait = NULL;
 	ps->heap = NULL;
 	ps->rds = ps->small_rds;
