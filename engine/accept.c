@@ -340,10 +340,10 @@ static int fail_nonblock(struct send_call *c, enum admit a)
 	int err = 0;
 
 	rds_progress();
-	if (a == FULL) {
+	if (a == FULL)
 		rds_reap_all();
+	if (a != CONGESTED)
 		a = retry(c, &err);
-	}
 	if (!err && a == CONGESTED) { /* whichever look found it: ENOBUFS promises that the end of it is told */
 		note_congestion(c, true);
 		a = retry(c, &err);

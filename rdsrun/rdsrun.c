@@ -108,35 +108,48 @@ static bool listed(const char *preload, const char *library)
 	return false;
 }
 
-/* Builds with --enable-sanitizers only: what strange programs leak at exit is not our business. */
-static int no_leak_check(void)
+/* Adds "key=value" to the options of a sanitizer's runtime, unless they have an opinion about the key. */
+static int add_option(const char *variable, const char *key, const char *value)
 {
-	const char *old = getenv("ASAN_OPTIONS");
-	char *value;
+	const char *old = getenv(variable);
+	char *text;
 	int rc;
 
-	if (old && strstr(old, "detect_leaks"))
+	if (old && strstr(old, key))
 		return 0;
-	if (asprintf(&value, "%s%sdetect_leaks=0", old ? old : "", old && *old ? ":" : "") < 0)
+	if (asprintf(&text, "%s%s%s=%s", old ? old : "", old && *old ? ":" : "", key, value) < 0)
 		return -1;
-	rc = set_env("ASAN_OPTIONS", value);
-	free(value);
+	rc = set_env(variable, text);
+	free(text);
 	return rc;
 }
 
+/* Builds with --enable-sanitizers: what strange programs leak at exit, or that they fork, is not our business. */
+static int sanitizer_options(void)
+{
+	if (add_option("ASAN_OPTIONS", "detect_leaks", "0") < 0)
+		return -1;
+	return add_option("TSAN_OPTIONS", "die_after_fork", "0");
+}
+
+/*
+ * A sanitizer's runtime (empty but in builds with --enable-sanitizers) wants to be first of all.  Only ThreadSanitizer's
+ * must not be: it looks away from locks while it is inside its own poll(), so our code would run unwatched there and
+ * be accused of races.
+ */
 static int set_preload(const char *library)
 {
-	const char *old = getenv("LD_PRELOAD"), *runtime = RDSRUN_SANITIZER_PRELOAD;
+	const char *old = getenv("LD_PRELOAD"), *runtime = RDSRUN_SANITIZER_PRELOAD, *colon = *runtime ? ":" : "";
+	bool behind = strstr(runtime, "libtsan") != NULL;
 	char *value;
 	int rc;
 
 	if (listed(old, library))
 		return 0;
-	if (*runtime && no_leak_check() < 0)
+	if (*runtime && sanitizer_options() < 0)
 		return -1;
-	/* A sanitizer's runtime wants to be first of all; empty but in builds with --enable-sanitizers. */
-	if (asprintf(&value, "%s%s%s%s%s", runtime, *runtime ? ":" : "", library, old && *old ? ":" : "",
-		     old ? old : "") < 0)
+	if (asprintf(&value, "%s%s%s%s%s", behind ? library : runtime, colon, behind ? runtime : library,
+		     old && *old ? ":" : "", old ? old : "") < 0)
 		return -1;
 	rc = set_env("LD_PRELOAD", value);
 	free(value);
