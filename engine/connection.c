@@ -291,10 +291,14 @@ static void conn_retry(struct rds_timer *tm)
 		return;
 	}
 	err = conn->t->ops->connect(conn->t, &conn->id, conn, atomic_load(&conn->next_rx) - 1, &ep);
+	if (err == -EMFILE && rds_spare_use())
+		err = conn->t->ops->connect(conn->t, &conn->id, conn, atomic_load(&conn->next_rx) - 1, &ep);
 	if (!err) {
 		conn->pending = ep;
 		return;
 	}
+	if (err == -EMFILE || err == -ENFILE || err == -ENOMEM)
+		rds_warn("cannot connect to another process: %s (ulimit -n, memory); messages to it wait", strerror(-err));
 	if (!registry_proc_alive(rds_eng->reg, conn->id.peer_slot, &conn->id.peer))
 		rds_conn_drop(conn, NULL, err, true);
 	else

@@ -169,6 +169,7 @@ int rds_engine_start_helper(void)
 		rds_error("the RDS engine cannot start: %s", strerror(-err));
 		return err;
 	}
+	rds_spare_fill();
 	rx_lock();
 	e->helper_up = true;
 	atomic_store(&e->started, true);
@@ -254,6 +255,7 @@ void rds_engine_forget(void)
 	rds_stat_detach();
 	rds_sock_forget();
 	rds_wait_forget();
+	rds_spare_forget();
 	rds_busy_forget();
 	rds_conn_forget();
 	rds_inc_forget();

@@ -65,7 +65,7 @@ struct rds_engine {
 	/* who makes progress (rx; progress.c) */
 	_Atomic enum rds_attention attention; /* written under rx; a guess without it is good enough in places */
 	unsigned pollers, followers;
-	struct rds_wait *leader;
+	struct rds_wait *_Atomic leader;
 	bool lazy, lease_running;
 	uint64_t activity; /* counts calls: the lease goes on as long as it moves */
 	unsigned calls;	   /* since the helper took over */
@@ -102,6 +102,11 @@ static inline void rx_unlock(void)
 {
 	rds_unlock(&rds_eng->rx);
 }
+
+/* spare.c; helper */
+void rds_spare_fill(void);
+bool rds_spare_use(void); /* out of descriptors: true if some were kept back and are free now */
+void rds_spare_forget(void);
 
 /* progress.c */
 int rds_helper_prepare(void); /* what the thread waits on; 0 or -errno, then nothing is left */

@@ -48,8 +48,8 @@ expect "not executable" 126 $?
 expect "arguments stay whole" "<a b><-l><>" "$("$RDSRUN" printf '<%s>' 'a b' -l '')"
 
 # Environment.
-expect "LD_PRELOAD set" "*librdspreload.so" "$("$RDSRUN" sh -c 'echo "$LD_PRELOAD"')"
-expect "LD_PRELOAD kept" "*librdspreload.so:$tmp/other.so" \
+expect "LD_PRELOAD set" "*librdspreload.so*" "$("$RDSRUN" sh -c 'echo "$LD_PRELOAD"')"
+expect "LD_PRELOAD kept" "*librdspreload.so*:$tmp/other.so" \
 	"$(LD_PRELOAD=$tmp/other.so "$RDSRUN" sh -c 'echo "$LD_PRELOAD"' 2>/dev/null)"
 expect "set once only" 1 "$("$RDSRUN" "$RDSRUN" sh -c 'echo "$LD_PRELOAD"' | grep -o librdspreload | wc -l)"
 expect "--log" debug "$("$RDSRUN" --log debug sh -c 'echo "$RDS_PRELOAD_LOG"')"

@@ -448,6 +448,8 @@ static void listen_event(struct rds_event *ev, uint32_t events)
 	for (;;) {
 		fd = os_accept4(ev->fd, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd < 0) {
+			if (fd == -EMFILE && rds_spare_use())
+				continue;
 			if (fd != -EAGAIN && fd != -EINTR)
 				listen_pause(fd);
 			return;

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * spare.c - a few descriptors kept back, so that a program that has used up its limit can still be reached.
+ *
+ * With the kernel's RDS a message to a new peer costs no descriptor.  Here it does (control socket, wake-up pipe, shared
+ * memory on its way), and a program that has opened sockets until EMFILE must not find itself cut off.  Given up when a connection
+ * needs them, taken back when there is room again.  Helper thread only.
+ */
+#include <fcntl.h>
+
+#include "engine/engine.h"
+
+#define SPARES 16
+
+static _Atomic int spare[SPARES];
+static bool known; /* the slots hold -1 or a descriptor */
+
+void rds_spare_fill(void)
+{
+	unsigned i;
+	int fd;
+
+	for (i = 0; i < SPARES; i++) {
+		if (!known)
+			atomic_store(&spare[i], -1);
+		else if (atomic_load(&spare[i]) >= 0)
+			continue;
+		fd = os_fcntl(rds_eng->leader_post, F_DUPFD_CLOEXEC, 0);
+		if (fd >= 0)
+			os_dup_high_slot(fd, &spare[i]);
+	}
+	known = true;
+}
+
+bool rds_spare_use(void)
+{
+	bool any = false;
+	unsigned i;
+
+	for (i = 0; known && i < SPARES; i++)
+		if (atomic_load(&spare[i]) >= 0) {
+			os_close_slot(&spare[i]);
+			any = true;
+		}
+	return any;
+}
+
+void rds_spare_forget(void)
+{
+	known = false;
+}
