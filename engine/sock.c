@@ -165,7 +165,8 @@ static void sock_close(struct rds_sock *sk)
 	if (rds_sock_bound(sk))
 		rds_bound_remove(sk);
 	drop_received(sk);
-	sk->seen_congestion = sk->cong_attached = false;
+	atomic_store(&sk->seen_congestion, false);
+	atomic_store(&sk->cong_attached, false);
 	rx_unlock();
 	rds_lock(&rds_eng->control);
 	registry_sock_remove(rds_eng->reg, sk->reg_idx);
@@ -267,7 +268,9 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 	sk->rx_head = NULL;
 	sk->rx_tail = &sk->rx_head;
 	sk->rcv_bytes = 0;
-	sk->congested = sk->cong_monitor = sk->seen_congestion = sk->cong_attached = false;
+	sk->congested = sk->cong_monitor = false;
+	atomic_store(&sk->seen_congestion, false);
+	atomic_store(&sk->cong_attached, false);
 	sk->cong_mask = sk->cong_notify = sk->cong_track = 0;
 	sk->cong_blocked = 0;
 	sk->zhead = NULL;
@@ -285,7 +288,9 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 	atomic_store(&sk->sol_rds, 0);
 	atomic_store(&sk->generic, 0);
 	atomic_store(&sk->watched, false);
-	sk->watched_edge = sk->shown_in = sk->hidden_out = false;
+	atomic_store(&sk->watched_edge, false);
+	atomic_store(&sk->shown_in, false);
+	atomic_store(&sk->hidden_out, false);
 }
 
 /* The application's end is returned, ours goes where sk keeps it. */

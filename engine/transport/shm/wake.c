@@ -299,8 +299,11 @@ int shm_inbox_open(void)
 {
 	struct shm *s = &rds_shm;
 	void *map;
-	int fd = os_memfd("rdspreload-inbox", 3 /* MFD_CLOEXEC | MFD_ALLOW_SEALING */), err;
+	int fd, err;
 
+	if (s->inbox) /* from a start that got no further than that */
+		return 0;
+	fd = os_memfd("rdspreload-inbox", 3 /* MFD_CLOEXEC | MFD_ALLOW_SEALING */);
 	if (fd < 0)
 		return fd;
 	err = os_dup_high_slot(fd, &s->inbox_fd);
