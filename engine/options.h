@@ -17,7 +17,7 @@ struct rds_options {
 	const char *registry_dir; /* RDS_PRELOAD_REGISTRY_DIR, default /dev/shm */
 	int share;		  /* RDS_PRELOAD_SHARE user|group|all: who may join this node; default user */
 	int transport;		  /* RDS_PRELOAD_TRANSPORT auto|shm; default auto */
-	int64_t spin_us;	  /* RDS_PRELOAD_SPIN_US 0..1000000, default 50: longest spin before sleeping; 0 = never */
+	int64_t spin_us;	  /* RDS_PRELOAD_SPIN_US 0..1000000, default 200: longest spin before sleeping; 0 = never */
 	int64_t shm_ring;	  /* RDS_PRELOAD_SHM_RING bytes per direction, 2^n, 2M..64M, default 4M */
 	int64_t linger_ms;	  /* RDS_PRELOAD_LINGER_MS 0..600000, default 2000: longest wait at exit for queued data */
 	int64_t reconnect_min_ms; /* RDS_PRELOAD_RECONNECT_MIN_MS 1..60000, default 1 */

@@ -16,7 +16,7 @@
 	X(registry_dir, DIR, "REGISTRY_DIR", "/dev/shm", 0, 0, "", "where the processes of a node meet")              \
 	X(share, ENUM, "SHARE", "user", 0, 0, "user|group|all", "who may join this node")                             \
 	X(transport, ENUM, "TRANSPORT", "auto", 0, 0, "auto|shm", "how to reach other processes")                     \
-	X(spin_us, INT, "SPIN_US", "50", 0, 1000000, "", "longest spin before sleeping, microseconds; 0: never")      \
+	X(spin_us, INT, "SPIN_US", "200", 0, 1000000, "", "longest spin before sleeping, microseconds; 0: never")      \
 	X(shm_ring, POW2, "SHM_RING", "4M", 2097152, 67108864, "", "shared memory per peer and direction, bytes")     \
 	X(linger_ms, INT, "LINGER_MS", "2000", 0, 600000, "", "longest wait at exit for queued data, milliseconds")   \
 	X(reconnect_min_ms, INT, "RECONNECT_MIN_MS", "1", 1, 60000, "", "first pause between connect attempts")       \

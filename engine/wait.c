@@ -10,7 +10,8 @@
  * finite timeout of a blocking receive or send is rung by the helper's timer, because read() on an eventfd restarts
  * after a signal exactly as the kernel's own RDS sleep does and a timed poll would not.
  *
- * Spinning is learnt: a spin that brings nothing makes the thread skip the next 1, 2, 4 ... 256 spins, one that
+ * Spinning is worth at most what a wake-up of the peer takes (some 50 us where an idle processor has to be roused): a
+ * shorter limit would take every peer that was asleep for one that does not answer.  It is learnt: a spin that brings nothing makes the thread skip the next 1, 2, 4 ... 256 spins, one that
  * succeeds starts over.  Must not know what sockets wait for.
  */
 #include "engine/wait.h"

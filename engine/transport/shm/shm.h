@@ -67,7 +67,7 @@ struct shm {
 	struct shm_inbox *inbox;
 	_Atomic int inbox_fd;
 	struct shm_ep *bells[SHM_BELLS];
-	uint32_t next_bell;
+	uint32_t next_bell, bell_top; /* where to look for a free one; all in use are below */
 	struct shm_ep *hot[SHM_HOT];
 	unsigned nhot;
 	bool need_bell; /* what hot rings currently say */

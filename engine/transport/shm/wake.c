@@ -103,7 +103,7 @@ void shm_room_made(struct shm_ep *ep)
 		return;
 	atomic_store(&ep->rx->want_room, 0);
 	ring_bell(ep);
-	wake(ep, true);
+	wake(ep, false); /* a busy sender (LAZY) is about to look by itself, or its lease ends */
 }
 
 static void set_need_bell(struct shm *s, bool on)
@@ -263,7 +263,7 @@ bool shm_relieve(struct rds_transport *t, bool now)
 	if (!s->pressed)
 		return false;
 	s->pressed = false;
-	for (i = 0; i < SHM_BELLS; i++)
+	for (i = 0; i < s->bell_top; i++)
 		if (s->bells[i] && s->bells[i]->up)
 			s->pressed |= shm_ring_relieve(s->bells[i], now);
 	return s->pressed;
@@ -281,6 +281,8 @@ int shm_bell_add(struct shm_ep *ep)
 			continue;
 		s->bells[bell] = ep;
 		s->next_bell = bell + 1;
+		if (bell >= s->bell_top)
+			s->bell_top = bell + 1;
 		ep->bell_here = bell;
 		return 0;
 	}
