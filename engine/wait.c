@@ -11,8 +11,10 @@
  * after a signal exactly as the kernel's own RDS sleep does and a timed poll would not.
  *
  * Spinning is worth at most what a wake-up of the peer takes (some 50 us where an idle processor has to be roused): a
- * shorter limit would take every peer that was asleep for one that does not answer.  It is learnt: a spin that brings nothing makes the thread skip the next 1, 2, 4 ... 256 spins, one that
- * succeeds starts over.  Must not know what sockets wait for.
+ * shorter limit would take every peer that was asleep for one that does not answer.  It is learnt: a spin that brings
+ * nothing makes the thread skip the next 1, 2, 4 ... 256 spins, one that succeeds starts over.  A thread that had to wake
+ * its peer gives up the processor at once, so that the peer can run on it; only now and then it stays, in case both are
+ * about to be busy with each other.  Must not know what sockets wait for.
  */
 #include "engine/wait.h"
 
@@ -22,13 +24,15 @@
 
 #define SPIN_SKIP_MAX 8 /* skip at most 2^8 spins */
 #define SPIN_CLOCK_EVERY 16
+#define STAY_EVERY 16 /* of the waits that follow a wake-up of the peer, one spins */
 
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rds_wait *pool;
 
 /* The wait of a thread that has one to spare stays with the thread: nothing to lock.  Given back when the thread ends. */
 static __thread struct {
-	unsigned streak, skip;
+	unsigned streak, skip, handed_over;
+	bool woke; /* since the last wait */
 	struct rds_wait *wait;
 	bool keyed;
 } spin_tls __attribute__((tls_model("initial-exec")));
@@ -136,9 +140,13 @@ static bool lazy_now(void)
 static bool spin_begin(struct rds_wait *w)
 {
 	int64_t us = rds_options()->spin_us;
+	bool woke = spin_tls.woke;
 
 	w->spun = true;
+	spin_tls.woke = false;
 	if (us <= 0 || one_cpu())
+		return false;
+	if (woke && ++spin_tls.handed_over % STAY_EVERY)
 		return false;
 	if (spin_tls.skip) {
 		spin_tls.skip--;
@@ -151,6 +159,11 @@ static bool spin_begin(struct rds_wait *w)
 	if (!lazy_now())
 		polling(w, true, false);
 	return true;
+}
+
+void rds_peer_woken(void)
+{
+	spin_tls.woke = true;
 }
 
 static void spin_failed(void)
@@ -337,9 +350,11 @@ void rds_wait_disarm(struct rds_wait *w)
 {
 	if (!w->leader && !w->follower)
 		return;
-	if (!atomic_exchange(&w->armed, false) || w->leader)
+	if ((!atomic_exchange(&w->armed, false) || w->leader) && !w->consumed)
 		efd_drain(rds_wait_fd(w));
+	w->consumed = false;
 	rx_lock();
+	rds_progress_locked(); /* what it was woken for: not worth waking the helper, too */
 	if (w->leader)
 		rds_eng->leader = NULL;
 	if (w->follower)
@@ -365,6 +380,7 @@ int rds_wait_sleep(struct rds_wait *w, uint64_t deadline)
 	pthread_cleanup_push(sleep_cancelled, w);
 	got = rds_os_sleep.read(rds_wait_fd(w), &v, sizeof(v));
 	pthread_cleanup_pop(0);
+	w->consumed = got > 0;
 	/* The timer may be a stale one of the wait's last user: only the clock says that the time is up. */
 	if (deadline && os_now_ns() >= deadline)
 		return -ETIMEDOUT;

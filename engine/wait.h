@@ -18,13 +18,14 @@ struct rds_wait_node {
 
 struct rds_wait {
 	struct rds_wait *pool_next;
-	_Atomic int efd;     /* own eventfd; a leader sleeps on the engine's instead */
+	_Atomic int efd;     /* own eventfd; a leader sleeps on the engine's pipe instead */
 	_Atomic bool armed;  /* asleep or about to be: somebody has to post */
 	_Atomic(_Atomic int *) sleep_slot; /* where the number it sleeps on stands */
 	struct rds_wait *room_next, **room_prev; /* among those that wait for a transport's room (wait) */
 	uint64_t gen; /* of the event waited for (RDS_WAIT_CONG, RDS_WAIT_ROOM), as it was before the last look */
 	_Atomic bool leader, follower; /* written under rx, before armed */
 	bool linked, polling, spinning, spun, slept;
+	bool consumed; /* the post that ended the sleep has been read off */
 	bool congested; /* counted in its socket's cong_blocked */
 	uint64_t spin_until, spin_start;
 	unsigned spins;

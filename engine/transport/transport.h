@@ -160,6 +160,8 @@ void rds_timer_cancel(struct rds_timer *tm);		   /* helper thread only: not runn
 /* What wakes the leader when 8 bytes are written to it: transports hand copies of it to peers. */
 int rds_leader_fd(void);
 struct registry *rds_engine_registry(void);
+/* A system call has just roused the peer: its answer is a wake-up away (wait.c decides what that means for spinning). */
+void rds_peer_woken(void);
 
 void rds_shm_reclaim(void); /* helper, between events */
 void rds_shm_forget(void);  /* forked child */

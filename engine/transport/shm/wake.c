@@ -3,7 +3,7 @@
  * wake.c - who looks at which ring, and who has to be woken.
  *
  * A receiver looks at its few hot rings directly.  A ring that is not looked at says so (need_bell): its sender sets the
- * connection's bit in the receiver's inbox, and wakes whoever `attention` names: the leader through its eventfd, the
+ * connection's bit in the receiver's inbox, and wakes whoever `attention` names: the leader through its pipe, the
  * helper through the control socket.  Whoever wakes changes attention to LAZY, so that one wake-up is sent, not many.
  *
  * Both sides publish, then fence, then look at what the other published: either the sender sees that it has to ring, or
@@ -41,8 +41,10 @@ static void wake(struct shm_ep *ep, bool service)
 	uint32_t who = atomic_load(&ep->there->attention);
 
 	if (who == RDS_ATT_LEADER) {
-		if (atomic_compare_exchange_strong(&ep->there->attention, &who, RDS_ATT_LAZY))
+		if (atomic_compare_exchange_strong(&ep->there->attention, &who, RDS_ATT_LAZY)) {
 			os_write(ep->peer->leader_fd, &one, sizeof(one));
+			rds_peer_woken();
+		}
 	} else if (who == RDS_ATT_HELPER) {
 		if (atomic_compare_exchange_strong(&ep->there->attention, &who, RDS_ATT_LAZY))
 			shm_kick_helper(ep);
