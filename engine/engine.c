@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "engine/connection.h"
@@ -23,6 +24,8 @@
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
 #endif
+
+#define EXIT_TRIES_NS (10 * 1000000ull)
 
 struct rds_engine *rds_eng;
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -233,6 +236,43 @@ void rds_engine_exit(void)
 		linger();
 	/* The helper still runs and may use everything: the rest is the kernel's.  Whoever needs our place in the registry
 	 * finds our lock gone and clears up. */
+}
+
+/* Messages to peers that wait on our heap; -1 if a lock is not to be had just now. */
+static int queued_now(void)
+{
+	struct rds_conn *conn;
+	int n = 0;
+
+	if (!rds_trylock(&rds_eng->control))
+		return -1;
+	for (conn = rds_eng->conn_list; conn && n >= 0; conn = conn->next) {
+		if (!rds_trylock(&conn->tx)) {
+			n = -1;
+			break;
+		}
+		if (conn->kind == RDS_CONN_PEER && atomic_load(&conn->state) != RDS_CONN_DEAD)
+			n += (int)conn->queue_len;
+		rds_unlock(&conn->tx);
+	}
+	rds_unlock(&rds_eng->control);
+	return n;
+}
+
+void rds_engine_exit_now(void)
+{
+	const struct timespec pause = {.tv_nsec = 200000};
+	uint64_t start, limit = (uint64_t)rds_options()->linger_ms * 1000000;
+	int n;
+
+	if (!rds_eng || rds_engine_foreign() || !atomic_load(&rds_eng->started))
+		return;
+	for (start = os_now_ns(); (n = queued_now()) != 0 && os_now_ns() - start < limit;) {
+		if (n < 0 && os_now_ns() - start > EXIT_TRIES_NS)
+			break; /* most likely held by the very call that a signal has interrupted */
+		rds_helper_kick();
+		os_syscall(SYS_nanosleep, (long)&pause, 0, 0, 0, 0, 0);
+	}
 }
 
 /* ---- forked child ---- */

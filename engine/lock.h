@@ -37,6 +37,15 @@ static inline void rds_lock(rds_lock_t *l)
 		rds_lock_slow(l);
 }
 
+/* For code that may have interrupted the holder. */
+static inline int rds_trylock(rds_lock_t *l)
+{
+	uint32_t free_word = 0;
+
+	return atomic_compare_exchange_strong_explicit(&l->word, &free_word, 1, memory_order_acquire,
+						       memory_order_relaxed);
+}
+
 static inline void rds_unlock(rds_lock_t *l)
 {
 	if (__builtin_expect(atomic_exchange_explicit(&l->word, 0, memory_order_release) == 2, 0))

@@ -132,6 +132,11 @@ bool rds_engine_foreign(void);
 void rds_engine_forget(void);
 /* Orderly exit of the process: hand over what is still queued (bounded by RDS_PRELOAD_LINGER_MS), leave the registry. */
 void rds_engine_exit(void);
+/*
+ * The same for _exit(), which may be called anywhere (a signal handler that has interrupted the engine, say): takes no
+ * lock that it would have to wait for, only gives the helper time to hand over what is queued.
+ */
+void rds_engine_exit_now(void);
 /* True if fd is one of the engine's own descriptors: the application must not close or replace it. */
 bool rds_fd_is_internal(int fd);
 /* Moves an internal descriptor out of the way because the application wants to dup2() onto its number. 0 or -errno. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * calls_process.c - fork and exit.  No call is interposed for them.
+ * calls_process.c - fork and exit.
  *
  * A forked child has a copy of our memory but neither our threads nor a right to our connections: its handler turns all
  * RDS sockets into inherited numbers and forgets the engine; the next socket() starts a fresh one.  Children that no
@@ -9,6 +9,9 @@
  * close-on-exec.
  */
 #include "fds.h"
+
+#include <stdlib.h>
+#include <unistd.h>
 
 static void process_child(void)
 {
@@ -36,4 +39,28 @@ static void __attribute__((destructor)) process_exit(void)
 {
 	if (rds_fds_on() && rds_fds_mine())
 		rds_engine_exit();
+}
+
+/*
+ * No handler runs here, and kernel RDS would have the messages by now: a child that sends and leaves this way (Python's
+ * os._exit, shells) must not take its last message along.
+ */
+static void leave_now(void)
+{
+	if (rds_fds_on() && rds_fds_mine())
+		rds_engine_exit_now();
+}
+
+void _exit(int status)
+{
+	leave_now();
+	rds_real._exit(status);
+	__builtin_unreachable();
+}
+
+void _Exit(int status)
+{
+	leave_now();
+	rds_real._Exit(status);
+	__builtin_unreachable();
 }

@@ -477,6 +477,10 @@ void rds_engine_forget(void)
 	mock.forgotten = 1;
 }
 
+void rds_engine_exit_now(void)
+{
+}
+
 void rds_engine_exit(void)
 {
 }
