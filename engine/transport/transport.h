@@ -114,7 +114,6 @@ struct rds_rx {
 	const void *data; /* hdr.len bytes; valid until release(token) if token is set, else only during the up-call */
 	void *token;
 	void *owned; /* malloc'ed block that data lies in: the engine's from now on (never together with token) */
-	uint64_t sent_ns; /* when the sender handed it over, 0 unknown */
 };
 
 enum rds_rx_verdict {
