@@ -22,13 +22,14 @@ enum rds_conn_kind {
 
 /* A message that the peer has not acknowledged.  Its bytes are where the transport retains them. */
 struct rds_unacked {
-	struct rds_sock *sk; /* counted in sk->snd_msgs; NULL once cancelled */
+	struct rds_sock *sk; /* counted in sk->snd_msgs; NULL: nobody's (an answer to a ping, or cancelled) */
 	uint64_t seq, pos;
 	uint32_t len;
 	uint16_t sport, dport;
 	uint8_t flags;
 	uint32_t zcookie;
 	bool zcopy;
+	bool cancelled; /* not sent again if the connection breaks */
 };
 
 /* A message that no transport has taken yet (or must take again). */

@@ -10,6 +10,7 @@
 #include "engine/engine.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -115,13 +116,32 @@ static void watch_pair(struct rds_sock *sk, void *arg)
 		*err = rds_sock_watch_pair(sk);
 }
 
+/*
+ * The end that peers write to is opened for both directions where /proc is there to do it: then whoever holds it is a reader
+ * himself, and waking a process that has just ended raises no SIGPIPE.
+ */
+static int both_ways(int fd)
+{
+	char path[32];
+	int rw;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	rw = os_open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
+	if (rw < 0) {
+		os_fcntl(fd, F_SETFL, O_NONBLOCK);
+		return fd;
+	}
+	os_close(fd);
+	return rw;
+}
+
 static int leader_pipe(struct rds_engine *e)
 {
 	int fds[2], err = os_pipe(fds, O_CLOEXEC);
 
 	if (err < 0)
 		return err;
-	os_fcntl(fds[1], F_SETFL, O_NONBLOCK); /* the reading end stays blocking: it is where threads sleep */
+	fds[1] = both_ways(fds[1]); /* the reading end stays blocking: it is where threads sleep */
 	err = os_dup_high_slot(fds[0], &e->leader_fd);
 	if (err < 0) {
 		os_close(fds[1]);
@@ -262,14 +282,18 @@ static int queued_now(void)
 void rds_engine_exit_now(void)
 {
 	const struct timespec pause = {.tv_nsec = 200000};
-	uint64_t start, limit = (uint64_t)rds_options()->linger_ms * 1000000;
+	uint64_t now, start, looked, limit = (uint64_t)rds_options()->linger_ms * 1000000;
 	int n;
 
 	if (!rds_eng || rds_engine_foreign() || !atomic_load(&rds_eng->started))
 		return;
-	for (start = os_now_ns(); (n = queued_now()) != 0 && os_now_ns() - start < limit;) {
-		if (n < 0 && os_now_ns() - start > EXIT_TRIES_NS)
-			break; /* most likely held by the very call that a signal has interrupted */
+	start = looked = os_now_ns();
+	while ((n = queued_now()) != 0) {
+		now = os_now_ns();
+		if (n > 0)
+			looked = now;
+		if (now - start >= limit || now - looked > EXIT_TRIES_NS)
+			break; /* no look for so long: most likely the very call that a signal has interrupted has the lock */
 		rds_helper_kick();
 		os_syscall(SYS_nanosleep, (long)&pause, 0, 0, 0, 0, 0);
 	}
@@ -295,6 +319,7 @@ void rds_engine_forget(void)
 	rds_stat_detach();
 	rds_sock_forget();
 	rds_wait_forget();
+	rds_helper_forget();
 	rds_spare_forget();
 	rds_busy_forget();
 	rds_conn_forget();

@@ -110,7 +110,8 @@ void rds_spare_forget(void);
 
 /* progress.c */
 int rds_helper_prepare(void); /* what the thread waits on; 0 or -errno, then nothing is left */
-int rds_helper_start(void);   /* the thread */
+int rds_helper_start(void);
+void rds_helper_forget(void); /* forked child */   /* the thread */
 void rds_reclaim(void); /* helper, no event pending: free what closed sockets and endpoints left (engine.c) */
 void rds_helper_kick(void); /* have the helper thread look at timers, work and connections now */
 void rds_attention_update(void); /* rx held: tell transports who looks after arrivals now */

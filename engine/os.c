@@ -82,6 +82,31 @@ ssize_t os_write(int fd, const void *buf, size_t len)
 	return sys3(SYS_write, fd, buf, len);
 }
 
+static uint64_t set_mask(int how, uint64_t set)
+{
+	uint64_t old = 0;
+
+	sys4(SYS_rt_sigprocmask, how, &set, &old, KERNEL_SIGSET);
+	return old;
+}
+
+ssize_t os_write_quiet(int fd, const void *buf, size_t len)
+{
+	const uint64_t pipe_bit = UINT64_C(1) << (SIGPIPE - 1);
+	const struct timespec now = {0};
+	uint64_t old = set_mask(SIG_BLOCK, pipe_bit), pending = 0;
+	ssize_t n;
+
+	if (old & pipe_bit) /* the program blocks it itself: one that waited before is the program's */
+		sys2(SYS_rt_sigpending, &pending, KERNEL_SIGSET);
+	n = os_write(fd, buf, len);
+	if (n == -EPIPE && !(pending & pipe_bit))
+		sys4(SYS_rt_sigtimedwait, &pipe_bit, NULL, &now, KERNEL_SIGSET);
+	if (!(old & pipe_bit))
+		set_mask(SIG_SETMASK, old);
+	return n;
+}
+
 ssize_t os_pread(int fd, void *buf, size_t len, off_t off)
 {
 	return sys4(SYS_pread64, fd, buf, len, off);

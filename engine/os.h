@@ -41,6 +41,8 @@ int os_openat(int dir, const char *path, int flags, mode_t mode);
 int os_close(int fd);
 ssize_t os_read(int fd, void *buf, size_t len);
 ssize_t os_write(int fd, const void *buf, size_t len);
+/* To a pipe whose reader may be gone: -EPIPE, and no SIGPIPE for the program. */
+ssize_t os_write_quiet(int fd, const void *buf, size_t len);
 ssize_t os_pread(int fd, void *buf, size_t len, off_t off);
 ssize_t os_pwrite(int fd, const void *buf, size_t len, off_t off);
 int os_fstat(int fd, struct stat *st);

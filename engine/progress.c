@@ -378,16 +378,46 @@ static void helper_round(void)
 		rds_timer_set(&hp.lease, os_now_ns() + TICK_NS);
 }
 
+/*
+ * Held by the helper while it does anything but sleep.  A fork waits for the end of its round, so that the child does not
+ * inherit what the helper was in the middle of, an allocator's lock above all (libc looks after its own, others do not).
+ * Bounded: the forking thread may have interrupted a holder of a lock that the helper waits for.
+ */
+#define FORK_WAIT_NS (20 * 1000000ull)
+static rds_lock_t round_lock = RDS_LOCK_INIT;
+static __thread bool fork_waited;
+
+void rds_engine_fork_prepare(void)
+{
+	uint64_t until = os_now_ns() + FORK_WAIT_NS;
+
+	while (!(fork_waited = rds_trylock(&round_lock)) && os_now_ns() < until)
+		sched_yield();
+}
+
+void rds_engine_fork_parent(void)
+{
+	if (fork_waited)
+		rds_unlock(&round_lock);
+}
+
+void rds_helper_forget(void)
+{
+	rds_lock_init(&round_lock);
+}
+
 static void *helper_main(void *arg)
 {
 	struct epoll_event evs[BATCH];
 
 	(void)arg;
 	pthread_setname_np(pthread_self(), "rdspreload");
+	rds_unlock(&round_lock); /* taken for it by rds_helper_start: its birth counts as a round */
 	for (;;) {
 		int i, n = os_epoll_wait(hp.ep, evs, BATCH, timers_timeout());
 
 		(void)atomic_load_explicit(&hp.added, memory_order_acquire);
+		rds_lock(&round_lock);
 		for (i = 0; i < n; i++) {
 			struct rds_event *ev = evs[i].data.ptr;
 
@@ -396,6 +426,7 @@ static void *helper_main(void *arg)
 		timers_run();
 		helper_round();
 		rds_reclaim();
+		rds_unlock(&round_lock);
 	}
 	return NULL;
 }
@@ -440,7 +471,10 @@ int rds_helper_start(void)
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
+	rds_lock(&round_lock);
 	err = pthread_create(&hp.thread, &attr, helper_main, NULL);
+	if (err)
+		rds_unlock(&round_lock);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	pthread_attr_destroy(&attr);
 	if (err)

@@ -251,6 +251,8 @@ void rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep)
 	for (i = 0; i < conn->count; i++) {
 		struct rds_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
 
+		if (u->cancelled) /* the peer takes sequence numbers with gaps */
+			continue;
 		q = malloc(sizeof(*q) + u->len);
 		if (!q) {
 			/* The connection must not skip it: everything from here on would be lost too. */
@@ -319,8 +321,10 @@ void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct r
 	for (i = 0; i < conn->count; i++) {
 		struct rds_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
 
-		if (u->sk == sk && u->dport == dst->port)
+		if (u->sk == sk && u->dport == dst->port) {
 			rds_release_unacked(u);
+			u->cancelled = true;
+		}
 	}
 	for (p = &conn->queue; (q = *p);) {
 		if (q->u.sk != sk || q->u.dport != dst->port) {

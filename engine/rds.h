@@ -127,6 +127,9 @@ void rds_sock_watch(struct rds_sock *sk, int fd, bool edge);
 
 /* True in a process that inherited a running engine by fork/_Fork/clone: nothing of it may be touched. */
 bool rds_engine_foreign(void);
+/* Around a fork in a process with an engine (one fork at a time: libc's handlers see to that). */
+void rds_engine_fork_prepare(void);
+void rds_engine_fork_parent(void);
 /* In the child: close the inherited internal descriptors, forget the engine; the next rds_socket() makes a fresh one.
  * Idempotent.  Socket pointers from before the fork must not be used afterwards. */
 void rds_engine_forget(void);

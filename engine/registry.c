@@ -376,6 +376,16 @@ bool registry_proc_alive(struct registry *reg, uint32_t slot, const struct rds_p
 	return reg_slot_held(reg, slot) && reg_proc_is(reg, slot, idw);
 }
 
+bool registry_proc_pid_is(struct registry *reg, uint32_t slot, const struct rds_procid *id, pid_t pid)
+{
+	int holder;
+
+	if (!registry_proc_alive(reg, slot, id))
+		return false;
+	holder = reg_slot_holder(reg, slot);
+	return holder == pid || holder < 0 || holder == INT32_MAX || pid <= 0;
+}
+
 int registry_reap(struct registry *reg)
 {
 	struct reg_dead dead;

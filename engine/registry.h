@@ -106,6 +106,8 @@ int registry_lookup(struct registry *reg, const struct in6_addr *addr, uint16_t 
 		    struct registry_owner *out);
 /* Does the process with that slot and id still hold its lock?  One system call. */
 bool registry_proc_alive(struct registry *reg, uint32_t slot, const struct rds_procid *id);
+/* Is it also the process `pid`, as the kernel says who holds that lock?  True if the pid is of a namespace that we do not see. */
+bool registry_proc_pid_is(struct registry *reg, uint32_t slot, const struct rds_procid *id, pid_t pid);
 /* Reclaim everything that dead processes left. Number of processes reclaimed or -errno. */
 int registry_reap(struct registry *reg);
 

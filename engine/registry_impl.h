@@ -52,6 +52,7 @@ void reg_record_unlock(struct registry *reg);
 int reg_repair(struct registry *reg);	     /* holding byte 0: sound, or made sound, or -EIO */
 int reg_lock(struct registry *reg);	     /* both */
 #define reg_unlock reg_record_unlock
+int reg_slot_holder(struct registry *reg, uint32_t slot); /* as os_lock_holder() */
 bool reg_slot_held(struct registry *reg, uint32_t slot); /* by another process than this one */
 int reg_slot_take(struct registry *reg, uint32_t slot);
 void reg_fd_moved(void *arg, int oldfd, int newfd);

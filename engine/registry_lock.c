@@ -142,7 +142,7 @@ int reg_lock(struct registry *reg)
 	return ret;
 }
 
-bool reg_slot_held(struct registry *reg, uint32_t slot)
+int reg_slot_holder(struct registry *reg, uint32_t slot)
 {
 	int fd, ret;
 
@@ -151,7 +151,12 @@ bool reg_slot_held(struct registry *reg, uint32_t slot)
 		fd = atomic_load(&reg->fd);
 		ret = os_lock_holder(fd, REG_SLOT_BYTE(slot), 1);
 	} while (fd != atomic_load(&reg->fd));
-	return ret != 0; /* in doubt alive */
+	return ret;
+}
+
+bool reg_slot_held(struct registry *reg, uint32_t slot)
+{
+	return reg_slot_holder(reg, slot) != 0; /* in doubt alive */
 }
 
 int reg_slot_take(struct registry *reg, uint32_t slot)

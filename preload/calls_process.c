@@ -21,10 +21,22 @@ static void process_child(void)
 	errno = saved;
 }
 
+static void process_before(void)
+{
+	if (rds_fds_on())
+		rds_engine_fork_prepare();
+}
+
+static void process_parent(void)
+{
+	if (rds_fds_on())
+		rds_engine_fork_parent();
+}
+
 static void process_start(void)
 {
 	rds_fds_init();
-	pthread_atfork(NULL, NULL, process_child);
+	pthread_atfork(process_before, process_parent, process_child);
 }
 
 void rds_process_init(void)

@@ -129,6 +129,24 @@ static int memory(size_t len, void **map)
 	return fd;
 }
 
+/* A pipe in which nothing has room any more, blocking: who writes to it as it is sleeps for ever. Both ends are this number. */
+static int full_pipe(void)
+{
+	char path[32], page[4096] = {0};
+	int fds[2], fd;
+
+	check(pipe2(fds, O_CLOEXEC | O_NONBLOCK) == 0);
+	while (write(fds[1], page, sizeof(page)) > 0)
+		;
+	check(errno == EAGAIN);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fds[1]);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	check(fd >= 0);
+	close(fds[0]);
+	close(fds[1]);
+	return fd;
+}
+
 /* The victim's inbox comes with its HELLO. */
 static struct shm_inbox *inbox_of(int fd)
 {
@@ -198,8 +216,9 @@ static void attack(pid_t pid)
 	void *inbox, *map;
 	unsigned i, kind = (unsigned)(draw() % 8);
 
-	fds[0] = eventfd(0, 0);
+	fds[0] = kind == 5 ? eventfd(0, 0) : full_pipe();
 	fds[1] = memory(SHM_CTL_BYTES, &inbox);
+	atomic_store(&((struct shm_inbox *)inbox)->attention, 2); /* our leader sleeps: write to that pipe */
 	for (i = 0; i < sizeof(hello.self.b); i++)
 		hello.self.b[i] = (uint8_t)draw();
 	if (kind == 0)
@@ -214,6 +233,7 @@ static void attack(pid_t pid)
 	if (kind == 4)
 		msg.bell = (uint32_t)nonsense();
 	fds[0] = memory(len, &map);
+	atomic_store(&((struct shm_rings *)map)->ctl[1].need_bell, 1);
 	packet(fd, &msg, sizeof(msg), fds, 1);
 	close(fds[0]);
 	for (i = 0; i < 20; i++) {

@@ -51,7 +51,7 @@ START_TEST(defaults)
 	ck_assert_str_eq(o->registry_dir, "/dev/shm");
 	ck_assert_int_eq(o->share, RDS_SHARE_USER);
 	ck_assert_int_eq(o->transport, RDS_TRANSPORT_AUTO);
-	ck_assert_int_eq(o->spin_us, 50);
+	ck_assert_int_eq(o->spin_us, 200);
 	ck_assert_int_eq(o->shm_ring, 4 << 20);
 	ck_assert_int_eq(o->linger_ms, 2000);
 	ck_assert_int_eq(o->reconnect_min_ms, 1);
@@ -195,7 +195,7 @@ START_TEST(later_changes)
 	memset(strchr(entry, '=') + 1, 'x', 6);
 	setenv("RDS_PRELOAD_SPIN_US", "7", 1);
 	ck_assert_str_eq(rds_options()->fault, "seed=1");
-	ck_assert_int_eq(rds_options()->spin_us, 50);
+	ck_assert_int_eq(rds_options()->spin_us, 200);
 	clearenv();
 	ck_assert_str_eq(rds_options()->fault, "seed=1");
 }

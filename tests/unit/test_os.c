@@ -304,6 +304,47 @@ START_TEST(counters_have_names)
 }
 END_TEST
 
+static _Atomic int sigpipes;
+
+static void on_sigpipe(int sig)
+{
+	(void)sig;
+	sigpipes++;
+}
+
+START_TEST(quiet_writes)
+{
+	struct sigaction sa = {.sa_handler = on_sigpipe};
+	sigset_t set, before, after;
+	int fds[2];
+
+	ck_assert_int_eq(sigaction(SIGPIPE, &sa, NULL), 0);
+	ck_assert_int_eq(os_pipe(fds, 0), 0);
+	ck_assert_int_eq(os_write_quiet(fds[1], "x", 1), 1);
+	ck_assert_int_eq(os_close(fds[0]), 0);
+	ck_assert_int_eq(pthread_sigmask(SIG_BLOCK, NULL, &before), 0);
+	ck_assert_int_eq(os_write_quiet(fds[1], "x", 1), -EPIPE);
+	ck_assert_int_eq(pthread_sigmask(SIG_BLOCK, NULL, &after), 0);
+	ck_assert_int_eq(sigismember(&after, SIGPIPE), sigismember(&before, SIGPIPE));
+	ck_assert_int_eq(sigpipes, 0);
+
+	/* a program that blocks it finds its own one where it was, and none of ours */
+	sigemptyset(&set);
+	sigaddset(&set, SIGPIPE);
+	ck_assert_int_eq(pthread_sigmask(SIG_BLOCK, &set, NULL), 0);
+	ck_assert_int_eq(os_write_quiet(fds[1], "x", 1), -EPIPE);
+	ck_assert_int_eq(sigpending(&after), 0);
+	ck_assert_int_eq(sigismember(&after, SIGPIPE), 0);
+	ck_assert_int_eq(raise(SIGPIPE), 0);
+	ck_assert_int_eq(os_write_quiet(fds[1], "x", 1), -EPIPE);
+	ck_assert_int_eq(sigpending(&after), 0);
+	ck_assert_int_eq(sigismember(&after, SIGPIPE), 1);
+	ck_assert_int_eq(pthread_sigmask(SIG_UNBLOCK, &set, NULL), 0);
+	ck_assert_int_eq(sigpipes, 1);
+	os_close(fds[1]);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("os");
@@ -315,6 +356,7 @@ int main(void)
 	tcase_add_test(tc, errno_is_left_alone);
 	tcase_add_test(tc, files_and_locks);
 	tcase_add_test(tc, sockets_and_waiting);
+	tcase_add_test(tc, quiet_writes);
 	tcase_add_test(tc, random_is_not_constant);
 	tcase_add_test(tc, high_and_internal);
 	tcase_add_test(tc, no_number_left);

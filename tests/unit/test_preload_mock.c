@@ -477,6 +477,14 @@ void rds_engine_forget(void)
 	mock.forgotten = 1;
 }
 
+void rds_engine_fork_prepare(void)
+{
+}
+
+void rds_engine_fork_parent(void)
+{
+}
+
 void rds_engine_exit_now(void)
 {
 }

@@ -10,6 +10,7 @@
  * Runs in the helper thread only.  Who may talk to us: same user, or as RDS_PRELOAD_SHARE says (checked by the kernel's
  * credentials of the socket, not by anything the peer says).
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -283,12 +284,45 @@ static void ep_up(struct shm_ep *ep, uint64_t ack)
 
 /* ---- packets ---- */
 
+/* What a process of another user says of itself has to agree with the registry's lock, which only the kernel gives. */
+static bool identity_holds(const struct shm_peer *p, const struct shm_ctl_msg *msg)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	if (os_getsockopt(p->ev.fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+		return false;
+	if (cred.uid == geteuid() || registry_proc_pid_is(rds_engine_registry(), msg->slot, &msg->self, cred.pid))
+		return true;
+	rds_warn("process %d of user %u is refused: it is not the one that it says it is", (int)cred.pid,
+		 (unsigned)cred.uid);
+	return false;
+}
+
+/*
+ * The descriptor that wakes the peer's leader is written to by the program's threads: it must be of a kind that never blocks
+ * them.  (A process of another user that we let in could take O_NONBLOCK away again later; RDS_PRELOAD_SHARE trusts it that far.)
+ */
+static int check_leader(struct shm_peer *p, int fd)
+{
+	int flags = os_fcntl(fd, F_GETFL, 0);
+	struct stat st;
+
+	if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY || os_fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode))
+		return -EPROTO;
+	p->leader_lasts = (flags & O_ACCMODE) == O_RDWR;
+	return flags & O_NONBLOCK ? 0 : os_fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+}
+
 static int on_hello(struct shm_peer *p, const struct shm_ctl_msg *msg, int fds[2], unsigned nfds)
 {
 	int err;
 
 	if (p->known || nfds != 2 || (p->dialled && memcmp(&p->id, &msg->self, sizeof(p->id))))
 		return -EPROTO;
+	err = identity_holds(p, msg) ? check_leader(p, fds[0]) : -EACCES;
+	if (err)
+		return err;
 	p->inbox = shm_inbox_attach(fds[1]);
 	os_close(fds[1]);
 	fds[1] = -1;

@@ -57,6 +57,7 @@ struct shm_peer {
 	bool dialled;  /* by us: id and slot were known before HELLO */
 	bool dead;
 	_Atomic int leader_fd;
+	bool leader_lasts; /* open for reading, too: never without a reader, so a write raises no SIGPIPE */
 	struct shm_inbox *inbox;
 	struct shm_ep *eps;
 };

@@ -42,7 +42,11 @@ static void wake(struct shm_ep *ep, bool service)
 
 	if (who == RDS_ATT_LEADER) {
 		if (atomic_compare_exchange_strong(&ep->there->attention, &who, RDS_ATT_LAZY)) {
-			os_write(ep->peer->leader_fd, &one, sizeof(one));
+			/* Its process may have just ended: then nobody reads this pipe, unless we could ourselves. */
+			if (likely(ep->peer->leader_lasts))
+				os_write(ep->peer->leader_fd, &one, sizeof(one));
+			else
+				os_write_quiet(ep->peer->leader_fd, &one, sizeof(one));
 			rds_peer_woken();
 		}
 	} else if (who == RDS_ATT_HELPER) {
