@@ -18,14 +18,11 @@
 #include <string.h>
 
 #include "engine/engine.h"
+#include "engine/transport/fault_spec.h"
 
 #define POS_HELD (1ull << 63) /* the rest of the position is the address of a copy */
 #define DROP_NS (20 * 1000000ull)
 #define ROOM_NS 200000ull
-
-struct fault_spec {
-	uint64_t seed, disconnect, delay, delay_us, drop, connect, accept, send, later;
-};
 
 struct fault {
 	struct rds_transport t; /* first */
@@ -497,52 +494,6 @@ static const struct rds_transport_up fault_up = {
 	.writable = up_writable,
 };
 
-/* ---- the specification ---- */
-
-static bool number(const char **s, uint64_t *v)
-{
-	char *end;
-
-	if (**s < '0' || **s > '9')
-		return false;
-	*v = strtoull(*s, &end, 10);
-	*s = end;
-	return true;
-}
-
-static bool parse(const char *s, struct fault_spec *spec)
-{
-	static const struct {
-		const char *name;
-		size_t off;
-	} keys[] = {
-#define KEY(k) {#k "=", offsetof(struct fault_spec, k)}
-		KEY(seed), KEY(disconnect), KEY(delay), KEY(drop), KEY(connect), KEY(accept), KEY(send), KEY(later),
-#undef KEY
-	};
-	const size_t n = sizeof(keys) / sizeof(keys[0]);
-	uint64_t *v;
-	size_t i;
-
-	memset(spec, 0, sizeof(*spec));
-	for (;;) {
-		for (i = 0; i < n && strncmp(s, keys[i].name, strlen(keys[i].name)) != 0; i++)
-			;
-		if (i == n)
-			return false;
-		s += strlen(keys[i].name);
-		v = (uint64_t *)((char *)spec + keys[i].off);
-		if (!number(&s, v))
-			return false;
-		if (v == &spec->delay && (*s++ != ':' || !number(&s, &spec->delay_us) || spec->delay_us > 10000000))
-			return false;
-		if (!*s)
-			return true;
-		if (*s++ != ',')
-			return false;
-	}
-}
-
 static void fill_ops(struct fault *fl)
 {
 	fl->ops = (struct rds_transport_ops){
@@ -575,7 +526,7 @@ struct rds_transport *rds_fault_transport(struct rds_transport *inner)
 
 	if (!*text)
 		return inner;
-	if (!parse(text, &spec)) {
+	if (!fault_spec_parse(text, &spec)) {
 		rds_error("RDS_PRELOAD_FAULT=%s is not understood, no faults are injected. It is a list with commas of seed=N, "
 			  "disconnect=N, delay=N:MICROSECONDS, drop=N, connect=N, accept=N, send=N, later=N: one event in N",
 			  text);

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * fault_spec.h - which faults fault.c injects: one event in N on average, 0 never.  Their meaning stands in fault.c.
+ */
+#ifndef TRANSPORT_FAULT_SPEC_H
+#define TRANSPORT_FAULT_SPEC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct fault_spec {
+	uint64_t seed, disconnect, delay, delay_us, drop, connect, accept, send, later;
+};
+
+/* False: not understood, *spec is useless. */
+bool fault_spec_parse(const char *s, struct fault_spec *spec);
+
+#endif
