@@ -12,8 +12,10 @@
  *   DEAD        the peer process is gone: everything for it is dropped (its sockets are gone too) and the object leaves the tables.
  *
  * Sequence numbers belong to the connection and survive all of it but DEAD.  Two processes that connect to each other at the
- * same moment: the attempt of the one with the smaller process id wins.  A request for a connection that is UP means that the peer
- * has lost it: the old endpoint is closed and the new one taken.
+ * same moment: the attempt of the one with the smaller process id wins.  A request for a connection that is UP is
+ * refused once: two attempts that cross may arrive in any order, and the peer may already have sent, over the one that won,
+ * the last messages of its life.  If the peer asks again, it has lost the connection: the old endpoint is closed, the new one
+ * taken.
  *
  * A loop connection has no process behind it but this one, and is UP from the start.  A NOWHERE connection keeps messages
  * for an address that nobody on this host can reach, and looks from time to time whether that has changed.
@@ -84,7 +86,7 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	conn->acked = 0;
 	conn->queue_tail = &conn->queue;
 	conn->backoff_ms = 0;
-	conn->was_up = false;
+	conn->was_up = conn->doubted = false;
 	conn->mirror = NULL;
 	atomic_store(&conn->next_rx, 1);
 	atomic_store(&conn->state, RDS_CONN_DOWN);
@@ -313,6 +315,7 @@ static void conn_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
 	conn->ep = ep;
 	conn->backoff_ms = 0;
 	conn->was_up = true;
+	conn->doubted = false;
 	rds_queue_acked(conn, ack);
 	atomic_store(&conn->state, RDS_CONN_UP);
 	rds_unlock(&conn->tx);
@@ -340,6 +343,11 @@ static struct rds_conn *conn_accept(struct rds_transport *t, const struct rds_co
 		}
 		conn->t->ops->close(conn->pending);
 		conn->pending = NULL;
+	}
+	if (conn->ep && !conn->doubted) {
+		conn->doubted = true; /* most likely from before the crossing was settled: what the peer sends lies in our endpoint */
+		*why = -EALREADY;
+		return NULL;
 	}
 	if (conn->ep)
 		rds_conn_drop(conn, conn->ep, -ECONNRESET, false);

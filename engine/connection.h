@@ -56,6 +56,7 @@ struct rds_conn {
 	struct rds_timer retry;
 	uint64_t backoff_ms;
 	bool was_up;
+	bool doubted; /* UP, and the peer has asked for a connection once */
 
 	rds_lock_t tx;
 	uint64_t next_tx;

@@ -209,13 +209,22 @@ void rds_reclaim(void)
 
 /* ---- exit ---- */
 
+/* Messages that would be lost if we ended now; with `survives` the transport says so itself.  tx held. */
+static unsigned at_stake(const struct rds_conn *conn, bool survives)
+{
+	if (conn->kind != RDS_CONN_PEER)
+		return 0;
+	if (survives && conn->ep && conn->count && !conn->t->ops->settled(conn->ep))
+		survives = false;
+	return conn->queue_len + (survives ? 0 : conn->count);
+}
+
 static void add_queued(struct rds_conn *conn, void *arg)
 {
 	unsigned *n = arg;
 
 	rds_lock(&conn->tx);
-	if (conn->kind == RDS_CONN_PEER)
-		*n += conn->queue_len + (conn->t->ops->caps & RDS_TCAP_SURVIVES ? 0 : conn->count);
+	*n += at_stake(conn, conn->t->ops->caps & RDS_TCAP_SURVIVES);
 	rds_unlock(&conn->tx);
 }
 
@@ -271,8 +280,12 @@ static int queued_now(void)
 			n = -1;
 			break;
 		}
-		if (conn->kind == RDS_CONN_PEER && atomic_load(&conn->state) != RDS_CONN_DEAD)
-			n += (int)conn->queue_len;
+		if (conn->kind == RDS_CONN_PEER && atomic_load(&conn->state) != RDS_CONN_DEAD) {
+			/* Without SURVIVES nobody could promise anything, and asking takes locks. */
+			bool survives = conn->t->ops->caps & RDS_TCAP_SURVIVES;
+
+			n += (int)(survives ? at_stake(conn, true) : conn->queue_len);
+		}
 		rds_unlock(&conn->tx);
 	}
 	rds_unlock(&rds_eng->control);

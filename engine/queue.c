@@ -168,9 +168,9 @@ static bool want_room_one(struct rds_conn *conn)
 	bool moved = reap_one(conn);
 
 	if (conn->ep && (conn->count || conn->queue || conn->room_sought)) {
-		/* Not as a request for service: a receiver that is busy reading makes room by reading, one that stops being
-		 * busy within a tick; waking its helper for every message would take the processor from it. */
-		conn->t->ops->flush(conn->ep, false);
+		/* A request for service, once per acknowledgement seen: whoever is about to sleep must not depend on the
+		 * receiver's program calling again. */
+		conn->t->ops->flush(conn->ep, true);
 		conn->t->ops->want_room(conn->ep, conn->acked);
 		moved |= reap_one(conn); /* what came before it knew that we wait */
 	}

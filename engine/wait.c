@@ -363,6 +363,9 @@ void rds_wait_disarm(struct rds_wait *w)
 	w->slept = true;
 	rds_attention_update();
 	rx_unlock();
+	/* Nobody else may come by for what that round left: the caller may be about to return. */
+	if (atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed))
+		rds_run_work();
 }
 
 static void sleep_cancelled(void *arg)

@@ -80,6 +80,8 @@ struct rds_transport_ops {
 	/* Everything sent since the last flush() may become visible to the peer; wakes it if it has to be woken. */
 	void (*flush)(struct rds_ep *ep, bool service);
 	const void *(*retained)(struct rds_ep *ep, uint64_t pos);
+	/* With SURVIVES: does that hold already?  Not as long as the peer may give the endpoint up without a look at it. */
+	bool (*settled)(struct rds_ep *ep);
 	/* Highest sequence number the peer has acknowledged on this endpoint. */
 	uint64_t (*acked)(struct rds_ep *ep);
 	/* The caller is about to sleep until acked() moves or room appears: have up->writable called. True: already moved. */

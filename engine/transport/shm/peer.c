@@ -436,6 +436,7 @@ static void peer_event(struct rds_event *ev, uint32_t events)
 	struct shm_peer *p = container_of(ev, struct shm_peer, ev);
 	struct shm_ctl_msg msg;
 	int fds[2] = {-1, -1}, err = 0;
+	bool reset = false;
 	unsigned nfds, i;
 	ssize_t n;
 
@@ -444,6 +445,10 @@ static void peer_event(struct rds_event *ev, uint32_t events)
 		n = shm_ctl_recv(p->ev.fd, &msg, fds, &nfds);
 		if (n == -EAGAIN || n == -EINTR)
 			return;
+		if (n == -ECONNRESET && !reset) { /* it left packets of ours unread; what it had said before still lies here */
+			reset = true;
+			continue;
+		}
 		if (n > 0)
 			err = on_packet(p, &msg, fds, nfds);
 		for (i = 0; i < nfds; i++)
@@ -560,6 +565,7 @@ static const struct rds_transport_ops shm_ops = {
 	.send = shm_ring_send,
 	.flush = shm_flush,
 	.retained = shm_ring_retained,
+	.settled = shm_ring_settled,
 	.acked = shm_ring_acked,
 	.want_room = shm_want_room,
 	.progress = shm_progress,

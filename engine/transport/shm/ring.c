@@ -101,6 +101,17 @@ uint64_t shm_ring_acked(struct rds_ep *rep)
 	return ep->seen_acked;
 }
 
+/*
+ * Who asked for the connection may have given it up (crossing attempts) before our answer came, and then nobody looks at this
+ * ring.  Its first record, the congestion map, says that it is used.
+ */
+bool shm_ring_settled(struct rds_ep *rep)
+{
+	struct shm_ep *ep = (struct shm_ep *)rep;
+
+	return ep->initiator || atomic_load(&ep->rx->tail) || atomic_load(&ep->tx->acked);
+}
+
 /* ---- receive side (rx) ---- */
 
 static int slots_grow(struct shm_ep *ep)

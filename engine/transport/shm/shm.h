@@ -84,6 +84,7 @@ extern struct shm rds_shm;
 int shm_ring_send(struct rds_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len, uint64_t *pos);
 const void *shm_ring_retained(struct rds_ep *ep, uint64_t pos);
 uint64_t shm_ring_acked(struct rds_ep *ep);
+bool shm_ring_settled(struct rds_ep *ep);
 bool shm_ring_drain(struct shm_ep *ep); /* rx held; true: something was there */
 bool shm_ring_pressed(const struct shm_ep *ep);
 bool shm_ring_relieve(struct shm_ep *ep, bool now);
