@@ -156,7 +156,7 @@ static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
 	if (port_congested(conn, c->dst.port))
 		return CONGESTED;
 	if (unlikely(!rds_sock_writable(sk))) {
-		rds_conn_reap(conn, true);
+		rds_conn_reap(conn);
 		if (!rds_sock_writable(sk))
 			return FULL;
 	}

@@ -391,7 +391,7 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 	rds_lock(&rds_eng->control);
 	rds_lock(&conn->tx);
 	if (ep && conn->ep == ep) {
-		rds_conn_reap(conn, true);
+		rds_conn_reap(conn);
 		rds_queue_requeue(conn, ep);
 		conn->ep = NULL;
 		RDS_STAT_INC(conn_reset);

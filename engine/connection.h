@@ -70,7 +70,6 @@ struct rds_conn {
 	bool busy; /* on the list of connections that may hold something (queue.c) */
 	struct rds_conn *busy_next;
 	bool room_sought; /* a sender waits for the endpoint's room, although nothing of this connection may be kept */
-	bool ack_asked; /* the peer was asked for service and `acked` has not moved since */
 
 	/* receive side (rx) */
 	_Atomic uint64_t next_rx;
@@ -104,7 +103,7 @@ void rds_unacked_push(struct rds_conn *conn, const struct rds_unacked *u); /* th
 void rds_conn_busy(struct rds_conn *conn);
 void rds_busy_forget(void); /* forked child */
 void rds_queue_acked(struct rds_conn *conn, uint64_t ack);
-void rds_conn_reap(struct rds_conn *conn, bool all); /* take the peer's acknowledgements to heart */
+void rds_conn_reap(struct rds_conn *conn); /* take the peer's acknowledgements to heart */
 void rds_queue_flush(struct rds_conn *conn); /* give waiting messages to the transport */
 void rds_conn_rearm(struct rds_conn *conn); /* after a wake-up: is there still somebody who waits for space? */
 void rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep); /* broken: unacknowledged ones to the head again */

@@ -181,7 +181,7 @@ static void work_one(struct rds_conn *conn)
 	rx_unlock();
 
 	if (flush)
-		rds_conn_reap(conn, true);
+		rds_conn_reap(conn);
 	if (map && rds_xmit_map(conn) == -EAGAIN) {
 		rx_lock();
 		conn->want_map = true; /* goes out with the next `writable` or reconnect */

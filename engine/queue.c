@@ -86,7 +86,7 @@ void rds_unacked_push(struct rds_conn *conn, const struct rds_unacked *u)
 	conn->unacked[(conn->head + conn->count++) & (conn->cap - 1)] = *u;
 	rds_conn_busy(conn);
 	if (++conn->since_reap >= REAP_EVERY)
-		rds_conn_reap(conn, false);
+		rds_conn_reap(conn);
 }
 
 static void zcopy_done(struct rds_sock *sk, uint32_t cookie)
@@ -122,11 +122,10 @@ void rds_release_unacked(struct rds_unacked *u)
 	rds_snd_sub(sk, u->len);
 }
 
-void rds_conn_reap(struct rds_conn *conn, bool all)
+void rds_conn_reap(struct rds_conn *conn)
 {
 	uint64_t acked, last;
 
-	(void)all;
 	conn->since_reap = 0;
 	if (conn->st_queued) {
 		RDS_STAT_ADD(send_queued, conn->st_queued);
@@ -153,7 +152,7 @@ static bool reap_one(struct rds_conn *conn)
 {
 	uint64_t before = conn->acked;
 
-	rds_conn_reap(conn, true);
+	rds_conn_reap(conn);
 	rds_queue_flush(conn);
 	return conn->acked != before;
 }
@@ -190,7 +189,7 @@ void rds_conn_rearm(struct rds_conn *conn)
 		if (!sk || (!atomic_load(&sk->waiters) && !sk->hidden_out))
 			continue;
 		conn->t->ops->want_room(conn->ep, conn->acked);
-		rds_conn_reap(conn, true); /* what came before */
+		rds_conn_reap(conn); /* what came before */
 		return;
 	}
 }

@@ -133,7 +133,8 @@ void rds_engine_fork_parent(void);
 /* In the child: close the inherited internal descriptors, forget the engine; the next rds_socket() makes a fresh one.
  * Idempotent.  Socket pointers from before the fork must not be used afterwards. */
 void rds_engine_forget(void);
-/* Orderly exit of the process: hand over what is still queued (bounded by RDS_PRELOAD_LINGER_MS), leave the registry. */
+/* Orderly exit of the process: hand over what is still queued (bounded by RDS_PRELOAD_LINGER_MS).  The
+ * place in the registry is cleared by whoever finds the lock on it gone. */
 void rds_engine_exit(void);
 /*
  * The same for _exit(), which may be called anywhere (a signal handler that has interrupted the engine, say): takes no

@@ -255,7 +255,6 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 
 	sk->inode = inode;
 	atomic_store(&sk->bound, false);
-	sk->binding = false;
 	memset(&sk->laddr, 0, sizeof(sk->laddr));
 	memset(&sk->caddr, 0, sizeof(sk->caddr));
 	sk->bound_scope = 0;

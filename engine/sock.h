@@ -40,7 +40,6 @@ struct rds_sock {
 	/* names (written under control, bound is released last and never taken back) */
 	_Atomic bool bound;
 	struct rds_addr laddr;
-	bool binding;
 	uint32_t bound_scope; /* also set by a link-local connect */
 	_Atomic int transport; /* RDS_TRANS_* id, RDS_TRANS_NONE */
 	_Atomic bool connected;

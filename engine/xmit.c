@@ -65,7 +65,7 @@ int rds_xmit(struct rds_conn *conn, struct rds_outgoing *out)
 		goto done;
 	}
 	if (!(ops->caps & RDS_TCAP_DIRECT) && unlikely(conn->count == conn->cap)) {
-		rds_conn_reap(conn, true);
+		rds_conn_reap(conn);
 		if (conn->count == conn->cap && rds_unacked_grow(conn))
 			return -ENOMEM;
 	}
