@@ -168,7 +168,7 @@ static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
 	out->hdr.len = (uint32_t)out->len;
 	*err = rds_xmit(conn, out);
 	if (unlikely(*err)) {
-		rds_snd_sub(sk, out->len);
+		rds_snd_sub(sk, 1, out->len);
 		if (*err != -EAGAIN)
 			return SENT;
 		*err = 0;
@@ -360,13 +360,27 @@ static int fail_nonblock(struct send_call *c, enum admit a)
 	return -EAGAIN;
 }
 
+/* Member by member: clearing all of it costs more than the checks. */
+static inline void begin(struct send_call *c, struct rds_sock *sk, int fd, const struct msghdr *msg, int flags)
+{
+	c->sk = sk;
+	c->fd = fd;
+	c->flags = flags;
+	c->msg = msg;
+	c->out.hdr = (struct rds_hdr){0};
+	c->out.u = (struct rds_unacked){0};
+	c->out.may_wait = !(flags & MSG_DONTWAIT);
+	c->cmsgs = 0;
+	c->checked = false;
+}
+
 ssize_t rds_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, int flags)
 {
-	struct send_call c = {
-		.sk = sk, .fd = fd, .flags = flags, .msg = msg, .out.may_wait = !(flags & MSG_DONTWAIT)};
+	struct send_call c;
 	enum admit a;
 	int err;
 
+	begin(&c, sk, fd, msg, flags);
 	if (unlikely((int)msg->msg_namelen < 0))
 		return -EINVAL;
 	if (unlikely(msg->msg_control && msg->msg_controllen)) {
@@ -395,5 +409,6 @@ ssize_t rds_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, int f
 	}
 	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
 		rds_run_work();
+	rds_sent = true;
 	return (ssize_t)c.out.len;
 }

@@ -9,6 +9,7 @@
  *
  * The whole of bind runs under the control lock: two threads that bind one socket are simply one after the other.
  */
+#include "engine/connection.h"
 #include "engine/names.h"
 
 #define RDS_PROBE_PORT 1 /* multipath probes of RDS over TCP */
@@ -73,6 +74,12 @@ static int bind_transport(const struct rds_sock *sk, const struct rds_addr *addr
 {
 	int preset = atomic_load(&sk->transport), ret;
 
+	if (unlikely(rds_eng->no_transport)) {
+		rds_error("RDS_PRELOAD_TRANSPORT=%.100s: there is no such transport, so no socket can be bound. There are shm "
+			  "(processes of this host), loop (this process alone) and auto (whatever there is)",
+			  rds_options()->transport);
+		return -EADDRNOTAVAIL; /* as in a kernel without one */
+	}
 	if (preset == RDS_TRANS_NONE && rds_ip_is_loopback(&addr->ip))
 		return RDS_TRANS_LOOP;
 	if (preset != RDS_TRANS_NONE && preset != RDS_TRANS_TCP)
@@ -92,6 +99,11 @@ static int bind_port(struct rds_sock *sk, const struct rds_addr *addr, int trans
 	if (addr->port == RDS_PROBE_PORT)
 		return -EINVAL;
 	ret = rds_engine_start_helper();
+	if (ret < 0)
+		return ret;
+	rx_lock();
+	ret = rds_cong_local(&addr->ip) ? 0 : -ENOMEM; /* peers may connect to this address */
+	rx_unlock();
 	if (ret < 0)
 		return ret;
 	ret = registry_sock_bind(rds_eng->reg, sk->reg_idx, &addr->ip, addr->port, addr->scope, transport, &port);

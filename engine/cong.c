@@ -15,13 +15,22 @@
 
 #include "engine/connection.h"
 
-struct rds_cong_map *rds_cong_local(const struct in6_addr *addr)
+struct rds_cong_map *rds_cong_find(const struct in6_addr *addr)
 {
 	struct rds_cong_map *map;
 
 	for (map = rds_eng->cong_maps; map; map = map->next)
 		if (rds_ip_equal(&map->addr, addr))
-			return map;
+			break;
+	return map;
+}
+
+struct rds_cong_map *rds_cong_local(const struct in6_addr *addr)
+{
+	struct rds_cong_map *map = rds_cong_find(addr);
+
+	if (map)
+		return map;
 	map = calloc(1, sizeof(*map));
 	if (!map)
 		return NULL;
@@ -96,7 +105,9 @@ static void wake_met(void)
 	struct rds_sock **p = &rds_eng->cong_met, *sk;
 
 	while ((sk = *p)) {
-		rds_sock_wake(sk, RDS_WAIT_CONG | (sk->seen_congestion || sk->cong_attached ? POLLIN | POLLRDNORM | POLLWRBAND : 0));
+		rds_sock_wake(
+			sk, RDS_WAIT_CONG |
+				    (sk->seen_congestion || sk->cong_attached ? POLLIN | POLLRDNORM | POLLWRBAND : 0));
 		if (sk->seen_congestion || sk->cong_attached || sk->cong_blocked) {
 			p = &sk->cong_next;
 			continue;
@@ -178,6 +189,17 @@ void rds_cong_clear_port(struct rds_sock *sk)
 		return;
 	sk->congested = false;
 	set_bit_of(sk, false);
+}
+
+uint64_t rds_cong_ports(const struct rds_conn *conn)
+{
+	const struct rds_cong_map *map = atomic_load(&conn->fcong);
+	uint64_t ports = 0;
+	unsigned i;
+
+	for (i = 0; map && i < RDS_CONG_MAP_BYTES / 8; i++)
+		ports |= le64toh(atomic_load_explicit(&map->words[i], memory_order_relaxed));
+	return ports;
 }
 
 void rds_cong_received(struct rds_conn *conn, const void *bytes)

@@ -8,7 +8,8 @@
  *   CONNECTING  the helper asks the transport; a failure waits a random time below a limit that doubles from
  *               reconnect_min to reconnect_max, and tries again, for ever (a peer that is alive will answer some day).
  *   UP          the congestion map goes first, then what had to be sent again, then what waited, then new messages.
- *   DOWN        it broke: unacknowledged messages go back to the queue.  If the peer lives, straight to CONNECTING again.
+ *   DOWN        it broke: unacknowledged messages go back to the queue.  If the peer lives, straight to CONNECTING again
+ *               (which does not begin before there was memory for all of them).
  *   DEAD        the peer process is gone: everything for it is dropped (its sockets are gone too) and the object leaves the tables.
  *
  * Sequence numbers belong to the connection and survive all of it but DEAD.  Two processes that connect to each other at the
@@ -18,13 +19,15 @@
  * taken.
  *
  * A loop connection has no process behind it but this one, and is UP from the start.  A NOWHERE connection keeps messages
- * for an address that nobody on this host can reach, and looks from time to time whether that has changed.
+ * for an address that nobody on this host can reach (resolve.c).
  */
 #include "engine/message.h"
 #include "engine/wait.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#define CONNS_PER_PEER 1024u
 
 static struct rds_conn *conn_free, *conn_graveyard; /* control */
 
@@ -42,7 +45,7 @@ static bool id_equal(const struct rds_conn_id *a, const struct rds_conn_id *b)
 	       a->scope == b->scope && memcmp(&a->peer, &b->peer, sizeof(a->peer)) == 0;
 }
 
-static struct rds_conn *conn_find(enum rds_conn_kind kind, const struct rds_conn_id *id)
+struct rds_conn *rds_conn_find(enum rds_conn_kind kind, const struct rds_conn_id *id)
 {
 	struct rds_conn *conn;
 
@@ -64,7 +67,7 @@ static struct rds_conn *conn_alloc(void)
 	}
 	conn = calloc(1, sizeof(*conn));
 	if (conn)
-		rds_lock_init(&conn->tx);
+		rds_lock_init(&conn->tx, RDS_LOCK_CONN_TX);
 	return conn;
 }
 
@@ -114,12 +117,12 @@ static struct rds_conn *loop_pair(const struct rds_conn_id *id, int *err)
 
 	back.laddr = id->faddr;
 	back.faddr = id->laddr;
-	a = conn_find(RDS_CONN_LOOP, id);
+	a = rds_conn_find(RDS_CONN_LOOP, id);
 	if (!a)
 		a = conn_new(RDS_CONN_LOOP, id, err);
 	if (!a)
 		return NULL;
-	b = conn_find(RDS_CONN_LOOP, &back);
+	b = rds_conn_find(RDS_CONN_LOOP, &back);
 	if (!b)
 		b = conn_new(RDS_CONN_LOOP, &back, err);
 	if (!b)
@@ -140,48 +143,33 @@ static struct rds_conn *loop_pair(const struct rds_conn_id *id, int *err)
 	return a;
 }
 
+struct rds_conn *rds_conn_get_locked(enum rds_conn_kind kind, const struct rds_conn_id *id, int *err)
+{
+	struct rds_conn *conn = rds_conn_find(kind, id);
+
+	*err = 0;
+	if (!conn || (kind == RDS_CONN_LOOP && !conn->ep))
+		conn = kind == RDS_CONN_LOOP ? loop_pair(id, err) : conn_new(kind, id, err);
+	return conn;
+}
+
 struct rds_conn *rds_conn_get(enum rds_conn_kind kind, const struct rds_conn_id *id, int *err)
 {
 	struct rds_conn *conn;
 
-	*err = 0;
 	rds_lock(&rds_eng->control);
-	conn = conn_find(kind, id);
-	if (!conn || (kind == RDS_CONN_LOOP && !conn->ep))
-		conn = kind == RDS_CONN_LOOP ? loop_pair(id, err) : conn_new(kind, id, err);
+	conn = rds_conn_get_locked(kind, id, err);
 	rds_unlock(&rds_eng->control);
 	return conn;
 }
 
-static int resolve(const struct rds_conn_id *from, const struct rds_addr *dst, struct rds_conn **out)
+/* DOWN -> CONNECTING, control and tx held: does the helper have to begin? */
+bool rds_conn_start_locked(struct rds_conn *conn)
 {
-	struct rds_conn_id id = *from;
-	enum rds_conn_kind kind = RDS_CONN_LOOP;
-	struct registry_owner own;
-	int err;
-
-	id.faddr = dst->ip;
-	id.scope = dst->scope;
-	memset(&id.peer, 0, sizeof(id.peer));
-	err = dst->port ? registry_lookup(rds_eng->reg, &dst->ip, dst->port, dst->scope, &own) : -ENOENT;
-	if (!err && memcmp(&own.procid, registry_self(rds_eng->reg), sizeof(own.procid)) != 0) {
-		kind = RDS_CONN_PEER;
-		id.peer = own.procid;
-		id.peer_slot = own.proc;
-	} else if (err && err != -ENOENT) {
-		return err;
-	} else if (err && rds_addr_is_local(&dst->ip, dst->scope)) {
-		kind = RDS_CONN_NOWHERE; /* no such port here is silently dropped; no such host waits */
-	}
-	*out = rds_conn_get(kind, &id, &err);
-	return *out ? 0 : err;
-}
-
-int rds_conn_resolve(struct rds_sock *sk, const struct rds_addr *dst, struct rds_conn **out)
-{
-	struct rds_conn_id id = {.laddr = sk->laddr.ip, .tos = atomic_load(&sk->tos)};
-
-	return resolve(&id, dst, out);
+	if (atomic_load(&conn->state) != RDS_CONN_DOWN || conn->kind == RDS_CONN_LOOP)
+		return false;
+	atomic_store(&conn->state, RDS_CONN_CONNECTING);
+	return true;
 }
 
 void rds_conn_each(void (*fn)(struct rds_conn *conn, void *arg), void *arg)
@@ -208,21 +196,18 @@ void rds_conn_work(struct rds_conn *conn)
 
 void rds_conn_start(struct rds_conn *conn)
 {
-	bool start = false;
+	bool start;
 
 	rds_lock(&rds_eng->control);
 	rds_lock(&conn->tx);
-	if (atomic_load(&conn->state) == RDS_CONN_DOWN && conn->kind != RDS_CONN_LOOP) {
-		atomic_store(&conn->state, RDS_CONN_CONNECTING);
-		start = true;
-	}
+	start = rds_conn_start_locked(conn);
 	rds_unlock(&conn->tx);
 	rds_unlock(&rds_eng->control);
 	if (start)
 		rds_timer_set(&conn->retry, os_now_ns());
 }
 
-static void backoff(struct rds_conn *conn)
+void rds_conn_backoff(struct rds_conn *conn)
 {
 	const struct rds_options *o = rds_options();
 	uint64_t limit = conn->backoff_ms ? conn->backoff_ms : (uint64_t)o->reconnect_min_ms, r;
@@ -232,51 +217,21 @@ static void backoff(struct rds_conn *conn)
 	conn->backoff_ms = limit * 2 > (uint64_t)o->reconnect_max_ms ? (uint64_t)o->reconnect_max_ms : limit * 2;
 }
 
-/* Messages that waited for an address to appear: hand them to where they belong now. */
-static void nowhere_retry(struct rds_conn *conn)
+/* What a broken endpoint still holds goes to the queue. False: still no memory for all of it. */
+static bool rescue(struct rds_conn *conn)
 {
-	struct rds_queued *q, *list;
-	struct rds_conn *to;
-	struct rds_addr dst = {.ip = conn->id.faddr, .scope = conn->id.scope};
+	struct rds_ep *ep;
+	bool done;
 
-	if (rds_addr_is_local(&dst.ip, dst.scope)) {
-		rds_lock(&conn->tx);
-		if (conn->queue) {
-			conn->backoff_ms = (uint64_t)rds_options()->reconnect_max_ms;
-			backoff(conn);
-		} else {
-			atomic_store(&conn->state, RDS_CONN_DOWN); /* the next send starts it again */
-		}
-		rds_unlock(&conn->tx);
-		return;
-	}
 	rds_lock(&conn->tx);
-	list = conn->queue;
-	conn->queue = NULL;
-	conn->queue_tail = &conn->queue;
-	conn->queue_len = 0;
-	atomic_store(&conn->state, RDS_CONN_DOWN);
-	atomic_fetch_add(&rds_eng->conn_gen, 1); /* senders look the address up again */
+	ep = conn->stale;
+	done = !ep || rds_queue_requeue(conn, ep);
+	if (done)
+		conn->stale = NULL;
 	rds_unlock(&conn->tx);
-	while ((q = list)) {
-		list = q->next;
-		dst.port = q->u.dport;
-		if (resolve(&conn->id, &dst, &to) == 0) {
-			rds_lock(&to->tx);
-			q->next = NULL;
-			q->hdr.seq = q->u.seq = to->next_tx++;
-			*to->queue_tail = q;
-			to->queue_tail = &q->next;
-			to->queue_len++;
-			rds_conn_busy(to);
-			rds_queue_flush(to);
-			rds_unlock(&to->tx);
-			rds_conn_start(to);
-		} else {
-			rds_release_unacked(&q->u);
-			free(q);
-		}
-	}
+	if (done && ep)
+		conn->t->ops->keep(ep, false);
+	return done;
 }
 
 /* Helper: time to try. */
@@ -289,7 +244,14 @@ static void conn_retry(struct rds_timer *tm)
 	if (atomic_load(&conn->state) != RDS_CONN_CONNECTING || conn->pending)
 		return;
 	if (conn->kind == RDS_CONN_NOWHERE) {
-		nowhere_retry(conn);
+		rds_nowhere_retry(conn);
+		return;
+	}
+	if (!rescue(conn)) {
+		if (!registry_proc_alive(rds_eng->reg, conn->id.peer_slot, &conn->id.peer))
+			rds_conn_drop(conn, NULL, -ENOMEM, true);
+		else
+			rds_conn_backoff(conn);
 		return;
 	}
 	err = conn->t->ops->connect(conn->t, &conn->id, conn, atomic_load(&conn->next_rx) - 1, &ep);
@@ -300,15 +262,31 @@ static void conn_retry(struct rds_timer *tm)
 		return;
 	}
 	if (err == -EMFILE || err == -ENFILE || err == -ENOMEM)
-		rds_warn("cannot connect to another process: %s (ulimit -n, memory); messages to it wait", strerror(-err));
+		rds_warn("cannot connect to another process: %s (ulimit -n, memory); messages to it wait",
+			 strerror(-err));
 	if (!registry_proc_alive(rds_eng->reg, conn->id.peer_slot, &conn->id.peer))
 		rds_conn_drop(conn, NULL, err, true);
 	else
-		backoff(conn);
+		rds_conn_backoff(conn);
+}
+
+/* What the kernel's RDS prints of its connections; attempts that failed are for those who look for trouble. */
+static void say(const struct rds_conn *conn, bool worth, const char *what, const char *why)
+{
+	char a[RDS_ADDR_STRLEN], b[RDS_ADDR_STRLEN];
+
+	*strrchr(rds_addr_str(&conn->id.laddr, 0, 0, a), ':') = '\0'; /* a connection has no port */
+	*strrchr(rds_addr_str(&conn->id.faddr, 0, 0, b), ':') = '\0';
+	if (worth)
+		rds_info("connection %s to %s, tos %u, %s: %s", a, b, conn->id.tos, what, why);
+	else
+		rds_debug("connection %s to %s, tos %u, %s: %s", a, b, conn->id.tos, what, why);
 }
 
 static void conn_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
 {
+	bool again = conn->was_up;
+
 	rds_lock(&rds_eng->control);
 	rds_lock(&conn->tx);
 	conn->pending = NULL;
@@ -320,17 +298,66 @@ static void conn_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
 	atomic_store(&conn->state, RDS_CONN_UP);
 	rds_unlock(&conn->tx);
 	rds_unlock(&rds_eng->control);
+	say(conn, true, "is up", again ? "again" : "for the first time");
 	rx_lock();
-	conn->want_map = conn->want_flush = true; /* senders may have gone to sleep while there was no endpoint to ask */
+	conn->want_map = conn->want_flush =
+		true;	     /* senders may have gone to sleep while there was no endpoint to ask */
 	rds_conn_work(conn); /* map first, then the queue */
 	rx_unlock();
 	rds_run_work();
 }
 
+static void conn_again(struct rds_conn *conn)
+{
+	rds_lock(&conn->tx);
+	atomic_store(&conn->state, RDS_CONN_CONNECTING);
+	rds_unlock(&conn->tx);
+	rds_conn_backoff(conn);
+}
+
+/*
+ * A peer may ask for whatever it likes, and each connection costs memory as long as it lives: it has to be to an address of
+ * ours, and one process gets a quarter at most of what a process can have.  control held.
+ */
+static int may_connect(const struct rds_conn_id *id)
+{
+	static struct rds_procid warned_of;
+	const struct rds_conn *conn;
+	unsigned n = 0;
+	bool ours;
+
+	rx_lock();
+	ours = rds_cong_find(&id->laddr) != NULL;
+	rx_unlock();
+	if (!ours)
+		return -EADDRNOTAVAIL;
+	for (conn = rds_eng->conn_list; conn; conn = conn->next)
+		n += memcmp(&conn->id.peer, &id->peer, sizeof(id->peer)) == 0;
+	if (n < CONNS_PER_PEER)
+		return 0;
+	if (memcmp(&warned_of, &id->peer, sizeof(warned_of)))
+		rds_warn("a process asks for more than %u connections with this one: refused", CONNS_PER_PEER);
+	warned_of = id->peer;
+	return -ENOSPC;
+}
+
+static struct rds_conn *accept_from(const struct rds_conn_id *id, int *why)
+{
+	struct rds_conn *conn;
+
+	rds_lock(&rds_eng->control);
+	conn = rds_conn_find(RDS_CONN_PEER, id);
+	*why = conn ? 0 : may_connect(id);
+	if (!conn && !*why)
+		conn = rds_conn_get_locked(RDS_CONN_PEER, id, why);
+	rds_unlock(&rds_eng->control);
+	return conn;
+}
+
 static struct rds_conn *conn_accept(struct rds_transport *t, const struct rds_conn_id *id, uint64_t ack,
 				    uint64_t *rx_seq, int *why)
 {
-	struct rds_conn *conn = rds_conn_get(RDS_CONN_PEER, id, why);
+	struct rds_conn *conn = accept_from(id, why);
 
 	(void)t;
 	(void)ack;
@@ -345,12 +372,18 @@ static struct rds_conn *conn_accept(struct rds_transport *t, const struct rds_co
 		conn->pending = NULL;
 	}
 	if (conn->ep && !conn->doubted) {
-		conn->doubted = true; /* most likely from before the crossing was settled: what the peer sends lies in our endpoint */
+		conn->doubted =
+			true; /* most likely from before the crossing was settled: what the peer sends lies in our endpoint */
 		*why = -EALREADY;
 		return NULL;
 	}
 	if (conn->ep)
 		rds_conn_drop(conn, conn->ep, -ECONNRESET, false);
+	if (!rescue(conn)) {
+		*why = -ENOMEM; /* both sides try again */
+		conn_again(conn);
+		return NULL;
+	}
 	rds_timer_cancel(&conn->retry);
 	rds_lock(&conn->tx);
 	atomic_store(&conn->state, RDS_CONN_CONNECTING);
@@ -381,7 +414,9 @@ static void conn_bury(struct rds_conn *conn)
 
 void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone)
 {
-	char a[RDS_ADDR_STRLEN], b[RDS_ADDR_STRLEN];
+	struct rds_ep *stale = NULL;
+	uint64_t congested = 0;
+	bool was_up = false;
 
 	if (ep && conn->ep && conn->ep != ep) { /* one that was replaced long ago */
 		conn->t->ops->close(ep);
@@ -392,32 +427,46 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 	rds_lock(&conn->tx);
 	if (ep && conn->ep == ep) {
 		rds_conn_reap(conn);
-		rds_queue_requeue(conn, ep);
+		if (!peer_gone && !rds_queue_requeue(conn, ep)) {
+			rds_error("out of memory: a connection that broke stays down until %u messages can be kept",
+				  conn->count);
+			conn->t->ops->keep(ep, true);
+			conn->stale = ep;
+		}
 		conn->ep = NULL;
+		was_up = true;
 		RDS_STAT_INC(conn_reset);
 	}
 	if (ep && conn->pending == ep)
 		conn->pending = NULL;
 	if (peer_gone) {
 		rds_queue_drop_all(conn);
+		stale = conn->stale;
+		conn->stale = NULL;
 		atomic_store(&conn->state, RDS_CONN_DEAD);
 		atomic_fetch_add(&rds_eng->conn_gen, 1);
 	} else {
 		atomic_store(&conn->state, RDS_CONN_DOWN);
 	}
 	rds_unlock(&conn->tx);
-	if (peer_gone)
+	if (peer_gone) {
+		congested = rds_cong_ports(conn);
 		conn_bury(conn);
+	}
 	rds_unlock(&rds_eng->control);
 	if (ep)
 		conn->t->ops->close(ep);
-	rds_debug("connection %s -> %s: %s%s", rds_addr_str(&conn->id.laddr, 0, 0, a),
-		  rds_addr_str(&conn->id.faddr, 0, 0, b), strerror(-why), peer_gone ? ", peer process gone" : "");
+	if (stale)
+		conn->t->ops->keep(stale, false);
+	say(conn, was_up, was_up ? "is down" : "did not come up",
+	    peer_gone ? "the peer process has ended" : strerror(-why));
 	if (peer_gone) {
 		registry_reap(rds_eng->reg); /* its ports are free, senders must not find them again */
-		rx_lock();
-		rds_cong_updated(~0ull); /* whoever waits for a port of a dead process need not wait any longer */
-		rx_unlock();
+		if (congested) {	     /* whoever waits for a port of a dead process need not wait any longer */
+			rx_lock();
+			rds_cong_updated(congested);
+			rx_unlock();
+		}
 		rds_room_made(); /* nor for room in a ring to it */
 	}
 }
@@ -429,12 +478,9 @@ static void conn_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool pe
 	rds_conn_drop(conn, ep, why, peer_gone);
 	if (peer_gone)
 		return;
-	rds_lock(&conn->tx);
-	atomic_store(&conn->state, RDS_CONN_CONNECTING);
-	rds_unlock(&conn->tx);
 	if (crossing && conn->backoff_ms < 16)
 		conn->backoff_ms = 16; /* the peer's own attempt is under way: leave it time */
-	backoff(conn);
+	conn_again(conn);
 }
 
 /* rx held */

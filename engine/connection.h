@@ -53,9 +53,11 @@ struct rds_conn {
 	_Atomic enum rds_conn_state state;
 	struct rds_ep *ep;	/* tx; only while UP */
 	struct rds_ep *pending; /* control: attempt under way */
+	struct rds_ep *stale;	/* tx: broken and closed, but unacknowledged messages still lie there, for lack of memory */
 	struct rds_timer retry;
 	uint64_t backoff_ms;
 	bool was_up;
+	bool told; /* NOWHERE: that its messages wait has been logged (control) */
 	bool doubted; /* UP, and the peer has asked for a connection once */
 
 	rds_lock_t tx;
@@ -86,8 +88,11 @@ struct rds_conn {
 
 /* connection.c. rds_conn_get: find or make; control not held. May return a DEAD one's successor; NULL + *err. */
 struct rds_conn *rds_conn_get(enum rds_conn_kind kind, const struct rds_conn_id *id, int *err);
-/* Where does a message to dst go? Fills the cache entry's conn. 0 or -errno. */
-int rds_conn_resolve(struct rds_sock *sk, const struct rds_addr *dst, struct rds_conn **out);
+/* These three with control held, start_locked with tx as well. start_locked: true if conn->retry is to be set to now. */
+struct rds_conn *rds_conn_find(enum rds_conn_kind kind, const struct rds_conn_id *id);
+struct rds_conn *rds_conn_get_locked(enum rds_conn_kind kind, const struct rds_conn_id *id, int *err);
+bool rds_conn_start_locked(struct rds_conn *conn);
+void rds_conn_backoff(struct rds_conn *conn); /* helper: have it tried again later */
 void rds_conn_start(struct rds_conn *conn);    /* no lock held: DOWN -> CONNECTING */
 void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone); /* helper */
 void rds_conn_each(void (*fn)(struct rds_conn *conn, void *arg), void *arg);
@@ -96,6 +101,10 @@ void rds_conn_reclaim(void); /* helper */
 void rds_conn_forget(void);  /* forked child */
 enum rds_rx_verdict rds_recv_message(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx); /* recv.c */
 void rds_conn_work(struct rds_conn *conn); /* rx held: put on the work list */
+
+/* resolve.c: where does a message to dst go? No lock but sk->tx. 0 or -errno. */
+int rds_conn_resolve(struct rds_sock *sk, const struct rds_addr *dst, struct rds_conn **out);
+void rds_nowhere_retry(struct rds_conn *conn); /* helper */
 
 /* queue.c; conn->tx held unless said otherwise */
 int rds_unacked_grow(struct rds_conn *conn); /* room for more; 0 or -ENOMEM */
@@ -106,7 +115,7 @@ void rds_queue_acked(struct rds_conn *conn, uint64_t ack);
 void rds_conn_reap(struct rds_conn *conn); /* take the peer's acknowledgements to heart */
 void rds_queue_flush(struct rds_conn *conn); /* give waiting messages to the transport */
 void rds_conn_rearm(struct rds_conn *conn); /* after a wake-up: is there still somebody who waits for space? */
-void rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep); /* broken: unacknowledged ones to the head again */
+bool rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep); /* broken: unacknowledged ones to the head again */
 void rds_queue_drop_all(struct rds_conn *conn);
 void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct rds_addr *dst);
 void rds_release_unacked(struct rds_unacked *u); /* socket's bytes back, wake writers */
@@ -135,6 +144,9 @@ struct rds_cong_map {
 	struct rds_conn *conns; /* local map: whom to tell */
 	_Atomic uint64_t words[RDS_CONG_MAP_BYTES / 8];
 };
+struct rds_cong_map *rds_cong_find(const struct in6_addr *addr); /* NULL: none of our sockets was ever bound to it */
+/* What the peer last said to be congested, port modulo 64: to tell those who wait when it has ended. */
+uint64_t rds_cong_ports(const struct rds_conn *conn);
 struct rds_cong_map *rds_cong_local(const struct in6_addr *addr); /* find or make; NULL no memory */
 static inline bool rds_cong_test(const struct rds_cong_map *map, uint16_t port)
 {

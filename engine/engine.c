@@ -9,8 +9,6 @@
  */
 #include "engine/engine.h"
 
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,6 +16,7 @@
 #include <unistd.h>
 
 #include "engine/connection.h"
+#include "engine/copy.h"
 #include "engine/info.h"
 #include "engine/message.h"
 #include "engine/wait.h"
@@ -56,6 +55,15 @@ static int mark_alive(void)
 	return 0;
 }
 
+static void choose_transport(struct rds_engine *e)
+{
+	const char *name = rds_options()->transport;
+
+	e->alone = strcmp(name, "loop") == 0;
+	e->no_transport = !e->alone && strcmp(name, "auto") != 0 && strcmp(name, "shm") != 0;
+	e->shm = e->alone ? e->loop : rds_fault_transport(rds_shm_transport());
+}
+
 static int engine_new(void)
 {
 	struct rds_engine *e = calloc(1, sizeof(*e));
@@ -63,14 +71,16 @@ static int engine_new(void)
 
 	if (!e)
 		return -ENOMEM;
-	rds_lock_init(&e->control);
-	rds_lock_init(&e->rx);
-	rds_lock_init(&e->wait);
+	rds_lock_init(&e->control, RDS_LOCK_CONTROL);
+	rds_lock_init(&e->rx, RDS_LOCK_RX);
+	rds_lock_init(&e->wait, RDS_LOCK_WAIT);
 	atomic_store(&e->leader_fd, -1);
-	atomic_store(&e->leader_post, -1);
+	os_fd_init(&e->leader_post);
 	e->attention = RDS_ATT_HELPER;
 	e->loop = rds_loop_transport();
-	e->shm = rds_fault_transport(rds_shm_transport());
+	rds_self_start();
+	rds_copy_start();
+	choose_transport(e);
 	err = mark_alive();
 	if (!err)
 		err = registry_open(&e->reg);
@@ -100,7 +110,7 @@ int rds_engine_start(void)
 
 int rds_leader_fd(void)
 {
-	return rds_eng->leader_post;
+	return os_fd(&rds_eng->leader_post);
 }
 
 struct registry *rds_engine_registry(void)
@@ -108,97 +118,48 @@ struct registry *rds_engine_registry(void)
 	return rds_eng->reg;
 }
 
-static void watch_pair(struct rds_sock *sk, void *arg)
-{
-	int *err = arg;
-
-	if (!*err)
-		*err = rds_sock_watch_pair(sk);
-}
-
-/*
- * The end that peers write to is opened for both directions where /proc is there to do it: then whoever holds it is a reader
- * himself, and waking a process that has just ended raises no SIGPIPE.
- */
-static int both_ways(int fd)
-{
-	char path[32];
-	int rw;
-
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	rw = os_open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
-	if (rw < 0) {
-		os_fcntl(fd, F_SETFL, O_NONBLOCK);
-		return fd;
-	}
-	os_close(fd);
-	return rw;
-}
-
+/* The end that is read stays blocking: it is where threads sleep.  Once: a start that failed leaves it for the next. */
 static int leader_pipe(struct rds_engine *e)
 {
-	int fds[2], err = os_pipe(fds, O_CLOEXEC);
+	int fds[2], err;
 
+	if (atomic_load(&e->leader_fd) >= 0)
+		return 0;
+	err = rds_wake_pipe(fds, 0);
 	if (err < 0)
 		return err;
-	fds[1] = both_ways(fds[1]); /* the reading end stays blocking: it is where threads sleep */
-	err = os_dup_high_slot(fds[0], &e->leader_fd);
+	err = os_dup_high_slot(fds[1], &e->leader_post.n[0]);
 	if (err < 0) {
-		os_close(fds[1]);
+		os_close(fds[0]);
 		return err;
 	}
-	err = os_dup_high_slot(fds[1], &e->leader_post);
+	err = os_dup_high_slot(fds[0], &e->leader_fd);
 	if (err < 0)
-		os_close_slot(&e->leader_fd);
+		os_close_slot(&e->leader_post.n[0]);
 	return err;
 }
 
-static int start_leader(void)
-{
-	return leader_pipe(rds_eng);
-}
-
-static int start_loop(void)
-{
-	return rds_eng->loop->ops->start(rds_eng->loop);
-}
-
-static int start_shm(void)
-{
-	return rds_eng->shm->ops->start(rds_eng->shm);
-}
-
-/*
- * Each is done once: a program that was short of descriptors or threads may bind again when it has more.  The thread comes
- * last, since nobody could stop it.
- */
-static int (*const start_steps[])(void) = {
-	start_leader, rds_helper_prepare, start_loop, start_shm, rds_info_start, rds_helper_start,
-};
-
-/* control held */
+/* control held. A program that was short of descriptors or threads may bind again when it has more. */
 int rds_engine_start_helper(void)
 {
 	struct rds_engine *e = rds_eng;
-	int err = 0;
+	int err;
 
 	if (e->helper_up)
 		return 0;
-	while (!err && e->start_step < sizeof(start_steps) / sizeof(start_steps[0])) {
-		err = start_steps[e->start_step]();
-		e->start_step += !err;
-	}
+	err = leader_pipe(e);
+	if (!err)
+		err = rds_helper_start();
 	if (err) {
-		rds_error("the RDS engine cannot start: %s", strerror(-err));
+		rds_error("the RDS engine cannot start: %s%s", strerror(-err), err == -EMFILE ? "; " RDS_LOG_EMFILE : "");
 		return err;
 	}
-	rds_spare_fill();
 	rx_lock();
 	e->helper_up = true;
 	atomic_store(&e->started, true);
 	rx_unlock();
-	rds_sock_each_locked(watch_pair, &err);
-	return err;
+	rds_keeper_look();
+	return 0;
 }
 
 void rds_reclaim(void)
@@ -214,6 +175,8 @@ static unsigned at_stake(const struct rds_conn *conn, bool survives)
 {
 	if (conn->kind != RDS_CONN_PEER)
 		return 0;
+	if (conn->stale) /* neither on the heap nor where a peer would look */
+		survives = false;
 	if (survives && conn->ep && conn->count && !conn->t->ops->settled(conn->ep))
 		survives = false;
 	return conn->queue_len + (survives ? 0 : conn->count);
@@ -228,6 +191,16 @@ static void add_queued(struct rds_conn *conn, void *arg)
 	rds_unlock(&conn->tx);
 }
 
+unsigned rds_engine_unsent(void)
+{
+	unsigned n = 0;
+
+	rds_reap_all();
+	rds_progress();
+	rds_conn_each(add_queued, &n);
+	return n;
+}
+
 /* What no transport has taken yet would die with us; of what it has taken, its capabilities say whether it survives us. */
 static void linger(void)
 {
@@ -237,10 +210,7 @@ static void linger(void)
 	unsigned n;
 
 	for (;;) {
-		rds_reap_all();
-		rds_progress();
-		n = 0;
-		rds_conn_each(add_queued, &n);
+		n = rds_engine_unsent();
 		if (!n || os_now_ns() >= until)
 			break;
 		if (!w)
@@ -326,6 +296,7 @@ void rds_engine_forget(void)
 		return;
 	pthread_mutex_init(&start_lock, NULL);
 	os_fds_forked();
+	rds_self_forget();
 	if (rds_eng)
 		registry_abandon(rds_eng->reg);
 	rds_fd_each_internal(0, ~0u, close_one, NULL);
@@ -334,6 +305,8 @@ void rds_engine_forget(void)
 	rds_wait_forget();
 	rds_helper_forget();
 	rds_spare_forget();
+	rds_post_forget();
+	rds_keeper_forget();
 	rds_busy_forget();
 	rds_conn_forget();
 	rds_inc_forget();

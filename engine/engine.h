@@ -29,6 +29,7 @@
 #include "engine/log.h"
 #include "engine/options.h"
 #include "engine/os.h"
+#include "engine/post.h"
 #include "engine/rds.h"
 #include "engine/registry.h"
 #include "engine/stats.h"
@@ -51,7 +52,6 @@ struct rds_engine {
 	rds_lock_t control, rx, wait;
 	struct registry *reg;
 	bool helper_up;	      /* written under control + rx */
-	unsigned start_step;  /* how far starting the helper has come (control) */
 	_Atomic bool started; /* helper_up for those who hold no lock */
 
 	/* sockets bound in this process, by address and port (rx) */
@@ -61,6 +61,8 @@ struct rds_engine {
 	struct rds_conn *conn_list;
 	_Atomic uint64_t conn_gen; /* changes whenever a connection is removed: caches are void */
 	struct rds_transport *loop, *shm;
+	bool alone; /* RDS_PRELOAD_TRANSPORT=loop: no other process is reached, and shm is loop's do-nothing */
+	bool no_transport; /* ... names one that does not exist */
 
 	/* who makes progress (rx; progress.c) */
 	_Atomic enum rds_attention attention; /* written under rx; a guess without it is good enough in places */
@@ -71,7 +73,8 @@ struct rds_engine {
 	unsigned calls;	   /* since the helper took over */
 	/* The leader sleeps on a pipe: unlike an eventfd's, a pipe's wake-up tells the scheduler that the waker is about to
 	 * sleep itself (sync), which is what makes a kernel socket's wake-up as quick as it is. */
-	_Atomic int leader_fd, leader_post;
+	_Atomic int leader_fd; /* program's table only */
+	struct os_fd leader_post;
 	bool pressure; /* some transport's memory fills up with messages that nobody reads */
 
 	/* congestion (rx) */
@@ -94,6 +97,8 @@ extern struct rds_engine *rds_eng; /* NULL until the first socket */
 int rds_engine_start(void);	  /* with the first socket: registry; control not held */
 int rds_engine_start_helper(void); /* with the first bind: thread, transports; control held */
 
+unsigned rds_engine_unsent(void); /* messages that would be lost if the process ended now; no lock held */
+
 static inline void rx_lock(void)
 {
 	rds_lock(&rds_eng->rx);
@@ -108,17 +113,32 @@ void rds_spare_fill(void);
 bool rds_spare_use(void); /* out of descriptors: true if some were kept back and are free now */
 void rds_spare_forget(void);
 
-/* progress.c */
-int rds_helper_prepare(void); /* what the thread waits on; 0 or -errno, then nothing is left */
-int rds_helper_start(void);
-void rds_helper_forget(void); /* forked child */   /* the thread */
-void rds_reclaim(void); /* helper, no event pending: free what closed sockets and endpoints left (engine.c) */
+/* helper.c */
+int rds_helper_start(void); /* control held: 0 when it is up, or -errno and nothing is left */
+void rds_helper_forget(void); /* forked child */
 void rds_helper_kick(void); /* have the helper thread look at timers, work and connections now */
+void rds_helper_kick_lent(int in, int out, int clock); /* helper */
+/*
+ * A pipe whose writing end never blocks.  It is opened for both directions where /proc is there to do it: then whoever
+ * holds it is a reader himself, and waking a process that has just ended raises no SIGPIPE.  0 or -errno.
+ */
+int rds_wake_pipe(int fds[2], int flags);
+void rds_reclaim(void); /* helper, no event pending: free what closed sockets and endpoints left (engine.c) */
+
+/* keeper.c */
+void rds_keeper_look(void);   /* the helper is up: has the main thread ended already? */
+void rds_keeper_forget(void); /* forked child */
+bool rds_alone(unsigned ours); /* the main thread has ended, and no thread is left but so many of ours */
+
+/* progress.c */
+void rds_helper_round(void); /* helper: what is to be done each time it is awake */
+void rds_progress_forget(void);
 void rds_attention_update(void); /* rx held: tell transports who looks after arrivals now */
 bool rds_progress_locked(void);	 /* rx held: one round of receiving */
 void rds_run_work(void);	 /* no lock held: do what the receive path left */
 void rds_relieve(bool now);
 void rds_pressure(void); /* rx held */
+void rds_answer_expected(void); /* rx not held: wake.c is about to wake a peer whose answer this thread always waits for */
 void rds_call_made(void); /* rx held: a call looked for input without waiting */
 void rds_poll_enter(void);	 /* rx held: this thread starts to look again and again */
 void rds_poll_leave(bool found); /* rx held */

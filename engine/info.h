@@ -53,8 +53,9 @@ void rds_info_collect(enum rds_info_kind kind, struct rds_info_list *out);
 /* info_query.c: this process and all others of the node; -ENOMEM.  The caller frees list->recs. */
 int rds_info_query(enum rds_info_kind kind, struct rds_info_list *out);
 
-/* info_serve.c; start: with the helper, control held.  forget: in a forked child, descriptors are already closed. */
+/* info_serve.c; start, stop: with the helper, in its thread.  forget: in a forked child, descriptors are already closed. */
 int rds_info_start(void);
+void rds_info_stop(void);
 void rds_info_forget(void);
 
 /* ---- the conversation between two processes: one query, one answer, end of file ---- */

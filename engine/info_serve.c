@@ -30,7 +30,7 @@ static void listener_event(struct rds_event *ev, uint32_t events);
 static void listener_retry(struct rds_timer *tm);
 
 /* The helper may look at the function as soon as the descriptor is in its set, so it is there from the beginning. */
-static struct rds_event listener = {.fn = listener_event, .fd = -1};
+static struct rds_event listener = {.fn = listener_event};
 static struct rds_timer listen_timer = {.fn = listener_retry};
 static _Atomic int listen_fd = -1;
 static struct client clients[CLIENTS];
@@ -39,8 +39,7 @@ static void client_end(struct client *c)
 {
 	if (atomic_load(&c->fd) < 0)
 		return;
-	c->ev.fd = atomic_load(&c->fd);
-	rds_event_del(&c->ev);
+	rds_event_del(c->fd);
 	rds_timer_cancel(&c->timer);
 	os_close_slot(&c->fd);
 	free(c->answer);
@@ -142,8 +141,7 @@ static int client_begin(void)
 	c->timer.fn = client_timeout;
 	if (os_dup_high_slot(fd, &c->fd) < 0)
 		return 0;
-	c->ev.fd = c->fd;
-	if (rds_event_add(&c->ev, EPOLLIN | EPOLLOUT | EPOLLET) < 0)
+	if (rds_event_add(&c->ev, c->fd, EPOLLIN | EPOLLOUT | EPOLLET) < 0)
 		client_end(c);
 	else
 		rds_timer_set(&c->timer, os_now_ns() + CLIENT_NS);
@@ -200,11 +198,15 @@ int rds_info_start(void)
 		ret = os_bind(listen_fd, (struct sockaddr *)&name, len);
 	if (ret == 0)
 		ret = os_listen(listen_fd, BACKLOG);
-	if (ret == 0) {
-		listener.fd = listen_fd;
-		ret = rds_event_add(&listener, EPOLLIN | EPOLLET);
-	}
+	if (ret == 0)
+		ret = rds_event_add(&listener, listen_fd, EPOLLIN | EPOLLET);
 	if (ret < 0)
 		os_close_slot(&listen_fd);
 	return ret;
+}
+
+/* The helper did not come up: nobody has been answered. */
+void rds_info_stop(void)
+{
+	os_close_slot(&listen_fd);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * lock.c - the contended side of lock.h: spin a little, then sleep on the word.
+ * lock.c - the slow side of lock.h: the word, and giving and taking away the bias.
  */
 #include "engine/lock.h"
 
@@ -11,6 +11,9 @@
 #include "engine/os.h"
 
 #define SPINS 200
+#define STREAK 64u		/* times in a row, then the lock is biased */
+#define RELUCTANCE_MAX 12	/* ... times two to the power of that, at most */
+#define WORTH_NS (1000 * 1000u) /* a bias that lasted as long was worth it */
 
 static inline void relax(void)
 {
@@ -19,24 +22,136 @@ static inline void relax(void)
 #endif
 }
 
-void rds_lock_slow(rds_lock_t *l)
+static void futex(_Atomic uint32_t *word, int op, uint32_t val)
 {
-	uint32_t word;
+	os_syscall(SYS_futex, (long)word, op, val, 0, 0, 0);
+}
+
+/* ---- the word ---- */
+
+static bool try_word(rds_lock_t *l)
+{
+	uint32_t word = 0;
+
+	return atomic_load_explicit(&l->word, memory_order_relaxed) == 0 &&
+	       atomic_compare_exchange_strong_explicit(&l->word, &word, 1, memory_order_acquire, memory_order_relaxed);
+}
+
+static void take_word(rds_lock_t *l)
+{
 	int i;
 
 	for (i = 0; i < SPINS; i++) {
-		relax();
-		word = 0;
-		if (atomic_load_explicit(&l->word, memory_order_relaxed) == 0 &&
-		    atomic_compare_exchange_weak_explicit(&l->word, &word, 1, memory_order_acquire, memory_order_relaxed))
+		if (try_word(l))
 			return;
+		relax();
 	}
 	/* From here on the word says that somebody may sleep, also when we are the one who gets it. */
 	while (atomic_exchange_explicit(&l->word, 2, memory_order_acquire) != 0)
-		os_syscall(SYS_futex, (long)&l->word, FUTEX_WAIT_PRIVATE, 2, 0, 0, 0);
+		futex(&l->word, FUTEX_WAIT_PRIVATE, 2);
 }
 
+static void give_word(rds_lock_t *l)
+{
+	if (atomic_exchange_explicit(&l->word, 0, memory_order_release) == 2)
+		futex(&l->word, FUTEX_WAKE_PRIVATE, 1);
+}
+
+/* ---- the bias; word held ---- */
+
+static bool is_inside(const rds_lock_t *l, const struct rds_self *owner)
+{
+	return atomic_load_explicit(&owner->in[l->kind], memory_order_acquire) == l;
+}
+
+static void wait_outside(rds_lock_t *l, const struct rds_self *owner)
+{
+	uint32_t lefts;
+	int i;
+
+	for (i = 0; i < SPINS; i++) {
+		if (!is_inside(l, owner))
+			return;
+		relax();
+	}
+	for (;;) {
+		lefts = atomic_load_explicit(&l->lefts, memory_order_acquire);
+		if (!is_inside(l, owner))
+			return;
+		futex(&l->lefts, FUTEX_WAIT_PRIVATE, lefts);
+	}
+}
+
+void rds_lock_left(rds_lock_t *l)
+{
+	atomic_fetch_add_explicit(&l->lefts, 1, memory_order_release);
+	futex(&l->lefts, FUTEX_WAKE_PRIVATE, 1);
+}
+
+/* Our own bias needs no barrier.  (If we are inside by way of it, this is a handler that interrupted the holder.) */
+static void withdraw(rds_lock_t *l, struct rds_self *owner)
+{
+	atomic_store_explicit(&l->bias, NULL, memory_order_relaxed);
+	if (owner != rds_self)
+		rds_self_barrier();
+	wait_outside(l, owner);
+	if (owner == rds_self)
+		return;
+	if (os_now_ns() - l->since > WORTH_NS)
+		l->reluctance = 0;
+	else if (l->reluctance < RELUCTANCE_MAX)
+		l->reluctance++;
+}
+
+static void count(rds_lock_t *l, struct rds_self *me)
+{
+	if (l->last != me) {
+		l->last = me;
+		l->streak = 0;
+	}
+	l->streak++;
+}
+
+void rds_lock_slow(rds_lock_t *l)
+{
+	struct rds_self *owner;
+
+	take_word(l);
+	owner = atomic_load_explicit(&l->bias, memory_order_relaxed);
+	if (owner)
+		withdraw(l, owner);
+	count(l, rds_self_make());
+}
+
+/* The bias is given here and not on taking the lock: a signal handler would find it and come in beside us. */
 void rds_unlock_slow(rds_lock_t *l)
 {
-	os_syscall(SYS_futex, (long)&l->word, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
+	if (l->streak >= STREAK << l->reluctance && l->last != &rds_nobody && l->kind != RDS_LOCK_PLAIN &&
+	    rds_self_cheap()) {
+		l->streak = 0;
+		l->since = os_now_ns();
+		atomic_store_explicit(&l->bias, l->last, memory_order_relaxed);
+	}
+	give_word(l);
+}
+
+bool rds_trylock(rds_lock_t *l)
+{
+	struct rds_self *owner;
+
+	if (!try_word(l))
+		return false;
+	owner = atomic_load_explicit(&l->bias, memory_order_relaxed);
+	if (owner) {
+		atomic_store_explicit(&l->bias, NULL, memory_order_relaxed);
+		if (owner != rds_self)
+			rds_self_barrier();
+		if (is_inside(l, owner)) {
+			atomic_store_explicit(&l->bias, owner, memory_order_relaxed);
+			give_word(l);
+			return false;
+		}
+	}
+	count(l, rds_self); /* made no record: this may be a signal handler's _exit() */
+	return true;
 }

@@ -35,6 +35,7 @@ static _Atomic bool file_wanted;
 
 static _Atomic int file_fd = -1;
 static _Atomic uint64_t file_dev, file_ino;
+static atomic_flag file_missed = ATOMIC_FLAG_INIT; /* it has been said that it cannot be opened */
 
 static const char *const level_names[] = {"error", "warning", "info", "debug"};
 
@@ -60,17 +61,20 @@ static bool can_write(int fd)
 	return os_poll(&p, 1, 0) == 1 && p.revents == POLLOUT;
 }
 
-static int stderr_fd(void)
+static bool is_for_lines(int fd)
 {
 	struct stat st;
 	int type = 0;
 	socklen_t len = sizeof(type);
 
-	if (os_fstat(STDERR, &st))
-		return -1;
-	if (S_ISSOCK(st.st_mode) && (os_getsockopt(STDERR, SOL_SOCKET, SO_TYPE, &type, &len) || type == SOCK_SEQPACKET))
-		return -1;
-	return STDERR;
+	if (os_fstat(fd, &st))
+		return false;
+	return !S_ISSOCK(st.st_mode) || (os_getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0 && type != SOCK_SEQPACKET);
+}
+
+static int stderr_fd(void)
+{
+	return is_for_lines(STDERR) ? STDERR : -1;
 }
 
 /*
@@ -91,15 +95,20 @@ static int move_high(int fd)
 	return fd;
 }
 
-/* -1: cannot be opened.  Two threads may open at once; one of them then closes its own again. */
+static int file_open_once(void)
+{
+	return os_open(file_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
+}
+
+/* Or a negative errno.  Two threads may open at once; one of them then closes its own again. */
 static int file_open(void)
 {
 	int none = -1, fd;
 	struct stat st;
 
-	fd = os_open(file_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
+	fd = file_open_once();
 	if (fd < 0)
-		return -1;
+		return fd;
 	fd = move_high(fd);
 	if (os_fstat(fd, &st)) {
 		os_close(fd);
@@ -113,7 +122,8 @@ static int file_open(void)
 	return none;
 }
 
-static int log_fd(void)
+/* *no_file: a negative errno if it is stderr for want of the file. */
+static int log_fd(int *no_file)
 {
 	int fd = atomic_load(&file_fd);
 	struct stat st;
@@ -127,7 +137,35 @@ static int log_fd(void)
 		atomic_compare_exchange_strong(&file_fd, &fd, -1);
 	}
 	fd = file_open();
-	return fd >= 0 ? fd : stderr_fd();
+	if (fd >= 0)
+		return fd;
+	*no_file = fd;
+	return stderr_fd();
+}
+
+/*
+ * A thread with a descriptor table of its own has neither: it takes one for the length of a line.  A copy that it kept would
+ * hold a pipe of the program open.  The main thread's descriptor 2 itself is best; where the kernel does not give it (a
+ * filter of system calls), the same file is opened anew.
+ */
+static int own_fd(int *no_file)
+{
+	int fd = -1;
+
+	if (atomic_load(&file_wanted)) {
+		fd = file_open_once();
+		if (fd >= 0)
+			return fd;
+		*no_file = fd;
+	}
+	fd = os_borrow(STDERR);
+	if (fd < 0)
+		fd = os_open("/proc/self/fd/2", O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
+	if (fd >= 0 && !is_for_lines(fd)) {
+		os_close(fd);
+		fd = -1;
+	}
+	return fd;
 }
 
 /* ---- what ---- */
@@ -175,28 +213,70 @@ static void make_printable(char *line, size_t len)
 			line[i] = '?';
 }
 
+static void start_line(char *line, size_t *used, enum rds_log_level level)
+{
+	add(line, used, "rdspreload[%d] %.32s: %s: ", (int)os_getpid(), program_invocation_short_name, level_names[level]);
+}
+
+static void write_line(int fd, char *line, size_t used)
+{
+	make_printable(line, used);
+	line[used++] = '\n';
+	os_write(fd, line, used);
+}
+
+/* The text without a translation, for which strerror() takes locks. */
+static const char *error_text(int err)
+{
+#ifdef HAVE_STRERRORDESC_NP
+	const char *text = strerrordesc_np(err);
+
+	return text ? text : "unknown error";
+#else
+	return strerror(err);
+#endif
+}
+
+/* Once, in front of the first line that goes to stderr for want of the file. */
+static void say_no_file(int fd, int err)
+{
+	char line[LINE_MAX_LEN];
+	size_t used = 0;
+
+	if (atomic_load(&rds_log_max) < RDS_LOG_WARN || atomic_flag_test_and_set(&file_missed))
+		return;
+	start_line(line, &used, RDS_LOG_WARN);
+	add(line, &used, "RDS_PRELOAD_LOG_FILE=%.800s cannot be opened: %s; lines go to standard error", file_path,
+	    error_text(-err));
+	write_line(fd, line, used);
+}
+
 void rds_log_at(struct rds_log_site *site, enum rds_log_level level, const char *fmt, ...)
 {
 	char line[LINE_MAX_LEN];
-	int saved = errno, fd;
+	int saved = errno, no_file = 0, fd;
 	size_t used = 0;
 	uint32_t held;
 	va_list ap;
 
 	if (!site_admit(site, &held))
 		return;
-	fd = log_fd();
-	if (fd < 0 || !can_write(fd))
+	fd = os_side ? own_fd(&no_file) : log_fd(&no_file);
+	if (fd < 0)
 		return;
-	add(line, &used, "rdspreload[%d] %.32s: %s: ", (int)os_getpid(), program_invocation_short_name,
-	    level_names[level]);
+	if (!can_write(fd))
+		goto out;
+	if (no_file)
+		say_no_file(fd, no_file);
+	start_line(line, &used, level);
 	va_start(ap, fmt);
 	addv(line, &used, fmt, ap);
 	va_end(ap);
 	if (held)
 		add(line, &used, " (%u more like this were held back)", held);
-	make_printable(line, used);
-	line[used++] = '\n';
-	os_write(fd, line, used);
+	write_line(fd, line, used);
+out:
+	if (os_side)
+		os_close(fd);
 	errno = saved;
 }

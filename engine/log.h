@@ -20,7 +20,7 @@ struct rds_log_site {
 
 /*
  * Level and file, by options.c once the environment is read.  path "" or NULL: stderr.  The file is opened with the
- * first line.  Nothing is printed while stderr is closed, full, without reader, or a sequenced-packet socket (it may be
+ * first line; if that cannot be, one warning says so and lines go to stderr.  Nothing is printed while stderr is closed, full, without reader, or a sequenced-packet socket (it may be
  * the application's RDS socket).
  */
 void rds_log_setup(int level, const char *path);
@@ -36,6 +36,10 @@ void rds_log_at(struct rds_log_site *site, enum rds_log_level level, const char 
 		if ((int)(level) <= atomic_load_explicit(&rds_log_max, memory_order_relaxed))                         \
 			rds_log_at(&rds_log_site_, (level), __VA_ARGS__);                                              \
 	} while (0)
+/* What to do about EMFILE; the manual has the exact numbers ("Two descriptors"). */
+#define RDS_LOG_EMFILE                                                                                                 \
+	"raise `ulimit -n`: a process needs two per RDS socket, three per peer process and about 40 more"
+
 #define rds_error(...) rds_log(RDS_LOG_ERROR, __VA_ARGS__)
 #define rds_warn(...) rds_log(RDS_LOG_WARN, __VA_ARGS__)
 #define rds_info(...) rds_log(RDS_LOG_INFO, __VA_ARGS__)

@@ -178,9 +178,9 @@ static bool parse_integer(const struct option *o, const char *text, int64_t *out
 }
 
 /* Stores into the field, or leaves it alone and returns false. */
-static bool store(const struct option *o, const char *text)
+static bool store(const struct option *o, const char *text, struct rds_options *into)
 {
-	char *field = (char *)&options + o->field;
+	char *field = (char *)into + o->field;
 	int choice;
 
 	switch (o->kind) {
@@ -283,7 +283,7 @@ static unsigned distance(const char *known, const char *name, size_t n)
 static void warn_unknown(const char *name, size_t n)
 {
 	const char *nearest = NULL;
-	unsigned best = n > 8 ? 4 : 3; /* a suggestion further away than that is a guess */
+	unsigned best = (n < 8 ? (n + 1) / 3 : 3) + 1; /* a third of the letters may be wrong; beyond that it is a guess */
 
 	for (unsigned i = 0; n <= NAME_MAX_LEN && i < OPTIONS; i++) {
 		unsigned d = distance(table[i].name, name, n);
@@ -354,9 +354,9 @@ static void parse(void)
 		const struct option *o = &table[i];
 		const char *text = value_of(o->name);
 
-		if (!store(o, o->dflt)) /* only FILE and STR have an empty default, and these take it */
+		if (!store(o, o->dflt, &options)) /* only FILE and STR have an empty default, and these take it */
 			abort();
-		from_env[i] = text && !(privileged && is_path(o)) && store(o, text);
+		from_env[i] = text && !(privileged && is_path(o)) && store(o, text, &options);
 	}
 	rds_log_setup(options.log, options.log_file);
 	warn_all(privileged);
@@ -377,6 +377,19 @@ void rds_options_reset(void)
 	atomic_store(&ready, false);
 	once = (pthread_once_t)PTHREAD_ONCE_INIT;
 	environment_copy();
+}
+
+bool rds_options_value_ok(const char *name, const char *value, char *want, size_t size)
+{
+	struct rds_options unused;
+
+	for (unsigned i = 0; i < OPTIONS; i++) {
+		if (strcmp(name + PREFIX_LEN, table[i].name))
+			continue;
+		describe(&table[i], want, size);
+		return store(&table[i], value, &unused);
+	}
+	abort(); /* a name that its caller made up */
 }
 
 static void print_value(FILE *out, const struct option *o)

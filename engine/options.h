@@ -7,6 +7,7 @@
 #define ENGINE_OPTIONS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -16,9 +17,10 @@ struct rds_options {
 	const char *log_file;	  /* RDS_PRELOAD_LOG_FILE, default "" = stderr */
 	const char *registry_dir; /* RDS_PRELOAD_REGISTRY_DIR, default /dev/shm */
 	int share;		  /* RDS_PRELOAD_SHARE user|group|all: who may join this node; default user */
-	int transport;		  /* RDS_PRELOAD_TRANSPORT auto|shm; default auto */
+	const char *transport;	  /* RDS_PRELOAD_TRANSPORT auto|shm|loop, default auto; engine.c judges it, bind fails */
 	int64_t spin_us;	  /* RDS_PRELOAD_SPIN_US 0..1000000, default 200: longest spin before sleeping; 0 = never */
 	int64_t shm_ring;	  /* RDS_PRELOAD_SHM_RING bytes per direction, 2^n, 2M..64M, default 4M */
+	int helper_fds;		  /* RDS_PRELOAD_HELPER_FDS own|shared; default own (post.h) */
 	int64_t linger_ms;	  /* RDS_PRELOAD_LINGER_MS 0..600000, default 2000: longest wait at exit for queued data */
 	int64_t reconnect_min_ms; /* RDS_PRELOAD_RECONNECT_MIN_MS 1..60000, default 1 */
 	int64_t reconnect_max_ms; /* RDS_PRELOAD_RECONNECT_MAX_MS 1..60000, default 1000 */
@@ -37,10 +39,15 @@ struct rds_options {
 const struct rds_options *rds_options(void);
 /* Prints NAME, value, origin (default/environment), help: what `rdsrun --options` shows. */
 void rds_options_print(FILE *out);
+/*
+ * Would the library take this value for the variable (full name, one of the table's)?  want: text that says what it takes,
+ * as "a number from 0 to 1000000".  For `rdsrun --spin` and the like; sets nothing.
+ */
+bool rds_options_value_ok(const char *name, const char *value, char *want, size_t size);
 /* Forget the parsed values and copy the environment anew (tests only). */
 void rds_options_reset(void);
 
 enum { RDS_SHARE_USER, RDS_SHARE_GROUP, RDS_SHARE_ALL };
-enum { RDS_TRANSPORT_AUTO, RDS_TRANSPORT_SHM };
+enum { RDS_HELPER_FDS_OWN, RDS_HELPER_FDS_SHARED };
 
 #endif

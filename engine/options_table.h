@@ -15,9 +15,10 @@
 	X(log_file, FILE, "LOG_FILE", "", 0, 0, "", "append lines to this file instead of stderr")                    \
 	X(registry_dir, DIR, "REGISTRY_DIR", "/dev/shm", 0, 0, "", "where the processes of a node meet")              \
 	X(share, ENUM, "SHARE", "user", 0, 0, "user|group|all", "who may join this node")                             \
-	X(transport, ENUM, "TRANSPORT", "auto", 0, 0, "auto|shm", "how to reach other processes")                     \
+	X(transport, STR, "TRANSPORT", "auto", 0, 0, "", "how to reach other processes: auto, shm, or loop (not at all)") \
 	X(spin_us, INT, "SPIN_US", "200", 0, 1000000, "", "longest spin before sleeping, microseconds; 0: never")      \
 	X(shm_ring, POW2, "SHM_RING", "4M", 2097152, 67108864, "", "shared memory per peer and direction, bytes")     \
+	X(helper_fds, ENUM, "HELPER_FDS", "own", 0, 0, "own|shared", "descriptor table of the library's thread")      \
 	X(linger_ms, INT, "LINGER_MS", "2000", 0, 600000, "", "longest wait at exit for queued data, milliseconds")   \
 	X(reconnect_min_ms, INT, "RECONNECT_MIN_MS", "1", 1, 60000, "", "first pause between connect attempts")       \
 	X(reconnect_max_ms, INT, "RECONNECT_MAX_MS", "1000", 1, 60000, "", "longest pause between connect attempts")  \

@@ -11,8 +11,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 _Static_assert(sizeof(long) == 8, "struct stat and off_t are passed as the 64-bit kernel has them");
@@ -275,6 +277,69 @@ ssize_t os_recvmsg(int fd, struct msghdr *msg, int flags)
 	return sys3(SYS_recvmsg, fd, msg, flags);
 }
 
+int os_pass_send(int fd, const void *buf, size_t len, const int *fds, unsigned nfds, int flags)
+{
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(OS_PASS_MAX * sizeof(int))];
+	} u = {{0}};
+	struct iovec iov = {.iov_base = (void *)(uintptr_t)buf, .iov_len = len};
+	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
+	struct cmsghdr *cm;
+	ssize_t n;
+
+	if (nfds) {
+		mh.msg_control = u.buf;
+		mh.msg_controllen = CMSG_SPACE(nfds * sizeof(int));
+		cm = CMSG_FIRSTHDR(&mh);
+		cm->cmsg_level = SOL_SOCKET;
+		cm->cmsg_type = SCM_RIGHTS;
+		cm->cmsg_len = CMSG_LEN(nfds * sizeof(int));
+		memcpy(CMSG_DATA(cm), fds, nfds * sizeof(int));
+	}
+	n = os_sendmsg(fd, &mh, flags | MSG_NOSIGNAL);
+	return n < 0 ? (int)n : n == (ssize_t)len ? 0 : -EIO;
+}
+
+static void take_fds(struct msghdr *mh, int fds[OS_PASS_MAX], unsigned *nfds)
+{
+	struct cmsghdr *cm;
+	size_t i, n;
+	int fd;
+
+	for (cm = CMSG_FIRSTHDR(mh); cm; cm = CMSG_NXTHDR(mh, cm)) {
+		if (cm->cmsg_level != SOL_SOCKET || cm->cmsg_type != SCM_RIGHTS)
+			continue;
+		n = (cm->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		for (i = 0; i < n; i++) {
+			memcpy(&fd, CMSG_DATA(cm) + i * sizeof(int), sizeof(int));
+			if (*nfds < OS_PASS_MAX)
+				fds[(*nfds)++] = fd;
+			else
+				os_close(fd);
+		}
+	}
+}
+
+ssize_t os_pass_recv(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], unsigned *nfds, bool *lost, int flags)
+{
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(OS_PASS_MAX * sizeof(int))];
+	} u;
+	struct iovec iov = {.iov_base = buf, .iov_len = len};
+	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = u.buf, .msg_controllen = sizeof(u.buf)};
+	ssize_t n = os_recvmsg(fd, &mh, flags | MSG_CMSG_CLOEXEC);
+
+	*nfds = 0;
+	*lost = false;
+	if (n < 0)
+		return n;
+	take_fds(&mh, fds, nfds);
+	*lost = mh.msg_flags & MSG_CTRUNC;
+	return n;
+}
+
 int os_getsockname(int fd, struct sockaddr *sa, socklen_t *len)
 {
 	return (int)sys3(SYS_getsockname, fd, sa, len);
@@ -307,6 +372,18 @@ int os_pipe(int fds[2], int flags)
 int os_eventfd(unsigned init, int flags)
 {
 	return (int)sys2(SYS_eventfd2, init, flags);
+}
+
+int os_timerfd(void)
+{
+	return (int)sys2(SYS_timerfd_create, CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+}
+
+int os_timerfd_set(int fd, uint64_t due_ns)
+{
+	struct itimerspec at = {.it_value = {.tv_sec = (time_t)(due_ns / 1000000000u), .tv_nsec = (long)(due_ns % 1000000000u)}};
+
+	return (int)os_syscall(SYS_timerfd_settime, fd, TFD_TIMER_ABSTIME, (long)&at, 0, 0, 0);
 }
 
 int os_epoll_create(void)

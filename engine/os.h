@@ -75,6 +75,9 @@ int os_poll(struct pollfd *fds, nfds_t n, int timeout_ms);
 int os_eventfd(unsigned init, int flags);
 int os_pipe(int fds[2], int flags);
 int os_epoll_create(void);
+/* CLOCK_MONOTONIC, non-blocking; rings once at due_ns. */
+int os_timerfd(void);
+int os_timerfd_set(int fd, uint64_t due_ns);
 int os_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev);
 int os_epoll_wait(int ep, struct epoll_event *evs, int n, int timeout_ms);
 int os_memfd(const char *name, unsigned flags);
@@ -90,6 +93,42 @@ uint64_t os_realtime_ns(void); /* CLOCK_REALTIME */
 void os_random(void *buf, size_t len);
 
 /*
+ * One packet with descriptors (AF_UNIX).  Sent: 0 or -errno.  Received: bytes (0: hang-up) or -errno; *nfds descriptors,
+ * close-on-exec, are the caller's, *lost: some could not be taken for lack of numbers.
+ */
+#define OS_PASS_MAX 3
+int os_pass_send(int fd, const void *buf, size_t len, const int *fds, unsigned nfds, int flags);
+ssize_t os_pass_recv(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], unsigned *nfds, bool *lost, int flags);
+
+/*
+ * Two tables of descriptors.  The engine's helper thread has one of its own where the kernel lets it, so that the
+ * program's is not shared and stays as quick as without us; see post.h.  A number means something only in its table:
+ * what both sides use has a number in each.  os_side says which this thread runs with: 0 the program's, 1 the helper's
+ * own.
+ */
+extern __thread int os_side __attribute__((tls_model("initial-exec")));
+struct os_fd {
+	_Atomic int n[2]; /* -1: not known in that table */
+};
+static inline int os_fd(const struct os_fd *f)
+{
+	return atomic_load_explicit(&f->n[os_side], memory_order_acquire);
+}
+static inline void os_fd_init(struct os_fd *f)
+{
+	atomic_store(&f->n[0], -1);
+	atomic_store(&f->n[1], -1);
+}
+#define OS_FD_NONE {{-1, -1}}
+/*
+ * The calling thread gets an empty table: os_side is 1 from now on.  0, or -errno (not permitted, older than Linux 5.9)
+ * and nothing has changed.  The program's files are not closed by that, nor are its record locks touched.
+ */
+int os_own_table(void);
+/* A copy of number n of the process's main thread, in this thread's table; -errno if the kernel does not let us. */
+int os_borrow(int n);
+
+/*
  * Internal descriptors (os_fds.c): every fd that the engine keeps is registered, so that application loops that close
  * or replace arbitrary numbers can be steered around it.  The application may want a number that the engine has
  * (dup2): then the descriptor is moved and whoever holds the number has to learn of it.  Owners either keep the number
@@ -100,6 +139,9 @@ void os_random(void *buf, size_t len);
  * epoll remembers the number under which a descriptor was added: after a move the events still come (key them by
  * pointer, not by number), but EPOLL_CTL_MOD and DEL by either number fail; owners that need these delete and add
  * again in a hook.
+ *
+ * All that is about the program's table.  A thread with a table of its own has nobody to hide its numbers from: for it
+ * these functions only keep and close them.
  */
 typedef void (*os_fd_moved_fn)(void *arg, int oldfd, int newfd); /* see os_fd_register_hook */
 

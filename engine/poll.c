@@ -81,7 +81,7 @@ short rds_poll(struct rds_sock *sk, short events)
 
 static void show_in(struct rds_sock *sk)
 {
-	if (os_send(sk->ev.fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
+	if (os_send(rds_sock_pair(sk), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
 		sk->shown_in = true;
 }
 
@@ -89,7 +89,7 @@ static void show_out(struct rds_sock *sk)
 {
 	char buf[16];
 
-	while (os_recv(sk->ev.fd, buf, sizeof(buf), MSG_DONTWAIT) > 0)
+	while (os_recv(rds_sock_pair(sk), buf, sizeof(buf), MSG_DONTWAIT) > 0)
 		;
 	sk->hidden_out = false;
 }

@@ -5,7 +5,8 @@
  *
  * Sequence order always holds: everything unacknowledged is older than everything waiting, and while anything waits,
  * nothing overtakes it.  When the connection breaks, the unacknowledged ones go back to the head of the queue, marked
- * as retransmissions.  What was accepted from a program is given up only if it was cancelled or the peer process is gone.
+ * as retransmissions; without memory for that they stay where they are, and the connection stays down, until there is some.
+ * What was accepted from a program is given up only if it was cancelled or the peer process is gone.
  *
  * A connection that may hold something is on the busy list, so that asking all peers for acknowledgements costs nothing for
  * the idle ones.  List lock order: busy_walk, conn->tx, busy_lock.
@@ -119,7 +120,30 @@ void rds_release_unacked(struct rds_unacked *u)
 	if (unlikely(u->zcopy) && atomic_load(&sk->open))
 		zcopy_done(sk, u->zcookie);
 	u->sk = NULL;
-	rds_snd_sub(sk, u->len);
+	rds_snd_sub(sk, 1, u->len);
+}
+
+/* Acknowledged messages of one socket in a row: accounted for at once. */
+static void release_run(struct rds_conn *conn, uint64_t acked)
+{
+	struct rds_sock *sk = conn->unacked[conn->head].sk;
+	uint64_t bytes = 0;
+	unsigned n = 0;
+
+	do {
+		struct rds_unacked *u = &conn->unacked[conn->head];
+
+		if (unlikely(u->zcopy) && u->sk)
+			rds_release_unacked(u); /* a completion of its own */
+		else if (u->sk) {
+			bytes += u->len;
+			n++;
+		}
+		conn->head = (conn->head + 1) & (conn->cap - 1);
+		conn->count--;
+	} while (conn->count && conn->unacked[conn->head].seq <= acked && conn->unacked[conn->head].sk == sk);
+	if (n)
+		rds_snd_sub(sk, n, bytes);
 }
 
 void rds_conn_reap(struct rds_conn *conn)
@@ -141,11 +165,8 @@ void rds_conn_reap(struct rds_conn *conn)
 	if (acked <= conn->acked)
 		return;
 	conn->acked = acked;
-	while (conn->count && conn->unacked[conn->head].seq <= acked) {
-		rds_release_unacked(&conn->unacked[conn->head]);
-		conn->head = (conn->head + 1) & (conn->cap - 1);
-		conn->count--;
-	}
+	while (conn->count && conn->unacked[conn->head].seq <= acked)
+		release_run(conn, acked);
 }
 
 static bool reap_one(struct rds_conn *conn)
@@ -241,46 +262,48 @@ void rds_queue_flush(struct rds_conn *conn)
 		ops->flush(conn->ep, true);
 }
 
-/* The endpoint broke: what the peer has not acknowledged is sent again, before everything that waits, in order. */
-void rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep)
+static struct rds_queued *queued_again(struct rds_conn *conn, struct rds_ep *ep, const struct rds_unacked *u)
 {
-	struct rds_queued *first = NULL, **tail = &first, *q;
-	unsigned i;
+	const void *bytes = conn->t->ops->retained(ep, u->pos);
+	struct rds_queued *q = bytes ? malloc(sizeof(*q) + u->len) : NULL;
 
-	for (i = 0; i < conn->count; i++) {
-		struct rds_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+	if (!q)
+		return NULL;
+	q->u = *u;
+	q->was_sent = true;
+	q->hdr = (struct rds_hdr){.seq = u->seq,
+				  .len = u->len,
+				  .sport = u->sport,
+				  .dport = u->dport,
+				  .flags = (uint8_t)(u->flags | RDS_FLAG_RETRANSMITTED | RDS_FLAG_ACK_REQUIRED)};
+	memcpy(q->data, bytes, u->len);
+	return q;
+}
+
+/*
+ * The endpoint broke: what the peer has not acknowledged is sent again, before everything that waits, in order.  From the
+ * newest to the oldest, so that the order holds at any time.  False: no memory, the rest is still in ep.
+ */
+bool rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep)
+{
+	for (; conn->count; conn->count--) {
+		struct rds_unacked *u = &conn->unacked[(conn->head + conn->count - 1) & (conn->cap - 1)];
+		struct rds_queued *q;
 
 		if (u->cancelled) /* the peer takes sequence numbers with gaps */
 			continue;
-		q = malloc(sizeof(*q) + u->len);
-		if (!q) {
-			/* The connection must not skip it: everything from here on would be lost too. */
-			rds_error("out of memory: %u messages to a peer that disconnected are lost", conn->count - i);
-			rds_release_unacked(u);
-			continue;
-		}
-		q->u = *u;
-		q->next = NULL;
-		q->was_sent = true;
-		q->hdr = (struct rds_hdr){.seq = u->seq,
-					  .len = u->len,
-					  .sport = u->sport,
-					  .dport = u->dport,
-					  .flags = (uint8_t)(u->flags | RDS_FLAG_RETRANSMITTED | RDS_FLAG_ACK_REQUIRED)};
-		memcpy(q->data, conn->t->ops->retained(ep, u->pos), u->len);
-		*tail = q;
-		tail = &q->next;
-		conn->queue_len++;
-	}
-	*tail = conn->queue;
-	if (tail != &first || conn->queue) {
+		q = queued_again(conn, ep, u);
+		if (!q)
+			return false;
+		q->next = conn->queue;
 		if (!conn->queue)
-			conn->queue_tail = tail;
-		conn->queue = first;
-	}
-	conn->count = conn->head = 0;
-	if (conn->queue)
+			conn->queue_tail = &q->next;
+		conn->queue = q;
+		conn->queue_len++;
 		rds_conn_busy(conn);
+	}
+	conn->head = 0;
+	return true;
 }
 
 /* Reconnected: the peer says what it has; that need not go again. */

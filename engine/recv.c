@@ -314,6 +314,7 @@ static ssize_t recv_once(struct rds_sock *sk, int fd, struct msghdr *msg, int fl
 		goto out;
 	}
 	if (!sk->rx_head && !(sk->cong_monitor && sk->cong_notify)) {
+		rds_wait_looks();
 		rds_call_made();
 		rds_progress_locked();
 		if (unlikely(rds_eng->pressure) && !sk->rx_head) {

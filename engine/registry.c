@@ -37,7 +37,7 @@ int registry_open(struct registry **out)
 	pthread_mutex_init(&reg->mutex, NULL);
 	reg->pid = pid;
 	reg->slot = REG_PROCS;
-	atomic_store(&reg->fd, -1);
+	os_fd_init(&reg->fds);
 	ret = reg_file_open(reg);
 	if (!ret) {
 		ret = reg_repair(reg);
@@ -80,6 +80,11 @@ void registry_abandon(struct registry *reg)
 	stop_counting(reg);
 	reg_file_close(reg);
 	free(reg);
+}
+
+struct os_fd *registry_fds(struct registry *reg)
+{
+	return &reg->fds;
 }
 
 const struct rds_procid *registry_self(const struct registry *reg)

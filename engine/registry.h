@@ -26,6 +26,7 @@ struct rds_procid {
 };
 
 struct registry;
+struct os_fd;
 
 /* What the registry says of one socket, by value. Ports in host byte order. */
 struct registry_sock {
@@ -68,6 +69,8 @@ void registry_close(struct registry *reg);
  */
 void registry_abandon(struct registry *reg);
 
+/* The file's numbers: the one in the program's table is the registry's own business, the helper's is put there by whoever lends it. */
+struct os_fd *registry_fds(struct registry *reg);
 const struct rds_procid *registry_self(const struct registry *reg);
 uint32_t registry_self_slot(const struct registry *reg);
 /* What of struct registry the inline function below needs. */

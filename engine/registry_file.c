@@ -13,6 +13,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
@@ -82,19 +83,25 @@ static int check_rights(int fd, const char *path, mode_t want)
 
 static int cannot(const char *path, const char *what, int err)
 {
-	const char *hint = "see the error";
+	const char *hint = "set RDS_PRELOAD_REGISTRY_DIR to another directory, best on a tmpfs";
 
-	if (err == -ENOSPC || err == -ENOMEM)
+	if (err == -ENOSPC || err == -ENOMEM || err == -EDQUOT)
 		hint = "make room there or set RDS_PRELOAD_REGISTRY_DIR to another tmpfs";
 	else if (err == -EACCES || err == -EPERM || err == -EROFS)
 		hint = "set RDS_PRELOAD_REGISTRY_DIR to a directory that can be written";
 	else if (err == -ENOENT)
 		hint = "set RDS_PRELOAD_REGISTRY_DIR to a directory that exists";
+	else if (err == -ENOTDIR || err == -ELOOP)
+		hint = "a file or a symbolic link is where a directory must be: set RDS_PRELOAD_REGISTRY_DIR to another one";
+	else if (err == -ENAMETOOLONG)
+		hint = "set RDS_PRELOAD_REGISTRY_DIR to a shorter name";
 	else if (err == -EOPNOTSUPP)
 		hint = "set RDS_PRELOAD_REGISTRY_DIR to a tmpfs";
-	else if (err == -EMFILE || err == -ENFILE)
-		hint = "raise the limit of open files";
-	rds_error("registry: cannot %s %s (error %d): %s", what, path, -err, hint);
+	else if (err == -EMFILE)
+		hint = RDS_LOG_EMFILE;
+	else if (err == -ENFILE)
+		hint = "raise the system's limit of open files (sysctl fs.file-max)";
+	rds_error("registry: cannot %s %s (%s): %s", what, path, strerror(-err), hint);
 	return err;
 }
 
@@ -118,10 +125,10 @@ static int open_dir(struct registry *reg)
 	fd = os_open(reg->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
 	if (fd == -EACCES && o->share != RDS_SHARE_USER)
 		return -EAGAIN;
-	if (fd == -ENOTDIR || fd == -ELOOP)
-		fd = -EACCES;
-	if (fd < 0)
-		return cannot(reg->path, "open as a directory", fd);
+	if (fd < 0) {
+		cannot(reg->path, "open as a directory", fd);
+		return fd == -ENOTDIR || fd == -ELOOP ? -EACCES : fd;
+	}
 	ret = check_rights(fd, reg->path, shares[o->share].dir);
 	if (ret) {
 		os_close(fd);
@@ -133,11 +140,12 @@ static int open_dir(struct registry *reg)
 static uint64_t netns_inode(void)
 {
 	struct stat st;
-	int ret = os_stat("/proc/self/ns/net", &st);
+	int ret = os_stat("/proc/thread-self/ns/net", &st);
 
 	if (!ret)
 		return st.st_ino;
-	rds_warn_once("registry: no /proc/self/ns/net (error %d): all network namespaces share one node", -ret);
+	rds_warn_once("registry: no /proc/thread-self/ns/net (%s): all network namespaces share one node; mount /proc, "
+		      "or give each namespace an RDS_PRELOAD_REGISTRY_DIR of its own", strerror(-ret));
 	return 0;
 }
 
@@ -173,8 +181,12 @@ static int open_file(struct registry *reg)
 	snprintf(reg->path + n, sizeof(reg->path) - n, "/%s", name);
 	if (fd == -EAGAIN || (fd == -EACCES && share != RDS_SHARE_USER))
 		return -EAGAIN;
+	if (fd == -ELOOP) {
+		rds_error("registry: %s is a symbolic link: remove it, or set RDS_PRELOAD_REGISTRY_DIR", reg->path);
+		return -EACCES;
+	}
 	if (fd < 0)
-		return cannot(reg->path, "open", fd == -ELOOP ? -EACCES : fd);
+		return cannot(reg->path, "open", fd);
 	ret = os_fstat(fd, &st);
 	if (!ret && !S_ISREG(st.st_mode))
 		ret = refuse(reg->path, "is not a file", &st);
@@ -195,7 +207,7 @@ struct prefix {
 
 static int someone_lives(struct registry *reg, const struct prefix *p)
 {
-	if (os_lock_holder(reg->fd, REG_SLOT_BYTE(0), REG_SLOT_BYTES_MAX) == 0)
+	if (os_lock_holder(reg_fd(reg), REG_SLOT_BYTE(0), REG_SLOT_BYTES_MAX) == 0)
 		return 0;
 	if (p->magic == REG_MAGIC && p->version != REG_VERSION)
 		rds_error("registry: %s has version %u and is in use, this library has version %u: stop the programs that "
@@ -213,13 +225,13 @@ static int prepare_contents(struct registry *reg, bool *blank)
 	struct prefix p = { 0 };
 	struct stat st;
 	off_t size;
-	int ret = os_fstat(reg->fd, &st);
+	int ret = os_fstat(reg_fd(reg), &st);
 
 	if (ret)
 		return ret;
 	if (st.st_nlink == 0)
 		return -EAGAIN; /* somebody removed it between open and lock */
-	os_pread(reg->fd, &p, sizeof(p), 0);
+	os_pread(reg_fd(reg), &p, sizeof(p), 0);
 	*blank = !(p.magic == REG_MAGIC && p.version == REG_VERSION && p.shape == REG_SHAPE &&
 		   st.st_size >= (off_t)REG_SIZE(REG_CHUNK));
 	if (*blank) {
@@ -229,7 +241,7 @@ static int prepare_contents(struct registry *reg, bool *blank)
 		if (p.magic)
 			rds_warn("registry: %s is damaged or of version %u, nobody uses it: made anew", reg->path,
 				 p.magic == REG_MAGIC ? p.version : 0);
-		ret = os_ftruncate(reg->fd, 0);
+		ret = os_ftruncate(reg_fd(reg), 0);
 		if (ret)
 			return cannot(reg->path, "empty", ret);
 	}
@@ -237,10 +249,10 @@ static int prepare_contents(struct registry *reg, bool *blank)
 	size = *blank ? (off_t)REG_SIZE(REG_CHUNK) : st.st_size;
 	if (size > (off_t)sizeof(struct reg_file))
 		size = sizeof(struct reg_file);
-	ret = os_fallocate(reg->fd, 0, size);
+	ret = os_fallocate(reg_fd(reg), 0, size);
 	if (ret) {
 		if (*blank)
-			os_ftruncate(reg->fd, 0);
+			os_ftruncate(reg_fd(reg), 0);
 		return cannot(reg->path, "reserve memory for", ret);
 	}
 	return 0;
@@ -249,7 +261,7 @@ static int prepare_contents(struct registry *reg, bool *blank)
 static int map_contents(struct registry *reg, bool blank)
 {
 	void *p;
-	int ret = os_mmap(sizeof(struct reg_file), PROT_READ | PROT_WRITE, MAP_SHARED, reg->fd, 0, &p);
+	int ret = os_mmap(sizeof(struct reg_file), PROT_READ | PROT_WRITE, MAP_SHARED, reg_fd(reg), 0, &p);
 
 	if (ret)
 		return cannot(reg->path, "map", ret);
@@ -261,7 +273,7 @@ static int map_contents(struct registry *reg, bool blank)
 		reg_store(&reg->f->h.version, REG_VERSION);
 		reg_store(&reg->f->h.shape, REG_SHAPE);
 		reg_store(&reg->f->h.magic, REG_MAGIC);
-	} else if (os_lock_holder(reg->fd, REG_SLOT_BYTE(0), REG_SLOT_BYTES_MAX) == 0) {
+	} else if (os_lock_holder(reg_fd(reg), REG_SLOT_BYTE(0), REG_SLOT_BYTES_MAX) == 0) {
 		reg_store(&reg->f->h.dirty, 1); /* alone: look at everything once, damage heals here */
 	}
 	return reg_file_refresh(reg);
@@ -275,14 +287,14 @@ static int attach(struct registry *reg)
 	fd = open_file(reg);
 	if (fd < 0)
 		return fd;
-	ret = os_dup_high_slot(fd, &reg->fd); /* before the first lock: closing the low number would drop it */
+	ret = os_dup_high_slot(fd, &reg->fds.n[0]); /* before the first lock: closing the low number would drop it */
 	if (ret)
 		return cannot(reg->path, "keep open", ret);
-	ret = os_fd_register_hook(&reg->fd, reg_fd_moved, reg);
+	ret = os_fd_register_hook(&reg->fds.n[0], reg_fd_moved, reg);
 	if (!ret)
 		ret = reg_record_lock(reg);
 	if (ret) {
-		os_close_slot(&reg->fd);
+		os_close_slot(&reg->fds.n[0]);
 		return ret;
 	}
 	ret = prepare_contents(reg, &blank);
@@ -312,25 +324,25 @@ void reg_file_close(struct registry *reg)
 	if (reg->f)
 		os_munmap(reg->f, sizeof(struct reg_file));
 	reg->f = NULL;
-	os_close_slot(&reg->fd);
+	os_close_slot(&reg->fds.n[0]);
 }
 
 bool reg_file_intact(struct registry *reg)
 {
 	struct stat st;
 
-	return os_fstat(reg->fd, &st) == 0 && st.st_size >= (off_t)REG_SIZE(REG_CHUNK);
+	return os_fstat(reg_fd(reg), &st) == 0 && st.st_size >= (off_t)REG_SIZE(REG_CHUNK);
 }
 
 int reg_file_refresh(struct registry *reg)
 {
 	uint32_t reserved, fit;
 	struct stat st;
-	int ret = os_fstat(reg->fd, &st);
+	int ret = os_fstat(reg_fd(reg), &st);
 
 	if (ret || st.st_size < (off_t)REG_SIZE(REG_CHUNK)) {
-		rds_error("registry: %s was truncated or its descriptor closed (error %d): restart this program", reg->path,
-			  -ret);
+		rds_error("registry: %s was truncated or its descriptor closed (%s): restart this program", reg->path,
+			  ret ? strerror(-ret) : "it is too short");
 		return -EIO;
 	}
 	reserved = reg_load(&reg->f->h.reserved);
@@ -356,7 +368,7 @@ int reg_file_grow(struct registry *reg)
 		rds_error("registry: %u sockets on this node, no more are possible", REG_SOCKS);
 		return -ENFILE;
 	}
-	ret = os_fallocate(reg->fd, (off_t)REG_SIZE(had), (off_t)(REG_CHUNK * sizeof(struct reg_sock)));
+	ret = os_fallocate(reg_fd(reg), (off_t)REG_SIZE(had), (off_t)(REG_CHUNK * sizeof(struct reg_sock)));
 	if (ret)
 		return cannot(reg->path, "reserve memory for", ret);
 	atomic_store_explicit(&reg->usable, had + REG_CHUNK, memory_order_relaxed);

@@ -11,13 +11,14 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "engine/os.h"
 #include "engine/registry.h"
 #include "engine/registry_layout.h"
 
 struct registry {
 	struct registry_pub pub; /* first: registry.h reads it */
 	struct reg_file *f;
-	_Atomic int fd;
+	struct os_fd fds;
 	_Atomic uint32_t usable; /* socket entries known to have memory behind them: never touch others */
 	uint32_t slot;		 /* REG_PROCS until taken */
 	struct rds_procid id;
@@ -33,6 +34,16 @@ struct reg_key {
 	uint32_t scope;
 	uint16_t port;
 };
+
+/*
+ * The file, in this thread's table.  Record locks belong to a table: the helper's, if it has its own, takes byte 0 like
+ * another process, and sees the lock on our own slot, which the program's table holds, as somebody's.  Nothing asks about our
+ * own slot.
+ */
+static inline int reg_fd(struct registry *reg)
+{
+	return os_fd(&reg->fds);
+}
 
 #define REG_BAD UINT32_MAX /* a link that proves damage */
 

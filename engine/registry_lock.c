@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <string.h>
 #include <sys/syscall.h>
 
 #include "engine/log.h"
@@ -35,7 +36,7 @@ static int lock_byte_0(struct registry *reg)
 	uint64_t since = 0, now;
 
 	for (unsigned tries = 0;; tries++) {
-		int ret = os_lock(reg->fd, F_WRLCK, REG_LOCK_BYTE, 1, false);
+		int ret = os_lock(reg_fd(reg), F_WRLCK, REG_LOCK_BYTE, 1, false);
 
 		if (ret != -EAGAIN && ret != -EACCES)
 			return ret;
@@ -67,16 +68,17 @@ int reg_record_lock(struct registry *reg)
 		return 0;
 	if (ret == -ETIMEDOUT)
 		rds_error("registry: %s has been locked by process %d for 5 seconds: continue or kill that process",
-			  reg->path, os_lock_holder(reg->fd, REG_LOCK_BYTE, 1));
+			  reg->path, os_lock_holder(reg_fd(reg), REG_LOCK_BYTE, 1));
 	else
-		rds_error("registry: cannot lock %s (error %d)", reg->path, -ret);
+		rds_error("registry: cannot lock %s (%s): set RDS_PRELOAD_REGISTRY_DIR to a directory on a tmpfs", reg->path,
+			  strerror(-ret));
 	pthread_mutex_unlock(&reg->mutex);
 	return ret;
 }
 
 void reg_record_unlock(struct registry *reg)
 {
-	os_lock(reg->fd, F_UNLCK, REG_LOCK_BYTE, 1, false);
+	os_lock(reg_fd(reg), F_UNLCK, REG_LOCK_BYTE, 1, false);
 	pthread_mutex_unlock(&reg->mutex);
 }
 
@@ -148,9 +150,9 @@ int reg_slot_holder(struct registry *reg, uint32_t slot)
 
 	/* The number may change while it is used: then the answer was somebody else's. */
 	do {
-		fd = atomic_load(&reg->fd);
+		fd = reg_fd(reg);
 		ret = os_lock_holder(fd, REG_SLOT_BYTE(slot), 1);
-	} while (fd != atomic_load(&reg->fd));
+	} while (fd != reg_fd(reg));
 	return ret;
 }
 
@@ -161,7 +163,7 @@ bool reg_slot_held(struct registry *reg, uint32_t slot)
 
 int reg_slot_take(struct registry *reg, uint32_t slot)
 {
-	return os_lock(reg->fd, F_RDLCK, REG_SLOT_BYTE(slot), 1, false);
+	return os_lock(reg_fd(reg), F_RDLCK, REG_SLOT_BYTE(slot), 1, false);
 }
 
 static int ofd_lock(int fd, short type, uint32_t slot)
@@ -183,7 +185,7 @@ void reg_fd_moved(void *arg, int oldfd, int newfd)
 		pthread_mutex_lock(&reg->mutex);
 		if (reg->slot < REG_PROCS)
 			ofd_lock(newfd, F_RDLCK, reg->slot);
-		atomic_store(&reg->fd, newfd);
+		atomic_store(&reg->fds.n[0], newfd);
 		return;
 	}
 	if (reg->slot < REG_PROCS) {

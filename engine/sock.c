@@ -6,8 +6,10 @@
  * the last copy of the application's end is gone, wherever it was: that is the socket's last close.
  *
  * Structures come from a slab that is never given back, so that a stale pointer can be asked (rds_sock_get) whether it
- * is still alive.  References: one per counted descriptor number, one per call in progress, one while on an engine
- * list.  Messages that the transport has not yet acknowledged are counted apart, together with their bytes.
+ * is still alive.  References: one while it is open (the last number that we know of may go before the last copy, which
+ * another process has), one per counted descriptor number, one while on an engine list.  A call in progress is
+ * noted in the thread's record instead (self.h), so the end of the last reference looks for such calls, and the last of them
+ * ends the socket.  Messages that the transport has not yet acknowledged are counted apart, together with their bytes.
  */
 #include "engine/sock.h"
 
@@ -29,6 +31,7 @@ static pthread_mutex_t slab_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rds_sock *slab_free, *all; /* all: control */
 
 static void pair_event(struct rds_event *ev, uint32_t events);
+static void let_go(struct rds_chore *c);
 
 static struct rds_sock *slab_get(void)
 {
@@ -39,9 +42,10 @@ static struct rds_sock *slab_get(void)
 	if (!slab_free) {
 		sk = calloc(SLAB_CHUNK, sizeof(*sk));
 		for (i = 0; sk && i < SLAB_CHUNK; i++) {
-			rds_lock_init(&sk[i].tx);
+			rds_lock_init(&sk[i].tx, RDS_LOCK_SOCK_TX);
 			sk[i].ev.fn = pair_event; /* never changes: the helper may hold an event of an earlier life */
-			atomic_store(&sk[i].ev.fd, -1);
+			sk[i].let_go.fn = let_go;
+			os_fd_init(&sk[i].pair);
 			sk[i].next_free = slab_free;
 			slab_free = &sk[i];
 		}
@@ -55,10 +59,10 @@ static struct rds_sock *slab_get(void)
 
 bool rds_sock_get(struct rds_sock *sk)
 {
-	uint32_t ref = atomic_load_explicit(&sk->ref, memory_order_relaxed);
+	uint64_t ref = atomic_load_explicit(&sk->ref, memory_order_relaxed);
 
 	do {
-		if (ref == 0)
+		if (!(ref & RDS_REF_COUNT))
 			return false;
 	} while (!atomic_compare_exchange_weak_explicit(&sk->ref, &ref, ref + 1, memory_order_acquire,
 							memory_order_relaxed));
@@ -73,22 +77,95 @@ static void slab_put(struct rds_sock *sk)
 	pthread_mutex_unlock(&slab_lock);
 }
 
-void rds_sock_put(struct rds_sock *sk)
+static inline bool ending(uint64_t ref)
 {
-	if (likely(atomic_fetch_sub_explicit(&sk->ref, 1, memory_order_acq_rel) != 1))
+	return (ref & (RDS_REF_COUNT | RDS_REF_ENDING)) == RDS_REF_ENDING;
+}
+
+/*
+ * No reference was left when ref was read; a call may be, and whoever finds that none is takes the mark and ends the socket.
+ * A call that is still in progress may put it on a list and take it off again, and from there another call may come in: then
+ * the turn has changed, and what was found before says nothing.
+ */
+static void end_unless_called(struct rds_sock *sk, uint64_t ref)
+{
+	if (rds_self_on()) {
+		rds_self_barrier();
+		if (rds_self_anybody_calls(sk))
+			return; /* it looks when it leaves */
+	}
+	if (!atomic_compare_exchange_strong(&sk->ref, &ref, ref & ~RDS_REF_ENDING))
 		return;
 	if (atomic_fetch_or(&sk->snd, RDS_SND_DEAD) < RDS_SND_MSG)
 		slab_put(sk); /* else the last message in flight does */
 }
 
-void rds_snd_sub(struct rds_sock *sk, uint64_t bytes)
+void rds_sock_put(struct rds_sock *sk)
 {
-	uint64_t before = atomic_fetch_sub(&sk->snd, RDS_SND_MSG + bytes);
+	uint64_t ref = atomic_load_explicit(&sk->ref, memory_order_relaxed), less;
+
+	do {
+		less = ref - 1;
+		if (!(less & RDS_REF_COUNT))
+			less = (less + RDS_REF_TURN) | RDS_REF_ENDING;
+	} while (!atomic_compare_exchange_weak(&sk->ref, &ref, less));
+	if (ending(less))
+		end_unless_called(sk, less);
+}
+
+bool rds_sock_enter(struct rds_sock *sk)
+{
+	struct rds_self *me = rds_self;
+	unsigned n = me->ncalls;
+
+	if (unlikely(n >= RDS_SELF_CALLS) && (me = rds_self_make())->ncalls >= RDS_SELF_CALLS)
+		return rds_sock_get(sk);
+	n = me->ncalls++;
+	atomic_signal_fence(memory_order_seq_cst);
+	atomic_store_explicit(&me->call[n], sk, memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst);
+	if (likely(atomic_load_explicit(&sk->ref, memory_order_acquire) & RDS_REF_COUNT))
+		return true;
+	rds_sock_leave(sk);
+	return false;
+}
+
+/* Calls nest, so it is the last slot, unless a handler left by siglongjmp() has lost some. */
+static void slot_clear(struct rds_self *me, unsigned n, struct rds_sock *sk)
+{
+	uint64_t ref;
+
+	atomic_store_explicit(&me->call[n], NULL, memory_order_release);
+	atomic_signal_fence(memory_order_seq_cst);
+	if (likely(n + 1 == me->ncalls))
+		me->ncalls = n;
+	ref = atomic_load_explicit(&sk->ref, memory_order_relaxed);
+	if (unlikely(ending(ref)))
+		end_unless_called(sk, ref);
+}
+
+void rds_sock_leave(struct rds_sock *sk)
+{
+	struct rds_self *me = rds_self;
+	unsigned n;
+
+	if (likely(me != &rds_nobody))
+		for (n = me->ncalls; n--;)
+			if (likely(atomic_load_explicit(&me->call[n], memory_order_relaxed) == sk)) {
+				slot_clear(me, n, sk);
+				return;
+			}
+	rds_sock_put(sk); /* no slot was free: it is counted */
+}
+
+void rds_snd_sub(struct rds_sock *sk, unsigned msgs, uint64_t bytes)
+{
+	uint64_t before = atomic_fetch_sub(&sk->snd, msgs * RDS_SND_MSG + bytes);
 
 	if (bytes && (before & (RDS_SND_MSG - 1)) == bytes)
 		RDS_STAT_INC(send_queue_empty);
 	if (unlikely(before & RDS_SND_DEAD)) {
-		if ((before & ~RDS_SND_DEAD) < 2 * RDS_SND_MSG)
+		if ((before & ~RDS_SND_DEAD) < (msgs + 1) * RDS_SND_MSG)
 			slab_put(sk);
 		return;
 	}
@@ -152,50 +229,94 @@ static void drop_received(struct rds_sock *sk)
 	sk->ztail = &sk->zhead;
 }
 
-/*
- * The kernel's order (rds-semantics 11.7), except that what was sent is not cancelled: it goes on without its socket,
- * because here the sender's process is also the network, and a program that sends and closes means it.
- */
-static void sock_close(struct rds_sock *sk)
+/* Of this thread's table.  The set that the helper waits on holds what its own table (or the one for both) has. */
+static void close_number(struct rds_sock *sk)
 {
-	if (!atomic_exchange(&sk->open, false))
-		return;
-	rds_cong_set_monitor(sk, false);
-	rx_lock();
-	if (rds_sock_bound(sk))
-		rds_bound_remove(sk);
-	drop_received(sk);
-	atomic_store(&sk->seen_congestion, false);
-	atomic_store(&sk->cong_attached, false);
-	rx_unlock();
-	rds_lock(&rds_eng->control);
-	registry_sock_remove(rds_eng->reg, sk->reg_idx);
+	rds_lock(&rds_eng->wait);
+	if (sk->lent && (os_side || !rds_post_own()))
+		rds_event_del(rds_sock_pair(sk));
+	os_close_slot(&sk->pair.n[os_side]);
+	rds_unlock(&rds_eng->wait);
+}
+
+static void let_go(struct rds_chore *c)
+{
+	struct rds_sock *sk = container_of(c, struct rds_sock, let_go);
+
+	close_number(sk);
+	rds_sock_put(sk);
+}
+
+static void leave_list(struct rds_sock *sk)
+{
 	if (sk->prev_all)
 		sk->prev_all->next_all = sk->next_all;
 	else
 		all = sk->next_all;
 	if (sk->next_all)
 		sk->next_all->prev_all = sk->prev_all;
-	if (rds_eng->helper_up)
-		rds_event_del(&sk->ev);
+}
+
+/*
+ * False: another thread has been here.  All under one lock: the helper, woken by the hang-up, may be the one who does it, and
+ * a close() that finds it at work must not return before the port is free.
+ */
+static bool shut(struct rds_sock *sk, bool *lent)
+{
+	bool first;
+
+	rds_lock(&rds_eng->control);
+	first = atomic_exchange(&sk->open, false);
+	if (first) {
+		rds_cong_set_monitor(sk, false);
+		rx_lock();
+		if (rds_sock_bound(sk))
+			rds_bound_remove(sk);
+		drop_received(sk);
+		atomic_store(&sk->seen_congestion, false);
+		atomic_store(&sk->cong_attached, false);
+		rx_unlock();
+		registry_sock_remove(rds_eng->reg, sk->reg_idx);
+		leave_list(sk);
+		*lent = sk->lent && sk->lent == rds_post_epoch() && rds_post_own();
+	}
 	rds_unlock(&rds_eng->control);
+	return first;
+}
+
+/*
+ * The kernel's order (rds-semantics 11.7), except that what was sent is not cancelled: it goes on without its socket,
+ * because here the sender's process is also the network, and a program that sends and closes means it.
+ */
+static void sock_close(struct rds_sock *sk)
+{
+	bool lent = false;
+
+	if (!shut(sk, &lent))
+		return;
 	rds_sock_unwait(sk);
-	rds_lock(&rds_eng->wait);
-	os_close_slot(&sk->ev.fd);
-	rds_unlock(&rds_eng->wait);
+	close_number(sk);
+	if (lent) {
+		rds_sock_hold(sk);
+		if (os_side)
+			rds_chore_for_program(&sk->let_go);
+		else
+			rds_chore_for_helper(&sk->let_go);
+	}
+	rds_sock_put(sk); /* the caller has one of his own */
 	rds_run_work();
 }
 
 static bool hung_up(struct rds_sock *sk)
 {
-	struct pollfd p = {.fd = sk->ev.fd, .events = 0};
+	struct pollfd p = {.fd = rds_sock_pair(sk), .events = 0};
 
 	return os_poll(&p, 1, 0) > 0 && (p.revents & POLLHUP);
 }
 
 void rds_sock_number_closed(struct rds_sock *sk)
 {
-	if (atomic_load(&sk->open) && hung_up(sk))
+	if (hung_up(sk))
 		sock_close(sk);
 	rds_sock_put(sk);
 }
@@ -225,7 +346,7 @@ static void pair_event(struct rds_event *ev, uint32_t events)
 		goto out;
 	}
 	rds_lock(&rds_eng->wait);
-	if (!sk->hidden_out && os_recv(sk->ev.fd, buf, sizeof(buf), MSG_DONTWAIT) > 0)
+	if (!sk->hidden_out && os_recv(rds_sock_pair(sk), buf, sizeof(buf), MSG_DONTWAIT) > 0)
 		rds_warn_once("a call that was not interposed (io_uring, raw system call, libc handle) wrote to an RDS "
 			      "socket; its data went nowhere. See librdspreload(7), Limits");
 	rds_unlock(&rds_eng->wait);
@@ -233,9 +354,45 @@ out:
 	rds_sock_put(sk);
 }
 
-int rds_sock_watch_pair(struct rds_sock *sk)
+/* In the helper a socket may be met before the packet that lends it: it has been sent, so it is there. */
+int rds_sock_pair(struct rds_sock *sk)
 {
-	return rds_event_add(&sk->ev, EPOLLIN | EPOLLRDHUP | EPOLLET);
+	int fd = os_fd(&sk->pair);
+
+	if (likely(fd >= 0 || !os_side))
+		return fd;
+	rds_post_drain();
+	return os_fd(&sk->pair);
+}
+
+void rds_sock_lent(struct rds_sock *sk, int fd)
+{
+	int err;
+
+	if (os_side)
+		atomic_store(&sk->pair.n[os_side], fd);
+	err = rds_event_add(&sk->ev, fd, EPOLLIN | EPOLLRDHUP | EPOLLET);
+	if (err)
+		rds_error("a socket cannot be watched (%s): its last close may go unnoticed", strerror(-err));
+}
+
+static int sock_lend(struct rds_sock *sk)
+{
+	int fd = os_fd(&sk->pair);
+
+	return rds_post_lend(RDS_POST_SOCK, sk, &fd, 1);
+}
+
+int rds_sock_lend_all(void)
+{
+	struct rds_sock *sk;
+	int err = 0;
+
+	for (sk = all; sk && !err; sk = sk->next_all) {
+		sk->lent = rds_post_epoch();
+		err = sock_lend(sk);
+	}
+	return err;
 }
 
 /* ---- creation ---- */
@@ -254,6 +411,8 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 	const struct rds_options *o = rds_options();
 
 	sk->inode = inode;
+	sk->lent = 0;
+	atomic_store(&sk->pair.n[1], -1);
 	atomic_store(&sk->bound, false);
 	memset(&sk->laddr, 0, sizeof(sk->laddr));
 	memset(&sk->caddr, 0, sizeof(sk->caddr));
@@ -300,11 +459,11 @@ static int make_pair(struct rds_sock *sk, int type, uint64_t *inode)
 
 	if (err < 0)
 		return err;
-	err = os_dup_high_slot(sv[1], &sk->ev.fd);
+	err = os_dup_high_slot(sv[1], &sk->pair.n[0]);
 	if (!err) {
 		err = os_fstat(sv[0], &st);
 		if (err)
-			os_close_slot(&sk->ev.fd);
+			os_close_slot(&sk->pair.n[0]);
 	}
 	if (err < 0) {
 		os_close(sv[0]);
@@ -319,50 +478,65 @@ static int enter(struct rds_sock *sk)
 {
 	int err = registry_sock_add(rds_eng->reg, sk->inode, rds_sndbuf(sk), rds_rcvbuf(sk), &sk->reg_idx);
 
-	if (!err && rds_eng->helper_up) {
-		err = rds_sock_watch_pair(sk);
-		if (err)
-			registry_sock_remove(rds_eng->reg, sk->reg_idx);
-	}
 	if (err)
 		return err;
+	sk->lent = rds_eng->helper_up ? rds_post_epoch() : 0; /* the caller does that; or else who starts the helper */
 	sk->prev_all = NULL;
 	sk->next_all = all;
 	if (all)
 		all->prev_all = sk;
 	all = sk;
 	atomic_store(&sk->open, true);
-	atomic_store_explicit(&sk->ref, 1, memory_order_release);
+	/* for being open, and the number's */
+	atomic_store_explicit(&sk->ref, (atomic_load(&sk->ref) & ~(RDS_REF_TURN - 1)) + RDS_REF_TURN + 2, memory_order_release);
 	return 0;
+}
+
+/* A program that counted on one descriptor per socket reports EMFILE earlier than its user expects. */
+static int refused(int err)
+{
+	if (err == -EMFILE)
+		rds_warn_once("no descriptor for another RDS socket: " RDS_LOG_EMFILE);
+	return err;
 }
 
 int rds_socket(int type, int protocol, struct rds_sock **out)
 {
 	struct rds_sock *sk;
 	uint64_t inode;
+	bool lent;
 	int fd, err = check_type(type, protocol);
 
 	if (!err)
 		err = rds_engine_start();
 	if (err)
 		return err;
+	rds_post_look();
 	sk = slab_get();
 	if (!sk)
 		return -ENOMEM;
 	fd = make_pair(sk, type, &inode);
 	if (fd < 0) {
 		slab_put(sk);
-		return fd;
+		return refused(fd);
 	}
 	sock_init(sk, inode);
 	rds_lock(&rds_eng->control);
 	err = enter(sk);
+	lent = sk->lent;
 	rds_unlock(&rds_eng->control);
 	if (err) {
-		os_close_slot(&sk->ev.fd);
+		os_close_slot(&sk->pair.n[0]);
 		os_close(fd);
 		slab_put(sk);
 		return err;
+	}
+	if (lent)
+		err = sock_lend(sk);
+	if (err && err != -EPIPE) { /* then nothing is lent any more, and has been logged */
+		os_close(fd);
+		rds_sock_number_closed(sk);
+		return refused(err);
 	}
 	*out = sk;
 	return fd;

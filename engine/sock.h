@@ -27,12 +27,14 @@ struct rds_zcopy_info {
 };
 
 struct rds_sock {
-	_Atomic uint32_t ref;	  /* descriptor numbers + calls in progress + engine lists */
+	_Atomic uint64_t ref;	  /* RDS_REF_*: the open socket, its numbers, engine lists, calls for which no record had room */
 	_Atomic bool open;	  /* cleared at last close */
 	struct rds_sock *next_free; /* slab (control) */
 	struct rds_sock *prev_all, *next_all; /* all open sockets (control) */
 	unsigned numbers; /* descriptor numbers that the layer above counts (control) */
-	/* our end of the pair is ev.fd */
+	struct os_fd pair;	  /* our end of it; closed under `wait` */
+	uint32_t lent;		  /* to the helper of that epoch (control; post.h) */
+	struct rds_chore let_go;  /* the other side closes its number; holds a reference */
 	uint64_t inode;	  /* of the application's end */
 	uint32_t reg_idx;
 	struct rds_event ev;
@@ -127,8 +129,16 @@ static inline void rds_snd_add(struct rds_sock *sk, uint64_t bytes)
 {
 	atomic_fetch_add(&sk->snd, RDS_SND_MSG + bytes);
 }
-void rds_snd_sub(struct rds_sock *sk, uint64_t bytes); /* may free it */
-/* A second reference for whoever already holds one. */
+void rds_snd_sub(struct rds_sock *sk, unsigned msgs, uint64_t bytes); /* may free it */
+/*
+ * sk->ref: the references, and above them how often they have come to nothing, so that whoever saw that once cannot take
+ * it for what he saw when he comes to act on it.  ENDING: there is none, and nobody has found yet that no call is in progress.
+ */
+#define RDS_REF_COUNT 0x7fffffffull
+#define RDS_REF_ENDING 0x80000000ull
+#define RDS_REF_TURN (1ull << 32)
+
+/* A second reference for whoever already holds one, or is in a call. */
 static inline void rds_sock_hold(struct rds_sock *sk)
 {
 	atomic_fetch_add_explicit(&sk->ref, 1, memory_order_relaxed);
@@ -137,7 +147,9 @@ static inline void rds_sock_hold(struct rds_sock *sk)
 /* sock.c */
 void rds_sock_each(void (*fn)(struct rds_sock *sk, void *arg), void *arg); /* all open sockets, control held inside */
 void rds_sock_each_locked(void (*fn)(struct rds_sock *sk, void *arg), void *arg); /* caller holds control */
-int rds_sock_watch_pair(struct rds_sock *sk); /* have the helper see the hang-up of its stand-in */
+int rds_sock_pair(struct rds_sock *sk); /* our end of the pair, in this thread's table; -1: none */
+int rds_sock_lend_all(void); /* control held, the helper is starting: have it see the hang-ups of stand-ins */
+void rds_sock_lent(struct rds_sock *sk, int fd); /* post.c */
 void rds_sock_forget(void); /* forked child */
 
 /* bind.c: the sockets of this process by address and port; rx held */

@@ -2,9 +2,10 @@
 /*
  * spare.c - a few descriptors kept back, so that a program that has used up its limit can still be reached.
  *
- * With the kernel's RDS a message to a new peer costs no descriptor.  Here it does (control socket, wake-up pipe, shared
- * memory on its way), and a program that has opened sockets until EMFILE must not find itself cut off.  Given up when a connection
- * needs them, taken back when there is room again.  Helper thread only.
+ * With the kernel's RDS a message to a new peer costs no descriptor.  Here it does (control socket, wake-up pipes, shared
+ * memory on its way), and a program that has opened sockets until EMFILE must not find itself cut off.  A helper with a table of
+ * its own keeps them there, where they cost the program nothing, and needs them for what the program lends it when there are
+ * very many peers.  Given up when a connection needs them.  Helper thread only.
  */
 #include <fcntl.h>
 
@@ -25,7 +26,7 @@ void rds_spare_fill(void)
 			atomic_store(&spare[i], -1);
 		else if (atomic_load(&spare[i]) >= 0)
 			continue;
-		fd = os_fcntl(rds_eng->leader_post, F_DUPFD_CLOEXEC, 0);
+		fd = os_fcntl(os_fd(&rds_eng->leader_post), F_DUPFD_CLOEXEC, 0);
 		if (fd >= 0)
 			os_dup_high_slot(fd, &spare[i]);
 	}

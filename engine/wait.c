@@ -10,32 +10,23 @@
  * finite timeout of a blocking receive or send is rung by the helper's timer, because read() on an eventfd restarts
  * after a signal exactly as the kernel's own RDS sleep does and a timed poll would not.
  *
- * Spinning is worth at most what a wake-up of the peer takes (some 50 us where an idle processor has to be roused): a
- * shorter limit would take every peer that was asleep for one that does not answer.  It is learnt: a spin that brings
- * nothing makes the thread skip the next 1, 2, 4 ... 256 spins, one that succeeds starts over.  A thread that had to wake
- * its peer gives up the processor at once, so that the peer can run on it; only now and then it stays, in case both are
- * about to be busy with each other.  Must not know what sockets wait for.
+ * What a thread does before it sleeps is spin.c.  Must not know what sockets wait for.
  */
 #include "engine/wait.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#define SPIN_SKIP_MAX 8 /* skip at most 2^8 spins */
-#define SPIN_CLOCK_EVERY 16
-#define STAY_EVERY 16 /* of the waits that follow a wake-up of the peer, one spins */
+#define NAP_NS 5000000
 
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rds_wait *pool;
 
 /* The wait of a thread that has one to spare stays with the thread: nothing to lock.  Given back when the thread ends. */
 static __thread struct {
-	unsigned streak, skip, handed_over;
-	bool woke; /* since the last wait */
 	struct rds_wait *wait;
 	bool keyed;
-} spin_tls __attribute__((tls_model("initial-exec")));
+} kept __attribute__((tls_model("initial-exec")));
 
 static void wait_timer(struct rds_timer *tm)
 {
@@ -46,9 +37,9 @@ struct rds_wait *rds_wait_begin(unsigned n)
 {
 	struct rds_wait *w;
 
-	w = spin_tls.wait;
+	w = kept.wait;
 	if (likely(w)) {
-		spin_tls.wait = NULL;
+		kept.wait = NULL;
 	} else {
 		pthread_mutex_lock(&pool_lock);
 		w = pool;
@@ -60,7 +51,7 @@ struct rds_wait *rds_wait_begin(unsigned n)
 		w = calloc(1, sizeof(*w));
 		if (!w)
 			return NULL;
-		atomic_store(&w->efd, -1);
+		os_fd_init(&w->efd);
 		w->nodes = w->inl;
 		w->cap = RDS_WAIT_INLINE;
 		w->timer.fn = wait_timer;
@@ -97,105 +88,64 @@ struct rds_wait *rds_wait_begin_one(struct rds_sock *sk, short events)
 	return w;
 }
 
-/* With one processor a spin can never be answered.  (A thread bound to one of several may well be.) */
-static bool one_cpu(void)
-{
-	static _Atomic long cpus;
-	long n = atomic_load_explicit(&cpus, memory_order_relaxed);
-
-	if (!n) {
-		n = sysconf(_SC_NPROCESSORS_ONLN);
-		atomic_store_explicit(&cpus, n > 0 ? n : 1, memory_order_relaxed);
-	}
-	return n == 1;
-}
-
-static inline void cpu_relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#endif
-}
-
-static void polling(struct rds_wait *w, bool on, bool found)
-{
-	if (w->polling == on)
-		return;
-	w->polling = on;
-	rx_lock();
-	if (on)
-		rds_poll_enter();
-	else
-		rds_poll_leave(found);
-	rx_unlock();
-}
-
-/* Peers wake nobody anyway and the lease is running: no need to tell them that this thread looks.  A guess without
- * lock is good enough, as the next look (under it) renews the lease. */
-static bool lazy_now(void)
-{
-	return atomic_load_explicit(&rds_eng->attention, memory_order_relaxed) == RDS_ATT_LAZY;
-}
-
-static bool spin_begin(struct rds_wait *w)
-{
-	int64_t us = rds_options()->spin_us;
-	bool woke = spin_tls.woke;
-
-	w->spun = true;
-	spin_tls.woke = false;
-	if (us <= 0 || one_cpu())
-		return false;
-	if (woke && ++spin_tls.handed_over % STAY_EVERY)
-		return false;
-	if (spin_tls.skip) {
-		spin_tls.skip--;
-		return false;
-	}
-	w->spin_start = os_now_ns();
-	w->spin_until = w->spin_start + (uint64_t)us * 1000;
-	w->spins = 0;
-	w->spinning = true;
-	if (!lazy_now())
-		polling(w, true, false);
-	return true;
-}
-
-void rds_peer_woken(void)
-{
-	spin_tls.woke = true;
-}
-
-static void spin_failed(void)
-{
-	if (spin_tls.streak < SPIN_SKIP_MAX)
-		spin_tls.streak++;
-	spin_tls.skip = (1u << spin_tls.streak) - 1;
-}
-
-bool rds_wait_spin(struct rds_wait *w)
-{
-	if (!w->spun)
-		return spin_begin(w);
-	if (!w->spinning)
-		return false;
-	cpu_relax();
-	if (++w->spins % SPIN_CLOCK_EVERY || os_now_ns() < w->spin_until)
-		return true;
-	spin_failed();
-	w->spinning = false;
-	polling(w, false, false);
-	return false;
-}
-
 static int efd_open(struct rds_wait *w)
 {
-	if (w->efd < 0) {
+	if (os_fd(&w->efd) < 0) {
 		int fd = os_eventfd(0, 0);
 
-		return fd < 0 ? fd : os_dup_high_slot(fd, &w->efd);
+		return fd < 0 ? fd : os_dup_high_slot(fd, &w->efd.n[0]);
 	}
 	return 0;
+}
+
+/*
+ * The helper can post it then.  Linked, so that whoever starts the helper sees it; not armed, so that nobody posts before
+ * this is done.
+ */
+static int efd_lend(struct rds_wait *w)
+{
+	uint32_t epoch = rds_post_epoch();
+	int fd = os_fd(&w->efd), err;
+
+	if (likely(atomic_load_explicit(&w->lent, memory_order_relaxed) == epoch) || !rds_post_own() || fd < 0 ||
+	    atomic_exchange(&w->lent, epoch) == epoch)
+		return 0;
+	atomic_store(&w->efd.n[1], -1); /* what an earlier helper had is gone with its table */
+	err = rds_post_lend(RDS_POST_WAIT, w, &fd, 1);
+	if (err)
+		atomic_store(&w->lent, 0);
+	return err;
+}
+
+static void lend_sleepers(struct rds_sock *sk, void *arg)
+{
+	struct rds_wait_node *nd;
+	int *err = arg;
+
+	rds_lock(&rds_eng->wait);
+	for (nd = atomic_load(&sk->waiters); nd && !*err; nd = nd->next)
+		*err = efd_lend(nd->w);
+	rds_unlock(&rds_eng->wait);
+}
+
+int rds_wait_lend_all(void)
+{
+	int err = 0;
+
+	rds_sock_each_locked(lend_sleepers, &err);
+	return err;
+}
+
+void rds_wait_lent(struct rds_wait *w, int fd)
+{
+	static const uint64_t one = 1;
+
+	if (!os_side)
+		return;
+	atomic_store(&w->efd.n[os_side], fd);
+	if (w->owed)
+		os_write(fd, &one, sizeof(one));
+	w->owed = false;
 }
 
 /* Take stale posts off a blocking descriptor without ever blocking. */
@@ -306,15 +256,31 @@ static bool some_ready(struct rds_wait *w)
 	return false;
 }
 
+static void sleep_cancelled(void *arg)
+{
+	rds_wait_end(arg);
+}
+
+/* Nobody could post this thread (no descriptors left, or the post is broken) and another one leads: look now and then. */
+static void nap(struct rds_wait *w)
+{
+	static const struct timespec tick = {.tv_nsec = NAP_NS};
+
+	pthread_cleanup_push(sleep_cancelled, w);
+	rds_os_sleep.ppoll(NULL, 0, &tick, NULL);
+	pthread_cleanup_pop(0);
+}
+
 bool rds_wait_arm(struct rds_wait *w)
 {
 	bool ready, follow;
 
-	polling(w, false, false);
+	rds_spin_stop(w);
 	follow = efd_open(w) >= 0; /* without a descriptor of its own it can still be the leader */
 	link_nodes(w);
+	follow = follow && efd_lend(w) >= 0;
 	rx_lock();
-	if (!rds_eng->leader) {
+	if (!rds_eng->leader && atomic_load(&rds_eng->leader_fd) >= 0) {
 		rds_eng->leader = w;
 		w->leader = true;
 	} else if (follow) {
@@ -322,9 +288,10 @@ bool rds_wait_arm(struct rds_wait *w)
 		w->follower = true;
 	} else {
 		rx_unlock();
+		nap(w);
 		return false; /* go on looking */
 	}
-	atomic_store(&w->sleep_slot, w->leader ? &rds_eng->leader_fd : &w->efd);
+	atomic_store(&w->sleep_slot, w->leader ? &rds_eng->leader_fd : &w->efd.n[0]);
 	atomic_store(&w->armed, true);
 	atomic_thread_fence(memory_order_seq_cst); /* who makes room sees a sleeper, or the sleeper sees the room */
 	rds_attention_update();
@@ -368,11 +335,6 @@ void rds_wait_disarm(struct rds_wait *w)
 		rds_run_work();
 }
 
-static void sleep_cancelled(void *arg)
-{
-	rds_wait_end(arg);
-}
-
 int rds_wait_sleep(struct rds_wait *w, uint64_t deadline)
 {
 	volatile ssize_t got = 0;
@@ -393,9 +355,17 @@ int rds_wait_sleep(struct rds_wait *w, uint64_t deadline)
 void rds_wait_post(struct rds_wait *w)
 {
 	static const uint64_t one = 1;
+	int fd;
 
-	if (atomic_exchange(&w->armed, false))
-		os_write(w->leader ? rds_eng->leader_post : w->efd, &one, sizeof(one));
+	if (!atomic_exchange(&w->armed, false))
+		return;
+	fd = os_fd(w->leader ? &rds_eng->leader_post : &w->efd);
+	if (unlikely(fd < 0) && os_side) { /* lent, but not taken yet */
+		rds_post_drain();
+		fd = os_fd(&w->efd);
+		w->owed = fd < 0;
+	}
+	os_write(fd, &one, sizeof(one));
 }
 
 static void pool_put(struct rds_wait *w)
@@ -409,9 +379,10 @@ static void pool_put(struct rds_wait *w)
 static void thread_ends(void *arg)
 {
 	(void)arg;
-	if (spin_tls.wait && !rds_engine_foreign())
-		pool_put(spin_tls.wait);
-	spin_tls.wait = NULL;
+	if (kept.wait && !rds_engine_foreign())
+		pool_put(kept.wait);
+	kept.wait = NULL;
+	kept.keyed = false; /* another destructor may wait once more: then this one comes again */
 }
 
 static pthread_key_t thread_key;
@@ -426,24 +397,16 @@ static bool keep_with_thread(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-	if (likely(spin_tls.keyed))
+	if (likely(kept.keyed))
 		return true;
 	pthread_once(&once, make_thread_key);
-	spin_tls.keyed = thread_key_made && pthread_setspecific(thread_key, &spin_tls) == 0;
-	return spin_tls.keyed;
+	kept.keyed = thread_key_made && pthread_setspecific(thread_key, &kept) == 0;
+	return kept.keyed;
 }
 
 void rds_wait_end(struct rds_wait *w)
 {
-	if (w->spinning) {
-		w->spinning = false;
-		/* Found while spinning - unless the thread was off the CPU for longer than a spin may last. */
-		if (w->spins < SPIN_CLOCK_EVERY || os_now_ns() < w->spin_until)
-			spin_tls.streak = 0;
-		else
-			spin_failed();
-		polling(w, false, true);
-	}
+	rds_spin_end(w);
 	rds_wait_disarm(w);
 	unlink_nodes(w);
 	if (w->congested) { /* here, so that a cancelled send is counted down, too */
@@ -459,8 +422,8 @@ void rds_wait_end(struct rds_wait *w)
 	}
 	w->n = 0;
 	w->spun = w->slept = false;
-	if (likely(!spin_tls.wait && keep_with_thread()))
-		spin_tls.wait = w;
+	if (likely(!kept.wait && keep_with_thread()))
+		kept.wait = w;
 	else
 		pool_put(w);
 }
@@ -468,6 +431,6 @@ void rds_wait_end(struct rds_wait *w)
 void rds_wait_forget(void)
 {
 	pool = NULL;
-	spin_tls.wait = NULL;
+	kept.wait = NULL;
 	pthread_mutex_init(&pool_lock, NULL);
 }

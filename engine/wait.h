@@ -18,22 +18,32 @@ struct rds_wait_node {
 
 struct rds_wait {
 	struct rds_wait *pool_next;
-	_Atomic int efd;     /* own eventfd; a leader sleeps on the engine's pipe instead */
-	_Atomic bool armed;  /* asleep or about to be: somebody has to post */
-	_Atomic(_Atomic int *) sleep_slot; /* where the number it sleeps on stands */
+	struct os_fd efd;			 /* own eventfd; a leader sleeps on the engine's pipe instead */
+	_Atomic uint32_t lent;			 /* to the helper of that epoch (post.h) */
+	bool owed;				 /* helper: posted before the number was there */
+	_Atomic bool armed;			 /* asleep or about to be: somebody has to post */
+	_Atomic(_Atomic int *) sleep_slot;	 /* where the number it sleeps on stands */
 	struct rds_wait *room_next, **room_prev; /* among those that wait for a transport's room (wait) */
 	uint64_t gen; /* of the event waited for (RDS_WAIT_CONG, RDS_WAIT_ROOM), as it was before the last look */
 	_Atomic bool leader, follower; /* written under rx, before armed */
-	bool linked, polling, spinning, spun, slept;
-	bool consumed; /* the post that ended the sleep has been read off */
+	bool linked, polling, spinning, yielding, spun, slept;
+	bool consumed;	/* the post that ended the sleep has been read off */
 	bool congested; /* counted in its socket's cong_blocked */
 	uint64_t spin_until, spin_start;
 	unsigned spins;
+	bool stayed; /* spins although it has just woken its peer */
 	struct rds_timer timer;
 	unsigned n, cap;
 	struct rds_wait_node *nodes, inl[RDS_WAIT_INLINE];
 };
 
+/* spin.c: it is about to sleep; ... it has found what it waited for, or gives up. */
+void rds_spin_stop(struct rds_wait *w);
+void rds_spin_end(struct rds_wait *w);
+/* This thread has sent something since it last waited. */
+extern __thread bool rds_sent __attribute__((tls_model("initial-exec")));
+/* This thread looks for input: it may be the answer to what it sent when it woke its peer. */
+void rds_wait_looks(void);
 /* Before looking: have arm() notice an event of that kind that comes between the look and the sleep. */
 void rds_wait_note(struct rds_wait *w, short event);
 /* A transport has room again: whoever waits for that may try. No lock held but rx or conn->tx. */
@@ -45,6 +55,8 @@ int rds_wait_sleep(struct rds_wait *w, uint64_t deadline_ns);
 struct rds_wait *rds_wait_begin_one(struct rds_sock *sk, short events);
 /* Leader or follower, wake it if it sleeps. */
 void rds_wait_post(struct rds_wait *w);
+int rds_wait_lend_all(void);			/* the helper is starting: threads that sleep already */
+void rds_wait_lent(struct rds_wait *w, int fd); /* post.c */
 /* In a forked child the pools belong to the parent: forget them. */
 void rds_wait_forget(void);
 

@@ -14,11 +14,14 @@
 int epoll_ctl(int ep, int op, int fd, struct epoll_event *event)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
-	int rc = rds_real.epoll_ctl(ep, op, fd, event);
+	int rc;
 
+	if (unlikely(sk == RDS_INHERITED) && op != EPOLL_CTL_DEL) /* it would never become ready */
+		return (int)rds_result(rds_fds_inherited(fd));
+	rc = rds_real.epoll_ctl(ep, op, fd, event);
 	if (likely(!sk))
 		return rc;
-	if (rc == 0 && op != EPOLL_CTL_DEL && sk != RDS_INHERITED) {
+	if (rc == 0 && op != EPOLL_CTL_DEL) {
 		rds_sock_watch(sk, fd, event->events & EPOLLET);
 		rds_fds_mark_epoll(ep);
 	}

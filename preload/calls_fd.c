@@ -148,29 +148,37 @@ static int make_way(int from, int to, struct rds_sock *sk)
 	return rds_fd_move_internal(to);
 }
 
-int dup2(int from, int to)
+#define AS_DUP2 (-1)
+
+static int copy_onto(int from, int to, int flags)
 {
 	struct rds_sock *sk = rds_fds_get(from);
-	int rc = from == to ? 0 : make_way(from, to, sk);
+	uintptr_t before = 0;
+	bool ahead;
+	int rc = make_way(from, to, sk), saved;
 
 	if (unlikely(rc < 0))
 		return (int)rds_fds_done(sk, rc);
-	rc = rds_real.dup2(from, to);
-	if (from != to)
+	ahead = unlikely(sk != NULL) && rds_fds_replace_begin(to, sk, &before);
+	rc = flags == AS_DUP2 ? rds_real.dup2(from, to) : rds_real.dup3(from, to, flags);
+	if (!ahead)
 		return copied(from, rc, sk);
+	saved = errno;
+	rds_fds_replace_end(from, to, sk, before, rc >= 0);
 	rds_fds_put(sk);
+	errno = saved;
 	return rc;
+}
+
+int dup2(int from, int to)
+{
+	return from == to ? rds_real.dup2(from, to) : copy_onto(from, to, AS_DUP2);
 }
 RDS_ALIAS(__dup2, dup2);
 
 int dup3(int from, int to, int flags)
 {
-	struct rds_sock *sk = rds_fds_get(from);
-	int rc = from == to ? 0 : make_way(from, to, sk);
-
-	if (unlikely(rc < 0))
-		return (int)rds_fds_done(sk, rc);
-	return copied(from, rds_real.dup3(from, to, flags), sk);
+	return from == to ? rds_real.dup3(from, to, flags) : copy_onto(from, to, flags);
 }
 
 /* All commands but the copying ones act on the stand-in's file description, which is what copies share. */

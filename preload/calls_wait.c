@@ -17,7 +17,7 @@ static bool poll_has_rds(struct pollfd *fds, nfds_t n)
 	for (nfds_t i = 0; i < n; i++) {
 		uintptr_t word = rds_fds_peek(fds[i].fd);
 
-		if (unlikely(word >= FDS_MARKS))
+		if (unlikely(word >= FDS_MARKS || word == FDS_INHERITED))
 			return true;
 	}
 	return false;
@@ -145,9 +145,12 @@ static bool sets_have_rds(const struct select_sets *s)
 		if (s->set[i] && rds_user_writable(s->set[i], (size_t)sets_words(top) * sizeof(fd_mask)))
 			return false;
 	for (int w = 0; w < sets_words(top); w++)
-		for (fd_mask bits = sets_word(s, w); bits; bits &= bits - 1)
-			if (rds_fds_peek(w * WORD_BITS + __builtin_ctzl((unsigned long)bits)) >= FDS_MARKS)
+		for (fd_mask bits = sets_word(s, w); bits; bits &= bits - 1) {
+			uintptr_t word = rds_fds_peek(w * WORD_BITS + __builtin_ctzl((unsigned long)bits));
+
+			if (word >= FDS_MARKS || word == FDS_INHERITED)
 				return true;
+		}
 	return false;
 }
 

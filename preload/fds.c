@@ -10,6 +10,8 @@
  *  - The kernel frees a number inside close(), before we can clear the word, and may hand it out again at once.  So a
  *    closer first marks the word FDS_CLOSING and afterwards clears only a word that still has the mark: a new owner
  *    has replaced word and mark by then, and has given back the old reference himself.
+ *  - A number that is given to a socket by dup2() names it in the table before the kernel does it.  Otherwise the hang-up of what
+ *    stood there before would make the number nobody's, and another thread's call go to the stand-in.
  *  - Chunks are never freed.
  *
  * Memory comes from mmap: dup2() is async-signal-safe, malloc is not.
@@ -182,7 +184,7 @@ struct rds_sock *rds_fds_get_slow(int fd, _Atomic(uintptr_t) *word)
 			rds_fds_forget();
 			continue;
 		}
-		if (!rds_sock_get(sk)) {
+		if (!rds_sock_enter(sk)) {
 			/* Gone, though the number names it: its hang-up is about to be told, so the number is free
 			 * and whatever stands there now is not ours. */
 			if (atomic_load_explicit(word, memory_order_acquire) == value)
@@ -191,7 +193,7 @@ struct rds_sock *rds_fds_get_slow(int fd, _Atomic(uintptr_t) *word)
 		}
 		if (fds_sock(atomic_load_explicit(word, memory_order_acquire)) == sk)
 			return sk;
-		rds_sock_put(sk);
+		rds_sock_leave(sk);
 	}
 }
 
@@ -304,6 +306,32 @@ int rds_fds_copied(int from, int fd, struct rds_sock *sk)
 	}
 	/* If another thread closed or replaced `from` meanwhile, only the kernel knows what was copied. */
 	return sk && now == (uintptr_t)sk ? fds_add(fd, sk) : fds_recognise(fd);
+}
+
+bool rds_fds_replace_begin(int fd, struct rds_sock *sk, uintptr_t *before)
+{
+	_Atomic(uintptr_t) *word;
+
+	if (!sk || sk == RDS_INHERITED || !rds_fds_mine())
+		return false;
+	word = fds_word_alloc(fd);
+	if (!word)
+		return false;
+	rds_sock_number_added(sk);
+	*before = atomic_exchange(word, (uintptr_t)sk);
+	return true;
+}
+
+void rds_fds_replace_end(int from, int fd, struct rds_sock *sk, uintptr_t before, bool done)
+{
+	uintptr_t ours = (uintptr_t)sk;
+
+	if (done && rds_fds_peek(from) != (uintptr_t)sk)
+		(void)fds_recognise(fd); /* as in rds_fds_copied(); there is a word for it */
+	if (!done && atomic_compare_exchange_strong(rds_fds_word(fd), &ours, before))
+		rds_sock_number_closed(sk);
+	else
+		fds_drop(before);
 }
 
 void rds_fds_mark_epoll(int ep)

@@ -77,7 +77,7 @@ static inline struct rds_sock *rds_fds_get(int fd)
 static inline void rds_fds_put(struct rds_sock *sk)
 {
 	if (likely(sk && sk != RDS_INHERITED))
-		rds_sock_put(sk);
+		rds_sock_leave(sk);
 }
 
 /*
@@ -139,6 +139,13 @@ void rds_fds_init(void);
 int rds_fds_install(int fd, struct rds_sock *sk);
 /* Makes sure that the table has room for this number, so that rds_fds_copied() cannot fail. */
 int rds_fds_reserve(int fd);
+/*
+ * A copy of a socket onto a given number: the table says so before the kernel does it, so that no call of another thread finds the
+ * number free, or somebody else's, while the kernel has our stand-in there already.  begin: false if there is nothing to be
+ * said ahead (then rds_fds_copied() says it afterwards).  end: has the kernel done it?
+ */
+bool rds_fds_replace_begin(int fd, struct rds_sock *sk, uintptr_t *before);
+void rds_fds_replace_end(int from, int fd, struct rds_sock *sk, uintptr_t before, bool done);
 /* The kernel has made fd a copy of `from`, which was sk (NULL, RDS_INHERITED or a referenced socket) before that. */
 int rds_fds_copied(int from, int fd, struct rds_sock *sk);
 /* A number that came from outside (SCM_RIGHTS): ours if the engine knows the inode. */

@@ -78,7 +78,8 @@ int pollset_init(struct pollset *ps, unsigned n)
 	ps->kernel_index = ps->small_index;
 	if (n <= POLLSET_SMALL)
 		return 0;
-	ps->heap = malloc(n * (sizeof(*ps->rds) + sizeof(*ps->kernel) + sizeof(*ps->kernel_index)) + sizeof(*ps->kernel));
+	ps->heap =
+		malloc(n * (sizeof(*ps->rds) + sizeof(*ps->kernel) + sizeof(*ps->kernel_index)) + sizeof(*ps->kernel));
 	if (!ps->heap)
 		return -ENOMEM;
 	ps->rds = ps->heap;
@@ -87,13 +88,26 @@ int pollset_init(struct pollset *ps, unsigned n)
 	return 0;
 }
 
+/* An inherited socket would never become ready here: the kernel is asked about a number that is none (POLLNVAL, EBADF). */
+#define NO_NUMBER INT32_MAX
+#define CALLS_MAX 4
+
 void pollset_add(struct pollset *ps, int fd, unsigned index, short events)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
 
 	if (sk && sk != RDS_INHERITED) {
-		ps->rds[ps->n_rds++] = (struct pollset_rds){.sk = sk, .index = index, .events = events};
+		bool counted = ps->n_rds >= CALLS_MAX && rds_sock_get(sk);
+
+		if (counted)
+			rds_fds_put(sk);
+		ps->rds[ps->n_rds++] =
+			(struct pollset_rds){.sk = sk, .index = index, .events = events, .counted = counted};
 		return;
+	}
+	if (unlikely(sk == RDS_INHERITED)) {
+		rds_fds_inherited(fd);
+		fd = NO_NUMBER;
 	}
 	ps->kernel[ps->n_kernel] = (struct pollfd){.fd = fd, .events = events};
 	ps->kernel_index[ps->n_kernel++] = index;
@@ -106,8 +120,8 @@ void pollset_end(void *pollset)
 	if (ps->wait)
 		rds_wait_end(ps->wait);
 	ps->wait = NULL;
-	for (unsigned i = 0; i < ps->n_rds; i++)
-		rds_sock_put(ps->rds[i].sk);
+	for (unsigned i = ps->n_rds; i--;)
+		(ps->rds[i].counted ? rds_sock_put : rds_fds_put)(ps->rds[i].sk);
 	ps->n_rds = 0;
 	free(ps->heap);
 	ps->heap = NULL;
@@ -167,7 +181,8 @@ static int count_selected(struct pollset *ps)
 
 /* The foreign descriptors, and `extra` (the wake-up descriptor) if not negative.  Number of foreign ones that are ready,
  * or -errno; *idle tells whether the time ran out instead. */
-static int look_at_kernel(struct pollset *ps, int extra, const struct timespec *timeout, const sigset_t *mask, bool *idle)
+static int look_at_kernel(struct pollset *ps, int extra, const struct timespec *timeout, const sigset_t *mask,
+			  bool *idle)
 {
 	unsigned n = ps->n_kernel;
 

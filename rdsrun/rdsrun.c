@@ -73,7 +73,8 @@ static int find_library(char *path, size_t len)
 	char found[PATH_MAX], real[PATH_MAX];
 
 	if (!locate(found, sizeof(found))) {
-		fprintf(stderr, "rdsrun: %s is neither in %s nor beside rdsrun: is it installed?\n", LIBRARY, RDSRUN_LIBDIR);
+		fprintf(stderr, "rdsrun: %s is neither in %s nor beside rdsrun: run `make` in the build directory, or install it "
+				"(`make install`)\n", LIBRARY, RDSRUN_LIBDIR);
 		return -1;
 	}
 	if (!realpath(found, real) || (size_t)snprintf(path, len, "%s", real) >= len) {
@@ -93,6 +94,17 @@ static int set_env(const char *name, const char *value)
 		return 0;
 	fprintf(stderr, "rdsrun: %s: %s\n", name, strerror(errno));
 	return -1;
+}
+
+/* One of our options, and the variable that it stands for.  0 or an exit status. */
+static int set_variable(const char *option, const char *name, const char *value)
+{
+	char want[96];
+
+	if (rds_options_value_ok(name, value, want, sizeof(want)))
+		return set_env(name, value) < 0 ? EXIT_CANNOT_RUN : 0;
+	fprintf(stderr, "rdsrun: %s: '%s' is not %s\n", option, value, want);
+	return EXIT_USAGE;
 }
 
 /* Is `library` already an entry of LD_PRELOAD?  (rdsrun inside rdsrun) */
@@ -205,21 +217,18 @@ int main(int argc, char **argv)
 		{NULL, 0, NULL, 0},
 	};
 	char library[PATH_MAX];
-	int opt, want_options = 0;
+	int opt, rc = 0, want_options = 0;
 
 	while ((opt = getopt_long(argc, argv, "+l:r:s:hV", longs, NULL)) != -1) {
 		switch (opt) {
 		case 'l':
-			if (set_env("RDS_PRELOAD_LOG", optarg) < 0)
-				return EXIT_CANNOT_RUN;
+			rc = set_variable("--log", "RDS_PRELOAD_LOG", optarg);
 			break;
 		case 'r':
-			if (set_env("RDS_PRELOAD_REGISTRY_DIR", optarg) < 0)
-				return EXIT_CANNOT_RUN;
+			rc = set_variable("--registry-dir", "RDS_PRELOAD_REGISTRY_DIR", optarg);
 			break;
 		case 's':
-			if (set_env("RDS_PRELOAD_SPIN_US", optarg) < 0)
-				return EXIT_CANNOT_RUN;
+			rc = set_variable("--spin", "RDS_PRELOAD_SPIN_US", optarg);
 			break;
 		case OPT_CHECK:
 			return report(optarg);
@@ -240,6 +249,8 @@ int main(int argc, char **argv)
 			usage(stderr);
 			return EXIT_USAGE;
 		}
+		if (rc)
+			return rc;
 	}
 	if (want_options) {
 		rds_options_print(stdout);

@@ -2,12 +2,14 @@
 /*
  * fault.c - a transport that wraps another one and makes it fail, for tests (RDS_PRELOAD_FAULT).
  *
- *	RDS_PRELOAD_FAULT=seed=7,disconnect=2000,delay=500:3000,drop=5000,connect=10,accept=10,send=100,later=100
+ *	RDS_PRELOAD_FAULT=seed=7,disconnect=2000,delay=500:3000,drop=5000,connect=10,accept=10,send=100,later=100,memory=100,dup=50
  *
  * Each number N: on average one event in N.  disconnect: the endpoint breaks before or after this send or receive.
  * delay=N:US: what is sent on the endpoint is held back for up to US microseconds.  drop: from now on everything sent
  * (acknowledgements too) is swallowed, and a little later the endpoint breaks: a path that has died.  connect, accept: the
  * attempt fails, is refused.  send: no room, although there is.  later: a received message is not taken at once.
+ * memory: there is none for a message that has to be kept because the endpoint broke.  dup: a received message comes a second
+ * time, as a retransmission; after a reconnect the peer seems to have received less than it has, so that it gets that again.
  *
  * An endpoint of ours holds the inner one, and is what the inner transport knows as its connection: so every up-call finds
  * its way back.  What is held back or swallowed is copied, so that retained() finds it as long as the peer has not
@@ -54,7 +56,7 @@ struct fault_ep {
 	struct rds_timer breaks, late, room;
 	/* receive side (rx) */
 	unsigned inplace;
-	bool closed;
+	bool closed, kept;
 };
 
 static struct fault *faults; /* engine start only */
@@ -185,10 +187,27 @@ static void fault_close(struct rds_ep *ep)
 	rds_timer_cancel(&f->late);
 	rds_timer_cancel(&f->room);
 	f->waiting = NULL;
-	drop_copies(f, UINT64_MAX);
+	if (!f->kept)
+		drop_copies(f, UINT64_MAX);
 	rx_lock();
 	f->closed = true;
-	gone = f->inplace == 0;
+	gone = f->inplace == 0 && !f->kept;
+	rx_unlock();
+	if (gone)
+		ep_free(f);
+}
+
+static void fault_keep(struct rds_ep *ep, bool on)
+{
+	struct fault_ep *f = (struct fault_ep *)ep;
+	bool gone;
+
+	fault_of(f)->inner->ops->keep(f->inner, on);
+	if (!on)
+		drop_copies(f, UINT64_MAX);
+	rx_lock();
+	f->kept = on;
+	gone = !on && f->closed && f->inplace == 0;
 	rx_unlock();
 	if (gone)
 		ep_free(f);
@@ -303,6 +322,8 @@ static const void *fault_retained(struct rds_ep *ep, uint64_t pos)
 {
 	struct fault_ep *f = (struct fault_ep *)ep;
 
+	if (chance(fault_of(f), fault_of(f)->spec.memory))
+		return NULL;
 	if (pos & POS_HELD)
 		return ((const struct held *)(uintptr_t)(pos & ~POS_HELD))->data;
 	return fault_of(f)->inner->ops->retained(f->inner, pos);
@@ -353,7 +374,7 @@ static void fault_release(struct rds_ep *ep, void *token)
 	struct fault_ep *f = (struct fault_ep *)ep;
 
 	fault_of(f)->inner->ops->release(f->inner, token);
-	if (--f->inplace == 0 && f->closed)
+	if (--f->inplace == 0 && f->closed && !f->kept)
 		ep_free(f);
 }
 
@@ -435,6 +456,11 @@ static void up_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
 	rx_lock(); /* a message may have come before us */
 	f = met(conn, ep);
 	rx_unlock();
+	if (chance(fault_of(f), fault_of(f)->spec.dup)) {
+		uint64_t less = draw(fault_of(f)) % 16;
+
+		ack -= less < ack ? less : ack;
+	}
 	f->head.t->up->up(f->head.conn, (struct rds_ep *)f, ack);
 }
 
@@ -446,6 +472,15 @@ static void up_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer
 	f = met(conn, ep);
 	rx_unlock();
 	f->head.t->up->down(f->head.conn, (struct rds_ep *)f, why, peer_gone);
+}
+
+/* The bytes are still there, whatever became of the first: the receive lock is held. */
+static void deliver_again(struct fault_ep *f, const struct rds_rx *rx)
+{
+	struct rds_rx again = {.hdr = rx->hdr, .data = rx->data};
+
+	again.hdr.flags |= RDS_FLAG_RETRANSMITTED;
+	f->head.t->up->message(f->head.conn, (struct rds_ep *)f, &again);
 }
 
 static enum rds_rx_verdict up_message(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
@@ -462,6 +497,8 @@ static enum rds_rx_verdict up_message(struct rds_conn *conn, struct rds_ep *ep, 
 	if (chance(fl, fl->spec.later))
 		return RDS_RX_LATER;
 	v = f->head.t->up->message(f->head.conn, (struct rds_ep *)f, rx);
+	if (v != RDS_RX_LATER && rx->hdr.flags != RDS_FLAG_CONG_BITMAP && chance(fl, fl->spec.dup))
+		deliver_again(f, rx);
 	if (v == RDS_RX_TAKEN && rx->token)
 		f->inplace++;
 	if (cut)
@@ -507,6 +544,7 @@ static void fill_ops(struct fault *fl)
 		.send = fault_send,
 		.flush = fault_flush,
 		.retained = fault_retained,
+		.keep = fault_keep,
 		.acked = fault_acked,
 		.want_room = fault_want_room,
 		.progress = fault_progress,
@@ -528,7 +566,7 @@ struct rds_transport *rds_fault_transport(struct rds_transport *inner)
 		return inner;
 	if (!fault_spec_parse(text, &spec)) {
 		rds_error("RDS_PRELOAD_FAULT=%s is not understood, no faults are injected. It is a list with commas of seed=N, "
-			  "disconnect=N, delay=N:MICROSECONDS, drop=N, connect=N, accept=N, send=N, later=N: one event in N",
+			  "disconnect=N, delay=N:MICROSECONDS, drop=N, connect=N, accept=N, send=N, later=N, memory=N, dup=N: one event in N",
 			  text);
 		return inner;
 	}

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 struct fault_spec {
-	uint64_t seed, disconnect, delay, delay_us, drop, connect, accept, send, later;
+	uint64_t seed, disconnect, delay, delay_us, drop, connect, accept, send, later, memory, dup;
 };
 
 /* False: not understood, *spec is useless. */

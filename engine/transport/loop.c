@@ -87,6 +87,12 @@ static const void *loop_retained(struct rds_ep *ep, uint64_t pos)
 	return NULL;
 }
 
+static void loop_keep(struct rds_ep *ep, bool on)
+{
+	(void)ep;
+	(void)on;
+}
+
 static uint64_t loop_acked(struct rds_ep *ep)
 {
 	(void)ep;
@@ -141,6 +147,7 @@ static const struct rds_transport_ops loop_ops = {
 	.send = loop_send,
 	.flush = loop_flush,
 	.retained = loop_retained,
+	.keep = loop_keep,
 	.acked = loop_acked,
 	.want_room = loop_want_room,
 	.progress = loop_nothing,

@@ -62,7 +62,7 @@ struct rds_transport_ops {
 	const char *name;
 	unsigned caps;
 
-	/* Called once when the engine's helper starts / in the process that ends. start: 0 or -errno, logged. */
+	/* In the helper's thread: when it starts, 0 or -errno / when its start failed further on. */
 	int (*start)(struct rds_transport *t);
 	void (*stop)(struct rds_transport *t);
 
@@ -79,7 +79,10 @@ struct rds_transport_ops {
 	int (*send)(struct rds_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len, uint64_t *pos);
 	/* Everything sent since the last flush() may become visible to the peer; wakes it if it has to be woken. */
 	void (*flush)(struct rds_ep *ep, bool service);
+	/* NULL: not to be had just now (faults). */
 	const void *(*retained)(struct rds_ep *ep, uint64_t pos);
+	/* Before close(): retained() is to work after it, too, until keep(false).  Helper. */
+	void (*keep)(struct rds_ep *ep, bool on);
 	/* With SURVIVES: does that hold already?  Not as long as the peer may give the endpoint up without a look at it. */
 	bool (*settled)(struct rds_ep *ep);
 	/* Highest sequence number the peer has acknowledged on this endpoint. */
@@ -94,7 +97,7 @@ struct rds_transport_ops {
 	void (*release)(struct rds_ep *ep, void *token);
 	void (*attention)(struct rds_transport *t, enum rds_attention who);
 	/* Memory that waits in place fills a ring (up->pressure): have it evacuated where nothing was released since the
-	 * last call, or (now) at once. True: pressure goes on. */
+	 * last call or something has waited for several, or (now) at once. True: pressure goes on. */
 	bool (*relieve)(struct rds_transport *t, bool now);
 	/* After attention(LEADER or HELPER): did something arrive meanwhile? */
 	bool (*pending)(struct rds_transport *t);
@@ -146,10 +149,10 @@ struct rds_transport_up {
 /* Helper-thread services for transports (progress.c): descriptor events and time. */
 struct rds_event {
 	void (*fn)(struct rds_event *ev, uint32_t epoll_events);
-	_Atomic int fd; /* a slot of os.h: follows when the descriptor has to be moved */
 };
-int rds_event_add(struct rds_event *ev, uint32_t epoll_events); /* 0 or -errno */
-void rds_event_del(struct rds_event *ev);			/* the fd is still open */
+/* Only from a thread that runs with the helper's table. */
+int rds_event_add(struct rds_event *ev, int fd, uint32_t epoll_events); /* 0 or -errno */
+void rds_event_del(int fd);						 /* it is still open */
 struct rds_timer {
 	void (*fn)(struct rds_timer *tm);
 	uint64_t due_ns;
@@ -160,12 +163,18 @@ void rds_timer_set(struct rds_timer *tm, uint64_t due_ns); /* (re)arm; any threa
 void rds_timer_cancel(struct rds_timer *tm);		   /* helper thread only: not running afterwards */
 /* What wakes the leader when 8 bytes are written to it: transports hand copies of it to peers. */
 int rds_leader_fd(void);
+/* What wakes our helper, the same way. */
+int rds_kick_fd(void);
 struct registry *rds_engine_registry(void);
 /* A system call has just roused the peer: its answer is a wake-up away (wait.c decides what that means for spinning). */
 void rds_peer_woken(void);
+/* ... and before, if no receive lock is held and the peer may answer: then it finds this process ready to look. */
+void rds_peer_wake_begin(void);
 
 void rds_shm_reclaim(void); /* helper, between events */
 void rds_shm_forget(void);  /* forked child */
+/* A program's thread takes what it was given to wake peer `p` by (post.c): the descriptors are the callee's. */
+void rds_shm_given(void *p, const int *fds, unsigned nfds);
 
 /* connection.c: what every transport calls, unless something wraps it */
 extern const struct rds_transport_up rds_transport_up;

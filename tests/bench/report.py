@@ -40,8 +40,8 @@ class Report:
                 self.lines.append(f"@figure row={row} side={side} metric={metric} min={low:.6g} median={mid:.6g} "
                                   f"max={high:.6g} rounds={len(values)}")
 
-    def ratio(self, row, data, metric, side, base, op, target):
-        """Judges median(side) / median(base)."""
+    def ratio(self, row, data, metric, side, base, op, target, judged=True):
+        """Judges median(side) / median(base); judged=False: for information, beside the same target."""
         if side not in data or base not in data:
             return
         mine, other = data[side][metric], data[base][metric]
@@ -51,11 +51,12 @@ class Report:
             return
         each = [a / b for a, b in zip(mine, other) if b > 0]
         spread = f"{ratio_text(min(each))} .. {ratio_text(max(each))}" if each else ""
-        self.value(row, f"{metric} {side} : {base}", statistics.median(mine) / divisor, op, target, ratio_text, spread)
+        self.value(row, f"{metric} {side} : {base}", statistics.median(mine) / divisor, op, target, ratio_text, spread,
+                   judged)
 
-    def value(self, row, name, value, op, target, text=short, spread=""):
+    def value(self, row, name, value, op, target, text=short, spread="", judged=True):
         ok = value <= target if op == "<=" else value >= target
-        verdict = ("pass" if ok else "MISS") if self.judge else "-"
+        verdict = "-" if not self.judge else ("pass" if ok else "MISS") if judged else ("yes" if ok else "no")
         print(f"  = {name:40} {text(value):>8}  target {op} {text(target):8} {verdict}" +
               (f"  (rounds {spread})" if spread else ""), flush=True)
         self.checks.append((row, name, text(value), f"{op} {text(target)}", verdict))

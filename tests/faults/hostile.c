@@ -4,7 +4,9 @@
  *
  * The victim (a plain PF_RDS program under the preload) answers a partner all the time.  The attacker joins as a peer by the
  * transport's own protocol and then scribbles over ring memory and indices, rings bells of connections that do not exist and
- * sends malformed packets.  After every round the partner must get its answers, and at the end the victim must live.
+ * sends malformed packets; or it goes on writing to the victim's inbox that the victim is awake, and wipes away the bells that
+ * others have rung; or it wants more connections than anybody could need, reads the answers late, or never.  After every round
+ * the partner must get its answers, and at the end the victim must live.
  *
  * Knows the layout of the shm transport (layout.h) and nothing else of the project.
  */
@@ -12,6 +14,7 @@
 #include <stddef.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <fcntl.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -99,9 +102,10 @@ static int dial(pid_t pid)
 	fail("the victim's listener was not found");
 }
 
-static void packet(int fd, const void *msg, size_t len, const int *fds, unsigned n)
+/* False: the victim has hung up. */
+static bool packet(int fd, const void *msg, size_t len, const int *fds, unsigned n)
 {
-	char ctl[CMSG_SPACE(2 * sizeof(int))] __attribute__((aligned(8))) = {0};
+	char ctl[CMSG_SPACE(3 * sizeof(int))] __attribute__((aligned(8))) = {0};
 	struct iovec iov = {.iov_base = (void *)(uintptr_t)msg, .iov_len = len};
 	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
 	struct cmsghdr *cm;
@@ -115,7 +119,7 @@ static void packet(int fd, const void *msg, size_t len, const int *fds, unsigned
 		cm->cmsg_len = CMSG_LEN(n * sizeof(int));
 		memcpy(CMSG_DATA(cm), fds, n * sizeof(int));
 	}
-	(void)!sendmsg(fd, &mh, MSG_NOSIGNAL); /* the victim may have hung up already: that is its right */
+	return sendmsg(fd, &mh, MSG_NOSIGNAL) >= 0;
 }
 
 static int memory(size_t len, void **map)
@@ -147,26 +151,37 @@ static int full_pipe(void)
 	return fd;
 }
 
-/* The victim's inbox comes with its HELLO. */
-static struct shm_inbox *inbox_of(int fd)
+/* After too many sockets of ours the victim may refuse some more, until it has noticed that those are gone. */
+static unsigned patience;
+
+/* A control socket.  The victim's inbox comes with its HELLO, and the pipe that wakes its helper. */
+static int join(pid_t pid, struct shm_inbox **inbox, int *kick)
 {
-	char ctl[CMSG_SPACE(2 * sizeof(int))] __attribute__((aligned(8)));
+	char ctl[CMSG_SPACE(3 * sizeof(int))] __attribute__((aligned(8)));
 	struct shm_ctl_msg msg;
 	struct iovec iov = {.iov_base = &msg, .iov_len = sizeof(msg)};
 	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl, .msg_controllen = sizeof(ctl)};
 	struct cmsghdr *cm;
-	void *map;
-	int fds[2];
+	int fds[3], fd = dial(pid);
+	ssize_t n;
 
-	check(recvmsg(fd, &mh, 0) == sizeof(msg) && msg.op == SHM_OP_HELLO);
+	while ((n = recvmsg(fd, &mh, 0)) <= 0 && patience) {
+		patience--;
+		close(fd);
+		usleep(10000);
+		fd = dial(pid);
+		mh.msg_controllen = sizeof(ctl);
+	}
+	check(n == sizeof(msg) && msg.op == SHM_OP_HELLO);
 	cm = CMSG_FIRSTHDR(&mh);
 	check(cm && cm->cmsg_len == CMSG_LEN(sizeof(fds)));
 	memcpy(fds, CMSG_DATA(cm), sizeof(fds));
-	map = mmap(NULL, SHM_CTL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fds[1], 0);
-	check(map != MAP_FAILED);
+	*inbox = mmap(NULL, SHM_CTL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fds[2], 0);
+	check(*inbox != MAP_FAILED);
 	close(fds[0]);
-	close(fds[1]);
-	return map;
+	close(fds[2]);
+	*kick = fds[1];
+	return fd;
 }
 
 static uint64_t nonsense(void)
@@ -209,23 +224,26 @@ static void attack(pid_t pid)
 {
 	struct shm_ctl_msg hello = {.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_HELLO};
 	struct shm_ctl_msg msg = {.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_CONNECT, .ring = RING, .cookie = 1};
-	struct shm_ctl_msg kick = {.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_KICK};
+	struct shm_ctl_msg odd = {.magic = SHM_MAGIC, .version = SHM_VERSION};
 	size_t len = SHM_CTL_BYTES + 2 * (size_t)RING;
-	int fd = dial(pid), fds[2];
-	struct shm_inbox *theirs = inbox_of(fd);
+	struct shm_inbox *theirs;
+	int fds[3], kick, fd = join(pid, &theirs, &kick);
+	static const char junk[70000];
 	void *inbox, *map;
 	unsigned i, kind = (unsigned)(draw() % 8);
 
 	fds[0] = kind == 5 ? eventfd(0, 0) : full_pipe();
-	fds[1] = memory(SHM_CTL_BYTES, &inbox);
-	atomic_store(&((struct shm_inbox *)inbox)->attention, 2); /* our leader sleeps: write to that pipe */
+	fds[1] = kind == 6 ? eventfd(0, 0) : full_pipe();
+	fds[2] = memory(SHM_CTL_BYTES, &inbox);
+	/* our leader, or our helper, sleeps: write to that pipe */
+	atomic_store(&((struct shm_inbox *)inbox)->attention, 2 + (uint32_t)draw() % 2);
 	for (i = 0; i < sizeof(hello.self.b); i++)
 		hello.self.b[i] = (uint8_t)draw();
 	if (kind == 0)
 		hello.version++;
-	packet(fd, &hello, kind == 1 ? 17 : sizeof(hello), fds, kind == 2 ? 1 : 2);
-	close(fds[0]);
-	close(fds[1]);
+	packet(fd, &hello, kind == 1 ? 17 : sizeof(hello), fds, kind == 2 ? 1 + (unsigned)draw() % 2 : 3);
+	for (i = 0; i < 3; i++)
+		close(fds[i]);
 	msg.laddr.s6_addr32[2] = msg.faddr.s6_addr32[2] = htonl(0xffff);
 	msg.laddr.s6_addr32[3] = msg.faddr.s6_addr32[3] = htonl(INADDR_LOOPBACK);
 	if (kind == 3)
@@ -241,15 +259,187 @@ static void attack(pid_t pid)
 		for (unsigned w = 0; w < SHM_BELLS / 64; w++)
 			atomic_store(&theirs->words[w], draw());
 		atomic_store(&theirs->summary, UINT64_MAX);
-		kick.op = i % 4 == 3 ? (uint32_t)draw() % 7 : (uint32_t)SHM_OP_KICK;
-		kick.err = (int)draw();
-		kick.cookie = draw() % 3;
-		packet(fd, &kick, sizeof(kick), NULL, 0);
+		if (i % 4 == 3) {
+			odd.op = (uint32_t)draw() % 7;
+			odd.err = (int)draw();
+			odd.cookie = draw() % 3;
+			packet(fd, &odd, sizeof(odd), NULL, 0);
+		}
+		(void)!write(kick, junk, draw() % 4 ? 8 : draw() % sizeof(junk));
 	}
 	munmap(map, len);
 	munmap(inbox, SHM_CTL_BYTES);
 	munmap(theirs, SHM_CTL_BYTES);
+	close(kick);
 	close(fd);
+}
+
+static void one_lie(struct shm_inbox *theirs)
+{
+	unsigned w;
+
+	atomic_store(&theirs->attention, draw() % 2 ? (uint32_t)draw() % 2 : (uint32_t)draw());
+	if (draw() % 2)
+		atomic_store(&theirs->summary, 0);
+	for (w = 0; w < SHM_BELLS / 64 && draw() % 16; w++)
+		atomic_store(&theirs->words[w], 0);
+}
+
+/* To a victim that has fallen asleep for good, and then as long as the partner is at it, which ends only if it gets its answers. */
+static void lie(pid_t pid, int start, int done)
+{
+	struct pollfd p = {.fd = done, .events = POLLIN};
+	struct shm_inbox *theirs;
+	int kick, fd = join(pid, &theirs, &kick);
+
+	usleep(50000);
+	one_lie(theirs);
+	check(write(start, "", 1) == 1);
+	while (poll(&p, 1, 0) == 0) {
+		usleep((unsigned)(draw() % 300));
+		one_lie(theirs);
+	}
+	munmap(theirs, SHM_CTL_BYTES);
+	close(kick);
+	close(fd);
+}
+
+static void hear(int fd, struct shm_ctl_msg *msg)
+{
+	if (recv(fd, msg, sizeof(*msg), 0) != sizeof(*msg))
+		fail("the victim hung up");
+}
+
+/* The answer to a CONNECT, past whatever else comes. */
+static int answer(int fd, uint64_t cookie)
+{
+	struct shm_ctl_msg msg;
+
+	do {
+		hear(fd, &msg);
+	} while (msg.op != SHM_OP_REPLY || msg.cookie != cookie);
+	return msg.err;
+}
+
+/* A proper peer so far: its control socket, and what it asks for connections with. */
+struct guest {
+	int fd, ring;
+	struct shm_ctl_msg msg;
+};
+
+static void guest_come(struct guest *g, pid_t pid)
+{
+	struct shm_ctl_msg hello = {.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_HELLO};
+	struct shm_inbox *theirs;
+	int fds[3], kick;
+	void *map;
+	unsigned i;
+
+	g->fd = join(pid, &theirs, &kick);
+	munmap(theirs, SHM_CTL_BYTES);
+	close(kick);
+	fds[0] = full_pipe();
+	fds[1] = full_pipe();
+	fds[2] = memory(SHM_CTL_BYTES, &map);
+	munmap(map, SHM_CTL_BYTES);
+	for (i = 0; i < sizeof(hello.self.b); i++)
+		hello.self.b[i] = (uint8_t)draw();
+	packet(g->fd, &hello, sizeof(hello), fds, 3);
+	for (i = 0; i < 3; i++)
+		close(fds[i]);
+	g->ring = memory(SHM_CTL_BYTES + 2 * (size_t)RING, &map);
+	munmap(map, SHM_CTL_BYTES + 2 * (size_t)RING);
+	g->msg = (struct shm_ctl_msg){.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_CONNECT, .ring = RING};
+	g->msg.laddr.s6_addr32[2] = g->msg.faddr.s6_addr32[2] = htonl(0xffff);
+	g->msg.faddr.s6_addr32[3] = htonl(INADDR_LOOPBACK);
+}
+
+static void guest_go(struct guest *g)
+{
+	close(g->ring);
+	close(g->fd);
+}
+
+/* Connection number i; the victim's answer names the cookie. */
+static bool ask(struct guest *g, unsigned i, uint64_t cookie)
+{
+	g->msg.laddr.s6_addr32[3] = htonl(INADDR_LOOPBACK + i);
+	g->msg.cookie = cookie;
+	return packet(g->fd, &g->msg, sizeof(g->msg), &g->ring, 1);
+}
+
+/* It cannot have enough: of connections, addresses and control sockets. */
+static void flood(pid_t pid)
+{
+	struct guest g;
+	int more[40], err, open = 0;
+	unsigned i, taken = 0, refused = 0;
+	char c;
+
+	guest_come(&g, pid);
+	for (i = 0; i < 1200; i++) {
+		check(ask(&g, i, i));
+		err = answer(g.fd, i);
+		check(err == 0 || err == -ENOSPC);
+		taken += err == 0;
+		refused += err != 0;
+	}
+	check(taken == 1024 && refused == 1200 - 1024);
+	g.msg.faddr.s6_addr32[3] = htonl(INADDR_LOOPBACK + 77); /* nobody there */
+	check(ask(&g, i, i));
+	check(answer(g.fd, i) == -EADDRNOTAVAIL);
+	for (i = 0; i < 40; i++)
+		more[i] = dial(pid);
+	for (i = 0; i < 40; i++) { /* HELLO, or a hang-up */
+		open += recv(more[i], &c, 1, 0) > 0;
+		close(more[i]);
+	}
+	check(open > 0 && open <= 16);
+	patience = 200;
+	guest_go(&g);
+}
+
+/*
+ * A proper peer that is busy: it asks for many connections, loses them all and asks twice more (the first time is taken for a
+ * crossing), and reads only then: more packets than a socket takes.  Not one may be missing, nor out of order.
+ */
+static void tardy(pid_t pid)
+{
+	enum { N = 600 };
+	struct shm_ctl_msg msg;
+	unsigned replies = 0, closes = 0, i;
+	struct guest g;
+
+	guest_come(&g, pid);
+	for (i = 0; i < 3 * N; i++)
+		check(ask(&g, i % N, i));
+	while (replies < 3 * N) {
+		hear(g.fd, &msg);
+		if (msg.op == SHM_OP_CLOSE) {
+			check(msg.cookie == closes && replies == 2 * N + closes);
+			closes++;
+		} else if (msg.op == SHM_OP_REPLY) {
+			check(msg.cookie == replies && msg.err == (replies / N == 1 ? -EALREADY : 0));
+			replies++;
+			check(replies <= 2 * N || replies == 2 * N + closes); /* the lost one was closed first */
+		}
+	}
+	check(closes == N);
+	guest_go(&g);
+}
+
+/* It asks and never reads: what waits for it must not grow for ever. */
+static void deaf(pid_t pid)
+{
+	struct guest g;
+	unsigned i;
+
+	guest_come(&g, pid);
+	g.msg.faddr.s6_addr32[3] = htonl(INADDR_LOOPBACK + 77); /* nobody there */
+	for (i = 0; i < 10000 && ask(&g, i, i); i++)
+		;
+	check(i > 3000 && i < 10000);
+	guest_go(&g);
 }
 
 int main(int argc, char **argv)
@@ -273,6 +463,7 @@ int main(int argc, char **argv)
 	check(pid >= 0);
 	if (!pid) {
 		alarm(60);
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(in[1]); /* the partner ends when nobody has it any more */
 		close(out[1]);
 		victim(ready[1]);
@@ -287,8 +478,19 @@ int main(int argc, char **argv)
 	}
 	close(out[1]);
 	for (n = 0; n < rounds; n++) {
-		check(write(in[1], "", 1) == 1); /* the partner is at it while we attack */
-		attack(pid);
+		if (n % 8 == 7) {
+			lie(pid, in[1], out[0]);
+		} else {
+			check(write(in[1], "", 1) == 1); /* the partner is at it while we attack */
+			if (n % 40 == 5)
+				flood(pid);
+			else if (n % 40 == 21)
+				tardy(pid);
+			else if (n % 40 == 37)
+				deaf(pid);
+			else
+				attack(pid);
+		}
 		if (read(out[0], &b, 1) != 1)
 			fail("round %u: no answer from the victim", n);
 	}

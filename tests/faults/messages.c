@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * messages.c [-p processes] [-s sockets] [-n messages] [-S seed] [-t seconds] - nothing lost, doubled or reordered.
+ * messages.c [-p processes] [-s sockets] [-n messages] [-S seed] [-t seconds] [-d] - nothing lost, doubled or reordered.
  *
  * Several processes with several sockets each; every socket sends n messages to sockets that a seed chooses (its own process
  * included) while it receives from all.  Everybody can compute what everybody else sends: so a receiver knows of each
  * sender exactly which message comes next, its length and every byte, also of an empty one.  Senders block or poll,
  * receivers block, poll or use epoll.  At the end nothing more may come.
+ * -d: the library must have dropped duplicates, or what is injected was not.
  *
  * A plain PF_RDS program; faults are injected from outside.
  */
@@ -24,6 +25,7 @@
 
 static unsigned procs = 3, per_proc = 2, total, messages = 1500, limit = 60;
 static uint64_t seed = 1;
+static bool want_dups;
 static uint32_t addrs[2];
 static unsigned naddrs = 1;
 
@@ -223,8 +225,8 @@ static void options(int argc, char **argv)
 {
 	int c;
 
-	while ((c = getopt(argc, argv, "p:s:n:S:t:")) != -1) {
-		unsigned long v = c == '?' ? 0 : strtoul(optarg, NULL, 0);
+	while ((c = getopt(argc, argv, "p:s:n:S:t:d")) != -1) {
+		unsigned long v = c == '?' || c == 'd' ? 0 : strtoul(optarg, NULL, 0);
 
 		if (c == 'p')
 			procs = (unsigned)v;
@@ -236,6 +238,8 @@ static void options(int argc, char **argv)
 			seed = v;
 		else if (c == 't')
 			limit = (unsigned)v;
+		else if (c == 'd')
+			want_dups = true;
 		else
 			exit(2);
 	}
@@ -309,6 +313,8 @@ int main(int argc, char **argv)
 		       (unsigned long long)shared->received, (unsigned long long)total * messages);
 		return 1;
 	}
+	if (want_dups && !shared->dups)
+		fail("no duplicate was dropped: there were none");
 	printf("ok seed %llu: %llu messages, %llu MB, %u addresses, %llu disconnects, %llu duplicates dropped, %.1f s\n",
 	       (unsigned long long)seed, (unsigned long long)shared->received,
 	       (unsigned long long)shared->bytes >> 20, naddrs, (unsigned long long)shared->resets,

@@ -63,7 +63,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	rds_options_reset();
 	rds_options();
 	atomic_store(&rds_log_max, -1);
-	stat("/proc/self/ns/net", &st);
+	stat("/proc/thread-self/ns/net", &st);
 	snprintf(file, sizeof(file), "%s/rdspreload-%u/node-%llu-v%d", dir, (unsigned)geteuid(),
 		 (unsigned long long)st.st_ino, REG_VERSION);
 	atexit(clean_up);

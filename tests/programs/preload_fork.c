@@ -42,10 +42,19 @@ static void speak(const char *text)
 /* What the child may see of its parent's socket. */
 static void inherited(int fd)
 {
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	struct timeval none = {0};
+	fd_set set;
 	char c;
 	int copy, n = (int)recv(fd, &c, 1, MSG_DONTWAIT);
 
 	check(n == -1 && (errno == ENOTCONN || errno == EAGAIN), "recv on the parent's socket: %d", n);
+	n = poll(&p, 1, 100);
+	check(n == 1 && p.revents == POLLNVAL, "poll of the parent's socket: %d, %#x", n, (unsigned)p.revents);
+	FD_ZERO(&set);
+	FD_SET(fd, &set);
+	n = select(fd + 1, &set, NULL, NULL, &none);
+	check(n == -1 && errno == EBADF, "select of the parent's socket: %d", n);
 	copy = dup(fd);
 	check(copy >= 0 && fcntl(copy, F_GETFL) >= 0 && fcntl(copy, F_SETFD, FD_CLOEXEC) == 0, "copy of it");
 	check(close(copy) == 0 && close(fd) == 0, "close of it");
@@ -114,6 +123,48 @@ static void churn(int fd)
 	}
 }
 
+/*
+ * The child has the last copy of a socket that its parent has closed: it is still open, whatever sockets the parent makes
+ * meanwhile, and goes with the child.
+ */
+static void last_copy(void)
+{
+	struct sockaddr_in at, other;
+	int ends[2], fd, more[8], tries = 0;
+	pid_t pid;
+
+	check(pipe(ends) == 0, "pipe");
+	fd = bound(&at);
+	pid = fork();
+	if (pid == 0) {
+		close(ends[1]);
+		(void)!read(ends[0], &tries, 1);
+		_exit(0);
+	}
+	close(fd);
+	for (int i = 0; i < 8; i++) {
+		more[i] = bound(&other);
+		check(other.sin_port != at.sin_port, "a port that is in use");
+		say(more[i], &at, "nobody reads this");
+		say(more[i], &other, "own");
+		expect(more[i], "own");
+	}
+	fd = socket(PF_RDS, SOCK_SEQPACKET, 0);
+	check(bind(fd, (struct sockaddr *)&at, sizeof(at)) == -1 && errno == EADDRINUSE, "the child's copy is forgotten");
+	close(ends[1]);
+	finished(pid);
+	while (bind(fd, (struct sockaddr *)&at, sizeof(at))) {
+		check(errno == EADDRINUSE && tries++ < 500, "nobody has it any more, and it is still bound");
+		usleep(10000);
+	}
+	say(fd, &at, "again");
+	expect(fd, "again");
+	for (int i = 0; i < 8; i++)
+		close(more[i]);
+	close(ends[0]);
+	close(fd);
+}
+
 int main(void)
 {
 	struct sockaddr_in me;
@@ -134,6 +185,7 @@ int main(void)
 	speak("the parent itself");
 	expect(fd, "the parent itself");
 	churn(fd);
+	last_copy();
 
 	/* The parent ends first: the child's own sockets do not mind. */
 	early = bound(&me);

@@ -31,6 +31,14 @@ library=$("$RDSRUN" --library)
 expect "library found" "*/librdspreload.so" "$library"
 "$RDSRUN" --help >/dev/null
 expect "--help" 0 $?
+# Alone in a directory it has only the place of installation left to look at.
+mkdir "$tmp/bin"
+cp "$RDSRUN" "$tmp/bin/rdsrun"
+out=$("$tmp/bin/rdsrun" true 2>&1)
+case $? in
+0) echo "note: the library is installed here, its absence not tried" ;;
+*) expect "no library: what to do" "*librdspreload.so is neither in *make install*" "$out" ;;
+esac
 expect "--version" "rdsrun (rdspreload) [0-9]*" "$("$RDSRUN" --version)"
 "$RDSRUN" >/dev/null 2>&1
 expect "no program: status" 2 $?
@@ -55,6 +63,11 @@ expect "set once only" 1 "$("$RDSRUN" "$RDSRUN" sh -c 'echo "$LD_PRELOAD"' | gre
 expect "--log" debug "$("$RDSRUN" --log debug sh -c 'echo "$RDS_PRELOAD_LOG"')"
 expect "--spin" 17 "$("$RDSRUN" -s 17 sh -c 'echo "$RDS_PRELOAD_SPIN_US"')"
 expect "--registry-dir" "$tmp" "$("$RDSRUN" --registry-dir="$tmp" sh -c 'echo "$RDS_PRELOAD_REGISTRY_DIR"')"
+for bad in --log=bogus --spin=x --spin=1000001 --registry-dir=relative; do
+	out=$("$RDSRUN" "$bad" echo ran 2>&1)
+	expect "$bad: status" 2 $?
+	expect "$bad: names the option" "rdsrun: ${bad%%=*}: '${bad#*=}' is not *" "$out"
+done
 expect "really loaded" "*librdspreload.so*" "$("$RDSRUN" cat /proc/self/maps | tr '\n' ' ')"
 expect "--options shows a value and its origin" "*RDS_PRELOAD_SPIN_US*23*environment*" \
 	"$(RDS_PRELOAD_SPIN_US=23 "$RDSRUN" --options | grep SPIN_US)"

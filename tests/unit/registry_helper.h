@@ -36,7 +36,7 @@ static inline void registry_setup(void)
 {
 	struct stat st = { 0 };
 
-	ck_assert_int_eq(stat("/proc/self/ns/net", &st), 0);
+	ck_assert_int_eq(stat("/proc/thread-self/ns/net", &st), 0);
 	snprintf(test_dir, sizeof(test_dir), "/dev/shm/rdsunit.XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(test_dir));
 	setenv("RDS_PRELOAD_REGISTRY_DIR", test_dir, 1);

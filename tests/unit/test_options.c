@@ -50,7 +50,7 @@ START_TEST(defaults)
 	ck_assert_str_eq(o->log_file, "");
 	ck_assert_str_eq(o->registry_dir, "/dev/shm");
 	ck_assert_int_eq(o->share, RDS_SHARE_USER);
-	ck_assert_int_eq(o->transport, RDS_TRANSPORT_AUTO);
+	ck_assert_str_eq(o->transport, "auto");
 	ck_assert_int_eq(o->spin_us, 200);
 	ck_assert_int_eq(o->shm_ring, 4 << 20);
 	ck_assert_int_eq(o->linger_ms, 2000);
@@ -76,7 +76,7 @@ START_TEST(good_values)
 	ck_assert_str_eq(with("RDS_PRELOAD_REGISTRY_DIR", "/some where")->registry_dir, "/some where");
 	ck_assert_int_eq(with("RDS_PRELOAD_SHARE", "all")->share, RDS_SHARE_ALL);
 	ck_assert_int_eq(with("RDS_PRELOAD_SHARE", "group")->share, RDS_SHARE_GROUP);
-	ck_assert_int_eq(with("RDS_PRELOAD_TRANSPORT", "shm")->transport, RDS_TRANSPORT_SHM);
+	ck_assert_str_eq(with("RDS_PRELOAD_TRANSPORT", "shm")->transport, "shm");
 	ck_assert_int_eq(with("RDS_PRELOAD_SPIN_US", "0")->spin_us, 0);
 	ck_assert_int_eq(with("RDS_PRELOAD_SPIN_US", "1000000")->spin_us, 1000000);
 	ck_assert_int_eq(with("RDS_PRELOAD_SHM_RING", "2M")->shm_ring, 2 << 20);
@@ -95,7 +95,7 @@ END_TEST
 
 static const char *const bad[][2] = {
 	{"LOG", "loud"}, {"LOG", "warn "}, {"LOG", "err"}, {"LOG", "error|warn"}, {"REGISTRY_DIR", "relative"},
-	{"SHARE", "world"}, {"TRANSPORT", "tcp"}, {"SPIN_US", "-1"}, {"SPIN_US", "1000001"}, {"SPIN_US", "ten"},
+	{"SHARE", "world"}, {"SPIN_US", "-1"}, {"SPIN_US", "1000001"}, {"SPIN_US", "ten"},
 	{"SPIN_US", "5us"}, {"SPIN_US", " 5"}, {"SPIN_US", "1K"}, {"SPIN_US", "99999999999999999999"}, {"SHM_RING", "1M"},
 	{"SHM_RING", "128M"}, {"SHM_RING", "3M"}, {"SHM_RING", "4MM"}, {"SHM_RING", "4MB"},
 	{"SHM_RING", "9999999999999G"}, {"PING_ENABLE", "yes"}, {"PING_ENABLE", "2"}, {"FAMILIES", "21,"},
@@ -128,12 +128,31 @@ START_TEST(bad_values)
 }
 END_TEST
 
+/* What rdsrun asks before it sets a variable: the same verdict, nothing printed, nothing changed. */
+START_TEST(value_ok)
+{
+	char name[64], want[96];
+
+	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		snprintf(name, sizeof(name), "RDS_PRELOAD_%s", bad[i][0]);
+		ck_assert_msg(!rds_options_value_ok(name, bad[i][1], want, sizeof(want)), "%s=%s", name, bad[i][1]);
+	}
+	ck_assert(!rds_options_value_ok("RDS_PRELOAD_LOG", "", want, sizeof(want)));
+	ck_assert(rds_options_value_ok("RDS_PRELOAD_LOG", "debug", want, sizeof(want)));
+	ck_assert(rds_options_value_ok("RDS_PRELOAD_SPIN_US", "17", want, sizeof(want)));
+	ck_assert_str_eq(want, "a number from 0 to 1000000");
+	ck_assert_int_eq(rds_options()->spin_us, 200);
+	ck_assert_str_eq(said(), "");
+}
+END_TEST
+
 START_TEST(unknown_names)
 {
 	static const char *const t[][2] = {
 		{"SPIN_UX", "RDS_PRELOAD_SPIN_US?"}, {"SPINUS", "RDS_PRELOAD_SPIN_US?"}, {"LOGFILE", "RDS_PRELOAD_LOG_FILE?"},
 		{"log", "RDS_PRELOAD_LOG?"}, {"REGISTRY", "--options"}, {"TRANSPROT", "RDS_PRELOAD_TRANSPORT?"},
-		{"RECONECT_MAX_MS", "RDS_PRELOAD_RECONNECT_MAX_MS?"}, {"XYZZY", "--options"}, {"", "--options"},
+		{"RECONECT_MAX_MS", "RDS_PRELOAD_RECONNECT_MAX_MS?"}, {"XYZZY", "--options"}, {"FOO", "--options"}, {"SPIN", "--options"},
+		{"LOGS", "RDS_PRELOAD_LOG?"}, {"SAHRE", "RDS_PRELOAD_SHARE?"}, {"X", "--options"}, {"", "--options"},
 		{"THIS_IS_A_VERY_LONG_NAME_THAT_NOBODY_COULD_HAVE_MEANT", "--options"},
 	};
 	char name[100];
@@ -274,6 +293,7 @@ int main(void)
 	tcase_add_test(c, defaults);
 	tcase_add_test(c, good_values);
 	tcase_add_loop_test(c, bad_values, 0, sizeof(bad) / sizeof(bad[0]));
+	tcase_add_test(c, value_ok);
 	tcase_add_test(c, unknown_names);
 	tcase_add_test(c, pair);
 	tcase_add_test(c, complaints_go_to_the_file);

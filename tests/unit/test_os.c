@@ -284,6 +284,95 @@ START_TEST(threads)
 }
 END_TEST
 
+START_TEST(descriptors_are_passed)
+{
+	int sv[2], fds[3], got[OS_PASS_MAX];
+	char buf[8] = "";
+	unsigned n;
+	bool lost;
+
+	ck_assert_int_eq(os_socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sv), 0);
+	for (unsigned i = 0; i < 3; i++)
+		fds[i] = os_eventfd(7 + i, 0);
+	for (unsigned many = 0; many <= 3; many++) {
+		uint64_t v = 0;
+
+		ck_assert_int_eq(os_pass_send(sv[0], "abc", 3, fds, many, 0), 0);
+		ck_assert_int_eq(os_pass_recv(sv[1], buf, sizeof(buf), got, &n, &lost, 0), 3);
+		ck_assert_uint_eq(n, many);
+		ck_assert(!lost);
+		ck_assert_str_eq(buf, "abc");
+		for (unsigned i = 0; i < many; i++) {
+			ck_assert_int_eq(fcntl(got[i], F_GETFD), FD_CLOEXEC);
+			ck_assert_int_eq(os_read(got[i], &v, sizeof(v)), 8);
+			ck_assert_uint_eq(v, 7 + i);
+			ck_assert_int_eq(os_write(got[i], &v, sizeof(v)), 8); /* for the next round */
+			os_close(got[i]);
+		}
+	}
+	ck_assert_int_eq(os_pass_recv(sv[1], buf, sizeof(buf), got, &n, &lost, MSG_DONTWAIT), -EAGAIN);
+	os_close(sv[0]);
+	ck_assert_int_eq(os_pass_recv(sv[1], buf, sizeof(buf), got, &n, &lost, 0), 0);
+	ck_assert_int_eq(os_pass_send(sv[1], "abc", 3, fds, 1, 0), -EPIPE); /* and no signal */
+}
+END_TEST
+
+static void *with_own_table(void *arg)
+{
+	const int *fds = arg; /* a pipe, a locked file */
+	struct stat a, b;
+	int fd, got;
+
+	ck_assert_int_eq(os_side, 0);
+	ck_assert_int_eq(os_fstat(fds[2], &a), 0);
+	if (os_own_table() < 0)
+		return arg;
+	ck_assert_int_eq(os_side, 1);
+	for (unsigned i = 0; i < 3; i++)
+		ck_assert_int_eq(fcntl(fds[i], F_GETFD), -1);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* for them the standard numbers are kept */
+	ck_assert_int_lt(os_write(1, "x", 1), 1); /* whatever is there, it is nobody's output */
+#endif
+	fd = os_dup_high(os_eventfd(0, 0));
+	ck_assert_int_ge(fd, 3);
+	ck_assert(!rds_fd_is_internal(fd)); /* it is nothing in the program's table */
+	ck_assert_int_eq(os_close(fd), 0);
+	got = os_borrow(fds[2]);
+	if (got >= 0) {
+		ck_assert_int_eq(os_fstat(got, &b), 0);
+		ck_assert_int_eq(a.st_ino, b.st_ino);
+		os_close(got);
+	}
+	return NULL;
+}
+
+/* Nothing of the program's is held open by it, and none of its record locks is lost. */
+START_TEST(a_table_of_its_own)
+{
+	int fds[3], status;
+	pthread_t t;
+	void *unable;
+	char c;
+	pid_t pid;
+
+	ck_assert_int_eq(pipe(fds), 0);
+	fds[2] = os_memfd("test", MFD_CLOEXEC);
+	ck_assert_int_eq(os_lock(fds[2], F_WRLCK, 0, 1, false), 0);
+	ck_assert_int_eq(pthread_create(&t, NULL, with_own_table, fds), 0);
+	ck_assert_int_eq(pthread_join(t, &unable), 0);
+	ck_assert_int_eq(os_side, 0);
+	if (unable)
+		return; /* an old kernel, or a filter: then it is shared */
+	close(fds[1]);
+	ck_assert_int_eq(read(fds[0], &c, 1), 0);
+	pid = fork();
+	if (pid == 0)
+		_exit(os_lock_holder(fds[2], 0, 1) != getppid());
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+}
+END_TEST
+
 START_TEST(counters_have_names)
 {
 	_Atomic uint64_t block[RDS_STATS] = { 0 };
@@ -364,6 +453,8 @@ int main(void)
 	tcase_add_test(tc, each_in_range);
 	tcase_add_test(tc, a_vfork_child_moves_nothing);
 	tcase_add_test(tc, threads);
+	tcase_add_test(tc, descriptors_are_passed);
+	tcase_add_test(tc, a_table_of_its_own);
 	tcase_add_test(tc, counters_have_names);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);

@@ -107,6 +107,16 @@ void rds_sock_put(struct rds_sock *sk)
 	sk->ref--;
 }
 
+bool rds_sock_enter(struct rds_sock *sk)
+{
+	return rds_sock_get(sk);
+}
+
+void rds_sock_leave(struct rds_sock *sk)
+{
+	rds_sock_put(sk);
+}
+
 static void changed(void)
 {
 	static const uint64_t one = 1;

@@ -224,7 +224,7 @@ START_TEST(generic)
 	/* a filter is accepted and must not shut the stand-in */
 	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_SOCKET, SO_ATTACH_FILTER, &prog, sizeof(prog)), 0);
 	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_SOCKET, SO_ATTACH_FILTER, &prog, 3), -EINVAL);
-	ck_assert_int_eq(os_send(sk->ev.fd, "x", 1, MSG_DONTWAIT), 1);
+	ck_assert_int_eq(os_send(rds_sock_pair(sk), "x", 1, MSG_DONTWAIT), 1);
 	ck_assert_int_eq(os_recv(fd, &byte, 1, MSG_DONTWAIT), 1);
 }
 END_TEST

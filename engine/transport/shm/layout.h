@@ -3,8 +3,12 @@
  * layout.h - what two processes share: an inbox per process, a pair of rings per connection, and the messages on the
  * control socket.  Everything here may be overwritten by the other side at any time: read once, check, then use.
  *
- * Ownership of indices: `tail` and `want_room` are written by the sender, `head`, `acked` and `need_bell` by the receiver
- * (who may also clear want_room).  Positions count bytes since the ring was made and never wrap (64 bits).
+ * Ownership of indices: `tail` and `want_room`, `room_seen` are written by the sender, `head`, `acked`, `seen`, `room_said` and `need_bell`
+ * by the receiver, each by one side alone.  Positions count bytes since the ring was made and never wrap (64 bits).
+ *
+ * Wishes for room are numbered: want_room is the number of the latest, room_said of the latest that was answered.  (A flag that
+ * one side sets and the other clears cannot tell an answer that has not been noticed from a wish that has not been
+ * answered: whoever wished again in between took the answer away from all others who waited for it.)
  */
 #ifndef SHM_LAYOUT_H
 #define SHM_LAYOUT_H
@@ -16,7 +20,7 @@
 #include "engine/wire.h"
 
 #define SHM_MAGIC 0x52445348u /* "RDSH" */
-#define SHM_VERSION 1u
+#define SHM_VERSION 3u
 #define SHM_LINE 64u
 #define SHM_CTL_BYTES 4096u
 #define SHM_RING_MIN (2u << 20)
@@ -25,8 +29,11 @@
 struct shm_ring_ctl {
 	_Alignas(SHM_LINE) _Atomic uint64_t tail;
 	_Atomic uint32_t want_room;
+	_Atomic uint32_t room_seen; /* the latest room_said that the sender has noticed */
 	_Alignas(SHM_LINE) _Atomic uint64_t head;
 	_Atomic uint64_t acked;
+	_Atomic uint64_t seen; /* the receiver has looked at everything before that */
+	_Atomic uint32_t room_said;
 	/* On a line of its own: the sender looks at it after every message, the receiver seldom changes it. */
 	_Alignas(SHM_LINE) _Atomic uint32_t need_bell;
 };
@@ -50,8 +57,10 @@ _Static_assert(sizeof(struct shm_rings) <= SHM_CTL_BYTES, "control fits its page
 
 /* One per process: who looks after arrivals, and which connections have something. */
 #define SHM_BELLS 4096u
+#define SHM_ATT_WHO 7u
+#define SHM_ATT_STEP 8u
 struct shm_inbox {
-	_Alignas(SHM_LINE) _Atomic uint32_t attention; /* enum rds_attention; senders that wake set LAZY */
+	_Alignas(SHM_LINE) _Atomic uint32_t attention; /* SHM_ATT_WHO: enum rds_attention; rest: number of the announcement */
 	_Alignas(SHM_LINE) _Atomic uint64_t summary;   /* bit g: words[g] has a bit */
 	_Alignas(SHM_LINE) _Atomic uint64_t words[SHM_BELLS / 64];
 };
@@ -59,11 +68,11 @@ _Static_assert(sizeof(struct shm_inbox) <= SHM_CTL_BYTES, "the inbox is one page
 
 /* Control socket (AF_UNIX SOCK_SEQPACKET): one packet each, native byte order (same host). */
 enum shm_op {
-	SHM_OP_HELLO = 1,   /* + descriptors: leader's pipe, inbox memory */
+	SHM_OP_HELLO = 1,   /* + descriptors: leader's pipe, helper's pipe, inbox memory */
 	SHM_OP_CONNECT = 2, /* + descriptor: ring memory */
 	SHM_OP_REPLY = 3,
 	SHM_OP_CLOSE = 4,
-	SHM_OP_KICK = 5,
+	SHM_OP_LOOK = 5, /* as if that bell had rung: the sender doubts that it was heard */
 };
 struct shm_ctl_msg {
 	uint32_t magic, version;
@@ -75,7 +84,7 @@ struct shm_ctl_msg {
 	uint32_t scope;
 	uint8_t tos, pad[3];
 	uint32_t bell;	  /* CONNECT, REPLY: the bit by which to ring the sender of this message */
-	uint32_t peer_bell; /* REPLY, CLOSE: the receiver's own bit, as it told us */
+	uint32_t peer_bell; /* REPLY, CLOSE, LOOK: the receiver's own bit, as it told us */
 	uint64_t rx_seq;  /* CONNECT, REPLY: what the sender of this message has received */
 	uint64_t ring;	  /* CONNECT: bytes per direction */
 	uint64_t cookie;  /* CONNECT, REPLY, CLOSE: number of the attempt, given by the initiator */

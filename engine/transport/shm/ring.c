@@ -8,7 +8,8 @@
  * two things; the bytes stay until acknowledged, which is what lets a broken connection send them again.
  *
  * The ring is large enough for the largest message, but while traffic is light only its first part is used (the sender
- * wraps early), so that it stays in the cache.
+ * wraps early), so that it stays in the cache.  Not for messages that would fill that part with one or two: the part skipped is
+ * taken until the receiver has passed it, and what is left would not hold a second one to work on at the same time.
  *
  * Whatever comes from the other side is checked: a ring that makes no sense breaks the connection, nothing else.
  */
@@ -19,6 +20,9 @@
 #include "engine/copy.h"
 #include "engine/transport/shm/shm.h"
 
+#define FETCH_FROM 1024
+#define FETCH_AHEAD 4
+#define OLD_TICKS 4
 #define SOFT_BYTES (256u << 10) /* stay below this offset while there is room at the start */
 
 static inline uint64_t rec_bytes(size_t payload)
@@ -54,7 +58,7 @@ static bool make_room(struct shm_ep *ep, uint64_t need)
 {
 	uint64_t off = ep->tail & (ep->size - 1), rest = ep->size - off;
 
-	if (unlikely(off >= SOFT_BYTES && room(ep, rest + need) >= rest + need)) {
+	if (unlikely(off >= SOFT_BYTES) && need <= SOFT_BYTES / 2 && room(ep, rest + need) >= rest + need) {
 		pad(ep, rest);
 		return true;
 	}
@@ -151,7 +155,7 @@ void shm_ring_release(struct rds_ep *rep, void *token)
 		return;
 	give_back(ep);
 	if (unlikely(ep->closed)) {
-		if (ep->slot_first == ep->slot_next)
+		if (ep->slot_first == ep->slot_next && !ep->kept)
 			shm_ep_free(ep);
 		return;
 	}
@@ -176,6 +180,20 @@ static bool bad(struct shm_ep *ep, const char *what)
 	return false;
 }
 
+/*
+ * Messages come in runs of one length, and each header is a cache miss that the next one waits for: fetch those that such a run
+ * would have while this one is looked at.  Small records lie so close that the processor does it by itself.
+ */
+static inline void fetch_ahead(const struct shm_ep *ep, uint64_t off, uint32_t len)
+{
+	unsigned i;
+
+	if (len < FETCH_FROM)
+		return;
+	for (i = 1; i <= FETCH_AHEAD; i++)
+		__builtin_prefetch(ep->rx_data + ((off + (uint64_t)i * len) & (ep->size - 1)));
+}
+
 /* One record at ep->read; `avail` bytes have been published. False: the ring is broken. */
 static bool take(struct shm_ep *ep, uint64_t avail)
 {
@@ -189,6 +207,7 @@ static bool take(struct shm_ep *ep, uint64_t avail)
 	if (unlikely(len < SHM_LINE || len % SHM_LINE || len > avail || len > ep->size - off))
 		return bad(ep, "record length");
 	ep->read += len;
+	fetch_ahead(ep, off, len);
 	if (likely(kind == SHM_REC_MSG)) {
 		if (unlikely(rds_hdr_decode((const void *)&rec->hdr, &rx.hdr)))
 			return bad(ep, "message header");
@@ -228,6 +247,7 @@ bool shm_ring_drain(struct shm_ep *ep)
 		;
 	if (ep->read == start)
 		return false;
+	atomic_store_explicit(&ep->rx->seen, ep->read, memory_order_relaxed);
 	give_back(ep);
 	shm_room_made(ep);
 	if (unlikely(shm_ring_pressed(ep))) {
@@ -243,12 +263,22 @@ bool shm_ring_pressed(const struct shm_ep *ep)
 	return ep->read - ep->freed > ep->size / 2;
 }
 
-/* False: no longer pressed. */
+/* A reader that goes on reading, but so slowly that the oldest message has waited for some ticks, holds up others, too. */
+static bool too_old(struct shm_ep *ep)
+{
+	if (ep->slot_first >= ep->mark) {
+		ep->mark = ep->slot_next;
+		ep->mark_age = 0;
+	}
+	return ++ep->mark_age > OLD_TICKS;
+}
+
+/* Once per tick, or now. False: no longer pressed. */
 bool shm_ring_relieve(struct shm_ep *ep, bool now)
 {
 	if (!shm_ring_pressed(ep))
 		return false;
-	if (now || ep->freed == ep->freed_last)
+	if (now || ep->freed == ep->freed_last || too_old(ep))
 		ep->head.t->up->evacuate(ep->head.conn, (struct rds_ep *)ep);
 	ep->freed_last = ep->freed;
 	return shm_ring_pressed(ep);

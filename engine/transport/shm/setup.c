@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * setup.c - the memory that two processes share, and the packets by which they hand it to each other.
+ * setup.c - the memory that two processes share.
  *
  * Ring memory and inboxes are sealed memfds: the other side can write nonsense into them but can never take the pages away
  * under us.  They live outside /dev/shm and vanish with the last process that maps them.
@@ -94,70 +94,4 @@ int shm_rings_attach(struct shm_ep *ep, uint64_t size, int fd)
 struct shm_inbox *shm_inbox_attach(int fd)
 {
 	return attach(fd, SHM_CTL_BYTES);
-}
-
-int shm_ctl_send(int fd, const struct shm_ctl_msg *msg, const int *fds, unsigned nfds)
-{
-	union {
-		struct cmsghdr align;
-		char buf[CMSG_SPACE(2 * sizeof(int))];
-	} u;
-	struct iovec iov = {.iov_base = (void *)(uintptr_t)msg, .iov_len = sizeof(*msg)};
-	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
-	struct cmsghdr *cm;
-	ssize_t n;
-
-	if (nfds) {
-		memset(&u, 0, sizeof(u));
-		mh.msg_control = u.buf;
-		mh.msg_controllen = CMSG_SPACE(nfds * sizeof(int));
-		cm = CMSG_FIRSTHDR(&mh);
-		cm->cmsg_level = SOL_SOCKET;
-		cm->cmsg_type = SCM_RIGHTS;
-		cm->cmsg_len = CMSG_LEN(nfds * sizeof(int));
-		memcpy(CMSG_DATA(cm), fds, nfds * sizeof(int));
-	}
-	n = os_sendmsg(fd, &mh, MSG_DONTWAIT | MSG_NOSIGNAL);
-	return n < 0 ? (int)n : n == sizeof(*msg) ? 0 : -EIO;
-}
-
-static void take_fds(struct msghdr *mh, int fds[2], unsigned *nfds)
-{
-	struct cmsghdr *cm;
-	unsigned i, n;
-	int got[2];
-
-	for (cm = CMSG_FIRSTHDR(mh); cm; cm = CMSG_NXTHDR(mh, cm)) {
-		if (cm->cmsg_level != SOL_SOCKET || cm->cmsg_type != SCM_RIGHTS)
-			continue;
-		n = (unsigned)((cm->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-		for (i = 0; i < n && i < 2; i++) {
-			memcpy(&got[i], CMSG_DATA(cm) + i * sizeof(int), sizeof(int));
-			if (*nfds < 2)
-				fds[(*nfds)++] = got[i];
-			else
-				os_close(got[i]);
-		}
-	}
-}
-
-ssize_t shm_ctl_recv(int fd, struct shm_ctl_msg *msg, int fds[2], unsigned *nfds)
-{
-	union {
-		struct cmsghdr align;
-		char buf[CMSG_SPACE(2 * sizeof(int))];
-	} u;
-	struct iovec iov = {.iov_base = msg, .iov_len = sizeof(*msg)};
-	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = u.buf, .msg_controllen = sizeof(u.buf)};
-	ssize_t n = os_recvmsg(fd, &mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-
-	*nfds = 0;
-	if (n < 0)
-		return n;
-	take_fds(&mh, fds, nfds);
-	if (mh.msg_flags & MSG_CTRUNC)
-		rds_warn("cannot take the descriptors of another process: this one has too many open (ulimit -n?)");
-	if (n != 0 && (n != sizeof(*msg) || msg->magic != SHM_MAGIC))
-		n = -EPROTO;
-	return n;
 }

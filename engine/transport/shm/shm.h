@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * shm.h - the shared-memory transport inside: endpoints and peers.  ring.c moves messages, wake.c decides whom to wake,
- * peer.c makes and breaks connections over the control socket.
+ * doubt.c asks again where that may have failed, peer.c has the control sockets to other processes, control.c the packets on them,
+ * connect.c the connections over them.
  */
 #ifndef SHM_SHM_H
 #define SHM_SHM_H
@@ -35,31 +36,55 @@ struct shm_ep {
 	uint64_t tail, flushed, seen_head, seen_acked;
 	uint64_t serviced; /* acknowledgement seen when the peer was last asked for service; + 1 */
 	struct shm_inbox *there; /* the peer's inbox */
-	_Atomic bool room_wanted;
+	uint32_t wanted; /* number of our latest wish for room */
 
 	/* receive side (rx) */
 	struct shm_ring_ctl *rx;
 	const unsigned char *rx_data;
 	uint64_t freed_last; /* as relieve() saw it last */
+	uint64_t mark; /* slots before that were there mark_age ticks ago */
+	unsigned mark_age;
 	uint64_t read, freed, told; /* next record; room given back; ... when the sender was last told */
 	struct shm_slot *slots;
 	uint64_t slot_first, slot_next;
 	uint32_t slot_cap;
-	bool hot, broken;
+	uint32_t answered; /* the peer's latest wish for room that we have answered */
+	uint32_t room_seen; /* the latest answer to ours that we have noticed */
+	bool hot, broken, kept;
+	_Atomic bool doubt; /* the peer may not have been woken: doubt.c */
 };
+
+/* A pipe by which a peer's thread is woken.  Program's threads get their number when they first need it (wake.c). */
+struct shm_waker {
+	struct os_fd fd;
+	bool lasts; /* open for reading, too: never without a reader, so a write raises no SIGPIPE */
+};
+enum { SHM_WANT_LEADER = 1, SHM_WANT_HELPER = 2, SHM_WANT_BREAK = 4 };
 
 struct shm_peer {
 	struct shm_peer *next;
-	struct rds_event ev; /* control socket */
+	struct rds_event ev;
+	_Atomic int fd; /* control socket */
 	struct rds_procid id;
 	uint32_t slot; /* registry */
+	pid_t pid;     /* as the kernel says; 0: of another pid namespace */
 	bool known;    /* HELLO has come */
 	bool dialled;  /* by us: id and slot were known before HELLO */
 	bool dead;
-	_Atomic int leader_fd;
-	bool leader_lasts; /* open for reading, too: never without a reader, so a write raises no SIGPIPE */
+	struct shm_waker leader, helper;
+	_Atomic uint32_t woken; /* its attention as we left it when we last woke it */
 	struct shm_inbox *inbox;
 	struct shm_ep *eps;
+	/* the control socket was full: to be said when it has room (control.c) */
+	struct shm_unsaid *unsaid, *unsaid_last;
+	unsigned nunsaid;
+	/* between the two tables (wake.c) */
+	struct rds_chore chore; /* the helper does what `wants` says */
+	_Atomic unsigned wants;
+	unsigned asked;	     /* how often; helper */
+	_Atomic bool given;  /* the program's numbers are on their way */
+	struct rds_chore leave; /* the program closes its numbers */
+	_Atomic bool left;
 };
 
 struct shm {
@@ -73,10 +98,16 @@ struct shm {
 	unsigned nhot;
 	bool need_bell; /* what hot rings currently say */
 	bool pressed;	/* some ring is: relieve() has to look */
+	uint32_t announced; /* our attention as we wrote it */
+	bool found; /* ... and something has arrived since */
 	/* helper */
 	struct rds_event listener;
+	_Atomic int listen_fd;
 	struct shm_peer *peers;
 	uint64_t next_cookie;
+	/* doubt.c */
+	struct rds_timer ask, sweep;
+	_Atomic bool asking, sweeping;
 };
 extern struct shm rds_shm;
 
@@ -104,22 +135,54 @@ bool shm_relieve(struct rds_transport *t, bool now);
 int shm_bell_add(struct shm_ep *ep);  /* rx held; 0 or -ENOSPC */
 void shm_bell_del(struct shm_ep *ep); /* rx held */
 void shm_ring_own_bell(struct shm_ep *ep); /* rx held */
-void shm_kick_helper(struct shm_ep *ep);
+void shm_inbox_close(void);
+void shm_peer_init(struct shm_peer *p);
+bool shm_wake_by(const struct shm_waker *w, int fd); /* true: it is on its way */
+/* It has been woken, as `word` of its inbox asked for: nobody need do it again. */
+void shm_claim(struct shm_peer *p, struct shm_inbox *there, uint32_t word);
+void shm_wants(struct shm_peer *p, unsigned what); /* any thread: have the helper do that for it */
+void shm_waker_take(struct shm_waker *w, int fd, int flags); /* helper, from HELLO */
+void shm_wakers_close(struct shm_peer *p); /* helper: it is dead */
+bool shm_peer_idle(struct shm_peer *p);	   /* helper: ... and nothing names it on the program's side */
+
+/* doubt.c */
+void shm_doubt_start(void);
+void shm_doubt(struct shm_ep *ep);	/* under conn->tx or rx: what was published or said there may not have been noticed */
+void shm_doubt_inbox(void);	/* rx held: we were woken, and no bell had rung */
+void shm_heard(struct shm_peer *p, uint32_t bell); /* helper: LOOK has come */
 
 /* peer.c */
 int shm_start(struct rds_transport *t);
 void shm_stop(struct rds_transport *t);
+int shm_peer_of(const struct rds_conn_id *id, struct shm_peer **out); /* helper: the one that stands, or dialled now */
+void shm_peer_broken(struct shm_peer *p); /* helper */
+
+/* connect.c; helper */
 int shm_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, uint64_t rx_seq,
 		struct rds_ep **ep);
 void shm_close(struct rds_ep *ep);
-void shm_broken(struct shm_ep *ep); /* rx held: have the helper break it */
+void shm_keep(struct rds_ep *ep, bool on);
+void shm_ep_down(struct shm_ep *ep, int why, bool gone); /* closes it */
+void shm_broken(struct shm_ep *ep); /* any thread, rx held: have the helper break it */
+/* Packets of these kinds have come: 0, or -errno if the control socket has to go. */
+int shm_on_connect(struct shm_peer *p, const struct shm_ctl_msg *msg, const int *fds, unsigned nfds);
+int shm_on_reply(struct shm_peer *p, const struct shm_ctl_msg *msg);
+void shm_on_close(struct shm_peer *p, const struct shm_ctl_msg *msg);
 
-/* setup.c: memory and packets of the control socket */
+/* setup.c */
 int shm_rings_create(struct shm_ep *ep, uint32_t size, int *fd);
 int shm_rings_attach(struct shm_ep *ep, uint64_t size, int fd);
 struct shm_inbox *shm_inbox_attach(int fd);
+
+/* control.c; helper */
 int shm_ctl_send(int fd, const struct shm_ctl_msg *msg, const int *fds, unsigned nfds);
 /* Bytes received (0 = hang-up) or -errno; descriptors that came along are the caller's. */
-ssize_t shm_ctl_recv(int fd, struct shm_ctl_msg *msg, int fds[2], unsigned *nfds);
+ssize_t shm_ctl_recv(int fd, struct shm_ctl_msg *msg, int fds[OS_PASS_MAX], unsigned *nfds);
+/* Now or not at all: 0, -EAGAIN (earlier packets wait already), or -errno of the socket. */
+int shm_try(struct shm_peer *p, const struct shm_ctl_msg *msg, const int *fds, unsigned nfds);
+/* Now or as soon as there is room: 0, or -errno if it would be lost and the control socket has to go. */
+int shm_say(struct shm_peer *p, const struct shm_ctl_msg *msg);
+int shm_say_rest(struct shm_peer *p); /* there is room: 0 or -errno as above */
+void shm_unsaid_drop(struct shm_peer *p);
 
 #endif

@@ -3,8 +3,11 @@
  * wake.c - who looks at which ring, and who has to be woken.
  *
  * A receiver looks at its few hot rings directly.  A ring that is not looked at says so (need_bell): its sender sets the
- * connection's bit in the receiver's inbox, and wakes whoever `attention` names: the leader through its pipe, the
- * helper through the control socket.  Whoever wakes changes attention to LAZY, so that one wake-up is sent, not many.
+ * connection's bit in the receiver's inbox, and wakes whoever `attention` names, the leader or the helper,
+ * through a pipe.  Whoever has woken changes attention to LAZY (claims it), so that one wake-up is sent, not many:
+ * *has*, since a process may be stopped or killed at any instruction, and between a claim and the wake-up it would leave the
+ * receiver asleep with a sign at its door that says otherwise.  Each announcement has a number, so that a claim that
+ * comes late, when the receiver has been awake and gone to sleep again, fails.
  *
  * Both sides publish, then fence, then look at what the other published: either the sender sees that it has to ring, or
  * the receiver sees the message when it looks once more before it sleeps.
@@ -27,33 +30,68 @@ static inline void fence(void)
 
 /* ---- sending side ---- */
 
-void shm_kick_helper(struct shm_ep *ep)
+/* In this thread's table; a program's thread that has none yet takes what the helper has given. -1: there is none. */
+static int waker_fd(struct shm_peer *p, struct shm_waker *w)
 {
-	struct shm_ctl_msg msg = {.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_KICK};
+	int fd = os_fd(&w->fd);
 
-	if (ep->peer)
-		shm_ctl_send(ep->peer->ev.fd, &msg, NULL, 0); /* a full socket means that it has been kicked already */
+	if (likely(fd >= 0) || !atomic_load(&p->given))
+		return fd;
+	rds_post_take();
+	return os_fd(&w->fd);
+}
+
+bool shm_wake_by(const struct shm_waker *w, int fd)
+{
+	static const uint64_t one = 1;
+	/* Its process may have just ended: then nobody reads this pipe, unless we could ourselves. */
+	ssize_t n = likely(w->lasts) ? os_write(fd, &one, sizeof(one)) : os_write_quiet(fd, &one, sizeof(one));
+
+	return n > 0 || n == -EAGAIN; /* full of earlier wake-ups */
+}
+
+void shm_claim(struct shm_peer *p, struct shm_inbox *there, uint32_t word)
+{
+	uint32_t who = word & SHM_ATT_WHO, lazy = word - who + RDS_ATT_LAZY;
+
+	if ((who == RDS_ATT_LEADER || who == RDS_ATT_HELPER) &&
+	    atomic_compare_exchange_strong(&there->attention, &word, lazy))
+		atomic_store_explicit(&p->woken, lazy, memory_order_relaxed);
+}
+
+enum wake { WAKE_SENT, WAKE_LEFT, WAKE_FAILED };
+
+static enum wake wake_by(struct shm_peer *p, struct shm_waker *w, unsigned want)
+{
+	int fd = waker_fd(p, w);
+
+	if (unlikely(fd < 0)) {
+		shm_wants(p, want); /* our helper has a number for it, and gives us one for the next time */
+		return WAKE_LEFT;
+	}
+	return shm_wake_by(w, fd) ? WAKE_SENT : WAKE_FAILED;
 }
 
 static void wake(struct shm_ep *ep, bool service)
 {
-	static const uint64_t one = 1;
-	uint32_t who = atomic_load(&ep->there->attention);
+	struct shm_peer *p = ep->peer;
+	uint32_t word = atomic_load(&ep->there->attention), who = word & SHM_ATT_WHO;
+	enum wake woken = WAKE_FAILED;
 
+	if (!p)
+		return;
 	if (who == RDS_ATT_LEADER) {
-		if (atomic_compare_exchange_strong(&ep->there->attention, &who, RDS_ATT_LAZY)) {
-			/* Its process may have just ended: then nobody reads this pipe, unless we could ourselves. */
-			if (likely(ep->peer->leader_lasts))
-				os_write(ep->peer->leader_fd, &one, sizeof(one));
-			else
-				os_write_quiet(ep->peer->leader_fd, &one, sizeof(one));
-			rds_peer_woken();
-		}
-	} else if (who == RDS_ATT_HELPER) {
-		if (atomic_compare_exchange_strong(&ep->there->attention, &who, RDS_ATT_LAZY))
-			shm_kick_helper(ep);
-	} else if (service && who == RDS_ATT_LAZY) {
-		shm_kick_helper(ep);
+		woken = wake_by(p, &p->leader, SHM_WANT_LEADER);
+		rds_peer_woken();
+	} else if (who == RDS_ATT_HELPER || (service && who != RDS_ATT_POLLING)) {
+		woken = wake_by(p, &p->helper, SHM_WANT_HELPER);
+	}
+	if (woken == WAKE_SENT)
+		shm_claim(p, ep->there, word);
+	if (woken == WAKE_FAILED) {
+		/* It says that it is awake.  If not by us, that may be true or not: somebody else could have written it. */
+		if (who != RDS_ATT_LAZY || word != atomic_load_explicit(&p->woken, memory_order_relaxed))
+			shm_doubt(ep);
 	}
 }
 
@@ -77,6 +115,7 @@ void shm_flush(struct rds_ep *rep, bool service)
 		ep->flushed = ep->tail;
 		fence();
 		if (unlikely(atomic_load_explicit(&ep->tx->need_bell, memory_order_relaxed))) {
+			rds_peer_wake_begin();
 			ring_bell(ep);
 			wake(ep, false);
 		}
@@ -94,8 +133,7 @@ bool shm_want_room(struct rds_ep *rep, uint64_t seen_ack)
 {
 	struct shm_ep *ep = (struct shm_ep *)rep;
 
-	atomic_store(&ep->tx->want_room, 1);
-	atomic_store(&ep->room_wanted, true); /* after it: see room_came() */
+	atomic_store_explicit(&ep->tx->want_room, ++ep->wanted, memory_order_relaxed);
 	fence();
 	return shm_ring_acked(rep) > seen_ack;
 }
@@ -104,10 +142,15 @@ bool shm_want_room(struct rds_ep *rep, uint64_t seen_ack)
 
 void shm_room_made(struct shm_ep *ep)
 {
+	uint32_t want;
+
 	fence();
-	if (likely(!atomic_load_explicit(&ep->rx->want_room, memory_order_relaxed)))
+	want = atomic_load_explicit(&ep->rx->want_room, memory_order_relaxed);
+	if (likely(want == ep->answered))
 		return;
-	atomic_store(&ep->rx->want_room, 0);
+	ep->answered = want;
+	atomic_store_explicit(&ep->rx->room_said, want, memory_order_release);
+	fence(); /* ring_bell() only looks at a bell that rings already: who takes that must find this answer */
 	ring_bell(ep);
 	wake(ep, false); /* a busy sender (LAZY) is about to look by itself, or its lease ends */
 }
@@ -127,8 +170,12 @@ void shm_attention(struct rds_transport *t, enum rds_attention who)
 {
 	struct shm *s = (struct shm *)t;
 
+	if (unlikely(atomic_load_explicit(&s->inbox->attention, memory_order_relaxed) != s->announced && !s->found))
+		shm_doubt_inbox();
+	s->found = false;
+	s->announced = ((s->announced + SHM_ATT_STEP) & ~SHM_ATT_WHO) | who;
 	set_need_bell(s, who == RDS_ATT_LEADER || who == RDS_ATT_HELPER);
-	atomic_store_explicit(&s->inbox->attention, who, memory_order_relaxed);
+	atomic_store_explicit(&s->inbox->attention, s->announced, memory_order_relaxed);
 	fence();
 }
 
@@ -197,15 +244,16 @@ static void make_cold(struct shm *s, struct shm_ep *ep)
 	ep->hot = false;
 }
 
-/* A bell may ring for a message as well: the wish for room is fulfilled only once the peer has taken its flag down. */
+/* A bell may ring for a message as well.  An answer is reported even if somebody has wished again since. */
 static bool room_came(struct shm_ep *ep)
 {
-	if (likely(!atomic_exchange(&ep->room_wanted, false)))
+	uint32_t said = atomic_load_explicit(&ep->tx->room_said, memory_order_acquire);
+
+	if (likely(said == ep->room_seen))
 		return false;
-	if (!atomic_load(&ep->tx->want_room))
-		return true;
-	atomic_store(&ep->room_wanted, true);
-	return false;
+	ep->room_seen = said;
+	atomic_store_explicit(&ep->tx->room_seen, said, memory_order_relaxed);
+	return true;
 }
 
 static bool bell_rang(struct shm *s, uint32_t bell)
@@ -215,6 +263,7 @@ static bool bell_rang(struct shm *s, uint32_t bell)
 
 	if (!ep || !ep->up)
 		return false;
+	s->found = true;
 	if (room_came(ep))
 		s->t.up->writable(ep->head.conn);
 	moved = shm_ring_drain(ep);
@@ -258,6 +307,8 @@ bool shm_progress(struct rds_transport *t)
 	}
 	if (unlikely(atomic_load_explicit(&s->inbox->summary, memory_order_relaxed)))
 		moved |= answer_bells(s);
+	if (moved)
+		s->found = true;
 	return moved;
 }
 
@@ -309,8 +360,6 @@ int shm_inbox_open(void)
 	void *map;
 	int fd, err;
 
-	if (s->inbox) /* from a start that got no further than that */
-		return 0;
 	fd = os_memfd("rdspreload-inbox", 3 /* MFD_CLOEXEC | MFD_ALLOW_SEALING */);
 	if (fd < 0)
 		return fd;
@@ -331,6 +380,20 @@ int shm_inbox_open(void)
 		return -ENOMEM;
 	}
 	s->inbox = map;
-	atomic_store(&s->inbox->attention, RDS_ATT_HELPER);
+	s->announced = RDS_ATT_HELPER;
+	atomic_store(&s->inbox->attention, s->announced);
 	return 0;
+}
+
+void shm_inbox_close(void)
+{
+	struct shm_inbox *inbox;
+
+	os_close_slot(&rds_shm.inbox_fd);
+	rx_lock(); /* a thread that polls an unbound socket may be looking at it */
+	inbox = rds_shm.inbox;
+	rds_shm.inbox = NULL;
+	rx_unlock();
+	if (inbox)
+		munmap(inbox, SHM_CTL_BYTES);
 }

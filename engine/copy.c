@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * copy.c - what the processor is good at: asked once.
+ */
+#include "engine/copy.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+bool rds_copy_string;
+
+void rds_copy_start(void)
+{
+#if defined(__x86_64__)
+	unsigned a, b, c, d;
+
+	rds_copy_string = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & (1u << 9)); /* ERMS */
+#endif
+}

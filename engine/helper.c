@@ -1,0 +1,563 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * helper.c - the helper thread: how it is born, what it sleeps on, its timers.  What it does when awake is progress.c's
+ * and the transports'.
+ *
+ * It has all signals blocked, sleeps in epoll_wait and costs nothing while nothing happens.  It has a table of
+ * descriptors of its own if the kernel allows (post.h): sockets to other processes live there, out of the program's way.
+ * One attempt to start it: the thread takes its table, the starter lends it what it needs of the program's, the thread
+ * opens the rest, and only when all of it works is it the engine's helper.  An attempt that fails leaves nothing behind, and the
+ * next bind tries again.
+ */
+#include "engine/engine.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "engine/info.h"
+#include "engine/sock.h"
+#include "engine/wait.h"
+
+#define BATCH 64
+#define GONE_LOOK_NS (10 * 1000000ull)
+#define GONE_LOOKS 100
+
+enum phase { BORN, JOINED, GO, UP, FAILED };
+
+static struct {
+	_Atomic int ep;
+	struct os_fd kick_in, kick_out; /* a pipe: 1000 kicks are one */
+	struct os_fd clock;		/* a timerfd: the program sets a timer without waking the helper for it */
+	struct rds_event kick, post, rung;
+	_Atomic bool kicked;
+	bool again; /* helper: it has kicked itself */
+	_Atomic uint64_t added;
+	pthread_mutex_t timers_lock;
+	struct rds_timer *timers; /* by due time */
+	uint64_t sleep_until;	  /* timers_lock: what epoll_wait was told, UINT64_MAX none */
+	uint64_t rings_at;	  /* timers_lock: what the clock was told, UINT64_MAX nothing */
+	struct rds_timer gone;	  /* the program's table is: looks who lives */
+	unsigned looks;
+	bool ending;
+	/* start (control) */
+	bool want_own;
+	_Atomic uint32_t phase;
+	int err; /* with FAILED */
+} hp = {.ep = -1,
+	.kick_in = OS_FD_NONE,
+	.kick_out = OS_FD_NONE,
+	.clock = OS_FD_NONE,
+	.timers_lock = PTHREAD_MUTEX_INITIALIZER};
+
+static __thread bool is_helper __attribute__((tls_model("initial-exec")));
+
+/* ---- timers and events ---- */
+
+static void timer_unlink(struct rds_timer *tm)
+{
+	struct rds_timer **p;
+
+	if (!tm->queued)
+		return;
+	for (p = &hp.timers; *p; p = &(*p)->next)
+		if (*p == tm) {
+			*p = tm->next;
+			break;
+		}
+	tm->queued = false;
+}
+
+void rds_timer_set(struct rds_timer *tm, uint64_t due_ns)
+{
+	struct rds_timer **p;
+	pthread_mutex_lock(&hp.timers_lock);
+	timer_unlink(tm);
+	tm->due_ns = due_ns;
+	for (p = &hp.timers; *p && (*p)->due_ns <= due_ns; p = &(*p)->next)
+		;
+	tm->next = *p;
+	*p = tm;
+	tm->queued = true;
+	/* The helper looks at them anyway before it sleeps. */
+	if (!is_helper && due_ns < hp.sleep_until && due_ns < hp.rings_at) {
+		hp.rings_at = due_ns;
+		if (os_timerfd_set(os_fd(&hp.clock), due_ns) < 0) { /* closed behind our back: it will not ring */
+			hp.rings_at = UINT64_MAX;
+			rds_helper_kick();
+		}
+	}
+	pthread_mutex_unlock(&hp.timers_lock);
+}
+
+static void clock_rang(struct rds_event *ev, uint32_t events)
+{
+	uint64_t times;
+
+	(void)ev;
+	(void)events;
+	pthread_mutex_lock(&hp.timers_lock);
+	os_read(os_fd(&hp.clock), &times, sizeof(times));
+	hp.rings_at = UINT64_MAX;
+	pthread_mutex_unlock(&hp.timers_lock);
+}
+
+void rds_timer_cancel(struct rds_timer *tm)
+{
+	pthread_mutex_lock(&hp.timers_lock);
+	timer_unlink(tm);
+	pthread_mutex_unlock(&hp.timers_lock);
+}
+
+static void timers_run(void)
+{
+	uint64_t now = os_now_ns();
+	struct rds_timer *tm;
+
+	for (;;) {
+		pthread_mutex_lock(&hp.timers_lock);
+		tm = hp.timers;
+		if (tm && tm->due_ns <= now) {
+			hp.timers = tm->next;
+			tm->queued = false;
+		} else {
+			tm = NULL;
+		}
+		pthread_mutex_unlock(&hp.timers_lock);
+		if (!tm)
+			return;
+		tm->fn(tm);
+	}
+}
+
+/* Milliseconds until the next timer, rounded up; -1 none. Remembers it so that an earlier timer kicks. */
+static int timers_timeout(void)
+{
+	uint64_t now = os_now_ns(), due;
+
+	pthread_mutex_lock(&hp.timers_lock);
+	due = hp.timers ? hp.timers->due_ns : UINT64_MAX;
+	hp.sleep_until = due;
+	if (due >= hp.rings_at || due == UINT64_MAX)
+		due = 0;
+	pthread_mutex_unlock(&hp.timers_lock);
+	if (!due)
+		return -1;
+	if (due <= now)
+		return 0;
+	due = (due - now + 999999) / 1000000;
+	return due > 3600000 ? 3600000 : (int)due;
+}
+
+int rds_event_add(struct rds_event *ev, int fd, uint32_t events)
+{
+	struct epoll_event e = {.events = events, .data.ptr = ev};
+
+	/* epoll orders this thread's writes before the helper's reads; told in C, too (the calls are raw). */
+	atomic_fetch_add_explicit(&hp.added, 1, memory_order_release);
+	return os_epoll_ctl(hp.ep, EPOLL_CTL_ADD, fd, &e);
+}
+
+void rds_event_del(int fd)
+{
+	os_epoll_ctl(hp.ep, EPOLL_CTL_DEL, fd, NULL);
+}
+
+/* ---- kicks ---- */
+
+void rds_helper_kick(void)
+{
+	static const uint64_t one = 1;
+
+	ssize_t n = -EBADF;
+	int tries;
+
+	if (is_helper) {
+		hp.again = true;
+		return;
+	}
+	if (atomic_exchange(&hp.kicked, true))
+		return;
+	for (tries = 0; n == -EBADF && tries < 3; tries++) /* it may move while we look at it */
+		n = os_write(os_fd(&hp.kick_out), &one, sizeof(one));
+	if (n < 0 && n != -EAGAIN)
+		atomic_store(&hp.kicked, false); /* the next one tries again */
+}
+
+int rds_kick_fd(void)
+{
+	return os_fd(&hp.kick_out);
+}
+
+void rds_helper_kick_lent(int in, int out, int clock)
+{
+	atomic_store(&hp.clock.n[os_side], clock);
+	atomic_store(&hp.kick_in.n[os_side], in);
+	atomic_store(&hp.kick_out.n[os_side], out);
+}
+
+static void kick_event(struct rds_event *ev, uint32_t events)
+{
+	char many[4096];
+
+	(void)ev;
+	(void)events;
+	/* In this order: a kick in between finds the mark and writes nothing, and what it is for is seen below.  The other way
+	 * round it would set the mark, have its byte read here, and nobody could ever kick again. */
+	os_read(os_fd(&hp.kick_in), many, sizeof(many));
+	atomic_exchange(&hp.kicked, false);
+}
+
+int rds_wake_pipe(int fds[2], int flags)
+{
+	char path[40];
+	int rw, err = os_pipe(fds, flags | O_CLOEXEC);
+
+	if (err < 0)
+		return err;
+	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", fds[1]);
+	rw = os_open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
+	if (rw < 0) {
+		os_fcntl(fds[1], F_SETFL, O_NONBLOCK);
+		return 0;
+	}
+	os_close(fds[1]);
+	fds[1] = rw;
+	return 0;
+}
+
+static void kick_close(void)
+{
+	os_close_slot(&hp.kick_in.n[0]);
+	os_close_slot(&hp.kick_out.n[0]);
+	os_close_slot(&hp.clock.n[0]);
+}
+
+static int kick_open(void)
+{
+	int fds[2], err = rds_wake_pipe(fds, O_NONBLOCK);
+
+	if (err < 0)
+		return err;
+	atomic_store(&hp.kicked, false);
+	err = os_dup_high_slot(fds[0], &hp.kick_in.n[0]);
+	if (err < 0) {
+		os_close(fds[1]);
+		return err;
+	}
+	err = os_dup_high_slot(fds[1], &hp.kick_out.n[0]);
+	if (err >= 0)
+		err = os_dup_high_slot(os_timerfd(), &hp.clock.n[0]);
+	hp.rings_at = UINT64_MAX;
+	if (err < 0)
+		kick_close();
+	return err;
+}
+
+/* ---- the thread ---- */
+
+/*
+ * Held by the helper while it does anything but sleep.  A fork waits for the end of its round, so that the child does not
+ * inherit what the helper was in the middle of, an allocator's lock above all (libc looks after its own, others do not).
+ * Bounded: the forking thread may have interrupted a holder of a lock that the helper waits for.
+ */
+#define FORK_WAIT_NS (20 * 1000000ull)
+static rds_lock_t round_lock = RDS_LOCK_INIT(RDS_LOCK_PLAIN);
+static __thread bool fork_waited;
+
+void rds_engine_fork_prepare(void)
+{
+	uint64_t until = os_now_ns() + FORK_WAIT_NS;
+
+	while (!(fork_waited = rds_trylock(&round_lock)) && os_now_ns() < until)
+		sched_yield();
+}
+
+void rds_engine_fork_parent(void)
+{
+	if (fork_waited)
+		rds_unlock(&round_lock);
+}
+
+/*
+ * The program's end of the post is gone.  Either the program's last thread has ended, by a system call of its own (else
+ * keeper.c had seen to it), and we are all that is left of the process.  Or it has closed our number behind our back.
+ */
+static void look_who_lives(struct rds_timer *tm)
+{
+	if (hp.ending)
+		return;
+	hp.ending = rds_alone(1);
+	if (hp.ending)
+		return;
+	if (++hp.looks < GONE_LOOKS) { /* a thread that ends gives up its descriptors before it is seen to be dead */
+		rds_timer_set(tm, os_now_ns() + GONE_LOOK_NS);
+		return;
+	}
+	rds_post_broken();
+	rds_error(
+		"the program has closed descriptors of the RDS engine by system calls of its own: it goes on, but not "
+		"everything will be noticed. RDS_PRELOAD_HELPER_FDS=shared may help");
+}
+
+static void post_event(struct rds_event *ev, uint32_t events)
+{
+	(void)ev;
+	(void)events;
+	if (hp.looks || rds_post_drain())
+		return;
+	rds_event_del(rds_post_fd());
+	hp.gone.fn = look_who_lives;
+	look_who_lives(&hp.gone);
+}
+
+static void turn(void)
+{
+	struct epoll_event evs[BATCH];
+	int i, n, timeout = hp.again ? 0 : timers_timeout();
+
+	hp.again = false;
+	n = os_epoll_wait(hp.ep, evs, BATCH, timeout);
+	(void)atomic_load_explicit(&hp.added, memory_order_acquire);
+	rds_lock(&round_lock);
+	for (i = 0; i < n; i++) {
+		struct rds_event *ev = evs[i].data.ptr;
+
+		ev->fn(ev, evs[i].events);
+	}
+	rds_post_helper_chores();
+	timers_run();
+	rds_helper_round();
+	rds_reclaim();
+	rds_unlock(&round_lock);
+}
+
+/* Nobody is left whom an exit handler could serve: the process ends with this thread, as it would have with that one. */
+static void last_turns(void)
+{
+	uint64_t until = os_now_ns() + (uint64_t)rds_options()->linger_ms * 1000000;
+
+	while (rds_engine_unsent() && os_now_ns() < until) {
+		rds_timer_set(&hp.gone, os_now_ns() + GONE_LOOK_NS);
+		turn();
+	}
+	os_syscall(SYS_exit, 0, 0, 0, 0, 0, 0);
+}
+
+static void enter_phase(enum phase phase)
+{
+	atomic_store(&hp.phase, phase);
+	os_syscall(SYS_futex, (long)&hp.phase, FUTEX_WAKE_PRIVATE, INT32_MAX, 0, 0, 0);
+}
+
+static enum phase await_phase_after(enum phase phase)
+{
+	while (atomic_load(&hp.phase) == (uint32_t)phase)
+		os_syscall(SYS_futex, (long)&hp.phase, FUTEX_WAIT_PRIVATE, (long)phase, 0, 0, 0);
+	return (enum phase)atomic_load(&hp.phase);
+}
+
+static int join(void)
+{
+	int err = 0;
+
+	if (hp.want_own)
+		err = os_own_table();
+	if (!err && hp.want_own)
+		err = rds_post_dial();
+	return err ? err : os_dup_high_slot(os_epoll_create(), &hp.ep);
+}
+
+/* From here on with all that the program lends. */
+static int open_all(void)
+{
+	int err = 0;
+
+	hp.kick.fn = kick_event;
+	hp.rung.fn = clock_rang;
+	hp.post.fn = post_event;
+	if (hp.want_own)
+		err = rds_post_await_start();
+	else
+		await_phase_after(JOINED);
+	if (!err && hp.want_own)
+		err = rds_event_add(&hp.post, rds_post_fd(), EPOLLIN | EPOLLET);
+	if (!err)
+		err = rds_event_add(&hp.kick, os_fd(&hp.kick_in), EPOLLIN);
+	if (!err)
+		err = rds_event_add(&hp.rung, os_fd(&hp.clock), EPOLLIN);
+	if (!err)
+		err = rds_eng->loop->ops->start(rds_eng->loop);
+	if (!err)
+		err = rds_eng->shm->ops->start(rds_eng->shm);
+	if (!err)
+		err = rds_info_start();
+	if (!err)
+		rds_spare_fill();
+	return err;
+}
+
+static void close_all(void)
+{
+	rds_info_stop();
+	rds_eng->shm->ops->stop(rds_eng->shm);
+	rds_eng->loop->ops->stop(rds_eng->loop);
+	os_close_slot(&hp.ep);
+}
+
+static void *helper_main(void *arg)
+{
+	int err;
+
+	(void)arg;
+	is_helper = true;
+	rds_self_never();
+	pthread_setname_np(pthread_self(), "rdspreload");
+	err = join();
+	if (!err) {
+		enter_phase(JOINED);
+		err = open_all();
+		if (err)
+			close_all();
+	}
+	rds_unlock(&round_lock); /* taken for it by its maker: its birth counts as a round */
+	hp.err = err;
+	enter_phase(err ? FAILED : UP); /* if it failed: the last that it does, the rest is closed with its table */
+	if (err)
+		return NULL;
+	while (!hp.ending)
+		turn();
+	last_turns();
+	return NULL;
+}
+
+/* ---- start (control held) ---- */
+
+static int thread_create(void)
+{
+	sigset_t all, old;
+	pthread_attr_t attr;
+	pthread_t thread;
+	int err;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	rds_lock(&round_lock);
+	atomic_store(&hp.phase, BORN);
+	err = pthread_create(&thread, &attr, helper_main, NULL);
+	if (err)
+		rds_unlock(&round_lock);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attr);
+	if (err)
+		rds_error("cannot start the helper thread: %s (limits: ulimit -u, cgroup pids.max)", strerror(err));
+	return -err;
+}
+
+static int lend(enum rds_post_kind kind, int fd)
+{
+	return rds_post_lend(kind, NULL, &fd, 1);
+}
+
+/* While the helper does nothing but take what is lent, so locks may be held. */
+static int lend_all(void)
+{
+	int kick[3] = {hp.kick_in.n[0], hp.kick_out.n[0], hp.clock.n[0]}, err = 0;
+
+	if (hp.want_own) {
+		err = rds_post_lend(RDS_POST_KICK, NULL, kick, 3);
+		os_close_slot(&hp.kick_in.n[0]);
+		if (!err)
+			err = lend(RDS_POST_LEADER, os_fd(&rds_eng->leader_post));
+		if (!err)
+			err = lend(RDS_POST_REGISTRY, os_fd(registry_fds(rds_eng->reg)));
+	}
+	if (!err)
+		err = rds_sock_lend_all();
+	if (!err)
+		err = rds_wait_lend_all();
+	if (!err && hp.want_own)
+		err = rds_post_lend(RDS_POST_START, NULL, NULL, 0);
+	return err;
+}
+
+/* The thread has joined, or never will: then *unable, and the error is no reason not to try with a shared table. */
+static int meet(bool *unable)
+{
+	int err = 0;
+
+	if (await_phase_after(BORN) == FAILED)
+		err = hp.err;
+	else if (hp.want_own)
+		err = rds_post_accept();
+	*unable = err && hp.want_own;
+	if (!err)
+		rds_post_begin(hp.want_own);
+	return err;
+}
+
+static int attempt(bool own, bool *unable)
+{
+	int err = kick_open();
+
+	hp.want_own = own;
+	if (!err && own) {
+		err = rds_post_listen();
+		*unable = err && err != -EMFILE && err != -ENFILE;
+	}
+	if (!err)
+		err = thread_create();
+	if (!err) {
+		err = meet(unable);
+		if (!err)
+			err = lend_all();
+		if (err && own)
+			rds_post_hang_up(); /* for which the thread waits if it has come that far */
+		else if (!own && atomic_load(&hp.phase) == JOINED)
+			enter_phase(GO);
+		while (atomic_load(&hp.phase) < UP)
+			await_phase_after((enum phase)atomic_load(&hp.phase));
+		if (!err && atomic_load(&hp.phase) == FAILED)
+			err = hp.err;
+	}
+	if (err) {
+		rds_post_hang_up();
+		kick_close();
+	}
+	return err;
+}
+
+int rds_helper_start(void)
+{
+	bool own = rds_options()->helper_fds == RDS_HELPER_FDS_OWN, unable = false;
+	int err = attempt(own, &unable);
+
+	if (err && unable) {
+		rds_info("the helper thread cannot have a descriptor table of its own (%s): it shares the program's",
+			 strerror(-err));
+		err = attempt(false, &unable);
+	}
+	return err;
+}
+
+void rds_helper_forget(void)
+{
+	rds_lock_init(&round_lock, RDS_LOCK_PLAIN);
+	pthread_mutex_init(&hp.timers_lock, NULL);
+	hp.timers = NULL;
+	hp.again = false;
+	hp.looks = 0;
+	hp.gone.queued = false;
+	atomic_store(&hp.kicked, false);
+	atomic_store(&hp.ep, -1);
+	os_fd_init(&hp.kick_in);
+	os_fd_init(&hp.kick_out);
+	os_fd_init(&hp.clock);
+	rds_progress_forget();
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * keeper.c - the end of a program whose main thread leaves by pthread_exit().
+ *
+ * libc ends such a process by exit(0) with the last thread, and our helper is a thread, too: it would keep the process for
+ * ever.  It cannot call exit() itself in time, since with the program's last thread the program's descriptors go, and what is
+ * buffered for them would be lost.  So when the main thread ends, a further thread begins, on the program's table: the keeper.
+ * It looks from time to time whether only threads of ours are left, and then does what libc would have done.
+ * Costs nothing in other programs.  That the main thread ends is told by a thread-specific value.
+ */
+#include "engine/engine.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#define LOOK_MS 50
+
+static pthread_key_t main_key;
+static bool main_key_made;
+static _Atomic bool main_gone, kept;
+static sigset_t main_mask;
+
+static _Atomic int stat_fd = -1;
+
+/*
+ * Has the main thread ended, and are not more threads left than `ours` (and the main thread's remains)?  The file stays
+ * open in the program's table: opened again and again, it would get into the way of its numbers.
+ */
+bool rds_alone(unsigned ours)
+{
+	char text[1024], *p;
+	long fields = 0, threads = 0;
+	int fd = os_side ? os_open("/proc/self/stat", O_RDONLY, 0) : atomic_load(&stat_fd);
+	ssize_t n = os_pread(fd, text, sizeof(text) - 1, 0);
+
+	if (os_side)
+		os_close(fd);
+	if (n <= 0)
+		return false;
+	text[n] = 0;
+	p = strrchr(text, ')');
+	if (!p || strncmp(p, ") Z ", 4))
+		return false;
+	for (p += 2; *p && fields < 17; p++)
+		fields += *p == ' ';
+	threads = strtol(p, NULL, 10); /* the 20th, after name and state */
+	return threads > 0 && (unsigned long)threads <= ours + 1;
+}
+
+static void *keeper(void *arg)
+{
+	(void)arg;
+	pthread_setname_np(pthread_self(), "rdskeeper");
+	while (!rds_alone(2))
+		os_poll(NULL, 0, LOOK_MS);
+	pthread_sigmask(SIG_SETMASK, &main_mask, NULL);
+	exit(0);
+}
+
+static void keeper_start(void)
+{
+	sigset_t all, old;
+	pthread_attr_t attr;
+	pthread_t thread;
+
+	if (atomic_exchange(&kept, true))
+		return;
+	if (os_dup_high_slot(os_open("/proc/self/stat", O_RDONLY | O_CLOEXEC, 0), &stat_fd) < 0)
+		return; /* as without this file: it stays */
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	if (pthread_create(&thread, &attr, keeper, NULL))
+		os_close_slot(&stat_fd);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attr);
+}
+
+/* The helper is up. */
+void rds_keeper_look(void)
+{
+	if (atomic_load(&main_gone))
+		keeper_start();
+}
+
+/* Either here or when the helper comes up, or in both places. */
+static void main_ends(void *arg)
+{
+	(void)arg;
+	pthread_sigmask(SIG_BLOCK, NULL, &main_mask);
+	atomic_store(&main_gone, true);
+	if (rds_eng && !rds_engine_foreign() && atomic_load(&rds_eng->started))
+		keeper_start();
+}
+
+static void watch_main(void)
+{
+	if (main_key_made && os_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0) == os_getpid())
+		pthread_setspecific(main_key, &main_key);
+}
+
+static void __attribute__((constructor)) keeper_init(void)
+{
+	main_key_made = pthread_key_create(&main_key, main_ends) == 0;
+	watch_main();
+}
+
+void rds_keeper_forget(void)
+{
+	atomic_store(&main_gone, false);
+	atomic_store(&kept, false);
+	atomic_store(&stat_fd, -1);
+	watch_main();
+}

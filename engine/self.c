@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * self.c - the threads' records and the barrier of self.h.
+ *
+ * Records come from an array of fixed size, so that looking at all of them is a walk over those ever used.  A thread that finds
+ * none left works all the same, only slower.
+ */
+#include "engine/self.h"
+
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+
+#include "engine/log.h"
+#include "engine/os.h"
+
+#define RECORDS 512
+#define CPUS 4096
+
+#if defined(__SANITIZE_THREAD__)
+#define POSSIBLE false /* it does not know membarrier(2) */
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define POSSIBLE false
+#endif
+#endif
+#ifndef POSSIBLE
+#define POSSIBLE true
+#endif
+
+struct rds_self rds_nobody = {.ncalls = RDS_SELF_CALLS};
+__thread struct rds_self *rds_self __attribute__((tls_model("initial-exec"))) = &rds_nobody;
+static __thread bool never __attribute__((tls_model("initial-exec")));
+
+static struct rds_self records[RECORDS];
+static _Atomic unsigned used; /* records[0..used) have had an owner */
+static struct rds_self *free_list;
+static pthread_mutex_t records_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic bool on, refused;
+static pthread_key_t key;
+static bool key_made;
+
+/* ---- the barrier ---- */
+
+static long membarrier(int cmd)
+{
+	return os_syscall(SYS_membarrier, cmd, 0, 0, 0, 0, 0);
+}
+
+/*
+ * The program has put up a filter of system calls that refuses membarrier(2), after we had begun to rely on it.  Being for a
+ * moment on each processor does the same: whoever ran there has been switched away from.  Slow, and a few tens of lines for
+ * a rare case, but without a barrier two threads would be inside a lock.
+ */
+static void visit_processors(void)
+{
+	unsigned long all[CPUS / 64] = {0}, one[CPUS / 64] = {0};
+	long len = os_syscall(SYS_sched_getaffinity, 0, sizeof(all), (long)all, 0, 0, 0);
+	static const struct timespec while_stores_drain = {.tv_nsec = 1000000};
+	unsigned cpu, visited = 0;
+
+	atomic_store(&refused, true);
+
+	for (cpu = 0; len > 0 && cpu < CPUS; cpu++) {
+		one[cpu / 64] = 1ul << cpu % 64;
+		visited += os_syscall(SYS_sched_setaffinity, 0, sizeof(one), (long)one, 0, 0, 0) == 0;
+		one[cpu / 64] = 0;
+	}
+	if (visited)
+		os_syscall(SYS_sched_setaffinity, 0, len, (long)all, 0, 0, 0);
+	else {
+		/* Nothing is left but time: what a processor has stored is out in microseconds, and no bias is given any more. */
+		os_syscall(SYS_nanosleep, (long)&while_stores_drain, 0, 0, 0, 0, 0);
+		rds_warn_once("membarrier(2) has been taken away from the RDS engine by a filter of system calls: "
+			      "allow it, or put "
+			      "up the filter before the first RDS socket");
+	}
+}
+
+void rds_self_barrier(void)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0)
+		return;
+	/* The registration can only be lost with the address space; be safe all the same. */
+	membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+	if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0 && membarrier(MEMBARRIER_CMD_GLOBAL) != 0)
+		visit_processors();
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+bool rds_self_cheap(void)
+{
+	return !atomic_load_explicit(&refused, memory_order_relaxed);
+}
+
+bool rds_self_on(void)
+{
+	return atomic_load_explicit(&on, memory_order_relaxed);
+}
+
+/* ---- records ---- */
+
+static bool outside(const struct rds_self *s)
+{
+	unsigned i;
+
+	for (i = 0; i < RDS_LOCK_KINDS; i++)
+		if (atomic_load_explicit(&s->in[i], memory_order_relaxed))
+			return false;
+	return s->ncalls == 0;
+}
+
+/*
+ * The thread ends.  A call that it was cancelled in is taken back by another destructor, perhaps a later one: then libc asks us
+ * again.  A record that never gets clear is not used again.
+ */
+static void thread_ends(void *arg)
+{
+	struct rds_self *s = arg;
+
+	if (!outside(s)) {
+		pthread_setspecific(key, s);
+		return;
+	}
+	rds_self = &rds_nobody;
+	pthread_mutex_lock(&records_lock);
+	s->next_free = free_list;
+	free_list = s;
+	pthread_mutex_unlock(&records_lock);
+}
+
+void rds_self_start(void)
+{
+	pthread_mutex_lock(&records_lock);
+	if (!key_made)
+		key_made = pthread_key_create(&key, thread_ends) == 0;
+	/* Cheap in a process of one thread; with more the kernel waits for a grace period, once. */
+	if (POSSIBLE && key_made && membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0)
+		atomic_store(&on, true);
+	pthread_mutex_unlock(&records_lock);
+}
+
+static void clear(struct rds_self *s)
+{
+	unsigned i;
+
+	for (i = 0; i < RDS_LOCK_KINDS; i++)
+		atomic_store(&s->in[i], NULL);
+	for (i = 0; i < RDS_SELF_CALLS; i++)
+		atomic_store(&s->call[i], NULL);
+	s->ncalls = 0;
+}
+
+void rds_self_forget(void)
+{
+	unsigned i, n = atomic_load(&used);
+
+	atomic_store(&on, false);
+	pthread_mutex_init(&records_lock, NULL);
+	free_list = NULL;
+	for (i = 0; i < n; i++) {
+		clear(&records[i]);
+		if (&records[i] == rds_self)
+			continue;
+		records[i].next_free = free_list;
+		free_list = &records[i];
+	}
+}
+
+static struct rds_self *record_get(void)
+{
+	struct rds_self *s;
+	unsigned n;
+
+	pthread_mutex_lock(&records_lock);
+	s = free_list;
+	n = atomic_load(&used);
+	if (s) {
+		free_list = s->next_free;
+	} else if (n < RECORDS) {
+		s = &records[n];
+		atomic_store(&used, n + 1);
+	}
+	pthread_mutex_unlock(&records_lock);
+	return s;
+}
+
+struct rds_self *rds_self_make(void)
+{
+	struct rds_self *s;
+
+	if (rds_self != &rds_nobody || never || !rds_self_on())
+		return rds_self;
+	s = record_get();
+	if (!s || pthread_setspecific(key, s)) /* a record for which nobody comes back is lost, but only that */
+		never = true;
+	else
+		rds_self = s;
+	return rds_self;
+}
+
+void rds_self_never(void)
+{
+	never = true;
+}
+
+bool rds_self_anybody_calls(const void *what)
+{
+	unsigned i, k, n = atomic_load(&used);
+
+	for (i = 0; i < n; i++)
+		for (k = 0; k < RDS_SELF_CALLS; k++)
+			if (atomic_load_explicit(&records[i].call[k], memory_order_acquire) == what)
+				return true;
+	return false;
+}

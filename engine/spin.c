@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * spin.c - what a thread does before it sleeps: look again for a while, or let the peer run that it waits for.
+ *
+ * Spinning is worth at most what a wake-up of the peer takes (some 50 us where an idle processor has to be roused): a
+ * shorter limit would take every peer that was asleep for one that does not answer.  It is learnt: a spin that brings
+ * nothing makes the thread skip the next 1, 2, 4 ... 256 spins, one that succeeds starts over.  A thread that had to wake
+ * its peer gives up the processor at once, so that the peer can run on it; only now and then it stays, in case both are
+ * about to be busy with each other.
+ *
+ * Giving up the processor begins with sched_yield(): if peers share a processor, the other one runs, answers, yields in its
+ * turn, and neither has to be put to sleep and woken.  How long a yield took tells what happened: nothing (nobody else wants this
+ * processor: sleep), others ran for a while (look, and yield again), or somebody ran who does not give the processor back (sleep, and
+ * do not try again soon).
+ * Must not know what is waited for, nor how a thread sleeps.
+ */
+#include "engine/wait.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#define SPIN_SKIP_MAX 8 /* skip at most 2^8 spins */
+#define SPIN_CLOCK_EVERY 16
+#define STAY_MIN 4  /* of 2^4 waits that follow a wake-up of the peer, one spins; */
+#define STAY_MAX 10 /* of 2^10, if that never brings anything */
+
+#define YIELDS 12	    /* in one wait */
+#define YIELD_NOBODY_NS 600 /* nobody else ran */
+#define YIELD_LONG_NS 40000 /* somebody ran who is not of our kind */
+#define YIELD_SKIP_STEP 4
+#define YIELD_SKIP_MAX 16 /* of 2^16 waits, one yields, if it is always like that */
+
+__thread bool rds_sent __attribute__((tls_model("initial-exec")));
+static __thread struct {
+	unsigned streak, skip, handed_over, stay;
+	unsigned yield_streak, yield_skip;
+	bool looked, answered; /* after it had last woken its peer; ... and after the time before that */
+	bool woke;	       /* since the last wait */
+} spin_tls __attribute__((tls_model("initial-exec")));
+
+/* With one processor a spin can never be answered.  (A thread bound to one of several may well be.) */
+static bool one_cpu(void)
+{
+	static _Atomic long cpus;
+	long n = atomic_load_explicit(&cpus, memory_order_relaxed);
+
+	if (!n) {
+		n = sysconf(_SC_NPROCESSORS_ONLN);
+		atomic_store_explicit(&cpus, n > 0 ? n : 1, memory_order_relaxed);
+	}
+	return n == 1;
+}
+
+static inline void cpu_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#endif
+}
+
+static void polling(struct rds_wait *w, bool on, bool found)
+{
+	if (w->polling == on)
+		return;
+	w->polling = on;
+	rx_lock();
+	if (on)
+		rds_poll_enter();
+	else
+		rds_poll_leave(found);
+	rx_unlock();
+}
+
+/* Peers wake nobody anyway and the lease is running: no need to tell them that this thread looks.  A guess without
+ * lock is good enough, as the next look (under it) renews the lease. */
+static bool lazy_now(void)
+{
+	return atomic_load_explicit(&rds_eng->attention, memory_order_relaxed) == RDS_ATT_LAZY;
+}
+
+/* Only for an answer: a yield costs the thread its place in the queue, which who waits for no one in particular would miss. */
+static bool yield_begin(struct rds_wait *w, bool sent)
+{
+	if (!sent)
+		return false;
+	if (spin_tls.yield_skip) {
+		spin_tls.yield_skip--;
+		return false;
+	}
+	w->yielding = true;
+	w->spins = 0;
+	if (!lazy_now())
+		polling(w, true, false);
+	return true;
+}
+
+/* Always worth a look afterwards. */
+static bool yield(struct rds_wait *w)
+{
+	uint64_t start = os_now_ns(), took;
+
+	if (w->spins >= YIELDS) {
+		w->yielding = false;
+		polling(w, false, false);
+		return false;
+	}
+	sched_yield();
+	took = os_now_ns() - start;
+	if (took < YIELD_NOBODY_NS) {
+		w->spins += YIELDS / 2;
+	} else if (took < YIELD_LONG_NS) {
+		w->spins++;
+	} else {
+		w->spins = YIELDS;
+		/* On a loaded machine each such yield costs milliseconds: four of them teach it. */
+		spin_tls.yield_streak += YIELD_SKIP_STEP;
+		if (spin_tls.yield_streak > YIELD_SKIP_MAX)
+			spin_tls.yield_streak = YIELD_SKIP_MAX;
+		spin_tls.yield_skip = 1u << spin_tls.yield_streak;
+	}
+	return true;
+}
+
+static bool spin_begin(struct rds_wait *w)
+{
+	int64_t us = rds_options()->spin_us;
+	bool woke = spin_tls.woke, sent = rds_sent;
+
+	w->spun = true;
+	spin_tls.woke = rds_sent = false;
+	spin_tls.looked = true;
+	if (us <= 0 || one_cpu())
+		return false;
+	if (woke && ++spin_tls.handed_over % (1u << (STAY_MIN + spin_tls.stay)))
+		return yield_begin(w, sent);
+	w->stayed = woke;
+	if (spin_tls.skip) {
+		spin_tls.skip--;
+		return yield_begin(w, sent);
+	}
+	w->spin_start = os_now_ns();
+	w->spin_until = w->spin_start + (uint64_t)us * 1000;
+	w->spins = 0;
+	w->spinning = true;
+	if (!lazy_now())
+		polling(w, true, false);
+	return true;
+}
+
+void rds_wait_looks(void)
+{
+	spin_tls.looked = true;
+}
+
+void rds_peer_wake_begin(void)
+{
+	spin_tls.answered = spin_tls.looked;
+	spin_tls.looked = false;
+	if (spin_tls.answered)
+		rds_answer_expected();
+}
+
+void rds_peer_woken(void)
+{
+	spin_tls.woke = true;
+}
+
+static void spin_failed(const struct rds_wait *w)
+{
+	if (w->stayed && spin_tls.stay < STAY_MAX - STAY_MIN)
+		spin_tls.stay++;
+	if (spin_tls.streak < SPIN_SKIP_MAX)
+		spin_tls.streak++;
+	spin_tls.skip = (1u << spin_tls.streak) - 1;
+}
+
+bool rds_wait_spin(struct rds_wait *w)
+{
+	if (!w->spun)
+		return spin_begin(w);
+	if (w->yielding)
+		return yield(w);
+	if (!w->spinning)
+		return false;
+	cpu_relax();
+	if (++w->spins % SPIN_CLOCK_EVERY || os_now_ns() < w->spin_until)
+		return true;
+	spin_failed(w);
+	w->spinning = false;
+	polling(w, false, false);
+	return false;
+}
+
+void rds_spin_stop(struct rds_wait *w)
+{
+	polling(w, false, false);
+}
+
+void rds_spin_end(struct rds_wait *w)
+{
+	if (w->spinning) {
+		w->spinning = false;
+		/* Found while spinning - unless the thread was off the CPU for longer than a spin may last. */
+		if (w->spins < SPIN_CLOCK_EVERY || os_now_ns() < w->spin_until)
+			spin_tls.streak = spin_tls.stay = 0;
+		else
+			spin_failed(w);
+		polling(w, false, true);
+	}
+	if (w->yielding) { /* found */
+		w->yielding = false;
+		if (w->spins < YIELDS && spin_tls.yield_streak)
+			spin_tls.yield_streak--;
+		polling(w, false, true);
+	}
+}

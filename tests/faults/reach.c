@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * reach.c all|alone - whom does RDS_PRELOAD_TRANSPORT let us reach?
+ *
+ * Messages to a socket of this process always come.  To one of another process they come (all), or wait (alone: loop): the
+ * send succeeds, as in the kernel when a host cannot be reached, and goes to nobody else.
+ *
+ * A plain PF_RDS program.
+ */
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "faults.h"
+
+#define PORT 27000
+
+static void set_patience(int fd, unsigned ms)
+{
+	struct timeval t = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
+
+	check(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof(t)) == 0);
+}
+
+static void other(int ready, bool all)
+{
+	int fd = rds_bound(htonl(INADDR_LOOPBACK), PORT + 2);
+	char c;
+
+	check(write(ready, "", 1) == 1);
+	set_patience(fd, all ? 5000 : 500);
+	if (all)
+		check(recv(fd, &c, 1, 0) == 1 && c == 'o');
+	else
+		check(recv(fd, &c, 1, 0) == -1 && errno == ETIMEDOUT);
+	_exit(0);
+}
+
+static void to(int fd, unsigned port, char c)
+{
+	struct sockaddr_in sin = name_of(htonl(INADDR_LOOPBACK), port);
+
+	check(sendto(fd, &c, 1, 0, (struct sockaddr *)&sin, sizeof(sin)) == 1);
+}
+
+int main(int argc, char **argv)
+{
+	bool all = argc == 2 && strcmp(argv[1], "all") == 0;
+	int a, b, ready[2], status;
+	pid_t pid;
+	char c;
+
+	alarm(60);
+	check(pipe(ready) == 0);
+	pid = fork();
+	check(pid >= 0);
+	if (!pid) {
+		alarm(60);
+		other(ready[1], all);
+	}
+	close(ready[1]);
+	if (read(ready[0], &c, 1) != 1)
+		return 1; /* it has said why */
+	a = rds_bound(htonl(INADDR_LOOPBACK), PORT);
+	b = rds_bound(htonl(INADDR_LOOPBACK), PORT + 1);
+	set_patience(b, 5000);
+	to(a, PORT + 1, 'b');
+	check(recv(b, &c, 1, 0) == 1 && c == 'b');
+	to(a, PORT + 2, 'o');
+	to(a, PORT + 1, 'c');
+	check(recv(b, &c, 1, 0) == 1 && c == 'c');
+	check(waitpid(pid, &status, 0) == pid && status == 0);
+	printf("ok: %s\n", all ? "this process and another one" : "this process alone");
+	return 0;
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * stopped.c - a process that is stopped, and then killed, while it wakes another one takes nobody else's wake-ups along.
+ *
+ * Three processes: a sleeper that answers, a waker, and this one.  A system call filter stops the waker exactly in the
+ * write by which it would wake the sleeper.  What we send must be answered then, and again when it is dead.
+ *
+ * A plain PF_RDS program, except that it knows that a sleeper is woken by 8 bytes to a pipe.
+ */
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+
+#include "faults.h"
+
+#define PORT 24000
+#define ROUNDS 5
+#define PATIENCE 5 /* seconds */
+
+static int *trapped; /* shared: what kind of file the waker was about to write to; 0 = it was not */
+
+/* Nobody outlives the test, also not stopped. */
+static void child_begins(void)
+{
+	check(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
+	alarm(60);
+}
+
+static void sleeper(int ready)
+{
+	int fd = rds_bound(htonl(INADDR_LOOPBACK), PORT);
+	struct sockaddr_in from;
+	char c;
+
+	check(write(ready, "", 1) == 1);
+	for (;;) {
+		socklen_t len = sizeof(from);
+
+		check(recvfrom(fd, &c, 1, 0, (struct sockaddr *)&from, &len) == 1);
+		check(sendto(fd, &c, 1, 0, (struct sockaddr *)&from, len) == 1);
+	}
+}
+
+static void ask(int fd, const char *when)
+{
+	struct sockaddr_in to = name_of(htonl(INADDR_LOOPBACK), PORT);
+	struct timeval patience = {.tv_sec = PATIENCE};
+	char c = 'x';
+
+	check(sendto(fd, &c, 1, 0, (struct sockaddr *)&to, sizeof(to)) == 1);
+	check(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) == 0);
+	if (recv(fd, &c, 1, 0) != 1)
+		fail("no answer within %d s, %s: %s", PATIENCE, when, strerror(errno));
+}
+
+static void on_trap(int sig, siginfo_t *info, void *context)
+{
+	struct stat st;
+	int fd = -1;
+
+	(void)sig;
+	(void)info;
+#if defined(__x86_64__)
+	fd = (int)((ucontext_t *)context)->uc_mcontext.gregs[REG_RDI];
+#elif defined(__aarch64__)
+	fd = (int)((ucontext_t *)context)->uc_mcontext.regs[0];
+#else
+	(void)context;
+#endif
+	*trapped = fd >= 0 && fstat(fd, &st) == 0 ? (int)(st.st_mode & S_IFMT) : -1;
+	kill(getpid(), SIGSTOP);
+}
+
+/* From here on this thread stops in any write of 8 bytes. */
+static void trap_wake_ups(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_write, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 8, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = {.len = sizeof(code) / sizeof(code[0]), .filter = code};
+	struct sigaction sa = {.sa_sigaction = on_trap, .sa_flags = SA_SIGINFO};
+
+	check(sigaction(SIGSYS, &sa, NULL) == 0);
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog))
+		_exit(77);
+}
+
+static void waker(int round)
+{
+	struct sockaddr_in to = name_of(htonl(INADDR_LOOPBACK), PORT);
+	int fd = rds_bound(htonl(INADDR_LOOPBACK), (unsigned)(PORT + 2 + round)), i;
+
+	for (i = 0; i < 5; i++) { /* from the second time on this thread does everything itself */
+		ask(fd, "to the waker");
+		usleep(50000); /* the other goes to sleep */
+	}
+	trap_wake_ups();
+	check(sendto(fd, "x", 1, MSG_DONTWAIT, (struct sockaddr *)&to, sizeof(to)) == 1);
+	_exit(2); /* it did not have to wake anybody? */
+}
+
+static int one_round(int fd, int round)
+{
+	int status;
+	pid_t pid;
+
+	*trapped = 0;
+	pid = fork();
+	check(pid >= 0);
+	if (!pid) {
+		child_begins();
+		waker(round);
+	}
+	check(waitpid(pid, &status, WUNTRACED) == pid);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+		return 77;
+	if (!WIFSTOPPED(status))
+		fail("the waker ended (%#x) instead of being stopped", (unsigned)status);
+	if (*trapped != S_IFIFO && *trapped != -1)
+		fail("the waker was stopped in a write to something else (%#o)", (unsigned)*trapped);
+	ask(fd, "while another process is stopped");
+	usleep(50000);
+	ask(fd, "while another process is stopped, once more");
+	check(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid);
+	usleep(50000);
+	ask(fd, "after the other process was killed");
+	return 0;
+}
+
+int main(void)
+{
+	int ready[2], fd, round, err = 0;
+	char c;
+	pid_t pid;
+
+	alarm(60);
+	trapped = mmap(NULL, sizeof(*trapped), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	check(trapped != MAP_FAILED && pipe(ready) == 0);
+	pid = fork();
+	check(pid >= 0);
+	if (!pid) {
+		child_begins();
+		sleeper(ready[1]);
+	}
+	check(read(ready[0], &c, 1) == 1);
+	fd = rds_bound(htonl(INADDR_LOOPBACK), PORT + 1);
+	ask(fd, "at first");
+	for (round = 0; round < ROUNDS && !err; round++)
+		err = one_round(fd, round);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	if (err) {
+		printf("no system call filter can be installed here\n");
+		return err;
+	}
+	printf("ok: %d processes stopped and killed while they woke another\n", ROUNDS);
+	return 0;
+}

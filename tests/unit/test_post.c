@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_post.c - the helper's own descriptor table: what is lent arrives and is let go of, in both ways to start the helper;
+ * what happens when one of the tables is full, when the helper cannot start, and when the program closes our end.
+ */
+#include <arpa/inet.h>
+#include <check.h>
+#include <dirent.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "engine/sock.h"
+#include "engine/wait.h"
+#include "tests/unit/registry_helper.h"
+
+static const char *const modes[] = {"own", "shared"};
+
+static void mode(int i)
+{
+	setenv("RDS_PRELOAD_HELPER_FDS", modes[i], 1);
+	rds_options_reset();
+}
+
+static unsigned entries(const char *path)
+{
+	DIR *d = opendir(path);
+	unsigned n = 0;
+
+	ck_assert_ptr_nonnull(d);
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+/* Of the thread that is not this one; 0: there is none. */
+static unsigned helper_entries(void)
+{
+	DIR *d = opendir("/proc/self/task");
+	char path[300], comm[32];
+	struct dirent *e;
+	unsigned n = 0;
+	FILE *f;
+
+	while ((e = readdir(d))) {
+		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", e->d_name);
+		f = fopen(path, "r");
+		if (!f)
+			continue;
+		if (fgets(comm, sizeof(comm), f) && strcmp(comm, "rdspreload\n") == 0) {
+			snprintf(path, sizeof(path), "/proc/self/task/%s/fd", e->d_name);
+			n = entries(path);
+		}
+		fclose(f);
+	}
+	closedir(d);
+	return n;
+}
+
+/* The helper does things in its own time. */
+static bool comes_true(bool (*what)(unsigned), unsigned arg)
+{
+	for (unsigned i = 0; i < 1000; i++) {
+		if (what(arg))
+			return true;
+		poll(NULL, 0, 5);
+	}
+	return false;
+}
+
+static bool helper_has(unsigned n)
+{
+	return helper_entries() == n;
+}
+
+/* What the helper was quicker to see, it has left to the program's next call to close. */
+static bool program_has(unsigned n)
+{
+	rds_progress();
+	return entries("/proc/self/fd") == n;
+}
+
+struct end {
+	struct rds_sock *sk;
+	int fd;
+};
+
+static struct end end_new(void)
+{
+	struct end e;
+
+	e.fd = rds_socket(SOCK_SEQPACKET, 0, &e.sk);
+	ck_assert_int_ge(e.fd, 0);
+	return e;
+}
+
+static int end_bind(const struct end *e, unsigned port)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+
+	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	return rds_bind(e->sk, (struct sockaddr *)&a, sizeof(a));
+}
+
+static void end_close(const struct end *e)
+{
+	os_close(e->fd);
+	rds_sock_number_closed(e->sk);
+}
+
+static bool port_free(unsigned port)
+{
+	struct end e = end_new();
+	int err = end_bind(&e, port);
+
+	end_close(&e);
+	return err == 0;
+}
+
+/* Behind the layer above: only the helper can notice. */
+static void hang_up(const struct end *e)
+{
+	syscall(SYS_close, e->fd);
+}
+
+START_TEST(lent_and_let_go)
+{
+	struct end first, e[100];
+	unsigned before, helper;
+
+	mode(_i);
+	first = end_new();
+	ck_assert_uint_eq(helper_entries(), 0);
+	ck_assert_int_eq(end_bind(&first, 7000), 0);
+	ck_assert_int_eq(rds_post_own(), _i == 0);
+	before = entries("/proc/self/fd");
+	helper = helper_entries();
+	for (unsigned round = 0; round < 5; round++) {
+		for (unsigned i = 0; i < 100; i++)
+			e[i] = end_new();
+		ck_assert_uint_eq(entries("/proc/self/fd"), before + 200);
+		ck_assert(comes_true(helper_has, helper + (_i == 0 ? 100 : 200)));
+		for (unsigned i = 0; i < 100; i++)
+			end_close(&e[i]);
+		ck_assert(comes_true(program_has, before));
+		ck_assert(comes_true(helper_has, helper));
+	}
+}
+END_TEST
+
+/* Sockets from before the helper's start and after it; the helper closes them, and the program's numbers go with its next call. */
+START_TEST(hang_ups_are_seen)
+{
+	struct end early, late, first;
+	unsigned before;
+
+	mode(_i);
+	early = end_new();
+	first = end_new();
+	ck_assert_int_eq(end_bind(&first, 7001), 0);
+	late = end_new();
+	ck_assert_int_eq(end_bind(&early, 7002), 0);
+	ck_assert_int_eq(end_bind(&late, 7003), 0);
+	before = entries("/proc/self/fd");
+	hang_up(&early);
+	hang_up(&late);
+	ck_assert(comes_true(port_free, 7002));
+	ck_assert(comes_true(port_free, 7003));
+	ck_assert(comes_true(program_has, before - 4));
+	ck_assert(!port_free(7001));
+}
+END_TEST
+
+#define SHOWN 20
+
+static void sender(unsigned port)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct iovec iov = {(char[]){"x"}, 1};
+	struct msghdr msg = {.msg_name = &a, .msg_namelen = sizeof(a), .msg_iov = &iov, .msg_iovlen = 1};
+	struct end from = end_new();
+
+	ck_assert_int_eq(end_bind(&from, port - 1), 0);
+	for (unsigned i = 0; i < SHOWN; i++) {
+		a.sin_port = htons((uint16_t)(port + i));
+		ck_assert_int_eq(rds_sendmsg(from.sk, from.fd, &msg, 0), 1);
+	}
+	poll(NULL, 0, 3000); /* the messages are on their way only as long as this process is */
+}
+
+/* What has come while no call is made the helper shows on the stand-ins, which libc's own poll looks at here. */
+START_TEST(the_helper_shows_input)
+{
+	struct pollfd p[SHOWN];
+	struct end to[SHOWN];
+	int go[2];
+	char c;
+
+	mode(_i);
+	ck_assert_int_eq(pipe(go), 0);
+	if (fork() == 0) {
+		close(go[1]);
+		ck_assert_int_eq(read(go[0], &c, 1), 0);
+		sender(7021);
+		_exit(0);
+	}
+	for (unsigned i = 0; i < SHOWN; i++) {
+		to[i] = end_new();
+		ck_assert_int_eq(end_bind(&to[i], 7021 + i), 0);
+		p[i] = (struct pollfd){.fd = to[i].fd, .events = POLLIN};
+	}
+	close(go[1]);
+	for (unsigned i = 0; i < SHOWN; i++)
+		ck_assert_int_eq(poll(&p[i], 1, 5000), 1);
+	wait(NULL);
+}
+END_TEST
+
+static _Atomic bool asleep;
+
+static void *sleeper(void *arg)
+{
+	struct end *e = arg;
+	struct rds_wait *w = rds_wait_begin(1);
+	uint64_t v;
+	bool slept;
+
+	ck_assert_int_eq(rds_wait_add(w, e->sk, POLLIN), 0);
+	slept = rds_wait_arm(w);
+	atomic_store(&asleep, true);
+	if (slept)
+		ck_assert_int_eq(rds_os_sleep.read(rds_wait_fd(w), &v, sizeof(v)), 8);
+	rds_wait_disarm(w);
+	rds_wait_end(w);
+	return NULL;
+}
+
+/* Two threads asleep, one of them since before there was a helper: the helper, with nobody else awake, ends both sleeps. */
+START_TEST(sleepers_are_woken_by_the_helper)
+{
+	struct end e[2] = {{0}};
+	pthread_t t[2];
+
+	mode(_i);
+	for (unsigned i = 0; i < 2; i++) {
+		e[i] = end_new();
+		atomic_store(&asleep, false);
+		ck_assert_int_eq(pthread_create(&t[i], NULL, sleeper, &e[i]), 0);
+		while (!atomic_load(&asleep))
+			poll(NULL, 0, 1);
+		poll(NULL, 0, 20);
+		if (i == 0) {
+			struct end first = end_new();
+
+			ck_assert_int_eq(end_bind(&first, 7006), 0);
+		}
+	}
+	for (unsigned i = 0; i < 2; i++)
+		hang_up(&e[i]);
+	for (unsigned i = 0; i < 2; i++)
+		ck_assert_int_eq(pthread_join(t[i], NULL), 0);
+}
+END_TEST
+
+static void limit(unsigned n)
+{
+	struct rlimit rl;
+
+	getrlimit(RLIMIT_NOFILE, &rl);
+	rl.rlim_cur = n;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &rl), 0);
+}
+
+/* A start that fails for lack of numbers leaves nothing, and the next one works. */
+START_TEST(start_again)
+{
+	struct end e;
+	unsigned n, before, failed = 0;
+
+	mode(_i);
+	e = end_new();
+	before = entries("/proc/self/fd");
+	for (n = 8; end_bind(&e, 7007) != 0; n++) {
+		ck_assert_uint_eq(helper_entries(), 0);
+		/* the leader's pipe stays */
+		ck_assert_uint_le(entries("/proc/self/fd"), before + 2);
+		failed++;
+		ck_assert_uint_lt(n, 100);
+		limit(n);
+	}
+	(void)failed;
+	limit(1024);
+	hang_up(&e);
+	ck_assert(comes_true(port_free, 7007));
+}
+END_TEST
+
+/* With no number free the helper leaves what is lent where it is, and takes it when it can. */
+START_TEST(the_helper_is_full)
+{
+	struct end first = end_new(), e;
+	int said = open("/tmp", O_TMPFILE | O_RDWR, 0600);
+	char text[1024] = "";
+	unsigned helper;
+
+	mode(0);
+	ck_assert_int_eq(end_bind(&first, 7008), 0);
+	helper = helper_entries();
+	ck_assert_int_eq(dup2(said, 2), 2);
+	limit(4); /* nobody gets a number now, and the log says so once */
+	for (int i = 0; i < 2; i++) {
+		e.fd = rds_socket(SOCK_SEQPACKET, 0, &e.sk);
+		ck_assert_int_eq(e.fd, -EMFILE);
+	}
+	limit(1024);
+	ck_assert_int_gt(pread(said, text, sizeof(text) - 1, 0), 0);
+	ck_assert_ptr_nonnull(strstr(text, "no descriptor for another RDS socket: raise `ulimit -n`"));
+	ck_assert_ptr_eq(strchr(text, '\n'), strrchr(text, '\n'));
+	e = end_new();
+	ck_assert(comes_true(helper_has, helper + 1));
+	hang_up(&e);
+	ck_assert(comes_true(helper_has, helper));
+}
+END_TEST
+
+START_TEST(closed_behind_our_back)
+{
+	struct end first = end_new(), e;
+
+	mode(0);
+	ck_assert_int_eq(end_bind(&first, 7009), 0);
+	for (int fd = 3; fd < 20000; fd++) {
+		struct sockaddr_un un;
+		socklen_t len = sizeof(un);
+
+		/* a connection to a name that the kernel chose: nothing else here is one */
+		if (getsockname(fd, (struct sockaddr *)&un, &len) == 0 && un.sun_family == AF_UNIX &&
+		    len == sizeof(un.sun_family) + 6)
+			syscall(SYS_close, fd);
+	}
+	poll(NULL, 0, 1500); /* it makes sure that it is not alone in the world */
+	ck_assert_uint_gt(helper_entries(), 0);
+	e = end_new();
+	ck_assert_int_eq(end_bind(&e, 7010), 0);
+	end_close(&e);
+	ck_assert(port_free(7010));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("post");
+	TCase *tc = tcase_create("post");
+	SRunner *sr;
+	int failed;
+
+	tcase_add_checked_fixture(tc, registry_setup, registry_teardown);
+	tcase_set_timeout(tc, 60);
+	tcase_add_loop_test(tc, lent_and_let_go, 0, 2);
+	tcase_add_loop_test(tc, hang_ups_are_seen, 0, 2);
+	tcase_add_loop_test(tc, the_helper_shows_input, 0, 2);
+	tcase_add_loop_test(tc, sleepers_are_woken_by_the_helper, 0, 2);
+	tcase_add_loop_test(tc, start_again, 0, 2);
+	tcase_add_test(tc, the_helper_is_full);
+	tcase_add_test(tc, closed_behind_our_back);
+	suite_add_tcase(s, tc);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_queue.c - what a connection keeps when its endpoint breaks, also without memory (linked with --wrap=malloc).
+ */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/connection.h"
+
+/* ---- memory that runs out ---- */
+
+static int left = -1; /* allocations that succeed; -1 all */
+
+void *__real_malloc(size_t n);
+void *__wrap_malloc(size_t n);
+
+void *__wrap_malloc(size_t n)
+{
+	if (left == 0)
+		return NULL;
+	if (left > 0)
+		left--;
+	return __real_malloc(n);
+}
+
+/* ---- a transport that keeps what it is given ---- */
+
+static unsigned char ring[16][64];
+static uint64_t sent[16];
+static uint8_t flags[16];
+static unsigned nsent;
+
+static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const struct iovec *iov, size_t len, uint64_t *pos)
+{
+	struct rds_hdr hdr;
+
+	(void)ep;
+	ck_assert_int_eq(rds_hdr_decode(wire, &hdr), 0);
+	ck_assert_uint_eq(hdr.len, len);
+	sent[nsent] = hdr.seq;
+	flags[nsent] = hdr.flags;
+	if (len)
+		memcpy(ring[nsent], iov->iov_base, len);
+	*pos = nsent++;
+	return 0;
+}
+
+static const void *fake_retained(struct rds_ep *ep, uint64_t pos)
+{
+	(void)ep;
+	return ring[pos];
+}
+
+static void fake_flush(struct rds_ep *ep, bool service)
+{
+	(void)ep;
+	(void)service;
+}
+
+static uint64_t fake_acked(struct rds_ep *ep)
+{
+	(void)ep;
+	return 0;
+}
+
+static const struct rds_transport_ops ops = {
+	.caps = RDS_TCAP_RETAINS, .send = fake_send, .retained = fake_retained, .flush = fake_flush, .acked = fake_acked};
+static struct rds_transport transport = {.ops = &ops};
+static struct rds_ep_head endpoint = {.t = &transport};
+static struct rds_conn conn;
+
+static void setup(void)
+{
+	memset(&conn, 0, sizeof(conn));
+	conn.t = &transport;
+	conn.queue_tail = &conn.queue;
+	conn.next_tx = 1;
+	nsent = 0;
+	left = -1;
+	rds_busy_forget();
+}
+
+static void state(enum rds_conn_state s)
+{
+	atomic_store(&conn.state, s);
+	conn.ep = s == RDS_CONN_UP ? (struct rds_ep *)&endpoint : NULL;
+}
+
+static void give(unsigned n)
+{
+	for (; n; n--) {
+		char text[16];
+		struct iovec iov = {.iov_base = text};
+		struct rds_outgoing out = {.iov = &iov};
+
+		iov.iov_len = out.len = (size_t)snprintf(text, sizeof(text), "message %u", (unsigned)conn.next_tx);
+		out.hdr.len = out.u.len = (uint32_t)out.len;
+		ck_assert_int_eq(rds_xmit(&conn, &out), 0);
+	}
+}
+
+static bool broken(int memory)
+{
+	bool done;
+
+	state(RDS_CONN_CONNECTING);
+	left = memory;
+	done = rds_queue_requeue(&conn, (struct rds_ep *)&endpoint);
+	left = -1;
+	return done;
+}
+
+/* Everything that was given goes again, once, in order, with its bytes. */
+static void all_go_again(unsigned from, unsigned first_new, unsigned last)
+{
+	char text[16];
+	unsigned i;
+
+	state(RDS_CONN_UP);
+	nsent = 0;
+	rds_queue_flush(&conn);
+	ck_assert_uint_eq(nsent, last - from + 1);
+	for (i = 0; i < nsent; i++) {
+		ck_assert_uint_eq(sent[i], from + i);
+		ck_assert_int_eq(!!(flags[i] & RDS_FLAG_RETRANSMITTED), from + i < first_new);
+		snprintf(text, sizeof(text), "message %u", from + i);
+		ck_assert_mem_eq(ring[i], text, strlen(text));
+	}
+	ck_assert_ptr_null(conn.queue);
+	ck_assert_ptr_eq(conn.queue_tail, &conn.queue);
+	ck_assert_uint_eq(conn.queue_len, 0);
+	ck_assert_uint_eq(conn.count, nsent);
+}
+
+/* After each number of allocations that still succeed. */
+START_TEST(test_no_memory_loses_nothing)
+{
+	int memory = _i;
+
+	state(RDS_CONN_UP);
+	give(5);
+	ck_assert(broken(memory) == (memory >= 5));
+	ck_assert_uint_eq(conn.count + conn.queue_len, 5);
+	give(2); /* meanwhile: they wait behind the others */
+	while (!broken(1))
+		;
+	ck_assert_uint_eq(conn.queue_len, 7);
+	all_go_again(1, 6, 7);
+}
+END_TEST
+
+START_TEST(test_before_what_waits)
+{
+	state(RDS_CONN_UP);
+	give(3);
+	state(RDS_CONN_CONNECTING);
+	give(2);
+	ck_assert(!broken(2));
+	ck_assert(broken(-1));
+	all_go_again(1, 4, 5);
+}
+END_TEST
+
+START_TEST(test_cancelled_do_not_go_again)
+{
+	state(RDS_CONN_UP);
+	give(3);
+	conn.unacked[0].cancelled = conn.unacked[2].cancelled = true;
+	ck_assert(broken(1));
+	all_go_again(2, 4, 2);
+}
+END_TEST
+
+START_TEST(test_gone_while_there_is_no_memory)
+{
+	state(RDS_CONN_UP);
+	give(4);
+	ck_assert(!broken(2));
+	rds_queue_drop_all(&conn);
+	ck_assert_uint_eq(conn.count + conn.queue_len, 0);
+	ck_assert_ptr_null(conn.queue);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("queue");
+	TCase *t = tcase_create("requeue");
+	SRunner *r;
+	int failed;
+
+	tcase_add_checked_fixture(t, setup, NULL);
+	tcase_add_loop_test(t, test_no_memory_loses_nothing, 0, 7);
+	tcase_add_test(t, test_before_what_waits);
+	tcase_add_test(t, test_cancelled_do_not_go_again);
+	tcase_add_test(t, test_gone_while_there_is_no_memory);
+	suite_add_tcase(s, t);
+	r = srunner_create(s);
+	srunner_run_all(r, CK_NORMAL);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed ? 1 : 0;
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_shm_control.c - what is said on a control socket that is full (transport/shm/control.c): all of it, in order, later.
+ *
+ * The peer is the other end of a socket pair; that there is room again is told by a call, as the helper's event would.
+ */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/transport/shm/shm.h"
+
+#define MANY 2000 /* more than a socket takes */
+
+static struct shm_peer peer;
+static int other;
+
+static void setup(void)
+{
+	int fds[2];
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds), 0);
+	memset(&peer, 0, sizeof(peer));
+	atomic_store(&peer.fd, fds[0]);
+	other = fds[1];
+}
+
+static void teardown(void)
+{
+	shm_unsaid_drop(&peer);
+	os_close(peer.fd);
+	if (other >= 0)
+		os_close(other);
+}
+
+static struct shm_ctl_msg number(uint64_t n)
+{
+	return (struct shm_ctl_msg){.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_REPLY, .cookie = n};
+}
+
+static int say(uint64_t n)
+{
+	struct shm_ctl_msg msg = number(n);
+
+	return shm_say(&peer, &msg);
+}
+
+static int try(uint64_t n)
+{
+	struct shm_ctl_msg msg = number(n);
+
+	return shm_try(&peer, &msg, NULL, 0);
+}
+
+/* How many lie there, numbered from `first` on; up to `most`. */
+static unsigned hear(uint64_t first, unsigned most)
+{
+	struct shm_ctl_msg msg;
+	int fds[OS_PASS_MAX];
+	unsigned n, nfds;
+	ssize_t len;
+
+	for (n = 0; n < most; n++) {
+		len = shm_ctl_recv(other, &msg, fds, &nfds);
+		if (len == -EAGAIN)
+			break;
+		ck_assert_int_eq(len, sizeof(msg));
+		ck_assert_uint_eq(msg.cookie, first + n);
+		ck_assert_uint_eq(nfds, 0);
+	}
+	return n;
+}
+
+START_TEST(test_all_arrives_in_order)
+{
+	unsigned n, heard, round;
+
+	for (n = 0; n < MANY; n++)
+		ck_assert_int_eq(say(n), 0);
+	ck_assert_ptr_nonnull(peer.unsaid);
+	for (heard = 0, round = 0; heard < MANY; round++) {
+		n = hear(heard, MANY);
+		ck_assert_uint_gt(n, 0);
+		heard += n;
+		ck_assert_int_eq(shm_say_rest(&peer), 0);
+	}
+	ck_assert_uint_gt(round, 1);
+	ck_assert_ptr_null(peer.unsaid);
+	ck_assert_uint_eq(peer.nunsaid, 0);
+	ck_assert_int_eq(try(MANY), 0);
+	ck_assert_uint_eq(hear(MANY, 2), 1);
+}
+END_TEST
+
+/* There may be room again already, and the event for that not have come yet. */
+START_TEST(test_nothing_overtakes)
+{
+	unsigned n, heard;
+
+	for (n = 0; try(n) == 0; n++)
+		;
+	ck_assert_int_eq(try(n), -EAGAIN);
+	ck_assert_int_eq(say(n), 0);
+	heard = hear(0, n);
+	ck_assert_uint_eq(heard, n);
+	ck_assert_int_eq(try(n + 1), -EAGAIN);
+	ck_assert_int_eq(say(n + 1), 0);
+	ck_assert_uint_eq(hear(n, 1), 0);
+	ck_assert_int_eq(shm_say_rest(&peer), 0);
+	ck_assert_uint_eq(hear(n, 3), 2);
+}
+END_TEST
+
+START_TEST(test_what_is_kept_is_bounded)
+{
+	unsigned n;
+
+	for (n = 0; n < 100000 && say(n) == 0; n++)
+		;
+	ck_assert_uint_gt(n, 2 * 1024); /* a REPLY and a CLOSE for each connection */
+	ck_assert_uint_lt(n, 10000);
+	ck_assert_int_eq(say(n), -ENOBUFS);
+	shm_unsaid_drop(&peer);
+	ck_assert_uint_eq(peer.nunsaid, 0);
+}
+END_TEST
+
+/* No error: what the peer had said before is to be read first. */
+START_TEST(test_hang_up)
+{
+	unsigned n;
+
+	for (n = 0; n < MANY; n++)
+		ck_assert_int_eq(say(n), 0);
+	os_close(other);
+	other = -1;
+	ck_assert_int_eq(say(n), 0);
+	ck_assert_int_eq(shm_say_rest(&peer), 0);
+	ck_assert_ptr_null(peer.unsaid);
+	ck_assert_int_eq(say(n), 0);
+	ck_assert_ptr_null(peer.unsaid);
+	ck_assert_int_eq(try(n), -EPIPE);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("shm_control");
+	TCase *t = tcase_create("control");
+	SRunner *r;
+	int failed;
+
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_test(t, test_all_arrives_in_order);
+	tcase_add_test(t, test_nothing_overtakes);
+	tcase_add_test(t, test_what_is_kept_is_bounded);
+	tcase_add_test(t, test_hang_up);
+	suite_add_tcase(s, t);
+	r = srunner_create(s);
+	srunner_run_all(r, CK_NORMAL);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed ? 1 : 0;
+}
