@@ -43,8 +43,10 @@ struct rds_conn_id {
 	uint32_t scope;
 	uint8_t tos;
 	struct rds_procid peer;
-	uint32_t peer_slot; /* the peer's place in the registry: a hint, checked by the id */
+	uint32_t peer_slot; /* the peer's place in the registry: a hint, checked by the id; RDS_SLOT_REMOTE: another host */
+	uint16_t peer_port; /* where its transport listens (verbs): a hint, 0 = unknown */
 };
+#define RDS_SLOT_REMOTE UINT32_MAX
 
 /* What a transport can do, as data. */
 enum {
@@ -56,6 +58,8 @@ enum {
 	/* What send() took and flush() published reaches a living peer even if this process ends at once: an orderly exit
 	 * need not wait for acknowledgements. */
 	RDS_TCAP_SURVIVES = 1 << 2,
+	/* Reaches other hosts: has claims(), locate(). */
+	RDS_TCAP_REMOTE = 1 << 3,
 };
 
 struct rds_transport_ops {
@@ -65,6 +69,17 @@ struct rds_transport_ops {
 	/* In the helper's thread: when it starts, 0 or -errno / when its start failed further on. */
 	int (*start)(struct rds_transport *t);
 	void (*stop)(struct rds_transport *t);
+
+	/*
+	 * Only with REMOTE.  Is that local address one of a device of this transport?  Program's thread, control held, the helper
+	 * runs; the first yes makes the transport ready and listening.  1 yes, 0 no, -errno: yes, but it cannot be used (logged).
+	 */
+	int (*claims)(struct rds_transport *t, const struct in6_addr *laddr, uint32_t scope);
+	/*
+	 * Only with REMOTE, helper: ask the node with id->faddr, from id->laddr (scope, tos likewise), which of its processes has
+	 * bound `port`.  The answer is up->located, once per call that returned 0.  -errno: could not be asked.
+	 */
+	int (*locate)(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port);
 
 	/* Begin to connect.  The outcome comes later through up->up or up->down; -errno: no attempt was started. */
 	int (*connect)(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, uint64_t rx_seq,
@@ -89,6 +104,9 @@ struct rds_transport_ops {
 	uint64_t (*acked)(struct rds_ep *ep);
 	/* The caller is about to sleep until acked() moves or room appears: have up->writable called. True: already moved. */
 	bool (*want_room)(struct rds_ep *ep, uint64_t seen_ack);
+
+	/* After up->speak: send what the receive side has left to say (acknowledgements, credits).  NULL: there is never any. */
+	void (*push)(struct rds_ep *ep);
 
 	/* Receive: hand complete messages to up->message.  True if anything was done. */
 	bool (*progress)(struct rds_transport *t);
@@ -144,6 +162,13 @@ struct rds_transport_up {
 	void (*evacuate)(struct rds_conn *conn, struct rds_ep *ep);
 	/* What want_room() waited for may have come. Under the receive lock. */
 	void (*writable)(struct rds_conn *conn);
+	/* Have ops->push called for the connection's endpoint, soon.  Under the receive lock. */
+	void (*speak)(struct rds_conn *conn);
+	/*
+	 * Answer to locate(), helper.  err 0: id->peer, peer_port (and nothing else) have been filled in; -ENOENT: that node
+	 * answers, and no process of it has the port; else: nobody answers, ask again some time.
+	 */
+	void (*located)(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port, int err);
 };
 
 /* Helper-thread services for transports (progress.c): descriptor events and time. */
@@ -181,6 +206,7 @@ extern const struct rds_transport_up rds_transport_up;
 
 struct rds_transport *rds_loop_transport(void);
 struct rds_transport *rds_shm_transport(void);
+struct rds_transport *rds_verbs_transport(void); /* NULL: built without rdma-core's headers */
 /* Wraps inner if RDS_PRELOAD_FAULT asks for it, else returns inner. */
 struct rds_transport *rds_fault_transport(struct rds_transport *inner);
 

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * api.c - find and load rdma-core's libraries (api.h).  They stay loaded: providers register things that are never undone.
+ */
+#include "engine/transport/verbs/api.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "engine/log.h"
+
+struct verbs_api vb;
+
+static const struct {
+	bool cm;
+	const char *name;
+	size_t at;
+} functions[] = {
+#define X(lib, ret, name, params) {sizeof(#lib) == 3, #name, offsetof(struct verbs_api, name)},
+	VERBS_API(X)
+#undef X
+};
+
+static bool any_device(void)
+{
+	DIR *dir = opendir("/sys/class/infiniband");
+	struct dirent *d;
+	bool any = false;
+
+	while (dir && !any && (d = readdir(dir)))
+		any = d->d_name[0] != '.';
+	if (dir)
+		closedir(dir);
+	return any;
+}
+
+static int missing(const char *what)
+{
+	rds_error("this machine has an RDMA device, but it cannot be used: %s. Install rdma-core (Debian: librdmacm1, "
+		  "ibverbs-providers), or set RDS_PRELOAD_TRANSPORT=shm",
+		  what);
+	return -ELIBACC;
+}
+
+int verbs_api_load(void)
+{
+	struct verbs_api api;
+	void *ibv, *cm, *fn;
+	unsigned i;
+
+	if (vb.rdma_create_id)
+		return 0;
+	if (!any_device())
+		return -ENOENT;
+	ibv = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
+	cm = ibv ? dlopen("librdmacm.so.1", RTLD_NOW | RTLD_LOCAL) : NULL;
+	if (!cm)
+		return missing(dlerror());
+	for (i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+		fn = dlsym(functions[i].cm ? cm : ibv, functions[i].name);
+		if (!fn)
+			return missing(functions[i].name);
+		memcpy((char *)&api + functions[i].at, &fn, sizeof(fn));
+	}
+	vb = api;
+	return 0;
+}

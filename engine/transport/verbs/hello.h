@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * hello.h - private data of rdma_cm's messages: what two processes tell each other before there is a connection.
+ *
+ * 56 bytes is all that a request through rdma_cm carries on InfiniBand and RoCE (iWARP would have 512); replies carry more.
+ * Addresses are not in it: rdma_cm says from which address and to which address a request came.  Big-endian.  The buffer may be longer
+ * than what was sent and is hostile until checked (verbs_hello_check).
+ *
+ * Versions: a side offers the range that it speaks, the answer names the one that is used; no common one: refused with
+ * VERBS_NO_VERSION, and the log of both names both.
+ */
+#ifndef VERBS_HELLO_H
+#define VERBS_HELLO_H
+
+#include <stdint.h>
+
+#include "engine/registry.h"
+
+#define VERBS_MAGIC 0x52445350u /* "RDSP" */
+#define VERBS_VERSION_MIN 1u
+#define VERBS_VERSION_MAX 1u
+
+enum verbs_ask {
+	VERBS_CONNECT = 1, /* a connection with process `wanted` */
+	VERBS_LOCATE = 2,  /* which process has `port`?  Always answered by a reject */
+};
+
+struct verbs_hello {
+	uint32_t magic;
+	uint8_t version_min, version_max;
+	uint8_t ask;
+	uint8_t tos;
+	uint16_t port;			/* LOCATE: the RDS port */
+	uint16_t listener;		/* where the sender itself listens */
+	uint16_t frame;			/* payload of a frame that it takes, in units of 64 bytes */
+	uint16_t credits;		/* frames that it has room for; 0: not counted */
+	struct rds_procid self, wanted; /* wanted: 0 with LOCATE */
+	uint64_t rx_seq;		/* what it has received over earlier connections */
+} __attribute__((packed));
+_Static_assert(sizeof(struct verbs_hello) == 56, "all that fits a request");
+
+enum verbs_status {
+	VERBS_OK = 0,
+	VERBS_REDIRECT = 1, /* process `self` at port `listener` (of the asked or wanted one) */
+	VERBS_NO_PORT = 2,  /* nobody on this node has bound it */
+	VERBS_GONE = 3,	    /* the wanted process does not exist any more */
+	VERBS_AGAIN = 4,    /* our own attempt is under way, or no means just now */
+	VERBS_NO_VERSION = 5,
+	VERBS_REFUSED = 6, /* errno says why */
+};
+
+/* In a reply (status OK) or a reject. */
+struct verbs_answer {
+	uint32_t magic;
+	uint8_t version; /* the one to be used; of a NO_VERSION the highest */
+	uint8_t version_min;
+	uint8_t status;
+	uint8_t error; /* REFUSED: positive errno */
+	uint16_t listener, frame, credits, reserved;
+	struct rds_procid self;
+	uint64_t rx_seq;
+} __attribute__((packed));
+_Static_assert(sizeof(struct verbs_answer) == 40, "fits a reject");
+
+#endif

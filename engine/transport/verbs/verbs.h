@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * verbs.h - the verbs transport inside: devices, endpoints, and who may touch what.
+ *
+ * A message is cut into *frames*: a SEND of a 48-byte RDS header and at most VERBS_FRAME bytes each (rds-semantics 12.5, with larger
+ * slices; both sides say when they connect how much they take).  Received frames land in one shared receive queue per device.
+ *
+ *   verbs.c       the transport's table; claims, devices come and go
+ *   api.c         the libraries            device.c   device: PD, CQ, SRQ, what it can do, receive buffers
+ *   arena.c       registered memory that messages are kept in until they are acknowledged
+ *   send.c        message -> frames -> send queue, completions, room
+ *   recv.c        completion queue -> frames -> messages, acknowledgements, credits taken
+ *   credit.c      may a frame be sent? (devices that cannot make a sender wait)
+ *   wake.c        arming the completion queue
+ *   cm.c          rdma_cm: an attempt from address to connection, requests from peers, the end of an endpoint
+ *   rendezvous.c  one port per node: who listens, who is asked, what is answered
+ *   hello.h       private data
+ *   keepalive.c   are silent peers still there?       async.c   what devices say unasked
+ *
+ * Threads and locks.  cm, rendezvous, keepalive, async: helper only (claims(): a program's thread, control held, once per device,
+ * before the helper knows of it).  Send side of an endpoint: conn->tx.  Completion queues, receive side, table of queue pairs, device
+ * state: rx.  Fields say which.  Every descriptor is the program's table's: this transport needs a helper that shares it.
+ */
+#ifndef VERBS_VERBS_H
+#define VERBS_VERBS_H
+
+#include "engine/engine.h"
+#include "engine/transport/verbs/api.h"
+#include "engine/transport/verbs/hello.h"
+
+#define VERBS_FRAME 8192u /* payload of a frame, at most */
+#define VERBS_HDR RDS_WIRE_HDR
+#define VERBS_BUF (VERBS_FRAME + 64u) /* a receive buffer; frame at its start */
+#define VERBS_SQ 256u
+#define VERBS_SQ_RESERVE 2u /* for what is said without a message: acknowledgements, credits, keepalive */
+#define VERBS_QPS 4096u	    /* buckets */
+
+/* ---- registered memory (arena.c) ---- */
+
+struct verbs_dev;
+/* Memory for one message on its way out: header room first (48 bytes per frame), then the payload in one piece. */
+struct verbs_block {
+	struct verbs_chunk *chunk;
+	unsigned char *mem;
+	uint32_t size;
+	uint32_t lkey;
+};
+struct verbs_arena;
+/* Any lock may be held; it has one of its own.  -ENOMEM: nothing left below the limit (wait for acknowledgements), or (logged) memlock. */
+int verbs_arena_new(struct verbs_dev *dev, struct verbs_arena **out);
+int verbs_block_get(struct verbs_arena *a, size_t size, struct verbs_block *out);
+void verbs_block_put(struct verbs_arena *a, struct verbs_block *b);
+void verbs_arena_free(struct verbs_arena *a); /* every block has been given back */
+/* Page-aligned memory that no child shares, registered; NULL + *err, a lack of RLIMIT_MEMLOCK logged with what to do. */
+void *verbs_mem_register(struct verbs_dev *dev, size_t len, int access, struct ibv_mr **mr, int *err);
+void verbs_mem_release(void *mem, size_t len, struct ibv_mr *mr);
+
+/* ---- devices (device.c) ---- */
+
+/* What a device is like, found out once; nowhere else is asked what kind it is. */
+struct verbs_caps {
+	bool credits; /* cannot make a sender wait (no RNR): a frame without a receive buffer ends the connection */
+	bool initiator_first;  /* the side that connected sends first, the other is silent until then */
+	bool one_sge_read;     /* (RDMA) */
+	bool sink_needs_write; /* (RDMA) */
+	bool atomics;	       /* (RDMA) */
+	bool rnr, timeouts;    /* the queue pair has these attributes */
+	uint32_t max_inline;   /* asked for; an endpoint has what it got */
+	uint32_t sq, srq;      /* depths */
+	uint32_t rd_atomic;
+};
+
+enum verbs_armed { VERBS_UNARMED, VERBS_SOLICITED, VERBS_ALL };
+
+struct verbs_buf {
+	struct verbs_buf *next;
+	unsigned char *mem;
+	uint32_t index;
+	uint32_t len;	     /* received */
+	struct verbs_ep *ep; /* handed to the engine in place, or waiting in ep->later */
+};
+
+struct verbs_dev {
+	struct verbs_dev *next;
+	struct ibv_context *ctx;
+	char name[64];
+	struct verbs_caps caps;
+	struct ibv_pd *pd;
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq;
+	struct ibv_srq *srq;
+	struct verbs_arena *arena;
+	struct rds_event comp_ev, async_ev;
+	struct rds_timer starved; /* no receive buffer could be posted: again */
+	/* rx */
+	unsigned char *recv_mem;
+	size_t recv_len;
+	struct ibv_mr *recv_mr;
+	struct verbs_buf *bufs, *refill; /* to be posted */
+	uint32_t nbufs, posted, nrefill;
+	uint32_t promised; /* credits that senders hold (credit.c) */
+	enum verbs_armed armed;
+	unsigned unacked_events;
+	struct ibv_wc stash[16]; /* polled by pending(), not yet looked at */
+	unsigned nstash, stash_at;
+	bool gone;     /* DEVICE_REMOVAL, DEVICE_FATAL: no endpoint may use it */
+	unsigned neps; /* helper */
+};
+
+int verbs_dev_get(struct ibv_context *ctx, struct verbs_dev **out); /* find or make; control held or helper */
+void verbs_dev_refill(struct verbs_dev *dev);			    /* rx: post what has come back, in batches */
+void verbs_buf_put(struct verbs_dev *dev, struct verbs_buf *buf);   /* rx */
+void verbs_dev_free(struct verbs_dev *dev);			    /* helper; no endpoint is left */
+
+/* ---- endpoints ---- */
+
+enum verbs_state {
+	VERBS_RESOLVING,  /* address, then route */
+	VERBS_CONNECTING, /* request sent, or accepted and not yet established */
+	VERBS_UP,	  /* up->up has been called */
+	VERBS_BROKEN,	  /* the helper is about to say so */
+	VERBS_CLOSED,	  /* queue pair in error, waits for what is still in flight */
+};
+
+/* A message (or something said without one, seq 0) whose bytes must stay. */
+struct verbs_out {
+	struct verbs_block block;
+	uint64_t seq;
+	uint32_t wr_end; /* sent when that many work requests have completed */
+};
+
+struct verbs_ep {
+	struct rds_ep_head head;
+	struct verbs_dev *dev;
+	struct verbs_ep *next, *qp_next; /* all: helper; by number: rx */
+	_Atomic enum verbs_state state;	 /* written by the helper (BROKEN: under rx) */
+	/* helper */
+	struct rdma_cm_id *cm;
+	struct verbs_attempt *attempt; /* until it is up (cm.c) */
+	struct rds_timer deadline;     /* of connecting, of closing */
+	struct rds_timer broken;       /* set from anywhere: have the helper break it */
+	int why;		       /* ... for this reason (-errno) */
+	bool initiator;
+	bool cm_up;	   /* ESTABLISHED has come */
+	uint64_t peer_ack; /* for up->up: what the peer has received before */
+
+	/* send side (tx) */
+	struct ibv_qp *qp;
+	uint32_t qpn;
+	uint32_t max_inline;
+	uint32_t frame;	    /* payload of a frame that the peer takes */
+	uint32_t wr_posted; /* work requests so far, wraps */
+	uint32_t wr_unsignaled, bytes_unsignaled;
+	struct ibv_send_wr *chain; /* not yet given to the device (flush) */
+	struct ibv_send_wr wr[VERBS_SQ];
+	struct ibv_sge sge[VERBS_SQ][2];
+	uint32_t nchain;
+	struct verbs_out *out; /* ring of cap entries, oldest first */
+	uint32_t out_head, out_count, out_cap;
+	unsigned since_ack_asked, bytes_since_ack_asked;
+	uint64_t ack_said;	   /* the last acknowledgement that we sent */
+	_Atomic uint32_t credits;  /* frames that we may send (caps.credits) */
+	_Atomic uint32_t wr_done;  /* by completion (rx) */
+	_Atomic uint64_t seen_ack; /* the peer's (rx) */
+	_Atomic bool wants_room;   /* somebody waits: up->writable when something moves */
+
+	/* receive side (rx) */
+	_Atomic uint64_t rx_ack; /* what we have received, to be told */
+	_Atomic bool ack_due;	 /* ... soon, by a frame of its own if need be */
+	_Atomic uint32_t grant;	 /* credits to be told to the peer */
+	uint32_t granted;	 /* credits that the peer holds */
+	bool heard;		 /* a frame has come */
+	uint64_t quiet_since;	 /* keepalive */
+	unsigned char *asm_data; /* message of several frames, so far */
+	struct rds_hdr asm_hdr;
+	uint32_t asm_got;
+	struct verbs_buf *later,
+		**later_tail; /* came before we were up, or found no memory: in order, before anything new */
+	unsigned inplace;     /* buffers that the engine has */
+	bool closed;	      /* the engine has closed it: memory goes when inplace is 0 and the queue pair is gone */
+	bool kept;
+	bool qp_dead;
+};
+
+struct verbs {
+	struct rds_transport t; /* first */
+	bool ready;		/* control: libraries, event channel, listener */
+	struct verbs_dev *_Atomic devs;
+	struct rdma_event_channel *events;
+	struct rds_event cm_ev;
+	struct verbs_ep *eps;		    /* helper */
+	struct verbs_ep *by_qpn[VERBS_QPS]; /* rx */
+	enum rds_attention attention;	    /* rx: as last told */
+	struct rdma_cm_id *listener;	    /* our own, any port */
+	_Atomic uint16_t port;		    /* ... this one, host order; 0: none */
+};
+extern struct verbs rds_verbs;
+
+/* send.c; tx */
+int verbs_send(struct rds_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len, uint64_t *pos);
+void verbs_flush(struct rds_ep *ep, bool service);
+const void *verbs_retained(struct rds_ep *ep, uint64_t pos);
+uint64_t verbs_acked(struct rds_ep *ep);
+bool verbs_want_room(struct rds_ep *ep, uint64_t seen_ack);
+void verbs_push(struct rds_ep *ep);
+void verbs_send_done(struct verbs_ep *ep, const struct ibv_wc *wc); /* rx */
+void verbs_send_free(struct verbs_ep *ep);			    /* nothing is in flight: blocks back */
+bool verbs_send_idle(struct verbs_ep *ep);			    /* nothing is in flight */
+/* A zero-length RDMA write, if nothing is in flight (keepalive.c). 0, -EBUSY, -errno. */
+int verbs_send_probe(struct verbs_ep *ep);
+
+/* recv.c; rx */
+bool verbs_progress(struct rds_transport *t);
+void verbs_ack(struct rds_ep *ep, uint64_t seq);
+void verbs_release(struct rds_ep *ep, void *token);
+bool verbs_relieve(struct rds_transport *t, bool now);
+bool verbs_recv_later(struct verbs_ep *ep); /* offer again what waits. True: something went */
+void verbs_recv_drop(struct verbs_ep *ep);  /* closed: half a message, frames that nobody took */
+struct verbs_ep *verbs_ep_by_qpn(uint32_t qpn);
+void verbs_ep_hash(struct verbs_ep *ep);
+void verbs_ep_unhash(struct verbs_ep *ep);
+/* A completion or a frame says that it is over: have the helper break it. rx or tx. */
+void verbs_broken(struct verbs_ep *ep, int why);
+
+/* credit.c */
+bool verbs_credit_take(struct verbs_ep *ep, unsigned n);		 /* tx: may n frames go? */
+void verbs_credit_start(struct verbs_ep *ep, uint32_t given);		 /* up: what hello said */
+uint32_t verbs_credit_first(struct verbs_dev *dev, struct verbs_ep *ep); /* to be said in hello */
+void verbs_credit_came(struct verbs_ep *ep);				 /* rx: a frame used one up: grant more? */
+void verbs_credit_end(struct verbs_ep *ep);				 /* rx: what it holds goes back to the pool */
+
+/* wake.c; rx */
+void verbs_attention(struct rds_transport *t, enum rds_attention who);
+bool verbs_pending(struct rds_transport *t);
+void verbs_comp_event(struct rds_event *ev, uint32_t events); /* helper */
+
+/* verbs.c */
+int verbs_claims(struct rds_transport *t, const struct in6_addr *laddr, uint32_t scope);
+/* The queue pair for ep->cm; ep->dev is set. helper. */
+int verbs_qp_create(struct verbs_ep *ep);
+void verbs_qp_destroy(struct verbs_ep *ep);
+
+/* cm.c; helper */
+int verbs_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, uint64_t rx_seq,
+		  struct rds_ep **ep);
+void verbs_close(struct rds_ep *ep);
+void verbs_keep(struct rds_ep *ep, bool on);
+void verbs_cm_event(struct rds_event *ev, uint32_t events);
+int verbs_cm_start(void);			 /* event channel, listener; program's thread, control held */
+void verbs_ep_heard(struct verbs_ep *ep);	 /* rx: the first frame: whoever waits to be up may be */
+void verbs_ep_free_if_done(struct verbs_ep *ep); /* rx: closed, nothing in place, queue pair gone */
+
+/* rendezvous.c; helper */
+int verbs_locate(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port);
+void verbs_rendezvous_start(void);
+/* A request that is not (only) for a connection with this process: fills the answer. True: it is for us, accept goes on. */
+bool verbs_rendezvous_request(const struct verbs_hello *req, const struct in6_addr *laddr, uint32_t scope,
+			      struct verbs_answer *answer);
+
+/* keepalive.c, async.c; helper */
+void verbs_keepalive_start(void);
+void verbs_async_event(struct rds_event *ev, uint32_t events);
+
+#endif
