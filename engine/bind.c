@@ -12,6 +12,12 @@
 #include "engine/connection.h"
 #include "engine/names.h"
 
+#ifdef HAVE_VERBS
+#define RDS_VERBS_LISTED "verbs (other hosts, too, by RDMA devices), "
+#else
+#define RDS_VERBS_LISTED ""
+#endif
+
 #define RDS_PROBE_PORT 1 /* multipath probes of RDS over TCP */
 
 /* ---- sockets by address and port (rx) ---- */
@@ -76,7 +82,7 @@ static int bind_transport(const struct rds_sock *sk, const struct rds_addr *addr
 
 	if (unlikely(rds_eng->no_transport)) {
 		rds_error("RDS_PRELOAD_TRANSPORT=%.100s: there is no such transport, so no socket can be bound. There are shm "
-			  "(processes of this host), loop (this process alone) and auto (whatever there is)",
+			  "(processes of this host), " RDS_VERBS_LISTED "loop (this process alone) and auto (whatever there is)",
 			  rds_options()->transport);
 		return -EADDRNOTAVAIL; /* as in a kernel without one */
 	}

@@ -15,7 +15,7 @@
 	X(log_file, FILE, "LOG_FILE", "", 0, 0, "", "append lines to this file instead of stderr")                    \
 	X(registry_dir, DIR, "REGISTRY_DIR", "/dev/shm", 0, 0, "", "where the processes of a node meet")              \
 	X(share, ENUM, "SHARE", "user", 0, 0, "user|group|all", "who may join this node")                             \
-	X(transport, STR, "TRANSPORT", "auto", 0, 0, "", "how to reach other processes: auto, shm, or loop (not at all)") \
+	X(transport, STR, "TRANSPORT", "auto", 0, 0, "", "how to reach other processes: auto, shm, verbs, or loop") \
 	X(spin_us, INT, "SPIN_US", "200", 0, 1000000, "", "longest spin before sleeping, microseconds; 0: never")      \
 	X(shm_ring, POW2, "SHM_RING", "4M", 2097152, 67108864, "", "shared memory per peer and direction, bytes")     \
 	X(helper_fds, ENUM, "HELPER_FDS", "own", 0, 0, "own|shared", "descriptor table of the library's thread")      \
