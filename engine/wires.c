@@ -55,7 +55,8 @@ static bool has_entries(const char *dir)
 		for (at = 0; at < n && !any;) {
 			unsigned short len;
 
-			memcpy(&len, buf + at + 16, sizeof(len)); /* struct linux_dirent64: d_reclen, behind two words */
+			memcpy(&len, buf + at + 16,
+			       sizeof(len)); /* struct linux_dirent64: d_reclen, behind two words */
 			any = buf[at + 19] != '.';
 			at += len;
 		}
@@ -105,7 +106,8 @@ static bool too_late(void)
 		return false;
 	if (!told && has_entries(DEVICES)) {
 		told = true;
-		rds_warn("an RDMA device has appeared since this program bound its first socket: restart the program for it "
+		rds_warn("an RDMA device has appeared since this program bound its first socket: restart the program "
+			 "for it "
 			 "to be used");
 	}
 	return true;
