@@ -32,8 +32,10 @@
 #define VERBS_HDR RDS_WIRE_HDR
 #define VERBS_BUF (VERBS_FRAME + 64u) /* a receive buffer; frame at its start */
 #define VERBS_SQ 256u
-#define VERBS_SQ_RESERVE 2u /* for what is said without a message: acknowledgements, credits, keepalive */
-#define VERBS_QPS 4096u	    /* buckets */
+#define VERBS_CHAIN 16u
+#define VERBS_SQ_RESERVE 4u	   /* for what is said without a message: acknowledgements, credits, keepalive */
+#define VERBS_QPS 4096u		   /* buckets */
+#define VERBS_WR_SEND (1ull << 63) /* wr_id of a send: | ep->wr_posted as of then; of a receive: the buffer's index */
 
 /* ---- registered memory (arena.c) ---- */
 
@@ -122,11 +124,14 @@ enum verbs_state {
 	VERBS_CLOSED,	  /* queue pair in error, waits for what is still in flight */
 };
 
-/* A message (or something said without one, seq 0) whose bytes must stay. */
+/* A message (or, with seq 0, something that no acknowledgement covers) whose bytes must stay. */
 struct verbs_out {
 	struct verbs_block block;
 	uint64_t seq;
-	uint32_t wr_end; /* sent when that many work requests have completed */
+	uint32_t len;		 /* payload */
+	uint32_t wr_end;	 /* all of it has been sent when so many work requests have completed */
+	uint16_t nframes, given; /* to the chain */
+	bool ask, solicited, grants;
 };
 
 struct verbs_ep {
@@ -149,35 +154,37 @@ struct verbs_ep {
 	uint32_t qpn;
 	uint32_t max_inline;
 	uint32_t frame;	    /* payload of a frame that the peer takes */
-	uint32_t wr_posted; /* work requests so far, wraps */
+	uint32_t wr_posted; /* work requests so far, the chain included; wraps */
 	uint32_t wr_unsignaled, bytes_unsignaled;
-	struct ibv_send_wr *chain; /* not yet given to the device (flush) */
-	struct ibv_send_wr wr[VERBS_SQ];
-	struct ibv_sge sge[VERBS_SQ][2];
+	struct ibv_send_wr wr[VERBS_CHAIN]; /* the chain: not yet given to the device (flush) */
+	struct ibv_sge sge[VERBS_CHAIN][2];
 	uint32_t nchain;
-	struct verbs_out *out; /* ring of cap entries, oldest first */
+	struct rds_wire_hdr said; /* header of what is said without a message, sent inline */
+	struct verbs_out *out;	  /* ring of out_cap entries, oldest first */
 	uint32_t out_head, out_count, out_cap;
-	unsigned since_ack_asked, bytes_since_ack_asked;
-	uint64_t ack_said;	   /* the last acknowledgement that we sent */
-	_Atomic uint32_t credits;  /* frames that we may send (caps.credits) */
-	_Atomic uint32_t wr_done;  /* by completion (rx) */
-	_Atomic uint64_t seen_ack; /* the peer's (rx) */
-	_Atomic bool wants_room;   /* somebody waits: up->writable when something moves */
+	uint32_t unfinished; /* of them, at the end, those of which frames are still to be given to the chain */
+	uint32_t since_asked, bytes_since_asked; /* an acknowledgement was asked for so much ago */
+	_Atomic uint32_t credits;		 /* frames that we may send (caps.credits) */
+	_Atomic uint32_t wr_done;		 /* by completion (rx) */
+	_Atomic uint64_t seen_ack;		 /* the peer's (rx) */
+	_Atomic bool wants_room;		 /* somebody waits: up->writable when something moves */
 
 	/* receive side (rx) */
 	_Atomic uint64_t rx_ack; /* what we have received, to be told */
 	_Atomic bool ack_due;	 /* ... soon, by a frame of its own if need be */
 	_Atomic uint32_t grant;	 /* credits to be told to the peer */
-	uint32_t granted;	 /* credits that the peer holds */
+	uint32_t granted, spare; /* credits that the peer holds, buffers set aside for it */
 	bool heard;		 /* a frame has come */
 	uint64_t quiet_since;	 /* keepalive */
 	unsigned char *asm_data; /* message of several frames, so far */
 	struct rds_hdr asm_hdr;
 	uint32_t asm_got;
-	struct verbs_buf *later,
-		**later_tail; /* came before we were up, or found no memory: in order, before anything new */
-	unsigned inplace;     /* buffers that the engine has */
-	bool closed;	      /* the engine has closed it: memory goes when inplace is 0 and the queue pair is gone */
+	/* came before we were up, or found no memory: in order, before anything new */
+	struct verbs_buf *later, **later_tail;
+	struct verbs_ep *later_next;
+	bool later_queued;
+	unsigned inplace; /* buffers that the engine has */
+	bool closed;	  /* the engine has closed it: memory goes when inplace is 0 and the queue pair is gone */
 	bool kept;
 	bool qp_dead;
 };
@@ -190,6 +197,7 @@ struct verbs {
 	struct rds_event cm_ev;
 	struct verbs_ep *eps;		    /* helper */
 	struct verbs_ep *by_qpn[VERBS_QPS]; /* rx */
+	struct verbs_ep *waiting;	    /* rx: up, and frames in ep->later, which found no memory */
 	enum rds_attention attention;	    /* rx: as last told */
 	struct rdma_cm_id *listener;	    /* our own, any port */
 	_Atomic uint16_t port;		    /* ... this one, host order; 0: none */
@@ -206,6 +214,7 @@ void verbs_push(struct rds_ep *ep);
 void verbs_send_done(struct verbs_ep *ep, const struct ibv_wc *wc); /* rx */
 void verbs_send_free(struct verbs_ep *ep);			    /* nothing is in flight: blocks back */
 bool verbs_send_idle(struct verbs_ep *ep);			    /* nothing is in flight */
+void verbs_send_mark(struct verbs_ep *ep); /* helper, queue pair in error: when this is flushed, nothing is in flight */
 /* A zero-length RDMA write, if nothing is in flight (keepalive.c). 0, -EBUSY, -errno. */
 int verbs_send_probe(struct verbs_ep *ep);
 
@@ -226,8 +235,11 @@ void verbs_broken(struct verbs_ep *ep, int why);
 bool verbs_credit_take(struct verbs_ep *ep, unsigned n);		 /* tx: may n frames go? */
 void verbs_credit_start(struct verbs_ep *ep, uint32_t given);		 /* up: what hello said */
 uint32_t verbs_credit_first(struct verbs_dev *dev, struct verbs_ep *ep); /* to be said in hello */
-void verbs_credit_came(struct verbs_ep *ep);				 /* rx: a frame used one up: grant more? */
-void verbs_credit_end(struct verbs_ep *ep);				 /* rx: what it holds goes back to the pool */
+void verbs_credit_came(struct verbs_ep *ep, bool free_of_charge); /* rx: a frame, which used one up: grant more? */
+void verbs_credit_more(struct verbs_ep *ep, uint32_t n);	  /* rx: the peer grants */
+bool verbs_credit_due(
+	const struct verbs_ep *ep); /* any lock: enough to be told by a frame of its own, which costs no credit */
+void verbs_credit_end(struct verbs_ep *ep); /* rx: what it holds goes back to the pool */
 
 /* wake.c; rx */
 void verbs_attention(struct rds_transport *t, enum rds_attention who);
