@@ -24,6 +24,8 @@
 	X(linger_ms, INT, "LINGER_MS", "2000", 0, 600000, "", "longest wait at exit for queued data, milliseconds")   \
 	X(reconnect_min_ms, INT, "RECONNECT_MIN_MS", "1", 1, 60000, "", "first pause between connect attempts")       \
 	X(reconnect_max_ms, INT, "RECONNECT_MAX_MS", "1000", 1, 60000, "", "longest pause between connect attempts")  \
+	X(cm_port, INT, "CM_PORT", "18635", 1, 65535, "", "rendezvous port of RDMA nodes, the same on all hosts")       \
+	X(keepalive_ms, INT, "KEEPALIVE_MS", "5000", 0, 3600000, "", "silence after which an RDMA peer is probed; 0: never") \
 	X(ping_enable, ENUM, "PING_ENABLE", "1", 0, 0, "0|1", "answer pings to port 0")                               \
 	X(fault, STR, "FAULT", "", 0, 0, "", "faults to inject, for tests: seed=1,disconnect=1000")                   \
 	X(families, FAMILY, "FAMILIES", "auto", 0, 0, "21|28|30|32", "address families that mean RDS, with commas")   \

@@ -299,6 +299,9 @@ void verbs_push(struct rds_ep *rep)
 	grants = verbs_credit_due(ep);
 	if (grants || atomic_load(&ep->ack_due))
 		say(ep, false, grants);
+	if (unlikely(atomic_load_explicit(&ep->probe_due, memory_order_relaxed)) &&
+	    atomic_exchange(&ep->probe_due, false) && verbs_send_probe(ep) == 0)
+		atomic_store(&ep->probe_wr, ep->wr_posted);
 }
 
 /* The peer answers at once, which makes the acknowledgement move. */

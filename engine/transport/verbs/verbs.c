@@ -28,8 +28,6 @@ static int start(void)
 		return err;
 	}
 	rds_verbs.ready = true;
-	verbs_rendezvous_start();
-	verbs_keepalive_start();
 	return 0;
 }
 
@@ -56,6 +54,8 @@ int verbs_claims(struct rds_transport *t, const struct in6_addr *laddr, uint32_t
 		err = verbs_dev_get(id->verbs, &dev);
 	else
 		err = -ENODEV;
+	if (!err)
+		verbs_dev_hold(dev, laddr, scope);
 	vb.rdma_destroy_id(id);
 	if (err == -ENODEV)
 		return 0;
