@@ -40,7 +40,8 @@ static int listen_at(int family, uint16_t port, struct rdma_cm_id **out)
 		vb.rdma_destroy_id(cm);
 	else
 		*out = cm;
-	return err;
+	/* rdma_cm's word for a port that somebody has (iWARP: TCP's).  No address but the wildcard is asked for here, and v6 may be off. */
+	return err == -EADDRNOTAVAIL && family == AF_INET ? -EADDRINUSE : err;
 }
 
 void verbs_unlisten(struct rdma_cm_id *ids[2])
