@@ -11,6 +11,7 @@
  *   DOWN        it broke: unacknowledged messages go back to the queue.  If the peer lives, straight to CONNECTING again
  *               (which does not begin before there was memory for all of them).
  *   DEAD        the peer process is gone: everything for it is dropped (its sockets are gone too) and the object leaves the tables.
+ *               If it was another host's, what it never was sent looks for its port anew.
  *
  * Sequence numbers belong to the connection and survive all of it but DEAD.  Two processes that connect to each other at the
  * same moment: the attempt of the one with the smaller process id wins.  A request for a connection that is UP is
@@ -19,9 +20,10 @@
  * taken.
  *
  * A loop connection has no process behind it but this one, and is UP from the start.  A NOWHERE connection keeps messages
- * for an address that nobody on this host can reach (resolve.c).
+ * for an address that nobody on this host can reach, or whose host has not said yet which process has the port (resolve.c).
  */
 #include "engine/message.h"
+#include "engine/ports.h"
 #include "engine/wait.h"
 
 #include <stdlib.h>
@@ -106,6 +108,10 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	conn->queue_tail = &conn->queue;
 	conn->backoff_ms = 0;
 	conn->was_up = conn->doubted = false;
+	conn->told = conn->far = false;
+	atomic_store(&conn->silent, false);
+	atomic_store(&conn->nout, 0);
+	atomic_store(&conn->nin, 0);
 	conn->mirror = NULL;
 	atomic_store(&conn->next_rx, 1);
 	atomic_store(&conn->state, RDS_CONN_DOWN);
@@ -164,6 +170,8 @@ struct rds_conn *rds_conn_get_locked(enum rds_conn_kind kind, const struct rds_c
 	struct rds_conn *conn = rds_conn_find(kind, id);
 
 	*err = 0;
+	if (conn && id->peer_port)
+		conn->id.peer_port = id->peer_port;
 	if (!conn || (kind == RDS_CONN_LOOP && !conn->ep))
 		conn = kind == RDS_CONN_LOOP ? loop_pair(id, err) : conn_new(kind, id, err);
 	return conn;
@@ -261,9 +269,16 @@ static bool peer_is_gone(const struct rds_conn *conn)
 static void conn_retry(struct rds_timer *tm)
 {
 	struct rds_conn *conn = container_of(tm, struct rds_conn, retry);
+	struct rds_conn_id id;
 	struct rds_ep *ep = NULL;
+	uint64_t taken;
 	int err;
 
+	if (atomic_load(&conn->nout) || atomic_load(&conn->nin)) { /* for lack of memory it waits here, too */
+		rx_lock();
+		rds_conn_work(conn);
+		rx_unlock();
+	}
 	if (atomic_load(&conn->state) != RDS_CONN_CONNECTING || conn->pending)
 		return;
 	if (conn->kind == RDS_CONN_NOWHERE) {
@@ -277,9 +292,15 @@ static void conn_retry(struct rds_timer *tm)
 			rds_conn_backoff(conn);
 		return;
 	}
-	err = conn->t->ops->connect(conn->t, &conn->id, conn, atomic_load(&conn->next_rx) - 1, &ep);
+	rds_lock(&rds_eng->control);
+	id = conn->id;
+	rds_unlock(&rds_eng->control);
+	rx_lock();
+	taken = rds_recv_taken(conn);
+	rx_unlock();
+	err = conn->t->ops->connect(conn->t, &id, conn, taken, &ep);
 	if (err == -EMFILE && rds_spare_use())
-		err = conn->t->ops->connect(conn->t, &conn->id, conn, atomic_load(&conn->next_rx) - 1, &ep);
+		err = conn->t->ops->connect(conn->t, &id, conn, taken, &ep);
 	if (!err) {
 		conn->pending = ep;
 		return;
@@ -412,7 +433,9 @@ static struct rds_conn *conn_accept(struct rds_transport *t, const struct rds_co
 	conn->t = t; /* the sides may differ in what they prefer: what comes up first will do */
 	atomic_store(&conn->state, RDS_CONN_CONNECTING);
 	rds_unlock(&conn->tx);
-	*rx_seq = atomic_load(&conn->next_rx) - 1;
+	rx_lock();
+	*rx_seq = rds_recv_taken(conn);
+	rx_unlock();
 	return conn;
 }
 
@@ -438,6 +461,7 @@ static void conn_bury(struct rds_conn *conn)
 
 void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone)
 {
+	struct rds_queued *unsent = NULL;
 	struct rds_ep *stale = NULL;
 	uint64_t congested = 0;
 	bool was_up = false;
@@ -464,11 +488,13 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 	if (ep && conn->pending == ep)
 		conn->pending = NULL;
 	if (peer_gone) {
+		atomic_store(&conn->state, RDS_CONN_DEAD);
+		atomic_fetch_add(&rds_eng->conn_gen, 1);
+		if (conn->id.peer_slot == RDS_SLOT_REMOTE)
+			unsent = rds_queue_take_unsent(conn);
 		rds_queue_drop_all(conn);
 		stale = conn->stale;
 		conn->stale = NULL;
-		atomic_store(&conn->state, RDS_CONN_DEAD);
-		atomic_fetch_add(&rds_eng->conn_gen, 1);
 	} else {
 		atomic_store(&conn->state, RDS_CONN_DOWN);
 	}
@@ -476,6 +502,8 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 	if (peer_gone) {
 		congested = rds_cong_ports(conn);
 		conn_bury(conn);
+		rds_ports_of_dead(&conn->id.peer);
+		rds_nowhere_append(&conn->id, unsent); /* by now somebody else may have the port */
 	}
 	rds_unlock(&rds_eng->control);
 	if (ep)
@@ -565,4 +593,5 @@ const struct rds_transport_up rds_transport_up = {
 	.evacuate = rds_inc_evacuate,
 	.writable = conn_writable,
 	.speak = conn_speak,
+	.located = rds_nowhere_located,
 };

@@ -16,8 +16,8 @@ enum rds_conn_state {
 
 enum rds_conn_kind {
 	RDS_CONN_LOOP,	   /* this process */
-	RDS_CONN_PEER,	   /* another process of this host */
-	RDS_CONN_NOWHERE,  /* an address that nobody here can reach (yet): messages wait for ever, as in the kernel */
+	RDS_CONN_PEER,	   /* another process, of this host or of another one (id.peer_slot RDS_SLOT_REMOTE) */
+	RDS_CONN_NOWHERE,  /* nobody here can reach that address (yet), or it is not known which process: messages wait */
 };
 
 /* A message that the peer has not acknowledged.  Its bytes are where the transport retains them. */
@@ -41,6 +41,14 @@ struct rds_queued {
 	unsigned char data[];
 };
 
+#define RDS_MOVED_MAX 16
+/* out: our peer is to be told (or has not acknowledged yet) that its message `seq` was for a port that has moved; in: we were told. */
+struct rds_moved {
+	uint64_t seq;
+	uint64_t notice; /* sequence number of the notice; out: 0 not sent yet */
+	uint16_t port;
+};
+
 struct rds_conn {
 	struct rds_conn *hash_next, *next, *next_free;
 	struct rds_conn *mirror; /* loop: the other direction */
@@ -58,6 +66,8 @@ struct rds_conn {
 	uint64_t backoff_ms;
 	bool was_up;
 	bool told; /* NOWHERE: that its messages wait has been logged (control) */
+	bool far;  /* NOWHERE: the local address can reach other hosts, so ask there (control) */
+	_Atomic bool silent; /* NOWHERE: that host did not answer, last time */
 	bool doubted; /* UP, and the peer has asked for a connection once */
 
 	rds_lock_t tx;
@@ -84,6 +94,9 @@ struct rds_conn {
 	bool want_map, want_flush, want_push;
 	uint16_t pongs[16]; /* ports to answer */
 	unsigned npongs;
+	/* ports that have moved to another process of their host (moved.c; rx) */
+	struct rds_moved out[RDS_MOVED_MAX], in[RDS_MOVED_MAX];
+	_Atomic unsigned nout, nin;
 };
 
 /* connection.c. rds_conn_get: find or make; control not held. May return a DEAD one's successor; NULL + *err. */
@@ -105,6 +118,27 @@ void rds_conn_work(struct rds_conn *conn); /* rx held: put on the work list */
 /* resolve.c: where does a message to dst go? No lock but sk->tx. 0 or -errno. */
 int rds_conn_resolve(struct rds_sock *sk, const struct rds_addr *dst, struct rds_conn **out);
 void rds_nowhere_retry(struct rds_conn *conn); /* helper */
+void rds_nowhere_located(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port, int err); /* helper */
+/* Messages (none: NULL) that have to look for their port anew, in order, from a connection with these addresses.  control held. */
+void rds_nowhere_append(const struct rds_conn_id *id, struct rds_queued *list);
+
+/* moved.c */
+enum rds_rx_verdict rds_moved_refuse(struct rds_conn *conn, struct rds_ep *ep, const struct rds_hdr *hdr); /* rx */
+enum rds_rx_verdict rds_moved_told(struct rds_conn *conn, const struct rds_rx *rx);			    /* rx */
+void rds_moved_say(struct rds_conn *conn);    /* tx: send the notices */
+void rds_moved_settle(struct rds_conn *conn); /* tx: the peer has acknowledged something */
+void rds_moved_run(struct rds_conn *conn);    /* no lock held: do what we were told */
+/* Highest sequence number that may be acknowledged.  rx. */
+uint64_t rds_moved_limit(const struct rds_conn *conn, uint64_t last);
+static inline uint64_t rds_recv_taken(const struct rds_conn *conn)
+{
+	uint64_t last = atomic_load_explicit(&conn->next_rx, memory_order_relaxed) - 1;
+
+	if (likely(!atomic_load_explicit(&conn->nout, memory_order_relaxed) &&
+		   !atomic_load_explicit(&conn->nin, memory_order_relaxed)))
+		return last;
+	return rds_moved_limit(conn, last);
+}
 
 /* queue.c; conn->tx held unless said otherwise */
 int rds_unacked_grow(struct rds_conn *conn); /* room for more; 0 or -ENOMEM */
@@ -117,6 +151,11 @@ void rds_queue_flush(struct rds_conn *conn); /* give waiting messages to the tra
 void rds_conn_rearm(struct rds_conn *conn); /* after a wake-up: is there still somebody who waits for space? */
 bool rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep); /* broken: unacknowledged ones to the head again */
 void rds_queue_drop_all(struct rds_conn *conn);
+/* Takes out what sockets have sent to that port from that number on, whether a transport had it or not.  False: no memory, nothing is taken. */
+bool rds_queue_take(struct rds_conn *conn, uint16_t port, uint64_t from, struct rds_queued **list);
+/* ... what no transport ever had, to any port. */
+struct rds_queued *rds_queue_take_unsent(struct rds_conn *conn);
+bool rds_queue_has(const struct rds_conn *conn, uint16_t port); /* is something of a socket's for that port here? */
 void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct rds_addr *dst);
 void rds_release_unacked(struct rds_unacked *u); /* socket's bytes back, wake writers */
 void rds_reap_all(void); /* no lock held */

@@ -19,6 +19,7 @@
 #include "engine/copy.h"
 #include "engine/info.h"
 #include "engine/message.h"
+#include "engine/ports.h"
 #include "engine/wait.h"
 #include "engine/wires.h"
 
@@ -165,6 +166,8 @@ void rds_reclaim(void)
 /* Messages that would be lost if we ended now; with `survives` the transport says so itself.  tx held. */
 static unsigned at_stake(const struct rds_conn *conn, bool survives)
 {
+	if (conn->kind == RDS_CONN_NOWHERE) /* a question takes a moment; a host that does not answer may take for ever */
+		return conn->far && !atomic_load(&conn->silent) ? conn->queue_len : 0;
 	if (conn->kind != RDS_CONN_PEER)
 		return 0;
 	if (conn->stale) /* neither on the heap nor where a peer would look */
@@ -242,11 +245,16 @@ static int queued_now(void)
 			n = -1;
 			break;
 		}
-		if (conn->kind == RDS_CONN_PEER && atomic_load(&conn->state) != RDS_CONN_DEAD) {
+		if (conn->kind == RDS_CONN_NOWHERE) {
+			n += (int)at_stake(conn, false);
+		} else if (conn->kind == RDS_CONN_PEER && atomic_load(&conn->state) != RDS_CONN_DEAD) {
 			/* Without SURVIVES nobody could promise anything, and asking takes locks. */
 			bool survives = conn->t->ops->caps & RDS_TCAP_SURVIVES;
 
 			n += (int)(survives ? at_stake(conn, true) : conn->queue_len);
+			if ((conn->t->ops->caps & RDS_TCAP_REMOTE) && conn->ep && conn->count)
+				n += conn->t->ops->acked(conn->ep) <
+				     conn->unacked[(conn->head + conn->count - 1) & (conn->cap - 1)].seq;
 		}
 		rds_unlock(&conn->tx);
 	}
@@ -301,6 +309,7 @@ void rds_engine_forget(void)
 	rds_keeper_forget();
 	rds_busy_forget();
 	rds_conn_forget();
+	rds_ports_forget();
 	rds_inc_forget();
 	rds_shm_forget();
 	rds_info_forget();

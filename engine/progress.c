@@ -177,6 +177,8 @@ static void work_one(struct rds_conn *conn)
 	unsigned i, n;
 	bool map, flush, push;
 
+	if (unlikely(atomic_load_explicit(&conn->nin, memory_order_relaxed)))
+		rds_moved_run(conn);
 	/* What is to be done is read under tx: whoever puts a map back for the next `writable` does so under it, too. */
 	rds_lock(&conn->tx);
 	rx_lock();
@@ -205,6 +207,8 @@ static void work_one(struct rds_conn *conn)
 		rds_room_made();
 	for (i = 0; i < n; i++)
 		rds_xmit_pong(conn, pongs[i]);
+	if (unlikely(atomic_load_explicit(&conn->nout, memory_order_relaxed)))
+		rds_moved_say(conn);
 	rds_unlock(&conn->tx);
 }
 

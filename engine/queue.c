@@ -167,6 +167,8 @@ void rds_conn_reap(struct rds_conn *conn)
 	conn->acked = acked;
 	while (conn->count && conn->unacked[conn->head].seq <= acked)
 		release_run(conn, acked);
+	if (unlikely(atomic_load_explicit(&conn->nout, memory_order_relaxed)))
+		rds_moved_settle(conn);
 }
 
 static bool reap_one(struct rds_conn *conn)
@@ -317,6 +319,8 @@ void rds_queue_acked(struct rds_conn *conn, uint64_t ack)
 	}
 	if (ack > conn->acked)
 		conn->acked = ack;
+	if (unlikely(atomic_load_explicit(&conn->nout, memory_order_relaxed)))
+		rds_moved_settle(conn);
 }
 
 void rds_queue_drop_all(struct rds_conn *conn)
@@ -330,6 +334,100 @@ void rds_queue_drop_all(struct rds_conn *conn)
 		conn->head = (conn->head + 1) & (conn->cap - 1);
 		conn->count--;
 	}
+}
+
+static bool to_port(const struct rds_unacked *u, uint16_t port, uint64_t from)
+{
+	return u->sk && !u->cancelled && u->dport == port && u->seq >= from;
+}
+
+static struct rds_unacked *nth_unacked(const struct rds_conn *conn, unsigned i)
+{
+	return &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+}
+
+bool rds_queue_has(const struct rds_conn *conn, uint16_t port)
+{
+	const struct rds_queued *q;
+	unsigned i;
+
+	for (i = 0; i < conn->count; i++)
+		if (to_port(nth_unacked(conn, i), port, 0))
+			return true;
+	for (q = conn->queue; q; q = q->next)
+		if (to_port(&q->u, port, 0))
+			return true;
+	return false;
+}
+
+/* As if it had just come from its socket. */
+static void made_new(struct rds_queued *q)
+{
+	q->next = NULL;
+	q->was_sent = false;
+	q->hdr.flags = q->u.flags = 0;
+}
+
+/* What fn names leaves the queue for *tail; returns the new tail. */
+static struct rds_queued **unqueue(struct rds_conn *conn, struct rds_queued **tail, uint16_t port, uint64_t from, bool unsent)
+{
+	struct rds_queued **p, *q;
+
+	for (p = &conn->queue; (q = *p);) {
+		if (unsent ? !q->u.sk || q->was_sent : !to_port(&q->u, port, from)) {
+			p = &q->next;
+			continue;
+		}
+		*p = q->next;
+		conn->queue_len--;
+		made_new(q);
+		*tail = q;
+		tail = &q->next;
+	}
+	conn->queue_tail = p;
+	return tail;
+}
+
+bool rds_queue_take(struct rds_conn *conn, uint16_t port, uint64_t from, struct rds_queued **list)
+{
+	struct rds_ep *ep = conn->ep ? conn->ep : conn->stale;
+	struct rds_queued **tail = list, *q;
+	unsigned i;
+
+	*list = NULL;
+	for (i = 0; i < conn->count; i++) {
+		if (!to_port(nth_unacked(conn, i), port, from))
+			continue;
+		q = queued_again(conn, ep, nth_unacked(conn, i));
+		if (!q) {
+			while ((q = *list)) {
+				*list = q->next;
+				free(q);
+			}
+			return false;
+		}
+		made_new(q);
+		*tail = q;
+		tail = &q->next;
+	}
+	for (i = 0; i < conn->count; i++) {
+		struct rds_unacked *u = nth_unacked(conn, i);
+
+		if (!to_port(u, port, from))
+			continue;
+		u->sk = NULL; /* the copy counts for the socket now */
+		u->cancelled = true;
+	}
+	unqueue(conn, tail, port, from, false);
+	return true;
+}
+
+struct rds_queued *rds_queue_take_unsent(struct rds_conn *conn)
+{
+	struct rds_queued *list = NULL;
+
+	unqueue(conn, &list, 0, 0, true);
+	return list;
 }
 
 /* RDS_CANCEL_SENT_TO: forget what waits; what the transport already has may still arrive, but nobody accounts for it. */

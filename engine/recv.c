@@ -69,10 +69,8 @@ static enum rds_rx_verdict dispatch(struct rds_conn *conn, struct rds_ep *ep, co
 		return RDS_RX_DONE;
 	}
 	sk = rds_bound_find(&conn->id.laddr, rx->hdr.dport, conn->id.scope);
-	if (unlikely(!sk)) {
-		RDS_STAT_INC_RX(recv_drop_no_sock);
-		return RDS_RX_DONE;
-	}
+	if (unlikely(!sk))
+		return rds_moved_refuse(conn, ep, &rx->hdr);
 	inc = rds_inc_new(conn, ep, rx);
 	if (unlikely(!inc)) {
 		rds_error("out of memory for a message of %u bytes: its sender has to wait", rx->hdr.len);
@@ -96,7 +94,7 @@ enum rds_rx_verdict rds_recv_message(struct rds_conn *conn, struct rds_ep *ep, c
 	if (unlikely(hdr->seq < next && (hdr->flags & RDS_FLAG_RETRANSMITTED))) {
 		RDS_STAT_INC_RX(recv_drop_old_seq);
 	} else {
-		v = dispatch(conn, ep, rx);
+		v = unlikely(hdr->flags & RDS_FLAG_MOVED) ? rds_moved_told(conn, rx) : dispatch(conn, ep, rx);
 		if (unlikely(v == RDS_RX_LATER))
 			return v;
 		next = hdr->seq + 1;
@@ -104,7 +102,7 @@ enum rds_rx_verdict rds_recv_message(struct rds_conn *conn, struct rds_ep *ep, c
 	}
 	if (unlikely(hdr->flags & RDS_FLAG_ACK_REQUIRED))
 		RDS_STAT_INC_RX(recv_ack_required);
-	((struct rds_ep_head *)ep)->t->ops->ack(ep, next - 1);
+	((struct rds_ep_head *)ep)->t->ops->ack(ep, rds_recv_taken(conn));
 	return v;
 }
 

@@ -6,22 +6,37 @@
  * to ourselves (LOOP), which drops what has no socket as the kernel does; to an address of no host that we can reach it waits
  * (NOWHERE), as in the kernel, and the helper looks from time to time whether the address has appeared.
  *
+ * From an address that reaches other hosts, the helper asks the other one which of its processes has the port (transport.h: locate); the
+ * answer is kept (ports.h), and the process is reached by a PEER connection of its own.  Nobody has it: the messages are dropped, as a
+ * kernel would there.  No answer: they wait.
+ *
  * A socket's messages to one address stay in order, also when the answer changes from NOWHERE to another: whoever gets the
  * new answer first has the old messages go that way before its own.
  */
 #include "engine/connection.h"
+#include "engine/ports.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-/* Whose is that port?  Completes id.  -ENOENT: nobody's on this host. */
-static int owner_of(const struct rds_addr *dst, struct rds_conn_id *id, enum rds_conn_kind *kind)
+#define ASK_AT_ONCE 16 /* ports of one address; further ones when these are answered */
+
+static void nobody(struct rds_conn_id *id)
+{
+	memset(&id->peer, 0, sizeof(id->peer));
+	id->peer_slot = 0;
+	id->peer_port = 0;
+}
+
+/* Whose is that port?  Completes id.  far: our address is one that reaches other hosts.  -ENOENT: nobody's on this host. */
+static int owner_of(const struct rds_addr *dst, bool far, struct rds_conn_id *id, enum rds_conn_kind *kind)
 {
 	struct registry_owner own;
 	int err;
 
 	id->faddr = dst->ip;
 	id->scope = dst->scope;
-	memset(&id->peer, 0, sizeof(id->peer));
+	nobody(id);
 	*kind = RDS_CONN_LOOP;
 	err = dst->port ? registry_lookup(rds_eng->reg, &dst->ip, dst->port, dst->scope, &own) : -ENOENT;
 	if (!err && memcmp(&own.procid, registry_self(rds_eng->reg), sizeof(own.procid)) != 0) {
@@ -32,8 +47,47 @@ static int owner_of(const struct rds_addr *dst, struct rds_conn_id *id, enum rds
 		*kind = RDS_CONN_PEER;
 		id->peer = own.procid;
 		id->peer_slot = own.proc;
+		if (far && rds_eng->prefer_remote && own.transport == RDS_TRANS_IB)
+			id->peer_port = registry_port_of(rds_eng->reg, own.proc, &own.procid);
 	}
 	return err;
+}
+
+/* Are messages for that port under way to that process, over the connection with these addresses? */
+static bool under_way(const struct rds_conn_id *id, uint16_t port)
+{
+	struct rds_conn *conn = rds_conn_find(RDS_CONN_PEER, id);
+	bool has;
+
+	if (!conn)
+		return false;
+	rds_lock(&conn->tx);
+	has = rds_queue_has(conn, port);
+	rds_unlock(&conn->tx);
+	return has;
+}
+
+/* The same for another host, as far as it is known.  control held.  False: not known. */
+static bool far_owner_of(const struct rds_addr *dst, struct rds_conn_id *id)
+{
+	struct rds_port_owner own;
+
+	if (rds_port_look(dst, &own) != RDS_PORT_FOUND)
+		return false;
+	id->peer = own.proc;
+	id->peer_slot = RDS_SLOT_REMOTE;
+	id->peer_port = own.cm_port;
+	return true;
+}
+
+/* It has moved, but messages are still under way to the old one: what comes back of them (moved.c) is older than a new one. */
+static bool still_goes_to(const struct rds_addr *dst, struct rds_conn_id *id)
+{
+	id->peer_slot = RDS_SLOT_REMOTE;
+	if (unlikely(rds_port_was(dst, &id->peer)) && under_way(id, dst->port))
+		return true;
+	nobody(id);
+	return false;
 }
 
 static void append(struct rds_conn *to, struct rds_queued *q)
@@ -47,11 +101,62 @@ static void append(struct rds_conn *to, struct rds_queued *q)
 	to->queue_tail = &q->next;
 	to->queue_len++;
 	rds_conn_busy(to);
-	rds_queue_flush(to);
+	if (to->kind != RDS_CONN_NOWHERE)
+		rds_queue_flush(to);
 	start = rds_conn_start_locked(to);
 	rds_unlock(&to->tx);
 	if (start)
 		rds_timer_set(&to->retry, os_now_ns());
+}
+
+void rds_nowhere_append(const struct rds_conn_id *from, struct rds_queued *list)
+{
+	struct rds_conn_id id = *from;
+	struct rds_conn *nowhere = NULL;
+	struct rds_queued *q;
+	int err;
+
+	nobody(&id);
+	if (list)
+		nowhere = rds_conn_get_locked(RDS_CONN_NOWHERE, &id, &err);
+	if (nowhere)
+		nowhere->far = true;
+	else if (list)
+		rds_error("out of memory: messages are lost that have to look for their port anew");
+	while ((q = list)) {
+		list = q->next;
+		if (nowhere) {
+			append(nowhere, q);
+		} else {
+			rds_release_unacked(&q->u);
+			free(q);
+		}
+	}
+}
+
+enum fate { GOES, WAITS, DROPPED };
+
+/* Where does what has waited go now?  dst and id have the addresses; GOES: *to. */
+static enum fate decide(const struct rds_conn *nowhere, bool local, const struct rds_addr *dst, struct rds_conn_id *id,
+			struct rds_conn **to)
+{
+	struct rds_port_owner own;
+	enum rds_conn_kind kind;
+	int err = owner_of(dst, nowhere->far, id, &kind);
+
+	if (err && err != -ENOENT)
+		return WAITS;
+	if (err && !local) {
+		if (!nowhere->far)
+			return WAITS;
+		if (rds_port_look(dst, &own) == RDS_PORT_ABSENT)
+			return DROPPED;
+		if (!far_owner_of(dst, id))
+			return WAITS;
+		kind = RDS_CONN_PEER;
+	}
+	*to = kind == RDS_CONN_NOWHERE ? NULL : rds_conn_get_locked(kind, id, &err);
+	return *to ? GOES : WAITS;
 }
 
 /*
@@ -63,10 +168,8 @@ static void hand_over(struct rds_conn *nowhere, bool local)
 	struct rds_addr dst = {.ip = nowhere->id.faddr, .scope = nowhere->id.scope};
 	struct rds_conn_id id = nowhere->id;
 	struct rds_queued *q, *list, *kept = NULL, **tail = &kept;
-	enum rds_conn_kind kind;
 	struct rds_conn *to;
 	unsigned n = 0;
-	int err;
 
 	rds_lock(&nowhere->tx);
 	list = nowhere->queue;
@@ -77,18 +180,21 @@ static void hand_over(struct rds_conn *nowhere, bool local)
 	while ((q = list)) {
 		list = q->next;
 		dst.port = q->u.dport;
-		err = owner_of(&dst, &id, &kind);
-		to = kind != RDS_CONN_NOWHERE && (!err || (err == -ENOENT && local))
-			     ? rds_conn_get_locked(kind, &id, &err)
-			     : NULL;
-		if (to) {
+		switch (decide(nowhere, local, &dst, &id, &to)) {
+		case GOES:
 			append(to, q);
-		} else {
+			break;
+		case DROPPED:
+			rds_release_unacked(&q->u);
+			free(q);
+			break;
+		case WAITS:
 			*tail = q;
 			tail = &q->next;
 			n++;
 		}
 	}
+	*tail = NULL;
 	if (!kept)
 		return;
 	rds_lock(&nowhere->tx);
@@ -110,17 +216,18 @@ static void out_of_reach(const struct rds_addr *dst)
 	if (rds_eng->alone)
 		rds_warn("messages to %s wait for ever: RDS_PRELOAD_TRANSPORT=loop reaches this process only", a);
 	else
-		rds_warn("messages to %s wait until that is an address of this host: other hosts are out of reach of "
-			 "this version",
-			 a);
+		rds_warn("messages to %s wait until that is an address of this host: other hosts are reached only from an "
+			 "address on an RDMA device (rdma link shows them); bind the socket to one%s",
+			 a,
+			 rds_eng->remote ? "" : ", and let RDS_PRELOAD_TRANSPORT be auto, if this library knows verbs");
 }
 
-static int resolve(const struct rds_conn_id *from, const struct rds_addr *dst, struct rds_conn **out)
+static int resolve(const struct rds_conn_id *from, const struct rds_addr *dst, bool far, struct rds_conn **out)
 {
 	struct rds_conn_id id = *from, none;
 	enum rds_conn_kind kind;
 	struct rds_conn *nowhere;
-	int err = owner_of(dst, &id, &kind);
+	int err = owner_of(dst, far, &id, &kind);
 	bool bound = !err, tell;
 
 	if (err && err != -ENOENT)
@@ -128,15 +235,21 @@ static int resolve(const struct rds_conn_id *from, const struct rds_addr *dst, s
 	if (err && rds_addr_is_local(&dst->ip, dst->scope))
 		kind = RDS_CONN_NOWHERE; /* no such port here is silently dropped; no such host waits */
 	none = id;
-	memset(&none.peer, 0, sizeof(none.peer));
+	nobody(&none);
 	rds_lock(&rds_eng->control);
+	if (kind == RDS_CONN_NOWHERE && !bound && far && (still_goes_to(dst, &id) || far_owner_of(dst, &id))) {
+		kind = RDS_CONN_PEER;
+		bound = true;
+	}
 	nowhere = kind == RDS_CONN_NOWHERE ? NULL : rds_conn_find(RDS_CONN_NOWHERE, &none);
 	if (unlikely(nowhere))
 		hand_over(nowhere, !bound);
 	*out = rds_conn_get_locked(kind, &id, &err);
-	tell = *out && kind == RDS_CONN_NOWHERE && !(*out)->told;
+	tell = *out && kind == RDS_CONN_NOWHERE && !far && !(*out)->told;
 	if (tell)
 		(*out)->told = true;
+	if (*out && kind == RDS_CONN_NOWHERE && far)
+		(*out)->far = true;
 	rds_unlock(&rds_eng->control);
 	if (unlikely(tell))
 		out_of_reach(dst);
@@ -147,26 +260,111 @@ int rds_conn_resolve(struct rds_sock *sk, const struct rds_addr *dst, struct rds
 {
 	struct rds_conn_id id = {.laddr = sk->laddr.ip, .tos = atomic_load(&sk->tos)};
 
-	return resolve(&id, dst, out);
+	return resolve(&id, dst, atomic_load(&sk->transport) == RDS_TRANS_IB, out);
 }
 
-/* Helper: has the address appeared? */
+/* Which ports do its messages wait for that nobody has been asked about?  They are as good as asked.  control held. */
+static unsigned to_ask(struct rds_conn *conn, uint16_t ports[ASK_AT_ONCE])
+{
+	struct rds_addr dst = {.ip = conn->id.faddr, .scope = conn->id.scope};
+	struct rds_port_owner own;
+	const struct rds_queued *q;
+	unsigned n = 0;
+
+	rds_lock(&conn->tx);
+	for (q = conn->queue; q && n < ASK_AT_ONCE; q = q->next) {
+		dst.port = q->u.dport;
+		if (rds_port_look(&dst, &own) == RDS_PORT_UNKNOWN && rds_port_ask(&dst))
+			ports[n++] = dst.port;
+	}
+	rds_unlock(&conn->tx);
+	return n;
+}
+
+static void ask(struct rds_conn *conn, const uint16_t *ports, unsigned n)
+{
+	struct rds_conn_id id = conn->id;
+	unsigned i;
+	int err;
+
+	id.peer_slot = RDS_SLOT_REMOTE;
+	for (i = 0; i < n; i++) {
+		err = rds_eng->remote->ops->locate(rds_eng->remote, &id, ports[i]);
+		if (err)
+			rds_nowhere_located(rds_eng->remote, &id, ports[i], err);
+	}
+}
+
+/* control held.  Once per connection: it is not an error that a host is down. */
+static void is_silent(struct rds_conn *conn, int err)
+{
+	char a[RDS_ADDR_STRLEN];
+
+	atomic_store(&conn->silent, true);
+	if (conn->told)
+		return;
+	conn->told = true;
+	*strrchr(rds_addr_str(&conn->id.faddr, 0, 0, a), ':') = '\0';
+	rds_info("%s does not answer (%s): messages to it wait", a, strerror(-err));
+}
+
+/* Every connection with that address may have messages for the port. */
+void rds_nowhere_located(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port, int err)
+{
+	struct rds_addr dst = {.ip = id->faddr, .scope = id->scope, .port = port};
+	struct rds_port_owner own = {.proc = id->peer, .cm_port = id->peer_port};
+	struct rds_conn *conn;
+
+	(void)t;
+	rds_lock(&rds_eng->control);
+	if (!err) { /* senders look the address up again from now on, and find first what has waited */
+		rds_port_found(&dst, &own);
+		atomic_fetch_add(&rds_eng->conn_gen, 1);
+	} else if (err == -ENOENT) {
+		rds_port_absent(&dst);
+	} else {
+		rds_port_failed(&dst);
+	}
+	for (conn = rds_eng->conn_list; conn; conn = conn->next) {
+		if (conn->kind != RDS_CONN_NOWHERE || !conn->far || conn->id.scope != id->scope ||
+		    !rds_ip_equal(&conn->id.faddr, &id->faddr))
+			continue;
+		if (err && err != -ENOENT) {
+			if (rds_ip_equal(&conn->id.laddr, &id->laddr))
+				is_silent(conn, err);
+			continue; /* tried again after its pause */
+		}
+		atomic_store(&conn->silent, false);
+		conn->backoff_ms = 0;
+		rds_timer_set(&conn->retry, os_now_ns());
+	}
+	rds_unlock(&rds_eng->control);
+}
+
+/* Helper: has the address appeared, or is it known who has the ports? */
 void rds_nowhere_retry(struct rds_conn *conn)
 {
 	bool local = rds_addr_is_local(&conn->id.faddr, conn->id.scope) == 0;
+	uint16_t ports[ASK_AT_ONCE];
+	unsigned n = 0;
 
 	rds_lock(&rds_eng->control);
-	if (local)
-		hand_over(conn, true);
+	if (local) /* first: senders look the address up again, and what they had sent before that is here already */
+		atomic_fetch_add(&rds_eng->conn_gen, 1);
+	if (local || conn->far)
+		hand_over(conn, local);
+	if (conn->far && !local)
+		n = to_ask(conn, ports);
 	rds_lock(&conn->tx);
 	if (conn->queue) {
-		conn->backoff_ms = (uint64_t)rds_options()->reconnect_max_ms;
+		if (!conn->far)
+			conn->backoff_ms = (uint64_t)rds_options()->reconnect_max_ms;
 		rds_conn_backoff(conn);
 	} else {
+		conn->backoff_ms = 0;
 		atomic_store(&conn->state, RDS_CONN_DOWN); /* the next send starts it again */
 	}
-	if (local)
-		atomic_fetch_add(&rds_eng->conn_gen, 1); /* senders look the address up again */
 	rds_unlock(&conn->tx);
 	rds_unlock(&rds_eng->control);
+	ask(conn, ports, n);
 }

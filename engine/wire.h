@@ -17,6 +17,13 @@
 #define RDS_WIRE_MINOR 1
 
 enum { RDS_FLAG_CONG_BITMAP = 1, RDS_FLAG_ACK_REQUIRED = 2, RDS_FLAG_RETRANSMITTED = 4 };
+/*
+ * Ours alone, between processes that have agreed on a version of this library (a kernel peer never gets it): the message says
+ * that another one of yours met nobody here, because its port now belongs to another process of this host (moved.c).  It is
+ * an ordinary message otherwise, with a sequence number.  Payload: that message's sequence number (u64) and destination port (u16), BE.
+ */
+#define RDS_FLAG_MOVED 0x40
+#define RDS_MOVED_BYTES 10u
 enum {
 	RDS_EXTHDR_NONE = 0,
 	RDS_EXTHDR_VERSION = 1,
@@ -49,8 +56,8 @@ struct rds_hdr {
 
 /* Checksum filled if `checksum`, else 0. */
 void rds_hdr_encode(const struct rds_hdr *h, struct rds_wire_hdr *w, bool checksum);
-/* -EBADMSG: checksum wrong, length above RDS_MAX_MSG, congestion frame that is not exactly one map, data frame with
- * extension area that is not well formed.  `w` may be in memory that a hostile peer goes on changing: it is copied once. */
+/* -EBADMSG: checksum wrong, length above RDS_MAX_MSG, congestion frame that is not exactly one map, notice of
+ * a moved port that is not exactly one or has no sequence number, data frame with extension area that is not well formed.  `w` may be in memory that a hostile peer goes on changing: it is copied once. */
 int rds_hdr_decode(const void *w, struct rds_hdr *h);
 
 #endif

@@ -58,6 +58,7 @@ int rds_xmit(struct rds_conn *conn, struct rds_outgoing *out)
 	int err;
 
 	out->hdr.seq = out->u.seq = conn->next_tx;
+	out->u.flags = out->hdr.flags;
 	if (unlikely(conn->queue && out->may_wait && conn->ep))
 		return -EAGAIN;
 	if (unlikely(conn->queue || atomic_load_explicit(&conn->state, memory_order_relaxed) != RDS_CONN_UP)) {

@@ -77,7 +77,7 @@ struct rds_transport_ops {
 	int (*claims)(struct rds_transport *t, const struct in6_addr *laddr, uint32_t scope);
 	/*
 	 * Only with REMOTE, helper: ask the node with id->faddr, from id->laddr (scope, tos likewise), which of its processes has
-	 * bound `port`.  The answer is up->located, once per call that returned 0.  -errno: could not be asked.
+	 * bound `port`; port 0 (a ping): any process that has bound that address.  The answer is up->located, once per call that returned 0.  -errno: could not be asked.
 	 */
 	int (*locate)(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port);
 

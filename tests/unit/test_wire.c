@@ -182,6 +182,35 @@ static int decode_ext(const char *area, size_t n, struct rds_hdr *h)
 }
 #define EXT(bytes, h) decode_ext(bytes, sizeof(bytes) - 1, h)
 
+/* A notice of a moved port is exactly one, or refused. */
+START_TEST(moved_notice)
+{
+	struct rds_hdr h = {.flags = RDS_FLAG_MOVED | RDS_FLAG_ACK_REQUIRED, .len = RDS_MOVED_BYTES, .seq = 7}, got;
+	struct rds_wire_hdr w;
+
+	rds_hdr_encode(&h, &w, false);
+	ck_assert_int_eq(rds_hdr_decode(&w, &got), 0);
+	h.flags |= RDS_FLAG_RETRANSMITTED;
+	rds_hdr_encode(&h, &w, false);
+	ck_assert_int_eq(rds_hdr_decode(&w, &got), 0);
+	h.seq = 0;
+	rds_hdr_encode(&h, &w, false);
+	ck_assert_int_eq(rds_hdr_decode(&w, &got), -EBADMSG);
+	h.seq = 7;
+	for (h.len = 0; h.len < 20; h.len++) {
+		rds_hdr_encode(&h, &w, false);
+		ck_assert_int_eq(rds_hdr_decode(&w, &got), h.len == RDS_MOVED_BYTES ? 0 : -EBADMSG);
+	}
+	h.len = RDS_MOVED_BYTES;
+	for (unsigned bit = 1; bit < 256; bit <<= 1) {
+		h.flags = (uint8_t)(RDS_FLAG_MOVED | bit);
+		rds_hdr_encode(&h, &w, false);
+		ck_assert_int_eq(rds_hdr_decode(&w, &got),
+				 bit & (RDS_FLAG_MOVED | RDS_FLAG_ACK_REQUIRED | RDS_FLAG_RETRANSMITTED) ? 0 : -EBADMSG);
+	}
+}
+END_TEST
+
 START_TEST(extensions_read)
 {
 	struct rds_hdr h;
@@ -239,6 +268,7 @@ int main(void)
 	tcase_add_test(c, unaligned_source);
 	tcase_add_test(c, length_limit);
 	tcase_add_test(c, congestion_frame);
+	tcase_add_test(c, moved_notice);
 	tcase_add_test(c, extensions_read);
 	tcase_add_test(c, extensions_refused);
 	srunner_run_all(r, CK_NORMAL);

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * ports.h - which process of another host has which port, as far as that was asked.
+ *
+ * Keyed by the other host's address and the port; a local address or TOS plays no part.  Control is held in every call.
+ */
+#ifndef ENGINE_PORTS_H
+#define ENGINE_PORTS_H
+
+#include "engine/addr.h"
+#include "engine/registry.h"
+
+enum rds_port_state {
+	RDS_PORT_UNKNOWN,
+	RDS_PORT_ASKED,	 /* the answer is on its way */
+	RDS_PORT_FOUND,	 /* a process has it */
+	RDS_PORT_ABSENT, /* nobody had it a moment ago */
+};
+
+struct rds_port_owner {
+	struct rds_procid proc;
+	uint16_t cm_port; /* where that process listens */
+};
+
+/* owner is filled in with FOUND. */
+enum rds_port_state rds_port_look(const struct rds_addr *dst, struct rds_port_owner *owner);
+/* Who had it before it moved, if it did. */
+bool rds_port_was(const struct rds_addr *dst, struct rds_procid *was);
+
+/* UNKNOWN -> ASKED.  False: as many questions as may be are on their way, or no memory. */
+bool rds_port_ask(const struct rds_addr *dst);
+/* Answers.  failed: nobody said anything. */
+void rds_port_found(const struct rds_addr *dst, const struct rds_port_owner *owner);
+void rds_port_absent(const struct rds_addr *dst);
+void rds_port_failed(const struct rds_addr *dst);
+/* `from` says that it has it no more, and another one has. */
+void rds_port_moved(const struct rds_addr *dst, const struct rds_procid *from);
+/* A process has ended. */
+void rds_ports_of_dead(const struct rds_procid *proc);
+
+unsigned rds_ports_known(void); /* entries, for tests */
+void rds_ports_forget(void);	/* forked child */
+
+#endif
