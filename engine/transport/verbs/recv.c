@@ -37,6 +37,12 @@ static void nonsense(struct verbs_ep *ep, const char *what)
 	verbs_broken(ep, -EPROTO);
 }
 
+/* Nothing of it is taken any more.  (What came before a connection broke is, as long as it made sense.) */
+static bool is_over(const struct verbs_ep *ep, enum verbs_state state)
+{
+	return state == VERBS_CLOSED || (state == VERBS_BROKEN && ep->why == -EPROTO);
+}
+
 /* ---- one frame ---- */
 
 static void heard_ack(struct verbs_ep *ep, uint64_t ack)
@@ -197,7 +203,7 @@ bool verbs_recv_later(struct verbs_ep *ep)
 
 	while ((buf = ep->later)) {
 		ep->later = buf->next;
-		if (atomic_load(&ep->state) == VERBS_BROKEN && ep->why == -EPROTO) {
+		if (is_over(ep, atomic_load(&ep->state))) {
 			verbs_buf_put(ep->dev, buf);
 			continue;
 		}
@@ -267,6 +273,7 @@ static void received(struct verbs_dev *dev, const struct ibv_wc *wc)
 {
 	struct verbs_buf *buf = &dev->bufs[wc->wr_id];
 	struct verbs_ep *ep = verbs_ep_by_qpn(wc->qp_num);
+	enum verbs_state state;
 
 	dev->posted--;
 	if (unlikely(wc->status != IBV_WC_SUCCESS || !ep)) {
@@ -285,9 +292,10 @@ static void received(struct verbs_dev *dev, const struct ibv_wc *wc)
 		ep->heard = true;
 		verbs_ep_heard(ep);
 	}
-	if (unlikely(ep->later || atomic_load_explicit(&ep->state, memory_order_acquire) < VERBS_UP))
-		wait_later(ep, buf);
-	else if (unlikely(frame(ep, buf) == LATER))
+	state = atomic_load_explicit(&ep->state, memory_order_acquire);
+	if (unlikely(is_over(ep, state)))
+		verbs_buf_put(dev, buf);
+	else if (unlikely(ep->later || state < VERBS_UP || frame(ep, buf) == LATER))
 		wait_later(ep, buf);
 }
 

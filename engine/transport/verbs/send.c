@@ -166,12 +166,16 @@ static void pump(struct verbs_ep *ep)
 		struct verbs_out *o = out_at(ep, ep->out_count - ep->unfinished);
 
 		while (o->given < o->nframes) {
-			if (!queue_room(ep, VERBS_SQ_RESERVE) || !verbs_credit_take(ep, 1))
-				return;
-			frame_out(ep, o);
+			if (queue_room(ep, VERBS_SQ_RESERVE) && verbs_credit_take(ep, 1)) {
+				frame_out(ep, o);
+				continue;
+			}
+			if (atomic_exchange(&ep->backlog, true))
+				return; /* else once more: what came before it was set told nobody */
 		}
 		ep->unfinished--;
 	}
+	atomic_store_explicit(&ep->backlog, false, memory_order_relaxed);
 }
 
 /* ---- a message ---- */
@@ -366,9 +370,12 @@ void verbs_send_done(struct verbs_ep *ep, const struct ibv_wc *wc)
 		verbs_broken(ep, wc->status == IBV_WC_RETRY_EXC_ERR ? -ETIMEDOUT : -ECONNRESET);
 		return;
 	}
-	if (ep->unfinished)
+	if (unlikely(atomic_load(&ep->state) != VERBS_UP))
+		return;
+	atomic_thread_fence(memory_order_seq_cst);
+	if (unlikely(atomic_load(&ep->backlog)))
 		ep->head.t->up->speak(ep->head.conn);
-	if (atomic_exchange(&ep->wants_room, false))
+	if (unlikely(atomic_load_explicit(&ep->wants_room, memory_order_relaxed)) && atomic_exchange(&ep->wants_room, false))
 		ep->head.t->up->writable(ep->head.conn);
 }
 

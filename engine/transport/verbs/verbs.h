@@ -194,6 +194,7 @@ struct verbs_ep {
 	struct verbs_out *out;	  /* ring of out_cap entries, oldest first */
 	uint32_t out_head, out_count, out_cap;
 	uint32_t unfinished; /* of them, at the end, those of which frames are still to be given to the chain */
+	_Atomic bool backlog; /* ... because there is no room for them */
 	uint32_t since_asked, bytes_since_asked; /* an acknowledgement was asked for so much ago */
 	_Atomic uint32_t credits;		 /* frames that we may send (caps.credits) */
 	_Atomic uint32_t wr_done;		 /* by completion (rx) */
