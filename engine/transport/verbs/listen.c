@@ -36,11 +36,12 @@ static int listen_at(int family, uint16_t port, struct rdma_cm_id **out)
 									  (struct sockaddr *)&sin6));
 	if (!err)
 		err = verbs_err(vb.rdma_listen(cm, BACKLOG));
-	if (err)
-		vb.rdma_destroy_id(cm);
-	else
+	if (!err) {
 		*out = cm;
-	return err;
+		return 0;
+	}
+	vb.rdma_destroy_id(cm);
+	return err == -EADDRNOTAVAIL ? -EADDRINUSE : err; /* of the wildcard rdma_cm can mean the port only */
 }
 
 void verbs_unlisten(struct rdma_cm_id *ids[2])
