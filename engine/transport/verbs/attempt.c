@@ -164,7 +164,10 @@ void verbs_attempt_said(struct verbs_ep *ep, const struct verbs_said *said)
 		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
 		err = request(ep);
-		break;
+		if (err != -ECONNREFUSED) /* some devices know at once */
+			break;
+		look_elsewhere(ep);
+		return;
 	case RDMA_CM_EVENT_ESTABLISHED:
 		err = accepted(ep, said);
 		break;

@@ -36,12 +36,12 @@ static int listen_at(int family, uint16_t port, struct rdma_cm_id **out)
 									  (struct sockaddr *)&sin6));
 	if (!err)
 		err = verbs_err(vb.rdma_listen(cm, BACKLOG));
-	if (err)
-		vb.rdma_destroy_id(cm);
-	else
+	if (!err) {
 		*out = cm;
-	/* rdma_cm's word for a port that somebody has (iWARP: TCP's).  No address but the wildcard is asked for here, and v6 may be off. */
-	return err == -EADDRNOTAVAIL && family == AF_INET ? -EADDRINUSE : err;
+		return 0;
+	}
+	vb.rdma_destroy_id(cm);
+	return err == -EADDRNOTAVAIL ? -EADDRINUSE : err; /* of the wildcard rdma_cm can mean the port only */
 }
 
 void verbs_unlisten(struct rdma_cm_id *ids[2])
