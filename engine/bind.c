@@ -11,6 +11,13 @@
  */
 #include "engine/connection.h"
 #include "engine/names.h"
+#include "engine/wires.h"
+
+#ifdef HAVE_VERBS
+#define RDS_VERBS_LISTED "verbs (other hosts, too, by RDMA devices), "
+#else
+#define RDS_VERBS_LISTED ""
+#endif
 
 #define RDS_PROBE_PORT 1 /* multipath probes of RDS over TCP */
 
@@ -66,9 +73,28 @@ static int bind_check_state(const struct rds_sock *sk, const struct rds_addr *ad
 	return 0;
 }
 
+/* Of an address of this host: IB if the remote transport has a device there.  The helper runs. */
+static int local_transport(int preset, const struct rds_addr *addr)
+{
+	int ret;
+
+	if (preset == RDS_TRANS_TCP || (preset == RDS_TRANS_NONE && !rds_eng->remote))
+		return RDS_TRANS_TCP;
+	ret = rds_engine_start_helper();
+	if (ret < 0)
+		return ret;
+	ret = rds_wires_claim(&addr->ip, addr->scope);
+	if (ret > 0)
+		return RDS_TRANS_IB;
+	if (preset == RDS_TRANS_IB)
+		return -ENOPROTOOPT;
+	/* A device that cannot be used: who has asked for it by name must learn that, else this host is reached all the same. */
+	return ret < 0 && rds_eng->prefer_remote ? -EADDRNOTAVAIL : RDS_TRANS_TCP;
+}
+
 /*
- * Row 9: which transport carries the address, as programs see it (SO_RDS_TRANSPORT).  Everything that is no loopback
- * address is shown as TCP; InfiniBand would need a device, and none is known to this library.
+ * Row 9: which transport carries the address, as programs see it (SO_RDS_TRANSPORT): IB if a device is there, TCP for everything
+ * else that is no loopback address.  As in the kernel, a socket may ask for TCP on a device's address.
  */
 static int bind_transport(const struct rds_sock *sk, const struct rds_addr *addr)
 {
@@ -76,18 +102,21 @@ static int bind_transport(const struct rds_sock *sk, const struct rds_addr *addr
 
 	if (unlikely(rds_eng->no_transport)) {
 		rds_error("RDS_PRELOAD_TRANSPORT=%.100s: there is no such transport, so no socket can be bound. There are shm "
-			  "(processes of this host), loop (this process alone) and auto (whatever there is)",
+			  "(processes of this host), " RDS_VERBS_LISTED "loop (this process alone) and auto (whatever there is)",
 			  rds_options()->transport);
 		return -EADDRNOTAVAIL; /* as in a kernel without one */
 	}
 	if (preset == RDS_TRANS_NONE && rds_ip_is_loopback(&addr->ip))
 		return RDS_TRANS_LOOP;
-	if (preset != RDS_TRANS_NONE && preset != RDS_TRANS_TCP)
+	if (preset == RDS_TRANS_IB && rds_ip_is_loopback(&addr->ip))
 		return -ENOPROTOOPT;
 	ret = rds_addr_is_local(&addr->ip, addr->scope);
 	if (ret == -EADDRNOTAVAIL && preset != RDS_TRANS_NONE)
 		ret = -ENOPROTOOPT;
-	return ret < 0 ? ret : RDS_TRANS_TCP;
+	if (ret < 0)
+		return ret;
+	/* 127.x as TCP, preset */
+	return rds_ip_is_loopback(&addr->ip) ? RDS_TRANS_TCP : local_transport(preset, addr);
 }
 
 /* Rows 10 to 12. */

@@ -55,6 +55,22 @@ struct rds_conn *rds_conn_find(enum rds_conn_kind kind, const struct rds_conn_id
 	return NULL;
 }
 
+/* By id and kind: a process that listens on the remote transport, or is on another host, is reached by that one. */
+static struct rds_transport *transport_for(enum rds_conn_kind kind, const struct rds_conn_id *id)
+{
+	if (kind == RDS_CONN_LOOP)
+		return rds_eng->loop;
+	if (kind == RDS_CONN_PEER && rds_eng->remote && (id->peer_slot == RDS_SLOT_REMOTE || id->peer_port))
+		return rds_eng->remote;
+	return rds_eng->shm;
+}
+
+/* An endpoint belongs to the transport that made it, which need not be the connection's of today. */
+static const struct rds_transport_ops *ep_ops(const struct rds_ep *ep)
+{
+	return ((const struct rds_ep_head *)ep)->t->ops;
+}
+
 static void conn_retry(struct rds_timer *tm);
 
 static struct rds_conn *conn_alloc(void)
@@ -83,7 +99,7 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	rds_lock(&conn->tx);
 	conn->id = *id;
 	conn->kind = kind;
-	conn->t = kind == RDS_CONN_LOOP ? rds_eng->loop : rds_eng->shm;
+	conn->t = transport_for(kind, id);
 	conn->retry.fn = conn_retry;
 	conn->next_tx = 1;
 	conn->acked = 0;
@@ -230,8 +246,15 @@ static bool rescue(struct rds_conn *conn)
 		conn->stale = NULL;
 	rds_unlock(&conn->tx);
 	if (done && ep)
-		conn->t->ops->keep(ep, false);
+		ep_ops(ep)->keep(ep, false);
 	return done;
+}
+
+/* It is certain that the peer process has ended.  Of one on another host only its transport knows, and says so. */
+static bool peer_is_gone(const struct rds_conn *conn)
+{
+	return conn->id.peer_slot != RDS_SLOT_REMOTE &&
+	       !registry_proc_alive(rds_eng->reg, conn->id.peer_slot, &conn->id.peer);
 }
 
 /* Helper: time to try. */
@@ -248,7 +271,7 @@ static void conn_retry(struct rds_timer *tm)
 		return;
 	}
 	if (!rescue(conn)) {
-		if (!registry_proc_alive(rds_eng->reg, conn->id.peer_slot, &conn->id.peer))
+		if (peer_is_gone(conn))
 			rds_conn_drop(conn, NULL, -ENOMEM, true);
 		else
 			rds_conn_backoff(conn);
@@ -264,7 +287,7 @@ static void conn_retry(struct rds_timer *tm)
 	if (err == -EMFILE || err == -ENFILE || err == -ENOMEM)
 		rds_warn("cannot connect to another process: %s (ulimit -n, memory); messages to it wait",
 			 strerror(-err));
-	if (!registry_proc_alive(rds_eng->reg, conn->id.peer_slot, &conn->id.peer))
+	if (peer_is_gone(conn))
 		rds_conn_drop(conn, NULL, err, true);
 	else
 		rds_conn_backoff(conn);
@@ -300,6 +323,7 @@ static void conn_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
 	rds_unlock(&rds_eng->control);
 	say(conn, true, "is up", again ? "again" : "for the first time");
 	rx_lock();
+	conn->want_push = true;
 	conn->want_map = conn->want_flush =
 		true;	     /* senders may have gone to sleep while there was no endpoint to ask */
 	rds_conn_work(conn); /* map first, then the queue */
@@ -359,7 +383,6 @@ static struct rds_conn *conn_accept(struct rds_transport *t, const struct rds_co
 {
 	struct rds_conn *conn = accept_from(id, why);
 
-	(void)t;
 	(void)ack;
 	if (!conn)
 		return NULL;
@@ -368,7 +391,7 @@ static struct rds_conn *conn_accept(struct rds_transport *t, const struct rds_co
 			*why = -EALREADY; /* crossing: ours wins */
 			return NULL;
 		}
-		conn->t->ops->close(conn->pending);
+		ep_ops(conn->pending)->close(conn->pending);
 		conn->pending = NULL;
 	}
 	if (conn->ep && !conn->doubted) {
@@ -386,6 +409,7 @@ static struct rds_conn *conn_accept(struct rds_transport *t, const struct rds_co
 	}
 	rds_timer_cancel(&conn->retry);
 	rds_lock(&conn->tx);
+	conn->t = t; /* the sides may differ in what they prefer: what comes up first will do */
 	atomic_store(&conn->state, RDS_CONN_CONNECTING);
 	rds_unlock(&conn->tx);
 	*rx_seq = atomic_load(&conn->next_rx) - 1;
@@ -419,7 +443,7 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 	bool was_up = false;
 
 	if (ep && conn->ep && conn->ep != ep) { /* one that was replaced long ago */
-		conn->t->ops->close(ep);
+		ep_ops(ep)->close(ep);
 		return;
 	}
 	rds_timer_cancel(&conn->retry);
@@ -455,9 +479,9 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 	}
 	rds_unlock(&rds_eng->control);
 	if (ep)
-		conn->t->ops->close(ep);
+		ep_ops(ep)->close(ep);
 	if (stale)
-		conn->t->ops->keep(stale, false);
+		ep_ops(stale)->keep(stale, false);
 	say(conn, was_up, was_up ? "is down" : "did not come up",
 	    peer_gone ? "the peer process has ended" : strerror(-why));
 	if (peer_gone) {
@@ -487,6 +511,13 @@ static void conn_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool pe
 static void conn_writable(struct rds_conn *conn)
 {
 	conn->want_flush = true;
+	rds_conn_work(conn);
+}
+
+/* rx held */
+static void conn_speak(struct rds_conn *conn)
+{
+	conn->want_push = true;
 	rds_conn_work(conn);
 }
 
@@ -533,4 +564,5 @@ const struct rds_transport_up rds_transport_up = {
 	.pressure = rds_pressure,
 	.evacuate = rds_inc_evacuate,
 	.writable = conn_writable,
+	.speak = conn_speak,
 };

@@ -81,7 +81,7 @@ struct rds_conn {
 	/* work left for rds_run_work (rx) */
 	struct rds_conn *work_next;
 	bool work_queued;
-	bool want_map, want_flush;
+	bool want_map, want_flush, want_push;
 	uint16_t pongs[16]; /* ports to answer */
 	unsigned npongs;
 };

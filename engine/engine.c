@@ -20,6 +20,7 @@
 #include "engine/info.h"
 #include "engine/message.h"
 #include "engine/wait.h"
+#include "engine/wires.h"
 
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
@@ -55,15 +56,6 @@ static int mark_alive(void)
 	return 0;
 }
 
-static void choose_transport(struct rds_engine *e)
-{
-	const char *name = rds_options()->transport;
-
-	e->alone = strcmp(name, "loop") == 0;
-	e->no_transport = !e->alone && strcmp(name, "auto") != 0 && strcmp(name, "shm") != 0;
-	e->shm = e->alone ? e->loop : rds_fault_transport(rds_shm_transport());
-}
-
 static int engine_new(void)
 {
 	struct rds_engine *e = calloc(1, sizeof(*e));
@@ -80,7 +72,7 @@ static int engine_new(void)
 	e->loop = rds_loop_transport();
 	rds_self_start();
 	rds_copy_start();
-	choose_transport(e);
+	rds_wires_choose(e);
 	err = mark_alive();
 	if (!err)
 		err = registry_open(&e->reg);

@@ -61,6 +61,9 @@ struct rds_engine {
 	struct rds_conn *conn_list;
 	_Atomic uint64_t conn_gen; /* changes whenever a connection is removed: caches are void */
 	struct rds_transport *loop, *shm;
+	struct rds_transport *remote; /* the one that reaches other hosts; NULL: none (wires.h) */
+	bool remote_on;		      /* it has claimed an address (control + rx) */
+	bool prefer_remote;	      /* RDS_PRELOAD_TRANSPORT=verbs: for processes of this host, too */
 	bool alone; /* RDS_PRELOAD_TRANSPORT=loop: no other process is reached, and shm is loop's do-nothing */
 	bool no_transport; /* ... names one that does not exist */
 

@@ -22,6 +22,7 @@
 #include "engine/info.h"
 #include "engine/sock.h"
 #include "engine/wait.h"
+#include "engine/wires.h"
 
 #define BATCH 64
 #define GONE_LOOK_NS (10 * 1000000ull)
@@ -391,9 +392,7 @@ static int open_all(void)
 	if (!err)
 		err = rds_event_add(&hp.rung, os_fd(&hp.clock), EPOLLIN);
 	if (!err)
-		err = rds_eng->loop->ops->start(rds_eng->loop);
-	if (!err)
-		err = rds_eng->shm->ops->start(rds_eng->shm);
+		err = rds_wires_start();
 	if (!err)
 		err = rds_info_start();
 	if (!err)
@@ -404,8 +403,7 @@ static int open_all(void)
 static void close_all(void)
 {
 	rds_info_stop();
-	rds_eng->shm->ops->stop(rds_eng->shm);
-	rds_eng->loop->ops->stop(rds_eng->loop);
+	rds_wires_stop();
 	os_close_slot(&hp.ep);
 }
 
@@ -535,7 +533,7 @@ static int attempt(bool own, bool *unable)
 
 int rds_helper_start(void)
 {
-	bool own = rds_options()->helper_fds == RDS_HELPER_FDS_OWN, unable = false;
+	bool own = rds_options()->helper_fds == RDS_HELPER_FDS_OWN && !rds_wires_share_table(), unable = false;
 	int err = attempt(own, &unable);
 
 	if (err && unable) {

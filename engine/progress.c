@@ -18,6 +18,7 @@
  */
 #include "engine/connection.h"
 #include "engine/wait.h"
+#include "engine/wires.h"
 
 #include <string.h>
 
@@ -59,8 +60,8 @@ void rds_attention_update(void)
 		return;
 	e->attention = want;
 	if (e->helper_up)
-		e->shm->ops->attention(e->shm, want);
-	if (want == RDS_ATT_HELPER && e->helper_up && e->shm->ops->pending(e->shm))
+		rds_wires_attention(want);
+	if (want == RDS_ATT_HELPER && e->helper_up && rds_wires_pending())
 		rds_helper_kick();
 }
 
@@ -69,7 +70,7 @@ static void leader_look(void)
 {
 	struct rds_engine *e = rds_eng;
 
-	if (e->attention == RDS_ATT_LEADER && e->helper_up && e->shm->ops->pending(e->shm))
+	if (e->attention == RDS_ATT_LEADER && e->helper_up && rds_wires_pending())
 		rds_wait_post(e->leader);
 }
 
@@ -136,7 +137,7 @@ void rds_call_made(void)
 void rds_relieve(bool now)
 {
 	if (unlikely(rds_eng->pressure))
-		rds_eng->pressure = rds_eng->shm->ops->relieve(rds_eng->shm, now);
+		rds_eng->pressure = rds_wires_relieve(now);
 }
 
 void rds_pressure(void)
@@ -151,7 +152,7 @@ bool rds_progress_locked(void)
 {
 	if (unlikely(!rds_eng->helper_up))
 		return false;
-	return rds_eng->shm->ops->progress(rds_eng->shm);
+	return rds_wires_progress();
 }
 
 bool rds_progress(void)
@@ -174,7 +175,7 @@ static void work_one(struct rds_conn *conn)
 {
 	uint16_t pongs[16];
 	unsigned i, n;
-	bool map, flush;
+	bool map, flush, push;
 
 	/* What is to be done is read under tx: whoever puts a map back for the next `writable` does so under it, too. */
 	rds_lock(&conn->tx);
@@ -184,7 +185,8 @@ static void work_one(struct rds_conn *conn)
 	conn->npongs = 0;
 	map = conn->want_map;
 	flush = conn->want_flush;
-	conn->want_map = conn->want_flush = false;
+	push = conn->want_push;
+	conn->want_map = conn->want_flush = conn->want_push = false;
 	rx_unlock();
 
 	if (flush)
@@ -194,6 +196,8 @@ static void work_one(struct rds_conn *conn)
 		conn->want_map = true; /* goes out with the next `writable` or reconnect */
 		rx_unlock();
 	}
+	if (push && conn->ep && conn->t->ops->push)
+		conn->t->ops->push(conn->ep);
 	rds_queue_flush(conn);
 	if (flush)
 		rds_conn_rearm(conn);
@@ -260,8 +264,8 @@ void rds_helper_round(void)
 	begin = rds_eng->lease_running && !lease.queued;
 	quiet = rds_eng->attention == RDS_ATT_HELPER;
 	if (quiet) /* the peers' wake-up used the request up: ask again */
-		rds_eng->shm->ops->attention(rds_eng->shm, RDS_ATT_HELPER);
-	if (quiet && rds_eng->shm->ops->pending(rds_eng->shm))
+		rds_wires_attention(RDS_ATT_HELPER);
+	if (quiet && rds_wires_pending())
 		rds_helper_kick();
 	if (rds_eng->attention == RDS_ATT_LEADER) { /* a peer may have taken the request for a wake-up and died */
 		rds_attention_update();

@@ -320,6 +320,7 @@ static void owner_of(struct registry *reg, uint32_t link, struct registry_owner 
 	out->sock = link - 1;
 	out->proc = reg_load(&s->proc);
 	out->pid = reg_load(&s->pid);
+	out->transport = reg_load(&s->transport);
 	reg_words_load(&out->procid, s->id);
 }
 
@@ -379,6 +380,38 @@ bool registry_proc_alive(struct registry *reg, uint32_t slot, const struct rds_p
 		return true;
 	/* Asked again afterwards: the lock may be that of the slot's next owner. */
 	return reg_slot_held(reg, slot) && reg_proc_is(reg, slot, idw);
+}
+
+bool registry_proc_find(struct registry *reg, const struct rds_procid *id, uint32_t *slot)
+{
+	uint64_t idw[2];
+
+	memcpy(idw, id, sizeof(idw));
+	for (uint32_t i = 0; i < REG_PROCS; i++) {
+		if (!reg_proc_is(reg, i, idw))
+			continue;
+		*slot = i;
+		return true;
+	}
+	return false;
+}
+
+void registry_set_port(struct registry *reg, uint16_t port)
+{
+	reg_store(&reg->f->proc[reg->slot].cm_port, port);
+}
+
+uint16_t registry_port_of(struct registry *reg, uint32_t slot, const struct rds_procid *id)
+{
+	uint64_t idw[2];
+	uint32_t port;
+
+	memcpy(idw, id, sizeof(idw));
+	if (!reg_proc_is(reg, slot, idw))
+		return 0;
+	port = reg_load(&reg->f->proc[slot].cm_port);
+	/* Asked again: it may be that of the slot's next owner. */
+	return reg_proc_is(reg, slot, idw) ? (uint16_t)port : 0;
 }
 
 bool registry_proc_pid_is(struct registry *reg, uint32_t slot, const struct rds_procid *id, pid_t pid)

@@ -99,6 +99,7 @@ struct registry_owner {
 	uint32_t proc; /* slot */
 	uint32_t sock; /* entry index */
 	int32_t pid;
+	int32_t transport; /* of that socket */
 	struct rds_procid procid;
 };
 /*
@@ -109,6 +110,12 @@ int registry_lookup(struct registry *reg, const struct in6_addr *addr, uint16_t 
 		    struct registry_owner *out);
 /* Does the process with that slot and id still hold its lock?  One system call. */
 bool registry_proc_alive(struct registry *reg, uint32_t slot, const struct rds_procid *id);
+/* Which slot has the process with that id?  Lock-free; whether it still lives is not asked. */
+bool registry_proc_find(struct registry *reg, const struct rds_procid *id, uint32_t *slot);
+/* Where this process listens for connections from other hosts (host byte order), for the others of the node; 0: it does not. */
+void registry_set_port(struct registry *reg, uint16_t port);
+/* The same of another one; 0 also if the slot is not that process's.  Lock-free. */
+uint16_t registry_port_of(struct registry *reg, uint32_t slot, const struct rds_procid *id);
 /* Is it also the process `pid`, as the kernel says who holds that lock?  True if the pid is of a namespace that we do not see. */
 bool registry_proc_pid_is(struct registry *reg, uint32_t slot, const struct rds_procid *id, pid_t pid);
 /* Reclaim everything that dead processes left. Number of processes reclaimed or -errno. */

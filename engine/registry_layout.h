@@ -20,7 +20,7 @@
 #include "engine/stats.h"
 
 #define REG_MAGIC UINT64_C(0x45444f4e53445200) /* "\0RDSNODE" */
-#define REG_VERSION 1
+#define REG_VERSION 2 /* 2: cm_port */
 #define REG_PROCS 1024
 #define REG_SOCKS 65536
 #define REG_CHUNK 1024 /* socket entries that are reserved at a time */
@@ -68,6 +68,8 @@ struct reg_proc {
 	_Atomic int32_t pid;
 	_Atomic uint64_t id[2];
 	_Atomic uint64_t comm[2];
+	_Atomic uint32_t cm_port; /* where it listens for connections from other hosts; 0: it does not */
+	uint32_t pad;
 	_Alignas(64) _Atomic uint64_t counters[RDS_STATS];
 };
 

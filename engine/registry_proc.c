@@ -47,6 +47,7 @@ static void fill_slot(struct registry *reg, struct reg_proc *p)
 	reg_store(&p->pid, reg->pid);
 	reg_words_store(p->id, &reg->id);
 	reg_words_store(p->comm, comm);
+	reg_store(&p->cm_port, 0);
 	for (int i = 0; i < RDS_STATS; i++)
 		reg_store(&p->counters[i], 0);
 	reg_store(&p->state, REG_PROC_USED);

@@ -9,6 +9,7 @@
 
 #include "engine/connection.h"
 #include "engine/uaccess.h"
+#include "engine/wires.h"
 
 #include <asm/socket.h>
 
@@ -122,7 +123,7 @@ static int set_transport(struct rds_sock *sk, const void *val, int len)
 		goto out;
 	if (type < 0 || type >= RDS_TRANS_COUNT)
 		ret = -EINVAL;
-	else if (type != RDS_TRANS_TCP)
+	else if (type != RDS_TRANS_TCP && !(type == RDS_TRANS_IB && rds_wires_remote_present()))
 		ret = -ENOPROTOOPT;
 	else
 		atomic_store(&sk->transport, type);

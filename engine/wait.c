@@ -13,6 +13,7 @@
  * What a thread does before it sleeps is spin.c.  Must not know what sockets wait for.
  */
 #include "engine/wait.h"
+#include "engine/wires.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -299,7 +300,7 @@ bool rds_wait_arm(struct rds_wait *w)
 	/* Peers are asked when this thread can be posted: whoever hears of an answer first, it is not missed. */
 	ready = wants_output(w) && rds_want_room_all();
 	rx_lock();
-	ready |= some_ready(w) || rds_eng->shm->ops->pending(rds_eng->shm);
+	ready |= some_ready(w) || rds_wires_pending();
 	rx_unlock();
 	if (ready) {
 		rds_wait_disarm(w);

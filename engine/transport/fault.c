@@ -7,7 +7,7 @@
  * Each number N: on average one event in N.  disconnect: the endpoint breaks before or after this send or receive.
  * delay=N:US: what is sent on the endpoint is held back for up to US microseconds.  drop: from now on everything sent
  * (acknowledgements too) is swallowed, and a little later the endpoint breaks: a path that has died.  connect, accept: the
- * attempt fails, is refused.  send: no room, although there is.  later: a received message is not taken at once.
+ * attempt (or the question where a port is) fails, is refused.  send: no room, although there is.  later: a received message is not taken at once.
  * memory: there is none for a message that has to be kept because the endpoint broke.  dup: a received message comes a second
  * time, as a retransmission; after a reconnect the peer seems to have received less than it has, so that it gets that again.
  *
@@ -352,6 +352,17 @@ static bool fault_want_room(struct rds_ep *ep, uint64_t seen_ack)
 	return moved;
 }
 
+static void fault_push(struct rds_ep *ep)
+{
+	struct fault_ep *f = (struct fault_ep *)ep;
+
+	if (atomic_load(&f->swallow) || atomic_load(&f->broken))
+		return;
+	pthread_mutex_lock(&f->lock);
+	fault_of(f)->inner->ops->push(f->inner);
+	pthread_mutex_unlock(&f->lock);
+}
+
 /* ---- receive side (rx) ---- */
 
 static bool fault_progress(struct rds_transport *t)
@@ -399,6 +410,22 @@ static bool fault_pending(struct rds_transport *t)
 	return inner->ops->pending(inner);
 }
 
+static int fault_claims(struct rds_transport *t, const struct in6_addr *laddr, uint32_t scope)
+{
+	struct rds_transport *inner = ((struct fault *)t)->inner;
+
+	return inner->ops->claims(inner, laddr, scope);
+}
+
+static int fault_locate(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port)
+{
+	struct fault *fl = (struct fault *)t;
+
+	if (chance(fl, fl->spec.connect))
+		return -EHOSTUNREACH;
+	return fl->inner->ops->locate(fl->inner, id, port);
+}
+
 static int fault_start(struct rds_transport *t)
 {
 	struct rds_transport *inner = ((struct fault *)t)->inner;
@@ -415,14 +442,21 @@ static void fault_stop(struct rds_transport *t)
 
 /* ---- up-calls of the inner transport; its "connection" is our endpoint ---- */
 
+static struct fault *wraps(const struct rds_transport *inner)
+{
+	struct fault *fl = faults;
+
+	while (fl->inner != inner)
+		fl = fl->next;
+	return fl;
+}
+
 static struct rds_conn *up_accept(struct rds_transport *t, const struct rds_conn_id *id, uint64_t ack, uint64_t *rx_seq,
 				  int *why)
 {
-	struct fault *fl = faults;
+	struct fault *fl = wraps(t);
 	struct fault_ep *f;
 
-	while (fl->inner != t)
-		fl = fl->next;
 	if (chance(fl, fl->spec.accept)) {
 		*why = -ECONNREFUSED;
 		return NULL;
@@ -521,6 +555,20 @@ static void up_writable(struct rds_conn *conn)
 	f->head.t->up->writable(f->head.conn);
 }
 
+static void up_speak(struct rds_conn *conn)
+{
+	struct fault_ep *f = (struct fault_ep *)conn;
+
+	f->head.t->up->speak(f->head.conn);
+}
+
+static void up_located(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port, int err)
+{
+	struct fault *fl = wraps(t);
+
+	fl->t.up->located(&fl->t, id, port, err);
+}
+
 static const struct rds_transport_up fault_up = {
 	.accept = up_accept,
 	.up = up_up,
@@ -529,6 +577,8 @@ static const struct rds_transport_up fault_up = {
 	.pressure = rds_pressure,
 	.evacuate = up_evacuate,
 	.writable = up_writable,
+	.speak = up_speak,
+	.located = up_located,
 };
 
 static void fill_ops(struct fault *fl)
@@ -554,6 +604,12 @@ static void fill_ops(struct fault *fl)
 		.attention = fault_attention,
 		.pending = fault_pending,
 	};
+	if (fl->inner->ops->push)
+		fl->ops.push = fault_push;
+	if (fl->inner->ops->caps & RDS_TCAP_REMOTE) {
+		fl->ops.claims = fault_claims;
+		fl->ops.locate = fault_locate;
+	}
 }
 
 struct rds_transport *rds_fault_transport(struct rds_transport *inner)

@@ -155,6 +155,34 @@ START_TEST(snapshots_in_creation_order)
 }
 END_TEST
 
+/* Who listens where, and which slot a process has; a slot's next owner inherits nothing. */
+START_TEST(where_processes_listen)
+{
+	struct registry *reg = open_ok();
+	struct rds_procid me = *registry_self(reg), other = me;
+	uint32_t slot = 9999, mine = registry_self_slot(reg);
+
+	ck_assert(registry_proc_find(reg, &me, &slot));
+	ck_assert_uint_eq(slot, mine);
+	other.b[3] ^= 1;
+	ck_assert(!registry_proc_find(reg, &other, &slot));
+	ck_assert_uint_eq(registry_port_of(reg, mine, &me), 0);
+	registry_set_port(reg, 61000);
+	ck_assert_uint_eq(registry_port_of(reg, mine, &me), 61000);
+	ck_assert_uint_eq(registry_port_of(reg, mine, &other), 0);
+	ck_assert_uint_eq(registry_port_of(reg, mine + 1, &me), 0);
+	ck_assert_uint_eq(registry_port_of(reg, UINT32_MAX, &me), 0);
+	registry_close(reg);
+
+	reg = open_ok();
+	ck_assert_uint_eq(registry_self_slot(reg), mine);
+	ck_assert(!registry_proc_find(reg, &me, &slot));
+	ck_assert_uint_eq(registry_port_of(reg, mine, registry_self(reg)), 0);
+	ck_assert_uint_eq(registry_port_of(reg, mine, &me), 0);
+	registry_close(reg);
+}
+END_TEST
+
 /* Every port of one address, so the search has to wrap and has to find the very last one. */
 START_TEST(port_zero)
 {
@@ -582,6 +610,7 @@ int main(void)
 	tcase_add_test(tc, opens_and_closes);
 	tcase_add_test(tc, binds_and_finds);
 	tcase_add_test(tc, snapshots_in_creation_order);
+	tcase_add_test(tc, where_processes_listen);
 	tcase_add_test(tc, port_zero);
 	tcase_add_test(tc, the_dead_leave_nothing);
 	tcase_add_test(tc, a_dead_owner_does_not_hold_a_port);

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * wires.c - which transports there are, when they start, and from when on the one that reaches other hosts takes part.
+ *
+ * The libraries of RDMA devices keep descriptor numbers inside themselves and use them from any thread, so with such a
+ * transport the helper cannot have a table of its own.  That is decided once, when the helper starts: if the machine
+ * has a device then.  One that comes later is not used by this process.
+ */
+#include "engine/wires.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#define DEVICES "/sys/class/infiniband"
+
+#ifdef HAVE_VERBS
+/* Weak until the transport itself is in the tree. */
+extern __typeof__(rds_verbs_transport) rds_verbs_transport __attribute__((weak));
+
+static struct rds_transport *remote_transport(void)
+{
+	return rds_verbs_transport ? rds_verbs_transport() : NULL;
+}
+#else
+static struct rds_transport *remote_transport(void)
+{
+	return NULL;
+}
+#endif
+
+void rds_wires_choose(struct rds_engine *e)
+{
+	const char *name = rds_options()->transport;
+	bool any = strcmp(name, "auto") == 0, far = strcmp(name, "verbs") == 0;
+
+	e->alone = strcmp(name, "loop") == 0;
+	e->shm = e->alone ? e->loop : rds_fault_transport(rds_shm_transport());
+	e->remote = any || far ? remote_transport() : NULL;
+	if (e->remote)
+		e->remote = rds_fault_transport(e->remote);
+	e->prefer_remote = far;
+	e->no_transport = !e->alone && !any && strcmp(name, "shm") != 0 && !(far && e->remote);
+}
+
+/* Without libc's opendir(): a program that has replaced malloc, or run out of it, must not notice. */
+static bool has_entries(const char *dir)
+{
+	char buf[1024] __attribute__((aligned(8)));
+	int fd = os_open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	bool any = false;
+	long n = 0, at;
+
+	while (fd >= 0 && !any && (n = os_syscall(SYS_getdents64, fd, (long)buf, sizeof(buf), 0, 0, 0)) > 0) {
+		for (at = 0; at < n && !any;) {
+			unsigned short len;
+
+			memcpy(&len, buf + at + 16, sizeof(len)); /* struct linux_dirent64: d_reclen, behind two words */
+			any = buf[at + 19] != '.';
+			at += len;
+		}
+	}
+	if (fd >= 0)
+		os_close(fd);
+	return any;
+}
+
+bool rds_wires_remote_present(void)
+{
+	return rds_eng->remote && has_entries(DEVICES);
+}
+
+bool rds_wires_share_table(void)
+{
+	return rds_wires_remote_present();
+}
+
+int rds_wires_start(void)
+{
+	struct rds_engine *e = rds_eng;
+	int err = e->loop->ops->start(e->loop);
+
+	if (!err)
+		err = e->shm->ops->start(e->shm);
+	if (!err && e->remote)
+		err = e->remote->ops->start(e->remote);
+	return err;
+}
+
+void rds_wires_stop(void)
+{
+	struct rds_engine *e = rds_eng;
+
+	if (e->remote)
+		e->remote->ops->stop(e->remote);
+	e->shm->ops->stop(e->shm);
+	e->loop->ops->stop(e->loop);
+}
+
+static bool too_late(void)
+{
+	static bool told;
+
+	if (!rds_post_own())
+		return false;
+	if (!told && has_entries(DEVICES)) {
+		told = true;
+		rds_warn("an RDMA device has appeared since this program bound its first socket: restart the program for it "
+			 "to be used");
+	}
+	return true;
+}
+
+int rds_wires_claim(const struct in6_addr *addr, uint32_t scope)
+{
+	struct rds_engine *e = rds_eng;
+	int ret;
+
+	if (!e->remote || too_late())
+		return 0;
+	ret = e->remote->ops->claims(e->remote, addr, scope);
+	if (ret > 0 && !e->remote_on) {
+		rx_lock();
+		e->remote_on = true;
+		e->remote->ops->attention(e->remote, e->attention);
+		rx_unlock();
+		rds_helper_kick(); /* looks whether anything came before that */
+	}
+	return ret;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * wires.h - the transports that reach other processes, as one.
+ *
+ * There is always one for the processes of this host (rds_eng->shm; with RDS_PRELOAD_TRANSPORT=loop a do-nothing), and
+ * perhaps one that reaches other hosts (rds_eng->remote).  That one takes part from the moment it claims an address: a process
+ * that uses none of its devices pays one test that is never true.  Once on, it stays on.
+ */
+#ifndef ENGINE_WIRES_H
+#define ENGINE_WIRES_H
+
+#include "engine/engine.h"
+
+/* Which there are, by RDS_PRELOAD_TRANSPORT; the engine is being made. */
+void rds_wires_choose(struct rds_engine *e);
+/* In the helper: 0 or -errno / undone. */
+int rds_wires_start(void);
+void rds_wires_stop(void);
+/* Does the helper have to share the program's descriptor table?  Asked before it starts. */
+bool rds_wires_share_table(void);
+/* Is there anything that the remote transport could use? */
+bool rds_wires_remote_present(void);
+/*
+ * Control held, helper up.  1: the address is on a device of the remote transport; 0: it is not; -errno: it is, but cannot be
+ * used, which has been logged.
+ */
+int rds_wires_claim(const struct in6_addr *addr, uint32_t scope);
+
+/* ---- rx held ---- */
+
+static inline bool rds_wires_progress(void)
+{
+	struct rds_engine *e = rds_eng;
+	bool moved = e->shm->ops->progress(e->shm);
+
+	if (unlikely(e->remote_on))
+		moved |= e->remote->ops->progress(e->remote);
+	return moved;
+}
+
+static inline bool rds_wires_pending(void)
+{
+	struct rds_engine *e = rds_eng;
+
+	return e->shm->ops->pending(e->shm) || (unlikely(e->remote_on) && e->remote->ops->pending(e->remote));
+}
+
+static inline void rds_wires_attention(enum rds_attention who)
+{
+	struct rds_engine *e = rds_eng;
+
+	e->shm->ops->attention(e->shm, who);
+	if (unlikely(e->remote_on))
+		e->remote->ops->attention(e->remote, who);
+}
+
+/* True: pressure goes on. */
+static inline bool rds_wires_relieve(bool now)
+{
+	struct rds_engine *e = rds_eng;
+	bool more = e->shm->ops->relieve(e->shm, now);
+
+	if (unlikely(e->remote_on))
+		more |= e->remote->ops->relieve(e->remote, now);
+	return more;
+}
+
+#endif
