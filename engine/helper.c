@@ -413,6 +413,8 @@ static void *helper_main(void *arg)
 
 	(void)arg;
 	is_helper = true;
+	if (!hp.want_own)
+		os_library_begin(); /* for good */
 	rds_self_never();
 	pthread_setname_np(pthread_self(), "rdspreload");
 	err = join();

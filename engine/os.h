@@ -164,6 +164,25 @@ int os_fd_register_slot(int fd, _Atomic int *slot);
  * takes.
  */
 int os_fd_register_hook(_Atomic int *slot, os_fd_moved_fn moved, void *arg);
+/*
+ * Numbers that a library keeps inside itself, for its own calls of read(), ioctl() and close() by name (the preload layer is passed on the
+ * way).  Adopting moves the descriptor to a high number, makes it close-on-exec and internal, and rewrites the library's own int, now and
+ * whenever the program wants that number.  Before it is given to epoll.  0, or -errno: then nothing has changed.
+ */
+int os_fd_adopt(int *number);
+/*
+ * Around calls of such a library on a program's thread: what it closes by name are its own numbers, and not the program's attempt
+ * to close ours.  The helper is always inside, if it shares the program's table.
+ */
+extern __thread unsigned os_inside __attribute__((tls_model("initial-exec")));
+static inline void os_library_begin(void)
+{
+	os_inside++;
+}
+static inline void os_library_end(void)
+{
+	os_inside--;
+}
 /* Closes what the slot holds, and puts -1 there, atomically against a move.  Nothing if it holds a negative number. */
 void os_close_slot(_Atomic int *slot);
 /* In a forked child, before anything else of the above: a thread of the parent may have held the list's lock. */

@@ -226,6 +226,39 @@ int os_dup_high_slot(int fd, _Atomic int *slot)
 	return ret < 0 ? ret : 0;
 }
 
+__thread unsigned os_inside __attribute__((tls_model("initial-exec")));
+
+static void number_moved(void *arg, int oldfd, int newfd)
+{
+	if (oldfd >= 0)
+		__atomic_store_n((int *)arg, newfd, __ATOMIC_RELEASE);
+}
+
+int os_fd_adopt(int *number)
+{
+	int fd = *number, copy, ret;
+
+	if (fd < 0 || os_side) /* of another table: whoever keeps such numbers has to share the program's */
+		return -EBADF;
+	pthread_mutex_lock(&fds_lock);
+	copy = dup_somewhere_high(fd);
+	if (copy == -EMFILE)
+		copy = fd;
+	ret = copy < 0 ? copy : fd_enter(copy, number_moved, number);
+	if (ret < 0) {
+		if (copy >= 0 && copy != fd)
+			raw_close(copy);
+	} else if (copy == fd) {
+		os_fcntl(fd, F_SETFD, FD_CLOEXEC);
+	} else {
+		__atomic_store_n(number, copy, __ATOMIC_RELEASE);
+		fd_leave(fd);
+		raw_close(fd);
+	}
+	pthread_mutex_unlock(&fds_lock);
+	return ret;
+}
+
 /* ---- a table of one's own ---- */
 
 #ifndef SYS_close_range

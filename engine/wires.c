@@ -118,7 +118,9 @@ int rds_wires_claim(const struct in6_addr *addr, uint32_t scope)
 
 	if (!e->remote || too_late())
 		return 0;
+	os_library_begin();
 	ret = e->remote->ops->claims(e->remote, addr, scope);
+	os_library_end();
 	if (ret > 0 && !e->remote_on) {
 		rx_lock();
 		e->remote_on = true;

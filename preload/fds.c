@@ -23,6 +23,7 @@
 #include <sys/syscall.h>
 
 #include "engine/log.h"
+#include "engine/os.h"
 
 _Atomic bool rds_fds_active;
 _Atomic(struct fds_chunk *) rds_fds_root[FDS_CHUNKS];
@@ -371,6 +372,8 @@ int rds_fds_close(int fd)
 	if (!word || !atomic_load_explicit(word, memory_order_acquire)) {
 		if (likely(!rds_fd_is_internal(fd)) || !rds_fds_mine() || !rds_fd_is_internal(fd))
 			return rds_real.close(fd);
+		if (os_inside) /* a library that works for the engine, which knows the number */
+			return (int)rds_result(os_close(fd));
 		errno = EBADF; /* the program never opened it */
 		return -1;
 	}

@@ -151,7 +151,7 @@ int rds_fds_copied(int from, int fd, struct rds_sock *sk);
 /* A number that came from outside (SCM_RIGHTS): ours if the engine knows the inode. */
 void rds_fds_received(int fd);
 
-/* close() of one number, with the result and errno of the real one. */
+/* close() of one number, with the result and errno of the real one.  One of the engine's is EBADF, but not for its own libraries. */
 int rds_fds_close(int fd);
 /* The two halves of closing [first, last]: before and after the kernel did it. */
 void rds_fds_closing(unsigned first, unsigned last);

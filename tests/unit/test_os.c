@@ -198,6 +198,33 @@ START_TEST(moving)
 }
 END_TEST
 
+/* A library's number: moved out of the way, closed at exec, and followed wherever the program wants it to go. */
+START_TEST(adopted)
+{
+	int number = os_eventfd(0, EFD_NONBLOCK), low = number, old, bad = -1, closed = 999;
+	uint64_t v = 3;
+
+	fcntl(number, F_SETFD, 0);
+	ck_assert_int_eq(os_fd_adopt(&number), 0);
+	ck_assert_int_gt(number, low);
+	ck_assert_int_eq(fcntl(low, F_GETFD), -1);
+	ck_assert_int_eq(fcntl(number, F_GETFD), FD_CLOEXEC);
+	ck_assert(rds_fd_is_internal(number));
+	ck_assert_int_eq(os_write(number, &v, 8), 8);
+	old = number;
+	ck_assert_int_eq(rds_fd_move_internal(old), 0);
+	ck_assert_int_ne(number, old);
+	ck_assert(rds_fd_is_internal(number) && !rds_fd_is_internal(old));
+	ck_assert_int_eq(os_read(number, &v, 8), 8);
+	old = number;
+	ck_assert_int_eq(os_close(number), 0);
+	ck_assert(!rds_fd_is_internal(old));
+	ck_assert_int_eq(os_fd_adopt(&bad), -EBADF);
+	ck_assert_int_eq(os_fd_adopt(&closed), -EBADF);
+	ck_assert_int_eq(closed, 999);
+}
+END_TEST
+
 static void collect(int fd, void *arg)
 {
 	int *v = arg;
@@ -450,6 +477,7 @@ int main(void)
 	tcase_add_test(tc, high_and_internal);
 	tcase_add_test(tc, no_number_left);
 	tcase_add_test(tc, moving);
+	tcase_add_test(tc, adopted);
 	tcase_add_test(tc, each_in_range);
 	tcase_add_test(tc, a_vfork_child_moves_nothing);
 	tcase_add_test(tc, threads);

@@ -11,11 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "engine/os.h"
 #include "test_preload_mock.h"
 
 #define ck_fails(call, err)                                                                                            \
@@ -237,6 +239,38 @@ static void reap(pid_t pid)
 	ck_assert_int_eq(status, 0);
 }
 
+/* What a library of the engine's calls by name works on its numbers, what the program calls does not. */
+START_TEST(a_library_inside)
+{
+	int fd = mock_socket(), number = open("/dev/null", O_RDWR), was, copy;
+	char c = 'x';
+
+	ck_assert_int_ge(number, 0);
+	ck_assert_int_eq(os_fd_adopt(&number), 0);
+	ck_assert_int_eq(write(number, &c, 1), 1);
+	ck_assert_int_eq(read(number, &c, 1), 0);
+	ck_fails(ioctl(number, TIOCGPGRP, &c), ENOTTY);
+	ck_fails(close(number), EBADF);
+	ck_fails(dup(number), EBADF);
+	was = number;
+	ck_assert_int_eq(dup2(fd, was), was); /* the program wants that one: the library's goes elsewhere */
+	ck_assert_int_ne(number, was);
+	ck_assert_int_eq(write(number, &c, 1), 1);
+	ck_assert_int_eq(close(was), 0);
+	os_library_begin();
+	copy = fcntl(number, F_DUPFD_CLOEXEC, 0);
+	ck_assert_int_ge(copy, 0);
+	ck_assert_int_eq(close(copy), 0);
+	ck_assert_int_eq(close(number), 0);
+	ck_fails(close(number), EBADF);
+	os_library_end();
+	ck_assert(!rds_fd_is_internal(number));
+	ck_assert_int_eq((int)syscall(SYS_fcntl, number, F_GETFD), -1);
+	ck_assert_int_eq(close(fd), 0);
+	ck_all_back();
+}
+END_TEST
+
 START_TEST(forked)
 {
 	int fd = mock_socket();
@@ -370,6 +404,7 @@ int main(void)
 	tcase_add_test(t, hangup);
 	tcase_add_test(t, ranges);
 	tcase_add_test(t, internals);
+	tcase_add_test(t, a_library_inside);
 	tcase_add_loop_test(t, forked, 0, 2);
 	tcase_add_test(t, forked_reused);
 	tcase_add_test(t, vforked);
