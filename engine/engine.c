@@ -313,6 +313,7 @@ void rds_engine_forget(void)
 	rds_ports_forget();
 	rds_inc_forget();
 	rds_shm_forget();
+	rds_wires_forget();
 	rds_info_forget();
 	atomic_store(&alive, NULL);
 	__atomic_store_n(&rds_eng, NULL, __ATOMIC_RELEASE);

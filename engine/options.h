@@ -21,10 +21,14 @@ struct rds_options {
 		*transport; /* RDS_PRELOAD_TRANSPORT auto|shm|verbs|loop, default auto; wires.c judges it, bind fails */
 	int64_t spin_us;	  /* RDS_PRELOAD_SPIN_US 0..1000000, default 200: longest spin before sleeping; 0 = never */
 	int64_t shm_ring;	  /* RDS_PRELOAD_SHM_RING bytes per direction, 2^n, 2M..64M, default 4M */
+	int64_t verbs_buffers;	  /* RDS_PRELOAD_VERBS_BUFFERS 64..65536, default 512: receive buffers per device */
+	int64_t verbs_memory;	  /* RDS_PRELOAD_VERBS_MEMORY bytes, 2M..1G, default 64M: sent and not acknowledged, per device */
 	int helper_fds;		  /* RDS_PRELOAD_HELPER_FDS own|shared; default own (post.h) */
 	int64_t linger_ms;	  /* RDS_PRELOAD_LINGER_MS 0..600000, default 2000: longest wait at exit for queued data */
 	int64_t reconnect_min_ms; /* RDS_PRELOAD_RECONNECT_MIN_MS 1..60000, default 1 */
 	int64_t reconnect_max_ms; /* RDS_PRELOAD_RECONNECT_MAX_MS 1..60000, default 1000 */
+	int64_t cm_port;	  /* RDS_PRELOAD_CM_PORT 1..65535, default 18635 */
+	int64_t keepalive_ms;	  /* RDS_PRELOAD_KEEPALIVE_MS 0..3600000, default 5000: silence before a probe; 0 = never */
 	int ping_enable;	  /* RDS_PRELOAD_PING_ENABLE 0|1, default 1 */
 	const char *fault;	  /* RDS_PRELOAD_FAULT e.g. "seed=1,disconnect=1000"; default "" (fault.c reads it) */
 	const char *families;	  /* RDS_PRELOAD_FAMILIES: auto|21 or list of historical numbers; default auto */

@@ -15,17 +15,23 @@
 #define DEVICES "/sys/class/infiniband"
 
 #ifdef HAVE_VERBS
-/* Weak until the transport itself is in the tree. */
-extern __typeof__(rds_verbs_transport) rds_verbs_transport __attribute__((weak));
-
 static struct rds_transport *remote_transport(void)
 {
-	return rds_verbs_transport ? rds_verbs_transport() : NULL;
+	return rds_verbs_transport();
+}
+
+void rds_wires_forget(void)
+{
+	rds_verbs_forget();
 }
 #else
 static struct rds_transport *remote_transport(void)
 {
 	return NULL;
+}
+
+void rds_wires_forget(void)
+{
 }
 #endif
 

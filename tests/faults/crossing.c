@@ -33,14 +33,14 @@ static void together(const struct round *r, unsigned wait_us)
 
 static void say(int fd, unsigned port, unsigned n)
 {
-	struct sockaddr_in to = name_of(htonl(INADDR_LOOPBACK), port);
+	struct sockaddr_in to = name_of(home(), port);
 
 	check(sendto(fd, &n, sizeof(n), 0, (struct sockaddr *)&to, sizeof(to)) == sizeof(n));
 }
 
 static void leaver(const struct round *r)
 {
-	int fd = rds_bound(htonl(INADDR_LOOPBACK), r->ports);
+	int fd = rds_bound(home(), r->ports);
 	unsigned i;
 
 	together(r, r->first_wait);
@@ -51,7 +51,7 @@ static void leaver(const struct round *r)
 
 static void stayer(const struct round *r)
 {
-	int fd = rds_bound(htonl(INADDR_LOOPBACK), r->ports + 1);
+	int fd = rds_bound(home(), r->ports + 1);
 	struct timeval tv = {.tv_sec = 3};
 	unsigned i, n;
 

@@ -90,6 +90,17 @@ static inline struct sockaddr_in name_of(uint32_t addr, unsigned port)
 	return (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = addr};
 }
 
+/* Where everything happens that needs one address only: FAULT_ADDR, or 127.0.0.1. */
+static inline uint32_t home(void)
+{
+	const char *text = getenv("FAULT_ADDR");
+	struct in_addr a = {.s_addr = htonl(INADDR_LOOPBACK)};
+
+	if (text && inet_pton(AF_INET, text, &a) != 1)
+		fail("FAULT_ADDR=%s is no address", text);
+	return a.s_addr;
+}
+
 static inline int rds_bound(uint32_t addr, unsigned port)
 {
 	struct sockaddr_in sin = name_of(addr, port);

@@ -68,7 +68,7 @@ static void verify(const unsigned char *buf, size_t len, const struct sockaddr_i
 /* To one destination, nonblocking. True if it was taken. */
 static bool send_to(int fd, unsigned to, struct header *h)
 {
-	struct sockaddr_in sin = name_of(htonl(INADDR_LOOPBACK), PORT + to);
+	struct sockaddr_in sin = name_of(home(), PORT + to);
 	unsigned char buf[MESSAGE];
 	size_t len = build(buf, h);
 	ssize_t n = sendto(fd, buf, len, MSG_DONTWAIT, (struct sockaddr *)&sin, sizeof(sin));
@@ -169,7 +169,7 @@ static unsigned long rss_kb(void)
 
 static void survivor(unsigned me)
 {
-	int fd = rds_bound(htonl(INADDR_LOOPBACK), PORT + me);
+	int fd = rds_bound(home(), PORT + me);
 	struct header to_peer = {.from = me, .life = 1}, h[ALL];
 	struct seen seen[ALL] = {{0}};
 	unsigned i, fds = 0, now;
@@ -215,7 +215,7 @@ static void survivor(unsigned me)
 
 static void victim(unsigned me, unsigned life)
 {
-	int fd = rds_bound(htonl(INADDR_LOOPBACK), PORT + me);
+	int fd = rds_bound(home(), PORT + me);
 	struct header h[ALL];
 	struct seen seen[ALL] = {{0}};
 	unsigned i;
@@ -320,7 +320,7 @@ int main(int argc, char **argv)
 		bad |= status;
 	}
 	for (i = SURVIVORS; i < ALL; i++)
-		close(rds_bound(htonl(INADDR_LOOPBACK), PORT + i)); /* the ports of the dead are free */
+		close(rds_bound(home(), PORT + i)); /* the ports of the dead are free */
 	printf("%s seed %llu: %u kills, %llu + %llu messages between survivors, %llu from victims\n", bad ? "FAIL" : "ok",
 	       (unsigned long long)seed, kills, (unsigned long long)shared->received[0],
 	       (unsigned long long)shared->received[1], (unsigned long long)shared->from_victims);

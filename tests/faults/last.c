@@ -28,8 +28,8 @@ static void *idle(void *arg)
 
 static void child(enum ending how, unsigned round)
 {
-	int fd = rds_bound(htonl(INADDR_LOOPBACK), PORT + 1);
-	struct sockaddr_in to = name_of(htonl(INADDR_LOOPBACK), PORT);
+	int fd = rds_bound(home(), PORT + 1);
+	struct sockaddr_in to = name_of(home(), PORT);
 	unsigned char *buf = malloc(MESSAGE_MAX);
 	pthread_t t;
 	unsigned n;
@@ -103,7 +103,7 @@ int main(int argc, char **argv)
 			return 2;
 	}
 	alarm(60);
-	fd = rds_bound(htonl(INADDR_LOOPBACK), PORT);
+	fd = rds_bound(home(), PORT);
 	check(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)) == 0);
 	for (round = 0; round < rounds; round++)
 		for (how = 0; how < last; how++) {

@@ -212,11 +212,12 @@ static void find_addresses(void)
 {
 	struct ifaddrs *list, *a;
 
-	addrs[0] = htonl(INADDR_LOOPBACK);
+	addrs[0] = home();
 	check(getifaddrs(&list) == 0);
 	for (a = list; a && naddrs < 2; a = a->ifa_next)
 		if (a->ifa_addr && a->ifa_addr->sa_family == AF_INET && (a->ifa_flags & IFF_UP) &&
-		    !(a->ifa_flags & IFF_LOOPBACK))
+		    !(a->ifa_flags & IFF_LOOPBACK) &&
+		    ((struct sockaddr_in *)a->ifa_addr)->sin_addr.s_addr != addrs[0])
 			addrs[naddrs++] = ((struct sockaddr_in *)a->ifa_addr)->sin_addr.s_addr;
 	freeifaddrs(list);
 }

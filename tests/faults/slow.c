@@ -37,8 +37,8 @@ static void *steady(void *arg)
 
 static void sender(int go)
 {
-	struct sockaddr_in a = name_of(htonl(INADDR_LOOPBACK), PORT), b = name_of(htonl(INADDR_LOOPBACK), PORT + 1);
-	int fd = rds_bound(htonl(INADDR_LOOPBACK), PORT + 2);
+	struct sockaddr_in a = name_of(home(), PORT), b = name_of(home(), PORT + 1);
+	int fd = rds_bound(home(), PORT + 2);
 	char buf[1024] = {0}, c;
 	unsigned i;
 
@@ -66,8 +66,8 @@ int main(void)
 		alarm(60);
 		sender(go[0]);
 	}
-	a = rds_bound(htonl(INADDR_LOOPBACK), PORT);
-	b = rds_bound(htonl(INADDR_LOOPBACK), PORT + 1);
+	a = rds_bound(home(), PORT);
+	b = rds_bound(home(), PORT + 1);
 	check(pthread_create(&t, NULL, steady, &a) == 0);
 	check(write(go[1], "", 1) == 1);
 	start = seconds();

@@ -35,7 +35,7 @@ static void child_begins(void)
 
 static void sleeper(int ready)
 {
-	int fd = rds_bound(htonl(INADDR_LOOPBACK), PORT);
+	int fd = rds_bound(home(), PORT);
 	struct sockaddr_in from;
 	char c;
 
@@ -50,7 +50,7 @@ static void sleeper(int ready)
 
 static void ask(int fd, const char *when)
 {
-	struct sockaddr_in to = name_of(htonl(INADDR_LOOPBACK), PORT);
+	struct sockaddr_in to = name_of(home(), PORT);
 	struct timeval patience = {.tv_sec = PATIENCE};
 	char c = 'x';
 
@@ -99,8 +99,8 @@ static void trap_wake_ups(void)
 
 static void waker(int round)
 {
-	struct sockaddr_in to = name_of(htonl(INADDR_LOOPBACK), PORT);
-	int fd = rds_bound(htonl(INADDR_LOOPBACK), (unsigned)(PORT + 2 + round)), i;
+	struct sockaddr_in to = name_of(home(), PORT);
+	int fd = rds_bound(home(), (unsigned)(PORT + 2 + round)), i;
 
 	for (i = 0; i < 5; i++) { /* from the second time on this thread does everything itself */
 		ask(fd, "to the waker");
@@ -155,7 +155,7 @@ int main(void)
 		sleeper(ready[1]);
 	}
 	check(read(ready[0], &c, 1) == 1);
-	fd = rds_bound(htonl(INADDR_LOOPBACK), PORT + 1);
+	fd = rds_bound(home(), PORT + 1);
 	ask(fd, "at first");
 	for (round = 0; round < ROUNDS && !err; round++)
 		err = one_round(fd, round);

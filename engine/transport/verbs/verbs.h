@@ -12,12 +12,14 @@
  *   recv.c        completion queue -> frames -> messages, acknowledgements, credits taken
  *   credit.c      may a frame be sent? (devices that cannot make a sender wait)
  *   wake.c        arming the completion queue
- *   cm.c          rdma_cm: an attempt from address to connection, requests from peers, the end of an endpoint
- *   rendezvous.c  one port per node: who listens, who is asked, what is answered
- *   hello.h       private data
- *   keepalive.c   are silent peers still there?       async.c   what devices say unasked
+ *   cm.c          rdma_cm: the event channel, ids, private data out        hello.c   private data in and out (hello.h)
+ *   attempt.c     from an address to a connection    listen.c  requests from peers
+ *   endpoint.c    an endpoint's life: made, up, down, closed, freed       gone.c    a device that is no more
+ *   rendezvous.c  one port per node: who listens, what is answered        locate.c  who is asked
+ *   keepalive.c   are silent peers still there?      async.c   what devices say unasked
+ *   (docs/verbs-states.md is the table of all states and events of these)
  *
- * Threads and locks.  cm, rendezvous, keepalive, async: helper only (claims(): a program's thread, control held, once per device,
+ * Threads and locks.  cm, attempt, listen, endpoint, rendezvous, locate, keepalive, async: helper only (claims(): a program's thread, control held, once per device,
  * before the helper knows of it).  Send side of an endpoint: conn->tx.  Completion queues, receive side, table of queue pairs, device
  * state: rx.  Fields say which.  Every descriptor is the program's table's: this transport needs a helper that shares it.
  */
@@ -32,8 +34,10 @@
 #define VERBS_HDR RDS_WIRE_HDR
 #define VERBS_BUF (VERBS_FRAME + 64u) /* a receive buffer; frame at its start */
 #define VERBS_SQ 256u
-#define VERBS_SQ_RESERVE 2u /* for what is said without a message: acknowledgements, credits, keepalive */
-#define VERBS_QPS 4096u	    /* buckets */
+#define VERBS_CHAIN 16u
+#define VERBS_SQ_RESERVE 4u	   /* for what is said without a message: acknowledgements, credits, keepalive */
+#define VERBS_QPS 4096u		   /* buckets */
+#define VERBS_WR_SEND (1ull << 63) /* wr_id of a send: | ep->wr_posted as of then; of a receive: the buffer's index */
 
 /* ---- registered memory (arena.c) ---- */
 
@@ -55,6 +59,23 @@ void verbs_arena_free(struct verbs_arena *a); /* every block has been given back
 void *verbs_mem_register(struct verbs_dev *dev, size_t len, int access, struct ibv_mr **mr, int *err);
 void verbs_mem_release(void *mem, size_t len, struct ibv_mr *mr);
 
+/* ---- rdma_cm's ids (cm.c) ---- */
+
+#define VERBS_PRIVATE 64u /* of private data: as much as we ever look at */
+
+/* A copy of an event: rdma_cm's own is acknowledged before anybody acts on it. */
+struct verbs_said {
+	enum rdma_cm_event_type what;
+	int status;
+	uint8_t responder_resources, initiator_depth;
+	unsigned len;
+	unsigned char data[VERBS_PRIVATE];
+};
+/* The context of an id: hears what becomes of it. */
+struct verbs_cm_owner {
+	void (*said)(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_said *said);
+};
+
 /* ---- devices (device.c) ---- */
 
 /* What a device is like, found out once; nowhere else is asked what kind it is. */
@@ -64,9 +85,10 @@ struct verbs_caps {
 	bool one_sge_read;     /* (RDMA) */
 	bool sink_needs_write; /* (RDMA) */
 	bool atomics;	       /* (RDMA) */
-	bool rnr, timeouts;    /* the queue pair has these attributes */
-	uint32_t max_inline;   /* asked for; an endpoint has what it got */
-	uint32_t sq, srq;      /* depths */
+	bool cm_commits; /* a request that is under way cannot be taken back: wait for its answer before destroying the id */
+	bool rnr, timeouts;  /* the queue pair has these attributes */
+	uint32_t max_inline; /* asked for; an endpoint has what it got */
+	uint32_t sq, srq;    /* depths */
 	uint32_t rd_atomic;
 };
 
@@ -103,14 +125,21 @@ struct verbs_dev {
 	unsigned unacked_events;
 	struct ibv_wc stash[16]; /* polled by pending(), not yet looked at */
 	unsigned nstash, stash_at;
-	bool gone;     /* DEVICE_REMOVAL, DEVICE_FATAL: no endpoint may use it */
-	unsigned neps; /* helper */
+	bool gone; /* DEVICE_REMOVAL, DEVICE_FATAL: no endpoint may use it */
+	/* helper */
+	unsigned neps; /* who uses it: endpoints until they are freed, locates with a queue pair */
+	struct rdma_cm_id
+		*_Atomic holder; /* as long as there is an id, librdmacm keeps ctx open; hears of its removal */
+	struct verbs_cm_owner owner;
 };
 
-int verbs_dev_get(struct ibv_context *ctx, struct verbs_dev **out); /* find or make; control held or helper */
-void verbs_dev_refill(struct verbs_dev *dev);			    /* rx: post what has come back, in batches */
-void verbs_buf_put(struct verbs_dev *dev, struct verbs_buf *buf);   /* rx */
-void verbs_dev_free(struct verbs_dev *dev);			    /* helper; no endpoint is left */
+/* Find or make the device of an id that is bound; the id gets our context. Control held, or helper. */
+int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out);
+bool verbs_dev_has(const struct verbs_dev *dev, const struct rdma_cm_id *cm);
+void verbs_dev_forget(void);
+void verbs_dev_refill(struct verbs_dev *dev);			  /* rx: post what has come back, in batches */
+void verbs_buf_put(struct verbs_dev *dev, struct verbs_buf *buf); /* rx */
+void verbs_dev_free(struct verbs_dev *dev);			  /* helper; no endpoint is left */
 
 /* ---- endpoints ---- */
 
@@ -122,11 +151,14 @@ enum verbs_state {
 	VERBS_CLOSED,	  /* queue pair in error, waits for what is still in flight */
 };
 
-/* A message (or something said without one, seq 0) whose bytes must stay. */
+/* A message (or, with seq 0, something that no acknowledgement covers) whose bytes must stay. */
 struct verbs_out {
 	struct verbs_block block;
 	uint64_t seq;
-	uint32_t wr_end; /* sent when that many work requests have completed */
+	uint32_t len;		 /* payload */
+	uint32_t wr_end;	 /* all of it has been sent when so many work requests have completed */
+	uint16_t nframes, given; /* to the chain */
+	bool ask, solicited, grants;
 };
 
 struct verbs_ep {
@@ -135,49 +167,60 @@ struct verbs_ep {
 	struct verbs_ep *next, *qp_next; /* all: helper; by number: rx */
 	_Atomic enum verbs_state state;	 /* written by the helper (BROKEN: under rx) */
 	/* helper */
+	struct rds_conn_id id;
+	struct verbs_cm_owner owner;
 	struct rdma_cm_id *cm;
 	struct verbs_attempt *attempt; /* until it is up (cm.c) */
 	struct rds_timer deadline;     /* of connecting, of closing */
 	struct rds_timer broken;       /* set from anywhere: have the helper break it */
 	int why;		       /* ... for this reason (-errno) */
 	bool initiator;
-	bool cm_up;	   /* ESTABLISHED has come */
-	uint64_t peer_ack; /* for up->up: what the peer has received before */
+	bool cm_up;		/* ESTABLISHED has come */
+	uint64_t peer_ack;	/* for up->up: what the peer has received before */
+	struct rds_timer nudge; /* set from anywhere: the helper is to look whether it is up, or to be freed */
+	bool cm_busy;		/* rdma_connect or rdma_accept, and no answer yet (caps.cm_commits) */
+	bool over;		/* up->down has been called, or will never be */
+	uint64_t close_by, close_pause;
+	_Atomic bool probe_due;	   /* keepalive: have verbs_push send a probe */
+	_Atomic uint32_t probe_wr; /* ... and this was the last one */
 
 	/* send side (tx) */
 	struct ibv_qp *qp;
 	uint32_t qpn;
 	uint32_t max_inline;
 	uint32_t frame;	    /* payload of a frame that the peer takes */
-	uint32_t wr_posted; /* work requests so far, wraps */
+	uint32_t wr_posted; /* work requests so far, the chain included; wraps */
 	uint32_t wr_unsignaled, bytes_unsignaled;
-	struct ibv_send_wr *chain; /* not yet given to the device (flush) */
-	struct ibv_send_wr wr[VERBS_SQ];
-	struct ibv_sge sge[VERBS_SQ][2];
+	struct ibv_send_wr wr[VERBS_CHAIN]; /* the chain: not yet given to the device (flush) */
+	struct ibv_sge sge[VERBS_CHAIN][2];
 	uint32_t nchain;
-	struct verbs_out *out; /* ring of cap entries, oldest first */
+	struct rds_wire_hdr said; /* header of what is said without a message, sent inline */
+	struct verbs_out *out;	  /* ring of out_cap entries, oldest first */
 	uint32_t out_head, out_count, out_cap;
-	unsigned since_ack_asked, bytes_since_ack_asked;
-	uint64_t ack_said;	   /* the last acknowledgement that we sent */
-	_Atomic uint32_t credits;  /* frames that we may send (caps.credits) */
-	_Atomic uint32_t wr_done;  /* by completion (rx) */
-	_Atomic uint64_t seen_ack; /* the peer's (rx) */
-	_Atomic bool wants_room;   /* somebody waits: up->writable when something moves */
+	uint32_t unfinished;  /* of them, at the end, those of which frames are still to be given to the chain */
+	_Atomic bool backlog; /* ... because there is no room for them */
+	uint32_t since_asked, bytes_since_asked; /* an acknowledgement was asked for so much ago */
+	_Atomic uint32_t credits;		 /* frames that we may send (caps.credits) */
+	_Atomic uint32_t wr_done;		 /* by completion (rx) */
+	_Atomic uint64_t seen_ack;		 /* the peer's (rx) */
+	_Atomic bool wants_room;		 /* somebody waits: up->writable when something moves */
 
 	/* receive side (rx) */
 	_Atomic uint64_t rx_ack; /* what we have received, to be told */
 	_Atomic bool ack_due;	 /* ... soon, by a frame of its own if need be */
 	_Atomic uint32_t grant;	 /* credits to be told to the peer */
-	uint32_t granted;	 /* credits that the peer holds */
+	uint32_t granted, spare; /* credits that the peer holds, buffers set aside for it */
 	bool heard;		 /* a frame has come */
 	uint64_t quiet_since;	 /* keepalive */
 	unsigned char *asm_data; /* message of several frames, so far */
 	struct rds_hdr asm_hdr;
 	uint32_t asm_got;
-	struct verbs_buf *later,
-		**later_tail; /* came before we were up, or found no memory: in order, before anything new */
-	unsigned inplace;     /* buffers that the engine has */
-	bool closed;	      /* the engine has closed it: memory goes when inplace is 0 and the queue pair is gone */
+	/* came before we were up, or found no memory: in order, before anything new */
+	struct verbs_buf *later, **later_tail;
+	struct verbs_ep *later_next;
+	bool later_queued;
+	unsigned inplace; /* buffers that the engine has */
+	bool closed;	  /* the engine has closed it: memory goes when inplace is 0 and the queue pair is gone */
 	bool kept;
 	bool qp_dead;
 };
@@ -190,8 +233,9 @@ struct verbs {
 	struct rds_event cm_ev;
 	struct verbs_ep *eps;		    /* helper */
 	struct verbs_ep *by_qpn[VERBS_QPS]; /* rx */
+	struct verbs_ep *waiting;	    /* rx: up, and frames in ep->later, which found no memory */
 	enum rds_attention attention;	    /* rx: as last told */
-	struct rdma_cm_id *listener;	    /* our own, any port */
+	struct rdma_cm_id *listener[2];	    /* our own, any port: for IPv4, for IPv6 */
 	_Atomic uint16_t port;		    /* ... this one, host order; 0: none */
 };
 extern struct verbs rds_verbs;
@@ -206,6 +250,7 @@ void verbs_push(struct rds_ep *ep);
 void verbs_send_done(struct verbs_ep *ep, const struct ibv_wc *wc); /* rx */
 void verbs_send_free(struct verbs_ep *ep);			    /* nothing is in flight: blocks back */
 bool verbs_send_idle(struct verbs_ep *ep);			    /* nothing is in flight */
+void verbs_send_mark(struct verbs_ep *ep); /* helper, queue pair in error: when this is flushed, nothing is in flight */
 /* A zero-length RDMA write, if nothing is in flight (keepalive.c). 0, -EBUSY, -errno. */
 int verbs_send_probe(struct verbs_ep *ep);
 
@@ -226,8 +271,11 @@ void verbs_broken(struct verbs_ep *ep, int why);
 bool verbs_credit_take(struct verbs_ep *ep, unsigned n);		 /* tx: may n frames go? */
 void verbs_credit_start(struct verbs_ep *ep, uint32_t given);		 /* up: what hello said */
 uint32_t verbs_credit_first(struct verbs_dev *dev, struct verbs_ep *ep); /* to be said in hello */
-void verbs_credit_came(struct verbs_ep *ep);				 /* rx: a frame used one up: grant more? */
-void verbs_credit_end(struct verbs_ep *ep);				 /* rx: what it holds goes back to the pool */
+void verbs_credit_came(struct verbs_ep *ep, bool free_of_charge); /* rx: a frame, which used one up: grant more? */
+void verbs_credit_more(struct verbs_ep *ep, uint32_t n);	  /* rx: the peer grants */
+bool verbs_credit_due(
+	const struct verbs_ep *ep); /* any lock: enough to be told by a frame of its own, which costs no credit */
+void verbs_credit_end(struct verbs_ep *ep); /* rx: what it holds goes back to the pool */
 
 /* wake.c; rx */
 void verbs_attention(struct rds_transport *t, enum rds_attention who);
@@ -241,24 +289,78 @@ int verbs_qp_create(struct verbs_ep *ep);
 void verbs_qp_destroy(struct verbs_ep *ep);
 
 /* cm.c; helper */
+int verbs_cm_start(void); /* event channel, listener; program's thread, control held */
+void verbs_cm_event(struct rds_event *ev, uint32_t events);
+void verbs_cm_options(struct rdma_cm_id *cm, uint8_t tos); /* before it connects or accepts */
+int verbs_cm_id(struct verbs_cm_owner *owner, uint8_t tos, struct rdma_cm_id **out);
+/* Towards id's faddr from its laddr; ADDR_RESOLVED or an error follows. */
+int verbs_cm_resolve(struct rdma_cm_id *cm, const struct rds_conn_id *id, uint16_t port);
+int verbs_cm_route(struct rdma_cm_id *cm);
+int verbs_cm_errno(const struct verbs_said *said); /* what went wrong, never 0 */
+void verbs_cm_reject(struct rdma_cm_id *cm, const struct verbs_answer *answer);
+/* An address of rdma_cm; a link-local one whose interface it does not tell has that of our interface with that address. */
+void verbs_cm_addr(const struct sockaddr *sa, struct in6_addr *ip, uint32_t *scope);
+
+/* hello.c: host byte order inside, the wire's outside */
+void verbs_hello_self(struct verbs_hello *hello, enum verbs_ask ask,
+		      uint8_t tos); /* all that does not depend on whom we ask */
+void verbs_hello_pack(const struct verbs_hello *hello, struct verbs_hello *wire);
+/* VERBS_OK, VERBS_NO_VERSION or VERBS_REFUSED (nonsense); *out is filled in as far as it can be. */
+enum verbs_status verbs_hello_check(const void *data, unsigned len, struct verbs_hello *out);
+void verbs_answer_init(struct verbs_answer *answer, enum verbs_status status, int err);
+void verbs_answer_pack(const struct verbs_answer *answer, struct verbs_answer *wire);
+bool verbs_answer_check(const void *data, unsigned len, struct verbs_answer *out); /* false: none, or nonsense */
+void verbs_version_clash(const struct in6_addr *peer, unsigned min, unsigned max); /* says so */
+uint32_t verbs_frame_of(uint16_t frame);					   /* what both sides take, bytes */
+
+/* attempt.c; helper */
 int verbs_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, uint64_t rx_seq,
 		  struct rds_ep **ep);
+void verbs_attempt_said(struct verbs_ep *ep, const struct verbs_said *said);
+
+/* listen.c; helper. port 0: any.  The listeners hear of requests. */
+int verbs_listen(uint16_t port, struct rdma_cm_id *ids[2], uint16_t *got);
+void verbs_unlisten(struct rdma_cm_id *ids[2]);
+
+/* endpoint.c; helper */
+struct verbs_ep *verbs_ep_new(const struct rds_conn_id *id, bool initiator);
+int verbs_ep_device(struct verbs_ep *ep); /* ep->dev as ep->cm has it */
+void verbs_ep_unplug(
+	struct verbs_ep *ep); /* nothing was ever sent: queue pair and id go, another may take their place */
+void verbs_ep_discard(struct verbs_ep *ep); /* nobody has heard of it */
+void verbs_ep_deadline(struct verbs_ep *ep, uint64_t ms);
+void verbs_ep_params(const struct verbs_ep *ep, struct rdma_conn_param *param);
+void verbs_ep_ready(struct verbs_ep *ep); /* up->up, if nothing is missing any more */
+void verbs_ep_down(struct verbs_ep *ep, int why, bool gone);
 void verbs_close(struct rds_ep *ep);
 void verbs_keep(struct rds_ep *ep, bool on);
-void verbs_cm_event(struct rds_event *ev, uint32_t events);
-int verbs_cm_start(void);			 /* event channel, listener; program's thread, control held */
 void verbs_ep_heard(struct verbs_ep *ep);	 /* rx: the first frame: whoever waits to be up may be */
 void verbs_ep_free_if_done(struct verbs_ep *ep); /* rx: closed, nothing in place, queue pair gone */
 
+/* gone.c; helper */
+void verbs_dev_hold(struct verbs_dev *dev, const struct in6_addr *laddr, uint32_t scope); /* claims(), too */
+void verbs_dev_use(struct verbs_dev *dev);
+void verbs_dev_unuse(struct verbs_dev *dev); /* the last one of a device that is gone frees it */
+void verbs_dev_gone(struct verbs_dev *dev, const char *what);
+
 /* rendezvous.c; helper */
-int verbs_locate(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port);
-void verbs_rendezvous_start(void);
+void verbs_rendezvous_stop(void);
+void verbs_rendezvous_start(void); /* before the helper knows of us */
+void verbs_rendezvous_look(void);  /* a process of this node has ended: was it the one that listens? */
 /* A request that is not (only) for a connection with this process: fills the answer. True: it is for us, accept goes on. */
 bool verbs_rendezvous_request(const struct verbs_hello *req, const struct in6_addr *laddr, uint32_t scope,
 			      struct verbs_answer *answer);
 
+/* locate.c; helper */
+int verbs_locate(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port);
+
 /* keepalive.c, async.c; helper */
-void verbs_keepalive_start(void);
+void verbs_keepalive_need(void); /* an endpoint is up */
 void verbs_async_event(struct rds_event *ev, uint32_t events);
+
+/* Forked child: nothing of the parent's is ours. */
+void verbs_rendezvous_forget(void);
+void verbs_locate_forget(void);
+void verbs_keepalive_forget(void);
 
 #endif

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * arena.c - registered memory for messages on their way out.
+ *
+ * A device reads only registered memory, and registering costs a system call and pinned pages: so there are chunks, registered
+ * once and cut into blocks of one size each; a message that is larger than the largest size has a chunk to itself.  A chunk
+ * whose blocks are all free goes back when the limit (RDS_PRELOAD_VERBS_MEMORY) would otherwise be in the way of another one.
+ * Whoever finds the limit reached waits for acknowledgements, which give blocks back.
+ *
+ * The memory is our own, whole pages, never inherited by a child: what a device reads is never copied on write.  Must not know what
+ * lies in a block.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "engine/transport/verbs/verbs.h"
+
+#define CLASSES 9 /* 256 bytes to 64 KiB of payload */
+#define SMALL_CHUNK (256u << 10)
+#define LARGE_CHUNK (1u << 20)
+#define PAGE 4096u
+
+struct verbs_chunk {
+	struct verbs_chunk *next;
+	void *mem;
+	size_t len;
+	struct ibv_mr *mr;
+	unsigned char *free; /* each free block starts with the address of the next */
+	uint32_t nfree, nblocks, block;
+};
+
+struct verbs_arena {
+	struct verbs_dev *dev;
+	rds_lock_t lock;
+	uint64_t bytes, limit;
+	struct verbs_chunk *chunks[CLASSES], *large;
+};
+
+/* ---- registering ---- */
+
+static void memlock_help(size_t len)
+{
+	struct rlimit l = {0};
+
+	getrlimit(RLIMIT_MEMLOCK, &l);
+	rds_error("cannot register %zu bytes of memory for RDMA: the limit of locked memory is %llu bytes. Raise it "
+		  "(ulimit -l "
+		  "unlimited, LimitMEMLOCK=infinity in a systemd unit, memlock in limits.conf), or make "
+		  "RDS_PRELOAD_VERBS_BUFFERS or RDS_PRELOAD_VERBS_MEMORY smaller",
+		  len, (unsigned long long)l.rlim_cur);
+}
+
+void *verbs_mem_register(struct verbs_dev *dev, size_t len, int access, struct ibv_mr **mr, int *err)
+{
+	void *mem;
+
+	*err = os_mmap(len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, &mem);
+	if (*err)
+		return NULL;
+	madvise(mem, len, MADV_DONTFORK);
+	*mr = vb.ibv_reg_mr(dev->pd, mem, len, access);
+	if (*mr)
+		return mem;
+	*err = errno ? -errno : -ENOMEM;
+	os_munmap(mem, len);
+	if (*err == -ENOMEM || *err == -EAGAIN || *err == -EPERM)
+		memlock_help(len);
+	return NULL;
+}
+
+void verbs_mem_release(void *mem, size_t len, struct ibv_mr *mr)
+{
+	vb.ibv_dereg_mr(mr);
+	os_munmap(mem, len);
+}
+
+/* ---- chunks (lock held) ---- */
+
+static uint32_t class_size(unsigned c)
+{
+	uint32_t payload = 256u << c;
+
+	return payload + payload / 64 + 64; /* room for headers, still a multiple of 4 */
+}
+
+static unsigned class_of(size_t size)
+{
+	unsigned c;
+
+	for (c = 0; c < CLASSES && class_size(c) < size; c++)
+		;
+	return c;
+}
+
+static void chunk_free(struct verbs_arena *a, struct verbs_chunk *ch)
+{
+	a->bytes -= ch->len;
+	verbs_mem_release(ch->mem, ch->len, ch->mr);
+	free(ch);
+}
+
+/* Chunks of the list that nobody uses; true if there were any. */
+static bool drop_unused(struct verbs_arena *a, struct verbs_chunk **p)
+{
+	struct verbs_chunk *ch;
+	bool any = false;
+
+	while ((ch = *p)) {
+		if (ch->nfree != ch->nblocks) {
+			p = &ch->next;
+			continue;
+		}
+		*p = ch->next;
+		chunk_free(a, ch);
+		any = true;
+	}
+	return any;
+}
+
+static bool make_room(struct verbs_arena *a, size_t len)
+{
+	unsigned c;
+
+	for (c = 0; a->bytes + len > a->limit && c < CLASSES; c++)
+		drop_unused(a, &a->chunks[c]);
+	if (a->bytes + len > a->limit)
+		drop_unused(a, &a->large);
+	return a->bytes + len <= a->limit || !a->bytes;
+}
+
+static int chunk_new(struct verbs_arena *a, size_t len, uint32_t block, struct verbs_chunk **out)
+{
+	struct verbs_chunk *ch;
+	uint32_t i;
+	int err;
+
+	if (!make_room(a, len))
+		return -ENOMEM;
+	ch = calloc(1, sizeof(*ch));
+	if (!ch)
+		return -ENOMEM;
+	ch->mem = verbs_mem_register(a->dev, len, 0, &ch->mr, &err);
+	if (!ch->mem) {
+		free(ch);
+		return -ENOMEM;
+	}
+	ch->len = len;
+	ch->block = block;
+	ch->nfree = ch->nblocks = (uint32_t)(len / block);
+	for (i = ch->nblocks; i--;) {
+		unsigned char *b = (unsigned char *)ch->mem + (size_t)i * block;
+
+		memcpy(b, &ch->free, sizeof(ch->free));
+		ch->free = b;
+	}
+	a->bytes += len;
+	*out = ch;
+	return 0;
+}
+
+static void take(struct verbs_chunk *ch, struct verbs_block *out)
+{
+	out->chunk = ch;
+	out->mem = ch->free;
+	out->size = ch->block;
+	out->lkey = ch->mr->lkey;
+	memcpy(&ch->free, out->mem, sizeof(ch->free));
+	ch->nfree--;
+}
+
+/* First chunk of the list that has a block of that size; it moves to the front. */
+static struct verbs_chunk *find(struct verbs_chunk **list, size_t size)
+{
+	struct verbs_chunk **p, *ch;
+
+	for (p = list; (ch = *p); p = &ch->next)
+		if (ch->nfree && ch->block >= size) {
+			*p = ch->next;
+			ch->next = *list;
+			*list = ch;
+			return ch;
+		}
+	return NULL;
+}
+
+static int get(struct verbs_arena *a, size_t size, struct verbs_block *out)
+{
+	unsigned c = class_of(size);
+	struct verbs_chunk **list = c < CLASSES ? &a->chunks[c] : &a->large, *ch = find(list, size);
+	size_t len =
+		c < CLASSES ? (c < 6 ? SMALL_CHUNK : LARGE_CHUNK) : (size + PAGE * 16 - 1) & ~(size_t)(PAGE * 16 - 1);
+	int err;
+
+	if (!ch) {
+		err = chunk_new(a, len, c < CLASSES ? class_size(c) : (uint32_t)len, &ch);
+		if (err)
+			return err;
+		ch->next = *list;
+		*list = ch;
+	}
+	take(ch, out);
+	return 0;
+}
+
+/* ---- interface ---- */
+
+int verbs_arena_new(struct verbs_dev *dev, struct verbs_arena **out)
+{
+	struct verbs_arena *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return -ENOMEM;
+	a->dev = dev;
+	a->limit = (uint64_t)rds_options()->verbs_memory;
+	rds_lock_init(&a->lock, RDS_LOCK_PLAIN);
+	*out = a;
+	return 0;
+}
+
+int verbs_block_get(struct verbs_arena *a, size_t size, struct verbs_block *out)
+{
+	int err;
+
+	rds_lock(&a->lock);
+	err = get(a, size, out);
+	rds_unlock(&a->lock);
+	return err;
+}
+
+void verbs_block_put(struct verbs_arena *a, struct verbs_block *b)
+{
+	struct verbs_chunk *ch = b->chunk;
+
+	if (!ch)
+		return;
+	rds_lock(&a->lock);
+	memcpy(b->mem, &ch->free, sizeof(ch->free));
+	ch->free = b->mem;
+	ch->nfree++;
+	rds_unlock(&a->lock);
+	b->chunk = NULL;
+}
+
+void verbs_arena_free(struct verbs_arena *a)
+{
+	unsigned c;
+
+	if (!a)
+		return;
+	for (c = 0; c < CLASSES; c++)
+		drop_unused(a, &a->chunks[c]);
+	drop_unused(a, &a->large);
+	free(a);
+}

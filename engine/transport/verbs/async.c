@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * async.c - what devices say unasked (docs/verbs-states.md, table D).
+ *
+ * Each event is copied and acknowledged at once: destroying what it is about would wait for that.  So what it names may be gone by the
+ * time that it is looked at, and is looked for among what exists.
+ */
+#include <string.h>
+
+#include "engine/transport/verbs/verbs.h"
+
+static struct verbs_ep *ep_of(const struct verbs_dev *dev, uint32_t qpn)
+{
+	struct verbs_ep *ep;
+
+	for (ep = rds_verbs.eps; ep; ep = ep->next)
+		if (ep->dev == dev && ep->qp && ep->qpn == qpn && !ep->closed)
+			return ep;
+	return NULL;
+}
+
+static void of_queue_pair(struct verbs_dev *dev, enum ibv_event_type type, uint32_t qpn)
+{
+	struct verbs_ep *ep = ep_of(dev, qpn);
+
+	if (!ep)
+		return;
+	if (type == IBV_EVENT_COMM_EST) {
+		if (!ep->cm_up)
+			vb.rdma_notify(ep->cm, IBV_EVENT_COMM_EST);
+		return;
+	}
+	rds_debug("%s: %s", dev->name, vb.ibv_event_type_str(type));
+	verbs_ep_down(ep, -ECONNRESET, false);
+}
+
+static void handle(struct verbs_dev *dev, enum ibv_event_type type, uint32_t qpn, int port)
+{
+	switch (type) {
+	case IBV_EVENT_COMM_EST:
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+	case IBV_EVENT_PATH_MIG_ERR:
+		of_queue_pair(dev, type, qpn);
+		return;
+	case IBV_EVENT_CQ_ERR:
+	case IBV_EVENT_SRQ_ERR:
+	case IBV_EVENT_DEVICE_FATAL:
+		verbs_dev_gone(dev, vb.ibv_event_type_str(type));
+		return;
+	case IBV_EVENT_SRQ_LIMIT_REACHED: /* no limit is set: every look at the queue posts what has come back */
+	case IBV_EVENT_SQ_DRAINED:
+	case IBV_EVENT_QP_LAST_WQE_REACHED:
+		return;
+	default:
+		/* Of ports and paths: the queue pairs try again by themselves, and what they cannot mend breaks them. */
+		rds_info("%s, port %d: %s", dev->name, port, vb.ibv_event_type_str(type));
+		return;
+	}
+}
+
+static bool about_queue_pair(enum ibv_event_type type)
+{
+	switch (type) {
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+	case IBV_EVENT_COMM_EST:
+	case IBV_EVENT_SQ_DRAINED:
+	case IBV_EVENT_PATH_MIG:
+	case IBV_EVENT_PATH_MIG_ERR:
+	case IBV_EVENT_QP_LAST_WQE_REACHED:
+		return true;
+	default:
+		return false;
+	}
+}
+
+void verbs_async_event(struct rds_event *ev, uint32_t events)
+{
+	struct verbs_dev *dev = container_of(ev, struct verbs_dev, async_ev);
+	struct ibv_async_event said;
+	uint32_t qpn;
+	int port;
+
+	(void)events;
+	verbs_dev_use(dev);
+	while (!dev->gone) {
+		errno = 0;
+		if (vb.ibv_get_async_event(dev->ctx, &said)) {
+			if (errno != EAGAIN && errno != EINTR) /* it would never stop being readable */
+				verbs_dev_gone(dev, strerror(errno));
+			break;
+		}
+		qpn = about_queue_pair(said.event_type) ? said.element.qp->qp_num : 0;
+		port = about_queue_pair(said.event_type) ? 0 : said.element.port_num;
+		vb.ibv_ack_async_event(&said);
+		handle(dev, said.event_type, qpn, port);
+	}
+	verbs_dev_unuse(dev);
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * cm.c - rdma_cm as the rest of the transport uses it: one event channel, ids with an owner each, addresses, errors.
+ *
+ * An event is copied and acknowledged before its owner hears of it, so an owner may destroy any id at any time: rdma_cm would wait for
+ * events that are not acknowledged.  Nothing here waits.  What becomes of a connection is decided by the owners (attempt.c,
+ * listen.c, endpoint.c, locate.c, gone.c).
+ */
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <string.h>
+
+#include "engine/transport/verbs/verbs.h"
+
+#define RESOLVE_MS 5000 /* address, route: as the kernel's RDS */
+/* 4.096 us * 2^16 = 0.27 s, eight times until a peer that does not answer is given up: rdma_cm's own choice is 2 s. */
+#define ACK_TIMEOUT 16
+
+/* ---- events ---- */
+
+static void copy_event(const struct rdma_cm_event *ev, struct verbs_said *said)
+{
+	memset(said, 0, sizeof(*said));
+	said->what = ev->event;
+	said->status = ev->status;
+	switch (ev->event) {
+	case RDMA_CM_EVENT_CONNECT_REQUEST:
+	case RDMA_CM_EVENT_CONNECT_RESPONSE:
+	case RDMA_CM_EVENT_ESTABLISHED:
+	case RDMA_CM_EVENT_REJECTED:
+		said->responder_resources = ev->param.conn.responder_resources;
+		said->initiator_depth = ev->param.conn.initiator_depth;
+		if (!ev->param.conn.private_data)
+			return;
+		said->len = ev->param.conn.private_data_len;
+		if (said->len > VERBS_PRIVATE)
+			said->len = VERBS_PRIVATE;
+		memcpy(said->data, ev->param.conn.private_data, said->len);
+		return;
+	default:
+		return;
+	}
+}
+
+void verbs_cm_event(struct rds_event *unused, uint32_t events)
+{
+	struct rdma_cm_event *ev;
+	struct rdma_cm_id *cm;
+	struct verbs_cm_owner *owner;
+	struct verbs_said said;
+
+	(void)unused;
+	(void)events;
+	while (vb.rdma_get_cm_event(rds_verbs.events, &ev) == 0) {
+		copy_event(ev, &said);
+		cm = ev->id;
+		owner = cm->context; /* of a request: the listener's */
+		vb.rdma_ack_cm_event(ev);
+		rds_debug("rdma_cm: %s, status %d", vb.rdma_event_str(said.what), said.status);
+		if (owner)
+			owner->said(owner, cm, &said);
+		else if (said.what == RDMA_CM_EVENT_CONNECT_REQUEST)
+			vb.rdma_destroy_id(cm);
+	}
+}
+
+int verbs_cm_errno(const struct verbs_said *said)
+{
+	switch (said->what) {
+	case RDMA_CM_EVENT_DISCONNECTED:
+	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+		return -ECONNRESET;
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		return -ENODEV;
+	case RDMA_CM_EVENT_ADDR_CHANGE:
+		return -EADDRNOTAVAIL;
+	case RDMA_CM_EVENT_REJECTED:
+		return -ECONNREFUSED;
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+		return said->status < 0 ? said->status : -ECONNABORTED;
+	case RDMA_CM_EVENT_ADDR_ERROR:
+	case RDMA_CM_EVENT_ROUTE_ERROR:
+	case RDMA_CM_EVENT_UNREACHABLE:
+		/* EALREADY is the engine's word for a crossing, and nothing that rdma_cm may say. */
+		return said->status < 0 && said->status != -EALREADY ? said->status : -EHOSTUNREACH;
+	default:
+		return -EPROTO;
+	}
+}
+
+/* ---- ids ---- */
+
+/* None of it is worth a connection where it cannot be had. */
+void verbs_cm_options(struct rdma_cm_id *cm, uint8_t tos)
+{
+	uint8_t timeout = ACK_TIMEOUT;
+
+	if (tos)
+		vb.rdma_set_option(cm, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos));
+	vb.rdma_set_option(cm, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof(timeout));
+}
+
+int verbs_cm_id(struct verbs_cm_owner *owner, uint8_t tos, struct rdma_cm_id **out)
+{
+	int err = verbs_err(vb.rdma_create_id(rds_verbs.events, out, owner, RDMA_PS_TCP));
+
+	if (!err)
+		verbs_cm_options(*out, tos);
+	return err;
+}
+
+int verbs_cm_resolve(struct rdma_cm_id *cm, const struct rds_conn_id *id, uint16_t port)
+{
+	struct sockaddr_storage src, dst;
+
+	rds_addr_to_sockaddr(&id->laddr, 0, id->scope, &src);
+	rds_addr_to_sockaddr(&id->faddr, port, id->scope, &dst);
+	return verbs_err(vb.rdma_resolve_addr(cm, (struct sockaddr *)&src, (struct sockaddr *)&dst, RESOLVE_MS));
+}
+
+int verbs_cm_route(struct rdma_cm_id *cm)
+{
+	return verbs_err(vb.rdma_resolve_route(cm, RESOLVE_MS));
+}
+
+void verbs_cm_reject(struct rdma_cm_id *cm, const struct verbs_answer *answer)
+{
+	struct verbs_answer wire;
+
+	verbs_answer_pack(answer, &wire);
+	vb.rdma_reject(cm, &wire, sizeof(wire)); /* if it fails, destroying the id refuses, too, without reasons */
+	vb.rdma_destroy_id(cm);
+}
+
+/* ---- addresses ---- */
+
+static uint32_t scope_of(const struct in6_addr *ip)
+{
+	struct ifaddrs *all, *i;
+	uint32_t scope = 0;
+
+	if (getifaddrs(&all))
+		return 0;
+	for (i = all; i && !scope; i = i->ifa_next) {
+		const struct sockaddr_in6 *sin6 = (const void *)i->ifa_addr;
+
+		if (sin6 && sin6->sin6_family == AF_INET6 && rds_ip_equal(&sin6->sin6_addr, ip))
+			scope = sin6->sin6_scope_id;
+	}
+	freeifaddrs(all);
+	return scope;
+}
+
+void verbs_cm_addr(const struct sockaddr *sa, struct in6_addr *ip, uint32_t *scope)
+{
+	const struct sockaddr_in *sin = (const void *)sa;
+	const struct sockaddr_in6 *sin6 = (const void *)sa;
+
+	*scope = 0;
+	if (sa->sa_family == AF_INET) {
+		*ip = (struct in6_addr){.s6_addr32 = {0, 0, htonl(0xffff), sin->sin_addr.s_addr}};
+		return;
+	}
+	*ip = sin6->sin6_addr;
+	if (IN6_IS_ADDR_LINKLOCAL(ip))
+		*scope = sin6->sin6_scope_id ? sin6->sin6_scope_id : scope_of(ip);
+}
+
+/* ---- start ---- */
+
+static int channel_open(void)
+{
+	int flags, err;
+
+	rds_verbs.events = vb.rdma_create_event_channel();
+	if (!rds_verbs.events)
+		return errno ? -errno : -ENODEV;
+	err = os_fd_adopt(&rds_verbs.events->fd);
+	if (err)
+		return err;
+	flags = os_fcntl(rds_verbs.events->fd, F_GETFL, 0);
+	return flags < 0 ? flags : os_fcntl(rds_verbs.events->fd, F_SETFL, flags | O_NONBLOCK);
+}
+
+/* The channel is watched last: until then nobody but us looks at anything of this. */
+int verbs_cm_start(void)
+{
+	uint16_t port = 0;
+	int err = channel_open();
+
+	rds_verbs.cm_ev.fn = verbs_cm_event;
+	if (!err)
+		err = verbs_listen(0, rds_verbs.listener, &port);
+	if (err)
+		goto fail;
+	atomic_store(&rds_verbs.port, port);
+	registry_set_port(rds_engine_registry(), port);
+	verbs_rendezvous_start();
+	err = rds_event_add(&rds_verbs.cm_ev, rds_verbs.events->fd, EPOLLIN);
+	if (!err)
+		return 0;
+	verbs_rendezvous_stop();
+	registry_set_port(rds_engine_registry(), 0);
+	atomic_store(&rds_verbs.port, 0);
+	verbs_unlisten(rds_verbs.listener);
+fail:
+	if (rds_verbs.events)
+		vb.rdma_destroy_event_channel(rds_verbs.events);
+	rds_verbs.events = NULL;
+	return err;
+}

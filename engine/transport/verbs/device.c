@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * device.c - an RDMA device as this process uses it: one protection domain, one completion queue for everything, one shared
+ * receive queue, and what the device can do.
+ *
+ * A device is made when the first address on it is bound or the first connection over it comes, and stays until the process ends: it
+ * costs nothing while nothing happens.  Receive buffers are shared by all connections; a buffer is in the queue, in a completion, with
+ * the engine (a message that waits in place), with an endpoint (ep->later), or about to be posted again (refill).
+ *
+ * The device is opened for us alone.  librdmacm opens each one for itself, too, and ids come with that context; but in a forked child it
+ * would be the parent's for ever, and nothing made there would go when the parent is killed.  So ids are given ours (verbs_dev_get).
+ *
+ * What kind of device it is, is asked here and becomes capabilities; no other file knows iWARP from InfiniBand.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/transport/verbs/verbs.h"
+
+#define CQ_ENTRIES 16384
+#define REFILL_BATCH 16u
+#define FEWEST_BUFFERS 64u
+#define STARVED_NS (5 * 1000000ull)
+
+static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- what it can do ---- */
+
+static void find_caps(struct verbs_dev *dev, const struct ibv_device_attr *attr)
+{
+	struct verbs_caps *c = &dev->caps;
+	bool iwarp = dev->ctx->device->transport_type == IBV_TRANSPORT_IWARP;
+
+	c->credits = c->initiator_first = c->one_sge_read = c->sink_needs_write = c->cm_commits = iwarp;
+	c->rnr = c->timeouts = !iwarp;
+	c->atomics = attr->atomic_cap != IBV_ATOMIC_NONE;
+	c->max_inline = 128; /* a header and a small message; devices that have less say so when asked */
+	c->sq = attr->max_qp_wr < (int)VERBS_SQ ? (uint32_t)attr->max_qp_wr : VERBS_SQ;
+	c->srq = attr->max_srq_wr;
+	c->rd_atomic = (uint32_t)(attr->max_qp_rd_atom < attr->max_qp_init_rd_atom ? attr->max_qp_rd_atom
+										   : attr->max_qp_init_rd_atom);
+	if (c->rd_atomic > 16)
+		c->rd_atomic = 16;
+}
+
+/* ---- receive buffers (rx) ---- */
+
+void verbs_buf_put(struct verbs_dev *dev, struct verbs_buf *buf)
+{
+	buf->ep = NULL;
+	buf->next = dev->refill;
+	dev->refill = buf;
+	dev->nrefill++;
+}
+
+/* One chain of at most REFILL_BATCH.  How many the device took is counted by what it has left: some say 0 and took half. */
+static unsigned post_some(struct verbs_dev *dev)
+{
+	struct ibv_recv_wr wr[REFILL_BATCH], *bad = NULL;
+	struct ibv_sge sge[REFILL_BATCH];
+	struct verbs_buf *buf = dev->refill;
+	unsigned n, took;
+	int err;
+
+	for (n = 0; n < REFILL_BATCH && buf; n++, buf = buf->next) {
+		sge[n] = (struct ibv_sge){.addr = (uintptr_t)buf->mem, .length = VERBS_BUF, .lkey = dev->recv_mr->lkey};
+		wr[n] = (struct ibv_recv_wr){.wr_id = buf->index, .sg_list = &sge[n], .num_sge = 1, .next = NULL};
+		if (n)
+			wr[n - 1].next = &wr[n];
+	}
+	if (!n)
+		return 0;
+	err = verbs_err(ibv_post_srq_recv(dev->srq, wr, &bad));
+	took = bad ? (unsigned)(bad - wr) : err ? 0 : n;
+	if (took > n)
+		took = 0;
+	for (n = 0; n < took; n++) {
+		dev->refill = dev->refill->next;
+		dev->nrefill--;
+		dev->posted++;
+	}
+	return took;
+}
+
+void verbs_dev_refill(struct verbs_dev *dev)
+{
+	if (dev->gone)
+		return;
+	while (dev->nrefill) {
+		if (post_some(dev))
+			continue;
+		if (!dev->starved
+			     .queued) /* nobody else would look again if all the others are with sleeping programs */
+			rds_timer_set(&dev->starved, os_now_ns() + STARVED_NS);
+		return;
+	}
+}
+
+static void starved(struct rds_timer *tm)
+{
+	struct verbs_dev *dev = container_of(tm, struct verbs_dev, starved);
+
+	rx_lock();
+	verbs_dev_refill(dev);
+	rx_unlock();
+}
+
+/* As many as may be locked, down to the fewest that make sense. */
+static int bufs_new(struct verbs_dev *dev)
+{
+	uint32_t n = (uint32_t)rds_options()->verbs_buffers, want = n, i;
+	int err = 0;
+
+	if (n > dev->caps.srq)
+		n = dev->caps.srq;
+	for (;; n /= 2) {
+		dev->recv_len = ((size_t)n * VERBS_BUF + 4095) & ~(size_t)4095;
+		dev->recv_mem = verbs_mem_register(dev, dev->recv_len, IBV_ACCESS_LOCAL_WRITE, &dev->recv_mr, &err);
+		if (dev->recv_mem || n <= FEWEST_BUFFERS)
+			break;
+	}
+	if (!dev->recv_mem)
+		return err;
+	if (n < want)
+		rds_warn("%s: %u receive buffers instead of %u", dev->name, n, want);
+	dev->bufs = calloc(n, sizeof(*dev->bufs));
+	if (!dev->bufs)
+		return -ENOMEM;
+	dev->nbufs = n;
+	for (i = n; i--;) {
+		dev->bufs[i].mem = dev->recv_mem + (size_t)i * VERBS_BUF;
+		dev->bufs[i].index = i;
+		verbs_buf_put(dev, &dev->bufs[i]);
+	}
+	return 0;
+}
+
+/* ---- life ---- */
+
+/* A descriptor that a library keeps: out of the program's way. */
+static int own_number(int *fd, bool nonblocking)
+{
+	int err = os_fd_adopt(fd), flags;
+
+	if (err || !nonblocking)
+		return err;
+	flags = os_fcntl(*fd, F_GETFL, 0);
+	return flags < 0 ? flags : os_fcntl(*fd, F_SETFL, flags | O_NONBLOCK);
+}
+
+static int queues_new(struct verbs_dev *dev, const struct ibv_device_attr *attr)
+{
+	struct ibv_srq_init_attr srq = {.attr = {.max_wr = (uint32_t)rds_options()->verbs_buffers, .max_sge = 1}};
+	int cqe = attr->max_cqe < CQ_ENTRIES ? attr->max_cqe : CQ_ENTRIES;
+
+	if (srq.attr.max_wr > dev->caps.srq)
+		srq.attr.max_wr = dev->caps.srq;
+	dev->pd = vb.ibv_alloc_pd(dev->ctx);
+	if (dev->pd)
+		dev->channel = vb.ibv_create_comp_channel(dev->ctx);
+	if (dev->channel)
+		dev->cq = vb.ibv_create_cq(dev->ctx, cqe, dev, dev->channel, 0);
+	if (dev->cq)
+		dev->srq = vb.ibv_create_srq(dev->pd, &srq);
+	return dev->srq ? 0 : errno ? -errno : -ENOMEM;
+}
+
+static int dev_open(struct verbs_dev *dev)
+{
+	struct ibv_device_attr attr;
+	int err = verbs_err(vb.ibv_query_device(dev->ctx, &attr));
+
+	if (err)
+		return err;
+	find_caps(dev, &attr);
+	err = queues_new(dev, &attr);
+	if (!err)
+		err = bufs_new(dev);
+	if (!err)
+		err = verbs_arena_new(dev, &dev->arena);
+	if (!err)
+		err = own_number(&dev->channel->fd, true);
+	if (!err)
+		err = own_number(&dev->ctx->async_fd, true);
+	if (!err)
+		err = own_number(&dev->ctx->cmd_fd, false);
+	return err;
+}
+
+/* Its descriptors are watched by the helper from now on. */
+static int dev_watch(struct verbs_dev *dev)
+{
+	int err;
+
+	dev->comp_ev.fn = verbs_comp_event;
+	dev->async_ev.fn = verbs_async_event;
+	err = rds_event_add(&dev->comp_ev, dev->channel->fd, EPOLLIN);
+	if (err)
+		return err;
+	err = rds_event_add(&dev->async_ev, dev->ctx->async_fd, EPOLLIN);
+	if (err)
+		rds_event_del(dev->channel->fd);
+	return err;
+}
+
+void verbs_dev_free(struct verbs_dev *dev)
+{
+	verbs_arena_free(dev->arena);
+	if (dev->srq)
+		vb.ibv_destroy_srq(dev->srq);
+	if (dev->cq) {
+		if (dev->unacked_events)
+			vb.ibv_ack_cq_events(dev->cq, dev->unacked_events);
+		vb.ibv_destroy_cq(dev->cq);
+	}
+	if (dev->channel)
+		vb.ibv_destroy_comp_channel(dev->channel);
+	if (dev->recv_mem)
+		verbs_mem_release(dev->recv_mem, dev->recv_len, dev->recv_mr);
+	free(dev->bufs);
+	if (dev->pd)
+		vb.ibv_dealloc_pd(dev->pd);
+	if (dev->ctx)
+		vb.ibv_close_device(dev->ctx);
+	free(dev);
+}
+
+static struct verbs_dev *dev_find(const struct ibv_device *device)
+{
+	struct verbs_dev *dev;
+
+	for (dev = atomic_load(&rds_verbs.devs); dev; dev = dev->next)
+		if (dev->ctx->device == device && !dev->gone)
+			return dev;
+	return NULL;
+}
+
+static void dev_use(struct verbs_dev *dev)
+{
+	rx_lock();
+	verbs_dev_refill(dev);
+	dev->next = atomic_load(&rds_verbs.devs);
+	atomic_store(&rds_verbs.devs, dev);
+	verbs_attention(&rds_verbs.t, rds_verbs.attention);
+	rx_unlock();
+}
+
+/* librdmacm opens each device for itself and keeps it: nothing of ours is made there, but its numbers are in the program's table. */
+static void hide_numbers(struct ibv_context *ctx)
+{
+	os_fd_adopt(&ctx->cmd_fd);
+	os_fd_adopt(&ctx->async_fd);
+}
+
+static int dev_new(struct ibv_device *device, struct verbs_dev **out)
+{
+	struct verbs_dev *dev = calloc(1, sizeof(*dev));
+	int err = -ENOMEM;
+
+	if (dev) {
+		dev->starved.fn = starved;
+		snprintf(dev->name, sizeof(dev->name), "%s", vb.ibv_get_device_name(device));
+		errno = 0;
+		dev->ctx = vb.ibv_open_device(device);
+		err = dev->ctx ? dev_open(dev) : errno ? -errno : -ENODEV;
+	}
+	if (!err)
+		err = dev_watch(dev);
+	if (!err) {
+		dev_use(dev);
+		*out = dev;
+		return 0;
+	}
+	rds_error("the RDMA device %s cannot be used: %s", dev ? dev->name : "(no memory)", strerror(-err));
+	if (dev)
+		verbs_dev_free(dev);
+	return err;
+}
+
+/* Two threads may come for the same one: the helper for a peer's request, a program's thread that binds. */
+int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out)
+{
+	struct verbs_dev *dev;
+	int err = 0;
+
+	*out = NULL;
+	if (!cm->verbs)
+		return -ENODEV;
+	pthread_mutex_lock(&making);
+	dev = dev_find(cm->verbs->device);
+	if (!dev) {
+		hide_numbers(cm->verbs);
+		err = dev_new(cm->verbs->device, &dev);
+	}
+	pthread_mutex_unlock(&making);
+	if (!err) {
+		cm->verbs = dev->ctx;
+		*out = dev;
+	}
+	return err;
+}
+
+bool verbs_dev_has(const struct verbs_dev *dev, const struct rdma_cm_id *cm)
+{
+	return cm->verbs && cm->verbs->device == dev->ctx->device;
+}
+
+void verbs_dev_forget(void)
+{
+	pthread_mutex_init(&making, NULL);
+}

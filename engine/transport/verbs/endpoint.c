@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * endpoint.c - an endpoint's life: made, up, down, closed, freed (docs/verbs-states.md, tables E and C).
+ *
+ * It has at most one id and one queue pair at a time.  up->down is called once at most, and never after the engine has closed it.
+ * Closed, it lives on by itself: the queue pair in error until what was in flight has come back or a deadline has passed, then
+ * without id and queue pair until the engine has released what lies in place and wants nothing of what it retained.  All memory is
+ * freed in the helper, from a timer, so that whoever has an endpoint in hand need not fear for it.
+ *
+ * Runs in the helper, but for verbs_ep_heard() and verbs_ep_free_if_done().  Must not know how a connection is asked for.
+ */
+#include <stdlib.h>
+
+#include "engine/transport/verbs/verbs.h"
+
+#define MS 1000000ull
+#define CLOSE_NS (1000 * MS)
+#define CLOSE_PAUSE_NS (MS / 4)
+#define CLOSE_PAUSE_MAX_NS (50 * MS)
+#define LAST_LOOKS 100
+#define RETRIES 7
+
+static void ep_said(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_said *said);
+static void ep_nudged(struct rds_timer *tm);
+static void ep_broken(struct rds_timer *tm);
+static void closing(struct rds_timer *tm);
+
+/* ---- made ---- */
+
+struct verbs_ep *verbs_ep_new(const struct rds_conn_id *id, bool initiator)
+{
+	struct verbs_ep *ep = calloc(1, sizeof(*ep));
+
+	if (!ep)
+		return NULL;
+	ep->head.t = &rds_verbs.t;
+	ep->id = *id;
+	ep->initiator = initiator;
+	ep->owner.said = ep_said;
+	ep->nudge.fn = ep_nudged;
+	ep->broken.fn = ep_broken;
+	ep->later_tail = &ep->later;
+	ep->next = rds_verbs.eps;
+	rds_verbs.eps = ep;
+	return ep;
+}
+
+int verbs_ep_device(struct verbs_ep *ep)
+{
+	int err;
+
+	err = verbs_dev_get(ep->cm, &ep->dev);
+	if (err) {
+		ep->dev = NULL;
+		return err;
+	}
+	verbs_dev_use(ep->dev);
+	verbs_dev_hold(ep->dev, &ep->id.laddr, ep->id.scope);
+	return 0;
+}
+
+void verbs_ep_params(const struct verbs_ep *ep, struct rdma_conn_param *p)
+{
+	const struct verbs_caps *caps = &ep->dev->caps;
+
+	*p = (struct rdma_conn_param){.responder_resources = (uint8_t)caps->rd_atomic,
+				      .initiator_depth = (uint8_t)caps->rd_atomic,
+				      .retry_count = RETRIES,
+				      .rnr_retry_count = caps->rnr ? 7 : 0};
+}
+
+void verbs_ep_unplug(struct verbs_ep *ep)
+{
+	struct verbs_dev *dev = ep->dev;
+
+	rds_timer_cancel(&ep->deadline);
+	if (dev) {
+		rx_lock();
+		verbs_credit_end(ep);
+		rx_unlock();
+	}
+	verbs_qp_destroy(ep);
+	ep->dev = NULL;
+	if (dev)
+		verbs_dev_unuse(dev);
+	if (ep->cm)
+		vb.rdma_destroy_id(ep->cm);
+	ep->cm = NULL;
+	ep->cm_busy = false;
+}
+
+static void ep_unlink(struct verbs_ep *ep)
+{
+	struct verbs_ep **p;
+
+	for (p = &rds_verbs.eps; *p; p = &(*p)->next)
+		if (*p == ep) {
+			*p = ep->next;
+			return;
+		}
+}
+
+void verbs_ep_discard(struct verbs_ep *ep)
+{
+	verbs_ep_unplug(ep);
+	ep_unlink(ep);
+	free(ep->attempt);
+	free(ep);
+}
+
+/* ---- up ---- */
+
+/* The one that was asked says nothing before it has heard something, where the device needs that. */
+static bool may_speak(const struct verbs_ep *ep)
+{
+	return ep->cm_up && (ep->initiator || ep->heard || !ep->dev->caps.initiator_first);
+}
+
+void verbs_ep_ready(struct verbs_ep *ep)
+{
+	bool up;
+
+	rx_lock();
+	up = atomic_load(&ep->state) == VERBS_CONNECTING && may_speak(ep);
+	if (up)
+		atomic_store(&ep->state, VERBS_UP);
+	rx_unlock();
+	if (!up)
+		return;
+	rds_timer_cancel(&ep->deadline);
+	free(ep->attempt);
+	ep->attempt = NULL;
+	verbs_keepalive_need();
+	ep->head.t->up->up(ep->head.conn, (struct rds_ep *)ep, ep->peer_ack);
+	rx_lock();
+	verbs_recv_later(ep);
+	rx_unlock();
+}
+
+void verbs_ep_heard(struct verbs_ep *ep)
+{
+	if (atomic_load(&ep->state) == VERBS_CONNECTING)
+		rds_timer_set(&ep->nudge, os_now_ns());
+}
+
+/* A frame came before rdma_cm said that the connection stands: the message that says so may be lost, the frame is as good. */
+static void heard_early(struct verbs_ep *ep)
+{
+	if (!ep->cm_up && !ep->initiator)
+		vb.rdma_notify(ep->cm, IBV_EVENT_COMM_EST);
+	verbs_ep_ready(ep);
+}
+
+static void expired(struct rds_timer *tm)
+{
+	verbs_ep_down(container_of(tm, struct verbs_ep, deadline), -ETIMEDOUT, false);
+}
+
+void verbs_ep_deadline(struct verbs_ep *ep, uint64_t ms)
+{
+	ep->deadline.fn = expired;
+	rds_timer_set(&ep->deadline, os_now_ns() + ms * MS);
+}
+
+/* ---- down ---- */
+
+/* What had arrived by now is still received.  If memory is short, it may be the last chance to do so. */
+static void last_look(struct verbs_ep *ep)
+{
+	unsigned looks = LAST_LOOKS;
+
+	rx_lock();
+	while (verbs_progress(ep->head.t) && --looks)
+		;
+	verbs_recv_later(ep);
+	rx_unlock();
+}
+
+static bool has_ended(const struct verbs_ep *ep)
+{
+	return ep->id.peer_slot != RDS_SLOT_REMOTE &&
+	       !registry_proc_alive(rds_engine_registry(), ep->id.peer_slot, &ep->id.peer);
+}
+
+void verbs_ep_down(struct verbs_ep *ep, int why, bool gone)
+{
+	if (ep->over)
+		return;
+	ep->over = true;
+	rds_timer_cancel(&ep->deadline);
+	rds_timer_cancel(&ep->broken);
+	if (atomic_load(&ep->state) >= VERBS_UP)
+		last_look(ep);
+	if (!gone && why != -EALREADY)
+		gone = has_ended(ep);
+	if (gone)
+		verbs_rendezvous_look();
+	ep->head.t->up->down(ep->head.conn, (struct rds_ep *)ep, why, gone); /* closes it */
+}
+
+static void ep_broken(struct rds_timer *tm)
+{
+	struct verbs_ep *ep = container_of(tm, struct verbs_ep, broken);
+
+	verbs_ep_down(ep, ep->why, false);
+}
+
+/* What rdma_cm says of an endpoint that is not an attempt of ours (attempt.c). */
+static void standing_said(struct verbs_ep *ep, const struct verbs_said *said)
+{
+	switch (said->what) {
+	case RDMA_CM_EVENT_ESTABLISHED:
+		ep->cm_up = true;
+		verbs_ep_ready(ep);
+		return;
+	case RDMA_CM_EVENT_ADDR_ERROR:
+	case RDMA_CM_EVENT_ROUTE_ERROR:
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+	case RDMA_CM_EVENT_UNREACHABLE:
+	case RDMA_CM_EVENT_REJECTED:
+	case RDMA_CM_EVENT_DISCONNECTED:
+	case RDMA_CM_EVENT_ADDR_CHANGE:
+	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+		verbs_ep_down(ep, verbs_cm_errno(said), false);
+		return;
+	default:
+		return; /* nothing that we ever asked for */
+	}
+}
+
+static void ep_said(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_said *said)
+{
+	struct verbs_ep *ep = container_of(owner, struct verbs_ep, owner);
+
+	if (cm != ep->cm)
+		return;
+	if (said->what != RDMA_CM_EVENT_ADDR_RESOLVED && said->what != RDMA_CM_EVENT_ROUTE_RESOLVED)
+		ep->cm_busy = false;
+	if (ep->closed) {
+		if (said->what == RDMA_CM_EVENT_ESTABLISHED)
+			vb.rdma_disconnect(ep->cm);
+		if (!ep->qp_dead)
+			rds_timer_set(&ep->deadline, os_now_ns());
+		return;
+	}
+	if (said->what == RDMA_CM_EVENT_DEVICE_REMOVAL) {
+		if (ep->dev)
+			verbs_dev_gone(ep->dev, "it was removed");
+		else
+			verbs_ep_down(ep, -ENODEV, false);
+		return;
+	}
+	if (ep->attempt)
+		verbs_attempt_said(ep, said);
+	else
+		standing_said(ep, said);
+}
+
+/* ---- closed ---- */
+
+static void to_error(struct verbs_ep *ep)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+
+	if (ep->cm_up && !ep->dev->gone)
+		vb.rdma_disconnect(
+			ep->cm); /* the peer notices at once; on some devices an orderly end, so the error comes after it */
+	vb.ibv_modify_qp(ep->qp, &attr, IBV_QP_STATE);
+}
+
+void verbs_close(struct rds_ep *rep)
+{
+	struct verbs_ep *ep = (struct verbs_ep *)rep;
+
+	ep->over = true;
+	rds_timer_cancel(&ep->broken);
+	rds_timer_cancel(&ep->deadline);
+	free(ep->attempt);
+	ep->attempt = NULL;
+	if (ep->qp)
+		to_error(ep);
+	rx_lock();
+	atomic_store(&ep->state, VERBS_CLOSED);
+	ep->closed = true;
+	if (ep->dev) {
+		verbs_recv_drop(ep);
+		verbs_credit_end(ep);
+	}
+	rx_unlock();
+	if (ep->qp && !verbs_send_idle(ep))
+		verbs_send_mark(ep);
+	ep->close_by = os_now_ns() + CLOSE_NS;
+	ep->close_pause = CLOSE_PAUSE_NS;
+	ep->deadline.fn = closing;
+	rds_timer_set(&ep->deadline, os_now_ns());
+}
+
+/* Nothing uses the queue pair any more, or it has had its time.  A device that is gone keeps the id until it is freed (gone.c). */
+static void closed(struct verbs_ep *ep)
+{
+	verbs_qp_destroy(ep);
+	if (ep->dev && !ep->kept)
+		verbs_send_free(ep);
+	if (ep->cm && !(ep->dev && ep->dev->gone)) {
+		vb.rdma_destroy_id(ep->cm);
+		ep->cm = NULL;
+	}
+	rx_lock();
+	ep->qp_dead = true;
+	verbs_ep_free_if_done(ep);
+	rx_unlock();
+}
+
+static bool drained(struct verbs_ep *ep)
+{
+	bool idle;
+
+	if (!ep->qp || ep->dev->gone || os_now_ns() >= ep->close_by)
+		return true;
+	rx_lock();
+	verbs_progress(ep->head.t);
+	idle = verbs_send_idle(ep);
+	rx_unlock();
+	return idle;
+}
+
+static void closing(struct rds_timer *tm)
+{
+	struct verbs_ep *ep = container_of(tm, struct verbs_ep, deadline);
+
+	if (!drained(ep)) {
+		rds_timer_set(&ep->deadline, os_now_ns() + ep->close_pause);
+		if (ep->close_pause < CLOSE_PAUSE_MAX_NS)
+			ep->close_pause *= 2;
+		return;
+	}
+	if (ep->cm_busy && ep->dev && ep->dev->caps.cm_commits && !ep->dev->gone)
+		return; /* its answer brings us back here (ep_said) */
+	closed(ep);
+}
+
+void verbs_keep(struct rds_ep *rep, bool on)
+{
+	struct verbs_ep *ep = (struct verbs_ep *)rep;
+
+	ep->kept = on;
+	if (on || !ep->qp_dead)
+		return;
+	verbs_send_free(ep);
+	rx_lock();
+	verbs_ep_free_if_done(ep);
+	rx_unlock();
+}
+
+/* ---- freed ---- */
+
+static bool done(const struct verbs_ep *ep)
+{
+	return ep->closed && ep->qp_dead && !ep->inplace && !ep->kept;
+}
+
+void verbs_ep_free_if_done(struct verbs_ep *ep)
+{
+	if (done(ep))
+		rds_timer_set(&ep->nudge, os_now_ns());
+}
+
+static void ep_free(struct verbs_ep *ep)
+{
+	struct rdma_cm_id *cm = ep->cm;
+
+	ep_unlink(ep);
+	if (ep->dev)
+		verbs_dev_unuse(ep->dev);
+	if (cm)
+		vb.rdma_destroy_id(cm);
+	free(ep);
+}
+
+static void ep_nudged(struct rds_timer *tm)
+{
+	struct verbs_ep *ep = container_of(tm, struct verbs_ep, nudge);
+	bool free_it;
+
+	rx_lock();
+	free_it = done(ep);
+	rx_unlock();
+	if (free_it)
+		ep_free(ep);
+	else if (atomic_load(&ep->state) == VERBS_CONNECTING)
+		heard_early(ep);
+}

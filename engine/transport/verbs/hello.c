@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * hello.c - private data in and out (hello.h): byte order, what is nonsense, which version two sides have in common.
+ *
+ * Inside, these structures are in host byte order; on the wire they are big-endian.  What came is hostile until it has been checked
+ * here; what is filled in of something that failed the check is for the log only.  Knows neither endpoints nor ids.
+ */
+#include <endian.h>
+#include <string.h>
+
+#include "engine/transport/verbs/verbs.h"
+
+#define FRAME_UNIT 64u
+#define FRAME_LEAST 16u			    /* units: no version ever takes less */
+#define CLASH_EVERY_NS (60 * 1000000000ull) /* peers that do not understand each other try again and again */
+
+/* ---- requests ---- */
+
+void verbs_hello_self(struct verbs_hello *h, enum verbs_ask ask, uint8_t tos)
+{
+	*h = (struct verbs_hello){.magic = VERBS_MAGIC,
+				  .version_min = VERBS_VERSION_MIN,
+				  .version_max = VERBS_VERSION_MAX,
+				  .ask = (uint8_t)ask,
+				  .tos = tos,
+				  .listener = atomic_load(&rds_verbs.port),
+				  .frame = VERBS_FRAME / FRAME_UNIT,
+				  .self = *registry_self(rds_engine_registry())};
+}
+
+void verbs_hello_pack(const struct verbs_hello *h, struct verbs_hello *wire)
+{
+	*wire = *h;
+	wire->magic = htobe32(h->magic);
+	wire->port = htobe16(h->port);
+	wire->listener = htobe16(h->listener);
+	wire->frame = htobe16(h->frame);
+	wire->credits = htobe16(h->credits);
+	wire->rx_seq = htobe64(h->rx_seq);
+}
+
+static bool nobody(const struct rds_procid *id)
+{
+	static const struct rds_procid none;
+
+	return memcmp(id, &none, sizeof(none)) == 0;
+}
+
+enum verbs_status verbs_hello_check(const void *data, unsigned len, struct verbs_hello *h)
+{
+	memset(h, 0, sizeof(*h));
+	if (len < sizeof(*h))
+		return VERBS_REFUSED;
+	memcpy(h, data, sizeof(*h));
+	h->magic = be32toh(h->magic);
+	h->port = be16toh(h->port);
+	h->listener = be16toh(h->listener);
+	h->frame = be16toh(h->frame);
+	h->credits = be16toh(h->credits);
+	h->rx_seq = be64toh(h->rx_seq);
+	if (h->magic != VERBS_MAGIC || h->version_min > h->version_max)
+		return VERBS_REFUSED;
+	if (h->version_max < VERBS_VERSION_MIN || h->version_min > VERBS_VERSION_MAX)
+		return VERBS_NO_VERSION; /* nothing behind the range is known to mean what we think */
+	if (nobody(&h->self) || !h->listener)
+		return VERBS_REFUSED;
+	if (h->ask == VERBS_LOCATE)
+		return VERBS_OK;
+	if (h->ask != VERBS_CONNECT || nobody(&h->wanted) || h->frame < FRAME_LEAST)
+		return VERBS_REFUSED;
+	return VERBS_OK;
+}
+
+/* ---- answers ---- */
+
+void verbs_answer_init(struct verbs_answer *a, enum verbs_status status, int err)
+{
+	*a = (struct verbs_answer){.magic = VERBS_MAGIC,
+				   .version = VERBS_VERSION_MAX,
+				   .version_min = VERBS_VERSION_MIN,
+				   .status = (uint8_t)status,
+				   .error = (uint8_t)(err < 0 && err >= -255 ? -err : 0),
+				   .listener = atomic_load(&rds_verbs.port),
+				   .frame = VERBS_FRAME / FRAME_UNIT,
+				   .self = *registry_self(rds_engine_registry())};
+}
+
+void verbs_answer_pack(const struct verbs_answer *a, struct verbs_answer *wire)
+{
+	*wire = *a;
+	wire->magic = htobe32(a->magic);
+	wire->listener = htobe16(a->listener);
+	wire->frame = htobe16(a->frame);
+	wire->credits = htobe16(a->credits);
+	wire->rx_seq = htobe64(a->rx_seq);
+}
+
+bool verbs_answer_check(const void *data, unsigned len, struct verbs_answer *a)
+{
+	memset(a, 0, sizeof(*a));
+	if (len < sizeof(*a))
+		return false;
+	memcpy(a, data, sizeof(*a));
+	a->magic = be32toh(a->magic);
+	a->listener = be16toh(a->listener);
+	a->frame = be16toh(a->frame);
+	a->credits = be16toh(a->credits);
+	a->rx_seq = be64toh(a->rx_seq);
+	if (a->magic != VERBS_MAGIC || a->status > VERBS_REFUSED)
+		return false;
+	if (a->status == VERBS_OK)
+		return a->version >= VERBS_VERSION_MIN && a->version <= VERBS_VERSION_MAX && a->frame >= FRAME_LEAST;
+	return true;
+}
+
+/* ---- what both have in common ---- */
+
+uint32_t verbs_frame_of(uint16_t frame)
+{
+	uint32_t bytes = frame * FRAME_UNIT;
+
+	return bytes < VERBS_FRAME ? bytes : VERBS_FRAME;
+}
+
+void verbs_version_clash(const struct in6_addr *peer, unsigned min, unsigned max)
+{
+	static uint64_t said;
+	uint64_t now = os_now_ns();
+	char a[RDS_ADDR_STRLEN];
+
+	if (said && now - said < CLASH_EVERY_NS)
+		return;
+	said = now;
+	*strrchr(rds_addr_str(peer, 0, 0, a), ':') = '\0';
+	rds_error("a process at %s speaks versions %u to %u of the protocol over RDMA devices, this library %u to %u: "
+		  "use "
+		  "librdspreload.so of the same release on both hosts",
+		  a, min, max, VERBS_VERSION_MIN, VERBS_VERSION_MAX);
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * listen.c - listeners, and requests from peers (docs/verbs-states.md, table R).
+ *
+ * Two ids listen at one port, for IPv4 and for IPv6: one for both is taken by InfiniBand's rdma_cm but not by every iWARP device.
+ * They listen on the wildcard, so addresses and devices may come and go.  A request is judged by its private data, then answered:
+ * accepted here, or rejected with reasons.
+ */
+#include <string.h>
+
+#include "engine/transport/verbs/verbs.h"
+
+#define BACKLOG 1024
+#define PORT_TRIES 16
+#define ESTABLISH_MS 10000
+
+static void listener_said(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_said *said);
+
+static struct verbs_cm_owner listener = {.said = listener_said};
+
+/* ---- listeners ---- */
+
+static int listen_at(int family, uint16_t port, struct rdma_cm_id **out)
+{
+	struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons(port)};
+	struct sockaddr_in6 sin6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+	struct rdma_cm_id *cm;
+	int only = 1, err = verbs_cm_id(&listener, 0, &cm);
+
+	if (err)
+		return err;
+	if (family == AF_INET6)
+		err = verbs_err(vb.rdma_set_option(cm, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &only, sizeof(only)));
+	if (!err)
+		err = verbs_err(
+			vb.rdma_bind_addr(cm, family == AF_INET ? (struct sockaddr *)&sin : (struct sockaddr *)&sin6));
+	if (!err)
+		err = verbs_err(vb.rdma_listen(cm, BACKLOG));
+	if (!err) {
+		*out = cm;
+		return 0;
+	}
+	vb.rdma_destroy_id(cm);
+	return err == -EADDRNOTAVAIL ? -EADDRINUSE : err; /* of the wildcard rdma_cm can mean the port only */
+}
+
+void verbs_unlisten(struct rdma_cm_id *ids[2])
+{
+	unsigned i;
+
+	for (i = 0; i < 2; i++) {
+		if (ids[i])
+			vb.rdma_destroy_id(ids[i]);
+		ids[i] = NULL;
+	}
+}
+
+/* A host without IPv6 has no second one. */
+static int listen_both(uint16_t port, struct rdma_cm_id *ids[2], uint16_t *got)
+{
+	int err = listen_at(AF_INET, port, &ids[0]);
+
+	if (err)
+		return err;
+	*got = ntohs(vb.rdma_get_src_port(ids[0]));
+	err = listen_at(AF_INET6, *got, &ids[1]);
+	if (err != -EADDRINUSE)
+		return 0;
+	verbs_unlisten(ids);
+	return err;
+}
+
+int verbs_listen(uint16_t port, struct rdma_cm_id *ids[2], uint16_t *got)
+{
+	int err, tries = port ? 1 : PORT_TRIES;
+
+	do {
+		ids[0] = ids[1] = NULL;
+		err = listen_both(port, ids, got);
+	} while (err == -EADDRINUSE && --tries);
+	return err;
+}
+
+/* ---- requests ---- */
+
+/* Whose attempts were given up before they were up: the peer asks again, so it knows nothing of them any more. */
+static void close_older(const struct verbs_ep *ep)
+{
+	struct verbs_ep *e;
+
+	for (e = rds_verbs.eps; e; e = e->next)
+		if (e != ep && e->head.conn == ep->head.conn && !e->initiator && !e->over &&
+		    atomic_load(&e->state) < VERBS_UP)
+			verbs_close((struct rds_ep *)e);
+}
+
+static int accept_now(struct verbs_ep *ep, const struct verbs_said *said, struct verbs_answer *answer)
+{
+	struct rdma_conn_param param;
+	struct verbs_answer wire;
+	int err;
+
+	verbs_answer_pack(answer, &wire);
+	verbs_ep_params(ep, &param);
+	if (param.responder_resources > said->responder_resources)
+		param.responder_resources = said->responder_resources;
+	if (param.initiator_depth > said->initiator_depth)
+		param.initiator_depth = said->initiator_depth;
+	param.private_data = &wire;
+	param.private_data_len = sizeof(wire);
+	atomic_store(&ep->state, VERBS_CONNECTING);
+	verbs_ep_deadline(ep, ESTABLISH_MS);
+	err = verbs_err(vb.rdma_accept(ep->cm, &param));
+	ep->cm_busy = !err;
+	return err;
+}
+
+/* What it costs is made before the engine hears of it: its yes may end another connection. */
+static int prepare(struct verbs_ep *ep, const struct verbs_hello *req, struct verbs_answer *answer)
+{
+	int err = verbs_ep_device(ep);
+
+	if (!err)
+		err = verbs_qp_create(ep);
+	if (err)
+		return err;
+	ep->frame = verbs_frame_of(req->frame);
+	ep->peer_ack = req->rx_seq;
+	answer->credits = (uint16_t)verbs_credit_first(ep->dev, ep);
+	if (ep->dev->caps.credits && !answer->credits)
+		return -ENOBUFS;
+	verbs_credit_start(ep, req->credits);
+	return 0;
+}
+
+static bool no_means(int err)
+{
+	return err == -EALREADY || err == -ENOMEM || err == -EMFILE || err == -ENFILE || err == -ENOBUFS;
+}
+
+/* Takes the id.  False: *answer says why not, and the id is the caller's again. */
+static bool take(struct rdma_cm_id *cm, const struct rds_conn_id *id, const struct verbs_hello *req,
+		 const struct verbs_said *said, struct verbs_answer *answer)
+{
+	struct rds_transport *t = &rds_verbs.t;
+	struct verbs_ep *ep = verbs_ep_new(id, false);
+	uint64_t rx_seq = 0;
+	int err = -ENOMEM;
+
+	if (ep) {
+		ep->cm = cm;
+		cm->context = &ep->owner;
+		err = prepare(ep, req, answer);
+		if (!err)
+			ep->head.conn = t->up->accept(t, id, req->rx_seq, &rx_seq, &err);
+		answer->rx_seq = rx_seq;
+	}
+	if (err || !ep->head.conn) {
+		verbs_answer_init(answer, no_means(err) ? VERBS_AGAIN : VERBS_REFUSED, err);
+		if (ep) {
+			verbs_qp_destroy(ep);
+			ep->cm = NULL;
+			cm->context = NULL;
+			verbs_ep_discard(ep);
+		}
+		return false;
+	}
+	close_older(ep);
+	err = accept_now(ep, said, answer);
+	if (err)
+		verbs_ep_down(ep, err, false);
+	return true;
+}
+
+/* Who asks, and for what.  True: for a connection with us. */
+static bool judge(struct rdma_cm_id *cm, const struct verbs_said *said, struct rds_conn_id *id, struct verbs_hello *req,
+		  struct verbs_answer *answer)
+{
+	enum verbs_status status;
+	uint32_t scope;
+
+	memset(id, 0, sizeof(*id));
+	verbs_cm_addr(rdma_get_local_addr(cm), &id->laddr, &id->scope);
+	verbs_cm_addr(rdma_get_peer_addr(cm), &id->faddr, &scope);
+	status = verbs_hello_check(said->data, said->len, req);
+	verbs_answer_init(answer, status, -EPROTO);
+	if (status == VERBS_NO_VERSION)
+		verbs_version_clash(&id->faddr, req->version_min, req->version_max);
+	else if (status != VERBS_OK)
+		rds_warn("a request that is not RDS's came to an RDMA port: refused");
+	if (status != VERBS_OK)
+		return false;
+	id->tos = req->tos;
+	id->peer = req->self;
+	id->peer_port = req->listener;
+	if (!registry_proc_find(rds_engine_registry(), &req->self, &id->peer_slot))
+		id->peer_slot = RDS_SLOT_REMOTE;
+	return verbs_rendezvous_request(req, &id->laddr, id->scope, answer);
+}
+
+static void listener_said(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_said *said)
+{
+	struct verbs_answer answer;
+	struct verbs_hello req;
+	struct rds_conn_id id;
+
+	(void)owner;
+	if (said->what != RDMA_CM_EVENT_CONNECT_REQUEST)
+		return;
+	cm->context = NULL;
+	verbs_cm_options(cm, 0);
+	if (judge(cm, said, &id, &req, &answer) && take(cm, &id, &req, said, &answer))
+		return;
+	verbs_cm_reject(cm, &answer);
+}

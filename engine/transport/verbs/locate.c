@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * locate.c - which process of that node has bound that port?  (docs/verbs-states.md, table Q)
+ *
+ * A request for a connection that is always refused: the answer is in the refusal.  It has a small queue pair of its own, on every kind of
+ * device: iWARP asks for no connection without one, and on InfiniBand two requests with the same number are taken for remains of
+ * each other.  So many at a time, the rest waits its turn.  Every call is answered exactly once, by a deadline.
+ */
+#include <stdlib.h>
+
+#include "engine/transport/verbs/verbs.h"
+
+#define AT_ONCE 32u
+#define WAITING_MAX 4096u
+#define STEP_NS (6000 * 1000000ull)
+#define ANSWER_NS (10000 * 1000000ull)
+
+struct locate {
+	struct locate *next;
+	struct verbs_cm_owner owner;
+	struct rds_timer timer;
+	struct rds_conn_id id;
+	uint16_t port;
+	struct rdma_cm_id *cm;
+	struct verbs_dev *dev;
+	bool busy; /* rdma_connect, and no answer yet */
+	bool over; /* answered, but the id may not be destroyed yet */
+};
+
+static struct {
+	struct locate *waiting, **tail;
+	unsigned nwaiting, nrunning;
+	struct rds_timer next;
+} lq;
+
+static void locate_free(struct locate *l)
+{
+	struct verbs_dev *dev = l->dev;
+
+	rds_timer_cancel(&l->timer);
+	if (l->cm && l->cm->qp)
+		vb.rdma_destroy_qp(l->cm);
+	if (dev && !dev->gone) {
+		vb.rdma_destroy_id(l->cm);
+		l->cm = NULL;
+	}
+	if (dev)
+		verbs_dev_unuse(dev);
+	if (l->cm)
+		vb.rdma_destroy_id(l->cm);
+	free(l);
+}
+
+/* The next in the queue begins from a timer: many failures in a row are no recursion. */
+static void answer(struct locate *l, int err)
+{
+	struct rds_conn_id id = l->id;
+	uint16_t port = l->port;
+
+	lq.nrunning--;
+	if (lq.waiting)
+		rds_timer_set(&lq.next, os_now_ns());
+	if (l->busy && l->dev->caps.cm_commits && !l->dev->gone) {
+		l->over = true;
+		rds_timer_cancel(&l->timer);
+	} else {
+		locate_free(l);
+	}
+	rds_verbs.t.up->located(&rds_verbs.t, &id, port, err);
+}
+
+static void expired(struct rds_timer *tm)
+{
+	answer(container_of(tm, struct locate, timer), -ETIMEDOUT);
+}
+
+/* ---- steps ---- */
+
+static int address_resolved(struct locate *l)
+{
+	int err = verbs_dev_get(l->cm, &l->dev);
+
+	if (err) {
+		l->dev = NULL;
+		return err;
+	}
+	verbs_dev_use(l->dev);
+	verbs_dev_hold(l->dev, &l->id.laddr, l->id.scope);
+	rds_timer_set(&l->timer, os_now_ns() + STEP_NS);
+	return verbs_cm_route(l->cm);
+}
+
+static int ask(struct locate *l)
+{
+	struct ibv_qp_init_attr attr = {.send_cq = l->dev->cq,
+					.recv_cq = l->dev->cq,
+					.srq = l->dev->srq,
+					.qp_type = IBV_QPT_RC,
+					.cap = {.max_send_wr = 1, .max_send_sge = 1}};
+	struct rdma_conn_param param = {.retry_count = 7, .rnr_retry_count = 7};
+	struct verbs_hello hello, wire;
+	int err = verbs_err(vb.rdma_create_qp(l->cm, l->dev->pd, &attr));
+
+	if (err)
+		return err;
+	verbs_hello_self(&hello, VERBS_LOCATE, l->id.tos);
+	hello.port = l->port;
+	verbs_hello_pack(&hello, &wire);
+	param.private_data = &wire;
+	param.private_data_len = sizeof(wire);
+	rds_timer_set(&l->timer, os_now_ns() + ANSWER_NS);
+	err = verbs_err(vb.rdma_connect(l->cm, &param));
+	l->busy = !err;
+	return err;
+}
+
+/* 0: it is in l->id. */
+static int told(struct locate *l, const struct verbs_said *said)
+{
+	struct verbs_answer a;
+
+	if (!verbs_answer_check(said->data, said->len, &a))
+		return -ECONNREFUSED; /* no RDS there, or not just now */
+	switch ((enum verbs_status)a.status) {
+	case VERBS_REDIRECT:
+		if (!a.listener)
+			return -EPROTO;
+		l->id.peer = a.self;
+		l->id.peer_port = a.listener;
+		return 0;
+	case VERBS_NO_PORT:
+		return -ENOENT;
+	case VERBS_NO_VERSION:
+		verbs_version_clash(&l->id.faddr, a.version_min, a.version);
+		return -EPROTONOSUPPORT;
+	case VERBS_AGAIN:
+		return -EAGAIN;
+	default:
+		return -EPROTO;
+	}
+}
+
+static void locate_said(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_said *said)
+{
+	struct locate *l = container_of(owner, struct locate, owner);
+	int err;
+
+	(void)cm;
+	if (said->what == RDMA_CM_EVENT_DEVICE_REMOVAL && l->dev)
+		verbs_dev_gone(l->dev, "it was removed");
+	if (l->over) {
+		locate_free(l);
+		return;
+	}
+	switch (said->what) {
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+		err = address_resolved(l);
+		break;
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		err = ask(l);
+		break;
+	case RDMA_CM_EVENT_REJECTED:
+		l->busy = false;
+		answer(l, told(l, said));
+		return;
+	default: /* an ESTABLISHED, too: nobody accepts what is no wish for a connection */
+		l->busy = false;
+		err = verbs_cm_errno(said);
+	}
+	if (err)
+		answer(l, err);
+}
+
+/* ---- the queue ---- */
+
+static void begin(struct locate *l)
+{
+	int err;
+
+	lq.nrunning++;
+	rds_timer_set(&l->timer, os_now_ns() + STEP_NS);
+	err = verbs_cm_id(&l->owner, l->id.tos, &l->cm);
+	if (err)
+		l->cm = NULL;
+	else
+		err = verbs_cm_resolve(l->cm, &l->id, (uint16_t)rds_options()->cm_port);
+	if (err)
+		answer(l, err);
+}
+
+static void begin_next(struct rds_timer *tm)
+{
+	struct locate *l;
+
+	(void)tm;
+	while (lq.nrunning < AT_ONCE && (l = lq.waiting)) {
+		lq.waiting = l->next;
+		if (!lq.waiting)
+			lq.tail = &lq.waiting;
+		lq.nwaiting--;
+		begin(l);
+	}
+}
+
+int verbs_locate(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port)
+{
+	struct locate *l;
+
+	(void)t;
+	if (lq.nwaiting >= WAITING_MAX)
+		return -ENOBUFS;
+	l = calloc(1, sizeof(*l));
+	if (!l)
+		return -ENOMEM;
+	l->owner.said = locate_said;
+	l->timer.fn = expired;
+	l->id = *id;
+	l->port = port;
+	if (!lq.waiting)
+		lq.tail = &lq.waiting;
+	*lq.tail = l;
+	lq.tail = &l->next;
+	lq.nwaiting++;
+	lq.next.fn = begin_next;
+	if (!lq.next.queued)
+		rds_timer_set(&lq.next, os_now_ns());
+	return 0;
+}
+
+void verbs_locate_forget(void)
+{
+	lq.waiting = NULL;
+	lq.nwaiting = lq.nrunning = 0;
+	lq.next.queued = false;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * qp.c - an endpoint's queue pair: made for an rdma_cm id, found by its number, taken down.
+ *
+ * The number is the only thing by which a received frame tells whose it is, so it stays in the table until nothing of that queue pair can
+ * come any more.  Taking down: to the error state, so that what is in flight is flushed; a last work request marks the end of
+ * it; whoever waits for that has a deadline (cm.c).
+ */
+#include <string.h>
+
+#include "engine/transport/verbs/verbs.h"
+
+static unsigned bucket(uint32_t qpn)
+{
+	return (qpn * 2654435761u >> 16) % VERBS_QPS;
+}
+
+struct verbs_ep *verbs_ep_by_qpn(uint32_t qpn)
+{
+	struct verbs_ep *ep = rds_verbs.by_qpn[bucket(qpn)];
+
+	while (ep && ep->qpn != qpn)
+		ep = ep->qp_next;
+	return ep;
+}
+
+void verbs_ep_hash(struct verbs_ep *ep)
+{
+	struct verbs_ep **head = &rds_verbs.by_qpn[bucket(ep->qpn)];
+
+	ep->qp_next = *head;
+	*head = ep;
+}
+
+void verbs_ep_unhash(struct verbs_ep *ep)
+{
+	struct verbs_ep **p;
+
+	for (p = &rds_verbs.by_qpn[bucket(ep->qpn)]; *p; p = &(*p)->qp_next)
+		if (*p == ep) {
+			*p = ep->qp_next;
+			return;
+		}
+}
+
+int verbs_qp_create(struct verbs_ep *ep)
+{
+	struct verbs_dev *dev = ep->dev;
+	struct ibv_qp_init_attr attr = {.send_cq = dev->cq,
+					.recv_cq = dev->cq,
+					.srq = dev->srq,
+					.qp_type = IBV_QPT_RC,
+					.sq_sig_all = 0,
+					.cap = {.max_send_wr = dev->caps.sq, .max_send_sge = 2}};
+	uint32_t max_inline = dev->caps.max_inline;
+	int err;
+
+	for (;; max_inline /= 2) { /* devices that have less refuse */
+		attr.cap.max_inline_data = max_inline;
+		errno = 0;
+		err = verbs_err(vb.rdma_create_qp(ep->cm, dev->pd, &attr));
+		if (!err || !max_inline || (err != -EINVAL && err != -ENOMEM))
+			break;
+		attr.cap.max_send_wr = dev->caps.sq;
+		attr.cap.max_send_sge = 2;
+		attr.cap.max_recv_wr = attr.cap.max_recv_sge = 0;
+	}
+	if (err)
+		return err;
+	dev->caps.max_inline = max_inline;
+	ep->qp = ep->cm->qp;
+	ep->qpn = ep->qp->qp_num;
+	ep->max_inline = attr.cap.max_inline_data;
+	rx_lock();
+	verbs_ep_hash(ep);
+	rx_unlock();
+	return 0;
+}
+
+void verbs_qp_destroy(struct verbs_ep *ep)
+{
+	if (!ep->qp)
+		return;
+	rx_lock();
+	verbs_ep_unhash(ep);
+	rx_unlock();
+	vb.rdma_destroy_qp(ep->cm);
+	ep->qp = NULL;
+}

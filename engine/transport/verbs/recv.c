@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * recv.c - from the completion queue to the engine (rx held throughout).
+ *
+ * Frames of one endpoint are handled strictly in order.  A message of one frame is handed over in place while buffers are plentiful,
+ * as a copy when not: so at least half of the buffers is always with the device, whatever programs leave unread.  A message
+ * of several frames is put together in a block that the engine then owns.  What cannot be handled now (no memory, or the
+ * endpoint is not up yet) waits in ep->later, and everything after it behind it.
+ *
+ * Every frame is hostile until checked; nonsense breaks its connection and nothing else.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/transport/verbs/verbs.h"
+
+#define POLL_BATCH 16
+#define ROUNDS 8	/* batches in one call: the caller has other things to do */
+#define COPY_BELOW 192u /* a copy costs less than the way of a buffer */
+
+enum took { TOOK, LATER };
+
+void verbs_broken(struct verbs_ep *ep, int why)
+{
+	enum verbs_state was = VERBS_UP;
+
+	if (!atomic_compare_exchange_strong(&ep->state, &was, VERBS_BROKEN))
+		return; /* not up yet: rdma_cm will say so; or the helper is at it */
+	ep->why = why;
+	rds_timer_set(&ep->broken, os_now_ns());
+}
+
+static void nonsense(struct verbs_ep *ep, const char *what)
+{
+	rds_warn("a peer sent nonsense over %s (%s): connection closed; is it of another version?", ep->dev->name,
+		 what);
+	verbs_broken(ep, -EPROTO);
+}
+
+/* Nothing of it is taken any more.  (What came before a connection broke is, as long as it made sense.) */
+static bool is_over(const struct verbs_ep *ep, enum verbs_state state)
+{
+	return state == VERBS_CLOSED || (state == VERBS_BROKEN && ep->why == -EPROTO);
+}
+
+/* ---- one frame ---- */
+
+static void heard_ack(struct verbs_ep *ep, uint64_t ack)
+{
+	if (ack <= atomic_load_explicit(&ep->seen_ack, memory_order_relaxed))
+		return;
+	atomic_store_explicit(&ep->seen_ack, ack, memory_order_release);
+	atomic_thread_fence(memory_order_seq_cst);
+	if (unlikely(atomic_load_explicit(&ep->wants_room, memory_order_relaxed)) &&
+	    atomic_exchange(&ep->wants_room, false))
+		ep->head.t->up->writable(ep->head.conn);
+}
+
+static void ack_soon(struct verbs_ep *ep)
+{
+	atomic_store(&ep->ack_due, true);
+	ep->head.t->up->speak(ep->head.conn);
+}
+
+/* One buffer per message may wait in place as long as half of them is with the device, or will be at once. */
+static bool plenty(const struct verbs_dev *dev)
+{
+	return dev->posted + dev->nrefill > dev->nbufs / 2;
+}
+
+static enum took give(struct verbs_ep *ep, struct rds_rx *rx)
+{
+	enum rds_rx_verdict v = ep->head.t->up->message(ep->head.conn, (struct rds_ep *)ep, rx);
+
+	if (unlikely(v == RDS_RX_LATER))
+		return LATER;
+	if (rx->hdr.flags & RDS_FLAG_ACK_REQUIRED)
+		ack_soon(ep);
+	if (v == RDS_RX_TAKEN)
+		return TOOK;
+	free(rx->owned);
+	rx->token = NULL;
+	return TOOK;
+}
+
+/* A whole message.  TOOK: the buffer is the engine's, or has been put back. */
+static enum took whole(struct verbs_ep *ep, struct verbs_buf *buf, struct rds_rx *rx)
+{
+	bool in_place = rx->hdr.len >= COPY_BELOW && plenty(ep->dev);
+
+	rx->data = buf->mem + VERBS_HDR;
+	if (in_place) {
+		rx->token = buf;
+	} else if (rx->hdr.len) {
+		rx->owned = malloc(rx->hdr.len);
+		if (!rx->owned)
+			return LATER;
+		memcpy(rx->owned, rx->data, rx->hdr.len);
+		rx->data = rx->owned;
+	}
+	if (give(ep, rx) == LATER) {
+		free(rx->owned);
+		return LATER;
+	}
+	if (in_place && rx->token) {
+		buf->ep = ep;
+		ep->inplace++;
+	} else {
+		verbs_buf_put(ep->dev, buf);
+	}
+	return TOOK;
+}
+
+static bool same_message(const struct rds_hdr *a, const struct rds_hdr *b)
+{
+	return a->seq == b->seq && a->len == b->len && a->sport == b->sport && a->dport == b->dport &&
+	       a->flags == b->flags;
+}
+
+/* One piece of a message of several frames; the last one hands it over. */
+static enum took piece(struct verbs_ep *ep, struct verbs_buf *buf, const struct rds_hdr *hdr)
+{
+	uint32_t n = buf->len - VERBS_HDR, want;
+	struct rds_rx rx = {0};
+
+	if (!ep->asm_data) {
+		ep->asm_data = malloc(hdr->len);
+		if (!ep->asm_data)
+			return LATER;
+		ep->asm_hdr = *hdr;
+		ep->asm_got = 0;
+	}
+	want = ep->asm_hdr.len - ep->asm_got;
+	if (want > ep->frame)
+		want = ep->frame;
+	if (want && (n != want || !same_message(hdr, &ep->asm_hdr))) {
+		nonsense(ep, "pieces that do not fit together");
+		verbs_buf_put(ep->dev, buf);
+		return TOOK;
+	}
+	if (want) { /* else it is all there and was refused for lack of memory */
+		memcpy(ep->asm_data + ep->asm_got, buf->mem + VERBS_HDR, n);
+		ep->asm_got += n;
+	}
+	if (ep->asm_got == ep->asm_hdr.len) {
+		rx.hdr = ep->asm_hdr;
+		rx.data = rx.owned = ep->asm_data;
+		if (give(ep, &rx) == LATER)
+			return LATER;
+		ep->asm_data = NULL;
+	}
+	verbs_buf_put(ep->dev, buf);
+	return TOOK;
+}
+
+static enum took frame(struct verbs_ep *ep, struct verbs_buf *buf)
+{
+	struct rds_rx rx = {0};
+
+	if (unlikely(buf->len < VERBS_HDR || rds_hdr_decode(buf->mem, &rx.hdr))) {
+		nonsense(ep, "message header");
+		verbs_buf_put(ep->dev, buf);
+		return TOOK;
+	}
+	heard_ack(ep, rx.hdr.ack);
+	if (unlikely(!rx.hdr.seq && !rx.hdr.len && !rx.hdr.sport && !rx.hdr.dport)) {
+		if (rx.hdr.flags & RDS_FLAG_ACK_REQUIRED)
+			ack_soon(ep);
+		verbs_buf_put(ep->dev, buf);
+		return TOOK;
+	}
+	if (unlikely(ep->asm_data || rx.hdr.len > ep->frame))
+		return piece(ep, buf, &rx.hdr);
+	if (unlikely(rx.hdr.len != buf->len - VERBS_HDR)) {
+		nonsense(ep, "message length");
+		verbs_buf_put(ep->dev, buf);
+		return TOOK;
+	}
+	return whole(ep, buf, &rx);
+}
+
+/* ---- frames that wait ---- */
+
+static void wait_later(struct verbs_ep *ep, struct verbs_buf *buf)
+{
+	buf->ep = ep;
+	buf->next = NULL;
+	if (!ep->later)
+		ep->later_tail = &ep->later;
+	*ep->later_tail = buf;
+	ep->later_tail = &buf->next;
+	if (!ep->later_queued && atomic_load(&ep->state) == VERBS_UP) {
+		ep->later_queued = true;
+		ep->later_next = rds_verbs.waiting;
+		rds_verbs.waiting = ep;
+	}
+}
+
+bool verbs_recv_later(struct verbs_ep *ep)
+{
+	struct verbs_buf *buf;
+	bool any = false;
+
+	while ((buf = ep->later)) {
+		ep->later = buf->next;
+		if (is_over(ep, atomic_load(&ep->state))) {
+			verbs_buf_put(ep->dev, buf);
+			continue;
+		}
+		if (frame(ep, buf) == TOOK) {
+			any = true;
+			continue;
+		}
+		buf->next = ep->later;
+		if (!ep->later)
+			ep->later_tail = &buf->next;
+		ep->later = buf;
+		break;
+	}
+	return any;
+}
+
+static bool retry_waiting(void)
+{
+	struct verbs_ep **p = &rds_verbs.waiting, *ep;
+	bool any = false;
+
+	while ((ep = *p)) {
+		any |= verbs_recv_later(ep);
+		if (ep->later) {
+			p = &ep->later_next;
+			continue;
+		}
+		*p = ep->later_next;
+		ep->later_queued = false;
+	}
+	return any;
+}
+
+void verbs_recv_drop(struct verbs_ep *ep)
+{
+	struct verbs_ep **p;
+	struct verbs_buf *buf;
+
+	for (p = &rds_verbs.waiting; *p; p = &(*p)->later_next)
+		if (*p == ep) {
+			*p = ep->later_next;
+			break;
+		}
+	ep->later_queued = false;
+	while ((buf = ep->later)) {
+		ep->later = buf->next;
+		verbs_buf_put(ep->dev, buf);
+	}
+	free(ep->asm_data);
+	ep->asm_data = NULL;
+}
+
+/* ---- completions ---- */
+
+/* As soon as a frame is here, whether it can be handled or not.  One that says nothing but a grant was free of charge (send.c). */
+static void count_credits(struct verbs_ep *ep, const struct verbs_buf *buf)
+{
+	const struct rds_wire_hdr *h = (const void *)buf->mem;
+
+	if (buf->len < VERBS_HDR)
+		return;
+	verbs_credit_more(ep, h->credit);
+	verbs_credit_came(ep, h->credit && !h->sequence && !h->len && !h->sport && !h->dport);
+}
+
+static void received(struct verbs_dev *dev, const struct ibv_wc *wc)
+{
+	struct verbs_buf *buf = &dev->bufs[wc->wr_id];
+	struct verbs_ep *ep = verbs_ep_by_qpn(wc->qp_num);
+	enum verbs_state state;
+
+	dev->posted--;
+	if (unlikely(wc->status != IBV_WC_SUCCESS || !ep)) {
+		if (ep && wc->status != IBV_WC_WR_FLUSH_ERR)
+			rds_debug("%s: a receive failed: %s", dev->name, vb.ibv_wc_status_str(wc->status));
+		if (ep && wc->status != IBV_WC_SUCCESS)
+			verbs_broken(ep, -ECONNRESET);
+		verbs_buf_put(dev, buf);
+		return;
+	}
+	buf->len = wc->byte_len < VERBS_BUF ? wc->byte_len : VERBS_BUF;
+	ep->quiet_since = 0;
+	if (unlikely(dev->caps.credits))
+		count_credits(ep, buf);
+	if (unlikely(!ep->heard)) {
+		ep->heard = true;
+		verbs_ep_heard(ep);
+	}
+	state = atomic_load_explicit(&ep->state, memory_order_acquire);
+	if (unlikely(is_over(ep, state)))
+		verbs_buf_put(dev, buf);
+	else if (unlikely(ep->later || state < VERBS_UP || frame(ep, buf) == LATER))
+		wait_later(ep, buf);
+}
+
+static void handle(struct verbs_dev *dev, const struct ibv_wc *wc)
+{
+	struct verbs_ep *ep;
+
+	if (!(wc->wr_id & VERBS_WR_SEND)) {
+		if (likely(wc->wr_id < dev->nbufs))
+			received(dev, wc);
+		return;
+	}
+	ep = verbs_ep_by_qpn(wc->qp_num);
+	if (likely(ep))
+		verbs_send_done(ep, wc);
+}
+
+static bool progress_dev(struct verbs_dev *dev)
+{
+	struct ibv_wc wc[POLL_BATCH];
+	bool any = false;
+	int n, i, round;
+
+	while (dev->stash_at < dev->nstash) {
+		handle(dev, &dev->stash[dev->stash_at++]);
+		any = true;
+	}
+	for (round = 0; round < ROUNDS; round++) {
+		n = ibv_poll_cq(dev->cq, POLL_BATCH, wc);
+		for (i = 0; i < n; i++)
+			handle(dev, &wc[i]);
+		any |= n > 0;
+		if (n < POLL_BATCH)
+			break;
+	}
+	if (dev->nrefill)
+		verbs_dev_refill(dev);
+	return any;
+}
+
+bool verbs_progress(struct rds_transport *t)
+{
+	struct verbs_dev *dev;
+	bool any = false;
+
+	(void)t;
+	if (unlikely(rds_verbs.waiting))
+		any = retry_waiting();
+	for (dev = atomic_load_explicit(&rds_verbs.devs, memory_order_acquire); dev; dev = dev->next)
+		any |= progress_dev(dev);
+	return any;
+}
+
+/* ---- the engine's side ---- */
+
+void verbs_ack(struct rds_ep *rep, uint64_t seq)
+{
+	struct verbs_ep *ep = (struct verbs_ep *)rep;
+
+	atomic_store_explicit(&ep->rx_ack, seq, memory_order_release);
+}
+
+void verbs_release(struct rds_ep *rep, void *token)
+{
+	struct verbs_ep *ep = (struct verbs_ep *)rep;
+	struct verbs_dev *dev = ep->dev;
+
+	verbs_buf_put(dev, token);
+	ep->inplace--;
+	if (unlikely(dev->nrefill >= POLL_BATCH))
+		verbs_dev_refill(dev);
+	if (unlikely(ep->closed))
+		verbs_ep_free_if_done(ep);
+}
+
+/* There is never any: plenty(). */
+bool verbs_relieve(struct rds_transport *t, bool now)
+{
+	(void)t;
+	(void)now;
+	return false;
+}

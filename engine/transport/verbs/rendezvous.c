@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * rendezvous.c - one port per node: which process listens there, and what it answers (docs/verbs-states.md, tables N and L).
+ *
+ * Who binds the port has the role; there is no other election.  The holder also listens on an abstract AF_UNIX address made of the
+ * port and the registry's identity, and never accepts there: the others connect to it, which costs them a descriptor and it nothing,
+ * and the hang-up tells them at once that the role is free.  Only when that cannot be (the port is somebody else's: not a process
+ * of this registry) they look once a second.
+ *
+ * What is asked at that port is answered from the registry.  The same questions may come to any other process of the node, at the port
+ * at which it listens for itself, and get the same answers.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+
+#include "engine/transport/verbs/verbs.h"
+
+#define MS 1000000ull
+#define SOON_NS (20 * MS)   /* the holder ends: its port and its address go one after the other */
+#define LATER_NS (750 * MS) /* and up to as much again */
+#define PATIENCE 8	    /* looks before somebody else's port is worth a line */
+#define WAITERS 4096
+
+static void look(struct rds_timer *tm);
+static void hung_up(struct rds_event *ev, uint32_t events);
+
+static struct {
+	struct rdma_cm_id *ids[2]; /* we have the role */
+	_Atomic int fd;		   /* holder: listens; others: connected to the holder; -1 */
+	struct rds_event ev;
+	struct rds_timer again;
+	unsigned looks; /* in a row that found the port taken and nobody of ours there */
+	bool told;
+} rv = {.fd = -1, .ev = {.fn = hung_up}, .again = {.fn = look}};
+
+/* ---- the role ---- */
+
+static socklen_t address(struct sockaddr_un *un)
+{
+	struct stat st = {0};
+	int n;
+
+	os_fstat(os_fd(registry_fds(rds_engine_registry())), &st);
+	memset(un, 0, sizeof(*un));
+	un->sun_family = AF_UNIX;
+	n = snprintf(un->sun_path + 1, sizeof(un->sun_path) - 1, "rdspreload-rendezvous-%d-%llx-%llx",
+		     (int)rds_options()->cm_port, (unsigned long long)st.st_dev, (unsigned long long)st.st_ino);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+static int unix_socket(void)
+{
+	return os_dup_high_slot(os_socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), &rv.fd);
+}
+
+static void again(uint64_t ns)
+{
+	rds_timer_set(&rv.again, os_now_ns() + ns);
+}
+
+/* The holder's part.  Without the address the others find nobody, and look from time to time. */
+static void show_up(void)
+{
+	struct sockaddr_un un;
+	socklen_t len = address(&un);
+	int err = unix_socket();
+
+	if (err >= 0)
+		err = os_bind(rv.fd, (struct sockaddr *)&un, len);
+	if (!err)
+		err = os_listen(rv.fd, WAITERS);
+	if (err < 0) {
+		os_close_slot(&rv.fd);
+		again(SOON_NS * 5); /* the last holder is not quite gone */
+	}
+}
+
+static void foreign(void)
+{
+	uint64_t r;
+
+	os_random(&r, sizeof(r));
+	rv.looks++;
+	again(rv.looks < PATIENCE ? SOON_NS : LATER_NS + r % LATER_NS);
+	if (rv.looks < PATIENCE || rv.told)
+		return;
+	rv.told = true;
+	rds_warn("port %d of rdma_cm is in use, and not by a process of this registry: other hosts will not find this "
+		 "one's "
+		 "sockets. Let all RDS processes of the host share one registry (RDS_PRELOAD_SHARE, "
+		 "RDS_PRELOAD_REGISTRY_DIR), or set RDS_PRELOAD_CM_PORT, the same on all hosts",
+		 (int)rds_options()->cm_port);
+}
+
+/* The others' part. */
+static void wait_for_the_end(void)
+{
+	struct sockaddr_un un;
+	socklen_t len = address(&un);
+	int err = unix_socket();
+
+	if (err >= 0)
+		err = os_connect(rv.fd, (struct sockaddr *)&un, len);
+	if (!err)
+		err = rds_event_add(&rv.ev, rv.fd, EPOLLRDHUP | EPOLLET);
+	if (!err) {
+		rv.looks = 0;
+		return;
+	}
+	os_close_slot(&rv.fd);
+	foreign();
+}
+
+static void try_the_role(void)
+{
+	uint16_t port;
+	int err = verbs_listen((uint16_t)rds_options()->cm_port, rv.ids, &port);
+
+	if (!err) {
+		rv.looks = 0;
+		rds_debug("this process listens at the rendezvous port now");
+		show_up();
+	} else if (err == -EADDRINUSE) {
+		wait_for_the_end();
+	} else {
+		if (!rv.told)
+			rds_warn("cannot listen at port %d of rdma_cm: %s", (int)rds_options()->cm_port,
+				 strerror(-err));
+		rv.told = true;
+		again(LATER_NS);
+	}
+}
+
+static void look(struct rds_timer *tm)
+{
+	(void)tm;
+	if (!rv.ids[0])
+		try_the_role();
+	else if (rv.fd < 0)
+		show_up();
+}
+
+static void hung_up(struct rds_event *ev, uint32_t events)
+{
+	(void)ev;
+	if (rv.ids[0] || !(events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR)))
+		return;
+	os_close_slot(&rv.fd);
+	try_the_role();
+}
+
+void verbs_rendezvous_look(void)
+{
+	if (!rv.ids[0] && rv.fd < 0)
+		again(0);
+}
+
+void verbs_rendezvous_start(void)
+{
+	try_the_role();
+}
+
+void verbs_rendezvous_stop(void)
+{
+	rds_timer_cancel(&rv.again);
+	verbs_unlisten(rv.ids);
+	os_close_slot(&rv.fd);
+	rv.looks = 0;
+	rv.told = false;
+}
+
+/* The ids are the parent's, and through a number that may be somebody else's by now nothing must be said about them. */
+void verbs_rendezvous_forget(void)
+{
+	memset(rv.ids, 0, sizeof(rv.ids));
+	atomic_store(&rv.fd, -1);
+	rv.again.queued = false;
+	rv.looks = 0;
+	rv.told = false;
+}
+
+/* ---- what is asked ---- */
+
+static bool is_self(const struct rds_procid *id)
+{
+	return memcmp(id, registry_self(rds_engine_registry()), sizeof(*id)) == 0;
+}
+
+/* Whoever asks shall go to that process, of which the registry says that it has what is asked for. */
+static void send_on(uint32_t slot, const struct rds_procid *id, enum verbs_status if_dead, struct verbs_answer *answer)
+{
+	struct registry *reg = rds_engine_registry();
+	uint16_t port = atomic_load(&rds_verbs.port);
+
+	if (!is_self(id)) {
+		if (!registry_proc_alive(reg, slot, id)) {
+			registry_reap(reg);
+			answer->status = (uint8_t)if_dead;
+			return;
+		}
+		port = registry_port_of(reg, slot, id);
+	}
+	if (!port) { /* it has not got that far */
+		answer->status = VERBS_AGAIN;
+		return;
+	}
+	answer->status = VERBS_REDIRECT;
+	answer->self = *id;
+	answer->listener = port;
+}
+
+/* Any process that has a socket with that address answers its pings. */
+static int pinged(const struct in6_addr *laddr, uint32_t scope, struct registry_owner *own)
+{
+	struct registry_sock *socks;
+	unsigned n, i;
+	int err = registry_socks(rds_engine_registry(), &socks, &n);
+
+	if (err)
+		return err;
+	err = -ENOENT;
+	for (i = 0; i < n && err; i++)
+		if (socks[i].bound_port && rds_ip_equal(&socks[i].bound, laddr) && socks[i].scope == scope) {
+			own->proc = socks[i].proc;
+			own->procid = socks[i].procid;
+			err = 0;
+		}
+	free(socks);
+	return err;
+}
+
+static void where_is(const struct verbs_hello *req, const struct in6_addr *laddr, uint32_t scope,
+		     struct verbs_answer *answer)
+{
+	struct registry_owner own;
+	int err = req->port ? registry_lookup(rds_engine_registry(), laddr, req->port, scope, &own)
+			    : pinged(laddr, scope, &own);
+
+	if (!err)
+		send_on(own.proc, &own.procid, VERBS_NO_PORT, answer);
+	else
+		answer->status = err == -ENOENT ? VERBS_NO_PORT : VERBS_AGAIN;
+}
+
+bool verbs_rendezvous_request(const struct verbs_hello *req, const struct in6_addr *laddr, uint32_t scope,
+			      struct verbs_answer *answer)
+{
+	uint32_t slot;
+
+	if (req->ask == VERBS_LOCATE)
+		where_is(req, laddr, scope, answer);
+	else if (is_self(&req->wanted))
+		return true;
+	else if (registry_proc_find(rds_engine_registry(), &req->wanted, &slot))
+		send_on(slot, &req->wanted, VERBS_GONE, answer);
+	else
+		answer->status = VERBS_GONE;
+	return false;
+}

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * send.c - messages on their way out (conn->tx, unless said otherwise).
+ *
+ * A message is copied once, into a registered block where it stays until the peer has acknowledged it *and* the device is done with
+ * it.  It is cut into frames; as many as the send queue and the peer's credits allow are chained at once, the rest follows when there is
+ * room (verbs_push), and no other message is taken meanwhile.  The chain goes to the device in flush(), or when it is full.
+ *
+ * Signaling: one work request in SIGNAL_EVERY, or per SIGNAL_BYTES, asks for a completion, which retires all before it.  An
+ * acknowledgement is asked for every ASK_EVERY messages or ASK_BYTES, and by whoever waits for room; every frame carries ours.
+ */
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/copy.h"
+#include "engine/transport/verbs/verbs.h"
+
+#define SIGNAL_EVERY 16u
+#define SIGNAL_BYTES (64u << 10)
+#define ASK_EVERY 8u
+#define ASK_BYTES (64u << 10)
+#define OUT_START 64u
+
+/* ---- room ---- */
+
+static inline uint32_t in_flight(const struct verbs_ep *ep)
+{
+	return ep->wr_posted - atomic_load_explicit(&ep->wr_done, memory_order_acquire);
+}
+
+static inline bool queue_room(const struct verbs_ep *ep, uint32_t reserve)
+{
+	return in_flight(ep) + reserve < ep->dev->caps.sq;
+}
+
+static inline struct verbs_out *out_at(const struct verbs_ep *ep, uint32_t i)
+{
+	return &ep->out[(ep->out_head + i) & (ep->out_cap - 1)];
+}
+
+static void free_done(struct verbs_ep *ep)
+{
+	uint32_t done = atomic_load_explicit(&ep->wr_done, memory_order_acquire);
+	uint64_t acked = atomic_load_explicit(&ep->seen_ack, memory_order_acquire);
+
+	while (ep->out_count > ep->unfinished) {
+		struct verbs_out *o = out_at(ep, 0);
+
+		if ((int32_t)(done - o->wr_end) < 0 || (o->seq && o->seq > acked))
+			return;
+		verbs_block_put(ep->dev->arena, &o->block);
+		ep->out_head++;
+		ep->out_count--;
+	}
+}
+
+static int out_grow(struct verbs_ep *ep)
+{
+	uint32_t cap = ep->out_cap ? ep->out_cap * 2 : OUT_START, i;
+	struct verbs_out *o = malloc(cap * sizeof(*o));
+
+	if (!o)
+		return -ENOMEM;
+	for (i = 0; i < ep->out_count; i++)
+		o[i] = *out_at(ep, i);
+	free(ep->out);
+	ep->out = o;
+	ep->out_cap = cap;
+	ep->out_head = 0;
+	return 0;
+}
+
+/* ---- the chain ---- */
+
+/*
+ * Gives the chain to the device.  How much of it was taken is read from what is left: a list that overflows half-way may still
+ * be reported as a success.  What is not taken can never be sent in its place: the endpoint breaks.
+ */
+static void post_chain(struct verbs_ep *ep)
+{
+	struct ibv_send_wr *bad = NULL;
+	int err;
+
+	if (!ep->nchain)
+		return;
+	ep->wr[ep->nchain - 1].next = NULL;
+	ep->nchain = 0;
+	if (atomic_load(&ep->state) != VERBS_UP)
+		return;
+	err = verbs_err(ibv_post_send(ep->qp, ep->wr, &bad));
+	if (likely(!err && !bad))
+		return;
+	rds_debug("%s: posting a send failed: %s", ep->dev->name, strerror(err ? -err : ENOMEM));
+	rx_lock();
+	verbs_broken(ep, err ? err : -ENOMEM);
+	rx_unlock();
+}
+
+/* The next work request of the chain; its place in the queue is taken. */
+static struct ibv_send_wr *chain_next(struct verbs_ep *ep, uint32_t bytes, bool signal)
+{
+	struct ibv_send_wr *wr;
+
+	if (ep->nchain == VERBS_CHAIN)
+		post_chain(ep);
+	wr = &ep->wr[ep->nchain];
+	*wr = (struct ibv_send_wr){.wr_id = VERBS_WR_SEND | ++ep->wr_posted,
+				   .opcode = IBV_WR_SEND,
+				   .sg_list = ep->sge[ep->nchain],
+				   .num_sge = 1};
+	if (ep->nchain)
+		ep->wr[ep->nchain - 1].next = wr;
+	ep->nchain++;
+	ep->wr_unsignaled++;
+	ep->bytes_unsignaled += bytes;
+	if (signal || ep->wr_unsignaled >= SIGNAL_EVERY || ep->bytes_unsignaled >= SIGNAL_BYTES) {
+		wr->send_flags |= IBV_SEND_SIGNALED;
+		ep->wr_unsignaled = ep->bytes_unsignaled = 0;
+	}
+	if (bytes <= ep->max_inline)
+		wr->send_flags |= IBV_SEND_INLINE;
+	return wr;
+}
+
+/* Acknowledgement and credits as of now, in whatever header goes out next. */
+static void say_in(struct verbs_ep *ep, struct rds_wire_hdr *h, bool grants)
+{
+	uint32_t grant = grants ? atomic_load_explicit(&ep->grant, memory_order_relaxed) : 0;
+
+	atomic_store(&ep->ack_due, false); /* before the value is read: what comes now is due again */
+	h->ack = htobe64(atomic_load(&ep->rx_ack));
+	if (likely(!grant))
+		return;
+	h->credit = (uint8_t)(grant > 255 ? 255 : grant);
+	atomic_fetch_sub(&ep->grant, h->credit);
+}
+
+static void frame_out(struct verbs_ep *ep, struct verbs_out *o)
+{
+	uint32_t i = o->given, at = i * ep->frame, n = o->len - at < ep->frame ? o->len - at : ep->frame;
+	unsigned char *hdr = o->block.mem + (size_t)i * VERBS_HDR,
+		      *body = o->block.mem + (size_t)o->nframes * VERBS_HDR + at;
+	bool last = i + 1u == o->nframes;
+	struct ibv_send_wr *wr = chain_next(ep, VERBS_HDR + n, last && o->nframes > SIGNAL_EVERY / 2);
+	struct ibv_sge *sge = wr->sg_list;
+
+	say_in(ep, (struct rds_wire_hdr *)(void *)hdr, o->grants);
+	if (o->nframes == 1) {
+		sge[0] = (struct ibv_sge){.addr = (uintptr_t)hdr, .length = VERBS_HDR + n, .lkey = o->block.lkey};
+	} else {
+		sge[0] = (struct ibv_sge){.addr = (uintptr_t)hdr, .length = VERBS_HDR, .lkey = o->block.lkey};
+		sge[1] = (struct ibv_sge){.addr = (uintptr_t)body, .length = n, .lkey = o->block.lkey};
+		wr->num_sge = 2;
+	}
+	if (last && o->solicited)
+		wr->send_flags |= IBV_SEND_SOLICITED;
+	o->given++;
+	o->wr_end = ep->wr_posted;
+}
+
+/* What is left of messages that have been taken. */
+static void pump(struct verbs_ep *ep)
+{
+	while (ep->unfinished) {
+		struct verbs_out *o = out_at(ep, ep->out_count - ep->unfinished);
+
+		while (o->given < o->nframes) {
+			if (queue_room(ep, VERBS_SQ_RESERVE) && verbs_credit_take(ep, 1)) {
+				frame_out(ep, o);
+				continue;
+			}
+			if (atomic_exchange(&ep->backlog, true))
+				return; /* else once more: what came before it was set told nobody */
+		}
+		ep->unfinished--;
+	}
+	atomic_store_explicit(&ep->backlog, false, memory_order_relaxed);
+}
+
+/* ---- a message ---- */
+
+/* Every frame has the whole header: they differ in acknowledgement and credit only, which are filled in when it goes. */
+static void headers(struct verbs_ep *ep, struct verbs_out *o, const struct rds_wire_hdr *hdr)
+{
+	struct rds_wire_hdr h = *hdr;
+	unsigned i;
+
+	ep->since_asked++;
+	ep->bytes_since_asked += o->len;
+	o->ask = o->seq && (ep->since_asked >= ASK_EVERY || ep->bytes_since_asked >= ASK_BYTES);
+	if (o->ask)
+		h.flags |= RDS_FLAG_ACK_REQUIRED;
+	o->solicited = h.flags & (RDS_FLAG_ACK_REQUIRED | RDS_FLAG_CONG_BITMAP);
+	if (h.flags & RDS_FLAG_ACK_REQUIRED)
+		ep->since_asked = ep->bytes_since_asked = 0;
+	for (i = 0; i < o->nframes; i++)
+		memcpy(o->block.mem + (size_t)i * VERBS_HDR, &h, sizeof(h));
+}
+
+int verbs_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len, uint64_t *pos)
+{
+	struct verbs_ep *ep = (struct verbs_ep *)rep;
+	uint32_t nframes = len ? (uint32_t)((len + ep->frame - 1) / ep->frame) : 1;
+	struct verbs_out o = {
+		.seq = be64toh(hdr->sequence), .len = (uint32_t)len, .nframes = (uint16_t)nframes, .grants = true};
+
+	if (unlikely(atomic_load_explicit(&ep->state, memory_order_relaxed) != VERBS_UP))
+		return -ENOTCONN;
+	free_done(ep);
+	if (ep->unfinished)
+		pump(ep);
+	if (unlikely(ep->unfinished || !queue_room(ep, VERBS_SQ_RESERVE)))
+		return -EAGAIN;
+	if (unlikely(ep->out_count == ep->out_cap) && out_grow(ep))
+		return -ENOMEM;
+	if (unlikely(verbs_block_get(ep->dev->arena, (size_t)nframes * VERBS_HDR + len, &o.block)))
+		return -EAGAIN;
+	headers(ep, &o, hdr);
+	rds_gather(o.block.mem + (size_t)nframes * VERBS_HDR, iov, len);
+	*pos = (uintptr_t)(o.block.mem + (size_t)nframes * VERBS_HDR);
+	*out_at(ep, ep->out_count++) = o;
+	ep->unfinished++;
+	pump(ep);
+	return 0;
+}
+
+const void *verbs_retained(struct rds_ep *ep, uint64_t pos)
+{
+	(void)ep;
+	return (const void *)(uintptr_t)pos;
+}
+
+void verbs_flush(struct rds_ep *rep, bool service)
+{
+	struct verbs_ep *ep = (struct verbs_ep *)rep;
+
+	if (!ep->nchain)
+		return;
+	if (service)
+		ep->wr[ep->nchain - 1].send_flags |= IBV_SEND_SOLICITED;
+	post_chain(ep);
+}
+
+/* ---- without a message ---- */
+
+/*
+ * A frame with nothing but acknowledgement and perhaps the wish for one, or (grants) credits as well.  Only with credits in it is it free
+ * of charge, and only then must it have any.  False: no place for it now.
+ */
+static bool say(struct verbs_ep *ep, bool ask, bool grants)
+{
+	struct verbs_out o = {.nframes = 1, .grants = grants};
+	struct rds_wire_hdr h = {.flags = ask ? RDS_FLAG_ACK_REQUIRED : 0};
+	struct ibv_send_wr *wr;
+
+	if (!queue_room(ep, 1) || (!grants && !verbs_credit_take(ep, 1)))
+		return false;
+	if (ep->max_inline < VERBS_HDR) {
+		if ((ep->out_count == ep->out_cap && out_grow(ep)) ||
+		    verbs_block_get(ep->dev->arena, VERBS_HDR, &o.block))
+			return false;
+		memcpy(o.block.mem, &h, sizeof(h));
+		o.solicited = true;
+		frame_out(ep, &o);
+		/* It has gone whole: its place is before those that have not. */
+		if (ep->unfinished) {
+			uint32_t i = ep->out_count++;
+
+			for (; i > ep->out_count - 1 - ep->unfinished; i--)
+				*out_at(ep, i) = *out_at(ep, i - 1);
+			*out_at(ep, i) = o;
+		} else {
+			*out_at(ep, ep->out_count++) = o;
+		}
+		post_chain(ep);
+		return true;
+	}
+	post_chain(ep); /* the header is one per endpoint, and inline: it is copied by the post below */
+	say_in(ep, &h, grants);
+	ep->said = h;
+	wr = chain_next(ep, VERBS_HDR, false);
+	wr->sg_list[0] = (struct ibv_sge){.addr = (uintptr_t)&ep->said, .length = VERBS_HDR};
+	wr->send_flags |= IBV_SEND_SOLICITED;
+	post_chain(ep);
+	return true;
+}
+
+void verbs_push(struct rds_ep *rep)
+{
+	struct verbs_ep *ep = (struct verbs_ep *)rep;
+	bool grants;
+
+	if (atomic_load(&ep->state) != VERBS_UP)
+		return;
+	free_done(ep);
+	pump(ep);
+	post_chain(ep);
+	grants = verbs_credit_due(ep);
+	if (grants || atomic_load(&ep->ack_due))
+		say(ep, false, grants);
+	if (unlikely(atomic_load_explicit(&ep->probe_due, memory_order_relaxed)) &&
+	    atomic_exchange(&ep->probe_due, false) && verbs_send_probe(ep) == 0)
+		atomic_store(&ep->probe_wr, ep->wr_posted);
+}
+
+/* The peer answers at once, which makes the acknowledgement move. */
+static void ask(struct verbs_ep *ep)
+{
+	uint32_t i = ep->out_count;
+
+	while (i > 0 && !out_at(ep, i - 1)->seq)
+		i--;
+	if (!i || out_at(ep, i - 1)->seq <= atomic_load(&ep->seen_ack))
+		return;
+	if (!ep->since_asked) /* the newest has asked already */
+		return;
+	if (say(ep, true, false))
+		ep->since_asked = ep->bytes_since_asked = 0;
+}
+
+bool verbs_want_room(struct rds_ep *rep, uint64_t seen_ack)
+{
+	struct verbs_ep *ep = (struct verbs_ep *)rep;
+
+	atomic_store(&ep->wants_room, true);
+	atomic_thread_fence(memory_order_seq_cst);
+	if (atomic_load(&ep->state) != VERBS_UP)
+		return false;
+	pump(ep);
+	post_chain(ep);
+	if (atomic_load(&ep->seen_ack) > seen_ack)
+		return true;
+	ask(ep);
+	return false;
+}
+
+uint64_t verbs_acked(struct rds_ep *rep)
+{
+	struct verbs_ep *ep = (struct verbs_ep *)rep;
+
+	return atomic_load_explicit(&ep->seen_ack, memory_order_acquire);
+}
+
+int verbs_send_probe(struct verbs_ep *ep)
+{
+	struct ibv_send_wr *wr;
+
+	if (atomic_load(&ep->state) != VERBS_UP)
+		return -ENOTCONN;
+	if (ep->nchain || ep->unfinished || !queue_room(ep, 1))
+		return -EBUSY;
+	wr = chain_next(ep, 0, true);
+	wr->opcode = IBV_WR_RDMA_WRITE;
+	wr->num_sge = 0;
+	wr->sg_list = NULL;
+	wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;
+	post_chain(ep);
+	return 0;
+}
+
+/* ---- completions (rx), the end ---- */
+
+void verbs_send_done(struct verbs_ep *ep, const struct ibv_wc *wc)
+{
+	atomic_store_explicit(&ep->wr_done, (uint32_t)wc->wr_id, memory_order_release);
+	if (unlikely(wc->status != IBV_WC_SUCCESS)) {
+		if (wc->status != IBV_WC_WR_FLUSH_ERR)
+			rds_debug("%s: a send failed: %s", ep->dev->name, vb.ibv_wc_status_str(wc->status));
+		verbs_broken(ep, wc->status == IBV_WC_RETRY_EXC_ERR ? -ETIMEDOUT : -ECONNRESET);
+		return;
+	}
+	if (unlikely(atomic_load(&ep->state) != VERBS_UP))
+		return;
+	atomic_thread_fence(memory_order_seq_cst);
+	if (unlikely(atomic_load(&ep->backlog)))
+		ep->head.t->up->speak(ep->head.conn);
+	if (unlikely(atomic_load_explicit(&ep->wants_room, memory_order_relaxed)) &&
+	    atomic_exchange(&ep->wants_room, false))
+		ep->head.t->up->writable(ep->head.conn);
+}
+
+/* Unsignaled ones that were sent long ago count as in flight until something after them completes: the mark does. */
+void verbs_send_mark(struct verbs_ep *ep)
+{
+	struct ibv_send_wr wr = {.wr_id = VERBS_WR_SEND | (ep->wr_posted + 1), .opcode = IBV_WR_SEND}, *bad = NULL;
+
+	wr.send_flags = IBV_SEND_SIGNALED;
+	ep->nchain = 0;
+	if (!verbs_err(ibv_post_send(ep->qp, &wr, &bad)) && !bad)
+		ep->wr_posted++;
+}
+
+bool verbs_send_idle(struct verbs_ep *ep)
+{
+	return in_flight(ep) == 0;
+}
+
+void verbs_send_free(struct verbs_ep *ep)
+{
+	uint32_t i;
+
+	for (i = 0; i < ep->out_count; i++)
+		verbs_block_put(ep->dev->arena, &out_at(ep, i)->block);
+	free(ep->out);
+	ep->out = NULL;
+	ep->out_count = ep->out_cap = ep->out_head = ep->unfinished = 0;
+}

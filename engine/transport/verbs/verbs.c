@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * verbs.c - the transport's table, and whether an address is one of its devices'.
+ *
+ * Nothing exists before the first bind of an address that could be on a device: no library, no descriptor, no memory.
+ */
+#include <string.h>
+
+#include "engine/transport/verbs/verbs.h"
+
+struct verbs rds_verbs;
+
+static void to_sockaddr(const struct in6_addr *ip, uint32_t scope, struct sockaddr_storage *ss)
+{
+	rds_addr_to_sockaddr(ip, 0, scope, ss);
+}
+
+/* Once per process; failures are tried again with the next bind. */
+static int start(void)
+{
+	int err = verbs_api_load();
+
+	if (err || rds_verbs.ready)
+		return err;
+	err = verbs_cm_start();
+	if (err) {
+		rds_error("RDMA devices cannot be used: %s", strerror(-err));
+		return err;
+	}
+	rds_verbs.ready = true;
+	return 0;
+}
+
+/* Binding an id to the address asks the kernel which device has it, and needs nothing else. */
+int verbs_claims(struct rds_transport *t, const struct in6_addr *laddr, uint32_t scope)
+{
+	struct sockaddr_storage ss;
+	struct rdma_cm_id *id;
+	struct verbs_dev *dev;
+	int err;
+
+	(void)t;
+	if (rds_ip_is_loopback(laddr))
+		return 0;
+	err = start();
+	if (err)
+		return err == -ENOENT ? 0 : err;
+	to_sockaddr(laddr, scope, &ss);
+	err = verbs_err(vb.rdma_create_id(rds_verbs.events, &id, NULL, RDMA_PS_TCP));
+	if (err)
+		return err;
+	err = verbs_err(vb.rdma_bind_addr(id, (struct sockaddr *)&ss));
+	err = err ? -ENODEV : verbs_dev_get(id, &dev);
+	if (!err)
+		verbs_dev_hold(dev, laddr, scope);
+	vb.rdma_destroy_id(id);
+	if (err == -ENODEV)
+		return 0;
+	return err ? err : 1;
+}
+
+static int verbs_start(struct rds_transport *t)
+{
+	(void)t;
+	return 0; /* with the first claim */
+}
+
+static void verbs_stop(struct rds_transport *t)
+{
+	(void)t; /* there was no claim: the helper did not come up */
+}
+
+static bool settled(struct rds_ep *ep)
+{
+	(void)ep;
+	return true;
+}
+
+static const struct rds_transport_ops verbs_ops = {
+	.name = "verbs",
+	.caps = RDS_TCAP_RETAINS | RDS_TCAP_REMOTE,
+	.start = verbs_start,
+	.stop = verbs_stop,
+	.claims = verbs_claims,
+	.locate = verbs_locate,
+	.connect = verbs_connect,
+	.close = verbs_close,
+	.send = verbs_send,
+	.flush = verbs_flush,
+	.retained = verbs_retained,
+	.keep = verbs_keep,
+	.settled = settled,
+	.acked = verbs_acked,
+	.want_room = verbs_want_room,
+	.push = verbs_push,
+	.progress = verbs_progress,
+	.ack = verbs_ack,
+	.release = verbs_release,
+	.attention = verbs_attention,
+	.relieve = verbs_relieve,
+	.pending = verbs_pending,
+};
+
+/* The descriptors have been closed, which is all that the parent's queue pairs and ids must hear of. */
+void rds_verbs_forget(void)
+{
+	verbs_rendezvous_forget();
+	verbs_locate_forget();
+	verbs_keepalive_forget();
+	verbs_dev_forget();
+	memset(&rds_verbs, 0, sizeof(rds_verbs));
+}
+
+struct rds_transport *rds_verbs_transport(void)
+{
+	rds_verbs.t.ops = &verbs_ops;
+	rds_verbs.t.up = &rds_transport_up;
+	return &rds_verbs.t;
+}

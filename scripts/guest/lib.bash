@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# shellcheck shell=bash
+# What "run" and "two" share: making, starting and judging one guest. Sourced; the caller has set $here and die().
+#
+# A guest lives in a directory of its own:
+#	job setup	shell scripts that the guest runs (it reads them through 9p, so that they may hold any bytes)
+#	initrd		busybox, the modules, "init"
+#	output		fifo, what the command says; console, qemu.out: logs; status: one line written by "init"
+
+guest_tools() {
+	local tool
+
+	for tool in qemu-system-x86_64 busybox cpio flock timeout xz; do
+		command -v $tool >/dev/null || die "$tool is missing: apt-get install qemu-system-x86 busybox-static cpio xz-utils"
+	done
+	guest_busybox=$(command -v busybox)
+	if ldd "$guest_busybox" >/dev/null 2>&1; then
+		die "$guest_busybox is not static: apt-get install busybox-static"
+	fi
+}
+
+# guest_kernel RDMA: sets guest_image and guest_moddir; for siw the module is built if need be
+guest_kernel() {
+	if [ "$1" = siw ]; then
+		guest_image=$("$here/siw") || die "no siw"
+	else
+		guest_image=$("$here/kernel") || die "no kernel"
+	fi
+	guest_moddir=$guest_image/lib/modules/$(cat "$guest_image/release")
+}
+
+# guest_rdma_modules RDMA MODULE...: what "rdma-up RDMA" needs in the guest; refuses what does not go together
+guest_rdma_modules() {
+	case $1 in
+	"") ;;
+	rxe) echo ib_uverbs rdma_ucm crc32_generic rdma_rxe ;;
+	siw)
+		# Their listener takes siw's TCP port, and rdma_cm then has no siw device.
+		case " ${*:2} " in
+		*" rds"*) die "kernel RDS and siw exclude each other" ;;
+		esac
+		echo ib_uverbs rdma_ucm crc32c_generic siw ;;
+	*) die "--rdma is rxe or siw" ;;
+	esac
+}
+
+# Dependencies first, each module once; modules built into the kernel are not in modules.dep.
+guest_module_order() {
+	awk -v want="$*" '
+	function base(path) { sub(/.*\//, "", path); sub(/\.ko.*/, "", path); gsub(/-/, "_", path); return path }
+	function visit(name,   list, n, i) {
+		if (name in seen) return
+		seen[name] = 1
+		if (!(name in path)) { if (!(name in builtin)) { print "missing " name > "/dev/stderr"; bad = 1 }; return }
+		n = split(deps[name], list, " ")
+		for (i = 1; i <= n; i++) visit(base(list[i]))
+		print path[name]
+	}
+	FILENAME ~ /builtin$/ { builtin[base($1)] = 1; next }
+	{ file = $1; sub(/:$/, "", file); name = base(file); path[name] = file; $1 = ""; deps[name] = $0 }
+	END { n = split(want, w, " "); for (i = 1; i <= n; i++) { gsub(/-/, "_", w[i]); visit(w[i]) }; exit bad }
+	' "$guest_moddir/modules.builtin" "$guest_moddir/modules.dep"
+}
+
+# guest_initrd DIR MODULE...: DIR/initrd, whose guest runs DIR/job
+guest_initrd() {
+	local dir=$1 root=$1/initramfs order file
+
+	shift
+	mkdir -p "$root/bin" "$root/modules"
+	cp "$guest_busybox" "$root/bin/busybox"
+	cp "$here/init" "$root/init"
+	chmod 755 "$root/init"
+	order=$(guest_module_order virtio_pci 9pnet_virtio 9p overlay "$@") || die "no such module in $guest_moddir"
+	for file in $order; do
+		cp "$guest_moddir/$file" "$root/modules/" || die "cannot copy $file"
+		basename "$file" >>"$root/modules/list"
+	done
+	echo "$dir/job" >"$root/job"
+	(cd "$root" && find . | cpio --quiet -o -H newc) >"$dir/initrd" || die "cpio failed"
+}
+
+# guest_job DIR RDMA-SETUP SETUP COMMAND ARGS...: DIR/job; RDMA-SETUP is a list of words, SETUP shell commands
+guest_job() {
+	local dir=$1 rdma=$2 setup=$3 word
+
+	shift 3
+	echo "$setup" >"$dir/setup"
+	{
+		echo "export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C"
+		printf 'cd %q || exit 125\n' "$PWD"
+		if [ -n "$rdma" ]; then
+			printf '%q %s || exit 125\n' "$here/rdma-up" "$rdma"
+		fi
+		if [ -n "$setup" ]; then
+			printf 'sh -e %q || { echo "guest: setup failed" >&2; exit 125; }\n' "$dir/setup"
+		fi
+		printf 'exec'
+		for word in "$@"; do
+			printf " '%s'" "${word//\'/\'\\\'\'}"
+		done
+		echo
+	} >"$dir/job"
+}
+
+# guest_start DIR SECONDS MEGABYTES OUTPUT-COMMAND QEMU-ARGUMENT...: sets guest_qemu and guest_output, the two processes,
+# and guest_hold. OUTPUT-COMMAND reads what the guest's command says; it ends when guest_hold is closed after guest_qemu's end.
+guest_start() {
+	local dir=$1 seconds=$2 memory=$3 reader=$4
+
+	shift 4
+	mkfifo "$dir/output"
+	: >"$dir/console"
+	: >"$dir/status"
+	# Held open for both directions: neither reader nor emulator can hang in open(), and the reader sees no early end.
+	exec {guest_hold}<>"$dir/output"
+	$reader <"$dir/output" {guest_hold}>&- &
+	guest_output=$!
+	# No kvm on purpose: /dev/kvm may exist and hang.
+	timeout --foreground -k 5 "$seconds" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 2 -m "$memory" \
+		-nodefaults -no-user-config -display none -no-reboot -nic none \
+		-kernel "$guest_image/vmlinux" -initrd "$dir/initrd" \
+		-append "console=ttyS0 quiet loglevel=5 panic=-1 mitigations=off random.trust_cpu=on nokaslr" \
+		-serial "file:$dir/console" -serial "file:$dir/output" -serial "file:$dir/status" \
+		-virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap "$@" \
+		</dev/null >"$dir/qemu.out" 2>&1 {guest_hold}>&- &
+	guest_qemu=$!
+}
+
+# guest_status DIR CODE SECONDS: the command's exit status on stdout, or 124, 125 with a reason on stderr; CODE is QEMU's status
+guest_status() {
+	local status
+
+	status=$(tr -d '\r' <"$1/status" | head -n 1)
+	case $status in
+	"exit "*)
+		echo "${status#exit }"
+		return ;;
+	failed*)
+		echo "guest: $status" >&2 ;;
+	*)
+		if [ "$2" = 124 ] || [ "$2" = 137 ]; then
+			echo "guest: no end within $3 s" >&2
+			echo 124
+			return
+		fi
+		echo "guest: it ended without a status (qemu status $2)" >&2 ;;
+	esac
+	echo 125
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * mock.h - RDMA devices and a connection manager made of memory, for tests: mock_install() puts them into `vb` (api.h).
+ *
+ * What it is like:
+ * - Devices have addresses and belong to hosts (numbers).  Whoever creates an event channel does so as mock.host: ports are a host's, a
+ *   wildcard listener hears what comes to its host's addresses.  So both ends of a connection can be in one test.
+ * - Nothing moves by itself: calls leave work behind, mock_run() does all of it, mock_step() one piece; with mock.immediate every call
+ *   that leaves work does it, too.  All in the order in which it was left, so every run of a test is the same.
+ * - RC.  A SEND takes the receive queue's oldest buffer, in order; none there: it waits (mock_timeout() ends the waiting unless
+ *   the peer's accept or request said "for ever"), on iWARP the connection ends.  A send that is not signaled leaves no
+ *   completion; its place in the send queue is free when a completion after it has been *polled*.  A queue pair in error flushes all
+ *   that it has and is given.  On iWARP a send is complete when it is on its way, and who accepted must not speak first.
+ * - Shared receive queues only; of RDMA only writes of no bytes.  Completion queues that overflow: a fault.
+ * - Memory is looked at only within regions of the same protection domain that allow it; anything else is a *fault*.
+ * - Events: a completion queue is armed once, for what comes later, and fires once; channels are pipes and fit epoll.  Whoever destroys
+ *   what has events that are not acknowledged would sleep for ever: a fault.  Events not yet fetched vanish with their object.
+ * - rdma_cm: events are left by calls, delivered by mock_run() (or one by one in any order, below) and have their effects where
+ *   librdmacm has them: id->verbs is set when ADDR_RESOLVED is fetched, the queue pair of the side that connects works when its
+ *   answer is fetched.  Private data has the length that IB gives it (56, 196, 148, zeros behind), on iWARP what was sent.
+ *   A listener is looked for when the request arrives.
+ * - siw's post functions (iWARP): negative errno; a list that fails half-way returns 0 and *bad.
+ * What it does not model: RDMA, atomics, immediate data, receive queues of a queue pair, UD, SRQ limits, path migration, threads in the
+ * kernel.  Time: only mock_timeout().
+ *
+ * A fault is a mistake of the code under test that a device would punish some other day: the test fails where it happens.
+ * Every call may come from any thread.
+ */
+#ifndef TEST_MOCK_H
+#define TEST_MOCK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "engine/transport/verbs/api.h"
+
+enum mock_mode { MOCK_IB, MOCK_IWARP };
+
+/* A device.  The fields up to `lists` are the test's to change. */
+struct mock_dev {
+	struct ibv_context ctx;
+	struct ibv_device_attr attr; /* answered by ibv_query_device, and enforced */
+	uint32_t max_inline; /* more is refused; what is asked for is granted, or grant_inline if that is less */
+	uint32_t grant_inline;
+	size_t memlock;	     /* bytes that can be registered */
+	unsigned poll_max;   /* completions that one poll returns at most */
+	unsigned lose_flush; /* so many flushed work requests leave no completion */
+	bool last_wqe;	     /* IB: a queue pair that goes into error says LAST_WQE_REACHED */
+	bool destroy_cleans; /* completions of a queue pair vanish when it is destroyed (mlx5), else they stay (rxe) */
+	bool cut;	     /* nothing gets out or in */
+	/* lists */
+	struct ibv_device device;
+	enum mock_mode mode;
+	unsigned host;
+	bool gone;
+	size_t registered;
+	int async_out; /* the pipe's other end */
+	TAILQ_HEAD(, mock_async) async;
+	TAILQ_ENTRY(mock_dev) link;
+};
+
+enum mock_fn {
+#define X(lib, ret, name, params) MOCK_##name,
+	VERBS_API(X)
+#undef X
+		MOCK_ibv_poll_cq,
+	MOCK_ibv_post_send,
+	MOCK_ibv_post_srq_recv,
+	MOCK_ibv_req_notify_cq,
+	MOCK_FNS,
+};
+
+struct mock_knobs {
+	bool immediate;	   /* every call runs what it left */
+	unsigned host;	   /* who creates event channels */
+	bool timewait;	   /* TIMEWAIT_EXIT follows DISCONNECTED */
+	bool count_faults; /* do not fail the test: count, remember (tests of the mock) */
+	unsigned faults;
+	char fault[200];
+};
+extern struct mock_knobs mock;
+
+/* ---- a test's beginning and end (mock.c) ---- */
+
+void mock_install(void); /* everything as new, `vb` filled */
+/* What there still is of PDs, MRs, channels, CQs, SRQs, QPs, event channels, ids: 0, and no event that waits for its acknowledgement. */
+void mock_check_leaks(void);
+enum mock_kind {
+	MOCK_PD,
+	MOCK_MR,
+	MOCK_COMP_CHANNEL,
+	MOCK_CQ,
+	MOCK_SRQ,
+	MOCK_QP,
+	MOCK_EVENT_CHANNEL,
+	MOCK_ID,
+	MOCK_KINDS
+};
+unsigned mock_count(enum mock_kind kind);
+
+/* The n-th call from now on (1: the next) fails with this errno / ... and all after it.  n 0: no more. */
+void mock_fail(enum mock_fn fn, unsigned n, int err);
+void mock_fail_from(enum mock_fn fn, unsigned n, int err);
+/* The n-th call of any function that makes, starts or posts something.  mock_fail_hit(): it has come to that. */
+void mock_fail_any(unsigned n, int err);
+bool mock_fail_hit(void);
+const char *mock_fail_name(void); /* ... in this function */
+unsigned mock_calls(enum mock_fn fn);
+
+/* ---- the world (mock_dev.c) ---- */
+
+struct mock_dev *mock_dev_add(const char *name, enum mock_mode mode, unsigned host);
+void mock_addr_add(struct mock_dev *dev, const char *ip);
+void mock_addr_del(const char *ip);
+/* Pulled out: DEVICE_FATAL, DEVICE_REMOVAL for its ids, queue pairs in error (lose_flush says if that shows). */
+void mock_dev_remove(struct mock_dev *dev);
+void mock_async(struct mock_dev *dev, enum ibv_event_type type); /* of the port or the device */
+void mock_async_qp(struct ibv_qp *qp, enum ibv_event_type type);
+void mock_async_cq(struct ibv_cq *cq, enum ibv_event_type type);
+void mock_async_srq(struct ibv_srq *srq, enum ibv_event_type type);
+
+/* ---- the wire (mock_wire.c) ---- */
+
+bool mock_step(void); /* False: nothing was left to do */
+void mock_run(void);
+/* So much time passes that whatever waits for an answer over a cut link, from a dead queue pair or for a receive gives up. */
+void mock_timeout(void);
+/* The next send that qp (NULL: any) transmits, the next receive that arrives at it, completes with this status. */
+void mock_fail_send(struct ibv_qp *qp, enum ibv_wc_status status);
+void mock_fail_recv(struct ibv_qp *qp, enum ibv_wc_status status);
+/* The next list that is posted fails after `skip` work requests of it. */
+void mock_post_fail(unsigned skip, int err);
+/* Work requests that are posted and neither sent nor flushed. */
+unsigned mock_sends_waiting(struct ibv_qp *qp);
+unsigned mock_recvs_posted(struct ibv_srq *srq);
+
+/* ---- connection manager (mock_cm.c, mock_cm_event.c) ---- */
+
+void mock_cm_hold(bool hold);	   /* mock_run() delivers no event */
+unsigned mock_cm_waiting(void);	   /* events not delivered */
+bool mock_cm_next(void);	   /* deliver the oldest. False: none, or it cannot get through */
+bool mock_cm_pick(unsigned index); /* ... that one */
+/* The oldest of this type; index, or -1. */
+int mock_cm_find(enum rdma_cm_event_type type);
+bool mock_cm_drop(unsigned index); /* it never comes */
+/* Out of nowhere, delivered at once. */
+void mock_cm_inject(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status);
+void mock_cm_inject_data(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status, const void *data, size_t len);
+/* What rdma_set_option has set: TOS, and the acknowledgement timeout; -1: nothing. */
+int mock_id_tos(struct rdma_cm_id *id);
+int mock_id_ack_timeout(struct rdma_cm_id *id);
+
+#endif
