@@ -99,8 +99,10 @@ static int ask(struct locate *l)
 					.cap = {.max_send_wr = 1, .max_send_sge = 1}};
 	struct rdma_conn_param param = {.retry_count = 7, .rnr_retry_count = 7};
 	struct verbs_hello hello, wire;
-	int err = verbs_err(vb.rdma_create_qp(l->cm, l->dev->pd, &attr));
+	int err;
 
+	errno = 0; /* not every provider says why */
+	err = verbs_err(vb.rdma_create_qp(l->cm, l->dev->pd, &attr));
 	if (err)
 		return err;
 	verbs_hello_self(&hello, VERBS_LOCATE, l->id.tos);
