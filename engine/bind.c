@@ -101,8 +101,10 @@ static int bind_transport(const struct rds_sock *sk, const struct rds_addr *addr
 	int preset = atomic_load(&sk->transport), ret;
 
 	if (unlikely(rds_eng->no_transport)) {
-		rds_error("RDS_PRELOAD_TRANSPORT=%.100s: there is no such transport, so no socket can be bound. There are shm "
-			  "(processes of this host), " RDS_VERBS_LISTED "loop (this process alone) and auto (whatever there is)",
+		rds_error("RDS_PRELOAD_TRANSPORT=%.100s: there is no such transport, so no socket can be bound. There "
+			  "are shm "
+			  "(processes of this host), " RDS_VERBS_LISTED
+			  "loop (this process alone) and auto (whatever there is)",
 			  rds_options()->transport);
 		return -EADDRNOTAVAIL; /* as in a kernel without one */
 	}

@@ -15,9 +15,9 @@ enum rds_conn_state {
 };
 
 enum rds_conn_kind {
-	RDS_CONN_LOOP,	   /* this process */
-	RDS_CONN_PEER,	   /* another process, of this host or of another one (id.peer_slot RDS_SLOT_REMOTE) */
-	RDS_CONN_NOWHERE,  /* nobody here can reach that address (yet), or it is not known which process: messages wait */
+	RDS_CONN_LOOP,	  /* this process */
+	RDS_CONN_PEER,	  /* another process, of this host or of another one (id.peer_slot RDS_SLOT_REMOTE) */
+	RDS_CONN_NOWHERE, /* nobody here can reach that address (yet), or it is not known which process: messages wait */
 };
 
 /* A message that the peer has not acknowledged.  Its bytes are where the transport retains them. */
@@ -124,7 +124,7 @@ void rds_nowhere_append(const struct rds_conn_id *id, struct rds_queued *list);
 
 /* moved.c */
 enum rds_rx_verdict rds_moved_refuse(struct rds_conn *conn, struct rds_ep *ep, const struct rds_hdr *hdr); /* rx */
-enum rds_rx_verdict rds_moved_told(struct rds_conn *conn, const struct rds_rx *rx);			    /* rx */
+enum rds_rx_verdict rds_moved_told(struct rds_conn *conn, const struct rds_rx *rx);			   /* rx */
 void rds_moved_say(struct rds_conn *conn);    /* tx: send the notices */
 void rds_moved_settle(struct rds_conn *conn); /* tx: the peer has acknowledged something */
 void rds_moved_run(struct rds_conn *conn);    /* no lock held: do what we were told */

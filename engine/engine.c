@@ -166,7 +166,8 @@ void rds_reclaim(void)
 /* Messages that would be lost if we ended now; with `survives` the transport says so itself.  tx held. */
 static unsigned at_stake(const struct rds_conn *conn, bool survives)
 {
-	if (conn->kind == RDS_CONN_NOWHERE) /* a question takes a moment; a host that does not answer may take for ever */
+	if (conn->kind ==
+	    RDS_CONN_NOWHERE) /* a question takes a moment; a host that does not answer may take for ever */
 		return conn->far && !atomic_load(&conn->silent) ? conn->queue_len : 0;
 	if (conn->kind != RDS_CONN_PEER)
 		return 0;
@@ -312,6 +313,7 @@ void rds_engine_forget(void)
 	rds_ports_forget();
 	rds_inc_forget();
 	rds_shm_forget();
+	rds_wires_forget();
 	rds_info_forget();
 	atomic_store(&alive, NULL);
 	__atomic_store_n(&rds_eng, NULL, __ATOMIC_RELEASE);

@@ -21,7 +21,7 @@ struct entry {
 	struct entry *older, *newer;
 	struct rds_addr addr;
 	enum rds_port_state state;
-	bool moved; /* `was` is valid */
+	bool moved;	/* `was` is valid */
 	uint64_t until; /* ABSENT */
 	struct rds_port_owner owner;
 	struct rds_procid was;

@@ -369,7 +369,8 @@ static void made_new(struct rds_queued *q)
 }
 
 /* What fn names leaves the queue for *tail; returns the new tail. */
-static struct rds_queued **unqueue(struct rds_conn *conn, struct rds_queued **tail, uint16_t port, uint64_t from, bool unsent)
+static struct rds_queued **unqueue(struct rds_conn *conn, struct rds_queued **tail, uint16_t port, uint64_t from,
+				   bool unsent)
 {
 	struct rds_queued **p, *q;
 

@@ -20,7 +20,7 @@
 #include "engine/stats.h"
 
 #define REG_MAGIC UINT64_C(0x45444f4e53445200) /* "\0RDSNODE" */
-#define REG_VERSION 2 /* 2: cm_port */
+#define REG_VERSION 2			       /* 2: cm_port */
 #define REG_PROCS 1024
 #define REG_SOCKS 65536
 #define REG_CHUNK 1024 /* socket entries that are reserved at a time */

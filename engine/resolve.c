@@ -216,7 +216,8 @@ static void out_of_reach(const struct rds_addr *dst)
 	if (rds_eng->alone)
 		rds_warn("messages to %s wait for ever: RDS_PRELOAD_TRANSPORT=loop reaches this process only", a);
 	else
-		rds_warn("messages to %s wait until that is an address of this host: other hosts are reached only from an "
+		rds_warn("messages to %s wait until that is an address of this host: other hosts are reached only from "
+			 "an "
 			 "address on an RDMA device (rdma link shows them); bind the socket to one%s",
 			 a,
 			 rds_eng->remote ? "" : ", and let RDS_PRELOAD_TRANSPORT be auto, if this library knows verbs");

@@ -15,17 +15,23 @@
 #define DEVICES "/sys/class/infiniband"
 
 #ifdef HAVE_VERBS
-/* Weak until the transport itself is in the tree. */
-extern __typeof__(rds_verbs_transport) rds_verbs_transport __attribute__((weak));
-
 static struct rds_transport *remote_transport(void)
 {
-	return rds_verbs_transport ? rds_verbs_transport() : NULL;
+	return rds_verbs_transport();
+}
+
+void rds_wires_forget(void)
+{
+	rds_verbs_forget();
 }
 #else
 static struct rds_transport *remote_transport(void)
 {
 	return NULL;
+}
+
+void rds_wires_forget(void)
+{
 }
 #endif
 
@@ -55,7 +61,8 @@ static bool has_entries(const char *dir)
 		for (at = 0; at < n && !any;) {
 			unsigned short len;
 
-			memcpy(&len, buf + at + 16, sizeof(len)); /* struct linux_dirent64: d_reclen, behind two words */
+			memcpy(&len, buf + at + 16,
+			       sizeof(len)); /* struct linux_dirent64: d_reclen, behind two words */
 			any = buf[at + 19] != '.';
 			at += len;
 		}
@@ -105,7 +112,8 @@ static bool too_late(void)
 		return false;
 	if (!told && has_entries(DEVICES)) {
 		told = true;
-		rds_warn("an RDMA device has appeared since this program bound its first socket: restart the program for it "
+		rds_warn("an RDMA device has appeared since this program bound its first socket: restart the program "
+			 "for it "
 			 "to be used");
 	}
 	return true;

@@ -13,6 +13,7 @@
 
 /* Which there are, by RDS_PRELOAD_TRANSPORT; the engine is being made. */
 void rds_wires_choose(struct rds_engine *e);
+void rds_wires_forget(void); /* forked child */
 /* In the helper: 0 or -errno / undone. */
 int rds_wires_start(void);
 void rds_wires_stop(void);

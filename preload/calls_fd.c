@@ -105,7 +105,8 @@ void closefrom(int low)
 /* The program must not get at what it never opened.  A vfork child's copies harm nobody. */
 static bool hidden(int fd)
 {
-	return rds_fds_on() && unlikely(rds_fd_is_internal(fd)) && rds_fds_mine() && rds_fd_is_internal(fd) && !os_inside;
+	return rds_fds_on() && unlikely(rds_fd_is_internal(fd)) && rds_fds_mine() && rds_fd_is_internal(fd) &&
+	       !os_inside;
 }
 
 /* The kernel made `to` a copy of `from`: let the table follow. */

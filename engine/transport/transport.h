@@ -207,6 +207,7 @@ extern const struct rds_transport_up rds_transport_up;
 struct rds_transport *rds_loop_transport(void);
 struct rds_transport *rds_shm_transport(void);
 /* Once per engine, so in a forked child again, which has inherited nothing that it could use: everything as it was in the beginning. */
+void rds_verbs_forget(void); /* forked child */
 struct rds_transport *rds_verbs_transport(void);
 /* Wraps inner if RDS_PRELOAD_FAULT asks for it, else returns inner. */
 struct rds_transport *rds_fault_transport(struct rds_transport *inner);

@@ -298,6 +298,25 @@ static int query_device(struct ibv_context *ctx, struct ibv_device_attr *attr)
 	return 0;
 }
 
+/* One context per device: what there would be in another is told apart by nobody here. */
+static struct ibv_context *open_device(struct ibv_device *dev)
+{
+	struct mock_dev *d;
+
+	MOCK_FAILS_NULL(ibv_open_device);
+	TAILQ_FOREACH(d, &mock_devs, link)
+		if (d->ctx.device == dev)
+			return &d->ctx;
+	errno = ENODEV;
+	return NULL;
+}
+
+static int close_device(struct ibv_context *ctx)
+{
+	(void)ctx;
+	return 0;
+}
+
 static const char *get_device_name(struct ibv_device *dev)
 {
 	return dev->name;
@@ -337,6 +356,8 @@ void mock_dev_reset(void)
 
 void mock_dev_install(void)
 {
+	vb.ibv_open_device = open_device;
+	vb.ibv_close_device = close_device;
 	vb.ibv_query_device = query_device;
 	vb.ibv_get_async_event = get_async_event;
 	vb.ibv_ack_async_event = ack_async_event;

@@ -53,7 +53,7 @@ static struct {
 		struct rds_hdr hdr;
 		unsigned char data[16];
 	} coming[16];
-	unsigned ncoming;
+	_Atomic unsigned ncoming;
 	_Atomic unsigned pushes;
 	int claim;
 } fake;
@@ -109,7 +109,8 @@ static void fake_close(struct rds_ep *ep)
 	(void)ep;
 }
 
-static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const struct iovec *iov, size_t len, uint64_t *pos)
+static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const struct iovec *iov, size_t len,
+		     uint64_t *pos)
 {
 	struct fake_ep *e = (struct fake_ep *)ep;
 	struct sent *s;
@@ -171,7 +172,8 @@ static bool fake_progress(struct rds_transport *t)
 	for (i = 0; i < n; i++) {
 		struct rds_rx rx = {.hdr = fake.coming[i].hdr, .data = fake.coming[i].data};
 
-		ck_assert_int_eq(t->up->message(fake.coming[i].ep->head.conn, (struct rds_ep *)fake.coming[i].ep, &rx), RDS_RX_DONE);
+		ck_assert_int_eq(t->up->message(fake.coming[i].ep->head.conn, (struct rds_ep *)fake.coming[i].ep, &rx),
+				 RDS_RX_DONE);
 	}
 	fake.ncoming = 0;
 	return n > 0;
@@ -311,13 +313,21 @@ static void setup(void)
 	fake.claim = 1;
 	ck_assert_int_eq(rds_engine_start(), 0);
 	fake.t = (struct rds_transport){.ops = &fake_ops, .up = &rds_transport_up};
-	rds_eng->remote = &fake.t;
+	rds_eng->remote = rds_fault_transport(&fake.t); /* itself, but for setup_wrapped() */
 	sk = bound_to("127.0.0.1", 4000, &fd);
 	/* A loopback address is on no device; but it is the one address that every test machine has. */
 	rds_lock(&rds_eng->control);
 	ck_assert_int_eq(rds_wires_claim(&sk->laddr.ip, 0), 1);
 	rds_unlock(&rds_eng->control);
 	atomic_store(&sk->transport, RDS_TRANS_IB);
+}
+
+/* Behind the transport that makes others fail, which lets everything through if it has nothing to do. */
+static void setup_wrapped(void)
+{
+	setenv("RDS_PRELOAD_FAULT", "seed=1", 1);
+	setup();
+	ck_assert_ptr_ne(rds_eng->remote, &fake.t);
 }
 
 static void say(uint16_t port, const char *text)
@@ -823,7 +833,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("reach");
-	TCase *tc = tcase_create("reach"), *back = tcase_create("back");
+	TCase *tc = tcase_create("reach"), *back = tcase_create("back"), *wrapped = tcase_create("wrapped");
 	SRunner *sr;
 	int failed;
 
@@ -841,8 +851,16 @@ int main(void)
 	tcase_add_test(tc, test_bind);
 	tcase_add_test(tc, test_speak);
 	tcase_add_test(back, test_sends_back);
+	tcase_set_timeout(wrapped, 60);
+	tcase_add_checked_fixture(wrapped, setup_wrapped, NULL);
+	tcase_add_test(wrapped, test_found);
+	tcase_add_test(wrapped, test_process_gone);
+	tcase_add_test(wrapped, test_moved);
+	tcase_add_test(wrapped, test_bind);
+	tcase_add_test(wrapped, test_speak);
 	suite_add_tcase(s, tc);
 	suite_add_tcase(s, back);
+	suite_add_tcase(s, wrapped);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);
 	failed = srunner_ntests_failed(sr);

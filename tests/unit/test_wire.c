@@ -206,7 +206,8 @@ START_TEST(moved_notice)
 		h.flags = (uint8_t)(RDS_FLAG_MOVED | bit);
 		rds_hdr_encode(&h, &w, false);
 		ck_assert_int_eq(rds_hdr_decode(&w, &got),
-				 bit & (RDS_FLAG_MOVED | RDS_FLAG_ACK_REQUIRED | RDS_FLAG_RETRANSMITTED) ? 0 : -EBADMSG);
+				 bit & (RDS_FLAG_MOVED | RDS_FLAG_ACK_REQUIRED | RDS_FLAG_RETRANSMITTED) ? 0
+													 : -EBADMSG);
 	}
 }
 END_TEST

@@ -18,6 +18,8 @@
 
 /* X(library, return type, name, parameters) */
 #define VERBS_API(X)                                                                                                   \
+	X(ibv, struct ibv_context *, ibv_open_device, (struct ibv_device * dev))                                       \
+	X(ibv, int, ibv_close_device, (struct ibv_context * ctx))                                                      \
 	X(ibv, int, ibv_query_device, (struct ibv_context * ctx, struct ibv_device_attr * attr))                       \
 	X(ibv, struct ibv_pd *, ibv_alloc_pd, (struct ibv_context * ctx))                                              \
 	X(ibv, int, ibv_dealloc_pd, (struct ibv_pd * pd))                                                              \

@@ -209,8 +209,7 @@ int verbs_connect(struct rds_transport *t, const struct rds_conn_id *id, struct 
 	ep->attempt = calloc(1, sizeof(*ep->attempt));
 	if (ep->attempt) {
 		ep->attempt->rx_seq = rx_seq;
-		err = port ? dial(ep, TO_PEER, port) :
-			     dial(ep, TO_RENDEZVOUS, (uint16_t)rds_options()->cm_port);
+		err = port ? dial(ep, TO_PEER, port) : dial(ep, TO_RENDEZVOUS, (uint16_t)rds_options()->cm_port);
 	}
 	if (err) {
 		verbs_ep_discard(ep);

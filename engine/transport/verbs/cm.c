@@ -115,8 +115,7 @@ int verbs_cm_resolve(struct rdma_cm_id *cm, const struct rds_conn_id *id, uint16
 
 	rds_addr_to_sockaddr(&id->laddr, 0, id->scope, &src);
 	rds_addr_to_sockaddr(&id->faddr, port, id->scope, &dst);
-	return verbs_err(
-		vb.rdma_resolve_addr(cm, (struct sockaddr *)&src, (struct sockaddr *)&dst, RESOLVE_MS));
+	return verbs_err(vb.rdma_resolve_addr(cm, (struct sockaddr *)&src, (struct sockaddr *)&dst, RESOLVE_MS));
 }
 
 int verbs_cm_route(struct rdma_cm_id *cm)
@@ -171,11 +170,14 @@ void verbs_cm_addr(const struct sockaddr *sa, struct in6_addr *ip, uint32_t *sco
 
 static int channel_open(void)
 {
-	int flags;
+	int flags, err;
 
 	rds_verbs.events = vb.rdma_create_event_channel();
 	if (!rds_verbs.events)
 		return errno ? -errno : -ENODEV;
+	err = os_fd_adopt(&rds_verbs.events->fd);
+	if (err)
+		return err;
 	flags = os_fcntl(rds_verbs.events->fd, F_GETFL, 0);
 	return flags < 0 ? flags : os_fcntl(rds_verbs.events->fd, F_SETFL, flags | O_NONBLOCK);
 }
@@ -195,11 +197,9 @@ int verbs_cm_start(void)
 	registry_set_port(rds_engine_registry(), port);
 	verbs_rendezvous_start();
 	err = rds_event_add(&rds_verbs.cm_ev, rds_verbs.events->fd, EPOLLIN);
-	if (!err) { /* a program that wants the number gets it, and the channel another one */
-		os_fd_register_slot(rds_verbs.events->fd, (_Atomic int *)&rds_verbs.events->fd);
+	if (!err)
 		return 0;
-	}
-	verbs_rendezvous_forget();
+	verbs_rendezvous_stop();
 	registry_set_port(rds_engine_registry(), 0);
 	atomic_store(&rds_verbs.port, 0);
 	verbs_unlisten(rds_verbs.listener);

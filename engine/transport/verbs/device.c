@@ -7,6 +7,9 @@
  * costs nothing while nothing happens.  Receive buffers are shared by all connections; a buffer is in the queue, in a completion, with
  * the engine (a message that waits in place), with an endpoint (ep->later), or about to be posted again (refill).
  *
+ * The device is opened for us alone.  librdmacm opens each one for itself, too, and ids come with that context; but in a forked child it
+ * would be the parent's for ever, and nothing made there would go when the parent is killed.  So ids are given ours (verbs_dev_get).
+ *
  * What kind of device it is, is asked here and becomes capabilities; no other file knows iWARP from InfiniBand.
  */
 #include <fcntl.h>
@@ -19,6 +22,8 @@
 #define REFILL_BATCH 16u
 #define FEWEST_BUFFERS 64u
 #define STARVED_NS (5 * 1000000ull)
+
+static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- what it can do ---- */
 
@@ -133,11 +138,15 @@ static int bufs_new(struct verbs_dev *dev)
 
 /* ---- life ---- */
 
-static int nonblocking(int fd)
+/* A descriptor that a library keeps: out of the program's way. */
+static int own_number(int *fd, bool nonblocking)
 {
-	int flags = os_fcntl(fd, F_GETFL, 0);
+	int err = os_fd_adopt(fd), flags;
 
-	return flags < 0 ? flags : os_fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+	if (err || !nonblocking)
+		return err;
+	flags = os_fcntl(*fd, F_GETFL, 0);
+	return flags < 0 ? flags : os_fcntl(*fd, F_SETFL, flags | O_NONBLOCK);
 }
 
 static int queues_new(struct verbs_dev *dev, const struct ibv_device_attr *attr)
@@ -171,9 +180,11 @@ static int dev_open(struct verbs_dev *dev)
 	if (!err)
 		err = verbs_arena_new(dev, &dev->arena);
 	if (!err)
-		err = nonblocking(dev->channel->fd);
+		err = own_number(&dev->channel->fd, true);
 	if (!err)
-		err = nonblocking(dev->ctx->async_fd);
+		err = own_number(&dev->ctx->async_fd, true);
+	if (!err)
+		err = own_number(&dev->ctx->cmd_fd, false);
 	return err;
 }
 
@@ -210,15 +221,17 @@ void verbs_dev_free(struct verbs_dev *dev)
 	free(dev->bufs);
 	if (dev->pd)
 		vb.ibv_dealloc_pd(dev->pd);
+	if (dev->ctx)
+		vb.ibv_close_device(dev->ctx);
 	free(dev);
 }
 
-static struct verbs_dev *dev_find(struct ibv_context *ctx)
+static struct verbs_dev *dev_find(const struct ibv_device *device)
 {
 	struct verbs_dev *dev;
 
 	for (dev = atomic_load(&rds_verbs.devs); dev; dev = dev->next)
-		if (dev->ctx == ctx && !dev->gone)
+		if (dev->ctx->device == device && !dev->gone)
 			return dev;
 	return NULL;
 }
@@ -233,37 +246,67 @@ static void dev_use(struct verbs_dev *dev)
 	rx_unlock();
 }
 
-/* Two threads may come for the same one: the helper for a peer's request, a program's thread that binds. */
-int verbs_dev_get(struct ibv_context *ctx, struct verbs_dev **out)
+/* librdmacm opens each device for itself and keeps it: nothing of ours is made there, but its numbers are in the program's table. */
+static void hide_numbers(struct ibv_context *ctx)
 {
-	static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+	os_fd_adopt(&ctx->cmd_fd);
+	os_fd_adopt(&ctx->async_fd);
+}
+
+static int dev_new(struct ibv_device *device, struct verbs_dev **out)
+{
+	struct verbs_dev *dev = calloc(1, sizeof(*dev));
+	int err = -ENOMEM;
+
+	if (dev) {
+		dev->starved.fn = starved;
+		snprintf(dev->name, sizeof(dev->name), "%s", vb.ibv_get_device_name(device));
+		errno = 0;
+		dev->ctx = vb.ibv_open_device(device);
+		err = dev->ctx ? dev_open(dev) : errno ? -errno : -ENODEV;
+	}
+	if (!err)
+		err = dev_watch(dev);
+	if (!err) {
+		dev_use(dev);
+		*out = dev;
+		return 0;
+	}
+	rds_error("the RDMA device %s cannot be used: %s", dev ? dev->name : "(no memory)", strerror(-err));
+	if (dev)
+		verbs_dev_free(dev);
+	return err;
+}
+
+/* Two threads may come for the same one: the helper for a peer's request, a program's thread that binds. */
+int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out)
+{
 	struct verbs_dev *dev;
 	int err = 0;
 
+	*out = NULL;
+	if (!cm->verbs)
+		return -ENODEV;
 	pthread_mutex_lock(&making);
-	dev = dev_find(ctx);
+	dev = dev_find(cm->verbs->device);
 	if (!dev) {
-		dev = calloc(1, sizeof(*dev));
-		err = dev ? 0 : -ENOMEM;
-		if (dev) {
-			dev->ctx = ctx;
-			dev->starved.fn = starved;
-			snprintf(dev->name, sizeof(dev->name), "%s", vb.ibv_get_device_name(ctx->device));
-			err = dev_open(dev);
-			if (!err)
-				err = dev_watch(dev);
-			if (!err)
-				dev_use(dev);
-		}
-		if (err) {
-			rds_error("the RDMA device %s cannot be used: %s", dev ? dev->name : "(no memory)",
-				  strerror(-err));
-			if (dev)
-				verbs_dev_free(dev);
-			dev = NULL;
-		}
+		hide_numbers(cm->verbs);
+		err = dev_new(cm->verbs->device, &dev);
 	}
 	pthread_mutex_unlock(&making);
-	*out = dev;
+	if (!err) {
+		cm->verbs = dev->ctx;
+		*out = dev;
+	}
 	return err;
+}
+
+bool verbs_dev_has(const struct verbs_dev *dev, const struct rdma_cm_id *cm)
+{
+	return cm->verbs && cm->verbs->device == dev->ctx->device;
+}
+
+void verbs_dev_forget(void)
+{
+	pthread_mutex_init(&making, NULL);
 }

@@ -49,9 +49,7 @@ int verbs_ep_device(struct verbs_ep *ep)
 {
 	int err;
 
-	if (!ep->cm->verbs)
-		return -ENODEV;
-	err = verbs_dev_get(ep->cm->verbs, &ep->dev);
+	err = verbs_dev_get(ep->cm, &ep->dev);
 	if (err) {
 		ep->dev = NULL;
 		return err;
@@ -265,7 +263,8 @@ static void to_error(struct verbs_ep *ep)
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 
 	if (ep->cm_up && !ep->dev->gone)
-		vb.rdma_disconnect(ep->cm); /* the peer notices at once; on some devices an orderly end, so the error comes after it */
+		vb.rdma_disconnect(
+			ep->cm); /* the peer notices at once; on some devices an orderly end, so the error comes after it */
 	vb.ibv_modify_qp(ep->qp, &attr, IBV_QP_STATE);
 }
 

@@ -31,7 +31,7 @@ void verbs_dev_hold(struct verbs_dev *dev, const struct in6_addr *laddr, uint32_
 	if (verbs_cm_id(&dev->owner, 0, &cm))
 		return; /* with the next endpoint */
 	rds_addr_to_sockaddr(laddr, 0, scope, &ss);
-	if (vb.rdma_bind_addr(cm, (struct sockaddr *)&ss) || cm->verbs != dev->ctx ||
+	if (vb.rdma_bind_addr(cm, (struct sockaddr *)&ss) || !verbs_dev_has(dev, cm) ||
 	    !atomic_compare_exchange_strong(&dev->holder, &none, cm))
 		vb.rdma_destroy_id(cm);
 }

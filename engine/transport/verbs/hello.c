@@ -132,7 +132,8 @@ void verbs_version_clash(const struct in6_addr *peer, unsigned min, unsigned max
 		return;
 	said = now;
 	*strrchr(rds_addr_str(peer, 0, 0, a), ':') = '\0';
-	rds_error("a process at %s speaks versions %u to %u of the protocol over RDMA devices, this library %u to %u: use "
+	rds_error("a process at %s speaks versions %u to %u of the protocol over RDMA devices, this library %u to %u: "
+		  "use "
 		  "librdspreload.so of the same release on both hosts",
 		  a, min, max, VERBS_VERSION_MIN, VERBS_VERSION_MAX);
 }

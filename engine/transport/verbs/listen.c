@@ -32,8 +32,8 @@ static int listen_at(int family, uint16_t port, struct rdma_cm_id **out)
 	if (family == AF_INET6)
 		err = verbs_err(vb.rdma_set_option(cm, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &only, sizeof(only)));
 	if (!err)
-		err = verbs_err(vb.rdma_bind_addr(cm, family == AF_INET ? (struct sockaddr *)&sin :
-									  (struct sockaddr *)&sin6));
+		err = verbs_err(
+			vb.rdma_bind_addr(cm, family == AF_INET ? (struct sockaddr *)&sin : (struct sockaddr *)&sin6));
 	if (!err)
 		err = verbs_err(vb.rdma_listen(cm, BACKLOG));
 	if (!err) {
@@ -173,8 +173,8 @@ static bool take(struct rdma_cm_id *cm, const struct rds_conn_id *id, const stru
 }
 
 /* Who asks, and for what.  True: for a connection with us. */
-static bool judge(struct rdma_cm_id *cm, const struct verbs_said *said, struct rds_conn_id *id,
-		  struct verbs_hello *req, struct verbs_answer *answer)
+static bool judge(struct rdma_cm_id *cm, const struct verbs_said *said, struct rds_conn_id *id, struct verbs_hello *req,
+		  struct verbs_answer *answer)
 {
 	enum verbs_status status;
 	uint32_t scope;

@@ -78,7 +78,7 @@ static void expired(struct rds_timer *tm)
 
 static int address_resolved(struct locate *l)
 {
-	int err = l->cm->verbs ? verbs_dev_get(l->cm->verbs, &l->dev) : -ENODEV;
+	int err = verbs_dev_get(l->cm, &l->dev);
 
 	if (err) {
 		l->dev = NULL;

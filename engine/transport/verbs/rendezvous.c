@@ -19,9 +19,9 @@
 #include "engine/transport/verbs/verbs.h"
 
 #define MS 1000000ull
-#define SOON_NS (20 * MS)    /* the holder ends: its port and its address go one after the other */
+#define SOON_NS (20 * MS)   /* the holder ends: its port and its address go one after the other */
 #define LATER_NS (750 * MS) /* and up to as much again */
-#define PATIENCE 8	     /* looks before somebody else's port is worth a line */
+#define PATIENCE 8	    /* looks before somebody else's port is worth a line */
 #define WAITERS 4096
 
 static void look(struct rds_timer *tm);
@@ -88,7 +88,8 @@ static void foreign(void)
 	if (rv.looks < PATIENCE || rv.told)
 		return;
 	rv.told = true;
-	rds_warn("port %d of rdma_cm is in use, and not by a process of this registry: other hosts will not find this one's "
+	rds_warn("port %d of rdma_cm is in use, and not by a process of this registry: other hosts will not find this "
+		 "one's "
 		 "sockets. Let all RDS processes of the host share one registry (RDS_PRELOAD_SHARE, "
 		 "RDS_PRELOAD_REGISTRY_DIR), or set RDS_PRELOAD_CM_PORT, the same on all hosts",
 		 (int)rds_options()->cm_port);
@@ -126,7 +127,8 @@ static void try_the_role(void)
 		wait_for_the_end();
 	} else {
 		if (!rv.told)
-			rds_warn("cannot listen at port %d of rdma_cm: %s", (int)rds_options()->cm_port, strerror(-err));
+			rds_warn("cannot listen at port %d of rdma_cm: %s", (int)rds_options()->cm_port,
+				 strerror(-err));
 		rv.told = true;
 		again(LATER_NS);
 	}
@@ -161,11 +163,21 @@ void verbs_rendezvous_start(void)
 	try_the_role();
 }
 
-void verbs_rendezvous_forget(void)
+void verbs_rendezvous_stop(void)
 {
 	rds_timer_cancel(&rv.again);
 	verbs_unlisten(rv.ids);
 	os_close_slot(&rv.fd);
+	rv.looks = 0;
+	rv.told = false;
+}
+
+/* The ids are the parent's, and through a number that may be somebody else's by now nothing must be said about them. */
+void verbs_rendezvous_forget(void)
+{
+	memset(rv.ids, 0, sizeof(rv.ids));
+	atomic_store(&rv.fd, -1);
+	rv.again.queued = false;
 	rv.looks = 0;
 	rv.told = false;
 }
@@ -224,8 +236,8 @@ static void where_is(const struct verbs_hello *req, const struct in6_addr *laddr
 		     struct verbs_answer *answer)
 {
 	struct registry_owner own;
-	int err = req->port ? registry_lookup(rds_engine_registry(), laddr, req->port, scope, &own) :
-			      pinged(laddr, scope, &own);
+	int err = req->port ? registry_lookup(rds_engine_registry(), laddr, req->port, scope, &own)
+			    : pinged(laddr, scope, &own);
 
 	if (!err)
 		send_on(own.proc, &own.procid, VERBS_NO_PORT, answer);

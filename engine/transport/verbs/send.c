@@ -375,7 +375,8 @@ void verbs_send_done(struct verbs_ep *ep, const struct ibv_wc *wc)
 	atomic_thread_fence(memory_order_seq_cst);
 	if (unlikely(atomic_load(&ep->backlog)))
 		ep->head.t->up->speak(ep->head.conn);
-	if (unlikely(atomic_load_explicit(&ep->wants_room, memory_order_relaxed)) && atomic_exchange(&ep->wants_room, false))
+	if (unlikely(atomic_load_explicit(&ep->wants_room, memory_order_relaxed)) &&
+	    atomic_exchange(&ep->wants_room, false))
 		ep->head.t->up->writable(ep->head.conn);
 }
 

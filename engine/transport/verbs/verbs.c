@@ -50,10 +50,7 @@ int verbs_claims(struct rds_transport *t, const struct in6_addr *laddr, uint32_t
 	if (err)
 		return err;
 	err = verbs_err(vb.rdma_bind_addr(id, (struct sockaddr *)&ss));
-	if (!err && id->verbs)
-		err = verbs_dev_get(id->verbs, &dev);
-	else
-		err = -ENODEV;
+	err = err ? -ENODEV : verbs_dev_get(id, &dev);
 	if (!err)
 		verbs_dev_hold(dev, laddr, scope);
 	vb.rdma_destroy_id(id);
@@ -103,6 +100,16 @@ static const struct rds_transport_ops verbs_ops = {
 	.relieve = verbs_relieve,
 	.pending = verbs_pending,
 };
+
+/* The descriptors have been closed, which is all that the parent's queue pairs and ids must hear of. */
+void rds_verbs_forget(void)
+{
+	verbs_rendezvous_forget();
+	verbs_locate_forget();
+	verbs_keepalive_forget();
+	verbs_dev_forget();
+	memset(&rds_verbs, 0, sizeof(rds_verbs));
+}
 
 struct rds_transport *rds_verbs_transport(void)
 {

@@ -85,10 +85,10 @@ struct verbs_caps {
 	bool one_sge_read;     /* (RDMA) */
 	bool sink_needs_write; /* (RDMA) */
 	bool atomics;	       /* (RDMA) */
-	bool cm_commits;       /* a request that is under way cannot be taken back: wait for its answer before destroying the id */
-	bool rnr, timeouts;    /* the queue pair has these attributes */
-	uint32_t max_inline;   /* asked for; an endpoint has what it got */
-	uint32_t sq, srq;      /* depths */
+	bool cm_commits; /* a request that is under way cannot be taken back: wait for its answer before destroying the id */
+	bool rnr, timeouts;  /* the queue pair has these attributes */
+	uint32_t max_inline; /* asked for; an endpoint has what it got */
+	uint32_t sq, srq;    /* depths */
 	uint32_t rd_atomic;
 };
 
@@ -125,17 +125,21 @@ struct verbs_dev {
 	unsigned unacked_events;
 	struct ibv_wc stash[16]; /* polled by pending(), not yet looked at */
 	unsigned nstash, stash_at;
-	bool gone;     /* DEVICE_REMOVAL, DEVICE_FATAL: no endpoint may use it */
+	bool gone; /* DEVICE_REMOVAL, DEVICE_FATAL: no endpoint may use it */
 	/* helper */
-	unsigned neps;		   /* who uses it: endpoints until they are freed, locates with a queue pair */
-	struct rdma_cm_id *_Atomic holder; /* as long as there is an id, librdmacm keeps ctx open; hears of its removal */
+	unsigned neps; /* who uses it: endpoints until they are freed, locates with a queue pair */
+	struct rdma_cm_id
+		*_Atomic holder; /* as long as there is an id, librdmacm keeps ctx open; hears of its removal */
 	struct verbs_cm_owner owner;
 };
 
-int verbs_dev_get(struct ibv_context *ctx, struct verbs_dev **out); /* find or make; control held or helper */
-void verbs_dev_refill(struct verbs_dev *dev);			    /* rx: post what has come back, in batches */
-void verbs_buf_put(struct verbs_dev *dev, struct verbs_buf *buf);   /* rx */
-void verbs_dev_free(struct verbs_dev *dev);			    /* helper; no endpoint is left */
+/* Find or make the device of an id that is bound; the id gets our context. Control held, or helper. */
+int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out);
+bool verbs_dev_has(const struct verbs_dev *dev, const struct rdma_cm_id *cm);
+void verbs_dev_forget(void);
+void verbs_dev_refill(struct verbs_dev *dev);			  /* rx: post what has come back, in batches */
+void verbs_buf_put(struct verbs_dev *dev, struct verbs_buf *buf); /* rx */
+void verbs_dev_free(struct verbs_dev *dev);			  /* helper; no endpoint is left */
 
 /* ---- endpoints ---- */
 
@@ -171,8 +175,8 @@ struct verbs_ep {
 	struct rds_timer broken;       /* set from anywhere: have the helper break it */
 	int why;		       /* ... for this reason (-errno) */
 	bool initiator;
-	bool cm_up;	   /* ESTABLISHED has come */
-	uint64_t peer_ack; /* for up->up: what the peer has received before */
+	bool cm_up;		/* ESTABLISHED has come */
+	uint64_t peer_ack;	/* for up->up: what the peer has received before */
 	struct rds_timer nudge; /* set from anywhere: the helper is to look whether it is up, or to be freed */
 	bool cm_busy;		/* rdma_connect or rdma_accept, and no answer yet (caps.cm_commits) */
 	bool over;		/* up->down has been called, or will never be */
@@ -193,7 +197,7 @@ struct verbs_ep {
 	struct rds_wire_hdr said; /* header of what is said without a message, sent inline */
 	struct verbs_out *out;	  /* ring of out_cap entries, oldest first */
 	uint32_t out_head, out_count, out_cap;
-	uint32_t unfinished; /* of them, at the end, those of which frames are still to be given to the chain */
+	uint32_t unfinished;  /* of them, at the end, those of which frames are still to be given to the chain */
 	_Atomic bool backlog; /* ... because there is no room for them */
 	uint32_t since_asked, bytes_since_asked; /* an acknowledgement was asked for so much ago */
 	_Atomic uint32_t credits;		 /* frames that we may send (caps.credits) */
@@ -298,7 +302,8 @@ void verbs_cm_reject(struct rdma_cm_id *cm, const struct verbs_answer *answer);
 void verbs_cm_addr(const struct sockaddr *sa, struct in6_addr *ip, uint32_t *scope);
 
 /* hello.c: host byte order inside, the wire's outside */
-void verbs_hello_self(struct verbs_hello *hello, enum verbs_ask ask, uint8_t tos); /* all that does not depend on whom we ask */
+void verbs_hello_self(struct verbs_hello *hello, enum verbs_ask ask,
+		      uint8_t tos); /* all that does not depend on whom we ask */
 void verbs_hello_pack(const struct verbs_hello *hello, struct verbs_hello *wire);
 /* VERBS_OK, VERBS_NO_VERSION or VERBS_REFUSED (nonsense); *out is filled in as far as it can be. */
 enum verbs_status verbs_hello_check(const void *data, unsigned len, struct verbs_hello *out);
@@ -306,7 +311,7 @@ void verbs_answer_init(struct verbs_answer *answer, enum verbs_status status, in
 void verbs_answer_pack(const struct verbs_answer *answer, struct verbs_answer *wire);
 bool verbs_answer_check(const void *data, unsigned len, struct verbs_answer *out); /* false: none, or nonsense */
 void verbs_version_clash(const struct in6_addr *peer, unsigned min, unsigned max); /* says so */
-uint32_t verbs_frame_of(uint16_t frame); /* what both sides take, bytes */
+uint32_t verbs_frame_of(uint16_t frame);					   /* what both sides take, bytes */
 
 /* attempt.c; helper */
 int verbs_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, uint64_t rx_seq,
@@ -320,7 +325,8 @@ void verbs_unlisten(struct rdma_cm_id *ids[2]);
 /* endpoint.c; helper */
 struct verbs_ep *verbs_ep_new(const struct rds_conn_id *id, bool initiator);
 int verbs_ep_device(struct verbs_ep *ep); /* ep->dev as ep->cm has it */
-void verbs_ep_unplug(struct verbs_ep *ep); /* nothing was ever sent: queue pair and id go, another may take their place */
+void verbs_ep_unplug(
+	struct verbs_ep *ep); /* nothing was ever sent: queue pair and id go, another may take their place */
 void verbs_ep_discard(struct verbs_ep *ep); /* nobody has heard of it */
 void verbs_ep_deadline(struct verbs_ep *ep, uint64_t ms);
 void verbs_ep_params(const struct verbs_ep *ep, struct rdma_conn_param *param);
@@ -338,6 +344,7 @@ void verbs_dev_unuse(struct verbs_dev *dev); /* the last one of a device that is
 void verbs_dev_gone(struct verbs_dev *dev, const char *what);
 
 /* rendezvous.c; helper */
+void verbs_rendezvous_stop(void);
 void verbs_rendezvous_start(void); /* before the helper knows of us */
 void verbs_rendezvous_look(void);  /* a process of this node has ended: was it the one that listens? */
 /* A request that is not (only) for a connection with this process: fills the answer. True: it is for us, accept goes on. */
