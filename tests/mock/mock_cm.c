@@ -121,7 +121,7 @@ static int bind_id(struct mock_id *id, const struct sockaddr *sa)
 	put_address(&id->id.route.addr.src_storage, sa, port);
 	id->bound = true;
 	id->dev = dev;
-	id->id.verbs = dev ? &dev->ctx : NULL;
+	id->id.verbs = dev ? mock_context(dev) : NULL;
 	id->id.port_num = dev ? 1 : 0;
 	return 0;
 }

@@ -369,7 +369,7 @@ void world_end(void)
 	ck_assert_ptr_null(rds_verbs.eps);
 	peer_end(&world.peer);
 	drop_devices();
-	verbs_rendezvous_forget();
+	verbs_rendezvous_stop();
 	verbs_locate_forget();
 	verbs_unlisten(rds_verbs.listener);
 	if (rds_verbs.events)
