@@ -35,15 +35,19 @@ struct verbs_arena {
 	struct verbs_dev *dev;
 	rds_lock_t lock;
 	uint64_t bytes, limit;
+	bool short_of; /* somebody waits for a block */
 	struct verbs_chunk *chunks[CLASSES], *large;
 };
 
 /* ---- registering ---- */
 
-static void memlock_help(size_t len)
+void verbs_memlock_help(struct verbs_dev *dev, size_t len)
 {
 	struct rlimit l = {0};
 
+	if (dev->helped)
+		return;
+	dev->helped = true;
 	getrlimit(RLIMIT_MEMLOCK, &l);
 	rds_error("cannot register %zu bytes of memory for RDMA: the limit of locked memory is %llu bytes. Raise it "
 		  "(ulimit -l "
@@ -65,8 +69,6 @@ void *verbs_mem_register(struct verbs_dev *dev, size_t len, int access, struct i
 		return mem;
 	*err = errno ? -errno : -ENOMEM;
 	os_munmap(mem, len);
-	if (*err == -ENOMEM || *err == -EAGAIN || *err == -EPERM)
-		memlock_help(len);
 	return NULL;
 }
 
@@ -119,32 +121,27 @@ static bool drop_unused(struct verbs_arena *a, struct verbs_chunk **p)
 	return any;
 }
 
-static bool make_room(struct verbs_arena *a, size_t len)
+static void drop_all_unused(struct verbs_arena *a)
 {
 	unsigned c;
 
-	for (c = 0; a->bytes + len > a->limit && c < CLASSES; c++)
+	for (c = 0; c < CLASSES; c++)
 		drop_unused(a, &a->chunks[c]);
-	if (a->bytes + len > a->limit)
-		drop_unused(a, &a->large);
-	return a->bytes + len <= a->limit || !a->bytes;
+	drop_unused(a, &a->large);
 }
 
 static int chunk_new(struct verbs_arena *a, size_t len, uint32_t block, struct verbs_chunk **out)
 {
-	struct verbs_chunk *ch;
+	struct verbs_chunk *ch = calloc(1, sizeof(*ch));
 	uint32_t i;
 	int err;
 
-	if (!make_room(a, len))
-		return -ENOMEM;
-	ch = calloc(1, sizeof(*ch));
 	if (!ch)
 		return -ENOMEM;
 	ch->mem = verbs_mem_register(a->dev, len, 0, &ch->mr, &err);
 	if (!ch->mem) {
 		free(ch);
-		return -ENOMEM;
+		return err;
 	}
 	ch->len = len;
 	ch->block = block;
@@ -158,6 +155,24 @@ static int chunk_new(struct verbs_arena *a, size_t len, uint32_t block, struct v
 	a->bytes += len;
 	*out = ch;
 	return 0;
+}
+
+/* As large as usual; if that cannot be had, without what lies idle elsewhere; and then no larger than it must be. */
+static int chunk_try(struct verbs_arena *a, size_t len, uint32_t block, struct verbs_chunk **out)
+{
+	size_t least = (block + PAGE - 1) & ~(size_t)(PAGE - 1);
+	int err = a->bytes + len <= a->limit ? chunk_new(a, len, block, out) : -ENOMEM;
+
+	if (!err)
+		return 0;
+	drop_all_unused(a);
+	if (a->bytes + len <= a->limit)
+		err = chunk_new(a, len, block, out);
+	if (err && least < len && (a->bytes + least <= a->limit || !a->bytes))
+		err = chunk_new(a, least, block, out);
+	if (err && a->bytes + least <= a->limit) /* it is not our own limit */
+		verbs_memlock_help(a->dev, least);
+	return err;
 }
 
 static void take(struct verbs_chunk *ch, struct verbs_block *out)
@@ -194,7 +209,7 @@ static int get(struct verbs_arena *a, size_t size, struct verbs_block *out)
 	int err;
 
 	if (!ch) {
-		err = chunk_new(a, len, c < CLASSES ? class_size(c) : (uint32_t)len, &ch);
+		err = chunk_try(a, len, c < CLASSES ? class_size(c) : (uint32_t)len, &ch);
 		if (err)
 			return err;
 		ch->next = *list;
@@ -225,6 +240,11 @@ int verbs_block_get(struct verbs_arena *a, size_t size, struct verbs_block *out)
 
 	rds_lock(&a->lock);
 	err = get(a, size, out);
+	if (unlikely(err)) {
+		/* Blocks that are out come back.  Without any, waiting would be for ever. */
+		err = a->bytes ? -EAGAIN : -ENOMEM;
+		a->short_of = true;
+	}
 	rds_unlock(&a->lock);
 	return err;
 }
@@ -243,14 +263,21 @@ void verbs_block_put(struct verbs_arena *a, struct verbs_block *b)
 	b->chunk = NULL;
 }
 
+bool verbs_arena_short(struct verbs_arena *a)
+{
+	bool was;
+
+	rds_lock(&a->lock);
+	was = a->short_of;
+	a->short_of = false;
+	rds_unlock(&a->lock);
+	return was;
+}
+
 void verbs_arena_free(struct verbs_arena *a)
 {
-	unsigned c;
-
 	if (!a)
 		return;
-	for (c = 0; c < CLASSES; c++)
-		drop_unused(a, &a->chunks[c]);
-	drop_unused(a, &a->large);
+	drop_all_unused(a);
 	free(a);
 }

@@ -106,6 +106,35 @@ static void starved(struct rds_timer *tm)
 	rx_unlock();
 }
 
+#define MEMORY_NS (2 * 1000000ull)
+
+/*
+ * Blocks are given back by whoever sends on the same endpoint next.  While somebody waits for one, all of them look, and who waits tries
+ * again.  Helper.
+ */
+static void memory_timer(struct rds_timer *tm)
+{
+	struct verbs_dev *dev = container_of(tm, struct verbs_dev, memory);
+	struct verbs_ep *ep;
+
+	if (!verbs_arena_short(dev->arena))
+		return;
+	rx_lock();
+	for (ep = rds_verbs.eps; ep; ep = ep->next)
+		if (ep->dev == dev && atomic_load(&ep->state) == VERBS_UP) {
+			ep->head.t->up->speak(ep->head.conn);
+			ep->head.t->up->writable(ep->head.conn);
+		}
+	rx_unlock();
+	rds_timer_set(tm, os_now_ns() + MEMORY_NS);
+}
+
+void verbs_dev_memory(struct verbs_dev *dev)
+{
+	if (!dev->memory.queued)
+		rds_timer_set(&dev->memory, os_now_ns() + MEMORY_NS);
+}
+
 /* As many as may be locked, down to the fewest that make sense. */
 static int bufs_new(struct verbs_dev *dev)
 {
@@ -120,8 +149,10 @@ static int bufs_new(struct verbs_dev *dev)
 		if (dev->recv_mem || n <= FEWEST_BUFFERS)
 			break;
 	}
-	if (!dev->recv_mem)
+	if (!dev->recv_mem) {
+		verbs_memlock_help(dev, dev->recv_len);
 		return err;
+	}
 	if (n < want)
 		rds_warn("%s: %u receive buffers instead of %u", dev->name, n, want);
 	dev->bufs = calloc(n, sizeof(*dev->bufs));
@@ -260,6 +291,7 @@ static int dev_new(struct ibv_device *device, struct verbs_dev **out)
 
 	if (dev) {
 		dev->starved.fn = starved;
+		dev->memory.fn = memory_timer;
 		snprintf(dev->name, sizeof(dev->name), "%s", vb.ibv_get_device_name(device));
 		errno = 0;
 		dev->ctx = vb.ibv_open_device(device);

@@ -47,6 +47,7 @@ static void dev_remove(struct verbs_dev *dev)
 	struct rdma_cm_id *holder = atomic_load(&dev->holder);
 
 	rds_timer_cancel(&dev->starved);
+	rds_timer_cancel(&dev->memory);
 	rx_lock();
 	d = atomic_load(&rds_verbs.devs);
 	if (d == dev)

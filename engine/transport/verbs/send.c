@@ -204,6 +204,7 @@ int verbs_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct 
 	uint32_t nframes = len ? (uint32_t)((len + ep->frame - 1) / ep->frame) : 1;
 	struct verbs_out o = {
 		.seq = be64toh(hdr->sequence), .len = (uint32_t)len, .nframes = (uint16_t)nframes, .grants = true};
+	int err;
 
 	if (unlikely(atomic_load_explicit(&ep->state, memory_order_relaxed) != VERBS_UP))
 		return -ENOTCONN;
@@ -214,8 +215,11 @@ int verbs_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct 
 		return -EAGAIN;
 	if (unlikely(ep->out_count == ep->out_cap) && out_grow(ep))
 		return -ENOMEM;
-	if (unlikely(verbs_block_get(ep->dev->arena, (size_t)nframes * VERBS_HDR + len, &o.block)))
-		return -EAGAIN;
+	err = verbs_block_get(ep->dev->arena, (size_t)nframes * VERBS_HDR + len, &o.block);
+	if (unlikely(err)) {
+		verbs_dev_memory(ep->dev);
+		return err;
+	}
 	headers(ep, &o, hdr);
 	rds_gather(o.block.mem + (size_t)nframes * VERBS_HDR, iov, len);
 	*pos = (uintptr_t)(o.block.mem + (size_t)nframes * VERBS_HDR);

@@ -54,9 +54,12 @@ struct verbs_arena;
 int verbs_arena_new(struct verbs_dev *dev, struct verbs_arena **out);
 int verbs_block_get(struct verbs_arena *a, size_t size, struct verbs_block *out);
 void verbs_block_put(struct verbs_arena *a, struct verbs_block *b);
+/* Has anybody found it used up since the last call? */
+bool verbs_arena_short(struct verbs_arena *a);
 void verbs_arena_free(struct verbs_arena *a); /* every block has been given back */
-/* Page-aligned memory that no child shares, registered; NULL + *err, a lack of RLIMIT_MEMLOCK logged with what to do. */
+/* Page-aligned memory that no child shares, registered; NULL + *err. */
 void *verbs_mem_register(struct verbs_dev *dev, size_t len, int access, struct ibv_mr **mr, int *err);
+void verbs_memlock_help(struct verbs_dev *dev, size_t len); /* that failed for good: says, once, what can be done */
 void verbs_mem_release(void *mem, size_t len, struct ibv_mr *mr);
 
 /* ---- rdma_cm's ids (cm.c) ---- */
@@ -114,6 +117,8 @@ struct verbs_dev {
 	struct verbs_arena *arena;
 	struct rds_event comp_ev, async_ev;
 	struct rds_timer starved; /* no receive buffer could be posted: again */
+	struct rds_timer memory;  /* no block could be had: look who can give some back */
+	bool helped;		  /* the log has said what to do about memory */
 	/* rx */
 	unsigned char *recv_mem;
 	size_t recv_len;
@@ -139,7 +144,9 @@ bool verbs_dev_has(const struct verbs_dev *dev, const struct rdma_cm_id *cm);
 void verbs_dev_forget(void);
 void verbs_dev_refill(struct verbs_dev *dev);			  /* rx: post what has come back, in batches */
 void verbs_buf_put(struct verbs_dev *dev, struct verbs_buf *buf); /* rx */
-void verbs_dev_free(struct verbs_dev *dev);			  /* helper; no endpoint is left */
+void verbs_dev_memory(
+	struct verbs_dev *dev);		    /* a block was not to be had: have room looked for. Any lock but timers' */
+void verbs_dev_free(struct verbs_dev *dev); /* helper; no endpoint is left */
 
 /* ---- endpoints ---- */
 
