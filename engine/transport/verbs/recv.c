@@ -286,7 +286,7 @@ static void received(struct verbs_dev *dev, const struct ibv_wc *wc)
 	}
 	buf->len = wc->byte_len < VERBS_BUF ? wc->byte_len : VERBS_BUF;
 	ep->quiet_since = 0;
-	if (unlikely(dev->caps.credits))
+	if (unlikely(dev->caps.credits) && !ep->closed) /* closed, it holds none, and its connection hears nothing */
 		count_credits(ep, buf);
 	if (unlikely(!ep->heard)) {
 		ep->heard = true;
