@@ -120,7 +120,7 @@ guest_start() {
 	timeout --foreground -k 5 "$seconds" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 2 -m "$memory" \
 		-nodefaults -no-user-config -display none -no-reboot -nic none \
 		-kernel "$guest_image/vmlinux" -initrd "$dir/initrd" \
-		-append "console=ttyS0 quiet loglevel=5 panic=-1 mitigations=off random.trust_cpu=on nokaslr" \
+		-append "console=ttyS0 quiet loglevel=5 panic=-1 mitigations=off random.trust_cpu=on nokaslr tsc=reliable" \
 		-serial "file:$dir/console" -serial "file:$dir/output" -serial "file:$dir/status" \
 		-virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap "$@" \
 		</dev/null >"$dir/qemu.out" 2>&1 {guest_hold}>&- &
