@@ -105,6 +105,7 @@ guest_job() {
 
 # guest_start DIR SECONDS MEGABYTES OUTPUT-COMMAND QEMU-ARGUMENT...: sets guest_qemu and guest_output, the two processes,
 # and guest_hold. OUTPUT-COMMAND reads what the guest's command says; it ends when guest_hold is closed after guest_qemu's end.
+guest_clock=(-accel tcg,thread=multi -smp 2)
 guest_start() {
 	local dir=$1 seconds=$2 memory=$3 reader=$4
 
@@ -117,7 +118,7 @@ guest_start() {
 	$reader <"$dir/output" {guest_hold}>&- &
 	guest_output=$!
 	# No kvm on purpose: /dev/kvm may exist and hang.
-	timeout --foreground -k 5 "$seconds" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 2 -m "$memory" \
+	timeout --foreground -k 5 "$seconds" qemu-system-x86_64 "${guest_clock[@]}" -cpu max -m "$memory" \
 		-nodefaults -no-user-config -display none -no-reboot -nic none \
 		-kernel "$guest_image/vmlinux" -initrd "$dir/initrd" \
 		-append "console=ttyS0 quiet loglevel=5 panic=-1 mitigations=off random.trust_cpu=on nokaslr tsc=reliable" \
