@@ -18,7 +18,11 @@
 
 #include "engine/transport/verbs/verbs.h"
 
-#define CQ_ENTRIES 16384
+/*
+ * On siw this has a second purpose.  Its library takes offset 0x90000 of the context's mappings for "none" and fails to make the queue
+ * pair that would get it, again and again.  The completion queue is made first, and 32 bytes an entry it covers that place.
+ */
+#define CQ_ENTRIES 32768
 #define REFILL_BATCH 16u
 #define FEWEST_BUFFERS 64u
 #define STARVED_NS (5 * 1000000ull)

@@ -13,6 +13,7 @@
  *   credit.c      may a frame be sent? (devices that cannot make a sender wait)
  *   wake.c        arming the completion queue
  *   cm.c          rdma_cm: the event channel, ids, private data out        hello.c   private data in and out (hello.h)
+ *   call.c        rdma_connect where it may keep its caller waiting
  *   attempt.c     from an address to a connection    listen.c  requests from peers
  *   endpoint.c    an endpoint's life: made, up, down, closed, freed       gone.c    a device that is no more
  *   rendezvous.c  one port per node: who listens, what is answered        locate.c  who is asked
@@ -79,6 +80,22 @@ struct verbs_cm_owner {
 	void (*said)(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_said *said);
 };
 
+/* rdma_connect, by a thread if need be (call.c).  Filled in by the caller: param (but for the private data), wire, done. */
+struct verbs_call {
+	struct rdma_conn_param param;
+	struct verbs_hello wire;
+	void (*done)(struct verbs_call *call, int err); /* helper; not if verbs_call() or verbs_call_finish() said it all */
+	bool running;
+	/* call.c's */
+	struct verbs_call *next;
+	struct rdma_cm_id *cm;
+	struct in6_addr to;
+	uint64_t since;
+	struct rds_timer timer;
+	int err;
+	_Atomic bool left;
+};
+
 /* ---- devices (device.c) ---- */
 
 /* What a device is like, found out once; nowhere else is asked what kind it is. */
@@ -88,7 +105,7 @@ struct verbs_caps {
 	bool one_sge_read;     /* (RDMA) */
 	bool sink_needs_write; /* (RDMA) */
 	bool atomics;	       /* (RDMA) */
-	bool cm_commits; /* a request that is under way cannot be taken back: wait for its answer before destroying the id */
+	bool cm_commits; /* rdma_connect may wait for the peer; until it is answered, destroying the id waits, too */
 	bool rnr, timeouts;  /* the queue pair has these attributes */
 	uint32_t max_inline; /* asked for; an endpoint has what it got */
 	uint32_t sq, srq;    /* depths */
@@ -186,6 +203,7 @@ struct verbs_ep {
 	bool cm_up;		/* ESTABLISHED has come */
 	uint64_t peer_ack;	/* for up->up: what the peer has received before */
 	struct rds_timer nudge; /* set from anywhere: the helper is to look whether it is up, or to be freed */
+	struct verbs_call call;
 	bool cm_busy;		/* rdma_connect or rdma_accept, and no answer yet (caps.cm_commits) */
 	bool over;		/* up->down has been called, or will never be */
 	uint64_t close_by, close_pause;
@@ -309,6 +327,11 @@ void verbs_cm_reject(struct rdma_cm_id *cm, const struct verbs_answer *answer);
 /* An address of rdma_cm; a link-local one whose interface it does not tell has that of our interface with that address. */
 void verbs_cm_addr(const struct sockaddr *sa, struct in6_addr *ip, uint32_t *scope);
 
+/* call.c; helper.  0: asked for, the answer is an event; with call->running, done() may say that it failed after all. */
+int verbs_call(struct verbs_call *call, const struct verbs_dev *dev, struct rdma_cm_id *cm, const struct in6_addr *to);
+/* Its answer has come, so it must be over: waits for its thread to be out of the way.  False: was not running. */
+bool verbs_call_finish(struct verbs_call *call);
+
 /* hello.c: host byte order inside, the wire's outside */
 void verbs_hello_self(struct verbs_hello *hello, enum verbs_ask ask,
 		      uint8_t tos); /* all that does not depend on whom we ask */
@@ -340,6 +363,7 @@ void verbs_ep_deadline(struct verbs_ep *ep, uint64_t ms);
 void verbs_ep_params(const struct verbs_ep *ep, struct rdma_conn_param *param);
 void verbs_ep_ready(struct verbs_ep *ep); /* up->up, if nothing is missing any more */
 void verbs_ep_down(struct verbs_ep *ep, int why, bool gone);
+void verbs_ep_close_on(struct verbs_ep *ep); /* closed: what it had to wait for may have come */
 void verbs_close(struct rds_ep *ep);
 void verbs_keep(struct rds_ep *ep, bool on);
 void verbs_ep_heard(struct verbs_ep *ep);	 /* rx: the first frame: whoever waits to be up may be */
@@ -369,6 +393,7 @@ void verbs_async_event(struct rds_event *ev, uint32_t events);
 /* Forked child: nothing of the parent's is ours. */
 void verbs_rendezvous_forget(void);
 void verbs_locate_forget(void);
+void verbs_call_forget(void);
 void verbs_keepalive_forget(void);
 
 #endif
