@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 
 #include "engine/transport/verbs/verbs.h"
 
@@ -285,11 +286,19 @@ static void dev_use(struct verbs_dev *dev)
 	rx_unlock();
 }
 
-/* librdmacm opens each device for itself and keeps it: nothing of ours is made there, but its numbers are in the program's table. */
-static void hide_numbers(struct ibv_context *ctx)
+/*
+ * librdmacm opens each device for itself and keeps it open, and some devices cannot be removed while anybody has them open.  Nothing
+ * of ours is made there, so its descriptors become /dev/null's: what librdmacm still asks of them fails, which it does not mind.
+ */
+static void put_aside(int *fd)
 {
-	os_fd_adopt(&ctx->cmd_fd);
-	os_fd_adopt(&ctx->async_fd);
+	int null = os_open("/dev/null", O_RDWR | O_CLOEXEC, 0);
+
+	if (null < 0)
+		return;
+	if (os_fd_adopt(fd) == 0)
+		os_syscall(SYS_dup3, null, *fd, O_CLOEXEC, 0, 0, 0);
+	os_close(null);
 }
 
 static int dev_new(struct ibv_device *device, struct verbs_dev **out)
@@ -330,8 +339,11 @@ int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out)
 	pthread_mutex_lock(&making);
 	dev = dev_find(cm->verbs->device);
 	if (!dev) {
-		hide_numbers(cm->verbs);
 		err = dev_new(cm->verbs->device, &dev);
+		if (!err) {
+			put_aside(&cm->verbs->cmd_fd);
+			put_aside(&cm->verbs->async_fd);
+		}
 	}
 	pthread_mutex_unlock(&making);
 	if (!err) {

@@ -84,7 +84,8 @@ struct verbs_cm_owner {
 struct verbs_call {
 	struct rdma_conn_param param;
 	struct verbs_hello wire;
-	void (*done)(struct verbs_call *call, int err); /* helper; not if verbs_call() or verbs_call_finish() said it all */
+	void (*done)(struct verbs_call *call,
+		     int err); /* helper; not if verbs_call() or verbs_call_finish() said it all */
 	bool running;
 	/* call.c's */
 	struct verbs_call *next;
@@ -105,8 +106,8 @@ struct verbs_caps {
 	bool one_sge_read;     /* (RDMA) */
 	bool sink_needs_write; /* (RDMA) */
 	bool atomics;	       /* (RDMA) */
-	bool cm_commits; /* rdma_connect may wait for the peer; until it is answered, destroying the id waits, too */
-	bool rnr, timeouts;  /* the queue pair has these attributes */
+	bool cm_commits;    /* rdma_connect may wait for the peer; until it is answered, destroying the id waits, too */
+	bool rnr, timeouts; /* the queue pair has these attributes */
 	uint32_t max_inline; /* asked for; an endpoint has what it got */
 	uint32_t sq, srq;    /* depths */
 	uint32_t rd_atomic;
@@ -204,8 +205,8 @@ struct verbs_ep {
 	uint64_t peer_ack;	/* for up->up: what the peer has received before */
 	struct rds_timer nudge; /* set from anywhere: the helper is to look whether it is up, or to be freed */
 	struct verbs_call call;
-	bool cm_busy;		/* rdma_connect or rdma_accept, and no answer yet (caps.cm_commits) */
-	bool over;		/* up->down has been called, or will never be */
+	bool cm_busy; /* rdma_connect or rdma_accept, and no answer yet (caps.cm_commits) */
+	bool over;    /* up->down has been called, or will never be */
 	uint64_t close_by, close_pause;
 	_Atomic bool probe_due;	   /* keepalive: have verbs_push send a probe */
 	_Atomic uint32_t probe_wr; /* ... and this was the last one */
