@@ -88,6 +88,12 @@ static unsigned post_some(struct verbs_dev *dev)
 	return took;
 }
 
+void verbs_dev_again(struct verbs_dev *dev)
+{
+	if (!dev->starved.queued)
+		rds_timer_set(&dev->starved, os_now_ns() + STARVED_NS);
+}
+
 void verbs_dev_refill(struct verbs_dev *dev)
 {
 	if (dev->gone)
@@ -95,9 +101,7 @@ void verbs_dev_refill(struct verbs_dev *dev)
 	while (dev->nrefill) {
 		if (post_some(dev))
 			continue;
-		if (!dev->starved
-			     .queued) /* nobody else would look again if all the others are with sleeping programs */
-			rds_timer_set(&dev->starved, os_now_ns() + STARVED_NS);
+		verbs_dev_again(dev); /* nobody else would look if all the others are with sleeping programs */
 		return;
 	}
 }

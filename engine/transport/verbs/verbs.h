@@ -134,7 +134,7 @@ struct verbs_dev {
 	struct ibv_srq *srq;
 	struct verbs_arena *arena;
 	struct rds_event comp_ev, async_ev;
-	struct rds_timer starved; /* no receive buffer could be posted: again */
+	struct rds_timer starved; /* no receive buffer could be posted, no memory for what came: again */
 	struct rds_timer memory;  /* no block could be had: look who can give some back */
 	bool helped;		  /* the log has said what to do about memory */
 	/* rx */
@@ -161,6 +161,7 @@ int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out);
 bool verbs_dev_has(const struct verbs_dev *dev, const struct rdma_cm_id *cm);
 void verbs_dev_forget(void);
 void verbs_dev_refill(struct verbs_dev *dev);			  /* rx: post what has come back, in batches */
+void verbs_dev_again(struct verbs_dev *dev);			  /* rx: have the helper look soon, something found no memory */
 void verbs_buf_put(struct verbs_dev *dev, struct verbs_buf *buf); /* rx */
 void verbs_dev_memory(
 	struct verbs_dev *dev);		    /* a block was not to be had: have room looked for. Any lock but timers' */
