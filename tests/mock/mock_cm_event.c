@@ -212,7 +212,10 @@ bool mock_cm_drop(unsigned index)
 	if (!e)
 		return false;
 	TAILQ_REMOVE(&mock_cm_pending, e, link);
-	e->id->said_down = false;
+	if (e->ev.event == RDMA_CM_EVENT_ESTABLISHED)
+		e->id->said_up = false;
+	else
+		e->id->said_down = false;
 	free_event(e);
 	return true;
 }

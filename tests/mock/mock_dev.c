@@ -171,6 +171,11 @@ struct ibv_context *mock_context(struct mock_dev *dev)
 	return &TAILQ_FIRST(&dev->contexts)->ctx;
 }
 
+struct mock_dev *mock_dev_of_context(struct ibv_context *ctx)
+{
+	return mock_dev_of(ctx);
+}
+
 struct mock_dev *mock_dev_add(const char *name, enum mock_mode mode, unsigned host)
 {
 	MOCK_LOCK;

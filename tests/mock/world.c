@@ -300,14 +300,20 @@ void world_pass(uint64_t ns)
 
 /* ---- begin and end ---- */
 
-static void claim(const char *ip)
+int world_claim(const char *ip)
 {
 	struct in6_addr a = v4(ip);
 
-	ck_assert_int_eq(verbs_claims(&rds_verbs.t, &a, 0), 1);
+	return verbs_claims(&rds_verbs.t, &a, 0);
 }
 
 void world_start(enum mock_mode mode)
+{
+	world_begin(mode);
+	ck_assert_int_eq(world_claim(US), 1);
+}
+
+void world_begin(enum mock_mode mode)
 {
 	memset(&world, 0, sizeof(world));
 	world.now = 1000000 * MS;
@@ -329,7 +335,6 @@ void world_start(enum mock_mode mode)
 	peer_init(&world.peer, 1);
 	rds_verbs_transport();
 	rds_verbs.t.up = &up;
-	claim(US);
 	world.next = &world.conn[1];
 }
 
@@ -343,32 +348,44 @@ static void check_device(struct verbs_dev *dev)
 	ck_assert_uint_eq(mock_recvs_posted(dev->srq), dev->posted);
 }
 
-static void drop_devices(void)
+void world_drop_device(struct mock_dev *which)
 {
-	struct verbs_dev *dev;
+	struct verbs_dev *dev = atomic_load(&rds_verbs.devs);
 
-	while ((dev = atomic_load(&rds_verbs.devs))) {
-		check_device(dev);
-		verbs_dev_gone(dev, "end of the test");
-		ck_assert_ptr_ne(atomic_load(&rds_verbs.devs), dev);
-	}
+	while (dev && mock_dev_of_context(dev->ctx) != which)
+		dev = dev->next;
+	if (!dev)
+		return;
+	check_device(dev);
+	verbs_dev_gone(dev, "end of the test");
+	dev = atomic_load(&rds_verbs.devs);
+	ck_assert(!dev || mock_dev_of_context(dev->ctx) != which);
+}
+
+static void close_all(void)
+{
+	struct world_conn *c;
+
+	world_release();
+	for (c = world.conn; c < world.conn + CONNS; c++)
+		world_close(c);
+	world_pass(20000 * MS);
 }
 
 void world_end(void)
 {
-	struct world_conn *c;
-
 	world.later = 0;
+	world.keep_inplace = false;
 	mock_cm_hold(false);
 	mock_fail_any(0, 0);
-	world_release();
-	for (c = world.conn; c < world.conn + CONNS; c++)
-		world_close(c);
+	close_all();
 	peer_drop_id(&world.peer);
-	world_pass(20000 * MS);
+	close_all();
 	ck_assert_ptr_null(rds_verbs.eps);
 	peer_end(&world.peer);
-	drop_devices();
+	world_drop_device(world.ours);
+	world_drop_device(world.ours2);
+	ck_assert_ptr_null(atomic_load(&rds_verbs.devs));
 	verbs_rendezvous_stop();
 	verbs_locate_forget();
 	verbs_unlisten(rds_verbs.listener);
@@ -399,15 +416,16 @@ int world_connect(struct world_conn *c, const char *from, const char *to, uint16
 
 void world_close(struct world_conn *c)
 {
-	if (c->ep)
-		verbs_close(c->ep);
+	if (!c->ep) /* at most an attempt of the peer's, of which the engine has nothing in hand */
+		return;
+	verbs_close(c->ep);
 	c->ep = NULL;
 	c->open = false;
 }
 
 void world_pair(void)
 {
-	claim(US2);
+	ck_assert_int_eq(world_claim(US2), 1);
 	ck_assert_int_eq(world_connect(&world.conn[0], US, US2, rds_verbs.port, registry_self(engine.reg)), 0);
 	world_run();
 	if (world_ep(&world.conn[0])->dev->caps.initiator_first) {
@@ -547,6 +565,24 @@ int world_send(struct world_conn *c, size_t len, uint8_t flags)
 	ck_assert_mem_eq(verbs_retained(c->ep, pos), bytes, len);
 	verbs_flush(c->ep, false);
 	return 0;
+}
+
+void world_peer_sends(uint64_t seq, size_t len, uint8_t flags)
+{
+	unsigned char bytes[VERBS_FRAME];
+	size_t i;
+
+	for (i = 0; i < len; i++)
+		bytes[i] = pattern(seq, i);
+	world_peer_frame(&(struct rds_hdr){.seq = seq, .len = (uint32_t)len, .sport = 1, .dport = 2, .flags = flags},
+			 bytes, len);
+}
+
+void world_got_one(const struct world_conn *c, uint64_t seq)
+{
+	ck_assert_uint_eq(c->nmsgs, 1);
+	ck_assert_uint_eq(c->msg[0].seq, seq);
+	ck_assert(c->msg[0].intact);
 }
 
 void world_release(void)

@@ -70,6 +70,8 @@ struct world {
 extern struct world world;
 
 void world_start(enum mock_mode mode);
+void world_begin(enum mock_mode mode); /* ... but for the claim of US, which starts the transport */
+int world_claim(const char *ip);
 /* Everything is closed, time passes, nothing must be left: endpoints, buffers, promises, blocks, objects of the mock. */
 void world_end(void);
 void world_run(void);
@@ -79,6 +81,7 @@ bool world_timer_due(uint64_t within_ns); /* something is to happen until then *
 /* Towards the scripted peer's or our own second address; port 0: not known. 0 or -errno. */
 int world_connect(struct world_conn *c, const char *from, const char *to, uint16_t port, const struct rds_procid *peer);
 void world_close(struct world_conn *c);
+void world_drop_device(struct mock_dev *which); /* ours of it, which has no endpoint */
 /* Connected, both ends ours: conn[0] asked conn[1]. */
 void world_pair(void);
 /* Connected with the scripted peer, which accepted (it has `recvs` receives) / which asked and has fetched all events. */
@@ -99,6 +102,10 @@ struct verbs_answer world_answer_in(const struct rdma_cm_event *ev);
 /* The next message (sequence number: the next), flushed. */
 int world_send(struct world_conn *c, size_t len, uint8_t flags);
 void world_release(void); /* all that is in place */
+/* The only message that c got is that one of the peer's. */
+void world_got_one(const struct world_conn *c, uint64_t seq);
+/* A message of so many bytes from the peer, in one frame. */
+void world_peer_sends(uint64_t seq, size_t len, uint8_t flags);
 bool world_all_came(const struct world_conn *from, const struct world_conn *to);
 
 static inline struct verbs_ep *world_ep(struct world_conn *c)

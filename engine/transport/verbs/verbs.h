@@ -84,7 +84,8 @@ struct verbs_cm_owner {
 struct verbs_call {
 	struct rdma_conn_param param;
 	struct verbs_hello wire;
-	void (*done)(struct verbs_call *call, int err); /* helper; not if verbs_call() or verbs_call_finish() said it all */
+	void (*done)(struct verbs_call *call,
+		     int err); /* helper; not if verbs_call() or verbs_call_finish() said it all */
 	bool running;
 	/* call.c's */
 	struct verbs_call *next;
@@ -105,8 +106,8 @@ struct verbs_caps {
 	bool one_sge_read;     /* (RDMA) */
 	bool sink_needs_write; /* (RDMA) */
 	bool atomics;	       /* (RDMA) */
-	bool cm_commits; /* rdma_connect may wait for the peer; until it is answered, destroying the id waits, too */
-	bool rnr, timeouts;  /* the queue pair has these attributes */
+	bool cm_commits;    /* rdma_connect may wait for the peer; until it is answered, destroying the id waits, too */
+	bool rnr, timeouts; /* the queue pair has these attributes */
 	uint32_t max_inline; /* asked for; an endpoint has what it got */
 	uint32_t sq, srq;    /* depths */
 	uint32_t rd_atomic;
@@ -133,7 +134,7 @@ struct verbs_dev {
 	struct ibv_srq *srq;
 	struct verbs_arena *arena;
 	struct rds_event comp_ev, async_ev;
-	struct rds_timer starved; /* no receive buffer could be posted: again */
+	struct rds_timer starved; /* no receive buffer could be posted, no memory for what came: again */
 	struct rds_timer memory;  /* no block could be had: look who can give some back */
 	bool helped;		  /* the log has said what to do about memory */
 	/* rx */
@@ -160,6 +161,7 @@ int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out);
 bool verbs_dev_has(const struct verbs_dev *dev, const struct rdma_cm_id *cm);
 void verbs_dev_forget(void);
 void verbs_dev_refill(struct verbs_dev *dev);			  /* rx: post what has come back, in batches */
+void verbs_dev_again(struct verbs_dev *dev);			  /* rx: have the helper look soon, something found no memory */
 void verbs_buf_put(struct verbs_dev *dev, struct verbs_buf *buf); /* rx */
 void verbs_dev_memory(
 	struct verbs_dev *dev);		    /* a block was not to be had: have room looked for. Any lock but timers' */
@@ -203,8 +205,8 @@ struct verbs_ep {
 	uint64_t peer_ack;	/* for up->up: what the peer has received before */
 	struct rds_timer nudge; /* set from anywhere: the helper is to look whether it is up, or to be freed */
 	struct verbs_call call;
-	bool cm_busy;		/* rdma_connect or rdma_accept, and no answer yet (caps.cm_commits) */
-	bool over;		/* up->down has been called, or will never be */
+	bool cm_busy; /* rdma_connect or rdma_accept, and no answer yet (caps.cm_commits) */
+	bool over;    /* up->down has been called, or will never be */
 	uint64_t close_by, close_pause;
 	_Atomic bool probe_due;	   /* keepalive: have verbs_push send a probe */
 	_Atomic uint32_t probe_wr; /* ... and this was the last one */
@@ -369,7 +371,7 @@ void verbs_ep_heard(struct verbs_ep *ep);	 /* rx: the first frame: whoever waits
 void verbs_ep_free_if_done(struct verbs_ep *ep); /* rx: closed, nothing in place, queue pair gone */
 
 /* gone.c; helper */
-void verbs_dev_hold(struct verbs_dev *dev, const struct in6_addr *laddr, uint32_t scope); /* claims(), too */
+int verbs_dev_hold(struct verbs_dev *dev, const struct sockaddr *addr); /* once, before it is used */
 void verbs_dev_use(struct verbs_dev *dev);
 void verbs_dev_unuse(struct verbs_dev *dev); /* the last one of a device that is gone frees it */
 void verbs_dev_gone(struct verbs_dev *dev, const char *what);
