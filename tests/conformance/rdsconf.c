@@ -14,6 +14,8 @@ const char *conf_text;
 void *volatile conf_bad = (void *)8;
 bool conf_v6;
 bool conf_loop;
+bool conf_ib;
+int conf_transport;
 
 static int failures;
 static int checks;
@@ -33,6 +35,8 @@ void conf_begin(int argc, char **argv)
 	conf_text = argc > 1 ? argv[1] : "127.0.0.1";
 	conf_v6 = inet_pton(AF_INET6, conf_text, &six) == 1;
 	conf_loop = !strncmp(conf_text, "127.", 4) || !strcmp(conf_text, "::1");
+	conf_ib = argc > 2 && !strcmp(argv[2], "ib");
+	conf_transport = conf_ib ? RDS_TRANS_IB : conf_loop ? RDS_TRANS_LOOP : RDS_TRANS_TCP;
 }
 
 int conf_end(void)

@@ -3,7 +3,8 @@
  * What the conformance programs share: the numbers and structures of the RDS socket interface, written out
  * here so that nothing of the project is needed to build them, and a few helpers (rdsconf.c).
  *
- * A program is one feature. It is started with one local address and prints one line per check,
+ * A program is one feature. It is started with one local address (and the word "ib" if that address is on an RDMA
+ * device, which RDS uses then) and prints one line per check,
  *
  *	name: observed values ok
  *
@@ -184,6 +185,8 @@ extern const char *conf_text;		/* the local address as it was given */
 extern void *volatile conf_bad;		/* a pointer to nothing; the compiler must not know that */
 extern bool conf_v6;			/* it is an IPv6 one */
 extern bool conf_loop;			/* it is one of the host's own 127.0.0.0/8 or ::1 (loopback transport) */
+extern bool conf_ib;			/* it is on an RDMA device (transport IB); where neither holds it is rds_tcp */
+extern int conf_transport;		/* RDS_TRANS_LOOP, RDS_TRANS_IB or RDS_TRANS_TCP */
 
 /* Start and end of each program; the end returns the exit status. A program is killed after 20 s. */
 void conf_begin(int argc, char **argv);

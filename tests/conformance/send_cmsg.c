@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* RDS control messages in a send on transports without RDMA, and the RDMA socket options there. */
+/*
+ * RDS control messages in a send on transports without RDMA, and the RDMA socket options there. On an RDMA device what is
+ * wrong in itself only: operations that start there end the connection with a bogus key, or (atomics, on rxe) for ever.
+ */
 #include "rdsconf.h"
 
 static int sender, target;
@@ -44,7 +47,8 @@ static void rdma_args(void)
 		.flags = 1,
 	};
 
-	check("args", "-1 EOPNOTSUPP", "%s", rc(send_with(RDS_CMSG_RDMA_ARGS, &args, sizeof(args))));
+	if (!conf_ib)
+		check("args", "-1 EOPNOTSUPP", "%s", rc(send_with(RDS_CMSG_RDMA_ARGS, &args, sizeof(args))));
 	check("args-short", "-1 EINVAL", "%s", rc(send_with(RDS_CMSG_RDMA_ARGS, &args, sizeof(args) - 1)));
 	check("args-empty", "-1 EINVAL", "%s", rc(send_with(RDS_CMSG_RDMA_ARGS, &args, 0)));
 	args.nr_local = 0;
@@ -73,9 +77,11 @@ static void others(void)
 
 	check("dest-unknown", "-1 EINVAL", "%s", rc(send_with(RDS_CMSG_RDMA_DEST, &cookie, sizeof(cookie))));
 	check("dest-short", "-1 EINVAL", "%s", rc(send_with(RDS_CMSG_RDMA_DEST, &cookie, 4)));
-	check("map", "-1 EOPNOTSUPP", "%s", rc(send_with(RDS_CMSG_RDMA_MAP, &map, sizeof(map))));
+	if (!conf_ib)
+		check("map", "-1 EOPNOTSUPP", "%s", rc(send_with(RDS_CMSG_RDMA_MAP, &map, sizeof(map))));
 	check("map-short", "-1 EINVAL", "%s", rc(send_with(RDS_CMSG_RDMA_MAP, &map, sizeof(map) - 1)));
-	check("atomic", "-1 EOPNOTSUPP", "%s", rc(send_with(RDS_CMSG_ATOMIC_FADD, atomic, sizeof(atomic))));
+	if (!conf_ib)
+		check("atomic", "-1 EOPNOTSUPP", "%s", rc(send_with(RDS_CMSG_ATOMIC_FADD, atomic, sizeof(atomic))));
 	check("atomic-short", "-1 EINVAL", "%s", rc(send_with(RDS_CMSG_ATOMIC_FADD, atomic, 8)));
 	check("zcopy-cookie-without-flag", "-1 EINVAL", "%s",
 	      rc(send_with(RDS_CMSG_ZCOPY_COOKIE, &zcookie, sizeof(zcookie))));
@@ -124,7 +130,7 @@ int main(int argc, char **argv)
 	rdma_args();
 	others();
 	options(unbound, "unbound", "-1 ENOTCONN", "-1 EINVAL");
-	options(sender, "bound", "-1 EOPNOTSUPP", "-1 EINVAL");
+	options(sender, "bound", "-1 EOPNOTSUPP", conf_ib ? "0" : "-1 EINVAL");
 	check("nothing-arrived", "-1 EAGAIN", "%s", rc(recv(target, unknown_types, 0, MSG_DONTWAIT)));
 	return conf_end();
 }

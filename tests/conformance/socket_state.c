@@ -52,7 +52,7 @@ int main(int argc, char **argv)
 	close(fd);
 
 	fd = rds_bound();
-	option("bound-transport", fd, SOL_RDS, SO_RDS_TRANSPORT, conf_loop ? "0 value 3 len 4" : "0 value 2 len 4");
+	option("bound-transport", fd, SOL_RDS, SO_RDS_TRANSPORT, text("0 value %d len 4", conf_transport));
 	option("bound-so-error", fd, SOL_SOCKET, SO_ERROR, "0 value 0 len 4");
 	option("bound-so-type", fd, SOL_SOCKET, SO_TYPE, "0 value 5 len 4");
 	return conf_end();

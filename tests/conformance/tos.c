@@ -38,12 +38,17 @@ int main(int argc, char **argv)
 	} else {
 		check("set-bad-pointer", "-1 EFAULT", "%s", rc(ioctl(fd, SIOCRDSSETTOS, conf_bad)));
 		check("set", "0", "%s", rc(set(fd, 5)));
-		check("tcp-has-tos-0-only", "0 0 next 77", "%s", get(fd));
-		check("set-again-while-0", "0", "%s", rc(set(fd, 6)));
+		if (conf_ib) {
+			check("ib-has-tos", "0 5 next 77", "%s", get(fd));
+			check("set-again", "-1 EINVAL", "%s", rc(set(fd, 6)));
+		} else {
+			check("tcp-has-tos-0-only", "0 0 next 77", "%s", get(fd));
+			check("set-again-while-0", "0", "%s", rc(set(fd, 6)));
+		}
 		check("send", "1", "%s", rc(send_to(fd, d, "x", 1, 0)));
 		check("set-after-send", "-1 EINVAL", "%s", rc(set(fd, 5)));
 		check("set-0-after-send", "-1 EINVAL", "%s", rc(set(fd, 0)));
-		check("get-after-send", "0 0 next 77", "%s", get(fd));
+		check("get-after-send", conf_ib ? "0 5 next 77" : "0 0 next 77", "%s", get(fd));
 		check("receiver-may-still-set", "0", "%s", rc(set(d, 5)));
 	}
 	close(fd);
