@@ -112,6 +112,7 @@ guest_quote() {
 # after guest_qemu's end.
 guest_reader=(cat)
 guest_holds=()
+guest_clock=(-accel tcg,thread=multi)
 guest_start() {
 	local dir=$1 seconds=$2 memory=$3 cpus=$4
 
@@ -125,10 +126,10 @@ guest_start() {
 	guest_without_holds "${guest_reader[@]}" <"$dir/output" &
 	guest_output=$!
 	# No kvm on purpose: /dev/kvm may exist and hang.
-	guest_without_holds timeout --foreground -k 5 "$seconds" qemu-system-x86_64 -accel tcg,thread=multi -cpu max \
+	guest_without_holds timeout --foreground -k 5 "$seconds" qemu-system-x86_64 "${guest_clock[@]}" -cpu max \
 		-smp "$cpus" -m "$memory" -nodefaults -no-user-config -display none -no-reboot -nic none \
 		-kernel "$guest_image/vmlinux" -initrd "$dir/initrd" \
-		-append "console=ttyS0 quiet loglevel=5 panic=-1 mitigations=off random.trust_cpu=on nokaslr" \
+		-append "console=ttyS0 quiet loglevel=5 panic=-1 mitigations=off random.trust_cpu=on nokaslr tsc=reliable" \
 		-serial "file:$dir/console" -serial "file:$dir/output" -serial "file:$dir/status" \
 		-virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap "$@" \
 		</dev/null >"$dir/qemu.out" 2>&1 &

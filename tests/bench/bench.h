@@ -22,7 +22,7 @@
 #include <time.h>
 
 struct options {
-	const char *mode; /* rtt, stream, paced, other, poll, herd, peer, hog */
+	const char *mode; /* rtt, stream, paced, other, poll, herd, peer, hog, first, many */
 	const char *role; /* server or client; receiver or sender */
 	const char *host; /* RDS: local address */
 	const char *what; /* mode other: null, pipe, poll */
@@ -37,6 +37,7 @@ struct options {
 	unsigned id;	  /* stream sender: its number, 0 .. senders - 1 */
 	unsigned gap_us;  /* paced: one message every so many microseconds */
 	unsigned idle;	  /* open so many further sockets first; herd: number of peers */
+	unsigned tos;	  /* RDS: type of service, which has connections of its own; 0 = leave */
 	unsigned buffer;  /* SO_SNDBUF and SO_RCVBUF, 0 = leave */
 	unsigned limit;	  /* seconds until SIGALRM ends a stuck worker */
 	double seconds;	  /* length of the measurement */
@@ -80,7 +81,8 @@ static inline struct message *sock_message(struct sock *s)
 {
 	return (struct message *)(void *)s->buf;
 }
-int sock_rds(const char *host);	  /* bound PF_RDS socket or -1 with errno */
+int sock_rds(const char *host); /* bound PF_RDS socket or -1 with errno */
+void sock_tos(int fd, unsigned tos);
 int sock_buffer(int fd, int opt); /* SO_SNDBUF or SO_RCVBUF as the socket reports it */
 
 /* ---- measure.c: clocks, CPU time, samples ---- */
@@ -125,6 +127,9 @@ void run_poll(const struct options *o);
 void run_herd(const struct options *o);
 void run_peer(const struct options *o);
 void run_hog(const struct options *o);
+void run_first(const struct options *o);
+void run_many(const struct options *o);
+void raise_limit(unsigned sockets);
 unsigned open_idle_sockets(const struct options *o);
 
 #endif

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 /* Two descriptors each is a fair guess; beyond the hard limit only a privileged process gets. */
-static void raise_limit(unsigned sockets)
+void raise_limit(unsigned sockets)
 {
 	struct rlimit r;
 	rlim_t want = (rlim_t)sockets * 3 + 1024;

@@ -16,7 +16,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
-SOURCES = ["worker.c", "sock.c", "measure.c", "rtt.c", "stream.c", "paced.c", "other.c", "idle.c"]
+SOURCES = ["worker.c", "sock.c", "measure.c", "rtt.c", "stream.c", "paced.c", "other.c", "idle.c", "first.c"]
 
 
 class Fault(Exception):
@@ -26,8 +26,10 @@ class Fault(Exception):
 class Side:
     """What is compared: a family of sockets, with or without the preload, blocking or spinning."""
 
-    def __init__(self, name, rds=False, preload=False, spin=False, host="127.0.0.1"):
+    def __init__(self, name, rds=False, preload=False, spin=False, host="127.0.0.1", peer=None, env=None):
         self.name, self.rds, self.preload, self.spin, self.host = name, rds, preload, spin, host
+        self.peer = peer or host  # where the one that begins has its socket
+        self.env = env or {}
 
 
 class Setup:
@@ -36,12 +38,13 @@ class Setup:
     def __init__(self, library, worker, cpus, native, limit=60):
         self.library, self.worker, self.cpus, self.native, self.limit = library, worker, cpus, native, limit
 
-    def environment(self, preload):
+    def environment(self, preload, more=None):
         env = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
         if preload and not self.native:
             if not self.library:
                 raise Fault("no preload library")
             env["LD_PRELOAD"] = self.library
+        env.update(more or {})
         return env
 
 
@@ -99,14 +102,14 @@ class Worker:
         self.name = f"{side.name} {mode} {options.get('role', '')}".strip()
         options = {"rds": int(side.rds), "spin": int(side.spin), "limit": setup.limit, **options}
         if side.rds:
-            options["host"] = side.host
+            options.setdefault("host", side.host)
         arguments = [f"{k}={v}" for k, v in options.items()]
         self.errors = tempfile.TemporaryFile()
         self.deadline = time.monotonic() + setup.limit
         self.heard = b""
         self.process = subprocess.Popen(
             [setup.worker, mode] + arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
-            env=setup.environment(side.preload), pass_fds=pass_fds)
+            env=setup.environment(side.preload, side.env), pass_fds=pass_fds)
         self.pid = self.process.pid
 
     def fault(self, text):
@@ -175,13 +178,13 @@ def workers():
             w.end()
 
 
-def start_pair(setup, side, mode, roles, started, cpus=("", ""), **options):
+def start_pair(setup, side, mode, roles, started, cpus=("", ""), modes=None, **options):
     """Two connected workers, both ready to go: (the one that waits, the one that begins)."""
     ends = [None, None] if side.rds else socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     pair = []
-    for role, end, cpu in zip(roles, ends, cpus):
-        more = {} if end is None else {"fd": end.fileno(), "pass_fds": [end.fileno()]}
-        w = Worker(setup, side, mode, role=role, cpus=cpu, **more, **options)
+    for i, (role, end, cpu) in enumerate(zip(roles, ends, cpus)):
+        more = {"host": (side.host, side.peer)[i]} if end is None else {"fd": end.fileno(), "pass_fds": [end.fileno()]}
+        w = Worker(setup, side, modes[i] if modes else mode, role=role, cpus=cpu, **more, **options)
         started.append(w)
         pair.append(w)
         if end is not None:

@@ -8,10 +8,12 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/rds.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 static socklen_t parse_address(const char *host, unsigned port, struct sockaddr_storage *out)
@@ -59,6 +61,14 @@ int sock_buffer(int fd, int opt)
 	return v;
 }
 
+void sock_tos(int fd, unsigned tos)
+{
+	unsigned char v = (unsigned char)tos;
+
+	if (ioctl(fd, SIOCRDSSETTOS, &v) < 0)
+		die("type of service %u: %s", tos, strerror(errno));
+}
+
 /* As root AF_UNIX may exceed the system's limit; anybody else gets what the system gives, and the result says so. */
 static void set_buffers(int fd, unsigned bytes)
 {
@@ -81,6 +91,8 @@ void sock_open(struct sock *s, const struct options *o)
 	s->fd = o->rds ? sock_rds(o->host) : o->fd;
 	if (s->fd < 0)
 		die("%s: %s", o->rds ? "PF_RDS socket" : "AF_UNIX socket missing", strerror(errno));
+	if (o->tos)
+		sock_tos(s->fd, o->tos);
 	if (o->buffer)
 		set_buffers(s->fd, o->buffer);
 	s->buf = aligned_alloc(4096, (o->size + 4095) & ~4095u);

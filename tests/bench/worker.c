@@ -79,7 +79,7 @@ static void set_option(struct options *o, char *arg)
 		{"gap_us", NULL, &o->gap_us, NULL},   {"idle", NULL, &o->idle, NULL},
 		{"buffer", NULL, &o->buffer, NULL},   {"limit", NULL, &o->limit, NULL},
 		{"rds", NULL, NULL, &o->rds},	      {"spin", NULL, NULL, &o->spin},
-		{"reply", NULL, NULL, &o->reply},
+		{"reply", NULL, NULL, &o->reply},     {"tos", NULL, &o->tos, NULL},
 	};
 	char *value = strchr(arg, '=');
 	size_t i;
@@ -136,8 +136,9 @@ int main(int argc, char **argv)
 		const char *name;
 		void (*run)(const struct options *);
 	} modes[] = {
-		{"rtt", run_rtt},   {"stream", run_stream}, {"paced", run_paced}, {"other", run_other},
-		{"poll", run_poll}, {"herd", run_herd},	    {"peer", run_peer},	  {"hog", run_hog},
+		{"rtt", run_rtt},     {"stream", run_stream}, {"paced", run_paced}, {"other", run_other},
+		{"poll", run_poll},   {"herd", run_herd},     {"peer", run_peer},   {"hog", run_hog},
+		{"first", run_first}, {"many", run_many},
 	};
 	struct options o = {.role = "",
 			    .host = "127.0.0.1",

@@ -301,9 +301,10 @@ static void put_aside(int *fd)
 	os_close(null);
 }
 
-static int dev_new(struct ibv_device *device, struct verbs_dev **out)
+static int dev_new(struct ibv_device *device, const struct sockaddr *addr, struct verbs_dev **out)
 {
 	struct verbs_dev *dev = calloc(1, sizeof(*dev));
+	struct rdma_cm_id *holder;
 	int err = -ENOMEM;
 
 	if (dev) {
@@ -315,6 +316,8 @@ static int dev_new(struct ibv_device *device, struct verbs_dev **out)
 		err = dev->ctx ? dev_open(dev) : errno ? -errno : -ENODEV;
 	}
 	if (!err)
+		err = verbs_dev_hold(dev, addr);
+	if (!err)
 		err = dev_watch(dev);
 	if (!err) {
 		dev_use(dev);
@@ -322,8 +325,12 @@ static int dev_new(struct ibv_device *device, struct verbs_dev **out)
 		return 0;
 	}
 	rds_error("the RDMA device %s cannot be used: %s", dev ? dev->name : "(no memory)", strerror(-err));
-	if (dev)
+	if (dev) {
+		holder = atomic_load(&dev->holder);
 		verbs_dev_free(dev);
+		if (holder)
+			vb.rdma_destroy_id(holder);
+	}
 	return err;
 }
 
@@ -339,7 +346,7 @@ int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out)
 	pthread_mutex_lock(&making);
 	dev = dev_find(cm->verbs->device);
 	if (!dev) {
-		err = dev_new(cm->verbs->device, &dev);
+		err = dev_new(cm->verbs->device, rdma_get_local_addr(cm), &dev);
 		if (!err) {
 			put_aside(&cm->verbs->cmd_fd);
 			put_aside(&cm->verbs->async_fd);

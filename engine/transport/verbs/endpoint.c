@@ -55,7 +55,6 @@ int verbs_ep_device(struct verbs_ep *ep)
 		return err;
 	}
 	verbs_dev_use(ep->dev);
-	verbs_dev_hold(ep->dev, &ep->id.laddr, ep->id.scope);
 	return 0;
 }
 

@@ -91,7 +91,6 @@ static int address_resolved(struct locate *l)
 		return err;
 	}
 	verbs_dev_use(l->dev);
-	verbs_dev_hold(l->dev, &l->id.laddr, l->id.scope);
 	rds_timer_set(&l->timer, os_now_ns() + STEP_NS);
 	return verbs_cm_route(l->cm);
 }

@@ -371,7 +371,7 @@ void verbs_ep_heard(struct verbs_ep *ep);	 /* rx: the first frame: whoever waits
 void verbs_ep_free_if_done(struct verbs_ep *ep); /* rx: closed, nothing in place, queue pair gone */
 
 /* gone.c; helper */
-void verbs_dev_hold(struct verbs_dev *dev, const struct in6_addr *laddr, uint32_t scope); /* claims(), too */
+int verbs_dev_hold(struct verbs_dev *dev, const struct sockaddr *addr); /* once, before it is used */
 void verbs_dev_use(struct verbs_dev *dev);
 void verbs_dev_unuse(struct verbs_dev *dev); /* the last one of a device that is gone frees it */
 void verbs_dev_gone(struct verbs_dev *dev, const char *what);
