@@ -151,6 +151,12 @@ bool mock_cm_drop(unsigned index); /* it never comes */
 /* Out of nowhere, delivered at once. */
 void mock_cm_inject(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status);
 void mock_cm_inject_data(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status, const void *data, size_t len);
+/*
+ * iWARP's rdma_connect waits for the peer's host.  With hang every call does, until mock_connect_go(): it goes on, or fails with err.
+ */
+void mock_connect_hang(void);
+void mock_connect_go(int err);
+unsigned mock_connects_hanging(void);
 /* What rdma_set_option has set: TOS, and the acknowledgement timeout; -1: nothing. */
 int mock_id_tos(struct rdma_cm_id *id);
 int mock_id_ack_timeout(struct rdma_cm_id *id);

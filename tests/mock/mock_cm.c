@@ -4,6 +4,7 @@
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sched.h>
 
 #include "tests/mock/mock_impl.h"
 
@@ -269,14 +270,64 @@ static void destroy_qp(struct rdma_cm_id *id)
 		mock_moved();
 }
 
+static struct {
+	bool hang;
+	unsigned n;
+	int err;
+	pthread_cond_t go;
+} slow = {.go = PTHREAD_COND_INITIALIZER};
+
+void mock_connect_hang(void)
+{
+	MOCK_LOCK;
+
+	slow.hang = true;
+}
+
+void mock_connect_go(int err)
+{
+	pthread_mutex_lock(&mock_mutex);
+	slow.hang = false;
+	slow.err = err;
+	pthread_cond_broadcast(&slow.go);
+	while (slow.n) {
+		pthread_mutex_unlock(&mock_mutex);
+		sched_yield();
+		pthread_mutex_lock(&mock_mutex);
+	}
+	pthread_mutex_unlock(&mock_mutex);
+}
+
+unsigned mock_connects_hanging(void)
+{
+	MOCK_LOCK;
+
+	return slow.n;
+}
+
+static int wait_for_host(void)
+{
+	if (!slow.hang)
+		return 0;
+	slow.n++;
+	while (slow.hang)
+		pthread_cond_wait(&slow.go, &mock_mutex);
+	slow.n--;
+	return slow.err;
+}
+
 static int do_connect(struct rdma_cm_id *ibid, struct rdma_conn_param *param)
 {
 	MOCK_LOCK;
 	struct mock_id *id = (struct mock_id *)ibid;
 	bool iw = id->dev && id->dev->mode == MOCK_IWARP;
 	struct mock_cm_ev *e;
+	int err;
 
 	MOCK_FAILS_MINUS(rdma_connect);
+	err = iw ? wait_for_host() : 0;
+	if (err)
+		return mock_minus(err);
 	if (id->state != ID_ROUTE || (!iw && param->private_data_len > PRIVATE_REQUEST))
 		return mock_minus(EINVAL);
 	if (!ibid->qp) {

@@ -151,6 +151,7 @@ static struct mock_ctx *context_new(struct mock_dev *dev)
 	c->ctx.ops.post_send = mock_post_send;
 	c->ctx.cmd_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	c->ctx.async_fd = mock_pipe(&c->async_out);
+	c->async_in = fcntl(c->ctx.async_fd, F_DUPFD_CLOEXEC, 0);
 	TAILQ_INIT(&c->async);
 	TAILQ_INSERT_TAIL(&dev->contexts, c, link);
 	return c;
@@ -162,6 +163,7 @@ static void context_free(struct mock_ctx *c)
 	close(c->ctx.cmd_fd);
 	close(c->ctx.async_fd);
 	close(c->async_out);
+	close(c->async_in);
 	TAILQ_REMOVE(&c->dev->contexts, c, link);
 	free(c);
 }

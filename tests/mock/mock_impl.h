@@ -26,7 +26,7 @@ struct mock_async {
 struct mock_ctx {
 	struct ibv_context ctx;
 	struct mock_dev *dev;
-	int async_out; /* the pipe's other end */
+	int async_out, async_in; /* the pipe, whatever the user does with its own number of it */
 	unsigned users;
 	TAILQ_HEAD(, mock_async) async;
 	TAILQ_ENTRY(mock_ctx) link;

@@ -5,6 +5,7 @@
 #include "tests/mock/world.h"
 
 #include <poll.h>
+#include <sched.h>
 #include <string.h>
 
 #include "tests/unit/registry_helper.h"
@@ -22,6 +23,8 @@ void __wrap_rds_timer_cancel(struct rds_timer *tm);
 int __wrap_rds_event_add(struct rds_event *ev, int fd, uint32_t events);
 void __wrap_rds_event_del(int fd);
 
+/* rdma_connect may have a thread of its own. */
+static pthread_mutex_t timers_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static struct rds_timer *timers;
 static struct {
 	struct rds_event *ev;
@@ -38,18 +41,22 @@ void __wrap_rds_timer_cancel(struct rds_timer *tm)
 {
 	struct rds_timer **p;
 
-	if (!tm->queued)
-		return;
-	for (p = &timers; *p != tm; p = &(*p)->next)
-		ck_assert_ptr_nonnull(*p);
-	*p = tm->next;
-	tm->queued = false;
+	pthread_mutex_lock(&timers_lock);
+	for (p = &timers; tm->queued && *p; p = &(*p)->next)
+		if (*p == tm) {
+			*p = tm->next;
+			tm->queued = false;
+			break;
+		}
+	ck_assert(!tm->queued);
+	pthread_mutex_unlock(&timers_lock);
 }
 
 void __wrap_rds_timer_set(struct rds_timer *tm, uint64_t due_ns)
 {
 	struct rds_timer **p;
 
+	pthread_mutex_lock(&timers_lock);
 	__wrap_rds_timer_cancel(tm);
 	tm->due_ns = due_ns;
 	for (p = &timers; *p && (*p)->due_ns <= due_ns; p = &(*p)->next)
@@ -57,6 +64,20 @@ void __wrap_rds_timer_set(struct rds_timer *tm, uint64_t due_ns)
 	tm->next = *p;
 	*p = tm;
 	tm->queued = true;
+	pthread_mutex_unlock(&timers_lock);
+}
+
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
+int __real_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
+
+/* A thread that makes a call has made it, or sleeps in it, before anybody does anything else: the order is always the same. */
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *), void *arg)
+{
+	int err = world.no_threads ? EAGAIN : __real_pthread_create(t, attr, fn, arg);
+
+	while (!err && atomic_load(&rds_more_threads) > mock_connects_hanging())
+		sched_yield();
+	return err;
 }
 
 int __wrap_rds_event_add(struct rds_event *ev, int fd, uint32_t events)
@@ -100,14 +121,18 @@ static bool events_run(void)
 
 static bool timers_run(void)
 {
-	struct rds_timer *tm = timers;
+	struct rds_timer *tm;
 
-	if (!tm || tm->due_ns > world.now)
-		return false;
-	timers = tm->next;
-	tm->queued = false;
-	tm->fn(tm);
-	return true;
+	pthread_mutex_lock(&timers_lock);
+	tm = timers && timers->due_ns <= world.now ? timers : NULL;
+	if (tm) {
+		timers = tm->next;
+		tm->queued = false;
+	}
+	pthread_mutex_unlock(&timers_lock);
+	if (tm)
+		tm->fn(tm);
+	return tm != NULL;
 }
 
 bool world_timer_due(uint64_t within_ns)
@@ -388,6 +413,7 @@ void world_end(void)
 	ck_assert_ptr_null(atomic_load(&rds_verbs.devs));
 	verbs_rendezvous_stop();
 	verbs_locate_forget();
+	ck_assert_uint_eq(atomic_load(&rds_more_threads), 0);
 	verbs_unlisten(rds_verbs.listener);
 	if (rds_verbs.events)
 		vb.rdma_destroy_event_channel(rds_verbs.events);
@@ -412,6 +438,18 @@ int world_connect(struct world_conn *c, const char *from, const char *to, uint16
 	err = verbs_connect(&rds_verbs.t, &c->id, (struct rds_conn *)(void *)c, c->rx_seq, &c->ep);
 	c->open = !err;
 	return err;
+}
+
+void world_connect_go(int err)
+{
+	mock_connect_go(err);
+	while (atomic_load(&rds_more_threads))
+		sched_yield();
+}
+
+struct in6_addr world_ip(const char *ip)
+{
+	return v4(ip);
 }
 
 void world_close(struct world_conn *c)

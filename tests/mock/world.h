@@ -66,6 +66,7 @@ struct world {
 	unsigned locates;
 	int located_err;
 	struct rds_conn_id located;
+	bool no_threads; /* none can be made */
 };
 extern struct world world;
 
@@ -81,6 +82,8 @@ bool world_timer_due(uint64_t within_ns); /* something is to happen until then *
 /* Towards the scripted peer's or our own second address; port 0: not known. 0 or -errno. */
 int world_connect(struct world_conn *c, const char *from, const char *to, uint16_t port, const struct rds_procid *peer);
 void world_close(struct world_conn *c);
+void world_connect_go(int err); /* mock_connect_go(), and the threads are gone */
+struct in6_addr world_ip(const char *ip);
 void world_drop_device(struct mock_dev *which); /* ours of it, which has no endpoint */
 /* Connected, both ends ours: conn[0] asked conn[1]. */
 void world_pair(void);
