@@ -27,7 +27,7 @@
 #define MADV_WIPEONFORK 18
 #endif
 
-#define EXIT_TRIES_NS (10 * 1000000ull)
+#define EXIT_TRIES_NS (500 * 1000000ull) /* longer than whoever has a lock may be kept from going on by a busy machine */
 
 struct rds_engine *rds_eng;
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;

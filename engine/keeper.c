@@ -24,6 +24,8 @@ static sigset_t main_mask;
 
 static _Atomic int stat_fd = -1;
 
+_Atomic unsigned rds_more_threads;
+
 /*
  * Has the main thread ended, and are not more threads left than `ours` (and the main thread's remains)?  The file stays
  * open in the program's table: opened again and again, it would get into the way of its numbers.
@@ -46,7 +48,7 @@ bool rds_alone(unsigned ours)
 	for (p += 2; *p && fields < 17; p++)
 		fields += *p == ' ';
 	threads = strtol(p, NULL, 10); /* the 20th, after name and state */
-	return threads > 0 && (unsigned long)threads <= ours + 1;
+	return threads > 0 && (unsigned long)threads <= ours + 1 + atomic_load(&rds_more_threads);
 }
 
 static void *keeper(void *arg)

@@ -80,34 +80,41 @@ guest_initrd() {
 	(cd "$root" && find . | cpio --quiet -o -H newc) >"$dir/initrd" || die "cpio failed"
 }
 
-# guest_job DIR RDMA-SETUP SETUP COMMAND ARGS...: DIR/job; RDMA-SETUP is a list of words, SETUP shell commands
+# guest_job DIR RDMA-SETUP SETUP COMMAND ARGS...: DIR/job; RDMA-SETUP is a list of words, SETUP shell commands;
+# both, and the command, see the variables of the array guest_env
+guest_env=()
 guest_job() {
-	local dir=$1 rdma=$2 setup=$3 word
+	local dir=$1 rdma=$2 setup=$3
 
 	shift 3
 	echo "$setup" >"$dir/setup"
 	{
 		echo "export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C"
-		printf 'cd %q || exit 125\n' "$PWD"
-		if [ -n "$rdma" ]; then
-			printf '%q %s || exit 125\n' "$here/rdma-up" "$rdma"
-		fi
-		if [ -n "$setup" ]; then
-			printf 'sh -e %q || { echo "guest: setup failed" >&2; exit 125; }\n' "$dir/setup"
-		fi
-		printf 'exec'
-		for word in "$@"; do
-			printf " '%s'" "${word//\'/\'\\\'\'}"
-		done
-		echo
+		[ ${#guest_env[@]} = 0 ] || echo "export $(guest_quote "${guest_env[@]}")"
+		echo "cd $(guest_quote "$PWD") || exit 125"
+		[ -z "$rdma" ] || echo "$(guest_quote "$here/rdma-up") $rdma || exit 125"
+		[ -z "$setup" ] || echo "sh -e $(guest_quote "$dir/setup") || { echo 'guest: setup failed' >&2; exit 125; }"
+		echo "exec $(guest_quote "$@")"
 	} >"$dir/job"
 }
 
-# guest_start DIR SECONDS MEGABYTES OUTPUT-COMMAND QEMU-ARGUMENT...: sets guest_qemu and guest_output, the two processes,
-# and guest_hold. OUTPUT-COMMAND reads what the guest's command says; it ends when guest_hold is closed after guest_qemu's end.
-guest_clock=(-accel tcg,thread=multi -smp 2)
+# The words, so that sh reads them as they are; printf %q would write what only bash reads.
+guest_quote() {
+	local word
+
+	for word in "$@"; do
+		printf "'%s' " "${word//\'/\'\\\'\'}"
+	done
+}
+
+# guest_start DIR SECONDS MEGABYTES CPUS QEMU-ARGUMENT...: sets guest_qemu and guest_output, the two processes, and
+# guest_hold. The command in the array guest_reader reads what the guest's command says; it ends when guest_hold is closed
+# after guest_qemu's end.
+guest_reader=(cat)
+guest_holds=()
+guest_clock=(-accel tcg,thread=multi)
 guest_start() {
-	local dir=$1 seconds=$2 memory=$3 reader=$4
+	local dir=$1 seconds=$2 memory=$3 cpus=$4
 
 	shift 4
 	mkfifo "$dir/output"
@@ -115,17 +122,28 @@ guest_start() {
 	: >"$dir/status"
 	# Held open for both directions: neither reader nor emulator can hang in open(), and the reader sees no early end.
 	exec {guest_hold}<>"$dir/output"
-	$reader <"$dir/output" {guest_hold}>&- &
+	guest_holds+=("$guest_hold")
+	guest_without_holds "${guest_reader[@]}" <"$dir/output" &
 	guest_output=$!
 	# No kvm on purpose: /dev/kvm may exist and hang.
-	timeout --foreground -k 5 "$seconds" qemu-system-x86_64 "${guest_clock[@]}" -cpu max -m "$memory" \
-		-nodefaults -no-user-config -display none -no-reboot -nic none \
+	guest_without_holds timeout --foreground -k 5 "$seconds" qemu-system-x86_64 "${guest_clock[@]}" -cpu max \
+		-smp "$cpus" -m "$memory" -nodefaults -no-user-config -display none -no-reboot -nic none \
 		-kernel "$guest_image/vmlinux" -initrd "$dir/initrd" \
 		-append "console=ttyS0 quiet loglevel=5 panic=-1 mitigations=off random.trust_cpu=on nokaslr tsc=reliable" \
 		-serial "file:$dir/console" -serial "file:$dir/output" -serial "file:$dir/status" \
 		-virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap "$@" \
-		</dev/null >"$dir/qemu.out" 2>&1 {guest_hold}>&- &
+		</dev/null >"$dir/qemu.out" 2>&1 &
 	guest_qemu=$!
+}
+
+# Becomes the command (call it in the background), without the ends of fifos that other guests are waited for with.
+guest_without_holds() {
+	local hold
+
+	for hold in "${guest_holds[@]}"; do
+		exec {hold}>&-
+	done
+	exec "$@"
 }
 
 # guest_status DIR CODE SECONDS: the command's exit status on stdout, or 124, 125 with a reason on stderr; CODE is QEMU's status

@@ -130,6 +130,15 @@ static inline uint64_t counter(int fd, const char *name)
 	fail("no counter %s", name);
 }
 
+/* How many times slower than usual everything is here (FAULT_SLOW; an emulated machine): for what waits for an end. */
+static inline unsigned slowness(void)
+{
+	const char *text = getenv("FAULT_SLOW");
+	unsigned n = text ? (unsigned)strtoul(text, NULL, 10) : 1;
+
+	return n ? n : 1;
+}
+
 static inline double seconds(void)
 {
 	struct timespec ts;

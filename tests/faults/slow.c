@@ -58,12 +58,12 @@ int main(void)
 	pid_t pid;
 	char c;
 
-	alarm(60);
+	alarm(60 * slowness());
 	check(pipe(go) == 0);
 	pid = fork();
 	check(pid >= 0);
 	if (!pid) {
-		alarm(60);
+		alarm(60 * slowness());
 		sender(go[0]);
 	}
 	a = rds_bound(home(), PORT);
@@ -72,7 +72,7 @@ int main(void)
 	check(write(go[1], "", 1) == 1);
 	start = seconds();
 	p.fd = b;
-	while (poll(&p, 1, PATIENCE * 1000) == 1 && recv(b, &c, 1, MSG_DONTWAIT) != 1)
+	while (poll(&p, 1, (int)(PATIENCE * 1000 * slowness())) == 1 && recv(b, &c, 1, MSG_DONTWAIT) != 1)
 		check(errno == EAGAIN); /* something about congestion */
 	if (!p.revents) {
 		kill(pid, SIGKILL);

@@ -15,8 +15,8 @@ pthread_mutex_t mock_mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
 static unsigned exist[MOCK_KINDS];
 static const char *const kinds[MOCK_KINDS] = {
-	"protection domains",	 "memory regions", "completion channels", "completion queues",
-	"shared receive queues", "queue pairs",	   "event channels",	  "rdma_cm ids",
+	"device contexts",	 "protection domains", "memory regions", "completion channels", "completion queues",
+	"shared receive queues", "queue pairs",	       "event channels", "rdma_cm ids",
 };
 
 static const char *const names[MOCK_FNS] = {
@@ -66,6 +66,7 @@ void mock_fault(const char *fmt, ...)
 static bool can_run_out(enum mock_fn fn)
 {
 	switch (fn) {
+	case MOCK_ibv_open_device:
 	case MOCK_ibv_alloc_pd:
 	case MOCK_ibv_create_comp_channel:
 	case MOCK_ibv_create_cq:
@@ -266,6 +267,7 @@ void mock_install(void)
 	memset(&any, 0, sizeof(any));
 	memset(&vb, 0, sizeof(vb));
 	mock_dev_install();
+	mock_async_install();
 	mock_mem_install();
 	mock_cq_install();
 	mock_qp_install();

@@ -12,6 +12,8 @@
  *   completion; its place in the send queue is free when a completion after it has been *polled*.  A queue pair in error flushes all
  *   that it has and is given.  On iWARP a send is complete when it is on its way, and who accepted must not speak first.
  * - Shared receive queues only; of RDMA only writes of no bytes.  Completion queues that overflow: a fault.
+ * - A device can be opened any number of times; librdmacm has opened it once for itself.  What is made through one context uses nothing
+ *   of another, and its async events come there; those of port and device come to all.
  * - Memory is looked at only within regions of the same protection domain that allow it; anything else is a *fault*.
  * - Events: a completion queue is armed once, for what comes later, and fires once; channels are pipes and fit epoll.  Whoever destroys
  *   what has events that are not acknowledged would sleep for ever: a fault.  Events not yet fetched vanish with their object.
@@ -40,7 +42,6 @@ enum mock_mode { MOCK_IB, MOCK_IWARP };
 
 /* A device.  The fields up to `lists` are the test's to change. */
 struct mock_dev {
-	struct ibv_context ctx;
 	struct ibv_device_attr attr; /* answered by ibv_query_device, and enforced */
 	uint32_t max_inline; /* more is refused; what is asked for is granted, or grant_inline if that is less */
 	uint32_t grant_inline;
@@ -56,8 +57,7 @@ struct mock_dev {
 	unsigned host;
 	bool gone;
 	size_t registered;
-	int async_out; /* the pipe's other end */
-	TAILQ_HEAD(, mock_async) async;
+	TAILQ_HEAD(, mock_ctx) contexts; /* the first is librdmacm's own, with which ids come */
 	TAILQ_ENTRY(mock_dev) link;
 };
 
@@ -88,6 +88,7 @@ void mock_install(void); /* everything as new, `vb` filled */
 /* What there still is of PDs, MRs, channels, CQs, SRQs, QPs, event channels, ids: 0, and no event that waits for its acknowledgement. */
 void mock_check_leaks(void);
 enum mock_kind {
+	MOCK_CONTEXT,
 	MOCK_PD,
 	MOCK_MR,
 	MOCK_COMP_CHANNEL,
@@ -111,6 +112,8 @@ unsigned mock_calls(enum mock_fn fn);
 
 /* ---- the world (mock_dev.c) ---- */
 
+struct ibv_context *mock_context(struct mock_dev *dev); /* librdmacm's */
+struct mock_dev *mock_dev_of_context(struct ibv_context *ctx);
 struct mock_dev *mock_dev_add(const char *name, enum mock_mode mode, unsigned host);
 void mock_addr_add(struct mock_dev *dev, const char *ip);
 void mock_addr_del(const char *ip);

@@ -104,6 +104,8 @@ static int bind_id(struct mock_id *id, const struct sockaddr *sa)
 
 	if (id->bound || id->state != ID_IDLE || !mock_ip_of(sa, &ip, &port))
 		return EINVAL;
+	if (sa->sa_family == AF_INET)
+		id->afonly = true;
 	if (!is_any(&ip)) {
 		dev = mock_dev_with(&ip);
 		if (!dev || dev->host != id->host)
@@ -119,7 +121,7 @@ static int bind_id(struct mock_id *id, const struct sockaddr *sa)
 	put_address(&id->id.route.addr.src_storage, sa, port);
 	id->bound = true;
 	id->dev = dev;
-	id->id.verbs = dev ? &dev->ctx : NULL;
+	id->id.verbs = dev ? mock_context(dev) : NULL;
 	id->id.port_num = dev ? 1 : 0;
 	return 0;
 }

@@ -104,7 +104,7 @@ static struct mock_id *arrive(struct mock_cm_ev *e)
 	asks->peer = id;
 	id->id.route.addr.src_storage = asks->id.route.addr.dst_storage;
 	id->id.route.addr.dst_storage = asks->id.route.addr.src_storage;
-	id->id.verbs = &id->dev->ctx;
+	id->id.verbs = mock_context(id->dev);
 	id->id.port_num = 1;
 	e->id = id;
 	e->ev.id = &id->id;
@@ -212,7 +212,10 @@ bool mock_cm_drop(unsigned index)
 	if (!e)
 		return false;
 	TAILQ_REMOVE(&mock_cm_pending, e, link);
-	e->id->said_down = false;
+	if (e->ev.event == RDMA_CM_EVENT_ESTABLISHED)
+		e->id->said_up = false;
+	else
+		e->id->said_down = false;
 	free_event(e);
 	return true;
 }

@@ -20,6 +20,7 @@ static struct ibv_comp_channel *create_comp_channel(struct ibv_context *ctx)
 	ch->ch.context = ctx;
 	ch->ch.fd = mock_pipe(&ch->out);
 	TAILQ_INIT(&ch->events);
+	mock_ctx_used(ctx, 1);
 	mock_made(MOCK_COMP_CHANNEL);
 	return &ch->ch;
 }
@@ -34,6 +35,7 @@ static int destroy_comp_channel(struct ibv_comp_channel *ibch)
 		return EBUSY;
 	close(ibch->fd);
 	close(ch->out);
+	mock_ctx_used(ibch->context, -1);
 	mock_unmade(MOCK_COMP_CHANNEL);
 	free(ch);
 	return 0;
@@ -103,6 +105,8 @@ static struct ibv_cq *create_cq(struct ibv_context *ctx, int cqe, void *arg, str
 		return mock_null(EIO);
 	if (cqe < 1 || cqe > dev->attr.max_cqe || vector < 0 || vector >= ctx->num_comp_vectors)
 		return mock_null(EINVAL);
+	if (ch && ch->context != ctx)
+		return mock_null(EINVAL);
 	if (mock_count(MOCK_CQ) >= (unsigned)dev->attr.max_cq)
 		return mock_null(ENOMEM);
 	cq = calloc(1, sizeof(*cq));
@@ -111,6 +115,7 @@ static struct ibv_cq *create_cq(struct ibv_context *ctx, int cqe, void *arg, str
 	cq->ring = calloc(cq->depth, sizeof(*cq->ring));
 	if (ch)
 		((struct mock_channel *)ch)->cqs++;
+	mock_ctx_used(ctx, 1);
 	mock_made(MOCK_CQ);
 	return &cq->cq;
 }
@@ -130,6 +135,7 @@ static int destroy_cq(struct ibv_cq *ibcq)
 		forget_events(cq);
 		((struct mock_channel *)ibcq->channel)->cqs--;
 	}
+	mock_ctx_used(ibcq->context, -1);
 	mock_unmade(MOCK_CQ);
 	free(cq->ring);
 	free(cq);

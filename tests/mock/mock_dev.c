@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * mock_dev.c - devices of the mock: addresses, what they can do, what they say unasked (async events), their removal.
+ * mock_dev.c - devices of the mock: addresses, what they can do, how often they are opened, their removal.
  */
 #include <arpa/inet.h>
 #include <check.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <unistd.h>
 
@@ -137,6 +138,44 @@ static void usual(struct mock_dev *dev)
 	dev->last_wqe = !iw;
 }
 
+static struct mock_ctx *context_new(struct mock_dev *dev)
+{
+	struct mock_ctx *c = calloc(1, sizeof(*c));
+
+	c->dev = dev;
+	c->ctx.device = &dev->device;
+	c->ctx.num_comp_vectors = 1;
+	c->ctx.ops.poll_cq = mock_poll_cq;
+	c->ctx.ops.req_notify_cq = mock_req_notify_cq;
+	c->ctx.ops.post_srq_recv = mock_post_srq_recv;
+	c->ctx.ops.post_send = mock_post_send;
+	c->ctx.cmd_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	c->ctx.async_fd = mock_pipe(&c->async_out);
+	TAILQ_INIT(&c->async);
+	TAILQ_INSERT_TAIL(&dev->contexts, c, link);
+	return c;
+}
+
+static void context_free(struct mock_ctx *c)
+{
+	mock_async_drop(c);
+	close(c->ctx.cmd_fd);
+	close(c->ctx.async_fd);
+	close(c->async_out);
+	TAILQ_REMOVE(&c->dev->contexts, c, link);
+	free(c);
+}
+
+struct ibv_context *mock_context(struct mock_dev *dev)
+{
+	return &TAILQ_FIRST(&dev->contexts)->ctx;
+}
+
+struct mock_dev *mock_dev_of_context(struct ibv_context *ctx)
+{
+	return mock_dev_of(ctx);
+}
+
 struct mock_dev *mock_dev_add(const char *name, enum mock_mode mode, unsigned host)
 {
 	MOCK_LOCK;
@@ -147,15 +186,8 @@ struct mock_dev *mock_dev_add(const char *name, enum mock_mode mode, unsigned ho
 	strncpy(dev->device.name, name, sizeof(dev->device.name) - 1);
 	dev->device.transport_type = mode == MOCK_IWARP ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
 	dev->device.node_type = mode == MOCK_IWARP ? IBV_NODE_RNIC : IBV_NODE_CA;
-	dev->ctx.device = &dev->device;
-	dev->ctx.cmd_fd = -1;
-	dev->ctx.num_comp_vectors = 1;
-	dev->ctx.ops.poll_cq = mock_poll_cq;
-	dev->ctx.ops.req_notify_cq = mock_req_notify_cq;
-	dev->ctx.ops.post_srq_recv = mock_post_srq_recv;
-	dev->ctx.ops.post_send = mock_post_send;
-	dev->ctx.async_fd = mock_pipe(&dev->async_out);
-	TAILQ_INIT(&dev->async);
+	TAILQ_INIT(&dev->contexts);
+	context_new(dev);
 	usual(dev);
 	TAILQ_INSERT_TAIL(&mock_devs, dev, link);
 	return dev;
@@ -170,119 +202,12 @@ void mock_dev_remove(struct mock_dev *dev)
 	dev->gone = true;
 	mock_async(dev, IBV_EVENT_DEVICE_FATAL);
 	TAILQ_FOREACH(qp, &mock_qps, link)
-	if (qp->qp.context == &dev->ctx)
+	if (mock_dev_of(qp->qp.context) == dev)
 		mock_qp_error(qp);
 	TAILQ_FOREACH(id, &mock_ids, link)
 	if (id->dev == dev && !id->listener)
 		mock_cm_say(id, RDMA_CM_EVENT_DEVICE_REMOVAL, 0);
 	mock_moved();
-}
-
-/* ---- async events ---- */
-
-static void say(struct mock_dev *dev, struct ibv_async_event ev)
-{
-	struct mock_async *a = calloc(1, sizeof(*a));
-
-	a->ev = ev;
-	TAILQ_INSERT_TAIL(&dev->async, a, link);
-	mock_pipe_fill(dev->async_out, "async events");
-}
-
-void mock_async(struct mock_dev *dev, enum ibv_event_type type)
-{
-	MOCK_LOCK;
-
-	say(dev, (struct ibv_async_event){.element.port_num = 1, .event_type = type});
-}
-
-void mock_async_qp(struct ibv_qp *qp, enum ibv_event_type type)
-{
-	MOCK_LOCK;
-
-	say(mock_dev_of(qp->context), (struct ibv_async_event){.element.qp = qp, .event_type = type});
-}
-
-void mock_async_cq(struct ibv_cq *cq, enum ibv_event_type type)
-{
-	MOCK_LOCK;
-
-	say(mock_dev_of(cq->context), (struct ibv_async_event){.element.cq = cq, .event_type = type});
-}
-
-void mock_async_srq(struct ibv_srq *srq, enum ibv_event_type type)
-{
-	MOCK_LOCK;
-
-	say(mock_dev_of(srq->context), (struct ibv_async_event){.element.srq = srq, .event_type = type});
-}
-
-/* The counts of what the event is about, NULL if it is the device. */
-static struct mock_acks *acks_of(const struct ibv_async_event *ev)
-{
-	switch (ev->event_type) {
-	case IBV_EVENT_CQ_ERR:
-		return &((struct mock_cq *)ev->element.cq)->async;
-	case IBV_EVENT_QP_FATAL:
-	case IBV_EVENT_QP_REQ_ERR:
-	case IBV_EVENT_QP_ACCESS_ERR:
-	case IBV_EVENT_COMM_EST:
-	case IBV_EVENT_SQ_DRAINED:
-	case IBV_EVENT_PATH_MIG:
-	case IBV_EVENT_PATH_MIG_ERR:
-	case IBV_EVENT_QP_LAST_WQE_REACHED:
-		return &((struct mock_qp *)ev->element.qp)->async;
-	case IBV_EVENT_SRQ_ERR:
-	case IBV_EVENT_SRQ_LIMIT_REACHED:
-		return &((struct mock_srq *)ev->element.srq)->async;
-	default:
-		return NULL;
-	}
-}
-
-/* The object goes: events about it that nobody has fetched go, too. */
-void mock_async_forget(struct ibv_context *ctx, const void *object)
-{
-	struct mock_dev *dev = mock_dev_of(ctx);
-	struct mock_async *a, *next;
-
-	for (a = TAILQ_FIRST(&dev->async); a; a = next) {
-		next = TAILQ_NEXT(a, link);
-		if (!acks_of(&a->ev) || a->ev.element.qp != object)
-			continue;
-		TAILQ_REMOVE(&dev->async, a, link);
-		free(a);
-		mock_pipe_take(ctx->async_fd, "async events");
-	}
-}
-
-static int get_async_event(struct ibv_context *ctx, struct ibv_async_event *ev)
-{
-	MOCK_LOCK;
-	struct mock_dev *dev = mock_dev_of(ctx);
-	struct mock_async *a = TAILQ_FIRST(&dev->async);
-	struct mock_acks *acks;
-
-	MOCK_FAILS_MINUS(ibv_get_async_event);
-	if (!mock_pipe_take(ctx->async_fd, "ibv_get_async_event"))
-		return -1;
-	TAILQ_REMOVE(&dev->async, a, link);
-	*ev = a->ev;
-	free(a);
-	acks = acks_of(ev);
-	if (acks)
-		mock_got(acks);
-	return 0;
-}
-
-static void ack_async_event(struct ibv_async_event *ev)
-{
-	MOCK_LOCK;
-	struct mock_acks *acks = acks_of(ev);
-
-	mock_fails(MOCK_ibv_ack_async_event);
-	if (acks)
-		mock_acked(acks, 1, "async event");
 }
 
 /* ---- queries ---- */
@@ -298,22 +223,32 @@ static int query_device(struct ibv_context *ctx, struct ibv_device_attr *attr)
 	return 0;
 }
 
-/* One context per device: what there would be in another is told apart by nobody here. */
-static struct ibv_context *open_device(struct ibv_device *dev)
+static struct ibv_context *open_device(struct ibv_device *ibdev)
 {
-	struct mock_dev *d;
+	MOCK_LOCK;
+	struct mock_dev *dev;
 
 	MOCK_FAILS_NULL(ibv_open_device);
-	TAILQ_FOREACH(d, &mock_devs, link)
-		if (d->ctx.device == dev)
-			return &d->ctx;
-	errno = ENODEV;
-	return NULL;
+	TAILQ_FOREACH(dev, &mock_devs, link)
+	if (&dev->device == ibdev && !dev->gone) {
+		mock_made(MOCK_CONTEXT);
+		return &context_new(dev)->ctx;
+	}
+	return mock_null(ENODEV);
 }
 
-static int close_device(struct ibv_context *ctx)
+static int close_device(struct ibv_context *ibctx)
 {
-	(void)ctx;
+	MOCK_LOCK;
+	struct mock_ctx *ctx = (struct mock_ctx *)ibctx;
+
+	MOCK_FAILS_NUMBER(ibv_close_device);
+	if (ctx->users || ibctx == mock_context(ctx->dev)) {
+		mock_fault("ibv_close_device: %u objects are left of it", ctx->users);
+		return EBUSY;
+	}
+	mock_unmade(MOCK_CONTEXT);
+	context_free(ctx);
 	return 0;
 }
 
@@ -327,15 +262,10 @@ static const char *wc_status_str(enum ibv_wc_status status)
 	return status == IBV_WC_SUCCESS ? "success" : "error";
 }
 
-static const char *event_type_str(enum ibv_event_type type)
-{
-	return type == IBV_EVENT_DEVICE_FATAL ? "device fatal" : "event";
-}
-
 void mock_dev_reset(void)
 {
 	struct mock_dev *dev;
-	struct mock_async *ev;
+	struct mock_ctx *ctx;
 	struct address *a;
 
 	while ((a = TAILQ_FIRST(&addresses))) {
@@ -344,12 +274,8 @@ void mock_dev_reset(void)
 	}
 	while ((dev = TAILQ_FIRST(&mock_devs))) {
 		TAILQ_REMOVE(&mock_devs, dev, link);
-		while ((ev = TAILQ_FIRST(&dev->async))) {
-			TAILQ_REMOVE(&dev->async, ev, link);
-			free(ev);
-		}
-		close(dev->ctx.async_fd);
-		close(dev->async_out);
+		while ((ctx = TAILQ_FIRST(&dev->contexts)))
+			context_free(ctx);
 		free(dev);
 	}
 }
@@ -359,9 +285,6 @@ void mock_dev_install(void)
 	vb.ibv_open_device = open_device;
 	vb.ibv_close_device = close_device;
 	vb.ibv_query_device = query_device;
-	vb.ibv_get_async_event = get_async_event;
-	vb.ibv_ack_async_event = ack_async_event;
 	vb.ibv_get_device_name = get_device_name;
 	vb.ibv_wc_status_str = wc_status_str;
-	vb.ibv_event_type_str = event_type_str;
 }

@@ -22,6 +22,16 @@ struct mock_async {
 	struct ibv_async_event ev;
 };
 
+/* A device as it was opened: first what its user sees. */
+struct mock_ctx {
+	struct ibv_context ctx;
+	struct mock_dev *dev;
+	int async_out; /* the pipe's other end */
+	unsigned users;
+	TAILQ_HEAD(, mock_async) async;
+	TAILQ_ENTRY(mock_ctx) link;
+};
+
 /* Events of a CQ, SRQ or QP: fetched, acknowledged. */
 struct mock_acks {
 	unsigned got, acked;
@@ -222,13 +232,22 @@ static inline void *mock_null(int err)
 /* ---- mock_dev.c ---- */
 static inline struct mock_dev *mock_dev_of(struct ibv_context *ctx)
 {
-	return (struct mock_dev *)ctx;
+	return ((struct mock_ctx *)ctx)->dev;
 }
 bool mock_ip_of(const struct sockaddr *sa, struct in6_addr *ip, uint16_t *port); /* port: host order */
 struct mock_dev *mock_dev_with(const struct in6_addr *ip);
 struct mock_dev *mock_dev_of_host(unsigned host);
 void mock_dev_reset(void);
 void mock_dev_install(void);
+/* Something is made (1) or destroyed (-1) there. */
+static inline void mock_ctx_used(struct ibv_context *ctx, int n)
+{
+	((struct mock_ctx *)ctx)->users += (unsigned)n;
+}
+
+/* ---- mock_async.c ---- */
+void mock_async_install(void);
+void mock_async_drop(struct mock_ctx *ctx);
 void mock_async_forget(struct ibv_context *ctx, const void *object);
 
 /* ---- mock_mem.c ---- */

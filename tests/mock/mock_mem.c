@@ -17,6 +17,7 @@ static struct ibv_pd *alloc_pd(struct ibv_context *ctx)
 		return mock_null(EIO);
 	pd = calloc(1, sizeof(*pd));
 	pd->pd.context = ctx;
+	mock_ctx_used(ctx, 1);
 	mock_made(MOCK_PD);
 	return &pd->pd;
 }
@@ -29,6 +30,7 @@ static int dealloc_pd(struct ibv_pd *ibpd)
 	MOCK_FAILS_NUMBER(ibv_dealloc_pd);
 	if (pd->users)
 		return EBUSY;
+	mock_ctx_used(ibpd->context, -1);
 	mock_unmade(MOCK_PD);
 	free(pd);
 	return 0;

@@ -106,11 +106,13 @@ unsigned mock_recvs_posted(struct ibv_srq *srq)
 
 /* ---- queue pairs ---- */
 
-static int check_init(struct mock_dev *dev, const struct ibv_qp_init_attr *attr)
+static int check_init(struct mock_dev *dev, const struct ibv_pd *pd, const struct ibv_qp_init_attr *attr)
 {
 	if (dev->gone)
 		return EIO;
 	if (attr->qp_type != IBV_QPT_RC || !attr->send_cq || !attr->recv_cq || !attr->srq)
+		return EINVAL;
+	if (attr->send_cq->context != pd->context || attr->recv_cq->context != pd->context || attr->srq->pd != pd)
 		return EINVAL;
 	if (attr->cap.max_send_wr > (unsigned)dev->attr.max_qp_wr || !attr->cap.max_send_wr ||
 	    attr->cap.max_send_sge > (unsigned)dev->attr.max_sge || attr->cap.max_inline_data > dev->max_inline)
@@ -134,7 +136,7 @@ struct mock_qp *mock_qp_new(struct mock_id *id, struct ibv_pd *pd, struct ibv_qp
 	struct mock_dev *dev = mock_dev_of(pd->context);
 	struct mock_qp *qp;
 
-	*err = check_init(dev, attr);
+	*err = check_init(dev, pd, attr);
 	if (*err)
 		return NULL;
 	if (attr->cap.max_inline_data > dev->grant_inline)

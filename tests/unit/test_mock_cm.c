@@ -18,7 +18,7 @@ START_TEST(test_private_data)
 	ck_assert_mem_eq(c->private_data, "hi", 2);
 	ck_assert_ptr_eq(b.ev->listen_id, b.listener);
 	ck_assert_ptr_eq(b.ev->id->context, &b);
-	ck_assert_ptr_eq(b.ev->id->verbs, &db->ctx);
+	ck_assert_ptr_eq(b.ev->id->verbs, mock_context(db));
 	peer_accept(&b, "yes", 3, 1);
 	c = &peer_event(&a, RDMA_CM_EVENT_ESTABLISHED)->param.conn;
 	ck_assert_uint_eq(c->private_data_len, iw ? 3 : 196);

@@ -64,10 +64,11 @@ static int address_resolved(struct verbs_ep *ep)
 	return verbs_cm_route(ep->cm);
 }
 
+static void call_failed(struct verbs_call *call, int err);
+
 static int request(struct verbs_ep *ep)
 {
-	struct rdma_conn_param param;
-	struct verbs_hello hello, wire;
+	struct verbs_hello hello;
 	int err = verbs_qp_create(ep);
 
 	if (err)
@@ -78,13 +79,12 @@ static int request(struct verbs_ep *ep)
 		return -ENOBUFS;
 	hello.wanted = ep->id.peer;
 	hello.rx_seq = ep->attempt->rx_seq;
-	verbs_hello_pack(&hello, &wire);
-	verbs_ep_params(ep, &param);
-	param.private_data = &wire;
-	param.private_data_len = sizeof(wire);
+	verbs_hello_pack(&hello, &ep->call.wire);
+	verbs_ep_params(ep, &ep->call.param);
+	ep->call.done = call_failed;
 	atomic_store(&ep->state, VERBS_CONNECTING);
 	verbs_ep_deadline(ep, ANSWER_MS);
-	err = verbs_err(vb.rdma_connect(ep->cm, &param));
+	err = verbs_call(&ep->call, ep->dev, ep->cm, &ep->id.faddr);
 	ep->cm_busy = !err;
 	return err;
 }
@@ -114,6 +114,28 @@ static void look_elsewhere(struct verbs_ep *ep)
 		redial(ep, TO_RENDEZVOUS, (uint16_t)rds_options()->cm_port);
 	else
 		verbs_ep_down(ep, -ECONNREFUSED, false);
+}
+
+/* Some devices know at once that nobody listens. */
+static void not_asked(struct verbs_ep *ep, int err)
+{
+	if (err == -ECONNREFUSED)
+		look_elsewhere(ep);
+	else
+		verbs_ep_down(ep, err, false);
+}
+
+/* The thread is back.  Without an error there is nothing to do: the answer is an event. */
+static void call_failed(struct verbs_call *call, int err)
+{
+	struct verbs_ep *ep = container_of(call, struct verbs_ep, call);
+
+	if (err)
+		ep->cm_busy = false;
+	if (ep->closed)
+		verbs_ep_close_on(ep);
+	else if (err)
+		not_asked(ep, err);
 }
 
 static void sent_on(struct verbs_ep *ep, const struct verbs_answer *a)
@@ -164,9 +186,8 @@ void verbs_attempt_said(struct verbs_ep *ep, const struct verbs_said *said)
 		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
 		err = request(ep);
-		if (err != -ECONNREFUSED) /* some devices know at once */
-			break;
-		look_elsewhere(ep);
+		if (err)
+			not_asked(ep, err);
 		return;
 	case RDMA_CM_EVENT_ESTABLISHED:
 		err = accepted(ep, said);

@@ -15,10 +15,15 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 
 #include "engine/transport/verbs/verbs.h"
 
-#define CQ_ENTRIES 16384
+/*
+ * On siw this has a second purpose.  Its library takes offset 0x90000 of the context's mappings for "none" and fails to make the queue
+ * pair that would get it, again and again.  The completion queue is made first, and 32 bytes an entry it covers that place.
+ */
+#define CQ_ENTRIES 32768
 #define REFILL_BATCH 16u
 #define FEWEST_BUFFERS 64u
 #define STARVED_NS (5 * 1000000ull)
@@ -83,6 +88,12 @@ static unsigned post_some(struct verbs_dev *dev)
 	return took;
 }
 
+void verbs_dev_again(struct verbs_dev *dev)
+{
+	if (!dev->starved.queued)
+		rds_timer_set(&dev->starved, os_now_ns() + STARVED_NS);
+}
+
 void verbs_dev_refill(struct verbs_dev *dev)
 {
 	if (dev->gone)
@@ -90,9 +101,7 @@ void verbs_dev_refill(struct verbs_dev *dev)
 	while (dev->nrefill) {
 		if (post_some(dev))
 			continue;
-		if (!dev->starved
-			     .queued) /* nobody else would look again if all the others are with sleeping programs */
-			rds_timer_set(&dev->starved, os_now_ns() + STARVED_NS);
+		verbs_dev_again(dev); /* nobody else would look if all the others are with sleeping programs */
 		return;
 	}
 }
@@ -277,16 +286,25 @@ static void dev_use(struct verbs_dev *dev)
 	rx_unlock();
 }
 
-/* librdmacm opens each device for itself and keeps it: nothing of ours is made there, but its numbers are in the program's table. */
-static void hide_numbers(struct ibv_context *ctx)
+/*
+ * librdmacm opens each device for itself and keeps it open, and some devices cannot be removed while anybody has them open.  Nothing
+ * of ours is made there, so its descriptors become /dev/null's: what librdmacm still asks of them fails, which it does not mind.
+ */
+static void put_aside(int *fd)
 {
-	os_fd_adopt(&ctx->cmd_fd);
-	os_fd_adopt(&ctx->async_fd);
+	int null = os_open("/dev/null", O_RDWR | O_CLOEXEC, 0);
+
+	if (null < 0)
+		return;
+	if (os_fd_adopt(fd) == 0)
+		os_syscall(SYS_dup3, null, *fd, O_CLOEXEC, 0, 0, 0);
+	os_close(null);
 }
 
-static int dev_new(struct ibv_device *device, struct verbs_dev **out)
+static int dev_new(struct ibv_device *device, const struct sockaddr *addr, struct verbs_dev **out)
 {
 	struct verbs_dev *dev = calloc(1, sizeof(*dev));
+	struct rdma_cm_id *holder;
 	int err = -ENOMEM;
 
 	if (dev) {
@@ -298,6 +316,8 @@ static int dev_new(struct ibv_device *device, struct verbs_dev **out)
 		err = dev->ctx ? dev_open(dev) : errno ? -errno : -ENODEV;
 	}
 	if (!err)
+		err = verbs_dev_hold(dev, addr);
+	if (!err)
 		err = dev_watch(dev);
 	if (!err) {
 		dev_use(dev);
@@ -305,8 +325,12 @@ static int dev_new(struct ibv_device *device, struct verbs_dev **out)
 		return 0;
 	}
 	rds_error("the RDMA device %s cannot be used: %s", dev ? dev->name : "(no memory)", strerror(-err));
-	if (dev)
+	if (dev) {
+		holder = atomic_load(&dev->holder);
 		verbs_dev_free(dev);
+		if (holder)
+			vb.rdma_destroy_id(holder);
+	}
 	return err;
 }
 
@@ -322,8 +346,11 @@ int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out)
 	pthread_mutex_lock(&making);
 	dev = dev_find(cm->verbs->device);
 	if (!dev) {
-		hide_numbers(cm->verbs);
-		err = dev_new(cm->verbs->device, &dev);
+		err = dev_new(cm->verbs->device, rdma_get_local_addr(cm), &dev);
+		if (!err) {
+			put_aside(&cm->verbs->cmd_fd);
+			put_aside(&cm->verbs->async_fd);
+		}
 	}
 	pthread_mutex_unlock(&making);
 	if (!err) {

@@ -55,7 +55,6 @@ int verbs_ep_device(struct verbs_ep *ep)
 		return err;
 	}
 	verbs_dev_use(ep->dev);
-	verbs_dev_hold(ep->dev, &ep->id.laddr, ep->id.scope);
 	return 0;
 }
 
@@ -228,19 +227,35 @@ static void standing_said(struct verbs_ep *ep, const struct verbs_said *said)
 	}
 }
 
+/* To rdma_connect or rdma_accept, which are done with the id then. */
+static bool answers(const struct verbs_said *said)
+{
+	switch (said->what) {
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+	case RDMA_CM_EVENT_UNREACHABLE:
+	case RDMA_CM_EVENT_REJECTED:
+	case RDMA_CM_EVENT_ESTABLISHED:
+	case RDMA_CM_EVENT_DISCONNECTED:
+		return true;
+	default:
+		return false;
+	}
+}
+
 static void ep_said(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_said *said)
 {
 	struct verbs_ep *ep = container_of(owner, struct verbs_ep, owner);
 
 	if (cm != ep->cm)
 		return;
-	if (said->what != RDMA_CM_EVENT_ADDR_RESOLVED && said->what != RDMA_CM_EVENT_ROUTE_RESOLVED)
+	if (answers(said)) {
+		verbs_call_finish(&ep->call);
 		ep->cm_busy = false;
+	}
 	if (ep->closed) {
 		if (said->what == RDMA_CM_EVENT_ESTABLISHED)
 			vb.rdma_disconnect(ep->cm);
-		if (!ep->qp_dead)
-			rds_timer_set(&ep->deadline, os_now_ns());
+		verbs_ep_close_on(ep);
 		return;
 	}
 	if (said->what == RDMA_CM_EVENT_DEVICE_REMOVAL) {
@@ -334,9 +349,15 @@ static void closing(struct rds_timer *tm)
 			ep->close_pause *= 2;
 		return;
 	}
-	if (ep->cm_busy && ep->dev && ep->dev->caps.cm_commits && !ep->dev->gone)
-		return; /* its answer brings us back here (ep_said) */
+	if (ep->call.running || (ep->cm_busy && ep->dev && ep->dev->caps.cm_commits && !ep->dev->gone))
+		return; /* its end, or its answer, brings us back here */
 	closed(ep);
+}
+
+void verbs_ep_close_on(struct verbs_ep *ep)
+{
+	if (!ep->qp_dead)
+		rds_timer_set(&ep->deadline, os_now_ns());
 }
 
 void verbs_keep(struct rds_ep *rep, bool on)

@@ -19,21 +19,33 @@ static void holder_said(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, con
 		verbs_dev_gone(dev, "it was removed");
 }
 
-/* Any thread: the first address of the device that comes along will do. */
-void verbs_dev_hold(struct verbs_dev *dev, const struct in6_addr *laddr, uint32_t scope)
+/*
+ * An address of the device.  Once this has succeeded we hear of its end; a device that is just going away, and was opened by us after
+ * rdma_cm had told everybody, is refused here, or its removal would wait for us for ever.
+ */
+int verbs_dev_hold(struct verbs_dev *dev, const struct sockaddr *addr)
 {
-	struct rdma_cm_id *cm, *none = NULL;
-	struct sockaddr_storage ss;
+	struct sockaddr_storage ss = {0};
+	struct rdma_cm_id *cm;
+	int err;
 
-	if (atomic_load(&dev->holder))
-		return;
+	memcpy(&ss, addr, addr->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in));
+	if (addr->sa_family == AF_INET6)
+		((struct sockaddr_in6 *)&ss)->sin6_port = 0;
+	else
+		((struct sockaddr_in *)&ss)->sin_port = 0;
 	dev->owner.said = holder_said;
-	if (verbs_cm_id(&dev->owner, 0, &cm))
-		return; /* with the next endpoint */
-	rds_addr_to_sockaddr(laddr, 0, scope, &ss);
-	if (vb.rdma_bind_addr(cm, (struct sockaddr *)&ss) || !verbs_dev_has(dev, cm) ||
-	    !atomic_compare_exchange_strong(&dev->holder, &none, cm))
+	err = verbs_cm_id(&dev->owner, 0, &cm);
+	if (err)
+		return err;
+	err = verbs_err(vb.rdma_bind_addr(cm, (struct sockaddr *)&ss));
+	if (!err && !verbs_dev_has(dev, cm))
+		err = -ENODEV;
+	if (err)
 		vb.rdma_destroy_id(cm);
+	else
+		atomic_store(&dev->holder, cm);
+	return err;
 }
 
 void verbs_dev_use(struct verbs_dev *dev)
@@ -58,8 +70,7 @@ static void dev_remove(struct verbs_dev *dev)
 	rx_unlock();
 	rds_event_del(dev->channel->fd);
 	verbs_dev_free(dev);
-	if (holder)
-		vb.rdma_destroy_id(holder);
+	vb.rdma_destroy_id(holder);
 }
 
 void verbs_dev_unuse(struct verbs_dev *dev)

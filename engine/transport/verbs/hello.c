@@ -133,7 +133,6 @@ void verbs_version_clash(const struct in6_addr *peer, unsigned min, unsigned max
 	said = now;
 	*strrchr(rds_addr_str(peer, 0, 0, a), ':') = '\0';
 	rds_error("a process at %s speaks versions %u to %u of the protocol over RDMA devices, this library %u to %u: "
-		  "use "
-		  "librdspreload.so of the same release on both hosts",
+		  "use librdspreload.so of the same release on both hosts",
 		  a, min, max, VERBS_VERSION_MIN, VERBS_VERSION_MAX);
 }

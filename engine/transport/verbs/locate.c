@@ -23,6 +23,7 @@ struct locate {
 	uint16_t port;
 	struct rdma_cm_id *cm;
 	struct verbs_dev *dev;
+	struct verbs_call call;
 	bool busy; /* rdma_connect, and no answer yet */
 	bool over; /* answered, but the id may not be destroyed yet */
 };
@@ -51,6 +52,11 @@ static void locate_free(struct locate *l)
 	free(l);
 }
 
+static bool may_not_go(const struct locate *l)
+{
+	return l->call.running || (l->busy && l->dev->caps.cm_commits && !l->dev->gone);
+}
+
 /* The next in the queue begins from a timer: many failures in a row are no recursion. */
 static void answer(struct locate *l, int err)
 {
@@ -60,7 +66,7 @@ static void answer(struct locate *l, int err)
 	lq.nrunning--;
 	if (lq.waiting)
 		rds_timer_set(&lq.next, os_now_ns());
-	if (l->busy && l->dev->caps.cm_commits && !l->dev->gone) {
+	if (may_not_go(l)) {
 		l->over = true;
 		rds_timer_cancel(&l->timer);
 	} else {
@@ -85,9 +91,20 @@ static int address_resolved(struct locate *l)
 		return err;
 	}
 	verbs_dev_use(l->dev);
-	verbs_dev_hold(l->dev, &l->id.laddr, l->id.scope);
 	rds_timer_set(&l->timer, os_now_ns() + STEP_NS);
 	return verbs_cm_route(l->cm);
+}
+
+static void call_returned(struct verbs_call *call, int err)
+{
+	struct locate *l = container_of(call, struct locate, call);
+
+	if (err)
+		l->busy = false;
+	if (l->over && !may_not_go(l))
+		locate_free(l);
+	else if (!l->over && err)
+		answer(l, err);
 }
 
 static int ask(struct locate *l)
@@ -97,19 +114,20 @@ static int ask(struct locate *l)
 					.srq = l->dev->srq,
 					.qp_type = IBV_QPT_RC,
 					.cap = {.max_send_wr = 1, .max_send_sge = 1}};
-	struct rdma_conn_param param = {.retry_count = 7, .rnr_retry_count = 7};
-	struct verbs_hello hello, wire;
-	int err = verbs_err(vb.rdma_create_qp(l->cm, l->dev->pd, &attr));
+	struct verbs_hello hello;
+	int err;
 
+	errno = 0; /* not every provider says why */
+	err = verbs_err(vb.rdma_create_qp(l->cm, l->dev->pd, &attr));
 	if (err)
 		return err;
 	verbs_hello_self(&hello, VERBS_LOCATE, l->id.tos);
 	hello.port = l->port;
-	verbs_hello_pack(&hello, &wire);
-	param.private_data = &wire;
-	param.private_data_len = sizeof(wire);
+	verbs_hello_pack(&hello, &l->call.wire);
+	l->call.param = (struct rdma_conn_param){.retry_count = 7, .rnr_retry_count = 7};
+	l->call.done = call_returned;
 	rds_timer_set(&l->timer, os_now_ns() + ANSWER_NS);
-	err = verbs_err(vb.rdma_connect(l->cm, &param));
+	err = verbs_call(&l->call, l->dev, l->cm, &l->id.faddr);
 	l->busy = !err;
 	return err;
 }
@@ -148,8 +166,12 @@ static void locate_said(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, con
 	(void)cm;
 	if (said->what == RDMA_CM_EVENT_DEVICE_REMOVAL && l->dev)
 		verbs_dev_gone(l->dev, "it was removed");
+	else if (said->what != RDMA_CM_EVENT_ADDR_CHANGE)
+		verbs_call_finish(&l->call);
 	if (l->over) {
-		locate_free(l);
+		l->busy = false;
+		if (!may_not_go(l))
+			locate_free(l);
 		return;
 	}
 	switch (said->what) {

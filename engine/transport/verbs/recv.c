@@ -181,6 +181,17 @@ static enum took frame(struct verbs_ep *ep, struct verbs_buf *buf)
 
 /* ---- frames that wait ---- */
 
+/* Every look tries again, and a timer sees to it that there is one. */
+static void wait_turn(struct verbs_ep *ep)
+{
+	if (ep->later_queued || atomic_load(&ep->state) != VERBS_UP)
+		return;
+	ep->later_queued = true;
+	ep->later_next = rds_verbs.waiting;
+	rds_verbs.waiting = ep;
+	verbs_dev_again(ep->dev);
+}
+
 static void wait_later(struct verbs_ep *ep, struct verbs_buf *buf)
 {
 	buf->ep = ep;
@@ -189,11 +200,7 @@ static void wait_later(struct verbs_ep *ep, struct verbs_buf *buf)
 		ep->later_tail = &ep->later;
 	*ep->later_tail = buf;
 	ep->later_tail = &buf->next;
-	if (!ep->later_queued && atomic_load(&ep->state) == VERBS_UP) {
-		ep->later_queued = true;
-		ep->later_next = rds_verbs.waiting;
-		rds_verbs.waiting = ep;
-	}
+	wait_turn(ep);
 }
 
 bool verbs_recv_later(struct verbs_ep *ep)
@@ -215,6 +222,7 @@ bool verbs_recv_later(struct verbs_ep *ep)
 		if (!ep->later)
 			ep->later_tail = &buf->next;
 		ep->later = buf;
+		wait_turn(ep);
 		break;
 	}
 	return any;
@@ -228,6 +236,7 @@ static bool retry_waiting(void)
 	while ((ep = *p)) {
 		any |= verbs_recv_later(ep);
 		if (ep->later) {
+			verbs_dev_again(ep->dev);
 			p = &ep->later_next;
 			continue;
 		}
@@ -286,7 +295,7 @@ static void received(struct verbs_dev *dev, const struct ibv_wc *wc)
 	}
 	buf->len = wc->byte_len < VERBS_BUF ? wc->byte_len : VERBS_BUF;
 	ep->quiet_since = 0;
-	if (unlikely(dev->caps.credits))
+	if (unlikely(dev->caps.credits) && !ep->closed) /* closed, it holds none, and its connection hears nothing */
 		count_credits(ep, buf);
 	if (unlikely(!ep->heard)) {
 		ep->heard = true;

@@ -89,8 +89,7 @@ static void foreign(void)
 		return;
 	rv.told = true;
 	rds_warn("port %d of rdma_cm is in use, and not by a process of this registry: other hosts will not find this "
-		 "one's "
-		 "sockets. Let all RDS processes of the host share one registry (RDS_PRELOAD_SHARE, "
+		 "one's sockets. Let all RDS processes of the host share one registry (RDS_PRELOAD_SHARE, "
 		 "RDS_PRELOAD_REGISTRY_DIR), or set RDS_PRELOAD_CM_PORT, the same on all hosts",
 		 (int)rds_options()->cm_port);
 }

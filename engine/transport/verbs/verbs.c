@@ -51,8 +51,6 @@ int verbs_claims(struct rds_transport *t, const struct in6_addr *laddr, uint32_t
 		return err;
 	err = verbs_err(vb.rdma_bind_addr(id, (struct sockaddr *)&ss));
 	err = err ? -ENODEV : verbs_dev_get(id, &dev);
-	if (!err)
-		verbs_dev_hold(dev, laddr, scope);
 	vb.rdma_destroy_id(id);
 	if (err == -ENODEV)
 		return 0;
@@ -106,6 +104,7 @@ void rds_verbs_forget(void)
 {
 	verbs_rendezvous_forget();
 	verbs_locate_forget();
+	verbs_call_forget();
 	verbs_keepalive_forget();
 	verbs_dev_forget();
 	memset(&rds_verbs, 0, sizeof(rds_verbs));

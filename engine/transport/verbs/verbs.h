@@ -13,6 +13,7 @@
  *   credit.c      may a frame be sent? (devices that cannot make a sender wait)
  *   wake.c        arming the completion queue
  *   cm.c          rdma_cm: the event channel, ids, private data out        hello.c   private data in and out (hello.h)
+ *   call.c        rdma_connect where it may keep its caller waiting
  *   attempt.c     from an address to a connection    listen.c  requests from peers
  *   endpoint.c    an endpoint's life: made, up, down, closed, freed       gone.c    a device that is no more
  *   rendezvous.c  one port per node: who listens, what is answered        locate.c  who is asked
@@ -79,6 +80,23 @@ struct verbs_cm_owner {
 	void (*said)(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_said *said);
 };
 
+/* rdma_connect, by a thread if need be (call.c).  Filled in by the caller: param (but for the private data), wire, done. */
+struct verbs_call {
+	struct rdma_conn_param param;
+	struct verbs_hello wire;
+	void (*done)(struct verbs_call *call,
+		     int err); /* helper; not if verbs_call() or verbs_call_finish() said it all */
+	bool running;
+	/* call.c's */
+	struct verbs_call *next;
+	struct rdma_cm_id *cm;
+	struct in6_addr to;
+	uint64_t since;
+	struct rds_timer timer;
+	int err;
+	_Atomic bool left;
+};
+
 /* ---- devices (device.c) ---- */
 
 /* What a device is like, found out once; nowhere else is asked what kind it is. */
@@ -88,8 +106,8 @@ struct verbs_caps {
 	bool one_sge_read;     /* (RDMA) */
 	bool sink_needs_write; /* (RDMA) */
 	bool atomics;	       /* (RDMA) */
-	bool cm_commits; /* a request that is under way cannot be taken back: wait for its answer before destroying the id */
-	bool rnr, timeouts;  /* the queue pair has these attributes */
+	bool cm_commits;    /* rdma_connect may wait for the peer; until it is answered, destroying the id waits, too */
+	bool rnr, timeouts; /* the queue pair has these attributes */
 	uint32_t max_inline; /* asked for; an endpoint has what it got */
 	uint32_t sq, srq;    /* depths */
 	uint32_t rd_atomic;
@@ -116,7 +134,7 @@ struct verbs_dev {
 	struct ibv_srq *srq;
 	struct verbs_arena *arena;
 	struct rds_event comp_ev, async_ev;
-	struct rds_timer starved; /* no receive buffer could be posted: again */
+	struct rds_timer starved; /* no receive buffer could be posted, no memory for what came: again */
 	struct rds_timer memory;  /* no block could be had: look who can give some back */
 	bool helped;		  /* the log has said what to do about memory */
 	/* rx */
@@ -143,6 +161,7 @@ int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out);
 bool verbs_dev_has(const struct verbs_dev *dev, const struct rdma_cm_id *cm);
 void verbs_dev_forget(void);
 void verbs_dev_refill(struct verbs_dev *dev);			  /* rx: post what has come back, in batches */
+void verbs_dev_again(struct verbs_dev *dev);			  /* rx: have the helper look soon, something found no memory */
 void verbs_buf_put(struct verbs_dev *dev, struct verbs_buf *buf); /* rx */
 void verbs_dev_memory(
 	struct verbs_dev *dev);		    /* a block was not to be had: have room looked for. Any lock but timers' */
@@ -185,8 +204,9 @@ struct verbs_ep {
 	bool cm_up;		/* ESTABLISHED has come */
 	uint64_t peer_ack;	/* for up->up: what the peer has received before */
 	struct rds_timer nudge; /* set from anywhere: the helper is to look whether it is up, or to be freed */
-	bool cm_busy;		/* rdma_connect or rdma_accept, and no answer yet (caps.cm_commits) */
-	bool over;		/* up->down has been called, or will never be */
+	struct verbs_call call;
+	bool cm_busy; /* rdma_connect or rdma_accept, and no answer yet (caps.cm_commits) */
+	bool over;    /* up->down has been called, or will never be */
 	uint64_t close_by, close_pause;
 	_Atomic bool probe_due;	   /* keepalive: have verbs_push send a probe */
 	_Atomic uint32_t probe_wr; /* ... and this was the last one */
@@ -308,6 +328,11 @@ void verbs_cm_reject(struct rdma_cm_id *cm, const struct verbs_answer *answer);
 /* An address of rdma_cm; a link-local one whose interface it does not tell has that of our interface with that address. */
 void verbs_cm_addr(const struct sockaddr *sa, struct in6_addr *ip, uint32_t *scope);
 
+/* call.c; helper.  0: asked for, the answer is an event; with call->running, done() may say that it failed after all. */
+int verbs_call(struct verbs_call *call, const struct verbs_dev *dev, struct rdma_cm_id *cm, const struct in6_addr *to);
+/* Its answer has come, so it must be over: waits for its thread to be out of the way.  False: was not running. */
+bool verbs_call_finish(struct verbs_call *call);
+
 /* hello.c: host byte order inside, the wire's outside */
 void verbs_hello_self(struct verbs_hello *hello, enum verbs_ask ask,
 		      uint8_t tos); /* all that does not depend on whom we ask */
@@ -339,13 +364,14 @@ void verbs_ep_deadline(struct verbs_ep *ep, uint64_t ms);
 void verbs_ep_params(const struct verbs_ep *ep, struct rdma_conn_param *param);
 void verbs_ep_ready(struct verbs_ep *ep); /* up->up, if nothing is missing any more */
 void verbs_ep_down(struct verbs_ep *ep, int why, bool gone);
+void verbs_ep_close_on(struct verbs_ep *ep); /* closed: what it had to wait for may have come */
 void verbs_close(struct rds_ep *ep);
 void verbs_keep(struct rds_ep *ep, bool on);
 void verbs_ep_heard(struct verbs_ep *ep);	 /* rx: the first frame: whoever waits to be up may be */
 void verbs_ep_free_if_done(struct verbs_ep *ep); /* rx: closed, nothing in place, queue pair gone */
 
 /* gone.c; helper */
-void verbs_dev_hold(struct verbs_dev *dev, const struct in6_addr *laddr, uint32_t scope); /* claims(), too */
+int verbs_dev_hold(struct verbs_dev *dev, const struct sockaddr *addr); /* once, before it is used */
 void verbs_dev_use(struct verbs_dev *dev);
 void verbs_dev_unuse(struct verbs_dev *dev); /* the last one of a device that is gone frees it */
 void verbs_dev_gone(struct verbs_dev *dev, const char *what);
@@ -368,6 +394,7 @@ void verbs_async_event(struct rds_event *ev, uint32_t events);
 /* Forked child: nothing of the parent's is ours. */
 void verbs_rendezvous_forget(void);
 void verbs_locate_forget(void);
+void verbs_call_forget(void);
 void verbs_keepalive_forget(void);
 
 #endif

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * call.c - rdma_connect() without waiting for it.
+ *
+ * On InfiniBand it sends a message and returns.  siw connects a TCP socket inside it: as long as the peer's host says nothing at all,
+ * two minutes by default, and the helper has other things to do.  So where the device is of that kind (caps.cm_commits) the call is
+ * made by a thread of its own, which touches nothing but its call, and is gone afterwards.
+ *
+ * Whoever has a call running keeps the id and the queue pair (running is true) until done() is called, or verbs_call_finish() has been.
+ * Hosts that do not answer shall not collect threads: while a call to one hangs, another is made every few seconds only.
+ */
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+
+#include "engine/transport/verbs/verbs.h"
+
+#define HANGS_NS 1000000000ull
+#define PAUSE_NS (5 * 1000000000ull)
+#define CALLS_MAX 256u
+#define STACK (PTHREAD_STACK_MIN + (64u << 10))
+
+static struct verbs_call *calls; /* running; helper */
+static unsigned ncalls;
+
+bool verbs_call_finish(struct verbs_call *c)
+{
+	struct verbs_call **p;
+
+	if (!c->running)
+		return false;
+	while (!atomic_load(&c->left)) /* it has made its call: this is about its last few instructions */
+		sched_yield();
+	rds_timer_cancel(&c->timer);
+	for (p = &calls; *p != c; p = &(*p)->next)
+		;
+	*p = c->next;
+	ncalls--;
+	c->running = false;
+	return true;
+}
+
+static void returned(struct rds_timer *tm)
+{
+	struct verbs_call *c = container_of(tm, struct verbs_call, timer);
+
+	verbs_call_finish(c);
+	c->done(c, c->err);
+}
+
+static void *caller(void *arg)
+{
+	struct verbs_call *c = arg;
+
+	rds_self_never();
+	errno = 0;
+	c->err = verbs_err(vb.rdma_connect(c->cm, &c->param));
+	rds_timer_set(&c->timer, os_now_ns());
+	atomic_fetch_sub(&rds_more_threads, 1);
+	atomic_store(&c->left, true); /* the last: from now on it may be freed */
+	return NULL;
+}
+
+static int start(struct verbs_call *c)
+{
+	pthread_attr_t attr;
+	sigset_t all, old;
+	pthread_t thread;
+	int err;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attr, STACK);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	atomic_fetch_add(&rds_more_threads, 1);
+	err = pthread_create(&thread, &attr, caller, c);
+	if (err)
+		atomic_fetch_sub(&rds_more_threads, 1);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attr);
+	return -err;
+}
+
+static bool too_many(const struct in6_addr *to, uint64_t now)
+{
+	const struct verbs_call *c;
+
+	if (ncalls >= CALLS_MAX)
+		return true;
+	for (c = calls; c; c = c->next)
+		if (rds_ip_equal(&c->to, to) && now - c->since > HANGS_NS && now - c->since < PAUSE_NS)
+			return true;
+	return false;
+}
+
+int verbs_call(struct verbs_call *c, const struct verbs_dev *dev, struct rdma_cm_id *cm, const struct in6_addr *to)
+{
+	uint64_t now = os_now_ns();
+	int err;
+
+	c->param.private_data = &c->wire;
+	c->param.private_data_len = sizeof(c->wire);
+	if (!dev->caps.cm_commits)
+		return verbs_err(vb.rdma_connect(cm, &c->param));
+	if (too_many(to, now))
+		return -ETIMEDOUT;
+	c->cm = cm;
+	c->to = *to;
+	c->since = now;
+	c->timer.fn = returned;
+	atomic_store(&c->left, false);
+	err = start(c);
+	if (err)
+		return err == -EALREADY ? -EAGAIN : err;
+	c->running = true;
+	c->next = calls;
+	calls = c;
+	ncalls++;
+	return 0;
+}
+
+void verbs_call_forget(void)
+{
+	calls = NULL;
+	ncalls = 0;
+	atomic_store(&rds_more_threads, 0);
+}

@@ -1,0 +1,608 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * world.c - what the verbs transport stands on in a test (world.h): its up-calls, the helper's clock, timers and events.
+ */
+#include "tests/mock/world.h"
+
+#include <poll.h>
+#include <string.h>
+
+#include "tests/unit/registry_helper.h"
+
+#define ROUNDS_MAX 100000
+
+struct world world;
+static struct rds_engine engine;
+
+/* ---- the helper's services ---- */
+
+uint64_t __wrap_os_now_ns(void);
+void __wrap_rds_timer_set(struct rds_timer *tm, uint64_t due_ns);
+void __wrap_rds_timer_cancel(struct rds_timer *tm);
+int __wrap_rds_event_add(struct rds_event *ev, int fd, uint32_t events);
+void __wrap_rds_event_del(int fd);
+
+static struct rds_timer *timers;
+static struct {
+	struct rds_event *ev;
+	int fd;
+	uint32_t events;
+} watched[32];
+
+uint64_t __wrap_os_now_ns(void)
+{
+	return world.now;
+}
+
+void __wrap_rds_timer_cancel(struct rds_timer *tm)
+{
+	struct rds_timer **p;
+
+	if (!tm->queued)
+		return;
+	for (p = &timers; *p != tm; p = &(*p)->next)
+		ck_assert_ptr_nonnull(*p);
+	*p = tm->next;
+	tm->queued = false;
+}
+
+void __wrap_rds_timer_set(struct rds_timer *tm, uint64_t due_ns)
+{
+	struct rds_timer **p;
+
+	__wrap_rds_timer_cancel(tm);
+	tm->due_ns = due_ns;
+	for (p = &timers; *p && (*p)->due_ns <= due_ns; p = &(*p)->next)
+		;
+	tm->next = *p;
+	*p = tm;
+	tm->queued = true;
+}
+
+int __wrap_rds_event_add(struct rds_event *ev, int fd, uint32_t events)
+{
+	unsigned i;
+
+	for (i = 0; watched[i].ev; i++)
+		ck_assert_uint_lt(i, 30);
+	watched[i].ev = ev;
+	watched[i].fd = fd;
+	watched[i].events = events;
+	return 0;
+}
+
+void __wrap_rds_event_del(int fd)
+{
+	unsigned i;
+
+	for (i = 0; i < 32; i++)
+		if (watched[i].ev && watched[i].fd == fd)
+			watched[i].ev = NULL;
+}
+
+static bool events_run(void)
+{
+	struct rds_event *ev;
+	struct pollfd p;
+	bool any = false;
+	unsigned i;
+
+	for (i = 0; i < 32; i++) {
+		ev = watched[i].ev;
+		p = (struct pollfd){.fd = watched[i].fd, .events = POLLIN | POLLRDHUP};
+		if (!ev || (watched[i].events & EPOLLET) || poll(&p, 1, 0) != 1 || (p.revents & POLLNVAL))
+			continue;
+		ev->fn(ev, (uint32_t)p.revents);
+		any = true;
+	}
+	return any;
+}
+
+static bool timers_run(void)
+{
+	struct rds_timer *tm = timers;
+
+	if (!tm || tm->due_ns > world.now)
+		return false;
+	timers = tm->next;
+	tm->queued = false;
+	tm->fn(tm);
+	return true;
+}
+
+bool world_timer_due(uint64_t within_ns)
+{
+	return timers && timers->due_ns <= world.now + within_ns;
+}
+
+/* ---- the engine's side ---- */
+
+/* No up-call comes after close(). */
+static struct world_conn *conn_of(struct rds_conn *conn)
+{
+	struct world_conn *c = (struct world_conn *)(void *)conn;
+
+	ck_assert(c >= world.conn && c < world.conn + CONNS);
+	ck_assert(c->open);
+	return c;
+}
+
+static struct rds_conn *up_accept(struct rds_transport *t, const struct rds_conn_id *id, uint64_t ack, uint64_t *rx_seq,
+				  int *why)
+{
+	struct world_conn *c = world.next;
+
+	ck_assert_ptr_eq(t, &rds_verbs.t);
+	world.accepts++;
+	world.asked = *id;
+	world.asked_ack = ack;
+	if (world.accept_err) {
+		*why = world.accept_err;
+		return NULL;
+	}
+	ck_assert_ptr_nonnull(c);
+	c->id = *id;
+	c->open = true;
+	*rx_seq = c->rx_seq;
+	return (struct rds_conn *)(void *)c;
+}
+
+static void up_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
+{
+	struct world_conn *c = conn_of(conn);
+
+	c->ep = ep;
+	c->ups++;
+	c->peer_ack = ack;
+}
+
+static void up_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool gone)
+{
+	struct world_conn *c = conn_of(conn);
+
+	ck_assert_int_lt(why, 0);
+	c->downs++;
+	c->why = why;
+	c->gone = gone;
+	c->ep = NULL;
+	c->open = false;
+	verbs_close(ep);
+}
+
+static unsigned char pattern(uint64_t seq, size_t i)
+{
+	return (unsigned char)(seq * 131 + i * 7 + i / 251);
+}
+
+static bool intact(const struct rds_rx *rx)
+{
+	const unsigned char *p = rx->data;
+	size_t i;
+
+	for (i = 0; i < rx->hdr.len; i++)
+		if (p[i] != pattern(rx->hdr.seq, i))
+			return false;
+	return true;
+}
+
+static enum rds_rx_verdict up_message(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
+{
+	struct world_conn *c = conn_of(conn);
+
+	if (world.later) {
+		world.later--;
+		return RDS_RX_LATER;
+	}
+	ck_assert_uint_lt(c->nmsgs, MSGS);
+	c->msg[c->nmsgs++] = (struct world_msg){rx->hdr.seq, rx->hdr.len, rx->hdr.flags, intact(rx)};
+	if (rx->hdr.seq > c->rx_seq)
+		c->rx_seq = rx->hdr.seq;
+	verbs_ack(ep, c->rx_seq);
+	if (rx->token && world.keep_inplace) {
+		ck_assert_uint_lt(world.ninplace, 1024);
+		world.inplace[world.ninplace].ep = ep;
+		world.inplace[world.ninplace++].token = rx->token;
+		return RDS_RX_TAKEN;
+	}
+	world.copies += !rx->token;
+	return RDS_RX_DONE;
+}
+
+static void up_writable(struct rds_conn *conn)
+{
+	conn_of(conn)->writables++;
+}
+
+static void up_speak(struct rds_conn *conn)
+{
+	conn_of(conn)->speak = true;
+}
+
+static void up_located(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port, int err)
+{
+	(void)t;
+	(void)port;
+	world.locates++;
+	world.located = *id;
+	world.located_err = err;
+}
+
+static const struct rds_transport_up up = {
+	.accept = up_accept,
+	.up = up_up,
+	.down = up_down,
+	.message = up_message,
+	.writable = up_writable,
+	.speak = up_speak,
+	.located = up_located,
+};
+
+/* ---- running ---- */
+
+static bool speak(void)
+{
+	struct world_conn *c;
+	bool any = false;
+
+	for (c = world.conn; c < world.conn + CONNS; c++) {
+		if (!c->speak)
+			continue;
+		c->speak = false;
+		any = true;
+		if (c->ep && c->ups)
+			verbs_push(c->ep);
+	}
+	return any;
+}
+
+static bool receive(void)
+{
+	bool any;
+
+	rx_lock();
+	any = verbs_progress(&rds_verbs.t);
+	rx_unlock();
+	return any;
+}
+
+static bool once(void)
+{
+	bool any = false;
+
+	while (mock_step())
+		any = true;
+	any |= events_run();
+	any |= receive();
+	any |= speak();
+	return timers_run() || any;
+}
+
+void world_run(void)
+{
+	unsigned rounds = 0;
+
+	while (once())
+		ck_assert_msg(++rounds < ROUNDS_MAX, "it never comes to rest");
+}
+
+void world_pass(uint64_t ns)
+{
+	uint64_t end = world.now + ns;
+
+	world_run();
+	while (timers && timers->due_ns <= end) {
+		world.now = timers->due_ns;
+		world_run();
+	}
+	world.now = end;
+	world_run();
+}
+
+/* ---- begin and end ---- */
+
+int world_claim(const char *ip)
+{
+	struct in6_addr a = v4(ip);
+
+	return verbs_claims(&rds_verbs.t, &a, 0);
+}
+
+void world_start(enum mock_mode mode)
+{
+	world_begin(mode);
+	ck_assert_int_eq(world_claim(US), 1);
+}
+
+void world_begin(enum mock_mode mode)
+{
+	memset(&world, 0, sizeof(world));
+	world.now = 1000000 * MS;
+	setenv("RDS_PRELOAD_VERBS_BUFFERS", "128", 0);
+	setenv("RDS_PRELOAD_LOG", "error", 0);
+	registry_setup();
+	rds_lock_init(&engine.control, RDS_LOCK_CONTROL);
+	rds_lock_init(&engine.rx, RDS_LOCK_RX);
+	rds_lock_init(&engine.wait, RDS_LOCK_WAIT);
+	ck_assert_int_eq(registry_open(&engine.reg), 0);
+	rds_eng = &engine;
+	mock_install();
+	world.ours = mock_dev_add("ours", mode, 0);
+	world.ours2 = mock_dev_add("ours2", mode, 0);
+	world.theirs = mock_dev_add("theirs", mode, 1);
+	mock_addr_add(world.ours, US);
+	mock_addr_add(world.ours2, US2);
+	mock_addr_add(world.theirs, THEM);
+	peer_init(&world.peer, 1);
+	rds_verbs_transport();
+	rds_verbs.t.up = &up;
+	world.next = &world.conn[1];
+}
+
+/* Every buffer is somewhere; with no endpoint left there is no other place. */
+static void check_device(struct verbs_dev *dev)
+{
+	ck_assert_uint_eq(dev->neps, 0);
+	ck_assert_uint_eq(dev->promised, 0);
+	if (!dev->gone)
+		ck_assert_uint_eq(dev->posted + dev->nrefill, dev->nbufs);
+	ck_assert_uint_eq(mock_recvs_posted(dev->srq), dev->posted);
+}
+
+void world_drop_device(struct mock_dev *which)
+{
+	struct verbs_dev *dev = atomic_load(&rds_verbs.devs);
+
+	while (dev && mock_dev_of_context(dev->ctx) != which)
+		dev = dev->next;
+	if (!dev)
+		return;
+	check_device(dev);
+	verbs_dev_gone(dev, "end of the test");
+	dev = atomic_load(&rds_verbs.devs);
+	ck_assert(!dev || mock_dev_of_context(dev->ctx) != which);
+}
+
+static void close_all(void)
+{
+	struct world_conn *c;
+
+	world_release();
+	for (c = world.conn; c < world.conn + CONNS; c++)
+		world_close(c);
+	world_pass(20000 * MS);
+}
+
+void world_end(void)
+{
+	world.later = 0;
+	world.keep_inplace = false;
+	mock_cm_hold(false);
+	mock_fail_any(0, 0);
+	close_all();
+	peer_drop_id(&world.peer);
+	close_all();
+	ck_assert_ptr_null(rds_verbs.eps);
+	peer_end(&world.peer);
+	world_drop_device(world.ours);
+	world_drop_device(world.ours2);
+	ck_assert_ptr_null(atomic_load(&rds_verbs.devs));
+	verbs_rendezvous_stop();
+	verbs_locate_forget();
+	verbs_unlisten(rds_verbs.listener);
+	if (rds_verbs.events)
+		vb.rdma_destroy_event_channel(rds_verbs.events);
+	mock_check_leaks();
+	registry_close(engine.reg);
+	registry_teardown();
+}
+
+/* ---- connections ---- */
+
+int world_connect(struct world_conn *c, const char *from, const char *to, uint16_t port, const struct rds_procid *peer)
+{
+	int err;
+
+	c->id = (struct rds_conn_id){
+		.laddr = v4(from),
+		.faddr = v4(to),
+		.peer = *peer,
+		.peer_slot = RDS_SLOT_REMOTE,
+		.peer_port = port,
+	};
+	err = verbs_connect(&rds_verbs.t, &c->id, (struct rds_conn *)(void *)c, c->rx_seq, &c->ep);
+	c->open = !err;
+	return err;
+}
+
+void world_close(struct world_conn *c)
+{
+	if (!c->ep) /* at most an attempt of the peer's, of which the engine has nothing in hand */
+		return;
+	verbs_close(c->ep);
+	c->ep = NULL;
+	c->open = false;
+}
+
+void world_pair(void)
+{
+	ck_assert_int_eq(world_claim(US2), 1);
+	ck_assert_int_eq(world_connect(&world.conn[0], US, US2, rds_verbs.port, registry_self(engine.reg)), 0);
+	world_run();
+	if (world_ep(&world.conn[0])->dev->caps.initiator_first) {
+		ck_assert_int_eq(world_send(&world.conn[0], 1, 0), 0);
+		world_run();
+	}
+	ck_assert_uint_eq(world.conn[0].ups, 1);
+	ck_assert_uint_eq(world.conn[1].ups, 1);
+}
+
+/* ---- the scripted peer ---- */
+
+struct rds_procid world_peer_id(void)
+{
+	struct rds_procid id;
+
+	memset(&id, 0x77, sizeof(id));
+	return id;
+}
+
+void world_hello(struct verbs_hello *h, enum verbs_ask ask)
+{
+	verbs_hello_self(h, ask, 0);
+	h->wanted = h->self;
+	h->self = world_peer_id();
+	h->listener = PEER_PORT;
+}
+
+void world_answer(struct verbs_answer *a, enum verbs_status status)
+{
+	verbs_answer_init(a, status, 0);
+	a->self = world_peer_id();
+	a->listener = PEER_PORT;
+}
+
+struct verbs_answer world_answer_in(const struct rdma_cm_event *ev)
+{
+	struct verbs_answer a;
+
+	ck_assert(verbs_answer_check(ev->param.conn.private_data, ev->param.conn.private_data_len, &a));
+	return a;
+}
+
+/* Time and again it is our turn. */
+static void peer_step(enum rdma_cm_event_type type)
+{
+	world_run();
+	peer_event(&world.peer, type);
+}
+
+void world_peer_asks(const struct verbs_hello *h, const char *to, uint16_t port)
+{
+	struct verbs_hello wire;
+
+	verbs_hello_pack(h, &wire);
+	peer_connect(&world.peer, THEM, to, port, &wire, sizeof(wire));
+	world_run();
+}
+
+void world_peer_rejects(const struct verbs_answer *a)
+{
+	struct verbs_answer wire;
+
+	verbs_answer_pack(a, &wire);
+	peer_step(RDMA_CM_EVENT_CONNECT_REQUEST);
+	peer_reject(&world.peer, &wire, sizeof(wire));
+	world_run();
+}
+
+void world_join(struct world_conn *c, unsigned recvs, unsigned credits)
+{
+	world_join_at(c, PEER_PORT, recvs, credits);
+}
+
+void world_join_at(struct world_conn *c, uint16_t port, unsigned recvs, unsigned credits)
+{
+	struct rds_procid them = world_peer_id();
+	struct verbs_answer a, wire;
+
+	if (!world.peer.listener)
+		peer_listen(&world.peer, THEM, port);
+	ck_assert_int_eq(world_connect(c, US, THEM, port, &them), 0);
+	peer_step(RDMA_CM_EVENT_CONNECT_REQUEST);
+	world_answer(&a, VERBS_OK);
+	a.credits = (uint16_t)credits;
+	verbs_answer_pack(&a, &wire);
+	peer_accept(&world.peer, &wire, sizeof(wire), recvs);
+	peer_step(RDMA_CM_EVENT_ESTABLISHED);
+	peer_ack(&world.peer);
+	ck_assert_uint_eq(c->ups, 1);
+}
+
+void world_joined_by(struct world_conn *c, unsigned credits)
+{
+	struct verbs_hello h;
+
+	world.next = c;
+	world_hello(&h, VERBS_CONNECT);
+	h.credits = (uint16_t)credits;
+	world_peer_asks(&h, US, rds_verbs.port);
+	peer_step(RDMA_CM_EVENT_ESTABLISHED);
+	peer_ack(&world.peer);
+	world_run();
+}
+
+void world_peer_frame(const struct rds_hdr *h, const void *bytes, size_t len)
+{
+	unsigned char frame[PEER_BUF];
+	struct rds_wire_hdr w;
+
+	rds_hdr_encode(h, &w, false);
+	memcpy(frame, &w, sizeof(w));
+	if (len)
+		memcpy(frame + sizeof(w), bytes, len);
+	peer_send(&world.peer, frame, sizeof(w) + len, IBV_SEND_SIGNALED);
+}
+
+/* ---- messages ---- */
+
+int world_send(struct world_conn *c, size_t len, uint8_t flags)
+{
+	static unsigned char bytes[RDS_MAX_MSG];
+	struct rds_hdr hdr = {.seq = c->tx_seq + 1, .len = (uint32_t)len, .sport = 1, .dport = 2, .flags = flags};
+	struct iovec iov = {.iov_base = bytes, .iov_len = len};
+	struct rds_wire_hdr wire;
+	uint64_t pos;
+	size_t i;
+	int err;
+
+	for (i = 0; i < len; i++)
+		bytes[i] = pattern(hdr.seq, i);
+	rds_hdr_encode(&hdr, &wire, false);
+	err = verbs_send(c->ep, &wire, &iov, len, &pos);
+	if (err)
+		return err;
+	c->tx_seq++;
+	ck_assert_mem_eq(verbs_retained(c->ep, pos), bytes, len);
+	verbs_flush(c->ep, false);
+	return 0;
+}
+
+void world_peer_sends(uint64_t seq, size_t len, uint8_t flags)
+{
+	unsigned char bytes[VERBS_FRAME];
+	size_t i;
+
+	for (i = 0; i < len; i++)
+		bytes[i] = pattern(seq, i);
+	world_peer_frame(&(struct rds_hdr){.seq = seq, .len = (uint32_t)len, .sport = 1, .dport = 2, .flags = flags},
+			 bytes, len);
+}
+
+void world_got_one(const struct world_conn *c, uint64_t seq)
+{
+	ck_assert_uint_eq(c->nmsgs, 1);
+	ck_assert_uint_eq(c->msg[0].seq, seq);
+	ck_assert(c->msg[0].intact);
+}
+
+void world_release(void)
+{
+	rx_lock();
+	while (world.ninplace) {
+		world.ninplace--;
+		verbs_release(world.inplace[world.ninplace].ep, world.inplace[world.ninplace].token);
+	}
+	rx_unlock();
+}
+
+bool world_all_came(const struct world_conn *from, const struct world_conn *to)
+{
+	unsigned i;
+
+	if (to->nmsgs != from->tx_seq)
+		return false;
+	for (i = 0; i < to->nmsgs; i++)
+		if (to->msg[i].seq != i + 1 || !to->msg[i].intact)
+			return false;
+	return true;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * world.h - the verbs transport in a test: on the mock's devices, under an engine that only takes notes, with a clock that the test turns.
+ *
+ * Ours is host 0, with US on one device and US2 on another; THEM is on host 1, for a scripted peer (peer.h).  Nothing runs by itself:
+ * world_run() does what the helper would, until nothing is left to do now; world_pass() lets time go by.  Programs link with
+ * $(world_ldflags), which put clock, timers and events of the helper into the test's hands.
+ */
+#ifndef TEST_WORLD_H
+#define TEST_WORLD_H
+
+#include <check.h>
+
+#include "engine/transport/verbs/verbs.h"
+#include "tests/mock/peer.h"
+
+#define US "10.0.0.1"
+#define US2 "10.0.0.2"
+#define THEM "10.0.1.1"
+#define PEER_PORT 5000
+#define MS 1000000ull
+#define CONNS 8
+#define MSGS 8192
+
+struct world_msg {
+	uint64_t seq;
+	uint32_t len;
+	uint8_t flags;
+	bool intact; /* the bytes that world_send() puts into a message of that number */
+};
+
+/* The engine's connection, as far as a transport can tell. */
+struct world_conn {
+	struct rds_ep *ep; /* until it is down */
+	bool open;	   /* connected or accepted, and not closed: may get up-calls */
+	struct rds_conn_id id;
+	unsigned ups, downs, writables;
+	int why;
+	bool gone, speak;
+	uint64_t peer_ack; /* as told with up */
+	uint64_t rx_seq, tx_seq;
+	struct world_msg msg[MSGS];
+	unsigned nmsgs;
+};
+
+struct world {
+	uint64_t now;
+	struct mock_dev *ours, *ours2, *theirs;
+	struct peer peer;
+	struct world_conn conn[CONNS];
+	/* accept(): the connection for the next request, or the error that it gets */
+	struct world_conn *next;
+	int accept_err;
+	unsigned accepts;
+	struct rds_conn_id asked;
+	uint64_t asked_ack;
+	/* message(): */
+	unsigned later;	   /* so many are refused for lack of memory */
+	bool keep_inplace; /* until world_release() */
+	struct {
+		struct rds_ep *ep;
+		void *token;
+	} inplace[1024];
+	unsigned ninplace, copies;
+	/* located() */
+	unsigned locates;
+	int located_err;
+	struct rds_conn_id located;
+};
+extern struct world world;
+
+void world_start(enum mock_mode mode);
+void world_begin(enum mock_mode mode); /* ... but for the claim of US, which starts the transport */
+int world_claim(const char *ip);
+/* Everything is closed, time passes, nothing must be left: endpoints, buffers, promises, blocks, objects of the mock. */
+void world_end(void);
+void world_run(void);
+void world_pass(uint64_t ns);
+bool world_timer_due(uint64_t within_ns); /* something is to happen until then */
+
+/* Towards the scripted peer's or our own second address; port 0: not known. 0 or -errno. */
+int world_connect(struct world_conn *c, const char *from, const char *to, uint16_t port, const struct rds_procid *peer);
+void world_close(struct world_conn *c);
+void world_drop_device(struct mock_dev *which); /* ours of it, which has no endpoint */
+/* Connected, both ends ours: conn[0] asked conn[1]. */
+void world_pair(void);
+/* Connected with the scripted peer, which accepted (it has `recvs` receives) / which asked and has fetched all events. */
+void world_join(struct world_conn *c, unsigned recvs, unsigned credits);
+void world_join_at(struct world_conn *c, uint16_t port, unsigned recvs, unsigned credits);
+void world_joined_by(struct world_conn *c, unsigned credits);
+
+/* The peer's private data.  Change it and pack it (verbs_hello_pack, verbs_answer_pack). */
+struct rds_procid world_peer_id(void);
+void world_hello(struct verbs_hello *h, enum verbs_ask ask);
+void world_answer(struct verbs_answer *a, enum verbs_status status);
+void world_peer_asks(const struct verbs_hello *h, const char *to, uint16_t port); /* until the request is sent */
+void world_peer_rejects(const struct verbs_answer *a);
+void world_peer_frame(const struct rds_hdr *h, const void *bytes, size_t len);
+/* The answer to us that the event carries. */
+struct verbs_answer world_answer_in(const struct rdma_cm_event *ev);
+
+/* The next message (sequence number: the next), flushed. */
+int world_send(struct world_conn *c, size_t len, uint8_t flags);
+void world_release(void); /* all that is in place */
+/* The only message that c got is that one of the peer's. */
+void world_got_one(const struct world_conn *c, uint64_t seq);
+/* A message of so many bytes from the peer, in one frame. */
+void world_peer_sends(uint64_t seq, size_t len, uint8_t flags);
+bool world_all_came(const struct world_conn *from, const struct world_conn *to);
+
+static inline struct verbs_ep *world_ep(struct world_conn *c)
+{
+	return (struct verbs_ep *)c->ep;
+}
+
+/* ---- the frame of a test program ---- */
+
+static inline TCase *world_case(Suite *s, const char *name, void (*start)(void))
+{
+	TCase *t = tcase_create(name);
+
+	tcase_add_checked_fixture(t, start, world_end);
+	tcase_set_timeout(t, 30);
+	suite_add_tcase(s, t);
+	return t;
+}
+
+static inline int world_main(Suite *s)
+{
+	SRunner *r = srunner_create(s);
+	int failed;
+
+	srunner_run_all(r, CK_NORMAL);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed ? 1 : 0;
+}
+
+#endif

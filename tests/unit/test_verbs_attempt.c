@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_verbs_attempt.c - a connection is asked for (engine/transport/verbs/attempt.c): rows A1 to A25 of docs/verbs-states.md.
+ */
+#include <string.h>
+
+#include "tests/mock/world.h"
+
+static struct world_conn *c;
+static struct peer *p;
+
+static void begin(enum mock_mode mode)
+{
+	world_start(mode);
+	c = &world.conn[0];
+	p = &world.peer;
+}
+
+static void setup_ib(void)
+{
+	begin(MOCK_IB);
+}
+
+static void setup_iwarp(void)
+{
+	begin(MOCK_IWARP);
+}
+
+static int dial(uint16_t port)
+{
+	struct rds_procid them = world_peer_id();
+
+	return world_connect(c, US, THEM, port, &them);
+}
+
+/* The request is with the peer. */
+static void asked(uint16_t at)
+{
+	peer_listen(p, THEM, at);
+	ck_assert_int_eq(dial(at == rds_options()->cm_port ? 0 : at), 0);
+	world_run();
+	peer_event(p, RDMA_CM_EVENT_CONNECT_REQUEST);
+}
+
+static void rejected(enum verbs_status status, int err)
+{
+	struct verbs_answer a, wire;
+
+	world_answer(&a, status);
+	a.error = (uint8_t)err;
+	verbs_answer_pack(&a, &wire);
+	peer_reject(p, &wire, sizeof(wire));
+	world_run();
+}
+
+static void is_down(int why, bool gone)
+{
+	ck_assert_uint_eq(c->ups, 0);
+	ck_assert_uint_eq(c->downs, 1);
+	ck_assert_int_eq(c->why, why);
+	ck_assert_int_eq(c->gone, gone);
+	ck_assert_ptr_null(c->ep);
+}
+
+static void answer_with(enum verbs_status status, bool right_one)
+{
+	struct verbs_answer a, wire;
+
+	world_answer(&a, status);
+	a.rx_seq = 17;
+	a.credits = 5;
+	a.frame = 2048 / 64;
+	if (!right_one)
+		a.self.b[3]++;
+	verbs_answer_pack(&a, &wire);
+	peer_accept(p, &wire, sizeof(wire), 8);
+	world_run();
+	peer_event(p, RDMA_CM_EVENT_ESTABLISHED);
+}
+
+START_TEST(test_a1_a4_a7_a9_up)
+{
+	const struct rdma_conn_param *param;
+	struct verbs_hello h;
+
+	c->rx_seq = 99;
+	asked(PEER_PORT);
+	param = &p->ev->param.conn;
+	ck_assert_int_eq(verbs_hello_check(param->private_data, param->private_data_len, &h), VERBS_OK);
+	ck_assert_int_eq(h.ask, VERBS_CONNECT);
+	ck_assert_mem_eq(&h.wanted, &c->id.peer, sizeof(h.wanted));
+	ck_assert_uint_eq(h.rx_seq, 99);
+	ck_assert_uint_eq(h.listener, rds_verbs.port);
+	ck_assert_int_eq(h.credits > 0, world_ep(c)->dev->caps.credits);
+	answer_with(VERBS_OK, true);
+	ck_assert_uint_eq(c->ups, 1);
+	ck_assert_uint_eq(c->peer_ack, 17);
+	ck_assert_uint_eq(world_ep(c)->frame, 2048);
+	ck_assert_uint_eq(c->downs, 0);
+}
+END_TEST
+
+START_TEST(test_a2_rendezvous_first)
+{
+	peer_listen(p, THEM, (uint16_t)rds_options()->cm_port);
+	ck_assert_int_eq(dial(0), 0);
+	world_run();
+	peer_event(p, RDMA_CM_EVENT_CONNECT_REQUEST);
+	answer_with(VERBS_OK, true);
+	ck_assert_uint_eq(c->ups, 1);
+}
+END_TEST
+
+/* What fails before anything was sent leaves nothing. */
+START_TEST(test_a3_cannot_begin)
+{
+	static const enum mock_fn fns[] = {MOCK_rdma_create_id, MOCK_rdma_resolve_addr};
+
+	mock_fail(fns[_i], 1, ENOMEM);
+	ck_assert_int_eq(dial(PEER_PORT), -ENOMEM);
+	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_uint_eq(c->downs, 0);
+}
+END_TEST
+
+START_TEST(test_a5_a8_step_fails)
+{
+	static const struct {
+		enum mock_fn fn;
+		int err;
+	} steps[] = {
+		{MOCK_rdma_resolve_route, ENOMEM},
+		{MOCK_rdma_create_qp, EMFILE},
+		{MOCK_rdma_connect, ENOMEM},
+	};
+
+	peer_listen(p, THEM, PEER_PORT);
+	mock_fail(steps[_i].fn, 1, steps[_i].err);
+	ck_assert_int_eq(dial(PEER_PORT), 0);
+	world_run();
+	is_down(-steps[_i].err, false);
+}
+END_TEST
+
+/* A second device cannot be made: no connection from its address. */
+START_TEST(test_a5_no_device)
+{
+	struct rds_procid them = world_peer_id();
+
+	mock_fail(MOCK_ibv_alloc_pd, 1, ENOMEM);
+	ck_assert_int_eq(world_connect(c, US2, THEM, PEER_PORT, &them), 0);
+	world_run();
+	is_down(-ENOMEM, false);
+}
+END_TEST
+
+START_TEST(test_a6_no_way)
+{
+	mock_cm_hold(true);
+	ck_assert_int_eq(dial(PEER_PORT), 0);
+	if (_i) {
+		ck_assert(mock_cm_next());
+		world_run();
+	}
+	mock_cm_hold(false);
+	world.ours->cut = true;
+	mock_timeout();
+	world_run();
+	is_down(-ETIMEDOUT, false);
+}
+END_TEST
+
+START_TEST(test_a6_nobody_there)
+{
+	struct rds_procid them = world_peer_id();
+
+	ck_assert_int_eq(world_connect(c, US, "10.9.9.9", PEER_PORT, &them), 0);
+	world_run();
+	is_down(-EHOSTUNREACH, false);
+}
+END_TEST
+
+/* A device with less inline than is asked for is asked for less. */
+START_TEST(test_a7_inline)
+{
+	world.ours->max_inline = 40;
+	asked(PEER_PORT);
+	answer_with(VERBS_OK, true);
+	ck_assert_uint_eq(c->ups, 1);
+	ck_assert_uint_le(world_ep(c)->max_inline, 40);
+}
+END_TEST
+
+START_TEST(test_a10_wrong_answer)
+{
+	asked(PEER_PORT);
+	if (_i == 0)
+		answer_with(VERBS_OK, false);
+	else if (_i == 1)
+		answer_with(VERBS_AGAIN, true);
+	else
+		peer_accept(p, "what?", 5, 0);
+	world_run();
+	is_down(-EPROTO, false);
+}
+END_TEST
+
+/* Nobody listens at the port that we knew: the rendezvous tells, or there is none, either. */
+START_TEST(test_a11_a13_sent_on)
+{
+	struct verbs_answer a;
+	struct peer other;
+
+	peer_init(&other, 1);
+	peer_listen(&other, THEM, (uint16_t)rds_options()->cm_port);
+	peer_listen(p, THEM, PEER_PORT + 1);
+	ck_assert_int_eq(dial(PEER_PORT), 0); /* nobody there */
+	world_run();
+	peer_event(&other, RDMA_CM_EVENT_CONNECT_REQUEST);
+	ck_assert_uint_eq(c->downs, 0);
+	world_answer(&a, VERBS_REDIRECT);
+	a.listener = PEER_PORT + 1;
+	verbs_answer_pack(&a, &a);
+	peer_reject(&other, &a, sizeof(a));
+	world_run();
+	peer_event(p, RDMA_CM_EVENT_CONNECT_REQUEST);
+	answer_with(VERBS_OK, true);
+	ck_assert_uint_eq(c->ups, 1);
+	peer_end(&other);
+}
+END_TEST
+
+START_TEST(test_a12_nobody_at_all)
+{
+	ck_assert_int_eq(dial(_i ? PEER_PORT : 0), 0);
+	world_run();
+	is_down(-ECONNREFUSED, false);
+}
+END_TEST
+
+/* To another process than the one we want; to no port; a second time. */
+START_TEST(test_a14_no_circles)
+{
+	struct verbs_answer a;
+
+	asked((uint16_t)rds_options()->cm_port);
+	world_answer(&a, VERBS_REDIRECT);
+	if (_i == 0)
+		a.self.b[0]++;
+	if (_i == 1)
+		a.listener = 0;
+	if (_i == 2)
+		a.listener = (uint16_t)rds_options()->cm_port;
+	verbs_answer_pack(&a, &a);
+	peer_reject(p, &a, sizeof(a));
+	world_run();
+	if (_i == 2) {
+		peer_event(p, RDMA_CM_EVENT_CONNECT_REQUEST);
+		peer_reject(p, &a, sizeof(a));
+		world_run();
+	}
+	is_down(-ECONNREFUSED, false);
+}
+END_TEST
+
+static const struct {
+	enum verbs_status status;
+	int err, why;
+	bool gone;
+} refusals[] = {
+	{VERBS_GONE, 0, -ECONNREFUSED, true},
+	{VERBS_AGAIN, 0, -EALREADY, false},
+	{VERBS_NO_VERSION, 0, -EPROTONOSUPPORT, false},
+	{VERBS_REFUSED, EACCES, -EACCES, false},
+	{VERBS_REFUSED, 0, -ECONNREFUSED, false},
+	{VERBS_REFUSED, EALREADY, -ECONNREFUSED, false},
+	{VERBS_OK, 0, -EPROTO, false},
+	{VERBS_NO_PORT, 0, -EPROTO, false},
+};
+
+START_TEST(test_a15_to_a19_refused)
+{
+	asked(PEER_PORT);
+	rejected(refusals[_i].status, refusals[_i].err);
+	is_down(refusals[_i].why, refusals[_i].gone);
+}
+END_TEST
+
+START_TEST(test_a20_a22_a23_events)
+{
+	static const struct {
+		enum rdma_cm_event_type type;
+		int status, why;
+	} events[] = {
+		{RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT, -ETIMEDOUT},
+		{RDMA_CM_EVENT_UNREACHABLE, 0, -EHOSTUNREACH},
+		{RDMA_CM_EVENT_UNREACHABLE, -EALREADY, -EHOSTUNREACH},
+		{RDMA_CM_EVENT_CONNECT_ERROR, -EINVAL, -EINVAL},
+		{RDMA_CM_EVENT_CONNECT_ERROR, 7, -ECONNABORTED},
+		{RDMA_CM_EVENT_ADDR_CHANGE, 0, -EADDRNOTAVAIL},
+		{RDMA_CM_EVENT_DISCONNECTED, 0, -ECONNRESET},
+		{RDMA_CM_EVENT_TIMEWAIT_EXIT, 0, -ECONNRESET},
+		{RDMA_CM_EVENT_DEVICE_REMOVAL, 0, -ENODEV},
+	};
+	int stage = _i % 3, e = _i / 3;
+
+	/* before the address, the route, the answer */
+	peer_listen(p, THEM, PEER_PORT);
+	mock_cm_hold(true);
+	ck_assert_int_eq(dial(PEER_PORT), 0);
+	for (; stage; stage--) {
+		ck_assert(mock_cm_next());
+		world_run();
+	}
+	mock_cm_inject(world_ep(c)->cm, events[e].type, events[e].status);
+	world_run();
+	is_down(events[e].why, false);
+	mock_cm_hold(false);
+	world_run();
+	peer_try_event(p); /* of the request that it got may be left */
+	if (p->ev && p->ev->event == RDMA_CM_EVENT_CONNECT_REQUEST)
+		p->id = p->ev->id;
+}
+END_TEST
+
+START_TEST(test_a21_limit)
+{
+	int stage = _i;
+
+	peer_listen(p, THEM, PEER_PORT);
+	mock_cm_hold(true);
+	ck_assert_int_eq(dial(PEER_PORT), 0);
+	for (; stage; stage--) {
+		ck_assert(mock_cm_next());
+		world_run();
+	}
+	world_pass(5900 * MS);
+	ck_assert_uint_eq(c->downs, 0);
+	world_pass(4200 * MS);
+	is_down(-ETIMEDOUT, false);
+	mock_cm_hold(false);
+	world_run();
+	if (peer_try_event(p))
+		p->id = p->ev->id;
+}
+END_TEST
+
+START_TEST(test_a22_removed)
+{
+	peer_listen(p, THEM, PEER_PORT);
+	mock_cm_hold(true);
+	ck_assert_int_eq(dial(PEER_PORT), 0);
+	ck_assert(mock_cm_next());
+	world_run();
+	mock_dev_remove(world.ours);
+	ck_assert(mock_cm_drop((unsigned)mock_cm_find(RDMA_CM_EVENT_ROUTE_RESOLVED)));
+	mock_cm_hold(false);
+	world_run();
+	is_down(-ENODEV, false);
+}
+END_TEST
+
+/* Closed by the engine at any step, then everything that was under way comes. */
+START_TEST(test_a24_closed)
+{
+	int stage = _i;
+
+	peer_listen(p, THEM, PEER_PORT);
+	mock_cm_hold(true);
+	ck_assert_int_eq(dial(PEER_PORT), 0);
+	for (; stage; stage--) {
+		ck_assert(mock_cm_next());
+		world_run();
+	}
+	world_close(c);
+	mock_cm_hold(false);
+	world_pass(2000 * MS);
+	if (peer_try_event(p)) {
+		ck_assert_int_eq(p->ev->event, RDMA_CM_EVENT_CONNECT_REQUEST);
+		p->id = p->ev->id;
+		peer_drop_id(p);
+	}
+	world_pass(2000 * MS);
+	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_uint_eq(c->ups + c->downs, 0);
+}
+END_TEST
+
+/* The n-th of whatever can fail does: the engine hears of it once, and nothing is left (world_end). */
+START_TEST(test_any_step_fails)
+{
+	unsigned n;
+
+	peer_listen(p, THEM, PEER_PORT);
+	for (n = 1;; n++) {
+		mock_fail_any(n, _i ? ENOMEM : EINVAL);
+		if (dial(PEER_PORT)) {
+			ck_assert(mock_fail_hit());
+			continue;
+		}
+		world_run();
+		if (!mock_fail_hit())
+			break;
+		if (!c->downs) { /* not worth an attempt: options, other inline */
+			peer_event(p, RDMA_CM_EVENT_CONNECT_REQUEST);
+			rejected(VERBS_AGAIN, 0);
+		} else if (peer_try_event(p)) {
+			p->id = p->ev->id;
+			peer_drop_id(p);
+		}
+		ck_assert_uint_eq(c->downs, 1);
+		c->downs = 0;
+		world_pass(2000 * MS);
+		ck_assert_ptr_null(rds_verbs.eps);
+	}
+	mock_fail_any(0, 0);
+	ck_assert_uint_gt(n, 4);
+	peer_event(p, RDMA_CM_EVENT_CONNECT_REQUEST);
+	answer_with(VERBS_OK, true);
+	ck_assert_uint_eq(c->ups, 1);
+}
+END_TEST
+
+static void tests(TCase *t)
+{
+	tcase_add_test(t, test_a1_a4_a7_a9_up);
+	tcase_add_test(t, test_a2_rendezvous_first);
+	tcase_add_loop_test(t, test_a3_cannot_begin, 0, 2);
+	tcase_add_loop_test(t, test_a5_a8_step_fails, 0, 3);
+	tcase_add_test(t, test_a5_no_device);
+	tcase_add_loop_test(t, test_a6_no_way, 0, 2);
+	tcase_add_test(t, test_a6_nobody_there);
+	tcase_add_test(t, test_a7_inline);
+	tcase_add_loop_test(t, test_a10_wrong_answer, 0, 3);
+	tcase_add_test(t, test_a11_a13_sent_on);
+	tcase_add_loop_test(t, test_a12_nobody_at_all, 0, 2);
+	tcase_add_loop_test(t, test_a14_no_circles, 0, 3);
+	tcase_add_loop_test(t, test_a15_to_a19_refused, 0, (int)(sizeof(refusals) / sizeof(refusals[0])));
+	tcase_add_loop_test(t, test_a20_a22_a23_events, 0, 27);
+	tcase_add_loop_test(t, test_a21_limit, 0, 3);
+	tcase_add_test(t, test_a22_removed);
+	tcase_add_loop_test(t, test_a24_closed, 0, 4);
+	tcase_add_loop_test(t, test_any_step_fails, 0, 2);
+}
+
+int main(void)
+{
+	Suite *s = suite_create("verbs_attempt");
+
+	tests(world_case(s, "ib", setup_ib));
+	tests(world_case(s, "iwarp", setup_iwarp));
+	return world_main(s);
+}

@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_verbs_device.c - devices come, say things, and go (engine/transport/verbs/verbs.c, device.c, async.c, gone.c): rows D1 to D8 of
+ * docs/verbs-states.md, and whatever can run out on the way.
+ */
+#include <poll.h>
+#include <stdlib.h>
+
+#include "tests/mock/world.h"
+
+static struct world_conn *c, *a, *b;
+static struct peer *p;
+
+static void notes(void)
+{
+	c = a = &world.conn[0];
+	b = &world.conn[1];
+	p = &world.peer;
+}
+
+static void setup_ib(void)
+{
+	world_start(MOCK_IB);
+	notes();
+}
+
+static void setup_iwarp(void)
+{
+	world_start(MOCK_IWARP);
+	notes();
+}
+
+static void setup_unclaimed(void)
+{
+	setenv("RDS_PRELOAD_LOG_FILE", "/dev/null", 1);
+	world_begin(MOCK_IB);
+	notes();
+}
+
+static struct verbs_dev *dev(void)
+{
+	return atomic_load(&rds_verbs.devs);
+}
+
+/* Somebody asks at the rendezvous port. */
+static enum verbs_status rendezvous_answers(void)
+{
+	struct verbs_hello h;
+	struct verbs_answer answer;
+
+	world_hello(&h, VERBS_LOCATE);
+	h.port = 4000;
+	world_peer_asks(&h, US, (uint16_t)rds_options()->cm_port);
+	answer = world_answer_in(peer_event(p, RDMA_CM_EVENT_REJECTED));
+	peer_drop_id(p);
+	return (enum verbs_status)answer.status;
+}
+
+/* ---- claims ---- */
+
+START_TEST(test_claims)
+{
+	ck_assert_int_eq(world_claim("127.0.0.1"), 0);
+	ck_assert_ptr_null(rds_verbs.events); /* not even asked */
+	ck_assert_int_eq(world_claim("10.7.7.7"), 0);
+	ck_assert_int_eq(world_claim(THEM), 0);
+	ck_assert_ptr_null(dev());
+	ck_assert_int_eq(world_claim(US), 1);
+	ck_assert_ptr_nonnull(dev());
+	ck_assert_int_eq(world_claim(US), 1);
+	ck_assert_uint_eq(mock_count(MOCK_CONTEXT), 1);
+	ck_assert_uint_ne(rds_verbs.port, 0);
+	ck_assert_int_eq(world_claim(US2), 1);
+	ck_assert_uint_eq(mock_count(MOCK_CONTEXT), 2);
+}
+END_TEST
+
+/* The n-th of everything: an error, or it was of no importance; what is left works with the next try, and goes in the end. */
+START_TEST(test_claims_nth_failure)
+{
+	unsigned n, errors = 0, before[MOCK_KINDS], k;
+	int ret;
+
+	for (n = 1;; n++) {
+		for (k = 0; k < MOCK_KINDS; k++)
+			before[k] = mock_count((enum mock_kind)k);
+		mock_fail_any(n, _i ? ENOMEM : EINVAL);
+		ret = world_claim(US);
+		if (!mock_fail_hit())
+			break;
+		if (ret == 1) { /* a new device each time */
+			mock_fail_any(0, 0);
+			world_run();
+			world_drop_device(world.ours);
+			continue;
+		}
+		ck_assert_int_le(ret, 0);
+		errors++;
+		ck_assert_ptr_null(dev());
+		for (k = MOCK_CONTEXT; k < MOCK_EVENT_CHANNEL; k++)
+			ck_assert_uint_eq(mock_count((enum mock_kind)k), before[k]);
+	}
+	mock_fail_any(0, 0);
+	ck_assert_int_eq(ret, 1);
+	ck_assert_uint_gt(errors, 6);
+	world_pass(2000 * MS); /* receives that could not be posted */
+	ck_assert_uint_eq(mock_recvs_posted(dev()->srq), dev()->nbufs);
+}
+END_TEST
+
+/* The same with a start that is new every time: nothing is left of one that failed. */
+START_TEST(test_start_nth_failure)
+{
+	mock_fail_any((unsigned)_i + 1, ENOMEM);
+	if (world_claim(US) != 1) {
+		ck_assert(mock_fail_hit());
+		mock_fail_any(0, 0);
+		ck_assert_int_eq(world_claim(US), 1);
+	}
+	mock_fail_any(0, 0);
+	ck_assert_uint_ne(rds_verbs.port, 0);
+	world_pass(3000 * MS);
+	ck_assert_uint_eq(mock_recvs_posted(dev()->srq), dev()->nbufs);
+	ck_assert_int_eq(rendezvous_answers(), VERBS_NO_PORT);
+}
+END_TEST
+
+/* Devices that can do little. */
+START_TEST(test_small_devices)
+{
+	switch (_i) {
+	case 0:
+		world.ours->attr.max_srq_wr = 70;
+		break;
+	case 1:
+		world.ours->attr.max_qp_wr = 32;
+		break;
+	case 2:
+		world.ours->attr.max_cqe = 600;
+		break;
+	case 3:
+		world.ours->max_inline = world.ours2->max_inline = 0;
+		break;
+	case 4:
+		world.ours->memlock = 4u << 20;
+		break;
+	case 5:
+		world.ours->attr.max_sge = 2;
+		break;
+	}
+	ck_assert_int_eq(world_claim(US), 1);
+	world_pair();
+	while (a->tx_seq < 300) {
+		if (world_send(a, 2000 + a->tx_seq * 50, 0) == 0)
+			continue;
+		verbs_want_room(a->ep, verbs_acked(a->ep));
+		world_pass(10 * MS);
+	}
+	world_run();
+	ck_assert(world_all_came(a, b));
+	ck_assert_uint_eq(a->downs + b->downs, 0);
+}
+END_TEST
+
+/* Less memory than all buffers need: fewer buffers; none at all: an error that says what to do. */
+START_TEST(test_memlock)
+{
+	world.ours->memlock = 100 * 9000;
+	ck_assert_int_eq(world_claim(US), 1);
+	ck_assert_uint_lt(dev()->nbufs, 128);
+	ck_assert_uint_ge(dev()->nbufs, 64);
+	world.ours2->memlock = 10000;
+	ck_assert_int_eq(world_claim(US2), -ENOMEM);
+	ck_assert_uint_eq(mock_count(MOCK_CONTEXT), 1);
+}
+END_TEST
+
+/* ---- what devices say ---- */
+
+START_TEST(test_d1_comm_est)
+{
+	struct verbs_hello h, wire;
+
+	world_hello(&h, VERBS_CONNECT);
+	verbs_hello_pack(&h, &wire);
+	peer_connect(p, THEM, US, rds_verbs.port, &wire, sizeof(wire));
+	mock_cm_hold(true);
+	ck_assert(mock_cm_pick((unsigned)mock_cm_find(RDMA_CM_EVENT_CONNECT_REQUEST)));
+	world_run();
+	mock_async_qp(rds_verbs.eps->qp, IBV_EVENT_COMM_EST);
+	world_run();
+	ck_assert_int_ge(mock_cm_find(RDMA_CM_EVENT_ESTABLISHED), 0);
+	mock_cm_hold(false);
+	world_run();
+	ck_assert_uint_eq(b->ups, 1);
+	world_close(b);
+	world_pass(2000 * MS);
+}
+END_TEST
+
+START_TEST(test_d2_queue_pair)
+{
+	static const enum ibv_event_type types[] = {
+		IBV_EVENT_QP_FATAL,
+		IBV_EVENT_QP_REQ_ERR,
+		IBV_EVENT_QP_ACCESS_ERR,
+		IBV_EVENT_PATH_MIG_ERR,
+	};
+
+	world_pair();
+	ck_assert_int_eq(world_send(b, 100, 0), 0);
+	mock_run();
+	mock_async_qp(world_ep(a)->qp, types[_i]);
+	world_run();
+	ck_assert_uint_eq(a->downs, 1);
+	ck_assert_int_eq(a->why, -ECONNRESET);
+	ck_assert_uint_eq(a->nmsgs, b->tx_seq);
+}
+END_TEST
+
+static void all_gone(void)
+{
+	world_run();
+	ck_assert_uint_eq(a->downs, 1);
+	ck_assert_int_eq(a->why, -ENODEV);
+	world_close(b);
+	world_pass(3000 * MS);
+	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_ptr_nonnull(dev()); /* the other one */
+	ck_assert_ptr_null(dev()->next);
+}
+
+START_TEST(test_d3_fatal)
+{
+	struct verbs_dev *d;
+
+	world_pair();
+	d = world_ep(a)->dev;
+	if (_i == 0)
+		mock_async(world.ours, IBV_EVENT_DEVICE_FATAL);
+	else if (_i == 1)
+		mock_async_cq(d->cq, IBV_EVENT_CQ_ERR);
+	else
+		mock_async_srq(d->srq, IBV_EVENT_SRQ_ERR);
+	all_gone();
+}
+END_TEST
+
+static const enum ibv_event_type of_port[] = {
+	IBV_EVENT_PORT_ERR,  IBV_EVENT_PORT_ACTIVE, IBV_EVENT_LID_CHANGE,	 IBV_EVENT_PKEY_CHANGE,
+	IBV_EVENT_SM_CHANGE, IBV_EVENT_GID_CHANGE,  IBV_EVENT_CLIENT_REREGISTER,
+};
+
+static const enum ibv_event_type of_qp[] = {
+	IBV_EVENT_SQ_DRAINED,
+	IBV_EVENT_QP_LAST_WQE_REACHED,
+	IBV_EVENT_PATH_MIG,
+	IBV_EVENT_COMM_EST,
+};
+
+START_TEST(test_d4_d5_no_harm)
+{
+	world_pair();
+	if (_i < 7)
+		mock_async(world.ours, of_port[_i]);
+	else if (_i < 11)
+		mock_async_qp(world_ep(a)->qp, of_qp[_i - 7]);
+	else
+		mock_async_srq(world_ep(a)->dev->srq, IBV_EVENT_SRQ_LIMIT_REACHED);
+	world_run();
+	ck_assert_int_eq(world_send(a, 100, 0), 0);
+	world_run();
+	ck_assert(world_all_came(a, b));
+	ck_assert_uint_eq(a->downs, 0);
+}
+END_TEST
+
+/* About an endpoint that is closed, or freed in the same breath. */
+START_TEST(test_d6_late)
+{
+	world_pair();
+	mock_async_qp(world_ep(a)->qp, IBV_EVENT_QP_FATAL);
+	mock_async_qp(world_ep(a)->qp, IBV_EVENT_QP_FATAL);
+	mock_async_qp(world_ep(a)->qp, IBV_EVENT_COMM_EST);
+	world_close(a);
+	world_pass(2000 * MS);
+	ck_assert_uint_eq(a->downs, 0);
+}
+END_TEST
+
+START_TEST(test_d7_no_events)
+{
+	world_pair();
+	mock_fail(MOCK_ibv_get_async_event, 1, EIO);
+	mock_async(world.ours, IBV_EVENT_PORT_ERR);
+	all_gone();
+}
+END_TEST
+
+/* Pulled out, with everything that could be under way; whoever holds messages in place holds the memory. */
+START_TEST(test_d8_removed)
+{
+	unsigned i;
+
+	world_pair();
+	world.keep_inplace = true;
+	for (i = 0; i < 6; i++) {
+		ck_assert_int_eq(world_send(b, 700, 0), 0);
+		ck_assert_int_eq(world_send(a, 9000, 0), 0);
+	}
+	world_run();
+	ck_assert_uint_gt(world.ninplace, 5);
+	ck_assert_int_eq(world_send(a, 20000, 0), 0);
+	ck_assert_int_eq(world_send(b, 20000, 0), 0);
+	if (_i & 1)
+		world.ours->lose_flush = 1000;
+	if (_i & 2)
+		mock_run();
+	mock_dev_remove(world.ours);
+	world_run();
+	ck_assert_uint_eq(a->downs, 1);
+	ck_assert_int_eq(a->why, -ENODEV);
+	world_close(b);
+	world_pass(5000 * MS);
+	ck_assert_uint_eq(mock_count(MOCK_CONTEXT), 2); /* messages lie in its memory */
+	world.keep_inplace = false;
+	world_release();
+	world_pass(2000 * MS);
+	ck_assert_uint_eq(mock_count(MOCK_CONTEXT), 1);
+	ck_assert_uint_eq(world_claim(US), 0);
+}
+END_TEST
+
+/* A device of the same address and name, in its place: everything works again. */
+START_TEST(test_d8_and_back)
+{
+	unsigned i;
+
+	for (i = 0; i < 5; i++) {
+		struct mock_dev *again;
+
+		a->ups = a->downs = b->ups = b->downs = 0;
+		world_pair();
+		mock_dev_remove(world.ours);
+		world_run();
+		ck_assert_uint_eq(a->downs, 1);
+		world_close(b);
+		world_pass(3000 * MS);
+		mock_addr_del(US);
+		again = mock_dev_add("ours", world.ours->mode, 0);
+		mock_addr_add(again, US);
+		world.ours = again;
+		ck_assert_int_eq(world_claim(US), 1);
+	}
+}
+END_TEST
+
+/* Removed while connections are asked for on both sides. */
+START_TEST(test_d8_while_connecting)
+{
+	struct rds_procid self = *registry_self(rds_engine_registry());
+	int stage;
+
+	ck_assert_int_eq(world_claim(US2), 1);
+	mock_cm_hold(true);
+	ck_assert_int_eq(world_connect(a, US, US2, rds_verbs.port, &self), 0);
+	for (stage = _i; stage; stage--) {
+		mock_cm_next();
+		world_run();
+	}
+	mock_dev_remove(world.ours);
+	mock_cm_hold(false);
+	world_pass(100 * MS);
+	ck_assert_uint_eq(a->downs, 1);
+	world_pass(20000 * MS);
+	world_close(b);
+	world_pass(3000 * MS);
+	ck_assert_ptr_null(rds_verbs.eps);
+}
+END_TEST
+
+static void tests(TCase *t)
+{
+	tcase_add_loop_test(t, test_d2_queue_pair, 0, 4);
+	tcase_add_loop_test(t, test_d3_fatal, 0, 3);
+	tcase_add_loop_test(t, test_d4_d5_no_harm, 0, 12);
+	tcase_add_test(t, test_d6_late);
+	tcase_add_test(t, test_d7_no_events);
+	tcase_add_loop_test(t, test_d8_removed, 0, 4);
+	tcase_add_test(t, test_d8_and_back);
+	tcase_add_loop_test(t, test_d8_while_connecting, 0, 5);
+}
+
+int main(void)
+{
+	Suite *s = suite_create("verbs_device");
+	TCase *t = world_case(s, "unclaimed", setup_unclaimed);
+
+	tcase_add_test(t, test_claims);
+	tcase_add_loop_test(t, test_claims_nth_failure, 0, 2);
+	tcase_add_loop_test(t, test_start_nth_failure, 0, 40);
+	tcase_add_loop_test(t, test_small_devices, 0, 6);
+	tcase_add_test(t, test_memlock);
+	t = world_case(s, "ib", setup_ib);
+	tests(t);
+	tcase_add_test(t, test_d1_comm_est);
+	tests(world_case(s, "iwarp", setup_iwarp));
+	return world_main(s);
+}

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_verbs_end.c - how endpoints end (engine/transport/verbs/endpoint.c, keepalive.c): rows E1 to E11, C1 to C9 of docs/verbs-states.md.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/mock/world.h"
+
+static struct world_conn *c, *a, *b;
+static struct peer *p;
+
+static void begin(enum mock_mode mode)
+{
+	world_start(mode);
+	c = a = &world.conn[0];
+	b = &world.conn[1];
+	p = &world.peer;
+}
+
+static void setup_ib(void)
+{
+	begin(MOCK_IB);
+}
+
+static void setup_iwarp(void)
+{
+	begin(MOCK_IWARP);
+}
+
+static void is_down(int why)
+{
+	ck_assert_uint_eq(c->downs, 1);
+	ck_assert_int_eq(c->why, why);
+	ck_assert(!c->gone);
+}
+
+static void nothing_left(void)
+{
+	world_pass(2000 * MS);
+	ck_assert_ptr_null(rds_verbs.eps);
+}
+
+/* ---- down ---- */
+
+static const struct {
+	enum rdma_cm_event_type type;
+	int status, why;
+} events[] = {
+	{RDMA_CM_EVENT_DISCONNECTED, 0, -ECONNRESET},	     {RDMA_CM_EVENT_ADDR_CHANGE, 0, -EADDRNOTAVAIL},
+	{RDMA_CM_EVENT_TIMEWAIT_EXIT, 0, -ECONNRESET},	     {RDMA_CM_EVENT_REJECTED, 28, -ECONNREFUSED},
+	{RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT, -ETIMEDOUT}, {RDMA_CM_EVENT_CONNECT_ERROR, -EINVAL, -EINVAL},
+	{RDMA_CM_EVENT_DEVICE_REMOVAL, 0, -ENODEV},
+};
+#define EVENTS ((int)(sizeof(events) / sizeof(events[0])))
+
+/* What had arrived is received, what was sent can be sent again; the second and third event say nothing new. */
+START_TEST(test_e1_to_e5_events)
+{
+	world_pair();
+	ck_assert_int_eq(world_send(b, 1000, 0), 0);
+	ck_assert_int_eq(world_send(b, 100, 0), 0);
+	while (mock_step())
+		;
+	mock_cm_inject(world_ep(a)->cm, events[_i].type, events[_i].status);
+	mock_cm_inject(world_ep(a)->cm, RDMA_CM_EVENT_DISCONNECTED, 0);
+	mock_cm_inject(world_ep(a)->cm, events[_i].type, events[_i].status);
+	world_run();
+	is_down(events[_i].why);
+	ck_assert_uint_eq(a->nmsgs, b->tx_seq);
+	world_close(b);
+	nothing_left();
+}
+END_TEST
+
+/* Broken, then an event before the helper's turn; or the engine closes it. */
+START_TEST(test_e8_e10_broken_and)
+{
+	world_pair();
+	rx_lock();
+	verbs_broken(world_ep(a), -EPROTO);
+	rx_unlock();
+	ck_assert_int_eq(world_send(a, 10, 0), -ENOTCONN);
+	if (_i == 0)
+		mock_cm_inject(world_ep(a)->cm, RDMA_CM_EVENT_DISCONNECTED, 0);
+	else
+		world_close(a);
+	world_run();
+	ck_assert_uint_eq(a->downs, _i != 1);
+	world_close(b);
+	nothing_left();
+}
+END_TEST
+
+/* ---- silence ---- */
+
+START_TEST(test_e9_probe)
+{
+	unsigned posts;
+
+	world_join(c, 8, 8);
+	world_pass(4900 * MS);
+	posts = mock_calls(MOCK_ibv_post_send);
+	world_pass(8000 * MS);
+	ck_assert_uint_gt(mock_calls(MOCK_ibv_post_send), posts);
+	ck_assert_uint_le(mock_calls(MOCK_ibv_post_send), posts + 3);
+	ck_assert_uint_eq(c->downs, 0);
+	world.theirs->cut = true;
+	world_pass(20000 * MS);
+	ck_assert_uint_le(mock_sends_waiting(world_ep(c)->qp), 1); /* one is enough */
+	mock_timeout();
+	world_pass(2000 * MS);
+	is_down(world.ours->mode == MOCK_IB ? -ETIMEDOUT : -ECONNRESET);
+	nothing_left();
+}
+END_TEST
+
+/* Who is heard of is not asked. */
+START_TEST(test_e9_no_probe)
+{
+	unsigned i, posts;
+
+	world_joined_by(c, 16);
+	world_peer_sends(1, 10, 0);
+	world_run();
+	ck_assert_uint_eq(c->ups, 1);
+	posts = mock_calls(MOCK_ibv_post_send);
+	for (i = 0; i < 20; i++) {
+		world_peer_sends(i + 2, 10, 0);
+		world_pass(1500 * MS);
+		while (peer_poll(p, &(struct ibv_wc){0}))
+			;
+	}
+	ck_assert_uint_le(mock_calls(MOCK_ibv_post_send) - posts, 20 + 2 + 3 * (world.ours->mode == MOCK_IWARP));
+	ck_assert_uint_eq(c->nmsgs, 21);
+}
+END_TEST
+
+START_TEST(test_e9_off)
+{
+	unsigned posts;
+
+	world_join(c, 8, 8);
+	world_run();
+	posts = mock_calls(MOCK_ibv_post_send);
+	world_pass(100000 * MS);
+	ck_assert_uint_eq(mock_calls(MOCK_ibv_post_send), posts);
+}
+END_TEST
+
+/* ---- closed ---- */
+
+/* C2: destroyed when everything has come back; C3: or when it has had its time. */
+START_TEST(test_c2_c3_drained)
+{
+	unsigned i, qps;
+
+	world_pair();
+	for (i = 0; i < 10; i++)
+		ck_assert_int_eq(world_send(a, 100, 0), 0);
+	qps = mock_count(MOCK_QP);
+	if (_i)
+		world.ours->lose_flush = 1000;
+	world_close(a);
+	world_pass(_i ? 900 * MS : 20 * MS);
+	ck_assert_uint_eq(mock_count(MOCK_QP), qps - b->downs - !_i);
+	world_pass(200 * MS);
+	ck_assert_uint_eq(mock_count(MOCK_QP), qps - b->downs - 1);
+	world_close(b);
+	nothing_left();
+}
+END_TEST
+
+/* C4, C5, C6: a request that iWARP cannot take back: the id stays until it is answered, whatever that is. */
+START_TEST(test_c4_to_c6_request_under_way)
+{
+	struct rds_procid them = world_peer_id();
+	struct verbs_answer an;
+	unsigned ids;
+
+	peer_listen(p, THEM, PEER_PORT);
+	ck_assert_int_eq(world_connect(c, US, THEM, PEER_PORT, &them), 0);
+	world_run();
+	peer_event(p, RDMA_CM_EVENT_CONNECT_REQUEST);
+	ids = mock_count(MOCK_ID);
+	world_close(c);
+	world_pass(60000 * MS);
+	if (world.ours->mode == MOCK_IB) {
+		ck_assert_uint_eq(mock_count(MOCK_ID), ids - 1);
+		p->id = p->ev->id;
+		return;
+	}
+	ck_assert_uint_eq(mock_count(MOCK_ID), ids);
+	world_answer(&an, _i ? VERBS_AGAIN : VERBS_OK);
+	verbs_answer_pack(&an, &an);
+	if (_i)
+		peer_reject(p, &an, sizeof(an));
+	else
+		peer_accept(p, &an, sizeof(an), 8);
+	world_pass(2000 * MS);
+	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_uint_eq(c->ups + c->downs, 0);
+}
+END_TEST
+
+/* C7: what comes late is nobody's. */
+START_TEST(test_c7_late_events)
+{
+	world_pair();
+	world.keep_inplace = true;
+	ck_assert_int_eq(world_send(b, 1000, 0), 0);
+	world_run();
+	world_close(a);
+	mock_cm_inject(rds_verbs.eps->cm, events[_i].type, events[_i].status);
+	mock_cm_inject(rds_verbs.eps->next->cm, events[_i].type, events[_i].status);
+	world_run();
+	ck_assert_uint_eq(a->downs, 0);
+	world_close(b);
+	world_pass(3000 * MS);
+	world_release();
+	nothing_left();
+}
+END_TEST
+
+/* C8: what it retains can be read until keep(false), and what lies in place until release(); in either order. */
+START_TEST(test_c8_kept)
+{
+	struct rds_hdr hdr = {.seq = 1, .len = 5000, .sport = 1, .dport = 2};
+	static unsigned char bytes[5000];
+	struct iovec iov = {.iov_base = bytes, .iov_len = sizeof(bytes)};
+	struct rds_wire_hdr w;
+	struct rds_ep *ep;
+	uint64_t pos;
+
+	memset(bytes, 0x5b, sizeof(bytes));
+	world_joined_by(c, 16);
+	world.keep_inplace = true;
+	world_peer_sends(1, 1000, 0);
+	world_run();
+	ep = c->ep;
+	rds_hdr_encode(&hdr, &w, false);
+	ck_assert_int_eq(verbs_send(ep, &w, &iov, sizeof(bytes), &pos), 0);
+	verbs_flush(ep, false);
+	world_run();
+	verbs_keep(ep, true);
+	world_close(c);
+	world_pass(5000 * MS);
+	ck_assert_mem_eq(verbs_retained(ep, pos), bytes, sizeof(bytes));
+	ck_assert_ptr_nonnull(rds_verbs.eps);
+	if (_i)
+		world_release();
+	world_run();
+	ck_assert_mem_eq(verbs_retained(ep, pos), bytes, sizeof(bytes));
+	verbs_keep(ep, false);
+	world_run();
+	ck_assert_int_eq(rds_verbs.eps == NULL, _i);
+	world_release();
+	nothing_left();
+}
+END_TEST
+
+/* What goes wrong while it is taken down changes nothing. */
+START_TEST(test_closing_fails)
+{
+	static const enum mock_fn fns[] = {MOCK_rdma_disconnect, MOCK_ibv_modify_qp, MOCK_ibv_post_send};
+
+	world_pair();
+	ck_assert_int_eq(world_send(a, 100, 0), 0);
+	mock_fail_from(fns[_i], 1, EINVAL);
+	world_close(a);
+	world_pass(3000 * MS);
+	mock_fail(fns[_i], 0, 0);
+	world_close(b);
+	world_pass(3000 * MS);
+	nothing_left();
+}
+END_TEST
+
+/* A peer that is killed: on InfiniBand only the next send notices. */
+START_TEST(test_peer_vanishes)
+{
+	world_join(c, 8, 8);
+	peer_drop_id(p);
+	world_pass(2000 * MS);
+	ck_assert_uint_eq(c->downs, 1);
+	ck_assert_int_eq(c->why, -ECONNRESET);
+	nothing_left();
+}
+END_TEST
+
+/* Again and again, over the same connection: nothing is used up. */
+START_TEST(test_a_thousand_times)
+{
+	unsigned i;
+
+	for (i = 0; i < 300; i++) {
+		world.conn[0].ups = world.conn[1].ups = 0;
+		a->downs = b->downs = 0;
+		world_pair();
+		ck_assert_int_eq(world_send(a, 10, 0), 0);
+		ck_assert_int_eq(world_send(b, 2000, 0), 0);
+		mock_step();
+		mock_step();
+		switch (i % 4) {
+		case 0:
+			mock_fail_send(world_ep(a)->qp, IBV_WC_RETRY_EXC_ERR);
+			break;
+		case 1:
+			world_close(b);
+			break;
+		case 2:
+			mock_cm_inject(world_ep(b)->cm, RDMA_CM_EVENT_DISCONNECTED, 0);
+			break;
+		case 3:
+			mock_post_fail(0, EIO);
+			ck_assert_int_eq(world_send(b, 2000, 0), 0);
+			break;
+		}
+		world_pass(100 * MS);
+		world_close(a);
+		world_close(b);
+		world_pass(2000 * MS);
+		mock_timeout();
+		ck_assert_ptr_null(rds_verbs.eps);
+	}
+}
+END_TEST
+
+static void tests(TCase *t)
+{
+	tcase_add_loop_test(t, test_e1_to_e5_events, 0, EVENTS);
+	tcase_add_loop_test(t, test_e8_e10_broken_and, 0, 2);
+	tcase_add_test(t, test_e9_probe);
+	tcase_add_test(t, test_e9_no_probe);
+	tcase_add_loop_test(t, test_c2_c3_drained, 0, 2);
+	tcase_add_loop_test(t, test_c4_to_c6_request_under_way, 0, 2);
+	tcase_add_loop_test(t, test_c7_late_events, 0, EVENTS - 1);
+	tcase_add_loop_test(t, test_c8_kept, 0, 2);
+	tcase_add_loop_test(t, test_closing_fails, 0, 3);
+	tcase_add_test(t, test_peer_vanishes);
+	tcase_add_test(t, test_a_thousand_times);
+}
+
+static void setup_off(void)
+{
+	setenv("RDS_PRELOAD_KEEPALIVE_MS", "0", 1);
+	begin(MOCK_IB);
+}
+
+int main(void)
+{
+	Suite *s = suite_create("verbs_end");
+
+	tests(world_case(s, "ib", setup_ib));
+	tests(world_case(s, "iwarp", setup_iwarp));
+	tcase_add_test(world_case(s, "no keepalive", setup_off), test_e9_off);
+	return world_main(s);
+}

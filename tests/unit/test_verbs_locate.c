@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_verbs_locate.c - which process of a node has a port: who asks (engine/transport/verbs/locate.c), what is answered, and who holds
+ * the port where it is asked (rendezvous.c): rows Q, L, N of docs/verbs-states.md, and A25.
+ */
+#include <string.h>
+
+#include "tests/mock/world.h"
+#include "tests/unit/registry_helper.h"
+
+static struct peer *p;
+static uint16_t rendezvous;
+
+static void begin(enum mock_mode mode)
+{
+	world_start(mode);
+	p = &world.peer;
+	rendezvous = (uint16_t)rds_options()->cm_port;
+}
+
+static void setup_ib(void)
+{
+	begin(MOCK_IB);
+}
+
+static void setup_iwarp(void)
+{
+	begin(MOCK_IWARP);
+}
+
+/* ---- who asks ---- */
+
+static int locate(const char *to, uint16_t port)
+{
+	struct rds_conn_id id = {.laddr = v4(US), .faddr = v4(to), .peer_slot = RDS_SLOT_REMOTE};
+
+	return verbs_locate(&rds_verbs.t, &id, port);
+}
+
+static void asked(uint16_t port)
+{
+	const struct rdma_conn_param *param;
+	struct verbs_hello h;
+
+	if (!p->listener)
+		peer_listen(p, THEM, rendezvous);
+	ck_assert_int_eq(locate(THEM, port), 0);
+	world_run();
+	param = &peer_event(p, RDMA_CM_EVENT_CONNECT_REQUEST)->param.conn;
+	ck_assert_int_eq(verbs_hello_check(param->private_data, param->private_data_len, &h), VERBS_OK);
+	ck_assert_int_eq(h.ask, VERBS_LOCATE);
+	ck_assert_uint_eq(h.port, port);
+}
+
+static void is_located(int err)
+{
+	world_run();
+	ck_assert_uint_eq(world.locates, 1);
+	ck_assert_int_eq(world.located_err, err);
+	world_pass(20000 * MS);
+	ck_assert_uint_eq(world.locates, 1);
+}
+
+START_TEST(test_q7_to_q12_answers)
+{
+	static const struct {
+		enum verbs_status status;
+		bool no_listener;
+		int err;
+	} answers[] = {
+		{VERBS_REDIRECT, false, 0},
+		{VERBS_REDIRECT, true, -EPROTO},
+		{VERBS_NO_PORT, false, -ENOENT},
+		{VERBS_AGAIN, false, -EAGAIN},
+		{VERBS_NO_VERSION, false, -EPROTONOSUPPORT},
+		{VERBS_GONE, false, -EPROTO},
+		{VERBS_OK, false, -EPROTO},
+		{VERBS_REFUSED, false, -EPROTO},
+	};
+	struct rds_procid them = world_peer_id();
+	struct verbs_answer a;
+
+	asked(4711);
+	world_answer(&a, answers[_i].status);
+	if (answers[_i].no_listener)
+		a.listener = 0;
+	verbs_answer_pack(&a, &a);
+	peer_reject(p, &a, sizeof(a));
+	is_located(answers[_i].err);
+	if (answers[_i].err)
+		return;
+	ck_assert_mem_eq(&world.located.peer, &them, sizeof(them));
+	ck_assert_uint_eq(world.located.peer_port, PEER_PORT);
+}
+END_TEST
+
+START_TEST(test_q9_nobody)
+{
+	ck_assert_int_eq(locate(THEM, 1), 0);
+	is_located(-ECONNREFUSED);
+}
+END_TEST
+
+START_TEST(test_q12_accepted)
+{
+	asked(4711);
+	peer_accept(p, NULL, 0, 4);
+	is_located(-EPROTO);
+}
+END_TEST
+
+START_TEST(test_q6_no_way)
+{
+	ck_assert_int_eq(locate("10.99.0.1", 1), 0);
+	is_located(-EHOSTUNREACH);
+}
+END_TEST
+
+START_TEST(test_q6_any_step_fails)
+{
+	unsigned n, failed = 0;
+
+	for (n = 1;; n++) {
+		world.locates = 0;
+		mock_fail_any(n, _i ? ENOMEM : EINVAL);
+		ck_assert_int_eq(locate(THEM, 1), 0);
+		world_run();
+		ck_assert_uint_eq(world.locates, 1);
+		if (!mock_fail_hit())
+			break;
+		failed += world.located_err != -ECONNREFUSED;
+		world_pass(100 * MS);
+	}
+	mock_fail_any(0, 0);
+	ck_assert_uint_gt(failed, 3);
+	ck_assert_int_eq(world.located_err, -ECONNREFUSED);
+}
+END_TEST
+
+START_TEST(test_q13_limit)
+{
+	int stage = _i;
+
+	peer_listen(p, THEM, rendezvous);
+	mock_cm_hold(true);
+	ck_assert_int_eq(locate(THEM, 1), 0);
+	world_run();
+	for (; stage; stage--) {
+		ck_assert(mock_cm_next());
+		world_run();
+	}
+	world_pass(5900 * MS);
+	ck_assert_uint_eq(world.locates, 0);
+	world_pass(5000 * MS);
+	ck_assert_uint_eq(world.locates, 1);
+	ck_assert_int_eq(world.located_err, -ETIMEDOUT);
+	mock_cm_hold(false);
+	world_run();
+	if (peer_try_event(p)) {
+		p->id = p->ev->id;
+		peer_drop_id(p); /* the answer that frees a request which cannot be taken back */
+	}
+	world_run();
+	ck_assert_uint_eq(world.locates, 1);
+}
+END_TEST
+
+START_TEST(test_q14_removed)
+{
+	int stage = _i;
+
+	peer_listen(p, THEM, rendezvous);
+	mock_cm_hold(true);
+	ck_assert_int_eq(locate(THEM, 1), 0);
+	world_run();
+	for (; stage; stage--) {
+		ck_assert(mock_cm_next());
+		world_run();
+	}
+	mock_dev_remove(world.ours);
+	mock_cm_hold(false);
+	world_pass(20000 * MS);
+	ck_assert_uint_eq(world.locates, 1);
+	ck_assert_int_lt(world.located_err, 0);
+}
+END_TEST
+
+/* Many at a time: each is answered once, and no more ids are open than can be answered. */
+START_TEST(test_q3_many)
+{
+	unsigned i;
+
+	for (i = 0; i < 500; i++)
+		ck_assert_int_eq(locate(THEM, (uint16_t)(i + 1)), 0);
+	ck_assert_uint_le(mock_count(MOCK_ID), 40);
+	world_run();
+	ck_assert_uint_eq(world.locates, 500);
+}
+END_TEST
+
+START_TEST(test_q2_too_many)
+{
+	unsigned i, taken = 0;
+
+	for (i = 0; i < 5000; i++)
+		taken += locate(THEM, 1) == 0;
+	ck_assert_uint_ge(taken, 4096);
+	ck_assert_uint_lt(taken, 5000);
+	world_run();
+	ck_assert_uint_eq(world.locates, taken);
+}
+END_TEST
+
+/* ---- who is asked ---- */
+
+static struct verbs_answer ask(enum verbs_ask what, uint16_t rds_port, const struct rds_procid *wanted, uint16_t at)
+{
+	struct verbs_hello h;
+	struct verbs_answer a;
+
+	world_hello(&h, what);
+	h.port = rds_port;
+	h.credits = 8;
+	if (wanted)
+		h.wanted = *wanted;
+	world_peer_asks(&h, US, at);
+	a = world_answer_in(peer_event(p, RDMA_CM_EVENT_REJECTED));
+	peer_drop_id(p);
+	world_run();
+	return a;
+}
+
+static void bind_port(uint16_t port)
+{
+	struct registry *reg = rds_engine_registry();
+	struct in6_addr ip = v4(US);
+	uint32_t idx;
+	uint16_t got;
+
+	ck_assert_int_eq(registry_sock_add(reg, 12345, 1000, 1000, &idx), 0);
+	ck_assert_int_eq(registry_sock_bind(reg, idx, &ip, port, 0, 0, &got), 0);
+}
+
+/* L6, L9, L10, at the rendezvous port and at our own. */
+START_TEST(test_l6_l9_l10_locate)
+{
+	uint16_t at = _i ? rds_verbs.port : rendezvous;
+	struct verbs_answer a;
+
+	ck_assert_int_eq(ask(VERBS_LOCATE, 0, NULL, at).status, VERBS_NO_PORT);
+	bind_port(4000);
+	a = ask(VERBS_LOCATE, 4000, NULL, at);
+	ck_assert_int_eq(a.status, VERBS_REDIRECT);
+	ck_assert_mem_eq(&a.self, registry_self(rds_engine_registry()), sizeof(a.self));
+	ck_assert_uint_eq(a.listener, rds_verbs.port);
+	ck_assert_int_eq(ask(VERBS_LOCATE, 4001, NULL, at).status, VERBS_NO_PORT);
+	a = ask(VERBS_LOCATE, 0, NULL, at);
+	ck_assert_int_eq(a.status, VERBS_REDIRECT);
+	ck_assert_uint_eq(a.listener, rds_verbs.port);
+}
+END_TEST
+
+struct other {
+	struct rds_procid id;
+	uint32_t slot;
+};
+
+/* Another process of this host, which has bound port 4001 and listens when it is told to, at 777. */
+static void other_process(int from, int to)
+{
+	struct in6_addr ip = v4(US);
+	struct registry *reg;
+	struct other o;
+	uint32_t idx;
+	uint16_t got;
+
+	registry_abandon(rds_engine_registry());
+	child_assert(registry_open(&reg) == 0);
+	child_assert(registry_sock_add(reg, 12346, 1000, 1000, &idx) == 0);
+	child_assert(registry_sock_bind(reg, idx, &ip, 4001, 0, 0, &got) == 0);
+	o.id = *registry_self(reg);
+	o.slot = registry_self_slot(reg);
+	child_say(to, &o, sizeof(o));
+	child_wait(from);
+	registry_set_port(reg, 777);
+	child_say(to, &o, sizeof(o));
+	child_wait(from);
+}
+
+START_TEST(test_l2_to_l8_another_process)
+{
+	struct child child = child_start(other_process);
+	struct verbs_answer a;
+	struct other o;
+
+	child_hear(&child, &o, sizeof(o));
+	ck_assert_int_eq(ask(VERBS_CONNECT, 0, &o.id, rendezvous).status, VERBS_AGAIN);	 /* L3 */
+	ck_assert_int_eq(ask(VERBS_LOCATE, 4001, NULL, rendezvous).status, VERBS_AGAIN); /* L7 */
+	child_tell(&child);
+	child_hear(&child, &o, sizeof(o));
+	a = ask(VERBS_CONNECT, 0, &o.id, rendezvous); /* L2 */
+	ck_assert_int_eq(a.status, VERBS_REDIRECT);
+	ck_assert_uint_eq(a.listener, 777);
+	ck_assert_mem_eq(&a.self, &o.id, sizeof(o.id));
+	a = ask(VERBS_LOCATE, 4001, NULL, rendezvous); /* L6 */
+	ck_assert_int_eq(a.status, VERBS_REDIRECT);
+	ck_assert_uint_eq(a.listener, 777);
+	child_end(&child, SIGKILL);
+	if (_i)
+		ck_assert_int_eq(ask(VERBS_CONNECT, 0, &o.id, rendezvous).status, VERBS_GONE); /* L4 */
+	ck_assert_int_eq(ask(VERBS_LOCATE, 4001, NULL, rendezvous).status, VERBS_NO_PORT);     /* L8 */
+	ck_assert_int_eq(ask(VERBS_CONNECT, 0, &o.id, rendezvous).status, VERBS_GONE);	       /* L5 */
+	ck_assert_uint_eq(world.accepts, 0);
+}
+END_TEST
+
+/* A25: the peer that we ask is of this host, and is killed. */
+START_TEST(test_a25_of_this_host)
+{
+	struct child child = child_start(other_process);
+	struct world_conn *c = &world.conn[0];
+	struct other o;
+
+	child_hear(&child, &o, sizeof(o));
+	child_tell(&child);
+	child_hear(&child, &o, sizeof(o));
+	c->id = (struct rds_conn_id){.laddr = v4(US), .faddr = v4(US), .peer = o.id, .peer_slot = o.slot};
+	ck_assert_int_eq(verbs_connect(&rds_verbs.t, &c->id, (struct rds_conn *)(void *)c, 0, &c->ep), 0);
+	c->open = true;
+	child_end(&child, SIGKILL);
+	world_run();
+	ck_assert_uint_eq(c->downs, 1);
+	ck_assert(c->gone);
+}
+END_TEST
+
+/* ---- the rendezvous port ---- */
+
+static void rebegin(void)
+{
+	verbs_rendezvous_stop();
+	verbs_rendezvous_start();
+}
+
+/* N4, N2: somebody else's port is tried again until it is free. */
+START_TEST(test_n4_n2_foreign)
+{
+	struct peer other;
+
+	verbs_rendezvous_stop();
+	peer_init(&other, 0);
+	peer_listen(&other, "0.0.0.0", rendezvous);
+	verbs_rendezvous_start();
+	world_pass(10000 * MS);
+	ck_assert_int_eq(vb.rdma_destroy_id(other.listener), 0);
+	other.listener = NULL;
+	world_pass(2000 * MS);
+	bind_port(4000);
+	ck_assert_int_eq(ask(VERBS_LOCATE, 4000, NULL, rendezvous).status, VERBS_REDIRECT);
+	peer_end(&other);
+}
+END_TEST
+
+/* N6: it cannot be had for any other reason; later it can. */
+START_TEST(test_n6_cannot_be_had)
+{
+	static const enum mock_fn fns[] = {MOCK_rdma_create_id, MOCK_rdma_bind_addr, MOCK_rdma_listen};
+
+	mock_fail_from(fns[_i], 1, ENOMEM);
+	rebegin();
+	world_pass(5000 * MS);
+	mock_fail(fns[_i], 0, 0);
+	world_pass(2000 * MS);
+	bind_port(4000);
+	ck_assert_int_eq(ask(VERBS_LOCATE, 4000, NULL, rendezvous).status, VERBS_REDIRECT);
+}
+END_TEST
+
+static void tests(TCase *t)
+{
+	tcase_add_loop_test(t, test_q7_to_q12_answers, 0, 8);
+	tcase_add_test(t, test_q9_nobody);
+	tcase_add_test(t, test_q12_accepted);
+	tcase_add_test(t, test_q6_no_way);
+	tcase_add_loop_test(t, test_q6_any_step_fails, 0, 2);
+	tcase_add_loop_test(t, test_q13_limit, 0, 3);
+	tcase_add_loop_test(t, test_q14_removed, 0, 4);
+	tcase_add_test(t, test_q3_many);
+	tcase_add_test(t, test_q2_too_many);
+	tcase_add_loop_test(t, test_l6_l9_l10_locate, 0, 2);
+	tcase_add_loop_test(t, test_l2_to_l8_another_process, 0, 2);
+	tcase_add_test(t, test_a25_of_this_host);
+	tcase_add_test(t, test_n4_n2_foreign);
+	tcase_add_loop_test(t, test_n6_cannot_be_had, 0, 3);
+}
+
+int main(void)
+{
+	Suite *s = suite_create("verbs_locate");
+
+	tests(world_case(s, "ib", setup_ib));
+	tests(world_case(s, "iwarp", setup_iwarp));
+	return world_main(s);
+}

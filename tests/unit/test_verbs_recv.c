@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_verbs_recv.c - what arrives (engine/transport/verbs/recv.c, wake.c): hostile frames, messages that find no memory, buffers
+ * that stay with the engine, completions of what is no more, wake-ups.
+ */
+#include <endian.h>
+#include <poll.h>
+#include <string.h>
+
+#include "tests/mock/world.h"
+
+static struct world_conn *c;
+static struct peer *p;
+
+/* What the peer has got is of no interest. */
+static void drain(void)
+{
+	struct ibv_wc wc;
+
+	while (peer_poll(p, &wc))
+		if (wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV)
+			peer_post(p, 1);
+}
+
+static void begin(enum mock_mode mode)
+{
+	world_start(mode);
+	c = &world.conn[0];
+	p = &world.peer;
+	if (mode == MOCK_IB) {
+		world_join(c, 32, 32);
+		return;
+	}
+	world_joined_by(c, 32); /* who asks speaks first */
+	world_peer_frame(&(struct rds_hdr){0}, NULL, 0);
+	world_run();
+	ck_assert_uint_eq(c->ups, 1);
+	drain();
+}
+
+static void setup_ib(void)
+{
+	begin(MOCK_IB);
+}
+
+static void setup_iwarp(void)
+{
+	begin(MOCK_IWARP);
+}
+
+static struct verbs_dev *dev(void)
+{
+	return atomic_load(&rds_verbs.devs);
+}
+
+static void raw(const void *bytes, size_t len)
+{
+	peer_send(p, bytes, len, IBV_SEND_SIGNALED);
+	world_run();
+}
+
+static void is_broken(int why)
+{
+	world_run();
+	ck_assert_uint_eq(c->downs, 1);
+	ck_assert_int_eq(c->why, why);
+	world_pass(2000 * MS);
+	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_uint_eq(dev()->posted + dev()->nrefill, dev()->nbufs);
+}
+
+/* ---- nonsense ---- */
+
+static const unsigned char zeros[9000];
+
+static void piece(uint64_t seq, uint32_t len, uint16_t dport, uint8_t flags, size_t n)
+{
+	struct rds_hdr h = {.seq = seq, .len = len, .sport = 1, .dport = dport, .flags = flags};
+
+	world_peer_frame(&h, zeros, n);
+	world_run();
+}
+
+START_TEST(test_nonsense)
+{
+	struct rds_wire_hdr w = {.sequence = htobe64(1), .len = htobe32(10), .sport = htobe16(1), .dport = htobe16(2)};
+
+	switch (_i) {
+	case 0: /* less than a header */
+		raw(zeros, 47);
+		break;
+	case 1:
+		raw(zeros, 0);
+		break;
+	case 2: /* a checksum that is not right */
+		w.len = 0;
+		w.csum = 0x1234;
+		raw(&w, sizeof(w));
+		break;
+	case 3: /* longer than any message */
+		piece(1, RDS_MAX_MSG + 1, 2, 0, 8192);
+		break;
+	case 4: /* more, less than it says */
+		piece(1, 10, 2, 0, 11);
+		break;
+	case 5:
+		piece(1, 10, 2, 0, 9);
+		break;
+	case 6: /* a frame that is larger than we said we take */
+		piece(1, 8200, 2, 0, 8200);
+		break;
+	case 7: /* a first piece that is too short */
+		piece(1, 20000, 2, 0, 8191);
+		break;
+	case 8: /* a map that is none */
+		piece(0, 100, 0, RDS_FLAG_CONG_BITMAP, 100);
+		break;
+	case 9: /* pieces of two messages */
+		piece(1, 20000, 2, 0, 8192);
+		piece(2, 20000, 2, 0, 8192);
+		break;
+	case 10:
+		piece(1, 20000, 2, 0, 8192);
+		piece(1, 20000, 3, 0, 8192);
+		break;
+	case 11:
+		piece(1, 20000, 2, 0, 8192);
+		piece(1, 20001, 2, 0, 8192);
+		break;
+	case 12: /* a last piece with too much, too little */
+		piece(1, 10000, 2, 0, 8192);
+		piece(1, 10000, 2, 0, 1809);
+		break;
+	case 13:
+		piece(1, 10000, 2, 0, 8192);
+		piece(1, 10000, 2, 0, 1807);
+		break;
+	case 14: /* another message inside of one */
+		piece(1, 10000, 2, 0, 8192);
+		piece(2, 0, 2, 0, 0);
+		break;
+	}
+	is_broken(-EPROTO);
+	ck_assert_uint_eq(c->nmsgs, 0);
+}
+END_TEST
+
+/* What came after the nonsense is not taken, either. */
+START_TEST(test_nothing_after_nonsense)
+{
+	world_peer_sends(1, 10, 0);
+	peer_send(p, zeros, 5, 0);
+	world_peer_sends(2, 10, 0);
+	is_broken(-EPROTO);
+	world_got_one(c, 1);
+}
+END_TEST
+
+/* ... but what came before another kind of end is. */
+START_TEST(test_taken_before_the_end)
+{
+	world_peer_sends(1, 10, 0);
+	world_peer_sends(2, 1000, 0);
+	mock_run();
+	if (_i)
+		vb.rdma_disconnect(p->id);
+	else
+		mock_fail_recv(world_ep(c)->qp, IBV_WC_LOC_PROT_ERR), world_peer_sends(3, 10, 0);
+	mock_run();
+	world_run();
+	ck_assert_uint_eq(c->downs, 1);
+	ck_assert_uint_eq(c->nmsgs, 2);
+}
+END_TEST
+
+/* An acknowledgement of what was never sent does no harm, nor do credits for nothing. */
+START_TEST(test_lying_acks)
+{
+	ck_assert_int_eq(world_send(c, 100, 0), 0);
+	world_peer_frame(&(struct rds_hdr){.ack = UINT64_MAX, .credit = 255}, NULL, 0);
+	world_run();
+	ck_assert_int_eq(world_send(c, 100, 0), 0);
+	world_run();
+	world_peer_frame(&(struct rds_hdr){.ack = 1}, NULL, 0); /* backwards */
+	world_run();
+	ck_assert_uint_eq(verbs_acked(c->ep), UINT64_MAX);
+	ck_assert_uint_eq(c->downs, 0);
+}
+END_TEST
+
+/* ---- no memory ---- */
+
+static void no_memory_for(unsigned times, const size_t *lens, unsigned n)
+{
+	static unsigned char part[VERBS_FRAME];
+	unsigned i;
+
+	world.later = times;
+	for (i = 0; i < n; i++) {
+		size_t len = lens[i], at;
+		struct rds_hdr h = {.seq = i + 1, .len = (uint32_t)len, .sport = 1, .dport = 2};
+
+		for (at = 0; at == 0 || at < len; at += VERBS_FRAME)
+			world_peer_frame(&h, part, len - at < VERBS_FRAME ? len - at : VERBS_FRAME);
+	}
+	do {
+		world_run();
+	} while (world.later);
+	world_run();
+	ck_assert_uint_eq(c->nmsgs, n);
+	for (i = 0; i < n; i++) {
+		ck_assert_uint_eq(c->msg[i].seq, i + 1);
+		ck_assert_uint_eq(c->msg[i].len, lens[i]);
+	}
+	ck_assert_uint_eq(c->downs, 0);
+	ck_assert_ptr_null(world_ep(c)->later);
+}
+
+START_TEST(test_offered_again)
+{
+	static const size_t lens[] = {10, 20000, 0, 1000, 8192, 8193, 300};
+
+	no_memory_for((unsigned)_i, lens, 7);
+}
+END_TEST
+
+/* It needs nobody else's event to be tried again. */
+START_TEST(test_offered_again_by_itself)
+{
+	bool pending;
+
+	world.later = 2;
+	world_peer_sends(1, _i ? 500 : 50, 0);
+	world_run();
+	ck_assert_uint_eq(c->nmsgs, 0);
+	rx_lock();
+	pending = verbs_pending(&rds_verbs.t);
+	rx_unlock();
+	ck_assert(pending || world_timer_due(100 * MS));
+	world_pass(100 * MS);
+	world_got_one(c, 1);
+}
+END_TEST
+
+/* Closed, broken while frames wait for memory: they are dropped, their buffers come back. */
+START_TEST(test_end_while_waiting)
+{
+	unsigned i;
+
+	world.later = UINT32_MAX;
+	for (i = 0; i < 5; i++)
+		world_peer_sends(i + 1, 500, 0);
+	mock_run();
+	rx_lock();
+	verbs_progress(&rds_verbs.t);
+	rx_unlock();
+	ck_assert_ptr_nonnull(world_ep(c)->later);
+	if (_i == 0)
+		world_close(c);
+	else if (_i == 1)
+		vb.rdma_disconnect(p->id);
+	else
+		peer_send(p, zeros, 3, 0);
+	mock_run();
+	for (i = 0; i < 10; i++) {
+		rx_lock();
+		verbs_progress(&rds_verbs.t);
+		rx_unlock();
+	}
+	world.later = _i == 2 ? 0 : 3;
+	world_pass(3000 * MS);
+	ck_assert_uint_eq(c->downs, _i > 0);
+	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_uint_eq(dev()->posted + dev()->nrefill, dev()->nbufs);
+}
+END_TEST
+
+/* ---- buffers ---- */
+
+/* With the engine, over the end of their endpoint. */
+START_TEST(test_in_place_outlives)
+{
+	unsigned i;
+
+	world.keep_inplace = true;
+	for (i = 0; i < 5; i++)
+		world_peer_sends(i + 1, 500, 0);
+	world_run();
+	ck_assert_uint_eq(world.ninplace, 5);
+	world_close(c);
+	world_pass(5000 * MS);
+	ck_assert_ptr_nonnull(rds_verbs.eps);
+	ck_assert_uint_eq(dev()->posted + dev()->nrefill, dev()->nbufs - 5);
+	world_release();
+	world_run();
+	ck_assert_ptr_null(rds_verbs.eps);
+}
+END_TEST
+
+/* At least half of the buffers is with the device, whatever is left unread. */
+START_TEST(test_half_stays)
+{
+	unsigned i;
+
+	world.keep_inplace = true;
+	for (i = 0; i < 300; i++) {
+		world_peer_sends(i + 1, 500, 0);
+		world_run();
+		drain();
+	}
+	ck_assert_uint_eq(c->nmsgs, 300);
+	ck_assert_uint_ge(mock_recvs_posted(dev()->srq), dev()->nbufs / 2 - 16);
+	ck_assert_uint_gt(world.copies, 200);
+}
+END_TEST
+
+/* No buffer could be posted: tried again, from a timer if need be; of a list that fails half-way nothing is lost. */
+START_TEST(test_starved)
+{
+	struct ibv_wc wc;
+	unsigned i;
+
+	peer_post(p, 30);
+	for (i = 0; i < 40; i++) {
+		if (_i == 1)
+			mock_post_fail(1 + i % 4, ENOMEM);
+		else
+			mock_fail_from(MOCK_ibv_post_srq_recv, 1, ENOMEM);
+		world_peer_sends(i + 1, 500, 0);
+		world_run();
+		while (peer_poll(p, &wc))
+			;
+	}
+	mock_fail(MOCK_ibv_post_srq_recv, 0, 0);
+	mock_post_fail(1000, ENOMEM);
+	world_pass(100 * MS);
+	ck_assert_uint_eq(c->nmsgs, 40);
+	ck_assert_uint_eq(mock_recvs_posted(dev()->srq), dev()->posted);
+	ck_assert_uint_eq(dev()->posted, dev()->nbufs);
+}
+END_TEST
+
+/* Completions of a queue pair that has been destroyed: nobody's, but the buffers are ours. */
+START_TEST(test_stragglers)
+{
+	world_peer_sends(1, 500, 0);
+	ck_assert_int_eq(world_send(c, 100, 0), 0);
+	mock_run();
+	verbs_qp_destroy(world_ep(c));
+	world_run();
+	ck_assert_uint_eq(c->nmsgs, 0);
+	ck_assert_uint_eq(dev()->posted + dev()->nrefill, dev()->nbufs);
+}
+END_TEST
+
+/* ---- wake-ups ---- */
+
+static bool rings(void)
+{
+	struct pollfd f = {.fd = dev()->channel->fd, .events = POLLIN};
+
+	return poll(&f, 1, 0) == 1;
+}
+
+static void attention(enum rds_attention who)
+{
+	rx_lock();
+	verbs_attention(&rds_verbs.t, who);
+	rx_unlock();
+}
+
+START_TEST(test_who_is_woken)
+{
+	attention(RDS_ATT_POLLING);
+	world_peer_sends(1, 10, 0);
+	mock_run();
+	ck_assert(!rings());
+	world_run();
+	attention(_i ? RDS_ATT_HELPER : RDS_ATT_LEADER);
+	world_peer_sends(2, 10, 0);
+	mock_run();
+	ck_assert(rings());
+	world_run();
+	ck_assert(!rings());
+	world_peer_sends(3, 10, 0); /* armed again by the helper */
+	mock_run();
+	ck_assert(rings());
+	world_run();
+	ck_assert_uint_eq(c->nmsgs, 3);
+}
+END_TEST
+
+/* Between two calls of a busy program: only what asks for an answer. */
+START_TEST(test_lazy)
+{
+	attention(RDS_ATT_LAZY);
+	world_peer_sends(1, 10, 0);
+	mock_run();
+	ck_assert(!rings());
+	peer_send(p, &(struct rds_wire_hdr){.flags = RDS_FLAG_ACK_REQUIRED}, VERBS_HDR, IBV_SEND_SOLICITED);
+	mock_run();
+	ck_assert(rings());
+	world_run();
+	ck_assert_uint_eq(c->nmsgs, 1);
+}
+END_TEST
+
+/* What came before it was armed is seen by who looks once more. */
+START_TEST(test_pending)
+{
+	bool pending;
+
+	world_peer_sends(1, 10, 0);
+	mock_run();
+	attention(RDS_ATT_HELPER);
+	ck_assert(!rings());
+	rx_lock();
+	pending = verbs_pending(&rds_verbs.t);
+	rx_unlock();
+	ck_assert(pending);
+	world_run();
+	world_got_one(c, 1);
+	rx_lock();
+	pending = verbs_pending(&rds_verbs.t);
+	rx_unlock();
+	ck_assert(!pending);
+}
+END_TEST
+
+START_TEST(test_arming_fails)
+{
+	mock_fail(MOCK_ibv_req_notify_cq, 1, ENOMEM);
+	attention(RDS_ATT_HELPER);
+	attention(RDS_ATT_HELPER); /* again */
+	world_peer_sends(1, 10, 0);
+	mock_run();
+	ck_assert(rings());
+}
+END_TEST
+
+static void tests(TCase *t)
+{
+	tcase_add_loop_test(t, test_nonsense, 0, 15);
+	tcase_add_test(t, test_nothing_after_nonsense);
+	tcase_add_loop_test(t, test_taken_before_the_end, 0, 2);
+	tcase_add_test(t, test_lying_acks);
+	tcase_add_loop_test(t, test_offered_again, 0, 40);
+	tcase_add_loop_test(t, test_offered_again_by_itself, 0, 2);
+	tcase_add_loop_test(t, test_end_while_waiting, 0, 3);
+	tcase_add_test(t, test_in_place_outlives);
+	tcase_add_test(t, test_half_stays);
+	tcase_add_loop_test(t, test_starved, 0, 2);
+	tcase_add_test(t, test_stragglers);
+	tcase_add_loop_test(t, test_who_is_woken, 0, 2);
+	tcase_add_test(t, test_lazy);
+	tcase_add_test(t, test_pending);
+	tcase_add_test(t, test_arming_fails);
+}
+
+int main(void)
+{
+	Suite *s = suite_create("verbs_recv");
+
+	tests(world_case(s, "ib", setup_ib));
+	tests(world_case(s, "iwarp", setup_iwarp));
+	return world_main(s);
+}

@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_verbs_send.c - messages on their way out (engine/transport/verbs/send.c), and everything that a device can refuse or fail.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/mock/world.h"
+
+static struct world_conn *a, *b;
+
+static void begin(enum mock_mode mode)
+{
+	world_start(mode);
+	a = &world.conn[0];
+	b = &world.conn[1];
+}
+
+static void setup_ib(void)
+{
+	begin(MOCK_IB);
+}
+
+static void setup_iwarp(void)
+{
+	begin(MOCK_IWARP);
+}
+
+static bool counted(void)
+{
+	return world_ep(a)->dev->caps.credits;
+}
+
+/* ---- whole and in pieces ---- */
+
+static const size_t sizes[] = {
+	0,	     1, 79, 80, 81, 128, 191, 192, 4096, 8191, 8192, 8193, 16384, 65536, 65537, 100000, RDS_MAX_MSG - 1,
+	RDS_MAX_MSG,
+};
+
+START_TEST(test_sizes)
+{
+	unsigned i;
+
+	world_pair();
+	for (i = 0; i < 3; i++) {
+		ck_assert_int_eq(world_send(a, sizes[_i], 0), 0);
+		world_run();
+	}
+	ck_assert(world_all_came(a, b));
+	ck_assert_int_eq(world_send(b, sizes[_i], 0), 0);
+	world_run();
+	ck_assert(world_all_came(b, a));
+	ck_assert_uint_eq(a->downs + b->downs, 0);
+}
+END_TEST
+
+/* A peer that takes smaller frames gets smaller frames. */
+START_TEST(test_smaller_frames)
+{
+	struct verbs_hello h;
+	const unsigned char *f;
+	size_t len, i, got = 0;
+
+	world_hello(&h, VERBS_CONNECT);
+	h.frame = 1024 / 64;
+	h.credits = 8;
+	world.next = a;
+	world_peer_asks(&h, US, rds_verbs.port);
+	peer_event(&world.peer, RDMA_CM_EVENT_ESTABLISHED);
+	peer_ack(&world.peer);
+	world_peer_frame(&(struct rds_hdr){.seq = 1, .sport = 1, .dport = 2}, NULL, 0);
+	world_run();
+	ck_assert_uint_eq(a->ups, 1);
+	ck_assert_int_eq(world_send(a, 3000, 0), 0);
+	world_run();
+	for (i = 0; got < 3000; i++) {
+		struct ibv_wc wc;
+
+		ck_assert(peer_poll(&world.peer, &wc));
+		if (wc.opcode != IBV_WC_RECV)
+			continue;
+		f = world.peer.mem + wc.wr_id * PEER_BUF;
+		len = wc.byte_len - VERBS_HDR;
+		if (!((const struct rds_wire_hdr *)(const void *)f)->len)
+			continue; /* credits */
+		ck_assert_uint_eq(len, got < 2048 ? 1024 : 3000 - 2048);
+		got += len;
+	}
+}
+END_TEST
+
+/* ---- room ---- */
+
+/* Taken until the queue is full; who waits is told when something has left it, and everything comes in order. */
+START_TEST(test_send_queue_full)
+{
+	unsigned total = 0, full = 0;
+
+	world_pair();
+	while (total < 1500) {
+		int err = world_send(a, 100, 0);
+
+		if (!err) {
+			total++;
+			continue;
+		}
+		ck_assert_int_eq(err, -EAGAIN);
+		full++;
+		a->writables = 0;
+		if (!verbs_want_room(a->ep, verbs_acked(a->ep))) {
+			world_run();
+			ck_assert_uint_gt(a->writables, 0);
+		}
+	}
+	ck_assert_uint_gt(full, 1);
+	world_run();
+	ck_assert(world_all_came(a, b));
+}
+END_TEST
+
+/* b is a connection of the same device with a second peer. */
+static struct peer second;
+
+static void join_second(void)
+{
+	struct peer first = world.peer;
+
+	peer_init(&second, 1);
+	peer_listen(&second, THEM, PEER_PORT + 1);
+	world.peer = second;
+	world_join_at(b, PEER_PORT + 1, 60, 60000);
+	second = world.peer;
+	world.peer = first;
+}
+
+static void second_end(void)
+{
+	world_close(b);
+	world_pass(2000 * MS);
+	peer_end(&second);
+}
+
+/* The peer's frames go nowhere, and it answers nothing. */
+static void peer_eats(void)
+{
+	struct ibv_wc wc;
+
+	world_run();
+	while (peer_poll(&world.peer, &wc))
+		if (wc.opcode == IBV_WC_RECV)
+			peer_post(&world.peer, 1);
+	world_run();
+}
+
+static unsigned fill_memory(struct world_conn *c)
+{
+	unsigned taken;
+
+	for (taken = 0; world_send(c, 65536, 0) == 0; taken++) {
+		ck_assert_uint_lt(taken, 2000);
+		peer_eats();
+	}
+	return taken;
+}
+
+/* The memory for what is not acknowledged is bounded: who waits is told when acknowledgements come. */
+START_TEST(test_memory_full)
+{
+	world_join(a, 60, 60000);
+	ck_assert_uint_gt(fill_memory(a), 20);
+	a->writables = 0;
+	ck_assert(!verbs_want_room(a->ep, verbs_acked(a->ep)));
+	world_run();
+	ck_assert_uint_eq(a->writables, 0);
+	world_peer_frame(&(struct rds_hdr){.ack = a->tx_seq / 2}, NULL, 0);
+	world_run();
+	ck_assert_uint_eq(a->writables, 1);
+	ck_assert_int_eq(world_send(a, 65536, 0), 0);
+}
+END_TEST
+
+/* It is the device's: who waits for what another connection has is told when that gets it back, or is closed. */
+START_TEST(test_memory_full_of_others)
+{
+	world_join(a, 60, 60000);
+	join_second();
+	fill_memory(a);
+	ck_assert_int_eq(world_send(b, 65536, 0), -EAGAIN);
+	ck_assert(!verbs_want_room(b->ep, verbs_acked(b->ep)));
+	world_run();
+	b->writables = 0;
+	if (_i) {
+		world_close(a);
+	} else {
+		world_peer_frame(&(struct rds_hdr){.ack = a->tx_seq}, NULL, 0);
+	}
+	world_pass(3000 * MS);
+	ck_assert_uint_gt(b->writables, 0);
+	ck_assert_int_eq(world_send(b, 65536, 0), 0);
+	second_end();
+}
+END_TEST
+
+/* Nobody asks for an acknowledgement of three messages, but who waits for it gets it. */
+START_TEST(test_ack_on_demand)
+{
+	unsigned i;
+
+	world_pair();
+	for (i = 0; i < 3; i++)
+		ck_assert_int_eq(world_send(a, 10, 0), 0);
+	world_run();
+	if (verbs_acked(a->ep) == a->tx_seq)
+		return; /* credits brought it */
+	a->writables = 0;
+	ck_assert(!verbs_want_room(a->ep, verbs_acked(a->ep)));
+	world_run();
+	ck_assert_uint_eq(a->writables, 1);
+	ck_assert_uint_eq(verbs_acked(a->ep), a->tx_seq);
+	ck_assert(!verbs_want_room(a->ep, verbs_acked(a->ep)));
+	world_run();
+	ck_assert_uint_eq(a->downs + b->downs, 0);
+}
+END_TEST
+
+/* A pair of messages: one that waits for an answer asks for it with its own frame. */
+START_TEST(test_ack_required)
+{
+	world_pair();
+	ck_assert_int_eq(world_send(a, 10, RDS_FLAG_ACK_REQUIRED), 0);
+	world_run();
+	ck_assert_uint_eq(verbs_acked(a->ep), a->tx_seq);
+}
+END_TEST
+
+/* ---- what fails ---- */
+
+static void both_down(int why)
+{
+	world_pass(3000 * MS);
+	ck_assert_uint_eq(a->downs, 1);
+	ck_assert_int_eq(a->why, why);
+	ck_assert_ptr_null(a->ep);
+	ck_assert_uint_le(b->downs, 1);
+	world_close(b);
+	world_pass(2000 * MS);
+	ck_assert_ptr_null(rds_verbs.eps);
+}
+
+/* Every status that there is, for a frame of a message of many. */
+START_TEST(test_send_completes_with_error)
+{
+	enum ibv_wc_status status = (enum ibv_wc_status)_i;
+
+	world_pair();
+	ck_assert_int_eq(world_send(a, 30000, 0), 0);
+	mock_fail_send(world_ep(a)->qp, status);
+	/* iWARP's connection ends with it, and that comes first */
+	both_down(status == IBV_WC_RETRY_EXC_ERR && !counted() ? -ETIMEDOUT : -ECONNRESET);
+}
+END_TEST
+
+START_TEST(test_receive_completes_with_error)
+{
+	world_pair();
+	mock_fail_recv(world_ep(a)->qp, (enum ibv_wc_status)_i);
+	ck_assert_int_eq(world_send(b, 30000, 0), 0);
+	both_down(-ECONNRESET);
+}
+END_TEST
+
+/* The device takes so many of a list.  On iWARP it says that all is well. */
+START_TEST(test_post_fails_half_way)
+{
+	world_pair();
+	mock_post_fail((unsigned)_i, ENOMEM);
+	ck_assert_int_eq(world_send(a, 60000, 0), 0);
+	both_down(-ENOMEM);
+}
+END_TEST
+
+START_TEST(test_post_fails)
+{
+	world_pair();
+	mock_fail(MOCK_ibv_post_send, 1, EIO);
+	ck_assert_int_eq(world_send(a, 10, 0), 0);
+	ck_assert_int_ne(world_send(a, 10, 0), 0);
+	both_down(-EIO);
+}
+END_TEST
+
+/* ... in the middle of what is said without a message. */
+START_TEST(test_post_of_ack_fails)
+{
+	world_pair();
+	ck_assert_int_eq(world_send(b, 10, RDS_FLAG_ACK_REQUIRED), 0);
+	mock_run();
+	mock_fail(MOCK_ibv_post_send, 1, EINVAL);
+	both_down(-EINVAL);
+}
+END_TEST
+
+/* Without inline, what is said without a message needs memory of its own; messages wait for their acknowledgement as ever. */
+START_TEST(test_no_inline)
+{
+	unsigned i;
+
+	world.ours->grant_inline = world.ours2->grant_inline = 0;
+	world_pair();
+	ck_assert_uint_eq(world_ep(a)->max_inline, 0);
+	for (i = 0; i < 300; i++) {
+		while (world_send(a, i * 100, i % 3 ? 0 : RDS_FLAG_ACK_REQUIRED))
+			world_run();
+		if (i % 7 == 0)
+			world_run();
+	}
+	world_run();
+	ck_assert(world_all_came(a, b));
+	ck_assert_uint_eq(a->downs + b->downs, 0);
+}
+END_TEST
+
+/* Memory that cannot be locked is said once it is wanted; the endpoint lives, what fits goes. */
+START_TEST(test_memlock)
+{
+	world_pair();
+	ck_assert_int_eq(world_send(a, 100, 0), 0);
+	world.ours->memlock = world.ours->registered;
+	ck_assert_int_lt(world_send(a, 1000000, 0), 0);
+	ck_assert_int_eq(world_send(a, 100, 0), 0);
+	world_run();
+	ck_assert(world_all_came(a, b));
+	world.ours->memlock = SIZE_MAX;
+	ck_assert_int_eq(world_send(a, 1000000, 0), 0);
+	world_run();
+	ck_assert(world_all_came(a, b));
+}
+END_TEST
+
+/* Who cannot have memory while nobody owes an acknowledgement is told so, or hears when it is there: never left waiting. */
+START_TEST(test_memlock_and_nothing_in_flight)
+{
+	int err;
+
+	world_pair();
+	if (a->tx_seq) /* the one that made it speak */
+		verbs_want_room(a->ep, verbs_acked(a->ep));
+	world_run();
+	world.ours->memlock = world.ours->registered;
+	err = world_send(a, 1000000, 0);
+	ck_assert(err == -EAGAIN || err == -ENOMEM);
+	a->writables = 0;
+	if (err == -EAGAIN)
+		ck_assert(!verbs_want_room(a->ep, verbs_acked(a->ep)));
+	world.ours->memlock = SIZE_MAX;
+	world_pass(3000 * MS);
+	ck_assert(err == -ENOMEM || a->writables > 0);
+	ck_assert_int_eq(world_send(a, 1000000, 0), 0);
+}
+END_TEST
+
+/* ---- the end with things in flight ---- */
+
+START_TEST(test_close_in_flight)
+{
+	struct rds_ep *kept;
+	unsigned i;
+
+	world_pair();
+	for (i = 0; i < 20 && world_send(a, i * 1000, 0) == 0; i++)
+		;
+	ck_assert_uint_gt(i, 5);
+	if (_i & 1)
+		mock_step();
+	if (_i & 2)
+		world.ours->lose_flush = 3; /* the deadline is for this */
+	if (_i & 4)
+		world.ours->cut = true;
+	if (_i & 8)
+		world.ours->destroy_cleans = true;
+	verbs_keep(a->ep, true);
+	kept = a->ep;
+	world_close(a);
+	world_pass(2000 * MS);
+	ck_assert_uint_eq(a->downs, 0);
+	verbs_keep(kept, false);
+	world_close(b);
+	world_pass(2000 * MS);
+	ck_assert_ptr_null(rds_verbs.eps);
+}
+END_TEST
+
+static void tests(TCase *t)
+{
+	tcase_add_loop_test(t, test_sizes, 0, (int)(sizeof(sizes) / sizeof(sizes[0])));
+	tcase_add_test(t, test_smaller_frames);
+	tcase_add_test(t, test_send_queue_full);
+	tcase_add_test(t, test_memory_full);
+	tcase_add_loop_test(t, test_memory_full_of_others, 0, 2);
+	tcase_add_test(t, test_ack_on_demand);
+	tcase_add_test(t, test_ack_required);
+	tcase_add_loop_test(t, test_send_completes_with_error, IBV_WC_LOC_LEN_ERR, IBV_WC_GENERAL_ERR + 1);
+	tcase_add_loop_test(t, test_receive_completes_with_error, IBV_WC_LOC_LEN_ERR, IBV_WC_GENERAL_ERR + 1);
+	tcase_add_loop_test(t, test_post_fails_half_way, 0, 8);
+	tcase_add_test(t, test_post_fails);
+	tcase_add_test(t, test_post_of_ack_fails);
+	tcase_add_test(t, test_no_inline);
+	tcase_add_test(t, test_memlock);
+	tcase_add_test(t, test_memlock_and_nothing_in_flight);
+	tcase_add_loop_test(t, test_close_in_flight, 0, 16);
+}
+
+int main(void)
+{
+	Suite *s = suite_create("verbs_send");
+
+	setenv("RDS_PRELOAD_VERBS_MEMORY", "4M", 1);
+	tests(world_case(s, "ib", setup_ib));
+	tests(world_case(s, "iwarp", setup_iwarp));
+	return world_main(s);
+}
