@@ -92,20 +92,35 @@ static uint64_t set_mask(int how, uint64_t set)
 	return old;
 }
 
+#define PIPE_BIT (UINT64_C(1) << (SIGPIPE - 1))
+
+void os_sigpipe_hold(struct os_sigpipe *s)
+{
+	s->old = set_mask(SIG_BLOCK, PIPE_BIT);
+	s->pending = 0;
+	if (s->old & PIPE_BIT) /* the program blocks it itself: one that waited before is the program's */
+		sys2(SYS_rt_sigpending, &s->pending, KERNEL_SIGSET);
+}
+
+void os_sigpipe_release(const struct os_sigpipe *s, bool raised)
+{
+	const uint64_t pipe_bit = PIPE_BIT;
+	const struct timespec now = {0};
+
+	if (raised && !(s->pending & PIPE_BIT))
+		sys4(SYS_rt_sigtimedwait, &pipe_bit, NULL, &now, KERNEL_SIGSET);
+	if (!(s->old & PIPE_BIT))
+		set_mask(SIG_SETMASK, s->old);
+}
+
 ssize_t os_write_quiet(int fd, const void *buf, size_t len)
 {
-	const uint64_t pipe_bit = UINT64_C(1) << (SIGPIPE - 1);
-	const struct timespec now = {0};
-	uint64_t old = set_mask(SIG_BLOCK, pipe_bit), pending = 0;
+	struct os_sigpipe s;
 	ssize_t n;
 
-	if (old & pipe_bit) /* the program blocks it itself: one that waited before is the program's */
-		sys2(SYS_rt_sigpending, &pending, KERNEL_SIGSET);
+	os_sigpipe_hold(&s);
 	n = os_write(fd, buf, len);
-	if (n == -EPIPE && !(pending & pipe_bit))
-		sys4(SYS_rt_sigtimedwait, &pipe_bit, NULL, &now, KERNEL_SIGSET);
-	if (!(old & pipe_bit))
-		set_mask(SIG_SETMASK, old);
+	os_sigpipe_release(&s, n == -EPIPE);
 	return n;
 }
 

@@ -43,6 +43,12 @@ ssize_t os_read(int fd, void *buf, size_t len);
 ssize_t os_write(int fd, const void *buf, size_t len);
 /* To a pipe whose reader may be gone: -EPIPE, and no SIGPIPE for the program. */
 ssize_t os_write_quiet(int fd, const void *buf, size_t len);
+/* Around what may raise SIGPIPE in this thread; `raised`: it may have. */
+struct os_sigpipe {
+	uint64_t old, pending;
+};
+void os_sigpipe_hold(struct os_sigpipe *s);
+void os_sigpipe_release(const struct os_sigpipe *s, bool raised);
 ssize_t os_pread(int fd, void *buf, size_t len, off_t off);
 ssize_t os_pwrite(int fd, const void *buf, size_t len, off_t off);
 int os_fstat(int fd, struct stat *st);

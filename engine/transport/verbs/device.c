@@ -26,6 +26,7 @@
 #define CQ_ENTRIES 32768
 #define REFILL_BATCH 16u
 #define FEWEST_BUFFERS 64u
+#define SIW_VENDOR 0x626d74u
 #define STARVED_NS (5 * 1000000ull)
 
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
@@ -39,6 +40,9 @@ static void find_caps(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 
 	c->credits = c->initiator_first = c->one_sge_read = c->sink_needs_write = c->cm_commits = iwarp;
 	c->rnr = c->timeouts = !iwarp;
+	/* siw sends in the caller's thread over a kernel socket, and as if it were the caller's own: a peer that is gone raises
+	 * the signal. */
+	c->sigpipe = attr->vendor_id == SIW_VENDOR;
 	c->atomics = attr->atomic_cap != IBV_ATOMIC_NONE;
 	c->max_inline = 128; /* a header and a small message; devices that have less say so when asked */
 	c->sq = attr->max_qp_wr < (int)VERBS_SQ ? (uint32_t)attr->max_qp_wr : VERBS_SQ;

@@ -73,6 +73,19 @@ static int out_grow(struct verbs_ep *ep)
 
 /* ---- the chain ---- */
 
+static int give(struct verbs_ep *ep, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	struct os_sigpipe s;
+	int err;
+
+	if (likely(!ep->dev->caps.sigpipe))
+		return verbs_err(ibv_post_send(ep->qp, wr, bad));
+	os_sigpipe_hold(&s);
+	err = verbs_err(ibv_post_send(ep->qp, wr, bad));
+	os_sigpipe_release(&s, true);
+	return err;
+}
+
 /*
  * Gives the chain to the device.  How much of it was taken is read from what is left: a list that overflows half-way may still
  * be reported as a success.  What is not taken can never be sent in its place: the endpoint breaks.
@@ -88,7 +101,7 @@ static void post_chain(struct verbs_ep *ep)
 	ep->nchain = 0;
 	if (atomic_load(&ep->state) != VERBS_UP)
 		return;
-	err = verbs_err(ibv_post_send(ep->qp, ep->wr, &bad));
+	err = give(ep, ep->wr, &bad);
 	if (likely(!err && !bad))
 		return;
 	rds_debug("%s: posting a send failed: %s", ep->dev->name, strerror(err ? -err : ENOMEM));
@@ -391,7 +404,7 @@ void verbs_send_mark(struct verbs_ep *ep)
 
 	wr.send_flags = IBV_SEND_SIGNALED;
 	ep->nchain = 0;
-	if (!verbs_err(ibv_post_send(ep->qp, &wr, &bad)) && !bad)
+	if (!give(ep, &wr, &bad) && !bad)
 		ep->wr_posted++;
 }
 

@@ -108,6 +108,7 @@ struct verbs_caps {
 	bool atomics;	       /* (RDMA) */
 	bool cm_commits;    /* rdma_connect may wait for the peer; until it is answered, destroying the id waits, too */
 	bool rnr, timeouts; /* the queue pair has these attributes */
+	bool sigpipe;	    /* a post may raise SIGPIPE in the thread that makes it */
 	uint32_t max_inline; /* asked for; an endpoint has what it got */
 	uint32_t sq, srq;    /* depths */
 	uint32_t rd_atomic;
@@ -160,8 +161,8 @@ struct verbs_dev {
 int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out);
 bool verbs_dev_has(const struct verbs_dev *dev, const struct rdma_cm_id *cm);
 void verbs_dev_forget(void);
-void verbs_dev_refill(struct verbs_dev *dev);			  /* rx: post what has come back, in batches */
-void verbs_dev_again(struct verbs_dev *dev);			  /* rx: have the helper look soon, something found no memory */
+void verbs_dev_refill(struct verbs_dev *dev); /* rx: post what has come back, in batches */
+void verbs_dev_again(struct verbs_dev *dev);  /* rx: have the helper look soon, something found no memory */
 void verbs_buf_put(struct verbs_dev *dev, struct verbs_buf *buf); /* rx */
 void verbs_dev_memory(
 	struct verbs_dev *dev);		    /* a block was not to be had: have room looked for. Any lock but timers' */
