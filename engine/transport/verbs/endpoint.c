@@ -18,7 +18,7 @@
 #define CLOSE_PAUSE_NS (MS / 4)
 #define CLOSE_PAUSE_MAX_NS (50 * MS)
 #define LAST_LOOKS 100
-#define RETRIES 7
+#define RETRIES 6 /* 7, the most that can be said, is for ever on rxe */
 
 static void ep_said(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_said *said);
 static void ep_nudged(struct rds_timer *tm);

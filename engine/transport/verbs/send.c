@@ -317,8 +317,8 @@ void verbs_push(struct rds_ep *rep)
 	if (grants || atomic_load(&ep->ack_due))
 		say(ep, false, grants);
 	if (unlikely(atomic_load_explicit(&ep->probe_due, memory_order_relaxed)) &&
-	    atomic_exchange(&ep->probe_due, false) && verbs_send_probe(ep) == 0)
-		atomic_store(&ep->probe_wr, ep->wr_posted);
+	    atomic_exchange(&ep->probe_due, false))
+		verbs_send_probe(ep);
 }
 
 /* The peer answers at once, which makes the acknowledgement move. */
@@ -359,19 +359,29 @@ uint64_t verbs_acked(struct rds_ep *rep)
 	return atomic_load_explicit(&ep->seen_ack, memory_order_acquire);
 }
 
+/* Also between the frames of a message that waits for credits: they may be waited for because nobody is there any more. */
 int verbs_send_probe(struct verbs_ep *ep)
 {
 	struct ibv_send_wr *wr;
 
 	if (atomic_load(&ep->state) != VERBS_UP)
 		return -ENOTCONN;
-	if (ep->nchain || ep->unfinished || !queue_room(ep, 1))
+	post_chain(ep);
+	if (!queue_room(ep, 1)) { /* what is in it will do: the last of it that asks for a completion */
+		atomic_store(&ep->probe_wr, ep->wr_posted - SIGNAL_EVERY);
 		return -EBUSY;
+	}
 	wr = chain_next(ep, 0, true);
-	wr->opcode = IBV_WR_RDMA_WRITE;
-	wr->num_sge = 0;
-	wr->sg_list = NULL;
 	wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;
+	if (ep->dev->caps.probe_reads) {
+		wr->opcode = IBV_WR_RDMA_READ;
+		wr->sg_list[0] = (struct ibv_sge){.addr = (uintptr_t)ep->dev->recv_mem, .lkey = ep->dev->recv_mr->lkey};
+	} else {
+		wr->opcode = IBV_WR_RDMA_WRITE;
+		wr->num_sge = 0;
+		wr->sg_list = NULL;
+	}
+	atomic_store(&ep->probe_wr, ep->wr_posted);
 	post_chain(ep);
 	return 0;
 }

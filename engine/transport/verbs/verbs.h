@@ -106,6 +106,7 @@ struct verbs_caps {
 	bool one_sge_read;     /* (RDMA) */
 	bool sink_needs_write; /* (RDMA) */
 	bool atomics;	       /* (RDMA) */
+	bool probe_reads; /* a write is complete before it has arrived: only a read says that the peer's device is there */
 	bool cm_commits;    /* rdma_connect may wait for the peer; until it is answered, destroying the id waits, too */
 	bool rnr, timeouts; /* the queue pair has these attributes */
 	bool sigpipe;	    /* a post may raise SIGPIPE in the thread that makes it */
@@ -279,7 +280,7 @@ void verbs_send_done(struct verbs_ep *ep, const struct ibv_wc *wc); /* rx */
 void verbs_send_free(struct verbs_ep *ep);			    /* nothing is in flight: blocks back */
 bool verbs_send_idle(struct verbs_ep *ep);			    /* nothing is in flight */
 void verbs_send_mark(struct verbs_ep *ep); /* helper, queue pair in error: when this is flushed, nothing is in flight */
-/* A zero-length RDMA write, if nothing is in flight (keepalive.c). 0, -EBUSY, -errno. */
+/* An RDMA operation of no bytes (keepalive.c); sets probe_wr. 0, -EBUSY: no place, -errno. */
 int verbs_send_probe(struct verbs_ep *ep);
 
 /* recv.c; rx */
