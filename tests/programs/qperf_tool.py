@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""Runs Debian's qperf: a server and a client, two processes on the loopback address, figures parsed and checked."""
+"""Runs Debian's qperf: a server and a client, two processes, figures parsed and checked. Both are here, on the loopback
+address if no other is named, or the server is started on another host by a launcher (a command that runs its arguments
+there, as ssh does)."""
 
 import contextlib
 import shutil
@@ -30,32 +32,40 @@ def free_port():
 
 
 class Server:
-    """A qperf server of our own on a private port, ended by its pid."""
+    """A qperf server of our own on a private port, ended by its pid (or by the launcher that is ended)."""
 
-    def __init__(self, environment):
-        self.environment, self.port = environment, free_port()
+    def __init__(self, environment, host=HOST, launcher=()):
+        self.environment, self.host, self.launcher, self.port = environment, host, list(launcher), free_port()
         self.log = tempfile.TemporaryFile()
-        self.process = subprocess.Popen([installed(), "-lp", str(self.port)], stdin=subprocess.DEVNULL,
-                                        stdout=self.log, stderr=self.log, env=environment)
+        command = [installed(), "-lp", str(self.port)]
+        if launcher:
+            ours = [f"{k}={v}" for k, v in environment.items() if k.startswith(("LD_", "RDS_"))]
+            command = [*launcher, "env", *ours, *command]
+        # A launcher is no RDS program.
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
+                                        env=None if launcher else environment)
         try:
             self.await_listening()
         except QperfFault:
             self.end()
             raise
 
+    def listening(self):
+        """Looking, not connecting: the server takes a connection for a client."""
+        tables = subprocess.run([*self.launcher, "cat", "/proc/net/tcp", "/proc/net/tcp6"], stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, text=True, check=True).stdout
+        fields = (line.split() for line in tables.splitlines())
+        return any(f[1].endswith(f":{self.port:04X}") and f[3] == "0A" for f in fields)
+
     def await_listening(self):
-        end = time.monotonic() + 10
+        end = time.monotonic() + 30
         while time.monotonic() < end:
             if self.process.poll() is not None:
                 raise QperfFault(f"server ended with status {self.process.returncode}: {self.said()}")
-            # Looking, not connecting: the server takes a connection for a client.
-            with open("/proc/net/tcp", encoding="ascii") as v4, open("/proc/net/tcp6", encoding="ascii") as v6:
-                for line in list(v4) + list(v6):
-                    fields = line.split()
-                    if fields[1].endswith(f":{self.port:04X}") and fields[3] == "0A":
-                        return
+            if self.listening():
+                return
             time.sleep(0.01)
-        raise QperfFault("server does not listen after 10 s")
+        raise QperfFault("server does not listen after 30 s")
 
     def said(self):
         self.log.seek(0)
@@ -65,7 +75,7 @@ class Server:
         """Runs one test as a client; returns {'latency': ns} or {'bw': bytes per second} (what was received)."""
         if test.startswith("udp") and size > UDP_LARGEST:
             size = UDP_LARGEST
-        command = [installed(), HOST, "-lp", str(self.port), "-t", str(seconds), "-m", str(size), "-uu", "-e", "6"]
+        command = [installed(), self.host, "-lp", str(self.port), "-t", str(seconds), "-m", str(size), "-uu", "-e", "6"]
         if cpus:
             command += ["-lca", str(cpus[0]), "-rca", str(cpus[1])]
         for _ in range(RACES):
@@ -110,9 +120,9 @@ def parse(test, size, text):
 
 
 @contextlib.contextmanager
-def server(environment):
+def server(environment, host=HOST, launcher=()):
     """A server that runs in this environment; so do its clients."""
-    s = Server(environment)
+    s = Server(environment, host, launcher)
     try:
         yield s
     finally:
