@@ -14,6 +14,7 @@
 #include "engine/transport/verbs/verbs.h"
 
 #define STEP_MS 6000	/* rdma_cm has a limit of 5 s for address and route: this is for when it forgets */
+#define STUCK_NS 2000000000ull
 #define ANSWER_MS 10000 /* the peer's helper may have to wait for a processor */
 
 enum stage {
@@ -25,6 +26,7 @@ enum stage {
 struct verbs_attempt {
 	enum stage stage;
 	uint64_t rx_seq;
+	uint64_t asked; /* when the request was sent */
 };
 
 /* ---- one request ---- */
@@ -82,6 +84,7 @@ static int request(struct verbs_ep *ep)
 	verbs_hello_pack(&hello, &ep->call.wire);
 	verbs_ep_params(ep, &ep->call.param);
 	ep->call.done = call_failed;
+	ep->attempt->asked = os_now_ns();
 	atomic_store(&ep->state, VERBS_CONNECTING);
 	verbs_ep_deadline(ep, ANSWER_MS);
 	err = verbs_call(&ep->call, ep->dev, ep->cm, &ep->id.faddr);
@@ -203,6 +206,27 @@ void verbs_attempt_said(struct verbs_ep *ep, const struct verbs_said *said)
 	}
 	if (err)
 		verbs_ep_down(ep, err, false);
+}
+
+/* ---- the peer asks, too ---- */
+
+static bool same(const struct rds_conn_id *a, const struct rds_conn_id *b)
+{
+	return rds_ip_equal(&a->laddr, &b->laddr) && rds_ip_equal(&a->faddr, &b->faddr) && a->tos == b->tos &&
+	       a->scope == b->scope && memcmp(&a->peer, &b->peer, sizeof(a->peer)) == 0;
+}
+
+void verbs_attempt_crossed(const struct rds_conn_id *id)
+{
+	uint64_t now = os_now_ns();
+	struct verbs_ep *ep;
+
+	for (ep = rds_verbs.eps; ep; ep = ep->next)
+		if (ep->attempt && !ep->over && atomic_load(&ep->state) == VERBS_CONNECTING && same(&ep->id, id) &&
+		    now - ep->attempt->asked > STUCK_NS) {
+			verbs_ep_down(ep, -ETIMEDOUT, false);
+			return;
+		}
 }
 
 /* ---- begun by the engine ---- */

@@ -156,6 +156,8 @@ static bool take(struct rdma_cm_id *cm, const struct rds_conn_id *id, const stru
 		answer->rx_seq = rx_seq;
 	}
 	if (err || !ep->head.conn) {
+		if (err == -EALREADY)
+			verbs_attempt_crossed(id);
 		verbs_answer_init(answer, no_means(err) ? VERBS_AGAIN : VERBS_REFUSED, err);
 		if (ep) {
 			verbs_qp_destroy(ep);

@@ -350,6 +350,8 @@ uint32_t verbs_frame_of(uint16_t frame);					   /* what both sides take, bytes *
 /* attempt.c; helper */
 int verbs_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, uint64_t rx_seq,
 		  struct rds_ep **ep);
+/* The peer's request was refused because ours is under way.  If ours has been for long, it was lost while the peer was out of reach. */
+void verbs_attempt_crossed(const struct rds_conn_id *id);
 void verbs_attempt_said(struct verbs_ep *ep, const struct verbs_said *said);
 
 /* listen.c; helper. port 0: any.  The listeners hear of requests. */
