@@ -129,7 +129,7 @@ guest_start() {
 	guest_without_holds timeout --foreground -k 5 "$seconds" qemu-system-x86_64 "${guest_clock[@]}" -cpu max \
 		-smp "$cpus" -m "$memory" -nodefaults -no-user-config -display none -no-reboot -nic none \
 		-kernel "$guest_image/vmlinux" -initrd "$dir/initrd" \
-		-append "console=ttyS0 quiet loglevel=5 panic=-1 mitigations=off random.trust_cpu=on nokaslr tsc=reliable" \
+		-append "console=ttyS0 quiet loglevel=5 panic=-1 mitigations=off random.trust_cpu=on nokaslr tsc=reliable no_timer_check" \
 		-serial "file:$dir/console" -serial "file:$dir/output" -serial "file:$dir/status" \
 		-virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap "$@" \
 		</dev/null >"$dir/qemu.out" 2>&1 &
