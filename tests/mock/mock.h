@@ -11,7 +11,7 @@
  *   the peer's accept or request said "for ever"), on iWARP the connection ends.  A send that is not signaled leaves no
  *   completion; its place in the send queue is free when a completion after it has been *polled*.  A queue pair in error flushes all
  *   that it has and is given.  On iWARP a send is complete when it is on its way, and who accepted must not speak first.
- * - Shared receive queues only; of RDMA only writes of no bytes.  Completion queues that overflow: a fault.
+ * - Shared receive queues only; of RDMA only writes and reads of no bytes.  Completion queues that overflow: a fault.
  * - A device can be opened any number of times; librdmacm has opened it once for itself.  What is made through one context uses nothing
  *   of another, and its async events come there; those of port and device come to all.
  * - Memory is looked at only within regions of the same protection domain that allow it; anything else is a *fault*.

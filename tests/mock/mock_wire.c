@@ -121,6 +121,18 @@ static bool step_ib(struct mock_qp *qp, struct mock_send *s)
 	return true;
 }
 
+/* Complete when the answer is there, which comes after all that was sent before. */
+static bool step_read(struct mock_qp *qp, struct mock_send *s)
+{
+	struct mock_qp *peer = mock_qp_peer(qp);
+
+	if (qp->on_wire || !peer || !hears(peer) || cut(qp, peer))
+		return false;
+	finish(qp, s, deliver(peer, s, qp->qp.qp_num));
+	mock_send_free(s);
+	return true;
+}
+
 /* On its way, and complete. */
 static bool step_iwarp(struct mock_qp *qp, struct mock_send *s)
 {
@@ -128,6 +140,8 @@ static bool step_iwarp(struct mock_qp *qp, struct mock_send *s)
 		mock_fault("iWARP: the side that accepted speaks first");
 		return false;
 	}
+	if (s->opcode == IBV_WR_RDMA_READ)
+		return step_read(qp, s);
 	if (qp->on_wire == MOCK_WINDOW || !gather(qp, s))
 		return false;
 	finish(qp, s, IBV_WC_SUCCESS);

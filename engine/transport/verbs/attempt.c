@@ -13,7 +13,7 @@
 
 #include "engine/transport/verbs/verbs.h"
 
-#define STEP_MS 6000	/* rdma_cm has a limit of 5 s for address and route: this is for when it forgets */
+#define STEP_MS 6000 /* rdma_cm has a limit of 5 s for address and route: this is for when it forgets */
 #define STUCK_NS 2000000000ull
 #define ANSWER_MS 10000 /* the peer's helper may have to wait for a processor */
 
