@@ -52,8 +52,7 @@ static int check_send(struct mock_qp *qp, const struct ibv_send_wr *wr)
 		return ENOMEM;
 	if (wr->num_sge < 0 || (unsigned)wr->num_sge > qp->cap.max_send_sge || (inl && len > qp->cap.max_inline_data))
 		return EINVAL;
-	if (wr->opcode != IBV_WR_SEND &&
-	    ((wr->opcode != IBV_WR_RDMA_WRITE && wr->opcode != IBV_WR_RDMA_READ) || len)) {
+	if (wr->opcode != IBV_WR_SEND && ((wr->opcode != IBV_WR_RDMA_WRITE && wr->opcode != IBV_WR_RDMA_READ) || len)) {
 		mock_fault("posted what the mock does not model: opcode %d, %zu bytes", wr->opcode, len);
 		return EOPNOTSUPP;
 	}

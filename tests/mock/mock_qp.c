@@ -217,7 +217,7 @@ static void complete(struct mock_qp *qp, const struct mock_send *s, enum ibv_wc_
 {
 	struct mock_cqe e = {.send = true, .seq = s->seq};
 
-	e.wc.opcode = s->opcode == IBV_WR_SEND		 ? IBV_WC_SEND
+	e.wc.opcode = s->opcode == IBV_WR_SEND	       ? IBV_WC_SEND
 		      : s->opcode == IBV_WR_RDMA_WRITE ? IBV_WC_RDMA_WRITE
 						       : IBV_WC_RDMA_READ;
 	if (status != IBV_WC_SUCCESS)

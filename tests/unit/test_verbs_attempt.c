@@ -345,6 +345,35 @@ START_TEST(test_a21_limit)
 }
 END_TEST
 
+/* The peer asks while our request has no answer.  Only after a while does that mean that ours was lost. */
+START_TEST(test_r6a_crossed)
+{
+	struct verbs_hello h, wire;
+	struct peer second;
+
+	asked(PEER_PORT);
+	world_pass(_i ? 2100 * MS : 1900 * MS);
+	world.accept_err = -EALREADY;
+	world_hello(&h, VERBS_CONNECT);
+	h.credits = 20;
+	verbs_hello_pack(&h, &wire);
+	peer_init(&second, 1);
+	peer_connect(&second, THEM, US, rds_verbs.port, &wire, sizeof(wire));
+	world_run();
+	ck_assert_int_eq(world_answer_in(peer_event(&second, RDMA_CM_EVENT_REJECTED)).status, VERBS_AGAIN);
+	peer_end(&second);
+	world.accept_err = 0;
+	ck_assert_uint_eq(c->downs, _i);
+	if (_i)
+		is_down(-ETIMEDOUT, false);
+	if (_i && world.ours->mode == MOCK_IB)
+		p->id = p->ev->id; /* ours has been taken back */
+	else
+		rejected(VERBS_AGAIN, 0);
+	ck_assert_uint_eq(c->downs, 1);
+}
+END_TEST
+
 START_TEST(test_a22_removed)
 {
 	peer_listen(p, THEM, PEER_PORT);
@@ -438,6 +467,7 @@ static void tests(TCase *t)
 	tcase_add_loop_test(t, test_a15_to_a19_refused, 0, (int)(sizeof(refusals) / sizeof(refusals[0])));
 	tcase_add_loop_test(t, test_a20_a22_a23_events, 0, 27);
 	tcase_add_loop_test(t, test_a21_limit, 0, 3);
+	tcase_add_loop_test(t, test_r6a_crossed, 0, 2);
 	tcase_add_test(t, test_a22_removed);
 	tcase_add_loop_test(t, test_a24_closed, 0, 4);
 	tcase_add_loop_test(t, test_any_step_fails, 0, 2);
