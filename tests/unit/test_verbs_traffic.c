@@ -285,10 +285,20 @@ static void tests(TCase *t)
 	tcase_add_loop_test(t, test_breaks_somewhere, 0, 60);
 }
 
+#ifdef __SANITIZE_THREAD__
+#define UNDER_TSAN 1
+#else
+#define UNDER_TSAN 0
+#endif
+
 int main(void)
 {
 	Suite *s = suite_create("verbs_traffic");
 
+	if (UNDER_TSAN) {
+		printf("too many processes and messages for ThreadSanitizer\n"); /* not seen to end within two minutes */
+		return 77;
+	}
 	tests(world_case(s, "ib", setup_ib));
 	tests(world_case(s, "iwarp", setup_iwarp));
 	return world_main(s);
