@@ -113,6 +113,10 @@ static bool step_ib(struct mock_qp *qp, struct mock_send *s)
 	status = deliver(peer, s, qp->qp.qp_num);
 	if (status == IBV_WC_RNR_RETRY_EXC_ERR) {
 		qp->rnr = true;
+		if (!(s->flags & IBV_SEND_INLINE)) { /* read again the next time */
+			free(s->data);
+			s->data = NULL;
+		}
 		return false;
 	}
 	qp->rnr = false;

@@ -199,13 +199,20 @@ static unsigned char pattern(uint64_t seq, size_t i)
 	return (unsigned char)(seq * 131 + i * 7 + i / 251);
 }
 
-static bool intact(const struct rds_rx *rx)
+void world_fill(uint64_t seq, unsigned char *bytes, size_t len)
 {
-	const unsigned char *p = rx->data;
 	size_t i;
 
-	for (i = 0; i < rx->hdr.len; i++)
-		if (p[i] != pattern(rx->hdr.seq, i))
+	for (i = 0; i < len; i++)
+		bytes[i] = pattern(seq, i);
+}
+
+bool world_intact(uint64_t seq, const unsigned char *bytes, size_t len)
+{
+	size_t i;
+
+	for (i = 0; i < len; i++)
+		if (bytes[i] != pattern(seq, i))
 			return false;
 	return true;
 }
@@ -219,7 +226,8 @@ static enum rds_rx_verdict up_message(struct rds_conn *conn, struct rds_ep *ep, 
 		return RDS_RX_LATER;
 	}
 	ck_assert_uint_lt(c->nmsgs, MSGS);
-	c->msg[c->nmsgs++] = (struct world_msg){rx->hdr.seq, rx->hdr.len, rx->hdr.flags, intact(rx)};
+	c->msg[c->nmsgs++] = (struct world_msg){rx->hdr.seq, rx->hdr.len, rx->hdr.flags,
+						world_intact(rx->hdr.seq, rx->data, rx->hdr.len)};
 	if (rx->hdr.seq > c->rx_seq)
 		c->rx_seq = rx->hdr.seq;
 	verbs_ack(ep, c->rx_seq);
@@ -420,227 +428,4 @@ void world_end(void)
 	mock_check_leaks();
 	registry_close(engine.reg);
 	registry_teardown();
-}
-
-/* ---- connections ---- */
-
-int world_connect(struct world_conn *c, const char *from, const char *to, uint16_t port, const struct rds_procid *peer)
-{
-	int err;
-
-	c->id = (struct rds_conn_id){
-		.laddr = v4(from),
-		.faddr = v4(to),
-		.peer = *peer,
-		.peer_slot = RDS_SLOT_REMOTE,
-		.peer_port = port,
-	};
-	err = verbs_connect(&rds_verbs.t, &c->id, (struct rds_conn *)(void *)c, c->rx_seq, &c->ep);
-	c->open = !err;
-	return err;
-}
-
-void world_connect_go(int err)
-{
-	mock_connect_go(err);
-	while (atomic_load(&rds_more_threads))
-		sched_yield();
-}
-
-struct in6_addr world_ip(const char *ip)
-{
-	return v4(ip);
-}
-
-void world_close(struct world_conn *c)
-{
-	if (!c->ep) /* at most an attempt of the peer's, of which the engine has nothing in hand */
-		return;
-	verbs_close(c->ep);
-	c->ep = NULL;
-	c->open = false;
-}
-
-void world_pair(void)
-{
-	ck_assert_int_eq(world_claim(US2), 1);
-	ck_assert_int_eq(world_connect(&world.conn[0], US, US2, rds_verbs.port, registry_self(engine.reg)), 0);
-	world_run();
-	if (world_ep(&world.conn[0])->dev->caps.initiator_first) {
-		ck_assert_int_eq(world_send(&world.conn[0], 1, 0), 0);
-		world_run();
-	}
-	ck_assert_uint_eq(world.conn[0].ups, 1);
-	ck_assert_uint_eq(world.conn[1].ups, 1);
-}
-
-/* ---- the scripted peer ---- */
-
-struct rds_procid world_peer_id(void)
-{
-	struct rds_procid id;
-
-	memset(&id, 0x77, sizeof(id));
-	return id;
-}
-
-void world_hello(struct verbs_hello *h, enum verbs_ask ask)
-{
-	verbs_hello_self(h, ask, 0);
-	h->wanted = h->self;
-	h->self = world_peer_id();
-	h->listener = PEER_PORT;
-}
-
-void world_answer(struct verbs_answer *a, enum verbs_status status)
-{
-	verbs_answer_init(a, status, 0);
-	a->self = world_peer_id();
-	a->listener = PEER_PORT;
-}
-
-struct verbs_answer world_answer_in(const struct rdma_cm_event *ev)
-{
-	struct verbs_answer a;
-
-	ck_assert(verbs_answer_check(ev->param.conn.private_data, ev->param.conn.private_data_len, &a));
-	return a;
-}
-
-/* Time and again it is our turn. */
-static void peer_step(enum rdma_cm_event_type type)
-{
-	world_run();
-	peer_event(&world.peer, type);
-}
-
-void world_peer_asks(const struct verbs_hello *h, const char *to, uint16_t port)
-{
-	struct verbs_hello wire;
-
-	verbs_hello_pack(h, &wire);
-	peer_connect(&world.peer, THEM, to, port, &wire, sizeof(wire));
-	world_run();
-}
-
-void world_peer_rejects(const struct verbs_answer *a)
-{
-	struct verbs_answer wire;
-
-	verbs_answer_pack(a, &wire);
-	peer_step(RDMA_CM_EVENT_CONNECT_REQUEST);
-	peer_reject(&world.peer, &wire, sizeof(wire));
-	world_run();
-}
-
-void world_join(struct world_conn *c, unsigned recvs, unsigned credits)
-{
-	world_join_at(c, PEER_PORT, recvs, credits);
-}
-
-void world_join_at(struct world_conn *c, uint16_t port, unsigned recvs, unsigned credits)
-{
-	struct rds_procid them = world_peer_id();
-	struct verbs_answer a, wire;
-
-	if (!world.peer.listener)
-		peer_listen(&world.peer, THEM, port);
-	ck_assert_int_eq(world_connect(c, US, THEM, port, &them), 0);
-	peer_step(RDMA_CM_EVENT_CONNECT_REQUEST);
-	world_answer(&a, VERBS_OK);
-	a.credits = (uint16_t)credits;
-	verbs_answer_pack(&a, &wire);
-	peer_accept(&world.peer, &wire, sizeof(wire), recvs);
-	peer_step(RDMA_CM_EVENT_ESTABLISHED);
-	peer_ack(&world.peer);
-	ck_assert_uint_eq(c->ups, 1);
-}
-
-void world_joined_by(struct world_conn *c, unsigned credits)
-{
-	struct verbs_hello h;
-
-	world.next = c;
-	world_hello(&h, VERBS_CONNECT);
-	h.credits = (uint16_t)credits;
-	world_peer_asks(&h, US, rds_verbs.port);
-	peer_step(RDMA_CM_EVENT_ESTABLISHED);
-	peer_ack(&world.peer);
-	world_run();
-}
-
-void world_peer_frame(const struct rds_hdr *h, const void *bytes, size_t len)
-{
-	unsigned char frame[PEER_BUF];
-	struct rds_wire_hdr w;
-
-	rds_hdr_encode(h, &w, false);
-	memcpy(frame, &w, sizeof(w));
-	if (len)
-		memcpy(frame + sizeof(w), bytes, len);
-	peer_send(&world.peer, frame, sizeof(w) + len, IBV_SEND_SIGNALED);
-}
-
-/* ---- messages ---- */
-
-int world_send(struct world_conn *c, size_t len, uint8_t flags)
-{
-	static unsigned char bytes[RDS_MAX_MSG];
-	struct rds_hdr hdr = {.seq = c->tx_seq + 1, .len = (uint32_t)len, .sport = 1, .dport = 2, .flags = flags};
-	struct iovec iov = {.iov_base = bytes, .iov_len = len};
-	struct rds_wire_hdr wire;
-	uint64_t pos;
-	size_t i;
-	int err;
-
-	for (i = 0; i < len; i++)
-		bytes[i] = pattern(hdr.seq, i);
-	rds_hdr_encode(&hdr, &wire, false);
-	err = verbs_send(c->ep, &wire, &iov, len, &pos);
-	if (err)
-		return err;
-	c->tx_seq++;
-	ck_assert_mem_eq(verbs_retained(c->ep, pos), bytes, len);
-	verbs_flush(c->ep, false);
-	return 0;
-}
-
-void world_peer_sends(uint64_t seq, size_t len, uint8_t flags)
-{
-	unsigned char bytes[VERBS_FRAME];
-	size_t i;
-
-	for (i = 0; i < len; i++)
-		bytes[i] = pattern(seq, i);
-	world_peer_frame(&(struct rds_hdr){.seq = seq, .len = (uint32_t)len, .sport = 1, .dport = 2, .flags = flags},
-			 bytes, len);
-}
-
-void world_got_one(const struct world_conn *c, uint64_t seq)
-{
-	ck_assert_uint_eq(c->nmsgs, 1);
-	ck_assert_uint_eq(c->msg[0].seq, seq);
-	ck_assert(c->msg[0].intact);
-}
-
-void world_release(void)
-{
-	rx_lock();
-	while (world.ninplace) {
-		world.ninplace--;
-		verbs_release(world.inplace[world.ninplace].ep, world.inplace[world.ninplace].token);
-	}
-	rx_unlock();
-}
-
-bool world_all_came(const struct world_conn *from, const struct world_conn *to)
-{
-	unsigned i;
-
-	if (to->nmsgs != from->tx_seq)
-		return false;
-	for (i = 0; i < to->nmsgs; i++)
-		if (to->msg[i].seq != i + 1 || !to->msg[i].intact)
-			return false;
-	return true;
 }

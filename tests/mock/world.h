@@ -105,6 +105,8 @@ struct verbs_answer world_answer_in(const struct rdma_cm_event *ev);
 /* The next message (sequence number: the next), flushed. */
 int world_send(struct world_conn *c, size_t len, uint8_t flags);
 void world_release(void); /* all that is in place */
+void world_fill(uint64_t seq, unsigned char *bytes, size_t len);
+bool world_intact(uint64_t seq, const unsigned char *bytes, size_t len); /* what world_send() sends */
 /* The only message that c got is that one of the peer's. */
 void world_got_one(const struct world_conn *c, uint64_t seq);
 /* A message of so many bytes from the peer, in one frame. */

@@ -318,15 +318,16 @@ END_TEST
 START_TEST(test_starved)
 {
 	struct ibv_wc wc;
-	unsigned i;
+	unsigned i, n;
 
 	peer_post(p, 30);
-	for (i = 0; i < 40; i++) {
+	for (i = 0; i < 8; i++) {
 		if (_i == 1)
 			mock_post_fail(1 + i % 4, ENOMEM);
 		else
 			mock_fail_from(MOCK_ibv_post_srq_recv, 1, ENOMEM);
-		world_peer_sends(i + 1, 500, 0);
+		for (n = 0; n < 5; n++) /* several go back at a time */
+			world_peer_sends(i * 5 + n + 1, 100, 0);
 		world_run();
 		while (peer_poll(p, &wc))
 			;

@@ -202,6 +202,30 @@ START_TEST(test_memory_full_of_others)
 }
 END_TEST
 
+/* A peer that acknowledges what it has not got: its bytes stay all the same, a device is still to read them. */
+START_TEST(test_memory_stays_until_sent)
+{
+	const unsigned char *frame;
+	uint64_t seq;
+	size_t len;
+
+	world_join(a, 0, 0);
+	ck_assert_int_eq(world_send(a, 5000, 0), 0);
+	world_peer_frame(&(struct rds_hdr){.ack = 1}, NULL, 0);
+	world_run();
+	ck_assert_int_eq(world_send(a, 5000, 0), 0);
+	ck_assert_uint_eq(mock_sends_waiting(world_ep(a)->qp), 2);
+	peer_post(&world.peer, 4);
+	ck_assert(peer_poll(&world.peer, &(struct ibv_wc){0})); /* its own */
+	world_run();
+	for (seq = 1; seq <= 2; seq++) {
+		frame = peer_recv(&world.peer, &len);
+		ck_assert_uint_eq(len, VERBS_HDR + 5000);
+		ck_assert(world_intact(seq, frame + VERBS_HDR, 5000));
+	}
+}
+END_TEST
+
 /* Nobody asks for an acknowledgement of three messages, but who waits for it gets it. */
 START_TEST(test_ack_on_demand)
 {
@@ -414,9 +438,12 @@ static void tests(TCase *t)
 int main(void)
 {
 	Suite *s = suite_create("verbs_send");
+	TCase *t;
 
 	setenv("RDS_PRELOAD_VERBS_MEMORY", "4M", 1);
-	tests(world_case(s, "ib", setup_ib));
+	t = world_case(s, "ib", setup_ib);
+	tests(t);
+	tcase_add_test(t, test_memory_stays_until_sent); /* iWARP's devices have read them long ago */
 	tests(world_case(s, "iwarp", setup_iwarp));
 	return world_main(s);
 }

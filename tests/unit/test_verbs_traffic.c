@@ -121,6 +121,14 @@ static void all_of_it(unsigned total)
 	world_run();
 }
 
+/* All is quiet: what one has granted is what the other has, or will be told. */
+static void credits_agree(struct world_conn *x, struct world_conn *y)
+{
+	struct verbs_ep *e = world_ep(x), *f = world_ep(y);
+
+	ck_assert_uint_eq(e->granted, atomic_load(&f->credits) + atomic_load(&e->grant));
+}
+
 START_TEST(test_two_ways)
 {
 	state = (uint64_t)_i * 7919 + 1;
@@ -130,6 +138,8 @@ START_TEST(test_two_ways)
 	ck_assert_uint_eq(a->downs + b->downs, 0);
 	ck_assert(world_all_came(a, b));
 	ck_assert(world_all_came(b, a));
+	credits_agree(a, b);
+	credits_agree(b, a);
 }
 END_TEST
 
@@ -212,6 +222,7 @@ START_TEST(test_many)
 	for (i = 0; i < 8; i++) {
 		ck_assert_uint_eq(world.conn[i].downs, 0);
 		ck_assert(world_all_came(&world.conn[i], &world.conn[i ^ 1]));
+		credits_agree(&world.conn[i], &world.conn[i ^ 1]);
 	}
 }
 END_TEST
