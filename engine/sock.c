@@ -338,9 +338,11 @@ static void pair_event(struct rds_event *ev, uint32_t events)
 	if (!atomic_load(&sk->open))
 		goto out;
 	if (hung_up(sk)) { /* asked anew: the event may be of an earlier life of this structure */
-		unsigned n = rds_hook_hangup ? rds_hook_hangup(sk) : 0;
+		unsigned n;
 
+		/* First the port, then the number: a dup2() or close_range() that finds it forgotten returns at once. */
 		sock_close(sk);
+		n = rds_hook_hangup ? rds_hook_hangup(sk) : 0;
 		while (n--)
 			rds_sock_put(sk);
 		goto out;
