@@ -563,7 +563,7 @@ void rds_conn_reclaim(void)
 
 		rds_lock(&conn->tx);
 		rx_lock();
-		idle = !conn->work_queued && !conn->inplace && !conn->busy && !conn->retry.queued;
+		idle = !conn->work_queued && !conn->inplace && !conn->busy && !rds_timer_is_set(&conn->retry);
 		if (idle)
 			rds_cong_detach(conn);
 		rx_unlock();

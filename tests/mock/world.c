@@ -19,6 +19,7 @@ static struct rds_engine engine;
 
 uint64_t __wrap_os_now_ns(void);
 void __wrap_rds_timer_set(struct rds_timer *tm, uint64_t due_ns);
+void __wrap_rds_timer_need(struct rds_timer *tm, uint64_t due_ns);
 void __wrap_rds_timer_cancel(struct rds_timer *tm);
 int __wrap_rds_event_add(struct rds_event *ev, int fd, uint32_t events);
 void __wrap_rds_event_del(int fd);
@@ -64,6 +65,14 @@ void __wrap_rds_timer_set(struct rds_timer *tm, uint64_t due_ns)
 	tm->next = *p;
 	*p = tm;
 	tm->queued = true;
+	pthread_mutex_unlock(&timers_lock);
+}
+
+void __wrap_rds_timer_need(struct rds_timer *tm, uint64_t due_ns)
+{
+	pthread_mutex_lock(&timers_lock);
+	if (!tm->queued)
+		__wrap_rds_timer_set(tm, due_ns);
 	pthread_mutex_unlock(&timers_lock);
 }
 
