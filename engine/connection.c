@@ -107,6 +107,9 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	conn->retry.fn = conn_retry;
 	conn->next_tx = 1;
 	conn->acked = 0;
+	atomic_store(&conn->sent, 0);
+	atomic_store(&conn->lied, false);
+	conn->lie_told = false;
 	conn->queue_tail = &conn->queue;
 	conn->backoff_ms = 0;
 	conn->was_up = conn->doubted = false;
@@ -304,6 +307,11 @@ static void conn_retry(struct rds_timer *tm)
 		rds_conn_work(conn);
 		rx_unlock();
 	}
+	if (atomic_load(&conn->lied) && conn->ep) {
+		conn->backoff_ms = (uint64_t)rds_options()->reconnect_max_ms; /* no hurry with a peer like that */
+		rds_conn_down(conn, conn->ep, -EPROTO, false);
+		return;
+	}
 	if (atomic_load(&conn->state) != RDS_CONN_CONNECTING || conn->pending)
 		return;
 	if (conn->kind == RDS_CONN_NOWHERE) {
@@ -471,6 +479,7 @@ const struct rds_transport_up rds_transport_up = {
 	.pressure = rds_pressure,
 	.evacuate = rds_inc_evacuate,
 	.writable = conn_writable,
+	.sent = rds_queue_sent,
 	.speak = conn_speak,
 	.located = rds_nowhere_located,
 };

@@ -73,6 +73,9 @@ struct rds_conn {
 	rds_lock_t tx;
 	uint64_t next_tx;
 	uint64_t acked;
+	_Atomic uint64_t sent; /* highest number that any endpoint was offered: written first, read without tx */
+	_Atomic bool lied;     /* the peer has acknowledged what is beyond: this endpoint is not believed any more */
+	bool lie_told;
 	struct rds_unacked *unacked; /* ring buffer of cap entries, first at head */
 	unsigned head, count, cap;
 	struct rds_queued *queue, **queue_tail;
@@ -154,11 +157,18 @@ static inline uint64_t rds_recv_taken(const struct rds_conn *conn)
 }
 
 /* queue.c; conn->tx held unless said otherwise */
+/* Before an endpoint is given that message: the peer may acknowledge it before the call returns. */
+static inline void rds_conn_sending(struct rds_conn *conn, uint64_t seq)
+{
+	if (seq > atomic_load_explicit(&conn->sent, memory_order_relaxed))
+		atomic_store_explicit(&conn->sent, seq, memory_order_relaxed);
+}
 int rds_unacked_grow(struct rds_conn *conn); /* room for more; 0 or -ENOMEM */
 void rds_unacked_push(struct rds_conn *conn, const struct rds_unacked *u); /* there is room */
 void rds_conn_busy(struct rds_conn *conn);
 void rds_busy_forget(void); /* forked child */
 void rds_queue_acked(struct rds_conn *conn, uint64_t ack);
+uint64_t rds_queue_sent(struct rds_conn *conn); /* no lock: up->sent */
 void rds_conn_reap(struct rds_conn *conn); /* take the peer's acknowledgements to heart */
 void rds_queue_flush(struct rds_conn *conn); /* give waiting messages to the transport */
 void rds_conn_rearm(struct rds_conn *conn); /* after a wake-up: is there still somebody who waits for space? */

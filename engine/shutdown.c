@@ -57,6 +57,7 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 			conn->stale = ep;
 		}
 		conn->ep = NULL;
+		atomic_store(&conn->lied, false);
 		was_up = true;
 		RDS_STAT_INC(conn_reset);
 	}

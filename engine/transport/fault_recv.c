@@ -163,6 +163,13 @@ static void up_speak(struct rds_conn *conn)
 	f->head.t->up->speak(f->head.conn);
 }
 
+static uint64_t up_sent(struct rds_conn *conn)
+{
+	struct fault_ep *f = (struct fault_ep *)conn;
+
+	return f->head.t->up->sent(f->head.conn);
+}
+
 static void up_located(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port, int err)
 {
 	struct fault *fl = fault_wraps(t);
@@ -178,6 +185,7 @@ const struct rds_transport_up fault_up = {
 	.pressure = rds_pressure,
 	.evacuate = up_evacuate,
 	.writable = up_writable,
+	.sent = up_sent,
 	.speak = up_speak,
 	.located = up_located,
 };

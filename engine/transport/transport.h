@@ -162,6 +162,11 @@ struct rds_transport_up {
 	void (*evacuate)(struct rds_conn *conn, struct rds_ep *ep);
 	/* What want_room() waited for may have come. Under the receive lock. */
 	void (*writable)(struct rds_conn *conn);
+	/*
+	 * Highest sequence number that any endpoint of the connection was given so far, or is just given.  Who acknowledges more sends
+	 * nonsense; a transport that frees anything by acknowledgements asks first (the engine looks at what acked() says).  Any thread.
+	 */
+	uint64_t (*sent)(struct rds_conn *conn);
 	/* Have ops->push called for the connection's endpoint, soon.  Under the receive lock. */
 	void (*speak)(struct rds_conn *conn);
 	/*

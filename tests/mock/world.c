@@ -255,6 +255,11 @@ static void up_writable(struct rds_conn *conn)
 	conn_of(conn)->writables++;
 }
 
+static uint64_t up_sent(struct rds_conn *conn)
+{
+	return conn_of(conn)->tx_seq + 1; /* it counts what was sent, and one may be on its way */
+}
+
 static void up_speak(struct rds_conn *conn)
 {
 	conn_of(conn)->speak = true;
@@ -275,6 +280,7 @@ static const struct rds_transport_up up = {
 	.down = up_down,
 	.message = up_message,
 	.writable = up_writable,
+	.sent = up_sent,
 	.speak = up_speak,
 	.located = up_located,
 };
