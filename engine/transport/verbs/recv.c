@@ -53,7 +53,7 @@ static bool heard_ack(struct verbs_ep *ep, uint64_t ack)
 	if (unlikely(ack > ep->head.t->up->sent(ep->head.conn)))
 		return false;
 	atomic_store_explicit(&ep->seen_ack, ack, memory_order_release);
-	atomic_thread_fence(memory_order_seq_cst);
+	rds_fence();
 	if (unlikely(atomic_load_explicit(&ep->wants_room, memory_order_relaxed)) &&
 	    atomic_exchange(&ep->wants_room, false))
 		ep->head.t->up->writable(ep->head.conn);
