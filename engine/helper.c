@@ -325,9 +325,6 @@ static void look_who_lives(struct rds_timer *tm)
 		return;
 	}
 	rds_post_broken();
-	rds_error(
-		"the program has closed descriptors of the RDS engine by system calls of its own: it goes on, but not "
-		"everything will be noticed. RDS_PRELOAD_HELPER_FDS=shared may help");
 }
 
 static void post_event(struct rds_event *ev, uint32_t events)
