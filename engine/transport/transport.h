@@ -197,6 +197,11 @@ void rds_timer_cancel(struct rds_timer *tm);		    /* helper thread only: not run
 int rds_leader_fd(void);
 /* What wakes our helper, the same way. */
 int rds_kick_fd(void);
+/*
+ * Remote transports: the eventfd that the leader sleeps on when they have been told LEADER.  Somebody has to add to it when
+ * something arrives, without the helper's doing if possible.
+ */
+int rds_relay_fd(void);
 struct registry *rds_engine_registry(void);
 /* A system call has just roused the peer: its answer is a wake-up away (wait.c decides what that means for spinning). */
 void rds_peer_woken(void);

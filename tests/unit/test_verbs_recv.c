@@ -414,9 +414,15 @@ START_TEST(test_who_is_woken)
 }
 END_TEST
 
-/* Between two calls of a busy program: only what asks for an answer. */
+/* Between two calls of a busy program: nothing at first, then (a tick later) only what asks for an answer. */
 START_TEST(test_lazy)
 {
+	attention(RDS_ATT_POLLING);
+	attention(RDS_ATT_LAZY);
+	peer_send(p, &(struct rds_wire_hdr){.flags = RDS_FLAG_ACK_REQUIRED}, VERBS_HDR, IBV_SEND_SOLICITED);
+	mock_run();
+	ck_assert(!rings());
+	world_run();
 	attention(RDS_ATT_LAZY);
 	world_peer_sends(1, 10, 0);
 	mock_run();

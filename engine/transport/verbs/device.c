@@ -256,6 +256,7 @@ void verbs_dev_free(struct verbs_dev *dev)
 			vb.ibv_ack_cq_events(dev->cq, dev->unacked_events);
 		vb.ibv_destroy_cq(dev->cq);
 	}
+	rds_relay_close(&dev->relay);
 	if (dev->channel)
 		vb.ibv_destroy_comp_channel(dev->channel);
 	if (dev->recv_mem)
