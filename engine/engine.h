@@ -25,6 +25,7 @@
 #include <stdint.h>
 
 #include "engine/addr.h"
+#include "engine/fence.h"
 #include "engine/lock.h"
 #include "engine/log.h"
 #include "engine/options.h"

@@ -298,7 +298,7 @@ bool rds_wait_arm(struct rds_wait *w)
 	}
 	atomic_store(&w->sleep_slot, !w->leader ? &w->efd.n[0] : w->relayed ? &rds_eng->relay_fd : &rds_eng->leader_fd);
 	atomic_store(&w->armed, true);
-	atomic_thread_fence(memory_order_seq_cst); /* who makes room sees a sleeper, or the sleeper sees the room */
+	rds_fence(); /* who makes room sees a sleeper, or the sleeper sees the room */
 	rds_attention_update();
 	rx_unlock();
 	/* Peers are asked when this thread can be posted: whoever hears of an answer first, it is not missed. */
