@@ -3,12 +3,18 @@
  * credit.c - frames that a peer may send, on devices that cannot make it wait.
  *
  * Where a frame that finds no receive buffer ends the connection (iWARP), each side counts.  A *credit* is a receive buffer that the
- * receiver has promised to one sender.  A receiver grants while all that it has promised is covered by buffers which are with the
- * device, or about to be; a busy endpoint holds up to WINDOW of them, each keeps FEWEST at least.
+ * receiver has promised to one sender, and everything that is promised lies with the device: dev->posted >= dev->promised whenever
+ * something more is promised.  Two buffers are set aside per endpoint as long as it lives: one for its last credit (FEWEST), one for a
+ * frame that only grants (SPARE).  What it holds beyond that, up to WINDOW for a busy one, is an eighth of what nobody has been promised.
+ * Credits cannot be taken back, but what is used is granted again only as far as that eighth goes.  All that is beyond the two never
+ * exceeds what the device began with (dev->base); for the two the device gets more buffers as endpoints come (verbs_dev_grow).
  *
- * A frame that only grants costs no credit, or two sides without credits would wait for each other.  There are never more than
- * SPARE of those under way: the next is not sent before the peer has used half a window, and it cannot have used more than a
- * window and a half without having read the first.  So SPARE buffers per endpoint are set aside.  Everything else costs one.
+ * A frame that only grants is free of charge, or two sides without credits would wait for each other.  One at a time is under way
+ * unread: the next is sent only after the peer has used more credits than it had been told before the last one, so it has read that
+ * (may_be_free).  And it uses what it read only after its buffers are with its device again (serve).  So one buffer is enough, and both
+ * rules are checked by whoever receives: a peer that does not keep them would take the buffers of others.
+ *
+ * Granting and learning happen after buffers have been posted: endpoints that have something to do there are in dev->hungry.
  *
  * On other devices nothing is counted: they make the sender wait.
  */
@@ -16,27 +22,28 @@
 
 #define WINDOW 64u
 #define FIRST 16u
-#define FEWEST 4u
-#define SPARE 4u
+#define FEWEST 1u
+#define SPARE 1u
+#define SHARE 8u
 
 static inline bool counted(const struct verbs_ep *ep)
 {
 	return ep->dev->caps.credits;
 }
 
-/* Buffers that nobody has been promised. */
-static uint32_t spare(const struct verbs_dev *dev)
-{
-	uint32_t have = dev->posted + dev->nrefill;
-
-	return have > dev->promised ? have - dev->promised : 0;
-}
-
 /* ---- the sender ---- */
+
+static void may_send(struct verbs_ep *ep, uint32_t n)
+{
+	ep->learnt_all += n;
+	atomic_fetch_add(&ep->credits, n);
+}
 
 void verbs_credit_start(struct verbs_ep *ep, uint32_t given)
 {
-	atomic_fetch_add(&ep->credits, given);
+	rx_lock();
+	may_send(ep, given);
+	rx_unlock();
 }
 
 bool verbs_credit_take(struct verbs_ep *ep, unsigned n)
@@ -53,11 +60,21 @@ bool verbs_credit_take(struct verbs_ep *ep, unsigned n)
 	return true;
 }
 
-void verbs_credit_more(struct verbs_ep *ep, uint32_t n)
+static void hungry(struct verbs_ep *ep)
 {
-	if (!counted(ep) || !n)
+	if (ep->hungry)
 		return;
-	atomic_fetch_add(&ep->credits, n);
+	ep->hungry = true;
+	ep->hungry_next = ep->dev->hungry;
+	ep->dev->hungry = ep;
+}
+
+static void learn(struct verbs_ep *ep)
+{
+	if (!ep->learnt)
+		return;
+	may_send(ep, ep->learnt);
+	ep->learnt = 0;
 	ep->head.t->up->speak(ep->head.conn); /* what waits for them: rest of a message, an acknowledgement */
 	if (atomic_exchange(&ep->wants_room, false))
 		ep->head.t->up->writable(ep->head.conn);
@@ -65,71 +82,174 @@ void verbs_credit_more(struct verbs_ep *ep, uint32_t n)
 
 /* ---- the receiver (rx) ---- */
 
-static void promise(struct verbs_ep *ep, uint32_t n)
+static uint32_t above(uint32_t granted)
 {
-	ep->granted += n;
-	ep->dev->promised += n;
+	return granted > FEWEST ? granted - FEWEST : 0;
+}
+
+static void set_granted(struct verbs_ep *ep, uint32_t n)
+{
+	struct verbs_dev *dev = ep->dev;
+	uint32_t more = above(n) - above(ep->granted); /* wraps, and back */
+
+	dev->promised += more;
+	dev->extra += more;
+	ep->granted = n;
+}
+
+/* Buffers for windows: nobody has been promised them, and windows may have them. */
+static uint32_t room(const struct verbs_dev *dev)
+{
+	uint32_t lie = dev->posted > dev->promised ? dev->posted - dev->promised : 0;
+	uint32_t may = dev->base > dev->extra ? dev->base - dev->extra : 0;
+
+	return lie < may ? lie : may;
+}
+
+/* False: there are not enough buffers. */
+static bool set_aside(struct verbs_dev *dev, struct verbs_ep *ep, uint32_t *n)
+{
+	bool done;
+
+	rx_lock();
+	if (dev->nrefill)
+		verbs_dev_refill(dev);
+	done = dev->posted >= dev->promised + FEWEST + SPARE;
+	if (done) {
+		dev->promised += FEWEST + SPARE;
+		ep->spare = FEWEST + SPARE;
+		*n = room(dev) > dev->base - dev->base / 4 ? FIRST : FEWEST;
+		set_granted(ep, *n);
+		ep->told = *n;
+	}
+	rx_unlock();
+	return done;
 }
 
 uint32_t verbs_credit_first(struct verbs_dev *dev, struct verbs_ep *ep)
 {
-	uint32_t have, n = 0;
+	uint32_t n = 0;
 
 	if (!dev->caps.credits)
 		return 0;
-	rx_lock();
-	have = spare(dev);
-	if (have >= SPARE + FEWEST)
-		n = have / 4 >= FIRST ? FIRST : FEWEST;
-	if (n) {
-		promise(ep, n);
-		dev->promised += SPARE;
-		ep->spare = SPARE;
-	}
-	rx_unlock();
-	return n;
+	ep->free_at = ep->free_seen = UINT32_MAX;
+	if (set_aside(dev, ep, &n) || (verbs_dev_grow(dev) == 0 && set_aside(dev, ep, &n)))
+		return n;
+	if (!atomic_exchange(&dev->full, true))
+		rds_warn("%s: no receive buffers for another connection: it is refused. RDS_PRELOAD_VERBS_BUFFERS sets how "
+			 "many there are (%u now; each idle connection needs %u)",
+			 dev->name, dev->nbufs, FEWEST + SPARE);
+	return 0;
 }
 
-/* How many the peer should hold in all. */
+/* How many the peer should hold in all, if not more already. */
 static uint32_t window(const struct verbs_ep *ep)
 {
-	uint32_t have = spare(ep->dev);
+	uint32_t share = room(ep->dev) / SHARE;
 
-	if (have / 4 >= WINDOW)
-		return WINDOW;
-	return have / 4 > FEWEST ? have / 4 : FEWEST;
+	return share >= WINDOW ? WINDOW : share > FEWEST ? share : FEWEST;
 }
 
-void verbs_credit_came(struct verbs_ep *ep, bool free_of_charge)
+static void grant(struct verbs_ep *ep)
 {
-	uint32_t want, more;
+	uint32_t want = window(ep), more;
 
-	if (!counted(ep))
-		return;
-	if (!free_of_charge && ep->granted) {
-		ep->granted--;
-		ep->dev->promised--;
-	}
-	want = window(ep);
 	if (ep->granted >= want)
 		return;
 	more = want - ep->granted;
-	if (more > spare(ep->dev))
-		more = spare(ep->dev);
-	if (more < (want + 1) / 2 && ep->granted > FEWEST / 2)
+	if (more < (want + 1) / 2)
 		return;
-	promise(ep, more);
+	set_granted(ep, want);
 	atomic_fetch_add(&ep->grant, more);
 	ep->head.t->up->speak(ep->head.conn);
 }
 
-bool verbs_credit_due(const struct verbs_ep *ep)
+void verbs_credit_serve(struct verbs_dev *dev)
 {
-	return atomic_load(&ep->grant) > 0;
+	struct verbs_ep *ep;
+
+	while ((ep = dev->hungry) && dev->posted >= dev->promised) {
+		dev->hungry = ep->hungry_next;
+		ep->hungry = false;
+		learn(ep);
+		grant(ep);
+	}
+}
+
+/* Those who read messages in place do not get what is promised, or their senders would wait until they have read. */
+bool verbs_credit_in_place(const struct verbs_dev *dev)
+{
+	return !dev->caps.credits || dev->posted + dev->nrefill >= dev->promised;
+}
+
+/* By whoever has been told of a free one before: has the peer used more than it knew before it was told? */
+static bool was_read(uint32_t used, uint32_t told_before)
+{
+	return (int32_t)(used - told_before) > 0;
+}
+
+static const char *came_free(struct verbs_ep *ep, uint32_t n)
+{
+	uint32_t sent = ep->learnt_all - atomic_load(&ep->credits);
+
+	if (!was_read(sent, ep->free_seen))
+		return "credits more often than is allowed";
+	ep->free_seen = ep->learnt_all + ep->learnt;
+	ep->learnt += n;
+	hungry(ep);
+	return NULL;
+}
+
+const char *verbs_credit_came(struct verbs_ep *ep, uint32_t n, bool free_of_charge)
+{
+	if (!counted(ep))
+		return NULL;
+	if (free_of_charge)
+		return came_free(ep, n);
+	if (!ep->granted)
+		return "more frames than it has credits for";
+	set_granted(ep, ep->granted - 1);
+	atomic_fetch_add(&ep->peer_used, 1);
+	ep->learnt += n;
+	hungry(ep);
+	if (atomic_load(&ep->grant)) /* may be free now */
+		ep->head.t->up->speak(ep->head.conn);
+	return NULL;
 }
 
 void verbs_credit_end(struct verbs_ep *ep)
 {
-	ep->dev->promised -= ep->granted + ep->spare;
-	ep->granted = ep->spare = 0;
+	struct verbs_ep **p;
+
+	for (p = &ep->dev->hungry; ep->hungry && *p; p = &(*p)->hungry_next)
+		if (*p == ep) {
+			*p = ep->hungry_next;
+			break;
+		}
+	ep->hungry = false;
+	set_granted(ep, 0);
+	ep->dev->promised -= ep->spare;
+	ep->spare = 0;
+}
+
+/* ---- telling the peer (tx) ---- */
+
+bool verbs_credit_due(const struct verbs_ep *ep)
+{
+	return atomic_load(&ep->grant) > 0 && was_read(atomic_load(&ep->peer_used), ep->free_at);
+}
+
+uint32_t verbs_credit_tell(struct verbs_ep *ep, bool free_of_charge)
+{
+	uint32_t n = atomic_load_explicit(&ep->grant, memory_order_relaxed);
+
+	if (likely(!n))
+		return 0;
+	if (n > 255)
+		n = 255;
+	atomic_fetch_sub(&ep->grant, n);
+	if (free_of_charge)
+		ep->free_at = ep->told;
+	ep->told += n;
+	return n;
 }

@@ -26,6 +26,7 @@
 #define CQ_ENTRIES 32768
 #define REFILL_BATCH 16u
 #define FEWEST_BUFFERS 64u
+#define GROWTH 8u
 #define SIW_VENDOR 0x626d74u
 #define STARVED_NS (5 * 1000000ull)
 
@@ -73,7 +74,7 @@ static unsigned post_some(struct verbs_dev *dev)
 	int err;
 
 	for (n = 0; n < REFILL_BATCH && buf; n++, buf = buf->next) {
-		sge[n] = (struct ibv_sge){.addr = (uintptr_t)buf->mem, .length = VERBS_BUF, .lkey = dev->recv_mr->lkey};
+		sge[n] = (struct ibv_sge){.addr = (uintptr_t)buf->mem, .length = VERBS_BUF, .lkey = buf->lkey};
 		wr[n] = (struct ibv_recv_wr){.wr_id = buf->index, .sg_list = &sge[n], .num_sge = 1, .next = NULL};
 		if (n)
 			wr[n - 1].next = &wr[n];
@@ -105,8 +106,9 @@ void verbs_dev_refill(struct verbs_dev *dev)
 		if (post_some(dev))
 			continue;
 		verbs_dev_again(dev); /* nobody else would look if all the others are with sleeping programs */
-		return;
+		break;
 	}
+	verbs_credit_serve(dev);
 }
 
 static void starved(struct rds_timer *tm)
@@ -146,10 +148,34 @@ void verbs_dev_memory(struct verbs_dev *dev)
 	rds_timer_need(&dev->memory, os_now_ns() + MEMORY_NS);
 }
 
+/* Where each connection needs buffers of its own, there may be more of them than at the beginning. */
+static uint32_t srq_depth(const struct verbs_dev *dev)
+{
+	uint32_t n = (uint32_t)rds_options()->verbs_buffers * (dev->caps.credits ? GROWTH : 1);
+
+	return n < dev->caps.srq ? n : dev->caps.srq;
+}
+
+/* rx, or nobody else knows of the device. */
+static void bufs_add(struct verbs_dev *dev, uint32_t n, unsigned char *mem, uint32_t lkey)
+{
+	uint32_t i;
+
+	for (i = n; i--;) {
+		struct verbs_buf *buf = &dev->bufs[dev->nbufs + i];
+
+		buf->mem = mem + (size_t)i * VERBS_BUF;
+		buf->index = dev->nbufs + i;
+		buf->lkey = lkey;
+		verbs_buf_put(dev, buf);
+	}
+	dev->nbufs += n;
+}
+
 /* As many as may be locked, down to the fewest that make sense. */
 static int bufs_new(struct verbs_dev *dev)
 {
-	uint32_t n = (uint32_t)rds_options()->verbs_buffers, want = n, i;
+	uint32_t n = (uint32_t)rds_options()->verbs_buffers, want = n;
 	int err = 0;
 
 	if (n > dev->caps.srq)
@@ -166,16 +192,61 @@ static int bufs_new(struct verbs_dev *dev)
 	}
 	if (n < want)
 		rds_warn("%s: %u receive buffers instead of %u", dev->name, n, want);
-	dev->bufs = calloc(n, sizeof(*dev->bufs));
+	dev->bufs = calloc(srq_depth(dev), sizeof(*dev->bufs));
 	if (!dev->bufs)
 		return -ENOMEM;
-	dev->nbufs = n;
-	for (i = n; i--;) {
-		dev->bufs[i].mem = dev->recv_mem + (size_t)i * VERBS_BUF;
-		dev->bufs[i].index = i;
-		verbs_buf_put(dev, &dev->bufs[i]);
-	}
+	dev->base = n;
+	bufs_add(dev, n, dev->recv_mem, dev->recv_mr->lkey);
 	return 0;
+}
+
+/* Memory of buffers that came later. */
+struct verbs_recv_mem {
+	struct verbs_recv_mem *next;
+	void *mem;
+	size_t len;
+	struct ibv_mr *mr;
+};
+
+int verbs_dev_grow(struct verbs_dev *dev)
+{
+	uint32_t n = srq_depth(dev) - dev->nbufs < dev->base ? srq_depth(dev) - dev->nbufs : dev->base;
+	struct verbs_recv_mem *m;
+	int err;
+
+	if (!n || dev->gone)
+		return -ENOBUFS;
+	m = calloc(1, sizeof(*m));
+	if (!m)
+		return -ENOMEM;
+	m->len = ((size_t)n * VERBS_BUF + 4095) & ~(size_t)4095;
+	m->mem = verbs_mem_register(dev, m->len, IBV_ACCESS_LOCAL_WRITE, &m->mr, &err);
+	if (!m->mem) {
+		verbs_memlock_help(dev, m->len);
+		free(m);
+		return err;
+	}
+	rx_lock();
+	m->next = dev->grown;
+	dev->grown = m;
+	bufs_add(dev, n, m->mem, m->mr->lkey);
+	verbs_dev_refill(dev);
+	rx_unlock();
+	return 0;
+}
+
+static void bufs_free(struct verbs_dev *dev)
+{
+	struct verbs_recv_mem *m;
+
+	while ((m = dev->grown)) {
+		dev->grown = m->next;
+		verbs_mem_release(m->mem, m->len, m->mr);
+		free(m);
+	}
+	if (dev->recv_mem)
+		verbs_mem_release(dev->recv_mem, dev->recv_len, dev->recv_mr);
+	free(dev->bufs);
 }
 
 /* ---- life ---- */
@@ -193,11 +264,9 @@ static int own_number(int *fd, bool nonblocking)
 
 static int queues_new(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 {
-	struct ibv_srq_init_attr srq = {.attr = {.max_wr = (uint32_t)rds_options()->verbs_buffers, .max_sge = 1}};
+	struct ibv_srq_init_attr srq = {.attr = {.max_wr = srq_depth(dev), .max_sge = 1}};
 	int cqe = attr->max_cqe < CQ_ENTRIES ? attr->max_cqe : CQ_ENTRIES;
 
-	if (srq.attr.max_wr > dev->caps.srq)
-		srq.attr.max_wr = dev->caps.srq;
 	dev->pd = vb.ibv_alloc_pd(dev->ctx);
 	if (dev->pd)
 		dev->channel = vb.ibv_create_comp_channel(dev->ctx);
@@ -259,9 +328,7 @@ void verbs_dev_free(struct verbs_dev *dev)
 	rds_relay_close(&dev->relay);
 	if (dev->channel)
 		vb.ibv_destroy_comp_channel(dev->channel);
-	if (dev->recv_mem)
-		verbs_mem_release(dev->recv_mem, dev->recv_len, dev->recv_mr);
-	free(dev->bufs);
+	bufs_free(dev);
 	if (dev->pd)
 		vb.ibv_dealloc_pd(dev->pd);
 	if (dev->ctx)

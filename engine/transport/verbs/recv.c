@@ -69,7 +69,7 @@ static void ack_soon(struct verbs_ep *ep)
 /* One buffer per message may wait in place as long as half of them is with the device, or will be at once. */
 static bool plenty(const struct verbs_dev *dev)
 {
-	return dev->posted + dev->nrefill > dev->nbufs / 2;
+	return dev->posted + dev->nrefill > dev->nbufs / 2 && verbs_credit_in_place(dev);
 }
 
 static enum took give(struct verbs_ep *ep, struct rds_rx *rx)
@@ -276,14 +276,22 @@ void verbs_recv_drop(struct verbs_ep *ep)
 /* ---- completions ---- */
 
 /* As soon as a frame is here, whether it can be handled or not.  One that says nothing but a grant was free of charge (send.c). */
-static void count_credits(struct verbs_ep *ep, const struct verbs_buf *buf)
+static bool count_credits(struct verbs_ep *ep, const struct verbs_buf *buf)
 {
 	const struct rds_wire_hdr *h = (const void *)buf->mem;
 
-	if (buf->len < VERBS_HDR)
-		return;
-	verbs_credit_more(ep, h->credit);
-	verbs_credit_came(ep, h->credit && !h->sequence && !h->len && !h->sport && !h->dport);
+	bool whole = buf->len >= VERBS_HDR;
+	bool free_of_charge = whole && h->credit && !h->sequence && !h->len && !h->sport && !h->dport;
+	const char *wrong = verbs_credit_came(ep, whole ? h->credit : 0, free_of_charge);
+
+	if (likely(!wrong))
+		return true;
+	nonsense(ep, wrong);
+	if (atomic_load(&ep->state) < VERBS_UP) { /* rdma_cm will not say so */
+		ep->why = -EPROTO;
+		rds_timer_set(&ep->broken, os_now_ns());
+	}
+	return false;
 }
 
 static void received(struct verbs_dev *dev, const struct ibv_wc *wc)
@@ -303,8 +311,11 @@ static void received(struct verbs_dev *dev, const struct ibv_wc *wc)
 	}
 	buf->len = wc->byte_len < VERBS_BUF ? wc->byte_len : VERBS_BUF;
 	ep->quiet_since = 0;
-	if (unlikely(dev->caps.credits) && !ep->closed) /* closed, it holds none, and its connection hears nothing */
-		count_credits(ep, buf);
+	/* Closed, it holds none, and its connection hears nothing. */
+	if (unlikely(dev->caps.credits) && !ep->closed && unlikely(!count_credits(ep, buf))) {
+		verbs_buf_put(dev, buf);
+		return;
+	}
 	if (unlikely(!ep->heard)) {
 		ep->heard = true;
 		verbs_ep_heard(ep);
@@ -348,7 +359,7 @@ static bool progress_dev(struct verbs_dev *dev)
 		if (n < POLL_BATCH)
 			break;
 	}
-	if (dev->nrefill)
+	if (dev->nrefill || dev->hungry)
 		verbs_dev_refill(dev);
 	return any;
 }
@@ -382,7 +393,7 @@ void verbs_release(struct rds_ep *rep, void *token)
 
 	verbs_buf_put(dev, token);
 	ep->inplace--;
-	if (unlikely(dev->nrefill >= POLL_BATCH))
+	if (unlikely(dev->nrefill >= POLL_BATCH || dev->hungry))
 		verbs_dev_refill(dev);
 	if (unlikely(ep->closed))
 		verbs_ep_free_if_done(ep);

@@ -137,16 +137,12 @@ static struct ibv_send_wr *chain_next(struct verbs_ep *ep, uint32_t bytes, bool 
 }
 
 /* Acknowledgement and credits as of now, in whatever header goes out next. */
-static void say_in(struct verbs_ep *ep, struct rds_wire_hdr *h, bool grants)
+static void say_in(struct verbs_ep *ep, struct rds_wire_hdr *h, bool grants, bool free_of_charge)
 {
-	uint32_t grant = grants ? atomic_load_explicit(&ep->grant, memory_order_relaxed) : 0;
-
 	atomic_store(&ep->ack_due, false); /* before the value is read: what comes now is due again */
 	h->ack = htobe64(atomic_load(&ep->rx_ack));
-	if (likely(!grant))
-		return;
-	h->credit = (uint8_t)(grant > 255 ? 255 : grant);
-	atomic_fetch_sub(&ep->grant, h->credit);
+	if (grants)
+		h->credit = (uint8_t)verbs_credit_tell(ep, free_of_charge);
 }
 
 static void frame_out(struct verbs_ep *ep, struct verbs_out *o)
@@ -158,7 +154,7 @@ static void frame_out(struct verbs_ep *ep, struct verbs_out *o)
 	struct ibv_send_wr *wr = chain_next(ep, VERBS_HDR + n, last && o->nframes > SIGNAL_EVERY / 2);
 	struct ibv_sge *sge = wr->sg_list;
 
-	say_in(ep, (struct rds_wire_hdr *)(void *)hdr, o->grants);
+	say_in(ep, (struct rds_wire_hdr *)(void *)hdr, o->grants, o->free_of_charge);
 	if (o->nframes == 1) {
 		sge[0] = (struct ibv_sge){.addr = (uintptr_t)hdr, .length = VERBS_HDR + n, .lkey = o->block.lkey};
 	} else {
@@ -267,7 +263,7 @@ void verbs_flush(struct rds_ep *rep, bool service)
  */
 static bool say(struct verbs_ep *ep, bool ask, bool grants)
 {
-	struct verbs_out o = {.nframes = 1, .grants = grants};
+	struct verbs_out o = {.nframes = 1, .grants = grants, .free_of_charge = grants};
 	struct rds_wire_hdr h = {.flags = ask ? RDS_FLAG_ACK_REQUIRED : 0};
 	struct ibv_send_wr *wr;
 
@@ -294,7 +290,7 @@ static bool say(struct verbs_ep *ep, bool ask, bool grants)
 		return true;
 	}
 	post_chain(ep); /* the header is one per endpoint, and inline: it is copied by the post below */
-	say_in(ep, &h, grants);
+	say_in(ep, &h, grants, grants);
 	ep->said = h;
 	wr = chain_next(ep, VERBS_HDR, false);
 	wr->sg_list[0] = (struct ibv_sge){.addr = (uintptr_t)&ep->said, .length = VERBS_HDR};

@@ -122,6 +122,7 @@ struct verbs_buf {
 	struct verbs_buf *next;
 	unsigned char *mem;
 	uint32_t index;
+	uint32_t lkey;
 	uint32_t len;	     /* received */
 	struct verbs_ep *ep; /* handed to the engine in place, or waiting in ep->later */
 };
@@ -145,8 +146,13 @@ struct verbs_dev {
 	size_t recv_len;
 	struct ibv_mr *recv_mr;
 	struct verbs_buf *bufs, *refill; /* to be posted */
+	struct verbs_recv_mem *grown; /* more of it, for more connections (caps.credits) */
+	uint32_t base;		      /* buffers before any growth */
 	uint32_t nbufs, posted, nrefill;
-	uint32_t promised; /* credits that senders hold (credit.c) */
+	/* credit.c: credits that senders hold and what is set aside; of them, above the fewest; who waits for buffers to be posted */
+	uint32_t promised, extra;
+	struct verbs_ep *hungry;
+	_Atomic bool full; /* the log has said so */
 	enum verbs_armed armed;
 	bool helper_deaf;	/* the helper does not hear of completions: whoever sleeps does, through the relay */
 	struct rds_relay relay; /* from the channel to the engine's relay_fd */
@@ -166,6 +172,8 @@ int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out);
 bool verbs_dev_has(const struct verbs_dev *dev, const struct rdma_cm_id *cm);
 void verbs_dev_forget(void);
 void verbs_dev_refill(struct verbs_dev *dev); /* rx: post what has come back, in batches */
+/* helper: more receive buffers, as many as it began with; -ENOBUFS: they would be too many, -errno */
+int verbs_dev_grow(struct verbs_dev *dev);
 void verbs_dev_again(struct verbs_dev *dev);  /* rx: have the helper look soon, something found no memory */
 void verbs_buf_put(struct verbs_dev *dev, struct verbs_buf *buf); /* rx */
 void verbs_dev_memory(
@@ -189,7 +197,7 @@ struct verbs_out {
 	uint32_t len;		 /* payload */
 	uint32_t wr_end;	 /* all of it has been sent when so many work requests have completed */
 	uint16_t nframes, given; /* to the chain */
-	bool ask, solicited, grants;
+	bool ask, solicited, grants, free_of_charge;
 };
 
 struct verbs_ep {
@@ -242,6 +250,12 @@ struct verbs_ep {
 	_Atomic bool ack_due;	 /* ... soon, by a frame of its own if need be */
 	_Atomic uint32_t grant;	 /* credits to be told to the peer */
 	uint32_t granted, spare; /* credits that the peer holds, buffers set aside for it */
+	/* credit.c: learnt of and not yet used for sending, all ever; all that was known when the last free frame came */
+	uint32_t learnt, learnt_all, free_seen;
+	uint32_t told, free_at; /* tx: credits that the peer was told of, as of before the last free frame */
+	_Atomic uint32_t peer_used;
+	struct verbs_ep *hungry_next;
+	bool hungry;
 	bool heard;		 /* a frame has come */
 	uint64_t quiet_since;	 /* keepalive */
 	unsigned char *asm_data; /* message of several frames, so far */
@@ -303,10 +317,13 @@ void verbs_broken(struct verbs_ep *ep, int why);
 bool verbs_credit_take(struct verbs_ep *ep, unsigned n);		 /* tx: may n frames go? */
 void verbs_credit_start(struct verbs_ep *ep, uint32_t given);		 /* up: what hello said */
 uint32_t verbs_credit_first(struct verbs_dev *dev, struct verbs_ep *ep); /* to be said in hello */
-void verbs_credit_came(struct verbs_ep *ep, bool free_of_charge); /* rx: a frame, which used one up: grant more? */
-void verbs_credit_more(struct verbs_ep *ep, uint32_t n);	  /* rx: the peer grants */
+/* rx: a frame, which used one up and grants n.  NULL, or what is wrong with it */
+const char *verbs_credit_came(struct verbs_ep *ep, uint32_t n, bool free_of_charge);
+void verbs_credit_serve(struct verbs_dev *dev);		 /* rx: buffers have been posted */
+bool verbs_credit_in_place(const struct verbs_dev *dev); /* rx: can a buffer be spared for a message that waits? */
+uint32_t verbs_credit_tell(struct verbs_ep *ep, bool free_of_charge); /* tx: how many go with this frame */
 bool verbs_credit_due(
-	const struct verbs_ep *ep); /* any lock: enough to be told by a frame of its own, which costs no credit */
+	const struct verbs_ep *ep); /* tx: enough to be told by a frame of its own, which costs no credit */
 void verbs_credit_end(struct verbs_ep *ep); /* rx: what it holds goes back to the pool */
 
 /* wake.c; rx */
