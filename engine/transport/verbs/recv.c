@@ -289,7 +289,7 @@ static void count_credits(struct verbs_ep *ep, const struct verbs_buf *buf)
 static void received(struct verbs_dev *dev, const struct ibv_wc *wc)
 {
 	struct verbs_buf *buf = &dev->bufs[wc->wr_id];
-	struct verbs_ep *ep = verbs_ep_by_qpn(wc->qp_num);
+	struct verbs_ep *ep = verbs_ep_by_qpn(dev, wc->qp_num);
 	enum verbs_state state;
 
 	dev->posted--;
@@ -325,7 +325,7 @@ static void handle(struct verbs_dev *dev, const struct ibv_wc *wc)
 			received(dev, wc);
 		return;
 	}
-	ep = verbs_ep_by_qpn(wc->qp_num);
+	ep = verbs_ep_by_qpn(dev, wc->qp_num);
 	if (likely(ep))
 		verbs_send_done(ep, wc);
 }

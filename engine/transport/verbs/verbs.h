@@ -293,7 +293,7 @@ void verbs_release(struct rds_ep *ep, void *token);
 bool verbs_relieve(struct rds_transport *t, bool now);
 bool verbs_recv_later(struct verbs_ep *ep); /* offer again what waits. True: something went */
 void verbs_recv_drop(struct verbs_ep *ep);  /* closed: half a message, frames that nobody took */
-struct verbs_ep *verbs_ep_by_qpn(uint32_t qpn);
+struct verbs_ep *verbs_ep_by_qpn(const struct verbs_dev *dev, uint32_t qpn);
 void verbs_ep_hash(struct verbs_ep *ep);
 void verbs_ep_unhash(struct verbs_ep *ep);
 /* A completion or a frame says that it is over: have the helper break it. rx or tx. */
@@ -319,6 +319,7 @@ int verbs_claims(struct rds_transport *t, const struct in6_addr *laddr, uint32_t
 /* The queue pair for ep->cm; ep->dev is set. helper. */
 int verbs_qp_create(struct verbs_ep *ep);
 void verbs_qp_destroy(struct verbs_ep *ep);
+void verbs_qp_patience(struct verbs_ep *ep); /* connected: how it makes senders wait */
 
 /* cm.c; helper */
 int verbs_cm_start(void); /* event channel, listener; program's thread, control held */
