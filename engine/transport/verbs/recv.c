@@ -7,6 +7,9 @@
  * of several frames is put together in a block that the engine then owns.  What cannot be handled now (no memory, or the
  * endpoint is not up yet) waits in ep->later, and everything after it behind it.
  *
+ * When to acknowledge: whatever goes to the peer carries it, and the peer asks for it when it waits.  A frame of its own is sent for an
+ * answer, for ACK_MESSAGES or ACK_BYTES that have not been told, and for ACK_ASLEEP before this process stops looking.
+ *
  * Every frame is hostile until checked; nonsense breaks its connection and nothing else.
  */
 #include <stdlib.h>
@@ -17,6 +20,9 @@
 #define POLL_BATCH 16
 #define ROUNDS 8	/* batches in one call: the caller has other things to do */
 #define COPY_BELOW 192u /* a copy costs less than the way of a buffer */
+#define ACK_MESSAGES 32u
+#define ACK_ASLEEP 8u
+#define ACK_BYTES (64u << 10)
 
 enum took { TOOK, LATER };
 
@@ -56,10 +62,64 @@ static void heard_ack(struct verbs_ep *ep, uint64_t ack)
 		ep->head.t->up->writable(ep->head.conn);
 }
 
-static void ack_soon(struct verbs_ep *ep)
+static void ack_now(struct verbs_ep *ep, bool asked)
 {
+	if (asked)
+		atomic_store(&ep->ack_asked, true);
 	atomic_store(&ep->ack_due, true);
 	ep->head.t->up->speak(ep->head.conn);
+}
+
+static uint64_t owed(const struct verbs_ep *ep)
+{
+	uint64_t have = atomic_load_explicit(&ep->rx_ack, memory_order_relaxed);
+	uint64_t told = atomic_load_explicit(&ep->told, memory_order_relaxed);
+
+	return have > told ? have - told : 0;
+}
+
+/* A message has been taken, which the peer keeps until it hears of it. */
+static void owe(struct verbs_ep *ep, uint32_t len)
+{
+	uint64_t n = owed(ep), since = atomic_load_explicit(&ep->told, memory_order_relaxed);
+
+	if (since != ep->owed_since) {
+		ep->owed_since = since;
+		ep->owed_bytes = 0;
+	}
+	ep->owed_bytes += len;
+	if (n >= ACK_MESSAGES || (n && ep->owed_bytes >= ACK_BYTES)) {
+		ep->owed_bytes = 0;
+		ack_now(ep, false);
+	} else if (n >= ACK_ASLEEP && !ep->owing) {
+		ep->owing = true;
+		ep->owing_next = rds_verbs.owing;
+		rds_verbs.owing = ep;
+	}
+}
+
+void verbs_acks_due(void)
+{
+	struct verbs_ep *ep;
+
+	while ((ep = rds_verbs.owing)) {
+		rds_verbs.owing = ep->owing_next;
+		ep->owing = false;
+		if (owed(ep) >= ACK_ASLEEP && atomic_load(&ep->state) == VERBS_UP)
+			ack_now(ep, false);
+	}
+}
+
+static void owes_nothing(struct verbs_ep *ep)
+{
+	struct verbs_ep **p;
+
+	for (p = &rds_verbs.owing; *p; p = &(*p)->owing_next)
+		if (*p == ep) {
+			*p = ep->owing_next;
+			break;
+		}
+	ep->owing = false;
 }
 
 /* One buffer per message may wait in place as long as half of them is with the device, or will be at once. */
@@ -75,7 +135,9 @@ static enum took give(struct verbs_ep *ep, struct rds_rx *rx)
 	if (unlikely(v == RDS_RX_LATER))
 		return LATER;
 	if (rx->hdr.flags & RDS_FLAG_ACK_REQUIRED)
-		ack_soon(ep);
+		ack_now(ep, true);
+	else
+		owe(ep, rx->hdr.len);
 	if (v == RDS_RX_TAKEN)
 		return TOOK;
 	free(rx->owned);
@@ -165,7 +227,7 @@ static enum took frame(struct verbs_ep *ep, struct verbs_buf *buf)
 	heard_ack(ep, rx.hdr.ack);
 	if (unlikely(!rx.hdr.seq && !rx.hdr.len && !rx.hdr.sport && !rx.hdr.dport)) {
 		if (rx.hdr.flags & RDS_FLAG_ACK_REQUIRED)
-			ack_soon(ep);
+			ack_now(ep, true);
 		verbs_buf_put(ep->dev, buf);
 		return TOOK;
 	}
@@ -257,6 +319,7 @@ void verbs_recv_drop(struct verbs_ep *ep)
 			break;
 		}
 	ep->later_queued = false;
+	owes_nothing(ep);
 	while ((buf = ep->later)) {
 		ep->later = buf->next;
 		verbs_buf_put(ep->dev, buf);

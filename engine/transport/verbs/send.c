@@ -6,8 +6,9 @@
  * it.  It is cut into frames; as many as the send queue and the peer's credits allow are chained at once, the rest follows when there is
  * room (verbs_push), and no other message is taken meanwhile.  The chain goes to the device in flush(), or when it is full.
  *
- * Signaling: one work request in SIGNAL_EVERY, or per SIGNAL_BYTES, asks for a completion, which retires all before it.  An
- * acknowledgement is asked for every ASK_EVERY messages or ASK_BYTES, and by whoever waits for room; every frame carries ours.
+ * Signaling: one work request in SIGNAL_EVERY, or per SIGNAL_BYTES, asks for a completion, which retires all before it.  When
+ * to acknowledge is the receiver's business (recv.c); who waits for room asks for it, and is answered at once.  Every frame carries ours.
+ * Only what the peer must not leave lying is *solicited*: questions, answers to them, credits, congestion maps.
  */
 #include <endian.h>
 #include <stdlib.h>
@@ -18,8 +19,6 @@
 
 #define SIGNAL_EVERY 16u
 #define SIGNAL_BYTES (64u << 10)
-#define ASK_EVERY 8u
-#define ASK_BYTES (64u << 10)
 #define OUT_START 64u
 
 /* ---- room ---- */
@@ -136,17 +135,25 @@ static struct ibv_send_wr *chain_next(struct verbs_ep *ep, uint32_t bytes, bool 
 	return wr;
 }
 
-/* Acknowledgement and credits as of now, in whatever header goes out next. */
-static void say_in(struct verbs_ep *ep, struct rds_wire_hdr *h, bool grants)
+/* Acknowledgement and credits as of now, in whatever header goes out next.  True: the peer waits for it. */
+static bool say_in(struct verbs_ep *ep, struct rds_wire_hdr *h, bool grants)
 {
 	uint32_t grant = grants ? atomic_load_explicit(&ep->grant, memory_order_relaxed) : 0;
+	bool asked = false;
+	uint64_t ack;
 
-	atomic_store(&ep->ack_due, false); /* before the value is read: what comes now is due again */
-	h->ack = htobe64(atomic_load(&ep->rx_ack));
+	if (unlikely(atomic_load_explicit(&ep->ack_due, memory_order_relaxed))) {
+		asked = atomic_exchange(&ep->ack_asked, false);
+		atomic_store(&ep->ack_due, false); /* before the value is read: what comes now is due again */
+	}
+	ack = atomic_load(&ep->rx_ack);
+	h->ack = htobe64(ack);
+	atomic_store_explicit(&ep->told, ack, memory_order_relaxed);
 	if (likely(!grant))
-		return;
+		return asked;
 	h->credit = (uint8_t)(grant > 255 ? 255 : grant);
 	atomic_fetch_sub(&ep->grant, h->credit);
+	return asked;
 }
 
 static void frame_out(struct verbs_ep *ep, struct verbs_out *o)
@@ -158,7 +165,8 @@ static void frame_out(struct verbs_ep *ep, struct verbs_out *o)
 	struct ibv_send_wr *wr = chain_next(ep, VERBS_HDR + n, last && o->nframes > SIGNAL_EVERY / 2);
 	struct ibv_sge *sge = wr->sg_list;
 
-	say_in(ep, (struct rds_wire_hdr *)(void *)hdr, o->grants);
+	if (unlikely(say_in(ep, (struct rds_wire_hdr *)(void *)hdr, o->grants)))
+		wr->send_flags |= IBV_SEND_SOLICITED;
 	if (o->nframes == 1) {
 		sge[0] = (struct ibv_sge){.addr = (uintptr_t)hdr, .length = VERBS_HDR + n, .lkey = o->block.lkey};
 	} else {
@@ -196,19 +204,12 @@ static void pump(struct verbs_ep *ep)
 /* Every frame has the whole header: they differ in acknowledgement and credit only, which are filled in when it goes. */
 static void headers(struct verbs_ep *ep, struct verbs_out *o, const struct rds_wire_hdr *hdr)
 {
-	struct rds_wire_hdr h = *hdr;
 	unsigned i;
 
-	ep->since_asked++;
-	ep->bytes_since_asked += o->len;
-	o->ask = o->seq && (ep->since_asked >= ASK_EVERY || ep->bytes_since_asked >= ASK_BYTES);
-	if (o->ask)
-		h.flags |= RDS_FLAG_ACK_REQUIRED;
-	o->solicited = h.flags & (RDS_FLAG_ACK_REQUIRED | RDS_FLAG_CONG_BITMAP);
-	if (h.flags & RDS_FLAG_ACK_REQUIRED)
-		ep->since_asked = ep->bytes_since_asked = 0;
+	ep->since_asked = hdr->flags & RDS_FLAG_ACK_REQUIRED ? 0 : ep->since_asked + 1;
+	o->solicited = hdr->flags & (RDS_FLAG_ACK_REQUIRED | RDS_FLAG_CONG_BITMAP);
 	for (i = 0; i < o->nframes; i++)
-		memcpy(o->block.mem + (size_t)i * VERBS_HDR, &h, sizeof(h));
+		memcpy(o->block.mem + (size_t)i * VERBS_HDR, hdr, sizeof(*hdr));
 }
 
 int verbs_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len, uint64_t *pos)
@@ -270,6 +271,7 @@ static bool say(struct verbs_ep *ep, bool ask, bool grants)
 	struct verbs_out o = {.nframes = 1, .grants = grants};
 	struct rds_wire_hdr h = {.flags = ask ? RDS_FLAG_ACK_REQUIRED : 0};
 	struct ibv_send_wr *wr;
+	bool asked;
 
 	if (!queue_room(ep, 1) || (!grants && !verbs_credit_take(ep, 1)))
 		return false;
@@ -278,7 +280,7 @@ static bool say(struct verbs_ep *ep, bool ask, bool grants)
 		    verbs_block_get(ep->dev->arena, VERBS_HDR, &o.block))
 			return false;
 		memcpy(o.block.mem, &h, sizeof(h));
-		o.solicited = true;
+		o.solicited = ask || grants;
 		frame_out(ep, &o);
 		/* It has gone whole: its place is before those that have not. */
 		if (ep->unfinished) {
@@ -294,11 +296,12 @@ static bool say(struct verbs_ep *ep, bool ask, bool grants)
 		return true;
 	}
 	post_chain(ep); /* the header is one per endpoint, and inline: it is copied by the post below */
-	say_in(ep, &h, grants);
+	asked = say_in(ep, &h, grants);
 	ep->said = h;
 	wr = chain_next(ep, VERBS_HDR, false);
 	wr->sg_list[0] = (struct ibv_sge){.addr = (uintptr_t)&ep->said, .length = VERBS_HDR};
-	wr->send_flags |= IBV_SEND_SOLICITED;
+	if (asked || ask || grants)
+		wr->send_flags |= IBV_SEND_SOLICITED;
 	post_chain(ep);
 	return true;
 }
@@ -333,7 +336,7 @@ static void ask(struct verbs_ep *ep)
 	if (!ep->since_asked) /* the newest has asked already */
 		return;
 	if (say(ep, true, false))
-		ep->since_asked = ep->bytes_since_asked = 0;
+		ep->since_asked = 0;
 }
 
 bool verbs_want_room(struct rds_ep *rep, uint64_t seen_ack)

@@ -186,7 +186,7 @@ struct verbs_out {
 	uint32_t len;		 /* payload */
 	uint32_t wr_end;	 /* all of it has been sent when so many work requests have completed */
 	uint16_t nframes, given; /* to the chain */
-	bool ask, solicited, grants;
+	bool solicited, grants;
 };
 
 struct verbs_ep {
@@ -228,7 +228,7 @@ struct verbs_ep {
 	uint32_t out_head, out_count, out_cap;
 	uint32_t unfinished;  /* of them, at the end, those of which frames are still to be given to the chain */
 	_Atomic bool backlog; /* ... because there is no room for them */
-	uint32_t since_asked, bytes_since_asked; /* an acknowledgement was asked for so much ago */
+	uint32_t since_asked; /* messages since the peer was asked for an acknowledgement */
 	_Atomic uint32_t credits;		 /* frames that we may send (caps.credits) */
 	_Atomic uint32_t wr_done;		 /* by completion (rx) */
 	_Atomic uint64_t seen_ack;		 /* the peer's (rx) */
@@ -236,7 +236,13 @@ struct verbs_ep {
 
 	/* receive side (rx) */
 	_Atomic uint64_t rx_ack; /* what we have received, to be told */
-	_Atomic bool ack_due;	 /* ... soon, by a frame of its own if need be */
+	_Atomic uint64_t told;	 /* ... and was (tx) */
+	_Atomic bool ack_due;	 /* is to be told now, by a frame of its own if need be */
+	_Atomic bool ack_asked;	 /* ... because the peer waits for it */
+	uint64_t owed_since;	 /* `told` as of when owed_bytes began to count */
+	uint32_t owed_bytes;
+	struct verbs_ep *owing_next;
+	bool owing; /* on the list of those that owe an acknowledgement before this process stops looking */
 	_Atomic uint32_t grant;	 /* credits to be told to the peer */
 	uint32_t granted, spare; /* credits that the peer holds, buffers set aside for it */
 	bool heard;		 /* a frame has come */
@@ -263,6 +269,7 @@ struct verbs {
 	struct verbs_ep *eps;		    /* helper */
 	struct verbs_ep *by_qpn[VERBS_QPS]; /* rx */
 	struct verbs_ep *waiting;	    /* rx: up, and frames in ep->later, which found no memory */
+	struct verbs_ep *owing;		    /* rx: an acknowledgement (recv.c) */
 	enum rds_attention attention;	    /* rx: as last told */
 	struct rdma_cm_id *listener[2];	    /* our own, any port: for IPv4, for IPv6 */
 	_Atomic uint16_t port;		    /* ... this one, host order; 0: none */
@@ -288,6 +295,7 @@ bool verbs_progress(struct rds_transport *t);
 void verbs_ack(struct rds_ep *ep, uint64_t seq);
 void verbs_release(struct rds_ep *ep, void *token);
 bool verbs_relieve(struct rds_transport *t, bool now);
+void verbs_acks_due(void);		    /* nobody looks from now on: what is owed is said first, by up->speak */
 bool verbs_recv_later(struct verbs_ep *ep); /* offer again what waits. True: something went */
 void verbs_recv_drop(struct verbs_ep *ep);  /* closed: half a message, frames that nobody took */
 struct verbs_ep *verbs_ep_by_qpn(uint32_t qpn);
