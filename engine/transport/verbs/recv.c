@@ -138,6 +138,8 @@ static enum took give(struct verbs_ep *ep, struct rds_rx *rx)
 		ack_now(ep, true);
 	else
 		owe(ep, rx->hdr.len);
+	atomic_store_explicit(&ep->messages_heard, atomic_load_explicit(&ep->messages_heard, memory_order_relaxed) + 1,
+			      memory_order_relaxed);
 	if (v == RDS_RX_TAKEN)
 		return TOOK;
 	free(rx->owned);
@@ -145,12 +147,19 @@ static enum took give(struct verbs_ep *ep, struct rds_rx *rx)
 	return TOOK;
 }
 
-/* A whole message.  TOOK: the buffer is the engine's, or has been put back. */
+/* Back to the device with its last message, and not before all of it has been looked at. */
+static void buf_unuse(struct verbs_dev *dev, struct verbs_buf *buf)
+{
+	if (--buf->users == 0)
+		verbs_buf_put(dev, buf);
+}
+
+/* A whole message, at buf->at. */
 static enum took whole(struct verbs_ep *ep, struct verbs_buf *buf, struct rds_rx *rx)
 {
 	bool in_place = rx->hdr.len >= COPY_BELOW && plenty(ep->dev);
 
-	rx->data = buf->mem + VERBS_HDR;
+	rx->data = buf->mem + buf->at + VERBS_HDR;
 	if (in_place) {
 		rx->token = buf;
 	} else if (rx->hdr.len) {
@@ -165,10 +174,8 @@ static enum took whole(struct verbs_ep *ep, struct verbs_buf *buf, struct rds_rx
 		return LATER;
 	}
 	if (in_place && rx->token) {
-		buf->ep = ep;
+		buf->users++;
 		ep->inplace++;
-	} else {
-		verbs_buf_put(ep->dev, buf);
 	}
 	return TOOK;
 }
@@ -197,7 +204,6 @@ static enum took piece(struct verbs_ep *ep, struct verbs_buf *buf, const struct 
 		want = ep->frame;
 	if (want && (n != want || !same_message(hdr, &ep->asm_hdr))) {
 		nonsense(ep, "pieces that do not fit together");
-		verbs_buf_put(ep->dev, buf);
 		return TOOK;
 	}
 	if (want) { /* else it is all there and was refused for lack of memory */
@@ -211,34 +217,51 @@ static enum took piece(struct verbs_ep *ep, struct verbs_buf *buf, const struct 
 			return LATER;
 		ep->asm_data = NULL;
 	}
-	verbs_buf_put(ep->dev, buf);
 	return TOOK;
 }
 
-static enum took frame(struct verbs_ep *ep, struct verbs_buf *buf)
+/* What is at buf->at; *next is where the one behind it is, buf->len: there is none. */
+static enum took one(struct verbs_ep *ep, struct verbs_buf *buf, uint32_t *next)
 {
+	uint32_t left = buf->len - buf->at;
 	struct rds_rx rx = {0};
 
-	if (unlikely(buf->len < VERBS_HDR || rds_hdr_decode(buf->mem, &rx.hdr))) {
+	*next = buf->len;
+	if (unlikely(left < VERBS_HDR || rds_hdr_decode(buf->mem + buf->at, &rx.hdr))) {
 		nonsense(ep, "message header");
-		verbs_buf_put(ep->dev, buf);
 		return TOOK;
 	}
 	heard_ack(ep, rx.hdr.ack);
+	left -= VERBS_HDR;
 	if (unlikely(!rx.hdr.seq && !rx.hdr.len && !rx.hdr.sport && !rx.hdr.dport)) {
 		if (rx.hdr.flags & RDS_FLAG_ACK_REQUIRED)
 			ack_now(ep, true);
-		verbs_buf_put(ep->dev, buf);
 		return TOOK;
 	}
-	if (unlikely(ep->asm_data || rx.hdr.len > ep->frame))
+	if (unlikely(ep->asm_data || (rx.hdr.len > ep->frame && !buf->at)))
 		return piece(ep, buf, &rx.hdr);
-	if (unlikely(rx.hdr.len != buf->len - VERBS_HDR)) {
-		nonsense(ep, "message length");
-		verbs_buf_put(ep->dev, buf);
-		return TOOK;
+	if (rx.hdr.len != left) {
+		if (unlikely(!ep->several || rx.hdr.len > left || VERBS_ALIGN(rx.hdr.len) + VERBS_HDR > left)) {
+			nonsense(ep, "message length");
+			return TOOK;
+		}
+		*next = buf->at + VERBS_HDR + VERBS_ALIGN(rx.hdr.len);
 	}
 	return whole(ep, buf, &rx);
+}
+
+/* TOOK: the buffer is the engine's, or has been put back. */
+static enum took frame(struct verbs_ep *ep, struct verbs_buf *buf)
+{
+	uint32_t next;
+
+	do {
+		if (one(ep, buf, &next) == LATER)
+			return LATER;
+		buf->at = next;
+	} while (next < buf->len);
+	buf_unuse(ep->dev, buf);
+	return TOOK;
 }
 
 /* ---- frames that wait ---- */
@@ -273,7 +296,7 @@ bool verbs_recv_later(struct verbs_ep *ep)
 	while ((buf = ep->later)) {
 		ep->later = buf->next;
 		if (is_over(ep, atomic_load(&ep->state))) {
-			verbs_buf_put(ep->dev, buf);
+			buf_unuse(ep->dev, buf);
 			continue;
 		}
 		if (frame(ep, buf) == TOOK) {
@@ -322,7 +345,7 @@ void verbs_recv_drop(struct verbs_ep *ep)
 	owes_nothing(ep);
 	while ((buf = ep->later)) {
 		ep->later = buf->next;
-		verbs_buf_put(ep->dev, buf);
+		buf_unuse(ep->dev, buf);
 	}
 	free(ep->asm_data);
 	ep->asm_data = NULL;
@@ -357,6 +380,8 @@ static void received(struct verbs_dev *dev, const struct ibv_wc *wc)
 		return;
 	}
 	buf->len = wc->byte_len < VERBS_BUF ? wc->byte_len : VERBS_BUF;
+	buf->at = 0;
+	buf->users = 1;
 	ep->quiet_since = 0;
 	if (unlikely(dev->caps.credits) && !ep->closed) /* closed, it holds none, and its connection hears nothing */
 		count_credits(ep, buf);
@@ -418,6 +443,8 @@ bool verbs_progress(struct rds_transport *t)
 		any = retry_waiting();
 	for (dev = atomic_load_explicit(&rds_verbs.devs, memory_order_acquire); dev; dev = dev->next)
 		any |= progress_dev(dev);
+	if (unlikely(rds_verbs.holding))
+		verbs_collect_out();
 	return any;
 }
 
@@ -435,7 +462,7 @@ void verbs_release(struct rds_ep *rep, void *token)
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
 	struct verbs_dev *dev = ep->dev;
 
-	verbs_buf_put(dev, token);
+	buf_unuse(dev, token);
 	ep->inplace--;
 	if (unlikely(dev->nrefill >= POLL_BATCH))
 		verbs_dev_refill(dev);

@@ -6,6 +6,9 @@
  * it.  It is cut into frames; as many as the send queue and the peer's credits allow are chained at once, the rest follows when there is
  * room (verbs_push), and no other message is taken meanwhile.  The chain goes to the device in flush(), or when it is full.
  *
+ * Small messages may be collected in one block and go as one frame, a *group*: while it is held (collect.c), or has to wait for
+ * room or credits, others are put behind.  It is the last of `out` then, and not yet given to the chain.
+ *
  * Signaling: one work request in SIGNAL_EVERY, or per SIGNAL_BYTES, asks for a completion, which retires all before it.  When
  * to acknowledge is the receiver's business (recv.c); who waits for room asks for it, and is answered at once.  Every frame carries ours.
  * Only what the peer must not leave lying is *solicited*: questions, answers to them, credits, congestion maps.
@@ -180,10 +183,10 @@ static void frame_out(struct verbs_ep *ep, struct verbs_out *o)
 	o->wr_end = ep->wr_posted;
 }
 
-/* What is left of messages that have been taken. */
+/* What is left of messages that have been taken, but for what is held. */
 static void pump(struct verbs_ep *ep)
 {
-	while (ep->unfinished) {
+	while (ep->unfinished > ep->held) {
 		struct verbs_out *o = out_at(ep, ep->out_count - ep->unfinished);
 
 		while (o->given < o->nframes) {
@@ -212,23 +215,91 @@ static void headers(struct verbs_ep *ep, struct verbs_out *o, const struct rds_w
 		memcpy(o->block.mem + (size_t)i * VERBS_HDR, hdr, sizeof(*hdr));
 }
 
+static void let_go(struct verbs_ep *ep)
+{
+	ep->held = false;
+	pump(ep);
+}
+
+static bool is_small(const struct verbs_ep *ep, const struct rds_wire_hdr *hdr, size_t len)
+{
+	return ep->several && len <= ep->frame / 4 && hdr->sequence &&
+	       !(hdr->flags & (RDS_FLAG_ACK_REQUIRED | RDS_FLAG_CONG_BITMAP));
+}
+
+static void put(struct verbs_out *o, uint32_t at, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
+		uint64_t *pos)
+{
+	unsigned char *mem = o->block.mem + at;
+
+	memcpy(mem, hdr, sizeof(*hdr));
+	rds_gather(mem + VERBS_HDR, iov, len);
+	*pos = (uintptr_t)(mem + VERBS_HDR);
+	o->seq = be64toh(hdr->sequence);
+	o->len = at + (uint32_t)len;
+}
+
+/* Behind those of the group that has not gone yet.  False: there is none, or it has no place for it. */
+static bool put_behind(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
+		       uint64_t *pos)
+{
+	struct verbs_out *o = ep->unfinished ? out_at(ep, ep->out_count - 1) : NULL;
+	uint32_t end, at;
+
+	if (!o || !o->group || o->given)
+		return false;
+	end = VERBS_HDR + o->len;
+	at = VERBS_ALIGN(end);
+	if (at + len > ep->frame)
+		return false;
+	memset(o->block.mem + end, 0, at - end);
+	put(o, at, hdr, iov, len, pos);
+	ep->since_asked++;
+	ep->run++;
+	if (ep->held && VERBS_ALIGN(VERBS_HDR + o->len) + len > ep->frame) /* not another one like it */
+		let_go(ep);
+	return true;
+}
+
+static int group_new(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
+		     uint64_t *pos)
+{
+	struct verbs_out o = {.nframes = 1, .grants = true, .group = true};
+	int err = verbs_block_get(ep->dev->arena, VERBS_HDR + ep->frame, &o.block);
+
+	if (err)
+		return err;
+	put(&o, 0, hdr, iov, len, pos);
+	ep->since_asked++;
+	*out_at(ep, ep->out_count++) = o;
+	ep->unfinished++;
+	ep->held = true;
+	return 0;
+}
+
 int verbs_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len, uint64_t *pos)
 {
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
 	uint32_t nframes = len ? (uint32_t)((len + ep->frame - 1) / ep->frame) : 1;
 	struct verbs_out o = {
 		.seq = be64toh(hdr->sequence), .len = (uint32_t)len, .nframes = (uint16_t)nframes, .grants = true};
+	bool small = is_small(ep, hdr, len);
 	int err;
 
 	if (unlikely(atomic_load_explicit(&ep->state, memory_order_relaxed) != VERBS_UP))
 		return -ENOTCONN;
 	free_done(ep);
-	if (ep->unfinished)
-		pump(ep);
+	if (ep->unfinished) {
+		if (small && put_behind(ep, hdr, iov, len, pos))
+			return 0;
+		let_go(ep);
+	}
 	if (unlikely(ep->unfinished || !queue_room(ep, VERBS_SQ_RESERVE)))
 		return -EAGAIN;
 	if (unlikely(ep->out_count == ep->out_cap) && out_grow(ep))
 		return -ENOMEM;
+	if (small && verbs_collect(ep) && group_new(ep, hdr, iov, len, pos) == 0)
+		return 0;
 	err = verbs_block_get(ep->dev->arena, (size_t)nframes * VERBS_HDR + len, &o.block);
 	if (unlikely(err)) {
 		verbs_dev_memory(ep->dev);
@@ -253,6 +324,8 @@ void verbs_flush(struct rds_ep *rep, bool service)
 {
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
 
+	if (service && ep->held)
+		let_go(ep);
 	if (!ep->nchain)
 		return;
 	if (service)
@@ -314,7 +387,7 @@ void verbs_push(struct rds_ep *rep)
 	if (atomic_load(&ep->state) != VERBS_UP)
 		return;
 	free_done(ep);
-	pump(ep);
+	let_go(ep);
 	post_chain(ep);
 	grants = verbs_credit_due(ep);
 	if (grants || atomic_load(&ep->ack_due))
@@ -347,7 +420,8 @@ bool verbs_want_room(struct rds_ep *rep, uint64_t seen_ack)
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load(&ep->state) != VERBS_UP)
 		return false;
-	pump(ep);
+	verbs_run_ends(ep);
+	let_go(ep);
 	post_chain(ep);
 	if (atomic_load(&ep->seen_ack) > seen_ack)
 		return true;
@@ -435,4 +509,5 @@ void verbs_send_free(struct verbs_ep *ep)
 	free(ep->out);
 	ep->out = NULL;
 	ep->out_count = ep->out_cap = ep->out_head = ep->unfinished = 0;
+	ep->held = false;
 }

@@ -46,8 +46,10 @@ void verbs_attention(struct rds_transport *t, enum rds_attention who)
 	rds_verbs.attention = who;
 	for (dev = atomic_load(&rds_verbs.devs); dev; dev = dev->next)
 		arm(dev);
-	if (who == RDS_ATT_LEADER || who == RDS_ATT_HELPER)
-		verbs_acks_due();
+	if (who != RDS_ATT_LEADER && who != RDS_ATT_HELPER)
+		return;
+	verbs_collect_out();
+	verbs_acks_due();
 }
 
 bool verbs_pending(struct rds_transport *t)
