@@ -192,9 +192,14 @@ START_TEST(test_unattended)
 	ck_assert(world_ep(a)->held);
 	ck_assert_uint_eq(frames(1, 64), 0);
 	world_tick(MS);
-	if (_i) /* a new one is not as old */
+	if (_i) { /* the program is at it, just slow */
 		ck_assert_uint_eq(frames(1, 64), 0);
+		world_tick(MS);
+		ck_assert(!a->speak);
+	}
 	world_tick(MS);
+	ck_assert(a->speak);
+	a->speak = false;
 	verbs_push(a->ep);
 	ck_assert(!world_ep(a)->held);
 	handled();
@@ -210,6 +215,26 @@ START_TEST(test_unattended)
 	ck_assert_uint_eq(frames(5, 64), 1); /* eight long ones since */
 	world_pass(10 * MS);
 	ck_assert(!world_timer_due(100 * MS)); /* nothing ticks for ever */
+}
+END_TEST
+
+/* One that adds a message now and then waits no longer, but it is no mistake. */
+START_TEST(test_slow)
+{
+	unsigned i;
+
+	learn();
+	ck_assert_uint_eq(frames(4, 64), 1);
+	for (i = 0; i < 5 && !a->speak; i++) {
+		world_tick(MS);
+		ck_assert_uint_eq(frames(1, 64), 0);
+	}
+	ck_assert_uint_eq(i, 5);
+	ck_assert(a->speak);
+	world_run();
+	ck_assert(world_all_came(a, b));
+	run_of(1, 64);
+	ck_assert_uint_eq(frames(5, 64), 1);
 }
 END_TEST
 
@@ -506,6 +531,7 @@ static void tests(TCase *t)
 	tcase_add_loop_test(t, test_order, 0, 6);
 	tcase_add_loop_test(t, test_before_sleep, 0, 2);
 	tcase_add_loop_test(t, test_unattended, 0, 2);
+	tcase_add_test(t, test_slow);
 	tcase_add_test(t, test_waits_for_credits);
 	tcase_add_loop_test(t, test_end_while_held, 0, 2);
 	tcase_add_test(t, test_retained);

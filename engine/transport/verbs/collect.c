@@ -8,11 +8,12 @@
  *
  *   - the frame is full, or something else goes over this endpoint;
  *   - the program looks at the completion queue, waits for room, or is about to sleep;
- *   - nobody has looked for a TICK or two.
+ *   - it has been held for a TICK or two, and nothing was added meanwhile; or for LONGEST of them, whatever the program does.
  *
- * The last one costs time, and is a mistake: so runs are learnt first.  An endpoint holds messages when its last TRUST runs were long, and
- * after a mistake that many more must have been, each time twice as many.  An exchange of single messages, or a program that sends and
- * does something else, knows nothing of all this.
+ * That costs time, and the former is a mistake: so runs are learnt first.  An endpoint holds messages when its last TRUST runs were long,
+ * and after a mistake that many more must have been, each time twice as many; what goes well makes good for it, slowly (a busy machine
+ * may have kept the program from its look).  An exchange of single messages, or a program that sends and does something else, knows
+ * nothing of all this.
  *
  * Waiting for a completion instead of a look would not do: where the device is software, all of a frame's way is done within the call that
  * posts it.  Must not know how messages lie in the block.
@@ -23,6 +24,8 @@
 #define LONG_RUN 4u
 #define TRUST 4
 #define DISTRUST_MAX 4096
+#define LONGEST 4u
+#define GOOD_AGAIN 16u /* runs that make half of the distrust go */
 
 static void tick(struct rds_timer *tm);
 
@@ -35,17 +38,24 @@ __thread bool verbs_helper __attribute__((tls_model("initial-exec"))); /* its lo
 
 void verbs_run_ends(struct verbs_ep *ep)
 {
-	if (ep->run >= LONG_RUN && ep->trust < TRUST)
+	uint32_t run = atomic_load_explicit(&ep->run, memory_order_relaxed);
+
+	if (ep->trust == TRUST && ep->distrust && run >= LONG_RUN && ++ep->good >= GOOD_AGAIN) {
+		ep->good = 0;
+		ep->distrust /= 2;
+	}
+	if (run >= LONG_RUN && ep->trust < TRUST)
 		ep->trust++;
-	else if (ep->run > 1 && ep->run < LONG_RUN && ep->trust > 0)
+	else if (run > 1 && run < LONG_RUN && ep->trust > 0)
 		ep->trust--;
-	ep->run = 0;
+	atomic_store_explicit(&ep->run, 0, memory_order_relaxed);
 }
 
 static void hold(struct verbs_ep *ep)
 {
 	rx_lock();
-	ep->held_since = now;
+	ep->held_since = ep->stirred = now;
+	ep->run_seen = atomic_load_explicit(&ep->run, memory_order_relaxed);
 	begun = true;
 	if (!ep->holding) {
 		ep->holding = true;
@@ -75,11 +85,11 @@ bool verbs_collect(struct verbs_ep *ep)
 		ep->run_heard = heard;
 		verbs_run_ends(ep);
 	}
-	ep->run++;
+	verbs_run_on(ep);
 	if (unlikely(atomic_load_explicit(&ep->unattended, memory_order_relaxed)) &&
 	    atomic_exchange(&ep->unattended, false))
 		mistaken(ep);
-	if (ep->run == 1 || ep->trust < TRUST)
+	if (atomic_load_explicit(&ep->run, memory_order_relaxed) == 1 || ep->trust < TRUST)
 		return false;
 	hold(ep);
 	return true;
@@ -98,20 +108,35 @@ void verbs_collect_out(void)
 	}
 }
 
+/* Has nobody added to it, or looked, since before the last tick? */
+static bool lies(struct verbs_ep *ep)
+{
+	uint32_t run = atomic_load_explicit(&ep->run, memory_order_relaxed);
+
+	if (run != ep->run_seen) {
+		ep->run_seen = run;
+		ep->stirred = now;
+	}
+	return ep->stirred != now;
+}
+
 static void tick(struct rds_timer *tm)
 {
 	struct verbs_ep **p, *ep;
+	bool left;
 
 	verbs_helper = true;
 	rx_lock();
 	for (p = &rds_verbs.holding; (ep = *p);) {
-		if (ep->held_since == now) {
+		left = lies(ep);
+		if (!left && now - ep->held_since < LONGEST) {
 			p = &ep->holding_next;
 			continue;
 		}
 		*p = ep->holding_next;
 		ep->holding = false;
-		atomic_store(&ep->unattended, true);
+		if (left)
+			atomic_store(&ep->unattended, true);
 		ep->head.t->up->speak(ep->head.conn);
 	}
 	now++;

@@ -255,7 +255,7 @@ static bool put_behind(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, cons
 	memset(o->block.mem + end, 0, at - end);
 	put(o, at, hdr, iov, len, pos);
 	ep->since_asked++;
-	ep->run++;
+	verbs_run_on(ep);
 	if (ep->held && VERBS_ALIGN(VERBS_HDR + o->len) + len > ep->frame) /* not another one like it */
 		let_go(ep);
 	return true;

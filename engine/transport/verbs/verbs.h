@@ -227,7 +227,8 @@ struct verbs_ep {
 	uint32_t frame;	    /* payload of a frame that the peer takes */
 	bool several;	    /* ... and it takes several messages in one */
 	bool held;	    /* the last of `out` is a group that waits for more (collect.c) */
-	uint32_t run, run_heard; /* messages since one has come, or since room was waited for */
+	_Atomic uint32_t run; /* messages since one has come, or since room was waited for */
+	uint32_t run_heard, good;
 	int trust, distrust;
 	_Atomic bool unattended;	 /* nobody has looked while it was held (rx) */
 	_Atomic uint32_t messages_heard; /* (rx) */
@@ -256,7 +257,7 @@ struct verbs_ep {
 	uint32_t owed_bytes;
 	struct verbs_ep *owing_next, *holding_next;
 	bool holding; /* on the list of those that may hold something (collect.c) */
-	uint32_t held_since;
+	uint32_t held_since, stirred, run_seen; /* ticks, and `run` as of the last one */
 	bool owing;   /* on the list of those that owe an acknowledgement before this process stops looking */
 	_Atomic uint32_t grant;	 /* credits to be told to the peer */
 	uint32_t granted, spare; /* credits that the peer holds, buffers set aside for it */
@@ -308,6 +309,10 @@ int verbs_send_probe(struct verbs_ep *ep);
 
 /* collect.c */
 bool verbs_collect(struct verbs_ep *ep);     /* tx: a small message is to go.  May it wait? */
+static inline void verbs_run_on(struct verbs_ep *ep) /* tx */
+{
+	atomic_store_explicit(&ep->run, atomic_load_explicit(&ep->run, memory_order_relaxed) + 1, memory_order_relaxed);
+}
 void verbs_run_ends(struct verbs_ep *ep);    /* tx: the program waits for room */
 void verbs_collect_out(void);		     /* rx: a look; what is held goes, by up->speak */
 void verbs_collect_end(struct verbs_ep *ep); /* rx: closed */
