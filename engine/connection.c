@@ -19,6 +19,8 @@
  * the last messages of its life.  If the peer asks again, it has lost the connection: the old endpoint is closed, the new one
  * taken.
  *
+ * Going down is shutdown.c's.
+ *
  * A loop connection has no process behind it but this one, and is UP from the start.  A NOWHERE connection keeps messages
  * for an address that nobody on this host can reach, or whose host has not said yet which process has the port (resolve.c).
  */
@@ -31,7 +33,7 @@
 
 #define CONNS_PER_PEER 1024u
 
-static struct rds_conn *conn_free, *conn_graveyard; /* control */
+static struct rds_conn *conn_free; /* control */
 
 static unsigned conn_hash(const struct rds_conn_id *id)
 {
@@ -67,12 +69,6 @@ static struct rds_transport *transport_for(enum rds_conn_kind kind, const struct
 	return rds_eng->shm;
 }
 
-/* An endpoint belongs to the transport that made it, which need not be the connection's of today. */
-static const struct rds_transport_ops *ep_ops(const struct rds_ep *ep)
-{
-	return ((const struct rds_ep_head *)ep)->t->ops;
-}
-
 static void conn_retry(struct rds_timer *tm);
 
 static struct rds_conn *conn_alloc(void)
@@ -87,6 +83,12 @@ static struct rds_conn *conn_alloc(void)
 	if (conn)
 		rds_lock_init(&conn->tx, RDS_LOCK_CONN_TX);
 	return conn;
+}
+
+void rds_conn_free(struct rds_conn *conn)
+{
+	conn->next_free = conn_free;
+	conn_free = conn;
 }
 
 /* control held */
@@ -105,6 +107,9 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	conn->retry.fn = conn_retry;
 	conn->next_tx = 1;
 	conn->acked = 0;
+	atomic_store(&conn->sent, 0);
+	atomic_store(&conn->lied, false);
+	conn->lie_told = false;
 	conn->queue_tail = &conn->queue;
 	conn->backoff_ms = 0;
 	conn->was_up = conn->doubted = false;
@@ -120,8 +125,7 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	rx_unlock();
 	rds_unlock(&conn->tx);
 	if (*err) {
-		conn->next_free = conn_free;
-		conn_free = conn;
+		rds_conn_free(conn);
 		return NULL;
 	}
 	conn->hash_next = rds_eng->conns[h];
@@ -129,6 +133,22 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	conn->next = rds_eng->conn_list;
 	rds_eng->conn_list = conn;
 	return conn;
+}
+
+void rds_conn_unlist(struct rds_conn *conn)
+{
+	struct rds_conn **p;
+
+	for (p = &rds_eng->conns[conn_hash(&conn->id)]; *p; p = &(*p)->hash_next)
+		if (*p == conn) {
+			*p = conn->hash_next;
+			break;
+		}
+	for (p = &rds_eng->conn_list; *p; p = &(*p)->next)
+		if (*p == conn) {
+			*p = conn->next;
+			break;
+		}
 }
 
 /* Both directions of a loop connection, UP at once.  control held. */
@@ -241,6 +261,14 @@ void rds_conn_backoff(struct rds_conn *conn)
 	conn->backoff_ms = limit * 2 > (uint64_t)o->reconnect_max_ms ? (uint64_t)o->reconnect_max_ms : limit * 2;
 }
 
+void rds_conn_again(struct rds_conn *conn)
+{
+	rds_lock(&conn->tx);
+	atomic_store(&conn->state, RDS_CONN_CONNECTING);
+	rds_unlock(&conn->tx);
+	rds_conn_backoff(conn);
+}
+
 /* What a broken endpoint still holds goes to the queue. False: still no memory for all of it. */
 static bool rescue(struct rds_conn *conn)
 {
@@ -254,7 +282,7 @@ static bool rescue(struct rds_conn *conn)
 		conn->stale = NULL;
 	rds_unlock(&conn->tx);
 	if (done && ep)
-		ep_ops(ep)->keep(ep, false);
+		rds_ep_ops(ep)->keep(ep, false);
 	return done;
 }
 
@@ -278,6 +306,11 @@ static void conn_retry(struct rds_timer *tm)
 		rx_lock();
 		rds_conn_work(conn);
 		rx_unlock();
+	}
+	if (atomic_load(&conn->lied) && conn->ep) {
+		conn->backoff_ms = (uint64_t)rds_options()->reconnect_max_ms; /* no hurry with a peer like that */
+		rds_conn_down(conn, conn->ep, -EPROTO, false);
+		return;
 	}
 	if (atomic_load(&conn->state) != RDS_CONN_CONNECTING || conn->pending)
 		return;
@@ -314,19 +347,6 @@ static void conn_retry(struct rds_timer *tm)
 		rds_conn_backoff(conn);
 }
 
-/* What the kernel's RDS prints of its connections; attempts that failed are for those who look for trouble. */
-static void say(const struct rds_conn *conn, bool worth, const char *what, const char *why)
-{
-	char a[RDS_ADDR_STRLEN], b[RDS_ADDR_STRLEN];
-
-	*strrchr(rds_addr_str(&conn->id.laddr, 0, 0, a), ':') = '\0'; /* a connection has no port */
-	*strrchr(rds_addr_str(&conn->id.faddr, 0, 0, b), ':') = '\0';
-	if (worth)
-		rds_info("connection %s to %s, tos %u, %s: %s", a, b, conn->id.tos, what, why);
-	else
-		rds_debug("connection %s to %s, tos %u, %s: %s", a, b, conn->id.tos, what, why);
-}
-
 static void conn_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
 {
 	bool again = conn->was_up;
@@ -342,7 +362,7 @@ static void conn_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
 	atomic_store(&conn->state, RDS_CONN_UP);
 	rds_unlock(&conn->tx);
 	rds_unlock(&rds_eng->control);
-	say(conn, true, "is up", again ? "again" : "for the first time");
+	rds_conn_say(conn, true, "is up", again ? "again" : "for the first time");
 	rx_lock();
 	conn->want_push = true;
 	conn->want_map = conn->want_flush =
@@ -350,14 +370,6 @@ static void conn_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
 	rds_conn_work(conn); /* map first, then the queue */
 	rx_unlock();
 	rds_run_work();
-}
-
-static void conn_again(struct rds_conn *conn)
-{
-	rds_lock(&conn->tx);
-	atomic_store(&conn->state, RDS_CONN_CONNECTING);
-	rds_unlock(&conn->tx);
-	rds_conn_backoff(conn);
 }
 
 /*
@@ -412,7 +424,7 @@ static struct rds_conn *conn_accept(struct rds_transport *t, const struct rds_co
 			*why = -EALREADY; /* crossing: ours wins */
 			return NULL;
 		}
-		ep_ops(conn->pending)->close(conn->pending);
+		rds_ep_ops(conn->pending)->close(conn->pending);
 		conn->pending = NULL;
 	}
 	if (conn->ep && !conn->doubted) {
@@ -425,7 +437,7 @@ static struct rds_conn *conn_accept(struct rds_transport *t, const struct rds_co
 		rds_conn_drop(conn, conn->ep, -ECONNRESET, false);
 	if (!rescue(conn)) {
 		*why = -ENOMEM; /* both sides try again */
-		conn_again(conn);
+		rds_conn_again(conn);
 		return NULL;
 	}
 	rds_timer_cancel(&conn->retry);
@@ -437,102 +449,6 @@ static struct rds_conn *conn_accept(struct rds_transport *t, const struct rds_co
 	*rx_seq = rds_recv_taken(conn);
 	rx_unlock();
 	return conn;
-}
-
-/* ---- going down ---- */
-
-static void conn_bury(struct rds_conn *conn)
-{
-	struct rds_conn **p;
-
-	for (p = &rds_eng->conns[conn_hash(&conn->id)]; *p; p = &(*p)->hash_next)
-		if (*p == conn) {
-			*p = conn->hash_next;
-			break;
-		}
-	for (p = &rds_eng->conn_list; *p; p = &(*p)->next)
-		if (*p == conn) {
-			*p = conn->next;
-			break;
-		}
-	conn->next_free = conn_graveyard;
-	conn_graveyard = conn;
-}
-
-void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone)
-{
-	struct rds_queued *unsent = NULL;
-	struct rds_ep *stale = NULL;
-	uint64_t congested = 0;
-	bool was_up = false;
-
-	if (ep && conn->ep && conn->ep != ep) { /* one that was replaced long ago */
-		ep_ops(ep)->close(ep);
-		return;
-	}
-	rds_timer_cancel(&conn->retry);
-	rds_lock(&rds_eng->control);
-	rds_lock(&conn->tx);
-	if (ep && conn->ep == ep) {
-		rds_conn_reap(conn);
-		if (!peer_gone && !rds_queue_requeue(conn, ep)) {
-			rds_error("out of memory: a connection that broke stays down until %u messages can be kept",
-				  conn->count);
-			conn->t->ops->keep(ep, true);
-			conn->stale = ep;
-		}
-		conn->ep = NULL;
-		was_up = true;
-		RDS_STAT_INC(conn_reset);
-	}
-	if (ep && conn->pending == ep)
-		conn->pending = NULL;
-	if (peer_gone) {
-		atomic_store(&conn->state, RDS_CONN_DEAD);
-		atomic_fetch_add(&rds_eng->conn_gen, 1);
-		if (conn->id.peer_slot == RDS_SLOT_REMOTE)
-			unsent = rds_queue_take_unsent(conn);
-		rds_queue_drop_all(conn);
-		stale = conn->stale;
-		conn->stale = NULL;
-	} else {
-		atomic_store(&conn->state, RDS_CONN_DOWN);
-	}
-	rds_unlock(&conn->tx);
-	if (peer_gone) {
-		congested = rds_cong_ports(conn);
-		conn_bury(conn);
-		rds_ports_of_dead(&conn->id.peer);
-		rds_nowhere_append(&conn->id, unsent); /* by now somebody else may have the port */
-	}
-	rds_unlock(&rds_eng->control);
-	if (ep)
-		ep_ops(ep)->close(ep);
-	if (stale)
-		ep_ops(stale)->keep(stale, false);
-	say(conn, was_up, was_up ? "is down" : "did not come up",
-	    peer_gone ? "the peer process has ended" : strerror(-why));
-	if (peer_gone) {
-		registry_reap(rds_eng->reg); /* its ports are free, senders must not find them again */
-		if (congested) {	     /* whoever waits for a port of a dead process need not wait any longer */
-			rx_lock();
-			rds_cong_updated(congested);
-			rx_unlock();
-		}
-		rds_room_made(); /* nor for room in a ring to it */
-	}
-}
-
-static void conn_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone)
-{
-	bool crossing = why == -EALREADY;
-
-	rds_conn_drop(conn, ep, why, peer_gone);
-	if (peer_gone)
-		return;
-	if (crossing && conn->backoff_ms < 16)
-		conn->backoff_ms = 16; /* the peer's own attempt is under way: leave it time */
-	conn_again(conn);
 }
 
 /* rx held */
@@ -549,49 +465,21 @@ static void conn_speak(struct rds_conn *conn)
 	rds_conn_work(conn);
 }
 
-/* Buried connections become reusable once nothing of theirs is in use.  Helper, no event pending. */
-void rds_conn_reclaim(void)
-{
-	struct rds_conn **p, *conn;
-
-	if (!__atomic_load_n(&conn_graveyard, __ATOMIC_RELAXED))
-		return;
-	rds_reap_all(); /* takes the dead ones off the busy list */
-	rds_lock(&rds_eng->control);
-	for (p = &conn_graveyard; (conn = *p);) {
-		bool idle;
-
-		rds_lock(&conn->tx);
-		rx_lock();
-		idle = !conn->work_queued && !conn->inplace && !conn->busy && !conn->retry.queued;
-		if (idle)
-			rds_cong_detach(conn);
-		rx_unlock();
-		rds_unlock(&conn->tx);
-		if (!idle) {
-			p = &conn->next_free;
-			continue;
-		}
-		*p = conn->next_free;
-		conn->next_free = conn_free;
-		conn_free = conn;
-	}
-	rds_unlock(&rds_eng->control);
-}
-
 void rds_conn_forget(void)
 {
-	conn_free = conn_graveyard = NULL;
+	conn_free = NULL;
+	rds_graveyard_forget();
 }
 
 const struct rds_transport_up rds_transport_up = {
 	.accept = conn_accept,
 	.up = conn_up,
-	.down = conn_down,
+	.down = rds_conn_down,
 	.message = rds_recv_message,
 	.pressure = rds_pressure,
 	.evacuate = rds_inc_evacuate,
 	.writable = conn_writable,
+	.sent = rds_queue_sent,
 	.speak = conn_speak,
 	.located = rds_nowhere_located,
 };

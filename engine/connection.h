@@ -73,6 +73,9 @@ struct rds_conn {
 	rds_lock_t tx;
 	uint64_t next_tx;
 	uint64_t acked;
+	_Atomic uint64_t sent; /* highest number that any endpoint was offered: written first, read without tx */
+	_Atomic bool lied;     /* the peer has acknowledged what is beyond: this endpoint is not believed any more */
+	bool lie_told;
 	struct rds_unacked *unacked; /* ring buffer of cap entries, first at head */
 	unsigned head, count, cap;
 	struct rds_queued *queue, **queue_tail;
@@ -107,13 +110,26 @@ struct rds_conn *rds_conn_get_locked(enum rds_conn_kind kind, const struct rds_c
 bool rds_conn_start_locked(struct rds_conn *conn);
 void rds_conn_backoff(struct rds_conn *conn); /* helper: have it tried again later */
 void rds_conn_start(struct rds_conn *conn);    /* no lock held: DOWN -> CONNECTING */
-void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone); /* helper */
+void rds_conn_again(struct rds_conn *conn);    /* helper: DOWN -> CONNECTING, after a while */
 void rds_conn_each(void (*fn)(struct rds_conn *conn, void *arg), void *arg);
 extern const struct rds_transport_up rds_transport_up;
-void rds_conn_reclaim(void); /* helper */
-void rds_conn_forget(void);  /* forked child */
+void rds_conn_unlist(struct rds_conn *conn); /* control: out of the tables */
+void rds_conn_free(struct rds_conn *conn);   /* control: of no more use, for the next one */
+void rds_conn_forget(void);		     /* forked child */
 enum rds_rx_verdict rds_recv_message(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx); /* recv.c */
 void rds_conn_work(struct rds_conn *conn); /* rx held: put on the work list */
+
+/* shutdown.c; helper. ep NULL: it never came up.  down: and have it come up again. */
+void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone);
+void rds_conn_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone);
+void rds_conn_say(const struct rds_conn *conn, bool worth, const char *what, const char *why);
+void rds_conn_reclaim(void);	 /* buried ones become reusable; no event pending */
+void rds_graveyard_forget(void); /* forked child */
+/* An endpoint belongs to the transport that made it, which need not be the connection's of today. */
+static inline const struct rds_transport_ops *rds_ep_ops(const struct rds_ep *ep)
+{
+	return ((const struct rds_ep_head *)ep)->t->ops;
+}
 
 /* resolve.c: where does a message to dst go? No lock but sk->tx. 0 or -errno. */
 int rds_conn_resolve(struct rds_sock *sk, const struct rds_addr *dst, struct rds_conn **out);
@@ -141,11 +157,18 @@ static inline uint64_t rds_recv_taken(const struct rds_conn *conn)
 }
 
 /* queue.c; conn->tx held unless said otherwise */
+/* Before an endpoint is given that message: the peer may acknowledge it before the call returns. */
+static inline void rds_conn_sending(struct rds_conn *conn, uint64_t seq)
+{
+	if (seq > atomic_load_explicit(&conn->sent, memory_order_relaxed))
+		atomic_store_explicit(&conn->sent, seq, memory_order_relaxed);
+}
 int rds_unacked_grow(struct rds_conn *conn); /* room for more; 0 or -ENOMEM */
 void rds_unacked_push(struct rds_conn *conn, const struct rds_unacked *u); /* there is room */
 void rds_conn_busy(struct rds_conn *conn);
 void rds_busy_forget(void); /* forked child */
 void rds_queue_acked(struct rds_conn *conn, uint64_t ack);
+uint64_t rds_queue_sent(struct rds_conn *conn); /* no lock: up->sent */
 void rds_conn_reap(struct rds_conn *conn); /* take the peer's acknowledgements to heart */
 void rds_queue_flush(struct rds_conn *conn); /* give waiting messages to the transport */
 void rds_conn_rearm(struct rds_conn *conn); /* after a wake-up: is there still somebody who waits for space? */

@@ -69,6 +69,7 @@ static int engine_new(void)
 	rds_lock_init(&e->wait, RDS_LOCK_WAIT);
 	atomic_store(&e->leader_fd, -1);
 	os_fd_init(&e->leader_post);
+	atomic_store(&e->relay_fd, -1);
 	e->attention = RDS_ATT_HELPER;
 	e->loop = rds_loop_transport();
 	rds_self_start();
@@ -104,6 +105,11 @@ int rds_engine_start(void)
 int rds_leader_fd(void)
 {
 	return os_fd(&rds_eng->leader_post);
+}
+
+int rds_relay_fd(void)
+{
+	return atomic_load_explicit(&rds_eng->relay_fd, memory_order_relaxed);
 }
 
 struct registry *rds_engine_registry(void)

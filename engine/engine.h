@@ -25,6 +25,7 @@
 #include <stdint.h>
 
 #include "engine/addr.h"
+#include "engine/fence.h"
 #include "engine/lock.h"
 #include "engine/log.h"
 #include "engine/options.h"
@@ -78,6 +79,9 @@ struct rds_engine {
 	 * sleep itself (sync), which is what makes a kernel socket's wake-up as quick as it is. */
 	_Atomic int leader_fd; /* program's table only */
 	struct os_fd leader_post;
+	/* ... or on an eventfd that the kernel adds to when something arrives on the remote transport (relay.h). -1: none */
+	_Atomic int relay_fd;
+	bool remote_leads; /* what came last came that way (rx) */
 	bool pressure; /* some transport's memory fills up with messages that nobody reads */
 
 	/* congestion (rx) */
@@ -138,6 +142,7 @@ bool rds_alone(unsigned ours); /* the main thread has ended, and no thread is le
 void rds_helper_round(void); /* helper: what is to be done each time it is awake */
 void rds_progress_forget(void);
 void rds_attention_update(void); /* rx held: tell transports who looks after arrivals now */
+void rds_attention_again(void);  /* rx held: ... what they have been told: a request was used up, or one is new */
 bool rds_progress_locked(void);	 /* rx held: one round of receiving */
 void rds_run_work(void);	 /* no lock held: do what the receive path left */
 void rds_relieve(bool now);

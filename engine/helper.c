@@ -73,11 +73,11 @@ static void timer_unlink(struct rds_timer *tm)
 	tm->queued = false;
 }
 
-void rds_timer_set(struct rds_timer *tm, uint64_t due_ns)
+/* timers_lock held */
+static void timer_link(struct rds_timer *tm, uint64_t due_ns)
 {
 	struct rds_timer **p;
-	pthread_mutex_lock(&hp.timers_lock);
-	timer_unlink(tm);
+
 	tm->due_ns = due_ns;
 	for (p = &hp.timers; *p && (*p)->due_ns <= due_ns; p = &(*p)->next)
 		;
@@ -92,7 +92,32 @@ void rds_timer_set(struct rds_timer *tm, uint64_t due_ns)
 			rds_helper_kick();
 		}
 	}
+}
+
+void rds_timer_set(struct rds_timer *tm, uint64_t due_ns)
+{
+	pthread_mutex_lock(&hp.timers_lock);
+	timer_unlink(tm);
+	timer_link(tm, due_ns);
 	pthread_mutex_unlock(&hp.timers_lock);
+}
+
+void rds_timer_need(struct rds_timer *tm, uint64_t due_ns)
+{
+	pthread_mutex_lock(&hp.timers_lock);
+	if (!tm->queued)
+		timer_link(tm, due_ns);
+	pthread_mutex_unlock(&hp.timers_lock);
+}
+
+bool rds_timer_is_set(const struct rds_timer *tm)
+{
+	bool set;
+
+	pthread_mutex_lock(&hp.timers_lock);
+	set = tm->queued;
+	pthread_mutex_unlock(&hp.timers_lock);
+	return set;
 }
 
 static void clock_rang(struct rds_event *ev, uint32_t events)
@@ -300,9 +325,6 @@ static void look_who_lives(struct rds_timer *tm)
 		return;
 	}
 	rds_post_broken();
-	rds_error(
-		"the program has closed descriptors of the RDS engine by system calls of its own: it goes on, but not "
-		"everything will be noticed. RDS_PRELOAD_HELPER_FDS=shared may help");
 }
 
 static void post_event(struct rds_event *ev, uint32_t events)

@@ -113,7 +113,7 @@ static bool parse_number(const char *text, bool suffix, int64_t *out)
 	char *end;
 	int64_t v;
 
-	if (!isdigit((unsigned char)*text))
+	if (!isdigit((unsigned char)text[*text == '-']))
 		return false;
 	errno = 0;
 	v = strtoll(text, &end, 10);

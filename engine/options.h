@@ -19,7 +19,7 @@ struct rds_options {
 	int share;		  /* RDS_PRELOAD_SHARE user|group|all: who may join this node; default user */
 	const char
 		*transport; /* RDS_PRELOAD_TRANSPORT auto|shm|verbs|loop, default auto; wires.c judges it, bind fails */
-	int64_t spin_us;	  /* RDS_PRELOAD_SPIN_US 0..1000000, default 200: longest spin before sleeping; 0 = never */
+	int64_t spin_us;	  /* RDS_PRELOAD_SPIN_US 0..1000000: longest spin before sleeping; 0 = never; -1 (default) = learnt */
 	int64_t shm_ring;	  /* RDS_PRELOAD_SHM_RING bytes per direction, 2^n, 2M..64M, default 4M */
 	int64_t verbs_buffers;	  /* RDS_PRELOAD_VERBS_BUFFERS 64..65536, default 512: receive buffers per device */
 	int64_t verbs_memory;	  /* RDS_PRELOAD_VERBS_MEMORY bytes, 2M..1G, default 64M: sent and not acknowledged, per device */

@@ -226,6 +226,16 @@ int rds_post_await_start(void)
 	return err;
 }
 
+/* Not just moved to another number: there is none, again and again.  The helper would notice, too, but it makes sure for a second. */
+static bool end_is_gone(void)
+{
+	int tries, err = -EBADF;
+
+	for (tries = 0; err == -EBADF && tries < 3; tries++)
+		err = os_fcntl(os_fd(&post.end), F_GETFD, 0);
+	return err == -EBADF;
+}
+
 int rds_post_lend(enum rds_post_kind kind, void *what, const int *fds, unsigned nfds)
 {
 	const struct timespec pause = {.tv_nsec = 1000000};
@@ -240,6 +250,8 @@ int rds_post_lend(enum rds_post_kind kind, void *what, const int *fds, unsigned 
 		err = atomic_load(&post.broken) ? -EPIPE : post_send(0, kind, what, fds, nfds, 0);
 		if (err == -ETOOMANYREFS && ++tries < LEND_TRIES)
 			os_syscall(SYS_nanosleep, (long)&pause, 0, 0, 0, 0, 0);
+		else if (err == -EBADF && end_is_gone()) /* not what is lent */
+			rds_post_broken();
 		else if (err != -EINTR)
 			return err == -EAGAIN ? -EMFILE : err;
 	}
@@ -389,7 +401,10 @@ void rds_post_hang_up(void)
 /* The program has closed our end behind our back. */
 void rds_post_broken(void)
 {
-	atomic_store(&post.broken, true);
+	if (!atomic_exchange(&post.broken, true))
+		rds_error("the program has closed descriptors of the RDS engine by system calls of its own: it goes "
+			  "on, but not "
+			  "everything will be noticed. RDS_PRELOAD_HELPER_FDS=shared may help");
 }
 
 void rds_post_forget(void)

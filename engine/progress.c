@@ -41,6 +41,14 @@ static void lease_begin(void)
 	rds_timer_set(&lease, os_now_ns() + TICK_NS);
 }
 
+void rds_attention_again(void)
+{
+	struct rds_engine *e = rds_eng;
+
+	if (e->helper_up)
+		rds_wires_attention(e->attention, e->leader && e->leader->relayed);
+}
+
 void rds_attention_update(void)
 {
 	struct rds_engine *e = rds_eng;
@@ -59,8 +67,7 @@ void rds_attention_update(void)
 	if (want == e->attention && want != RDS_ATT_LEADER)
 		return;
 	e->attention = want;
-	if (e->helper_up)
-		rds_wires_attention(want);
+	rds_attention_again();
 	if (want == RDS_ATT_HELPER && e->helper_up && rds_wires_pending())
 		rds_helper_kick();
 }
@@ -249,6 +256,8 @@ static void lease_tick(struct rds_timer *tm)
 		rds_eng->lease_running = again;
 		rds_attention_update();
 	}
+	if (rds_eng->attention == RDS_ATT_LAZY && rds_eng->remote_on)
+		rds_attention_again(); /* it goes on: the remote transport may not have acted on it yet */
 	lease_seen = rds_eng->activity;
 	rds_relieve(false);
 	rx_unlock();
@@ -268,7 +277,7 @@ void rds_helper_round(void)
 	begin = rds_eng->lease_running && !lease.queued;
 	quiet = rds_eng->attention == RDS_ATT_HELPER;
 	if (quiet) /* the peers' wake-up used the request up: ask again */
-		rds_wires_attention(RDS_ATT_HELPER);
+		rds_attention_again();
 	if (quiet && rds_wires_pending())
 		rds_helper_kick();
 	if (rds_eng->attention == RDS_ATT_LEADER) { /* a peer may have taken the request for a wake-up and died */

@@ -146,9 +146,29 @@ static void release_run(struct rds_conn *conn, uint64_t acked)
 		rds_snd_sub(sk, n, bytes);
 }
 
+/* Whatever it has acknowledged besides, its endpoint is as good as broken.  Nothing is lost: all of it is kept, and goes again. */
+static void distrust(struct rds_conn *conn, uint64_t ack)
+{
+	char to[RDS_ADDR_STRLEN];
+
+	atomic_store(&conn->lied, true);
+	rds_timer_set(&conn->retry, os_now_ns());
+	if (conn->lie_told)
+		return;
+	conn->lie_told = true;
+	*strrchr(rds_addr_str(&conn->id.faddr, 0, 0, to), ':') = '\0';
+	rds_warn("a process of %s acknowledges message %llu, %llu is the last that was sent to it: connection closed",
+		 to, (unsigned long long)ack, (unsigned long long)atomic_load(&conn->sent));
+}
+
+uint64_t rds_queue_sent(struct rds_conn *conn)
+{
+	return atomic_load_explicit(&conn->sent, memory_order_relaxed);
+}
+
 void rds_conn_reap(struct rds_conn *conn)
 {
-	uint64_t acked, last;
+	uint64_t acked;
 
 	conn->since_reap = 0;
 	if (conn->st_queued) {
@@ -156,12 +176,13 @@ void rds_conn_reap(struct rds_conn *conn)
 		RDS_STAT_ADD(copy_from_user, conn->st_bytes);
 		conn->st_queued = conn->st_bytes = 0;
 	}
-	if (!conn->ep || !conn->count)
+	if (!conn->ep || !conn->count || unlikely(atomic_load_explicit(&conn->lied, memory_order_relaxed)))
 		return;
 	acked = conn->t->ops->acked(conn->ep);
-	last = conn->unacked[(conn->head + conn->count - 1) & (conn->cap - 1)].seq;
-	if (unlikely(acked > last)) /* the peer's word: never believe more than was sent */
-		acked = last;
+	if (unlikely(acked > rds_queue_sent(conn))) {
+		distrust(conn, acked);
+		return;
+	}
 	if (acked <= conn->acked)
 		return;
 	conn->acked = acked;
@@ -250,6 +271,7 @@ void rds_queue_flush(struct rds_conn *conn)
 			break;
 		rds_hdr_encode(&q->hdr, &wire, false);
 		iov = (struct iovec){.iov_base = q->data, .iov_len = q->hdr.len};
+		rds_conn_sending(conn, q->u.seq);
 		if (rds_xmit_ep(conn, &wire, &iov, q->hdr.len, &q->u.pos))
 			break;
 		q->u.flags = q->hdr.flags;
@@ -308,11 +330,13 @@ bool rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep)
 	return true;
 }
 
-/* Reconnected: the peer says what it has; that need not go again. */
+/* The endpoint is up: the peer says what it has; that need not go again. */
 void rds_queue_acked(struct rds_conn *conn, uint64_t ack)
 {
-	if (unlikely(ack >= conn->next_tx))
-		ack = conn->next_tx - 1;
+	if (unlikely(ack > rds_queue_sent(conn))) {
+		distrust(conn, ack);
+		return;
+	}
 	while (conn->queue && conn->queue->u.seq <= ack) {
 		rds_release_unacked(&conn->queue->u);
 		queue_pop(conn);

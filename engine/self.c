@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <sys/syscall.h>
 
+#include "engine/fence.h"
 #include "engine/log.h"
 #include "engine/os.h"
 
@@ -80,14 +81,14 @@ static void visit_processors(void)
 
 void rds_self_barrier(void)
 {
-	atomic_thread_fence(memory_order_seq_cst);
+	rds_fence();
 	if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0)
 		return;
 	/* The registration can only be lost with the address space; be safe all the same. */
 	membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
 	if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0 && membarrier(MEMBARRIER_CMD_GLOBAL) != 0)
 		visit_processors();
-	atomic_thread_fence(memory_order_seq_cst);
+	rds_fence();
 }
 
 bool rds_self_cheap(void)

@@ -3,7 +3,9 @@
  * spin.c - what a thread does before it sleeps: look again for a while, or let the peer run that it waits for.
  *
  * Spinning is worth at most what a wake-up of the peer takes (some 50 us where an idle processor has to be roused): a
- * shorter limit would take every peer that was asleep for one that does not answer.  It is learnt: a spin that brings
+ * shorter limit would take every peer that was asleep for one that does not answer.  Where going to sleep and getting up again is
+ * dear (emulated or nested machines), what it costs this thread is measured now and then, and it may spin for some times as long.
+ * Whether to spin is learnt, too: a spin that brings
  * nothing makes the thread skip the next 1, 2, 4 ... 256 spins, one that succeeds starts over.  A thread that had to wake
  * its peer gives up the processor at once, so that the peer can run on it; only now and then it stays, in case both are
  * about to be busy with each other.
@@ -19,6 +21,9 @@
 #include <sched.h>
 #include <unistd.h>
 
+#define SPIN_NS 200000
+#define SPIN_SLEEPS 4 /* as long as so many sleeps cost, if that is more; */
+#define SPIN_NS_MAX 5000000
 #define SPIN_SKIP_MAX 8 /* skip at most 2^8 spins */
 #define SPIN_CLOCK_EVERY 16
 #define STAY_MIN 4  /* of 2^4 waits that follow a wake-up of the peer, one spins; */
@@ -36,6 +41,7 @@ static __thread struct {
 	unsigned yield_streak, yield_skip;
 	bool looked, answered; /* after it had last woken its peer; ... and after the time before that */
 	bool woke;	       /* since the last wait */
+	uint64_t sleep_ns;     /* what a sleep costs, without the sleep */
 } spin_tls __attribute__((tls_model("initial-exec")));
 
 /* With one processor a spin can never be answered.  (A thread bound to one of several may well be.) */
@@ -121,15 +127,35 @@ static bool yield(struct rds_wait *w)
 	return true;
 }
 
-static bool spin_begin(struct rds_wait *w)
+/* The least of late: a thread that is put off its processor meanwhile looks slow, never quick. */
+void rds_spin_sleep_cost(uint64_t ns)
+{
+	uint64_t known = spin_tls.sleep_ns, most = known + known / 8;
+
+	spin_tls.sleep_ns = !known || ns < most ? ns : most;
+}
+
+static uint64_t spin_limit_ns(void)
 {
 	int64_t us = rds_options()->spin_us;
+	uint64_t learnt = SPIN_SLEEPS * spin_tls.sleep_ns;
+
+	if (us >= 0)
+		return (uint64_t)us * 1000;
+	if (likely(learnt <= SPIN_NS))
+		return SPIN_NS;
+	return learnt < SPIN_NS_MAX ? learnt : SPIN_NS_MAX;
+}
+
+static bool spin_begin(struct rds_wait *w)
+{
+	uint64_t limit = spin_limit_ns();
 	bool woke = spin_tls.woke, sent = rds_sent;
 
 	w->spun = true;
 	spin_tls.woke = rds_sent = false;
 	spin_tls.looked = true;
-	if (us <= 0 || one_cpu())
+	if (!limit || one_cpu())
 		return false;
 	if (woke && ++spin_tls.handed_over % (1u << (STAY_MIN + spin_tls.stay)))
 		return yield_begin(w, sent);
@@ -139,7 +165,7 @@ static bool spin_begin(struct rds_wait *w)
 		return yield_begin(w, sent);
 	}
 	w->spin_start = os_now_ns();
-	w->spin_until = w->spin_start + (uint64_t)us * 1000;
+	w->spin_until = w->spin_start + limit;
 	w->spins = 0;
 	w->spinning = true;
 	if (!lazy_now())

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #define NAP_NS 5000000
+#define MEASURE_EVERY 16 /* sleeps: what one costs */
 
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rds_wait *pool;
@@ -276,12 +277,15 @@ bool rds_wait_arm(struct rds_wait *w)
 {
 	bool ready, follow;
 
+	w->arm_at = w->sleeps++ % MEASURE_EVERY ? 0 : os_now_ns();
+
 	rds_spin_stop(w);
 	follow = efd_open(w) >= 0; /* without a descriptor of its own it can still be the leader */
 	link_nodes(w);
 	follow = follow && efd_lend(w) >= 0;
 	rx_lock();
 	if (!rds_eng->leader && atomic_load(&rds_eng->leader_fd) >= 0) {
+		w->relayed = rds_eng->remote_leads && atomic_load(&rds_eng->relay_fd) >= 0;
 		rds_eng->leader = w;
 		w->leader = true;
 	} else if (follow) {
@@ -292,9 +296,9 @@ bool rds_wait_arm(struct rds_wait *w)
 		nap(w);
 		return false; /* go on looking */
 	}
-	atomic_store(&w->sleep_slot, w->leader ? &rds_eng->leader_fd : &w->efd.n[0]);
+	atomic_store(&w->sleep_slot, !w->leader ? &w->efd.n[0] : w->relayed ? &rds_eng->relay_fd : &rds_eng->leader_fd);
 	atomic_store(&w->armed, true);
-	atomic_thread_fence(memory_order_seq_cst); /* who makes room sees a sleeper, or the sleeper sees the room */
+	rds_fence(); /* who makes room sees a sleeper, or the sleeper sees the room */
 	rds_attention_update();
 	rx_unlock();
 	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
@@ -333,6 +337,9 @@ void rds_wait_disarm(struct rds_wait *w)
 	w->slept = true;
 	rds_attention_update();
 	rx_unlock();
+	if (w->arm_at && w->cost)
+		rds_spin_sleep_cost(w->cost + (os_now_ns() - w->arm_at));
+	w->arm_at = w->cost = 0;
 	/* Nobody else may come by for what that round left: the caller may be about to return. */
 	if (atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed))
 		rds_run_work();
@@ -345,9 +352,13 @@ int rds_wait_sleep(struct rds_wait *w, uint64_t deadline)
 
 	if (deadline)
 		rds_timer_set(&w->timer, deadline);
+	if (w->arm_at)
+		w->cost = os_now_ns() - w->arm_at;
 	pthread_cleanup_push(sleep_cancelled, w);
 	got = rds_os_sleep.read(rds_wait_fd(w), &v, sizeof(v));
 	pthread_cleanup_pop(0);
+	if (w->arm_at)
+		w->arm_at = os_now_ns();
 	w->consumed = got > 0;
 	/* The timer may be a stale one of the wait's last user: only the clock says that the time is up. */
 	if (deadline && os_now_ns() >= deadline)
@@ -362,7 +373,7 @@ void rds_wait_post(struct rds_wait *w)
 
 	if (!atomic_exchange(&w->armed, false))
 		return;
-	fd = os_fd(w->leader ? &rds_eng->leader_post : &w->efd);
+	fd = !w->leader ? os_fd(&w->efd) : w->relayed ? atomic_load(&rds_eng->relay_fd) : os_fd(&rds_eng->leader_post);
 	if (unlikely(fd < 0) && os_side) { /* lent, but not taken yet */
 		rds_post_drain();
 		fd = os_fd(&w->efd);

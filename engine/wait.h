@@ -26,10 +26,13 @@ struct rds_wait {
 	struct rds_wait *room_next, **room_prev; /* among those that wait for a transport's room (wait) */
 	uint64_t gen; /* of the event waited for (RDS_WAIT_CONG, RDS_WAIT_ROOM), as it was before the last look */
 	_Atomic bool leader, follower; /* written under rx, before armed */
+	bool relayed; /* the leader, on the engine's relay_fd (as leader) */
 	bool linked, polling, spinning, yielding, spun, slept;
 	bool consumed;	/* the post that ended the sleep has been read off */
 	bool congested; /* counted in its socket's cong_blocked */
 	uint64_t spin_until, spin_start;
+	uint64_t arm_at, cost; /* 0: this sleep is not measured; what it has cost so far */
+	unsigned sleeps;
 	unsigned spins;
 	bool stayed; /* spins although it has just woken its peer */
 	struct rds_timer timer;
@@ -40,6 +43,8 @@ struct rds_wait {
 /* spin.c: it is about to sleep; ... it has found what it waited for, or gives up. */
 void rds_spin_stop(struct rds_wait *w);
 void rds_spin_end(struct rds_wait *w);
+/* A sleep of this thread, from the decision to the return, has cost so much of its time besides the sleep. */
+void rds_spin_sleep_cost(uint64_t ns);
 /* This thread has sent something since it last waited. */
 extern __thread bool rds_sent __attribute__((tls_model("initial-exec")));
 /* This thread looks for input: it may be the answer to what it sent when it woke its peer. */

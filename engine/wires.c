@@ -119,6 +119,16 @@ static bool too_late(void)
 	return true;
 }
 
+/* Without it the helper wakes the leader. */
+static void relay_open(struct rds_engine *e)
+{
+	int fd = os_eventfd(0, 0);
+
+	if (fd >= 0)
+		os_dup_high_slot(fd, &e->relay_fd);
+	e->remote_leads = atomic_load(&e->relay_fd) >= 0;
+}
+
 int rds_wires_claim(const struct in6_addr *addr, uint32_t scope)
 {
 	struct rds_engine *e = rds_eng;
@@ -130,9 +140,10 @@ int rds_wires_claim(const struct in6_addr *addr, uint32_t scope)
 	ret = e->remote->ops->claims(e->remote, addr, scope);
 	os_library_end();
 	if (ret > 0 && !e->remote_on) {
+		relay_open(e);
 		rx_lock();
 		e->remote_on = true;
-		e->remote->ops->attention(e->remote, e->attention);
+		rds_attention_again();
 		rx_unlock();
 		rds_helper_kick(); /* looks whether anything came before that */
 	}

@@ -34,8 +34,12 @@ static inline bool rds_wires_progress(void)
 	struct rds_engine *e = rds_eng;
 	bool moved = e->shm->ops->progress(e->shm);
 
-	if (unlikely(e->remote_on))
-		moved |= e->remote->ops->progress(e->remote);
+	if (unlikely(e->remote_on)) {
+		if (moved)
+			e->remote_leads = false;
+		if (e->remote->ops->progress(e->remote))
+			moved = e->remote_leads = true;
+	}
 	return moved;
 }
 
@@ -46,13 +50,20 @@ static inline bool rds_wires_pending(void)
 	return e->shm->ops->pending(e->shm) || (unlikely(e->remote_on) && e->remote->ops->pending(e->remote));
 }
 
-static inline void rds_wires_attention(enum rds_attention who)
+/*
+ * relayed: the leader sleeps where only the remote transport can wake it, else where only the other one can.  For what
+ * comes the other way the helper is woken, which wakes the leader.
+ */
+static inline void rds_wires_attention(enum rds_attention who, bool relayed)
 {
 	struct rds_engine *e = rds_eng;
 
-	e->shm->ops->attention(e->shm, who);
-	if (unlikely(e->remote_on))
-		e->remote->ops->attention(e->remote, who);
+	if (likely(!e->remote_on)) {
+		e->shm->ops->attention(e->shm, who);
+		return;
+	}
+	e->shm->ops->attention(e->shm, who == RDS_ATT_LEADER && relayed ? RDS_ATT_HELPER : who);
+	e->remote->ops->attention(e->remote, who == RDS_ATT_LEADER && !relayed ? RDS_ATT_HELPER : who);
 }
 
 /* True: pressure goes on. */

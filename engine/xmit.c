@@ -71,6 +71,7 @@ int rds_xmit(struct rds_conn *conn, struct rds_outgoing *out)
 			return -ENOMEM;
 	}
 	rds_hdr_encode(&out->hdr, &wire, false);
+	rds_conn_sending(conn, out->hdr.seq);
 	/* A caller that can wait first looks again for a while; asking the peer for room has its price on both sides. */
 	err = out->may_wait ? ops->send(conn->ep, &wire, out->iov, out->len, &out->u.pos)
 			    : rds_xmit_ep(conn, &wire, out->iov, out->len, &out->u.pos);

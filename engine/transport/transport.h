@@ -162,6 +162,11 @@ struct rds_transport_up {
 	void (*evacuate)(struct rds_conn *conn, struct rds_ep *ep);
 	/* What want_room() waited for may have come. Under the receive lock. */
 	void (*writable)(struct rds_conn *conn);
+	/*
+	 * Highest sequence number that any endpoint of the connection was given so far, or is just given.  Who acknowledges more sends
+	 * nonsense; a transport that frees anything by acknowledgements asks first (the engine looks at what acked() says).  Any thread.
+	 */
+	uint64_t (*sent)(struct rds_conn *conn);
 	/* Have ops->push called for the connection's endpoint, soon.  Under the receive lock. */
 	void (*speak)(struct rds_conn *conn);
 	/*
@@ -182,14 +187,21 @@ struct rds_timer {
 	void (*fn)(struct rds_timer *tm);
 	uint64_t due_ns;
 	struct rds_timer *next;
-	bool queued;
+	bool queued; /* under the timers' own lock */
 };
-void rds_timer_set(struct rds_timer *tm, uint64_t due_ns); /* (re)arm; any thread */
-void rds_timer_cancel(struct rds_timer *tm);		   /* helper thread only: not running afterwards */
+void rds_timer_set(struct rds_timer *tm, uint64_t due_ns);  /* (re)arm; any thread */
+void rds_timer_need(struct rds_timer *tm, uint64_t due_ns); /* arm it unless it is armed; any thread */
+bool rds_timer_is_set(const struct rds_timer *tm);	    /* any thread; false as soon as it begins to run */
+void rds_timer_cancel(struct rds_timer *tm);		    /* helper thread only: not running afterwards */
 /* What wakes the leader when 8 bytes are written to it: transports hand copies of it to peers. */
 int rds_leader_fd(void);
 /* What wakes our helper, the same way. */
 int rds_kick_fd(void);
+/*
+ * Remote transports: the eventfd that the leader sleeps on when they have been told LEADER.  Somebody has to add to it when
+ * something arrives, without the helper's doing if possible.
+ */
+int rds_relay_fd(void);
 struct registry *rds_engine_registry(void);
 /* A system call has just roused the peer: its answer is a wake-up away (wait.c decides what that means for spinning). */
 void rds_peer_woken(void);

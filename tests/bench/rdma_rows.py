@@ -179,10 +179,11 @@ def connected(bench, connections, processes):
         started.append(client)
         client.tell(f"peer {address}")
         client.expect("ready")
+        values = {key: status_kib(server.pid, name) / 1024  # now: it ends with the client
+                  for key, name in (("MiB_pinned", "VmPin"), ("MiB_rss", "VmRSS"))}
         client.tell("go")
         c = client.result()
-        values = {"ns_mean": c["ns"] / c["msgs"], "MiB_pinned": status_kib(server.pid, "VmPin") / 1024,
-                  "MiB_rss": status_kib(server.pid, "VmRSS") / 1024, "s_connect": took}
+        values.update(ns_mean=c["ns"] / c["msgs"], s_connect=took)
         for w in others:
             w.tell("go")
             w.result()

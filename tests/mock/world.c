@@ -19,6 +19,7 @@ static struct rds_engine engine;
 
 uint64_t __wrap_os_now_ns(void);
 void __wrap_rds_timer_set(struct rds_timer *tm, uint64_t due_ns);
+void __wrap_rds_timer_need(struct rds_timer *tm, uint64_t due_ns);
 void __wrap_rds_timer_cancel(struct rds_timer *tm);
 int __wrap_rds_event_add(struct rds_event *ev, int fd, uint32_t events);
 void __wrap_rds_event_del(int fd);
@@ -64,6 +65,14 @@ void __wrap_rds_timer_set(struct rds_timer *tm, uint64_t due_ns)
 	tm->next = *p;
 	*p = tm;
 	tm->queued = true;
+	pthread_mutex_unlock(&timers_lock);
+}
+
+void __wrap_rds_timer_need(struct rds_timer *tm, uint64_t due_ns)
+{
+	pthread_mutex_lock(&timers_lock);
+	if (!tm->queued)
+		__wrap_rds_timer_set(tm, due_ns);
 	pthread_mutex_unlock(&timers_lock);
 }
 
@@ -248,6 +257,11 @@ static void up_writable(struct rds_conn *conn)
 	conn_of(conn)->writables++;
 }
 
+static uint64_t up_sent(struct rds_conn *conn)
+{
+	return conn_of(conn)->tx_seq + 1; /* it counts what was sent, and one may be on its way */
+}
+
 static void up_speak(struct rds_conn *conn)
 {
 	conn_of(conn)->speak = true;
@@ -268,6 +282,7 @@ static const struct rds_transport_up up = {
 	.down = up_down,
 	.message = up_message,
 	.writable = up_writable,
+	.sent = up_sent,
 	.speak = up_speak,
 	.located = up_located,
 };

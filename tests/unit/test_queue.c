@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_queue.c - what a connection keeps when its endpoint breaks, also without memory (linked with --wrap=malloc).
+ * test_queue.c - what a connection keeps when its endpoint breaks, also without memory (linked with --wrap=malloc), and when its peer
+ * acknowledges what it cannot have.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -26,10 +27,12 @@ void *__wrap_malloc(size_t n)
 
 /* ---- a transport that keeps what it is given ---- */
 
+static struct rds_conn conn;
 static unsigned char ring[16][64];
 static uint64_t sent[16];
 static uint8_t flags[16];
 static unsigned nsent;
+static uint64_t acked, ack_at_send;
 
 static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const struct iovec *iov, size_t len, uint64_t *pos)
 {
@@ -43,6 +46,10 @@ static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const s
 	if (len)
 		memcpy(ring[nsent], iov->iov_base, len);
 	*pos = nsent++;
+	if (ack_at_send) { /* a peer that is faster than we are */
+		acked = ack_at_send;
+		ck_assert_uint_le(acked, rds_queue_sent(&conn));
+	}
 	return 0;
 }
 
@@ -61,14 +68,13 @@ static void fake_flush(struct rds_ep *ep, bool service)
 static uint64_t fake_acked(struct rds_ep *ep)
 {
 	(void)ep;
-	return 0;
+	return acked;
 }
 
 static const struct rds_transport_ops ops = {
 	.caps = RDS_TCAP_RETAINS, .send = fake_send, .retained = fake_retained, .flush = fake_flush, .acked = fake_acked};
 static struct rds_transport transport = {.ops = &ops};
 static struct rds_ep_head endpoint = {.t = &transport};
-static struct rds_conn conn;
 
 static void setup(void)
 {
@@ -77,8 +83,14 @@ static void setup(void)
 	conn.queue_tail = &conn.queue;
 	conn.next_tx = 1;
 	nsent = 0;
+	acked = ack_at_send = 0;
 	left = -1;
 	rds_busy_forget();
+}
+
+static void teardown(void)
+{
+	rds_timer_cancel(&conn.retry);
 }
 
 static void state(enum rds_conn_state s)
@@ -183,10 +195,100 @@ START_TEST(test_gone_while_there_is_no_memory)
 }
 END_TEST
 
+/* ---- acknowledgements ---- */
+
+static void distrusted(unsigned kept)
+{
+	ck_assert(atomic_load(&conn.lied));
+	ck_assert(rds_timer_is_set(&conn.retry)); /* the helper will break it */
+	ck_assert_uint_eq(conn.count, kept);
+}
+
+START_TEST(test_acks_are_believed)
+{
+	state(RDS_CONN_UP);
+	give(5);
+	acked = 3;
+	rds_conn_reap(&conn);
+	ck_assert_uint_eq(conn.count, 2);
+	acked = 5;
+	rds_conn_reap(&conn);
+	ck_assert_uint_eq(conn.count, 0);
+	ck_assert(!atomic_load(&conn.lied));
+	ck_assert(!rds_timer_is_set(&conn.retry));
+}
+END_TEST
+
+/* By one, and by as much as there is: nothing is given up for it, not even what the peer may really have. */
+START_TEST(test_acks_beyond_what_was_sent)
+{
+	state(RDS_CONN_UP);
+	give(5);
+	acked = _i ? UINT64_MAX : 6;
+	rds_conn_reap(&conn);
+	distrusted(5);
+	ck_assert_uint_eq(conn.acked, 0);
+	give(3); /* the helper is not there yet; what is sent now makes the lie no truth */
+	acked = 6;
+	rds_conn_reap(&conn);
+	distrusted(8);
+	ck_assert(broken(-1));
+	all_go_again(1, 9, 8);
+}
+END_TEST
+
+/* What waits was never sent either. */
+START_TEST(test_acks_of_what_waits)
+{
+	state(RDS_CONN_UP);
+	give(3);
+	state(RDS_CONN_CONNECTING);
+	give(2);
+	conn.ep = (struct rds_ep *)&endpoint;
+	acked = 4;
+	rds_conn_reap(&conn);
+	distrusted(3);
+}
+END_TEST
+
+START_TEST(test_ack_comes_before_send_returns)
+{
+	state(RDS_CONN_UP);
+	ack_at_send = 1;
+	give(1);
+	rds_conn_reap(&conn);
+	ck_assert(!atomic_load(&conn.lied));
+	ck_assert_uint_eq(conn.count, 0);
+	state(RDS_CONN_CONNECTING);
+	give(1);
+	state(RDS_CONN_UP);
+	ack_at_send = 2;
+	rds_queue_flush(&conn);
+	rds_conn_reap(&conn);
+	ck_assert(!atomic_load(&conn.lied));
+	ck_assert_uint_eq(conn.count, 0);
+}
+END_TEST
+
+/* The peer says what it has while the connection comes up: all that any endpoint was given is possible, and no more. */
+START_TEST(test_acks_when_it_comes_up)
+{
+	state(RDS_CONN_UP);
+	give(3);
+	ck_assert(broken(-1));
+	give(2);
+	rds_queue_acked(&conn, 3 + (uint64_t)_i);
+	ck_assert_uint_eq(conn.queue_len, _i ? 5 : 2);
+	ck_assert_uint_eq(conn.acked, _i ? 0 : 3);
+	ck_assert(atomic_load(&conn.lied) == (_i > 0));
+	ck_assert(rds_timer_is_set(&conn.retry) == (_i > 0));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("queue");
-	TCase *t = tcase_create("requeue");
+	TCase *t = tcase_create("requeue"), *a = tcase_create("acks");
 	SRunner *r;
 	int failed;
 
@@ -196,6 +298,13 @@ int main(void)
 	tcase_add_test(t, test_cancelled_do_not_go_again);
 	tcase_add_test(t, test_gone_while_there_is_no_memory);
 	suite_add_tcase(s, t);
+	tcase_add_checked_fixture(a, setup, teardown);
+	tcase_add_test(a, test_acks_are_believed);
+	tcase_add_loop_test(a, test_acks_beyond_what_was_sent, 0, 2);
+	tcase_add_test(a, test_acks_of_what_waits);
+	tcase_add_test(a, test_ack_comes_before_send_returns);
+	tcase_add_loop_test(a, test_acks_when_it_comes_up, 0, 2);
+	suite_add_tcase(s, a);
 	r = srunner_create(s);
 	srunner_run_all(r, CK_NORMAL);
 	failed = srunner_ntests_failed(r);

@@ -558,6 +558,31 @@ START_TEST(test_process_gone)
 }
 END_TEST
 
+/* Acknowledged is what was never sent: the connection is broken by the helper, and what it kept goes again over the next one. */
+START_TEST(test_lying_ack)
+{
+	say(5, "a");
+	await(locked(&fake.nasked) == 1);
+	answer(5, 1, 0);
+	up(0);
+	went(0, 1, "a");
+	acks(0, 1);
+	say(5, "b");
+	went(1, 1, "b");
+	acks(0, UINT64_MAX);
+	ck_assert_uint_eq(rds_snd_bytes(sk), 2);
+	await(locked(&fake.neps) == 2);
+	say(5, "c");
+	up(1);
+	went(2, 1, "b");
+	ck_assert(fake.sent[2].ep == fake.eps[1]);
+	ck_assert(fake.sent[2].hdr.flags & RDS_FLAG_RETRANSMITTED);
+	went(3, 1, "c");
+	acks(1, 3);
+	ck_assert_uint_eq(rds_snd_bytes(sk), 0);
+}
+END_TEST
+
 START_TEST(test_moved)
 {
 	say(5, "a");
@@ -846,6 +871,7 @@ int main(void)
 	tcase_add_test(tc, test_no_answer_then_one);
 	tcase_add_test(tc, test_order_while_answers_come);
 	tcase_add_test(tc, test_process_gone);
+	tcase_add_test(tc, test_lying_ack);
 	tcase_add_test(tc, test_moved);
 	tcase_add_test(tc, test_moved_while_under_way);
 	tcase_add_test(tc, test_bind);
@@ -855,6 +881,7 @@ int main(void)
 	tcase_add_checked_fixture(wrapped, setup_wrapped, NULL);
 	tcase_add_test(wrapped, test_found);
 	tcase_add_test(wrapped, test_process_gone);
+	tcase_add_test(wrapped, test_lying_ack);
 	tcase_add_test(wrapped, test_moved);
 	tcase_add_test(wrapped, test_bind);
 	tcase_add_test(wrapped, test_speak);

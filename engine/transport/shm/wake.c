@@ -17,17 +17,6 @@
 
 #include "engine/transport/shm/shm.h"
 
-static inline void fence(void)
-{
-#ifdef __SANITIZE_THREAD__
-	static __thread _Atomic int here; /* a full barrier too, of a kind that the sanitizer takes */
-
-	atomic_fetch_add(&here, 1);
-#else
-	atomic_thread_fence(memory_order_seq_cst);
-#endif
-}
-
 /* ---- sending side ---- */
 
 /* In this thread's table; a program's thread that has none yet takes what the helper has given. -1: there is none. */
@@ -113,7 +102,7 @@ void shm_flush(struct rds_ep *rep, bool service)
 	if (ep->tail != ep->flushed) {
 		atomic_store_explicit(&ep->tx->tail, ep->tail, memory_order_release);
 		ep->flushed = ep->tail;
-		fence();
+		rds_fence();
 		if (unlikely(atomic_load_explicit(&ep->tx->need_bell, memory_order_relaxed))) {
 			rds_peer_wake_begin();
 			ring_bell(ep);
@@ -134,7 +123,7 @@ bool shm_want_room(struct rds_ep *rep, uint64_t seen_ack)
 	struct shm_ep *ep = (struct shm_ep *)rep;
 
 	atomic_store_explicit(&ep->tx->want_room, ++ep->wanted, memory_order_relaxed);
-	fence();
+	rds_fence();
 	return shm_ring_acked(rep) > seen_ack;
 }
 
@@ -144,13 +133,13 @@ void shm_room_made(struct shm_ep *ep)
 {
 	uint32_t want;
 
-	fence();
+	rds_fence();
 	want = atomic_load_explicit(&ep->rx->want_room, memory_order_relaxed);
 	if (likely(want == ep->answered))
 		return;
 	ep->answered = want;
 	atomic_store_explicit(&ep->rx->room_said, want, memory_order_release);
-	fence(); /* ring_bell() only looks at a bell that rings already: who takes that must find this answer */
+	rds_fence(); /* ring_bell() only looks at a bell that rings already: who takes that must find this answer */
 	ring_bell(ep);
 	wake(ep, false); /* a busy sender (LAZY) is about to look by itself, or its lease ends */
 }
@@ -176,7 +165,7 @@ void shm_attention(struct rds_transport *t, enum rds_attention who)
 	s->announced = ((s->announced + SHM_ATT_STEP) & ~SHM_ATT_WHO) | who;
 	set_need_bell(s, who == RDS_ATT_LEADER || who == RDS_ATT_HELPER);
 	atomic_store_explicit(&s->inbox->attention, s->announced, memory_order_relaxed);
-	fence();
+	rds_fence();
 }
 
 static bool leftover(const struct shm_ep *ep)
@@ -221,7 +210,7 @@ static void make_hot(struct shm *s, struct shm_ep *ep)
 		s->nhot--;
 		old->hot = false;
 		atomic_store(&old->rx->need_bell, 1);
-		fence();
+		rds_fence();
 		shm_ring_drain(old); /* what it published before it saw that */
 		if (unlikely(leftover(old)))
 			shm_ring_own_bell(old); /* no memory for what waits there: offered again */

@@ -94,8 +94,7 @@ static unsigned post_some(struct verbs_dev *dev)
 
 void verbs_dev_again(struct verbs_dev *dev)
 {
-	if (!dev->starved.queued)
-		rds_timer_set(&dev->starved, os_now_ns() + STARVED_NS);
+	rds_timer_need(&dev->starved, os_now_ns() + STARVED_NS);
 }
 
 void verbs_dev_refill(struct verbs_dev *dev)
@@ -144,8 +143,7 @@ static void memory_timer(struct rds_timer *tm)
 
 void verbs_dev_memory(struct verbs_dev *dev)
 {
-	if (!dev->memory.queued)
-		rds_timer_set(&dev->memory, os_now_ns() + MEMORY_NS);
+	rds_timer_need(&dev->memory, os_now_ns() + MEMORY_NS);
 }
 
 /* As many as may be locked, down to the fewest that make sense. */
@@ -258,6 +256,7 @@ void verbs_dev_free(struct verbs_dev *dev)
 			vb.ibv_ack_cq_events(dev->cq, dev->unacked_events);
 		vb.ibv_destroy_cq(dev->cq);
 	}
+	rds_relay_close(&dev->relay);
 	if (dev->channel)
 		vb.ibv_destroy_comp_channel(dev->channel);
 	if (dev->recv_mem)

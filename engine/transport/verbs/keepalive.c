@@ -26,7 +26,7 @@ static uint64_t interval(void)
 
 static void arm(void)
 {
-	rds_timer_set(&timer, os_now_ns() + interval() / 2 + MS);
+	rds_timer_need(&timer, os_now_ns() + interval() / 2 + MS);
 }
 
 /* How long a probe may take where nobody else sees to it: TCP would go on for a quarter of an hour. */
@@ -73,7 +73,7 @@ static void tick(struct rds_timer *tm)
 
 void verbs_keepalive_need(void)
 {
-	if (interval() && !timer.queued)
+	if (interval())
 		arm();
 }
 

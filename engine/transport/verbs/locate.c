@@ -244,8 +244,7 @@ int verbs_locate(struct rds_transport *t, const struct rds_conn_id *id, uint16_t
 	lq.tail = &l->next;
 	lq.nwaiting++;
 	lq.next.fn = begin_next;
-	if (!lq.next.queued)
-		rds_timer_set(&lq.next, os_now_ns());
+	rds_timer_need(&lq.next, os_now_ns());
 	return 0;
 }
 

@@ -51,15 +51,19 @@ static bool is_over(const struct verbs_ep *ep, enum verbs_state state)
 
 /* ---- one frame ---- */
 
-static void heard_ack(struct verbs_ep *ep, uint64_t ack)
+/* False: the peer cannot have that.  It must not get any further, memory is freed by it. */
+static bool heard_ack(struct verbs_ep *ep, uint64_t ack)
 {
 	if (ack <= atomic_load_explicit(&ep->seen_ack, memory_order_relaxed))
-		return;
+		return true;
+	if (unlikely(ack > ep->head.t->up->sent(ep->head.conn)))
+		return false;
 	atomic_store_explicit(&ep->seen_ack, ack, memory_order_release);
-	atomic_thread_fence(memory_order_seq_cst);
+	rds_fence();
 	if (unlikely(atomic_load_explicit(&ep->wants_room, memory_order_relaxed)) &&
 	    atomic_exchange(&ep->wants_room, false))
 		ep->head.t->up->writable(ep->head.conn);
+	return true;
 }
 
 static void ack_now(struct verbs_ep *ep, bool asked)
@@ -231,7 +235,10 @@ static enum took one(struct verbs_ep *ep, struct verbs_buf *buf, uint32_t *next)
 		nonsense(ep, "message header");
 		return TOOK;
 	}
-	heard_ack(ep, rx.hdr.ack);
+	if (unlikely(!heard_ack(ep, rx.hdr.ack))) {
+		nonsense(ep, "an acknowledgement of what was never sent");
+		return TOOK;
+	}
 	left -= VERBS_HDR;
 	if (unlikely(!rx.hdr.seq && !rx.hdr.len && !rx.hdr.sport && !rx.hdr.dport)) {
 		if (rx.hdr.flags & RDS_FLAG_ACK_REQUIRED)

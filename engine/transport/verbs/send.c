@@ -417,7 +417,7 @@ bool verbs_want_room(struct rds_ep *rep, uint64_t seen_ack)
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
 
 	atomic_store(&ep->wants_room, true);
-	atomic_thread_fence(memory_order_seq_cst);
+	rds_fence();
 	if (atomic_load(&ep->state) != VERBS_UP)
 		return false;
 	verbs_run_ends(ep);
@@ -476,7 +476,7 @@ void verbs_send_done(struct verbs_ep *ep, const struct ibv_wc *wc)
 	}
 	if (unlikely(atomic_load(&ep->state) != VERBS_UP))
 		return;
-	atomic_thread_fence(memory_order_seq_cst);
+	rds_fence();
 	if (unlikely(atomic_load(&ep->backlog)))
 		ep->head.t->up->speak(ep->head.conn);
 	if (unlikely(atomic_load_explicit(&ep->wants_room, memory_order_relaxed)) &&

@@ -31,6 +31,7 @@
 #define VERBS_VERBS_H
 
 #include "engine/engine.h"
+#include "engine/relay.h"
 #include "engine/transport/verbs/api.h"
 #include "engine/transport/verbs/hello.h"
 
@@ -153,6 +154,8 @@ struct verbs_dev {
 	uint32_t nbufs, posted, nrefill;
 	uint32_t promised; /* credits that senders hold (credit.c) */
 	enum verbs_armed armed;
+	bool helper_deaf;	/* the helper does not hear of completions: whoever sleeps does, through the relay */
+	struct rds_relay relay; /* from the channel to the engine's relay_fd */
 	unsigned unacked_events;
 	struct ibv_wc stash[16]; /* polled by pending(), not yet looked at */
 	unsigned nstash, stash_at;

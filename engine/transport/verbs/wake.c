@@ -1,16 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * wake.c - when the device is to wake the helper (rx held).
+ * wake.c - when the device is to wake somebody, and whom (rx held).
  *
  * A completion queue that is *armed* makes its channel readable once, for the next completion.  Arming is a system call on some
  * devices and a lost race if one looks before it, so it is done only by who is about to stop looking, who looks once more
  * afterwards (pending):
  *
- *   attention HELPER, LEADER   armed for everything (the helper wakes the leader when something came for it)
- *   LAZY                       armed for what asks for an answer (solicited)
- *   POLLING                    not armed; an arming that is still in force is left alone
+ *   attention HELPER   armed for everything; the helper hears of it
+ *   LEADER             armed for everything; the kernel tells the leader (relay), and the helper is deaf.  If that is not to be had, the
+ *                      helper hears of it and wakes the leader
+ *   LAZY               the program will be back at once: nothing is done about it.  If it is told again (every tick that this lasts),
+ *                      armed for what asks for an answer (solicited), and the helper hears of it
+ *   POLLING            not armed; an arming that is still in force is left alone, and whom it tells
+ *
+ * At most one event waits in the channel: whoever arms again has taken it, or does not know that it is there and sees no need to.
  */
 #include "engine/transport/verbs/verbs.h"
+
+#define ACK_EVENTS 32 /* each acknowledgement takes a lock */
 
 static enum verbs_armed wanted(enum rds_attention who)
 {
@@ -38,14 +45,57 @@ static void arm(struct verbs_dev *dev)
 		rds_error("%s: no notification to be had: messages may be noticed late", dev->name);
 }
 
+static void take_event(struct verbs_dev *dev)
+{
+	struct ibv_cq *cq;
+	void *arg;
+
+	if (vb.ibv_get_cq_event(dev->channel, &cq, &arg))
+		return;
+	dev->armed = VERBS_UNARMED;
+	if (++dev->unacked_events >= ACK_EVENTS) {
+		vb.ibv_ack_cq_events(dev->cq, dev->unacked_events);
+		dev->unacked_events = 0;
+	}
+}
+
+static void helper_hears(struct verbs_dev *dev, bool on)
+{
+	if (dev->helper_deaf == !on)
+		return;
+	dev->helper_deaf = !on;
+	if (!on) /* taken out: one that is only told to look for nothing is woken all the same */
+		rds_event_del(dev->channel->fd);
+	else if (rds_event_add(&dev->comp_ev, dev->channel->fd, EPOLLIN))
+		rds_error("%s: the helper cannot be told of messages: they may be noticed late", dev->name);
+}
+
+/* Armed already. */
+static void tell(struct verbs_dev *dev)
+{
+	enum rds_attention who = rds_verbs.attention;
+	int efd = rds_relay_fd();
+
+	if (who == RDS_ATT_POLLING || dev->gone)
+		return;
+	helper_hears(dev, who != RDS_ATT_LEADER || efd < 0 || rds_relay_set(&dev->relay, dev->channel->fd, efd));
+}
+
 void verbs_attention(struct rds_transport *t, enum rds_attention who)
 {
+	bool at_once = who != RDS_ATT_LAZY || rds_verbs.attention == RDS_ATT_LAZY;
 	struct verbs_dev *dev;
 
 	(void)t;
 	rds_verbs.attention = who;
-	for (dev = atomic_load(&rds_verbs.devs); dev; dev = dev->next)
-		arm(dev);
+	for (dev = atomic_load(&rds_verbs.devs); dev; dev = dev->next) {
+		if (rds_relay_fired(&dev->relay))
+			take_event(dev);
+		if (at_once) {
+			arm(dev);
+			tell(dev);
+		}
+	}
 	if (who != RDS_ATT_LEADER && who != RDS_ATT_HELPER)
 		return;
 	verbs_collect_out();
@@ -74,16 +124,10 @@ bool verbs_pending(struct rds_transport *t)
 void verbs_comp_event(struct rds_event *ev, uint32_t events)
 {
 	struct verbs_dev *dev = container_of(ev, struct verbs_dev, comp_ev);
-	struct ibv_cq *cq;
-	void *arg;
 
 	(void)events;
 	rx_lock();
-	while (vb.ibv_get_cq_event(dev->channel, &cq, &arg) == 0)
-		dev->unacked_events++;
-	vb.ibv_ack_cq_events(dev->cq, dev->unacked_events);
-	dev->unacked_events = 0;
-	dev->armed = VERBS_UNARMED;
+	take_event(dev);
 	arm(dev);
 	rx_unlock();
 }

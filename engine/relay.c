@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * relay.c - from a descriptor that becomes readable to an eventfd, by the kernel's asynchronous poll (IOCB_CMD_POLL, Linux 4.18).
+ *
+ * Not of the descriptor itself but of an epoll set that holds nothing else: some drivers wake whoever polls them without saying what
+ * for, and then the kernel leaves the rest to a worker thread, which would be one to rouse again; an epoll set always says it.
+ * The system call that sets it costs less than rousing a thread that would do the same.  Whether it has fired is read from the ring
+ * that the kernel shares with us, as fio does, without a system call.  Where any of it is not to be had (old kernels, seccomp,
+ * fs.aio-max-nr), callers do without.
+ * Must not know whose descriptors these are.
+ */
+#include "engine/relay.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+
+#include "engine/os.h"
+
+#define RING_MAGIC 0xa10a10a1u
+
+/* What the kernel maps at the address that is the context's name (fs/aio.c, part of the ABI by its users). */
+struct ring {
+	uint32_t id, nr;
+	_Atomic uint32_t head, tail;
+	uint32_t magic, compat, incompat, header;
+};
+
+static struct ring *ring_of(const struct rds_relay *r)
+{
+	return (struct ring *)(uintptr_t)r->ctx;
+}
+
+void rds_relay_close(struct rds_relay *r)
+{
+	if (!r->ctx)
+		return;
+	os_syscall(SYS_io_destroy, (long)r->ctx, 0, 0, 0, 0, 0);
+	os_close_slot(&r->ep);
+	r->ctx = 0;
+	r->set = false;
+}
+
+static int open_once(struct rds_relay *r, int fd)
+{
+	struct epoll_event e = {.events = EPOLLIN};
+	int err;
+
+	if (r->ctx)
+		return 0;
+	if (r->tried)
+		return -ENOSYS;
+	r->tried = true;
+	err = os_dup_high_slot(os_epoll_create(), &r->ep);
+	if (err < 0)
+		return err;
+	err = os_epoll_ctl(r->ep, EPOLL_CTL_ADD, fd, &e);
+	if (!err)
+		err = (int)os_syscall(SYS_io_setup, 1, (long)&r->ctx, 0, 0, 0, 0);
+	if (err) {
+		r->ctx = 0;
+		os_close_slot(&r->ep);
+		return err;
+	}
+	if (ring_of(r)->magic == RING_MAGIC && !ring_of(r)->incompat)
+		return 0;
+	rds_relay_close(r);
+	return -ENOSYS;
+}
+
+int rds_relay_set(struct rds_relay *r, int fd, int efd)
+{
+	struct iocb *list[1] = {&r->cb};
+	long n;
+
+	if (r->set)
+		return 0;
+	n = open_once(r, fd);
+	if (n < 0)
+		return (int)n;
+	memset(&r->cb, 0, sizeof(r->cb));
+	r->cb.aio_lio_opcode = IOCB_CMD_POLL;
+	r->cb.aio_fildes = (uint32_t)r->ep;
+	r->cb.aio_buf = POLLIN;
+	r->cb.aio_flags = IOCB_FLAG_RESFD;
+	r->cb.aio_resfd = (uint32_t)efd;
+	n = os_syscall(SYS_io_submit, (long)r->ctx, 1, (long)list, 0, 0, 0);
+	if (n != 1) {
+		rds_relay_close(r); /* and not tried again: the kernel does not know the command, or it is forbidden */
+		return n < 0 ? (int)n : -ENOSYS;
+	}
+	r->set = true;
+	return 0;
+}
+
+bool rds_relay_fired(struct rds_relay *r)
+{
+	uint32_t tail;
+
+	if (!r->set)
+		return false;
+	tail = atomic_load_explicit(&ring_of(r)->tail, memory_order_acquire);
+	if (atomic_load_explicit(&ring_of(r)->head, memory_order_relaxed) == tail)
+		return false;
+	atomic_store_explicit(&ring_of(r)->head, tail, memory_order_release);
+	r->set = false;
+	return true;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * relay.h - the kernel passes on, once, that a descriptor has become readable: it adds one to an eventfd (relay.c).
+ *
+ * For a thread that sleeps in read() on that eventfd, and is to be woken by something else as well, without another thread in
+ * between and without giving up what read() does about signals.
+ */
+#ifndef ENGINE_RELAY_H
+#define ENGINE_RELAY_H
+
+#include <linux/aio_abi.h>
+#include <stdbool.h>
+
+struct rds_relay {
+	aio_context_t ctx; /* 0: none */
+	_Atomic int ep;	   /* valid with ctx */
+	struct iocb cb;
+	bool tried, set;
+};
+
+/*
+ * Callers serialise.  0: when fd is readable, or if it is, efd counts one more; -errno: it will not, nor the next time.
+ * fd is the same each time.  One that is already set stays as it is.
+ */
+int rds_relay_set(struct rds_relay *r, int fd, int efd);
+/* It was set, and has passed on since what it was set for: once per time. */
+bool rds_relay_fired(struct rds_relay *r);
+/* Not set any more (efd may count one more by that); before fd is closed for good. */
+void rds_relay_close(struct rds_relay *r);
+
+#endif

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * shutdown.c - a connection goes down: its endpoint broke, or the peer process has ended.
+ *
+ * Whatever the reason, the same holds afterwards: what the peer has not acknowledged is in the queue again, or kept where it lies until
+ * there is memory (stale), or dropped because nobody is left to get it.  A connection whose peer is gone leaves the tables at once and
+ * lies in the graveyard until nothing of it is in use.  How connections come up again: connection.c.  All of this in the helper.
+ */
+#include "engine/message.h"
+#include "engine/ports.h"
+#include "engine/wait.h"
+
+#include <string.h>
+
+static struct rds_conn *conn_graveyard; /* control */
+
+/* What the kernel's RDS prints of its connections; attempts that failed are for those who look for trouble. */
+void rds_conn_say(const struct rds_conn *conn, bool worth, const char *what, const char *why)
+{
+	char a[RDS_ADDR_STRLEN], b[RDS_ADDR_STRLEN];
+
+	*strrchr(rds_addr_str(&conn->id.laddr, 0, 0, a), ':') = '\0'; /* a connection has no port */
+	*strrchr(rds_addr_str(&conn->id.faddr, 0, 0, b), ':') = '\0';
+	if (worth)
+		rds_info("connection %s to %s, tos %u, %s: %s", a, b, conn->id.tos, what, why);
+	else
+		rds_debug("connection %s to %s, tos %u, %s: %s", a, b, conn->id.tos, what, why);
+}
+
+static void conn_bury(struct rds_conn *conn)
+{
+	rds_conn_unlist(conn);
+	conn->next_free = conn_graveyard;
+	conn_graveyard = conn;
+}
+
+void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone)
+{
+	struct rds_queued *unsent = NULL;
+	struct rds_ep *stale = NULL;
+	uint64_t congested = 0;
+	bool was_up = false;
+
+	if (ep && conn->ep && conn->ep != ep) { /* one that was replaced long ago */
+		rds_ep_ops(ep)->close(ep);
+		return;
+	}
+	rds_timer_cancel(&conn->retry);
+	rds_lock(&rds_eng->control);
+	rds_lock(&conn->tx);
+	if (ep && conn->ep == ep) {
+		rds_conn_reap(conn);
+		if (!peer_gone && !rds_queue_requeue(conn, ep)) {
+			rds_error("out of memory: a connection that broke stays down until %u messages can be kept",
+				  conn->count);
+			conn->t->ops->keep(ep, true);
+			conn->stale = ep;
+		}
+		conn->ep = NULL;
+		atomic_store(&conn->lied, false);
+		was_up = true;
+		RDS_STAT_INC(conn_reset);
+	}
+	if (ep && conn->pending == ep)
+		conn->pending = NULL;
+	if (peer_gone) {
+		atomic_store(&conn->state, RDS_CONN_DEAD);
+		atomic_fetch_add(&rds_eng->conn_gen, 1);
+		if (conn->id.peer_slot == RDS_SLOT_REMOTE)
+			unsent = rds_queue_take_unsent(conn);
+		rds_queue_drop_all(conn);
+		stale = conn->stale;
+		conn->stale = NULL;
+	} else {
+		atomic_store(&conn->state, RDS_CONN_DOWN);
+	}
+	rds_unlock(&conn->tx);
+	if (peer_gone) {
+		congested = rds_cong_ports(conn);
+		conn_bury(conn);
+		rds_ports_of_dead(&conn->id.peer);
+		rds_nowhere_append(&conn->id, unsent); /* by now somebody else may have the port */
+	}
+	rds_unlock(&rds_eng->control);
+	if (ep)
+		rds_ep_ops(ep)->close(ep);
+	if (stale)
+		rds_ep_ops(stale)->keep(stale, false);
+	rds_conn_say(conn, was_up, was_up ? "is down" : "did not come up",
+		     peer_gone ? "the peer process has ended" : strerror(-why));
+	if (peer_gone) {
+		registry_reap(rds_eng->reg); /* its ports are free, senders must not find them again */
+		if (congested) {	     /* whoever waits for a port of a dead process need not wait any longer */
+			rx_lock();
+			rds_cong_updated(congested);
+			rx_unlock();
+		}
+		rds_room_made(); /* nor for room in a ring to it */
+	}
+}
+
+void rds_conn_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone)
+{
+	bool crossing = why == -EALREADY;
+
+	rds_conn_drop(conn, ep, why, peer_gone);
+	if (peer_gone)
+		return;
+	if (crossing && conn->backoff_ms < 16)
+		conn->backoff_ms = 16; /* the peer's own attempt is under way: leave it time */
+	rds_conn_again(conn);
+}
+
+/* Buried connections become reusable once nothing of theirs is in use.  Helper, no event pending. */
+void rds_conn_reclaim(void)
+{
+	struct rds_conn **p, *conn;
+
+	if (!__atomic_load_n(&conn_graveyard, __ATOMIC_RELAXED))
+		return;
+	rds_reap_all(); /* takes the dead ones off the busy list */
+	rds_lock(&rds_eng->control);
+	for (p = &conn_graveyard; (conn = *p);) {
+		bool idle;
+
+		rds_lock(&conn->tx);
+		rx_lock();
+		idle = !conn->work_queued && !conn->inplace && !conn->busy && !rds_timer_is_set(&conn->retry);
+		if (idle)
+			rds_cong_detach(conn);
+		rx_unlock();
+		rds_unlock(&conn->tx);
+		if (!idle) {
+			p = &conn->next_free;
+			continue;
+		}
+		*p = conn->next_free;
+		rds_conn_free(conn);
+	}
+	rds_unlock(&rds_eng->control);
+}
+
+void rds_graveyard_forget(void)
+{
+	conn_graveyard = NULL;
+}

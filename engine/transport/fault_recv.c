@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * fault_recv.c - what goes wrong on the way in: the up-calls of the inner transport, whose "connection" is our endpoint, and
+ * the operations of the receive side (rx).  Must not know any particular transport.
+ */
+#include "engine/transport/fault.h"
+
+static bool fault_progress(struct rds_transport *t)
+{
+	struct rds_transport *inner = ((struct fault *)t)->inner;
+
+	return inner->ops->progress(inner);
+}
+
+static void fault_ack(struct rds_ep *ep, uint64_t seq)
+{
+	struct fault_ep *f = (struct fault_ep *)ep;
+
+	if (!atomic_load(&f->swallow))
+		fault_of(f)->inner->ops->ack(f->inner, seq);
+}
+
+static void fault_release(struct rds_ep *ep, void *token)
+{
+	struct fault_ep *f = (struct fault_ep *)ep;
+
+	fault_of(f)->inner->ops->release(f->inner, token);
+	if (--f->inplace == 0 && f->closed && !f->kept)
+		fault_ep_free(f);
+}
+
+static void fault_attention(struct rds_transport *t, enum rds_attention who)
+{
+	struct rds_transport *inner = ((struct fault *)t)->inner;
+
+	inner->ops->attention(inner, who);
+}
+
+static bool fault_relieve(struct rds_transport *t, bool now)
+{
+	struct fault *fl = (struct fault *)t;
+
+	return fl->inner->ops->relieve(fl->inner, now);
+}
+
+static bool fault_pending(struct rds_transport *t)
+{
+	struct rds_transport *inner = ((struct fault *)t)->inner;
+
+	return inner->ops->pending(inner);
+}
+
+/* ---- up-calls ---- */
+
+static struct rds_conn *up_accept(struct rds_transport *t, const struct rds_conn_id *id, uint64_t ack, uint64_t *rx_seq,
+				  int *why)
+{
+	struct fault *fl = fault_wraps(t);
+	struct fault_ep *f;
+
+	if (fault_chance(fl, fl->spec.accept)) {
+		*why = -ECONNREFUSED;
+		return NULL;
+	}
+	f = fault_ep_new(fl, NULL);
+	if (!f) {
+		*why = -ENOMEM;
+		return NULL;
+	}
+	f->head.conn = fl->t.up->accept(&fl->t, id, ack, rx_seq, why);
+	if (!f->head.conn) {
+		fault_ep_free(f);
+		return NULL;
+	}
+	return (struct rds_conn *)f;
+}
+
+static struct fault_ep *met(struct rds_conn *conn, struct rds_ep *ep)
+{
+	struct fault_ep *f = (struct fault_ep *)conn;
+
+	if (!f->inner)
+		f->inner = ep;
+	return f;
+}
+
+static void up_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
+{
+	struct fault_ep *f;
+
+	rx_lock(); /* a message may have come before us */
+	f = met(conn, ep);
+	rx_unlock();
+	if (fault_chance(fault_of(f), fault_of(f)->spec.dup)) {
+		uint64_t less = fault_draw(fault_of(f)) % 16;
+
+		ack -= less < ack ? less : ack;
+	}
+	f->head.t->up->up(f->head.conn, (struct rds_ep *)f, ack);
+}
+
+static void up_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone)
+{
+	struct fault_ep *f;
+
+	rx_lock();
+	f = met(conn, ep);
+	rx_unlock();
+	f->head.t->up->down(f->head.conn, (struct rds_ep *)f, why, peer_gone);
+}
+
+/* The bytes are still there, whatever became of the first: the receive lock is held. */
+static void deliver_again(struct fault_ep *f, const struct rds_rx *rx)
+{
+	struct rds_rx again = {.hdr = rx->hdr, .data = rx->data};
+
+	again.hdr.flags |= RDS_FLAG_RETRANSMITTED;
+	f->head.t->up->message(f->head.conn, (struct rds_ep *)f, &again);
+}
+
+static enum rds_rx_verdict up_message(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
+{
+	struct fault_ep *f = met(conn, ep);
+	struct fault *fl = fault_of(f);
+	bool cut = fault_chance(fl, fl->spec.disconnect);
+	enum rds_rx_verdict v;
+
+	if (cut && fault_draw(fl) % 2)
+		fault_break(f);
+	if (atomic_load(&f->broken))
+		return RDS_RX_DONE; /* lost with the endpoint, and not acknowledged */
+	if (fault_chance(fl, fl->spec.later))
+		return RDS_RX_LATER;
+	v = f->head.t->up->message(f->head.conn, (struct rds_ep *)f, rx);
+	if (v != RDS_RX_LATER && rx->hdr.flags != RDS_FLAG_CONG_BITMAP && fault_chance(fl, fl->spec.dup))
+		deliver_again(f, rx);
+	if (v == RDS_RX_TAKEN && rx->token)
+		f->inplace++;
+	if (cut)
+		fault_break(f);
+	return v;
+}
+
+static void up_evacuate(struct rds_conn *conn, struct rds_ep *ep)
+{
+	struct fault_ep *f = met(conn, ep);
+
+	f->head.t->up->evacuate(f->head.conn, (struct rds_ep *)f);
+}
+
+static void up_writable(struct rds_conn *conn)
+{
+	struct fault_ep *f = (struct fault_ep *)conn;
+
+	rds_timer_set(&f->late, os_now_ns()); /* what we hold back goes first */
+	f->head.t->up->writable(f->head.conn);
+}
+
+static void up_speak(struct rds_conn *conn)
+{
+	struct fault_ep *f = (struct fault_ep *)conn;
+
+	f->head.t->up->speak(f->head.conn);
+}
+
+static uint64_t up_sent(struct rds_conn *conn)
+{
+	struct fault_ep *f = (struct fault_ep *)conn;
+
+	return f->head.t->up->sent(f->head.conn);
+}
+
+static void up_located(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port, int err)
+{
+	struct fault *fl = fault_wraps(t);
+
+	fl->t.up->located(&fl->t, id, port, err);
+}
+
+const struct rds_transport_up fault_up = {
+	.accept = up_accept,
+	.up = up_up,
+	.down = up_down,
+	.message = up_message,
+	.pressure = rds_pressure,
+	.evacuate = up_evacuate,
+	.writable = up_writable,
+	.sent = up_sent,
+	.speak = up_speak,
+	.located = up_located,
+};
+
+void fault_recv_ops(struct fault *fl)
+{
+	fl->ops.progress = fault_progress;
+	fl->ops.ack = fault_ack;
+	fl->ops.release = fault_release;
+	fl->ops.relieve = fault_relieve;
+	fl->ops.attention = fault_attention;
+	fl->ops.pending = fault_pending;
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * fault_send.c - what goes wrong on the way out: breaks, no room, messages held back or swallowed.
+ *
+ * What is held back or swallowed is copied, so that retained() finds it as long as the peer has not acknowledged it.  The
+ * order of messages never changes: while one is held back, those behind it are.  Must not know any particular transport.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/transport/fault.h"
+
+#define POS_HELD (1ull << 63) /* the rest of the position is the address of a copy */
+#define DROP_NS (20 * 1000000ull)
+#define ROOM_NS 200000ull
+
+/* A copy of a message that the inner transport did not get when it was sent. */
+struct held {
+	struct held *next;
+	uint64_t seq; /* 0: control traffic, never asked for again */
+	size_t len;
+	struct rds_wire_hdr hdr;
+	unsigned char data[];
+};
+
+static void room_timer(struct rds_timer *tm)
+{
+	struct fault_ep *f = container_of(tm, struct fault_ep, room);
+
+	rx_lock();
+	f->head.t->up->writable(f->head.conn);
+	rx_unlock();
+}
+
+/* The time of holding back is over, or there is room for the rest: in order, then new messages may go directly again. */
+static void late_timer(struct rds_timer *tm)
+{
+	struct fault_ep *f = container_of(tm, struct fault_ep, late);
+	const struct rds_transport_ops *ops = fault_of(f)->inner->ops;
+	bool waits = false;
+	struct iovec iov;
+	struct held *h;
+	uint64_t pos;
+
+	pthread_mutex_lock(&f->lock);
+	if (atomic_load(&f->swallow))
+		goto out;
+	while ((h = f->waiting)) {
+		iov = (struct iovec){.iov_base = h->data, .iov_len = h->len};
+		if (ops->send(f->inner, &h->hdr, &iov, h->len, &pos)) {
+			if (waits) /* want_room() is set: writable comes */
+				break;
+			waits = true;
+			ops->want_room(f->inner, ops->acked(f->inner));
+			continue;
+		}
+		f->waiting = h->next;
+	}
+	f->holding = f->waiting != NULL;
+	ops->flush(f->inner, true);
+out:
+	pthread_mutex_unlock(&f->lock);
+}
+
+void fault_drop_copies(struct fault_ep *f, uint64_t acked)
+{
+	struct held *h;
+
+	while ((h = f->copies) && h != f->waiting && h->seq <= acked) {
+		f->copies = h->next;
+		if (!f->copies)
+			f->copies_tail = &f->copies;
+		free(h);
+	}
+}
+
+static int hold(struct fault_ep *f, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len, uint64_t *pos)
+{
+	struct held *h = malloc(sizeof(*h) + len);
+	struct rds_hdr dec = {0};
+	unsigned char *to;
+	size_t n;
+
+	if (!h || rds_hdr_decode(hdr, &dec)) {
+		free(h);
+		return -ENOMEM;
+	}
+	h->next = NULL;
+	h->seq = dec.seq;
+	h->hdr = *hdr;
+	h->len = len;
+	for (to = h->data; len; iov++) {
+		n = iov->iov_len < len ? iov->iov_len : len;
+		memcpy(to, iov->iov_base, n);
+		to += n;
+		len -= n;
+	}
+	*f->copies_tail = h;
+	f->copies_tail = &h->next;
+	if (!f->waiting)
+		f->waiting = h;
+	*pos = POS_HELD | (uint64_t)(uintptr_t)h;
+	return 0;
+}
+
+/* What happens to this endpoint from this message on. */
+static void choose(struct fault *fl, struct fault_ep *f)
+{
+	if (!atomic_load(&f->swallow) && fault_chance(fl, fl->spec.drop)) {
+		atomic_store(&f->swallow, true);
+		fault_after(fl, &f->breaks, DROP_NS);
+	}
+	if (!f->holding && fault_chance(fl, fl->spec.delay)) {
+		f->holding = true;
+		fault_after(fl, &f->late, fl->spec.delay_us * 1000);
+	}
+}
+
+static int fault_send(struct rds_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
+		      uint64_t *pos)
+{
+	struct fault_ep *f = (struct fault_ep *)ep;
+	struct fault *fl = fault_of(f);
+	bool cut = fault_chance(fl, fl->spec.disconnect), before = cut && fault_draw(fl) % 2;
+	int err;
+
+	if (before)
+		fault_break(f);
+	if (atomic_load(&f->broken))
+		return -ENOTCONN;
+	if (fault_chance(fl, fl->spec.send)) {
+		fault_after(fl, &f->room, ROOM_NS);
+		return -EAGAIN;
+	}
+	pthread_mutex_lock(&f->lock);
+	choose(fl, f);
+	if (f->holding || atomic_load(&f->swallow))
+		err = hold(f, hdr, iov, len, pos);
+	else
+		err = fl->inner->ops->send(f->inner, hdr, iov, len, pos);
+	pthread_mutex_unlock(&f->lock);
+	if (cut)
+		fault_break(f);
+	return err;
+}
+
+static void fault_flush(struct rds_ep *ep, bool service)
+{
+	struct fault_ep *f = (struct fault_ep *)ep;
+
+	pthread_mutex_lock(&f->lock);
+	fault_of(f)->inner->ops->flush(f->inner, service);
+	pthread_mutex_unlock(&f->lock);
+}
+
+static const void *fault_retained(struct rds_ep *ep, uint64_t pos)
+{
+	struct fault_ep *f = (struct fault_ep *)ep;
+
+	if (fault_chance(fault_of(f), fault_of(f)->spec.memory))
+		return NULL;
+	if (pos & POS_HELD)
+		return ((const struct held *)(uintptr_t)(pos & ~POS_HELD))->data;
+	return fault_of(f)->inner->ops->retained(f->inner, pos);
+}
+
+static uint64_t fault_acked(struct rds_ep *ep)
+{
+	struct fault_ep *f = (struct fault_ep *)ep;
+	uint64_t acked;
+
+	pthread_mutex_lock(&f->lock);
+	acked = fault_of(f)->inner->ops->acked(f->inner);
+	fault_drop_copies(f, acked);
+	pthread_mutex_unlock(&f->lock);
+	return acked;
+}
+
+static bool fault_want_room(struct rds_ep *ep, uint64_t seen_ack)
+{
+	struct fault_ep *f = (struct fault_ep *)ep;
+	bool moved;
+
+	pthread_mutex_lock(&f->lock);
+	moved = fault_of(f)->inner->ops->want_room(f->inner, seen_ack);
+	pthread_mutex_unlock(&f->lock);
+	return moved;
+}
+
+static void fault_push(struct rds_ep *ep)
+{
+	struct fault_ep *f = (struct fault_ep *)ep;
+
+	if (atomic_load(&f->swallow) || atomic_load(&f->broken))
+		return;
+	pthread_mutex_lock(&f->lock);
+	fault_of(f)->inner->ops->push(f->inner);
+	pthread_mutex_unlock(&f->lock);
+}
+
+void fault_send_init(struct fault_ep *f)
+{
+	f->copies_tail = &f->copies;
+	f->late.fn = late_timer;
+	f->room.fn = room_timer;
+	pthread_mutex_init(&f->lock, NULL);
+}
+
+void fault_send_ops(struct fault *fl)
+{
+	fl->ops.send = fault_send;
+	fl->ops.flush = fault_flush;
+	fl->ops.retained = fault_retained;
+	fl->ops.acked = fault_acked;
+	fl->ops.want_room = fault_want_room;
+	if (fl->inner->ops->push)
+		fl->ops.push = fault_push;
+}

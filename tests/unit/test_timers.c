@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_timers.c - the helper's timers (helper.c): set, needed, cancelled, and all of that while the helper runs them.
+ */
+#include <arpa/inet.h>
+#include <check.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "engine/engine.h"
+#include "engine/sock.h"
+
+#define PATIENCE_NS (10 * 1000000000ull)
+#define RUNS 200
+
+static void never(struct rds_timer *tm)
+{
+	(void)tm;
+	ck_abort_msg("no helper runs here");
+}
+
+START_TEST(test_needed_twice)
+{
+	struct rds_timer tm = {.fn = never};
+
+	ck_assert(!rds_timer_is_set(&tm));
+	rds_timer_need(&tm, 100);
+	ck_assert(rds_timer_is_set(&tm));
+	rds_timer_need(&tm, 50);
+	ck_assert_uint_eq(tm.due_ns, 100);
+	rds_timer_need(&tm, 200);
+	ck_assert_uint_eq(tm.due_ns, 100);
+	rds_timer_set(&tm, 200);
+	ck_assert_uint_eq(tm.due_ns, 200);
+	rds_timer_cancel(&tm);
+	ck_assert(!rds_timer_is_set(&tm));
+	rds_timer_need(&tm, 300);
+	ck_assert_uint_eq(tm.due_ns, 300);
+	rds_timer_cancel(&tm);
+}
+END_TEST
+
+static void helper_runs(void)
+{
+	struct sockaddr_in sin = {
+		.sin_family = AF_INET, .sin_port = htons(4000), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct rds_sock *sk;
+
+	ck_assert_int_ge(rds_socket(SOCK_SEQPACKET, 0, &sk), 0);
+	ck_assert_int_eq(rds_bind(sk, (struct sockaddr *)&sin, sizeof(sin)), 0);
+}
+
+static _Atomic unsigned asked, ran;
+
+/* What was asked for before it began is done: so whoever finds it set need not set it again. */
+static void run(struct rds_timer *tm)
+{
+	(void)tm;
+	atomic_store(&ran, atomic_load(&asked));
+}
+
+static struct rds_timer shared = {.fn = run};
+
+static void *needs(void *arg)
+{
+	uint64_t until = os_now_ns() + PATIENCE_NS;
+	unsigned mine, i;
+
+	for (i = 0; i < RUNS; i++) {
+		mine = atomic_fetch_add(&asked, 1) + 1;
+		rds_timer_need(&shared, os_now_ns());
+		while ((int)(atomic_load(&ran) - mine) < 0)
+			if (os_now_ns() > until)
+				return NULL;
+	}
+	return arg;
+}
+
+START_TEST(test_threads_need_one)
+{
+	pthread_t t[2];
+	void *well;
+	int i;
+
+	helper_runs();
+	for (i = 0; i < 2; i++)
+		ck_assert_int_eq(pthread_create(&t[i], NULL, needs, &shared), 0);
+	for (i = 0; i < 2; i++) {
+		pthread_join(t[i], &well);
+		ck_assert_msg(well != NULL, "the timer was not run for somebody who needed it");
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("timers");
+	TCase *tc = tcase_create("timers");
+	SRunner *sr;
+	int failed;
+
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, test_needed_twice);
+	tcase_add_test(tc, test_threads_need_one);
+	suite_add_tcase(s, tc);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
