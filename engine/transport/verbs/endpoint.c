@@ -300,6 +300,7 @@ void verbs_close(struct rds_ep *rep)
 	ep->closed = true;
 	if (ep->dev) {
 		verbs_recv_drop(ep);
+		verbs_collect_end(ep);
 		verbs_credit_end(ep);
 	}
 	rx_unlock();
