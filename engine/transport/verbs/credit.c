@@ -120,7 +120,7 @@ static bool set_aside(struct verbs_dev *dev, struct verbs_ep *ep, uint32_t *n)
 		ep->spare = FEWEST + SPARE;
 		*n = room(dev) > dev->base - dev->base / 4 ? FIRST : FEWEST;
 		set_granted(ep, *n);
-		ep->told = *n;
+		ep->offered = *n;
 	}
 	rx_unlock();
 	return done;
@@ -249,7 +249,7 @@ uint32_t verbs_credit_tell(struct verbs_ep *ep, bool free_of_charge)
 		n = 255;
 	atomic_fetch_sub(&ep->grant, n);
 	if (free_of_charge)
-		ep->free_at = ep->told;
-	ep->told += n;
+		ep->free_at = ep->offered;
+	ep->offered += n;
 	return n;
 }
