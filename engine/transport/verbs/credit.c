@@ -136,7 +136,8 @@ uint32_t verbs_credit_first(struct verbs_dev *dev, struct verbs_ep *ep)
 	if (set_aside(dev, ep, &n) || (verbs_dev_grow(dev) == 0 && set_aside(dev, ep, &n)))
 		return n;
 	if (!atomic_exchange(&dev->full, true))
-		rds_warn("%s: no receive buffers for another connection: it is refused. RDS_PRELOAD_VERBS_BUFFERS sets how "
+		rds_warn("%s: no receive buffers for another connection: it is refused. RDS_PRELOAD_VERBS_BUFFERS sets "
+			 "how "
 			 "many there are (%u now; each idle connection needs %u)",
 			 dev->name, dev->nbufs, FEWEST + SPARE);
 	return 0;

@@ -39,7 +39,8 @@ static void find_caps(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 	struct verbs_caps *c = &dev->caps;
 	bool iwarp = dev->ctx->device->transport_type == IBV_TRANSPORT_IWARP;
 
-	c->credits = c->initiator_first = c->one_sge_read = c->sink_needs_write = c->cm_commits = c->probe_reads = iwarp;
+	c->credits = c->initiator_first = c->one_sge_read = c->sink_needs_write = c->cm_commits = c->probe_reads =
+		iwarp;
 	c->rnr = c->timeouts = !iwarp;
 	/* siw sends in the caller's thread over a kernel socket, and as if it were the caller's own: a peer that is gone raises
 	 * the signal. */

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_verbs_credit.c - credits (engine/transport/verbs/credit.c) on the mock's iWARP: how many idle endpoints a device has room for,
+ * endpoints whose credits could not be renewed at once, peers that take more than they were given.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/mock/world.h"
+
+#define IDLE 2000
+
+static struct world_conn *a, *b;
+static struct peer *p;
+static struct verbs_ep *idle[IDLE];
+static unsigned nidle;
+
+static void setup(void)
+{
+	world_start(MOCK_IWARP);
+	a = &world.conn[0];
+	b = &world.conn[1];
+	p = &world.peer;
+	nidle = 0;
+}
+
+/* An endpoint that does nothing but hold what it is given. */
+static uint32_t idle_add(struct verbs_dev *dev)
+{
+	struct verbs_ep *ep = calloc(1, sizeof(*ep));
+	uint32_t n;
+
+	ck_assert_ptr_nonnull(ep);
+	ep->dev = dev;
+	n = verbs_credit_first(dev, ep);
+	if (n)
+		idle[nidle++] = ep;
+	else
+		free(ep);
+	return n;
+}
+
+static void idle_drop(void)
+{
+	nidle--;
+	rx_lock();
+	verbs_credit_end(idle[nidle]);
+	rx_unlock();
+	free(idle[nidle]);
+}
+
+/* As many as fit without more buffers: nothing is left for windows. */
+static void fill(struct verbs_dev *dev)
+{
+	while (dev->posted >= dev->promised + 2)
+		ck_assert_uint_gt(idle_add(dev), 0);
+}
+
+static void idle_end(void)
+{
+	while (nidle)
+		idle_drop();
+}
+
+/* ---- how many ---- */
+
+START_TEST(test_idle_ones)
+{
+	struct verbs_dev *dev = atomic_load(&rds_verbs.devs);
+	uint32_t base = dev->nbufs, n, more = 0;
+
+	while ((n = idle_add(dev))) {
+		ck_assert_uint_le(n, 16);
+		more += n > 1;
+		ck_assert_uint_lt(more, 5); /* the first ones */
+		ck_assert_uint_ge(dev->posted, dev->promised);
+		/* Two each, what windows may have, and what a step of growth leaves over. */
+		ck_assert_uint_le(dev->nbufs, 2 * nidle + 2 * base);
+		ck_assert_uint_lt(nidle, IDLE);
+	}
+	ck_assert_uint_gt(nidle, 3 * base); /* of 8 * base buffers */
+	ck_assert(atomic_load(&dev->full));
+	idle_drop();
+	ck_assert_uint_gt(idle_add(dev), 0);
+	idle_end();
+}
+END_TEST
+
+/* The limit of locked memory: it is refused, and nothing is promised that is not there. */
+START_TEST(test_no_memory_to_grow)
+{
+	struct verbs_dev *dev = atomic_load(&rds_verbs.devs);
+
+	fill(dev);
+	mock_fail(MOCK_ibv_reg_mr, 1, ENOMEM);
+	ck_assert_uint_eq(idle_add(dev), 0);
+	ck_assert_uint_ge(dev->posted, dev->promised);
+	ck_assert_uint_gt(idle_add(dev), 0);
+	idle_end();
+}
+END_TEST
+
+/* What one has used for a burst and holds is never more than a share. */
+START_TEST(test_window_is_a_share)
+{
+	struct verbs_dev *dev;
+	unsigned i;
+
+	world_pair();
+	dev = world_ep(b)->dev;
+	for (i = 0; i < 300; i++) {
+		while (world_send(a, 100, 0))
+			world_run();
+		ck_assert_uint_le(world_ep(b)->granted, dev->base / 4);
+	}
+	world_run();
+	ck_assert(world_all_came(a, b));
+	ck_assert_uint_ge(world_ep(b)->granted, 4);
+}
+END_TEST
+
+/* The window of a busy one shrinks when others have come. */
+START_TEST(test_window_shrinks)
+{
+	unsigned i;
+
+	world_pair();
+	ck_assert_uint_gt(world_ep(b)->granted, 4);
+	fill(world_ep(b)->dev);
+	for (i = 0; i < 40; i++) {
+		ck_assert_int_eq(world_send(a, 100, 0), 0);
+		world_run();
+	}
+	ck_assert(world_all_came(a, b));
+	ck_assert_uint_le(world_ep(b)->granted, 2);
+	idle_end();
+}
+END_TEST
+
+/* ---- nobody waits for ever ---- */
+
+static void send_all(unsigned n, size_t len)
+{
+	unsigned i;
+
+	for (i = 0; i < n; i++) {
+		while (world_send(a, len, 0)) {
+			uint64_t before = verbs_acked(a->ep), got = b->nmsgs;
+
+			a->writables = 0;
+			ck_assert(verbs_want_room(a->ep, before) || (world_run(), a->writables > 0 || b->nmsgs > got));
+		}
+		world_run();
+	}
+}
+
+START_TEST(test_unread_and_no_room)
+{
+	world_pair();
+	fill(world_ep(b)->dev);
+	world.keep_inplace = true;
+	send_all(300, 1000);
+	world_run();
+	ck_assert(world_all_came(a, b));
+	world_release();
+	send_all(300, 1000);
+	ck_assert(world_all_came(a, b));
+	ck_assert_uint_eq(a->downs + b->downs, 0);
+	idle_end();
+}
+END_TEST
+
+/* Frames that found no memory keep their buffers: all credits are used up, none are given, until memory is there. */
+START_TEST(test_no_memory_then_some)
+{
+	unsigned i;
+
+	world_pair();
+	fill(world_ep(b)->dev);
+	world.later = 100000;
+	for (i = 0; i < 60; i++) {
+		world_send(a, 1000, 0);
+		world_run();
+	}
+	ck_assert_uint_eq(world_ep(b)->granted, 0);
+	ck_assert_uint_eq(b->nmsgs, 1);
+	world.later = 0;
+	world_pass(100 * MS);
+	ck_assert_uint_gt(world_ep(b)->granted, 0);
+	send_all(60, 1000);
+	ck_assert(world_all_came(a, b));
+	ck_assert_uint_eq(a->downs + b->downs, 0);
+	idle_end();
+}
+END_TEST
+
+/* Messages that were in place before all else was promised: reading them brings the credits. */
+START_TEST(test_read_later)
+{
+	struct verbs_dev *dev;
+	unsigned i;
+
+	world_pair();
+	dev = world_ep(b)->dev;
+	world.keep_inplace = true;
+	send_all(40, 1000);
+	ck_assert_uint_gt(world.ninplace, 4);
+	fill(dev);
+	dev->promised += 40; /* as if others had been promised what lies in place */
+	for (i = 0; i < 60; i++) {
+		world_send(a, 1000, 0);
+		world_run();
+	}
+	ck_assert_uint_eq(world_ep(b)->granted, 0);
+	ck_assert_ptr_eq(dev->hungry, world_ep(b));
+	world_release();
+	world_run();
+	ck_assert_uint_gt(world_ep(b)->granted, 0);
+	send_all(60, 1000);
+	ck_assert(world_all_came(a, b));
+	dev->promised -= 40;
+	idle_end();
+}
+END_TEST
+
+/* ---- peers that take more ---- */
+
+static void joined(unsigned credits)
+{
+	world_joined_by(a, credits);
+	world_peer_frame(&(struct rds_hdr){0}, NULL, 0);
+	world_run();
+	ck_assert_uint_eq(a->ups, 1);
+}
+
+static void is_broken(void)
+{
+	world_run();
+	ck_assert_uint_eq(a->downs, 1);
+	ck_assert_int_eq(a->why, -EPROTO);
+}
+
+START_TEST(test_ignores_credits)
+{
+	unsigned n, i;
+
+	joined(32);
+	n = world_ep(a)->granted + (unsigned)_i;
+	for (i = 0; i < n; i++)
+		world_peer_sends(i + 1, 10, 0);
+	if (_i) {
+		is_broken();
+		return;
+	}
+	world_run();
+	ck_assert_uint_eq(a->downs, 0);
+	ck_assert_uint_eq(a->nmsgs, n);
+}
+END_TEST
+
+/* Before it is up, too. */
+START_TEST(test_ignores_credits_early)
+{
+	unsigned i;
+
+	world_joined_by(a, 32);
+	for (i = 0; i < 30; i++)
+		world_peer_sends(i + 1, 10, 0);
+	world_run();
+	world_pass(10 * MS);
+	ck_assert_uint_eq(a->downs, 1);
+	ck_assert_int_eq(a->why, -EPROTO);
+}
+END_TEST
+
+static void grants(unsigned n)
+{
+	struct rds_wire_hdr w = {.credit = (uint8_t)n};
+
+	peer_send(p, &w, sizeof(w), IBV_SEND_SIGNALED);
+	world_run();
+}
+
+/* The second is right only if we have used more than we knew before the first. */
+START_TEST(test_grants_too_often)
+{
+	unsigned known, i;
+
+	joined(2);
+	known = atomic_load(&world_ep(a)->credits);
+	grants(3);
+	ck_assert_uint_eq(a->downs, 0);
+	ck_assert_uint_eq(atomic_load(&world_ep(a)->credits), known + 3);
+	for (i = 0; i < known + (unsigned)_i; i++)
+		ck_assert_int_eq(world_send(a, 10, 0), 0);
+	verbs_push(a->ep);
+	world_run();
+	grants(3);
+	if (!_i)
+		is_broken();
+	else
+		ck_assert_uint_eq(a->downs, 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("verbs_credit");
+	TCase *t = world_case(s, "iwarp", setup);
+
+	tcase_add_test(t, test_idle_ones);
+	tcase_add_test(t, test_no_memory_to_grow);
+	tcase_add_test(t, test_window_is_a_share);
+	tcase_add_test(t, test_window_shrinks);
+	tcase_add_test(t, test_unread_and_no_room);
+	tcase_add_test(t, test_no_memory_then_some);
+	tcase_add_test(t, test_read_later);
+	tcase_add_loop_test(t, test_ignores_credits, 0, 2);
+	tcase_add_test(t, test_ignores_credits_early);
+	tcase_add_loop_test(t, test_grants_too_often, 0, 2);
+	return world_main(s);
+}
