@@ -318,15 +318,17 @@ static void be_a_neighbour(int from, int to)
 /* N8: a process of this host has ended, and it may have been the holder: no wait for the next look. */
 START_TEST(test_n8_a_neighbour_ends)
 {
-	struct child child = child_start(be_a_neighbour);
 	struct world_conn *c = &world.conn[0];
 	struct neighbour n;
+	struct child child;
 
-	child_hear(&child, &n, sizeof(n));
 	verbs_rendezvous_stop();
+	child = child_start(be_a_neighbour); /* which must not come to have the address */
+	child_hear(&child, &n, sizeof(n));
 	port_is_taken();
 	verbs_rendezvous_start();
 	world_pass(10000 * MS);
+	ck_assert(!waits());
 	port_is_free();
 	world_run();
 	ck_assert(!at_the_port());
