@@ -170,6 +170,28 @@ START_TEST(test_unread_and_no_room)
 }
 END_TEST
 
+/* One credit each from the very beginning, and a frame that comes before its endpoint is up. */
+START_TEST(test_poor_from_the_start)
+{
+	struct verbs_dev *dev;
+
+	ck_assert_int_eq(world_claim(US2), 1);
+	for (dev = atomic_load(&rds_verbs.devs); dev; dev = dev->next)
+		dev->extra += dev->base; /* as if windows had all they may */
+	world_pair();
+	ck_assert_uint_le(world_ep(b)->granted, 1);
+	send_all(100, 20000);
+	ck_assert(world_all_came(a, b));
+	ck_assert_int_eq(world_send(b, 100, 0), 0);
+	ck_assert_int_eq(world_send(b, 20000, 0), 0);
+	world_run();
+	ck_assert(world_all_came(b, a));
+	ck_assert_uint_eq(a->downs + b->downs, 0);
+	for (dev = atomic_load(&rds_verbs.devs); dev; dev = dev->next)
+		dev->extra -= dev->base;
+}
+END_TEST
+
 /* Frames that found no memory keep their buffers: all credits are used up, none are given, until memory is there. */
 START_TEST(test_no_memory_then_some)
 {
@@ -313,6 +335,7 @@ int main(void)
 	tcase_add_test(t, test_window_is_a_share);
 	tcase_add_test(t, test_window_shrinks);
 	tcase_add_test(t, test_unread_and_no_room);
+	tcase_add_test(t, test_poor_from_the_start);
 	tcase_add_test(t, test_no_memory_then_some);
 	tcase_add_test(t, test_read_later);
 	tcase_add_loop_test(t, test_ignores_credits, 0, 2);

@@ -134,6 +134,8 @@ void verbs_ep_ready(struct verbs_ep *ep)
 	ep->head.t->up->up(ep->head.conn, (struct rds_ep *)ep, ep->peer_ack);
 	rx_lock();
 	verbs_recv_later(ep);
+	if (atomic_load(&ep->grant)) /* given for frames that came before: nobody could tell the peer */
+		ep->head.t->up->speak(ep->head.conn);
 	rx_unlock();
 }
 
