@@ -161,11 +161,12 @@ static struct world_conn *conn_of(struct rds_conn *conn)
 	return c;
 }
 
-static struct rds_conn *up_accept(struct rds_transport *t, const struct rds_conn_id *id, uint64_t ack, uint64_t *rx_seq,
-				  int *why)
+static struct rds_conn *up_accept(struct rds_transport *t, struct rds_ep *ep, const struct rds_conn_id *id,
+				  uint64_t ack, uint64_t *rx_seq, int *why)
 {
 	struct world_conn *c = world.next;
 
+	ck_assert_ptr_nonnull(ep);
 	ck_assert_ptr_eq(t, &rds_verbs.t);
 	world.accepts++;
 	world.asked = *id;
