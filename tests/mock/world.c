@@ -30,7 +30,8 @@ static struct rds_timer *timers;
 static struct {
 	struct rds_event *ev;
 	int fd;
-	uint32_t events;
+	ino_t ino;
+	uint32_t events, seen; /* seen: what an edge-triggered one was told last */
 } watched[32];
 
 uint64_t __wrap_os_now_ns(void)
@@ -89,15 +90,24 @@ int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(
 	return err;
 }
 
+static ino_t ino_of(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) ? 0 : st.st_ino;
+}
+
 int __wrap_rds_event_add(struct rds_event *ev, int fd, uint32_t events)
 {
 	unsigned i;
 
-	for (i = 0; watched[i].ev; i++)
+	for (i = 0; watched[i].ev && watched[i].fd != fd; i++)
 		ck_assert_uint_lt(i, 30);
 	watched[i].ev = ev;
 	watched[i].fd = fd;
+	watched[i].ino = ino_of(fd);
 	watched[i].events = events;
+	watched[i].seen = 0;
 	return 0;
 }
 
@@ -110,19 +120,34 @@ void __wrap_rds_event_del(int fd)
 			watched[i].ev = NULL;
 }
 
+/* What there is to tell of the i-th that is watched. */
+static uint32_t news_of(unsigned i)
+{
+	struct pollfd p = {.fd = watched[i].fd, .events = POLLIN | POLLRDHUP};
+	uint32_t news, seen = watched[i].seen;
+
+	if (ino_of(p.fd) != watched[i].ino) { /* closed: the kernel forgets it, whoever has that number now */
+		watched[i].ev = NULL;
+		return 0;
+	}
+	news = poll(&p, 1, 0) == 1 ? (uint32_t)p.revents : 0;
+	watched[i].seen = news;
+	return watched[i].events & EPOLLET ? news & ~seen : news;
+}
+
 static bool events_run(void)
 {
 	struct rds_event *ev;
-	struct pollfd p;
 	bool any = false;
+	uint32_t news;
 	unsigned i;
 
 	for (i = 0; i < 32; i++) {
 		ev = watched[i].ev;
-		p = (struct pollfd){.fd = watched[i].fd, .events = POLLIN | POLLRDHUP};
-		if (!ev || (watched[i].events & EPOLLET) || poll(&p, 1, 0) != 1 || (p.revents & POLLNVAL))
+		news = ev ? news_of(i) : 0;
+		if (!news)
 			continue;
-		ev->fn(ev, (uint32_t)p.revents);
+		ev->fn(ev, news);
 		any = true;
 	}
 	return any;

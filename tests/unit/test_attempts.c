@@ -123,12 +123,6 @@ static const void *fake_retained(struct rds_ep *ep, uint64_t pos)
 	return ((struct fake_ep *)ep)->kept[pos];
 }
 
-static void fake_keep(struct rds_ep *ep, bool on)
-{
-	(void)ep;
-	(void)on;
-}
-
 static uint64_t fake_acked(struct rds_ep *ep)
 {
 	return atomic_load(&((struct fake_ep *)ep)->acked);
@@ -170,13 +164,6 @@ static void fake_attention(struct rds_transport *t, enum rds_attention who)
 	(void)who;
 }
 
-static bool fake_relieve(struct rds_transport *t, bool now)
-{
-	(void)t;
-	(void)now;
-	return false;
-}
-
 static const struct rds_transport_ops fake_ops = {
 	.name = "fake",
 	.caps = RDS_TCAP_RETAINS | RDS_TCAP_REMOTE,
@@ -189,14 +176,13 @@ static const struct rds_transport_ops fake_ops = {
 	.send = fake_send,
 	.flush = fake_flush,
 	.retained = fake_retained,
-	.keep = fake_keep,
+	.keep = fake_flush,
 	.acked = fake_acked,
 	.want_room = fake_want_room,
 	.push = fake_push,
 	.progress = fake_progress,
 	.ack = fake_ack,
 	.release = fake_release,
-	.relieve = fake_relieve,
 	.attention = fake_attention,
 	.pending = fake_progress,
 };
@@ -232,7 +218,8 @@ static void run_saying(struct rds_timer *tm)
 {
 	struct saying *s = container_of(tm, struct saying, tm);
 
-	s->fn(s);
+	if (s->fn)
+		s->fn(s);
 	atomic_store(&s->done, true);
 }
 
@@ -303,11 +290,6 @@ static enum rds_conn_state state(void)
 	return atomic_load(&the_conn()->state);
 }
 
-static void do_nothing(struct saying *s)
-{
-	(void)s;
-}
-
 /* What a thread does after it has let go of the locks (rds_conn_start() and others), and what the helper makes of it. */
 static void late_timer(void)
 {
@@ -315,7 +297,7 @@ static void late_timer(void)
 
 	rds_timer_set(&conn->retry, os_now_ns());
 	await(!rds_timer_is_set(&conn->retry));
-	in_helper(&(struct saying){.fn = do_nothing}); /* it has begun to run before, so it is over now */
+	in_helper(&(struct saying){0}); /* it has begun to run before, so it is over now */
 }
 
 static void send_text(const char *text)
