@@ -110,22 +110,50 @@ void __wrap_rds_event_del(int fd)
 			watched[i].ev = NULL;
 }
 
-static bool events_run(void)
+static bool is_watched(const struct rds_event *ev)
 {
-	struct rds_event *ev;
-	struct pollfd p;
-	bool any = false;
 	unsigned i;
 
+	for (i = 0; i < 32; i++)
+		if (watched[i].ev == ev)
+			return true;
+	return false;
+}
+
+/* A device's event is called although its descriptor is not watched any more: then the device must still be there. */
+static bool is_of_device(const struct rds_event *ev)
+{
+	struct verbs_dev *dev;
+
+	for (dev = atomic_load(&rds_verbs.devs); dev; dev = dev->next)
+		if (ev == &dev->comp_ev || ev == &dev->async_ev)
+			return true;
+	return false;
+}
+
+/* As the helper does: all that there is is fetched, then one after the other is called, whatever the others did. */
+static bool events_run(void)
+{
+	struct {
+		struct rds_event *ev;
+		uint32_t what;
+	} batch[32];
+	struct pollfd p;
+	unsigned i, n = 0;
+
 	for (i = 0; i < 32; i++) {
-		ev = watched[i].ev;
 		p = (struct pollfd){.fd = watched[i].fd, .events = POLLIN | POLLRDHUP};
-		if (!ev || (watched[i].events & EPOLLET) || poll(&p, 1, 0) != 1 || (p.revents & POLLNVAL))
+		if (!watched[i].ev || (watched[i].events & EPOLLET) || poll(&p, 1, 0) != 1 || (p.revents & POLLNVAL))
 			continue;
-		ev->fn(ev, (uint32_t)p.revents);
-		any = true;
+		batch[n].ev = watched[i].ev;
+		batch[n++].what = (uint32_t)p.revents;
 	}
-	return any;
+	for (i = 0; i < n; i++) {
+		if (!is_watched(batch[i].ev) && batch[i].ev != &rds_verbs.cm_ev)
+			ck_assert_msg(is_of_device(batch[i].ev), "an event of what has been freed");
+		batch[i].ev->fn(batch[i].ev, batch[i].what);
+	}
+	return n > 0;
 }
 
 static bool timers_run(void)
@@ -250,6 +278,22 @@ static enum rds_rx_verdict up_message(struct rds_conn *conn, struct rds_ep *ep, 
 	return RDS_RX_DONE;
 }
 
+static void up_evacuate(struct rds_conn *conn, struct rds_ep *ep)
+{
+	struct verbs_ep *vep = (struct verbs_ep *)ep;
+	unsigned i, kept = 0;
+
+	ck_assert_ptr_eq(vep->head.conn, conn);
+	world.evacuations++;
+	for (i = 0; i < world.ninplace; i++) {
+		if (world.inplace[i].ep == ep && !world.no_memory)
+			verbs_release(ep, world.inplace[i].token);
+		else
+			world.inplace[kept++] = world.inplace[i];
+	}
+	world.ninplace = kept;
+}
+
 static void up_writable(struct rds_conn *conn)
 {
 	conn_of(conn)->writables++;
@@ -279,6 +323,7 @@ static const struct rds_transport_up up = {
 	.up = up_up,
 	.down = up_down,
 	.message = up_message,
+	.evacuate = up_evacuate,
 	.writable = up_writable,
 	.sent = up_sent,
 	.speak = up_speak,
@@ -406,6 +451,7 @@ void world_drop_device(struct mock_dev *which)
 		return;
 	check_device(dev);
 	verbs_dev_gone(dev, "end of the test");
+	world_run();
 	dev = atomic_load(&rds_verbs.devs);
 	ck_assert(!dev || mock_dev_of_context(dev->ctx) != which);
 }
