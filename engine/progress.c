@@ -285,6 +285,8 @@ void rds_helper_round(void)
 		leader_look();
 	}
 	rx_unlock();
+	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
+		rds_run_work(); /* what has to be said before nobody looks */
 	if (quiet)
 		rds_sock_show_all();
 	if (begin)

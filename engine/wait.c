@@ -301,6 +301,8 @@ bool rds_wait_arm(struct rds_wait *w)
 	rds_fence(); /* who makes room sees a sleeper, or the sleeper sees the room */
 	rds_attention_update();
 	rx_unlock();
+	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
+		rds_run_work(); /* what has to be said before nobody looks */
 	/* Peers are asked when this thread can be posted: whoever hears of an answer first, it is not missed. */
 	ready = wants_output(w) && rds_want_room_all();
 	rx_lock();

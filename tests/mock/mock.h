@@ -47,6 +47,7 @@ struct mock_dev {
 	uint32_t grant_inline;
 	size_t memlock;	     /* bytes that can be registered */
 	int cq_memory;	     /* entries that a completion queue can have; more is ENOMEM */
+	uint32_t last_qpn;   /* numbers are a device's own */
 	unsigned poll_max;   /* completions that one poll returns at most */
 	unsigned lose_flush; /* so many flushed work requests leave no completion */
 	bool last_wqe;	     /* IB: a queue pair that goes into error says LAST_WQE_REACHED */

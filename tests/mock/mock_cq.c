@@ -185,7 +185,7 @@ int mock_poll_cq(struct ibv_cq *ibcq, int n, struct ibv_wc *wc)
 		cq->count--;
 		wc[i] = e->wc;
 		if (e->send)
-			mock_qp_reclaim(e->wc.qp_num, e->seq);
+			mock_qp_reclaim(dev, e->wc.qp_num, e->seq);
 	}
 	return i;
 }

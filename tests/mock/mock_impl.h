@@ -113,7 +113,7 @@ struct mock_qp {
 	struct mock_sends wire;	    /* iWARP: complete, on their way */
 	unsigned on_wire;
 	unsigned waiting; /* in sq */
-	uint8_t rnr_retry;
+	uint8_t rnr_retry, min_rnr_timer;
 	bool rnr;   /* the first of sq has met an empty receive queue */
 	bool heard; /* something has come */
 	enum ibv_wc_status fail_send, fail_recv;
@@ -270,7 +270,7 @@ void mock_qp_install(void);
 struct mock_qp *mock_qp_new(struct mock_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr, int *err);
 bool mock_qp_destroy(struct mock_qp *qp);
 void mock_qp_error(struct mock_qp *qp);
-void mock_qp_reclaim(uint32_t qpn, uint32_t seq); /* its completion has been polled */
+void mock_qp_reclaim(const struct mock_dev *dev, uint32_t qpn, uint32_t seq); /* its completion has been polled */
 void mock_send_free(struct mock_send *s);
 void mock_send_complete(struct mock_qp *qp, const struct mock_send *s, enum ibv_wc_status status);
 int mock_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);

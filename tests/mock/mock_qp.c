@@ -132,7 +132,6 @@ static void hold(struct mock_qp *qp, int n)
 
 struct mock_qp *mock_qp_new(struct mock_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr, int *err)
 {
-	static uint32_t last_qpn = 16;
 	struct mock_dev *dev = mock_dev_of(pd->context);
 	struct mock_qp *qp;
 
@@ -149,7 +148,7 @@ struct mock_qp *mock_qp_new(struct mock_id *id, struct ibv_pd *pd, struct ibv_qp
 		.send_cq = attr->send_cq,
 		.recv_cq = attr->recv_cq,
 		.srq = attr->srq,
-		.qp_num = ++last_qpn,
+		.qp_num = ++dev->last_qpn,
 		.state = IBV_QPS_INIT,
 		.qp_type = IBV_QPT_RC,
 	};
@@ -262,12 +261,12 @@ void mock_qp_error(struct mock_qp *qp)
 	drop_all(&qp->wire);
 }
 
-void mock_qp_reclaim(uint32_t qpn, uint32_t seq)
+void mock_qp_reclaim(const struct mock_dev *dev, uint32_t qpn, uint32_t seq)
 {
 	struct mock_qp *qp;
 
 	TAILQ_FOREACH(qp, &mock_qps, link)
-	if (qp->qp.qp_num == qpn && (int32_t)(seq + 1 - qp->reclaimed) > 0)
+	if (qp->qp.qp_num == qpn && mock_dev_of(qp->qp.context) == dev && (int32_t)(seq + 1 - qp->reclaimed) > 0)
 		qp->reclaimed = seq + 1;
 }
 
@@ -286,6 +285,7 @@ static int query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, str
 	attr->qp_state = attr->cur_qp_state = ibqp->state;
 	attr->cap = qp->cap;
 	attr->rnr_retry = qp->rnr_retry;
+	attr->min_rnr_timer = qp->min_rnr_timer;
 	*init = (struct ibv_qp_init_attr){
 		.qp_context = ibqp->qp_context,
 		.send_cq = ibqp->send_cq,
@@ -313,6 +313,8 @@ static int modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 		return EINVAL;
 	if ((mask & IBV_QP_STATE) && attr->qp_state != IBV_QPS_ERR && attr->qp_state != ibqp->state)
 		return EINVAL;
+	if (mask & IBV_QP_MIN_RNR_TIMER)
+		qp->min_rnr_timer = attr->min_rnr_timer;
 	if (mask & IBV_QP_RNR_RETRY)
 		qp->rnr_retry = attr->rnr_retry;
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_ERR) {

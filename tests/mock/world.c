@@ -262,6 +262,8 @@ static enum rds_rx_verdict up_message(struct rds_conn *conn, struct rds_ep *ep, 
 		world.later--;
 		return RDS_RX_LATER;
 	}
+	if (world.refuse_from && c->nmsgs + 1 >= world.refuse_from)
+		return RDS_RX_LATER;
 	ck_assert_uint_lt(c->nmsgs, MSGS);
 	c->msg[c->nmsgs++] = (struct world_msg){rx->hdr.seq, rx->hdr.len, rx->hdr.flags,
 						world_intact(rx->hdr.seq, rx->data, rx->hdr.len)};
@@ -352,6 +354,7 @@ static bool receive(void)
 {
 	bool any;
 
+	verbs_helper = false; /* a program's look */
 	rx_lock();
 	any = verbs_progress(&rds_verbs.t);
 	rx_unlock();
@@ -389,6 +392,14 @@ void world_pass(uint64_t ns)
 	}
 	world.now = end;
 	world_run();
+}
+
+void world_tick(uint64_t ns)
+{
+	world.now += ns;
+	while (timers_run())
+		;
+	verbs_helper = false;
 }
 
 /* ---- begin and end ---- */

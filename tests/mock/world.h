@@ -55,8 +55,9 @@ struct world {
 	struct rds_conn_id asked;
 	uint64_t asked_ack;
 	/* message(): */
-	unsigned later;	   /* so many are refused for lack of memory */
-	bool keep_inplace; /* until world_release() */
+	unsigned later;	      /* so many are refused for lack of memory */
+	unsigned refuse_from; /* the n-th of a connection and all after it are refused; 0: none */
+	bool keep_inplace;    /* until world_release() */
 	struct {
 		struct rds_ep *ep;
 		void *token;
@@ -80,6 +81,7 @@ int world_claim(const char *ip);
 void world_end(void);
 void world_run(void);
 void world_pass(uint64_t ns);
+void world_tick(uint64_t ns);		  /* only timers run */
 bool world_timer_due(uint64_t within_ns); /* something is to happen until then */
 
 /* Towards the scripted peer's or our own second address; port 0: not known. 0 or -errno. */

@@ -385,6 +385,23 @@ START_TEST(test_d8_while_connecting)
 }
 END_TEST
 
+/* rdma_cm leaves it at 655 ms. */
+START_TEST(test_rnr_timer)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	struct verbs_ep *ep;
+
+	world_pair();
+	for (ep = rds_verbs.eps; ep; ep = ep->next) {
+		ck_assert_int_eq(vb.ibv_query_qp(ep->qp, &attr, IBV_QP_MIN_RNR_TIMER, &init), 0);
+		ck_assert_uint_eq(attr.min_rnr_timer, 10);
+	}
+	world_close(a);
+	world_close(b);
+}
+END_TEST
+
 static void tests(TCase *t)
 {
 	tcase_add_loop_test(t, test_d2_queue_pair, 0, 4);
@@ -410,6 +427,7 @@ int main(void)
 	t = world_case(s, "ib", setup_ib);
 	tests(t);
 	tcase_add_test(t, test_d1_comm_est);
+	tcase_add_test(t, test_rnr_timer);
 	tests(world_case(s, "iwarp", setup_iwarp));
 	return world_main(s);
 }

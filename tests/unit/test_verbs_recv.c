@@ -468,8 +468,119 @@ START_TEST(test_arming_fails)
 }
 END_TEST
 
+/* ---- acknowledgements ---- */
+
+/* How many frames the peer has got that say no more than that, and up to which message all of them acknowledge. */
+static unsigned acks(uint64_t *upto)
+{
+	unsigned n = 0;
+	struct ibv_wc wc;
+
+	*upto = 0;
+	world_run();
+	while (peer_poll(p, &wc)) {
+		struct rds_hdr h;
+
+		if (wc.opcode != IBV_WC_RECV)
+			continue;
+		ck_assert_int_eq(rds_hdr_decode(p->mem + wc.wr_id * PEER_BUF, &h), 0);
+		*upto = h.ack > *upto ? h.ack : *upto;
+		n += !h.seq && !h.credit;
+		peer_post(p, 1);
+	}
+	return n;
+}
+
+static void sent(uint64_t from, uint64_t to, size_t len)
+{
+	for (; from <= to; from++)
+		world_peer_sends(from, len, 0);
+	world_run();
+}
+
+/* While somebody looks, an answer may be about to carry it; at the latest after 32. */
+START_TEST(test_ack_waits)
+{
+	uint64_t upto;
+
+	attention(RDS_ATT_LAZY);
+	sent(1, 31, 10);
+	ck_assert_uint_eq(acks(&upto), 0);
+	sent(32, 32, 10);
+	ck_assert_uint_eq(acks(&upto), 1);
+	ck_assert_uint_eq(upto, 32);
+	sent(33, 50, 10);
+	ck_assert_int_eq(world_send(c, 10, 0), 0); /* this one carries it */
+	ck_assert_uint_eq(acks(&upto), 0);
+	ck_assert_uint_eq(upto, 50);
+	sent(51, 81, 10);
+	ck_assert_uint_eq(acks(&upto), 0);
+}
+END_TEST
+
+/* Before nobody looks any more; but not for a few. */
+START_TEST(test_ack_before_sleep)
+{
+	enum rds_attention who = _i ? RDS_ATT_HELPER : RDS_ATT_LEADER;
+	uint64_t upto;
+
+	attention(RDS_ATT_POLLING);
+	sent(1, 7, 10);
+	attention(who);
+	ck_assert_uint_eq(acks(&upto), 0);
+	attention(RDS_ATT_POLLING);
+	sent(8, 20, 10);
+	ck_assert_uint_eq(acks(&upto), 0);
+	attention(who);
+	ck_assert_uint_eq(acks(&upto), 1);
+	ck_assert_uint_eq(upto, 20);
+	attention(who);
+	ck_assert_uint_eq(acks(&upto), 0);
+	sent(21, 30, 10);
+	world_close(c); /* owes it, and is gone */
+	attention(RDS_ATT_POLLING);
+	attention(who);
+}
+END_TEST
+
+START_TEST(test_ack_of_bytes)
+{
+	uint64_t upto;
+
+	attention(RDS_ATT_POLLING);
+	sent(1, 7, 8192);
+	ck_assert_uint_eq(acks(&upto), 0);
+	sent(8, 8, 8192);
+	ck_assert_uint_eq(acks(&upto), 1);
+	ck_assert_uint_eq(upto, 8);
+}
+END_TEST
+
+/* Who asks is answered at once, and woken if it is not there. */
+START_TEST(test_ack_asked_for)
+{
+	struct ibv_cq *cq;
+	uint64_t upto;
+	void *arg;
+
+	attention(RDS_ATT_POLLING);
+	drain();
+	ck_assert_int_eq(ibv_req_notify_cq(p->cq, 1), 0);
+	sent(1, 3, 10);
+	if (_i)
+		world_peer_frame(&(struct rds_hdr){.flags = RDS_FLAG_ACK_REQUIRED}, NULL, 0);
+	else
+		world_peer_sends(4, 10, RDS_FLAG_ACK_REQUIRED);
+	ck_assert_uint_eq(acks(&upto), 1);
+	ck_assert_uint_eq(upto, 4 - _i);
+	ck_assert_int_eq(vb.ibv_get_cq_event(p->channel, &cq, &arg), 0);
+	vb.ibv_ack_cq_events(p->cq, 1);
+}
+END_TEST
+
 static void tests(TCase *t)
 {
+	tcase_add_loop_test(t, test_ack_asked_for, 0, 2);
 	tcase_add_loop_test(t, test_nonsense, 0, 15);
 	tcase_add_test(t, test_nothing_after_nonsense);
 	tcase_add_loop_test(t, test_taken_before_the_end, 0, 2);
@@ -492,7 +603,12 @@ int main(void)
 {
 	Suite *s = suite_create("verbs_recv");
 
-	tests(world_case(s, "ib", setup_ib));
+	TCase *t = world_case(s, "ib", setup_ib);
+
+	tests(t);
+	tcase_add_test(t, test_ack_waits); /* on iWARP credits go, which carry it */
+	tcase_add_loop_test(t, test_ack_before_sleep, 0, 2);
+	tcase_add_test(t, test_ack_of_bytes);
 	tests(world_case(s, "iwarp", setup_iwarp));
 	return world_main(s);
 }

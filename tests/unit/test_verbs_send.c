@@ -99,7 +99,7 @@ START_TEST(test_send_queue_full)
 
 	world_pair();
 	while (total < 1500) {
-		int err = world_send(a, 100, 0);
+		int err = world_send(a, 2500, 0); /* too large to share a frame */
 
 		if (!err) {
 			total++;

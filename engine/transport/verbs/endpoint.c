@@ -130,6 +130,7 @@ void verbs_ep_ready(struct verbs_ep *ep)
 	free(ep->attempt);
 	ep->attempt = NULL;
 	verbs_keepalive_need();
+	verbs_qp_patience(ep);
 	ep->head.t->up->up(ep->head.conn, (struct rds_ep *)ep, ep->peer_ack);
 	rx_lock();
 	verbs_recv_later(ep);
@@ -299,6 +300,7 @@ void verbs_close(struct rds_ep *rep)
 	ep->closed = true;
 	if (ep->dev) {
 		verbs_recv_drop(ep);
+		verbs_collect_end(ep);
 		verbs_credit_end(ep);
 	}
 	rx_unlock();

@@ -18,7 +18,8 @@
 
 #define VERBS_MAGIC 0x52445350u /* "RDSP" */
 #define VERBS_VERSION_MIN 1u
-#define VERBS_VERSION_MAX 1u
+#define VERBS_VERSION_MAX 2u
+#define VERBS_VERSION_SEVERAL 2u /* from this one on: several messages in one frame */
 
 enum verbs_ask {
 	VERBS_CONNECT = 1, /* a connection with process `wanted` */

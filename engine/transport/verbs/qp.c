@@ -10,16 +10,19 @@
 
 #include "engine/transport/verbs/verbs.h"
 
+#define RNR_TIMER_0_32_MS 10 /* as the wire encodes it */
+
 static unsigned bucket(uint32_t qpn)
 {
 	return (qpn * 2654435761u >> 16) % VERBS_QPS;
 }
 
-struct verbs_ep *verbs_ep_by_qpn(uint32_t qpn)
+/* Numbers are a device's own: two devices give the same ones. */
+struct verbs_ep *verbs_ep_by_qpn(const struct verbs_dev *dev, uint32_t qpn)
 {
 	struct verbs_ep *ep = rds_verbs.by_qpn[bucket(qpn)];
 
-	while (ep && ep->qpn != qpn)
+	while (ep && (ep->qpn != qpn || ep->dev != dev))
 		ep = ep->qp_next;
 	return ep;
 }
@@ -75,6 +78,22 @@ int verbs_qp_create(struct verbs_ep *ep)
 	verbs_ep_hash(ep);
 	rx_unlock();
 	return 0;
+}
+
+/*
+ * How long a sender pauses that has found no receive buffer here.  rdma_cm leaves it at 0, which means 655 ms, the longest there is; the
+ * kernel's RDS has 0.32 ms (rds-semantics 12.3).  Without it all goes well, but slowly if it comes to that.
+ */
+void verbs_qp_patience(struct verbs_ep *ep)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS, .min_rnr_timer = RNR_TIMER_0_32_MS};
+	int err;
+
+	if (!ep->dev->caps.rnr)
+		return;
+	err = verbs_err(vb.ibv_modify_qp(ep->qp, &attr, IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER));
+	if (err)
+		rds_debug("%s: the RNR timer cannot be set: %s", ep->dev->name, strerror(-err));
 }
 
 void verbs_qp_destroy(struct verbs_ep *ep)

@@ -7,6 +7,9 @@
  * of several frames is put together in a block that the engine then owns.  What cannot be handled now (no memory, or the
  * endpoint is not up yet) waits in ep->later, and everything after it behind it.
  *
+ * When to acknowledge: whatever goes to the peer carries it, and the peer asks for it when it waits.  A frame of its own is sent for an
+ * answer, for ACK_MESSAGES or ACK_BYTES that have not been told, and for ACK_ASLEEP before this process stops looking.
+ *
  * Every frame is hostile until checked; nonsense breaks its connection and nothing else.
  */
 #include <stdlib.h>
@@ -17,6 +20,9 @@
 #define POLL_BATCH 16
 #define ROUNDS 8	/* batches in one call: the caller has other things to do */
 #define COPY_BELOW 192u /* a copy costs less than the way of a buffer */
+#define ACK_MESSAGES 32u
+#define ACK_ASLEEP 8u
+#define ACK_BYTES (64u << 10)
 
 enum took { TOOK, LATER };
 
@@ -60,10 +66,64 @@ static bool heard_ack(struct verbs_ep *ep, uint64_t ack)
 	return true;
 }
 
-static void ack_soon(struct verbs_ep *ep)
+static void ack_now(struct verbs_ep *ep, bool asked)
 {
+	if (asked)
+		atomic_store(&ep->ack_asked, true);
 	atomic_store(&ep->ack_due, true);
 	ep->head.t->up->speak(ep->head.conn);
+}
+
+static uint64_t owed(const struct verbs_ep *ep)
+{
+	uint64_t have = atomic_load_explicit(&ep->rx_ack, memory_order_relaxed);
+	uint64_t told = atomic_load_explicit(&ep->told, memory_order_relaxed);
+
+	return have > told ? have - told : 0;
+}
+
+/* A message has been taken, which the peer keeps until it hears of it. */
+static void owe(struct verbs_ep *ep, uint32_t len)
+{
+	uint64_t n = owed(ep), since = atomic_load_explicit(&ep->told, memory_order_relaxed);
+
+	if (since != ep->owed_since) {
+		ep->owed_since = since;
+		ep->owed_bytes = 0;
+	}
+	ep->owed_bytes += len;
+	if (n >= ACK_MESSAGES || (n && ep->owed_bytes >= ACK_BYTES)) {
+		ep->owed_bytes = 0;
+		ack_now(ep, false);
+	} else if (n >= ACK_ASLEEP && !ep->owing) {
+		ep->owing = true;
+		ep->owing_next = rds_verbs.owing;
+		rds_verbs.owing = ep;
+	}
+}
+
+void verbs_acks_due(void)
+{
+	struct verbs_ep *ep;
+
+	while ((ep = rds_verbs.owing)) {
+		rds_verbs.owing = ep->owing_next;
+		ep->owing = false;
+		if (owed(ep) >= ACK_ASLEEP && atomic_load(&ep->state) == VERBS_UP)
+			ack_now(ep, false);
+	}
+}
+
+static void owes_nothing(struct verbs_ep *ep)
+{
+	struct verbs_ep **p;
+
+	for (p = &rds_verbs.owing; *p; p = &(*p)->owing_next)
+		if (*p == ep) {
+			*p = ep->owing_next;
+			break;
+		}
+	ep->owing = false;
 }
 
 /* One buffer per message may wait in place as long as half of them is with the device, or will be at once. */
@@ -79,7 +139,11 @@ static enum took give(struct verbs_ep *ep, struct rds_rx *rx)
 	if (unlikely(v == RDS_RX_LATER))
 		return LATER;
 	if (rx->hdr.flags & RDS_FLAG_ACK_REQUIRED)
-		ack_soon(ep);
+		ack_now(ep, true);
+	else
+		owe(ep, rx->hdr.len);
+	atomic_store_explicit(&ep->messages_heard, atomic_load_explicit(&ep->messages_heard, memory_order_relaxed) + 1,
+			      memory_order_relaxed);
 	if (v == RDS_RX_TAKEN)
 		return TOOK;
 	free(rx->owned);
@@ -87,12 +151,19 @@ static enum took give(struct verbs_ep *ep, struct rds_rx *rx)
 	return TOOK;
 }
 
-/* A whole message.  TOOK: the buffer is the engine's, or has been put back. */
+/* Back to the device with its last message, and not before all of it has been looked at. */
+static void buf_unuse(struct verbs_dev *dev, struct verbs_buf *buf)
+{
+	if (--buf->users == 0)
+		verbs_buf_put(dev, buf);
+}
+
+/* A whole message, at buf->at. */
 static enum took whole(struct verbs_ep *ep, struct verbs_buf *buf, struct rds_rx *rx)
 {
 	bool in_place = rx->hdr.len >= COPY_BELOW && plenty(ep->dev);
 
-	rx->data = buf->mem + VERBS_HDR;
+	rx->data = buf->mem + buf->at + VERBS_HDR;
 	if (in_place) {
 		rx->token = buf;
 	} else if (rx->hdr.len) {
@@ -107,10 +178,8 @@ static enum took whole(struct verbs_ep *ep, struct verbs_buf *buf, struct rds_rx
 		return LATER;
 	}
 	if (in_place && rx->token) {
-		buf->ep = ep;
+		buf->users++;
 		ep->inplace++;
-	} else {
-		verbs_buf_put(ep->dev, buf);
 	}
 	return TOOK;
 }
@@ -139,7 +208,6 @@ static enum took piece(struct verbs_ep *ep, struct verbs_buf *buf, const struct 
 		want = ep->frame;
 	if (want && (n != want || !same_message(hdr, &ep->asm_hdr))) {
 		nonsense(ep, "pieces that do not fit together");
-		verbs_buf_put(ep->dev, buf);
 		return TOOK;
 	}
 	if (want) { /* else it is all there and was refused for lack of memory */
@@ -153,38 +221,54 @@ static enum took piece(struct verbs_ep *ep, struct verbs_buf *buf, const struct 
 			return LATER;
 		ep->asm_data = NULL;
 	}
-	verbs_buf_put(ep->dev, buf);
 	return TOOK;
 }
 
-static enum took frame(struct verbs_ep *ep, struct verbs_buf *buf)
+/* What is at buf->at; *next is where the one behind it is, buf->len: there is none. */
+static enum took one(struct verbs_ep *ep, struct verbs_buf *buf, uint32_t *next)
 {
+	uint32_t left = buf->len - buf->at;
 	struct rds_rx rx = {0};
 
-	if (unlikely(buf->len < VERBS_HDR || rds_hdr_decode(buf->mem, &rx.hdr))) {
+	*next = buf->len;
+	if (unlikely(left < VERBS_HDR || rds_hdr_decode(buf->mem + buf->at, &rx.hdr))) {
 		nonsense(ep, "message header");
-		verbs_buf_put(ep->dev, buf);
 		return TOOK;
 	}
 	if (unlikely(!heard_ack(ep, rx.hdr.ack))) {
 		nonsense(ep, "an acknowledgement of what was never sent");
-		verbs_buf_put(ep->dev, buf);
 		return TOOK;
 	}
+	left -= VERBS_HDR;
 	if (unlikely(!rx.hdr.seq && !rx.hdr.len && !rx.hdr.sport && !rx.hdr.dport)) {
 		if (rx.hdr.flags & RDS_FLAG_ACK_REQUIRED)
-			ack_soon(ep);
-		verbs_buf_put(ep->dev, buf);
+			ack_now(ep, true);
 		return TOOK;
 	}
-	if (unlikely(ep->asm_data || rx.hdr.len > ep->frame))
+	if (unlikely(ep->asm_data || (rx.hdr.len > ep->frame && !buf->at)))
 		return piece(ep, buf, &rx.hdr);
-	if (unlikely(rx.hdr.len != buf->len - VERBS_HDR)) {
-		nonsense(ep, "message length");
-		verbs_buf_put(ep->dev, buf);
-		return TOOK;
+	if (rx.hdr.len != left) {
+		if (unlikely(!ep->several || rx.hdr.len > left || VERBS_ALIGN(rx.hdr.len) + VERBS_HDR > left)) {
+			nonsense(ep, "message length");
+			return TOOK;
+		}
+		*next = buf->at + VERBS_HDR + VERBS_ALIGN(rx.hdr.len);
 	}
 	return whole(ep, buf, &rx);
+}
+
+/* TOOK: the buffer is the engine's, or has been put back. */
+static enum took frame(struct verbs_ep *ep, struct verbs_buf *buf)
+{
+	uint32_t next;
+
+	do {
+		if (one(ep, buf, &next) == LATER)
+			return LATER;
+		buf->at = next;
+	} while (next < buf->len);
+	buf_unuse(ep->dev, buf);
+	return TOOK;
 }
 
 /* ---- frames that wait ---- */
@@ -219,7 +303,7 @@ bool verbs_recv_later(struct verbs_ep *ep)
 	while ((buf = ep->later)) {
 		ep->later = buf->next;
 		if (is_over(ep, atomic_load(&ep->state))) {
-			verbs_buf_put(ep->dev, buf);
+			buf_unuse(ep->dev, buf);
 			continue;
 		}
 		if (frame(ep, buf) == TOOK) {
@@ -265,9 +349,10 @@ void verbs_recv_drop(struct verbs_ep *ep)
 			break;
 		}
 	ep->later_queued = false;
+	owes_nothing(ep);
 	while ((buf = ep->later)) {
 		ep->later = buf->next;
-		verbs_buf_put(ep->dev, buf);
+		buf_unuse(ep->dev, buf);
 	}
 	free(ep->asm_data);
 	ep->asm_data = NULL;
@@ -289,7 +374,7 @@ static void count_credits(struct verbs_ep *ep, const struct verbs_buf *buf)
 static void received(struct verbs_dev *dev, const struct ibv_wc *wc)
 {
 	struct verbs_buf *buf = &dev->bufs[wc->wr_id];
-	struct verbs_ep *ep = verbs_ep_by_qpn(wc->qp_num);
+	struct verbs_ep *ep = verbs_ep_by_qpn(dev, wc->qp_num);
 	enum verbs_state state;
 
 	dev->posted--;
@@ -302,6 +387,8 @@ static void received(struct verbs_dev *dev, const struct ibv_wc *wc)
 		return;
 	}
 	buf->len = wc->byte_len < VERBS_BUF ? wc->byte_len : VERBS_BUF;
+	buf->at = 0;
+	buf->users = 1;
 	ep->quiet_since = 0;
 	if (unlikely(dev->caps.credits) && !ep->closed) /* closed, it holds none, and its connection hears nothing */
 		count_credits(ep, buf);
@@ -325,7 +412,7 @@ static void handle(struct verbs_dev *dev, const struct ibv_wc *wc)
 			received(dev, wc);
 		return;
 	}
-	ep = verbs_ep_by_qpn(wc->qp_num);
+	ep = verbs_ep_by_qpn(dev, wc->qp_num);
 	if (likely(ep))
 		verbs_send_done(ep, wc);
 }
@@ -363,6 +450,8 @@ bool verbs_progress(struct rds_transport *t)
 		any = retry_waiting();
 	for (dev = atomic_load_explicit(&rds_verbs.devs, memory_order_acquire); dev; dev = dev->next)
 		any |= progress_dev(dev);
+	if (unlikely(rds_verbs.holding))
+		verbs_collect_out();
 	return any;
 }
 
@@ -380,7 +469,7 @@ void verbs_release(struct rds_ep *rep, void *token)
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
 	struct verbs_dev *dev = ep->dev;
 
-	verbs_buf_put(dev, token);
+	buf_unuse(dev, token);
 	ep->inplace--;
 	if (unlikely(dev->nrefill >= POLL_BATCH))
 		verbs_dev_refill(dev);

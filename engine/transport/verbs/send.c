@@ -6,8 +6,12 @@
  * it.  It is cut into frames; as many as the send queue and the peer's credits allow are chained at once, the rest follows when there is
  * room (verbs_push), and no other message is taken meanwhile.  The chain goes to the device in flush(), or when it is full.
  *
- * Signaling: one work request in SIGNAL_EVERY, or per SIGNAL_BYTES, asks for a completion, which retires all before it.  An
- * acknowledgement is asked for every ASK_EVERY messages or ASK_BYTES, and by whoever waits for room; every frame carries ours.
+ * Small messages may be collected in one block and go as one frame, a *group*: while it is held (collect.c), or has to wait for
+ * room or credits, others are put behind.  It is the last of `out` then, and not yet given to the chain.
+ *
+ * Signaling: one work request in SIGNAL_EVERY, or per SIGNAL_BYTES, asks for a completion, which retires all before it.  When
+ * to acknowledge is the receiver's business (recv.c); who waits for room asks for it, and is answered at once.  Every frame carries ours.
+ * Only what the peer must not leave lying is *solicited*: questions, answers to them, credits, congestion maps.
  */
 #include <endian.h>
 #include <stdlib.h>
@@ -18,8 +22,6 @@
 
 #define SIGNAL_EVERY 16u
 #define SIGNAL_BYTES (64u << 10)
-#define ASK_EVERY 8u
-#define ASK_BYTES (64u << 10)
 #define OUT_START 64u
 
 /* ---- room ---- */
@@ -136,17 +138,25 @@ static struct ibv_send_wr *chain_next(struct verbs_ep *ep, uint32_t bytes, bool 
 	return wr;
 }
 
-/* Acknowledgement and credits as of now, in whatever header goes out next. */
-static void say_in(struct verbs_ep *ep, struct rds_wire_hdr *h, bool grants)
+/* Acknowledgement and credits as of now, in whatever header goes out next.  True: the peer waits for it. */
+static bool say_in(struct verbs_ep *ep, struct rds_wire_hdr *h, bool grants)
 {
 	uint32_t grant = grants ? atomic_load_explicit(&ep->grant, memory_order_relaxed) : 0;
+	bool asked = false;
+	uint64_t ack;
 
-	atomic_store(&ep->ack_due, false); /* before the value is read: what comes now is due again */
-	h->ack = htobe64(atomic_load(&ep->rx_ack));
+	if (unlikely(atomic_load_explicit(&ep->ack_due, memory_order_relaxed))) {
+		asked = atomic_exchange(&ep->ack_asked, false);
+		atomic_store(&ep->ack_due, false); /* before the value is read: what comes now is due again */
+	}
+	ack = atomic_load(&ep->rx_ack);
+	h->ack = htobe64(ack);
+	atomic_store_explicit(&ep->told, ack, memory_order_relaxed);
 	if (likely(!grant))
-		return;
+		return asked;
 	h->credit = (uint8_t)(grant > 255 ? 255 : grant);
 	atomic_fetch_sub(&ep->grant, h->credit);
+	return asked;
 }
 
 static void frame_out(struct verbs_ep *ep, struct verbs_out *o)
@@ -158,7 +168,8 @@ static void frame_out(struct verbs_ep *ep, struct verbs_out *o)
 	struct ibv_send_wr *wr = chain_next(ep, VERBS_HDR + n, last && o->nframes > SIGNAL_EVERY / 2);
 	struct ibv_sge *sge = wr->sg_list;
 
-	say_in(ep, (struct rds_wire_hdr *)(void *)hdr, o->grants);
+	if (unlikely(say_in(ep, (struct rds_wire_hdr *)(void *)hdr, o->grants)))
+		wr->send_flags |= IBV_SEND_SOLICITED;
 	if (o->nframes == 1) {
 		sge[0] = (struct ibv_sge){.addr = (uintptr_t)hdr, .length = VERBS_HDR + n, .lkey = o->block.lkey};
 	} else {
@@ -172,10 +183,10 @@ static void frame_out(struct verbs_ep *ep, struct verbs_out *o)
 	o->wr_end = ep->wr_posted;
 }
 
-/* What is left of messages that have been taken. */
+/* What is left of messages that have been taken, but for what is held. */
 static void pump(struct verbs_ep *ep)
 {
-	while (ep->unfinished) {
+	while (ep->unfinished > ep->held) {
 		struct verbs_out *o = out_at(ep, ep->out_count - ep->unfinished);
 
 		while (o->given < o->nframes) {
@@ -196,19 +207,74 @@ static void pump(struct verbs_ep *ep)
 /* Every frame has the whole header: they differ in acknowledgement and credit only, which are filled in when it goes. */
 static void headers(struct verbs_ep *ep, struct verbs_out *o, const struct rds_wire_hdr *hdr)
 {
-	struct rds_wire_hdr h = *hdr;
 	unsigned i;
 
-	ep->since_asked++;
-	ep->bytes_since_asked += o->len;
-	o->ask = o->seq && (ep->since_asked >= ASK_EVERY || ep->bytes_since_asked >= ASK_BYTES);
-	if (o->ask)
-		h.flags |= RDS_FLAG_ACK_REQUIRED;
-	o->solicited = h.flags & (RDS_FLAG_ACK_REQUIRED | RDS_FLAG_CONG_BITMAP);
-	if (h.flags & RDS_FLAG_ACK_REQUIRED)
-		ep->since_asked = ep->bytes_since_asked = 0;
+	ep->since_asked = hdr->flags & RDS_FLAG_ACK_REQUIRED ? 0 : ep->since_asked + 1;
+	o->solicited = hdr->flags & (RDS_FLAG_ACK_REQUIRED | RDS_FLAG_CONG_BITMAP);
 	for (i = 0; i < o->nframes; i++)
-		memcpy(o->block.mem + (size_t)i * VERBS_HDR, &h, sizeof(h));
+		memcpy(o->block.mem + (size_t)i * VERBS_HDR, hdr, sizeof(*hdr));
+}
+
+static void let_go(struct verbs_ep *ep)
+{
+	ep->held = false;
+	pump(ep);
+}
+
+static bool is_small(const struct verbs_ep *ep, const struct rds_wire_hdr *hdr, size_t len)
+{
+	return ep->several && len <= ep->frame / 4 && hdr->sequence &&
+	       !(hdr->flags & (RDS_FLAG_ACK_REQUIRED | RDS_FLAG_CONG_BITMAP));
+}
+
+static void put(struct verbs_out *o, uint32_t at, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
+		uint64_t *pos)
+{
+	unsigned char *mem = o->block.mem + at;
+
+	memcpy(mem, hdr, sizeof(*hdr));
+	rds_gather(mem + VERBS_HDR, iov, len);
+	*pos = (uintptr_t)(mem + VERBS_HDR);
+	o->seq = be64toh(hdr->sequence);
+	o->len = at + (uint32_t)len;
+}
+
+/* Behind those of the group that has not gone yet.  False: there is none, or it has no place for it. */
+static bool put_behind(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
+		       uint64_t *pos)
+{
+	struct verbs_out *o = ep->unfinished ? out_at(ep, ep->out_count - 1) : NULL;
+	uint32_t end, at;
+
+	if (!o || !o->group || o->given)
+		return false;
+	end = VERBS_HDR + o->len;
+	at = VERBS_ALIGN(end);
+	if (at + len > ep->frame)
+		return false;
+	memset(o->block.mem + end, 0, at - end);
+	put(o, at, hdr, iov, len, pos);
+	ep->since_asked++;
+	verbs_run_on(ep);
+	if (ep->held && VERBS_ALIGN(VERBS_HDR + o->len) + len > ep->frame) /* not another one like it */
+		let_go(ep);
+	return true;
+}
+
+static int group_new(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
+		     uint64_t *pos)
+{
+	struct verbs_out o = {.nframes = 1, .grants = true, .group = true};
+	int err = verbs_block_get(ep->dev->arena, VERBS_HDR + ep->frame, &o.block);
+
+	if (err)
+		return err;
+	put(&o, 0, hdr, iov, len, pos);
+	ep->since_asked++;
+	*out_at(ep, ep->out_count++) = o;
+	ep->unfinished++;
+	ep->held = true;
+	return 0;
 }
 
 int verbs_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len, uint64_t *pos)
@@ -217,17 +283,23 @@ int verbs_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct 
 	uint32_t nframes = len ? (uint32_t)((len + ep->frame - 1) / ep->frame) : 1;
 	struct verbs_out o = {
 		.seq = be64toh(hdr->sequence), .len = (uint32_t)len, .nframes = (uint16_t)nframes, .grants = true};
+	bool small = is_small(ep, hdr, len);
 	int err;
 
 	if (unlikely(atomic_load_explicit(&ep->state, memory_order_relaxed) != VERBS_UP))
 		return -ENOTCONN;
 	free_done(ep);
-	if (ep->unfinished)
-		pump(ep);
+	if (ep->unfinished) {
+		if (small && put_behind(ep, hdr, iov, len, pos))
+			return 0;
+		let_go(ep);
+	}
 	if (unlikely(ep->unfinished || !queue_room(ep, VERBS_SQ_RESERVE)))
 		return -EAGAIN;
 	if (unlikely(ep->out_count == ep->out_cap) && out_grow(ep))
 		return -ENOMEM;
+	if (small && verbs_collect(ep) && group_new(ep, hdr, iov, len, pos) == 0)
+		return 0;
 	err = verbs_block_get(ep->dev->arena, (size_t)nframes * VERBS_HDR + len, &o.block);
 	if (unlikely(err)) {
 		verbs_dev_memory(ep->dev);
@@ -252,6 +324,8 @@ void verbs_flush(struct rds_ep *rep, bool service)
 {
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
 
+	if (service && ep->held)
+		let_go(ep);
 	if (!ep->nchain)
 		return;
 	if (service)
@@ -270,6 +344,7 @@ static bool say(struct verbs_ep *ep, bool ask, bool grants)
 	struct verbs_out o = {.nframes = 1, .grants = grants};
 	struct rds_wire_hdr h = {.flags = ask ? RDS_FLAG_ACK_REQUIRED : 0};
 	struct ibv_send_wr *wr;
+	bool asked;
 
 	if (!queue_room(ep, 1) || (!grants && !verbs_credit_take(ep, 1)))
 		return false;
@@ -278,7 +353,7 @@ static bool say(struct verbs_ep *ep, bool ask, bool grants)
 		    verbs_block_get(ep->dev->arena, VERBS_HDR, &o.block))
 			return false;
 		memcpy(o.block.mem, &h, sizeof(h));
-		o.solicited = true;
+		o.solicited = ask || grants;
 		frame_out(ep, &o);
 		/* It has gone whole: its place is before those that have not. */
 		if (ep->unfinished) {
@@ -294,11 +369,12 @@ static bool say(struct verbs_ep *ep, bool ask, bool grants)
 		return true;
 	}
 	post_chain(ep); /* the header is one per endpoint, and inline: it is copied by the post below */
-	say_in(ep, &h, grants);
+	asked = say_in(ep, &h, grants);
 	ep->said = h;
 	wr = chain_next(ep, VERBS_HDR, false);
 	wr->sg_list[0] = (struct ibv_sge){.addr = (uintptr_t)&ep->said, .length = VERBS_HDR};
-	wr->send_flags |= IBV_SEND_SOLICITED;
+	if (asked || ask || grants)
+		wr->send_flags |= IBV_SEND_SOLICITED;
 	post_chain(ep);
 	return true;
 }
@@ -311,7 +387,7 @@ void verbs_push(struct rds_ep *rep)
 	if (atomic_load(&ep->state) != VERBS_UP)
 		return;
 	free_done(ep);
-	pump(ep);
+	let_go(ep);
 	post_chain(ep);
 	grants = verbs_credit_due(ep);
 	if (grants || atomic_load(&ep->ack_due))
@@ -333,7 +409,7 @@ static void ask(struct verbs_ep *ep)
 	if (!ep->since_asked) /* the newest has asked already */
 		return;
 	if (say(ep, true, false))
-		ep->since_asked = ep->bytes_since_asked = 0;
+		ep->since_asked = 0;
 }
 
 bool verbs_want_room(struct rds_ep *rep, uint64_t seen_ack)
@@ -344,7 +420,8 @@ bool verbs_want_room(struct rds_ep *rep, uint64_t seen_ack)
 	rds_fence();
 	if (atomic_load(&ep->state) != VERBS_UP)
 		return false;
-	pump(ep);
+	verbs_run_ends(ep);
+	let_go(ep);
 	post_chain(ep);
 	if (atomic_load(&ep->seen_ack) > seen_ack)
 		return true;
@@ -432,4 +509,5 @@ void verbs_send_free(struct verbs_ep *ep)
 	free(ep->out);
 	ep->out = NULL;
 	ep->out_count = ep->out_cap = ep->out_head = ep->unfinished = 0;
+	ep->held = false;
 }

@@ -124,6 +124,7 @@ void rds_verbs_forget(void)
 	verbs_locate_forget();
 	verbs_call_forget();
 	verbs_keepalive_forget();
+	verbs_collect_forget();
 	verbs_dev_forget();
 	memset(&rds_verbs, 0, sizeof(rds_verbs));
 }

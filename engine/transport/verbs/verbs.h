@@ -3,12 +3,15 @@
  * verbs.h - the verbs transport inside: devices, endpoints, and who may touch what.
  *
  * A message is cut into *frames*: a SEND of a 48-byte RDS header and at most VERBS_FRAME bytes each (rds-semantics 12.5, with larger
- * slices; both sides say when they connect how much they take).  Received frames land in one shared receive queue per device.
+ * slices; both sides say when they connect how much they take).  Several small ones may share a frame, header and bytes of each behind
+ * the last one's, at the next multiple of VERBS_ALIGN; acknowledgement and credits are in the first header.
+ * Received frames land in one shared receive queue per device.
  *
  *   verbs.c       the transport's table; claims, devices come and go
  *   api.c         the libraries            device.c   device: PD, CQ, SRQ, what it can do, receive buffers
  *   arena.c       registered memory that messages are kept in until they are acknowledged
  *   send.c        message -> frames -> send queue, completions, room
+ *   collect.c     may a small message wait for others?
  *   recv.c        completion queue -> frames -> messages, acknowledgements, credits taken
  *   credit.c      may a frame be sent? (devices that cannot make a sender wait)
  *   wake.c        arming the completion queue
@@ -34,6 +37,7 @@
 
 #define VERBS_FRAME 8192u /* payload of a frame, at most */
 #define VERBS_HDR RDS_WIRE_HDR
+#define VERBS_ALIGN(n) (((n) + 7u) & ~7u)
 #define VERBS_BUF (VERBS_FRAME + 64u) /* a receive buffer; frame at its start */
 #define VERBS_SQ 256u
 #define VERBS_CHAIN 16u
@@ -124,6 +128,8 @@ struct verbs_buf {
 	unsigned char *mem;
 	uint32_t index;
 	uint32_t len;	     /* received */
+	uint32_t at;	     /* the next message of it */
+	uint32_t users;	     /* messages in place, and one as long as not all of it has been taken */
 	struct verbs_ep *ep; /* handed to the engine in place, or waiting in ep->later */
 };
 
@@ -195,7 +201,8 @@ struct verbs_out {
 	uint32_t len;		 /* payload */
 	uint32_t wr_end;	 /* all of it has been sent when so many work requests have completed */
 	uint16_t nframes, given; /* to the chain */
-	bool ask, solicited, grants;
+	bool solicited, grants;
+	bool group; /* one frame, perhaps of several messages: len is all behind the first header, seq the last one's */
 };
 
 struct verbs_ep {
@@ -227,6 +234,13 @@ struct verbs_ep {
 	uint32_t qpn;
 	uint32_t max_inline;
 	uint32_t frame;	    /* payload of a frame that the peer takes */
+	bool several;	    /* ... and it takes several messages in one */
+	bool held;	    /* the last of `out` is a group that waits for more (collect.c) */
+	_Atomic uint32_t run; /* messages since one has come, or since room was waited for */
+	uint32_t run_heard, good;
+	int trust, distrust;
+	_Atomic bool unattended;	 /* nobody has looked while it was held (rx) */
+	_Atomic uint32_t messages_heard; /* (rx) */
 	uint32_t wr_posted; /* work requests so far, the chain included; wraps */
 	uint32_t wr_unsignaled, bytes_unsignaled;
 	struct ibv_send_wr wr[VERBS_CHAIN]; /* the chain: not yet given to the device (flush) */
@@ -237,7 +251,7 @@ struct verbs_ep {
 	uint32_t out_head, out_count, out_cap;
 	uint32_t unfinished;  /* of them, at the end, those of which frames are still to be given to the chain */
 	_Atomic bool backlog; /* ... because there is no room for them */
-	uint32_t since_asked, bytes_since_asked; /* an acknowledgement was asked for so much ago */
+	uint32_t since_asked; /* messages since the peer was asked for an acknowledgement */
 	_Atomic uint32_t credits;		 /* frames that we may send (caps.credits) */
 	_Atomic uint32_t wr_done;		 /* by completion (rx) */
 	_Atomic uint64_t seen_ack;		 /* the peer's (rx) */
@@ -245,7 +259,15 @@ struct verbs_ep {
 
 	/* receive side (rx) */
 	_Atomic uint64_t rx_ack; /* what we have received, to be told */
-	_Atomic bool ack_due;	 /* ... soon, by a frame of its own if need be */
+	_Atomic uint64_t told;	 /* ... and was (tx) */
+	_Atomic bool ack_due;	 /* is to be told now, by a frame of its own if need be */
+	_Atomic bool ack_asked;	 /* ... because the peer waits for it */
+	uint64_t owed_since;	 /* `told` as of when owed_bytes began to count */
+	uint32_t owed_bytes;
+	struct verbs_ep *owing_next, *holding_next;
+	bool holding; /* on the list of those that may hold something (collect.c) */
+	uint32_t held_since, stirred, run_seen; /* ticks, and `run` as of the last one */
+	bool owing;   /* on the list of those that owe an acknowledgement before this process stops looking */
 	_Atomic uint32_t grant;	 /* credits to be told to the peer */
 	uint32_t granted, spare; /* credits that the peer holds, buffers set aside for it */
 	bool heard;		 /* a frame has come */
@@ -273,6 +295,8 @@ struct verbs {
 	struct verbs_ep *eps;		    /* helper */
 	struct verbs_ep *by_qpn[VERBS_QPS]; /* rx */
 	struct verbs_ep *waiting;	    /* rx: up, and frames in ep->later, which found no memory */
+	struct verbs_ep *owing;		    /* rx: an acknowledgement (recv.c) */
+	struct verbs_ep *holding;	    /* rx: messages that wait for others (collect.c) */
 	enum rds_attention attention;	    /* rx: as last told */
 	struct rdma_cm_id *listener[2];	    /* our own, any port: for IPv4, for IPv6 */
 	_Atomic uint16_t port;		    /* ... this one, host order; 0: none */
@@ -293,14 +317,26 @@ void verbs_send_mark(struct verbs_ep *ep); /* helper, queue pair in error: when 
 /* An RDMA operation of no bytes (keepalive.c); sets probe_wr. 0, -EBUSY: no place, -errno. */
 int verbs_send_probe(struct verbs_ep *ep);
 
+/* collect.c */
+bool verbs_collect(struct verbs_ep *ep);     /* tx: a small message is to go.  May it wait? */
+static inline void verbs_run_on(struct verbs_ep *ep) /* tx */
+{
+	atomic_store_explicit(&ep->run, atomic_load_explicit(&ep->run, memory_order_relaxed) + 1, memory_order_relaxed);
+}
+void verbs_run_ends(struct verbs_ep *ep);    /* tx: the program waits for room */
+void verbs_collect_out(void);		     /* rx: a look; what is held goes, by up->speak */
+void verbs_collect_end(struct verbs_ep *ep); /* rx: closed */
+extern __thread bool verbs_helper __attribute__((tls_model("initial-exec"))); /* this thread is, and its looks are no program's */
+
 /* recv.c; rx */
 bool verbs_progress(struct rds_transport *t);
 void verbs_ack(struct rds_ep *ep, uint64_t seq);
 void verbs_release(struct rds_ep *ep, void *token);
 bool verbs_relieve(struct rds_transport *t, bool now);
+void verbs_acks_due(void);		    /* nobody looks from now on: what is owed is said first, by up->speak */
 bool verbs_recv_later(struct verbs_ep *ep); /* offer again what waits. True: something went */
 void verbs_recv_drop(struct verbs_ep *ep);  /* closed: half a message, frames that nobody took */
-struct verbs_ep *verbs_ep_by_qpn(uint32_t qpn);
+struct verbs_ep *verbs_ep_by_qpn(const struct verbs_dev *dev, uint32_t qpn);
 void verbs_ep_hash(struct verbs_ep *ep);
 void verbs_ep_unhash(struct verbs_ep *ep);
 /* A completion or a frame says that it is over: have the helper break it. rx or tx. */
@@ -326,6 +362,7 @@ int verbs_claims(struct rds_transport *t, const struct in6_addr *laddr, uint32_t
 /* The queue pair for ep->cm; ep->dev is set. helper. */
 int verbs_qp_create(struct verbs_ep *ep);
 void verbs_qp_destroy(struct verbs_ep *ep);
+void verbs_qp_patience(struct verbs_ep *ep); /* connected: how it makes senders wait */
 
 /* cm.c; helper */
 int verbs_cm_start(void); /* event channel, listener; program's thread, control held */
@@ -412,5 +449,6 @@ void verbs_rendezvous_forget(void);
 void verbs_locate_forget(void);
 void verbs_call_forget(void);
 void verbs_keepalive_forget(void);
+void verbs_collect_forget(void);
 
 #endif

@@ -96,6 +96,10 @@ void verbs_attention(struct rds_transport *t, enum rds_attention who)
 			tell(dev);
 		}
 	}
+	if (who != RDS_ATT_LEADER && who != RDS_ATT_HELPER)
+		return;
+	verbs_collect_out();
+	verbs_acks_due();
 }
 
 bool verbs_pending(struct rds_transport *t)

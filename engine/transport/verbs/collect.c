@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * collect.c - may a small message wait, so that others go in the same frame?
+ *
+ * A frame costs much the same whether it carries one small message or many.  Many programs send a few messages in a row, a *run*, and
+ * then look for the answers, or wait for room.  All of a run but the first message can go in few frames, without anybody having to
+ * wait for them: they are held (in one block, send.c) until
+ *
+ *   - the frame is full, or something else goes over this endpoint;
+ *   - the program looks at the completion queue, waits for room, or is about to sleep;
+ *   - it has been held for a TICK or two, and nothing was added meanwhile; or for LONGEST of them, whatever the program does.
+ *
+ * That costs time, and the former is a mistake: so runs are learnt first.  An endpoint holds messages when its last TRUST runs were long,
+ * and after a mistake that many more must have been, each time twice as many; what goes well makes good for it, slowly (a busy machine
+ * may have kept the program from its look).  An exchange of single messages, or a program that sends and does something else, knows
+ * nothing of all this.
+ *
+ * Waiting for a completion instead of a look would not do: where the device is software, all of a frame's way is done within the call that
+ * posts it.  Must not know how messages lie in the block.
+ */
+#include "engine/transport/verbs/verbs.h"
+
+#define TICK_NS 1000000ull
+#define LONG_RUN 4u
+#define TRUST 4
+#define DISTRUST_MAX 4096
+#define LONGEST 4u
+#define GOOD_AGAIN 16u /* runs that make half of the distrust go */
+
+static void tick(struct rds_timer *tm);
+
+static struct rds_timer timer = {.fn = tick};
+static uint32_t now;	    /* in ticks (rx) */
+static bool ticking, begun; /* rx; something has been held since the last one */
+__thread bool verbs_helper __attribute__((tls_model("initial-exec"))); /* its looks are not the program's */
+
+/* ---- tx ---- */
+
+void verbs_run_ends(struct verbs_ep *ep)
+{
+	uint32_t run = atomic_load_explicit(&ep->run, memory_order_relaxed);
+
+	if (ep->trust == TRUST && ep->distrust && run >= LONG_RUN && ++ep->good >= GOOD_AGAIN) {
+		ep->good = 0;
+		ep->distrust /= 2;
+	}
+	if (run >= LONG_RUN && ep->trust < TRUST)
+		ep->trust++;
+	else if (run > 1 && run < LONG_RUN && ep->trust > 0)
+		ep->trust--;
+	atomic_store_explicit(&ep->run, 0, memory_order_relaxed);
+}
+
+static void hold(struct verbs_ep *ep)
+{
+	rx_lock();
+	ep->held_since = ep->stirred = now;
+	ep->run_seen = atomic_load_explicit(&ep->run, memory_order_relaxed);
+	begun = true;
+	if (!ep->holding) {
+		ep->holding = true;
+		ep->holding_next = rds_verbs.holding;
+		rds_verbs.holding = ep;
+	}
+	if (!ticking) {
+		ticking = true;
+		rds_timer_set(&timer, os_now_ns() + TICK_NS);
+	}
+	rx_unlock();
+}
+
+static void mistaken(struct verbs_ep *ep)
+{
+	ep->distrust = ep->distrust ? ep->distrust * 2 : TRUST;
+	if (ep->distrust > DISTRUST_MAX)
+		ep->distrust = DISTRUST_MAX;
+	ep->trust = -ep->distrust;
+}
+
+bool verbs_collect(struct verbs_ep *ep)
+{
+	uint32_t heard = atomic_load_explicit(&ep->messages_heard, memory_order_relaxed);
+
+	if (heard != ep->run_heard) {
+		ep->run_heard = heard;
+		verbs_run_ends(ep);
+	}
+	verbs_run_on(ep);
+	if (unlikely(atomic_load_explicit(&ep->unattended, memory_order_relaxed)) &&
+	    atomic_exchange(&ep->unattended, false))
+		mistaken(ep);
+	if (atomic_load_explicit(&ep->run, memory_order_relaxed) == 1 || ep->trust < TRUST)
+		return false;
+	hold(ep);
+	return true;
+}
+
+/* ---- rx ---- */
+
+void verbs_collect_out(void)
+{
+	struct verbs_ep *ep;
+
+	while (!verbs_helper && (ep = rds_verbs.holding)) {
+		rds_verbs.holding = ep->holding_next;
+		ep->holding = false;
+		ep->head.t->up->speak(ep->head.conn);
+	}
+}
+
+/* Has nobody added to it, or looked, since before the last tick? */
+static bool lies(struct verbs_ep *ep)
+{
+	uint32_t run = atomic_load_explicit(&ep->run, memory_order_relaxed);
+
+	if (run != ep->run_seen) {
+		ep->run_seen = run;
+		ep->stirred = now;
+	}
+	return ep->stirred != now;
+}
+
+static void tick(struct rds_timer *tm)
+{
+	struct verbs_ep **p, *ep;
+	bool left;
+
+	verbs_helper = true;
+	rx_lock();
+	for (p = &rds_verbs.holding; (ep = *p);) {
+		left = lies(ep);
+		if (!left && now - ep->held_since < LONGEST) {
+			p = &ep->holding_next;
+			continue;
+		}
+		*p = ep->holding_next;
+		ep->holding = false;
+		if (left)
+			atomic_store(&ep->unattended, true);
+		ep->head.t->up->speak(ep->head.conn);
+	}
+	now++;
+	ticking = begun || rds_verbs.holding;
+	begun = false;
+	if (ticking)
+		rds_timer_set(tm, os_now_ns() + TICK_NS);
+	rx_unlock();
+}
+
+void verbs_collect_end(struct verbs_ep *ep)
+{
+	struct verbs_ep **p;
+
+	for (p = &rds_verbs.holding; *p; p = &(*p)->holding_next)
+		if (*p == ep) {
+			*p = ep->holding_next;
+			break;
+		}
+	ep->holding = false;
+}
+
+void verbs_collect_forget(void)
+{
+	timer.queued = ticking = begun = verbs_helper = false;
+}

@@ -1,0 +1,553 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_verbs_collect.c - several messages in one frame: when they are held and when they go (engine/transport/verbs/collect.c, send.c),
+ * what is made of such a frame that comes (recv.c), and peers that do not know of it.
+ */
+#include <endian.h>
+#include <string.h>
+
+#include "tests/mock/world.h"
+
+static struct world_conn *a, *b;
+
+static void begin(enum mock_mode mode)
+{
+	world_start(mode);
+	a = &world.conn[0];
+	b = &world.conn[1];
+}
+
+static void setup_ib(void)
+{
+	begin(MOCK_IB);
+}
+
+static void setup_iwarp(void)
+{
+	begin(MOCK_IWARP);
+}
+
+static void send_n(struct world_conn *c, unsigned n, size_t len)
+{
+	while (n--)
+		ck_assert_int_eq(world_send(c, len, 0), 0);
+}
+
+/* So many messages, then a look, and an answer. */
+static void run_of(unsigned n, size_t len)
+{
+	send_n(a, n, len);
+	world_run();
+	ck_assert(world_all_came(a, b));
+	send_n(b, 1, 8);
+	world_run();
+	ck_assert(world_all_came(b, a));
+}
+
+static void learn(void)
+{
+	unsigned i;
+
+	world_pair();
+	for (i = 0; i < 6; i++)
+		run_of(6, 64);
+}
+
+/* Work requests that so many messages make, before anybody looks. */
+static unsigned frames(unsigned n, size_t len)
+{
+	uint32_t before = world_ep(a)->wr_posted;
+
+	send_n(a, n, len);
+	ck_assert_uint_eq(world_ep(a)->nchain, 0);
+	return world_ep(a)->wr_posted - before;
+}
+
+/* ---- held ---- */
+
+/* The first goes, the others together, as soon as somebody looks. */
+START_TEST(test_run)
+{
+	learn();
+	ck_assert_uint_eq(frames(10, (size_t)_i * 13), 1);
+	ck_assert_uint_eq(mock_sends_waiting(world_ep(a)->qp), 1);
+	world_run();
+	ck_assert(world_all_came(a, b));
+	ck_assert(!world_ep(a)->held);
+	ck_assert_uint_eq(frames(5, 64), 0); /* nothing has been heard: the run goes on */
+}
+END_TEST
+
+/* Nothing of it without having seen long runs; nothing for one at a time, or two. */
+START_TEST(test_not_learnt)
+{
+	unsigned i;
+
+	world_pair();
+	ck_assert_uint_eq(frames(12, 64), 12);
+	world_run();
+	ck_assert(world_all_came(a, b));
+	send_n(b, 1, 8);
+	world_run();
+	for (i = 0; i < 20; i++) {
+		ck_assert_uint_eq(frames((unsigned)_i, 64), (unsigned)_i);
+		world_run();
+		send_n(b, 1, 8);
+		world_run();
+	}
+	ck_assert(world_all_came(a, b));
+}
+END_TEST
+
+START_TEST(test_forgets)
+{
+	unsigned i;
+
+	learn();
+	for (i = 0; i < 4; i++)
+		run_of(2, 64);
+	ck_assert_uint_eq(frames(3, 64), 3);
+}
+END_TEST
+
+/* What is full goes by itself. */
+START_TEST(test_full)
+{
+	learn();
+	ck_assert_uint_eq(frames(1 + 7, 1024), 2); /* 7 * 1072 fit */
+	ck_assert_uint_eq(frames(6, 1024), 0);
+	ck_assert_uint_eq(frames(1, 1024), 1);
+	ck_assert_uint_eq(frames(3, 2048), 1); /* 3 * 2096; not a fourth */
+	ck_assert_uint_eq(frames(2, 2048), 0);
+	world_run();
+	ck_assert(world_all_came(a, b));
+}
+END_TEST
+
+/* Everything else goes behind it: larger ones, what asks for an answer, a map. */
+START_TEST(test_order)
+{
+	learn();
+	ck_assert_uint_eq(frames(4, 64), 1);
+	switch (_i) {
+	case 0:
+		ck_assert_uint_eq(frames(1, 4000), 2);
+		break;
+	case 1:
+		ck_assert_uint_eq(frames(1, 20000), 4);
+		break;
+	case 2:
+		ck_assert_int_eq(world_send(a, 64, RDS_FLAG_ACK_REQUIRED), 0);
+		break;
+	case 3:
+		ck_assert(!verbs_want_room(a->ep, verbs_acked(a->ep)));
+		break;
+	case 4:
+		verbs_flush(a->ep, true);
+		break;
+	case 5: /* does not fit */
+		frames(50, 100);
+		ck_assert_uint_eq(frames(1, 2000), 1);
+		break;
+	}
+	ck_assert(world_ep(a)->held == (_i == 5));
+	ck_assert_uint_eq(world_ep(a)->nchain, 0);
+	frames(3, 64);
+	world_run();
+	ck_assert(world_all_came(a, b));
+	ck_assert_uint_eq(a->downs + b->downs, 0);
+}
+END_TEST
+
+static void handled(void)
+{
+	while (mock_step())
+		;
+}
+
+/* Before a thread sleeps. */
+START_TEST(test_before_sleep)
+{
+	learn();
+	ck_assert_uint_eq(frames(4, 64), 1);
+	rx_lock();
+	verbs_attention(&rds_verbs.t, _i ? RDS_ATT_LEADER : RDS_ATT_HELPER);
+	rx_unlock();
+	ck_assert(a->speak);
+	verbs_push(a->ep);
+	ck_assert(!world_ep(a)->held);
+	world_run();
+	ck_assert(world_all_came(a, b));
+}
+END_TEST
+
+/* Nobody looks: it goes after two ticks at most, and next time the endpoint knows better. */
+START_TEST(test_unattended)
+{
+	unsigned i;
+
+	learn();
+	ck_assert_uint_eq(frames(4, 64), 1);
+	world_tick(MS);
+	ck_assert(world_ep(a)->held);
+	ck_assert_uint_eq(frames(1, 64), 0);
+	world_tick(MS);
+	if (_i) { /* the program is at it, just slow */
+		ck_assert_uint_eq(frames(1, 64), 0);
+		world_tick(MS);
+		ck_assert(!a->speak);
+	}
+	world_tick(MS);
+	ck_assert(a->speak);
+	a->speak = false;
+	verbs_push(a->ep);
+	ck_assert(!world_ep(a)->held);
+	handled();
+	world_run();
+	ck_assert(world_all_came(a, b));
+	send_n(b, 1, 8);
+	world_run();
+	for (i = 0; i < 7; i++) {
+		ck_assert_uint_eq(frames(5, 64), 5);
+		run_of(1, 64);
+	}
+	run_of(5, 64);
+	ck_assert_uint_eq(frames(5, 64), 1); /* eight long ones since */
+	world_pass(10 * MS);
+	ck_assert(!world_timer_due(100 * MS)); /* nothing ticks for ever */
+}
+END_TEST
+
+/* One that adds a message now and then waits no longer, but it is no mistake. */
+START_TEST(test_slow)
+{
+	unsigned i;
+
+	learn();
+	ck_assert_uint_eq(frames(4, 64), 1);
+	for (i = 0; i < 5 && !a->speak; i++) {
+		world_tick(MS);
+		ck_assert_uint_eq(frames(1, 64), 0);
+	}
+	ck_assert_uint_eq(i, 5);
+	ck_assert(a->speak);
+	world_run();
+	ck_assert(world_all_came(a, b));
+	run_of(1, 64);
+	ck_assert_uint_eq(frames(5, 64), 1);
+}
+END_TEST
+
+/* On devices where frames are counted, one costs one credit; what has to wait for credits grows until they come. */
+START_TEST(test_waits_for_credits)
+{
+	struct verbs_ep *ep;
+	uint32_t had;
+
+	learn();
+	ep = world_ep(a);
+	had = atomic_load(&ep->credits);
+	ck_assert_uint_eq(frames(20, 64), 1);
+	world_run();
+	send_n(b, 1, 8);
+	world_run();
+	ck_assert(!ep->dev->caps.credits || had >= 4);
+	if (!ep->dev->caps.credits)
+		return;
+	atomic_fetch_sub(&ep->credits, had = atomic_load(&ep->credits));
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	ck_assert_int_eq(world_send(a, 64, 0), -EAGAIN);
+	atomic_fetch_add(&ep->credits, 1);
+	send_n(a, 3, 64); /* held */
+	atomic_fetch_sub(&ep->credits, atomic_load(&ep->credits));
+	verbs_push(a->ep);
+	ck_assert_uint_eq(ep->unfinished, 1);
+	send_n(a, 3, 64);
+	ck_assert_uint_eq(ep->unfinished, 1);
+	ck_assert_int_eq(world_send(a, 5000, 0), -EAGAIN);
+	atomic_fetch_add(&ep->credits, had);
+	world_run();
+	verbs_push(a->ep);
+	world_run();
+	ck_assert(world_all_came(a, b));
+}
+END_TEST
+
+/* Kept for the next connection, or dropped; what is freed is the mock's to check. */
+START_TEST(test_end_while_held)
+{
+	struct rds_ep *kept = NULL;
+
+	learn();
+	ck_assert_uint_eq(frames(5, 64), 1);
+	if (_i) {
+		kept = a->ep;
+		verbs_keep(kept, true);
+	}
+	world_close(a);
+	world_pass(3000 * MS);
+	if (kept)
+		verbs_keep(kept, false);
+	world_close(b);
+	world_pass(3000 * MS);
+	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_ptr_null(rds_verbs.holding);
+}
+END_TEST
+
+/* All of a group stays until its last message is acknowledged. */
+START_TEST(test_retained)
+{
+	struct iovec iov;
+	struct rds_wire_hdr w;
+	unsigned char bytes[600];
+	uint64_t pos[20];
+	unsigned i;
+
+	learn();
+	for (i = 0; i < 20; i++) {
+		world_fill(a->tx_seq + 1, bytes, sizeof(bytes));
+		rds_hdr_encode(&(struct rds_hdr){.seq = a->tx_seq + 1, .len = 600, .sport = 1, .dport = 2}, &w, false);
+		iov = (struct iovec){bytes, sizeof(bytes)};
+		ck_assert_int_eq(verbs_send(a->ep, &w, &iov, sizeof(bytes), &pos[i]), 0);
+		a->tx_seq++;
+	}
+	for (i = 0; i < 20; i++)
+		ck_assert(world_intact(a->tx_seq - 19 + i, verbs_retained(a->ep, pos[i]), sizeof(bytes)));
+	verbs_want_room(a->ep, verbs_acked(a->ep));
+	world_run();
+	ck_assert_uint_eq(verbs_acked(a->ep), a->tx_seq);
+	ck_assert(world_all_came(a, b));
+}
+END_TEST
+
+/* ---- peers ---- */
+
+/* One that speaks the first version only is answered with it, and gets one message in a frame. */
+START_TEST(test_first_version)
+{
+	struct rdma_cm_event *ev;
+	struct verbs_answer answer;
+	struct verbs_hello h;
+	unsigned i;
+
+	world_hello(&h, VERBS_CONNECT);
+	h.version_max = (uint8_t)(1 + _i);
+	h.credits = 64;
+	world.next = a;
+	world_peer_asks(&h, US, rds_verbs.port);
+	ev = peer_event(&world.peer, RDMA_CM_EVENT_ESTABLISHED);
+	answer = world_answer_in(ev);
+	ck_assert_uint_eq(answer.version, 1u + (unsigned)_i);
+	peer_ack(&world.peer);
+	world_peer_frame(&(struct rds_hdr){.seq = 1, .sport = 1, .dport = 2}, NULL, 0);
+	world_run();
+	peer_post(&world.peer, 20);
+	for (i = 0; i < 5; i++) {
+		frames(4, 64);
+		world_peer_frame(&(struct rds_hdr){.seq = i + 2, .sport = 1, .dport = 2}, NULL, 0);
+		world_run();
+	}
+	ck_assert_uint_eq(frames(4, 64), _i ? 1 : 4);
+}
+END_TEST
+
+/* ---- received ---- */
+
+static unsigned char frame[PEER_BUF];
+static size_t frame_len;
+
+/* Behind what is there; len: what its header says. */
+static void add(uint64_t seq, uint32_t len, size_t bytes, uint8_t flags)
+{
+	frame_len = VERBS_ALIGN(frame_len);
+	rds_hdr_encode(&(struct rds_hdr){.seq = seq, .len = len, .sport = 1, .dport = 2, .flags = flags},
+		       (struct rds_wire_hdr *)(void *)(frame + frame_len), false);
+	world_fill(seq, frame + frame_len + VERBS_HDR, bytes);
+	frame_len += VERBS_HDR + bytes;
+}
+
+static void joined(void)
+{
+	world_joined_by(a, 32);
+	world_peer_frame(&(struct rds_hdr){0}, NULL, 0);
+	world_run();
+	ck_assert_uint_eq(a->ups, 1);
+	add(1, 1, 1, 0);
+	add(2, 0, 0, 0);
+	add(3, 500, 500, 0);
+}
+
+static void came(unsigned n)
+{
+	unsigned i;
+
+	ck_assert_uint_eq(a->nmsgs, n);
+	for (i = 0; i < n; i++) {
+		ck_assert_uint_eq(a->msg[i].seq, i + 1);
+		ck_assert(a->msg[i].intact);
+	}
+}
+
+static struct verbs_dev *dev(void)
+{
+	return atomic_load(&rds_verbs.devs);
+}
+
+static void all_buffers_back(void)
+{
+	ck_assert_uint_eq(dev()->posted + dev()->nrefill, dev()->nbufs);
+}
+
+START_TEST(test_several_come)
+{
+	joined();
+	add(4, 3, 3, 0);
+	add(5, 1000, 1000, 0);
+	world.later = (unsigned)_i; /* no memory, in the midst of it, too */
+	peer_send(&world.peer, frame, frame_len, IBV_SEND_SIGNALED);
+	do {
+		world_run();
+	} while (world.later);
+	world_run();
+	came(5);
+	all_buffers_back();
+}
+END_TEST
+
+/* No memory for the n-th, and then the end. */
+START_TEST(test_end_within)
+{
+	joined();
+	world.keep_inplace = true;
+	add(4, 300, 300, 0);
+	add(5, 300, 300, 0);
+	peer_send(&world.peer, frame, frame_len, IBV_SEND_SIGNALED);
+	mock_run();
+	world.refuse_from = (unsigned)_i + 1;
+	rx_lock();
+	verbs_progress(&rds_verbs.t);
+	rx_unlock();
+	came((unsigned)_i);
+	world_close(a);
+	world.refuse_from = 0;
+	world_pass(3000 * MS);
+	ck_assert_uint_eq(dev()->posted + dev()->nrefill, dev()->nbufs - (world.ninplace > 0));
+	world_release();
+	world_pass(100 * MS);
+	all_buffers_back();
+	ck_assert_ptr_null(rds_verbs.eps);
+}
+END_TEST
+
+/* The buffer goes back with the last of its messages. */
+START_TEST(test_in_place)
+{
+	unsigned i, n;
+
+	joined();
+	add(4, 1000, 1000, 0);
+	add(5, 10, 10, 0);
+	world.keep_inplace = true;
+	peer_send(&world.peer, frame, frame_len, IBV_SEND_SIGNALED);
+	world_run();
+	came(5);
+	ck_assert_uint_eq(n = world.ninplace, 2);
+	for (i = 0; i < n; i++) {
+		ck_assert_uint_eq(dev()->posted + dev()->nrefill, dev()->nbufs - 1);
+		rx_lock();
+		verbs_release(world.inplace[i].ep, world.inplace[i].token);
+		rx_unlock();
+	}
+	world.ninplace = 0;
+	all_buffers_back();
+}
+END_TEST
+
+START_TEST(test_nonsense)
+{
+	joined();
+	switch (_i) {
+	case 0: /* not all of a header */
+		memset(frame + frame_len, 0, 100);
+		frame_len = VERBS_ALIGN(frame_len) + VERBS_HDR - 1;
+		break;
+	case 1: /* a length beyond the end */
+		add(4, 100, 99, 0);
+		break;
+	case 2: /* the padding alone */
+		add(4, 5, 5, 0);
+		frame_len += 3;
+		break;
+	case 3: /* a piece of a larger one */
+		add(4, 20000, 4000, 0);
+		break;
+	case 4:
+		add(4, UINT32_MAX, 4000, 0);
+		break;
+	case 5: /* a wrong checksum */
+		add(4, 0, 0, 0);
+		((struct rds_wire_hdr *)(void *)(frame + frame_len - VERBS_HDR))->csum = 0x1234;
+		break;
+	}
+	peer_send(&world.peer, frame, frame_len, IBV_SEND_SIGNALED);
+	world_run();
+	came(_i ? 3 : 2);
+	ck_assert_uint_eq(a->downs, 1);
+	ck_assert_int_eq(a->why, -EPROTO);
+	world_pass(2000 * MS);
+	all_buffers_back();
+}
+END_TEST
+
+/* From one that has not said that it would. */
+START_TEST(test_several_unasked)
+{
+	struct verbs_hello h;
+
+	world_hello(&h, VERBS_CONNECT);
+	h.version_max = 1;
+	h.credits = 64;
+	world.next = a;
+	world_peer_asks(&h, US, rds_verbs.port);
+	peer_event(&world.peer, RDMA_CM_EVENT_ESTABLISHED);
+	peer_ack(&world.peer);
+	add(1, 1, 1, 0);
+	add(2, 0, 0, 0);
+	peer_send(&world.peer, frame, frame_len, IBV_SEND_SIGNALED);
+	world_run();
+	ck_assert_uint_eq(a->nmsgs, 0);
+	ck_assert_uint_eq(a->downs, 1);
+	ck_assert_int_eq(a->why, -EPROTO);
+}
+END_TEST
+
+static void tests(TCase *t)
+{
+	tcase_add_loop_test(t, test_run, 0, 17);
+	tcase_add_loop_test(t, test_not_learnt, 1, 3);
+	tcase_add_test(t, test_forgets);
+	tcase_add_test(t, test_full);
+	tcase_add_loop_test(t, test_order, 0, 6);
+	tcase_add_loop_test(t, test_before_sleep, 0, 2);
+	tcase_add_loop_test(t, test_unattended, 0, 2);
+	tcase_add_test(t, test_slow);
+	tcase_add_test(t, test_waits_for_credits);
+	tcase_add_loop_test(t, test_end_while_held, 0, 2);
+	tcase_add_test(t, test_retained);
+	tcase_add_loop_test(t, test_first_version, 0, 2);
+	tcase_add_loop_test(t, test_several_come, 0, 12);
+	tcase_add_loop_test(t, test_end_within, 0, 5);
+	tcase_add_test(t, test_in_place);
+	tcase_add_loop_test(t, test_nonsense, 0, 6);
+	tcase_add_test(t, test_several_unasked);
+}
+
+int main(void)
+{
+	Suite *s = suite_create("verbs_collect");
+
+	tests(world_case(s, "ib", setup_ib));
+	tests(world_case(s, "iwarp", setup_iwarp));
+	return world_main(s);
+}
