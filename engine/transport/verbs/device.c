@@ -355,6 +355,8 @@ static void dev_use(struct verbs_dev *dev)
 /*
  * librdmacm opens each device for itself and keeps it open, and some devices cannot be removed while anybody has them open.  Nothing
  * of ours is made there, so its descriptors become /dev/null's: what librdmacm still asks of them fails, which it does not mind.
+ * In a forked child librdmacm goes on with the same context: there is no descriptor in it any more (os_fd_abandon), nor any number of
+ * the parent's, which would be that of something else by now.
  */
 static void put_aside(int *fd)
 {
@@ -365,24 +367,6 @@ static void put_aside(int *fd)
 	if (os_fd_adopt(fd) == 0)
 		os_syscall(SYS_dup3, null, *fd, O_CLOEXEC, 0, 0, 0);
 	os_close(null);
-}
-
-static void take_back(int *fd)
-{
-	if (*fd >= 0)
-		os_close(*fd);
-	*fd = -1;
-}
-
-/*
- * We have no more part in librdmacm's context.  It may keep it, and then a child's, too: no number must be left there that is
- * somebody else's some day.  Helper.
- */
-void verbs_dev_back(struct verbs_dev *dev)
-{
-	take_back(&dev->aside->cmd_fd);
-	take_back(&dev->aside->async_fd);
-	dev->aside = NULL;
 }
 
 /* Without it, the device is as good as none.  Said once of each, whoever binds how often. */
@@ -464,7 +448,6 @@ int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out)
 	if (!dev) {
 		err = dev_new(cm->verbs->device, rdma_get_local_addr(cm), &dev);
 		if (!err) {
-			dev->aside = cm->verbs;
 			put_aside(&cm->verbs->cmd_fd);
 			put_aside(&cm->verbs->async_fd);
 		}
@@ -482,19 +465,7 @@ bool verbs_dev_has(const struct verbs_dev *dev, const struct rdma_cm_id *cm)
 	return cm->verbs && cm->verbs->device == dev->ctx->device;
 }
 
-/*
- * librdmacm uses its context on, in a child, too, and what is put aside there is put aside again.  The numbers in it were the parent's:
- * here they have been closed, and are about to be those of sockets of the child's own.
- */
 void verbs_dev_forget(void)
 {
-	struct verbs_dev *dev;
-
-	for (dev = atomic_load(&rds_verbs.devs); dev; dev = dev->next) {
-		if (dev->aside)
-			dev->aside->cmd_fd = dev->aside->async_fd = -1;
-		dev->ctx->cmd_fd = dev->ctx->async_fd = -1;
-		dev->channel->fd = -1;
-	}
 	pthread_mutex_init(&making, NULL);
 }

@@ -64,7 +64,6 @@ static void dev_remove(struct verbs_dev *dev)
 	rds_timer_cancel(&dev->memory);
 	verbs_dev_unlink(dev);
 	rds_event_del(dev->channel->fd);
-	verbs_dev_back(dev);
 	verbs_dev_free(dev);
 	vb.rdma_destroy_id(holder);
 }

@@ -136,7 +136,6 @@ struct verbs_buf {
 struct verbs_dev {
 	struct verbs_dev *next;
 	struct ibv_context *ctx;
-	struct ibv_context *aside; /* librdmacm's own, whose descriptors have been put aside; there as long as holder */
 	char name[64];
 	struct verbs_caps caps;
 	struct ibv_pd *pd;
@@ -179,9 +178,8 @@ void verbs_dev_again(struct verbs_dev *dev);  /* rx: have the helper look soon, 
 void verbs_buf_put(struct verbs_dev *dev, struct verbs_buf *buf); /* rx */
 /* A block was not to be had: have room looked for. Any lock but timers'. */
 void verbs_dev_memory(struct verbs_dev *dev);
-/* Helper; no endpoint is left: nobody finds it any more / librdmacm's context is let alone / freed. */
+/* Helper; no endpoint is left: nobody finds it any more / freed. */
 void verbs_dev_unlink(struct verbs_dev *dev);
-void verbs_dev_back(struct verbs_dev *dev);
 void verbs_dev_free(struct verbs_dev *dev);
 
 /* ---- endpoints ---- */
