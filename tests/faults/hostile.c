@@ -5,11 +5,12 @@
  * The victim (a plain PF_RDS program under the preload) answers a partner all the time.  The attacker joins as a peer by the
  * transport's own protocol and then scribbles over ring memory and indices, rings bells of connections that do not exist and
  * sends malformed packets; or it goes on writing to the victim's inbox that the victim is awake, and wipes away the bells that
- * others have rung; or it wants more connections than anybody could need, reads the answers late, or never.  After every round
- * the partner must get its answers, and at the end the victim must live.
+ * others have rung; or it wants more connections than anybody could need, reads the answers late, or never; or it acknowledges what
+ * was never sent to it.  After every round the partner must get its answers, and at the end the victim must live.
  *
  * Knows the layout of the shm transport (layout.h) and nothing else of the project.
  */
+#include <endian.h>
 #include <signal.h>
 #include <stddef.h>
 #include <sys/eventfd.h>
@@ -442,6 +443,77 @@ static void deaf(pid_t pid)
 	guest_go(&g);
 }
 
+/* The next message of a proper peer: a ping.  The victim is told to look at once. */
+static void ping(struct guest *g, struct shm_rings *rings, uint32_t bell, uint64_t seq)
+{
+	struct shm_ctl_msg look = {.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_LOOK, .peer_bell = bell};
+	struct shm_rec *rec = (struct shm_rec *)((unsigned char *)rings + SHM_CTL_BYTES) + (seq - 1);
+
+	check(seq * SHM_LINE <= RING);
+	rec->len = SHM_LINE;
+	rec->kind = SHM_REC_MSG;
+	rec->hdr.sequence = htobe64(seq);
+	rec->hdr.sport = htons(PORT + 2);
+	atomic_store(&rings->ctl[0].tail, seq * SHM_LINE);
+	check(packet(g->fd, &look, sizeof(look), NULL, 0));
+}
+
+/* The connection is, or becomes in that time.  The victim may want us to look at what it sent besides, or an earlier one back. */
+static bool closed(struct guest *g, uint64_t cookie, int ms)
+{
+	struct pollfd p = {.fd = g->fd, .events = POLLIN};
+	struct shm_ctl_msg msg;
+
+	while (poll(&p, 1, ms) == 1) {
+		hear(g->fd, &msg);
+		if (msg.op == SHM_OP_CLOSE) {
+			check(msg.cookie == cookie);
+			return true;
+		}
+		if (msg.op != SHM_OP_LOOK && msg.op != SHM_OP_CONNECT)
+			fail("the victim sends packet %u", msg.op);
+	}
+	return false;
+}
+
+/* A connection on which the victim has sent an answer to a ping.  Acknowledged is more than that: it must be closed. */
+static void one_liar(struct guest *g, unsigned i, uint64_t ack)
+{
+	struct shm_ctl_msg msg = {0};
+	struct shm_rings *rings;
+	uint64_t seq = 0;
+
+	g->ring = memory(SHM_CTL_BYTES + 2 * (size_t)RING, (void **)&rings);
+	check(ask(g, i, i));
+	while (msg.op != SHM_OP_REPLY)
+		hear(g->fd, &msg);
+	check(msg.err == 0);
+	ping(g, rings, msg.bell, ++seq);
+	while (atomic_load(&rings->ctl[1].tail) == 0)
+		usleep(100);
+	check(!closed(g, i, 20)); /* so far all is well */
+	atomic_store(&rings->ctl[1].acked, ack);
+	do { /* whatever makes it look at that */
+		if (seq == 5000)
+			fail("%llu was acknowledged, and the victim does not mind", (unsigned long long)ack);
+		ping(g, rings, msg.bell, ++seq);
+	} while (!closed(g, i, 1));
+	munmap(rings, SHM_CTL_BYTES + 2 * (size_t)RING);
+	close(g->ring);
+}
+
+/* It acknowledges what was never sent: the whole number space, or just beyond whatever the victim may send now. */
+static void liar(pid_t pid)
+{
+	struct guest g;
+
+	guest_come(&g, pid);
+	close(g.ring);
+	one_liar(&g, 1, UINT64_MAX);
+	one_liar(&g, 2, 10000);
+	close(g.fd);
+}
+
 int main(int argc, char **argv)
 {
 	unsigned rounds = 100, n;
@@ -484,6 +556,8 @@ int main(int argc, char **argv)
 			check(write(in[1], "", 1) == 1); /* the partner is at it while we attack */
 			if (n % 40 == 5)
 				flood(pid);
+			else if (n % 40 == 13)
+				liar(pid);
 			else if (n % 40 == 21)
 				tardy(pid);
 			else if (n % 40 == 37)

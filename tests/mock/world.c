@@ -30,7 +30,8 @@ static struct rds_timer *timers;
 static struct {
 	struct rds_event *ev;
 	int fd;
-	uint32_t events;
+	ino_t ino;
+	uint32_t events, seen; /* seen: what an edge-triggered one was told last */
 } watched[32];
 
 uint64_t __wrap_os_now_ns(void)
@@ -89,15 +90,24 @@ int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(
 	return err;
 }
 
+static ino_t ino_of(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) ? 0 : st.st_ino;
+}
+
 int __wrap_rds_event_add(struct rds_event *ev, int fd, uint32_t events)
 {
 	unsigned i;
 
-	for (i = 0; watched[i].ev; i++)
+	for (i = 0; watched[i].ev && watched[i].fd != fd; i++)
 		ck_assert_uint_lt(i, 30);
 	watched[i].ev = ev;
 	watched[i].fd = fd;
+	watched[i].ino = ino_of(fd);
 	watched[i].events = events;
+	watched[i].seen = 0;
 	return 0;
 }
 
@@ -110,17 +120,21 @@ void __wrap_rds_event_del(int fd)
 			watched[i].ev = NULL;
 }
 
-static bool is_watched(const struct rds_event *ev)
+/* What there is to tell of the i-th that is watched. */
+static uint32_t news_of(unsigned i)
 {
-	unsigned i;
+	struct pollfd p = {.fd = watched[i].fd, .events = POLLIN | POLLRDHUP};
+	uint32_t news, seen = watched[i].seen;
 
-	for (i = 0; i < 32; i++)
-		if (watched[i].ev == ev)
-			return true;
-	return false;
+	if (ino_of(p.fd) != watched[i].ino) { /* closed: the kernel forgets it, whoever has that number now */
+		watched[i].ev = NULL;
+		return 0;
+	}
+	news = poll(&p, 1, 0) == 1 ? (uint32_t)p.revents : 0;
+	watched[i].seen = news;
+	return watched[i].events & EPOLLET ? news & ~seen : news;
 }
 
-/* A device's event is called although its descriptor is not watched any more: then the device must still be there. */
 static bool is_of_device(const struct rds_event *ev)
 {
 	struct verbs_dev *dev;
@@ -131,27 +145,31 @@ static bool is_of_device(const struct rds_event *ev)
 	return false;
 }
 
-/* As the helper does: all that there is is fetched, then one after the other is called, whatever the others did. */
+/*
+ * As the helper does: all that there is is fetched, then one after the other is called, whatever the others did.  A device's event is
+ * called although its descriptor is not watched any more: then the device must still be there.
+ */
 static bool events_run(void)
 {
 	struct {
 		struct rds_event *ev;
-		uint32_t what;
+		uint32_t news;
+		bool of_device;
 	} batch[32];
-	struct pollfd p;
 	unsigned i, n = 0;
 
 	for (i = 0; i < 32; i++) {
-		p = (struct pollfd){.fd = watched[i].fd, .events = POLLIN | POLLRDHUP};
-		if (!watched[i].ev || (watched[i].events & EPOLLET) || poll(&p, 1, 0) != 1 || (p.revents & POLLNVAL))
-			continue;
 		batch[n].ev = watched[i].ev;
-		batch[n++].what = (uint32_t)p.revents;
+		batch[n].news = batch[n].ev ? news_of(i) : 0;
+		if (!batch[n].news)
+			continue;
+		batch[n].of_device = is_of_device(batch[n].ev);
+		n++;
 	}
 	for (i = 0; i < n; i++) {
-		if (!is_watched(batch[i].ev) && batch[i].ev != &rds_verbs.cm_ev)
+		if (batch[i].of_device)
 			ck_assert_msg(is_of_device(batch[i].ev), "an event of what has been freed");
-		batch[i].ev->fn(batch[i].ev, batch[i].what);
+		batch[i].ev->fn(batch[i].ev, batch[i].news);
 	}
 	return n > 0;
 }

@@ -63,6 +63,32 @@ static inline struct in6_addr v4(const char *text)
 	return a;
 }
 
+static inline struct registry *open_ok(void)
+{
+	struct registry *reg = NULL;
+
+	ck_assert_int_eq(registry_open(&reg), 0);
+	ck_assert_ptr_nonnull(reg);
+	return reg;
+}
+
+static inline uint32_t add_ok(struct registry *reg)
+{
+	uint32_t idx;
+
+	ck_assert_int_eq(registry_sock_add(reg, 77, 1000, 2000, &idx), 0);
+	return idx;
+}
+
+static inline uint16_t bind_ok(struct registry *reg, uint32_t idx, const char *addr, uint16_t port)
+{
+	struct in6_addr a = v4(addr);
+	uint16_t got = 0;
+
+	ck_assert_int_eq(registry_sock_bind(reg, idx, &a, port, 0, 2, &got), 0);
+	return got;
+}
+
 /* The same file as the registry maps, for looking and for damaging.  The descriptor stays open: closing it would drop
  * the record locks of this process. */
 static inline struct reg_file *raw_map(void)

@@ -14,14 +14,6 @@ static struct in6_addr lo(void)
 	return v4("127.0.0.1");
 }
 
-static struct registry *open_ok(void)
-{
-	struct registry *reg = NULL;
-
-	ck_assert_int_eq(registry_open(&reg), 0);
-	return reg;
-}
-
 static int open_err(void)
 {
 	struct registry *reg;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_locate.c - which process of a node has a port: who asks (engine/transport/verbs/locate.c), what is answered, and who holds
- * the port where it is asked (rendezvous.c): rows Q, L, N of docs/verbs-states.md, and A25.
+ * test_verbs_locate.c - which process of a node has a port: who asks (engine/transport/verbs/locate.c) and what is answered
+ * (rendezvous.c): rows Q and L of docs/verbs-states.md, and A25.  Who holds the port where it is asked: test_verbs_role.c.
  */
 #include <string.h>
 
@@ -334,48 +334,6 @@ START_TEST(test_a25_of_this_host)
 }
 END_TEST
 
-/* ---- the rendezvous port ---- */
-
-static void rebegin(void)
-{
-	verbs_rendezvous_stop();
-	verbs_rendezvous_start();
-}
-
-/* N4, N2: somebody else's port is tried again until it is free. */
-START_TEST(test_n4_n2_foreign)
-{
-	struct peer other;
-
-	verbs_rendezvous_stop();
-	peer_init(&other, 0);
-	peer_listen(&other, "0.0.0.0", rendezvous);
-	verbs_rendezvous_start();
-	world_pass(10000 * MS);
-	ck_assert_int_eq(vb.rdma_destroy_id(other.listener), 0);
-	other.listener = NULL;
-	world_pass(2000 * MS);
-	bind_port(4000);
-	ck_assert_int_eq(ask(VERBS_LOCATE, 4000, NULL, rendezvous).status, VERBS_REDIRECT);
-	peer_end(&other);
-}
-END_TEST
-
-/* N6: it cannot be had for any other reason; later it can. */
-START_TEST(test_n6_cannot_be_had)
-{
-	static const enum mock_fn fns[] = {MOCK_rdma_create_id, MOCK_rdma_bind_addr, MOCK_rdma_listen};
-
-	mock_fail_from(fns[_i], 1, ENOMEM);
-	rebegin();
-	world_pass(5000 * MS);
-	mock_fail(fns[_i], 0, 0);
-	world_pass(2000 * MS);
-	bind_port(4000);
-	ck_assert_int_eq(ask(VERBS_LOCATE, 4000, NULL, rendezvous).status, VERBS_REDIRECT);
-}
-END_TEST
-
 static void tests(TCase *t)
 {
 	tcase_add_loop_test(t, test_q7_to_q12_answers, 0, 8);
@@ -390,8 +348,6 @@ static void tests(TCase *t)
 	tcase_add_loop_test(t, test_l6_l9_l10_locate, 0, 2);
 	tcase_add_loop_test(t, test_l2_to_l8_another_process, 0, 2);
 	tcase_add_test(t, test_a25_of_this_host);
-	tcase_add_test(t, test_n4_n2_foreign);
-	tcase_add_loop_test(t, test_n6_cannot_be_had, 0, 3);
 }
 
 int main(void)

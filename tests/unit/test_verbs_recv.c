@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_recv.c - what arrives (engine/transport/verbs/recv.c, wake.c): hostile frames, messages that find no memory, buffers
- * that stay with the engine, completions of what is no more, wake-ups.
+ * test_verbs_recv.c - what arrives (engine/transport/verbs/recv.c): hostile frames, messages that find no memory, buffers that stay
+ * with the engine, completions of what is no more, acknowledgements.
  */
 #include <endian.h>
 #include <poll.h>
@@ -377,14 +377,7 @@ START_TEST(test_stragglers)
 }
 END_TEST
 
-/* ---- wake-ups ---- */
-
-static bool rings(void)
-{
-	struct pollfd f = {.fd = dev()->channel->fd, .events = POLLIN};
-
-	return poll(&f, 1, 0) == 1;
-}
+/* ---- acknowledgements ---- */
 
 static void attention(enum rds_attention who)
 {
@@ -392,83 +385,6 @@ static void attention(enum rds_attention who)
 	verbs_attention(&rds_verbs.t, who);
 	rx_unlock();
 }
-
-START_TEST(test_who_is_woken)
-{
-	attention(RDS_ATT_POLLING);
-	world_peer_sends(1, 10, 0);
-	mock_run();
-	ck_assert(!rings());
-	world_run();
-	attention(_i ? RDS_ATT_HELPER : RDS_ATT_LEADER);
-	world_peer_sends(2, 10, 0);
-	mock_run();
-	ck_assert(rings());
-	world_run();
-	ck_assert(!rings());
-	world_peer_sends(3, 10, 0); /* armed again by the helper */
-	mock_run();
-	ck_assert(rings());
-	world_run();
-	ck_assert_uint_eq(c->nmsgs, 3);
-}
-END_TEST
-
-/* Between two calls of a busy program: nothing at first, then (a tick later) only what asks for an answer. */
-START_TEST(test_lazy)
-{
-	attention(RDS_ATT_POLLING);
-	attention(RDS_ATT_LAZY);
-	peer_send(p, &(struct rds_wire_hdr){.flags = RDS_FLAG_ACK_REQUIRED}, VERBS_HDR, IBV_SEND_SOLICITED);
-	mock_run();
-	ck_assert(!rings());
-	world_run();
-	attention(RDS_ATT_LAZY);
-	world_peer_sends(1, 10, 0);
-	mock_run();
-	ck_assert(!rings());
-	peer_send(p, &(struct rds_wire_hdr){.flags = RDS_FLAG_ACK_REQUIRED}, VERBS_HDR, IBV_SEND_SOLICITED);
-	mock_run();
-	ck_assert(rings());
-	world_run();
-	ck_assert_uint_eq(c->nmsgs, 1);
-}
-END_TEST
-
-/* What came before it was armed is seen by who looks once more. */
-START_TEST(test_pending)
-{
-	bool pending;
-
-	world_peer_sends(1, 10, 0);
-	mock_run();
-	attention(RDS_ATT_HELPER);
-	ck_assert(!rings());
-	rx_lock();
-	pending = verbs_pending(&rds_verbs.t);
-	rx_unlock();
-	ck_assert(pending);
-	world_run();
-	world_got_one(c, 1);
-	rx_lock();
-	pending = verbs_pending(&rds_verbs.t);
-	rx_unlock();
-	ck_assert(!pending);
-}
-END_TEST
-
-START_TEST(test_arming_fails)
-{
-	mock_fail(MOCK_ibv_req_notify_cq, 1, ENOMEM);
-	attention(RDS_ATT_HELPER);
-	attention(RDS_ATT_HELPER); /* again */
-	world_peer_sends(1, 10, 0);
-	mock_run();
-	ck_assert(rings());
-}
-END_TEST
-
-/* ---- acknowledgements ---- */
 
 /* How many frames the peer has got that say no more than that, and up to which message all of them acknowledge. */
 static unsigned acks(uint64_t *upto)
@@ -593,10 +509,6 @@ static void tests(TCase *t)
 	tcase_add_test(t, test_half_stays);
 	tcase_add_loop_test(t, test_starved, 0, 2);
 	tcase_add_test(t, test_stragglers);
-	tcase_add_loop_test(t, test_who_is_woken, 0, 2);
-	tcase_add_test(t, test_lazy);
-	tcase_add_test(t, test_pending);
-	tcase_add_test(t, test_arming_fails);
 }
 
 int main(void)

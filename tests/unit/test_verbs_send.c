@@ -202,6 +202,31 @@ START_TEST(test_memory_full_of_others)
 }
 END_TEST
 
+/* ... even if the last that the other one sent asked for no completion, and nothing follows it. */
+START_TEST(test_memory_of_the_unsignaled)
+{
+	struct peer first;
+
+	world_join(a, 60, 60000);
+	join_second();
+	ck_assert_int_eq(world_send(b, 5000, 0), 0);
+	verbs_flush(b->ep, false);
+	world_run();
+	first = world.peer;
+	world.peer = second;
+	world_peer_frame(&(struct rds_hdr){.ack = b->tx_seq}, NULL, 0);
+	second = world.peer;
+	world.peer = first;
+	world_run();
+	ck_assert_uint_eq(world_ep(b)->out_count, 1); /* the device may not have read it */
+	fill_memory(a);
+	ck_assert(!verbs_want_room(a->ep, verbs_acked(a->ep)));
+	world_pass(100 * MS);
+	ck_assert_uint_eq(world_ep(b)->out_count, 0);
+	second_end();
+}
+END_TEST
+
 /* A peer that acknowledges what it has not got: its bytes stay all the same, a device is still to read them. */
 START_TEST(test_memory_stays_until_sent)
 {
@@ -443,6 +468,7 @@ int main(void)
 	setenv("RDS_PRELOAD_VERBS_MEMORY", "4M", 1);
 	t = world_case(s, "ib", setup_ib);
 	tests(t);
+	tcase_add_test(t, test_memory_of_the_unsignaled);
 	tcase_add_test(t, test_memory_stays_until_sent); /* iWARP's devices have read them long ago */
 	tests(world_case(s, "iwarp", setup_iwarp));
 	return world_main(s);

@@ -132,11 +132,15 @@ static void memory_timer(struct rds_timer *tm)
 	struct verbs_dev *dev = container_of(tm, struct verbs_dev, memory);
 	struct verbs_ep *ep;
 
-	if (!verbs_arena_short(dev->arena))
+	if (verbs_arena_short(dev->arena))
+		dev->memory_looks = 2; /* once more at what is asked of them now */
+	if (!dev->memory_looks)
 		return;
+	dev->memory_looks--;
 	rx_lock();
 	for (ep = rds_verbs.eps; ep; ep = ep->next)
 		if (ep->dev == dev && atomic_load(&ep->state) == VERBS_UP) {
+			atomic_store(&ep->signal_due, true); /* its blocks wait for a completion that none may ask for */
 			ep->head.t->up->speak(ep->head.conn);
 			ep->head.t->up->writable(ep->head.conn);
 		}

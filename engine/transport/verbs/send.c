@@ -395,6 +395,9 @@ void verbs_push(struct rds_ep *rep)
 	if (unlikely(atomic_load_explicit(&ep->probe_due, memory_order_relaxed)) &&
 	    atomic_exchange(&ep->probe_due, false))
 		verbs_send_probe(ep);
+	if (unlikely(atomic_load_explicit(&ep->signal_due, memory_order_relaxed)) &&
+	    atomic_exchange(&ep->signal_due, false) && ep->wr_unsignaled)
+		verbs_send_probe(ep);
 }
 
 /* The peer answers at once, which makes the acknowledgement move. */

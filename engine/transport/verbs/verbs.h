@@ -146,6 +146,7 @@ struct verbs_dev {
 	struct rds_event comp_ev, async_ev;
 	struct rds_timer starved; /* no receive buffer could be posted, no memory for what came: again */
 	struct rds_timer memory;  /* no block could be had: look who can give some back */
+	unsigned memory_looks;	  /* ... and so often again (helper) */
 	struct rds_timer leave;	  /* it is gone: free it, when nobody uses it any more */
 	bool helped;		  /* the log has said what to do about memory */
 	/* rx */
@@ -225,6 +226,7 @@ struct verbs_ep {
 	bool over;    /* up->down has been called, or will never be */
 	uint64_t close_by, close_pause;
 	_Atomic bool probe_due;	   /* keepalive: have verbs_push send a probe */
+	_Atomic bool signal_due;   /* memory is short: ... one, if the last that went asked for no completion */
 	_Atomic uint32_t probe_wr; /* ... and this was the last one */
 
 	/* send side (tx) */

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_moved.c - ports of another host that move from one process to another, and ours that do: what was sent to the old owner
+ * comes back and goes to the new one, in order (test_reach_fake.h plays the other host).
+ */
+#include <arpa/inet.h>
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/unit/test_reach_fake.h"
+
+static void notice(unsigned ep, uint64_t own_seq, uint64_t seq, uint16_t port)
+{
+	unsigned char b[RDS_MOVED_BYTES] = {0, 0, 0, 0, 0, 0, 0, (uint8_t)seq, (uint8_t)(port >> 8), (uint8_t)port};
+	struct rds_hdr hdr = {.seq = own_seq, .len = sizeof(b), .flags = RDS_FLAG_MOVED};
+
+	far_sends(ep, &hdr, b, sizeof(b));
+}
+
+static void nothing_for(unsigned ms)
+{
+	unsigned before = locked(&fake.nsent);
+
+	usleep(ms * 1000);
+	ck_assert_uint_eq(locked(&fake.nsent), before);
+}
+
+START_TEST(test_moved)
+{
+	say(5, "a");
+	say(9, "other");
+	await(locked(&fake.nasked) == 2);
+	far_answers(5, 1, 0);
+	far_answers(9, 1, 0);
+	far_up(0);
+	await(locked(&fake.nsent) == 2);
+	say(5, "b");
+	say(5, "c");
+	say(9, "more");
+	await(locked(&fake.nsent) == 5);
+	/* "b" (3) came back: so will "c", which goes after it, and what is new behind both. */
+	notice(0, 1, 3, 5);
+	await(locked(&fake.nasked) == 3);
+	ck_assert_uint_eq(fake.asked[2], 5);
+	await(atomic_load(&fake.eps[0]->ack) == 1); /* the notice, once it was heeded */
+	notice(0, 2, 4, 5);
+	far_acks(0, 5);
+	say(5, "d");
+	ck_assert_uint_eq(rds_snd_bytes(fake.sk), 6);
+	far_answers(5, 2, 0);
+	far_up(1);
+	far_got(5, 2, "b");
+	far_got(6, 2, "c");
+	far_got(7, 2, "d");
+	ck_assert_uint_eq(fake.sent[5].hdr.flags & RDS_FLAG_RETRANSMITTED, 0);
+	say(9, "still");
+	far_got(8, 1, "still");
+	nothing_for(20);
+	far_acks(0, 6);
+	far_acks(1, 3);
+	ck_assert_uint_eq(rds_snd_bytes(fake.sk), 0);
+}
+END_TEST
+
+/* "a" was received by the old process but is not acknowledged: what is new goes that way, too, until it is. */
+START_TEST(test_moved_while_under_way)
+{
+	say(5, "a");
+	await(locked(&fake.nasked) == 1);
+	far_answers(5, 1, 0);
+	far_up(0);
+	far_got(0, 1, "a");
+	say(5, "b");
+	notice(0, 1, 2, 5);
+	await(locked(&fake.nasked) == 2);
+	say(5, "c");
+	far_got(2, 1, "c");
+	notice(0, 2, 3, 5);
+	far_acks(0, 3);
+	say(5, "d");
+	far_answers(5, 2, 0);
+	far_up(1);
+	far_got(3, 2, "b");
+	far_got(4, 2, "c");
+	far_got(5, 2, "d");
+	far_acks(1, 3);
+	ck_assert_uint_eq(rds_snd_bytes(fake.sk), 0);
+}
+END_TEST
+
+/* A process that is a member of this node and has bound a port there, until *end is closed. */
+static pid_t another_with(uint16_t port, int *end)
+{
+	int ready[2], stop[2];
+	uint16_t got;
+	uint32_t idx;
+	pid_t pid;
+	char c;
+
+	ck_assert_int_eq(pipe(ready), 0);
+	ck_assert_int_eq(pipe(stop), 0);
+	pid = fork();
+	ck_assert_int_ge(pid, 0);
+	if (!pid) {
+		struct registry *reg;
+		struct in6_addr a;
+
+		close(stop[1]);
+		inet_pton(AF_INET6, "::ffff:127.0.0.1", &a);
+		rds_options_reset();
+		if (registry_open(&reg) || registry_sock_add(reg, 1, 1, 1, &idx) ||
+		    registry_sock_bind(reg, idx, &a, port, 0, RDS_TRANS_IB, &got))
+			_exit(1);
+		if (write(ready[1], "", 1) != 1 || read(stop[0], &c, 1) != 0)
+			_exit(1);
+		_exit(0);
+	}
+	close(ready[1]);
+	close(stop[0]);
+	ck_assert_int_eq(read(ready[0], &c, 1), 1);
+	*end = stop[1];
+	return pid;
+}
+
+static void break_off(void *arg)
+{
+	struct fake_ep *e = arg;
+
+	fake.t.up->down(e->head.conn, (struct rds_ep *)e, -ECONNRESET, false);
+}
+
+/* The other end of it: a message for a port that another process of ours has. */
+static int stop_fd;
+static pid_t other;
+
+static void setup_with_another(void)
+{
+	other = another_with(5, &stop_fd);
+	far_setup();
+}
+
+START_TEST(test_sends_back)
+{
+	struct rds_hdr hdr = {.sport = 9, .dport = 4000, .seq = 1};
+	struct fake_ep *e;
+	uint64_t seq;
+	int status;
+
+	in_helper(far_asks, NULL);
+	e = fake.eps[0];
+	far_sends(0, &hdr, "", 0);
+	ck_assert_uint_eq(atomic_load(&e->ack), 1);
+	hdr.seq = 2;
+	hdr.dport = 6; /* nobody's: dropped, as ever */
+	far_sends(0, &hdr, "", 0);
+	ck_assert_uint_eq(atomic_load(&e->ack), 2);
+	hdr.seq = 3;
+	hdr.dport = 5;
+	far_sends(0, &hdr, "", 0);
+	await(locked(&fake.nsent) == 1);
+	ck_assert_uint_eq(fake.sent[0].hdr.flags & RDS_FLAG_MOVED, RDS_FLAG_MOVED);
+	memcpy(&seq, fake.sent[0].text, 8);
+	ck_assert_uint_eq(be64toh(seq), 3);
+	ck_assert_mem_eq(fake.sent[0].text + 8, "\0\5", 2);
+	hdr.seq = 4;
+	hdr.dport = 4000;
+	far_sends(0, &hdr, "", 0);
+	ck_assert_uint_eq(atomic_load(&e->ack), 2); /* not before the notice is */
+	/* It breaks, and the peer sends all of it again that was not acknowledged. */
+	in_helper(break_off, e);
+	far_up(1);
+	ck_assert_ptr_eq(fake.eps[1]->head.conn, e->head.conn);
+	await(locked(&fake.nsent) == 2);
+	ck_assert_uint_eq(fake.sent[1].hdr.seq, fake.sent[0].hdr.seq);
+	ck_assert_uint_eq(fake.sent[1].hdr.flags & RDS_FLAG_RETRANSMITTED, RDS_FLAG_RETRANSMITTED);
+	hdr.flags = RDS_FLAG_RETRANSMITTED;
+	far_sends(1, &hdr, "", 0);
+	ck_assert_uint_eq(atomic_load(&fake.eps[1]->ack), 2);
+	far_acks(1, fake.sent[0].hdr.seq);
+	ck_assert_uint_eq(atomic_load(&fake.eps[1]->ack), 4);
+	ck_assert_uint_eq(locked(&fake.nsent), 2);
+	/* With its owner dead, it is nobody's. */
+	close(stop_fd);
+	ck_assert_int_eq(waitpid(other, &status, 0), other);
+	ck_assert_int_eq(status, 0);
+	hdr = (struct rds_hdr){.sport = 9, .dport = 5, .seq = 5};
+	far_sends(1, &hdr, "", 0);
+	ck_assert_uint_eq(atomic_load(&fake.eps[1]->ack), 5);
+	nothing_for(20);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("moved");
+	TCase *tc = tcase_create("moved"), *back = tcase_create("back"), *wrapped = tcase_create("wrapped");
+	SRunner *sr;
+	int failed;
+
+	tcase_set_timeout(tc, 60);
+	tcase_add_checked_fixture(tc, far_setup, NULL);
+	tcase_add_test(tc, test_moved);
+	tcase_add_test(tc, test_moved_while_under_way);
+	tcase_set_timeout(back, 60);
+	tcase_add_checked_fixture(back, setup_with_another, NULL);
+	tcase_add_test(back, test_sends_back);
+	tcase_set_timeout(wrapped, 60);
+	tcase_add_checked_fixture(wrapped, far_setup_wrapped, NULL);
+	tcase_add_test(wrapped, test_moved);
+	suite_add_tcase(s, tc);
+	suite_add_tcase(s, back);
+	suite_add_tcase(s, wrapped);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}

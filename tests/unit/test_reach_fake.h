@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_reach_fake.h - another host, played by the test: a transport that can reach it writes down what it is asked and given, and
+ * the test says what comes back, from the helper's thread or the receive path as a real one would.
+ */
+#ifndef TEST_REACH_FAKE_H
+#define TEST_REACH_FAKE_H
+
+#include <check.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <unistd.h>
+
+#include "engine/connection.h"
+
+#define FAR "192.0.2.1"
+#define LOGGED 256
+#define PATIENCE_NS (10 * 1000000000ull)
+
+struct fake_ep {
+	struct rds_ep_head head;
+	struct rds_conn_id id;
+	_Atomic uint64_t acked; /* by the other side */
+	_Atomic uint64_t ack;	/* by us */
+	unsigned char kept[LOGGED][16];
+	unsigned n;
+};
+
+struct sent {
+	struct fake_ep *ep;
+	struct rds_hdr hdr;
+	char text[16];
+};
+
+struct fake {
+	struct rds_transport t;
+	pthread_mutex_t lock;
+	struct sent sent[LOGGED];
+	unsigned nsent, nasked;
+	struct rds_conn_id asked_id;
+	uint16_t asked[LOGGED];
+	struct fake_ep *eps[16];
+	unsigned neps;
+	struct {
+		struct fake_ep *ep;
+		struct rds_hdr hdr;
+		unsigned char data[16];
+	} coming[16];
+	_Atomic unsigned ncoming;
+	_Atomic unsigned pushes;
+	int claim;
+	struct rds_sock *sk; /* ours, at port 4000 of loopback, which the transport claims */
+	int fd;
+};
+extern struct fake fake;
+
+/* Until `cond`; the helper works on it meanwhile. */
+#define await(cond)                                                                                                    \
+	do {                                                                                                           \
+		uint64_t until_ = os_now_ns() + PATIENCE_NS;                                                           \
+		while (!(cond)) {                                                                                      \
+			ck_assert_msg(os_now_ns() < until_, "in vain: " #cond);                                        \
+			rds_progress();                                                                                \
+			usleep(200);                                                                                   \
+		}                                                                                                      \
+	} while (0)
+
+/* A fresh engine on that transport; the same behind the transport that makes others fail. */
+void far_setup(void);
+void far_setup_wrapped(void);
+
+struct sockaddr_in name_of(const char *ip, uint16_t port);
+unsigned locked(const unsigned *n);
+/* fn runs in the helper. */
+void in_helper(void (*fn)(void *arg), void *arg);
+/* From fake.sk to that port of FAR. */
+void say(uint16_t port, const char *text);
+
+/* The port that was asked for: that process has it, or an error. */
+void far_answers(uint16_t port, uint8_t proc, int err);
+/* The n-th endpoint comes up, once it was asked for. */
+void far_up(unsigned n);
+/* The n-th message so far went to that process, with that text. */
+void far_got(unsigned n, uint8_t proc, const char *text);
+/* Peer acknowledges what it has. */
+void far_acks(unsigned ep, uint64_t seq);
+void far_sends(unsigned ep, const struct rds_hdr *hdr, const void *data, size_t len);
+/* Process 77 connects to us.  For in_helper(). */
+void far_asks(void *arg);
+
+#endif

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_verbs_wake.c - whom a completion wakes, and when (engine/transport/verbs/wake.c).
+ */
+#include <poll.h>
+
+#include "tests/mock/world.h"
+
+static struct world_conn *c;
+static struct peer *p;
+
+/* What the peer has got is of no interest. */
+static void drain(void)
+{
+	struct ibv_wc wc;
+
+	while (peer_poll(p, &wc))
+		if (wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV)
+			peer_post(p, 1);
+}
+
+static void begin(enum mock_mode mode)
+{
+	world_start(mode);
+	c = &world.conn[0];
+	p = &world.peer;
+	if (mode == MOCK_IB) {
+		world_join(c, 32, 32);
+		return;
+	}
+	world_joined_by(c, 32); /* who asks speaks first */
+	world_peer_frame(&(struct rds_hdr){0}, NULL, 0);
+	world_run();
+	ck_assert_uint_eq(c->ups, 1);
+	drain();
+}
+
+static void setup_ib(void)
+{
+	begin(MOCK_IB);
+}
+
+static void setup_iwarp(void)
+{
+	begin(MOCK_IWARP);
+}
+
+static struct verbs_dev *dev(void)
+{
+	return atomic_load(&rds_verbs.devs);
+}
+
+static bool rings(void)
+{
+	struct pollfd f = {.fd = dev()->channel->fd, .events = POLLIN};
+
+	return poll(&f, 1, 0) == 1;
+}
+
+static void attention(enum rds_attention who)
+{
+	rx_lock();
+	verbs_attention(&rds_verbs.t, who);
+	rx_unlock();
+}
+
+START_TEST(test_who_is_woken)
+{
+	attention(RDS_ATT_POLLING);
+	world_peer_sends(1, 10, 0);
+	mock_run();
+	ck_assert(!rings());
+	world_run();
+	attention(_i ? RDS_ATT_HELPER : RDS_ATT_LEADER);
+	world_peer_sends(2, 10, 0);
+	mock_run();
+	ck_assert(rings());
+	world_run();
+	ck_assert(!rings());
+	world_peer_sends(3, 10, 0); /* armed again by the helper */
+	mock_run();
+	ck_assert(rings());
+	world_run();
+	ck_assert_uint_eq(c->nmsgs, 3);
+}
+END_TEST
+
+/* Between two calls of a busy program: nothing at first, then (a tick later) only what asks for an answer. */
+START_TEST(test_lazy)
+{
+	attention(RDS_ATT_POLLING);
+	attention(RDS_ATT_LAZY);
+	peer_send(p, &(struct rds_wire_hdr){.flags = RDS_FLAG_ACK_REQUIRED}, VERBS_HDR, IBV_SEND_SOLICITED);
+	mock_run();
+	ck_assert(!rings());
+	world_run();
+	attention(RDS_ATT_LAZY);
+	world_peer_sends(1, 10, 0);
+	mock_run();
+	ck_assert(!rings());
+	peer_send(p, &(struct rds_wire_hdr){.flags = RDS_FLAG_ACK_REQUIRED}, VERBS_HDR, IBV_SEND_SOLICITED);
+	mock_run();
+	ck_assert(rings());
+	world_run();
+	ck_assert_uint_eq(c->nmsgs, 1);
+}
+END_TEST
+
+/* What came before it was armed is seen by who looks once more. */
+START_TEST(test_pending)
+{
+	bool pending;
+
+	world_peer_sends(1, 10, 0);
+	mock_run();
+	attention(RDS_ATT_HELPER);
+	ck_assert(!rings());
+	rx_lock();
+	pending = verbs_pending(&rds_verbs.t);
+	rx_unlock();
+	ck_assert(pending);
+	world_run();
+	world_got_one(c, 1);
+	rx_lock();
+	pending = verbs_pending(&rds_verbs.t);
+	rx_unlock();
+	ck_assert(!pending);
+}
+END_TEST
+
+START_TEST(test_arming_fails)
+{
+	mock_fail(MOCK_ibv_req_notify_cq, 1, ENOMEM);
+	attention(RDS_ATT_HELPER);
+	attention(RDS_ATT_HELPER); /* again */
+	world_peer_sends(1, 10, 0);
+	mock_run();
+	ck_assert(rings());
+}
+END_TEST
+
+static void tests(TCase *t)
+{
+	tcase_add_loop_test(t, test_who_is_woken, 0, 2);
+	tcase_add_test(t, test_lazy);
+	tcase_add_test(t, test_pending);
+	tcase_add_test(t, test_arming_fails);
+}
+
+int main(void)
+{
+	Suite *s = suite_create("verbs_wake");
+
+	tests(world_case(s, "ib", setup_ib));
+	tests(world_case(s, "iwarp", setup_iwarp));
+	return world_main(s);
+}
