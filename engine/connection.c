@@ -19,6 +19,10 @@
  * the last messages of its life.  If the peer asks again, it has lost the connection: the old endpoint is closed, the new one
  * taken.
  *
+ * One endpoint at a time: either `ep`, which is up, or `pending`, on its way up, whichever side has asked for it.  As long as there is
+ * one of them no attempt begins: the timer for that is set by any thread, after it has let go of the locks, and may fire late.
+ * What a transport says of any other endpoint concerns nobody: that one is closed, and nothing else happens.
+ *
  * Going down is shutdown.c's.
  *
  * A loop connection has no process behind it but this one, and is UP from the start.  A NOWHERE connection keeps messages
@@ -112,7 +116,7 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	conn->lie_told = false;
 	conn->queue_tail = &conn->queue;
 	conn->backoff_ms = 0;
-	conn->was_up = conn->doubted = false;
+	conn->was_up = conn->doubted = conn->theirs = false;
 	conn->told = conn->far = false;
 	atomic_store(&conn->silent, false);
 	atomic_store(&conn->nout, 0);
@@ -312,7 +316,7 @@ static void conn_retry(struct rds_timer *tm)
 		rds_conn_down(conn, conn->ep, -EPROTO, false);
 		return;
 	}
-	if (atomic_load(&conn->state) != RDS_CONN_CONNECTING || conn->pending)
+	if (atomic_load(&conn->state) != RDS_CONN_CONNECTING || conn->pending) /* set before the peer's request came */
 		return;
 	if (conn->kind == RDS_CONN_NOWHERE) {
 		rds_nowhere_retry(conn);
@@ -336,6 +340,7 @@ static void conn_retry(struct rds_timer *tm)
 		err = conn->t->ops->connect(conn->t, &id, conn, taken, &ep);
 	if (!err) {
 		conn->pending = ep;
+		conn->theirs = false;
 		return;
 	}
 	if (err == -EMFILE || err == -ENFILE || err == -ENOMEM)
@@ -351,6 +356,10 @@ static void conn_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
 {
 	bool again = conn->was_up;
 
+	if (ep != conn->pending) { /* to put it in another's place would lose what lies there */
+		rds_ep_ops(ep)->close(ep);
+		return;
+	}
 	rds_lock(&rds_eng->control);
 	rds_lock(&conn->tx);
 	conn->pending = NULL;
@@ -411,36 +420,42 @@ static struct rds_conn *accept_from(const struct rds_conn_id *id, int *why)
 	return conn;
 }
 
-static struct rds_conn *conn_accept(struct rds_transport *t, const struct rds_conn_id *id, uint64_t ack,
-				    uint64_t *rx_seq, int *why)
+/* May the peer's endpoint take the place of what is there?  0: nothing is there any more. */
+static int make_way(struct rds_conn *conn, const struct rds_conn_id *id)
 {
-	struct rds_conn *conn = accept_from(id, why);
-
-	(void)ack;
-	if (!conn)
-		return NULL;
-	if (conn->pending) {
-		if (memcmp(registry_self(rds_eng->reg), &id->peer, sizeof(id->peer)) < 0) {
-			*why = -EALREADY; /* crossing: ours wins */
-			return NULL;
-		}
+	if (conn->pending && !conn->theirs && memcmp(registry_self(rds_eng->reg), &id->peer, sizeof(id->peer)) < 0)
+		return -EALREADY; /* crossing: ours wins */
+	if (conn->pending) {	  /* ours loses; its own it has given up */
 		rds_ep_ops(conn->pending)->close(conn->pending);
 		conn->pending = NULL;
 	}
 	if (conn->ep && !conn->doubted) {
 		conn->doubted =
 			true; /* most likely from before the crossing was settled: what the peer sends lies in our endpoint */
-		*why = -EALREADY;
-		return NULL;
+		return -EALREADY;
 	}
 	if (conn->ep)
 		rds_conn_drop(conn, conn->ep, -ECONNRESET, false);
-	if (!rescue(conn)) {
-		*why = -ENOMEM; /* both sides try again */
-		rds_conn_again(conn);
+	if (rescue(conn))
+		return 0;
+	rds_conn_again(conn); /* both sides try again */
+	return -ENOMEM;
+}
+
+static struct rds_conn *conn_accept(struct rds_transport *t, struct rds_ep *ep, const struct rds_conn_id *id,
+				    uint64_t ack, uint64_t *rx_seq, int *why)
+{
+	struct rds_conn *conn = accept_from(id, why);
+
+	(void)ack;
+	if (!conn)
 		return NULL;
-	}
+	*why = make_way(conn, id);
+	if (*why)
+		return NULL;
 	rds_timer_cancel(&conn->retry);
+	conn->pending = ep;
+	conn->theirs = true;
 	rds_lock(&conn->tx);
 	conn->t = t; /* the sides may differ in what they prefer: what comes up first will do */
 	atomic_store(&conn->state, RDS_CONN_CONNECTING);

@@ -60,7 +60,8 @@ struct rds_conn {
 	/* state: written under control + tx, read under either */
 	_Atomic enum rds_conn_state state;
 	struct rds_ep *ep;	/* tx; only while UP */
-	struct rds_ep *pending; /* control: attempt under way */
+	struct rds_ep *pending; /* helper: on its way up; never while there is an ep */
+	bool theirs;		/* pending: the peer has asked for it */
 	struct rds_ep *stale;	/* tx: broken and closed, but unacknowledged messages still lie there, for lack of memory */
 	struct rds_timer retry;
 	uint64_t backoff_ms;
@@ -119,7 +120,10 @@ void rds_conn_forget(void);		     /* forked child */
 enum rds_rx_verdict rds_recv_message(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx); /* recv.c */
 void rds_conn_work(struct rds_conn *conn); /* rx held: put on the work list */
 
-/* shutdown.c; helper. ep NULL: it never came up.  down: and have it come up again. */
+/*
+ * shutdown.c; helper. ep NULL: it never came up; else its ep or pending.  down: and have it come up again; what is said of any other
+ * endpoint only closes that one.
+ */
 void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone);
 void rds_conn_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone);
 void rds_conn_say(const struct rds_conn *conn, bool worth, const char *what, const char *why);

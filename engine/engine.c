@@ -294,7 +294,7 @@ void rds_engine_exit_now(void)
 static void close_one(int fd, void *arg)
 {
 	(void)arg;
-	os_close(fd);
+	os_fd_abandon(fd);
 }
 
 void rds_engine_forget(void)

@@ -259,6 +259,15 @@ int os_fd_adopt(int *number)
 	return ret;
 }
 
+void os_fd_abandon(int fd)
+{
+	struct fd_entry *e = fd_find(fd);
+
+	if (e && atomic_load_explicit(&e->internal, memory_order_acquire) && e->moved == number_moved)
+		__atomic_store_n((int *)e->arg, -1, __ATOMIC_RELEASE);
+	os_close(fd);
+}
+
 /* ---- a table of one's own ---- */
 
 #ifndef SYS_close_range

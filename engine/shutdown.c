@@ -41,10 +41,6 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 	uint64_t congested = 0;
 	bool was_up = false;
 
-	if (ep && conn->ep && conn->ep != ep) { /* one that was replaced long ago */
-		rds_ep_ops(ep)->close(ep);
-		return;
-	}
 	rds_timer_cancel(&conn->retry);
 	rds_lock(&rds_eng->control);
 	rds_lock(&conn->tx);
@@ -103,6 +99,11 @@ void rds_conn_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 {
 	bool crossing = why == -EALREADY;
 
+	/* Even if the peer is gone: what is in place will say so itself. */
+	if (ep && ep != conn->ep && ep != conn->pending) {
+		rds_ep_ops(ep)->close(ep);
+		return;
+	}
 	rds_conn_drop(conn, ep, why, peer_gone);
 	if (peer_gone)
 		return;

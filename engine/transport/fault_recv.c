@@ -52,8 +52,8 @@ static bool fault_pending(struct rds_transport *t)
 
 /* ---- up-calls ---- */
 
-static struct rds_conn *up_accept(struct rds_transport *t, const struct rds_conn_id *id, uint64_t ack, uint64_t *rx_seq,
-				  int *why)
+static struct rds_conn *up_accept(struct rds_transport *t, struct rds_ep *ep, const struct rds_conn_id *id,
+				  uint64_t ack, uint64_t *rx_seq, int *why)
 {
 	struct fault *fl = fault_wraps(t);
 	struct fault_ep *f;
@@ -67,7 +67,8 @@ static struct rds_conn *up_accept(struct rds_transport *t, const struct rds_conn
 		*why = -ENOMEM;
 		return NULL;
 	}
-	f->head.conn = fl->t.up->accept(&fl->t, id, ack, rx_seq, why);
+	f->inner = ep; /* the engine may close it at any time from now on */
+	f->head.conn = fl->t.up->accept(&fl->t, (struct rds_ep *)f, id, ack, rx_seq, why);
 	if (!f->head.conn) {
 		fault_ep_free(f);
 		return NULL;

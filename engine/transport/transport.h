@@ -147,10 +147,11 @@ enum rds_rx_verdict {
 
 /* The engine's side of the interface (connection.c, recv.c). */
 struct rds_transport_up {
-	/* A peer asks for a connection.  Returns the connection to attach to, or NULL and *why: refused.  *rx_seq = what
-	 * we have received so far.  ack: what the peer has received so far. */
-	struct rds_conn *(*accept)(struct rds_transport *t, const struct rds_conn_id *id, uint64_t ack, uint64_t *rx_seq,
-				   int *why);
+	/* A peer asks for a connection, over this endpoint: up->up or up->down follows, unless the engine closes it before.
+	 * Returns the connection to attach to, or NULL and *why: refused, and ep is still the transport's alone.
+	 * *rx_seq = what we have received so far.  ack: what the peer has received so far. */
+	struct rds_conn *(*accept)(struct rds_transport *t, struct rds_ep *ep, const struct rds_conn_id *id,
+				   uint64_t ack, uint64_t *rx_seq, int *why);
 	/* The endpoint works: messages may be sent.  ack as above. */
 	void (*up)(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack);
 	/* It broke (why: -errno); peer_gone: the peer process does not exist any more. ep may be NULL (never came up). */

@@ -46,6 +46,7 @@ struct mock_dev {
 	uint32_t max_inline; /* more is refused; what is asked for is granted, or grant_inline if that is less */
 	uint32_t grant_inline;
 	size_t memlock;	     /* bytes that can be registered */
+	int cq_memory;	     /* entries that a completion queue can have; more is ENOMEM */
 	uint32_t last_qpn;   /* numbers are a device's own */
 	unsigned poll_max;   /* completions that one poll returns at most */
 	unsigned lose_flush; /* so many flushed work requests leave no completion */

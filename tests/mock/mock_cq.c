@@ -107,7 +107,7 @@ static struct ibv_cq *create_cq(struct ibv_context *ctx, int cqe, void *arg, str
 		return mock_null(EINVAL);
 	if (ch && ch->context != ctx)
 		return mock_null(EINVAL);
-	if (mock_count(MOCK_CQ) >= (unsigned)dev->attr.max_cq)
+	if (mock_count(MOCK_CQ) >= (unsigned)dev->attr.max_cq || cqe > dev->cq_memory)
 		return mock_null(ENOMEM);
 	cq = calloc(1, sizeof(*cq));
 	cq->cq = (struct ibv_cq){.context = ctx, .channel = ch, .cq_context = arg, .cqe = cqe};

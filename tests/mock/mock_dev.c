@@ -134,6 +134,7 @@ static void usual(struct mock_dev *dev)
 	dev->max_inline = iw ? 80 : 256;
 	dev->grant_inline = UINT32_MAX;
 	dev->memlock = SIZE_MAX;
+	dev->cq_memory = INT_MAX;
 	dev->poll_max = UINT_MAX;
 	dev->last_wqe = !iw;
 }
@@ -225,6 +226,24 @@ static int query_device(struct ibv_context *ctx, struct ibv_device_attr *attr)
 	return 0;
 }
 
+static bool fork_ready;
+
+/* The first time, in time: before anything is made on a device. */
+static int fork_init(void)
+{
+	MOCK_LOCK;
+	unsigned kind;
+
+	MOCK_FAILS_NUMBER(ibv_fork_init);
+	for (kind = MOCK_CONTEXT; kind < MOCK_EVENT_CHANNEL && !fork_ready; kind++)
+		if (mock_count((enum mock_kind)kind)) {
+			mock_fault("ibv_fork_init: too late");
+			return EINVAL;
+		}
+	fork_ready = true;
+	return 0;
+}
+
 static struct ibv_context *open_device(struct ibv_device *ibdev)
 {
 	MOCK_LOCK;
@@ -270,6 +289,7 @@ void mock_dev_reset(void)
 	struct mock_ctx *ctx;
 	struct address *a;
 
+	fork_ready = false;
 	while ((a = TAILQ_FIRST(&addresses))) {
 		TAILQ_REMOVE(&addresses, a, link);
 		free(a);
@@ -284,6 +304,7 @@ void mock_dev_reset(void)
 
 void mock_dev_install(void)
 {
+	vb.ibv_fork_init = fork_init;
 	vb.ibv_open_device = open_device;
 	vb.ibv_close_device = close_device;
 	vb.ibv_query_device = query_device;

@@ -135,22 +135,43 @@ static uint32_t news_of(unsigned i)
 	return watched[i].events & EPOLLET ? news & ~seen : news;
 }
 
+static bool is_of_device(const struct rds_event *ev)
+{
+	struct verbs_dev *dev;
+
+	for (dev = atomic_load(&rds_verbs.devs); dev; dev = dev->next)
+		if (ev == &dev->comp_ev || ev == &dev->async_ev)
+			return true;
+	return false;
+}
+
+/*
+ * As the helper does: all that there is is fetched, then one after the other is called, whatever the others did.  A device's event is
+ * called although its descriptor is not watched any more: then the device must still be there.
+ */
 static bool events_run(void)
 {
-	struct rds_event *ev;
-	bool any = false;
-	uint32_t news;
-	unsigned i;
+	struct {
+		struct rds_event *ev;
+		uint32_t news;
+		bool of_device;
+	} batch[32];
+	unsigned i, n = 0;
 
 	for (i = 0; i < 32; i++) {
-		ev = watched[i].ev;
-		news = ev ? news_of(i) : 0;
-		if (!news)
+		batch[n].ev = watched[i].ev;
+		batch[n].news = batch[n].ev ? news_of(i) : 0;
+		if (!batch[n].news)
 			continue;
-		ev->fn(ev, news);
-		any = true;
+		batch[n].of_device = is_of_device(batch[n].ev);
+		n++;
 	}
-	return any;
+	for (i = 0; i < n; i++) {
+		if (batch[i].of_device)
+			ck_assert_msg(is_of_device(batch[i].ev), "an event of what has been freed");
+		batch[i].ev->fn(batch[i].ev, batch[i].news);
+	}
+	return n > 0;
 }
 
 static bool timers_run(void)
@@ -186,11 +207,12 @@ static struct world_conn *conn_of(struct rds_conn *conn)
 	return c;
 }
 
-static struct rds_conn *up_accept(struct rds_transport *t, const struct rds_conn_id *id, uint64_t ack, uint64_t *rx_seq,
-				  int *why)
+static struct rds_conn *up_accept(struct rds_transport *t, struct rds_ep *ep, const struct rds_conn_id *id,
+				  uint64_t ack, uint64_t *rx_seq, int *why)
 {
 	struct world_conn *c = world.next;
 
+	ck_assert_ptr_nonnull(ep);
 	ck_assert_ptr_eq(t, &rds_verbs.t);
 	world.accepts++;
 	world.asked = *id;
@@ -277,6 +299,22 @@ static enum rds_rx_verdict up_message(struct rds_conn *conn, struct rds_ep *ep, 
 	return RDS_RX_DONE;
 }
 
+static void up_evacuate(struct rds_conn *conn, struct rds_ep *ep)
+{
+	struct verbs_ep *vep = (struct verbs_ep *)ep;
+	unsigned i, kept = 0;
+
+	ck_assert_ptr_eq(vep->head.conn, conn);
+	world.evacuations++;
+	for (i = 0; i < world.ninplace; i++) {
+		if (world.inplace[i].ep == ep && !world.no_memory)
+			verbs_release(ep, world.inplace[i].token);
+		else
+			world.inplace[kept++] = world.inplace[i];
+	}
+	world.ninplace = kept;
+}
+
 static void up_writable(struct rds_conn *conn)
 {
 	conn_of(conn)->writables++;
@@ -306,6 +344,7 @@ static const struct rds_transport_up up = {
 	.up = up_up,
 	.down = up_down,
 	.message = up_message,
+	.evacuate = up_evacuate,
 	.writable = up_writable,
 	.sent = up_sent,
 	.speak = up_speak,
@@ -442,6 +481,7 @@ void world_drop_device(struct mock_dev *which)
 		return;
 	check_device(dev);
 	verbs_dev_gone(dev, "end of the test");
+	world_run();
 	dev = atomic_load(&rds_verbs.devs);
 	ck_assert(!dev || mock_dev_of_context(dev->ctx) != which);
 }

@@ -63,6 +63,9 @@ struct world {
 		void *token;
 	} inplace[1024];
 	unsigned ninplace, copies;
+	/* evacuate(): all of the endpoint's that is in place, unless there is no memory */
+	unsigned evacuations;
+	bool no_memory;
 	/* located() */
 	unsigned locates;
 	int located_err;

@@ -362,7 +362,7 @@ void far_asks(void *arg)
 	(void)arg;
 	e->head.t = &fake.t;
 	e->id = id;
-	e->head.conn = fake.t.up->accept(&fake.t, &id, 0, &rx_seq, &why);
+	e->head.conn = fake.t.up->accept(&fake.t, (struct rds_ep *)e, &id, 0, &rx_seq, &why);
 	ck_assert_ptr_nonnull(e->head.conn);
 	fake.eps[fake.neps++] = e;
 	fake.t.up->up(e->head.conn, (struct rds_ep *)e, 0);

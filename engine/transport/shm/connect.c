@@ -179,7 +179,7 @@ int shm_on_connect(struct shm_peer *p, const struct shm_ctl_msg *msg, const int 
 	if (!why) {
 		ep->cookie = msg->cookie;
 		ep->bell_there = msg->bell;
-		ep->head.conn = t->up->accept(t, &id, msg->rx_seq, &reply.rx_seq, &why);
+		ep->head.conn = t->up->accept(t, (struct rds_ep *)ep, &id, msg->rx_seq, &reply.rx_seq, &why);
 	}
 	reply.err = why;
 	reply.cookie = msg->cookie;

@@ -18,6 +18,7 @@
 
 /* X(library, return type, name, parameters) */
 #define VERBS_API(X)                                                                                                   \
+	X(ibv, int, ibv_fork_init, (void))                                                                             \
 	X(ibv, struct ibv_context *, ibv_open_device, (struct ibv_device * dev))                                       \
 	X(ibv, int, ibv_close_device, (struct ibv_context * ctx))                                                      \
 	X(ibv, int, ibv_query_device, (struct ibv_context * ctx, struct ibv_device_attr * attr))                       \

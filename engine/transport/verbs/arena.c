@@ -10,6 +10,7 @@
  * The memory is our own, whole pages, never inherited by a child: what a device reads is never copied on write.  Must not know what
  * lies in a block.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -43,17 +44,20 @@ struct verbs_arena {
 
 void verbs_memlock_help(struct verbs_dev *dev, size_t len)
 {
+	char what[64] = "make the queues of an RDMA device";
 	struct rlimit l = {0};
 
 	if (dev->helped)
 		return;
 	dev->helped = true;
+	if (len)
+		snprintf(what, sizeof(what), "register %zu bytes of memory for RDMA", len);
 	getrlimit(RLIMIT_MEMLOCK, &l);
-	rds_error("cannot register %zu bytes of memory for RDMA: the limit of locked memory is %llu bytes. Raise it "
+	rds_error("cannot %s: the limit of locked memory is %llu bytes. Raise it "
 		  "(ulimit -l "
 		  "unlimited, LimitMEMLOCK=infinity in a systemd unit, memlock in limits.conf), or make "
 		  "RDS_PRELOAD_VERBS_BUFFERS or RDS_PRELOAD_VERBS_MEMORY smaller",
-		  len, (unsigned long long)l.rlim_cur);
+		  what, (unsigned long long)l.rlim_cur);
 }
 
 void *verbs_mem_register(struct verbs_dev *dev, size_t len, int access, struct ibv_mr **mr, int *err)

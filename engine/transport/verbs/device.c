@@ -23,7 +23,9 @@
  * On siw this has a second purpose.  Its library takes offset 0x90000 of the context's mappings for "none" and fails to make the queue
  * pair that would get it, again and again.  The completion queue is made first, and 32 bytes an entry it covers that place.
  */
-#define CQ_ENTRIES 32768
+#define CQ_ENTRIES 32768u
+#define CQ_SENDS 8192u /* of them, for sends: all that 32 connections can have under way */
+#define CQ_FEWEST 256u
 #define REFILL_BATCH 16u
 #define FEWEST_BUFFERS 64u
 #define GROWTH 8u
@@ -48,7 +50,7 @@ static void find_caps(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 	c->atomics = attr->atomic_cap != IBV_ATOMIC_NONE;
 	c->max_inline = 128; /* a header and a small message; devices that have less say so when asked */
 	c->sq = attr->max_qp_wr < (int)VERBS_SQ ? (uint32_t)attr->max_qp_wr : VERBS_SQ;
-	c->srq = attr->max_srq_wr;
+	c->srq = attr->max_srq > 0 && attr->max_srq_wr > 0 ? (uint32_t)attr->max_srq_wr : 0;
 	c->rd_atomic = (uint32_t)(attr->max_qp_rd_atom < attr->max_qp_init_rd_atom ? attr->max_qp_rd_atom
 										   : attr->max_qp_init_rd_atom);
 	if (c->rd_atomic > 16)
@@ -267,19 +269,59 @@ static int own_number(int *fd, bool nonblocking)
 	return flags < 0 ? flags : os_fcntl(*fd, F_SETFL, flags | O_NONBLOCK);
 }
 
+/* As long as it should be; if there is no memory for that, as long as it can be. */
+static struct ibv_cq *cq_new(struct verbs_dev *dev, const struct ibv_device_attr *attr)
+{
+	uint32_t want = srq_depth(dev) + CQ_SENDS, max = (uint32_t)attr->max_cqe;
+	struct ibv_cq *cq;
+
+	if (want < CQ_ENTRIES)
+		want = CQ_ENTRIES;
+	if (want > max)
+		want = max;
+	for (;; want /= 2) {
+		errno = 0;
+		cq = vb.ibv_create_cq(dev->ctx, (int)want, dev, dev->channel, 0);
+		if (cq || errno != ENOMEM || want / 2 < CQ_FEWEST)
+			return cq;
+	}
+}
+
+/* A completion queue that overflows is of no more use: what may be received at a time leaves sends their part of it. */
+static void cq_limits_buffers(struct verbs_dev *dev)
+{
+	uint32_t cqe = (uint32_t)dev->cq->cqe, sends = cqe / 2 < CQ_SENDS ? cqe / 2 : CQ_SENDS;
+
+	if (dev->caps.srq <= cqe - sends)
+		return;
+	dev->caps.srq = cqe - sends;
+	if (dev->caps.srq < (uint32_t)rds_options()->verbs_buffers)
+		rds_warn("%s: its completion queue of %u entries has room for %u receive buffers", dev->name, cqe,
+			 dev->caps.srq);
+}
+
 static int queues_new(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 {
 	struct ibv_srq_init_attr srq = {.attr = {.max_wr = srq_depth(dev), .max_sge = 1}};
-	int cqe = attr->max_cqe < CQ_ENTRIES ? attr->max_cqe : CQ_ENTRIES;
 
+	if (!dev->caps.srq)
+		return -EOPNOTSUPP;
+	errno = 0;
 	dev->pd = vb.ibv_alloc_pd(dev->ctx);
 	if (dev->pd)
 		dev->channel = vb.ibv_create_comp_channel(dev->ctx);
 	if (dev->channel)
-		dev->cq = vb.ibv_create_cq(dev->ctx, cqe, dev, dev->channel, 0);
-	if (dev->cq)
-		dev->srq = vb.ibv_create_srq(dev->pd, &srq);
-	return dev->srq ? 0 : errno ? -errno : -ENOMEM;
+		dev->cq = cq_new(dev, attr);
+	if (!dev->cq)
+		return errno ? -errno : -ENOMEM;
+	cq_limits_buffers(dev);
+	if (srq.attr.max_wr > dev->caps.srq)
+		srq.attr.max_wr = dev->caps.srq;
+	errno = 0;
+	dev->srq = vb.ibv_create_srq(dev->pd, &srq);
+	if (dev->srq)
+		return 0;
+	return !errno ? -ENOMEM : errno == ENOSYS ? -EOPNOTSUPP : -errno;
 }
 
 static int dev_open(struct verbs_dev *dev)
@@ -291,6 +333,8 @@ static int dev_open(struct verbs_dev *dev)
 		return err;
 	find_caps(dev, &attr);
 	err = queues_new(dev, &attr);
+	if (err == -ENOMEM)
+		verbs_memlock_help(dev, 0);
 	if (!err)
 		err = bufs_new(dev);
 	if (!err)
@@ -341,14 +385,34 @@ void verbs_dev_free(struct verbs_dev *dev)
 	free(dev);
 }
 
+/* `making` held: none that is found is freed before it is released. */
 static struct verbs_dev *dev_find(const struct ibv_device *device)
 {
 	struct verbs_dev *dev;
 
+	rx_lock();
 	for (dev = atomic_load(&rds_verbs.devs); dev; dev = dev->next)
 		if (dev->ctx->device == device && !dev->gone)
-			return dev;
-	return NULL;
+			break;
+	rx_unlock();
+	return dev;
+}
+
+/* Nobody finds it any more. */
+void verbs_dev_unlink(struct verbs_dev *dev)
+{
+	struct verbs_dev *d;
+
+	pthread_mutex_lock(&making);
+	rx_lock();
+	d = atomic_load(&rds_verbs.devs);
+	if (d == dev)
+		atomic_store(&rds_verbs.devs, dev->next);
+	for (; d; d = d->next)
+		if (d->next == dev)
+			d->next = dev->next;
+	rx_unlock();
+	pthread_mutex_unlock(&making);
 }
 
 static void dev_use(struct verbs_dev *dev)
@@ -364,6 +428,8 @@ static void dev_use(struct verbs_dev *dev)
 /*
  * librdmacm opens each device for itself and keeps it open, and some devices cannot be removed while anybody has them open.  Nothing
  * of ours is made there, so its descriptors become /dev/null's: what librdmacm still asks of them fails, which it does not mind.
+ * In a forked child librdmacm goes on with the same context: there is no descriptor in it any more (os_fd_abandon), nor any number of
+ * the parent's, which would be that of something else by now.
  */
 static void put_aside(int *fd)
 {
@@ -376,6 +442,31 @@ static void put_aside(int *fd)
 	os_close(null);
 }
 
+/* Without it, the device is as good as none.  Said once of each, whoever binds how often. */
+static int no_srq(const char *name)
+{
+	static struct lacking {
+		struct lacking *next;
+		char name[64];
+	} * list;
+	struct lacking *l;
+
+	for (l = list; l && strcmp(l->name, name); l = l->next)
+		;
+	if (!l) {
+		rds_warn("the RDMA device %s has no shared receive queues, which are needed: it is not used, and its "
+			 "addresses can be reached within this host only",
+			 name);
+		l = calloc(1, sizeof(*l));
+		if (l) {
+			snprintf(l->name, sizeof(l->name), "%s", name);
+			l->next = list;
+			list = l;
+		}
+	}
+	return -ENODEV;
+}
+
 static int dev_new(struct ibv_device *device, const struct sockaddr *addr, struct verbs_dev **out)
 {
 	struct verbs_dev *dev = calloc(1, sizeof(*dev));
@@ -384,6 +475,7 @@ static int dev_new(struct ibv_device *device, const struct sockaddr *addr, struc
 
 	if (dev) {
 		dev->starved.fn = starved;
+		dev->leave.fn = verbs_dev_leave;
 		dev->memory.fn = memory_timer;
 		snprintf(dev->name, sizeof(dev->name), "%s", vb.ibv_get_device_name(device));
 		errno = 0;
@@ -399,7 +491,10 @@ static int dev_new(struct ibv_device *device, const struct sockaddr *addr, struc
 		*out = dev;
 		return 0;
 	}
-	rds_error("the RDMA device %s cannot be used: %s", dev ? dev->name : "(no memory)", strerror(-err));
+	if (err == -EOPNOTSUPP && dev)
+		err = no_srq(dev->name);
+	else
+		rds_error("the RDMA device %s cannot be used: %s", dev ? dev->name : "(no memory)", strerror(-err));
 	if (dev) {
 		holder = atomic_load(&dev->holder);
 		verbs_dev_free(dev);
@@ -409,7 +504,10 @@ static int dev_new(struct ibv_device *device, const struct sockaddr *addr, struc
 	return err;
 }
 
-/* Two threads may come for the same one: the helper for a peer's request, a program's thread that binds. */
+/*
+ * Two threads may come for the same one: the helper for a peer's request, a program's thread that binds.  To the helper it stays
+ * until the next timer, the program's thread gets a yes and nothing else.
+ */
 int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out)
 {
 	struct verbs_dev *dev;
@@ -427,11 +525,11 @@ int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out)
 			put_aside(&cm->verbs->async_fd);
 		}
 	}
-	pthread_mutex_unlock(&making);
 	if (!err) {
 		cm->verbs = dev->ctx;
 		*out = dev;
 	}
+	pthread_mutex_unlock(&making);
 	return err;
 }
 

@@ -2,13 +2,16 @@
 /*
  * gone.c - the end of a device: pulled out, removed by its administrator, or broken for good.
  *
- * Every endpoint on it goes down, and the engine connects anew, over whatever has the address then.  The device's own objects are
- * freed when its last user is, messages in place included.  librdmacm closes the context of a device that is no more with the last id
- * bound to it: so each device holds an id, until its objects are gone.
+ * Every endpoint on it goes down, and the engine connects anew, over whatever has the address then.  Messages that nobody has read yet
+ * are copied out of its memory, or a program that does not read would keep the administrator waiting.  The device's own objects are
+ * freed when its last user is, from a timer: events that the helper has already fetched may still name it.  librdmacm closes the
+ * context of a device that is no more with the last id bound to it: so each device holds an id, until its objects are gone.
  */
 #include <string.h>
 
 #include "engine/transport/verbs/verbs.h"
+
+#define EVACUATE_NS (10 * 1000000ull) /* no memory: again after so long */
 
 static void holder_said(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_said *said)
 {
@@ -55,28 +58,50 @@ void verbs_dev_use(struct verbs_dev *dev)
 
 static void dev_remove(struct verbs_dev *dev)
 {
-	struct verbs_dev *d;
 	struct rdma_cm_id *holder = atomic_load(&dev->holder);
 
 	rds_timer_cancel(&dev->starved);
 	rds_timer_cancel(&dev->memory);
-	rx_lock();
-	d = atomic_load(&rds_verbs.devs);
-	if (d == dev)
-		atomic_store(&rds_verbs.devs, dev->next);
-	for (; d; d = d->next)
-		if (d->next == dev)
-			d->next = dev->next;
-	rx_unlock();
+	verbs_dev_unlink(dev);
 	rds_event_del(dev->channel->fd);
 	verbs_dev_free(dev);
 	vb.rdma_destroy_id(holder);
 }
 
+/* False: some messages still lie in the device's memory. rx held. */
+static bool evacuate(const struct verbs_dev *dev)
+{
+	struct verbs_ep *ep;
+	bool all = true;
+
+	for (ep = rds_verbs.eps; ep; ep = ep->next) {
+		if (ep->dev != dev || !ep->inplace)
+			continue;
+		ep->head.t->up->evacuate(ep->head.conn, (struct rds_ep *)ep);
+		all = all && !ep->inplace;
+	}
+	return all;
+}
+
+/* The device is gone: what still keeps it is dealt with. Helper, timer. */
+void verbs_dev_leave(struct rds_timer *tm)
+{
+	struct verbs_dev *dev = container_of(tm, struct verbs_dev, leave);
+	bool empty;
+
+	rx_lock();
+	empty = evacuate(dev);
+	rx_unlock();
+	if (!empty)
+		rds_timer_set(tm, os_now_ns() + EVACUATE_NS);
+	else if (!dev->neps)
+		dev_remove(dev);
+}
+
 void verbs_dev_unuse(struct verbs_dev *dev)
 {
 	if (--dev->neps == 0 && dev->gone)
-		dev_remove(dev);
+		rds_timer_set(&dev->leave, os_now_ns());
 }
 
 void verbs_dev_gone(struct verbs_dev *dev, const char *what)
@@ -90,11 +115,10 @@ void verbs_dev_gone(struct verbs_dev *dev, const char *what)
 	dev->gone = true;
 	rx_unlock();
 	rds_event_del(dev->ctx->async_fd);
-	verbs_dev_use(dev); /* it stays until we are through with the list */
 	for (ep = rds_verbs.eps; ep; ep = next) {
 		next = ep->next; /* closing an endpoint takes nothing off the list at once */
 		if (ep->dev == dev && !ep->closed)
 			verbs_ep_down(ep, -ENODEV, false);
 	}
-	verbs_dev_unuse(dev);
+	rds_timer_set(&dev->leave, os_now_ns());
 }

@@ -155,7 +155,7 @@ static bool take(struct rdma_cm_id *cm, const struct rds_conn_id *id, const stru
 		cm->context = &ep->owner;
 		err = prepare(ep, req, answer);
 		if (!err)
-			ep->head.conn = t->up->accept(t, id, req->rx_seq, &rx_seq, &err);
+			ep->head.conn = t->up->accept(t, (struct rds_ep *)ep, id, req->rx_seq, &rx_seq, &err);
 		answer->rx_seq = rx_seq;
 	}
 	if (err || !ep->head.conn) {

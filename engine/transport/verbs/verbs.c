@@ -15,6 +15,23 @@ static void to_sockaddr(const struct in6_addr *ip, uint32_t scope, struct sockad
 	rds_addr_to_sockaddr(ip, 0, scope, ss);
 }
 
+/*
+ * Queues lie in this process's own pages on many devices, and fork() makes those copy on write: where the kernel does not copy
+ * pinned pages for the child at once, the parent's next write takes its queue away from the device.  Said before anything is
+ * opened; costs nothing where the kernel does.
+ */
+static void fork_init(void)
+{
+	int err;
+
+	if (rds_verbs.fork_told)
+		return;
+	rds_verbs.fork_told = true;
+	err = verbs_err(vb.ibv_fork_init());
+	if (err)
+		rds_warn("ibv_fork_init: %s. RDMA connections may break when this process forks", strerror(-err));
+}
+
 /* Once per process; failures are tried again with the next bind. */
 static int start(void)
 {
@@ -22,6 +39,7 @@ static int start(void)
 
 	if (err || rds_verbs.ready)
 		return err;
+	fork_init();
 	err = verbs_cm_start();
 	if (err) {
 		rds_error("RDMA devices cannot be used: %s", strerror(-err));

@@ -65,7 +65,8 @@ bool verbs_arena_short(struct verbs_arena *a);
 void verbs_arena_free(struct verbs_arena *a); /* every block has been given back */
 /* Page-aligned memory that no child shares, registered; NULL + *err. */
 void *verbs_mem_register(struct verbs_dev *dev, size_t len, int access, struct ibv_mr **mr, int *err);
-void verbs_memlock_help(struct verbs_dev *dev, size_t len); /* that failed for good: says, once, what can be done */
+void verbs_memlock_help(struct verbs_dev *dev,
+			size_t len); /* that failed for good (0: a queue): what can be done, once */
 void verbs_mem_release(void *mem, size_t len, struct ibv_mr *mr);
 
 /* ---- rdma_cm's ids (cm.c) ---- */
@@ -147,6 +148,7 @@ struct verbs_dev {
 	struct rds_timer starved; /* no receive buffer could be posted, no memory for what came: again */
 	struct rds_timer memory;  /* no block could be had: look who can give some back */
 	unsigned memory_looks;	  /* ... and so often again (helper) */
+	struct rds_timer leave;	  /* it is gone: free it, when nobody uses it any more */
 	bool helped;		  /* the log has said what to do about memory */
 	/* rx */
 	unsigned char *recv_mem;
@@ -183,9 +185,11 @@ void verbs_dev_refill(struct verbs_dev *dev); /* rx: post what has come back, in
 int verbs_dev_grow(struct verbs_dev *dev);
 void verbs_dev_again(struct verbs_dev *dev);  /* rx: have the helper look soon, something found no memory */
 void verbs_buf_put(struct verbs_dev *dev, struct verbs_buf *buf); /* rx */
-void verbs_dev_memory(
-	struct verbs_dev *dev);		    /* a block was not to be had: have room looked for. Any lock but timers' */
-void verbs_dev_free(struct verbs_dev *dev); /* helper; no endpoint is left */
+/* A block was not to be had: have room looked for. Any lock but timers'. */
+void verbs_dev_memory(struct verbs_dev *dev);
+/* Helper; no endpoint is left: nobody finds it any more / freed. */
+void verbs_dev_unlink(struct verbs_dev *dev);
+void verbs_dev_free(struct verbs_dev *dev);
 
 /* ---- endpoints ---- */
 
@@ -298,6 +302,7 @@ struct verbs_ep {
 struct verbs {
 	struct rds_transport t; /* first */
 	bool ready;		/* control: libraries, event channel, listener */
+	bool fork_told;		/* control: libibverbs knows that we may fork */
 	struct verbs_dev *_Atomic devs;
 	struct rdma_event_channel *events;
 	struct rds_event cm_ev;
@@ -436,7 +441,9 @@ void verbs_ep_free_if_done(struct verbs_ep *ep); /* rx: closed, nothing in place
 /* gone.c; helper */
 int verbs_dev_hold(struct verbs_dev *dev, const struct sockaddr *addr); /* once, before it is used */
 void verbs_dev_use(struct verbs_dev *dev);
-void verbs_dev_unuse(struct verbs_dev *dev); /* the last one of a device that is gone frees it */
+void verbs_dev_unuse(
+	struct verbs_dev *dev); /* the last one of a device that is gone has it freed, with the next timers */
+void verbs_dev_leave(struct rds_timer *tm);
 void verbs_dev_gone(struct verbs_dev *dev, const char *what);
 
 /* rendezvous.c; helper */

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_verbs_gone.c - what a device leaves behind when it goes, when the process forks, and when it can do less than is asked of it
+ * (engine/transport/verbs/gone.c, device.c, verbs.c).
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/mock/world.h"
+
+static struct world_conn *a, *b;
+static char said[8192];
+
+static void begin(enum mock_mode mode)
+{
+	char path[] = "/tmp/test_verbs_gone.XXXXXX";
+	int fd = mkstemp(path);
+
+	ck_assert_int_ge(fd, 0);
+	close(fd);
+	setenv("RDS_PRELOAD_LOG_FILE", path, 1);
+	setenv("RDS_PRELOAD_LOG", "warn", 1);
+	world_begin(mode);
+	a = &world.conn[0];
+	b = &world.conn[1];
+}
+
+static void setup_unclaimed(void)
+{
+	begin(MOCK_IB);
+}
+
+static void setup_ib(void)
+{
+	begin(MOCK_IB);
+	ck_assert_int_eq(world_claim(US), 1);
+}
+
+static void setup_iwarp(void)
+{
+	begin(MOCK_IWARP);
+	ck_assert_int_eq(world_claim(US), 1);
+}
+
+static void teardown(void)
+{
+	world_end();
+	unlink(getenv("RDS_PRELOAD_LOG_FILE"));
+}
+
+/* How often the log says that. */
+static unsigned log_says(const char *what)
+{
+	FILE *f = fopen(getenv("RDS_PRELOAD_LOG_FILE"), "r");
+	unsigned n = 0;
+	char *at;
+
+	ck_assert_ptr_nonnull(f);
+	said[fread(said, 1, sizeof(said) - 1, f)] = 0;
+	fclose(f);
+	for (at = said; (at = strstr(at, what)); at++)
+		n++;
+	return n;
+}
+
+static struct verbs_dev *dev(void)
+{
+	return atomic_load(&rds_verbs.devs);
+}
+
+/* ---- gone ---- */
+
+/* The helper fetches rdma_cm's word and the device's own in one go, and nothing else holds the device (world.c looks). */
+START_TEST(test_idle_removed)
+{
+	mock_dev_remove(world.ours);
+	world_run();
+	ck_assert_ptr_null(dev());
+	ck_assert_uint_eq(mock_count(MOCK_CONTEXT), 0);
+	ck_assert_int_eq(world_claim(US), 0);
+}
+END_TEST
+
+static void fill(void)
+{
+	world_pair();
+	world.keep_inplace = true;
+	while (world.ninplace < 5) {
+		ck_assert_int_eq(world_send(a, 700, 0), 0);
+		world_run();
+	}
+}
+
+/* Nobody reads, and the endpoint is up, closed by its owner, or both ends are: the device need not wait. */
+START_TEST(test_unread_removed)
+{
+	fill();
+	if (_i >= 1)
+		world_close(b);
+	if (_i >= 2)
+		world_close(a);
+	world_pass(10 * MS);
+	ck_assert_uint_eq(world.ninplace, 5);
+	mock_dev_remove(world.ours2); /* b's */
+	world_pass(100 * MS);
+	ck_assert_uint_eq(world.ninplace, 0);
+	world_close(a);
+	world_pass(3000 * MS);
+	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_uint_eq(mock_count(MOCK_CONTEXT), 1); /* the other device */
+}
+END_TEST
+
+/* There is no memory at first. */
+START_TEST(test_unread_no_memory)
+{
+	fill();
+	world.no_memory = true;
+	mock_dev_remove(world.ours);
+	mock_dev_remove(world.ours2);
+	world_pass(3000 * MS);
+	ck_assert_uint_gt(world.evacuations, 3);
+	ck_assert_uint_eq(world.ninplace, 5);
+	ck_assert_uint_eq(mock_count(MOCK_CONTEXT), 1);
+	world.no_memory = false;
+	world_pass(100 * MS);
+	ck_assert_uint_eq(world.ninplace, 0);
+	ck_assert_uint_eq(mock_count(MOCK_CONTEXT), 0);
+	ck_assert(!world_timer_due(3000 * MS));
+}
+END_TEST
+
+/* ---- fork ---- */
+
+#define SOCKETS 16
+
+static void close_one(int fd, void *arg)
+{
+	(void)arg;
+	os_fd_abandon(fd);
+}
+
+/* As the engine forgets; then sockets of the child's own, then its first bind on the device. */
+static int child(int parents_cmd)
+{
+	struct stat before[SOCKETS], now;
+	bool in_place = false;
+	int fd[SOCKETS], i;
+
+	os_fds_forked();
+	rds_fd_each_internal(0, ~0u, close_one, NULL);
+	rds_verbs_forget();
+	rds_verbs_transport();
+	for (i = 0; i < SOCKETS; i++) {
+		fd[i] = os_dup_high(socket(AF_UNIX, SOCK_DGRAM, 0));
+		if (fd[i] < 0 || fstat(fd[i], &before[i]))
+			return 2;
+		in_place |= fd[i] == parents_cmd;
+	}
+	if (!in_place)
+		return 3; /* the test tests nothing */
+	if (world_claim(US) != 1)
+		return 4;
+	for (i = 0; i < SOCKETS; i++)
+		if (fstat(fd[i], &now) || now.st_ino != before[i].st_ino || now.st_mode != before[i].st_mode)
+			return 10 + i;
+	return 0;
+}
+
+START_TEST(test_child_binds)
+{
+	int cmd = mock_context(world.ours)->cmd_fd, status;
+	pid_t pid;
+
+	ck_assert(rds_fd_is_internal(cmd));
+	if (_i) { /* librdmacm keeps it all the same */
+		mock_async(world.ours, IBV_EVENT_DEVICE_FATAL);
+		world_run();
+		ck_assert_ptr_null(dev());
+	}
+	pid = fork();
+	if (pid == 0)
+		_exit(child(cmd));
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_msg(WIFEXITED(status), "status %x", (unsigned)status);
+	ck_assert_int_eq(WEXITSTATUS(status), 0);
+	ck_assert_int_eq(mock_context(world.ours)->cmd_fd, cmd); /* the parent's */
+}
+END_TEST
+
+static unsigned fork_inits;
+
+static int fork_init(void)
+{
+	ck_assert_ptr_null(rds_verbs.events);
+	ck_assert_uint_eq(mock_calls(MOCK_rdma_create_id), 0);
+	ck_assert_uint_eq(mock_calls(MOCK_ibv_open_device), 0);
+	fork_inits++;
+	return ENOSYS;
+}
+
+/* The library is told before anything else, once; if it cannot, that is said, and no more. */
+START_TEST(test_fork_init)
+{
+	if (_i)
+		vb.ibv_fork_init = fork_init;
+	ck_assert_int_eq(world_claim("127.0.0.1"), 0);
+	ck_assert_uint_eq(fork_inits + mock_calls(MOCK_ibv_fork_init), 0);
+	ck_assert_int_eq(world_claim(US), 1);
+	ck_assert_int_eq(world_claim(US2), 1);
+	ck_assert_uint_eq(_i ? fork_inits : mock_calls(MOCK_ibv_fork_init), 1);
+	ck_assert_uint_eq(log_says("ibv_fork_init"), _i ? 1 : 0);
+}
+END_TEST
+
+/* ---- devices that can do less ---- */
+
+/* No error: the address is not this transport's, which is said once. */
+START_TEST(test_no_srq)
+{
+	unsigned i;
+
+	if (_i == 0)
+		world.ours->attr.max_srq = 0;
+	else if (_i == 1)
+		world.ours->attr.max_srq_wr = 0;
+	for (i = 0; i < 3; i++) {
+		if (_i >= 2)
+			mock_fail(MOCK_ibv_create_srq, 1, _i == 2 ? EOPNOTSUPP : ENOSYS);
+		ck_assert_int_eq(world_claim(US), 0);
+		ck_assert_uint_eq(mock_count(MOCK_CONTEXT), 0);
+	}
+	ck_assert_uint_eq(log_says("shared receive queues"), 1);
+	ck_assert_uint_eq(log_says("cannot be used"), 0);
+	ck_assert_int_eq(world_claim(US2), 1); /* that one has them */
+}
+END_TEST
+
+/* No memory for a queue: what can be done is said. */
+START_TEST(test_no_memory_for_queues)
+{
+	static const enum mock_fn fns[] = {MOCK_ibv_alloc_pd, MOCK_ibv_create_cq, MOCK_ibv_create_srq};
+
+	mock_fail_from(fns[_i], 1, ENOMEM);
+	ck_assert_int_eq(world_claim(US), -ENOMEM);
+	ck_assert_uint_eq(log_says("limit of locked memory"), 1);
+	mock_fail(fns[_i], 0, 0);
+	ck_assert_int_eq(world_claim(US), 1);
+}
+END_TEST
+
+/* Memory for a short completion queue only: that will do, and other errors are no reason to try again. */
+START_TEST(test_short_cq)
+{
+	unsigned calls;
+
+	mock_fail(MOCK_ibv_create_cq, 1, EINVAL);
+	ck_assert_int_eq(world_claim(US), -EINVAL);
+	calls = mock_calls(MOCK_ibv_create_cq);
+	ck_assert_uint_eq(calls, 1);
+	world.ours->cq_memory = 1000;
+	ck_assert_int_eq(world_claim(US), 1);
+	ck_assert_uint_gt(mock_calls(MOCK_ibv_create_cq), 3);
+	ck_assert_int_ge(dev()->cq->cqe, 500);
+	ck_assert_uint_eq(log_says("limit of locked memory"), 0);
+	world_pair();
+	ck_assert_int_eq(world_send(a, 9000, 0), 0);
+	world_run();
+	ck_assert(world_all_came(a, b));
+}
+END_TEST
+
+static void setup_many(void)
+{
+	setenv("RDS_PRELOAD_VERBS_BUFFERS", "60000", 1);
+	begin(MOCK_IB);
+	world.ours->attr.max_srq_wr = 1 << 20;
+}
+
+/* As many completions as there are receive buffers, and sends beside them. */
+START_TEST(test_cq_for_buffers)
+{
+	static const int max[] = {1 << 20, 40000, 4000, 100};
+	static const uint32_t least[] = {60000, 30000, 2000, 50};
+	uint32_t cqe;
+
+	world.ours->attr.max_cqe = max[_i];
+	ck_assert_int_eq(world_claim(US), 1);
+	cqe = (uint32_t)dev()->cq->cqe;
+	ck_assert_uint_ge(dev()->nbufs, least[_i]);
+	ck_assert_uint_ge(cqe, dev()->nbufs + (cqe / 2 < 8192 ? cqe / 2 : 8192));
+	ck_assert_uint_eq(log_says("has room for"), _i ? 1 : 0);
+	world_run();
+	ck_assert_uint_eq(mock_recvs_posted(dev()->srq), dev()->nbufs);
+}
+END_TEST
+
+static TCase *test_case(Suite *s, const char *name, void (*start)(void))
+{
+	TCase *t = tcase_create(name);
+
+	tcase_add_checked_fixture(t, start, teardown);
+	tcase_set_timeout(t, 30);
+	suite_add_tcase(s, t);
+	return t;
+}
+
+static void gone_tests(TCase *t)
+{
+	tcase_add_test(t, test_idle_removed);
+	tcase_add_loop_test(t, test_unread_removed, 0, 3);
+	tcase_add_test(t, test_unread_no_memory);
+	tcase_add_loop_test(t, test_child_binds, 0, 2);
+}
+
+int main(void)
+{
+	Suite *s = suite_create("verbs_gone");
+	TCase *t;
+
+	gone_tests(test_case(s, "ib", setup_ib));
+	gone_tests(test_case(s, "iwarp", setup_iwarp));
+	t = test_case(s, "unclaimed", setup_unclaimed);
+	tcase_add_loop_test(t, test_fork_init, 0, 2);
+	tcase_add_loop_test(t, test_no_srq, 0, 4);
+	tcase_add_loop_test(t, test_no_memory_for_queues, 0, 3);
+	tcase_add_test(t, test_short_cq);
+	tcase_add_loop_test(test_case(s, "many", setup_many), test_cq_for_buffers, 0, 4);
+	return world_main(s);
+}
