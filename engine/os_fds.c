@@ -259,6 +259,17 @@ int os_fd_adopt(int *number)
 	return ret;
 }
 
+void os_fd_disown(int *number)
+{
+	struct fd_entry *e;
+
+	pthread_mutex_lock(&fds_lock);
+	e = fd_find(*number);
+	if (e && atomic_load_explicit(&e->internal, memory_order_acquire) && e->moved == number_moved && e->arg == number)
+		fd_leave(*number);
+	pthread_mutex_unlock(&fds_lock);
+}
+
 void os_fd_abandon(int fd)
 {
 	struct fd_entry *e = fd_find(fd);

@@ -375,13 +375,18 @@ void verbs_dev_free(struct verbs_dev *dev)
 		vb.ibv_destroy_cq(dev->cq);
 	}
 	rds_relay_close(&dev->relay);
-	if (dev->channel)
+	if (dev->channel) {
+		os_fd_disown(&dev->channel->fd);
 		vb.ibv_destroy_comp_channel(dev->channel);
+	}
 	bufs_free(dev);
 	if (dev->pd)
 		vb.ibv_dealloc_pd(dev->pd);
-	if (dev->ctx)
+	if (dev->ctx) {
+		os_fd_disown(&dev->ctx->async_fd);
+		os_fd_disown(&dev->ctx->cmd_fd);
 		vb.ibv_close_device(dev->ctx);
+	}
 	free(dev);
 }
 
