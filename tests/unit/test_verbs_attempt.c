@@ -270,6 +270,8 @@ static const struct {
 } refusals[] = {
 	{VERBS_GONE, 0, -ECONNREFUSED, true},
 	{VERBS_AGAIN, 0, -EALREADY, false},
+	{VERBS_AGAIN, EALREADY, -EALREADY, false},
+	{VERBS_AGAIN, ENOBUFS, -ENOBUFS, false},
 	{VERBS_NO_VERSION, 0, -EPROTONOSUPPORT, false},
 	{VERBS_REFUSED, EACCES, -EACCES, false},
 	{VERBS_REFUSED, 0, -ECONNREFUSED, false},

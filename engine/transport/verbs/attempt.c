@@ -152,6 +152,21 @@ static void sent_on(struct verbs_ep *ep, const struct verbs_answer *a)
 		redial(ep, SENT_ON, a->listener);
 }
 
+/* It wants to, but not now: our request has crossed its own, or it has said what it lacks.  That may take long, so it is no secret. */
+static void not_now(struct verbs_ep *ep, const struct verbs_answer *a)
+{
+	char to[RDS_ADDR_STRLEN];
+
+	if (!a->error || a->error == EALREADY) {
+		verbs_ep_down(ep, -EALREADY, false);
+		return;
+	}
+	*strrchr(rds_addr_str(&ep->id.faddr, 0, 0, to), ':') = '\0';
+	rds_warn("the process at %s that a message is for has no means for another connection (%s): trying again", to,
+		 strerror(a->error));
+	verbs_ep_down(ep, -a->error, false);
+}
+
 static void refused(struct verbs_ep *ep, const struct verbs_answer *a)
 {
 	switch ((enum verbs_status)a->status) {
@@ -162,7 +177,7 @@ static void refused(struct verbs_ep *ep, const struct verbs_answer *a)
 		verbs_ep_down(ep, -ECONNREFUSED, true);
 		return;
 	case VERBS_AGAIN:
-		verbs_ep_down(ep, -EALREADY, false);
+		not_now(ep, a);
 		return;
 	case VERBS_NO_VERSION:
 		verbs_version_clash(&ep->id.faddr, a->version_min, a->version);

@@ -6,8 +6,10 @@
  * receiver has promised to one sender, and everything that is promised lies with the device: dev->posted >= dev->promised whenever
  * something more is promised.  Two buffers are set aside per endpoint as long as it lives: one for its last credit (FEWEST), one for a
  * frame that only grants (SPARE).  What it holds beyond that, up to WINDOW for a busy one, is an eighth of what nobody has been promised.
- * Credits cannot be taken back, but what is used is granted again only as far as that eighth goes.  All that is beyond the two never
- * exceeds what the device began with (dev->base); for the two the device gets more buffers as endpoints come (verbs_dev_grow).
+ * Credits cannot be taken back, but what is used is granted again only as far as that eighth goes, and whoever has sent little is
+ * given little, since it would keep it: a thousand idle connections leave most of it to the busy ones.  All that is beyond the two
+ * never exceeds what the device began with (dev->base); for the two the device gets more buffers as endpoints come (verbs_dev_grow),
+ * before windows have none.
  *
  * A frame that only grants is free of charge, or two sides without credits would wait for each other.  One at a time is under way
  * unread: the next is sent only after the peer has used more credits than it had been told before the last one, so it has read that
@@ -25,6 +27,7 @@
 #define FEWEST 1u
 #define SPARE 1u
 #define SHARE 8u
+#define SELDOM 4u /* frames: less is no reason for a window */
 
 static inline bool counted(const struct verbs_ep *ep)
 {
@@ -126,29 +129,59 @@ static bool set_aside(struct verbs_dev *dev, struct verbs_ep *ep, uint32_t *n)
 	return done;
 }
 
+/* New endpoints shall not take what windows live on: half of what there was at the beginning, as far as nobody has that yet. */
+static bool scarce(const struct verbs_dev *dev)
+{
+	uint32_t may;
+	bool yes;
+
+	rx_lock();
+	may = dev->base > dev->extra ? dev->base - dev->extra : 0;
+	yes = dev->posted + dev->nrefill < dev->promised + FEWEST + SPARE + (may < dev->base / 2 ? may : dev->base / 2);
+	rx_unlock();
+	return yes;
+}
+
+static void refused(struct verbs_dev *dev, int err)
+{
+	if (err != -ENOBUFS)
+		verbs_memlock_help(dev, (FEWEST + SPARE) * VERBS_BUF);
+	if (!atomic_exchange(&dev->full, true))
+		rds_warn("%s: no receive buffers for another connection: it is refused. "
+			 "RDS_PRELOAD_VERBS_BUFFERS and the limit of locked memory say how many there can be "
+			 "(%u now; each idle connection needs %u)",
+			 dev->name, dev->nbufs, FEWEST + SPARE);
+}
+
 uint32_t verbs_credit_first(struct verbs_dev *dev, struct verbs_ep *ep)
 {
 	uint32_t n = 0;
+	int err;
 
 	if (!dev->caps.credits)
 		return 0;
 	ep->free_at = ep->free_seen = UINT32_MAX;
-	if (set_aside(dev, ep, &n) || (verbs_dev_grow(dev) == 0 && set_aside(dev, ep, &n)))
-		return n;
-	if (!atomic_exchange(&dev->full, true))
-		rds_warn("%s: no receive buffers for another connection: it is refused. RDS_PRELOAD_VERBS_BUFFERS sets "
-			 "how "
-			 "many there are (%u now; each idle connection needs %u)",
-			 dev->name, dev->nbufs, FEWEST + SPARE);
+	if (scarce(dev))
+		verbs_dev_grow(dev, FEWEST + SPARE); /* or not */
+	do {
+		if (set_aside(dev, ep, &n))
+			return n;
+		err = verbs_dev_grow(dev, FEWEST + SPARE);
+	} while (!err);
+	refused(dev, err);
 	return 0;
 }
 
 /* How many the peer should hold in all, if not more already. */
 static uint32_t window(const struct verbs_ep *ep)
 {
-	uint32_t share = room(ep->dev) / SHARE;
+	uint32_t share = room(ep->dev) / SHARE, used = atomic_load(&ep->peer_used), most = WINDOW;
 
-	return share >= WINDOW ? WINDOW : share > FEWEST ? share : FEWEST;
+	if (used < SELDOM)
+		return FEWEST;
+	if (used < WINDOW / 2)
+		most = 2 * used;
+	return share >= most ? most : share > FEWEST ? share : FEWEST;
 }
 
 static void grant(struct verbs_ep *ep)

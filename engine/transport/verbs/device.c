@@ -29,6 +29,8 @@
 #define REFILL_BATCH 16u
 #define FEWEST_BUFFERS 64u
 #define GROWTH 8u
+#define STEPS 8u	     /* ... in steps of an eighth of the beginning */
+#define SEND_ROOM (2u << 20) /* stays free beside what is added: the least that RDS_PRELOAD_VERBS_MEMORY may be */
 #define SIW_VENDOR 0x626d74u
 #define STARVED_NS (5 * 1000000ull)
 
@@ -215,23 +217,51 @@ struct verbs_recv_mem {
 	struct ibv_mr *mr;
 };
 
-int verbs_dev_grow(struct verbs_dev *dev)
+/* Without memory for what goes out, peers that are let in would never be answered. */
+static bool leaves_room(struct verbs_dev *dev)
 {
-	uint32_t n = srq_depth(dev) - dev->nbufs < dev->base ? srq_depth(dev) - dev->nbufs : dev->base;
+	struct ibv_mr *mr;
+	int err;
+	void *mem = verbs_mem_register(dev, SEND_ROOM, 0, &mr, &err);
+
+	if (mem)
+		verbs_mem_release(mem, SEND_ROOM, mr);
+	return mem != NULL;
+}
+
+static int more_memory(struct verbs_dev *dev, struct verbs_recv_mem *m, uint32_t n)
+{
+	int err;
+
+	m->len = ((size_t)n * VERBS_BUF + 4095) & ~(size_t)4095;
+	m->mem = verbs_mem_register(dev, m->len, IBV_ACCESS_LOCAL_WRITE, &m->mr, &err);
+	if (!m->mem)
+		return err;
+	if (leaves_room(dev))
+		return 0;
+	verbs_mem_release(m->mem, m->len, m->mr);
+	return -ENOMEM;
+}
+
+/* A step; near the limit of locked memory what can be had of it, as long as somebody is helped by that. */
+int verbs_dev_grow(struct verbs_dev *dev, uint32_t fewest)
+{
+	uint32_t left = srq_depth(dev) - dev->nbufs, n = dev->base / STEPS > fewest ? dev->base / STEPS : fewest;
 	struct verbs_recv_mem *m;
 	int err;
 
-	if (!n || dev->gone)
+	if (left < fewest || dev->gone)
 		return -ENOBUFS;
+	if (n > left)
+		n = left;
 	m = calloc(1, sizeof(*m));
 	if (!m)
 		return -ENOMEM;
-	m->len = ((size_t)n * VERBS_BUF + 4095) & ~(size_t)4095;
-	m->mem = verbs_mem_register(dev, m->len, IBV_ACCESS_LOCAL_WRITE, &m->mr, &err);
-	if (!m->mem) {
-		verbs_memlock_help(dev, m->len);
+	while ((err = more_memory(dev, m, n)) && n / 2 >= fewest)
+		n /= 2;
+	if (err) {
 		free(m);
-		return err;
+		return err == -ENOBUFS ? -ENOMEM : err;
 	}
 	rx_lock();
 	m->next = dev->grown;

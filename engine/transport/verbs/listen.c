@@ -161,6 +161,7 @@ static bool take(struct rdma_cm_id *cm, const struct rds_conn_id *id, const stru
 	if (err || !ep->head.conn) {
 		if (err == -EALREADY)
 			verbs_attempt_crossed(id);
+		rds_debug("a request is refused: %s", strerror(-err));
 		verbs_answer_init(answer, no_means(err) ? VERBS_AGAIN : VERBS_REFUSED, err);
 		if (ep) {
 			verbs_qp_destroy(ep);

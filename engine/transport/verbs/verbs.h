@@ -181,8 +181,8 @@ int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out);
 bool verbs_dev_has(const struct verbs_dev *dev, const struct rdma_cm_id *cm);
 void verbs_dev_forget(void);
 void verbs_dev_refill(struct verbs_dev *dev); /* rx: post what has come back, in batches */
-/* helper: more receive buffers, as many as it began with; -ENOBUFS: they would be too many, -errno */
-int verbs_dev_grow(struct verbs_dev *dev);
+/* helper: more receive buffers, `fewest` at least; -ENOBUFS: they would be too many, -errno */
+int verbs_dev_grow(struct verbs_dev *dev, uint32_t fewest);
 void verbs_dev_again(struct verbs_dev *dev);  /* rx: have the helper look soon, something found no memory */
 void verbs_buf_put(struct verbs_dev *dev, struct verbs_buf *buf); /* rx */
 /* A block was not to be had: have room looked for. Any lock but timers'. */
