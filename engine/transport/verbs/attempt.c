@@ -15,6 +15,7 @@
 
 #define STEP_MS 6000 /* rdma_cm has a limit of 5 s for address and route: this is for when it forgets */
 #define STUCK_NS 2000000000ull
+#define SAY_NS (60 * 1000000000ull)
 #define ANSWER_MS 10000 /* the peer's helper may have to wait for a processor */
 
 enum stage {
@@ -152,18 +153,23 @@ static void sent_on(struct verbs_ep *ep, const struct verbs_answer *a)
 		redial(ep, SENT_ON, a->listener);
 }
 
-/* It wants to, but not now: our request has crossed its own, or it has said what it lacks.  That may take long, so it is no secret. */
+/* It wants to, but not now: our request has crossed its own, or it has said what it lacks.  That may take long, so it is said. */
 static void not_now(struct verbs_ep *ep, const struct verbs_answer *a)
 {
+	static uint64_t quiet_until;
+	uint64_t now = os_now_ns();
 	char to[RDS_ADDR_STRLEN];
 
 	if (!a->error || a->error == EALREADY) {
 		verbs_ep_down(ep, -EALREADY, false);
 		return;
 	}
-	*strrchr(rds_addr_str(&ep->id.faddr, 0, 0, to), ':') = '\0';
-	rds_warn("the process at %s that a message is for has no means for another connection (%s): trying again", to,
-		 strerror(a->error));
+	if (now >= quiet_until) {
+		quiet_until = now + SAY_NS;
+		*strrchr(rds_addr_str(&ep->id.faddr, 0, 0, to), ':') = '\0';
+		rds_warn("a process at %s has no means for a connection (%s): messages for it wait, trying again", to,
+			 strerror(a->error));
+	}
 	verbs_ep_down(ep, -a->error, false);
 }
 
