@@ -436,6 +436,21 @@ void world_start(enum mock_mode mode)
 	ck_assert_int_eq(world_claim(US), 1);
 }
 
+void world_ib(void)
+{
+	world_start(MOCK_IB);
+}
+
+void world_iwarp(void)
+{
+	world_start(MOCK_IWARP);
+}
+
+struct verbs_dev *world_dev(void)
+{
+	return atomic_load(&rds_verbs.devs);
+}
+
 void world_begin(enum mock_mode mode)
 {
 	memset(&world, 0, sizeof(world));
@@ -459,6 +474,7 @@ void world_begin(enum mock_mode mode)
 	rds_verbs_transport();
 	rds_verbs.t.up = &up;
 	world.next = &world.conn[1];
+	world.rendezvous = (uint16_t)rds_options()->cm_port;
 }
 
 /* Every buffer is somewhere; with no endpoint left there is no other place. */

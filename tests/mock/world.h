@@ -47,6 +47,7 @@ struct world {
 	uint64_t now;
 	struct mock_dev *ours, *ours2, *theirs;
 	struct peer peer;
+	uint16_t rendezvous; /* where a node's processes are asked who has a port */
 	struct world_conn conn[CONNS];
 	/* accept(): the connection for the next request, or the error that it gets */
 	struct world_conn *next;
@@ -76,6 +77,13 @@ extern struct world world;
 
 void world_start(enum mock_mode mode);
 void world_begin(enum mock_mode mode); /* ... but for the claim of US, which starts the transport */
+/* world_start() as a fixture. */
+void world_ib(void);
+void world_iwarp(void);
+/* ... with conn[0] connected to the scripted peer, and nothing under way. */
+void world_ib_joined(void);
+void world_iwarp_joined(void);
+struct verbs_dev *world_dev(void); /* the first */
 int world_claim(const char *ip);
 /* Everything is closed, time passes, nothing must be left: endpoints, buffers, promises, blocks, objects of the mock. */
 void world_end(void);
@@ -103,6 +111,7 @@ void world_hello(struct verbs_hello *h, enum verbs_ask ask);
 void world_answer(struct verbs_answer *a, enum verbs_status status);
 void world_peer_asks(const struct verbs_hello *h, const char *to, uint16_t port); /* until the request is sent */
 void world_peer_rejects(const struct verbs_answer *a);
+void world_peer_drain(void); /* what it has got is of no interest */
 void world_peer_frame(const struct rds_hdr *h, const void *bytes, size_t len);
 /* The answer to us that the event carries. */
 struct verbs_answer world_answer_in(const struct rdma_cm_event *ev);

@@ -157,6 +157,31 @@ void world_joined_by(struct world_conn *c, unsigned credits)
 	world_run();
 }
 
+void world_peer_drain(void)
+{
+	struct ibv_wc wc;
+
+	while (peer_poll(&world.peer, &wc))
+		if (wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV)
+			peer_post(&world.peer, 1);
+}
+
+void world_ib_joined(void)
+{
+	world_ib();
+	world_join(&world.conn[0], 32, 32);
+}
+
+void world_iwarp_joined(void)
+{
+	world_iwarp();
+	world_joined_by(&world.conn[0], 32); /* who asks speaks first */
+	world_peer_frame(&(struct rds_hdr){0}, NULL, 0);
+	world_run();
+	ck_assert_uint_eq(world.conn[0].ups, 1);
+	world_peer_drain();
+}
+
 void world_peer_frame(const struct rds_hdr *h, const void *bytes, size_t len)
 {
 	unsigned char frame[PEER_BUF];

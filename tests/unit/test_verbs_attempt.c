@@ -6,25 +6,8 @@
 
 #include "tests/mock/world.h"
 
-static struct world_conn *c;
-static struct peer *p;
-
-static void begin(enum mock_mode mode)
-{
-	world_start(mode);
-	c = &world.conn[0];
-	p = &world.peer;
-}
-
-static void setup_ib(void)
-{
-	begin(MOCK_IB);
-}
-
-static void setup_iwarp(void)
-{
-	begin(MOCK_IWARP);
-}
+static struct world_conn *const c = &world.conn[0];
+static struct peer *const p = &world.peer;
 
 static int dial(uint16_t port)
 {
@@ -477,7 +460,7 @@ int main(void)
 {
 	Suite *s = suite_create("verbs_attempt");
 
-	tests(world_case(s, "ib", setup_ib));
-	tests(world_case(s, "iwarp", setup_iwarp));
+	tests(world_case(s, "ib", world_ib));
+	tests(world_case(s, "iwarp", world_iwarp));
 	return world_main(s);
 }

@@ -8,24 +8,7 @@
 
 #include "tests/mock/world.h"
 
-static struct world_conn *a, *b;
-
-static void begin(enum mock_mode mode)
-{
-	world_start(mode);
-	a = &world.conn[0];
-	b = &world.conn[1];
-}
-
-static void setup_ib(void)
-{
-	begin(MOCK_IB);
-}
-
-static void setup_iwarp(void)
-{
-	begin(MOCK_IWARP);
-}
+static struct world_conn *const a = &world.conn[0], *const b = &world.conn[1];
 
 static void send_n(struct world_conn *c, unsigned n, size_t len)
 {
@@ -389,14 +372,9 @@ static void came(unsigned n)
 	}
 }
 
-static struct verbs_dev *dev(void)
-{
-	return atomic_load(&rds_verbs.devs);
-}
-
 static void all_buffers_back(void)
 {
-	ck_assert_uint_eq(dev()->posted + dev()->nrefill, dev()->nbufs);
+	ck_assert_uint_eq(world_dev()->posted + world_dev()->nrefill, world_dev()->nbufs);
 }
 
 START_TEST(test_several_come)
@@ -432,7 +410,7 @@ START_TEST(test_end_within)
 	world_close(a);
 	world.refuse_from = 0;
 	world_pass(3000 * MS);
-	ck_assert_uint_eq(dev()->posted + dev()->nrefill, dev()->nbufs - (world.ninplace > 0));
+	ck_assert_uint_eq(world_dev()->posted + world_dev()->nrefill, world_dev()->nbufs - (world.ninplace > 0));
 	world_release();
 	world_pass(100 * MS);
 	all_buffers_back();
@@ -454,7 +432,7 @@ START_TEST(test_in_place)
 	came(5);
 	ck_assert_uint_eq(n = world.ninplace, 2);
 	for (i = 0; i < n; i++) {
-		ck_assert_uint_eq(dev()->posted + dev()->nrefill, dev()->nbufs - 1);
+		ck_assert_uint_eq(world_dev()->posted + world_dev()->nrefill, world_dev()->nbufs - 1);
 		rx_lock();
 		verbs_release(world.inplace[i].ep, world.inplace[i].token);
 		rx_unlock();
@@ -547,7 +525,7 @@ int main(void)
 {
 	Suite *s = suite_create("verbs_collect");
 
-	tests(world_case(s, "ib", setup_ib));
-	tests(world_case(s, "iwarp", setup_iwarp));
+	tests(world_case(s, "ib", world_ib));
+	tests(world_case(s, "iwarp", world_iwarp));
 	return world_main(s);
 }

@@ -10,17 +10,14 @@
 
 #define IDLE 2000
 
-static struct world_conn *a, *b;
-static struct peer *p;
+static struct world_conn *const a = &world.conn[0], *const b = &world.conn[1];
+static struct peer *const p = &world.peer;
 static struct verbs_ep *idle[IDLE];
 static unsigned nidle;
 
 static void setup(void)
 {
-	world_start(MOCK_IWARP);
-	a = &world.conn[0];
-	b = &world.conn[1];
-	p = &world.peer;
+	world_iwarp();
 	nidle = 0;
 }
 
