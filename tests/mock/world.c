@@ -369,11 +369,11 @@ static bool speak(void)
 	return any;
 }
 
-static bool receive(void)
+bool world_look(void)
 {
 	bool any;
 
-	verbs_helper = false; /* a program's look */
+	verbs_helper = false;
 	rx_lock();
 	any = verbs_progress(&rds_verbs.t);
 	rx_unlock();
@@ -387,7 +387,7 @@ static bool once(void)
 	while (mock_step())
 		any = true;
 	any |= events_run();
-	any |= receive();
+	any |= world_look();
 	any |= speak();
 	return timers_run() || any;
 }
@@ -475,6 +475,13 @@ void world_begin(enum mock_mode mode)
 	rds_verbs.t.up = &up;
 	world.next = &world.conn[1];
 	world.rendezvous = (uint16_t)rds_options()->cm_port;
+}
+
+void world_buffers_out(uint32_t n)
+{
+	struct verbs_dev *dev = world_dev();
+
+	ck_assert_uint_eq(dev->posted + dev->nrefill, dev->nbufs - n);
 }
 
 /* Every buffer is somewhere; with no endpoint left there is no other place. */

@@ -90,6 +90,7 @@ void world_end(void);
 void world_run(void);
 void world_pass(uint64_t ns);
 void world_tick(uint64_t ns);		  /* only timers run */
+bool world_look(void);			  /* only a program looks: false, there was nothing */
 bool world_timer_due(uint64_t within_ns); /* something is to happen until then */
 
 /* Towards the scripted peer's or our own second address; port 0: not known. 0 or -errno. */
@@ -104,6 +105,8 @@ void world_pair(void);
 void world_join(struct world_conn *c, unsigned recvs, unsigned credits);
 void world_join_at(struct world_conn *c, uint16_t port, unsigned recvs, unsigned credits);
 void world_joined_by(struct world_conn *c, unsigned credits);
+void world_up_by(struct world_conn *c, unsigned credits); /* ... and has spoken, as on iWARP it must do first */
+void world_cm_next(unsigned n);				  /* so many events that were held come, one by one */
 
 /* The peer's private data.  Change it and pack it (verbs_hello_pack, verbs_answer_pack). */
 struct rds_procid world_peer_id(void);
@@ -119,6 +122,7 @@ struct verbs_answer world_answer_in(const struct rdma_cm_event *ev);
 /* The next message (sequence number: the next), flushed. */
 int world_send(struct world_conn *c, size_t len, uint8_t flags);
 void world_release(void); /* all that is in place */
+void world_buffers_out(uint32_t n); /* so many of the first device's are with the engine, and no more */
 void world_fill(uint64_t seq, unsigned char *bytes, size_t len);
 bool world_intact(uint64_t seq, const unsigned char *bytes, size_t len); /* what world_send() sends */
 /* The only message that c got is that one of the peer's. */

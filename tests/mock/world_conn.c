@@ -157,6 +157,22 @@ void world_joined_by(struct world_conn *c, unsigned credits)
 	world_run();
 }
 
+void world_up_by(struct world_conn *c, unsigned credits)
+{
+	world_joined_by(c, credits);
+	world_peer_frame(&(struct rds_hdr){0}, NULL, 0);
+	world_run();
+	ck_assert_uint_eq(c->ups, 1);
+}
+
+void world_cm_next(unsigned n)
+{
+	while (n--) {
+		ck_assert(mock_cm_next());
+		world_run();
+	}
+}
+
 void world_peer_drain(void)
 {
 	struct ibv_wc wc;
@@ -175,10 +191,7 @@ void world_ib_joined(void)
 void world_iwarp_joined(void)
 {
 	world_iwarp();
-	world_joined_by(&world.conn[0], 32); /* who asks speaks first */
-	world_peer_frame(&(struct rds_hdr){0}, NULL, 0);
-	world_run();
-	ck_assert_uint_eq(world.conn[0].ups, 1);
+	world_up_by(&world.conn[0], 32);
 	world_peer_drain();
 }
 

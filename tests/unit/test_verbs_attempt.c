@@ -141,10 +141,7 @@ START_TEST(test_a6_no_way)
 {
 	mock_cm_hold(true);
 	ck_assert_int_eq(dial(PEER_PORT), 0);
-	if (_i) {
-		ck_assert(mock_cm_next());
-		world_run();
-	}
+	world_cm_next((unsigned)_i);
 	mock_cm_hold(false);
 	world.ours->cut = true;
 	mock_timeout();
@@ -285,16 +282,13 @@ START_TEST(test_a20_a22_a23_events)
 		{RDMA_CM_EVENT_TIMEWAIT_EXIT, 0, -ECONNRESET},
 		{RDMA_CM_EVENT_DEVICE_REMOVAL, 0, -ENODEV},
 	};
-	int stage = _i % 3, e = _i / 3;
+	int e = _i / 3;
 
 	/* before the address, the route, the answer */
 	peer_listen(p, THEM, PEER_PORT);
 	mock_cm_hold(true);
 	ck_assert_int_eq(dial(PEER_PORT), 0);
-	for (; stage; stage--) {
-		ck_assert(mock_cm_next());
-		world_run();
-	}
+	world_cm_next((unsigned)_i % 3);
 	mock_cm_inject(world_ep(c)->cm, events[e].type, events[e].status);
 	world_run();
 	is_down(events[e].why, false);
@@ -308,15 +302,10 @@ END_TEST
 
 START_TEST(test_a21_limit)
 {
-	int stage = _i;
-
 	peer_listen(p, THEM, PEER_PORT);
 	mock_cm_hold(true);
 	ck_assert_int_eq(dial(PEER_PORT), 0);
-	for (; stage; stage--) {
-		ck_assert(mock_cm_next());
-		world_run();
-	}
+	world_cm_next((unsigned)_i);
 	world_pass(5900 * MS);
 	ck_assert_uint_eq(c->downs, 0);
 	world_pass(4200 * MS);
@@ -362,8 +351,7 @@ START_TEST(test_a22_removed)
 	peer_listen(p, THEM, PEER_PORT);
 	mock_cm_hold(true);
 	ck_assert_int_eq(dial(PEER_PORT), 0);
-	ck_assert(mock_cm_next());
-	world_run();
+	world_cm_next(1);
 	mock_dev_remove(world.ours);
 	ck_assert(mock_cm_drop((unsigned)mock_cm_find(RDMA_CM_EVENT_ROUTE_RESOLVED)));
 	mock_cm_hold(false);
@@ -375,15 +363,10 @@ END_TEST
 /* Closed by the engine at any step, then everything that was under way comes. */
 START_TEST(test_a24_closed)
 {
-	int stage = _i;
-
 	peer_listen(p, THEM, PEER_PORT);
 	mock_cm_hold(true);
 	ck_assert_int_eq(dial(PEER_PORT), 0);
-	for (; stage; stage--) {
-		ck_assert(mock_cm_next());
-		world_run();
-	}
+	world_cm_next((unsigned)_i);
 	world_close(c);
 	mock_cm_hold(false);
 	world_pass(2000 * MS);

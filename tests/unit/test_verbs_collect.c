@@ -352,10 +352,7 @@ static void add(uint64_t seq, uint32_t len, size_t bytes, uint8_t flags)
 
 static void joined(void)
 {
-	world_joined_by(a, 32);
-	world_peer_frame(&(struct rds_hdr){0}, NULL, 0);
-	world_run();
-	ck_assert_uint_eq(a->ups, 1);
+	world_up_by(a, 32);
 	add(1, 1, 1, 0);
 	add(2, 0, 0, 0);
 	add(3, 500, 500, 0);
@@ -372,11 +369,6 @@ static void came(unsigned n)
 	}
 }
 
-static void all_buffers_back(void)
-{
-	ck_assert_uint_eq(world_dev()->posted + world_dev()->nrefill, world_dev()->nbufs);
-}
-
 START_TEST(test_several_come)
 {
 	joined();
@@ -389,7 +381,7 @@ START_TEST(test_several_come)
 	} while (world.later);
 	world_run();
 	came(5);
-	all_buffers_back();
+	world_buffers_out(0);
 }
 END_TEST
 
@@ -403,17 +395,15 @@ START_TEST(test_end_within)
 	peer_send(&world.peer, frame, frame_len, IBV_SEND_SIGNALED);
 	mock_run();
 	world.refuse_from = (unsigned)_i + 1;
-	rx_lock();
-	verbs_progress(&rds_verbs.t);
-	rx_unlock();
+	world_look();
 	came((unsigned)_i);
 	world_close(a);
 	world.refuse_from = 0;
 	world_pass(3000 * MS);
-	ck_assert_uint_eq(world_dev()->posted + world_dev()->nrefill, world_dev()->nbufs - (world.ninplace > 0));
+	world_buffers_out(world.ninplace > 0);
 	world_release();
 	world_pass(100 * MS);
-	all_buffers_back();
+	world_buffers_out(0);
 	ck_assert_ptr_null(rds_verbs.eps);
 }
 END_TEST
@@ -432,13 +422,13 @@ START_TEST(test_in_place)
 	came(5);
 	ck_assert_uint_eq(n = world.ninplace, 2);
 	for (i = 0; i < n; i++) {
-		ck_assert_uint_eq(world_dev()->posted + world_dev()->nrefill, world_dev()->nbufs - 1);
+		world_buffers_out(1);
 		rx_lock();
 		verbs_release(world.inplace[i].ep, world.inplace[i].token);
 		rx_unlock();
 	}
 	world.ninplace = 0;
-	all_buffers_back();
+	world_buffers_out(0);
 }
 END_TEST
 
@@ -474,7 +464,7 @@ START_TEST(test_nonsense)
 	ck_assert_uint_eq(a->downs, 1);
 	ck_assert_int_eq(a->why, -EPROTO);
 	world_pass(2000 * MS);
-	all_buffers_back();
+	world_buffers_out(0);
 }
 END_TEST
 

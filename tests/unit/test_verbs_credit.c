@@ -246,10 +246,7 @@ END_TEST
 
 static void joined(unsigned credits)
 {
-	world_joined_by(a, credits);
-	world_peer_frame(&(struct rds_hdr){0}, NULL, 0);
-	world_run();
-	ck_assert_uint_eq(a->ups, 1);
+	world_up_by(a, credits);
 }
 
 static void is_broken(void)
