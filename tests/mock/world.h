@@ -13,6 +13,7 @@
 
 #include "engine/transport/verbs/verbs.h"
 #include "tests/mock/peer.h"
+#include "tests/unit/suite.h"
 
 #define US "10.0.0.1"
 #define US2 "10.0.0.2"
@@ -136,27 +137,9 @@ static inline struct verbs_ep *world_ep(struct world_conn *c)
 	return (struct verbs_ep *)c->ep;
 }
 
-/* ---- the frame of a test program ---- */
-
 static inline TCase *world_case(Suite *s, const char *name, void (*start)(void))
 {
-	TCase *t = tcase_create(name);
-
-	tcase_add_checked_fixture(t, start, world_end);
-	tcase_set_timeout(t, 30);
-	suite_add_tcase(s, t);
-	return t;
-}
-
-static inline int world_main(Suite *s)
-{
-	SRunner *r = srunner_create(s);
-	int failed;
-
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? 1 : 0;
+	return suite_case(s, name, start, world_end, 30);
 }
 
 #endif

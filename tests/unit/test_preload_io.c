@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "test_preload_mock.h"
+#include "tests/unit/suite.h"
 
 #define ck_fails(call, err)                                                                                            \
 	do {                                                                                                           \
@@ -361,8 +362,6 @@ int main(void)
 {
 	Suite *s = suite_create("preload_io");
 	TCase *t = tcase_create("io");
-	SRunner *r = srunner_create(s);
-	int failed;
 
 	suite_add_tcase(s, t);
 	tcase_add_checked_fixture(t, setup, teardown);
@@ -375,8 +374,5 @@ int main(void)
 	tcase_add_test(t, refusals);
 	tcase_add_test(t, old_families);
 	tcase_add_test(t, proc_files);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "test_preload_mock.h"
+#include "tests/unit/suite.h"
 
 #define ck_fails(call, err)                                                                                            \
 	do {                                                                                                           \
@@ -465,8 +466,6 @@ int main(void)
 {
 	Suite *s = suite_create("preload_wait");
 	TCase *t = tcase_create("wait");
-	SRunner *r = srunner_create(s);
-	int failed;
 
 	suite_add_tcase(s, t);
 	tcase_add_checked_fixture(t, setup, teardown);
@@ -483,8 +482,5 @@ int main(void)
 	tcase_add_test(t, epoll_signal);
 	tcase_add_loop_test(t, cancelled, 0, 4);
 	tcase_add_loop_test(t, cancelled_on_entry, 0, 4);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

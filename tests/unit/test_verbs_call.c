@@ -195,5 +195,5 @@ int main(void)
 	tcase_add_test(t, test_no_crowd);
 	tcase_add_test(t, test_no_thread);
 	tcase_add_loop_test(t, test_locate, 0, 8);
-	return world_main(s);
+	return suite_run(s);
 }

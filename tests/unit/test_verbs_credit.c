@@ -335,5 +335,5 @@ int main(void)
 	tcase_add_loop_test(t, test_ignores_credits, 0, 2);
 	tcase_add_test(t, test_ignores_credits_early);
 	tcase_add_loop_test(t, test_grants_too_often, 0, 2);
-	return world_main(s);
+	return suite_run(s);
 }

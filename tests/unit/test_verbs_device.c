@@ -404,5 +404,5 @@ int main(void)
 	tcase_add_test(t, test_d1_comm_est);
 	tcase_add_test(t, test_rnr_timer);
 	tests(world_case(s, "iwarp", world_iwarp));
-	return world_main(s);
+	return suite_run(s);
 }

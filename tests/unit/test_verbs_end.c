@@ -346,5 +346,5 @@ int main(void)
 	tests(world_case(s, "ib", world_ib));
 	tests(world_case(s, "iwarp", world_iwarp));
 	tcase_add_test(world_case(s, "no keepalive", setup_off), test_e9_off);
-	return world_main(s);
+	return suite_run(s);
 }

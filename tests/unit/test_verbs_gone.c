@@ -294,12 +294,7 @@ END_TEST
 
 static TCase *test_case(Suite *s, const char *name, void (*start)(void))
 {
-	TCase *t = tcase_create(name);
-
-	tcase_add_checked_fixture(t, start, teardown);
-	tcase_set_timeout(t, 30);
-	suite_add_tcase(s, t);
-	return t;
+	return suite_case(s, name, start, teardown, 30);
 }
 
 static void gone_tests(TCase *t)
@@ -323,5 +318,5 @@ int main(void)
 	tcase_add_loop_test(t, test_no_memory_for_queues, 0, 3);
 	tcase_add_test(t, test_short_cq);
 	tcase_add_loop_test(test_case(s, "many", setup_many), test_cq_for_buffers, 0, 4);
-	return world_main(s);
+	return suite_run(s);
 }

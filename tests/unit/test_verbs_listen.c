@@ -339,5 +339,5 @@ int main(void)
 	tests(t);
 	tcase_add_loop_test(t, test_r13_r15_frame_first, 0, 6); /* on iWARP one comes with the other */
 	tests(world_case(s, "iwarp", world_iwarp));
-	return world_main(s);
+	return suite_run(s);
 }

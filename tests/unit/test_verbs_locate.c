@@ -328,5 +328,5 @@ int main(void)
 
 	tests(world_case(s, "ib", world_ib));
 	tests(world_case(s, "iwarp", world_iwarp));
-	return world_main(s);
+	return suite_run(s);
 }

@@ -477,5 +477,5 @@ int main(void)
 	tcase_add_loop_test(t, test_ack_before_sleep, 0, 2);
 	tcase_add_test(t, test_ack_of_bytes);
 	tests(world_case(s, "iwarp", world_iwarp_joined));
-	return world_main(s);
+	return suite_run(s);
 }

@@ -368,12 +368,8 @@ static void end(void)
 	fclose(lines);
 }
 
-static void tests(Suite *s, const char *name, void (*start)(void))
+static void tests(TCase *t)
 {
-	TCase *t = tcase_create(name);
-
-	tcase_add_checked_fixture(t, start, end);
-	tcase_set_timeout(t, 30);
 	tcase_add_test(t, test_n1_n2_first);
 	tcase_add_loop_test(t, test_n3_n7_n10_the_holder_ends, 0, 2);
 	tcase_add_test(t, test_n7_n4_port_goes_last);
@@ -382,14 +378,13 @@ static void tests(Suite *s, const char *name, void (*start)(void))
 	tcase_add_loop_test(t, test_n6_cannot_be_had, 0, 3);
 	tcase_add_test(t, test_n8_a_neighbour_ends);
 	tcase_add_test(t, test_n9_address_goes_last);
-	suite_add_tcase(s, t);
 }
 
 int main(void)
 {
 	Suite *s = suite_create("verbs_role");
 
-	tests(s, "ib", setup_ib);
-	tests(s, "iwarp", setup_iwarp);
-	return world_main(s);
+	tests(suite_case(s, "ib", setup_ib, end, 30));
+	tests(suite_case(s, "iwarp", setup_iwarp, end, 30));
+	return suite_run(s);
 }

@@ -454,5 +454,5 @@ int main(void)
 	tcase_add_test(t, test_memory_of_the_unsignaled);
 	tcase_add_test(t, test_memory_stays_until_sent); /* iWARP's devices have read them long ago */
 	tests(world_case(s, "iwarp", world_iwarp));
-	return world_main(s);
+	return suite_run(s);
 }

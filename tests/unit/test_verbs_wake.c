@@ -111,5 +111,5 @@ int main(void)
 
 	tests(world_case(s, "ib", world_ib_joined));
 	tests(world_case(s, "iwarp", world_iwarp_joined));
-	return world_main(s);
+	return suite_run(s);
 }
