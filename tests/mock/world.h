@@ -106,6 +106,7 @@ void world_pair(void);
 void world_join(struct world_conn *c, unsigned recvs, unsigned credits);
 void world_join_at(struct world_conn *c, uint16_t port, unsigned recvs, unsigned credits);
 void world_joined_by(struct world_conn *c, unsigned credits);
+struct verbs_answer world_joined_with(struct world_conn *c, const struct verbs_hello *h); /* ... asking like that */
 void world_up_by(struct world_conn *c, unsigned credits); /* ... and has spoken, as on iWARP it must do first */
 void world_cm_next(unsigned n);				  /* so many events that were held come, one by one */
 

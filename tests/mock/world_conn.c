@@ -148,13 +148,22 @@ void world_joined_by(struct world_conn *c, unsigned credits)
 {
 	struct verbs_hello h;
 
-	world.next = c;
 	world_hello(&h, VERBS_CONNECT);
 	h.credits = (uint16_t)credits;
-	world_peer_asks(&h, US, rds_verbs.port);
+	world_joined_with(c, &h);
+}
+
+struct verbs_answer world_joined_with(struct world_conn *c, const struct verbs_hello *h)
+{
+	struct verbs_answer answer;
+
+	world.next = c;
+	world_peer_asks(h, US, rds_verbs.port);
 	peer_step(RDMA_CM_EVENT_ESTABLISHED);
+	answer = world_answer_in(world.peer.ev);
 	peer_ack(&world.peer);
 	world_run();
+	return answer;
 }
 
 void world_up_by(struct world_conn *c, unsigned credits)

@@ -309,20 +309,13 @@ END_TEST
 /* One that speaks the first version only is answered with it, and gets one message in a frame. */
 START_TEST(test_first_version)
 {
-	struct rdma_cm_event *ev;
-	struct verbs_answer answer;
 	struct verbs_hello h;
 	unsigned i;
 
 	world_hello(&h, VERBS_CONNECT);
 	h.version_max = (uint8_t)(1 + _i);
 	h.credits = 64;
-	world.next = a;
-	world_peer_asks(&h, US, rds_verbs.port);
-	ev = peer_event(&world.peer, RDMA_CM_EVENT_ESTABLISHED);
-	answer = world_answer_in(ev);
-	ck_assert_uint_eq(answer.version, 1u + (unsigned)_i);
-	peer_ack(&world.peer);
+	ck_assert_uint_eq(world_joined_with(a, &h).version, 1u + (unsigned)_i);
 	world_peer_frame(&(struct rds_hdr){.seq = 1, .sport = 1, .dport = 2}, NULL, 0);
 	world_run();
 	peer_post(&world.peer, 20);
@@ -476,10 +469,7 @@ START_TEST(test_several_unasked)
 	world_hello(&h, VERBS_CONNECT);
 	h.version_max = 1;
 	h.credits = 64;
-	world.next = a;
-	world_peer_asks(&h, US, rds_verbs.port);
-	peer_event(&world.peer, RDMA_CM_EVENT_ESTABLISHED);
-	peer_ack(&world.peer);
+	world_joined_with(a, &h);
 	add(1, 1, 1, 0);
 	add(2, 0, 0, 0);
 	peer_send(&world.peer, frame, frame_len, IBV_SEND_SIGNALED);

@@ -48,10 +48,7 @@ START_TEST(test_smaller_frames)
 	world_hello(&h, VERBS_CONNECT);
 	h.frame = 1024 / 64;
 	h.credits = 8;
-	world.next = a;
-	world_peer_asks(&h, US, rds_verbs.port);
-	peer_event(&world.peer, RDMA_CM_EVENT_ESTABLISHED);
-	peer_ack(&world.peer);
+	world_joined_with(a, &h);
 	world_peer_frame(&(struct rds_hdr){.seq = 1, .sport = 1, .dport = 2}, NULL, 0);
 	world_run();
 	ck_assert_uint_eq(a->ups, 1);
