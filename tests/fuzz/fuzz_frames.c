@@ -30,10 +30,10 @@ enum choice {
 	REFUSAL = 0x10,
 };
 
-#define FRAMES 16u	/* fewer than the peer has credits for */
+#define FRAMES 16u /* fewer than the peer has credits for */
 #define CREDITS 32u
 #define SMALL_FRAME 1024u /* what the peer takes, so that a message need not be large to come in pieces */
-#define FOREIGN 0xee	/* in receive buffers, and never sent */
+#define FOREIGN 0xee	  /* in receive buffers, and never sent */
 
 static struct world_conn *const c = &world.conn[0];
 static struct rds_transport_up up;

@@ -8,24 +8,7 @@
 #define FEW_ENTRIES 600 /* of the completion queue: half of what the send queues of PAIRS connections have */
 #define PAIRS (CONNS / 2)
 
-static struct world_conn *a, *b;
-
-static void begin(enum mock_mode mode)
-{
-	world_start(mode);
-	a = &world.conn[0];
-	b = &world.conn[1];
-}
-
-static void setup_ib(void)
-{
-	begin(MOCK_IB);
-}
-
-static void setup_iwarp(void)
-{
-	begin(MOCK_IWARP);
-}
+static struct world_conn *const a = &world.conn[0], *const b = &world.conn[1];
 
 static void setup_few(void)
 {
@@ -135,13 +118,13 @@ int main(void)
 	Suite *s = suite_create("verbs_flush");
 	TCase *t;
 
-	t = world_case(s, "ib", setup_ib);
+	t = world_case(s, "ib", world_ib);
 	tcase_add_loop_test(t, test_c2_waits_for_the_last, 0, 2);
 	tcase_add_test(t, test_c2_silent_device);
-	t = world_case(s, "iwarp", setup_iwarp);
+	t = world_case(s, "iwarp", world_iwarp);
 	tcase_add_loop_test(t, test_c2_waits_for_the_last, 0, 2);
 	tcase_add_test(t, test_c2_silent_device);
 	t = world_case(s, "few entries", setup_few);
 	tcase_add_test(t, test_all_at_once);
-	return world_main(s);
+	return suite_run(s);
 }
