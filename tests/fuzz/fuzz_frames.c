@@ -4,8 +4,8 @@
  * of one, over a connection as in the unit tests (tests/mock/world.h).
  *
  * The input is a byte of choices (enum choice), then frames { u16 length, bytes }; the last one's missing bytes are zeros.  Whatever it
- * is: no message has bytes that did not come, all of them together are not more than what came, the connection breaks as nonsense at
- * the worst, and in the end every receive buffer is back.
+ * is: no message has bytes that did not come, all of them together are not more than what came, nothing is acknowledged that was not
+ * sent, the connection breaks as nonsense at the worst, and in the end every receive buffer is back.
  *
  * Check's assertions, of which the mock is full, abort: there is no runner of Check here.
  *
@@ -26,8 +26,8 @@ enum choice {
 	KEPT = 2,	   /* with the engine, in place */
 	AT_ONCE = 4,	   /* all frames are there before the first look, else one after the other */
 	CLOSED = 8,	   /* after one look */
-	REFUSALS = 0x70,   /* so often there is no memory */
-	REFUSAL = 0x10,
+	REFUSED = 0x70,	   /* at the first look, from that message on, there is no memory */
+	REFUSED_UNIT = 0x10,
 };
 
 #define FRAMES 16u /* fewer than the peer has credits for */
@@ -116,6 +116,7 @@ static void look(bool closes)
 {
 	mock_run();
 	world_look();
+	world.refuse_from = 0;
 	if (closes)
 		world_close(c);
 	world_run();
@@ -153,6 +154,8 @@ static void end(void)
 	ck_assert_uint_le(c->downs, 1);
 	if (c->downs)
 		ck_assert_int_eq(c->why, -EPROTO);
+	if (c->ep)
+		ck_assert_uint_le(verbs_acked(c->ep), up.sent((struct rds_conn *)(void *)c));
 	world_release();
 	world_close(c);
 	peer_drop_id(&world.peer);
@@ -167,9 +170,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!size)
 		return 0;
 	world.keep_inplace = data[0] & KEPT;
-	world.later = 0;
 	begin(data[0] & FIRST_VERSION);
-	world.later = (data[0] & REFUSALS) / REFUSAL;
+	world.refuse_from = (data[0] & REFUSED) / REFUSED_UNIT;
 	send_frames(data + 1, size - 1, data[0]);
 	end();
 	return 0;
