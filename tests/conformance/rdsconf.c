@@ -296,14 +296,19 @@ int rds_socket(void)
 	return fd;
 }
 
-int rds_bound(void)
+int rds_bound_to(unsigned port)
 {
-	struct name name = name_here(0);
+	struct name name = name_here(port);
 	int fd = rds_socket();
 
 	if (bind(fd, &name.sa, name.len))
 		conf_die("bind");
 	return fd;
+}
+
+int rds_bound(void)
+{
+	return rds_bound_to(0);
 }
 
 void rds_bufs(int fd, int snd, int rcv)

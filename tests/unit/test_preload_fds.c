@@ -21,13 +21,6 @@
 #include "test_preload_mock.h"
 #include "tests/unit/suite.h"
 
-#define ck_fails(call, err)                                                                                            \
-	do {                                                                                                           \
-		errno = 0;                                                                                             \
-		ck_assert_int_eq((call), -1);                                                                          \
-		ck_assert_int_eq(errno, (err));                                                                        \
-	} while (0)
-
 static bool is_rds(int fd)
 {
 	struct sockaddr_in sa;

@@ -22,13 +22,6 @@
 #include "test_preload_mock.h"
 #include "tests/unit/suite.h"
 
-#define ck_fails(call, err)                                                                                            \
-	do {                                                                                                           \
-		errno = 0;                                                                                             \
-		ck_assert_int_eq((call), -1);                                                                          \
-		ck_assert_int_eq(errno, (err));                                                                        \
-	} while (0)
-
 static int a, b, p[2]; /* bound to 1000 and 2000; a pipe */
 
 static void setup(void)

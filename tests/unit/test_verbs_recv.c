@@ -242,9 +242,8 @@ START_TEST(test_end_while_waiting)
 	else
 		peer_send(p, zeros, 3, 0);
 	mock_run();
-	for (i = 0; i < 10; i++) {
+	for (i = 0; i < 10; i++)
 		world_look();
-	}
 	world.later = _i == 2 ? 0 : 3;
 	world_pass(3000 * MS);
 	ck_assert_uint_eq(c->downs, _i > 0);
