@@ -25,6 +25,15 @@ static void asked(uint16_t at)
 	peer_event(p, RDMA_CM_EVENT_CONNECT_REQUEST);
 }
 
+/* So many events of it have come: with none there is no address, with one no route, with two no answer. */
+static void dial_until(unsigned stage)
+{
+	peer_listen(p, THEM, PEER_PORT);
+	mock_cm_hold(true);
+	ck_assert_int_eq(dial(PEER_PORT), 0);
+	world_cm_next(stage);
+}
+
 static void rejected(enum verbs_status status, int err)
 {
 	struct verbs_answer a, wire;
@@ -284,11 +293,7 @@ START_TEST(test_a20_a22_a23_events)
 	};
 	int e = _i / 3;
 
-	/* before the address, the route, the answer */
-	peer_listen(p, THEM, PEER_PORT);
-	mock_cm_hold(true);
-	ck_assert_int_eq(dial(PEER_PORT), 0);
-	world_cm_next((unsigned)_i % 3);
+	dial_until((unsigned)_i % 3);
 	mock_cm_inject(world_ep(c)->cm, events[e].type, events[e].status);
 	world_run();
 	is_down(events[e].why, false);
@@ -302,10 +307,7 @@ END_TEST
 
 START_TEST(test_a21_limit)
 {
-	peer_listen(p, THEM, PEER_PORT);
-	mock_cm_hold(true);
-	ck_assert_int_eq(dial(PEER_PORT), 0);
-	world_cm_next((unsigned)_i);
+	dial_until((unsigned)_i);
 	world_pass(5900 * MS);
 	ck_assert_uint_eq(c->downs, 0);
 	world_pass(4200 * MS);
@@ -363,10 +365,7 @@ END_TEST
 /* Closed by the engine at any step, then everything that was under way comes. */
 START_TEST(test_a24_closed)
 {
-	peer_listen(p, THEM, PEER_PORT);
-	mock_cm_hold(true);
-	ck_assert_int_eq(dial(PEER_PORT), 0);
-	world_cm_next((unsigned)_i);
+	dial_until((unsigned)_i);
 	world_close(c);
 	mock_cm_hold(false);
 	world_pass(2000 * MS);

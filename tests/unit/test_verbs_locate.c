@@ -119,13 +119,19 @@ START_TEST(test_q6_any_step_fails)
 }
 END_TEST
 
-START_TEST(test_q13_limit)
+/* So many events of it have come. */
+static void locate_until(unsigned stage)
 {
 	peer_listen(p, THEM, world.rendezvous);
 	mock_cm_hold(true);
 	ck_assert_int_eq(locate(THEM, 1), 0);
 	world_run();
-	world_cm_next((unsigned)_i);
+	world_cm_next(stage);
+}
+
+START_TEST(test_q13_limit)
+{
+	locate_until((unsigned)_i);
 	world_pass(5900 * MS);
 	ck_assert_uint_eq(world.locates, 0);
 	world_pass(5000 * MS);
@@ -144,11 +150,7 @@ END_TEST
 
 START_TEST(test_q14_removed)
 {
-	peer_listen(p, THEM, world.rendezvous);
-	mock_cm_hold(true);
-	ck_assert_int_eq(locate(THEM, 1), 0);
-	world_run();
-	world_cm_next((unsigned)_i);
+	locate_until((unsigned)_i);
 	mock_dev_remove(world.ours);
 	mock_cm_hold(false);
 	world_pass(20000 * MS);
