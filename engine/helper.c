@@ -377,11 +377,14 @@ static void enter_phase(enum phase phase)
 	os_syscall(SYS_futex, (long)&hp.phase, FUTEX_WAKE_PRIVATE, INT32_MAX, 0, 0, 0);
 }
 
-static enum phase await_phase_after(enum phase phase)
+/* Phases only go on, so whoever waits for one of them names it: what it is now may be more by the next look. */
+static enum phase await_phase(enum phase least)
 {
-	while (atomic_load(&hp.phase) == (uint32_t)phase)
+	uint32_t phase;
+
+	while ((phase = atomic_load(&hp.phase)) < (uint32_t)least)
 		os_syscall(SYS_futex, (long)&hp.phase, FUTEX_WAIT_PRIVATE, (long)phase, 0, 0, 0);
-	return (enum phase)atomic_load(&hp.phase);
+	return (enum phase)phase;
 }
 
 static int join(void)
@@ -406,7 +409,7 @@ static int open_all(void)
 	if (hp.want_own)
 		err = rds_post_await_start();
 	else
-		await_phase_after(JOINED);
+		await_phase(GO);
 	if (!err && hp.want_own)
 		err = rds_event_add(&hp.post, rds_post_fd(), EPOLLIN | EPOLLET);
 	if (!err)
@@ -514,7 +517,7 @@ static int meet(bool *unable)
 {
 	int err = 0;
 
-	if (await_phase_after(BORN) == FAILED)
+	if (await_phase(JOINED) == FAILED)
 		err = hp.err;
 	else if (hp.want_own)
 		err = rds_post_accept();
@@ -543,9 +546,7 @@ static int attempt(bool own, bool *unable)
 			rds_post_hang_up(); /* for which the thread waits if it has come that far */
 		else if (!own && atomic_load(&hp.phase) == JOINED)
 			enter_phase(GO);
-		while (atomic_load(&hp.phase) < UP)
-			await_phase_after((enum phase)atomic_load(&hp.phase));
-		if (!err && atomic_load(&hp.phase) == FAILED)
+		if (await_phase(UP) == FAILED && !err)
 			err = hp.err;
 	}
 	if (err) {

@@ -278,7 +278,6 @@ bool rds_wait_arm(struct rds_wait *w)
 	bool ready, follow;
 
 	w->arm_at = w->sleeps++ % MEASURE_EVERY ? 0 : os_now_ns();
-
 	rds_spin_stop(w);
 	follow = efd_open(w) >= 0; /* without a descriptor of its own it can still be the leader */
 	link_nodes(w);

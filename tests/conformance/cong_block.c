@@ -1,26 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /* A blocking send to a congested port: no timeout, signals, what wakes it. */
 #include "rdsconf.h"
-
-#include <signal.h>
+#include "signals.h"
 
 static char data[8192];
 static int s, d;
-static volatile sig_atomic_t signals;
-
-static void on_signal(int sig)
-{
-	(void)sig;
-	signals++;
-}
-
-static void catch(int flags)
-{
-	struct sigaction sa = { .sa_handler = on_signal, .sa_flags = flags };
-
-	signals = 0;
-	sigaction(SIGUSR1, &sa, NULL);
-}
 
 static long blocking_send(void *arg)
 {

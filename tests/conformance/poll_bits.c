@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /* poll, ppoll and select: which bits are set in which state, and what wakes a sleeper. */
 #include "rdsconf.h"
+#include "signals.h"
 
-#include <signal.h>
 #include <sys/select.h>
 
 #define ALL (POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM | POLLPRI | POLLRDBAND | POLLWRBAND | POLLRDHUP)
@@ -93,17 +93,8 @@ static long select_one(void *arg)
 	return select(fd + 1, &in, NULL, NULL, &tv) == 1 ? 100 + FD_ISSET(fd, &in) : -1;
 }
 
-static volatile sig_atomic_t signals;
-
-static void on_signal(int sig)
-{
-	(void)sig;
-	signals++;
-}
-
 static void wakes(int s, int d)
 {
-	struct sigaction sa = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
 	struct pollfd pfd = { .fd = d, .events = POLLIN };
 	struct helper helper;
 	long long start;
@@ -123,7 +114,7 @@ static void wakes(int s, int d)
 	send_to(s, d, "x", 1, 0);
 	check("select-woken", "101", "%s", helper_done(&helper, 3000) ? rc(helper.result) : "asleep");
 	recv(d, &byte, 1, 0);
-	sigaction(SIGUSR1, &sa, NULL);
+	catch(SA_RESTART);
 	helper_start(&helper, poll_one, &d);
 	helper_asleep(&helper);
 	pthread_kill(helper.thread, SIGUSR1);

@@ -6,6 +6,8 @@
 #include "rdsconf.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
+#include <execinfo.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -26,11 +28,52 @@ static struct {
 } labels[64];
 static int nlabels;
 
+/* What /proc has to say of a thread, to stderr: not a result, but all that is left of a program that hangs somewhere else. */
+static void show_thread(const char *tid)
+{
+	static const char *const files[] = { "comm", "syscall", "wchan", "stack" };
+	char path[300], what[1000];
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(files); i++) {
+		ssize_t n = -1;
+		int fd;
+
+		snprintf(path, sizeof(path), "/proc/self/task/%s/%s", tid, files[i]);
+		fd = open(path, O_RDONLY);
+		if (fd >= 0) {
+			n = read(fd, what, sizeof(what));
+			close(fd);
+		}
+		if (n > 0)
+			dprintf(2, "thread %s %s: %.*s\n", tid, files[i], (int)n - (what[n - 1] == '\n'), what);
+	}
+}
+
+/* The time is up: say where the threads are, then end by the same signal. */
+static void on_alarm(int sig)
+{
+	struct dirent *entry;
+	void *frames[50];
+	DIR *dir;
+
+	alarm(2); /* if this hangs, too */
+	dprintf(2, "hangs after %d checks; this thread:\n", checks);
+	backtrace_symbols_fd(frames, backtrace(frames, ARRAY_SIZE(frames)), 2);
+	dir = opendir("/proc/self/task");
+	while (dir && (entry = readdir(dir)))
+		if (entry->d_name[0] != '.')
+			show_thread(entry->d_name);
+	raise(sig);
+}
+
 void conf_begin(int argc, char **argv)
 {
+	struct sigaction sa = { .sa_handler = on_alarm, .sa_flags = SA_RESETHAND | SA_NODEFER };
 	struct in6_addr six;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	sigaction(SIGALRM, &sa, NULL);
 	alarm(20);
 	conf_text = argc > 1 ? argv[1] : "127.0.0.1";
 	conf_v6 = inet_pton(AF_INET6, conf_text, &six) == 1;
@@ -253,14 +296,19 @@ int rds_socket(void)
 	return fd;
 }
 
-int rds_bound(void)
+int rds_bound_to(unsigned port)
 {
-	struct name name = name_here(0);
+	struct name name = name_here(port);
 	int fd = rds_socket();
 
 	if (bind(fd, &name.sa, name.len))
 		conf_die("bind");
 	return fd;
+}
+
+int rds_bound(void)
+{
+	return rds_bound_to(0);
 }
 
 void rds_bufs(int fd, int snd, int rcv)

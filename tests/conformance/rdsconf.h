@@ -218,6 +218,7 @@ unsigned name_port(const struct name *name);
 
 int rds_socket(void);
 int rds_bound(void);			/* at the program's address, port picked, non-blocking off */
+int rds_bound_to(unsigned port);
 void rds_bufs(int fd, int snd, int rcv);	/* RDS limits; 0 leaves one alone */
 
 /* Send to another socket; result as of sendto. */

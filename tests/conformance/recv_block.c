@@ -1,25 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /* Blocking receives: timeouts, signals, several sleepers, unbound sockets. */
 #include "rdsconf.h"
+#include "signals.h"
 
-#include <signal.h>
-
-static volatile sig_atomic_t signals;
 static char byte;
-
-static void on_signal(int sig)
-{
-	(void)sig;
-	signals++;
-}
-
-static void catch(int flags)
-{
-	struct sigaction sa = { .sa_handler = on_signal, .sa_flags = flags };
-
-	signals = 0;
-	sigaction(SIGUSR1, &sa, NULL);
-}
 
 static long receive_one(void *arg)
 {

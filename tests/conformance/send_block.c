@@ -1,27 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /* A blocking send on a full send queue: timeout, signals, what wakes it. */
 #include "rdsconf.h"
-
-#include <signal.h>
+#include "signals.h"
 
 #define CAP 4096
 
 static char data[CAP];
-static volatile sig_atomic_t signals;
-
-static void on_signal(int sig)
-{
-	(void)sig;
-	signals++;
-}
-
-static void catch(int flags)
-{
-	struct sigaction sa = { .sa_handler = on_signal, .sa_flags = flags };
-
-	signals = 0;
-	sigaction(SIGUSR1, &sa, NULL);
-}
 
 static long blocking_send(void *arg)
 {

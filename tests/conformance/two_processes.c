@@ -10,16 +10,6 @@
 
 static char data[100000], got[100000];
 
-static int bound(unsigned port)
-{
-	struct name at = name_here(port);
-	int fd = rds_socket();
-
-	if (bind(fd, &at.sa, at.len))
-		conf_die("bind");
-	return fd;
-}
-
 static long to_port(int fd, unsigned port, const void *what, size_t len)
 {
 	struct name to = name_here(port);
@@ -31,7 +21,7 @@ static long to_port(int fd, unsigned port, const void *what, size_t len)
 static void child(int ready)
 {
 	struct name from;
-	int fd = bound(CHILD);
+	int fd = rds_bound_to(CHILD);
 	long r;
 
 	if (write(ready, "r", 1) != 1)
@@ -109,7 +99,7 @@ int main(int argc, char **argv)
 
 	conf_begin(argc, argv);
 	pid = start();
-	fd = bound(PARENT);
+	fd = rds_bound_to(PARENT);
 	timeouts(fd, SO_RCVTIMEO, 5000);
 	for (i = 0; i < ARRAY_SIZE(sizes); i++)
 		echo(fd, sizes[i]);
@@ -123,7 +113,7 @@ int main(int argc, char **argv)
 
 	/* The same again, the child is killed while messages lie in its queue. */
 	pid = start();
-	fd = bound(PARENT);
+	fd = rds_bound_to(PARENT);
 	timeouts(fd, SO_RCVTIMEO, 5000);
 	echo(fd, 10);
 	to_port(fd, CHILD, "sleep", 5);
@@ -135,7 +125,7 @@ int main(int argc, char **argv)
 	check("to-killed-process", "4", "%s", rc(to_port(fd, CHILD, "gone", 4)));
 	close(fd);
 	pid = start();
-	fd = bound(PARENT);
+	fd = rds_bound_to(PARENT);
 	timeouts(fd, SO_RCVTIMEO, 5000);
 	echo(fd, 20);
 	r = recv(fd, got, sizeof(got), MSG_DONTWAIT);

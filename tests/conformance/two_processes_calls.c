@@ -24,16 +24,6 @@ struct order {
 static char data[BIG], got[BIG];
 static int line; /* the orders, and what comes of them */
 
-static int bound(unsigned port)
-{
-	struct name at = name_here(port);
-	int fd = rds_socket();
-
-	if (bind(fd, &at.sa, at.len))
-		conf_die("bind");
-	return fd;
-}
-
 static unsigned sum(const char *bytes, size_t len)
 {
 	unsigned n = 17;
@@ -118,7 +108,7 @@ static const char *obey(const struct order *o, int *fds)
 	case CLOSE:
 		return rc(close(pfd.fd));
 	case BIND:
-		fds[o->which] = bound(CHILD + o->which);
+		fds[o->which] = rds_bound_to(CHILD + o->which);
 		return "0";
 	case OPTION:
 		return option(pfd.fd, o->value);
@@ -129,7 +119,7 @@ static const char *obey(const struct order *o, int *fds)
 
 static void child(void)
 {
-	int fds[2] = {bound(CHILD), bound(CHILD + 1)};
+	int fds[2] = {rds_bound_to(CHILD), rds_bound_to(CHILD + 1)};
 	const char *said = "ready";
 	struct order o;
 	int i;
@@ -323,7 +313,7 @@ int main(int argc, char **argv)
 
 	conf_begin(argc, argv);
 	pid = start();
-	fd = bound(PARENT);
+	fd = rds_bound_to(PARENT);
 	timeouts(fd, SO_RCVTIMEO, 5000);
 	warm(fd);
 	peek_and_truncate(fd);

@@ -9,16 +9,6 @@
 
 static char data[8192];
 
-static int bound(unsigned port)
-{
-	struct name at = name_here(port);
-	int fd = rds_socket();
-
-	if (bind(fd, &at.sa, at.len))
-		conf_die("bind");
-	return fd;
-}
-
 static long to_child(int fd, size_t len, int flags)
 {
 	struct name to = name_here(CHILD);
@@ -29,7 +19,7 @@ static long to_child(int fd, size_t len, int flags)
 /* The child reads one message for each byte that comes down, and says how long it was. */
 static void child(int down, int up)
 {
-	int fd = bound(CHILD), length;
+	int fd = rds_bound_to(CHILD), length;
 	char byte = 'r';
 
 	alarm(20);
@@ -122,7 +112,7 @@ int main(int argc, char **argv)
 	up_fd = up[0];
 	if (read(up_fd, data, 1) != 1)
 		conf_die("child");
-	fd = bound(PARENT);
+	fd = rds_bound_to(PARENT);
 	pfd = (struct pollfd){ .fd = fd, .events = POLLIN };
 	check("warm-up", "1", "%s", rc(to_child(fd, 1, 0)));
 	check("warm-up-read", "1", "%d", child_reads());

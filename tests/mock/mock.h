@@ -50,7 +50,7 @@ struct mock_dev {
 	uint32_t last_qpn;   /* numbers are a device's own */
 	unsigned poll_max;   /* completions that one poll returns at most */
 	unsigned lose_flush; /* so many flushed work requests leave no completion */
-	bool last_wqe;	     /* IB: a queue pair that goes into error says LAST_WQE_REACHED */
+	bool last_wqe;	     /* a queue pair that goes into error says LAST_WQE_REACHED */
 	bool destroy_cleans; /* completions of a queue pair vanish when it is destroyed (mlx5), else they stay (rxe) */
 	bool cut;	     /* nothing gets out or in */
 	/* lists */

@@ -136,7 +136,7 @@ static void usual(struct mock_dev *dev)
 	dev->memlock = SIZE_MAX;
 	dev->cq_memory = INT_MAX;
 	dev->poll_max = UINT_MAX;
-	dev->last_wqe = !iw;
+	dev->last_wqe = true;
 }
 
 static struct mock_ctx *context_new(struct mock_dev *dev)

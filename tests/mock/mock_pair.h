@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "tests/mock/peer.h"
+#include "tests/unit/suite.h"
 
 #define A "10.0.0.1"
 #define B "10.0.0.2"
@@ -100,17 +101,6 @@ static inline TCase *case_of(Suite *s, const char *name, void (*start)(void))
 	tcase_add_checked_fixture(t, start, teardown);
 	suite_add_tcase(s, t);
 	return t;
-}
-
-static inline int run(Suite *s)
-{
-	SRunner *r = srunner_create(s);
-	int failed;
-
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? 1 : 0;
 }
 
 #endif

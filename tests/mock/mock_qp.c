@@ -248,7 +248,7 @@ void mock_qp_error(struct mock_qp *qp)
 	struct mock_dev *dev = mock_dev_of(qp->qp.context);
 	struct mock_send *s;
 
-	if (qp->qp.state != IBV_QPS_ERR && dev->mode == MOCK_IB && dev->last_wqe && !dev->gone)
+	if (qp->qp.state != IBV_QPS_ERR && dev->last_wqe && !dev->gone)
 		mock_async_qp(&qp->qp, IBV_EVENT_QP_LAST_WQE_REACHED);
 	qp->qp.state = IBV_QPS_ERR;
 	qp->rnr = false;

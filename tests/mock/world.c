@@ -369,11 +369,11 @@ static bool speak(void)
 	return any;
 }
 
-static bool receive(void)
+bool world_look(void)
 {
 	bool any;
 
-	verbs_helper = false; /* a program's look */
+	verbs_helper = false;
 	rx_lock();
 	any = verbs_progress(&rds_verbs.t);
 	rx_unlock();
@@ -387,7 +387,7 @@ static bool once(void)
 	while (mock_step())
 		any = true;
 	any |= events_run();
-	any |= receive();
+	any |= world_look();
 	any |= speak();
 	return timers_run() || any;
 }
@@ -436,6 +436,21 @@ void world_start(enum mock_mode mode)
 	ck_assert_int_eq(world_claim(US), 1);
 }
 
+void world_ib(void)
+{
+	world_start(MOCK_IB);
+}
+
+void world_iwarp(void)
+{
+	world_start(MOCK_IWARP);
+}
+
+struct verbs_dev *world_dev(void)
+{
+	return atomic_load(&rds_verbs.devs);
+}
+
 void world_begin(enum mock_mode mode)
 {
 	memset(&world, 0, sizeof(world));
@@ -459,6 +474,14 @@ void world_begin(enum mock_mode mode)
 	rds_verbs_transport();
 	rds_verbs.t.up = &up;
 	world.next = &world.conn[1];
+	world.rendezvous = (uint16_t)rds_options()->cm_port;
+}
+
+void world_buffers_out(uint32_t n)
+{
+	struct verbs_dev *dev = world_dev();
+
+	ck_assert_uint_eq(dev->posted + dev->nrefill, dev->nbufs - n);
 }
 
 /* Every buffer is somewhere; with no endpoint left there is no other place. */

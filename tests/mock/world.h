@@ -13,6 +13,7 @@
 
 #include "engine/transport/verbs/verbs.h"
 #include "tests/mock/peer.h"
+#include "tests/unit/suite.h"
 
 #define US "10.0.0.1"
 #define US2 "10.0.0.2"
@@ -47,6 +48,7 @@ struct world {
 	uint64_t now;
 	struct mock_dev *ours, *ours2, *theirs;
 	struct peer peer;
+	uint16_t rendezvous; /* where a node's processes are asked who has a port */
 	struct world_conn conn[CONNS];
 	/* accept(): the connection for the next request, or the error that it gets */
 	struct world_conn *next;
@@ -76,12 +78,20 @@ extern struct world world;
 
 void world_start(enum mock_mode mode);
 void world_begin(enum mock_mode mode); /* ... but for the claim of US, which starts the transport */
+/* world_start() as a fixture. */
+void world_ib(void);
+void world_iwarp(void);
+/* ... with conn[0] connected to the scripted peer, and nothing under way. */
+void world_ib_joined(void);
+void world_iwarp_joined(void);
+struct verbs_dev *world_dev(void); /* the first */
 int world_claim(const char *ip);
 /* Everything is closed, time passes, nothing must be left: endpoints, buffers, promises, blocks, objects of the mock. */
 void world_end(void);
 void world_run(void);
 void world_pass(uint64_t ns);
 void world_tick(uint64_t ns);		  /* only timers run */
+bool world_look(void);			  /* only a program looks: false, there was nothing */
 bool world_timer_due(uint64_t within_ns); /* something is to happen until then */
 
 /* Towards the scripted peer's or our own second address; port 0: not known. 0 or -errno. */
@@ -96,6 +106,9 @@ void world_pair(void);
 void world_join(struct world_conn *c, unsigned recvs, unsigned credits);
 void world_join_at(struct world_conn *c, uint16_t port, unsigned recvs, unsigned credits);
 void world_joined_by(struct world_conn *c, unsigned credits);
+struct verbs_answer world_joined_with(struct world_conn *c, const struct verbs_hello *h); /* ... asking like that */
+void world_up_by(struct world_conn *c, unsigned credits); /* ... and has spoken, as on iWARP it must do first */
+void world_cm_next(unsigned n);				  /* so many events that were held come, one by one */
 
 /* The peer's private data.  Change it and pack it (verbs_hello_pack, verbs_answer_pack). */
 struct rds_procid world_peer_id(void);
@@ -103,6 +116,7 @@ void world_hello(struct verbs_hello *h, enum verbs_ask ask);
 void world_answer(struct verbs_answer *a, enum verbs_status status);
 void world_peer_asks(const struct verbs_hello *h, const char *to, uint16_t port); /* until the request is sent */
 void world_peer_rejects(const struct verbs_answer *a);
+void world_peer_drain(void); /* what it has got is of no interest */
 void world_peer_frame(const struct rds_hdr *h, const void *bytes, size_t len);
 /* The answer to us that the event carries. */
 struct verbs_answer world_answer_in(const struct rdma_cm_event *ev);
@@ -110,6 +124,7 @@ struct verbs_answer world_answer_in(const struct rdma_cm_event *ev);
 /* The next message (sequence number: the next), flushed. */
 int world_send(struct world_conn *c, size_t len, uint8_t flags);
 void world_release(void); /* all that is in place */
+void world_buffers_out(uint32_t n); /* so many of the first device's are with the engine, and no more */
 void world_fill(uint64_t seq, unsigned char *bytes, size_t len);
 bool world_intact(uint64_t seq, const unsigned char *bytes, size_t len); /* what world_send() sends */
 /* The only message that c got is that one of the peer's. */
@@ -123,27 +138,9 @@ static inline struct verbs_ep *world_ep(struct world_conn *c)
 	return (struct verbs_ep *)c->ep;
 }
 
-/* ---- the frame of a test program ---- */
-
 static inline TCase *world_case(Suite *s, const char *name, void (*start)(void))
 {
-	TCase *t = tcase_create(name);
-
-	tcase_add_checked_fixture(t, start, world_end);
-	tcase_set_timeout(t, 30);
-	suite_add_tcase(s, t);
-	return t;
-}
-
-static inline int world_main(Suite *s)
-{
-	SRunner *r = srunner_create(s);
-	int failed;
-
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? 1 : 0;
+	return suite_case(s, name, start, world_end, 30);
 }
 
 #endif

@@ -148,13 +148,60 @@ void world_joined_by(struct world_conn *c, unsigned credits)
 {
 	struct verbs_hello h;
 
-	world.next = c;
 	world_hello(&h, VERBS_CONNECT);
 	h.credits = (uint16_t)credits;
-	world_peer_asks(&h, US, rds_verbs.port);
+	world_joined_with(c, &h);
+}
+
+struct verbs_answer world_joined_with(struct world_conn *c, const struct verbs_hello *h)
+{
+	struct verbs_answer answer;
+
+	world.next = c;
+	world_peer_asks(h, US, rds_verbs.port);
 	peer_step(RDMA_CM_EVENT_ESTABLISHED);
+	answer = world_answer_in(world.peer.ev);
 	peer_ack(&world.peer);
 	world_run();
+	return answer;
+}
+
+void world_up_by(struct world_conn *c, unsigned credits)
+{
+	world_joined_by(c, credits);
+	world_peer_frame(&(struct rds_hdr){0}, NULL, 0);
+	world_run();
+	ck_assert_uint_eq(c->ups, 1);
+}
+
+void world_cm_next(unsigned n)
+{
+	while (n--) {
+		ck_assert(mock_cm_next());
+		world_run();
+	}
+}
+
+void world_peer_drain(void)
+{
+	struct ibv_wc wc;
+
+	while (peer_poll(&world.peer, &wc))
+		if (wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV)
+			peer_post(&world.peer, 1);
+}
+
+void world_ib_joined(void)
+{
+	world_ib();
+	world_join(&world.conn[0], 32, 32);
+}
+
+void world_iwarp_joined(void)
+{
+	world_iwarp();
+	world_up_by(&world.conn[0], 32);
+	world_peer_drain();
 }
 
 void world_peer_frame(const struct rds_hdr *h, const void *bytes, size_t len)

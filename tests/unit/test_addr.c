@@ -10,7 +10,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -18,6 +17,7 @@
 
 #include "engine/addr.h"
 #include "engine/uaccess.h"
+#include "tests/unit/suite.h"
 
 static struct sockaddr_storage make(int family, const char *text, uint16_t port, uint32_t scope)
 {
@@ -370,8 +370,6 @@ int main(void)
 {
 	Suite *s = suite_create("addr");
 	TCase *c = tcase_create("form"), *l = tcase_create("local");
-	SRunner *r = srunner_create(s);
-	int failed;
 
 	suite_add_tcase(s, c);
 	suite_add_tcase(s, l);
@@ -387,8 +385,5 @@ int main(void)
 	tcase_add_test(l, own_addresses);
 	tcase_add_test(l, address_that_appears);
 	tcase_add_test(l, many_threads);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

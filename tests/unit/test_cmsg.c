@@ -7,13 +7,13 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "engine/cmsg.h"
 #include "engine/uaccess.h"
 #include "rds_abi.h"
+#include "tests/unit/suite.h"
 
 #define PAGE 4096u
 
@@ -496,8 +496,6 @@ int main(void)
 {
 	Suite *s = suite_create("cmsg");
 	TCase *in = tcase_create("in"), *o = tcase_create("out");
-	SRunner *r = srunner_create(s);
-	int failed;
 
 	suite_add_tcase(s, in);
 	suite_add_tcase(s, o);
@@ -518,8 +516,5 @@ int main(void)
 	tcase_add_test(o, put_fits);
 	tcase_add_test(o, put_cut);
 	tcase_add_test(o, put_fault);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

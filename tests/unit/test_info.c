@@ -15,6 +15,7 @@
 #include "engine/connection.h"
 #include "engine/info.h"
 #include "tests/unit/registry_helper.h"
+#include "tests/unit/suite.h"
 
 #define BAD ((void *)8)
 #define NCOUNTERS 41
@@ -545,8 +546,6 @@ int main(void)
 {
 	Suite *s = suite_create("info");
 	TCase *tc = tcase_create("info");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_set_timeout(tc, 20);
 	tcase_add_checked_fixture(tc, registry_setup, registry_teardown);
@@ -559,8 +558,5 @@ int main(void)
 	tcase_add_loop_test(tc, hostile_answers, 0, HOSTILES);
 	tcase_add_test(tc, rude_askers);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? 1 : 0;
+	return suite_run(s);
 }

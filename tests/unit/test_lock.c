@@ -10,12 +10,12 @@
 #include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "engine/lock.h"
+#include "tests/unit/suite.h"
 
 #define OWNER_ROUNDS 2000000u
 #define VISITS 20000u
@@ -247,8 +247,6 @@ int main(void)
 {
 	Suite *s = suite_create("lock");
 	TCase *tc = tcase_create("bias");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_set_timeout(tc, 120);
@@ -260,8 +258,5 @@ int main(void)
 	tcase_add_test(tc, threads_come_and_go);
 	tcase_add_test(tc, bias_comes_back);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

@@ -19,6 +19,7 @@
 
 #include "engine/log.h"
 #include "engine/os.h"
+#include "tests/unit/suite.h"
 
 static char text[65536];
 static char path[] = "/tmp/test_log.XXXXXX";
@@ -401,8 +402,6 @@ int main(void)
 {
 	Suite *s = suite_create("log");
 	TCase *c = tcase_create("log");
-	SRunner *r = srunner_create(s);
-	int failed;
 
 	suite_add_tcase(s, c);
 	tcase_add_checked_fixture(c, NULL, uncapture);
@@ -423,8 +422,5 @@ int main(void)
 	tcase_add_test(c, no_descriptors_left);
 	tcase_add_test(c, threads);
 	tcase_add_loop_test(c, from_another_table, 0, TABLES);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

@@ -48,8 +48,10 @@ static void rnr(uint8_t retry, enum ibv_wc_status in_the_end)
 		expect_none(&a);
 		peer_post(&b, 1);
 		mock_run();
+		expect(&b, IBV_WC_SUCCESS);
 	}
 	expect(&a, in_the_end);
+	expect_none(&b);
 }
 
 START_TEST(test_rnr)
@@ -439,5 +441,5 @@ int main(void)
 	t = case_of(s, "failures", setup);
 	tcase_add_test(t, test_nth_call);
 	tcase_add_test(t, test_limits);
-	return run(s);
+	return suite_run(s);
 }

@@ -182,5 +182,5 @@ int main(void)
 	tcase_add_test(t, test_disconnect);
 	tcase_add_test(t, test_half_way_ends);
 	tcase_add_test(t, test_cut_while_connecting);
-	return run(s);
+	return suite_run(s);
 }

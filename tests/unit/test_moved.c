@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/unit/suite.h"
 #include "tests/unit/test_reach_fake.h"
 
 static void notice(unsigned ep, uint64_t own_seq, uint64_t seq, uint16_t port)
@@ -68,11 +69,7 @@ END_TEST
 /* "a" was received by the old process but is not acknowledged: what is new goes that way, too, until it is. */
 START_TEST(test_moved_while_under_way)
 {
-	say(5, "a");
-	await(locked(&fake.nasked) == 1);
-	far_answers(5, 1, 0);
-	far_up(0);
-	far_got(0, 1, "a");
+	far_begins(1, "a");
 	say(5, "b");
 	notice(0, 1, 2, 5);
 	await(locked(&fake.nasked) == 2);
@@ -125,13 +122,6 @@ static pid_t another_with(uint16_t port, int *end)
 	return pid;
 }
 
-static void break_off(void *arg)
-{
-	struct fake_ep *e = arg;
-
-	fake.t.up->down(e->head.conn, (struct rds_ep *)e, -ECONNRESET, false);
-}
-
 /* The other end of it: a message for a port that another process of ours has. */
 static int stop_fd;
 static pid_t other;
@@ -149,7 +139,7 @@ START_TEST(test_sends_back)
 	uint64_t seq;
 	int status;
 
-	in_helper(far_asks, NULL);
+	far_connects();
 	e = fake.eps[0];
 	far_sends(0, &hdr, "", 0);
 	ck_assert_uint_eq(atomic_load(&e->ack), 1);
@@ -170,7 +160,7 @@ START_TEST(test_sends_back)
 	far_sends(0, &hdr, "", 0);
 	ck_assert_uint_eq(atomic_load(&e->ack), 2); /* not before the notice is */
 	/* It breaks, and the peer sends all of it again that was not acknowledged. */
-	in_helper(break_off, e);
+	ep_down(e, -ECONNRESET, false);
 	far_up(1);
 	ck_assert_ptr_eq(fake.eps[1]->head.conn, e->head.conn);
 	await(locked(&fake.nsent) == 2);
@@ -196,26 +186,11 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("moved");
-	TCase *tc = tcase_create("moved"), *back = tcase_create("back"), *wrapped = tcase_create("wrapped");
-	SRunner *sr;
-	int failed;
+	TCase *tc = suite_case(s, "moved", far_setup, NULL, 60);
 
-	tcase_set_timeout(tc, 60);
-	tcase_add_checked_fixture(tc, far_setup, NULL);
 	tcase_add_test(tc, test_moved);
 	tcase_add_test(tc, test_moved_while_under_way);
-	tcase_set_timeout(back, 60);
-	tcase_add_checked_fixture(back, setup_with_another, NULL);
-	tcase_add_test(back, test_sends_back);
-	tcase_set_timeout(wrapped, 60);
-	tcase_add_checked_fixture(wrapped, far_setup_wrapped, NULL);
-	tcase_add_test(wrapped, test_moved);
-	suite_add_tcase(s, tc);
-	suite_add_tcase(s, back);
-	suite_add_tcase(s, wrapped);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	tcase_add_test(suite_case(s, "back", setup_with_another, NULL, 60), test_sends_back);
+	tcase_add_test(suite_case(s, "wrapped", far_setup_wrapped, NULL, 60), test_moved);
+	return suite_run(s);
 }

@@ -11,6 +11,7 @@
 
 #include "engine/sock.h"
 #include "tests/unit/registry_helper.h"
+#include "tests/unit/suite.h"
 
 #define BAD ((void *)8)
 
@@ -372,8 +373,6 @@ int main(void)
 {
 	Suite *s = suite_create("names");
 	TCase *tc = tcase_create("names");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_checked_fixture(tc, registry_setup, registry_teardown);
 	tcase_add_checked_fixture(tc, setup, teardown);
@@ -391,8 +390,5 @@ int main(void)
 	tcase_add_test(tc, names_of_peer);
 	tcase_add_test(tc, names_truncation);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? 1 : 0;
+	return suite_run(s);
 }

@@ -11,6 +11,7 @@
 
 #include "engine/log.h"
 #include "engine/options.h"
+#include "tests/unit/suite.h"
 
 static char text[65536];
 static int file = -1;
@@ -285,8 +286,6 @@ int main(void)
 {
 	Suite *s = suite_create("options");
 	TCase *c = tcase_create("options");
-	SRunner *r = srunner_create(s);
-	int failed;
 
 	suite_add_tcase(s, c);
 	tcase_add_checked_fixture(c, setup, NULL);
@@ -301,8 +300,5 @@ int main(void)
 	tcase_add_test(c, too_much);
 	tcase_add_test(c, threads);
 	tcase_add_test(c, table_shown);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

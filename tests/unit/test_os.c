@@ -18,6 +18,7 @@
 #include "engine/os.h"
 #include "engine/rds.h"
 #include "engine/stats.h"
+#include "tests/unit/suite.h"
 
 START_TEST(errno_is_left_alone)
 {
@@ -465,8 +466,6 @@ int main(void)
 {
 	Suite *s = suite_create("os");
 	TCase *tc = tcase_create("calls");
-	SRunner *sr;
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, errno_is_left_alone);
@@ -485,9 +484,5 @@ int main(void)
 	tcase_add_test(tc, a_table_of_its_own);
 	tcase_add_test(tc, counters_have_names);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run(s);
 }

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "engine/ports.h"
+#include "tests/unit/suite.h"
 
 static struct rds_addr at(unsigned host, uint16_t port)
 {
@@ -124,16 +125,10 @@ int main(void)
 {
 	Suite *s = suite_create("ports");
 	TCase *tc = tcase_create("ports");
-	SRunner *sr;
-	int failed;
 
 	tcase_add_test(tc, test_asked_and_answered);
 	tcase_add_test(tc, test_moved);
 	tcase_add_test(tc, test_bounds);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run(s);
 }

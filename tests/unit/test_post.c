@@ -15,6 +15,7 @@
 #include "engine/sock.h"
 #include "engine/wait.h"
 #include "tests/unit/registry_helper.h"
+#include "tests/unit/suite.h"
 
 static const char *const modes[] = {"own", "shared"};
 
@@ -356,8 +357,6 @@ int main(void)
 {
 	Suite *s = suite_create("post");
 	TCase *tc = tcase_create("post");
-	SRunner *sr;
-	int failed;
 
 	tcase_add_checked_fixture(tc, registry_setup, registry_teardown);
 	tcase_set_timeout(tc, 60);
@@ -369,9 +368,5 @@ int main(void)
 	tcase_add_test(tc, the_helper_is_full);
 	tcase_add_loop_test(tc, closed_behind_our_back, 0, 2);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run(s);
 }

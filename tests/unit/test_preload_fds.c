@@ -19,13 +19,7 @@
 
 #include "engine/os.h"
 #include "test_preload_mock.h"
-
-#define ck_fails(call, err)                                                                                            \
-	do {                                                                                                           \
-		errno = 0;                                                                                             \
-		ck_assert_int_eq((call), -1);                                                                          \
-		ck_assert_int_eq(errno, (err));                                                                        \
-	} while (0)
+#include "tests/unit/suite.h"
 
 static bool is_rds(int fd)
 {
@@ -392,8 +386,6 @@ int main(void)
 {
 	Suite *s = suite_create("preload_fds");
 	TCase *t = tcase_create("fds");
-	SRunner *r = srunner_create(s);
-	int failed;
 
 	suite_add_tcase(s, t);
 	tcase_set_timeout(t, 30);
@@ -410,8 +402,5 @@ int main(void)
 	tcase_add_test(t, vforked);
 	tcase_add_test(t, threads);
 	tcase_add_test(t, rights);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

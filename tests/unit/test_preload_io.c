@@ -20,13 +20,7 @@
 #include <unistd.h>
 
 #include "test_preload_mock.h"
-
-#define ck_fails(call, err)                                                                                            \
-	do {                                                                                                           \
-		errno = 0;                                                                                             \
-		ck_assert_int_eq((call), -1);                                                                          \
-		ck_assert_int_eq(errno, (err));                                                                        \
-	} while (0)
+#include "tests/unit/suite.h"
 
 static int a, b; /* bound to 1000 and 2000 */
 static struct sockaddr_in to_b;
@@ -361,8 +355,6 @@ int main(void)
 {
 	Suite *s = suite_create("preload_io");
 	TCase *t = tcase_create("io");
-	SRunner *r = srunner_create(s);
-	int failed;
 
 	suite_add_tcase(s, t);
 	tcase_add_checked_fixture(t, setup, teardown);
@@ -375,8 +367,5 @@ int main(void)
 	tcase_add_test(t, refusals);
 	tcase_add_test(t, old_families);
 	tcase_add_test(t, proc_files);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

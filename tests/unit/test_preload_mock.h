@@ -7,11 +7,20 @@
 #ifndef TEST_PRELOAD_MOCK_H
 #define TEST_PRELOAD_MOCK_H
 
+#include <check.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
 #include "engine/rds.h"
+
+#define ck_fails(call, err)                                                                                            \
+	do {                                                                                                           \
+		errno = 0;                                                                                             \
+		ck_assert_int_eq((call), -1);                                                                          \
+		ck_assert_int_eq(errno, (err));                                                                        \
+	} while (0)
 
 struct mock_counts {
 	_Atomic int open;	   /* sockets with numbers */

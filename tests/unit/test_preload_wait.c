@@ -20,13 +20,7 @@
 #include <unistd.h>
 
 #include "test_preload_mock.h"
-
-#define ck_fails(call, err)                                                                                            \
-	do {                                                                                                           \
-		errno = 0;                                                                                             \
-		ck_assert_int_eq((call), -1);                                                                          \
-		ck_assert_int_eq(errno, (err));                                                                        \
-	} while (0)
+#include "tests/unit/suite.h"
 
 static int a, b, p[2]; /* bound to 1000 and 2000; a pipe */
 
@@ -465,8 +459,6 @@ int main(void)
 {
 	Suite *s = suite_create("preload_wait");
 	TCase *t = tcase_create("wait");
-	SRunner *r = srunner_create(s);
-	int failed;
 
 	suite_add_tcase(s, t);
 	tcase_add_checked_fixture(t, setup, teardown);
@@ -483,8 +475,5 @@ int main(void)
 	tcase_add_test(t, epoll_signal);
 	tcase_add_loop_test(t, cancelled, 0, 4);
 	tcase_add_loop_test(t, cancelled_on_entry, 0, 4);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "engine/connection.h"
+#include "tests/unit/suite.h"
 
 /* ---- memory that runs out ---- */
 
@@ -289,8 +290,6 @@ int main(void)
 {
 	Suite *s = suite_create("queue");
 	TCase *t = tcase_create("requeue"), *a = tcase_create("acks");
-	SRunner *r;
-	int failed;
 
 	tcase_add_checked_fixture(t, setup, NULL);
 	tcase_add_loop_test(t, test_no_memory_loses_nothing, 0, 7);
@@ -305,9 +304,5 @@ int main(void)
 	tcase_add_test(a, test_ack_comes_before_send_returns);
 	tcase_add_loop_test(a, test_acks_when_it_comes_up, 0, 2);
 	suite_add_tcase(s, a);
-	r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? 1 : 0;
+	return suite_run(s);
 }

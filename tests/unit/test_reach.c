@@ -12,14 +12,8 @@
 #include <unistd.h>
 
 #include "engine/wires.h"
+#include "tests/unit/suite.h"
 #include "tests/unit/test_reach_fake.h"
-
-static void go_down(void *arg)
-{
-	struct fake_ep *e = arg;
-
-	fake.t.up->down(e->head.conn, (struct rds_ep *)e, -ECONNRESET, true);
-}
 
 START_TEST(test_found)
 {
@@ -127,19 +121,15 @@ END_TEST
 /* What was sent is lost with the process, what was not looks for the port anew. */
 START_TEST(test_process_gone)
 {
-	say(5, "a");
-	await(locked(&fake.nasked) == 1);
-	far_answers(5, 1, 0);
-	far_up(0);
-	far_got(0, 1, "a");
-	in_helper(go_down, fake.eps[0]);
+	far_begins(1, "a");
+	ep_down(fake.eps[0], -ECONNRESET, true);
 	await(rds_snd_bytes(fake.sk) == 0);
 	say(5, "b");
 	await(locked(&fake.nasked) == 2);
 	far_answers(5, 2, 0);
 	await(locked(&fake.neps) == 2);
 	say(5, "c"); /* that one never comes up */
-	in_helper(go_down, fake.eps[1]);
+	ep_down(fake.eps[1], -ECONNRESET, true);
 	say(5, "d");
 	await(locked(&fake.nasked) == 3);
 	far_answers(5, 3, 0);
@@ -155,11 +145,7 @@ END_TEST
 /* Acknowledged is what was never sent: the connection is broken by the helper, and what it kept goes again over the next one. */
 START_TEST(test_lying_ack)
 {
-	say(5, "a");
-	await(locked(&fake.nasked) == 1);
-	far_answers(5, 1, 0);
-	far_up(0);
-	far_got(0, 1, "a");
+	far_begins(1, "a");
 	far_acks(0, 1);
 	say(5, "b");
 	far_got(1, 1, "b");
@@ -250,7 +236,7 @@ START_TEST(test_speak)
 {
 	unsigned before;
 
-	in_helper(far_asks, NULL);
+	far_connects();
 	await(atomic_load(&fake.pushes) > 0);
 	before = atomic_load(&fake.pushes);
 	in_helper(speaks, fake.eps[0]);
@@ -261,12 +247,8 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("reach");
-	TCase *tc = tcase_create("reach"), *wrapped = tcase_create("wrapped");
-	SRunner *sr;
-	int failed;
+	TCase *tc = suite_case(s, "reach", far_setup, NULL, 60);
 
-	tcase_set_timeout(tc, 60);
-	tcase_add_checked_fixture(tc, far_setup, NULL);
 	tcase_add_test(tc, test_found);
 	tcase_add_test(tc, test_nobody_has_it);
 	tcase_add_test(tc, test_no_answer_then_one);
@@ -275,18 +257,11 @@ int main(void)
 	tcase_add_test(tc, test_lying_ack);
 	tcase_add_test(tc, test_bind);
 	tcase_add_test(tc, test_speak);
-	tcase_set_timeout(wrapped, 60);
-	tcase_add_checked_fixture(wrapped, far_setup_wrapped, NULL);
-	tcase_add_test(wrapped, test_found);
-	tcase_add_test(wrapped, test_process_gone);
-	tcase_add_test(wrapped, test_lying_ack);
-	tcase_add_test(wrapped, test_bind);
-	tcase_add_test(wrapped, test_speak);
-	suite_add_tcase(s, tc);
-	suite_add_tcase(s, wrapped);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	tc = suite_case(s, "wrapped", far_setup_wrapped, NULL, 60);
+	tcase_add_test(tc, test_found);
+	tcase_add_test(tc, test_process_gone);
+	tcase_add_test(tc, test_lying_ack);
+	tcase_add_test(tc, test_bind);
+	tcase_add_test(tc, test_speak);
+	return suite_run(s);
 }

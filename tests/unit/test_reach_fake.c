@@ -12,6 +12,7 @@
 #include "engine/wires.h"
 
 struct fake fake;
+static struct fake_ep *made; /* all of them: memory that stays, and is no leak */
 
 static int fake_start(struct rds_transport *t)
 {
@@ -43,25 +44,44 @@ static int fake_locate(struct rds_transport *t, const struct rds_conn_id *id, ui
 	return 0;
 }
 
-static int fake_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, uint64_t rx_seq,
-			struct rds_ep **ep)
+struct fake_ep *ep_new(struct rds_conn *conn)
 {
 	struct fake_ep *e = calloc(1, sizeof(*e));
 
-	(void)rx_seq;
-	e->head.t = t;
-	e->head.conn = conn;
-	e->id = *id;
-	*ep = (struct rds_ep *)e;
+	ck_assert_ptr_nonnull(e);
 	pthread_mutex_lock(&fake.lock);
+	e->made_before = made;
+	made = e;
+	pthread_mutex_unlock(&fake.lock);
+	e->head.t = &fake.t;
+	e->head.conn = conn;
+	return e;
+}
+
+static void ep_add(struct fake_ep *e)
+{
+	pthread_mutex_lock(&fake.lock);
+	ck_assert_uint_lt(fake.neps, EPS);
 	fake.eps[fake.neps++] = e;
 	pthread_mutex_unlock(&fake.lock);
+}
+
+static int fake_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, uint64_t rx_seq,
+			struct rds_ep **ep)
+{
+	struct fake_ep *e = ep_new(conn);
+
+	(void)t;
+	(void)rx_seq;
+	e->id = *id;
+	*ep = (struct rds_ep *)e;
+	ep_add(e);
 	return 0;
 }
 
 static void fake_close(struct rds_ep *ep)
 {
-	(void)ep;
+	ck_assert(!atomic_exchange(&((struct fake_ep *)ep)->closed, true));
 }
 
 static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const struct iovec *iov, size_t len,
@@ -70,7 +90,9 @@ static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const s
 	struct fake_ep *e = (struct fake_ep *)ep;
 	struct sent *s;
 
+	ck_assert(!atomic_load(&e->closed));
 	pthread_mutex_lock(&fake.lock);
+	ck_assert_uint_lt(fake.nsent, LOGGED);
 	s = &fake.sent[fake.nsent];
 	ck_assert_int_eq(rds_hdr_decode(wire, &s->hdr), 0);
 	if (s->hdr.flags != RDS_FLAG_CONG_BITMAP) {
@@ -187,6 +209,7 @@ static const struct rds_transport_ops fake_ops = {
 	.attention = fake_attention,
 	.pending = fake_pending,
 };
+
 /* ---- what the test does ---- */
 
 unsigned locked(const unsigned *n)
@@ -302,20 +325,53 @@ void far_answers(uint16_t port, uint8_t proc, int err)
 	in_helper(give_answer, &(struct answer){port, proc, err});
 }
 
-static void come_up(void *arg)
-{
-	struct fake_ep *e = arg;
+/* What the transport says of an endpoint. */
+struct saying {
+	struct fake_ep *ep;
+	uint64_t ack;
+	int why;
+	bool gone;
+};
 
-	fake.t.up->up(e->head.conn, (struct rds_ep *)e, 0);
+static void say_up(void *arg)
+{
+	struct saying *s = arg;
+
+	fake.t.up->up(s->ep->head.conn, (struct rds_ep *)s->ep, s->ack);
+}
+
+void ep_up(struct fake_ep *e, uint64_t ack)
+{
+	in_helper(say_up, &(struct saying){.ep = e, .ack = ack});
+}
+
+static void say_down(void *arg)
+{
+	struct saying *s = arg;
+
+	fake.t.up->down(s->ep->head.conn, (struct rds_ep *)s->ep, s->why, s->gone);
+}
+
+void ep_down(struct fake_ep *e, int why, bool gone)
+{
+	in_helper(say_down, &(struct saying){.ep = e, .why = why, .gone = gone});
 }
 
 void far_up(unsigned n)
 {
 	await(locked(&fake.neps) > n);
-	in_helper(come_up, fake.eps[n]);
+	ep_up(fake.eps[n], 0);
 }
 
-/* The n-th message so far went to that process, with that text. */
+void far_begins(uint8_t proc, const char *text)
+{
+	say(5, text);
+	await(locked(&fake.nasked) == 1);
+	far_answers(5, proc, 0);
+	far_up(0);
+	far_got(0, proc, text);
+}
+
 void far_got(unsigned n, uint8_t proc, const char *text)
 {
 	await(locked(&fake.nsent) > n);
@@ -323,11 +379,15 @@ void far_got(unsigned n, uint8_t proc, const char *text)
 	ck_assert_str_eq(fake.sent[n].text, text);
 }
 
-/* Peer acknowledges what it has. */
+void ep_acks(struct fake_ep *e, uint64_t seq)
+{
+	atomic_store(&e->acked, seq);
+	rds_reap_all();
+}
+
 void far_acks(unsigned ep, uint64_t seq)
 {
-	atomic_store(&fake.eps[ep]->acked, seq);
-	rds_reap_all();
+	ep_acks(fake.eps[ep], seq);
 }
 
 void far_sends(unsigned ep, const struct rds_hdr *hdr, const void *data, size_t len)
@@ -342,28 +402,41 @@ void far_sends(unsigned ep, const struct rds_hdr *hdr, const void *data, size_t 
 	await(!fake.ncoming);
 }
 
-static struct rds_conn_id from_far(void)
+struct rds_conn_id far_id(uint8_t proc)
 {
 	struct rds_conn_id id = {.peer_slot = RDS_SLOT_REMOTE};
 
 	inet_pton(AF_INET6, "::ffff:127.0.0.1", &id.laddr);
 	inet_pton(AF_INET6, "::ffff:" FAR, &id.faddr);
-	id.peer.b[0] = 77;
+	id.peer.b[0] = proc;
 	return id;
 }
 
-void far_asks(void *arg)
+static void say_accept(void *arg)
 {
-	struct rds_conn_id id = from_far();
-	struct fake_ep *e = calloc(1, sizeof(*e));
+	struct saying *s = arg;
 	uint64_t rx_seq;
-	int why;
 
-	(void)arg;
-	e->head.t = &fake.t;
-	e->id = id;
-	e->head.conn = fake.t.up->accept(&fake.t, (struct rds_ep *)e, &id, 0, &rx_seq, &why);
-	ck_assert_ptr_nonnull(e->head.conn);
-	fake.eps[fake.neps++] = e;
-	fake.t.up->up(e->head.conn, (struct rds_ep *)e, 0);
+	s->ep->head.conn = fake.t.up->accept(&fake.t, (struct rds_ep *)s->ep, &s->ep->id, 0, &rx_seq, &s->why);
+}
+
+struct fake_ep *far_asks(const struct rds_conn_id *id, int answer)
+{
+	struct saying s = {.ep = ep_new(NULL)};
+
+	s.ep->id = *id;
+	in_helper(say_accept, &s);
+	ck_assert_int_eq(s.why, answer);
+	ck_assert_int_eq(s.ep->head.conn == NULL, answer != 0);
+	ck_assert(!atomic_load(&s.ep->closed));
+	return s.ep;
+}
+
+void far_connects(void)
+{
+	struct rds_conn_id id = far_id(77);
+	struct fake_ep *e = far_asks(&id, 0);
+
+	ep_add(e);
+	ep_up(e, 0);
 }

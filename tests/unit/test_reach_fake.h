@@ -16,6 +16,7 @@
 #include "engine/connection.h"
 
 #define FAR "192.0.2.1"
+#define EPS 16
 #define LOGGED 256
 #define PATIENCE_NS (10 * 1000000000ull)
 
@@ -24,8 +25,10 @@ struct fake_ep {
 	struct rds_conn_id id;
 	_Atomic uint64_t acked; /* by the other side */
 	_Atomic uint64_t ack;	/* by us */
+	_Atomic bool closed;	/* by the engine: at most once, and nothing is sent after it; the memory stays */
 	unsigned char kept[LOGGED][16];
 	unsigned n;
+	struct fake_ep *made_before;
 };
 
 struct sent {
@@ -41,7 +44,7 @@ struct fake {
 	unsigned nsent, nasked;
 	struct rds_conn_id asked_id;
 	uint16_t asked[LOGGED];
-	struct fake_ep *eps[16];
+	struct fake_ep *eps[EPS]; /* asked for by us, and far_connects() */
 	unsigned neps;
 	struct {
 		struct fake_ep *ep;
@@ -82,12 +85,25 @@ void say(uint16_t port, const char *text);
 void far_answers(uint16_t port, uint8_t proc, int err);
 /* The n-th endpoint comes up, once it was asked for. */
 void far_up(unsigned n);
+/* The first message, for port 5, is on its way to the process that has it. */
+void far_begins(uint8_t proc, const char *text);
 /* The n-th message so far went to that process, with that text. */
 void far_got(unsigned n, uint8_t proc, const char *text);
 /* Peer acknowledges what it has. */
 void far_acks(unsigned ep, uint64_t seq);
 void far_sends(unsigned ep, const struct rds_hdr *hdr, const void *data, size_t len);
-/* Process 77 connects to us.  For in_helper(). */
-void far_asks(void *arg);
+
+/* Of that endpoint: it is up, and the other side has what is acknowledged / it is over, with its process or not. */
+void ep_up(struct fake_ep *e, uint64_t ack);
+void ep_down(struct fake_ep *e, int why, bool gone);
+void ep_acks(struct fake_ep *e, uint64_t seq);
+
+struct fake_ep *ep_new(struct rds_conn *conn);
+/* The process numbered `proc` of FAR, as seen from fake.sk. */
+struct rds_conn_id far_id(uint8_t proc);
+/* That one asks for a connection; the answer has to be this. */
+struct fake_ep *far_asks(const struct rds_conn_id *id, int answer);
+/* Process 77 connects to us. */
+void far_connects(void);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "engine/rds.h"
 #include "tests/unit/registry_helper.h"
+#include "tests/unit/suite.h"
 
 static int bind_try(struct registry *reg, uint32_t idx, const char *addr, uint16_t port, uint32_t scope)
 {
@@ -381,12 +382,8 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("registry");
-	TCase *tc = tcase_create("node");
-	SRunner *sr;
-	int failed;
+	TCase *tc = suite_case(s, "node", registry_setup, registry_teardown, 100);
 
-	tcase_set_timeout(tc, 100);
-	tcase_add_checked_fixture(tc, registry_setup, registry_teardown);
 	tcase_add_test(tc, opens_and_closes);
 	tcase_add_test(tc, binds_and_finds);
 	tcase_add_test(tc, snapshots_in_creation_order);
@@ -397,10 +394,5 @@ int main(void)
 	tcase_add_test(tc, an_orderly_leave_keeps_the_counters);
 	tcase_add_test(tc, fork_gives_a_fresh_member);
 	tcase_add_test(tc, speed);
-	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run(s);
 }

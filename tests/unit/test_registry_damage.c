@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "tests/unit/registry_helper.h"
+#include "tests/unit/suite.h"
 
 static struct in6_addr lo(void)
 {
@@ -569,17 +570,11 @@ int main(void)
 	};
 	Suite *s = suite_create("registry damage");
 	TCase *tc = tcase_create("damage");
-	SRunner *sr;
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, registry_setup, registry_teardown);
 	for (unsigned i = 0; i < sizeof(tests) / sizeof(*tests); i++)
 		tcase_add_test(tc, tests[i]);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run(s);
 }

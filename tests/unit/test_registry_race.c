@@ -7,6 +7,7 @@
 
 #include "engine/rds.h"
 #include "tests/unit/registry_helper.h"
+#include "tests/unit/suite.h"
 
 #define RACE_PORTS 300
 static _Atomic unsigned *at_start; /* shared: how often somebody stood at the starting line */
@@ -204,19 +205,10 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("registry_race");
-	TCase *tc = tcase_create("node");
-	SRunner *sr;
-	int failed;
+	TCase *tc = suite_case(s, "node", registry_setup, registry_teardown, 100);
 
-	tcase_set_timeout(tc, 100);
-	tcase_add_checked_fixture(tc, registry_setup, registry_teardown);
 	tcase_add_test(tc, one_of_two_wins);
 	tcase_add_test(tc, threads);
 	tcase_add_test(tc, alive_while_the_descriptor_moves);
-	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run(s);
 }

@@ -11,13 +11,13 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "engine/relay.h"
+#include "tests/unit/suite.h"
 
 static struct rds_relay relay;
 static int in, out, efd;
@@ -224,8 +224,6 @@ int main(void)
 {
 	Suite *s = suite_create("relay");
 	TCase *tc = tcase_create("relay");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_once_per_time);
@@ -236,8 +234,5 @@ int main(void)
 	tcase_add_test(tc, test_sleeper);
 	tcase_add_loop_test(tc, test_refused, 0, sizeof(refused) / sizeof(refused[0]));
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine/transport/shm/shm.h"
+#include "tests/unit/suite.h"
 
 #define MANY 2000 /* more than a socket takes */
 
@@ -147,8 +148,6 @@ int main(void)
 {
 	Suite *s = suite_create("shm_control");
 	TCase *t = tcase_create("control");
-	SRunner *r;
-	int failed;
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, test_all_arrives_in_order);
@@ -156,9 +155,5 @@ int main(void)
 	tcase_add_test(t, test_what_is_kept_is_bounded);
 	tcase_add_test(t, test_hang_up);
 	suite_add_tcase(s, t);
-	r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? 1 : 0;
+	return suite_run(s);
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "engine/transport/shm/shm.h"
+#include "tests/unit/suite.h"
 
 static unsigned taken, writable;
 
@@ -570,8 +571,6 @@ int main(void)
 {
 	Suite *s = suite_create("shm_wake");
 	TCase *t = case_of(s, "room");
-	SRunner *r;
-	int failed;
 
 	tcase_add_test(t, test_room_is_told_once);
 	tcase_add_test(t, test_no_wish_no_answer);
@@ -591,9 +590,5 @@ int main(void)
 	tcase_add_loop_test(t, test_wiped_bell_costs_a_tick, 0, 2);
 	tcase_add_test(t, test_no_question_if_noticed);
 	tcase_add_test(t, test_bells_of_nobody);
-	r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? 1 : 0;
+	return suite_run(s);
 }

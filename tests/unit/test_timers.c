@@ -9,6 +9,7 @@
 
 #include "engine/engine.h"
 #include "engine/sock.h"
+#include "tests/unit/suite.h"
 
 #define PATIENCE_NS (10 * 1000000000ull)
 #define RUNS 200
@@ -96,16 +97,10 @@ int main(void)
 {
 	Suite *s = suite_create("timers");
 	TCase *tc = tcase_create("timers");
-	SRunner *sr;
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, test_needed_twice);
 	tcase_add_test(tc, test_threads_need_one);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run(s);
 }

@@ -7,12 +7,12 @@
 #include <check.h>
 #include <errno.h>
 #include <poll.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "engine/engine.h"
 #include "engine/os.h"
 #include "engine/rds.h"
+#include "tests/unit/suite.h"
 
 struct end {
 	struct rds_sock *sk;
@@ -147,8 +147,6 @@ int main(void)
 {
 	Suite *s = suite_create("transport_loop");
 	TCase *tc = tcase_create("loop");
-	SRunner *sr;
-	int failed;
 
 	tcase_add_test(tc, test_there_and_back);
 	tcase_add_test(tc, test_order_and_sizes);
@@ -156,9 +154,5 @@ int main(void)
 	tcase_add_test(tc, test_nobody_there);
 	tcase_add_test(tc, test_limits);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

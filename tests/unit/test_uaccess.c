@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "engine/uaccess.h"
+#include "tests/unit/suite.h"
 
 #define PAGE 4096u
 #define BIG (300 * PAGE)
@@ -479,8 +480,6 @@ int main(void)
 {
 	Suite *s = suite_create("uaccess");
 	TCase *c = tcase_create("ranges"), *st = tcase_create("stacks");
-	SRunner *r = srunner_create(s);
-	int failed;
 
 	suite_add_tcase(s, c);
 	suite_add_tcase(s, st);
@@ -506,8 +505,5 @@ int main(void)
 	tcase_add_test(st, stack_of_a_thread);
 	tcase_add_test(st, stack_of_a_coroutine);
 	tcase_add_test(st, signal_stack);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

@@ -6,25 +6,8 @@
 
 #include "tests/mock/world.h"
 
-static struct world_conn *c;
-static struct peer *p;
-
-static void begin(enum mock_mode mode)
-{
-	world_start(mode);
-	c = &world.conn[0];
-	p = &world.peer;
-}
-
-static void setup_ib(void)
-{
-	begin(MOCK_IB);
-}
-
-static void setup_iwarp(void)
-{
-	begin(MOCK_IWARP);
-}
+static struct world_conn *const c = &world.conn[0];
+static struct peer *const p = &world.peer;
 
 static int dial(uint16_t port)
 {
@@ -40,6 +23,15 @@ static void asked(uint16_t at)
 	ck_assert_int_eq(dial(at == rds_options()->cm_port ? 0 : at), 0);
 	world_run();
 	peer_event(p, RDMA_CM_EVENT_CONNECT_REQUEST);
+}
+
+/* So many events of it have come: with none there is no address, with one no route, with two no answer. */
+static void dial_until(unsigned stage)
+{
+	peer_listen(p, THEM, PEER_PORT);
+	mock_cm_hold(true);
+	ck_assert_int_eq(dial(PEER_PORT), 0);
+	world_cm_next(stage);
 }
 
 static void rejected(enum verbs_status status, int err)
@@ -158,10 +150,7 @@ START_TEST(test_a6_no_way)
 {
 	mock_cm_hold(true);
 	ck_assert_int_eq(dial(PEER_PORT), 0);
-	if (_i) {
-		ck_assert(mock_cm_next());
-		world_run();
-	}
+	world_cm_next((unsigned)_i);
 	mock_cm_hold(false);
 	world.ours->cut = true;
 	mock_timeout();
@@ -304,16 +293,9 @@ START_TEST(test_a20_a22_a23_events)
 		{RDMA_CM_EVENT_TIMEWAIT_EXIT, 0, -ECONNRESET},
 		{RDMA_CM_EVENT_DEVICE_REMOVAL, 0, -ENODEV},
 	};
-	int stage = _i % 3, e = _i / 3;
+	int e = _i / 3;
 
-	/* before the address, the route, the answer */
-	peer_listen(p, THEM, PEER_PORT);
-	mock_cm_hold(true);
-	ck_assert_int_eq(dial(PEER_PORT), 0);
-	for (; stage; stage--) {
-		ck_assert(mock_cm_next());
-		world_run();
-	}
+	dial_until((unsigned)_i % 3);
 	mock_cm_inject(world_ep(c)->cm, events[e].type, events[e].status);
 	world_run();
 	is_down(events[e].why, false);
@@ -327,15 +309,7 @@ END_TEST
 
 START_TEST(test_a21_limit)
 {
-	int stage = _i;
-
-	peer_listen(p, THEM, PEER_PORT);
-	mock_cm_hold(true);
-	ck_assert_int_eq(dial(PEER_PORT), 0);
-	for (; stage; stage--) {
-		ck_assert(mock_cm_next());
-		world_run();
-	}
+	dial_until((unsigned)_i);
 	world_pass(5900 * MS);
 	ck_assert_uint_eq(c->downs, 0);
 	world_pass(4200 * MS);
@@ -381,8 +355,7 @@ START_TEST(test_a22_removed)
 	peer_listen(p, THEM, PEER_PORT);
 	mock_cm_hold(true);
 	ck_assert_int_eq(dial(PEER_PORT), 0);
-	ck_assert(mock_cm_next());
-	world_run();
+	world_cm_next(1);
 	mock_dev_remove(world.ours);
 	ck_assert(mock_cm_drop((unsigned)mock_cm_find(RDMA_CM_EVENT_ROUTE_RESOLVED)));
 	mock_cm_hold(false);
@@ -394,15 +367,7 @@ END_TEST
 /* Closed by the engine at any step, then everything that was under way comes. */
 START_TEST(test_a24_closed)
 {
-	int stage = _i;
-
-	peer_listen(p, THEM, PEER_PORT);
-	mock_cm_hold(true);
-	ck_assert_int_eq(dial(PEER_PORT), 0);
-	for (; stage; stage--) {
-		ck_assert(mock_cm_next());
-		world_run();
-	}
+	dial_until((unsigned)_i);
 	world_close(c);
 	mock_cm_hold(false);
 	world_pass(2000 * MS);
@@ -479,7 +444,7 @@ int main(void)
 {
 	Suite *s = suite_create("verbs_attempt");
 
-	tests(world_case(s, "ib", setup_ib));
-	tests(world_case(s, "iwarp", setup_iwarp));
-	return world_main(s);
+	tests(world_case(s, "ib", world_ib));
+	tests(world_case(s, "iwarp", world_iwarp));
+	return suite_run(s);
 }

@@ -5,15 +5,13 @@
  */
 #include "tests/mock/world.h"
 
-static struct world_conn *c;
-static struct peer *p;
+static struct world_conn *const c = &world.conn[0];
+static struct peer *const p = &world.peer;
 static struct rds_procid them;
 
 static void setup(void)
 {
-	world_start(MOCK_IWARP);
-	c = &world.conn[0];
-	p = &world.peer;
+	world_iwarp();
 	them = world_peer_id();
 	peer_listen(p, THEM, PEER_PORT);
 	mock_connect_hang();
@@ -197,5 +195,5 @@ int main(void)
 	tcase_add_test(t, test_no_crowd);
 	tcase_add_test(t, test_no_thread);
 	tcase_add_loop_test(t, test_locate, 0, 8);
-	return world_main(s);
+	return suite_run(s);
 }

@@ -8,24 +8,7 @@
 
 #include "tests/mock/world.h"
 
-static struct world_conn *a, *b;
-
-static void begin(enum mock_mode mode)
-{
-	world_start(mode);
-	a = &world.conn[0];
-	b = &world.conn[1];
-}
-
-static void setup_ib(void)
-{
-	begin(MOCK_IB);
-}
-
-static void setup_iwarp(void)
-{
-	begin(MOCK_IWARP);
-}
+static struct world_conn *const a = &world.conn[0], *const b = &world.conn[1];
 
 static void send_n(struct world_conn *c, unsigned n, size_t len)
 {
@@ -326,20 +309,13 @@ END_TEST
 /* One that speaks the first version only is answered with it, and gets one message in a frame. */
 START_TEST(test_first_version)
 {
-	struct rdma_cm_event *ev;
-	struct verbs_answer answer;
 	struct verbs_hello h;
 	unsigned i;
 
 	world_hello(&h, VERBS_CONNECT);
 	h.version_max = (uint8_t)(1 + _i);
 	h.credits = 64;
-	world.next = a;
-	world_peer_asks(&h, US, rds_verbs.port);
-	ev = peer_event(&world.peer, RDMA_CM_EVENT_ESTABLISHED);
-	answer = world_answer_in(ev);
-	ck_assert_uint_eq(answer.version, 1u + (unsigned)_i);
-	peer_ack(&world.peer);
+	ck_assert_uint_eq(world_joined_with(a, &h).version, 1u + (unsigned)_i);
 	world_peer_frame(&(struct rds_hdr){.seq = 1, .sport = 1, .dport = 2}, NULL, 0);
 	world_run();
 	peer_post(&world.peer, 20);
@@ -369,10 +345,7 @@ static void add(uint64_t seq, uint32_t len, size_t bytes, uint8_t flags)
 
 static void joined(void)
 {
-	world_joined_by(a, 32);
-	world_peer_frame(&(struct rds_hdr){0}, NULL, 0);
-	world_run();
-	ck_assert_uint_eq(a->ups, 1);
+	world_up_by(a, 32);
 	add(1, 1, 1, 0);
 	add(2, 0, 0, 0);
 	add(3, 500, 500, 0);
@@ -389,16 +362,6 @@ static void came(unsigned n)
 	}
 }
 
-static struct verbs_dev *dev(void)
-{
-	return atomic_load(&rds_verbs.devs);
-}
-
-static void all_buffers_back(void)
-{
-	ck_assert_uint_eq(dev()->posted + dev()->nrefill, dev()->nbufs);
-}
-
 START_TEST(test_several_come)
 {
 	joined();
@@ -411,7 +374,7 @@ START_TEST(test_several_come)
 	} while (world.later);
 	world_run();
 	came(5);
-	all_buffers_back();
+	world_buffers_out(0);
 }
 END_TEST
 
@@ -425,17 +388,15 @@ START_TEST(test_end_within)
 	peer_send(&world.peer, frame, frame_len, IBV_SEND_SIGNALED);
 	mock_run();
 	world.refuse_from = (unsigned)_i + 1;
-	rx_lock();
-	verbs_progress(&rds_verbs.t);
-	rx_unlock();
+	world_look();
 	came((unsigned)_i);
 	world_close(a);
 	world.refuse_from = 0;
 	world_pass(3000 * MS);
-	ck_assert_uint_eq(dev()->posted + dev()->nrefill, dev()->nbufs - (world.ninplace > 0));
+	world_buffers_out(world.ninplace > 0);
 	world_release();
 	world_pass(100 * MS);
-	all_buffers_back();
+	world_buffers_out(0);
 	ck_assert_ptr_null(rds_verbs.eps);
 }
 END_TEST
@@ -454,13 +415,13 @@ START_TEST(test_in_place)
 	came(5);
 	ck_assert_uint_eq(n = world.ninplace, 2);
 	for (i = 0; i < n; i++) {
-		ck_assert_uint_eq(dev()->posted + dev()->nrefill, dev()->nbufs - 1);
+		world_buffers_out(1);
 		rx_lock();
 		verbs_release(world.inplace[i].ep, world.inplace[i].token);
 		rx_unlock();
 	}
 	world.ninplace = 0;
-	all_buffers_back();
+	world_buffers_out(0);
 }
 END_TEST
 
@@ -496,7 +457,7 @@ START_TEST(test_nonsense)
 	ck_assert_uint_eq(a->downs, 1);
 	ck_assert_int_eq(a->why, -EPROTO);
 	world_pass(2000 * MS);
-	all_buffers_back();
+	world_buffers_out(0);
 }
 END_TEST
 
@@ -508,10 +469,7 @@ START_TEST(test_several_unasked)
 	world_hello(&h, VERBS_CONNECT);
 	h.version_max = 1;
 	h.credits = 64;
-	world.next = a;
-	world_peer_asks(&h, US, rds_verbs.port);
-	peer_event(&world.peer, RDMA_CM_EVENT_ESTABLISHED);
-	peer_ack(&world.peer);
+	world_joined_with(a, &h);
 	add(1, 1, 1, 0);
 	add(2, 0, 0, 0);
 	peer_send(&world.peer, frame, frame_len, IBV_SEND_SIGNALED);
@@ -547,7 +505,7 @@ int main(void)
 {
 	Suite *s = suite_create("verbs_collect");
 
-	tests(world_case(s, "ib", setup_ib));
-	tests(world_case(s, "iwarp", setup_iwarp));
-	return world_main(s);
+	tests(world_case(s, "ib", world_ib));
+	tests(world_case(s, "iwarp", world_iwarp));
+	return suite_run(s);
 }

@@ -8,38 +8,13 @@
 
 #include "tests/mock/world.h"
 
-static struct world_conn *c, *a, *b;
-static struct peer *p;
-
-static void notes(void)
-{
-	c = a = &world.conn[0];
-	b = &world.conn[1];
-	p = &world.peer;
-}
-
-static void setup_ib(void)
-{
-	world_start(MOCK_IB);
-	notes();
-}
-
-static void setup_iwarp(void)
-{
-	world_start(MOCK_IWARP);
-	notes();
-}
+static struct world_conn *const a = &world.conn[0], *const b = &world.conn[1];
+static struct peer *const p = &world.peer;
 
 static void setup_unclaimed(void)
 {
 	setenv("RDS_PRELOAD_LOG_FILE", "/dev/null", 1);
 	world_begin(MOCK_IB);
-	notes();
-}
-
-static struct verbs_dev *dev(void)
-{
-	return atomic_load(&rds_verbs.devs);
 }
 
 /* Somebody asks at the rendezvous port. */
@@ -50,7 +25,7 @@ static enum verbs_status rendezvous_answers(void)
 
 	world_hello(&h, VERBS_LOCATE);
 	h.port = 4000;
-	world_peer_asks(&h, US, (uint16_t)rds_options()->cm_port);
+	world_peer_asks(&h, US, world.rendezvous);
 	answer = world_answer_in(peer_event(p, RDMA_CM_EVENT_REJECTED));
 	peer_drop_id(p);
 	return (enum verbs_status)answer.status;
@@ -64,9 +39,9 @@ START_TEST(test_claims)
 	ck_assert_ptr_null(rds_verbs.events); /* not even asked */
 	ck_assert_int_eq(world_claim("10.7.7.7"), 0);
 	ck_assert_int_eq(world_claim(THEM), 0);
-	ck_assert_ptr_null(dev());
+	ck_assert_ptr_null(world_dev());
 	ck_assert_int_eq(world_claim(US), 1);
-	ck_assert_ptr_nonnull(dev());
+	ck_assert_ptr_nonnull(world_dev());
 	ck_assert_int_eq(world_claim(US), 1);
 	ck_assert_uint_eq(mock_count(MOCK_CONTEXT), 1);
 	ck_assert_uint_ne(rds_verbs.port, 0);
@@ -96,7 +71,7 @@ START_TEST(test_claims_nth_failure)
 		}
 		ck_assert_int_le(ret, 0);
 		errors++;
-		ck_assert_ptr_null(dev());
+		ck_assert_ptr_null(world_dev());
 		for (k = MOCK_CONTEXT; k < MOCK_EVENT_CHANNEL; k++)
 			ck_assert_uint_eq(mock_count((enum mock_kind)k), before[k]);
 	}
@@ -104,7 +79,7 @@ START_TEST(test_claims_nth_failure)
 	ck_assert_int_eq(ret, 1);
 	ck_assert_uint_gt(errors, 6);
 	world_pass(2000 * MS); /* receives that could not be posted */
-	ck_assert_uint_eq(mock_recvs_posted(dev()->srq), dev()->nbufs);
+	ck_assert_uint_eq(mock_recvs_posted(world_dev()->srq), world_dev()->nbufs);
 }
 END_TEST
 
@@ -120,7 +95,7 @@ START_TEST(test_start_nth_failure)
 	mock_fail_any(0, 0);
 	ck_assert_uint_ne(rds_verbs.port, 0);
 	world_pass(3000 * MS);
-	ck_assert_uint_eq(mock_recvs_posted(dev()->srq), dev()->nbufs);
+	ck_assert_uint_eq(mock_recvs_posted(world_dev()->srq), world_dev()->nbufs);
 	ck_assert_int_eq(rendezvous_answers(), VERBS_NO_PORT);
 }
 END_TEST
@@ -167,8 +142,8 @@ START_TEST(test_memlock)
 {
 	world.ours->memlock = 100 * 9000;
 	ck_assert_int_eq(world_claim(US), 1);
-	ck_assert_uint_lt(dev()->nbufs, 128);
-	ck_assert_uint_ge(dev()->nbufs, 64);
+	ck_assert_uint_lt(world_dev()->nbufs, 128);
+	ck_assert_uint_ge(world_dev()->nbufs, 64);
 	world.ours2->memlock = 10000;
 	ck_assert_int_eq(world_claim(US2), -ENOMEM);
 	ck_assert_uint_eq(mock_count(MOCK_CONTEXT), 1);
@@ -226,8 +201,8 @@ static void all_gone(void)
 	world_close(b);
 	world_pass(3000 * MS);
 	ck_assert_ptr_null(rds_verbs.eps);
-	ck_assert_ptr_nonnull(dev()); /* the other one */
-	ck_assert_ptr_null(dev()->next);
+	ck_assert_ptr_nonnull(world_dev()); /* the other one */
+	ck_assert_ptr_null(world_dev()->next);
 }
 
 START_TEST(test_d3_fatal)
@@ -424,10 +399,10 @@ int main(void)
 	tcase_add_loop_test(t, test_start_nth_failure, 0, 40);
 	tcase_add_loop_test(t, test_small_devices, 0, 6);
 	tcase_add_test(t, test_memlock);
-	t = world_case(s, "ib", setup_ib);
+	t = world_case(s, "ib", world_ib);
 	tests(t);
 	tcase_add_test(t, test_d1_comm_est);
 	tcase_add_test(t, test_rnr_timer);
-	tests(world_case(s, "iwarp", setup_iwarp));
-	return world_main(s);
+	tests(world_case(s, "iwarp", world_iwarp));
+	return suite_run(s);
 }

@@ -7,26 +7,9 @@
 
 #include "tests/mock/world.h"
 
-static struct world_conn *c, *a, *b;
-static struct peer *p;
-
-static void begin(enum mock_mode mode)
-{
-	world_start(mode);
-	c = a = &world.conn[0];
-	b = &world.conn[1];
-	p = &world.peer;
-}
-
-static void setup_ib(void)
-{
-	begin(MOCK_IB);
-}
-
-static void setup_iwarp(void)
-{
-	begin(MOCK_IWARP);
-}
+static struct world_conn *const a = &world.conn[0], *const b = &world.conn[1];
+static struct world_conn *const c = &world.conn[0]; /* with the scripted peer */
+static struct peer *const p = &world.peer;
 
 static void is_down(int why)
 {
@@ -384,15 +367,15 @@ static void tests(TCase *t)
 static void setup_off(void)
 {
 	setenv("RDS_PRELOAD_KEEPALIVE_MS", "0", 1);
-	begin(MOCK_IB);
+	world_ib();
 }
 
 int main(void)
 {
 	Suite *s = suite_create("verbs_end");
 
-	tests(world_case(s, "ib", setup_ib));
-	tests(world_case(s, "iwarp", setup_iwarp));
+	tests(world_case(s, "ib", world_ib));
+	tests(world_case(s, "iwarp", world_iwarp));
 	tcase_add_test(world_case(s, "no keepalive", setup_off), test_e9_off);
-	return world_main(s);
+	return suite_run(s);
 }

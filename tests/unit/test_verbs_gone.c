@@ -12,7 +12,7 @@
 
 #include "tests/mock/world.h"
 
-static struct world_conn *a, *b;
+static struct world_conn *const a = &world.conn[0], *const b = &world.conn[1];
 static char said[8192];
 
 static void begin(enum mock_mode mode)
@@ -25,8 +25,6 @@ static void begin(enum mock_mode mode)
 	setenv("RDS_PRELOAD_LOG_FILE", path, 1);
 	setenv("RDS_PRELOAD_LOG", "warn", 1);
 	world_begin(mode);
-	a = &world.conn[0];
-	b = &world.conn[1];
 }
 
 static void setup_unclaimed(void)
@@ -67,11 +65,6 @@ static unsigned log_says(const char *what)
 	return n;
 }
 
-static struct verbs_dev *dev(void)
-{
-	return atomic_load(&rds_verbs.devs);
-}
-
 /* ---- gone ---- */
 
 /* The helper fetches rdma_cm's word and the device's own in one go, and nothing else holds the device (world.c looks). */
@@ -79,7 +72,7 @@ START_TEST(test_idle_removed)
 {
 	mock_dev_remove(world.ours);
 	world_run();
-	ck_assert_ptr_null(dev());
+	ck_assert_ptr_null(world_dev());
 	ck_assert_uint_eq(mock_count(MOCK_CONTEXT), 0);
 	ck_assert_int_eq(world_claim(US), 0);
 }
@@ -180,7 +173,7 @@ START_TEST(test_child_binds)
 	if (_i) { /* librdmacm keeps it all the same */
 		mock_async(world.ours, IBV_EVENT_DEVICE_FATAL);
 		world_run();
-		ck_assert_ptr_null(dev());
+		ck_assert_ptr_null(world_dev());
 	}
 	pid = fork();
 	if (pid == 0)
@@ -265,7 +258,7 @@ START_TEST(test_short_cq)
 	world.ours->cq_memory = 1000;
 	ck_assert_int_eq(world_claim(US), 1);
 	ck_assert_uint_gt(mock_calls(MOCK_ibv_create_cq), 3);
-	ck_assert_int_ge(dev()->cq->cqe, 500);
+	ck_assert_int_ge(world_dev()->cq->cqe, 500);
 	ck_assert_uint_eq(log_says("limit of locked memory"), 0);
 	world_pair();
 	ck_assert_int_eq(world_send(a, 9000, 0), 0);
@@ -290,23 +283,18 @@ START_TEST(test_cq_for_buffers)
 
 	world.ours->attr.max_cqe = max[_i];
 	ck_assert_int_eq(world_claim(US), 1);
-	cqe = (uint32_t)dev()->cq->cqe;
-	ck_assert_uint_ge(dev()->nbufs, least[_i]);
-	ck_assert_uint_ge(cqe, dev()->nbufs + (cqe / 2 < 8192 ? cqe / 2 : 8192));
+	cqe = (uint32_t)world_dev()->cq->cqe;
+	ck_assert_uint_ge(world_dev()->nbufs, least[_i]);
+	ck_assert_uint_ge(cqe, world_dev()->nbufs + (cqe / 2 < 8192 ? cqe / 2 : 8192));
 	ck_assert_uint_eq(log_says("has room for"), _i ? 1 : 0);
 	world_run();
-	ck_assert_uint_eq(mock_recvs_posted(dev()->srq), dev()->nbufs);
+	ck_assert_uint_eq(mock_recvs_posted(world_dev()->srq), world_dev()->nbufs);
 }
 END_TEST
 
 static TCase *test_case(Suite *s, const char *name, void (*start)(void))
 {
-	TCase *t = tcase_create(name);
-
-	tcase_add_checked_fixture(t, start, teardown);
-	tcase_set_timeout(t, 30);
-	suite_add_tcase(s, t);
-	return t;
+	return suite_case(s, name, start, teardown, 30);
 }
 
 static void gone_tests(TCase *t)
@@ -330,5 +318,5 @@ int main(void)
 	tcase_add_loop_test(t, test_no_memory_for_queues, 0, 3);
 	tcase_add_test(t, test_short_cq);
 	tcase_add_loop_test(test_case(s, "many", setup_many), test_cq_for_buffers, 0, 4);
-	return world_main(s);
+	return suite_run(s);
 }

@@ -6,25 +6,8 @@
 
 #include "tests/mock/world.h"
 
-static struct world_conn *c;
-static struct peer *p;
-
-static void begin(enum mock_mode mode)
-{
-	world_start(mode);
-	c = world.next;
-	p = &world.peer;
-}
-
-static void setup_ib(void)
-{
-	begin(MOCK_IB);
-}
-
-static void setup_iwarp(void)
-{
-	begin(MOCK_IWARP);
-}
+static struct world_conn *const c = &world.conn[1]; /* world.next */
+static struct peer *const p = &world.peer;
 
 static bool speaks_first(void)
 {
@@ -351,10 +334,10 @@ static void tests(TCase *t)
 int main(void)
 {
 	Suite *s = suite_create("verbs_listen");
-	TCase *t = world_case(s, "ib", setup_ib);
+	TCase *t = world_case(s, "ib", world_ib);
 
 	tests(t);
 	tcase_add_loop_test(t, test_r13_r15_frame_first, 0, 6); /* on iWARP one comes with the other */
-	tests(world_case(s, "iwarp", setup_iwarp));
-	return world_main(s);
+	tests(world_case(s, "iwarp", world_iwarp));
+	return suite_run(s);
 }

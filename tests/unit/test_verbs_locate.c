@@ -8,25 +8,7 @@
 #include "tests/mock/world.h"
 #include "tests/unit/registry_helper.h"
 
-static struct peer *p;
-static uint16_t rendezvous;
-
-static void begin(enum mock_mode mode)
-{
-	world_start(mode);
-	p = &world.peer;
-	rendezvous = (uint16_t)rds_options()->cm_port;
-}
-
-static void setup_ib(void)
-{
-	begin(MOCK_IB);
-}
-
-static void setup_iwarp(void)
-{
-	begin(MOCK_IWARP);
-}
+static struct peer *const p = &world.peer;
 
 /* ---- who asks ---- */
 
@@ -43,7 +25,7 @@ static void asked(uint16_t port)
 	struct verbs_hello h;
 
 	if (!p->listener)
-		peer_listen(p, THEM, rendezvous);
+		peer_listen(p, THEM, world.rendezvous);
 	ck_assert_int_eq(locate(THEM, port), 0);
 	world_run();
 	param = &peer_event(p, RDMA_CM_EVENT_CONNECT_REQUEST)->param.conn;
@@ -137,18 +119,19 @@ START_TEST(test_q6_any_step_fails)
 }
 END_TEST
 
-START_TEST(test_q13_limit)
+/* So many events of it have come. */
+static void locate_until(unsigned stage)
 {
-	int stage = _i;
-
-	peer_listen(p, THEM, rendezvous);
+	peer_listen(p, THEM, world.rendezvous);
 	mock_cm_hold(true);
 	ck_assert_int_eq(locate(THEM, 1), 0);
 	world_run();
-	for (; stage; stage--) {
-		ck_assert(mock_cm_next());
-		world_run();
-	}
+	world_cm_next(stage);
+}
+
+START_TEST(test_q13_limit)
+{
+	locate_until((unsigned)_i);
 	world_pass(5900 * MS);
 	ck_assert_uint_eq(world.locates, 0);
 	world_pass(5000 * MS);
@@ -167,16 +150,7 @@ END_TEST
 
 START_TEST(test_q14_removed)
 {
-	int stage = _i;
-
-	peer_listen(p, THEM, rendezvous);
-	mock_cm_hold(true);
-	ck_assert_int_eq(locate(THEM, 1), 0);
-	world_run();
-	for (; stage; stage--) {
-		ck_assert(mock_cm_next());
-		world_run();
-	}
+	locate_until((unsigned)_i);
 	mock_dev_remove(world.ours);
 	mock_cm_hold(false);
 	world_pass(20000 * MS);
@@ -244,7 +218,7 @@ static void bind_port(uint16_t port)
 /* L6, L9, L10, at the rendezvous port and at our own. */
 START_TEST(test_l6_l9_l10_locate)
 {
-	uint16_t at = _i ? rds_verbs.port : rendezvous;
+	uint16_t at = _i ? rds_verbs.port : world.rendezvous;
 	struct verbs_answer a;
 
 	ck_assert_int_eq(ask(VERBS_LOCATE, 0, NULL, at).status, VERBS_NO_PORT);
@@ -294,22 +268,22 @@ START_TEST(test_l2_to_l8_another_process)
 	struct other o;
 
 	child_hear(&child, &o, sizeof(o));
-	ck_assert_int_eq(ask(VERBS_CONNECT, 0, &o.id, rendezvous).status, VERBS_AGAIN);	 /* L3 */
-	ck_assert_int_eq(ask(VERBS_LOCATE, 4001, NULL, rendezvous).status, VERBS_AGAIN); /* L7 */
+	ck_assert_int_eq(ask(VERBS_CONNECT, 0, &o.id, world.rendezvous).status, VERBS_AGAIN);	 /* L3 */
+	ck_assert_int_eq(ask(VERBS_LOCATE, 4001, NULL, world.rendezvous).status, VERBS_AGAIN); /* L7 */
 	child_tell(&child);
 	child_hear(&child, &o, sizeof(o));
-	a = ask(VERBS_CONNECT, 0, &o.id, rendezvous); /* L2 */
+	a = ask(VERBS_CONNECT, 0, &o.id, world.rendezvous); /* L2 */
 	ck_assert_int_eq(a.status, VERBS_REDIRECT);
 	ck_assert_uint_eq(a.listener, 777);
 	ck_assert_mem_eq(&a.self, &o.id, sizeof(o.id));
-	a = ask(VERBS_LOCATE, 4001, NULL, rendezvous); /* L6 */
+	a = ask(VERBS_LOCATE, 4001, NULL, world.rendezvous); /* L6 */
 	ck_assert_int_eq(a.status, VERBS_REDIRECT);
 	ck_assert_uint_eq(a.listener, 777);
 	child_end(&child, SIGKILL);
 	if (_i)
-		ck_assert_int_eq(ask(VERBS_CONNECT, 0, &o.id, rendezvous).status, VERBS_GONE); /* L4 */
-	ck_assert_int_eq(ask(VERBS_LOCATE, 4001, NULL, rendezvous).status, VERBS_NO_PORT);     /* L8 */
-	ck_assert_int_eq(ask(VERBS_CONNECT, 0, &o.id, rendezvous).status, VERBS_GONE);	       /* L5 */
+		ck_assert_int_eq(ask(VERBS_CONNECT, 0, &o.id, world.rendezvous).status, VERBS_GONE); /* L4 */
+	ck_assert_int_eq(ask(VERBS_LOCATE, 4001, NULL, world.rendezvous).status, VERBS_NO_PORT);     /* L8 */
+	ck_assert_int_eq(ask(VERBS_CONNECT, 0, &o.id, world.rendezvous).status, VERBS_GONE);	       /* L5 */
 	ck_assert_uint_eq(world.accepts, 0);
 }
 END_TEST
@@ -354,7 +328,7 @@ int main(void)
 {
 	Suite *s = suite_create("verbs_locate");
 
-	tests(world_case(s, "ib", setup_ib));
-	tests(world_case(s, "iwarp", setup_iwarp));
-	return world_main(s);
+	tests(world_case(s, "ib", world_ib));
+	tests(world_case(s, "iwarp", world_iwarp));
+	return suite_run(s);
 }

@@ -9,49 +9,8 @@
 
 #include "tests/mock/world.h"
 
-static struct world_conn *c;
-static struct peer *p;
-
-/* What the peer has got is of no interest. */
-static void drain(void)
-{
-	struct ibv_wc wc;
-
-	while (peer_poll(p, &wc))
-		if (wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV)
-			peer_post(p, 1);
-}
-
-static void begin(enum mock_mode mode)
-{
-	world_start(mode);
-	c = &world.conn[0];
-	p = &world.peer;
-	if (mode == MOCK_IB) {
-		world_join(c, 32, 32);
-		return;
-	}
-	world_joined_by(c, 32); /* who asks speaks first */
-	world_peer_frame(&(struct rds_hdr){0}, NULL, 0);
-	world_run();
-	ck_assert_uint_eq(c->ups, 1);
-	drain();
-}
-
-static void setup_ib(void)
-{
-	begin(MOCK_IB);
-}
-
-static void setup_iwarp(void)
-{
-	begin(MOCK_IWARP);
-}
-
-static struct verbs_dev *dev(void)
-{
-	return atomic_load(&rds_verbs.devs);
-}
+static struct world_conn *const c = &world.conn[0];
+static struct peer *const p = &world.peer;
 
 static void raw(const void *bytes, size_t len)
 {
@@ -66,7 +25,7 @@ static void is_broken(int why)
 	ck_assert_int_eq(c->why, why);
 	world_pass(2000 * MS);
 	ck_assert_ptr_null(rds_verbs.eps);
-	ck_assert_uint_eq(dev()->posted + dev()->nrefill, dev()->nbufs);
+	world_buffers_out(0);
 }
 
 /* ---- nonsense ---- */
@@ -274,9 +233,7 @@ START_TEST(test_end_while_waiting)
 	for (i = 0; i < 5; i++)
 		world_peer_sends(i + 1, 500, 0);
 	mock_run();
-	rx_lock();
-	verbs_progress(&rds_verbs.t);
-	rx_unlock();
+	world_look();
 	ck_assert_ptr_nonnull(world_ep(c)->later);
 	if (_i == 0)
 		world_close(c);
@@ -285,16 +242,13 @@ START_TEST(test_end_while_waiting)
 	else
 		peer_send(p, zeros, 3, 0);
 	mock_run();
-	for (i = 0; i < 10; i++) {
-		rx_lock();
-		verbs_progress(&rds_verbs.t);
-		rx_unlock();
-	}
+	for (i = 0; i < 10; i++)
+		world_look();
 	world.later = _i == 2 ? 0 : 3;
 	world_pass(3000 * MS);
 	ck_assert_uint_eq(c->downs, _i > 0);
 	ck_assert_ptr_null(rds_verbs.eps);
-	ck_assert_uint_eq(dev()->posted + dev()->nrefill, dev()->nbufs);
+	world_buffers_out(0);
 }
 END_TEST
 
@@ -313,7 +267,7 @@ START_TEST(test_in_place_outlives)
 	world_close(c);
 	world_pass(5000 * MS);
 	ck_assert_ptr_nonnull(rds_verbs.eps);
-	ck_assert_uint_eq(dev()->posted + dev()->nrefill, dev()->nbufs - 5);
+	world_buffers_out(5);
 	world_release();
 	world_run();
 	ck_assert_ptr_null(rds_verbs.eps);
@@ -329,10 +283,10 @@ START_TEST(test_half_stays)
 	for (i = 0; i < 300; i++) {
 		world_peer_sends(i + 1, 500, 0);
 		world_run();
-		drain();
+		world_peer_drain();
 	}
 	ck_assert_uint_eq(c->nmsgs, 300);
-	ck_assert_uint_ge(mock_recvs_posted(dev()->srq), dev()->nbufs / 2 - 16);
+	ck_assert_uint_ge(mock_recvs_posted(world_dev()->srq), world_dev()->nbufs / 2 - 16);
 	ck_assert_uint_gt(world.copies, 200);
 }
 END_TEST
@@ -359,8 +313,8 @@ START_TEST(test_starved)
 	mock_post_fail(1000, ENOMEM);
 	world_pass(100 * MS);
 	ck_assert_uint_eq(c->nmsgs, 40);
-	ck_assert_uint_eq(mock_recvs_posted(dev()->srq), dev()->posted);
-	ck_assert_uint_eq(dev()->posted, dev()->nbufs);
+	ck_assert_uint_eq(mock_recvs_posted(world_dev()->srq), world_dev()->posted);
+	ck_assert_uint_eq(world_dev()->posted, world_dev()->nbufs);
 }
 END_TEST
 
@@ -373,7 +327,7 @@ START_TEST(test_stragglers)
 	verbs_qp_destroy(world_ep(c));
 	world_run();
 	ck_assert_uint_eq(c->nmsgs, 0);
-	ck_assert_uint_eq(dev()->posted + dev()->nrefill, dev()->nbufs);
+	world_buffers_out(0);
 }
 END_TEST
 
@@ -480,7 +434,7 @@ START_TEST(test_ack_asked_for)
 	void *arg;
 
 	attention(RDS_ATT_POLLING);
-	drain();
+	world_peer_drain();
 	ck_assert_int_eq(ibv_req_notify_cq(p->cq, 1), 0);
 	sent(1, 3, 10);
 	if (_i)
@@ -515,12 +469,12 @@ int main(void)
 {
 	Suite *s = suite_create("verbs_recv");
 
-	TCase *t = world_case(s, "ib", setup_ib);
+	TCase *t = world_case(s, "ib", world_ib_joined);
 
 	tests(t);
 	tcase_add_test(t, test_ack_waits); /* on iWARP credits go, which carry it */
 	tcase_add_loop_test(t, test_ack_before_sleep, 0, 2);
 	tcase_add_test(t, test_ack_of_bytes);
-	tests(world_case(s, "iwarp", setup_iwarp));
-	return world_main(s);
+	tests(world_case(s, "iwarp", world_iwarp_joined));
+	return suite_run(s);
 }

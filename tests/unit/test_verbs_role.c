@@ -16,7 +16,6 @@
 
 #define DAY (24 * 3600 * 1000 * MS)
 
-static uint16_t rendezvous;
 static struct peer holder;  /* of the port */
 static struct child keeper; /* of the holder's address */
 static FILE *lines;	    /* all that is logged */
@@ -28,7 +27,6 @@ static void begin(enum mock_mode mode)
 	ck_assert_int_eq(dup2(fileno(lines), 2), 2);
 	setenv("RDS_PRELOAD_LOG", "warn", 1);
 	world_start(mode);
-	rendezvous = (uint16_t)rds_options()->cm_port;
 	peer_init(&holder, 0);
 }
 
@@ -57,7 +55,7 @@ static unsigned lines_so_far(void)
 
 static void port_is_taken(void)
 {
-	peer_listen(&holder, "0.0.0.0", rendezvous);
+	peer_listen(&holder, "0.0.0.0", world.rendezvous);
 }
 
 static void port_is_free(void)
@@ -102,7 +100,7 @@ static bool at_the_port(void)
 
 	world_hello(&h, VERBS_LOCATE);
 	h.port = 4711;
-	world_peer_asks(&h, US, rendezvous);
+	world_peer_asks(&h, US, world.rendezvous);
 	ev = peer_event(&world.peer, RDMA_CM_EVENT_REJECTED);
 	ours = verbs_answer_check(ev->param.conn.private_data, ev->param.conn.private_data_len, &a);
 	peer_drop_id(&world.peer);
@@ -370,12 +368,8 @@ static void end(void)
 	fclose(lines);
 }
 
-static void tests(Suite *s, const char *name, void (*start)(void))
+static void tests(TCase *t)
 {
-	TCase *t = tcase_create(name);
-
-	tcase_add_checked_fixture(t, start, end);
-	tcase_set_timeout(t, 30);
 	tcase_add_test(t, test_n1_n2_first);
 	tcase_add_loop_test(t, test_n3_n7_n10_the_holder_ends, 0, 2);
 	tcase_add_test(t, test_n7_n4_port_goes_last);
@@ -384,14 +378,13 @@ static void tests(Suite *s, const char *name, void (*start)(void))
 	tcase_add_loop_test(t, test_n6_cannot_be_had, 0, 3);
 	tcase_add_test(t, test_n8_a_neighbour_ends);
 	tcase_add_test(t, test_n9_address_goes_last);
-	suite_add_tcase(s, t);
 }
 
 int main(void)
 {
 	Suite *s = suite_create("verbs_role");
 
-	tests(s, "ib", setup_ib);
-	tests(s, "iwarp", setup_iwarp);
-	return world_main(s);
+	tests(suite_case(s, "ib", setup_ib, end, 30));
+	tests(suite_case(s, "iwarp", setup_iwarp, end, 30));
+	return suite_run(s);
 }

@@ -7,24 +7,7 @@
 
 #include "tests/mock/world.h"
 
-static struct world_conn *a, *b;
-
-static void begin(enum mock_mode mode)
-{
-	world_start(mode);
-	a = &world.conn[0];
-	b = &world.conn[1];
-}
-
-static void setup_ib(void)
-{
-	begin(MOCK_IB);
-}
-
-static void setup_iwarp(void)
-{
-	begin(MOCK_IWARP);
-}
+static struct world_conn *const a = &world.conn[0], *const b = &world.conn[1];
 
 static bool counted(void)
 {
@@ -65,10 +48,7 @@ START_TEST(test_smaller_frames)
 	world_hello(&h, VERBS_CONNECT);
 	h.frame = 1024 / 64;
 	h.credits = 8;
-	world.next = a;
-	world_peer_asks(&h, US, rds_verbs.port);
-	peer_event(&world.peer, RDMA_CM_EVENT_ESTABLISHED);
-	peer_ack(&world.peer);
+	world_joined_with(a, &h);
 	world_peer_frame(&(struct rds_hdr){.seq = 1, .sport = 1, .dport = 2}, NULL, 0);
 	world_run();
 	ck_assert_uint_eq(a->ups, 1);
@@ -466,10 +446,10 @@ int main(void)
 	TCase *t;
 
 	setenv("RDS_PRELOAD_VERBS_MEMORY", "4M", 1);
-	t = world_case(s, "ib", setup_ib);
+	t = world_case(s, "ib", world_ib);
 	tests(t);
 	tcase_add_test(t, test_memory_of_the_unsignaled);
 	tcase_add_test(t, test_memory_stays_until_sent); /* iWARP's devices have read them long ago */
-	tests(world_case(s, "iwarp", setup_iwarp));
-	return world_main(s);
+	tests(world_case(s, "iwarp", world_iwarp));
+	return suite_run(s);
 }

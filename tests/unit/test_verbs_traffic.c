@@ -16,24 +16,7 @@ static unsigned below(unsigned n)
 	return (unsigned)(state >> 33) % n;
 }
 
-static struct world_conn *a, *b;
-
-static void begin(enum mock_mode mode)
-{
-	world_start(mode);
-	a = &world.conn[0];
-	b = &world.conn[1];
-}
-
-static void setup_ib(void)
-{
-	begin(MOCK_IB);
-}
-
-static void setup_iwarp(void)
-{
-	begin(MOCK_IWARP);
-}
+static struct world_conn *const a = &world.conn[0], *const b = &world.conn[1];
 
 /* Some of what the two processes and the two devices might do, in any order. */
 static void something(void)
@@ -310,7 +293,7 @@ int main(void)
 		printf("too many processes and messages for ThreadSanitizer\n"); /* not seen to end within two minutes */
 		return 77;
 	}
-	tests(world_case(s, "ib", setup_ib));
-	tests(world_case(s, "iwarp", setup_iwarp));
-	return world_main(s);
+	tests(world_case(s, "ib", world_ib));
+	tests(world_case(s, "iwarp", world_iwarp));
+	return suite_run(s);
 }

@@ -6,53 +6,11 @@
 
 #include "tests/mock/world.h"
 
-static struct world_conn *c;
-static struct peer *p;
-
-/* What the peer has got is of no interest. */
-static void drain(void)
-{
-	struct ibv_wc wc;
-
-	while (peer_poll(p, &wc))
-		if (wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV)
-			peer_post(p, 1);
-}
-
-static void begin(enum mock_mode mode)
-{
-	world_start(mode);
-	c = &world.conn[0];
-	p = &world.peer;
-	if (mode == MOCK_IB) {
-		world_join(c, 32, 32);
-		return;
-	}
-	world_joined_by(c, 32); /* who asks speaks first */
-	world_peer_frame(&(struct rds_hdr){0}, NULL, 0);
-	world_run();
-	ck_assert_uint_eq(c->ups, 1);
-	drain();
-}
-
-static void setup_ib(void)
-{
-	begin(MOCK_IB);
-}
-
-static void setup_iwarp(void)
-{
-	begin(MOCK_IWARP);
-}
-
-static struct verbs_dev *dev(void)
-{
-	return atomic_load(&rds_verbs.devs);
-}
+static struct world_conn *const c = &world.conn[0];
 
 static bool rings(void)
 {
-	struct pollfd f = {.fd = dev()->channel->fd, .events = POLLIN};
+	struct pollfd f = {.fd = world_dev()->channel->fd, .events = POLLIN};
 
 	return poll(&f, 1, 0) == 1;
 }
@@ -90,7 +48,7 @@ START_TEST(test_lazy)
 {
 	attention(RDS_ATT_POLLING);
 	attention(RDS_ATT_LAZY);
-	peer_send(p, &(struct rds_wire_hdr){.flags = RDS_FLAG_ACK_REQUIRED}, VERBS_HDR, IBV_SEND_SOLICITED);
+	peer_send(&world.peer, &(struct rds_wire_hdr){.flags = RDS_FLAG_ACK_REQUIRED}, VERBS_HDR, IBV_SEND_SOLICITED);
 	mock_run();
 	ck_assert(!rings());
 	world_run();
@@ -98,7 +56,7 @@ START_TEST(test_lazy)
 	world_peer_sends(1, 10, 0);
 	mock_run();
 	ck_assert(!rings());
-	peer_send(p, &(struct rds_wire_hdr){.flags = RDS_FLAG_ACK_REQUIRED}, VERBS_HDR, IBV_SEND_SOLICITED);
+	peer_send(&world.peer, &(struct rds_wire_hdr){.flags = RDS_FLAG_ACK_REQUIRED}, VERBS_HDR, IBV_SEND_SOLICITED);
 	mock_run();
 	ck_assert(rings());
 	world_run();
@@ -151,7 +109,7 @@ int main(void)
 {
 	Suite *s = suite_create("verbs_wake");
 
-	tests(world_case(s, "ib", setup_ib));
-	tests(world_case(s, "iwarp", setup_iwarp));
-	return world_main(s);
+	tests(world_case(s, "ib", world_ib_joined));
+	tests(world_case(s, "iwarp", world_iwarp_joined));
+	return suite_run(s);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/wire.h"
+#include "tests/unit/suite.h"
 
 static const struct rds_hdr sample = {
 	.seq = 0x0102030405060708, .ack = 0x1112131415161718, .len = 0x21222, .sport = 0x3132, .dport = 0x4142,
@@ -257,8 +258,6 @@ int main(void)
 {
 	Suite *s = suite_create("wire");
 	TCase *c = tcase_create("header");
-	SRunner *r = srunner_create(s);
-	int failed;
 
 	suite_add_tcase(s, c);
 	tcase_add_test(c, layout);
@@ -272,8 +271,5 @@ int main(void)
 	tcase_add_test(c, moved_notice);
 	tcase_add_test(c, extensions_read);
 	tcase_add_test(c, extensions_refused);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

@@ -14,7 +14,7 @@ static struct verbs_ep *ep_of(const struct verbs_dev *dev, uint32_t qpn)
 	struct verbs_ep *ep;
 
 	for (ep = rds_verbs.eps; ep; ep = ep->next)
-		if (ep->dev == dev && ep->qp && ep->qpn == qpn && !ep->closed)
+		if (ep->dev == dev && ep->qp && ep->qpn == qpn)
 			return ep;
 	return NULL;
 }
@@ -23,7 +23,9 @@ static void of_queue_pair(struct verbs_dev *dev, enum ibv_event_type type, uint3
 {
 	struct verbs_ep *ep = ep_of(dev, qpn);
 
-	if (!ep)
+	if (ep && type == IBV_EVENT_QP_LAST_WQE_REACHED)
+		verbs_ep_last(ep);
+	if (!ep || ep->closed || type == IBV_EVENT_QP_LAST_WQE_REACHED)
 		return;
 	if (type == IBV_EVENT_COMM_EST) {
 		if (!ep->cm_up)
@@ -42,6 +44,7 @@ static void handle(struct verbs_dev *dev, enum ibv_event_type type, uint32_t qpn
 	case IBV_EVENT_QP_REQ_ERR:
 	case IBV_EVENT_QP_ACCESS_ERR:
 	case IBV_EVENT_PATH_MIG_ERR:
+	case IBV_EVENT_QP_LAST_WQE_REACHED:
 		of_queue_pair(dev, type, qpn);
 		return;
 	case IBV_EVENT_CQ_ERR:
@@ -51,7 +54,6 @@ static void handle(struct verbs_dev *dev, enum ibv_event_type type, uint32_t qpn
 		return;
 	case IBV_EVENT_SRQ_LIMIT_REACHED: /* no limit is set: every look at the queue posts what has come back */
 	case IBV_EVENT_SQ_DRAINED:
-	case IBV_EVENT_QP_LAST_WQE_REACHED:
 		return;
 	default:
 		/* Of ports and paths: the queue pairs try again by themselves, and what they cannot mend breaks them. */

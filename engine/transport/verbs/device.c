@@ -26,6 +26,7 @@
 #define CQ_ENTRIES 32768u
 #define CQ_SENDS 8192u /* of them, for sends: all that 32 connections can have under way */
 #define CQ_FEWEST 256u
+#define SQ_FEWEST 32u /* with fewer none may be left that asks for a completion */
 #define REFILL_BATCH 16u
 #define FEWEST_BUFFERS 64u
 #define GROWTH 8u
@@ -330,6 +331,20 @@ static void cq_limits_buffers(struct verbs_dev *dev)
 			 dev->caps.srq);
 }
 
+/*
+ * When a link goes, every work request of every endpoint on it completes, signaled or not.  So that even then the completion queue
+ * does not overflow, the more endpoints there are the fewer each may have under way.
+ */
+void verbs_dev_share(struct verbs_dev *dev)
+{
+	uint32_t buffers = srq_depth(dev), cqe = (uint32_t)dev->cq->cqe, each;
+
+	each = (cqe > buffers ? cqe - buffers : 0) / (dev->neps + 1);
+	if (each < SQ_FEWEST)
+		each = SQ_FEWEST;
+	atomic_store(&dev->sq_each, each < dev->caps.sq ? each : dev->caps.sq);
+}
+
 static int queues_new(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 {
 	struct ibv_srq_init_attr srq = {.attr = {.max_wr = srq_depth(dev), .max_sge = 1}};
@@ -345,6 +360,7 @@ static int queues_new(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 	if (!dev->cq)
 		return errno ? -errno : -ENOMEM;
 	cq_limits_buffers(dev);
+	verbs_dev_share(dev);
 	if (srq.attr.max_wr > dev->caps.srq)
 		srq.attr.max_wr = dev->caps.srq;
 	errno = 0;

@@ -18,6 +18,8 @@
 #define CLOSE_PAUSE_NS (MS / 4)
 #define CLOSE_PAUSE_MAX_NS (50 * MS)
 #define LAST_LOOKS 100
+#define LAST_NS (100 * MS) /* until a device says that it has no receive left of a queue pair in error; */
+#define LAST_SILENT 8u	   /* one that has never said it is not waited for any more */
 #define RETRIES 6 /* 7, the most that can be said, is for ever on rxe */
 
 static void ep_said(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_said *said);
@@ -298,6 +300,7 @@ void verbs_close(struct rds_ep *rep)
 	if (ep->qp)
 		to_error(ep);
 	rx_lock();
+	ep->was_up = atomic_load(&ep->state) >= VERBS_CONNECTING;
 	atomic_store(&ep->state, VERBS_CLOSED);
 	ep->closed = true;
 	if (ep->dev) {
@@ -309,6 +312,7 @@ void verbs_close(struct rds_ep *rep)
 	if (ep->qp && !verbs_send_idle(ep))
 		verbs_send_mark(ep);
 	ep->close_by = os_now_ns() + CLOSE_NS;
+	ep->last_by = os_now_ns() + LAST_NS;
 	ep->close_pause = CLOSE_PAUSE_NS;
 	ep->deadline.fn = closing;
 	rds_timer_set(&ep->deadline, os_now_ns());
@@ -330,6 +334,29 @@ static void closed(struct verbs_ep *ep)
 	rx_unlock();
 }
 
+/*
+ * A device may have taken receives of the shared queue for this queue pair already, and those that it has not completed when the
+ * queue pair is destroyed may be lost to the queue for ever.  It says when there are none left; if it is of the kind that does.
+ */
+static bool last_has_come(struct verbs_ep *ep)
+{
+	struct verbs_dev *dev = ep->dev;
+
+	if (ep->last_said || !ep->was_up || (!dev->says_last && dev->silent >= LAST_SILENT))
+		return true;
+	if (os_now_ns() < ep->last_by)
+		return false;
+	dev->silent++;
+	return true;
+}
+
+void verbs_ep_last(struct verbs_ep *ep)
+{
+	ep->last_said = ep->dev->says_last = true;
+	if (ep->closed)
+		verbs_ep_close_on(ep);
+}
+
 static bool drained(struct verbs_ep *ep)
 {
 	unsigned round;
@@ -343,7 +370,7 @@ static bool drained(struct verbs_ep *ep)
 		;
 	idle = verbs_send_idle(ep) && round < LAST_LOOKS;
 	rx_unlock();
-	return idle;
+	return idle && last_has_come(ep);
 }
 
 static void closing(struct rds_timer *tm)

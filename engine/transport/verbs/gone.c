@@ -54,6 +54,7 @@ int verbs_dev_hold(struct verbs_dev *dev, const struct sockaddr *addr)
 void verbs_dev_use(struct verbs_dev *dev)
 {
 	dev->neps++;
+	verbs_dev_share(dev);
 }
 
 static void dev_remove(struct verbs_dev *dev)
@@ -100,7 +101,9 @@ void verbs_dev_leave(struct rds_timer *tm)
 
 void verbs_dev_unuse(struct verbs_dev *dev)
 {
-	if (--dev->neps == 0 && dev->gone)
+	dev->neps--;
+	verbs_dev_share(dev);
+	if (!dev->neps && dev->gone)
 		rds_timer_set(&dev->leave, os_now_ns());
 }
 

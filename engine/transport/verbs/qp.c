@@ -68,6 +68,8 @@ int verbs_qp_create(struct verbs_ep *ep)
 		attr.cap.max_send_sge = 2;
 		attr.cap.max_recv_wr = attr.cap.max_recv_sge = 0;
 	}
+	if (err == -ENOMEM)
+		verbs_memlock_help(dev, 0);
 	if (err)
 		return err;
 	dev->caps.max_inline = max_inline;

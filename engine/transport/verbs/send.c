@@ -33,7 +33,7 @@ static inline uint32_t in_flight(const struct verbs_ep *ep)
 
 static inline bool queue_room(const struct verbs_ep *ep, uint32_t reserve)
 {
-	return in_flight(ep) + reserve < ep->dev->caps.sq;
+	return in_flight(ep) + reserve < atomic_load_explicit(&ep->dev->sq_each, memory_order_relaxed);
 }
 
 static inline struct verbs_out *out_at(const struct verbs_ep *ep, uint32_t i)

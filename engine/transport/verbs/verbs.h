@@ -169,8 +169,11 @@ struct verbs_dev {
 	struct ibv_wc stash[16]; /* polled by pending(), not yet looked at */
 	unsigned nstash, stash_at;
 	bool gone; /* DEVICE_REMOVAL, DEVICE_FATAL: no endpoint may use it */
+	_Atomic uint32_t sq_each; /* work requests that an endpoint may have under way: completions share a queue */
 	/* helper */
 	unsigned neps; /* who uses it: endpoints until they are freed, locates with a queue pair */
+	bool says_last;	 /* it has said of a queue pair in error that no receive of its is left (LAST_WQE_REACHED) */
+	unsigned silent; /* ... or not, so often, where that was waited for */
 	struct rdma_cm_id
 		*_Atomic holder; /* as long as there is an id, librdmacm keeps ctx open; hears of its removal */
 	struct verbs_cm_owner owner;
@@ -180,6 +183,7 @@ struct verbs_dev {
 int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out);
 bool verbs_dev_has(const struct verbs_dev *dev, const struct rdma_cm_id *cm);
 void verbs_dev_forget(void);
+void verbs_dev_share(struct verbs_dev *dev);  /* helper: how many endpoints use it has changed */
 void verbs_dev_refill(struct verbs_dev *dev); /* rx: post what has come back, in batches */
 /* helper: more receive buffers, `fewest` at least; -ENOBUFS: they would be too many, -errno */
 int verbs_dev_grow(struct verbs_dev *dev, uint32_t fewest);
@@ -232,7 +236,9 @@ struct verbs_ep {
 	struct verbs_call call;
 	bool cm_busy; /* rdma_connect or rdma_accept, and no answer yet (caps.cm_commits) */
 	bool over;    /* up->down has been called, or will never be */
-	uint64_t close_by, close_pause;
+	uint64_t close_by, close_pause, last_by;
+	bool was_up;		   /* closed: its queue pair may have receives of the shared queue; */
+	bool last_said;		   /* ... the device has said that it has none left */
 	_Atomic bool probe_due;	   /* keepalive: have verbs_push send a probe */
 	_Atomic bool signal_due;   /* memory is short: ... one, if the last that went asked for no completion */
 	_Atomic uint32_t probe_wr; /* ... and this was the last one */
@@ -433,6 +439,7 @@ void verbs_ep_params(const struct verbs_ep *ep, struct rdma_conn_param *param);
 void verbs_ep_ready(struct verbs_ep *ep); /* up->up, if nothing is missing any more */
 void verbs_ep_down(struct verbs_ep *ep, int why, bool gone);
 void verbs_ep_close_on(struct verbs_ep *ep); /* closed: what it had to wait for may have come */
+void verbs_ep_last(struct verbs_ep *ep);     /* the device has no receive of the shared queue left for its queue pair */
 void verbs_close(struct rds_ep *ep);
 void verbs_keep(struct rds_ep *ep, bool on);
 void verbs_ep_heard(struct verbs_ep *ep);	 /* rx: the first frame: whoever waits to be up may be */

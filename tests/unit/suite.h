@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * suite.h - the frame of a unit test program: its test cases, and how they are run.  CK_VERBOSITY, CK_RUN_CASE and the like (see Check)
+ * are for whoever runs one by hand.
+ */
+#ifndef TESTS_UNIT_SUITE_H
+#define TESTS_UNIT_SUITE_H
+
+#include <check.h>
+
+/* A test case of s: what is done before and after each of its tests (NULL: nothing), and how long one may take. */
+static inline TCase *suite_case(Suite *s, const char *name, void (*start)(void), void (*end)(void), double seconds)
+{
+	TCase *t = tcase_create(name);
+
+	tcase_add_checked_fixture(t, start, end);
+	tcase_set_timeout(t, seconds);
+	suite_add_tcase(s, t);
+	return t;
+}
+
+/* Runs all of it.  The program's exit status. */
+static inline int suite_run(Suite *s)
+{
+	SRunner *r = srunner_create(s);
+	int failed;
+
+	srunner_run_all(r, CK_ENV);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed != 0;
+}
+
+#endif
