@@ -344,7 +344,7 @@ static void conn_retry(struct rds_timer *tm)
 		return;
 	}
 	if (err == -EMFILE || err == -ENFILE || err == -ENOMEM)
-		rds_warn("cannot connect to another process: %s (ulimit -n, memory); messages to it wait",
+		rds_warn("cannot connect to another process: %s (ulimit -n, ulimit -v, memory); messages to it wait",
 			 strerror(-err));
 	if (peer_is_gone(conn))
 		rds_conn_drop(conn, NULL, err, true);

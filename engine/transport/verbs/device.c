@@ -201,7 +201,9 @@ static int bufs_new(struct verbs_dev *dev)
 		return err;
 	}
 	if (n < want)
-		rds_warn("%s: %u receive buffers instead of %u", dev->name, n, want);
+		rds_warn("%s: %u receive buffers instead of %u: the limit of locked memory (ulimit -l), or the "
+			 "device's own",
+			 dev->name, n, want);
 	dev->bufs = calloc(srq_depth(dev), sizeof(*dev->bufs));
 	if (!dev->bufs)
 		return -ENOMEM;

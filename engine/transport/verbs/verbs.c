@@ -32,6 +32,15 @@ static void fork_init(void)
 		rds_warn("ibv_fork_init: %s. RDMA connections may break when this process forks", strerror(-err));
 }
 
+/* librdmacm says ENOENT where it was EACCES, and ENODEV where there is no node: name what it wants instead. */
+static const char *node_help(int err)
+{
+	if (err != -ENOENT && err != -ENODEV && err != -EACCES && err != -EPERM)
+		return "";
+	return ". This process must be able to read and write /dev/infiniband/rdma_cm and uverbs* (permissions; a "
+	       "container has to be given them); without, set RDS_PRELOAD_TRANSPORT=shm";
+}
+
 /* Once per process; failures are tried again with the next bind. */
 static int start(void)
 {
@@ -42,7 +51,7 @@ static int start(void)
 	fork_init();
 	err = verbs_cm_start();
 	if (err) {
-		rds_error("RDMA devices cannot be used: %s", strerror(-err));
+		rds_error("RDMA devices cannot be used: %s%s", strerror(-err), node_help(err));
 		return err;
 	}
 	rds_verbs.ready = true;
