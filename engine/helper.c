@@ -393,8 +393,11 @@ static int join(void)
 
 	if (hp.want_own)
 		err = os_own_table();
-	if (!err && hp.want_own)
+	if (!err && hp.want_own) {
+		rds_log_forget(); /* a helper that did not come up had a table of its own, too */
+		rds_log_keep();
 		err = rds_post_dial();
+	}
 	return err ? err : os_dup_high_slot(os_epoll_create(), &hp.ep);
 }
 

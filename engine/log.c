@@ -143,15 +143,40 @@ static int log_fd(int *no_file)
 	return stderr_fd();
 }
 
+/* ... and what is worth a line may be that its table is full: so it keeps what borrowing takes. */
+static int kept[2] = {-1, -1};
+
+void rds_log_keep(void)
+{
+	for (unsigned i = 0; i < 2; i++)
+		if (kept[i] < 0)
+			kept[i] = os_eventfd(0, 0);
+}
+
+void rds_log_forget(void)
+{
+	kept[0] = kept[1] = -1;
+}
+
+static void use_kept(void)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		if (kept[i] >= 0)
+			os_close(kept[i]);
+		kept[i] = -1;
+	}
+}
+
 /*
  * A thread with a descriptor table of its own has neither: it takes one for the length of a line.  A copy that it kept would
  * hold a pipe of the program open.  The main thread's descriptor 2 itself is best; where the kernel does not give it (a
- * filter of system calls), the same file is opened anew.
+ * filter of system calls), the same file is opened anew.  *no_file as above.
  */
 static int own_fd(int *no_file)
 {
 	int fd = -1;
 
+	use_kept();
 	if (atomic_load(&file_wanted)) {
 		fd = file_open_once();
 		if (fd >= 0)
@@ -262,9 +287,7 @@ void rds_log_at(struct rds_log_site *site, enum rds_log_level level, const char 
 	if (!site_admit(site, &held))
 		return;
 	fd = os_side ? own_fd(&no_file) : log_fd(&no_file);
-	if (fd < 0)
-		return;
-	if (!can_write(fd))
+	if (fd < 0 || !can_write(fd))
 		goto out;
 	if (no_file)
 		say_no_file(fd, no_file);
@@ -276,7 +299,10 @@ void rds_log_at(struct rds_log_site *site, enum rds_log_level level, const char 
 		add(line, &used, " (%u more like this were held back)", held);
 	write_line(fd, line, used);
 out:
-	if (os_side)
-		os_close(fd);
+	if (os_side) {
+		if (fd >= 0)
+			os_close(fd);
+		rds_log_keep();
+	}
 	errno = saved;
 }
