@@ -145,9 +145,11 @@ static int log_fd(int *no_file)
 
 /* ... and what is worth a line may be that its table is full: so it keeps what borrowing takes. */
 static int kept[2] = {-1, -1};
+static bool keeps;
 
 void rds_log_keep(void)
 {
+	keeps = true;
 	for (unsigned i = 0; i < 2; i++)
 		if (kept[i] < 0)
 			kept[i] = os_eventfd(0, 0);
@@ -156,6 +158,7 @@ void rds_log_keep(void)
 void rds_log_forget(void)
 {
 	kept[0] = kept[1] = -1;
+	keeps = false;
 }
 
 static void use_kept(void)
@@ -302,7 +305,8 @@ out:
 	if (os_side) {
 		if (fd >= 0)
 			os_close(fd);
-		rds_log_keep();
+		if (keeps)
+			rds_log_keep();
 	}
 	errno = saved;
 }

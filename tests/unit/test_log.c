@@ -301,6 +301,36 @@ static void *speaks(void *arg)
 	return NULL;
 }
 
+static void *speaks_when_full(void *arg)
+{
+	if (os_own_table() < 0)
+		return arg;
+	rds_log_keep();
+	while (os_eventfd(0, 0) >= 0)
+		;
+	rds_error("no number is left");
+	ck_assert_int_lt(os_eventfd(0, 0), 0); /* what the line took is kept again */
+	rds_error("and still there is none");
+	rds_log_forget();
+	return NULL;
+}
+
+START_TEST(from_a_full_table)
+{
+	struct rlimit few = {.rlim_cur = 100, .rlim_max = 100};
+	pthread_t t;
+	void *unable;
+
+	capture();
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+	ck_assert_int_eq(pthread_create(&t, NULL, speaks_when_full, &few), 0);
+	ck_assert_int_eq(pthread_join(t, &unable), 0);
+	if (unable)
+		return; /* old kernel, or a filter */
+	ck_assert_uint_eq(lines(captured()), 2);
+}
+END_TEST
+
 /* Where the line of the program's own threads would go it goes, too, and else nowhere; nothing blocks. */
 START_TEST(from_another_table)
 {
@@ -422,5 +452,6 @@ int main(void)
 	tcase_add_test(c, no_descriptors_left);
 	tcase_add_test(c, threads);
 	tcase_add_loop_test(c, from_another_table, 0, TABLES);
+	tcase_add_test(c, from_a_full_table);
 	return suite_run(s);
 }
