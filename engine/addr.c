@@ -223,3 +223,9 @@ const char *rds_addr_str(const struct in6_addr *ip, uint16_t port, uint32_t scop
 		snprintf(buf, RDS_ADDR_STRLEN, "[%s]:%u", text, port);
 	return buf;
 }
+
+const char *rds_ip_str(const struct in6_addr *ip, char buf[RDS_ADDR_STRLEN])
+{
+	*strrchr(rds_addr_str(ip, 0, 0, buf), ':') = '\0';
+	return buf;
+}

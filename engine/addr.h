@@ -49,5 +49,7 @@ int rds_addr_is_local(const struct in6_addr *ip, uint32_t scope);
 #define RDS_ADDR_STRLEN 72
 /* "10.0.0.1:4000" or "[fe80::1%2]:4000" into buf; returns buf. */
 const char *rds_addr_str(const struct in6_addr *ip, uint16_t port, uint32_t scope, char buf[RDS_ADDR_STRLEN]);
+/* ... without a port, as connections and hosts have none. */
+const char *rds_ip_str(const struct in6_addr *ip, char buf[RDS_ADDR_STRLEN]);
 
 #endif

@@ -312,7 +312,6 @@ void rds_engine_forget(void)
 	rds_wait_forget();
 	rds_helper_forget();
 	rds_spare_forget();
-	rds_log_forget();
 	rds_post_forget();
 	rds_keeper_forget();
 	rds_busy_forget();

@@ -394,7 +394,6 @@ static int join(void)
 	if (hp.want_own)
 		err = os_own_table();
 	if (!err && hp.want_own) {
-		rds_log_forget(); /* a helper that did not come up had a table of its own, too */
 		rds_log_keep();
 		err = rds_post_dial();
 	}

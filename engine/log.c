@@ -143,22 +143,25 @@ static int log_fd(int *no_file)
 	return stderr_fd();
 }
 
-/* ... and what is worth a line may be that its table is full: so it keeps what borrowing takes. */
+/*
+ * Of a thread with a descriptor table of its own: what is worth a line may be that the table is full, and a line takes two numbers
+ * (os_borrow).  So two are kept, but for the length of a line.
+ */
 static int kept[2] = {-1, -1};
 static bool keeps;
 
-void rds_log_keep(void)
+static void keep(void)
 {
-	keeps = true;
-	for (unsigned i = 0; i < 2; i++)
+	for (unsigned i = 0; keeps && i < 2; i++)
 		if (kept[i] < 0)
 			kept[i] = os_eventfd(0, 0);
 }
 
-void rds_log_forget(void)
+void rds_log_keep(void)
 {
-	kept[0] = kept[1] = -1;
-	keeps = false;
+	keeps = true;
+	kept[0] = kept[1] = -1; /* of an earlier such thread, and gone with its table */
+	keep();
 }
 
 static void use_kept(void)
@@ -305,8 +308,7 @@ out:
 	if (os_side) {
 		if (fd >= 0)
 			os_close(fd);
-		if (keeps)
-			rds_log_keep();
+		keep();
 	}
 	errno = saved;
 }

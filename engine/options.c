@@ -424,7 +424,7 @@ void rds_options_print(FILE *out)
 		fprintf(out, "  (%s)\n", from_env[i] ? "environment" : "default");
 		describe(o, want, sizeof(want));
 		if (o->kind == STR)
-			fprintf(out, "    %s\n", o->help);
+			fprintf(out, "    %s; default %s\n", o->help, o->dflt);
 		else
 			fprintf(out, "    %s; %s, default %s\n", o->help, want, *o->dflt ? o->dflt : "none");
 	}

@@ -15,7 +15,7 @@
 	X(log_file, FILE, "LOG_FILE", "", 0, 0, "", "append lines to this file instead of stderr")                    \
 	X(registry_dir, DIR, "REGISTRY_DIR", "/dev/shm", 0, 0, "", "where the processes of a node meet")              \
 	X(share, ENUM, "SHARE", "user", 0, 0, "user|group|all", "who may join this node")                             \
-	X(transport, STR, "TRANSPORT", "auto", 0, 0, "", "how to reach other processes: auto, shm, verbs, or loop; default auto") \
+	X(transport, STR, "TRANSPORT", "auto", 0, 0, "", "how to reach other processes: auto, shm, verbs, or loop") \
 	X(spin_us, INT, "SPIN_US", "-1", -1, 1000000, "", "longest spin before sleeping, microseconds; 0: never; -1: learnt, 200 or more")      \
 	X(shm_ring, POW2, "SHM_RING", "4M", 2097152, 67108864, "", "shared memory per peer and direction, bytes")     \
 	X(verbs_buffers, INT, "VERBS_BUFFERS", "512", 64, 65536, "", "receive buffers per RDMA device, 8 KiB each")     \

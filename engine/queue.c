@@ -156,7 +156,7 @@ static void distrust(struct rds_conn *conn, uint64_t ack)
 	if (conn->lie_told)
 		return;
 	conn->lie_told = true;
-	*strrchr(rds_addr_str(&conn->id.faddr, 0, 0, to), ':') = '\0';
+	rds_ip_str(&conn->id.faddr, to);
 	rds_warn("a process of %s acknowledges message %llu, %llu is the last that was sent to it: connection closed",
 		 to, (unsigned long long)ack, (unsigned long long)atomic_load(&conn->sent));
 }

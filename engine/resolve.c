@@ -212,7 +212,7 @@ static void out_of_reach(const struct rds_addr *dst)
 {
 	char a[RDS_ADDR_STRLEN];
 
-	*strrchr(rds_addr_str(&dst->ip, 0, 0, a), ':') = '\0';
+	rds_ip_str(&dst->ip, a);
 	if (rds_eng->alone)
 		rds_warn("messages to %s wait for ever: RDS_PRELOAD_TRANSPORT=loop reaches this process only", a);
 	else
@@ -305,7 +305,7 @@ static void is_silent(struct rds_conn *conn, int err)
 	if (conn->told)
 		return;
 	conn->told = true;
-	*strrchr(rds_addr_str(&conn->id.faddr, 0, 0, a), ':') = '\0';
+	rds_ip_str(&conn->id.faddr, a);
 	rds_info("%s does not answer (%s): messages to it wait", a, strerror(-err));
 }
 

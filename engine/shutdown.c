@@ -19,8 +19,8 @@ void rds_conn_say(const struct rds_conn *conn, bool worth, const char *what, con
 {
 	char a[RDS_ADDR_STRLEN], b[RDS_ADDR_STRLEN];
 
-	*strrchr(rds_addr_str(&conn->id.laddr, 0, 0, a), ':') = '\0'; /* a connection has no port */
-	*strrchr(rds_addr_str(&conn->id.faddr, 0, 0, b), ':') = '\0';
+	rds_ip_str(&conn->id.laddr, a);
+	rds_ip_str(&conn->id.faddr, b);
 	if (worth)
 		rds_info("connection %s to %s, tos %u, %s: %s", a, b, conn->id.tos, what, why);
 	else

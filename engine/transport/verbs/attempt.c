@@ -166,7 +166,7 @@ static void not_now(struct verbs_ep *ep, const struct verbs_answer *a)
 	}
 	if (now >= quiet_until) {
 		quiet_until = now + SAY_NS;
-		*strrchr(rds_addr_str(&ep->id.faddr, 0, 0, to), ':') = '\0';
+		rds_ip_str(&ep->id.faddr, to);
 		rds_warn("a process at %s has no means for a connection (%s): messages for it wait, trying again", to,
 			 strerror(a->error));
 	}

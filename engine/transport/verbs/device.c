@@ -335,7 +335,8 @@ static void cq_limits_buffers(struct verbs_dev *dev)
 
 /*
  * When a link goes, every work request of every endpoint on it completes, signaled or not.  So that even then the completion queue
- * does not overflow, the more endpoints there are the fewer each may have under way.
+ * does not overflow, the more endpoints there are the fewer each may have under way; of CQ_ENTRIES there is room for SQ_FEWEST each
+ * of about 900.  (What was under way before others came is not taken back.)
  */
 void verbs_dev_share(struct verbs_dev *dev)
 {

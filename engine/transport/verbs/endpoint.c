@@ -3,7 +3,8 @@
  * endpoint.c - an endpoint's life: made, up, down, closed, freed (docs/verbs-states.md, tables E and C).
  *
  * It has at most one id and one queue pair at a time.  up->down is called once at most, and never after the engine has closed it.
- * Closed, it lives on by itself: the queue pair in error until what was in flight has come back or a deadline has passed, then
+ * Closed, it lives on by itself: the queue pair in error until what was in flight, and the last receive that the device took for it,
+ * has come back or a deadline has passed, then
  * without id and queue pair until the engine has released what lies in place and wants nothing of what it retained.  All memory is
  * freed in the helper, from a timer, so that whoever has an endpoint in hand need not fear for it.
  *
@@ -300,7 +301,7 @@ void verbs_close(struct rds_ep *rep)
 	if (ep->qp)
 		to_error(ep);
 	rx_lock();
-	ep->was_up = atomic_load(&ep->state) >= VERBS_CONNECTING;
+	ep->expects_last = atomic_load(&ep->state) >= VERBS_CONNECTING;
 	atomic_store(&ep->state, VERBS_CLOSED);
 	ep->closed = true;
 	if (ep->dev) {
@@ -312,7 +313,6 @@ void verbs_close(struct rds_ep *rep)
 	if (ep->qp && !verbs_send_idle(ep))
 		verbs_send_mark(ep);
 	ep->close_by = os_now_ns() + CLOSE_NS;
-	ep->last_by = os_now_ns() + LAST_NS;
 	ep->close_pause = CLOSE_PAUSE_NS;
 	ep->deadline.fn = closing;
 	rds_timer_set(&ep->deadline, os_now_ns());
@@ -342,9 +342,9 @@ static bool last_has_come(struct verbs_ep *ep)
 {
 	struct verbs_dev *dev = ep->dev;
 
-	if (ep->last_said || !ep->was_up || (!dev->says_last && dev->silent >= LAST_SILENT))
+	if (ep->last_said || !ep->expects_last || (!dev->says_last && dev->silent >= LAST_SILENT))
 		return true;
-	if (os_now_ns() < ep->last_by)
+	if (os_now_ns() < ep->close_by - CLOSE_NS + LAST_NS)
 		return false;
 	dev->silent++;
 	return true;

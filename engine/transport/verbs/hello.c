@@ -131,7 +131,7 @@ void verbs_version_clash(const struct in6_addr *peer, unsigned min, unsigned max
 	if (said && now - said < CLASH_EVERY_NS)
 		return;
 	said = now;
-	*strrchr(rds_addr_str(peer, 0, 0, a), ':') = '\0';
+	rds_ip_str(peer, a);
 	rds_error("a process at %s speaks versions %u to %u of the protocol over RDMA devices, this library %u to %u: "
 		  "use librdspreload.so of the same release on both hosts",
 		  a, min, max, VERBS_VERSION_MIN, VERBS_VERSION_MAX);

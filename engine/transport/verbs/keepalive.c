@@ -7,9 +7,6 @@
  * answers and its program never sees, not even if it is stopped.  If there is no answer, the device says so by a completion with an
  * error, which breaks the endpoint as any other does; a device that only reads can probe with leaves that to us.
  *
- * A probe is work for both hosts, and of a thousand silent endpoints all are due at the same time: so only BURST go at once, the next ones
- * a pause later.  Otherwise the helper, and on soft devices the processors, would do nothing else meanwhile, and connections would not come up.
- *
  * One timer for all, set while any endpoint is up.  The receive side zeroes quiet_since with each frame; the first look after that
  * writes the time into it.  Probes are posted by whoever may use the send side (verbs_push), never among messages that are still being given to the device.
  */
@@ -17,8 +14,6 @@
 
 #define MS 1000000ull
 #define PATIENCE_NS (2000 * MS)
-#define BURST 16u
-#define PAUSE_NS (50 * MS)
 
 static void tick(struct rds_timer *tm);
 
@@ -40,8 +35,8 @@ static uint64_t patience(void)
 	return interval() > PATIENCE_NS ? interval() : PATIENCE_NS;
 }
 
-/* rx.  One probe at a time; *left: so many more endpoints may have one now. */
-static void look(struct verbs_ep *ep, uint64_t now, unsigned *left)
+/* rx.  One probe at a time. */
+static void look(struct verbs_ep *ep, uint64_t now)
 {
 	uint32_t done = atomic_load(&ep->wr_done);
 	bool probing = (int32_t)(done - atomic_load(&ep->probe_wr)) < 0;
@@ -51,8 +46,7 @@ static void look(struct verbs_ep *ep, uint64_t now, unsigned *left)
 		atomic_store(&ep->probe_wr, done);
 	} else if (probing && ep->dev->caps.probe_reads && now - ep->quiet_since >= patience()) {
 		verbs_broken(ep, -ETIMEDOUT);
-	} else if (!probing && now - ep->quiet_since >= interval() && *left) {
-		--*left;
+	} else if (!probing && now - ep->quiet_since >= interval()) {
 		ep->quiet_since = now;
 		atomic_store(&ep->probe_due, true);
 		ep->head.t->up->speak(ep->head.conn);
@@ -62,7 +56,6 @@ static void look(struct verbs_ep *ep, uint64_t now, unsigned *left)
 static void tick(struct rds_timer *tm)
 {
 	uint64_t now = os_now_ns();
-	unsigned left = BURST;
 	struct verbs_ep *ep;
 	bool any = false;
 
@@ -70,13 +63,11 @@ static void tick(struct rds_timer *tm)
 	rx_lock();
 	for (ep = rds_verbs.eps; ep; ep = ep->next)
 		if (atomic_load(&ep->state) == VERBS_UP) {
-			look(ep, now, &left);
+			look(ep, now);
 			any = true;
 		}
 	rx_unlock();
-	if (!left)
-		rds_timer_need(&timer, now + PAUSE_NS);
-	else if (any)
+	if (any)
 		arm();
 }
 

@@ -236,8 +236,8 @@ struct verbs_ep {
 	struct verbs_call call;
 	bool cm_busy; /* rdma_connect or rdma_accept, and no answer yet (caps.cm_commits) */
 	bool over;    /* up->down has been called, or will never be */
-	uint64_t close_by, close_pause, last_by;
-	bool was_up;		   /* closed: its queue pair may have receives of the shared queue; */
+	uint64_t close_by, close_pause;
+	bool expects_last;	   /* closed: its queue pair may have receives of the shared queue; */
 	bool last_said;		   /* ... the device has said that it has none left */
 	_Atomic bool probe_due;	   /* keepalive: have verbs_push send a probe */
 	_Atomic bool signal_due;   /* memory is short: ... one, if the last that went asked for no completion */
