@@ -223,34 +223,50 @@ static void out_of_reach(const struct rds_addr *dst)
 			 rds_eng->remote ? "" : ", and let RDS_PRELOAD_TRANSPORT be auto, if this library knows verbs");
 }
 
+/* Completes id.  0: a process has the port, -ENOENT: nobody.  local: the address is this host's, if nobody has it.  control held. */
+static int find(const struct rds_addr *dst, bool far, bool local, struct rds_conn_id *id, enum rds_conn_kind *kind)
+{
+	int err = owner_of(dst, far, id, kind);
+
+	if (err != -ENOENT || local)
+		return err;
+	*kind = RDS_CONN_NOWHERE; /* no such port here is silently dropped; no such host waits */
+	if (!far || !(still_goes_to(dst, id) || far_owner_of(dst, id)))
+		return err;
+	*kind = RDS_CONN_PEER;
+	return 0;
+}
+
 static int resolve(const struct rds_conn_id *from, const struct rds_addr *dst, bool far, struct rds_conn **out)
 {
 	struct rds_conn_id id = *from, none;
-	enum rds_conn_kind kind;
+	bool local = true, tell = false;
 	struct rds_conn *nowhere;
+	enum rds_conn_kind kind;
 	int err = owner_of(dst, far, &id, &kind);
-	bool bound = !err, tell;
 
-	if (err && err != -ENOENT)
-		return err;
-	if (err && rds_addr_is_local(&dst->ip, dst->scope))
-		kind = RDS_CONN_NOWHERE; /* no such port here is silently dropped; no such host waits */
+	*out = NULL;
+	if (err == -ENOENT)
+		local = rds_addr_is_local(&dst->ip, dst->scope) == 0; /* takes system calls, so before the lock */
 	none = id;
 	nobody(&none);
 	rds_lock(&rds_eng->control);
-	if (kind == RDS_CONN_NOWHERE && !bound && far && (still_goes_to(dst, &id) || far_owner_of(dst, &id))) {
-		kind = RDS_CONN_PEER;
-		bound = true;
-	}
+	err = find(dst, far, local, &id, &kind);
 	nowhere = kind == RDS_CONN_NOWHERE ? NULL : rds_conn_find(RDS_CONN_NOWHERE, &none);
-	if (unlikely(nowhere))
-		hand_over(nowhere, !bound);
+	if (unlikely(nowhere)) {
+		hand_over(nowhere, err == -ENOENT);
+		err = find(dst, far, local, &id,
+			   &kind); /* anew: while that went on, a socket may have got the last of them */
+	}
+	if (err && err != -ENOENT)
+		goto unlock;
 	*out = rds_conn_get_locked(kind, &id, &err);
-	tell = *out && kind == RDS_CONN_NOWHERE && !far && !(*out)->told;
-	if (tell)
-		(*out)->told = true;
-	if (*out && kind == RDS_CONN_NOWHERE && far)
-		(*out)->far = true;
+	if (*out && kind == RDS_CONN_NOWHERE) {
+		tell = !far && !(*out)->told;
+		(*out)->told |= tell;
+		(*out)->far |= far;
+	}
+unlock:
 	rds_unlock(&rds_eng->control);
 	if (unlikely(tell))
 		out_of_reach(dst);

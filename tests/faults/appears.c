@@ -17,7 +17,7 @@
 #include "faults.h"
 
 #define PORT 25000
-#define BEFORE 300 /* numbers that wait */
+#define BEFORE 4000 /* numbers that wait */
 #define AFTER 600
 
 static _Atomic unsigned sent;
@@ -136,7 +136,7 @@ static unsigned one_round(int fd, unsigned round, bool other)
 
 int main(int argc, char **argv)
 {
-	unsigned rounds = 6, r, got = 0;
+	unsigned rounds = 10, r, got = 0;
 	uint32_t own = htonl(0xc0000201); /* 192.0.2.1 */
 	int fd;
 
