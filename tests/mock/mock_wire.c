@@ -170,12 +170,17 @@ static bool step_sq(struct mock_qp *qp)
 	return mock_dev_of(qp->qp.context)->mode == MOCK_IB ? step_ib(qp, s) : step_iwarp(qp, s);
 }
 
+static bool unnoticed(const struct mock_qp *to, unsigned on_wire)
+{
+	return to->id->passive && !to->heard && on_wire <= mock_dev_of(to->qp.context)->late_ear;
+}
+
 static bool step_wire(struct mock_qp *qp)
 {
 	struct mock_send *s = TAILQ_FIRST(&qp->wire);
 	struct mock_qp *peer = mock_qp_peer(qp);
 
-	if (!s || !peer || !hears(peer) || cut(qp, peer))
+	if (!s || !peer || !hears(peer) || cut(qp, peer) || unnoticed(peer, qp->on_wire))
 		return false;
 	TAILQ_REMOVE(&qp->wire, s, link);
 	qp->on_wire--;

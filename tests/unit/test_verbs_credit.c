@@ -161,6 +161,39 @@ START_TEST(test_window_shrinks)
 }
 END_TEST
 
+/* One message of an endpoint that is otherwise idle. */
+static void idle_talks(struct verbs_ep *ep)
+{
+	rx_lock();
+	ep->head = world_ep(b)->head;
+	ck_assert_ptr_null(verbs_credit_came(ep, 0, false));
+	verbs_credit_serve(ep->dev);
+	rx_unlock();
+}
+
+/* A thousand that have said hello had all windows between them, and whoever was busy then had one credit. */
+START_TEST(test_seldom_used)
+{
+	struct verbs_dev *dev;
+	unsigned i;
+
+	world_pair();
+	dev = world_ep(b)->dev;
+	for (i = 0; i < 400; i++) {
+		ck_assert_uint_gt(idle_add(dev), 0);
+		idle_talks(idle[i]);
+		idle_talks(idle[i]);
+	}
+	for (i = 0; i < 100; i++) {
+		ck_assert_int_eq(world_send(a, 100, 0), 0);
+		world_run();
+	}
+	ck_assert(world_all_came(a, b));
+	ck_assert_uint_ge(world_ep(b)->granted, 4);
+	idle_end();
+}
+END_TEST
+
 /* ---- nobody waits for ever ---- */
 
 static void send_all(unsigned n, size_t len)
@@ -356,6 +389,7 @@ int main(void)
 	tcase_add_test(t, test_locked_memory_is_used);
 	tcase_add_test(t, test_window_is_a_share);
 	tcase_add_test(t, test_window_shrinks);
+	tcase_add_test(t, test_seldom_used);
 	tcase_add_test(t, test_unread_and_no_room);
 	tcase_add_test(t, test_poor_from_the_start);
 	tcase_add_test(t, test_no_memory_then_some);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_end.c - how endpoints end (engine/transport/verbs/endpoint.c, keepalive.c): rows E1 to E11, C1 to C9 of docs/verbs-states.md.
+ * test_verbs_end.c - how endpoints end (engine/transport/verbs/endpoint.c, keepalive.c): rows E1 to E12, C1 to C9 of docs/verbs-states.md.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +10,8 @@
 static struct world_conn *const a = &world.conn[0], *const b = &world.conn[1];
 static struct world_conn *const c = &world.conn[0]; /* with the scripted peer */
 static struct peer *const p = &world.peer;
+
+#define SIW 0x626d74
 
 static void is_down(int why)
 {
@@ -318,6 +320,62 @@ START_TEST(test_a_thousand_times)
 }
 END_TEST
 
+/* ---- a device that says yes before it listens ---- */
+
+static void setup_late_ear(void)
+{
+	world_begin(MOCK_IWARP);
+	world.ours->attr.vendor_id = SIW;
+	world.ours2->late_ear = 2;
+	ck_assert_int_eq(world_claim(US), 1);
+}
+
+static void speaks_unnoticed(void)
+{
+	ck_assert_int_eq(world_claim(US2), 1);
+	ck_assert_int_eq(world_connect(a, US, US2, rds_verbs.port, registry_self(rds_engine_registry())), 0);
+	world_run();
+	ck_assert_uint_eq(a->ups, 1);
+	ck_assert_int_eq(world_send(a, 1000, 0), 0);
+	world_run();
+	ck_assert_uint_eq(b->ups, 0);
+}
+
+/* Two things are missed, so the second urging is noticed, and all that was before it. */
+START_TEST(test_e12_urged)
+{
+	speaks_unnoticed();
+	world_pass(20 * MS);
+	ck_assert_uint_eq(b->ups, 1);
+	ck_assert(world_all_came(a, b));
+	world_close(a);
+	world_close(b);
+	nothing_left();
+}
+END_TEST
+
+/* Who has answered is not urged; whoever does not, not for ever. */
+START_TEST(test_e12_urged_no_more)
+{
+	unsigned posts;
+
+	speaks_unnoticed();
+	world_pass(20 * MS);
+	if (_i == 0) {
+		ck_assert_int_eq(world_send(b, 10, 0), 0);
+		world_run();
+	} else {
+		world_pass(1100 * MS);
+	}
+	posts = mock_calls(MOCK_ibv_post_send);
+	world_pass(3000 * MS);
+	ck_assert_uint_eq(mock_calls(MOCK_ibv_post_send), posts);
+	world_close(a);
+	world_close(b);
+	nothing_left();
+}
+END_TEST
+
 static void tests(TCase *t)
 {
 	tcase_add_loop_test(t, test_e1_to_e5_events, 0, EVENTS);
@@ -342,9 +400,13 @@ static void setup_off(void)
 int main(void)
 {
 	Suite *s = suite_create("verbs_end");
+	TCase *late;
 
 	tests(world_case(s, "ib", world_ib));
 	tests(world_case(s, "iwarp", world_iwarp));
+	late = world_case(s, "late ear", setup_late_ear);
+	tcase_add_test(late, test_e12_urged);
+	tcase_add_loop_test(late, test_e12_urged_no_more, 0, 2);
 	tcase_add_test(world_case(s, "no keepalive", setup_off), test_e9_off);
 	return suite_run(s);
 }

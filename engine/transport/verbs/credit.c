@@ -6,7 +6,8 @@
  * receiver has promised to one sender, and everything that is promised lies with the device: dev->posted >= dev->promised whenever
  * something more is promised.  Two buffers are set aside per endpoint as long as it lives: one for its last credit (FEWEST), one for a
  * frame that only grants (SPARE).  What it holds beyond that, up to WINDOW for a busy one, is an eighth of what nobody has been promised.
- * Credits cannot be taken back, but what is used is granted again only as far as that eighth goes.  All that is beyond the two
+ * Credits cannot be taken back, but what is used is granted again only as far as that eighth goes, and whoever has sent little is
+ * given little, since it would keep it: a thousand idle connections leave most of it to the busy ones.  All that is beyond the two
  * never exceeds what the device began with (dev->base); for the two the device gets more buffers as endpoints come (verbs_dev_grow),
  * before windows have none.
  *
@@ -26,6 +27,7 @@
 #define FEWEST 1u
 #define SPARE 1u
 #define SHARE 8u
+#define SELDOM 4u /* frames: less is no reason for a window */
 
 static inline bool counted(const struct verbs_ep *ep)
 {
@@ -173,9 +175,13 @@ uint32_t verbs_credit_first(struct verbs_dev *dev, struct verbs_ep *ep)
 /* How many the peer should hold in all, if not more already. */
 static uint32_t window(const struct verbs_ep *ep)
 {
-	uint32_t share = room(ep->dev) / SHARE;
+	uint32_t share = room(ep->dev) / SHARE, used = atomic_load(&ep->peer_used), most = WINDOW;
 
-	return share >= WINDOW ? WINDOW : share > FEWEST ? share : FEWEST;
+	if (used < SELDOM)
+		return FEWEST;
+	if (used < WINDOW / 2)
+		most = 2 * used;
+	return share >= most ? most : share > FEWEST ? share : FEWEST;
 }
 
 static void grant(struct verbs_ep *ep)

@@ -50,6 +50,8 @@ static void find_caps(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 	/* siw sends in the caller's thread over a kernel socket, and as if it were the caller's own: a peer that is gone raises
 	 * the signal. */
 	c->sigpipe = attr->vendor_id == SIW_VENDOR;
+	/* ... and it sends its yes before it has the socket tell it of what comes. */
+	c->late_ear = attr->vendor_id == SIW_VENDOR;
 	c->atomics = attr->atomic_cap != IBV_ATOMIC_NONE;
 	c->max_inline = 128; /* a header and a small message; devices that have less say so when asked */
 	c->sq = attr->max_qp_wr < (int)VERBS_SQ ? (uint32_t)attr->max_qp_wr : VERBS_SQ;

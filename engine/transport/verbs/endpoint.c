@@ -18,10 +18,12 @@
 #define CLOSE_NS (1000 * MS)
 #define CLOSE_PAUSE_NS (MS / 4)
 #define CLOSE_PAUSE_MAX_NS (50 * MS)
+#define URGE_FIRST_NS (4 * MS) /* twice as long each time; together a second, then it is up to the keepalive */
+#define URGE_LAST_NS (512 * MS)
 #define LAST_LOOKS 100
 #define LAST_NS (100 * MS) /* until a device says that it has no receive left of a queue pair in error; */
 #define LAST_SILENT 8u	   /* one that has never said it is not waited for any more */
-#define RETRIES 6 /* 7, the most that can be said, is for ever on rxe */
+#define RETRIES 6	   /* 7, the most that can be said, is for ever on rxe */
 
 static void ep_said(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_said *said);
 static void ep_nudged(struct rds_timer *tm);
@@ -118,6 +120,30 @@ static bool may_speak(const struct verbs_ep *ep)
 	return ep->cm_up && (ep->initiator || ep->heard || !ep->dev->caps.initiator_first);
 }
 
+/*
+ * Where a peer's device may have missed what came just after its yes (caps.late_ear), something must follow, or all waits for the
+ * keepalive: so as long as nothing is heard, now and then an operation of no bytes does, which asks nothing of the peer's program.
+ */
+static void urge_begin(struct verbs_ep *ep)
+{
+	if (!ep->initiator || !ep->dev->caps.late_ear)
+		return;
+	ep->urge_ns = URGE_FIRST_NS;
+	rds_timer_set(&ep->nudge, os_now_ns() + ep->urge_ns);
+}
+
+static void urge(struct verbs_ep *ep)
+{
+	rx_lock();
+	if (!ep->heard && !ep->closed && ep->urge_ns && ep->urge_ns <= URGE_LAST_NS) {
+		atomic_store(&ep->urge_due, true);
+		ep->head.t->up->speak(ep->head.conn);
+		ep->urge_ns *= 2;
+		rds_timer_set(&ep->nudge, os_now_ns() + ep->urge_ns);
+	}
+	rx_unlock();
+}
+
 void verbs_ep_ready(struct verbs_ep *ep)
 {
 	bool up;
@@ -135,6 +161,7 @@ void verbs_ep_ready(struct verbs_ep *ep)
 	verbs_keepalive_need();
 	verbs_qp_patience(ep);
 	ep->head.t->up->up(ep->head.conn, (struct rds_ep *)ep, ep->peer_ack);
+	urge_begin(ep);
 	rx_lock();
 	verbs_recv_later(ep);
 	if (atomic_load(&ep->grant)) /* given for frames that came before: nobody could tell the peer */
@@ -444,4 +471,6 @@ static void ep_nudged(struct rds_timer *tm)
 		ep_free(ep);
 	else if (atomic_load(&ep->state) == VERBS_CONNECTING)
 		heard_early(ep);
+	else if (atomic_load(&ep->state) == VERBS_UP)
+		urge(ep);
 }

@@ -376,6 +376,26 @@ static bool say(struct verbs_ep *ep, bool ask, bool grants)
 	return true;
 }
 
+static void write_nothing(struct ibv_send_wr *wr)
+{
+	wr->opcode = IBV_WR_RDMA_WRITE;
+	wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;
+	wr->num_sge = 0;
+	wr->sg_list = NULL;
+}
+
+/* Behind what has gone, if anything has; a full queue has more to come anyway. */
+static void send_nothing(struct verbs_ep *ep)
+{
+	struct ibv_send_wr *wr;
+
+	if (!ep->wr_posted || !queue_room(ep, 1))
+		return;
+	wr = chain_next(ep, 0, false);
+	write_nothing(wr);
+	post_chain(ep);
+}
+
 void verbs_push(struct rds_ep *rep)
 {
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
@@ -392,6 +412,9 @@ void verbs_push(struct rds_ep *rep)
 	if (unlikely(atomic_load_explicit(&ep->probe_due, memory_order_relaxed)) &&
 	    atomic_exchange(&ep->probe_due, false))
 		verbs_send_probe(ep);
+	if (unlikely(atomic_load_explicit(&ep->urge_due, memory_order_relaxed)) &&
+	    atomic_exchange(&ep->urge_due, false))
+		send_nothing(ep);
 	if (unlikely(atomic_load_explicit(&ep->signal_due, memory_order_relaxed)) &&
 	    atomic_exchange(&ep->signal_due, false) && ep->wr_unsignaled)
 		verbs_send_probe(ep);
@@ -449,14 +472,12 @@ int verbs_send_probe(struct verbs_ep *ep)
 		return -EBUSY;
 	}
 	wr = chain_next(ep, 0, true);
-	wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;
 	if (ep->dev->caps.probe_reads) {
 		wr->opcode = IBV_WR_RDMA_READ;
+		wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;
 		wr->sg_list[0] = (struct ibv_sge){.addr = (uintptr_t)ep->dev->recv_mem, .lkey = ep->dev->recv_mr->lkey};
 	} else {
-		wr->opcode = IBV_WR_RDMA_WRITE;
-		wr->num_sge = 0;
-		wr->sg_list = NULL;
+		write_nothing(wr);
 	}
 	atomic_store(&ep->probe_wr, ep->wr_posted);
 	post_chain(ep);

@@ -108,7 +108,8 @@ struct verbs_call {
 /* What a device is like, found out once; nowhere else is asked what kind it is. */
 struct verbs_caps {
 	bool credits; /* cannot make a sender wait (no RNR): a frame without a receive buffer ends the connection */
-	bool initiator_first;  /* the side that connected sends first, the other is silent until then */
+	bool initiator_first; /* the side that connected sends first, the other is silent until then */
+	bool late_ear; /* what comes just after its yes to a request may be noticed only when more comes (endpoint.c: urge) */
 	bool one_sge_read;     /* (RDMA) */
 	bool sink_needs_write; /* (RDMA) */
 	bool atomics;	       /* (RDMA) */
@@ -155,8 +156,8 @@ struct verbs_dev {
 	size_t recv_len;
 	struct ibv_mr *recv_mr;
 	struct verbs_buf *bufs, *refill; /* to be posted */
-	struct verbs_recv_mem *grown; /* more of it, for more connections (caps.credits) */
-	uint32_t base;		      /* buffers before any growth */
+	struct verbs_recv_mem *grown;	 /* more of it, for more connections (caps.credits) */
+	uint32_t base;			 /* buffers before any growth */
 	uint32_t nbufs, posted, nrefill;
 	/* credit.c: credits that senders hold and what is set aside; of them, above the fewest; who waits for buffers to be posted */
 	uint32_t promised, extra;
@@ -168,10 +169,10 @@ struct verbs_dev {
 	unsigned unacked_events;
 	struct ibv_wc stash[16]; /* polled by pending(), not yet looked at */
 	unsigned nstash, stash_at;
-	bool gone; /* DEVICE_REMOVAL, DEVICE_FATAL: no endpoint may use it */
+	bool gone;		  /* DEVICE_REMOVAL, DEVICE_FATAL: no endpoint may use it */
 	_Atomic uint32_t sq_each; /* work requests that an endpoint may have under way: completions share a queue */
 	/* helper */
-	unsigned neps; /* who uses it: endpoints until they are freed, locates with a queue pair */
+	unsigned neps;	 /* who uses it: endpoints until they are freed, locates with a queue pair */
 	bool says_last;	 /* it has said of a queue pair in error that no receive of its is left (LAST_WQE_REACHED) */
 	unsigned silent; /* ... or not, so often, where that was waited for */
 	struct rdma_cm_id
@@ -187,7 +188,7 @@ void verbs_dev_share(struct verbs_dev *dev);  /* helper: how many endpoints use 
 void verbs_dev_refill(struct verbs_dev *dev); /* rx: post what has come back, in batches */
 /* helper: more receive buffers, `fewest` at least; -ENOBUFS: they would be too many, -errno */
 int verbs_dev_grow(struct verbs_dev *dev, uint32_t fewest);
-void verbs_dev_again(struct verbs_dev *dev);  /* rx: have the helper look soon, something found no memory */
+void verbs_dev_again(struct verbs_dev *dev); /* rx: have the helper look soon, something found no memory */
 void verbs_buf_put(struct verbs_dev *dev, struct verbs_buf *buf); /* rx */
 /* A block was not to be had: have room looked for. Any lock but timers'. */
 void verbs_dev_memory(struct verbs_dev *dev);
@@ -233,6 +234,7 @@ struct verbs_ep {
 	bool cm_up;		/* ESTABLISHED has come */
 	uint64_t peer_ack;	/* for up->up: what the peer has received before */
 	struct rds_timer nudge; /* set from anywhere: the helper is to look whether it is up, or to be freed */
+	uint64_t urge_ns;	/* 0: no more */
 	struct verbs_call call;
 	bool cm_busy; /* rdma_connect or rdma_accept, and no answer yet (caps.cm_commits) */
 	bool over;    /* up->down has been called, or will never be */
@@ -240,6 +242,7 @@ struct verbs_ep {
 	bool expects_last;	   /* closed: its queue pair may have receives of the shared queue; */
 	bool last_said;		   /* ... the device has said that it has none left */
 	_Atomic bool probe_due;	   /* keepalive: have verbs_push send a probe */
+	_Atomic bool urge_due;	   /* ... an operation of no bytes behind what it has sent */
 	_Atomic bool signal_due;   /* memory is short: ... one, if the last that went asked for no completion */
 	_Atomic uint32_t probe_wr; /* ... and this was the last one */
 
@@ -247,15 +250,15 @@ struct verbs_ep {
 	struct ibv_qp *qp;
 	uint32_t qpn;
 	uint32_t max_inline;
-	uint32_t frame;	    /* payload of a frame that the peer takes */
-	bool several;	    /* ... and it takes several messages in one */
-	bool held;	    /* the last of `out` is a group that waits for more (collect.c) */
+	uint32_t frame;	      /* payload of a frame that the peer takes */
+	bool several;	      /* ... and it takes several messages in one */
+	bool held;	      /* the last of `out` is a group that waits for more (collect.c) */
 	_Atomic uint32_t run; /* messages since one has come, or since room was waited for */
 	uint32_t run_heard, good;
 	int trust, distrust;
 	_Atomic bool unattended;	 /* nobody has looked while it was held (rx) */
 	_Atomic uint32_t messages_heard; /* (rx) */
-	uint32_t wr_posted; /* work requests so far, the chain included; wraps */
+	uint32_t wr_posted;		 /* work requests so far, the chain included; wraps */
 	uint32_t wr_unsignaled, bytes_unsignaled;
 	struct ibv_send_wr wr[VERBS_CHAIN]; /* the chain: not yet given to the device (flush) */
 	struct ibv_sge sge[VERBS_CHAIN][2];
@@ -263,13 +266,13 @@ struct verbs_ep {
 	struct rds_wire_hdr said; /* header of what is said without a message, sent inline */
 	struct verbs_out *out;	  /* ring of out_cap entries, oldest first */
 	uint32_t out_head, out_count, out_cap;
-	uint32_t unfinished;  /* of them, at the end, those of which frames are still to be given to the chain */
-	_Atomic bool backlog; /* ... because there is no room for them */
-	uint32_t since_asked; /* messages since the peer was asked for an acknowledgement */
-	_Atomic uint32_t credits;		 /* frames that we may send (caps.credits) */
-	_Atomic uint32_t wr_done;		 /* by completion (rx) */
-	_Atomic uint64_t seen_ack;		 /* the peer's (rx) */
-	_Atomic bool wants_room;		 /* somebody waits: up->writable when something moves */
+	uint32_t unfinished;	   /* of them, at the end, those of which frames are still to be given to the chain */
+	_Atomic bool backlog;	   /* ... because there is no room for them */
+	uint32_t since_asked;	   /* messages since the peer was asked for an acknowledgement */
+	_Atomic uint32_t credits;  /* frames that we may send (caps.credits) */
+	_Atomic uint32_t wr_done;  /* by completion (rx) */
+	_Atomic uint64_t seen_ack; /* the peer's (rx) */
+	_Atomic bool wants_room;   /* somebody waits: up->writable when something moves */
 
 	/* receive side (rx) */
 	_Atomic uint64_t rx_ack; /* what we have received, to be told */
@@ -279,10 +282,10 @@ struct verbs_ep {
 	uint64_t owed_since;	 /* `told` as of when owed_bytes began to count */
 	uint32_t owed_bytes;
 	struct verbs_ep *owing_next, *holding_next;
-	bool holding; /* on the list of those that may hold something (collect.c) */
+	bool holding;				/* on the list of those that may hold something (collect.c) */
 	uint32_t held_since, stirred, run_seen; /* ticks, and `run` as of the last one */
-	bool owing;   /* on the list of those that owe an acknowledgement before this process stops looking */
-	_Atomic uint32_t grant;	 /* credits to be told to the peer */
+	bool owing;		/* on the list of those that owe an acknowledgement before this process stops looking */
+	_Atomic uint32_t grant; /* credits to be told to the peer */
 	uint32_t granted, spare; /* credits that the peer holds, buffers set aside for it */
 	/* credit.c: learnt of and not yet used for sending, all ever; all that was known when the last free frame came */
 	uint32_t learnt, learnt_all, free_seen;
@@ -338,7 +341,7 @@ void verbs_send_mark(struct verbs_ep *ep); /* helper, queue pair in error: when 
 int verbs_send_probe(struct verbs_ep *ep);
 
 /* collect.c */
-bool verbs_collect(struct verbs_ep *ep);     /* tx: a small message is to go.  May it wait? */
+bool verbs_collect(struct verbs_ep *ep);	     /* tx: a small message is to go.  May it wait? */
 static inline void verbs_run_on(struct verbs_ep *ep) /* tx */
 {
 	atomic_store_explicit(&ep->run, atomic_load_explicit(&ep->run, memory_order_relaxed) + 1, memory_order_relaxed);
@@ -346,7 +349,8 @@ static inline void verbs_run_on(struct verbs_ep *ep) /* tx */
 void verbs_run_ends(struct verbs_ep *ep);    /* tx: the program waits for room */
 void verbs_collect_out(void);		     /* rx: a look; what is held goes, by up->speak */
 void verbs_collect_end(struct verbs_ep *ep); /* rx: closed */
-extern __thread bool verbs_helper __attribute__((tls_model("initial-exec"))); /* this thread is, and its looks are no program's */
+extern __thread bool verbs_helper
+	__attribute__((tls_model("initial-exec"))); /* this thread is, and its looks are no program's */
 
 /* recv.c; rx */
 bool verbs_progress(struct rds_transport *t);
@@ -372,7 +376,7 @@ void verbs_credit_serve(struct verbs_dev *dev);		 /* rx: buffers have been poste
 bool verbs_credit_in_place(const struct verbs_dev *dev); /* rx: can a buffer be spared for a message that waits? */
 uint32_t verbs_credit_tell(struct verbs_ep *ep, bool free_of_charge); /* tx: how many go with this frame */
 bool verbs_credit_due(
-	const struct verbs_ep *ep); /* tx: enough to be told by a frame of its own, which costs no credit */
+	const struct verbs_ep *ep);	    /* tx: enough to be told by a frame of its own, which costs no credit */
 void verbs_credit_end(struct verbs_ep *ep); /* rx: what it holds goes back to the pool */
 
 /* wake.c; rx */
