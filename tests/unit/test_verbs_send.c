@@ -2,6 +2,7 @@
 /*
  * test_verbs_send.c - messages on their way out (engine/transport/verbs/send.c), and everything that a device can refuse or fail.
  */
+#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -263,6 +264,37 @@ START_TEST(test_ack_required)
 }
 END_TEST
 
+/* What the peer has asked for finds no place in the queue, and nothing else is sent afterwards: it goes when there is one. */
+START_TEST(test_ack_waits_for_place)
+{
+	struct world_conn *const c = &world.conn[0];
+	const uint64_t last = VERBS_SQ_RESERVE + 4;
+	uint64_t ack = 0, seq;
+	struct ibv_wc wc;
+
+	world_join(c, 8, 8);
+	world_peer_drain();
+	while (world_send(c, 3000, 0) == 0)
+		;
+	world_run(); /* the peer has no receives left */
+	for (seq = 1; seq <= last; seq++) {
+		world_peer_sends(seq, 10, RDS_FLAG_ACK_REQUIRED);
+		world_run();
+	}
+	ck_assert_uint_eq(c->nmsgs, last);
+	while (mock_sends_waiting(world_ep(c)->qp)) {
+		peer_post(&world.peer, 8);
+		world_run();
+		while (peer_poll(&world.peer, &wc))
+			if (wc.opcode == IBV_WC_RECV)
+				ack = be64toh(((const struct rds_wire_hdr *)(const void *)(world.peer.mem +
+											   wc.wr_id * PEER_BUF))
+						      ->ack);
+	}
+	ck_assert_uint_eq(ack, last);
+}
+END_TEST
+
 /* ---- what fails ---- */
 
 static void both_down(int why)
@@ -447,6 +479,7 @@ int main(void)
 
 	setenv("RDS_PRELOAD_VERBS_MEMORY", "4M", 1);
 	t = world_case(s, "ib", world_ib);
+	tcase_add_test(t, test_ack_waits_for_place); /* where credits are counted, they run out before */
 	tests(t);
 	tcase_add_test(t, test_memory_of_the_unsignaled);
 	tcase_add_test(t, test_memory_stays_until_sent); /* iWARP's devices have read them long ago */

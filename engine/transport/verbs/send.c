@@ -347,8 +347,10 @@ static bool say(struct verbs_ep *ep, bool ask, bool grants)
 		return false;
 	if (ep->max_inline < VERBS_HDR) {
 		if ((ep->out_count == ep->out_cap && out_grow(ep)) ||
-		    verbs_block_get(ep->dev->arena, VERBS_HDR, &o.block))
+		    verbs_block_get(ep->dev->arena, VERBS_HDR, &o.block)) {
+			verbs_dev_memory(ep->dev);
 			return false;
+		}
 		memcpy(o.block.mem, &h, sizeof(h));
 		o.solicited = ask || grants;
 		frame_out(ep, &o);
@@ -376,6 +378,14 @@ static bool say(struct verbs_ep *ep, bool ask, bool grants)
 	return true;
 }
 
+/* False: no place, no memory, or no credits (which come with a call of verbs_push). */
+static bool say_due(struct verbs_ep *ep)
+{
+	bool grants = verbs_credit_due(ep);
+
+	return !(grants || atomic_load(&ep->ack_due)) || say(ep, false, grants);
+}
+
 static void write_nothing(struct ibv_send_wr *wr)
 {
 	wr->opcode = IBV_WR_RDMA_WRITE;
@@ -399,16 +409,14 @@ static void send_nothing(struct verbs_ep *ep)
 void verbs_push(struct rds_ep *rep)
 {
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
-	bool grants;
 
 	if (atomic_load(&ep->state) != VERBS_UP)
 		return;
 	free_done(ep);
 	let_go(ep);
 	post_chain(ep);
-	grants = verbs_credit_due(ep);
-	if (grants || atomic_load(&ep->ack_due))
-		say(ep, false, grants);
+	while (!say_due(ep) && !queue_room(ep, 1) && !atomic_exchange(&ep->unsaid, true))
+		; /* else once more: what completed before it was set told nobody */
 	if (unlikely(atomic_load_explicit(&ep->probe_due, memory_order_relaxed)) &&
 	    atomic_exchange(&ep->probe_due, false))
 		verbs_send_probe(ep);
@@ -498,7 +506,8 @@ void verbs_send_done(struct verbs_ep *ep, const struct ibv_wc *wc)
 	if (unlikely(atomic_load(&ep->state) != VERBS_UP))
 		return;
 	rds_fence();
-	if (unlikely(atomic_load(&ep->backlog)))
+	if (unlikely(atomic_load(&ep->backlog)) ||
+	    (unlikely(atomic_load_explicit(&ep->unsaid, memory_order_relaxed)) && atomic_exchange(&ep->unsaid, false)))
 		ep->head.t->up->speak(ep->head.conn);
 	if (unlikely(atomic_load_explicit(&ep->wants_room, memory_order_relaxed)) &&
 	    atomic_exchange(&ep->wants_room, false))

@@ -241,6 +241,7 @@ struct verbs_ep {
 	uint64_t close_by, close_pause;
 	bool expects_last;	   /* closed: its queue pair may have receives of the shared queue; */
 	bool last_said;		   /* ... the device has said that it has none left */
+	_Atomic bool unsaid;	   /* verbs_push found no place in the queue for what is due: again when something completes */
 	_Atomic bool probe_due;	   /* keepalive: have verbs_push send a probe */
 	_Atomic bool urge_due;	   /* ... an operation of no bytes behind what it has sent */
 	_Atomic bool signal_due;   /* memory is short: ... one, if the last that went asked for no completion */
