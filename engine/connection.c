@@ -343,9 +343,9 @@ static void conn_retry(struct rds_timer *tm)
 		conn->theirs = false;
 		return;
 	}
-	if (err == -EMFILE || err == -ENFILE || err == -ENOMEM)
-		rds_warn("cannot connect to another process: %s (ulimit -n, ulimit -v, memory); messages to it wait",
-			 strerror(-err));
+	if (err == -EMFILE || err == -ENFILE || err == -ENOMEM || err == -EFBIG)
+		rds_warn("cannot connect to another process: %s (ulimit %s, memory); messages to it wait",
+			 strerror(-err), err == -EFBIG ? "-f" : "-n, ulimit -v");
 	if (peer_is_gone(conn))
 		rds_conn_drop(conn, NULL, err, true);
 	else

@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -179,14 +180,22 @@ int os_fcntl(int fd, int cmd, long arg)
 	return (int)sys3(SYS_fcntl, fd, cmd, arg);
 }
 
+/* Beyond the limit (ulimit -f) the kernel would also raise SIGXFSZ, which ends a program that knows nothing of our files. */
+static bool file_may_be(off_t len)
+{
+	struct rlimit lim;
+
+	return sys4(SYS_prlimit64, 0, RLIMIT_FSIZE, NULL, &lim) < 0 || (rlim_t)len <= lim.rlim_cur;
+}
+
 int os_ftruncate(int fd, off_t len)
 {
-	return (int)sys2(SYS_ftruncate, fd, len);
+	return file_may_be(len) ? (int)sys2(SYS_ftruncate, fd, len) : -EFBIG;
 }
 
 int os_fallocate(int fd, off_t off, off_t len)
 {
-	return (int)sys4(SYS_fallocate, fd, 0, off, len);
+	return file_may_be(off + len) ? (int)sys4(SYS_fallocate, fd, 0, off, len) : -EFBIG;
 }
 
 int os_memfd(const char *name, unsigned flags)

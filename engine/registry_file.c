@@ -97,6 +97,8 @@ static int cannot(const char *path, const char *what, int err)
 		hint = "set RDS_PRELOAD_REGISTRY_DIR to a shorter name";
 	else if (err == -EOPNOTSUPP)
 		hint = "set RDS_PRELOAD_REGISTRY_DIR to a tmpfs";
+	else if (err == -EFBIG)
+		hint = "raise the limit of file sizes (ulimit -f)";
 	else if (err == -EMFILE)
 		hint = RDS_LOG_EMFILE;
 	else if (err == -ENFILE)

@@ -216,6 +216,7 @@ int main(int argc, char **argv)
 		{"help", no_argument, NULL, 'h'},	   {"version", no_argument, NULL, 'V'},
 		{NULL, 0, NULL, 0},
 	};
+	const char *want_check = NULL;
 	char library[PATH_MAX];
 	int opt, rc = 0, want_options = 0;
 
@@ -231,7 +232,8 @@ int main(int argc, char **argv)
 			rc = set_variable("--spin", "RDS_PRELOAD_SPIN_US", optarg);
 			break;
 		case OPT_CHECK:
-			return report(optarg);
+			want_check = optarg;
+			break;
 		case OPT_OPTIONS:
 			want_options = 1;
 			break;
@@ -252,6 +254,13 @@ int main(int argc, char **argv)
 		if (rc)
 			return rc;
 	}
+	if ((want_options || want_check) && optind < argc) {
+		fprintf(stderr, "rdsrun: nothing is run with %s: what is \"%s\" for?\n",
+			want_options ? "--options" : "--check", argv[optind]);
+		return EXIT_USAGE;
+	}
+	if (want_check)
+		return report(want_check);
 	if (want_options) {
 		rds_options_print(stdout);
 		return fflush(stdout) ? EXIT_CANNOT_RUN : EXIT_SUCCESS;

@@ -72,6 +72,13 @@ expect "really loaded" "*librdspreload.so*" "$("$RDSRUN" cat /proc/self/maps | t
 expect "--options shows a value and its origin" "*RDS_PRELOAD_SPIN_US*23*environment*" \
 	"$(RDS_PRELOAD_SPIN_US=23 "$RDSRUN" --options | grep SPIN_US)"
 
+for alone in "--options" "--check cat"; do
+	# shellcheck disable=SC2086
+	out=$("$RDSRUN" $alone echo ran 2>&1)
+	expect "$alone with a program: status" 2 $?
+	expect "$alone with a program" "rdsrun: nothing is run with ${alone%% *}*" "$out"
+done
+
 # --check
 cat=$(command -v cat)
 check "dynamic program" 0 "yes: *dynamically linked*" cat
