@@ -181,21 +181,24 @@ int os_fcntl(int fd, int cmd, long arg)
 }
 
 /* Beyond the limit (ulimit -f) the kernel would also raise SIGXFSZ, which ends a program that knows nothing of our files. */
-static bool file_may_be(off_t len)
+static bool file_may_be(int fd, off_t len)
 {
 	struct rlimit lim;
+	struct stat st;
 
-	return sys4(SYS_prlimit64, 0, RLIMIT_FSIZE, NULL, &lim) < 0 || (rlim_t)len <= lim.rlim_cur;
+	if (sys4(SYS_prlimit64, 0, RLIMIT_FSIZE, NULL, &lim) < 0 || (rlim_t)len <= lim.rlim_cur)
+		return true;
+	return os_fstat(fd, &st) == 0 && len <= st.st_size; /* it does not grow */
 }
 
 int os_ftruncate(int fd, off_t len)
 {
-	return file_may_be(len) ? (int)sys2(SYS_ftruncate, fd, len) : -EFBIG;
+	return file_may_be(fd, len) ? (int)sys2(SYS_ftruncate, fd, len) : -EFBIG;
 }
 
 int os_fallocate(int fd, off_t off, off_t len)
 {
-	return file_may_be(off + len) ? (int)sys4(SYS_fallocate, fd, 0, off, len) : -EFBIG;
+	return file_may_be(fd, off + len) ? (int)sys4(SYS_fallocate, fd, 0, off, len) : -EFBIG;
 }
 
 int os_memfd(const char *name, unsigned flags)

@@ -240,23 +240,29 @@ static int find(const struct rds_addr *dst, bool far, bool local, struct rds_con
 static int resolve(const struct rds_conn_id *from, const struct rds_addr *dst, bool far, struct rds_conn **out)
 {
 	struct rds_conn_id id = *from, none;
-	bool local = true, tell = false;
+	bool local = true, nobodys, tell = false;
 	struct rds_conn *nowhere;
 	enum rds_conn_kind kind;
 	int err = owner_of(dst, far, &id, &kind);
 
 	*out = NULL;
-	if (err == -ENOENT)
+	if (err && err != -ENOENT)
+		return err;
+	if (err)
 		local = rds_addr_is_local(&dst->ip, dst->scope) == 0; /* takes system calls, so before the lock */
 	none = id;
 	nobody(&none);
 	rds_lock(&rds_eng->control);
 	err = find(dst, far, local, &id, &kind);
+	if (err && err != -ENOENT)
+		goto unlock;
 	nowhere = kind == RDS_CONN_NOWHERE ? NULL : rds_conn_find(RDS_CONN_NOWHERE, &none);
 	if (unlikely(nowhere)) {
-		hand_over(nowhere, err == -ENOENT);
-		err = find(dst, far, local, &id,
-			   &kind); /* anew: while that went on, a socket may have got the last of them */
+		/* Anew afterwards: while that went on, a socket may have got the last of them.  `nobodys`: what the first answer
+		 * made of the address, so that a message and those before it are judged alike. */
+		nobodys = err == -ENOENT;
+		hand_over(nowhere, nobodys);
+		err = find(dst, far, nobodys, &id, &kind);
 	}
 	if (err && err != -ENOENT)
 		goto unlock;

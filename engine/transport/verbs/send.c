@@ -415,8 +415,8 @@ void verbs_push(struct rds_ep *rep)
 	free_done(ep);
 	let_go(ep);
 	post_chain(ep);
-	while (!say_due(ep) && !queue_room(ep, 1) && !atomic_exchange(&ep->unsaid, true))
-		; /* else once more: what completed before it was set told nobody */
+	while (!say_due(ep) && !atomic_exchange(&ep->unsaid, true))
+		; /* once more: what completed before it was set told nobody */
 	if (unlikely(atomic_load_explicit(&ep->probe_due, memory_order_relaxed)) &&
 	    atomic_exchange(&ep->probe_due, false))
 		verbs_send_probe(ep);

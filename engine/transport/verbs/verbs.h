@@ -109,7 +109,7 @@ struct verbs_call {
 struct verbs_caps {
 	bool credits; /* cannot make a sender wait (no RNR): a frame without a receive buffer ends the connection */
 	bool initiator_first; /* the side that connected sends first, the other is silent until then */
-	bool late_ear; /* what comes just after its yes to a request may be noticed only when more comes (endpoint.c: urge) */
+	bool late_ear; /* what comes just after its yes to a request may be noticed only when more comes; so the peer's, too (endpoint.c: urge) */
 	bool one_sge_read;     /* (RDMA) */
 	bool sink_needs_write; /* (RDMA) */
 	bool atomics;	       /* (RDMA) */
@@ -234,14 +234,14 @@ struct verbs_ep {
 	bool cm_up;		/* ESTABLISHED has come */
 	uint64_t peer_ack;	/* for up->up: what the peer has received before */
 	struct rds_timer nudge; /* set from anywhere: the helper is to look whether it is up, or to be freed */
-	uint64_t urge_ns;	/* 0: no more */
+	uint64_t urge_ns;	/* ... or the peer to be urged (helper): the time between the last two; 0: not that kind */
 	struct verbs_call call;
 	bool cm_busy; /* rdma_connect or rdma_accept, and no answer yet (caps.cm_commits) */
 	bool over;    /* up->down has been called, or will never be */
 	uint64_t close_by, close_pause;
 	bool expects_last;	   /* closed: its queue pair may have receives of the shared queue; */
 	bool last_said;		   /* ... the device has said that it has none left */
-	_Atomic bool unsaid;	   /* verbs_push found no place in the queue for what is due: again when something completes */
+	_Atomic bool unsaid;	   /* verbs_push could not send what is due: again when something completes */
 	_Atomic bool probe_due;	   /* keepalive: have verbs_push send a probe */
 	_Atomic bool urge_due;	   /* ... an operation of no bytes behind what it has sent */
 	_Atomic bool signal_due;   /* memory is short: ... one, if the last that went asked for no completion */
