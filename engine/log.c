@@ -22,7 +22,17 @@
 #include "engine/os.h"
 
 #define LINE_MAX_LEN 1024 /* below PIPE_BUF: lines of several processes never mix */
-#define PER_SECOND 10
+/*
+ * How often a place may speak: `burst` lines at once, then one per `each_ms`.  What is off may stay off for hours, and its line is
+ * known by then; what is asked for (info, debug) is wanted whole as far as that is bearable.
+ */
+static const struct {
+	uint64_t burst, each_ms;
+} pace[] = {[RDS_LOG_ERROR] = {20, 5000},
+	    [RDS_LOG_WARN] = {20, 5000},
+	    [RDS_LOG_INFO] = {10, 100},
+	    [RDS_LOG_DEBUG] = {10, 100}};
+
 #define STDERR 2
 
 _Static_assert(LINE_MAX_LEN < PIPE_BUF, "one line is one atomic write");
@@ -201,18 +211,22 @@ static int own_fd(int *no_file)
 
 /* ---- what ---- */
 
-/* False: held back. *held: how many were, before this one. */
-static bool site_admit(struct rds_log_site *site, uint32_t *held)
+/*
+ * False: held back. *held: how many were, before this one.
+ *
+ * site->due: until when the lines so far are paid for, at one per each_ms; so many ahead of now as burst allows.
+ */
+static bool site_admit(struct rds_log_site *site, enum rds_log_level level, uint32_t *held)
 {
-	uint64_t now = os_now_ns() / 1000000000 + 1, window = atomic_load_explicit(&site->window, memory_order_relaxed);
+	uint64_t now = os_now_ns() / 1000000, due = atomic_load_explicit(&site->due, memory_order_relaxed), from;
 
-	/* Threads that meet at the turn of a second may let a few lines more through; no harm. */
-	if (window != now && atomic_compare_exchange_strong(&site->window, &window, now))
-		atomic_store_explicit(&site->count, 0, memory_order_relaxed);
-	if (atomic_fetch_add_explicit(&site->count, 1, memory_order_relaxed) >= PER_SECOND) {
-		atomic_fetch_add_explicit(&site->held, 1, memory_order_relaxed);
-		return false;
-	}
+	do {
+		from = due > now ? due : now;
+		if (from - now > (pace[level].burst - 1) * pace[level].each_ms) {
+			atomic_fetch_add_explicit(&site->held, 1, memory_order_relaxed);
+			return false;
+		}
+	} while (!atomic_compare_exchange_weak(&site->due, &due, from + pace[level].each_ms));
 	*held = atomic_exchange_explicit(&site->held, 0, memory_order_relaxed);
 	return true;
 }
@@ -290,7 +304,7 @@ void rds_log_at(struct rds_log_site *site, enum rds_log_level level, const char 
 	uint32_t held;
 	va_list ap;
 
-	if (!site_admit(site, &held))
+	if (!site_admit(site, level, &held))
 		return;
 	fd = os_side ? own_fd(&no_file) : log_fd(&no_file);
 	if (fd < 0 || !can_write(fd))

@@ -2,8 +2,8 @@
 /*
  * log.h - one line on stderr (or RDS_PRELOAD_LOG_FILE) that says what happened and what to do about it.
  * The first detector logs, callers pass the error on.  error: the user can fix it; warn: something is off but goes on;
- * info: once-per-life events; debug: per-connection events; never per message.  Each call site is limited to 10 lines
- * per second; the next line after that says how many were held back.  Never allocates, never stdout, one write(2).
+ * info: once-per-life events; debug: per-connection events; never per message.  Each call site is limited:
+ * errors and warnings to 20 lines and one more per five seconds, the rest to ten per second; the next line says how many were held back.  Never allocates, never stdout, one write(2).
  */
 #ifndef ENGINE_LOG_H
 #define ENGINE_LOG_H
@@ -14,8 +14,8 @@
 enum rds_log_level { RDS_LOG_ERROR, RDS_LOG_WARN, RDS_LOG_INFO, RDS_LOG_DEBUG };
 
 struct rds_log_site {
-	_Atomic uint64_t window; /* second in which `count` counts */
-	_Atomic uint32_t count, held;
+	_Atomic uint64_t due; /* milliseconds (log.c: site_admit) */
+	_Atomic uint32_t held;
 };
 
 /*
