@@ -2,8 +2,8 @@
 /*
  * log.h - one line on stderr (or RDS_PRELOAD_LOG_FILE) that says what happened and what to do about it.
  * The first detector logs, callers pass the error on.  error: the user can fix it; warn: something is off but goes on;
- * info: once-per-life events; debug: per-connection events; never per message.  Each call site is limited:
- * errors and warnings to 20 lines and one more per five seconds, the rest to ten per second; the next line says how many were held back.  Never allocates, never stdout, one write(2).
+ * info: once-per-life events; debug: per-connection events; never per message.  Each call site is limited (log.c: pace);
+ * the next line after that says how many were held back.  Never allocates, never stdout, one write(2).
  */
 #ifndef ENGINE_LOG_H
 #define ENGINE_LOG_H

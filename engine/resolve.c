@@ -258,8 +258,8 @@ static int resolve(const struct rds_conn_id *from, const struct rds_addr *dst, b
 		goto unlock;
 	nowhere = kind == RDS_CONN_NOWHERE ? NULL : rds_conn_find(RDS_CONN_NOWHERE, &none);
 	if (unlikely(nowhere)) {
-		/* Anew afterwards: while that went on, a socket may have got the last of them.  `nobodys`: what the first answer
-		 * made of the address, so that a message and those before it are judged alike. */
+		/* Anew afterwards: while that went on, a socket may have got the last of them.  What the first answer made of
+		 * the address holds for both, so that a message and those before it are judged alike. */
 		nobodys = err == -ENOENT;
 		hand_over(nowhere, nobodys);
 		err = find(dst, far, nobodys, &id, &kind);

@@ -30,11 +30,11 @@ static int file = -1;
 uint64_t __real_os_now_ns(void);
 uint64_t __wrap_os_now_ns(void);
 
-static uint64_t ahead_ns; /* our clock is so far ahead of the real one */
+static uint64_t now_ns; /* the clock, if it is not to go by itself */
 
 uint64_t __wrap_os_now_ns(void)
 {
-	return __real_os_now_ns() + ahead_ns;
+	return now_ns ? now_ns : __real_os_now_ns();
 }
 
 /* Descriptor 2 becomes an empty file. */
@@ -128,18 +128,19 @@ START_TEST(rate)
 {
 	unsigned i;
 
+	now_ns = 1000 * MS;
 	capture();
 	for (i = 0; i < 100; i++)
 		shout(i);
 	ck_assert_uint_eq(lines(captured()), 20);
 	rds_warn("another place"); /* has its own account */
 	ck_assert_ptr_nonnull(strstr(captured(), "another place\n"));
-	ahead_ns = 5000 * MS;
+	now_ns += 5000 * MS;
 	shout(100);
 	ck_assert_ptr_nonnull(strstr(captured(), "shout 100 (80 more like this were held back)\n"));
 	shout(101);
 	ck_assert_ptr_null(strstr(captured(), "shout 101"));
-	ahead_ns = 1000 * 1000 * MS;
+	now_ns += 1000 * 1000 * MS;
 	for (i = 102; i < 200; i++)
 		shout(i);
 	ck_assert_ptr_nonnull(strstr(captured(), "shout 102 (1 more like this were held back)\n"));
@@ -147,18 +148,17 @@ START_TEST(rate)
 }
 END_TEST
 
-/* What was asked for is said ten times a second. */
+/* What was asked for is said ten times a second, after ten at once: a second of one every 10 ms. */
 START_TEST(rate_of_info)
 {
-	unsigned i, n;
+	unsigned i;
 
 	rds_log_setup(RDS_LOG_INFO, NULL);
 	capture();
-	for (i = 0; i < 100; i++, ahead_ns += 10 * MS)
+	now_ns = 1000 * MS;
+	for (i = 0; i < 100; i++, now_ns += 10 * MS)
 		rds_info("whisper");
-	n = lines(captured());
-	ck_assert_uint_ge(n, 10 + 9);
-	ck_assert_uint_le(n, 10 + 12);
+	ck_assert_uint_eq(lines(captured()), 10 + 9);
 }
 END_TEST
 

@@ -7,9 +7,9 @@
  * something more is promised.  Two buffers are set aside per endpoint as long as it lives: one for its last credit (FEWEST), one for a
  * frame that only grants (SPARE).  What it holds beyond that, up to WINDOW for a busy one, is an eighth of what nobody has been promised.
  * Credits cannot be taken back, but what is used is granted again only as far as that eighth goes, and whoever has sent little is
- * given little unless most of it lies free, since it would keep it: a thousand idle connections leave most of it to the busy ones.  All that is beyond the two
- * never exceeds what the device began with (dev->base); for the two the device gets more buffers as endpoints come (verbs_dev_grow),
- * before windows have none.
+ * given little unless most of it lies free, since it would keep it: a thousand idle connections leave most of it to the busy ones.
+ * All that is beyond the two never exceeds what the device began with (dev->base); for the two the device gets more buffers as
+ * endpoints come (verbs_dev_grow), before windows have none.
  *
  * A frame that only grants is free of charge, or two sides without credits would wait for each other.  One at a time is under way
  * unread: the next is sent only after the peer has used more credits than it had been told before the last one, so it has read that

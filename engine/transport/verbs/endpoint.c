@@ -4,9 +4,9 @@
  *
  * It has at most one id and one queue pair at a time.  up->down is called once at most, and never after the engine has closed it.
  * Closed, it lives on by itself: the queue pair in error until what was in flight, and the last receive that the device took for it,
- * has come back or a deadline has passed, then
- * without id and queue pair until the engine has released what lies in place and wants nothing of what it retained.  All memory is
- * freed in the helper, from a timer, so that whoever has an endpoint in hand need not fear for it.
+ * has come back or a deadline has passed, then without id and queue pair until the engine has released what lies in place and wants
+ * nothing of what it retained.  All memory is freed in the helper, from a timer, so that whoever has an endpoint in hand need not
+ * fear for it.
  *
  * Runs in the helper, but for verbs_ep_heard() and verbs_ep_free_if_done().  Must not know how a connection is asked for.
  */
@@ -121,8 +121,9 @@ static bool may_speak(const struct verbs_ep *ep)
 }
 
 /*
- * Where a peer's device may have missed what came just after its yes (caps.late_ear), something must follow, or all waits for the
- * keepalive: so as long as nothing is heard, now and then an operation of no bytes does, which asks nothing of the peer's program.
+ * Where a peer's device may have missed what came just after its yes, something must follow, or all waits for the keepalive: so as long
+ * as nothing is heard, now and then an operation of no bytes does, which asks nothing of the peer's program.  What device the peer
+ * has is not known: it is taken to be of the same make as ours (caps.late_ear).
  */
 static void urge_begin(struct verbs_ep *ep)
 {

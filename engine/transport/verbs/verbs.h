@@ -109,7 +109,7 @@ struct verbs_call {
 struct verbs_caps {
 	bool credits; /* cannot make a sender wait (no RNR): a frame without a receive buffer ends the connection */
 	bool initiator_first; /* the side that connected sends first, the other is silent until then */
-	bool late_ear; /* what comes just after its yes to a request may be noticed only when more comes; so the peer's, too (endpoint.c: urge) */
+	bool late_ear; /* what comes just after its yes to a request may be noticed only when more comes (endpoint.c: urge) */
 	bool one_sge_read;     /* (RDMA) */
 	bool sink_needs_write; /* (RDMA) */
 	bool atomics;	       /* (RDMA) */
