@@ -36,11 +36,16 @@ void mock_async_cq(struct ibv_cq *cq, enum ibv_event_type type)
 	say((struct mock_ctx *)cq->context, (struct ibv_async_event){.element.cq = cq, .event_type = type});
 }
 
+void mock_say_srq(struct ibv_srq *srq, enum ibv_event_type type)
+{
+	say((struct mock_ctx *)srq->context, (struct ibv_async_event){.element.srq = srq, .event_type = type});
+}
+
 void mock_async_srq(struct ibv_srq *srq, enum ibv_event_type type)
 {
 	MOCK_LOCK;
 
-	say((struct mock_ctx *)srq->context, (struct ibv_async_event){.element.srq = srq, .event_type = type});
+	mock_say_srq(srq, type);
 }
 
 /* The counts of what the event is about, NULL if it is the device. */

@@ -84,7 +84,7 @@ struct mock_recv {
 struct mock_srq {
 	struct ibv_srq srq;
 	TAILQ_HEAD(, mock_recv) recvs;
-	unsigned count, depth, users;
+	unsigned count, depth, users, limit;
 	int max_sge;
 	struct mock_acks async;
 	TAILQ_ENTRY(mock_srq) link;
@@ -249,6 +249,7 @@ static inline void mock_ctx_used(struct ibv_context *ctx, int n)
 void mock_async_install(void);
 void mock_async_drop(struct mock_ctx *ctx);
 void mock_async_forget(struct ibv_context *ctx, const void *object);
+void mock_say_srq(struct ibv_srq *srq, enum ibv_event_type type); /* lock held */
 
 /* ---- mock_mem.c ---- */
 void mock_mem_install(void);

@@ -34,6 +34,19 @@ static struct ibv_srq *create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *i
 	return &srq->srq;
 }
 
+/* Of what can be changed, the limit: said once, when fewer are left. */
+static int modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr, int mask)
+{
+	MOCK_LOCK;
+	struct mock_srq *srq = (struct mock_srq *)ibsrq;
+
+	MOCK_FAILS_NUMBER(ibv_modify_srq);
+	if (mask != IBV_SRQ_LIMIT || attr->srq_limit > srq->depth)
+		return EINVAL;
+	srq->limit = attr->srq_limit;
+	return 0;
+}
+
 static int destroy_srq(struct ibv_srq *ibsrq)
 {
 	MOCK_LOCK;
@@ -329,6 +342,7 @@ static int modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 void mock_qp_install(void)
 {
 	vb.ibv_create_srq = create_srq;
+	vb.ibv_modify_srq = modify_srq;
 	vb.ibv_destroy_srq = destroy_srq;
 	vb.ibv_query_qp = query_qp;
 	vb.ibv_modify_qp = modify_qp;

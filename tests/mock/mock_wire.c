@@ -41,6 +41,10 @@ static void received(struct mock_qp *qp, struct mock_recv *r, const struct mock_
 
 	TAILQ_REMOVE(&srq->recvs, r, link);
 	srq->count--;
+	if (srq->count < srq->limit) {
+		srq->limit = 0;
+		mock_say_srq(&srq->srq, IBV_EVENT_SRQ_LIMIT_REACHED);
+	}
 	if (status == IBV_WC_SUCCESS) {
 		if (mock_mem_check(srq->srq.pd, r->sge, r->nsge, IBV_ACCESS_LOCAL_WRITE, "receive"))
 			mock_mem_scatter(r->sge, r->nsge, s->data, s->len);

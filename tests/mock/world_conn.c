@@ -75,6 +75,7 @@ struct rds_procid world_peer_id(void)
 void world_hello(struct verbs_hello *h, enum verbs_ask ask)
 {
 	verbs_hello_self(h, ask, 0);
+	h->frame = verbs_frame_say(VERBS_FRAME);
 	h->wanted = h->self;
 	h->self = world_peer_id();
 	h->listener = PEER_PORT;
@@ -83,6 +84,7 @@ void world_hello(struct verbs_hello *h, enum verbs_ask ask)
 void world_answer(struct verbs_answer *a, enum verbs_status status)
 {
 	verbs_answer_init(a, status, 0);
+	a->frame = verbs_frame_say(VERBS_FRAME);
 	a->self = world_peer_id();
 	a->listener = PEER_PORT;
 }

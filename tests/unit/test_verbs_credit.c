@@ -113,7 +113,7 @@ START_TEST(test_locked_memory_is_used)
 	dev = world_ep(b)->dev;
 	ck_assert_ptr_eq(dev->ctx->device, &world.ours2->device);
 	fill(dev);
-	world.ours2->memlock = world.ours2->registered + (2u << 20) + 2 * more * VERBS_BUF;
+	world.ours2->memlock = world.ours2->registered + (2u << 20) + 2 * more * VERBS_BUF(VERBS_FRAME);
 	for (n = 0; idle_add(dev); n++)
 		;
 	ck_assert_uint_gt(n, more * 9 / 10);

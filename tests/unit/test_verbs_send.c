@@ -315,7 +315,7 @@ START_TEST(test_send_completes_with_error)
 	enum ibv_wc_status status = (enum ibv_wc_status)_i;
 
 	world_pair();
-	ck_assert_int_eq(world_send(a, 30000, 0), 0);
+	ck_assert_int_eq(world_send(a, 300000, 0), 0);
 	mock_fail_send(world_ep(a)->qp, status);
 	/* iWARP's connection ends with it, and that comes first */
 	both_down(status == IBV_WC_RETRY_EXC_ERR && !counted() ? -ETIMEDOUT : -ECONNRESET);
@@ -326,7 +326,7 @@ START_TEST(test_receive_completes_with_error)
 {
 	world_pair();
 	mock_fail_recv(world_ep(a)->qp, (enum ibv_wc_status)_i);
-	ck_assert_int_eq(world_send(b, 30000, 0), 0);
+	ck_assert_int_eq(world_send(b, 300000, 0), 0);
 	both_down(-ECONNRESET);
 }
 END_TEST
@@ -336,7 +336,7 @@ START_TEST(test_post_fails_half_way)
 {
 	world_pair();
 	mock_post_fail((unsigned)_i, ENOMEM);
-	ck_assert_int_eq(world_send(a, 60000, 0), 0);
+	ck_assert_int_eq(world_send(a, 500000, 0), 0);
 	both_down(-ENOMEM);
 }
 END_TEST

@@ -34,6 +34,7 @@
 	X(ibv, int, ibv_get_cq_event, (struct ibv_comp_channel * ch, struct ibv_cq * *cq, void **arg))                 \
 	X(ibv, void, ibv_ack_cq_events, (struct ibv_cq * cq, unsigned n))                                              \
 	X(ibv, struct ibv_srq *, ibv_create_srq, (struct ibv_pd * pd, struct ibv_srq_init_attr * attr))                \
+	X(ibv, int, ibv_modify_srq, (struct ibv_srq * srq, struct ibv_srq_attr * attr, int mask))                      \
 	X(ibv, int, ibv_destroy_srq, (struct ibv_srq * srq))                                                           \
 	X(ibv, int, ibv_query_qp,                                                                                      \
 	  (struct ibv_qp * qp, struct ibv_qp_attr * attr, int mask, struct ibv_qp_init_attr *init))                    \

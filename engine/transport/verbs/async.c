@@ -52,7 +52,9 @@ static void handle(struct verbs_dev *dev, enum ibv_event_type type, uint32_t qpn
 	case IBV_EVENT_DEVICE_FATAL:
 		verbs_dev_gone(dev, vb.ibv_event_type_str(type));
 		return;
-	case IBV_EVENT_SRQ_LIMIT_REACHED: /* no limit is set: every look at the queue posts what has come back */
+	case IBV_EVENT_SRQ_LIMIT_REACHED:
+		verbs_dev_low(dev);
+		return;
 	case IBV_EVENT_SQ_DRAINED:
 		return;
 	default:

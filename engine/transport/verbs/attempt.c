@@ -77,6 +77,7 @@ static int request(struct verbs_ep *ep)
 	if (err)
 		return err;
 	verbs_hello_self(&hello, VERBS_CONNECT, ep->id.tos);
+	hello.frame = verbs_frame_say(ep->dev->caps.frame);
 	hello.credits = (uint16_t)verbs_credit_first(ep->dev, ep);
 	if (ep->dev->caps.credits && !hello.credits)
 		return -ENOBUFS;
@@ -104,7 +105,7 @@ static int accepted(struct verbs_ep *ep, const struct verbs_said *said)
 		return -EPROTO;
 	if (memcmp(&a.self, &ep->id.peer, sizeof(a.self)) != 0)
 		return -EPROTO;
-	ep->frame = verbs_frame_of(a.frame);
+	ep->frame = verbs_frame_of(a.frame, ep->dev->caps.frame);
 	ep->several = a.version >= VERBS_VERSION_SEVERAL;
 	ep->peer_ack = a.rx_seq;
 	verbs_credit_start(ep, a.credits);

@@ -145,7 +145,7 @@ static bool scarce(const struct verbs_dev *dev)
 static void refused(struct verbs_dev *dev, int err)
 {
 	if (err != -ENOBUFS)
-		verbs_memlock_help(dev, (FEWEST + SPARE) * VERBS_BUF);
+		verbs_memlock_help(dev, (FEWEST + SPARE) * VERBS_BUF(dev->caps.frame));
 	if (!atomic_exchange(&dev->full, true))
 		rds_warn("%s: no receive buffers for another connection: it is refused. "
 			 "RDS_PRELOAD_VERBS_BUFFERS and the limit of locked memory say how many there can be "

@@ -4,8 +4,7 @@
  * receive queue, and what the device can do.
  *
  * A device is made when the first address on it is bound or the first connection over it comes, and stays until the process ends: it
- * costs nothing while nothing happens.  Receive buffers are shared by all connections; a buffer is in the queue, in a completion, with
- * the engine (a message that waits in place), with an endpoint (ep->later), or about to be posted again (refill).
+ * costs nothing while nothing happens.
  *
  * The device is opened for us alone.  librdmacm opens each one for itself, too, and ids come with that context; but in a forked child it
  * would be the parent's for ever, and nothing made there would go when the parent is killed.  So ids are given ours (verbs_dev_get).
@@ -27,13 +26,7 @@
 #define CQ_SENDS 8192u /* of them, for sends: all that 32 connections can have under way */
 #define CQ_FEWEST 256u
 #define SQ_FEWEST 32u /* with fewer none may be left that asks for a completion */
-#define REFILL_BATCH 16u
-#define FEWEST_BUFFERS 64u
-#define GROWTH 8u
-#define STEPS 8u	     /* ... in steps of an eighth of the beginning */
-#define SEND_ROOM (2u << 20) /* stays free beside what is added: the least that RDS_PRELOAD_VERBS_MEMORY may be */
 #define SIW_VENDOR 0x626d74u
-#define STARVED_NS (5 * 1000000ull)
 
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 
@@ -54,6 +47,7 @@ static void find_caps(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 	c->late_ear = attr->vendor_id == SIW_VENDOR;
 	c->atomics = attr->atomic_cap != IBV_ATOMIC_NONE;
 	c->max_inline = 128; /* a header and a small message; devices that have less say so when asked */
+	c->frame = c->credits ? VERBS_FRAME : VERBS_FRAME_SHARED;
 	c->sq = attr->max_qp_wr < (int)VERBS_SQ ? (uint32_t)attr->max_qp_wr : VERBS_SQ;
 	c->srq = attr->max_srq > 0 && attr->max_srq_wr > 0 ? (uint32_t)attr->max_srq_wr : 0;
 	c->rd_atomic = (uint32_t)(attr->max_qp_rd_atom < attr->max_qp_init_rd_atom ? attr->max_qp_rd_atom
@@ -62,71 +56,7 @@ static void find_caps(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 		c->rd_atomic = 16;
 }
 
-/* ---- receive buffers (rx) ---- */
-
-void verbs_buf_put(struct verbs_dev *dev, struct verbs_buf *buf)
-{
-	buf->ep = NULL;
-	buf->next = dev->refill;
-	dev->refill = buf;
-	dev->nrefill++;
-}
-
-/* One chain of at most REFILL_BATCH.  How many the device took is counted by what it has left: some say 0 and took half. */
-static unsigned post_some(struct verbs_dev *dev)
-{
-	struct ibv_recv_wr wr[REFILL_BATCH], *bad = NULL;
-	struct ibv_sge sge[REFILL_BATCH];
-	struct verbs_buf *buf = dev->refill;
-	unsigned n, took;
-	int err;
-
-	for (n = 0; n < REFILL_BATCH && buf; n++, buf = buf->next) {
-		sge[n] = (struct ibv_sge){.addr = (uintptr_t)buf->mem, .length = VERBS_BUF, .lkey = buf->lkey};
-		wr[n] = (struct ibv_recv_wr){.wr_id = buf->index, .sg_list = &sge[n], .num_sge = 1, .next = NULL};
-		if (n)
-			wr[n - 1].next = &wr[n];
-	}
-	if (!n)
-		return 0;
-	err = verbs_err(ibv_post_srq_recv(dev->srq, wr, &bad));
-	took = bad ? (unsigned)(bad - wr) : err ? 0 : n;
-	if (took > n)
-		took = 0;
-	for (n = 0; n < took; n++) {
-		dev->refill = dev->refill->next;
-		dev->nrefill--;
-		dev->posted++;
-	}
-	return took;
-}
-
-void verbs_dev_again(struct verbs_dev *dev)
-{
-	rds_timer_need(&dev->starved, os_now_ns() + STARVED_NS);
-}
-
-void verbs_dev_refill(struct verbs_dev *dev)
-{
-	if (dev->gone)
-		return;
-	while (dev->nrefill) {
-		if (post_some(dev))
-			continue;
-		verbs_dev_again(dev); /* nobody else would look if all the others are with sleeping programs */
-		break;
-	}
-	verbs_credit_serve(dev);
-}
-
-static void starved(struct rds_timer *tm)
-{
-	struct verbs_dev *dev = container_of(tm, struct verbs_dev, starved);
-
-	rx_lock();
-	verbs_dev_refill(dev);
-	rx_unlock();
-}
+/* ---- blocks that are waited for ---- */
 
 #define MEMORY_NS (2 * 1000000ull)
 
@@ -160,137 +90,6 @@ void verbs_dev_memory(struct verbs_dev *dev)
 	rds_timer_need(&dev->memory, os_now_ns() + MEMORY_NS);
 }
 
-/* Where each connection needs buffers of its own, there may be more of them than at the beginning. */
-static uint32_t srq_depth(const struct verbs_dev *dev)
-{
-	uint32_t n = (uint32_t)rds_options()->verbs_buffers * (dev->caps.credits ? GROWTH : 1);
-
-	return n < dev->caps.srq ? n : dev->caps.srq;
-}
-
-/* rx, or nobody else knows of the device. */
-static void bufs_add(struct verbs_dev *dev, uint32_t n, unsigned char *mem, uint32_t lkey)
-{
-	uint32_t i;
-
-	for (i = n; i--;) {
-		struct verbs_buf *buf = &dev->bufs[dev->nbufs + i];
-
-		buf->mem = mem + (size_t)i * VERBS_BUF;
-		buf->index = dev->nbufs + i;
-		buf->lkey = lkey;
-		verbs_buf_put(dev, buf);
-	}
-	dev->nbufs += n;
-}
-
-/* As many as may be locked, down to the fewest that make sense. */
-static int bufs_new(struct verbs_dev *dev)
-{
-	uint32_t n = (uint32_t)rds_options()->verbs_buffers, want = n;
-	int err = 0;
-
-	if (n > dev->caps.srq)
-		n = dev->caps.srq;
-	for (;; n /= 2) {
-		dev->recv_len = ((size_t)n * VERBS_BUF + 4095) & ~(size_t)4095;
-		dev->recv_mem = verbs_mem_register(dev, dev->recv_len, IBV_ACCESS_LOCAL_WRITE, &dev->recv_mr, &err);
-		if (dev->recv_mem || n <= FEWEST_BUFFERS)
-			break;
-	}
-	if (!dev->recv_mem) {
-		verbs_memlock_help(dev, dev->recv_len);
-		return err;
-	}
-	if (n < want)
-		rds_warn("%s: %u receive buffers instead of %u: the limit of locked memory (ulimit -l), or the "
-			 "device's own",
-			 dev->name, n, want);
-	dev->bufs = calloc(srq_depth(dev), sizeof(*dev->bufs));
-	if (!dev->bufs)
-		return -ENOMEM;
-	dev->base = n;
-	bufs_add(dev, n, dev->recv_mem, dev->recv_mr->lkey);
-	return 0;
-}
-
-/* Memory of buffers that came later. */
-struct verbs_recv_mem {
-	struct verbs_recv_mem *next;
-	void *mem;
-	size_t len;
-	struct ibv_mr *mr;
-};
-
-/* Without memory for what goes out, peers that are let in would never be answered. */
-static bool leaves_room(struct verbs_dev *dev)
-{
-	struct ibv_mr *mr;
-	int err;
-	void *mem = verbs_mem_register(dev, SEND_ROOM, 0, &mr, &err);
-
-	if (mem)
-		verbs_mem_release(mem, SEND_ROOM, mr);
-	return mem != NULL;
-}
-
-static int more_memory(struct verbs_dev *dev, struct verbs_recv_mem *m, uint32_t n)
-{
-	int err;
-
-	m->len = ((size_t)n * VERBS_BUF + 4095) & ~(size_t)4095;
-	m->mem = verbs_mem_register(dev, m->len, IBV_ACCESS_LOCAL_WRITE, &m->mr, &err);
-	if (!m->mem)
-		return err;
-	if (leaves_room(dev))
-		return 0;
-	verbs_mem_release(m->mem, m->len, m->mr);
-	return -ENOMEM;
-}
-
-/* A step; near the limit of locked memory what can be had of it, as long as somebody is helped by that. */
-int verbs_dev_grow(struct verbs_dev *dev, uint32_t fewest)
-{
-	uint32_t left = srq_depth(dev) - dev->nbufs, n = dev->base / STEPS > fewest ? dev->base / STEPS : fewest;
-	struct verbs_recv_mem *m;
-	int err;
-
-	if (left < fewest || dev->gone)
-		return -ENOBUFS;
-	if (n > left)
-		n = left;
-	m = calloc(1, sizeof(*m));
-	if (!m)
-		return -ENOMEM;
-	while ((err = more_memory(dev, m, n)) && n / 2 >= fewest)
-		n /= 2;
-	if (err) {
-		free(m);
-		return err == -ENOBUFS ? -ENOMEM : err;
-	}
-	rx_lock();
-	m->next = dev->grown;
-	dev->grown = m;
-	bufs_add(dev, n, m->mem, m->mr->lkey);
-	verbs_dev_refill(dev);
-	rx_unlock();
-	return 0;
-}
-
-static void bufs_free(struct verbs_dev *dev)
-{
-	struct verbs_recv_mem *m;
-
-	while ((m = dev->grown)) {
-		dev->grown = m->next;
-		verbs_mem_release(m->mem, m->len, m->mr);
-		free(m);
-	}
-	if (dev->recv_mem)
-		verbs_mem_release(dev->recv_mem, dev->recv_len, dev->recv_mr);
-	free(dev->bufs);
-}
-
 /* ---- life ---- */
 
 /* A descriptor that a library keeps: out of the program's way. */
@@ -307,7 +106,7 @@ static int own_number(int *fd, bool nonblocking)
 /* As long as it should be; if there is no memory for that, as long as it can be. */
 static struct ibv_cq *cq_new(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 {
-	uint32_t want = srq_depth(dev) + CQ_SENDS, max = (uint32_t)attr->max_cqe;
+	uint32_t want = verbs_bufs_most(dev) + CQ_SENDS, max = (uint32_t)attr->max_cqe;
 	struct ibv_cq *cq;
 
 	if (want < CQ_ENTRIES)
@@ -330,7 +129,7 @@ static void cq_limits_buffers(struct verbs_dev *dev)
 	if (dev->caps.srq <= cqe - sends)
 		return;
 	dev->caps.srq = cqe - sends;
-	if (dev->caps.srq < (uint32_t)rds_options()->verbs_buffers)
+	if (dev->caps.srq < verbs_bufs_first(dev))
 		rds_warn("%s: its completion queue of %u entries has room for %u receive buffers", dev->name, cqe,
 			 dev->caps.srq);
 }
@@ -342,7 +141,7 @@ static void cq_limits_buffers(struct verbs_dev *dev)
  */
 void verbs_dev_share(struct verbs_dev *dev)
 {
-	uint32_t buffers = srq_depth(dev), cqe = (uint32_t)dev->cq->cqe, each;
+	uint32_t buffers = verbs_bufs_most(dev), cqe = (uint32_t)dev->cq->cqe, each;
 
 	each = (cqe > buffers ? cqe - buffers : 0) / (dev->neps + 1);
 	if (each < SQ_FEWEST)
@@ -352,7 +151,7 @@ void verbs_dev_share(struct verbs_dev *dev)
 
 static int queues_new(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 {
-	struct ibv_srq_init_attr srq = {.attr = {.max_wr = srq_depth(dev), .max_sge = 1}};
+	struct ibv_srq_init_attr srq = {.attr = {.max_wr = verbs_bufs_most(dev), .max_sge = 1}};
 
 	if (!dev->caps.srq)
 		return -EOPNOTSUPP;
@@ -387,7 +186,7 @@ static int dev_open(struct verbs_dev *dev)
 	if (err == -ENOMEM)
 		verbs_memlock_help(dev, 0);
 	if (!err)
-		err = bufs_new(dev);
+		err = verbs_bufs_new(dev);
 	if (!err)
 		err = verbs_arena_new(dev, &dev->arena);
 	if (!err)
@@ -430,7 +229,7 @@ void verbs_dev_free(struct verbs_dev *dev)
 		os_fd_disown(&dev->channel->fd);
 		vb.ibv_destroy_comp_channel(dev->channel);
 	}
-	bufs_free(dev);
+	verbs_bufs_free(dev);
 	if (dev->pd)
 		vb.ibv_dealloc_pd(dev->pd);
 	if (dev->ctx) {
@@ -475,6 +274,7 @@ static void dev_use(struct verbs_dev *dev)
 {
 	rx_lock();
 	verbs_dev_refill(dev);
+	verbs_bufs_watch(dev);
 	dev->next = atomic_load(&rds_verbs.devs);
 	atomic_store(&rds_verbs.devs, dev);
 	verbs_attention(&rds_verbs.t, rds_verbs.attention);
@@ -530,7 +330,7 @@ static int dev_new(struct ibv_device *device, const struct sockaddr *addr, struc
 	int err = -ENOMEM;
 
 	if (dev) {
-		dev->starved.fn = starved;
+		verbs_bufs_init(dev);
 		dev->leave.fn = verbs_dev_leave;
 		dev->memory.fn = memory_timer;
 		snprintf(dev->name, sizeof(dev->name), "%s", vb.ibv_get_device_name(device));

@@ -63,6 +63,7 @@ static void dev_remove(struct verbs_dev *dev)
 
 	rds_timer_cancel(&dev->starved);
 	rds_timer_cancel(&dev->memory);
+	rds_timer_cancel(&dev->low);
 	verbs_dev_unlink(dev);
 	rds_event_del(dev->channel->fd);
 	verbs_dev_free(dev);

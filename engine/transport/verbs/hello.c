@@ -24,7 +24,6 @@ void verbs_hello_self(struct verbs_hello *h, enum verbs_ask ask, uint8_t tos)
 				  .ask = (uint8_t)ask,
 				  .tos = tos,
 				  .listener = atomic_load(&rds_verbs.port),
-				  .frame = VERBS_FRAME / FRAME_UNIT,
 				  .self = *registry_self(rds_engine_registry())};
 }
 
@@ -81,7 +80,6 @@ void verbs_answer_init(struct verbs_answer *a, enum verbs_status status, int err
 				   .status = (uint8_t)status,
 				   .error = (uint8_t)(err < 0 && err >= -255 ? -err : 0),
 				   .listener = atomic_load(&rds_verbs.port),
-				   .frame = VERBS_FRAME / FRAME_UNIT,
 				   .self = *registry_self(rds_engine_registry())};
 }
 
@@ -115,11 +113,16 @@ bool verbs_answer_check(const void *data, unsigned len, struct verbs_answer *a)
 
 /* ---- what both have in common ---- */
 
-uint32_t verbs_frame_of(uint16_t frame)
+uint16_t verbs_frame_say(uint32_t bytes)
 {
-	uint32_t bytes = frame * FRAME_UNIT;
+	return (uint16_t)(bytes / FRAME_UNIT);
+}
 
-	return bytes < VERBS_FRAME ? bytes : VERBS_FRAME;
+uint32_t verbs_frame_of(uint16_t theirs, uint32_t ours)
+{
+	uint32_t bytes = theirs * FRAME_UNIT;
+
+	return bytes < ours ? bytes : ours;
 }
 
 void verbs_version_clash(const struct in6_addr *peer, unsigned min, unsigned max)

@@ -124,7 +124,8 @@ static int prepare(struct verbs_ep *ep, const struct verbs_hello *req, struct ve
 		err = verbs_qp_create(ep);
 	if (err)
 		return err;
-	ep->frame = verbs_frame_of(req->frame);
+	ep->frame = verbs_frame_of(req->frame, ep->dev->caps.frame);
+	answer->frame = verbs_frame_say(ep->dev->caps.frame);
 	if (req->version_max < answer->version)
 		answer->version = req->version_max; /* the highest that both speak */
 	ep->several = answer->version >= VERBS_VERSION_SEVERAL;

@@ -8,7 +8,9 @@
  * endpoint is not up yet) waits in ep->later, and everything after it behind it.
  *
  * When to acknowledge: whatever goes to the peer carries it, and the peer asks for it when it waits.  A frame of its own is sent for an
- * answer, for ACK_MESSAGES or ACK_BYTES that have not been told, and for ACK_ASLEEP before this process stops looking.
+ * answer, for ACK_MESSAGES or ACK_BYTES that have not been told, and for ACK_ASLEEP before this process stops looking.  A peer that goes
+ * on for long without having to ask has much room, and is told for more bytes at a time, up to ACK_BYTES_MOST: each of these frames
+ * interrupts it.
  *
  * Every frame is hostile until checked; nonsense breaks its connection and nothing else.
  */
@@ -23,6 +25,8 @@
 #define ACK_MESSAGES 32u
 #define ACK_ASLEEP 8u
 #define ACK_BYTES (64u << 10)
+#define ACK_BYTES_MOST (256u << 10)
+#define ACK_UNASKED 4u /* frames in a row, then twice as many bytes */
 
 enum took { TOOK, LATER };
 
@@ -68,10 +72,19 @@ static bool heard_ack(struct verbs_ep *ep, uint64_t ack)
 
 static void ack_now(struct verbs_ep *ep, bool asked)
 {
-	if (asked)
+	if (asked) {
 		atomic_store(&ep->ack_asked, true);
+		ep->unasked = 0;
+	}
 	atomic_store(&ep->ack_due, true);
 	ep->head.t->up->speak(ep->head.conn);
+}
+
+static uint32_t ack_bytes(const struct verbs_ep *ep)
+{
+	uint32_t times = ep->unasked / ACK_UNASKED;
+
+	return times >= 2 ? ACK_BYTES_MOST : ACK_BYTES << times;
 }
 
 static uint64_t owed(const struct verbs_ep *ep)
@@ -92,8 +105,9 @@ static void owe(struct verbs_ep *ep, uint32_t len)
 		ep->owed_bytes = 0;
 	}
 	ep->owed_bytes += len;
-	if (n >= ACK_MESSAGES || (n && ep->owed_bytes >= ACK_BYTES)) {
+	if (n >= ACK_MESSAGES || (n && ep->owed_bytes >= ack_bytes(ep))) {
 		ep->owed_bytes = 0;
+		ep->unasked++;
 		ack_now(ep, false);
 	} else if (n >= ACK_ASLEEP && !ep->owing) {
 		ep->owing = true;
@@ -392,7 +406,7 @@ static void received(struct verbs_dev *dev, const struct ibv_wc *wc)
 		verbs_buf_put(dev, buf);
 		return;
 	}
-	buf->len = wc->byte_len < VERBS_BUF ? wc->byte_len : VERBS_BUF;
+	buf->len = wc->byte_len < VERBS_BUF(dev->caps.frame) ? wc->byte_len : VERBS_BUF(dev->caps.frame);
 	buf->at = 0;
 	buf->users = 1;
 	ep->quiet_since = 0;
@@ -441,11 +455,11 @@ static bool progress_dev(struct verbs_dev *dev)
 		for (i = 0; i < n; i++)
 			handle(dev, &wc[i]);
 		any |= n > 0;
+		if (dev->nrefill || dev->hungry)
+			verbs_dev_refill(dev);
 		if (n < POLL_BATCH)
 			break;
 	}
-	if (dev->nrefill || dev->hungry)
-		verbs_dev_refill(dev);
 	return any;
 }
 

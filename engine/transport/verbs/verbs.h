@@ -2,13 +2,14 @@
 /*
  * verbs.h - the verbs transport inside: devices, endpoints, and who may touch what.
  *
- * A message is cut into *frames*: a SEND of a 48-byte RDS header and at most VERBS_FRAME bytes each (rds-semantics 12.5, with larger
+ * A message is cut into *frames*: a SEND of a 48-byte RDS header and at most caps.frame bytes each (rds-semantics 12.5, with larger
  * slices; both sides say when they connect how much they take).  Several small ones may share a frame, header and bytes of each behind
  * the last one's, at the next multiple of VERBS_ALIGN; acknowledgement and credits are in the first header.
  * Received frames land in one shared receive queue per device.
  *
  *   verbs.c       the transport's table; claims, devices come and go
- *   api.c         the libraries            device.c   device: PD, CQ, SRQ, what it can do, receive buffers
+ *   api.c         the libraries            device.c   device: PD, CQ, SRQ, what it can do
+ *   buffers.c     receive buffers
  *   arena.c       registered memory that messages are kept in until they are acknowledged
  *   send.c        message -> frames -> send queue, completions, room
  *   collect.c     may a small message wait for others?
@@ -35,10 +36,15 @@
 #include "engine/transport/verbs/api.h"
 #include "engine/transport/verbs/hello.h"
 
-#define VERBS_FRAME 8192u /* payload of a frame, at most */
+/*
+ * Payload of a frame, at most.  What it costs goes by packets and by frames, what it takes is a receive buffer, however little of it is used:
+ * where all connections share the buffers, one of 64 KiB fits, or eight of 8 KiB with a header each.
+ */
+#define VERBS_FRAME 8192u /* where connections have buffers of their own (caps.credits) */
+#define VERBS_FRAME_SHARED (65536u + 448u)
 #define VERBS_HDR RDS_WIRE_HDR
 #define VERBS_ALIGN(n) (((n) + 7u) & ~7u)
-#define VERBS_BUF (VERBS_FRAME + 64u) /* a receive buffer; frame at its start */
+#define VERBS_BUF(frame) ((frame) + 64u) /* a receive buffer; frame at its start */
 #define VERBS_SQ 256u
 #define VERBS_CHAIN 16u
 #define VERBS_SQ_RESERVE 4u	   /* for what is said without a message: acknowledgements, credits, keepalive */
@@ -118,6 +124,7 @@ struct verbs_caps {
 	bool rnr, timeouts; /* the queue pair has these attributes */
 	bool sigpipe;	    /* a post may raise SIGPIPE in the thread that makes it */
 	uint32_t max_inline; /* asked for; an endpoint has what it got */
+	uint32_t frame;	     /* payload that it takes in one, bytes */
 	uint32_t sq, srq;    /* depths */
 	uint32_t rd_atomic;
 };
@@ -147,6 +154,7 @@ struct verbs_dev {
 	struct verbs_arena *arena;
 	struct rds_event comp_ev, async_ev;
 	struct rds_timer starved; /* no receive buffer could be posted, no memory for what came: again */
+	struct rds_timer low;	  /* receive buffers ran low: be told the next time, too */
 	struct rds_timer memory;  /* no block could be had: look who can give some back */
 	unsigned memory_looks;	  /* ... and so often again (helper) */
 	struct rds_timer leave;	  /* it is gone: free it, when nobody uses it any more */
@@ -184,17 +192,28 @@ struct verbs_dev {
 int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out);
 bool verbs_dev_has(const struct verbs_dev *dev, const struct rdma_cm_id *cm);
 void verbs_dev_forget(void);
-void verbs_dev_share(struct verbs_dev *dev);  /* helper: how many endpoints use it has changed */
-void verbs_dev_refill(struct verbs_dev *dev); /* rx: post what has come back, in batches */
-/* helper: more receive buffers, `fewest` at least; -ENOBUFS: they would be too many, -errno */
-int verbs_dev_grow(struct verbs_dev *dev, uint32_t fewest);
-void verbs_dev_again(struct verbs_dev *dev); /* rx: have the helper look soon, something found no memory */
-void verbs_buf_put(struct verbs_dev *dev, struct verbs_buf *buf); /* rx */
+void verbs_dev_share(struct verbs_dev *dev); /* helper: how many endpoints use it has changed */
 /* A block was not to be had: have room looked for. Any lock but timers'. */
 void verbs_dev_memory(struct verbs_dev *dev);
 /* Helper; no endpoint is left: nobody finds it any more / freed. */
 void verbs_dev_unlink(struct verbs_dev *dev);
 void verbs_dev_free(struct verbs_dev *dev);
+
+/* ---- receive buffers (buffers.c) ---- */
+
+void verbs_bufs_init(struct verbs_dev *dev);		/* a new device's timers */
+uint32_t verbs_bufs_first(const struct verbs_dev *dev); /* how many are asked for at first; */
+uint32_t verbs_bufs_most(const struct verbs_dev *dev);	/* ... how many there may be one day */
+int verbs_bufs_new(
+	struct verbs_dev *dev); /* as many as may be locked, down to the fewest that make sense; -errno, logged */
+void verbs_bufs_free(struct verbs_dev *dev);
+void verbs_bufs_watch(struct verbs_dev *dev);			  /* the device is to say when they run low */
+void verbs_dev_low(struct verbs_dev *dev);			  /* helper: it says so */
+void verbs_buf_put(struct verbs_dev *dev, struct verbs_buf *buf); /* rx: to be posted, with the next refill */
+void verbs_dev_refill(struct verbs_dev *dev);			  /* rx: post what has come back, in batches */
+void verbs_dev_again(struct verbs_dev *dev); /* rx: have the helper look soon, something found no memory */
+/* helper: more of them, `fewest` at least; -ENOBUFS: they would be too many, -errno */
+int verbs_dev_grow(struct verbs_dev *dev, uint32_t fewest);
 
 /* ---- endpoints ---- */
 
@@ -282,6 +301,7 @@ struct verbs_ep {
 	_Atomic bool ack_asked;	 /* ... because the peer waits for it */
 	uint64_t owed_since;	 /* `told` as of when owed_bytes began to count */
 	uint32_t owed_bytes;
+	uint32_t unasked; /* acknowledgements since the peer last asked for one */
 	struct verbs_ep *owing_next, *holding_next;
 	bool holding;				/* on the list of those that may hold something (collect.c) */
 	uint32_t held_since, stirred, run_seen; /* ticks, and `run` as of the last one */
@@ -412,7 +432,7 @@ bool verbs_call_finish(struct verbs_call *call);
 
 /* hello.c: host byte order inside, the wire's outside */
 void verbs_hello_self(struct verbs_hello *hello, enum verbs_ask ask,
-		      uint8_t tos); /* all that does not depend on whom we ask */
+		      uint8_t tos); /* all that depends neither on whom we ask nor on a device */
 void verbs_hello_pack(const struct verbs_hello *hello, struct verbs_hello *wire);
 /* VERBS_OK, VERBS_NO_VERSION or VERBS_REFUSED (nonsense); *out is filled in as far as it can be. */
 enum verbs_status verbs_hello_check(const void *data, unsigned len, struct verbs_hello *out);
@@ -420,7 +440,8 @@ void verbs_answer_init(struct verbs_answer *answer, enum verbs_status status, in
 void verbs_answer_pack(const struct verbs_answer *answer, struct verbs_answer *wire);
 bool verbs_answer_check(const void *data, unsigned len, struct verbs_answer *out); /* false: none, or nonsense */
 void verbs_version_clash(const struct in6_addr *peer, unsigned min, unsigned max); /* says so */
-uint32_t verbs_frame_of(uint16_t frame);					   /* what both sides take, bytes */
+uint16_t verbs_frame_say(uint32_t bytes);		 /* what we take, as hello and answer say it */
+uint32_t verbs_frame_of(uint16_t theirs, uint32_t ours); /* what both sides take, bytes; theirs as said */
 
 /* attempt.c; helper */
 int verbs_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, uint64_t rx_seq,

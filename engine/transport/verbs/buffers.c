@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * buffers.c - the receive buffers of a device: how many, and on their way to its queue.
+ *
+ * A buffer is in the queue, in a completion, with the engine (a message that waits in place), with an endpoint (ep->later), or about to be
+ * posted again (refill).  All connections share them.  On iWARP, where a frame without a buffer ends the connection, each also needs
+ * two of its own: more are added as connections come (credit.c says when).
+ *
+ * Must not know what is in them.
+ */
+#include <stdlib.h>
+
+#include "engine/transport/verbs/verbs.h"
+
+#define REFILL_BATCH 16u
+#define FEWEST_BUFFERS 64u
+#define FEWEST_SHARED 8u
+#define GROWTH 8u
+#define STEPS 8u		 /* ... in steps of an eighth of the beginning */
+#define LOW 4u			 /* a quarter of the buffers is left with the device: somebody is to look, */
+#define LOW_NS (10 * 1000000ull) /* ... but no more often than this */
+#define SEND_ROOM (2u << 20)	 /* stays free beside what is added: the least that RDS_PRELOAD_VERBS_MEMORY may be */
+#define STARVED_NS (5 * 1000000ull)
+
+/* ---- to the queue (rx) ---- */
+
+void verbs_buf_put(struct verbs_dev *dev, struct verbs_buf *buf)
+{
+	buf->ep = NULL;
+	buf->next = dev->refill;
+	dev->refill = buf;
+	dev->nrefill++;
+}
+
+/* One chain of at most REFILL_BATCH.  How many the device took is counted by what it has left: some say 0 and took half. */
+static unsigned post_some(struct verbs_dev *dev)
+{
+	struct ibv_recv_wr wr[REFILL_BATCH], *bad = NULL;
+	struct ibv_sge sge[REFILL_BATCH];
+	struct verbs_buf *buf = dev->refill;
+	unsigned n, took;
+	int err;
+
+	for (n = 0; n < REFILL_BATCH && buf; n++, buf = buf->next) {
+		sge[n] = (struct ibv_sge){
+			.addr = (uintptr_t)buf->mem, .length = VERBS_BUF(dev->caps.frame), .lkey = buf->lkey};
+		wr[n] = (struct ibv_recv_wr){.wr_id = buf->index, .sg_list = &sge[n], .num_sge = 1, .next = NULL};
+		if (n)
+			wr[n - 1].next = &wr[n];
+	}
+	if (!n)
+		return 0;
+	err = verbs_err(ibv_post_srq_recv(dev->srq, wr, &bad));
+	took = bad ? (unsigned)(bad - wr) : err ? 0 : n;
+	if (took > n)
+		took = 0;
+	for (n = 0; n < took; n++) {
+		dev->refill = dev->refill->next;
+		dev->nrefill--;
+		dev->posted++;
+	}
+	return took;
+}
+
+void verbs_dev_again(struct verbs_dev *dev)
+{
+	rds_timer_need(&dev->starved, os_now_ns() + STARVED_NS);
+}
+
+void verbs_dev_refill(struct verbs_dev *dev)
+{
+	if (dev->gone)
+		return;
+	while (dev->nrefill) {
+		if (post_some(dev))
+			continue;
+		verbs_dev_again(dev); /* nobody else would look if all the others are with sleeping programs */
+		break;
+	}
+	verbs_credit_serve(dev);
+}
+
+static void starved(struct rds_timer *tm)
+{
+	struct verbs_dev *dev = container_of(tm, struct verbs_dev, starved);
+
+	rx_lock();
+	verbs_dev_refill(dev);
+	rx_unlock();
+}
+
+/* ---- how many ---- */
+
+/* The option counts in frames of 8 KiB. */
+uint32_t verbs_bufs_first(const struct verbs_dev *dev)
+{
+	uint32_t n = (uint32_t)rds_options()->verbs_buffers;
+
+	if (dev->caps.credits)
+		return n;
+	n = (n * VERBS_FRAME + dev->caps.frame - 1) / dev->caps.frame;
+	return n < FEWEST_SHARED ? FEWEST_SHARED : n;
+}
+
+/* Where each connection needs buffers of its own, there may be more of them than at the beginning. */
+uint32_t verbs_bufs_most(const struct verbs_dev *dev)
+{
+	uint32_t n = verbs_bufs_first(dev) * (dev->caps.credits ? GROWTH : 1);
+
+	return n < dev->caps.srq ? n : dev->caps.srq;
+}
+
+static size_t recv_len(const struct verbs_dev *dev, uint32_t n)
+{
+	return ((size_t)n * VERBS_BUF(dev->caps.frame) + 4095) & ~(size_t)4095;
+}
+
+/* rx, or nobody else knows of the device. */
+static void bufs_add(struct verbs_dev *dev, uint32_t n, unsigned char *mem, uint32_t lkey)
+{
+	uint32_t i;
+
+	for (i = n; i--;) {
+		struct verbs_buf *buf = &dev->bufs[dev->nbufs + i];
+
+		buf->mem = mem + (size_t)i * VERBS_BUF(dev->caps.frame);
+		buf->index = dev->nbufs + i;
+		buf->lkey = lkey;
+		verbs_buf_put(dev, buf);
+	}
+	dev->nbufs += n;
+}
+
+/* As many as may be locked, down to the fewest that make sense. */
+int verbs_bufs_new(struct verbs_dev *dev)
+{
+	uint32_t n = verbs_bufs_first(dev), want = n, fewest = dev->caps.credits ? FEWEST_BUFFERS : FEWEST_SHARED;
+	int err = 0;
+
+	if (n > dev->caps.srq)
+		n = dev->caps.srq;
+	for (;; n /= 2) {
+		dev->recv_len = recv_len(dev, n);
+		dev->recv_mem = verbs_mem_register(dev, dev->recv_len, IBV_ACCESS_LOCAL_WRITE, &dev->recv_mr, &err);
+		if (dev->recv_mem || n <= fewest)
+			break;
+	}
+	if (!dev->recv_mem) {
+		verbs_memlock_help(dev, dev->recv_len);
+		return err;
+	}
+	if (n < want)
+		rds_warn("%s: %u receive buffers instead of %u: the limit of locked memory (ulimit -l), or the "
+			 "device's own",
+			 dev->name, n, want);
+	dev->bufs = calloc(verbs_bufs_most(dev), sizeof(*dev->bufs));
+	if (!dev->bufs)
+		return -ENOMEM;
+	dev->base = n;
+	bufs_add(dev, n, dev->recv_mem, dev->recv_mr->lkey);
+	return 0;
+}
+
+/* Memory of buffers that came later. */
+struct verbs_recv_mem {
+	struct verbs_recv_mem *next;
+	void *mem;
+	size_t len;
+	struct ibv_mr *mr;
+};
+
+/* Without memory for what goes out, peers that are let in would never be answered. */
+static bool leaves_room(struct verbs_dev *dev)
+{
+	struct ibv_mr *mr;
+	int err;
+	void *mem = verbs_mem_register(dev, SEND_ROOM, 0, &mr, &err);
+
+	if (mem)
+		verbs_mem_release(mem, SEND_ROOM, mr);
+	return mem != NULL;
+}
+
+static int more_memory(struct verbs_dev *dev, struct verbs_recv_mem *m, uint32_t n)
+{
+	int err;
+
+	m->len = recv_len(dev, n);
+	m->mem = verbs_mem_register(dev, m->len, IBV_ACCESS_LOCAL_WRITE, &m->mr, &err);
+	if (!m->mem)
+		return err;
+	if (leaves_room(dev))
+		return 0;
+	verbs_mem_release(m->mem, m->len, m->mr);
+	return -ENOMEM;
+}
+
+/* A step; near the limit of locked memory what can be had of it, as long as somebody is helped by that. */
+int verbs_dev_grow(struct verbs_dev *dev, uint32_t fewest)
+{
+	uint32_t left = verbs_bufs_most(dev) - dev->nbufs, n = dev->base / STEPS > fewest ? dev->base / STEPS : fewest;
+	struct verbs_recv_mem *m;
+	int err;
+
+	if (left < fewest || dev->gone)
+		return -ENOBUFS;
+	if (n > left)
+		n = left;
+	m = calloc(1, sizeof(*m));
+	if (!m)
+		return -ENOMEM;
+	while ((err = more_memory(dev, m, n)) && n / 2 >= fewest)
+		n /= 2;
+	if (err) {
+		free(m);
+		return err == -ENOBUFS ? -ENOMEM : err;
+	}
+	rx_lock();
+	m->next = dev->grown;
+	dev->grown = m;
+	bufs_add(dev, n, m->mem, m->mr->lkey);
+	verbs_dev_refill(dev);
+	rx_unlock();
+	return 0;
+}
+
+/*
+ * The device is to say when few are left with it: the next time, once.  Senders that find none try again and again, which takes its time;
+ * and a program that was expected back at once (LAZY) is woken by nothing else.
+ */
+void verbs_bufs_watch(struct verbs_dev *dev)
+{
+	struct ibv_srq_attr attr = {.srq_limit = dev->nbufs / LOW};
+
+	if (dev->caps.credits || dev->gone)
+		return;
+	if (verbs_err(vb.ibv_modify_srq(dev->srq, &attr, IBV_SRQ_LIMIT)))
+		rds_debug("%s: does not say when receive buffers run low", dev->name);
+}
+
+static void low_again(struct rds_timer *tm)
+{
+	verbs_bufs_watch(container_of(tm, struct verbs_dev, low));
+}
+
+/* The helper's look, which follows as after every event, posts what has come back. */
+void verbs_dev_low(struct verbs_dev *dev)
+{
+	rds_timer_need(&dev->low, os_now_ns() + LOW_NS);
+}
+
+void verbs_bufs_init(struct verbs_dev *dev)
+{
+	dev->starved.fn = starved;
+	dev->low.fn = low_again;
+}
+
+void verbs_bufs_free(struct verbs_dev *dev)
+{
+	struct verbs_recv_mem *m;
+
+	while ((m = dev->grown)) {
+		dev->grown = m->next;
+		verbs_mem_release(m->mem, m->len, m->mr);
+		free(m);
+	}
+	if (dev->recv_mem)
+		verbs_mem_release(dev->recv_mem, dev->recv_len, dev->recv_mr);
+	free(dev->bufs);
+}
