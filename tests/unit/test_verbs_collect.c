@@ -82,6 +82,20 @@ START_TEST(test_not_learnt)
 }
 END_TEST
 
+/* A run of sixteen is worth four of four: after a mistake, too. */
+START_TEST(test_long_runs)
+{
+	world_pair();
+	run_of(16, 64);
+	ck_assert_uint_eq(frames(5, 64), 1);
+	world_pass(3 * MS); /* nobody looks */
+	run_of(1, 64);
+	run_of(16, 64); /* -4 */
+	run_of(16, 64); /* 0 */
+	ck_assert_uint_eq(frames(5, 64), 1);
+}
+END_TEST
+
 START_TEST(test_forgets)
 {
 	unsigned i;
@@ -489,6 +503,7 @@ static void tests(TCase *t)
 {
 	tcase_add_loop_test(t, test_run, 0, 17);
 	tcase_add_loop_test(t, test_not_learnt, 1, 3);
+	tcase_add_test(t, test_long_runs);
 	tcase_add_test(t, test_forgets);
 	tcase_add_test(t, test_full);
 	tcase_add_loop_test(t, test_order, 0, 6);

@@ -80,7 +80,7 @@ START_TEST(test_send_queue_full)
 
 	world_pair();
 	while (total < 1500) {
-		int err = world_send(a, 2500, 0); /* too large to share a frame */
+		int err = world_send(a, world_ep(a)->frame / 4 + 1, 0); /* too large to share one */
 
 		if (!err) {
 			total++;
@@ -205,6 +205,25 @@ START_TEST(test_memory_of_the_unsignaled)
 	world_pass(100 * MS);
 	ck_assert_uint_eq(world_ep(b)->out_count, 0);
 	second_end();
+}
+END_TEST
+
+/* A congestion map is not acknowledged: its block comes back when it has gone, whatever else has or has not. */
+START_TEST(test_memory_of_a_map)
+{
+	struct rds_hdr hdr = {.len = RDS_CONG_MAP_BYTES, .flags = RDS_FLAG_CONG_BITMAP};
+	static unsigned char map[RDS_CONG_MAP_BYTES];
+	struct iovec iov = {.iov_base = map, .iov_len = sizeof(map)};
+	struct rds_wire_hdr wire;
+	uint64_t pos;
+
+	world_join(a, 8, 8);
+	rds_hdr_encode(&hdr, &wire, false);
+	ck_assert_int_eq(verbs_send(a->ep, &wire, &iov, sizeof(map), &pos), 0);
+	ck_assert_int_eq(world_send(a, 100, 0), 0);
+	ck_assert_uint_eq(world_ep(a)->out_count, 2);
+	world_run();
+	ck_assert_uint_eq(world_ep(a)->out_count, 1);
 }
 END_TEST
 
@@ -482,6 +501,7 @@ int main(void)
 	tcase_add_test(t, test_ack_waits_for_place); /* where credits are counted, they run out before */
 	tests(t);
 	tcase_add_test(t, test_memory_of_the_unsignaled);
+	tcase_add_test(t, test_memory_of_a_map);
 	tcase_add_test(t, test_memory_stays_until_sent); /* iWARP's devices have read them long ago */
 	tests(world_case(s, "iwarp", world_iwarp));
 	return suite_run(s);

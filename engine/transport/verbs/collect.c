@@ -12,7 +12,7 @@
  *
  * That costs time, and the former is a mistake: so runs are learnt first.  An endpoint holds messages when its last TRUST runs were long,
  * and after a mistake that many more must have been, each time twice as many; what goes well makes good for it, slowly (a busy machine
- * may have kept the program from its look).  An exchange of single messages, or a program that sends and does something else, knows
+ * may have kept the program from its look).  A run of many messages counts as several.  An exchange of single messages, or a program that sends and does something else, knows
  * nothing of all this.
  *
  * Waiting for a completion instead of a look would not do: where the device is software, all of a frame's way is done within the call that
@@ -26,6 +26,7 @@
 #define DISTRUST_MAX 4096
 #define LONGEST 4u
 #define GOOD_AGAIN 16u /* runs that make half of the distrust go */
+#define COUNTS_MOST 8u /* runs that one may count as */
 
 static void tick(struct rds_timer *tm);
 
@@ -38,14 +39,16 @@ __thread bool verbs_helper __attribute__((tls_model("initial-exec"))); /* its lo
 
 void verbs_run_ends(struct verbs_ep *ep)
 {
-	uint32_t run = atomic_load_explicit(&ep->run, memory_order_relaxed);
+	uint32_t run = atomic_load_explicit(&ep->run, memory_order_relaxed), runs = run / LONG_RUN;
 
-	if (ep->trust == TRUST && ep->distrust && run >= LONG_RUN && ++ep->good >= GOOD_AGAIN) {
+	if (runs > COUNTS_MOST)
+		runs = COUNTS_MOST;
+	if (ep->trust == TRUST && ep->distrust && (ep->good += runs) >= GOOD_AGAIN) {
 		ep->good = 0;
 		ep->distrust /= 2;
 	}
-	if (run >= LONG_RUN && ep->trust < TRUST)
-		ep->trust++;
+	if (runs && ep->trust < TRUST)
+		ep->trust = ep->trust + (int)runs < TRUST ? ep->trust + (int)runs : TRUST;
 	else if (run > 1 && run < LONG_RUN && ep->trust > 0)
 		ep->trust--;
 	atomic_store_explicit(&ep->run, 0, memory_order_relaxed);
@@ -75,6 +78,7 @@ static void mistaken(struct verbs_ep *ep)
 	if (ep->distrust > DISTRUST_MAX)
 		ep->distrust = DISTRUST_MAX;
 	ep->trust = -ep->distrust;
+	ep->good = 0;
 }
 
 bool verbs_collect(struct verbs_ep *ep)

@@ -9,7 +9,8 @@
  * Small messages may be collected in one block and go as one frame, a *group*: while it is held (collect.c), or has to wait for
  * room or credits, others are put behind.  It is the last of `out` then, and not yet given to the chain.
  *
- * Signaling: one work request in SIGNAL_EVERY, or per SIGNAL_BYTES, asks for a completion, which retires all before it.  When
+ * Signaling: one work request in SIGNAL_EVERY, or per SIGNAL_BYTES, asks for a completion, which retires all before it; and each congestion
+ * map, or a thousand idle connections would keep 8 KiB each.  When
  * to acknowledge is the receiver's business (recv.c); who waits for room asks for it, and is answered at once.  Every frame carries ours.
  * Only what the peer must not leave lying is *solicited*: questions, answers to them, credits, congestion maps.
  */
@@ -163,7 +164,7 @@ static void frame_out(struct verbs_ep *ep, struct verbs_out *o)
 	unsigned char *hdr = o->block.mem + (size_t)i * VERBS_HDR,
 		      *body = o->block.mem + (size_t)o->nframes * VERBS_HDR + at;
 	bool last = i + 1u == o->nframes;
-	struct ibv_send_wr *wr = chain_next(ep, VERBS_HDR + n, last && o->nframes > SIGNAL_EVERY / 2);
+	struct ibv_send_wr *wr = chain_next(ep, VERBS_HDR + n, last && (o->map || o->nframes > SIGNAL_EVERY / 2));
 	struct ibv_sge *sge = wr->sg_list;
 
 	if (unlikely(say_in(ep, (struct rds_wire_hdr *)(void *)hdr, o->grants, o->free_of_charge)))
@@ -179,6 +180,10 @@ static void frame_out(struct verbs_ep *ep, struct verbs_out *o)
 		wr->send_flags |= IBV_SEND_SOLICITED;
 	o->given++;
 	o->wr_end = ep->wr_posted;
+	if (unlikely(last && o->map)) {
+		atomic_store(&ep->map_wr, o->wr_end);
+		atomic_store(&ep->map_out, true);
+	}
 }
 
 /* What is left of messages that have been taken, but for what is held. */
@@ -209,6 +214,7 @@ static void headers(struct verbs_ep *ep, struct verbs_out *o, const struct rds_w
 
 	ep->since_asked = hdr->flags & RDS_FLAG_ACK_REQUIRED ? 0 : ep->since_asked + 1;
 	o->solicited = hdr->flags & (RDS_FLAG_ACK_REQUIRED | RDS_FLAG_CONG_BITMAP);
+	o->map = hdr->flags & RDS_FLAG_CONG_BITMAP;
 	for (i = 0; i < o->nframes; i++)
 		memcpy(o->block.mem + (size_t)i * VERBS_HDR, hdr, sizeof(*hdr));
 }
@@ -506,6 +512,13 @@ int verbs_send_probe(struct verbs_ep *ep)
 
 /* ---- completions (rx), the end ---- */
 
+/* Its block goes back with the next verbs_push. */
+static bool map_gone(struct verbs_ep *ep, uint32_t done)
+{
+	return unlikely(atomic_load(&ep->map_out)) && (int32_t)(done - atomic_load(&ep->map_wr)) >= 0 &&
+	       atomic_exchange(&ep->map_out, false);
+}
+
 void verbs_send_done(struct verbs_ep *ep, const struct ibv_wc *wc)
 {
 	atomic_store_explicit(&ep->wr_done, (uint32_t)wc->wr_id, memory_order_release);
@@ -518,7 +531,7 @@ void verbs_send_done(struct verbs_ep *ep, const struct ibv_wc *wc)
 	if (unlikely(atomic_load(&ep->state) != VERBS_UP))
 		return;
 	rds_fence();
-	if (unlikely(atomic_load(&ep->backlog)) ||
+	if (map_gone(ep, (uint32_t)wc->wr_id) || unlikely(atomic_load(&ep->backlog)) ||
 	    (unlikely(atomic_load_explicit(&ep->unsaid, memory_order_relaxed)) && atomic_exchange(&ep->unsaid, false)))
 		ep->head.t->up->speak(ep->head.conn);
 	if (unlikely(atomic_load_explicit(&ep->wants_room, memory_order_relaxed)) &&

@@ -233,6 +233,7 @@ struct verbs_out {
 	uint32_t wr_end;	 /* all of it has been sent when so many work requests have completed */
 	uint16_t nframes, given; /* to the chain */
 	bool solicited, grants, free_of_charge;
+	bool map; /* a congestion map: its block is wanted back as soon as it has gone, every connection begins with one */
 	bool group; /* one frame, perhaps of several messages: len is all behind the first header, seq the last one's */
 };
 
@@ -288,6 +289,8 @@ struct verbs_ep {
 	uint32_t out_head, out_count, out_cap;
 	uint32_t unfinished;	   /* of them, at the end, those of which frames are still to be given to the chain */
 	_Atomic bool backlog;	   /* ... because there is no room for them */
+	_Atomic bool map_out;	   /* a map has gone; */
+	_Atomic uint32_t map_wr;   /* ... with this work request */
 	uint32_t since_asked;	   /* messages since the peer was asked for an acknowledgement */
 	_Atomic uint32_t credits;  /* frames that we may send (caps.credits) */
 	_Atomic uint32_t wr_done;  /* by completion (rx) */
