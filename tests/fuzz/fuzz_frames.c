@@ -97,7 +97,7 @@ static void begin(bool first_version)
 
 	memset(c, 0, sizeof(*c));
 	for (i = 0; i < world_dev()->nbufs; i++)
-		memset(world_dev()->bufs[i].mem, FOREIGN, VERBS_BUF);
+		memset(world_dev()->bufs[i].mem, FOREIGN, VERBS_BUF(world_dev()->caps.frame));
 	if (world.peer.srq)
 		peer_post(&world.peer, PEER_RECVS / 2 - mock_recvs_posted(world.peer.srq));
 	world_hello(&h, VERBS_CONNECT);
@@ -124,7 +124,7 @@ static void look(bool closes)
 
 static void send_frames(const uint8_t *data, size_t size, uint8_t choices)
 {
-	static unsigned char frame[VERBS_BUF];
+	static unsigned char frame[VERBS_BUF(VERBS_FRAME)];
 	unsigned n;
 
 	for (n = 0; n < FRAMES && size >= 2; n++) {

@@ -208,6 +208,41 @@ START_TEST(test_memory_of_the_unsignaled)
 }
 END_TEST
 
+/* ... and even if its peer has it and has seen no need to say so. */
+START_TEST(test_memory_of_the_unacknowledged)
+{
+	struct peer first;
+	struct rds_hdr h = {0};
+	struct ibv_wc wc;
+	unsigned asked = 0;
+
+	world_join(a, 60, 60000);
+	join_second();
+	ck_assert_int_eq(world_send(b, 5000, 0), 0);
+	world_run();
+	fill_memory(a);
+	ck_assert(!verbs_want_room(a->ep, verbs_acked(a->ep)));
+	world_pass(100 * MS);
+	while (peer_poll(&second, &wc)) {
+		if (wc.opcode != IBV_WC_RECV)
+			continue;
+		ck_assert_int_eq(rds_hdr_decode(second.mem + wc.wr_id * PEER_BUF, &h), 0);
+		asked += !h.seq && (h.flags & RDS_FLAG_ACK_REQUIRED);
+	}
+	ck_assert_uint_eq(asked, 1);
+	first = world.peer;
+	world.peer = second;
+	world_peer_frame(&(struct rds_hdr){.ack = b->tx_seq}, NULL, 0);
+	second = world.peer;
+	world.peer = first;
+	ck_assert_int_eq(world_send(a, 65536, 0), -EAGAIN); /* whoever waits tries again and again */
+	world_pass(100 * MS);
+	ck_assert_uint_eq(world_ep(b)->out_count, 0);
+	ck_assert_int_eq(world_send(a, 5000, 0), 0);
+	second_end();
+}
+END_TEST
+
 /* A congestion map is not acknowledged: its block comes back when it has gone, whatever else has or has not. */
 START_TEST(test_memory_of_a_map)
 {
@@ -501,6 +536,7 @@ int main(void)
 	tcase_add_test(t, test_ack_waits_for_place); /* where credits are counted, they run out before */
 	tests(t);
 	tcase_add_test(t, test_memory_of_the_unsignaled);
+	tcase_add_test(t, test_memory_of_the_unacknowledged);
 	tcase_add_test(t, test_memory_of_a_map);
 	tcase_add_test(t, test_memory_stays_until_sent); /* iWARP's devices have read them long ago */
 	tests(world_case(s, "iwarp", world_iwarp));

@@ -9,6 +9,7 @@
  * Must not know what is in them.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/transport/verbs/verbs.h"
 
@@ -19,6 +20,7 @@
 #define STEPS 8u		 /* ... in steps of an eighth of the beginning */
 #define LOW 4u			 /* a quarter of the buffers is left with the device: somebody is to look, */
 #define LOW_NS (10 * 1000000ull) /* ... but no more often than this */
+#define UNTOLD_NS (1000 * 1000000ull)
 #define SEND_ROOM (2u << 20)	 /* stays free beside what is added: the least that RDS_PRELOAD_VERBS_MEMORY may be */
 #define STARVED_NS (5 * 1000000ull)
 
@@ -139,7 +141,7 @@ int verbs_bufs_new(struct verbs_dev *dev)
 
 	if (n > dev->caps.srq)
 		n = dev->caps.srq;
-	for (;; n /= 2) {
+	for (;; n = n / 2 > fewest ? n / 2 : fewest) {
 		dev->recv_len = recv_len(dev, n);
 		dev->recv_mem = verbs_mem_register(dev, dev->recv_len, IBV_ACCESS_LOCAL_WRITE, &dev->recv_mr, &err);
 		if (dev->recv_mem || n <= fewest)
@@ -150,9 +152,10 @@ int verbs_bufs_new(struct verbs_dev *dev)
 		return err;
 	}
 	if (n < want)
-		rds_warn("%s: %u receive buffers instead of %u: the limit of locked memory (ulimit -l), or the "
+		rds_warn("%s: %u receive buffers of %u KiB instead of %u: the limit of locked memory (ulimit -l), or "
+			 "the "
 			 "device's own",
-			 dev->name, n, want);
+			 dev->name, n, dev->caps.frame >> 10, want);
 	dev->bufs = calloc(verbs_bufs_most(dev), sizeof(*dev->bufs));
 	if (!dev->bufs)
 		return -ENOMEM;
@@ -232,10 +235,16 @@ void verbs_bufs_watch(struct verbs_dev *dev)
 {
 	struct ibv_srq_attr attr = {.srq_limit = dev->nbufs / LOW};
 
+	int err;
+
 	if (dev->caps.credits || dev->gone)
 		return;
-	if (verbs_err(vb.ibv_modify_srq(dev->srq, &attr, IBV_SRQ_LIMIT)))
-		rds_debug("%s: does not say when receive buffers run low", dev->name);
+	err = verbs_err(vb.ibv_modify_srq(dev->srq, &attr, IBV_SRQ_LIMIT));
+	if (!err)
+		return;
+	rds_debug("%s: does not say when receive buffers run low: %s", dev->name, strerror(-err));
+	if (err != -ENOSYS && err != -EOPNOTSUPP && err != -EINVAL)
+		rds_timer_need(&dev->low, os_now_ns() + UNTOLD_NS);
 }
 
 static void low_again(struct rds_timer *tm)
@@ -243,7 +252,10 @@ static void low_again(struct rds_timer *tm)
 	verbs_bufs_watch(container_of(tm, struct verbs_dev, low));
 }
 
-/* The helper's look, which follows as after every event, posts what has come back. */
+/*
+ * The helper's look, which follows as after every event, posts what has come back.  (Timers come before it: a device that compares with
+ * the limit only when a buffer is used is asked while the queue may still be empty, which is as good.)
+ */
 void verbs_dev_low(struct verbs_dev *dev)
 {
 	rds_timer_need(&dev->low, os_now_ns() + LOW_NS);

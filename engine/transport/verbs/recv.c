@@ -9,8 +9,8 @@
  *
  * When to acknowledge: whatever goes to the peer carries it, and the peer asks for it when it waits.  A frame of its own is sent for an
  * answer, for ACK_MESSAGES or ACK_BYTES that have not been told, and for ACK_ASLEEP before this process stops looking.  A peer that goes
- * on for long without having to ask has much room, and is told for more bytes at a time, up to ACK_BYTES_MOST: each of these frames
- * interrupts it.
+ * on for long without having to ask has much room, and is told for two and four times as many bytes at a time: each of these
+ * frames interrupts it.  Until it asks: then it has less room than that.
  *
  * Every frame is hostile until checked; nonsense breaks its connection and nothing else.
  */
@@ -25,8 +25,9 @@
 #define ACK_MESSAGES 32u
 #define ACK_ASLEEP 8u
 #define ACK_BYTES (64u << 10)
-#define ACK_BYTES_MOST (256u << 10)
-#define ACK_UNASKED 4u /* frames in a row, then twice as many bytes */
+#define ACK_STAGES 2u  /* twice as many bytes, and twice again, each after */
+#define ACK_UNASKED 4u /* ... so many of these frames in a row; a stage at which it asked is tried again after */
+#define ACK_AGAIN 256u /* ... so many */
 
 enum took { TOOK, LATER };
 
@@ -70,21 +71,32 @@ static bool heard_ack(struct verbs_ep *ep, uint64_t ack)
 	return true;
 }
 
+static unsigned ack_stage(const struct verbs_ep *ep)
+{
+	uint32_t stage = ep->unasked / ACK_UNASKED, most = ACK_STAGES - ep->ack_spared;
+
+	return stage < most ? stage : most;
+}
+
+static void unasked(struct verbs_ep *ep)
+{
+	if (++ep->unasked < ACK_AGAIN)
+		return;
+	if (ep->ack_spared)
+		ep->ack_spared--;
+	ep->unasked = ACK_STAGES * ACK_UNASKED;
+}
+
 static void ack_now(struct verbs_ep *ep, bool asked)
 {
 	if (asked) {
 		atomic_store(&ep->ack_asked, true);
+		if (ack_stage(ep))
+			ep->ack_spared = ACK_STAGES - ack_stage(ep) + 1;
 		ep->unasked = 0;
 	}
 	atomic_store(&ep->ack_due, true);
 	ep->head.t->up->speak(ep->head.conn);
-}
-
-static uint32_t ack_bytes(const struct verbs_ep *ep)
-{
-	uint32_t times = ep->unasked / ACK_UNASKED;
-
-	return times >= 2 ? ACK_BYTES_MOST : ACK_BYTES << times;
 }
 
 static uint64_t owed(const struct verbs_ep *ep)
@@ -105,9 +117,9 @@ static void owe(struct verbs_ep *ep, uint32_t len)
 		ep->owed_bytes = 0;
 	}
 	ep->owed_bytes += len;
-	if (n >= ACK_MESSAGES || (n && ep->owed_bytes >= ack_bytes(ep))) {
+	if (n >= ACK_MESSAGES || (n && ep->owed_bytes >= ACK_BYTES << ack_stage(ep))) {
 		ep->owed_bytes = 0;
-		ep->unasked++;
+		unasked(ep);
 		ack_now(ep, false);
 	} else if (n >= ACK_ASLEEP && !ep->owing) {
 		ep->owing = true;

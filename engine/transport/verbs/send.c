@@ -424,6 +424,29 @@ static void send_nothing(struct verbs_ep *ep)
 	post_chain(ep);
 }
 
+/* The peer answers at once, which makes the acknowledgement move. */
+static void ask(struct verbs_ep *ep)
+{
+	uint32_t i = ep->out_count;
+
+	while (i > 0 && !out_at(ep, i - 1)->seq)
+		i--;
+	if (!i || out_at(ep, i - 1)->seq <= atomic_load(&ep->seen_ack))
+		return;
+	if (!ep->since_asked) /* the newest has asked already */
+		return;
+	if (say(ep, true, false))
+		ep->since_asked = 0;
+}
+
+/* Somebody else waits for blocks: what would give back those of this one, which may be silent from now on. */
+static void memory_wanted(struct verbs_ep *ep)
+{
+	ask(ep);
+	if (ep->wr_unsignaled)
+		verbs_send_probe(ep);
+}
+
 void verbs_push(struct rds_ep *rep)
 {
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
@@ -442,23 +465,8 @@ void verbs_push(struct rds_ep *rep)
 	    atomic_exchange(&ep->urge_due, false))
 		send_nothing(ep);
 	if (unlikely(atomic_load_explicit(&ep->signal_due, memory_order_relaxed)) &&
-	    atomic_exchange(&ep->signal_due, false) && ep->wr_unsignaled)
-		verbs_send_probe(ep);
-}
-
-/* The peer answers at once, which makes the acknowledgement move. */
-static void ask(struct verbs_ep *ep)
-{
-	uint32_t i = ep->out_count;
-
-	while (i > 0 && !out_at(ep, i - 1)->seq)
-		i--;
-	if (!i || out_at(ep, i - 1)->seq <= atomic_load(&ep->seen_ack))
-		return;
-	if (!ep->since_asked) /* the newest has asked already */
-		return;
-	if (say(ep, true, false))
-		ep->since_asked = 0;
+	    atomic_exchange(&ep->signal_due, false))
+		memory_wanted(ep);
 }
 
 bool verbs_want_room(struct rds_ep *rep, uint64_t seen_ack)
@@ -515,8 +523,12 @@ int verbs_send_probe(struct verbs_ep *ep)
 /* Its block goes back with the next verbs_push. */
 static bool map_gone(struct verbs_ep *ep, uint32_t done)
 {
-	return unlikely(atomic_load(&ep->map_out)) && (int32_t)(done - atomic_load(&ep->map_wr)) >= 0 &&
-	       atomic_exchange(&ep->map_out, false);
+	if (likely(!atomic_load(&ep->map_out)) || (int32_t)(done - atomic_load(&ep->map_wr)) < 0 ||
+	    !atomic_exchange(&ep->map_out, false))
+		return false;
+	if ((int32_t)(done - atomic_load(&ep->map_wr)) < 0) /* another one has gone meanwhile: that was its mark */
+		atomic_store(&ep->map_out, true);
+	return true;
 }
 
 void verbs_send_done(struct verbs_ep *ep, const struct ibv_wc *wc)

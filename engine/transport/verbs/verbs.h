@@ -264,7 +264,7 @@ struct verbs_ep {
 	_Atomic bool unsaid;	   /* verbs_push could not send what is due: again when something completes */
 	_Atomic bool probe_due;	   /* keepalive: have verbs_push send a probe */
 	_Atomic bool urge_due;	   /* ... an operation of no bytes behind what it has sent */
-	_Atomic bool signal_due;   /* memory is short: ... one, if the last that went asked for no completion */
+	_Atomic bool signal_due; /* memory is short: ... one, if the last that went asked for no completion, and ask */
 	_Atomic uint32_t probe_wr; /* ... and this was the last one */
 
 	/* send side (tx) */
@@ -304,7 +304,8 @@ struct verbs_ep {
 	_Atomic bool ack_asked;	 /* ... because the peer waits for it */
 	uint64_t owed_since;	 /* `told` as of when owed_bytes began to count */
 	uint32_t owed_bytes;
-	uint32_t unasked; /* acknowledgements since the peer last asked for one */
+	uint32_t unasked;    /* acknowledgements since the peer last asked for one; */
+	unsigned ack_spared; /* ... stages for many bytes at a time that it has no room for */
 	struct verbs_ep *owing_next, *holding_next;
 	bool holding;				/* on the list of those that may hold something (collect.c) */
 	uint32_t held_since, stirred, run_seen; /* ticks, and `run` as of the last one */
