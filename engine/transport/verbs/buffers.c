@@ -15,7 +15,7 @@
 
 #define REFILL_BATCH 16u
 #define FEWEST_BUFFERS 64u
-#define FEWEST_SHARED 8u
+#define FEWEST_SHARED (FEWEST_BUFFERS * VERBS_FRAME / VERBS_FRAME_SHARED)
 #define GROWTH 8u
 #define STEPS 8u		 /* ... in steps of an eighth of the beginning */
 #define LOW 4u			 /* a quarter of the buffers is left with the device: somebody is to look, */
