@@ -115,6 +115,17 @@ static void join_second(void)
 	world.peer = first;
 }
 
+/* The second peer has what b sent, and says so. */
+static void second_has_all(void)
+{
+	struct peer first = world.peer;
+
+	world.peer = second;
+	world_peer_frame(&(struct rds_hdr){.ack = b->tx_seq}, NULL, 0);
+	second = world.peer;
+	world.peer = first;
+}
+
 static void second_end(void)
 {
 	world_close(b);
@@ -186,18 +197,12 @@ END_TEST
 /* ... even if the last that the other one sent asked for no completion, and nothing follows it. */
 START_TEST(test_memory_of_the_unsignaled)
 {
-	struct peer first;
-
 	world_join(a, 60, 60000);
 	join_second();
 	ck_assert_int_eq(world_send(b, 5000, 0), 0);
 	verbs_flush(b->ep, false);
 	world_run();
-	first = world.peer;
-	world.peer = second;
-	world_peer_frame(&(struct rds_hdr){.ack = b->tx_seq}, NULL, 0);
-	second = world.peer;
-	world.peer = first;
+	second_has_all();
 	world_run();
 	ck_assert_uint_eq(world_ep(b)->out_count, 1); /* the device may not have read it */
 	fill_memory(a);
@@ -211,7 +216,6 @@ END_TEST
 /* ... and even if its peer has it and has seen no need to say so. */
 START_TEST(test_memory_of_the_unacknowledged)
 {
-	struct peer first;
 	struct rds_hdr h = {0};
 	struct ibv_wc wc;
 	unsigned asked = 0;
@@ -230,11 +234,7 @@ START_TEST(test_memory_of_the_unacknowledged)
 		asked += !h.seq && (h.flags & RDS_FLAG_ACK_REQUIRED);
 	}
 	ck_assert_uint_eq(asked, 1);
-	first = world.peer;
-	world.peer = second;
-	world_peer_frame(&(struct rds_hdr){.ack = b->tx_seq}, NULL, 0);
-	second = world.peer;
-	world.peer = first;
+	second_has_all();
 	ck_assert_int_eq(world_send(a, 65536, 0), -EAGAIN); /* whoever waits tries again and again */
 	world_pass(100 * MS);
 	ck_assert_uint_eq(world_ep(b)->out_count, 0);

@@ -10,8 +10,9 @@
  * room or credits, others are put behind.  It is the last of `out` then, and not yet given to the chain.
  *
  * Signaling: one work request in SIGNAL_EVERY, or per SIGNAL_BYTES, asks for a completion, which retires all before it; and each congestion
- * map, or a thousand idle connections would keep 8 KiB each.  When
- * to acknowledge is the receiver's business (recv.c); who waits for room asks for it, and is answered at once.  Every frame carries ours.
+ * map, or a thousand idle connections would keep 8 KiB each.
+ *
+ * When to acknowledge is the receiver's business (recv.c); who waits for room asks for it, and is answered at once.  Every frame carries ours.
  * Only what the peer must not leave lying is *solicited*: questions, answers to them, credits, congestion maps.
  */
 #include <endian.h>
@@ -24,7 +25,6 @@
 #define SIGNAL_EVERY 16u
 #define SIGNAL_BYTES (256u << 10) /* each interrupts a program that does not wait for it */
 #define OUT_START 64u
-#define GROUP_OF 8u /* a group has room for so many like its first, or for VERBS_FRAME */
 
 /* ---- room ---- */
 
@@ -243,12 +243,6 @@ static void put(struct verbs_out *o, uint32_t at, const struct rds_wire_hdr *hdr
 	o->len = at + (uint32_t)len;
 }
 
-/* Behind the first header. */
-static uint32_t group_room(const struct verbs_ep *ep, const struct verbs_out *o)
-{
-	return o->block.size - VERBS_HDR < ep->frame ? o->block.size - VERBS_HDR : ep->frame;
-}
-
 /* Behind those of the group that has not gone yet.  False: there is none, or it has no place for it. */
 static bool put_behind(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
 		       uint64_t *pos)
@@ -260,13 +254,13 @@ static bool put_behind(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, cons
 		return false;
 	end = VERBS_HDR + o->len;
 	at = VERBS_ALIGN(end);
-	if (at + len > group_room(ep, o))
+	if (at + len > ep->frame)
 		return false;
 	memset(o->block.mem + end, 0, at - end);
 	put(o, at, hdr, iov, len, pos);
 	ep->since_asked++;
 	verbs_run_on(ep);
-	if (ep->held && VERBS_ALIGN(VERBS_HDR + o->len) + len > group_room(ep, o)) /* not another one like it */
+	if (ep->held && VERBS_ALIGN(VERBS_HDR + o->len) + len > ep->frame) /* not another one like it */
 		let_go(ep);
 	return true;
 }
@@ -275,12 +269,7 @@ static int group_new(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, const 
 		     uint64_t *pos)
 {
 	struct verbs_out o = {.nframes = 1, .grants = true, .group = true};
-	size_t room = GROUP_OF * VERBS_ALIGN(VERBS_HDR + len);
-	int err;
-
-	if (room < VERBS_FRAME)
-		room = VERBS_FRAME;
-	err = verbs_block_get(ep->dev->arena, VERBS_HDR + (room < ep->frame ? room : ep->frame), &o.block);
+	int err = verbs_block_get(ep->dev->arena, VERBS_HDR + ep->frame, &o.block);
 
 	if (err)
 		return err;

@@ -39,7 +39,8 @@
 /*
  * Payload of a frame, at most: where connections have buffers of their own (caps.credits), and where all share them.  With 64 KiB (and
  * room for the headers of eight messages: 65536 + 448) in the latter, large messages over rxe are nearly as fast as raw verbs; but with packets
- * lost between two hosts (0.5 %) 2 of 10 runs came to a standstill, 0 of 10 with 8 KiB.  Not understood: until then it is 8.
+ * lost between two hosts (0.5 %) 2 of 10 runs came to a standstill, 0 of 6 with 8 KiB.  Not understood: until then it is 8.  (A group
+ * of small messages then wants a block that is smaller than a frame.)
  */
 #define VERBS_FRAME 8192u
 #define VERBS_FRAME_SHARED VERBS_FRAME
