@@ -10,7 +10,8 @@
 #include <string.h>
 
 #include "engine/cmsg.h"
-#include "engine/connection.h"
+#include "engine/mr.h"
+#include "engine/rdma.h"
 #include "engine/uaccess.h"
 #include "engine/wait.h"
 
@@ -26,6 +27,8 @@ struct send_call {
 	struct rds_outgoing out;
 	struct rds_addr dst;
 	unsigned cmsgs; /* RDS_HAS_* */
+	struct rds_rdma_send rdma; /* what they come to */
+	bool parsed;		   /* ... is there */
 	bool checked;	/* payload and control messages are known to be good: a repeated attempt need not look again */
 };
 
@@ -141,6 +144,29 @@ static bool port_congested(const struct rds_conn *conn, uint16_t port)
 	return unlikely(far) && unlikely(rds_cong_test(far, port));
 }
 
+/* Operations, then the message that goes with them.  conn->tx held; they are the connection's from now on. */
+static int send_operations(struct send_call *c, struct rds_conn *conn)
+{
+	struct rds_op *ops = c->rdma.ops;
+	bool message = !c->rdma.silent || c->out.len;
+	int err = rds_ops_xmit(conn, ops);
+
+	c->rdma.ops = NULL;
+	if (!err && message) {
+		c->out.ops = ops;
+		c->out.hdr.op = ops->message;
+		c->out.u.once = true;
+		c->out.may_wait = false;
+		err = rds_xmit(conn, &c->out);
+		if (err)
+			rds_ops_take_back(ops);
+	}
+	if (err || !message)
+		rds_snd_sub(c->sk, 1, c->out.len);
+	rds_ops_let_go(ops);
+	return err;
+}
+
 enum admit { SENT, CONGESTED, FULL, NO_ROOM, AGAIN };
 
 /* conn->tx held. Row 20 (connection gone): AGAIN, the caller looks the destination up anew. */
@@ -166,6 +192,12 @@ static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
 	out->u.sport = out->hdr.sport = sk->laddr.port;
 	out->u.dport = out->hdr.dport = c->dst.port;
 	out->hdr.len = (uint32_t)out->len;
+	if (unlikely(c->rdma.ops)) {
+		*err = send_operations(c, conn);
+		if (conn->ep)
+			conn->t->ops->flush(conn->ep, true); /* the peer has to answer */
+		return SENT;
+	}
 	*err = rds_xmit(conn, out);
 	if (unlikely(*err)) {
 		rds_snd_sub(sk, 1, out->len);
@@ -183,6 +215,37 @@ static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
 		rds_conn_busy(conn); /* so that the counters are brought up to date */
 	conn->st_bytes += out->len;
 	return SENT;
+}
+
+/* Rows 18, 19; once, however often the call tries. sk->tx held. */
+static int carry_out(struct send_call *c)
+{
+	int err;
+
+	if (c->cmsgs == RDS_HAS_ZCOPY && c->out.u.zcopy && c->out.len)
+		return 0;
+	if (atomic_load(&c->sk->no_rdma) || (c->cmsgs & RDS_HAS_ZCOPY))
+		return rds_cmsg_refuse(c->msg);
+	if (c->parsed)
+		return 0;
+	err = rds_rdma_parse(c->sk, c->msg, c->dst.port, &c->rdma);
+	if (err)
+		return err;
+	c->parsed = true;
+	if (c->rdma.ops)
+		c->out.may_wait = false; /* it is the engine that waits */
+	if (c->rdma.used_rkey) {
+		c->out.hdr.ext_type = RDS_EXTHDR_RDMA;
+		c->out.hdr.ext_rkey = c->rdma.used_rkey;
+	} else if (c->rdma.cookie) {
+		c->out.hdr.ext_type = RDS_EXTHDR_RDMA_DEST;
+		c->out.hdr.ext_rkey = rds_cookie_rkey(c->rdma.cookie);
+		c->out.hdr.ext_offset = rds_cookie_offset(c->rdma.cookie);
+	}
+	c->out.u.ext_type = c->out.hdr.ext_type;
+	c->out.u.ext_rkey = c->out.hdr.ext_rkey;
+	c->out.u.ext_offset = c->out.hdr.ext_offset;
+	return 0;
 }
 
 /* Rows 4-24 in one go, never sleeping. */
@@ -203,9 +266,7 @@ static enum admit try_send(struct send_call *c, int *err)
 	if (!atomic_load_explicit(&sk->tos_fixed, memory_order_relaxed))
 		atomic_store(&sk->tos_fixed, true);
 	if (unlikely(c->cmsgs)) {
-		bool zcopy = c->cmsgs == RDS_HAS_ZCOPY && c->out.u.zcopy && c->out.len;
-
-		*err = zcopy ? 0 : rds_cmsg_refuse(c->msg); /* rows 18, 19 */
+		*err = carry_out(c);
 		if (*err)
 			goto out;
 	}
@@ -371,13 +432,34 @@ static inline void begin(struct send_call *c, struct rds_sock *sk, int fd, const
 	c->out.u = (struct rds_unacked){0};
 	c->out.may_wait = !(flags & MSG_DONTWAIT);
 	c->cmsgs = 0;
+	c->out.ops = NULL;
+	c->rdma.ops = NULL;
+	c->rdma.made = 0;
+	c->parsed = false;
 	c->checked = false;
+}
+
+static int send_or_wait(struct send_call *c)
+{
+	bool nonblock;
+	enum admit a;
+	int err;
+
+	a = retry(c, &err);
+	if (likely(err || a == SENT))
+		return err;
+	nonblock = (c->flags & MSG_DONTWAIT) || (os_fcntl(c->fd, F_GETFL, 0) & O_NONBLOCK);
+	c->out.may_wait = !nonblock; /* otherwise a ring without room means a copy, not EAGAIN */
+	if (nonblock)
+		return fail_nonblock(c, a);
+	while (!err && a != SENT)
+		err = wait_to_send(c, &a);
+	return err;
 }
 
 ssize_t rds_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, int flags)
 {
 	struct send_call c;
-	enum admit a;
 	int err;
 
 	begin(&c, sk, fd, msg, flags);
@@ -393,19 +475,11 @@ ssize_t rds_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, int f
 		return -EOPNOTSUPP;
 	if (unlikely(!atomic_load_explicit(&sk->open, memory_order_relaxed)))
 		return -EBADF;
-	a = retry(&c, &err);
-	if (unlikely(err))
+	err = send_or_wait(&c);
+	if (unlikely(err)) {
+		if (c.parsed)
+			rds_rdma_undo(sk, &c.rdma);
 		return err;
-	if (unlikely(a != SENT)) {
-		bool nonblock = (flags & MSG_DONTWAIT) || (os_fcntl(fd, F_GETFL, 0) & O_NONBLOCK);
-
-		c.out.may_wait = !nonblock; /* otherwise a ring without room means a copy, not EAGAIN */
-
-		err = nonblock ? fail_nonblock(&c, a) : 0;
-		while (!nonblock && !err && a != SENT)
-			err = wait_to_send(&c, &a);
-		if (err)
-			return err;
 	}
 	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
 		rds_run_work();

@@ -13,6 +13,8 @@
 #include <limits.h>
 #include <string.h>
 
+#include "engine/legacy_abi.h"
+#include "engine/mr.h"
 #include "engine/uaccess.h"
 #include "engine/wire.h"
 #include "rds_abi.h"
@@ -24,21 +26,13 @@ _Static_assert(CMSG_LEN(0) == HDR, "data follow the header without a gap");
 
 /* ---- the walk ---- */
 
-struct cursor {
-	const unsigned char *at, *end;
-	const unsigned char *body; /* in the program's memory */
-	size_t size;		   /* of the body, within the buffer */
-	struct cmsghdr hdr;	   /* the copy */
-};
-
-static void cursor_init(struct cursor *c, const struct msghdr *msg)
+void rds_cmsg_in_init(struct rds_cmsg_in *c, const struct msghdr *msg)
 {
 	c->at = msg->msg_control;
 	c->end = c->at ? c->at + msg->msg_controllen : NULL;
 }
 
-/* 1 the next header is in *c, 0 no more, -EINVAL its length is impossible. */
-static int cursor_next(struct cursor *c)
+int rds_cmsg_in_next(struct rds_cmsg_in *c)
 {
 	size_t left = (size_t)(c->end - c->at), step;
 
@@ -56,13 +50,12 @@ static int cursor_next(struct cursor *c)
 	return 1;
 }
 
-static bool is_rds(const struct cursor *c)
+bool rds_cmsg_in_is_rds(const struct rds_cmsg_in *c)
 {
 	return c->hdr.cmsg_level == SOL_RDS || c->hdr.cmsg_level == SOL_RDS_HISTORIC;
 }
 
-/* Copies the body's first n bytes if it has as many. */
-static bool body_copy(const struct cursor *c, void *to, size_t n)
+bool rds_cmsg_in_copy(const struct rds_cmsg_in *c, void *to, size_t n)
 {
 	if (c->size < n)
 		return false;
@@ -71,7 +64,7 @@ static bool body_copy(const struct cursor *c, void *to, size_t n)
 	return true;
 }
 
-static unsigned kind_of(int type)
+unsigned rds_cmsg_kind(int type)
 {
 	switch (type) {
 	case RDS_CMSG_RDMA_ARGS:
@@ -92,31 +85,7 @@ static unsigned kind_of(int type)
 	}
 }
 
-/* ---- row 8 ---- */
-
-int rds_cmsg_scan(const struct msghdr *msg, struct rds_send_cmsgs *out)
-{
-	struct rds_rdma_args args;
-	struct cursor c;
-	int ret;
-
-	memset(out, 0, sizeof(*out));
-	cursor_init(&c, msg);
-	while ((ret = cursor_next(&c)) > 0) {
-		if (!is_rds(&c))
-			continue;
-		out->level = c.hdr.cmsg_level;
-		if (c.hdr.cmsg_type != RDS_CMSG_RDMA_ARGS)
-			continue;
-		if (!body_copy(&c, &args, sizeof(args)))
-			return -EINVAL;
-		if (__builtin_add_overflow(out->rdma_bytes, args.remote_vec.bytes, &out->rdma_bytes))
-			out->rdma_bytes = UINT64_MAX;
-	}
-	return ret;
-}
-
-/* ---- rows 12 to 14 ---- */
+/* ---- local vectors ---- */
 
 /* One element: not empty, not wrapping, at most 4 GiB - 1. */
 static bool vec_good(const struct rds_iovec *v)
@@ -124,61 +93,103 @@ static bool vec_good(const struct rds_iovec *v)
 	return v->addr + v->bytes > v->addr && v->bytes <= UINT_MAX;
 }
 
-/* Row 13, and the sum of the local bytes for row 18. */
-static int local_vectors(const struct rds_rdma_args *args, uint64_t *sum)
+int rds_cmsg_local_vec(uint64_t vec, uint64_t nr, uint64_t *sum, struct iovec *out)
 {
-	const unsigned char *from = (const unsigned char *)(uintptr_t)args->local_vec_addr;
+	const unsigned char *from = (const unsigned char *)(uintptr_t)vec;
 	struct rds_iovec v;
 
 	*sum = 0;
-	if (!args->nr_local)
+	if (!nr)
 		return -EINVAL;
-	if (args->nr_local > VECTOR_MAX)
+	if (nr > VECTOR_MAX)
 		return -EMSGSIZE;
-	if (rds_user_readable(from, args->nr_local * sizeof(v)))
+	if (rds_user_readable(from, nr * sizeof(v)))
 		return -EFAULT;
-	for (uint64_t i = 0; i < args->nr_local; i++) {
+	for (uint64_t i = 0; i < nr; i++) {
 		memcpy(&v, from + i * sizeof(v), sizeof(v));
 		__asm__ volatile("" : "+m"(v) : : "memory");
 		if (!vec_good(&v))
 			return -EINVAL;
 		*sum += v.bytes; /* at most 1024 * 4 GiB */
+		if (out)
+			out[i] = (struct iovec){(void *)(uintptr_t)v.addr, v.bytes};
 	}
 	return 0;
 }
 
-static int check_args(const struct cursor *c)
+/*
+ * Word 2, except where a key stands there (2007-8): then it is far above what a message may have, and the local bytes say so.
+ */
+static uint64_t remote_bytes(const struct rds_rdma_args *args)
+{
+	struct rds_rdma_request req;
+	uint64_t sum;
+
+	if (args->remote_vec.bytes <= RDS_MAX_MSG ||
+	    rds_cmsg_local_vec(args->local_vec_addr, args->nr_local, &sum, NULL) ||
+	    rds_abi_rdma_args(args, sizeof(*args), sum, rds_cookie_plausible, NULL, &req))
+		return args->remote_vec.bytes;
+	return req.remote_bytes;
+}
+
+/* ---- row 8 ---- */
+
+int rds_cmsg_scan(const struct msghdr *msg, struct rds_send_cmsgs *out)
+{
+	struct rds_rdma_args args;
+	struct rds_cmsg_in c;
+	int ret;
+
+	memset(out, 0, sizeof(*out));
+	rds_cmsg_in_init(&c, msg);
+	while ((ret = rds_cmsg_in_next(&c)) > 0) {
+		if (!rds_cmsg_in_is_rds(&c))
+			continue;
+		out->level = c.hdr.cmsg_level;
+		if (c.hdr.cmsg_type != RDS_CMSG_RDMA_ARGS)
+			continue;
+		if (!rds_cmsg_in_copy(&c, &args, sizeof(args)))
+			return -EINVAL;
+		if (__builtin_add_overflow(out->rdma_bytes, remote_bytes(&args), &out->rdma_bytes))
+			out->rdma_bytes = UINT64_MAX;
+	}
+	return ret;
+}
+
+/* ---- rows 12 to 14 ---- */
+
+static int check_args(const struct rds_cmsg_in *c)
 {
 	struct rds_rdma_args args;
 	uint64_t sum;
 
-	if (!body_copy(c, &args, sizeof(args)))
+	if (!rds_cmsg_in_copy(c, &args, sizeof(args)))
 		return -EINVAL;
-	return local_vectors(&args, &sum);
+	return rds_cmsg_local_vec(args.local_vec_addr, args.nr_local, &sum, NULL);
 }
 
 int rds_cmsg_check(const struct msghdr *msg, int flags, size_t payload, struct rds_send_cmsgs *out)
 {
 	const unsigned ops = RDS_HAS_ARGS | RDS_HAS_ATOMIC;
-	struct cursor c;
+	struct rds_cmsg_in c;
 	int ret;
 
 	(void)payload; /* a zero copy send of nothing is refused where zero copy is done, not here */
 	out->present = 0;
-	cursor_init(&c, msg);
-	while ((ret = cursor_next(&c)) > 0) {
+	rds_cmsg_in_init(&c, msg);
+	while ((ret = rds_cmsg_in_next(&c)) > 0) {
 		unsigned kind;
 
-		if (!is_rds(&c))
+		if (!rds_cmsg_in_is_rds(&c))
 			continue;
-		kind = kind_of(c.hdr.cmsg_type);
+		kind = rds_cmsg_kind(c.hdr.cmsg_type);
 		if (!kind)
 			return -EINVAL;
 		out->present |= kind;
 		if (kind == RDS_HAS_ARGS && (ret = check_args(&c)) < 0)
 			return ret;
 		if (kind == RDS_HAS_ZCOPY)
-			if (!body_copy(&c, &out->zcopy_cookie, sizeof(out->zcopy_cookie)))
+			if (!rds_cmsg_in_copy(&c, &out->zcopy_cookie, sizeof(out->zcopy_cookie)))
 				return -EINVAL;
 	}
 	if (ret < 0)
@@ -215,16 +226,16 @@ static int probe_vectors(const struct rds_rdma_args *args)
 	return 0;
 }
 
-static int refuse_args(const struct cursor *c, bool *seen)
+static int refuse_args(const struct rds_cmsg_in *c, bool *seen)
 {
 	struct rds_rdma_args args;
 	uint64_t sum;
 	int ret;
 
-	if (!body_copy(c, &args, sizeof(args)) || *seen)
+	if (!rds_cmsg_in_copy(c, &args, sizeof(args)) || *seen)
 		return -EINVAL;
 	*seen = true;
-	ret = local_vectors(&args, &sum);
+	ret = rds_cmsg_local_vec(args.local_vec_addr, args.nr_local, &sum, NULL);
 	if (!ret)
 		ret = probe_vectors(&args);
 	if (!ret && sum > args.remote_vec.bytes)
@@ -232,11 +243,11 @@ static int refuse_args(const struct cursor *c, bool *seen)
 	return ret;
 }
 
-static int refuse_atomic(const struct cursor *c, bool *seen)
+static int refuse_atomic(const struct rds_cmsg_in *c, bool *seen)
 {
 	struct rds_atomic_args args;
 
-	if (!body_copy(c, &args, sizeof(args)) || *seen)
+	if (!rds_cmsg_in_copy(c, &args, sizeof(args)) || *seen)
 		return -EINVAL;
 	*seen = true;
 	if (args.local_addr & 7)
@@ -247,14 +258,14 @@ static int refuse_atomic(const struct cursor *c, bool *seen)
 int rds_cmsg_refuse(const struct msghdr *msg)
 {
 	bool args = false, atomic = false;
-	struct cursor c;
+	struct rds_cmsg_in c;
 	int ret;
 
-	cursor_init(&c, msg);
-	while ((ret = cursor_next(&c)) > 0) {
-		if (!is_rds(&c))
+	rds_cmsg_in_init(&c, msg);
+	while ((ret = rds_cmsg_in_next(&c)) > 0) {
+		if (!rds_cmsg_in_is_rds(&c))
 			continue;
-		switch (kind_of(c.hdr.cmsg_type)) {
+		switch (rds_cmsg_kind(c.hdr.cmsg_type)) {
 		case RDS_HAS_ARGS:
 			ret = refuse_args(&c, &args);
 			break;

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 enum rds_cmsg_kind { /* bits of rds_send_cmsgs.present, by what sections 4.1 and 9.4 tell apart */
 	RDS_HAS_ARGS = 1,
@@ -18,6 +19,27 @@ enum rds_cmsg_kind { /* bits of rds_send_cmsgs.present, by what sections 4.1 and
 	RDS_HAS_ATOMIC = 8,
 	RDS_HAS_ZCOPY = 16,
 };
+
+/* The walk. */
+struct rds_cmsg_in {
+	const unsigned char *at, *end;
+	const unsigned char *body; /* in the program's memory */
+	size_t size;		   /* of the body, within the buffer */
+	struct cmsghdr hdr;	   /* the copy */
+};
+void rds_cmsg_in_init(struct rds_cmsg_in *c, const struct msghdr *msg);
+/* 1 the next header is in *c, 0 no more, -EINVAL its length is impossible. */
+int rds_cmsg_in_next(struct rds_cmsg_in *c);
+bool rds_cmsg_in_is_rds(const struct rds_cmsg_in *c);
+/* Copies the body's first n bytes if it has as many. */
+bool rds_cmsg_in_copy(const struct rds_cmsg_in *c, void *to, size_t n);
+unsigned rds_cmsg_kind(int type); /* RDS_HAS_*; 0: none of those that are sent */
+
+/*
+ * Row 13: a local vector of `nr` struct rds_iovec, its sum of bytes, and (unless NULL) its elements.  -EINVAL: none, or an empty or wrapping
+ * element; -EMSGSIZE: more than 1024; -EFAULT.
+ */
+int rds_cmsg_local_vec(uint64_t vec, uint64_t nr, uint64_t *sum, struct iovec *out);
 
 struct rds_send_cmsgs {
 	unsigned present;      /* RDS_HAS_*, by rds_cmsg_check */

@@ -115,6 +115,11 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	atomic_store(&conn->lied, false);
 	conn->lie_told = false;
 	conn->queue_tail = &conn->queue;
+	conn->ops = NULL;
+	conn->ops_tail = &conn->ops;
+	conn->answers = NULL;
+	conn->answers_tail = &conn->answers;
+	conn->void_op = conn->void_message = 0;
 	conn->backoff_ms = 0;
 	conn->was_up = conn->doubted = conn->theirs = false;
 	conn->told = conn->far = false;

@@ -30,7 +30,12 @@ struct rds_unacked {
 	uint32_t zcookie;
 	bool zcopy;
 	bool cancelled; /* not sent again if the connection breaks */
+	bool once;	/* ... nor this, which belongs to an RDMA operation: given up then */
+	uint8_t ext_type; /* of its header, if it is sent again */
+	uint32_t ext_rkey, ext_offset;
 };
+
+struct rds_op;
 
 /* A message that no transport has taken yet (or must take again). */
 struct rds_queued {
@@ -38,6 +43,9 @@ struct rds_queued {
 	struct rds_unacked u;
 	struct rds_hdr hdr;
 	bool was_sent; /* a transport had it once: the peer may have it already */
+	struct rds_op *
+		op; /* a piece of that operation, or the message of it and those behind it (rdma.h); a reference each */
+	uint64_t op_at; /* piece: data holds its header only, the rest is the program's memory from here on */
 	unsigned char data[];
 };
 
@@ -91,6 +99,15 @@ struct rds_conn {
 	_Atomic uint64_t next_rx;
 	struct rds_inc *inplace, *inplace_last; /* messages that still lie in the endpoint's memory, oldest first */
 	_Atomic(struct rds_cong_map *) fcong; /* what the peer says of its ports; loop: the local map itself */
+
+	/* RDMA (rx): operations to this peer that are not over, oldest first; bytes of those that are being read */
+	struct rds_op *ops, **ops_tail;
+	uint64_t reading;
+	/* ... answers to its operations that have not been sent; counted for those without rx */
+	struct rds_queued *answers, **answers_tail;
+	uint64_t answer_bytes;
+	_Atomic unsigned nanswers;
+	uint64_t void_op, void_message; /* what failed last; the message that goes with it is not delivered */
 
 	/* work left for rds_run_work (rx) */
 	struct rds_conn *work_next;
@@ -187,12 +204,17 @@ void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct r
 void rds_release_unacked(struct rds_unacked *u); /* socket's bytes back, wake writers */
 void rds_reap_all(void); /* no lock held */
 
+void rds_queued_free(struct rds_queued *q);
+/* What belongs to operations that have failed. */
+void rds_queue_purge(struct rds_conn *conn);
+
 /* xmit.c */
 struct rds_outgoing {
 	struct rds_hdr hdr;
 	const struct iovec *iov;
 	size_t len;
 	struct rds_unacked u;
+	struct rds_op *ops; /* the operations that it goes with, sent before it */
 	bool may_wait; /* -EAGAIN instead of keeping a copy when the endpoint has no room */
 };
 int rds_xmit(struct rds_conn *conn, struct rds_outgoing *out); /* tx held: send now or queue; 0, -ENOMEM, -EAGAIN */

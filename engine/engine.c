@@ -19,6 +19,7 @@
 #include "engine/copy.h"
 #include "engine/info.h"
 #include "engine/message.h"
+#include "engine/mr.h"
 #include "engine/ports.h"
 #include "engine/wait.h"
 #include "engine/wires.h"
@@ -318,6 +319,7 @@ void rds_engine_forget(void)
 	rds_conn_forget();
 	rds_ports_forget();
 	rds_inc_forget();
+	rds_mr_forget();
 	rds_shm_forget();
 	rds_wires_forget();
 	rds_info_forget();

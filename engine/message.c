@@ -7,6 +7,7 @@
  * connection.  Must not know sockets' queues or who reads.
  */
 #include "engine/message.h"
+#include "engine/mr.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -66,6 +67,7 @@ struct rds_inc *rds_inc_new(struct rds_conn *conn, struct rds_ep *ep, const stru
 	inc->len = rx->hdr.len;
 	inc->seq = rx->hdr.seq;
 	inc->tos = conn->id.tos;
+	inc->cookie = rx->hdr.ext_type == RDS_EXTHDR_RDMA_DEST ? rds_cookie(rx->hdr.ext_rkey, rx->hdr.ext_offset) : 0;
 	inc->heap = NULL;
 	inc->real_ns = 0;
 	if (rx->token) {

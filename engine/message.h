@@ -15,6 +15,7 @@ struct rds_inc {
 	struct in6_addr saddr;
 	uint16_t sport;
 	uint8_t tos; /* of the connection that it came by */
+	uint64_t cookie; /* RDS_CMSG_RDMA_DEST; 0: none */
 	uint32_t len;
 	uint64_t seq;
 	const void *data;

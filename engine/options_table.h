@@ -29,6 +29,7 @@
 	X(ping_enable, ENUM, "PING_ENABLE", "1", 0, 0, "0|1", "answer pings to port 0")                               \
 	X(fault, STR, "FAULT", "", 0, 0, "", "faults to inject, for tests: seed=1,disconnect=1000")                   \
 	X(families, FAMILY, "FAMILIES", "auto", 0, 0, "21|28|30|32", "address families that mean RDS, with commas")   \
+	X(abi, ENUM, "ABI", "auto", 0, 0, "auto|a0|a1|a2|b1|b2|c|d", "revision of the RDMA structures: a0 to c 2007-8, d since; auto: found out") \
 	X(wmem_default, SIZE, "WMEM_DEFAULT", "212992", 4608, 1073741823, "", "SO_SNDBUF of a new socket, as read back") \
 	X(rmem_default, SIZE, "RMEM_DEFAULT", "212992", 2304, 1073741823, "", "SO_RCVBUF of a new socket, as read back") \
 	X(wmem_max, SIZE, "WMEM_MAX", "1073741823", 4608, 1073741823, "", "largest SO_SNDBUF that can be set")        \

@@ -17,13 +17,13 @@
 
 bool rds_sock_has_input(struct rds_sock *sk)
 {
-	return sk->rx_head || sk->zhead || (sk->cong_monitor && sk->cong_notify);
+	return sk->rx_head || sk->zhead || sk->reports || (sk->cong_monitor && sk->cong_notify);
 }
 
 bool rds_sock_wakes(struct rds_sock *sk, short events)
 {
 	if (events & RDS_WAIT_RECV) /* a blocking receive is not interested in zero-copy completions or map updates */
-		return sk->rx_head || (sk->cong_monitor && sk->cong_notify);
+		return sk->rx_head || sk->reports || (sk->cong_monitor && sk->cong_notify);
 	if ((events & (IN_BITS | POLLWRBAND)) &&
 	    (rds_sock_has_input(sk) ||
 	     (!sk->cong_monitor && (sk->seen_congestion || sk->cong_attached) &&
@@ -53,7 +53,7 @@ short rds_poll(struct rds_sock *sk, short events)
 	uint64_t gen;
 
 	rx_lock();
-	if (sk->rx_head || sk->zhead)
+	if (sk->rx_head || sk->zhead || sk->reports)
 		mask |= IN_BITS;
 	if (sk->cong_monitor) {
 		if (sk->cong_notify)

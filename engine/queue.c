@@ -11,7 +11,7 @@
  * A connection that may hold something is on the busy list, so that asking all peers for acknowledgements costs nothing for
  * the idle ones.  List lock order: busy_walk, conn->tx, busy_lock.
  */
-#include "engine/connection.h"
+#include "engine/rdma.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -245,6 +245,13 @@ bool rds_want_room_all(void)
 
 /* ---- waiting ---- */
 
+void rds_queued_free(struct rds_queued *q)
+{
+	if (unlikely(q->op))
+		rds_op_release(q);
+	free(q);
+}
+
 static void queue_pop(struct rds_conn *conn)
 {
 	struct rds_queued *q = conn->queue;
@@ -253,27 +260,61 @@ static void queue_pop(struct rds_conn *conn)
 	if (!conn->queue)
 		conn->queue_tail = &conn->queue;
 	conn->queue_len--;
-	free(q);
+	rds_queued_free(q);
+}
+
+/* The first that is still to be sent: what belongs to operations that have failed goes nowhere. */
+static struct rds_queued *queue_first(struct rds_conn *conn)
+{
+	struct rds_queued *q;
+
+	while ((q = conn->queue) && unlikely(q->op)) {
+		if (rds_op_wanted(q))
+			return rds_op_may_go(conn, q) ? q : NULL;
+		rds_release_unacked(&q->u);
+		queue_pop(conn);
+	}
+	return q;
+}
+
+/* 0: sent; 1: its operation has failed; -errno: not now */
+static int queue_give(struct rds_conn *conn, struct rds_queued *q)
+{
+	bool piece = q->op && (q->hdr.flags & RDS_FLAG_OP);
+	void *bytes = piece ? rds_op_bytes(q) : q->data;
+	struct iovec iov = {.iov_base = bytes, .iov_len = q->hdr.len};
+	struct rds_wire_hdr wire;
+	int err;
+
+	if (!bytes)
+		return 1;
+	rds_hdr_encode(&q->hdr, &wire, false);
+	rds_conn_sending(conn, q->u.seq);
+	err = rds_xmit_ep(conn, &wire, &iov, q->hdr.len, &q->u.pos);
+	if (piece)
+		free(bytes);
+	return err;
 }
 
 void rds_queue_flush(struct rds_conn *conn)
 {
 	const struct rds_transport_ops *ops = conn->t->ops;
 	struct rds_queued *q;
-	struct rds_wire_hdr wire;
-	struct iovec iov;
 	bool sent = false;
+	int err;
 
 	if (!conn->queue || atomic_load(&conn->state) != RDS_CONN_UP)
 		return;
-	while ((q = conn->queue)) {
+	while ((q = queue_first(conn))) {
 		if (!(ops->caps & RDS_TCAP_DIRECT) && conn->count == conn->cap && rds_unacked_grow(conn))
 			break;
-		rds_hdr_encode(&q->hdr, &wire, false);
-		iov = (struct iovec){.iov_base = q->data, .iov_len = q->hdr.len};
-		rds_conn_sending(conn, q->u.seq);
-		if (rds_xmit_ep(conn, &wire, &iov, q->hdr.len, &q->u.pos))
+		err = queue_give(conn, q);
+		if (err < 0)
 			break;
+		if (err) {
+			queue_pop(conn);
+			continue;
+		}
 		q->u.flags = q->hdr.flags;
 		if (ops->caps & RDS_TCAP_DIRECT)
 			rds_release_unacked(&q->u);
@@ -299,7 +340,11 @@ static struct rds_queued *queued_again(struct rds_conn *conn, struct rds_ep *ep,
 				  .len = u->len,
 				  .sport = u->sport,
 				  .dport = u->dport,
-				  .flags = (uint8_t)(u->flags | RDS_FLAG_RETRANSMITTED | RDS_FLAG_ACK_REQUIRED)};
+				  .flags = (uint8_t)(u->flags | RDS_FLAG_RETRANSMITTED | RDS_FLAG_ACK_REQUIRED),
+				  .ext_type = u->ext_type,
+				  .ext_rkey = u->ext_rkey,
+				  .ext_offset = u->ext_offset};
+	q->op = NULL;
 	memcpy(q->data, bytes, u->len);
 	return q;
 }
@@ -316,6 +361,10 @@ bool rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep)
 
 		if (u->cancelled) /* the peer takes sequence numbers with gaps */
 			continue;
+		if (unlikely(u->once)) {
+			rds_release_unacked(u);
+			continue;
+		}
 		q = queued_again(conn, ep, u);
 		if (!q)
 			return false;
@@ -328,6 +377,23 @@ bool rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep)
 	}
 	conn->head = 0;
 	return true;
+}
+
+void rds_queue_purge(struct rds_conn *conn)
+{
+	struct rds_queued **p, *q;
+
+	for (p = &conn->queue; (q = *p);) {
+		if (q->op ? rds_op_wanted(q) : !(q->hdr.flags & RDS_FLAG_OP)) {
+			p = &q->next;
+			continue;
+		}
+		*p = q->next;
+		conn->queue_len--;
+		rds_release_unacked(&q->u);
+		rds_queued_free(q);
+	}
+	conn->queue_tail = p;
 }
 
 /* The endpoint is up: the peer says what it has; that need not go again. */
@@ -362,7 +428,7 @@ void rds_queue_drop_all(struct rds_conn *conn)
 
 static bool to_port(const struct rds_unacked *u, uint16_t port, uint64_t from)
 {
-	return u->sk && !u->cancelled && u->dport == port && u->seq >= from;
+	return u->sk && !u->cancelled && !u->once && u->dport == port && u->seq >= from;
 }
 
 static struct rds_unacked *nth_unacked(const struct rds_conn *conn, unsigned i)
@@ -399,7 +465,7 @@ static struct rds_queued **unqueue(struct rds_conn *conn, struct rds_queued **ta
 	struct rds_queued **p, *q;
 
 	for (p = &conn->queue; (q = *p);) {
-		if (unsent ? !q->u.sk || q->was_sent : !to_port(&q->u, port, from)) {
+		if (unsent ? !q->u.sk || q->was_sent || q->u.once : !to_port(&q->u, port, from)) {
 			p = &q->next;
 			continue;
 		}
@@ -463,6 +529,9 @@ void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct r
 
 	if (!rds_ip_equal(&conn->id.faddr, &dst->ip))
 		return;
+	rx_lock();
+	rds_ops_cancel(conn, sk, dst->port);
+	rx_unlock();
 	for (i = 0; i < conn->count; i++) {
 		struct rds_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
 
@@ -479,7 +548,7 @@ void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct r
 		*p = q->next;
 		conn->queue_len--;
 		rds_release_unacked(&q->u);
-		free(q);
+		rds_queued_free(q);
 	}
 	conn->queue_tail = p;
 }

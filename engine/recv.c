@@ -14,6 +14,8 @@
 #include "engine/cmsg.h"
 #include "engine/copy.h"
 #include "engine/message.h"
+#include "engine/mr.h"
+#include "engine/rdma.h"
 #include "engine/uaccess.h"
 #include "engine/wait.h"
 
@@ -68,6 +70,8 @@ static enum rds_rx_verdict dispatch(struct rds_conn *conn, struct rds_ep *ep, co
 		ping(conn, &rx->hdr);
 		return RDS_RX_DONE;
 	}
+	if (unlikely(rx->hdr.op) && rx->hdr.op == conn->void_message)
+		return RDS_RX_DONE; /* its operation has failed */
 	sk = rds_bound_find(&conn->id.laddr, rx->hdr.dport, conn->id.scope);
 	if (unlikely(!sk))
 		return rds_moved_refuse(conn, ep, &rx->hdr);
@@ -76,6 +80,8 @@ static enum rds_rx_verdict dispatch(struct rds_conn *conn, struct rds_ep *ep, co
 		rds_error("out of memory for a message of %u bytes: its sender has to wait", rx->hdr.len);
 		return RDS_RX_LATER;
 	}
+	if (unlikely(rx->hdr.ext_type == RDS_EXTHDR_RDMA))
+		rds_mr_used(sk, rx->hdr.ext_rkey);
 	stamp(sk, inc);
 	enqueue(sk, inc);
 	return rx->token || rx->owned ? RDS_RX_TAKEN : RDS_RX_DONE;
@@ -94,7 +100,10 @@ enum rds_rx_verdict rds_recv_message(struct rds_conn *conn, struct rds_ep *ep, c
 	if (unlikely(hdr->seq < next && (hdr->flags & RDS_FLAG_RETRANSMITTED))) {
 		RDS_STAT_INC_RX(recv_drop_old_seq);
 	} else {
-		v = unlikely(hdr->flags & RDS_FLAG_MOVED) ? rds_moved_told(conn, rx) : dispatch(conn, ep, rx);
+		if (unlikely(hdr->flags & (RDS_FLAG_MOVED | RDS_FLAG_OP)))
+			v = hdr->flags & RDS_FLAG_OP ? rds_op_arrived(conn, rx) : rds_moved_told(conn, rx);
+		else
+			v = dispatch(conn, ep, rx);
 		if (unlikely(v == RDS_RX_LATER))
 			return v;
 		next = hdr->seq + 1;
@@ -188,6 +197,11 @@ static int put_cmsgs(struct rds_sock *sk, const struct rds_inc *inc, struct rds_
 {
 	int ts = atomic_load_explicit(&sk->timestamp, memory_order_relaxed), err;
 
+	if (unlikely(inc->cookie)) {
+		err = rds_cmsg_put(out, rds_sock_level(sk), RDS_CMSG_RDMA_DEST, &inc->cookie, sizeof(inc->cookie));
+		if (err)
+			return err;
+	}
 	if (unlikely(ts && inc->real_ns)) {
 		int64_t tv[2] = {(int64_t)(inc->real_ns / 1000000000), (int64_t)(inc->real_ns % 1000000000 / 1000)};
 
@@ -285,6 +299,24 @@ static ssize_t deliver_cong(struct rds_sock *sk, int fd, struct msghdr *msg)
 	return 0;
 }
 
+/* What became of operations, alone.  Taken even by who only peeks, or has no room for it (5.3). rx held. */
+static ssize_t deliver_reports(struct rds_sock *sk, int fd, struct msghdr *msg)
+{
+	struct rds_cmsg_out out;
+	int err;
+
+	rds_cmsg_out_init(&out, msg);
+	err = rds_notify_deliver(sk, &out);
+	if (err)
+		return err;
+	rds_sock_lower(sk, fd);
+	msg->msg_controllen = out.used;
+	msg->msg_flags = out.flags;
+	if (msg->msg_name)
+		msg->msg_namelen = 0;
+	return 0;
+}
+
 static ssize_t deliver_zcopy_only(struct rds_sock *sk, struct msghdr *msg)
 {
 	struct rds_cmsg_out out;
@@ -311,7 +343,7 @@ static ssize_t recv_once(struct rds_sock *sk, int fd, struct msghdr *msg, int fl
 		ret = -EBADF;
 		goto out;
 	}
-	if (!sk->rx_head && !(sk->cong_monitor && sk->cong_notify)) {
+	if (!sk->rx_head && !sk->reports && !(sk->cong_monitor && sk->cong_notify)) {
 		rds_wait_looks();
 		rds_call_made();
 		rds_progress_locked();
@@ -320,7 +352,9 @@ static ssize_t recv_once(struct rds_sock *sk, int fd, struct msghdr *msg, int fl
 			rds_progress_locked();
 		}
 	}
-	if (unlikely(sk->cong_monitor && sk->cong_notify))
+	if (unlikely(sk->reports))
+		ret = deliver_reports(sk, fd, msg);
+	else if (unlikely(sk->cong_monitor && sk->cong_notify))
 		ret = deliver_cong(sk, fd, msg);
 	else if (sk->rx_head)
 		ret = deliver(sk, fd, msg, flags);

@@ -13,7 +13,7 @@
  * A socket's messages to one address stay in order, also when the answer changes from NOWHERE to another: whoever gets the
  * new answer first has the old messages go that way before its own.
  */
-#include "engine/connection.h"
+#include "engine/rdma.h"
 #include "engine/ports.h"
 
 #include <stdlib.h>
@@ -101,6 +101,8 @@ static void append(struct rds_conn *to, struct rds_queued *q)
 	to->queue_tail = &q->next;
 	to->queue_len++;
 	rds_conn_busy(to);
+	if (unlikely(q->op))
+		rds_op_moved(to, q);
 	if (to->kind != RDS_CONN_NOWHERE)
 		rds_queue_flush(to);
 	start = rds_conn_start_locked(to);
@@ -185,8 +187,10 @@ static void hand_over(struct rds_conn *nowhere, bool local)
 			append(to, q);
 			break;
 		case DROPPED:
+			if (q->op)
+				rds_op_lost(q);
 			rds_release_unacked(&q->u);
-			free(q);
+			rds_queued_free(q);
 			break;
 		case WAITS:
 			*tail = q;

@@ -8,6 +8,7 @@
  */
 #include "engine/message.h"
 #include "engine/ports.h"
+#include "engine/rdma.h"
 #include "engine/wait.h"
 
 #include <string.h>
@@ -34,6 +35,18 @@ static void conn_bury(struct rds_conn *conn)
 	conn_graveyard = conn;
 }
 
+/* Those that were under way are not done again, and nobody waits for the answers to the peer's. tx held. */
+static void operations_end(struct rds_conn *conn, bool broken, bool all)
+{
+	if (!broken && !all)
+		return;
+	rx_lock();
+	rds_ops_broken(conn, all);
+	rds_answers_drop(conn);
+	rx_unlock();
+	rds_queue_purge(conn);
+}
+
 void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone)
 {
 	struct rds_queued *unsent = NULL;
@@ -44,6 +57,7 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 	rds_timer_cancel(&conn->retry);
 	rds_lock(&rds_eng->control);
 	rds_lock(&conn->tx);
+	operations_end(conn, ep && conn->ep == ep, peer_gone);
 	if (ep && conn->ep == ep) {
 		rds_conn_reap(conn);
 		if (!peer_gone && !rds_queue_requeue(conn, ep)) {

@@ -19,6 +19,8 @@
 
 #include "engine/connection.h"
 #include "engine/message.h"
+#include "engine/mr.h"
+#include "engine/rdma.h"
 
 #define SLAB_CHUNK 64
 #ifndef SOCK_MAX
@@ -273,6 +275,8 @@ static bool shut(struct rds_sock *sk, bool *lent)
 		if (rds_sock_bound(sk))
 			rds_bound_remove(sk);
 		drop_received(sk);
+		rds_mr_free_all(sk);
+		rds_ops_close(sk);
 		atomic_store(&sk->seen_congestion, false);
 		atomic_store(&sk->cong_attached, false);
 		rx_unlock();
@@ -433,6 +437,11 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 	atomic_store(&sk->cong_attached, false);
 	sk->cong_mask = sk->cong_notify = sk->cong_track = 0;
 	sk->cong_blocked = 0;
+	sk->regions = NULL;
+	sk->reports = NULL;
+	sk->report_tail = &sk->reports;
+	atomic_store(&sk->had_ops, false);
+	atomic_store(&sk->no_rdma, false);
 	sk->zhead = NULL;
 	sk->ztail = &sk->zhead;
 	atomic_store(&sk->sndbuf, (uint32_t)o->wmem_default);

@@ -44,6 +44,7 @@ struct rds_sock {
 	struct rds_addr laddr;
 	uint32_t bound_scope; /* also set by a link-local connect */
 	_Atomic int transport; /* RDS_TRANS_* id, RDS_TRANS_NONE */
+	_Atomic bool no_rdma;  /* the program has asked for TCP, which has none */
 	_Atomic bool connected;
 	struct rds_addr caddr;
 	_Atomic uint8_t tos;
@@ -62,6 +63,10 @@ struct rds_sock {
 	uint64_t rcv_bytes;
 	bool congested;
 	struct rds_zcopy_info *zhead, **ztail;
+	/* RDMA (rx): regions, what is to be told of operations */
+	struct rds_mr *regions;
+	struct rds_op *reports, **report_tail;
+	_Atomic bool had_ops;
 	/* congestion monitor and generation (rx); names are the kernel's */
 	bool cong_monitor;
 	uint64_t cong_mask, cong_notify, cong_track;

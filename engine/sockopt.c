@@ -8,6 +8,8 @@
 #include "engine/sockopt.h"
 
 #include "engine/connection.h"
+#include "engine/mr.h"
+#include "engine/legacy_abi.h"
 #include "engine/uaccess.h"
 #include "engine/wires.h"
 
@@ -66,18 +68,56 @@ static int set_cancel_sent_to(struct rds_sock *sk, const void *val, int len)
 	}
 	rds_conn_each(cancel_conn, &c);
 	rds_sock_wake(sk, POLLOUT | POLLWRNORM);
+	if (atomic_load(&rds_eng->work_pending))
+		rds_run_work();
 	return 0;
 }
 
-/* ---- memory regions: no transport has any yet, so only the ways to be refused are here ---- */
+/* ---- memory regions ---- */
 
-static int set_get_mr(struct rds_sock *sk, const void *val, int len, size_t size)
+static bool writable_word(uint64_t at)
 {
-	if (len != (int)size)
+	return !rds_user_writable((void *)(uintptr_t)at, sizeof(uint64_t));
+}
+
+static int get_mr(struct rds_sock *sk, const struct rds_get_mr_args *args)
+{
+	struct rds_mr_request req;
+	uint64_t cookie;
+
+	if (!rds_sock_bound(sk))
+		return -ENOTCONN;
+	if (atomic_load(&sk->no_rdma))
+		return -EOPNOTSUPP;
+	rds_abi_mr(args, writable_word, &req);
+	return rds_mr_get(sk, &req, &cookie);
+}
+
+static int set_get_mr(struct rds_sock *sk, const void *val, int len)
+{
+	struct rds_get_mr_args args;
+
+	if (len != (int)sizeof(args))
 		return -EINVAL;
-	if (rds_user_readable(val, size) < 0)
+	if (rds_user_readable(val, sizeof(args)) < 0)
 		return -EFAULT;
-	return rds_sock_bound(sk) ? -EOPNOTSUPP : -ENOTCONN;
+	memcpy(&args, val, sizeof(args));
+	return get_mr(sk, &args);
+}
+
+/* Whom it is for does not matter: it is good for all. */
+static int set_get_mr_for_dest(struct rds_sock *sk, const void *val, int len)
+{
+	struct rds_get_mr_for_dest_args args;
+	struct rds_get_mr_args plain;
+
+	if (len != (int)sizeof(args))
+		return -EINVAL;
+	if (rds_user_readable(val, sizeof(args)) < 0)
+		return -EFAULT;
+	memcpy(&args, val, sizeof(args));
+	plain = (struct rds_get_mr_args){.vec = args.vec, .cookie_addr = args.cookie_addr, .flags = args.flags};
+	return get_mr(sk, &plain);
 }
 
 /* Number 2 with an int is the RDS_SNDBUF of 2006, from before there was RDMA. */
@@ -86,18 +126,25 @@ static int set_get_mr_or_sndbuf(struct rds_sock *sk, const void *val, int len)
 	int bytes;
 
 	if (len != (int)sizeof(bytes))
-		return set_get_mr(sk, val, len, sizeof(struct rds_get_mr_args));
+		return set_get_mr(sk, val, len);
 	if (rds_opt_int(val, len, &bytes) < 0)
 		return -EFAULT;
 	return rds_set_sndbuf(sk, (uint32_t)bytes, (uint64_t)rds_options()->wmem_max);
 }
 
-/* Cookie 0 asks to flush what a transport with regions keeps; any other names a region, and there is none. */
-static int set_free_mr(const void *val, int len)
+/* Cookie 0 asks whether there is RDMA, and for a flush of freed regions: none is ever kept. */
+static int set_free_mr(struct rds_sock *sk, const void *val, int len)
 {
-	if (len == (int)sizeof(struct rds_free_mr_args) && rds_user_readable(val, (size_t)len) < 0)
+	struct rds_free_mr_args args;
+
+	if (len != (int)sizeof(args))
+		return -EINVAL;
+	if (rds_user_readable(val, sizeof(args)) < 0)
 		return -EFAULT;
-	return -EINVAL;
+	memcpy(&args, val, sizeof(args));
+	if (args.cookie)
+		return rds_mr_free(sk, args.cookie);
+	return rds_sock_bound(sk) && !atomic_load(&sk->no_rdma) ? 0 : -EINVAL;
 }
 
 /* ---- the others ---- */
@@ -127,6 +174,8 @@ static int set_transport(struct rds_sock *sk, const void *val, int len)
 		ret = -ENOPROTOOPT;
 	else
 		atomic_store(&sk->transport, type);
+	if (!ret && type == RDS_TRANS_TCP)
+		atomic_store(&sk->no_rdma, true);
 out:
 	rds_unlock(&rds_eng->control);
 	return ret;
@@ -178,9 +227,9 @@ static int sol_rds_set(struct rds_sock *sk, int opt, const void *val, int len)
 	case RDS_GET_MR:
 		return set_get_mr_or_sndbuf(sk, val, len);
 	case RDS_GET_MR_FOR_DEST:
-		return set_get_mr(sk, val, len, sizeof(struct rds_get_mr_for_dest_args));
+		return set_get_mr_for_dest(sk, val, len);
 	case RDS_FREE_MR:
-		return set_free_mr(val, len);
+		return set_free_mr(sk, val, len);
 	case RDS_RECVERR:
 		ret = set_bool(val, len, &on);
 		if (ret == 0)

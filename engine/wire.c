@@ -41,6 +41,14 @@ static void put_be32(uint8_t *p, uint32_t v)
 	memcpy(p, &v, sizeof(v));
 }
 
+static uint64_t get_be64(const uint8_t *p)
+{
+	uint64_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return be64toh(v);
+}
+
 static uint32_t get_be32(const uint8_t *p)
 {
 	uint32_t v;
@@ -51,6 +59,13 @@ static uint32_t get_be32(const uint8_t *p)
 
 static void ext_encode(const struct rds_hdr *h, uint8_t *area)
 {
+	if (h->op) {
+		uint64_t op = htobe64(h->op);
+
+		*area++ = RDS_EXTHDR_OP;
+		memcpy(area, &op, sizeof(op));
+		area += sizeof(op);
+	}
 	switch (h->ext_type) {
 	case RDS_EXTHDR_RDMA:
 		area[0] = RDS_EXTHDR_RDMA;
@@ -74,7 +89,7 @@ void rds_hdr_encode(const struct rds_hdr *h, struct rds_wire_hdr *w, bool checks
 	w->dport = htobe16(h->dport);
 	w->flags = h->flags;
 	w->credit = h->credit;
-	if (h->ext_type)
+	if (h->ext_type || h->op)
 		ext_encode(h, w->exthdr);
 	if (checksum) {
 		uint16_t sum = (uint16_t)~hdr_sum(w);
@@ -93,6 +108,7 @@ static unsigned ext_size(uint8_t type)
 	case RDS_EXTHDR_GEN_NUM:
 		return 4;
 	case RDS_EXTHDR_RDMA_DEST:
+	case RDS_EXTHDR_OP:
 		return 8;
 	case RDS_EXTHDR_NPATHS:
 		return 2;
@@ -118,6 +134,8 @@ static int ext_decode(const uint8_t *area, size_t size, struct rds_hdr *h)
 			h->ext_rkey = get_be32(area + at);
 			if (type == RDS_EXTHDR_RDMA_DEST)
 				h->ext_offset = get_be32(area + at + 4);
+		} else if (type == RDS_EXTHDR_OP) {
+			h->op = get_be64(area + at);
 		}
 		at += ext_size(type);
 	}
@@ -152,5 +170,7 @@ int rds_hdr_decode(const void *w, struct rds_hdr *h)
 				       h->len == RDS_MOVED_BYTES && h->seq
 			       ? 0
 			       : -EBADMSG;
+	if (h->flags & RDS_FLAG_OP)
+		return !(h->flags & ~(RDS_FLAG_OP | RDS_FLAG_ACK_REQUIRED)) && h->seq ? 0 : -EBADMSG;
 	return ext_decode(c.exthdr, sizeof(c.exthdr), h);
 }

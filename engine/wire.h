@@ -24,6 +24,8 @@ enum { RDS_FLAG_CONG_BITMAP = 1, RDS_FLAG_ACK_REQUIRED = 2, RDS_FLAG_RETRANSMITT
  */
 #define RDS_FLAG_MOVED 0x40
 #define RDS_MOVED_BYTES 10u
+/* Ours alone, too: a piece of an RDMA operation or of its answer (wire_op.h). */
+#define RDS_FLAG_OP 0x20
 enum {
 	RDS_EXTHDR_NONE = 0,
 	RDS_EXTHDR_VERSION = 1,
@@ -31,6 +33,7 @@ enum {
 	RDS_EXTHDR_RDMA_DEST = 3,
 	RDS_EXTHDR_NPATHS = 5,
 	RDS_EXTHDR_GEN_NUM = 6,
+	RDS_EXTHDR_OP = 15, /* ours alone: be64, the operation that this message goes with */
 };
 
 struct rds_wire_hdr {
@@ -52,12 +55,13 @@ struct rds_hdr {
 	uint8_t flags, credit;
 	uint8_t ext_type; /* the one extension: RDS_EXTHDR_RDMA, _RDMA_DEST, or _NONE (others are skipped) */
 	uint32_t ext_rkey, ext_offset;
+	uint64_t op; /* RDS_EXTHDR_OP, beside the other; 0: none */
 };
 
 /* Checksum filled if `checksum`, else 0. */
 void rds_hdr_encode(const struct rds_hdr *h, struct rds_wire_hdr *w, bool checksum);
 /* -EBADMSG: checksum wrong, length above RDS_MAX_MSG, congestion frame that is not exactly one map, notice of
- * a moved port that is not exactly one or has no sequence number, data frame with extension area that is not well formed.  `w` may be in memory that a hostile peer goes on changing: it is copied once. */
+ * a moved port that is not exactly one or has no sequence number, piece of an operation without a sequence number, data frame with extension area that is not well formed.  `w` may be in memory that a hostile peer goes on changing: it is copied once. */
 int rds_hdr_decode(const void *w, struct rds_hdr *h);
 
 #endif

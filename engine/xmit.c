@@ -4,8 +4,8 @@
  * Callers hold conn->tx; sequence numbers are given here, so order on a connection is the order of this lock.
  * Must not know sockets' limits or who may send.
  */
-#include "engine/connection.h"
 #include "engine/copy.h"
+#include "engine/rdma.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +20,7 @@ static struct rds_queued *queued_new(const struct rds_outgoing *out)
 	q->u = out->u;
 	q->hdr = out->hdr;
 	q->was_sent = false;
+	rds_op_attach(q, out->ops);
 	rds_gather(q->data, out->iov, out->len);
 	return q;
 }
@@ -57,6 +58,8 @@ int rds_xmit(struct rds_conn *conn, struct rds_outgoing *out)
 	struct rds_wire_hdr wire;
 	int err;
 
+	if (unlikely(atomic_load_explicit(&conn->nanswers, memory_order_relaxed)))
+		rds_answers_flush(conn);
 	out->hdr.seq = out->u.seq = conn->next_tx;
 	out->u.flags = out->hdr.flags;
 	if (unlikely(conn->queue && out->may_wait && conn->ep))

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * atomic.c - compare and swap, fetch and add, with masks (rds-semantics 9.4), carried out by the target's engine on every transport.
+ *
+ * Atomic with respect to each other, as those of a device are (IBV_ATOMIC_HCA): all of a process's happen under its receive lock.  The program's
+ * own instructions are not held off.
+ */
+#include "engine/atomic.h"
+
+#include "engine/user_copy.h"
+
+/* A set bit of the mask is the highest one of a field: no carry leaves it. */
+static uint64_t add_fields(uint64_t a, uint64_t b, uint64_t ends)
+{
+	uint64_t low = ~ends, sum = (a & low) + (b & low);
+
+	/* Below the ends sums cannot overflow into the next field; the ends themselves are added without carry. */
+	return sum ^ ((a ^ b) & ends);
+}
+
+uint64_t rds_atomic_value(const struct rds_atomic_request *req, uint64_t old)
+{
+	if (!req->swap)
+		return add_fields(old, req->value, req->value_mask);
+	if ((old ^ req->compare) & req->compare_mask)
+		return old;
+	return (old & ~req->value_mask) | (req->value & req->value_mask);
+}
+
+int rds_atomic_run(const struct rds_atomic_request *req, uint64_t at, uint64_t *old)
+{
+	uint64_t now;
+	int err = rds_user_fetch(old, at, sizeof(*old));
+
+	if (err)
+		return err;
+	now = rds_atomic_value(req, *old);
+	return rds_user_put(at, &now, sizeof(now));
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * legacy_abi.h - the RDMA part of the user interface as it was from November 2007 on, made into the requests of rdma_args.h.
+ *
+ * The caller has copied what the program passed; nothing here touches the program's memory, a socket or a lock.
+ *
+ * Revisions (the program's structures say nothing about theirs):
+ *	a0 a1	2007-11, 2008-01-10	remote address first; word 6 is where the id goes
+ *	a2 b1	2008-01-22		cookie first; word 6 is where the id goes
+ *	b2	2008-02-15		64 bytes: an id and a token of 32 bits
+ *	c	2008-02-15		word 6 is a token of 32 bits
+ *	d	2008-02-20 to today	word 6 is a token of 64 bits
+ * RDS_BARRIER lived from a0 to b2: 24 bytes up to a2, then 32.
+ */
+#ifndef ENGINE_LEGACY_ABI_H
+#define ENGINE_LEGACY_ABI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/rdma_args.h"
+#include "rds_abi.h"
+
+/* The notification of an operation with short_notify. */
+struct rds_rdma_notify_short {
+	uint32_t user_token;
+	int32_t status;
+};
+_Static_assert(sizeof(struct rds_rdma_notify_short) == 8, "notification of b2 and c");
+
+/* ---- what this process has shown of its age ---- */
+
+/*
+ * The first proof counts and stays: one word of plain memory, so fork copies it and exec clears it.  RDS_PRELOAD_ABI stands
+ * above it.
+ */
+enum rds_abi_epoch {
+	RDS_EPOCH_NONE,
+	RDS_EPOCH_24,	/* RDS_BARRIER with 24 bytes: a0, a1, a2 */
+	RDS_EPOCH_32,	/* RDS_BARRIER with 32 bytes: b1, b2 */
+	RDS_EPOCH_LATER /* c or d: no word 6 is a pointer */
+};
+
+enum rds_abi_epoch rds_abi_epoch(void);
+/*
+ * The program has used what no revision before c had: RDS_RECVERR, RDS_CONG_MONITOR, a socket option from 7 on, RDS_INFO_* from
+ * 10008 on, a control message sent from 5 on.  May be called any number of times.
+ */
+void rds_abi_later(void);
+/* Forgets what was shown (tests only). */
+void rds_abi_reset(void);
+
+/* ---- RDS_CMSG_RDMA_ARGS ---- */
+
+/*
+ * Address and number of the local vector's elements, which lie in the same place in all revisions: the caller adds up their
+ * bytes, by which the order of the other words is known.  -EINVAL: too short for any revision.
+ */
+int rds_abi_local_vec(const void *body, size_t size, uint64_t *vec, uint64_t *nr);
+
+/*
+ * local_bytes: that sum.  is_cookie: was this one issued or received here?  It is asked only when the numbers do not decide.
+ * -EINVAL: too short, or (under RDS_EPOCH_24) of neither order.  That remote_bytes may not be less than local_bytes
+ * is for the caller to check, in the kernel's order.
+ */
+int rds_abi_rdma_args(const void *body, size_t size, uint64_t local_bytes, bool (*is_cookie)(void *arg, uint64_t cookie),
+		      void *arg, struct rds_rdma_request *out);
+
+/* ---- memory regions ---- */
+
+/*
+ * RDS_GET_MR and RDS_CMSG_RDMA_MAP.  writable: can 8 bytes be stored there?  It is asked only if the answer matters.  With
+ * phys_addr the caller stores 8 bytes of 0 there; it need not be aligned.
+ */
+void rds_abi_mr(const struct rds_get_mr_args *args, bool (*writable)(uint64_t addr), struct rds_mr_request *out);
+/* RDS_GET_MR_FOR_DEST came after all these changes. */
+void rds_abi_mr_for_dest(const struct rds_get_mr_for_dest_args *args, struct rds_mr_request *out);
+/* The flags of RDS_FREE_MR: RDS_RDMA_INVALIDATE or nothing. */
+uint64_t rds_abi_free_flags(uint64_t flags);
+
+/* ---- the rest ---- */
+
+/* One of the four RDS_CMSG_*ATOMIC_*.  -EINVAL: too short. */
+int rds_abi_atomic(int cmsg_type, const void *body, size_t size, struct rds_atomic_request *out);
+/* RDS_BARRIER's value: 24 or 32 bytes, else -EINVAL.  Its length is a proof of age. */
+int rds_abi_barrier(const void *val, int len, struct rds_barrier_request *out);
+
+#endif

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * mr.c - memory regions (net/rds/rdma.c: __rds_rdma_map).
+ *
+ * A region belongs to its socket and is known by a 32-bit key, which is the same for every peer: the table is the process's.  It is
+ * whole pages, as in the kernel, and its remote addresses begin with 0 at the first one; the cookie carries the offset in
+ * it.  Keys are counted up from a random start, so that none comes again soon; none is small enough to be taken for a length
+ * (legacy-abi 1.5 rule 1), and so none is 0.
+ *
+ * Nothing is pinned here.  A region is a range of addresses: if the program maps something else there, that is what peers reach, and
+ * what is not mapped any more is an error of the operation that needs it.
+ *
+ * Everything in the table is guarded by rx, which whoever carries an operation out holds meanwhile: so a region that has been taken out is
+ * beyond reach, and FREE_MR needs no second step for RDS_RDMA_INVALIDATE.
+ */
+#include "engine/mr.h"
+
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "engine/sock.h"
+#include "engine/uaccess.h"
+#include "engine/user_copy.h"
+
+#define MR_BUCKETS 1024u
+#define RKEY_LEAST (1u << 22)
+#define PAGE ((uint64_t)4096)
+
+static struct rds_mr *table[MR_BUCKETS]; /* rx */
+static uint32_t last_rkey;		 /* rx; 0: none yet */
+
+bool rds_cookie_plausible(void *unused, uint64_t cookie)
+{
+	(void)unused;
+	return rds_cookie_rkey(cookie) >= RKEY_LEAST && rds_cookie_offset(cookie) < PAGE;
+}
+
+static struct rds_mr **bucket(uint32_t rkey)
+{
+	return &table[rkey % MR_BUCKETS];
+}
+
+struct rds_mr *rds_mr_find(uint32_t rkey)
+{
+	struct rds_mr *mr = *bucket(rkey);
+
+	while (mr && mr->rkey != rkey)
+		mr = mr->hash_next;
+	return mr;
+}
+
+bool rds_mr_owned(const struct rds_sock *sk, uint32_t rkey)
+{
+	const struct rds_mr *mr = rds_mr_find(rkey);
+
+	return mr && mr->sk == sk;
+}
+
+static uint32_t new_rkey(void)
+{
+	if (!last_rkey)
+		os_random(&last_rkey, sizeof(last_rkey));
+	do
+		last_rkey++;
+	while (last_rkey < RKEY_LEAST || rds_mr_find(last_rkey));
+	return last_rkey;
+}
+
+static void link_mr(struct rds_sock *sk, struct rds_mr *mr)
+{
+	rx_lock();
+	mr->sk = sk;
+	mr->rkey = new_rkey();
+	mr->hash_next = *bucket(mr->rkey);
+	*bucket(mr->rkey) = mr;
+	mr->next = sk->regions;
+	mr->prev = &sk->regions;
+	if (mr->next)
+		mr->next->prev = &mr->next;
+	sk->regions = mr;
+	rx_unlock();
+}
+
+/* rx held */
+static void unlink_mr(struct rds_mr *mr)
+{
+	struct rds_mr **p = bucket(mr->rkey);
+
+	while (*p != mr)
+		p = &(*p)->hash_next;
+	*p = mr->hash_next;
+	*mr->prev = mr->next;
+	if (mr->next)
+		mr->next->prev = mr->prev;
+	free(mr);
+}
+
+/* ---- registration ---- */
+
+/* The kernel refuses who may lock nothing at all; what more than that it would lock is its own affair. */
+static bool may_pin(void)
+{
+	struct rlimit lim;
+
+	return getrlimit(RLIMIT_MEMLOCK, &lim) || lim.rlim_cur || !geteuid();
+}
+
+static int check_range(const struct rds_mr_request *req, struct rds_mr *mr)
+{
+	uint64_t end = req->addr + req->bytes;
+
+	if (end < req->addr || end > UINT64_MAX - PAGE + 1)
+		return -EINVAL;
+	if (!may_pin())
+		return -EPERM;
+	if (!req->bytes || req->bytes > UINT32_MAX)
+		return -EINVAL;
+	mr->base = req->addr & ~(PAGE - 1);
+	mr->len = ((end + PAGE - 1) & ~(PAGE - 1)) - mr->base;
+	if (mr->len / PAGE > RDS_MR_PAGES)
+		return -EMSGSIZE;
+	return 0;
+}
+
+int rds_mr_get(struct rds_sock *sk, const struct rds_mr_request *req, uint64_t *cookie)
+{
+	struct rds_mr *mr, found = {.flags = req->flags};
+	static const uint64_t zero;
+	int err = check_range(req, &found);
+
+	if (err)
+		return err;
+	if (rds_user_writable((void *)(uintptr_t)req->addr, req->bytes))
+		return -EFAULT;
+	mr = malloc(sizeof(*mr));
+	if (!mr)
+		return -ENOMEM;
+	*mr = found;
+	link_mr(sk, mr);
+	*cookie = rds_cookie(mr->rkey, (uint32_t)(req->addr & (PAGE - 1)));
+	if ((req->cookie_addr && rds_user_put(req->cookie_addr, cookie, sizeof(*cookie))) ||
+	    (req->phys_addr && rds_user_put(req->phys_addr, &zero, sizeof(zero)))) {
+		rds_mr_free(sk, *cookie);
+		return -EFAULT;
+	}
+	return 0;
+}
+
+/* ---- the end ---- */
+
+int rds_mr_free(struct rds_sock *sk, uint64_t cookie)
+{
+	struct rds_mr *mr;
+
+	rx_lock();
+	mr = rds_mr_find(rds_cookie_rkey(cookie));
+	if (mr && mr->sk == sk)
+		unlink_mr(mr);
+	else
+		mr = NULL;
+	rx_unlock();
+	return mr ? 0 : -EINVAL;
+}
+
+void rds_mr_used(struct rds_sock *sk, uint32_t rkey)
+{
+	struct rds_mr *mr = rds_mr_find(rkey);
+
+	if (mr && mr->sk == sk && (mr->flags & RDS_RDMA_USE_ONCE))
+		unlink_mr(mr);
+}
+
+void rds_mr_free_all(struct rds_sock *sk)
+{
+	while (sk->regions)
+		unlink_mr(sk->regions);
+}
+
+bool rds_mr_span(const struct rds_mr *mr, uint64_t offset, uint64_t len, uint64_t *at)
+{
+	*at = mr->base + offset;
+	return offset <= mr->len && len <= mr->len - offset;
+}
+
+void rds_mr_forget(void)
+{
+	unsigned i;
+
+	for (i = 0; i < MR_BUCKETS; i++)
+		table[i] = NULL;
+	last_rkey = 0;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * mr.h - memory regions: what a socket has opened to its peers, and the cookies that name it.
+ */
+#ifndef ENGINE_MR_H
+#define ENGINE_MR_H
+
+#include "engine/engine.h"
+#include "engine/rdma_args.h"
+
+#define RDS_MR_PAGES 257u /* touched by one, at most: 1 MiB, however it lies */
+
+struct rds_mr {
+	struct rds_mr *hash_next;
+	struct rds_mr *next, **prev; /* the socket's */
+	struct rds_sock *sk;
+	uint32_t rkey;
+	uint64_t base;	/* where its first page begins: remote addresses count from there */
+	uint64_t len;	/* of its pages */
+	uint64_t flags; /* RDS_RDMA_* */
+};
+
+static inline uint32_t rds_cookie_rkey(uint64_t cookie)
+{
+	return (uint32_t)cookie;
+}
+static inline uint32_t rds_cookie_offset(uint64_t cookie)
+{
+	return (uint32_t)(cookie >> 32);
+}
+static inline uint64_t rds_cookie(uint32_t rkey, uint32_t offset)
+{
+	return (uint64_t)offset << 32 | rkey;
+}
+
+/* Could this be a cookie of ours, or of a peer's? A length is not. */
+bool rds_cookie_plausible(void *unused, uint64_t cookie);
+
+/*
+ * A new region of a bound socket, and its cookie, stored where the request says.  -EINVAL, -EMSGSIZE, -EPERM, -ENOMEM, -EFAULT in the order
+ * of rds-semantics 9.2.  No lock but sk->tx.
+ */
+int rds_mr_get(struct rds_sock *sk, const struct rds_mr_request *req, uint64_t *cookie);
+/* RDS_FREE_MR of a cookie other than 0: from the return on nobody reaches it. -EINVAL: not one of this socket's. */
+int rds_mr_free(struct rds_sock *sk, uint64_t cookie);
+/* rx held */
+struct rds_mr *rds_mr_find(uint32_t rkey);
+bool rds_mr_owned(const struct rds_sock *sk, uint32_t rkey);
+/* A message has arrived that carried an operation on it out: the end of a region for one use. */
+void rds_mr_used(struct rds_sock *sk, uint32_t rkey);
+void rds_mr_free_all(struct rds_sock *sk); /* last close */
+/* Where bytes offset .. offset+len of the region are. False: not all of them within it. */
+bool rds_mr_span(const struct rds_mr *mr, uint64_t offset, uint64_t len, uint64_t *at);
+void rds_mr_forget(void); /* forked child */
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * notify.c - notifications: what became of an operation, told to the program by a receive (rds-semantics 5.4, 9.6).
+ *
+ * An operation that is to be reported is its own notification, so that reporting needs no memory.  They are taken oldest first, as many as
+ * the control buffer has room for and one at least; within one call the newest comes first, as in the kernel.  All under rx.
+ */
+#include "engine/cmsg.h"
+#include "engine/rdma.h"
+
+#include <poll.h>
+
+void rds_notify(struct rds_op *op)
+{
+	struct rds_sock *sk = op->sk;
+
+	op->report_next = NULL;
+	*sk->report_tail = op;
+	sk->report_tail = &op->report_next;
+	rds_sock_wake(sk, POLLIN | POLLRDNORM | RDS_WAIT_RECV);
+}
+
+static struct rds_op *take(struct rds_sock *sk)
+{
+	struct rds_op *op = sk->reports;
+
+	sk->reports = op->report_next;
+	if (!sk->reports)
+		sk->report_tail = &sk->reports;
+	return op;
+}
+
+static int put(struct rds_sock *sk, struct rds_cmsg_out *out, const struct rds_op *op)
+{
+	struct rds_rdma_notify n;
+	struct {
+		uint32_t token;
+		int32_t status;
+	} old;
+	/* Without NOTIFY_ME only that it failed is known. */
+	int status = op->notify ? op->status : RDS_RDMA_DROPPED;
+
+	if (op->short_notify) {
+		old.token = (uint32_t)op->token;
+		old.status = status;
+		return rds_cmsg_put(out, rds_sock_level(sk), RDS_CMSG_RDMA_STATUS, &old, sizeof(old));
+	}
+	memset(&n, 0, sizeof(n));
+	n.user_token = op->token;
+	n.status = status;
+	return rds_cmsg_put(out, rds_sock_level(sk), RDS_CMSG_RDMA_STATUS, &n, sizeof(n));
+}
+
+int rds_notify_deliver(struct rds_sock *sk, struct rds_cmsg_out *out)
+{
+	size_t max = out->len / CMSG_SPACE(sizeof(struct rds_rdma_notify)), n;
+	struct rds_op *newest = NULL, *op;
+	int err = 0;
+
+	for (n = 0; sk->reports && (n < max || !n); n++) {
+		op = take(sk);
+		op->report_next = newest;
+		newest = op;
+	}
+	while ((op = newest)) {
+		newest = op->report_next;
+		if (!err)
+			err = put(sk, out, op);
+		rds_op_put(op, 1);
+	}
+	return err;
+}
+
+void rds_notify_drop(struct rds_sock *sk)
+{
+	while (sk->reports)
+		rds_op_put(take(sk), 1);
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * rdma.c - operations from being listed to their end (rds-semantics 9.5 to 9.7).
+ *
+ * Whatever ends an operation goes through rds_op_finish, once: the first to come says how it went.  Answers find their operation by
+ * number on the connection that they came by; if it is not there any more they change nothing, so memory that was given back
+ * to the program stays untouched.  rx guards all of this.
+ * Must not know how pieces travel, nor control messages.
+ */
+#include "engine/rdma.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/user_copy.h"
+
+static _Atomic uint64_t last_id;
+
+struct rds_op *rds_op_new(struct rds_sock *sk, enum rds_op_kind kind, unsigned nlocal)
+{
+	struct rds_op *op = calloc(1, sizeof(*op) + nlocal * sizeof(op->local[0]));
+
+	if (!op)
+		return NULL;
+	op->id = op->message = atomic_fetch_add(&last_id, 1) + 1;
+	op->kind = kind;
+	op->nlocal = nlocal;
+	op->refs = 1;
+	op->sk = sk;
+	rds_sock_hold(sk);
+	return op;
+}
+
+void rds_op_put(struct rds_op *op, unsigned n)
+{
+	struct rds_sock *sk = op->sk;
+
+	op->refs -= n;
+	if (op->refs)
+		return;
+	free(op);
+	rds_sock_put(sk);
+}
+
+void rds_op_discard(struct rds_op *op)
+{
+	rx_lock();
+	rds_op_put(op, 1);
+	rx_unlock();
+}
+
+void rds_op_list(struct rds_conn *conn, struct rds_op *op)
+{
+	op->conn = conn;
+	op->next = NULL;
+	op->prev = conn->ops_tail;
+	*conn->ops_tail = op;
+	conn->ops_tail = &op->next;
+}
+
+void rds_op_unlist(struct rds_op *op)
+{
+	struct rds_conn *conn = op->conn;
+
+	if (!conn)
+		return;
+	*op->prev = op->next;
+	if (op->next)
+		op->next->prev = op->prev;
+	else
+		conn->ops_tail = op->prev;
+	op->conn = NULL;
+}
+
+/* Those that come after it and wait for its turn to be over may go. */
+static void read_over(struct rds_op *op)
+{
+	struct rds_conn *conn = op->conn;
+
+	if (!op->reading)
+		return;
+	op->reading = false;
+	conn->reading -= op->total;
+	conn->want_flush = true;
+	rds_conn_work(conn);
+}
+
+/* RECVERR alone does not say how it failed (9.6). */
+static bool to_report(const struct rds_op *op)
+{
+	if (!atomic_load(&op->sk->open))
+		return false;
+	if (op->notify)
+		return true;
+	return op->recverr && op->status != RDS_RDMA_SUCCESS && op->status != RDS_RDMA_CANCELED;
+}
+
+void rds_op_finish(struct rds_op *op, int status)
+{
+	if (op->done)
+		return;
+	read_over(op);
+	rds_op_unlist(op);
+	op->done = true;
+	op->status = status;
+	if (to_report(op))
+		rds_notify(op);
+	else
+		rds_op_put(op, 1);
+}
+
+/* ---- answers ---- */
+
+static struct rds_op *find(struct rds_conn *conn, uint64_t id)
+{
+	struct rds_op *op = conn->ops;
+
+	while (op && op->id != id)
+		op = op->next;
+	return op;
+}
+
+static void data_came(struct rds_op *op, const struct rds_op_hdr *h, const void *data, size_t len)
+{
+	if (op->kind != RDS_OP_READ || h->offset != op->got || len > op->total - op->got) {
+		rds_op_finish(op, RDS_RDMA_OTHER_ERROR);
+		return;
+	}
+	if (rds_user_put_vec(op->local, op->nlocal, op->got, data, len)) {
+		rds_op_finish(op, RDS_RDMA_OTHER_ERROR);
+		return;
+	}
+	op->got += len;
+	RDS_STAT_ADD_RX(recv_rdma_bytes, len);
+	if (op->got == op->total)
+		rds_op_finish(op, RDS_RDMA_SUCCESS);
+}
+
+static int outcome(const struct rds_op *op, const struct rds_op_hdr *h)
+{
+	if (h->status > RDS_RDMA_OTHER_ERROR)
+		return RDS_RDMA_OTHER_ERROR;
+	if (h->status != RDS_RDMA_SUCCESS)
+		return h->status;
+	if (op->kind == RDS_OP_READ) /* its last data are its success */
+		return RDS_RDMA_OTHER_ERROR;
+	if ((op->kind == RDS_OP_SWAP || op->kind == RDS_OP_ADD) &&
+	    rds_user_put(op->atomic.local_addr, &h->value, sizeof(h->value)))
+		return RDS_RDMA_OTHER_ERROR;
+	return RDS_RDMA_SUCCESS;
+}
+
+void rds_op_answered(struct rds_conn *conn, const struct rds_op_hdr *h, const void *data, size_t len)
+{
+	struct rds_op *op = find(conn, h->id);
+
+	if (!op || !op->started)
+		return; /* it was over before: of a connection that has broken, cancelled, of a closed socket */
+	if (h->kind == RDS_OP_DATA)
+		data_came(op, h, data, len);
+	else
+		rds_op_finish(op, outcome(op, h));
+}
+
+/* ---- other ends ---- */
+
+void rds_ops_broken(struct rds_conn *conn, bool all)
+{
+	struct rds_op *op, *next;
+
+	for (op = conn->ops; op; op = next) {
+		next = op->next;
+		if (all || op->started)
+			rds_op_finish(op, RDS_RDMA_DROPPED);
+	}
+}
+
+void rds_ops_cancel(struct rds_conn *conn, struct rds_sock *sk, uint16_t dport)
+{
+	struct rds_op *op, *next;
+
+	for (op = conn->ops; op; op = next) {
+		next = op->next;
+		if (op->sk == sk && op->dport == dport)
+			rds_op_finish(op, RDS_RDMA_CANCELED);
+	}
+}
+
+static void close_of(struct rds_conn *conn, void *arg)
+{
+	struct rds_op *op, *next;
+
+	for (op = conn->ops; op; op = next) {
+		next = op->next;
+		if (op->sk == arg)
+			rds_op_finish(op, RDS_RDMA_CANCELED);
+	}
+}
+
+void rds_ops_close(struct rds_sock *sk)
+{
+	struct rds_conn *conn;
+
+	if (!sk->had_ops)
+		return;
+	for (conn = rds_eng->conn_list; conn; conn = conn->next) /* control is held, as well */
+		close_of(conn, sk);
+	rds_notify_drop(sk);
+}

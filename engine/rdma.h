@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * rdma.h - RDMA operations: what a sendmsg asks for, its way to the peer, its end.
+ *
+ * The story of an operation:
+ *
+ *   made        by sendmsg, from control messages (rdma_cmsg.c); nobody else knows it
+ *   listed      on its connection (rdma_send.c); its pieces go out, or wait in the queue, before the message that goes with it
+ *   started     a transport was given one of its pieces: if the connection breaks it is over, and nothing of it is sent again
+ *   done        the peer has said so, the connection has broken, it was cancelled, or its socket was closed (rdma.c).  From then on
+ *               nothing touches the program's memory for it.  If it failed, pieces and message that still wait are not sent.
+ *   reported    to its socket (notify.c), if that was wished
+ *
+ * It is freed when it is done and reported, and no piece of it waits any more.
+ */
+#ifndef ENGINE_RDMA_H
+#define ENGINE_RDMA_H
+
+#include "engine/cmsg.h"
+#include "engine/connection.h"
+#include "engine/rdma_args.h"
+#include "engine/wire_op.h"
+
+struct rds_op {
+	struct rds_op *next, **prev; /* its connection's (rx) */
+	struct rds_op *also;	     /* the next one of the same message */
+	struct rds_op *report_next;  /* its socket's notifications (rx) */
+	struct rds_sock *sk;	     /* held */
+	struct rds_conn *conn;	     /* rx; NULL: not listed */
+	uint64_t id;
+	uint64_t message; /* id of the first one of its message */
+	enum rds_op_kind kind;
+	uint16_t dport;
+	bool notify, recverr; /* report: the outcome; ... failure */
+	bool short_notify;    /* in a record of 8 bytes */
+	uint64_t token;
+	/* rx */
+	bool started, done;
+	bool reading;  /* counts among those that the peer is to answer with data */
+	int status;    /* RDS_RDMA_*, when done */
+	unsigned refs; /* pieces and messages that wait, itself until it is done, its report */
+	/* the barrier's age */
+	bool has_id;
+	uint64_t barrier_id, id_addr;
+	/* what it does */
+	uint32_t rkey;
+	uint64_t remote; /* offset in the region */
+	uint64_t total;	 /* bytes */
+	uint64_t got;	 /* of a read, so far (rx) */
+	struct rds_atomic_request atomic;
+	unsigned nlocal;
+	struct iovec local[];
+};
+
+/* ---- made (rdma_cmsg.c) ---- */
+
+/* What the control messages of one sendmsg come to. */
+struct rds_rdma_send {
+	struct rds_op *ops; /* in the order in which they are carried out */
+	bool silent;	    /* no message, if it has no bytes */
+	uint64_t cookie;    /* to be told to the receiver; 0: none */
+	uint64_t made;	    /* ... the cookie of a region that this call has made; 0: none */
+	uint32_t used_rkey; /* RDS_EXTHDR_RDMA; 0: none */
+};
+
+/*
+ * Rows 18 and 19 of rds-semantics 4.1: carries out what needs no peer.  sk->tx held.  -errno: nothing is left behind.
+ */
+int rds_rdma_parse(struct rds_sock *sk, const struct msghdr *msg, uint16_t dport, struct rds_rdma_send *out);
+void rds_rdma_undo(struct rds_sock *sk, struct rds_rdma_send *send); /* the call fails: nothing of it was sent */
+
+/* ---- on its way (rdma_send.c); conn->tx held ---- */
+
+/*
+ * Lists the operations and gives all their pieces to the endpoint or the queue; the message is the caller's to send.  0, or -ENOMEM: nothing
+ * of them goes any more.  Either way they are not the caller's any more from rds_ops_let_go() on.
+ */
+int rds_ops_xmit(struct rds_conn *conn, struct rds_op *ops);
+void rds_ops_take_back(struct rds_op *ops); /* the message could not be sent: nobody is told of them */
+void rds_ops_let_go(struct rds_op *ops);    /* after the message */
+/* The message of these operations is going to wait in the queue. */
+void rds_op_attach(struct rds_queued *q, struct rds_op *ops);
+/* What is in the queue and belongs to an operation: to be sent? */
+bool rds_op_wanted(const struct rds_queued *q);
+/* May it go now?  False: when some reads have been answered. */
+bool rds_op_may_go(struct rds_conn *conn, const struct rds_queued *q);
+/* The bytes of a piece in the queue, header first, malloc'ed.  NULL: not to be had; its operation has failed. */
+void *rds_op_bytes(struct rds_queued *q);
+/* It has moved to another connection's queue. */
+void rds_op_moved(struct rds_conn *to, struct rds_queued *q);
+void rds_op_lost(struct rds_queued *q);	   /* there is nowhere for it to go */
+void rds_op_release(struct rds_queued *q); /* it leaves the queue, sent or not */
+/* The answers that wait, before anything else that goes out. */
+void rds_answers_flush(struct rds_conn *conn);
+void rds_answers_drop(struct rds_conn *conn); /* rx held as well */
+
+/* ---- the end (rdma.c) ---- */
+
+void rds_op_discard(struct rds_op *op); /* never listed; no lock */
+struct rds_op *rds_op_new(struct rds_sock *sk, enum rds_op_kind kind, unsigned nlocal);
+/* rx held for these */
+void rds_op_list(struct rds_conn *conn, struct rds_op *op);
+void rds_op_unlist(struct rds_op *op);
+void rds_op_finish(struct rds_op *op, int status);
+void rds_op_put(struct rds_op *op, unsigned n);
+/* An answer has come. */
+void rds_op_answered(struct rds_conn *conn, const struct rds_op_hdr *h, const void *data, size_t len);
+/* The connection has broken: what was started is over; all: what was not, as well. */
+void rds_ops_broken(struct rds_conn *conn, bool all);
+void rds_ops_cancel(struct rds_conn *conn, struct rds_sock *sk, uint16_t dport);
+void rds_ops_close(struct rds_sock *sk); /* the socket's last close */
+
+/* ---- at the target (rdma_serve.c); rx held ---- */
+
+enum rds_rx_verdict rds_op_arrived(struct rds_conn *conn, const struct rds_rx *rx);
+
+/* ---- notifications (notify.c); rx held ---- */
+
+void rds_notify(struct rds_op *op); /* takes over a reference */
+/* At least one waits: as many as there is room for in the control buffer.  0 or -EFAULT. */
+int rds_notify_deliver(struct rds_sock *sk, struct rds_cmsg_out *out);
+void rds_notify_drop(struct rds_sock *sk);
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * rdma_args.h - what a program asks for, whatever the age of its structures: legacy_abi.c makes these out of them, rdma.c and
+ * barrier.c know no others.
+ */
+#ifndef ENGINE_RDMA_ARGS_H
+#define ENGINE_RDMA_ARGS_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* RDS_CMSG_RDMA_ARGS */
+struct rds_rdma_request {
+	uint64_t cookie;
+	uint64_t remote_addr, remote_bytes;
+	uint64_t local_vec, nr_local; /* struct rds_iovec */
+	uint64_t flags;		      /* RDS_RDMA_* of today */
+	uint64_t token;
+	bool has_id;	   /* of the barrier's age: counts for the mark of its destination, ... */
+	uint64_t id_addr;  /* ... and its number is stored there (0: nowhere) */
+	bool short_notify; /* its notification is the record of 8 bytes */
+};
+
+/* The four atomic operations are two with masks. */
+struct rds_atomic_request {
+	uint64_t cookie;
+	uint64_t local_addr, remote_addr;
+	bool swap;			/* compare and swap; else fetch and add */
+	uint64_t compare, compare_mask; /* swap */
+	uint64_t value;			/* to swap in, or to add */
+	uint64_t value_mask;		/* swap: bits that are replaced; add: after which bits no carry goes on */
+	uint64_t flags, token;
+};
+
+/* RDS_GET_MR, RDS_GET_MR_FOR_DEST, RDS_CMSG_RDMA_MAP */
+struct rds_mr_request {
+	uint64_t addr, bytes;
+	uint64_t cookie_addr; /* 0: the cookie is not stored */
+	uint64_t flags;	      /* RDS_RDMA_* of today */
+	uint64_t phys_addr;   /* 0, or store the address to use with the key (always 0) there */
+};
+
+/* RDS_BARRIER */
+struct rds_barrier_request {
+	uint32_t daddr; /* network byte order */
+	bool nonblock;
+	uint64_t mark_addr; /* where the high-water mark goes; 0: nowhere */
+	uint64_t wait_id;
+};
+
+#endif

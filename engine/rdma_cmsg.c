@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * rdma_cmsg.c - from the control messages of a sendmsg to operations and regions (net/rds/send.c: rds_cmsg_send; rds-semantics 9.4).
+ *
+ * The vectors' shape and the mixture of kinds have been checked (cmsg.c, rows 12 to 14); here each is carried out in its turn, as far as
+ * that needs no peer, and the first that fails undoes those before it.
+ * Must not know connections.
+ */
+#include "engine/rdma.h"
+
+#include <stdlib.h>
+
+#include "engine/legacy_abi.h"
+#include "engine/mr.h"
+#include "engine/uaccess.h"
+
+struct parse {
+	struct rds_sock *sk;
+	uint16_t dport;
+	struct rds_rdma_send *out;
+	struct rds_op **tail;
+	bool silent; /* so far */
+	bool args, atomic;
+};
+
+static void add(struct parse *p, struct rds_op *op, uint64_t token, uint64_t flags)
+{
+	op->dport = p->dport;
+	op->token = token;
+	op->notify = flags & RDS_RDMA_NOTIFY_ME;
+	if (!(flags & RDS_RDMA_SILENT))
+		p->silent = false;
+	if (p->out->ops)
+		op->message = p->out->ops->message;
+	*p->tail = op;
+	p->tail = &op->also;
+	atomic_store(&p->sk->had_ops, true);
+}
+
+/* ---- RDMA_ARGS ---- */
+
+/* At most the 1 MiB that row 9 lets through: no gigabytes are faulted in only to be refused. */
+static int local_memory(const struct rds_op *op, bool write)
+{
+	uint64_t budget = RDS_MAX_MSG, n;
+	unsigned i;
+	int err;
+
+	for (i = 0; i < op->nlocal && budget; i++, budget -= n) {
+		n = op->local[i].iov_len < budget ? op->local[i].iov_len : budget;
+		/* A write to the peer reads our memory, a read from it writes ours. */
+		err = write ? rds_user_readable(op->local[i].iov_base, n) : rds_user_writable(op->local[i].iov_base, n);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int fill_rdma(struct rds_op *op, const struct rds_rdma_request *req, uint64_t sum)
+{
+	bool write = req->flags & RDS_RDMA_READWRITE;
+	int err = local_memory(op, write);
+
+	if (err)
+		return err;
+	if (sum > req->remote_bytes)
+		return -EINVAL;
+	op->kind = write ? RDS_OP_WRITE : RDS_OP_READ;
+	op->rkey = rds_cookie_rkey(req->cookie);
+	op->remote = req->remote_addr + rds_cookie_offset(req->cookie);
+	op->total = sum;
+	op->short_notify = req->short_notify;
+	op->has_id = req->has_id;
+	op->id_addr = req->id_addr;
+	return 0;
+}
+
+static int parse_args(struct parse *p, const struct rds_cmsg_in *c)
+{
+	unsigned char body[64];
+	struct rds_rdma_request req;
+	uint64_t vec, nr, sum;
+	size_t size = c->size < sizeof(body) ? c->size : sizeof(body);
+	struct rds_op *op;
+	int err;
+
+	if (p->args || !rds_cmsg_in_copy(c, body, size))
+		return -EINVAL;
+	p->args = true;
+	err = rds_abi_local_vec(body, size, &vec, &nr);
+	if (!err)
+		err = rds_cmsg_local_vec(vec, nr, &sum, NULL);
+	if (err)
+		return err;
+	op = rds_op_new(p->sk, RDS_OP_WRITE, (unsigned)nr);
+	if (!op)
+		return -ENOMEM;
+	op->recverr = atomic_load(&p->sk->recverr);
+	err = rds_cmsg_local_vec(vec, nr, &sum, op->local);
+	if (!err)
+		err = rds_abi_rdma_args(body, size, sum, rds_cookie_plausible, NULL, &req);
+	if (!err)
+		err = fill_rdma(op, &req, sum);
+	if (err) {
+		rds_op_discard(op);
+		return err;
+	}
+	p->out->used_rkey = op->rkey;
+	add(p, op, req.token, req.flags);
+	return 0;
+}
+
+/* ---- atomics ---- */
+
+static int parse_atomic(struct parse *p, const struct rds_cmsg_in *c)
+{
+	unsigned char body[sizeof(struct rds_atomic_args)];
+	size_t size = c->size < sizeof(body) ? c->size : sizeof(body);
+	struct rds_atomic_request req;
+	struct rds_op *op;
+
+	if (p->atomic || !rds_cmsg_in_copy(c, body, size) || rds_abi_atomic(c->hdr.cmsg_type, body, size, &req))
+		return -EINVAL;
+	p->atomic = true;
+	if (req.local_addr & 7 || rds_user_writable((void *)(uintptr_t)req.local_addr, sizeof(uint64_t)))
+		return -EFAULT;
+	op = rds_op_new(p->sk, req.swap ? RDS_OP_SWAP : RDS_OP_ADD, 0);
+	if (!op)
+		return -ENOMEM;
+	op->atomic = req;
+	op->rkey = rds_cookie_rkey(req.cookie);
+	op->remote = req.remote_addr + rds_cookie_offset(req.cookie);
+	op->total = sizeof(uint64_t);
+	add(p, op, req.token, req.flags);
+	return 0;
+}
+
+/* ---- cookies for the receiver ---- */
+
+static int parse_dest(struct parse *p, const struct rds_cmsg_in *c)
+{
+	uint64_t cookie;
+	bool ours;
+
+	if (!rds_cmsg_in_copy(c, &cookie, sizeof(cookie)) || p->out->cookie)
+		return -EINVAL;
+	rx_lock();
+	ours = rds_mr_owned(p->sk, rds_cookie_rkey(cookie));
+	rx_unlock();
+	if (!ours)
+		return -EINVAL;
+	p->out->cookie = cookie;
+	return 0;
+}
+
+static bool writable_word(uint64_t at)
+{
+	return !rds_user_writable((void *)(uintptr_t)at, sizeof(uint64_t));
+}
+
+static int parse_map(struct parse *p, const struct rds_cmsg_in *c)
+{
+	struct rds_get_mr_args args;
+	struct rds_mr_request req;
+	int err;
+
+	if (!rds_cmsg_in_copy(c, &args, sizeof(args)) || p->out->cookie)
+		return -EINVAL;
+	rds_abi_mr(&args, writable_word, &req);
+	err = rds_mr_get(p->sk, &req, &p->out->made);
+	if (!err)
+		p->out->cookie = p->out->made;
+	return err;
+}
+
+/* ---- all of them ---- */
+
+void rds_rdma_undo(struct rds_sock *sk, struct rds_rdma_send *send)
+{
+	struct rds_op *op, *next;
+
+	for (op = send->ops; op; op = next) {
+		next = op->also;
+		rds_op_discard(op);
+	}
+	send->ops = NULL;
+	if (send->made)
+		rds_mr_free(sk, send->made);
+	send->made = send->cookie = 0;
+}
+
+int rds_rdma_parse(struct rds_sock *sk, const struct msghdr *msg, uint16_t dport, struct rds_rdma_send *out)
+{
+	struct parse p = {.sk = sk, .dport = dport, .out = out, .tail = &out->ops, .silent = true};
+	struct rds_cmsg_in c;
+	int ret;
+
+	*out = (struct rds_rdma_send){0};
+	rds_cmsg_in_init(&c, msg);
+	while ((ret = rds_cmsg_in_next(&c)) > 0) {
+		if (!rds_cmsg_in_is_rds(&c))
+			continue;
+		switch (rds_cmsg_kind(c.hdr.cmsg_type)) {
+		case RDS_HAS_ARGS:
+			ret = parse_args(&p, &c);
+			break;
+		case RDS_HAS_ATOMIC:
+			ret = parse_atomic(&p, &c);
+			break;
+		case RDS_HAS_DEST:
+			ret = parse_dest(&p, &c);
+			break;
+		case RDS_HAS_MAP:
+			ret = parse_map(&p, &c);
+			break;
+		default: /* a zero-copy cookie: RDMA is of transports that have no zero copy */
+			ret = -EINVAL;
+		}
+		if (ret)
+			break;
+	}
+	out->silent = p.silent && out->ops;
+	if (ret)
+		rds_rdma_undo(sk, out);
+	return ret;
+}

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * rdma_send.c - operations and answers on their way out (conn->tx held).
+ *
+ * An operation is cut into pieces of 64 KiB, which go before the message that belongs to it and in the same sequence.  What finds no room
+ * waits in the connection's queue, where a piece has its header only: the bytes stay the program's, and are fetched when it goes.
+ * Answers are made under rx (rdma_serve.c) and go before anything else: who has read a message that came with an operation, and
+ * says so, must not overtake the result of the operation (legacy-abi 2.5).
+ *
+ * So that peers need not keep any number of answers, reads of READ_AHEAD bytes at most are under way on a connection; more of them wait,
+ * and what comes after them, too.
+ */
+#include "engine/rdma.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/user_copy.h"
+
+#define READ_AHEAD ((uint64_t)8 << 20)
+#define SLICES 16u
+
+/* ---- pieces ---- */
+
+static bool is_piece(const struct rds_queued *q)
+{
+	return q->hdr.flags & RDS_FLAG_OP;
+}
+
+static void piece_header(const struct rds_op *op, uint64_t at, size_t len, unsigned char to[RDS_OP_HDR])
+{
+	struct rds_op_hdr h = {
+		.kind = (uint8_t)op->kind,
+		.last = at + len == op->total,
+		.rkey = op->rkey,
+		.id = op->id,
+		.message = op->message,
+		.offset = op->remote + at,
+		.len = op->total,
+		.compare = op->atomic.compare,
+		.compare_mask = op->atomic.compare_mask,
+		.value = op->atomic.value,
+		.value_mask = op->atomic.value_mask,
+	};
+
+	rds_op_encode(&h, to);
+}
+
+/* rx held.  It is about to be given to a transport, and may be answered before that returns. */
+static void start(struct rds_op *op)
+{
+	op->started = true;
+	if (op->kind != RDS_OP_READ || op->done || op->reading)
+		return;
+	op->reading = true;
+	op->conn->reading += op->total;
+}
+
+static bool may_start(const struct rds_conn *conn, const struct rds_op *op)
+{
+	return op->kind != RDS_OP_READ || op->reading || !conn->reading || conn->reading + op->total <= READ_AHEAD;
+}
+
+/* Bytes at .. at+len of its memory as at most `max` elements. 0: there are more. */
+static unsigned slices(const struct rds_op *op, uint64_t at, size_t len, struct iovec *out, unsigned max)
+{
+	unsigned i, n = 0;
+
+	for (i = 0; len; i++) {
+		size_t part = op->local[i].iov_len;
+
+		if (at >= part) {
+			at -= part;
+			continue;
+		}
+		if (n == max)
+			return 0;
+		part = part - at < len ? part - at : len;
+		out[n++] = (struct iovec){(char *)op->local[i].iov_base + at, part};
+		len -= part;
+		at = 0;
+	}
+	return n;
+}
+
+static int give(struct rds_conn *conn, const struct rds_hdr *hdr, const struct iovec *iov)
+{
+	struct rds_unacked u = {.seq = hdr->seq,
+				.len = hdr->len,
+				.sport = hdr->sport,
+				.dport = hdr->dport,
+				.flags = hdr->flags,
+				.once = true};
+	bool direct = conn->t->ops->caps & RDS_TCAP_DIRECT;
+	struct rds_wire_hdr wire;
+	int err;
+
+	if (!direct && unlikely(conn->count == conn->cap)) {
+		rds_conn_reap(conn);
+		if (conn->count == conn->cap && rds_unacked_grow(conn))
+			return -ENOMEM;
+	}
+	rds_hdr_encode(hdr, &wire, false);
+	rds_conn_sending(conn, hdr->seq);
+	err = rds_xmit_ep(conn, &wire, iov, hdr->len, &u.pos);
+	if (!err && !direct)
+		rds_unacked_push(conn, &u);
+	return err;
+}
+
+static void to_queue(struct rds_conn *conn, struct rds_queued *q)
+{
+	q->next = NULL;
+	*conn->queue_tail = q;
+	conn->queue_tail = &q->next;
+	conn->queue_len++;
+	rds_conn_busy(conn);
+}
+
+static int queue_piece(struct rds_conn *conn, struct rds_op *op, const struct rds_hdr *hdr, uint64_t at,
+		       const unsigned char head[RDS_OP_HDR])
+{
+	struct rds_queued *q = calloc(1, sizeof(*q) + RDS_OP_HDR);
+
+	if (!q)
+		return -ENOMEM;
+	q->hdr = *hdr;
+	q->u = (struct rds_unacked){.seq = hdr->seq, .sport = hdr->sport, .dport = hdr->dport, .flags = hdr->flags};
+	q->u.len = hdr->len;
+	q->u.once = true;
+	q->op = op;
+	q->op_at = at;
+	memcpy(q->data, head, RDS_OP_HDR);
+	rx_lock();
+	op->refs++;
+	rx_unlock();
+	to_queue(conn, q);
+	return 0;
+}
+
+/* The caller's own memory, which it has just been asked for: no other call can have taken it away but in another thread. */
+static int give_piece(struct rds_conn *conn, const struct rds_op *op, const struct rds_hdr *hdr, uint64_t at,
+		      unsigned char *head)
+{
+	size_t len = hdr->len - RDS_OP_HDR;
+	struct iovec iov[1 + SLICES] = {{head, RDS_OP_HDR}};
+	unsigned char *copy;
+	int err;
+
+	if (!len || slices(op, at, len, iov + 1, SLICES))
+		return give(conn, hdr, iov);
+	copy = malloc(len);
+	if (!copy)
+		return -ENOMEM;
+	err = rds_user_fetch_vec(copy, op->local, op->nlocal, at, len);
+	iov[1] = (struct iovec){copy, len};
+	if (!err)
+		err = give(conn, hdr, iov);
+	free(copy);
+	return err;
+}
+
+static int xmit_piece(struct rds_conn *conn, struct rds_op *op, uint64_t at, size_t len)
+{
+	struct rds_hdr hdr = {
+		.seq = conn->next_tx, .flags = RDS_FLAG_OP, .sport = op->sk->laddr.port, .dport = op->dport};
+	unsigned char head[RDS_OP_HDR];
+	bool go = !conn->queue && atomic_load_explicit(&conn->state, memory_order_relaxed) == RDS_CONN_UP, was = false;
+	int err = -EAGAIN;
+
+	hdr.len = (uint32_t)(RDS_OP_HDR + len);
+	piece_header(op, at, len, head);
+	if (go) {
+		rx_lock();
+		was = op->started;
+		go = may_start(conn, op);
+		if (go)
+			start(op);
+		rx_unlock();
+	}
+	if (go)
+		err = give_piece(conn, op, &hdr, at, head);
+	if (err == -EAGAIN || err == -ENOTCONN) {
+		rx_lock();
+		if (!was)
+			op->started = false;
+		rx_unlock();
+		err = queue_piece(conn, op, &hdr, at, head);
+	}
+	if (!err)
+		conn->next_tx++;
+	return err;
+}
+
+static int xmit_op(struct rds_conn *conn, struct rds_op *op)
+{
+	bool carries = op->kind == RDS_OP_WRITE;
+	uint64_t at = 0;
+	int err;
+
+	RDS_STAT_INC(send_rdma);
+	if (!carries)
+		return xmit_piece(conn, op, 0, 0);
+	RDS_STAT_ADD(send_rdma_bytes, op->total);
+	do {
+		uint64_t len = op->total - at < RDS_OP_PIECE ? op->total - at : RDS_OP_PIECE;
+
+		err = xmit_piece(conn, op, at, len);
+		at += len;
+	} while (!err && at < op->total);
+	return err;
+}
+
+void rds_ops_take_back(struct rds_op *ops)
+{
+	struct rds_op *op;
+
+	rx_lock();
+	for (op = ops; op; op = op->also) {
+		op->notify = op->recverr = false;
+		rds_op_finish(op, RDS_RDMA_CANCELED);
+	}
+	rx_unlock();
+}
+
+int rds_ops_xmit(struct rds_conn *conn, struct rds_op *ops)
+{
+	struct rds_op *op;
+	int err = 0;
+
+	if (unlikely(atomic_load_explicit(&conn->nanswers, memory_order_relaxed)))
+		rds_answers_flush(conn);
+	rx_lock();
+	for (op = ops; op; op = op->also) {
+		op->refs++; /* until rds_ops_let_go() */
+		rds_op_list(conn, op);
+	}
+	rx_unlock();
+	for (op = ops; op && !err; op = op->also)
+		err = xmit_op(conn, op);
+	if (err)
+		rds_ops_take_back(ops);
+	return err;
+}
+
+void rds_ops_let_go(struct rds_op *ops)
+{
+	struct rds_op *op, *next;
+
+	rx_lock();
+	for (op = ops; op; op = next) {
+		next = op->also;
+		rds_op_put(op, 1);
+	}
+	rx_unlock();
+}
+
+/* ---- in the queue ---- */
+
+void rds_op_attach(struct rds_queued *q, struct rds_op *ops)
+{
+	struct rds_op *op;
+
+	q->op = ops;
+	if (!ops)
+		return;
+	rx_lock();
+	for (op = ops; op; op = op->also)
+		op->refs++;
+	rx_unlock();
+}
+
+void rds_op_release(struct rds_queued *q)
+{
+	struct rds_op *op = q->op;
+
+	q->op = NULL;
+	if (!is_piece(q)) {
+		rds_ops_let_go(op);
+		return;
+	}
+	rx_lock();
+	rds_op_put(op, 1);
+	rx_unlock();
+}
+
+bool rds_op_wanted(const struct rds_queued *q)
+{
+	const struct rds_op *op;
+	bool wanted = true;
+
+	rx_lock();
+	for (op = q->op; op; op = is_piece(q) ? NULL : op->also)
+		wanted &= !op->done || op->status == RDS_RDMA_SUCCESS;
+	rx_unlock();
+	return wanted;
+}
+
+bool rds_op_may_go(struct rds_conn *conn, const struct rds_queued *q)
+{
+	bool may;
+
+	if (!is_piece(q))
+		return true;
+	rx_lock();
+	may = may_start(conn, q->op);
+	rx_unlock();
+	return may;
+}
+
+void *rds_op_bytes(struct rds_queued *q)
+{
+	size_t len = q->hdr.len - RDS_OP_HDR;
+	unsigned char *bytes = malloc(q->hdr.len);
+	int err = bytes ? 0 : -ENOMEM;
+
+	if (bytes) {
+		memcpy(bytes, q->data, RDS_OP_HDR);
+		err = rds_user_fetch_vec(bytes + RDS_OP_HDR, q->op->local, q->op->nlocal, q->op_at, len);
+	}
+	rx_lock();
+	if (err)
+		rds_op_finish(q->op, RDS_RDMA_OTHER_ERROR);
+	else
+		start(q->op);
+	rx_unlock();
+	if (!err)
+		return bytes;
+	free(bytes);
+	return NULL;
+}
+
+void rds_op_moved(struct rds_conn *to, struct rds_queued *q)
+{
+	struct rds_op *op = q->op;
+
+	if (!is_piece(q))
+		return;
+	rx_lock();
+	if (!op->done && op->conn != to) {
+		rds_op_unlist(op);
+		rds_op_list(to, op);
+	}
+	rx_unlock();
+}
+
+void rds_op_lost(struct rds_queued *q)
+{
+	rx_lock();
+	rds_op_finish(q->op, RDS_RDMA_DROPPED);
+	rx_unlock();
+}
+
+/* ---- answers ---- */
+
+static struct rds_queued *next_answer(struct rds_conn *conn)
+{
+	struct rds_queued *q;
+
+	rx_lock();
+	q = conn->answers;
+	if (q) {
+		conn->answers = q->next;
+		if (!conn->answers)
+			conn->answers_tail = &conn->answers;
+		conn->answer_bytes -= q->hdr.len;
+		atomic_fetch_sub(&conn->nanswers, 1);
+	}
+	rx_unlock();
+	return q;
+}
+
+void rds_answers_flush(struct rds_conn *conn)
+{
+	struct rds_queued *q;
+	bool any = false;
+
+	while ((q = next_answer(conn))) {
+		struct iovec iov = {.iov_base = q->data, .iov_len = q->hdr.len};
+		int err = -EAGAIN;
+
+		q->hdr.seq = q->u.seq = conn->next_tx++;
+		if (!conn->queue && atomic_load(&conn->state) == RDS_CONN_UP)
+			err = give(conn, &q->hdr, &iov);
+		any |= !err;
+		if (err)
+			to_queue(conn, q);
+		else
+			free(q);
+	}
+	if (any)
+		conn->t->ops->flush(conn->ep, true);
+}
+
+void rds_answers_drop(struct rds_conn *conn)
+{
+	struct rds_queued *q;
+
+	while ((q = conn->answers)) {
+		conn->answers = q->next;
+		free(q);
+	}
+	conn->answers_tail = &conn->answers;
+	conn->answer_bytes = 0;
+	atomic_store(&conn->nanswers, 0);
+}

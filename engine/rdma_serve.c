@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * rdma_serve.c - the target's side of operations (rx held): pieces are carried out as they arrive, in the thread that receives them.
+ *
+ * What is wrong with one operation costs that operation, and the message that goes with it, which is not delivered (on a device the queue
+ * pair would be in error before it); nothing else.  Memory for the answer is had before anything is done, so that an operation whose piece has to be
+ * offered again has not been carried out.
+ * Must not know who asks, nor how pieces travel.
+ */
+#include "engine/mr.h"
+#include "engine/rdma.h"
+
+#include <stdlib.h>
+
+#include "engine/atomic.h"
+#include "engine/user_copy.h"
+
+/* A peer that keeps to READ_AHEAD never gets here; one that does not may not have all of our memory. */
+#define ANSWERS_MAX ((uint64_t)64 << 20)
+
+static struct rds_queued *answer_new(const struct rds_hdr *to, size_t data)
+{
+	struct rds_queued *q = calloc(1, sizeof(*q) + RDS_OP_HDR + data);
+
+	if (!q)
+		return NULL;
+	q->hdr.flags = q->u.flags = RDS_FLAG_OP;
+	q->hdr.len = q->u.len = (uint32_t)(RDS_OP_HDR + data);
+	q->hdr.sport = q->u.sport = to->dport;
+	q->hdr.dport = q->u.dport = to->sport;
+	q->u.once = true;
+	return q;
+}
+
+static void answer(struct rds_conn *conn, struct rds_queued *q)
+{
+	*conn->answers_tail = q;
+	conn->answers_tail = &q->next;
+	conn->answer_bytes += q->hdr.len;
+	atomic_fetch_add(&conn->nanswers, 1);
+	rds_conn_work(conn);
+}
+
+static void answer_result(struct rds_conn *conn, struct rds_queued *q, const struct rds_op_hdr *asked, int status,
+			  uint64_t value)
+{
+	struct rds_op_hdr h = {.kind = RDS_OP_RESULT, .status = (uint8_t)status, .id = asked->id, .value = value};
+
+	if (status) {
+		conn->void_op = asked->id;
+		conn->void_message = asked->message;
+	}
+	rds_op_encode(&h, q->data);
+	answer(conn, q);
+}
+
+/* Where it is to be carried out. False: there is no such memory. */
+static bool reach(const struct rds_op_hdr *h, uint64_t len, uint64_t *at)
+{
+	const struct rds_mr *mr = rds_mr_find(h->rkey);
+
+	return mr && rds_mr_span(mr, h->offset, len, at);
+}
+
+static enum rds_rx_verdict serve_write(struct rds_conn *conn, const struct rds_rx *rx, const struct rds_op_hdr *h)
+{
+	size_t len = rx->hdr.len - RDS_OP_HDR;
+	struct rds_queued *q;
+	uint64_t at;
+	bool good;
+
+	q = answer_new(&rx->hdr, 0);
+	if (!q)
+		return RDS_RX_LATER;
+	good = reach(h, len, &at) && !rds_user_put(at, (const char *)rx->data + RDS_OP_HDR, len);
+	if (good)
+		RDS_STAT_ADD_RX(recv_rdma_bytes, len);
+	if (good && !h->last)
+		free(q);
+	else
+		answer_result(conn, q, h, good ? RDS_RDMA_SUCCESS : RDS_RDMA_REMOTE_ERROR, 0);
+	return RDS_RX_DONE;
+}
+
+static void free_list(struct rds_queued *q)
+{
+	struct rds_queued *next;
+
+	for (; q; q = next) {
+		next = q->next;
+		free(q);
+	}
+}
+
+/* Pieces for all of it, headers filled in. NULL: no memory. */
+static struct rds_queued *data_pieces(const struct rds_rx *rx, const struct rds_op_hdr *asked)
+{
+	struct rds_queued *list = NULL, **tail = &list;
+	uint64_t at, len;
+
+	for (at = 0; at < asked->len; at += len) {
+		struct rds_op_hdr h = {.kind = RDS_OP_DATA, .id = asked->id, .offset = at};
+
+		len = asked->len - at < RDS_OP_PIECE ? asked->len - at : RDS_OP_PIECE;
+		h.last = at + len == asked->len;
+		*tail = answer_new(&rx->hdr, len);
+		if (!*tail) {
+			free_list(list);
+			return NULL;
+		}
+		rds_op_encode(&h, (*tail)->data);
+		tail = &(*tail)->next;
+	}
+	return list;
+}
+
+/* As the memory is now: so the message behind it need not wait, fenced or not. */
+static bool fill(struct rds_queued *list, uint64_t from)
+{
+	struct rds_queued *q;
+
+	for (q = list; q; q = q->next) {
+		size_t len = q->hdr.len - RDS_OP_HDR;
+
+		if (rds_user_fetch(q->data + RDS_OP_HDR, from, len))
+			return false;
+		from += len;
+	}
+	return true;
+}
+
+static enum rds_rx_verdict serve_read(struct rds_conn *conn, const struct rds_rx *rx, const struct rds_op_hdr *h)
+{
+	struct rds_queued *q = answer_new(&rx->hdr, 0), *list = NULL, *next;
+	uint64_t at = 0;
+	bool good = reach(h, h->len, &at) && conn->answer_bytes <= ANSWERS_MAX;
+
+	if (q && good)
+		list = data_pieces(rx, h);
+	if (!q || (good && !list)) {
+		free(q);
+		return RDS_RX_LATER;
+	}
+	if (!good || !fill(list, at)) {
+		free_list(list);
+		answer_result(conn, q, h, RDS_RDMA_REMOTE_ERROR, 0);
+		return RDS_RX_DONE;
+	}
+	free(q);
+	for (; list; list = next) {
+		next = list->next;
+		list->next = NULL;
+		answer(conn, list);
+	}
+	return RDS_RX_DONE;
+}
+
+static enum rds_rx_verdict serve_atomic(struct rds_conn *conn, const struct rds_rx *rx, const struct rds_op_hdr *h)
+{
+	struct rds_atomic_request req = {.swap = h->kind == RDS_OP_SWAP,
+					 .compare = h->compare,
+					 .compare_mask = h->compare_mask,
+					 .value = h->value,
+					 .value_mask = h->value_mask};
+	struct rds_queued *q = answer_new(&rx->hdr, 0);
+	uint64_t at, old = 0;
+	bool good;
+
+	if (!q)
+		return RDS_RX_LATER;
+	good = reach(h, sizeof(old), &at) && !rds_atomic_run(&req, at, &old);
+	answer_result(conn, q, h, good ? RDS_RDMA_SUCCESS : RDS_RDMA_REMOTE_ERROR, old);
+	return RDS_RX_DONE;
+}
+
+/* Another piece of the same message has failed: on a device the queue pair would be in error by now. */
+static enum rds_rx_verdict serve_void(struct rds_conn *conn, const struct rds_rx *rx, const struct rds_op_hdr *h)
+{
+	struct rds_queued *q;
+
+	if (h->id == conn->void_op || (h->kind == RDS_OP_WRITE && !h->last))
+		return RDS_RX_DONE;
+	q = answer_new(&rx->hdr, 0);
+	if (!q)
+		return RDS_RX_LATER;
+	answer_result(conn, q, h, RDS_RDMA_DROPPED, 0);
+	return RDS_RX_DONE;
+}
+
+enum rds_rx_verdict rds_op_arrived(struct rds_conn *conn, const struct rds_rx *rx)
+{
+	struct rds_op_hdr h;
+
+	if (rds_op_decode(rx->data, rx->hdr.len, &h)) {
+		rds_warn_once("a peer has sent an operation that makes no sense: ignored");
+		return RDS_RX_DONE;
+	}
+	if (h.kind < RDS_OP_DATA && h.message == conn->void_message && h.message)
+		return serve_void(conn, rx, &h);
+	switch (h.kind) {
+	case RDS_OP_WRITE:
+		return serve_write(conn, rx, &h);
+	case RDS_OP_READ:
+		return serve_read(conn, rx, &h);
+	case RDS_OP_SWAP:
+	case RDS_OP_ADD:
+		return serve_atomic(conn, rx, &h);
+	default:
+		rds_op_answered(conn, &h, (const char *)rx->data + RDS_OP_HDR, rx->hdr.len - RDS_OP_HDR);
+		return RDS_RX_DONE;
+	}
+}

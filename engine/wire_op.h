@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * wire_op.h - what the engines of two processes say to each other to carry out RDMA operations where no device does it for them.
+ *
+ * A message with RDS_FLAG_OP is a *piece*: this header, then data.  An operation is one or more pieces, in order, and then the
+ * message that goes with it (its header names the operation, RDS_EXTHDR_OP), all in the connection's one sequence.  The target
+ * carries a piece out as it arrives and answers with pieces of its own: DATA to a read, and one RESULT.
+ * Ours alone, between processes that have agreed on a version of this library (a kernel peer never gets any).
+ */
+#ifndef ENGINE_WIRE_OP_H
+#define ENGINE_WIRE_OP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define RDS_OP_HDR 72u
+#define RDS_OP_PIECE 65536u /* data of one, at most */
+
+enum rds_op_kind {
+	RDS_OP_WRITE = 1, /* data for the region; several */
+	RDS_OP_READ,	  /* asks for len bytes */
+	RDS_OP_SWAP,	  /* atomic: compare and swap */
+	RDS_OP_ADD,	  /* ... fetch and add */
+	RDS_OP_DATA,	  /* answer: bytes of a read, in order; several */
+	RDS_OP_RESULT,	  /* answer: it is over */
+};
+
+struct rds_op_hdr {
+	uint8_t kind;
+	uint8_t status; /* RESULT: RDS_RDMA_* */
+	bool last;	/* WRITE: no more pieces of it follow */
+	uint32_t rkey;
+	uint64_t id;	  /* of the operation, the initiator's */
+	uint64_t message; /* id that the message which goes with it names; the same for all operations of one message */
+	uint64_t offset;  /* in the region, which begins with its first page; DATA: in the operation's local memory */
+	uint64_t len;	  /* READ: bytes asked for */
+	uint64_t compare, compare_mask, value,
+		value_mask; /* atomics (rdma_args.h); RESULT of one: value is the old one */
+};
+
+void rds_op_encode(const struct rds_op_hdr *h, unsigned char to[RDS_OP_HDR]);
+/* size: of the whole piece.  -EBADMSG: too short, of no kind, with more or fewer data than its kind may have. */
+int rds_op_decode(const void *from, size_t size, struct rds_op_hdr *h);
+
+#endif
