@@ -13,6 +13,7 @@
 #include "engine/mr.h"
 #include "engine/rdma.h"
 #include "engine/uaccess.h"
+#include "engine/user_copy.h"
 #include "engine/wait.h"
 
 #define OPTMEM_MAX 20480
@@ -163,6 +164,8 @@ static int send_operations(struct send_call *c, struct rds_conn *conn)
 	}
 	if (err || !message)
 		rds_snd_sub(c->sk, 1, c->out.len);
+	if (!err && ops->id_addr) /* checked; only another thread can have taken it away */
+		rds_user_put(ops->id_addr, &ops->barrier_id, sizeof(ops->barrier_id));
 	rds_ops_let_go(ops);
 	return err;
 }

@@ -2,12 +2,12 @@
 /*
  * legacy_abi.c - which revision of the RDMA structures a program means, and what it asks for in today's terms.
  *
- * No structure carries a version and three revisions have RDMA arguments of the same 56 bytes.  The order of their words is seen
- * in the numbers themselves; whether word 6 is a pointer or a token only in what the process did before.  Taking a token for a
- * pointer would write into the program's memory, so that happens on proof only: an order of words that is not today's,
- * a size that only one revision had, or a call of RDS_BARRIER, which has not existed since.
+ * No structure carries a version, and all revisions but one have RDMA arguments of the same 56 bytes.  The order of
+ * their words is seen in the numbers themselves; whether word 6 is a pointer or a token, only in what the process did
+ * before.  Taking a token for a pointer would write into the program's memory, so that happens on proof only: an order
+ * of words that is not today's, a size that only one revision had, or a call of RDS_BARRIER, long gone since.
  *
- * Must not know sockets, transports or the program's memory: everything has been copied, and what must be asked is a callback.
+ * Must not know sockets, transports or the program's memory: all has been copied, and what must be asked is a callback.
  */
 #include "engine/legacy_abi.h"
 
@@ -74,7 +74,7 @@ ABI_AT(args_c, remote_vec, 8);
 ABI_AT(args_c, flags, 40);
 ABI_AT(args_c, user_token, 48);
 
-struct barrier_a0 { /* to a2 */
+struct barrier_a0 {	/* to a2 */
 	uint32_t daddr; /* be32 */
 	uint32_t flags;
 	uint64_t rdma_id_addr;
@@ -85,7 +85,7 @@ ABI_AT(barrier_a0, flags, 4);
 ABI_AT(barrier_a0, rdma_id_addr, 8);
 ABI_AT(barrier_a0, wait_rdma_id, 16);
 
-struct barrier_b1 { /* and b2 */
+struct barrier_b1 {	/* and b2 */
 	uint32_t daddr; /* be32 */
 	uint32_t hole;
 	uint64_t flags;
@@ -167,7 +167,11 @@ static const struct layout {
 	uint8_t flags; /* that it had; the others could have been anything */
 } layouts[] = {
 #define REMOTE(type) offsetof(struct type, remote_vec.addr), offsetof(struct type, remote_vec.bytes)
-#define A0 {56, offsetof(struct args_a0, r_key), REMOTE(args_a0), offsetof(struct args_a0, rdma_id_addr), 0, 0, 0x03}
+#define A0                                                                                                             \
+	{                                                                                                              \
+		56, offsetof(struct args_a0, r_key), REMOTE(args_a0), offsetof(struct args_a0, rdma_id_addr), 0, 0,    \
+			0x03                                                                                           \
+	}
 	[RDS_ABI_A0] = A0,
 	[RDS_ABI_A1] = A0,
 	[RDS_ABI_A2] = {56, 0, REMOTE(args_a2), offsetof(struct args_a2, rdma_id_addr), 0, 0, 0x03},
@@ -195,8 +199,8 @@ static bool only_cookie(const struct evidence *e, int word)
 }
 
 /*
- * The order of words in 56 bytes: 1 address first (a0, a1), 0 cookie first (a2, b1, c, d), or -EINVAL.  L is the sum of the
- * local bytes; rds-stress of the barrier's time always asked for L remote ones.
+ * The order of words in 56 bytes: 1 address first (a0, a1), 0 cookie first (a2, b1, c, d), or -EINVAL.  L is the sum of
+ * the local bytes; programs of the barrier's time always asked for L remote ones.
  *
  *	epoch	word 1 == L	word 2 == L	answer
  *	32	any		any		cookie first: b1 knows nothing else
@@ -209,9 +213,9 @@ static bool only_cookie(const struct evidence *e, int word)
  *		yes		yes		cookie first, unless word 2 alone is a known cookie
  *		no		no		cookie first
  *
- * The last row is today's program that transfers less than the whole of its remote vector, as the kernel permits, or more, which
- * the caller refuses as the kernel does.  In the row of address first its numbers can look as old ones do if the remote
- * address is not 0: its cookie speaks for it.  (RDS_EPOCH_LATER, and sizes that are not 56, do not get here.)
+ * The last row is today's program that transfers less than the whole of its remote vector, as the kernel permits, or
+ * more, which the caller refuses as the kernel does.  If its remote address happens to be L it looks like an old one
+ * (epoch none, first row): its cookie speaks for it.  RDS_EPOCH_LATER, and sizes that are not 56, do not get here.
  */
 static int address_first(const struct evidence *e, enum rds_abi_epoch epoch)
 {
@@ -231,8 +235,9 @@ static int address_first(const struct evidence *e, enum rds_abi_epoch epoch)
 }
 
 /*
- * The revision by which these bytes are to be read: its layout and whether word 6 is a pointer, so a0 stands for a1, too, and d
- * for c.  Bytes beyond a revision's own mean nothing, as in every kernel; 64 bytes are b2 unless the process is later.
+ * The revision by which these bytes are to be read: its layout and whether word 6 is a pointer, so a0 stands for a1,
+ * too, and d for c.  Bytes beyond a revision's own mean nothing, as in every kernel; 64 bytes are b2 unless the process
+ * is later.
  */
 static int revision_of(const struct evidence *e, size_t size)
 {
@@ -273,8 +278,8 @@ static uint64_t word_at(const struct evidence *e, unsigned offset)
 	return e->word[offset / 8];
 }
 
-int rds_abi_rdma_args(const void *body, size_t size, uint64_t local_bytes, bool (*is_cookie)(void *arg, uint64_t cookie),
-		      void *arg, struct rds_rdma_request *out)
+int rds_abi_rdma_args(const void *body, size_t size, uint64_t local_bytes,
+		      bool (*is_cookie)(void *arg, uint64_t cookie), void *arg, struct rds_rdma_request *out)
 {
 	struct evidence e = {.local = local_bytes, .is_cookie = is_cookie, .arg = arg};
 	const struct layout *l;
@@ -331,7 +336,7 @@ static enum word3 meaning_of_word3(uint64_t value, bool (*writable)(uint64_t add
 	}
 	switch (rds_abi_epoch()) {
 	case RDS_EPOCH_24:
-		/* Of a0's pointers one in 16 ends like this and is not stored to: that does no harm, while a1's other bytes are garbage. */
+		/* a1's other bytes are garbage.  Not storing to a pointer of a0's that ends like this does no harm. */
 		return low_byte_is_bool ? USE_ONCE : PHYS_ADDR;
 	case RDS_EPOCH_NONE:
 		/* A program of a0 that registers memory and leaves RDMA to its peers has shown nothing else. */
@@ -445,7 +450,8 @@ int rds_abi_barrier(const void *val, int len, struct rds_barrier_request *out)
 		struct barrier_a0 a;
 
 		memcpy(&a, val, sizeof(a));
-		*out = (struct rds_barrier_request){a.daddr, a.flags & BARRIER_A0_DONTWAIT, a.rdma_id_addr, a.wait_rdma_id};
+		*out = (struct rds_barrier_request){a.daddr, a.flags & BARRIER_A0_DONTWAIT, a.rdma_id_addr,
+						    a.wait_rdma_id};
 		show(RDS_EPOCH_24);
 		return 0;
 	}
@@ -453,7 +459,8 @@ int rds_abi_barrier(const void *val, int len, struct rds_barrier_request *out)
 		struct barrier_b1 b;
 
 		memcpy(&b, val, sizeof(b));
-		*out = (struct rds_barrier_request){b.daddr, b.flags & RDS_RDMA_DONTWAIT, b.rdma_id_addr, b.wait_rdma_id};
+		*out = (struct rds_barrier_request){b.daddr, b.flags & RDS_RDMA_DONTWAIT, b.rdma_id_addr,
+						    b.wait_rdma_id};
 		show(RDS_EPOCH_32);
 		return 0;
 	}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * legacy_abi.h - the RDMA part of the user interface as it was from November 2007 on, made into the requests of rdma_args.h.
+ * legacy_abi.h - the RDMA part of the user interface as it was from November 2007 on, made into the requests of
+ * rdma_args.h.
  *
  * The caller has copied what the program passed; nothing here touches the program's memory, a socket or a lock.
  *
@@ -32,8 +33,8 @@ _Static_assert(sizeof(struct rds_rdma_notify_short) == 8, "notification of b2 an
 /* ---- what this process has shown of its age ---- */
 
 /*
- * The first proof counts and stays: one word of plain memory, so fork copies it and exec clears it.  RDS_PRELOAD_ABI stands
- * above it.
+ * The first proof counts and stays: one word of plain memory, so fork copies it and exec clears it.  RDS_PRELOAD_ABI
+ * stands above it.
  */
 enum rds_abi_epoch {
 	RDS_EPOCH_NONE,
@@ -44,8 +45,8 @@ enum rds_abi_epoch {
 
 enum rds_abi_epoch rds_abi_epoch(void);
 /*
- * The program has used what no revision before c had: RDS_RECVERR, RDS_CONG_MONITOR, a socket option from 7 on, RDS_INFO_* from
- * 10008 on, a control message sent from 5 on.  May be called any number of times.
+ * The program has used what no revision before c had: RDS_RECVERR, RDS_CONG_MONITOR, a socket option from 7 on,
+ * RDS_INFO_* from 10008 on, a control message from 5 on.  May be called any number of times.
  */
 void rds_abi_later(void);
 /* Forgets what was shown (tests only). */
@@ -54,24 +55,24 @@ void rds_abi_reset(void);
 /* ---- RDS_CMSG_RDMA_ARGS ---- */
 
 /*
- * Address and number of the local vector's elements, which lie in the same place in all revisions: the caller adds up their
- * bytes, by which the order of the other words is known.  -EINVAL: too short for any revision.
+ * Address and number of the local vector's elements, which lie in the same place in all revisions: the caller adds up
+ * their bytes, by which the order of the other words is known.  -EINVAL: too short for any revision.
  */
 int rds_abi_local_vec(const void *body, size_t size, uint64_t *vec, uint64_t *nr);
 
 /*
- * local_bytes: that sum.  is_cookie: was this one issued or received here?  It is asked only when the numbers do not decide.
- * -EINVAL: too short, or (under RDS_EPOCH_24) of neither order.  That remote_bytes may not be less than local_bytes
- * is for the caller to check, in the kernel's order.
+ * local_bytes: that sum.  is_cookie (or NULL): was this one issued or received here?  It is asked only when the numbers
+ * do not decide.  -EINVAL: too short, or (under RDS_EPOCH_24) of neither order.  That remote_bytes may not be less than
+ * local_bytes is for the caller to check, where the kernel does.
  */
-int rds_abi_rdma_args(const void *body, size_t size, uint64_t local_bytes, bool (*is_cookie)(void *arg, uint64_t cookie),
-		      void *arg, struct rds_rdma_request *out);
+int rds_abi_rdma_args(const void *body, size_t size, uint64_t local_bytes,
+		      bool (*is_cookie)(void *arg, uint64_t cookie), void *arg, struct rds_rdma_request *out);
 
 /* ---- memory regions ---- */
 
 /*
- * RDS_GET_MR and RDS_CMSG_RDMA_MAP.  writable: can 8 bytes be stored there?  It is asked only if the answer matters.  With
- * phys_addr the caller stores 8 bytes of 0 there; it need not be aligned.
+ * RDS_GET_MR and RDS_CMSG_RDMA_MAP.  writable (or NULL): can 8 bytes be stored there?  It is asked only if the answer
+ * matters.  With phys_addr the caller stores 8 bytes of 0 there; it need not be aligned.
  */
 void rds_abi_mr(const struct rds_get_mr_args *args, bool (*writable)(uint64_t addr), struct rds_mr_request *out);
 /* RDS_GET_MR_FOR_DEST came after all these changes. */

@@ -17,7 +17,7 @@
 
 bool rds_sock_has_input(struct rds_sock *sk)
 {
-	return sk->rx_head || sk->zhead || sk->reports || (sk->cong_monitor && sk->cong_notify);
+	return sk->rx_head || sk->zhead || sk->reports || rds_barrier_readable(&sk->barrier) || (sk->cong_monitor && sk->cong_notify);
 }
 
 bool rds_sock_wakes(struct rds_sock *sk, short events)
@@ -53,7 +53,7 @@ short rds_poll(struct rds_sock *sk, short events)
 	uint64_t gen;
 
 	rx_lock();
-	if (sk->rx_head || sk->zhead || sk->reports)
+	if (sk->rx_head || sk->zhead || sk->reports || rds_barrier_readable(&sk->barrier))
 		mask |= IN_BITS;
 	if (sk->cong_monitor) {
 		if (sk->cong_notify)

@@ -38,6 +38,7 @@ void rds_op_put(struct rds_op *op, unsigned n)
 	op->refs -= n;
 	if (op->refs)
 		return;
+	rds_op_unnumber(op);
 	free(op);
 	rds_sock_put(sk);
 }
@@ -103,6 +104,7 @@ void rds_op_finish(struct rds_op *op, int status)
 	rds_op_unlist(op);
 	op->done = true;
 	op->status = status;
+	rds_op_numbered_over(op, false);
 	if (to_report(op))
 		rds_notify(op);
 	else

@@ -39,9 +39,13 @@ struct rds_op {
 	bool reading;  /* counts among those that the peer is to answer with data */
 	int status;    /* RDS_RDMA_*, when done */
 	unsigned refs; /* pieces and messages that wait, itself until it is done, its report */
-	/* the barrier's age */
+	/* the barrier's age (barrier_call.c; rx) */
 	bool has_id;
+	uint32_t daddr; /* be32 */
 	uint64_t barrier_id, id_addr;
+	uint64_t after; /* its message goes when those up to this one are over */
+	struct rds_conn *held_by; /* ... and waits in this one's queue */
+	struct rds_op *numbered_next, **numbered_prev; /* its socket's, until it is freed */
 	/* what it does */
 	uint32_t rkey;
 	uint64_t remote; /* offset in the region */
@@ -78,6 +82,8 @@ void rds_rdma_undo(struct rds_sock *sk, struct rds_rdma_send *send); /* the call
 int rds_ops_xmit(struct rds_conn *conn, struct rds_op *ops);
 void rds_ops_take_back(struct rds_op *ops); /* the message could not be sent: nobody is told of them */
 void rds_ops_let_go(struct rds_op *ops);    /* after the message */
+/* Is it to wait in the queue, because of what went to other processes of that address? */
+bool rds_ops_hold(struct rds_conn *conn, struct rds_op *ops);
 /* The message of these operations is going to wait in the queue. */
 void rds_op_attach(struct rds_queued *q, struct rds_op *ops);
 /* What is in the queue and belongs to an operation: to be sent? */
@@ -109,6 +115,14 @@ void rds_op_answered(struct rds_conn *conn, const struct rds_op_hdr *h, const vo
 void rds_ops_broken(struct rds_conn *conn, bool all);
 void rds_ops_cancel(struct rds_conn *conn, struct rds_sock *sk, uint16_t dport);
 void rds_ops_close(struct rds_sock *sk); /* the socket's last close */
+
+/* ---- the barrier's age (barrier_call.c); rx held but for the last ---- */
+
+int rds_op_number(struct rds_op *op); /* it is listed: gives it its id. 0 or -ENOMEM */
+void rds_op_unnumber(struct rds_op *op);
+bool rds_op_held(const struct rds_op *op);
+void rds_op_numbered_over(struct rds_op *op, bool never_was);
+int rds_barrier_set(struct rds_sock *sk, int fd, const void *val, int len); /* RDS_BARRIER; may sleep */
 
 /* ---- at the target (rdma_serve.c); rx held ---- */
 

@@ -65,6 +65,8 @@ static int fill_rdma(struct rds_op *op, const struct rds_rdma_request *req, uint
 		return err;
 	if (sum > req->remote_bytes)
 		return -EINVAL;
+	if (req->id_addr && rds_user_writable((void *)(uintptr_t)req->id_addr, sizeof(uint64_t)))
+		return -EFAULT;
 	op->kind = write ? RDS_OP_WRITE : RDS_OP_READ;
 	op->rkey = rds_cookie_rkey(req->cookie);
 	op->remote = req->remote_addr + rds_cookie_offset(req->cookie);
@@ -122,6 +124,7 @@ static int parse_atomic(struct parse *p, const struct rds_cmsg_in *c)
 	if (p->atomic || !rds_cmsg_in_copy(c, body, size) || rds_abi_atomic(c->hdr.cmsg_type, body, size, &req))
 		return -EINVAL;
 	p->atomic = true;
+	rds_abi_later();
 	if (req.local_addr & 7 || rds_user_writable((void *)(uintptr_t)req.local_addr, sizeof(uint64_t)))
 		return -EFAULT;
 	op = rds_op_new(p->sk, req.swap ? RDS_OP_SWAP : RDS_OP_ADD, 0);

@@ -218,6 +218,9 @@ void rds_ops_take_back(struct rds_op *ops)
 	rx_lock();
 	for (op = ops; op; op = op->also) {
 		op->notify = op->recverr = false;
+		if (!op->done)
+			rds_op_numbered_over(op, true);
+		op->barrier_id = op->done ? op->barrier_id : 0;
 		rds_op_finish(op, RDS_RDMA_CANCELED);
 	}
 	rx_unlock();
@@ -234,6 +237,8 @@ int rds_ops_xmit(struct rds_conn *conn, struct rds_op *ops)
 	for (op = ops; op; op = op->also) {
 		op->refs++; /* until rds_ops_let_go() */
 		rds_op_list(conn, op);
+		if (unlikely(op->has_id) && !err)
+			err = rds_op_number(op);
 	}
 	rx_unlock();
 	for (op = ops; op && !err; op = op->also)
@@ -300,12 +305,29 @@ bool rds_op_may_go(struct rds_conn *conn, const struct rds_queued *q)
 {
 	bool may;
 
-	if (!is_piece(q))
-		return true;
 	rx_lock();
-	may = may_start(conn, q->op);
+	if (is_piece(q)) {
+		may = may_start(conn, q->op);
+	} else {
+		may = !rds_op_held(q->op);
+		q->op->held_by = may ? NULL : conn;
+	}
 	rx_unlock();
 	return may;
+}
+
+bool rds_ops_hold(struct rds_conn *conn, struct rds_op *ops)
+{
+	bool held;
+
+	if (likely(!ops || !ops->has_id))
+		return false;
+	rx_lock();
+	held = rds_op_held(ops);
+	if (held)
+		ops->held_by = conn;
+	rx_unlock();
+	return held;
 }
 
 void *rds_op_bytes(struct rds_queued *q)

@@ -21,6 +21,9 @@
 
 struct rds_sock;
 
+/* The process has read the RDS numbers from /proc, as programs of before 2009 do: it may want their namelen (legacy-abi 3.3). */
+void rds_numbers_read(void);
+
 /* ---- life (sock.c) ---- */
 
 /*

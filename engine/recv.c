@@ -13,6 +13,7 @@
 
 #include "engine/cmsg.h"
 #include "engine/copy.h"
+#include "engine/legacy_abi.h"
 #include "engine/message.h"
 #include "engine/mr.h"
 #include "engine/rdma.h"
@@ -279,6 +280,35 @@ static ssize_t deliver(struct rds_sock *sk, int fd, struct msghdr *msg, int flag
 	return err ? err : n;
 }
 
+static _Atomic bool numbers_read;
+
+void rds_numbers_read(void)
+{
+	atomic_store(&numbers_read, true);
+}
+
+/*
+ * A notification has no sender.  Programs from before the kernel said so by a length of 0 end if it is below that of an address; they
+ * are known by their ways.
+ */
+static void no_name(struct msghdr *msg)
+{
+	struct sockaddr_in none = {.sin_family = AF_INET};
+	enum rds_abi_epoch epoch = rds_abi_epoch();
+	size_t len = sizeof(none);
+
+	if (!msg->msg_name)
+		return;
+	if (!atomic_load(&numbers_read) && epoch != RDS_EPOCH_24 && epoch != RDS_EPOCH_32) {
+		msg->msg_namelen = 0;
+		return;
+	}
+	if (msg->msg_namelen < len)
+		len = msg->msg_namelen;
+	memcpy(msg->msg_name, &none, len);
+	msg->msg_namelen = (socklen_t)len;
+}
+
 /* The pending congestion notification alone. rx held. */
 static ssize_t deliver_cong(struct rds_sock *sk, int fd, struct msghdr *msg)
 {
@@ -294,8 +324,7 @@ static ssize_t deliver_cong(struct rds_sock *sk, int fd, struct msghdr *msg)
 	rds_sock_lower(sk, fd);
 	msg->msg_controllen = out.used;
 	msg->msg_flags = out.flags;
-	if (msg->msg_name)
-		msg->msg_namelen = 0;
+	no_name(msg);
 	return 0;
 }
 
@@ -312,8 +341,7 @@ static ssize_t deliver_reports(struct rds_sock *sk, int fd, struct msghdr *msg)
 	rds_sock_lower(sk, fd);
 	msg->msg_controllen = out.used;
 	msg->msg_flags = out.flags;
-	if (msg->msg_name)
-		msg->msg_namelen = 0;
+	no_name(msg);
 	return 0;
 }
 
@@ -331,6 +359,12 @@ static ssize_t deliver_zcopy_only(struct rds_sock *sk, struct msghdr *msg)
 	if (msg->msg_name)
 		msg->msg_namelen = 0;
 	return 0;
+}
+
+static void nothing_there(struct rds_sock *sk, int fd)
+{
+	rds_barrier_recv_found_nothing(&sk->barrier);
+	rds_sock_lower(sk, fd);
 }
 
 /* One look: what is queued, else a round of progress and another look. -EAGAIN: nothing. */
@@ -359,7 +393,7 @@ static ssize_t recv_once(struct rds_sock *sk, int fd, struct msghdr *msg, int fl
 	else if (sk->rx_head)
 		ret = deliver(sk, fd, msg, flags);
 	else
-		rds_sock_lower(sk, fd);
+		nothing_there(sk, fd);
 out:
 	rx_unlock();
 	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))

@@ -441,6 +441,8 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 	sk->reports = NULL;
 	sk->report_tail = &sk->reports;
 	atomic_store(&sk->had_ops, false);
+	rds_barrier_free(&sk->barrier);
+	sk->numbered = NULL;
 	atomic_store(&sk->no_rdma, false);
 	sk->zhead = NULL;
 	sk->ztail = &sk->zhead;

@@ -6,6 +6,7 @@
 #ifndef ENGINE_SOCK_H
 #define ENGINE_SOCK_H
 
+#include "engine/barrier.h"
 #include "engine/engine.h"
 #include "include/rds_abi.h"
 
@@ -67,6 +68,9 @@ struct rds_sock {
 	struct rds_mr *regions;
 	struct rds_op *reports, **report_tail;
 	_Atomic bool had_ops;
+	struct rds_barrier barrier;
+	uint64_t barrier_gen;	 /* changes when a mark rises */
+	struct rds_op *numbered; /* operations with an id */
 	/* congestion monitor and generation (rx); names are the kernel's */
 	bool cong_monitor;
 	uint64_t cong_mask, cong_notify, cong_track;
@@ -179,6 +183,7 @@ bool rds_want_room_all(void);
 #define RDS_WAIT_RECV 0x1000
 #define RDS_WAIT_CONG 0x2000
 #define RDS_WAIT_ROOM 0x4000
+#define RDS_WAIT_BARRIER 0x0800
 bool rds_sock_has_input(struct rds_sock *sk); /* rx held: queue, notification or zero-copy completion */
 bool rds_sock_wakes(struct rds_sock *sk, short events); /* rx held: would a sleeper for these events go on now? */
 /* Something came in or went out: wake threads that sleep for one of `events`, show it on the stand-in if it is watched.

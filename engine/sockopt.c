@@ -9,6 +9,7 @@
 
 #include "engine/connection.h"
 #include "engine/mr.h"
+#include "engine/rdma.h"
 #include "engine/legacy_abi.h"
 #include "engine/uaccess.h"
 #include "engine/wires.h"
@@ -216,11 +217,13 @@ static int set_rxpath_latency(struct rds_sock *sk, const void *val, int len)
 	return 0;
 }
 
-static int sol_rds_set(struct rds_sock *sk, int opt, const void *val, int len)
+static int sol_rds_set(struct rds_sock *sk, int fd, int opt, const void *val, int len)
 {
 	bool on;
 	int ret;
 
+	if (opt >= RDS_RECVERR)
+		rds_abi_later();
 	switch (opt) {
 	case RDS_CANCEL_SENT_TO:
 		return set_cancel_sent_to(sk, val, len);
@@ -230,6 +233,8 @@ static int sol_rds_set(struct rds_sock *sk, int opt, const void *val, int len)
 		return set_get_mr_for_dest(sk, val, len);
 	case RDS_FREE_MR:
 		return set_free_mr(sk, val, len);
+	case RDS_BARRIER:
+		return rds_barrier_set(sk, fd, val, len);
 	case RDS_RECVERR:
 		ret = set_bool(val, len, &on);
 		if (ret == 0)
@@ -303,7 +308,7 @@ int rds_setsockopt(struct rds_sock *sk, int fd, int level, int opt, const void *
 		return -EINVAL;
 	if (level == SOL_SOCKET)
 		return rds_sol_socket_set(sk, fd, opt, val, (int)len);
-	return is_sol_rds(sk, level) ? sol_rds_set(sk, opt, val, (int)len) : -ENOPROTOOPT;
+	return is_sol_rds(sk, level) ? sol_rds_set(sk, fd, opt, val, (int)len) : -ENOPROTOOPT;
 }
 
 int rds_getsockopt(struct rds_sock *sk, int fd, int level, int opt, void *val, socklen_t *len)

@@ -252,6 +252,8 @@ static bool some_ready(struct rds_wait *w)
 			return true;
 		if ((nd->events & RDS_WAIT_CONG) && w->gen != atomic_load(&rds_eng->cong_generation))
 			return true;
+		if ((nd->events & RDS_WAIT_BARRIER) && w->gen != nd->sk->barrier_gen)
+			return true;
 		if ((nd->events & RDS_WAIT_ROOM) && w->gen != atomic_load(&rds_eng->room_generation))
 			return true;
 	}

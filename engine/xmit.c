@@ -64,7 +64,8 @@ int rds_xmit(struct rds_conn *conn, struct rds_outgoing *out)
 	out->u.flags = out->hdr.flags;
 	if (unlikely(conn->queue && out->may_wait && conn->ep))
 		return -EAGAIN;
-	if (unlikely(conn->queue || atomic_load_explicit(&conn->state, memory_order_relaxed) != RDS_CONN_UP)) {
+	if (unlikely(conn->queue || atomic_load_explicit(&conn->state, memory_order_relaxed) != RDS_CONN_UP ||
+		     rds_ops_hold(conn, out->ops))) {
 		err = xmit_queue(conn, out);
 		goto done;
 	}

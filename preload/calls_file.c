@@ -16,6 +16,7 @@
 
 #define RDS_PROC_DIR "/proc/sys/net/rds/"
 #define RDS_SOL_PUBLISHED 276
+#define NUMBERS 2
 
 enum proc_value { PROC_FIXED, PROC_RECONNECT_MIN, PROC_RECONNECT_MAX, PROC_PING };
 
@@ -25,7 +26,7 @@ static const struct proc_file {
 	int64_t fixed;
 } proc_files[] = {
 	{RDS_PROC_DIR "pf_rds", PROC_FIXED, PF_RDS_NUMBER},
-	{RDS_PROC_DIR "sol_rds", PROC_FIXED, RDS_SOL_PUBLISHED},
+	{RDS_PROC_DIR "sol_rds", PROC_FIXED, RDS_SOL_PUBLISHED}, /* the first NUMBERS */
 	{RDS_PROC_DIR "reconnect_min_delay_ms", PROC_RECONNECT_MIN, 0},
 	{RDS_PROC_DIR "reconnect_max_delay_ms", PROC_RECONNECT_MAX, 0},
 	{RDS_PROC_DIR "max_unacked_packets", PROC_FIXED, 8},
@@ -141,6 +142,8 @@ static int proc_open(int dir, const char *path, int flags)
 		rc = -ENOTDIR;
 	else
 		rc = proc_make(f, flags);
+	if (rc >= 0 && f - proc_files < NUMBERS)
+		rds_numbers_read();
 	if (rc >= 0)
 		errno = saved;
 	return (int)rds_result(rc);

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * barrier.h - RDS_BARRIER: the numbers of a socket's RDMA operations, and how far they are finished.
+ *
+ * Ids count from 1 for the whole socket, and the program sees none twice.  Per destination address (all ports behind
+ * it) there is a mark: the highest id such that it and all lower ones of this socket to there are finished; 0 before
+ * the first.  Finished is not successful: what was dropped, cancelled or refused by the peer is finished, too.
+ *
+ * All of it is guarded by a lock of the caller's (rx).  A struct of zeros is a socket that has none of this and costs
+ * nothing.  Time: constant for an operation that finishes in its turn, logarithmic out of turn.  Memory: by unfinished
+ * operations and by destinations.
+ */
+#ifndef ENGINE_BARRIER_H
+#define ENGINE_BARRIER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/rdma_args.h"
+
+struct rds_barrier_dest;
+
+struct rds_barrier {
+	uint64_t last_id;
+	struct rds_barrier_dest *dests; /* hash by address, open addressing */
+	uint32_t ndests, slots;		/* slots: 0 or a power of two */
+	uint32_t armed_daddr;
+	uint64_t armed_id; /* valid if armed */
+	bool armed, armed_done;
+	bool risen;  /* a mark has, since the program was last told to look */
+	bool waited; /* RDS_BARRIER was called with an id to wait for */
+};
+
+void rds_barrier_free(struct rds_barrier *b);
+
+/* ---- operations; addresses are be32 ---- */
+
+/* Next id, for an operation with has_id that sendmsg is about to accept.  -ENOMEM. */
+int rds_barrier_begin(struct rds_barrier *b, uint32_t daddr, uint64_t *id);
+/*
+ * The driver is done with it, however it ended; a second time does nothing.  True: a mark has risen, wake those who
+ * poll and those who wait in a barrier.
+ */
+bool rds_barrier_finish(struct rds_barrier *b, uint32_t daddr, uint64_t id);
+/*
+ * Instead: sendmsg fails after all, and the program never hears of the id.  The socket's last id is given out again; a
+ * lower one (another thread has taken ids since) is left out, and marks never show it.  True as for finish, possible in
+ * the second case only.
+ */
+bool rds_barrier_cancel(struct rds_barrier *b, uint32_t daddr, uint64_t id);
+
+uint64_t rds_barrier_mark(const struct rds_barrier *b, uint32_t daddr);
+bool rds_barrier_outstanding(const struct rds_barrier *b, uint32_t daddr);
+/* Lowest unfinished id to there, or 0: finishing any other one moves no mark. */
+uint64_t rds_barrier_oldest(const struct rds_barrier *b, uint32_t daddr);
+
+/* ---- the option ---- */
+
+/*
+ * RDS_BARRIER with a destination that is not 0.  nonblock: O_NONBLOCK; the request's own flag is looked at as well.
+ * *mark is set in any case.
+ *	0	 no id was asked for, or it is reached
+ *	-EAGAIN	 not reached.  Non-blocking: now armed with it.  Blocking: nothing is outstanding that could reach it
+ *	1	 sleep until rds_barrier_done(), then call again
+ */
+int rds_barrier_call(struct rds_barrier *b, const struct rds_barrier_request *req, bool nonblock, uint64_t *mark);
+/* A blocking call would no longer sleep. */
+bool rds_barrier_done(const struct rds_barrier *b, const struct rds_barrier_request *req);
+
+/* ---- poll ---- */
+
+/* The socket has sent operations with ids, or waited for one. */
+static inline bool rds_barrier_mode(const struct rds_barrier *b)
+{
+	return b->last_id || b->waited;
+}
+
+/* POLLIN | POLLRDNORM on account of the barrier: never true outside barrier mode. */
+static inline bool rds_barrier_readable(const struct rds_barrier *b)
+{
+	return b->risen || b->armed_done;
+}
+
+/* A receive call has found nothing to return.  An armed id that is reached stays. */
+static inline void rds_barrier_recv_found_nothing(struct rds_barrier *b)
+{
+	b->risen = false;
+}
+
+#endif

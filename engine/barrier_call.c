@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * barrier_call.c - RDS_BARRIER as a socket option (legacy-abi 2): its value in and out, and the sleep of a blocking one.
+ *
+ * What a mark is, and when a call is done, is barrier.c's.  An operation of that age may go to several processes behind one address, and each
+ * has a connection of its own here; in the kernel there was one, so that operations ended in order.  Programs rely on that: the message of an
+ * operation is held back until those before it, to the same address by other connections, have ended (after).
+ */
+#include "engine/connection.h"
+#include "engine/legacy_abi.h"
+#include "engine/rdma.h"
+#include "engine/uaccess.h"
+#include "engine/user_copy.h"
+#include "engine/wait.h"
+
+#include <fcntl.h>
+#include <string.h>
+
+/* ---- operations with an id; rx held ---- */
+
+static uint32_t daddr_of(const struct rds_op *op)
+{
+	return op->conn->id.faddr.s6_addr32[3];
+}
+
+int rds_op_number(struct rds_op *op)
+{
+	struct rds_barrier *b = &op->sk->barrier;
+	const struct rds_op *other;
+	int err;
+
+	op->daddr = daddr_of(op);
+	err = rds_barrier_begin(b, op->daddr, &op->barrier_id);
+	if (err)
+		return err;
+	for (other = op->sk->numbered; other; other = other->numbered_next)
+		if (!other->done && other->daddr == op->daddr && other->conn != op->conn &&
+		    other->barrier_id > op->after)
+			op->after = other->barrier_id;
+	op->numbered_next = op->sk->numbered;
+	op->numbered_prev = &op->sk->numbered;
+	if (op->numbered_next)
+		op->numbered_next->numbered_prev = &op->numbered_next;
+	op->sk->numbered = op;
+	return 0;
+}
+
+void rds_op_unnumber(struct rds_op *op)
+{
+	if (!op->numbered_prev)
+		return;
+	*op->numbered_prev = op->numbered_next;
+	if (op->numbered_next)
+		op->numbered_next->numbered_prev = op->numbered_prev;
+	op->numbered_prev = NULL;
+}
+
+bool rds_op_held(const struct rds_op *op)
+{
+	return op->after && rds_barrier_mark(&op->sk->barrier, op->daddr) < op->after;
+}
+
+/* Messages that waited for it may go. */
+static void let_go(struct rds_sock *sk)
+{
+	struct rds_op *op;
+
+	for (op = sk->numbered; op; op = op->numbered_next)
+		if (op->after && op->held_by && !rds_op_held(op)) {
+			op->held_by->want_flush = true;
+			rds_conn_work(op->held_by);
+			op->held_by = NULL;
+		}
+}
+
+void rds_op_numbered_over(struct rds_op *op, bool never_was)
+{
+	struct rds_sock *sk = op->sk;
+	struct rds_barrier *b = &sk->barrier;
+
+	if (!op->barrier_id)
+		return;
+	if (!(never_was ? rds_barrier_cancel(b, op->daddr, op->barrier_id)
+			: rds_barrier_finish(b, op->daddr, op->barrier_id)))
+		return;
+	sk->barrier_gen++;
+	let_go(sk);
+	rds_sock_wake(sk, POLLIN | POLLRDNORM | RDS_WAIT_BARRIER);
+}
+
+/* ---- the call ---- */
+
+static int check(struct rds_sock *sk, const void *val, int len, struct rds_barrier_request *req)
+{
+	unsigned char copy[32];
+	int err;
+
+	if (atomic_load(&sk->no_rdma))
+		return -ENOPROTOOPT;
+	if (!rds_sock_bound(sk))
+		return -ENOTCONN;
+	if (len < 0 || (size_t)len > sizeof(copy))
+		return -EINVAL;
+	if (rds_user_readable(val, (size_t)len) < 0)
+		return -EFAULT;
+	memcpy(copy, val, (size_t)len);
+	err = rds_abi_barrier(copy, len, req);
+	if (err)
+		return err;
+	if (!rds_ip_is_v4(&sk->laddr.ip))
+		return -EINVAL;
+	if (req->daddr)
+		return 0;
+	if (!atomic_load_explicit(&sk->connected, memory_order_acquire) || !rds_ip_is_v4(&sk->caddr.ip))
+		return -EINVAL;
+	req->daddr = sk->caddr.ip.s6_addr32[3];
+	return 0;
+}
+
+/* 1: not yet, and the caller is one who waits. */
+static int ask(struct rds_sock *sk, const struct rds_barrier_request *req, bool nonblock, uint64_t *mark, uint64_t *gen)
+{
+	int ret;
+
+	rx_lock();
+	rds_progress_locked();
+	*gen = sk->barrier_gen;
+	ret = atomic_load(&sk->open) ? rds_barrier_call(&sk->barrier, req, nonblock, mark) : -EBADF;
+	rx_unlock();
+	if (atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed))
+		rds_run_work();
+	return ret;
+}
+
+static int sleep_for(struct rds_sock *sk, const struct rds_barrier_request *req, uint64_t *mark)
+{
+	uint64_t timeo = atomic_load(&sk->rcvtimeo_ns), deadline = 0;
+	struct rds_wait *w = rds_wait_begin_one(sk, RDS_WAIT_BARRIER);
+	int ret;
+
+	if (!w)
+		return -ENOMEM;
+	if (timeo != RDS_NO_TIMEOUT)
+		deadline = os_now_ns() + timeo;
+	for (;;) {
+		ret = ask(sk, req, false, mark, &w->gen);
+		if (ret <= 0)
+			break;
+		if (rds_wait_spin(w))
+			continue;
+		ret = -EAGAIN; /* it may return early: again is up to the program */
+		if (deadline && os_now_ns() >= deadline)
+			break;
+		if (!rds_wait_arm(w))
+			continue;
+		ret = rds_wait_sleep(w, deadline);
+		rds_wait_disarm(w);
+		if (ret == -EINTR)
+			break;
+	}
+	rds_wait_end(w);
+	return ret;
+}
+
+int rds_barrier_set(struct rds_sock *sk, int fd, const void *val, int len)
+{
+	struct rds_barrier_request req;
+	uint64_t mark = 0, gen;
+	bool nonblock;
+	int ret = check(sk, val, len, &req);
+
+	if (ret)
+		return ret;
+	nonblock = req.nonblock || (os_fcntl(fd, F_GETFL, 0) & O_NONBLOCK);
+	ret = ask(sk, &req, nonblock, &mark, &gen);
+	if (ret > 0)
+		ret = sleep_for(sk, &req, &mark);
+	if ((!ret || ret == -EAGAIN) && req.mark_addr && rds_user_put(req.mark_addr, &mark, sizeof(mark)))
+		return -EFAULT;
+	return ret;
+}
