@@ -178,10 +178,10 @@ static int64_t ring_find(const struct rds_barrier_dest *d, uint64_t id)
 
 /* ---- operations ---- */
 
-/* As the macro of the public header compares: an id of all ones lies in the past. */
+/* As the macro of the public header compares: an id of all ones lies in the past, and 0 is always reached. */
 static bool reached(uint64_t mark, uint64_t id)
 {
-	return !id || (int64_t)(mark - id) >= 0;
+	return (int64_t)(mark - id) >= 0;
 }
 
 int rds_barrier_begin(struct rds_barrier *b, uint32_t daddr, uint64_t *id)

@@ -17,7 +17,8 @@
 
 bool rds_sock_has_input(struct rds_sock *sk)
 {
-	return sk->rx_head || sk->zhead || sk->reports || rds_barrier_readable(&sk->barrier) || (sk->cong_monitor && sk->cong_notify);
+	return sk->rx_head || sk->zhead || sk->reports || rds_barrier_readable(&sk->barrier) ||
+	       (sk->cong_monitor && sk->cong_notify);
 }
 
 bool rds_sock_wakes(struct rds_sock *sk, short events)

@@ -43,8 +43,8 @@ struct rds_op {
 	bool has_id;
 	uint32_t daddr; /* be32 */
 	uint64_t barrier_id, id_addr;
-	uint64_t after; /* its message goes when those up to this one are over */
-	struct rds_conn *held_by; /* ... and waits in this one's queue */
+	uint64_t after;				       /* its message goes when those up to this one are over */
+	struct rds_conn *held_by;		       /* ... and waits in this one's queue */
 	struct rds_op *numbered_next, **numbered_prev; /* its socket's, until it is freed */
 	/* what it does */
 	uint32_t rkey;

@@ -60,6 +60,7 @@ START_TEST(defaults)
 	ck_assert_int_eq(o->ping_enable, 1);
 	ck_assert_str_eq(o->fault, "");
 	ck_assert_str_eq(o->families, "auto");
+	ck_assert_int_eq(o->abi, RDS_ABI_AUTO);
 	ck_assert_int_eq(o->wmem_default, 212992);
 	ck_assert_int_eq(o->rmem_default, 212992);
 	ck_assert_int_eq(o->wmem_max, INT32_MAX / 2);
@@ -87,6 +88,9 @@ START_TEST(good_values)
 	ck_assert_str_eq(with("RDS_PRELOAD_FAULT", "seed=1,drop=2")->fault, "seed=1,drop=2");
 	ck_assert_str_eq(with("RDS_PRELOAD_FAMILIES", "21,28,32")->families, "21,28,32");
 	ck_assert_str_eq(with("RDS_PRELOAD_FAMILIES", "21")->families, "21");
+	ck_assert_int_eq(with("RDS_PRELOAD_ABI", "a0")->abi, RDS_ABI_A0);
+	ck_assert_int_eq(with("RDS_PRELOAD_ABI", "b2")->abi, RDS_ABI_B2);
+	ck_assert_int_eq(with("RDS_PRELOAD_ABI", "d")->abi, RDS_ABI_D);
 	ck_assert_int_eq(with("RDS_PRELOAD_WMEM_DEFAULT", "64K")->wmem_default, 65536);
 	ck_assert_int_eq(with("RDS_PRELOAD_RMEM_MAX", "2304")->rmem_max, 2304);
 	ck_assert_int_eq(with("RDS_PRELOAD_LINGER_MS", "")->linger_ms, 2000); /* empty is as good as unset */
@@ -95,13 +99,38 @@ START_TEST(good_values)
 END_TEST
 
 static const char *const bad[][2] = {
-	{"LOG", "loud"}, {"LOG", "warn "}, {"LOG", "err"}, {"LOG", "error|warn"}, {"REGISTRY_DIR", "relative"},
-	{"SHARE", "world"}, {"SPIN_US", "-2"}, {"SPIN_US", "1000001"}, {"SPIN_US", "ten"},
-	{"SPIN_US", "5us"}, {"SPIN_US", " 5"}, {"SPIN_US", "1K"}, {"SPIN_US", "99999999999999999999"}, {"SHM_RING", "1M"},
-	{"SHM_RING", "128M"}, {"SHM_RING", "3M"}, {"SHM_RING", "4MM"}, {"SHM_RING", "4MB"},
-	{"SHM_RING", "9999999999999G"}, {"PING_ENABLE", "yes"}, {"PING_ENABLE", "2"}, {"FAMILIES", "21,"},
-	{"FAMILIES", ",21"}, {"FAMILIES", "22"}, {"FAMILIES", "21 28"}, {"FAMILIES", "auto,21"}, {"WMEM_DEFAULT", "4607"},
-	{"RMEM_MAX", "2G"}, {"RECONNECT_MIN_MS", "0"}, {"LINGER_MS", "0x10"},
+	{"LOG", "loud"},
+	{"LOG", "warn "},
+	{"LOG", "err"},
+	{"LOG", "error|warn"},
+	{"REGISTRY_DIR", "relative"},
+	{"SHARE", "world"},
+	{"SPIN_US", "-2"},
+	{"SPIN_US", "1000001"},
+	{"SPIN_US", "ten"},
+	{"SPIN_US", "5us"},
+	{"SPIN_US", " 5"},
+	{"SPIN_US", "1K"},
+	{"SPIN_US", "99999999999999999999"},
+	{"SHM_RING", "1M"},
+	{"SHM_RING", "128M"},
+	{"SHM_RING", "3M"},
+	{"SHM_RING", "4MM"},
+	{"SHM_RING", "4MB"},
+	{"SHM_RING", "9999999999999G"},
+	{"PING_ENABLE", "yes"},
+	{"PING_ENABLE", "2"},
+	{"FAMILIES", "21,"},
+	{"FAMILIES", ",21"},
+	{"FAMILIES", "22"},
+	{"FAMILIES", "21 28"},
+	{"FAMILIES", "auto,21"},
+	{"WMEM_DEFAULT", "4607"},
+	{"RMEM_MAX", "2G"},
+	{"RECONNECT_MIN_MS", "0"},
+	{"LINGER_MS", "0x10"},
+	{"ABI", "a"},
+	{"ABI", "D"},
 };
 
 /* A value that is refused: one line that names variable and value, and the default in force. */
