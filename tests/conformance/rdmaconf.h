@@ -74,6 +74,7 @@ struct rds_rdma_notify {
 
 #define PARENT_PORT 4180	/* the program's own socket */
 #define PEER_PORT 4181
+#define OTHER_PORT 4182		/* a second one of the program */
 
 extern char *arena;
 
