@@ -5,6 +5,8 @@
  */
 #include "rdmaconf.h"
 
+#define NO_KEY 0x7fff00
+
 static int fd, other;
 static struct name to;
 static uint64_t cookie;
@@ -221,10 +223,10 @@ static void canceled(void)
 	check("canceled-elsewhere", NULL, "%s", take_now(fd));
 }
 
-/* One operation with a key that there is not, and a message behind it. */
-static void fails(const char *name, uint64_t flags, const char *message, int notifies)
+/* One operation with a key that is of no use, and a message behind it. */
+static void fails(const char *name, uint64_t key, uint64_t flags, const char *message, int notifies)
 {
-	check(name, NULL, "%s", rc(start_op(fd, 0x7fff00, flags, 0x50, message)));
+	check(name, NULL, "%s", rc(start_op(fd, key, flags, 0x50, message)));
 	check(text("%s-plain", name), "5", "%s", rc(sendto(fd, "plain", 5, MSG_DONTWAIT, &to.sa, to.len)));
 	if (notifies)
 		check(text("%s-status", name), NULL, "%s", take(fd));
@@ -240,15 +242,36 @@ static void failures(void)
 	to = peer_name();
 	check("warm-up", "4", "%s", rc(sendto(fd, "warm", 4, 0, &to.sa, to.len)));
 	check("warm-up-arrives", NULL, "%s", peer_take());
-	fails("bad-write", READWRITE | NOTIFY_ME, "done", 1);
-	fails("bad-read", NOTIFY_ME | FENCE, "done", 1);
-	fails("bad-write-empty", READWRITE | NOTIFY_ME, "", 1);
-	fails("bad-write-silent", READWRITE | NOTIFY_ME | SILENT, "", 1);
-	fails("bad-write-unasked", READWRITE, "done", 0);
+	fails("bad-write", NO_KEY, READWRITE | NOTIFY_ME, "done", 1);
+	fails("bad-read", NO_KEY, NOTIFY_ME | FENCE, "done", 1);
+	fails("bad-write-empty", NO_KEY, READWRITE | NOTIFY_ME, "", 1);
+	fails("bad-write-silent", NO_KEY, READWRITE | NOTIFY_ME | SILENT, "", 1);
+	fails("bad-write-unasked", NO_KEY, READWRITE, "done", 0);
 	setsockopt(fd, SOL_RDS, RDS_RECVERR, &on, sizeof(on));
-	fails("bad-write-recverr", READWRITE, "done", 1);
-	fails("bad-write-recverr-notify", READWRITE | NOTIFY_ME, "done", 1);
-	fails("bad-read-recverr", FENCE, "done", 1);
+	fails("bad-write-recverr", NO_KEY, READWRITE, "done", 1);
+	fails("bad-write-recverr-notify", NO_KEY, READWRITE | NOTIFY_ME, "done", 1);
+	fails("bad-read-recverr", NO_KEY, FENCE, "done", 1);
+}
+
+/* A region that was freed with RDS_RDMA_INVALIDATE is out of reach once the message that it was made with is acknowledged. */
+static void freed_key(void)
+{
+	int i, wrong = 0;
+
+	cookie = peer_map(PAGE, PAGE, 0);
+	check("freed-key", NULL, "%s", take(fd));
+	settle(fd);
+	check("freed-works", "4", "%s", rc(start_op(fd, cookie, READWRITE | NOTIFY_ME, 0x60, NULL)));
+	check("freed-works-status", NULL, "%s", take(fd));
+	check("freed-works-message", NULL, "%s", peer_take());
+	for (i = 0; i < 20; i++) {
+		wrong += strcmp(peer_send("x"), "1") != 0;
+		wrong += !strstr(take(fd), "\"x\"");
+	}
+	check("freed-plain", "wrong 0", "wrong %d", wrong);
+	check("freed-acked", "yes", "%s", peer_unacked(20));
+	check("freed", "0", "%s", peer_free(cookie, INVALIDATE));
+	fails("freed-write", cookie, READWRITE | NOTIFY_ME, "done", 1);
 }
 
 int main(int argc, char **argv)
@@ -276,6 +299,10 @@ int main(int argc, char **argv)
 	fd = rds_bound_tos(PARENT_PORT, 12);
 	peer_reopen(12);
 	failures();
+	close(fd);
+	fd = rds_bound_tos(PARENT_PORT, 19);
+	peer_reopen(19);
+	freed_key();
 	peer_stop();
 	close(other);
 	close(fd);

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-enum what { MAP, FREE, BLANK_ALL, PATTERN, COMPARE, TAKE, SEND, QUEUED, WORD, SET_WORD, REOPEN, LEAVE };
+enum what { MAP, FREE, BLANK_ALL, PATTERN, COMPARE, TAKE, SEND, QUEUED, UNACKED, WORD, SET_WORD, REOPEN, LEAVE };
 
 struct order {
 	enum what what;
@@ -158,7 +158,7 @@ long map(int fd, const struct name *to, const void *addr, uint64_t len, uint64_t
 	long r;
 
 	add(&c, RDS_CMSG_RDMA_MAP, &args, sizeof(args));
-	while ((r = send_controls(fd, to, &c, "map", 3)) < 0 && errno == EAGAIN && now_ms() < end)
+	while ((r = send_controls(fd, to, &c, "map", 3)) < 0 && (errno == EAGAIN || errno == EINVAL) && now_ms() < end)
 		usleep(5000);
 	return r;
 }
@@ -274,6 +274,34 @@ long rdma(int fd, const struct name *to, const struct op *op)
 	return send_controls(fd, to, &c, message, strlen(message));
 }
 
+/* Messages of this socket that lie in the lists of those that are not acknowledged. */
+static int unacked(int fd)
+{
+	static const int lists[] = { RDS6_INFO_SEND_MESSAGES, RDS6_INFO_RETRANS_MESSAGES };
+	static struct rds6_info_message list[4096];
+	struct name name = name_of(fd);
+	unsigned i, k, n = 0;
+
+	for (k = 0; k < ARRAY_SIZE(lists); k++) {
+		socklen_t len = sizeof(list);
+
+		if (getsockopt(fd, SOL_RDS, lists[k], list, &len) < 0)
+			return -1;
+		for (i = 0; i < len / sizeof(list[0]); i++)
+			n += ntohs(list[i].lport) == name_port(&name);
+	}
+	return n;
+}
+
+static bool wait_unacked(int fd, int n)
+{
+	long long end = now_ms() + 2000;
+
+	while (unacked(fd) > n && now_ms() < end)
+		usleep(1000);
+	return unacked(fd) <= n;
+}
+
 static const char *peer_maps(int fd, const struct order *o, uint64_t *cookie)
 {
 	struct name to = name_here(PARENT_PORT);
@@ -311,6 +339,9 @@ static void obey(int *fd, const struct order *o, struct answer *a)
 		break;
 	case QUEUED:
 		said = wait_queued(*fd, o->value) ? "yes" : text("no, %d", queued(*fd));
+		break;
+	case UNACKED:
+		said = wait_unacked(*fd, o->value) ? "yes" : text("no, %d", unacked(*fd));
 		break;
 	case WORD:
 		memcpy(&a->value, arena + o->offset, 8);
@@ -446,6 +477,11 @@ const char *peer_send(const char *what)
 const char *peer_queued(int n)
 {
 	return SAID(QUEUED, .value = n);
+}
+
+const char *peer_unacked(int n)
+{
+	return SAID(UNACKED, .value = n);
 }
 
 uint64_t peer_word(size_t offset)

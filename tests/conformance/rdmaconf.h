@@ -108,7 +108,8 @@ long send_control(int fd, const struct name *to, int type, const void *data, siz
 
 /*
  * A message with RDS_CMSG_RDMA_MAP for this piece of memory, its payload the text "map". Tries again while the
- * connection is being made (EAGAIN).
+ * connection is being made: EAGAIN; and, on rxe, EINVAL in the moments in which there is a queue pair already that is
+ * not connected yet.
  */
 long map(int fd, const struct name *to, const void *addr, uint64_t len, uint64_t flags, uint64_t *cookie);
 long free_mr(int fd, uint64_t cookie, uint64_t flags);
@@ -157,6 +158,7 @@ const char *peer_take(void);
 const char *peer_take_now(void);
 const char *peer_send(const char *what);	/* to the program's socket */
 const char *peer_queued(int n);			/* wait until so many messages are in its queue */
+const char *peer_unacked(int n);		/* wait until no more of its messages are not acknowledged */
 uint64_t peer_word(size_t offset);		/* 8 bytes of its memory */
 void peer_set_word(size_t offset, uint64_t value);
 void peer_reopen(int tos);			/* a new socket at the same port, with this type of service */
