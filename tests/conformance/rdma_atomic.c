@@ -182,6 +182,40 @@ static void one(const char *name, int tos, int type, uint64_t word)
 	reset();
 }
 
+/* A write and an atomic in one message. */
+static void both(int tos)
+{
+	struct rds_iovec vec = { (uintptr_t)arena, 8 };
+	struct rds_rdma_args rdma_args = {
+		.remote_vec = { 16, 8 }, .local_vec_addr = (uintptr_t)&vec, .nr_local = 1, .flags = READWRITE,
+	};
+	const char *said;
+
+	close(fd);
+	fd = rds_bound_tos(PARENT_PORT, tos);
+	peer_reopen(tos);
+	peer_blank();
+	peer_set_word(8, 100);
+	memset(arena, 0x22, 8);
+	args.cookie = peer_map(0, PAGE, 0);
+	rdma_args.cookie = args.cookie;
+	check("args-and-fadd-key", NULL, "%s", take(fd));
+	settle(fd);
+	args.fadd.add = 9;
+	args.remote_addr = 8;
+	args.flags = NOTIFY_ME;
+	args.user_token = 0xdef;
+	check("args-and-fadd", "1", "%s",
+	      two(RDS_CMSG_RDMA_ARGS, &rdma_args, sizeof(rdma_args), RDS_CMSG_ATOMIC_FADD, &args, sizeof(args)));
+	said = take_with(fd, 100, 100, 0, 1500);
+	check("args-and-fadd-status", NULL, "%s", said);
+	check("args-and-fadd-message", NULL, "%s", strcmp(said, "timeout") ? peer_take() : peer_take_now());
+	check("args-and-fadd-word", NULL, "%llu", (unsigned long long)peer_word(8));
+	check("args-and-fadd-written", NULL, "%llx", (unsigned long long)peer_word(16));
+	check("args-and-fadd-free", "0", "%s", peer_free(rdma_args.cookie, 0));
+	reset();
+}
+
 static void accepted(void)
 {
 	args.fadd.add = 5;
@@ -238,6 +272,7 @@ int main(int argc, char **argv)
 	mixtures();
 	check("nothing-arrived", "-1 EAGAIN", "%s", peer_take_now());
 	accepted();
+	both(20);
 	others_live();
 	peer_stop();
 	close(fd);
