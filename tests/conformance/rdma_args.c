@@ -10,7 +10,6 @@
 static int fd;
 static struct name to;
 static uint64_t cookie;
-static char *read_only, *hole;		/* one page each */
 static char buffer[64];
 static struct rds_iovec vec[1025];
 static struct rds_rdma_args args;
@@ -21,9 +20,12 @@ static void reset(void)
 	unsigned i;
 
 	for (i = 0; i < ARRAY_SIZE(vec); i++)
-		vec[i] = (struct rds_iovec){ (uintptr_t)buffer, i ? 1 : sizeof(buffer) };
+		vec[i] = (struct rds_iovec){(uintptr_t)buffer, i ? 1 : sizeof(buffer)};
 	args = (struct rds_rdma_args){
-		.cookie = cookie, .remote_vec = { 0, sizeof(buffer) }, .local_vec_addr = (uintptr_t)vec, .nr_local = 1,
+		.cookie = cookie,
+		.remote_vec = {0, sizeof(buffer)},
+		.local_vec_addr = (uintptr_t)vec,
+		.nr_local = 1,
 		.flags = READWRITE,
 	};
 }
@@ -51,7 +53,7 @@ static void allowed(const char *name, size_t len, unsigned seed)
 
 static void lengths(void)
 {
-	char large[100] = { 0 };
+	char large[100] = {0};
 	unsigned len;
 
 	for (len = 0; len < sizeof(args); len += 11)
@@ -67,7 +69,7 @@ static void lengths(void)
 
 static void headers(void)
 {
-	struct controls c = { .len = 0 };
+	struct controls c = {.len = 0};
 	struct cmsghdr *header = (struct cmsghdr *)c.bytes;
 
 	add(&c, RDS_CMSG_RDMA_ARGS, &args, sizeof(args));
@@ -181,43 +183,52 @@ static void elements(void)
 	refused("read-into-read-only-and-sum", "-1 EFAULT");
 }
 
+static void mixed(const char *name, const char *want, int first, const void *a, size_t a_len, int second, const void *b,
+		  size_t b_len)
+{
+	check(name, want, "%s", rc(send_two(fd, &to, first, a, a_len, second, b, b_len)));
+}
+
 static void mixtures(void)
 {
-	struct rds_get_mr_args map_args = { .vec = { (uintptr_t)arena, PAGE } };
+	struct rds_get_mr_args map_args = {.vec = {(uintptr_t)arena, PAGE}};
 	uint64_t stored = 77, none = 0;
-	struct controls c;
 
 	map_args.cookie_addr = (uintptr_t)&stored;
-#define MIX(name, want, first, a, second, b) do { \
-		c.len = 0; \
-		add(&c, first, &(a), sizeof(a)); \
-		add(&c, second, &(b), sizeof(b)); \
-		check(name, want, "%s", rc(send_controls(fd, &to, &c, "x", 1))); \
-	} while (0)
-	MIX("args-twice", "-1 EINVAL", RDS_CMSG_RDMA_ARGS, args, RDS_CMSG_RDMA_ARGS, args);
-	MIX("args-and-dest", "-1 EINVAL", RDS_CMSG_RDMA_ARGS, args, RDS_CMSG_RDMA_DEST, cookie);
-	MIX("dest-and-args", "-1 EINVAL", RDS_CMSG_RDMA_DEST, cookie, RDS_CMSG_RDMA_ARGS, args);
-	MIX("args-and-dest-0", "-1 EINVAL", RDS_CMSG_RDMA_ARGS, args, RDS_CMSG_RDMA_DEST, none);
-	MIX("args-and-map", "-1 EINVAL", RDS_CMSG_RDMA_ARGS, args, RDS_CMSG_RDMA_MAP, map_args);
-	MIX("map-and-args", "-1 EINVAL", RDS_CMSG_RDMA_MAP, map_args, RDS_CMSG_RDMA_ARGS, args);
+	mixed("args-twice", "-1 EINVAL", RDS_CMSG_RDMA_ARGS, &args, sizeof(args), RDS_CMSG_RDMA_ARGS, &args,
+	      sizeof(args));
+	mixed("args-and-dest", "-1 EINVAL", RDS_CMSG_RDMA_ARGS, &args, sizeof(args), RDS_CMSG_RDMA_DEST, &cookie,
+	      sizeof(cookie));
+	mixed("dest-and-args", "-1 EINVAL", RDS_CMSG_RDMA_DEST, &cookie, sizeof(cookie), RDS_CMSG_RDMA_ARGS, &args,
+	      sizeof(args));
+	mixed("args-and-dest-0", "-1 EINVAL", RDS_CMSG_RDMA_ARGS, &args, sizeof(args), RDS_CMSG_RDMA_DEST, &none,
+	      sizeof(none));
+	mixed("args-and-map", "-1 EINVAL", RDS_CMSG_RDMA_ARGS, &args, sizeof(args), RDS_CMSG_RDMA_MAP, &map_args,
+	      sizeof(map_args));
+	mixed("map-and-args", "-1 EINVAL", RDS_CMSG_RDMA_MAP, &map_args, sizeof(map_args), RDS_CMSG_RDMA_ARGS, &args,
+	      sizeof(args));
 	check("nothing-stored", "77", "%llu", (unsigned long long)stored);
-	MIX("args-and-type-99", "-1 EINVAL", RDS_CMSG_RDMA_ARGS, args, 99, none);
-	MIX("args-and-status", "-1 EINVAL", RDS_CMSG_RDMA_ARGS, args, RDS_CMSG_RDMA_STATUS, none);
+	mixed("args-and-type-99", "-1 EINVAL", RDS_CMSG_RDMA_ARGS, &args, sizeof(args), 99, &none, sizeof(none));
+	mixed("args-and-status", "-1 EINVAL", RDS_CMSG_RDMA_ARGS, &args, sizeof(args), RDS_CMSG_RDMA_STATUS, &none,
+	      sizeof(none));
 	args.remote_vec.bytes = MIB / 2 + 1;
-	MIX("args-twice-above-1-mib", "-1 EMSGSIZE", RDS_CMSG_RDMA_ARGS, args, RDS_CMSG_RDMA_ARGS, args);
+	mixed("args-twice-above-1-mib", "-1 EMSGSIZE", RDS_CMSG_RDMA_ARGS, &args, sizeof(args), RDS_CMSG_RDMA_ARGS,
+	      &args, sizeof(args));
 	reset();
 	args.nr_local = 0;
-	MIX("args-and-dest-no-vector", "-1 EINVAL", RDS_CMSG_RDMA_ARGS, args, RDS_CMSG_RDMA_DEST, cookie);
+	mixed("args-and-dest-no-vector", "-1 EINVAL", RDS_CMSG_RDMA_ARGS, &args, sizeof(args), RDS_CMSG_RDMA_DEST,
+	      &cookie, sizeof(cookie));
 	args.nr_local = 1025;
-	MIX("args-1025-and-dest", "-1 EMSGSIZE", RDS_CMSG_RDMA_ARGS, args, RDS_CMSG_RDMA_DEST, cookie);
-	MIX("dest-and-args-1025", "-1 EMSGSIZE", RDS_CMSG_RDMA_DEST, cookie, RDS_CMSG_RDMA_ARGS, args);
+	mixed("args-1025-and-dest", "-1 EMSGSIZE", RDS_CMSG_RDMA_ARGS, &args, sizeof(args), RDS_CMSG_RDMA_DEST, &cookie,
+	      sizeof(cookie));
+	mixed("dest-and-args-1025", "-1 EMSGSIZE", RDS_CMSG_RDMA_DEST, &cookie, sizeof(cookie), RDS_CMSG_RDMA_ARGS,
+	      &args, sizeof(args));
 	reset();
-#undef MIX
 }
 
 static void odd_but_allowed(void)
 {
-	struct controls c = { .len = 0 };
+	struct controls c = {.len = 0};
 	unsigned i;
 
 	args.flags |= 0x80;
@@ -239,7 +250,7 @@ static void odd_but_allowed(void)
 	reset();
 	/* 1024 elements of one byte: the whole buffer, sixteen times. */
 	for (i = 0; i < 1024; i++)
-		vec[i] = (struct rds_iovec){ (uintptr_t)arena + i, 1 };
+		vec[i] = (struct rds_iovec){(uintptr_t)arena + i, 1};
 	pattern(arena, 1024, 14);
 	args.nr_local = 1024;
 	args.remote_vec.bytes = 1024;
@@ -251,9 +262,9 @@ static void odd_but_allowed(void)
 /* What is wrong with the send itself comes first. */
 static void before_them(void)
 {
-	struct controls c = { .len = 0 };
+	struct controls c = {.len = 0};
 	static char payload[200000];
-	struct name nobody = { .len = 0 };
+	struct name nobody = {.len = 0};
 	int unbound = rds_socket();
 
 	args.nr_local = 0;
@@ -284,10 +295,6 @@ int main(int argc, char **argv)
 	peer_start();
 	fd = rds_bound_to(PARENT_PORT);
 	to = peer_name();
-	read_only = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	hole = read_only + PAGE;
-	if (read_only == MAP_FAILED || munmap(hole, PAGE) || mprotect(read_only, PAGE, PROT_READ))
-		conf_die("mmap");
 	cookie = peer_map(0, MIB, 0);
 	check("key", "1", "%d", cookie != 0);
 	check("key-arrives", NULL, "%s", take(fd));

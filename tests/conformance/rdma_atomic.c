@@ -8,18 +8,15 @@
  */
 #include "rdmaconf.h"
 
-#include <sys/mman.h>
-
 static int fd;
 static struct name to;
-static char *read_only, *hole; /* one page each */
 static uint64_t result;
 static struct rds_atomic_args args;
 
 static void reset(void)
 {
 	result = 0x1111;
-	args = (struct rds_atomic_args){ .cookie = 5, .local_addr = (uintptr_t)&result, .fadd = { 1 } };
+	args = (struct rds_atomic_args){.cookie = 5, .local_addr = (uintptr_t)&result, .fadd = {1}};
 }
 
 static void refused(const char *name, const char *want)
@@ -28,10 +25,10 @@ static void refused(const char *name, const char *want)
 		const char *word;
 		int type;
 	} kinds[] = {
-		{ "fadd", RDS_CMSG_ATOMIC_FADD },
-		{ "cswp", RDS_CMSG_ATOMIC_CSWP },
-		{ "masked-fadd", RDS_CMSG_MASKED_ATOMIC_FADD },
-		{ "masked-cswp", RDS_CMSG_MASKED_ATOMIC_CSWP },
+		{"fadd", RDS_CMSG_ATOMIC_FADD},
+		{"cswp", RDS_CMSG_ATOMIC_CSWP},
+		{"masked-fadd", RDS_CMSG_MASKED_ATOMIC_FADD},
+		{"masked-cswp", RDS_CMSG_MASKED_ATOMIC_CSWP},
 	};
 	unsigned i;
 
@@ -69,7 +66,8 @@ static void lengths(void)
 	unsigned len;
 
 	for (len = 0; len < sizeof(args); len += 9)
-		check(text("len-%u", len), "-1 EINVAL", "%s", rc(send_control(fd, &to, RDS_CMSG_ATOMIC_FADD, &args, len)));
+		check(text("len-%u", len), "-1 EINVAL", "%s",
+		      rc(send_control(fd, &to, RDS_CMSG_ATOMIC_FADD, &args, len)));
 	check("len-71", "-1 EINVAL", "%s", rc(send_control(fd, &to, RDS_CMSG_MASKED_ATOMIC_CSWP, &args, 71)));
 	args.local_addr = (uintptr_t)hole;
 	check("len-71-unmapped", "-1 EINVAL", "%s", rc(send_control(fd, &to, RDS_CMSG_ATOMIC_CSWP, &args, 71)));
@@ -78,19 +76,18 @@ static void lengths(void)
 
 static const char *two(int first, const void *a, size_t a_len, int second, const void *b, size_t b_len)
 {
-	struct controls c = { .len = 0 };
-
-	add(&c, first, a, a_len);
-	add(&c, second, b, b_len);
-	return rc(send_controls(fd, &to, &c, "x", 1));
+	return rc(send_two(fd, &to, first, a, a_len, second, b, b_len));
 }
 
 static void mixtures(void)
 {
-	struct rds_get_mr_args get = { .vec = { (uintptr_t)arena, PAGE } };
-	struct rds_iovec vec = { (uintptr_t)arena, 10 };
+	struct rds_get_mr_args get = {.vec = {(uintptr_t)arena, PAGE}};
+	struct rds_iovec vec = {(uintptr_t)arena, 10};
 	struct rds_rdma_args rdma_args = {
-		.cookie = 5, .remote_vec = { 0, 9 }, .local_vec_addr = (uintptr_t)&vec, .nr_local = 1,
+		.cookie = 5,
+		.remote_vec = {0, 9},
+		.local_vec_addr = (uintptr_t)&vec,
+		.nr_local = 1,
 	};
 	uint64_t cookie = 5;
 
@@ -185,9 +182,12 @@ static void one(const char *name, int tos, int type, uint64_t word)
 /* A write and an atomic in one message. */
 static void both(int tos)
 {
-	struct rds_iovec vec = { (uintptr_t)arena, 8 };
+	struct rds_iovec vec = {(uintptr_t)arena, 8};
 	struct rds_rdma_args rdma_args = {
-		.remote_vec = { 16, 8 }, .local_vec_addr = (uintptr_t)&vec, .nr_local = 1, .flags = READWRITE,
+		.remote_vec = {16, 8},
+		.local_vec_addr = (uintptr_t)&vec,
+		.nr_local = 1,
+		.flags = READWRITE,
 	};
 	const char *said;
 
@@ -263,10 +263,6 @@ int main(int argc, char **argv)
 	peer_start();
 	fd = rds_bound_to(PARENT_PORT);
 	to = peer_name();
-	read_only = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	hole = read_only + PAGE;
-	if (read_only == MAP_FAILED || munmap(hole, PAGE) || mprotect(read_only, PAGE, PROT_READ))
-		conf_die("mmap");
 	arguments();
 	lengths();
 	mixtures();

@@ -5,23 +5,20 @@
  */
 #include "rdmaconf.h"
 
-#include <sys/mman.h>
-
 static int fd, other;
 static struct name to;
-static char *read_only, *hole;		/* one page each */
 static uint64_t stored;
 
 static long map_args(const void *addr, uint64_t len, uint64_t cookie_addr)
 {
-	struct rds_get_mr_args args = { .vec = { (uintptr_t)addr, len }, .cookie_addr = cookie_addr };
+	struct rds_get_mr_args args = {.vec = {(uintptr_t)addr, len}, .cookie_addr = cookie_addr};
 
 	return send_control(fd, &to, RDS_CMSG_RDMA_MAP, &args, sizeof(args));
 }
 
 static long get_mr(int s, const void *addr, uint64_t len, void *cookie_addr)
 {
-	struct rds_get_mr_args args = { .vec = { (uintptr_t)addr, len }, .cookie_addr = (uintptr_t)cookie_addr };
+	struct rds_get_mr_args args = {.vec = {(uintptr_t)addr, len}, .cookie_addr = (uintptr_t)cookie_addr};
 
 	return setsockopt(s, SOL_RDS, RDS_GET_MR, &args, sizeof(args));
 }
@@ -29,7 +26,8 @@ static long get_mr(int s, const void *addr, uint64_t len, void *cookie_addr)
 static long get_mr_for_dest(int s, const void *addr, uint64_t len, void *cookie_addr)
 {
 	struct rds_get_mr_for_dest_args args = {
-		.vec = { (uintptr_t)addr, len }, .cookie_addr = (uintptr_t)cookie_addr,
+		.vec = {(uintptr_t)addr, len},
+		.cookie_addr = (uintptr_t)cookie_addr,
 	};
 
 	memcpy(&args.dest_addr, &to.ss, to.len);
@@ -47,30 +45,30 @@ static const char *arrives(uint64_t cookie)
 /* Pieces of memory that no region can be made of. */
 static const struct piece {
 	const char *name, *want;
-	int base;			/* of addr: 0, the memory, the hole, the read-only page */
+	int base; /* of addr: 0, the memory, the hole, the read-only page */
 	uint64_t addr, len;
 } pieces[] = {
-	{ "len-0", "-1 EINVAL", 1, 0, 0 },
-	{ "len-0-at-0", "-1 EINVAL", 0, 0, 0 },
-	{ "wraps", "-1 EINVAL", 0, UINT64_MAX - 10, 20 },
-	{ "ends-at-0", "-1 EINVAL", 0, UINT64_MAX - 10, 11 },
-	{ "wraps-when-aligned", "-1 EINVAL", 0, UINT64_MAX - 10, 5 },
-	{ "len-max", "-1 EINVAL", 1, 0, UINT64_MAX },
-	{ "len-4-gib", "-1 EINVAL", 1, 0, 1UL << 32 },
-	{ "len-4-gib-less-1", "-1 EMSGSIZE", 1, 0, (1UL << 32) - 1 },
-	{ "258-pages", "-1 EMSGSIZE", 1, 0, 257 * PAGE + 1 },
-	{ "258-pages-unaligned", "-1 EMSGSIZE", 1, 4095, MIB + 2 },
-	{ "258-pages-unmapped", "-1 EMSGSIZE", 2, 0, 257 * PAGE + 1 },
-	{ "unmapped", "-1 EFAULT", 2, 0, 1 },
-	{ "half-unmapped", "-1 EFAULT", 2, -10UL, 20 },
-	{ "page-0", "-1 EFAULT", 0, 0, PAGE },
-	{ "not-an-address", "-1 EFAULT", 0, 1UL << 63, PAGE },
-	{ "read-only", "-1 EFAULT", 3, 0, PAGE },
+	{"len-0", "-1 EINVAL", 1, 0, 0},
+	{"len-0-at-0", "-1 EINVAL", 0, 0, 0},
+	{"wraps", "-1 EINVAL", 0, UINT64_MAX - 10, 20},
+	{"ends-at-0", "-1 EINVAL", 0, UINT64_MAX - 10, 11},
+	{"wraps-when-aligned", "-1 EINVAL", 0, UINT64_MAX - 10, 5},
+	{"len-max", "-1 EINVAL", 1, 0, UINT64_MAX},
+	{"len-4-gib", "-1 EINVAL", 1, 0, 1UL << 32},
+	{"len-4-gib-less-1", "-1 EMSGSIZE", 1, 0, (1UL << 32) - 1},
+	{"258-pages", "-1 EMSGSIZE", 1, 0, 257 * PAGE + 1},
+	{"258-pages-unaligned", "-1 EMSGSIZE", 1, 4095, MIB + 2},
+	{"258-pages-unmapped", "-1 EMSGSIZE", 2, 0, 257 * PAGE + 1},
+	{"unmapped", "-1 EFAULT", 2, 0, 1},
+	{"half-unmapped", "-1 EFAULT", 2, -10UL, 20},
+	{"page-0", "-1 EFAULT", 0, 0, PAGE},
+	{"not-an-address", "-1 EFAULT", 0, 1UL << 63, PAGE},
+	{"read-only", "-1 EFAULT", 3, 0, PAGE},
 };
 
 static const void *place(const struct piece *p)
 {
-	const uint64_t bases[] = { 0, (uintptr_t)arena, (uintptr_t)hole, (uintptr_t)read_only };
+	const uint64_t bases[] = {0, (uintptr_t)arena, (uintptr_t)hole, (uintptr_t)read_only};
 
 	return (const void *)(uintptr_t)(bases[p->base] + p->addr);
 }
@@ -88,11 +86,11 @@ static void map_refused(const char *when)
 /* The first one starts the connect; once it is there, the same works. */
 static void first_map(void)
 {
-	struct rds_get_mr_args args = { .vec = { (uintptr_t)arena, 100 }, .cookie_addr = (uintptr_t)&stored };
-	struct controls c = { .len = 0 };
+	struct rds_get_mr_args args = {.vec = {(uintptr_t)arena, 100}, .cookie_addr = (uintptr_t)&stored};
+	struct controls c = {.len = 0};
 	struct name away = name_far(4000);
-	struct iovec iov = { (void *)"x", 1 };
-	struct msghdr msg = { .msg_name = &away.ss, .msg_namelen = away.len, .msg_iov = &iov, .msg_iovlen = 1 };
+	struct iovec iov = {(void *)"x", 1};
+	struct msghdr msg = {.msg_name = &away.ss, .msg_namelen = away.len, .msg_iov = &iov, .msg_iovlen = 1};
 
 	add(&c, RDS_CMSG_RDMA_MAP, &args, sizeof(args));
 	check("map-not-connected", "-1 EAGAIN", "%s", rc(send_controls(fd, &to, &c, "x", 1)));
@@ -109,7 +107,7 @@ static void first_map(void)
 
 static void lengths_of_args(void)
 {
-	struct rds_get_mr_args args[2] = { { .vec = { (uintptr_t)arena, 100 } } };
+	struct rds_get_mr_args args[2] = {{.vec = {(uintptr_t)arena, 100}}};
 	unsigned len;
 
 	for (len = 7; len < sizeof(args[0]); len += 8)
@@ -124,8 +122,8 @@ static void cookies(void)
 	static const struct {
 		size_t at, len;
 	} table[] = {
-		{ 0, 1 }, { 1, 1 }, { 4095, 1 }, { 4095, 2 }, { 4096, 4096 }, { 8200, 100000 }, { 0, MIB },
-		{ 1, MIB }, { 4095, MIB }, { 0, MIB + PAGE },
+		{0, 1},		{1, 1},	  {4095, 1}, {4095, 2},	  {4096, 4096},
+		{8200, 100000}, {0, MIB}, {1, MIB},  {4095, MIB}, {0, MIB + PAGE},
 	};
 	const char *name;
 	unsigned i;
@@ -134,7 +132,8 @@ static void cookies(void)
 		name = text("cookie-%zu-at-%zu", table[i].len, table[i].at);
 		stored = 77;
 		check(name, "3", "%s", rc(map(fd, &to, arena + table[i].at, table[i].len, 0, &stored)));
-		check(text("%s-offset", name), text("%zu", table[i].at % PAGE), "%llu", (unsigned long long)stored >> 32);
+		check(text("%s-offset", name), text("%zu", table[i].at % PAGE), "%llu",
+		      (unsigned long long)stored >> 32);
 		check(text("%s-message", name), NULL, "%s", arrives(stored));
 		check(text("%s-free", name), "0", "%s", rc(free_mr(fd, stored, 0)));
 		check(text("%s-free-again", name), "-1 EINVAL", "%s", rc(free_mr(fd, stored, 0)));
@@ -159,39 +158,29 @@ static void cookie_addr(void)
 	check("store-no-message", "-1 EAGAIN", "%s", peer_take_now());
 }
 
+static void mixed(const char *name, int first, const void *a, size_t a_len, int second, const void *b, size_t b_len)
+{
+	check(name, "-1 EINVAL", "%s", rc(send_two(fd, &to, first, a, a_len, second, b, b_len)));
+}
+
 /* Two of them in one message. */
 static void mixtures(uint64_t cookie)
 {
-	struct rds_get_mr_args args = { .vec = { (uintptr_t)arena, 10 }, .cookie_addr = (uintptr_t)&stored };
-	struct controls c = { .len = 0 };
+	struct rds_get_mr_args args = {.vec = {(uintptr_t)arena, 10}, .cookie_addr = (uintptr_t)&stored};
 
 	stored = 77;
-	add(&c, RDS_CMSG_RDMA_MAP, &args, sizeof(args));
-	add(&c, RDS_CMSG_RDMA_MAP, &args, sizeof(args));
-	check("map-twice", "-1 EINVAL", "%s", rc(send_controls(fd, &to, &c, "x", 1)));
+	mixed("map-twice", RDS_CMSG_RDMA_MAP, &args, sizeof(args), RDS_CMSG_RDMA_MAP, &args, sizeof(args));
 	check("map-twice-stored", "1", "%d", stored != 77);
 	check("map-twice-free", "-1 EINVAL", "%s", rc(free_mr(fd, stored, 0)));
 	stored = 77;
-	c.len = 0;
-	add(&c, RDS_CMSG_RDMA_MAP, &args, sizeof(args));
-	add(&c, RDS_CMSG_RDMA_DEST, &cookie, sizeof(cookie));
-	check("map-and-dest", "-1 EINVAL", "%s", rc(send_controls(fd, &to, &c, "x", 1)));
+	mixed("map-and-dest", RDS_CMSG_RDMA_MAP, &args, sizeof(args), RDS_CMSG_RDMA_DEST, &cookie, sizeof(cookie));
 	check("map-and-dest-stored", "1", "%d", stored != 77);
 	check("map-and-dest-free", "-1 EINVAL", "%s", rc(free_mr(fd, stored, 0)));
 	stored = 77;
-	c.len = 0;
-	add(&c, RDS_CMSG_RDMA_DEST, &cookie, sizeof(cookie));
-	add(&c, RDS_CMSG_RDMA_MAP, &args, sizeof(args));
-	check("dest-and-map", "-1 EINVAL", "%s", rc(send_controls(fd, &to, &c, "x", 1)));
+	mixed("dest-and-map", RDS_CMSG_RDMA_DEST, &cookie, sizeof(cookie), RDS_CMSG_RDMA_MAP, &args, sizeof(args));
 	check("dest-and-map-stored", "77", "%llu", (unsigned long long)stored);
-	c.len = 0;
-	add(&c, RDS_CMSG_RDMA_DEST, &cookie, sizeof(cookie));
-	add(&c, RDS_CMSG_RDMA_DEST, &cookie, sizeof(cookie));
-	check("dest-twice", "-1 EINVAL", "%s", rc(send_controls(fd, &to, &c, "x", 1)));
-	c.len = 0;
-	add(&c, RDS_CMSG_RDMA_MAP, &args, sizeof(args));
-	add(&c, 99, &cookie, sizeof(cookie));
-	check("map-and-type-99", "-1 EINVAL", "%s", rc(send_controls(fd, &to, &c, "x", 1)));
+	mixed("dest-twice", RDS_CMSG_RDMA_DEST, &cookie, sizeof(cookie), RDS_CMSG_RDMA_DEST, &cookie, sizeof(cookie));
+	mixed("map-and-type-99", RDS_CMSG_RDMA_MAP, &args, sizeof(args), 99, &cookie, sizeof(cookie));
 }
 
 static long dest(int s, uint64_t cookie, size_t len)
@@ -232,9 +221,9 @@ static void dests(void)
 
 static void frees(void)
 {
-	static const uint64_t flags[] = { 0, INVALIDATE, READWRITE, USE_ONCE, 0x100, UINT64_MAX };
-	uint64_t cookie[ARRAY_SIZE(flags)] = { 0 };
-	struct rds_free_mr_args args[2] = { { 0, 0 } };
+	static const uint64_t flags[] = {0, INVALIDATE, READWRITE, USE_ONCE, 0x100, UINT64_MAX};
+	uint64_t cookie[ARRAY_SIZE(flags)] = {0};
+	struct rds_free_mr_args args[2] = {{0, 0}};
 	int unbound = rds_socket();
 	unsigned i;
 
@@ -306,10 +295,6 @@ int main(int argc, char **argv)
 	other = rds_bound_tos(OTHER_PORT, 11);
 	to = peer_name();
 	stored = 77;
-	read_only = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	hole = read_only + PAGE;
-	if (read_only == MAP_FAILED || munmap(hole, PAGE) || mprotect(read_only, PAGE, PROT_READ))
-		conf_die("mmap");
 	map_refused("not-connected");
 	first_map();
 	stored = 77;

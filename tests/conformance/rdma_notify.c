@@ -15,7 +15,12 @@ static struct rds_iovec vec[1];
 static long start_op(int s, uint64_t key, uint64_t flags, uint64_t token, const char *message)
 {
 	struct op op = {
-		.cookie = key, .bytes = vec[0].bytes, .local = vec, .nr_local = 1, .flags = flags, .token = token,
+		.cookie = key,
+		.bytes = vec[0].bytes,
+		.local = vec,
+		.nr_local = 1,
+		.flags = flags,
+		.token = token,
 		.message = message,
 	};
 
@@ -52,7 +57,8 @@ static void notifications(int n)
 static const char *polled(int s)
 {
 	struct pollfd pfd = {
-		.fd = s, .events = POLLIN | POLLPRI | POLLOUT | POLLRDNORM | POLLRDBAND | POLLWRNORM | POLLWRBAND,
+		.fd = s,
+		.events = POLLIN | POLLPRI | POLLOUT | POLLRDNORM | POLLRDBAND | POLLWRNORM | POLLWRBAND,
 	};
 
 	poll(&pfd, 1, 0);
@@ -98,7 +104,7 @@ static void with_recverr(void)
 /* Five at once, with room for this many bytes of control messages. */
 static void batches(void)
 {
-	static const size_t rooms[] = { 4096, 160, 159, 128, 96, 64, 63, 48, 32, 31, 24, 16, 15, 1, 0 };
+	static const size_t rooms[] = {4096, 160, 159, 128, 96, 64, 63, 48, 32, 31, 24, 16, 15, 1, 0};
 	const char *said;
 	unsigned i, n;
 
@@ -116,7 +122,7 @@ static void batches(void)
 /* What takes a notification away, and what does not. */
 static void taken_by(void)
 {
-	struct iovec iov = { arena, 100 };
+	struct iovec iov = {arena, 100};
 	struct mmsghdr many[4];
 	struct name from;
 	unsigned i;
@@ -147,12 +153,16 @@ static void taken_by(void)
 	memset(many, 0, sizeof(many));
 	for (i = 0; i < ARRAY_SIZE(many); i++)
 		many[i].msg_hdr = (struct msghdr){
-			.msg_iov = &iov, .msg_iovlen = 1, .msg_control = arena + 1000 * i + 1000, .msg_controllen = 32,
+			.msg_iov = &iov,
+			.msg_iovlen = 1,
+			.msg_control = arena + 1000 * i + 1000,
+			.msg_controllen = 32,
 		};
 	r = recvmmsg(fd, many, 4, MSG_DONTWAIT, NULL);
 	check("recvmmsg", "3", "%s", rc(r));
 	for (i = 0; i < 3; i++)
-		check(text("recvmmsg-%u", i), NULL, "len %u control %zu", many[i].msg_len, (size_t)many[i].msg_hdr.msg_controllen);
+		check(text("recvmmsg-%u", i), NULL, "len %u control %zu", many[i].msg_len,
+		      (size_t)many[i].msg_hdr.msg_controllen);
 	check("recvmmsg-behind", "-1 EAGAIN", "%s", take_now(fd));
 }
 
@@ -195,7 +205,7 @@ static void wakes_receiver(void)
 /* Nobody is at this address, so that all of it stays queued until it is canceled. */
 static void canceled(void)
 {
-	static const uint64_t flags[] = { READWRITE | NOTIFY_ME, NOTIFY_ME, READWRITE, READWRITE | NOTIFY_ME | SILENT };
+	static const uint64_t flags[] = {READWRITE | NOTIFY_ME, NOTIFY_ME, READWRITE, READWRITE | NOTIFY_ME | SILENT};
 	struct name far = name_far(4001), elsewhere = name_far(4002);
 	struct name peer = to;
 	int on = 1, off = 0;
@@ -253,7 +263,10 @@ static void failures(void)
 	fails("bad-read-recverr", NO_KEY, FENCE, "done", 1);
 }
 
-/* A region that was freed with RDS_RDMA_INVALIDATE is out of reach once the message that it was made with is acknowledged. */
+/*
+ * A region that was freed with RDS_RDMA_INVALIDATE is out of reach, once the message that it was made with is
+ * acknowledged.
+ */
 static void freed_key(void)
 {
 	int i, wrong = 0;
@@ -281,7 +294,7 @@ int main(int argc, char **argv)
 	fd = rds_bound_to(PARENT_PORT);
 	other = rds_bound_to(OTHER_PORT);
 	to = peer_name();
-	vec[0] = (struct rds_iovec){ (uintptr_t)arena, 64 };
+	vec[0] = (struct rds_iovec){(uintptr_t)arena, 64};
 	cookie = peer_map(0, PAGE, 0);
 	check("key", NULL, "%s", take(fd));
 	settle(fd);

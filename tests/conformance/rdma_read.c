@@ -12,7 +12,12 @@ static struct rds_iovec vec[512];
 static long read_op(uint64_t cookie, uint64_t offset, unsigned n, size_t local, size_t len, uint64_t flags)
 {
 	struct op op = {
-		.cookie = cookie, .offset = offset, .bytes = len, .local = vec, .nr_local = n, .token = len,
+		.cookie = cookie,
+		.offset = offset,
+		.bytes = len,
+		.local = vec,
+		.nr_local = n,
+		.token = len,
 		.flags = NOTIFY_ME | flags,
 	};
 
@@ -27,11 +32,11 @@ static void sizes(void)
 		size_t len, region, local;
 		unsigned n;
 	} table[] = {
-		{ 1, 0, 0, 1 },		   { 1, 4095, 4095, 1 },     { 7, 4093, 1, 1 },	       { 8, 16, 32, 2 },
-		{ 100, 3, 4090, 9 },	   { 4095, 1, 2, 1 },	     { 4096, 0, 0, 1 },	       { 4096, 1, 4095, 2 },
-		{ 4097, 0, 3, 1 },	   { 8192, 4096, 8192, 9 },  { 10000, 77, 5, 9 },      { 65536, 0, 0, 1 },
-		{ 65537, 4095, 4001, 9 },  { 131072, 2048, 17, 512 }, { 512, 1, 1, 512 },      { MIB - 1, 1, 1, 2 },
-		{ MIB, 0, 0, 1 },	   { MIB, 4095, 1, 1 },	     { MIB, 1, 4095, 512 },
+		{1, 0, 0, 1},		{1, 4095, 4095, 1},	 {7, 4093, 1, 1},     {8, 16, 32, 2},
+		{100, 3, 4090, 9},	{4095, 1, 2, 1},	 {4096, 0, 0, 1},     {4096, 1, 4095, 2},
+		{4097, 0, 3, 1},	{8192, 4096, 8192, 9},	 {10000, 77, 5, 9},   {65536, 0, 0, 1},
+		{65537, 4095, 4001, 9}, {131072, 2048, 17, 512}, {512, 1, 1, 512},    {MIB - 1, 1, 1, 2},
+		{MIB, 0, 0, 1},		{MIB, 4095, 1, 1},	 {MIB, 1, 4095, 512},
 	};
 	uint64_t cookie;
 	const char *name;
@@ -54,7 +59,7 @@ static void sizes(void)
 
 static void offsets(void)
 {
-	static const size_t at[] = { 1, 4095, 4096, 5000, 65536, 99990 };
+	static const size_t at[] = {1, 4095, 4096, 5000, 65536, 99990};
 	uint64_t cookie;
 	unsigned i;
 
@@ -74,7 +79,7 @@ static void offsets(void)
 /* As soon as the peer has the message of a fenced read, it may change the memory. */
 static void fence(uint64_t cookie)
 {
-	static const size_t len[] = { 1, 4096, 65536, MIB };
+	static const size_t len[] = {1, 4096, 65536, MIB};
 	unsigned i;
 
 	for (i = 0; i < ARRAY_SIZE(len); i++) {
@@ -91,7 +96,7 @@ static void fence(uint64_t cookie)
 /* Less than the remote vector's bytes; more of them. */
 static void shorter(uint64_t cookie)
 {
-	struct op op = { .cookie = cookie, .bytes = 5000, .local = vec, .nr_local = 2, .flags = NOTIFY_ME, .token = 5 };
+	struct op op = {.cookie = cookie, .bytes = 5000, .local = vec, .nr_local = 2, .flags = NOTIFY_ME, .token = 5};
 
 	peer_blank();
 	peer_pattern(0, 5000, 9);
@@ -108,7 +113,12 @@ static void shorter(uint64_t cookie)
 static void messages(uint64_t cookie)
 {
 	struct op op = {
-		.cookie = cookie, .bytes = 64, .local = vec, .nr_local = 1, .flags = NOTIFY_ME | FENCE, .message = "",
+		.cookie = cookie,
+		.bytes = 64,
+		.local = vec,
+		.nr_local = 1,
+		.flags = NOTIFY_ME | FENCE,
+		.message = "",
 		.token = 6,
 	};
 
@@ -137,7 +147,7 @@ static void messages(uint64_t cookie)
 /* Many at once; then a write and a read of the same place, in this order. */
 static void order(uint64_t cookie)
 {
-	struct op op = { .cookie = cookie, .bytes = 5000, .local = vec, .nr_local = 1, .flags = NOTIFY_ME };
+	struct op op = {.cookie = cookie, .bytes = 5000, .local = vec, .nr_local = 1, .flags = NOTIFY_ME};
 	char name[8];
 	unsigned i;
 
@@ -161,8 +171,8 @@ static void order(uint64_t cookie)
 	peer_blank();
 	blank();
 	pattern(arena, 3000, 50);
-	vec[0] = (struct rds_iovec){ (uintptr_t)arena, 3000 };
-	op = (struct op){ .cookie = cookie, .bytes = 3000, .local = vec, .nr_local = 1, .flags = READWRITE };
+	vec[0] = (struct rds_iovec){(uintptr_t)arena, 3000};
+	op = (struct op){.cookie = cookie, .bytes = 3000, .local = vec, .nr_local = 1, .flags = READWRITE};
 	check("written", "4", "%s", rc(rdma(fd, &to, &op)));
 	vec[0].addr += PAGE;
 	op.flags = NOTIFY_ME | FENCE;

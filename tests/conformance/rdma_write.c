@@ -13,7 +13,12 @@ static struct rds_iovec vec[512];
 static long write_op(uint64_t cookie, uint64_t offset, unsigned n, size_t local, size_t len, unsigned seed)
 {
 	struct op op = {
-		.cookie = cookie, .offset = offset, .bytes = len, .local = vec, .nr_local = n, .flags = READWRITE,
+		.cookie = cookie,
+		.offset = offset,
+		.bytes = len,
+		.local = vec,
+		.nr_local = n,
+		.flags = READWRITE,
 	};
 
 	blank();
@@ -29,11 +34,11 @@ static void sizes(void)
 		size_t len, region, local;
 		unsigned n;
 	} table[] = {
-		{ 1, 0, 0, 1 },		   { 1, 4095, 4095, 1 },     { 7, 4093, 1, 1 },	       { 8, 16, 32, 2 },
-		{ 100, 3, 4090, 9 },	   { 4095, 1, 2, 1 },	     { 4096, 0, 0, 1 },	       { 4096, 1, 4095, 2 },
-		{ 4097, 0, 3, 1 },	   { 8192, 4096, 8192, 9 },  { 10000, 77, 5, 9 },      { 65536, 0, 0, 1 },
-		{ 65537, 4095, 4001, 9 },  { 131072, 2048, 17, 512 }, { 512, 1, 1, 512 },      { MIB - 1, 1, 1, 2 },
-		{ MIB, 0, 0, 1 },	   { MIB, 4095, 1, 1 },	     { MIB, 1, 4095, 512 },
+		{1, 0, 0, 1},		{1, 4095, 4095, 1},	 {7, 4093, 1, 1},     {8, 16, 32, 2},
+		{100, 3, 4090, 9},	{4095, 1, 2, 1},	 {4096, 0, 0, 1},     {4096, 1, 4095, 2},
+		{4097, 0, 3, 1},	{8192, 4096, 8192, 9},	 {10000, 77, 5, 9},   {65536, 0, 0, 1},
+		{65537, 4095, 4001, 9}, {131072, 2048, 17, 512}, {512, 1, 1, 512},    {MIB - 1, 1, 1, 2},
+		{MIB, 0, 0, 1},		{MIB, 4095, 1, 1},	 {MIB, 1, 4095, 512},
 	};
 	uint64_t cookie;
 	const char *name;
@@ -43,7 +48,8 @@ static void sizes(void)
 		name = text("%zu-to-%zu-from-%zu-in-%u", table[i].len, table[i].region, table[i].local, table[i].n);
 		peer_blank();
 		cookie = peer_map(table[i].region, table[i].len, 0);
-		check(text("%s-key", name), text("%zu", table[i].region % PAGE), "%llu", (unsigned long long)cookie >> 32);
+		check(text("%s-key", name), text("%zu", table[i].region % PAGE), "%llu",
+		      (unsigned long long)cookie >> 32);
 		take(fd);
 		check(name, "4", "%s", rc(write_op(cookie, 0, table[i].n, table[i].local, table[i].len, i)));
 		check(text("%s-message", name), NULL, "%s", peer_take());
@@ -55,7 +61,7 @@ static void sizes(void)
 
 static void offsets(void)
 {
-	static const size_t at[] = { 1, 4095, 4096, 5000, 65536, 99990 };
+	static const size_t at[] = {1, 4095, 4096, 5000, 65536, 99990};
 	uint64_t cookie;
 	unsigned i;
 
@@ -74,7 +80,7 @@ static void offsets(void)
 /* The cookie that the peer got when it mapped is the one in the message. */
 static void the_cookie(void)
 {
-	static const size_t at[] = { 0, 1, 4095, 4096, 12345 };
+	static const size_t at[] = {0, 1, 4095, 4096, 12345};
 	uint64_t cookie;
 	const char *said;
 	unsigned i;
@@ -90,7 +96,7 @@ static void the_cookie(void)
 /* Less than the remote vector's bytes: as much as there is locally. */
 static void shorter(uint64_t cookie)
 {
-	struct op op = { .cookie = cookie, .bytes = 5000, .local = vec, .nr_local = 2, .flags = READWRITE };
+	struct op op = {.cookie = cookie, .bytes = 5000, .local = vec, .nr_local = 2, .flags = READWRITE};
 
 	peer_blank();
 	blank();
@@ -106,7 +112,12 @@ static void shorter(uint64_t cookie)
 static void messages(uint64_t cookie)
 {
 	struct op op = {
-		.cookie = cookie, .bytes = 64, .local = vec, .nr_local = 1, .flags = READWRITE, .message = "",
+		.cookie = cookie,
+		.bytes = 64,
+		.local = vec,
+		.nr_local = 1,
+		.flags = READWRITE,
+		.message = "",
 	};
 
 	peer_blank();
@@ -137,8 +148,8 @@ static void messages(uint64_t cookie)
 /* Plain messages and operations arrive as they were sent; of two writes to one place the second one stays. */
 static void order(uint64_t cookie)
 {
-	static const char *const names[] = { "op-0", "op-1", "op-2", "op-3", "op-4", "op-5" };
-	struct op op = { .cookie = cookie, .bytes = 30000, .local = vec, .nr_local = 1, .flags = READWRITE };
+	static const char *const names[] = {"op-0", "op-1", "op-2", "op-3", "op-4", "op-5"};
+	struct op op = {.cookie = cookie, .bytes = 30000, .local = vec, .nr_local = 1, .flags = READWRITE};
 	unsigned i;
 
 	peer_blank();
@@ -161,7 +172,12 @@ static void long_message(uint64_t cookie)
 {
 	static char message[20001];
 	struct op op = {
-		.cookie = cookie, .bytes = 20000, .local = vec, .nr_local = 9, .flags = READWRITE, .message = message,
+		.cookie = cookie,
+		.bytes = 20000,
+		.local = vec,
+		.nr_local = 9,
+		.flags = READWRITE,
+		.message = message,
 	};
 
 	peer_blank();
@@ -177,7 +193,7 @@ static void long_message(uint64_t cookie)
 /* A region for one use is gone as soon as the message can be read, a silent operation does not end it. */
 static void use_once(void)
 {
-	struct op op = { .bytes = 10, .local = vec, .nr_local = 1, .flags = READWRITE | SILENT, .message = "" };
+	struct op op = {.bytes = 10, .local = vec, .nr_local = 1, .flags = READWRITE | SILENT, .message = ""};
 	uint64_t kept = peer_map(0, 100, 0), once = peer_map(8192, 100, USE_ONCE);
 	uint64_t flushed = peer_map(16384, 100, USE_ONCE | INVALIDATE);
 

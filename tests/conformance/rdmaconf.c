@@ -22,7 +22,7 @@ struct answer {
 	uint64_t value;
 };
 
-char *arena;
+char *arena, *read_only, *hole;
 uint64_t last_cookie;
 
 static int line; /* orders and answers */
@@ -34,7 +34,11 @@ void rdma_begin(int argc, char **argv)
 	if (!conf_ib)
 		conf_skip("no RDMA device");
 	arena = mmap(NULL, ARENA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (arena == MAP_FAILED)
+	/* Far from where others are put, so that nothing fills the hole. */
+	read_only =
+		mmap((void *)0x40000000UL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	hole = read_only + PAGE;
+	if (arena == MAP_FAILED || read_only != (void *)0x40000000UL)
 		conf_die("mmap");
 	blank();
 }
@@ -131,10 +135,14 @@ void add(struct controls *c, int type, const void *data, size_t len)
 
 long send_controls(int fd, const struct name *to, const struct controls *c, const void *what, size_t len)
 {
-	struct iovec iov = { (void *)what, len };
+	struct iovec iov = {(void *)what, len};
 	struct msghdr msg = {
-		.msg_name = (void *)&to->ss, .msg_namelen = to->len, .msg_iov = &iov, .msg_iovlen = 1,
-		.msg_control = (void *)c->bytes, .msg_controllen = c->len,
+		.msg_name = (void *)&to->ss,
+		.msg_namelen = to->len,
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = (void *)c->bytes,
+		.msg_controllen = c->len,
 	};
 
 	return sendmsg(fd, &msg, MSG_DONTWAIT);
@@ -142,19 +150,31 @@ long send_controls(int fd, const struct name *to, const struct controls *c, cons
 
 long send_control(int fd, const struct name *to, int type, const void *data, size_t size)
 {
-	struct controls c = { .len = 0 };
+	struct controls c = {.len = 0};
 
 	add(&c, type, data, size);
+	return send_controls(fd, to, &c, "x", 1);
+}
+
+long send_two(int fd, const struct name *to, int first, const void *a, size_t a_len, int second, const void *b,
+	      size_t b_len)
+{
+	struct controls c = {.len = 0};
+
+	add(&c, first, a, a_len);
+	add(&c, second, b, b_len);
 	return send_controls(fd, to, &c, "x", 1);
 }
 
 long map(int fd, const struct name *to, const void *addr, uint64_t len, uint64_t flags, uint64_t *cookie)
 {
 	struct rds_get_mr_args args = {
-		.vec = { (uintptr_t)addr, len }, .cookie_addr = (uintptr_t)cookie, .flags = flags,
+		.vec = {(uintptr_t)addr, len},
+		.cookie_addr = (uintptr_t)cookie,
+		.flags = flags,
 	};
 	long long end = now_ms() + 5000;
-	struct controls c = { .len = 0 };
+	struct controls c = {.len = 0};
 	long r;
 
 	add(&c, RDS_CMSG_RDMA_MAP, &args, sizeof(args));
@@ -165,7 +185,7 @@ long map(int fd, const struct name *to, const void *addr, uint64_t len, uint64_t
 
 long free_mr(int fd, uint64_t cookie, uint64_t flags)
 {
-	struct rds_free_mr_args args = { cookie, flags };
+	struct rds_free_mr_args args = {cookie, flags};
 
 	return setsockopt(fd, SOL_RDS, RDS_FREE_MR, &args, sizeof(args));
 }
@@ -182,14 +202,14 @@ int rds_bound_tos(unsigned port, int tos)
 
 bool wait_in(int fd)
 {
-	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+	struct pollfd pfd = {.fd = fd, .events = POLLIN};
 
 	return poll(&pfd, 1, 5000) == 1;
 }
 
 const char *status_word(int status)
 {
-	static const char *const words[] = { "SUCCESS", "REMOTE_ERROR", "CANCELED", "DROPPED", "OTHER_ERROR" };
+	static const char *const words[] = {"SUCCESS", "REMOTE_ERROR", "CANCELED", "DROPPED", "OTHER_ERROR"};
 
 	if (status < 0 || status >= (int)ARRAY_SIZE(words))
 		return text("%d", status);
@@ -207,7 +227,8 @@ static const char *controls_text(struct msghdr *msg)
 			memcpy(&n.user_token, CMSG_DATA(c), 8);
 			memcpy(&n.status, CMSG_DATA(c) + 8, 4);
 			said = text("%s status %llx:%s", said, (unsigned long long)n.user_token, status_word(n.status));
-		} else if (c->cmsg_level == SOL_RDS && c->cmsg_type == RDS_CMSG_RDMA_DEST && c->cmsg_len == CMSG_LEN(8)) {
+		} else if (c->cmsg_level == SOL_RDS && c->cmsg_type == RDS_CMSG_RDMA_DEST &&
+			   c->cmsg_len == CMSG_LEN(8)) {
 			memcpy(&last_cookie, CMSG_DATA(c), 8);
 			said = text("%s dest %llu", said, (unsigned long long)last_cookie >> 32);
 		} else {
@@ -221,16 +242,16 @@ const char *take_with(int fd, size_t room, size_t control, int flags, int ms)
 {
 	static char bytes[4096] __attribute__((aligned(8)));
 	static char got[65536];
-	struct name from = { .len = sizeof(from.ss) };
-	struct iovec iov = { got, room < sizeof(got) ? room : sizeof(got) };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	struct name from = {.len = sizeof(from.ss)};
+	struct iovec iov = {got, room < sizeof(got) ? room : sizeof(got)};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 	long long end = now_ms() + ms;
 	int shown;
 	long r;
 
 	last_cookie = 0;
 	for (;;) {
-		struct pollfd pfd = { .fd = fd, .events = POLLIN };
+		struct pollfd pfd = {.fd = fd, .events = POLLIN};
 
 		msg.msg_name = &from.ss;
 		msg.msg_namelen = sizeof(from.ss);
@@ -264,11 +285,15 @@ const char *take_now(int fd)
 long rdma(int fd, const struct name *to, const struct op *op)
 {
 	struct rds_rdma_args args = {
-		.cookie = op->cookie, .remote_vec = { op->offset, op->bytes }, .local_vec_addr = (uintptr_t)op->local,
-		.nr_local = op->nr_local, .flags = op->flags, .user_token = op->token,
+		.cookie = op->cookie,
+		.remote_vec = {op->offset, op->bytes},
+		.local_vec_addr = (uintptr_t)op->local,
+		.nr_local = op->nr_local,
+		.flags = op->flags,
+		.user_token = op->token,
 	};
 	const char *message = op->message ? op->message : "done";
-	struct controls c = { .len = 0 };
+	struct controls c = {.len = 0};
 
 	add(&c, RDS_CMSG_RDMA_ARGS, &args, sizeof(args));
 	return send_controls(fd, to, &c, message, strlen(message));
@@ -277,7 +302,7 @@ long rdma(int fd, const struct name *to, const struct op *op)
 /* Messages of this socket that lie in the lists of those that are not acknowledged. */
 static int unacked(int fd)
 {
-	static const int lists[] = { RDS6_INFO_SEND_MESSAGES, RDS6_INFO_RETRANS_MESSAGES };
+	static const int lists[] = {RDS6_INFO_SEND_MESSAGES, RDS6_INFO_RETRANS_MESSAGES};
 	static struct rds6_info_message list[4096];
 	struct name name = name_of(fd);
 	unsigned i, k, n = 0;
@@ -361,7 +386,7 @@ static void obey(int *fd, const struct order *o, struct answer *a)
 
 static void peer_main(void)
 {
-	struct answer a = { .said = "ready" };
+	struct answer a = {.said = "ready"};
 	int fd = rds_bound_to(PEER_PORT);
 	struct order o;
 
@@ -376,7 +401,7 @@ static void peer_main(void)
 
 static struct answer answer(void)
 {
-	struct answer a = { .said = "the peer is gone" };
+	struct answer a = {.said = "the peer is gone"};
 
 	if (recv(line, &a, sizeof(a), 0) != sizeof(a))
 		snprintf(a.said, sizeof(a.said), "the peer is gone");
@@ -390,7 +415,7 @@ static struct answer told(struct order o)
 	return answer();
 }
 
-#define TOLD(...) told((struct order){ .what = __VA_ARGS__ })
+#define TOLD(...) told((struct order){.what = __VA_ARGS__})
 #define SAID(...) text("%s", TOLD(__VA_ARGS__).said)
 
 void peer_start(void)
@@ -413,7 +438,7 @@ void peer_start(void)
 
 void peer_stop(void)
 {
-	struct order o = { .what = LEAVE };
+	struct order o = {.what = LEAVE};
 
 	if (send(line, &o, sizeof(o), MSG_NOSIGNAL) != sizeof(o))
 		conf_die("the peer is gone");
@@ -468,7 +493,7 @@ const char *peer_take_now(void)
 
 const char *peer_send(const char *what)
 {
-	struct order o = { .what = SEND };
+	struct order o = {.what = SEND};
 
 	snprintf(o.say, sizeof(o.say), "%s", what);
 	return text("%s", told(o).said);

@@ -69,19 +69,21 @@ struct rds_rdma_notify {
 
 #define PAGE 4096UL
 #define MIB 1048576UL
-#define ARENA (3 * MIB)		/* of memory, in each of the two processes, page aligned */
-#define BLANK 0xee		/* what it holds where no pattern is */
+#define ARENA (3 * MIB) /* of memory, in each of the two processes, page aligned */
+#define BLANK 0xee	/* what it holds where no pattern is */
 
-#define PARENT_PORT 4180	/* the program's own socket */
+#define PARENT_PORT 4180 /* the program's own socket */
 #define PEER_PORT 4181
-#define OTHER_PORT 4182		/* a second one of the program */
+#define OTHER_PORT 4182 /* a second one of the program */
 
 extern char *arena;
+extern char *read_only; /* one page, and behind it */
+extern char *hole;	/* nothing */
 
 /* As conf_begin; ends the program where there is no RDMA. */
 void rdma_begin(int argc, char **argv);
 
-/* The memory: all blank; a pattern in a part of it; and whether a part holds that pattern ("same"), the rest is blank. */
+/* The memory: all blank; a pattern in a part of it; whether a part holds that pattern and the rest is blank ("same"). */
 void blank(void);
 void pattern(char *at, size_t len, unsigned seed);
 const char *compare(size_t offset, size_t len, unsigned seed);
@@ -103,8 +105,10 @@ struct controls {
 void add(struct controls *c, int type, const void *data, size_t len);
 /* A send with these; never blocks. what: the payload, its length. */
 long send_controls(int fd, const struct name *to, const struct controls *c, const void *what, size_t len);
-/* The same with one of them. */
+/* The same with one of them, with two of them; the payload is the text "x". */
 long send_control(int fd, const struct name *to, int type, const void *data, size_t size);
+long send_two(int fd, const struct name *to, int first, const void *a, size_t a_len, int second, const void *b,
+	      size_t b_len);
 
 /*
  * A message with RDS_CMSG_RDMA_MAP for this piece of memory, its payload the text "map". Tries again while the
@@ -120,12 +124,12 @@ int rds_bound_tos(unsigned port, int tos);
 /* Wait for POLLIN, at most 5 s. */
 bool wait_in(int fd);
 /*
- * One recvmsg that waits at most this long: length, payload up to 20 bytes ("..." where it is longer), flags, sender, and
- * what the control messages say: "status TOKEN:WORD", "dest OFFSET" (the high half of the cookie; the whole of it goes
+ * One recvmsg that waits at most this long: length, payload up to 20 bytes ("..." where it is longer), flags, sender,
+ * and what the control messages say: "status TOKEN:WORD", "dest OFFSET" (the high half of the cookie; the whole of it goes
  * to last_cookie).
  */
-const char *take(int fd);			/* room for all, 5 s */
-const char *take_now(int fd);			/* no wait */
+const char *take(int fd);     /* room for all, 5 s */
+const char *take_now(int fd); /* no wait */
 const char *take_with(int fd, size_t room, size_t control, int flags, int ms);
 extern uint64_t last_cookie;
 const char *status_word(int status);
@@ -133,12 +137,12 @@ const char *status_word(int status);
 /* One operation. Its message is the text "done" unless there is none or another one. */
 struct op {
 	uint64_t cookie;
-	uint64_t offset;		/* from the start of the region */
-	uint64_t bytes;			/* of the remote memory */
+	uint64_t offset; /* from the start of the region */
+	uint64_t bytes;	 /* of the remote memory */
 	const struct rds_iovec *local;
 	uint64_t nr_local;
 	uint64_t flags, token;
-	const char *message;		/* NULL: "done" */
+	const char *message; /* NULL: "done" */
 };
 
 long rdma(int fd, const struct name *to, const struct op *op);
@@ -156,11 +160,11 @@ void peer_pattern(size_t offset, size_t len, unsigned seed);
 const char *peer_compare(size_t offset, size_t len, unsigned seed);
 const char *peer_take(void);
 const char *peer_take_now(void);
-const char *peer_send(const char *what);	/* to the program's socket */
-const char *peer_queued(int n);			/* wait until so many messages are in its queue */
-const char *peer_unacked(int n);		/* wait until no more of its messages are not acknowledged */
-uint64_t peer_word(size_t offset);		/* 8 bytes of its memory */
+const char *peer_send(const char *what); /* to the program's socket */
+const char *peer_queued(int n);		 /* wait until so many messages are in its queue */
+const char *peer_unacked(int n);	 /* wait until no more of its messages are not acknowledged */
+uint64_t peer_word(size_t offset);	 /* 8 bytes of its memory */
 void peer_set_word(size_t offset, uint64_t value);
-void peer_reopen(int tos);			/* a new socket at the same port, with this type of service */
+void peer_reopen(int tos); /* a new socket at the same port, with this type of service */
 
 #endif
