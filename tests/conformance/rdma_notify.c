@@ -129,25 +129,25 @@ static void taken_by(void)
 	long r;
 
 	notifications(1);
-	check("oob", NULL, "%s", take_with(fd, 100, 100, MSG_OOB, 0));
-	check("errqueue", "-1 EAGAIN", "%s", take_with(fd, 100, 100, MSG_ERRQUEUE, 0));
-	check("peek", NULL, "%s", take_with(fd, 100, 100, MSG_PEEK, 0));
-	check("peek-behind", "-1 EAGAIN", "%s", take_now(fd));
+	check("by-oob", NULL, "%s", take_with(fd, 100, 100, MSG_OOB, 0));
+	check("by-errqueue", "-1 EAGAIN", "%s", take_with(fd, 100, 100, MSG_ERRQUEUE, 0));
+	check("by-peek", NULL, "%s", take_with(fd, 100, 100, MSG_PEEK, 0));
+	check("by-peek-behind", "-1 EAGAIN", "%s", take_now(fd));
 	notifications(1);
-	check("read", "0", "%s", rc(read(fd, arena, 100)));
-	check("read-behind", "-1 EAGAIN", "%s", take_now(fd));
+	check("by-read", "0", "%s", rc(read(fd, arena, 100)));
+	check("by-read-behind", "-1 EAGAIN", "%s", take_now(fd));
 	notifications(1);
-	check("recv", "0", "%s", rc(recv(fd, arena, 100, MSG_DONTWAIT)));
-	check("recv-behind", "-1 EAGAIN", "%s", take_now(fd));
+	check("by-recv", "0", "%s", rc(recv(fd, arena, 100, MSG_DONTWAIT)));
+	check("by-recv-behind", "-1 EAGAIN", "%s", take_now(fd));
 	notifications(1);
 	from.len = sizeof(from.ss);
-	check("recvfrom", "0", "%s", rc(recvfrom(fd, arena, 100, MSG_DONTWAIT, &from.sa, &from.len)));
-	check("recvfrom-name", "0", "%u", from.len);
+	check("by-recvfrom", "0", "%s", rc(recvfrom(fd, arena, 100, MSG_DONTWAIT, &from.sa, &from.len)));
+	check("by-recvfrom-name", "0", "%u", from.len);
 	notifications(1);
-	check("no-room", NULL, "%s", take_with(fd, 0, 0, 0, 0));
-	check("no-room-behind", "-1 EAGAIN", "%s", take_now(fd));
+	check("by-no-room", NULL, "%s", take_with(fd, 0, 0, 0, 0));
+	check("by-no-room-behind", "-1 EAGAIN", "%s", take_now(fd));
 	notifications(1);
-	check("trunc", NULL, "%s", take_with(fd, 100, 100, MSG_TRUNC, 0));
+	check("by-trunc", NULL, "%s", take_with(fd, 100, 100, MSG_TRUNC, 0));
 
 	notifications(3);
 	memset(many, 0, sizeof(many));
@@ -159,11 +159,11 @@ static void taken_by(void)
 			.msg_controllen = 32,
 		};
 	r = recvmmsg(fd, many, 4, MSG_DONTWAIT, NULL);
-	check("recvmmsg", "3", "%s", rc(r));
+	check("by-recvmmsg", "3", "%s", rc(r));
 	for (i = 0; i < 3; i++)
-		check(text("recvmmsg-%u", i), NULL, "len %u control %zu", many[i].msg_len,
+		check(text("by-recvmmsg-%u", i), NULL, "len %u control %zu", many[i].msg_len,
 		      (size_t)many[i].msg_hdr.msg_controllen);
-	check("recvmmsg-behind", "-1 EAGAIN", "%s", take_now(fd));
+	check("by-recvmmsg-behind", "-1 EAGAIN", "%s", take_now(fd));
 }
 
 /* Both are there: a notification and data. */
