@@ -44,14 +44,16 @@ static void all_ended(int messages)
 			check("all-ended-message", "done", "missing");
 }
 
+/* One after another: kernel RDS may exchange two that end at the same time, by a completion and by an acknowledgement. */
 static void notifications(int n)
 {
 	int i;
 
-	for (i = 1; i <= n; i++)
+	for (i = 1; i <= n; i++) {
 		if (start_op(fd, cookie, READWRITE | NOTIFY_ME, i, NULL) != 4)
 			check("operation", "4", "-1");
-	all_ended(n);
+		all_ended(1);
+	}
 }
 
 static const char *polled(int s)

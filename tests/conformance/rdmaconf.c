@@ -455,7 +455,9 @@ uint64_t peer_map(size_t offset, size_t len, uint64_t flags)
 {
 	struct answer a = TOLD(MAP, .offset = offset, .len = len, .value = flags);
 
-	return strcmp(a.said, "3") ? 0 : a.value;
+	if (strcmp(a.said, "3") != 0)
+		conf_die(text("a region of the peer, %s", a.said));
+	return a.value;
 }
 
 const char *peer_free(uint64_t cookie, uint64_t flags)

@@ -152,7 +152,7 @@ void peer_start(void);
 void peer_stop(void);
 struct name peer_name(void);
 
-/* Map a part of its memory by a message to the program's socket; the cookie. 0: it could not. */
+/* Map a part of its memory by a message to the program's socket; the cookie. */
 uint64_t peer_map(size_t offset, size_t len, uint64_t flags);
 const char *peer_free(uint64_t cookie, uint64_t flags);
 void peer_blank(void);
