@@ -66,11 +66,19 @@ static uint64_t word(uint64_t remote)
 /* One operation in today's or the vendor's structure: what was there, what is there afterwards, what it returned. */
 static void one(int type, bool vendor, uint64_t remote, uint64_t was, const uint64_t u[4], uint64_t becomes)
 {
-	struct atomic72 n = {.cookie = cookie, .local_addr = (uintptr_t)&p[1], .remote_addr = remote,
-			     .u = {u[0], u[1], u[2], u[3]}, .flags = F_NOTIFY, .token = ++token};
-	struct atomic56 o = {.cookie = cookie, .local_addr = (uintptr_t)&p[1], .remote_addr = remote,
-			     .swap_add = type == CMSG_FADD ? u[0] : u[1], .compare = type == CMSG_FADD ? 0 : u[0],
-			     .flags = F_NOTIFY, .token = token};
+	struct atomic72 n = {.cookie = cookie,
+			     .local_addr = (uintptr_t)&p[1],
+			     .remote_addr = remote,
+			     .u = {u[0], u[1], u[2], u[3]},
+			     .flags = F_NOTIFY,
+			     .token = ++token};
+	struct atomic56 o = {.cookie = cookie,
+			     .local_addr = (uintptr_t)&p[1],
+			     .remote_addr = remote,
+			     .swap_add = type == CMSG_FADD ? u[0] : u[1],
+			     .compare = type == CMSG_FADD ? 0 : u[0],
+			     .flags = F_NOTIFY,
+			     .token = token};
 	unsigned i;
 
 	put(remote, was);
@@ -82,12 +90,13 @@ static void one(int type, bool vendor, uint64_t remote, uint64_t was, const uint
 	else
 		expect(send_atomic(type, &n, sizeof(n), "at", 2), 2, "cmsg %d of 72 bytes", type);
 	expect_status(b, token, ST_SUCCESS, "cmsg %d", type);
-	check(p[1] == was, "cmsg %d, %u bytes: expected the old value %llx at local_addr, came %llx", type, vendor ? 56 : 72,
-	      (unsigned long long)was, (unsigned long long)p[1]);
-	check(p[0] == 0x1111111111111111 && p[2] == 0x3333333333333333, "cmsg %d changed the words next to local_addr", type);
+	check(p[1] == was, "cmsg %d, %u bytes: expected the old value %llx at local_addr, came %llx", type,
+	      vendor ? 56 : 72, (unsigned long long)was, (unsigned long long)p[1]);
+	check(p[0] == 0x1111111111111111 && p[2] == 0x3333333333333333, "cmsg %d changed the words next to local_addr",
+	      type);
 	expect(agent_recv(a), 2, "the message of an atomic");
-	check(word(remote) == becomes, "cmsg %d, %u bytes, on %llx with %llx %llx %llx %llx: expected %llx, came %llx", type,
-	      vendor ? 56 : 72, (unsigned long long)was, (unsigned long long)u[0], (unsigned long long)u[1],
+	check(word(remote) == becomes, "cmsg %d, %u bytes, on %llx with %llx %llx %llx %llx: expected %llx, came %llx",
+	      type, vendor ? 56 : 72, (unsigned long long)was, (unsigned long long)u[0], (unsigned long long)u[1],
 	      (unsigned long long)u[2], (unsigned long long)u[3], (unsigned long long)becomes,
 	      (unsigned long long)word(remote));
 }
@@ -116,7 +125,8 @@ static void cswp(void)
 	for (vendor = 0; vendor < 2; vendor++)
 		for (i = 0; i < SAMPLES; i++)
 			for (j = 0; j < SAMPLES; j++) /* compare, swap */
-				one(CMSG_CSWP, vendor, 8 * (i + 1), samples[i], (uint64_t[4]){samples[j], 0x55aa ^ samples[i]},
+				one(CMSG_CSWP, vendor, 8 * (i + 1), samples[i],
+				    (uint64_t[4]){samples[j], 0x55aa ^ samples[i]},
 				    i == j ? 0x55aa ^ samples[i] : samples[i]);
 	end();
 }
@@ -223,8 +233,8 @@ static void notices(void)
 	n.token = ++token;
 	expect(send_atomic(CMSG_FADD, &n, sizeof(n), NULL, 0), 0, "sendmsg");
 	expect_status(b, token, ST_SUCCESS, "a silent atomic");
-	check(p[1] == 1 && word(0) == 2, "expected the old value 1 and then 2, came %llx and %llx", (unsigned long long)p[1],
-	      (unsigned long long)word(0));
+	check(p[1] == 1 && word(0) == 2, "expected the old value 1 and then 2, came %llx and %llx",
+	      (unsigned long long)p[1], (unsigned long long)word(0));
 	box_empty(b, "atomics without NOTIFY_ME: RECVERR says nothing of them");
 	end();
 }
@@ -244,11 +254,16 @@ static void with_rdma(void)
 		v = (struct vec){(uintptr_t)&p[16], 256};
 		pattern(&p[16], 256, i);
 		g = (struct rdma_args){cookie, {1024, 256}, (uintptr_t)&v, 1, F_WRITE | F_NOTIFY, 1000 + i};
-		n = (struct atomic72){.cookie = cookie, .local_addr = (uintptr_t)&p[1], .u = {1}, .flags = F_NOTIFY,
+		n = (struct atomic72){.cookie = cookie,
+				      .local_addr = (uintptr_t)&p[1],
+				      .u = {1},
+				      .flags = F_NOTIFY,
 				      .token = 2000 + i};
 		out_begin(&o, &a->name[0], "both", 4);
-		out_cmsg(&o, i % 2 ? CMSG_ARGS : CMSG_FADD, i % 2 ? (void *)&g : (void *)&n, i % 2 ? sizeof(g) : sizeof(n));
-		out_cmsg(&o, i % 2 ? CMSG_FADD : CMSG_ARGS, i % 2 ? (void *)&n : (void *)&g, i % 2 ? sizeof(n) : sizeof(g));
+		out_cmsg(&o, i % 2 ? CMSG_ARGS : CMSG_FADD, i % 2 ? (void *)&g : (void *)&n,
+			 i % 2 ? sizeof(g) : sizeof(n));
+		out_cmsg(&o, i % 2 ? CMSG_FADD : CMSG_ARGS, i % 2 ? (void *)&n : (void *)&g,
+			 i % 2 ? sizeof(n) : sizeof(g));
 		expect(out_send(&o, b->fd, 0), 4, "RDMA_ARGS and an atomic");
 		expect(AGENT(a, AGENT_RECV, .len = PAGE), 4, "their message");
 		expect_bytes(a->board->area + 1024, &p[16], 256, "the write, when its message is there");
@@ -288,8 +303,8 @@ static void counters(void)
 
 		for (j = 0; j < EACH; j++, last = v) {
 			memcpy(&v, old + 8 * j, 8);
-			check(v < PEERS * EACH && !seen[v]++, "process %u, number %u: the old value %llu came twice", i, j,
-			      (unsigned long long)v);
+			check(v < PEERS * EACH && !seen[v]++, "process %u, number %u: the old value %llu came twice", i,
+			      j, (unsigned long long)v);
 			check(!j || v > last, "process %u: old value %llu after %llu", i, (unsigned long long)v,
 			      (unsigned long long)last);
 		}

@@ -171,8 +171,8 @@ static void batches(unsigned n, unsigned room, const unsigned *want, const char 
 				      "%s: within a call newest first: expected token %llu after %llu, came %llu", why,
 				      (unsigned long long)got[i - 1].token - 1, (unsigned long long)got[i - 1].token,
 				      (unsigned long long)got[i].token);
-			check(got[k - 1].token == have + 1, "%s: call %u ends with token %llu, expected the oldest, %u", why,
-			      at, (unsigned long long)got[k - 1].token, have + 1);
+			check(got[k - 1].token == have + 1, "%s: call %u ends with token %llu, expected the oldest, %u",
+			      why, at, (unsigned long long)got[k - 1].token, have + 1);
 			if ((unsigned)k != want[at++]) {
 				have += (unsigned)k;
 				break;
@@ -228,11 +228,13 @@ static void before_data(void)
 		if (k < 0)
 			drain(0, true);
 	}
-	check(round < 50 && n[0].token == 9 && n[0].status == ST_SUCCESS, "a notification comes before data that waits");
+	check(round < 50 && n[0].token == 9 && n[0].status == ST_SUCCESS,
+	      "a notification comes before data that waits");
 	drain(0, true);
 	drain(0, true);
 	op(cookie, F_NOTIFY, 10);
-	while ((k = (int)recvfrom(b->fd, c, sizeof(c), MSG_DONTWAIT, (struct sockaddr *)&from, &len)) < 0 && errno == EAGAIN)
+	while ((k = (int)recvfrom(b->fd, c, sizeof(c), MSG_DONTWAIT, (struct sockaddr *)&from, &len)) < 0 &&
+	       errno == EAGAIN)
 		check(poll(&fd, 1, (int)(deadline() * 1000)) == 1, "POLLIN for a notification");
 	expect(k, 0, "recvfrom with a notification only");
 	expect(len, 0, "the name's length with a notification only");

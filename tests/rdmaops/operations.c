@@ -110,7 +110,8 @@ static void one_write(const struct shape *s, uint64_t cookie)
 	expect(AGENT(a, AGENT_RECV, .off = off, .len = s->size + 2 * GUARD), 9, "the immediate message");
 	expect_bytes(a->board->body, "immediate", 9, "the immediate message");
 	expect_bytes(a->board->area + off, want, s->size + 2 * GUARD,
-		     "a write of %zu bytes, addresses %u and %u modulo 8, %u vectors, when its message is there (%u guard bytes)",
+		     "a write of %zu bytes, addresses %u and %u modulo 8, %u vectors, when its message is there (%u "
+		     "guard bytes)",
 		     s->size, s->near, s->far, op.nr_local, GUARD);
 	expect_status(b, op.token, ST_SUCCESS, "a write of %zu bytes", s->size);
 }
@@ -131,8 +132,9 @@ static void one_read(const struct shape *s, uint64_t cookie)
 	pattern(tail(s), TAIL(s), key ^ 7);
 	expect(op_send(b->fd, &a->name[0], &op), 0, "sendmsg of a read of %zu", s->size);
 	expect_status(b, op.token, ST_SUCCESS, "a read of %zu bytes", s->size);
-	expect_bytes(tail(s), want, TAIL(s), "a read of %zu bytes, addresses %u and %u modulo 8, %u vectors, and all around it",
-		     s->size, s->near, s->far, op.nr_local);
+	expect_bytes(tail(s), want, TAIL(s),
+		     "a read of %zu bytes, addresses %u and %u modulo 8, %u vectors, and all around it", s->size,
+		     s->near, s->far, op.nr_local);
 	expect(agent_recv(a), 0, "the read's empty message");
 	if (s->size <= 65536)
 		expect_bytes(agent_memory(a, AT + s->far, s->size), data, s->size, "the memory that was read");
@@ -317,7 +319,8 @@ static void fence(void)
 		expect(send_op(&op), 4, "sendmsg");
 		expect(AGENT(a, AGENT_RECV_FILL, .len = len, .key = i + 1000), 4, "a read's message");
 		expect_status(b, op.token, ST_SUCCESS, "a read with FENCE");
-		expect_bytes(p, want, len, "a read of %zu with FENCE, whose memory is changed when its message comes", len);
+		expect_bytes(p, want, len, "a read of %zu with FENCE, whose memory is changed when its message comes",
+			     len);
 	}
 	free(want);
 	end();
@@ -361,7 +364,8 @@ static void order(void)
 		expect(AGENT(a, AGENT_RECV, .off = i * 128, .len = 128), 4, "message %u", i);
 		expect(*(unsigned *)(void *)a->board->body, i, "which message comes as number %u", i);
 		if (i % 5 != 4 && i % 3) {
-			expect_bytes(a->board->area + i * 128, p + i * 128, 100, "write %u when its message is there", i);
+			expect_bytes(a->board->area + i * 128, p + i * 128, 100, "write %u when its message is there",
+				     i);
 		}
 	}
 	for (i = 0; i < COUNT; i++)
@@ -395,7 +399,8 @@ static void many(void)
 	}
 	for (i = 0; i < COUNT; i++)
 		expect_status(b, first + i, ST_SUCCESS, "operation %u of %u", i, COUNT);
-	expect_bytes(agent_memory(a, 0, COUNT * 1000), p, COUNT * 1000, "reads and writes of one memory: both sides are alike");
+	expect_bytes(agent_memory(a, 0, COUNT * 1000), p, COUNT * 1000,
+		     "reads and writes of one memory: both sides are alike");
 	end();
 }
 
@@ -414,7 +419,8 @@ static void use_once(void)
 		if (i & 2) { /* by RDMA_MAP */
 			struct sockaddr_in me = name_of(address(0), INIT_PORT);
 
-			expect(AGENT(a, AGENT_SEND, .cmsg = CMSG_MAP, .count = PAGE, .flags = flags, .len = 4, .to = me),
+			expect(AGENT(a, AGENT_SEND, .cmsg = CMSG_MAP, .count = PAGE, .flags = flags, .len = 4,
+				     .to = me),
 			       4, "a message with RDMA_MAP");
 			cookie = a->last.cookie;
 			free(box_letter(b).body);
@@ -472,13 +478,15 @@ static void dest(void)
 		expect(AGENT(a, AGENT_FREE, .cookie = c), 0, "FREE_MR");
 	}
 	was = c;
-	expect(AGENT(a, AGENT_SEND, .to = me, .cmsg = CMSG_DEST, .cookie = was), -EINVAL, "RDMA_DEST of a freed cookie");
+	expect(AGENT(a, AGENT_SEND, .to = me, .cmsg = CMSG_DEST, .cookie = was), -EINVAL,
+	       "RDMA_DEST of a freed cookie");
 	expect(AGENT(a, AGENT_SEND, .to = me, .cmsg = CMSG_DEST, .cookie = 12345), -EINVAL, "RDMA_DEST of no cookie");
 	expect(AGENT(a, AGENT_UNMAP, .off = 64 * PAGE, .len = PAGE), 0, "munmap");
 	expect(AGENT(a, AGENT_SEND, .to = me, .cmsg = CMSG_MAP, .off = 64 * PAGE, .count = 10), -EFAULT,
 	       "RDMA_MAP of no memory");
 	expect(AGENT(a, AGENT_SEND, .to = me, .cmsg = CMSG_MAP, .count = 0), -EINVAL, "RDMA_MAP of 0 bytes");
-	expect(AGENT(a, AGENT_SEND, .to = me, .cmsg = CMSG_MAP, .count = 258 * PAGE), -EMSGSIZE, "RDMA_MAP of 258 pages");
+	expect(AGENT(a, AGENT_SEND, .to = me, .cmsg = CMSG_MAP, .count = 258 * PAGE), -EMSGSIZE,
+	       "RDMA_MAP of 258 pages");
 	box_empty(b, "after refused messages");
 	end();
 }
@@ -515,7 +523,7 @@ static void bad_keys(void)
 	pattern(want, 8 * PAGE, 4);
 	good = agent_region(a, 16 * PAGE, PAGE, F_WRITE);
 	cookie = agent_region(a, 2 * PAGE + 100, PAGE, F_WRITE); /* pages 2 and 3 */
-	base = 100;						  /* remote address of the page's first byte: -100 */
+	base = 100;						 /* remote address of the page's first byte: -100 */
 	fails(0xdeadbeef, 0, 64, "a key that nobody gave");
 	works(good, "after a bogus key");
 	fails(0, 0, 64, "cookie 0");
@@ -550,9 +558,11 @@ static void whole_pages(void)
 
 		op.remote_addr = (uint64_t)at[i];
 		expect(send_op(&op), 0, "sendmsg");
-		expect_status(b, op.token, ST_SUCCESS, "a write at %ld from the cookie's address, inside its pages", at[i]);
+		expect_status(b, op.token, ST_SUCCESS, "a write at %ld from the cookie's address, inside its pages",
+			      at[i]);
 		expect(agent_recv(a), 0, "its message");
-		expect_bytes(agent_memory(a, (uint64_t)(2 * PAGE + 100 + at[i]), 64), p, 64, "what was written at %ld", at[i]);
+		expect_bytes(agent_memory(a, (uint64_t)(2 * PAGE + 100 + at[i]), 64), p, 64, "what was written at %ld",
+			     at[i]);
 	}
 	end();
 }
@@ -582,8 +592,8 @@ static void mixed(void)
 		expect(send_op(&op), 4, "operation %u", i);
 	}
 	for (i = 0; i < COUNT; i++)
-		expect_status(b, first + i, i % 7 == 3 ? ST_REMOTE_ERROR : ST_SUCCESS, "operation %u of %u, every seventh is bad",
-			      i, COUNT);
+		expect_status(b, first + i, i % 7 == 3 ? ST_REMOTE_ERROR : ST_SUCCESS,
+			      "operation %u of %u, every seventh is bad", i, COUNT);
 	for (i = 0; i < COUNT; i++) {
 		if (i % 7 == 3)
 			continue;
@@ -650,7 +660,8 @@ static void refused(void)
 	expect(raw(&g, sizeof(g), CMSG_MAP, &map, sizeof(map)), -EINVAL, "RDMA_ARGS with RDMA_MAP");
 	expect(raw(&g, sizeof(g), CMSG_STATUS, &mine, sizeof(mine)), -EINVAL, "RDMA_ARGS with RDMA_STATUS");
 	fd = socket(21, SOCK_SEQPACKET, 0);
-	expect(op_send(fd, &a->name[0], &(struct op){.cookie = cookie, .local = v, .nr_local = 1}), -ENOTCONN, "unbound");
+	expect(op_send(fd, &a->name[0], &(struct op){.cookie = cookie, .local = v, .nr_local = 1}), -ENOTCONN,
+	       "unbound");
 	close(fd);
 	box_empty(b, "after refused operations");
 	expect(AGENT(a, AGENT_QUIET), 0, "messages of refused operations");
@@ -667,10 +678,20 @@ static void refused(void)
 }
 
 static const struct test_case cases[] = {
-	{"write-sizes", write_sizes}, {"read-sizes", read_sizes}, {"silent", silent},	{"empty-message", empty_message},
-	{"large-message", large_message}, {"fence", fence},	  {"order", order},	{"many", many},
-	{"use-once", use_once},	      {"dest", dest},		  {"bad-keys", bad_keys}, {"whole-pages", whole_pages},
-	{"mixed", mixed},	      {"refused", refused},
+	{"write-sizes", write_sizes},
+	{"read-sizes", read_sizes},
+	{"silent", silent},
+	{"empty-message", empty_message},
+	{"large-message", large_message},
+	{"fence", fence},
+	{"order", order},
+	{"many", many},
+	{"use-once", use_once},
+	{"dest", dest},
+	{"bad-keys", bad_keys},
+	{"whole-pages", whole_pages},
+	{"mixed", mixed},
+	{"refused", refused},
 };
 
 int main(int argc, char **argv)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * player.c [--seed N] [--ops N] [--procs N] [--mode calm|cancel|kill] [--kills N] [ADDRESS...] - everything at once, by a
+ * player.c [--seed N] [--ops N] [--procs N] [--mode calm|cancel|kill|drop] [--kills N] [ADDRESS...] - everything at once, by a
  * seed, compared with a model (see player.h).
  *
  * Each process has two sockets and is one thread.  calm: every byte, message and status is known.  cancel: sends are
- * canceled and sockets closed and opened again.  kill: processes are killed with -9 and started again.  In the last two an
- * operation may have been done or not, but never twice, and is told of once.
+ * canceled and sockets closed and opened again.  kill: processes are killed with -9 and started again.  drop: connections
+ * break (injected from outside).  In the last three an operation may have been done or not, but never twice, and is told of
+ * once.
  *
  * --selftest: the same over an RDS in memory, once as it should be and once with each kind of fault, which must be found.
  */
@@ -78,7 +79,8 @@ static void play(unsigned first, unsigned n)
 		actor_last_look(a[i]);
 	for (i = 0; i < n; i++)
 		atomic_store(&board->quiet[first + i], 2);
-	for (since = seconds(); !all_are(board->quiet, 2) && mode != KILL;) { /* whoever leaves takes along what it has not sent */
+	for (since = seconds();
+	     !all_are(board->quiet, 2) && mode != KILL;) { /* whoever leaves takes along what it has not sent */
 		for (i = 0; i < n; i++)
 			actor_last_look(a[i]);
 		if (seconds() - since > 3 * patience)
@@ -191,7 +193,8 @@ static int run_processes(void)
 			return 1;
 		}
 	}
-	printf("ok seed %llu: %llu operations and messages, %llu notifications (%llu of failures), %llu messages came, %u kills, "
+	printf("ok seed %llu: %llu operations and messages, %llu notifications (%llu of failures), %llu messages came, "
+	       "%u kills, "
 	       "%.1f s\n",
 	       (unsigned long long)seed, (unsigned long long)sum(), (unsigned long long)board->notes,
 	       (unsigned long long)board->failures, (unsigned long long)board->letters, killed, seconds() - began);
@@ -251,7 +254,8 @@ static int self_test(void)
 			status = fake_run(fake_faults[i], (enum mode)m, said, sizeof(said));
 			said[strcspn(said, "\n")] = 0;
 			if (expected ? WIFEXITED(status) && WEXITSTATUS(status) == 1 : status == 0) {
-				printf("ok   %s, %s: %.150s\n", fake_faults[i], names[m], expected ? said : "nothing found");
+				printf("ok   %s, %s: %.150s\n", fake_faults[i], names[m],
+				       expected ? said : "nothing found");
 				continue;
 			}
 			bad++;
@@ -265,20 +269,21 @@ static int self_test(void)
 
 static enum mode mode_of(const char *text)
 {
-	static const char *const names[] = {"calm", "cancel", "kill"};
+	static const char *const names[] = {"calm", "cancel", "kill", "drop"};
 	unsigned i;
 
-	for (i = 0; i < 3; i++)
+	for (i = 0; i < 4; i++)
 		if (strcmp(text, names[i]) == 0)
 			return (enum mode)i;
-	fail("--mode %s: calm, cancel or kill", text);
+	fail("--mode %s: calm, cancel, kill or drop", text);
 }
 
 static bool options(int argc, char **argv)
 {
-	static const struct option longs[] = {{"seed", 1, NULL, 's'},	  {"ops", 1, NULL, 'o'},   {"procs", 1, NULL, 'p'},
-					      {"mode", 1, NULL, 'm'},	  {"kills", 1, NULL, 'k'}, {"actors", 1, NULL, 'a'},
-					      {"quota", 1, NULL, 'q'},	  {"selftest", 0, NULL, 't'}, {NULL, 0, NULL, 0}};
+	static const struct option longs[] = {
+		{"seed", 1, NULL, 's'},	 {"ops", 1, NULL, 'o'},	     {"procs", 1, NULL, 'p'},
+		{"mode", 1, NULL, 'm'},	 {"kills", 1, NULL, 'k'},    {"actors", 1, NULL, 'a'},
+		{"quota", 1, NULL, 'q'}, {"selftest", 0, NULL, 't'}, {NULL, 0, NULL, 0}};
 	static char list[1024];
 	uint64_t each = 0;
 	bool test = false;

@@ -19,17 +19,17 @@
 #define ACTORS_MAX 32
 #define SLOTS 4
 #define LOG_MAX 24
-#define WORDS 8		     /* for atomics, at the beginning of a slot: word 0 counts, a digit per operation */
-#define DATA (WORDS * 8)     /* where the rest begins */
+#define WORDS 8		 /* for atomics, at the beginning of a slot: word 0 counts, a digit per operation */
+#define DATA (WORDS * 8) /* where the rest begins */
 #define SLOT_BYTES(i) ((size_t)PAGE << (2 * (i)))
 #define SLOT_MAX SLOT_BYTES(SLOTS - 1)
-#define POOL (2 * MIB)	     /* random bytes, the same for all: what is written comes from here */
+#define POOL (2 * MIB) /* random bytes, the same for all: what is written comes from here */
 #define PIECES_MAX 512
 #define FLIGHTS 32
 #define OLDS 4096
-#define GAP 3		     /* guard bytes between the pieces of a read */
+#define GAP 3 /* guard bytes between the pieces of a read */
 
-enum mode { CALM, CANCEL, KILL };
+enum mode { CALM, CANCEL, KILL, DROP };
 enum outcome { OPEN, DONE, UNSURE };
 enum slot_state { IDLE, GRANTED, RELEASED };
 
@@ -98,6 +98,7 @@ struct flight { /* an operation that will be notified of */
 	uint64_t token;
 	enum what what;
 	unsigned to, slot, gen, life, entry, cancels;
+	bool proven;	    /* an operation had been done by this life of the peer before */
 	unsigned char *buf; /* a read's */
 	uint64_t key;
 	uint32_t off, len;
@@ -115,7 +116,7 @@ struct actor {
 	int fd;
 	uint64_t rng, tokens;
 	uint32_t life, seq_out[ACTORS_MAX], zeros_out[ACTORS_MAX], seq_in[ACTORS_MAX], zeros_in[ACTORS_MAX],
-		life_in[ACTORS_MAX], cancels[ACTORS_MAX];
+		life_in[ACTORS_MAX], cancels[ACTORS_MAX], proven[ACTORS_MAX]; /* proven: its life, plus 1 */
 	bool pending;
 	struct request req;
 	struct flight flight[FLIGHTS], next; /* next: of req */
@@ -127,7 +128,7 @@ struct actor {
 	} hello[ACTORS_MAX][SLOTS];
 	unsigned char *mem[SLOTS];
 	uint32_t final[SLOTS]; /* generation whose last message has come */
-	uint64_t *olds; /* OLDS words for atomics, used in turn */
+	uint64_t *olds;	       /* OLDS words for atomics, used in turn */
 };
 
 struct wire {

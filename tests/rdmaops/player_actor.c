@@ -15,7 +15,7 @@
 
 void actor_fail(const struct actor *a, const char *fmt, ...)
 {
-	static const char *const modes[] = {"calm", "cancel", "kill"};
+	static const char *const modes[] = {"calm", "cancel", "kill", "drop"};
 	double now = seconds();
 	va_list ap;
 	unsigned i;
@@ -26,11 +26,12 @@ void actor_fail(const struct actor *a, const char *fmt, ...)
 	va_start(ap, fmt);
 	vfprintf(stderr, fmt, ap);
 	va_end(ap);
-	fprintf(stderr, "\n    replay: --seed %llu --mode %s --actors %u --quota %llu\n", (unsigned long long)seed, modes[mode],
-		actors, (unsigned long long)quota);
+	fprintf(stderr, "\n    replay: --seed %llu --mode %s --actors %u --quota %llu\n", (unsigned long long)seed,
+		modes[mode], actors, (unsigned long long)quota);
 	for (i = 0; i < FLIGHTS; i++)
 		if (a->flight[i].token)
-			fprintf(stderr, "    under way: token %llx, kind %d to actor %u, slot %u, generation %u, %.1f s old\n",
+			fprintf(stderr,
+				"    under way: token %llx, kind %d to actor %u, slot %u, generation %u, %.1f s old\n",
 				(unsigned long long)a->flight[i].token, a->flight[i].what, a->flight[i].to,
 				a->flight[i].slot, a->flight[i].gen, now - a->flight[i].since);
 	_exit(1);
@@ -188,7 +189,8 @@ static void grant_slot(struct actor *a, unsigned i)
 		r.map = (struct get_mr){{(uintptr_t)a->mem[i], SLOT_BYTES(i)}, (uintptr_t)&cookie, flags};
 		rc = send_request(a, &r);
 		if (rc && !busy(rc))
-			actor_fail(a, "a message with %s: expected 0, came %d", how == 2 ? "RDMA_DEST" : "RDMA_MAP", rc);
+			actor_fail(a, "a message with %s: expected 0, came %d", how == 2 ? "RDMA_DEST" : "RDMA_MAP",
+				   rc);
 		if (rc && how == 3)
 			return; /* the region is gone with the message: later */
 		if (!rc)
@@ -210,7 +212,8 @@ static void free_slot(struct actor *a, unsigned i)
 	if (s->life != a->life || (s->flags & F_USE_ONCE && mode == CALM))
 		want = -EINVAL; /* gone with the socket, or with its one use */
 	if (rc != want && !(s->life == a->life && s->flags & F_USE_ONCE && mode != CALM && rc == -EINVAL))
-		actor_fail(a, "FREE_MR of slot %u (flags %x, life %u): expected %d, came %d", i, s->flags, s->life, want, rc);
+		actor_fail(a, "FREE_MR of slot %u (flags %x, life %u): expected %d, came %d", i, s->flags, s->life,
+			   want, rc);
 	if (mode != CALM || rnd(a) % 8 == 0) {
 		rc = wire->free_mr(a, 0, 0);
 		if (rc)
@@ -228,7 +231,7 @@ static void take_back(struct actor *a, unsigned i)
 	const char *why;
 
 	if (mode == CALM && s->flags & F_USE_ONCE && a->final[i] != s->gen)
-		return; /* its last message ends the region, and has not come yet */
+		return;				  /* its last message ends the region, and has not come yet */
 	if (mode == KILL && s->life != a->life) { /* region and memory went with the process */
 		atomic_store(&s->state, IDLE);
 		return;
@@ -236,14 +239,15 @@ static void take_back(struct actor *a, unsigned i)
 	free_slot(a, i);
 	why = slot_wrong(s, DATA, a->mem[i] + DATA, SLOT_BYTES(i) - DATA, atomic_load(&s->n), slot_done(s));
 	if (why)
-		actor_fail(a, "slot %u, generation %u, back from actor %u after %u writes: %s", i, s->gen, s->writer, s->n, why);
+		actor_fail(a, "slot %u, generation %u, back from actor %u after %u writes: %s", i, s->gen, s->writer,
+			   s->n, why);
 	memcpy(&count, a->mem[i], 8);
 	why = count_wrong(s, count, atomic_load(&s->digits), false);
 	if (why)
 		actor_fail(a, "slot %u, generation %u, back from actor %u: %s", i, s->gen, s->writer, why);
 	if (memcmp(a->mem[i] + 8, &s->word[1], DATA - 8))
-		actor_fail(a, "slot %u, generation %u, back from actor %u: the words of its atomics are wrong", i, s->gen,
-			   s->writer);
+		actor_fail(a, "slot %u, generation %u, back from actor %u: the words of its atomics are wrong", i,
+			   s->gen, s->writer);
 	atomic_store(&s->state, IDLE);
 	atomic_fetch_add(&board->progress, 1);
 }
@@ -273,7 +277,8 @@ static bool permitted(const struct actor *a, const struct flight *f, int status)
 	case ST_CANCELED:
 		return mode == CANCEL && a->cancels[f->to] != f->cancels;
 	case ST_DROPPED:
-		return mode == KILL && owner_ended;
+		/* also if it was sent to a process of which we had not yet noticed that it is another */
+		return mode == DROP || (mode == KILL && (owner_ended || !f->proven));
 	}
 	return false;
 }
@@ -291,8 +296,10 @@ static void check_read(struct actor *a, struct flight *f, struct slot *s)
 	for (i = 0, to = got; i <= n; i++) {
 		for (j = 0; j < GAP; j++)
 			if (*at++ != 0xa5)
-				actor_fail(a, "token %llx: a read of %u bytes in %u vectors changed a byte next to vector %u",
-					   (unsigned long long)f->token, f->len, n, i);
+				actor_fail(
+					a,
+					"token %llx: a read of %u bytes in %u vectors changed a byte next to vector %u",
+					(unsigned long long)f->token, f->len, n, i);
 		if (i == n)
 			break;
 		memcpy(to, at, part[i]);
@@ -330,10 +337,11 @@ static void noticed(struct actor *a, const struct notify *n)
 	struct grant *g;
 
 	if (!f)
-		actor_fail(a, "a notification, status %d, for token %llx, which is not under way: doubled or invented", n->status,
-			   (unsigned long long)n->token);
+		actor_fail(a, "a notification, status %d, for token %llx, which is not under way: doubled or invented",
+			   n->status, (unsigned long long)n->token);
 	if (!permitted(a, f, n->status))
-		actor_fail(a, "token %llx, kind %d to actor %u: status %d is not permitted (peer's life then %u, now %u)",
+		actor_fail(a,
+			   "token %llx, kind %d to actor %u: status %d is not permitted (peer's life then %u, now %u)",
 			   (unsigned long long)n->token, f->what, f->to, n->status, f->life, board->life[f->to]);
 	atomic_fetch_add(&board->notes, 1);
 	atomic_fetch_add(&board->progress, 1);
@@ -342,10 +350,12 @@ static void noticed(struct actor *a, const struct notify *n)
 	if (n->status)
 		atomic_fetch_add(&board->failures, 1);
 	if (f->what != BOGUS) {
-		if (n->status == ST_SUCCESS)
+		if (n->status == ST_SUCCESS) {
 			check_done(a, f, s);
-		else
+			a->proven[f->to] = f->life + 1;
+		} else {
 			g->closing = true; /* its content is no longer certain */
+		}
 		if (f->what == WRITE)
 			atomic_store(&s->log[f->entry].outcome, n->status ? UNSURE : DONE);
 		else if (f->what == COUNT)
@@ -366,7 +376,7 @@ static void check_write(struct actor *a, const struct header *h)
 	uint32_t done;
 	const char *why;
 
-	if ( s->gen != h->gen || atomic_load(&s->state) == IDLE || s->life != a->life)
+	if (s->gen != h->gen || atomic_load(&s->state) == IDLE || s->life != a->life)
 		return; /* it is long back */
 	if (!copy)
 		copy = malloc(SLOT_MAX);
@@ -375,8 +385,8 @@ static void check_write(struct actor *a, const struct header *h)
 	memcpy(copy, a->mem[h->slot] + e->off, e->len);
 	why = slot_wrong(s, e->off, copy, e->len, atomic_load(&s->n), done);
 	if (why)
-		actor_fail(a, "slot %u, generation %u: the message of actor %u's write %u is there, its data not: %s", h->slot,
-			   h->gen, h->from, h->entry - 1, why);
+		actor_fail(a, "slot %u, generation %u: the message of actor %u's write %u is there, its data not: %s",
+			   h->slot, h->gen, h->from, h->entry - 1, why);
 }
 
 static bool in_order(struct actor *a, const struct header *h)
@@ -389,8 +399,8 @@ static bool in_order(struct actor *a, const struct header *h)
 		if ((int32_t)(h->life - a->life_in[from]) < 0)
 			return false;
 		if (h->life == a->life_in[from] && (int32_t)(h->seq - a->seq_in[from]) < 0)
-			actor_fail(a, "message %u of actor %u, life %u, came after %u: doubled or out of order", h->seq, from,
-				   h->life, a->seq_in[from] - 1);
+			actor_fail(a, "message %u of actor %u, life %u, came after %u: doubled or out of order", h->seq,
+				   from, h->life, a->seq_in[from] - 1);
 	} else if (h->seq != a->seq_in[from] || h->zeros != a->zeros_in[from]) {
 		actor_fail(a, "from actor %u: expected message %u after %u empty ones, came message %u after %u", from,
 			   a->seq_in[from], a->zeros_in[from], h->seq, h->zeros);
@@ -433,7 +443,8 @@ static void received(struct actor *a, const struct arrival *in)
 	memcpy(&h, in->body, sizeof(h));
 	if (h.magic != MAGIC || h.from != in->from || in->len != sizeof(h) + h.body || h.body > 65536 ||
 	    h.slot >= SLOTS || h.entry > LOG_MAX)
-		actor_fail(a, "a damaged message from actor %u: %zu bytes, from %u, body %u", in->from, in->len, h.from, h.body);
+		actor_fail(a, "a damaged message from actor %u: %zu bytes, from %u, body %u", in->from, in->len, h.from,
+			   h.body);
 	if (!want)
 		want = malloc(65536);
 	pattern(want, h.body, h.key);
@@ -482,11 +493,12 @@ static bool try_send(struct actor *a)
 		*f = a->next;
 		f->since = seconds();
 		f->cancels = a->cancels[f->to];
+		f->proven = a->proven[f->to] == f->life + 1;
 	}
 	rc = send_request(a, &a->req);
 	if (rc && !busy(rc))
-		actor_fail(a, "sendmsg to actor %u, cmsg %d: expected success, EAGAIN or ENOBUFS, came %d (%s)", a->req.to,
-			   a->req.cmsg, rc, strerror(-rc));
+		actor_fail(a, "sendmsg to actor %u, cmsg %d: expected success, EAGAIN or ENOBUFS, came %d (%s)",
+			   a->req.to, a->req.cmsg, rc, strerror(-rc));
 	a->pending = rc != 0;
 	if (rc) {
 		if (f)
@@ -586,7 +598,9 @@ static void atomic_op(struct actor *a, struct slot *s, bool count)
 	/* one that was canceled may still be written: none is used again soon */
 	a->next.old = &a->olds[a->tokens % OLDS];
 	*a->next.old = ~0ull;
-	*t = (struct atomic72){.cookie = s->cookie, .local_addr = (uintptr_t)a->next.old, .flags = F_NOTIFY,
+	*t = (struct atomic72){.cookie = s->cookie,
+			       .local_addr = (uintptr_t)a->next.old,
+			       .flags = F_NOTIFY,
 			       .token = a->next.token = ++a->tokens};
 	a->req.as_vendor = r >> 8 & 1;
 	a->next.what = count ? COUNT : SWAP;
@@ -619,8 +633,13 @@ static void atomic_op(struct actor *a, struct slot *s, bool count)
 				s->word[w] = y;
 		}
 	}
-	a->req.vendor = (struct atomic56){t->cookie, t->local_addr, t->remote_addr, a->req.cmsg == CMSG_CSWP ? t->u[1] : t->u[0],
-					  a->req.cmsg == CMSG_CSWP ? t->u[0] : 0, t->flags, t->token};
+	a->req.vendor = (struct atomic56){t->cookie,
+					  t->local_addr,
+					  t->remote_addr,
+					  a->req.cmsg == CMSG_CSWP ? t->u[1] : t->u[0],
+					  a->req.cmsg == CMSG_CSWP ? t->u[0] : 0,
+					  t->flags,
+					  t->token};
 }
 
 static void read_op(struct actor *a, struct slot *s, uint32_t most, uint64_t flags)
@@ -844,7 +863,8 @@ static void look_at_age(struct actor *a)
 	for (i = 0; i < FLIGHTS; i++)
 		if (a->flight[i].token && now - a->flight[i].since > patience)
 			actor_fail(a, "token %llx, kind %d to actor %u: its notification did not come within %.0f s",
-				   (unsigned long long)a->flight[i].token, a->flight[i].what, a->flight[i].to, patience);
+				   (unsigned long long)a->flight[i].token, a->flight[i].what, a->flight[i].to,
+				   patience);
 }
 
 bool actor_step(struct actor *a)
@@ -880,7 +900,8 @@ bool actor_ready(struct actor *a)
 		return false;
 	for (o = 0; o < actors; o++)
 		for (i = 0; i < SLOTS; i++)
-			if (atomic_load(&board->slot[o][i].state) != IDLE && (o == a->id || board->slot[o][i].writer == a->id))
+			if (atomic_load(&board->slot[o][i].state) != IDLE &&
+			    (o == a->id || board->slot[o][i].writer == a->id))
 				return false;
 	return true;
 }

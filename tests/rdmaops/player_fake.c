@@ -34,10 +34,10 @@ enum fault {
 	SAME_KEY_STAYS,
 	BAD_DELIVERED,
 };
-const char *const fake_faults[] = {"none",	   "lose-note",	   "double-note",   "wrong-status",  "wrong-byte",
-				   "wrong-read",   "read-too-far", "double-write",  "lost-write",    "late-write",
-				   "double-atomic", "lose-letter", "double-letter", "swap-letters",  "early-letter",
-				   "spoil-letter", "lose-cookie",  "stale-key",	    "once-stays",    "bad-delivered", NULL};
+const char *const fake_faults[] = {
+	"none",		"lose-note",	"double-note", "wrong-status",	"wrong-byte",  "wrong-read",	"read-too-far",
+	"double-write", "lost-write",	"late-write",  "double-atomic", "lose-letter", "double-letter", "swap-letters",
+	"early-letter", "spoil-letter", "lose-cookie", "stale-key",	"once-stays",  "bad-delivered", NULL};
 
 struct region {
 	uint32_t key;
@@ -141,7 +141,8 @@ static int fake_send(struct actor *a, struct request *q)
 		return dice & 64 ? -EAGAIN : -ENOBUFS;
 	it = calloc(1, sizeof(*it));
 	check(it, "memory");
-	*it = (struct item){.from = a->id, .to = q->to, .len = q->len, .cmsg = q->cmsg, .args = q->args, .atomic = q->atomic};
+	*it = (struct item){
+		.from = a->id, .to = q->to, .len = q->len, .cmsg = q->cmsg, .args = q->args, .atomic = q->atomic};
 	it->payload = malloc(q->len + 1);
 	it->vec = malloc((q->args.nr_local + 1) * sizeof(struct vec));
 	check(it->payload && it->vec, "memory");

@@ -104,8 +104,9 @@ static const char *candidates(const struct slot *s, uint32_t off, const unsigned
 	}
 	if (!bad)
 		return NULL;
-	b = (size_t)snprintf(why, sizeof(why), "%zu bytes of [%u, %zu) are wrong, the first at %zu: came %02x, expected", bad,
-			     off, off + len, off + first, got[first]);
+	b = (size_t)snprintf(why, sizeof(why),
+			     "%zu bytes of [%u, %zu) are wrong, the first at %zu: came %02x, expected", bad, off,
+			     off + len, off + first, got[first]);
 	if (set[first] & BASE)
 		b += (size_t)snprintf(why + b, sizeof(why) - b, " %02x (base)", pool[s->base + off + first]);
 	for (i = 0; i < upto && b < sizeof(why); i++)
@@ -149,11 +150,14 @@ const char *count_wrong(const struct slot *s, uint64_t word, unsigned digits, bo
 		digit = word >> 2 * i & 3;
 		outcome = i < digits ? atomic_load(&s->digit[i]) : OPEN;
 		/* before: the old value of the next operation; in calm weather all before it are done by then */
-		if (i < digits ? digit <= 1 && (digit == 1 || (outcome != DONE && !(before && mode == CALM))) : digit == 0)
+		if (i < digits ? digit <= 1 && (digit == 1 || (outcome != DONE && !(before && mode == CALM)))
+			       : digit == 0)
 			continue;
 		snprintf(why, sizeof(why), "counting word %llx: operation %u of %u was done %u times, expected %s",
 			 (unsigned long long)word, i, digits, digit,
-			 i >= digits ? "0" : outcome == DONE || mode == CALM ? "1" : "0 or 1");
+			 i >= digits			   ? "0"
+			 : outcome == DONE || mode == CALM ? "1"
+							   : "0 or 1");
 		return why;
 	}
 	return NULL;

@@ -42,7 +42,8 @@ static int wire_get_mr(struct actor *a, void *addr, size_t len, uint64_t flags, 
 {
 	struct sockaddr_in any = name(0);
 
-	return for_dest ? get_mr_for_dest(a->fd, &any, addr, len, flags, cookie) : get_mr(a->fd, addr, len, flags, cookie);
+	return for_dest ? get_mr_for_dest(a->fd, &any, addr, len, flags, cookie)
+			: get_mr(a->fd, addr, len, flags, cookie);
 }
 
 static int wire_free_mr(struct actor *a, uint64_t cookie, uint64_t flags)

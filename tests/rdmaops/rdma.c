@@ -44,7 +44,7 @@ void fail_at(const char *file, int line, const char *fmt, ...)
 static const char *result_name(long v, char *buf, size_t len)
 {
 	if (v < 0)
-		snprintf(buf, len, "%ld (%s)", v, strerrorname_np((int)-v) ? strerrorname_np((int)-v) : "?");
+		snprintf(buf, len, "%ld (%s)", v, strerror((int)-v));
 	else
 		snprintf(buf, len, "%ld", v);
 	return buf;
@@ -80,8 +80,8 @@ void expect_bytes_at(const char *file, int line, const void *got, const void *wa
 		n += g[i] != w[i];
 	for (i = 0; g[i] == w[i]; i++)
 		;
-	fail_at(file, line, "%s: %zu of %zu bytes are wrong, the first at %zu: expected %02x, came %02x", text, n, len, i,
-		w[i], g[i]);
+	fail_at(file, line, "%s: %zu of %zu bytes are wrong, the first at %zu: expected %02x, came %02x", text, n, len,
+		i, w[i], g[i]);
 }
 
 /* ---- small things ---- */
@@ -191,8 +191,7 @@ int get_mr(int fd, const void *addr, size_t bytes, uint64_t flags, uint64_t *coo
 int get_mr_for_dest(int fd, const struct sockaddr_in *dest, const void *addr, size_t bytes, uint64_t flags,
 		    uint64_t *cookie)
 {
-	struct get_mr_for_dest a = {
-		.vec = {(uintptr_t)addr, bytes}, .cookie_addr = (uintptr_t)cookie, .flags = flags};
+	struct get_mr_for_dest a = {.vec = {(uintptr_t)addr, bytes}, .cookie_addr = (uintptr_t)cookie, .flags = flags};
 
 	memcpy(a.dest, dest, sizeof(*dest));
 	return set(fd, OPT_GET_MR_FOR_DEST, &a, sizeof(a));
@@ -323,7 +322,8 @@ bool box_pump(struct box *b)
 			memcpy(&l.cookie, CMSG_DATA(c), sizeof(l.cookie));
 	}
 	if (n) { /* newest first: turned round, so that the ring is in order */
-		check(len == 0 && m.msg_namelen == 0, "notifications with data (%zd bytes, name %u)", len, m.msg_namelen);
+		check(len == 0 && m.msg_namelen == 0, "notifications with data (%zd bytes, name %u)", len,
+		      m.msg_namelen);
 		while (n--)
 			b->note[(b->first_note + b->notes++) % BOX_MAX] = batch[n];
 		return true;
@@ -375,7 +375,8 @@ int box_status(struct box *b, uint64_t token)
 		if (box_pump(b))
 			continue;
 		if (seconds() > until)
-			fail("the notification with token %llx did not come within %.0f s (%u others, %u messages came)",
+			fail("the notification with token %llx did not come within %.0f s (%u others, %u messages "
+			     "came)",
 			     (unsigned long long)token, deadline(), b->notes, b->letters);
 		box_wait(b, 100);
 	}

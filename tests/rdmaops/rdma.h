@@ -116,8 +116,8 @@ __attribute__((format(printf, 6, 7))) void expect_at(const char *file, int line,
 						     const char *fmt, ...);
 /* The first byte that differs, if one does. */
 #define expect_bytes(got, want, len, ...) expect_bytes_at(__FILE__, __LINE__, got, want, len, __VA_ARGS__)
-__attribute__((format(printf, 6, 7))) void expect_bytes_at(const char *file, int line, const void *got, const void *want,
-							   size_t len, const char *fmt, ...);
+__attribute__((format(printf, 6, 7))) void expect_bytes_at(const char *file, int line, const void *got,
+							   const void *want, size_t len, const char *fmt, ...);
 
 /* ---- small things ---- */
 
@@ -189,7 +189,7 @@ bool box_pump(struct box *b); /* takes in what is there; false: nothing was */
 int box_wait(struct box *b, int ms);
 int box_status(struct box *b, uint64_t token); /* waits for that notification; its status */
 #define expect_status(b, token, want, ...) expect(box_status(b, token), want, __VA_ARGS__)
-struct letter box_letter(struct box *b); /* waits for the next message; the body is the caller's */
+struct letter box_letter(struct box *b);	/* waits for the next message; the body is the caller's */
 void box_empty(struct box *b, const char *why); /* nothing came that was not asked for */
 
 /* One recvmsg without waiting, with room for so many notifications: how many came (oldest batch first, as delivered). */

@@ -28,11 +28,12 @@ static void alone(void)
 
 	for (i = 0; i < 16; i++) {
 		size_t off = i * 777 % PAGE;
-		int rc = i % 2 ? get_mr(fd, p + PAGE + off, 3000, F_WRITE, &c[i]) :
-				 get_mr_for_dest(fd, &nobody, p + PAGE + off, 3000, F_WRITE, &c[i]);
+		int rc = i % 2 ? get_mr(fd, p + PAGE + off, 3000, F_WRITE, &c[i])
+			       : get_mr_for_dest(fd, &nobody, p + PAGE + off, 3000, F_WRITE, &c[i]);
 
 		expect(rc, 0, "%s without any peer", i % 2 ? "GET_MR" : "GET_MR_FOR_DEST");
-		check((uint32_t)c[i] != 0, "the low half of cookie %llx is the key, and not 0", (unsigned long long)c[i]);
+		check((uint32_t)c[i] != 0, "the low half of cookie %llx is the key, and not 0",
+		      (unsigned long long)c[i]);
 		expect(c[i] >> 32, off, "the high half of cookie %llx: the offset in the first page",
 		       (unsigned long long)c[i]);
 		for (j = 0; j < i; j++)
@@ -70,8 +71,8 @@ static void not_again(void)
 	}
 	qsort(keys, COUNT, sizeof(*keys), by_value);
 	for (i = 0; i < COUNT; i++)
-		check(keys[i] && (!i || keys[i] != keys[i - 1]), "key %x came twice (or is 0) in %u registrations", keys[i],
-		      COUNT);
+		check(keys[i] && (!i || keys[i] != keys[i - 1]), "key %x came twice (or is 0) in %u registrations",
+		      keys[i], COUNT);
 	free(keys);
 	close(fd);
 }
@@ -115,7 +116,8 @@ static void get_errors(void)
 	expect(get_mr(fd, p, 0, 0, &c), -EINVAL, "GET_MR of 0 bytes");
 	expect(get_mr(fd, p, 1ull << 32, 0, &c), -EINVAL, "GET_MR of 4 GiB");
 	expect(get_mr(fd, p, 257 * PAGE + 1, 0, &c), -EMSGSIZE, "GET_MR of 258 pages");
-	expect(get_mr(fd, p + PAGE - 1, MIB + 2, 0, &c), -EMSGSIZE, "GET_MR of 1 MiB + 2 at the end of a page: 258 pages");
+	expect(get_mr(fd, p + PAGE - 1, MIB + 2, 0, &c), -EMSGSIZE,
+	       "GET_MR of 1 MiB + 2 at the end of a page: 258 pages");
 	expect(get_mr(fd, p, 257 * PAGE, 0, &c), 0, "GET_MR of 257 pages");
 	expect(get_mr(fd, p + PAGE - 1, MIB, 0, &c), 0, "GET_MR of 1 MiB at the end of a page: 257 pages");
 	expect(get_mr(fd, p + 1, MIB, 0, &c), 0, "GET_MR of 1 MiB, unaligned");
@@ -285,7 +287,8 @@ static void unmapped(void)
 	write_is(&s, stays, ST_SUCCESS, "another region of the same owner, afterwards");
 	expect(AGENT(s.a, AGENT_PROTECT, .off = 0, .len = PAGE, .flags = PROT_READ), 0, "mprotect");
 	v.addr += PAGE;
-	op = (struct op){.cookie = stays, .flags = F_WRITE | F_NOTIFY | F_SILENT, .token = 98, .local = &v, .nr_local = 1};
+	op = (struct op){
+		.cookie = stays, .flags = F_WRITE | F_NOTIFY | F_SILENT, .token = 98, .local = &v, .nr_local = 1};
 	expect(op_send(s.b->fd, &s.a->name[0], &op), 0, "a write");
 	status = box_status(s.b, 98);
 	check(status == ST_REMOTE_ERROR || status == ST_SUCCESS, /* the kernel pinned it, writable */
@@ -360,7 +363,8 @@ static void many(void)
 		expect_bytes(agent_memory(s.a, n * 1000, 64), s.p + 100, 64, "region %u of many", n);
 	}
 	for (i = 0; i < COUNT; i += 2)
-		expect(AGENT(s.a, AGENT_FREE, .cookie = c[i], .flags = i == COUNT - 2 ? F_INVALIDATE : 0), 0, "FREE_MR");
+		expect(AGENT(s.a, AGENT_FREE, .cookie = c[i], .flags = i == COUNT - 2 ? F_INVALIDATE : 0), 0,
+		       "FREE_MR");
 	for (i = 0; i < COUNT; i += 15)
 		write_is(&s, c[i], i % 2 ? ST_SUCCESS : ST_REMOTE_ERROR, i % 2 ? "a region" : "a freed region");
 	plain_is_next(&s, "after freed regions");
@@ -368,10 +372,17 @@ static void many(void)
 }
 
 static const struct test_case cases[] = {
-	{"alone", alone},	{"not-again", not_again}, {"free-errors", free_errors},
-	{"get-errors", get_errors}, {"tcp-has-none", tcp_has_none}, {"freed", freed},
-	{"closed", closed},	{"unmapped", unmapped},	  {"one-for-all", one_for_all},
-	{"outlives-peers", outlives_peers}, {"many", many},
+	{"alone", alone},
+	{"not-again", not_again},
+	{"free-errors", free_errors},
+	{"get-errors", get_errors},
+	{"tcp-has-none", tcp_has_none},
+	{"freed", freed},
+	{"closed", closed},
+	{"unmapped", unmapped},
+	{"one-for-all", one_for_all},
+	{"outlives-peers", outlives_peers},
+	{"many", many},
 };
 
 int main(int argc, char **argv)
