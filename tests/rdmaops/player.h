@@ -27,6 +27,7 @@
 #define PIECES_MAX 512
 #define FLIGHTS 32
 #define OLDS 4096
+#define MAGIC 0x72647370u
 #define GAP 3 /* guard bytes between the pieces of a read */
 
 enum mode { CALM, CANCEL, KILL, DROP };
@@ -167,9 +168,25 @@ const char *count_wrong(const struct slot *s, uint64_t word, unsigned digits, bo
 
 struct actor *actor_new(unsigned id);
 void actor_take_over(struct actor *a); /* after an earlier life of the same actor was killed */
+uint64_t actor_random(struct actor *a);
+bool actor_receive(struct actor *a);
 bool actor_step(struct actor *a);
 bool actor_ready(struct actor *a); /* nothing of it is under way any more */
 void actor_last_look(struct actor *a);
 __attribute__((noreturn, format(printf, 2, 3))) void actor_fail(const struct actor *a, const char *fmt, ...);
+
+void request_begin(struct actor *a, struct request *r, unsigned to);
+void request_body(struct actor *a, struct request *r, size_t len);
+int request_send(struct actor *a, struct request *r);
+void request_sent(struct actor *a, const struct request *r);
+bool request_busy(int rc);
+
+void owner_grant(struct actor *a, unsigned i);
+void owner_take_back(struct actor *a, unsigned i);
+
+bool writer_send(struct actor *a); /* what is pending; false: it must wait */
+void writer_plain(struct actor *a);
+void writer_bogus(struct actor *a, unsigned to, uint64_t cookie, size_t behind);
+bool writer_work(struct actor *a, bool finishing);
 
 #endif
