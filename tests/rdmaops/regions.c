@@ -125,13 +125,40 @@ static void get_errors(void)
 	expect(get_mr(fd, end - 1, 2, 0, &c), -EFAULT, "GET_MR of a byte behind the memory");
 	expect(get_mr(fd, p, 100, 0, (void *)16), -EFAULT, "GET_MR with a bad cookie_addr");
 	expect(get_mr(fd, p, 100, ~0xfull, &c), 0, "GET_MR ignores unknown flags");
+	close(fd);
+	close(unbound);
+}
+
+static void not_writable(void)
+{
+	int fd = rds_bound(address(0), PORT);
+	unsigned char *p = pages(16 * PAGE);
+	uint64_t c;
+
 	check(mprotect(p, PAGE, PROT_READ) == 0 && mprotect(p + 8 * PAGE, PAGE, PROT_NONE) == 0, "mprotect: %m");
 	expect(get_mr(fd, p, 100, 0, &c), -EFAULT, "GET_MR of memory that is read-only (also without READWRITE)");
 	expect(get_mr(fd, p + PAGE - 50, 100, 0, &c), -EFAULT, "GET_MR of memory that begins read-only");
 	expect(get_mr(fd, p + 8 * PAGE, 100, 0, &c), -EFAULT, "GET_MR of memory without access");
 	expect(get_mr(fd, p + 6 * PAGE, 3 * PAGE, 0, &c), -EFAULT, "GET_MR of memory with a page without access");
 	close(fd);
-	close(unbound);
+}
+
+/* The same memory was a region before, a moment ago: what was known of it then is no answer. */
+static void no_longer_writable(void)
+{
+	int fd = rds_bound(address(0), PORT);
+	unsigned char *p = pages(257 * PAGE);
+	uint64_t c;
+	unsigned i;
+
+	for (i = 0; i < 20; i++) {
+		expect(get_mr(fd, p, 257 * PAGE, 0, &c), 0, "GET_MR of 257 pages");
+		expect(free_mr(fd, c, F_INVALIDATE), 0, "FREE_MR");
+		check(mprotect(p, PAGE, PROT_READ) == 0, "mprotect: %m");
+		expect(get_mr(fd, p, 100, 0, &c), -EFAULT, "GET_MR of memory that has just become read-only");
+		check(mprotect(p, PAGE, PROT_READ | PROT_WRITE) == 0, "mprotect: %m");
+	}
+	close(fd);
 }
 
 static void tcp_has_none(void)
@@ -376,6 +403,8 @@ static const struct test_case cases[] = {
 	{"not-again", not_again},
 	{"free-errors", free_errors},
 	{"get-errors", get_errors},
+	{"not-writable", not_writable},
+	{"no-longer-writable", no_longer_writable},
 	{"tcp-has-none", tcp_has_none},
 	{"freed", freed},
 	{"closed", closed},
