@@ -180,6 +180,7 @@ static void cookie_came(struct actor *a, const struct header *h, uint64_t cookie
 __attribute__((noreturn)) static void damaged(struct actor *a, const struct arrival *in, const struct header *h)
 {
 	uint32_t magic = MAGIC;
+	const unsigned char *at;
 	size_t i;
 
 	fprintf(stderr, "player: begins with");
@@ -188,6 +189,9 @@ __attribute__((noreturn)) static void damaged(struct actor *a, const struct arri
 	for (i = 0; i + 4 <= in->len && memcmp(in->body + i, &magic, 4); i++)
 		;
 	fprintf(stderr, i + 4 <= in->len ? ", a header lies at %zu\n" : ", no header in it\n", i);
+	at = in->len >= 16 ? memmem(pool, POOL, in->body, 16) : NULL;
+	if (at)
+		fprintf(stderr, "player: that is data of a write or a read (pool %zu)\n", (size_t)(at - pool));
 	actor_fail(a, "a damaged message from actor %u: %zu bytes, from %u, body %u", in->from, in->len, h->from,
 		   h->body);
 }
