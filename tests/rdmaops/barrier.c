@@ -1,0 +1,564 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * barrier.c [-L LEVEL] A0|A1|A2|B1|B2|C|D - a program of 2007-8, as each revision of the interface would have it written.
+ *
+ * Two processes as in rds-stress: one asks with a region, the other answers by RDMA with a message behind it and learns from
+ * RDS_BARRIER (A, B) or a notification (B2, C, D) that its buffers are free.  Only what programs of that age did is done, with
+ * the structures of that age, since it is from them that the library must tell which age it is.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include "rdma.h"
+
+#define PORT 4300
+#define LEN 5000 /* of an operation */
+#define GARBAGE 0xe7e7e7e7e7e7e7e7ull
+#define DEAD 0xdeadull
+
+/* ---- the structures ---- */
+
+struct get_mr_a0 {
+	struct vec vec;
+	uint64_t key_addr, phy_addr;
+};
+
+struct get_mr_a1 { /* and A2 */
+	struct vec vec;
+	uint64_t key_addr;
+	uint8_t use_once, reserved[7];
+};
+
+struct barrier24 {
+	uint32_t daddr, flags;
+	uint64_t rdma_id_addr, wait_rdma_id;
+};
+
+struct barrier32 {
+	uint32_t daddr, hole;
+	uint64_t flags, rdma_id_addr, wait_rdma_id;
+};
+
+struct args_a { /* A0, A1 */
+	struct vec remote;
+	uint64_t r_key, local_vec, nr_local, flags, rdma_id_addr;
+};
+
+struct args_a2 { /* and B1 */
+	uint64_t cookie;
+	struct vec remote;
+	uint64_t local_vec, nr_local, flags, rdma_id_addr;
+};
+
+struct args_b2 {
+	struct args_a2 a;
+	uint32_t user_token, pad;
+};
+
+struct args_c {
+	uint64_t cookie;
+	struct vec remote;
+	uint64_t local_vec, nr_local, flags;
+	uint32_t user_token, pad;
+};
+
+_Static_assert(sizeof(struct get_mr_a0) == 32 && sizeof(struct get_mr_a1) == 32, "GET_MR");
+_Static_assert(sizeof(struct barrier24) == 24 && sizeof(struct barrier32) == 32, "BARRIER");
+_Static_assert(sizeof(struct args_a) == 56 && sizeof(struct args_a2) == 56 && sizeof(struct args_b2) == 64 &&
+		       sizeof(struct args_c) == 56 && offsetof(struct args_c, user_token) == 48,
+	       "RDMA_ARGS");
+
+enum age { A0, A1, A2, B1, B2, C, D };
+static const char *const ages[] = {"A0", "A1", "A2", "B1", "B2", "C", "D"};
+static enum age age;
+static int level = 276;
+
+enum kind { BLOCK, ARM, UNARMED, LATER, READ, ONCE, MAPPED, FREED, BAD_KEY, REFUSED, NOTICE, PLAIN_TOKEN, KINDS };
+static const char *const kinds[] = {"blocking barrier",
+				    "armed barrier",
+				    "poll without arming",
+				    "mark with the next message",
+				    "read",
+				    "use once",
+				    "RDMA_MAP",
+				    "freed key",
+				    "bogus key",
+				    "refused",
+				    "notification",
+				    "token that is an address"};
+
+struct request {
+	uint32_t round, kind;
+	uint64_t cookie, phys;
+};
+
+static int fd;
+static struct sockaddr_in peer;
+static unsigned char *mem;
+static uint64_t *ids; /* where ids are stored */
+
+static bool has_barrier(void)
+{
+	return age <= B2;
+}
+
+static bool has_notice(void)
+{
+	return age >= B2;
+}
+
+static bool does(enum kind k)
+{
+	switch (k) {
+	case BLOCK:
+	case ARM:
+	case UNARMED:
+	case LATER:
+		return has_barrier();
+	case ONCE:
+		return age != A0;
+	case MAPPED:
+		return age >= A2;
+	case NOTICE:
+		return has_notice();
+	case PLAIN_TOKEN:
+		return age >= C;
+	default:
+		return true;
+	}
+}
+
+static int set(int option, const void *value, socklen_t len)
+{
+	return setsockopt(fd, level, option, value, len) ? -errno : 0;
+}
+
+/* ---- regions ---- */
+
+static void region_words(void *out, void *addr, uint64_t *cookie, uint64_t *phys, bool once)
+{
+	struct get_mr_a0 a0 = {{(uintptr_t)addr, LEN}, (uintptr_t)cookie, (uintptr_t)phys};
+	struct get_mr_a1 a1 = {{(uintptr_t)addr, LEN}, (uintptr_t)cookie, once, {0x11, 0x22, 0x33, 0, 0x44, 0, 0x7f}};
+	struct get_mr b = {{(uintptr_t)addr, LEN}, (uintptr_t)cookie, F_WRITE | (once ? F_USE_ONCE : 0)};
+
+	memcpy(out, age == A0 ? (void *)&a0 : age <= A2 ? (void *)&a1 : (void *)&b, 32);
+}
+
+static int free_region(uint64_t cookie, bool invalidate)
+{
+	struct free_mr f = {cookie, invalidate ? (age <= A2 ? 1 : F_INVALIDATE) : 0};
+
+	return set(OPT_FREE_MR, &f, sizeof(f));
+}
+
+/* ---- barrier ---- */
+
+static int barrier_to(uint32_t daddr, uint64_t wait, bool dontwait, uint64_t *mark)
+{
+	struct barrier24 a = {daddr, dontwait ? MSG_DONTWAIT : 0, (uintptr_t)mark, wait};
+	struct barrier32 b = {daddr, 0, dontwait ? 0x10 : 0, (uintptr_t)mark, wait};
+
+	return age <= A2 ? set(OPT_BARRIER, &a, sizeof(a)) : set(OPT_BARRIER, &b, sizeof(b));
+}
+
+static int barrier(uint64_t wait, bool dontwait, uint64_t *mark)
+{
+	return barrier_to(peer.sin_addr.s_addr, wait, dontwait, mark);
+}
+
+static void probe(void)
+{
+	struct free_mr none = {0, 0};
+	uint64_t mark = GARBAGE;
+
+	if (!has_barrier()) {
+		expect(set(OPT_FREE_MR, &none, sizeof(none)), 0, "FREE_MR all zero: the probe");
+		return;
+	}
+	expect(barrier(0, false, &mark), 0, "BARRIER with wait id 0 before there is any connection: the probe");
+	check(mark == 0, "the mark before any RDMA: expected 0, came %llx", (unsigned long long)mark);
+}
+
+static void barrier_errors(void)
+{
+	struct barrier32 b = {peer.sin_addr.s_addr, 0, 0, 0, 0};
+	int unbound = socket(21, SOCK_SEQPACKET, 0), was = fd;
+	socklen_t len = sizeof(b);
+	uint64_t mark = GARBAGE;
+
+	expect(set(OPT_BARRIER, &b, 20), -EINVAL, "BARRIER of 20 bytes");
+	expect(set(OPT_BARRIER, &b, 40), -EINVAL, "BARRIER of 40 bytes");
+	expect(barrier(0, false, NULL), 0, "BARRIER without a place for the mark");
+	expect(barrier(0, false, (void *)16), -EFAULT, "BARRIER with a bad place for the mark");
+	expect(barrier_to(0, 0, false, &mark), -EINVAL, "BARRIER to nobody");
+	expect(getsockopt(fd, level, OPT_BARRIER, &b, &len) ? -errno : 0, -ENOPROTOOPT, "getsockopt of BARRIER");
+	expect(barrier(1000, true, &mark), -EAGAIN, "BARRIER for an id that was not given out, DONTWAIT");
+	check(mark == 0, "the mark is stored with EAGAIN too: expected 0, came %llx", (unsigned long long)mark);
+	expect(barrier(1000, false, &mark), -EAGAIN, "BARRIER for an id that was not given out, nothing under way");
+	expect(barrier(0, false, &mark), 0, "BARRIER");
+	fd = unbound;
+	expect(barrier(0, false, &mark), -ENOTCONN, "BARRIER on an unbound socket");
+	fd = was;
+	close(unbound);
+}
+
+/* ---- messages ---- */
+
+struct came {
+	size_t len;
+	bool letter, note;
+	uint64_t cookie, token;
+	int status;
+	unsigned char body[64];
+};
+
+static void take_note(const struct cmsghdr *c, struct came *m)
+{
+	size_t len = c->cmsg_len - CMSG_LEN(0);
+	uint32_t w[4] = {0};
+
+	memcpy(w, CMSG_DATA(c), len < 16 ? len : 16);
+	if (age == D && len != 16)
+		fail("a notification: expected 16 bytes, came %zu", len);
+	if (age == B2 && len != 8)
+		fail("a notification of an operation of 64 bytes: expected 8 bytes, came %zu", len);
+	if (age == C && len < 8)
+		fail("a notification: expected at least 8 bytes, came %zu", len);
+	m->note = true;
+	m->token = age == D ? (uint64_t)w[1] << 32 | w[0] : w[0]; /* C reads 8 bytes, whatever there are */
+	m->status = (int)(age == D ? w[2] : w[1]);
+}
+
+/* The next thing that comes. */
+static struct came next(const char *what)
+{
+	double until = seconds() + deadline();
+	_Alignas(8) unsigned char control[256];
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	struct sockaddr_in from;
+	struct cmsghdr *c;
+	ssize_t n;
+
+	for (;;) {
+		struct came m = {.len = 0};
+		struct iovec iov = {m.body, sizeof(m.body)};
+		struct msghdr h = {.msg_name = &from,
+				   .msg_namelen = sizeof(from),
+				   .msg_iov = &iov,
+				   .msg_iovlen = 1,
+				   .msg_control = control,
+				   .msg_controllen = sizeof(control)};
+
+		check(seconds() < until, "%s: nothing came within %.0f s", what, deadline());
+		n = recvmsg(fd, &h, MSG_DONTWAIT);
+		if (n < 0) {
+			check(errno == EAGAIN, "recvmsg: %m");
+			if (poll(&p, 1, 100) == 1 && has_barrier())
+				barrier(0, false, NULL); /* POLLIN may have been for it */
+			continue;
+		}
+		m.len = (size_t)n;
+		for (c = CMSG_FIRSTHDR(&h); c; c = CMSG_NXTHDR(&h, c)) {
+			if (c->cmsg_level == level && c->cmsg_type == CMSG_STATUS)
+				take_note(c, &m);
+			else if (c->cmsg_level == level && c->cmsg_type == CMSG_DEST)
+				memcpy(&m.cookie, CMSG_DATA(c), 8);
+			else if (c->cmsg_level != level)
+				fail("a control message of level %d, expected %d", c->cmsg_level, level);
+		}
+		m.letter = n > 0;
+		if (m.letter || m.note)
+			return m;
+	}
+}
+
+static void must_be(const struct came *m, const char *text, enum kind k)
+{
+	if (!m->letter || m->len != strlen(text) || memcmp(m->body, text, m->len))
+		fail("%s: expected the message \"%s\", came %s of %zu bytes \"%.*s\"", kinds[k], text,
+		     m->letter ? "one" : "a notification", m->len, (int)m->len, (const char *)m->body);
+}
+
+static int send_with(const void *data, size_t len, int type, const void *cmsg, size_t cmsg_len)
+{
+	struct out o;
+
+	out_begin(&o, &peer, data, len);
+	if (type) {
+		out_cmsg(&o, type, cmsg, cmsg_len);
+		((struct cmsghdr *)(void *)o.control)->cmsg_level = level;
+		if (age <= A2)
+			o.msg.msg_controllen = CMSG_LEN(cmsg_len); /* as they did */
+	}
+	return out_send(&o, fd, 0);
+}
+
+static uint64_t key_of(unsigned round)
+{
+	return round * 1000 + age;
+}
+
+static void memory_is(uint64_t key, enum kind k, const char *what)
+{
+	unsigned char want[LEN];
+
+	pattern(want, LEN, key);
+	expect_bytes(mem + 100, want, LEN, "%s: %s", kinds[k], what);
+}
+
+/* ---- the side that asks ---- */
+
+static void ask(unsigned round, enum kind k)
+{
+	struct request r = {.round = round, .kind = k, .phys = GARBAGE};
+	uint64_t words[4], key = key_of(round);
+	struct came m;
+
+	pattern(mem + 100, LEN, key ^ 1);
+	region_words(words, mem + 100, &r.cookie, &r.phys, k == ONCE);
+	if (k == MAPPED) {
+		uint64_t cookie = 0;
+
+		region_words(words, mem + 100, &cookie, NULL, false);
+		expect(send_with(&r, sizeof(r), CMSG_MAP, words, 32), sizeof(r), "a request with RDMA_MAP");
+		r.cookie = cookie;
+	} else {
+		expect(set(OPT_GET_MR, words, 32), 0, "%s: GET_MR", kinds[k]);
+		check((uint32_t)r.cookie, "%s: GET_MR gave the key 0", kinds[k]);
+		check(age != A0 || r.phys == 0, "GET_MR of A0: expected 0 at phy_addr, came %llx",
+		      (unsigned long long)r.phys);
+		check(age == A0 || r.phys == GARBAGE, "GET_MR wrote where only A0 has a pointer");
+		if (k == FREED)
+			expect(free_region(r.cookie, true), 0, "FREE_MR");
+		expect(send_with(&r, sizeof(r), 0, NULL, 0), sizeof(r), "a request");
+	}
+	m = next("the answer");
+	if (k == BAD_KEY || k == FREED || k == REFUSED) {
+		must_be(&m, "sorry", k);
+		memory_is(key ^ 1, k, "memory that must not change");
+	} else {
+		must_be(&m, "answer", k);
+		memory_is(k == READ ? key ^ 1 : key, k, "the memory when the answer is there");
+	}
+	if (k != FREED)
+		expect(free_region(r.cookie, round % 2), k == ONCE ? -EINVAL : 0, "%s: FREE_MR afterwards", kinds[k]);
+}
+
+/* ---- the side that answers ---- */
+
+static uint64_t last_id;
+
+/* Sends the operation; the id, or -errno.  What is stored where a program of that age has an id, is checked. */
+static int answer_op(const struct request *r, uint64_t cookie, enum kind k, bool notify, uint64_t *id)
+{
+	static struct vec v;
+	uint64_t flags = (k == READ ? 0 : F_WRITE) | (notify ? F_NOTIFY : 0), remote = age == A0 ? r->phys : 0;
+	unsigned char *local = mem + 200;
+	struct args_a a;
+	struct args_a2 a2;
+	struct args_b2 b2;
+	struct args_c c;
+	struct rdma_args d;
+
+	v = (struct vec){(uintptr_t)(k == REFUSED ? NULL : local), LEN};
+	if (k == READ)
+		memset(local, 0, LEN);
+	else
+		pattern(local, LEN, key_of(r->round));
+	a = (struct args_a){{remote, LEN}, cookie, (uintptr_t)&v, 1, flags, (uintptr_t)id};
+	a2 = (struct args_a2){cookie, {0, LEN}, (uintptr_t)&v, 1, flags, (uintptr_t)id};
+	b2 = (struct args_b2){a2, r->round, 0x12345678};
+	c = (struct args_c){cookie, {0, LEN}, (uintptr_t)&v, 1, flags, r->round, 0};
+	d = (struct rdma_args){cookie, {0, LEN}, (uintptr_t)&v, 1, flags, (uint64_t)r->round << 32 | r->round};
+	if (k == PLAIN_TOKEN) { /* with a value that is an address of ours: a token, never written to */
+		d.token = (uintptr_t)id;
+		memcpy(&c.user_token, &d.token, 8);
+	}
+	if (age <= A1)
+		return send_with("answer", 6, CMSG_ARGS, &a, sizeof(a));
+	if (age <= B1)
+		return send_with("answer", 6, CMSG_ARGS, &a2, sizeof(a2));
+	if (age == B2)
+		return send_with("answer", 6, CMSG_ARGS, &b2, sizeof(b2));
+	if (age == C)
+		return send_with("answer", 6, CMSG_ARGS, &c, sizeof(c));
+	return send_with("answer", 6, CMSG_ARGS, &d, sizeof(d));
+}
+
+static void wait_for(enum kind k, uint64_t id)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	double until = seconds() + deadline();
+	uint64_t mark = GARBAGE;
+	int rc;
+
+	if (k == UNARMED) {
+		/* the next request may come too: POLLIN all the same */
+		expect(poll(&p, 1, (int)(deadline() * 1000)), 1, "poll after an operation, without any set-up");
+	}
+	for (;;) {
+		rc = k == UNARMED ? barrier(0, false, &mark) : barrier(id, k == ARM, &mark);
+		check(rc == 0 || (rc == -EAGAIN && k != UNARMED), "%s: BARRIER for %llu: came %d", kinds[k],
+		      (unsigned long long)id, rc);
+		check(mark != GARBAGE, "%s: BARRIER (result %d) stored no mark", kinds[k], rc);
+		check(mark <= last_id, "%s: the mark %llu is higher than any id, %llu", kinds[k],
+		      (unsigned long long)mark, (unsigned long long)last_id);
+		if (mark >= id)
+			break;
+		check(rc == -EAGAIN || k == UNARMED, "%s: BARRIER for %llu succeeded with the mark %llu", kinds[k],
+		      (unsigned long long)id, (unsigned long long)mark);
+		check(seconds() < until, "%s: the mark stays at %llu, expected %llu", kinds[k],
+		      (unsigned long long)mark, (unsigned long long)id);
+		if (k == ARM || k == UNARMED)
+			expect(poll(&p, 1, (int)(deadline() * 1000)), 1, "poll for a barrier");
+	}
+	expect(barrier(id, true, &mark), 0, "BARRIER for an id that is done");
+}
+
+static void wait_for_notice(const struct request *r, int status, uint64_t *id)
+{
+	struct came m = next("the notification");
+	uint64_t token = age == D ? (uint64_t)r->round << 32 | r->round : r->round;
+
+	if (r->kind == PLAIN_TOKEN)
+		token = age == D ? (uintptr_t)id : (uint32_t)(uintptr_t)id;
+	check(m.note, "%s: expected a notification, came a message of %zu bytes", kinds[r->kind], m.len);
+	check(m.token == token, "%s: expected token %llx, came %llx", kinds[r->kind], (unsigned long long)token,
+	      (unsigned long long)m.token);
+	if (age != C) /* a program of those five days reads 0 */
+		expect(m.status, status, "%s: its status", kinds[r->kind]);
+}
+
+static void answer(const struct request *r, uint64_t cookie)
+{
+	enum kind k = (enum kind)r->kind;
+	bool bad = k == BAD_KEY || k == FREED, notify = age >= C || k == NOTICE;
+	uint64_t *id = &ids[r->round % 8];
+	int rc;
+
+	*id = k == PLAIN_TOKEN ? GARBAGE : 0;
+	rc = answer_op(r, k == BAD_KEY ? 0x5bad5badull : cookie, k, notify, id);
+	if (k == REFUSED) {
+		expect(rc, -EFAULT, "an operation with local memory that is none");
+		check(*id == 0, "an id, %llu, was stored by a sendmsg that failed", (unsigned long long)*id);
+	} else {
+		expect(rc, 6, "%s: sendmsg", kinds[k]);
+		if (has_barrier()) {
+			check(*id > last_id && *id != 0,
+			      "%s: expected an id above %llu when sendmsg returns, came %llu", kinds[k],
+			      (unsigned long long)last_id, (unsigned long long)*id);
+			check(last_id || *id == 1, "the first id: expected 1, came %llu", (unsigned long long)*id);
+			last_id = *id;
+		}
+		if (notify)
+			wait_for_notice(r, bad ? ST_REMOTE_ERROR : ST_SUCCESS, id);
+		if (has_barrier() && k != LATER)
+			wait_for(k, last_id);
+		if (k == PLAIN_TOKEN)
+			check(*id == GARBAGE, "a token was taken for an address and written to");
+	}
+	if (k == READ) {
+		unsigned char want[LEN];
+
+		pattern(want, LEN, key_of(r->round) ^ 1);
+		expect_bytes(mem + 200, want, LEN, "what was read, when the operation is done");
+	}
+	if (bad || k == REFUSED)
+		expect(send_with("sorry", 5, 0, NULL, 0), 5, "a plain message");
+}
+
+/* What rds-stress of 2008 stops for ever without: a message that answers ours, and a mark that covers ours. */
+static void mark_is_there(void)
+{
+	uint64_t mark = GARBAGE;
+
+	expect(barrier(0, false, &mark), 0, "BARRIER with wait id 0");
+	check(mark == last_id, "the mark when the peer's next message is there: expected %llu, came %llu",
+	      (unsigned long long)last_id, (unsigned long long)mark);
+}
+
+/* ---- both ---- */
+
+static unsigned rounds(enum kind k)
+{
+	return !does(k) ? 0 : k == LATER ? 100 : 5;
+}
+
+/* Who asks begins when who answers has its port: a message to a port that nobody has is dropped. */
+static void side(bool asks, int pipe_fd)
+{
+	char c = 0;
+
+	unsigned k, n, round = 0;
+	struct request r;
+	struct came m;
+
+	peer = name_of(address(!asks), PORT + !asks);
+	fd = rds_bound(address(asks), PORT + asks);
+	mem = pages(4 * PAGE);
+	ids = (uint64_t *)(void *)(mem + 3 * PAGE);
+	probe();
+	if (has_barrier() && !asks)
+		barrier_errors();
+	check((asks ? read(pipe_fd, &c, 1) : write(pipe_fd, &c, 1)) == 1, "the other side has ended");
+	for (k = 0; k < KINDS; k++)
+		for (n = 0; n < rounds((enum kind)k); n++) {
+			round++;
+			if (asks) {
+				ask(round, (enum kind)k);
+				continue;
+			}
+			m = next("a request");
+			check(m.letter && m.len == sizeof(r), "expected a request, came %zu bytes", m.len);
+			memcpy(&r, m.body, sizeof(r));
+			check(r.round == round && r.kind == k, "expected request %u, came %u", round, r.round);
+			if (has_barrier())
+				mark_is_there();
+			check((m.cookie != 0) == (k == MAPPED), "a cookie, %llx, with a request: %s",
+			      (unsigned long long)m.cookie, kinds[k]);
+			answer(&r, m.cookie ? m.cookie : r.cookie);
+		}
+	if (asks) {
+		expect(send_with("end", 3, 0, NULL, 0), 3, "the end");
+	} else {
+		m = next("the end");
+		must_be(&m, "end", PLAIN_TOKEN);
+	}
+	/* and ends when it has everything: what is unsent would go with the socket */
+	check((asks ? read(pipe_fd, &c, 1) : write(pipe_fd, &c, 1)) == 1, "the other side has ended");
+}
+
+int main(int argc, char **argv)
+{
+	int c, status, both[2];
+	pid_t pid;
+
+	while ((c = getopt(argc, argv, "L:")) != -1) {
+		if (c != 'L')
+			return 2;
+		level = (int)strtol(optarg, NULL, 0);
+	}
+	for (age = A0; age <= D && (optind + 1 != argc || strcmp(ages[age], argv[optind])); age++)
+		;
+	if (age > D)
+		fail("one of A0 A1 A2 B1 B2 C D");
+	signal(SIGPIPE, SIG_IGN);
+	check(pipe(both) == 0, "pipe: %m");
+	pid = fork();
+	check(pid >= 0, "fork: %m");
+	alarm((unsigned)(3 * deadline()));
+	close(both[pid ? 0 : 1]);
+	side(!pid, both[pid ? 1 : 0]);
+	if (!pid)
+		_exit(0);
+	check(waitpid(pid, &status, 0) == pid, "waitpid: %m");
+	check(status == 0, "the other side ended with %s %d", WIFSIGNALED(status) ? "signal" : "status",
+	      WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+	printf("ok %s, level %d: ids up to %llu\n", ages[age], level, (unsigned long long)last_id);
+	return 0;
+}

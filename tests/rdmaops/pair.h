@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * pair.h - this side of operations on an agent's memory: one socket, AREA bytes, and the simplest write of all.
+ */
+#ifndef RDMAOPS_PAIR_H
+#define RDMAOPS_PAIR_H
+
+#include "agent.h"
+
+#define INIT_PORT 4050
+
+extern struct agent *a;
+extern struct box *b;
+extern unsigned char *p; /* AREA bytes of this side */
+extern uint64_t token;	 /* the last that was used */
+
+void begin(void);
+void end(void);
+
+struct op simple(uint64_t cookie, uint64_t flags); /* of 64 bytes at p, a new pattern and a new token */
+int send_op(const struct op *op);
+void plain(const char *text);
+void comes(const char *text, const char *why); /* the next message there is this one */
+void works(uint64_t cookie, const char *why);  /* a write, its notification and its message */
+
+#endif

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * player.h - the random generator with its model: what lies on the board that all processes share, and what an actor is.
+ *
+ * An actor is a socket.  Each owns SLOTS pieces of private memory.  A slot is granted, as a region, to one writer at a time;
+ * that writer alone writes, reads and counts in it, and logs every write on the board before it sends it.  So what a slot
+ * may hold at any instant follows from its first content and its log, for whoever looks: the owner when a message arrives
+ * and when the slot comes back, the writer when a read is done.
+ *
+ * Control goes over the board, never over messages: messages may get lost where sockets are canceled, closed or killed.
+ */
+#ifndef RDMAOPS_PLAYER_H
+#define RDMAOPS_PLAYER_H
+
+#include <stdatomic.h>
+
+#include "rdma.h"
+
+#define ACTORS_MAX 32
+#define SLOTS 4
+#define LOG_MAX 24
+#define WORDS 8		 /* for atomics, at the beginning of a slot: word 0 counts, a digit per operation */
+#define DATA (WORDS * 8) /* where the rest begins */
+#define SLOT_BYTES(i) ((size_t)PAGE << (2 * (i)))
+#define SLOT_MAX SLOT_BYTES(SLOTS - 1)
+#define POOL (2 * MIB) /* random bytes, the same for all: what is written comes from here */
+#define PIECES_MAX 512
+#define FLIGHTS 32
+#define OLDS 4096
+#define MAGIC 0x72647370u
+#define GAP 3 /* guard bytes between the pieces of a read */
+
+enum mode { CALM, CANCEL, KILL, DROP };
+enum outcome { OPEN, DONE, UNSURE };
+enum slot_state { IDLE, GRANTED, RELEASED };
+
+struct entry { /* a write */
+	_Atomic uint32_t outcome;
+	uint32_t off, len;
+	uint64_t key; /* what its pieces follow from */
+};
+
+struct slot {
+	_Atomic uint32_t state;
+	uint32_t gen, writer, flags; /* of the region */
+	uint32_t life;		     /* of its owner, when it was granted */
+	uint64_t cookie;
+	size_t base; /* of its first content in the pool */
+	_Atomic uint32_t n, digits;
+	struct entry log[LOG_MAX];
+	_Atomic uint32_t digit[LOG_MAX]; /* outcome */
+	uint64_t word[WORDS];		 /* 1 and up, as the writer left them (CALM) */
+	_Atomic uint64_t stale;		 /* a cookie that was freed and is beyond reach */
+};
+
+struct board {
+	_Atomic uint64_t progress, ops[ACTORS_MAX], notes, letters, reads, writes, atomics, failures, unsure;
+	_Atomic uint64_t sent[ACTORS_MAX][ACTORS_MAX], received[ACTORS_MAX][ACTORS_MAX]; /* CALM */
+	_Atomic uint32_t life[ACTORS_MAX], opened[ACTORS_MAX], reached[ACTORS_MAX], quiet[ACTORS_MAX];
+	struct slot slot[ACTORS_MAX][SLOTS];
+};
+
+struct header { /* of a message */
+	uint32_t magic, from, life, seq, zeros, never;
+	uint32_t slot, gen, entry, final, hello; /* entry: its write, plus 1 */
+	uint32_t body;
+	uint64_t key;
+};
+
+/* What an actor asks its wire to send. */
+struct request {
+	unsigned to;
+	struct header head;
+	unsigned char *payload; /* with the header; NULL: nothing */
+	size_t len;
+	int cmsg; /* CMSG_*, 0: none */
+	struct rdma_args args;
+	struct vec vec[PIECES_MAX];
+	struct atomic72 atomic;
+	struct atomic56 vendor;
+	bool as_vendor;
+	struct get_mr map;
+	uint64_t dest;
+};
+
+struct arrival {
+	unsigned notes;
+	struct notify note[8];
+	bool letter;
+	unsigned from;
+	size_t len;
+	uint64_t cookie;
+	unsigned char *body; /* until the next call */
+};
+
+enum what { WRITE, READ, COUNT, SWAP, BOGUS };
+
+struct flight { /* an operation that will be notified of */
+	uint64_t token;
+	enum what what;
+	unsigned to, slot, gen, life, entry, cancels;
+	bool proven;	    /* an operation had been done by this life of the peer before */
+	unsigned char *buf; /* a read's */
+	uint64_t key;
+	uint32_t off, len;
+	uint64_t *old, want; /* an atomic's */
+	double since;
+};
+
+struct grant { /* what the writer keeps of a slot */
+	uint32_t gen, ops, target, flying, reading;
+	bool untold, closing, begun; /* untold: the last operation is not notified of */
+};
+
+struct actor {
+	unsigned id;
+	int fd;
+	uint64_t rng, tokens;
+	uint32_t life, seq_out[ACTORS_MAX], zeros_out[ACTORS_MAX], seq_in[ACTORS_MAX], zeros_in[ACTORS_MAX],
+		life_in[ACTORS_MAX], cancels[ACTORS_MAX], proven[ACTORS_MAX]; /* proven: its life, plus 1 */
+	bool pending;
+	struct request req;
+	struct flight flight[FLIGHTS], next; /* next: of req */
+	unsigned flights;
+	struct grant grant[ACTORS_MAX][SLOTS];
+	struct {
+		uint32_t gen;
+		uint64_t cookie;
+	} hello[ACTORS_MAX][SLOTS];
+	unsigned char *mem[SLOTS];
+	uint32_t final[SLOTS]; /* generation whose last message has come */
+	uint64_t *olds;	       /* OLDS words for atomics, used in turn */
+};
+
+struct wire {
+	void (*open)(struct actor *a);
+	void (*close)(struct actor *a);
+	int (*get_mr)(struct actor *a, void *addr, size_t len, uint64_t flags, uint64_t *cookie, bool for_dest);
+	int (*free_mr)(struct actor *a, uint64_t cookie, uint64_t flags);
+	int (*send)(struct actor *a, struct request *r); /* 0 or -errno */
+	bool (*recv)(struct actor *a, struct arrival *in);
+	int (*cancel)(struct actor *a, unsigned to);
+	void (*wait)(struct actor *const *a, unsigned n);
+};
+
+extern struct board *board;
+extern const unsigned char *pool;
+extern const struct wire *wire, real_wire, fake_wire;
+extern enum mode mode;
+extern uint64_t seed, quota;
+extern unsigned actors;
+extern double patience; /* seconds */
+extern const char *fake_fault;
+
+extern const char *const fake_faults[];
+
+/* ---- model ---- */
+
+unsigned pieces(uint64_t key, size_t len, size_t *part);
+void write_vecs(const struct entry *e, struct vec *v, unsigned *n);
+/* Whether bytes [off, off+len) of a slot may look like this: NULL, or why not. */
+const char *slot_wrong(const struct slot *s, uint32_t off, const unsigned char *got, size_t len, unsigned upto,
+		       uint32_t done);
+uint32_t slot_done(const struct slot *s);
+const char *count_wrong(const struct slot *s, uint64_t word, unsigned digits, bool before);
+
+/* ---- actors ---- */
+
+struct actor *actor_new(unsigned id);
+void actor_take_over(struct actor *a); /* after an earlier life of the same actor was killed */
+uint64_t actor_random(struct actor *a);
+bool actor_receive(struct actor *a);
+bool actor_step(struct actor *a);
+bool actor_ready(struct actor *a); /* nothing of it is under way any more */
+void actor_last_look(struct actor *a);
+__attribute__((noreturn, format(printf, 2, 3))) void actor_fail(const struct actor *a, const char *fmt, ...);
+
+void request_begin(struct actor *a, struct request *r, unsigned to);
+void request_body(struct actor *a, struct request *r, size_t len);
+int request_send(struct actor *a, struct request *r);
+void request_sent(struct actor *a, const struct request *r);
+bool request_busy(int rc);
+
+void owner_grant(struct actor *a, unsigned i);
+void owner_take_back(struct actor *a, unsigned i);
+
+bool writer_send(struct actor *a); /* what is pending; false: it must wait */
+void writer_plain(struct actor *a);
+void writer_bogus(struct actor *a, unsigned to, uint64_t cookie, size_t behind);
+bool writer_work(struct actor *a, bool finishing);
+
+#endif

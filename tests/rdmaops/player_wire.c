@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * player_wire.c - the player's actors on RDS sockets.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+
+#include "player.h"
+
+#define PORT 6000
+#define SOL_RDS 276
+
+static struct sockaddr_in name(unsigned id)
+{
+	return name_of(address(id), PORT + id);
+}
+
+static void wire_open(struct actor *a)
+{
+	double until = seconds() + patience;
+	struct sockaddr_in sin = name(a->id);
+
+	a->fd = socket(21, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (a->fd < 0)
+		fail("socket(PF_RDS): %m; is librdspreload.so preloaded?");
+	while (bind(a->fd, (struct sockaddr *)&sin, sizeof(sin))) {
+		/* of one that was killed it may take a moment until the port is free */
+		if (errno != EADDRINUSE || mode != KILL || seconds() > until)
+			fail("bind to port %u: %m", PORT + a->id);
+		poll(NULL, 0, 1);
+	}
+}
+
+static void wire_close(struct actor *a)
+{
+	check(close(a->fd) == 0, "close: %m");
+}
+
+static int wire_get_mr(struct actor *a, void *addr, size_t len, uint64_t flags, uint64_t *cookie, bool for_dest)
+{
+	struct sockaddr_in any = name(0);
+
+	return for_dest ? get_mr_for_dest(a->fd, &any, addr, len, flags, cookie)
+			: get_mr(a->fd, addr, len, flags, cookie);
+}
+
+static int wire_free_mr(struct actor *a, uint64_t cookie, uint64_t flags)
+{
+	return free_mr(a->fd, cookie, flags);
+}
+
+static int wire_send(struct actor *a, struct request *r)
+{
+	struct sockaddr_in to = name(r->to);
+	struct out o;
+	int rc;
+
+	out_begin(&o, &to, r->payload, r->len);
+	if (r->cmsg == CMSG_ARGS)
+		out_cmsg(&o, CMSG_ARGS, &r->args, sizeof(r->args));
+	else if (r->cmsg == CMSG_DEST)
+		out_cmsg(&o, CMSG_DEST, &r->dest, sizeof(r->dest));
+	else if (r->cmsg == CMSG_MAP)
+		out_cmsg(&o, CMSG_MAP, &r->map, sizeof(r->map));
+	else if (r->cmsg && r->as_vendor)
+		out_cmsg(&o, r->cmsg, &r->vendor, sizeof(r->vendor));
+	else if (r->cmsg)
+		out_cmsg(&o, r->cmsg, &r->atomic, sizeof(r->atomic));
+	rc = out_send(&o, a->fd, MSG_DONTWAIT);
+	if (rc >= 0 && (size_t)rc != r->len)
+		actor_fail(a, "sendmsg of %zu bytes: came %d", r->len, rc);
+	return rc < 0 ? rc : 0;
+}
+
+static bool wire_recv(struct actor *a, struct arrival *in)
+{
+	static unsigned char body[sizeof(struct header) + 65536];
+	_Alignas(8) unsigned char control[8 * 32];
+	struct sockaddr_in from;
+	struct iovec iov = {body, sizeof(body)};
+	struct msghdr m = {.msg_name = &from,
+			   .msg_namelen = sizeof(from),
+			   .msg_iov = &iov,
+			   .msg_iovlen = 1,
+			   .msg_control = control,
+			   .msg_controllen = sizeof(control)};
+	ssize_t n = recvmsg(a->fd, &m, MSG_DONTWAIT);
+	struct cmsghdr *c;
+
+	if (n < 0) {
+		if (errno != EAGAIN)
+			actor_fail(a, "recvmsg: %m");
+		return false;
+	}
+	*in = (struct arrival){.len = (size_t)n, .body = body, .letter = m.msg_namelen != 0};
+	for (c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
+		if (c->cmsg_level != SOL_RDS)
+			continue;
+		if (c->cmsg_type == CMSG_STATUS && in->notes < 8)
+			memcpy(&in->note[in->notes++], CMSG_DATA(c), sizeof(struct notify));
+		else if (c->cmsg_type == CMSG_DEST)
+			memcpy(&in->cookie, CMSG_DATA(c), sizeof(in->cookie));
+	}
+	if (in->letter) {
+		in->from = (unsigned)ntohs(from.sin_port) - PORT;
+		if (in->notes)
+			actor_fail(a, "notifications together with a message");
+		if (in->from < actors && from.sin_addr.s_addr != name(in->from).sin_addr.s_addr)
+			actor_fail(a, "a message from %s port %u", inet_ntoa(from.sin_addr), ntohs(from.sin_port));
+	}
+	return true;
+}
+
+static int wire_cancel(struct actor *a, unsigned to)
+{
+	struct sockaddr_in sin = name(to);
+
+	return setsockopt(a->fd, SOL_RDS, OPT_CANCEL_SENT_TO, &sin, sizeof(sin)) ? -errno : 0;
+}
+
+static void wire_wait(struct actor *const *a, unsigned n)
+{
+	struct pollfd p[ACTORS_MAX];
+	unsigned i;
+
+	for (i = 0; i < n; i++)
+		p[i] = (struct pollfd){.fd = a[i]->fd, .events = POLLIN};
+	poll(p, n, 1); /* the board wakes nobody */
+}
+
+const struct wire real_wire = {
+	wire_open, wire_close, wire_get_mr, wire_free_mr, wire_send, wire_recv, wire_cancel, wire_wait,
+};
