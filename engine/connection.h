@@ -205,8 +205,8 @@ void rds_release_unacked(struct rds_unacked *u); /* socket's bytes back, wake wr
 void rds_reap_all(void); /* no lock held */
 
 void rds_queued_free(struct rds_queued *q);
-/* What belongs to operations that have failed. */
-void rds_queue_purge(struct rds_conn *conn);
+/* What belongs to operations that have failed leaves the queue; answers: and what answers the peer's. */
+void rds_queue_purge(struct rds_conn *conn, bool answers);
 
 /* xmit.c */
 struct rds_outgoing {

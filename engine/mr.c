@@ -131,6 +131,7 @@ int rds_mr_get(struct rds_sock *sk, const struct rds_mr_request *req, uint64_t *
 
 	if (err)
 		return err;
+	rds_user_forget(); /* what it was a moment ago does not count: a program that registers may just have changed it */
 	if (rds_user_writable((void *)(uintptr_t)req->addr, req->bytes))
 		return -EFAULT;
 	mr = malloc(sizeof(*mr));

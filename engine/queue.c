@@ -379,12 +379,12 @@ bool rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep)
 	return true;
 }
 
-void rds_queue_purge(struct rds_conn *conn)
+void rds_queue_purge(struct rds_conn *conn, bool answers)
 {
 	struct rds_queued **p, *q;
 
 	for (p = &conn->queue; (q = *p);) {
-		if (q->op ? rds_op_wanted(q) : !(q->hdr.flags & RDS_FLAG_OP)) {
+		if (q->op ? rds_op_wanted(q) : !answers || !(q->hdr.flags & RDS_FLAG_OP)) {
 			p = &q->next;
 			continue;
 		}
@@ -551,4 +551,5 @@ void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct r
 		rds_queued_free(q);
 	}
 	conn->queue_tail = p;
+	rds_queue_purge(conn, false); /* pieces are no socket's */
 }

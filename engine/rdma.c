@@ -177,12 +177,14 @@ void rds_ops_broken(struct rds_conn *conn, bool all)
 	}
 }
 
+/* The kernel's order: the newest is reported first. */
 void rds_ops_cancel(struct rds_conn *conn, struct rds_sock *sk, uint16_t dport)
 {
-	struct rds_op *op, *next;
+	struct rds_op **link = conn->ops_tail, *op;
 
-	for (op = conn->ops; op; op = next) {
-		next = op->next;
+	while (link != &conn->ops) {
+		op = container_of(link, struct rds_op, next);
+		link = op->prev;
 		if (op->sk == sk && op->dport == dport)
 			rds_op_finish(op, RDS_RDMA_CANCELED);
 	}

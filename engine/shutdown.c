@@ -44,7 +44,7 @@ static void operations_end(struct rds_conn *conn, bool broken, bool all)
 	rds_ops_broken(conn, all);
 	rds_answers_drop(conn);
 	rx_unlock();
-	rds_queue_purge(conn);
+	rds_queue_purge(conn, true);
 }
 
 void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone)

@@ -129,7 +129,7 @@ static enum rds_rx_verdict up_message(struct rds_conn *conn, struct rds_ep *ep, 
 	if (cut && fault_draw(fl) % 2)
 		fault_break(f);
 	if (atomic_load(&f->broken))
-		return RDS_RX_DONE; /* lost with the endpoint, and not acknowledged */
+		return RDS_RX_LATER; /* lost with the endpoint; as nobody acknowledges it, its sender must find it where it is */
 	if (fault_chance(fl, fl->spec.later))
 		return RDS_RX_LATER;
 	v = f->head.t->up->message(f->head.conn, (struct rds_ep *)f, rx);
