@@ -315,7 +315,8 @@ static void memory_is(uint64_t key, enum kind k, const char *what)
 
 static void ask(unsigned round, enum kind k)
 {
-	struct request r = {.round = round, .kind = k, .phys = GARBAGE};
+	/* As in the programs of that age, the address of phys does not end in 00 or 01: that would be the byte use_once of A1. */
+	_Alignas(32) struct request r = {.round = round, .kind = k, .phys = GARBAGE};
 	uint64_t words[4], key = key_of(round);
 	struct came m;
 
