@@ -318,30 +318,6 @@ START_TEST(test_retained)
 }
 END_TEST
 
-/* ---- peers ---- */
-
-/* One that speaks the first version only is answered with it, and gets one message in a frame. */
-START_TEST(test_first_version)
-{
-	struct verbs_hello h;
-	unsigned i;
-
-	world_hello(&h, VERBS_CONNECT);
-	h.version_max = (uint8_t)(1 + _i);
-	h.credits = 64;
-	ck_assert_uint_eq(world_joined_with(a, &h).version, 1u + (unsigned)_i);
-	world_peer_frame(&(struct rds_hdr){.seq = 1, .sport = 1, .dport = 2}, NULL, 0);
-	world_run();
-	peer_post(&world.peer, 20);
-	for (i = 0; i < 5; i++) {
-		frames(4, 64);
-		world_peer_frame(&(struct rds_hdr){.seq = i + 2, .sport = 1, .dport = 2}, NULL, 0);
-		world_run();
-	}
-	ck_assert_uint_eq(frames(4, 64), _i ? 1 : 4);
-}
-END_TEST
-
 /* ---- received ---- */
 
 static unsigned char frame[PEER_BUF];
@@ -475,25 +451,6 @@ START_TEST(test_nonsense)
 }
 END_TEST
 
-/* From one that has not said that it would. */
-START_TEST(test_several_unasked)
-{
-	struct verbs_hello h;
-
-	world_hello(&h, VERBS_CONNECT);
-	h.version_max = 1;
-	h.credits = 64;
-	world_joined_with(a, &h);
-	add(1, 1, 1, 0);
-	add(2, 0, 0, 0);
-	peer_send(&world.peer, frame, frame_len, IBV_SEND_SIGNALED);
-	world_run();
-	ck_assert_uint_eq(a->nmsgs, 0);
-	ck_assert_uint_eq(a->downs, 1);
-	ck_assert_int_eq(a->why, -EPROTO);
-}
-END_TEST
-
 static void tests(TCase *t)
 {
 	tcase_add_loop_test(t, test_run, 0, 17);
@@ -508,12 +465,10 @@ static void tests(TCase *t)
 	tcase_add_test(t, test_waits_for_credits);
 	tcase_add_loop_test(t, test_end_while_held, 0, 2);
 	tcase_add_test(t, test_retained);
-	tcase_add_loop_test(t, test_first_version, 0, 2);
 	tcase_add_loop_test(t, test_several_come, 0, 12);
 	tcase_add_loop_test(t, test_end_within, 0, 5);
 	tcase_add_test(t, test_in_place);
 	tcase_add_loop_test(t, test_nonsense, 0, 6);
-	tcase_add_test(t, test_several_unasked);
 }
 
 int main(void)

@@ -106,7 +106,6 @@ static int accepted(struct verbs_ep *ep, const struct verbs_said *said)
 	if (memcmp(&a.self, &ep->id.peer, sizeof(a.self)) != 0)
 		return -EPROTO;
 	ep->frame = verbs_frame_of(a.frame, ep->dev->caps.frame);
-	ep->several = a.version >= VERBS_VERSION_SEVERAL;
 	ep->peer_ack = a.rx_seq;
 	verbs_credit_start(ep, a.credits);
 	verbs_ep_ready(ep);

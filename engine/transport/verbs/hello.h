@@ -17,9 +17,8 @@
 #include "engine/registry.h"
 
 #define VERBS_MAGIC 0x52445350u /* "RDSP" */
-#define VERBS_VERSION_MIN 1u
-#define VERBS_VERSION_MAX 2u
-#define VERBS_VERSION_SEVERAL 2u /* from this one on: several messages in one frame */
+#define VERBS_VERSION_MIN 3u
+#define VERBS_VERSION_MAX 3u /* operations (wire_op.h); 2: several messages in one frame; neither was ever released */
 
 enum verbs_ask {
 	VERBS_CONNECT = 1, /* a connection with process `wanted` */

@@ -128,7 +128,6 @@ static int prepare(struct verbs_ep *ep, const struct verbs_hello *req, struct ve
 	answer->frame = verbs_frame_say(ep->dev->caps.frame);
 	if (req->version_max < answer->version)
 		answer->version = req->version_max; /* the highest that both speak */
-	ep->several = answer->version >= VERBS_VERSION_SEVERAL;
 	ep->peer_ack = req->rx_seq;
 	answer->credits = (uint16_t)verbs_credit_first(ep->dev, ep);
 	if (ep->dev->caps.credits && !answer->credits)

@@ -274,7 +274,7 @@ static enum took one(struct verbs_ep *ep, struct verbs_buf *buf, uint32_t *next)
 	if (unlikely(ep->asm_data || (rx.hdr.len > ep->frame && !buf->at)))
 		return piece(ep, buf, &rx.hdr);
 	if (rx.hdr.len != left) {
-		if (unlikely(!ep->several || rx.hdr.len > left || VERBS_ALIGN(rx.hdr.len) + VERBS_HDR > left)) {
+		if (unlikely(rx.hdr.len > left || VERBS_ALIGN(rx.hdr.len) + VERBS_HDR > left)) {
 			nonsense(ep, "message length");
 			return TOOK;
 		}

@@ -227,7 +227,7 @@ static void let_go(struct verbs_ep *ep)
 
 static bool is_small(const struct verbs_ep *ep, const struct rds_wire_hdr *hdr, size_t len)
 {
-	return ep->several && len <= ep->frame / 4 && hdr->sequence &&
+	return len <= ep->frame / 4 && hdr->sequence &&
 	       !(hdr->flags & (RDS_FLAG_ACK_REQUIRED | RDS_FLAG_CONG_BITMAP));
 }
 

@@ -274,7 +274,6 @@ struct verbs_ep {
 	uint32_t qpn;
 	uint32_t max_inline;
 	uint32_t frame;	      /* payload of a frame that the peer takes */
-	bool several;	      /* ... and it takes several messages in one */
 	bool held;	      /* the last of `out` is a group that waits for more (collect.c) */
 	_Atomic uint32_t run; /* messages since one has come, or since room was waited for */
 	uint32_t run_heard, good;
