@@ -24,17 +24,10 @@
 #include "engine/user_copy.h"
 
 #define MR_BUCKETS 1024u
-#define RKEY_LEAST (1u << 22)
 #define PAGE ((uint64_t)4096)
 
 static struct rds_mr *table[MR_BUCKETS]; /* rx */
 static uint32_t last_rkey;		 /* rx; 0: none yet */
-
-bool rds_cookie_plausible(void *unused, uint64_t cookie)
-{
-	(void)unused;
-	return rds_cookie_rkey(cookie) >= RKEY_LEAST && rds_cookie_offset(cookie) < PAGE;
-}
 
 static struct rds_mr **bucket(uint32_t rkey)
 {
@@ -63,7 +56,7 @@ static uint32_t new_rkey(void)
 		os_random(&last_rkey, sizeof(last_rkey));
 	do
 		last_rkey++;
-	while (last_rkey < RKEY_LEAST || rds_mr_find(last_rkey));
+	while (last_rkey < RDS_RKEY_LEAST || rds_mr_find(last_rkey));
 	return last_rkey;
 }
 

@@ -8,6 +8,7 @@
 #include "engine/engine.h"
 #include "engine/rdma_args.h"
 
+#define RDS_RKEY_LEAST (1u << 22)
 #define RDS_MR_PAGES 257u /* touched by one, at most: 1 MiB, however it lies */
 
 struct rds_mr {
@@ -34,7 +35,11 @@ static inline uint64_t rds_cookie(uint32_t rkey, uint32_t offset)
 }
 
 /* Could this be a cookie of ours, or of a peer's? A length is not. */
-bool rds_cookie_plausible(void *unused, uint64_t cookie);
+static inline bool rds_cookie_plausible(void *unused, uint64_t cookie)
+{
+	(void)unused;
+	return rds_cookie_rkey(cookie) >= RDS_RKEY_LEAST && rds_cookie_offset(cookie) < 4096;
+}
 
 /*
  * A new region of a bound socket, and its cookie, stored where the request says.  -EINVAL, -EMSGSIZE, -EPERM, -ENOMEM, -EFAULT in the order

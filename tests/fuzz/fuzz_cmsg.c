@@ -5,7 +5,7 @@
  *
  * Input: flags, two sizes for the receiving side, then the control buffer.
  *
- * fuzz-sources: engine/cmsg.c engine/uaccess.c engine/os.c engine/os_fds.c
+ * fuzz-sources: engine/cmsg.c engine/uaccess.c engine/os.c engine/os_fds.c engine/legacy_abi.c engine/options.c engine/log.c
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * fuzz_wire.c - any 48 bytes as a message header: what is accepted keeps the limits that everybody behind relies on,
- * and means the same after being written and read again.
+ * fuzz_wire.c - any 48 bytes as a message header, any bytes as a piece of an RDMA operation: what is accepted keeps the limits
+ * that everybody behind relies on, and means the same after being written and read again.
  *
- * fuzz-sources: engine/wire.c
+ * fuzz-sources: engine/wire.c engine/wire_op.c
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/wire.h"
+#include "engine/wire_op.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -28,6 +29,7 @@ static void believed(const struct rds_hdr *h)
 	must(!(h->flags & RDS_FLAG_CONG_BITMAP) || h->len == RDS_CONG_MAP_BYTES);
 	must(h->ext_type == RDS_EXTHDR_NONE || h->ext_type == RDS_EXTHDR_RDMA || h->ext_type == RDS_EXTHDR_RDMA_DEST);
 	must(h->ext_type == RDS_EXTHDR_RDMA_DEST || !h->ext_offset);
+	must(!h->op || h->ext_type != RDS_EXTHDR_RDMA_DEST); /* there is no place for both */
 	for (int checksum = 0; checksum < 2; checksum++) {
 		rds_hdr_encode(h, &w, checksum);
 		must(!checksum == !w.csum);
@@ -35,8 +37,31 @@ static void believed(const struct rds_hdr *h)
 		must(again.seq == h->seq && again.ack == h->ack && again.len == h->len && again.sport == h->sport &&
 		     again.dport == h->dport && again.flags == h->flags && again.credit == h->credit &&
 		     again.ext_type == h->ext_type && again.ext_rkey == h->ext_rkey &&
-		     again.ext_offset == h->ext_offset);
+		     again.ext_offset == h->ext_offset && again.op == h->op);
 	}
+}
+
+static void piece(const uint8_t *data, size_t size)
+{
+	unsigned char *copy = malloc(size), head[RDS_OP_HDR];
+	struct rds_op_hdr h, again;
+	int ret;
+
+	memcpy(copy, data, size);
+	ret = rds_op_decode(copy, size, &h);
+	must(ret == 0 || ret == -EBADMSG);
+	if (!ret) {
+		must(h.kind >= RDS_OP_WRITE && h.kind <= RDS_OP_RESULT && size >= RDS_OP_HDR);
+		must(size - RDS_OP_HDR <= RDS_OP_PIECE);
+		must(h.kind != RDS_OP_READ || (h.len && h.len <= RDS_MAX_MSG));
+		rds_op_encode(&h, head);
+		memcpy(copy, head, sizeof(head));
+		must(rds_op_decode(copy, size, &again) == 0);
+		must(again.kind == h.kind && again.status == h.status && again.last == h.last && again.rkey == h.rkey &&
+		     again.id == h.id && again.message == h.message && again.offset == h.offset && again.len == h.len &&
+		     again.compare == h.compare && again.value_mask == h.value_mask);
+	}
+	free(copy);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -45,6 +70,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct rds_hdr h;
 	int ret;
 
+	if (size)
+		piece(data, size);
 	if (size < sizeof(*w))
 		return 0;
 	w = malloc(sizeof(*w)); /* of its own, so that a read beyond is seen */
