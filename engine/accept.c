@@ -21,6 +21,8 @@
 #define MSG_ZEROCOPY 0x4000000
 #endif
 
+enum admit { SENT, CONGESTED, FULL, NO_ROOM, AGAIN };
+
 struct send_call {
 	struct rds_sock *sk;
 	int fd, flags;
@@ -30,6 +32,7 @@ struct send_call {
 	unsigned cmsgs; /* RDS_HAS_* */
 	struct rds_rdma_send rdma; /* what they come to */
 	bool parsed;		   /* ... is there */
+	enum admit left;	   /* why it waits */
 	bool checked;	/* payload and control messages are known to be good: a repeated attempt need not look again */
 };
 
@@ -169,8 +172,6 @@ static int send_operations(struct send_call *c, struct rds_conn *conn)
 	rds_ops_let_go(ops);
 	return err;
 }
-
-enum admit { SENT, CONGESTED, FULL, NO_ROOM, AGAIN };
 
 /* conn->tx held. Row 20 (connection gone): AGAIN, the caller looks the destination up anew. */
 static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
@@ -337,7 +338,7 @@ static short wait_event(enum admit why)
 }
 
 /* Until it is sent (0, *a SENT), fails, or must wait for something else (0, *a says what). */
-static int wait_to_send(struct send_call *c, enum admit *ap)
+static __attribute__((noinline)) int wait_to_send(struct send_call *c, enum admit *ap)
 {
 	struct rds_sock *sk = c->sk;
 	uint64_t timeo = atomic_load(&sk->sndtimeo_ns), deadline = 0;
@@ -442,6 +443,26 @@ static inline void begin(struct send_call *c, struct rds_sock *sk, int fd, const
 	c->checked = false;
 }
 
+static void undo(void *arg)
+{
+	struct send_call *c = arg;
+
+	if (c->parsed)
+		rds_rdma_undo(c->sk, &c->rdma);
+}
+
+/* A thread may be cancelled in here: operations and a region that nobody knows of go with it. */
+static int wait_for_all(struct send_call *c)
+{
+	volatile int err = 0;
+
+	pthread_cleanup_push(undo, c);
+	while (!err && c->left != SENT)
+		err = wait_to_send(c, &c->left);
+	pthread_cleanup_pop(0);
+	return err;
+}
+
 static int send_or_wait(struct send_call *c)
 {
 	bool nonblock;
@@ -453,11 +474,8 @@ static int send_or_wait(struct send_call *c)
 		return err;
 	nonblock = (c->flags & MSG_DONTWAIT) || (os_fcntl(c->fd, F_GETFL, 0) & O_NONBLOCK);
 	c->out.may_wait = !nonblock; /* otherwise a ring without room means a copy, not EAGAIN */
-	if (nonblock)
-		return fail_nonblock(c, a);
-	while (!err && a != SENT)
-		err = wait_to_send(c, &a);
-	return err;
+	c->left = a;
+	return nonblock ? fail_nonblock(c, a) : wait_for_all(c);
 }
 
 ssize_t rds_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, int flags)
@@ -479,13 +497,12 @@ ssize_t rds_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, int f
 	if (unlikely(!atomic_load_explicit(&sk->open, memory_order_relaxed)))
 		return -EBADF;
 	err = send_or_wait(&c);
-	if (unlikely(err)) {
-		if (c.parsed)
-			rds_rdma_undo(sk, &c.rdma);
-		return err;
-	}
 	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
 		rds_run_work();
+	if (unlikely(err)) {
+		undo(&c);
+		return err;
+	}
 	rds_sent = true;
 	return (ssize_t)c.out.len;
 }

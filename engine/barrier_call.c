@@ -80,8 +80,9 @@ void rds_op_numbered_over(struct rds_op *op, bool never_was)
 
 	if (!op->barrier_id)
 		return;
-	if (!(never_was ? rds_barrier_cancel(b, op->daddr, op->barrier_id)
-			: rds_barrier_finish(b, op->daddr, op->barrier_id)))
+	if (never_was) /* a waiter may have nothing to wait for any more */
+		rds_barrier_cancel(b, op->daddr, op->barrier_id);
+	else if (!rds_barrier_finish(b, op->daddr, op->barrier_id))
 		return;
 	sk->barrier_gen++;
 	let_go(sk);
@@ -118,7 +119,8 @@ static int check(struct rds_sock *sk, const void *val, int len, struct rds_barri
 }
 
 /* 1: not yet, and the caller is one who waits. */
-static int ask(struct rds_sock *sk, const struct rds_barrier_request *req, bool nonblock, uint64_t *mark, uint64_t *gen)
+static int ask(struct rds_sock *sk, int fd, const struct rds_barrier_request *req, bool nonblock, uint64_t *mark,
+	       uint64_t *gen)
 {
 	int ret;
 
@@ -126,13 +128,14 @@ static int ask(struct rds_sock *sk, const struct rds_barrier_request *req, bool 
 	rds_progress_locked();
 	*gen = sk->barrier_gen;
 	ret = atomic_load(&sk->open) ? rds_barrier_call(&sk->barrier, req, nonblock, mark) : -EBADF;
+	rds_sock_lower(sk, fd);
 	rx_unlock();
 	if (atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed))
 		rds_run_work();
 	return ret;
 }
 
-static int sleep_for(struct rds_sock *sk, const struct rds_barrier_request *req, uint64_t *mark)
+static int sleep_for(struct rds_sock *sk, int fd, const struct rds_barrier_request *req, uint64_t *mark)
 {
 	uint64_t timeo = atomic_load(&sk->rcvtimeo_ns), deadline = 0;
 	struct rds_wait *w = rds_wait_begin_one(sk, RDS_WAIT_BARRIER);
@@ -143,7 +146,7 @@ static int sleep_for(struct rds_sock *sk, const struct rds_barrier_request *req,
 	if (timeo != RDS_NO_TIMEOUT)
 		deadline = os_now_ns() + timeo;
 	for (;;) {
-		ret = ask(sk, req, false, mark, &w->gen);
+		ret = ask(sk, fd, req, false, mark, &w->gen);
 		if (ret <= 0)
 			break;
 		if (rds_wait_spin(w))
@@ -172,9 +175,9 @@ int rds_barrier_set(struct rds_sock *sk, int fd, const void *val, int len)
 	if (ret)
 		return ret;
 	nonblock = req.nonblock || (os_fcntl(fd, F_GETFL, 0) & O_NONBLOCK);
-	ret = ask(sk, &req, nonblock, &mark, &gen);
+	ret = ask(sk, fd, &req, nonblock, &mark, &gen);
 	if (ret > 0)
-		ret = sleep_for(sk, &req, &mark);
+		ret = sleep_for(sk, fd, &req, &mark);
 	if ((!ret || ret == -EAGAIN) && req.mark_addr && rds_user_put(req.mark_addr, &mark, sizeof(mark)))
 		return -EFAULT;
 	return ret;

@@ -45,6 +45,7 @@ struct rds_queued {
 	bool was_sent; /* a transport had it once: the peer may have it already */
 	struct rds_op *
 		op; /* a piece of that operation, or the message of it and those behind it (rdma.h); a reference each */
+	struct rds_conn *answers; /* an answer of this connection's, counted in its answer_bytes */
 	uint64_t op_at; /* piece: data holds its header only, the rest is the program's memory from here on */
 	unsigned char data[];
 };
@@ -105,7 +106,7 @@ struct rds_conn {
 	uint64_t reading;
 	/* ... answers to its operations that have not been sent; counted for those without rx */
 	struct rds_queued *answers, **answers_tail;
-	uint64_t answer_bytes;
+	_Atomic uint64_t answer_bytes; /* ... and those of them that wait in the queue */
 	_Atomic unsigned nanswers;
 	uint64_t void_op, void_message; /* what failed last; the message that goes with it is not delivered */
 
@@ -205,6 +206,8 @@ void rds_release_unacked(struct rds_unacked *u); /* socket's bytes back, wake wr
 void rds_reap_all(void); /* no lock held */
 
 void rds_queued_free(struct rds_queued *q);
+/* Up, and the first that waits is an operation's that may not go yet, whatever room there is. */
+bool rds_queue_blocked(struct rds_conn *conn);
 /* What belongs to operations that have failed leaves the queue; answers: and what answers the peer's. */
 void rds_queue_purge(struct rds_conn *conn, bool answers);
 

@@ -95,7 +95,8 @@ static void collect_conn(struct rds_conn *conn, void *arg)
 		collect_state(conn, c);
 	} else if (c->kind == RDS_INFO_SENDING) {
 		for (struct rds_queued *q = conn->queue; q; q = q->next)
-			collect_message(conn, &q->u, c);
+			if (!(q->hdr.flags & RDS_FLAG_OP)) /* no message */
+				collect_message(conn, &q->u, c);
 	} else {
 		for (unsigned i = 0; i < conn->count; i++) {
 			const struct rds_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];

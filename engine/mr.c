@@ -60,9 +60,14 @@ static uint32_t new_rkey(void)
 	return last_rkey;
 }
 
-static void link_mr(struct rds_sock *sk, struct rds_mr *mr)
+/* False: the socket has been closed meanwhile, and nobody would free it. */
+static bool link_mr(struct rds_sock *sk, struct rds_mr *mr)
 {
 	rx_lock();
+	if (!atomic_load(&sk->open)) {
+		rx_unlock();
+		return false;
+	}
 	mr->sk = sk;
 	mr->rkey = new_rkey();
 	mr->hash_next = *bucket(mr->rkey);
@@ -73,6 +78,7 @@ static void link_mr(struct rds_sock *sk, struct rds_mr *mr)
 		mr->next->prev = &mr->next;
 	sk->regions = mr;
 	rx_unlock();
+	return true;
 }
 
 /* rx held */
@@ -131,7 +137,10 @@ int rds_mr_get(struct rds_sock *sk, const struct rds_mr_request *req, uint64_t *
 	if (!mr)
 		return -ENOMEM;
 	*mr = found;
-	link_mr(sk, mr);
+	if (!link_mr(sk, mr)) {
+		free(mr);
+		return -EBADF;
+	}
 	*cookie = rds_cookie(mr->rkey, (uint32_t)(req->addr & (PAGE - 1)));
 	if ((req->cookie_addr && rds_user_put(req->cookie_addr, cookie, sizeof(*cookie))) ||
 	    (req->phys_addr && rds_user_put(req->phys_addr, &zero, sizeof(zero)))) {

@@ -249,6 +249,8 @@ void rds_queued_free(struct rds_queued *q)
 {
 	if (unlikely(q->op))
 		rds_op_release(q);
+	if (unlikely(q->answers))
+		atomic_fetch_sub(&q->answers->answer_bytes, q->hdr.len);
 	free(q);
 }
 
@@ -277,11 +279,17 @@ static struct rds_queued *queue_first(struct rds_conn *conn)
 	return q;
 }
 
+bool rds_queue_blocked(struct rds_conn *conn)
+{
+	return conn->queue && atomic_load(&conn->state) == RDS_CONN_UP && !queue_first(conn) && conn->queue;
+}
+
 /* 0: sent; 1: its operation has failed; -errno: not now */
 static int queue_give(struct rds_conn *conn, struct rds_queued *q)
 {
 	bool piece = q->op && (q->hdr.flags & RDS_FLAG_OP);
-	void *bytes = piece ? rds_op_bytes(q) : q->data;
+	bool began = false;
+	void *bytes = piece ? rds_op_bytes(q, &began) : q->data;
 	struct iovec iov = {.iov_base = bytes, .iov_len = q->hdr.len};
 	struct rds_wire_hdr wire;
 	int err;
@@ -291,8 +299,11 @@ static int queue_give(struct rds_conn *conn, struct rds_queued *q)
 	rds_hdr_encode(&q->hdr, &wire, false);
 	rds_conn_sending(conn, q->u.seq);
 	err = rds_xmit_ep(conn, &wire, &iov, q->hdr.len, &q->u.pos);
-	if (piece)
+	if (piece) {
 		free(bytes);
+		if (err)
+			rds_op_not_sent(q, began);
+	}
 	return err;
 }
 
@@ -345,6 +356,7 @@ static struct rds_queued *queued_again(struct rds_conn *conn, struct rds_ep *ep,
 				  .ext_rkey = u->ext_rkey,
 				  .ext_offset = u->ext_offset};
 	q->op = NULL;
+	q->answers = NULL;
 	memcpy(q->data, bytes, u->len);
 	return q;
 }

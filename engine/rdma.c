@@ -101,7 +101,12 @@ void rds_op_finish(struct rds_op *op, int status)
 	if (op->done)
 		return;
 	read_over(op);
+	if (op->conn && op->refs > 1) { /* what waits of it may be in somebody's way */
+		op->conn->want_flush = true;
+		rds_conn_work(op->conn);
+	}
 	rds_op_unlist(op);
+	op->held_by = NULL;
 	op->done = true;
 	op->status = status;
 	rds_op_numbered_over(op, false);

@@ -91,7 +91,8 @@ bool rds_op_wanted(const struct rds_queued *q);
 /* May it go now?  False: when some reads have been answered. */
 bool rds_op_may_go(struct rds_conn *conn, const struct rds_queued *q);
 /* The bytes of a piece in the queue, header first, malloc'ed.  NULL: not to be had; its operation has failed. */
-void *rds_op_bytes(struct rds_queued *q);
+void *rds_op_bytes(struct rds_queued *q, bool *began);
+void rds_op_not_sent(struct rds_queued *q, bool began); /* there was no room for it */
 /* It has moved to another connection's queue. */
 void rds_op_moved(struct rds_conn *to, struct rds_queued *q);
 void rds_op_lost(struct rds_queued *q);	   /* there is nowhere for it to go */

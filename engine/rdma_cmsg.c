@@ -65,6 +65,8 @@ static int fill_rdma(struct rds_op *op, const struct rds_rdma_request *req, uint
 		return err;
 	if (sum > req->remote_bytes)
 		return -EINVAL;
+	if (sum > RDS_MAX_MSG) /* refused before, unless the program has changed it since */
+		return -EMSGSIZE;
 	if (req->id_addr && rds_user_writable((void *)(uintptr_t)req->id_addr, sizeof(uint64_t)))
 		return -EFAULT;
 	op->kind = write ? RDS_OP_WRITE : RDS_OP_READ;
@@ -222,6 +224,9 @@ int rds_rdma_parse(struct rds_sock *sk, const struct msghdr *msg, uint16_t dport
 		if (ret)
 			break;
 	}
+	/* That mixture has been refused, but the program may have changed it since. */
+	if (!ret && out->ops && out->cookie)
+		ret = -EINVAL;
 	out->silent = p.silent && out->ops;
 	if (ret)
 		rds_rdma_undo(sk, out);

@@ -56,6 +56,16 @@ static void start(struct rds_op *op)
 	op->conn->reading += op->total;
 }
 
+/* It was not given after all: what was its beginning is none. */
+static void not_started(struct rds_op *op, bool began)
+{
+	if (!began)
+		return;
+	rx_lock();
+	op->started = false;
+	rx_unlock();
+}
+
 static bool may_start(const struct rds_conn *conn, const struct rds_op *op)
 {
 	return op->kind != RDS_OP_READ || op->reading || !conn->reading || conn->reading + op->total <= READ_AHEAD;
@@ -165,15 +175,16 @@ static int xmit_piece(struct rds_conn *conn, struct rds_op *op, uint64_t at, siz
 	struct rds_hdr hdr = {
 		.seq = conn->next_tx, .flags = RDS_FLAG_OP, .sport = op->sk->laddr.port, .dport = op->dport};
 	unsigned char head[RDS_OP_HDR];
-	bool go = !conn->queue && atomic_load_explicit(&conn->state, memory_order_relaxed) == RDS_CONN_UP, was = false;
+	bool go = !conn->queue && atomic_load_explicit(&conn->state, memory_order_relaxed) == RDS_CONN_UP,
+	     began = false;
 	int err = -EAGAIN;
 
 	hdr.len = (uint32_t)(RDS_OP_HDR + len);
 	piece_header(op, at, len, head);
 	if (go) {
 		rx_lock();
-		was = op->started;
 		go = may_start(conn, op);
+		began = go && !op->started;
 		if (go)
 			start(op);
 		rx_unlock();
@@ -181,10 +192,7 @@ static int xmit_piece(struct rds_conn *conn, struct rds_op *op, uint64_t at, siz
 	if (go)
 		err = give_piece(conn, op, &hdr, at, head);
 	if (err == -EAGAIN || err == -ENOTCONN) {
-		rx_lock();
-		if (!was)
-			op->started = false;
-		rx_unlock();
+		not_started(op, began);
 		err = queue_piece(conn, op, &hdr, at, head);
 	}
 	if (!err)
@@ -217,10 +225,11 @@ void rds_ops_take_back(struct rds_op *ops)
 
 	rx_lock();
 	for (op = ops; op; op = op->also) {
+		if (op->done) /* and reported, if that was wished */
+			continue;
 		op->notify = op->recverr = false;
-		if (!op->done)
-			rds_op_numbered_over(op, true);
-		op->barrier_id = op->done ? op->barrier_id : 0;
+		rds_op_numbered_over(op, true);
+		op->barrier_id = 0;
 		rds_op_finish(op, RDS_RDMA_CANCELED);
 	}
 	rx_unlock();
@@ -330,7 +339,7 @@ bool rds_ops_hold(struct rds_conn *conn, struct rds_op *ops)
 	return held;
 }
 
-void *rds_op_bytes(struct rds_queued *q)
+void *rds_op_bytes(struct rds_queued *q, bool *began)
 {
 	size_t len = q->hdr.len - RDS_OP_HDR;
 	unsigned char *bytes = malloc(q->hdr.len);
@@ -341,15 +350,22 @@ void *rds_op_bytes(struct rds_queued *q)
 		err = rds_user_fetch_vec(bytes + RDS_OP_HDR, q->op->local, q->op->nlocal, q->op_at, len);
 	}
 	rx_lock();
-	if (err)
+	if (err) {
 		rds_op_finish(q->op, RDS_RDMA_OTHER_ERROR);
-	else
+	} else {
+		*began = !q->op->started;
 		start(q->op);
+	}
 	rx_unlock();
 	if (!err)
 		return bytes;
 	free(bytes);
 	return NULL;
+}
+
+void rds_op_not_sent(struct rds_queued *q, bool began)
+{
+	not_started(q->op, began);
 }
 
 void rds_op_moved(struct rds_conn *to, struct rds_queued *q)
@@ -385,11 +401,73 @@ static struct rds_queued *next_answer(struct rds_conn *conn)
 		conn->answers = q->next;
 		if (!conn->answers)
 			conn->answers_tail = &conn->answers;
-		conn->answer_bytes -= q->hdr.len;
 		atomic_fetch_sub(&conn->nanswers, 1);
 	}
 	rx_unlock();
 	return q;
+}
+
+static void put_back(struct rds_conn *conn, struct rds_queued *q)
+{
+	rx_lock();
+	q->next = conn->answers;
+	if (!q->next)
+		conn->answers_tail = &q->next;
+	conn->answers = q;
+	atomic_fetch_add(&conn->nanswers, 1);
+	rx_unlock();
+}
+
+static int give_answer(struct rds_conn *conn, struct rds_queued *q, uint64_t seq)
+{
+	struct iovec iov = {.iov_base = q->data, .iov_len = q->hdr.len};
+
+	q->hdr.seq = q->u.seq = seq;
+	return give(conn, &q->hdr, &iov);
+}
+
+/* Everything that waits was never given to a transport: it can have later numbers. */
+static void renumber(struct rds_conn *conn)
+{
+	uint64_t from = conn->queue->u.seq;
+	struct rds_queued *q;
+	unsigned i;
+
+	for (q = conn->queue; q; q = q->next)
+		q->hdr.seq = ++q->u.seq;
+	conn->next_tx++;
+	rx_lock();
+	for (i = 0; i < atomic_load(&conn->nout); i++)
+		if (conn->out[i].notice >= from)
+			conn->out[i].notice++;
+	rx_unlock();
+}
+
+/*
+ * What waits for a transport's room keeps its place.  But what waits for the peer to answer, or for another peer, must not hold up our
+ * answers, or both sides wait for each other: they go before it.
+ */
+static bool answer_goes(struct rds_conn *conn, struct rds_queued *q)
+{
+	int err = -EAGAIN;
+
+	if (rds_queue_blocked(conn)) {
+		if (give_answer(conn, q, conn->queue->u.seq)) {
+			put_back(conn, q); /* room comes with a call of rds_run_work() */
+			return false;
+		}
+		renumber(conn);
+		rds_queued_free(q);
+		return true;
+	}
+	if (!conn->queue && atomic_load(&conn->state) == RDS_CONN_UP)
+		err = give_answer(conn, q, conn->next_tx);
+	q->hdr.seq = q->u.seq = conn->next_tx++;
+	if (err)
+		to_queue(conn, q);
+	else
+		rds_queued_free(q);
+	return true;
 }
 
 void rds_answers_flush(struct rds_conn *conn)
@@ -398,19 +476,15 @@ void rds_answers_flush(struct rds_conn *conn)
 	bool any = false;
 
 	while ((q = next_answer(conn))) {
-		struct iovec iov = {.iov_base = q->data, .iov_len = q->hdr.len};
-		int err = -EAGAIN;
-
-		q->hdr.seq = q->u.seq = conn->next_tx++;
-		if (!conn->queue && atomic_load(&conn->state) == RDS_CONN_UP)
-			err = give(conn, &q->hdr, &iov);
-		any |= !err;
-		if (err)
-			to_queue(conn, q);
-		else
-			free(q);
+		if (atomic_load(&conn->state) == RDS_CONN_DEAD) {
+			rds_queued_free(q);
+			continue;
+		}
+		if (!answer_goes(conn, q))
+			break;
+		any = true;
 	}
-	if (any)
+	if (any && conn->ep)
 		conn->t->ops->flush(conn->ep, true);
 }
 
@@ -420,9 +494,8 @@ void rds_answers_drop(struct rds_conn *conn)
 
 	while ((q = conn->answers)) {
 		conn->answers = q->next;
-		free(q);
+		rds_queued_free(q);
 	}
 	conn->answers_tail = &conn->answers;
-	conn->answer_bytes = 0;
 	atomic_store(&conn->nanswers, 0);
 }

@@ -36,7 +36,8 @@ static void answer(struct rds_conn *conn, struct rds_queued *q)
 {
 	*conn->answers_tail = q;
 	conn->answers_tail = &q->next;
-	conn->answer_bytes += q->hdr.len;
+	q->answers = conn;
+	atomic_fetch_add(&conn->answer_bytes, q->hdr.len);
 	atomic_fetch_add(&conn->nanswers, 1);
 	rds_conn_work(conn);
 }
@@ -133,7 +134,7 @@ static enum rds_rx_verdict serve_read(struct rds_conn *conn, const struct rds_rx
 {
 	struct rds_queued *q = answer_new(&rx->hdr, 0), *list = NULL, *next;
 	uint64_t at = 0;
-	bool good = reach(h, h->len, &at) && conn->answer_bytes <= ANSWERS_MAX;
+	bool good = reach(h, h->len, &at);
 
 	if (q && good)
 		list = data_pieces(rx, h);
@@ -194,6 +195,10 @@ enum rds_rx_verdict rds_op_arrived(struct rds_conn *conn, const struct rds_rx *r
 	if (rds_op_decode(rx->data, rx->hdr.len, &h)) {
 		rds_warn_once("a peer has sent an operation that makes no sense: ignored");
 		return RDS_RX_DONE;
+	}
+	if (h.kind < RDS_OP_DATA && atomic_load(&conn->answer_bytes) > ANSWERS_MAX) {
+		rds_conn_work(conn);
+		return RDS_RX_LATER;
 	}
 	if (h.kind < RDS_OP_DATA && h.message == conn->void_message && h.message)
 		return serve_void(conn, rx, &h);

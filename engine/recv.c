@@ -144,7 +144,7 @@ static void dequeue(struct rds_sock *sk, int fd)
 	sk->rx_head = inc->next;
 	if (!sk->rx_head) {
 		sk->rx_tail = &sk->rx_head;
-		if (rds_eng->unseen == sk) { /* nothing left to show */
+		if (rds_eng->unseen == sk && !rds_sock_has_input(sk)) { /* nothing left to show */
 			rds_eng->unseen = sk->unseen_next;
 			sk->unseen = false;
 			rds_sock_put(sk);

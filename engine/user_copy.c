@@ -25,6 +25,7 @@ static void *at_address(uint64_t at)
 
 static int copy_probed(void *to, const void *from, size_t len, bool put)
 {
+	rds_user_forget(); /* what this thread saw a moment ago may be gone */
 	if (put ? rds_user_writable(to, len) : rds_user_readable(from, len))
 		return -EFAULT;
 	memcpy(to, from, len);
@@ -43,7 +44,7 @@ static int copy(uint64_t user, void *own, size_t len, bool put)
 	if (!atomic_load_explicit(&forbidden, memory_order_relaxed)) {
 		n = os_syscall(put ? SYS_process_vm_writev : SYS_process_vm_readv, os_getpid(), (long)&here, 1,
 			       (long)&there, 1, 0);
-		if (n >= 0 || n == -EFAULT)
+		if (n != -ENOSYS && n != -EPERM)
 			return n == (long)len ? 0 : -EFAULT;
 		atomic_store(&forbidden, true);
 	}
