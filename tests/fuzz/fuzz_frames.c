@@ -22,7 +22,6 @@
 #include "tests/mock/world.h"
 
 enum choice {
-	FIRST_VERSION = 1, /* which knows one message in a frame */
 	KEPT = 2,	   /* with the engine, in place */
 	AT_ONCE = 4,	   /* all frames are there before the first look, else one after the other */
 	CLOSED = 8,	   /* after one look */
@@ -90,7 +89,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	return 0;
 }
 
-static void begin(bool first_version)
+static void begin(void)
 {
 	struct verbs_hello h;
 	uint32_t i;
@@ -103,8 +102,6 @@ static void begin(bool first_version)
 	world_hello(&h, VERBS_CONNECT);
 	h.frame = SMALL_FRAME / 64;
 	h.credits = CREDITS;
-	if (first_version)
-		h.version_max = 1;
 	world_joined_with(c, &h);
 	world_peer_frame(&(struct rds_hdr){0}, NULL, 0);
 	world_run();
@@ -170,7 +167,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!size)
 		return 0;
 	world.keep_inplace = data[0] & KEPT;
-	begin(data[0] & FIRST_VERSION);
+	begin();
 	world.refuse_from = (data[0] & REFUSED) / REFUSED_UNIT;
 	send_frames(data + 1, size - 1, data[0]);
 	end();

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * standstill.c CASE - two processes whose operations wait for each other's answers: all of them have to end.
+ *
+ *	crossing	both read more from each other at once than may be under way
+ *	stopped		writes with a wrong key to a process that is stopped, until its memory for arrivals is full: each is
+ *			reported, also those of which a part had gone and the rest found no room
+ */
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "rdma.h"
+
+#define PORT 4300
+#define READS 40
+#define WRITES 7
+#define PIECES 12 /* of 64 KiB each, as far as that matters */
+
+static int to_other, from_other, fd;
+static unsigned me;
+
+static uint64_t exchange(uint64_t word)
+{
+	uint64_t other;
+
+	check(write(to_other, &word, sizeof(word)) == sizeof(word));
+	check(read(from_other, &other, sizeof(other)) == sizeof(other), "the other process has ended");
+	return other;
+}
+
+static void all_end(struct box *b, unsigned n, int want)
+{
+	unsigned i;
+
+	for (i = 0; i < n; i++)
+		expect(box_status(b, i + 1), want, "process %u, operation %u of %u", me, i + 1, n);
+}
+
+static void crossing(struct box *b, const struct sockaddr_in *to)
+{
+	unsigned char *region = pages(MIB), *local = pages(MIB), *want = malloc(MIB);
+	struct vec v = {(uintptr_t)local, MIB};
+	uint64_t cookie, theirs;
+	unsigned i;
+
+	pattern(region, MIB, me);
+	pattern(want, MIB, !me);
+	expect(get_mr(fd, region, MIB, F_WRITE, &cookie), 0, "GET_MR");
+	theirs = exchange(cookie);
+	for (i = 0; i < READS; i++) {
+		struct op op = {.cookie = theirs, .flags = F_NOTIFY, .token = i + 1, .local = &v, .nr_local = 1};
+
+		expect(op_send(fd, to, &op), 0, "read %u", i);
+	}
+	all_end(b, READS, ST_SUCCESS);
+	expect_bytes(local, want, MIB, "what was read");
+	exchange(0); /* it is read from until the other one has all */
+	free(want);
+}
+
+static void continue_both(pid_t stopper, pid_t other, int ready)
+{
+	char word;
+
+	check(read(ready, &word, 1) == 1);
+	usleep(100000); /* no matter how long: the order of the two is what counts */
+	kill(other, SIGCONT);
+	usleep(300000);
+	kill(stopper, SIGCONT);
+	_exit(0);
+}
+
+static void stopped(struct box *b, const struct sockaddr_in *to, pid_t other)
+{
+	size_t len = PIECES * 65536;
+	unsigned char *local = pages(len);
+	struct vec v = {(uintptr_t)local, len};
+	int pipes[2], status;
+	pid_t self = getpid(), third;
+	unsigned i;
+
+	check(pipe(pipes) == 0);
+	third = fork();
+	if (!third)
+		continue_both(self, other, pipes[0]);
+	check(kill(other, SIGSTOP) == 0);
+	check(waitpid(other, &status, WUNTRACED) == other && WIFSTOPPED(status));
+	for (i = 0; i < WRITES; i++) {
+		struct op op = {.cookie = 0x12345678,
+				.flags = F_WRITE | F_NOTIFY | F_SILENT,
+				.token = i + 1,
+				.local = &v,
+				.nr_local = 1};
+
+		expect(op_send(fd, to, &op), 0, "write %u", i);
+	}
+	check(write(pipes[1], "", 1) == 1);
+	kill(self, SIGSTOP); /* so that the answers to the first come before the rest goes */
+	all_end(b, WRITES, ST_REMOTE_ERROR);
+	check(waitpid(third, &status, 0) == third);
+}
+
+int main(int argc, char **argv)
+{
+	int there[2], back[2];
+	struct sockaddr_in to;
+	struct box *b;
+	pid_t other;
+
+	check(argc == 2, "standstill crossing|stopped");
+	check(pipe(there) == 0 && pipe(back) == 0);
+	other = fork();
+	me = !other;
+	to_other = me ? back[1] : there[1];
+	from_other = me ? there[0] : back[0];
+	close(me ? there[1] : back[1]); /* so that a read ends when the other process does */
+	fd = rds_bound(address(me), PORT + me);
+	to = name_of(address(!me), PORT + !me);
+	b = box_new(fd);
+	exchange(0);
+	if (strcmp(argv[1], "crossing") == 0)
+		crossing(b, &to);
+	else if (!me)
+		stopped(b, &to, other);
+	if (strcmp(argv[1], "crossing") != 0)
+		exchange(0);
+	if (me)
+		return 0;
+	check(waitpid(other, &there[0], 0) == other && there[0] == 0, "the other process failed");
+	printf("ok\n");
+	return 0;
+}
