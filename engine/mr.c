@@ -61,7 +61,7 @@ static uint32_t new_rkey(void)
 }
 
 /* False: the socket has been closed meanwhile, and nobody would free it. */
-static bool link_mr(struct rds_sock *sk, struct rds_mr *mr)
+static bool link_mr(struct rds_sock *sk, struct rds_mr *mr, uint32_t *rkey)
 {
 	rx_lock();
 	if (!atomic_load(&sk->open)) {
@@ -77,6 +77,7 @@ static bool link_mr(struct rds_sock *sk, struct rds_mr *mr)
 	if (mr->next)
 		mr->next->prev = &mr->next;
 	sk->regions = mr;
+	*rkey = mr->rkey; /* from here on it may be gone at any time */
 	rx_unlock();
 	return true;
 }
@@ -126,6 +127,7 @@ int rds_mr_get(struct rds_sock *sk, const struct rds_mr_request *req, uint64_t *
 {
 	struct rds_mr *mr, found = {.flags = req->flags};
 	static const uint64_t zero;
+	uint32_t rkey;
 	int err = check_range(req, &found);
 
 	if (err)
@@ -137,11 +139,11 @@ int rds_mr_get(struct rds_sock *sk, const struct rds_mr_request *req, uint64_t *
 	if (!mr)
 		return -ENOMEM;
 	*mr = found;
-	if (!link_mr(sk, mr)) {
+	if (!link_mr(sk, mr, &rkey)) {
 		free(mr);
 		return -EBADF;
 	}
-	*cookie = rds_cookie(mr->rkey, (uint32_t)(req->addr & (PAGE - 1)));
+	*cookie = rds_cookie(rkey, (uint32_t)(req->addr & (PAGE - 1)));
 	if ((req->cookie_addr && rds_user_put(req->cookie_addr, cookie, sizeof(*cookie))) ||
 	    (req->phys_addr && rds_user_put(req->phys_addr, &zero, sizeof(zero)))) {
 		rds_mr_free(sk, *cookie);
