@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "engine/cmsg.h"
-#include "engine/mr.h"
 #include "engine/rdma.h"
 #include "engine/uaccess.h"
 #include "engine/user_copy.h"
@@ -152,11 +151,11 @@ static bool port_congested(const struct rds_conn *conn, uint16_t port)
 static int send_operations(struct send_call *c, struct rds_conn *conn)
 {
 	struct rds_op *ops = c->rdma.ops;
-	bool message = !c->rdma.silent || c->out.len;
 	int err = rds_ops_xmit(conn, ops);
 
 	c->rdma.ops = NULL;
-	if (!err && message) {
+	c->rdma.message = !c->rdma.silent || c->out.len;
+	if (!err && c->rdma.message) {
 		c->out.ops = ops;
 		c->out.hdr.op = ops->message;
 		c->out.u.once = true;
@@ -165,8 +164,6 @@ static int send_operations(struct send_call *c, struct rds_conn *conn)
 		if (err)
 			rds_ops_take_back(ops);
 	}
-	if (err || !message)
-		rds_snd_sub(c->sk, 1, c->out.len);
 	if (!err && ops->id_addr) /* checked; only another thread can have taken it away */
 		rds_user_put(ops->id_addr, &ops->barrier_id, sizeof(ops->barrier_id));
 	rds_ops_let_go(ops);
@@ -179,6 +176,7 @@ static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
 	struct rds_conn *conn = d->conn;
 	struct rds_sock *sk = c->sk;
 	struct rds_outgoing *out = &c->out;
+	bool with_ops;
 
 	*err = 0;
 	if (unlikely(d->conn_gen != atomic_load_explicit(&rds_eng->conn_gen, memory_order_acquire)))
@@ -196,13 +194,8 @@ static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
 	out->u.sport = out->hdr.sport = sk->laddr.port;
 	out->u.dport = out->hdr.dport = c->dst.port;
 	out->hdr.len = (uint32_t)out->len;
-	if (unlikely(c->rdma.ops)) {
-		*err = send_operations(c, conn);
-		if (conn->ep)
-			conn->t->ops->flush(conn->ep, true); /* the peer has to answer */
-		return SENT;
-	}
-	*err = rds_xmit(conn, out);
+	with_ops = unlikely(c->rdma.ops);
+	*err = with_ops ? send_operations(c, conn) : rds_xmit(conn, out);
 	if (unlikely(*err)) {
 		rds_snd_sub(sk, 1, out->len);
 		if (*err != -EAGAIN)
@@ -213,7 +206,11 @@ static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
 		return NO_ROOM;
 	}
 	if (likely(conn->ep))
-		conn->t->ops->flush(conn->ep, false);
+		conn->t->ops->flush(conn->ep, with_ops); /* operations: the peer has to answer */
+	if (unlikely(with_ops && !c->rdma.message)) {
+		rds_snd_sub(sk, 1, out->len);
+		return SENT;
+	}
 	conn->room_sought = false;
 	if (conn->st_queued++ == 0)
 		rds_conn_busy(conn); /* so that the counters are brought up to date */
@@ -337,7 +334,10 @@ static short wait_event(enum admit why)
 	return why == CONGESTED ? RDS_WAIT_CONG : why == NO_ROOM ? RDS_WAIT_ROOM : POLLOUT;
 }
 
-/* Until it is sent (0, *a SENT), fails, or must wait for something else (0, *a says what). */
+/*
+ * Until it is sent (0, *a SENT), fails, or must wait for something else (0, *a says what).  Not inline: wait_for_all() has setjmp's
+ * frame (cleanup), and what is kept in registers would have to be volatile there.
+ */
 static __attribute__((noinline)) int wait_to_send(struct send_call *c, enum admit *ap)
 {
 	struct rds_sock *sk = c->sk;

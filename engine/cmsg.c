@@ -14,13 +14,11 @@
 #include <string.h>
 
 #include "engine/legacy_abi.h"
-#include "engine/mr.h"
 #include "engine/uaccess.h"
 #include "engine/wire.h"
 #include "rds_abi.h"
 
 #define HDR sizeof(struct cmsghdr)
-#define VECTOR_MAX 1024 /* RDMA local vectors, as iovecs of any other call */
 
 _Static_assert(CMSG_LEN(0) == HDR, "data follow the header without a gap");
 
@@ -101,7 +99,7 @@ int rds_cmsg_local_vec(uint64_t vec, uint64_t nr, uint64_t *sum, struct iovec *o
 	*sum = 0;
 	if (!nr)
 		return -EINVAL;
-	if (nr > VECTOR_MAX)
+	if (nr > RDS_CMSG_VECTOR_MAX)
 		return -EMSGSIZE;
 	if (rds_user_readable(from, nr * sizeof(v)))
 		return -EFAULT;

@@ -35,6 +35,8 @@ bool rds_cmsg_in_is_rds(const struct rds_cmsg_in *c);
 bool rds_cmsg_in_copy(const struct rds_cmsg_in *c, void *to, size_t n);
 unsigned rds_cmsg_kind(int type); /* RDS_HAS_*; 0: none of those that are sent */
 
+#define RDS_CMSG_VECTOR_MAX 1024 /* RDMA local vectors, as iovecs of any other call */
+
 /*
  * Row 13: a local vector of `nr` struct rds_iovec, its sum of bytes, and (unless NULL) its elements.  -EINVAL: none, or an empty or wrapping
  * element; -EMSGSIZE: more than 1024; -EFAULT.
@@ -46,7 +48,7 @@ struct rds_send_cmsgs {
 	int level;	       /* SOL_RDS spelling last seen (272 or 276), 0 none; by rds_cmsg_scan */
 	uint64_t rdma_bytes;   /* sum of RDMA_ARGS remote_vec.bytes (saturated): limit of row 9; by rds_cmsg_scan */
 	uint32_t zcopy_cookie; /* valid with RDS_HAS_ZCOPY if the cmsg was long enough */
-	/* The cmsgs themselves stay where the program put them; the RDMA issue parses the bodies. */
+	/* The cmsgs themselves stay where the program put them; rdma_cmsg.c makes operations of them. */
 };
 
 /*

@@ -185,7 +185,7 @@ static inline void rds_conn_sending(struct rds_conn *conn, uint64_t seq)
 	if (seq > atomic_load_explicit(&conn->sent, memory_order_relaxed))
 		atomic_store_explicit(&conn->sent, seq, memory_order_relaxed);
 }
-int rds_unacked_grow(struct rds_conn *conn); /* room for more; 0 or -ENOMEM */
+int rds_unacked_room(struct rds_conn *conn); /* for one more that was given to a transport; 0 or -ENOMEM */
 void rds_unacked_push(struct rds_conn *conn, const struct rds_unacked *u); /* there is room */
 void rds_conn_busy(struct rds_conn *conn);
 void rds_busy_forget(void); /* forked child */
@@ -205,6 +205,7 @@ void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct r
 void rds_release_unacked(struct rds_unacked *u); /* socket's bytes back, wake writers */
 void rds_reap_all(void); /* no lock held */
 
+void rds_queue_append(struct rds_conn *conn, struct rds_queued *q);
 void rds_queued_free(struct rds_queued *q);
 /* Up, and the first that waits is an operation's that may not go yet, whatever room there is. */
 bool rds_queue_blocked(struct rds_conn *conn);

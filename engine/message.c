@@ -7,7 +7,6 @@
  * connection.  Must not know sockets' queues or who reads.
  */
 #include "engine/message.h"
-#include "engine/mr.h"
 
 #include <stdlib.h>
 #include <string.h>

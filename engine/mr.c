@@ -19,6 +19,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "engine/legacy_abi.h"
 #include "engine/sock.h"
 #include "engine/uaccess.h"
 #include "engine/user_copy.h"
@@ -150,6 +151,19 @@ int rds_mr_get(struct rds_sock *sk, const struct rds_mr_request *req, uint64_t *
 		return -EFAULT;
 	}
 	return 0;
+}
+
+static bool writable_word(uint64_t at)
+{
+	return !rds_user_writable((void *)(uintptr_t)at, sizeof(uint64_t));
+}
+
+int rds_mr_get_args(struct rds_sock *sk, const struct rds_get_mr_args *args, uint64_t *cookie)
+{
+	struct rds_mr_request req;
+
+	rds_abi_mr(args, writable_word, &req);
+	return rds_mr_get(sk, &req, cookie);
 }
 
 /* ---- the end ---- */

@@ -7,8 +7,8 @@
 
 #include "engine/engine.h"
 #include "engine/rdma_args.h"
+#include "rds_abi.h"
 
-#define RDS_RKEY_LEAST (1u << 22)
 #define RDS_MR_PAGES 257u /* touched by one, at most: 1 MiB, however it lies */
 
 struct rds_mr {
@@ -21,31 +21,13 @@ struct rds_mr {
 	uint64_t flags; /* RDS_RDMA_* */
 };
 
-static inline uint32_t rds_cookie_rkey(uint64_t cookie)
-{
-	return (uint32_t)cookie;
-}
-static inline uint32_t rds_cookie_offset(uint64_t cookie)
-{
-	return (uint32_t)(cookie >> 32);
-}
-static inline uint64_t rds_cookie(uint32_t rkey, uint32_t offset)
-{
-	return (uint64_t)offset << 32 | rkey;
-}
-
-/* Could this be a cookie of ours, or of a peer's? A length is not. */
-static inline bool rds_cookie_plausible(void *unused, uint64_t cookie)
-{
-	(void)unused;
-	return rds_cookie_rkey(cookie) >= RDS_RKEY_LEAST && rds_cookie_offset(cookie) < 4096;
-}
-
 /*
  * A new region of a bound socket, and its cookie, stored where the request says.  -EINVAL, -EMSGSIZE, -EPERM, -ENOMEM, -EFAULT in the order
  * of rds-semantics 9.2.  No lock but sk->tx.
  */
 int rds_mr_get(struct rds_sock *sk, const struct rds_mr_request *req, uint64_t *cookie);
+/* The same for the structure that RDS_GET_MR and RDS_CMSG_RDMA_MAP have, of whatever age. */
+int rds_mr_get_args(struct rds_sock *sk, const struct rds_get_mr_args *args, uint64_t *cookie);
 /* RDS_FREE_MR of a cookie other than 0: from the return on nobody reaches it. -EINVAL: not one of this socket's. */
 int rds_mr_free(struct rds_sock *sk, uint64_t cookie);
 /* rx held */

@@ -6,6 +6,7 @@
  * the control buffer has room for and one at least; within one call the newest comes first, as in the kernel.  All under rx.
  */
 #include "engine/cmsg.h"
+#include "engine/legacy_abi.h"
 #include "engine/rdma.h"
 
 #include <poll.h>
@@ -33,15 +34,12 @@ static struct rds_op *take(struct rds_sock *sk)
 static int put(struct rds_sock *sk, struct rds_cmsg_out *out, const struct rds_op *op)
 {
 	struct rds_rdma_notify n;
-	struct {
-		uint32_t token;
-		int32_t status;
-	} old;
+	struct rds_rdma_notify_short old;
 	/* Without NOTIFY_ME only that it failed is known. */
 	int status = op->notify ? op->status : RDS_RDMA_DROPPED;
 
 	if (op->short_notify) {
-		old.token = (uint32_t)op->token;
+		old.user_token = (uint32_t)op->token;
 		old.status = status;
 		return rds_cmsg_put(out, rds_sock_level(sk), RDS_CMSG_RDMA_STATUS, &old, sizeof(old));
 	}
@@ -66,7 +64,7 @@ int rds_notify_deliver(struct rds_sock *sk, struct rds_cmsg_out *out)
 		newest = op->report_next;
 		if (!err)
 			err = put(sk, out, op);
-		rds_op_put(op, 1);
+		rds_op_put(op);
 	}
 	return err;
 }
@@ -74,5 +72,5 @@ int rds_notify_deliver(struct rds_sock *sk, struct rds_cmsg_out *out)
 void rds_notify_drop(struct rds_sock *sk)
 {
 	while (sk->reports)
-		rds_op_put(take(sk), 1);
+		rds_op_put(take(sk));
 }

@@ -6,7 +6,9 @@
  * Sequence order always holds: everything unacknowledged is older than everything waiting, and while anything waits,
  * nothing overtakes it.  When the connection breaks, the unacknowledged ones go back to the head of the queue, marked
  * as retransmissions; without memory for that they stay where they are, and the connection stays down, until there is some.
- * What was accepted from a program is given up only if it was cancelled or the peer process is gone.
+ * What was accepted from a program is given up only if it was cancelled, the peer process is gone, or it belongs to an operation that has
+ * failed: nothing of an operation is sent twice, so what the broken endpoint had of one is over.  What no endpoint ever had may still get
+ * later numbers (rdma_send.c: answers that go first).
  *
  * A connection that may hold something is on the busy list, so that asking all peers for acknowledgements costs nothing for
  * the idle ones.  List lock order: busy_walk, conn->tx, busy_lock.
@@ -66,7 +68,7 @@ static bool busy_each(bool (*fn)(struct rds_conn *conn))
 
 /* ---- sent, not acknowledged ---- */
 
-int rds_unacked_grow(struct rds_conn *conn)
+static int unacked_grow(struct rds_conn *conn)
 {
 	unsigned cap = conn->cap ? conn->cap * 2 : UNACKED_START, i;
 	struct rds_unacked *a = malloc(cap * sizeof(*a));
@@ -80,6 +82,14 @@ int rds_unacked_grow(struct rds_conn *conn)
 	conn->cap = cap;
 	conn->head = 0;
 	return 0;
+}
+
+int rds_unacked_room(struct rds_conn *conn)
+{
+	if ((conn->t->ops->caps & RDS_TCAP_DIRECT) || likely(conn->count < conn->cap))
+		return 0;
+	rds_conn_reap(conn);
+	return conn->count < conn->cap ? 0 : unacked_grow(conn);
 }
 
 void rds_unacked_push(struct rds_conn *conn, const struct rds_unacked *u)
@@ -245,6 +255,15 @@ bool rds_want_room_all(void)
 
 /* ---- waiting ---- */
 
+void rds_queue_append(struct rds_conn *conn, struct rds_queued *q)
+{
+	q->next = NULL;
+	*conn->queue_tail = q;
+	conn->queue_tail = &q->next;
+	conn->queue_len++;
+	rds_conn_busy(conn);
+}
+
 void rds_queued_free(struct rds_queued *q)
 {
 	if (unlikely(q->op))
@@ -317,7 +336,7 @@ void rds_queue_flush(struct rds_conn *conn)
 	if (!conn->queue || atomic_load(&conn->state) != RDS_CONN_UP)
 		return;
 	while ((q = queue_first(conn))) {
-		if (!(ops->caps & RDS_TCAP_DIRECT) && conn->count == conn->cap && rds_unacked_grow(conn))
+		if (rds_unacked_room(conn))
 			break;
 		err = queue_give(conn, q);
 		if (err < 0)
@@ -391,19 +410,26 @@ bool rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep)
 	return true;
 }
 
+/* *link is not to be sent any more. */
+static void drop_at(struct rds_conn *conn, struct rds_queued **link)
+{
+	struct rds_queued *q = *link;
+
+	*link = q->next;
+	conn->queue_len--;
+	rds_release_unacked(&q->u);
+	rds_queued_free(q);
+}
+
 void rds_queue_purge(struct rds_conn *conn, bool answers)
 {
-	struct rds_queued **p, *q;
+	struct rds_queued **p = &conn->queue, *q;
 
-	for (p = &conn->queue; (q = *p);) {
-		if (q->op ? rds_op_wanted(q) : !answers || !(q->hdr.flags & RDS_FLAG_OP)) {
+	while ((q = *p)) {
+		if (q->op ? !rds_op_wanted(q) : answers && (q->hdr.flags & RDS_FLAG_OP))
+			drop_at(conn, p);
+		else
 			p = &q->next;
-			continue;
-		}
-		*p = q->next;
-		conn->queue_len--;
-		rds_release_unacked(&q->u);
-		rds_queued_free(q);
 	}
 	conn->queue_tail = p;
 }
@@ -553,14 +579,10 @@ void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct r
 		}
 	}
 	for (p = &conn->queue; (q = *p);) {
-		if (q->u.sk != sk || q->u.dport != dst->port) {
+		if (q->u.sk == sk && q->u.dport == dst->port)
+			drop_at(conn, p);
+		else
 			p = &q->next;
-			continue;
-		}
-		*p = q->next;
-		conn->queue_len--;
-		rds_release_unacked(&q->u);
-		rds_queued_free(q);
 	}
 	conn->queue_tail = p;
 	rds_queue_purge(conn, false); /* pieces are no socket's */

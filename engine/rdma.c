@@ -31,12 +31,11 @@ struct rds_op *rds_op_new(struct rds_sock *sk, enum rds_op_kind kind, unsigned n
 	return op;
 }
 
-void rds_op_put(struct rds_op *op, unsigned n)
+void rds_op_put(struct rds_op *op)
 {
 	struct rds_sock *sk = op->sk;
 
-	op->refs -= n;
-	if (op->refs)
+	if (--op->refs)
 		return;
 	rds_op_unnumber(op);
 	free(op);
@@ -46,7 +45,7 @@ void rds_op_put(struct rds_op *op, unsigned n)
 void rds_op_discard(struct rds_op *op)
 {
 	rx_lock();
-	rds_op_put(op, 1);
+	rds_op_put(op);
 	rx_unlock();
 }
 
@@ -113,7 +112,7 @@ void rds_op_finish(struct rds_op *op, int status)
 	if (to_report(op))
 		rds_notify(op);
 	else
-		rds_op_put(op, 1);
+		rds_op_put(op);
 }
 
 /* ---- answers ---- */
@@ -195,13 +194,13 @@ void rds_ops_cancel(struct rds_conn *conn, struct rds_sock *sk, uint16_t dport)
 	}
 }
 
-static void close_of(struct rds_conn *conn, void *arg)
+static void close_of(struct rds_conn *conn, const struct rds_sock *sk)
 {
 	struct rds_op *op, *next;
 
 	for (op = conn->ops; op; op = next) {
 		next = op->next;
-		if (op->sk == arg)
+		if (op->sk == sk)
 			rds_op_finish(op, RDS_RDMA_CANCELED);
 	}
 }

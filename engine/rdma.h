@@ -62,6 +62,7 @@ struct rds_op {
 struct rds_rdma_send {
 	struct rds_op *ops; /* in the order in which they are carried out */
 	bool silent;	    /* no message, if it has no bytes */
+	bool message;	    /* ... there is one (accept.c) */
 	uint64_t cookie;    /* to be told to the receiver; 0: none */
 	uint64_t made;	    /* ... the cookie of a region that this call has made; 0: none */
 	uint32_t used_rkey; /* RDS_EXTHDR_RDMA; 0: none */
@@ -109,7 +110,7 @@ struct rds_op *rds_op_new(struct rds_sock *sk, enum rds_op_kind kind, unsigned n
 void rds_op_list(struct rds_conn *conn, struct rds_op *op);
 void rds_op_unlist(struct rds_op *op);
 void rds_op_finish(struct rds_op *op, int status);
-void rds_op_put(struct rds_op *op, unsigned n);
+void rds_op_put(struct rds_op *op);
 /* An answer has come. */
 void rds_op_answered(struct rds_conn *conn, const struct rds_op_hdr *h, const void *data, size_t len);
 /* The connection has broken: what was started is over; all: what was not, as well. */

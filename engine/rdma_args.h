@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * rdma_args.h - what a program asks for, whatever the age of its structures: legacy_abi.c makes these out of them, rdma.c and
- * barrier.c know no others.
+ * barrier.c know no others.  And what a cookie is.
  */
 #ifndef ENGINE_RDMA_ARGS_H
 #define ENGINE_RDMA_ARGS_H
@@ -9,6 +9,32 @@
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+/* ---- cookies: the key of a region, and where in its first page it begins ---- */
+
+#define RDS_RKEY_LEAST (1u << 22)
+
+static inline uint32_t rds_cookie_rkey(uint64_t cookie)
+{
+	return (uint32_t)cookie;
+}
+static inline uint32_t rds_cookie_offset(uint64_t cookie)
+{
+	return (uint32_t)(cookie >> 32);
+}
+static inline uint64_t rds_cookie(uint32_t rkey, uint32_t offset)
+{
+	return (uint64_t)offset << 32 | rkey;
+}
+
+/* Could this be a cookie of ours, or of a peer's? A length is not. */
+static inline bool rds_cookie_plausible(void *unused, uint64_t cookie)
+{
+	(void)unused;
+	return rds_cookie_rkey(cookie) >= RDS_RKEY_LEAST && rds_cookie_offset(cookie) < 4096;
+}
+
+/* ---- what the calls ask for ---- */
 
 /* RDS_CMSG_RDMA_ARGS */
 struct rds_rdma_request {

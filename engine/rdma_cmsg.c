@@ -92,11 +92,10 @@ static int parse_args(struct parse *p, const struct rds_cmsg_in *c)
 		return -EINVAL;
 	p->args = true;
 	err = rds_abi_local_vec(body, size, &vec, &nr);
-	if (!err)
-		err = rds_cmsg_local_vec(vec, nr, &sum, NULL);
 	if (err)
 		return err;
-	op = rds_op_new(p->sk, RDS_OP_WRITE, (unsigned)nr);
+	/* A larger one is refused before anything is stored. */
+	op = rds_op_new(p->sk, RDS_OP_WRITE, nr <= RDS_CMSG_VECTOR_MAX ? (unsigned)nr : 0);
 	if (!op)
 		return -ENOMEM;
 	op->recverr = atomic_load(&p->sk->recverr);
@@ -158,21 +157,14 @@ static int parse_dest(struct parse *p, const struct rds_cmsg_in *c)
 	return 0;
 }
 
-static bool writable_word(uint64_t at)
-{
-	return !rds_user_writable((void *)(uintptr_t)at, sizeof(uint64_t));
-}
-
 static int parse_map(struct parse *p, const struct rds_cmsg_in *c)
 {
 	struct rds_get_mr_args args;
-	struct rds_mr_request req;
 	int err;
 
 	if (!rds_cmsg_in_copy(c, &args, sizeof(args)) || p->out->cookie)
 		return -EINVAL;
-	rds_abi_mr(&args, writable_word, &req);
-	err = rds_mr_get(p->sk, &req, &p->out->made);
+	err = rds_mr_get_args(p->sk, &args, &p->out->made);
 	if (!err)
 		p->out->cookie = p->out->made;
 	return err;

@@ -101,30 +101,17 @@ static int give(struct rds_conn *conn, const struct rds_hdr *hdr, const struct i
 				.dport = hdr->dport,
 				.flags = hdr->flags,
 				.once = true};
-	bool direct = conn->t->ops->caps & RDS_TCAP_DIRECT;
 	struct rds_wire_hdr wire;
 	int err;
 
-	if (!direct && unlikely(conn->count == conn->cap)) {
-		rds_conn_reap(conn);
-		if (conn->count == conn->cap && rds_unacked_grow(conn))
-			return -ENOMEM;
-	}
+	if (unlikely(rds_unacked_room(conn)))
+		return -ENOMEM;
 	rds_hdr_encode(hdr, &wire, false);
 	rds_conn_sending(conn, hdr->seq);
 	err = rds_xmit_ep(conn, &wire, iov, hdr->len, &u.pos);
-	if (!err && !direct)
+	if (!err && !(conn->t->ops->caps & RDS_TCAP_DIRECT))
 		rds_unacked_push(conn, &u);
 	return err;
-}
-
-static void to_queue(struct rds_conn *conn, struct rds_queued *q)
-{
-	q->next = NULL;
-	*conn->queue_tail = q;
-	conn->queue_tail = &q->next;
-	conn->queue_len++;
-	rds_conn_busy(conn);
 }
 
 static int queue_piece(struct rds_conn *conn, struct rds_op *op, const struct rds_hdr *hdr, uint64_t at,
@@ -144,7 +131,7 @@ static int queue_piece(struct rds_conn *conn, struct rds_op *op, const struct rd
 	rx_lock();
 	op->refs++;
 	rx_unlock();
-	to_queue(conn, q);
+	rds_queue_append(conn, q);
 	return 0;
 }
 
@@ -264,7 +251,7 @@ void rds_ops_let_go(struct rds_op *ops)
 	rx_lock();
 	for (op = ops; op; op = next) {
 		next = op->also;
-		rds_op_put(op, 1);
+		rds_op_put(op);
 	}
 	rx_unlock();
 }
@@ -294,7 +281,7 @@ void rds_op_release(struct rds_queued *q)
 		return;
 	}
 	rx_lock();
-	rds_op_put(op, 1);
+	rds_op_put(op);
 	rx_unlock();
 }
 
@@ -464,7 +451,7 @@ static bool answer_goes(struct rds_conn *conn, struct rds_queued *q)
 		err = give_answer(conn, q, conn->next_tx);
 	q->hdr.seq = q->u.seq = conn->next_tx++;
 	if (err)
-		to_queue(conn, q);
+		rds_queue_append(conn, q);
 	else
 		rds_queued_free(q);
 	return true;

@@ -103,7 +103,6 @@ static struct rds_queued *data_pieces(const struct rds_rx *rx, const struct rds_
 		struct rds_op_hdr h = {.kind = RDS_OP_DATA, .id = asked->id, .offset = at};
 
 		len = asked->len - at < RDS_OP_PIECE ? asked->len - at : RDS_OP_PIECE;
-		h.last = at + len == asked->len;
 		*tail = answer_new(&rx->hdr, len);
 		if (!*tail) {
 			free_list(list);

@@ -95,12 +95,8 @@ static void append(struct rds_conn *to, struct rds_queued *q)
 	bool start;
 
 	rds_lock(&to->tx);
-	q->next = NULL;
 	q->hdr.seq = q->u.seq = to->next_tx++;
-	*to->queue_tail = q;
-	to->queue_tail = &q->next;
-	to->queue_len++;
-	rds_conn_busy(to);
+	rds_queue_append(to, q);
 	if (unlikely(q->op))
 		rds_op_moved(to, q);
 	if (to->kind != RDS_CONN_NOWHERE)

@@ -76,49 +76,44 @@ static int set_cancel_sent_to(struct rds_sock *sk, const void *val, int len)
 
 /* ---- memory regions ---- */
 
-static bool writable_word(uint64_t at)
+static int may_register(struct rds_sock *sk)
 {
-	return !rds_user_writable((void *)(uintptr_t)at, sizeof(uint64_t));
-}
-
-static int get_mr(struct rds_sock *sk, const struct rds_get_mr_args *args)
-{
-	struct rds_mr_request req;
-	uint64_t cookie;
-
 	if (!rds_sock_bound(sk))
 		return -ENOTCONN;
-	if (atomic_load(&sk->no_rdma))
-		return -EOPNOTSUPP;
-	rds_abi_mr(args, writable_word, &req);
-	return rds_mr_get(sk, &req, &cookie);
+	return atomic_load(&sk->no_rdma) ? -EOPNOTSUPP : 0;
 }
 
 static int set_get_mr(struct rds_sock *sk, const void *val, int len)
 {
 	struct rds_get_mr_args args;
+	uint64_t cookie;
+	int err;
 
 	if (len != (int)sizeof(args))
 		return -EINVAL;
 	if (rds_user_readable(val, sizeof(args)) < 0)
 		return -EFAULT;
 	memcpy(&args, val, sizeof(args));
-	return get_mr(sk, &args);
+	err = may_register(sk);
+	return err ? err : rds_mr_get_args(sk, &args, &cookie);
 }
 
 /* Whom it is for does not matter: it is good for all. */
 static int set_get_mr_for_dest(struct rds_sock *sk, const void *val, int len)
 {
 	struct rds_get_mr_for_dest_args args;
-	struct rds_get_mr_args plain;
+	struct rds_mr_request req;
+	uint64_t cookie;
+	int err;
 
 	if (len != (int)sizeof(args))
 		return -EINVAL;
 	if (rds_user_readable(val, sizeof(args)) < 0)
 		return -EFAULT;
 	memcpy(&args, val, sizeof(args));
-	plain = (struct rds_get_mr_args){.vec = args.vec, .cookie_addr = args.cookie_addr, .flags = args.flags};
-	return get_mr(sk, &plain);
+	rds_abi_mr_for_dest(&args, &req);
+	err = may_register(sk);
+	return err ? err : rds_mr_get(sk, &req, &cookie);
 }
 
 /* Number 2 with an int is the RDS_SNDBUF of 2006, from before there was RDMA. */

@@ -61,7 +61,8 @@ struct rds_hdr {
 /* Checksum filled if `checksum`, else 0. */
 void rds_hdr_encode(const struct rds_hdr *h, struct rds_wire_hdr *w, bool checksum);
 /* -EBADMSG: checksum wrong, length above RDS_MAX_MSG, congestion frame that is not exactly one map, notice of
- * a moved port that is not exactly one or has no sequence number, piece of an operation without a sequence number, data frame with extension area that is not well formed.  `w` may be in memory that a hostile peer goes on changing: it is copied once. */
+ * a moved port that is not exactly one or has no sequence number, piece of an operation without a sequence number, data frame with
+ * extension area that is not well formed.  `w` may be in memory that a hostile peer goes on changing: it is copied once. */
 int rds_hdr_decode(const void *w, struct rds_hdr *h);
 
 #endif

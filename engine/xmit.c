@@ -16,7 +16,6 @@ static struct rds_queued *queued_new(const struct rds_outgoing *out)
 
 	if (!q)
 		return NULL;
-	q->next = NULL;
 	q->u = out->u;
 	q->hdr = out->hdr;
 	q->was_sent = false;
@@ -32,10 +31,7 @@ static int xmit_queue(struct rds_conn *conn, struct rds_outgoing *out)
 
 	if (!q)
 		return -ENOMEM;
-	*conn->queue_tail = q;
-	conn->queue_tail = &q->next;
-	conn->queue_len++;
-	rds_conn_busy(conn);
+	rds_queue_append(conn, q);
 	return 0;
 }
 
@@ -70,11 +66,8 @@ int rds_xmit(struct rds_conn *conn, struct rds_outgoing *out)
 		err = xmit_queue(conn, out);
 		goto done;
 	}
-	if (!(ops->caps & RDS_TCAP_DIRECT) && unlikely(conn->count == conn->cap)) {
-		rds_conn_reap(conn);
-		if (conn->count == conn->cap && rds_unacked_grow(conn))
-			return -ENOMEM;
-	}
+	if (unlikely(rds_unacked_room(conn)))
+		return -ENOMEM;
 	rds_hdr_encode(&out->hdr, &wire, false);
 	rds_conn_sending(conn, out->hdr.seq);
 	/* A caller that can wait first looks again for a while; asking the peer for room has its price on both sides. */

@@ -18,7 +18,8 @@
 
 #define VERBS_MAGIC 0x52445350u /* "RDSP" */
 #define VERBS_VERSION_MIN 3u
-#define VERBS_VERSION_MAX 3u /* operations (wire_op.h); 2: several messages in one frame; neither was ever released */
+#define VERBS_VERSION_MAX                                                                                              \
+	3u /* operations (wire_op.h); 2 had several messages in one frame, 1 had not: neither was ever released */
 
 enum verbs_ask {
 	VERBS_CONNECT = 1, /* a connection with process `wanted` */
