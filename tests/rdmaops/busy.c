@@ -2,9 +2,9 @@
 /*
  * busy.c [-l] [CASE...] - a peer that writes all the time neither holds up FREE_MR with INVALIDATE nor gets past it.
  *
- * Three parts: the owner has a region and receives; the writer has DEPTH writes under way, of LEN bytes with a message, in turn
- * to the owner's region and to the one of the freer; the freer makes a region, lets the writer write to it, frees it, and
- * fills the memory.  From then on nothing may change it: not what was under way, and not what is sent with the dead key.
+ * Three parts: the owner has a region and receives; the writer has DEPTH writes under way, of LEN bytes with a message, by
+ * turns to the owner's region and to the one of the freer; the freer makes a region, lets the writer write to it, frees it,
+ * and fills the memory.  From then on nothing may change it: not what was under way, and not what is sent with the dead key.
  *
  *	same-socket	the freer is another thread of the owner, on its socket
  *	other-socket	the same on a socket of its own

@@ -274,7 +274,10 @@ static void freed(void)
 	end(&s);
 }
 
-/* Cookie 0 is a flush of all that was freed, also with flags, and from another socket of the process; it ends no other region. */
+/*
+ * Cookie 0 is a flush of all that was freed, also with flags, and from another socket of the process.  It ends no other
+ * region.
+ */
 static void flushed(void)
 {
 	static const uint64_t flags[] = {0, F_INVALIDATE, F_INVALIDATE | F_USE_ONCE, ~0ull};
@@ -303,12 +306,9 @@ static void flushed(void)
 	end(&s);
 }
 
-/*
- * Reads are under way when FREE_MR with INVALIDATE returns: what the owner writes to its memory from then on none of them sees. One
- * that succeeds has all that was there before; of one that fails a part may be there.
- */
 #define READS 12
 
+/* One that succeeds has all that was there before FREE_MR; of one that fails a part may be there. */
 static void read_is(const unsigned char *got, const unsigned char *before, unsigned char blank, int status, unsigned n)
 {
 	size_t i;
@@ -321,6 +321,7 @@ static void read_is(const unsigned char *got, const unsigned char *before, unsig
 		      "read %u, which failed: byte %zu is %02x, and was %02x before FREE_MR", n, i, got[i], before[i]);
 }
 
+/* Reads are under way when FREE_MR with INVALIDATE returns: none sees what the owner writes to its memory from then on. */
 static void freed_while_read(void)
 {
 	struct side s = begin();

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_user_copy.c - copies to and from memory that may not be there (user_copy.c): all of it or -EFAULT, and the process lives.
+ * test_user_copy.c - copies to and from memory that may not be there (user_copy.c): all of it or -EFAULT, and the process
+ * lives.
  *
- * Every test runs as the kernel lets it, and with a filter of system calls that refuses the calls by which the kernel copies:
- * the results must be the same. A filter stays with its process, so each test must have one of its own (Check's fork mode).
+ * Every test runs as the kernel lets it, and with a filter of system calls that refuses the calls by which the kernel
+ * copies: the results must be the same.  A filter stays with its process, so each test must have one of its own (Check's
+ * fork mode).
  * Must not know how the copies are made, except for the names of these two calls.
  */
 #include <check.h>
