@@ -291,10 +291,7 @@ static void before_them(void)
 
 int main(int argc, char **argv)
 {
-	rdma_begin(argc, argv);
-	peer_start();
-	fd = rds_bound_to(PARENT_PORT);
-	to = peer_name();
+	fd = rdma_begin_pair(argc, argv, &to);
 	cookie = peer_map(0, MIB, 0);
 	check("key", "1", "%d", cookie != 0);
 	check("key-arrives", NULL, "%s", take(fd));

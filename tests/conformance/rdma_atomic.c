@@ -259,10 +259,7 @@ static void others_live(void)
 
 int main(int argc, char **argv)
 {
-	rdma_begin(argc, argv);
-	peer_start();
-	fd = rds_bound_to(PARENT_PORT);
-	to = peer_name();
+	fd = rdma_begin_pair(argc, argv, &to);
 	arguments();
 	lengths();
 	mixtures();

@@ -26,54 +26,24 @@ static long read_op(uint64_t cookie, uint64_t offset, unsigned n, size_t local, 
 	return rdma(fd, &to, &op);
 }
 
-static void sizes(void)
+static void one_shape(const char *name, const struct shape *s, uint64_t cookie, unsigned round)
 {
-	static const struct {
-		size_t len, region, local;
-		unsigned n;
-	} table[] = {
-		{1, 0, 0, 1},		{1, 4095, 4095, 1},	 {7, 4093, 1, 1},     {8, 16, 32, 2},
-		{100, 3, 4090, 9},	{4095, 1, 2, 1},	 {4096, 0, 0, 1},     {4096, 1, 4095, 2},
-		{4097, 0, 3, 1},	{8192, 4096, 8192, 9},	 {10000, 77, 5, 9},   {65536, 0, 0, 1},
-		{65537, 4095, 4001, 9}, {131072, 2048, 17, 512}, {512, 1, 1, 512},    {MIB - 1, 1, 1, 2},
-		{MIB, 0, 0, 1},		{MIB, 4095, 1, 1},	 {MIB, 1, 4095, 512},
-	};
-	uint64_t cookie;
-	const char *name;
-	unsigned i;
-
-	for (i = 0; i < ARRAY_SIZE(table); i++) {
-		name = text("%zu-of-%zu-to-%zu-in-%u", table[i].len, table[i].region, table[i].local, table[i].n);
-		peer_blank();
-		peer_pattern(table[i].region, table[i].len, i);
-		cookie = peer_map(table[i].region, table[i].len, READWRITE);
-		take(fd);
-		check(name, "4", "%s", rc(read_op(cookie, 0, table[i].n, table[i].local, table[i].len, 0)));
-		check(text("%s-notification", name), NULL, "%s", take(fd));
-		check(text("%s-memory", name), "same", "%s", compare_spread(vec, table[i].n, i));
-		check(text("%s-message", name), NULL, "%s", peer_take());
-		check(text("%s-source", name), "same", "%s", peer_compare(table[i].region, table[i].len, i));
-		check(text("%s-free", name), "0", "%s", peer_free(cookie, 0));
-	}
+	peer_pattern(s->region, s->len, round);
+	take(fd);
+	check(name, "4", "%s", rc(read_op(cookie, 0, s->n, s->local, s->len, 0)));
+	check(text("%s-notification", name), NULL, "%s", take(fd));
+	check(text("%s-memory", name), "same", "%s", compare_spread(vec, s->n, round));
+	check(text("%s-message", name), NULL, "%s", peer_take());
+	check(text("%s-source", name), "same", "%s", peer_compare(s->region, s->len, round));
 }
 
-static void offsets(void)
+static void one_place(const char *name, size_t offset, uint64_t cookie, unsigned round)
 {
-	static const size_t at[] = {1, 4095, 4096, 5000, 65536, 99990};
-	uint64_t cookie;
-	unsigned i;
-
-	cookie = peer_map(100, 100000, 0);
-	take(fd);
-	for (i = 0; i < ARRAY_SIZE(at); i++) {
-		peer_blank();
-		peer_pattern(100 + at[i], 10, i);
-		check(text("offset-%zu", at[i]), "4", "%s", rc(read_op(cookie, at[i], 1, 3, 10, 0)));
-		check(text("offset-%zu-notification", at[i]), NULL, "%s", take(fd));
-		check(text("offset-%zu-message", at[i]), NULL, "%s", peer_take());
-		check(text("offset-%zu-memory", at[i]), "same", "%s", compare_spread(vec, 1, i));
-	}
-	check("offsets-free", "0", "%s", peer_free(cookie, 0));
+	peer_pattern(REGION_START + offset, PLACE_LEN, round);
+	check(name, "4", "%s", rc(read_op(cookie, offset, 1, 3, PLACE_LEN, 0)));
+	check(text("%s-notification", name), NULL, "%s", take(fd));
+	check(text("%s-message", name), NULL, "%s", peer_take());
+	check(text("%s-memory", name), "same", "%s", compare_spread(vec, 1, round));
 }
 
 /* As soon as the peer has the message of a fenced read, it may change the memory. */
@@ -207,12 +177,9 @@ int main(int argc, char **argv)
 {
 	uint64_t cookie;
 
-	rdma_begin(argc, argv);
-	peer_start();
-	fd = rds_bound_to(PARENT_PORT);
-	to = peer_name();
-	sizes();
-	offsets();
+	fd = rdma_begin_pair(argc, argv, &to);
+	each_shape("of", "to", READWRITE, one_shape);
+	each_place(fd, one_place);
 	cookie = peer_map(0, MIB, 0);
 	take(fd);
 	fence(cookie);
@@ -221,9 +188,5 @@ int main(int argc, char **argv)
 	order(cookie);
 	check("free", "0", "%s", peer_free(cookie, INVALIDATE));
 	use_once();
-	check("nothing-more-there", "-1 EAGAIN", "%s", peer_take_now());
-	check("nothing-more-here", "-1 EAGAIN", "%s", take_now(fd));
-	peer_stop();
-	close(fd);
-	return conf_end();
+	return rdma_end_pair(fd);
 }

@@ -43,6 +43,26 @@ void rdma_begin(int argc, char **argv)
 	blank();
 }
 
+int rdma_begin_pair(int argc, char **argv, struct name *to)
+{
+	int fd;
+
+	rdma_begin(argc, argv);
+	peer_start();
+	fd = rds_bound_to(PARENT_PORT);
+	*to = peer_name();
+	return fd;
+}
+
+int rdma_end_pair(int fd)
+{
+	check("nothing-more-there", "-1 EAGAIN", "%s", peer_take_now());
+	check("nothing-more-here", "-1 EAGAIN", "%s", take_now(fd));
+	peer_stop();
+	close(fd);
+	return conf_end();
+}
+
 void blank(void)
 {
 	memset(arena, BLANK, ARENA);
@@ -524,4 +544,42 @@ void peer_set_word(size_t offset, uint64_t value)
 void peer_reopen(int tos)
 {
 	TOLD(REOPEN, .value = tos);
+}
+
+void each_shape(const char *of, const char *to, uint64_t flags, shape_case *one)
+{
+	static const struct shape table[] = {
+		{1, 0, 0, 1},		{1, 4095, 4095, 1},	 {7, 4093, 1, 1},     {8, 16, 32, 2},
+		{100, 3, 4090, 9},	{4095, 1, 2, 1},	 {4096, 0, 0, 1},     {4096, 1, 4095, 2},
+		{4097, 0, 3, 1},	{8192, 4096, 8192, 9},	 {10000, 77, 5, 9},   {65536, 0, 0, 1},
+		{65537, 4095, 4001, 9}, {131072, 2048, 17, 512}, {512, 1, 1, 512},    {MIB - 1, 1, 1, 2},
+		{MIB, 0, 0, 1},		{MIB, 4095, 1, 1},	 {MIB, 1, 4095, 512},
+	};
+	const struct shape *s;
+	const char *name;
+	uint64_t cookie;
+	unsigned i;
+
+	for (i = 0; i < ARRAY_SIZE(table); i++) {
+		s = &table[i];
+		name = text("%zu-%s-%zu-%s-%zu-in-%u", s->len, of, s->region, to, s->local, s->n);
+		peer_blank();
+		cookie = peer_map(s->region, s->len, flags);
+		one(name, s, cookie, i);
+		check(text("%s-free", name), "0", "%s", peer_free(cookie, 0));
+	}
+}
+
+void each_place(int fd, place_case *one)
+{
+	static const size_t at[] = {1, 4095, 4096, 5000, 65536, 99990};
+	uint64_t cookie = peer_map(REGION_START, at[ARRAY_SIZE(at) - 1] + PLACE_LEN, 0);
+	unsigned i;
+
+	take(fd);
+	for (i = 0; i < ARRAY_SIZE(at); i++) {
+		peer_blank();
+		one(text("offset-%zu", at[i]), at[i], cookie, i);
+	}
+	check("offsets-free", "0", "%s", peer_free(cookie, 0));
 }

@@ -83,6 +83,11 @@ extern char *hole;	/* nothing */
 /* As conf_begin; ends the program where there is no RDMA. */
 void rdma_begin(int argc, char **argv);
 
+/* The same with a peer (below): its name, and the program's own socket. */
+int rdma_begin_pair(int argc, char **argv, struct name *to);
+/* The end of it: nothing may have come that nobody took, at either side. The exit status. */
+int rdma_end_pair(int fd);
+
 /* The memory: all blank; a pattern in a part of it; whether a part holds that pattern and the rest is blank ("same"). */
 void blank(void);
 void pattern(char *at, size_t len, unsigned seed);
@@ -166,5 +171,24 @@ const char *peer_unacked(int n);	 /* wait until no more of its messages are not 
 uint64_t peer_word(size_t offset);	 /* 8 bytes of its memory */
 void peer_set_word(size_t offset, uint64_t value);
 void peer_reopen(int tos); /* a new socket at the same port, with this type of service */
+
+/*
+ * What reads and writes try alike. An operation of len bytes: the region of the peer begins at "region" of its memory and
+ * is as long, the local memory is n pieces from "local" on. For each: a region with these flags, the operation and what
+ * comes of it (the caller's part; round: a number of its own), its end. of, to: words of the checks' names.
+ */
+struct shape {
+	size_t len, region, local;
+	unsigned n;
+};
+
+typedef void shape_case(const char *name, const struct shape *s, uint64_t cookie, unsigned round);
+void each_shape(const char *of, const char *to, uint64_t flags, shape_case *one);
+
+/* A region that begins within a page, at REGION_START: for each of some offsets an operation there, of PLACE_LEN bytes. */
+#define REGION_START 100
+#define PLACE_LEN 10
+typedef void place_case(const char *name, size_t offset, uint64_t cookie, unsigned round);
+void each_place(int fd, place_case *one);
 
 #endif

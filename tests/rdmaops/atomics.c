@@ -5,29 +5,15 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "agent.h"
+#include "pair.h"
 
-#define INIT_PORT 4050
+static uint64_t *words; /* those of p */
+static uint64_t cookie;
 
-static struct agent *a;
-static struct box *b;
-static uint64_t *p, cookie, token;
-
-static void begin(void)
+static void start(void)
 {
-	a = agent_start(0);
-	b = box_new(rds_bound(address(0), INIT_PORT));
-	p = pages(PAGE);
-	cookie = agent_region(a, 0, PAGE, F_WRITE);
-}
-
-static void end(void)
-{
-	box_empty(b, "at the end");
-	expect(AGENT(a, AGENT_QUIET), 0, "messages that nobody asked for");
-	close(b->fd);
-	box_free(b);
-	agent_end(a);
+	cookie = begin_page();
+	words = (uint64_t *)(void *)p;
 }
 
 static int send_atomic(int type, const void *args, size_t len, const void *payload, size_t n)
@@ -42,7 +28,7 @@ static int send_atomic(int type, const void *args, size_t len, const void *paylo
 /* Writes a word of the owner's memory. */
 static void put(uint64_t remote, uint64_t value)
 {
-	struct vec v = {(uintptr_t)&p[8], 8};
+	struct vec v = {(uintptr_t)&words[8], 8};
 	struct op op = {.cookie = cookie,
 			.remote_addr = remote,
 			.flags = F_WRITE | F_NOTIFY | F_SILENT,
@@ -50,7 +36,7 @@ static void put(uint64_t remote, uint64_t value)
 			.local = &v,
 			.nr_local = 1};
 
-	p[8] = value;
+	words[8] = value;
 	expect(op_send(b->fd, &a->name[0], &op), 0, "a write of 8 bytes");
 	expect_status(b, token, ST_SUCCESS, "a write of 8 bytes");
 }
@@ -67,13 +53,13 @@ static uint64_t word(uint64_t remote)
 static void one(int type, bool vendor, uint64_t remote, uint64_t was, const uint64_t u[4], uint64_t becomes)
 {
 	struct atomic72 n = {.cookie = cookie,
-			     .local_addr = (uintptr_t)&p[1],
+			     .local_addr = (uintptr_t)&words[1],
 			     .remote_addr = remote,
 			     .u = {u[0], u[1], u[2], u[3]},
 			     .flags = F_NOTIFY,
 			     .token = ++token};
 	struct atomic56 o = {.cookie = cookie,
-			     .local_addr = (uintptr_t)&p[1],
+			     .local_addr = (uintptr_t)&words[1],
 			     .remote_addr = remote,
 			     .swap_add = type == CMSG_FADD ? u[0] : u[1],
 			     .compare = type == CMSG_FADD ? 0 : u[0],
@@ -84,16 +70,16 @@ static void one(int type, bool vendor, uint64_t remote, uint64_t was, const uint
 	put(remote, was);
 	n.token = o.token = ++token;
 	for (i = 0; i < 3; i++)
-		p[i] = 0x1111111111111111 * (i + 1);
+		words[i] = 0x1111111111111111 * (i + 1);
 	if (vendor)
 		expect(send_atomic(type, &o, sizeof(o), "at", 2), 2, "cmsg %d of 56 bytes", type);
 	else
 		expect(send_atomic(type, &n, sizeof(n), "at", 2), 2, "cmsg %d of 72 bytes", type);
 	expect_status(b, token, ST_SUCCESS, "cmsg %d", type);
-	check(p[1] == was, "cmsg %d, %u bytes: expected the old value %llx at local_addr, came %llx", type,
-	      vendor ? 56 : 72, (unsigned long long)was, (unsigned long long)p[1]);
-	check(p[0] == 0x1111111111111111 && p[2] == 0x3333333333333333, "cmsg %d changed the words next to local_addr",
-	      type);
+	check(words[1] == was, "cmsg %d, %u bytes: expected the old value %llx at local_addr, came %llx", type,
+	      vendor ? 56 : 72, (unsigned long long)was, (unsigned long long)words[1]);
+	check(words[0] == 0x1111111111111111 && words[2] == 0x3333333333333333,
+	      "cmsg %d changed the words next to local_addr", type);
 	expect(agent_recv(a), 2, "the message of an atomic");
 	check(word(remote) == becomes, "cmsg %d, %u bytes, on %llx with %llx %llx %llx %llx: expected %llx, came %llx",
 	      type, vendor ? 56 : 72, (unsigned long long)was, (unsigned long long)u[0], (unsigned long long)u[1],
@@ -108,7 +94,7 @@ static void fadd(void)
 {
 	unsigned i, j, vendor;
 
-	begin();
+	start();
 	for (vendor = 0; vendor < 2; vendor++)
 		for (i = 0; i < SAMPLES; i++)
 			for (j = 0; j < SAMPLES; j++)
@@ -121,7 +107,7 @@ static void cswp(void)
 {
 	unsigned i, j, vendor;
 
-	begin();
+	start();
 	for (vendor = 0; vendor < 2; vendor++)
 		for (i = 0; i < SAMPLES; i++)
 			for (j = 0; j < SAMPLES; j++) /* compare, swap */
@@ -148,7 +134,7 @@ static void masked_fadd(void)
 	static const uint64_t masks[] = {0, ~0ull, 0x8000000080000000, 0x80, 0x8080808080808080};
 	unsigned i, j, k;
 
-	begin();
+	start();
 	for (i = 0; i < SAMPLES; i++)
 		for (j = 0; j < SAMPLES; j++)
 			for (k = 0; k < 5; k++)
@@ -161,7 +147,7 @@ static void masked_cswp(void)
 {
 	unsigned i;
 
-	begin();
+	start();
 	for (i = 0; i < 200; i++) {
 		uint64_t was = mix(i * 5), cmask = i % 4 ? mix(i * 5 + 1) : 0, smask = i % 5 ? mix(i * 5 + 2) : ~0ull;
 		uint64_t swap = mix(i * 5 + 3), compare = (was & cmask) | (mix(i * 5 + 4) & ~cmask);
@@ -182,8 +168,8 @@ static void errors(void)
 	struct atomic72 n, good;
 	struct out o;
 
-	begin();
-	good = (struct atomic72){.cookie = cookie, .local_addr = (uintptr_t)&p[1], .flags = F_NOTIFY, .token = 7};
+	start();
+	good = (struct atomic72){.cookie = cookie, .local_addr = (uintptr_t)&words[1], .flags = F_NOTIFY, .token = 7};
 	n = good;
 	n.local_addr += 4;
 	expect(send_atomic(CMSG_FADD, &n, sizeof(n), NULL, 0), -EFAULT, "local_addr that is not a multiple of 8");
@@ -201,7 +187,7 @@ static void errors(void)
 	box_empty(b, "refused atomics");
 	n = good;
 	n.cookie = 0xbad;
-	p[1] = 3;
+	words[1] = 3;
 	expect(send_atomic(CMSG_FADD, &n, sizeof(n), "no", 2), 2, "sendmsg");
 	expect_status(b, 7, ST_REMOTE_ERROR, "an atomic with a bogus key");
 	n = good;
@@ -220,8 +206,8 @@ static void notices(void)
 {
 	struct atomic72 n;
 
-	begin();
-	n = (struct atomic72){.cookie = cookie, .local_addr = (uintptr_t)&p[1], .u = {1}};
+	start();
+	n = (struct atomic72){.cookie = cookie, .local_addr = (uintptr_t)&words[1], .u = {1}};
 	expect(set_int(b->fd, OPT_RECVERR, 1), 0, "RDS_RECVERR");
 	put(0, 0);
 	expect(send_atomic(CMSG_FADD, &n, sizeof(n), NULL, 0), 0, "sendmsg");
@@ -233,8 +219,8 @@ static void notices(void)
 	n.token = ++token;
 	expect(send_atomic(CMSG_FADD, &n, sizeof(n), NULL, 0), 0, "sendmsg");
 	expect_status(b, token, ST_SUCCESS, "a silent atomic");
-	check(p[1] == 1 && word(0) == 2, "expected the old value 1 and then 2, came %llx and %llx",
-	      (unsigned long long)p[1], (unsigned long long)word(0));
+	check(words[1] == 1 && word(0) == 2, "expected the old value 1 and then 2, came %llx and %llx",
+	      (unsigned long long)words[1], (unsigned long long)word(0));
 	box_empty(b, "atomics without NOTIFY_ME: RECVERR says nothing of them");
 	end();
 }
@@ -248,14 +234,14 @@ static void with_rdma(void)
 	struct out o;
 	unsigned i;
 
-	begin();
+	start();
 	put(0, 50);
 	for (i = 0; i < 10; i++) {
-		v = (struct vec){(uintptr_t)&p[16], 256};
-		pattern(&p[16], 256, i);
+		v = (struct vec){(uintptr_t)&words[16], 256};
+		pattern(&words[16], 256, i);
 		g = (struct rdma_args){cookie, {1024, 256}, (uintptr_t)&v, 1, F_WRITE | F_NOTIFY, 1000 + i};
 		n = (struct atomic72){.cookie = cookie,
-				      .local_addr = (uintptr_t)&p[1],
+				      .local_addr = (uintptr_t)&words[1],
 				      .u = {1},
 				      .flags = F_NOTIFY,
 				      .token = 2000 + i};
@@ -266,11 +252,11 @@ static void with_rdma(void)
 			 i % 2 ? sizeof(n) : sizeof(g));
 		expect(out_send(&o, b->fd, 0), 4, "RDMA_ARGS and an atomic");
 		expect(AGENT(a, AGENT_RECV, .len = PAGE), 4, "their message");
-		expect_bytes(a->board->area + 1024, &p[16], 256, "the write, when its message is there");
+		expect_bytes(a->board->area + 1024, &words[16], 256, "the write, when its message is there");
 		expect(*(uint64_t *)(void *)a->board->area, 51 + i, "the word, when the message is there");
 		expect_status(b, 1000 + i, ST_SUCCESS, "the write");
 		expect_status(b, 2000 + i, ST_SUCCESS, "the atomic");
-		expect(p[1], 50 + i, "the old value");
+		expect(words[1], 50 + i, "the old value");
 	}
 	end();
 }
@@ -284,12 +270,10 @@ static void counters(void)
 	struct agent_cmd c = {.what = AGENT_FADD, .flags = 1, .remote = 128, .count = EACH};
 	unsigned i, j;
 
-	a = agent_start(0);
 	for (i = 0; i < PEERS; i++)
 		peer[i] = agent_start(i + 1);
-	b = box_new(rds_bound(address(0), INIT_PORT));
-	p = pages(PAGE);
-	cookie = c.cookie = agent_region(a, 0, PAGE, F_WRITE);
+	start();
+	c.cookie = cookie;
 	c.to = a->name[1];
 	put(128, 0);
 	for (i = 0; i < PEERS; i++)

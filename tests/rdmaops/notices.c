@@ -6,35 +6,14 @@
 #include <poll.h>
 #include <stdlib.h>
 
-#include "agent.h"
+#include "pair.h"
 
-#define INIT_PORT 4050
-
-static struct agent *a;
-static struct box *b;
-static unsigned char *p;
 static uint64_t cookie;
 
-static void begin(void)
-{
-	a = agent_start(0);
-	b = box_new(rds_bound(address(0), INIT_PORT));
-	p = pages(PAGE);
-	cookie = agent_region(a, 0, PAGE, F_WRITE);
-}
-
-static void end(void)
-{
-	box_empty(b, "at the end");
-	close(b->fd);
-	box_free(b);
-	agent_end(a);
-}
-
-static void op(uint64_t key, uint64_t flags, uint64_t token)
+static void op(uint64_t key, uint64_t flags, uint64_t number)
 {
 	struct vec v = {(uintptr_t)p, 64};
-	struct op o = {.cookie = key, .flags = flags | F_WRITE, .token = token, .local = &v, .nr_local = 1};
+	struct op o = {.cookie = key, .flags = flags | F_WRITE, .token = number, .local = &v, .nr_local = 1};
 
 	expect(op_send(b->fd, &a->name[0], &o), 0, "sendmsg");
 }
@@ -56,7 +35,7 @@ static void only_if_asked(void)
 {
 	unsigned i;
 
-	begin();
+	cookie = begin_page();
 	for (i = 0; i < 10; i++) {
 		op(cookie, 0, 100 + i);
 		op(0xbad, 0, 200 + i);
@@ -66,7 +45,7 @@ static void only_if_asked(void)
 	op(cookie, F_NOTIFY, 1);
 	expect_status(b, 1, ST_SUCCESS, "the last, with NOTIFY_ME");
 	box_empty(b, "operations without NOTIFY_ME and RECVERR, good and bad");
-	end();
+	end_unread();
 }
 
 static void recverr(void)
@@ -74,7 +53,7 @@ static void recverr(void)
 	int on = -1;
 	socklen_t len = sizeof(on);
 
-	begin();
+	cookie = begin_page();
 	expect(set_int(b->fd, OPT_RECVERR, 1), 0, "RDS_RECVERR");
 	check(getsockopt(b->fd, 276, OPT_RECVERR, &on, &len) == 0 && on == 1, "RDS_RECVERR reads back as %d", on);
 	op(cookie, 0, 1);
@@ -96,7 +75,7 @@ static void recverr(void)
 	settle();
 	free(box_letter(b).body);
 	box_empty(b, "sent while RECVERR was off");
-	end();
+	end_unread();
 }
 
 static void tokens(void)
@@ -104,7 +83,7 @@ static void tokens(void)
 	static const uint64_t t[] = {0, 1, 0xffffffff, 0x100000000, 0x8000000000000000, ~0ull};
 	unsigned i;
 
-	begin();
+	cookie = begin_page();
 	for (i = 0; i < sizeof(t) / sizeof(t[0]); i++)
 		op(cookie, F_NOTIFY, t[i]);
 	for (i = 0; i < sizeof(t) / sizeof(t[0]); i++)
@@ -113,7 +92,7 @@ static void tokens(void)
 	op(cookie, F_NOTIFY, 5); /* a token may be used twice, and comes twice */
 	expect_status(b, 5, ST_SUCCESS, "a token of two operations");
 	expect_status(b, 5, ST_SUCCESS, "a token of two operations, the second");
-	end();
+	end_unread();
 }
 
 /* Sends n operations with tokens from 1 and waits until their notifications should all be there. */
@@ -156,7 +135,7 @@ static void batches(unsigned n, unsigned room, const unsigned *want, const char 
 	bool letter = true;
 	int k;
 
-	begin();
+	cookie = begin_page();
 	for (round = 0; round < 50; round++) {
 		gather(n);
 		for (have = 0, at = 0, letter = true; have < n; have += (unsigned)k) {
@@ -184,7 +163,7 @@ static void batches(unsigned n, unsigned room, const unsigned *want, const char 
 	}
 	check(round < 50, "%s: never came as many at once as there was room for", why);
 	drain(0, letter);
-	end();
+	end_unread();
 }
 
 static void newest_first(void)
@@ -213,7 +192,7 @@ static void before_data(void)
 	char c[8];
 	int k;
 
-	begin();
+	cookie = begin_page();
 	fd.fd = b->fd;
 	for (round = 0; round < 50; round++) {
 		settle(); /* a message is there */
@@ -239,7 +218,7 @@ static void before_data(void)
 	expect(k, 0, "recvfrom with a notification only");
 	expect(len, 0, "the name's length with a notification only");
 	box_empty(b, "a notification is lost if there is no room for it");
-	end();
+	end_unread();
 }
 
 static void blocking(void)
@@ -248,12 +227,12 @@ static void blocking(void)
 	struct msghdr m = {.msg_control = control, .msg_controllen = sizeof(control)};
 	struct timeval tv = {.tv_sec = (time_t)deadline()};
 
-	begin();
+	cookie = begin_page();
 	check(setsockopt(b->fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)) == 0, "SO_RCVTIMEO: %m");
 	op(cookie, F_NOTIFY, 11);
 	expect(recvmsg(b->fd, &m, 0) < 0 ? -errno : 0, 0, "a recvmsg that blocks, woken by a notification");
 	check(CMSG_FIRSTHDR(&m) && CMSG_FIRSTHDR(&m)->cmsg_type == CMSG_STATUS, "it brings RDMA_STATUS");
-	end();
+	end_unread();
 }
 
 static const struct test_case cases[] = {

@@ -8,24 +8,44 @@
 
 struct agent *a;
 struct box *b;
-unsigned char *p; /* 3 MiB of this side */
+unsigned char *p;
 uint64_t token;
 
-void begin(void)
+static size_t own; /* bytes at p */
+
+static void begin_with(size_t bytes)
 {
 	a = agent_start(0);
 	b = box_new(rds_bound(address(0), INIT_PORT));
-	p = pages(AREA);
+	p = pages(bytes);
+	own = bytes;
+}
+
+void begin(void)
+{
+	begin_with(AREA);
+}
+
+uint64_t begin_page(void)
+{
+	begin_with(PAGE);
+	return agent_region(a, 0, PAGE, F_WRITE);
+}
+
+void end_unread(void)
+{
+	box_empty(b, "at the end");
+	close(b->fd);
+	box_free(b);
+	agent_end(a);
+	munmap(p - PAGE, own + 2 * PAGE);
 }
 
 void end(void)
 {
 	box_empty(b, "at the end");
 	expect(AGENT(a, AGENT_QUIET), 0, "messages that nobody asked for, at the other side");
-	close(b->fd);
-	box_free(b);
-	agent_end(a);
-	munmap(p - PAGE, AREA + 2 * PAGE);
+	end_unread();
 }
 
 static struct vec piece; /* 64 bytes at p */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * pair.h - this side of operations on an agent's memory: one socket, AREA bytes, and the simplest write of all.
+ * pair.h - this side of operations on an agent's memory: one socket, memory of its own, and the simplest write of all.
  */
 #ifndef RDMAOPS_PAIR_H
 #define RDMAOPS_PAIR_H
@@ -11,11 +11,13 @@
 
 extern struct agent *a;
 extern struct box *b;
-extern unsigned char *p; /* AREA bytes of this side */
+extern unsigned char *p; /* memory of this side */
 extern uint64_t token;	 /* the last that was used */
 
-void begin(void);
+void begin(void);	   /* AREA bytes of this side, no region yet */
+uint64_t begin_page(void); /* one page of this side; the agent's first page is a region: its cookie */
 void end(void);
+void end_unread(void); /* there may be messages that the agent has not taken */
 
 struct op simple(uint64_t cookie, uint64_t flags); /* of 64 bytes at p, a new pattern and a new token */
 int send_op(const struct op *op);

@@ -274,6 +274,101 @@ static void freed(void)
 	end(&s);
 }
 
+/*
+ * Cookie 0 is a flush of all that was freed, also with flags, and from another socket of the process.  It ends no other
+ * region.
+ */
+static void flushed(void)
+{
+	static const uint64_t flags[] = {0, F_INVALIDATE, F_INVALIDATE | F_USE_ONCE, ~0ull};
+	struct side s = begin();
+	uint64_t stays = agent_region(s.a, 8 * PAGE, PAGE, F_WRITE), c[3];
+	unsigned i, k;
+
+	for (i = 0; i < 8; i++) {
+		for (k = 0; k < 3; k++) {
+			c[k] = agent_region(s.a, k * PAGE, PAGE, F_WRITE);
+			write_is(&s, c[k], ST_SUCCESS, "a region before the flush");
+		}
+		AGENT(s.a, AGENT_FILL, .off = 0, .len = 3 * PAGE, .key = 40 + i);
+		for (k = 0; k < 2; k++)
+			expect(AGENT(s.a, AGENT_FREE, .cookie = c[k]), 0, "FREE_MR");
+		expect(AGENT(s.a, AGENT_FREE, .sock = i % 2, .cookie = 0, .flags = flags[i / 2]), 0,
+		       "FREE_MR of cookie 0 with flags %llx", (unsigned long long)flags[i / 2]);
+		for (k = 0; k < 2; k++)
+			write_is(&s, c[k], ST_REMOTE_ERROR, "a key freed before a flush with flags");
+		memory_is(&s, 0, 3 * PAGE, 40 + i, "after the flush");
+		write_is(&s, c[2], ST_SUCCESS, "a region that was not freed, after the flush");
+		write_is(&s, stays, ST_SUCCESS, "a region that outlives the flushes");
+		expect(AGENT(s.a, AGENT_FREE, .cookie = c[2], .flags = F_INVALIDATE), 0, "FREE_MR after the flush");
+		expect(AGENT(s.a, AGENT_FREE, .cookie = c[0]), -EINVAL, "FREE_MR a second time, after the flush");
+	}
+	end(&s);
+}
+
+#define READS 12
+
+/* One that succeeds has all that was there before FREE_MR; of one that fails a part may be there. */
+static void read_is(const unsigned char *got, const unsigned char *before, unsigned char blank, int status, unsigned n)
+{
+	size_t i;
+
+	check(status == ST_SUCCESS || status == ST_REMOTE_ERROR, "read %u: status %d", n, status);
+	if (status == ST_SUCCESS)
+		expect_bytes(got, before, MIB, "read %u, which succeeded while the region was freed", n);
+	for (i = 0; status != ST_SUCCESS && i < MIB; i++)
+		check(got[i] == before[i] || got[i] == blank,
+		      "read %u, which failed: byte %zu is %02x, and was %02x before FREE_MR", n, i, got[i], before[i]);
+}
+
+/* Reads are under way when FREE_MR with INVALIDATE returns: none sees what the owner writes to its memory from then on. */
+static void freed_while_read(void)
+{
+	struct side s = begin();
+	unsigned char *local = pages(READS * MIB), *before = malloc(MIB), blank;
+	unsigned round, i, whole = 0;
+	uint64_t first, c;
+	int status[READS];
+
+	check(before, "memory");
+	for (round = 0; round < READS; round++) {
+		blank = (unsigned char)(0xa0 + round);
+		memset(local, blank, READS * MIB);
+		pattern(before, MIB, 2 * round);
+		AGENT(s.a, AGENT_FILL, .off = 0, .len = MIB, .key = 2 * round);
+		c = agent_region(s.a, 0, MIB, F_WRITE);
+		first = next_token + 1;
+		for (i = 0; i < READS; i++) {
+			struct vec v = {(uintptr_t)local + i * MIB, MIB};
+			struct op op = {.cookie = c,
+					.flags = F_NOTIFY | F_SILENT,
+					.token = ++next_token,
+					.local = &v,
+					.nr_local = 1};
+
+			expect(op_send(s.b->fd, &s.a->name[0], &op), 0, "a read");
+		}
+		for (i = 0; i < round; i++) /* so many are over already */
+			status[i] = box_status(s.b, first + i);
+		expect(AGENT(s.a, AGENT_FREE, .cookie = c, .flags = F_INVALIDATE), 0, "FREE_MR while it is read");
+		AGENT(s.a, AGENT_FILL, .off = 0, .len = MIB, .key = 2 * round + 1);
+		for (; i < READS; i++)
+			status[i] = box_status(s.b, first + i);
+		for (i = 0; i < READS; i++) {
+			check(i >= round || status[i] == ST_SUCCESS, "read %u, over before FREE_MR: status %d", i,
+			      status[i]);
+			read_is(local + i * MIB, before, blank, status[i], i);
+			whole += status[i] == ST_SUCCESS;
+		}
+		write_is(&s, c, ST_REMOTE_ERROR, "the freed key");
+		plain_is_next(&s, "after reads of a freed region");
+	}
+	printf("%u of %u reads succeeded\n", whole, READS * READS);
+	free(before);
+	munmap(local - PAGE, READS * MIB + 2 * PAGE);
+	end(&s);
+}
+
 static void closed(void)
 {
 	struct side s = begin();
@@ -407,6 +502,8 @@ static const struct test_case cases[] = {
 	{"no-longer-writable", no_longer_writable},
 	{"tcp-has-none", tcp_has_none},
 	{"freed", freed},
+	{"flushed", flushed},
+	{"freed-while-read", freed_while_read},
 	{"closed", closed},
 	{"unmapped", unmapped},
 	{"one-for-all", one_for_all},

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * test_rdma.c - the parts of RDMA that need neither socket nor peer: pieces as bytes (wire_op.c), what atomic operations come to
- * (atomic.c), copies to and from memory that may not be there (user_copy.c).
+ * (atomic.c).
  */
 #include <check.h>
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "engine/atomic.h"
-#include "engine/user_copy.h"
 #include "engine/wire.h"
 #include "engine/wire_op.h"
 #include "tests/unit/suite.h"
@@ -144,29 +142,6 @@ START_TEST(test_swap)
 }
 END_TEST
 
-/* A hole in the middle, memory that may not be written: an error, and the process lives. */
-START_TEST(test_copies)
-{
-	unsigned char *mem = mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), got[100];
-	struct iovec vec[3] = {{mem + 10, 5}, {mem + 4096 - 3, 3}, {mem + 8192, 50}};
-
-	ck_assert_ptr_ne(mem, MAP_FAILED);
-	ck_assert_int_eq(munmap(mem + 4096, 4096), 0);
-	ck_assert_int_eq(rds_user_put_vec(vec, 3, 3, "abcdefghi", 9), 0);
-	ck_assert(!memcmp(mem + 13, "ab", 2) && !memcmp(mem + 4093, "cde", 3) && !memcmp(mem + 8192, "fghi", 4));
-	ck_assert_int_eq(rds_user_fetch_vec(got, vec, 3, 3, 9), 0);
-	ck_assert(!memcmp(got, "abcdefghi", 9));
-	ck_assert_int_eq(rds_user_put((uintptr_t)mem + 4090, got, 10), -EFAULT);
-	ck_assert_int_eq(rds_user_fetch(got, (uintptr_t)mem + 4090, 10), -EFAULT);
-	ck_assert_int_eq(rds_user_fetch(got, UINT64_MAX - 3, 10), -EFAULT);
-	ck_assert_int_eq(rds_user_put_vec(vec, 3, 55, got, 10), -EFAULT); /* beyond its end */
-	ck_assert_int_eq(mprotect(mem, 4096, PROT_READ), 0);
-	ck_assert_int_eq(rds_user_put((uintptr_t)mem, got, 1), -EFAULT);
-	ck_assert_int_eq(rds_user_fetch(got, (uintptr_t)mem, 1), 0);
-	munmap(mem, 3 * 4096);
-}
-END_TEST
-
 int main(void)
 {
 	Suite *s = suite_create("rdma");
@@ -177,6 +152,5 @@ int main(void)
 	tcase_add_test(t, test_header);
 	tcase_add_test(t, test_add);
 	tcase_add_test(t, test_swap);
-	tcase_add_test(t, test_copies);
 	return suite_run(s);
 }
