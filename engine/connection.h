@@ -89,6 +89,7 @@ struct rds_conn {
 	struct rds_unacked *unacked; /* ring buffer of cap entries, first at head */
 	unsigned head, count, cap;
 	struct rds_queued *queue, **queue_tail;
+	uint64_t lent; /* the last number whose bytes the peer takes from our memory (rdma_send.c) */
 	unsigned queue_len;
 	unsigned since_reap;
 	uint64_t st_queued, st_bytes; /* send_queued, copy_from_user, not yet added to the counters */

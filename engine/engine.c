@@ -182,6 +182,8 @@ static unsigned at_stake(const struct rds_conn *conn, bool survives)
 		survives = false;
 	if (survives && conn->ep && conn->count && !conn->t->ops->settled(conn->ep))
 		survives = false;
+	if (conn->lent > conn->acked) /* its bytes go with us */
+		survives = false;
 	return conn->queue_len + (survives ? 0 : conn->count);
 }
 

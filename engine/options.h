@@ -23,6 +23,7 @@ struct rds_options {
 	int64_t shm_ring;	  /* RDS_PRELOAD_SHM_RING bytes per direction, 2^n, 2M..64M, default 4M */
 	int64_t verbs_buffers;	  /* RDS_PRELOAD_VERBS_BUFFERS 64..65536, default 512: receive buffers per device */
 	int64_t verbs_memory;	  /* RDS_PRELOAD_VERBS_MEMORY bytes, 2M..1G, default 64M: sent and not acknowledged, per device */
+	int shm_fetch;		  /* RDS_PRELOAD_SHM_FETCH auto|never; default auto (transport/shm/fetch.c) */
 	int helper_fds;		  /* RDS_PRELOAD_HELPER_FDS own|shared; default own (post.h) */
 	int64_t linger_ms;	  /* RDS_PRELOAD_LINGER_MS 0..600000, default 2000: longest wait at exit for queued data */
 	int64_t reconnect_min_ms; /* RDS_PRELOAD_RECONNECT_MIN_MS 1..60000, default 1 */
@@ -54,6 +55,7 @@ bool rds_options_value_ok(const char *name, const char *value, char *want, size_
 void rds_options_reset(void);
 
 enum { RDS_SHARE_USER, RDS_SHARE_GROUP, RDS_SHARE_ALL };
+enum { RDS_SHM_FETCH_AUTO, RDS_SHM_FETCH_NEVER };
 enum { RDS_HELPER_FDS_OWN, RDS_HELPER_FDS_SHARED };
 enum { RDS_ABI_AUTO, RDS_ABI_A0, RDS_ABI_A1, RDS_ABI_A2, RDS_ABI_B1, RDS_ABI_B2, RDS_ABI_C, RDS_ABI_D };
 

@@ -128,7 +128,7 @@ int rds_barrier_set(struct rds_sock *sk, int fd, const void *val, int len); /* R
 
 /* ---- at the target (rdma_serve.c); rx held ---- */
 
-enum rds_rx_verdict rds_op_arrived(struct rds_conn *conn, const struct rds_rx *rx);
+enum rds_rx_verdict rds_op_arrived(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx);
 
 /* ---- notifications (notify.c); rx held ---- */
 

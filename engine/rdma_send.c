@@ -4,6 +4,7 @@
  *
  * An operation is cut into pieces of 64 KiB, which go before the message that belongs to it and in the same sequence.  What finds no room
  * waits in the connection's queue, where a piece has its header only: the bytes stay the program's, and are fetched when it goes.
+ * Where the peer can read our memory itself (lends), a write that goes at once is one piece, which says where its bytes are.
  * Answers are made under rx (rdma_serve.c) and go before anything else: who has read a message that came with an operation, and
  * says so, must not overtake the result of the operation (legacy-abi 2.5).
  *
@@ -19,6 +20,7 @@
 
 #define READ_AHEAD ((uint64_t)8 << 20)
 #define SLICES 16u
+#define FETCH_LEAST 4096u /* what is shorter may as well go along */
 
 /* ---- pieces ---- */
 
@@ -27,10 +29,11 @@ static bool is_piece(const struct rds_queued *q)
 	return q->hdr.flags & RDS_FLAG_OP;
 }
 
-static void piece_header(const struct rds_op *op, uint64_t at, size_t len, unsigned char to[RDS_OP_HDR])
+static void piece_header(const struct rds_op *op, enum rds_op_kind kind, uint64_t at, size_t len,
+			 unsigned char to[RDS_OP_HDR])
 {
 	struct rds_op_hdr h = {
-		.kind = (uint8_t)op->kind,
+		.kind = (uint8_t)kind,
 		.last = at + len == op->total,
 		.rkey = op->rkey,
 		.id = op->id,
@@ -167,7 +170,7 @@ static int xmit_piece(struct rds_conn *conn, struct rds_op *op, uint64_t at, siz
 	int err = -EAGAIN;
 
 	hdr.len = (uint32_t)(RDS_OP_HDR + len);
-	piece_header(op, at, len, head);
+	piece_header(op, op->kind, at, len, head);
 	if (go) {
 		rx_lock();
 		go = may_start(conn, op);
@@ -187,6 +190,42 @@ static int xmit_piece(struct rds_conn *conn, struct rds_op *op, uint64_t at, siz
 	return err;
 }
 
+/* ---- bytes that the peer takes itself ---- */
+
+static bool lends(const struct rds_conn *conn, const struct rds_op *op)
+{
+	const struct rds_transport_ops *ops = conn->t->ops;
+
+	return op->total >= FETCH_LEAST && op->nlocal <= RDS_FETCH_VECS && !conn->queue &&
+	       atomic_load_explicit(&conn->state, memory_order_relaxed) == RDS_CONN_UP && ops->lends &&
+	       ops->lends(conn->ep);
+}
+
+/* 0; else nothing has gone, and it can go in pieces. */
+static int xmit_lent(struct rds_conn *conn, struct rds_op *op)
+{
+	unsigned char bytes[RDS_OP_HDR + RDS_FETCH_VECS * RDS_OP_VEC];
+	struct rds_hdr hdr = {.seq = conn->next_tx,
+			      .flags = RDS_FLAG_OP,
+			      .sport = op->sk->laddr.port,
+			      .dport = op->dport,
+			      .len = RDS_OP_HDR + op->nlocal * RDS_OP_VEC};
+	struct iovec iov = {bytes, hdr.len};
+	int err;
+
+	piece_header(op, RDS_OP_FETCH, 0, op->total, bytes);
+	rds_op_vec_encode(op->local, op->nlocal, bytes + RDS_OP_HDR);
+	rx_lock();
+	start(op);
+	rx_unlock();
+	err = give(conn, &hdr, &iov);
+	if (err)
+		not_started(op, true);
+	else
+		conn->lent = conn->next_tx++;
+	return err;
+}
+
 static int xmit_op(struct rds_conn *conn, struct rds_op *op)
 {
 	bool carries = op->kind == RDS_OP_WRITE;
@@ -197,6 +236,8 @@ static int xmit_op(struct rds_conn *conn, struct rds_op *op)
 	if (!carries)
 		return xmit_piece(conn, op, 0, 0);
 	RDS_STAT_ADD(send_rdma_bytes, op->total);
+	if (lends(conn, op) && !xmit_lent(conn, op))
+		return 0;
 	do {
 		uint64_t len = op->total - at < RDS_OP_PIECE ? op->total - at : RDS_OP_PIECE;
 

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "engine/atomic.h"
+#include "engine/uaccess.h"
 #include "engine/user_copy.h"
 
 /* A peer that keeps to READ_AHEAD never gets here; one that does not may not have all of our memory. */
@@ -80,6 +81,37 @@ static enum rds_rx_verdict serve_write(struct rds_conn *conn, const struct rds_r
 		free(q);
 	else
 		answer_result(conn, q, h, good ? RDS_RDMA_SUCCESS : RDS_RDMA_REMOTE_ERROR, 0);
+	return RDS_RX_DONE;
+}
+
+/* RDS_RDMA_*: it says whose memory was not there.  The endpoint knows only that some was not. */
+static int fetch(struct rds_ep *ep, const struct rds_rx *rx, const struct rds_op_hdr *h)
+{
+	const struct rds_transport_ops *ops = rds_ep_ops(ep);
+	struct iovec from[RDS_FETCH_VECS];
+	uint64_t at;
+	int n = rds_op_vec_decode((const char *)rx->data + RDS_OP_HDR, rx->hdr.len - RDS_OP_HDR, h->len, from);
+
+	if (n < 0 || !ops->fetch)
+		return RDS_RDMA_OTHER_ERROR;
+	if (!reach(h, h->len, &at))
+		return RDS_RDMA_REMOTE_ERROR;
+	if (!ops->fetch(ep, (void *)(uintptr_t)at, h->len, from, (unsigned)n)) {
+		RDS_STAT_ADD_RX(recv_rdma_bytes, h->len);
+		return RDS_RDMA_SUCCESS;
+	}
+	rds_user_forget();
+	return rds_user_writable((void *)(uintptr_t)at, h->len) ? RDS_RDMA_REMOTE_ERROR : RDS_RDMA_OTHER_ERROR;
+}
+
+static enum rds_rx_verdict serve_fetch(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx,
+				       const struct rds_op_hdr *h)
+{
+	struct rds_queued *q = answer_new(&rx->hdr, 0);
+
+	if (!q)
+		return RDS_RX_LATER;
+	answer_result(conn, q, h, fetch(ep, rx, h), 0);
 	return RDS_RX_DONE;
 }
 
@@ -187,7 +219,7 @@ static enum rds_rx_verdict serve_void(struct rds_conn *conn, const struct rds_rx
 	return RDS_RX_DONE;
 }
 
-enum rds_rx_verdict rds_op_arrived(struct rds_conn *conn, const struct rds_rx *rx)
+enum rds_rx_verdict rds_op_arrived(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
 {
 	struct rds_op_hdr h;
 
@@ -195,15 +227,17 @@ enum rds_rx_verdict rds_op_arrived(struct rds_conn *conn, const struct rds_rx *r
 		rds_warn_once("a peer has sent an operation that makes no sense: ignored");
 		return RDS_RX_DONE;
 	}
-	if (h.kind < RDS_OP_DATA && atomic_load(&conn->answer_bytes) > ANSWERS_MAX) {
+	if (rds_op_asks(h.kind) && atomic_load(&conn->answer_bytes) > ANSWERS_MAX) {
 		rds_conn_work(conn);
 		return RDS_RX_LATER;
 	}
-	if (h.kind < RDS_OP_DATA && h.message == conn->void_message && h.message)
+	if (rds_op_asks(h.kind) && h.message == conn->void_message && h.message)
 		return serve_void(conn, rx, &h);
 	switch (h.kind) {
 	case RDS_OP_WRITE:
 		return serve_write(conn, rx, &h);
+	case RDS_OP_FETCH:
+		return serve_fetch(conn, ep, rx, &h);
 	case RDS_OP_READ:
 		return serve_read(conn, rx, &h);
 	case RDS_OP_SWAP:

@@ -102,7 +102,7 @@ enum rds_rx_verdict rds_recv_message(struct rds_conn *conn, struct rds_ep *ep, c
 		RDS_STAT_INC_RX(recv_drop_old_seq);
 	} else {
 		if (unlikely(hdr->flags & (RDS_FLAG_MOVED | RDS_FLAG_OP)))
-			v = hdr->flags & RDS_FLAG_OP ? rds_op_arrived(conn, rx) : rds_moved_told(conn, rx);
+			v = hdr->flags & RDS_FLAG_OP ? rds_op_arrived(conn, ep, rx) : rds_moved_told(conn, rx);
 		else
 			v = dispatch(conn, ep, rx);
 		if (unlikely(v == RDS_RX_LATER))

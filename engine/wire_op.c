@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "engine/transport/transport.h"
 #include "engine/wire.h"
 
 struct op_wire {
@@ -46,6 +47,9 @@ static bool size_fits(const struct rds_op_hdr *h, size_t data)
 		return data && data <= RDS_OP_PIECE;
 	case RDS_OP_READ:
 		return !data && h->len && h->len <= RDS_MAX_MSG;
+	case RDS_OP_FETCH:
+		return data && data % RDS_OP_VEC == 0 && data / RDS_OP_VEC <= RDS_FETCH_VECS && h->len &&
+		       h->len <= RDS_MAX_MSG;
 	case RDS_OP_SWAP:
 	case RDS_OP_ADD:
 	case RDS_OP_RESULT:
@@ -79,4 +83,31 @@ int rds_op_decode(const void *from, size_t size, struct rds_op_hdr *h)
 		.value_mask = be64toh(w.value_mask),
 	};
 	return size_fits(h, size - sizeof(w)) ? 0 : -EBADMSG;
+}
+
+void rds_op_vec_encode(const struct iovec *vec, unsigned n, unsigned char *to)
+{
+	unsigned i;
+
+	for (i = 0; i < n; i++, to += RDS_OP_VEC) {
+		uint64_t w[2] = {htobe64((uintptr_t)vec[i].iov_base), htobe64(vec[i].iov_len)};
+
+		memcpy(to, w, sizeof(w));
+	}
+}
+
+int rds_op_vec_decode(const void *from, size_t size, uint64_t len, struct iovec *vec)
+{
+	unsigned n = (unsigned)(size / RDS_OP_VEC), i;
+	uint64_t w[2], part;
+
+	for (i = 0; i < n; i++) {
+		memcpy(w, (const unsigned char *)from + i * RDS_OP_VEC, sizeof(w));
+		part = be64toh(w[1]);
+		if (!part || part > len)
+			return -EBADMSG;
+		len -= part;
+		vec[i] = (struct iovec){(void *)(uintptr_t)be64toh(w[0]), part};
+	}
+	return len ? -EBADMSG : (int)n;
 }

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 #define RDS_OP_HDR 72u
 #define RDS_OP_PIECE 65536u /* data of one, at most */
@@ -24,6 +25,7 @@ enum rds_op_kind {
 	RDS_OP_ADD,	  /* ... fetch and add */
 	RDS_OP_DATA,	  /* answer: bytes of a read, in order; several */
 	RDS_OP_RESULT,	  /* answer: it is over */
+	RDS_OP_FETCH, /* all of a write: the data are pairs of address and length, where its bytes lie in our memory */
 };
 
 struct rds_op_hdr {
@@ -34,10 +36,22 @@ struct rds_op_hdr {
 	uint64_t id;	  /* of the operation, the initiator's */
 	uint64_t message; /* id that the message which goes with it names; the same for all operations of one message */
 	uint64_t offset;  /* in the region, which begins with its first page; DATA: in the operation's local memory */
-	uint64_t len;	  /* READ: bytes asked for */
+	uint64_t len;	  /* READ, FETCH: bytes of all of it */
 	uint64_t compare, compare_mask, value,
 		value_mask; /* atomics (rdma_args.h); RESULT of one: value is the old one */
 };
+
+/* Does it ask for something?  (Else it answers.) */
+static inline bool rds_op_asks(enum rds_op_kind kind)
+{
+	return kind != RDS_OP_DATA && kind != RDS_OP_RESULT;
+}
+
+/* The data of a FETCH. */
+#define RDS_OP_VEC 16u
+void rds_op_vec_encode(const struct iovec *vec, unsigned n, unsigned char *to);
+/* n: RDS_FETCH_VECS at least.  How many there are, or -EBADMSG: not the `len` bytes of the header, or empty ones. */
+int rds_op_vec_decode(const void *from, size_t size, uint64_t len, struct iovec *vec);
 
 void rds_op_encode(const struct rds_op_hdr *h, unsigned char to[RDS_OP_HDR]);
 /* size: of the whole piece.  -EBADMSG: too short, of no kind, with more or fewer data than its kind may have. */

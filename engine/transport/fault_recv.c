@@ -29,6 +29,13 @@ static void fault_release(struct rds_ep *ep, void *token)
 		fault_ep_free(f);
 }
 
+static int fault_fetch(struct rds_ep *ep, void *to, size_t len, const struct iovec *from, unsigned n)
+{
+	struct fault_ep *f = (struct fault_ep *)ep;
+
+	return fault_of(f)->inner->ops->fetch(f->inner, to, len, from, n);
+}
+
 static void fault_attention(struct rds_transport *t, enum rds_attention who)
 {
 	struct rds_transport *inner = ((struct fault *)t)->inner;
@@ -196,6 +203,8 @@ void fault_recv_ops(struct fault *fl)
 	fl->ops.progress = fault_progress;
 	fl->ops.ack = fault_ack;
 	fl->ops.release = fault_release;
+	if (fl->inner->ops->fetch)
+		fl->ops.fetch = fault_fetch;
 	fl->ops.relieve = fault_relieve;
 	fl->ops.attention = fault_attention;
 	fl->ops.pending = fault_pending;

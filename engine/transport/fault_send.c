@@ -198,6 +198,13 @@ static void fault_push(struct rds_ep *ep)
 	pthread_mutex_unlock(&f->lock);
 }
 
+static bool fault_lends(struct rds_ep *ep)
+{
+	struct fault_ep *f = (struct fault_ep *)ep;
+
+	return fault_of(f)->inner->ops->lends(f->inner);
+}
+
 void fault_send_init(struct fault_ep *f)
 {
 	f->copies_tail = &f->copies;
@@ -215,4 +222,6 @@ void fault_send_ops(struct fault *fl)
 	fl->ops.want_room = fault_want_room;
 	if (fl->inner->ops->push)
 		fl->ops.push = fault_push;
+	if (fl->inner->ops->lends)
+		fl->ops.lends = fault_lends;
 }

@@ -47,6 +47,7 @@ struct rds_conn_id {
 	uint16_t peer_port; /* where its transport listens (verbs): a hint, 0 = unknown */
 };
 #define RDS_SLOT_REMOTE UINT32_MAX
+#define RDS_FETCH_VECS 64u
 
 /* What a transport can do, as data. */
 enum {
@@ -105,12 +106,20 @@ struct rds_transport_ops {
 	/* The caller is about to sleep until acked() moves or room appears: have up->writable called. True: already moved. */
 	bool (*want_room)(struct rds_ep *ep, uint64_t seen_ack);
 
+	/* Is the peer's fetch() on this endpoint going to work?  Then bytes of this process's memory need not be sent.  conn->tx; NULL: never. */
+	bool (*lends)(struct rds_ep *ep);
+
 	/* After up->speak: send what the receive side has left to say (acknowledgements, credits).  NULL: there is never any. */
 	void (*push)(struct rds_ep *ep);
 
 	/* Receive: hand complete messages to up->message.  True if anything was done. */
 	bool (*progress)(struct rds_transport *t);
 	void (*ack)(struct rds_ep *ep, uint64_t seq);
+	/*
+	 * `len` bytes of the peer's memory, which lie there in `n` (RDS_FETCH_VECS at most) places that add up to len.  -EFAULT: the
+	 * peer has not got all of it, or `to` cannot be written to; else: not to be had.  NULL: never.
+	 */
+	int (*fetch)(struct rds_ep *ep, void *to, size_t len, const struct iovec *from, unsigned n);
 	/* The bytes of a message given to up->message with this token are not needed any more. */
 	void (*release)(struct rds_ep *ep, void *token);
 	void (*attention)(struct rds_transport *t, enum rds_attention who);

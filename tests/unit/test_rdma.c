@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "engine/atomic.h"
+#include "engine/transport/transport.h"
 #include "engine/wire.h"
 #include "engine/wire_op.h"
 #include "tests/unit/suite.h"
@@ -47,7 +48,14 @@ START_TEST(test_sizes)
 		{RDS_OP_RESULT, 0, 0, 0},
 		{RDS_OP_RESULT, 0, 1, -EBADMSG},
 		{(enum rds_op_kind)0, 0, 0, -EBADMSG},
-		{(enum rds_op_kind)7, 0, 0, -EBADMSG},
+		{RDS_OP_FETCH, 1, RDS_OP_VEC, 0},
+		{RDS_OP_FETCH, RDS_MAX_MSG, RDS_FETCH_VECS * RDS_OP_VEC, 0},
+		{RDS_OP_FETCH, 1, (RDS_FETCH_VECS + 1) * RDS_OP_VEC, -EBADMSG},
+		{RDS_OP_FETCH, 1, 0, -EBADMSG},
+		{RDS_OP_FETCH, 1, RDS_OP_VEC + 1, -EBADMSG},
+		{RDS_OP_FETCH, 0, RDS_OP_VEC, -EBADMSG},
+		{RDS_OP_FETCH, RDS_MAX_MSG + 1, RDS_OP_VEC, -EBADMSG},
+		{(enum rds_op_kind)8, 0, 0, -EBADMSG},
 	};
 	unsigned i;
 
@@ -72,6 +80,29 @@ START_TEST(test_fields)
 	ck_assert(back.status == 3 && back.last && back.rkey == h.rkey && back.id == 5 && back.message == 6 &&
 		  back.offset == 7 && back.len == 8 && back.compare == 9 && back.compare_mask == 10 && back.value == 11 &&
 		  back.value_mask == 12);
+}
+END_TEST
+
+/* Where bytes lie: all of them and no more, none of them empty. */
+START_TEST(test_vec)
+{
+	struct iovec v[3] = {{(void *)0x1000, 5}, {(void *)0x7ffffffffff0, 16}, {(void *)1, 1}}, back[RDS_FETCH_VECS];
+	unsigned char bytes[3 * RDS_OP_VEC];
+
+	rds_op_vec_encode(v, 3, bytes);
+	ck_assert_uint_eq(bytes[6], 0x10);
+	ck_assert_uint_eq(bytes[15], 5);
+	ck_assert_int_eq(rds_op_vec_decode(bytes, sizeof(bytes), 22, back), 3);
+	ck_assert_int_eq(memcmp(v, back, sizeof(v)), 0);
+	ck_assert_int_eq(rds_op_vec_decode(bytes, sizeof(bytes), 21, back), -EBADMSG);
+	ck_assert_int_eq(rds_op_vec_decode(bytes, sizeof(bytes), 23, back), -EBADMSG);
+	ck_assert_int_eq(rds_op_vec_decode(bytes, 2 * RDS_OP_VEC, 22, back), -EBADMSG);
+	v[1].iov_len = 0;
+	rds_op_vec_encode(v, 3, bytes);
+	ck_assert_int_eq(rds_op_vec_decode(bytes, sizeof(bytes), 6, back), -EBADMSG);
+	v[1].iov_len = (size_t)-5; /* the sum wraps */
+	rds_op_vec_encode(v, 3, bytes);
+	ck_assert_int_eq(rds_op_vec_decode(bytes, sizeof(bytes), 1, back), -EBADMSG);
 }
 END_TEST
 
@@ -149,6 +180,7 @@ int main(void)
 
 	tcase_add_test(t, test_sizes);
 	tcase_add_test(t, test_fields);
+	tcase_add_test(t, test_vec);
 	tcase_add_test(t, test_header);
 	tcase_add_test(t, test_add);
 	tcase_add_test(t, test_swap);

@@ -90,6 +90,7 @@ void shm_keep(struct rds_ep *rep, bool on)
 static void ep_up(struct shm_ep *ep, uint64_t ack)
 {
 	ep->there = ep->peer->inbox;
+	atomic_store(&ep->rx->fetches, ep->peer->fetched);
 	rx_lock();
 	ep->up = true;
 	shm_ring_own_bell(ep); /* the peer was up before us: its bell may have rung in vain */

@@ -3,8 +3,8 @@
  * layout.h - what two processes share: an inbox per process, a pair of rings per connection, and the messages on the
  * control socket.  Everything here may be overwritten by the other side at any time: read once, check, then use.
  *
- * Ownership of indices: `tail` and `want_room`, `room_seen` are written by the sender, `head`, `acked`, `seen`, `room_said` and `need_bell`
- * by the receiver, each by one side alone.  Positions count bytes since the ring was made and never wrap (64 bits).
+ * Ownership of indices: `tail` and `want_room`, `room_seen` are written by the sender, `head`, `acked`, `seen`, `room_said`, `need_bell`
+ * and `fetches` by the receiver, each by one side alone.  Positions count bytes since the ring was made and never wrap (64 bits).
  *
  * Wishes for room are numbered: want_room is the number of the latest, room_said of the latest that was answered.  (A flag that
  * one side sets and the other clears cannot tell an answer that has not been noticed from a wish that has not been
@@ -20,7 +20,7 @@
 #include "engine/wire.h"
 
 #define SHM_MAGIC 0x52445348u /* "RDSH" */
-#define SHM_VERSION 4u
+#define SHM_VERSION 5u
 #define SHM_LINE 64u
 #define SHM_CTL_BYTES 4096u
 #define SHM_RING_MIN (2u << 20)
@@ -36,6 +36,7 @@ struct shm_ring_ctl {
 	_Atomic uint32_t room_said;
 	/* On a line of its own: the sender looks at it after every message, the receiver seldom changes it. */
 	_Alignas(SHM_LINE) _Atomic uint32_t need_bell;
+	_Atomic uint32_t fetches; /* the receiver can read the sender's memory (fetch.c) */
 };
 _Static_assert(sizeof(struct shm_ring_ctl) == 3 * SHM_LINE, "one line per writer and habit");
 
@@ -80,6 +81,7 @@ struct shm_ctl_msg {
 	int32_t err;		 /* REPLY: 0 or -errno */
 	struct rds_procid self;	 /* HELLO */
 	uint32_t slot;		 /* HELLO: place in the registry */
+	uint64_t id_at;		 /* HELLO: where in its memory the sender keeps `self` */
 	struct in6_addr laddr, faddr; /* CONNECT: the sender's view */
 	uint32_t scope;
 	uint8_t tos, pad[3];

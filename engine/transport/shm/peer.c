@@ -116,6 +116,7 @@ static int say_hello(struct shm_peer *p)
 
 	msg.self = *registry_self(rds_engine_registry());
 	msg.slot = registry_self_slot(rds_engine_registry());
+	msg.id_at = shm_fetch_id(&msg.self);
 	return shm_ctl_send(p->fd, &msg, fds, 3);
 }
 
@@ -269,6 +270,7 @@ static int on_hello(struct shm_peer *p, const struct shm_ctl_msg *msg, int fds[O
 	p->id = msg->self;
 	p->slot = msg->slot;
 	p->known = true;
+	shm_fetch_learn(p, msg->id_at);
 	return 0;
 }
 
@@ -445,6 +447,8 @@ static const struct rds_transport_ops shm_ops = {
 	.progress = shm_progress,
 	.ack = shm_ring_ack,
 	.release = shm_ring_release,
+	.lends = shm_lends,
+	.fetch = shm_fetch,
 	.relieve = shm_relieve,
 	.attention = shm_attention,
 	.pending = shm_pending,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * shm.h - the shared-memory transport inside: endpoints and peers.  ring.c moves messages, wake.c decides whom to wake,
- * doubt.c asks again where that may have failed, peer.c has the control sockets to other processes, control.c the packets on them,
+ * doubt.c asks again where that may have failed, fetch.c takes bytes out of a peer's memory, peer.c has the control sockets to other processes, control.c the packets on them,
  * connect.c the connections over them.
  */
 #ifndef SHM_SHM_H
@@ -69,6 +69,8 @@ struct shm_peer {
 	uint32_t slot; /* registry */
 	pid_t pid;     /* as the kernel says; 0: of another pid namespace */
 	bool known;    /* HELLO has come */
+	uint64_t id_at; /* where its id lies in its memory, ... */
+	bool fetched;	/* ... which we can read (fetch.c) */
 	bool dialled;  /* by us: id and slot were known before HELLO */
 	bool dead;
 	struct shm_waker leader, helper;
@@ -150,6 +152,12 @@ void shm_doubt_start(void);
 void shm_doubt(struct shm_ep *ep);	/* under conn->tx or rx: what was published or said there may not have been noticed */
 void shm_doubt_inbox(void);	/* rx held: we were woken, and no bell had rung */
 void shm_heard(struct shm_peer *p, uint32_t bell); /* helper: LOOK has come */
+
+/* fetch.c */
+uint64_t shm_fetch_id(const struct rds_procid *self);	  /* helper: where it lies, for HELLO */
+void shm_fetch_learn(struct shm_peer *p, uint64_t id_at); /* helper, from HELLO */
+bool shm_lends(struct rds_ep *ep);
+int shm_fetch(struct rds_ep *ep, void *to, size_t len, const struct iovec *from, unsigned n);
 
 /* peer.c */
 int shm_start(struct rds_transport *t);
