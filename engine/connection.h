@@ -43,6 +43,7 @@ struct rds_queued {
 	struct rds_unacked u;
 	struct rds_hdr hdr;
 	bool was_sent; /* a transport had it once: the peer may have it already */
+	bool asked_for; /* NOWHERE: it was there when its port was last asked about, so the answer is about it */
 	struct rds_op *
 		op; /* a piece of that operation, or the message of it and those behind it (rdma.h); a reference each */
 	struct rds_conn *answers; /* an answer of this connection's, counted in its answer_bytes */

@@ -14,7 +14,7 @@ enum rds_port_state {
 	RDS_PORT_UNKNOWN,
 	RDS_PORT_ASKED,	 /* the answer is on its way */
 	RDS_PORT_FOUND,	 /* a process has it */
-	RDS_PORT_ABSENT, /* nobody had it a moment ago */
+	RDS_PORT_ABSENT, /* nobody had it when that was asked; for a while it is not asked again */
 };
 
 struct rds_port_owner {

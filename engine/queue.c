@@ -366,6 +366,7 @@ static struct rds_queued *queued_again(struct rds_conn *conn, struct rds_ep *ep,
 		return NULL;
 	q->u = *u;
 	q->was_sent = true;
+	q->asked_for = false;
 	q->hdr = (struct rds_hdr){.seq = u->seq,
 				  .len = u->len,
 				  .sport = u->sport,

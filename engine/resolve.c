@@ -8,7 +8,8 @@
  *
  * From an address that reaches other hosts, the helper asks the other one which of its processes has the port (transport.h: locate); the
  * answer is kept (ports.h), and the process is reached by a PEER connection of its own.  Nobody has it: the messages are dropped, as a
- * kernel would there.  No answer: they wait.
+ * kernel would there; but only those that were there when it was asked.  The answer is about the time before it came, and a later message
+ * may be the reply to one that the port, bound since, has sent us.  No answer: they wait.
  *
  * A socket's messages to one address stay in order, also when the answer changes from NOWHERE to another: whoever gets the
  * new answer first has the old messages go that way before its own.
@@ -95,6 +96,9 @@ static void append(struct rds_conn *to, struct rds_queued *q)
 	bool start;
 
 	rds_lock(&to->tx);
+	q->asked_for = false;
+	q->hdr.seq = q->u.seq = to->next_tx++;
+	rds_queue_append(to, q);
 	q->hdr.seq = q->u.seq = to->next_tx++;
 	rds_queue_append(to, q);
 	if (unlikely(q->op))
@@ -134,9 +138,9 @@ void rds_nowhere_append(const struct rds_conn_id *from, struct rds_queued *list)
 
 enum fate { GOES, WAITS, DROPPED };
 
-/* Where does what has waited go now?  dst and id have the addresses; GOES: *to. */
-static enum fate decide(const struct rds_conn *nowhere, bool local, const struct rds_addr *dst, struct rds_conn_id *id,
-			struct rds_conn **to)
+/* Where does what has waited go now?  dst and id have the addresses; asked_for: the message's; GOES: *to. */
+static enum fate decide(const struct rds_conn *nowhere, bool local, const struct rds_addr *dst, bool asked_for,
+			struct rds_conn_id *id, struct rds_conn **to)
 {
 	struct rds_port_owner own;
 	enum rds_conn_kind kind;
@@ -147,7 +151,7 @@ static enum fate decide(const struct rds_conn *nowhere, bool local, const struct
 	if (err && !local) {
 		if (!nowhere->far)
 			return WAITS;
-		if (rds_port_look(dst, &own) == RDS_PORT_ABSENT)
+		if (asked_for && rds_port_look(dst, &own) == RDS_PORT_ABSENT)
 			return DROPPED;
 		if (!far_owner_of(dst, id))
 			return WAITS;
@@ -178,7 +182,7 @@ static void hand_over(struct rds_conn *nowhere, bool local)
 	while ((q = list)) {
 		list = q->next;
 		dst.port = q->u.dport;
-		switch (decide(nowhere, local, &dst, &id, &to)) {
+		switch (decide(nowhere, local, &dst, q->asked_for, &id, &to)) {
 		case GOES:
 			append(to, q);
 			break;
@@ -286,19 +290,34 @@ int rds_conn_resolve(struct rds_sock *sk, const struct rds_addr *dst, struct rds
 	return resolve(&id, dst, atomic_load(&sk->transport) == RDS_TRANS_IB, out);
 }
 
-/* Which ports do its messages wait for that nobody has been asked about?  They are as good as asked.  control held. */
+static bool is_among(const uint16_t *ports, unsigned n, uint16_t port)
+{
+	while (n--)
+		if (ports[n] == port)
+			return true;
+	return false;
+}
+
+/*
+ * Which ports do its messages wait for that nobody has been asked about?  They are as good as asked.  Other messages for them that come
+ * before the answer are not covered by it, nor those of other connections: if it is that nobody has the port, they ask again.  control held.
+ */
 static unsigned to_ask(struct rds_conn *conn, uint16_t ports[ASK_AT_ONCE])
 {
 	struct rds_addr dst = {.ip = conn->id.faddr, .scope = conn->id.scope};
 	struct rds_port_owner own;
-	const struct rds_queued *q;
+	struct rds_queued *q;
 	unsigned n = 0;
 
 	rds_lock(&conn->tx);
-	for (q = conn->queue; q && n < ASK_AT_ONCE; q = q->next) {
+	for (q = conn->queue; q; q = q->next) {
 		dst.port = q->u.dport;
-		if (rds_port_look(&dst, &own) == RDS_PORT_UNKNOWN && rds_port_ask(&dst))
+		if (!is_among(ports, n, dst.port)) {
+			if (n == ASK_AT_ONCE || rds_port_look(&dst, &own) != RDS_PORT_UNKNOWN || !rds_port_ask(&dst))
+				continue;
 			ports[n++] = dst.port;
+		}
+		q->asked_for = true;
 	}
 	rds_unlock(&conn->tx);
 	return n;

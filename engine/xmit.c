@@ -18,7 +18,7 @@ static struct rds_queued *queued_new(const struct rds_outgoing *out)
 		return NULL;
 	q->u = out->u;
 	q->hdr = out->hdr;
-	q->was_sent = false;
+	q->was_sent = q->asked_for = false;
 	q->answers = NULL;
 	rds_op_attach(q, out->ops);
 	rds_gather(q->data, out->iov, out->len);

@@ -5,7 +5,8 @@
 # A guest lives in a directory of its own:
 #	job setup	shell scripts that the guest runs (it reads them through 9p, so that they may hold any bytes)
 #	initrd		busybox, the modules, "init"
-#	output		fifo, what the command says; console, qemu.out: logs; status: one line written by "init"
+#	output		fifo, what the command says; console, qemu.out: logs; status: two lines written by "init"
+#	begun		when it was started, by this machine's clock
 
 guest_tools() {
 	local tool
@@ -120,6 +121,7 @@ guest_start() {
 	mkfifo "$dir/output"
 	: >"$dir/console"
 	: >"$dir/status"
+	guest_now >"$dir/begun"
 	# Held open for both directions: neither reader nor emulator can hang in open(), and the reader sees no early end.
 	exec {guest_hold}<>"$dir/output"
 	guest_holds+=("$guest_hold")
@@ -147,10 +149,33 @@ guest_without_holds() {
 	exec "$@"
 }
 
+guest_now() {
+	local up
+
+	read -r up _ </proc/uptime
+	echo "${up%.*}"
+}
+
+# guest_clock_check DIR: a line on stderr if the guest's clock, which is the emulator's and not checked by anybody, ran ahead of
+# this machine's. Then whatever has a limit in the guest had no time, and a failure says nothing.
+guest_clock_check() {
+	local counted passed
+
+	case "${guest_clock[*]}" in
+	*-icount*) return ;; # it counts instructions
+	esac
+	counted=$(tr -d '\r' <"$1/status" | sed -n 's/^clock \([0-9]*\).*/\1/p')
+	passed=$(($(guest_now) - $(cat "$1/begun")))
+	if [ -n "$counted" ] && [ "$counted" -gt $((passed + 5)) ]; then
+		echo "guest: its clock counted $counted s in $passed: what failed may not have failed" >&2
+	fi
+}
+
 # guest_status DIR CODE SECONDS: the command's exit status on stdout, or 124, 125 with a reason on stderr; CODE is QEMU's status
 guest_status() {
 	local status
 
+	guest_clock_check "$1"
 	status=$(tr -d '\r' <"$1/status" | head -n 1)
 	case $status in
 	"exit "*)
