@@ -16,7 +16,8 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
-SOURCES = ["worker.c", "sock.c", "measure.c", "rtt.c", "stream.c", "paced.c", "other.c", "idle.c", "first.c"]
+SOURCES = ["worker.c", "sock.c", "measure.c", "rtt.c", "stream.c", "paced.c", "other.c", "idle.c", "first.c", "slots.c",
+           "rdmaop.c", "copy.c", "call.c"]
 
 
 class Fault(Exception):
@@ -65,7 +66,7 @@ def find_library(given, build):
 def build_worker(directory):
     """The worker needs libc and nothing else, so that it is compiled on the spot."""
     worker = os.path.join(directory, "worker")
-    command = [os.environ.get("CC", "cc"), "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-Wall", "-o", worker]
+    command = [os.environ.get("CC", "cc"), "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-Wall", "-pthread", "-o", worker]
     subprocess.run(command + [os.path.join(HERE, name) for name in SOURCES], check=True)
     return worker
 
@@ -98,7 +99,7 @@ def outer_address():
 class Worker:
     """One worker process and the lines that it says."""
 
-    def __init__(self, setup, side, mode, pass_fds=(), **options):
+    def __init__(self, setup, side, mode, pass_fds=(), command=None, **options):
         self.name = f"{side.name} {mode} {options.get('role', '')}".strip()
         options = {"rds": int(side.rds), "spin": int(side.spin), "limit": setup.limit, **options}
         if side.rds:
@@ -108,7 +109,7 @@ class Worker:
         self.deadline = time.monotonic() + setup.limit
         self.heard, self.watched = b"", []
         self.process = subprocess.Popen(
-            [setup.worker, mode] + arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            command or [setup.worker, mode] + arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=self.errors, env=setup.environment(side.preload, side.env), pass_fds=pass_fds)
         self.pid = self.process.pid
 
