@@ -22,17 +22,19 @@
 #include <time.h>
 
 struct options {
-	const char *mode; /* rtt, stream, paced, other, poll, herd, peer, hog, first, many */
+	const char *mode; /* rtt, stream, paced, other, poll, herd, peer, hog, first, many, ...: worker.c */
 	const char *role; /* server or client; receiver or sender */
 	const char *host; /* RDS: local address */
-	const char *what; /* mode other: null, pipe, poll */
+	const char *what; /* other: null, pipe, poll; copy: vm, memcpy; call: getmr, barrier, poll */
 	const char *cpus; /* list of processors, "" = do not pin */
 	int fd;		  /* AF_UNIX: inherited end of a pair */
 	bool rds;	  /* PF_RDS, else AF_UNIX */
 	bool spin;	  /* loop over MSG_DONTWAIT instead of blocking */
 	bool reply;	  /* paced: answer each message */
-	unsigned size;	  /* bytes per message */
-	unsigned window;  /* stream: messages in flight, 0 = as many as the buffers hold */
+	bool read;	  /* rdmaop, copy: from the other's memory, not into it */
+	bool map;	  /* rdmaop: regions by RDS_CMSG_RDMA_MAP, not by RDS_GET_MR */
+	unsigned size;	  /* bytes per message, per operation, of a region */
+	unsigned window;  /* stream: messages in flight, 0 = as many as the buffers hold; rdmaop: operations */
 	unsigned senders; /* stream receiver: how many senders will come */
 	unsigned id;	  /* stream sender: its number, 0 .. senders - 1 */
 	unsigned gap_us;  /* paced: one message every so many microseconds */
@@ -73,10 +75,13 @@ void sock_open(struct sock *s, const struct options *o);
 void sock_announce(const struct sock *s); /* prints addr */
 void sock_await_peer(struct sock *s);	  /* hears peer */
 void sock_close(struct sock *s);
-/* Sends the first len bytes of s->buf with this header. */
+/* Makes the first len bytes of s->buf a message with this header; sends it. */
+void sock_fill(struct sock *s, unsigned len, enum kind kind, unsigned id, uint64_t seq);
 void sock_send(struct sock *s, unsigned len, enum kind kind, unsigned id, uint64_t seq);
 /* Receives into s->buf; checks the header; the sender becomes s->peer. Returns the length. */
 unsigned sock_recv(struct sock *s);
+void sock_check(const struct sock *s, ssize_t n); /* the n bytes of s->buf are a message: begin and end */
+void sock_came_from(struct sock *s, const struct sockaddr_storage *from, socklen_t len);
 static inline struct message *sock_message(struct sock *s)
 {
 	return (struct message *)(void *)s->buf;
@@ -84,6 +89,26 @@ static inline struct message *sock_message(struct sock *s)
 int sock_rds(const char *host); /* bound PF_RDS socket or -1 with errno */
 void sock_tos(int fd, unsigned tos);
 int sock_buffer(int fd, int opt); /* SO_SNDBUF or SO_RCVBUF as the socket reports it */
+
+/* ---- slots.c: memory that operations copy ---- */
+
+/* As many buffers as may be in flight, used in turn.  A number at the beginning and the end of each says what is in it. */
+struct slots {
+	char *mem;
+	unsigned size, n;
+};
+
+void slots_init(struct slots *s, const struct options *o, int fd); /* -1: private memory; else a file to share */
+static inline char *slot(const struct slots *s, uint64_t seq)
+{
+	return s->mem + (size_t)(seq % s->n) * s->size;
+}
+void slot_mark(const struct slots *s, uint64_t seq, uint64_t number);
+/* Ends the worker unless both ends have the number. */
+void slot_expect(const struct slots *s, uint64_t seq, uint64_t number, const char *what);
+void slots_blank(const struct slots *s); /* each as no operation has touched it */
+uint64_t slot_blank(uint64_t seq);	 /* the number of such a one */
+void slots_free(struct slots *s);
 
 /* ---- measure.c: clocks, CPU time, samples ---- */
 
@@ -129,6 +154,9 @@ void run_peer(const struct options *o);
 void run_hog(const struct options *o);
 void run_first(const struct options *o);
 void run_many(const struct options *o);
+void run_rdmaop(const struct options *o);
+void run_copy(const struct options *o);
+void run_call(const struct options *o);
 void raise_limit(unsigned sockets);
 unsigned open_idle_sockets(const struct options *o);
 

@@ -16,7 +16,8 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
-SOURCES = ["worker.c", "sock.c", "measure.c", "rtt.c", "stream.c", "paced.c", "other.c", "idle.c", "first.c"]
+SOURCES = ["worker.c", "sock.c", "measure.c", "rtt.c", "stream.c", "paced.c", "other.c", "idle.c", "first.c", "slots.c",
+           "rdmaop.c", "copy.c", "call.c"]
 
 
 class Fault(Exception):
@@ -65,7 +66,7 @@ def find_library(given, build):
 def build_worker(directory):
     """The worker needs libc and nothing else, so that it is compiled on the spot."""
     worker = os.path.join(directory, "worker")
-    command = [os.environ.get("CC", "cc"), "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-Wall", "-o", worker]
+    command = [os.environ.get("CC", "cc"), "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-Wall", "-pthread", "-o", worker]
     subprocess.run(command + [os.path.join(HERE, name) for name in SOURCES], check=True)
     return worker
 
@@ -98,7 +99,7 @@ def outer_address():
 class Worker:
     """One worker process and the lines that it says."""
 
-    def __init__(self, setup, side, mode, pass_fds=(), **options):
+    def __init__(self, setup, side, mode, pass_fds=(), command=None, **options):
         self.name = f"{side.name} {mode} {options.get('role', '')}".strip()
         options = {"rds": int(side.rds), "spin": int(side.spin), "limit": setup.limit, **options}
         if side.rds:
@@ -106,10 +107,10 @@ class Worker:
         arguments = [f"{k}={v}" for k, v in options.items()]
         self.errors = tempfile.TemporaryFile()
         self.deadline = time.monotonic() + setup.limit
-        self.heard = b""
+        self.heard, self.watched = b"", []
         self.process = subprocess.Popen(
-            [setup.worker, mode] + arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
-            env=setup.environment(side.preload, side.env), pass_fds=pass_fds)
+            command or [setup.worker, mode] + arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=self.errors, env=setup.environment(side.preload, side.env), pass_fds=pass_fds)
         self.pid = self.process.pid
 
     def fault(self, text):
@@ -118,17 +119,27 @@ class Worker:
         raise Fault(f"{self.name}: {text}" + (f" [stderr: {tail}]" if tail else ""))
 
     def line(self):
+        """The next line; also the end of the wait if one of those that this one depends on has failed."""
         while b"\n" not in self.heard:
-            ready, _, _ = select.select([self.process.stdout], [], [], max(0, self.deadline - time.monotonic()))
+            waited = [self] + [w for w in self.watched if b"\n" not in w.heard]
+            ready, _, _ = select.select([w.process.stdout for w in waited], [], [],
+                                        max(0, self.deadline - time.monotonic()))
             if not ready:
                 self.fault("no answer in time")
-            part = os.read(self.process.stdout.fileno(), 4096)
-            if not part:
-                status = self.process.wait()
-                self.fault(f"ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}")
-            self.heard += part
+            for w in waited:
+                if w.process.stdout in ready:
+                    w.hear_more()
+                if w is not self and w.heard.startswith(b"error") and b"\n" in w.heard:
+                    w.expect("result")
         text, self.heard = self.heard.split(b"\n", 1)
         return text.decode()
+
+    def hear_more(self):
+        part = os.read(self.process.stdout.fileno(), 4096)
+        if not part:
+            status = self.process.wait()
+            self.fault(f"ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}")
+        self.heard += part
 
     def expect(self, word):
         text = self.line()
@@ -193,6 +204,7 @@ def start_pair(setup, side, mode, roles, started, cpus=("", ""), modes=None, **o
             address = w.expect("addr")
             w.ready = w.values("ready")
         else:
+            w.watched = pair[:1]
             w.tell(f"peer {address}")
             w.ready = w.values("ready")
     pair[0].address = address

@@ -141,16 +141,22 @@ void sock_close(struct sock *s)
 	free(s->buf);
 }
 
-void sock_send(struct sock *s, unsigned len, enum kind kind, unsigned id, uint64_t seq)
+void sock_fill(struct sock *s, unsigned len, enum kind kind, unsigned id, uint64_t seq)
 {
 	struct message *m = sock_message(s);
-	ssize_t n;
 
 	m->magic = BENCH_MAGIC;
 	m->kind = (uint16_t)kind;
 	m->id = (uint16_t)id;
 	m->seq = seq;
 	memcpy(s->buf + len - sizeof(seq), &seq, sizeof(seq)); /* the end must come through as well */
+}
+
+void sock_send(struct sock *s, unsigned len, enum kind kind, unsigned id, uint64_t seq)
+{
+	ssize_t n;
+
+	sock_fill(s, len, kind, id, seq);
 	do
 		n = sendto(s->fd, s->buf, len, s->spin ? MSG_DONTWAIT : 0,
 			   s->peerlen ? (const struct sockaddr *)&s->peer : NULL, s->peerlen);
@@ -160,11 +166,32 @@ void sock_send(struct sock *s, unsigned len, enum kind kind, unsigned id, uint64
 		    n < 0 ? strerror(errno) : "");
 }
 
+void sock_check(const struct sock *s, ssize_t n)
+{
+	const struct message *m = (const void *)s->buf;
+	uint64_t tail;
+
+	if (n < (ssize_t)sizeof(*m) || m->magic != BENCH_MAGIC)
+		die("received %zd bytes that are no message of ours", n);
+	memcpy(&tail, s->buf + n - sizeof(tail), sizeof(tail));
+	if (tail != m->seq)
+		die("received a message of %zd bytes whose end is not its own", n);
+}
+
+void sock_came_from(struct sock *s, const struct sockaddr_storage *from, socklen_t len)
+{
+	if (!s->rds)
+		return;
+	if (len != sizeof(struct sockaddr_in) && len != sizeof(struct sockaddr_in6))
+		die("received from an address of %u bytes", (unsigned)len);
+	memcpy(&s->peer, from, len);
+	s->peerlen = len;
+}
+
 unsigned sock_recv(struct sock *s)
 {
 	struct sockaddr_storage from;
 	socklen_t fromlen;
-	uint64_t tail;
 	ssize_t n;
 
 	do {
@@ -173,16 +200,7 @@ unsigned sock_recv(struct sock *s)
 	} while (n < 0 && s->spin && errno == EAGAIN);
 	if (n < 0)
 		die("recvfrom: %s", strerror(errno));
-	if ((size_t)n < sizeof(struct message) || sock_message(s)->magic != BENCH_MAGIC)
-		die("recvfrom: %zd bytes that are no message of ours", n);
-	memcpy(&tail, s->buf + n - sizeof(tail), sizeof(tail));
-	if (tail != sock_message(s)->seq)
-		die("recvfrom: the end of a message of %zd bytes is not its own", n);
-	if (s->rds) {
-		if (fromlen != sizeof(struct sockaddr_in) && fromlen != sizeof(struct sockaddr_in6))
-			die("recvfrom: address of %u bytes", (unsigned)fromlen);
-		memcpy(&s->peer, &from, fromlen);
-		s->peerlen = fromlen;
-	}
+	sock_check(s, n);
+	sock_came_from(s, &from, fromlen);
 	return (unsigned)n;
 }

@@ -80,6 +80,7 @@ static void set_option(struct options *o, char *arg)
 		{"buffer", NULL, &o->buffer, NULL},   {"limit", NULL, &o->limit, NULL},
 		{"rds", NULL, NULL, &o->rds},	      {"spin", NULL, NULL, &o->spin},
 		{"reply", NULL, NULL, &o->reply},     {"tos", NULL, &o->tos, NULL},
+		{"read", NULL, NULL, &o->read},	      {"map", NULL, NULL, &o->map},
 	};
 	char *value = strchr(arg, '=');
 	size_t i;
@@ -136,9 +137,10 @@ int main(int argc, char **argv)
 		const char *name;
 		void (*run)(const struct options *);
 	} modes[] = {
-		{"rtt", run_rtt},     {"stream", run_stream}, {"paced", run_paced}, {"other", run_other},
-		{"poll", run_poll},   {"herd", run_herd},     {"peer", run_peer},   {"hog", run_hog},
-		{"first", run_first}, {"many", run_many},
+		{"rtt", run_rtt},	{"stream", run_stream}, {"paced", run_paced}, {"other", run_other},
+		{"poll", run_poll},	{"herd", run_herd},	{"peer", run_peer},   {"hog", run_hog},
+		{"first", run_first},	{"many", run_many},	{"copy", run_copy},   {"call", run_call},
+		{"rdmaop", run_rdmaop},
 	};
 	struct options o = {.role = "",
 			    .host = "127.0.0.1",
