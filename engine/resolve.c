@@ -99,8 +99,6 @@ static void append(struct rds_conn *to, struct rds_queued *q)
 	q->asked_for = false;
 	q->hdr.seq = q->u.seq = to->next_tx++;
 	rds_queue_append(to, q);
-	q->hdr.seq = q->u.seq = to->next_tx++;
-	rds_queue_append(to, q);
 	if (unlikely(q->op))
 		rds_op_moved(to, q);
 	if (to->kind != RDS_CONN_NOWHERE)
