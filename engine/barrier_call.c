@@ -10,7 +10,6 @@
 #include "engine/legacy_abi.h"
 #include "engine/rdma.h"
 #include "engine/uaccess.h"
-#include "engine/user_copy.h"
 #include "engine/wait.h"
 
 #include <fcntl.h>
@@ -165,20 +164,34 @@ static int sleep_for(struct rds_sock *sk, int fd, const struct rds_barrier_reque
 	return ret;
 }
 
+/* It is the caller's own memory, in the caller's own call. */
+static int store_mark(const struct rds_barrier_request *req, uint64_t mark)
+{
+	void *to = (void *)(uintptr_t)req->mark_addr;
+
+	if (!to)
+		return 0;
+	if (rds_user_writable(to, sizeof(mark)))
+		return -EFAULT;
+	memcpy(to, &mark, sizeof(mark));
+	return 0;
+}
+
+/* Without a system call, unless it has to wait. */
 int rds_barrier_set(struct rds_sock *sk, int fd, const void *val, int len)
 {
 	struct rds_barrier_request req;
 	uint64_t mark = 0, gen;
-	bool nonblock;
 	int ret = check(sk, val, len, &req);
 
 	if (ret)
 		return ret;
-	nonblock = req.nonblock || (os_fcntl(fd, F_GETFL, 0) & O_NONBLOCK);
-	ret = ask(sk, fd, &req, nonblock, &mark, &gen);
-	if (ret > 0)
+	ret = ask(sk, fd, &req, req.nonblock, &mark, &gen);
+	if (ret > 0 && (os_fcntl(fd, F_GETFL, 0) & O_NONBLOCK))
+		ret = ask(sk, fd, &req, true, &mark, &gen);
+	else if (ret > 0)
 		ret = sleep_for(sk, fd, &req, &mark);
-	if ((!ret || ret == -EAGAIN) && req.mark_addr && rds_user_put(req.mark_addr, &mark, sizeof(mark)))
+	if ((!ret || ret == -EAGAIN) && store_mark(&req, mark))
 		return -EFAULT;
 	return ret;
 }
