@@ -142,8 +142,8 @@ START_TEST(test_memlock)
 {
 	world.ours->memlock = 100 * 9000;
 	ck_assert_int_eq(world_claim(US), 1);
-	ck_assert_uint_lt(world_dev()->nbufs, 128);
-	ck_assert_uint_ge(world_dev()->nbufs, 64);
+	ck_assert_uint_lt(world_dev()->nbufs, 16);
+	ck_assert_uint_ge(world_dev()->nbufs, 8);
 	world.ours2->memlock = 10000;
 	ck_assert_int_eq(world_claim(US2), -ENOMEM);
 	ck_assert_uint_eq(mock_count(MOCK_CONTEXT), 1);

@@ -277,8 +277,8 @@ static void setup_many(void)
 /* As many completions as there are receive buffers, and sends beside them. */
 START_TEST(test_cq_for_buffers)
 {
-	static const int max[] = {1 << 20, 40000, 4000, 100};
-	static const uint32_t least[] = {60000, 30000, 2000, 50};
+	static const int max[] = {1 << 20, 10000, 4000, 100};
+	static const uint32_t least[] = {7450, 5000, 2000, 50};
 	uint32_t cqe;
 
 	world.ours->attr.max_cqe = max[_i];

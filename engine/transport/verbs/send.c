@@ -25,6 +25,7 @@
 #define SIGNAL_EVERY 16u
 #define SIGNAL_BYTES (256u << 10) /* each interrupts a program that does not wait for it */
 #define OUT_START 64u
+#define GROUP_OF 8u /* a group has room for so many like its first, or for VERBS_FRAME */
 
 /* ---- room ---- */
 
@@ -243,6 +244,12 @@ static void put(struct verbs_out *o, uint32_t at, const struct rds_wire_hdr *hdr
 	o->len = at + (uint32_t)len;
 }
 
+/* Behind the first header. */
+static uint32_t group_room(const struct verbs_ep *ep, const struct verbs_out *o)
+{
+	return o->block.size - VERBS_HDR < ep->frame ? o->block.size - VERBS_HDR : ep->frame;
+}
+
 /* Behind those of the group that has not gone yet.  False: there is none, or it has no place for it. */
 static bool put_behind(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
 		       uint64_t *pos)
@@ -254,13 +261,13 @@ static bool put_behind(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, cons
 		return false;
 	end = VERBS_HDR + o->len;
 	at = VERBS_ALIGN(end);
-	if (at + len > ep->frame)
+	if (at + len > group_room(ep, o))
 		return false;
 	memset(o->block.mem + end, 0, at - end);
 	put(o, at, hdr, iov, len, pos);
 	ep->since_asked++;
 	verbs_run_on(ep);
-	if (ep->held && VERBS_ALIGN(VERBS_HDR + o->len) + len > ep->frame) /* not another one like it */
+	if (ep->held && VERBS_ALIGN(VERBS_HDR + o->len) + len > group_room(ep, o)) /* not another one like it */
 		let_go(ep);
 	return true;
 }
@@ -269,7 +276,12 @@ static int group_new(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, const 
 		     uint64_t *pos)
 {
 	struct verbs_out o = {.nframes = 1, .grants = true, .group = true};
-	int err = verbs_block_get(ep->dev->arena, VERBS_HDR + ep->frame, &o.block);
+	size_t room = GROUP_OF * VERBS_ALIGN(VERBS_HDR + len);
+	int err;
+
+	if (room < VERBS_FRAME)
+		room = VERBS_FRAME;
+	err = verbs_block_get(ep->dev->arena, VERBS_HDR + (room < ep->frame ? room : ep->frame), &o.block);
 
 	if (err)
 		return err;

@@ -37,13 +37,12 @@
 #include "engine/transport/verbs/hello.h"
 
 /*
- * Payload of a frame, at most: where connections have buffers of their own (caps.credits), and where all share them.  With 64 KiB (and
- * room for the headers of eight messages: 65536 + 448) in the latter, large messages over rxe are nearly as fast as raw verbs; but with packets
- * lost between two hosts (0.5 %) 2 of 10 runs came to a standstill, 0 of 6 with 8 KiB.  Not understood: until then it is 8.  (A group
- * of small messages then wants a block that is smaller than a frame.)
+ * Payload of a frame, at most.  What it costs goes by packets and by frames, what it takes is a receive buffer, however little of it is used:
+ * where all connections share the buffers, one of 64 KiB fits, or eight of 8 KiB with a header each.  (Between two hosts that lose packets 2 of
+ * 10 runs once came to a standstill with it; performance.md says what is known of that.)
  */
-#define VERBS_FRAME 8192u
-#define VERBS_FRAME_SHARED VERBS_FRAME
+#define VERBS_FRAME 8192u /* where connections have buffers of their own (caps.credits) */
+#define VERBS_FRAME_SHARED (65536u + 448u)
 #define VERBS_HDR RDS_WIRE_HDR
 #define VERBS_ALIGN(n) (((n) + 7u) & ~7u)
 #define VERBS_BUF(frame) ((frame) + 64u) /* a receive buffer; frame at its start */
