@@ -198,6 +198,8 @@ static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
 	*err = with_ops ? send_operations(c, conn) : rds_xmit(conn, out);
 	if (unlikely(*err)) {
 		rds_snd_sub(sk, 1, out->len);
+		if (with_ops && conn->ep) /* what has gone of them */
+			conn->t->ops->flush(conn->ep, true);
 		if (*err != -EAGAIN)
 			return SENT;
 		*err = 0;

@@ -7,7 +7,8 @@
  * room (verbs_push), and no other message is taken meanwhile.  The chain goes to the device in flush(), or when it is full.
  *
  * Small messages may be collected in one block and go as one frame, a *group*: while it is held (collect.c), or has to wait for
- * room or credits, others are put behind.  It is the last of `out` then, and not yet given to the chain.
+ * room or credits, others are put behind.  It is the last of `out` then, and not yet given to the chain.  A piece of an operation begins one,
+ * too, with its message, the next piece or the next answer behind it, until the flush.
  *
  * Signaling: one work request in SIGNAL_EVERY, or per SIGNAL_BYTES, asks for a completion, which retires all before it; and each congestion
  * map, or a thousand idle connections would keep 8 KiB each.
@@ -25,6 +26,7 @@
 #define SIGNAL_EVERY 16u
 #define SIGNAL_BYTES (256u << 10) /* each interrupts a program that does not wait for it */
 #define OUT_START 64u
+#define PIECE_AND 320u /* what is kept behind a piece of an operation, at least, for the message that follows */
 #define GROUP_OF 8u /* a group has room for so many like its first, or for VERBS_FRAME */
 
 /* ---- room ---- */
@@ -272,11 +274,11 @@ static bool put_behind(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, cons
 	return true;
 }
 
+/* room: for it and others, without the first header. */
 static int group_new(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
-		     uint64_t *pos)
+		     size_t room, uint64_t *pos)
 {
 	struct verbs_out o = {.nframes = 1, .grants = true, .group = true};
-	size_t room = GROUP_OF * VERBS_ALIGN(VERBS_HDR + len);
 	int err;
 
 	if (room < VERBS_FRAME)
@@ -293,20 +295,28 @@ static int group_new(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, const 
 	return 0;
 }
 
+/*
+ * A piece of an operation is never the last of what its caller has to send: a message, or other answers, come behind it before the flush.
+ */
+static bool has_company(const struct verbs_ep *ep, const struct rds_wire_hdr *hdr, size_t len)
+{
+	return (hdr->flags & RDS_FLAG_OP) && len + PIECE_AND <= ep->frame;
+}
+
 int verbs_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len, uint64_t *pos)
 {
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
 	uint32_t nframes = len ? (uint32_t)((len + ep->frame - 1) / ep->frame) : 1;
 	struct verbs_out o = {
 		.seq = be64toh(hdr->sequence), .len = (uint32_t)len, .nframes = (uint16_t)nframes, .grants = true};
-	bool small = is_small(ep, hdr, len);
+	bool small = is_small(ep, hdr, len), piece = has_company(ep, hdr, len);
 	int err;
 
 	if (unlikely(atomic_load_explicit(&ep->state, memory_order_relaxed) != VERBS_UP))
 		return -ENOTCONN;
 	free_done(ep);
 	if (ep->unfinished) {
-		if (small && put_behind(ep, hdr, iov, len, pos))
+		if ((small || piece) && put_behind(ep, hdr, iov, len, pos))
 			return 0;
 		let_go(ep);
 	}
@@ -314,7 +324,10 @@ int verbs_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct 
 		return -EAGAIN;
 	if (unlikely(ep->out_count == ep->out_cap) && out_grow(ep))
 		return -ENOMEM;
-	if (small && verbs_collect(ep) && group_new(ep, hdr, iov, len, pos) == 0)
+	if (piece && group_new(ep, hdr, iov, len, len + PIECE_AND, pos) == 0)
+		return 0;
+	if (small && verbs_collect(ep) &&
+	    group_new(ep, hdr, iov, len, GROUP_OF * VERBS_ALIGN(VERBS_HDR + len), pos) == 0)
 		return 0;
 	err = verbs_block_get(ep->dev->arena, (size_t)nframes * VERBS_HDR + len, &o.block);
 	if (unlikely(err)) {
