@@ -453,12 +453,20 @@ static void ask(struct verbs_ep *ep)
 		ep->since_asked = 0;
 }
 
-/* Somebody else waits for blocks: what would give back those of this one, which may be silent from now on. */
+/*
+ * Somebody else waits for blocks: what would give back those of this one, which may be silent from now on.  A write on every
+ * device: that our own is done with what went before is all that is asked.  (A full queue has more to complete anyway.)
+ */
 static void memory_wanted(struct verbs_ep *ep)
 {
+	struct ibv_send_wr *wr;
+
 	ask(ep);
-	if (ep->wr_unsignaled)
-		verbs_send_probe(ep);
+	if (!ep->wr_unsignaled || !queue_room(ep, 1))
+		return;
+	wr = chain_next(ep, 0, true);
+	write_nothing(wr);
+	post_chain(ep);
 }
 
 void verbs_push(struct rds_ep *rep)
