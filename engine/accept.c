@@ -200,7 +200,7 @@ static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
 		rds_snd_sub(sk, 1, out->len);
 		if (with_ops && conn->ep) /* what has gone of them */
 			conn->t->ops->flush(conn->ep, true);
-		if (*err != -EAGAIN)
+		if (with_ops || *err != -EAGAIN)
 			return SENT;
 		*err = 0;
 		conn->room_sought = true;

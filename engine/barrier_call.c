@@ -187,7 +187,8 @@ int rds_barrier_set(struct rds_sock *sk, int fd, const void *val, int len)
 	if (ret)
 		return ret;
 	ret = ask(sk, fd, &req, req.nonblock, &mark, &gen);
-	if (ret > 0 && (os_fcntl(fd, F_GETFL, 0) & O_NONBLOCK))
+	/* Not yet, or never: a call that must not block is told when (it arms). */
+	if ((ret > 0 || ret == -EAGAIN) && !req.nonblock && (os_fcntl(fd, F_GETFL, 0) & O_NONBLOCK))
 		ret = ask(sk, fd, &req, true, &mark, &gen);
 	else if (ret > 0)
 		ret = sleep_for(sk, fd, &req, &mark);

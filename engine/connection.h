@@ -90,6 +90,7 @@ struct rds_conn {
 	struct rds_unacked *unacked; /* ring buffer of cap entries, first at head */
 	unsigned head, count, cap;
 	struct rds_queued *queue, **queue_tail;
+	_Atomic uint64_t lending; /* bytes that the peer is to take from our memory (rx) */
 	uint64_t lent; /* the last number whose bytes the peer takes from our memory (rdma_send.c) */
 	unsigned queue_len;
 	unsigned since_reap;

@@ -14,6 +14,9 @@
 
 #include "engine/user_copy.h"
 
+#define SETTLE_SPIN_NS 200000u
+#define SETTLE_NS 100000000u
+
 static _Atomic uint64_t last_id;
 
 struct rds_op *rds_op_new(struct rds_sock *sk, enum rds_op_kind kind, unsigned nlocal)
@@ -85,6 +88,16 @@ static void read_over(struct rds_op *op)
 	rds_conn_work(conn);
 }
 
+/* From here on the peer must not believe the bytes that it takes. */
+static void lent_over(struct rds_op *op)
+{
+	if (!op->lent)
+		return;
+	atomic_store(&op->lent_word, 0);
+	op->lent = false;
+	op->conn->lending -= op->total;
+}
+
 /* RECVERR alone does not say how it failed (9.6). */
 static bool to_report(const struct rds_op *op)
 {
@@ -100,6 +113,7 @@ void rds_op_finish(struct rds_op *op, int status)
 	if (op->done)
 		return;
 	read_over(op);
+	lent_over(op);
 	if (op->conn && op->refs > 1) { /* what waits of it may be in somebody's way */
 		op->conn->want_flush = true;
 		rds_conn_work(op->conn);
@@ -108,6 +122,7 @@ void rds_op_finish(struct rds_op *op, int status)
 	op->held_by = NULL;
 	op->done = true;
 	op->status = status;
+	op->sk->nops--;
 	rds_op_numbered_over(op, false);
 	if (to_report(op))
 		rds_notify(op);
@@ -202,6 +217,21 @@ static void close_of(struct rds_conn *conn, const struct rds_sock *sk)
 		next = op->next;
 		if (op->sk == sk)
 			rds_op_finish(op, RDS_RDMA_CANCELED);
+	}
+}
+
+/* A program that sends and closes means it (sock.c); but a peer that does not answer must not stop us. */
+void rds_ops_settle(struct rds_sock *sk)
+{
+	uint64_t now = os_now_ns(), patient = now + SETTLE_SPIN_NS, until = now + SETTLE_NS;
+
+	while (atomic_load(&sk->nops) && now < until) {
+		rds_progress();
+		if (atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed))
+			rds_run_work();
+		now = os_now_ns();
+		if (now > patient)
+			os_poll(NULL, 0, 1);
 	}
 }
 

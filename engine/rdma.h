@@ -37,6 +37,9 @@ struct rds_op {
 	/* rx */
 	bool started, done;
 	bool reading;  /* counts among those that the peer is to answer with data */
+	bool lent;     /* ... that take bytes out of our memory */
+	_Atomic uint64_t
+		lent_word; /* what the peer must find there after it has taken them; 0: they are the program's again */
 	int status;    /* RDS_RDMA_*, when done */
 	unsigned refs; /* pieces and messages that wait, itself until it is done, its report */
 	/* the barrier's age (barrier_call.c; rx) */
@@ -117,6 +120,8 @@ void rds_op_answered(struct rds_conn *conn, const struct rds_op_hdr *h, const vo
 void rds_ops_broken(struct rds_conn *conn, bool all);
 void rds_ops_cancel(struct rds_conn *conn, struct rds_sock *sk, uint16_t dport);
 void rds_ops_close(struct rds_sock *sk); /* the socket's last close */
+/* A number of it is about to be closed: waits for what is under way, but not for long. No lock held. */
+void rds_ops_settle(struct rds_sock *sk);
 
 /* ---- the barrier's age (barrier_call.c); rx held but for the last ---- */
 

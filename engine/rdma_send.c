@@ -20,6 +20,7 @@
 
 #define READ_AHEAD ((uint64_t)8 << 20)
 #define SLICES 16u
+#define LEND_AHEAD ((uint64_t)8 << 20)
 #define FETCH_LEAST 4096u /* what is shorter may as well go along */
 
 /* ---- pieces ---- */
@@ -192,13 +193,38 @@ static int xmit_piece(struct rds_conn *conn, struct rds_op *op, uint64_t at, siz
 
 /* ---- bytes that the peer takes itself ---- */
 
+/* So that no other memory looks like a word of ours. */
+static uint64_t lent_words(void)
+{
+	static uint64_t base; /* rx */
+
+	while (base < UINT64_MAX / 2) /* no id makes it 0 */
+		os_random(&base, sizeof(base));
+	return base;
+}
+
 static bool lends(const struct rds_conn *conn, const struct rds_op *op)
 {
 	const struct rds_transport_ops *ops = conn->t->ops;
 
+	/* The limit is the peer's: it copies all that it finds at once. */
+	if (conn->lending + op->total > LEND_AHEAD)
+		return false;
 	return op->total >= FETCH_LEAST && op->nlocal <= RDS_FETCH_VECS && !conn->queue &&
 	       atomic_load_explicit(&conn->state, memory_order_relaxed) == RDS_CONN_UP && ops->lends &&
 	       ops->lends(conn->ep);
+}
+
+/* Or not, after all: then nobody has heard of it. */
+static void lend(struct rds_conn *conn, struct rds_op *op, bool on)
+{
+	rx_lock();
+	op->started = op->lent = on;
+	op->atomic.compare = on ? (uintptr_t)&op->lent_word : 0;
+	op->atomic.value = on ? op->id ^ lent_words() : 0;
+	atomic_store(&op->lent_word, op->atomic.value);
+	conn->lending += on ? op->total : 0 - op->total;
+	rx_unlock();
 }
 
 /* 0; else nothing has gone, and it can go in pieces. */
@@ -213,14 +239,12 @@ static int xmit_lent(struct rds_conn *conn, struct rds_op *op)
 	struct iovec iov = {bytes, hdr.len};
 	int err;
 
+	lend(conn, op, true);
 	piece_header(op, RDS_OP_FETCH, 0, op->total, bytes);
 	rds_op_vec_encode(op->local, op->nlocal, bytes + RDS_OP_HDR);
-	rx_lock();
-	start(op);
-	rx_unlock();
 	err = give(conn, &hdr, &iov);
 	if (err)
-		not_started(op, true);
+		lend(conn, op, false);
 	else
 		conn->lent = conn->next_tx++;
 	return err;
@@ -273,6 +297,7 @@ int rds_ops_xmit(struct rds_conn *conn, struct rds_op *ops)
 	rx_lock();
 	for (op = ops; op; op = op->also) {
 		op->refs++; /* until rds_ops_let_go() */
+		op->sk->nops++;
 		rds_op_list(conn, op);
 		if (unlikely(op->has_id) && !err)
 			err = rds_op_number(op);

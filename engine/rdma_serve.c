@@ -10,6 +10,7 @@
 #include "engine/mr.h"
 #include "engine/rdma.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "engine/atomic.h"
@@ -88,18 +89,20 @@ static enum rds_rx_verdict serve_write(struct rds_conn *conn, const struct rds_r
 static int fetch(struct rds_ep *ep, const struct rds_rx *rx, const struct rds_op_hdr *h)
 {
 	const struct rds_transport_ops *ops = rds_ep_ops(ep);
-	struct iovec from[RDS_FETCH_VECS];
+	struct rds_lent from = {.word_at = h->compare, .word = h->value};
 	uint64_t at;
-	int n = rds_op_vec_decode((const char *)rx->data + RDS_OP_HDR, rx->hdr.len - RDS_OP_HDR, h->len, from);
+	int n = rds_op_vec_decode((const char *)rx->data + RDS_OP_HDR, rx->hdr.len - RDS_OP_HDR, h->len, from.vec);
 
 	if (n < 0 || !ops->fetch)
 		return RDS_RDMA_OTHER_ERROR;
+	from.n = (unsigned)n;
 	if (!reach(h, h->len, &at))
 		return RDS_RDMA_REMOTE_ERROR;
-	if (!ops->fetch(ep, (void *)(uintptr_t)at, h->len, from, (unsigned)n)) {
+	n = ops->fetch(ep, (void *)(uintptr_t)at, h->len, &from);
+	if (!n)
 		RDS_STAT_ADD_RX(recv_rdma_bytes, h->len);
-		return RDS_RDMA_SUCCESS;
-	}
+	if (n != -EFAULT)
+		return n ? RDS_RDMA_DROPPED : RDS_RDMA_SUCCESS;
 	rds_user_forget();
 	return rds_user_writable((void *)(uintptr_t)at, h->len) ? RDS_RDMA_REMOTE_ERROR : RDS_RDMA_OTHER_ERROR;
 }

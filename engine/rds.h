@@ -50,6 +50,10 @@ void rds_sock_leave(struct rds_sock *sk);
  * returns, so that its port is free for the next bind.
  */
 void rds_sock_number_closed(struct rds_sock *sk);
+/*
+ * One is about to be closed: its operations have a moment to end (100 ms), so that a program need not wait for them.  Takes and drops nothing; NULL: nothing.
+ */
+void rds_sock_number_closing(struct rds_sock *sk);
 /* A further number now names the socket (dup): takes a reference for it. */
 void rds_sock_number_added(struct rds_sock *sk);
 

@@ -318,6 +318,14 @@ static bool hung_up(struct rds_sock *sk)
 	return os_poll(&p, 1, 0) > 0 && (p.revents & POLLHUP);
 }
 
+void rds_sock_number_closing(struct rds_sock *sk)
+{
+	if (!sk || !atomic_load_explicit(&sk->nops, memory_order_relaxed) || !rds_sock_get(sk))
+		return;
+	rds_ops_settle(sk);
+	rds_sock_put(sk);
+}
+
 void rds_sock_number_closed(struct rds_sock *sk)
 {
 	if (hung_up(sk))

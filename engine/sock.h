@@ -67,6 +67,7 @@ struct rds_sock {
 	/* RDMA (rx): regions, what is to be told of operations */
 	struct rds_mr *regions;
 	struct rds_op *reports, **report_tail;
+	_Atomic unsigned nops; /* operations under way (written under rx) */
 	_Atomic bool had_ops;
 	struct rds_barrier barrier;
 	uint64_t barrier_gen;	 /* changes when a mark rises */

@@ -32,6 +32,11 @@ static int copy_probed(void *to, const void *from, size_t len, bool put)
 	return 0;
 }
 
+static long by_kernel(pid_t thread, const struct iovec *here, const struct iovec *there, bool put)
+{
+	return os_syscall(put ? SYS_process_vm_writev : SYS_process_vm_readv, thread, (long)here, 1, (long)there, 1, 0);
+}
+
 static int copy(uint64_t user, void *own, size_t len, bool put)
 {
 	struct iovec here = {own, len}, there = {at_address(user), len};
@@ -42,8 +47,9 @@ static int copy(uint64_t user, void *own, size_t len, bool put)
 	if (user + len < user)
 		return -EFAULT;
 	if (!atomic_load_explicit(&forbidden, memory_order_relaxed)) {
-		n = os_syscall(put ? SYS_process_vm_writev : SYS_process_vm_readv, os_getpid(), (long)&here, 1,
-			       (long)&there, 1, 0);
+		n = by_kernel(os_getpid(), &here, &there, put);
+		if (n == -ESRCH) /* the main thread has ended, and has no memory any more */
+			n = by_kernel((pid_t)os_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0), &here, &there, put);
 		if (n != -ENOSYS && n != -EPERM)
 			return n == (long)len ? 0 : -EFAULT;
 		atomic_store(&forbidden, true);

@@ -379,6 +379,7 @@ int rds_fds_close(int fd)
 	}
 	if (!rds_fds_mine())
 		return rds_real.close(fd);
+	rds_sock_number_closing(fds_sock(atomic_load_explicit(word, memory_order_relaxed)));
 	fds_mark_closing(word);
 	int rc = rds_real.close(fd);
 	int saved = errno;

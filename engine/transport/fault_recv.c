@@ -29,11 +29,11 @@ static void fault_release(struct rds_ep *ep, void *token)
 		fault_ep_free(f);
 }
 
-static int fault_fetch(struct rds_ep *ep, void *to, size_t len, const struct iovec *from, unsigned n)
+static int fault_fetch(struct rds_ep *ep, void *to, size_t len, const struct rds_lent *from)
 {
 	struct fault_ep *f = (struct fault_ep *)ep;
 
-	return fault_of(f)->inner->ops->fetch(f->inner, to, len, from, n);
+	return fault_of(f)->inner->ops->fetch(f->inner, to, len, from);
 }
 
 static void fault_attention(struct rds_transport *t, enum rds_attention who)

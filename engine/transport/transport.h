@@ -49,6 +49,13 @@ struct rds_conn_id {
 #define RDS_SLOT_REMOTE UINT32_MAX
 #define RDS_FETCH_VECS 64u
 
+/* Bytes that a peer lends: where they lie in its memory, and the word that is there as long as they are lent. */
+struct rds_lent {
+	uint64_t word_at, word;
+	unsigned n;
+	struct iovec vec[RDS_FETCH_VECS];
+};
+
 /* What a transport can do, as data. */
 enum {
 	/* send() leaves the payload readable through retained() until the endpoint is gone, or acked() covers it: the
@@ -116,10 +123,10 @@ struct rds_transport_ops {
 	bool (*progress)(struct rds_transport *t);
 	void (*ack)(struct rds_ep *ep, uint64_t seq);
 	/*
-	 * `len` bytes of the peer's memory, which lie there in `n` (RDS_FETCH_VECS at most) places that add up to len.  -EFAULT: the
-	 * peer has not got all of it, or `to` cannot be written to; else: not to be had.  NULL: never.
+	 * `len` bytes of the peer's memory, which lie there as it has said and add up to len.  -EFAULT: the peer has not got all of it, or
+	 * `to` cannot be written to; -ECANCELED: it has taken them back; else: not to be had, and lends() is false from now on.  NULL: never.
 	 */
-	int (*fetch)(struct rds_ep *ep, void *to, size_t len, const struct iovec *from, unsigned n);
+	int (*fetch)(struct rds_ep *ep, void *to, size_t len, const struct rds_lent *from);
 	/* The bytes of a message given to up->message with this token are not needed any more. */
 	void (*release)(struct rds_ep *ep, void *token);
 	void (*attention)(struct rds_transport *t, enum rds_attention who);

@@ -1,16 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * lent.c CASE - writes whose writer does not wait for their end.  The owner of the region is stopped while they are sent.
+ * lent.c CASE - writes whose bytes may be taken from the writer's memory after sendmsg: what that must not show.  The owner of the region is
+ * stopped while they are sent, but for the last two cases.
  *
  *	exit	the writer ends, in an orderly way: all of them arrive, whoever carries the bytes
  *	kill	it is killed: each arrives whole or not at all, and the owner goes on with another writer
  *	gone	it unmaps the bytes of the first: either it had its bytes already, or it fails and costs only itself
+ *	cancel	it cancels them and puts other bytes there: none arrives with those
+ *	close	it closes its socket, which does not take long, and puts other bytes there: the same
+ *	closes	the owner is not stopped: all of them arrive
+ *	forbid	a filter forbids the owner to read other memory: one is dropped at most
  */
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,10 +44,30 @@ static uint64_t hear(const int pipe[2])
 	return word;
 }
 
+static bool is(const char *what, const char *name)
+{
+	return strcmp(what, name) == 0;
+}
+
 /* ---- the owner ---- */
 
+/* For all its threads. */
+static void forbid(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 1 /* EPERM */),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = {sizeof(code) / sizeof(code[0]), code};
+
+	check(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "%m");
+	check(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &prog) == 0, "%m");
+}
+
 /* Messages up to the one that says "last"; each names its write, which must have been made. How many. */
-static unsigned receive(struct box *b, const unsigned char *region, bool all)
+static unsigned receive(struct box *b, const unsigned char *region, bool all, bool forbidden)
 {
 	unsigned char *want = malloc(LEN);
 	unsigned n = 0;
@@ -53,13 +82,16 @@ static unsigned receive(struct box *b, const unsigned char *region, bool all)
 		check(!all || i == n, "write %u came, %u was next", i, n);
 		pattern(want, LEN, i);
 		expect_bytes(region + i * LEN, want, LEN, "write %u, whose message came", i);
-		n++;
+		if (!n++ && forbidden) {
+			forbid();
+			tell(to_parent, 0);
+		}
 	}
 	free(want);
 	return n;
 }
 
-static void owner(bool all)
+static void owner(const char *what)
 {
 	unsigned char *region = pages(WRITES * LEN);
 	int fd = rds_bound(address(0), PORT);
@@ -71,8 +103,8 @@ static void owner(bool all)
 		expect(get_mr(fd, region + i * LEN, LEN, F_WRITE, &cookie[i]), 0, "GET_MR");
 		tell(to_parent, cookie[i]);
 	}
-	tell(to_parent, receive(b, region, all));
-	tell(to_parent, receive(b, region, true)); /* from the second one */
+	tell(to_parent, receive(b, region, is(what, "exit") || is(what, "closes"), is(what, "forbid")));
+	tell(to_parent, receive(b, region, true, false)); /* from the second one */
 }
 
 /* ---- writers ---- */
@@ -101,6 +133,37 @@ static void last(int fd, const struct sockaddr_in *to)
 	expect(out_send(&o, fd, 0), sizeof(end), "the last message");
 }
 
+/* The program has its memory back, and uses it. */
+static void taken_back(const char *what, int fd, const struct sockaddr_in *to, unsigned char *local)
+{
+	double since = seconds();
+	unsigned i;
+
+	if (is(what, "cancel"))
+		expect(setsockopt(fd, 276, 1, to, sizeof(*to)), 0, "CANCEL_SENT_TO");
+	else
+		expect(close(fd), 0, "close");
+	check(seconds() - since < deadline() / 2, "it took %.1f s", seconds() - since);
+	for (i = 1; i < WRITES; i++)
+		pattern(local + i * LEN, LEN, 100 + i);
+}
+
+/* One after the other: how many of them are dropped? */
+static unsigned dropped(int fd, const struct sockaddr_in *to, const uint64_t *cookie, unsigned char *local,
+			struct box *b)
+{
+	unsigned i, n = 0;
+	int status;
+
+	for (i = 1; i < WRITES; i++) {
+		send_write(fd, to, cookie[i], local, i);
+		status = box_status(b, i + 1);
+		check(status == ST_SUCCESS || status == ST_DROPPED, "write %u: status %d", i, status);
+		n += status == ST_DROPPED;
+	}
+	return n;
+}
+
 /* Up to the first status it is sure that they know each other. */
 static void writer(const char *what, const uint64_t *cookie)
 {
@@ -114,15 +177,21 @@ static void writer(const char *what, const uint64_t *cookie)
 	expect(box_status(b, 1), ST_SUCCESS, "write 0");
 	tell(to_parent, 0);
 	hear(to_writer); /* the owner is stopped */
+	if (is(what, "forbid")) {
+		tell(to_parent, 1 - dropped(fd, &to, cookie, local, b));
+		exit(0);
+	}
 	for (i = 1; i < WRITES; i++)
 		send_write(fd, &to, cookie[i], local + i * LEN, i);
-	if (strcmp(what, "gone") == 0)
+	if (is(what, "gone"))
 		check(munmap(local + LEN, LEN) == 0, "%m");
+	else if (!is(what, "exit") && !is(what, "kill"))
+		taken_back(what, fd, &to, local);
 	tell(to_parent, 0);
-	if (strcmp(what, "exit") == 0)
-		exit(0);
-	if (strcmp(what, "kill") == 0)
+	if (is(what, "kill"))
 		pause();
+	if (!is(what, "gone"))
+		exit(0);
 	hear(to_writer); /* it goes on */
 	status = box_status(b, 2);
 	check(status == ST_SUCCESS || status == ST_OTHER, "write 1, whose bytes are gone: status %d", status);
@@ -172,7 +241,8 @@ static void stopped(pid_t pid)
 
 static void story(const char *what, pid_t mine)
 {
-	bool killed = strcmp(what, "kill") == 0, gone = strcmp(what, "gone") == 0;
+	bool killed = is(what, "kill"), gone = is(what, "gone"), back = is(what, "cancel") || is(what, "close");
+	bool running = is(what, "closes") || is(what, "forbid");
 	uint64_t cookie[WRITES], had = 1;
 	unsigned i, came = 0;
 	pid_t one;
@@ -183,16 +253,24 @@ static void story(const char *what, pid_t mine)
 	if (!one)
 		writer(what, cookie);
 	hear(to_parent);
-	stopped(mine);
+	if (is(what, "forbid"))
+		hear(to_parent);
+	if (!running)
+		stopped(mine);
 	tell(to_writer, 0);
-	hear(to_parent);
-	if (killed) {
+	had = hear(to_parent);
+	if (!is(what, "forbid"))
+		had = 1;
+	if (running) {
+		; /* it need not be woken */
+	} else if (killed) {
 		check(kill(one, SIGKILL) == 0, "%m");
 		ended(one, SIGKILL, "the first writer");
-	} else if (!gone) {
+	} else if (!gone && !back) {
 		usleep(200000); /* a writer that does not wait for the owner ends now */
 	}
-	check(kill(mine, SIGCONT) == 0, "%m");
+	if (!running)
+		check(kill(mine, SIGCONT) == 0, "%m");
 	if (gone) {
 		tell(to_writer, 0);
 		had = hear(to_parent);
@@ -206,7 +284,7 @@ static void story(const char *what, pid_t mine)
 		second(cookie, gone);
 	if (!gone)
 		came = (unsigned)hear(to_parent);
-	if (!killed)
+	if (!killed && !back)
 		expect(came, WRITES - !had, "writes of the first writer that came");
 	expect(hear(to_parent), WRITES, "writes of the second writer that came");
 	ended(one, 0, "the second writer");
@@ -216,13 +294,16 @@ static void story(const char *what, pid_t mine)
 int main(int argc, char **argv)
 {
 	pid_t mine;
-	bool ok = argc == 2 && (!strcmp(argv[1], "exit") || !strcmp(argv[1], "kill") || !strcmp(argv[1], "gone"));
+	static const char *const names[] = {"exit", "kill", "gone", "cancel", "close", "closes", "forbid"};
+	unsigned i, known = 0;
 
-	check(ok, "lent exit|kill|gone");
+	for (i = 0; argc == 2 && i < sizeof(names) / sizeof(names[0]); i++)
+		known += is(argv[1], names[i]);
+	check(known, "lent exit|kill|gone|cancel|close|closes|forbid");
 	check(pipe(to_writer) == 0 && pipe(to_parent) == 0, "%m");
 	mine = fork();
 	if (!mine) {
-		owner(strcmp(argv[1], "exit") == 0);
+		owner(argv[1]);
 		return 0;
 	}
 	story(argv[1], mine);

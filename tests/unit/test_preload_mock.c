@@ -148,6 +148,11 @@ static void drop_numbers(struct rds_sock *sk, int n)
 	sk->ref -= n;
 }
 
+void rds_sock_number_closing(struct rds_sock *sk)
+{
+	(void)sk;
+}
+
 void rds_sock_number_closed(struct rds_sock *sk)
 {
 	drop_numbers(sk, 1);

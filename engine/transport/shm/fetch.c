@@ -3,38 +3,57 @@
  * fetch.c - bytes that do not go through the ring: the receiver takes them out of the sender's memory (process_vm_readv).
  *
  * The kernel decides whether it may (the same as for a debugger), so HELLO says where its sender keeps its process id, and whoever can read it
- * there says so in the ring of each connection (`fetches`).  A number of a process may come to be somebody else's, or the same process may
- * have become another program: so the id is read again with the bytes, in one call, and what came from elsewhere counts as not come.
- * Must not know what the bytes are.
+ * there says so in the ring of each connection (`fetches`), and takes that back when it cannot any more.  With the bytes, in one call and in this
+ * order, are read
+ *
+ *   before them	the id: a number of a process may come to be somebody else's, or the process have become another program
+ *   behind them	the word that is there as long as they are lent: else the program has had its memory back meanwhile
+ *
+ * and without both of these the bytes count as not come.  The memory is asked for by a thread that lives as long as the process (its helper): the main
+ * thread may end before the others, and has no memory then.  Only of the same user: reading may wait for pages that a mapping of the sender
+ * does not give.  Must not know what the bytes are.
  */
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include "engine/transport/shm/shm.h"
 
 static struct rds_procid told; /* what peers look for; helper */
 
-uint64_t shm_fetch_id(const struct rds_procid *self)
+void shm_fetch_offer(struct shm_ctl_msg *hello)
 {
-	told = *self;
-	return (uint64_t)(uintptr_t)&told;
+	told = hello->self;
+	hello->id_at = (uint64_t)(uintptr_t)&told;
+	hello->reader = (int32_t)os_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0);
 }
 
 static long read_of(const struct shm_peer *p, const struct iovec *to, unsigned nto, const struct iovec *from, unsigned nfrom)
 {
-	return os_syscall(SYS_process_vm_readv, p->pid, (long)to, nto, (long)from, nfrom, 0);
+	return os_syscall(SYS_process_vm_readv, p->reader, (long)to, nto, (long)from, nfrom, 0);
 }
 
-void shm_fetch_learn(struct shm_peer *p, uint64_t at)
+/* ... and is that thread one of the process that the kernel has named? */
+static bool same_user(const struct shm_peer *p)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	return os_getsockopt(p->fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) >= 0 && cred.uid == geteuid() &&
+	       cred.pid > 0 && !os_syscall(SYS_tgkill, cred.pid, p->reader, 0, 0, 0, 0);
+}
+
+void shm_fetch_learn(struct shm_peer *p, const struct shm_ctl_msg *hello)
 {
 	struct rds_procid there;
-	struct iovec to = {&there, sizeof(there)}, from = {(void *)(uintptr_t)at, sizeof(there)};
+	struct iovec to = {&there, sizeof(there)}, from = {(void *)(uintptr_t)hello->id_at, sizeof(there)};
 
-	p->id_at = at;
+	p->id_at = hello->id_at;
+	p->reader = hello->reader;
 	if (rds_options()->shm_fetch == RDS_SHM_FETCH_NEVER)
 		return;
-	p->fetched = p->pid && read_of(p, &to, 1, &from, 1) == (long)sizeof(there) &&
+	p->fetched = same_user(p) && read_of(p, &to, 1, &from, 1) == (long)sizeof(there) &&
 		     !memcmp(&there, &p->id, sizeof(there));
 	if (!p->fetched)
 		rds_debug("the memory of process %d cannot be read (ptrace_scope, another user or container): what it writes goes "
@@ -50,20 +69,37 @@ bool shm_lends(struct rds_ep *rep)
 	       rds_options()->shm_fetch != RDS_SHM_FETCH_NEVER;
 }
 
-int shm_fetch(struct rds_ep *rep, void *to, size_t len, const struct iovec *from, unsigned n)
+/* What is under way fails, too; the next goes through the ring. */
+static int no_more(struct shm_ep *ep)
+{
+	atomic_store(&ep->rx->fetches, 0);
+	if (ep->peer && atomic_exchange(&ep->peer->fetched, false))
+		rds_warn("the memory of process %d cannot be read any more: RDMA writes that were under way are "
+			 "reported as "
+			 "dropped, others go through shared memory",
+			 (int)ep->peer->pid);
+	return -ESRCH;
+}
+
+int shm_fetch(struct rds_ep *rep, void *to, size_t len, const struct rds_lent *from)
 {
 	struct shm_ep *ep = (struct shm_ep *)rep;
-	struct iovec there[1 + RDS_FETCH_VECS];
+	struct iovec there[RDS_FETCH_VECS + 2];
 	struct rds_procid id;
-	struct iovec here[2] = {{&id, sizeof(id)}, {to, len}};
+	uint64_t word;
+	struct iovec here[3] = {{&id, sizeof(id)}, {to, len}, {&word, sizeof(word)}};
+	const long all = (long)(sizeof(id) + len + sizeof(word));
 	long got;
 
-	if (!ep->peer || !ep->peer->fetched || n > RDS_FETCH_VECS)
-		return -EOPNOTSUPP;
+	if (!ep->peer || !atomic_load_explicit(&ep->peer->fetched, memory_order_relaxed))
+		return no_more(ep);
 	there[0] = (struct iovec){(void *)(uintptr_t)ep->peer->id_at, sizeof(id)};
-	memcpy(there + 1, from, n * sizeof(*from));
-	got = read_of(ep->peer, here, 2, there, 1 + n);
+	memcpy(there + 1, from->vec, from->n * sizeof(from->vec[0]));
+	there[1 + from->n] = (struct iovec){(void *)(uintptr_t)from->word_at, sizeof(word)};
+	got = read_of(ep->peer, here, 3, there, from->n + 2);
 	if (got < (long)sizeof(id) || memcmp(&id, &ep->peer->id, sizeof(id)))
-		return -ESRCH;
-	return got == (long)(sizeof(id) + len) ? 0 : -EFAULT;
+		return no_more(ep);
+	if (got >= all - (long)sizeof(word))
+		return got == all && word == from->word ? 0 : -ECANCELED;
+	return -EFAULT;
 }

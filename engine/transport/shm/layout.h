@@ -82,6 +82,7 @@ struct shm_ctl_msg {
 	struct rds_procid self;	 /* HELLO */
 	uint32_t slot;		 /* HELLO: place in the registry */
 	uint64_t id_at;		 /* HELLO: where in its memory the sender keeps `self` */
+	int32_t reader;		 /* HELLO: a thread of it that lives as long as it does */
 	struct in6_addr laddr, faddr; /* CONNECT: the sender's view */
 	uint32_t scope;
 	uint8_t tos, pad[3];

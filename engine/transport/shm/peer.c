@@ -116,7 +116,7 @@ static int say_hello(struct shm_peer *p)
 
 	msg.self = *registry_self(rds_engine_registry());
 	msg.slot = registry_self_slot(rds_engine_registry());
-	msg.id_at = shm_fetch_id(&msg.self);
+	shm_fetch_offer(&msg);
 	return shm_ctl_send(p->fd, &msg, fds, 3);
 }
 
@@ -270,7 +270,7 @@ static int on_hello(struct shm_peer *p, const struct shm_ctl_msg *msg, int fds[O
 	p->id = msg->self;
 	p->slot = msg->slot;
 	p->known = true;
-	shm_fetch_learn(p, msg->id_at);
+	shm_fetch_learn(p, msg);
 	return 0;
 }
 

@@ -70,7 +70,8 @@ struct shm_peer {
 	pid_t pid;     /* as the kernel says; 0: of another pid namespace */
 	bool known;    /* HELLO has come */
 	uint64_t id_at; /* where its id lies in its memory, ... */
-	bool fetched;	/* ... which we can read (fetch.c) */
+	pid_t reader;	/* ... by this thread of it, ... */
+	_Atomic bool fetched; /* ... which we can read (fetch.c) */
 	bool dialled;  /* by us: id and slot were known before HELLO */
 	bool dead;
 	struct shm_waker leader, helper;
@@ -154,10 +155,10 @@ void shm_doubt_inbox(void);	/* rx held: we were woken, and no bell had rung */
 void shm_heard(struct shm_peer *p, uint32_t bell); /* helper: LOOK has come */
 
 /* fetch.c */
-uint64_t shm_fetch_id(const struct rds_procid *self);	  /* helper: where it lies, for HELLO */
-void shm_fetch_learn(struct shm_peer *p, uint64_t id_at); /* helper, from HELLO */
+void shm_fetch_offer(struct shm_ctl_msg *hello);			   /* helper */
+void shm_fetch_learn(struct shm_peer *p, const struct shm_ctl_msg *hello); /* helper */
 bool shm_lends(struct rds_ep *ep);
-int shm_fetch(struct rds_ep *ep, void *to, size_t len, const struct iovec *from, unsigned n);
+int shm_fetch(struct rds_ep *ep, void *to, size_t len, const struct rds_lent *from);
 
 /* peer.c */
 int shm_start(struct rds_transport *t);

@@ -27,6 +27,7 @@
 #define SIGNAL_BYTES (256u << 10) /* each interrupts a program that does not wait for it */
 #define OUT_START 64u
 #define PIECE_AND 320u /* what is kept behind a piece of an operation, at least, for the message that follows */
+#define PIECES_ROOM 2048u /* for several answers */
 #define GROUP_OF 8u /* a group has room for so many like its first, or for VERBS_FRAME */
 
 /* ---- room ---- */
@@ -268,7 +269,8 @@ static bool put_behind(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, cons
 	memset(o->block.mem + end, 0, at - end);
 	put(o, at, hdr, iov, len, pos);
 	ep->since_asked++;
-	verbs_run_on(ep);
+	if (!o->pieces) /* a message behind its operation is no run */
+		verbs_run_on(ep);
 	if (ep->held && VERBS_ALIGN(VERBS_HDR + o->len) + len > group_room(ep, o)) /* not another one like it */
 		let_go(ep);
 	return true;
@@ -278,11 +280,12 @@ static bool put_behind(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, cons
 static int group_new(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
 		     size_t room, uint64_t *pos)
 {
-	struct verbs_out o = {.nframes = 1, .grants = true, .group = true};
+	struct verbs_out o = {.nframes = 1, .grants = true, .group = true, .pieces = hdr->flags & RDS_FLAG_OP};
+	size_t least = o.pieces ? PIECES_ROOM : VERBS_FRAME;
 	int err;
 
-	if (room < VERBS_FRAME)
-		room = VERBS_FRAME;
+	if (room < least)
+		room = least;
 	err = verbs_block_get(ep->dev->arena, VERBS_HDR + (room < ep->frame ? room : ep->frame), &o.block);
 
 	if (err)

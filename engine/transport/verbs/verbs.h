@@ -235,6 +235,7 @@ struct verbs_out {
 	uint16_t nframes, given; /* to the chain */
 	bool solicited, grants, free_of_charge;
 	bool map; /* a congestion map: its block is wanted back as soon as it has gone, every connection begins with one */
+	bool pieces; /* a group that begins with a piece of an operation */
 	bool group; /* one frame, perhaps of several messages: len is all behind the first header, seq the last one's */
 };
 
