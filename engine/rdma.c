@@ -89,7 +89,7 @@ static void read_over(struct rds_op *op)
 }
 
 /* From here on the peer must not believe the bytes that it takes. */
-static void lent_over(struct rds_op *op)
+void rds_op_lent_over(struct rds_op *op)
 {
 	if (!op->lent)
 		return;
@@ -113,7 +113,7 @@ void rds_op_finish(struct rds_op *op, int status)
 	if (op->done)
 		return;
 	read_over(op);
-	lent_over(op);
+	rds_op_lent_over(op);
 	if (op->conn && op->refs > 1) { /* what waits of it may be in somebody's way */
 		op->conn->want_flush = true;
 		rds_conn_work(op->conn);

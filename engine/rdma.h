@@ -113,6 +113,7 @@ struct rds_op *rds_op_new(struct rds_sock *sk, enum rds_op_kind kind, unsigned n
 void rds_op_list(struct rds_conn *conn, struct rds_op *op);
 void rds_op_unlist(struct rds_op *op);
 void rds_op_finish(struct rds_op *op, int status);
+void rds_op_lent_over(struct rds_op *op); /* its bytes are the program's again */
 void rds_op_put(struct rds_op *op);
 /* An answer has come. */
 void rds_op_answered(struct rds_conn *conn, const struct rds_op_hdr *h, const void *data, size_t len);

@@ -215,15 +215,31 @@ static bool lends(const struct rds_conn *conn, const struct rds_op *op)
 	       ops->lends(conn->ep);
 }
 
-/* Or not, after all: then nobody has heard of it. */
-static void lend(struct rds_conn *conn, struct rds_op *op, bool on)
+/* False: it is over already. */
+static bool lend(struct rds_conn *conn, struct rds_op *op)
+{
+	bool lent;
+
+	rx_lock();
+	if (!op->done) {
+		op->started = op->lent = true;
+		op->atomic.compare = (uintptr_t)&op->lent_word;
+		op->atomic.value = op->id ^ lent_words();
+		atomic_store(&op->lent_word, op->atomic.value);
+		conn->lending += op->total;
+	}
+	lent = op->lent;
+	rx_unlock();
+	return lent;
+}
+
+/* It was not given after all. */
+static void not_lent(struct rds_op *op)
 {
 	rx_lock();
-	op->started = op->lent = on;
-	op->atomic.compare = on ? (uintptr_t)&op->lent_word : 0;
-	op->atomic.value = on ? op->id ^ lent_words() : 0;
-	atomic_store(&op->lent_word, op->atomic.value);
-	conn->lending += on ? op->total : 0 - op->total;
+	rds_op_lent_over(op);
+	op->started = false;
+	op->atomic.compare = op->atomic.value = 0;
 	rx_unlock();
 }
 
@@ -239,12 +255,13 @@ static int xmit_lent(struct rds_conn *conn, struct rds_op *op)
 	struct iovec iov = {bytes, hdr.len};
 	int err;
 
-	lend(conn, op, true);
+	if (!lend(conn, op))
+		return -ECANCELED;
 	piece_header(op, RDS_OP_FETCH, 0, op->total, bytes);
 	rds_op_vec_encode(op->local, op->nlocal, bytes + RDS_OP_HDR);
 	err = give(conn, &hdr, &iov);
 	if (err)
-		lend(conn, op, false);
+		not_lent(op);
 	else
 		conn->lent = conn->next_tx++;
 	return err;
