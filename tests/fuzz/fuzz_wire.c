@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/transport/transport.h"
 #include "engine/wire.h"
 #include "engine/wire_op.h"
 
@@ -41,6 +42,20 @@ static void believed(const struct rds_hdr *h)
 	}
 }
 
+/* What is believed adds up. */
+static void lent(const unsigned char *data, size_t size, uint64_t len)
+{
+	struct iovec vec[RDS_FETCH_VECS];
+	int n = rds_op_vec_decode(data, size, len, vec), i;
+
+	must(n == -EBADMSG || (n > 0 && (size_t)n * RDS_OP_VEC == size));
+	for (i = 0; i < n; i++) {
+		must(vec[i].iov_len && vec[i].iov_len <= len);
+		len -= vec[i].iov_len;
+	}
+	must(n < 0 || !len);
+}
+
 static void piece(const uint8_t *data, size_t size)
 {
 	unsigned char *copy = malloc(size), head[RDS_OP_HDR];
@@ -51,9 +66,11 @@ static void piece(const uint8_t *data, size_t size)
 	ret = rds_op_decode(copy, size, &h);
 	must(ret == 0 || ret == -EBADMSG);
 	if (!ret) {
-		must(h.kind >= RDS_OP_WRITE && h.kind <= RDS_OP_RESULT && size >= RDS_OP_HDR);
+		must(h.kind >= RDS_OP_WRITE && h.kind <= RDS_OP_FETCH && size >= RDS_OP_HDR);
 		must(size - RDS_OP_HDR <= RDS_OP_PIECE);
-		must(h.kind != RDS_OP_READ || (h.len && h.len <= RDS_MAX_MSG));
+		must((h.kind != RDS_OP_READ && h.kind != RDS_OP_FETCH) || (h.len && h.len <= RDS_MAX_MSG));
+		if (h.kind == RDS_OP_FETCH)
+			lent(copy + RDS_OP_HDR, size - RDS_OP_HDR, h.len);
 		rds_op_encode(&h, head);
 		memcpy(copy, head, sizeof(head));
 		must(rds_op_decode(copy, size, &again) == 0);
