@@ -90,8 +90,6 @@ struct rds_conn {
 	struct rds_unacked *unacked; /* ring buffer of cap entries, first at head */
 	unsigned head, count, cap;
 	struct rds_queued *queue, **queue_tail;
-	_Atomic uint64_t lending; /* bytes that the peer is to take from our memory (rx) */
-	uint64_t lent; /* the last number whose bytes the peer takes from our memory (rdma_send.c) */
 	unsigned queue_len;
 	unsigned since_reap;
 	uint64_t st_queued, st_bytes; /* send_queued, copy_from_user, not yet added to the counters */
@@ -107,6 +105,8 @@ struct rds_conn {
 	/* RDMA (rx): operations to this peer that are not over, oldest first; bytes of those that are being read */
 	struct rds_op *ops, **ops_tail;
 	uint64_t reading;
+	_Atomic uint64_t lending; /* bytes that the peer is to take from our memory (written under rx) */
+	uint64_t lent;		  /* number of the last piece that lends some (tx) */
 	/* ... answers to its operations that have not been sent; counted for those without rx */
 	struct rds_queued *answers, **answers_tail;
 	_Atomic uint64_t answer_bytes; /* ... and those of them that wait in the queue */
@@ -188,7 +188,12 @@ static inline void rds_conn_sending(struct rds_conn *conn, uint64_t seq)
 	if (seq > atomic_load_explicit(&conn->sent, memory_order_relaxed))
 		atomic_store_explicit(&conn->sent, seq, memory_order_relaxed);
 }
-int rds_unacked_room(struct rds_conn *conn); /* for one more that was given to a transport; 0 or -ENOMEM */
+int rds_unacked_more(struct rds_conn *conn);
+/* For one more that is given to a transport: 0 or -ENOMEM. */
+static inline int rds_unacked_room(struct rds_conn *conn)
+{
+	return (conn->t->ops->caps & RDS_TCAP_DIRECT) || likely(conn->count < conn->cap) ? 0 : rds_unacked_more(conn);
+}
 void rds_unacked_push(struct rds_conn *conn, const struct rds_unacked *u); /* there is room */
 void rds_conn_busy(struct rds_conn *conn);
 void rds_busy_forget(void); /* forked child */

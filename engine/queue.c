@@ -84,10 +84,8 @@ static int unacked_grow(struct rds_conn *conn)
 	return 0;
 }
 
-int rds_unacked_room(struct rds_conn *conn)
+int rds_unacked_more(struct rds_conn *conn)
 {
-	if ((conn->t->ops->caps & RDS_TCAP_DIRECT) || likely(conn->count < conn->cap))
-		return 0;
 	rds_conn_reap(conn);
 	return conn->count < conn->cap ? 0 : unacked_grow(conn);
 }

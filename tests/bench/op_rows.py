@@ -102,26 +102,28 @@ def row_op4k(bench):
     bench.report.ratio("op4k", data, "ns_mean", "rds", "unix", "<=", 1 / 20, bench.judged(place))
 
 
+def alone(bench, row, heading):
+    """The processors for a row without another side; None: not this time"""
+    if bench.baseline:
+        return None
+    bench.report.heading(row, heading)
+    return None if without(bench, row) else next(bench.placements())[1]
+
+
 def row_getmr(bench):
     """RDS_GET_MR and RDS_FREE_MR of 64 KiB that were a region before"""
-    if bench.baseline:
+    cpus = alone(bench, "getmr", row_getmr.__doc__)
+    if not cpus:
         return
-    bench.report.heading("getmr", row_getmr.__doc__)
-    if without(bench, "getmr"):
-        return
-    _, cpus = next(bench.placements())
     bench.interleave("getmr", [rds()], lambda side: {
         "call": calls(bench.setup, side, cpus[0], "getmr", bench.ms(0.3), 65536)["call"]})
 
 
 def row_barrier(bench):
     """RDS_BARRIER with nothing outstanding, and poll(2) of a socket that has nothing"""
-    if bench.baseline:
+    cpus = alone(bench, "barrier", row_barrier.__doc__)
+    if not cpus:
         return
-    bench.report.heading("barrier", row_barrier.__doc__)
-    if without(bench, "barrier"):
-        return
-    _, cpus = next(bench.placements())
     for what in ("barrier", "poll"):
         entered = set()
 

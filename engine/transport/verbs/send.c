@@ -6,9 +6,7 @@
  * it.  It is cut into frames; as many as the send queue and the peer's credits allow are chained at once, the rest follows when there is
  * room (verbs_push), and no other message is taken meanwhile.  The chain goes to the device in flush(), or when it is full.
  *
- * Small messages may be collected in one block and go as one frame, a *group*: while it is held (collect.c), or has to wait for
- * room or credits, others are put behind.  It is the last of `out` then, and not yet given to the chain.  A piece of an operation begins one,
- * too, with its message, the next piece or the next answer behind it, until the flush.
+ * Several may share a frame (group.c): such a group is the last of `out` while others may be put behind, and not yet given to the chain.
  *
  * Signaling: one work request in SIGNAL_EVERY, or per SIGNAL_BYTES, asks for a completion, which retires all before it; and each congestion
  * map, or a thousand idle connections would keep 8 KiB each.
@@ -26,9 +24,6 @@
 #define SIGNAL_EVERY 16u
 #define SIGNAL_BYTES (256u << 10) /* each interrupts a program that does not wait for it */
 #define OUT_START 64u
-#define PIECE_AND 320u /* what is kept behind a piece of an operation, at least, for the message that follows */
-#define PIECES_ROOM 2048u /* for several answers */
-#define GROUP_OF 8u /* a group has room for so many like its first, or for VERBS_FRAME */
 
 /* ---- room ---- */
 
@@ -42,18 +37,13 @@ static inline bool queue_room(const struct verbs_ep *ep, uint32_t reserve)
 	return in_flight(ep) + reserve < atomic_load_explicit(&ep->dev->sq_each, memory_order_relaxed);
 }
 
-static inline struct verbs_out *out_at(const struct verbs_ep *ep, uint32_t i)
-{
-	return &ep->out[(ep->out_head + i) & (ep->out_cap - 1)];
-}
-
 static void free_done(struct verbs_ep *ep)
 {
 	uint32_t done = atomic_load_explicit(&ep->wr_done, memory_order_acquire);
 	uint64_t acked = atomic_load_explicit(&ep->seen_ack, memory_order_acquire);
 
 	while (ep->out_count > ep->unfinished) {
-		struct verbs_out *o = out_at(ep, 0);
+		struct verbs_out *o = verbs_out_at(ep, 0);
 
 		if ((int32_t)(done - o->wr_end) < 0 || (o->seq && o->seq > acked))
 			return;
@@ -71,7 +61,7 @@ static int out_grow(struct verbs_ep *ep)
 	if (!o)
 		return -ENOMEM;
 	for (i = 0; i < ep->out_count; i++)
-		o[i] = *out_at(ep, i);
+		o[i] = *verbs_out_at(ep, i);
 	free(ep->out);
 	ep->out = o;
 	ep->out_cap = cap;
@@ -194,7 +184,7 @@ static void frame_out(struct verbs_ep *ep, struct verbs_out *o)
 static void pump(struct verbs_ep *ep)
 {
 	while (ep->unfinished > ep->held) {
-		struct verbs_out *o = out_at(ep, ep->out_count - ep->unfinished);
+		struct verbs_out *o = verbs_out_at(ep, ep->out_count - ep->unfinished);
 
 		while (o->given < o->nframes) {
 			if (queue_room(ep, VERBS_SQ_RESERVE) && verbs_credit_take(ep, 1)) {
@@ -223,87 +213,10 @@ static void headers(struct verbs_ep *ep, struct verbs_out *o, const struct rds_w
 		memcpy(o->block.mem + (size_t)i * VERBS_HDR, hdr, sizeof(*hdr));
 }
 
-static void let_go(struct verbs_ep *ep)
+void verbs_let_go(struct verbs_ep *ep)
 {
 	ep->held = false;
 	pump(ep);
-}
-
-static bool is_small(const struct verbs_ep *ep, const struct rds_wire_hdr *hdr, size_t len)
-{
-	return len <= ep->frame / 4 && hdr->sequence &&
-	       !(hdr->flags & (RDS_FLAG_ACK_REQUIRED | RDS_FLAG_CONG_BITMAP));
-}
-
-static void put(struct verbs_out *o, uint32_t at, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
-		uint64_t *pos)
-{
-	unsigned char *mem = o->block.mem + at;
-
-	memcpy(mem, hdr, sizeof(*hdr));
-	rds_gather(mem + VERBS_HDR, iov, len);
-	*pos = (uintptr_t)(mem + VERBS_HDR);
-	o->seq = be64toh(hdr->sequence);
-	o->len = at + (uint32_t)len;
-}
-
-/* Behind the first header. */
-static uint32_t group_room(const struct verbs_ep *ep, const struct verbs_out *o)
-{
-	return o->block.size - VERBS_HDR < ep->frame ? o->block.size - VERBS_HDR : ep->frame;
-}
-
-/* Behind those of the group that has not gone yet.  False: there is none, or it has no place for it. */
-static bool put_behind(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
-		       uint64_t *pos)
-{
-	struct verbs_out *o = ep->unfinished ? out_at(ep, ep->out_count - 1) : NULL;
-	uint32_t end, at;
-
-	if (!o || !o->group || o->given)
-		return false;
-	end = VERBS_HDR + o->len;
-	at = VERBS_ALIGN(end);
-	if (at + len > group_room(ep, o))
-		return false;
-	memset(o->block.mem + end, 0, at - end);
-	put(o, at, hdr, iov, len, pos);
-	ep->since_asked++;
-	if (!o->pieces) /* a message behind its operation is no run */
-		verbs_run_on(ep);
-	if (ep->held && VERBS_ALIGN(VERBS_HDR + o->len) + len > group_room(ep, o)) /* not another one like it */
-		let_go(ep);
-	return true;
-}
-
-/* room: for it and others, without the first header. */
-static int group_new(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
-		     size_t room, uint64_t *pos)
-{
-	struct verbs_out o = {.nframes = 1, .grants = true, .group = true, .pieces = hdr->flags & RDS_FLAG_OP};
-	size_t least = o.pieces ? PIECES_ROOM : VERBS_FRAME;
-	int err;
-
-	if (room < least)
-		room = least;
-	err = verbs_block_get(ep->dev->arena, VERBS_HDR + (room < ep->frame ? room : ep->frame), &o.block);
-
-	if (err)
-		return err;
-	put(&o, 0, hdr, iov, len, pos);
-	ep->since_asked++;
-	*out_at(ep, ep->out_count++) = o;
-	ep->unfinished++;
-	ep->held = true;
-	return 0;
-}
-
-/*
- * A piece of an operation is never the last of what its caller has to send: a message, or other answers, come behind it before the flush.
- */
-static bool has_company(const struct verbs_ep *ep, const struct rds_wire_hdr *hdr, size_t len)
-{
-	return (hdr->flags & RDS_FLAG_OP) && len + PIECE_AND <= ep->frame;
 }
 
 int verbs_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len, uint64_t *pos)
@@ -312,25 +225,23 @@ int verbs_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct 
 	uint32_t nframes = len ? (uint32_t)((len + ep->frame - 1) / ep->frame) : 1;
 	struct verbs_out o = {
 		.seq = be64toh(hdr->sequence), .len = (uint32_t)len, .nframes = (uint16_t)nframes, .grants = true};
-	bool small = is_small(ep, hdr, len), piece = has_company(ep, hdr, len);
+	enum verbs_company with = verbs_company(ep, hdr, len);
 	int err;
 
 	if (unlikely(atomic_load_explicit(&ep->state, memory_order_relaxed) != VERBS_UP))
 		return -ENOTCONN;
 	free_done(ep);
 	if (ep->unfinished) {
-		if ((small || piece) && put_behind(ep, hdr, iov, len, pos))
+		if (with != VERBS_ALONE && verbs_group_add(ep, hdr, iov, len, pos))
 			return 0;
-		let_go(ep);
+		verbs_let_go(ep);
 	}
 	if (unlikely(ep->unfinished || !queue_room(ep, VERBS_SQ_RESERVE)))
 		return -EAGAIN;
 	if (unlikely(ep->out_count == ep->out_cap) && out_grow(ep))
 		return -ENOMEM;
-	if (piece && group_new(ep, hdr, iov, len, len + PIECE_AND, pos) == 0)
-		return 0;
-	if (small && verbs_collect(ep) &&
-	    group_new(ep, hdr, iov, len, GROUP_OF * VERBS_ALIGN(VERBS_HDR + len), pos) == 0)
+	if ((with == VERBS_PIECE || (with == VERBS_SMALL && verbs_collect(ep))) &&
+	    verbs_group_new(ep, hdr, iov, len, pos) == 0)
 		return 0;
 	err = verbs_block_get(ep->dev->arena, (size_t)nframes * VERBS_HDR + len, &o.block);
 	if (unlikely(err)) {
@@ -340,7 +251,7 @@ int verbs_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct 
 	headers(ep, &o, hdr);
 	rds_gather(o.block.mem + (size_t)nframes * VERBS_HDR, iov, len);
 	*pos = (uintptr_t)(o.block.mem + (size_t)nframes * VERBS_HDR);
-	*out_at(ep, ep->out_count++) = o;
+	*verbs_out_at(ep, ep->out_count++) = o;
 	ep->unfinished++;
 	pump(ep);
 	return 0;
@@ -357,7 +268,7 @@ void verbs_flush(struct rds_ep *rep, bool service)
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
 
 	if (service && ep->held)
-		let_go(ep);
+		verbs_let_go(ep);
 	if (!ep->nchain)
 		return;
 	if (service)
@@ -394,10 +305,10 @@ static bool say(struct verbs_ep *ep, bool ask, bool grants)
 			uint32_t i = ep->out_count++;
 
 			for (; i > ep->out_count - 1 - ep->unfinished; i--)
-				*out_at(ep, i) = *out_at(ep, i - 1);
-			*out_at(ep, i) = o;
+				*verbs_out_at(ep, i) = *verbs_out_at(ep, i - 1);
+			*verbs_out_at(ep, i) = o;
 		} else {
-			*out_at(ep, ep->out_count++) = o;
+			*verbs_out_at(ep, ep->out_count++) = o;
 		}
 		post_chain(ep);
 		return true;
@@ -446,9 +357,9 @@ static void ask(struct verbs_ep *ep)
 {
 	uint32_t i = ep->out_count;
 
-	while (i > 0 && !out_at(ep, i - 1)->seq)
+	while (i > 0 && !verbs_out_at(ep, i - 1)->seq)
 		i--;
-	if (!i || out_at(ep, i - 1)->seq <= atomic_load(&ep->seen_ack))
+	if (!i || verbs_out_at(ep, i - 1)->seq <= atomic_load(&ep->seen_ack))
 		return;
 	if (!ep->since_asked) /* the newest has asked already */
 		return;
@@ -479,7 +390,7 @@ void verbs_push(struct rds_ep *rep)
 	if (atomic_load(&ep->state) != VERBS_UP)
 		return;
 	free_done(ep);
-	let_go(ep);
+	verbs_let_go(ep);
 	post_chain(ep);
 	while (!say_due(ep) && !atomic_exchange(&ep->unsaid, true))
 		; /* once more: what completed before it was set told nobody */
@@ -503,7 +414,7 @@ bool verbs_want_room(struct rds_ep *rep, uint64_t seen_ack)
 	if (atomic_load(&ep->state) != VERBS_UP)
 		return false;
 	verbs_run_ends(ep);
-	let_go(ep);
+	verbs_let_go(ep);
 	post_chain(ep);
 	if (atomic_load(&ep->seen_ack) > seen_ack)
 		return true;
@@ -597,7 +508,7 @@ void verbs_send_free(struct verbs_ep *ep)
 	uint32_t i;
 
 	for (i = 0; i < ep->out_count; i++)
-		verbs_block_put(ep->dev->arena, &out_at(ep, i)->block);
+		verbs_block_put(ep->dev->arena, &verbs_out_at(ep, i)->block);
 	free(ep->out);
 	ep->out = NULL;
 	ep->out_count = ep->out_cap = ep->out_head = ep->unfinished = 0;

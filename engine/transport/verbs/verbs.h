@@ -12,7 +12,7 @@
  *   buffers.c     receive buffers
  *   arena.c       registered memory that messages are kept in until they are acknowledged
  *   send.c        message -> frames -> send queue, completions, room
- *   collect.c     may a small message wait for others?
+ *   group.c       several messages in a frame         collect.c  may a small message wait for others?
  *   recv.c        completion queue -> frames -> messages, acknowledgements, credits taken
  *   credit.c      may a frame be sent? (devices that cannot make a sender wait)
  *   wake.c        arming the completion queue
@@ -365,6 +365,25 @@ bool verbs_send_idle(struct verbs_ep *ep);			    /* nothing is in flight */
 void verbs_send_mark(struct verbs_ep *ep); /* helper, queue pair in error: when this is flushed, nothing is in flight */
 /* An RDMA operation of no bytes (keepalive.c); sets probe_wr. 0, -EBUSY: no place, -errno. */
 int verbs_send_probe(struct verbs_ep *ep);
+
+/* ---- several messages in a frame (group.c); conn->tx ---- */
+
+static inline struct verbs_out *verbs_out_at(const struct verbs_ep *ep, uint32_t i)
+{
+	return &ep->out[(ep->out_head + i) & (ep->out_cap - 1)];
+}
+
+enum verbs_company { VERBS_ALONE, VERBS_SMALL, VERBS_PIECE };
+
+/* May others share its frame: small ones, if they may wait (verbs_collect); pieces of operations always. */
+enum verbs_company verbs_company(const struct verbs_ep *ep, const struct rds_wire_hdr *hdr, size_t len);
+/* Behind those of the group that has not gone yet.  False: there is none, or it has no place for it. */
+bool verbs_group_add(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
+		     uint64_t *pos);
+/* Begins one; there is room in `out`.  0, or no block was to be had: -errno. */
+int verbs_group_new(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
+		    uint64_t *pos);
+void verbs_let_go(struct verbs_ep *ep); /* send.c: it goes, as far as there is room */
 
 /* collect.c */
 bool verbs_collect(struct verbs_ep *ep);	     /* tx: a small message is to go.  May it wait? */

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * group.c - several messages in one frame (conn->tx).
+ *
+ * A *group* is one block, sent as one frame: the first message begins it, others are put behind as long as there is room and it has not gone.
+ * There are two kinds.  Small messages are collected while the group is held (collect.c says when), or has to wait for room or credits.  A piece
+ * of an operation always begins one, with its message, the next piece or the next answer behind it, until the flush: it is never the last of what
+ * its caller has to send.
+ * A full one goes; what else makes one go is the business of send.c.
+ */
+#include <endian.h>
+#include <string.h>
+
+#include "engine/copy.h"
+#include "engine/transport/verbs/verbs.h"
+
+#define PIECE_AND 320u	  /* what is kept behind a piece of an operation, at least, for the message that follows */
+#define PIECES_ROOM 2048u /* for several answers */
+#define GROUP_OF 8u	  /* a group has room for so many like its first, or for VERBS_FRAME */
+
+enum verbs_company verbs_company(const struct verbs_ep *ep, const struct rds_wire_hdr *hdr, size_t len)
+{
+	if (hdr->flags & RDS_FLAG_OP)
+		return len + PIECE_AND <= ep->frame ? VERBS_PIECE : VERBS_ALONE;
+	if (len > ep->frame / 4 || !hdr->sequence || (hdr->flags & (RDS_FLAG_ACK_REQUIRED | RDS_FLAG_CONG_BITMAP)))
+		return VERBS_ALONE;
+	return VERBS_SMALL;
+}
+
+static void put(struct verbs_out *o, uint32_t at, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
+		uint64_t *pos)
+{
+	unsigned char *mem = o->block.mem + at;
+
+	memcpy(mem, hdr, sizeof(*hdr));
+	rds_gather(mem + VERBS_HDR, iov, len);
+	*pos = (uintptr_t)(mem + VERBS_HDR);
+	o->seq = be64toh(hdr->sequence);
+	o->len = at + (uint32_t)len;
+}
+
+/* Behind the first header. */
+static uint32_t group_room(const struct verbs_ep *ep, const struct verbs_out *o)
+{
+	return o->block.size - VERBS_HDR < ep->frame ? o->block.size - VERBS_HDR : ep->frame;
+}
+
+bool verbs_group_add(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
+		     uint64_t *pos)
+{
+	struct verbs_out *o = ep->unfinished ? verbs_out_at(ep, ep->out_count - 1) : NULL;
+	uint32_t end, at;
+
+	if (!o || !o->group || o->given)
+		return false;
+	end = VERBS_HDR + o->len;
+	at = VERBS_ALIGN(end);
+	if (at + len > group_room(ep, o))
+		return false;
+	memset(o->block.mem + end, 0, at - end);
+	put(o, at, hdr, iov, len, pos);
+	ep->since_asked++;
+	if (!o->pieces) /* a message behind its operation is no run */
+		verbs_run_on(ep);
+	if (ep->held && VERBS_ALIGN(VERBS_HDR + o->len) + len > group_room(ep, o)) /* not another one like it */
+		verbs_let_go(ep);
+	return true;
+}
+
+int verbs_group_new(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
+		    uint64_t *pos)
+{
+	struct verbs_out o = {.nframes = 1, .grants = true, .group = true, .pieces = hdr->flags & RDS_FLAG_OP};
+	size_t room = o.pieces ? len + PIECE_AND : GROUP_OF * VERBS_ALIGN(VERBS_HDR + len),
+	       least = o.pieces ? PIECES_ROOM : VERBS_FRAME;
+	int err;
+
+	if (room < least) /* without the first header */
+		room = least;
+	err = verbs_block_get(ep->dev->arena, VERBS_HDR + (room < ep->frame ? room : ep->frame), &o.block);
+	if (err)
+		return err;
+	put(&o, 0, hdr, iov, len, pos);
+	ep->since_asked++;
+	*verbs_out_at(ep, ep->out_count++) = o;
+	ep->unfinished++;
+	ep->held = true;
+	return 0;
+}
