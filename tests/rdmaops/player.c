@@ -160,7 +160,7 @@ static void kill_one(unsigned p)
 
 static int run_processes(void)
 {
-	unsigned p, killed = 0, left = procs;
+	unsigned p, i, killed = 0, left = procs;
 	uint64_t r = mix(seed);
 	double began = seconds(), next = began + 0.3;
 	int status;
@@ -186,6 +186,9 @@ static int run_processes(void)
 		pids[p] = 0;
 		left--;
 		if (status) {
+			for (i = 0; i < procs; i++)
+				if (pids[i] > 0)
+					trouble_process(pids[i]);
 			end_all();
 			printf("FAIL seed %llu: process %u ended with %s %d\n", (unsigned long long)seed, p,
 			       WIFSIGNALED(status) ? "signal" : "status",

@@ -189,4 +189,9 @@ void writer_plain(struct actor *a);
 void writer_bogus(struct actor *a, unsigned to, uint64_t cookie, size_t behind);
 bool writer_work(struct actor *a, bool finishing);
 
+/* ---- when something is wrong ---- */
+
+void trouble_connections(int fd); /* of all processes of the node */
+void trouble_process(pid_t pid);
+
 #endif
