@@ -135,6 +135,7 @@ void rds_reclaim(void); /* helper, no event pending: free what closed sockets an
 /* keeper.c */
 void rds_keeper_look(void);   /* the helper is up: has the main thread ended already? */
 void rds_keeper_forget(void); /* forked child */
+extern _Atomic unsigned rds_fork_waits; /* threads of a transport that a fork waits for, as for the helper (helper.c) */
 extern _Atomic unsigned rds_more_threads; /* a transport's, beside the helper: not the program's either */
 bool rds_alone(unsigned ours); /* the main thread has ended, and no thread is left but so many of ours */
 

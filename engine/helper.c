@@ -292,6 +292,7 @@ static int kick_open(void)
  * Bounded: the forking thread may have interrupted a holder of a lock that the helper waits for.
  */
 #define FORK_WAIT_NS (20 * 1000000ull)
+_Atomic unsigned rds_fork_waits;
 static rds_lock_t round_lock = RDS_LOCK_INIT(RDS_LOCK_PLAIN);
 static __thread bool fork_waited;
 
@@ -300,6 +301,9 @@ void rds_engine_fork_prepare(void)
 	uint64_t until = os_now_ns() + FORK_WAIT_NS;
 
 	while (!(fork_waited = rds_trylock(&round_lock)) && os_now_ns() < until)
+		sched_yield();
+	/* Held up, the helper gives them nothing to do any more. */
+	while (atomic_load(&rds_fork_waits) && os_now_ns() < until)
 		sched_yield();
 }
 

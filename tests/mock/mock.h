@@ -160,6 +160,10 @@ void mock_cm_inject_data(struct rdma_cm_id *id, enum rdma_cm_event_type type, in
 void mock_connect_hang(void);
 void mock_connect_go(int err);
 unsigned mock_connects_hanging(void);
+/* The kernel does not let go of the next n ids that another thread than this one destroys, until mock_destroy_go(). */
+void mock_destroy_hang(unsigned n);
+void mock_destroy_go(void);
+unsigned mock_destroys_hanging(void);
 /* What rdma_set_option has set: TOS, and the acknowledgement timeout; -1: nothing. */
 int mock_id_tos(struct rdma_cm_id *id);
 int mock_id_ack_timeout(struct rdma_cm_id *id);

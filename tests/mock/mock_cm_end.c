@@ -193,12 +193,61 @@ static void refuse_children(struct mock_id *listener)
 	}
 }
 
+static struct {
+	pthread_t test;
+	unsigned next, n;
+	bool go_on;
+	pthread_cond_t go;
+} kept = {.go = PTHREAD_COND_INITIALIZER};
+
+void mock_destroy_hang(unsigned n)
+{
+	MOCK_LOCK;
+
+	kept.test = pthread_self();
+	kept.next = n;
+	kept.go_on = false;
+}
+
+void mock_destroy_go(void)
+{
+	pthread_mutex_lock(&mock_mutex);
+	kept.next = 0;
+	kept.go_on = true;
+	pthread_cond_broadcast(&kept.go);
+	while (kept.n) {
+		pthread_mutex_unlock(&mock_mutex);
+		sched_yield();
+		pthread_mutex_lock(&mock_mutex);
+	}
+	pthread_mutex_unlock(&mock_mutex);
+}
+
+unsigned mock_destroys_hanging(void)
+{
+	MOCK_LOCK;
+
+	return kept.n;
+}
+
+static void wait_for_kernel(void)
+{
+	if (!kept.next || pthread_equal(kept.test, pthread_self()))
+		return;
+	kept.next--;
+	kept.n++;
+	while (!kept.go_on)
+		pthread_cond_wait(&kept.go, &mock_mutex);
+	kept.n--;
+}
+
 static int destroy_id(struct rdma_cm_id *ibid)
 {
 	MOCK_LOCK;
 	struct mock_id *id = (struct mock_id *)ibid;
 
 	MOCK_FAILS_MINUS(rdma_destroy_id);
+	wait_for_kernel();
 	if (ibid->qp) {
 		mock_fault("rdma_destroy_id with a queue pair");
 		return mock_minus(EBUSY);

@@ -85,7 +85,7 @@ int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(
 {
 	int err = world.no_threads ? EAGAIN : __real_pthread_create(t, attr, fn, arg);
 
-	while (!err && atomic_load(&rds_more_threads) > mock_connects_hanging())
+	while (!err && atomic_load(&rds_more_threads) > mock_connects_hanging() + mock_destroys_hanging())
 		sched_yield();
 	return err;
 }

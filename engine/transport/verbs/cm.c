@@ -60,7 +60,7 @@ void verbs_cm_event(struct rds_event *unused, uint32_t events)
 		if (owner)
 			owner->said(owner, cm, &said);
 		else if (said.what == RDMA_CM_EVENT_CONNECT_REQUEST)
-			vb.rdma_destroy_id(cm);
+			verbs_cm_retire(cm);
 	}
 }
 
@@ -129,7 +129,7 @@ void verbs_cm_reject(struct rdma_cm_id *cm, const struct verbs_answer *answer)
 
 	verbs_answer_pack(answer, &wire);
 	vb.rdma_reject(cm, &wire, sizeof(wire)); /* if it fails, destroying the id refuses, too, without reasons */
-	vb.rdma_destroy_id(cm);
+	verbs_cm_retire(cm);
 }
 
 /* ---- addresses ---- */

@@ -88,7 +88,7 @@ void verbs_ep_unplug(struct verbs_ep *ep)
 	if (dev)
 		verbs_dev_unuse(dev);
 	if (ep->cm)
-		vb.rdma_destroy_id(ep->cm);
+		verbs_cm_retire(ep->cm);
 	ep->cm = NULL;
 	ep->cm_busy = false;
 }
@@ -353,7 +353,7 @@ static void closed(struct verbs_ep *ep)
 	if (ep->dev && !ep->kept)
 		verbs_send_free(ep);
 	if (ep->cm && !(ep->dev && ep->dev->gone)) {
-		vb.rdma_destroy_id(ep->cm);
+		verbs_cm_retire(ep->cm);
 		ep->cm = NULL;
 	}
 	rx_lock();
@@ -456,7 +456,7 @@ static void ep_free(struct verbs_ep *ep)
 	if (ep->dev)
 		verbs_dev_unuse(ep->dev);
 	if (cm)
-		vb.rdma_destroy_id(cm);
+		verbs_cm_retire(cm);
 	free(ep);
 }
 

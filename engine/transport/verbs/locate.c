@@ -42,13 +42,13 @@ static void locate_free(struct locate *l)
 	if (l->cm && l->cm->qp)
 		vb.rdma_destroy_qp(l->cm);
 	if (dev && !dev->gone) {
-		vb.rdma_destroy_id(l->cm);
+		verbs_cm_retire(l->cm);
 		l->cm = NULL;
 	}
 	if (dev)
 		verbs_dev_unuse(dev);
 	if (l->cm)
-		vb.rdma_destroy_id(l->cm);
+		verbs_cm_retire(l->cm);
 	free(l);
 }
 

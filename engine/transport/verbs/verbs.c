@@ -132,6 +132,7 @@ void rds_verbs_forget(void)
 	verbs_rendezvous_forget();
 	verbs_locate_forget();
 	verbs_call_forget();
+	verbs_retire_forget();
 	verbs_keepalive_forget();
 	verbs_collect_forget();
 	verbs_dev_forget();

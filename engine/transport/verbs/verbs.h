@@ -17,7 +17,7 @@
  *   credit.c      may a frame be sent? (devices that cannot make a sender wait)
  *   wake.c        arming the completion queue
  *   cm.c          rdma_cm: the event channel, ids, private data out        hello.c   private data in and out (hello.h)
- *   call.c        rdma_connect where it may keep its caller waiting
+ *   call.c        rdma_connect where it may keep its caller waiting        retire.c  rdma_destroy_id, which may as well
  *   attempt.c     from an address to a connection    listen.c  requests from peers
  *   endpoint.c    an endpoint's life: made, up, down, closed, freed       gone.c    a device that is no more
  *   rendezvous.c  one port per node: who listens, what is answered        locate.c  who is asked
@@ -454,6 +454,9 @@ int verbs_call(struct verbs_call *call, const struct verbs_dev *dev, struct rdma
 /* Its answer has come, so it must be over: waits for its thread to be out of the way.  False: was not running. */
 bool verbs_call_finish(struct verbs_call *call);
 
+/* retire.c; helper.  The id is to go: its owner hears nothing of it any more, the caller has no part in it.  No queue pair. */
+void verbs_cm_retire(struct rdma_cm_id *cm);
+
 /* hello.c: host byte order inside, the wire's outside */
 void verbs_hello_self(struct verbs_hello *hello, enum verbs_ask ask,
 		      uint8_t tos); /* all that depends neither on whom we ask nor on a device */
@@ -522,6 +525,7 @@ void verbs_async_event(struct rds_event *ev, uint32_t events);
 void verbs_rendezvous_forget(void);
 void verbs_locate_forget(void);
 void verbs_call_forget(void);
+void verbs_retire_forget(void);
 void verbs_keepalive_forget(void);
 void verbs_collect_forget(void);
 
