@@ -20,6 +20,8 @@
 #define MSG_ZEROCOPY 0x4000000
 #endif
 
+#define ROOM_PATIENCE_NS (10 * 1000000ull)
+
 enum admit { SENT, CONGESTED, FULL, NO_ROOM, AGAIN };
 
 struct send_call {
@@ -336,14 +338,21 @@ static short wait_event(enum admit why)
 	return why == CONGESTED ? RDS_WAIT_CONG : why == NO_ROOM ? RDS_WAIT_ROOM : POLLOUT;
 }
 
+/* The earlier of two times; 0 is never. */
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+	return !a || (b && b < a) ? b : a;
+}
+
 /*
- * Until it is sent (0, *a SENT), fails, or must wait for something else (0, *a says what).  Not inline: wait_for_all() has setjmp's
+ * Until it is sent (0, *a SENT), fails, or must wait for something else (0, *a says what).  Room with the transport is waited for because that
+ * saves a copy, but not for long: a program need not wait for a peer that does not read as long as its own buffer has room.  Not inline: wait_for_all() has setjmp's
  * frame (cleanup), and what is kept in registers would have to be volatile there.
  */
 static __attribute__((noinline)) int wait_to_send(struct send_call *c, enum admit *ap)
 {
 	struct rds_sock *sk = c->sk;
-	uint64_t timeo = atomic_load(&sk->sndtimeo_ns), deadline = 0;
+	uint64_t timeo = atomic_load(&sk->sndtimeo_ns), deadline = 0, patient = 0;
 	enum admit a = *ap, why = a;
 	struct rds_wait *w;
 	bool asked = false;
@@ -353,6 +362,8 @@ static __attribute__((noinline)) int wait_to_send(struct send_call *c, enum admi
 		return -ETIMEDOUT;
 	if (timeo != RDS_NO_TIMEOUT)
 		deadline = os_now_ns() + timeo;
+	if (a == NO_ROOM)
+		patient = os_now_ns() + ROOM_PATIENCE_NS;
 	w = rds_wait_begin_one(sk, wait_event(a));
 	if (!w)
 		return -ENOMEM;
@@ -375,6 +386,10 @@ static __attribute__((noinline)) int wait_to_send(struct send_call *c, enum admi
 				break;
 			}
 		}
+		if (patient && os_now_ns() >= patient) {
+			c->out.may_wait = false;
+			continue;
+		}
 		if (why == NO_ROOM && !asked) {
 			/* The peer has to know before the last look, or nobody would say that there is room. */
 			asked = true;
@@ -386,7 +401,7 @@ static __attribute__((noinline)) int wait_to_send(struct send_call *c, enum admi
 			continue;
 		}
 		asked = false;
-		ret = rds_wait_sleep(w, why == CONGESTED ? 0 : deadline);
+		ret = rds_wait_sleep(w, why == CONGESTED ? 0 : earlier(deadline, patient));
 		rds_wait_disarm(w);
 		if (ret == -EINTR)
 			break;

@@ -114,7 +114,6 @@ ABI_AT(atomic_short, flags, 40);
 ABI_AT(atomic_short, user_token, 48);
 
 #define BARRIER_A0_DONTWAIT 0x40 /* MSG_DONTWAIT */
-#define FREE_A0_INVALIDATE 1
 #define LOWEST_POINTER 65536 /* nothing is mapped below (vm.mmap_min_addr), no flag was ever above */
 
 /* ---- what the process has shown ---- */
@@ -377,11 +376,6 @@ void rds_abi_mr_for_dest(const struct rds_get_mr_for_dest_args *args, struct rds
 		.cookie_addr = args->cookie_addr,
 		.flags = args->flags,
 	};
-}
-
-uint64_t rds_abi_free_flags(uint64_t flags)
-{
-	return flags & (RDS_RDMA_INVALIDATE | FREE_A0_INVALIDATE) ? RDS_RDMA_INVALIDATE : 0;
 }
 
 /* ---- atomic operations ---- */

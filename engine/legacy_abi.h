@@ -77,8 +77,6 @@ int rds_abi_rdma_args(const void *body, size_t size, uint64_t local_bytes,
 void rds_abi_mr(const struct rds_get_mr_args *args, bool (*writable)(uint64_t addr), struct rds_mr_request *out);
 /* RDS_GET_MR_FOR_DEST came after all these changes. */
 void rds_abi_mr_for_dest(const struct rds_get_mr_for_dest_args *args, struct rds_mr_request *out);
-/* The flags of RDS_FREE_MR: RDS_RDMA_INVALIDATE or nothing. */
-uint64_t rds_abi_free_flags(uint64_t flags);
 
 /* ---- the rest ---- */
 

@@ -76,13 +76,37 @@ static void takes_it_for(int nonblocking, int way)
 	check(!nonblocking || seconds() - begin < 3, "way %d: waited", way);
 }
 
+static _Atomic pid_t receiver;
+
 static void *receive(void *arg)
 {
+	receiver = (pid_t)syscall(SYS_gettid);
 	*(ssize_t *)arg = recv(fd, &byte, 1, 0);
 	return NULL;
 }
 
-/* It sleeps, or is about to: either way its call began while the socket was blocking. */
+/* Until it sleeps in its call, as the kernel has it. */
+static void receiver_sleeps(void)
+{
+	double until = seconds() + 30;
+	struct timespec ms = {.tv_nsec = 1000000};
+	char path[64], line[256], state = 0;
+	FILE *f;
+
+	while (state != 'S') {
+		check(seconds() < until, "the receiver does not go to sleep, state %c", state);
+		nanosleep(&ms, NULL);
+		if (!receiver)
+			continue;
+		snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)receiver);
+		f = fopen(path, "r");
+		check(f && fgets(line, sizeof(line), f) && strrchr(line, ')'), "%s", path);
+		state = strrchr(line, ')')[2];
+		fclose(f);
+	}
+}
+
+/* Its call began while the socket was blocking. */
 static void goes_on(int way)
 {
 	struct sockaddr_in me;
@@ -92,8 +116,9 @@ static void goes_on(int way)
 	ssize_t got = -2;
 
 	check(getsockname(fd, (struct sockaddr *)&me, &len) == 0, "getsockname");
+	receiver = 0;
 	check(pthread_create(&thread, NULL, receive, &got) == 0, "thread");
-	nanosleep(&ms, NULL);
+	receiver_sleeps();
 	ways[way](1);
 	nanosleep(&ms, NULL);
 	check(sendto(fd, "x", 1, 0, (struct sockaddr *)&me, len) == 1, "send");

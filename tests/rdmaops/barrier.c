@@ -8,12 +8,14 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#undef F_NOTIFY /* of directories */
 #include "rdma.h"
 
 #define PORT 4300
@@ -78,9 +80,25 @@ static const char *const ages[] = {"A0", "A1", "A2", "B1", "B2", "C", "D"};
 static enum age age;
 static int level = 276;
 
-enum kind { BLOCK, ARM, UNARMED, LATER, READ, ONCE, MAPPED, FREED, BAD_KEY, REFUSED, NOTICE, PLAIN_TOKEN, KINDS };
+enum kind {
+	BLOCK,
+	ARM,
+	AHEAD,
+	UNARMED,
+	LATER,
+	READ,
+	ONCE,
+	MAPPED,
+	FREED,
+	BAD_KEY,
+	REFUSED,
+	NOTICE,
+	PLAIN_TOKEN,
+	KINDS
+};
 static const char *const kinds[] = {"blocking barrier",
 				    "armed barrier",
+				    "armed before the operation",
 				    "poll without arming",
 				    "mark with the next message",
 				    "read",
@@ -117,6 +135,7 @@ static bool does(enum kind k)
 	switch (k) {
 	case BLOCK:
 	case ARM:
+	case AHEAD:
 	case UNARMED:
 	case LATER:
 		return has_barrier();
@@ -421,6 +440,39 @@ static void wait_for(enum kind k, uint64_t id)
 	expect(barrier(id, true, &mark), 0, "BARRIER for an id that is done");
 }
 
+static int readable(double seconds_at_most)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	return poll(&p, 1, (int)(seconds_at_most * 1000));
+}
+
+/* An id that nothing has yet, on a socket that does not block: EAGAIN, and the socket is armed with it (legacy-abi 2.3). */
+static void arm_ahead(void)
+{
+	uint64_t mark = GARBAGE;
+
+	check(fcntl(fd, F_SETFL, O_NONBLOCK) == 0, "fcntl: %m");
+	expect(barrier(last_id + 1, false, &mark), -EAGAIN, "BARRIER for an id to come, with O_NONBLOCK");
+	check(mark == last_id, "the mark with EAGAIN: expected %llu, came %llu", (unsigned long long)last_id,
+	      (unsigned long long)mark);
+	expect(readable(0), 0, "poll, armed for an id to come");
+}
+
+/* ... and shows it from then on, until the next barrier. */
+static void armed_ahead(void)
+{
+	uint64_t mark = GARBAGE;
+
+	expect(readable(deadline()), 1, "poll after the operation");
+	expect(readable(0), 1, "poll again without a barrier");
+	expect(barrier(last_id, false, &mark), 0, "BARRIER with O_NONBLOCK for the id that poll has shown");
+	check(mark == last_id, "the mark then: expected %llu, came %llu", (unsigned long long)last_id,
+	      (unsigned long long)mark);
+	expect(readable(0), 0, "poll after that barrier");
+	check(fcntl(fd, F_SETFL, 0) == 0, "fcntl: %m");
+}
+
 static void wait_for_notice(const struct request *r, int status, uint64_t *id)
 {
 	struct came m = next("the notification");
@@ -435,7 +487,7 @@ static void wait_for_notice(const struct request *r, int status, uint64_t *id)
 		expect(m.status, status, "%s: its status", kinds[r->kind]);
 }
 
-static void answer(const struct request *r, uint64_t cookie)
+static void answer(const struct request *r, uint64_t cookie, int pipe_fd)
 {
 	enum kind k = (enum kind)r->kind;
 	bool bad = k == BAD_KEY || k == FREED, notify = age >= C || k == NOTICE;
@@ -443,6 +495,8 @@ static void answer(const struct request *r, uint64_t cookie)
 	int rc;
 
 	*id = k == PLAIN_TOKEN ? GARBAGE : 0;
+	if (k == AHEAD)
+		arm_ahead();
 	rc = answer_op(r, k == BAD_KEY ? 0x5bad5badull : cookie, k, notify, id);
 	if (k == REFUSED) {
 		expect(rc, -EFAULT, "an operation with local memory that is none");
@@ -458,6 +512,10 @@ static void answer(const struct request *r, uint64_t cookie)
 		}
 		if (notify)
 			wait_for_notice(r, bad ? ST_REMOTE_ERROR : ST_SUCCESS, id);
+		if (k == AHEAD) {
+			armed_ahead();
+			check(write(pipe_fd, "", 1) == 1, "the other side has ended");
+		}
 		if (has_barrier() && k != LATER)
 			wait_for(k, last_id);
 		if (k == PLAIN_TOKEN)
@@ -512,6 +570,8 @@ static void side(bool asks, int pipe_fd)
 			round++;
 			if (asks) {
 				ask(round, (enum kind)k);
+				/* a message of ours would be something to read, too */
+				check(k != AHEAD || read(pipe_fd, &c, 1) == 1, "the other side has ended");
 				continue;
 			}
 			m = next("a request");
@@ -522,7 +582,7 @@ static void side(bool asks, int pipe_fd)
 				mark_is_there();
 			check((m.cookie != 0) == (k == MAPPED), "a cookie, %llx, with a request: %s",
 			      (unsigned long long)m.cookie, kinds[k]);
-			answer(&r, m.cookie ? m.cookie : r.cookie);
+			answer(&r, m.cookie ? m.cookie : r.cookie, pipe_fd);
 		}
 	if (asks) {
 		expect(send_with("end", 3, 0, NULL, 0), 3, "the end");

@@ -5,7 +5,10 @@
  *	crossing	both read more from each other at once than may be under way
  *	cut		writes of many pieces with a wrong key, while there is often no room (RDS_PRELOAD_FAULT=send=2): each is
  *			reported, also when the answer comes after a part of it has gone and before the rest has
+ *	full		the peer is stopped and writes to it have taken all the room there is: a message that the send buffer has
+ *			room for does not keep its sender waiting; when the peer goes on, all of it comes, in order
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +20,7 @@
 #define PORT 4300
 #define READS 40
 #define WRITES 100
+#define FULL 12	  /* writes of 1 MiB: more than any ring or send queue takes */
 #define PIECES 12 /* of 64 KiB each, as far as that matters */
 
 static int to_other, from_other, fd;
@@ -80,6 +84,53 @@ static void cut(struct box *b, const struct sockaddr_in *to)
 	}
 }
 
+static void stopped(void)
+{
+	unsigned char *region = pages(MIB), text[16];
+	uint64_t cookie;
+	unsigned i, n = 0;
+
+	expect(get_mr(fd, region, MIB, F_WRITE, &cookie), 0, "GET_MR");
+	exchange(cookie);
+	expect(recv(fd, text, sizeof(text), 0), 1, "the first message");
+	raise(SIGSTOP);
+	for (i = 0; i < FULL + 3; i++) { /* those of the writes have no bytes */
+		ssize_t len = recv(fd, text, sizeof(text), 0);
+
+		if (len > 0)
+			check(i == FULL + n && len == 1 && text[0] == 'a' + n, "message %u: came %zd bytes, '%c'", i,
+			      len, text[0]);
+		n += len > 0;
+	}
+	expect(n, 3, "messages with bytes");
+}
+
+static void full(struct box *b, const struct sockaddr_in *to, pid_t peer)
+{
+	unsigned char *local = pages(MIB);
+	struct vec v = {(uintptr_t)local, MIB};
+	uint64_t theirs = exchange(0);
+	int status;
+	unsigned i;
+
+	expect(sendto(fd, "0", 1, 0, (const struct sockaddr *)to, sizeof(*to)), 1,
+	       "a message that makes the connection");
+	check(waitpid(peer, &status, WUNTRACED) == peer && WIFSTOPPED(status), "the other process did not stop");
+	for (i = 0; i < FULL; i++) {
+		struct op op = {
+			.cookie = theirs, .flags = F_WRITE | F_NOTIFY, .token = i + 1, .local = &v, .nr_local = 1};
+
+		expect(op_send(fd, to, &op), 0, "write %u", i);
+	}
+	alarm((unsigned)deadline());
+	for (i = 0; i < 3; i++)
+		expect(sendto(fd, &"abc"[i], 1, 0, (const struct sockaddr *)to, sizeof(*to)), 1,
+		       "a blocking send to a process that is stopped");
+	alarm(0);
+	check(kill(peer, SIGCONT) == 0);
+	all_end(b, FULL, ST_SUCCESS);
+}
+
 int main(int argc, char **argv)
 {
 	int there[2], back[2];
@@ -87,7 +138,7 @@ int main(int argc, char **argv)
 	struct box *b;
 	pid_t other;
 
-	check(argc == 2, "standstill crossing|cut");
+	check(argc == 2, "standstill crossing|cut|full");
 	check(pipe(there) == 0 && pipe(back) == 0);
 	other = fork();
 	me = !other;
@@ -100,6 +151,10 @@ int main(int argc, char **argv)
 	exchange(0);
 	if (strcmp(argv[1], "crossing") == 0)
 		crossing(b, &to);
+	else if (strcmp(argv[1], "full") == 0 && me)
+		stopped();
+	else if (strcmp(argv[1], "full") == 0)
+		full(b, &to, other);
 	else if (!me)
 		cut(b, &to);
 	if (strcmp(argv[1], "crossing") != 0)

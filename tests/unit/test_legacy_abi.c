@@ -355,17 +355,6 @@ START_TEST(regions_for_dest)
 }
 END_TEST
 
-START_TEST(free_flags)
-{
-	ck_assert_uint_eq(rds_abi_free_flags(0), 0);
-	ck_assert_uint_eq(rds_abi_free_flags(1), RDS_RDMA_INVALIDATE);
-	ck_assert_uint_eq(rds_abi_free_flags(4), RDS_RDMA_INVALIDATE);
-	ck_assert_uint_eq(rds_abi_free_flags(5), RDS_RDMA_INVALIDATE);
-	ck_assert_uint_eq(rds_abi_free_flags(~UINT64_C(5)), 0);
-	ck_assert_uint_eq(rds_abi_free_flags(UINT64_MAX), RDS_RDMA_INVALIDATE);
-}
-END_TEST
-
 /* ---- atomic operations ---- */
 
 #define ALL UINT64_MAX
@@ -544,7 +533,6 @@ int main(void)
 	tcase_add_loop_test(t, regions, 0, LEN(region));
 	tcase_add_test(t, regions_unprobed);
 	tcase_add_loop_test(t, regions_for_dest, RDS_EPOCH_NONE, RDS_EPOCH_LATER + 1);
-	tcase_add_test(t, free_flags);
 	t = suite_case(s, "atomics", start, NULL, 10);
 	tcase_add_loop_test(t, atomics, 0, LEN(atomic));
 	t = suite_case(s, "age", start, NULL, 10);
