@@ -34,6 +34,7 @@ struct send_call {
 	struct rds_rdma_send rdma; /* what they come to */
 	bool parsed;		   /* ... is there */
 	enum admit left;	   /* why it waits */
+	bool impatient;		   /* it has waited for room for long enough */
 	bool checked;	/* payload and control messages are known to be good: a repeated attempt need not look again */
 };
 
@@ -197,6 +198,10 @@ static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
 	out->u.dport = out->hdr.dport = c->dst.port;
 	out->hdr.len = (uint32_t)out->len;
 	with_ops = unlikely(c->rdma.ops);
+	if (unlikely(c->impatient || conn->impatient)) {
+		conn->impatient = c->impatient || conn->queue;
+		out->may_wait &= !conn->impatient;
+	}
 	*err = with_ops ? send_operations(c, conn) : rds_xmit(conn, out);
 	if (unlikely(*err)) {
 		rds_snd_sub(sk, 1, out->len);
@@ -338,32 +343,26 @@ static short wait_event(enum admit why)
 	return why == CONGESTED ? RDS_WAIT_CONG : why == NO_ROOM ? RDS_WAIT_ROOM : POLLOUT;
 }
 
-/* The earlier of two times; 0 is never. */
-static uint64_t earlier(uint64_t a, uint64_t b)
-{
-	return !a || (b && b < a) ? b : a;
-}
-
 /*
  * Until it is sent (0, *a SENT), fails, or must wait for something else (0, *a says what).  Room with the transport is waited for because that
- * saves a copy, but not for long: a program need not wait for a peer that does not read as long as its own buffer has room.  Not inline: wait_for_all() has setjmp's
- * frame (cleanup), and what is kept in registers would have to be volatile there.
+ * saves a copy, but not for long: a program need not wait for a peer that does not read as long as its own buffer has room.
+ * Not inline: wait_for_all() has setjmp's frame (cleanup), and what is kept in registers would have to be volatile there.
  */
 static __attribute__((noinline)) int wait_to_send(struct send_call *c, enum admit *ap)
 {
 	struct rds_sock *sk = c->sk;
-	uint64_t timeo = atomic_load(&sk->sndtimeo_ns), deadline = 0, patient = 0;
+	uint64_t timeo = atomic_load(&sk->sndtimeo_ns), until = 0;
 	enum admit a = *ap, why = a;
 	struct rds_wait *w;
 	bool asked = false;
 	int err = 0, ret = 0;
 
-	if (a != CONGESTED && timeo == 0)
+	if (a == FULL && timeo == 0)
 		return -ETIMEDOUT;
-	if (timeo != RDS_NO_TIMEOUT)
-		deadline = os_now_ns() + timeo;
-	if (a == NO_ROOM)
-		patient = os_now_ns() + ROOM_PATIENCE_NS;
+	if (a == NO_ROOM) /* in the kernel there is nothing that a timeout would be for */
+		until = os_now_ns() + (timeo < ROOM_PATIENCE_NS ? timeo : ROOM_PATIENCE_NS);
+	else if (a == FULL && timeo != RDS_NO_TIMEOUT)
+		until = os_now_ns() + timeo;
 	w = rds_wait_begin_one(sk, wait_event(a));
 	if (!w)
 		return -ENOMEM;
@@ -381,14 +380,13 @@ static __attribute__((noinline)) int wait_to_send(struct send_call *c, enum admi
 		if (why != CONGESTED) {
 			if (rds_wait_spin(w))
 				continue;
-			if (deadline && os_now_ns() >= deadline) {
+			if (until && os_now_ns() >= until) {
+				c->impatient = why == NO_ROOM;
+				if (c->impatient)
+					continue;
 				ret = -ETIMEDOUT;
 				break;
 			}
-		}
-		if (patient && os_now_ns() >= patient) {
-			c->out.may_wait = false;
-			continue;
 		}
 		if (why == NO_ROOM && !asked) {
 			/* The peer has to know before the last look, or nobody would say that there is room. */
@@ -401,7 +399,7 @@ static __attribute__((noinline)) int wait_to_send(struct send_call *c, enum admi
 			continue;
 		}
 		asked = false;
-		ret = rds_wait_sleep(w, why == CONGESTED ? 0 : earlier(deadline, patient));
+		ret = rds_wait_sleep(w, until);
 		rds_wait_disarm(w);
 		if (ret == -EINTR)
 			break;
@@ -458,6 +456,7 @@ static inline void begin(struct send_call *c, struct rds_sock *sk, int fd, const
 	c->rdma.made = 0;
 	c->parsed = false;
 	c->checked = false;
+	c->impatient = false;
 }
 
 static void undo(void *arg)

@@ -125,6 +125,7 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	atomic_store(&conn->lending, 0);
 	conn->void_op = conn->void_message = 0;
 	conn->backoff_ms = 0;
+	conn->impatient = false;
 	conn->was_up = conn->doubted = conn->theirs = false;
 	conn->told = conn->far = false;
 	atomic_store(&conn->silent, false);

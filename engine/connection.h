@@ -95,6 +95,7 @@ struct rds_conn {
 	uint64_t st_queued, st_bytes; /* send_queued, copy_from_user, not yet added to the counters */
 	bool busy; /* on the list of connections that may hold something (queue.c) */
 	struct rds_conn *busy_next;
+	bool impatient;	  /* tx: as long as anything waits in the queue, nobody waits for room */
 	bool room_sought; /* a sender waits for the endpoint's room, although nothing of this connection may be kept */
 
 	/* receive side (rx) */

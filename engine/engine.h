@@ -135,9 +135,16 @@ void rds_reclaim(void); /* helper, no event pending: free what closed sockets an
 /* keeper.c */
 void rds_keeper_look(void);   /* the helper is up: has the main thread ended already? */
 void rds_keeper_forget(void); /* forked child */
-extern _Atomic unsigned rds_fork_waits; /* threads of a transport that a fork waits for, as for the helper (helper.c) */
-extern _Atomic unsigned rds_more_threads; /* a transport's, beside the helper: not the program's either */
 bool rds_alone(unsigned ours); /* the main thread has ended, and no thread is left but so many of ours */
+
+/* thread.c */
+extern _Atomic unsigned rds_more_threads;	      /* a transport's, beside the helper: not the program's either */
+int rds_thread_start(void *(*fn)(void *), void *arg); /* helper: one of these. 0 or -errno */
+void rds_thread_ends(void);			      /* this one, but for a few instructions */
+unsigned rds_thread_births(void); /* odd, or another number than before: rds_more_threads said nothing meanwhile */
+void rds_threads_forget(void);	  /* forked child */
+
+extern _Atomic unsigned rds_fork_waits; /* what a fork waits for, for a moment, as for the helper (helper.c) */
 
 /* progress.c */
 void rds_helper_round(void); /* helper: what is to be done each time it is awake */

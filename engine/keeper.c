@@ -24,8 +24,6 @@ static sigset_t main_mask;
 
 static _Atomic int stat_fd = -1;
 
-_Atomic unsigned rds_more_threads;
-
 /*
  * Has the main thread ended, and are not more threads left than `ours` (and the main thread's remains)?  The file stays
  * open in the program's table: opened again and again, it would get into the way of its numbers.
@@ -34,6 +32,7 @@ bool rds_alone(unsigned ours)
 {
 	char text[1024], *p;
 	long fields = 0, threads = 0;
+	unsigned births = rds_thread_births();
 	int fd = os_side ? os_open("/proc/self/stat", O_RDONLY, 0) : atomic_load(&stat_fd);
 	ssize_t n = os_pread(fd, text, sizeof(text) - 1, 0);
 
@@ -48,7 +47,8 @@ bool rds_alone(unsigned ours)
 	for (p += 2; *p && fields < 17; p++)
 		fields += *p == ' ';
 	threads = strtol(p, NULL, 10); /* the 20th, after name and state */
-	return threads > 0 && (unsigned long)threads <= ours + 1 + atomic_load(&rds_more_threads);
+	return threads > 0 && (unsigned long)threads <= ours + 1 + atomic_load(&rds_more_threads) && !(births & 1) &&
+	       rds_thread_births() == births;
 }
 
 static void *keeper(void *arg)

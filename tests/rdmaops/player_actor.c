@@ -30,8 +30,10 @@ void actor_fail(const struct actor *a, const char *fmt, ...)
 				"    under way: token %llx, kind %d to actor %u, slot %u, generation %u, %.1f s old\n",
 				(unsigned long long)a->flight[i].token, a->flight[i].what, a->flight[i].to,
 				a->flight[i].slot, a->flight[i].gen, now - a->flight[i].since);
-	if (wire == &real_wire)
+	if (wire == &real_wire) {
+		alarm(5); /* the library may be what hangs */
 		trouble_connections(a->fd);
+	}
 	_exit(1);
 }
 

@@ -39,6 +39,7 @@ START_TEST(test_others_go_on)
 	mock_destroy_hang(1);
 	come_and_go(&world.conn[0]);
 	ck_assert_uint_eq(mock_destroys_hanging(), 1);
+	ck_assert_uint_eq(atomic_load(&rds_fork_waits), 0); /* it need not, for one that is kept */
 	come_and_go(&world.conn[1]);
 	ck_assert_uint_eq(mock_count(MOCK_ID), ids + 1);
 	come_and_go(&world.conn[2]);
@@ -86,6 +87,7 @@ END_TEST
 START_TEST(test_late_event)
 {
 	struct rdma_cm_id *cm;
+	unsigned acked;
 
 	mock_destroy_hang(1);
 	world_join(&world.conn[0], 0, 0);
@@ -93,8 +95,11 @@ START_TEST(test_late_event)
 	world_close(&world.conn[0]);
 	world_pass(3000 * MS);
 	ck_assert_uint_eq(mock_destroys_hanging(), 1);
+	ck_assert_ptr_null(cm->context);
+	acked = mock_calls(MOCK_rdma_ack_cm_event);
 	mock_cm_inject(cm, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
 	world_run();
+	ck_assert_uint_eq(mock_calls(MOCK_rdma_ack_cm_event), acked + 1);
 	ck_assert_uint_eq(world.conn[0].downs, 0);
 	peer_drop_id(&world.peer);
 	all_go();

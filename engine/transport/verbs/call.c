@@ -9,17 +9,13 @@
  * Whoever has a call running keeps the id and the queue pair (running is true) until done() is called, or verbs_call_finish() has been.
  * Hosts that do not answer shall not collect threads: while a call to one hangs, another is made every few seconds only.
  */
-#include <limits.h>
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 
 #include "engine/transport/verbs/verbs.h"
 
 #define HANGS_NS 1000000000ull
 #define PAUSE_NS (5 * 1000000000ull)
 #define CALLS_MAX 256u
-#define STACK (PTHREAD_STACK_MIN + (64u << 10))
 
 static struct verbs_call *calls; /* running; helper */
 static unsigned ncalls;
@@ -57,30 +53,9 @@ static void *caller(void *arg)
 	errno = 0;
 	c->err = verbs_err(vb.rdma_connect(c->cm, &c->param));
 	rds_timer_set(&c->timer, os_now_ns());
-	atomic_fetch_sub(&rds_more_threads, 1);
+	rds_thread_ends();
 	atomic_store(&c->left, true); /* the last: from now on it may be freed */
 	return NULL;
-}
-
-static int start(struct verbs_call *c)
-{
-	pthread_attr_t attr;
-	sigset_t all, old;
-	pthread_t thread;
-	int err;
-
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attr, STACK);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	atomic_fetch_add(&rds_more_threads, 1);
-	err = pthread_create(&thread, &attr, caller, c);
-	if (err)
-		atomic_fetch_sub(&rds_more_threads, 1);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
-	return -err;
 }
 
 static bool too_many(const struct in6_addr *to, uint64_t now)
@@ -111,7 +86,7 @@ int verbs_call(struct verbs_call *c, const struct verbs_dev *dev, struct rdma_cm
 	c->since = now;
 	c->timer.fn = returned;
 	atomic_store(&c->left, false);
-	err = start(c);
+	err = rds_thread_start(caller, c);
 	if (err)
 		return err == -EALREADY ? -EAGAIN : err;
 	c->running = true;
@@ -125,5 +100,5 @@ void verbs_call_forget(void)
 {
 	calls = NULL;
 	ncalls = 0;
-	atomic_store(&rds_more_threads, 0);
+	rds_threads_forget();
 }

@@ -377,6 +377,7 @@ int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out)
 	if (!dev) {
 		err = dev_new(cm->verbs->device, rdma_get_local_addr(cm), &dev);
 		if (!err) {
+			dev->theirs = cm->verbs;
 			put_aside(&cm->verbs->cmd_fd);
 			put_aside(&cm->verbs->async_fd);
 		}
@@ -387,6 +388,16 @@ int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out)
 	}
 	pthread_mutex_unlock(&making);
 	return err;
+}
+
+/* The id may outlive the device here, but not librdmacm's context. */
+void verbs_dev_give_back(struct rdma_cm_id *cm)
+{
+	struct verbs_dev *dev;
+
+	for (dev = atomic_load(&rds_verbs.devs); dev; dev = dev->next)
+		if (cm->verbs == dev->ctx)
+			cm->verbs = dev->theirs;
 }
 
 bool verbs_dev_has(const struct verbs_dev *dev, const struct rdma_cm_id *cm)

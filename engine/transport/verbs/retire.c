@@ -8,22 +8,22 @@
  * helper would see no event, no timer and no broken connection, and the receive buffers that wait for it would stop all others.
  *
  * So it is done by a thread, which is gone when there is nothing to do; by further ones, as long as one does not return.  Without threads the
- * helper does it and waits.  A fork waits for them for a moment, as it does for the helper: they use librdmacm's locks.
+ * helper does it and waits.  A fork waits for ids that are to go, as it does for the helper, since librdmacm's locks are used; but not for
+ * one that the kernel keeps.
  */
-#include <limits.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 
 #include "engine/transport/verbs/verbs.h"
 
 #define LOOK_NS (20 * 1000000ull)
+#define SELDOM_NS (1000 * 1000000ull) /* when all threads there may be are in calls */
 #define THREADS_MAX 16u
-#define STACK (PTHREAD_STACK_MIN + (64u << 10))
 
 struct retired {
 	struct retired *next;
 	struct rdma_cm_id *cm;
+	uint64_t number;
+	_Atomic bool fork_waits;
 };
 
 static void look(struct rds_timer *tm);
@@ -31,9 +31,11 @@ static void look(struct rds_timer *tm);
 static struct {
 	pthread_mutex_t lock;
 	struct retired *first, **last;
+	struct retired *calls; /* in the kernel */
 	unsigned threads;
-	struct retired *seen;  /* helper: was the first one at the last look */
-	struct rds_timer look; /* as long as there may be some that wait */
+	uint64_t count;
+	uint64_t seen, called; /* helper: the first ones at the last look, by number */
+	struct rds_timer look; /* as long as there are any, but for one that is known to be kept */
 } rt = {.lock = PTHREAD_MUTEX_INITIALIZER, .last = &rt.first, .look.fn = look};
 
 /* NULL: there is none, and this thread is not counted any more. */
@@ -47,6 +49,8 @@ static struct retired *next_one(void)
 		rt.first = r->next;
 		if (!rt.first)
 			rt.last = &rt.first;
+		r->next = rt.calls;
+		rt.calls = r;
 	} else {
 		rt.threads--;
 	}
@@ -54,79 +58,88 @@ static struct retired *next_one(void)
 	return r;
 }
 
-static void *retire_all(void *arg)
+static void fork_need_not(struct retired *r)
+{
+	if (atomic_exchange(&r->fork_waits, false))
+		atomic_fetch_sub(&rds_fork_waits, 1);
+}
+
+static void gone(struct retired *r)
+{
+	struct retired **p;
+
+	pthread_mutex_lock(&rt.lock);
+	for (p = &rt.calls; *p != r; p = &(*p)->next)
+		;
+	*p = r->next;
+	fork_need_not(r);
+	if (!rt.first && !rt.calls) /* nobody need look */
+		rds_timer_cancel(&rt.look);
+	pthread_mutex_unlock(&rt.lock);
+	free(r);
+}
+
+static void work(void)
 {
 	struct retired *r;
 
+	while ((r = next_one())) {
+		vb.rdma_destroy_id(r->cm);
+		gone(r);
+	}
+}
+
+static void *worker(void *arg)
+{
 	(void)arg;
 	rds_self_never();
 	os_library_begin(); /* for good */
-	while ((r = next_one())) {
-		vb.rdma_destroy_id(r->cm);
-		free(r);
-	}
-	atomic_fetch_sub(&rds_fork_waits, 1);
-	atomic_fetch_sub(&rds_more_threads, 1);
+	work();
+	rds_thread_ends();
 	return NULL;
 }
 
-static bool start(void)
-{
-	pthread_attr_t attr;
-	sigset_t all, old;
-	pthread_t thread;
-	int err;
-
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attr, STACK);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	atomic_fetch_add(&rds_more_threads, 1);
-	atomic_fetch_add(&rds_fork_waits, 1);
-	err = pthread_create(&thread, &attr, retire_all, NULL);
-	if (err) {
-		atomic_fetch_sub(&rds_fork_waits, 1);
-		atomic_fetch_sub(&rds_more_threads, 1);
-	}
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
-	return !err;
-}
-
-/* One more, if there may be.  False: there is none at all, and nobody else will do it. */
+/* False: there is none more than before. */
 static bool another(void)
 {
-	bool may, any;
+	bool may;
 
 	pthread_mutex_lock(&rt.lock);
 	may = rt.threads < THREADS_MAX;
 	rt.threads += may;
 	pthread_mutex_unlock(&rt.lock);
-	if (may && start())
+	if (may && !rds_thread_start(worker, NULL))
 		return true;
 	pthread_mutex_lock(&rt.lock);
 	rt.threads -= may;
-	any = rt.threads > 0;
 	pthread_mutex_unlock(&rt.lock);
-	return any;
+	return false;
 }
 
-/* Helper: is the same one still the first in the queue? Then all threads are in calls that do not return. */
+/* Helper: what was there at the last look, too, takes long. */
 static void look(struct rds_timer *tm)
 {
-	struct retired *first;
+	uint64_t first, called; /* 0: none */
+	struct retired *r;
+	bool young, stuck;
 
 	pthread_mutex_lock(&rt.lock);
-	first = rt.first;
+	first = rt.first ? rt.first->number : 0;
+	called = rt.calls ? rt.calls->number : 0; /* the last that was called */
+	young = called && called != rt.called;
+	for (r = rt.calls; r && !young; r = r->next)
+		fork_need_not(r);
 	pthread_mutex_unlock(&rt.lock);
-	if (first && first == rt.seen) {
-		rds_debug("rdma_cm: the kernel keeps an id that is to go");
-		another();
-	}
+	stuck = first && first == rt.seen;
+	if (called && !young)
+		rds_debug("rdma_cm: the kernel keeps ids that are to go");
 	rt.seen = first;
-	if (first)
-		rds_timer_set(tm, os_now_ns() + LOOK_NS);
+	rt.called = called;
+	stuck = stuck && !another();
+	pthread_mutex_lock(&rt.lock);
+	if (rt.first || (rt.calls && young))
+		rds_timer_set(tm, os_now_ns() + (stuck ? SELDOM_NS : LOOK_NS));
+	pthread_mutex_unlock(&rt.lock);
 }
 
 void verbs_cm_retire(struct rdma_cm_id *cm)
@@ -135,35 +148,32 @@ void verbs_cm_retire(struct rdma_cm_id *cm)
 	bool idle;
 
 	cm->context = NULL;
+	verbs_dev_give_back(cm);
 	if (!r) {
 		vb.rdma_destroy_id(cm);
 		return;
 	}
-	*r = (struct retired){.cm = cm};
+	*r = (struct retired){.cm = cm, .number = ++rt.count, .fork_waits = true};
+	atomic_fetch_add(&rds_fork_waits, 1);
 	pthread_mutex_lock(&rt.lock);
 	*rt.last = r;
 	rt.last = &r->next;
 	idle = !rt.threads;
+	rds_timer_need(&rt.look, os_now_ns() + LOOK_NS);
 	pthread_mutex_unlock(&rt.lock);
-	if (!idle) {
-		rds_timer_need(&rt.look, os_now_ns() + LOOK_NS);
-		return;
-	}
-	if (another())
+	if (!idle || another())
 		return;
 	pthread_mutex_lock(&rt.lock);
 	rt.threads++; /* by ourselves */
 	pthread_mutex_unlock(&rt.lock);
-	while ((r = next_one())) {
-		vb.rdma_destroy_id(r->cm);
-		free(r);
-	}
+	work();
 }
 
 void verbs_retire_forget(void)
 {
 	pthread_mutex_init(&rt.lock, NULL);
-	rt.first = rt.seen = NULL;
+	rt.first = rt.calls = NULL;
+	rt.count = rt.seen = rt.called = 0;
 	rt.last = &rt.first;
 	rt.threads = 0;
 	rt.look.queued = false;

@@ -145,7 +145,7 @@ struct verbs_buf {
 
 struct verbs_dev {
 	struct verbs_dev *next;
-	struct ibv_context *ctx;
+	struct ibv_context *ctx, *theirs; /* ours; librdmacm's */
 	char name[64];
 	struct verbs_caps caps;
 	struct ibv_pd *pd;
@@ -192,6 +192,7 @@ struct verbs_dev {
 /* Find or make the device of an id that is bound; the id gets our context. Control held, or helper. */
 int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out);
 bool verbs_dev_has(const struct verbs_dev *dev, const struct rdma_cm_id *cm);
+void verbs_dev_give_back(struct rdma_cm_id *cm); /* helper: it may outlive our device */
 void verbs_dev_forget(void);
 void verbs_dev_share(struct verbs_dev *dev); /* helper: how many endpoints use it has changed */
 /* A block was not to be had: have room looked for. Any lock but timers'. */

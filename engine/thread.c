@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * thread.c - threads of a transport's, beside the helper, for calls into the kernel that may take long.
+ *
+ * They have all signals blocked and end when their call is over.  Who looks whether the program has any thread left (keeper.c) must not take
+ * them for the program's, nor a thread of the program's for one that is counted and not yet born: births says when not to believe the count.
+ * Must not know what the calls are.
+ */
+#include "engine/engine.h"
+
+#include <limits.h>
+
+#define STACK (PTHREAD_STACK_MIN + (64u << 10))
+
+_Atomic unsigned rds_more_threads;
+static _Atomic unsigned births; /* twice; odd: one is being born */
+
+/* A small stack may not take what the program has in thread-local variables: then as large as any. */
+static int create(void *(*fn)(void *), void *arg, bool small)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	int err;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	if (small)
+		pthread_attr_setstacksize(&attr, STACK);
+	err = pthread_create(&thread, &attr, fn, arg);
+	pthread_attr_destroy(&attr);
+	return err;
+}
+
+int rds_thread_start(void *(*fn)(void *), void *arg)
+{
+	sigset_t all, old;
+	int err;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	atomic_fetch_add(&births, 1);
+	atomic_fetch_add(&rds_more_threads, 1);
+	err = create(fn, arg, true);
+	if (err == EINVAL)
+		err = create(fn, arg, false);
+	if (err)
+		atomic_fetch_sub(&rds_more_threads, 1);
+	atomic_fetch_add(&births, 1);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return -err;
+}
+
+void rds_thread_ends(void)
+{
+	atomic_fetch_sub(&rds_more_threads, 1);
+}
+
+unsigned rds_thread_births(void)
+{
+	return atomic_load(&births);
+}
+
+void rds_threads_forget(void)
+{
+	atomic_store(&births, 0);
+	atomic_store(&rds_more_threads, 0);
+}
