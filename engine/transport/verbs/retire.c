@@ -2,10 +2,10 @@
 /*
  * retire.c - rdma_destroy_id() without waiting for it.
  *
- * It returns when the kernel has nothing of the id on its way any more.  That is an instant; but whoever has accepted a request and then
- * hears of the peer's disconnect before the peer's "ready to use" (two processors may swap them, and one may be lost) goes on
- * repeating its yes, and its id is not to be had before that has ended: after 68 s (seen with Linux 6.1 over soft RoCE).  Meanwhile the
- * helper would see no event, no timer and no broken connection, and the receive buffers that wait for it would stop all others.
+ * It returns when the kernel has nothing of the id on its way any more.  That is an instant, but a minute was seen (Linux 6.1, soft RoCE,
+ * connections that break as soon as they stand).  Presumably: whoever has accepted a request and then hears of the peer's disconnect before the
+ * peer's "ready to use" (two processors may swap them, and one may be lost) goes on repeating its yes.  Meanwhile the helper
+ * would see no event, no timer and no broken connection, and the receive buffers that wait for it would stop all others.
  *
  * So it is done by a thread, which is gone when there is nothing to do; by further ones, as long as one does not return.  Without threads the
  * helper does it and waits.  A fork waits for ids that are to go, as it does for the helper, since librdmacm's locks are used; but not for
