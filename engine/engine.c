@@ -317,6 +317,7 @@ void rds_engine_forget(void)
 	rds_spare_forget();
 	rds_post_forget();
 	rds_keeper_forget();
+	rds_threads_forget();
 	rds_busy_forget();
 	rds_conn_forget();
 	rds_ports_forget();

@@ -588,5 +588,6 @@ void rds_helper_forget(void)
 	os_fd_init(&hp.kick_in);
 	os_fd_init(&hp.kick_out);
 	os_fd_init(&hp.clock);
+	atomic_store(&rds_fork_waits, 0);
 	rds_progress_forget();
 }

@@ -4,6 +4,7 @@
  */
 #include <check.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -46,6 +47,15 @@ void mock_unlock(int *unused)
 {
 	(void)unused;
 	pthread_mutex_unlock(&mock_mutex);
+}
+
+void mock_await_none(const unsigned *n)
+{
+	while (*n) {
+		pthread_mutex_unlock(&mock_mutex);
+		sched_yield();
+		pthread_mutex_lock(&mock_mutex);
+	}
 }
 
 void mock_fault(const char *fmt, ...)

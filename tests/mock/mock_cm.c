@@ -4,7 +4,6 @@
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <sched.h>
 
 #include "tests/mock/mock_impl.h"
 
@@ -290,11 +289,7 @@ void mock_connect_go(int err)
 	slow.hang = false;
 	slow.err = err;
 	pthread_cond_broadcast(&slow.go);
-	while (slow.n) {
-		pthread_mutex_unlock(&mock_mutex);
-		sched_yield();
-		pthread_mutex_lock(&mock_mutex);
-	}
+	mock_await_none(&slow.n);
 	pthread_mutex_unlock(&mock_mutex);
 }
 

@@ -215,11 +215,7 @@ void mock_destroy_go(void)
 	kept.next = 0;
 	kept.go_on = true;
 	pthread_cond_broadcast(&kept.go);
-	while (kept.n) {
-		pthread_mutex_unlock(&mock_mutex);
-		sched_yield();
-		pthread_mutex_lock(&mock_mutex);
-	}
+	mock_await_none(&kept.n);
 	pthread_mutex_unlock(&mock_mutex);
 }
 

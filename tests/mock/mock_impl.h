@@ -181,6 +181,8 @@ extern struct mock_cm_evs mock_cm_pending;
 extern pthread_mutex_t mock_mutex;
 void mock_unlock(int *unused);
 #define MOCK_LOCK int mock_locked __attribute__((cleanup(mock_unlock), unused)) = pthread_mutex_lock(&mock_mutex)
+/* mock_mutex held once: until none of the threads counted there sleeps any more. */
+void mock_await_none(const unsigned *n);
 
 void mock_fault(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int mock_fails(enum mock_fn fn); /* 0, or the errno that this call is to return */

@@ -410,16 +410,22 @@ static int answer_op(const struct request *r, uint64_t cookie, enum kind k, bool
 	return send_with("answer", 6, CMSG_ARGS, &d, sizeof(d));
 }
 
-static void wait_for(enum kind k, uint64_t id)
+static int readable(double seconds_at_most)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	return poll(&p, 1, (int)(seconds_at_most * 1000));
+}
+
+static void wait_for(enum kind k, uint64_t id)
+{
 	double until = seconds() + deadline();
 	uint64_t mark = GARBAGE;
 	int rc;
 
 	if (k == UNARMED) {
 		/* the next request may come too: POLLIN all the same */
-		expect(poll(&p, 1, (int)(deadline() * 1000)), 1, "poll after an operation, without any set-up");
+		expect(readable(deadline()), 1, "poll after an operation, without any set-up");
 	}
 	for (;;) {
 		rc = k == UNARMED ? barrier(0, false, &mark) : barrier(id, k == ARM, &mark);
@@ -435,16 +441,9 @@ static void wait_for(enum kind k, uint64_t id)
 		check(seconds() < until, "%s: the mark stays at %llu, expected %llu", kinds[k],
 		      (unsigned long long)mark, (unsigned long long)id);
 		if (k == ARM || k == UNARMED)
-			expect(poll(&p, 1, (int)(deadline() * 1000)), 1, "poll for a barrier");
+			expect(readable(deadline()), 1, "poll for a barrier");
 	}
 	expect(barrier(id, true, &mark), 0, "BARRIER for an id that is done");
-}
-
-static int readable(double seconds_at_most)
-{
-	struct pollfd p = {.fd = fd, .events = POLLIN};
-
-	return poll(&p, 1, (int)(seconds_at_most * 1000));
 }
 
 /* An id that nothing has yet, on a socket that does not block: EAGAIN, and the socket is armed with it (legacy-abi 2.3). */

@@ -11,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "include/rds_abi.h"
 #include "player.h"
+#include "rds_abi.h"
 
 #define SHOWN 8u /* of a kind */
 
-/* Elements of one source of information, *each bytes long. NULL: none. */
+/* Elements of one source of information, `each` bytes long. NULL: none. */
 static char *info(int fd, int what, size_t each, unsigned *n)
 {
 	socklen_t len = 0;

@@ -325,19 +325,21 @@ END_TEST
 
 static void *churn(void *arg)
 {
+	bool failed = false;
 	char c;
 
 	for (int i = 0; i < 3000; i++) {
 		int fd = mock_socket(), copy = dup(fd);
 
+		failed |= fd < 0 || copy < 0;
 		recv(copy, &c, 1, MSG_DONTWAIT);
 		if (i % 3 == 0)
-			close(open("/dev/null", O_RDONLY));
-		close(fd);
+			failed |= close(open("/dev/null", O_RDONLY)) != 0;
+		failed |= close(fd) != 0;
 		recv(copy, &c, 1, MSG_DONTWAIT);
-		close(copy);
+		failed |= close(copy) != 0;
 	}
-	return arg;
+	return failed ? NULL : arg;
 }
 
 /* Numbers go to and fro between threads as fast as they can. */
@@ -346,9 +348,13 @@ START_TEST(threads)
 	pthread_t t[4];
 
 	for (int i = 0; i < 4; i++)
-		pthread_create(&t[i], NULL, churn, NULL);
-	for (int i = 0; i < 4; i++)
-		pthread_join(t[i], NULL);
+		ck_assert_int_eq(pthread_create(&t[i], NULL, churn, &t), 0);
+	for (int i = 0; i < 4; i++) {
+		void *well;
+
+		ck_assert_int_eq(pthread_join(t[i], &well), 0);
+		ck_assert_ptr_eq(well, &t);
+	}
 	ck_all_back();
 }
 END_TEST

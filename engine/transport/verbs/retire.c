@@ -177,5 +177,4 @@ void verbs_retire_forget(void)
 	rt.last = &rt.first;
 	rt.threads = 0;
 	rt.look.queued = false;
-	atomic_store(&rds_fork_waits, 0);
 }
