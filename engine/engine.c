@@ -15,6 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "engine/carry.h"
 #include "engine/connection.h"
 #include "engine/copy.h"
 #include "engine/info.h"
@@ -160,6 +161,28 @@ int rds_engine_start_helper(void)
 	rx_unlock();
 	rds_keeper_look();
 	return 0;
+}
+
+static void note_socket(struct rds_sock *sk, void *any)
+{
+	(void)sk;
+	*(bool *)any = true;
+}
+
+/*
+ * The forking thread may be a signal handler's that has interrupted who has control: then it stays as it is.  So it does if the helper
+ * cannot be started; a child's call on a socket of ours will say so.
+ */
+void rds_engine_fork_helper(void)
+{
+	bool any = false;
+
+	if (!rds_eng || rds_engine_foreign() || atomic_load(&rds_eng->started) || !rds_trylock(&rds_eng->control))
+		return;
+	rds_sock_each_locked(note_socket, &any);
+	if (any)
+		(void)rds_engine_start_helper();
+	rds_unlock(&rds_eng->control);
 }
 
 void rds_reclaim(void)
@@ -326,6 +349,7 @@ void rds_engine_forget(void)
 	rds_shm_forget();
 	rds_wires_forget();
 	rds_info_forget();
+	rds_carry_forget();
 	atomic_store(&alive, NULL);
 	__atomic_store_n(&rds_eng, NULL, __ATOMIC_RELEASE);
 }

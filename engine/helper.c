@@ -19,8 +19,8 @@
 #include <string.h>
 #include <sys/syscall.h>
 
+#include "engine/carry.h"
 #include "engine/info.h"
-#include "engine/sock.h"
 #include "engine/wait.h"
 #include "engine/wires.h"
 
@@ -300,6 +300,8 @@ void rds_engine_fork_prepare(void)
 {
 	uint64_t until = os_now_ns() + FORK_WAIT_NS;
 
+	rds_engine_fork_helper();
+
 	while (!(fork_waited = rds_trylock(&round_lock)) && os_now_ns() < until)
 		sched_yield();
 	/* Held up, the helper gives them nothing to do any more. */
@@ -359,6 +361,7 @@ static void turn(void)
 	rds_post_helper_chores();
 	timers_run();
 	rds_helper_round();
+	rds_carry_round();
 	rds_reclaim();
 	rds_unlock(&round_lock);
 }

@@ -7,7 +7,7 @@
  * sockets that somebody watches through the kernel (an epoll set); for all others the helper brings up what has stood
  * unread for a tick, which is what serves waiters that were not interposed.
  */
-#include "engine/message.h"
+#include "engine/carry.h"
 #include "engine/wait.h"
 
 #include <string.h>
@@ -116,13 +116,15 @@ static void lower_in(struct rds_sock *sk, int fd)
 
 static void lower_out(struct rds_sock *sk, int fd)
 {
+	struct pollfd p = {.fd = fd, .events = POLLOUT};
 	int small = 1;
 
 	if (!names(sk, fd))
 		return;
 	sk->hidden_out = true;
 	os_setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
-	while (os_send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
+	/* No more than it takes: a process that shares the socket has to get through (share.h). */
+	while (os_poll(&p, 1, 0) > 0 && os_send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
 		;
 	/* Space may have come meanwhile: whoever made it saw hidden_out unset. */
 	if (rds_sock_writable(sk))
@@ -168,6 +170,8 @@ void rds_sock_wake(struct rds_sock *sk, short events)
 	struct rds_wait_node *nd;
 	bool watched = atomic_load(&sk->watched);
 
+	if (unlikely(atomic_load_explicit(&sk->carried, memory_order_relaxed)))
+		rds_carry_wake();
 	if ((events & IN_BITS) && !watched)
 		mark_unseen(sk);
 	if (likely(!watched && !atomic_load(&sk->waiters)) && !((events & OUT_BITS) && sk->hidden_out))
@@ -232,6 +236,17 @@ void rds_sock_watch(struct rds_sock *sk, int fd, bool edge)
 		lower_out(sk, fd);
 	rds_unlock(&rds_eng->wait);
 	rx_unlock();
+}
+
+/* What filled the stand-in was read off our end, in search of something else. */
+void rds_sock_hide_again(struct rds_sock *sk, int fd)
+{
+	rds_lock(&rds_eng->wait);
+	if (sk->hidden_out && fd >= 0)
+		lower_out(sk, fd);
+	else
+		sk->hidden_out = false;
+	rds_unlock(&rds_eng->wait);
 }
 
 void rds_sock_show_all(void)

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/carry.h"
 #include "engine/cmsg.h"
 #include "engine/copy.h"
 #include "engine/legacy_abi.h"
@@ -251,8 +252,8 @@ static int put_name(const struct rds_sock *sk, const struct rds_inc *inc, struct
 	return 0;
 }
 
-/* Head of the queue to the program. rx held. */
-static ssize_t deliver(struct rds_sock *sk, int fd, struct msghdr *msg, int flags)
+/* Head of the queue to the program, or to somebody who keeps what was *taken until he is sure. rx held. */
+static ssize_t deliver(struct rds_sock *sk, int fd, struct msghdr *msg, int flags, struct rds_inc **taken)
 {
 	struct rds_inc *inc = sk->rx_head;
 	struct rds_cmsg_out out;
@@ -273,7 +274,9 @@ static ssize_t deliver(struct rds_sock *sk, int fd, struct msghdr *msg, int flag
 	msg->msg_flags = out.flags;
 	if (flags & MSG_TRUNC)
 		n = inc->len;
-	if (!(flags & MSG_PEEK))
+	if (unlikely(taken))
+		*taken = flags & MSG_PEEK ? NULL : inc;
+	else if (!(flags & MSG_PEEK))
 		rds_inc_free(inc);
 	RDS_STAT_INC_RX(recv_delivered);
 	RDS_STAT_ADD_RX(copy_to_user, (uint64_t)n);
@@ -391,7 +394,7 @@ static ssize_t recv_once(struct rds_sock *sk, int fd, struct msghdr *msg, int fl
 	else if (unlikely(sk->cong_monitor && sk->cong_notify))
 		ret = deliver_cong(sk, fd, msg);
 	else if (sk->rx_head)
-		ret = deliver(sk, fd, msg, flags);
+		ret = deliver(sk, fd, msg, flags, NULL);
 	else
 		nothing_there(sk, fd);
 out:
@@ -459,6 +462,49 @@ static int check_buffers(struct msghdr *msg)
 			return -EFAULT;
 	}
 	return 0;
+}
+
+/* The helper's look for another process (carry.h): it is no sign that the program is busy. */
+ssize_t rds_recv_for(struct rds_sock *sk, int fd, struct msghdr *msg, int flags, bool may_wait, struct rds_inc **taken)
+{
+	ssize_t ret = -EAGAIN;
+
+	*taken = NULL;
+	if (flags & (MSG_OOB | MSG_ERRQUEUE))
+		return rds_recvmsg(sk, fd, msg, flags);
+	rx_lock();
+	if (!sk->rx_head)
+		rds_progress_locked();
+	if (sk->reports)
+		ret = deliver_reports(sk, fd, msg);
+	else if (sk->cong_monitor && sk->cong_notify)
+		ret = deliver_cong(sk, fd, msg);
+	else if (sk->rx_head)
+		ret = deliver(sk, fd, msg, flags, taken);
+	else
+		nothing_there(sk, fd);
+	rx_unlock();
+	if (atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed))
+		rds_run_work();
+	return ret == -EAGAIN && !may_wait ? recv_nothing(sk, msg) : ret;
+}
+
+void rds_recv_put_back(struct rds_sock *sk, struct rds_inc *inc)
+{
+	rx_lock();
+	if (atomic_load(&sk->open)) {
+		inc->next = sk->rx_head;
+		if (!sk->rx_head)
+			sk->rx_tail = &inc->next;
+		sk->rx_head = inc;
+		sk->rcv_bytes += inc->len;
+		if (sk->rcv_bytes > rds_rcvbuf(sk))
+			rds_cong_check(sk);
+		rds_sock_wake(sk, POLLIN | POLLRDNORM | RDS_WAIT_RECV);
+	} else {
+		rds_inc_free(inc);
+	}
+	rx_unlock();
 }
 
 ssize_t rds_recvmsg(struct rds_sock *sk, int fd, struct msghdr *msg, int flags)

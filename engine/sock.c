@@ -17,8 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/carry.h"
 #include "engine/connection.h"
-#include "engine/message.h"
 #include "engine/mr.h"
 #include "engine/rdma.h"
 
@@ -338,11 +338,10 @@ void rds_sock_number_added(struct rds_sock *sk)
 	rds_sock_hold(sk);
 }
 
-/* Our end of the pair has something to say: hang-up, or bytes that no interposed call can have written. Helper. */
+/* Our end of the pair has something to say. Helper. */
 static void pair_event(struct rds_event *ev, uint32_t events)
 {
 	struct rds_sock *sk = container_of(ev, struct rds_sock, ev);
-	char buf[64];
 
 	(void)events;
 	if (!rds_sock_get(sk))
@@ -359,11 +358,7 @@ static void pair_event(struct rds_event *ev, uint32_t events)
 			rds_sock_put(sk);
 		goto out;
 	}
-	rds_lock(&rds_eng->wait);
-	if (!sk->hidden_out && os_recv(rds_sock_pair(sk), buf, sizeof(buf), MSG_DONTWAIT) > 0)
-		rds_warn_once("a call that was not interposed (io_uring, raw system call, libc handle) wrote to an RDS "
-			      "socket; its data went nowhere. See librdspreload(7), Limits");
-	rds_unlock(&rds_eng->wait);
+	rds_carry_look(sk);
 out:
 	rds_sock_put(sk);
 }
@@ -468,6 +463,7 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 	atomic_store(&sk->generic, 0);
 	atomic_store(&sk->watched, false);
 	atomic_store(&sk->watched_edge, false);
+	atomic_store(&sk->carried, false);
 	atomic_store(&sk->shown_in, false);
 	atomic_store(&sk->hidden_out, false);
 }

@@ -98,6 +98,7 @@ struct rds_sock {
 	_Atomic(struct rds_wait_node *) waiters;
 	_Atomic bool watched;
 	_Atomic bool watched_edge;
+	_Atomic bool carried;		   /* calls of other processes sleep for it (carry.c): tell the helper */
 	_Atomic bool shown_in, hidden_out; /* a byte lies in the application's end / its send buffer is filled */
 };
 
@@ -192,6 +193,7 @@ bool rds_sock_wakes(struct rds_sock *sk, short events); /* rx held: would a slee
 void rds_sock_wake(struct rds_sock *sk, short events);
 /* After a receive emptied the queue / a send filled it: take back what the stand-in shows. fd names the socket. */
 void rds_sock_lower(struct rds_sock *sk, int fd); /* rx held */
+void rds_sock_hide_again(struct rds_sock *sk, int fd);
 void rds_sock_refused(struct rds_sock *sk, int fd); /* a send fails with EAGAIN: show that, and its end */
 void rds_sock_show_all(void); /* helper: what has stood unread for a tick becomes visible in the kernel */
 void rds_sock_unwait(struct rds_sock *sk); /* closing: wake every sleeper */

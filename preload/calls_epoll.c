@@ -16,11 +16,15 @@ int epoll_ctl(int ep, int op, int fd, struct epoll_event *event)
 	struct rds_sock *sk = rds_fds_get(fd);
 	int rc;
 
-	if (unlikely(sk == RDS_INHERITED) && op != EPOLL_CTL_DEL) /* it would never become ready */
-		return (int)rds_result(rds_fds_inherited(fd));
 	rc = rds_real.epoll_ctl(ep, op, fd, event);
 	if (likely(!sk))
 		return rc;
+	if (unlikely(sk == RDS_INHERITED)) {
+		/* From here on the carrier keeps the stand-in current, and the set needs nothing of us. */
+		if (rc == 0 && op != EPOLL_CTL_DEL)
+			(void)rds_away_watch(fd, event->events & EPOLLET);
+		return rc;
+	}
 	if (rc == 0 && op != EPOLL_CTL_DEL) {
 		rds_sock_watch(sk, fd, event->events & EPOLLET);
 		rds_fds_mark_epoll(ep);

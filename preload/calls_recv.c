@@ -21,6 +21,8 @@ static ssize_t recv_blocking(struct rds_sock *sk, int fd, struct msghdr *msg, in
 
 static ssize_t recv_engine(struct rds_sock *sk, int fd, struct msghdr *msg, int flags)
 {
+	if (unlikely(sk == RDS_INHERITED))
+		return rds_away_recvmsg(fd, msg, flags);
 	return flags & MSG_DONTWAIT ? rds_recvmsg(sk, fd, msg, flags) : recv_blocking(sk, fd, msg, flags);
 }
 
@@ -33,8 +35,6 @@ static ssize_t recv_from(struct rds_sock *sk, int fd, void *buf, size_t len, int
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 	struct sockaddr_storage name;
 
-	if (sk == RDS_INHERITED)
-		return rds_fds_inherited(fd);
 	if (addr) {
 		msg.msg_name = &name;
 		msg.msg_namelen = sizeof(name);
@@ -94,8 +94,6 @@ static ssize_t recv_msg(struct rds_sock *sk, int fd, struct msghdr *user, int fl
 	struct msghdr msg;
 	ssize_t rc;
 
-	if (sk == RDS_INHERITED)
-		return rds_fds_inherited(fd);
 	rc = user_msg_in(user, &msg);
 	rc = rc ? rc : user_iov(msg.msg_iov, msg.msg_iovlen, NULL);
 	if (rc)
@@ -198,7 +196,7 @@ static int recv_mmsg(struct rds_sock *sk, int fd, struct mmsghdr *vec, unsigned 
 	ssize_t rc = timeout ? mmsg_end(timeout, &end) : 0;
 
 	if (rc == 0 && !(flags & MSG_ERRQUEUE)) {
-		int err = sk == RDS_INHERITED ? 0 : rds_sock_take_error(sk);
+		int err = sk == RDS_INHERITED ? rds_away_take_error(fd) : rds_sock_take_error(sk);
 
 		rc = err > 0 ? -err : err;
 	}
@@ -221,7 +219,10 @@ static int recv_mmsg(struct rds_sock *sk, int fd, struct mmsghdr *vec, unsigned 
 	}
 	if (rc == 0 || got == 0)
 		return rc ? (int)rc : (int)got;
-	if (rc != -EAGAIN) /* the messages count now, the error at the next call */
+	/* The messages count now, the error at the next call. */
+	if (rc != -EAGAIN && sk == RDS_INHERITED)
+		rds_away_set_error(fd, (int)-rc);
+	else if (rc != -EAGAIN)
 		rds_sock_set_error(sk, (int)-rc);
 	return (int)got;
 }
@@ -248,8 +249,6 @@ static ssize_t recv_vector(struct rds_sock *sk, int fd, const struct iovec *iov,
 	struct msghdr msg = {.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = (size_t)n};
 	size_t total;
 
-	if (sk == RDS_INHERITED)
-		return rds_fds_inherited(fd);
 	int rc = n < 0 || n > USER_IOV_MAX ? -EINVAL : user_iov(iov, (size_t)n, &total);
 
 	if (rc < 0 || total == 0)

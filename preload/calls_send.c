@@ -21,6 +21,8 @@ static ssize_t send_blocking(struct rds_sock *sk, int fd, const struct msghdr *m
 
 static ssize_t send_engine(struct rds_sock *sk, int fd, const struct msghdr *msg, int flags)
 {
+	if (unlikely(sk == RDS_INHERITED))
+		return rds_away_sendmsg(fd, msg, flags);
 	return flags & MSG_DONTWAIT ? rds_sendmsg(sk, fd, msg, flags) : send_blocking(sk, fd, msg, flags);
 }
 
@@ -33,8 +35,6 @@ static ssize_t send_to(struct rds_sock *sk, int fd, const void *buf, size_t len,
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 	struct sockaddr_storage name;
 
-	if (sk == RDS_INHERITED)
-		return rds_fds_inherited(fd);
 	if (addr) {
 		int rc = user_addr_in(addr, alen, &name);
 
@@ -74,8 +74,6 @@ static ssize_t send_msg(struct rds_sock *sk, int fd, const struct msghdr *user, 
 	struct msghdr msg;
 	int rc;
 
-	if (sk == RDS_INHERITED)
-		return rds_fds_inherited(fd);
 	rc = user_msg_in(user, &msg);
 	if (rc == 0 && msg.msg_namelen)
 		rc = user_addr_in(msg.msg_name, msg.msg_namelen, &name);
@@ -128,34 +126,34 @@ int sendmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags)
 
 /* ---- the file way: RDS refuses MSG_EOR, which write() implies on a SOCK_SEQPACKET socket ---- */
 
-static ssize_t write_refused(struct rds_sock *sk, int fd)
+static ssize_t write_refused(struct rds_sock *sk)
 {
-	return rds_fds_done(sk, sk == RDS_INHERITED ? rds_fds_inherited(fd) : -EOPNOTSUPP);
+	return rds_fds_done(sk, -EOPNOTSUPP);
 }
 
 ssize_t write(int fd, const void *buf, size_t len)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
 
-	return likely(!sk) ? rds_real.write(fd, buf, len) : write_refused(sk, fd);
+	return likely(!sk) ? rds_real.write(fd, buf, len) : write_refused(sk);
 }
 RDS_ALIAS(__write, write);
 
-static ssize_t write_vector(struct rds_sock *sk, int fd, const struct iovec *iov, int n)
+static ssize_t write_vector(struct rds_sock *sk, const struct iovec *iov, int n)
 {
 	size_t total;
 	int rc = n < 0 || n > USER_IOV_MAX ? -EINVAL : user_iov(iov, (size_t)n, &total);
 
 	if (rc < 0 || total == 0)
 		return rds_fds_done(sk, rc); /* nothing to write: the file layer never asks the socket */
-	return write_refused(sk, fd);
+	return write_refused(sk);
 }
 
 ssize_t writev(int fd, const struct iovec *iov, int n)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
 
-	return likely(!sk) ? rds_real.writev(fd, iov, n) : write_vector(sk, fd, iov, n);
+	return likely(!sk) ? rds_real.writev(fd, iov, n) : write_vector(sk, iov, n);
 }
 
 ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t off, int flags)
@@ -163,7 +161,7 @@ ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t off, int flags)
 	struct rds_sock *sk = off == -1 ? rds_fds_get(fd) : NULL;
 
 	/* At an offset the stand-in says ESPIPE by itself. */
-	return likely(!sk) ? rds_real.pwritev2(fd, iov, n, off, flags) : write_vector(sk, fd, iov, n);
+	return likely(!sk) ? rds_real.pwritev2(fd, iov, n, off, flags) : write_vector(sk, iov, n);
 }
 RDS_ALIAS(pwritev64v2, pwritev2);
 
@@ -171,7 +169,7 @@ ssize_t sendfile(int out, int in, off_t *off, size_t len)
 {
 	struct rds_sock *sk = rds_fds_get(out);
 
-	return likely(!sk) ? rds_real.sendfile(out, in, off, len) : write_refused(sk, out);
+	return likely(!sk) ? rds_real.sendfile(out, in, off, len) : write_refused(sk);
 }
 RDS_ALIAS(sendfile64, sendfile);
 
@@ -180,10 +178,10 @@ ssize_t splice(int in, off64_t *inoff, int out, off64_t *outoff, size_t len, uns
 	struct rds_sock *sk = rds_fds_get(out);
 
 	if (unlikely(sk))
-		return write_refused(sk, out);
+		return write_refused(sk);
 	sk = rds_fds_get(in);
 	if (likely(!sk))
 		return rds_real.splice(in, inoff, out, outoff, len, flags);
 	/* Messages out of a socket into a pipe: no program does, and a pipe would lose their borders. */
-	return rds_fds_done(sk, sk == RDS_INHERITED ? rds_fds_inherited(in) : -EINVAL);
+	return rds_fds_done(sk, -EINVAL);
 }

@@ -126,27 +126,30 @@ int socketpair(int domain, int type, int protocol, int sv[2])
 
 typedef int name_in_fn(struct rds_sock *sk, const struct sockaddr *addr, int len);
 typedef int name_out_fn(struct rds_sock *sk, struct sockaddr *addr, socklen_t *len);
+typedef int away_in_fn(int fd, const struct sockaddr *addr, int len);
+typedef int away_out_fn(int fd, struct sockaddr *addr, socklen_t *len);
 
-static int name_in(struct rds_sock *sk, int fd, name_in_fn *call, const struct sockaddr *addr, socklen_t len)
+static int name_in(struct rds_sock *sk, int fd, name_in_fn *call, away_in_fn *away, const struct sockaddr *addr,
+		   socklen_t len)
 {
 	struct sockaddr_storage name;
 
-	if (sk == RDS_INHERITED)
-		return (int)rds_result(rds_fds_inherited(fd));
 	int rc = user_addr_in(addr, len, &name);
 
-	rc = rc ? rc : call(sk, (struct sockaddr *)&name, (int)len);
+	if (!rc)
+		rc = sk == RDS_INHERITED ? away(fd, (struct sockaddr *)&name, (int)len)
+					 : call(sk, (struct sockaddr *)&name, (int)len);
 	return (int)rds_fds_done(sk, rc);
 }
 
-static int name_out(struct rds_sock *sk, int fd, name_out_fn *call, struct sockaddr *addr, socklen_t *len)
+static int name_out(struct rds_sock *sk, int fd, name_out_fn *call, away_out_fn *away, struct sockaddr *addr,
+		    socklen_t *len)
 {
 	struct sockaddr_storage name = {0};
 	socklen_t full = sizeof(name);
 
-	if (sk == RDS_INHERITED)
-		return (int)rds_result(rds_fds_inherited(fd));
-	int rc = call(sk, (struct sockaddr *)&name, &full);
+	int rc = sk == RDS_INHERITED ? away(fd, (struct sockaddr *)&name, &full)
+				     : call(sk, (struct sockaddr *)&name, &full);
 
 	rc = rc ? rc : user_addr_out(&name, full, addr, len);
 	return (int)rds_fds_done(sk, rc);
@@ -156,14 +159,15 @@ int bind(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
 
-	return sk ? name_in(sk, fd, rds_bind, addr.__sockaddr__, len) : rds_real.bind(fd, addr, len);
+	return sk ? name_in(sk, fd, rds_bind, rds_away_bind, addr.__sockaddr__, len) : rds_real.bind(fd, addr, len);
 }
 
 int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
 
-	return sk ? name_in(sk, fd, rds_connect, addr.__sockaddr__, len) : rds_real.connect(fd, addr, len);
+	return sk ? name_in(sk, fd, rds_connect, rds_away_connect, addr.__sockaddr__, len)
+		  : rds_real.connect(fd, addr, len);
 }
 RDS_ALIAS(__connect, connect);
 
@@ -171,14 +175,16 @@ int getsockname(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
 
-	return sk ? name_out(sk, fd, rds_getsockname, addr.__sockaddr__, len) : rds_real.getsockname(fd, addr, len);
+	return sk ? name_out(sk, fd, rds_getsockname, rds_away_getsockname, addr.__sockaddr__, len)
+		  : rds_real.getsockname(fd, addr, len);
 }
 
 int getpeername(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
 
-	return sk ? name_out(sk, fd, rds_getpeername, addr.__sockaddr__, len) : rds_real.getpeername(fd, addr, len);
+	return sk ? name_out(sk, fd, rds_getpeername, rds_away_getpeername, addr.__sockaddr__, len)
+		  : rds_real.getpeername(fd, addr, len);
 }
 
 /* ---- what RDS does not have; the stand-in would answer as AF_UNIX, or even succeed ---- */
@@ -226,7 +232,8 @@ int getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
 
 	if (likely(!sk))
 		return rds_real.getsockopt(fd, level, opt, val, len);
-	int rc = sk == RDS_INHERITED ? rds_fds_inherited(fd) : rds_getsockopt(sk, fd, level, opt, val, len);
+	int rc = sk == RDS_INHERITED ? rds_away_getsockopt(fd, level, opt, val, len)
+				     : rds_getsockopt(sk, fd, level, opt, val, len);
 
 	return (int)rds_fds_done(sk, rc);
 }
@@ -237,7 +244,8 @@ int setsockopt(int fd, int level, int opt, const void *val, socklen_t len)
 
 	if (likely(!sk))
 		return rds_real.setsockopt(fd, level, opt, val, len);
-	int rc = sk == RDS_INHERITED ? rds_fds_inherited(fd) : rds_setsockopt(sk, fd, level, opt, val, len);
+	int rc = sk == RDS_INHERITED ? rds_away_setsockopt(fd, level, opt, val, len)
+				     : rds_setsockopt(sk, fd, level, opt, val, len);
 
 	return (int)rds_fds_done(sk, rc);
 }
@@ -258,7 +266,7 @@ static bool ioctl_not_rds(unsigned long req)
 
 static int ioctl_rds(struct rds_sock *sk, int fd, unsigned long req, void *arg)
 {
-	int rc = sk == RDS_INHERITED ? -ENOIOCTLCMD : rds_ioctl(sk, req, arg);
+	int rc = sk == RDS_INHERITED ? rds_away_ioctl(fd, req, arg) : rds_ioctl(sk, req, arg);
 
 	if (rc != -ENOIOCTLCMD)
 		return (int)rds_result(rc);

@@ -129,6 +129,7 @@ void rds_fds_forget(void)
 	}
 	atomic_store(&fds_owner, fds_getpid());
 	rds_fds_held.n = 0; /* references on the parent's sockets */
+	rds_away_forget();
 	rds_engine_forget();
 }
 
@@ -137,14 +138,6 @@ bool rds_fds_mine(void)
 	if (rds_engine_foreign())
 		rds_fds_forget();
 	return fds_getpid() == atomic_load_explicit(&fds_owner, memory_order_relaxed);
-}
-
-int rds_fds_inherited(int fd)
-{
-	rds_warn_once("fd %d is an RDS socket inherited from the parent process: it cannot be used here (ENOTCONN); "
-		      "open RDS sockets after fork()",
-		      fd);
-	return -ENOTCONN;
 }
 
 /* ---- looking up ---- */
@@ -379,6 +372,8 @@ int rds_fds_close(int fd)
 	}
 	if (!rds_fds_mine())
 		return rds_real.close(fd);
+	if (unlikely(atomic_load_explicit(word, memory_order_relaxed) == FDS_INHERITED))
+		rds_away_closing(fd);
 	rds_sock_number_closing(fds_sock(atomic_load_explicit(word, memory_order_relaxed)));
 	fds_mark_closing(word);
 	int rc = rds_real.close(fd);

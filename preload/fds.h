@@ -13,6 +13,7 @@
 
 #include <stdatomic.h>
 
+#include "engine/away.h"
 #include "engine/rds.h"
 
 #define FDS_CHUNK_BITS 12
@@ -22,7 +23,8 @@
 /* A word: 0, one of the marks below, or a struct rds_sock pointer, perhaps with FDS_CLOSING. */
 #define FDS_CLOSING 1u	 /* a close() of this number is under way in the kernel */
 #define FDS_EPOLL 2u	 /* an epoll descriptor with RDS sockets in its set */
-#define FDS_INHERITED 4u /* an RDS socket of the process that forked us: only the stand-in is left */
+#define FDS_INHERITED                                                                                                  \
+	4u /* an RDS socket whose engine is in another process: only the stand-in is here (engine/away.h) */
 #define FDS_MARKS 16u	 /* values below are marks */
 
 struct fds_chunk {
@@ -113,9 +115,6 @@ static inline void rds_fds_unhold(void)
 		rds_fds_held.sk[n] = NULL;
 	rds_fds_held.n = n;
 }
-
-/* -ENOTCONN, and once per process a line that says why. */
-int rds_fds_inherited(int fd);
 
 /* Ends a call: the reference goes back, the engine's result becomes libc's. */
 static inline long rds_fds_done(struct rds_sock *sk, long rc)

@@ -88,8 +88,6 @@ int pollset_init(struct pollset *ps, unsigned n)
 	return 0;
 }
 
-/* An inherited socket would never become ready here: the kernel is asked about a number that is none (POLLNVAL, EBADF). */
-#define NO_NUMBER INT32_MAX
 #define CALLS_MAX 4
 
 void pollset_add(struct pollset *ps, int fd, unsigned index, short events)
@@ -106,8 +104,9 @@ void pollset_add(struct pollset *ps, int fd, unsigned index, short events)
 		return;
 	}
 	if (unlikely(sk == RDS_INHERITED)) {
-		rds_fds_inherited(fd);
-		fd = NO_NUMBER;
+		/* What the carrier shows on the stand-in is the truth, but for a bit that AF_UNIX has always. */
+		(void)rds_away_watch(fd, false);
+		events &= ~POLLWRBAND;
 	}
 	ps->kernel[ps->n_kernel] = (struct pollfd){.fd = fd, .events = events};
 	ps->kernel_index[ps->n_kernel++] = index;

@@ -2,6 +2,8 @@
 /* test_preload_mock.c - see test_preload_mock.h.  One lock, one condition: something changed. */
 #include "test_preload_mock.h"
 
+#include "engine/away.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -509,6 +511,92 @@ void rds_engine_exit_now(void)
 }
 
 void rds_engine_exit(void)
+{
+}
+
+/* ---- sockets of another process: nobody carries them here ---- */
+
+ssize_t rds_away_sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+	(void)fd;
+	(void)msg;
+	(void)flags;
+	mock.away++;
+	return -ENOTCONN;
+}
+
+ssize_t rds_away_recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	return rds_away_sendmsg(fd, msg, flags);
+}
+
+int rds_away_bind(int fd, const struct sockaddr *addr, int len)
+{
+	(void)addr;
+	return (int)rds_away_sendmsg(fd, NULL, len);
+}
+
+int rds_away_connect(int fd, const struct sockaddr *addr, int len)
+{
+	return rds_away_bind(fd, addr, len);
+}
+
+int rds_away_getsockname(int fd, struct sockaddr *addr, socklen_t *len)
+{
+	(void)len;
+	return rds_away_bind(fd, addr, 0);
+}
+
+int rds_away_getpeername(int fd, struct sockaddr *addr, socklen_t *len)
+{
+	return rds_away_getsockname(fd, addr, len);
+}
+
+int rds_away_getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
+{
+	(void)level;
+	(void)opt;
+	(void)val;
+	return rds_away_getsockname(fd, NULL, len);
+}
+
+int rds_away_setsockopt(int fd, int level, int opt, const void *val, socklen_t len)
+{
+	(void)val;
+	return rds_away_getsockopt(fd, level, opt, NULL, &len);
+}
+
+int rds_away_ioctl(int fd, unsigned long req, void *arg)
+{
+	(void)req;
+	(void)arg;
+	return rds_away_bind(fd, NULL, 0);
+}
+
+int rds_away_take_error(int fd)
+{
+	(void)fd;
+	return 0;
+}
+
+void rds_away_set_error(int fd, int err)
+{
+	(void)fd;
+	(void)err;
+}
+
+int rds_away_watch(int fd, bool edge)
+{
+	return rds_away_bind(fd, NULL, edge);
+}
+
+void rds_away_closing(int fd)
+{
+	(void)fd;
+	mock.away_closed++;
+}
+
+void rds_away_forget(void)
 {
 }
 

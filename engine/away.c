@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * away.c - channels to the carriers of sockets that this process only holds (share.h), and how a call goes over one.
+ *
+ * A channel serves one call at a time; a thread takes one that is idle, or makes another.  They are kept by the inode
+ * of the stand-in until a number of the socket is closed here, or the carrier goes.
+ *
+ * No lock and no allocator: a signal handler may make a call while it has interrupted one.  A slot belongs to whoever has
+ * moved its state from FREE or IDLE to BUSY.  Slots are never given back, only used again.
+ *
+ * Must not know what calls mean (away_call.c), nor anything of an engine in this process.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "engine/away_impl.h"
+#include "engine/log.h"
+#include "engine/os.h"
+
+#define SLOTS 64
+#define CHUNKS 256
+#define ATTACH_TRIES 100
+#define ROOM_MS 100   /* for the stand-in to take the request */
+#define HELLO_MS 5000 /* then it is said whom we wait for */
+#define HELLO_TRIES 6 /* and then it is no call that waits without an end */
+
+enum { FREE, IDLE, BUSY, DOOMED /* BUSY, to be closed after it */ };
+
+static _Atomic(struct away_slot *) chunks[CHUNKS];
+static _Atomic pid_t owner; /* whose channels these are */
+
+/* ---- slots ---- */
+
+static struct away_slot *chunk_at(unsigned i)
+{
+	struct away_slot *chunk = atomic_load_explicit(&chunks[i], memory_order_acquire), *none = NULL;
+	void *mem;
+	unsigned k;
+
+	if (chunk || os_mmap(SLOTS * sizeof(*chunk), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, &mem))
+		return chunk;
+	chunk = mem;
+	for (k = 0; k < SLOTS; k++)
+		atomic_store(&chunk[k].fd, -1);
+	if (!atomic_compare_exchange_strong(&chunks[i], &none, chunk)) {
+		os_munmap(mem, SLOTS * sizeof(*chunk));
+		chunk = none;
+	}
+	return chunk;
+}
+
+static bool take(struct away_slot *s, uint32_t state)
+{
+	return atomic_compare_exchange_strong(&s->state, &state, BUSY);
+}
+
+static void drop(struct away_slot *s)
+{
+	os_close_slot(&s->fd);
+	atomic_store(&s->state, FREE);
+}
+
+static void give_back(struct away_slot *s)
+{
+	uint32_t busy = BUSY;
+
+	if (!atomic_compare_exchange_strong(&s->state, &busy, IDLE))
+		drop(s);
+}
+
+static struct away_slot *idle_slot(uint64_t inode)
+{
+	unsigned i, k;
+
+	for (i = 0; i < CHUNKS; i++) {
+		struct away_slot *chunk = atomic_load_explicit(&chunks[i], memory_order_acquire);
+
+		if (!chunk)
+			break;
+		for (k = 0; k < SLOTS; k++) {
+			struct away_slot *s = &chunk[k];
+
+			if (atomic_load(&s->state) != IDLE || s->inode != inode || !take(s, IDLE))
+				continue;
+			if (s->inode == inode)
+				return s;
+			give_back(s); /* another socket's by now */
+		}
+	}
+	return NULL;
+}
+
+static struct away_slot *free_slot(void)
+{
+	unsigned i, k;
+	void *mem;
+
+	for (i = 0; i < CHUNKS; i++) {
+		struct away_slot *chunk = chunk_at(i);
+
+		for (k = 0; chunk && k < SLOTS; k++) {
+			struct away_slot *s = &chunk[k];
+
+			if (atomic_load(&s->state) != FREE || !take(s, FREE))
+				continue;
+			if (!s->packet &&
+			    os_mmap(AWAY_PACKET, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, &mem)) {
+				atomic_store(&s->state, FREE);
+				return NULL;
+			}
+			if (!s->packet)
+				s->packet = mem;
+			return s;
+		}
+		if (!chunk)
+			return NULL;
+	}
+	return NULL;
+}
+
+static void each_slot(void (*fn)(struct away_slot *s, uint64_t inode), uint64_t inode)
+{
+	unsigned i, k;
+
+	for (i = 0; i < CHUNKS; i++) {
+		struct away_slot *chunk = atomic_load_explicit(&chunks[i], memory_order_acquire);
+
+		for (k = 0; chunk && k < SLOTS; k++)
+			fn(&chunk[k], inode);
+	}
+}
+
+static void forget_one(struct away_slot *s, uint64_t inode)
+{
+	int fd = atomic_exchange(&s->fd, -1);
+
+	(void)inode;
+	if (fd >= 0)
+		os_fd_abandon(fd);
+	atomic_store(&s->state, FREE);
+}
+
+void rds_away_forget(void)
+{
+	each_slot(forget_one, 0);
+	atomic_store(&owner, os_getpid());
+}
+
+static void close_one(struct away_slot *s, uint64_t inode)
+{
+	uint32_t busy = BUSY;
+
+	if (s->inode != inode || atomic_load(&s->state) == FREE)
+		return;
+	if (take(s, IDLE)) {
+		if (s->inode == inode)
+			drop(s);
+		else
+			give_back(s);
+	} else {
+		atomic_compare_exchange_strong(&s->state, &busy, DOOMED);
+	}
+}
+
+void rds_away_closing(int fd)
+{
+	struct stat st;
+
+	if (atomic_load(&owner) == os_getpid() && os_fstat(fd, &st) == 0)
+		each_slot(close_one, st.st_ino);
+}
+
+/* ---- attaching ---- */
+
+/* The stand-in takes the request: 0, or -errno; -EPIPE: nobody carries the socket. */
+static int ask(int fd, int channel)
+{
+	const struct rds_share_attach hello = {RDS_SHARE_MAGIC, RDS_SHARE_VERSION};
+	struct pollfd p = {.fd = fd, .events = POLLOUT};
+	int pass[2] = {channel, fd}, tries, err = -EAGAIN;
+
+	for (tries = 0; err == -EAGAIN && tries < ATTACH_TRIES; tries++) {
+		if (tries)
+			os_poll(&p, 1, ROOM_MS);
+		err = os_pass_send(fd, &hello, sizeof(hello), pass, 2, MSG_DONTWAIT);
+	}
+	return err;
+}
+
+static int await_hello(int channel)
+{
+	struct pollfd p = {.fd = channel, .events = POLLIN};
+	struct rds_share_answer a;
+	int rc, tries = 0;
+	ssize_t n;
+
+	while ((rc = os_poll(&p, 1, HELLO_MS)) <= 0) {
+		if (rc == 0)
+			rds_warn_once("the process that carries an RDS socket of this one does not answer (is it stopped?)");
+		if (rc == 0 && ++tries == HELLO_TRIES)
+			return -ENOTCONN;
+	}
+	n = os_recv(channel, &a, sizeof(a), MSG_DONTWAIT);
+	if (n == 0 || n == -ECONNRESET)
+		return -EAGAIN; /* our request was lost on the way: once more */
+	return n == (ssize_t)sizeof(a) && a.magic == RDS_SHARE_MAGIC && a.kind == RDS_SHARE_HELLO ? 0 : -EPROTO;
+}
+
+static int dial(int fd, struct away_slot *s)
+{
+	const int room = RDS_SHARE_SOCKBUF;
+	int sv[2], err = os_socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv);
+
+	if (err < 0)
+		return err;
+	os_setsockopt(sv[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+	os_setsockopt(sv[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+	err = ask(fd, sv[1]);
+	os_close(sv[1]);
+	if (!err)
+		err = await_hello(sv[0]);
+	if (err) {
+		os_close(sv[0]);
+		return err;
+	}
+	return os_dup_high_slot(sv[0], &s->fd);
+}
+
+/* *slot: a channel to the socket's carrier, BUSY. */
+static int attach(int fd, uint64_t inode, struct away_slot **slot)
+{
+	struct away_slot *s = free_slot();
+	int tries, err = -EAGAIN;
+
+	if (!s)
+		return -ENOMEM;
+	for (tries = 0; err == -EAGAIN && tries < ATTACH_TRIES; tries++)
+		err = dial(fd, s);
+	if (err) {
+		atomic_store(&s->state, FREE);
+		return err;
+	}
+	s->inode = inode;
+	s->seq = 0;
+	*slot = s;
+	return 0;
+}
+
+/* ---- a call ---- */
+
+/* A whole message in a file that nobody can change any more. */
+static int big_file(const struct away_call *c)
+{
+	int fd = os_memfd("rds message", MFD_CLOEXEC | MFD_ALLOW_SEALING), err = 0;
+	off_t off = 0;
+	unsigned i;
+
+	for (i = 0; fd >= 0 && !err && i < c->n_data; i++) {
+		size_t done = 0;
+
+		while (!err && done < c->data[i].iov_len) {
+			ssize_t n =
+				os_pwrite(fd, (const char *)c->data[i].iov_base + done, c->data[i].iov_len - done, off);
+
+			err = n < 0 ? (int)n : n ? 0 : -EIO;
+			if (n > 0) {
+				done += (size_t)n;
+				off += n;
+			}
+		}
+	}
+	if (fd < 0)
+		return fd;
+	if (!err)
+		err = os_fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
+	if (err < 0) {
+		os_close(fd);
+		return err;
+	}
+	return fd;
+}
+
+static size_t fill_packet(struct away_slot *s, const struct away_call *c)
+{
+	char *to = s->packet + sizeof(c->q);
+	unsigned i;
+
+	memcpy(s->packet, &c->q, sizeof(c->q));
+	if (c->q.name_len)
+		memcpy(to, c->name, c->q.name_len);
+	to += c->q.name_len;
+	if (c->q.control_len)
+		memcpy(to, c->control, c->q.control_len);
+	to += c->q.control_len;
+	for (i = 0; c->q.data_len && i < c->n_data; i++) {
+		memcpy(to, c->data[i].iov_base, c->data[i].iov_len);
+		to += c->data[i].iov_len;
+	}
+	return (size_t)(to - s->packet);
+}
+
+static int send_request(struct away_slot *s, struct away_call *c)
+{
+	int memfd = -1, err;
+	size_t len;
+
+	c->q.magic = RDS_SHARE_MAGIC;
+	c->q.seq = ++s->seq;
+	if (c->q.big) {
+		memfd = big_file(c);
+		if (memfd < 0)
+			return memfd;
+	}
+	len = fill_packet(s, c);
+	do {
+		err = os_pass_send(atomic_load(&s->fd), s->packet, len, &memfd, memfd >= 0, 0);
+	} while (err == -EINTR);
+	if (memfd >= 0)
+		os_close(memfd);
+	return err == -EPIPE ? -ECONNRESET : err;
+}
+
+/* Sets where the parts are; false: it cannot be. */
+static bool open_answer(struct away_slot *s, struct away_call *c, size_t len, int memfd)
+{
+	const struct rds_share_answer *a = &c->a;
+
+	if (a->name_len > RDS_SHARE_NAME || a->control_len > RDS_SHARE_CONTROL || a->data_len > RDS_SHARE_INLINE ||
+	    len != sizeof(*a) + a->name_len + a->control_len + a->data_len || a->big > RDS_SHARE_BIG)
+		return false;
+	c->out_name = s->packet + sizeof(*a);
+	c->out_control = c->out_name + a->name_len;
+	c->out_data = c->out_control + a->control_len;
+	if (!a->big)
+		return true;
+	if (memfd < 0 || os_mmap(a->big, PROT_READ, MAP_PRIVATE, memfd, 0, &c->mapped))
+		return false;
+	c->out_data = c->mapped;
+	return true;
+}
+
+/*
+ * The next packet that belongs to this call: its kind, or -errno.  The kernel tells a carrier that has gone without reading the
+ * request (-ECONNRESET: the call was not made) from one that had read it (-EPIPE: who knows).
+ */
+static int next_packet(struct away_slot *s, struct away_call *c)
+{
+	int fds[OS_PASS_MAX], kind;
+	unsigned nfds, i;
+	bool lost;
+	ssize_t n;
+
+	for (;;) {
+		n = os_pass_recv(atomic_load(&s->fd), s->packet, AWAY_PACKET, fds, &nfds, &lost, 0);
+		if (n == -EINTR)
+			continue;
+		if (n <= 0)
+			return n ? (int)n : -EPIPE;
+		memset(&c->a, 0, sizeof(c->a));
+		memcpy(&c->a, s->packet, (size_t)n < sizeof(c->a) ? (size_t)n : sizeof(c->a));
+		kind = c->a.kind;
+		if (c->a.magic != RDS_SHARE_MAGIC || (size_t)n < sizeof(c->a) ||
+		    (kind == RDS_SHARE_REPLY && !open_answer(s, c, (size_t)n, nfds ? fds[0] : -1)))
+			kind = lost ? -EMFILE : -EPROTO;
+		for (i = 0; i < nfds; i++)
+			os_close(fds[i]);
+		if (kind < 0 || c->a.seq == c->q.seq)
+			return kind;
+	}
+}
+
+static void cancelled(void *arg)
+{
+	drop(arg);
+}
+
+/* The call sleeps at the carrier, we here, in a call that signals restart or end as they would the kernel's. */
+static int sleep_until_ready(struct away_slot *s, struct away_call *c)
+{
+	struct rds_share_request cancel = {.magic = RDS_SHARE_MAGIC, .op = RDS_SHARE_CANCEL, .seq = c->q.seq};
+	struct rds_share_answer ready;
+	volatile ssize_t n;
+
+	pthread_cleanup_push(cancelled, s);
+	n = rds_os_sleep.read(atomic_load(&s->fd), &ready, sizeof(ready));
+	pthread_cleanup_pop(0);
+	if (n > 0)
+		return 0;
+	if (n == 0)
+		return -ECONNRESET; /* it slept to the end */
+	/* Its answer comes in any case; what became ready meanwhile is not lost. */
+	return os_pass_send(atomic_load(&s->fd), &cancel, sizeof(cancel), NULL, 0, 0) ? -ECONNRESET : 0;
+}
+
+static int run(struct away_slot *s, struct away_call *c)
+{
+	int kind = send_request(s, c);
+
+	if (kind)
+		return kind;
+	while ((kind = next_packet(s, c)) >= 0) {
+		if (kind == RDS_SHARE_REPLY)
+			return 0;
+		if (kind == RDS_SHARE_WAIT && (kind = sleep_until_ready(s, c)) < 0)
+			return kind;
+	}
+	return kind;
+}
+
+static int64_t refused(int err)
+{
+	if (err != -EPIPE && err != -ECONNRESET && err != -EPROTO)
+		return err;
+	rds_warn_once(
+		"an RDS socket that came from another process cannot be used: nobody carries it any more (ENOTCONN)");
+	return -ENOTCONN;
+}
+
+#define CARRIERS 16 /* one after the other, in one call */
+
+int64_t away_call(int fd, struct away_call *c)
+{
+	struct stat st;
+	int tries, err = os_fstat(fd, &st);
+
+	c->slot = NULL;
+	c->mapped = NULL;
+	if (err)
+		return err;
+	if (atomic_load(&owner) != os_getpid())
+		rds_away_forget();
+	for (tries = 0; tries < CARRIERS; tries++) {
+		c->slot = idle_slot(st.st_ino);
+		err = c->slot ? 0 : attach(fd, st.st_ino, &c->slot);
+		if (err)
+			break;
+		err = run(c->slot, c);
+		if (!err)
+			return c->a.result;
+		drop(c->slot);
+		c->slot = NULL;
+		if (err != -ECONNRESET) /* the channel of an earlier socket or carrier; the call was not made */
+			break;
+	}
+	return refused(err);
+}
+
+bool away_attached(int fd)
+{
+	struct away_slot *s = NULL;
+	struct stat st;
+
+	if (atomic_load(&owner) == os_getpid() && os_fstat(fd, &st) == 0)
+		s = idle_slot(st.st_ino);
+	if (s)
+		give_back(s);
+	return s;
+}
+
+void away_end(struct away_call *c)
+{
+	if (c->mapped)
+		os_munmap(c->mapped, c->a.big);
+	c->mapped = NULL;
+	if (c->slot)
+		give_back(c->slot);
+	c->slot = NULL;
+}
+
+void away_put_back(struct away_call *c)
+{
+	const struct rds_share_request q = {.magic = RDS_SHARE_MAGIC, .op = RDS_SHARE_PUT_BACK};
+
+	if (c->a.has_message)
+		os_pass_send(atomic_load(&c->slot->fd), &q, sizeof(q), NULL, 0, 0);
+}

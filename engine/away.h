@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * away.h - calls on a socket whose engine is in another process: the holder's side of share.h.
+ *
+ * A holder needs no engine of its own.  The functions are those of rds.h with the descriptor instead of the socket: same
+ * results (0, a count, -errno), same rules about the program's pointers; a call that blocks sleeps in one libc read().
+ * They may be called in signal handlers, from any number of threads, and in a child of vfork not at all.
+ *
+ * -ENOTCONN from any of them: the process that carried the socket is gone, or has never heard of sharing; said once in the log.
+ */
+#ifndef ENGINE_AWAY_H
+#define ENGINE_AWAY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+ssize_t rds_away_sendmsg(int fd, const struct msghdr *msg, int flags);
+ssize_t rds_away_recvmsg(int fd, struct msghdr *msg, int flags);
+int rds_away_bind(int fd, const struct sockaddr *addr, int len);
+int rds_away_connect(int fd, const struct sockaddr *addr, int len);
+int rds_away_getsockname(int fd, struct sockaddr *addr, socklen_t *len);
+int rds_away_getpeername(int fd, struct sockaddr *addr, socklen_t *len);
+int rds_away_setsockopt(int fd, int level, int opt, const void *val, socklen_t len);
+int rds_away_getsockopt(int fd, int level, int opt, void *val, socklen_t *len);
+int rds_away_ioctl(int fd, unsigned long req, void *arg);
+int rds_away_take_error(int fd);
+void rds_away_set_error(int fd, int err);
+
+/* From now on the stand-in shows readiness at once; edge: every arrival anew.  0 or -errno. */
+int rds_away_watch(int fd, bool edge);
+
+/* This number is about to be closed: what was kept for its socket goes, or the carrier would believe it still in use. */
+void rds_away_closing(int fd);
+/* Forked child: what the parent kept is the parent's. */
+void rds_away_forget(void);
+
+#endif

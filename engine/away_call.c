@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * away_call.c - the calls of away.h: the program's arguments into a request, the answer into the program's memory.
+ *
+ * What is the program's is probed here before it is touched, so that it is told EFAULT by its own process.  Must not know how a
+ * call gets to the carrier (away.c).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include "engine/away_impl.h"
+#include "engine/copy.h"
+#include "engine/os.h"
+#include "engine/uaccess.h"
+#include "include/rds_abi.h"
+
+static bool blocks(int fd, int flags)
+{
+	return !(flags & MSG_DONTWAIT) && !(os_fcntl(fd, F_GETFL, 0) & O_NONBLOCK);
+}
+
+static uint64_t length(const struct iovec *iov, size_t n)
+{
+	uint64_t sum = 0;
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		sum += iov[i].iov_len;
+	return sum;
+}
+
+/* ---- messages ---- */
+
+static int take_data(struct away_call *c, const struct msghdr *msg)
+{
+	uint64_t total = length(msg->msg_iov, msg->msg_iovlen);
+	size_t i;
+
+	c->q.total = total;
+	if (total > RDS_SHARE_BIG)
+		return 0; /* longer than any message may be: the carrier says so without having seen it */
+	for (i = 0; i < msg->msg_iovlen; i++)
+		if (rds_user_readable(msg->msg_iov[i].iov_base, msg->msg_iov[i].iov_len))
+			return -EFAULT;
+	c->data = msg->msg_iov;
+	c->n_data = (unsigned)msg->msg_iovlen;
+	if (total > RDS_SHARE_INLINE)
+		c->q.big = (uint32_t)total;
+	else
+		c->q.data_len = (uint32_t)total;
+	return 0;
+}
+
+ssize_t rds_away_sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+	struct away_call c = {.q = {.op = RDS_SHARE_SEND, .flags = flags}};
+	int64_t rc;
+	int err;
+
+	if ((int)msg->msg_namelen < 0 || msg->msg_namelen > RDS_SHARE_NAME)
+		return -EINVAL;
+	c.q.has_name = msg->msg_name != NULL;
+	c.name = msg->msg_name;
+	c.q.name_len = msg->msg_name ? msg->msg_namelen : 0;
+	if (msg->msg_control && msg->msg_controllen) {
+		if (msg->msg_controllen >= RDS_SHARE_CONTROL)
+			return -ENOBUFS;
+		if (rds_user_readable(msg->msg_control, msg->msg_controllen))
+			return -EFAULT;
+		c.control = msg->msg_control;
+		c.q.control_len = (uint32_t)msg->msg_controllen;
+	}
+	err = take_data(&c, msg);
+	if (err)
+		return err;
+	c.q.may_wait = blocks(fd, flags);
+	rc = away_call(fd, &c);
+	away_end(&c);
+	return (ssize_t)rc;
+}
+
+/* As far as the message goes, and touching no more. */
+static int scatter(const struct msghdr *msg, const char *from, size_t left)
+{
+	size_t i, n;
+
+	for (i = 0; left && i < msg->msg_iovlen; i++) {
+		n = msg->msg_iov[i].iov_len < left ? msg->msg_iov[i].iov_len : left;
+		if (n && rds_user_writable(msg->msg_iov[i].iov_base, n))
+			return -EFAULT;
+		memcpy(msg->msg_iov[i].iov_base, from, n);
+		from += n;
+		left -= n;
+	}
+	return 0;
+}
+
+static int give_message(const struct away_call *c, struct msghdr *msg)
+{
+	const struct rds_share_answer *a = &c->a;
+	size_t control = a->control_len < msg->msg_controllen ? a->control_len : msg->msg_controllen;
+	int err = scatter(msg, c->out_data, a->big ? a->big : a->data_len);
+
+	if (err)
+		return err;
+	if (control && rds_user_writable(msg->msg_control, control))
+		return -EFAULT;
+	if (control)
+		memcpy(msg->msg_control, c->out_control, control);
+	msg->msg_controllen = control;
+	msg->msg_flags = a->flags;
+	if (msg->msg_name) {
+		memcpy(msg->msg_name, c->out_name, a->name_len < msg->msg_namelen ? a->name_len : msg->msg_namelen);
+		msg->msg_namelen = a->name_len;
+	}
+	return 0;
+}
+
+ssize_t rds_away_recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	struct away_call c = {.q = {.op = RDS_SHARE_RECV, .flags = flags}};
+	uint64_t room = length(msg->msg_iov, msg->msg_iovlen);
+	int64_t rc;
+	int err;
+
+	if (msg->msg_name && (int)msg->msg_namelen < 0)
+		return -EINVAL;
+	c.q.has_name = msg->msg_name != NULL;
+	c.q.room = room < RDS_SHARE_BIG ? (uint32_t)room : RDS_SHARE_BIG;
+	c.q.control_room = msg->msg_controllen < RDS_SHARE_CONTROL ? (uint32_t)msg->msg_controllen : RDS_SHARE_CONTROL;
+	if (!msg->msg_control)
+		c.q.control_room = 0;
+	c.q.may_wait = blocks(fd, flags);
+	rc = away_call(fd, &c);
+	if (rc >= 0) {
+		err = give_message(&c, msg);
+		if (err) {
+			away_put_back(&c);
+			rc = err;
+		}
+	}
+	away_end(&c);
+	return (ssize_t)rc;
+}
+
+/* ---- names ---- */
+
+static int name_in(int fd, enum rds_share_op op, const struct sockaddr *addr, int len)
+{
+	struct away_call c = {.q = {.op = (uint16_t)op}, .name = addr};
+	int64_t rc;
+
+	if (len < 0 || len > (int)RDS_SHARE_NAME)
+		return -EINVAL;
+	c.q.name_len = (uint32_t)len;
+	rc = away_call(fd, &c);
+	away_end(&c);
+	return (int)rc;
+}
+
+int rds_away_bind(int fd, const struct sockaddr *addr, int len)
+{
+	return name_in(fd, RDS_SHARE_BIND, addr, len);
+}
+
+int rds_away_connect(int fd, const struct sockaddr *addr, int len)
+{
+	return name_in(fd, RDS_SHARE_CONNECT, addr, len);
+}
+
+static int name_out(int fd, enum rds_share_op op, struct sockaddr *addr, socklen_t *len)
+{
+	struct away_call c = {.q = {.op = (uint16_t)op}};
+	int64_t rc = away_call(fd, &c);
+
+	if (rc >= 0) {
+		memcpy(addr, c.out_name, c.a.name_len < *len ? c.a.name_len : *len);
+		*len = c.a.name_len;
+	}
+	away_end(&c);
+	return (int)rc;
+}
+
+int rds_away_getsockname(int fd, struct sockaddr *addr, socklen_t *len)
+{
+	return name_out(fd, RDS_SHARE_SOCKNAME, addr, len);
+}
+
+int rds_away_getpeername(int fd, struct sockaddr *addr, socklen_t *len)
+{
+	return name_out(fd, RDS_SHARE_PEERNAME, addr, len);
+}
+
+/* ---- options ---- */
+
+#define OPTION_MAX 4096u /* no option is as long */
+
+int rds_away_setsockopt(int fd, int level, int opt, const void *val, socklen_t len)
+{
+	struct away_call c = {.q = {.op = RDS_SHARE_SETOPT, .level = level, .opt = opt, .arg = len}};
+	struct iovec iov = {(void *)(uintptr_t)val, len < OPTION_MAX ? len : OPTION_MAX};
+	int64_t rc;
+
+	if ((int)len < 0)
+		return -EINVAL;
+	if (val && !rds_user_readable(val, iov.iov_len)) {
+		c.q.has_name = true;
+		c.q.data_len = (uint32_t)iov.iov_len;
+		c.data = &iov;
+		c.n_data = 1;
+	}
+	rc = away_call(fd, &c);
+	away_end(&c);
+	return (int)rc;
+}
+
+int rds_away_getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
+{
+	struct away_call c = {.q = {.op = RDS_SHARE_GETOPT, .level = level, .opt = opt}};
+	uint32_t n;
+	int64_t rc;
+
+	if (rds_user_readable(len, sizeof(*len)))
+		return -EFAULT;
+	memcpy(&n, len, sizeof(n));
+	c.q.arg = n;
+	c.q.has_name = val != NULL;
+	rc = away_call(fd, &c);
+	n = c.a.big ? c.a.big : c.a.data_len;
+	if (c.slot && (rc >= 0 || rc == -ENOSPC)) {
+		if ((n && rds_user_writable(val, n)) || rds_user_writable(len, sizeof(*len))) {
+			rc = -EFAULT;
+		} else {
+			memcpy(val, c.out_data, n);
+			memcpy(len, &c.a.len, sizeof(*len));
+		}
+	}
+	away_end(&c);
+	return (int)rc;
+}
+
+int rds_away_ioctl(int fd, unsigned long req, void *arg)
+{
+	struct away_call c = {.q = {.op = RDS_SHARE_IOCTL, .arg = req}};
+	struct iovec iov = {arg, sizeof(uint64_t)};
+	bool tos = (unsigned)req == SIOCRDSSETTOS || (unsigned)req == SIOCRDSGETTOS;
+	int64_t rc;
+
+	if (!tos) /* about the host, or about nothing: any socket's answer is as good */
+		return -515;
+	if (arg && !rds_user_readable(arg, 1)) {
+		iov.iov_len = rds_user_readable(arg, sizeof(int)) ? 1 : sizeof(int);
+		c.q.has_name = true;
+		c.q.data_len = (uint32_t)iov.iov_len;
+		c.data = &iov;
+		c.n_data = 1;
+	}
+	rc = away_call(fd, &c);
+	if (c.slot && rc >= 0 && (unsigned)req == SIOCRDSGETTOS)
+		memcpy(arg, c.out_data, 1);
+	away_end(&c);
+	return (int)rc;
+}
+
+int rds_away_take_error(int fd)
+{
+	struct away_call c = {.q = {.op = RDS_SHARE_TAKE_ERROR}};
+	int64_t rc = away_call(fd, &c);
+
+	away_end(&c);
+	return rc > 0 ? (int)rc : 0;
+}
+
+void rds_away_set_error(int fd, int err)
+{
+	struct away_call c = {.q = {.op = RDS_SHARE_SET_ERROR, .opt = err}};
+
+	(void)away_call(fd, &c);
+	away_end(&c);
+}
+
+int rds_away_watch(int fd, bool edge)
+{
+	struct away_call c = {.q = {.op = RDS_SHARE_WATCH, .opt = edge}};
+	int64_t rc;
+
+	if (!edge && away_attached(fd))
+		return 0;
+	rc = away_call(fd, &c);
+	away_end(&c);
+	return (int)rc;
+}

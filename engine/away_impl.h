@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* away_impl.h - between away.c (channels, and how a call goes over one) and away_call.c (what is in it). */
+#ifndef ENGINE_AWAY_IMPL_H
+#define ENGINE_AWAY_IMPL_H
+
+#include <stdatomic.h>
+#include <sys/uio.h>
+
+#include "engine/away.h"
+#include "engine/share.h"
+
+/* One channel, and the memory for one packet. */
+struct away_slot {
+	_Atomic uint32_t state;
+	uint32_t seq;
+	uint64_t inode;
+	_Atomic int fd;
+	char *packet;
+};
+
+#define AWAY_PACKET (sizeof(struct rds_share_request) + RDS_SHARE_NAME + RDS_SHARE_CONTROL + RDS_SHARE_INLINE)
+
+struct away_call {
+	struct rds_share_request q;
+	const void *name, *control;
+	const struct iovec *data; /* readable */
+	unsigned n_data;
+	/* afterwards */
+	struct away_slot *slot;
+	struct rds_share_answer a;
+	const char *out_name, *out_control, *out_data; /* in the slot's packet, or mapped */
+	void *mapped;
+};
+
+/* Makes the call: its result.  Whatever it is, away_end() afterwards; what the answer points to is good until then. */
+int64_t away_call(int fd, struct away_call *c);
+bool away_attached(int fd); /* a channel is there, so the carrier keeps the stand-in current */
+void away_end(struct away_call *c);
+/* The message in the answer could not be delivered: it goes back. */
+void away_put_back(struct away_call *c);
+
+#endif

@@ -1,0 +1,590 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * carry.c - the carrier of shared sockets: attaching, channels, calls that sleep (share.h).  Helper thread only.
+ *
+ * Invariants: a socket with holders is watched, so its stand-in tells every one of them the truth.  The copy of the
+ * stand-in is kept exactly as long as some holder is attached.  A call that sleeps is marked (sk->carried) before it looks for the
+ * last time, so that whatever it waits for finds the mark.  Calls of one kind are served in the order in which they came.
+ *
+ * A holder is somebody else's program: it may be stopped, killed, or send nonsense.  Nothing is ever waited for; a channel that
+ * does not take its answer, or says what cannot be, is closed.
+ *
+ * Must not know what calls do (carry_serve.c).
+ */
+#include "engine/carry.h"
+
+#include <asm/ioctls.h>
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+static struct rds_carry *carried; /* all */
+static _Atomic bool due;
+static char *packet; /* the one that is being read; one helper, one packet */
+
+#define PACKET_MAX (sizeof(struct rds_share_request) + RDS_SHARE_NAME + RDS_SHARE_CONTROL + RDS_SHARE_INLINE)
+
+/* ---- calls ---- */
+
+static void call_free(struct rds_share_call *call)
+{
+	if (!call)
+		return;
+	if (call->mapped)
+		os_munmap(call->mapped, call->req.big);
+	if (call->memfd >= 0)
+		os_close(call->memfd);
+	free(call);
+}
+
+static bool plausible(const struct rds_share_request *q, size_t len)
+{
+	return q->magic == RDS_SHARE_MAGIC && q->op && q->op < RDS_SHARE_OPS && q->name_len <= RDS_SHARE_NAME &&
+	       q->control_len <= RDS_SHARE_CONTROL && q->data_len <= RDS_SHARE_INLINE && q->big <= RDS_SHARE_BIG &&
+	       len == sizeof(*q) + q->name_len + q->control_len + q->data_len;
+}
+
+/* The bytes are a sealed file's, so they can neither change nor shrink under us. */
+static int map_big(struct rds_share_call *call)
+{
+	const int seals = F_SEAL_SHRINK | F_SEAL_WRITE;
+	struct stat st;
+	int have;
+
+	if (!call->req.big)
+		return call->memfd < 0 ? 0 : -EPROTO;
+	if (call->memfd < 0 || call->req.data_len)
+		return -EPROTO;
+	have = os_fcntl(call->memfd, F_GET_SEALS, 0);
+	if (have < 0 || (have & seals) != seals || os_fstat(call->memfd, &st) || st.st_size < (off_t)call->req.big)
+		return -EPROTO;
+	return os_mmap(call->req.big, PROT_READ, MAP_PRIVATE, call->memfd, 0, &call->mapped);
+}
+
+static int call_read(size_t len, int memfd, struct rds_share_call **out)
+{
+	struct rds_share_request q;
+	struct rds_share_call *call;
+	int err;
+
+	if (len < sizeof(q))
+		goto bad;
+	memcpy(&q, packet, sizeof(q));
+	if (!plausible(&q, len))
+		goto bad;
+	call = malloc(sizeof(*call) + len - sizeof(q) + 1);
+	if (!call) {
+		if (memfd >= 0)
+			os_close(memfd);
+		return -ENOMEM;
+	}
+	call->req = q;
+	memcpy(call->bytes, packet + sizeof(q), len - sizeof(q));
+	call->name = call->bytes;
+	call->control = call->name + q.name_len;
+	call->data = call->control + q.control_len;
+	call->memfd = memfd;
+	call->mapped = NULL;
+	err = map_big(call);
+	if (err) {
+		call_free(call);
+		return err;
+	}
+	if (call->mapped)
+		call->data = call->mapped;
+	*out = call;
+	return 0;
+bad:
+	if (memfd >= 0)
+		os_close(memfd);
+	return -EPROTO;
+}
+
+/* ---- answers ---- */
+
+static int put_big(const char *data, uint32_t len)
+{
+	int fd = os_memfd("rds message", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	ssize_t n;
+	uint32_t off;
+
+	if (fd < 0)
+		return fd;
+	for (off = 0; off < len; off += (uint32_t)n) {
+		n = os_pwrite(fd, data + off, len - off, off);
+		if (n <= 0) {
+			os_close(fd);
+			return n ? (int)n : -EIO;
+		}
+	}
+	os_fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_WRITE);
+	return fd;
+}
+
+static int send_parts(struct rds_holder *h, struct iovec *iov, unsigned n, int memfd)
+{
+	char cbuf[CMSG_SPACE(sizeof(int))] = {0};
+	struct msghdr mh = {.msg_iov = iov, .msg_iovlen = n};
+	struct cmsghdr *cm;
+	ssize_t sent;
+
+	if (memfd >= 0) {
+		mh.msg_control = cbuf;
+		mh.msg_controllen = sizeof(cbuf);
+		cm = CMSG_FIRSTHDR(&mh);
+		cm->cmsg_level = SOL_SOCKET;
+		cm->cmsg_type = SCM_RIGHTS;
+		cm->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(cm), &memfd, sizeof(int));
+	}
+	sent = os_sendmsg(atomic_load(&h->fd), &mh, MSG_DONTWAIT | MSG_NOSIGNAL);
+	return sent < 0 ? (int)sent : 0;
+}
+
+static int say(struct rds_holder *h, enum rds_share_kind kind, uint32_t seq)
+{
+	struct rds_share_answer a = {.magic = RDS_SHARE_MAGIC, .kind = (uint16_t)kind, .seq = seq};
+	struct iovec iov = {&a, sizeof(a)};
+
+	return send_parts(h, &iov, 1, -1);
+}
+
+/* 0, or -errno: then nothing was said, and the message is where it was. */
+static int answer(struct rds_holder *h, uint32_t seq, struct rds_carry_result *r)
+{
+	struct iovec iov[4] = {{&r->a, sizeof(r->a)},
+			       {r->name, r->a.name_len},
+			       {r->control, r->a.control_len},
+			       {r->data, r->a.data_len}};
+	int memfd = -1, err;
+
+	r->a.magic = RDS_SHARE_MAGIC;
+	r->a.kind = RDS_SHARE_REPLY;
+	r->a.seq = seq;
+	r->a.has_message = r->taken != NULL;
+	if (r->a.data_len > RDS_SHARE_INLINE) {
+		memfd = put_big(r->data, r->a.data_len);
+		if (memfd < 0)
+			return memfd;
+		r->a.big = r->a.data_len;
+		r->a.data_len = 0;
+	}
+	iov[3].iov_len = r->a.data_len;
+	err = send_parts(h, iov, 4, memfd);
+	if (memfd >= 0)
+		os_close(memfd);
+	return err;
+}
+
+static int answer_plain(struct rds_holder *h, uint32_t seq, int64_t result)
+{
+	struct rds_carry_result r = {.a = {.result = result}};
+
+	return answer(h, seq, &r);
+}
+
+/* ---- life ---- */
+
+/* The holder has read its last answer, or nobody ever will. */
+static void settle(struct rds_holder *h, bool read)
+{
+	struct rds_inc *inc = h->unread;
+
+	h->unread = NULL;
+	if (!inc)
+		return;
+	if (!read) {
+		rds_recv_put_back(h->carry->sk, inc);
+		return;
+	}
+	rx_lock();
+	rds_inc_free(inc);
+	rx_unlock();
+}
+
+static void stop_waiting(struct rds_holder *h)
+{
+	struct rds_carry *c = h->carry;
+	struct rds_holder **p;
+
+	if (!h->call)
+		return;
+	for (p = &c->waiting; *p && *p != h; p = &(*p)->wait_next)
+		;
+	if (*p)
+		*p = h->wait_next;
+	for (p = &c->waiting; *p; p = &(*p)->wait_next)
+		;
+	c->waiting_tail = p;
+	rds_timer_cancel(&h->timer);
+	if (h->call->req.op == RDS_SHARE_SEND) {
+		rx_lock();
+		c->sk->cong_blocked--;
+		rx_unlock();
+	}
+	call_free(h->call);
+	h->call = NULL;
+	atomic_store(&c->sk->carried, c->waiting != NULL);
+}
+
+static void carry_end(struct rds_carry *c)
+{
+	struct rds_carry **p;
+	struct rds_sock *sk = c->sk;
+
+	for (p = &carried; *p != c; p = &(*p)->next)
+		;
+	*p = c->next;
+	/* The last copy may be ours: then the kernel says so on the other end, and the socket is closed. */
+	os_close_slot(&c->standin);
+	free(c);
+	rds_sock_put(sk);
+}
+
+static void detach(struct rds_holder *h, bool read)
+{
+	struct rds_carry *c = h->carry;
+	struct rds_holder **p;
+
+	stop_waiting(h);
+	settle(h, read);
+	for (p = &c->holders; *p != h; p = &(*p)->next)
+		;
+	*p = h->next;
+	rds_event_del(atomic_load(&h->fd));
+	os_close_slot(&h->fd);
+	free(h);
+	if (!c->holders)
+		carry_end(c);
+}
+
+/* ---- requests ---- */
+
+static void timed_out(struct rds_timer *tm)
+{
+	struct rds_holder *h = container_of(tm, struct rds_holder, timer);
+
+	if (!h->call)
+		return;
+	stop_waiting(h);
+	if (say(h, RDS_SHARE_READY, h->seq) || answer_plain(h, h->seq, -ETIMEDOUT))
+		detach(h, true);
+}
+
+/* Tries it. True: it has been answered, and if that failed the holder is gone. */
+static bool try_call(struct rds_holder *h, const struct rds_share_call *call, bool slept, bool *gone)
+{
+	struct rds_carry_result r;
+	int err = 0;
+
+	*gone = false;
+	rds_carry_serve(h->carry, call, &r);
+	if (r.sleeps && call->req.may_wait) {
+		rds_carry_result_free(&r);
+		return false;
+	}
+	h->unread = r.taken;
+	if (slept)
+		err = say(h, RDS_SHARE_READY, call->req.seq);
+	if (!err)
+		err = answer(h, call->req.seq, &r);
+	r.taken = NULL;
+	rds_carry_result_free(&r);
+	*gone = err != 0;
+	if (err)
+		detach(h, false);
+	return true;
+}
+
+static uint64_t timeout_of(const struct rds_sock *sk, const struct rds_share_call *call)
+{
+	return atomic_load(call->req.op == RDS_SHARE_RECV ? &sk->rcvtimeo_ns : &sk->sndtimeo_ns);
+}
+
+/* Does not answer at once: the holder is told to sleep. True: it is gone. */
+static bool sleep_call(struct rds_holder *h, struct rds_share_call *call)
+{
+	uint64_t timeo = timeout_of(h->carry->sk, call);
+
+	h->seq = call->req.seq;
+	if (say(h, RDS_SHARE_WAIT, h->seq)) {
+		call_free(call);
+		detach(h, true);
+		return true;
+	}
+	h->call = call;
+	h->wait_next = NULL;
+	*h->carry->waiting_tail = h;
+	h->carry->waiting_tail = &h->wait_next;
+	if (timeo != RDS_NO_TIMEOUT)
+		rds_timer_set(&h->timer, os_now_ns() + timeo);
+	if (call->req.op == RDS_SHARE_SEND) { /* for whatever it waits: a congested port's updates are for it, too */
+		rx_lock();
+		h->carry->sk->cong_blocked++;
+		rx_unlock();
+		rds_carry_wake(); /* one may have come before that */
+	}
+	return false;
+}
+
+/* True: the holder is gone. */
+static bool request(struct rds_holder *h, struct rds_share_call *call)
+{
+	struct rds_sock *sk = h->carry->sk;
+	bool gone = false;
+
+	if (call->req.op == RDS_SHARE_CANCEL) {
+		bool sleeps = h->call && h->seq == call->req.seq;
+
+		call_free(call);
+		if (!sleeps)
+			return false; /* answered already: the two have crossed */
+		stop_waiting(h);
+		if (say(h, RDS_SHARE_READY, h->seq) || answer_plain(h, h->seq, -EINTR)) {
+			detach(h, true);
+			return true;
+		}
+		return false;
+	}
+	if (call->req.op == RDS_SHARE_PUT_BACK) {
+		settle(h, false);
+		call_free(call);
+		return false;
+	}
+	settle(h, true);
+	if (h->call) { /* two calls at once: not one of ours */
+		call_free(call);
+		detach(h, true);
+		return true;
+	}
+	atomic_store(&sk->carried, true);
+	if (!try_call(h, call, false, &gone))
+		return sleep_call(h, call);
+	call_free(call);
+	if (!gone)
+		atomic_store(&sk->carried, h->carry->waiting != NULL);
+	return gone;
+}
+
+static void holder_event(struct rds_event *ev, uint32_t events)
+{
+	struct rds_holder *h = container_of(ev, struct rds_holder, ev);
+	int fds[OS_PASS_MAX];
+	struct rds_share_call *call;
+	unsigned nfds, i;
+	bool lost;
+	ssize_t n;
+
+	(void)events;
+	for (;;) {
+		n = os_pass_recv(atomic_load(&h->fd), packet, PACKET_MAX + 1, fds, &nfds, &lost, MSG_DONTWAIT);
+		if (n == -EAGAIN || n == -EINTR)
+			return;
+		if (n <= 0) {
+			detach(h, n != -ECONNRESET);
+			return;
+		}
+		for (i = 1; i < nfds; i++)
+			os_close(fds[i]);
+		if (call_read((size_t)n, nfds ? fds[0] : -1, &call)) {
+			rds_warn_once("a process that shares an RDS socket says what cannot be: it is cut off "
+				      "(another version of the library?)");
+			detach(h, true);
+			return;
+		}
+		if (request(h, call))
+			return;
+	}
+}
+
+/* ---- attaching ---- */
+
+static bool is_standin(const struct rds_sock *sk, int fd)
+{
+	struct stat st;
+
+	return os_fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode) && st.st_ino == sk->inode;
+}
+
+static struct rds_carry *carry_of(const struct rds_sock *sk)
+{
+	struct rds_carry *c;
+
+	for (c = carried; c && c->sk != sk; c = c->next)
+		;
+	return c;
+}
+
+/* Takes the descriptor. */
+static struct rds_carry *carry_new(struct rds_sock *sk, int standin)
+{
+	struct rds_carry *c = calloc(1, sizeof(*c));
+
+	if (!c || (!packet && !(packet = malloc(PACKET_MAX + 1)))) {
+		free(c);
+		os_close(standin);
+		return NULL;
+	}
+	atomic_store(&c->standin, -1);
+	if (os_dup_high_slot(standin, &c->standin)) {
+		free(c);
+		return NULL;
+	}
+	c->waiting_tail = &c->waiting;
+	rds_sock_hold(sk);
+	c->sk = sk;
+	c->next = carried;
+	carried = c;
+	return c;
+}
+
+/* Takes the channel. */
+static int holder_new(struct rds_carry *c, int channel)
+{
+	struct rds_holder *h = calloc(1, sizeof(*h));
+	int err;
+
+	if (!h) {
+		os_close(channel);
+		return -ENOMEM;
+	}
+	atomic_store(&h->fd, -1);
+	err = os_dup_high_slot(channel, &h->fd);
+	if (err) {
+		free(h);
+		return err;
+	}
+	h->ev.fn = holder_event;
+	h->timer.fn = timed_out;
+	h->carry = c;
+	err = rds_event_add(&h->ev, atomic_load(&h->fd), EPOLLIN | EPOLLRDHUP);
+	if (!err)
+		err = say(h, RDS_SHARE_HELLO, 0);
+	if (err) {
+		os_close_slot(&h->fd);
+		free(h);
+		return err;
+	}
+	h->next = c->holders;
+	c->holders = h;
+	return 0;
+}
+
+static void attach(struct rds_sock *sk, const struct rds_share_attach *hello, const int *fds, unsigned nfds)
+{
+	struct rds_carry *c;
+	unsigned i;
+	int err;
+
+	if (nfds != 2 || hello->magic != RDS_SHARE_MAGIC || hello->version != RDS_SHARE_VERSION ||
+	    !is_standin(sk, fds[1])) {
+		rds_warn_once("a process that got an RDS socket of this one speaks version %u of sharing, and this one "
+			      "version %u: give both the same library",
+			      hello->version, RDS_SHARE_VERSION);
+		for (i = 0; i < nfds; i++)
+			os_close(fds[i]);
+		return;
+	}
+	c = carry_of(sk);
+	if (c)
+		os_close(fds[1]);
+	else
+		c = carry_new(sk, fds[1]);
+	if (!c) {
+		os_close(fds[0]);
+		return;
+	}
+	rds_sock_watch(sk, atomic_load(&c->standin), false); /* before the holder can look */
+	err = holder_new(c, fds[0]);
+	if (err)
+		rds_warn_once("an RDS socket cannot be shared with another process just now: %s", strerror(-err));
+	if (!c->holders)
+		carry_end(c);
+}
+
+/*
+ * On our end of a stand-in's pair lies filler (bytes that show "not writable"), what processes say that got a descriptor and want to
+ * share the socket, or bytes that no interposed call can have written.
+ */
+void rds_carry_look(struct rds_sock *sk)
+{
+	int fds[OS_PASS_MAX], pair = rds_sock_pair(sk), lie = 0;
+	struct rds_share_attach hello;
+	bool filler = false, lost;
+	struct rds_carry *c;
+	unsigned nfds;
+	ssize_t n;
+
+	/* The filler announces itself, too.  It is a few bytes, and to be left there. */
+	os_syscall(SYS_ioctl, pair, SIOCINQ, (long)&lie, 0, 0, 0);
+	if (atomic_load(&sk->hidden_out) && lie < (int)sizeof(hello))
+		return;
+	while ((n = os_pass_recv(pair, &hello, sizeof(hello), fds, &nfds, &lost, MSG_DONTWAIT)) > 0) {
+		if (n == sizeof(hello) && nfds)
+			attach(sk, &hello, fds, nfds);
+		else if (n == 1 && atomic_load(&sk->hidden_out))
+			filler = true;
+		else
+			rds_warn_once(
+				"a call that was not interposed (io_uring, raw system call, libc handle) wrote to an "
+				"RDS socket; its data went nowhere. See librdspreload(7), Limits");
+	}
+	if (!filler)
+		return;
+	c = carry_of(sk);
+	rds_sock_hide_again(sk, c ? atomic_load(&c->standin) : -1);
+}
+
+/* ---- calls that sleep ---- */
+
+void rds_carry_wake(void)
+{
+	if (!atomic_exchange(&due, true))
+		rds_helper_kick();
+}
+
+/* One message wakes one receiver: when one finds nothing, so would all that came after it. */
+static void try_waiting(struct rds_carry *c)
+{
+	bool nothing = false, gone;
+	struct rds_holder *h, *next;
+
+	for (h = c->waiting; h; h = next) {
+		next = h->wait_next;
+		if (h->call->req.op == RDS_SHARE_RECV && nothing)
+			continue;
+		if (!try_call(h, h->call, true, &gone)) {
+			nothing |= h->call->req.op == RDS_SHARE_RECV;
+			continue;
+		}
+		if (gone) {
+			rds_carry_wake(); /* perhaps with all of it: the others come with the next round */
+			return;
+		}
+		stop_waiting(h);
+	}
+}
+
+void rds_carry_round(void)
+{
+	struct rds_carry *c, *next;
+
+	if (likely(!atomic_load_explicit(&due, memory_order_relaxed)))
+		return;
+	atomic_store(&due, false);
+	for (c = carried; c; c = next) {
+		next = c->next;
+		if (c->waiting)
+			try_waiting(c);
+	}
+}
+
+void rds_carry_forget(void)
+{
+	carried = NULL;
+	packet = NULL;
+	atomic_store(&due, false);
+}

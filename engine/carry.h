@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * carry.h - the carrier's side of a shared socket (share.h).  All of it belongs to the helper thread and needs no lock; only
+ * rds_carry_wake() is for others.
+ */
+#ifndef ENGINE_CARRY_H
+#define ENGINE_CARRY_H
+
+#include "engine/message.h"
+#include "engine/share.h"
+#include "engine/sock.h"
+
+struct rds_holder {
+	struct rds_event ev; /* the channel */
+	_Atomic int fd;
+	struct rds_carry *carry;
+	struct rds_holder *next;
+	/* the call that sleeps */
+	struct rds_share_call *call;
+	struct rds_holder *wait_next;
+	struct rds_timer timer;
+	/* of the last answer, until the holder is known to have read it */
+	struct rds_inc *unread;
+	uint32_t seq;
+};
+
+/* One per shared socket, as long as somebody is attached. */
+struct rds_carry {
+	struct rds_carry *next;
+	struct rds_sock *sk; /* referenced */
+	_Atomic int standin; /* a copy: whoever is attached has one as well, so it hides no last close */
+	struct rds_holder *holders;
+	struct rds_holder *waiting, **waiting_tail; /* in the order in which they came */
+};
+
+/* A request as it was read, and its bytes, on the heap. */
+struct rds_share_call {
+	struct rds_share_request req;
+	char *name, *control, *data;
+	int memfd; /* -1: none */
+	void *mapped;
+	char bytes[];
+};
+
+/* What lies on our end of a stand-in's pair?  sk is referenced by the caller. */
+void rds_carry_look(struct rds_sock *sk);
+/* Calls that sleep are tried again. */
+void rds_carry_round(void);
+void rds_carry_forget(void); /* forked child */
+
+/* Something has come in or gone out: any thread, any lock held. */
+void rds_carry_wake(void);
+
+/* carry_serve.c: makes the call.  -EAGAIN in *answer->result with *sleeps set: it has to wait for that event. */
+struct rds_carry_result {
+	struct rds_share_answer a;
+	char name[RDS_SHARE_NAME];
+	char *control, *data; /* on the heap, or NULL */
+	struct rds_inc *taken;
+	bool sleeps;
+};
+void rds_carry_serve(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r);
+void rds_carry_result_free(struct rds_carry_result *r);
+
+/*
+ * recv.c: a receive for somebody else.  Never sleeps; may_wait: the caller would.  *taken: what was delivered, for rds_inc_free() or
+ * putting back.
+ */
+ssize_t rds_recv_for(struct rds_sock *sk, int fd, struct msghdr *msg, int flags, bool may_wait, struct rds_inc **taken);
+void rds_recv_put_back(struct rds_sock *sk, struct rds_inc *inc);
+
+#endif

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * share.h - one socket, several processes: what is said between them.
+ *
+ * The process whose engine has the socket is its *carrier*.  Every other process that has a descriptor of it (by fork, exec
+ * or SCM_RIGHTS) is a *holder*: it has the stand-in alone, and has the carrier's helper make its calls.
+ *
+ * A holder gets at the carrier through the stand-in itself, whose other end the carrier has: it sends RDS_SHARE_ATTACH
+ * there with one end of a SEQPACKET pair, the *channel*, and a copy of the stand-in.  Who can do that has the descriptor, and
+ * nothing else is asked.  On a channel one call is made at a time:
+ *
+ *	holder	REQUEST
+ *	carrier	REPLY, or first WAIT: the call sleeps; READY then comes before its REPLY
+ *	holder	CANCEL while it sleeps (a signal): the REPLY comes all the same, -EINTR or what was quicker
+ *
+ * A holder that dies with a message in a REPLY that it has not read closes the channel with something in it, which the
+ * kernel tells the carrier: the message goes back to the head of the queue.  So each message reaches one reader.
+ *
+ * Both sides check what they read: lengths, order, version.
+ */
+#ifndef ENGINE_SHARE_H
+#define ENGINE_SHARE_H
+
+#include <stdint.h>
+#include <sys/socket.h>
+
+#define RDS_SHARE_MAGIC 0x48534452u /* "RDSH" */
+#define RDS_SHARE_VERSION 1
+#define RDS_SHARE_INLINE 65536u	       /* bytes of a message in a packet; more goes in a memfd */
+#define RDS_SHARE_CONTROL 20480u       /* of control messages: the kernel's optmem_max */
+#define RDS_SHARE_NAME 128u	       /* sockaddr_storage */
+#define RDS_SHARE_BIG (16u << 20)      /* what one call may move at all */
+#define RDS_SHARE_SOCKBUF (256 * 1024) /* of a channel: one of each kind of packet fits */
+
+enum rds_share_op {
+	RDS_SHARE_SEND = 1,
+	RDS_SHARE_RECV,
+	RDS_SHARE_CANCEL,
+	RDS_SHARE_PUT_BACK, /* the message of the last REPLY: the program's buffer was none */
+	RDS_SHARE_BIND,
+	RDS_SHARE_CONNECT,
+	RDS_SHARE_SOCKNAME,
+	RDS_SHARE_PEERNAME,
+	RDS_SHARE_SETOPT,
+	RDS_SHARE_GETOPT,
+	RDS_SHARE_IOCTL,
+	RDS_SHARE_WATCH, /* arg: edges, too */
+	RDS_SHARE_TAKE_ERROR,
+	RDS_SHARE_SET_ERROR,
+	RDS_SHARE_OPS
+};
+
+enum rds_share_kind { RDS_SHARE_HELLO = 1, RDS_SHARE_REPLY, RDS_SHARE_WAIT, RDS_SHARE_READY };
+
+/* On the stand-in, with the channel and a copy of the stand-in. */
+struct rds_share_attach {
+	uint32_t magic, version;
+};
+
+/* Followed by name, control, data, in this order. */
+struct rds_share_request {
+	uint32_t magic;
+	uint16_t op;
+	uint8_t may_wait;
+	uint8_t has_name; /* RECV: a name is wanted; SEND, options: there is a pointer at all */
+	uint32_t seq;
+	int32_t flags;				  /* msg flags */
+	int32_t level, opt;			  /* options; opt: error number, edge */
+	uint64_t arg;				  /* ioctl: the request */
+	uint32_t name_len, control_len, data_len; /* in this packet */
+	uint32_t big;				  /* bytes in the memfd that comes with it, instead of data */
+	uint32_t room, control_room;		  /* for the answer */
+	uint64_t total; /* SEND: length of the message if its bytes are not here (far too long) */
+};
+
+struct rds_share_answer {
+	uint32_t magic;
+	uint16_t kind;
+	uint16_t has_message; /* PUT_BACK is possible */
+	uint32_t seq;
+	int32_t flags; /* msg_flags */
+	int64_t result;
+	uint32_t name_len, control_len, data_len, big; /* as above */
+	uint32_t len;				       /* what the call wrote to its length argument */
+};
+
+#endif
