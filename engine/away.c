@@ -19,13 +19,15 @@
 #include "engine/away_impl.h"
 #include "engine/log.h"
 #include "engine/os.h"
+#include "engine/rds.h"
 
 #define SLOTS 64
 #define CHUNKS 256
 #define ATTACH_TRIES 100
 #define ROOM_MS 100   /* for the stand-in to take the request */
-#define HELLO_MS 5000 /* then it is said whom we wait for */
-#define HELLO_TRIES 6 /* and then it is no call that waits without an end */
+#define LOOK_MS 20    /* between looks whether the socket has been left to whoever wants it */
+#define LATE_MS 5000  /* then it is said whom we wait for */
+#define LIMIT_MS 30000 /* and then it is no call that waits without an end */
 
 enum { FREE, IDLE, BUSY, DOOMED /* BUSY, to be closed after it */ };
 
@@ -190,17 +192,20 @@ static int ask(int fd, int channel)
 	return err;
 }
 
-static int await_hello(int channel)
+static int await_hello(int fd, int channel)
 {
 	struct pollfd p = {.fd = channel, .events = POLLIN};
 	struct rds_share_answer a;
-	int rc, tries = 0;
+	unsigned waited = 0;
 	ssize_t n;
 
-	while ((rc = os_poll(&p, 1, HELLO_MS)) <= 0) {
-		if (rc == 0)
+	while (os_poll(&p, 1, LOOK_MS) <= 0) {
+		if (rds_adoptable(fd))
+			return -RDS_AWAY_LEFT;
+		waited += LOOK_MS;
+		if (waited >= LATE_MS)
 			rds_warn_once("the process that carries an RDS socket of this one does not answer (is it stopped?)");
-		if (rc == 0 && ++tries == HELLO_TRIES)
+		if (waited >= LIMIT_MS)
 			return -ENOTCONN;
 	}
 	n = os_recv(channel, &a, sizeof(a), MSG_DONTWAIT);
@@ -221,7 +226,7 @@ static int dial(int fd, struct away_slot *s)
 	err = ask(fd, sv[1]);
 	os_close(sv[1]);
 	if (!err)
-		err = await_hello(sv[0]);
+		err = await_hello(fd, sv[0]);
 	if (err) {
 		os_close(sv[0]);
 		return err;
@@ -238,7 +243,7 @@ static int attach(int fd, uint64_t inode, struct away_slot **slot)
 	if (!s)
 		return -ENOMEM;
 	for (tries = 0; err == -EAGAIN && tries < ATTACH_TRIES; tries++)
-		err = dial(fd, s);
+		err = rds_adoptable(fd) ? -RDS_AWAY_LEFT : dial(fd, s);
 	if (err) {
 		atomic_store(&s->state, FREE);
 		return err;
@@ -367,6 +372,8 @@ static int next_packet(struct away_slot *s, struct away_call *c)
 			kind = lost ? -EMFILE : -EPROTO;
 		for (i = 0; i < nfds; i++)
 			os_close(fds[i]);
+		if (kind == RDS_SHARE_MOVED)
+			return -ECONNRESET;
 		if (kind < 0 || c->a.seq == c->q.seq)
 			return kind;
 	}
@@ -387,9 +394,9 @@ static int sleep_until_ready(struct away_slot *s, struct away_call *c)
 	pthread_cleanup_push(cancelled, s);
 	n = rds_os_sleep.read(atomic_load(&s->fd), &ready, sizeof(ready));
 	pthread_cleanup_pop(0);
-	if (n > 0)
+	if (n > 0 && ready.kind != RDS_SHARE_MOVED)
 		return 0;
-	if (n == 0)
+	if (n >= 0)
 		return -ECONNRESET; /* it slept to the end */
 	/* Its answer comes in any case; what became ready meanwhile is not lost. */
 	return os_pass_send(atomic_load(&s->fd), &cancel, sizeof(cancel), NULL, 0, 0) ? -ECONNRESET : 0;

@@ -6,6 +6,8 @@
  * results (0, a count, -errno), same rules about the program's pointers; a call that blocks sleeps in one libc read().
  * They may be called in signal handlers, from any number of threads, and in a child of vfork not at all.
  *
+ * -RDS_AWAY_LEFT from any of them: the call was not made, because the carrier has left the socket to whoever wants it; rds_adopt() it
+ * and make the call here.
  * -ENOTCONN from any of them: the process that carried the socket is gone, or has never heard of sharing; said once in the log.
  */
 #ifndef ENGINE_AWAY_H
@@ -15,6 +17,8 @@
 #include <stdint.h>
 #include <sys/socket.h>
 #include <sys/types.h>
+
+#define RDS_AWAY_LEFT 516 /* no errno */
 
 ssize_t rds_away_sendmsg(int fd, const struct msghdr *msg, int flags);
 ssize_t rds_away_recvmsg(int fd, struct msghdr *msg, int flags);

@@ -269,7 +269,7 @@ int rds_away_take_error(int fd)
 	int64_t rc = away_call(fd, &c);
 
 	away_end(&c);
-	return rc > 0 ? (int)rc : 0;
+	return rc > 0 || rc == -RDS_AWAY_LEFT ? (int)rc : 0;
 }
 
 void rds_away_set_error(int fd, int err)

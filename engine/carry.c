@@ -282,6 +282,14 @@ static bool try_call(struct rds_holder *h, const struct rds_share_call *call, bo
 
 	*gone = false;
 	rds_carry_serve(h->carry, call, &r);
+	if (r.a.result == -EBADF &&
+	    atomic_load(&h->carry->sk->leaving)) { /* the call was not made: to be asked of the next one */
+		rds_carry_result_free(&r);
+		say(h, RDS_SHARE_MOVED, call->req.seq);
+		*gone = true;
+		detach(h, true);
+		return true;
+	}
 	if (r.sleeps && call->req.may_wait) {
 		rds_carry_result_free(&r);
 		return false;

@@ -170,13 +170,14 @@ static void note_socket(struct rds_sock *sk, void *any)
 }
 
 /*
- * The forking thread may be a signal handler's that has interrupted who has control: then it stays as it is.  So it does if the helper
- * cannot be started; a child's call on a socket of ours will say so.
+ * This thread may be a signal handler's that has interrupted who has control: then it stays as it is.  So it does if the helper
+ * cannot be started; another process's call on a socket of ours will say so.
  */
-void rds_engine_fork_helper(void)
+void rds_engine_spreads(void)
 {
 	bool any = false;
 
+	atomic_store(&rds_spread, true);
 	if (!rds_eng || rds_engine_foreign() || atomic_load(&rds_eng->started) || !rds_trylock(&rds_eng->control))
 		return;
 	rds_sock_each_locked(note_socket, &any);
@@ -350,6 +351,7 @@ void rds_engine_forget(void)
 	rds_wires_forget();
 	rds_info_forget();
 	rds_carry_forget();
+	atomic_store(&rds_spread, false);
 	atomic_store(&alive, NULL);
 	__atomic_store_n(&rds_eng, NULL, __ATOMIC_RELEASE);
 }

@@ -103,8 +103,6 @@ extern struct rds_engine *rds_eng; /* NULL until the first socket */
 /* engine.c */
 int rds_engine_start(void);	  /* with the first socket: registry; control not held */
 int rds_engine_start_helper(void); /* with the first bind: thread, transports; control held */
-void rds_engine_fork_helper(
-	void); /* about to fork: the child may share the sockets (share.h), which needs a helper here */
 
 unsigned rds_engine_unsent(void); /* messages that would be lost if the process ended now; no lock held */
 

@@ -300,8 +300,6 @@ void rds_engine_fork_prepare(void)
 {
 	uint64_t until = os_now_ns() + FORK_WAIT_NS;
 
-	rds_engine_fork_helper();
-
 	while (!(fork_waited = rds_trylock(&round_lock)) && os_now_ns() < until)
 		sched_yield();
 	/* Held up, the helper gives them nothing to do any more. */

@@ -96,6 +96,24 @@ struct rds_inc *rds_inc_new(struct rds_conn *conn, struct rds_ep *ep, const stru
 	return inc;
 }
 
+struct rds_inc *rds_inc_copy(const void *from, uint32_t len)
+{
+	struct rds_inc *inc = inc_alloc();
+	void *heap = len ? malloc(len) : NULL;
+
+	if (!inc || (len && !heap)) {
+		free(inc);
+		free(heap);
+		return NULL;
+	}
+	if (len)
+		memcpy(heap, from, len);
+	memset(inc, 0, sizeof(*inc));
+	inc->len = len;
+	inc->data = inc->heap = heap;
+	return inc;
+}
+
 void rds_inc_free(struct rds_inc *inc)
 {
 	if (inc->ep) {

@@ -32,6 +32,8 @@ struct rds_inc {
 
 /* From rx->data in place if rx->token is set, else a copy. NULL: no memory. */
 struct rds_inc *rds_inc_new(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx);
+/* A copy of so many bytes, nothing else filled in. */
+struct rds_inc *rds_inc_copy(const void *from, uint32_t len);
 void rds_inc_free(struct rds_inc *inc);
 /* Copy out everything of this endpoint that waits in place (all: also when memory is short it must not stay). */
 void rds_inc_evacuate(struct rds_conn *conn, struct rds_ep *ep);

@@ -154,6 +154,31 @@ void rds_engine_exit(void);
  * lock that it would have to wait for, only gives the helper time to hand over what is queued.
  */
 void rds_engine_exit_now(void);
+/*
+ * Sockets may be held by other processes, too (a fork, an exec with descriptors, SCM_RIGHTS): from now on the end of this one
+ * looks after them.  Any time.
+ */
+extern _Atomic bool rds_spread;
+void rds_engine_spreads(void); /* ... and has the helper that they need; takes locks only if they are free */
+/*
+ * This process stops carrying its sockets (all, or those that are wanted; control is held then), for whoever else holds them: how many.  Their
+ * calls fail with EBADF from now on.  rds_leave_not(): it goes on after all, and takes back what nobody else has taken.
+ */
+unsigned rds_leave(bool (*wanted)(struct rds_sock *sk));
+void rds_leave_now(void); /* all, from _exit(): not if a lock is not to be had soon */
+void rds_leave_not(void);
+bool rds_sock_left(struct rds_sock *sk); /* it was left, and not taken back */
+/*
+ * Takes over what was left in the stand-in `fd`: 0 and *out, with one reference for the caller.  -EAGAIN: nothing was left
+ * there, another process carries it.  -errno: it is lost, which has been logged.
+ */
+int rds_adopt(int fd, struct rds_sock **out);
+/* True if something was left there.  A system call. */
+bool rds_adoptable(int fd);
+/* Is that the stand-in of an RDS socket, of whatever process?  A system call. */
+bool rds_is_standin(int fd);
+/* The layer above: any number that names the socket, or -1. */
+extern int (*rds_hook_number)(struct rds_sock *sk);
 /* True if fd is one of the engine's own descriptors: the application must not close or replace it. */
 bool rds_fd_is_internal(int fd);
 /* Moves an internal descriptor out of the way because the application wants to dup2() onto its number. 0 or -errno. */

@@ -77,6 +77,8 @@ static enum rds_rx_verdict dispatch(struct rds_conn *conn, struct rds_ep *ep, co
 	sk = rds_bound_find(&conn->id.laddr, rx->hdr.dport, conn->id.scope);
 	if (unlikely(!sk))
 		return rds_moved_refuse(conn, ep, &rx->hdr);
+	if (unlikely(atomic_load_explicit(&sk->leaving, memory_order_relaxed)))
+		return RDS_RX_LATER; /* it is being handed over: who sent that still has it, and will find the socket again */
 	inc = rds_inc_new(conn, ep, rx);
 	if (unlikely(!inc)) {
 		rds_error("out of memory for a message of %u bytes: its sender has to wait", rx->hdr.len);
@@ -475,7 +477,9 @@ ssize_t rds_recv_for(struct rds_sock *sk, int fd, struct msghdr *msg, int flags,
 	rx_lock();
 	if (!sk->rx_head)
 		rds_progress_locked();
-	if (sk->reports)
+	if (!atomic_load(&sk->open))
+		ret = -EBADF;
+	else if (sk->reports)
 		ret = deliver_reports(sk, fd, msg);
 	else if (sk->cong_monitor && sk->cong_notify)
 		ret = deliver_cong(sk, fd, msg);
@@ -492,7 +496,7 @@ ssize_t rds_recv_for(struct rds_sock *sk, int fd, struct msghdr *msg, int flags,
 void rds_recv_put_back(struct rds_sock *sk, struct rds_inc *inc)
 {
 	rx_lock();
-	if (atomic_load(&sk->open)) {
+	if (atomic_load(&sk->open) || atomic_load(&sk->leaving)) {
 		inc->next = sk->rx_head;
 		if (!sk->rx_head)
 			sk->rx_tail = &inc->next;

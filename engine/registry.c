@@ -125,6 +125,7 @@ int registry_sock_add(struct registry *reg, uint64_t inode, uint32_t sndbuf, uin
 		reg_store(&s->connected_port, 0);
 		reg_store(&s->scope, 0);
 		reg_store(&s->transport, 0);
+		reg_store(&s->moved, 0);
 		reg_store(&s->pid, reg->pid);
 		reg_store(&s->proc, reg->slot);
 		reg_words_store(s->id, &reg->id);
@@ -187,6 +188,10 @@ static int claimable(struct registry *reg, const struct reg_key *key)
 	if (link == REG_BAD)
 		return -EIO;
 	slot = reg_load(&reg_sock_at(reg, link)->proc);
+	if (slot == REG_NOBODY) {
+		reg_orphans_sweep(reg);
+		link = find_sound(reg, key);
+	}
 	if (slot < REG_PROCS) {
 		suspect.bits[slot / 64] |= UINT64_C(1) << slot % 64;
 		if (reg_reap_locked(reg, &suspect))
@@ -210,6 +215,7 @@ static uint16_t choose_port(struct registry *reg, struct reg_key key, uint16_t h
 	/* Not one: then the dead, or damaged chains, must not have the last word. */
 	if (reg_find_dead(reg, &dead))
 		reg_reap_locked(reg, &dead);
+	reg_orphans_sweep(reg);
 	reg_rebuild(reg);
 	return reg_port_unused(reg, key, hint);
 }
@@ -311,6 +317,58 @@ void registry_sock_remove(struct registry *reg, uint32_t idx)
 	reg_unlock(reg);
 }
 
+/* ---- sockets that change hands ---- */
+
+static void give_to(struct registry *reg, struct reg_sock *s, uint32_t proc, int32_t pid, const struct rds_procid *id)
+{
+	reg_begin_bindings(reg);
+	reg_store(&s->proc, proc);
+	reg_store(&s->pid, pid);
+	reg_store(&s->moved, 1);
+	reg_words_store(s->id, id);
+	reg_end_bindings(reg);
+}
+
+int registry_sock_leave(struct registry *reg, uint32_t idx, const struct rds_procid *name)
+{
+	struct reg_sock *s;
+	int ret = reg_lock(reg);
+
+	if (ret)
+		return ret;
+	s = own_sock(reg, idx);
+	if (s) {
+		reg_store(&reg->f->h.orphans, 1);
+		give_to(reg, s, REG_NOBODY, 0, name);
+	}
+	reg_unlock(reg);
+	return s ? 0 : -EIO;
+}
+
+int registry_sock_take(struct registry *reg, uint32_t idx, const struct rds_procid *name)
+{
+	struct reg_sock *s = NULL;
+	uint64_t idw[2];
+	int ret = reg_lock(reg);
+
+	if (ret)
+		return ret;
+	memcpy(idw, name, sizeof(idw));
+	if (idx < reg_usable(reg))
+		s = &reg->f->sock[idx];
+	if (s && reg_load(&s->mark) && reg_load(&s->proc) == REG_NOBODY && reg_words_eq(s->id, idw))
+		give_to(reg, s, reg->slot, reg->pid, &reg->id);
+	else
+		ret = -ENOENT;
+	reg_unlock(reg);
+	return ret;
+}
+
+bool registry_sock_gone(struct registry *reg, uint32_t idx)
+{
+	return idx >= reg_usable(reg) || reg_orphan_gone(&reg->f->sock[idx]);
+}
+
 /* ---- look-up ---- */
 
 static void owner_of(struct registry *reg, uint32_t link, struct registry_owner *out)
@@ -321,6 +379,7 @@ static void owner_of(struct registry *reg, uint32_t link, struct registry_owner 
 	out->proc = reg_load(&s->proc);
 	out->pid = reg_load(&s->pid);
 	out->transport = reg_load(&s->transport);
+	out->moved = reg_load(&s->moved);
 	reg_words_load(&out->procid, s->id);
 }
 

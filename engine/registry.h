@@ -95,11 +95,23 @@ void registry_sock_set_connected(struct registry *reg, uint32_t idx, const struc
 void registry_sock_set_bufs(struct registry *reg, uint32_t idx, uint32_t sndbuf, uint32_t rcvbuf);
 void registry_sock_remove(struct registry *reg, uint32_t idx);
 
+/*
+ * The process that carries it leaves, and somebody else may take it: its port stays taken, and is nobody's (REGISTRY_NOBODY), for as long as the
+ * socket of that name exists (share.h).  -EIO.
+ */
+int registry_sock_leave(struct registry *reg, uint32_t idx, const struct rds_procid *name);
+/* It is ours from now on.  -ENOENT: it is not to be had (any more). */
+int registry_sock_take(struct registry *reg, uint32_t idx, const struct rds_procid *name);
+/* A socket of nobody: has its last copy been closed?  System calls. */
+bool registry_sock_gone(struct registry *reg, uint32_t idx);
+
+#define REGISTRY_NOBODY 1024u /* no process slot */
 struct registry_owner {
-	uint32_t proc; /* slot */
+	uint32_t proc; /* slot, or REGISTRY_NOBODY */
 	uint32_t sock; /* entry index */
 	int32_t pid;
 	int32_t transport; /* of that socket */
+	bool moved;	   /* another process had it before this one */
 	struct rds_procid procid;
 };
 /*

@@ -92,6 +92,9 @@ struct reg_dead {
 	uint64_t bits[REG_PROCS / 64];
 };
 int reg_find_dead(struct registry *reg, struct reg_dead *dead);
+/* A socket of nobody that does not exist any more?  System calls. */
+bool reg_orphan_gone(struct reg_sock *s);
+void reg_orphans_sweep(struct registry *reg); /* locked */
 int reg_reap_locked(struct registry *reg, const struct reg_dead *dead);
 
 static inline uint32_t reg_usable(const struct registry *reg)

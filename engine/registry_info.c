@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "engine/registry_impl.h"
+#include "engine/share.h"
 
 void registry_counters_sum(struct registry *reg, uint64_t out[RDS_STATS])
 {
@@ -60,7 +61,7 @@ struct living {
 static bool lives(struct registry *reg, struct living *l, const struct registry_sock *s)
 {
 	if (s->proc >= REG_PROCS)
-		return false;
+		return s->proc == REG_NOBODY && rds_share_exists(&s->procid);
 	if (!l->asked[s->proc])
 		l->asked[s->proc] = registry_proc_alive(reg, s->proc, &s->procid) ? 1 : 2;
 	return l->asked[s->proc] == 1;

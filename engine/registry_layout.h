@@ -20,7 +20,7 @@
 #include "engine/stats.h"
 
 #define REG_MAGIC UINT64_C(0x45444f4e53445200) /* "\0RDSNODE" */
-#define REG_VERSION 2			       /* 2: cm_port */
+#define REG_VERSION 3			       /* 2: cm_port; 3: sockets of nobody */
 #define REG_PROCS 1024
 #define REG_SOCKS 65536
 #define REG_CHUNK 1024 /* socket entries that are reserved at a time */
@@ -54,7 +54,7 @@ struct reg_header {
 	_Alignas(64) _Atomic uint32_t dirty; /* set while anything is being changed: if found set, rebuild */
 	_Atomic uint32_t reserved;	     /* socket entries that exist */
 	_Atomic uint32_t free;		     /* list of unused entries */
-	uint32_t pad;
+	_Atomic uint32_t orphans;	     /* there may be sockets of nobody: only a hint */
 	_Atomic uint64_t order;	 /* creation order of the next socket */
 	_Atomic uint64_t hungry; /* when somebody who cannot get the lock last said so; only a hint */
 
@@ -74,6 +74,11 @@ struct reg_proc {
 };
 
 #define REG_SOCK_USED 0x10000u
+/*
+ * `proc` of a socket that nobody carries just now: then `id` is the socket's own, and it exists as long as the kernel knows the
+ * AF_UNIX name that is made of it.
+ */
+#define REG_NOBODY REG_PROCS
 struct reg_sock {
 	/* What a look-up reads: one cache line. */
 	_Alignas(64) _Atomic uint64_t addr[2];
@@ -84,6 +89,7 @@ struct reg_sock {
 	_Atomic uint32_t proc; /* slot of the owner */
 	_Atomic int32_t pid;
 	_Atomic int32_t transport;
+	_Atomic uint32_t moved; /* it has had another carrier */
 	/* What only snapshots read. */
 	_Alignas(64) _Atomic uint64_t connected[2];
 	_Atomic uint64_t inode;

@@ -12,6 +12,7 @@
 #include "engine/log.h"
 #include "engine/os.h"
 #include "engine/registry_impl.h"
+#include "engine/share.h"
 
 bool reg_proc_is(struct registry *reg, uint32_t slot, const uint64_t id[2])
 {
@@ -69,6 +70,43 @@ static int take_unused(struct registry *reg)
 	return -EUSERS;
 }
 
+bool reg_orphan_gone(struct reg_sock *s)
+{
+	struct rds_procid name;
+
+	uint64_t idw[2];
+
+	if (reg_load(&s->proc) != REG_NOBODY)
+		return false;
+	reg_words_load(&name, s->id);
+	if (rds_share_exists(&name))
+		return false;
+	/* Asked again: somebody may have taken it in between, and then that was not its name. */
+	memcpy(idw, &name, sizeof(idw));
+	return reg_load(&s->proc) == REG_NOBODY && reg_words_eq(s->id, idw) && reg_load(&s->mark);
+}
+
+void reg_orphans_sweep(struct registry *reg)
+{
+	bool left = false;
+
+	if (!reg_load(&reg->f->h.orphans))
+		return;
+	reg_begin_bindings(reg);
+	for (uint32_t link = 1; link <= reg_usable(reg); link++) {
+		struct reg_sock *s = reg_sock_at(reg, link);
+
+		if (!reg_load(&s->mark) || reg_load(&s->proc) != REG_NOBODY)
+			continue;
+		if (reg_orphan_gone(s))
+			reg_sock_free(reg, link);
+		else
+			left = true;
+	}
+	reg_store(&reg->f->h.orphans, left);
+	reg_end_bindings(reg);
+}
+
 int reg_proc_join(struct registry *reg)
 {
 	struct reg_dead dead;
@@ -76,6 +114,7 @@ int reg_proc_join(struct registry *reg)
 
 	if (reg_find_dead(reg, &dead))
 		reg_reap_locked(reg, &dead);
+	reg_orphans_sweep(reg);
 	ret = take_unused(reg);
 	if (ret)
 		rds_error("registry: %u processes have %s open, no more are possible: stop some", REG_PROCS, reg->path);

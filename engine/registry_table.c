@@ -121,6 +121,10 @@ static bool sock_sound(struct registry *reg, struct reg_sock *s)
 
 	if ((mark & ~0xffffu) != REG_SOCK_USED || mark == (REG_SOCK_USED | 1))
 		return false;
+	if (reg_load(&s->proc) == REG_NOBODY) {
+		reg_store(&reg->f->h.orphans, 1);
+		return true;
+	}
 	reg_words_load(id, s->id);
 	return reg_proc_is(reg, reg_load(&s->proc), id);
 }

@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define HANDOVER_MS 16 /* a port of this host that is changing hands is looked at so often */
 #define ASK_AT_ONCE 16 /* ports of one address; further ones when these are answered */
 
 static void nobody(struct rds_conn_id *id)
@@ -30,7 +31,7 @@ static void nobody(struct rds_conn_id *id)
 }
 
 /* Whose is that port?  Completes id.  far: our address is one that reaches other hosts.  -ENOENT: nobody's on this host. */
-static int owner_of(const struct rds_addr *dst, bool far, struct rds_conn_id *id, enum rds_conn_kind *kind)
+static int owner_of(const struct rds_addr *dst, bool far, struct rds_conn_id *id, enum rds_conn_kind *kind, bool *moved)
 {
 	struct registry_owner own;
 	int err;
@@ -39,7 +40,14 @@ static int owner_of(const struct rds_addr *dst, bool far, struct rds_conn_id *id
 	id->scope = dst->scope;
 	nobody(id);
 	*kind = RDS_CONN_LOOP;
+	*moved = false;
 	err = dst->port ? registry_lookup(rds_eng->reg, &dst->ip, dst->port, dst->scope, &own) : -ENOENT;
+	*moved = !err && own.moved;
+	if (!err && own.proc == REGISTRY_NOBODY) { /* changing hands, unless its last copy has been closed */
+		id->peer_slot = REGISTRY_NOBODY;
+		*kind = RDS_CONN_NOWHERE;
+		return 0;
+	}
 	if (!err && memcmp(&own.procid, registry_self(rds_eng->reg), sizeof(own.procid)) != 0) {
 		if (unlikely(rds_eng->alone)) {
 			*kind = RDS_CONN_NOWHERE; /* it is somebody's, but out of reach */
@@ -136,16 +144,28 @@ void rds_nowhere_append(const struct rds_conn_id *from, struct rds_queued *list)
 
 enum fate { GOES, WAITS, DROPPED };
 
+/* The port of a socket that nobody carries: has that ceased to be? */
+static bool gone(const struct rds_addr *dst)
+{
+	struct registry_owner own;
+
+	return registry_lookup(rds_eng->reg, &dst->ip, dst->port, dst->scope, &own) == 0 &&
+	       own.proc == REGISTRY_NOBODY && registry_sock_gone(rds_eng->reg, own.sock);
+}
+
 /* Where does what has waited go now?  dst and id have the addresses; asked_for: the message's; GOES: *to. */
 static enum fate decide(const struct rds_conn *nowhere, bool local, const struct rds_addr *dst, bool asked_for,
 			struct rds_conn_id *id, struct rds_conn **to)
 {
 	struct rds_port_owner own;
 	enum rds_conn_kind kind;
-	int err = owner_of(dst, nowhere->far, id, &kind);
+	bool moved;
+	int err = owner_of(dst, nowhere->far, id, &kind, &moved);
 
 	if (err && err != -ENOENT)
 		return WAITS;
+	if (!err && id->peer_slot == REGISTRY_NOBODY && kind == RDS_CONN_NOWHERE)
+		return gone(dst) ? DROPPED : WAITS;
 	if (err && !local) {
 		if (!nowhere->far)
 			return WAITS;
@@ -159,9 +179,18 @@ static enum fate decide(const struct rds_conn *nowhere, bool local, const struct
 	return *to ? GOES : WAITS;
 }
 
+/* Ports that something has been found to wait for; all clear between two uses.  control held. */
+static uint8_t waits[65536 / 8];
+
+static bool waits_for(uint16_t port)
+{
+	return waits[port / 8] >> port % 8 & 1;
+}
+
 /*
  * Messages that waited for an address to appear go to where they belong now.  control is held from end to end: a sender that
- * looks the address up gets no answer in between, so nothing newer overtakes them.
+ * looks the address up gets no answer in between, so nothing newer overtakes them.  The registry may change its mind in
+ * between: what comes behind a message that has to wait waits, too.
  */
 static void hand_over(struct rds_conn *nowhere, bool local)
 {
@@ -180,7 +209,7 @@ static void hand_over(struct rds_conn *nowhere, bool local)
 	while ((q = list)) {
 		list = q->next;
 		dst.port = q->u.dport;
-		switch (decide(nowhere, local, &dst, q->asked_for, &id, &to)) {
+		switch (waits_for(dst.port) ? WAITS : decide(nowhere, local, &dst, q->asked_for, &id, &to)) {
 		case GOES:
 			append(to, q);
 			break;
@@ -191,12 +220,15 @@ static void hand_over(struct rds_conn *nowhere, bool local)
 			rds_queued_free(q);
 			break;
 		case WAITS:
+			waits[dst.port / 8] |= (uint8_t)(1u << dst.port % 8);
 			*tail = q;
 			tail = &q->next;
 			n++;
 		}
 	}
 	*tail = NULL;
+	for (q = kept; q; q = q->next)
+		waits[q->u.dport / 8] = 0;
 	if (!kept)
 		return;
 	rds_lock(&nowhere->tx);
@@ -226,9 +258,10 @@ static void out_of_reach(const struct rds_addr *dst)
 }
 
 /* Completes id.  0: a process has the port, -ENOENT: nobody.  local: the address is this host's, if nobody has it.  control held. */
-static int find(const struct rds_addr *dst, bool far, bool local, struct rds_conn_id *id, enum rds_conn_kind *kind)
+static int find(const struct rds_addr *dst, bool far, bool local, struct rds_conn_id *id, enum rds_conn_kind *kind,
+		bool *moved)
 {
-	int err = owner_of(dst, far, id, kind);
+	int err = owner_of(dst, far, id, kind, moved);
 
 	if (err != -ENOENT || local)
 		return err;
@@ -239,13 +272,35 @@ static int find(const struct rds_addr *dst, bool far, bool local, struct rds_con
 	return 0;
 }
 
+/*
+ * A socket of this host has changed its carrier, and some of what was sent to the old one is still here.  That process is about to end: then all of it
+ * looks for the socket (shutdown.c), in order, if what is new goes behind it.  control held.
+ */
+static struct rds_conn *behind(const struct rds_conn_id *id, uint16_t port)
+{
+	struct rds_conn *conn;
+	bool has = false;
+
+	for (conn = rds_eng->conn_list; conn && !has; conn = has ? conn : conn->next) {
+		if (conn->kind != RDS_CONN_PEER || atomic_load(&conn->state) == RDS_CONN_DEAD ||
+		    conn->id.tos != id->tos || conn->id.scope != id->scope ||
+		    !rds_ip_equal(&conn->id.laddr, &id->laddr) || !rds_ip_equal(&conn->id.faddr, &id->faddr) ||
+		    memcmp(&conn->id.peer, &id->peer, sizeof(id->peer)) == 0)
+			continue;
+		rds_lock(&conn->tx);
+		has = rds_queue_has(conn, port);
+		rds_unlock(&conn->tx);
+	}
+	return has ? conn : NULL;
+}
+
 static int resolve(const struct rds_conn_id *from, const struct rds_addr *dst, bool far, struct rds_conn **out)
 {
 	struct rds_conn_id id = *from, none;
-	bool local = true, nobodys, tell = false;
+	bool local = true, nobodys, moved, tell = false;
 	struct rds_conn *nowhere;
 	enum rds_conn_kind kind;
-	int err = owner_of(dst, far, &id, &kind);
+	int err = owner_of(dst, far, &id, &kind, &moved);
 
 	*out = NULL;
 	if (err && err != -ENOENT)
@@ -255,7 +310,7 @@ static int resolve(const struct rds_conn_id *from, const struct rds_addr *dst, b
 	none = id;
 	nobody(&none);
 	rds_lock(&rds_eng->control);
-	err = find(dst, far, local, &id, &kind);
+	err = find(dst, far, local, &id, &kind, &moved);
 	if (err && err != -ENOENT)
 		goto unlock;
 	nowhere = kind == RDS_CONN_NOWHERE ? NULL : rds_conn_find(RDS_CONN_NOWHERE, &none);
@@ -264,13 +319,16 @@ static int resolve(const struct rds_conn_id *from, const struct rds_addr *dst, b
 		 * the address holds for both, so that a message and those before it are judged alike. */
 		nobodys = err == -ENOENT;
 		hand_over(nowhere, nobodys);
-		err = find(dst, far, nobodys, &id, &kind);
+		err = find(dst, far, nobodys, &id, &kind, &moved);
 	}
 	if (err && err != -ENOENT)
 		goto unlock;
+	*out = unlikely(moved) ? behind(&id, dst->port) : NULL;
+	if (unlikely(*out))
+		goto unlock;
 	*out = rds_conn_get_locked(kind, &id, &err);
 	if (*out && kind == RDS_CONN_NOWHERE) {
-		tell = !far && !(*out)->told;
+		tell = !far && !(*out)->told && id.peer_slot != REGISTRY_NOBODY;
 		(*out)->told |= tell;
 		(*out)->far |= far;
 	}
@@ -397,7 +455,9 @@ void rds_nowhere_retry(struct rds_conn *conn)
 		n = to_ask(conn, ports);
 	rds_lock(&conn->tx);
 	if (conn->queue) {
-		if (!conn->far)
+		if (local)
+			conn->backoff_ms = conn->backoff_ms < HANDOVER_MS ? conn->backoff_ms : HANDOVER_MS;
+		else if (!conn->far)
 			conn->backoff_ms = (uint64_t)rds_options()->reconnect_max_ms;
 		rds_conn_backoff(conn);
 	} else {

@@ -16,13 +16,24 @@
  * A holder that dies with a message in a REPLY that it has not read closes the channel with something in it, which the
  * kernel tells the carrier: the message goes back to the head of the queue.  So each message reaches one reader.
  *
- * Both sides check what they read: lengths, order, version.
+ * A carrier that leaves (exit, exec) puts the socket's state into a file in memory, and that file with its own end of the pair, as a packet,
+ * into the program's end: the *deposit*.  It lives as long as any copy of the descriptor does, wherever that is, and goes
+ * with the last one.  The first holder that takes it off is the carrier from then on; the kernel gives it to one.
+ *
+ * A stand-in has an abstract AF_UNIX name, by which anybody who gets hold of it knows what it is, and by which the registry can ask the kernel
+ * whether a socket that nobody carries still exists.
+ *
+ * All sides check what they read: lengths, order, version.
  */
 #ifndef ENGINE_SHARE_H
 #define ENGINE_SHARE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
+
+#include "engine/addr.h"
+#include "engine/registry.h"
 
 #define RDS_SHARE_MAGIC 0x48534452u /* "RDSH" */
 #define RDS_SHARE_VERSION 1
@@ -50,7 +61,46 @@ enum rds_share_op {
 	RDS_SHARE_OPS
 };
 
-enum rds_share_kind { RDS_SHARE_HELLO = 1, RDS_SHARE_REPLY, RDS_SHARE_WAIT, RDS_SHARE_READY };
+enum rds_share_kind {
+	RDS_SHARE_HELLO = 1,
+	RDS_SHARE_REPLY,
+	RDS_SHARE_WAIT,
+	RDS_SHARE_READY,
+	RDS_SHARE_MOVED /* the call was not made: attach anew */
+};
+
+/* The name of a stand-in: this, and the id in hexadecimal digits, behind a byte of zero. */
+#define RDS_SHARE_PREFIX "rds.socket."
+
+/* In the program's end, with the other end and the file. */
+struct rds_share_deposit {
+	uint32_t magic, version;
+	uint64_t size;
+};
+
+/* The file: this, then each message with its bytes. */
+struct rds_share_state {
+	uint32_t magic, version;
+	struct rds_procid name;
+	uint32_t reg_idx, n_messages;
+	struct rds_addr laddr, caddr;
+	uint32_t bound_scope;
+	int32_t transport;
+	bool bound, connected, no_rdma, tos_fixed, recverr, zerocopy, inq, cong_monitor;
+	uint8_t tos;
+	int32_t timestamp, err, sol_rds;
+	uint32_t sndbuf, rcvbuf, rx_trace, generic;
+	uint64_t sndtimeo_ns, rcvtimeo_ns;
+	uint64_t cong_mask, cong_notify;
+};
+
+struct rds_share_message {
+	struct in6_addr saddr;
+	uint16_t sport;
+	uint8_t tos;
+	uint32_t len;
+	uint64_t cookie, real_ns, trace_ns[3];
+};
 
 /* On the stand-in, with the channel and a copy of the stand-in. */
 struct rds_share_attach {
@@ -83,5 +133,10 @@ struct rds_share_answer {
 	uint32_t name_len, control_len, data_len, big; /* as above */
 	uint32_t len;				       /* what the call wrote to its length argument */
 };
+
+/* share.c */
+void rds_share_name(int standin, struct rds_procid *name); /* gives it a fresh one */
+bool rds_share_is(int fd, struct rds_procid *name);	   /* is that a stand-in, of whatever process? */
+bool rds_share_exists(const struct rds_procid *name);	   /* some copy of it is still open */
 
 #endif

@@ -47,6 +47,56 @@ static void operations_end(struct rds_conn *conn, bool broken, bool all)
 	rds_queue_purge(conn, true);
 }
 
+/* A port that the dead process had: does somebody else have it by now, or nobody for the moment (leave.c)? */
+static bool has_left(const struct rds_conn *conn, uint16_t port)
+{
+	struct registry_owner own;
+
+	return port && registry_lookup(rds_eng->reg, &conn->id.faddr, port, conn->id.scope, &own) == 0 &&
+	       memcmp(&own.procid, &conn->id.peer, sizeof(own.procid)) != 0;
+}
+
+static bool next_left(const struct rds_conn *conn, uint16_t *port)
+{
+	const struct rds_queued *q;
+	uint16_t last = 0;
+	unsigned i;
+
+	for (i = 0; i < conn->count; i++) {
+		const struct rds_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+
+		*port = u->dport;
+		if (u->sk && !u->cancelled && !u->once && *port != last && has_left(conn, *port))
+			return true;
+		last = *port;
+	}
+	for (q = conn->queue; q; q = q->next) {
+		*port = q->u.dport;
+		if (q->u.sk && *port != last && has_left(conn, *port))
+			return true;
+		last = *port;
+	}
+	return false;
+}
+
+/*
+ * A process of this host has ended, and left sockets to others: what it had not accepted for them goes there.  tx held, the endpoint is
+ * still there.
+ */
+static struct rds_queued *take_left(struct rds_conn *conn)
+{
+	struct rds_queued *all = NULL, **tail = &all, *some;
+	uint16_t port;
+
+	while (next_left(conn, &port)) {
+		if (!rds_queue_take(conn, port, 0, &some) || !some)
+			break;
+		for (*tail = some; *tail; tail = &(*tail)->next)
+			;
+	}
+	return all;
+}
+
 void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone)
 {
 	struct rds_queued *unsent = NULL;
@@ -60,6 +110,8 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 	operations_end(conn, ep && conn->ep == ep, peer_gone);
 	if (ep && conn->ep == ep) {
 		rds_conn_reap(conn);
+		if (peer_gone && conn->id.peer_slot != RDS_SLOT_REMOTE)
+			unsent = take_left(conn);
 		if (!peer_gone && !rds_queue_requeue(conn, ep)) {
 			rds_error("out of memory: a connection that broke stays down until %u messages can be kept",
 				  conn->count);
@@ -73,6 +125,8 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 	}
 	if (ep && conn->pending == ep)
 		conn->pending = NULL;
+	if (peer_gone && conn->id.peer_slot != RDS_SLOT_REMOTE && !unsent)
+		unsent = take_left(conn); /* it never came up */
 	if (peer_gone) {
 		atomic_store(&conn->state, RDS_CONN_DEAD);
 		atomic_fetch_add(&rds_eng->conn_gen, 1);

@@ -5,11 +5,8 @@
  * The application holds one end of an AF_UNIX SOCK_SEQPACKET pair, we hold the other.  The kernel hangs ours up when
  * the last copy of the application's end is gone, wherever it was: that is the socket's last close.
  *
- * Structures come from a slab that is never given back, so that a stale pointer can be asked (rds_sock_get) whether it
- * is still alive.  References: one while it is open (the last number that we know of may go before the last copy, which
- * another process has), one per counted descriptor number, one while on an engine list.  A call in progress is
- * noted in the thread's record instead (self.h), so the end of the last reference looks for such calls, and the last of them
- * ends the socket.  Messages that the transport has not yet acknowledged are counted apart, together with their bytes.
+ * Structures come from a slab that is never given back, so that a stale pointer can be asked whether it is still alive: sock_ref.c
+ * has the references.
  */
 #include "engine/sock.h"
 
@@ -59,119 +56,12 @@ static struct rds_sock *slab_get(void)
 	return sk;
 }
 
-bool rds_sock_get(struct rds_sock *sk)
-{
-	uint64_t ref = atomic_load_explicit(&sk->ref, memory_order_relaxed);
-
-	do {
-		if (!(ref & RDS_REF_COUNT))
-			return false;
-	} while (!atomic_compare_exchange_weak_explicit(&sk->ref, &ref, ref + 1, memory_order_acquire,
-							memory_order_relaxed));
-	return true;
-}
-
-static void slab_put(struct rds_sock *sk)
+void rds_sock_unused(struct rds_sock *sk)
 {
 	pthread_mutex_lock(&slab_lock);
 	sk->next_free = slab_free;
 	slab_free = sk;
 	pthread_mutex_unlock(&slab_lock);
-}
-
-static inline bool ending(uint64_t ref)
-{
-	return (ref & (RDS_REF_COUNT | RDS_REF_ENDING)) == RDS_REF_ENDING;
-}
-
-/*
- * No reference was left when ref was read; a call may be, and whoever finds that none is takes the mark and ends the socket.
- * A call that is still in progress may put it on a list and take it off again, and from there another call may come in: then
- * the turn has changed, and what was found before says nothing.
- */
-static void end_unless_called(struct rds_sock *sk, uint64_t ref)
-{
-	if (rds_self_on()) {
-		rds_self_barrier();
-		if (rds_self_anybody_calls(sk))
-			return; /* it looks when it leaves */
-	}
-	if (!atomic_compare_exchange_strong(&sk->ref, &ref, ref & ~RDS_REF_ENDING))
-		return;
-	if (atomic_fetch_or(&sk->snd, RDS_SND_DEAD) < RDS_SND_MSG)
-		slab_put(sk); /* else the last message in flight does */
-}
-
-void rds_sock_put(struct rds_sock *sk)
-{
-	uint64_t ref = atomic_load_explicit(&sk->ref, memory_order_relaxed), less;
-
-	do {
-		less = ref - 1;
-		if (!(less & RDS_REF_COUNT))
-			less = (less + RDS_REF_TURN) | RDS_REF_ENDING;
-	} while (!atomic_compare_exchange_weak(&sk->ref, &ref, less));
-	if (ending(less))
-		end_unless_called(sk, less);
-}
-
-bool rds_sock_enter(struct rds_sock *sk)
-{
-	struct rds_self *me = rds_self;
-	unsigned n = me->ncalls;
-
-	if (unlikely(n >= RDS_SELF_CALLS) && (me = rds_self_make())->ncalls >= RDS_SELF_CALLS)
-		return rds_sock_get(sk);
-	n = me->ncalls++;
-	atomic_signal_fence(memory_order_seq_cst);
-	atomic_store_explicit(&me->call[n], sk, memory_order_relaxed);
-	atomic_signal_fence(memory_order_seq_cst);
-	if (likely(atomic_load_explicit(&sk->ref, memory_order_acquire) & RDS_REF_COUNT))
-		return true;
-	rds_sock_leave(sk);
-	return false;
-}
-
-/* Calls nest, so it is the last slot, unless a handler left by siglongjmp() has lost some. */
-static void slot_clear(struct rds_self *me, unsigned n, struct rds_sock *sk)
-{
-	uint64_t ref;
-
-	atomic_store_explicit(&me->call[n], NULL, memory_order_release);
-	atomic_signal_fence(memory_order_seq_cst);
-	if (likely(n + 1 == me->ncalls))
-		me->ncalls = n;
-	ref = atomic_load_explicit(&sk->ref, memory_order_relaxed);
-	if (unlikely(ending(ref)))
-		end_unless_called(sk, ref);
-}
-
-void rds_sock_leave(struct rds_sock *sk)
-{
-	struct rds_self *me = rds_self;
-	unsigned n;
-
-	if (likely(me != &rds_nobody))
-		for (n = me->ncalls; n--;)
-			if (likely(atomic_load_explicit(&me->call[n], memory_order_relaxed) == sk)) {
-				slot_clear(me, n, sk);
-				return;
-			}
-	rds_sock_put(sk); /* no slot was free: it is counted */
-}
-
-void rds_snd_sub(struct rds_sock *sk, unsigned msgs, uint64_t bytes)
-{
-	uint64_t before = atomic_fetch_sub(&sk->snd, msgs * RDS_SND_MSG + bytes);
-
-	if (bytes && (before & (RDS_SND_MSG - 1)) == bytes)
-		RDS_STAT_INC(send_queue_empty);
-	if (unlikely(before & RDS_SND_DEAD)) {
-		if ((before & ~RDS_SND_DEAD) < (msgs + 1) * RDS_SND_MSG)
-			slab_put(sk);
-		return;
-	}
-	rds_sock_wake(sk, POLLOUT | POLLWRNORM);
 }
 
 void rds_sock_each_locked(void (*fn)(struct rds_sock *sk, void *arg), void *arg)
@@ -464,6 +354,7 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 	atomic_store(&sk->watched, false);
 	atomic_store(&sk->watched_edge, false);
 	atomic_store(&sk->carried, false);
+	atomic_store(&sk->leaving, false);
 	atomic_store(&sk->shown_in, false);
 	atomic_store(&sk->hidden_out, false);
 }
@@ -486,17 +377,14 @@ static int make_pair(struct rds_sock *sk, int type, uint64_t *inode)
 		os_close(sv[0]);
 		return err;
 	}
+	rds_share_name(sv[0], &sk->name);
 	*inode = st.st_ino;
 	return sv[0];
 }
 
-/* Into the registry and the list of sockets; from now on the helper may see it.  control held. */
-static int enter(struct rds_sock *sk)
+/* Into the list of sockets; from now on the helper may see it.  control held. */
+void rds_sock_list(struct rds_sock *sk)
 {
-	int err = registry_sock_add(rds_eng->reg, sk->inode, rds_sndbuf(sk), rds_rcvbuf(sk), &sk->reg_idx);
-
-	if (err)
-		return err;
 	sk->lent = rds_eng->helper_up ? rds_post_epoch() : 0; /* the caller does that; or else who starts the helper */
 	sk->prev_all = NULL;
 	sk->next_all = all;
@@ -504,9 +392,57 @@ static int enter(struct rds_sock *sk)
 		all->prev_all = sk;
 	all = sk;
 	atomic_store(&sk->open, true);
+	atomic_store(&sk->leaving, false);
 	/* for being open, and the number's */
 	atomic_store_explicit(&sk->ref, (atomic_load(&sk->ref) & ~(RDS_REF_TURN - 1)) + RDS_REF_TURN + 2, memory_order_release);
+}
+
+static int enter(struct rds_sock *sk)
+{
+	int err = registry_sock_add(rds_eng->reg, sk->inode, rds_sndbuf(sk), rds_rcvbuf(sk), &sk->reg_idx);
+
+	if (!err)
+		rds_sock_list(sk);
+	return err;
+}
+
+/* ---- one that comes from another process (adopt.c) ---- */
+
+int rds_sock_make(int pair, uint64_t inode, struct rds_sock **out)
+{
+	struct rds_sock *sk = slab_get();
+	int err;
+
+	if (!sk) {
+		os_close(pair);
+		return -ENOMEM;
+	}
+	err = os_dup_high_slot(pair, &sk->pair.n[0]);
+	if (err) {
+		rds_sock_unused(sk);
+		return err;
+	}
+	sock_init(sk, inode);
+	atomic_store(&sk->leaving, true); /* until it is listed */
+	*out = sk;
 	return 0;
+}
+
+void rds_sock_unmake(struct rds_sock *sk)
+{
+	rx_lock();
+	drop_received(sk);
+	rx_unlock();
+	os_close_slot(&sk->pair.n[0]);
+	rds_sock_unused(sk);
+}
+
+/* Without the helper's eye on it the last close would go unnoticed, until this process ends: no reason to fail. */
+void rds_sock_lend_late(struct rds_sock *sk)
+{
+	if (sk->lent && sock_lend(sk))
+		rds_warn("a socket that another process has left to this one is not watched: its last close may go "
+			 "unnoticed");
 }
 
 /* A program that counted on one descriptor per socket reports EMFILE earlier than its user expects. */
@@ -534,7 +470,7 @@ int rds_socket(int type, int protocol, struct rds_sock **out)
 		return -ENOMEM;
 	fd = make_pair(sk, type, &inode);
 	if (fd < 0) {
-		slab_put(sk);
+		rds_sock_unused(sk);
 		return refused(fd);
 	}
 	sock_init(sk, inode);
@@ -545,7 +481,7 @@ int rds_socket(int type, int protocol, struct rds_sock **out)
 	if (err) {
 		os_close_slot(&sk->pair.n[0]);
 		os_close(fd);
-		slab_put(sk);
+		rds_sock_unused(sk);
 		return err;
 	}
 	if (lent)

@@ -30,6 +30,7 @@ struct rds_zcopy_info {
 struct rds_sock {
 	_Atomic uint64_t ref;	  /* RDS_REF_*: the open socket, its numbers, engine lists, calls for which no record had room */
 	_Atomic bool open;	  /* cleared at last close */
+	_Atomic bool leaving;	  /* not open, because it is being handed over (leave.c; written under rx) */
 	struct rds_sock *next_free; /* slab (control) */
 	struct rds_sock *prev_all, *next_all; /* all open sockets (control) */
 	unsigned numbers; /* descriptor numbers that the layer above counts (control) */
@@ -37,6 +38,7 @@ struct rds_sock {
 	uint32_t lent;		  /* to the helper of that epoch (control; post.h) */
 	struct rds_chore let_go;  /* the other side closes its number; holds a reference */
 	uint64_t inode;	  /* of the application's end */
+	struct rds_procid name; /* of that (share.h) */
 	uint32_t reg_idx;
 	struct rds_event ev;
 
@@ -162,6 +164,12 @@ int rds_sock_pair(struct rds_sock *sk); /* our end of the pair, in this thread's
 int rds_sock_lend_all(void); /* control held, the helper is starting: have it see the hang-ups of stand-ins */
 void rds_sock_lent(struct rds_sock *sk, int fd); /* post.c */
 void rds_sock_forget(void); /* forked child */
+void rds_sock_unused(struct rds_sock *sk); /* sock_ref.c: nothing of it is in use: back to the slab */
+/* A socket around an end of a pair that came from another process, which it takes; not open before it is listed.  0 or -errno. */
+int rds_sock_make(int pair, uint64_t inode, struct rds_sock **out);
+void rds_sock_unmake(struct rds_sock *sk); /* ... and never was */
+void rds_sock_list(struct rds_sock *sk);   /* control: open, with two references */
+void rds_sock_lend_late(struct rds_sock *sk);
 
 /* bind.c: the sockets of this process by address and port; rx held */
 struct rds_sock *rds_bound_find(const struct in6_addr *ip, uint16_t port, uint32_t scope);

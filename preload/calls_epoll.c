@@ -11,6 +11,13 @@
 
 #include <stdlib.h>
 
+static int watch(struct rds_sock *sk, int ep, int fd, const struct epoll_event *event)
+{
+	rds_sock_watch(sk, fd, event->events & EPOLLET);
+	rds_fds_mark_epoll(ep);
+	return 0;
+}
+
 int epoll_ctl(int ep, int op, int fd, struct epoll_event *event)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
@@ -22,13 +29,11 @@ int epoll_ctl(int ep, int op, int fd, struct epoll_event *event)
 	if (unlikely(sk == RDS_INHERITED)) {
 		/* From here on the carrier keeps the stand-in current, and the set needs nothing of us. */
 		if (rc == 0 && op != EPOLL_CTL_DEL)
-			(void)rds_away_watch(fd, event->events & EPOLLET);
+			(void)RDS_AWAY(fd, rds_away_watch(fd, event->events & EPOLLET), now, watch(now, ep, fd, event));
 		return rc;
 	}
-	if (rc == 0 && op != EPOLL_CTL_DEL) {
-		rds_sock_watch(sk, fd, event->events & EPOLLET);
-		rds_fds_mark_epoll(ep);
-	}
+	if (rc == 0 && op != EPOLL_CTL_DEL)
+		watch(sk, ep, fd, event);
 	rds_fds_put(sk);
 	return rc;
 }

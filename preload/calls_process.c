@@ -5,8 +5,7 @@
  * A forked child has a copy of our memory but neither our threads nor a right to our connections: its handler turns all
  * RDS sockets into inherited numbers and forgets the engine; the next socket() starts a fresh one.  Children that no
  * handler sees (_Fork, raw clone) are noticed at their first call on an RDS number; children that share our memory
- * (vfork) must not change anything in it (rds_fds_mine).  exec needs nothing: all internal descriptors are
- * close-on-exec.
+ * (vfork) must not change anything in it (rds_fds_mine).  exec is calls_exec.c's.
  */
 #include "fds.h"
 
@@ -23,8 +22,10 @@ static void process_child(void)
 
 static void process_before(void)
 {
-	if (rds_fds_on())
-		rds_engine_fork_prepare();
+	if (!rds_fds_on())
+		return;
+	rds_engine_spreads();
+	rds_engine_fork_prepare();
 }
 
 static void process_parent(void)
@@ -49,8 +50,11 @@ void rds_process_init(void)
 /* After the program's own exit handlers: what it has sent is still handed over, within a bound. */
 static void __attribute__((destructor)) process_exit(void)
 {
-	if (rds_fds_on() && rds_fds_mine())
+	if (rds_fds_on() && rds_fds_mine()) {
+		if (atomic_load(&rds_spread))
+			rds_leave(NULL);
 		rds_engine_exit();
+	}
 }
 
 /*
@@ -59,8 +63,11 @@ static void __attribute__((destructor)) process_exit(void)
  */
 static void leave_now(void)
 {
-	if (rds_fds_on() && rds_fds_mine())
+	if (rds_fds_on() && rds_fds_mine()) {
+		if (atomic_load(&rds_spread))
+			rds_leave_now();
 		rds_engine_exit_now();
+	}
 }
 
 void _exit(int status)

@@ -22,7 +22,7 @@ static ssize_t recv_blocking(struct rds_sock *sk, int fd, struct msghdr *msg, in
 static ssize_t recv_engine(struct rds_sock *sk, int fd, struct msghdr *msg, int flags)
 {
 	if (unlikely(sk == RDS_INHERITED))
-		return rds_away_recvmsg(fd, msg, flags);
+		return RDS_AWAY(fd, rds_away_recvmsg(fd, msg, flags), now, recv_engine(now, fd, msg, flags));
 	return flags & MSG_DONTWAIT ? rds_recvmsg(sk, fd, msg, flags) : recv_blocking(sk, fd, msg, flags);
 }
 
@@ -147,7 +147,7 @@ ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 		return rds_fds_done(sk, flags & USER_MSG_COMPAT ? -EINVAL : recv_msg(sk, fd, msg, flags));
 	ssize_t rc = rds_real.recvmsg(fd, msg, flags);
 
-	if (rds_fds_on() && rc >= 0 && msg->msg_controllen)
+	if (rc >= 0 && msg->msg_controllen)
 		recv_rights(msg);
 	return rc;
 }
@@ -196,7 +196,9 @@ static int recv_mmsg(struct rds_sock *sk, int fd, struct mmsghdr *vec, unsigned 
 	ssize_t rc = timeout ? mmsg_end(timeout, &end) : 0;
 
 	if (rc == 0 && !(flags & MSG_ERRQUEUE)) {
-		int err = sk == RDS_INHERITED ? rds_away_take_error(fd) : rds_sock_take_error(sk);
+		int err = sk == RDS_INHERITED
+				  ? (int)RDS_AWAY(fd, rds_away_take_error(fd), now, rds_sock_take_error(now))
+				  : rds_sock_take_error(sk);
 
 		rc = err > 0 ? -err : err;
 	}
@@ -236,7 +238,7 @@ int recvmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags, struct timespec
 								     : recv_mmsg(sk, fd, vec, n, flags, timeout));
 	int rc = rds_real.recvmmsg(fd, vec, n, flags, timeout);
 
-	for (int i = 0; rds_fds_on() && i < rc; i++)
+	for (int i = 0; i < rc; i++)
 		if (vec[i].msg_hdr.msg_controllen)
 			recv_rights(&vec[i].msg_hdr);
 	return rc;

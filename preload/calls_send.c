@@ -22,7 +22,7 @@ static ssize_t send_blocking(struct rds_sock *sk, int fd, const struct msghdr *m
 static ssize_t send_engine(struct rds_sock *sk, int fd, const struct msghdr *msg, int flags)
 {
 	if (unlikely(sk == RDS_INHERITED))
-		return rds_away_sendmsg(fd, msg, flags);
+		return RDS_AWAY(fd, rds_away_sendmsg(fd, msg, flags), now, send_engine(now, fd, msg, flags));
 	return flags & MSG_DONTWAIT ? rds_sendmsg(sk, fd, msg, flags) : send_blocking(sk, fd, msg, flags);
 }
 
@@ -82,12 +82,25 @@ static ssize_t send_msg(struct rds_sock *sk, int fd, const struct msghdr *user, 
 	return rc ? rc : send_engine(sk, fd, &msg, flags);
 }
 
+/* An RDS socket on its way to another process (or to ourselves, which does no harm). */
+static void send_rights(const struct msghdr *msg)
+{
+	if (likely(!rds_fds_on()) || atomic_load(&rds_spread) || rds_user_readable(msg, sizeof(*msg)) ||
+	    !msg->msg_control || rds_user_readable(msg->msg_control, msg->msg_controllen))
+		return;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR((struct msghdr *)(uintptr_t)msg, c))
+		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+			rds_engine_spreads();
+}
+
 ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
 
-	if (likely(!sk))
+	if (likely(!sk)) {
+		send_rights(msg);
 		return rds_real.sendmsg(fd, msg, flags);
+	}
 	return rds_fds_done(sk, flags & USER_MSG_COMPAT ? -EINVAL : send_msg(sk, fd, msg, flags));
 }
 
@@ -119,8 +132,12 @@ int sendmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
 
-	if (likely(!sk))
+	if (likely(!sk)) {
+		for (unsigned i = 0; unlikely(rds_fds_on()) && i < n && !rds_user_readable(&vec[i], sizeof(vec[i]));
+		     i++)
+			send_rights(&vec[i].msg_hdr);
 		return rds_real.sendmmsg(fd, vec, n, flags);
+	}
 	return (int)rds_fds_done(sk, flags & USER_MSG_COMPAT ? -EINVAL : send_mmsg(sk, fd, vec, n, flags));
 }
 

@@ -137,8 +137,9 @@ static int name_in(struct rds_sock *sk, int fd, name_in_fn *call, away_in_fn *aw
 	int rc = user_addr_in(addr, len, &name);
 
 	if (!rc)
-		rc = sk == RDS_INHERITED ? away(fd, (struct sockaddr *)&name, (int)len)
-					 : call(sk, (struct sockaddr *)&name, (int)len);
+		rc = sk != RDS_INHERITED ? call(sk, (struct sockaddr *)&name, (int)len)
+					 : (int)RDS_AWAY(fd, away(fd, (struct sockaddr *)&name, (int)len), now,
+							 call(now, (struct sockaddr *)&name, (int)len));
 	return (int)rds_fds_done(sk, rc);
 }
 
@@ -148,8 +149,9 @@ static int name_out(struct rds_sock *sk, int fd, name_out_fn *call, away_out_fn 
 	struct sockaddr_storage name = {0};
 	socklen_t full = sizeof(name);
 
-	int rc = sk == RDS_INHERITED ? away(fd, (struct sockaddr *)&name, &full)
-				     : call(sk, (struct sockaddr *)&name, &full);
+	int rc = sk != RDS_INHERITED ? call(sk, (struct sockaddr *)&name, &full)
+				     : (int)RDS_AWAY(fd, away(fd, (struct sockaddr *)&name, &full), now,
+						     call(now, (struct sockaddr *)&name, &full));
 
 	rc = rc ? rc : user_addr_out(&name, full, addr, len);
 	return (int)rds_fds_done(sk, rc);
@@ -232,7 +234,8 @@ int getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
 
 	if (likely(!sk))
 		return rds_real.getsockopt(fd, level, opt, val, len);
-	int rc = sk == RDS_INHERITED ? rds_away_getsockopt(fd, level, opt, val, len)
+	int rc = sk == RDS_INHERITED ? (int)RDS_AWAY(fd, rds_away_getsockopt(fd, level, opt, val, len), now,
+						     rds_getsockopt(now, fd, level, opt, val, len))
 				     : rds_getsockopt(sk, fd, level, opt, val, len);
 
 	return (int)rds_fds_done(sk, rc);
@@ -244,7 +247,8 @@ int setsockopt(int fd, int level, int opt, const void *val, socklen_t len)
 
 	if (likely(!sk))
 		return rds_real.setsockopt(fd, level, opt, val, len);
-	int rc = sk == RDS_INHERITED ? rds_away_setsockopt(fd, level, opt, val, len)
+	int rc = sk == RDS_INHERITED ? (int)RDS_AWAY(fd, rds_away_setsockopt(fd, level, opt, val, len), now,
+						     rds_setsockopt(now, fd, level, opt, val, len))
 				     : rds_setsockopt(sk, fd, level, opt, val, len);
 
 	return (int)rds_fds_done(sk, rc);
@@ -266,7 +270,8 @@ static bool ioctl_not_rds(unsigned long req)
 
 static int ioctl_rds(struct rds_sock *sk, int fd, unsigned long req, void *arg)
 {
-	int rc = sk == RDS_INHERITED ? rds_away_ioctl(fd, req, arg) : rds_ioctl(sk, req, arg);
+	int rc = sk != RDS_INHERITED ? rds_ioctl(sk, req, arg)
+				     : (int)RDS_AWAY(fd, rds_away_ioctl(fd, req, arg), now, rds_ioctl(now, req, arg));
 
 	if (rc != -ENOIOCTLCMD)
 		return (int)rds_result(rc);

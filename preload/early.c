@@ -13,6 +13,8 @@
 
 #include "early.h"
 
+extern char **environ;
+
 #define SIGSET_BYTES (_NSIG / 8)
 
 int early_socket(int domain, int type, int protocol)
@@ -388,4 +390,41 @@ void early__exit(int status)
 {
 	for (;;)
 		syscall(SYS_exit_group, status);
+}
+
+/* ---- new programs: without a look along PATH, and a spawn has to wait for libc's ---- */
+
+int early_execve(const char *path, char *const argv[], char *const envp[])
+{
+	return (int)syscall(SYS_execve, path, argv, envp);
+}
+
+int early_execv(const char *path, char *const argv[])
+{
+	return early_execve(path, argv, environ);
+}
+
+int early_execveat(int dir, const char *path, char *const argv[], char *const envp[], int flags)
+{
+	return (int)syscall(SYS_execveat, dir, path, argv, envp, flags);
+}
+
+int early_fexecve(int fd, char *const argv[], char *const envp[])
+{
+	return early_execveat(fd, "", argv, envp, AT_EMPTY_PATH);
+}
+
+/* Never called: the wrappers make a vector of the arguments first. */
+int early_execl(const char *path, const char *arg, ...)
+{
+	(void)path, (void)arg;
+	errno = ENOSYS;
+	return -1;
+}
+
+int early_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
+		      const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
+{
+	(void)pid, (void)path, (void)actions, (void)attr, (void)argv, (void)envp;
+	return ENOSYS;
 }

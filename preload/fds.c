@@ -18,6 +18,8 @@
  */
 #include "fds.h"
 
+#include <dirent.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -102,6 +104,20 @@ static unsigned fds_hangup(struct rds_sock *sk)
 	return forgotten;
 }
 
+/* Any number of it, for the engine (a hand-over is a rare thing). */
+static int fds_number(struct rds_sock *sk)
+{
+	for (int fd = 0; fd < atomic_load(&fds_top); fd++) {
+		uintptr_t word = rds_fds_peek(fd);
+
+		if (word == (uintptr_t)sk)
+			return fd;
+		if (!rds_fds_word(fd))
+			fd |= (int)FDS_CHUNK - 1;
+	}
+	return -1;
+}
+
 static void held_release(void *arg);
 static pthread_key_t held_key;
 
@@ -109,6 +125,7 @@ void rds_fds_init(void)
 {
 	pthread_key_create(&held_key, held_release);
 	rds_hook_hangup = fds_hangup;
+	rds_hook_number = fds_number;
 }
 
 /* ---- whose table is it ---- */
@@ -142,25 +159,43 @@ bool rds_fds_mine(void)
 
 /* ---- looking up ---- */
 
+static int fds_add(int fd, struct rds_sock *sk);
+
+/* All numbers of the socket that `fd` names, which this process carries from now on. */
+static void fds_adopted(int fd, struct rds_sock *sk)
+{
+	struct stat want, st;
+
+	if (fstat(fd, &want))
+		want.st_ino = 0;
+	for (int n = 0; n < atomic_load(&fds_top); n++) {
+		if (rds_fds_peek(n) == FDS_INHERITED && fstat(n, &st) == 0 && st.st_ino == want.st_ino)
+			(void)fds_add(n, sk);
+	}
+	rds_sock_number_closed(sk); /* the taker's own reference */
+}
+
 /*
- * An inherited number, or has it been reused behind our back?  Nobody tells us when such a stand-in is closed, but a
- * call on it ends in an error anyway: it can afford to ask the kernel.
+ * A number of another process's socket, or has it been reused behind our back?  Nobody tells us when such a stand-in is closed, but a call on
+ * it goes a long way anyway: it can afford to ask the kernel.  NULL also if the socket has just become ours.
  */
 static struct rds_sock *fds_check_inherited(int fd, _Atomic(uintptr_t) *word)
 {
-	int domain = 0, type = 0;
-	socklen_t len = sizeof(int);
 	uintptr_t mark = FDS_INHERITED;
-	int saved = errno;
+	struct rds_sock *sk;
+	struct stat st;
 
-	if (rds_real.getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) ||
-	    rds_real.getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len))
-		domain = 0;
-	errno = saved;
-	if (domain == AF_UNIX && type == SOCK_SEQPACKET)
+	if (fstat(fd, &st) || !S_ISSOCK(st.st_mode) || !rds_is_standin(fd)) {
+		atomic_compare_exchange_strong(word, &mark, 0);
+		return NULL;
+	}
+	if (!rds_adoptable(fd) || !rds_fds_mine())
 		return RDS_INHERITED;
-	atomic_compare_exchange_strong(word, &mark, 0);
-	return NULL;
+	rds_libc_init();
+	rds_process_init();
+	if (rds_adopt(fd, &sk) == 0)
+		fds_adopted(fd, sk);
+	return atomic_load(word) == FDS_INHERITED ? RDS_INHERITED : NULL;
 }
 
 struct rds_sock *rds_fds_get_slow(int fd, _Atomic(uintptr_t) *word)
@@ -168,8 +203,15 @@ struct rds_sock *rds_fds_get_slow(int fd, _Atomic(uintptr_t) *word)
 	for (;;) {
 		uintptr_t value = atomic_load_explicit(word, memory_order_acquire);
 
-		if (value == FDS_INHERITED)
-			return fds_check_inherited(fd, word);
+		if (value == FDS_INHERITED) {
+			int saved = errno;
+			struct rds_sock *away = fds_check_inherited(fd, word);
+
+			errno = saved;
+			if (away)
+				return away;
+			continue;
+		}
 		struct rds_sock *sk = fds_sock(value);
 
 		if (!sk)
@@ -253,6 +295,24 @@ static int fds_add(int fd, struct rds_sock *sk)
 	return 0;
 }
 
+/* A stand-in that no engine of ours knows: another process's. */
+static int fds_foreign(int fd)
+{
+	_Atomic(uintptr_t) *word;
+
+	if (likely(!rds_is_standin(fd)))
+		return 0;
+	word = fds_word_alloc(fd);
+	if (!word)
+		return -EMFILE;
+	if (!rds_fds_on()) {
+		atomic_store(&fds_owner, fds_getpid());
+		atomic_store(&rds_fds_active, true);
+	}
+	fds_drop(atomic_exchange(word, FDS_INHERITED));
+	return 0;
+}
+
 /* Asks the kernel and the engine instead of the table; a number that is not ours is forgotten. */
 static int fds_recognise(int fd)
 {
@@ -267,14 +327,45 @@ static int fds_recognise(int fd)
 		rds_sock_put(sk);
 	} else {
 		rds_fds_fresh(fd);
+		rc = fds_foreign(fd);
 	}
 	return rc;
 }
 
 void rds_fds_received(int fd)
 {
-	if (rds_fds_mine())
+	if (!rds_fds_on())
+		(void)fds_foreign(fd);
+	else if (rds_fds_mine())
 		(void)fds_recognise(fd);
+}
+
+void rds_fds_came(void)
+{
+	char path[] = "/proc/self/fd";
+	struct dirent *d;
+	DIR *dir = opendir(path);
+
+	while (dir && (d = readdir(dir)) != NULL) {
+		int fd = atoi(d->d_name);
+
+		if (d->d_name[0] != '.' && fd != dirfd(dir))
+			(void)fds_foreign(fd);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+void rds_fds_left(void)
+{
+	for (int n = 0; n < atomic_load(&fds_top); n++) {
+		_Atomic(uintptr_t) *word = rds_fds_word(n);
+		uintptr_t value = word ? atomic_load(word) : 0;
+
+		if (fds_sock(value) && rds_sock_left(fds_sock(value)) &&
+		    atomic_compare_exchange_strong(word, &value, FDS_INHERITED))
+			rds_sock_put(fds_sock(value));
+	}
 }
 
 int rds_fds_copied(int from, int fd, struct rds_sock *sk)

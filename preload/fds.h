@@ -76,6 +76,24 @@ static inline struct rds_sock *rds_fds_get(int fd)
 	return rds_fds_get_slow(fd, word);
 }
 
+/*
+ * A call on another process's socket, again and again until it was made: there, or here if the socket has become ours meanwhile.
+ * `here` may use the socket under the name given.
+ */
+#define RDS_AWAY(fd, away, name, here)                                                                                 \
+	__extension__({                                                                                                \
+		long rc_;                                                                                              \
+		while ((rc_ = (long)(away)) == -RDS_AWAY_LEFT) {                                                       \
+			struct rds_sock *name = rds_fds_get(fd);                                                       \
+			if (name == RDS_INHERITED)                                                                     \
+				continue;                                                                              \
+			rc_ = name ? (long)(here) : -EBADF;                                                            \
+			rds_fds_put(name);                                                                             \
+			break;                                                                                         \
+		}                                                                                                      \
+		rc_;                                                                                                   \
+	})
+
 static inline void rds_fds_put(struct rds_sock *sk)
 {
 	if (likely(sk && sk != RDS_INHERITED))
@@ -147,8 +165,12 @@ bool rds_fds_replace_begin(int fd, struct rds_sock *sk, uintptr_t *before);
 void rds_fds_replace_end(int from, int fd, struct rds_sock *sk, uintptr_t before, bool done);
 /* The kernel has made fd a copy of `from`, which was sk (NULL, RDS_INHERITED or a referenced socket) before that. */
 int rds_fds_copied(int from, int fd, struct rds_sock *sk);
-/* A number that came from outside (SCM_RIGHTS): ours if the engine knows the inode. */
+/* A number that came from outside (SCM_RIGHTS): ours if the engine knows the inode, another process's socket by its name. */
 void rds_fds_received(int fd);
+/* Start of a program: sockets of other processes among the numbers that it was given. */
+void rds_fds_came(void);
+/* An exec has failed after rds_leave(): what others have taken meanwhile is theirs. */
+void rds_fds_left(void);
 
 /* close() of one number, with the result and errno of the real one.  One of the engine's is EBADF, but not for its own libraries. */
 int rds_fds_close(int fd);

@@ -12,6 +12,7 @@
 #include <dlfcn.h>
 
 #include "early.h"
+#include "fds.h"
 #include "engine/os.h"
 
 struct rds_real rds_real = {
@@ -64,5 +65,6 @@ static void __attribute__((constructor)) libc_start(void)
 	int saved = errno;
 
 	rds_libc_init();
+	rds_fds_came();
 	errno = saved;
 }

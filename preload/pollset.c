@@ -94,6 +94,14 @@ void pollset_add(struct pollset *ps, int fd, unsigned index, short events)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
 
+	/* What the carrier shows on the stand-in is the truth, but for a bit that AF_UNIX has always. */
+	while (unlikely(sk == RDS_INHERITED)) {
+		if (rds_away_watch(fd, false) != -RDS_AWAY_LEFT) {
+			events &= ~POLLWRBAND;
+			break;
+		}
+		sk = rds_fds_get(fd);
+	}
 	if (sk && sk != RDS_INHERITED) {
 		bool counted = ps->n_rds >= CALLS_MAX && rds_sock_get(sk);
 
@@ -102,11 +110,6 @@ void pollset_add(struct pollset *ps, int fd, unsigned index, short events)
 		ps->rds[ps->n_rds++] =
 			(struct pollset_rds){.sk = sk, .index = index, .events = events, .counted = counted};
 		return;
-	}
-	if (unlikely(sk == RDS_INHERITED)) {
-		/* What the carrier shows on the stand-in is the truth, but for a bit that AF_UNIX has always. */
-		(void)rds_away_watch(fd, false);
-		events &= ~POLLWRBAND;
 	}
 	ps->kernel[ps->n_kernel] = (struct pollfd){.fd = fd, .events = events};
 	ps->kernel_index[ps->n_kernel++] = index;

@@ -600,6 +600,58 @@ void rds_away_forget(void)
 {
 }
 
+/* ---- hand-over: there is none ---- */
+
+_Atomic bool rds_spread;
+int (*rds_hook_number)(struct rds_sock *sk);
+
+void rds_engine_spreads(void)
+{
+}
+
+unsigned rds_leave(bool (*wanted)(struct rds_sock *sk))
+{
+	(void)wanted;
+	return 0;
+}
+
+void rds_leave_now(void)
+{
+}
+
+void rds_leave_not(void)
+{
+}
+
+bool rds_sock_left(struct rds_sock *sk)
+{
+	(void)sk;
+	return false;
+}
+
+bool rds_adoptable(int fd)
+{
+	(void)fd;
+	return false;
+}
+
+int rds_adopt(int fd, struct rds_sock **out)
+{
+	(void)fd;
+	(void)out;
+	return -EAGAIN;
+}
+
+/* Only those of the mock are asked about. */
+bool rds_is_standin(int fd)
+{
+	int domain = 0, type = 0;
+	socklen_t len = sizeof(int);
+
+	return os_getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 &&
+	       os_getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0 && domain == AF_UNIX && type == SOCK_SEQPACKET;
+}
+
 _Atomic int mock_internal = -1;
 
 int mock_internal_fd(void)

@@ -238,7 +238,9 @@ static void where_is(const struct verbs_hello *req, const struct in6_addr *laddr
 	int err = req->port ? registry_lookup(rds_engine_registry(), laddr, req->port, scope, &own)
 			    : pinged(laddr, scope, &own);
 
-	if (!err)
+	if (!err && own.proc == REGISTRY_NOBODY) /* it is changing hands, or its last copy is gone */
+		answer->status = registry_sock_gone(rds_engine_registry(), own.sock) ? VERBS_NO_PORT : VERBS_AGAIN;
+	else if (!err)
 		send_on(own.proc, &own.procid, VERBS_NO_PORT, answer);
 	else
 		answer->status = err == -ENOENT ? VERBS_NO_PORT : VERBS_AGAIN;

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * share.c - names of stand-ins: abstract AF_UNIX addresses, by which any process knows one when it sees it, and by which it can be asked
+ * whether one still exists: the kernel gives a name to one socket at a time, and forgets it with the last copy.
+ */
+#include "engine/share.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/un.h>
+
+#include "engine/os.h"
+
+#define PREFIX_LEN (sizeof(RDS_SHARE_PREFIX) - 1)
+#define NAME_LEN (offsetof(struct sockaddr_un, sun_path) + 1 + PREFIX_LEN + 2 * RDS_PROCID_LEN)
+
+static void address_of(const struct rds_procid *name, struct sockaddr_un *sun)
+{
+	static const char digits[] = "0123456789abcdef";
+	char *to = sun->sun_path + 1 + PREFIX_LEN;
+	unsigned i;
+
+	memset(sun, 0, sizeof(*sun));
+	sun->sun_family = AF_UNIX;
+	memcpy(sun->sun_path + 1, RDS_SHARE_PREFIX, PREFIX_LEN);
+	for (i = 0; i < RDS_PROCID_LEN; i++) {
+		*to++ = digits[name->b[i] >> 4];
+		*to++ = digits[name->b[i] & 15];
+	}
+}
+
+/* A stand-in without a name (no memory) is known to those who inherit its number, and to nobody else. */
+void rds_share_name(int standin, struct rds_procid *name)
+{
+	struct sockaddr_un sun;
+
+	os_random(name, sizeof(*name));
+	address_of(name, &sun);
+	os_bind(standin, (struct sockaddr *)&sun, NAME_LEN);
+}
+
+static int digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+bool rds_share_is(int fd, struct rds_procid *name)
+{
+	struct sockaddr_un sun;
+	socklen_t len = sizeof(sun);
+	const char *from = sun.sun_path + 1 + PREFIX_LEN;
+	unsigned i;
+
+	if (os_getsockname(fd, (struct sockaddr *)&sun, &len) || sun.sun_family != AF_UNIX || len != NAME_LEN ||
+	    sun.sun_path[0] || memcmp(sun.sun_path + 1, RDS_SHARE_PREFIX, PREFIX_LEN))
+		return false;
+	for (i = 0; i < RDS_PROCID_LEN; i++) {
+		int high = digit(from[2 * i]), low = digit(from[2 * i + 1]);
+
+		if (high < 0 || low < 0)
+			return false;
+		if (name)
+			name->b[i] = (uint8_t)(high << 4 | low);
+	}
+	return true;
+}
+
+/* When it cannot be found out, it may. */
+bool rds_share_exists(const struct rds_procid *name)
+{
+	int fd = os_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), err;
+	struct sockaddr_un sun;
+
+	if (fd < 0)
+		return true;
+	address_of(name, &sun);
+	err = os_bind(fd, (struct sockaddr *)&sun, NAME_LEN);
+	os_close(fd);
+	return err != 0;
+}

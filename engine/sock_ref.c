@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * sock_ref.c - who uses a socket, and when nobody does any more.
+ *
+ * Structures are never given back to malloc (sock.c), so that a stale pointer can be asked (rds_sock_get) whether it
+ * is still alive.  References: one while it is open (the last number that we know of may go before the last copy, which
+ * another process has), one per counted descriptor number, one while on an engine list.  A call in progress is
+ * noted in the thread's record instead (self.h), so the end of the last reference looks for such calls, and the last of them
+ * ends the socket.  Messages that the transport has not yet acknowledged are counted apart, together with their bytes.
+ */
+#include "engine/sock.h"
+
+bool rds_sock_get(struct rds_sock *sk)
+{
+	uint64_t ref = atomic_load_explicit(&sk->ref, memory_order_relaxed);
+
+	do {
+		if (!(ref & RDS_REF_COUNT))
+			return false;
+	} while (!atomic_compare_exchange_weak_explicit(&sk->ref, &ref, ref + 1, memory_order_acquire,
+							memory_order_relaxed));
+	return true;
+}
+
+static inline bool ending(uint64_t ref)
+{
+	return (ref & (RDS_REF_COUNT | RDS_REF_ENDING)) == RDS_REF_ENDING;
+}
+
+/*
+ * No reference was left when ref was read; a call may be, and whoever finds that none is takes the mark and ends the socket.
+ * A call that is still in progress may put it on a list and take it off again, and from there another call may come in: then
+ * the turn has changed, and what was found before says nothing.
+ */
+static void end_unless_called(struct rds_sock *sk, uint64_t ref)
+{
+	if (rds_self_on()) {
+		rds_self_barrier();
+		if (rds_self_anybody_calls(sk))
+			return; /* it looks when it leaves */
+	}
+	if (!atomic_compare_exchange_strong(&sk->ref, &ref, ref & ~RDS_REF_ENDING))
+		return;
+	if (atomic_fetch_or(&sk->snd, RDS_SND_DEAD) < RDS_SND_MSG)
+		rds_sock_unused(sk); /* else the last message in flight does */
+}
+
+void rds_sock_put(struct rds_sock *sk)
+{
+	uint64_t ref = atomic_load_explicit(&sk->ref, memory_order_relaxed), less;
+
+	do {
+		less = ref - 1;
+		if (!(less & RDS_REF_COUNT))
+			less = (less + RDS_REF_TURN) | RDS_REF_ENDING;
+	} while (!atomic_compare_exchange_weak(&sk->ref, &ref, less));
+	if (ending(less))
+		end_unless_called(sk, less);
+}
+
+bool rds_sock_enter(struct rds_sock *sk)
+{
+	struct rds_self *me = rds_self;
+	unsigned n = me->ncalls;
+
+	if (unlikely(n >= RDS_SELF_CALLS) && (me = rds_self_make())->ncalls >= RDS_SELF_CALLS)
+		return rds_sock_get(sk);
+	n = me->ncalls++;
+	atomic_signal_fence(memory_order_seq_cst);
+	atomic_store_explicit(&me->call[n], sk, memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst);
+	if (likely(atomic_load_explicit(&sk->ref, memory_order_acquire) & RDS_REF_COUNT))
+		return true;
+	rds_sock_leave(sk);
+	return false;
+}
+
+/* Calls nest, so it is the last slot, unless a handler left by siglongjmp() has lost some. */
+static void slot_clear(struct rds_self *me, unsigned n, struct rds_sock *sk)
+{
+	uint64_t ref;
+
+	atomic_store_explicit(&me->call[n], NULL, memory_order_release);
+	atomic_signal_fence(memory_order_seq_cst);
+	if (likely(n + 1 == me->ncalls))
+		me->ncalls = n;
+	ref = atomic_load_explicit(&sk->ref, memory_order_relaxed);
+	if (unlikely(ending(ref)))
+		end_unless_called(sk, ref);
+}
+
+void rds_sock_leave(struct rds_sock *sk)
+{
+	struct rds_self *me = rds_self;
+	unsigned n;
+
+	if (likely(me != &rds_nobody))
+		for (n = me->ncalls; n--;)
+			if (likely(atomic_load_explicit(&me->call[n], memory_order_relaxed) == sk)) {
+				slot_clear(me, n, sk);
+				return;
+			}
+	rds_sock_put(sk); /* no slot was free: it is counted */
+}
+
+void rds_snd_sub(struct rds_sock *sk, unsigned msgs, uint64_t bytes)
+{
+	uint64_t before = atomic_fetch_sub(&sk->snd, msgs * RDS_SND_MSG + bytes);
+
+	if (bytes && (before & (RDS_SND_MSG - 1)) == bytes)
+		RDS_STAT_INC(send_queue_empty);
+	if (unlikely(before & RDS_SND_DEAD)) {
+		if ((before & ~RDS_SND_DEAD) < (msgs + 1) * RDS_SND_MSG)
+			rds_sock_unused(sk);
+		return;
+	}
+	rds_sock_wake(sk, POLLOUT | POLLWRNORM);
+}
