@@ -158,7 +158,7 @@ static bool plenty(const struct verbs_dev *dev)
 	return dev->posted + dev->nrefill > dev->nbufs / 2 && verbs_credit_in_place(dev);
 }
 
-static enum took give(struct verbs_ep *ep, struct rds_rx *rx)
+static inline enum took give(struct verbs_ep *ep, struct rds_rx *rx)
 {
 	enum rds_rx_verdict v = ep->head.t->up->message(ep->head.conn, (struct rds_ep *)ep, rx);
 
@@ -184,26 +184,15 @@ static void buf_unuse(struct verbs_dev *dev, struct verbs_buf *buf)
 		verbs_buf_put(dev, buf);
 }
 
-/* A whole message, at buf->at. */
+/* A whole message, at buf->at.  Copied by the engine if the buffer cannot be spared. */
 static enum took whole(struct verbs_ep *ep, struct verbs_buf *buf, struct rds_rx *rx)
 {
-	bool in_place = rx->hdr.len >= COPY_BELOW && plenty(ep->dev);
-
 	rx->data = buf->mem + buf->at + VERBS_HDR;
-	if (in_place) {
-		rx->token = buf;
-	} else if (rx->hdr.len) {
-		rx->owned = malloc(rx->hdr.len);
-		if (!rx->owned)
-			return LATER;
-		memcpy(rx->owned, rx->data, rx->hdr.len);
-		rx->data = rx->owned;
-	}
-	if (give(ep, rx) == LATER) {
-		free(rx->owned);
+	if (rx->hdr.len >= COPY_BELOW && plenty(ep->dev))
+		rx->token = buf; /* else the engine copies it */
+	if (give(ep, rx) == LATER)
 		return LATER;
-	}
-	if (in_place && rx->token) {
+	if (rx->token) {
 		buf->users++;
 		ep->inplace++;
 	}
