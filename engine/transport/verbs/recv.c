@@ -441,6 +441,17 @@ static void handle(struct verbs_dev *dev, const struct ibv_wc *wc)
 		verbs_send_done(ep, wc);
 }
 
+/*
+ * Posting what has come back takes its time, and nobody is waiting for it: it is left for a look that finds nothing, unless an eighth of
+ * the buffers has come together (an eighth of a few is one), or credits depend on it.
+ */
+static bool refill_due(const struct verbs_dev *dev, int found)
+{
+	if (unlikely(dev->hungry))
+		return true;
+	return dev->nrefill && (!found || dev->nrefill >= POLL_BATCH || dev->nrefill >= dev->nbufs / 8);
+}
+
 static bool progress_dev(struct verbs_dev *dev)
 {
 	struct ibv_wc wc[POLL_BATCH];
@@ -456,7 +467,7 @@ static bool progress_dev(struct verbs_dev *dev)
 		for (i = 0; i < n; i++)
 			handle(dev, &wc[i]);
 		any |= n > 0;
-		if (dev->nrefill || dev->hungry)
+		if (refill_due(dev, n))
 			verbs_dev_refill(dev);
 		if (n < POLL_BATCH)
 			break;
