@@ -87,6 +87,11 @@ int rds_ioctl(struct rds_sock *sk, unsigned long req, void *arg);
  * A blocking sleep is one real libc call with no lock held: EINTR, SA_RESTART and cancellation are the kernel's.
  */
 ssize_t rds_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, int flags);
+/*
+ * The same for a plain message, to be tried first (quick.c): one buffer, no flags but MSG_DONTWAIT, `to` a sockaddr_in as the program gave it, not
+ * checked yet.  True: all of it was sent.  False: nothing was done, and rds_sendmsg() is to be called.  Never sleeps.
+ */
+bool rds_send_quick(struct rds_sock *sk, const void *buf, size_t len, const struct sockaddr *to);
 ssize_t rds_recvmsg(struct rds_sock *sk, int fd, struct msghdr *msg, int flags);
 /* recvmmsg stores an error that ends a non-empty batch here (rds-semantics 5.8); take returns and clears it. */
 void rds_sock_set_error(struct rds_sock *sk, int err);

@@ -11,6 +11,7 @@
 #include "include/rds_abi.h"
 
 #define RDS_DST_CACHE 8 /* power of two */
+#define RDS_DST_RAW4 8	/* of a sockaddr_in: family, port, address */
 #define RDS_ZCOOKIES 8
 
 /* Where a send to this sockaddr goes, as long as nothing was bound, closed or disconnected since. */
