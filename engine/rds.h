@@ -83,7 +83,8 @@ int rds_ioctl(struct rds_sock *sk, unsigned long req, void *arg);
 
 /*
  * flags are the user's; blocking is decided by MSG_DONTWAIT in flags or O_NONBLOCK of fd, which is asked only when the
- * call would block.  msg->msg_namelen, msg_controllen and msg_flags are updated by recvmsg as the kernel does.
+ * call would block.  msg->msg_namelen, msg_controllen and msg_flags are updated by recvmsg as the kernel does.  Where recvmsg is to put the
+ * name is the caller's own memory; all else may be any pointer of the program's.
  * A blocking sleep is one real libc call with no lock held: EINTR, SA_RESTART and cancellation are the kernel's.
  */
 ssize_t rds_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, int flags);

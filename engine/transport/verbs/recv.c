@@ -108,7 +108,7 @@ static uint64_t owed(const struct verbs_ep *ep)
 }
 
 /* A message has been taken, which the peer keeps until it hears of it. */
-static void owe(struct verbs_ep *ep, uint32_t len)
+static inline void owe(struct verbs_ep *ep, uint32_t len)
 {
 	uint64_t n = owed(ep), since = atomic_load_explicit(&ep->told, memory_order_relaxed);
 
