@@ -38,17 +38,6 @@ struct send_call {
 	bool checked;	/* payload and control messages are known to be good: a repeated attempt need not look again */
 };
 
-static struct rds_dst *dst_slot(struct rds_sock *sk, uint16_t port)
-{
-	return &sk->dst[port & (RDS_DST_CACHE - 1)];
-}
-
-static bool dst_fresh(const struct rds_dst *d)
-{
-	return d->conn && d->bind_gen == registry_generation(rds_eng->reg) &&
-	       d->conn_gen == atomic_load_explicit(&rds_eng->conn_gen, memory_order_acquire);
-}
-
 /* Rows 4-7. sk->tx held. */
 static int check_name(struct send_call *c, struct rds_dst **slot)
 {
@@ -65,8 +54,9 @@ static int check_name(struct send_call *c, struct rds_dst **slot)
 		if (likely(len == sizeof(struct sockaddr_in))) {
 			const struct sockaddr_in *sin = msg->msg_name;
 
-			d = dst_slot(sk, ntohs(sin->sin_port));
-			if (likely(d->rawlen == 8 && memcmp(d->raw, sin, 8) == 0 && rds_sock_bound(sk))) {
+			d = rds_dst_slot(sk, ntohs(sin->sin_port));
+			if (likely(d->rawlen == RDS_DST_RAW4 && memcmp(d->raw, sin, RDS_DST_RAW4) == 0 &&
+				   rds_sock_bound(sk))) {
 				c->dst = d->addr;
 				*slot = d;
 				return 0;
@@ -86,7 +76,7 @@ static int check_name(struct send_call *c, struct rds_dst **slot)
 			return -ENOTCONN;
 		c->dst = sk->caddr;
 	}
-	d = dst_slot(sk, c->dst.port);
+	d = rds_dst_slot(sk, c->dst.port);
 	if (!d->rawlen || d->addr.port != c->dst.port || d->addr.scope != c->dst.scope ||
 	    !rds_ip_equal(&d->addr.ip, &c->dst.ip)) {
 		memset(d, 0, sizeof(*d));
@@ -94,8 +84,8 @@ static int check_name(struct send_call *c, struct rds_dst **slot)
 	}
 	d->rawlen = 1;
 	if (msg->msg_name && len == sizeof(struct sockaddr_in)) {
-		memcpy(d->raw, msg->msg_name, 8);
-		d->rawlen = 8;
+		memcpy(d->raw, msg->msg_name, RDS_DST_RAW4);
+		d->rawlen = RDS_DST_RAW4;
 	}
 	*slot = d;
 	return 0;
@@ -221,9 +211,7 @@ static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
 		return SENT;
 	}
 	conn->room_sought = false;
-	if (conn->st_queued++ == 0)
-		rds_conn_busy(conn); /* so that the counters are brought up to date */
-	conn->st_bytes += out->len;
+	rds_conn_sent_one(conn, out->len);
 	return SENT;
 }
 
@@ -280,7 +268,7 @@ static enum admit try_send(struct send_call *c, int *err)
 		if (*err)
 			goto out;
 	}
-	if (unlikely(!dst_fresh(d))) {
+	if (unlikely(!rds_dst_fresh(d))) {
 		d->bind_gen = registry_generation(rds_eng->reg);
 		d->conn_gen = atomic_load(&rds_eng->conn_gen);
 		*err = rds_conn_resolve(sk, &c->dst, &d->conn);

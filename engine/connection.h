@@ -182,12 +182,30 @@ static inline uint64_t rds_recv_taken(const struct rds_conn *conn)
 	return rds_moved_limit(conn, last);
 }
 
+/* Where the socket's messages to that port go. sk->tx. */
+static inline struct rds_dst *rds_dst_slot(struct rds_sock *sk, uint16_t port)
+{
+	return &sk->dst[port & (RDS_DST_CACHE - 1)];
+}
+static inline bool rds_dst_fresh(const struct rds_dst *d)
+{
+	return d->conn && d->bind_gen == registry_generation(rds_eng->reg) &&
+	       d->conn_gen == atomic_load_explicit(&rds_eng->conn_gen, memory_order_acquire);
+}
+
 /* queue.c; conn->tx held unless said otherwise */
+void rds_conn_busy(struct rds_conn *conn);
 /* Before an endpoint is given that message: the peer may acknowledge it before the call returns. */
 static inline void rds_conn_sending(struct rds_conn *conn, uint64_t seq)
 {
 	if (seq > atomic_load_explicit(&conn->sent, memory_order_relaxed))
 		atomic_store_explicit(&conn->sent, seq, memory_order_relaxed);
+}
+static inline void rds_conn_sent_one(struct rds_conn *conn, uint64_t len)
+{
+	if (conn->st_queued++ == 0)
+		rds_conn_busy(conn); /* so that the counters are brought up to date */
+	conn->st_bytes += len;
 }
 int rds_unacked_more(struct rds_conn *conn);
 /* For one more that is given to a transport: 0 or -ENOMEM. */
@@ -195,8 +213,17 @@ static inline int rds_unacked_room(struct rds_conn *conn)
 {
 	return (conn->t->ops->caps & RDS_TCAP_DIRECT) || likely(conn->count < conn->cap) ? 0 : rds_unacked_more(conn);
 }
-void rds_unacked_push(struct rds_conn *conn, const struct rds_unacked *u); /* there is room */
-void rds_conn_busy(struct rds_conn *conn);
+/* There is room: fill in the one, then say so.  (What is acknowledged may be looked at then, that one among it.) */
+static inline struct rds_unacked *rds_unacked_next(struct rds_conn *conn)
+{
+	return &conn->unacked[(conn->head + conn->count) & (conn->cap - 1)];
+}
+void rds_unacked_pushed(struct rds_conn *conn);
+static inline void rds_unacked_push(struct rds_conn *conn, const struct rds_unacked *u)
+{
+	*rds_unacked_next(conn) = *u;
+	rds_unacked_pushed(conn);
+}
 void rds_busy_forget(void); /* forked child */
 void rds_queue_acked(struct rds_conn *conn, uint64_t ack);
 uint64_t rds_queue_sent(struct rds_conn *conn); /* no lock: up->sent */

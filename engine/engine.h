@@ -91,6 +91,7 @@ struct rds_engine {
 	_Atomic uint64_t room_generation; /* changes when a transport has room again */
 	struct rds_wait *room_waits;	  /* wait */
 	struct rds_sock *unseen; /* sockets with input that their stand-in does not show */
+	struct rds_sock *taker;	 /* ... but for this one, as long as the lock is held: its reader is looking for it */
 
 	/* work left by the receive path (rx): connections that want something sent */
 	struct rds_conn *work;

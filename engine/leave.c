@@ -294,7 +294,7 @@ void rds_leave_not(void)
 	rds_helper_kick();
 }
 
-bool rds_sock_left(struct rds_sock *sk)
+bool rds_sock_is_left(struct rds_sock *sk)
 {
 	return atomic_load(&sk->leaving);
 }

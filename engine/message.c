@@ -82,17 +82,18 @@ struct rds_inc *rds_inc_new(struct rds_conn *conn, struct rds_ep *ep, const stru
 		inc->data = rx->data;
 		return inc;
 	}
-	if (inc->len) {
-		inc->heap = malloc(inc->len);
+	inc->data = inc->small;
+	if (inc->len > RDS_INC_SMALL) {
+		inc->data = inc->heap = malloc(inc->len);
 		if (!inc->heap) {
 			inc->next = inc_pool;
 			inc_pool = inc;
 			inc_pooled++;
 			return NULL;
 		}
-		memcpy(inc->heap, rx->data, inc->len);
 	}
-	inc->data = inc->heap;
+	if (inc->len) /* else there may be no address either */
+		memcpy((void *)(uintptr_t)inc->data, rx->data, inc->len);
 	return inc;
 }
 
@@ -121,7 +122,7 @@ void rds_inc_free(struct rds_inc *inc)
 
 		inc_unplace(inc);
 		head->t->ops->release(inc->ep, inc->token);
-	} else {
+	} else if (unlikely(inc->heap)) {
 		free(inc->heap);
 	}
 	if (inc_pooled >= INC_POOL_MAX) {

@@ -10,6 +10,8 @@
 
 #include "engine/connection.h"
 
+#define RDS_INC_SMALL 192u /* a copy costs less than the way of a transport's room, or of a block of the heap */
+
 struct rds_inc {
 	struct rds_inc *next; /* socket's queue, or free list */
 	struct in6_addr saddr;
@@ -19,7 +21,7 @@ struct rds_inc {
 	uint32_t len;
 	uint64_t seq;
 	const void *data;
-	void *heap; /* owned copy, NULL while in place */
+	void *heap; /* owned copy, NULL while in place, or if it is in `small` */
 	/* in place: */
 	struct rds_ep *ep; /* NULL: not in place */
 	void *token;
@@ -28,6 +30,7 @@ struct rds_inc {
 	/* stamps, taken only if the socket wants them */
 	uint64_t real_ns; /* SO_TIMESTAMP; 0 none */
 	uint64_t trace_ns[3]; /* arrival, start, queued */
+	unsigned char small[RDS_INC_SMALL];
 };
 
 /* From rx->data in place if rx->token is set, else a copy. NULL: no memory. */

@@ -15,12 +15,6 @@
 #define IN_BITS (POLLIN | POLLRDNORM)
 #define OUT_BITS (POLLOUT | POLLWRNORM)
 
-bool rds_sock_has_input(struct rds_sock *sk)
-{
-	return sk->rx_head || sk->zhead || sk->reports || rds_barrier_readable(&sk->barrier) ||
-	       (sk->cong_monitor && sk->cong_notify);
-}
-
 bool rds_sock_wakes(struct rds_sock *sk, short events)
 {
 	if (events & RDS_WAIT_RECV) /* a blocking receive is not interested in zero-copy completions or map updates */
@@ -165,6 +159,12 @@ static void mark_unseen(struct rds_sock *sk)
 	rds_eng->unseen = sk;
 }
 
+void rds_sock_leave_unseen(struct rds_sock *sk)
+{
+	if (!atomic_load(&sk->watched))
+		mark_unseen(sk);
+}
+
 void rds_sock_wake(struct rds_sock *sk, short events)
 {
 	struct rds_wait_node *nd;
@@ -172,7 +172,7 @@ void rds_sock_wake(struct rds_sock *sk, short events)
 
 	if (unlikely(atomic_load_explicit(&sk->carried, memory_order_relaxed)))
 		rds_carry_wake();
-	if ((events & IN_BITS) && !watched)
+	if ((events & IN_BITS) && !watched && sk != rds_eng->taker)
 		mark_unseen(sk);
 	if (likely(!watched && !atomic_load(&sk->waiters)) && !((events & OUT_BITS) && sk->hidden_out))
 		return;
@@ -196,12 +196,10 @@ void rds_sock_unwait(struct rds_sock *sk)
 }
 
 /* rx held: input may be used up, output may be blocked; only what is shown, or watched, costs anything. */
-void rds_sock_lower(struct rds_sock *sk, int fd)
+void rds_sock_lower_shown(struct rds_sock *sk, int fd)
 {
 	bool watched = atomic_load_explicit(&sk->watched, memory_order_relaxed);
 
-	if (likely(!sk->shown_in && !watched))
-		return;
 	rds_lock(&rds_eng->wait);
 	if (sk->shown_in && !rds_sock_has_input(sk))
 		lower_in(sk, fd);

@@ -90,9 +90,9 @@ int rds_unacked_more(struct rds_conn *conn)
 	return conn->count < conn->cap ? 0 : unacked_grow(conn);
 }
 
-void rds_unacked_push(struct rds_conn *conn, const struct rds_unacked *u)
+void rds_unacked_pushed(struct rds_conn *conn)
 {
-	conn->unacked[(conn->head + conn->count++) & (conn->cap - 1)] = *u;
+	conn->count++;
 	rds_conn_busy(conn);
 	if (++conn->since_reap >= REAP_EVERY)
 		rds_conn_reap(conn);

@@ -83,10 +83,16 @@ int rds_ioctl(struct rds_sock *sk, unsigned long req, void *arg);
 
 /*
  * flags are the user's; blocking is decided by MSG_DONTWAIT in flags or O_NONBLOCK of fd, which is asked only when the
- * call would block.  msg->msg_namelen, msg_controllen and msg_flags are updated by recvmsg as the kernel does.
+ * call would block.  msg->msg_namelen, msg_controllen and msg_flags are updated by recvmsg as the kernel does.  Where recvmsg is to put the
+ * name is the caller's own memory; all else may be any pointer of the program's.
  * A blocking sleep is one real libc call with no lock held: EINTR, SA_RESTART and cancellation are the kernel's.
  */
 ssize_t rds_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, int flags);
+/*
+ * The same for a plain message, to be tried first (quick.c): one buffer, no flags but MSG_DONTWAIT, `to` a sockaddr_in as the program gave it, not
+ * checked yet.  True: all of it was sent.  False: nothing was done, and rds_sendmsg() is to be called.  Never sleeps.
+ */
+bool rds_send_quick(struct rds_sock *sk, const void *buf, size_t len, const struct sockaddr *to);
 ssize_t rds_recvmsg(struct rds_sock *sk, int fd, struct msghdr *msg, int flags);
 /* recvmmsg stores an error that ends a non-empty batch here (rds-semantics 5.8); take returns and clears it. */
 void rds_sock_set_error(struct rds_sock *sk, int err);
@@ -167,7 +173,7 @@ void rds_engine_spreads(void); /* ... and has the helper that they need; takes l
 unsigned rds_leave(bool (*wanted)(struct rds_sock *sk));
 void rds_leave_now(void); /* all, from _exit(): not if a lock is not to be had soon */
 void rds_leave_not(void);
-bool rds_sock_left(struct rds_sock *sk); /* it was left, and not taken back */
+bool rds_sock_is_left(struct rds_sock *sk); /* it was left, and not taken back */
 /*
  * Takes over what was left in the stand-in `fd`: 0 and *out, with one reference for the caller.  -EAGAIN: nothing was left
  * there, another process carries it.  -errno: it is lost, which has been logged.

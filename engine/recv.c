@@ -147,7 +147,7 @@ static void dequeue(struct rds_sock *sk, int fd)
 	sk->rx_head = inc->next;
 	if (!sk->rx_head) {
 		sk->rx_tail = &sk->rx_head;
-		if (rds_eng->unseen == sk && !rds_sock_has_input(sk)) { /* nothing left to show */
+		if (sk->unseen && rds_eng->unseen == sk && !rds_sock_has_input(sk)) { /* nothing left to show */
 			rds_eng->unseen = sk->unseen_next;
 			sk->unseen = false;
 			rds_sock_put(sk);
@@ -254,6 +254,39 @@ static int put_name(const struct rds_sock *sk, const struct rds_inc *inc, struct
 	return 0;
 }
 
+/* Into one buffer that has room for it, with nothing to be told beside it. */
+static inline bool plain(const struct rds_sock *sk, const struct rds_inc *inc, const struct msghdr *msg, int flags)
+{
+	return !(flags & ~MSG_DONTWAIT) && msg->msg_iovlen == 1 && msg->msg_iov->iov_len >= inc->len && !inc->cookie &&
+	       !sk->zhead && !atomic_load_explicit(&sk->timestamp, memory_order_relaxed) &&
+	       !atomic_load_explicit(&sk->rx_trace, memory_order_relaxed) &&
+	       !atomic_load_explicit(&sk->inq, memory_order_relaxed);
+}
+
+static void count_delivered(uint64_t n)
+{
+	RDS_STAT_INC_RX(recv_delivered);
+	RDS_STAT_ADD_RX(copy_to_user, n);
+}
+
+/* What deliver() comes to for nearly all messages. */
+static inline ssize_t deliver_plain(struct rds_sock *sk, int fd, struct msghdr *msg)
+{
+	struct rds_inc *inc = sk->rx_head;
+	uint32_t len = inc->len;
+
+	if (unlikely(rds_user_writable(msg->msg_iov->iov_base, len)))
+		return -EFAULT;
+	rds_copy(msg->msg_iov->iov_base, inc->data, len);
+	dequeue(sk, fd);
+	put_name(sk, inc, msg);
+	msg->msg_controllen = 0;
+	msg->msg_flags = 0;
+	rds_inc_free(inc);
+	count_delivered(len);
+	return len;
+}
+
 /* Head of the queue to the program, or to somebody who keeps what was *taken until he is sure. rx held. */
 static ssize_t deliver(struct rds_sock *sk, int fd, struct msghdr *msg, int flags, struct rds_inc **taken)
 {
@@ -280,8 +313,7 @@ static ssize_t deliver(struct rds_sock *sk, int fd, struct msghdr *msg, int flag
 		*taken = flags & MSG_PEEK ? NULL : inc;
 	else if (!(flags & MSG_PEEK))
 		rds_inc_free(inc);
-	RDS_STAT_INC_RX(recv_delivered);
-	RDS_STAT_ADD_RX(copy_to_user, (uint64_t)n);
+	count_delivered((uint64_t)n);
 	return err ? err : n;
 }
 
@@ -372,10 +404,25 @@ static void nothing_there(struct rds_sock *sk, int fd)
 	rds_sock_lower(sk, fd);
 }
 
+/* One round for this socket's reader, who takes what comes at once: the first of it need not be shown to others.  rx held. */
+static void look(struct rds_sock *sk)
+{
+	rds_wait_looks();
+	rds_call_made();
+	rds_eng->taker = sk;
+	rds_progress_locked();
+	if (unlikely(rds_eng->pressure) && !sk->rx_head) {
+		rds_relieve(true);
+		rds_progress_locked();
+	}
+	rds_eng->taker = NULL;
+}
+
 /* One look: what is queued, else a round of progress and another look. -EAGAIN: nothing. */
 static ssize_t recv_once(struct rds_sock *sk, int fd, struct msghdr *msg, int flags)
 {
 	ssize_t ret = -EAGAIN;
+	bool looked = false;
 
 	rx_lock();
 	if (unlikely(!atomic_load_explicit(&sk->open, memory_order_relaxed))) {
@@ -383,22 +430,20 @@ static ssize_t recv_once(struct rds_sock *sk, int fd, struct msghdr *msg, int fl
 		goto out;
 	}
 	if (!sk->rx_head && !sk->reports && !(sk->cong_monitor && sk->cong_notify)) {
-		rds_wait_looks();
-		rds_call_made();
-		rds_progress_locked();
-		if (unlikely(rds_eng->pressure) && !sk->rx_head) {
-			rds_relieve(true);
-			rds_progress_locked();
-		}
+		look(sk);
+		looked = true;
 	}
 	if (unlikely(sk->reports))
 		ret = deliver_reports(sk, fd, msg);
 	else if (unlikely(sk->cong_monitor && sk->cong_notify))
 		ret = deliver_cong(sk, fd, msg);
 	else if (sk->rx_head)
-		ret = deliver(sk, fd, msg, flags, NULL);
+		ret = likely(plain(sk, sk->rx_head, msg, flags)) ? deliver_plain(sk, fd, msg)
+								 : deliver(sk, fd, msg, flags, NULL);
 	else
 		nothing_there(sk, fd);
+	if (looked)
+		rds_sock_left(sk);
 out:
 	rx_unlock();
 	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
@@ -453,19 +498,6 @@ static ssize_t recv_wait(struct rds_sock *sk, int fd, struct msghdr *msg, int fl
 	return ret;
 }
 
-static int check_buffers(struct msghdr *msg)
-{
-	if (msg->msg_name) {
-		if ((int)msg->msg_namelen < 0)
-			return -EINVAL;
-		if (rds_user_writable(msg->msg_name,
-				      msg->msg_namelen < sizeof(struct sockaddr_in6) ? msg->msg_namelen
-										     : sizeof(struct sockaddr_in6)))
-			return -EFAULT;
-	}
-	return 0;
-}
-
 /* The helper's look for another process (carry.h): it is no sign that the program is busy. */
 ssize_t rds_recv_for(struct rds_sock *sk, int fd, struct msghdr *msg, int flags, bool may_wait, struct rds_inc **taken)
 {
@@ -514,7 +546,6 @@ void rds_recv_put_back(struct rds_sock *sk, struct rds_inc *inc)
 ssize_t rds_recvmsg(struct rds_sock *sk, int fd, struct msghdr *msg, int flags)
 {
 	ssize_t ret;
-	int err;
 
 	if (unlikely(flags & (MSG_OOB | MSG_ERRQUEUE))) {
 		if (!(flags & MSG_OOB))
@@ -525,9 +556,8 @@ ssize_t rds_recvmsg(struct rds_sock *sk, int fd, struct msghdr *msg, int flags)
 			msg->msg_namelen = 0;
 		return 0;
 	}
-	err = check_buffers(msg);
-	if (unlikely(err))
-		return err;
+	if (unlikely(msg->msg_name && (int)msg->msg_namelen < 0))
+		return -EINVAL;
 	ret = recv_once(sk, fd, msg, flags);
 	if (ret != -EAGAIN)
 		return ret;

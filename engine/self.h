@@ -24,7 +24,8 @@ enum rds_lock_kind {
 	RDS_LOCK_CONN_TX,
 	RDS_LOCK_RX,
 	RDS_LOCK_WAIT,
-	RDS_LOCK_PLAIN, /* never biased: may be given back by another thread than took it */
+	RDS_LOCK_MEMORY, /* of a transport: leaves, below all others */
+	RDS_LOCK_PLAIN,	 /* never biased: may be given back by another thread than took it */
 	RDS_LOCK_KINDS
 };
 

@@ -11,6 +11,7 @@
 #include "include/rds_abi.h"
 
 #define RDS_DST_CACHE 8 /* power of two */
+#define RDS_DST_RAW4 8	/* of a sockaddr_in: family, port, address */
 #define RDS_ZCOOKIES 8
 
 /* Where a send to this sockaddr goes, as long as nothing was bound, closed or disconnected since. */
@@ -194,13 +195,31 @@ bool rds_want_room_all(void);
 #define RDS_WAIT_CONG 0x2000
 #define RDS_WAIT_ROOM 0x4000
 #define RDS_WAIT_BARRIER 0x0800
-bool rds_sock_has_input(struct rds_sock *sk); /* rx held: queue, notification or zero-copy completion */
+/* rx held: queue, notification or zero-copy completion */
+static inline bool rds_sock_has_input(const struct rds_sock *sk)
+{
+	return sk->rx_head || sk->zhead || sk->reports || rds_barrier_readable(&sk->barrier) ||
+	       (sk->cong_monitor && sk->cong_notify);
+}
 bool rds_sock_wakes(struct rds_sock *sk, short events); /* rx held: would a sleeper for these events go on now? */
 /* Something came in or went out: wake threads that sleep for one of `events`, show it on the stand-in if it is watched.
  * From under rx (POLLIN) or conn->tx (POLLOUT). */
 void rds_sock_wake(struct rds_sock *sk, short events);
 /* After a receive emptied the queue / a send filled it: take back what the stand-in shows. fd names the socket. */
-void rds_sock_lower(struct rds_sock *sk, int fd); /* rx held */
+void rds_sock_lower_shown(struct rds_sock *sk, int fd); /* rx held */
+static inline void rds_sock_lower(struct rds_sock *sk, int fd)
+{
+	if (unlikely(atomic_load_explicit(&sk->shown_in, memory_order_relaxed) ||
+		     atomic_load_explicit(&sk->watched, memory_order_relaxed)))
+		rds_sock_lower_shown(sk, fd);
+}
+void rds_sock_leave_unseen(struct rds_sock *sk); /* rx held */
+/* rds_eng->taker has taken what it wanted: more than that may have come.  rx held. */
+static inline void rds_sock_left(struct rds_sock *sk)
+{
+	if (unlikely(rds_sock_has_input(sk)))
+		rds_sock_leave_unseen(sk);
+}
 void rds_sock_hide_again(struct rds_sock *sk, int fd);
 void rds_sock_refused(struct rds_sock *sk, int fd); /* a send fails with EAGAIN: show that, and its end */
 void rds_sock_show_all(void); /* helper: what has stood unread for a tick becomes visible in the kernel */

@@ -421,9 +421,12 @@ static bool keep_with_thread(void)
 
 void rds_wait_end(struct rds_wait *w)
 {
-	rds_spin_end(w);
-	rds_wait_disarm(w);
-	unlink_nodes(w);
+	if (w->spinning || w->yielding)
+		rds_spin_end(w);
+	if (unlikely(w->linked)) { /* else it never got as far as to arm */
+		rds_wait_disarm(w);
+		unlink_nodes(w);
+	}
 	if (w->congested) { /* here, so that a cancelled send is counted down, too */
 		w->congested = false;
 		rx_lock();

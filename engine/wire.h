@@ -6,6 +6,7 @@
 #ifndef ENGINE_WIRE_H
 #define ENGINE_WIRE_H
 
+#include <endian.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -60,6 +61,13 @@ struct rds_hdr {
 
 /* Checksum filled if `checksum`, else 0. */
 void rds_hdr_encode(const struct rds_hdr *h, struct rds_wire_hdr *w, bool checksum);
+/* The same for a message that has nothing else in it, without checksum. */
+static inline void rds_hdr_encode_plain(struct rds_wire_hdr *w, uint64_t seq, uint32_t len, uint16_t sport,
+					uint16_t dport)
+{
+	*w = (struct rds_wire_hdr){
+		.sequence = htobe64(seq), .len = htobe32(len), .sport = htobe16(sport), .dport = htobe16(dport)};
+}
 /* -EBADMSG: checksum wrong, length above RDS_MAX_MSG, congestion frame that is not exactly one map, notice of
  * a moved port that is not exactly one or has no sequence number, piece of an operation without a sequence number, data frame with
  * extension area that is not well formed.  `w` may be in memory that a hostile peer goes on changing: it is copied once. */

@@ -41,7 +41,7 @@ static ssize_t recv_from(struct rds_sock *sk, int fd, void *buf, size_t len, int
 	}
 	ssize_t rc = recv_engine(sk, fd, &msg, flags);
 
-	if (rc >= 0 && addr) {
+	if (rc >= 0 && addr && unlikely(!user_addr_out_plain(&name, msg.msg_namelen, addr, alen))) {
 		int bad = user_addr_out(&name, msg.msg_namelen, addr, alen);
 
 		rc = bad ? bad : rc;

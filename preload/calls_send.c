@@ -8,6 +8,8 @@
 #include "fds.h"
 #include "user.h"
 
+#include <netinet/in.h>
+
 #define SEND_BATCH 0x40000 /* MSG_BATCH: what sendmmsg() adds to all messages but the last */
 
 static ssize_t send_blocking(struct rds_sock *sk, int fd, const struct msghdr *msg, int flags)
@@ -24,6 +26,22 @@ static ssize_t send_engine(struct rds_sock *sk, int fd, const struct msghdr *msg
 	if (unlikely(sk == RDS_INHERITED))
 		return RDS_AWAY(fd, rds_away_sendmsg(fd, msg, flags), now, send_engine(now, fd, msg, flags));
 	return flags & MSG_DONTWAIT ? rds_sendmsg(sk, fd, msg, flags) : send_blocking(sk, fd, msg, flags);
+}
+
+/* True: sent.  It does not sleep, but like any send that might it is where a thread may be cancelled. */
+static bool send_quick(struct rds_sock *sk, const void *buf, size_t len, int flags, const struct sockaddr *addr,
+		       socklen_t alen)
+{
+	bool sent;
+
+	if (unlikely(alen != sizeof(struct sockaddr_in) || (flags & ~MSG_DONTWAIT) || !addr || sk == RDS_INHERITED))
+		return false;
+	if (flags)
+		return rds_send_quick(sk, buf, len, addr);
+	rds_fds_hold(sk);
+	sent = rds_send_quick(sk, buf, len, addr);
+	rds_fds_unhold();
+	return sent;
 }
 
 /* ---- send, sendto ---- */
@@ -62,6 +80,10 @@ ssize_t sendto(int fd, const void *buf, size_t len, int flags, __CONST_SOCKADDR_
 
 	if (likely(!sk))
 		return rds_real.sendto(fd, buf, len, flags, addr, alen);
+	if (likely(send_quick(sk, buf, len, flags, addr.__sockaddr__, alen))) {
+		rds_fds_put(sk);
+		return (ssize_t)len;
+	}
 	return rds_fds_done(sk, send_to(sk, fd, buf, len, flags, addr.__sockaddr__, alen));
 }
 

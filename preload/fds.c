@@ -362,7 +362,7 @@ void rds_fds_left(void)
 		_Atomic(uintptr_t) *word = rds_fds_word(n);
 		uintptr_t value = word ? atomic_load(word) : 0;
 
-		if (fds_sock(value) && rds_sock_left(fds_sock(value)) &&
+		if (fds_sock(value) && rds_sock_is_left(fds_sock(value)) &&
 		    atomic_compare_exchange_strong(word, &value, FDS_INHERITED))
 			rds_sock_put(fds_sock(value));
 	}

@@ -8,6 +8,10 @@
 
 #include "preload.h"
 
+#include <limits.h>
+#include <netinet/in.h>
+#include <string.h>
+
 #include "engine/uaccess.h"
 
 #define USER_IOV_MAX 1024		 /* UIO_MAXIOV */
@@ -16,6 +20,17 @@
 
 /* move_addr_to_kernel(): the name that a program passes in.  0, -EINVAL for a bad length, -EFAULT. */
 int user_addr_in(const struct sockaddr *addr, socklen_t len, struct sockaddr_storage *to);
+/* move_addr_to_user() of an address that is as long as most are.  False: the long way. */
+static inline bool user_addr_out_plain(const struct sockaddr_storage *from, socklen_t fromlen, struct sockaddr *addr,
+				       socklen_t *len)
+{
+	if (fromlen != sizeof(struct sockaddr_in) || rds_user_writable(len, sizeof(*len)) ||
+	    *len < sizeof(struct sockaddr_in) || *len > INT_MAX || rds_user_writable(addr, sizeof(struct sockaddr_in)))
+		return false;
+	memcpy(addr, from, sizeof(struct sockaddr_in));
+	*len = sizeof(struct sockaddr_in);
+	return true;
+}
 /* move_addr_to_user(): at most *len bytes of it, *len becomes the full length. */
 int user_addr_out(const struct sockaddr_storage *from, socklen_t fromlen, struct sockaddr *addr, socklen_t *len);
 

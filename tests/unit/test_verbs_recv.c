@@ -291,6 +291,36 @@ START_TEST(test_half_stays)
 }
 END_TEST
 
+/* What has come back is posted by a look that finds nothing, or with the one that makes it an eighth of all. */
+START_TEST(test_posted_later)
+{
+	struct rds_hdr h = {.len = 10, .sport = 1, .dport = 2};
+	struct verbs_dev *dev = world_dev();
+	uint32_t all = dev->nbufs, eighth = all / 8, n;
+
+	ck_assert_uint_gt(eighth, 1);
+	for (n = 1; n <= eighth; n++) {
+		h.seq = n;
+		world_peer_frame(&h, zeros, 10);
+		while (mock_step())
+			;
+		ck_assert(world_look());
+		ck_assert_uint_eq(c->nmsgs, n);
+		ck_assert_uint_eq(mock_recvs_posted(dev->srq), n < eighth ? all - n : all);
+		ck_assert_uint_eq(dev->nrefill, n < eighth ? n : 0);
+	}
+	h.seq = n;
+	world_peer_frame(&h, zeros, 10);
+	while (mock_step())
+		;
+	ck_assert(world_look());
+	ck_assert_uint_eq(dev->nrefill, 1);
+	ck_assert(!world_look());
+	ck_assert_uint_eq(dev->nrefill, 0);
+	ck_assert_uint_eq(mock_recvs_posted(dev->srq), all);
+}
+END_TEST
+
 /* No buffer could be posted: tried again, from a timer if need be; of a list that fails half-way nothing is lost. */
 START_TEST(test_starved)
 {
@@ -547,6 +577,7 @@ int main(void)
 	TCase *t = world_case(s, "ib", world_ib_joined);
 
 	tests(t);
+	tcase_add_test(t, test_posted_later); /* on iWARP credits need them at once */
 	tcase_add_test(t, test_low);
 	tcase_add_test(t, test_ack_waits); /* on iWARP credits go, which carry it */
 	tcase_add_loop_test(t, test_ack_before_sleep, 0, 2);

@@ -233,7 +233,7 @@ int verbs_arena_new(struct verbs_dev *dev, struct verbs_arena **out)
 		return -ENOMEM;
 	a->dev = dev;
 	a->limit = (uint64_t)rds_options()->verbs_memory;
-	rds_lock_init(&a->lock, RDS_LOCK_PLAIN);
+	rds_lock_init(&a->lock, RDS_LOCK_MEMORY);
 	*out = a;
 	return 0;
 }

@@ -87,7 +87,10 @@ bool verbs_collect(struct verbs_ep *ep)
 
 	if (heard != ep->run_heard) {
 		ep->run_heard = heard;
-		verbs_run_ends(ep);
+		if (atomic_load_explicit(&ep->run, memory_order_relaxed) > 1)
+			verbs_run_ends(ep);
+		else /* teaches nothing */
+			atomic_store_explicit(&ep->run, 0, memory_order_relaxed);
 	}
 	verbs_run_on(ep);
 	if (unlikely(atomic_load_explicit(&ep->unattended, memory_order_relaxed)) &&

@@ -108,7 +108,7 @@ static uint64_t owed(const struct verbs_ep *ep)
 }
 
 /* A message has been taken, which the peer keeps until it hears of it. */
-static void owe(struct verbs_ep *ep, uint32_t len)
+static inline void owe(struct verbs_ep *ep, uint32_t len)
 {
 	uint64_t n = owed(ep), since = atomic_load_explicit(&ep->told, memory_order_relaxed);
 
@@ -158,7 +158,7 @@ static bool plenty(const struct verbs_dev *dev)
 	return dev->posted + dev->nrefill > dev->nbufs / 2 && verbs_credit_in_place(dev);
 }
 
-static enum took give(struct verbs_ep *ep, struct rds_rx *rx)
+static inline enum took give(struct verbs_ep *ep, struct rds_rx *rx)
 {
 	enum rds_rx_verdict v = ep->head.t->up->message(ep->head.conn, (struct rds_ep *)ep, rx);
 
@@ -184,26 +184,15 @@ static void buf_unuse(struct verbs_dev *dev, struct verbs_buf *buf)
 		verbs_buf_put(dev, buf);
 }
 
-/* A whole message, at buf->at. */
+/* A whole message, at buf->at.  Copied by the engine if the buffer cannot be spared. */
 static enum took whole(struct verbs_ep *ep, struct verbs_buf *buf, struct rds_rx *rx)
 {
-	bool in_place = rx->hdr.len >= COPY_BELOW && plenty(ep->dev);
-
 	rx->data = buf->mem + buf->at + VERBS_HDR;
-	if (in_place) {
-		rx->token = buf;
-	} else if (rx->hdr.len) {
-		rx->owned = malloc(rx->hdr.len);
-		if (!rx->owned)
-			return LATER;
-		memcpy(rx->owned, rx->data, rx->hdr.len);
-		rx->data = rx->owned;
-	}
-	if (give(ep, rx) == LATER) {
-		free(rx->owned);
+	if (rx->hdr.len >= COPY_BELOW && plenty(ep->dev))
+		rx->token = buf; /* else the engine copies it */
+	if (give(ep, rx) == LATER)
 		return LATER;
-	}
-	if (in_place && rx->token) {
+	if (rx->token) {
 		buf->users++;
 		ep->inplace++;
 	}
@@ -452,6 +441,17 @@ static void handle(struct verbs_dev *dev, const struct ibv_wc *wc)
 		verbs_send_done(ep, wc);
 }
 
+/*
+ * Posting what has come back takes its time, and nobody is waiting for it: it is left for a look that finds nothing, unless an eighth of
+ * the buffers has come together (an eighth of a few is one), or credits depend on it.
+ */
+static bool refill_due(const struct verbs_dev *dev, int found)
+{
+	if (unlikely(dev->hungry))
+		return true;
+	return dev->nrefill && (!found || dev->nrefill >= POLL_BATCH || dev->nrefill >= dev->nbufs / 8);
+}
+
 static bool progress_dev(struct verbs_dev *dev)
 {
 	struct ibv_wc wc[POLL_BATCH];
@@ -467,7 +467,7 @@ static bool progress_dev(struct verbs_dev *dev)
 		for (i = 0; i < n; i++)
 			handle(dev, &wc[i]);
 		any |= n > 0;
-		if (dev->nrefill || dev->hungry)
+		if (refill_due(dev, n))
 			verbs_dev_refill(dev);
 		if (n < POLL_BATCH)
 			break;

@@ -71,7 +71,7 @@ static int out_grow(struct verbs_ep *ep)
 
 /* ---- the chain ---- */
 
-static int give(struct verbs_ep *ep, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+static inline int give(struct verbs_ep *ep, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	struct os_sigpipe s;
 	int err;
@@ -108,34 +108,36 @@ static void post_chain(struct verbs_ep *ep)
 	rx_unlock();
 }
 
-/* The next work request of the chain; its place in the queue is taken. */
-static struct ibv_send_wr *chain_next(struct verbs_ep *ep, uint32_t bytes, bool signal)
+/*
+ * The next work request of the chain; its place in the queue is taken.  What a send does not look at is left as it was: clearing all of
+ * it for each frame would cost more than the rest of this.
+ */
+static inline struct ibv_send_wr *chain_next(struct verbs_ep *ep, uint32_t bytes, bool signal)
 {
 	struct ibv_send_wr *wr;
+	unsigned flags = bytes <= ep->max_inline ? IBV_SEND_INLINE : 0;
 
-	if (ep->nchain == VERBS_CHAIN)
+	if (unlikely(ep->nchain == VERBS_CHAIN))
 		post_chain(ep);
 	wr = &ep->wr[ep->nchain];
-	*wr = (struct ibv_send_wr){.wr_id = VERBS_WR_SEND | ++ep->wr_posted,
-				   .opcode = IBV_WR_SEND,
-				   .sg_list = ep->sge[ep->nchain],
-				   .num_sge = 1};
 	if (ep->nchain)
 		ep->wr[ep->nchain - 1].next = wr;
-	ep->nchain++;
 	ep->wr_unsignaled++;
 	ep->bytes_unsignaled += bytes;
 	if (signal || ep->wr_unsignaled >= SIGNAL_EVERY || ep->bytes_unsignaled >= SIGNAL_BYTES) {
-		wr->send_flags |= IBV_SEND_SIGNALED;
+		flags |= IBV_SEND_SIGNALED;
 		ep->wr_unsignaled = ep->bytes_unsignaled = 0;
 	}
-	if (bytes <= ep->max_inline)
-		wr->send_flags |= IBV_SEND_INLINE;
+	wr->wr_id = VERBS_WR_SEND | ++ep->wr_posted;
+	wr->opcode = IBV_WR_SEND;
+	wr->sg_list = ep->sge[ep->nchain++];
+	wr->num_sge = 1;
+	wr->send_flags = flags;
 	return wr;
 }
 
 /* Acknowledgement and credits as of now, in whatever header goes out next.  True: the peer waits for it. */
-static bool say_in(struct verbs_ep *ep, struct rds_wire_hdr *h, bool grants, bool free_of_charge)
+static inline bool say_in(struct verbs_ep *ep, struct rds_wire_hdr *h, bool grants, bool free_of_charge)
 {
 	bool asked = false;
 	uint64_t ack;
@@ -152,7 +154,29 @@ static bool say_in(struct verbs_ep *ep, struct rds_wire_hdr *h, bool grants, boo
 	return asked;
 }
 
-static void frame_out(struct verbs_ep *ep, struct verbs_out *o)
+static void map_goes(struct verbs_ep *ep, const struct verbs_out *o)
+{
+	atomic_store(&ep->map_wr, o->wr_end);
+	atomic_store(&ep->map_out, true);
+}
+
+/* The only frame of its message: header and bytes lie in one piece. */
+static inline void frame_whole(struct verbs_ep *ep, struct verbs_out *o)
+{
+	struct ibv_send_wr *wr = chain_next(ep, VERBS_HDR + o->len, o->map);
+
+	if (unlikely(say_in(ep, (struct rds_wire_hdr *)(void *)o->block.mem, o->grants, o->free_of_charge)) ||
+	    o->solicited)
+		wr->send_flags |= IBV_SEND_SOLICITED;
+	wr->sg_list[0] =
+		(struct ibv_sge){.addr = (uintptr_t)o->block.mem, .length = VERBS_HDR + o->len, .lkey = o->block.lkey};
+	o->given = 1;
+	o->wr_end = ep->wr_posted;
+	if (unlikely(o->map))
+		map_goes(ep, o);
+}
+
+static void frame_of_many(struct verbs_ep *ep, struct verbs_out *o)
 {
 	uint32_t i = o->given, at = i * ep->frame, n = o->len - at < ep->frame ? o->len - at : ep->frame;
 	unsigned char *hdr = o->block.mem + (size_t)i * VERBS_HDR,
@@ -163,25 +187,27 @@ static void frame_out(struct verbs_ep *ep, struct verbs_out *o)
 
 	if (unlikely(say_in(ep, (struct rds_wire_hdr *)(void *)hdr, o->grants, o->free_of_charge)))
 		wr->send_flags |= IBV_SEND_SOLICITED;
-	if (o->nframes == 1) {
-		sge[0] = (struct ibv_sge){.addr = (uintptr_t)hdr, .length = VERBS_HDR + n, .lkey = o->block.lkey};
-	} else {
-		sge[0] = (struct ibv_sge){.addr = (uintptr_t)hdr, .length = VERBS_HDR, .lkey = o->block.lkey};
-		sge[1] = (struct ibv_sge){.addr = (uintptr_t)body, .length = n, .lkey = o->block.lkey};
-		wr->num_sge = 2;
-	}
+	sge[0] = (struct ibv_sge){.addr = (uintptr_t)hdr, .length = VERBS_HDR, .lkey = o->block.lkey};
+	sge[1] = (struct ibv_sge){.addr = (uintptr_t)body, .length = n, .lkey = o->block.lkey};
+	wr->num_sge = 2;
 	if (last && o->solicited)
 		wr->send_flags |= IBV_SEND_SOLICITED;
 	o->given++;
 	o->wr_end = ep->wr_posted;
-	if (unlikely(last && o->map)) {
-		atomic_store(&ep->map_wr, o->wr_end);
-		atomic_store(&ep->map_out, true);
-	}
+	if (unlikely(last && o->map))
+		map_goes(ep, o);
+}
+
+static inline void frame_out(struct verbs_ep *ep, struct verbs_out *o)
+{
+	if (likely(o->nframes == 1))
+		frame_whole(ep, o);
+	else
+		frame_of_many(ep, o);
 }
 
 /* What is left of messages that have been taken, but for what is held. */
-static void pump(struct verbs_ep *ep)
+static inline void pump(struct verbs_ep *ep)
 {
 	while (ep->unfinished > ep->held) {
 		struct verbs_out *o = verbs_out_at(ep, ep->out_count - ep->unfinished);
@@ -219,18 +245,30 @@ void verbs_let_go(struct verbs_ep *ep)
 	pump(ep);
 }
 
+/* What is done with has not been given back since the last flush. */
+static int block_get(struct verbs_ep *ep, size_t size, struct verbs_block *block)
+{
+	int err = verbs_block_get(ep->dev->arena, size, block);
+
+	if (likely(!err))
+		return 0;
+	free_done(ep);
+	err = verbs_block_get(ep->dev->arena, size, block);
+	if (err)
+		verbs_dev_memory(ep->dev);
+	return err;
+}
+
 int verbs_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len, uint64_t *pos)
 {
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
-	uint32_t nframes = len ? (uint32_t)((len + ep->frame - 1) / ep->frame) : 1;
-	struct verbs_out o = {
-		.seq = be64toh(hdr->sequence), .len = (uint32_t)len, .nframes = (uint16_t)nframes, .grants = true};
+	uint32_t nframes = likely(len <= ep->frame) ? 1 : (uint32_t)((len + ep->frame - 1) / ep->frame);
+	struct verbs_out *o;
 	enum verbs_company with = verbs_company(ep, hdr, len);
 	int err;
 
 	if (unlikely(atomic_load_explicit(&ep->state, memory_order_relaxed) != VERBS_UP))
 		return -ENOTCONN;
-	free_done(ep);
 	if (ep->unfinished) {
 		if (with != VERBS_ALONE && verbs_group_add(ep, hdr, iov, len, pos))
 			return 0;
@@ -238,20 +276,27 @@ int verbs_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct 
 	}
 	if (unlikely(ep->unfinished || !queue_room(ep, VERBS_SQ_RESERVE)))
 		return -EAGAIN;
+	if (unlikely(ep->out_count == ep->out_cap))
+		free_done(ep);
 	if (unlikely(ep->out_count == ep->out_cap) && out_grow(ep))
 		return -ENOMEM;
 	if ((with == VERBS_PIECE || (with == VERBS_SMALL && verbs_collect(ep))) &&
 	    verbs_group_new(ep, hdr, iov, len, pos) == 0)
 		return 0;
-	err = verbs_block_get(ep->dev->arena, (size_t)nframes * VERBS_HDR + len, &o.block);
-	if (unlikely(err)) {
-		verbs_dev_memory(ep->dev);
+	o = verbs_out_at(ep, ep->out_count);
+	*o = (struct verbs_out){
+		.seq = be64toh(hdr->sequence), .len = (uint32_t)len, .nframes = (uint16_t)nframes, .grants = true};
+	err = block_get(ep, (size_t)nframes * VERBS_HDR + len, &o->block);
+	if (unlikely(err))
 		return err;
+	headers(ep, o, hdr);
+	rds_gather(o->block.mem + (size_t)nframes * VERBS_HDR, iov, len);
+	*pos = (uintptr_t)(o->block.mem + (size_t)nframes * VERBS_HDR);
+	ep->out_count++;
+	if (likely(nframes == 1) && likely(verbs_credit_take(ep, 1))) { /* there is room, and nothing before it */
+		frame_whole(ep, o);
+		return 0;
 	}
-	headers(ep, &o, hdr);
-	rds_gather(o.block.mem + (size_t)nframes * VERBS_HDR, iov, len);
-	*pos = (uintptr_t)(o.block.mem + (size_t)nframes * VERBS_HDR);
-	*verbs_out_at(ep, ep->out_count++) = o;
 	ep->unfinished++;
 	pump(ep);
 	return 0;
@@ -274,6 +319,7 @@ void verbs_flush(struct rds_ep *rep, bool service)
 	if (service)
 		ep->wr[ep->nchain - 1].send_flags |= IBV_SEND_SOLICITED;
 	post_chain(ep);
+	free_done(ep); /* now that the device is at it: before, the peer would have waited for that */
 }
 
 /* ---- without a message ---- */
@@ -332,9 +378,16 @@ static bool say_due(struct verbs_ep *ep)
 	return !(grants || atomic_load(&ep->ack_due)) || say(ep, false, grants);
 }
 
+static void to_nowhere(struct ibv_send_wr *wr)
+{
+	wr->wr.rdma.remote_addr = 0;
+	wr->wr.rdma.rkey = 0;
+}
+
 static void write_nothing(struct ibv_send_wr *wr)
 {
 	wr->opcode = IBV_WR_RDMA_WRITE;
+	to_nowhere(wr);
 	wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;
 	wr->num_sge = 0;
 	wr->sg_list = NULL;
@@ -444,6 +497,7 @@ int verbs_send_probe(struct verbs_ep *ep)
 	wr = chain_next(ep, 0, true);
 	if (ep->dev->caps.probe_reads) {
 		wr->opcode = IBV_WR_RDMA_READ;
+		to_nowhere(wr);
 		wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;
 		wr->sg_list[0] = (struct ibv_sge){.addr = (uintptr_t)ep->dev->recv_mem, .lkey = ep->dev->recv_mr->lkey};
 	} else {

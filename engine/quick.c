@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * quick.c - a send that nothing stands in the way of.
+ *
+ * Most messages of most programs are like the one before: plain, to a place that the socket has sent to, over a connection that is up
+ * and keeps nothing back, with room in SNDBUF.  For these accept.c, xmit.c and wire.c do a lot to find that there is nothing to do, and
+ * carry structures from one to the other that are empty but for four numbers: that was half of what a small message cost.  Here is the
+ * same in one piece.
+ *
+ * It decides nothing by itself: whatever is not just so leaves everything as it was, and the caller goes the long way, which repeats
+ * all checks in the kernel's order.  So each condition here may be stricter than there, and never laxer.  Never sleeps.
+ * Must not know errors: it has none.
+ */
+#include <string.h>
+
+#include "engine/rdma.h"
+#include "engine/uaccess.h"
+#include "engine/wait.h"
+
+/* Nothing waits, nothing is to be said first, nobody is to be asked.  conn->tx held. */
+static bool open_road(const struct rds_conn *conn, const struct rds_sock *sk, uint16_t port)
+{
+	const struct rds_cong_map *far = atomic_load_explicit(&conn->fcong, memory_order_acquire);
+
+	return atomic_load_explicit(&conn->state, memory_order_relaxed) == RDS_CONN_UP && !conn->queue &&
+	       !conn->impatient && !atomic_load_explicit(&conn->nanswers, memory_order_relaxed) &&
+	       conn->count < conn->cap && !(conn->t->ops->caps & RDS_TCAP_DIRECT) &&
+	       !(far && rds_cong_test(far, port)) && rds_sock_writable(sk);
+}
+
+/* As accept.c's admit() and rds_xmit() would.  conn->tx held. */
+static bool xmit(struct rds_sock *sk, struct rds_conn *conn, uint16_t port, const struct iovec *iov)
+{
+	const struct rds_transport_ops *ops = conn->t->ops;
+	uint32_t len = (uint32_t)iov->iov_len;
+	uint64_t seq = conn->next_tx, pos;
+	struct rds_wire_hdr wire;
+
+	if (unlikely(!open_road(conn, sk, port)))
+		return false;
+	rds_hdr_encode_plain(&wire, seq, len, sk->laddr.port, port);
+	rds_conn_sending(conn, seq);
+	if (unlikely(ops->send(conn->ep, &wire, iov, len, &pos)))
+		return false; /* it took nothing, and says so once more */
+	ops->flush(conn->ep, false);
+	/* It is on its way.  Whoever hears of its acknowledgement has to wait for conn->tx before it counts. */
+	rds_snd_add(sk, len);
+	*rds_unacked_next(conn) = (struct rds_unacked){
+		.sk = sk, .seq = seq, .pos = pos, .len = len, .sport = sk->laddr.port, .dport = port};
+	rds_unacked_pushed(conn);
+	conn->next_tx = seq + 1;
+	conn->room_sought = false;
+	rds_conn_sent_one(conn, len);
+	return true;
+}
+
+bool rds_send_quick(struct rds_sock *sk, const void *buf, size_t len, const struct sockaddr *to)
+{
+	struct iovec iov = {(void *)(uintptr_t)buf, len};
+	const struct rds_dst *d;
+	struct sockaddr_in name;
+	bool sent = false;
+
+	if (unlikely(len > RDS_MAX_MSG || len > rds_sndbuf(sk) || rds_user_readable(to, sizeof(name)) ||
+		     rds_user_readable(buf, len) || !atomic_load_explicit(&sk->open, memory_order_relaxed)))
+		return false;
+	memcpy(&name, to, sizeof(name));
+	rds_lock(&sk->tx);
+	d = rds_dst_slot(sk, ntohs(name.sin_port));
+	/* Raw bytes are there only once it is bound, a connection only once the rest is settled. */
+	if (likely(d->rawlen == RDS_DST_RAW4 && memcmp(d->raw, &name, RDS_DST_RAW4) == 0 && rds_dst_fresh(d))) {
+		rds_lock(&d->conn->tx);
+		/* Looked at again under its lock: it may have been removed meanwhile. */
+		sent = d->conn_gen == atomic_load_explicit(&rds_eng->conn_gen, memory_order_acquire) &&
+		       xmit(sk, d->conn, d->addr.port, &iov);
+		rds_unlock(&d->conn->tx);
+	}
+	rds_unlock(&sk->tx);
+	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
+		rds_run_work();
+	rds_sent |= sent;
+	return sent;
+}

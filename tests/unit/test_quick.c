@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_quick.c - the short way of a send (quick.c) against the long one (accept.c): a message that both take leaves the same behind, to
+ * the byte; and whatever the short one does not take, it leaves everything as it was.
+ */
+#include <arpa/inet.h>
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/connection.h"
+#include "engine/wait.h"
+#include "tests/unit/suite.h"
+
+#define CAP 8u
+#define PORT 4000
+
+/* ---- a transport that notes what it is given ---- */
+
+static struct {
+	struct rds_wire_hdr hdr;
+	unsigned char bytes[256];
+	size_t len;
+	unsigned sends, flushes;
+	bool service;
+} noted;
+static int refusal;
+
+static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const struct iovec *iov, size_t len,
+		     uint64_t *pos)
+{
+	(void)ep;
+	noted.sends++;
+	if (refusal)
+		return refusal;
+	noted.hdr = *wire;
+	noted.len = len;
+	if (len)
+		memcpy(noted.bytes, iov->iov_base, len);
+	*pos = 77;
+	return 0;
+}
+
+static void fake_flush(struct rds_ep *ep, bool service)
+{
+	(void)ep;
+	noted.flushes++;
+	noted.service |= service;
+}
+
+static uint64_t fake_acked(struct rds_ep *ep)
+{
+	(void)ep;
+	return 0;
+}
+
+static bool fake_want_room(struct rds_ep *ep, uint64_t seen)
+{
+	(void)ep;
+	(void)seen;
+	return false;
+}
+
+static struct rds_transport_ops ops = {
+	.send = fake_send, .flush = fake_flush, .acked = fake_acked, .want_room = fake_want_room};
+static struct rds_transport transport = {.ops = &ops};
+static struct rds_ep_head endpoint = {.t = &transport};
+
+/* ---- an engine with one socket that has sent to one place before ---- */
+
+static struct rds_engine engine;
+static _Atomic uint64_t generation;
+static struct registry_pub registry = {.generation = &generation};
+static struct rds_sock sock;
+static struct rds_conn conn;
+static struct rds_unacked unacked[CAP];
+static struct rds_cong_map map;
+static struct rds_queued waiting;
+static struct sockaddr_in to;
+static size_t length;
+static const void *bytes, *name;
+static unsigned char text[2 << 20];
+
+static void setup(void)
+{
+	struct rds_dst *d;
+
+	memset(&engine, 0, sizeof(engine));
+	memset(&sock, 0, sizeof(sock));
+	memset(&conn, 0, sizeof(conn));
+	memset(&noted, 0, sizeof(noted));
+	memset(unacked, 0, sizeof(unacked));
+	memset(&map, 0, sizeof(map));
+	rds_eng = &engine;
+	rds_lock_init(&engine.rx, RDS_LOCK_RX);
+	rds_lock_init(&engine.wait, RDS_LOCK_WAIT);
+	engine.reg = (struct registry *)(void *)&registry;
+	atomic_store(&generation, 5);
+	atomic_store(&engine.conn_gen, 3);
+	rds_busy_forget();
+	ops.caps = RDS_TCAP_RETAINS;
+	refusal = 0;
+
+	rds_lock_init(&conn.tx, RDS_LOCK_CONN_TX);
+	conn.t = &transport;
+	conn.ep = (struct rds_ep *)&endpoint;
+	conn.queue_tail = &conn.queue;
+	conn.next_tx = 0x123456789abcull;
+	conn.room_sought = true;
+	conn.unacked = unacked;
+	conn.cap = CAP;
+	conn.head = 6;
+	atomic_store(&conn.state, RDS_CONN_UP);
+
+	to = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(PORT)};
+	inet_pton(AF_INET, "10.1.2.3", &to.sin_addr);
+	rds_lock_init(&sock.tx, RDS_LOCK_SOCK_TX);
+	atomic_store(&sock.ref, 1);
+	atomic_store(&sock.open, true);
+	atomic_store(&sock.bound, true);
+	atomic_store(&sock.tos_fixed, true);
+	atomic_store(&sock.sndbuf, 4000);
+	sock.laddr.port = 1234;
+	d = rds_dst_slot(&sock, PORT);
+	memcpy(d->raw, &to, RDS_DST_RAW4);
+	d->rawlen = RDS_DST_RAW4;
+	d->addr.port = PORT;
+	d->conn = &conn;
+	d->bind_gen = 5;
+	d->conn_gen = 3;
+	memset(text, 'x', sizeof(text));
+	bytes = text;
+	name = &to;
+	length = 64;
+	rds_sent = false;
+}
+
+static ssize_t the_long_way(void)
+{
+	struct iovec iov = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = length};
+	struct msghdr msg = {
+		.msg_name = (void *)(uintptr_t)name, .msg_namelen = sizeof(to), .msg_iov = &iov, .msg_iovlen = 1};
+
+	return rds_sendmsg(&sock, -1, &msg, MSG_DONTWAIT);
+}
+
+static bool the_short_way(void)
+{
+	return rds_send_quick(&sock, bytes, length, name);
+}
+
+/* All that a send may change, but for the locks' own counts. */
+struct state {
+	struct rds_sock sock;
+	struct rds_conn conn;
+	struct rds_unacked unacked[CAP];
+};
+
+static void take_state(struct state *s)
+{
+	memcpy(&s->sock, &sock, sizeof(sock));
+	memcpy(&s->conn, &conn, sizeof(conn));
+	memcpy(s->unacked, unacked, sizeof(unacked));
+	memset(&s->sock.tx, 0, sizeof(s->sock.tx));
+	memset(&s->conn.tx, 0, sizeof(s->conn.tx));
+}
+
+static void ck_same_message(const struct rds_unacked *a, const struct rds_unacked *b)
+{
+	ck_assert_ptr_eq(a->sk, b->sk);
+	ck_assert_uint_eq(a->seq, b->seq);
+	ck_assert_uint_eq(a->pos, b->pos);
+	ck_assert_uint_eq(a->len, b->len);
+	ck_assert_uint_eq(a->sport, b->sport);
+	ck_assert_uint_eq(a->dport, b->dport);
+	ck_assert_uint_eq(a->flags, b->flags);
+	ck_assert_uint_eq(a->zcookie, b->zcookie);
+	ck_assert(a->zcopy == b->zcopy && a->cancelled == b->cancelled && a->once == b->once);
+	ck_assert_uint_eq(a->ext_type, b->ext_type);
+	ck_assert_uint_eq(a->ext_rkey, b->ext_rkey);
+	ck_assert_uint_eq(a->ext_offset, b->ext_offset);
+}
+
+/* ---- tests ---- */
+
+static const size_t lengths[] = {0, 1, 64, 255};
+
+START_TEST(test_same)
+{
+	static struct state a, b;
+	struct rds_wire_hdr hdr;
+	unsigned i, k;
+
+	for (i = 0; i < 3; i++) { /* around the end of the ring, too */
+		length = lengths[_i];
+		ck_assert_int_eq(the_long_way(), (ssize_t)length);
+	}
+	take_state(&a);
+	hdr = noted.hdr;
+	ck_assert(rds_sent);
+	setup();
+	for (i = 0; i < 3; i++) {
+		length = lengths[_i];
+		memset(noted.bytes, 0, sizeof(noted.bytes));
+		ck_assert(the_short_way());
+		ck_assert_uint_eq(noted.len, length);
+		ck_assert_mem_eq(noted.bytes, text, length);
+	}
+	take_state(&b);
+	ck_assert(rds_sent);
+	ck_assert_uint_eq(noted.sends, 3);
+	ck_assert_uint_eq(noted.flushes, 3);
+	ck_assert(!noted.service);
+	ck_assert_mem_eq(&hdr, &noted.hdr, sizeof(hdr));
+	ck_assert_mem_eq(&a.sock, &b.sock, sizeof(a.sock));
+	ck_assert_mem_eq(&a.conn, &b.conn, sizeof(a.conn));
+	for (k = 0; k < CAP; k++)
+		ck_same_message(&a.unacked[k], &b.unacked[k]);
+	ck_assert_ptr_eq(b.unacked[0].sk, &sock); /* 6, 7, 0 */
+}
+END_TEST
+
+/* What is in the way, one at a time. */
+static void port(void)
+{
+	to.sin_port = htons(PORT + 1);
+}
+static void same_slot(void)
+{
+	to.sin_port = htons(PORT + RDS_DST_CACHE);
+}
+static void address(void)
+{
+	to.sin_addr.s_addr ^= htonl(1);
+}
+static void family(void)
+{
+	to.sin_family = AF_INET6;
+}
+static void not_raw(void)
+{
+	rds_dst_slot(&sock, PORT)->rawlen = 1;
+}
+static void unresolved(void)
+{
+	rds_dst_slot(&sock, PORT)->conn = NULL;
+}
+static void bound_since(void)
+{
+	atomic_fetch_add(&generation, 1);
+}
+static void removed_since(void)
+{
+	atomic_fetch_add(&engine.conn_gen, 1);
+}
+static void down(void)
+{
+	atomic_store(&conn.state, RDS_CONN_DOWN);
+}
+static void dead(void)
+{
+	atomic_store(&conn.state, RDS_CONN_DEAD);
+}
+static void connecting(void)
+{
+	atomic_store(&conn.state, RDS_CONN_CONNECTING);
+}
+static void queued(void)
+{
+	conn.queue = &waiting;
+}
+static void impatient(void)
+{
+	conn.impatient = true;
+}
+static void answers(void)
+{
+	atomic_store(&conn.nanswers, 1);
+}
+static void unacked_full(void)
+{
+	conn.count = CAP;
+}
+static void direct(void)
+{
+	ops.caps |= RDS_TCAP_DIRECT;
+}
+static void full(void)
+{
+	atomic_store(&sock.snd, RDS_SND_MSG + 2000);
+}
+static void longer_than_sndbuf(void)
+{
+	length = 2001;
+}
+static void closed(void)
+{
+	atomic_store(&sock.open, false);
+}
+static void bad_bytes(void)
+{
+	bytes = (void *)8;
+}
+static void bad_name(void)
+{
+	name = (void *)8;
+}
+static void no_room(void)
+{
+	refusal = -EAGAIN;
+}
+static void broken(void)
+{
+	refusal = -ENOTCONN;
+}
+static void too_long(void)
+{
+	atomic_store(&sock.sndbuf, UINT32_MAX);
+	length = RDS_MAX_MSG + 1;
+}
+static void congested(void)
+{
+	atomic_store(&map.words[PORT / 64], ~0ull);
+	atomic_store(&conn.fcong, &map);
+}
+
+static void (*const obstacles[])(void) = {port,	      same_slot,   address,	  family,    not_raw,
+					  unresolved, bound_since, removed_since, down,	     dead,
+					  connecting, queued,	   impatient,	  answers,   unacked_full,
+					  direct,     full,	   closed,	  bad_bytes, bad_name,
+					  no_room,    broken,	   too_long,	  congested, longer_than_sndbuf};
+#define OBSTACLES (sizeof(obstacles) / sizeof(obstacles[0]))
+
+START_TEST(test_left_alone)
+{
+	static struct state a, b;
+
+	obstacles[_i]();
+	take_state(&a);
+	ck_assert(!the_short_way());
+	take_state(&b);
+	atomic_store(&b.conn.sent, atomic_load(&a.conn.sent)); /* offered, even if it was not taken */
+	ck_assert_mem_eq(&a, &b, sizeof(a));
+	ck_assert_uint_eq(noted.sends, refusal ? 1 : 0);
+	ck_assert_uint_eq(noted.flushes, 0);
+	ck_assert(!rds_sent);
+}
+END_TEST
+
+/* The same without an obstacle: what the table finds is the obstacle and nothing else. */
+START_TEST(test_nothing_in_the_way)
+{
+	ck_assert(the_short_way());
+	atomic_store(&conn.fcong, &map);
+	ck_assert(the_short_way());
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("quick");
+	TCase *t = suite_case(s, "quick", setup, NULL, 10);
+
+	tcase_add_loop_test(t, test_same, 0, sizeof(lengths) / sizeof(lengths[0]));
+	tcase_add_loop_test(t, test_left_alone, 0, OBSTACLES);
+	tcase_add_test(t, test_nothing_in_the_way);
+	return suite_run(s);
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_recv.c - a receive and what it leaves: where the bytes of a message lie that its transport does not keep, delivered the short way
+ * and the long one, and which sockets are noted as having input that the kernel does not show.
+ */
+#include <arpa/inet.h>
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/message.h"
+#include "tests/unit/suite.h"
+
+#define PORT 4000
+
+/* ---- a transport that hands up what the test wants, when it is looked at ---- */
+
+static unsigned come;		 /* so many messages with the next look */
+static uint32_t length;		 /* of each */
+static unsigned char wire[4096]; /* where they lie, one after the other */
+static struct rds_conn conn;
+static uint64_t seq;
+static struct rds_ep_head endpoint;
+
+static void arrive(void)
+{
+	struct rds_rx rx = {.hdr = {.seq = ++seq, .len = length, .sport = 7, .dport = PORT},
+			    .data = length ? wire : NULL};
+
+	memset(wire, (int)seq, sizeof(wire));
+	ck_assert_int_eq(rds_recv_message(&conn, (struct rds_ep *)&endpoint, &rx), RDS_RX_DONE);
+	memset(wire, 0xee, sizeof(wire)); /* the buffer is used again */
+}
+
+static bool fake_progress(struct rds_transport *t)
+{
+	bool any = come;
+
+	(void)t;
+	for (; come; come--)
+		arrive();
+	return any;
+}
+
+static void fake_ack(struct rds_ep *ep, uint64_t to)
+{
+	(void)ep;
+	ck_assert_uint_eq(to, seq);
+}
+
+static const struct rds_transport_ops ops = {.progress = fake_progress, .ack = fake_ack};
+static struct rds_transport transport = {.ops = &ops};
+
+/* ---- an engine with one socket ---- */
+
+static struct rds_engine engine;
+static struct rds_sock sock;
+static unsigned char got[4096];
+static struct sockaddr_in from;
+
+static void setup(void)
+{
+	memset(&engine, 0, sizeof(engine));
+	memset(&sock, 0, sizeof(sock));
+	memset(&conn, 0, sizeof(conn));
+	rds_eng = &engine;
+	rds_lock_init(&engine.rx, RDS_LOCK_RX);
+	rds_lock_init(&engine.wait, RDS_LOCK_WAIT);
+	engine.helper_up = true;
+	engine.shm = &transport;
+	atomic_store(&engine.attention, RDS_ATT_LAZY);
+	endpoint.t = &transport;
+	inet_pton(AF_INET6, "::ffff:10.0.0.1", &conn.id.laddr);
+	inet_pton(AF_INET6, "::ffff:10.0.0.2", &conn.id.faddr);
+	atomic_store(&conn.next_rx, 1);
+	seq = 0;
+	come = 0;
+	sock.laddr.ip = conn.id.laddr;
+	sock.laddr.port = PORT;
+	sock.rx_tail = &sock.rx_head;
+	atomic_store(&sock.ref, 1);
+	atomic_store(&sock.open, true);
+	atomic_store(&sock.bound, true);
+	atomic_store(&sock.rcvbuf, 1 << 20);
+	rds_bound_insert(&sock);
+}
+
+static ssize_t take(size_t room, int flags, struct msghdr *msg)
+{
+	struct iovec iov = {.iov_base = got, .iov_len = room};
+
+	memset(got, 0, sizeof(got));
+	memset(&from, 0, sizeof(from));
+	*msg = (struct msghdr){
+		.msg_name = &from, .msg_namelen = sizeof(from), .msg_iov = &iov, .msg_iovlen = 1, .msg_flags = -1};
+	return rds_recvmsg(&sock, -1, msg, flags | MSG_DONTWAIT);
+}
+
+static void ck_is(unsigned number, size_t len)
+{
+	size_t i;
+
+	for (i = 0; i < len; i++)
+		ck_assert_uint_eq(got[i], number);
+	ck_assert_uint_eq(got[len], 0);
+	ck_assert_uint_eq(from.sin_family, AF_INET);
+	ck_assert_uint_eq(ntohs(from.sin_port), 7);
+	ck_assert_uint_eq(ntohl(from.sin_addr.s_addr), 0x0a000002);
+}
+
+/* ---- tests ---- */
+
+static const uint32_t lengths[] = {0, 1, 64, RDS_INC_SMALL - 1, RDS_INC_SMALL, RDS_INC_SMALL + 1, 4000};
+
+/* Two that wait at once, their bytes copied from a buffer that is used again. */
+START_TEST(test_copied)
+{
+	struct msghdr msg;
+	unsigned i;
+
+	length = lengths[_i];
+	come = 2;
+	for (i = 1; i <= 2; i++) {
+		ck_assert_int_eq(take(sizeof(got), 0, &msg), (ssize_t)length);
+		ck_is(i, length);
+		ck_assert_int_eq(msg.msg_flags, 0);
+		ck_assert_uint_eq(msg.msg_namelen, sizeof(from));
+	}
+	ck_assert_uint_eq(sock.rcv_bytes, 0);
+	ck_assert_int_eq(take(sizeof(got), 0, &msg), -EAGAIN);
+}
+END_TEST
+
+/* What the short way must leave to the long one. */
+START_TEST(test_not_plain)
+{
+	struct msghdr msg;
+	int inq = -1;
+	union {
+		char buf[64];
+		struct cmsghdr align;
+	} control;
+	struct iovec iov = {.iov_base = got, .iov_len = sizeof(got)};
+
+	length = 100;
+	come = 5;
+	ck_assert_int_eq(take(sizeof(got), MSG_PEEK, &msg), 100);
+	ck_is(1, 100);
+	ck_assert_int_eq(take(99, 0, &msg), 99);
+	ck_assert_int_eq(msg.msg_flags, MSG_TRUNC);
+	ck_assert_int_eq(take(99, MSG_TRUNC, &msg), 100);
+	atomic_store(&sock.inq, true);
+	msg = (struct msghdr){
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control)};
+	ck_assert_int_eq(rds_recvmsg(&sock, -1, &msg, MSG_DONTWAIT), 100);
+	ck_assert_ptr_nonnull(CMSG_FIRSTHDR(&msg));
+	memcpy(&inq, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(inq));
+	ck_assert_int_eq(inq, 200);
+	atomic_store(&sock.inq, false);
+	ck_assert_int_eq(take(100, 0, &msg), 100);
+	ck_is(4, 100);
+	iov.iov_base = (void *)8;
+	msg = (struct msghdr){.msg_iov = &iov, .msg_iovlen = 1};
+	ck_assert_int_eq(rds_recvmsg(&sock, -1, &msg, MSG_DONTWAIT), -EFAULT);
+	ck_assert_uint_eq(sock.rcv_bytes, 100);
+	ck_assert_int_eq(take(100, 0, &msg), 100);
+	ck_is(5, 100);
+}
+END_TEST
+
+static bool noted(void)
+{
+	ck_assert(sock.unseen == (engine.unseen == &sock));
+	ck_assert_uint_eq(atomic_load(&sock.ref) & RDS_REF_COUNT, sock.unseen ? 2 : 1);
+	ck_assert_ptr_null(engine.taker);
+	return sock.unseen;
+}
+
+/* A socket is noted as long as something waits in it, but not for what a reader takes in the look that brings it. */
+START_TEST(test_unseen)
+{
+	struct msghdr msg;
+
+	length = 10;
+	come = 1;
+	ck_assert_int_eq(take(64, 0, &msg), 10);
+	ck_assert(!noted());
+	come = 2;
+	ck_assert_int_eq(take(64, 0, &msg), 10);
+	ck_assert(noted());
+	ck_assert_int_eq(take(64, 0, &msg), 10);
+	ck_assert(!noted());
+	come = 1;
+	ck_assert_int_eq(take(64, MSG_PEEK, &msg), 10);
+	ck_assert(noted());
+	ck_assert_int_eq(take(64, 0, &msg), 10);
+	ck_assert(!noted());
+	rx_lock(); /* somebody else's look */
+	arrive();
+	rx_unlock();
+	ck_assert(noted());
+	ck_assert_int_eq(take(64, 0, &msg), 10);
+	ck_assert(!noted());
+	ck_assert_int_eq(take(64, 0, &msg), -EAGAIN);
+	ck_assert(!noted());
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("recv");
+	TCase *t = suite_case(s, "recv", setup, NULL, 10);
+
+	tcase_add_loop_test(t, test_copied, 0, sizeof(lengths) / sizeof(lengths[0]));
+	tcase_add_test(t, test_not_plain);
+	tcase_add_test(t, test_unseen);
+	return suite_run(s);
+}
