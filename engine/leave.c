@@ -15,7 +15,9 @@
  */
 #include "engine/leave.h"
 
+#include <asm/ioctls.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -108,23 +110,50 @@ static int write_file(struct rds_sock *sk, int fd, off_t *size)
 
 /* ---- the packet ---- */
 
-int rds_deposit_read(int standin, bool take, struct rds_share_deposit *d, int fds[2])
+static int lies_there(int standin)
+{
+	int bytes = 0;
+
+	os_syscall(SYS_ioctl, standin, SIOCINQ, (long)&bytes, 0, 0, 0);
+	return bytes;
+}
+
+/* One packet: 1 the deposit, 0 something else, -EAGAIN nothing. */
+static int read_one(int standin, int flags, struct rds_share_deposit *d, int fds[2])
 {
 	int got[OS_PASS_MAX];
 	unsigned n, i;
 	bool lost, is;
-	ssize_t len = os_pass_recv(standin, d, sizeof(*d), got, &n, &lost, MSG_DONTWAIT | (take ? 0 : MSG_PEEK));
+	ssize_t len = os_pass_recv(standin, d, sizeof(*d), got, &n, &lost, MSG_DONTWAIT | flags);
 
 	if (len <= 0)
 		return -EAGAIN;
 	is = len == (ssize_t)sizeof(*d) && n == 2 && d->magic == RDS_SHARE_MAGIC && d->version == RDS_SHARE_VERSION;
-	if (is && take) {
+	if (is && !(flags & MSG_PEEK)) {
 		fds[0] = got[0];
 		fds[1] = got[1];
 		return 1;
 	}
 	for (i = 0; i < n; i++)
 		os_close(got[i]);
+	return is;
+}
+
+/*
+ * A carrier that has no number of its own left cannot take away the byte by which it has shown that there is something to read: the deposit lies
+ * behind it.  There is more than bytes, then; and who takes one off that a living carrier shows leaves others there.
+ */
+int rds_deposit_read(int standin, bool take, struct rds_share_deposit *d, int fds[2])
+{
+	int is;
+
+	if (!take) {
+		is = read_one(standin, MSG_PEEK, d, NULL);
+		return is == 0 ? lies_there(standin) > (int)sizeof(*d) : is;
+	}
+	do {
+		is = read_one(standin, 0, d, fds);
+	} while (is == 0 && lies_there(standin) >= (int)sizeof(*d));
 	return is;
 }
 

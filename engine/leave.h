@@ -9,7 +9,7 @@
 #include "engine/sock.h"
 
 /*
- * What a packet in a stand-in is: the deposit (1: *d, fds our end and the file; taken off if `take`, else left there and fds not given),
+ * What lies in a stand-in: the deposit (1: *d, fds our end and the file, if `take`; else it is left there, and may lie behind something else),
  * something else (0), or nothing (-EAGAIN).  Any process.
  */
 int rds_deposit_read(int standin, bool take, struct rds_share_deposit *d, int fds[2]);

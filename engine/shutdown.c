@@ -47,12 +47,12 @@ static void operations_end(struct rds_conn *conn, bool broken, bool all)
 	rds_queue_purge(conn, true);
 }
 
-/* A port that the dead process had: does somebody else have it by now, or nobody for the moment (leave.c)? */
+/* A port that the dead process had: has its socket gone to somebody else, or to nobody for the moment (leave.c)? */
 static bool has_left(const struct rds_conn *conn, uint16_t port)
 {
 	struct registry_owner own;
 
-	return port && registry_lookup(rds_eng->reg, &conn->id.faddr, port, conn->id.scope, &own) == 0 &&
+	return port && registry_lookup(rds_eng->reg, &conn->id.faddr, port, conn->id.scope, &own) == 0 && own.moved &&
 	       memcmp(&own.procid, &conn->id.peer, sizeof(own.procid)) != 0;
 }
 
