@@ -145,6 +145,7 @@ static int revive(struct rds_sock *sk, const struct rds_share_state *st, struct 
 	int err = 0;
 
 	take_state(sk, st);
+	atomic_store(&sk->hidden_out, true); /* as far as anybody knows */
 	rds_lock(&rds_eng->control);
 	rx_lock();
 	for (i = 0; i < st->n_messages && !err; i++)
@@ -186,6 +187,8 @@ static int make_socket(int pair, uint64_t inode, const void *file, size_t size, 
 		return err;
 	}
 	rds_sock_lend_late(sk);
+	rds_sock_wake(sk, POLLOUT | POLLWRNORM); /* the filler of its last carrier goes */
+	rds_engine_spreads();			 /* who else has it will need us, and our end */
 	*out = sk;
 	return 0;
 }
@@ -205,15 +208,13 @@ bool rds_adoptable(int fd)
 int rds_adopt(int fd, struct rds_sock **out)
 {
 	struct rds_share_deposit d;
-	struct stat st, file;
+	struct stat st;
 	void *map = NULL;
 	int fds[2], err;
 
 	if (!rds_adoptable(fd) || os_fstat(fd, &st) || rds_deposit_read(fd, true, &d, fds) != 1)
 		return -EAGAIN;
-	err = os_fstat(fds[1], &file);
-	if (!err && (d.size > (uint64_t)file.st_size || d.size < sizeof(struct rds_share_state)))
-		err = -EPROTO;
+	err = d.size >= sizeof(struct rds_share_state) && rds_share_sealed(fds[1], d.size) ? 0 : -EPROTO;
 	if (!err)
 		err = os_mmap((size_t)d.size, PROT_READ, MAP_PRIVATE, fds[1], 0, &map);
 	os_close(fds[1]);

@@ -33,6 +33,7 @@ enum { FREE, IDLE, BUSY, DOOMED /* BUSY, to be closed after it */ };
 
 static _Atomic(struct away_slot *) chunks[CHUNKS];
 static _Atomic pid_t owner; /* whose channels these are */
+static _Atomic unsigned channels; /* ever made: none, and there is nothing to look for */
 
 /* ---- slots ---- */
 
@@ -171,7 +172,7 @@ void rds_away_closing(int fd)
 {
 	struct stat st;
 
-	if (atomic_load(&owner) == os_getpid() && os_fstat(fd, &st) == 0)
+	if (atomic_load(&channels) && atomic_load(&owner) == os_getpid() && os_fstat(fd, &st) == 0)
 		each_slot(close_one, st.st_ino);
 }
 
@@ -196,13 +197,13 @@ static int await_hello(int fd, int channel)
 {
 	struct pollfd p = {.fd = channel, .events = POLLIN};
 	struct rds_share_answer a;
-	unsigned waited = 0;
+	uint64_t since = os_now_ns(), waited;
 	ssize_t n;
 
 	while (os_poll(&p, 1, LOOK_MS) <= 0) {
 		if (rds_adoptable(fd))
 			return -RDS_AWAY_LEFT;
-		waited += LOOK_MS;
+		waited = (os_now_ns() - since) / 1000000;
 		if (waited >= LATE_MS)
 			rds_warn_once("the process that carries an RDS socket of this one does not answer (is it stopped?)");
 		if (waited >= LIMIT_MS)
@@ -242,14 +243,20 @@ static int attach(int fd, uint64_t inode, struct away_slot **slot)
 
 	if (!s)
 		return -ENOMEM;
-	for (tries = 0; err == -EAGAIN && tries < ATTACH_TRIES; tries++)
+	s->inode = inode; /* from now on a close() finds it */
+	for (tries = 0; err == -EAGAIN && tries < ATTACH_TRIES; tries++) {
+		if (tries)
+			os_poll(NULL, 0, 1); /* who reads requests off is about to leave, or has just come */
 		err = rds_adoptable(fd) ? -RDS_AWAY_LEFT : dial(fd, s);
+	}
+	if (err == -EAGAIN)
+		err = -ENOTCONN;
 	if (err) {
 		atomic_store(&s->state, FREE);
 		return err;
 	}
-	s->inode = inode;
 	s->seq = 0;
+	atomic_fetch_add(&channels, 1);
 	*slot = s;
 	return 0;
 }
@@ -341,10 +348,20 @@ static bool open_answer(struct away_slot *s, struct away_call *c, size_t len, in
 	c->out_data = c->out_control + a->control_len;
 	if (!a->big)
 		return true;
-	if (memfd < 0 || os_mmap(a->big, PROT_READ, MAP_PRIVATE, memfd, 0, &c->mapped))
+	if (memfd < 0 || !rds_share_sealed(memfd, a->big) ||
+	    os_mmap(a->big, PROT_READ, MAP_PRIVATE, memfd, 0, &c->mapped))
 		return false;
 	c->out_data = c->mapped;
 	return true;
+}
+
+/* Its message goes back to where it was. */
+static int unopened(struct away_slot *s, struct away_call *c, bool lost)
+{
+	c->slot = s;
+	away_put_back(c);
+	c->slot = NULL;
+	return lost ? -EMFILE : -EPROTO;
 }
 
 /*
@@ -369,7 +386,7 @@ static int next_packet(struct away_slot *s, struct away_call *c)
 		kind = c->a.kind;
 		if (c->a.magic != RDS_SHARE_MAGIC || (size_t)n < sizeof(c->a) ||
 		    (kind == RDS_SHARE_REPLY && !open_answer(s, c, (size_t)n, nfds ? fds[0] : -1)))
-			kind = lost ? -EMFILE : -EPROTO;
+			kind = unopened(s, c, lost);
 		for (i = 0; i < nfds; i++)
 			os_close(fds[i]);
 		if (kind == RDS_SHARE_MOVED)

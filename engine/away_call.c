@@ -194,12 +194,10 @@ int rds_away_getpeername(int fd, struct sockaddr *addr, socklen_t *len)
 
 /* ---- options ---- */
 
-#define OPTION_MAX 4096u /* no option is as long */
-
 int rds_away_setsockopt(int fd, int level, int opt, const void *val, socklen_t len)
 {
 	struct away_call c = {.q = {.op = RDS_SHARE_SETOPT, .level = level, .opt = opt, .arg = len}};
-	struct iovec iov = {(void *)(uintptr_t)val, len < OPTION_MAX ? len : OPTION_MAX};
+	struct iovec iov = {(void *)(uintptr_t)val, len < RDS_SHARE_OPTION ? len : RDS_SHARE_OPTION};
 	int64_t rc;
 
 	if ((int)len < 0)
@@ -228,6 +226,8 @@ int rds_away_getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
 	c.q.has_name = val != NULL;
 	rc = away_call(fd, &c);
 	n = c.a.big ? c.a.big : c.a.data_len;
+	if (n > c.q.arg)
+		n = (uint32_t)c.q.arg;
 	if (c.slot && (rc >= 0 || rc == -ENOSPC)) {
 		if ((n && rds_user_writable(val, n)) || rds_user_writable(len, sizeof(*len))) {
 			rc = -EFAULT;

@@ -50,16 +50,11 @@ static bool plausible(const struct rds_share_request *q, size_t len)
 /* The bytes are a sealed file's, so they can neither change nor shrink under us. */
 static int map_big(struct rds_share_call *call)
 {
-	const int seals = F_SEAL_SHRINK | F_SEAL_WRITE;
-	struct stat st;
-	int have;
-
 	if (!call->req.big)
 		return call->memfd < 0 ? 0 : -EPROTO;
 	if (call->memfd < 0 || call->req.data_len)
 		return -EPROTO;
-	have = os_fcntl(call->memfd, F_GET_SEALS, 0);
-	if (have < 0 || (have & seals) != seals || os_fstat(call->memfd, &st) || st.st_size < (off_t)call->req.big)
+	if (!rds_share_sealed(call->memfd, call->req.big))
 		return -EPROTO;
 	return os_mmap(call->req.big, PROT_READ, MAP_PRIVATE, call->memfd, 0, &call->mapped);
 }

@@ -142,6 +142,10 @@ static void serve_setopt(struct rds_carry *c, const struct rds_share_call *call,
 		not_here(r);
 		return;
 	}
+	if (q->has_name && q->arg > q->data_len && q->data_len < RDS_SHARE_OPTION) {
+		fail(r, -EFAULT);
+		return;
+	}
 	/* What could not be read is no address here either. */
 	r->a.result = rds_setsockopt(c->sk, atomic_load(&c->standin), q->level, q->opt, q->has_name ? call->data : NULL,
 				     (socklen_t)q->arg);
@@ -209,8 +213,8 @@ void rds_carry_serve(struct rds_carry *c, const struct rds_share_call *call, str
 	r->control = r->data = NULL;
 	r->taken = NULL;
 	r->sleeps = false;
-	if (!fn) {
-		fail(r, -EPROTO);
+	if (!fn || atomic_load(&c->sk->leaving)) {
+		fail(r, fn ? -EBADF : -EPROTO);
 		return;
 	}
 	fn(c, call, r);

@@ -157,18 +157,15 @@ int rds_deposit_read(int standin, bool take, struct rds_share_deposit *d, int fd
 	return is;
 }
 
-/* What is shown there would be in the way.  Whoever wants to attach, and is read off here, tries again. */
-static void clear_pair(struct rds_sock *sk, int standin)
+/* What is shown there would be in the way.  (What is shown to writers lies on our end, and goes along.) */
+static void clear_standin(struct rds_sock *sk, int standin)
 {
 	char byte[16];
 
 	rds_lock(&rds_eng->wait);
 	while (standin >= 0 && os_recv(standin, byte, sizeof(byte), MSG_DONTWAIT) > 0)
 		;
-	while (os_recv(rds_sock_pair(sk), byte, sizeof(byte), MSG_DONTWAIT) > 0)
-		;
 	atomic_store(&sk->shown_in, false);
-	atomic_store(&sk->hidden_out, false);
 	rds_unlock(&rds_eng->wait);
 }
 
@@ -186,7 +183,7 @@ static int deposit(struct rds_sock *sk, int standin)
 	d.size = (uint64_t)size;
 	if (!err)
 		err = os_fcntl(pass[1], F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
-	clear_pair(sk, standin);
+	clear_standin(sk, standin);
 	if (err >= 0)
 		err = os_pass_send(pass[0], &d, sizeof(d), pass, 2, MSG_DONTWAIT);
 	os_close(pass[1]);
@@ -254,7 +251,7 @@ static void hand_in(struct rds_sock *sk, void *arg)
 			  strerror(-err));
 }
 
-unsigned rds_leave(bool (*wanted)(struct rds_sock *sk))
+static unsigned leave(bool (*wanted)(struct rds_sock *sk), bool patient)
 {
 	struct leaving l = {.wanted = wanted};
 
@@ -264,9 +261,18 @@ unsigned rds_leave(bool (*wanted)(struct rds_sock *sk))
 	if (!l.n)
 		return 0;
 	rds_helper_kick();
-	settle(&l);
+	/* The end of the helper's round: a call of another process that it was making has been answered, and there is none after it. */
+	rds_engine_fork_prepare();
+	rds_engine_fork_parent();
+	if (patient)
+		settle(&l);
 	rds_sock_each(hand_in, NULL);
 	return l.n;
+}
+
+unsigned rds_leave(bool (*wanted)(struct rds_sock *sk))
+{
+	return leave(wanted, true);
 }
 
 /* To be had, and given back: nobody below us on this thread's stack has it. */
@@ -286,10 +292,25 @@ void rds_leave_now(void)
 	if (!rds_eng || rds_engine_foreign())
 		return;
 	if (free_soon(&rds_eng->control, until) && free_soon(&rds_eng->rx, until) && free_soon(&rds_eng->wait, until))
-		rds_leave(NULL);
+		leave(NULL, false); /* rds_engine_exit_now() waits for what was sent, as far as it may */
 }
 
 /* ---- the program goes on after all ---- */
+
+/*
+ * Somebody else has it now, and may leave it to us some day: that will be another structure.  What its peers still send here has no socket;
+ * what waited in the queue is in the deposit.
+ */
+static void let_go(struct rds_sock *sk)
+{
+	rx_lock();
+	if (rds_sock_bound(sk))
+		rds_bound_remove(sk);
+	atomic_store(&sk->bound, false);
+	rx_unlock();
+	sk->inode = 0;
+	os_close_slot(&sk->pair.n[0]);
+}
 
 static void take_back(struct rds_sock *sk, void *arg)
 {
@@ -300,14 +321,15 @@ static void take_back(struct rds_sock *sk, void *arg)
 	if (!atomic_load(&sk->leaving))
 		return;
 	if (standin < 0 || rds_deposit_read(standin, true, &d, fds) != 1) {
-		sk->inode =
-			0; /* somebody else has it now, and may leave it to us some day: another socket of the same inode */
+		let_go(sk);
 		return;
 	}
 	os_close(fds[0]);
 	os_close(fds[1]);
-	if (registry_sock_take(rds_eng->reg, sk->reg_idx, &sk->name))
+	if (registry_sock_take(rds_eng->reg, sk->reg_idx, &sk->name)) {
+		let_go(sk);
 		return;
+	}
 	rx_lock();
 	atomic_store(&sk->leaving, false);
 	atomic_store(&sk->open, true);

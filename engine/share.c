@@ -6,6 +6,7 @@
 #include "engine/share.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -81,4 +82,13 @@ bool rds_share_exists(const struct rds_procid *name)
 	err = os_bind(fd, (struct sockaddr *)&sun, NAME_LEN);
 	os_close(fd);
 	return err != 0;
+}
+
+bool rds_share_sealed(int fd, uint64_t size)
+{
+	const int seals = F_SEAL_SHRINK | F_SEAL_WRITE;
+	struct stat st;
+	int have = os_fcntl(fd, F_GET_SEALS, 0);
+
+	return have >= 0 && (have & seals) == seals && os_fstat(fd, &st) == 0 && (uint64_t)st.st_size >= size;
 }

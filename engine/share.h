@@ -41,6 +41,7 @@
 #define RDS_SHARE_CONTROL 20480u       /* of control messages: the kernel's optmem_max */
 #define RDS_SHARE_NAME 128u	       /* sockaddr_storage */
 #define RDS_SHARE_BIG (16u << 20)      /* what one call may move at all */
+#define RDS_SHARE_OPTION 4096u	       /* of an option's value: none has more */
 #define RDS_SHARE_SOCKBUF (256 * 1024) /* of a channel: one of each kind of packet fits */
 
 enum rds_share_op {
@@ -137,6 +138,7 @@ struct rds_share_answer {
 /* share.c */
 void rds_share_name(int standin, struct rds_procid *name); /* gives it a fresh one */
 bool rds_share_is(int fd, struct rds_procid *name);	   /* is that a stand-in, of whatever process? */
+bool rds_share_sealed(int fd, uint64_t size); /* a file of so many bytes at least, which nobody can change */
 bool rds_share_exists(const struct rds_procid *name);	   /* some copy of it is still open */
 
 #endif

@@ -172,6 +172,7 @@ static void fds_adopted(int fd, struct rds_sock *sk)
 		if (rds_fds_peek(n) == FDS_INHERITED && fstat(n, &st) == 0 && st.st_ino == want.st_ino)
 			(void)fds_add(n, sk);
 	}
+	rds_away_closing(fd);	    /* channels to its last carrier, or, by another thread's attempt, to ourselves */
 	rds_sock_number_closed(sk); /* the taker's own reference */
 }
 
@@ -189,7 +190,7 @@ static struct rds_sock *fds_check_inherited(int fd, _Atomic(uintptr_t) *word)
 		atomic_compare_exchange_strong(word, &mark, 0);
 		return NULL;
 	}
-	if (!rds_adoptable(fd) || !rds_fds_mine())
+	if (!rds_adoptable(fd))
 		return RDS_INHERITED;
 	rds_libc_init();
 	rds_process_init();
@@ -205,6 +206,9 @@ struct rds_sock *rds_fds_get_slow(int fd, _Atomic(uintptr_t) *word)
 
 		if (value == FDS_INHERITED) {
 			int saved = errno;
+
+			if (!rds_fds_mine()) /* a child that shares our memory: its calls are system calls only */
+				return NULL;
 			struct rds_sock *away = fds_check_inherited(fd, word);
 
 			errno = saved;
@@ -305,6 +309,8 @@ static int fds_foreign(int fd)
 	word = fds_word_alloc(fd);
 	if (!word)
 		return -EMFILE;
+	rds_libc_init();
+	rds_process_init(); /* whoever it forks has it, too */
 	if (!rds_fds_on()) {
 		atomic_store(&fds_owner, fds_getpid());
 		atomic_store(&rds_fds_active, true);
@@ -463,8 +469,7 @@ int rds_fds_close(int fd)
 	}
 	if (!rds_fds_mine())
 		return rds_real.close(fd);
-	if (unlikely(atomic_load_explicit(word, memory_order_relaxed) == FDS_INHERITED))
-		rds_away_closing(fd);
+	rds_away_closing(fd);
 	rds_sock_number_closing(fds_sock(atomic_load_explicit(word, memory_order_relaxed)));
 	fds_mark_closing(word);
 	int rc = rds_real.close(fd);
@@ -494,6 +499,9 @@ static void fds_each(unsigned first, unsigned last, void (*act)(_Atomic(uintptr_
 
 void rds_fds_closing(unsigned first, unsigned last)
 {
+	for (unsigned fd = first; fd <= last && fd < (unsigned)rds_fds_top(); fd++)
+		if (rds_fds_peek((int)fd))
+			rds_away_closing((int)fd);
 	fds_each(first, last, fds_mark_closing);
 }
 

@@ -3,6 +3,7 @@
 """Sockets that change hands: the process that bound one leaves (daemon, exec, a sender of SCM_RIGHTS that is gone), messages wait in its
 queue and new ones come all the time; whoever has it then gets each of them once and in order."""
 
+import ctypes
 import os
 import socket
 import struct
@@ -10,6 +11,7 @@ import sys
 import time
 
 MESSAGES = 1000
+PR_SET_CHILD_SUBREAPER = 36
 ROUNDS = 3
 HOST = "127.0.0.1"
 
@@ -38,6 +40,7 @@ def child(role, *args):
 
 
 def ended(pid):
+    """Of the one child that there is, if pid is -1."""
     status = os.waitpid(pid, 0)[1]
     assert status == 0, f"a child ended with status {status:#x}"
 
@@ -88,6 +91,7 @@ def daemon():
 
     ended(child(starter))
     send_numbers(said(told))
+    ended(-1)  # the server, which is ours since its parent has gone
 
 
 def keeps(program, s):
@@ -167,6 +171,7 @@ def main():
     if len(sys.argv) > 2:
         new_program(sys.argv[1], int(sys.argv[2]))
         return
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     for _ in range(ROUNDS):
         passed()
         daemon()
