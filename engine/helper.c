@@ -300,6 +300,10 @@ void rds_engine_fork_prepare(void)
 {
 	uint64_t until = os_now_ns() + FORK_WAIT_NS;
 
+	fork_waited = false;
+	if (!rds_eng ||
+	    rds_engine_foreign()) /* nobody whose round it could be; and no child of ours would make the lock anew */
+		return;
 	while (!(fork_waited = rds_trylock(&round_lock)) && os_now_ns() < until)
 		sched_yield();
 	/* Held up, the helper gives them nothing to do any more. */

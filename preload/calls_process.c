@@ -70,6 +70,40 @@ static void leave_now(void)
 	}
 }
 
+/* libc's own ends the parent by a call of its own, past leave_now(), and what the child is to have would end with it. */
+static int daemon_ours(int nochdir, int noclose)
+{
+	int null;
+
+	switch (fork()) {
+	case -1:
+		return -1;
+	case 0:
+		break;
+	default:
+		_exit(0);
+	}
+	if (setsid() < 0)
+		return -1;
+	if (!nochdir && chdir("/"))
+		return -1;
+	if (noclose)
+		return 0;
+	null = rds_real.open("/dev/null", O_RDWR);
+	if (null < 0)
+		return -1;
+	for (int fd = 0; fd <= 2; fd++)
+		dup2(null, fd);
+	if (null > 2)
+		close(null);
+	return 0;
+}
+
+int daemon(int nochdir, int noclose)
+{
+	return likely(!rds_fds_on()) ? rds_real.daemon(nochdir, noclose) : daemon_ours(nochdir, noclose);
+}
+
 void _exit(int status)
 {
 	leave_now();

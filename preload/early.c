@@ -414,6 +414,14 @@ int early_fexecve(int fd, char *const argv[], char *const envp[])
 	return early_execveat(fd, "", argv, envp, AT_EMPTY_PATH);
 }
 
+/* Never called so early: it forks. */
+int early_daemon(int nochdir, int noclose)
+{
+	(void)nochdir, (void)noclose;
+	errno = ENOSYS;
+	return -1;
+}
+
 /* Never called: the wrappers make a vector of the arguments first. */
 int early_execl(const char *path, const char *arg, ...)
 {
