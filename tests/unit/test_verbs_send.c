@@ -479,6 +479,28 @@ START_TEST(test_memlock_and_nothing_in_flight)
 }
 END_TEST
 
+/* A thousand connections begin with a map each, and then none has any: of the memory for them one chunk is kept. */
+START_TEST(test_maps_shed)
+{
+	struct verbs_arena *arena;
+	struct verbs_block block[100];
+	size_t before;
+	unsigned i;
+
+	world_pair();
+	arena = world_ep(a)->dev->arena;
+	ck_assert_int_eq(verbs_block_get(arena, VERBS_HDR + RDS_CONG_MAP_BYTES, &block[0]), 0);
+	before = world.ours->registered;
+	for (i = 1; i < 100; i++)
+		ck_assert_int_eq(verbs_block_get(arena, VERBS_HDR + RDS_CONG_MAP_BYTES, &block[i]), 0);
+	ck_assert_uint_gt(world.ours->registered, before);
+	for (i = 0; i < 100; i++)
+		verbs_block_shed(arena, &block[_i ? 99 - i : i]);
+	ck_assert_uint_eq(world.ours->registered, before);
+	verbs_block_shed(arena, &block[0]); /* it has none */
+}
+END_TEST
+
 /* ---- the end with things in flight ---- */
 
 START_TEST(test_close_in_flight)
@@ -528,6 +550,7 @@ static void tests(TCase *t)
 	tcase_add_test(t, test_no_inline);
 	tcase_add_test(t, test_memlock);
 	tcase_add_test(t, test_memlock_and_nothing_in_flight);
+	tcase_add_loop_test(t, test_maps_shed, 0, 2);
 	tcase_add_loop_test(t, test_close_in_flight, 0, 16);
 }
 

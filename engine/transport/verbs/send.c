@@ -47,7 +47,10 @@ static void free_done(struct verbs_ep *ep)
 
 		if ((int32_t)(done - o->wr_end) < 0 || (o->seq && o->seq > acked))
 			return;
-		verbs_block_put(ep->dev->arena, &o->block);
+		if (unlikely(o->map))
+			verbs_block_shed(ep->dev->arena, &o->block);
+		else
+			verbs_block_put(ep->dev->arena, &o->block);
 		ep->out_head++;
 		ep->out_count--;
 	}

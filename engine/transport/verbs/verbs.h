@@ -73,6 +73,8 @@ struct verbs_arena;
 int verbs_arena_new(struct verbs_dev *dev, struct verbs_arena **out);
 int verbs_block_get(struct verbs_arena *a, size_t size, struct verbs_block *out);
 void verbs_block_put(struct verbs_arena *a, struct verbs_block *b);
+/* ... of a kind of which many are out now and then, and few otherwise: memory that is not used any more goes, too. */
+void verbs_block_shed(struct verbs_arena *a, struct verbs_block *b);
 /* Has anybody found it used up since the last call? */
 bool verbs_arena_short(struct verbs_arena *a);
 void verbs_arena_free(struct verbs_arena *a); /* every block has been given back */
