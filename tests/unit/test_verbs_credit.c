@@ -346,6 +346,34 @@ START_TEST(test_few_large)
 }
 END_TEST
 
+/*
+ * Credits that one header cannot tell of: small ones, a large one behind them and more small ones, or too many.  The receiver looks for a
+ * while and says nothing, then is left with the first segment of a frame that needs all of them: nothing but these credits will be said.
+ */
+START_TEST(test_more_than_a_header_tells)
+{
+	struct verbs_ep *ep;
+
+	world_pair();
+	ep = world_ep(b);
+	ck_assert_int_eq(verbs_dev_grow(ep->dev, 400), 0); /* for a full window */
+	while (verbs_credit_has(world_ep(a)) > 2 + (unsigned)_i) {
+		ck_assert_int_eq(world_send(a, 100, 0), 0);
+		mock_run();
+		world_look();
+	}
+	ck_assert_int_eq(world_send(a, RDS_CONG_MAP_BYTES, RDS_FLAG_CONG_BITMAP), 0);
+	mock_run();
+	world_look();
+	ck_assert_ptr_nonnull(ep->part);
+	ck_assert_uint_gt(atomic_load(&ep->offered) - atomic_load(&ep->offer_told), 16);
+	world_run();
+	ck_assert_ptr_null(ep->part);
+	ck_assert(!verbs_credit_due(ep));
+	well();
+}
+END_TEST
+
 /* Hundreds of idle ones, and others have all large ones but two: a frame that has begun to come gets one of these. */
 START_TEST(test_begun_gets_one)
 {
@@ -697,6 +725,7 @@ int main(void)
 	tcase_add_test(t, test_falls_silent);
 	tcase_add_test(t, test_window_ends_with_its_connection);
 	tcase_add_loop_test(t, test_few_large, 0, 5);
+	tcase_add_loop_test(t, test_more_than_a_header_tells, 0, 10);
 	tcase_add_test(t, test_begun_gets_one);
 	tcase_add_test(t, test_unread_and_no_room);
 	tcase_add_test(t, test_in_place_outlives);

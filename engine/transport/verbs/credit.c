@@ -313,6 +313,7 @@ bool verbs_credit_due(const struct verbs_ep *ep)
 	return atomic_load(&ep->offered) != atomic_load_explicit(&ep->offer_told, memory_order_relaxed);
 }
 
+/* Not all of them if large ones lie behind small ones, or if there are many.  Who owes the rest is still due. */
 uint8_t verbs_credit_tell(struct verbs_ep *ep)
 {
 	uint32_t told = atomic_load_explicit(&ep->offer_told, memory_order_relaxed), small = 0, large = 0;

@@ -371,12 +371,18 @@ static bool say(struct verbs_ep *ep, bool ask, bool grants)
 	return true;
 }
 
-/* False: no place, no memory, or no credits (which come with a call of verbs_push). */
+/*
+ * One header may not tell of all credits, and perhaps nothing else makes us speak again: as many frames as it takes.
+ * False: no place, no memory, or no credits (which come with a call of verbs_push).
+ */
 static bool say_due(struct verbs_ep *ep)
 {
-	bool grants = verbs_credit_due(ep);
+	bool grants;
 
-	return !(grants || atomic_load(&ep->ack_due)) || say(ep, false, grants);
+	while ((grants = verbs_credit_due(ep)) || atomic_load(&ep->ack_due))
+		if (!say(ep, false, grants))
+			return false;
+	return true;
 }
 
 static void write_nothing(struct ibv_send_wr *wr)
