@@ -11,7 +11,8 @@
  * two tells it of so many more that it has VERBS_OWN; that these can be had is what lend.c sees to.
  *   - Both without any, and nothing under way, cannot be: each one's last went on a frame that gave the other some, and one of
  *     these two frames was sent before the other one had been read.
- *   - Such frames end by themselves: without a message to be sent they are only sent for two credits at least, and use one.
+ *   - Such frames end by themselves: without a message to be sent they are only sent for two credits at least, and use one.  What is
+ *     too much for one header goes in several, all of it, since the receiver counts on it; a full one makes up for a last one of one credit.
  *
  * Beyond that: small ones as a sender uses them, up to SMALL_MOST; large ones for one that sends what small ones cannot hold.  Credits
  * cannot be taken back from one that then falls silent, so a window is a share of what is free, and the last large ones (RESERVE) are
