@@ -96,12 +96,13 @@ static void begin(void)
 
 	memset(c, 0, sizeof(*c));
 	for (i = 0; i < world_dev()->nbufs; i++)
-		memset(world_dev()->bufs[i].mem, FOREIGN, VERBS_BUF(world_dev()->caps.frame));
+		memset(world_dev()->bufs[i].mem, FOREIGN,
+		       world_dev()->bufs[i].large ? VERBS_BUF(world_dev()->caps.frame) : VERBS_BUF_SMALL);
 	if (world.peer.srq)
 		peer_post(&world.peer, PEER_RECVS / 2 - mock_recvs_posted(world.peer.srq));
 	world_hello(&h, VERBS_CONNECT);
 	h.frame = SMALL_FRAME / 64;
-	h.credits = CREDITS;
+	h.credits = VERBS_CREDITS(0, CREDITS);
 	world_joined_with(c, &h);
 	world_peer_frame(&(struct rds_hdr){0}, NULL, 0);
 	world_run();
@@ -133,7 +134,7 @@ static void send_frames(const uint8_t *data, size_t size, uint8_t choices)
 			frame[i] = i >= size ? 0 : data[i] == FOREIGN ? 0 : data[i];
 		data += len < size ? len : size;
 		size -= len < size ? len : size;
-		peer_send(&world.peer, frame, len, IBV_SEND_SIGNALED);
+		world_peer_bytes(frame, len);
 		sent += len;
 		if (choices & AT_ONCE)
 			continue;
@@ -150,7 +151,7 @@ static void end(void)
 	ck_assert_uint_le(taken, sent);
 	ck_assert_uint_le(c->downs, 1);
 	if (c->downs)
-		ck_assert_int_eq(c->why, -EPROTO);
+		ck_assert(c->why == -EPROTO || c->why == -ECONNRESET); /* it sends on without credits */
 	if (c->ep)
 		ck_assert_uint_le(verbs_acked(c->ep), up.sent((struct rds_conn *)(void *)c));
 	world_release();

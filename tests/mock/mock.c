@@ -27,6 +27,7 @@ static const char *const names[MOCK_FNS] = {
 		[MOCK_ibv_poll_cq] = "ibv_poll_cq",
 	[MOCK_ibv_post_send] = "ibv_post_send",
 	[MOCK_ibv_post_srq_recv] = "ibv_post_srq_recv",
+	[MOCK_ibv_post_recv] = "ibv_post_recv",
 	[MOCK_ibv_req_notify_cq] = "ibv_req_notify_cq",
 };
 
@@ -87,6 +88,7 @@ static bool can_run_out(enum mock_fn fn)
 	case MOCK_ibv_reg_mr:
 	case MOCK_ibv_post_send:
 	case MOCK_ibv_post_srq_recv:
+	case MOCK_ibv_post_recv:
 	case MOCK_ibv_req_notify_cq:
 	case MOCK_rdma_accept:
 	case MOCK_rdma_bind_addr:

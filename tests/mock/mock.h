@@ -11,7 +11,7 @@
  *   the peer's accept or request said "for ever"), on iWARP the connection ends.  A send that is not signaled leaves no
  *   completion; its place in the send queue is free when a completion after it has been *polled*.  A queue pair in error flushes all
  *   that it has and is given.  On iWARP a send is complete when it is on its way, and who accepted must not speak first.
- * - Shared receive queues only; of RDMA only writes and reads of no bytes.  Completion queues that overflow: a fault.
+ * - Receive queues are shared, or a queue pair's own; of RDMA only writes and reads of no bytes.  Completion queues that overflow: a fault.
  * - A device can be opened any number of times; librdmacm has opened it once for itself.  What is made through one context uses nothing
  *   of another, and its async events come there; those of port and device come to all.
  * - Memory is looked at only within regions of the same protection domain that allow it; anything else is a *fault*.
@@ -22,7 +22,7 @@
  *   answer is fetched.  Private data has the length that IB gives it (56, 196, 148, zeros behind), on iWARP what was sent.
  *   A listener is looked for when the request arrives.
  * - siw's post functions (iWARP): negative errno; a list that fails half-way returns 0 and *bad.
- * What it does not model: RDMA, atomics, immediate data, receive queues of a queue pair, UD, SRQ limits, path migration, threads in the
+ * What it does not model: RDMA, atomics, immediate data, UD, SRQ limits, path migration, threads in the
  * kernel.  Time: only mock_timeout().
  *
  * A fault is a mistake of the code under test that a device would punish some other day: the test fails where it happens.
@@ -71,6 +71,7 @@ enum mock_fn {
 		MOCK_ibv_poll_cq,
 	MOCK_ibv_post_send,
 	MOCK_ibv_post_srq_recv,
+	MOCK_ibv_post_recv,
 	MOCK_ibv_req_notify_cq,
 	MOCK_FNS,
 };
@@ -141,6 +142,7 @@ void mock_post_fail(unsigned skip, int err);
 /* Work requests that are posted and neither sent nor flushed. */
 unsigned mock_sends_waiting(struct ibv_qp *qp);
 unsigned mock_recvs_posted(struct ibv_srq *srq);
+unsigned mock_recvs_own(struct ibv_context *ctx); /* ... to queue pairs of their own */
 
 /* ---- connection manager (mock_cm.c, mock_cm_event.c) ---- */
 

@@ -149,6 +149,7 @@ static struct mock_ctx *context_new(struct mock_dev *dev)
 	c->ctx.ops.poll_cq = mock_poll_cq;
 	c->ctx.ops.req_notify_cq = mock_req_notify_cq;
 	c->ctx.ops.post_srq_recv = mock_post_srq_recv;
+	c->ctx.ops.post_recv = mock_post_recv;
 	c->ctx.ops.post_send = mock_post_send;
 	c->ctx.cmd_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	c->ctx.async_fd = mock_pipe(&c->async_out);

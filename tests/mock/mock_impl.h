@@ -114,6 +114,7 @@ struct mock_qp {
 	unsigned on_wire;
 	unsigned waiting; /* in sq */
 	uint8_t rnr_retry, min_rnr_timer;
+	struct mock_srq *rq; /* its receives: its own queue, of which no handle is given away, or the shared one */
 	bool rnr;   /* the first of sq has met an empty receive queue */
 	bool heard; /* something has come */
 	enum ibv_wc_status fail_send, fail_recv;
@@ -276,6 +277,7 @@ void mock_qp_error(struct mock_qp *qp);
 void mock_qp_reclaim(const struct mock_dev *dev, uint32_t qpn, uint32_t seq); /* its completion has been polled */
 void mock_send_free(struct mock_send *s);
 void mock_send_complete(struct mock_qp *qp, const struct mock_send *s, enum ibv_wc_status status);
+int mock_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int mock_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
 /* ---- mock_post.c ---- */

@@ -90,18 +90,16 @@ static int post_recv(struct mock_srq *srq, const struct ibv_recv_wr *wr)
 	return 0;
 }
 
-int mock_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+static int post_list(struct mock_srq *srq, int err, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
-	MOCK_LOCK;
-	struct mock_dev *dev = mock_dev_of(ibsrq->context);
-	int err = mock_fails(MOCK_ibv_post_srq_recv);
+	struct mock_dev *dev = mock_dev_of(srq->srq.context);
 	unsigned done = 0;
 
 	if (!err && dev->gone)
 		err = EIO;
 	for (; wr && !err; wr = wr->next) {
 		if (!mock_post_fails(done, &err))
-			err = post_recv((struct mock_srq *)ibsrq, wr);
+			err = post_recv(srq, wr);
 		if (err)
 			break;
 		done++;
@@ -112,9 +110,81 @@ int mock_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr, struct ibv
 	return mock_post_result(dev, done, err);
 }
 
+int mock_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	MOCK_LOCK;
+
+	return post_list((struct mock_srq *)ibsrq, mock_fails(MOCK_ibv_post_srq_recv), wr, bad);
+}
+
 unsigned mock_recvs_posted(struct ibv_srq *srq)
 {
 	return ((struct mock_srq *)srq)->count;
+}
+
+/* ---- a queue pair's own receives ---- */
+
+static struct mock_srq *own_new(struct mock_qp *qp, const struct ibv_qp_cap *cap)
+{
+	struct mock_srq *rq = calloc(1, sizeof(*rq));
+
+	rq->srq = (struct ibv_srq){.context = qp->qp.context, .pd = qp->qp.pd};
+	rq->depth = cap->max_recv_wr;
+	rq->max_sge = (int)cap->max_recv_sge;
+	TAILQ_INIT(&rq->recvs);
+	return rq;
+}
+
+static void own_free(struct mock_qp *qp)
+{
+	struct mock_recv *r;
+
+	while ((r = TAILQ_FIRST(&qp->rq->recvs))) {
+		TAILQ_REMOVE(&qp->rq->recvs, r, link);
+		free(r);
+	}
+	free(qp->rq);
+}
+
+static void own_flush(struct mock_qp *qp)
+{
+	struct mock_recv *r;
+
+	while (!qp->qp.srq && (r = TAILQ_FIRST(&qp->rq->recvs))) {
+		struct mock_cqe e = {0};
+
+		memset(&e.wc, 0xa5, sizeof(e.wc));
+		e.wc.status = IBV_WC_WR_FLUSH_ERR;
+		e.wc.wr_id = r->wr_id;
+		e.wc.qp_num = qp->qp.qp_num;
+		TAILQ_REMOVE(&qp->rq->recvs, r, link);
+		qp->rq->count--;
+		free(r);
+		mock_cq_push(qp->qp.recv_cq, &e, false);
+	}
+}
+
+int mock_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	MOCK_LOCK;
+	struct mock_qp *qp = (struct mock_qp *)ibqp;
+	int err = mock_fails(MOCK_ibv_post_recv);
+
+	err = post_list(qp->rq, !err && ibqp->srq ? EINVAL : err, wr, bad);
+	if (ibqp->state == IBV_QPS_ERR)
+		own_flush(qp);
+	return err;
+}
+
+unsigned mock_recvs_own(struct ibv_context *ctx)
+{
+	struct mock_qp *qp;
+	unsigned n = 0;
+
+	TAILQ_FOREACH(qp, &mock_qps, link)
+	if (qp->qp.context == ctx && !qp->qp.srq)
+		n += qp->rq->count;
+	return n;
 }
 
 /* ---- queue pairs ---- */
@@ -123,9 +193,10 @@ static int check_init(struct mock_dev *dev, const struct ibv_pd *pd, const struc
 {
 	if (dev->gone)
 		return EIO;
-	if (attr->qp_type != IBV_QPT_RC || !attr->send_cq || !attr->recv_cq || !attr->srq)
+	if (attr->qp_type != IBV_QPT_RC || !attr->send_cq || !attr->recv_cq || (!attr->srq && !attr->cap.max_recv_wr))
 		return EINVAL;
-	if (attr->send_cq->context != pd->context || attr->recv_cq->context != pd->context || attr->srq->pd != pd)
+	if (attr->send_cq->context != pd->context || attr->recv_cq->context != pd->context ||
+	    (attr->srq && attr->srq->pd != pd))
 		return EINVAL;
 	if (attr->cap.max_send_wr > (unsigned)dev->attr.max_qp_wr || !attr->cap.max_send_wr ||
 	    attr->cap.max_send_sge > (unsigned)dev->attr.max_sge || attr->cap.max_inline_data > dev->max_inline)
@@ -139,7 +210,8 @@ static void hold(struct mock_qp *qp, int n)
 {
 	((struct mock_cq *)qp->qp.send_cq)->users += (unsigned)n;
 	((struct mock_cq *)qp->qp.recv_cq)->users += (unsigned)n;
-	((struct mock_srq *)qp->qp.srq)->users += (unsigned)n;
+	if (qp->qp.srq)
+		((struct mock_srq *)qp->qp.srq)->users += (unsigned)n;
 	((struct mock_pd *)qp->qp.pd)->users += (unsigned)n;
 }
 
@@ -168,6 +240,7 @@ struct mock_qp *mock_qp_new(struct mock_id *id, struct ibv_pd *pd, struct ibv_qp
 	qp->id = id;
 	qp->cap = attr->cap;
 	qp->sig_all = attr->sq_sig_all;
+	qp->rq = attr->srq ? (struct mock_srq *)attr->srq : own_new(qp, &attr->cap);
 	TAILQ_INIT(&qp->sq);
 	TAILQ_INIT(&qp->wire);
 	hold(qp, 1);
@@ -209,6 +282,8 @@ bool mock_qp_destroy(struct mock_qp *qp)
 	drop_all(&qp->sq);
 	drop_all(&qp->wire);
 	hold(qp, -1);
+	if (!qp->qp.srq)
+		own_free(qp);
 	TAILQ_REMOVE(&mock_qps, qp, link);
 	mock_unmade(MOCK_QP);
 	free(qp);
@@ -271,6 +346,7 @@ void mock_qp_error(struct mock_qp *qp)
 		flush(qp, s);
 		mock_send_free(s);
 	}
+	own_flush(qp);
 	drop_all(&qp->wire);
 }
 

@@ -36,12 +36,12 @@ static bool cut(const struct mock_qp *a, const struct mock_qp *b)
 static void received(struct mock_qp *qp, struct mock_recv *r, const struct mock_send *s, uint32_t from,
 		     enum ibv_wc_status status)
 {
-	struct mock_srq *srq = (struct mock_srq *)qp->qp.srq;
+	struct mock_srq *srq = qp->rq;
 	struct mock_cqe e = {.wc = {.opcode = IBV_WC_RECV, .byte_len = (uint32_t)s->len, .src_qp = from}};
 
 	TAILQ_REMOVE(&srq->recvs, r, link);
 	srq->count--;
-	if (srq->count < srq->limit) {
+	if (qp->qp.srq && srq->count < srq->limit) {
 		srq->limit = 0;
 		mock_say_srq(&srq->srq, IBV_EVENT_SRQ_LIMIT_REACHED);
 	}
@@ -64,7 +64,7 @@ static void received(struct mock_qp *qp, struct mock_recv *r, const struct mock_
 /* What the sender of it learns; IBV_WC_RNR_RETRY_EXC_ERR: no receive. */
 static enum ibv_wc_status deliver(struct mock_qp *to, const struct mock_send *s, uint32_t from)
 {
-	struct mock_srq *srq = (struct mock_srq *)to->qp.srq;
+	struct mock_srq *srq = to->rq;
 	struct mock_recv *r = TAILQ_FIRST(&srq->recvs);
 	enum ibv_wc_status status;
 

@@ -60,7 +60,7 @@ static void device(struct peer *p)
 		return;
 	p->pd = vb.ibv_alloc_pd(ctx);
 	p->channel = vb.ibv_create_comp_channel(ctx);
-	p->cq = vb.ibv_create_cq(ctx, 4 * PEER_RECVS, p, p->channel, 0);
+	p->cq = vb.ibv_create_cq(ctx, 4 * PEER_SENDS, p, p->channel, 0);
 	p->srq = vb.ibv_create_srq(p->pd, &attr);
 	p->mem = calloc(PEER_RECVS + PEER_SENDS, PEER_BUF);
 	p->mr = vb.ibv_reg_mr(p->pd, p->mem, (size_t)(PEER_RECVS + PEER_SENDS) * PEER_BUF, IBV_ACCESS_LOCAL_WRITE);

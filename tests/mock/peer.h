@@ -12,7 +12,7 @@
 
 #define PEER_BUF 9216u
 #define PEER_RECVS 64u
-#define PEER_SENDS 64u
+#define PEER_SENDS 256u
 
 struct peer {
 	struct rdma_event_channel *events;
@@ -23,6 +23,9 @@ struct peer {
 	struct ibv_cq *cq;
 	struct ibv_srq *srq;
 	struct ibv_mr *mr;
+	/* world_conn.c, iWARP: our end of it, segments that it has sent, buffers that were lent to it at first */
+	void *conn;
+	uint32_t segments, lent;
 	unsigned char *mem; /* PEER_RECVS receives, then PEER_SENDS sends */
 	unsigned sent;
 	uint8_t rnr_retry; /* what it wants of the other side; 7: for ever */

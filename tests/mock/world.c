@@ -481,17 +481,18 @@ void world_buffers_out(uint32_t n)
 {
 	struct verbs_dev *dev = world_dev();
 
-	ck_assert_uint_eq(dev->posted + dev->nrefill, dev->nbufs - n);
+	ck_assert_uint_eq(dev->posted + dev->nrefill + dev->nsmall + dev->nlarge, dev->nbufs - n);
 }
 
 /* Every buffer is somewhere; with no endpoint left there is no other place. */
 static void check_device(struct verbs_dev *dev)
 {
 	ck_assert_uint_eq(dev->neps, 0);
-	ck_assert_uint_eq(dev->promised, 0);
+	ck_assert_uint_eq(dev->owed, 0);
+	ck_assert_ptr_null(dev->hungry);
 	if (!dev->gone)
-		ck_assert_uint_eq(dev->posted + dev->nrefill, dev->nbufs);
-	ck_assert_uint_eq(mock_recvs_posted(dev->srq), dev->posted);
+		ck_assert_uint_eq(dev->posted + dev->nrefill + dev->nsmall + dev->nlarge, dev->nbufs);
+	ck_assert_uint_eq(dev->srq ? mock_recvs_posted(dev->srq) : mock_recvs_own(dev->ctx), dev->posted);
 }
 
 void world_drop_device(struct mock_dev *which)

@@ -102,6 +102,8 @@ struct in6_addr world_ip(const char *ip);
 void world_drop_device(struct mock_dev *which); /* ours of it, which has no endpoint */
 /* Connected, both ends ours: conn[0] asked conn[1]. */
 void world_pair(void);
+/* iWARP, both ends ours: large buffers, as many as can be had, are what y's queue has for x's next segments. */
+void world_large(struct world_conn *x, struct world_conn *y);
 /* Connected with the scripted peer, which accepted (it has `recvs` receives) / which asked and has fetched all events. */
 void world_join(struct world_conn *c, unsigned recvs, unsigned credits);
 void world_join_at(struct world_conn *c, uint16_t port, unsigned recvs, unsigned credits);
@@ -117,6 +119,8 @@ void world_answer(struct verbs_answer *a, enum verbs_status status);
 void world_peer_asks(const struct verbs_hello *h, const char *to, uint16_t port); /* until the request is sent */
 void world_peer_rejects(const struct verbs_answer *a);
 void world_peer_drain(void); /* what it has got is of no interest */
+/* A frame, in segments if it has to be; its bytes are not the same afterwards. */
+void world_peer_bytes(unsigned char *frame, size_t len);
 void world_peer_frame(const struct rds_hdr *h, const void *bytes, size_t len);
 /* The answer to us that the event carries. */
 struct verbs_answer world_answer_in(const struct rdma_cm_event *ev);

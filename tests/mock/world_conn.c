@@ -4,6 +4,7 @@
  */
 #include "tests/mock/world.h"
 
+#include <endian.h>
 #include <sched.h>
 #include <string.h>
 
@@ -62,6 +63,26 @@ void world_pair(void)
 	ck_assert_uint_eq(world.conn[1].ups, 1);
 }
 
+void world_large(struct world_conn *x, struct world_conn *y)
+{
+	struct verbs_ep *to = world_ep(y), *from = world_ep(x);
+
+	if (!to->dev->caps.credits)
+		return;
+	world_run();
+	ck_assert(!verbs_credit_due(to));
+	rx_lock();
+	while (to->nlarge < 20 && verbs_lend(to, true))
+		from->known[from->known_told++ % VERBS_KNOWN] = true;
+	rx_unlock();
+	ck_assert_uint_gt(to->nlarge, 4);
+	while (!from->known[from->known_used % VERBS_KNOWN]) { /* frames without a message use up the others */
+		atomic_store(&from->ack_due, true);
+		verbs_push(x->ep);
+		world_run();
+	}
+}
+
 /* ---- the scripted peer ---- */
 
 struct rds_procid world_peer_id(void)
@@ -96,6 +117,8 @@ struct verbs_answer world_answer_in(const struct rdma_cm_event *ev)
 	ck_assert(verbs_answer_check(ev->param.conn.private_data, ev->param.conn.private_data_len, &a));
 	return a;
 }
+
+static void peer_begins(struct world_conn *c);
 
 /* Time and again it is our turn. */
 static void peer_step(enum rdma_cm_event_type type)
@@ -138,12 +161,13 @@ void world_join_at(struct world_conn *c, uint16_t port, unsigned recvs, unsigned
 	ck_assert_int_eq(world_connect(c, US, THEM, port, &them), 0);
 	peer_step(RDMA_CM_EVENT_CONNECT_REQUEST);
 	world_answer(&a, VERBS_OK);
-	a.credits = (uint16_t)credits;
+	a.credits = (uint16_t)VERBS_CREDITS(0, credits);
 	verbs_answer_pack(&a, &wire);
 	peer_accept(&world.peer, &wire, sizeof(wire), recvs);
 	peer_step(RDMA_CM_EVENT_ESTABLISHED);
 	peer_ack(&world.peer);
 	ck_assert_uint_eq(c->ups, 1);
+	peer_begins(c);
 }
 
 void world_joined_by(struct world_conn *c, unsigned credits)
@@ -151,7 +175,7 @@ void world_joined_by(struct world_conn *c, unsigned credits)
 	struct verbs_hello h;
 
 	world_hello(&h, VERBS_CONNECT);
-	h.credits = (uint16_t)credits;
+	h.credits = (uint16_t)VERBS_CREDITS(0, credits);
 	world_joined_with(c, &h);
 }
 
@@ -163,6 +187,7 @@ struct verbs_answer world_joined_with(struct world_conn *c, const struct verbs_h
 	world_peer_asks(h, US, rds_verbs.port);
 	peer_step(RDMA_CM_EVENT_ESTABLISHED);
 	answer = world_answer_in(world.peer.ev);
+	peer_begins(c);
 	peer_ack(&world.peer);
 	world_run();
 	return answer;
@@ -206,16 +231,74 @@ void world_iwarp_joined(void)
 	world_peer_drain();
 }
 
+/* The peer's end of it. */
+static struct verbs_ep *peers(void)
+{
+	struct verbs_ep *ep = rds_verbs.eps;
+
+	while (ep && (ep->closed || ep->head.conn != (struct rds_conn *)(void *)world.peer.conn))
+		ep = ep->next;
+	return ep && ep->dev && ep->dev->caps.credits ? ep : NULL;
+}
+
+static void peer_begins(struct world_conn *c)
+{
+	struct verbs_ep *ep;
+
+	world.peer.conn = c;
+	world.peer.segments = 0;
+	ep = peers();
+	world.peer.lent = ep ? ep->nlent - atomic_load(&ep->offered) : 0;
+}
+
+/* So much fits where its next segment will lie: it knows as much as it would from what it was told. */
+static size_t peer_may_send(void)
+{
+	struct verbs_ep *ep = peers();
+	const struct verbs_buf *buf;
+	uint32_t skip;
+
+	if (!ep)
+		return PEER_BUF;
+	if (world.peer.segments >= world.peer.lent + atomic_load(&ep->offer_told))
+		world_run(); /* it waits for credits */
+	if (peers() != ep)
+		return PEER_BUF;
+	skip = world.peer.segments++ - (world.peer.lent + atomic_load(&ep->offered) - ep->nlent);
+	for (buf = ep->lent; buf && skip; skip--)
+		buf = buf->next;
+	return buf && !buf->large ? VERBS_BUF_SMALL : PEER_BUF;
+}
+
+void world_peer_bytes(unsigned char *frame, size_t len)
+{
+	size_t n = peer_may_send(), at = n < len ? n : len;
+	uint32_t total = htobe32((uint32_t)len);
+
+	if (at < len)
+		memcpy(((struct rds_wire_hdr *)(void *)frame)->padding, &total, sizeof(total));
+	peer_send(&world.peer, frame, at, IBV_SEND_SIGNALED);
+	while (at < len) {
+		unsigned char *mark = frame + at - VERBS_MARK; /* what was there has been sent */
+
+		n = peer_may_send() - VERBS_MARK;
+		n = n < len - at ? n : len - at;
+		memset(mark, 0xff, VERBS_MARK);
+		peer_send(&world.peer, mark, VERBS_MARK + n, IBV_SEND_SIGNALED);
+		at += n;
+	}
+}
+
 void world_peer_frame(const struct rds_hdr *h, const void *bytes, size_t len)
 {
-	unsigned char frame[PEER_BUF];
+	_Alignas(struct rds_wire_hdr) unsigned char frame[PEER_BUF];
 	struct rds_wire_hdr w;
 
 	rds_hdr_encode(h, &w, false);
 	memcpy(frame, &w, sizeof(w));
 	if (len)
 		memcpy(frame + sizeof(w), bytes, len);
-	peer_send(&world.peer, frame, sizeof(w) + len, IBV_SEND_SIGNALED);
+	world_peer_bytes(frame, sizeof(w) + len);
 }
 
 /* ---- messages ---- */

@@ -60,7 +60,7 @@ static void answer_with(enum verbs_status status, bool right_one)
 
 	world_answer(&a, status);
 	a.rx_seq = 17;
-	a.credits = 5;
+	a.credits = VERBS_CREDITS(0, 5);
 	a.frame = 2048 / 64;
 	if (!right_one)
 		a.self.b[3]++;
@@ -331,7 +331,7 @@ START_TEST(test_r6a_crossed)
 	world_pass(_i ? 2100 * MS : 1900 * MS);
 	world.accept_err = -EALREADY;
 	world_hello(&h, VERBS_CONNECT);
-	h.credits = 20;
+	h.credits = VERBS_CREDITS(0, 20);
 	verbs_hello_pack(&h, &wire);
 	peer_init(&second, 1);
 	peer_connect(&second, THEM, US, rds_verbs.port, &wire, sizeof(wire));

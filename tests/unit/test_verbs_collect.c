@@ -34,6 +34,7 @@ static void learn(void)
 	world_pair();
 	for (i = 0; i < 6; i++)
 		run_of(6, 64);
+	world_large(a, b);
 }
 
 /* Work requests that so many messages make, before anybody looks. */
@@ -240,34 +241,40 @@ START_TEST(test_slow)
 }
 END_TEST
 
+/* So many segments may go now, for all that the peer has told. */
+static void may_go(struct verbs_ep *ep, uint32_t n)
+{
+	atomic_store(&ep->known_told, atomic_load(&ep->known_used) + n + 1); /* the last is for credits */
+}
+
 /* On devices where frames are counted, one costs one credit; what has to wait for credits grows until they come. */
 START_TEST(test_waits_for_credits)
 {
 	struct verbs_ep *ep;
-	uint32_t had;
+	uint32_t told;
 
 	learn();
 	ep = world_ep(a);
-	had = atomic_load(&ep->credits);
 	ck_assert_uint_eq(frames(20, 64), 1);
 	world_run();
 	send_n(b, 1, 8);
 	world_run();
-	ck_assert(!ep->dev->caps.credits || had >= 4);
 	if (!ep->dev->caps.credits)
 		return;
-	atomic_fetch_sub(&ep->credits, had = atomic_load(&ep->credits));
+	ck_assert_uint_ge(verbs_credit_has(ep), 3);
+	told = atomic_load(&ep->known_told);
+	may_go(ep, 0);
 	ck_assert_int_eq(world_send(a, 64, 0), 0);
 	ck_assert_int_eq(world_send(a, 64, 0), -EAGAIN);
-	atomic_fetch_add(&ep->credits, 1);
+	may_go(ep, 1);
 	send_n(a, 3, 64); /* held */
-	atomic_fetch_sub(&ep->credits, atomic_load(&ep->credits));
+	may_go(ep, 0);
 	verbs_push(a->ep);
 	ck_assert_uint_eq(ep->unfinished, 1);
 	send_n(a, 3, 64);
 	ck_assert_uint_eq(ep->unfinished, 1);
-	ck_assert_int_eq(world_send(a, 5000, 0), -EAGAIN);
-	atomic_fetch_add(&ep->credits, had);
+	ck_assert_int_eq(world_send(a, ep->frame / 4 + 1, 0), -EAGAIN);
+	atomic_store(&ep->known_told, told);
 	world_run();
 	verbs_push(a->ep);
 	world_run();
@@ -472,7 +479,6 @@ static void tests(TCase *t)
 	tcase_add_test(t, test_retained);
 	tcase_add_loop_test(t, test_several_come, 0, 12);
 	tcase_add_loop_test(t, test_end_within, 0, 5);
-	tcase_add_test(t, test_in_place);
 	tcase_add_loop_test(t, test_nonsense, 0, 6);
 }
 
@@ -480,7 +486,10 @@ int main(void)
 {
 	Suite *s = suite_create("verbs_collect");
 
-	tests(world_case(s, "ib", world_ib));
+	TCase *ib = world_case(s, "ib", world_ib);
+
+	tests(ib);
+	tcase_add_test(ib, test_in_place); /* on iWARP such small ones are copied */
 	tests(world_case(s, "iwarp", world_iwarp));
 	return suite_run(s);
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_credit.c - credits (engine/transport/verbs/credit.c) on the mock's iWARP: how many idle endpoints a device has room for,
- * endpoints whose credits could not be renewed at once, peers that take more than they were given.
+ * test_verbs_credit.c - credits, lent buffers and segments (engine/transport/verbs/credit.c, lend.c, segment.c) on the mock's iWARP, where a
+ * segment without a buffer, or with one too small, ends the connection: how many idle endpoints a device has room for, windows and what they
+ * leave to others, endpoints that can be lent little, peers that do not keep to the rules.
  */
+#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,41 +20,52 @@ static unsigned nidle;
 static void setup(void)
 {
 	world_iwarp();
+	world.ours->attr.max_qp = world.ours2->attr.max_qp = 2 * IDLE;
 	nidle = 0;
 }
 
-/* An endpoint that does nothing but hold what it is given. */
+static const char *addr_of(const struct verbs_dev *dev)
+{
+	return mock_dev_of_context(dev->ctx) == world.ours ? US : US2;
+}
+
+static void idle_free(struct verbs_ep *ep)
+{
+	rx_lock();
+	verbs_credit_end(ep);
+	rx_unlock();
+	verbs_qp_destroy(ep);
+	ck_assert_int_eq(vb.rdma_destroy_id(ep->cm), 0);
+	free(ep);
+}
+
+/* An endpoint with a queue pair that does nothing but hold what it is lent. */
 static uint32_t idle_add(struct verbs_dev *dev)
 {
 	struct verbs_ep *ep = calloc(1, sizeof(*ep));
+	struct sockaddr_storage sa;
+	struct verbs_dev *same;
 	uint32_t n;
 
 	ck_assert_ptr_nonnull(ep);
+	peer_address(&sa, addr_of(dev), 0);
+	ck_assert_int_eq(vb.rdma_create_id(rds_verbs.events, &ep->cm, NULL, RDMA_PS_TCP), 0);
+	ck_assert_int_eq(vb.rdma_bind_addr(ep->cm, (struct sockaddr *)&sa), 0);
+	ck_assert_int_eq(verbs_dev_get(ep->cm, &same), 0);
+	ck_assert_ptr_eq(same, dev);
 	ep->dev = dev;
+	ck_assert_int_eq(verbs_qp_create(ep), 0);
 	n = verbs_credit_first(dev, ep);
 	if (n)
 		idle[nidle++] = ep;
 	else
-		free(ep);
+		idle_free(ep);
 	return n;
 }
 
 static void idle_drop(void)
 {
-	nidle--;
-	rx_lock();
-	verbs_credit_end(idle[nidle]);
-	rx_unlock();
-	free(idle[nidle]);
-}
-
-/* As many as fit without more buffers: nothing is left for windows. */
-static void fill(struct verbs_dev *dev)
-{
-	mock_fail_from(MOCK_ibv_reg_mr, 1, ENOMEM);
-	while (dev->posted >= dev->promised + 2)
-		ck_assert_uint_gt(idle_add(dev), 0);
-	mock_fail_from(MOCK_ibv_reg_mr, 0, 0);
+	idle_free(idle[--nidle]);
 }
 
 static void idle_end(void)
@@ -61,23 +74,70 @@ static void idle_end(void)
 		idle_drop();
 }
 
+/* As many as fit without more buffers: no small one is left for windows. */
+static void fill(struct verbs_dev *dev)
+{
+	mock_fail_from(MOCK_ibv_reg_mr, 1, ENOMEM);
+	while (dev->nsmall >= dev->owed + VERBS_OWN)
+		ck_assert_uint_gt(idle_add(dev), 0);
+	mock_fail_from(MOCK_ibv_reg_mr, 0, 0);
+}
+
+/* Others have all large ones but so many. */
+static void leave_large(struct verbs_dev *dev, uint32_t n)
+{
+	ck_assert_uint_gt(idle_add(dev), 0);
+	rx_lock();
+	while (dev->nlarge > n)
+		ck_assert(verbs_lend(idle[nidle - 1], true));
+	rx_unlock();
+}
+
+static void well(void)
+{
+	ck_assert(world_all_came(a, b));
+	ck_assert_uint_eq(a->downs + b->downs, 0);
+}
+
+static void send_all(struct world_conn *from, unsigned n, size_t len)
+{
+	struct world_conn *to = from == a ? b : a;
+	unsigned i;
+
+	for (i = 0; i < n; i++) {
+		while (world_send(from, len, 0)) {
+			uint64_t before = verbs_acked(from->ep), got = to->nmsgs;
+
+			from->writables = 0;
+			ck_assert(verbs_want_room(from->ep, before) ||
+				  (world_run(), from->writables > 0 || to->nmsgs > got));
+		}
+		world_run();
+	}
+	world_run();
+	ck_assert(world_all_came(from, to));
+}
+
 /* ---- how many ---- */
 
+/* A thousand idle ones took 16 KiB each. */
 START_TEST(test_idle_ones)
 {
-	struct verbs_dev *dev = atomic_load(&rds_verbs.devs);
-	uint32_t base = dev->nbufs, n, more = 0;
+	struct verbs_dev *dev = world_dev();
+	uint32_t base = dev->base, n, more = 0, many = 0;
+	size_t before = world.ours->registered, step = (64u << 10);
 
 	while ((n = idle_add(dev))) {
-		ck_assert_uint_le(n, 16);
-		more += n > 1;
-		ck_assert_uint_lt(more, 5); /* the first ones */
-		ck_assert_uint_ge(dev->posted, dev->promised);
-		/* Two each, what windows may have, and what a step of growth leaves over. */
-		ck_assert_uint_le(dev->nbufs, 2 * nidle + base + base / 8);
+		ck_assert_uint_ge(n & 0xff, VERBS_OWN);
+		many += (n & 0xff) > VERBS_OWN;
+		more += n >> 8;
 		ck_assert_uint_lt(nidle, IDLE);
+		ck_assert_uint_le(world.ours->registered - before,
+				  nidle * VERBS_OWN * VERBS_BUF_SMALL + base * VERBS_BUF_SMALL + 2 * step);
 	}
-	ck_assert_uint_gt(nidle, 3 * base); /* of 8 * base buffers */
+	ck_assert_uint_gt(nidle, 3 * base);
+	ck_assert_uint_lt(many, 5);		     /* the first ones */
+	ck_assert_uint_eq(more, dev->all_large / 2); /* the other half is for windows */
 	ck_assert(atomic_load(&dev->full));
 	idle_drop();
 	ck_assert_uint_gt(idle_add(dev), 0);
@@ -88,164 +148,327 @@ END_TEST
 /* The limit of locked memory: it is refused, and nothing is promised that is not there. */
 START_TEST(test_no_memory_to_grow)
 {
-	struct verbs_dev *dev = atomic_load(&rds_verbs.devs);
+	struct verbs_dev *dev = world_dev();
 
 	fill(dev);
 	mock_fail_from(MOCK_ibv_reg_mr, 1, ENOMEM);
 	ck_assert_uint_eq(idle_add(dev), 0);
 	mock_fail_from(MOCK_ibv_reg_mr, 0, 0);
-	ck_assert_uint_ge(dev->posted, dev->promised);
+	ck_assert_uint_ge(dev->nsmall, dev->owed);
 	ck_assert_uint_gt(idle_add(dev), 0);
 	idle_end();
 }
 END_TEST
 
-/*
- * siw and the usual limit of 8 MiB, which it holds against root, too: as many again could not be locked, so connections were refused
- * for ever after a few dozen.  What can be had is taken, and what goes out keeps its part.
- */
+/* siw and the usual limit of 8 MiB, which it holds against root, too: what can be had is taken, and what goes out keeps its part. */
 START_TEST(test_locked_memory_is_used)
 {
 	struct verbs_dev *dev;
-	unsigned more = 60, n;
+	unsigned more = 100, n;
 
 	world_pair();
 	dev = world_ep(b)->dev;
 	ck_assert_ptr_eq(dev->ctx->device, &world.ours2->device);
 	fill(dev);
-	world.ours2->memlock = world.ours2->registered + (2u << 20) + 2 * more * VERBS_BUF(VERBS_FRAME);
+	world.ours2->memlock = world.ours2->registered + (2u << 20) + more * VERBS_OWN * VERBS_BUF_SMALL;
 	for (n = 0; idle_add(dev); n++)
 		;
-	ck_assert_uint_gt(n, more * 9 / 10);
+	ck_assert_uint_gt(n, more / 2); /* whole pages */
 	ck_assert_uint_le(n, more);
-	ck_assert_uint_ge(dev->posted, dev->promised);
+	ck_assert_uint_ge(dev->nsmall, dev->owed);
 	ck_assert_uint_gt(world.ours2->memlock - world.ours2->registered, 2u << 20);
 	idle_end();
 }
 END_TEST
 
-/* What one has used for a burst and holds is never more than a share. */
-START_TEST(test_window_is_a_share)
+/* ---- windows ---- */
+
+START_TEST(test_small_window)
 {
-	struct verbs_dev *dev;
+	struct verbs_ep *ep;
 	unsigned i;
 
 	world_pair();
-	dev = world_ep(b)->dev;
+	ep = world_ep(b);
 	for (i = 0; i < 300; i++) {
 		while (world_send(a, 100, 0))
 			world_run();
-		ck_assert_uint_le(world_ep(b)->granted, dev->base / 4);
+		ck_assert_uint_le(ep->nlent, ep->dev->base / 4);
 	}
 	world_run();
-	ck_assert(world_all_came(a, b));
-	ck_assert_uint_ge(world_ep(b)->granted, 4);
+	well();
+	ck_assert_uint_ge(ep->nlent, 4);
+	ck_assert_uint_eq(ep->nlarge, 0);
 }
 END_TEST
 
-/* So many, each taken at once and received before the next. */
-static void one_by_one(unsigned n)
+/* Large messages get large buffers, a share of them, and small ones after that use them up. */
+START_TEST(test_large_window)
 {
-	while (n--) {
-		ck_assert_int_eq(world_send(a, 100, 0), 0);
-		world_run();
-	}
-	ck_assert(world_all_came(a, b));
-}
+	struct verbs_ep *ep;
+	unsigned i, most = 0;
 
-/* The window of a busy one shrinks when others have come. */
-START_TEST(test_window_shrinks)
-{
 	world_pair();
-	ck_assert_uint_gt(world_ep(b)->granted, 4);
-	fill(world_ep(b)->dev);
-	one_by_one(40);
-	ck_assert_uint_le(world_ep(b)->granted, 2);
-	idle_end();
+	ep = world_ep(b);
+	for (i = 0; i < 60; i++) {
+		send_all(a, 1, 60000);
+		most = ep->nlarge > most ? ep->nlarge : most;
+	}
+	ck_assert_uint_ge(most, 2);
+	ck_assert_uint_le(most, ep->dev->all_large / 3);
+	send_all(a, 100, 100);
+	ck_assert_uint_eq(ep->nlarge, 0);
+	well();
 }
 END_TEST
 
-/* One message of an endpoint that is otherwise idle. */
-static void idle_talks(struct verbs_ep *ep)
+/* With a window, a frame of 64 KiB is one work request. */
+START_TEST(test_one_segment)
 {
-	rx_lock();
-	ep->head = world_ep(b)->head;
-	ck_assert_ptr_null(verbs_credit_came(ep, 0, false));
-	verbs_credit_serve(ep->dev);
-	rx_unlock();
-}
+	uint32_t before;
 
-/* Hundreds that have said hello had all windows between them, and whoever was busy then had one credit. */
+	world_pair();
+	send_all(a, 20, 65536);
+	ck_assert_uint_ge(verbs_credit_has(world_ep(a)), 2);
+	before = world_ep(a)->wr_posted;
+	ck_assert_int_eq(world_send(a, 65536, 0), 0);
+	ck_assert_uint_eq(world_ep(a)->wr_posted, before + 1);
+	world_run();
+	well();
+}
+END_TEST
+
+/* A group of which a segment has gone has said how long it is: nothing is put behind it any more. */
+START_TEST(test_begun_group)
+{
+	struct verbs_ep *ep;
+	uint32_t told;
+
+	world_pair();
+	send_all(a, 4, 100); /* the large ones are used up */
+	ep = world_ep(a);
+	told = atomic_load(&ep->known_told);
+	atomic_store(&ep->known_told, atomic_load(&ep->known_used) + 2);
+	ck_assert_int_eq(world_send(a, 600, RDS_FLAG_OP), 0);
+	verbs_push(a->ep);
+	ck_assert_uint_eq(ep->unfinished, 1);
+	ck_assert_int_eq(world_send(a, 100, 0), -EAGAIN);
+	atomic_store(&ep->known_told, told);
+	verbs_push(a->ep);
+	ck_assert_int_eq(world_send(a, 100, 0), 0);
+	world_run();
+	well();
+}
+END_TEST
+
+/* What begins every connection is no reason for a window, nor are a few words. */
 START_TEST(test_seldom_used)
 {
+	struct verbs_ep *ep;
+	uint32_t before;
+
+	world_pair();
+	ep = world_ep(b);
+	before = ep->nlent;
+	ck_assert_int_eq(world_send(a, RDS_CONG_MAP_BYTES, RDS_FLAG_CONG_BITMAP), 0);
+	world_run();
+	send_all(a, 2, 100);
+	ck_assert_uint_le(ep->nlent, before);
+	ck_assert_uint_le(ep->nlarge, 1);
+}
+END_TEST
+
+/* One that falls silent keeps its window, which is a share; the others still get one, and all comes back when it ends. */
+START_TEST(test_falls_silent)
+{
 	struct verbs_dev *dev;
-	unsigned i;
 
 	world_pair();
 	dev = world_ep(b)->dev;
-	for (i = 0; i < 400; i++) {
-		ck_assert_uint_gt(idle_add(dev), 0);
-		idle_talks(idle[i]);
-		idle_talks(idle[i]);
+	send_all(a, 40, 60000);
+	ck_assert_uint_ge(world_ep(b)->nlarge, 1);
+	ck_assert_uint_ge(dev->nlarge, dev->all_large / 2);
+	world_close(a);
+	world_close(b);
+	world_pass(5000 * MS);
+	ck_assert_uint_eq(dev->nlarge, dev->all_large);
+	ck_assert_uint_eq(dev->owed, 0);
+}
+END_TEST
+
+/* Nothing of a window is left over for the next connection. */
+START_TEST(test_window_ends_with_its_connection)
+{
+	unsigned i, first;
+
+	world_pair();
+	first = world_ep(b)->nlent;
+	for (i = 0; i < 3; i++) {
+		send_all(a, 10, 60000);
+		ck_assert_int_eq(world_send(a, 60000, 0), 0); /* and one under way */
+		world_close(a);
+		world_run();
+		world_close(b);
+		world_pass(5000 * MS);
+		memset(a, 0, sizeof(*a));
+		memset(b, 0, sizeof(*b));
+		world.next = b;
+		ck_assert_int_eq(world_connect(a, US, US2, rds_verbs.port, registry_self(rds_engine_registry())), 0);
+		world_run();
+		ck_assert_uint_eq(a->ups, 1);
+		send_all(a, 1, 1);
+		ck_assert_uint_eq(verbs_credit_has(world_ep(a)), first);
+		ck_assert_uint_eq(world_ep(b)->nlent, first);
 	}
-	one_by_one(100);
-	ck_assert_uint_ge(world_ep(b)->granted, 4);
-	idle_end();
+	send_all(a, 3, 60000);
+	send_all(b, 3, 60000);
+	well();
 }
 END_TEST
 
 /* ---- nobody waits for ever ---- */
 
-static void send_all(unsigned n, size_t len)
+/* So many large ones are free: the last are for frames that have begun, with none at all everything goes in small ones. */
+START_TEST(test_few_large)
 {
-	unsigned i;
+	struct verbs_dev *dev;
+	uint32_t had;
 
-	for (i = 0; i < n; i++) {
-		while (world_send(a, len, 0)) {
-			uint64_t before = verbs_acked(a->ep), got = b->nmsgs;
-
-			a->writables = 0;
-			ck_assert(verbs_want_room(a->ep, before) || (world_run(), a->writables > 0 || b->nmsgs > got));
-		}
-		world_run();
-	}
+	world_pair();
+	dev = world_ep(b)->dev;
+	leave_large(dev, (uint32_t)_i);
+	had = (uint32_t)_i + world_ep(b)->nlarge;
+	send_all(a, 50, 20000);
+	send_all(b, 20, 20000);
+	well();
+	ck_assert_uint_eq(dev->nlarge + world_ep(b)->nlarge, had);
+	idle_end();
 }
+END_TEST
+
+/*
+ * Credits that one header cannot tell of: small ones, a large one behind them and more small ones, or too many.  The receiver looks for a
+ * while and says nothing, then is left with the first segment of a frame that needs all of them: nothing but these credits will be said.
+ */
+START_TEST(test_more_than_a_header_tells)
+{
+	struct verbs_ep *ep;
+
+	world_pair();
+	ep = world_ep(b);
+	ck_assert_int_eq(verbs_dev_grow(ep->dev, 400), 0); /* for a full window */
+	while (verbs_credit_has(world_ep(a)) > 2 + (unsigned)_i) {
+		ck_assert_int_eq(world_send(a, 100, 0), 0);
+		mock_run();
+		world_look();
+	}
+	ck_assert_int_eq(world_send(a, RDS_CONG_MAP_BYTES, RDS_FLAG_CONG_BITMAP), 0);
+	mock_run();
+	world_look();
+	ck_assert_ptr_nonnull(ep->part);
+	ck_assert_uint_gt(atomic_load(&ep->offered) - atomic_load(&ep->offer_told), 16);
+	world_run();
+	ck_assert_ptr_null(ep->part);
+	ck_assert(!verbs_credit_due(ep));
+	well();
+}
+END_TEST
+
+/* Hundreds of idle ones, and others have all large ones but two: a frame that has begun to come gets one of these. */
+START_TEST(test_begun_gets_one)
+{
+	struct verbs_dev *dev;
+	uint32_t before;
+
+	world_pair();
+	dev = world_ep(b)->dev;
+	leave_large(dev, 2);
+	fill(dev);
+	send_all(a, 3, 100);
+	before = world_ep(a)->wr_posted;
+	send_all(a, 10, 60000);
+	well();
+	ck_assert_uint_lt(world_ep(a)->wr_posted - before, 100); /* of 10 * 240 */
+	idle_end();
+}
+END_TEST
 
 START_TEST(test_unread_and_no_room)
 {
 	world_pair();
 	fill(world_ep(b)->dev);
 	world.keep_inplace = true;
-	send_all(300, 1000);
-	world_run();
-	ck_assert(world_all_came(a, b));
+	send_all(a, 100, 1000);
+	send_all(a, 100, 30000);
+	ck_assert_uint_gt(world.ninplace, 4);
 	world_release();
-	send_all(300, 1000);
-	ck_assert(world_all_came(a, b));
-	ck_assert_uint_eq(a->downs + b->downs, 0);
+	send_all(a, 100, 30000);
+	well();
 	idle_end();
 }
 END_TEST
 
-/* One credit each from the very beginning, and a frame that comes before its endpoint is up. */
+/* With the engine, over the end of their endpoint: some in large buffers, some put together on the heap. */
+START_TEST(test_in_place_outlives)
+{
+	struct verbs_dev *dev;
+	unsigned i, heap = 0;
+
+	world_pair();
+	dev = world_ep(b)->dev;
+	world.keep_inplace = true;
+	send_all(a, 3, 60000);
+	for (i = 0; i < world.ninplace; i++)
+		heap += ((const struct verbs_buf *)world.inplace[i].token)->heap;
+	ck_assert_uint_gt(heap, 0);
+	ck_assert_uint_gt(world.ninplace, heap);
+	world_close(a);
+	world_close(b);
+	world_pass(5000 * MS);
+	ck_assert_ptr_nonnull(rds_verbs.eps);
+	ck_assert_uint_eq(dev->nlarge, dev->all_large - (world.ninplace - heap));
+	world_release();
+	world_run();
+	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_uint_eq(dev->nlarge, dev->all_large);
+}
+END_TEST
+
+/* Nobody reads: at most half of the large ones are with the engine, the rest is copied. */
+START_TEST(test_half_stays)
+{
+	struct verbs_dev *dev;
+
+	world_pair();
+	dev = world_ep(b)->dev;
+	world.keep_inplace = true;
+	send_all(a, 100, 60000);
+	well();
+	ck_assert_uint_ge(dev->nlarge + world_ep(b)->nlarge, dev->all_large / 2);
+	ck_assert_uint_gt(world.copies, 30);
+}
+END_TEST
+
+/* No large ones from the very beginning, and a frame that comes before its endpoint is up. */
 START_TEST(test_poor_from_the_start)
 {
 	struct verbs_dev *dev;
 
 	ck_assert_int_eq(world_claim(US2), 1);
-	for (dev = atomic_load(&rds_verbs.devs); dev; dev = dev->next)
-		dev->extra += dev->base; /* as if windows had all they may */
+	for (dev = world_dev(); dev; dev = dev->next) {
+		leave_large(dev, 0);
+		fill(dev);
+	}
 	world_pair();
-	ck_assert_uint_le(world_ep(b)->granted, 1);
-	send_all(100, 20000);
-	ck_assert(world_all_came(a, b));
+	ck_assert_uint_eq(world_ep(b)->nlarge, 0);
+	send_all(a, 50, 20000);
 	ck_assert_int_eq(world_send(b, 100, 0), 0);
+	world_run();
 	ck_assert_int_eq(world_send(b, 20000, 0), 0);
 	world_run();
 	ck_assert(world_all_came(b, a));
-	ck_assert_uint_eq(a->downs + b->downs, 0);
-	for (dev = atomic_load(&rds_verbs.devs); dev; dev = dev->next)
-		dev->extra -= dev->base;
+	well();
+	idle_end();
 }
 END_TEST
 
@@ -255,59 +478,67 @@ START_TEST(test_no_memory_then_some)
 	unsigned i;
 
 	world_pair();
+	leave_large(world_ep(b)->dev, 0);
 	fill(world_ep(b)->dev);
 	world.later = 100000;
 	for (i = 0; i < 60; i++) {
-		world_send(a, 1000, 0);
+		world_send(a, 100, 0);
 		world_run();
 	}
-	ck_assert_uint_eq(world_ep(b)->granted, 0);
+	ck_assert_uint_le(world_ep(b)->nlent, 1);
 	ck_assert_uint_eq(b->nmsgs, 1);
 	world.later = 0;
 	world_pass(100 * MS);
-	ck_assert_uint_gt(world_ep(b)->granted, 0);
-	send_all(60, 1000);
-	ck_assert(world_all_came(a, b));
-	ck_assert_uint_eq(a->downs + b->downs, 0);
+	ck_assert_uint_gt(world_ep(b)->nlent, 1);
+	send_all(a, 60, 1000);
+	well();
 	idle_end();
 }
 END_TEST
 
-/* Messages that were in place before all else was promised: reading them brings the credits. */
-START_TEST(test_read_later)
+/* The device takes no receive for a while. */
+START_TEST(test_posts_fail)
 {
-	struct verbs_dev *dev;
 	unsigned i;
 
 	world_pair();
-	dev = world_ep(b)->dev;
-	world.keep_inplace = true;
-	send_all(40, 1000);
-	ck_assert_uint_gt(world.ninplace, 4);
-	fill(dev);
-	dev->promised += 40; /* as if others had been promised what lies in place */
-	for (i = 0; i < 60; i++) {
-		world_send(a, 1000, 0);
+	mock_fail_from(MOCK_ibv_post_recv, 1, ENOMEM);
+	for (i = 0; i < 30; i++) {
+		world_send(a, 3000, 0);
 		world_run();
 	}
-	ck_assert_uint_eq(world_ep(b)->granted, 0);
-	ck_assert_ptr_eq(dev->hungry, world_ep(b));
-	world_release();
-	world_run();
-	ck_assert_uint_gt(world_ep(b)->granted, 0);
-	send_all(60, 1000);
-	ck_assert(world_all_came(a, b));
-	dev->promised -= 40;
-	idle_end();
+	mock_fail_from(MOCK_ibv_post_recv, 0, 0);
+	world_pass(100 * MS);
+	send_all(a, 30, 3000);
+	well();
 }
 END_TEST
 
-/* ---- peers that take more ---- */
-
-static void joined(unsigned credits)
+/* A closed endpoint's receives that the device never gives back, and completions that come when their queue pair is gone. */
+START_TEST(test_late_completions)
 {
-	world_up_by(a, credits);
+	struct verbs_dev *dev = NULL;
+	struct ibv_wc wc = {.status = IBV_WC_SUCCESS, .byte_len = 100};
+	struct verbs_buf *buf;
+
+	world_pair();
+	send_all(a, 20, 60000);
+	dev = world_ep(b)->dev;
+	buf = world_ep(b)->lent;
+	wc.wr_id = (uint64_t)buf->turn << 32 | buf->index;
+	wc.qp_num = world_ep(b)->qpn;
+	world_close(a);
+	world_close(b);
+	world_pass(5000 * MS);
+	rx_lock();
+	ck_assert_ptr_null(verbs_lent_came(dev, wc.wr_id));
+	ck_assert_ptr_null(verbs_lent_came(dev, dev->nbufs));
+	rx_unlock();
+	ck_assert_uint_eq(dev->posted, 0);
 }
+END_TEST
+
+/* ---- peers that do not keep to the rules ---- */
 
 static void is_broken(void)
 {
@@ -316,36 +547,47 @@ static void is_broken(void)
 	ck_assert_int_eq(a->why, -EPROTO);
 }
 
-START_TEST(test_ignores_credits)
+/* Whether it may or not. */
+static void short_one(uint64_t seq)
+{
+	struct rds_hdr h = {.seq = seq, .sport = 1, .dport = 2};
+	struct rds_wire_hdr w;
+
+	rds_hdr_encode(&h, &w, false);
+	peer_send(p, &w, sizeof(w), IBV_SEND_SIGNALED);
+}
+
+/* One more than lies there: the device ends the connection. */
+START_TEST(test_sends_too_much)
 {
 	unsigned n, i;
 
-	joined(32);
-	n = world_ep(a)->granted + (unsigned)_i;
+	world_up_by(a, 32);
+	n = world_ep(a)->nlent + (unsigned)_i;
 	for (i = 0; i < n; i++)
-		world_peer_sends(i + 1, 10, 0);
-	if (_i) {
-		is_broken();
-		return;
-	}
+		short_one(i + 1);
 	world_run();
-	ck_assert_uint_eq(a->downs, 0);
-	ck_assert_uint_eq(a->nmsgs, n);
+	ck_assert_uint_eq(a->downs, (unsigned)_i);
+	if (!_i)
+		ck_assert_uint_eq(a->nmsgs, n);
 }
 END_TEST
 
-/* Before it is up, too. */
-START_TEST(test_ignores_credits_early)
+/* It uses what it has not been told of. */
+START_TEST(test_uses_what_it_was_not_told)
 {
 	unsigned i;
 
-	world_joined_by(a, 32);
-	for (i = 0; i < 30; i++)
-		world_peer_sends(i + 1, 10, 0);
-	world_run();
-	world_pass(10 * MS);
-	ck_assert_uint_eq(a->downs, 1);
-	ck_assert_int_eq(a->why, -EPROTO);
+	world_up_by(a, 32);
+	for (i = 0; i < 30 && a->open; i++) {
+		short_one(i + 1);
+		mock_run();
+		world_look(); /* and nothing goes out */
+		if (atomic_load(&world_ep(a)->state) == VERBS_BROKEN)
+			break;
+	}
+	ck_assert_uint_lt(i, 25);
+	is_broken();
 }
 END_TEST
 
@@ -357,25 +599,113 @@ static void grants(unsigned n)
 	world_run();
 }
 
-/* The second is right only if we have used more than we knew before the first. */
-START_TEST(test_grants_too_often)
+/* More credits than a queue can have. */
+START_TEST(test_grants_too_much)
 {
-	unsigned known, i;
+	unsigned n;
 
-	joined(2);
-	known = atomic_load(&world_ep(a)->credits);
-	grants(3);
-	ck_assert_uint_eq(a->downs, 0);
-	ck_assert_uint_eq(atomic_load(&world_ep(a)->credits), known + 3);
-	for (i = 0; i < known + (unsigned)_i; i++)
-		ck_assert_int_eq(world_send(a, 10, 0), 0);
-	verbs_push(a->ep);
-	world_run();
-	grants(3);
-	if (!_i)
-		is_broken();
-	else
+	world_up_by(a, 2);
+	for (n = 0; verbs_credit_has(world_ep(a)) + 30 <= VERBS_KNOWN; n++) {
+		grants(0xff);
 		ck_assert_uint_eq(a->downs, 0);
+	}
+	ck_assert_uint_ge(n, 5);
+	grants(0xff);
+	is_broken();
+}
+END_TEST
+
+static void first(uint64_t seq, uint32_t len, uint32_t total, size_t n)
+{
+	unsigned char bytes[VERBS_HDR + 4096];
+	struct rds_hdr h = {.seq = seq, .len = len, .sport = 1, .dport = 2};
+	struct rds_wire_hdr w;
+
+	rds_hdr_encode(&h, &w, false);
+	total = htobe32(total);
+	memcpy(w.padding, &total, sizeof(total));
+	memcpy(bytes, &w, sizeof(w));
+	world_fill(seq, bytes + VERBS_HDR, n);
+	peer_send(p, bytes, VERBS_HDR + n, IBV_SEND_SIGNALED);
+}
+
+static void next(uint64_t seq, size_t from, size_t n)
+{
+	static unsigned char whole[8192];
+	unsigned char bytes[VERBS_MARK + 8192];
+
+	world_fill(seq, whole, sizeof(whole));
+	memset(bytes, 0xff, VERBS_MARK);
+	memcpy(bytes + VERBS_MARK, whole + from, n);
+	peer_send(p, bytes, VERBS_MARK + n, IBV_SEND_SIGNALED);
+}
+
+/* What may be sent: segments of any length, and frames without a message in between. */
+START_TEST(test_segments)
+{
+	world_up_by(a, 32);
+	first(1, 300, VERBS_HDR + 300, 0);
+	next(1, 0, 100);
+	world_peer_frame(&(struct rds_hdr){0}, NULL, 0);
+	next(1, 100, 0);
+	next(1, 100, 120);
+	next(1, 220, 80);
+	world_run();
+	world_got_one(a, 1);
+	ck_assert_uint_eq(a->downs, 0);
+}
+END_TEST
+
+START_TEST(test_segments_that_do_not_fit)
+{
+	world_up_by(a, 32);
+	switch (_i) {
+	case 0: /* of nothing */
+		next(1, 0, 10);
+		break;
+	case 1: /* too many bytes */
+		first(1, 300, VERBS_HDR + 300, 100);
+		next(1, 100, 120);
+		next(1, 220, 81);
+		break;
+	case 2: /* another one begins */
+		first(1, 300, VERBS_HDR + 300, 100);
+		first(1, 300, VERBS_HDR + 300, 100);
+		break;
+	case 3: /* another message */
+		first(1, 300, VERBS_HDR + 300, 100);
+		world_peer_sends(2, 10, 0);
+		break;
+	case 4: /* it is all there */
+		first(1, 100, VERBS_HDR + 100, 100);
+		break;
+	case 5: /* longer than a frame may be */
+		first(1, 300, VERBS_HDR + world_ep(a)->frame + 1, 100);
+		break;
+	case 6: /* put together, it is no frame */
+		first(1, 300, VERBS_HDR + 200, 100);
+		next(1, 100, 100);
+		break;
+	case 7: /* a mark that is cut off */
+		first(1, 300, VERBS_HDR + 300, 100);
+		peer_send(p, "\377\377\377\377", 4, IBV_SEND_SIGNALED);
+		break;
+	}
+	is_broken();
+	ck_assert_uint_eq(a->nmsgs, 0);
+}
+END_TEST
+
+/* Closed in the middle of a frame. */
+START_TEST(test_half_a_frame)
+{
+	world_up_by(a, 32);
+	first(1, 300, VERBS_HDR + 300, 100);
+	world_run();
+	ck_assert_ptr_nonnull(world_ep(a)->part);
+	world_close(a);
+	world_pass(5000 * MS);
+	ck_assert_uint_eq(a->nmsgs, 0);
 }
 END_TEST
 
@@ -387,15 +717,28 @@ int main(void)
 	tcase_add_test(t, test_idle_ones);
 	tcase_add_test(t, test_no_memory_to_grow);
 	tcase_add_test(t, test_locked_memory_is_used);
-	tcase_add_test(t, test_window_is_a_share);
-	tcase_add_test(t, test_window_shrinks);
+	tcase_add_test(t, test_small_window);
+	tcase_add_test(t, test_large_window);
+	tcase_add_test(t, test_one_segment);
+	tcase_add_test(t, test_begun_group);
 	tcase_add_test(t, test_seldom_used);
+	tcase_add_test(t, test_falls_silent);
+	tcase_add_test(t, test_window_ends_with_its_connection);
+	tcase_add_loop_test(t, test_few_large, 0, 5);
+	tcase_add_loop_test(t, test_more_than_a_header_tells, 0, 10);
+	tcase_add_test(t, test_begun_gets_one);
 	tcase_add_test(t, test_unread_and_no_room);
+	tcase_add_test(t, test_in_place_outlives);
+	tcase_add_test(t, test_half_stays);
 	tcase_add_test(t, test_poor_from_the_start);
 	tcase_add_test(t, test_no_memory_then_some);
-	tcase_add_test(t, test_read_later);
-	tcase_add_loop_test(t, test_ignores_credits, 0, 2);
-	tcase_add_test(t, test_ignores_credits_early);
-	tcase_add_loop_test(t, test_grants_too_often, 0, 2);
+	tcase_add_test(t, test_posts_fail);
+	tcase_add_test(t, test_late_completions);
+	tcase_add_loop_test(t, test_sends_too_much, 0, 2);
+	tcase_add_test(t, test_uses_what_it_was_not_told);
+	tcase_add_test(t, test_grants_too_much);
+	tcase_add_test(t, test_segments);
+	tcase_add_loop_test(t, test_segments_that_do_not_fit, 0, 8);
+	tcase_add_test(t, test_half_a_frame);
 	return suite_run(s);
 }

@@ -229,7 +229,7 @@ START_TEST(test_c8_kept)
 	memset(bytes, 0x5b, sizeof(bytes));
 	world_joined_by(c, 16);
 	world.keep_inplace = true;
-	world_peer_sends(1, 1000, 0);
+	world_peer_sends(1, VERBS_FRAME, 0);
 	world_run();
 	ep = c->ep;
 	rds_hdr_encode(&hdr, &w, false);

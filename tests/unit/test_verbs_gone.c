@@ -83,7 +83,8 @@ static void fill(void)
 	world_pair();
 	world.keep_inplace = true;
 	while (world.ninplace < 5) {
-		ck_assert_int_eq(world_send(a, 700, 0), 0);
+		/* Where buffers are of two sizes only what fills much of a large one stays in it. */
+		ck_assert_int_eq(world_send(a, world_dev()->srq ? 700 : 20000, 0), 0);
 		world_run();
 	}
 }

@@ -194,7 +194,7 @@ static struct verbs_answer ask(enum verbs_ask what, uint16_t rds_port, const str
 
 	world_hello(&h, what);
 	h.port = rds_port;
-	h.credits = 8;
+	h.credits = VERBS_CREDITS(0, 8);
 	if (wanted)
 		h.wanted = *wanted;
 	world_peer_asks(&h, US, at);

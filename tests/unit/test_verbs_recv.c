@@ -564,9 +564,6 @@ static void tests(TCase *t)
 	tcase_add_loop_test(t, test_offered_again, 0, 40);
 	tcase_add_loop_test(t, test_offered_again_by_itself, 0, 2);
 	tcase_add_loop_test(t, test_end_while_waiting, 0, 3);
-	tcase_add_test(t, test_in_place_outlives);
-	tcase_add_test(t, test_half_stays);
-	tcase_add_loop_test(t, test_starved, 0, 2);
 	tcase_add_test(t, test_stragglers);
 }
 
@@ -578,6 +575,9 @@ int main(void)
 
 	tests(t);
 	tcase_add_test(t, test_posted_later); /* on iWARP credits need them at once */
+	tcase_add_test(t, test_in_place_outlives); /* for these three see test_verbs_credit.c */
+	tcase_add_test(t, test_half_stays);
+	tcase_add_loop_test(t, test_starved, 0, 2);
 	tcase_add_test(t, test_low);
 	tcase_add_test(t, test_ack_waits); /* on iWARP credits go, which carry it */
 	tcase_add_loop_test(t, test_ack_before_sleep, 0, 2);

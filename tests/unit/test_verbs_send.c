@@ -48,7 +48,7 @@ START_TEST(test_smaller_frames)
 
 	world_hello(&h, VERBS_CONNECT);
 	h.frame = 1024 / 64;
-	h.credits = 8;
+	h.credits = VERBS_CREDITS(0, 8);
 	world_joined_with(a, &h);
 	world_peer_frame(&(struct rds_hdr){.seq = 1, .sport = 1, .dport = 2}, NULL, 0);
 	world_run();
@@ -110,7 +110,7 @@ static void join_second(void)
 	peer_init(&second, 1);
 	peer_listen(&second, THEM, PEER_PORT + 1);
 	world.peer = second;
-	world_join_at(b, PEER_PORT + 1, 60, 60000);
+	world_join_at(b, PEER_PORT + 1, 60, 250);
 	second = world.peer;
 	world.peer = first;
 }
@@ -142,6 +142,10 @@ static void peer_eats(void)
 	while (peer_poll(&world.peer, &wc))
 		if (wc.opcode == IBV_WC_RECV)
 			peer_post(&world.peer, 1);
+	while (counted() && verbs_credit_has(world_ep(a)) < 100) {
+		world_peer_frame(&(struct rds_hdr){.credit = 0xf0}, NULL, 0); /* fifteen large ones */
+		world_run();
+	}
 	world_run();
 }
 
@@ -159,7 +163,7 @@ static unsigned fill_memory(struct world_conn *c)
 /* The memory for what is not acknowledged is bounded: who waits is told when acknowledgements come. */
 START_TEST(test_memory_full)
 {
-	world_join(a, 60, 60000);
+	world_join(a, 60, 250);
 	ck_assert_uint_gt(fill_memory(a), 20);
 	a->writables = 0;
 	ck_assert(!verbs_want_room(a->ep, verbs_acked(a->ep)));
@@ -175,7 +179,7 @@ END_TEST
 /* It is the device's: who waits for what another connection has is told when that gets it back, or is closed. */
 START_TEST(test_memory_full_of_others)
 {
-	world_join(a, 60, 60000);
+	world_join(a, 60, 250);
 	join_second();
 	fill_memory(a);
 	ck_assert_int_eq(world_send(b, 65536, 0), -EAGAIN);
@@ -197,7 +201,7 @@ END_TEST
 /* ... even if the last that the other one sent asked for no completion, and nothing follows it. */
 START_TEST(test_memory_of_the_unsignaled)
 {
-	world_join(a, 60, 60000);
+	world_join(a, 60, 250);
 	join_second();
 	ck_assert_int_eq(world_send(b, 5000, 0), 0);
 	verbs_flush(b->ep, false);
@@ -220,7 +224,7 @@ START_TEST(test_memory_of_the_unacknowledged)
 	struct ibv_wc wc;
 	unsigned asked = 0;
 
-	world_join(a, 60, 60000);
+	world_join(a, 60, 250);
 	join_second();
 	ck_assert_int_eq(world_send(b, 5000, 0), 0);
 	world_run();
@@ -475,6 +479,28 @@ START_TEST(test_memlock_and_nothing_in_flight)
 }
 END_TEST
 
+/* A thousand connections begin with a map each, and then none has any: of the memory for them one chunk is kept. */
+START_TEST(test_maps_shed)
+{
+	struct verbs_arena *arena;
+	struct verbs_block block[100];
+	size_t before;
+	unsigned i;
+
+	world_pair();
+	arena = world_ep(a)->dev->arena;
+	ck_assert_int_eq(verbs_block_get(arena, VERBS_HDR + RDS_CONG_MAP_BYTES, &block[0]), 0);
+	before = world.ours->registered;
+	for (i = 1; i < 100; i++)
+		ck_assert_int_eq(verbs_block_get(arena, VERBS_HDR + RDS_CONG_MAP_BYTES, &block[i]), 0);
+	ck_assert_uint_gt(world.ours->registered, before);
+	for (i = 0; i < 100; i++)
+		verbs_block_shed(arena, &block[_i ? 99 - i : i]);
+	ck_assert_uint_eq(world.ours->registered, before);
+	verbs_block_shed(arena, &block[0]); /* it has none */
+}
+END_TEST
+
 /* ---- the end with things in flight ---- */
 
 START_TEST(test_close_in_flight)
@@ -483,6 +509,7 @@ START_TEST(test_close_in_flight)
 	unsigned i;
 
 	world_pair();
+	world_large(a, b);
 	for (i = 0; i < 20 && world_send(a, i * 1000, 0) == 0; i++)
 		;
 	ck_assert_uint_gt(i, 5);
@@ -523,6 +550,7 @@ static void tests(TCase *t)
 	tcase_add_test(t, test_no_inline);
 	tcase_add_test(t, test_memlock);
 	tcase_add_test(t, test_memlock_and_nothing_in_flight);
+	tcase_add_loop_test(t, test_maps_shed, 0, 2);
 	tcase_add_loop_test(t, test_close_in_flight, 0, 16);
 }
 

@@ -253,18 +253,55 @@ int verbs_block_get(struct verbs_arena *a, size_t size, struct verbs_block *out)
 	return err;
 }
 
-void verbs_block_put(struct verbs_arena *a, struct verbs_block *b)
+/* Back to its chunk, which is returned. */
+static struct verbs_chunk *put(struct verbs_block *b)
 {
 	struct verbs_chunk *ch = b->chunk;
 
-	if (!ch)
-		return;
-	rds_lock(&a->lock);
 	memcpy(b->mem, &ch->free, sizeof(ch->free));
 	ch->free = b->mem;
 	ch->nfree++;
-	rds_unlock(&a->lock);
 	b->chunk = NULL;
+	return ch;
+}
+
+void verbs_block_put(struct verbs_arena *a, struct verbs_block *b)
+{
+	if (!b->chunk)
+		return;
+	rds_lock(&a->lock);
+	put(b);
+	rds_unlock(&a->lock);
+}
+
+/* Nothing of its chunk is used, and another one of that size has blocks. */
+static bool spare(struct verbs_chunk *list, const struct verbs_chunk *ch)
+{
+	for (; list && ch->nfree == ch->nblocks; list = list->next)
+		if (list != ch && list->nfree)
+			return true;
+	return false;
+}
+
+void verbs_block_shed(struct verbs_arena *a, struct verbs_block *b)
+{
+	struct verbs_chunk *ch, **p;
+	unsigned c;
+
+	if (!b->chunk)
+		return;
+	rds_lock(&a->lock);
+	ch = put(b);
+	for (c = 0; c < CLASSES && class_size(c) != ch->block; c++)
+		;
+	p = c < CLASSES ? &a->chunks[c] : &a->large;
+	if (spare(*p, ch)) {
+		while (*p != ch)
+			p = &(*p)->next;
+		*p = ch->next;
+		chunk_free(a, ch);
+	}
+	rds_unlock(&a->lock);
 }
 
 bool verbs_arena_short(struct verbs_arena *a)

@@ -107,7 +107,8 @@ static int accepted(struct verbs_ep *ep, const struct verbs_said *said)
 		return -EPROTO;
 	ep->frame = verbs_frame_of(a.frame, ep->dev->caps.frame);
 	ep->peer_ack = a.rx_seq;
-	verbs_credit_start(ep, a.credits);
+	if (!verbs_credit_start(ep, a.credits))
+		return -EPROTO;
 	verbs_ep_ready(ep);
 	return 0;
 }

@@ -3,8 +3,8 @@
  * buffers.c - the receive buffers of a device: how many, and on their way to its queue.
  *
  * A buffer is in the queue, in a completion, with the engine (a message that waits in place), with an endpoint (ep->later), or about to be
- * posted again (refill).  All connections share them.  On iWARP, where a frame without a buffer ends the connection, each also needs
- * two of its own: more are added as connections come (credit.c says when).
+ * posted again (refill).  All connections share them.  On iWARP, where a frame without a buffer ends the connection, they lie in the
+ * endpoints' own queues (lend.c), and there are two sizes; small ones are added as connections come (credit.c says when).
  *
  * Must not know what is in them.
  */
@@ -16,8 +16,9 @@
 #define REFILL_BATCH 16u
 #define FEWEST_BUFFERS 64u
 #define FEWEST_SHARED (FEWEST_BUFFERS * VERBS_FRAME / VERBS_FRAME_SHARED)
-#define GROWTH 8u
-#define STEPS 8u		 /* ... in steps of an eighth of the beginning */
+#define GROWTH 10u /* small ones, of as many as the option says */
+#define STEP 128u
+#define LARGE_OF (VERBS_BUF(VERBS_FRAME_SHARED) / VERBS_BUF(VERBS_FRAME)) /* a large one is so many of 8 KiB */
 #define LOW 4u			 /* a quarter of the buffers is left with the device: somebody is to look, */
 #define LOW_NS (10 * 1000000ull) /* ... but no more often than this */
 #define UNTOLD_NS (1000 * 1000000ull)
@@ -28,6 +29,13 @@
 
 void verbs_buf_put(struct verbs_dev *dev, struct verbs_buf *buf)
 {
+	if (unlikely(dev->caps.credits)) {
+		if (buf->heap)
+			free(buf);
+		else
+			verbs_lend_back(dev, buf);
+		return;
+	}
 	buf->ep = NULL;
 	buf->next = dev->refill;
 	dev->refill = buf;
@@ -87,11 +95,18 @@ static void starved(struct rds_timer *tm)
 	struct verbs_dev *dev = container_of(tm, struct verbs_dev, starved);
 
 	rx_lock();
+	verbs_credit_retry(dev);
 	verbs_dev_refill(dev);
 	rx_unlock();
 }
 
 /* ---- how many ---- */
+
+/* Of two sizes: what the option says in large ones, and as many small ones as it counts. */
+static uint32_t two_sizes(uint32_t n)
+{
+	return n / LARGE_OF + n;
+}
 
 /* The option counts in frames of 8 KiB. */
 uint32_t verbs_bufs_first(const struct verbs_dev *dev)
@@ -99,7 +114,7 @@ uint32_t verbs_bufs_first(const struct verbs_dev *dev)
 	uint32_t n = (uint32_t)rds_options()->verbs_buffers;
 
 	if (dev->caps.credits)
-		return n;
+		return two_sizes(n);
 	n = (n * VERBS_FRAME + dev->caps.frame - 1) / dev->caps.frame;
 	return n < FEWEST_SHARED ? FEWEST_SHARED : n;
 }
@@ -107,38 +122,70 @@ uint32_t verbs_bufs_first(const struct verbs_dev *dev)
 /* Where each connection needs buffers of its own, there may be more of them than at the beginning. */
 uint32_t verbs_bufs_most(const struct verbs_dev *dev)
 {
-	uint32_t n = verbs_bufs_first(dev) * (dev->caps.credits ? GROWTH : 1);
+	uint32_t n = verbs_bufs_first(dev);
 
+	if (dev->caps.credits)
+		n += GROWTH * (uint32_t)rds_options()->verbs_buffers;
 	return n < dev->caps.srq ? n : dev->caps.srq;
 }
 
-static size_t recv_len(const struct verbs_dev *dev, uint32_t n)
+static size_t pages(size_t len)
 {
-	return ((size_t)n * VERBS_BUF(dev->caps.frame) + 4095) & ~(size_t)4095;
+	return (len + 4095) & ~(size_t)4095;
 }
 
-/* rx, or nobody else knows of the device. */
-static void bufs_add(struct verbs_dev *dev, uint32_t n, unsigned char *mem, uint32_t lkey)
+/* At first; VERBS_MARK is behind small ones. */
+static size_t recv_len(const struct verbs_dev *dev, uint32_t n)
+{
+	if (dev->caps.credits)
+		return pages((size_t)(n / LARGE_OF) * VERBS_BUF(dev->caps.frame) + (size_t)n * VERBS_BUF_SMALL +
+			     VERBS_MARK);
+	return pages((size_t)n * VERBS_BUF(dev->caps.frame));
+}
+
+/* rx, or nobody else knows of the device.  Returns where they end. */
+static unsigned char *bufs_add(struct verbs_dev *dev, uint32_t n, uint32_t size, unsigned char *mem, uint32_t lkey)
 {
 	uint32_t i;
 
 	for (i = n; i--;) {
 		struct verbs_buf *buf = &dev->bufs[dev->nbufs + i];
 
-		buf->mem = mem + (size_t)i * VERBS_BUF(dev->caps.frame);
+		buf->mem = mem + (size_t)i * size;
+		buf->large = size > VERBS_BUF_SMALL;
 		buf->index = dev->nbufs + i;
 		buf->lkey = lkey;
 		verbs_buf_put(dev, buf);
 	}
 	dev->nbufs += n;
+	return mem + (size_t)n * size;
+}
+
+static void bufs_begin(struct verbs_dev *dev, uint32_t n)
+{
+	uint32_t lkey = dev->recv_mr->lkey;
+	unsigned char *end;
+
+	dev->base = n;
+	if (!dev->caps.credits) {
+		bufs_add(dev, n, VERBS_BUF(dev->caps.frame), dev->recv_mem, lkey);
+		return;
+	}
+	dev->all_large = n / LARGE_OF;
+	end = bufs_add(dev, dev->all_large, VERBS_BUF(dev->caps.frame), dev->recv_mem, lkey);
+	dev->mark = bufs_add(dev, n, VERBS_BUF_SMALL, end, lkey);
+	memset(dev->mark, 0xff, VERBS_MARK);
 }
 
 /* As many as may be locked, down to the fewest that make sense. */
 int verbs_bufs_new(struct verbs_dev *dev)
 {
-	uint32_t n = verbs_bufs_first(dev), want = n, fewest = dev->caps.credits ? FEWEST_BUFFERS : FEWEST_SHARED;
+	uint32_t n = dev->caps.credits ? (uint32_t)rds_options()->verbs_buffers : verbs_bufs_first(dev), want = n;
+	uint32_t fewest = dev->caps.credits ? FEWEST_BUFFERS : FEWEST_SHARED;
 	int err = 0;
 
+	while (dev->caps.credits && n > fewest && two_sizes(n) > dev->caps.srq)
+		n /= 2;
 	if (n > dev->caps.srq)
 		n = dev->caps.srq;
 	for (;; n = n / 2 > fewest ? n / 2 : fewest) {
@@ -155,12 +202,11 @@ int verbs_bufs_new(struct verbs_dev *dev)
 		rds_warn("%s: %u receive buffers of %u KiB instead of %u: the limit of locked memory (ulimit -l), or "
 			 "the "
 			 "device's own",
-			 dev->name, n, dev->caps.frame >> 10, want);
+			 dev->name, n, (dev->caps.credits ? VERBS_FRAME : dev->caps.frame) >> 10, want);
 	dev->bufs = calloc(verbs_bufs_most(dev), sizeof(*dev->bufs));
 	if (!dev->bufs)
 		return -ENOMEM;
-	dev->base = n;
-	bufs_add(dev, n, dev->recv_mem, dev->recv_mr->lkey);
+	bufs_begin(dev, n);
 	return 0;
 }
 
@@ -188,7 +234,7 @@ static int more_memory(struct verbs_dev *dev, struct verbs_recv_mem *m, uint32_t
 {
 	int err;
 
-	m->len = recv_len(dev, n);
+	m->len = pages((size_t)n * VERBS_BUF_SMALL);
 	m->mem = verbs_mem_register(dev, m->len, IBV_ACCESS_LOCAL_WRITE, &m->mr, &err);
 	if (!m->mem)
 		return err;
@@ -201,7 +247,7 @@ static int more_memory(struct verbs_dev *dev, struct verbs_recv_mem *m, uint32_t
 /* A step; near the limit of locked memory what can be had of it, as long as somebody is helped by that. */
 int verbs_dev_grow(struct verbs_dev *dev, uint32_t fewest)
 {
-	uint32_t left = verbs_bufs_most(dev) - dev->nbufs, n = dev->base / STEPS > fewest ? dev->base / STEPS : fewest;
+	uint32_t left = verbs_bufs_most(dev) - dev->nbufs, n = STEP > fewest ? STEP : fewest;
 	struct verbs_recv_mem *m;
 	int err;
 
@@ -221,7 +267,7 @@ int verbs_dev_grow(struct verbs_dev *dev, uint32_t fewest)
 	rx_lock();
 	m->next = dev->grown;
 	dev->grown = m;
-	bufs_add(dev, n, m->mem, m->mr->lkey);
+	bufs_add(dev, n, VERBS_BUF_SMALL, m->mem, m->mr->lkey);
 	verbs_dev_refill(dev);
 	rx_unlock();
 	return 0;

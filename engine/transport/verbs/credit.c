@@ -1,33 +1,38 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * credit.c - frames that a peer may send, on devices that cannot make it wait.
+ * credit.c - what a peer may send, on devices that cannot make it wait.
  *
- * Where a frame that finds no receive buffer ends the connection (iWARP), each side counts.  A *credit* is a receive buffer that the
- * receiver has promised to one sender, and everything that is promised lies with the device: dev->posted >= dev->promised whenever
- * something more is promised.  Two buffers are set aside per endpoint as long as it lives: one for its last credit (FEWEST), one for a
- * frame that only grants (SPARE).  What it holds beyond that, up to WINDOW for a busy one, is an eighth of what nobody has been promised.
- * Credits cannot be taken back, but what is used is granted again only as far as that eighth goes, and whoever has sent little is
- * given little unless most of it lies free, since it would keep it: a thousand idle connections leave most of it to the busy ones.
- * All that is beyond the two never exceeds what the device began with (dev->base); for the two the device gets more buffers as
- * endpoints come (verbs_dev_grow), before windows have none.
+ * Where a frame that finds no receive buffer, or a smaller one than it needs, ends the connection (iWARP), the sender has to know what lies
+ * in the receiver's queue.  It is told, in the order in which buffers were posted, and after they were: a *credit* is one buffer, small
+ * or large.  Whatever is sent uses the oldest; a frame that is larger goes in segments (send.c, segment.c).  So both sides always
+ * agree, whatever crosses, and as queue and credits end with the connection nothing is left over for the next one.
  *
- * A frame that only grants is free of charge, or two sides without credits would wait for each other.  One at a time is under way
- * unread: the next is sent only after the peer has used more credits than it had been told before the last one, so it has read that
- * (may_be_free).  And it uses what it read only after its buffers are with its device again (serve).  So one buffer is enough, and both
- * rules are checked by whoever receives: a peer that does not keep them would take the buffers of others.
+ * Nobody waits for ever.  The last credit is for a frame that says nothing but new credits.  Who has seen its peer come down to fewer than
+ * two tells it of so many more that it has VERBS_OWN; that these can be had is what lend.c sees to.
+ *   - Both without any, and nothing under way, cannot be: each one's last went on a frame that gave the other some, and one of
+ *     these two frames was sent before the other one had been read.
+ *   - Such frames end by themselves: without a message to be sent they are only sent for two credits at least, and use one.  What is
+ *     too much for one header goes in several, all of it, since the receiver counts on it; a full one makes up for a last one of one credit.
  *
- * Granting and learning happen after buffers have been posted: endpoints that have something to do there are in dev->hungry.
- *
- * On other devices nothing is counted: they make the sender wait.
+ * Beyond that: small ones as a sender uses them, up to SMALL_MOST; large ones for one that sends what small ones cannot hold.  Credits
+ * cannot be taken back from one that then falls silent, so a window is a share of what is free, and the last large ones (RESERVE) are
+ * only lent for a frame that has begun to come, one at a time: that is used, if the sender lives.  Congestion maps are no reason for a
+ * window, every connection begins with one.
  */
 #include "engine/transport/verbs/verbs.h"
 
-#define WINDOW 64u
 #define FIRST 16u
-#define FEWEST 1u
-#define SPARE 1u
+#define SMALL_MOST 32u
+#define LARGE_MOST 16u /* 1 MiB */
 #define SHARE 8u
-#define SELDOM 4u /* frames: less is no reason for a window */
+#define LARGE_SHARE 4u
+#define RESERVE 8u /* an eighth of the large ones */
+#define SELDOM 4u  /* segments: fewer are no reason for a window */
+#define SEEN 8u	   /* what a large frame counts for a large window, and a small one 1 against it; twice is needed */
+#define SEEN_MOST (4 * SEEN)
+/* In a header: so many large ones, then so many small ones. */
+#define TOLD_MOST 15u
+#define TOLD_SHIFT 4
 
 static inline bool counted(const struct verbs_ep *ep)
 {
@@ -36,34 +41,65 @@ static inline bool counted(const struct verbs_ep *ep)
 
 /* ---- the sender ---- */
 
-static void may_send(struct verbs_ep *ep, uint32_t n)
+/* rx */
+static bool know(struct verbs_ep *ep, uint32_t small, uint32_t large)
 {
-	ep->learnt_all += n;
-	atomic_fetch_add(&ep->credits, n);
-}
+	uint32_t told = atomic_load_explicit(&ep->known_told, memory_order_relaxed);
 
-void verbs_credit_start(struct verbs_ep *ep, uint32_t given)
-{
-	rx_lock();
-	may_send(ep, given);
-	rx_unlock();
-}
-
-bool verbs_credit_take(struct verbs_ep *ep, unsigned n)
-{
-	uint32_t have;
-
-	if (!counted(ep))
-		return true;
-	have = atomic_load(&ep->credits);
-	do {
-		if (have < n)
-			return false;
-	} while (!atomic_compare_exchange_weak(&ep->credits, &have, have - n));
+	if (told - atomic_load_explicit(&ep->known_used, memory_order_acquire) + small + large > VERBS_KNOWN)
+		return false;
+	while (large--)
+		ep->known[told++ % VERBS_KNOWN] = true;
+	while (small--)
+		ep->known[told++ % VERBS_KNOWN] = false;
+	atomic_store(&ep->known_told, told);
 	return true;
 }
 
-static void hungry(struct verbs_ep *ep)
+bool verbs_credit_start(struct verbs_ep *ep, uint32_t said)
+{
+	bool ok;
+
+	rx_lock();
+	ok = know(ep, said & 0xff, said >> 8);
+	rx_unlock();
+	return ok;
+}
+
+uint32_t verbs_credit_has(const struct verbs_ep *ep)
+{
+	return atomic_load_explicit(&ep->known_told, memory_order_acquire) -
+	       atomic_load_explicit(&ep->known_used, memory_order_relaxed);
+}
+
+uint32_t verbs_credit_take(struct verbs_ep *ep, bool grants)
+{
+	uint32_t used;
+	bool large;
+
+	if (!counted(ep))
+		return UINT32_MAX;
+	if (verbs_credit_has(ep) < (grants ? 1 : 2))
+		return 0;
+	used = atomic_load_explicit(&ep->known_used, memory_order_relaxed);
+	large = ep->known[used % VERBS_KNOWN];
+	atomic_store_explicit(&ep->known_used, used + 1, memory_order_release);
+	return large ? VERBS_HDR + ep->frame : VERBS_BUF_SMALL;
+}
+
+static const char *learn(struct verbs_ep *ep, uint8_t told)
+{
+	if (!know(ep, told & TOLD_MOST, told >> TOLD_SHIFT))
+		return "more credits than there can be";
+	ep->head.t->up->speak(ep->head.conn); /* what waits for them: rest of a message, an acknowledgement */
+	if (atomic_exchange(&ep->wants_room, false))
+		ep->head.t->up->writable(ep->head.conn);
+	return NULL;
+}
+
+/* ---- the receiver (rx) ---- */
+
+void verbs_credit_hungry(struct verbs_ep *ep)
 {
 	if (ep->hungry)
 		return;
@@ -72,183 +108,190 @@ static void hungry(struct verbs_ep *ep)
 	ep->dev->hungry = ep;
 }
 
-static void learn(struct verbs_ep *ep)
+static uint32_t least(uint32_t a, uint32_t b)
 {
-	if (!ep->learnt)
-		return;
-	may_send(ep, ep->learnt);
-	ep->learnt = 0;
-	ep->head.t->up->speak(ep->head.conn); /* what waits for them: rest of a message, an acknowledgement */
-	if (atomic_exchange(&ep->wants_room, false))
-		ep->head.t->up->writable(ep->head.conn);
+	return a < b ? a : b;
 }
 
-/* ---- the receiver (rx) ---- */
-
-static uint32_t above(uint32_t granted)
+static uint32_t large_window(const struct verbs_ep *ep)
 {
-	return granted > FEWEST ? granted - FEWEST : 0;
-}
+	const struct verbs_dev *dev = ep->dev;
+	uint32_t reserve = dev->all_large / RESERVE, room = dev->nlarge > reserve ? dev->nlarge - reserve : 0;
 
-static void set_granted(struct verbs_ep *ep, uint32_t n)
-{
-	struct verbs_dev *dev = ep->dev;
-	uint32_t more = above(n) - above(ep->granted); /* wraps, and back */
-
-	dev->promised += more;
-	dev->extra += more;
-	ep->granted = n;
-}
-
-/* Buffers for windows: nobody has been promised them, and windows may have them. */
-static uint32_t room(const struct verbs_dev *dev)
-{
-	uint32_t lie = dev->posted > dev->promised ? dev->posted - dev->promised : 0;
-	uint32_t may = dev->base > dev->extra ? dev->base - dev->extra : 0;
-
-	return lie < may ? lie : may;
-}
-
-/* False: there are not enough buffers. */
-static bool set_aside(struct verbs_dev *dev, struct verbs_ep *ep, uint32_t *n)
-{
-	bool done;
-
-	rx_lock();
-	if (dev->nrefill)
-		verbs_dev_refill(dev);
-	done = dev->posted >= dev->promised + FEWEST + SPARE;
-	if (done) {
-		dev->promised += FEWEST + SPARE;
-		ep->spare = FEWEST + SPARE;
-		*n = room(dev) > dev->base - dev->base / 4 ? FIRST : FEWEST;
-		set_granted(ep, *n);
-		ep->offered = *n;
-	}
-	rx_unlock();
-	return done;
-}
-
-/* New endpoints shall not take what windows live on: half of what there was at the beginning, as far as nobody has that yet. */
-static bool scarce(const struct verbs_dev *dev)
-{
-	uint32_t may;
-	bool yes;
-
-	rx_lock();
-	may = dev->base > dev->extra ? dev->base - dev->extra : 0;
-	yes = dev->posted + dev->nrefill < dev->promised + FEWEST + SPARE + (may < dev->base / 2 ? may : dev->base / 2);
-	rx_unlock();
-	return yes;
-}
-
-static void refused(struct verbs_dev *dev, int err)
-{
-	if (err != -ENOBUFS)
-		verbs_memlock_help(dev, (FEWEST + SPARE) * VERBS_BUF(dev->caps.frame));
-	if (!atomic_exchange(&dev->full, true))
-		rds_warn("%s: no receive buffers for another connection: it is refused. "
-			 "RDS_PRELOAD_VERBS_BUFFERS and the limit of locked memory say how many there can be "
-			 "(%u now; each idle connection needs %u)",
-			 dev->name, dev->nbufs, FEWEST + SPARE);
-}
-
-uint32_t verbs_credit_first(struct verbs_dev *dev, struct verbs_ep *ep)
-{
-	uint32_t n = 0;
-	int err;
-
-	if (!dev->caps.credits)
+	if (ep->large_seen <= SEEN)
 		return 0;
-	ep->free_at = ep->free_seen = UINT32_MAX;
-	if (scarce(dev))
-		verbs_dev_grow(dev, FEWEST + SPARE); /* or not */
-	do {
-		if (set_aside(dev, ep, &n))
-			return n;
-		err = verbs_dev_grow(dev, FEWEST + SPARE);
-	} while (!err);
-	refused(dev, err);
-	return 0;
+	return least((room + LARGE_SHARE - 1) / LARGE_SHARE, ep->large_seen * LARGE_MOST / SEEN_MOST);
 }
 
-/* How many the peer should hold in all, if not more already. */
-static uint32_t window(const struct verbs_ep *ep)
+/* Few if large ones are what it needs, and come one at a time: it would have to use the small ones up first. */
+static uint32_t small_window(const struct verbs_ep *ep)
 {
-	uint32_t share = room(ep->dev) / SHARE, used = atomic_load(&ep->peer_used), most = WINDOW;
+	const struct verbs_dev *dev = ep->dev;
+	uint32_t share = dev->nsmall > dev->owed ? (dev->nsmall - dev->owed) / SHARE : 0, n;
 
-	if (used < SELDOM)
-		return FEWEST;
-	if (used < WINDOW / 2)
-		most = 2 * used;
-	return share >= most ? most : share > FEWEST ? share : FEWEST;
+	if (ep->peer_used < SELDOM || (ep->large_seen > SEEN && dev->nlarge))
+		return VERBS_OWN;
+	n = least(share, ep->peer_used < SMALL_MOST / 2 ? 2 * ep->peer_used : SMALL_MOST);
+	return n > VERBS_OWN ? n : VERBS_OWN;
 }
 
-static void grant(struct verbs_ep *ep)
+/* So many more are due.  Half a window at a time. */
+static void plan(const struct verbs_ep *ep, uint32_t *small, uint32_t *large)
 {
-	uint32_t want = window(ep), more;
+	uint32_t want = large_window(ep), lie = ep->nlent - ep->nlarge;
+	bool begun = ep->part && !ep->nlarge;
 
-	if (ep->granted >= want)
-		return;
-	more = want - ep->granted;
-	if (more < (want + 1) / 2)
-		return;
-	set_granted(ep, want);
-	atomic_fetch_add(&ep->grant, more);
-	ep->head.t->up->speak(ep->head.conn);
+	*small = 0;
+	*large = ep->nlarge <= want / 2 ? want - ep->nlarge : 0;
+	if (begun && !*large && ep->dev->nlarge)
+		*large = 1;
+	if (!want) {
+		want = small_window(ep);
+		if (lie <= want / 2)
+			*small = want - lie;
+	}
+	if (ep->nlent < 2 && ep->nlent + *small + *large < VERBS_OWN)
+		*small = VERBS_OWN - ep->nlent - *large;
+	else if (ep->nlent >= 2 && *small + *large < 2 && !begun)
+		*small = *large; /* two or none */
+}
+
+static void post(struct verbs_ep *ep, uint32_t n, bool large)
+{
+	uint32_t at = atomic_load_explicit(&ep->offered, memory_order_relaxed);
+
+	while (n-- && verbs_lend(ep, large)) {
+		ep->offer[at % VERBS_RQ] = large;
+		atomic_store(&ep->offered, ++at);
+	}
+}
+
+static void feed(struct verbs_ep *ep)
+{
+	uint32_t small, large, before = ep->nlent;
+
+	plan(ep, &small, &large);
+	post(ep, large, true);
+	post(ep, small, false);
+	if (ep->nlent > before)
+		ep->head.t->up->speak(ep->head.conn);
+	if (ep->nlent < 2)
+		verbs_dev_again(ep->dev); /* the device took none, or all are with frames that wait for memory */
 }
 
 void verbs_credit_serve(struct verbs_dev *dev)
 {
 	struct verbs_ep *ep;
 
-	while ((ep = dev->hungry) && dev->posted >= dev->promised) {
+	while ((ep = dev->hungry)) {
 		dev->hungry = ep->hungry_next;
 		ep->hungry = false;
-		learn(ep);
-		grant(ep);
+		feed(ep);
 	}
 }
 
-/* Those who read messages in place do not get what is promised, or their senders would wait until they have read. */
-bool verbs_credit_in_place(const struct verbs_dev *dev)
+void verbs_credit_retry(struct verbs_dev *dev)
 {
-	return !dev->caps.credits || dev->posted + dev->nrefill >= dev->promised;
+	struct verbs_ep *ep;
+
+	for (ep = rds_verbs.eps; dev->caps.credits && ep; ep = ep->next)
+		if (ep->dev == dev && ep->member && ep->nlent < 2)
+			verbs_credit_hungry(ep);
 }
 
-/* By whoever has been told of a free one before: has the peer used more than it knew before it was told? */
-static bool was_read(uint32_t used, uint32_t told_before)
+const char *verbs_credit_came(struct verbs_ep *ep, const struct verbs_buf *buf)
 {
-	return (int32_t)(used - told_before) > 0;
-}
+	const struct rds_wire_hdr *h = (const void *)buf->mem;
+	bool begins = buf->len >= VERBS_HDR && !verbs_goes_on(buf);
+	bool grants = begins && h->credit && verbs_only_says(buf);
 
-static const char *came_free(struct verbs_ep *ep, uint32_t n)
-{
-	uint32_t sent = ep->learnt_all - atomic_load(&ep->credits);
-
-	if (!was_read(sent, ep->free_seen))
-		return "credits more often than is allowed";
-	ep->free_seen = ep->learnt_all + ep->learnt;
-	ep->learnt += n;
-	hungry(ep);
-	return NULL;
-}
-
-const char *verbs_credit_came(struct verbs_ep *ep, uint32_t n, bool free_of_charge)
-{
-	if (!counted(ep))
-		return NULL;
-	if (free_of_charge)
-		return came_free(ep, n);
-	if (!ep->granted)
+	if (atomic_load(&ep->offered) - atomic_load_explicit(&ep->offer_told, memory_order_acquire) > ep->nlent)
 		return "more frames than it has credits for";
-	set_granted(ep, ep->granted - 1);
-	atomic_fetch_add(&ep->peer_used, 1);
-	ep->learnt += n;
-	hungry(ep);
-	if (atomic_load(&ep->grant)) /* may be free now */
-		ep->head.t->up->speak(ep->head.conn);
-	return NULL;
+	verbs_credit_hungry(ep);
+	if (!grants)
+		ep->peer_used++;
+	if (begins && !verbs_only_says(buf) && !(h->flags & RDS_FLAG_CONG_BITMAP)) {
+		if (verbs_frame_len(buf) > VERBS_BUF_SMALL)
+			ep->large_seen = least(ep->large_seen + SEEN, SEEN_MOST);
+		else if (ep->large_seen)
+			ep->large_seen--;
+	}
+	return begins && h->credit ? learn(ep, h->credit) : NULL;
+}
+
+/* ---- begin and end ---- */
+
+static uint32_t lend_some(struct verbs_ep *ep, uint32_t n, bool large)
+{
+	uint32_t got = 0;
+
+	while (got < n && verbs_lend(ep, large))
+		got++;
+	return got;
+}
+
+/* What lies in its queue when the peer hears of it: more, as long as most are free.  The large one is for the congestion map. */
+static uint32_t set_aside(struct verbs_ep *ep)
+{
+	const struct verbs_dev *dev = ep->dev;
+	uint32_t small = 0, large, quarter = dev->all_large / 4;
+
+	rx_lock();
+	if (verbs_lend_join(ep)) {
+		large = lend_some(ep, dev->nlarge > 3 * quarter ? 2 : dev->nlarge > 2 * quarter, true);
+		small = lend_some(ep, dev->nbufs - dev->all_large - dev->nsmall < dev->base / 4 ? FIRST : VERBS_OWN,
+				  false);
+		if (small < VERBS_OWN)
+			verbs_lend_leave(ep);
+	}
+	rx_unlock();
+	return small < VERBS_OWN ? 0 : VERBS_CREDITS(small, large);
+}
+
+static void refused(struct verbs_dev *dev, int err)
+{
+	if (err != -ENOBUFS)
+		verbs_memlock_help(dev, VERBS_OWN * VERBS_BUF_SMALL);
+	if (!atomic_exchange(&dev->full, true))
+		rds_warn("%s: no receive buffers for another connection: it is refused. "
+			 "RDS_PRELOAD_VERBS_BUFFERS and the limit of locked memory say how many there can be "
+			 "(%u now; each idle connection needs %u small ones)",
+			 dev->name, dev->nbufs, VERBS_OWN);
+}
+
+/* New endpoints shall not take what windows live on. */
+static bool scarce(const struct verbs_dev *dev)
+{
+	bool yes;
+
+	rx_lock();
+	yes = dev->nsmall < dev->owed + VERBS_OWN + dev->base / 4;
+	rx_unlock();
+	return yes;
+}
+
+uint32_t verbs_credit_first(struct verbs_dev *dev, struct verbs_ep *ep)
+{
+	uint32_t n;
+	int err;
+
+	if (!dev->caps.credits)
+		return 0;
+	atomic_store(&ep->known_told, 0);
+	atomic_store(&ep->known_used, 0);
+	atomic_store(&ep->offered, 0);
+	atomic_store(&ep->offer_told, 0);
+	ep->peer_used = ep->large_seen = 0;
+	if (scarce(dev))
+		verbs_dev_grow(dev, VERBS_OWN); /* or not */
+	n = set_aside(ep);
+	if (n || ep->nlent) /* else there were too few */
+		return n;
+	err = verbs_dev_grow(dev, VERBS_OWN);
+	n = err ? 0 : set_aside(ep);
+	if (!n)
+		refused(dev, err ? err : -ENOBUFS);
+	return n;
 }
 
 void verbs_credit_end(struct verbs_ep *ep)
@@ -261,29 +304,28 @@ void verbs_credit_end(struct verbs_ep *ep)
 			break;
 		}
 	ep->hungry = false;
-	set_granted(ep, 0);
-	ep->dev->promised -= ep->spare;
-	ep->spare = 0;
+	verbs_lend_leave(ep);
 }
 
 /* ---- telling the peer (tx) ---- */
 
 bool verbs_credit_due(const struct verbs_ep *ep)
 {
-	return atomic_load(&ep->grant) > 0 && was_read(atomic_load(&ep->peer_used), ep->free_at);
+	return atomic_load(&ep->offered) != atomic_load_explicit(&ep->offer_told, memory_order_relaxed);
 }
 
-uint32_t verbs_credit_tell(struct verbs_ep *ep, bool free_of_charge)
+/* Not all of them if large ones lie behind small ones, or if there are many.  Who owes the rest is still due. */
+uint8_t verbs_credit_tell(struct verbs_ep *ep)
 {
-	uint32_t n = atomic_load_explicit(&ep->grant, memory_order_relaxed);
+	uint32_t told = atomic_load_explicit(&ep->offer_told, memory_order_relaxed), small = 0, large = 0;
+	uint32_t end = atomic_load_explicit(&ep->offered, memory_order_acquire);
 
-	if (likely(!n))
+	if (likely(told == end))
 		return 0;
-	if (n > 255)
-		n = 255;
-	atomic_fetch_sub(&ep->grant, n);
-	if (free_of_charge)
-		ep->free_at = ep->offered;
-	ep->offered += n;
-	return n;
+	for (; told != end && large < TOLD_MOST && ep->offer[told % VERBS_RQ]; told++)
+		large++;
+	for (; told != end && small < TOLD_MOST && !ep->offer[told % VERBS_RQ]; told++)
+		small++;
+	atomic_store_explicit(&ep->offer_told, told, memory_order_release);
+	return (uint8_t)(large << TOLD_SHIFT | small);
 }

@@ -26,6 +26,8 @@
 #define CQ_SENDS 8192u /* of them, for sends: all that 32 connections can have under way */
 #define CQ_FEWEST 256u
 #define SQ_FEWEST 32u /* with fewer none may be left that asks for a completion */
+#define OWN_RECEIVES                                                                                                   \
+	(1u << 20) /* where each queue pair has its own: what the completion queue has room for limits them */
 #define SIW_VENDOR 0x626d74u
 
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
@@ -47,9 +49,9 @@ static void find_caps(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 	c->late_ear = attr->vendor_id == SIW_VENDOR;
 	c->atomics = attr->atomic_cap != IBV_ATOMIC_NONE;
 	c->max_inline = 128; /* a header and a small message; devices that have less say so when asked */
-	c->frame = c->credits ? VERBS_FRAME : VERBS_FRAME_SHARED;
+	c->frame = VERBS_FRAME_SHARED;
 	c->sq = attr->max_qp_wr < (int)VERBS_SQ ? (uint32_t)attr->max_qp_wr : VERBS_SQ;
-	c->srq = attr->max_srq > 0 && attr->max_srq_wr > 0 ? (uint32_t)attr->max_srq_wr : 0;
+	c->srq = c->credits ? OWN_RECEIVES : attr->max_srq > 0 && attr->max_srq_wr > 0 ? (uint32_t)attr->max_srq_wr : 0;
 	c->rd_atomic = (uint32_t)(attr->max_qp_rd_atom < attr->max_qp_init_rd_atom ? attr->max_qp_rd_atom
 										   : attr->max_qp_init_rd_atom);
 	if (c->rd_atomic > 16)
@@ -137,7 +139,7 @@ static void cq_limits_buffers(struct verbs_dev *dev)
 /*
  * When a link goes, every work request of every endpoint on it completes, signaled or not.  So that even then the completion queue
  * does not overflow, the more endpoints there are the fewer each may have under way; of CQ_ENTRIES there is room for SQ_FEWEST each
- * of about 900.  (What was under way before others came is not taken back.)
+ * of about 850.  (What was under way before others came is not taken back.)
  */
 void verbs_dev_share(struct verbs_dev *dev)
 {
@@ -165,6 +167,8 @@ static int queues_new(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 		return errno ? -errno : -ENOMEM;
 	cq_limits_buffers(dev);
 	verbs_dev_share(dev);
+	if (dev->caps.credits)
+		return 0;
 	if (srq.attr.max_wr > dev->caps.srq)
 		srq.attr.max_wr = dev->caps.srq;
 	errno = 0;

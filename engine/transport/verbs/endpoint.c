@@ -165,7 +165,7 @@ void verbs_ep_ready(struct verbs_ep *ep)
 	urge_begin(ep);
 	rx_lock();
 	verbs_recv_later(ep);
-	if (atomic_load(&ep->grant)) /* given for frames that came before: nobody could tell the peer */
+	if (verbs_credit_due(ep)) /* given for frames that came before: nobody could tell the peer */
 		ep->head.t->up->speak(ep->head.conn);
 	rx_unlock();
 }
@@ -329,7 +329,7 @@ void verbs_close(struct rds_ep *rep)
 	if (ep->qp)
 		to_error(ep);
 	rx_lock();
-	ep->expects_last = atomic_load(&ep->state) >= VERBS_CONNECTING;
+	ep->expects_last = ep->dev && ep->dev->srq && atomic_load(&ep->state) >= VERBS_CONNECTING;
 	atomic_store(&ep->state, VERBS_CLOSED);
 	ep->closed = true;
 	if (ep->dev) {

@@ -51,7 +51,7 @@ bool verbs_group_add(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, const 
 	struct verbs_out *o = ep->unfinished ? verbs_out_at(ep, ep->out_count - 1) : NULL;
 	uint32_t end, at;
 
-	if (!o || !o->group || o->given)
+	if (!o || !o->group || o->given || o->gone)
 		return false;
 	end = VERBS_HDR + o->len;
 	at = VERBS_ALIGN(end);

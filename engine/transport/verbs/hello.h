@@ -17,9 +17,11 @@
 #include "engine/registry.h"
 
 #define VERBS_MAGIC 0x52445350u /* "RDSP" */
-#define VERBS_VERSION_MIN 3u
+#define VERBS_VERSION_MIN 4u
 #define VERBS_VERSION_MAX                                                                                              \
-	3u /* operations (wire_op.h); 2 had several messages in one frame, 1 had not: neither was ever released */
+	4u /* buffers of two sizes (credit.c); 3 had operations, 2 several messages in one frame: none was ever released */
+
+#define VERBS_CREDITS(small, large) ((large) << 8 | (small))
 
 enum verbs_ask {
 	VERBS_CONNECT = 1, /* a connection with process `wanted` */
@@ -34,7 +36,7 @@ struct verbs_hello {
 	uint16_t port;			/* LOCATE: the RDS port */
 	uint16_t listener;		/* where the sender itself listens */
 	uint16_t frame;			/* payload of a frame that it takes, in units of 64 bytes */
-	uint16_t credits;		/* frames that it has room for; 0: not counted */
+	uint16_t credits; /* VERBS_CREDITS: what lies in its queue, the large ones first; 0: not counted */
 	struct rds_procid self, wanted; /* wanted: 0 with LOCATE */
 	uint64_t rx_seq;		/* what it has received over earlier connections */
 } __attribute__((packed));

@@ -132,8 +132,7 @@ static int prepare(struct verbs_ep *ep, const struct verbs_hello *req, struct ve
 	answer->credits = (uint16_t)verbs_credit_first(ep->dev, ep);
 	if (ep->dev->caps.credits && !answer->credits)
 		return -ENOBUFS;
-	verbs_credit_start(ep, req->credits);
-	return 0;
+	return verbs_credit_start(ep, req->credits) ? 0 : -EPROTO;
 }
 
 static bool no_means(int err)

@@ -117,6 +117,8 @@ static int ask(struct locate *l)
 	struct verbs_hello hello;
 	int err;
 
+	if (!attr.srq) /* some have none of no length */
+		attr.cap.max_recv_wr = attr.cap.max_recv_sge = 1;
 	errno = 0; /* not every provider says why */
 	err = verbs_err(vb.rdma_create_qp(l->cm, l->dev->pd, &attr));
 	if (err)

@@ -55,18 +55,20 @@ int verbs_qp_create(struct verbs_ep *ep)
 					.qp_type = IBV_QPT_RC,
 					.sq_sig_all = 0,
 					.cap = {.max_send_wr = dev->caps.sq, .max_send_sge = 2}};
+	uint32_t own = dev->srq ? 0 : VERBS_RQ; /* receives of its own */
 	uint32_t max_inline = dev->caps.max_inline;
 	int err;
 
 	for (;; max_inline /= 2) { /* devices that have less refuse */
 		attr.cap.max_inline_data = max_inline;
+		attr.cap.max_recv_wr = own;
+		attr.cap.max_recv_sge = own ? 1 : 0;
 		errno = 0;
 		err = verbs_err(vb.rdma_create_qp(ep->cm, dev->pd, &attr));
 		if (!err || !max_inline || (err != -EINVAL && err != -ENOMEM))
 			break;
 		attr.cap.max_send_wr = dev->caps.sq;
 		attr.cap.max_send_sge = 2;
-		attr.cap.max_recv_wr = attr.cap.max_recv_sge = 0;
 	}
 	if (err == -ENOMEM)
 		verbs_memlock_help(dev, 0);
@@ -104,7 +106,11 @@ void verbs_qp_destroy(struct verbs_ep *ep)
 		return;
 	rx_lock();
 	verbs_ep_unhash(ep);
+	verbs_credit_end(ep);
 	rx_unlock();
 	vb.rdma_destroy_qp(ep->cm);
 	ep->qp = NULL;
+	rx_lock();
+	verbs_lend_end(ep);
+	rx_unlock();
 }

@@ -153,9 +153,11 @@ static void owes_nothing(struct verbs_ep *ep)
 }
 
 /* One buffer per message may wait in place as long as half of them is with the device, or will be at once. */
-static bool plenty(const struct verbs_dev *dev)
+static bool plenty(const struct verbs_dev *dev, const struct verbs_buf *buf, uint32_t len)
 {
-	return dev->posted + dev->nrefill > dev->nbufs / 2 && verbs_credit_in_place(dev);
+	if (unlikely(dev->caps.credits))
+		return verbs_lend_in_place(dev, buf, len);
+	return dev->posted + dev->nrefill > dev->nbufs / 2;
 }
 
 static inline enum took give(struct verbs_ep *ep, struct rds_rx *rx)
@@ -188,7 +190,7 @@ static void buf_unuse(struct verbs_dev *dev, struct verbs_buf *buf)
 static enum took whole(struct verbs_ep *ep, struct verbs_buf *buf, struct rds_rx *rx)
 {
 	rx->data = buf->mem + buf->at + VERBS_HDR;
-	if (rx->hdr.len >= COPY_BELOW && plenty(ep->dev))
+	if (rx->hdr.len >= COPY_BELOW && plenty(ep->dev, buf, rx->hdr.len))
 		rx->token = buf; /* else the engine copies it */
 	if (give(ep, rx) == LATER)
 		return LATER;
@@ -286,6 +288,26 @@ static enum took frame(struct verbs_ep *ep, struct verbs_buf *buf)
 	return TOOK;
 }
 
+/* What came may be part of a frame; LATER: what waits is *buf then, which may be another one. */
+static enum took segment(struct verbs_ep *ep, struct verbs_buf **buf)
+{
+	if (likely(!ep->dev->caps.credits))
+		return frame(ep, *buf);
+	switch (verbs_segment(ep, buf)) {
+	case VERBS_WHOLE:
+		return frame(ep, *buf);
+	case VERBS_PART:
+		return TOOK;
+	case VERBS_NO_MEMORY:
+		return LATER;
+	case VERBS_NONSENSE:
+		break;
+	}
+	nonsense(ep, "segments that do not fit together");
+	verbs_buf_put(ep->dev, *buf);
+	return TOOK;
+}
+
 /* ---- frames that wait ---- */
 
 /* Every look tries again, and a timer sees to it that there is one. */
@@ -321,7 +343,7 @@ bool verbs_recv_later(struct verbs_ep *ep)
 			buf_unuse(ep->dev, buf);
 			continue;
 		}
-		if (frame(ep, buf) == TOOK) {
+		if (segment(ep, &buf) == TOOK) {
 			any = true;
 			continue;
 		}
@@ -371,17 +393,17 @@ void verbs_recv_drop(struct verbs_ep *ep)
 	}
 	free(ep->asm_data);
 	ep->asm_data = NULL;
+	free(ep->part);
+	ep->part = NULL;
 }
 
 /* ---- completions ---- */
 
-/* As soon as a frame is here, whether it can be handled or not.  One that says nothing but a grant was free of charge (send.c). */
+/* As soon as a segment is here, whether it can be handled or not. */
 static bool count_credits(struct verbs_ep *ep, const struct verbs_buf *buf)
 {
-	const struct rds_wire_hdr *h = (const void *)buf->mem;
-	bool whole = buf->len >= VERBS_HDR;
-	bool free_of_charge = whole && h->credit && !h->sequence && !h->len && !h->sport && !h->dport;
-	const char *wrong = verbs_credit_came(ep, whole ? h->credit : 0, free_of_charge);
+	const char *wrong = verbs_credit_came(ep, buf);
+
 	if (likely(!wrong))
 		return true;
 	nonsense(ep, wrong);
@@ -392,13 +414,31 @@ static bool count_credits(struct verbs_ep *ep, const struct verbs_buf *buf)
 	return false;
 }
 
+/* Which buffer it came into, and for whom.  NULL: none of today's. */
+static struct verbs_buf *came_into(struct verbs_dev *dev, const struct ibv_wc *wc, struct verbs_ep **ep)
+{
+	struct verbs_buf *buf;
+
+	if (unlikely(dev->caps.credits)) {
+		buf = verbs_lent_came(dev, wc->wr_id);
+		*ep = buf ? buf->ep : NULL;
+		return buf;
+	}
+	if (unlikely(wc->wr_id >= dev->nbufs))
+		return NULL;
+	*ep = verbs_ep_by_qpn(dev, wc->qp_num);
+	dev->posted--;
+	return &dev->bufs[wc->wr_id];
+}
+
 static void received(struct verbs_dev *dev, const struct ibv_wc *wc)
 {
-	struct verbs_buf *buf = &dev->bufs[wc->wr_id];
-	struct verbs_ep *ep = verbs_ep_by_qpn(dev, wc->qp_num);
+	struct verbs_ep *ep;
+	struct verbs_buf *buf = came_into(dev, wc, &ep);
 	enum verbs_state state;
 
-	dev->posted--;
+	if (unlikely(!buf))
+		return;
 	if (unlikely(wc->status != IBV_WC_SUCCESS || !ep)) {
 		if (ep && wc->status != IBV_WC_WR_FLUSH_ERR)
 			rds_debug("%s: a receive failed: %s", dev->name, vb.ibv_wc_status_str(wc->status));
@@ -423,7 +463,7 @@ static void received(struct verbs_dev *dev, const struct ibv_wc *wc)
 	state = atomic_load_explicit(&ep->state, memory_order_acquire);
 	if (unlikely(is_over(ep, state)))
 		verbs_buf_put(dev, buf);
-	else if (unlikely(ep->later || state < VERBS_UP || frame(ep, buf) == LATER))
+	else if (unlikely(ep->later || state < VERBS_UP || segment(ep, &buf) == LATER))
 		wait_later(ep, buf);
 }
 
@@ -432,8 +472,7 @@ static void handle(struct verbs_dev *dev, const struct ibv_wc *wc)
 	struct verbs_ep *ep;
 
 	if (!(wc->wr_id & VERBS_WR_SEND)) {
-		if (likely(wc->wr_id < dev->nbufs))
-			received(dev, wc);
+		received(dev, wc);
 		return;
 	}
 	ep = verbs_ep_by_qpn(dev, wc->qp_num);
@@ -447,8 +486,8 @@ static void handle(struct verbs_dev *dev, const struct ibv_wc *wc)
  */
 static bool refill_due(const struct verbs_dev *dev, int found)
 {
-	if (unlikely(dev->hungry))
-		return true;
+	if (unlikely(dev->caps.credits))
+		return dev->nrefill || dev->hungry;
 	return dev->nrefill && (!found || dev->nrefill >= POLL_BATCH || dev->nrefill >= dev->nbufs / 8);
 }
 

@@ -3,8 +3,8 @@
  * send.c - messages on their way out (conn->tx, unless said otherwise).
  *
  * A message is copied once, into a registered block where it stays until the peer has acknowledged it *and* the device is done with
- * it.  It is cut into frames; as many as the send queue and the peer's credits allow are chained at once, the rest follows when there is
- * room (verbs_push), and no other message is taken meanwhile.  The chain goes to the device in flush(), or when it is full.
+ * it.  It is cut into frames, and these into segments where the peer's next buffer is smaller (segment.c); as many as the send queue and the
+ * peer's credits allow are chained at once, the rest follows when there is room (verbs_push), and no other message is taken meanwhile.  The chain goes to the device in flush(), or when it is full.
  *
  * Several may share a frame (group.c): such a group is the last of `out` while others may be put behind, and not yet given to the chain.
  *
@@ -47,7 +47,10 @@ static void free_done(struct verbs_ep *ep)
 
 		if ((int32_t)(done - o->wr_end) < 0 || (o->seq && o->seq > acked))
 			return;
-		verbs_block_put(ep->dev->arena, &o->block);
+		if (unlikely(o->map))
+			verbs_block_shed(ep->dev->arena, &o->block);
+		else
+			verbs_block_put(ep->dev->arena, &o->block);
 		ep->out_head++;
 		ep->out_count--;
 	}
@@ -137,7 +140,7 @@ static inline struct ibv_send_wr *chain_next(struct verbs_ep *ep, uint32_t bytes
 }
 
 /* Acknowledgement and credits as of now, in whatever header goes out next.  True: the peer waits for it. */
-static inline bool say_in(struct verbs_ep *ep, struct rds_wire_hdr *h, bool grants, bool free_of_charge)
+static inline bool say_in(struct verbs_ep *ep, struct rds_wire_hdr *h, bool grants)
 {
 	bool asked = false;
 	uint64_t ack;
@@ -150,7 +153,7 @@ static inline bool say_in(struct verbs_ep *ep, struct rds_wire_hdr *h, bool gran
 	h->ack = htobe64(ack);
 	atomic_store_explicit(&ep->told, ack, memory_order_relaxed);
 	if (grants)
-		h->credit = (uint8_t)verbs_credit_tell(ep, free_of_charge);
+		h->credit = verbs_credit_tell(ep);
 	return asked;
 }
 
@@ -160,13 +163,12 @@ static void map_goes(struct verbs_ep *ep, const struct verbs_out *o)
 	atomic_store(&ep->map_out, true);
 }
 
-/* The only frame of its message: header and bytes lie in one piece. */
+/* The only frame of its message, in one segment: header and bytes lie in one piece. */
 static inline void frame_whole(struct verbs_ep *ep, struct verbs_out *o)
 {
 	struct ibv_send_wr *wr = chain_next(ep, VERBS_HDR + o->len, o->map);
 
-	if (unlikely(say_in(ep, (struct rds_wire_hdr *)(void *)o->block.mem, o->grants, o->free_of_charge)) ||
-	    o->solicited)
+	if (unlikely(say_in(ep, (struct rds_wire_hdr *)(void *)o->block.mem, o->grants)) || o->solicited)
 		wr->send_flags |= IBV_SEND_SOLICITED;
 	wr->sg_list[0] =
 		(struct ibv_sge){.addr = (uintptr_t)o->block.mem, .length = VERBS_HDR + o->len, .lkey = o->block.lkey};
@@ -176,45 +178,84 @@ static inline void frame_whole(struct verbs_ep *ep, struct verbs_out *o)
 		map_goes(ep, o);
 }
 
-static void frame_of_many(struct verbs_ep *ep, struct verbs_out *o)
+/* The first segment of a frame, or all of it: len bytes.  Only if there are more does the header say how many there will be. */
+static void first_out(struct verbs_ep *ep, struct verbs_out *o, struct ibv_send_wr *wr, uint32_t len, uint32_t whole)
 {
-	uint32_t i = o->given, at = i * ep->frame, n = o->len - at < ep->frame ? o->len - at : ep->frame;
-	unsigned char *hdr = o->block.mem + (size_t)i * VERBS_HDR,
-		      *body = o->block.mem + (size_t)o->nframes * VERBS_HDR + at;
-	bool last = i + 1u == o->nframes;
-	struct ibv_send_wr *wr = chain_next(ep, VERBS_HDR + n, last && (o->map || o->nframes > SIGNAL_EVERY / 2));
+	unsigned char *hdr = o->block.mem + (size_t)o->given * VERBS_HDR;
+	struct rds_wire_hdr *h = (struct rds_wire_hdr *)(void *)hdr;
 	struct ibv_sge *sge = wr->sg_list;
+	uint32_t total = htobe32(whole);
 
-	if (unlikely(say_in(ep, (struct rds_wire_hdr *)(void *)hdr, o->grants, o->free_of_charge)))
+	if (unlikely(len < whole))
+		memcpy(h->padding, &total, sizeof(total));
+	if (unlikely(say_in(ep, h, o->grants)))
 		wr->send_flags |= IBV_SEND_SOLICITED;
+	if (o->nframes == 1) {
+		sge[0] = (struct ibv_sge){.addr = (uintptr_t)hdr, .length = len, .lkey = o->block.lkey};
+		return;
+	}
 	sge[0] = (struct ibv_sge){.addr = (uintptr_t)hdr, .length = VERBS_HDR, .lkey = o->block.lkey};
-	sge[1] = (struct ibv_sge){.addr = (uintptr_t)body, .length = n, .lkey = o->block.lkey};
+	sge[1] = (struct ibv_sge){
+		.addr = (uintptr_t)(o->block.mem + (size_t)o->nframes * VERBS_HDR + (size_t)o->given * ep->frame),
+		.length = len - VERBS_HDR,
+		.lkey = o->block.lkey};
 	wr->num_sge = 2;
+}
+
+/* A later one: its bytes are payload. */
+static void next_out(struct verbs_ep *ep, struct verbs_out *o, struct ibv_send_wr *wr, uint32_t len)
+{
+	size_t at = (size_t)o->nframes * VERBS_HDR + (size_t)o->given * ep->frame + o->gone - VERBS_HDR;
+
+	wr->sg_list[0] = (struct ibv_sge){
+		.addr = (uintptr_t)ep->dev->mark, .length = VERBS_MARK, .lkey = ep->dev->recv_mr->lkey};
+	wr->sg_list[1] = (struct ibv_sge){.addr = (uintptr_t)(o->block.mem + at), .length = len, .lkey = o->block.lkey};
+	wr->num_sge = 2;
+}
+
+/* The next segment, of so many bytes at most. */
+static void segment_out(struct verbs_ep *ep, struct verbs_out *o, uint32_t most)
+{
+	uint32_t at = o->given * ep->frame, whole = VERBS_HDR + (o->len - at < ep->frame ? o->len - at : ep->frame);
+	uint32_t mark = o->gone ? VERBS_MARK : 0, len = whole - o->gone;
+	struct ibv_send_wr *wr;
+	bool last;
+
+	if (likely(o->nframes == 1 && !mark && whole <= most)) {
+		frame_whole(ep, o);
+		return;
+	}
+	if (unlikely(len > most - mark))
+		len = most - mark;
+	last = o->gone + len == whole && o->given + 1u == o->nframes;
+	wr = chain_next(ep, mark + len, last && (o->map || o->nframes > SIGNAL_EVERY / 2));
+	if (likely(!mark))
+		first_out(ep, o, wr, len, whole);
+	else
+		next_out(ep, o, wr, len);
 	if (last && o->solicited)
 		wr->send_flags |= IBV_SEND_SOLICITED;
-	o->given++;
+	o->gone += len;
+	if (o->gone == whole) {
+		o->gone = 0;
+		o->given++;
+	}
 	o->wr_end = ep->wr_posted;
 	if (unlikely(last && o->map))
 		map_goes(ep, o);
 }
 
-static inline void frame_out(struct verbs_ep *ep, struct verbs_out *o)
-{
-	if (likely(o->nframes == 1))
-		frame_whole(ep, o);
-	else
-		frame_of_many(ep, o);
-}
-
 /* What is left of messages that have been taken, but for what is held. */
 static inline void pump(struct verbs_ep *ep)
 {
+	uint32_t most;
+
 	while (ep->unfinished > ep->held) {
 		struct verbs_out *o = verbs_out_at(ep, ep->out_count - ep->unfinished);
 
 		while (o->given < o->nframes) {
-			if (queue_room(ep, VERBS_SQ_RESERVE) && verbs_credit_take(ep, 1)) {
-				frame_out(ep, o);
+			if (queue_room(ep, VERBS_SQ_RESERVE) && (most = verbs_credit_take(ep, false))) {
+				segment_out(ep, o, most);
 				continue;
 			}
 			if (atomic_exchange(&ep->backlog, true))
@@ -293,7 +334,7 @@ int verbs_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct 
 	rds_gather(o->block.mem + (size_t)nframes * VERBS_HDR, iov, len);
 	*pos = (uintptr_t)(o->block.mem + (size_t)nframes * VERBS_HDR);
 	ep->out_count++;
-	if (likely(nframes == 1) && likely(verbs_credit_take(ep, 1))) { /* there is room, and nothing before it */
+	if (likely(nframes == 1 && !ep->dev->caps.credits)) { /* there is room, and nothing before it */
 		frame_whole(ep, o);
 		return 0;
 	}
@@ -325,27 +366,32 @@ void verbs_flush(struct rds_ep *rep, bool service)
 /* ---- without a message ---- */
 
 /*
- * A frame with nothing but acknowledgement and perhaps the wish for one, or (grants) credits as well.  Only with credits in it is it free
- * of charge, and only then must it have any.  False: no place for it now.
+ * A frame with nothing but acknowledgement and perhaps the wish for one, or (grants) credits as well: only then may it use the last credit
+ * that we have.  False: no place for it now.
  */
 static bool say(struct verbs_ep *ep, bool ask, bool grants)
 {
-	struct verbs_out o = {.nframes = 1, .grants = grants, .free_of_charge = grants};
+	struct verbs_out o = {.nframes = 1, .grants = grants};
 	struct rds_wire_hdr h = {.flags = ask ? RDS_FLAG_ACK_REQUIRED : 0};
 	struct ibv_send_wr *wr;
 	bool asked;
 
-	if (!queue_room(ep, 1) || (!grants && !verbs_credit_take(ep, 1)))
+	if (!queue_room(ep, 1))
 		return false;
+	if (ep->max_inline < VERBS_HDR &&
+	    ((ep->out_count == ep->out_cap && out_grow(ep)) || verbs_block_get(ep->dev->arena, VERBS_HDR, &o.block))) {
+		verbs_dev_memory(ep->dev);
+		return false;
+	}
+	if (!verbs_credit_take(ep, grants)) {
+		if (o.block.chunk)
+			verbs_block_put(ep->dev->arena, &o.block);
+		return false;
+	}
 	if (ep->max_inline < VERBS_HDR) {
-		if ((ep->out_count == ep->out_cap && out_grow(ep)) ||
-		    verbs_block_get(ep->dev->arena, VERBS_HDR, &o.block)) {
-			verbs_dev_memory(ep->dev);
-			return false;
-		}
 		memcpy(o.block.mem, &h, sizeof(h));
 		o.solicited = ask || grants;
-		frame_out(ep, &o);
+		segment_out(ep, &o, VERBS_BUF_SMALL);
 		/* It has gone whole: its place is before those that have not. */
 		if (ep->unfinished) {
 			uint32_t i = ep->out_count++;
@@ -360,7 +406,7 @@ static bool say(struct verbs_ep *ep, bool ask, bool grants)
 		return true;
 	}
 	post_chain(ep); /* the header is one per endpoint, and inline: it is copied by the post below */
-	asked = say_in(ep, &h, grants, grants);
+	asked = say_in(ep, &h, grants);
 	ep->said = h;
 	wr = chain_next(ep, VERBS_HDR, false);
 	wr->sg_list[0] = (struct ibv_sge){.addr = (uintptr_t)&ep->said, .length = VERBS_HDR};
@@ -370,12 +416,18 @@ static bool say(struct verbs_ep *ep, bool ask, bool grants)
 	return true;
 }
 
-/* False: no place, no memory, or no credits (which come with a call of verbs_push). */
+/*
+ * One header may not tell of all credits, and perhaps nothing else makes us speak again: as many frames as it takes.
+ * False: no place, no memory, or no credits (which come with a call of verbs_push).
+ */
 static bool say_due(struct verbs_ep *ep)
 {
-	bool grants = verbs_credit_due(ep);
+	bool grants;
 
-	return !(grants || atomic_load(&ep->ack_due)) || say(ep, false, grants);
+	while ((grants = verbs_credit_due(ep)) || atomic_load(&ep->ack_due))
+		if (!say(ep, false, grants))
+			return false;
+	return true;
 }
 
 static void to_nowhere(struct ibv_send_wr *wr)

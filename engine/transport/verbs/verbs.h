@@ -5,16 +5,17 @@
  * A message is cut into *frames*: a SEND of a 48-byte RDS header and at most caps.frame bytes each (rds-semantics 12.5, with larger
  * slices; both sides say when they connect how much they take).  Several small ones may share a frame, header and bytes of each behind
  * the last one's, at the next multiple of VERBS_ALIGN; acknowledgement and credits are in the first header.
- * Received frames land in one shared receive queue per device.
+ * Received frames land in one shared receive queue per device; where a frame without a buffer ends the connection (caps.credits), each
+ * connection has a queue of its own, with buffers of two sizes, and a frame goes in *segments* that fit what lies there.
  *
  *   verbs.c       the transport's table; claims, devices come and go
  *   api.c         the libraries            device.c   device: PD, CQ, SRQ, what it can do
- *   buffers.c     receive buffers
+ *   buffers.c     receive buffers        lend.c  ... of endpoints that have queues of their own
  *   arena.c       registered memory that messages are kept in until they are acknowledged
  *   send.c        message -> frames -> send queue, completions, room
  *   group.c       several messages in a frame         collect.c  may a small message wait for others?
  *   recv.c        completion queue -> frames -> messages, acknowledgements, credits taken
- *   credit.c      may a frame be sent? (devices that cannot make a sender wait)
+ *   credit.c      may a segment be sent, and how large? (devices that cannot make a sender wait)       segment.c  segments to frames
  *   wake.c        arming the completion queue
  *   cm.c          rdma_cm: the event channel, ids, private data out        hello.c   private data in and out (hello.h)
  *   call.c        rdma_connect where it may keep its caller waiting        retire.c  rdma_destroy_id, which may as well
@@ -38,14 +39,19 @@
 
 /*
  * Payload of a frame, at most.  What it costs goes by packets and by frames, what it takes is a receive buffer, however little of it is used:
- * where all connections share the buffers, one of 64 KiB fits, or eight of 8 KiB with a header each.  (Between two hosts that lose packets 2 of
- * 10 runs once came to a standstill with it; performance.md says what is known of that.)
+ * one of 64 KiB fits, or eight of 8 KiB with a header each.  (Between two hosts that lose packets 2 of 10 runs once came to a standstill with
+ * it; performance.md says what is known of that.)
  */
-#define VERBS_FRAME 8192u /* where connections have buffers of their own (caps.credits) */
+#define VERBS_FRAME 8192u /* in which the option counts buffers, and messages that share a frame have room */
 #define VERBS_FRAME_SHARED (65536u + 448u)
 #define VERBS_HDR RDS_WIRE_HDR
 #define VERBS_ALIGN(n) (((n) + 7u) & ~7u)
 #define VERBS_BUF(frame) ((frame) + 64u) /* a receive buffer; frame at its start */
+#define VERBS_BUF_SMALL 192u		 /* a small receive buffer (caps.credits), all of it: part of the protocol */
+#define VERBS_OWN 3u			 /* ... of which each endpoint always has so many */
+#define VERBS_RQ 64u			 /* receives in an endpoint's own queue */
+#define VERBS_KNOWN 256u		 /* ... that a peer may have told us of */
+#define VERBS_MARK 8u			 /* bytes, all ones, before each segment but the first */
 #define VERBS_SQ 256u
 #define VERBS_CHAIN 16u
 #define VERBS_SQ_RESERVE 4u	   /* for what is said without a message: acknowledgements, credits, keepalive */
@@ -67,6 +73,8 @@ struct verbs_arena;
 int verbs_arena_new(struct verbs_dev *dev, struct verbs_arena **out);
 int verbs_block_get(struct verbs_arena *a, size_t size, struct verbs_block *out);
 void verbs_block_put(struct verbs_arena *a, struct verbs_block *b);
+/* ... of a kind of which many are out now and then, and few otherwise: memory that is not used any more goes, too. */
+void verbs_block_shed(struct verbs_arena *a, struct verbs_block *b);
 /* Has anybody found it used up since the last call? */
 bool verbs_arena_short(struct verbs_arena *a);
 void verbs_arena_free(struct verbs_arena *a); /* every block has been given back */
@@ -140,7 +148,10 @@ struct verbs_buf {
 	uint32_t len;	     /* received */
 	uint32_t at;	     /* the next message of it */
 	uint32_t users;	     /* messages in place, and one as long as not all of it has been taken */
-	struct verbs_ep *ep; /* handed to the engine in place, or waiting in ep->later */
+	struct verbs_ep *ep; /* handed to the engine in place, or waiting in ep->later; lent: whose queue it is in */
+	uint32_t turn;	     /* lend.c: so often it was lent: a completion of another time is none */
+	bool large, lent;
+	bool heap; /* segment.c: no receive buffer, but what was put together of several */
 };
 
 struct verbs_dev {
@@ -166,11 +177,13 @@ struct verbs_dev {
 	struct ibv_mr *recv_mr;
 	struct verbs_buf *bufs, *refill; /* to be posted */
 	struct verbs_recv_mem *grown;	 /* more of it, for more connections (caps.credits) */
-	uint32_t base;			 /* buffers before any growth */
+	uint32_t base;			 /* ... counted as the option does, before any growth */
 	uint32_t nbufs, posted, nrefill;
-	/* credit.c: credits that senders hold and what is set aside; of them, above the fewest; who waits for buffers to be posted */
-	uint32_t promised, extra;
-	struct verbs_ep *hungry;
+	/* lend.c: those that nobody has; large ones that there are; small ones that endpoints have not got of those that are theirs */
+	struct verbs_buf *small, *large;
+	uint32_t nsmall, nlarge, all_large, owed;
+	unsigned char *mark;	 /* VERBS_MARK, registered with recv_mr */
+	struct verbs_ep *hungry; /* credit.c: something has come, so buffers may be due */
 	_Atomic bool full; /* the log has said so */
 	enum verbs_armed armed;
 	bool helper_deaf;	/* the helper does not hear of completions: whoever sleeps does, through the relay */
@@ -214,8 +227,19 @@ void verbs_dev_low(struct verbs_dev *dev);			  /* helper: it says so */
 void verbs_buf_put(struct verbs_dev *dev, struct verbs_buf *buf); /* rx: to be posted, with the next refill */
 void verbs_dev_refill(struct verbs_dev *dev);			  /* rx: post what has come back, in batches */
 void verbs_dev_again(struct verbs_dev *dev); /* rx: have the helper look soon, something found no memory */
-/* helper: more of them, `fewest` at least; -ENOBUFS: they would be too many, -errno */
+/* helper: more small ones, `fewest` at least; -ENOBUFS: they would be too many, -errno */
 int verbs_dev_grow(struct verbs_dev *dev, uint32_t fewest);
+
+/* lend.c; rx */
+bool verbs_lend_join(
+	struct verbs_ep *ep); /* VERBS_OWN small ones are its own from now on.  False: there are not enough */
+void verbs_lend_leave(struct verbs_ep *ep);
+bool verbs_lend(struct verbs_ep *ep,
+		bool large); /* one is posted.  False: there is none for it, or the device has no room */
+struct verbs_buf *verbs_lent_came(struct verbs_dev *dev, uint64_t wr_id); /* NULL: of another time */
+void verbs_lend_back(struct verbs_dev *dev, struct verbs_buf *buf);
+void verbs_lend_end(struct verbs_ep *ep); /* its queue pair is gone */
+bool verbs_lend_in_place(const struct verbs_dev *dev, const struct verbs_buf *buf, uint32_t len);
 
 /* ---- endpoints ---- */
 
@@ -234,7 +258,8 @@ struct verbs_out {
 	uint32_t len;		 /* payload */
 	uint32_t wr_end;	 /* all of it has been sent when so many work requests have completed */
 	uint16_t nframes, given; /* to the chain */
-	bool solicited, grants, free_of_charge;
+	bool solicited, grants;
+	uint32_t gone; /* of the frame whose turn it is, bytes that earlier segments had */
 	bool map; /* a congestion map: its block is wanted back as soon as it has gone, every connection begins with one */
 	bool pieces; /* a group that begins with a piece of an operation */
 	bool group; /* one frame, perhaps of several messages: len is all behind the first header, seq the last one's */
@@ -294,7 +319,9 @@ struct verbs_ep {
 	_Atomic bool map_out;	   /* a map has gone; */
 	_Atomic uint32_t map_wr;   /* ... with this work request */
 	uint32_t since_asked;	   /* messages since the peer was asked for an acknowledgement */
-	_Atomic uint32_t credits;  /* frames that we may send (caps.credits) */
+	/* credit.c: what lies in the peer's queue, as told (rx), in order; is it large?  Used up (tx) */
+	uint8_t known[VERBS_KNOWN];
+	_Atomic uint32_t known_told, known_used;
 	_Atomic uint32_t wr_done;  /* by completion (rx) */
 	_Atomic uint64_t seen_ack; /* the peer's (rx) */
 	_Atomic bool wants_room;   /* somebody waits: up->writable when something moves */
@@ -312,12 +339,17 @@ struct verbs_ep {
 	bool holding;				/* on the list of those that may hold something (collect.c) */
 	uint32_t held_since, stirred, run_seen; /* ticks, and `run` as of the last one */
 	bool owing;		/* on the list of those that owe an acknowledgement before this process stops looking */
-	_Atomic uint32_t grant; /* credits to be told to the peer */
-	uint32_t granted, spare; /* credits that the peer holds, buffers set aside for it */
-	/* credit.c: learnt of and not yet used for sending, all ever; all that was known when the last free frame came */
-	uint32_t learnt, learnt_all, free_seen;
-	uint32_t offered, free_at; /* tx: credits that the peer was told of; of those, before the last free frame */
-	_Atomic uint32_t peer_used;
+	/* lend.c: what lies in our queue, oldest first; of them, large ones; small ones that it has, there or not taken yet */
+	struct verbs_buf *lent, **lent_tail;
+	uint32_t nlent, nlarge, nsmall;
+	bool member; /* it has some of its own */
+	/* credit.c: what was posted (rx), in order; is it large?  Told to the peer (tx) */
+	uint8_t offer[VERBS_RQ];
+	_Atomic uint32_t offered, offer_told;
+	uint32_t peer_used;	/* segments that have come, but for mere grants */
+	uint32_t large_seen;	/* more with each frame that a small buffer cannot hold, fewer with each that it can */
+	struct verbs_buf *part; /* segment.c: a frame, so far */
+	uint32_t part_len;	/* ... of so many bytes */
 	struct verbs_ep *hungry_next;
 	bool hungry;
 	bool heard;		 /* a frame has come */
@@ -413,17 +445,27 @@ void verbs_ep_unhash(struct verbs_ep *ep);
 void verbs_broken(struct verbs_ep *ep, int why);
 
 /* credit.c */
-bool verbs_credit_take(struct verbs_ep *ep, unsigned n);		 /* tx: may n frames go? */
-void verbs_credit_start(struct verbs_ep *ep, uint32_t given);		 /* up: what hello said */
-uint32_t verbs_credit_first(struct verbs_dev *dev, struct verbs_ep *ep); /* to be said in hello */
-/* rx: a frame, which used one up and grants n.  NULL, or what is wrong with it */
-const char *verbs_credit_came(struct verbs_ep *ep, uint32_t n, bool free_of_charge);
-void verbs_credit_serve(struct verbs_dev *dev);		 /* rx: buffers have been posted */
-bool verbs_credit_in_place(const struct verbs_dev *dev); /* rx: can a buffer be spared for a message that waits? */
-uint32_t verbs_credit_tell(struct verbs_ep *ep, bool free_of_charge); /* tx: how many go with this frame */
-bool verbs_credit_due(
-	const struct verbs_ep *ep);	    /* tx: enough to be told by a frame of its own, which costs no credit */
-void verbs_credit_end(struct verbs_ep *ep); /* rx: what it holds goes back to the pool */
+/* tx: a segment may go, of so many bytes.  0: not now.  `grants`: it says nothing else */
+uint32_t verbs_credit_take(struct verbs_ep *ep, bool grants);
+uint32_t verbs_credit_has(const struct verbs_ep *ep);			 /* how many may go */
+bool verbs_credit_start(struct verbs_ep *ep, uint32_t said);		 /* what hello said.  False: nonsense */
+uint32_t verbs_credit_first(struct verbs_dev *dev, struct verbs_ep *ep); /* to be said in hello; 0: there are none */
+const char *verbs_credit_came(struct verbs_ep *ep,
+			      const struct verbs_buf *buf); /* rx: a segment.  NULL, or what is wrong */
+void verbs_credit_serve(struct verbs_dev *dev);		    /* rx: after some have come, or buffers have */
+void verbs_credit_hungry(struct verbs_ep *ep);		    /* rx: it is to be served */
+void verbs_credit_retry(struct verbs_dev *dev);		    /* rx, helper: those that could not be */
+uint8_t verbs_credit_tell(struct verbs_ep *ep);		    /* tx: what goes with this frame */
+bool verbs_credit_due(const struct verbs_ep *ep); /* tx: something is to be told, by a frame of its own if need be */
+void verbs_credit_end(struct verbs_ep *ep);	  /* rx: nothing more is lent to it */
+
+/* segment.c; rx */
+enum verbs_part { VERBS_WHOLE, VERBS_PART, VERBS_NO_MEMORY, VERBS_NONSENSE };
+bool verbs_goes_on(const struct verbs_buf *buf);       /* not the first of its frame */
+bool verbs_only_says(const struct verbs_buf *buf);     /* ... it has no message */
+uint32_t verbs_frame_len(const struct verbs_buf *buf); /* of the frame that begins with it */
+/* WHOLE: *buf is a frame, as it came or on the heap.  PART: it has been put back. */
+enum verbs_part verbs_segment(struct verbs_ep *ep, struct verbs_buf **buf);
 
 /* wake.c; rx */
 void verbs_attention(struct rds_transport *t, enum rds_attention who);

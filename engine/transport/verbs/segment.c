@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * segment.c - frames that came in several segments (caps.credits; rx held throughout).
+ *
+ * A frame that does not fit the next buffer of the peer's queue goes in *segments*: the first begins with the frame's header, which says
+ * in its padding how long the whole frame is; the others begin with VERBS_MARK bytes of ones, which no header does.  In between
+ * only frames without a message may come.  Here they are put together on the heap.
+ *
+ * Everything is hostile until checked.  Must not know what is in a frame, beyond its first header.
+ */
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/transport/verbs/verbs.h"
+
+static const struct rds_wire_hdr *header(const struct verbs_buf *buf)
+{
+	return (const void *)buf->mem;
+}
+
+bool verbs_goes_on(const struct verbs_buf *buf)
+{
+	return buf->len >= VERBS_MARK && header(buf)->sequence == UINT64_MAX;
+}
+
+bool verbs_only_says(const struct verbs_buf *buf)
+{
+	const struct rds_wire_hdr *h = header(buf);
+
+	return buf->len == VERBS_HDR && !h->sequence && !h->len && !h->sport && !h->dport;
+}
+
+static uint32_t told(const struct verbs_buf *buf)
+{
+	uint32_t total = 0;
+
+	if (buf->len >= VERBS_HDR)
+		memcpy(&total, header(buf)->padding, sizeof(total));
+	return be32toh(total);
+}
+
+uint32_t verbs_frame_len(const struct verbs_buf *buf)
+{
+	uint32_t total = told(buf);
+
+	return total ? total : buf->len;
+}
+
+static struct verbs_buf *part_new(struct verbs_ep *ep, uint32_t total)
+{
+	struct verbs_buf *part = malloc(sizeof(*part) + total);
+
+	if (!part)
+		return NULL;
+	*part = (struct verbs_buf){.mem = (unsigned char *)(part + 1), .users = 1, .heap = true};
+	ep->part = part;
+	ep->part_len = total;
+	return part;
+}
+
+enum verbs_part verbs_segment(struct verbs_ep *ep, struct verbs_buf **buf)
+{
+	struct verbs_buf *came = *buf, *part = ep->part;
+	uint32_t total, skip = 0;
+
+	if (came->heap)
+		return VERBS_WHOLE;
+	if (verbs_goes_on(came)) {
+		if (!part)
+			return VERBS_NONSENSE;
+		skip = VERBS_MARK;
+	} else {
+		total = told(came);
+		if (!total)
+			return part && !verbs_only_says(came) ? VERBS_NONSENSE : VERBS_WHOLE;
+		if (part || total <= came->len || total > VERBS_HDR + ep->frame)
+			return VERBS_NONSENSE;
+		part = part_new(ep, total);
+		if (!part)
+			return VERBS_NO_MEMORY;
+	}
+	if (came->len - skip > ep->part_len - part->len)
+		return VERBS_NONSENSE;
+	memcpy(part->mem + part->len, came->mem + skip, came->len - skip);
+	part->len += came->len - skip;
+	verbs_buf_put(ep->dev, came);
+	if (part->len < ep->part_len)
+		return VERBS_PART;
+	ep->part = NULL;
+	*buf = part;
+	return VERBS_WHOLE;
+}
