@@ -10,6 +10,7 @@
 #include <execinfo.h>
 #include <signal.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 
 const char *conf_text;
@@ -512,6 +513,11 @@ bool process_asleep(int pid)
 	return asleep(text("/proc/%d/stat", pid));
 }
 
+bool process_stopped(int pid)
+{
+	return state_of(text("/proc/%d/stat", pid)) == 'T';
+}
+
 bool helper_done(struct helper *helper, int ms)
 {
 	struct timespec ts;
@@ -564,4 +570,101 @@ int rds_bound_path0(void)
 		close(fd);
 	}
 	conf_die("no socket on path 0");
+}
+
+bool fork_other(struct other *other)
+{
+	int there[2], back[2];
+
+	if (pipe2(there, O_CLOEXEC) || pipe2(back, O_CLOEXEC))
+		conf_die("pipe");
+	fflush(stdout);
+	other->pid = fork();
+	if (other->pid < 0)
+		conf_die("fork");
+	if (!other->pid)
+		alarm(15); /* before whoever waits for it */
+	other->rd = other->pid ? back[0] : there[0];
+	other->wr = other->pid ? there[1] : back[1];
+	close(other->pid ? there[0] : back[0]);
+	close(other->pid ? back[1] : there[1]);
+	return !other->pid;
+}
+
+void say(const struct other *other)
+{
+	if (write(other->wr, "", 1) != 1)
+		conf_die("say");
+}
+
+void hear(const struct other *other)
+{
+	char byte;
+	long r;
+
+	do
+		r = read(other->rd, &byte, 1);
+	while (r < 0 && errno == EINTR);
+	if (r != 1)
+		conf_die("the other process has gone");
+}
+
+const char *end_of(const struct other *other)
+{
+	int status;
+
+	close(other->rd);
+	close(other->wr);
+	if (waitpid(other->pid, &status, 0) != other->pid)
+		return rc(-1);
+	return WIFEXITED(status) ? text("exit %d", WEXITSTATUS(status)) : text("signal %d", WTERMSIG(status));
+}
+
+void elsewhere(void (*step)(void))
+{
+	struct other other;
+	const char *end;
+
+	if (fork_other(&other)) {
+		step();
+		_exit(0);
+	}
+	end = end_of(&other);
+	if (strcmp(end, "exit 0") != 0)
+		check("the-other-process", "exit 0", "%s", end);
+}
+
+void pass_fd(int line, int fd)
+{
+	char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))) = "";
+	struct iovec iov = {"p", 1};
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &fd, sizeof(int));
+	if (sendmsg(line, &msg, 0) != 1)
+		conf_die("pass a descriptor");
+}
+
+int passed_fd(int line, int flags)
+{
+	char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8)));
+	char byte;
+	struct iovec iov = {&byte, 1};
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+	struct cmsghdr *c;
+	int fd;
+
+	if (recvmsg(line, &msg, flags) != 1)
+		conf_die("receive a descriptor");
+	c = CMSG_FIRSTHDR(&msg);
+	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+		conf_die("no descriptor came");
+	memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+	return fd;
 }

@@ -265,12 +265,32 @@ bool helper_asleep(struct helper *helper);
 bool helper_done(struct helper *helper, int ms);
 /* The same for a whole process. */
 bool process_asleep(int pid);
+bool process_stopped(int pid);
 
 /*
  * A socket whose blocking sends to name_far() reach the send queue's limit. (On rds_tcp seven of eight sockets
  * wait for the peer's multipath handshake instead; which ones is decided by a random number in each.)
  */
 int rds_bound_path0(void);
+
+/*
+ * Another process, forked off here with all that this one has. By say() and hear() the two say when it is whose turn, so
+ * that what they do, and print, comes in one order.
+ */
+struct other {
+	pid_t pid;
+	int rd, wr;
+};
+
+bool fork_other(struct other *other);		/* true in the new process, which ends by _exit() */
+void say(const struct other *other);
+void hear(const struct other *other);
+const char *end_of(const struct other *other);	/* wait for its end: "exit 0", "signal 9" */
+/* A descriptor through an AF_UNIX socket, with one byte.  flags: as of recvmsg. */
+void pass_fd(int line, int fd);
+int passed_fd(int line, int flags);
+/* One step made by another process that has nothing else to do and ends. */
+void elsewhere(void (*step)(void));
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Sockets passed by SCM_RIGHTS between relatives: while they lie in a queue and nobody has them, to oneself, made by a child
+ * that is gone when the parent uses them.
+ */
+#include "rdsconf.h"
+
+#include <sys/epoll.h>
+#include <sys/stat.h>
+
+static int s, d, line[2];
+
+static const char *from_s(int fd)
+{
+	struct name from = {.len = sizeof(from.ss)};
+	char buf[20] = "";
+	long r = wait_message(fd) ? recvfrom(fd, buf, sizeof(buf), MSG_DONTWAIT, &from.sa, &from.len) : -1;
+
+	return r < 0 ? rc(r) : text("%ld %.10s from %s", r, buf, who(&from));
+}
+
+/* Uses a socket in every way, as if it had always been there. */
+static void use(const char *name, int fd)
+{
+	struct name own = name_of(fd);
+	struct pollfd pfd = {.fd = fd, .events = POLLIN};
+	struct stat st;
+	int value = -1;
+
+	check(text("%s-name", name), NULL, "%s", who(&own));
+	fstat(fd, &st);
+	check(text("%s-is-a-socket", name), "1", "%d", S_ISSOCK(st.st_mode));
+	getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &value, &(socklen_t){4});
+	check(text("%s-domain", name), text("%d", AF_RDS), "%d", value);
+	check(text("%s-first", name), NULL, "%s", from_s(fd));
+	check(text("%s-second", name), NULL, "%s", from_s(fd));
+	check(text("%s-empty", name), "-1 EAGAIN", "%s", rc(recv(fd, &value, 1, MSG_DONTWAIT)));
+	settle(fd);
+	poll(&pfd, 1, 0);
+	check(text("%s-poll", name), "0", "%s", poll_bits(pfd.revents));
+	check(text("%s-send", name), "6", "%s", rc(send_to(fd, s, "answer", 6, 0)));
+}
+
+static void answered(const char *name)
+{
+	char buf[10] = "";
+
+	check(text("%s-answer", name), "6", "%s", rc(receive(s, buf, 10, 0)));
+	check(text("%s-answer-is", name), "answer", "%.6s", buf);
+}
+
+static void two_messages(void)
+{
+	send_to(s, d, "one", 3, 0);
+	send_to(s, d, "two", 3, 0);
+	if (!wait_message(d))
+		conf_die("two messages");
+}
+
+/* The sender has closed its number before the other one takes the socket out of the queue: nobody has it meanwhile. */
+static void in_flight(void)
+{
+	struct name name = name_of(d);
+	struct other other;
+	int fd;
+
+	if (fork_other(&other)) {
+		close(d);
+		say(&other);
+		hear(&other);
+		use("in-flight", passed_fd(line[1], 0));
+		_exit(0);
+	}
+	hear(&other);
+	send_to(s, d, "one", 3, 0);
+	pass_fd(line[0], d);
+	close(d);
+	sendto(s, "two", 3, 0, &name.sa, name.len);
+	fd = rds_socket();
+	check("in-flight-in-use", "-1 EADDRINUSE", "%s", rc(bind(fd, &name.sa, name.len)));
+	close(fd);
+	say(&other);
+	answered("in-flight");
+	check("in-flight-end", "exit 0", "%s", end_of(&other));
+	d = rds_bound();
+	label(d, "d");
+}
+
+/* Passed to oneself, which is one more number of the same socket. */
+static void to_oneself(void)
+{
+	struct stat one, two;
+	int fd;
+
+	two_messages();
+	pass_fd(line[0], d);
+	fd = passed_fd(line[1], 0);
+	fstat(d, &one);
+	fstat(fd, &two);
+	check("oneself-same", "1", "%d", one.st_ino == two.st_ino);
+	use("oneself", fd);
+	answered("oneself");
+	send_to(s, d, "one", 3, 0);
+	send_to(s, d, "two", 3, 0);
+	pass_fd(line[0], d);
+	close(d);
+	close(fd);
+	d = passed_fd(line[1], 0);
+	use("oneself-alone", d);
+	answered("oneself-alone");
+}
+
+/* A socket made in a child, bound there or not, and passed to the parent; the child has gone when it is used. */
+static void made_in_child(void)
+{
+	struct other other;
+	struct name name;
+	char buf[10];
+	int fd, other_fd;
+
+	if (fork_other(&other)) {
+		fd = rds_socket();
+		pass_fd(line[0], fd);
+		check("child-has-passed", "0", "%s", rc(close(fd)));
+		hear(&other);
+		_exit(0);
+	}
+	fd = passed_fd(line[1], 0);
+	name = name_here(0);
+	check("childs-bind", "0", "%s", rc(bind(fd, &name.sa, name.len)));
+	label(fd, "fd");
+	name = name_of(s);
+	check("childs-connect", "0", "%s", rc(connect(fd, &name.sa, name.len)));
+	say(&other);
+	check("child-end", "exit 0", "%s", end_of(&other));
+	name = name_of(fd);
+	check("childs-name", NULL, "%s", who(&name));
+	check("childs-send", "3", "%s", rc(send(fd, "abc", 3, 0)));
+	check("childs-arrives", "3", "%s", rc(receive(s, buf, 10, 0)));
+	other_fd = rds_socket();
+	check("childs-in-use", "-1 EADDRINUSE", "%s", rc(bind(other_fd, &name.sa, name.len)));
+	close(other_fd);
+	send_to(s, fd, "back", 4, 0);
+	check("childs-back", "4", "%s", rc(receive(fd, buf, 10, 0)));
+	close(fd);
+}
+
+/* The same, and looked at only by a set of RDNORM, as a test of the kernel's does it. */
+static void rdnorm_only(void)
+{
+	struct epoll_event event = {.events = EPOLLRDNORM, .data.u32 = 7};
+	struct name name = name_here(0);
+	struct other other;
+	char buf[10];
+	int fd, ep;
+
+	if (fork_other(&other)) {
+		fd = rds_socket();
+		check("rdnorm-bind", "0", "%s", rc(bind(fd, &name.sa, name.len)));
+		pass_fd(line[0], fd);
+		hear(&other); /* the parent has it */
+		_exit(0);
+	}
+	fd = passed_fd(line[1], 0);
+	ep = epoll_create1(0);
+	check("rdnorm-add", "0", "%s", rc(epoll_ctl(ep, EPOLL_CTL_ADD, fd, &event)));
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	check("rdnorm-empty", "0", "%d", epoll_wait(ep, &event, 1, 0));
+	send_to(s, fd, "event", 5, 0);
+	event.data.u32 = 0;
+	check("rdnorm-event", "1", "%d", epoll_wait(ep, &event, 1, 5000));
+	check("rdnorm-bits", "RDNORM 7", "%s %u", poll_bits(event.events), event.data.u32);
+	check("rdnorm-recv", "5", "%s", rc(recv(fd, buf, 10, 0)));
+	check("rdnorm-nothing", "0", "%d", epoll_wait(ep, &event, 1, 0));
+	say(&other);
+	check("rdnorm-end", "exit 0", "%s", end_of(&other));
+	close(fd);
+	close(ep);
+}
+
+int main(int argc, char **argv)
+{
+	conf_begin(argc, argv);
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, line))
+		conf_die("socketpair");
+	s = rds_bound();
+	d = rds_bound();
+	label(s, "s");
+	label(d, "d");
+	in_flight();
+	to_oneself();
+	made_in_child();
+	rdnorm_only();
+	return conf_end();
+}
