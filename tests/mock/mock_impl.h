@@ -100,6 +100,8 @@ struct mock_send {
 	int nsge;
 	unsigned char *data; /* once it has been gathered */
 	size_t len;
+	uint64_t remote_addr; /* RDMA */
+	uint32_t rkey;
 };
 TAILQ_HEAD(mock_sends, mock_send);
 
@@ -257,6 +259,8 @@ void mock_say_srq(struct ibv_srq *srq, enum ibv_event_type type); /* lock held *
 void mock_mem_install(void);
 /* Is all of it registered in pd, with this access?  Else a fault, and false. */
 bool mock_mem_check(struct ibv_pd *pd, const struct ibv_sge *sge, int nsge, int access, const char *what);
+/* The same for what a peer names; no fault. NULL: not to be had. */
+unsigned char *mock_mem_remote(struct ibv_pd *pd, uint64_t addr, size_t len, uint32_t rkey, int access);
 size_t mock_mem_length(const struct ibv_sge *sge, int nsge);
 void mock_mem_gather(unsigned char *to, const struct ibv_sge *sge, int nsge);
 void mock_mem_scatter(const struct ibv_sge *sge, int nsge, const unsigned char *from, size_t len);

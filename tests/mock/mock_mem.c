@@ -141,6 +141,13 @@ bool mock_mem_check(struct ibv_pd *pd, const struct ibv_sge *sge, int nsge, int 
 	return true;
 }
 
+unsigned char *mock_mem_remote(struct ibv_pd *pd, uint64_t addr, size_t len, uint32_t rkey, int access)
+{
+	struct ibv_sge sge = {.addr = addr, .length = (uint32_t)len, .lkey = rkey};
+
+	return whats_wrong(pd, &sge, access) ? NULL : (unsigned char *)(uintptr_t)addr;
+}
+
 size_t mock_mem_length(const struct ibv_sge *sge, int nsge)
 {
 	size_t sum = 0;

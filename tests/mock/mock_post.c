@@ -41,6 +41,19 @@ int mock_post_result(struct mock_dev *dev, unsigned done, int err)
 	return done ? 0 : -err;
 }
 
+/* iWARP's reads go to one piece of memory, which the peer's answer is allowed to write to. */
+static int check_read(struct mock_qp *qp, const struct ibv_send_wr *wr)
+{
+	bool iwarp = mock_dev_of(qp->qp.context)->mode == MOCK_IWARP;
+
+	if (wr->send_flags & IBV_SEND_INLINE || (iwarp && wr->num_sge > 1))
+		return EINVAL;
+	return mock_mem_check(qp->qp.pd, wr->sg_list, wr->num_sge,
+			      IBV_ACCESS_LOCAL_WRITE | (iwarp ? IBV_ACCESS_REMOTE_WRITE : 0), "posted read")
+		       ? 0
+		       : EFAULT;
+}
+
 static int check_send(struct mock_qp *qp, const struct ibv_send_wr *wr)
 {
 	size_t len = mock_mem_length(wr->sg_list, wr->num_sge);
@@ -52,7 +65,9 @@ static int check_send(struct mock_qp *qp, const struct ibv_send_wr *wr)
 		return ENOMEM;
 	if (wr->num_sge < 0 || (unsigned)wr->num_sge > qp->cap.max_send_sge || (inl && len > qp->cap.max_inline_data))
 		return EINVAL;
-	if (wr->opcode != IBV_WR_SEND && ((wr->opcode != IBV_WR_RDMA_WRITE && wr->opcode != IBV_WR_RDMA_READ) || len)) {
+	if (wr->opcode == IBV_WR_RDMA_READ && len)
+		return check_read(qp, wr);
+	if (wr->opcode != IBV_WR_SEND && wr->opcode != IBV_WR_RDMA_WRITE && wr->opcode != IBV_WR_RDMA_READ) {
 		mock_fault("posted what the mock does not model: opcode %d, %zu bytes", wr->opcode, len);
 		return EOPNOTSUPP;
 	}
@@ -73,6 +88,8 @@ static int post_one(struct mock_qp *qp, const struct ibv_send_wr *wr)
 	s->seq = qp->posted++;
 	s->opcode = wr->opcode;
 	s->flags = wr->send_flags;
+	s->remote_addr = wr->wr.rdma.remote_addr;
+	s->rkey = wr->wr.rdma.rkey;
 	s->nsge = wr->num_sge;
 	if (s->nsge)
 		memcpy(s->sge, wr->sg_list, sizeof(s->sge[0]) * (size_t)wr->num_sge);

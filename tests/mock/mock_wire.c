@@ -61,6 +61,28 @@ static void received(struct mock_qp *qp, struct mock_recv *r, const struct mock_
 		mock_qp_error(qp);
 }
 
+/* Nobody at the other side hears of it, unless it may not be: then its queue pair is in error as well. */
+static enum ibv_wc_status rdma(struct mock_qp *to, const struct mock_send *s)
+{
+	bool read = s->opcode == IBV_WR_RDMA_READ;
+	unsigned char *mem;
+
+	to->heard = true;
+	if (!s->len)
+		return IBV_WC_SUCCESS;
+	mem = mock_mem_remote(to->qp.pd, s->remote_addr, s->len, s->rkey,
+			      read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE);
+	if (!mem) {
+		mock_qp_error(to);
+		return IBV_WC_REM_ACCESS_ERR;
+	}
+	if (read)
+		mock_mem_scatter(s->sge, s->nsge, mem, s->len);
+	else
+		memcpy(mem, s->data, s->len);
+	return IBV_WC_SUCCESS;
+}
+
 /* What the sender of it learns; IBV_WC_RNR_RETRY_EXC_ERR: no receive. */
 static enum ibv_wc_status deliver(struct mock_qp *to, const struct mock_send *s, uint32_t from)
 {
@@ -68,10 +90,8 @@ static enum ibv_wc_status deliver(struct mock_qp *to, const struct mock_send *s,
 	struct mock_recv *r = TAILQ_FIRST(&srq->recvs);
 	enum ibv_wc_status status;
 
-	if (s->opcode != IBV_WR_SEND) {
-		to->heard = true;
-		return IBV_WC_SUCCESS;
-	}
+	if (s->opcode != IBV_WR_SEND)
+		return rdma(to, s);
 	if (!r)
 		return IBV_WC_RNR_RETRY_EXC_ERR;
 	status = planned(&to->fail_recv, &fail_recv);
@@ -85,7 +105,7 @@ static enum ibv_wc_status deliver(struct mock_qp *to, const struct mock_send *s,
 
 static bool gather(struct mock_qp *qp, struct mock_send *s)
 {
-	if (s->data)
+	if (s->data || s->opcode == IBV_WR_RDMA_READ)
 		return true;
 	if (!mock_mem_check(qp->qp.pd, s->sge, s->nsge, 0, "send"))
 		return false;
