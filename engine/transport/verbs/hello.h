@@ -17,9 +17,9 @@
 #include "engine/registry.h"
 
 #define VERBS_MAGIC 0x52445350u /* "RDSP" */
-#define VERBS_VERSION_MIN 3u
-#define VERBS_VERSION_MAX                                                                                              \
-	3u /* operations (wire_op.h); 2 had several messages in one frame, 1 had not: neither was ever released */
+#define VERBS_VERSION_MIN 4u
+/* 4: regions that devices reach (wire_op.h); 3 had operations, 2 several messages in one frame, 1 had not: none of them was ever released */
+#define VERBS_VERSION_MAX 4u
 
 enum verbs_ask {
 	VERBS_CONNECT = 1, /* a connection with process `wanted` */

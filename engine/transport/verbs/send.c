@@ -19,7 +19,7 @@
 #include <string.h>
 
 #include "engine/copy.h"
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/op.h"
 
 #define SIGNAL_EVERY 16u
 #define SIGNAL_BYTES (256u << 10) /* each interrupts a program that does not wait for it */
@@ -95,6 +95,11 @@ static void post_chain(struct verbs_ep *ep)
 
 	if (!ep->nchain)
 		return;
+	if (unlikely(ep->ops_due)) {
+		ep->ops_due = false;
+		ep->wr[ep->nchain - 1].send_flags |= IBV_SEND_SIGNALED;
+		ep->wr_unsignaled = ep->bytes_unsignaled = 0;
+	}
 	ep->wr[ep->nchain - 1].next = NULL;
 	ep->nchain = 0;
 	if (atomic_load(&ep->state) != VERBS_UP)
@@ -131,6 +136,14 @@ static struct ibv_send_wr *chain_next(struct verbs_ep *ep, uint32_t bytes, bool 
 	}
 	if (bytes <= ep->max_inline)
 		wr->send_flags |= IBV_SEND_INLINE;
+	return wr;
+}
+
+struct ibv_send_wr *verbs_chain_op(struct verbs_ep *ep, uint32_t bytes)
+{
+	struct ibv_send_wr *wr = chain_next(ep, bytes, false);
+
+	ep->ops_due = true;
 	return wr;
 }
 
@@ -217,6 +230,23 @@ void verbs_let_go(struct verbs_ep *ep)
 {
 	ep->held = false;
 	pump(ep);
+}
+
+bool verbs_send_room(struct verbs_ep *ep, uint32_t n)
+{
+	free_done(ep);
+	if (ep->unfinished)
+		verbs_let_go(ep);
+	return !ep->unfinished && queue_room(ep, VERBS_SQ_RESERVE + n);
+}
+
+int verbs_out_room(struct verbs_ep *ep, uint32_t n)
+{
+	int err = 0;
+
+	while (!err && ep->out_count + n > ep->out_cap)
+		err = out_grow(ep);
+	return err;
 }
 
 int verbs_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len, uint64_t *pos)
@@ -470,6 +500,8 @@ static bool map_gone(struct verbs_ep *ep, uint32_t done)
 void verbs_send_done(struct verbs_ep *ep, const struct ibv_wc *wc)
 {
 	atomic_store_explicit(&ep->wr_done, (uint32_t)wc->wr_id, memory_order_release);
+	if (unlikely(atomic_load_explicit(&ep->op_count, memory_order_relaxed)))
+		verbs_ops_done(ep, (uint32_t)wc->wr_id, wc->status);
 	if (unlikely(wc->status != IBV_WC_SUCCESS)) {
 		if (wc->status != IBV_WC_WR_FLUSH_ERR)
 			rds_debug("%s: a send failed: %s", ep->dev->name, vb.ibv_wc_status_str(wc->status));
@@ -509,6 +541,7 @@ void verbs_send_free(struct verbs_ep *ep)
 
 	for (i = 0; i < ep->out_count; i++)
 		verbs_block_put(ep->dev->arena, &verbs_out_at(ep, i)->block);
+	verbs_ops_free(ep);
 	free(ep->out);
 	ep->out = NULL;
 	ep->out_count = ep->out_cap = ep->out_head = ep->unfinished = 0;
