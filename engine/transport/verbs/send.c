@@ -136,6 +136,10 @@ static struct ibv_send_wr *chain_next(struct verbs_ep *ep, uint32_t bytes, bool 
 	}
 	if (bytes <= ep->max_inline)
 		wr->send_flags |= IBV_SEND_INLINE;
+	if (unlikely(ep->fence_due)) {
+		ep->fence_due = false;
+		wr->send_flags |= IBV_SEND_FENCE;
+	}
 	return wr;
 }
 
@@ -238,15 +242,6 @@ bool verbs_send_room(struct verbs_ep *ep, uint32_t n)
 	if (ep->unfinished)
 		verbs_let_go(ep);
 	return !ep->unfinished && queue_room(ep, VERBS_SQ_RESERVE + n);
-}
-
-int verbs_out_room(struct verbs_ep *ep, uint32_t n)
-{
-	int err = 0;
-
-	while (!err && ep->out_count + n > ep->out_cap)
-		err = out_grow(ep);
-	return err;
 }
 
 int verbs_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len, uint64_t *pos)
