@@ -217,6 +217,7 @@ static int dev_watch(struct verbs_dev *dev)
 void verbs_dev_free(struct verbs_dev *dev)
 {
 	verbs_regions_end(dev);
+	verbs_mark_free(dev);
 	verbs_arena_free(dev->arena);
 	if (dev->srq)
 		vb.ibv_destroy_srq(dev->srq);

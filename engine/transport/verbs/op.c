@@ -10,6 +10,9 @@
  * posted together with one asks for a completion, which stands for all before it (send.c).  Or when the peer has acknowledged that message, which may
  * be heard first: and then before anything that the peer has said later is handed up.
  *
+ * On iWARP a write is complete when it is on its way, and what says that it has arrived is a read behind it.  Reads of bytes are left to
+ * the engine there: their memory would have to be open to the peer's writes.
+ *
  * ep->ops are the work requests, in order: added under tx and rx, taken out under rx.  Once the endpoint is closed the engine hears nothing more of
  * them.
  */
@@ -20,6 +23,7 @@
 #include "engine/copy.h"
 
 #define CHUNK 65536u
+#define MARK_LEN 4096u
 #define CHUNKS (RDS_MAX_MSG / CHUNK)
 
 static struct verbs_op *op_at(const struct verbs_ep *ep, uint32_t i)
@@ -75,6 +79,9 @@ static void chunk_out(struct verbs_ep *ep, const struct rds_native *op, uint64_t
 	wr->wr.rdma.rkey = (uint32_t)op->key;
 	if (op->read)
 		wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;
+	o.unmarked = !op->read && ep->dev->caps.probe_reads;
+	ep->mark_at = op->at;
+	ep->mark_key = (uint32_t)op->key;
 	o.block = *b;
 	o.last = at + len == op->len;
 	add(ep, &o);
@@ -96,6 +103,34 @@ static int blocks_get(struct verbs_ep *ep, uint64_t len, struct verbs_block *b, 
 	return 0;
 }
 
+/* What the marks' reads write to, which on iWARP the peer may: nobody looks at it.  conn->tx of any endpoint. */
+static int mark_memory(struct verbs_dev *dev)
+{
+	int err = 0;
+
+	rx_lock();
+	if (!dev->mark_mem)
+		dev->mark_mem = verbs_mem_register(dev, MARK_LEN, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
+						   &dev->mark_mr, &err);
+	rx_unlock();
+	return err;
+}
+
+void verbs_mark_free(struct verbs_dev *dev)
+{
+	if (dev->mark_mem)
+		verbs_mem_release(dev->mark_mem, MARK_LEN, dev->mark_mr);
+	dev->mark_mem = NULL;
+}
+
+/* On iWARP there is the mark, which costs more than an answer to what fits a frame together with its message. */
+static bool pays(const struct verbs_ep *ep, const struct rds_native *op)
+{
+	const struct verbs_caps *caps = &ep->dev->caps;
+
+	return op->read ? !caps->sink_needs_write : !caps->probe_reads || op->len > ep->frame;
+}
+
 int verbs_post(struct rds_ep *rep, const struct rds_native *op)
 {
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
@@ -106,7 +141,7 @@ int verbs_post(struct rds_ep *rep, const struct rds_native *op)
 
 	if (atomic_load_explicit(&ep->state, memory_order_relaxed) != VERBS_UP)
 		return -ENOTCONN;
-	if (n > CHUNKS || op->key > UINT32_MAX)
+	if (n > CHUNKS || op->key > UINT32_MAX || !pays(ep, op))
 		return -EINVAL;
 	if (!ep->ops)
 		ep->ops = malloc(VERBS_SQ * sizeof(*ep->ops));
@@ -114,7 +149,9 @@ int verbs_post(struct rds_ep *rep, const struct rds_native *op)
 		return -ENOMEM;
 	if (!verbs_send_room(ep, n) || atomic_load_explicit(&ep->op_count, memory_order_relaxed) + n > VERBS_SQ)
 		return -EAGAIN;
-	err = blocks_get(ep, op->len, b, n);
+	err = ep->dev->caps.probe_reads ? mark_memory(ep->dev) : 0;
+	if (!err)
+		err = blocks_get(ep, op->len, b, n);
 	if (err)
 		return err;
 	for (i = 0; i < n; i++) {
@@ -125,6 +162,25 @@ int verbs_post(struct rds_ep *rep, const struct rds_native *op)
 		chunk_out(ep, op, at, &b[i]);
 	}
 	return 0;
+}
+
+/* Of a byte that the last one has written: siw answers a read of none with as many bytes as it sent last. */
+void verbs_ops_mark(struct verbs_ep *ep, struct ibv_send_wr *wr)
+{
+	struct verbs_dev *dev = ep->dev;
+	uint32_t i;
+
+	wr->opcode = IBV_WR_RDMA_READ;
+	wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;
+	wr->sg_list[0] = (struct ibv_sge){.addr = (uintptr_t)dev->mark_mem, .length = 1, .lkey = dev->mark_mr->lkey};
+	wr->wr.rdma.remote_addr = ep->mark_at;
+	wr->wr.rdma.rkey = ep->mark_key;
+	rx_lock();
+	for (i = ep->op_count; i && op_at(ep, i - 1)->unmarked; i--) {
+		op_at(ep, i - 1)->unmarked = false;
+		op_at(ep, i - 1)->wr = ep->wr_posted;
+	}
+	rx_unlock();
 }
 
 void verbs_fence(struct rds_ep *rep)
@@ -179,7 +235,7 @@ void verbs_ops_done(struct verbs_ep *ep, uint32_t wr, enum ibv_wc_status status)
 
 	if (status == IBV_WC_WR_FLUSH_ERR)
 		return;
-	while (ep->op_count && (int32_t)(wr - op_at(ep, 0)->wr) >= (good ? 0 : 1))
+	while (ep->op_count && !op_at(ep, 0)->unmarked && (int32_t)(wr - op_at(ep, 0)->wr) >= (good ? 0 : 1))
 		take_first(ep, 0);
 	if (!good && ep->op_count && op_at(ep, 0)->wr == wr && outcome(status))
 		take_first(ep, outcome(status));

@@ -88,18 +88,13 @@ static int give(struct verbs_ep *ep, struct ibv_send_wr *wr, struct ibv_send_wr 
  * Gives the chain to the device.  How much of it was taken is read from what is left: a list that overflows half-way may still
  * be reported as a success.  What is not taken can never be sent in its place: the endpoint breaks.
  */
-static void post_chain(struct verbs_ep *ep)
+static void post_all(struct verbs_ep *ep)
 {
 	struct ibv_send_wr *bad = NULL;
 	int err;
 
 	if (!ep->nchain)
 		return;
-	if (unlikely(ep->ops_due)) {
-		ep->ops_due = false;
-		ep->wr[ep->nchain - 1].send_flags |= IBV_SEND_SIGNALED;
-		ep->wr_unsignaled = ep->bytes_unsignaled = 0;
-	}
 	ep->wr[ep->nchain - 1].next = NULL;
 	ep->nchain = 0;
 	if (atomic_load(&ep->state) != VERBS_UP)
@@ -119,7 +114,7 @@ static struct ibv_send_wr *chain_next(struct verbs_ep *ep, uint32_t bytes, bool 
 	struct ibv_send_wr *wr;
 
 	if (ep->nchain == VERBS_CHAIN)
-		post_chain(ep);
+		post_all(ep);
 	wr = &ep->wr[ep->nchain];
 	*wr = (struct ibv_send_wr){.wr_id = VERBS_WR_SEND | ++ep->wr_posted,
 				   .opcode = IBV_WR_SEND,
@@ -141,6 +136,24 @@ static struct ibv_send_wr *chain_next(struct verbs_ep *ep, uint32_t bytes, bool 
 		wr->send_flags |= IBV_SEND_FENCE;
 	}
 	return wr;
+}
+
+/*
+ * The chain, and of the operations in it a completion that says that they are over: of the last that goes with them; or of a read
+ * behind them, where a write is complete before it has arrived.
+ */
+static void post_chain(struct verbs_ep *ep)
+{
+	if (unlikely(ep->ops_due) && ep->nchain) {
+		ep->ops_due = false;
+		if (ep->dev->caps.probe_reads) {
+			verbs_ops_mark(ep, chain_next(ep, 1, true));
+		} else {
+			ep->wr[ep->nchain - 1].send_flags |= IBV_SEND_SIGNALED;
+			ep->wr_unsignaled = ep->bytes_unsignaled = 0;
+		}
+	}
+	post_all(ep);
 }
 
 struct ibv_send_wr *verbs_chain_op(struct verbs_ep *ep, uint32_t bytes)

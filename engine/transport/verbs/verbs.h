@@ -154,6 +154,8 @@ struct verbs_dev {
 	struct ibv_cq *cq;
 	struct ibv_srq *srq;
 	struct verbs_arena *arena;
+	void *mark_mem; /* op.c (rx) */
+	struct ibv_mr *mark_mr;
 	struct rds_event comp_ev, async_ev;
 	struct rds_timer starved; /* no receive buffer could be posted, no memory for what came: again */
 	struct rds_timer low;	  /* receive buffers ran low: be told the next time, too */
@@ -299,6 +301,8 @@ struct verbs_ep {
 	_Atomic uint32_t wr_done;  /* by completion (rx) */
 	_Atomic uint64_t seen_ack; /* the peer's (rx) */
 	_Atomic bool wants_room;   /* somebody waits: up->writable when something moves */
+	uint64_t mark_at;	   /* where the last one has written, ... */
+	uint32_t mark_key;
 	bool fence_due;		   /* the next work request waits for reads */
 	bool ops_due;		   /* operations are in the chain: its last work request asks for a completion */
 	/* op.c: those under way, VERBS_SQ at most (rx) */
