@@ -125,6 +125,8 @@ static void go_live(struct rds_sock *sk, const struct rds_share_state *st)
 	sk->cong_notify = st->cong_notify;
 	if (st->bound)
 		rds_cong_check(sk);
+	if (rds_sock_has_input(sk)) /* others may look at the stand-in only */
+		rds_sock_wake(sk, POLLIN | POLLRDNORM | RDS_WAIT_RECV);
 	rx_unlock();
 }
 

@@ -474,14 +474,22 @@ int64_t away_call(int fd, struct away_call *c)
 
 bool away_attached(int fd)
 {
+	struct pollfd p = {.events = 0};
 	struct away_slot *s = NULL;
 	struct stat st;
+	bool alive;
 
 	if (atomic_load(&owner) == os_getpid() && os_fstat(fd, &st) == 0)
 		s = idle_slot(st.st_ino);
-	if (s)
+	if (!s)
+		return false;
+	p.fd = atomic_load(&s->fd);
+	alive = os_poll(&p, 1, 0) == 0;
+	if (alive)
 		give_back(s);
-	return s;
+	else
+		drop(s); /* to a carrier that has gone */
+	return alive;
 }
 
 void away_end(struct away_call *c)

@@ -199,7 +199,7 @@ static unsigned at_stake(const struct rds_conn *conn, bool survives)
 {
 	if (conn->kind ==
 	    RDS_CONN_NOWHERE) /* a question takes a moment; a host that does not answer may take for ever */
-		return conn->far && !atomic_load(&conn->silent) ? conn->queue_len : 0;
+		return (conn->far || conn->handed) && !atomic_load(&conn->silent) ? conn->queue_len : 0;
 	if (conn->kind != RDS_CONN_PEER)
 		return 0;
 	if (conn->stale) /* neither on the heap nor where a peer would look */

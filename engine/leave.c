@@ -246,7 +246,7 @@ static void hand_in(struct rds_sock *sk, void *arg)
 	err = registry_sock_leave(rds_eng->reg, sk->reg_idx, &sk->name);
 	if (!err)
 		err = deposit(sk, standin);
-	if (err)
+	if (err && err != -EPIPE) /* then its last copy has just been closed */
 		rds_error("an RDS socket that other processes have ends with this one: it cannot be handed over (%s)",
 			  strerror(-err));
 }

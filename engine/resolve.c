@@ -331,6 +331,7 @@ static int resolve(const struct rds_conn_id *from, const struct rds_addr *dst, b
 		tell = !far && !(*out)->told && id.peer_slot != REGISTRY_NOBODY;
 		(*out)->told |= tell;
 		(*out)->far |= far;
+		(*out)->handed |= id.peer_slot == REGISTRY_NOBODY;
 	}
 unlock:
 	rds_unlock(&rds_eng->control);
