@@ -241,6 +241,7 @@ bool rds_queue_has(const struct rds_conn *conn, uint16_t port); /* is something 
 void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct rds_addr *dst);
 void rds_release_unacked(struct rds_unacked *u); /* socket's bytes back, wake writers */
 void rds_reap_all(void); /* no lock held */
+bool rds_reap_free(void); /* nobody is in it just now, this thread least of all */
 
 void rds_queue_append(struct rds_conn *conn, struct rds_queued *q);
 void rds_queued_free(struct rds_queued *q);

@@ -23,6 +23,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include "engine/connection.h"
 #include "engine/message.h"
 
 #define LOCK_TRIES_NS (100 * 1000000ull) /* a signal handler that ends the process may have interrupted who has one */
@@ -275,6 +276,11 @@ unsigned rds_leave(bool (*wanted)(struct rds_sock *sk))
 	return leave(wanted, true);
 }
 
+struct lock_look {
+	uint64_t until;
+	bool free;
+};
+
 /* To be had, and given back: nobody below us on this thread's stack has it. */
 static bool free_soon(rds_lock_t *lock, uint64_t until)
 {
@@ -285,6 +291,25 @@ static bool free_soon(rds_lock_t *lock, uint64_t until)
 	return true;
 }
 
+static void look_at_conn(struct rds_conn *conn, void *arg)
+{
+	struct lock_look *look = arg;
+
+	look->free = look->free && free_soon(&conn->tx, look->until);
+}
+
+/* No send below us on this thread's stack either: then it can be waited for what was sent. */
+static bool sends_are_free(uint64_t until)
+{
+	struct lock_look look = {.until = until, .free = true};
+
+	while (look.free && !rds_reap_free())
+		look.free = os_now_ns() < until;
+	if (look.free)
+		rds_conn_each(look_at_conn, &look);
+	return look.free;
+}
+
 void rds_leave_now(void)
 {
 	uint64_t until = os_now_ns() + LOCK_TRIES_NS;
@@ -292,7 +317,7 @@ void rds_leave_now(void)
 	if (!rds_eng || rds_engine_foreign())
 		return;
 	if (free_soon(&rds_eng->control, until) && free_soon(&rds_eng->rx, until) && free_soon(&rds_eng->wait, until))
-		leave(NULL, false); /* rds_engine_exit_now() waits for what was sent, as far as it may */
+		leave(NULL, sends_are_free(until));
 }
 
 /* ---- the program goes on after all ---- */

@@ -209,6 +209,14 @@ static bool reap_one(struct rds_conn *conn)
 	return conn->acked != before;
 }
 
+bool rds_reap_free(void)
+{
+	if (pthread_mutex_trylock(&busy_walk))
+		return false;
+	pthread_mutex_unlock(&busy_walk);
+	return true;
+}
+
 void rds_reap_all(void)
 {
 	busy_each(reap_one);

@@ -40,10 +40,12 @@ static unsigned before(void)
 
 	if (likely(!rds_fds_on()))
 		return 0;
-	if (rds_fds_mine())
+	if (rds_fds_mine()) {
 		left = rds_leave(kept);
-	else
+		rds_engine_exit(); /* what others, or sockets that end here, have sent goes first, as at an exit */
+	} else {
 		atomic_store(&rds_spread, true); /* of the process that we share our memory with */
+	}
 	errno = saved;
 	return left;
 }
