@@ -26,6 +26,7 @@
 #include "engine/connection.h"
 #include "engine/message.h"
 
+#define ROUNDS 256
 #define LOCK_TRIES_NS (100 * 1000000ull) /* a signal handler that ends the process may have interrupted who has one */
 
 int (*rds_hook_number)(struct rds_sock *sk);
@@ -258,6 +259,8 @@ static unsigned leave(bool (*wanted)(struct rds_sock *sk), bool patient)
 
 	if (!rds_eng || rds_engine_foreign())
 		return 0;
+	for (unsigned i = 0; i < ROUNDS && rds_progress(); i++)
+		; /* what is here already */
 	rds_sock_each(stop_one, &l);
 	if (!l.n)
 		return 0;

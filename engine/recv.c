@@ -277,7 +277,8 @@ static inline ssize_t deliver_plain(struct rds_sock *sk, int fd, struct msghdr *
 
 	if (unlikely(rds_user_writable(msg->msg_iov->iov_base, len)))
 		return -EFAULT;
-	rds_copy(msg->msg_iov->iov_base, inc->data, len);
+	if (likely(len)) /* there need be no bytes, then */
+		rds_copy(msg->msg_iov->iov_base, inc->data, len);
 	dequeue(sk, fd);
 	put_name(sk, inc, msg);
 	msg->msg_controllen = 0;

@@ -117,16 +117,43 @@ static void append(struct rds_conn *to, struct rds_queued *q)
 		rds_timer_set(&to->retry, os_now_ns());
 }
 
+static struct rds_queued *set_aside(struct rds_conn *conn, unsigned *n)
+{
+	struct rds_queued *list;
+
+	rds_lock(&conn->tx);
+	list = conn->queue;
+	*n = conn->queue_len;
+	conn->queue = NULL;
+	conn->queue_tail = &conn->queue;
+	conn->queue_len = 0;
+	rds_unlock(&conn->tx);
+	return list;
+}
+
+static void put_behind(struct rds_conn *conn, struct rds_queued *list, unsigned n)
+{
+	rds_lock(&conn->tx);
+	for (*conn->queue_tail = list; *conn->queue_tail; conn->queue_tail = &(*conn->queue_tail)->next)
+		;
+	conn->queue_len += n;
+	rds_unlock(&conn->tx);
+}
+
+/* What waits already is newer: it was held back because these were still elsewhere. */
 void rds_nowhere_append(const struct rds_conn_id *from, struct rds_queued *list)
 {
 	struct rds_conn_id id = *from;
 	struct rds_conn *nowhere = NULL;
-	struct rds_queued *q;
+	struct rds_queued *q, *newer = NULL;
+	unsigned n = 0;
 	int err;
 
 	nobody(&id);
 	if (list)
 		nowhere = rds_conn_get_locked(RDS_CONN_NOWHERE, &id, &err);
+	if (nowhere)
+		newer = set_aside(nowhere, &n);
 	if (nowhere)
 		nowhere->far = true;
 	else if (list)
@@ -140,6 +167,42 @@ void rds_nowhere_append(const struct rds_conn_id *from, struct rds_queued *list)
 			free(q);
 		}
 	}
+	if (newer)
+		put_behind(nowhere, newer, n);
+}
+
+/*
+ * A socket of this host has changed its carrier, and some of what was sent to the old one is still here.  That process is about to end: then it
+ * looks for the socket (shutdown.c), and until then nothing newer may be sent.  control held.
+ */
+static struct rds_conn *still_here(const struct rds_conn_id *id, uint16_t port)
+{
+	struct rds_conn *conn;
+	bool has = false;
+
+	for (conn = rds_eng->conn_list; conn && !has; conn = has ? conn : conn->next) {
+		if (conn->kind != RDS_CONN_PEER || atomic_load(&conn->state) == RDS_CONN_DEAD ||
+		    conn->id.tos != id->tos || conn->id.scope != id->scope ||
+		    !rds_ip_equal(&conn->id.laddr, &id->laddr) || !rds_ip_equal(&conn->id.faddr, &id->faddr) ||
+		    memcmp(&conn->id.peer, &id->peer, sizeof(id->peer)) == 0)
+			continue;
+		rds_lock(&conn->tx);
+		has = rds_queue_has(conn, port);
+		rds_unlock(&conn->tx);
+	}
+	return has ? conn : NULL;
+}
+
+/*
+ * Where what is new goes meanwhile: behind it, if all of that goes on (memory that outlives the process); over a device only what was never sent
+ * will, so it waits beside it.  NULL: nothing is in the way.
+ */
+static struct rds_conn *behind(const struct rds_conn_id *id, uint16_t port, bool *beside)
+{
+	struct rds_conn *conn = still_here(id, port);
+
+	*beside = conn && !(conn->t->ops->caps & RDS_TCAP_SURVIVES);
+	return *beside ? NULL : conn;
 }
 
 enum fate { GOES, WAITS, DROPPED };
@@ -159,7 +222,7 @@ static enum fate decide(const struct rds_conn *nowhere, bool local, const struct
 {
 	struct rds_port_owner own;
 	enum rds_conn_kind kind;
-	bool moved;
+	bool moved, beside;
 	int err = owner_of(dst, nowhere->far, id, &kind, &moved);
 
 	if (err && err != -ENOENT)
@@ -174,6 +237,11 @@ static enum fate decide(const struct rds_conn *nowhere, bool local, const struct
 		if (!far_owner_of(dst, id))
 			return WAITS;
 		kind = RDS_CONN_PEER;
+	}
+	if (unlikely(moved)) {
+		*to = behind(id, dst->port, &beside);
+		if (*to || beside)
+			return *to ? GOES : WAITS;
 	}
 	*to = kind == RDS_CONN_NOWHERE ? NULL : rds_conn_get_locked(kind, id, &err);
 	return *to ? GOES : WAITS;
@@ -200,12 +268,8 @@ static void hand_over(struct rds_conn *nowhere, bool local)
 	struct rds_conn *to;
 	unsigned n = 0;
 
-	rds_lock(&nowhere->tx);
-	list = nowhere->queue;
-	nowhere->queue = NULL;
-	nowhere->queue_tail = &nowhere->queue;
-	nowhere->queue_len = 0;
-	rds_unlock(&nowhere->tx);
+	list = set_aside(nowhere, &n);
+	n = 0;
 	while ((q = list)) {
 		list = q->next;
 		dst.port = q->u.dport;
@@ -272,32 +336,10 @@ static int find(const struct rds_addr *dst, bool far, bool local, struct rds_con
 	return 0;
 }
 
-/*
- * A socket of this host has changed its carrier, and some of what was sent to the old one is still here.  That process is about to end: then all of it
- * looks for the socket (shutdown.c), in order, if what is new goes behind it.  control held.
- */
-static struct rds_conn *behind(const struct rds_conn_id *id, uint16_t port)
-{
-	struct rds_conn *conn;
-	bool has = false;
-
-	for (conn = rds_eng->conn_list; conn && !has; conn = has ? conn : conn->next) {
-		if (conn->kind != RDS_CONN_PEER || atomic_load(&conn->state) == RDS_CONN_DEAD ||
-		    conn->id.tos != id->tos || conn->id.scope != id->scope ||
-		    !rds_ip_equal(&conn->id.laddr, &id->laddr) || !rds_ip_equal(&conn->id.faddr, &id->faddr) ||
-		    memcmp(&conn->id.peer, &id->peer, sizeof(id->peer)) == 0)
-			continue;
-		rds_lock(&conn->tx);
-		has = rds_queue_has(conn, port);
-		rds_unlock(&conn->tx);
-	}
-	return has ? conn : NULL;
-}
-
 static int resolve(const struct rds_conn_id *from, const struct rds_addr *dst, bool far, struct rds_conn **out)
 {
 	struct rds_conn_id id = *from, none;
-	bool local = true, nobodys, moved, tell = false;
+	bool local = true, nobodys, moved, beside, tell = false;
 	struct rds_conn *nowhere;
 	enum rds_conn_kind kind;
 	int err = owner_of(dst, far, &id, &kind, &moved);
@@ -323,9 +365,16 @@ static int resolve(const struct rds_conn_id *from, const struct rds_addr *dst, b
 	}
 	if (err && err != -ENOENT)
 		goto unlock;
-	*out = unlikely(moved) ? behind(&id, dst->port) : NULL;
-	if (unlikely(*out))
-		goto unlock;
+	if (unlikely(moved)) {
+		*out = behind(&id, dst->port, &beside);
+		if (*out)
+			goto unlock;
+		if (beside) {
+			nobody(&id);
+			id.peer_slot = REGISTRY_NOBODY;
+			kind = RDS_CONN_NOWHERE;
+		}
+	}
 	*out = rds_conn_get_locked(kind, &id, &err);
 	if (*out && kind == RDS_CONN_NOWHERE) {
 		tell = !far && !(*out)->told && id.peer_slot != REGISTRY_NOBODY;
@@ -440,6 +489,25 @@ void rds_nowhere_located(struct rds_transport *t, const struct rds_conn_id *id, 
 	rds_unlock(&rds_eng->control);
 }
 
+/*
+ * What waits beside a connection to a process that has ended need not wait until its device notices: the registry knows.  Helper, no lock held.
+ */
+static void end_of_the_dead(const struct rds_conn_id *id)
+{
+	struct rds_conn *conn;
+
+	rds_lock(&rds_eng->control);
+	for (conn = rds_eng->conn_list; conn; conn = conn->next)
+		if (conn->kind == RDS_CONN_PEER && conn->id.peer_slot != RDS_SLOT_REMOTE &&
+		    !(conn->t->ops->caps & RDS_TCAP_SURVIVES) && atomic_load(&conn->state) != RDS_CONN_DEAD &&
+		    rds_ip_equal(&conn->id.laddr, &id->laddr) && rds_ip_equal(&conn->id.faddr, &id->faddr) &&
+		    !registry_proc_alive(rds_eng->reg, conn->id.peer_slot, &conn->id.peer))
+			break;
+	rds_unlock(&rds_eng->control);
+	if (conn)
+		rds_conn_drop(conn, conn->ep ? conn->ep : conn->pending, -EPIPE, true);
+}
+
 /* Helper: has the address appeared, or is it known who has the ports? */
 void rds_nowhere_retry(struct rds_conn *conn)
 {
@@ -467,5 +535,7 @@ void rds_nowhere_retry(struct rds_conn *conn)
 	}
 	rds_unlock(&conn->tx);
 	rds_unlock(&rds_eng->control);
+	if (local)
+		end_of_the_dead(&conn->id);
 	ask(conn, ports, n);
 }

@@ -80,6 +80,15 @@ static bool next_left(const struct rds_conn *conn, uint16_t *port)
 }
 
 /*
+ * What a process had accepted when it ended is known exactly only of memory that outlives it.  Over a device its last acknowledgements may be lost,
+ * so what was sent there is not sent again to whoever has the socket now: it may be in the deposit.
+ */
+static bool exact(const struct rds_conn *conn)
+{
+	return conn->id.peer_slot != RDS_SLOT_REMOTE && (conn->t->ops->caps & RDS_TCAP_SURVIVES);
+}
+
+/*
  * A process of this host has ended, and left sockets to others: what it had not accepted for them goes there.  tx held, the endpoint is
  * still there.
  */
@@ -110,7 +119,7 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 	operations_end(conn, ep && conn->ep == ep, peer_gone);
 	if (ep && conn->ep == ep) {
 		rds_conn_reap(conn);
-		if (peer_gone && conn->id.peer_slot != RDS_SLOT_REMOTE)
+		if (peer_gone && exact(conn))
 			unsent = take_left(conn);
 		if (!peer_gone && !rds_queue_requeue(conn, ep)) {
 			rds_error("out of memory: a connection that broke stays down until %u messages can be kept",
@@ -125,12 +134,12 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 	}
 	if (ep && conn->pending == ep)
 		conn->pending = NULL;
-	if (peer_gone && conn->id.peer_slot != RDS_SLOT_REMOTE && !unsent)
+	if (peer_gone && exact(conn) && !unsent)
 		unsent = take_left(conn); /* it never came up */
 	if (peer_gone) {
 		atomic_store(&conn->state, RDS_CONN_DEAD);
 		atomic_fetch_add(&rds_eng->conn_gen, 1);
-		if (conn->id.peer_slot == RDS_SLOT_REMOTE)
+		if (!exact(conn))
 			unsent = rds_queue_take_unsent(conn);
 		rds_queue_drop_all(conn);
 		stale = conn->stale;
