@@ -162,8 +162,11 @@ static inline const struct rds_transport_ops *rds_ep_ops(const struct rds_ep *ep
 int rds_conn_resolve(struct rds_sock *sk, const struct rds_addr *dst, struct rds_conn **out);
 void rds_nowhere_retry(struct rds_conn *conn); /* helper */
 void rds_nowhere_located(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port, int err); /* helper */
-/* Messages (none: NULL) that have to look for their port anew, in order, from a connection with these addresses.  control held. */
-void rds_nowhere_append(const struct rds_conn_id *id, struct rds_queued *list);
+/*
+ * Messages (none: NULL) that have to look for their port anew, in order, from a connection with these addresses; before what waits already, or
+ * behind.  control held.
+ */
+void rds_nowhere_append(const struct rds_conn_id *id, struct rds_queued *list, bool before);
 
 /* moved.c */
 enum rds_rx_verdict rds_moved_refuse(struct rds_conn *conn, struct rds_ep *ep, const struct rds_hdr *hdr); /* rx */

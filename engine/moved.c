@@ -156,7 +156,7 @@ static bool take_back(struct rds_conn *conn, const struct rds_moved *m)
 		goto out;
 	if (!list)
 		rds_debug("port %u has moved, nothing that was sent there is still here", m->port);
-	rds_nowhere_append(&conn->id, list);
+	rds_nowhere_append(&conn->id, list, false);
 out:
 	rds_unlock(&rds_eng->control);
 	return taken;

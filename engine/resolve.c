@@ -140,8 +140,7 @@ static void put_behind(struct rds_conn *conn, struct rds_queued *list, unsigned 
 	rds_unlock(&conn->tx);
 }
 
-/* What waits already is newer: it was held back because these were still elsewhere. */
-void rds_nowhere_append(const struct rds_conn_id *from, struct rds_queued *list)
+void rds_nowhere_append(const struct rds_conn_id *from, struct rds_queued *list, bool before)
 {
 	struct rds_conn_id id = *from;
 	struct rds_conn *nowhere = NULL;
@@ -152,7 +151,7 @@ void rds_nowhere_append(const struct rds_conn_id *from, struct rds_queued *list)
 	nobody(&id);
 	if (list)
 		nowhere = rds_conn_get_locked(RDS_CONN_NOWHERE, &id, &err);
-	if (nowhere)
+	if (nowhere && before)
 		newer = set_aside(nowhere, &n);
 	if (nowhere)
 		nowhere->far = true;

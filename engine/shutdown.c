@@ -106,6 +106,24 @@ static struct rds_queued *take_left(struct rds_conn *conn)
 	return all;
 }
 
+/* The same where only what was never sent can go: the rest is dropped, as for sockets that have ended with their process.  tx held. */
+static struct rds_queued *take_left_unsent(struct rds_conn *conn)
+{
+	struct rds_queued *list = rds_queue_take_unsent(conn), *q, *left = NULL, **tail = &left;
+
+	while ((q = list)) {
+		list = q->next;
+		q->next = NULL;
+		if (has_left(conn, q->u.dport)) {
+			*tail = q;
+			tail = &q->next;
+		} else {
+			rds_queue_append(conn, q);
+		}
+	}
+	return left;
+}
+
 void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone)
 {
 	struct rds_queued *unsent = NULL;
@@ -139,8 +157,10 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 	if (peer_gone) {
 		atomic_store(&conn->state, RDS_CONN_DEAD);
 		atomic_fetch_add(&rds_eng->conn_gen, 1);
-		if (!exact(conn))
+		if (conn->id.peer_slot == RDS_SLOT_REMOTE)
 			unsent = rds_queue_take_unsent(conn);
+		else if (!exact(conn))
+			unsent = take_left_unsent(conn);
 		rds_queue_drop_all(conn);
 		stale = conn->stale;
 		conn->stale = NULL;
@@ -152,7 +172,8 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 		congested = rds_cong_ports(conn);
 		conn_bury(conn);
 		rds_ports_of_dead(&conn->id.peer);
-		rds_nowhere_append(&conn->id, unsent); /* by now somebody else may have the port */
+		/* By now somebody else may have the port.  Newer ones for a socket of this host were held back. */
+		rds_nowhere_append(&conn->id, unsent, conn->id.peer_slot != RDS_SLOT_REMOTE);
 	}
 	rds_unlock(&rds_eng->control);
 	if (ep)
