@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * messages.c [-p processes] [-s sockets] [-n messages] [-S seed] [-t seconds] [-d] - nothing lost, doubled or reordered.
+ * messages.c [-p processes] [-s sockets] [-n messages] [-S seed] [-t seconds] [-d] [-g gate] - nothing lost, doubled or reordered.
  *
  * Several processes with several sockets each; every socket sends n messages to sockets that a seed chooses (its own process
  * included) while it receives from all.  Everybody can compute what everybody else sends: so a receiver knows of each
  * sender exactly which message comes next, its length and every byte, also of an empty one.  Senders block or poll,
  * receivers block, poll or use epoll.  At the end nothing more may come.
  * -d: the library must have dropped duplicates, or what is injected was not.
+ * -g: whoever makes trouble meanwhile decides when there is something under way, however fast the library is: the
+ * messages go in GATE_PARTS parts, each begins when the file has a byte for it.
  *
  * A plain PF_RDS program; faults are injected from outside.
  */
@@ -17,15 +19,18 @@
 #include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "faults.h"
 
 #define SOCKS_MAX 64
+#define GATE_PARTS 6 /* as trouble_case in tests/rdma/faults-inside has it */
 
 static unsigned procs = 3, per_proc = 2, total, messages = 1500, limit = 60;
 static uint64_t seed = 1;
 static bool want_dups;
+static const char *gate;
 static uint32_t addrs[2];
 static unsigned naddrs = 1;
 
@@ -73,6 +78,18 @@ static void send_one(int fd, const struct sockaddr_in *to, const unsigned char *
 	}
 }
 
+/* Returns when message number step may be sent. */
+static void wait_at_gate(unsigned step)
+{
+	unsigned part = (unsigned)((uint64_t)step * GATE_PARTS / messages);
+	struct stat st;
+
+	if (!gate || (step && part == (unsigned)((uint64_t)(step - 1) * GATE_PARTS / messages)))
+		return;
+	while (stat(gate, &st) < 0 || (uint64_t)st.st_size <= part)
+		usleep(2000);
+}
+
 static void *sender(void *arg)
 {
 	unsigned from = (unsigned)(uintptr_t)arg, step, next[SOCKS_MAX] = {0};
@@ -86,6 +103,7 @@ static void *sender(void *arg)
 		size_t len = message_len(key);
 
 		message_fill(buf, key, len);
+		wait_at_gate(step);
 		send_one(fds[from], &sin, buf, len, from % 2 == 0);
 	}
 	free(buf);
@@ -226,8 +244,8 @@ static void options(int argc, char **argv)
 {
 	int c;
 
-	while ((c = getopt(argc, argv, "p:s:n:S:t:d")) != -1) {
-		unsigned long v = c == '?' || c == 'd' ? 0 : strtoul(optarg, NULL, 0);
+	while ((c = getopt(argc, argv, "p:s:n:S:t:dg:")) != -1) {
+		unsigned long v = c == '?' || c == 'd' || c == 'g' ? 0 : strtoul(optarg, NULL, 0);
 
 		if (c == 'p')
 			procs = (unsigned)v;
@@ -241,6 +259,8 @@ static void options(int argc, char **argv)
 			limit = (unsigned)v;
 		else if (c == 'd')
 			want_dups = true;
+		else if (c == 'g')
+			gate = optarg;
 		else
 			exit(2);
 	}
