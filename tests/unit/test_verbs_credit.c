@@ -202,6 +202,30 @@ START_TEST(test_small_window)
 }
 END_TEST
 
+/* An exchange of messages: all credits go with them.  Only one that stays silent has to say them for themselves. */
+START_TEST(test_told_with_messages)
+{
+	uint32_t before, i;
+
+	world_pair();
+	for (i = 0; i < 20; i++) { /* the window grows, and the first maps go */
+		send_all(a, 1, 64);
+		send_all(b, 1, 64);
+	}
+	before = world_ep(b)->wr_posted;
+	for (i = 0; i < 200; i++) {
+		send_all(a, 1, 64);
+		send_all(b, 1, 64);
+		ck_assert_uint_ge(verbs_credit_has(world_ep(a)), VERBS_OWN);
+		ck_assert_uint_ge(verbs_credit_has(world_ep(b)), VERBS_OWN);
+	}
+	ck_assert_uint_eq(world_ep(b)->wr_posted, before + 200);
+	send_all(a, 200, 64);
+	ck_assert_uint_gt(world_ep(b)->wr_posted, before + 200);
+	well();
+}
+END_TEST
+
 /* Large messages get large buffers, a share of them, and small ones after that use them up. */
 START_TEST(test_large_window)
 {
@@ -718,6 +742,7 @@ int main(void)
 	tcase_add_test(t, test_no_memory_to_grow);
 	tcase_add_test(t, test_locked_memory_is_used);
 	tcase_add_test(t, test_small_window);
+	tcase_add_test(t, test_told_with_messages);
 	tcase_add_test(t, test_large_window);
 	tcase_add_test(t, test_one_segment);
 	tcase_add_test(t, test_begun_group);

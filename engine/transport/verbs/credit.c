@@ -27,6 +27,8 @@
 #define SHARE 8u
 #define LARGE_SHARE 4u
 #define RESERVE 8u /* an eighth of the large ones */
+#define TELL_AT 4u /* a peer that has this part left of what lies in its queue */
+#define URGENT_BELOW (2 * VERBS_OWN) /* in its queue: not left for a look that finds nothing */
 #define SELDOM 4u  /* segments: fewer are no reason for a window */
 #define SEEN 8u	   /* what a large frame counts for a large window, and a small one 1 against it; twice is needed */
 #define SEEN_MOST (4 * SEEN)
@@ -91,8 +93,12 @@ static const char *learn(struct verbs_ep *ep, uint8_t told)
 {
 	if (!know(ep, told & TOLD_MOST, told >> TOLD_SHIFT))
 		return "more credits than there can be";
-	ep->head.t->up->speak(ep->head.conn); /* what waits for them: rest of a message, an acknowledgement */
-	if (atomic_exchange(&ep->wants_room, false))
+	rds_fence();
+	if (unlikely(atomic_load(&ep->backlog)) ||
+	    (unlikely(atomic_load_explicit(&ep->unsaid, memory_order_relaxed)) && atomic_exchange(&ep->unsaid, false)))
+		ep->head.t->up->speak(ep->head.conn); /* rest of a message, an acknowledgement */
+	if (unlikely(atomic_load_explicit(&ep->wants_room, memory_order_relaxed)) &&
+	    atomic_exchange(&ep->wants_room, false))
 		ep->head.t->up->writable(ep->head.conn);
 	return NULL;
 }
@@ -101,6 +107,8 @@ static const char *learn(struct verbs_ep *ep, uint8_t told)
 
 void verbs_credit_hungry(struct verbs_ep *ep)
 {
+	if (ep->nlent < URGENT_BELOW)
+		ep->dev->urgent = true;
 	if (ep->hungry)
 		return;
 	ep->hungry = true;
@@ -166,14 +174,24 @@ static void post(struct verbs_ep *ep, uint32_t n, bool large)
 	}
 }
 
+/* What goes to the peer anyway tells it.  It is not waited for when the peer may soon have to stop, or has stopped. */
+static bool must_tell(const struct verbs_ep *ep)
+{
+	uint32_t untold = atomic_load_explicit(&ep->offered, memory_order_relaxed) -
+			  atomic_load_explicit(&ep->offer_told, memory_order_relaxed);
+	uint32_t has = ep->nlent > untold ? ep->nlent - untold : 0;
+
+	return untold && (has < VERBS_OWN || has <= ep->nlent / TELL_AT || ep->part);
+}
+
 static void feed(struct verbs_ep *ep)
 {
-	uint32_t small, large, before = ep->nlent;
+	uint32_t small, large;
 
 	plan(ep, &small, &large);
 	post(ep, large, true);
 	post(ep, small, false);
-	if (ep->nlent > before)
+	if (must_tell(ep))
 		ep->head.t->up->speak(ep->head.conn);
 	if (ep->nlent < 2)
 		verbs_dev_again(ep->dev); /* the device took none, or all are with frames that wait for memory */
@@ -183,6 +201,7 @@ void verbs_credit_serve(struct verbs_dev *dev)
 {
 	struct verbs_ep *ep;
 
+	dev->urgent = false;
 	while ((ep = dev->hungry)) {
 		dev->hungry = ep->hungry_next;
 		ep->hungry = false;
@@ -208,6 +227,8 @@ const char *verbs_credit_came(struct verbs_ep *ep, const struct verbs_buf *buf)
 	if (atomic_load(&ep->offered) - atomic_load_explicit(&ep->offer_told, memory_order_acquire) > ep->nlent)
 		return "more frames than it has credits for";
 	verbs_credit_hungry(ep);
+	if (!begins || verbs_frame_len(buf) > buf->len)
+		ep->dev->urgent = true;
 	if (!grants)
 		ep->peer_used++;
 	if (begins && !verbs_only_says(buf) && !(h->flags & RDS_FLAG_CONG_BITMAP)) {

@@ -482,12 +482,12 @@ static void handle(struct verbs_dev *dev, const struct ibv_wc *wc)
 
 /*
  * Posting what has come back takes its time, and nobody is waiting for it: it is left for a look that finds nothing, unless an eighth of
- * the buffers has come together (an eighth of a few is one), or credits depend on it.
+ * the buffers has come together (an eighth of a few is one), or a peer may soon be out of credits.
  */
 static bool refill_due(const struct verbs_dev *dev, int found)
 {
 	if (unlikely(dev->caps.credits))
-		return dev->nrefill || dev->hungry;
+		return dev->hungry && (!found || dev->urgent);
 	return dev->nrefill && (!found || dev->nrefill >= POLL_BATCH || dev->nrefill >= dev->nbufs / 8);
 }
 
@@ -545,7 +545,7 @@ void verbs_release(struct rds_ep *rep, void *token)
 
 	buf_unuse(dev, token);
 	ep->inplace--;
-	if (unlikely(dev->nrefill >= POLL_BATCH || dev->hungry))
+	if (unlikely(dev->nrefill >= POLL_BATCH || dev->urgent))
 		verbs_dev_refill(dev);
 	if (unlikely(ep->closed))
 		verbs_ep_free_if_done(ep);

@@ -184,6 +184,7 @@ struct verbs_dev {
 	uint32_t nsmall, nlarge, all_large, owed;
 	unsigned char *mark;	 /* VERBS_MARK, registered with recv_mr */
 	struct verbs_ep *hungry; /* credit.c: something has come, so buffers may be due */
+	bool urgent;		 /* ... and are not to be waited for */
 	_Atomic bool full; /* the log has said so */
 	enum verbs_armed armed;
 	bool helper_deaf;	/* the helper does not hear of completions: whoever sleeps does, through the relay */
