@@ -73,6 +73,7 @@ struct rds_engine {
 	unsigned pollers, followers;
 	struct rds_wait *_Atomic leader;
 	bool lazy, lease_running;
+	uint64_t led_at;   /* coarse clock: when a relayed leader was woken */
 	uint64_t activity; /* counts calls: the lease goes on as long as it moves */
 	unsigned calls;	   /* since the helper took over */
 	/* The leader sleeps on a pipe: unlike an eventfd's, a pipe's wake-up tells the scheduler that the waker is about to
@@ -160,5 +161,6 @@ void rds_answer_expected(void); /* rx not held: wake.c is about to wake a peer w
 void rds_call_made(void); /* rx held: a call looked for input without waiting */
 void rds_poll_enter(void);	 /* rx held: this thread starts to look again and again */
 void rds_poll_leave(bool found); /* rx held */
+void rds_leader_woken(void);	 /* rx held */
 
 #endif

@@ -471,6 +471,11 @@ uint64_t os_now_ns(void)
 	return now(CLOCK_MONOTONIC);
 }
 
+uint64_t os_now_coarse_ns(void)
+{
+	return now(CLOCK_MONOTONIC_COARSE);
+}
+
 uint64_t os_realtime_ns(void)
 {
 	return now(CLOCK_REALTIME);

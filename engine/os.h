@@ -95,6 +95,7 @@ int os_lock(int fd, short type, off_t start, off_t len, bool wait);
 int os_lock_holder(int fd, off_t start, off_t len);
 pid_t os_getpid(void);
 uint64_t os_now_ns(void);      /* CLOCK_MONOTONIC */
+uint64_t os_now_coarse_ns(void); /* the same, up to 10 ms old; no more than a few loads */
 uint64_t os_realtime_ns(void); /* CLOCK_REALTIME */
 void os_random(void *buf, size_t len);
 

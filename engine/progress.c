@@ -123,6 +123,23 @@ void rds_answer_expected(void)
 	rx_unlock();
 }
 
+/*
+ * The leader was woken over a transport whose device tells it directly, and sleeps again and again: to let the helper hear meanwhile, and
+ * make it deaf again, would be two system calls per message.  rx held.
+ */
+void rds_leader_woken(void)
+{
+	struct rds_engine *e = rds_eng;
+	uint64_t now = os_now_coarse_ns(), since = now - e->led_at;
+
+	e->led_at = now;
+	if (since > TICK_NS || !e->helper_up || e->pollers)
+		return;
+	e->activity++;
+	e->lazy = true;
+	lease_begin();
+}
+
 /* A program that calls again and again without ever waiting (MSG_DONTWAIT loops) is as busy as one that spins. */
 void rds_call_made(void)
 {

@@ -330,8 +330,11 @@ void rds_wait_disarm(struct rds_wait *w)
 	w->consumed = false;
 	rx_lock();
 	rds_progress_locked(); /* what it was woken for: not worth waking the helper, too */
-	if (w->leader)
+	if (w->leader) {
 		rds_eng->leader = NULL;
+		if (w->relayed)
+			rds_leader_woken();
+	}
 	if (w->follower)
 		rds_eng->followers--;
 	w->leader = w->follower = false;

@@ -206,6 +206,23 @@ START_TEST(test_unseen)
 }
 END_TEST
 
+/* Woken by a device twice in a tick: it is not told of a change that would be taken back at once.  Not so one that sleeps for long. */
+START_TEST(test_leader_woken_often)
+{
+	engine.lease_running = true; /* no helper here to set a timer of */
+	rx_lock();
+	rds_leader_woken();
+	ck_assert(!engine.lazy);
+	rds_leader_woken();
+	ck_assert(engine.lazy);
+	engine.lazy = false;
+	engine.led_at -= 1000000000;
+	rds_leader_woken();
+	ck_assert(!engine.lazy);
+	rx_unlock();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("recv");
@@ -214,5 +231,6 @@ int main(void)
 	tcase_add_loop_test(t, test_copied, 0, sizeof(lengths) / sizeof(lengths[0]));
 	tcase_add_test(t, test_not_plain);
 	tcase_add_test(t, test_unseen);
+	tcase_add_test(t, test_leader_woken_often);
 	return suite_run(s);
 }
