@@ -29,6 +29,7 @@
 #define OWN_RECEIVES                                                                                                   \
 	(1u << 20) /* where each queue pair has its own: what the completion queue has room for limits them */
 #define SIW_VENDOR 0x626d74u
+#define SIW_PAGES_FROM 4096u
 
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 
@@ -47,6 +48,8 @@ static void find_caps(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 	c->sigpipe = attr->vendor_id == SIW_VENDOR;
 	/* ... and it sends its yes before it has the socket tell it of what comes. */
 	c->late_ear = attr->vendor_id == SIW_VENDOR;
+	/* ... and what is not signaled it hands to TCP page by page, without a copy, which takes more time and segments than one copy. */
+	c->signal_from = attr->vendor_id == SIW_VENDOR ? SIW_PAGES_FROM : UINT32_MAX;
 	c->atomics = attr->atomic_cap != IBV_ATOMIC_NONE;
 	c->max_inline = 128; /* a header and a small message; devices that have less say so when asked */
 	c->frame = VERBS_FRAME_SHARED;

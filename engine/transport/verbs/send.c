@@ -9,7 +9,7 @@
  * Several may share a frame (group.c): such a group is the last of `out` while others may be put behind, and not yet given to the chain.
  *
  * Signaling: one work request in SIGNAL_EVERY, or per SIGNAL_BYTES, asks for a completion, which retires all before it; and each congestion
- * map, or a thousand idle connections would keep 8 KiB each.
+ * map, or a thousand idle connections would keep 8 KiB each.  On some devices, large ones (caps.signal_from).
  *
  * When to acknowledge is the receiver's business (recv.c); who waits for room asks for it, and is answered at once.  Every frame carries ours.
  * Only what the peer must not leave lying is *solicited*: questions, answers to them, credits, congestion maps.
@@ -127,7 +127,8 @@ static inline struct ibv_send_wr *chain_next(struct verbs_ep *ep, uint32_t bytes
 		ep->wr[ep->nchain - 1].next = wr;
 	ep->wr_unsignaled++;
 	ep->bytes_unsignaled += bytes;
-	if (signal || ep->wr_unsignaled >= SIGNAL_EVERY || ep->bytes_unsignaled >= SIGNAL_BYTES) {
+	if (signal || ep->wr_unsignaled >= SIGNAL_EVERY || ep->bytes_unsignaled >= SIGNAL_BYTES ||
+	    unlikely(bytes >= ep->dev->caps.signal_from)) {
 		flags |= IBV_SEND_SIGNALED;
 		ep->wr_unsignaled = ep->bytes_unsignaled = 0;
 	}

@@ -132,6 +132,7 @@ struct verbs_caps {
 	bool cm_commits;    /* rdma_connect may wait for the peer; until it is answered, destroying the id waits, too */
 	bool rnr, timeouts; /* the queue pair has these attributes */
 	bool sigpipe;	    /* a post may raise SIGPIPE in the thread that makes it */
+	uint32_t signal_from; /* requests of so many bytes cost less if they ask for a completion */
 	uint32_t max_inline; /* asked for; an endpoint has what it got */
 	uint32_t frame;	     /* payload that it takes in one, bytes */
 	uint32_t sq, srq;    /* depths */
