@@ -27,7 +27,7 @@ struct options {
 	const char *host; /* RDS: local address */
 	const char *what; /* other: null, pipe, poll; copy: vm, memcpy; call: getmr, barrier, poll */
 	const char *cpus; /* list of processors, "" = do not pin */
-	int fd;		  /* AF_UNIX: inherited end of a pair */
+	int fd;		  /* AF_UNIX: inherited end of a pair; ping: of a pipe */
 	bool rds;	  /* PF_RDS, else AF_UNIX */
 	bool spin;	  /* loop over MSG_DONTWAIT instead of blocking */
 	bool reply;	  /* paced: answer each message */
@@ -38,7 +38,7 @@ struct options {
 	unsigned senders; /* stream receiver: how many senders will come */
 	unsigned id;	  /* stream sender: its number, 0 .. senders - 1 */
 	unsigned gap_us;  /* paced: one message every so many microseconds */
-	unsigned idle;	  /* open so many further sockets first; herd: number of peers */
+	unsigned idle;	  /* open so many further sockets first; herd: number of peers; starts, forked: of processes */
 	unsigned tos;	  /* RDS: type of service, which has connections of its own; 0 = leave */
 	unsigned buffer;  /* SO_SNDBUF and SO_RCVBUF, 0 = leave */
 	unsigned limit;	  /* seconds until SIGALRM ends a stuck worker */
@@ -157,6 +157,9 @@ void run_many(const struct options *o);
 void run_rdmaop(const struct options *o);
 void run_copy(const struct options *o);
 void run_call(const struct options *o);
+void run_ping(const struct options *o);
+void run_starts(const struct options *o);
+void run_forked(const struct options *o);
 void raise_limit(unsigned sockets);
 unsigned open_idle_sockets(const struct options *o);
 

@@ -17,7 +17,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
 SOURCES = ["worker.c", "sock.c", "measure.c", "rtt.c", "stream.c", "paced.c", "other.c", "idle.c", "first.c", "slots.c",
-           "rdmaop.c", "copy.c", "call.c"]
+           "rdmaop.c", "copy.c", "call.c", "starts.c"]
 
 
 class Fault(Exception):

@@ -137,10 +137,10 @@ int main(int argc, char **argv)
 		const char *name;
 		void (*run)(const struct options *);
 	} modes[] = {
-		{"rtt", run_rtt},	{"stream", run_stream}, {"paced", run_paced}, {"other", run_other},
-		{"poll", run_poll},	{"herd", run_herd},	{"peer", run_peer},   {"hog", run_hog},
-		{"first", run_first},	{"many", run_many},	{"copy", run_copy},   {"call", run_call},
-		{"rdmaop", run_rdmaop},
+		{"rtt", run_rtt},	{"stream", run_stream}, {"paced", run_paced},	{"other", run_other},
+		{"poll", run_poll},	{"herd", run_herd},	{"peer", run_peer},	{"hog", run_hog},
+		{"first", run_first},	{"many", run_many},	{"copy", run_copy},	{"call", run_call},
+		{"rdmaop", run_rdmaop}, {"ping", run_ping},	{"starts", run_starts}, {"forked", run_forked},
 	};
 	struct options o = {.role = "",
 			    .host = "127.0.0.1",
