@@ -12,7 +12,7 @@
  *   api.c         the libraries            device.c   device: PD, CQ, SRQ, what it can do
  *   buffers.c     receive buffers        lend.c  ... of endpoints that have queues of their own
  *   arena.c       registered memory that messages are kept in until they are acknowledged
- *   send.c        message -> frames -> send queue, completions, room
+ *   send.c        message -> frames -> send queue, completions      say.c   what goes without a message; room     chain.h  between these
  *   group.c       several messages in a frame         collect.c  may a small message wait for others?
  *   recv.c        completion queue -> frames -> messages, acknowledgements, credits taken
  *   credit.c      may a segment be sent, and how large? (devices that cannot make a sender wait)       segment.c  segments to frames
@@ -392,12 +392,14 @@ int verbs_send(struct rds_ep *ep, const struct rds_wire_hdr *hdr, const struct i
 void verbs_flush(struct rds_ep *ep, bool service);
 const void *verbs_retained(struct rds_ep *ep, uint64_t pos);
 uint64_t verbs_acked(struct rds_ep *ep);
-bool verbs_want_room(struct rds_ep *ep, uint64_t seen_ack);
-void verbs_push(struct rds_ep *ep);
 void verbs_send_done(struct verbs_ep *ep, const struct ibv_wc *wc); /* rx */
 void verbs_send_free(struct verbs_ep *ep);			    /* nothing is in flight: blocks back */
 bool verbs_send_idle(struct verbs_ep *ep);			    /* nothing is in flight */
 void verbs_send_mark(struct verbs_ep *ep); /* helper, queue pair in error: when this is flushed, nothing is in flight */
+
+/* say.c; tx */
+bool verbs_want_room(struct rds_ep *ep, uint64_t seen_ack);
+void verbs_push(struct rds_ep *ep);
 /* An RDMA operation of no bytes (keepalive.c); sets probe_wr. 0, -EBUSY: no place, -errno. */
 int verbs_send_probe(struct verbs_ep *ep);
 
