@@ -77,16 +77,11 @@ static bool say_due(struct verbs_ep *ep)
 	return true;
 }
 
-static void to_nowhere(struct ibv_send_wr *wr)
-{
-	wr->wr.rdma.remote_addr = 0;
-	wr->wr.rdma.rkey = 0;
-}
-
 static void write_nothing(struct ibv_send_wr *wr)
 {
 	wr->opcode = IBV_WR_RDMA_WRITE;
-	to_nowhere(wr);
+	wr->wr.rdma.remote_addr = 0;
+	wr->wr.rdma.rkey = 0;
 	wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;
 	wr->num_sge = 0;
 	wr->sg_list = NULL;
@@ -187,14 +182,10 @@ int verbs_send_probe(struct verbs_ep *ep)
 		return -EBUSY;
 	}
 	wr = verbs_chain_next(ep, 0, true);
-	if (ep->dev->caps.probe_reads) {
-		wr->opcode = IBV_WR_RDMA_READ;
-		to_nowhere(wr);
-		wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;
-		wr->sg_list[0] = (struct ibv_sge){.addr = (uintptr_t)ep->dev->recv_mem, .lkey = ep->dev->recv_mr->lkey};
-	} else {
+	if (ep->dev->caps.probe_reads)
+		verbs_keepalive_read(ep, wr);
+	else
 		write_nothing(wr);
-	}
 	atomic_store(&ep->probe_wr, ep->wr_posted);
 	verbs_chain_post(ep);
 	return 0;
