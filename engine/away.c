@@ -5,8 +5,11 @@
  * A channel serves one call at a time; a thread takes one that is idle, or makes another.  They are kept by the inode
  * of the stand-in until a number of the socket is closed here, or the carrier goes.
  *
- * No lock and no allocator: a signal handler may make a call while it has interrupted one.  A slot belongs to whoever has
- * moved its state from FREE or IDLE to BUSY.  Slots are never given back, only used again.
+ * A call over a channel that is there takes no lock and allocates nothing: a signal handler may make one while it has interrupted
+ * another.  Making or closing a channel does: its descriptor goes on the engine's list or off it, under that list's lock, and the list may
+ * grow.  So a handler that makes the first call, or has interrupted close(), may wait for what it has interrupted, as with the
+ * engine's own sockets.  A slot belongs to whoever has moved its state from FREE or IDLE to BUSY.  Slots are never given back, only used
+ * again.
  *
  * Must not know what calls mean (away_call.c), nor anything of an engine in this process.
  */

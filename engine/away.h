@@ -4,7 +4,8 @@
  *
  * A holder needs no engine of its own.  The functions are those of rds.h with the descriptor instead of the socket: same
  * results (0, a count, -errno), same rules about the program's pointers; a call that blocks sleeps in one libc read().
- * They may be called in signal handlers, from any number of threads, and in a child of vfork not at all.
+ * They may be called from any number of threads, in a child of vfork not at all, and in signal handlers as long as the socket has an
+ * idle channel: making one takes a lock (away.c).
  *
  * -RDS_AWAY_LEFT from any of them: the call was not made, because the carrier has left the socket to whoever wants it; rds_adopt() it
  * and make the call here.

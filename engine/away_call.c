@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "engine/away_impl.h"
-#include "engine/copy.h"
 #include "engine/os.h"
+#include "engine/rds.h"
 #include "engine/uaccess.h"
 #include "include/rds_abi.h"
 
@@ -248,7 +248,7 @@ int rds_away_ioctl(int fd, unsigned long req, void *arg)
 	int64_t rc;
 
 	if (!tos) /* about the host, or about nothing: any socket's answer is as good */
-		return -515;
+		return -ENOIOCTLCMD;
 	if (arg && !rds_user_readable(arg, 1)) {
 		iov.iov_len = rds_user_readable(arg, sizeof(int)) ? 1 : sizeof(int);
 		c.q.has_name = true;

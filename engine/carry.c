@@ -476,19 +476,26 @@ static int holder_new(struct rds_carry *c, int channel)
 	return 0;
 }
 
+static bool sound(const struct rds_sock *sk, const struct rds_share_attach *hello, const int *fds, unsigned nfds)
+{
+	if (nfds < 2)
+		rds_warn_once("what came to share an RDS socket with was lost: raise `ulimit -n` of this process");
+	else if (nfds == 2 && hello->magic == RDS_SHARE_MAGIC && hello->version == RDS_SHARE_VERSION)
+		return is_standin(sk, fds[1]); /* else nothing that a library says */
+	else
+		rds_warn_once("a process speaks version %u of sharing RDS sockets, this one %u: give both one library",
+			      hello->version, RDS_SHARE_VERSION);
+	return false;
+}
+
 static void attach(struct rds_sock *sk, const struct rds_share_attach *hello, const int *fds, unsigned nfds)
 {
 	struct rds_carry *c;
-	unsigned i;
 	int err;
 
-	if (nfds != 2 || hello->magic != RDS_SHARE_MAGIC || hello->version != RDS_SHARE_VERSION ||
-	    !is_standin(sk, fds[1])) {
-		rds_warn_once("a process that got an RDS socket of this one speaks version %u of sharing, and this one "
-			      "version %u: give both the same library",
-			      hello->version, RDS_SHARE_VERSION);
-		for (i = 0; i < nfds; i++)
-			os_close(fds[i]);
+	if (!sound(sk, hello, fds, nfds)) {
+		while (nfds--)
+			os_close(fds[nfds]);
 		return;
 	}
 	c = carry_of(sk);
@@ -526,7 +533,7 @@ void rds_carry_look(struct rds_sock *sk)
 	if (atomic_load(&sk->hidden_out) && lie < (int)sizeof(hello))
 		return;
 	while ((n = os_pass_recv(pair, &hello, sizeof(hello), fds, &nfds, &lost, MSG_DONTWAIT)) > 0) {
-		if (n == sizeof(hello) && nfds)
+		if (n == sizeof(hello) && (nfds || lost))
 			attach(sk, &hello, fds, nfds);
 		else if (n == 1 && atomic_load(&sk->hidden_out))
 			filler = true;

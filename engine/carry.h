@@ -51,7 +51,7 @@ void rds_carry_forget(void); /* forked child */
 /* Something has come in or gone out: any thread, any lock held. */
 void rds_carry_wake(void);
 
-/* carry_serve.c: makes the call.  -EAGAIN in *answer->result with *sleeps set: it has to wait for that event. */
+/* carry_serve.c: makes the call, as if it must not block.  `sleeps`: one that may would wait now, and is to be made again. */
 struct rds_carry_result {
 	struct rds_share_answer a;
 	char name[RDS_SHARE_NAME];

@@ -20,13 +20,12 @@ static void fail(struct rds_carry_result *r, int err)
 }
 
 /* Addresses in it are the other process's: its memory is not here. */
-static int not_here(struct rds_carry_result *r)
+static void not_here(struct rds_carry_result *r)
 {
 	rds_warn_once(
 		"RDMA on a socket that another process carries: regions and operations belong to the process that "
 		"opened the socket (EOPNOTSUPP)");
 	fail(r, -EOPNOTSUPP);
-	return -EOPNOTSUPP;
 }
 
 /* ---- messages ---- */

@@ -3,8 +3,9 @@
  * leave.c - the carrier of sockets leaves: exit, _exit, exec.  What other processes still hold is deposited (share.h).
  *
  * In this order, for all sockets together:
- *   1. no call on them gets anywhere any more (they are not open), and what arrives for them stays where it is: not accepted, so its
- *      sender still has it and will look for the port anew when this process is gone (shutdown.c);
+ *   1. no call on them gets anywhere any more (they are not open), and what arrives for them stays where it is, not accepted.  In
+ *      memory that outlives this process its sender has it until then, and will look for the port anew when we are gone (shutdown.c);
+ *      over a device only what was never sent is sent again: what had come to us, and was not accepted, may be lost;
  *   2. what they have sent is waited for, so that nothing that the next carrier sends can overtake it;
  *   3. their ports become nobody's in the registry: senders wait;
  *   4. the deposit: state and queue, and our end of the pair.
@@ -373,7 +374,7 @@ void rds_leave_not(void)
 	rds_helper_kick();
 }
 
-bool rds_sock_is_left(struct rds_sock *sk)
+bool rds_sock_is_leaving(struct rds_sock *sk)
 {
 	return atomic_load(&sk->leaving);
 }

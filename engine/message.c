@@ -54,6 +54,31 @@ static void inc_place(struct rds_inc *inc, struct rds_conn *conn)
 	conn->inplace_last = inc;
 }
 
+static void inc_pool_put(struct rds_inc *inc)
+{
+	inc->next = inc_pool;
+	inc_pool = inc;
+	inc_pooled++;
+}
+
+/* inc->len bytes of its own: in `small` if they fit.  False: no memory, and it has gone. */
+static inline bool inc_keep(struct rds_inc *inc, const void *from)
+{
+	inc->ep = NULL;
+	inc->heap = NULL;
+	inc->data = inc->small;
+	if (inc->len > RDS_INC_SMALL) {
+		inc->data = inc->heap = malloc(inc->len);
+		if (!inc->heap) {
+			inc_pool_put(inc);
+			return false;
+		}
+	}
+	if (inc->len) /* else there may be no address either */
+		memcpy((void *)(uintptr_t)inc->data, from, inc->len);
+	return true;
+}
+
 struct rds_inc *rds_inc_new(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
 {
 	struct rds_inc *inc = inc_alloc();
@@ -67,52 +92,33 @@ struct rds_inc *rds_inc_new(struct rds_conn *conn, struct rds_ep *ep, const stru
 	inc->seq = rx->hdr.seq;
 	inc->tos = conn->id.tos;
 	inc->cookie = rx->hdr.ext_type == RDS_EXTHDR_RDMA_DEST ? rds_cookie(rx->hdr.ext_rkey, rx->hdr.ext_offset) : 0;
-	inc->heap = NULL;
 	inc->real_ns = 0;
 	if (rx->token) {
+		inc->heap = NULL;
 		inc->data = rx->data;
 		inc->token = rx->token;
 		inc->ep = ep;
 		inc_place(inc, conn);
 		return inc;
 	}
-	inc->ep = NULL;
 	if (rx->owned) {
+		inc->ep = NULL;
 		inc->heap = rx->owned;
 		inc->data = rx->data;
 		return inc;
 	}
-	inc->data = inc->small;
-	if (inc->len > RDS_INC_SMALL) {
-		inc->data = inc->heap = malloc(inc->len);
-		if (!inc->heap) {
-			inc->next = inc_pool;
-			inc_pool = inc;
-			inc_pooled++;
-			return NULL;
-		}
-	}
-	if (inc->len) /* else there may be no address either */
-		memcpy((void *)(uintptr_t)inc->data, rx->data, inc->len);
-	return inc;
+	return inc_keep(inc, rx->data) ? inc : NULL;
 }
 
 struct rds_inc *rds_inc_copy(const void *from, uint32_t len)
 {
 	struct rds_inc *inc = inc_alloc();
-	void *heap = len ? malloc(len) : NULL;
 
-	if (!inc || (len && !heap)) {
-		free(inc);
-		free(heap);
+	if (!inc)
 		return NULL;
-	}
-	if (len)
-		memcpy(heap, from, len);
-	memset(inc, 0, sizeof(*inc));
+	memset(inc, 0, offsetof(struct rds_inc, small));
 	inc->len = len;
-	inc->data = inc->heap = heap;
-	return inc;
+	return inc_keep(inc, from) ? inc : NULL;
 }
 
 void rds_inc_free(struct rds_inc *inc)
@@ -129,9 +135,7 @@ void rds_inc_free(struct rds_inc *inc)
 		free(inc);
 		return;
 	}
-	inc->next = inc_pool;
-	inc_pool = inc;
-	inc_pooled++;
+	inc_pool_put(inc);
 }
 
 void rds_inc_evacuate(struct rds_conn *conn, struct rds_ep *ep)

@@ -173,7 +173,7 @@ void rds_engine_spreads(void); /* ... and has the helper that they need; takes l
 unsigned rds_leave(bool (*wanted)(struct rds_sock *sk));
 void rds_leave_now(void); /* all, from _exit(): not if a lock is not to be had soon */
 void rds_leave_not(void);
-bool rds_sock_is_left(struct rds_sock *sk); /* it was left, and not taken back */
+bool rds_sock_is_leaving(struct rds_sock *sk); /* it is being left, or was, and has not been taken back */
 /*
  * Takes over what was left in the stand-in `fd`: 0 and *out, with one reference for the caller.  -EAGAIN: nothing was left
  * there, another process carries it.  -errno: it is lost, which has been logged.

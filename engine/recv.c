@@ -405,6 +405,25 @@ static void nothing_there(struct rds_sock *sk, int fd)
 	rds_sock_lower(sk, fd);
 }
 
+/* What operations came to, or congestion, goes before any message. */
+static inline bool news_first(const struct rds_sock *sk)
+{
+	return unlikely(sk->reports) || unlikely(sk->cong_monitor && sk->cong_notify);
+}
+
+/* What a receive gets of all that there is, or -EAGAIN.  rx held. */
+static ssize_t deliver_next(struct rds_sock *sk, int fd, struct msghdr *msg, int flags, struct rds_inc **taken)
+{
+	if (sk->reports)
+		return deliver_reports(sk, fd, msg);
+	if (news_first(sk))
+		return deliver_cong(sk, fd, msg);
+	if (sk->rx_head)
+		return deliver(sk, fd, msg, flags, taken);
+	nothing_there(sk, fd);
+	return -EAGAIN;
+}
+
 /* One round for this socket's reader, who takes what comes at once: the first of it need not be shown to others.  rx held. */
 static void look(struct rds_sock *sk)
 {
@@ -430,19 +449,14 @@ static ssize_t recv_once(struct rds_sock *sk, int fd, struct msghdr *msg, int fl
 		ret = -EBADF;
 		goto out;
 	}
-	if (!sk->rx_head && !sk->reports && !(sk->cong_monitor && sk->cong_notify)) {
+	if (!sk->rx_head && !news_first(sk)) {
 		look(sk);
 		looked = true;
 	}
-	if (unlikely(sk->reports))
-		ret = deliver_reports(sk, fd, msg);
-	else if (unlikely(sk->cong_monitor && sk->cong_notify))
-		ret = deliver_cong(sk, fd, msg);
-	else if (sk->rx_head)
-		ret = likely(plain(sk, sk->rx_head, msg, flags)) ? deliver_plain(sk, fd, msg)
-								 : deliver(sk, fd, msg, flags, NULL);
+	if (likely(!news_first(sk) && sk->rx_head && plain(sk, sk->rx_head, msg, flags)))
+		ret = deliver_plain(sk, fd, msg);
 	else
-		nothing_there(sk, fd);
+		ret = deliver_next(sk, fd, msg, flags, NULL);
 	if (looked)
 		rds_sock_left(sk);
 out:
@@ -512,14 +526,8 @@ ssize_t rds_recv_for(struct rds_sock *sk, int fd, struct msghdr *msg, int flags,
 		rds_progress_locked();
 	if (!atomic_load(&sk->open))
 		ret = -EBADF;
-	else if (sk->reports)
-		ret = deliver_reports(sk, fd, msg);
-	else if (sk->cong_monitor && sk->cong_notify)
-		ret = deliver_cong(sk, fd, msg);
-	else if (sk->rx_head)
-		ret = deliver(sk, fd, msg, flags, taken);
 	else
-		nothing_there(sk, fd);
+		ret = deliver_next(sk, fd, msg, flags, taken);
 	rx_unlock();
 	if (atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed))
 		rds_run_work();

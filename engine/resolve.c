@@ -153,10 +153,12 @@ void rds_nowhere_append(const struct rds_conn_id *from, struct rds_queued *list,
 		nowhere = rds_conn_get_locked(RDS_CONN_NOWHERE, &id, &err);
 	if (nowhere && before)
 		newer = set_aside(nowhere, &n);
-	if (nowhere)
-		nowhere->far = true;
-	else if (list)
+	if (nowhere) { /* messages of this host are no question to others, unless they went by a device anyway */
+		nowhere->far |= !before || from->peer_port;
+		nowhere->handed |= before;
+	} else if (list) {
 		rds_error("out of memory: messages are lost that have to look for their port anew");
+	}
 	while ((q = list)) {
 		list = q->next;
 		if (nowhere) {

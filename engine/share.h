@@ -56,7 +56,7 @@ enum rds_share_op {
 	RDS_SHARE_SETOPT,
 	RDS_SHARE_GETOPT,
 	RDS_SHARE_IOCTL,
-	RDS_SHARE_WATCH, /* arg: edges, too */
+	RDS_SHARE_WATCH, /* opt: edges, too */
 	RDS_SHARE_TAKE_ERROR,
 	RDS_SHARE_SET_ERROR,
 	RDS_SHARE_OPS
@@ -117,7 +117,7 @@ struct rds_share_request {
 	uint32_t seq;
 	int32_t flags;				  /* msg flags */
 	int32_t level, opt;			  /* options; opt: error number, edge */
-	uint64_t arg;				  /* ioctl: the request */
+	uint64_t arg;				  /* ioctl: the request; options: the length */
 	uint32_t name_len, control_len, data_len; /* in this packet */
 	uint32_t big;				  /* bytes in the memfd that comes with it, instead of data */
 	uint32_t room, control_room;		  /* for the answer */

@@ -88,10 +88,7 @@ static bool exact(const struct rds_conn *conn)
 	return conn->id.peer_slot != RDS_SLOT_REMOTE && (conn->t->ops->caps & RDS_TCAP_SURVIVES);
 }
 
-/*
- * A process of this host has ended, and left sockets to others: what it had not accepted for them goes there.  tx held, the endpoint is
- * still there.
- */
+/* A process of this host has ended, and left sockets to others: what it had not accepted for them goes there.  tx held. */
 static struct rds_queued *take_left(struct rds_conn *conn)
 {
 	struct rds_queued *all = NULL, **tail = &all, *some;
@@ -124,21 +121,31 @@ static struct rds_queued *take_left_unsent(struct rds_conn *conn)
 	return left;
 }
 
+/* The peer process has ended: what others are to get.  tx held; as long as the endpoint is there, which may have their bytes. */
+static struct rds_queued *take_what_goes_on(struct rds_conn *conn)
+{
+	if (conn->id.peer_slot == RDS_SLOT_REMOTE)
+		return rds_queue_take_unsent(conn);
+	return exact(conn) ? take_left(conn) : take_left_unsent(conn);
+}
+
 void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone)
 {
 	struct rds_queued *unsent = NULL;
 	struct rds_ep *stale = NULL;
 	uint64_t congested = 0;
-	bool was_up = false;
+	bool was_up;
 
 	rds_timer_cancel(&conn->retry);
 	rds_lock(&rds_eng->control);
 	rds_lock(&conn->tx);
-	operations_end(conn, ep && conn->ep == ep, peer_gone);
-	if (ep && conn->ep == ep) {
+	was_up = ep && conn->ep == ep;
+	operations_end(conn, was_up, peer_gone);
+	if (was_up)
 		rds_conn_reap(conn);
-		if (peer_gone && exact(conn))
-			unsent = take_left(conn);
+	if (peer_gone)
+		unsent = take_what_goes_on(conn);
+	if (was_up) {
 		if (!peer_gone && !rds_queue_requeue(conn, ep)) {
 			rds_error("out of memory: a connection that broke stays down until %u messages can be kept",
 				  conn->count);
@@ -147,20 +154,13 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 		}
 		conn->ep = NULL;
 		atomic_store(&conn->lied, false);
-		was_up = true;
 		RDS_STAT_INC(conn_reset);
 	}
 	if (ep && conn->pending == ep)
 		conn->pending = NULL;
-	if (peer_gone && exact(conn) && !unsent)
-		unsent = take_left(conn); /* it never came up */
 	if (peer_gone) {
 		atomic_store(&conn->state, RDS_CONN_DEAD);
 		atomic_fetch_add(&rds_eng->conn_gen, 1);
-		if (conn->id.peer_slot == RDS_SLOT_REMOTE)
-			unsent = rds_queue_take_unsent(conn);
-		else if (!exact(conn))
-			unsent = take_left_unsent(conn);
 		rds_queue_drop_all(conn);
 		stale = conn->stale;
 		conn->stale = NULL;

@@ -19,7 +19,6 @@
 #include "fds.h"
 
 #include <dirent.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -346,20 +345,32 @@ void rds_fds_received(int fd)
 		(void)fds_recognise(fd);
 }
 
+/* -1: no number (".", ".."). */
+static int parse_number(const char *name)
+{
+	int n = *name ? 0 : -1;
+
+	for (; *name >= '0' && *name <= '9'; name++)
+		n = 10 * n + (*name - '0');
+	return *name ? -1 : n;
+}
+
+/* In every program's start-up, so without the allocator. */
 void rds_fds_came(void)
 {
-	char path[] = "/proc/self/fd";
-	struct dirent *d;
-	DIR *dir = opendir(path);
+	_Alignas(struct dirent64) char buf[2048];
+	int dir = os_open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	long n, at;
 
-	while (dir && (d = readdir(dir)) != NULL) {
-		int fd = atoi(d->d_name);
+	while (dir >= 0 && (n = os_syscall(SYS_getdents64, dir, (long)buf, sizeof(buf), 0, 0, 0)) > 0)
+		for (at = 0; at < n; at += ((struct dirent64 *)(void *)(buf + at))->d_reclen) {
+			int fd = parse_number(((struct dirent64 *)(void *)(buf + at))->d_name);
 
-		if (d->d_name[0] != '.' && fd != dirfd(dir))
-			(void)fds_foreign(fd);
-	}
-	if (dir)
-		closedir(dir);
+			if (fd >= 0 && fd != dir)
+				(void)fds_foreign(fd);
+		}
+	if (dir >= 0)
+		os_close(dir);
 }
 
 void rds_fds_left(void)
@@ -368,7 +379,7 @@ void rds_fds_left(void)
 		_Atomic(uintptr_t) *word = rds_fds_word(n);
 		uintptr_t value = word ? atomic_load(word) : 0;
 
-		if (fds_sock(value) && rds_sock_is_left(fds_sock(value)) &&
+		if (fds_sock(value) && rds_sock_is_leaving(fds_sock(value)) &&
 		    atomic_compare_exchange_strong(word, &value, FDS_INHERITED))
 			rds_sock_put(fds_sock(value));
 	}

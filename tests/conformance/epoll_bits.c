@@ -6,21 +6,6 @@
 
 static int s, d, ep;
 
-static const char *wait_for(int ms)
-{
-	struct epoll_event event = { 0 };
-	int r = epoll_wait(ep, &event, 1, ms);
-
-	return r <= 0 ? rc(r) : text("%d %s data %u", r, poll_bits(event.events), event.data.u32);
-}
-
-static int control(int op, unsigned events)
-{
-	struct epoll_event event = { .events = events, .data.u32 = 5 };
-
-	return epoll_ctl(ep, op, d, &event);
-}
-
 static void message(void)
 {
 	if (send_to(s, d, "x", 1, 0) != 1 || !wait_message(d))
@@ -36,48 +21,48 @@ static void take(void)
 
 static void level(void)
 {
-	check("add", "0", "%s", rc(control(EPOLL_CTL_ADD, EPOLLIN)));
-	check("add-again", "-1 EEXIST", "%s", rc(control(EPOLL_CTL_ADD, EPOLLIN)));
-	check("empty", "0", "%s", wait_for(0));
+	check("add", "0", "%s", rc(epoll_set(ep, EPOLL_CTL_ADD, d, EPOLLIN)));
+	check("add-again", "-1 EEXIST", "%s", rc(epoll_set(ep, EPOLL_CTL_ADD, d, EPOLLIN)));
+	check("empty", "0", "%s", epoll_said(ep, 0));
 	message();
-	check("message", "1 IN data 5", "%s", wait_for(3000));
-	check("message-level", "1 IN data 5", "%s", wait_for(0));
+	check("message", "1 IN data 5", "%s", epoll_said(ep, 3000));
+	check("message-level", "1 IN data 5", "%s", epoll_said(ep, 0));
 	take();
-	check("taken", "0", "%s", wait_for(0));
-	check("modify-out", "0", "%s", rc(control(EPOLL_CTL_MOD, EPOLLIN | EPOLLOUT)));
-	check("out", "1 OUT data 5", "%s", wait_for(0));
-	check("modify-rdnorm", "0", "%s", rc(control(EPOLL_CTL_MOD, EPOLLRDNORM)));
-	check("rdnorm-empty", "0", "%s", wait_for(0));
+	check("taken", "0", "%s", epoll_said(ep, 0));
+	check("modify-out", "0", "%s", rc(epoll_set(ep, EPOLL_CTL_MOD, d, EPOLLIN | EPOLLOUT)));
+	check("out", "1 OUT data 5", "%s", epoll_said(ep, 0));
+	check("modify-rdnorm", "0", "%s", rc(epoll_set(ep, EPOLL_CTL_MOD, d, EPOLLRDNORM)));
+	check("rdnorm-empty", "0", "%s", epoll_said(ep, 0));
 	message();
-	check("rdnorm-message", "1 RDNORM data 5", "%s", wait_for(3000));
+	check("rdnorm-message", "1 RDNORM data 5", "%s", epoll_said(ep, 3000));
 	take();
 }
 
 static void edge(void)
 {
-	control(EPOLL_CTL_MOD, EPOLLIN | EPOLLET);
-	check("edge-empty", "0", "%s", wait_for(0));
+	epoll_set(ep, EPOLL_CTL_MOD, d, EPOLLIN | EPOLLET);
+	check("edge-empty", "0", "%s", epoll_said(ep, 0));
 	message();
-	check("edge-message", "1 IN data 5", "%s", wait_for(3000));
-	check("edge-once", "0", "%s", wait_for(0));
+	check("edge-message", "1 IN data 5", "%s", epoll_said(ep, 3000));
+	check("edge-once", "0", "%s", epoll_said(ep, 0));
 	message();
-	check("edge-next-message", "1 IN data 5", "%s", wait_for(3000));
+	check("edge-next-message", "1 IN data 5", "%s", epoll_said(ep, 3000));
 	take();
 	take();
-	check("edge-drained", "0", "%s", wait_for(0));
+	check("edge-drained", "0", "%s", epoll_said(ep, 0));
 	message();
-	check("edge-after-drain", "1 IN data 5", "%s", wait_for(3000));
+	check("edge-after-drain", "1 IN data 5", "%s", epoll_said(ep, 3000));
 	take();
 }
 
 static void once(void)
 {
-	control(EPOLL_CTL_MOD, EPOLLIN | EPOLLONESHOT);
+	epoll_set(ep, EPOLL_CTL_MOD, d, EPOLLIN | EPOLLONESHOT);
 	message();
-	check("oneshot", "1 IN data 5", "%s", wait_for(3000));
-	check("oneshot-disarmed", "0", "%s", wait_for(0));
-	control(EPOLL_CTL_MOD, EPOLLIN | EPOLLONESHOT);
-	check("oneshot-rearmed", "1 IN data 5", "%s", wait_for(3000));
+	check("oneshot", "1 IN data 5", "%s", epoll_said(ep, 3000));
+	check("oneshot-disarmed", "0", "%s", epoll_said(ep, 0));
+	epoll_set(ep, EPOLL_CTL_MOD, d, EPOLLIN | EPOLLONESHOT);
+	check("oneshot-rearmed", "1 IN data 5", "%s", epoll_said(ep, 3000));
 	take();
 }
 
@@ -93,7 +78,7 @@ static void wakes(void)
 {
 	struct helper helper;
 
-	control(EPOLL_CTL_MOD, EPOLLIN);
+	epoll_set(ep, EPOLL_CTL_MOD, d, EPOLLIN);
 	helper_start(&helper, sleeper, &ep);
 	check("sleeps", "1", "%d", helper_asleep(&helper));
 	send_to(s, d, "x", 1, 0);
@@ -107,30 +92,30 @@ static void nested(void)
 	struct pollfd pfd = { .fd = ep, .events = POLLIN };
 	int r;
 
-	control(EPOLL_CTL_MOD, EPOLLIN);
+	epoll_set(ep, EPOLL_CTL_MOD, d, EPOLLIN);
 	r = poll(&pfd, 1, 0);
 	check("nested-empty", "0 0", "%d %s", r, poll_bits(pfd.revents));
 	message();
 	r = poll(&pfd, 1, 3000);
 	check("nested-message", "1 IN", "%d %s", r, poll_bits(pfd.revents));
 	take();
-	wait_for(0);
+	epoll_said(ep, 0);
 	r = poll(&pfd, 1, 0);
 	check("nested-taken", "0 0", "%d %s", r, poll_bits(pfd.revents));
 }
 
 static void leaves(void)
 {
-	check("delete", "0", "%s", rc(control(EPOLL_CTL_DEL, 0)));
+	check("delete", "0", "%s", rc(epoll_set(ep, EPOLL_CTL_DEL, d, 0)));
 	message();
-	check("deleted-says-nothing", "0", "%s", wait_for(0));
-	check("delete-again", "-1 ENOENT", "%s", rc(control(EPOLL_CTL_DEL, 0)));
-	check("modify-deleted", "-1 ENOENT", "%s", rc(control(EPOLL_CTL_MOD, EPOLLIN)));
-	control(EPOLL_CTL_ADD, EPOLLIN);
-	check("added-with-message", "1 IN data 5", "%s", wait_for(3000));
+	check("deleted-says-nothing", "0", "%s", epoll_said(ep, 0));
+	check("delete-again", "-1 ENOENT", "%s", rc(epoll_set(ep, EPOLL_CTL_DEL, d, 0)));
+	check("modify-deleted", "-1 ENOENT", "%s", rc(epoll_set(ep, EPOLL_CTL_MOD, d, EPOLLIN)));
+	epoll_set(ep, EPOLL_CTL_ADD, d, EPOLLIN);
+	check("added-with-message", "1 IN data 5", "%s", epoll_said(ep, 3000));
 	close(d);
-	check("closed-leaves-the-set", "0", "%s", wait_for(0));
-	check("modify-closed", "-1 EBADF", "%s", rc(control(EPOLL_CTL_MOD, EPOLLIN)));
+	check("closed-leaves-the-set", "0", "%s", epoll_said(ep, 0));
+	check("modify-closed", "-1 EBADF", "%s", rc(epoll_set(ep, EPOLL_CTL_MOD, d, EPOLLIN)));
 }
 
 int main(int argc, char **argv)

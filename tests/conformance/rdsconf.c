@@ -9,8 +9,7 @@
 #include <dirent.h>
 #include <execinfo.h>
 #include <signal.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
+#include <sys/epoll.h>
 #include <time.h>
 
 const char *conf_text;
@@ -423,6 +422,41 @@ void warm_up(int a, int b)
 	settle(b);
 }
 
+/* Of so many bytes in pieces. */
+static unsigned sum(const struct iovec *iov, size_t len)
+{
+	unsigned n = 17;
+	size_t i;
+
+	for (; len; iov++)
+		for (i = 0; i < iov->iov_len && len; i++, len--)
+			n = n * 31 + ((unsigned char *)iov->iov_base)[i];
+	return n;
+}
+
+const char *recvmsg_said(int fd, struct msghdr *msg, int flags)
+{
+	struct name from = {.len = 0};
+	size_t i, room = 0;
+	long r;
+
+	for (i = 0; i < msg->msg_iovlen; i++) {
+		memset(msg->msg_iov[i].iov_base, 0, msg->msg_iov[i].iov_len);
+		room += msg->msg_iov[i].iov_len;
+	}
+	msg->msg_name = &from.ss;
+	msg->msg_namelen = sizeof(from.ss);
+	r = recvmsg(fd, msg, flags);
+	msg->msg_name = NULL;
+	if (r < 0) {
+		msg->msg_controllen = 0;
+		return rc(r);
+	}
+	from.len = msg->msg_namelen;
+	return text("%ld sum %08x flags %s from %s", r, sum(msg->msg_iov, (size_t)r < room ? (size_t)r : room),
+		    msg_flags(msg->msg_flags), who(&from));
+}
+
 ssize_t receive(int fd, void *data, size_t len, int flags)
 {
 	if (!wait_message(fd))
@@ -430,9 +464,24 @@ ssize_t receive(int fd, void *data, size_t len, int flags)
 	return recv(fd, data, len, flags | MSG_DONTWAIT);
 }
 
+const char *epoll_said(int ep, int ms)
+{
+	struct epoll_event event = {0};
+	int r = epoll_wait(ep, &event, 1, ms);
+
+	return r <= 0 ? rc(r) : text("%d %s data %u", r, poll_bits(event.events), event.data.u32);
+}
+
+int epoll_set(int ep, int op, int fd, unsigned events)
+{
+	struct epoll_event event = {.events = events, .data.u32 = 5};
+
+	return epoll_ctl(ep, op, fd, &event);
+}
+
 void timeouts(int fd, int which, int ms)
 {
-	struct timeval tv = { .tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000 };
+	struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
 
 	if (setsockopt(fd, SOL_SOCKET, which, &tv, sizeof(tv)))
 		conf_die("timeout");
@@ -444,98 +493,6 @@ long long now_ms(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return ts.tv_sec * 1000LL + ts.tv_nsec / 1000000;
-}
-
-static void *helper_main(void *arg)
-{
-	struct helper *helper = arg;
-
-	__atomic_store_n(&helper->tid, syscall(SYS_gettid), __ATOMIC_RELEASE);
-	helper->result = helper->call(helper->arg);
-	helper->error = errno;
-	return NULL;
-}
-
-void helper_start(struct helper *helper, long (*call)(void *), void *arg)
-{
-	memset(helper, 0, sizeof(*helper));
-	helper->call = call;
-	helper->arg = arg;
-	errno = pthread_create(&helper->thread, NULL, helper_main, helper);
-	if (errno)
-		conf_die("pthread_create");
-	while (!__atomic_load_n(&helper->tid, __ATOMIC_ACQUIRE))
-		usleep(500);
-}
-
-/* The state letter of a stat file of /proc, 0 if it is gone. */
-static char state_of(const char *path)
-{
-	char line[512], *end;
-	int fd = open(path, O_RDONLY);
-	ssize_t n;
-
-	if (fd < 0)
-		return 0;
-	n = read(fd, line, sizeof(line) - 1);
-	close(fd);
-	if (n <= 0)
-		return 0;
-	line[n] = 0;
-	end = strrchr(line, ')');
-	return end && end[1] ? end[2] : 0;
-}
-
-/* Asleep in eight looks one after another: not a passing wait for a lock or a page. */
-static bool asleep(const char *path)
-{
-	long long end = now_ms() + 5000;
-	int seen = 0;
-
-	while (seen < 8 && now_ms() < end) {
-		char state = state_of(path);
-
-		if (!state || state == 'Z')
-			return false;
-		seen = state == 'S' ? seen + 1 : 0;
-		usleep(5000);
-	}
-	return seen == 8;
-}
-
-bool helper_asleep(struct helper *helper)
-{
-	return asleep(text("/proc/self/task/%d/stat", helper->tid));
-}
-
-bool process_asleep(int pid)
-{
-	return asleep(text("/proc/%d/stat", pid));
-}
-
-bool process_stopped(int pid)
-{
-	return state_of(text("/proc/%d/stat", pid)) == 'T';
-}
-
-bool helper_done(struct helper *helper, int ms)
-{
-	struct timespec ts;
-
-	if (!helper->joined) {
-		clock_gettime(CLOCK_REALTIME, &ts);
-		ts.tv_sec += ms / 1000;
-		ts.tv_nsec += ms % 1000 * 1000000L;
-		if (ts.tv_nsec >= 1000000000L) {
-			ts.tv_sec++;
-			ts.tv_nsec -= 1000000000L;
-		}
-		if (pthread_timedjoin_np(helper->thread, NULL, &ts))
-			return false;
-		helper->joined = true;
-	}
-	errno = helper->error;
-	return true;
 }
 
 static long path0_send(void *arg)
@@ -570,101 +527,4 @@ int rds_bound_path0(void)
 		close(fd);
 	}
 	conf_die("no socket on path 0");
-}
-
-bool fork_other(struct other *other)
-{
-	int there[2], back[2];
-
-	if (pipe2(there, O_CLOEXEC) || pipe2(back, O_CLOEXEC))
-		conf_die("pipe");
-	fflush(stdout);
-	other->pid = fork();
-	if (other->pid < 0)
-		conf_die("fork");
-	if (!other->pid)
-		alarm(15); /* before whoever waits for it */
-	other->rd = other->pid ? back[0] : there[0];
-	other->wr = other->pid ? there[1] : back[1];
-	close(other->pid ? there[0] : back[0]);
-	close(other->pid ? back[1] : there[1]);
-	return !other->pid;
-}
-
-void say(const struct other *other)
-{
-	if (write(other->wr, "", 1) != 1)
-		conf_die("say");
-}
-
-void hear(const struct other *other)
-{
-	char byte;
-	long r;
-
-	do
-		r = read(other->rd, &byte, 1);
-	while (r < 0 && errno == EINTR);
-	if (r != 1)
-		conf_die("the other process has gone");
-}
-
-const char *end_of(const struct other *other)
-{
-	int status;
-
-	close(other->rd);
-	close(other->wr);
-	if (waitpid(other->pid, &status, 0) != other->pid)
-		return rc(-1);
-	return WIFEXITED(status) ? text("exit %d", WEXITSTATUS(status)) : text("signal %d", WTERMSIG(status));
-}
-
-void elsewhere(void (*step)(void))
-{
-	struct other other;
-	const char *end;
-
-	if (fork_other(&other)) {
-		step();
-		_exit(0);
-	}
-	end = end_of(&other);
-	if (strcmp(end, "exit 0") != 0)
-		check("the-other-process", "exit 0", "%s", end);
-}
-
-void pass_fd(int line, int fd)
-{
-	char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))) = "";
-	struct iovec iov = {"p", 1};
-	struct msghdr msg = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
-	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(c), &fd, sizeof(int));
-	if (sendmsg(line, &msg, 0) != 1)
-		conf_die("pass a descriptor");
-}
-
-int passed_fd(int line, int flags)
-{
-	char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8)));
-	char byte;
-	struct iovec iov = {&byte, 1};
-	struct msghdr msg = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
-	struct cmsghdr *c;
-	int fd;
-
-	if (recvmsg(line, &msg, flags) != 1)
-		conf_die("receive a descriptor");
-	c = CMSG_FIRSTHDR(&msg);
-	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-		conf_die("no descriptor came");
-	memcpy(&fd, CMSG_DATA(c), sizeof(fd));
-	return fd;
 }

@@ -241,8 +241,17 @@ void wait_cong_update(uint64_t updates);
 void settle(int fd);
 /* A message from one to the other and back, so that connections exist and the maps they begin with have come. */
 void warm_up(int a, int b);
+/*
+ * recvmsg: "LENGTH sum SUM flags FLAGS from SENDER", the sum being one of the bytes that came, or the error. Given are
+ * pieces of memory, which are cleared first, and control; there are no control messages after an error.
+ */
+const char *recvmsg_said(int fd, struct msghdr *msg, int flags);
 /* recvmsg with a deadline: one buffer, control messages. */
 ssize_t receive(int fd, void *data, size_t len, int flags);
+
+/* One event of a set ("1 IN data 5"), or "0", or the error; and epoll_ctl with data 5. */
+const char *epoll_said(int ep, int ms);
+int epoll_set(int ep, int op, int fd, unsigned events);
 
 void timeouts(int fd, int which, int ms);	/* which: SO_RCVTIMEO or SO_SNDTIMEO */
 long long now_ms(void);
@@ -285,10 +294,19 @@ struct other {
 bool fork_other(struct other *other);		/* true in the new process, which ends by _exit() */
 void say(const struct other *other);
 void hear(const struct other *other);
+const char *end_of_pid(int pid);
 const char *end_of(const struct other *other);	/* wait for its end: "exit 0", "signal 9" */
 /* A descriptor through an AF_UNIX socket, with one byte.  flags: as of recvmsg. */
 void pass_fd(int line, int fd);
 int passed_fd(int line, int flags);
+/* Two messages to be read of it: "one" and "two". */
+void two_messages(int from, int to);
+/*
+ * Uses a socket with these two in its queue in every way, as if it had always been there; in the end it sends an answer to
+ * another one, which has got it (answered).
+ */
+void use_passed(const char *name, int fd, int to);
+void answered(int fd, const char *name);
 /* One step made by another process that has nothing else to do and ends. */
 void elsewhere(void (*step)(void));
 

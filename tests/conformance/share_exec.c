@@ -6,7 +6,6 @@
 #include "rdsconf.h"
 
 #include <spawn.h>
-#include <sys/wait.h>
 
 extern char **environ;
 
@@ -74,15 +73,6 @@ static void ready(void)
 		conf_die("a message before");
 }
 
-static const char *end_of_pid(pid_t pid)
-{
-	int status;
-
-	if (waitpid(pid, &status, 0) != pid)
-		return rc(-1);
-	return WIFEXITED(status) ? text("exit %d", WEXITSTATUS(status)) : text("signal %d", WTERMSIG(status));
-}
-
 /* The parent's part, which keeps its number or has closed it. */
 static void play(const char *name, pid_t pid, const struct name *to, int keeps)
 {
@@ -99,6 +89,19 @@ static void play(const char *name, pid_t pid, const struct name *to, int keeps)
 	}
 }
 
+static pid_t fork_and_exec(const char *name)
+{
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		execv(self, arguments(name, d));
+		_exit(127);
+	}
+	return pid;
+}
+
 static void fork_exec(void)
 {
 	struct name name;
@@ -106,12 +109,7 @@ static void fork_exec(void)
 
 	ready();
 	name = name_of(d);
-	fflush(stdout);
-	pid = fork();
-	if (!pid) {
-		execv(self, arguments("fork", d));
-		_exit(127);
-	}
+	pid = fork_and_exec("fork");
 	play("fork", pid, &name, 1);
 }
 
@@ -161,12 +159,7 @@ static void alone(void)
 
 	ready();
 	name = name_of(d);
-	fflush(stdout);
-	pid = fork();
-	if (!pid) {
-		execv(self, arguments("alone", d));
-		_exit(127);
-	}
+	pid = fork_and_exec("alone");
 	close(d);
 	play("alone", pid, &name, 0);
 }
@@ -203,12 +196,7 @@ static void close_on_exec(void)
 	d = rds_bound();
 	name = name_of(d);
 	fcntl(d, F_SETFD, FD_CLOEXEC);
-	fflush(stdout);
-	pid = fork();
-	if (!pid) {
-		execv(self, arguments("cloexec", d));
-		_exit(127);
-	}
+	pid = fork_and_exec("cloexec");
 	check("cloexec-end", "exit 0", "%s", end_of_pid(pid));
 	check("cloexec-still-here", "-1 EADDRINUSE", "%s", rc(bind(fd, &name.sa, name.len)));
 	close(d);

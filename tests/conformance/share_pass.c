@@ -10,53 +10,6 @@
 
 static int s, d, line[2];
 
-static const char *from_s(int fd)
-{
-	struct name from = {.len = sizeof(from.ss)};
-	char buf[20] = "";
-	long r = wait_message(fd) ? recvfrom(fd, buf, sizeof(buf), MSG_DONTWAIT, &from.sa, &from.len) : -1;
-
-	return r < 0 ? rc(r) : text("%ld %.10s from %s", r, buf, who(&from));
-}
-
-/* Uses a socket in every way, as if it had always been there. */
-static void use(const char *name, int fd)
-{
-	struct name own = name_of(fd);
-	struct pollfd pfd = {.fd = fd, .events = POLLIN};
-	struct stat st;
-	int value = -1;
-
-	check(text("%s-name", name), NULL, "%s", who(&own));
-	fstat(fd, &st);
-	check(text("%s-is-a-socket", name), "1", "%d", S_ISSOCK(st.st_mode));
-	getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &value, &(socklen_t){4});
-	check(text("%s-domain", name), text("%d", AF_RDS), "%d", value);
-	check(text("%s-first", name), NULL, "%s", from_s(fd));
-	check(text("%s-second", name), NULL, "%s", from_s(fd));
-	check(text("%s-empty", name), "-1 EAGAIN", "%s", rc(recv(fd, &value, 1, MSG_DONTWAIT)));
-	settle(fd);
-	poll(&pfd, 1, 0);
-	check(text("%s-poll", name), "0", "%s", poll_bits(pfd.revents));
-	check(text("%s-send", name), "6", "%s", rc(send_to(fd, s, "answer", 6, 0)));
-}
-
-static void answered(const char *name)
-{
-	char buf[10] = "";
-
-	check(text("%s-answer", name), "6", "%s", rc(receive(s, buf, 10, 0)));
-	check(text("%s-answer-is", name), "answer", "%.6s", buf);
-}
-
-static void two_messages(void)
-{
-	send_to(s, d, "one", 3, 0);
-	send_to(s, d, "two", 3, 0);
-	if (!wait_message(d))
-		conf_die("two messages");
-}
-
 /* The sender has closed its number before the other one takes the socket out of the queue: nobody has it meanwhile. */
 static void in_flight(void)
 {
@@ -68,7 +21,7 @@ static void in_flight(void)
 		close(d);
 		say(&other);
 		hear(&other);
-		use("in-flight", passed_fd(line[1], 0));
+		use_passed("in-flight", passed_fd(line[1], 0), s);
 		_exit(0);
 	}
 	hear(&other);
@@ -80,7 +33,7 @@ static void in_flight(void)
 	check("in-flight-in-use", "-1 EADDRINUSE", "%s", rc(bind(fd, &name.sa, name.len)));
 	close(fd);
 	say(&other);
-	answered("in-flight");
+	answered(s, "in-flight");
 	check("in-flight-end", "exit 0", "%s", end_of(&other));
 	d = rds_bound();
 	label(d, "d");
@@ -92,22 +45,22 @@ static void to_oneself(void)
 	struct stat one, two;
 	int fd;
 
-	two_messages();
+	two_messages(s, d);
 	pass_fd(line[0], d);
 	fd = passed_fd(line[1], 0);
 	fstat(d, &one);
 	fstat(fd, &two);
 	check("oneself-same", "1", "%d", one.st_ino == two.st_ino);
-	use("oneself", fd);
-	answered("oneself");
+	use_passed("oneself", fd, s);
+	answered(s, "oneself");
 	send_to(s, d, "one", 3, 0);
 	send_to(s, d, "two", 3, 0);
 	pass_fd(line[0], d);
 	close(d);
 	close(fd);
 	d = passed_fd(line[1], 0);
-	use("oneself-alone", d);
-	answered("oneself-alone");
+	use_passed("oneself-alone", d, s);
+	answered(s, "oneself-alone");
 }
 
 /* A socket made in a child, bound there or not, and passed to the parent; the child has gone when it is used. */

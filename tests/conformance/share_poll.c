@@ -33,21 +33,6 @@ static const char *pick(int ms)
 		    FD_ISSET(d, &odd) ? " except" : "");
 }
 
-static const char *wait_for(int ms)
-{
-	struct epoll_event event = {0};
-	int r = epoll_wait(ep, &event, 1, ms);
-
-	return r <= 0 ? rc(r) : text("%d %s data %u", r, poll_bits(event.events), event.data.u32);
-}
-
-static int control(int op, unsigned events)
-{
-	struct epoll_event event = {.events = events, .data.u32 = 5};
-
-	return epoll_ctl(ep, op, d, &event);
-}
-
 static void take(void)
 {
 	if (recv(d, data, sizeof(data), MSG_DONTWAIT) < 0)
@@ -109,38 +94,38 @@ static void polls(void)
 
 static void child_epolls(const struct other *other)
 {
-	check("add", "0", "%s", rc(control(EPOLL_CTL_ADD, EPOLLIN)));
-	check("add-again", "-1 EEXIST", "%s", rc(control(EPOLL_CTL_ADD, EPOLLIN)));
-	check("empty", "0", "%s", wait_for(0));
+	check("add", "0", "%s", rc(epoll_set(ep, EPOLL_CTL_ADD, d, EPOLLIN)));
+	check("add-again", "-1 EEXIST", "%s", rc(epoll_set(ep, EPOLL_CTL_ADD, d, EPOLLIN)));
+	check("empty", "0", "%s", epoll_said(ep, 0));
 	ask(other);
-	check("message", "1 IN data 5", "%s", wait_for(3000));
-	check("message-level", "1 IN data 5", "%s", wait_for(0));
+	check("message", "1 IN data 5", "%s", epoll_said(ep, 3000));
+	check("message-level", "1 IN data 5", "%s", epoll_said(ep, 0));
 	take();
-	check("taken", "0", "%s", wait_for(0));
-	check("modify", "0", "%s", rc(control(EPOLL_CTL_MOD, EPOLLIN | EPOLLOUT)));
-	check("out", "1 OUT data 5", "%s", wait_for(0));
-	check("modify-rdnorm", "0", "%s", rc(control(EPOLL_CTL_MOD, EPOLLRDNORM)));
-	check("rdnorm-empty", "0", "%s", wait_for(0));
+	check("taken", "0", "%s", epoll_said(ep, 0));
+	check("modify", "0", "%s", rc(epoll_set(ep, EPOLL_CTL_MOD, d, EPOLLIN | EPOLLOUT)));
+	check("out", "1 OUT data 5", "%s", epoll_said(ep, 0));
+	check("modify-rdnorm", "0", "%s", rc(epoll_set(ep, EPOLL_CTL_MOD, d, EPOLLRDNORM)));
+	check("rdnorm-empty", "0", "%s", epoll_said(ep, 0));
 	ask(other);
-	check("rdnorm-message", "1 RDNORM data 5", "%s", wait_for(3000));
+	check("rdnorm-message", "1 RDNORM data 5", "%s", epoll_said(ep, 3000));
 	take();
-	check("modify-edge", "0", "%s", rc(control(EPOLL_CTL_MOD, EPOLLIN | EPOLLET)));
-	check("edge-empty", "0", "%s", wait_for(0));
+	check("modify-edge", "0", "%s", rc(epoll_set(ep, EPOLL_CTL_MOD, d, EPOLLIN | EPOLLET)));
+	check("edge-empty", "0", "%s", epoll_said(ep, 0));
 	ask(other);
-	check("edge-message", "1 IN data 5", "%s", wait_for(3000));
-	check("edge-once", "0", "%s", wait_for(0));
+	check("edge-message", "1 IN data 5", "%s", epoll_said(ep, 3000));
+	check("edge-once", "0", "%s", epoll_said(ep, 0));
 	ask(other);
-	check("edge-next-message", "1 IN data 5", "%s", wait_for(3000));
+	check("edge-next-message", "1 IN data 5", "%s", epoll_said(ep, 3000));
 	take();
 	take();
-	check("edge-drained", "0", "%s", wait_for(0));
-	check("modify-once", "0", "%s", rc(control(EPOLL_CTL_MOD, EPOLLIN | EPOLLONESHOT)));
+	check("edge-drained", "0", "%s", epoll_said(ep, 0));
+	check("modify-once", "0", "%s", rc(epoll_set(ep, EPOLL_CTL_MOD, d, EPOLLIN | EPOLLONESHOT)));
 	ask(other);
-	check("oneshot", "1 IN data 5", "%s", wait_for(3000));
-	check("oneshot-disarmed", "0", "%s", wait_for(0));
+	check("oneshot", "1 IN data 5", "%s", epoll_said(ep, 3000));
+	check("oneshot-disarmed", "0", "%s", epoll_said(ep, 0));
 	take();
-	check("delete", "0", "%s", rc(control(EPOLL_CTL_DEL, 0)));
-	check("delete-again", "-1 ENOENT", "%s", rc(control(EPOLL_CTL_DEL, 0)));
+	check("delete", "0", "%s", rc(epoll_set(ep, EPOLL_CTL_DEL, d, 0)));
+	check("delete-again", "-1 ENOENT", "%s", rc(epoll_set(ep, EPOLL_CTL_DEL, d, 0)));
 }
 
 /* A set of the child's own. */
@@ -165,19 +150,19 @@ static void inherited_set(void)
 	struct other other;
 
 	ep = epoll_create1(0);
-	control(EPOLL_CTL_ADD, EPOLLIN);
+	epoll_set(ep, EPOLL_CTL_ADD, d, EPOLLIN);
 	if (fork_other(&other)) {
-		check("inherited-empty", "0", "%s", wait_for(0));
+		check("inherited-empty", "0", "%s", epoll_said(ep, 0));
 		ask(&other);
-		check("inherited-message", "1 IN data 5", "%s", wait_for(3000));
+		check("inherited-message", "1 IN data 5", "%s", epoll_said(ep, 3000));
 		take();
-		check("inherited-taken", "0", "%s", wait_for(0));
-		check("inherited-delete", "0", "%s", rc(control(EPOLL_CTL_DEL, 0)));
+		check("inherited-taken", "0", "%s", epoll_said(ep, 0));
+		check("inherited-delete", "0", "%s", rc(epoll_set(ep, EPOLL_CTL_DEL, d, 0)));
 		_exit(0);
 	}
 	message(&other);
 	check("inherited-end", "exit 0", "%s", end_of(&other));
-	check("deleted-by-child", "-1 ENOENT", "%s", rc(control(EPOLL_CTL_MOD, EPOLLIN)));
+	check("deleted-by-child", "-1 ENOENT", "%s", rc(epoll_set(ep, EPOLL_CTL_MOD, d, EPOLLIN)));
 	close(ep);
 }
 
@@ -189,9 +174,9 @@ static const char *sleep_in(int how)
 	case 1:
 		return look(POLLIN, -1);
 	case 2:
-		return wait_for(5000);
+		return epoll_said(ep, 5000);
 	case 3:
-		return wait_for(-1);
+		return epoll_said(ep, -1);
 	}
 	return "?";
 }
@@ -203,7 +188,7 @@ static void sleeper(const char *name, int how, unsigned events, const char *want
 
 	if (fork_other(&other)) {
 		ep = epoll_create1(0);
-		control(EPOLL_CTL_ADD, events);
+		epoll_set(ep, EPOLL_CTL_ADD, d, events);
 		check(name, want, "%s", sleep_in(how));
 		_exit(0);
 	}

@@ -16,15 +16,6 @@ struct note {
 static int s, d;
 static char data[BIG], got[BIG + 1];
 
-static unsigned sum(const char *bytes, size_t len)
-{
-	unsigned n = 17;
-
-	while (len--)
-		n = n * 31 + (unsigned char)*bytes++;
-	return n;
-}
-
 static void fill(size_t len)
 {
 	size_t i;
@@ -37,25 +28,13 @@ static void fill(size_t len)
 static const char *take(int fd, size_t room, int flags)
 {
 	char control[256] __attribute__((aligned(8)));
-	struct name from = {.len = 0};
 	struct iovec iov[3] = {{got, room / 3}, {got + room / 3, 0}, {got + room / 3, room - room / 3}};
-	struct msghdr msg = {.msg_name = &from.ss,
-			     .msg_namelen = sizeof(from.ss),
-			     .msg_iov = iov,
-			     .msg_iovlen = 3,
-			     .msg_control = control,
-			     .msg_controllen = sizeof(control)};
+	struct msghdr msg = {
+		.msg_iov = iov, .msg_iovlen = 3, .msg_control = control, .msg_controllen = sizeof(control)};
 	struct cmsghdr *c;
 	const char *said;
-	long r;
 
-	memset(got, 0, sizeof(got));
-	r = recvmsg(fd, &msg, flags);
-	if (r < 0)
-		return rc(r);
-	from.len = msg.msg_namelen;
-	said = text("%ld sum %08x flags %s from %s", r, sum(got, (size_t)r < room ? (size_t)r : room),
-		    msg_flags(msg.msg_flags), who(&from));
+	said = recvmsg_said(fd, &msg, flags);
 	for (c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c))
 		if (c->cmsg_level != SOL_RDS || c->cmsg_type != RDS_CMSG_CONG_UPDATE)
 			said = text("%s cmsg %d/%d len %zu", said, c->cmsg_level, c->cmsg_type, (size_t)c->cmsg_len);

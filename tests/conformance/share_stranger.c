@@ -5,56 +5,7 @@
  */
 #include "rdsconf.h"
 
-#include <sys/stat.h>
-
 static int s, d, line[2];
-
-static const char *from_s(int fd)
-{
-	struct name from = {.len = sizeof(from.ss)};
-	char buf[20] = "";
-	long r = wait_message(fd) ? recvfrom(fd, buf, sizeof(buf), MSG_DONTWAIT, &from.sa, &from.len) : -1;
-
-	return r < 0 ? rc(r) : text("%ld %.10s from %s", r, buf, who(&from));
-}
-
-/* Uses a socket in every way, as if it had always been there. */
-static void use(const char *name, int fd)
-{
-	struct name own = name_of(fd);
-	struct pollfd pfd = {.fd = fd, .events = POLLIN};
-	struct stat st;
-	int value = -1;
-
-	check(text("%s-name", name), NULL, "%s", who(&own));
-	fstat(fd, &st);
-	check(text("%s-is-a-socket", name), "1", "%d", S_ISSOCK(st.st_mode));
-	getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &value, &(socklen_t){4});
-	check(text("%s-domain", name), text("%d", AF_RDS), "%d", value);
-	check(text("%s-first", name), NULL, "%s", from_s(fd));
-	check(text("%s-second", name), NULL, "%s", from_s(fd));
-	check(text("%s-empty", name), "-1 EAGAIN", "%s", rc(recv(fd, &value, 1, MSG_DONTWAIT)));
-	settle(fd);
-	poll(&pfd, 1, 0);
-	check(text("%s-poll", name), "0", "%s", poll_bits(pfd.revents));
-	check(text("%s-send", name), "6", "%s", rc(send_to(fd, s, "answer", 6, 0)));
-}
-
-static void answered(const char *name)
-{
-	char buf[10] = "";
-
-	check(text("%s-answer", name), "6", "%s", rc(receive(s, buf, 10, 0)));
-	check(text("%s-answer-is", name), "answer", "%.6s", buf);
-}
-
-static void two_messages(void)
-{
-	send_to(s, d, "one", 3, 0);
-	send_to(s, d, "two", 3, 0);
-	if (!wait_message(d))
-		conf_die("two messages");
-}
 
 /* Before there is any RDS socket: a process that will get one. Its own sockets come afterwards. */
 static void stranger(const struct other *other)
@@ -67,9 +18,9 @@ static void stranger(const struct other *other)
 	label(fd, "d");
 	s = passed_fd(line[1], 0);
 	label(s, "s");
-	use("stranger", fd);
+	use_passed("stranger", fd, s);
 	/* s is here as well: the answer comes to whoever asks. */
-	answered("stranger");
+	answered(s, "stranger");
 	send_to(s, fd, "back", 4, 0);
 	close(fd);
 	say(other);
@@ -87,7 +38,7 @@ static void to_stranger(struct other *other)
 {
 	char buf[10];
 
-	two_messages();
+	two_messages(s, d);
 	pass_fd(line[0], d);
 	say(other);
 	pass_fd(line[0], s);

@@ -24,15 +24,6 @@ struct order {
 static char data[BIG], got[BIG];
 static int line; /* the orders, and what comes of them */
 
-static unsigned sum(const char *bytes, size_t len)
-{
-	unsigned n = 17;
-
-	while (len--)
-		n = n * 31 + (unsigned char)*bytes++;
-	return n;
-}
-
 static void fill(size_t len)
 {
 	size_t i;
@@ -45,29 +36,17 @@ static void fill(size_t len)
 static const char *receive_pieces(int fd, size_t room, int flags, int pieces)
 {
 	char control[256];
-	struct name from = {.len = 0};
 	struct iovec iov[8];
-	struct msghdr msg = {.msg_name = &from.ss,
-			     .msg_namelen = sizeof(from.ss),
-			     .msg_iov = iov,
-			     .msg_iovlen = pieces,
-			     .msg_control = control,
-			     .msg_controllen = sizeof(control)};
+	struct msghdr msg = {
+		.msg_iov = iov, .msg_iovlen = pieces, .msg_control = control, .msg_controllen = sizeof(control)};
 	struct cmsghdr *c;
 	const char *said;
 	size_t each = room / pieces;
-	long r;
 	int i;
 
 	for (i = 0; i < pieces; i++)
 		iov[i] = (struct iovec){got + i * each, i == pieces - 1 ? room - i * each : each};
-	memset(got, 0, sizeof(got));
-	r = recvmsg(fd, &msg, flags);
-	if (r < 0)
-		return rc(r);
-	from.len = msg.msg_namelen;
-	said = text("%ld sum %08x flags %s from %s", r, sum(got, (size_t)r < room ? (size_t)r : room),
-		    msg_flags(msg.msg_flags), who(&from));
+	said = recvmsg_said(fd, &msg, flags);
 	for (c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c))
 		said = text("%s cmsg %d/%d", said, c->cmsg_level, c->cmsg_type);
 	return said;

@@ -105,7 +105,7 @@ static int dereg_mr(struct ibv_mr *ibmr)
 	return 0;
 }
 
-static const char *whats_wrong(struct ibv_pd *pd, const struct ibv_sge *sge, int access)
+const char *mock_mem_wrong(struct ibv_pd *pd, const struct ibv_sge *sge, int access)
 {
 	struct mock_mr *mr;
 	uint64_t at;
@@ -131,7 +131,7 @@ bool mock_mem_check(struct ibv_pd *pd, const struct ibv_sge *sge, int nsge, int 
 	int i;
 
 	for (i = 0; i < nsge; i++) {
-		wrong = sge[i].length ? whats_wrong(pd, &sge[i], access) : NULL;
+		wrong = sge[i].length ? mock_mem_wrong(pd, &sge[i], access) : NULL;
 		if (wrong) {
 			mock_fault("%s: part %d, 0x%llx + %u, key 0x%x: %s", what, i, (unsigned long long)sge[i].addr,
 				   sge[i].length, sge[i].lkey, wrong);

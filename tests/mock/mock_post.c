@@ -52,11 +52,18 @@ static int check_send(struct mock_qp *qp, const struct ibv_send_wr *wr)
 		return ENOMEM;
 	if (wr->num_sge < 0 || (unsigned)wr->num_sge > qp->cap.max_send_sge || (inl && len > qp->cap.max_inline_data))
 		return EINVAL;
-	if (wr->opcode != IBV_WR_SEND && ((wr->opcode != IBV_WR_RDMA_WRITE && wr->opcode != IBV_WR_RDMA_READ) || len)) {
+	if (wr->opcode == IBV_WR_RDMA_READ && (!len || inl)) {
+		mock_fault("posted a read of no bytes, which siw may answer with some, or one that is inline");
+		return EINVAL;
+	}
+	if (wr->opcode != IBV_WR_SEND && wr->opcode != IBV_WR_RDMA_READ && (wr->opcode != IBV_WR_RDMA_WRITE || len)) {
 		mock_fault("posted what the mock does not model: opcode %d, %zu bytes", wr->opcode, len);
 		return EOPNOTSUPP;
 	}
-	if (!inl && !mock_mem_check(qp->qp.pd, wr->sg_list, wr->num_sge, 0, "posted send"))
+	if (!inl &&
+	    !mock_mem_check(qp->qp.pd, wr->sg_list, wr->num_sge,
+			    wr->opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0,
+			    "posted send"))
 		return EFAULT;
 	return 0;
 }
@@ -72,6 +79,10 @@ static int post_one(struct mock_qp *qp, const struct ibv_send_wr *wr)
 	s->wr_id = wr->wr_id;
 	s->seq = qp->posted++;
 	s->opcode = wr->opcode;
+	if (s->opcode == IBV_WR_RDMA_READ) {
+		s->remote = wr->wr.rdma.remote_addr;
+		s->rkey = wr->wr.rdma.rkey;
+	}
 	s->flags = wr->send_flags;
 	s->nsge = wr->num_sge;
 	if (s->nsge)

@@ -6,9 +6,12 @@
 
 #include <arpa/inet.h>
 #include <check.h>
+#include <endian.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "engine/transport/verbs/hello.h"
 
 void peer_address(struct sockaddr_storage *sa, const char *ip, uint16_t port)
 {
@@ -63,7 +66,8 @@ static void device(struct peer *p)
 	p->cq = vb.ibv_create_cq(ctx, 4 * PEER_SENDS, p, p->channel, 0);
 	p->srq = vb.ibv_create_srq(p->pd, &attr);
 	p->mem = calloc(PEER_RECVS + PEER_SENDS, PEER_BUF);
-	p->mr = vb.ibv_reg_mr(p->pd, p->mem, (size_t)(PEER_RECVS + PEER_SENDS) * PEER_BUF, IBV_ACCESS_LOCAL_WRITE);
+	p->mr = vb.ibv_reg_mr(p->pd, p->mem, (size_t)(PEER_RECVS + PEER_SENDS) * PEER_BUF,
+			      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
 	ck_assert(p->pd && p->channel && p->cq && p->srq && p->mr);
 	ck_assert_int_eq(fcntl(p->channel->fd, F_SETFL, O_NONBLOCK), 0);
 }
@@ -150,10 +154,37 @@ struct rdma_cm_event *peer_event(struct peer *p, enum rdma_cm_event_type type)
 	return p->ev;
 }
 
+/* What is said in the end.  Its window is the last buffer for sends. */
+static void say(struct peer *p, struct rdma_conn_param *param, const void *data, uint8_t len)
+{
+	static unsigned char bytes[256];
+	struct verbs_window w = {(uintptr_t)p->mem + (PEER_RECVS + PEER_SENDS - 1) * PEER_BUF, p->mr->rkey,
+				 VERBS_PROBE};
+
+	param->private_data = data;
+	param->private_data_len = len;
+	if (p->id->verbs->device->transport_type != IBV_TRANSPORT_IWARP || p->window == PEER_NO_WINDOW ||
+	    (len != sizeof(struct verbs_hello) && len != sizeof(struct verbs_answer)))
+		return;
+	if (p->window == PEER_WINDOW_SMALL)
+		w.len--;
+	else if (p->window == PEER_WINDOW_NOWHERE)
+		w.addr = 0;
+	else if (p->window == PEER_WINDOW_END)
+		w.addr = UINT64_MAX - 4;
+	else if (p->window == PEER_WINDOW_WRONG)
+		w.key++;
+	w = (struct verbs_window){htobe64(w.addr), htobe32(w.key), htobe32(w.len)};
+	memcpy(bytes, data, len);
+	memcpy(bytes + len, &w, sizeof(w));
+	param->private_data = bytes;
+	param->private_data_len = (uint8_t)(len + sizeof(w) - (p->window == PEER_WINDOW_CUT));
+}
+
 void peer_connect(struct peer *p, const char *from, const char *to, uint16_t port, const void *data, uint8_t len)
 {
 	struct sockaddr_storage src, dst;
-	struct rdma_conn_param param = {.private_data = data, .private_data_len = len};
+	struct rdma_conn_param param = {0};
 
 	peer_address(&src, from, 0);
 	peer_address(&dst, to, port);
@@ -164,17 +195,19 @@ void peer_connect(struct peer *p, const char *from, const char *to, uint16_t por
 	peer_event(p, RDMA_CM_EVENT_ROUTE_RESOLVED);
 	peer_ack(p);
 	peer_qp(p, p->pd ? 0 : PEER_RECVS / 2);
+	say(p, &param, data, len);
 	param.rnr_retry_count = p->rnr_retry;
 	ck_assert_int_eq(vb.rdma_connect(p->id, &param), 0);
 }
 
 void peer_accept(struct peer *p, const void *data, uint8_t len, unsigned recvs)
 {
-	struct rdma_conn_param param = {.private_data = data, .private_data_len = len};
+	struct rdma_conn_param param = {0};
 
 	p->id = p->ev->id;
 	peer_ack(p);
 	peer_qp(p, recvs);
+	say(p, &param, data, len);
 	param.rnr_retry_count = p->rnr_retry;
 	ck_assert_int_eq(vb.rdma_accept(p->id, &param), 0);
 }

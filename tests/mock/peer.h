@@ -29,6 +29,16 @@ struct peer {
 	unsigned char *mem; /* PEER_RECVS receives, then PEER_SENDS sends */
 	unsigned sent;
 	uint8_t rnr_retry; /* what it wants of the other side; 7: for ever */
+	/* Behind a request or an answer of RDS's goes, on iWARP, what may be read of it: the right thing, or not. */
+	enum {
+		PEER_WINDOW,
+		PEER_NO_WINDOW,
+		PEER_WINDOW_CUT,
+		PEER_WINDOW_SMALL,
+		PEER_WINDOW_NOWHERE,
+		PEER_WINDOW_END,
+		PEER_WINDOW_WRONG
+	} window;
 };
 
 void peer_init(struct peer *p, unsigned host);

@@ -632,7 +632,7 @@ void rds_leave_not(void)
 {
 }
 
-bool rds_sock_is_left(struct rds_sock *sk)
+bool rds_sock_is_leaving(struct rds_sock *sk)
 {
 	(void)sk;
 	return false;

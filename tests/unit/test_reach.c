@@ -171,6 +171,47 @@ START_TEST(test_process_gone)
 }
 END_TEST
 
+/* The same messages, as if that process had been one of this host, reached by a device or not. */
+static void of_this_host(void *arg)
+{
+	struct rds_conn *conn = fake.eps[0]->head.conn, *to;
+	struct rds_conn_id id = conn->id;
+	struct rds_queued *list;
+	bool device = *(int *)arg;
+
+	id.tos = 1; /* a connection of its own */
+	id.peer_slot = 3;
+	id.peer_port = device ? 7 : 0;
+	rds_lock(&rds_eng->control);
+	rds_lock(&conn->tx);
+	list = rds_queue_take_unsent(conn);
+	rds_unlock(&conn->tx);
+	ck_assert_ptr_nonnull(list);
+	rds_nowhere_append(&id, list, true);
+	memset(&id.peer, 0, sizeof(id.peer));
+	id.peer_slot = id.peer_port = 0;
+	to = rds_conn_find(RDS_CONN_NOWHERE, &id);
+	rds_unlock(&rds_eng->control);
+	ck_assert_ptr_nonnull(to);
+	ck_assert(to->handed);
+	ck_assert_int_eq(to->far, device);
+	rds_nowhere_retry(to);
+	ck_assert_uint_eq(to->queue_len, device ? 0 : 1);
+}
+
+/* Who was reached without a device: no other host is asked about its port, and at exit there is something to wait for. */
+START_TEST(test_process_of_this_host_gone)
+{
+	say(5, "a");
+	await(locked(&fake.nasked) == 1);
+	far_answers(5, 1, 0);
+	await(locked(&fake.neps) == 1);
+	in_helper(of_this_host, &_i);
+	if (!_i)
+		ck_assert_uint_eq(rds_engine_unsent(), 1);
+}
+END_TEST
+
 /* Acknowledged is what was never sent: the connection is broken by the helper, and what it kept goes again over the next one. */
 START_TEST(test_lying_ack)
 {
@@ -284,6 +325,7 @@ int main(void)
 	tcase_add_test(tc, test_no_answer_then_one);
 	tcase_add_test(tc, test_order_while_answers_come);
 	tcase_add_test(tc, test_process_gone);
+	tcase_add_loop_test(tc, test_process_of_this_host_gone, 0, 2);
 	tcase_add_test(tc, test_lying_ack);
 	tcase_add_test(tc, test_bind);
 	tcase_add_test(tc, test_speak);

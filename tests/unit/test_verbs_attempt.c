@@ -194,6 +194,19 @@ START_TEST(test_a10_wrong_answer)
 }
 END_TEST
 
+START_TEST(test_a10_window)
+{
+	asked(PEER_PORT);
+	p->window = PEER_NO_WINDOW + _i;
+	answer_with(VERBS_OK, true);
+	world_run();
+	if (world.ours->mode == MOCK_IB)
+		ck_assert_uint_eq(c->ups, 1);
+	else
+		is_down(-EPROTO, false);
+}
+END_TEST
+
 /* Nobody listens at the port that we knew: the rendezvous tells, or there is none, either. */
 START_TEST(test_a11_a13_sent_on)
 {
@@ -428,6 +441,7 @@ static void tests(TCase *t)
 	tcase_add_test(t, test_a6_nobody_there);
 	tcase_add_test(t, test_a7_inline);
 	tcase_add_loop_test(t, test_a10_wrong_answer, 0, 3);
+	tcase_add_loop_test(t, test_a10_window, 0, 5);
 	tcase_add_test(t, test_a11_a13_sent_on);
 	tcase_add_loop_test(t, test_a12_nobody_at_all, 0, 2);
 	tcase_add_loop_test(t, test_a14_no_circles, 0, 3);

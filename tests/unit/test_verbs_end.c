@@ -107,6 +107,30 @@ START_TEST(test_e9_probe)
 }
 END_TEST
 
+/* Where only a read will do: it brings what the peer has said may be read, and nothing less. */
+START_TEST(test_e9_read)
+{
+	const unsigned char *window;
+	unsigned char *got;
+
+	if (world.ours->mode == MOCK_IB)
+		return;
+	p->window = _i ? PEER_WINDOW_WRONG : PEER_WINDOW;
+	world_join(c, 8, 8);
+	window = p->mem + (PEER_RECVS + PEER_SENDS - 1) * PEER_BUF;
+	memset(p->mem + (PEER_RECVS + PEER_SENDS - 1) * PEER_BUF, 0x5a, 2 * VERBS_PROBE);
+	got = world_dev()->probed->theirs;
+	world_pass(12000 * MS);
+	if (_i) {
+		is_down(-ECONNRESET);
+		return;
+	}
+	ck_assert_uint_eq(c->downs, 0);
+	ck_assert_mem_eq(got, window, VERBS_PROBE);
+	ck_assert_uint_eq(got[VERBS_PROBE], 0);
+}
+END_TEST
+
 /* Who is heard of is not asked. */
 START_TEST(test_e9_no_probe)
 {
@@ -381,6 +405,7 @@ static void tests(TCase *t)
 	tcase_add_loop_test(t, test_e1_to_e5_events, 0, EVENTS);
 	tcase_add_loop_test(t, test_e8_e10_broken_and, 0, 2);
 	tcase_add_test(t, test_e9_probe);
+	tcase_add_loop_test(t, test_e9_read, 0, 2);
 	tcase_add_test(t, test_e9_no_probe);
 	tcase_add_loop_test(t, test_c2_c3_drained, 0, 3);
 	tcase_add_loop_test(t, test_c4_to_c6_request_under_way, 0, 2);

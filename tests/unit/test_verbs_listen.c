@@ -86,6 +86,20 @@ START_TEST(test_r1_nonsense)
 }
 END_TEST
 
+/* What only iWARP needs: missing, cut short, too small, nowhere, beyond the end. */
+START_TEST(test_r1_window)
+{
+	p->window = PEER_NO_WINDOW + _i;
+	ask();
+	if (world.ours->mode == MOCK_IB) {
+		peer_event(p, RDMA_CM_EVENT_ESTABLISHED);
+		return;
+	}
+	is_refused(VERBS_REFUSED, EPROTO);
+	ck_assert_uint_eq(world.accepts, 0);
+}
+END_TEST
+
 START_TEST(test_r2_versions)
 {
 	struct verbs_hello h = hello();
@@ -318,6 +332,7 @@ END_TEST
 static void tests(TCase *t)
 {
 	tcase_add_loop_test(t, test_r1_nonsense, 0, 9);
+	tcase_add_loop_test(t, test_r1_window, 0, 5);
 	tcase_add_test(t, test_r2_versions);
 	tcase_add_test(t, test_r3_somebody_else);
 	tcase_add_loop_test(t, test_r4_no_means, 0, 2);

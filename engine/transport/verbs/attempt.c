@@ -84,6 +84,7 @@ static int request(struct verbs_ep *ep)
 	hello.wanted = ep->id.peer;
 	hello.rx_seq = ep->attempt->rx_seq;
 	verbs_hello_pack(&hello, &ep->call.wire);
+	ep->call.window_len = verbs_keepalive_tell(ep->dev, &ep->call.window);
 	verbs_ep_params(ep, &ep->call.param);
 	ep->call.done = call_failed;
 	ep->attempt->asked = os_now_ns();
@@ -107,7 +108,7 @@ static int accepted(struct verbs_ep *ep, const struct verbs_said *said)
 		return -EPROTO;
 	ep->frame = verbs_frame_of(a.frame, ep->dev->caps.frame);
 	ep->peer_ack = a.rx_seq;
-	if (!verbs_credit_start(ep, a.credits))
+	if (!verbs_keepalive_told(ep, said, sizeof(a)) || !verbs_credit_start(ep, a.credits))
 		return -EPROTO;
 	verbs_ep_ready(ep);
 	return 0;

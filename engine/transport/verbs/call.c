@@ -70,13 +70,17 @@ static bool too_many(const struct in6_addr *to, uint64_t now)
 	return false;
 }
 
+_Static_assert(offsetof(struct verbs_call, window) == offsetof(struct verbs_call, wire) + sizeof(struct verbs_hello),
+	       "said in one piece");
+_Static_assert(sizeof(struct verbs_hello) + sizeof(struct verbs_window) <= VERBS_PRIVATE, "all of it is looked at");
+
 int verbs_call(struct verbs_call *c, const struct verbs_dev *dev, struct rdma_cm_id *cm, const struct in6_addr *to)
 {
 	uint64_t now = os_now_ns();
 	int err;
 
 	c->param.private_data = &c->wire;
-	c->param.private_data_len = sizeof(c->wire);
+	c->param.private_data_len = (uint8_t)(sizeof(c->wire) + c->window_len);
 	if (!dev->caps.cm_commits)
 		return verbs_err(vb.rdma_connect(cm, &c->param));
 	if (too_many(to, now))

@@ -195,6 +195,8 @@ static int dev_open(struct verbs_dev *dev)
 	if (!err)
 		err = verbs_bufs_new(dev);
 	if (!err)
+		err = verbs_keepalive_open(dev);
+	if (!err)
 		err = verbs_arena_new(dev, &dev->arena);
 	if (!err)
 		err = own_number(&dev->channel->fd, true);
@@ -237,6 +239,7 @@ void verbs_dev_free(struct verbs_dev *dev)
 		vb.ibv_destroy_comp_channel(dev->channel);
 	}
 	verbs_bufs_free(dev);
+	verbs_keepalive_close(dev);
 	if (dev->pd)
 		vb.ibv_dealloc_pd(dev->pd);
 	if (dev->ctx) {

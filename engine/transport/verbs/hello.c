@@ -111,6 +111,27 @@ bool verbs_answer_check(const void *data, unsigned len, struct verbs_answer *a)
 	return true;
 }
 
+/* ---- behind both ---- */
+
+void verbs_window_pack(const struct verbs_window *w, struct verbs_window *wire)
+{
+	wire->addr = htobe64(w->addr);
+	wire->key = htobe32(w->key);
+	wire->len = htobe32(w->len);
+}
+
+/* Whether it may really be read the peer's device says, whenever that is tried. */
+bool verbs_window_check(const void *data, unsigned len, unsigned behind, struct verbs_window *w)
+{
+	if (len < behind || len - behind < sizeof(*w))
+		return false;
+	memcpy(w, (const unsigned char *)data + behind, sizeof(*w));
+	w->addr = be64toh(w->addr);
+	w->key = be32toh(w->key);
+	w->len = be32toh(w->len);
+	return w->addr && w->len >= VERBS_PROBE && w->addr <= UINT64_MAX - w->len;
+}
+
 /* ---- what both have in common ---- */
 
 uint16_t verbs_frame_say(uint32_t bytes)

@@ -2,7 +2,7 @@
 /*
  * hello.h - private data of rdma_cm's messages: what two processes tell each other before there is a connection.
  *
- * 56 bytes is all that a request through rdma_cm carries on InfiniBand and RoCE (iWARP would have 512); replies carry more.
+ * 56 bytes is all that a request through rdma_cm carries on InfiniBand and RoCE (iWARP has 512, and uses some more); replies carry more.
  * Addresses are not in it: rdma_cm says from which address and to which address a request came.  Big-endian.  The buffer may be longer
  * than what was sent and is hostile until checked (verbs_hello_check).
  *
@@ -17,9 +17,9 @@
 #include "engine/registry.h"
 
 #define VERBS_MAGIC 0x52445350u /* "RDSP" */
-#define VERBS_VERSION_MIN 4u
+#define VERBS_VERSION_MIN 5u
 #define VERBS_VERSION_MAX                                                                                              \
-	4u /* buffers of two sizes (credit.c); 3 had operations, 2 several messages in one frame: none was ever released */
+	5u /* windows (keepalive.c); 4 had buffers of two sizes, 3 operations, 2 several messages in one frame: none was ever released */
 
 #define VERBS_CREDITS(small, large) ((large) << 8 | (small))
 
@@ -41,6 +41,17 @@ struct verbs_hello {
 	uint64_t rx_seq;		/* what it has received over earlier connections */
 } __attribute__((packed));
 _Static_assert(sizeof(struct verbs_hello) == 56, "all that fits a request");
+
+/*
+ * Behind a CONNECT and its OK on devices on which only a read tells whether the peer is there (caps.probe_reads; they carry more than 56
+ * bytes): what of the sender's memory may be read for that.
+ */
+struct verbs_window {
+	uint64_t addr;
+	uint32_t key, len;
+} __attribute__((packed));
+_Static_assert(sizeof(struct verbs_window) == 16, "the same everywhere");
+#define VERBS_PROBE 8u /* bytes of it that are read */
 
 enum verbs_status {
 	VERBS_OK = 0,

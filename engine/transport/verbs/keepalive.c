@@ -3,9 +3,13 @@
  * keepalive.c - are silent peers still there?
  *
  * A queue pair notices that its peer is gone only when it sends.  So an endpoint that has heard nothing for RDS_PRELOAD_KEEPALIVE_MS
- * writes nothing into the peer's memory, or reads nothing from it (caps.probe_reads): an operation of no bytes, which the peer's device
- * answers and its program never sees, not even if it is stopped.  If there is no answer, the device says so by a completion with an
- * error, which breaks the endpoint as any other does; a device that only reads can probe with leaves that to us.
+ * writes nothing into the peer's memory, or reads a few bytes of it (caps.probe_reads): the peer's device answers that, and its program
+ * never sees it, not even if it is stopped.  If there is no answer, the device says so by a completion with an error, which breaks the
+ * endpoint as any other does; a device that only reads can probe with leaves that to us.
+ *
+ * What is read is a *window*, which both sides tell each other when they connect (hello.h).  A read of no bytes would need none, but the
+ * siw of Linux 6.1 answers one that has to wait for what it is sending with as many bytes as it sent last, and that ends the connection.
+ * There is nothing in a window, and nobody looks at what was read.
  *
  * One timer for all, set while any endpoint is up.  The receive side zeroes quiet_since with each frame; the first look after that
  * writes the time into it.  Probes are posted by whoever may use the send side (verbs_push), never among messages that are still being given to the device.
@@ -14,6 +18,59 @@
 
 #define MS 1000000ull
 #define PATIENCE_NS (2000 * MS)
+
+/* ---- what is read ---- */
+
+int verbs_keepalive_open(struct verbs_dev *dev)
+{
+	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ, err = 0;
+
+	if (!dev->caps.probe_reads)
+		return 0;
+	if (dev->caps.sink_needs_write)
+		access |= IBV_ACCESS_REMOTE_WRITE;
+	dev->probed = verbs_mem_register(dev, sizeof(*dev->probed), access, &dev->probed_mr, &err);
+	if (err == -ENOMEM)
+		verbs_memlock_help(dev, sizeof(*dev->probed));
+	return err;
+}
+
+void verbs_keepalive_close(struct verbs_dev *dev)
+{
+	if (dev->probed)
+		verbs_mem_release(dev->probed, sizeof(*dev->probed), dev->probed_mr);
+}
+
+unsigned verbs_keepalive_tell(const struct verbs_dev *dev, struct verbs_window *wire)
+{
+	struct verbs_window w = {.len = VERBS_PROBE};
+
+	if (!dev->caps.probe_reads)
+		return 0;
+	w.addr = (uintptr_t)dev->probed->ours;
+	w.key = dev->probed_mr->rkey;
+	verbs_window_pack(&w, wire);
+	return sizeof(*wire);
+}
+
+bool verbs_keepalive_told(struct verbs_ep *ep, const struct verbs_said *said, unsigned behind)
+{
+	return !ep->dev->caps.probe_reads || verbs_window_check(said->data, said->len, behind, &ep->window);
+}
+
+void verbs_keepalive_read(const struct verbs_ep *ep, struct ibv_send_wr *wr)
+{
+	const struct verbs_dev *dev = ep->dev;
+
+	wr->opcode = IBV_WR_RDMA_READ;
+	wr->wr.rdma.remote_addr = ep->window.addr;
+	wr->wr.rdma.rkey = ep->window.key;
+	wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;
+	wr->sg_list[0] = (struct ibv_sge){
+		.addr = (uintptr_t)dev->probed->theirs, .length = VERBS_PROBE, .lkey = dev->probed_mr->lkey};
+}
+
+/* ---- when ---- */
 
 static void tick(struct rds_timer *tm);
 

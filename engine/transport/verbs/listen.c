@@ -96,18 +96,21 @@ static void close_older(const struct verbs_ep *ep)
 
 static int accept_now(struct verbs_ep *ep, const struct verbs_said *said, struct verbs_answer *answer)
 {
+	struct {
+		struct verbs_answer answer;
+		struct verbs_window window;
+	} __attribute__((packed)) wire;
 	struct rdma_conn_param param;
-	struct verbs_answer wire;
 	int err;
 
-	verbs_answer_pack(answer, &wire);
+	verbs_answer_pack(answer, &wire.answer);
 	verbs_ep_params(ep, &param);
 	if (param.responder_resources > said->responder_resources)
 		param.responder_resources = said->responder_resources;
 	if (param.initiator_depth > said->initiator_depth)
 		param.initiator_depth = said->initiator_depth;
 	param.private_data = &wire;
-	param.private_data_len = sizeof(wire);
+	param.private_data_len = (uint8_t)(sizeof(wire.answer) + verbs_keepalive_tell(ep->dev, &wire.window));
 	atomic_store(&ep->state, VERBS_CONNECTING);
 	verbs_ep_deadline(ep, ESTABLISH_MS);
 	err = verbs_err(vb.rdma_accept(ep->cm, &param));
@@ -116,10 +119,13 @@ static int accept_now(struct verbs_ep *ep, const struct verbs_said *said, struct
 }
 
 /* What it costs is made before the engine hears of it: its yes may end another connection. */
-static int prepare(struct verbs_ep *ep, const struct verbs_hello *req, struct verbs_answer *answer)
+static int prepare(struct verbs_ep *ep, const struct verbs_hello *req, const struct verbs_said *said,
+		   struct verbs_answer *answer)
 {
 	int err = verbs_ep_device(ep);
 
+	if (!err && !verbs_keepalive_told(ep, said, sizeof(*req)))
+		err = -EPROTO;
 	if (!err)
 		err = verbs_qp_create(ep);
 	if (err)
@@ -152,7 +158,7 @@ static bool take(struct rdma_cm_id *cm, const struct rds_conn_id *id, const stru
 	if (ep) {
 		ep->cm = cm;
 		cm->context = &ep->owner;
-		err = prepare(ep, req, answer);
+		err = prepare(ep, req, said, answer);
 		if (!err)
 			ep->head.conn = t->up->accept(t, (struct rds_ep *)ep, id, req->rx_seq, &rx_seq, &err);
 		answer->rx_seq = rx_seq;

@@ -8,36 +8,24 @@
  *
  * Several may share a frame (group.c): such a group is the last of `out` while others may be put behind, and not yet given to the chain.
  *
- * Signaling: one work request in SIGNAL_EVERY, or per SIGNAL_BYTES, asks for a completion, which retires all before it; and each congestion
- * map, or a thousand idle connections would keep 8 KiB each.  On some devices, large ones (caps.signal_from).
+ * Signaling: one work request in VERBS_SIGNAL_EVERY, or per VERBS_SIGNAL_BYTES, asks for a completion, which retires all before it; and
+ * each congestion map, or a thousand idle connections would keep 8 KiB each.  On some devices, large ones (caps.signal_from).
  *
- * When to acknowledge is the receiver's business (recv.c); who waits for room asks for it, and is answered at once.  Every frame carries ours.
- * Only what the peer must not leave lying is *solicited*: questions, answers to them, credits, congestion maps.
+ * When to acknowledge is the receiver's business (recv.c), and what is said without a message that of say.c; but every frame carries an
+ * acknowledgement.  Only what the peer must not leave lying is *solicited*: questions, answers to them, credits, congestion maps.
  */
 #include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/copy.h"
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/chain.h"
 
-#define SIGNAL_EVERY 16u
-#define SIGNAL_BYTES (256u << 10) /* each interrupts a program that does not wait for it */
 #define OUT_START 64u
 
 /* ---- room ---- */
 
-static inline uint32_t in_flight(const struct verbs_ep *ep)
-{
-	return ep->wr_posted - atomic_load_explicit(&ep->wr_done, memory_order_acquire);
-}
-
-static inline bool queue_room(const struct verbs_ep *ep, uint32_t reserve)
-{
-	return in_flight(ep) + reserve < atomic_load_explicit(&ep->dev->sq_each, memory_order_relaxed);
-}
-
-static void free_done(struct verbs_ep *ep)
+void verbs_out_done(struct verbs_ep *ep)
 {
 	uint32_t done = atomic_load_explicit(&ep->wr_done, memory_order_acquire);
 	uint64_t acked = atomic_load_explicit(&ep->seen_ack, memory_order_acquire);
@@ -56,7 +44,7 @@ static void free_done(struct verbs_ep *ep)
 	}
 }
 
-static int out_grow(struct verbs_ep *ep)
+int verbs_out_grow(struct verbs_ep *ep)
 {
 	uint32_t cap = ep->out_cap ? ep->out_cap * 2 : OUT_START, i;
 	struct verbs_out *o = malloc(cap * sizeof(*o));
@@ -91,7 +79,7 @@ static inline int give(struct verbs_ep *ep, struct ibv_send_wr *wr, struct ibv_s
  * Gives the chain to the device.  How much of it was taken is read from what is left: a list that overflows half-way may still
  * be reported as a success.  What is not taken can never be sent in its place: the endpoint breaks.
  */
-static void post_chain(struct verbs_ep *ep)
+void verbs_chain_post(struct verbs_ep *ep)
 {
 	struct ibv_send_wr *bad = NULL;
 	int err;
@@ -111,53 +99,6 @@ static void post_chain(struct verbs_ep *ep)
 	rx_unlock();
 }
 
-/*
- * The next work request of the chain; its place in the queue is taken.  What a send does not look at is left as it was: clearing all of
- * it for each frame would cost more than the rest of this.
- */
-static inline struct ibv_send_wr *chain_next(struct verbs_ep *ep, uint32_t bytes, bool signal)
-{
-	struct ibv_send_wr *wr;
-	unsigned flags = bytes <= ep->max_inline ? IBV_SEND_INLINE : 0;
-
-	if (unlikely(ep->nchain == VERBS_CHAIN))
-		post_chain(ep);
-	wr = &ep->wr[ep->nchain];
-	if (ep->nchain)
-		ep->wr[ep->nchain - 1].next = wr;
-	ep->wr_unsignaled++;
-	ep->bytes_unsignaled += bytes;
-	if (signal || ep->wr_unsignaled >= SIGNAL_EVERY || ep->bytes_unsignaled >= SIGNAL_BYTES ||
-	    unlikely(bytes >= ep->dev->caps.signal_from)) {
-		flags |= IBV_SEND_SIGNALED;
-		ep->wr_unsignaled = ep->bytes_unsignaled = 0;
-	}
-	wr->wr_id = VERBS_WR_SEND | ++ep->wr_posted;
-	wr->opcode = IBV_WR_SEND;
-	wr->sg_list = ep->sge[ep->nchain++];
-	wr->num_sge = 1;
-	wr->send_flags = flags;
-	return wr;
-}
-
-/* Acknowledgement and credits as of now, in whatever header goes out next.  True: the peer waits for it. */
-static inline bool say_in(struct verbs_ep *ep, struct rds_wire_hdr *h, bool grants)
-{
-	bool asked = false;
-	uint64_t ack;
-
-	if (unlikely(atomic_load_explicit(&ep->ack_due, memory_order_relaxed))) {
-		asked = atomic_exchange(&ep->ack_asked, false);
-		atomic_store(&ep->ack_due, false); /* before the value is read: what comes now is due again */
-	}
-	ack = atomic_load(&ep->rx_ack);
-	h->ack = htobe64(ack);
-	atomic_store_explicit(&ep->told, ack, memory_order_relaxed);
-	if (grants)
-		h->credit = verbs_credit_tell(ep);
-	return asked;
-}
-
 static void map_goes(struct verbs_ep *ep, const struct verbs_out *o)
 {
 	atomic_store(&ep->map_wr, o->wr_end);
@@ -165,11 +106,11 @@ static void map_goes(struct verbs_ep *ep, const struct verbs_out *o)
 }
 
 /* The only frame of its message, in one segment: header and bytes lie in one piece. */
-static inline void frame_whole(struct verbs_ep *ep, struct verbs_out *o)
+static inline __attribute__((always_inline)) void frame_whole(struct verbs_ep *ep, struct verbs_out *o)
 {
-	struct ibv_send_wr *wr = chain_next(ep, VERBS_HDR + o->len, o->map);
+	struct ibv_send_wr *wr = verbs_chain_next(ep, VERBS_HDR + o->len, o->map);
 
-	if (unlikely(say_in(ep, (struct rds_wire_hdr *)(void *)o->block.mem, o->grants)) || o->solicited)
+	if (unlikely(verbs_say_in(ep, (struct rds_wire_hdr *)(void *)o->block.mem, o->grants)) || o->solicited)
 		wr->send_flags |= IBV_SEND_SOLICITED;
 	wr->sg_list[0] =
 		(struct ibv_sge){.addr = (uintptr_t)o->block.mem, .length = VERBS_HDR + o->len, .lkey = o->block.lkey};
@@ -189,7 +130,7 @@ static void first_out(struct verbs_ep *ep, struct verbs_out *o, struct ibv_send_
 
 	if (unlikely(len < whole))
 		memcpy(h->padding, &total, sizeof(total));
-	if (unlikely(say_in(ep, h, o->grants)))
+	if (unlikely(verbs_say_in(ep, h, o->grants)))
 		wr->send_flags |= IBV_SEND_SOLICITED;
 	if (o->nframes == 1) {
 		sge[0] = (struct ibv_sge){.addr = (uintptr_t)hdr, .length = len, .lkey = o->block.lkey};
@@ -229,7 +170,7 @@ static void segment_out(struct verbs_ep *ep, struct verbs_out *o, uint32_t most)
 	if (unlikely(len > most - mark))
 		len = most - mark;
 	last = o->gone + len == whole && o->given + 1u == o->nframes;
-	wr = chain_next(ep, mark + len, last && (o->map || o->nframes > SIGNAL_EVERY / 2));
+	wr = verbs_chain_next(ep, mark + len, last && (o->map || o->nframes > VERBS_SIGNAL_EVERY / 2));
 	if (likely(!mark))
 		first_out(ep, o, wr, len, whole);
 	else
@@ -255,7 +196,7 @@ static inline void pump(struct verbs_ep *ep)
 		struct verbs_out *o = verbs_out_at(ep, ep->out_count - ep->unfinished);
 
 		while (o->given < o->nframes) {
-			if (queue_room(ep, VERBS_SQ_RESERVE) && (most = verbs_credit_take(ep, false))) {
+			if (verbs_queue_room(ep, VERBS_SQ_RESERVE) && (most = verbs_credit_take(ep, false))) {
 				segment_out(ep, o, most);
 				continue;
 			}
@@ -294,7 +235,7 @@ static int block_get(struct verbs_ep *ep, size_t size, struct verbs_block *block
 
 	if (likely(!err))
 		return 0;
-	free_done(ep);
+	verbs_out_done(ep);
 	err = verbs_block_get(ep->dev->arena, size, block);
 	if (err)
 		verbs_dev_memory(ep->dev);
@@ -316,11 +257,11 @@ int verbs_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct 
 			return 0;
 		verbs_let_go(ep);
 	}
-	if (unlikely(ep->unfinished || !queue_room(ep, VERBS_SQ_RESERVE)))
+	if (unlikely(ep->unfinished || !verbs_queue_room(ep, VERBS_SQ_RESERVE)))
 		return -EAGAIN;
 	if (unlikely(ep->out_count == ep->out_cap))
-		free_done(ep);
-	if (unlikely(ep->out_count == ep->out_cap) && out_grow(ep))
+		verbs_out_done(ep);
+	if (unlikely(ep->out_count == ep->out_cap) && verbs_out_grow(ep))
 		return -ENOMEM;
 	if ((with == VERBS_PIECE || (with == VERBS_SMALL && verbs_collect(ep))) &&
 	    verbs_group_new(ep, hdr, iov, len, pos) == 0)
@@ -360,172 +301,8 @@ void verbs_flush(struct rds_ep *rep, bool service)
 		return;
 	if (service)
 		ep->wr[ep->nchain - 1].send_flags |= IBV_SEND_SOLICITED;
-	post_chain(ep);
-	free_done(ep); /* now that the device is at it: before, the peer would have waited for that */
-}
-
-/* ---- without a message ---- */
-
-/*
- * A frame with nothing but acknowledgement and perhaps the wish for one, or (grants) credits as well: only then may it use the last credit
- * that we have.  False: no place for it now.
- */
-static bool say(struct verbs_ep *ep, bool ask, bool grants)
-{
-	struct verbs_out o = {.nframes = 1, .grants = grants};
-	struct rds_wire_hdr h = {.flags = ask ? RDS_FLAG_ACK_REQUIRED : 0};
-	struct ibv_send_wr *wr;
-	bool asked;
-
-	if (!queue_room(ep, 1))
-		return false;
-	if (ep->max_inline < VERBS_HDR &&
-	    ((ep->out_count == ep->out_cap && out_grow(ep)) || verbs_block_get(ep->dev->arena, VERBS_HDR, &o.block))) {
-		verbs_dev_memory(ep->dev);
-		return false;
-	}
-	if (!verbs_credit_take(ep, grants)) {
-		if (o.block.chunk)
-			verbs_block_put(ep->dev->arena, &o.block);
-		return false;
-	}
-	if (ep->max_inline < VERBS_HDR) {
-		memcpy(o.block.mem, &h, sizeof(h));
-		o.solicited = ask || grants;
-		segment_out(ep, &o, VERBS_BUF_SMALL);
-		/* It has gone whole: its place is before those that have not. */
-		if (ep->unfinished) {
-			uint32_t i = ep->out_count++;
-
-			for (; i > ep->out_count - 1 - ep->unfinished; i--)
-				*verbs_out_at(ep, i) = *verbs_out_at(ep, i - 1);
-			*verbs_out_at(ep, i) = o;
-		} else {
-			*verbs_out_at(ep, ep->out_count++) = o;
-		}
-		post_chain(ep);
-		return true;
-	}
-	post_chain(ep); /* the header is one per endpoint, and inline: it is copied by the post below */
-	asked = say_in(ep, &h, grants);
-	ep->said = h;
-	wr = chain_next(ep, VERBS_HDR, false);
-	wr->sg_list[0] = (struct ibv_sge){.addr = (uintptr_t)&ep->said, .length = VERBS_HDR};
-	if (asked || ask || grants)
-		wr->send_flags |= IBV_SEND_SOLICITED;
-	post_chain(ep);
-	return true;
-}
-
-/*
- * One header may not tell of all credits, and perhaps nothing else makes us speak again: as many frames as it takes.
- * False: no place, no memory, or no credits (which come with a call of verbs_push).
- */
-static bool say_due(struct verbs_ep *ep)
-{
-	bool grants;
-
-	while ((grants = verbs_credit_due(ep)) || atomic_load(&ep->ack_due))
-		if (!say(ep, false, grants))
-			return false;
-	return true;
-}
-
-static void to_nowhere(struct ibv_send_wr *wr)
-{
-	wr->wr.rdma.remote_addr = 0;
-	wr->wr.rdma.rkey = 0;
-}
-
-static void write_nothing(struct ibv_send_wr *wr)
-{
-	wr->opcode = IBV_WR_RDMA_WRITE;
-	to_nowhere(wr);
-	wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;
-	wr->num_sge = 0;
-	wr->sg_list = NULL;
-}
-
-/* Behind what has gone, if anything has; a full queue has more to come anyway. */
-static void send_nothing(struct verbs_ep *ep)
-{
-	struct ibv_send_wr *wr;
-
-	if (!ep->wr_posted || !queue_room(ep, 1))
-		return;
-	wr = chain_next(ep, 0, false);
-	write_nothing(wr);
-	post_chain(ep);
-}
-
-/* The peer answers at once, which makes the acknowledgement move. */
-static void ask(struct verbs_ep *ep)
-{
-	uint32_t i = ep->out_count;
-
-	while (i > 0 && !verbs_out_at(ep, i - 1)->seq)
-		i--;
-	if (!i || verbs_out_at(ep, i - 1)->seq <= atomic_load(&ep->seen_ack))
-		return;
-	if (!ep->since_asked) /* the newest has asked already */
-		return;
-	if (say(ep, true, false))
-		ep->since_asked = 0;
-}
-
-/*
- * Somebody else waits for blocks: what would give back those of this one, which may be silent from now on.  A write on every
- * device: that our own is done with what went before is all that is asked.  (A full queue has more to complete anyway.)
- */
-static void memory_wanted(struct verbs_ep *ep)
-{
-	struct ibv_send_wr *wr;
-
-	ask(ep);
-	if (!ep->wr_unsignaled || !queue_room(ep, 1))
-		return;
-	wr = chain_next(ep, 0, true);
-	write_nothing(wr);
-	post_chain(ep);
-}
-
-void verbs_push(struct rds_ep *rep)
-{
-	struct verbs_ep *ep = (struct verbs_ep *)rep;
-
-	if (atomic_load(&ep->state) != VERBS_UP)
-		return;
-	free_done(ep);
-	verbs_let_go(ep);
-	post_chain(ep);
-	while (!say_due(ep) && !atomic_exchange(&ep->unsaid, true))
-		; /* once more: what completed before it was set told nobody */
-	if (unlikely(atomic_load_explicit(&ep->probe_due, memory_order_relaxed)) &&
-	    atomic_exchange(&ep->probe_due, false))
-		verbs_send_probe(ep);
-	if (unlikely(atomic_load_explicit(&ep->urge_due, memory_order_relaxed)) &&
-	    atomic_exchange(&ep->urge_due, false))
-		send_nothing(ep);
-	if (unlikely(atomic_load_explicit(&ep->signal_due, memory_order_relaxed)) &&
-	    atomic_exchange(&ep->signal_due, false))
-		memory_wanted(ep);
-}
-
-bool verbs_want_room(struct rds_ep *rep, uint64_t seen_ack)
-{
-	struct verbs_ep *ep = (struct verbs_ep *)rep;
-
-	atomic_store(&ep->wants_room, true);
-	rds_fence();
-	if (atomic_load(&ep->state) != VERBS_UP)
-		return false;
-	verbs_run_ends(ep);
-	verbs_let_go(ep);
-	post_chain(ep);
-	if (atomic_load(&ep->seen_ack) > seen_ack)
-		return true;
-	ask(ep);
-	return false;
+	verbs_chain_post(ep);
+	verbs_out_done(ep); /* now that the device is at it: before, the peer would have waited for that */
 }
 
 uint64_t verbs_acked(struct rds_ep *rep)
@@ -533,32 +310,6 @@ uint64_t verbs_acked(struct rds_ep *rep)
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
 
 	return atomic_load_explicit(&ep->seen_ack, memory_order_acquire);
-}
-
-/* Also between the frames of a message that waits for credits: they may be waited for because nobody is there any more. */
-int verbs_send_probe(struct verbs_ep *ep)
-{
-	struct ibv_send_wr *wr;
-
-	if (atomic_load(&ep->state) != VERBS_UP)
-		return -ENOTCONN;
-	post_chain(ep);
-	if (!queue_room(ep, 1)) { /* what is in it will do: the last of it that asks for a completion */
-		atomic_store(&ep->probe_wr, ep->wr_posted - SIGNAL_EVERY);
-		return -EBUSY;
-	}
-	wr = chain_next(ep, 0, true);
-	if (ep->dev->caps.probe_reads) {
-		wr->opcode = IBV_WR_RDMA_READ;
-		to_nowhere(wr);
-		wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;
-		wr->sg_list[0] = (struct ibv_sge){.addr = (uintptr_t)ep->dev->recv_mem, .lkey = ep->dev->recv_mr->lkey};
-	} else {
-		write_nothing(wr);
-	}
-	atomic_store(&ep->probe_wr, ep->wr_posted);
-	post_chain(ep);
-	return 0;
 }
 
 /* ---- completions (rx), the end ---- */
@@ -607,7 +358,7 @@ void verbs_send_mark(struct verbs_ep *ep)
 
 bool verbs_send_idle(struct verbs_ep *ep)
 {
-	return in_flight(ep) == 0;
+	return verbs_in_flight(ep) == 0;
 }
 
 void verbs_send_free(struct verbs_ep *ep)

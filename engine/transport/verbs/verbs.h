@@ -12,7 +12,7 @@
  *   api.c         the libraries            device.c   device: PD, CQ, SRQ, what it can do
  *   buffers.c     receive buffers        lend.c  ... of endpoints that have queues of their own
  *   arena.c       registered memory that messages are kept in until they are acknowledged
- *   send.c        message -> frames -> send queue, completions, room
+ *   send.c        message -> frames -> send queue, completions      say.c   what goes without a message; room     chain.h  between these
  *   group.c       several messages in a frame         collect.c  may a small message wait for others?
  *   recv.c        completion queue -> frames -> messages, acknowledgements, credits taken
  *   credit.c      may a segment be sent, and how large? (devices that cannot make a sender wait)       segment.c  segments to frames
@@ -86,7 +86,7 @@ void verbs_mem_release(void *mem, size_t len, struct ibv_mr *mr);
 
 /* ---- rdma_cm's ids (cm.c) ---- */
 
-#define VERBS_PRIVATE 64u /* of private data: as much as we ever look at */
+#define VERBS_PRIVATE 80u /* of private data: as much as we ever look at */
 
 /* A copy of an event: rdma_cm's own is acknowledged before anybody acts on it. */
 struct verbs_said {
@@ -105,6 +105,8 @@ struct verbs_cm_owner {
 struct verbs_call {
 	struct rdma_conn_param param;
 	struct verbs_hello wire;
+	struct verbs_window window; /* behind it, in one piece */
+	unsigned window_len;	    /* ... 0: it is not said */
 	void (*done)(struct verbs_call *call,
 		     int err); /* helper; not if verbs_call() or verbs_call_finish() said it all */
 	bool running;
@@ -155,6 +157,11 @@ struct verbs_buf {
 	bool heap; /* segment.c: no receive buffer, but what was put together of several */
 };
 
+/* What peers read, and where what is read of theirs goes. */
+struct verbs_probed {
+	unsigned char ours[64], theirs[64];
+};
+
 struct verbs_dev {
 	struct verbs_dev *next;
 	struct ibv_context *ctx, *theirs; /* ours; librdmacm's */
@@ -184,6 +191,8 @@ struct verbs_dev {
 	struct verbs_buf *small, *large;
 	uint32_t nsmall, nlarge, all_large, owed;
 	unsigned char *mark;	 /* VERBS_MARK, registered with recv_mr */
+	struct verbs_probed *probed; /* keepalive.c; NULL: nothing is read */
+	struct ibv_mr *probed_mr;
 	struct verbs_ep *hungry; /* credit.c: something has come, so buffers may be due */
 	bool urgent;		 /* ... and are not to be waited for */
 	_Atomic bool full; /* the log has said so */
@@ -296,6 +305,7 @@ struct verbs_ep {
 	_Atomic bool urge_due;	   /* ... an operation of no bytes behind what it has sent */
 	_Atomic bool signal_due; /* memory is short: ... one, if the last that went asked for no completion, and ask */
 	_Atomic uint32_t probe_wr; /* ... and this was the last one */
+	struct verbs_window window; /* ... of the peer's memory (caps.probe_reads); before it is up */
 
 	/* send side (tx) */
 	struct ibv_qp *qp;
@@ -392,13 +402,15 @@ int verbs_send(struct rds_ep *ep, const struct rds_wire_hdr *hdr, const struct i
 void verbs_flush(struct rds_ep *ep, bool service);
 const void *verbs_retained(struct rds_ep *ep, uint64_t pos);
 uint64_t verbs_acked(struct rds_ep *ep);
-bool verbs_want_room(struct rds_ep *ep, uint64_t seen_ack);
-void verbs_push(struct rds_ep *ep);
 void verbs_send_done(struct verbs_ep *ep, const struct ibv_wc *wc); /* rx */
 void verbs_send_free(struct verbs_ep *ep);			    /* nothing is in flight: blocks back */
 bool verbs_send_idle(struct verbs_ep *ep);			    /* nothing is in flight */
 void verbs_send_mark(struct verbs_ep *ep); /* helper, queue pair in error: when this is flushed, nothing is in flight */
-/* An RDMA operation of no bytes (keepalive.c); sets probe_wr. 0, -EBUSY: no place, -errno. */
+
+/* say.c; tx */
+bool verbs_want_room(struct rds_ep *ep, uint64_t seen_ack);
+void verbs_push(struct rds_ep *ep);
+/* A write of no bytes, or a read (keepalive.c); sets probe_wr. 0, -EBUSY: no place, -errno. */
 int verbs_send_probe(struct verbs_ep *ep);
 
 /* ---- several messages in a frame (group.c); conn->tx ---- */
@@ -511,6 +523,9 @@ enum verbs_status verbs_hello_check(const void *data, unsigned len, struct verbs
 void verbs_answer_init(struct verbs_answer *answer, enum verbs_status status, int err);
 void verbs_answer_pack(const struct verbs_answer *answer, struct verbs_answer *wire);
 bool verbs_answer_check(const void *data, unsigned len, struct verbs_answer *out); /* false: none, or nonsense */
+void verbs_window_pack(const struct verbs_window *window, struct verbs_window *wire);
+/* False: it is not there, behind so many bytes, or nonsense. */
+bool verbs_window_check(const void *data, unsigned len, unsigned behind, struct verbs_window *out);
 void verbs_version_clash(const struct in6_addr *peer, unsigned min, unsigned max); /* says so */
 uint16_t verbs_frame_say(uint32_t bytes);		 /* what we take, as hello and answer say it */
 uint32_t verbs_frame_of(uint16_t theirs, uint32_t ours); /* what both sides take, bytes; theirs as said */
@@ -564,6 +579,14 @@ int verbs_locate(struct rds_transport *t, const struct rds_conn_id *id, uint16_t
 
 /* keepalive.c, async.c; helper */
 void verbs_keepalive_need(void); /* an endpoint is up */
+/* Control held, or helper, as for the device: what is read of it, on either side. */
+int verbs_keepalive_open(struct verbs_dev *dev);
+void verbs_keepalive_close(struct verbs_dev *dev);
+/* Our window, on the wire: its length, 0 if the device needs none. */
+unsigned verbs_keepalive_tell(const struct verbs_dev *dev, struct verbs_window *wire);
+/* What the peer has said, its window behind so many bytes.  False: it should be there. */
+bool verbs_keepalive_told(struct verbs_ep *ep, const struct verbs_said *said, unsigned behind);
+void verbs_keepalive_read(const struct verbs_ep *ep, struct ibv_send_wr *wr); /* tx: fills in the read */
 void verbs_async_event(struct rds_event *ev, uint32_t events);
 
 /* Forked child: nothing of the parent's is ours. */

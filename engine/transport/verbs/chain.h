@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * chain.h - work requests on their way to the send queue, between send.c (messages) and say.c (all else).  conn->tx.
+ *
+ * They are put behind each other in ep->wr, and go to the device together; each has its place in the queue from the moment it is in the
+ * chain.  Inline, since every message comes through here.
+ */
+#ifndef VERBS_CHAIN_H
+#define VERBS_CHAIN_H
+
+#include <endian.h>
+
+#include "engine/transport/verbs/verbs.h"
+
+#define VERBS_SIGNAL_EVERY 16u
+#define VERBS_SIGNAL_BYTES (256u << 10) /* each interrupts a program that does not wait for it */
+
+/* send.c */
+void verbs_chain_post(struct verbs_ep *ep); /* gives it to the device */
+void verbs_out_done(struct verbs_ep *ep);   /* blocks that neither the device nor the peer needs any more go back */
+int verbs_out_grow(struct verbs_ep *ep);    /* `out` is full */
+
+static inline uint32_t verbs_in_flight(const struct verbs_ep *ep)
+{
+	return ep->wr_posted - atomic_load_explicit(&ep->wr_done, memory_order_acquire);
+}
+
+static inline bool verbs_queue_room(const struct verbs_ep *ep, uint32_t reserve)
+{
+	return verbs_in_flight(ep) + reserve < atomic_load_explicit(&ep->dev->sq_each, memory_order_relaxed);
+}
+
+/*
+ * The next work request of the chain; its place in the queue is taken.  What a send does not look at is left as it was: clearing all of
+ * it for each frame would cost more than the rest of this.
+ */
+static inline struct ibv_send_wr *verbs_chain_next(struct verbs_ep *ep, uint32_t bytes, bool signal)
+{
+	struct ibv_send_wr *wr;
+	unsigned flags = bytes <= ep->max_inline ? IBV_SEND_INLINE : 0;
+
+	if (unlikely(ep->nchain == VERBS_CHAIN))
+		verbs_chain_post(ep);
+	wr = &ep->wr[ep->nchain];
+	if (ep->nchain)
+		ep->wr[ep->nchain - 1].next = wr;
+	ep->wr_unsignaled++;
+	ep->bytes_unsignaled += bytes;
+	if (signal || ep->wr_unsignaled >= VERBS_SIGNAL_EVERY || ep->bytes_unsignaled >= VERBS_SIGNAL_BYTES ||
+	    unlikely(bytes >= ep->dev->caps.signal_from)) {
+		flags |= IBV_SEND_SIGNALED;
+		ep->wr_unsignaled = ep->bytes_unsignaled = 0;
+	}
+	wr->wr_id = VERBS_WR_SEND | ++ep->wr_posted;
+	wr->opcode = IBV_WR_SEND;
+	wr->sg_list = ep->sge[ep->nchain++];
+	wr->num_sge = 1;
+	wr->send_flags = flags;
+	return wr;
+}
+
+/* Acknowledgement and credits as of now, in whatever header goes out next.  True: the peer waits for it. */
+static inline bool verbs_say_in(struct verbs_ep *ep, struct rds_wire_hdr *h, bool grants)
+{
+	bool asked = false;
+	uint64_t ack;
+
+	if (unlikely(atomic_load_explicit(&ep->ack_due, memory_order_relaxed))) {
+		asked = atomic_exchange(&ep->ack_asked, false);
+		atomic_store(&ep->ack_due, false); /* before the value is read: what comes now is due again */
+	}
+	ack = atomic_load(&ep->rx_ack);
+	h->ack = htobe64(ack);
+	atomic_store_explicit(&ep->told, ack, memory_order_relaxed);
+	if (grants)
+		h->credit = verbs_credit_tell(ep);
+	return asked;
+}
+
+#endif

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Helpers of the conformance programs that are about several threads and processes: do they sleep, whose turn is it, how
+ * do they end, sockets that go from one to another; see rdsconf.h. As in rdsconf.c, nothing depends on how RDS works
+ * inside, and nothing waits without a deadline.
+ */
+#include "rdsconf.h"
+
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+static void *helper_main(void *arg)
+{
+	struct helper *helper = arg;
+
+	__atomic_store_n(&helper->tid, syscall(SYS_gettid), __ATOMIC_RELEASE);
+	helper->result = helper->call(helper->arg);
+	helper->error = errno;
+	return NULL;
+}
+
+void helper_start(struct helper *helper, long (*call)(void *), void *arg)
+{
+	memset(helper, 0, sizeof(*helper));
+	helper->call = call;
+	helper->arg = arg;
+	errno = pthread_create(&helper->thread, NULL, helper_main, helper);
+	if (errno)
+		conf_die("pthread_create");
+	while (!__atomic_load_n(&helper->tid, __ATOMIC_ACQUIRE))
+		usleep(500);
+}
+
+/* The state letter of a stat file of /proc, 0 if it is gone. */
+static char state_of(const char *path)
+{
+	char line[512], *end;
+	int fd = open(path, O_RDONLY);
+	ssize_t n;
+
+	if (fd < 0)
+		return 0;
+	n = read(fd, line, sizeof(line) - 1);
+	close(fd);
+	if (n <= 0)
+		return 0;
+	line[n] = 0;
+	end = strrchr(line, ')');
+	return end && end[1] ? end[2] : 0;
+}
+
+/* Asleep in eight looks one after another: not a passing wait for a lock or a page. */
+static bool asleep(const char *path)
+{
+	long long end = now_ms() + 5000;
+	int seen = 0;
+
+	while (seen < 8 && now_ms() < end) {
+		char state = state_of(path);
+
+		if (!state || state == 'Z')
+			return false;
+		seen = state == 'S' ? seen + 1 : 0;
+		usleep(5000);
+	}
+	return seen == 8;
+}
+
+bool helper_asleep(struct helper *helper)
+{
+	return asleep(text("/proc/self/task/%d/stat", helper->tid));
+}
+
+bool process_asleep(int pid)
+{
+	return asleep(text("/proc/%d/stat", pid));
+}
+
+bool process_stopped(int pid)
+{
+	return state_of(text("/proc/%d/stat", pid)) == 'T';
+}
+
+bool helper_done(struct helper *helper, int ms)
+{
+	struct timespec ts;
+
+	if (!helper->joined) {
+		clock_gettime(CLOCK_REALTIME, &ts);
+		ts.tv_sec += ms / 1000;
+		ts.tv_nsec += ms % 1000 * 1000000L;
+		if (ts.tv_nsec >= 1000000000L) {
+			ts.tv_sec++;
+			ts.tv_nsec -= 1000000000L;
+		}
+		if (pthread_timedjoin_np(helper->thread, NULL, &ts))
+			return false;
+		helper->joined = true;
+	}
+	errno = helper->error;
+	return true;
+}
+
+bool fork_other(struct other *other)
+{
+	int there[2], back[2];
+
+	if (pipe2(there, O_CLOEXEC) || pipe2(back, O_CLOEXEC))
+		conf_die("pipe");
+	fflush(stdout);
+	other->pid = fork();
+	if (other->pid < 0)
+		conf_die("fork");
+	if (!other->pid)
+		alarm(15); /* before whoever waits for it */
+	other->rd = other->pid ? back[0] : there[0];
+	other->wr = other->pid ? there[1] : back[1];
+	close(other->pid ? there[0] : back[0]);
+	close(other->pid ? back[1] : there[1]);
+	return !other->pid;
+}
+
+void say(const struct other *other)
+{
+	if (write(other->wr, "", 1) != 1)
+		conf_die("say");
+}
+
+void hear(const struct other *other)
+{
+	char byte;
+	long r;
+
+	do
+		r = read(other->rd, &byte, 1);
+	while (r < 0 && errno == EINTR);
+	if (r != 1)
+		conf_die("the other process has gone");
+}
+
+const char *end_of_pid(int pid)
+{
+	int status;
+
+	if (waitpid(pid, &status, 0) != pid)
+		return rc(-1);
+	return WIFEXITED(status) ? text("exit %d", WEXITSTATUS(status)) : text("signal %d", WTERMSIG(status));
+}
+
+const char *end_of(const struct other *other)
+{
+	close(other->rd);
+	close(other->wr);
+	return end_of_pid(other->pid);
+}
+
+void elsewhere(void (*step)(void))
+{
+	struct other other;
+	const char *end;
+
+	if (fork_other(&other)) {
+		step();
+		_exit(0);
+	}
+	end = end_of(&other);
+	if (strcmp(end, "exit 0") != 0)
+		check("the-other-process", "exit 0", "%s", end);
+}
+
+void pass_fd(int line, int fd)
+{
+	char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))) = "";
+	struct iovec iov = {"p", 1};
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &fd, sizeof(int));
+	if (sendmsg(line, &msg, 0) != 1)
+		conf_die("pass a descriptor");
+}
+
+int passed_fd(int line, int flags)
+{
+	char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8)));
+	char byte;
+	struct iovec iov = {&byte, 1};
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+	struct cmsghdr *c;
+	int fd;
+
+	if (recvmsg(line, &msg, flags) != 1)
+		conf_die("receive a descriptor");
+	c = CMSG_FIRSTHDR(&msg);
+	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+		conf_die("no descriptor came");
+	memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+	return fd;
+}
+
+static const char *from_whom(int fd)
+{
+	struct name from = {.len = sizeof(from.ss)};
+	char buf[20] = "";
+	long r = wait_message(fd) ? recvfrom(fd, buf, sizeof(buf), MSG_DONTWAIT, &from.sa, &from.len) : -1;
+
+	return r < 0 ? rc(r) : text("%ld %.10s from %s", r, buf, who(&from));
+}
+
+void use_passed(const char *name, int fd, int to)
+{
+	struct name own = name_of(fd);
+	struct pollfd pfd = {.fd = fd, .events = POLLIN};
+	struct stat st;
+	int value = -1;
+
+	check(text("%s-name", name), NULL, "%s", who(&own));
+	fstat(fd, &st);
+	check(text("%s-is-a-socket", name), "1", "%d", S_ISSOCK(st.st_mode));
+	getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &value, &(socklen_t){4});
+	check(text("%s-domain", name), text("%d", AF_RDS), "%d", value);
+	check(text("%s-first", name), NULL, "%s", from_whom(fd));
+	check(text("%s-second", name), NULL, "%s", from_whom(fd));
+	check(text("%s-empty", name), "-1 EAGAIN", "%s", rc(recv(fd, &value, 1, MSG_DONTWAIT)));
+	settle(fd);
+	poll(&pfd, 1, 0);
+	check(text("%s-poll", name), "0", "%s", poll_bits(pfd.revents));
+	check(text("%s-send", name), "6", "%s", rc(send_to(fd, to, "answer", 6, 0)));
+}
+
+void answered(int fd, const char *name)
+{
+	char buf[10] = "";
+
+	check(text("%s-answer", name), "6", "%s", rc(receive(fd, buf, 10, 0)));
+	check(text("%s-answer-is", name), "answer", "%.6s", buf);
+}
+
+void two_messages(int from, int to)
+{
+	send_to(from, to, "one", 3, 0);
+	send_to(from, to, "two", 3, 0);
+	if (!wait_message(to))
+		conf_die("two messages");
+}
