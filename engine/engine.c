@@ -316,6 +316,8 @@ void rds_engine_exit_now(void)
 		rds_helper_kick();
 		os_syscall(SYS_nanosleep, (long)&pause, 0, 0, 0, 0, 0);
 	}
+	if (n > 0)
+		rds_warn("messages could not be handed over within RDS_PRELOAD_LINGER_MS, and end with this process");
 }
 
 /* ---- forked child ---- */
