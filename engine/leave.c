@@ -8,8 +8,9 @@
  *   3. their ports become nobody's in the registry: senders wait;
  *   4. what is here already is accepted.  A sender that has ended before 3 believed that it would be, and it is the last moment; one that
  *      ends later sees that the port has left this process, and stays until it knows what of its messages we have (shutdown.c);
- *   5. the deposit: state and queue, and our end of the pair.  What comes from now on is not accepted, so its sender still has it and looks for
- *      the port anew when this process is gone.
+ *   5. the deposit: state and queue, and our end of the pair.  What comes from now on is not accepted.  In memory
+ *      that outlives this process its sender has it until then, and will look for the port anew when we are gone (shutdown.c); over a device only
+ *      what was never sent is sent again: what had come to us, and was not accepted, may be lost.
  *
  * Regions and operations end with the process that made them, and so do notifications of theirs.
  *
