@@ -71,7 +71,6 @@ static void take_state(struct rds_sock *sk, const struct rds_share_state *st)
 	atomic_store(&sk->rcvtimeo_ns, st->rcvtimeo_ns);
 }
 
-/* rx held. 0 or -errno; what was queued before that stays. */
 static int take_message(struct rds_sock *sk, struct reader *r)
 {
 	struct rds_share_message m;
@@ -93,6 +92,17 @@ static int take_message(struct rds_sock *sk, struct reader *r)
 	sk->rx_tail = &inc->next;
 	sk->rcv_bytes += inc->len;
 	return 0;
+}
+
+int rds_deposit_messages(struct rds_sock *sk, const char **at, const char *end, uint32_t n)
+{
+	struct reader r = {*at, end};
+	int err = 0;
+
+	while (n-- && !err)
+		err = take_message(sk, &r);
+	*at = r.at;
+	return err;
 }
 
 /* ---- the socket ---- */
@@ -141,23 +151,23 @@ static void show_port(struct rds_sock *sk, bool show)
 	rx_unlock();
 }
 
-static int revive(struct rds_sock *sk, const struct rds_share_state *st, struct reader *r)
+static int revive(struct rds_sock *sk, const struct rds_share_state *st, struct reader *r, int inbox)
 {
-	uint32_t i;
-	int err = 0;
+	int err;
 
 	take_state(sk, st);
 	atomic_store(&sk->hidden_out, true); /* as far as anybody knows */
 	rds_lock(&rds_eng->control);
 	rx_lock();
-	for (i = 0; i < st->n_messages && !err; i++)
-		err = take_message(sk, r);
+	err = rds_deposit_messages(sk, &r->at, r->end, st->n_messages);
 	rx_unlock();
 	if (!err && st->bound)
 		err = take_port(sk);
 	/* First what arrives finds it, not open yet, and waits; then it can arrive. */
 	if (!err && st->bound)
 		show_port(sk, true);
+	if (!err && inbox >= 0)
+		err = rds_inbox_empty(inbox, sk);
 	if (!err)
 		err = registry_sock_take(rds_eng->reg, sk->reg_idx, &sk->name);
 	if (!err)
@@ -168,22 +178,25 @@ static int revive(struct rds_sock *sk, const struct rds_share_state *st, struct 
 	return err;
 }
 
-static int make_socket(int pair, uint64_t inode, const void *file, size_t size, struct rds_sock **out)
+static int make_socket(const int fds[RDS_DEPOSIT_FDS], uint64_t inode, const void *file, size_t size,
+		       struct rds_sock **out)
 {
 	struct reader r = {file, (const char *)file + size};
 	struct rds_share_state st;
 	struct rds_sock *sk;
 	int err;
 
-	if (!get(&r, &st, sizeof(st)) || !state_sound(&st))
-		return -EPROTO;
-	err = rds_engine_start();
+	err = get(&r, &st, sizeof(st)) && state_sound(&st) ? 0 : -EPROTO;
+	if (!err)
+		err = rds_engine_start();
+	if (err) {
+		os_close(fds[0]);
+		return err;
+	}
+	err = rds_sock_make(fds[0], inode, &sk);
 	if (err)
 		return err;
-	err = rds_sock_make(pair, inode, &sk);
-	if (err)
-		return err;
-	err = revive(sk, &st, &r);
+	err = revive(sk, &st, &r, fds[2]);
 	if (err) {
 		rds_sock_unmake(sk);
 		return err;
@@ -212,7 +225,7 @@ int rds_adopt(int fd, struct rds_sock **out)
 	struct rds_share_deposit d;
 	struct stat st;
 	void *map = NULL;
-	int fds[2], err;
+	int fds[RDS_DEPOSIT_FDS], err;
 
 	if (!rds_adoptable(fd) || os_fstat(fd, &st) || rds_deposit_read(fd, true, &d, fds) != 1)
 		return -EAGAIN;
@@ -223,9 +236,11 @@ int rds_adopt(int fd, struct rds_sock **out)
 	if (err) {
 		os_close(fds[0]);
 	} else {
-		err = make_socket(fds[0], st.st_ino, map, (size_t)d.size, out); /* takes the end */
+		err = make_socket(fds, st.st_ino, map, (size_t)d.size, out); /* takes the end */
 		os_munmap(map, (size_t)d.size);
 	}
+	if (fds[2] >= 0)
+		os_close(fds[2]);
 	if (err)
 		rds_error("an RDS socket that another process has left to this one is lost: %s", strerror(-err));
 	return err == -EAGAIN ? -EIO : err;

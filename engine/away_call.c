@@ -243,22 +243,25 @@ int rds_away_getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
 int rds_away_ioctl(int fd, unsigned long req, void *arg)
 {
 	struct away_call c = {.q = {.op = RDS_SHARE_IOCTL, .arg = req}};
-	struct iovec iov = {arg, sizeof(uint64_t)};
+	struct iovec iov = {arg, 1};
 	bool tos = (unsigned)req == SIOCRDSSETTOS || (unsigned)req == SIOCRDSGETTOS;
 	int64_t rc;
 
 	if (!tos) /* about the host, or about nothing: any socket's answer is as good */
 		return -ENOIOCTLCMD;
 	if (arg && !rds_user_readable(arg, 1)) {
-		iov.iov_len = rds_user_readable(arg, sizeof(int)) ? 1 : sizeof(int);
 		c.q.has_name = true;
-		c.q.data_len = (uint32_t)iov.iov_len;
+		c.q.data_len = 1;
 		c.data = &iov;
 		c.n_data = 1;
 	}
 	rc = away_call(fd, &c);
-	if (c.slot && rc >= 0 && (unsigned)req == SIOCRDSGETTOS)
-		memcpy(arg, c.out_data, 1);
+	if (c.slot && rc >= 0 && (unsigned)req == SIOCRDSGETTOS) {
+		if (rds_user_writable(arg, 1))
+			rc = -EFAULT;
+		else
+			memcpy(arg, c.out_data, 1);
+	}
 	away_end(&c);
 	return (int)rc;
 }

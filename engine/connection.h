@@ -149,6 +149,8 @@ void rds_conn_work(struct rds_conn *conn); /* rx held: put on the work list */
  */
 void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone);
 void rds_conn_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone);
+/* Messages that are not accepted for sockets that have left that process: if it ends with them, they go where those are.  tx held. */
+unsigned rds_conn_left(const struct rds_conn *conn);
 void rds_conn_say(const struct rds_conn *conn, bool worth, const char *what, const char *why);
 void rds_conn_reclaim(void);	 /* buried ones become reusable; no event pending */
 void rds_graveyard_forget(void); /* forked child */
@@ -167,6 +169,13 @@ void rds_nowhere_located(struct rds_transport *t, const struct rds_conn_id *id, 
  * behind.  control held.
  */
 void rds_nowhere_append(const struct rds_conn_id *id, struct rds_queued *list, bool before);
+
+/*
+ * inbox.c: what waits for sockets of nobody goes to them in a way that outlives this process; the rest still waits.  fill: no lock held.  post:
+ * of one connection, control and tx held; returns what has gone, which is still to be released.
+ */
+void rds_inbox_fill(void);
+struct rds_queued *rds_inbox_post(struct rds_conn *nowhere);
 
 /* moved.c */
 enum rds_rx_verdict rds_moved_refuse(struct rds_conn *conn, struct rds_ep *ep, const struct rds_hdr *hdr); /* rx */

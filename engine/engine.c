@@ -208,7 +208,7 @@ static unsigned at_stake(const struct rds_conn *conn, bool survives)
 		survives = false;
 	if (conn->lent > conn->acked) /* its bytes go with us */
 		survives = false;
-	return conn->queue_len + (survives ? 0 : conn->count);
+	return conn->queue_len + (survives ? rds_conn_left(conn) : conn->count);
 }
 
 static void add_queued(struct rds_conn *conn, void *arg)
@@ -226,6 +226,7 @@ unsigned rds_engine_unsent(void)
 
 	rds_reap_all();
 	rds_progress();
+	rds_inbox_fill();
 	rds_conn_each(add_queued, &n);
 	return n;
 }
@@ -280,6 +281,7 @@ static int queued_now(void)
 			break;
 		}
 		if (conn->kind == RDS_CONN_NOWHERE) {
+			rds_inbox_post(conn); /* and is left as it is: a signal may have interrupted malloc() */
 			n += (int)at_stake(conn, false);
 		} else if (conn->kind == RDS_CONN_PEER && atomic_load(&conn->state) != RDS_CONN_DEAD) {
 			/* Without SURVIVES nobody could promise anything, and asking takes locks. */
@@ -314,6 +316,8 @@ void rds_engine_exit_now(void)
 		rds_helper_kick();
 		os_syscall(SYS_nanosleep, (long)&pause, 0, 0, 0, 0, 0);
 	}
+	if (n > 0)
+		rds_warn("messages could not be handed over within RDS_PRELOAD_LINGER_MS, and end with this process");
 }
 
 /* ---- forked child ---- */

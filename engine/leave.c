@@ -3,12 +3,14 @@
  * leave.c - the carrier of sockets leaves: exit, _exit, exec.  What other processes still hold is deposited (share.h).
  *
  * In this order, for all sockets together:
- *   1. no call on them gets anywhere any more (they are not open), and what arrives for them stays where it is, not accepted.  In
- *      memory that outlives this process its sender has it until then, and will look for the port anew when we are gone (shutdown.c);
- *      over a device only what was never sent is sent again: what had come to us, and was not accepted, may be lost;
+ *   1. no call on them gets anywhere any more (they are not open);
  *   2. what they have sent is waited for, so that nothing that the next carrier sends can overtake it;
  *   3. their ports become nobody's in the registry: senders wait;
- *   4. the deposit: state and queue, and our end of the pair.
+ *   4. what is here already is accepted.  A sender that has ended before 3 believed that it would be, and it is the last moment; one that
+ *      ends later sees that the port has left this process, and stays until it knows what of its messages we have (shutdown.c);
+ *   5. the deposit: state and queue, and our end of the pair.  What comes from now on is not accepted.  In memory
+ *      that outlives this process its sender has it until then, and will look for the port anew when we are gone (shutdown.c); over a device only
+ *      what was never sent is sent again: what had come to us, and was not accepted, may be lost.
  *
  * Regions and operations end with the process that made them, and so do notifications of theirs.
  *
@@ -35,7 +37,7 @@ _Atomic bool rds_spread;
 
 /* ---- the file ---- */
 
-static int put(int fd, off_t *at, const void *from, size_t len)
+int rds_deposit_put(int fd, off_t *at, const void *from, size_t len)
 {
 	const char *p = from;
 	ssize_t n;
@@ -94,7 +96,7 @@ static int write_file(struct rds_sock *sk, int fd, off_t *size)
 	fill_state(sk, &st);
 	for (inc = sk->rx_head; inc; inc = inc->next)
 		st.n_messages++;
-	err = put(fd, size, &st, sizeof(st));
+	err = rds_deposit_put(fd, size, &st, sizeof(st));
 	for (inc = sk->rx_head; inc && !err; inc = inc->next) {
 		struct rds_share_message m = {.saddr = inc->saddr,
 					      .sport = inc->sport,
@@ -104,9 +106,9 @@ static int write_file(struct rds_sock *sk, int fd, off_t *size)
 					      .real_ns = inc->real_ns};
 
 		memcpy(m.trace_ns, inc->trace_ns, sizeof(m.trace_ns));
-		err = put(fd, size, &m, sizeof(m));
+		err = rds_deposit_put(fd, size, &m, sizeof(m));
 		if (!err)
-			err = put(fd, size, inc->data, inc->len);
+			err = rds_deposit_put(fd, size, inc->data, inc->len);
 	}
 	return err;
 }
@@ -122,7 +124,7 @@ static int lies_there(int standin)
 }
 
 /* One packet: 1 the deposit, 0 something else, -EAGAIN nothing. */
-static int read_one(int standin, int flags, struct rds_share_deposit *d, int fds[2])
+static int read_one(int standin, int flags, struct rds_share_deposit *d, int fds[RDS_DEPOSIT_FDS])
 {
 	int got[OS_PASS_MAX];
 	unsigned n, i;
@@ -131,10 +133,11 @@ static int read_one(int standin, int flags, struct rds_share_deposit *d, int fds
 
 	if (len <= 0)
 		return -EAGAIN;
-	is = len == (ssize_t)sizeof(*d) && n == 2 && d->magic == RDS_SHARE_MAGIC && d->version == RDS_SHARE_VERSION;
+	is = len == (ssize_t)sizeof(*d) && (n == 2 || n == 3) && !lost && d->magic == RDS_SHARE_MAGIC &&
+	     d->version == RDS_SHARE_VERSION;
 	if (is && !(flags & MSG_PEEK)) {
-		fds[0] = got[0];
-		fds[1] = got[1];
+		for (i = 0; i < RDS_DEPOSIT_FDS; i++)
+			fds[i] = i < n ? got[i] : -1;
 		return 1;
 	}
 	for (i = 0; i < n; i++)
@@ -146,7 +149,7 @@ static int read_one(int standin, int flags, struct rds_share_deposit *d, int fds
  * A carrier that has no number of its own left cannot take away the byte by which it has shown that there is something to read: the deposit lies
  * behind it.  There is more than bytes, then; and who takes one off that a living carrier shows leaves others there.
  */
-int rds_deposit_read(int standin, bool take, struct rds_share_deposit *d, int fds[2])
+int rds_deposit_read(int standin, bool take, struct rds_share_deposit *d, int fds[RDS_DEPOSIT_FDS])
 {
 	int is;
 
@@ -175,21 +178,25 @@ static void clear_standin(struct rds_sock *sk, int standin)
 static int deposit(struct rds_sock *sk, int standin)
 {
 	struct rds_share_deposit d = {.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION};
-	int pass[2] = {rds_sock_pair(sk), os_memfd("rds socket", MFD_CLOEXEC | MFD_ALLOW_SEALING)}, err;
+	int pass[RDS_DEPOSIT_FDS] = {rds_sock_pair(sk), os_memfd("rds socket", MFD_CLOEXEC | MFD_ALLOW_SEALING)}, err;
 	off_t size = 0;
 
 	if (pass[1] < 0)
 		return pass[1];
 	rx_lock();
+	atomic_store(&sk->closed_in, true);
 	err = write_file(sk, pass[1], &size);
 	rx_unlock();
 	d.size = (uint64_t)size;
 	if (!err)
 		err = os_fcntl(pass[1], F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
 	clear_standin(sk, standin);
+	pass[2] = rds_inbox_make(&sk->name);
 	if (err >= 0)
-		err = os_pass_send(pass[0], &d, sizeof(d), pass, 2, MSG_DONTWAIT);
+		err = os_pass_send(pass[0], &d, sizeof(d), pass, pass[2] < 0 ? 2 : 3, MSG_DONTWAIT);
 	os_close(pass[1]);
+	if (pass[2] >= 0)
+		os_close(pass[2]);
 	return err < 0 ? err : 0;
 }
 
@@ -230,6 +237,7 @@ static void settle(struct leaving *l)
 
 	for (;;) {
 		rds_reap_all();
+		rds_inbox_fill();
 		l->unsent = 0;
 		rds_sock_each(count_unsent, l);
 		if (!l->unsent || os_now_ns() >= until)
@@ -239,19 +247,40 @@ static void settle(struct leaving *l)
 	}
 }
 
-static void hand_in(struct rds_sock *sk, void *arg)
+static void say_lost(int err)
 {
-	int standin = rds_hook_number ? rds_hook_number(sk) : -1, err;
+	if (err && err != -EPIPE) /* then its last copy has just been closed */
+		rds_error("an RDS socket that other processes have ends with this one: it cannot be handed over (%s)",
+			  strerror(-err));
+}
+
+static void make_nobodys(struct rds_sock *sk, void *arg)
+{
+	int err;
 
 	(void)arg;
 	if (!atomic_load(&sk->leaving))
 		return;
 	err = registry_sock_leave(rds_eng->reg, sk->reg_idx, &sk->name);
-	if (!err)
-		err = deposit(sk, standin);
-	if (err && err != -EPIPE) /* then its last copy has just been closed */
-		rds_error("an RDS socket that other processes have ends with this one: it cannot be handed over (%s)",
-			  strerror(-err));
+	sk->nobodys = !err;
+	say_lost(err);
+}
+
+static void hand_in(struct rds_sock *sk, void *arg)
+{
+	int standin = rds_hook_number ? rds_hook_number(sk) : -1;
+
+	(void)arg;
+	if (atomic_load(&sk->leaving) && sk->nobodys)
+		say_lost(deposit(sk, standin));
+}
+
+static void take_in(void)
+{
+	unsigned i;
+
+	for (i = 0; i < ROUNDS && rds_progress(); i++)
+		;
 }
 
 static unsigned leave(bool (*wanted)(struct rds_sock *sk), bool patient)
@@ -260,8 +289,7 @@ static unsigned leave(bool (*wanted)(struct rds_sock *sk), bool patient)
 
 	if (!rds_eng || rds_engine_foreign())
 		return 0;
-	for (unsigned i = 0; i < ROUNDS && rds_progress(); i++)
-		; /* what is here already */
+	take_in();
 	rds_sock_each(stop_one, &l);
 	if (!l.n)
 		return 0;
@@ -271,6 +299,8 @@ static unsigned leave(bool (*wanted)(struct rds_sock *sk), bool patient)
 	rds_engine_fork_parent();
 	if (patient)
 		settle(&l);
+	rds_sock_each(make_nobodys, NULL);
+	take_in();
 	rds_sock_each(hand_in, NULL);
 	return l.n;
 }
@@ -343,7 +373,7 @@ static void let_go(struct rds_sock *sk)
 
 static void take_back(struct rds_sock *sk, void *arg)
 {
-	int standin = rds_hook_number ? rds_hook_number(sk) : -1, fds[2] = {-1, -1};
+	int standin = rds_hook_number ? rds_hook_number(sk) : -1, fds[RDS_DEPOSIT_FDS], err;
 	struct rds_share_deposit d;
 
 	(void)arg;
@@ -355,12 +385,19 @@ static void take_back(struct rds_sock *sk, void *arg)
 	}
 	os_close(fds[0]);
 	os_close(fds[1]);
+	err = fds[2] < 0 ? 0 : rds_inbox_empty(fds[2], sk);
+	if (err)
+		rds_error("messages that were left for an RDS socket are lost: %s", strerror(-err));
 	if (registry_sock_take(rds_eng->reg, sk->reg_idx, &sk->name)) {
 		let_go(sk);
 		return;
 	}
 	rx_lock();
 	atomic_store(&sk->leaving, false);
+	atomic_store(&sk->closed_in, false);
+	sk->nobodys = false;
+	if (rds_sock_bound(sk))
+		rds_cong_check(sk);
 	atomic_store(&sk->open, true);
 	rds_sock_wake(sk, POLLIN | POLLRDNORM | POLLOUT);
 	rx_unlock();

@@ -77,7 +77,7 @@ static enum rds_rx_verdict dispatch(struct rds_conn *conn, struct rds_ep *ep, co
 	sk = rds_bound_find(&conn->id.laddr, rx->hdr.dport, conn->id.scope);
 	if (unlikely(!sk))
 		return rds_moved_refuse(conn, ep, &rx->hdr);
-	if (unlikely(atomic_load_explicit(&sk->leaving, memory_order_relaxed)))
+	if (unlikely(atomic_load_explicit(&sk->closed_in, memory_order_relaxed)))
 		return RDS_RX_LATER; /* it is being handed over: who sent that still has it, and will find the socket again */
 	inc = rds_inc_new(conn, ep, rx);
 	if (unlikely(!inc)) {

@@ -17,29 +17,32 @@
 #define PREFIX_LEN (sizeof(RDS_SHARE_PREFIX) - 1)
 #define NAME_LEN (offsetof(struct sockaddr_un, sun_path) + 1 + PREFIX_LEN + 2 * RDS_PROCID_LEN)
 
-static void address_of(const struct rds_procid *name, struct sockaddr_un *sun)
+socklen_t rds_share_address(const char *prefix, const struct rds_procid *name, struct sockaddr_un *sun)
 {
 	static const char digits[] = "0123456789abcdef";
-	char *to = sun->sun_path + 1 + PREFIX_LEN;
+	size_t len = strlen(prefix);
+	char *to = sun->sun_path + 1 + len;
 	unsigned i;
 
 	memset(sun, 0, sizeof(*sun));
 	sun->sun_family = AF_UNIX;
-	memcpy(sun->sun_path + 1, RDS_SHARE_PREFIX, PREFIX_LEN);
+	memcpy(sun->sun_path + 1, prefix, len);
 	for (i = 0; i < RDS_PROCID_LEN; i++) {
 		*to++ = digits[name->b[i] >> 4];
 		*to++ = digits[name->b[i] & 15];
 	}
+	return (socklen_t)(to - (char *)sun);
 }
 
 /* A stand-in without a name (no memory) is known to those who inherit its number, and to nobody else. */
 void rds_share_name(int standin, struct rds_procid *name)
 {
 	struct sockaddr_un sun;
+	socklen_t len;
 
 	os_random(name, sizeof(*name));
-	address_of(name, &sun);
-	os_bind(standin, (struct sockaddr *)&sun, NAME_LEN);
+	len = rds_share_address(RDS_SHARE_PREFIX, name, &sun);
+	os_bind(standin, (struct sockaddr *)&sun, len);
 }
 
 static int digit(char c)
@@ -75,11 +78,12 @@ bool rds_share_exists(const struct rds_procid *name)
 {
 	int fd = os_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), err;
 	struct sockaddr_un sun;
+	socklen_t len;
 
 	if (fd < 0)
 		return true;
-	address_of(name, &sun);
-	err = os_bind(fd, (struct sockaddr *)&sun, NAME_LEN);
+	len = rds_share_address(RDS_SHARE_PREFIX, name, &sun);
+	err = os_bind(fd, (struct sockaddr *)&sun, len);
 	os_close(fd);
 	return err != 0;
 }

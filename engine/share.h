@@ -20,6 +20,10 @@
  * into the program's end: the *deposit*.  It lives as long as any copy of the descriptor does, wherever that is, and goes
  * with the last one.  The first holder that takes it off is the carrier from then on; the kernel gives it to one.
  *
+ * With the deposit lies the *inbox*, a listener with a name.  A process that ends while it still has messages for a socket of nobody connects
+ * there and leaves a *parcel*, the messages in a file in memory: the kernel keeps it until the next carrier looks.  There may be no inbox (no
+ * descriptor, or the name was taken): then such a sender waits.
+ *
  * A stand-in has an abstract AF_UNIX name, by which anybody who gets hold of it knows what it is, and by which the registry can ask the kernel
  * whether a socket that nobody carries still exists.
  *
@@ -36,7 +40,7 @@
 #include "engine/registry.h"
 
 #define RDS_SHARE_MAGIC 0x48534452u /* "RDSH" */
-#define RDS_SHARE_VERSION 1
+#define RDS_SHARE_VERSION 2
 #define RDS_SHARE_INLINE 65536u	       /* bytes of a message in a packet; more goes in a memfd */
 #define RDS_SHARE_CONTROL 20480u       /* of control messages: the kernel's optmem_max */
 #define RDS_SHARE_NAME 128u	       /* sockaddr_storage */
@@ -73,7 +77,10 @@ enum rds_share_kind {
 /* The name of a stand-in: this, and the id in hexadecimal digits, behind a byte of zero. */
 #define RDS_SHARE_PREFIX "rds.socket."
 
-/* In the program's end, with the other end and the file. */
+/* The name of the inbox of a socket: this, and the id of its stand-in in the same way. */
+#define RDS_SHARE_INBOX "rds.inbox."
+
+/* In the program's end, with the other end, the file, and the inbox if there is one. */
 struct rds_share_deposit {
 	uint32_t magic, version;
 	uint64_t size;
@@ -101,6 +108,13 @@ struct rds_share_message {
 	uint8_t tos;
 	uint32_t len;
 	uint64_t cookie, real_ns, trace_ns[3];
+};
+
+/* In the inbox, with a file of so many messages. */
+struct rds_share_parcel {
+	uint32_t magic, version;
+	uint64_t size;
+	uint32_t n_messages, reserved;
 };
 
 /* On the stand-in, with the channel and a copy of the stand-in. */
@@ -135,7 +149,10 @@ struct rds_share_answer {
 	uint32_t len;				       /* what the call wrote to its length argument */
 };
 
+struct sockaddr_un;
+
 /* share.c */
+socklen_t rds_share_address(const char *prefix, const struct rds_procid *name, struct sockaddr_un *sun);
 void rds_share_name(int standin, struct rds_procid *name); /* gives it a fresh one */
 bool rds_share_is(int fd, struct rds_procid *name);	   /* is that a stand-in, of whatever process? */
 bool rds_share_sealed(int fd, uint64_t size); /* a file of so many bytes at least, which nobody can change */

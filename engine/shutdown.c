@@ -79,6 +79,18 @@ static bool next_left(const struct rds_conn *conn, uint16_t *port)
 	return false;
 }
 
+unsigned rds_conn_left(const struct rds_conn *conn)
+{
+	unsigned i, n = 0;
+
+	for (i = 0; i < conn->count; i++) {
+		const struct rds_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+
+		n += u->sk && !u->cancelled && !u->once && has_left(conn, u->dport);
+	}
+	return n;
+}
+
 /*
  * What a process had accepted when it ended is known exactly only of memory that outlives it.  Over a device its last acknowledgements may be lost,
  * so what was sent there is not sent again to whoever has the socket now: it may be in the deposit.

@@ -355,6 +355,8 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 	atomic_store(&sk->watched_edge, false);
 	atomic_store(&sk->carried, false);
 	atomic_store(&sk->leaving, false);
+	atomic_store(&sk->closed_in, false);
+	sk->nobodys = false;
 	atomic_store(&sk->shown_in, false);
 	atomic_store(&sk->hidden_out, false);
 }
@@ -393,6 +395,7 @@ void rds_sock_list(struct rds_sock *sk)
 	all = sk;
 	atomic_store(&sk->open, true);
 	atomic_store(&sk->leaving, false);
+	atomic_store(&sk->closed_in, false);
 	/* for being open, and the number's */
 	atomic_store_explicit(&sk->ref, (atomic_load(&sk->ref) & ~(RDS_REF_TURN - 1)) + RDS_REF_TURN + 2, memory_order_release);
 }
@@ -424,6 +427,7 @@ int rds_sock_make(int pair, uint64_t inode, struct rds_sock **out)
 	}
 	sock_init(sk, inode);
 	atomic_store(&sk->leaving, true); /* until it is listed */
+	atomic_store(&sk->closed_in, true);
 	*out = sk;
 	return 0;
 }

@@ -32,6 +32,9 @@ struct rds_sock {
 	_Atomic uint64_t ref;	  /* RDS_REF_*: the open socket, its numbers, engine lists, calls for which no record had room */
 	_Atomic bool open;	  /* cleared at last close */
 	_Atomic bool leaving;	  /* not open, because it is being handed over (leave.c; written under rx) */
+	bool nobodys;		  /* ... and the registry says so */
+	_Atomic bool
+		closed_in; /* ... and what it has is written down: nothing is accepted any more (written under rx) */
 	struct rds_sock *next_free; /* slab (control) */
 	struct rds_sock *prev_all, *next_all; /* all open sockets (control) */
 	unsigned numbers; /* descriptor numbers that the layer above counts (control) */

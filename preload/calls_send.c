@@ -107,8 +107,8 @@ static ssize_t send_msg(struct rds_sock *sk, int fd, const struct msghdr *user, 
 /* An RDS socket on its way to another process (or to ourselves, which does no harm). */
 static void send_rights(const struct msghdr *msg)
 {
-	if (likely(!rds_fds_on()) || atomic_load(&rds_spread) || rds_user_readable(msg, sizeof(*msg)) ||
-	    !msg->msg_control || rds_user_readable(msg->msg_control, msg->msg_controllen))
+	if (likely(!rds_fds_on()) || rds_user_readable(msg, sizeof(*msg)) || !msg->msg_control ||
+	    rds_user_readable(msg->msg_control, msg->msg_controllen))
 		return;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR((struct msghdr *)(uintptr_t)msg, c))
 		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)

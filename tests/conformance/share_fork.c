@@ -86,6 +86,7 @@ static void options(const char *when)
 	check(text("%s%s-timestamp", prefix, when), NULL, "%d", integer(SOL_SOCKET, SO_TIMESTAMP));
 	r = ioctl(d, SIOCRDSGETTOS, &tos);
 	check(text("%s%s-tos", prefix, when), NULL, "%s %u", rc(r), tos);
+	check(text("%s%s-tos-constant", prefix, when), "-1 EFAULT", "%s", rc(ioctl(d, SIOCRDSGETTOS, (void *)"?")));
 	check(text("%s%s-what", prefix, when), NULL, "%d %d %d %d", integer(SOL_SOCKET, SO_DOMAIN),
 	      integer(SOL_SOCKET, SO_TYPE), integer(SOL_SOCKET, SO_PROTOCOL), integer(SOL_SOCKET, SO_ERROR));
 	check(text("%s%s-transport", prefix, when), NULL, "%d", integer(SOL_RDS, SO_RDS_TRANSPORT) == conf_transport);

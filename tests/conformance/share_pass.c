@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * Sockets passed by SCM_RIGHTS between relatives: while they lie in a queue and nobody has them, to oneself, made by a child
- * that is gone when the parent uses them.
+ * that is gone when the parent uses them, or by one that had children itself before.
  */
 #include "rdsconf.h"
 
 #include <sys/epoll.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 static int s, d, line[2];
 
@@ -98,7 +99,35 @@ static void made_in_child(void)
 	close(fd);
 }
 
-/* The same, and looked at only by a set of RDNORM, as a test of the kernel's does it. */
+/* A process that had others before it had a socket: whoever gets that one can use it at once. */
+static void made_after_a_fork(void)
+{
+	struct other other;
+	struct name name;
+	pid_t pid;
+	int fd;
+
+	if (fork_other(&other)) {
+		pid = fork();
+		if (!pid)
+			_exit(0);
+		waitpid(pid, NULL, 0);
+		fd = rds_socket();
+		pass_fd(line[0], fd);
+		hear(&other);
+		_exit(0);
+	}
+	fd = passed_fd(line[1], 0);
+	name = name_here(0);
+	check("after-a-fork-bind", "0", "%s", rc(bind(fd, &name.sa, name.len)));
+	check("after-a-fork-send", "3", "%s", rc(send_to(s, fd, "abc", 3, 0)));
+	check("after-a-fork-arrives", "3", "%s", rc(wait_message(fd) ? recv(fd, &name, 10, MSG_DONTWAIT) : -1));
+	say(&other);
+	check("after-a-fork-end", "exit 0", "%s", end_of(&other));
+	close(fd);
+}
+
+/* Made in a child, and looked at only by a set of RDNORM, as a test of the kernel's does it. */
 static void rdnorm_only(void)
 {
 	struct epoll_event event = {.events = EPOLLRDNORM, .data.u32 = 7};
@@ -143,6 +172,7 @@ int main(int argc, char **argv)
 	in_flight();
 	to_oneself();
 	made_in_child();
+	made_after_a_fork();
 	rdnorm_only();
 	return conf_end();
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * player.h - the two halves of the coordinator: crew.c has the processes, play.c decides what they do.
+ * player.h - the two halves of the coordinator: crew.c has the processes, play.c and what belongs to it (play.h) decides what they do.
  */
 #ifndef PLAYER_H
 #define PLAYER_H

@@ -26,6 +26,7 @@
 #define SOL_RDS 276
 #define RDS_RECVERR 5
 #define PATIENCE 5000
+#define NEWS (2 * PLACES)
 
 const char *program;
 static const char *address;
@@ -143,10 +144,15 @@ static int readable(int fd, int way, int ms)
 
 static int look(const struct order *o)
 {
-	/* Where nothing is expected, news of congestion may be shown once; that is not what is asked about. */
-	if (!o->arg && readable(o->fd, BY_POLL, 0) < 0)
-		return -1;
-	return readable(o->fd, o->way, o->arg ? PATIENCE : 0);
+	int tries, r = 1;
+
+	if (o->arg)
+		return readable(o->fd, o->way, PATIENCE);
+	/* Where nothing is expected, news of congestion may be shown, once for each connection that comes up meanwhile; that is not what is
+	 * asked about, and a message would be shown each time. */
+	for (tries = 0; r == 1 && tries < NEWS; tries++)
+		r = readable(o->fd, o->way, 0);
+	return r;
 }
 
 /* ---- options ---- */

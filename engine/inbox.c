@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * inbox.c - what a process still has for a socket of nobody when it ends (share.h): put into the socket's inbox, and taken out of it by the
+ * next carrier.
+ *
+ * Nothing is lost or doubled: the kernel takes a parcel whole or not at all, and a sender gives its messages up only then.  Who empties an inbox
+ * shuts it down first, and every parcel's connection before it looks into it for the last time: a parcel that has not been found by
+ * then cannot be left any more, and its sender, which is told so, has the messages go to whoever has the port afterwards.
+ * Order: all that waits for a port goes in one parcel, parcels are taken out as they came, and before the registry says whose the port is.  A
+ * sender that has older messages for the port on their way to the last carrier leaves nothing until they have come back.
+ *
+ * Anybody on this host can connect to an inbox, and have one of that name.  Both sides ask the kernel whose process the other is, as everywhere;
+ * what is in a parcel is checked like a deposit.
+ *
+ * Operations and what waits behind them for the same port end with the process.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/un.h>
+
+#include "engine/connection.h"
+#include "engine/info.h"
+#include "engine/leave.h"
+#include "engine/message.h"
+
+#define BACKLOG 4096 /* the kernel's own limit is lower, mostly */
+
+/* ---- the carrier's side ---- */
+
+int rds_inbox_make(const struct rds_procid *name)
+{
+	int fd = os_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err;
+	struct sockaddr_un sun;
+	socklen_t len = rds_share_address(RDS_SHARE_INBOX, name, &sun);
+
+	if (fd < 0)
+		return fd;
+	err = os_bind(fd, (struct sockaddr *)&sun, len);
+	if (!err)
+		err = os_listen(fd, BACKLOG);
+	if (err) {
+		os_close(fd);
+		return err;
+	}
+	return fd;
+}
+
+static int read_messages(struct rds_sock *sk, const struct rds_share_parcel *p, const void *file)
+{
+	struct rds_inc **tail, *inc;
+	const char *at = file;
+	int err;
+
+	rx_lock();
+	tail = sk->rx_tail;
+	err = rds_deposit_messages(sk, &at, at + p->size, p->n_messages);
+	for (inc = *tail; inc; inc = inc->next) { /* they arrive now */
+		RDS_STAT_INC_RX(recv_queued);
+		RDS_STAT_ADD_RX(recv_bytes_added_to_sock, inc->len);
+		memset(inc->trace_ns, 0, sizeof(inc->trace_ns));
+		inc->real_ns = atomic_load(&sk->timestamp) ? os_realtime_ns() : 0;
+	}
+	rx_unlock();
+	return err;
+}
+
+static int open_parcel(struct rds_sock *sk, const struct rds_share_parcel *p, int file)
+{
+	void *map;
+	int err;
+
+	if (p->magic != RDS_SHARE_MAGIC || p->version != RDS_SHARE_VERSION || !p->size || p->size > SIZE_MAX / 2 ||
+	    !rds_share_sealed(file, p->size))
+		return -EPROTO;
+	err = os_mmap((size_t)p->size, PROT_READ, MAP_PRIVATE, file, 0, &map);
+	if (err)
+		return err;
+	err = read_messages(sk, p, map);
+	os_munmap(map, (size_t)p->size);
+	return err;
+}
+
+/* One connection: what is in it, or that there will be nothing. */
+static int take_parcel(struct rds_sock *sk, int fd)
+{
+	int fds[OS_PASS_MAX], err = 0;
+	struct rds_share_parcel p;
+	unsigned n, i;
+	bool lost;
+	ssize_t len;
+
+	if (!rds_info_peer_trusted(fd)) {
+		rds_warn_once("what a process of another user has left for an RDS socket is not taken");
+		return 0;
+	}
+	os_shutdown(fd, SHUT_RD);
+	len = os_pass_recv(fd, &p, sizeof(p), fds, &n, &lost, MSG_DONTWAIT);
+	if (len <= 0)
+		return 0;
+	if (lost)
+		err = -EMFILE;
+	else
+		err = len == (ssize_t)sizeof(p) && n == 1 ? open_parcel(sk, &p, fds[0]) : -EPROTO;
+	for (i = 0; i < n; i++)
+		os_close(fds[i]);
+	if (err == -EPROTO)
+		rds_warn_once(
+			"what a process has left for an RDS socket cannot be read (another version of the library?)");
+	return err == -EPROTO ? 0 : err;
+}
+
+int rds_inbox_empty(int inbox, struct rds_sock *sk)
+{
+	int fd, err = 0;
+
+	os_shutdown(inbox, SHUT_RD);
+	for (;;) {
+		fd = os_accept4(inbox, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd == -EINTR || fd == -ECONNABORTED)
+			continue;
+		if (fd < 0)
+			break;
+		if (!err)
+			err = take_parcel(sk, fd);
+		os_close(fd);
+	}
+	if (!err && fd != -EAGAIN && fd != -EINVAL) /* the latter: empty, and shut down */
+		err = fd;
+	return err;
+}
+
+/* ---- a sender's side; control and the connection's tx held ---- */
+
+/* Ports of one connection that have been looked at; all clear between two uses.  control held. */
+static uint8_t seen[65536 / 8];
+
+static bool first_time(uint16_t port)
+{
+	bool first = !(seen[port / 8] >> port % 8 & 1);
+
+	seen[port / 8] |= (uint8_t)(1u << port % 8);
+	return first;
+}
+
+/* Ends where an operation begins. */
+static struct rds_queued *next_for(struct rds_queued *q, uint16_t port)
+{
+	while (q && q->u.dport != port)
+		q = q->next;
+	return q && !q->op && !(q->hdr.flags & RDS_FLAG_OP) ? q : NULL;
+}
+
+/* Older ones may be on their way to the last carrier, or it cannot be found out now: this may be a signal handler's _exit(). */
+static bool in_the_way(const struct rds_conn *nowhere, uint16_t port)
+{
+	const struct rds_conn_id *id = &nowhere->id;
+	struct rds_conn *conn;
+	bool has = false;
+
+	for (conn = rds_eng->conn_list; conn && !has; conn = conn->next) {
+		if (conn->kind != RDS_CONN_PEER || conn->id.tos != id->tos || conn->id.scope != id->scope ||
+		    !rds_ip_equal(&conn->id.laddr, &id->laddr) || !rds_ip_equal(&conn->id.faddr, &id->faddr))
+			continue;
+		if (!rds_trylock(&conn->tx))
+			return true;
+		has = rds_queue_has(conn, port);
+		rds_unlock(&conn->tx);
+	}
+	return has;
+}
+
+static int write_parcel(const struct rds_conn *nowhere, uint16_t port, int file, struct rds_share_parcel *p)
+{
+	struct rds_queued *q = nowhere->queue;
+	off_t size = 0;
+	int err = 0;
+
+	for (; !err && (q = next_for(q, port)); q = q->next) {
+		struct rds_share_message m = {
+			.saddr = nowhere->id.laddr, .sport = q->hdr.sport, .tos = nowhere->id.tos, .len = q->hdr.len};
+
+		if (q->hdr.ext_type == RDS_EXTHDR_RDMA_DEST)
+			m.cookie = rds_cookie(q->hdr.ext_rkey, q->hdr.ext_offset);
+		err = rds_deposit_put(file, &size, &m, sizeof(m));
+		if (!err)
+			err = rds_deposit_put(file, &size, q->data, m.len);
+		p->n_messages++;
+	}
+	p->size = (uint64_t)size;
+	return err ? err : os_fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
+}
+
+static int deliver(const struct rds_procid *name, const struct rds_share_parcel *p, int file)
+{
+	int fd = os_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err;
+	struct sockaddr_un sun;
+	socklen_t len = rds_share_address(RDS_SHARE_INBOX, name, &sun);
+
+	if (fd < 0)
+		return fd;
+	err = os_connect(fd, (struct sockaddr *)&sun, len);
+	if (!err && !rds_info_peer_trusted(fd))
+		err = -EPERM;
+	if (!err)
+		err = os_pass_send(fd, p, sizeof(*p), &file, 1, MSG_DONTWAIT);
+	os_close(fd);
+	return err;
+}
+
+/* Does that port's socket have nobody who carries it?  *name: its own. */
+static bool nobodys(const struct rds_conn *nowhere, uint16_t port, struct rds_procid *name)
+{
+	struct registry_owner own;
+
+	if (!port || registry_lookup(rds_eng->reg, &nowhere->id.faddr, port, nowhere->id.scope, &own) ||
+	    own.proc != REGISTRY_NOBODY)
+		return false;
+	*name = own.procid;
+	return true;
+}
+
+/* True: it is left there, all that came before an operation. */
+static bool post_port(const struct rds_conn *nowhere, uint16_t port)
+{
+	struct rds_share_parcel p = {.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION};
+	struct rds_procid name;
+	int file, err;
+
+	if (!nobodys(nowhere, port, &name) || !next_for(nowhere->queue, port) || in_the_way(nowhere, port))
+		return false;
+	file = os_memfd("rds parcel", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (file < 0)
+		return false;
+	err = write_parcel(nowhere, port, file, &p);
+	if (err >= 0)
+		err = deliver(&name, &p, file);
+	os_close(file);
+	return err >= 0;
+}
+
+/* What has been left goes from the queue to the end of a list. */
+static struct rds_queued **unqueue(struct rds_conn *nowhere, uint16_t port, struct rds_queued **tail)
+{
+	struct rds_queued **link = &nowhere->queue, *q;
+
+	while ((q = *link)) {
+		if (q->u.dport != port) {
+			link = &q->next;
+			continue;
+		}
+		if (q->op || (q->hdr.flags & RDS_FLAG_OP))
+			break;
+		*link = q->next;
+		nowhere->queue_len--;
+		q->next = NULL;
+		*tail = q;
+		tail = &q->next;
+	}
+	while (*link)
+		link = &(*link)->next;
+	nowhere->queue_tail = link;
+	return tail;
+}
+
+struct rds_queued *rds_inbox_post(struct rds_conn *nowhere)
+{
+	struct rds_queued *q, *gone = NULL, **tail = &gone;
+
+	for (q = nowhere->queue; q;) {
+		if (!first_time(q->u.dport) || !post_port(nowhere, q->u.dport)) {
+			q = q->next;
+			continue;
+		}
+		tail = unqueue(nowhere, q->u.dport, tail);
+		q = nowhere->queue; /* that one is on the other list now */
+	}
+	for (q = nowhere->queue; q; q = q->next)
+		seen[q->u.dport / 8] = 0;
+	for (q = gone; q; q = q->next)
+		seen[q->u.dport / 8] = 0;
+	return gone;
+}
+
+void rds_inbox_fill(void)
+{
+	struct rds_queued *q, *gone;
+	struct rds_conn *conn;
+
+	rds_lock(&rds_eng->control);
+	for (conn = rds_eng->conn_list; conn; conn = conn->next) {
+		if (conn->kind != RDS_CONN_NOWHERE)
+			continue;
+		rds_lock(&conn->tx);
+		gone = rds_inbox_post(conn);
+		rds_unlock(&conn->tx);
+		while ((q = gone)) {
+			gone = q->next;
+			rds_release_unacked(&q->u);
+			rds_queued_free(q);
+		}
+	}
+	rds_unlock(&rds_eng->control);
+}

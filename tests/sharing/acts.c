@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * acts.c - steps of processes, descriptors, names and options: each makes it and compares what came of it with the model.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <stddef.h>
+#include <sys/socket.h>
+
+#include "play.h"
+
+/* ---- processes ---- */
+
+bool do_fork(int place)
+{
+	struct order o = {.op = FORK, .to = empty_place()};
+	struct answer a;
+
+	if (o.to < 0)
+		return false;
+	say("place %d forks place %d", place, o.to);
+	a = crew_do(place, &o);
+	expect(&a, 0, 0);
+	crew_born(o.to, a.value);
+	model_fork(&model, place, o.to);
+	return true;
+}
+
+bool do_exec(int place)
+{
+	struct answer a;
+
+	if (!rules.exec || (!rules.carrier_exec && model_carries(&model, place)))
+		return false;
+	say("place %d execs", place);
+	a = crew_do(place, &(struct order){.op = EXEC});
+	expect(&a, 0, 0);
+	model_exec(&model, place);
+	return true;
+}
+
+bool do_leave(int place)
+{
+	struct order o = {.op = LEAVE, .arg = (int)dice(2)};
+
+	if (!may_go(place, rules.leave, rules.carrier_leave))
+		return false;
+	say("place %d %s", place, o.arg ? "_exits" : "exits");
+	crew_tell(place, &o);
+	crew_gone(place);
+	model_end(&model, place);
+	return true;
+}
+
+bool do_kill(int place)
+{
+	if (!may_go(place, rules.kill, rules.carrier_kill))
+		return false;
+	say("place %d is killed", place);
+	crew_kill(place);
+	crew_gone(place);
+	model_end(&model, place);
+	return true;
+}
+
+/* ---- descriptors ---- */
+
+bool do_open(int place)
+{
+	int slot = any_slot(place, false);
+	struct answer a;
+
+	if (slot < 0 || model_new_sock(&model, place, slot) < 0)
+		return false;
+	say("place %d opens %d", place, slot);
+	a = crew_do(place, &(struct order){.op = OPEN, .to = FIRST_FD + slot});
+	expect(&a, FIRST_FD + slot, 0);
+	return true;
+}
+
+bool do_dup(int place)
+{
+	int slot = any_slot(place, true), to = (int)dice(FDS);
+	struct answer a;
+
+	if (slot < 0)
+		return false;
+	say("place %d dups %d onto %d%s", place, slot, to, model.proc[place].fd[to] >= 0 ? ", which was open" : "");
+	a = crew_do(place, &(struct order){.op = DUP, .fd = FIRST_FD + slot, .to = FIRST_FD + to});
+	expect(&a, FIRST_FD + to, 0);
+	model_dup(&model, place, slot, to);
+	return true;
+}
+
+bool do_close(int place)
+{
+	int slot = any_slot(place, true);
+	struct answer a;
+
+	if (slot < 0)
+		return false;
+	say("place %d closes %d", place, slot);
+	a = crew_do(place, &(struct order){.op = CLOSE, .fd = FIRST_FD + slot});
+	expect(&a, 0, 0);
+	model_close(&model, place, slot);
+	return true;
+}
+
+bool do_cloexec(int place)
+{
+	int slot = any_slot(place, true), on = (int)dice(2);
+	struct answer a;
+
+	if (slot < 0)
+		return false;
+	say("place %d close-on-exec %d: %d", place, slot, on);
+	a = crew_do(place, &(struct order){.op = CLOEXEC, .fd = FIRST_FD + slot, .arg = on});
+	expect(&a, 0, 0);
+	model.proc[place].cloexec[slot] = on;
+	return true;
+}
+
+bool do_pass(int place)
+{
+	int slot = used_slot(place), to = any_place();
+	struct answer a;
+
+	if (!rules.pass || slot < 0 || model.proc[to].mails == MAIL)
+		return false;
+	say("place %d passes %d to place %d", place, slot, to);
+	a = crew_do(place, &(struct order){.op = PASS, .fd = FIRST_FD + slot, .to = to});
+	expect(&a, 1, 0);
+	model_pass(&model, place, slot, to);
+	return true;
+}
+
+bool do_take(int place)
+{
+	int slot = any_slot(place, false), flags = dice(2) ? MSG_CMSG_CLOEXEC : 0;
+	struct answer a;
+
+	if (slot < 0 || !model.proc[place].mails)
+		return false;
+	say("place %d takes what was passed as %d%s", place, slot, flags ? ", close-on-exec" : "");
+	a = crew_do(place, &(struct order){.op = TAKE, .to = FIRST_FD + slot, .arg = flags});
+	expect(&a, FIRST_FD + slot, 0);
+	model_take(&model, place, slot, flags);
+	return true;
+}
+
+bool do_drop(int place)
+{
+	int of = (int)dice(rules.procs);
+	struct answer a;
+
+	if (!model.proc[of].mails)
+		return false;
+	say("place %d drops what was passed to place %d", place, of);
+	a = crew_do(place, &(struct order){.op = DROP, .to = of});
+	expect(&a, 1, 0);
+	model_drop(&model, of);
+	return true;
+}
+
+/* ---- names ---- */
+
+/* Where a last close is noticed by another process, a port may be taken for a moment longer. */
+struct answer bind_it(int place, const struct order *o, bool lately)
+{
+	struct answer a = crew_do(place, o);
+	int tries;
+
+	for (tries = 0; lately && !rules.strict && a.error == EADDRINUSE && tries < 1000; tries++) {
+		late_ports += !tries;
+		poll(NULL, 0, 2);
+		a = crew_do(place, o);
+	}
+	return a;
+}
+
+bool do_bind(int place)
+{
+	int slot = any_slot(place, true), port = FIRST_PORT + (int)dice(PORTS), error = 0;
+	struct answer a;
+
+	if (slot < 0)
+		return false;
+	if (sock_of(place, slot)->port)
+		error = EINVAL;
+	else if (model.owner[port - FIRST_PORT] >= 0)
+		error = EADDRINUSE;
+	say("place %d binds %d to %d", place, slot, port);
+	a = bind_it(place, &(struct order){.op = BIND, .fd = FIRST_FD + slot, .arg = port},
+		    !error && model.freed[port - FIRST_PORT]);
+	expect(&a, error ? -1 : 0, error);
+	if (!error)
+		model_bind(&model, model.proc[place].fd[slot], port);
+	return true;
+}
+
+bool do_connect(int place)
+{
+	int slot = any_slot(place, true), port = FIRST_PORT + (int)dice(PORTS);
+	struct answer a;
+
+	if (slot < 0)
+		return false;
+	say("place %d connects %d to %d", place, slot, port);
+	a = crew_do(place, &(struct order){.op = CONNECT, .fd = FIRST_FD + slot, .arg = port});
+	expect(&a, 0, 0);
+	sock_of(place, slot)->peer = port;
+	return true;
+}
+
+bool do_names(int place)
+{
+	int slot = used_slot(place);
+	struct sock *sk;
+	struct answer a;
+
+	if (slot < 0)
+		return false;
+	sk = sock_of(place, slot);
+	say("place %d asks for the names of %d", place, slot);
+	a = crew_do(place, &(struct order){.op = NAME, .fd = FIRST_FD + slot});
+	expect(&a, 0, 0);
+	if (a.value != sk->port)
+		failed("bound to %d instead of %d", a.value, sk->port);
+	a = crew_do(place, &(struct order){.op = PEER, .fd = FIRST_FD + slot});
+	expect(&a, sk->peer ? 0 : -1, sk->peer ? 0 : ENOTCONN);
+	if (a.value != sk->peer)
+		failed("connected to %d instead of %d", a.value, sk->peer);
+	return true;
+}
+
+bool do_set(int place)
+{
+	struct order o = {.op = SET, .way = (int)dice(OPTIONS), .arg = (int)dice(2)};
+	int slot = any_slot(place, true);
+	struct answer a;
+
+	if (slot < 0)
+		return false;
+	if (o.way == RCVBUF)
+		o.arg = 20000 + (int)dice(40000);
+	if (o.way == SNDTIMEO)
+		o.arg = 1 + (int)dice(100);
+	o.fd = FIRST_FD + slot;
+	say("place %d sets option %d of %d: %d", place, o.way, slot, o.arg);
+	a = crew_do(place, &o);
+	expect(&a, 0, 0);
+	sock_of(place, slot)->value[o.way] = o.way == RCVBUF ? 2 * o.arg : o.arg;
+	return true;
+}
+
+bool do_get(int place)
+{
+	struct order o = {.op = GET, .way = (int)dice(OPTIONS)};
+	int slot = any_slot(place, true), want;
+	struct answer a;
+
+	if (slot < 0)
+		return false;
+	want = sock_of(place, slot)->value[o.way];
+	if (o.way == RCVBUF && !want)
+		return false; /* what a new one has is nobody's promise */
+	o.fd = FIRST_FD + slot;
+	say("place %d asks for option %d of %d", place, o.way, slot);
+	a = crew_do(place, &o);
+	expect(&a, 0, 0);
+	if (a.value != want)
+		failed("%d instead of %d", a.value, want);
+	return true;
+}
