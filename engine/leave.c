@@ -249,7 +249,8 @@ static void settle(struct leaving *l)
 
 static void say_lost(int err)
 {
-	if (err && err != -EPIPE) /* then its last copy has just been closed */
+	/* The last copy has just been closed: the kernel says the latter if something was shown there. */
+	if (err && err != -EPIPE && err != -ECONNRESET)
 		rds_error("an RDS socket that other processes have ends with this one: it cannot be handed over (%s)",
 			  strerror(-err));
 }
