@@ -313,6 +313,7 @@ void rds_engine_exit_now(void)
 			looked = now;
 		if (now - start >= limit || now - looked > EXIT_TRIES_NS)
 			break; /* no look for so long: most likely the very call that a signal has interrupted has the lock */
+		atomic_store(&rds_eng->ending, true); /* asking takes locks, too: it is the helper that asks */
 		rds_helper_kick();
 		os_syscall(SYS_nanosleep, (long)&pause, 0, 0, 0, 0, 0);
 	}

@@ -82,7 +82,8 @@ struct rds_engine {
 	struct os_fd leader_post;
 	/* ... or on an eventfd that the kernel adds to when something arrives on the remote transport (relay.h). -1: none */
 	_Atomic int relay_fd;
-	bool remote_leads; /* what came last came that way (rx) */
+	bool remote_leads;   /* what came last came that way (rx) */
+	_Atomic bool ending; /* _exit(): the helper asks peers for what they have not acknowledged */
 	bool pressure; /* some transport's memory fills up with messages that nobody reads */
 
 	/* congestion (rx) */

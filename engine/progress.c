@@ -292,6 +292,8 @@ void rds_helper_round(void)
 	for (i = 0; i < ROUNDS && rds_progress(); i++)
 		;
 	rds_run_work();
+	if (unlikely(atomic_load_explicit(&rds_eng->ending, memory_order_relaxed)))
+		rds_want_room_all(); /* two processes that end at once would wait for each other's acknowledgements */
 	rx_lock();
 	begin = rds_eng->lease_running && !lease.queued;
 	quiet = rds_eng->attention == RDS_ATT_HELPER;
