@@ -149,6 +149,12 @@ void rds_conn_work(struct rds_conn *conn); /* rx held: put on the work list */
  */
 void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone);
 void rds_conn_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone);
+/* To a process, from and to the same addresses with the same type of service. */
+static inline bool rds_conn_between(const struct rds_conn *conn, const struct rds_conn_id *id)
+{
+	return conn->kind == RDS_CONN_PEER && conn->id.tos == id->tos && conn->id.scope == id->scope &&
+	       rds_ip_equal(&conn->id.laddr, &id->laddr) && rds_ip_equal(&conn->id.faddr, &id->faddr);
+}
 /* Messages that are not accepted for sockets that have left that process: if it ends with them, they go where those are.  tx held. */
 unsigned rds_conn_left(const struct rds_conn *conn);
 void rds_conn_say(const struct rds_conn *conn, bool worth, const char *what, const char *why);

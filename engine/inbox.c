@@ -27,9 +27,8 @@
 
 #define BACKLOG 4096 /* the kernel's own limit is lower, mostly */
 
-/* ---- the carrier's side ---- */
-
-int rds_inbox_make(const struct rds_procid *name)
+/* A socket, bound to an inbox's name or connected to the one that has it: a descriptor or -errno. */
+static int inbox_socket(const struct rds_procid *name, bool listens)
 {
 	int fd = os_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err;
 	struct sockaddr_un sun;
@@ -37,14 +36,19 @@ int rds_inbox_make(const struct rds_procid *name)
 
 	if (fd < 0)
 		return fd;
-	err = os_bind(fd, (struct sockaddr *)&sun, len);
-	if (!err)
+	err = listens ? os_bind(fd, (struct sockaddr *)&sun, len) : os_connect(fd, (struct sockaddr *)&sun, len);
+	if (!err && listens)
 		err = os_listen(fd, BACKLOG);
-	if (err) {
+	if (err)
 		os_close(fd);
-		return err;
-	}
-	return fd;
+	return err ? err : fd;
+}
+
+/* ---- the carrier's side ---- */
+
+int rds_inbox_make(const struct rds_procid *name)
+{
+	return inbox_socket(name, true);
 }
 
 static int read_messages(struct rds_sock *sk, const struct rds_share_parcel *p, const void *file)
@@ -155,13 +159,11 @@ static struct rds_queued *next_for(struct rds_queued *q, uint16_t port)
 /* Older ones may be on their way to the last carrier, or it cannot be found out now: this may be a signal handler's _exit(). */
 static bool in_the_way(const struct rds_conn *nowhere, uint16_t port)
 {
-	const struct rds_conn_id *id = &nowhere->id;
 	struct rds_conn *conn;
 	bool has = false;
 
 	for (conn = rds_eng->conn_list; conn && !has; conn = conn->next) {
-		if (conn->kind != RDS_CONN_PEER || conn->id.tos != id->tos || conn->id.scope != id->scope ||
-		    !rds_ip_equal(&conn->id.laddr, &id->laddr) || !rds_ip_equal(&conn->id.faddr, &id->faddr))
+		if (!rds_conn_between(conn, &nowhere->id))
 			continue;
 		if (!rds_trylock(&conn->tx))
 			return true;
@@ -194,17 +196,11 @@ static int write_parcel(const struct rds_conn *nowhere, uint16_t port, int file,
 
 static int deliver(const struct rds_procid *name, const struct rds_share_parcel *p, int file)
 {
-	int fd = os_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err;
-	struct sockaddr_un sun;
-	socklen_t len = rds_share_address(RDS_SHARE_INBOX, name, &sun);
+	int fd = inbox_socket(name, false), err;
 
 	if (fd < 0)
 		return fd;
-	err = os_connect(fd, (struct sockaddr *)&sun, len);
-	if (!err && !rds_info_peer_trusted(fd))
-		err = -EPERM;
-	if (!err)
-		err = os_pass_send(fd, p, sizeof(*p), &file, 1, MSG_DONTWAIT);
+	err = rds_info_peer_trusted(fd) ? os_pass_send(fd, p, sizeof(*p), &file, 1, MSG_DONTWAIT) : -EPERM;
 	os_close(fd);
 	return err;
 }

@@ -471,11 +471,6 @@ uint64_t os_now_ns(void)
 	return now(CLOCK_MONOTONIC);
 }
 
-uint64_t os_now_coarse_ns(void)
-{
-	return now(CLOCK_MONOTONIC_COARSE);
-}
-
 uint64_t os_realtime_ns(void)
 {
 	return now(CLOCK_REALTIME);

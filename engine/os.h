@@ -95,7 +95,14 @@ int os_lock(int fd, short type, off_t start, off_t len, bool wait);
 int os_lock_holder(int fd, off_t start, off_t len);
 pid_t os_getpid(void);
 uint64_t os_now_ns(void);      /* CLOCK_MONOTONIC */
-uint64_t os_now_coarse_ns(void); /* the same, up to 10 ms old; no more than a few loads */
+/* The same, up to 10 ms old (by kernel): 5 ns to read. */
+static inline uint64_t os_now_coarse_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
 uint64_t os_realtime_ns(void); /* CLOCK_REALTIME */
 void os_random(void *buf, size_t len);
 

@@ -7,9 +7,9 @@
  *
  *   a thread spins                 POLLING  peers wake nobody
  *   a thread sleeps (the leader)   LEADER   peers wake it directly: one wake-up, as with a kernel socket
- *   a spin has just succeeded      LAZY     the program will be back at once; peers wake the helper only when they need an
- *                                           answer. A lease: the helper looks every tick, and when no call has been made
- *                                           for a whole tick it takes over (HELPER)
+ *   a spin has just succeeded,     LAZY     the program will be back at once; peers wake the helper only when they need an
+ *   calls or wake-ups by a device           answer. A lease: the helper looks every tick, and when no call has been made
+ *   come thick and fast                     for a whole tick it takes over (HELPER)
  *   otherwise                      HELPER   peers wake the helper: it receives, acknowledges, answers pings and shows
  *                                           readiness to code that was not interposed
  *

@@ -182,9 +182,7 @@ static struct rds_conn *still_here(const struct rds_conn_id *id, uint16_t port)
 	bool has = false;
 
 	for (conn = rds_eng->conn_list; conn && !has; conn = has ? conn : conn->next) {
-		if (conn->kind != RDS_CONN_PEER || atomic_load(&conn->state) == RDS_CONN_DEAD ||
-		    conn->id.tos != id->tos || conn->id.scope != id->scope ||
-		    !rds_ip_equal(&conn->id.laddr, &id->laddr) || !rds_ip_equal(&conn->id.faddr, &id->faddr) ||
+		if (!rds_conn_between(conn, id) || atomic_load(&conn->state) == RDS_CONN_DEAD ||
 		    memcmp(&conn->id.peer, &id->peer, sizeof(id->peer)) == 0)
 			continue;
 		rds_lock(&conn->tx);

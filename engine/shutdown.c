@@ -56,6 +56,12 @@ static bool has_left(const struct rds_conn *conn, uint16_t port)
 	       memcmp(&own.procid, &conn->id.peer, sizeof(own.procid)) != 0;
 }
 
+/* Messages that are not accepted can go on to somebody else, but for what belongs to this connection. */
+static bool can_go_on(const struct rds_unacked *u)
+{
+	return u->sk && !u->cancelled && !u->once;
+}
+
 static bool next_left(const struct rds_conn *conn, uint16_t *port)
 {
 	const struct rds_queued *q;
@@ -66,7 +72,7 @@ static bool next_left(const struct rds_conn *conn, uint16_t *port)
 		const struct rds_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
 
 		*port = u->dport;
-		if (u->sk && !u->cancelled && !u->once && *port != last && has_left(conn, *port))
+		if (can_go_on(u) && *port != last && has_left(conn, *port))
 			return true;
 		last = *port;
 	}
@@ -82,11 +88,17 @@ static bool next_left(const struct rds_conn *conn, uint16_t *port)
 unsigned rds_conn_left(const struct rds_conn *conn)
 {
 	unsigned i, n = 0;
+	uint16_t last = 0;
+	bool left = false;
 
 	for (i = 0; i < conn->count; i++) {
 		const struct rds_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
 
-		n += u->sk && !u->cancelled && !u->once && has_left(conn, u->dport);
+		if (u->dport != last) {
+			last = u->dport;
+			left = has_left(conn, last);
+		}
+		n += left && can_go_on(u);
 	}
 	return n;
 }

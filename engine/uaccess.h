@@ -21,7 +21,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/uio.h>
-#include <time.h>
+
+#include "engine/os.h"
 
 #define RDS_UPAGE_SHIFT 12 /* probing in smaller steps than a big page is only slower */
 #define RDS_UPAGES 16	   /* direct mapped by page number */
@@ -54,16 +55,12 @@ extern _Atomic uint64_t rds_user_generation;
 int rds_user_probe(const void *p, size_t len, int how, uint64_t stamp);
 
 /*
- * Moves with the coarse clock (5 ns to read) and with rds_user_forget().  A call that makes several checks may take one
+ * Moves with the coarse clock and with rds_user_forget().  A call that makes several checks may take one
  * stamp for all of them, but never keep it across a sleep.
  */
 static inline uint64_t rds_user_stamp(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec +
-	       atomic_load_explicit(&rds_user_generation, memory_order_relaxed);
+	return os_now_coarse_ns() + atomic_load_explicit(&rds_user_generation, memory_order_relaxed);
 }
 
 /* Every thread probes again: mappings are known to have changed. */

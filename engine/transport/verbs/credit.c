@@ -14,6 +14,8 @@
  *   - Such frames end by themselves: without a message to be sent they are only sent for two credits at least, and use one.  What is
  *     too much for one header goes in several, all of it, since the receiver counts on it; a full one makes up for a last one of one credit.
  *
+ * New ones are told with whatever goes to the peer anyway, and only for themselves when it has few left (must_tell).
+ *
  * Beyond that: small ones as a sender uses them, up to SMALL_MOST; large ones for one that sends what small ones cannot hold.  Credits
  * cannot be taken back from one that then falls silent, so a window is a share of what is free, and the last large ones (RESERVE) are
  * only lent for a frame that has begun to come, one at a time: that is used, if the sender lives.  Congestion maps are no reason for a
