@@ -14,6 +14,7 @@
 #include "engine/uaccess.h"
 #include "engine/user_copy.h"
 #include "engine/wait.h"
+#include "engine/will.h"
 
 #define OPTMEM_MAX 20480
 #ifndef MSG_ZEROCOPY
@@ -247,6 +248,13 @@ static int carry_out(struct send_call *c)
 }
 
 /* Rows 4-24 in one go, never sleeping. */
+/* It could be set until now. */
+static void fix_tos(struct rds_sock *sk)
+{
+	atomic_store(&sk->tos_fixed, true);
+	rds_sock_changed(sk);
+}
+
 static enum admit try_send(struct send_call *c, int *err)
 {
 	struct rds_sock *sk = c->sk;
@@ -262,7 +270,7 @@ static enum admit try_send(struct send_call *c, int *err)
 		goto out;
 	c->checked = true;
 	if (!atomic_load_explicit(&sk->tos_fixed, memory_order_relaxed))
-		atomic_store(&sk->tos_fixed, true);
+		fix_tos(sk);
 	if (unlikely(c->cmsgs)) {
 		*err = carry_out(c);
 		if (*err)

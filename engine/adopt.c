@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * adopt.c - a holder becomes the carrier: takes the deposit that the last one left in the stand-in (share.h), and makes a
- * socket of it in this process's engine.
+ * adopt.c - a holder becomes the carrier: takes the deposit that the last one left in the stand-in (share.h), or, if that was killed, what the
+ * holder has kept for this case (will.h), and makes a socket of it in this process's engine.
  *
- * The kernel gives the deposit to one taker.  From then on until the socket is there, calls of others find neither deposit nor
- * carrier, and wait: their requests lie in our end of the pair, which came with the deposit.  A taker that is killed in that
- * moment takes the socket with it.
+ * The kernel gives it to one (heir.c).  From then on until the socket is there, calls of others find neither deposit nor
+ * carrier, and wait: their requests lie in our end of the pair.  A taker that is killed in that
+ * moment takes with it what was in the deposit's queue; without a will, the socket.
  *
  * What is in the file was written by another process: lengths and enumerations are checked, and whatever is implausible ends the
  * socket, not the process.
@@ -19,6 +19,7 @@
 #include "engine/carry.h"
 #include "engine/connection.h"
 #include "engine/message.h"
+#include "engine/will.h"
 #include "engine/wires.h"
 
 #define MESSAGE_MAX (1u << 20)
@@ -128,6 +129,7 @@ static int take_port(struct rds_sock *sk)
 static void go_live(struct rds_sock *sk, const struct rds_share_state *st)
 {
 	rds_sock_list(sk);
+	rds_will_lend_later(sk);
 	if (st->cong_monitor)
 		rds_cong_set_monitor(sk, true);
 	rx_lock();
@@ -151,7 +153,7 @@ static void show_port(struct rds_sock *sk, bool show)
 	rx_unlock();
 }
 
-static int revive(struct rds_sock *sk, const struct rds_share_state *st, struct reader *r, int inbox)
+static int revive(struct rds_sock *sk, const struct rds_share_state *st, struct reader *r, int inbox, bool sure)
 {
 	int err;
 
@@ -169,39 +171,66 @@ static int revive(struct rds_sock *sk, const struct rds_share_state *st, struct 
 	if (!err && inbox >= 0)
 		err = rds_inbox_empty(inbox, sk);
 	if (!err)
-		err = registry_sock_take(rds_eng->reg, sk->reg_idx, &sk->name);
-	if (!err)
+		err = registry_sock_take(rds_eng->reg, sk->reg_idx, &sk->name, sure);
+	if (!err) {
 		go_live(sk, st);
-	else if (rds_sock_bound(sk))
+		rds_sock_changed(sk);
+	} else if (rds_sock_bound(sk)) {
 		show_port(sk, false);
+	}
 	rds_unlock(&rds_eng->control);
 	return err;
 }
 
-static int make_socket(const int fds[RDS_DEPOSIT_FDS], uint64_t inode, const void *file, size_t size,
-		       struct rds_sock **out)
+/* Where it was bound nobody has written down if its carrier was killed in the middle of bind(): the registry knows. */
+static int as_registered(struct rds_share_state *st)
 {
-	struct reader r = {file, (const char *)file + size};
-	struct rds_share_state st;
-	struct rds_sock *sk;
-	int err;
+	struct registry_sock where;
+	int err = registry_sock_where(rds_eng->reg, st->reg_idx, &st->name, &where);
 
-	err = get(&r, &st, sizeof(st)) && state_sound(&st) ? 0 : -EPROTO;
-	if (!err)
-		err = rds_engine_start();
-	if (err) {
-		os_close(fds[0]);
-		return err;
-	}
-	err = rds_sock_make(fds[0], inode, &sk);
 	if (err)
 		return err;
-	err = revive(sk, &st, &r, fds[2]);
+	st->bound = where.bound_port;
+	st->laddr = (struct rds_addr){.ip = where.bound, .port = where.bound_port, .scope = where.scope};
+	if (st->bound)
+		st->transport = where.transport;
+	return 0;
+}
+
+/* Others may be looking at the stand-in, and nobody knows what the last carrier has shown there. */
+static void show_anew(struct rds_sock *sk, int fd)
+{
+	char byte[16];
+
+	rds_lock(&rds_eng->wait);
+	while (os_recv(fd, byte, sizeof(byte), MSG_DONTWAIT) > 0)
+		;
+	rds_unlock(&rds_eng->wait);
+	rds_sock_watch(sk, fd, true);
+}
+
+static int make_socket(int fd, struct rds_estate *e, uint64_t inode, const struct rds_share_state *st, struct reader *r,
+		       struct rds_sock **out)
+{
+	bool killed = e->file < 0, sure = e->page >= 0;
+	struct rds_sock *sk;
+	int err = rds_sock_make(e->pair, inode, &sk);
+
+	if (err)
+		return err;
+	rds_lock(&rds_eng->control);
+	err = e->page < 0 ? 0 : rds_will_take(sk, e->page);
+	rds_unlock(&rds_eng->control);
+	e->page = -1;
+	if (!err)
+		err = revive(sk, st, r, e->inbox, sure);
 	if (err) {
 		rds_sock_unmake(sk);
 		return err;
 	}
 	rds_sock_lend_late(sk);
+	if (killed)
+		show_anew(sk, fd);
 	rds_sock_wake(sk, POLLOUT | POLLWRNORM); /* the filler of its last carrier goes */
 	rds_engine_spreads();			 /* who else has it will need us, and our end */
 	*out = sk;
@@ -215,32 +244,66 @@ bool rds_is_standin(int fd)
 
 bool rds_adoptable(int fd)
 {
-	struct rds_share_deposit d;
+	return rds_deposit_look(fd, NULL) || rds_heir_bereaved(fd);
+}
 
-	return rds_deposit_read(fd, false, &d, NULL) == 1;
+static int open_file(const struct rds_estate *e, void **map)
+{
+	if (e->size < sizeof(struct rds_share_state) || e->size > SIZE_MAX / 2 || !rds_share_sealed(e->file, e->size))
+		return -EPROTO;
+	return os_mmap((size_t)e->size, PROT_READ, MAP_PRIVATE, e->file, 0, map);
+}
+
+/* Takes the end and the will. */
+static int settle(int fd, struct rds_estate *e, uint64_t inode, struct rds_sock **out)
+{
+	struct rds_share_state st;
+	struct reader r = {NULL, NULL};
+	void *map = NULL;
+	int err;
+
+	if (e->file < 0) {
+		err = rds_heir_read(e->page, &st);
+	} else {
+		err = open_file(e, &map);
+		r = (struct reader){map, (const char *)map + e->size};
+		if (!err && !get(&r, &st, sizeof(st)))
+			err = -EPROTO;
+	}
+	if (!err && !state_sound(&st))
+		err = -EPROTO;
+	if (!err && e->page >= 0)
+		err = as_registered(&st);
+	if (err)
+		os_close(e->pair);
+	else
+		err = make_socket(fd, e, inode, &st, &r, out);
+	if (map)
+		os_munmap(map, (size_t)e->size);
+	if (e->page >= 0)
+		os_close(e->page);
+	return err;
 }
 
 int rds_adopt(int fd, struct rds_sock **out)
 {
-	struct rds_share_deposit d;
+	struct rds_estate e = {-1, -1, -1, -1, 0};
 	struct stat st;
-	void *map = NULL;
-	int fds[RDS_DEPOSIT_FDS], err;
+	int err;
 
-	if (!rds_adoptable(fd) || os_fstat(fd, &st) || rds_deposit_read(fd, true, &d, fds) != 1)
+	if (!rds_adoptable(fd) || os_fstat(fd, &st))
 		return -EAGAIN;
-	err = d.size >= sizeof(struct rds_share_state) && rds_share_sealed(fds[1], d.size) ? 0 : -EPROTO;
+	err = rds_engine_start(); /* as long as nothing has been taken */
 	if (!err)
-		err = os_mmap((size_t)d.size, PROT_READ, MAP_PRIVATE, fds[1], 0, &map);
-	os_close(fds[1]);
-	if (err) {
-		os_close(fds[0]);
-	} else {
-		err = make_socket(fds, st.st_ino, map, (size_t)d.size, out); /* takes the end */
-		os_munmap(map, (size_t)d.size);
-	}
-	if (fds[2] >= 0)
-		os_close(fds[2]);
+		err = rds_heir_take(fd, st.st_ino, &e);
+	if (err)
+		return err;
+	err = settle(fd, &e, st.st_ino, out);
+	if (e.file >= 0)
+		os_close(e.file);
+	if (e.inbox >= 0)
+		os_close(e.inbox);
+	rds_heir_done(st.st_ino);
 	if (err)
 		rds_error("an RDS socket that another process has left to this one is lost: %s", strerror(-err));
 	return err == -EAGAIN ? -EIO : err;

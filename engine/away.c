@@ -2,14 +2,12 @@
 /*
  * away.c - channels to the carriers of sockets that this process only holds (share.h), and how a call goes over one.
  *
- * A channel serves one call at a time; a thread takes one that is idle, or makes another.  They are kept by the inode
- * of the stand-in until a number of the socket is closed here, or the carrier goes.
+ * A channel serves one call at a time; a thread takes one that is idle (away_slots.c), or makes another.
  *
  * A call over a channel that is there takes no lock and allocates nothing: a signal handler may make one while it has interrupted
  * another.  Making or closing a channel does: its descriptor goes on the engine's list or off it, under that list's lock, and the list may
- * grow.  So a handler that makes the first call, or has interrupted close(), may wait for what it has interrupted, as with the
- * engine's own sockets.  A slot belongs to whoever has moved its state from FREE or IDLE to BUSY.  Slots are never given back, only used
- * again.
+ * grow; and what comes with it is kept under a lock (heir.c).  So a handler that makes the first call, or has interrupted close(), may wait for
+ * what it has interrupted, as with the engine's own sockets.
  *
  * Must not know what calls mean (away_call.c), nor anything of an engine in this process.
  */
@@ -23,168 +21,20 @@
 #include "engine/log.h"
 #include "engine/os.h"
 #include "engine/rds.h"
+#include "engine/will.h"
 
-#define SLOTS 64
-#define CHUNKS 256
 #define ATTACH_TRIES 100
 #define ROOM_MS 100   /* for the stand-in to take the request */
 #define LOOK_MS 20    /* between looks whether the socket has been left to whoever wants it */
 #define LATE_MS 5000  /* then it is said whom we wait for */
 #define LIMIT_MS 30000 /* and then it is no call that waits without an end */
 
-enum { FREE, IDLE, BUSY, DOOMED /* BUSY, to be closed after it */ };
-
-static _Atomic(struct away_slot *) chunks[CHUNKS];
-static _Atomic pid_t owner; /* whose channels these are */
-static _Atomic unsigned channels; /* ever made: none, and there is nothing to look for */
-
-/* ---- slots ---- */
-
-static struct away_slot *chunk_at(unsigned i)
-{
-	struct away_slot *chunk = atomic_load_explicit(&chunks[i], memory_order_acquire), *none = NULL;
-	void *mem;
-	unsigned k;
-
-	if (chunk || os_mmap(SLOTS * sizeof(*chunk), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, &mem))
-		return chunk;
-	chunk = mem;
-	for (k = 0; k < SLOTS; k++)
-		atomic_store(&chunk[k].fd, -1);
-	if (!atomic_compare_exchange_strong(&chunks[i], &none, chunk)) {
-		os_munmap(mem, SLOTS * sizeof(*chunk));
-		chunk = none;
-	}
-	return chunk;
-}
-
-static bool take(struct away_slot *s, uint32_t state)
-{
-	return atomic_compare_exchange_strong(&s->state, &state, BUSY);
-}
-
-static void drop(struct away_slot *s)
-{
-	os_close_slot(&s->fd);
-	atomic_store(&s->state, FREE);
-}
-
-static void give_back(struct away_slot *s)
-{
-	uint32_t busy = BUSY;
-
-	if (!atomic_compare_exchange_strong(&s->state, &busy, IDLE))
-		drop(s);
-}
-
-static struct away_slot *idle_slot(uint64_t inode)
-{
-	unsigned i, k;
-
-	for (i = 0; i < CHUNKS; i++) {
-		struct away_slot *chunk = atomic_load_explicit(&chunks[i], memory_order_acquire);
-
-		if (!chunk)
-			break;
-		for (k = 0; k < SLOTS; k++) {
-			struct away_slot *s = &chunk[k];
-
-			if (atomic_load(&s->state) != IDLE || s->inode != inode || !take(s, IDLE))
-				continue;
-			if (s->inode == inode)
-				return s;
-			give_back(s); /* another socket's by now */
-		}
-	}
-	return NULL;
-}
-
-static struct away_slot *free_slot(void)
-{
-	unsigned i, k;
-	void *mem;
-
-	for (i = 0; i < CHUNKS; i++) {
-		struct away_slot *chunk = chunk_at(i);
-
-		for (k = 0; chunk && k < SLOTS; k++) {
-			struct away_slot *s = &chunk[k];
-
-			if (atomic_load(&s->state) != FREE || !take(s, FREE))
-				continue;
-			if (!s->packet &&
-			    os_mmap(AWAY_PACKET, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, &mem)) {
-				atomic_store(&s->state, FREE);
-				return NULL;
-			}
-			if (!s->packet)
-				s->packet = mem;
-			return s;
-		}
-		if (!chunk)
-			return NULL;
-	}
-	return NULL;
-}
-
-static void each_slot(void (*fn)(struct away_slot *s, uint64_t inode), uint64_t inode)
-{
-	unsigned i, k;
-
-	for (i = 0; i < CHUNKS; i++) {
-		struct away_slot *chunk = atomic_load_explicit(&chunks[i], memory_order_acquire);
-
-		for (k = 0; chunk && k < SLOTS; k++)
-			fn(&chunk[k], inode);
-	}
-}
-
-static void forget_one(struct away_slot *s, uint64_t inode)
-{
-	int fd = atomic_exchange(&s->fd, -1);
-
-	(void)inode;
-	if (fd >= 0)
-		os_fd_abandon(fd);
-	atomic_store(&s->state, FREE);
-}
-
-void rds_away_forget(void)
-{
-	each_slot(forget_one, 0);
-	atomic_store(&owner, os_getpid());
-}
-
-static void close_one(struct away_slot *s, uint64_t inode)
-{
-	uint32_t busy = BUSY;
-
-	if (s->inode != inode || atomic_load(&s->state) == FREE)
-		return;
-	if (take(s, IDLE)) {
-		if (s->inode == inode)
-			drop(s);
-		else
-			give_back(s);
-	} else {
-		atomic_compare_exchange_strong(&s->state, &busy, DOOMED);
-	}
-}
-
-void rds_away_closing(int fd)
-{
-	struct stat st;
-
-	if (atomic_load(&channels) && atomic_load(&owner) == os_getpid() && os_fstat(fd, &st) == 0)
-		each_slot(close_one, st.st_ino);
-}
-
 /* ---- attaching ---- */
 
 /* The stand-in takes the request: 0, or -errno; -EPIPE: nobody carries the socket. */
-static int ask(int fd, int channel)
+static int ask(int fd, int channel, bool quiet)
 {
-	const struct rds_share_attach hello = {RDS_SHARE_MAGIC, RDS_SHARE_VERSION};
+	const struct rds_share_attach hello = {RDS_SHARE_MAGIC, RDS_SHARE_VERSION, quiet, 0};
 	struct pollfd p = {.fd = fd, .events = POLLOUT};
 	int pass[2] = {channel, fd}, tries, err = -EAGAIN;
 
@@ -196,9 +46,9 @@ static int ask(int fd, int channel)
 	return err;
 }
 
-static int await_hello(int fd, int channel)
+static int await_hello(int fd, struct away_slot *s)
 {
-	struct pollfd p = {.fd = channel, .events = POLLIN};
+	struct pollfd p = {.fd = atomic_load(&s->fd), .events = POLLIN};
 	struct rds_share_answer a;
 	uint64_t since = os_now_ns(), waited;
 	ssize_t n;
@@ -212,13 +62,15 @@ static int await_hello(int fd, int channel)
 		if (waited >= LIMIT_MS)
 			return -ENOTCONN;
 	}
-	n = os_recv(channel, &a, sizeof(a), MSG_DONTWAIT);
+	n = rds_heir_hello(p.fd, s->inode, &a);
 	if (n == 0 || n == -ECONNRESET)
 		return -EAGAIN; /* our request was lost on the way: once more */
-	return n == (ssize_t)sizeof(a) && a.magic == RDS_SHARE_MAGIC && a.kind == RDS_SHARE_HELLO ? 0 : -EPROTO;
+	s->greeted = n == (ssize_t)sizeof(a) && a.magic == RDS_SHARE_MAGIC && a.kind == RDS_SHARE_HELLO;
+	return s->greeted ? 0 : -EPROTO;
 }
 
-static int dial(int fd, struct away_slot *s)
+/* Asks for a channel. */
+static int dial(int fd, struct away_slot *s, bool quiet)
 {
 	const int room = RDS_SHARE_SOCKBUF;
 	int sv[2], err = os_socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv);
@@ -227,21 +79,31 @@ static int dial(int fd, struct away_slot *s)
 		return err;
 	os_setsockopt(sv[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
 	os_setsockopt(sv[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
-	err = ask(fd, sv[1]);
+	err = ask(fd, sv[1], quiet);
 	os_close(sv[1]);
-	if (!err)
-		err = await_hello(fd, sv[0]);
 	if (err) {
 		os_close(sv[0]);
 		return err;
 	}
+	s->greeted = false;
+	s->watched = !quiet;
+	s->seq = 0;
 	return os_dup_high_slot(sv[0], &s->fd);
+}
+
+static int dial_and_wait(int fd, struct away_slot *s)
+{
+	int err = dial(fd, s, false);
+
+	if (!err && (err = await_hello(fd, s)))
+		os_close_slot(&s->fd);
+	return err;
 }
 
 /* *slot: a channel to the socket's carrier, BUSY. */
 static int attach(int fd, uint64_t inode, struct away_slot **slot)
 {
-	struct away_slot *s = free_slot();
+	struct away_slot *s = away_slot_free();
 	int tries, err = -EAGAIN;
 
 	if (!s)
@@ -250,18 +112,55 @@ static int attach(int fd, uint64_t inode, struct away_slot **slot)
 	for (tries = 0; err == -EAGAIN && tries < ATTACH_TRIES; tries++) {
 		if (tries)
 			os_poll(NULL, 0, 1); /* who reads requests off is about to leave, or has just come */
-		err = rds_adoptable(fd) ? -RDS_AWAY_LEFT : dial(fd, s);
+		err = rds_adoptable(fd) ? -RDS_AWAY_LEFT : dial_and_wait(fd, s);
 	}
 	if (err == -EAGAIN)
 		err = -ENOTCONN;
 	if (err) {
-		atomic_store(&s->state, FREE);
+		away_slot_unused(s);
 		return err;
 	}
-	s->seq = 0;
-	atomic_fetch_add(&channels, 1);
+	away_slot_made();
 	*slot = s;
 	return 0;
+}
+
+/* One that is there, or a new one. */
+static int reach(int fd, uint64_t inode, struct away_slot **slot)
+{
+	int err;
+
+	*slot = away_slot_idle(inode);
+	if (*slot && !(*slot)->greeted && (err = await_hello(fd, *slot))) {
+		away_slot_drop(*slot);
+		*slot = NULL;
+		if (err != -EAGAIN)
+			return err;
+	}
+	return *slot ? 0 : attach(fd, inode, slot);
+}
+
+void rds_away_meet(int fd)
+{
+	struct pollfd p = {.events = POLLIN};
+	struct away_slot *s;
+	struct stat st;
+
+	away_slots_begin();
+	if (os_fstat(fd, &st) || rds_heir_meet(fd, st.st_ino) || !(s = away_slot_free()))
+		return;
+	s->inode = st.st_ino;
+	if (dial(fd, s, true)) {
+		away_slot_unused(s);
+		return;
+	}
+	p.fd = atomic_load(&s->fd);
+	if (os_poll(&p, 1, LOOK_MS) > 0 && await_hello(fd, s)) {
+		away_slot_drop(s);
+		return;
+	}
+	away_slot_made();
+	away_slot_give_back(s);
 }
 
 /* ---- a call ---- */
@@ -401,7 +300,7 @@ static int next_packet(struct away_slot *s, struct away_call *c)
 
 static void cancelled(void *arg)
 {
-	drop(arg);
+	away_slot_drop(arg);
 }
 
 /* The call sleeps at the carrier, we here, in a call that signals restart or end as they would the kernel's. */
@@ -448,6 +347,15 @@ static int64_t refused(int err)
 
 #define CARRIERS 16 /* one after the other, in one call */
 
+/*
+ * A carrier that was killed had read the request.  What it may have done for it is lost with its queue, or is the same if it is done again; only
+ * that a message was sent, or a name given, outlives it.
+ */
+static bool repeatable(const struct away_call *c)
+{
+	return c->q.op != RDS_SHARE_SEND && c->q.op != RDS_SHARE_BIND;
+}
+
 int64_t away_call(int fd, struct away_call *c)
 {
 	struct stat st;
@@ -457,22 +365,54 @@ int64_t away_call(int fd, struct away_call *c)
 	c->mapped = NULL;
 	if (err)
 		return err;
-	if (atomic_load(&owner) != os_getpid())
-		rds_away_forget();
+	away_slots_begin();
 	for (tries = 0; tries < CARRIERS; tries++) {
-		c->slot = idle_slot(st.st_ino);
-		err = c->slot ? 0 : attach(fd, st.st_ino, &c->slot);
+		err = reach(fd, st.st_ino, &c->slot);
 		if (err)
 			break;
 		err = run(c->slot, c);
 		if (!err)
 			return c->a.result;
-		drop(c->slot);
+		away_slot_drop(c->slot);
 		c->slot = NULL;
+		if (err == -EPIPE && repeatable(c))
+			continue;
 		if (err != -ECONNRESET) /* the channel of an earlier socket or carrier; the call was not made */
 			break;
 	}
 	return refused(err);
+}
+
+bool rds_away_widowed(int fd)
+{
+	struct pollfd p = {.fd = rds_away_line(fd), .events = 0};
+
+	return p.fd >= 0 && os_poll(&p, 1, 0) > 0;
+}
+
+void rds_away_leave(int fd)
+{
+	rds_heir_leave(fd);
+}
+
+void rds_away_give_up(int fd)
+{
+	struct stat st;
+
+	if (os_fstat(fd, &st) == 0)
+		rds_heir_drop(st.st_ino);
+}
+
+unsigned rds_away_lines(struct pollfd *p, unsigned room)
+{
+	return rds_heir_lines(p, room);
+}
+
+int rds_away_line(int fd)
+{
+	struct stat st;
+
+	return rds_heir_any() && os_fstat(fd, &st) == 0 ? rds_heir_line(st.st_ino) : -1;
 }
 
 bool away_attached(int fd)
@@ -480,19 +420,20 @@ bool away_attached(int fd)
 	struct pollfd p = {.events = 0};
 	struct away_slot *s = NULL;
 	struct stat st;
-	bool alive;
+	bool alive, watched;
 
-	if (atomic_load(&owner) == os_getpid() && os_fstat(fd, &st) == 0)
-		s = idle_slot(st.st_ino);
+	if (away_slots_ours() && os_fstat(fd, &st) == 0)
+		s = away_slot_idle(st.st_ino);
 	if (!s)
 		return false;
 	p.fd = atomic_load(&s->fd);
-	alive = os_poll(&p, 1, 0) == 0;
+	alive = os_poll(&p, 1, 0) == 0 || !s->greeted;
+	watched = s->watched;
 	if (alive)
-		give_back(s);
+		away_slot_give_back(s);
 	else
-		drop(s); /* to a carrier that has gone */
-	return alive;
+		away_slot_drop(s); /* to a carrier that has gone */
+	return alive && watched;
 }
 
 void away_end(struct away_call *c)
@@ -501,7 +442,7 @@ void away_end(struct away_call *c)
 		os_munmap(c->mapped, c->a.big);
 	c->mapped = NULL;
 	if (c->slot)
-		give_back(c->slot);
+		away_slot_give_back(c->slot);
 	c->slot = NULL;
 }
 

@@ -14,6 +14,7 @@
 #ifndef ENGINE_AWAY_H
 #define ENGINE_AWAY_H
 
+#include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -36,9 +37,31 @@ void rds_away_set_error(int fd, int err);
 /* From now on the stand-in shows readiness at once; edge: every arrival anew.  0 or -errno. */
 int rds_away_watch(int fd, bool edge);
 
-/* This number is about to be closed: what was kept for its socket goes, or the carrier would believe it still in use. */
-void rds_away_closing(int fd);
-/* Forked child: what the parent kept is the parent's. */
+/*
+ * A socket of another process has just come to this one (exec, SCM_RIGHTS): asks its carrier for what is needed to carry it on if that is
+ * killed (will.h).  Waits 20 ms for it at most; a carrier that is stopped answers later.
+ */
+void rds_away_meet(int fd);
+
+/*
+ * This number is about to be closed: what was kept for its socket goes, or the carrier would believe it still in use.  last: no other number
+ * of it is known here.
+ */
+void rds_away_closing(int fd, bool last);
+/* This process ends or execs; fd is another process's socket. */
+void rds_away_leave(int fd);
+/* Forked child: channels are the parent's; what it needs to carry on, it has of its own (will.h). */
 void rds_away_forget(void);
+
+/* Has that socket's carrier ended, the last one that this process has been in touch with?  System calls. */
+bool rds_away_widowed(int fd);
+/* It has, and there is no other to be found: nothing is kept of it, and the stand-in hangs up. */
+void rds_away_give_up(int fd);
+/*
+ * For whoever sleeps for sockets that others carry: descriptors that say POLLHUP when a carrier has ended.  Puts up to `room` of them there, returns
+ * how many there are.  For one socket: -1, none.
+ */
+unsigned rds_away_lines(struct pollfd *p, unsigned room);
+int rds_away_line(int fd);
 
 #endif

@@ -291,6 +291,8 @@ int rds_away_watch(int fd, bool edge)
 	if (!edge && away_attached(fd))
 		return 0;
 	rc = away_call(fd, &c);
+	if (!rc && c.slot)
+		c.slot->watched = true;
 	away_end(&c);
 	return (int)rc;
 }

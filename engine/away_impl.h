@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* away_impl.h - between away.c (channels, and how a call goes over one) and away_call.c (what is in it). */
+/* away_impl.h - between away_slots.c (channels), away.c (how a call goes over one) and away_call.c (what is in it). */
 #ifndef ENGINE_AWAY_IMPL_H
 #define ENGINE_AWAY_IMPL_H
 
@@ -15,6 +15,8 @@ struct away_slot {
 	uint32_t seq;
 	uint64_t inode;
 	_Atomic int fd;
+	bool greeted; /* the carrier has answered that it is there */
+	bool watched; /* and keeps the stand-in current */
 	char *packet;
 };
 
@@ -31,6 +33,17 @@ struct away_call {
 	const char *out_name, *out_control, *out_data; /* in the slot's packet, or mapped */
 	void *mapped;
 };
+
+/* ---- away_slots.c ---- */
+void away_slots_begin(void); /* before the others: what a parent had is forgotten */
+bool away_slots_ours(void);
+/* One with a channel, or one without (and memory for a packet), BUSY; NULL: there is none. */
+struct away_slot *away_slot_idle(uint64_t inode);
+struct away_slot *away_slot_free(void);
+void away_slot_made(void); /* it has one now */
+void away_slot_give_back(struct away_slot *s);
+void away_slot_drop(struct away_slot *s);   /* with its channel */
+void away_slot_unused(struct away_slot *s); /* it has none */
 
 /* Makes the call: its result.  Whatever it is, away_end() afterwards; what the answer points to is good until then. */
 int64_t away_call(int fd, struct away_call *c);

@@ -12,6 +12,7 @@
 #include "engine/connection.h"
 #include "engine/names.h"
 #include "engine/wires.h"
+#include "engine/will.h"
 
 #ifdef HAVE_VERBS
 #define RDS_VERBS_LISTED "verbs (other hosts, too, by RDMA devices), "
@@ -177,6 +178,7 @@ int rds_bind(struct rds_sock *sk, const struct sockaddr *sa, int addrlen)
 	ret = bind_port(sk, &addr, transport);
 	if (ret < 0) /* also a transport that the program had chosen, as the kernel does */
 		atomic_store(&sk->transport, RDS_TRANS_NONE);
+	rds_sock_changed(sk);
 out:
 	rds_unlock(&rds_eng->control);
 	return ret;

@@ -2,14 +2,14 @@
 /*
  * carry.c - the carrier of shared sockets: attaching, channels, calls that sleep (share.h).  Helper thread only.
  *
- * Invariants: a socket with holders is watched, so its stand-in tells every one of them the truth.  The copy of the
+ * Invariants: a socket with holders that look is watched, so its stand-in tells every one of them the truth.  The copy of the
  * stand-in is kept exactly as long as some holder is attached.  A call that sleeps is marked (sk->carried) before it looks for the
  * last time, so that whatever it waits for finds the mark.  Calls of one kind are served in the order in which they came.
  *
  * A holder is somebody else's program: it may be stopped, killed, or send nonsense.  Nothing is ever waited for; a channel that
  * does not take its answer, or says what cannot be, is closed.
  *
- * Must not know what calls do (carry_serve.c).
+ * Must not know what calls do (carry_serve.c), nor what they look like in a packet (carry_call.c).
  */
 #include "engine/carry.h"
 
@@ -21,82 +21,11 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include "engine/will.h"
+
 static struct rds_carry *carried; /* all */
 static _Atomic bool due;
 static char *packet; /* the one that is being read; one helper, one packet */
-
-#define PACKET_MAX (sizeof(struct rds_share_request) + RDS_SHARE_NAME + RDS_SHARE_CONTROL + RDS_SHARE_INLINE)
-
-/* ---- calls ---- */
-
-static void call_free(struct rds_share_call *call)
-{
-	if (!call)
-		return;
-	if (call->mapped)
-		os_munmap(call->mapped, call->req.big);
-	if (call->memfd >= 0)
-		os_close(call->memfd);
-	free(call);
-}
-
-static bool plausible(const struct rds_share_request *q, size_t len)
-{
-	return q->magic == RDS_SHARE_MAGIC && q->op && q->op < RDS_SHARE_OPS && q->name_len <= RDS_SHARE_NAME &&
-	       q->control_len <= RDS_SHARE_CONTROL && q->data_len <= RDS_SHARE_INLINE && q->big <= RDS_SHARE_BIG &&
-	       len == sizeof(*q) + q->name_len + q->control_len + q->data_len;
-}
-
-/* The bytes are a sealed file's, so they can neither change nor shrink under us. */
-static int map_big(struct rds_share_call *call)
-{
-	if (!call->req.big)
-		return call->memfd < 0 ? 0 : -EPROTO;
-	if (call->memfd < 0 || call->req.data_len)
-		return -EPROTO;
-	if (!rds_share_sealed(call->memfd, call->req.big))
-		return -EPROTO;
-	return os_mmap(call->req.big, PROT_READ, MAP_PRIVATE, call->memfd, 0, &call->mapped);
-}
-
-static int call_read(size_t len, int memfd, struct rds_share_call **out)
-{
-	struct rds_share_request q;
-	struct rds_share_call *call;
-	int err;
-
-	if (len < sizeof(q))
-		goto bad;
-	memcpy(&q, packet, sizeof(q));
-	if (!plausible(&q, len))
-		goto bad;
-	call = malloc(sizeof(*call) + len - sizeof(q) + 1);
-	if (!call) {
-		if (memfd >= 0)
-			os_close(memfd);
-		return -ENOMEM;
-	}
-	call->req = q;
-	memcpy(call->bytes, packet + sizeof(q), len - sizeof(q));
-	call->name = call->bytes;
-	call->control = call->name + q.name_len;
-	call->data = call->control + q.control_len;
-	call->memfd = memfd;
-	call->mapped = NULL;
-	err = map_big(call);
-	if (err) {
-		call_free(call);
-		return err;
-	}
-	if (call->mapped)
-		call->data = call->mapped;
-	*out = call;
-	return 0;
-bad:
-	if (memfd >= 0)
-		os_close(memfd);
-	return -EPROTO;
-}
 
 /* ---- answers ---- */
 
@@ -220,7 +149,7 @@ static void stop_waiting(struct rds_holder *h)
 		c->sk->cong_blocked--;
 		rx_unlock();
 	}
-	call_free(h->call);
+	rds_carry_call_free(h->call);
 	h->call = NULL;
 	atomic_store(&c->sk->carried, c->waiting != NULL);
 }
@@ -314,7 +243,7 @@ static bool sleep_call(struct rds_holder *h, struct rds_share_call *call)
 
 	h->seq = call->req.seq;
 	if (say(h, RDS_SHARE_WAIT, h->seq)) {
-		call_free(call);
+		rds_carry_call_free(call);
 		detach(h, true);
 		return true;
 	}
@@ -342,7 +271,7 @@ static bool request(struct rds_holder *h, struct rds_share_call *call)
 	if (call->req.op == RDS_SHARE_CANCEL) {
 		bool sleeps = h->call && h->seq == call->req.seq;
 
-		call_free(call);
+		rds_carry_call_free(call);
 		if (!sleeps)
 			return false; /* answered already: the two have crossed */
 		stop_waiting(h);
@@ -354,19 +283,19 @@ static bool request(struct rds_holder *h, struct rds_share_call *call)
 	}
 	if (call->req.op == RDS_SHARE_PUT_BACK) {
 		settle(h, false);
-		call_free(call);
+		rds_carry_call_free(call);
 		return false;
 	}
 	settle(h, true);
 	if (h->call) { /* two calls at once: not one of ours */
-		call_free(call);
+		rds_carry_call_free(call);
 		detach(h, true);
 		return true;
 	}
 	atomic_store(&sk->carried, true);
 	if (!try_call(h, call, false, &gone))
 		return sleep_call(h, call);
-	call_free(call);
+	rds_carry_call_free(call);
 	if (!gone)
 		atomic_store(&sk->carried, h->carry->waiting != NULL);
 	return gone;
@@ -383,7 +312,7 @@ static void holder_event(struct rds_event *ev, uint32_t events)
 
 	(void)events;
 	for (;;) {
-		n = os_pass_recv(atomic_load(&h->fd), packet, PACKET_MAX + 1, fds, &nfds, &lost, MSG_DONTWAIT);
+		n = os_pass_recv(atomic_load(&h->fd), packet, RDS_SHARE_PACKET + 1, fds, &nfds, &lost, MSG_DONTWAIT);
 		if (n == -EAGAIN || n == -EINTR)
 			return;
 		if (n <= 0) {
@@ -392,7 +321,7 @@ static void holder_event(struct rds_event *ev, uint32_t events)
 		}
 		for (i = 1; i < nfds; i++)
 			os_close(fds[i]);
-		if (call_read((size_t)n, nfds ? fds[0] : -1, &call)) {
+		if (rds_carry_call_read(packet, (size_t)n, nfds ? fds[0] : -1, &call)) {
 			rds_warn_once("a process that shares an RDS socket says what cannot be: it is cut off "
 				      "(another version of the library?)");
 			detach(h, true);
@@ -426,7 +355,7 @@ static struct rds_carry *carry_new(struct rds_sock *sk, int standin)
 {
 	struct rds_carry *c = calloc(1, sizeof(*c));
 
-	if (!c || (!packet && !(packet = malloc(PACKET_MAX + 1)))) {
+	if (!c || (!packet && !(packet = malloc(RDS_SHARE_PACKET + 1)))) {
 		free(c);
 		os_close(standin);
 		return NULL;
@@ -442,6 +371,24 @@ static struct rds_carry *carry_new(struct rds_sock *sk, int standin)
 	c->next = carried;
 	carried = c;
 	return c;
+}
+
+static bool is_this_process(int channel)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	return os_getsockopt(channel, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.pid == os_getpid();
+}
+
+/* With all that it takes to carry the socket on.  Not to ourselves: our lock on the will would go with the second number of it (will.c). */
+static int greet(struct rds_holder *h)
+{
+	struct rds_share_answer a = {.magic = RDS_SHARE_MAGIC, .kind = RDS_SHARE_HELLO};
+	int channel = atomic_load(&h->fd), fds[3];
+	bool will = rds_will_fds(h->carry->sk, fds) && !is_this_process(channel);
+
+	return os_pass_send(channel, &a, sizeof(a), fds, will ? 3 : 0, MSG_DONTWAIT);
 }
 
 /* Takes the channel. */
@@ -465,7 +412,7 @@ static int holder_new(struct rds_carry *c, int channel)
 	h->carry = c;
 	err = rds_event_add(&h->ev, atomic_load(&h->fd), EPOLLIN | EPOLLRDHUP);
 	if (!err)
-		err = say(h, RDS_SHARE_HELLO, 0);
+		err = greet(h);
 	if (err) {
 		os_close_slot(&h->fd);
 		free(h);
@@ -507,9 +454,10 @@ static void attach(struct rds_sock *sk, const struct rds_share_attach *hello, co
 		os_close(fds[0]);
 		return;
 	}
-	rds_sock_watch(sk, atomic_load(&c->standin), false); /* before the holder can look */
+	if (!hello->quiet)
+		rds_sock_watch(sk, atomic_load(&c->standin), false); /* before the holder can look */
 	err = holder_new(c, fds[0]);
-	if (err)
+	if (err && err != -EPIPE && err != -ECONNRESET) /* it has closed it again, or ended */
 		rds_warn_once("an RDS socket cannot be shared with another process just now: %s", strerror(-err));
 	if (!c->holders)
 		carry_end(c);

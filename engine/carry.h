@@ -42,6 +42,11 @@ struct rds_share_call {
 	char bytes[];
 };
 
+/* carry_call.c: from a packet of so many bytes; takes the descriptor, -1: none.  0, -EPROTO: it says what cannot be, -ENOMEM. */
+#define RDS_SHARE_PACKET (sizeof(struct rds_share_request) + RDS_SHARE_NAME + RDS_SHARE_CONTROL + RDS_SHARE_INLINE)
+int rds_carry_call_read(const char *packet, size_t len, int memfd, struct rds_share_call **out);
+void rds_carry_call_free(struct rds_share_call *call); /* NULL: nothing */
+
 /* What lies on our end of a stand-in's pair?  sk is referenced by the caller. */
 void rds_carry_look(struct rds_sock *sk);
 /* Calls that sleep are tried again. */

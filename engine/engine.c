@@ -23,6 +23,7 @@
 #include "engine/mr.h"
 #include "engine/ports.h"
 #include "engine/wait.h"
+#include "engine/will.h"
 #include "engine/wires.h"
 
 #ifndef MADV_WIPEONFORK
@@ -40,6 +41,11 @@ bool rds_engine_foreign(void)
 	volatile int *mark = atomic_load_explicit(&alive, memory_order_acquire);
 
 	return mark && unlikely(!*mark);
+}
+
+bool rds_engine_runs(void)
+{
+	return __atomic_load_n(&rds_eng, __ATOMIC_ACQUIRE) && !rds_engine_foreign();
 }
 
 static int mark_alive(void)
@@ -165,25 +171,29 @@ int rds_engine_start_helper(void)
 
 static void note_socket(struct rds_sock *sk, void *any)
 {
-	(void)sk;
 	*(bool *)any = true;
+	if (rds_will_make(sk))
+		rds_warn_once("no descriptor or memory for the will of an RDS socket: if this process is killed, the "
+			      "socket ends with it for all");
 }
 
 /*
  * This thread may be a signal handler's that has interrupted who has control: then it stays as it is.  So it does if the helper
- * cannot be started; another process's call on a socket of ours will say so.
+ * cannot be started; another process's call on a socket of ours will say so.  From then on every new socket has a will from the beginning.
  */
 void rds_engine_spreads(void)
 {
 	bool any = false;
 
 	atomic_store(&rds_spread, true);
-	if (!rds_eng || rds_engine_foreign() || atomic_load(&rds_eng->started) || !rds_trylock(&rds_eng->control))
+	if (!rds_eng || rds_engine_foreign() || !rds_trylock(&rds_eng->control))
 		return;
 	rds_sock_each_locked(note_socket, &any);
-	if (any)
+	if (any && !atomic_load(&rds_eng->started))
 		(void)rds_engine_start_helper();
 	rds_unlock(&rds_eng->control);
+	if (any)
+		rds_wills_lend();
 }
 
 void rds_reclaim(void)
@@ -326,7 +336,8 @@ void rds_engine_exit_now(void)
 static void close_one(int fd, void *arg)
 {
 	(void)arg;
-	os_fd_abandon(fd);
+	if (!rds_heir_keeps(fd))
+		os_fd_abandon(fd);
 }
 
 void rds_engine_forget(void)
@@ -339,6 +350,7 @@ void rds_engine_forget(void)
 	if (rds_eng)
 		registry_abandon(rds_eng->reg);
 	rds_fd_each_internal(0, ~0u, close_one, NULL);
+	rds_heir_kept();
 	rds_stat_detach();
 	rds_sock_forget();
 	rds_wait_forget();
@@ -356,6 +368,7 @@ void rds_engine_forget(void)
 	rds_wires_forget();
 	rds_info_forget();
 	rds_carry_forget();
+	rds_will_forget();
 	atomic_store(&rds_spread, false);
 	atomic_store(&alive, NULL);
 	__atomic_store_n(&rds_eng, NULL, __ATOMIC_RELEASE);

@@ -8,7 +8,7 @@
  *   3. their ports become nobody's in the registry: senders wait;
  *   4. what is here already is accepted.  A sender that has ended before 3 believed that it would be, and it is the last moment; one that
  *      ends later sees that the port has left this process, and stays until it knows what of its messages we have (shutdown.c);
- *   5. the deposit: state and queue, and our end of the pair.  What comes from now on is not accepted.  In memory
+ *   5. the deposit: state and queue, and our end of the pair.  Then the lock on the will is let go (will.h).  What comes from now on is not accepted.  In memory
  *      that outlives this process its sender has it until then, and will look for the port anew when we are gone (shutdown.c); over a device only
  *      what was never sent is sent again: what had come to us, and was not accepted, may be lost.
  *
@@ -18,16 +18,14 @@
  */
 #include "engine/leave.h"
 
-#include <asm/ioctls.h>
 #include <fcntl.h>
-#include <linux/sockios.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
 #include "engine/connection.h"
 #include "engine/message.h"
+#include "engine/will.h"
 
 #define ROUNDS 256
 #define LOCK_TRIES_NS (100 * 1000000ull) /* a signal handler that ends the process may have interrupted who has one */
@@ -35,133 +33,7 @@
 int (*rds_hook_number)(struct rds_sock *sk);
 _Atomic bool rds_spread;
 
-/* ---- the file ---- */
-
-int rds_deposit_put(int fd, off_t *at, const void *from, size_t len)
-{
-	const char *p = from;
-	ssize_t n;
-
-	while (len) {
-		n = os_pwrite(fd, p, len, *at);
-		if (n <= 0)
-			return n ? (int)n : -EIO;
-		p += n;
-		*at += n;
-		len -= (size_t)n;
-	}
-	return 0;
-}
-
-static void fill_state(const struct rds_sock *sk, struct rds_share_state *st)
-{
-	memset(st, 0, sizeof(*st));
-	st->magic = RDS_SHARE_MAGIC;
-	st->version = RDS_SHARE_VERSION;
-	st->name = sk->name;
-	st->reg_idx = sk->reg_idx;
-	st->laddr = sk->laddr;
-	st->caddr = sk->caddr;
-	st->bound_scope = sk->bound_scope;
-	st->transport = atomic_load(&sk->transport);
-	st->bound = rds_sock_bound(sk);
-	st->connected = atomic_load(&sk->connected);
-	st->no_rdma = atomic_load(&sk->no_rdma);
-	st->tos_fixed = atomic_load(&sk->tos_fixed);
-	st->recverr = atomic_load(&sk->recverr);
-	st->zerocopy = atomic_load(&sk->zerocopy);
-	st->inq = atomic_load(&sk->inq);
-	st->cong_monitor = sk->cong_monitor;
-	st->tos = atomic_load(&sk->tos);
-	st->timestamp = atomic_load(&sk->timestamp);
-	st->err = atomic_load(&sk->err);
-	st->sol_rds = atomic_load(&sk->sol_rds);
-	st->sndbuf = atomic_load(&sk->sndbuf);
-	st->rcvbuf = atomic_load(&sk->rcvbuf);
-	st->rx_trace = atomic_load(&sk->rx_trace);
-	st->generic = atomic_load(&sk->generic);
-	st->sndtimeo_ns = atomic_load(&sk->sndtimeo_ns);
-	st->rcvtimeo_ns = atomic_load(&sk->rcvtimeo_ns);
-	st->cong_mask = sk->cong_mask;
-	st->cong_notify = sk->cong_notify;
-}
-
-/* rx held. The queue stays as it is. */
-static int write_file(struct rds_sock *sk, int fd, off_t *size)
-{
-	struct rds_share_state st;
-	struct rds_inc *inc;
-	int err;
-
-	fill_state(sk, &st);
-	for (inc = sk->rx_head; inc; inc = inc->next)
-		st.n_messages++;
-	err = rds_deposit_put(fd, size, &st, sizeof(st));
-	for (inc = sk->rx_head; inc && !err; inc = inc->next) {
-		struct rds_share_message m = {.saddr = inc->saddr,
-					      .sport = inc->sport,
-					      .tos = inc->tos,
-					      .len = inc->len,
-					      .cookie = inc->cookie,
-					      .real_ns = inc->real_ns};
-
-		memcpy(m.trace_ns, inc->trace_ns, sizeof(m.trace_ns));
-		err = rds_deposit_put(fd, size, &m, sizeof(m));
-		if (!err)
-			err = rds_deposit_put(fd, size, inc->data, inc->len);
-	}
-	return err;
-}
-
-/* ---- the packet ---- */
-
-static int lies_there(int standin)
-{
-	int bytes = 0;
-
-	os_syscall(SYS_ioctl, standin, SIOCINQ, (long)&bytes, 0, 0, 0);
-	return bytes;
-}
-
-/* One packet: 1 the deposit, 0 something else, -EAGAIN nothing. */
-static int read_one(int standin, int flags, struct rds_share_deposit *d, int fds[RDS_DEPOSIT_FDS])
-{
-	int got[OS_PASS_MAX];
-	unsigned n, i;
-	bool lost, is;
-	ssize_t len = os_pass_recv(standin, d, sizeof(*d), got, &n, &lost, MSG_DONTWAIT | flags);
-
-	if (len <= 0)
-		return -EAGAIN;
-	is = len == (ssize_t)sizeof(*d) && (n == 2 || n == 3) && !lost && d->magic == RDS_SHARE_MAGIC &&
-	     d->version == RDS_SHARE_VERSION;
-	if (is && !(flags & MSG_PEEK)) {
-		for (i = 0; i < RDS_DEPOSIT_FDS; i++)
-			fds[i] = i < n ? got[i] : -1;
-		return 1;
-	}
-	for (i = 0; i < n; i++)
-		os_close(got[i]);
-	return is;
-}
-
-/*
- * A carrier that has no number of its own left cannot take away the byte by which it has shown that there is something to read: the deposit lies
- * behind it.  There is more than bytes, then; and who takes one off that a living carrier shows leaves others there.
- */
-int rds_deposit_read(int standin, bool take, struct rds_share_deposit *d, int fds[RDS_DEPOSIT_FDS])
-{
-	int is;
-
-	if (!take) {
-		is = read_one(standin, MSG_PEEK, d, NULL);
-		return is == 0 ? lies_there(standin) > (int)sizeof(*d) : is;
-	}
-	do {
-		is = read_one(standin, 0, d, fds);
-	} while (is == 0 && lies_there(standin) >= (int)sizeof(*d));
-	return is;
-}
+/* ---- one socket ---- */
 
 /* What is shown there would be in the way.  (What is shown to writers lies on our end, and goes along.) */
 static void clear_standin(struct rds_sock *sk, int standin)
@@ -177,26 +49,24 @@ static void clear_standin(struct rds_sock *sk, int standin)
 
 static int deposit(struct rds_sock *sk, int standin)
 {
-	struct rds_share_deposit d = {.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION};
-	int pass[RDS_DEPOSIT_FDS] = {rds_sock_pair(sk), os_memfd("rds socket", MFD_CLOEXEC | MFD_ALLOW_SEALING)}, err;
+	int file = os_memfd("rds socket", MFD_CLOEXEC | MFD_ALLOW_SEALING), inbox, err;
 	off_t size = 0;
 
-	if (pass[1] < 0)
-		return pass[1];
+	if (file < 0)
+		return file;
 	rx_lock();
 	atomic_store(&sk->closed_in, true);
-	err = write_file(sk, pass[1], &size);
+	err = rds_deposit_write(sk, file, &size);
 	rx_unlock();
-	d.size = (uint64_t)size;
 	if (!err)
-		err = os_fcntl(pass[1], F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
+		err = os_fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
 	clear_standin(sk, standin);
-	pass[2] = rds_inbox_make(&sk->name);
+	inbox = rds_inbox_make(&sk->name);
 	if (err >= 0)
-		err = os_pass_send(pass[0], &d, sizeof(d), pass, pass[2] < 0 ? 2 : 3, MSG_DONTWAIT);
-	os_close(pass[1]);
-	if (pass[2] >= 0)
-		os_close(pass[2]);
+		err = rds_deposit_leave(rds_sock_pair(sk), file, inbox, os_fd(&sk->will_fd), (uint64_t)size);
+	os_close(file);
+	if (inbox >= 0)
+		os_close(inbox);
 	return err < 0 ? err : 0;
 }
 
@@ -204,6 +74,7 @@ static int deposit(struct rds_sock *sk, int standin)
 
 struct leaving {
 	bool (*wanted)(struct rds_sock *sk);
+	bool calm; /* no signal handler's _exit() */
 	unsigned n;
 	uint64_t unsent;
 };
@@ -214,6 +85,8 @@ static void stop_one(struct rds_sock *sk, void *arg)
 
 	if (!atomic_load(&sk->open) || (l->wanted && !l->wanted(sk)))
 		return;
+	if (l->calm)
+		(void)rds_will_make(sk); /* who only looks at the deposit has it from there */
 	rx_lock();
 	atomic_store(&sk->leaving, true);
 	atomic_store(&sk->open, false);
@@ -272,8 +145,11 @@ static void hand_in(struct rds_sock *sk, void *arg)
 	int standin = rds_hook_number ? rds_hook_number(sk) : -1;
 
 	(void)arg;
-	if (atomic_load(&sk->leaving) && sk->nobodys)
-		say_lost(deposit(sk, standin));
+	if (!atomic_load(&sk->leaving) || !sk->nobodys)
+		return;
+	rds_sock_changed(sk);
+	say_lost(deposit(sk, standin));
+	rds_will_release(sk);
 }
 
 static void take_in(void)
@@ -284,9 +160,9 @@ static void take_in(void)
 		;
 }
 
-static unsigned leave(bool (*wanted)(struct rds_sock *sk), bool patient)
+static unsigned leave(bool (*wanted)(struct rds_sock *sk), bool calm, bool patient)
 {
-	struct leaving l = {.wanted = wanted};
+	struct leaving l = {.wanted = wanted, .calm = calm};
 
 	if (!rds_eng || rds_engine_foreign())
 		return 0;
@@ -308,7 +184,7 @@ static unsigned leave(bool (*wanted)(struct rds_sock *sk), bool patient)
 
 unsigned rds_leave(bool (*wanted)(struct rds_sock *sk))
 {
-	return leave(wanted, true);
+	return leave(wanted, true, true);
 }
 
 struct lock_look {
@@ -352,7 +228,7 @@ void rds_leave_now(void)
 	if (!rds_eng || rds_engine_foreign())
 		return;
 	if (free_soon(&rds_eng->control, until) && free_soon(&rds_eng->rx, until) && free_soon(&rds_eng->wait, until))
-		leave(NULL, sends_are_free(until));
+		leave(NULL, false, sends_are_free(until));
 }
 
 /* ---- the program goes on after all ---- */
@@ -370,26 +246,32 @@ static void let_go(struct rds_sock *sk)
 	rx_unlock();
 	sk->inode = 0;
 	os_close_slot(&sk->pair.n[0]);
+	rds_will_close(sk);
 }
 
-static void take_back(struct rds_sock *sk, void *arg)
+static bool is_back(struct rds_sock *sk, int standin)
 {
-	int standin = rds_hook_number ? rds_hook_number(sk) : -1, fds[RDS_DEPOSIT_FDS], err;
+	int fds[RDS_DEPOSIT_FDS], err;
 	struct rds_share_deposit d;
 
-	(void)arg;
-	if (!atomic_load(&sk->leaving))
-		return;
-	if (standin < 0 || rds_deposit_read(standin, true, &d, fds) != 1) {
-		let_go(sk);
-		return;
-	}
+	if (standin < 0 || rds_will_again(sk) || !rds_deposit_read(standin, true, &d, fds))
+		return false;
 	os_close(fds[0]);
 	os_close(fds[1]);
 	err = fds[2] < 0 ? 0 : rds_inbox_empty(fds[2], sk);
 	if (err)
 		rds_error("messages that were left for an RDS socket are lost: %s", strerror(-err));
-	if (registry_sock_take(rds_eng->reg, sk->reg_idx, &sk->name)) {
+	if (fds[2] >= 0)
+		os_close(fds[2]);
+	return !registry_sock_take(rds_eng->reg, sk->reg_idx, &sk->name, false);
+}
+
+static void take_back(struct rds_sock *sk, void *arg)
+{
+	(void)arg;
+	if (!atomic_load(&sk->leaving))
+		return;
+	if (!is_back(sk, rds_hook_number ? rds_hook_number(sk) : -1)) {
 		let_go(sk);
 		return;
 	}

@@ -8,16 +8,22 @@
 #include "engine/share.h"
 #include "engine/sock.h"
 
-#define RDS_DEPOSIT_FDS 3 /* our end, the file, the inbox or -1 */
+/* ---- deposit.c ---- */
+#define RDS_DEPOSIT_FDS 4 /* the carrier's end, the file, the inbox or -1, the will (will.h) or -1 */
 
+/* Leaves one in the program's end: 0 or -errno.  The descriptors stay the caller's. */
+int rds_deposit_leave(int pair, int file, int inbox, int will, uint64_t size);
 /*
- * What lies in a stand-in: the deposit (1: *d and fds, if `take`; else it is left there, and may lie behind something else),
- * something else (0), or nothing (-EAGAIN).  Any process.
+ * Is one there?  fds, if not NULL: copies of the carrier's end and of the will, if there is one and it is not behind something else; else -1, -1.
  */
-int rds_deposit_read(int standin, bool take, struct rds_share_deposit *d, int fds[RDS_DEPOSIT_FDS]);
+bool rds_deposit_look(int standin, int fds[2]);
+/* Takes it: true, and the caller's descriptors in that order.  has_will: that one is not wanted. */
+bool rds_deposit_read(int standin, bool has_will, struct rds_share_deposit *d, int fds[RDS_DEPOSIT_FDS]);
 
 /* Appends to a file, which becomes so much longer: 0 or -errno. */
 int rds_deposit_put(int fd, off_t *at, const void *from, size_t len);
+int rds_deposit_write(struct rds_sock *sk, int fd, off_t *size); /* state and queue, which stays as it is.  rx held */
+void rds_share_fill(const struct rds_sock *sk, struct rds_share_state *st); /* but for n_messages */
 /* Messages from what another process has written go behind what is queued; *at moves on.  rx held.  0 or -errno; what came before that stays. */
 int rds_deposit_messages(struct rds_sock *sk, const char **at, const char *end, uint32_t n);
 

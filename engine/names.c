@@ -9,6 +9,7 @@
 #include "engine/names.h"
 
 #include "engine/uaccess.h"
+#include "engine/will.h"
 
 int rds_sockaddr_copy(const struct sockaddr *addr, int len, struct sockaddr_storage *out)
 {
@@ -44,6 +45,7 @@ int rds_connect(struct rds_sock *sk, const struct sockaddr *addr, int addrlen)
 	sk->caddr = peer;
 	atomic_store_explicit(&sk->connected, true, memory_order_release);
 	registry_sock_set_connected(rds_eng->reg, sk->reg_idx, &peer.ip, peer.port);
+	rds_sock_changed(sk);
 out:
 	rds_unlock(&rds_eng->control);
 	rds_unlock(&sk->tx);

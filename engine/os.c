@@ -348,14 +348,19 @@ static void take_fds(struct msghdr *mh, int fds[OS_PASS_MAX], unsigned *nfds)
 	}
 }
 
-ssize_t os_pass_recv(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], unsigned *nfds, bool *lost, int flags)
+ssize_t os_pass_recv_few(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], unsigned room, unsigned *nfds, bool *lost,
+			 int flags)
 {
 	union {
 		struct cmsghdr align;
 		char buf[CMSG_SPACE(OS_PASS_MAX * sizeof(int))];
 	} u;
 	struct iovec iov = {.iov_base = buf, .iov_len = len};
-	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = u.buf, .msg_controllen = sizeof(u.buf)};
+	struct msghdr mh = {.msg_iov = &iov,
+			    .msg_iovlen = 1,
+			    .msg_control = u.buf,
+			    .msg_controllen =
+				    room ? CMSG_LEN(room * sizeof(int)) : 0}; /* the kernel fills padding, too */
 	ssize_t n = os_recvmsg(fd, &mh, flags | MSG_CMSG_CLOEXEC);
 
 	*nfds = 0;
@@ -365,6 +370,11 @@ ssize_t os_pass_recv(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], unsign
 	take_fds(&mh, fds, nfds);
 	*lost = mh.msg_flags & MSG_CTRUNC;
 	return n;
+}
+
+ssize_t os_pass_recv(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], unsigned *nfds, bool *lost, int flags)
+{
+	return os_pass_recv_few(fd, buf, len, fds, OS_PASS_MAX, nfds, lost, flags);
 }
 
 int os_getsockname(int fd, struct sockaddr *sa, socklen_t *len)

@@ -110,9 +110,12 @@ void os_random(void *buf, size_t len);
  * One packet with descriptors (AF_UNIX).  Sent: 0 or -errno.  Received: bytes (0: hang-up) or -errno; *nfds descriptors,
  * close-on-exec, are the caller's, *lost: some could not be taken for lack of numbers.
  */
-#define OS_PASS_MAX 3
+#define OS_PASS_MAX 4
 int os_pass_send(int fd, const void *buf, size_t len, const int *fds, unsigned nfds, int flags);
 ssize_t os_pass_recv(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], unsigned *nfds, bool *lost, int flags);
+/* The same, but only the first `room` of them are taken: further ones never get a number here (and *lost is true). */
+ssize_t os_pass_recv_few(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], unsigned room, unsigned *nfds, bool *lost,
+			 int flags);
 
 /*
  * Two tables of descriptors.  The engine's helper thread has one of its own where the kernel lets it, so that the

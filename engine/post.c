@@ -22,6 +22,7 @@
 #include <sys/un.h>
 
 #include "engine/wait.h"
+#include "engine/will.h"
 
 #define MAGIC 0x52445370u /* "RDSp" */
 #define BACKLOG 64
@@ -142,6 +143,11 @@ static void lent(const struct packet *pk, int fds[OS_PASS_MAX], unsigned nfds)
 		atomic_store(&registry_fds(rds_eng->reg)->n[os_side], fds[0]);
 	} else if (nfds >= 1 && pk->kind == RDS_POST_SOCK) {
 		rds_sock_lent(pk->what, fds[0]);
+	} else if (nfds >= 1 && pk->kind == RDS_POST_WILL) {
+		rds_will_lent(pk->what, fds[0]);
+	} else if (nfds == 2 && pk->kind == RDS_POST_LINE) {
+		rds_line_lent(fds[0], fds[1]);
+		used = 2;
 	} else if (nfds >= 1 && pk->kind == RDS_POST_WAIT) {
 		rds_wait_lent(pk->what, fds[0]);
 	} else {

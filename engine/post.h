@@ -27,6 +27,8 @@ enum rds_post_kind {
 	RDS_POST_REGISTRY,
 	RDS_POST_SOCK, /* our end of a stand-in's pair */
 	RDS_POST_WAIT, /* what a sleeping thread is woken by */
+	RDS_POST_WILL, /* of a socket (will.h) */
+	RDS_POST_LINE, /* the same: both ends */
 	RDS_POST_START,
 	/* to the program */
 	RDS_POST_PEER, /* what wakes a peer's leader and helper */

@@ -144,6 +144,8 @@ void rds_sock_watch(struct rds_sock *sk, int fd, bool edge);
 
 /* ---- process (engine.c) ---- */
 
+/* Is there one, and of this process? */
+bool rds_engine_runs(void);
 /* True in a process that inherited a running engine by fork/_Fork/clone: nothing of it may be touched. */
 bool rds_engine_foreign(void);
 /* Around a fork in a process with an engine (one fork at a time: libc's handlers see to that). */

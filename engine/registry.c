@@ -121,6 +121,7 @@ int registry_sock_add(struct registry *reg, uint64_t inode, uint32_t sndbuf, uin
 		for (int i = 0; i < 2; i++) {
 			reg_store(&s->addr[i], 0);
 			reg_store(&s->connected[i], 0);
+			reg_store(&s->name[i], 0);
 		}
 		reg_store(&s->connected_port, 0);
 		reg_store(&s->scope, 0);
@@ -268,6 +269,14 @@ int registry_sock_bind(struct registry *reg, uint32_t idx, const struct in6_addr
 	return ret;
 }
 
+void registry_sock_name(struct registry *reg, uint32_t idx, const struct rds_procid *name)
+{
+	struct reg_sock *s = own_sock(reg, idx);
+
+	if (s)
+		reg_words_store(s->name, name); /* half of it, if we are killed here, is no socket's */
+}
+
 void registry_sock_set_connected(struct registry *reg, uint32_t idx, const struct in6_addr *addr, uint16_t port)
 {
 	bool locked = reg_lock(reg) == 0; /* without: a snapshot may show half of it, no worse */
@@ -322,10 +331,7 @@ void registry_sock_remove(struct registry *reg, uint32_t idx)
 static void give_to(struct registry *reg, struct reg_sock *s, uint32_t proc, int32_t pid, const struct rds_procid *id)
 {
 	reg_begin_bindings(reg);
-	reg_store(&s->proc, proc);
-	reg_store(&s->pid, pid);
-	reg_store(&s->moved, 1);
-	reg_words_store(s->id, id);
+	reg_sock_give(s, proc, pid, id);
 	reg_end_bindings(reg);
 }
 
@@ -345,7 +351,7 @@ int registry_sock_leave(struct registry *reg, uint32_t idx, const struct rds_pro
 	return s ? 0 : -EIO;
 }
 
-int registry_sock_take(struct registry *reg, uint32_t idx, const struct rds_procid *name)
+int registry_sock_take(struct registry *reg, uint32_t idx, const struct rds_procid *name, bool sure)
 {
 	struct reg_sock *s = NULL;
 	uint64_t idw[2];
@@ -356,12 +362,32 @@ int registry_sock_take(struct registry *reg, uint32_t idx, const struct rds_proc
 	memcpy(idw, name, sizeof(idw));
 	if (idx < reg_usable(reg))
 		s = &reg->f->sock[idx];
-	if (s && reg_load(&s->mark) && reg_load(&s->proc) == REG_NOBODY && reg_words_eq(s->id, idw))
+	if (s && reg_load(&s->mark) && (sure || reg_load(&s->proc) == REG_NOBODY) && reg_words_eq(s->name, idw))
 		give_to(reg, s, reg->slot, reg->pid, &reg->id);
 	else
 		ret = -ENOENT;
 	reg_unlock(reg);
 	return ret;
+}
+
+int registry_sock_where(struct registry *reg, uint32_t idx, const struct rds_procid *name, struct registry_sock *out)
+{
+	struct reg_sock *s;
+	uint64_t idw[2];
+
+	memcpy(idw, name, sizeof(idw));
+	if (idx >= reg_usable(reg))
+		return -ENOENT;
+	s = &reg->f->sock[idx];
+	if (!reg_load(&s->mark) || !reg_words_eq(s->name, idw))
+		return -ENOENT;
+	memset(out, 0, sizeof(*out));
+	out->bound_port = (uint16_t)reg_load(&s->mark);
+	if (out->bound_port)
+		reg_words_load(&out->bound, s->addr);
+	out->scope = reg_load(&s->scope);
+	out->transport = reg_load(&s->transport);
+	return 0;
 }
 
 bool registry_sock_gone(struct registry *reg, uint32_t idx)

@@ -91,6 +91,11 @@ int registry_sock_add(struct registry *reg, uint64_t inode, uint32_t sndbuf, uin
  */
 int registry_sock_bind(struct registry *reg, uint32_t idx, const struct in6_addr *addr, uint16_t port, uint32_t scope,
 		       int transport, uint16_t *bound_port);
+/*
+ * What the socket is called (share.h): if its process ends and it still exists, because others have descriptors of it, it becomes nobody's
+ * instead of being removed.
+ */
+void registry_sock_name(struct registry *reg, uint32_t idx, const struct rds_procid *name);
 void registry_sock_set_connected(struct registry *reg, uint32_t idx, const struct in6_addr *addr, uint16_t port);
 void registry_sock_set_bufs(struct registry *reg, uint32_t idx, uint32_t sndbuf, uint32_t rcvbuf);
 void registry_sock_remove(struct registry *reg, uint32_t idx);
@@ -100,8 +105,13 @@ void registry_sock_remove(struct registry *reg, uint32_t idx);
  * socket of that name exists (share.h).  -EIO.
  */
 int registry_sock_leave(struct registry *reg, uint32_t idx, const struct rds_procid *name);
-/* It is ours from now on.  -ENOENT: it is not to be had (any more). */
-int registry_sock_take(struct registry *reg, uint32_t idx, const struct rds_procid *name);
+/*
+ * It is ours from now on.  -ENOENT: it is not to be had (any more).  sure: the caller knows that nobody else carries
+ * it, even if that has not been noticed here yet.
+ */
+int registry_sock_take(struct registry *reg, uint32_t idx, const struct rds_procid *name, bool sure);
+/* The socket of that name: where it is bound (port 0: nowhere), and by which transport.  -ENOENT. */
+int registry_sock_where(struct registry *reg, uint32_t idx, const struct rds_procid *name, struct registry_sock *out);
 /* A socket of nobody: has its last copy been closed?  System calls. */
 bool registry_sock_gone(struct registry *reg, uint32_t idx);
 

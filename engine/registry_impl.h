@@ -123,6 +123,15 @@ static inline void reg_words_load(void *to, _Atomic uint64_t from[2])
 	memcpy(to, w, sizeof(w));
 }
 
+/* Inside reg_begin_bindings. */
+static inline void reg_sock_give(struct reg_sock *s, uint32_t proc, int32_t pid, const void *id)
+{
+	reg_store(&s->proc, proc);
+	reg_store(&s->pid, pid);
+	reg_store(&s->moved, 1);
+	reg_words_store(s->id, id);
+}
+
 static inline bool reg_words_eq(_Atomic uint64_t a[2], const uint64_t b[2])
 {
 	return reg_load(&a[0]) == b[0] && reg_load(&a[1]) == b[1];

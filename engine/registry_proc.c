@@ -3,7 +3,7 @@
  * registry_proc.c - process slots: taking one, leaving in order, and clearing away the dead.
  *
  * A slot is taken in this order: record lock on its byte, contents, `state`.  So a used slot whose byte nobody holds
- * belongs to the dead, always.  It is cleared in this order: its sockets, its counters (reg_fold), `state`; a reaper
+ * belongs to the dead, always.  It is cleared in this order: its sockets (those that exist without it become nobody's), its counters (reg_fold), `state`; a reaper
  * that is killed on the way has done nothing that the next one could not do again.
  */
 #include <errno.h>
@@ -140,16 +140,36 @@ static bool is_dead(const struct reg_dead *dead, uint32_t slot)
 	return slot < REG_PROCS && dead->bits[slot / 64] >> slot % 64 & 1;
 }
 
+/* Has somebody else a descriptor of a dead process's socket?  System calls. */
+static bool outlives(struct reg_sock *s, struct rds_procid *name)
+{
+	static const uint64_t none[2];
+
+	reg_words_load(name, s->name);
+	return !reg_words_eq(s->name, none) && rds_share_exists(name);
+}
+
+/* What others have is nobody's until one of them takes it.  Look-ups are kept waiting for each one only. */
 static void free_socks_of(struct registry *reg, const struct reg_dead *dead)
 {
-	reg_begin_bindings(reg);
+	struct rds_procid name;
+	bool stays;
+
 	for (uint32_t link = 1; link <= reg_usable(reg); link++) {
 		struct reg_sock *s = reg_sock_at(reg, link);
 
-		if (reg_load(&s->mark) && is_dead(dead, reg_load(&s->proc)))
+		if (!reg_load(&s->mark) || !is_dead(dead, reg_load(&s->proc)))
+			continue;
+		stays = outlives(s, &name);
+		reg_begin_bindings(reg);
+		if (stays) {
+			reg_store(&reg->f->h.orphans, 1);
+			reg_sock_give(s, REG_NOBODY, 0, &name);
+		} else {
 			reg_sock_free(reg, link);
+		}
+		reg_end_bindings(reg);
 	}
-	reg_end_bindings(reg);
 }
 
 void reg_fold_finish(struct registry *reg)

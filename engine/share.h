@@ -32,6 +32,7 @@
 #ifndef ENGINE_SHARE_H
 #define ENGINE_SHARE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -40,7 +41,7 @@
 #include "engine/registry.h"
 
 #define RDS_SHARE_MAGIC 0x48534452u /* "RDSH" */
-#define RDS_SHARE_VERSION 2
+#define RDS_SHARE_VERSION 3
 #define RDS_SHARE_INLINE 65536u	       /* bytes of a message in a packet; more goes in a memfd */
 #define RDS_SHARE_CONTROL 20480u       /* of control messages: the kernel's optmem_max */
 #define RDS_SHARE_NAME 128u	       /* sockaddr_storage */
@@ -67,7 +68,7 @@ enum rds_share_op {
 };
 
 enum rds_share_kind {
-	RDS_SHARE_HELLO = 1,
+	RDS_SHARE_HELLO = 1, /* with the other end, the line and the will, if there is one (will.h) */
 	RDS_SHARE_REPLY,
 	RDS_SHARE_WAIT,
 	RDS_SHARE_READY,
@@ -80,10 +81,11 @@ enum rds_share_kind {
 /* The name of the inbox of a socket: this, and the id of its stand-in in the same way. */
 #define RDS_SHARE_INBOX "rds.inbox."
 
-/* In the program's end, with the other end, the file, and the inbox if there is one. */
+/* In the program's end, with four descriptors: the other end, the file, the inbox and the will, or any in place of what there is not. */
 struct rds_share_deposit {
 	uint32_t magic, version;
 	uint64_t size;
+	uint32_t has_inbox, has_will;
 };
 
 /* The file: this, then each message with its bytes. */
@@ -100,6 +102,14 @@ struct rds_share_state {
 	uint32_t sndbuf, rcvbuf, rx_trace, generic;
 	uint64_t sndtimeo_ns, rcvtimeo_ns;
 	uint64_t cong_mask, cong_notify;
+};
+
+/* The will (will.h): st[which] is whole. n_messages is 0. */
+struct rds_share_will {
+	uint32_t magic, version;
+	_Atomic uint32_t which;
+	uint32_t reserved;
+	struct rds_share_state st[2];
 };
 
 struct rds_share_message {
@@ -120,6 +130,8 @@ struct rds_share_parcel {
 /* On the stand-in, with the channel and a copy of the stand-in. */
 struct rds_share_attach {
 	uint32_t magic, version;
+	uint32_t quiet; /* the stand-in need not be kept current for this one */
+	uint32_t reserved;
 };
 
 /* Followed by name, control, data, in this order. */

@@ -160,6 +160,9 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 	uint64_t congested = 0;
 	bool was_up;
 
+	/* What others have of its sockets is nobody's before it is decided here what goes on to them. */
+	if (peer_gone)
+		registry_reap(rds_eng->reg);
 	rds_timer_cancel(&conn->retry);
 	rds_lock(&rds_eng->control);
 	rds_lock(&conn->tx);
@@ -207,7 +210,6 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 	rds_conn_say(conn, was_up, was_up ? "is down" : "did not come up",
 		     peer_gone ? "the peer process has ended" : strerror(-why));
 	if (peer_gone) {
-		registry_reap(rds_eng->reg); /* its ports are free, senders must not find them again */
 		if (congested) {	     /* whoever waits for a port of a dead process need not wait any longer */
 			rx_lock();
 			rds_cong_updated(congested);

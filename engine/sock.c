@@ -18,6 +18,7 @@
 #include "engine/connection.h"
 #include "engine/mr.h"
 #include "engine/rdma.h"
+#include "engine/will.h"
 
 #define SLAB_CHUNK 64
 #ifndef SOCK_MAX
@@ -45,6 +46,7 @@ static struct rds_sock *slab_get(void)
 			sk[i].ev.fn = pair_event; /* never changes: the helper may hold an event of an earlier life */
 			sk[i].let_go.fn = let_go;
 			os_fd_init(&sk[i].pair);
+			os_fd_init(&sk[i].will_fd);
 			sk[i].next_free = slab_free;
 			slab_free = &sk[i];
 		}
@@ -58,6 +60,7 @@ static struct rds_sock *slab_get(void)
 
 void rds_sock_unused(struct rds_sock *sk)
 {
+	rds_will_unmap(sk);
 	pthread_mutex_lock(&slab_lock);
 	sk->next_free = slab_free;
 	slab_free = sk;
@@ -128,6 +131,7 @@ static void close_number(struct rds_sock *sk)
 	if (sk->lent && (os_side || !rds_post_own()))
 		rds_event_del(rds_sock_pair(sk));
 	os_close_slot(&sk->pair.n[os_side]);
+	rds_will_close(sk);
 	rds_unlock(&rds_eng->wait);
 }
 
@@ -404,9 +408,13 @@ static int enter(struct rds_sock *sk)
 {
 	int err = registry_sock_add(rds_eng->reg, sk->inode, rds_sndbuf(sk), rds_rcvbuf(sk), &sk->reg_idx);
 
-	if (!err)
-		rds_sock_list(sk);
-	return err;
+	if (err)
+		return err;
+	registry_sock_name(rds_eng->reg, sk->reg_idx, &sk->name);
+	rds_sock_list(sk);
+	if (unlikely(atomic_load(&rds_spread)))
+		(void)rds_will_make(sk);
+	return 0;
 }
 
 /* ---- one that comes from another process (adopt.c) ---- */
@@ -438,6 +446,7 @@ void rds_sock_unmake(struct rds_sock *sk)
 	drop_received(sk);
 	rx_unlock();
 	os_close_slot(&sk->pair.n[0]);
+	rds_will_close(sk);
 	rds_sock_unused(sk);
 }
 
@@ -495,6 +504,8 @@ int rds_socket(int type, int protocol, struct rds_sock **out)
 		rds_sock_number_closed(sk);
 		return refused(err);
 	}
+	if (unlikely(atomic_load(&rds_spread)))
+		rds_wills_lend();
 	*out = sk;
 	return fd;
 }
@@ -502,12 +513,17 @@ int rds_socket(int type, int protocol, struct rds_sock **out)
 void rds_sock_set_error(struct rds_sock *sk, int err)
 {
 	atomic_store(&sk->err, err < 0 ? -err : err);
+	rds_sock_changed(sk);
 	rds_sock_wake(sk, POLLERR);
 }
 
 int rds_sock_take_error(struct rds_sock *sk)
 {
-	return atomic_exchange(&sk->err, 0);
+	int err = atomic_exchange(&sk->err, 0);
+
+	if (err)
+		rds_sock_changed(sk);
+	return err;
 }
 
 void rds_sock_forget(void)

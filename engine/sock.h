@@ -45,6 +45,11 @@ struct rds_sock {
 	struct rds_procid name; /* of that (share.h) */
 	uint32_t reg_idx;
 	struct rds_event ev;
+	/* what is kept for the case that this process is killed (will.h) */
+	_Atomic(struct rds_share_will *) will;
+	struct os_fd will_fd;
+	_Atomic unsigned will_wanted;
+	struct rds_sock *will_next; /* control */
 
 	/* names (written under control, bound is released last and never taken back) */
 	_Atomic bool bound;

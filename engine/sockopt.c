@@ -13,6 +13,7 @@
 #include "engine/legacy_abi.h"
 #include "engine/uaccess.h"
 #include "engine/wires.h"
+#include "engine/will.h"
 
 #include <asm/socket.h>
 
@@ -299,11 +300,16 @@ static bool is_sol_rds(struct rds_sock *sk, int level)
 
 int rds_setsockopt(struct rds_sock *sk, int fd, int level, int opt, const void *val, socklen_t len)
 {
+	int rc;
+
 	if ((int)len < 0)
 		return -EINVAL;
 	if (level == SOL_SOCKET)
-		return rds_sol_socket_set(sk, fd, opt, val, (int)len);
-	return is_sol_rds(sk, level) ? sol_rds_set(sk, fd, opt, val, (int)len) : -ENOPROTOOPT;
+		rc = rds_sol_socket_set(sk, fd, opt, val, (int)len);
+	else
+		rc = is_sol_rds(sk, level) ? sol_rds_set(sk, fd, opt, val, (int)len) : -ENOPROTOOPT;
+	rds_sock_changed(sk);
+	return rc;
 }
 
 int rds_getsockopt(struct rds_sock *sk, int fd, int level, int opt, void *val, socklen_t *len)

@@ -6,6 +6,7 @@
 #include "engine/sock.h"
 
 #include "engine/uaccess.h"
+#include "engine/will.h"
 
 #include <asm/ioctls.h>
 #include <linux/sockios.h>
@@ -37,6 +38,7 @@ static int tos_set(struct rds_sock *sk, const void *arg)
 		atomic_store(&sk->tos, 0); /* TCP has one class of service only */
 	else
 		atomic_store(&sk->tos, *(const uint8_t *)arg);
+	rds_sock_changed(sk);
 	rds_unlock(&rds_eng->control);
 	return ret;
 }

@@ -27,9 +27,11 @@ int epoll_ctl(int ep, int op, int fd, struct epoll_event *event)
 	if (likely(!sk))
 		return rc;
 	if (unlikely(sk == RDS_INHERITED)) {
-		/* From here on the carrier keeps the stand-in current, and the set needs nothing of us. */
-		if (rc == 0 && op != EPOLL_CTL_DEL)
+		/* From here on the carrier keeps the stand-in current; who waits looks whether there is one. */
+		if (rc == 0 && op != EPOLL_CTL_DEL) {
 			(void)RDS_AWAY(fd, rds_away_watch(fd, event->events & EPOLLET), now, watch(now, ep, fd, event));
+			rds_fds_mark_epoll(ep);
+		}
 		return rc;
 	}
 	if (rc == 0 && op != EPOLL_CTL_DEL)
@@ -43,6 +45,8 @@ struct epoll_call {
 	struct epoll_event *events;
 	const sigset_t *mask;
 	struct rds_wait *wait;
+	struct pollfd *many; /* on the heap, while it sleeps for more than a few */
+	bool widowed;	     /* a carrier has ended */
 };
 
 static int harvest(const struct epoll_call *c, const sigset_t *mask)
@@ -52,25 +56,55 @@ static int harvest(const struct epoll_call *c, const sigset_t *mask)
 	return rc < 0 ? -errno : rc;
 }
 
-/* Sleep until the set or the engine has something: 1, 0 for time out, or -errno. */
-static int sleep_for(struct epoll_call *c, const struct deadline *d)
-{
-	struct pollfd p[2] = {{.fd = c->ep, .events = POLLIN}, {.fd = rds_wait_fd(c->wait), .events = POLLIN}};
-	struct timespec left;
-	int rc = rds_real.ppoll(p, 2, deadline_left(d, &left), c->mask);
+#define FEW 8
 
+/* Until the set, the wake-up descriptor (-1: none) or the carrier of another process's socket has something to say: 1, 0 for time out, or -errno. */
+static int sleep_for(struct epoll_call *c, int wake, const struct deadline *d)
+{
+	struct pollfd few[FEW + 2], *p = few;
+	unsigned n = rds_away_lines(few + 2, FEW), room = FEW, i;
+	struct timespec left;
+	int rc;
+
+	if (unlikely(n > FEW) && (c->many = malloc((n + 2) * sizeof(*p)))) {
+		p = c->many;
+		room = n;
+		n = rds_away_lines(p + 2, room);
+	}
+	if (n > room)
+		n = room;
+	p[0] = (struct pollfd){.fd = c->ep, .events = POLLIN};
+	p[1] = (struct pollfd){.fd = wake, .events = POLLIN};
+	rc = rds_real.ppoll(p, n + 2, deadline_left(d, &left), c->mask);
 	rc = rc < 0 ? -errno : rc > 0;
-	rds_wait_disarm(c->wait);
+	for (i = 2; rc > 0 && i < n + 2 && !p[i].revents; i++)
+		;
+	c->widowed = rc > 0 && i < n + 2;
+	free(c->many);
+	c->many = NULL;
 	return rc;
 }
 
-/* No memory or descriptors to wait with: the helper keeps the stand-ins current, only slower. */
-static int wait_without_engine(const struct epoll_call *c, const struct deadline *d)
+/*
+ * No engine here, all sockets are other processes'; or no memory or descriptors to wait with: the helper keeps the stand-ins current, only
+ * slower.
+ */
+static int wait_without_engine(struct epoll_call *c, const struct deadline *d)
 {
-	struct pollfd p = {.fd = c->ep, .events = POLLIN};
-	struct timespec left;
+	bool timed_out;
+	int rc;
 
-	return rds_real.ppoll(&p, 1, deadline_left(d, &left), c->mask) < 0 ? -errno : harvest(c, NULL);
+	for (;;) {
+		rc = sleep_for(c, -1, d);
+		if (rc < 0)
+			return rc;
+		timed_out = rc == 0;
+		if (c->widowed)
+			rds_fds_mourn();
+		rc = harvest(c, NULL);
+		if (rc || timed_out)
+			return rc;
+	}
 }
 
 static int wait_loop(struct epoll_call *c, const struct deadline *d)
@@ -93,10 +127,14 @@ static int wait_loop(struct epoll_call *c, const struct deadline *d)
 				return rc;
 			continue;
 		}
-		rc = sleep_for(c, d);
+		rc = sleep_for(c, rds_wait_fd(c->wait), d);
+		rds_wait_disarm(c->wait);
 		if (rc < 0)
 			return rc;
 		bool timed_out = rc == 0;
+
+		if (unlikely(c->widowed))
+			rds_fds_mourn();
 
 		rds_progress();
 		rc = harvest(c, NULL);
@@ -111,6 +149,7 @@ static void end_wait(void *arg)
 
 	if (c->wait)
 		rds_wait_end(c->wait);
+	free(c->many);
 }
 
 static int epoll_rds(struct epoll_call *c, const struct deadline *d)
@@ -122,11 +161,9 @@ static int epoll_rds(struct epoll_call *c, const struct deadline *d)
 	rc = harvest(c, d->now ? c->mask : NULL);
 	if (rc || d->now)
 		return rc;
-	c->wait = rds_wait_begin(0);
-	if (!c->wait)
-		return wait_without_engine(c, d);
+	c->wait = rds_engine_runs() ? rds_wait_begin(0) : NULL;
 	pthread_cleanup_push(end_wait, c);
-	rc = wait_loop(c, d);
+	rc = c->wait ? wait_loop(c, d) : wait_without_engine(c, d);
 	pthread_cleanup_pop(1);
 	return rc;
 }
@@ -138,7 +175,7 @@ static bool epoll_ours(int ep)
 
 static int epoll_ms(int ep, struct epoll_event *events, int n, int timeout, const sigset_t *mask)
 {
-	struct epoll_call c = {ep, n, events, mask, NULL};
+	struct epoll_call c = {.ep = ep, .n = n, .events = events, .mask = mask};
 	struct deadline d;
 
 	deadline_ms(&d, timeout);
@@ -161,7 +198,7 @@ int epoll_pwait(int ep, struct epoll_event *events, int n, int timeout, const si
 
 int epoll_pwait2(int ep, struct epoll_event *events, int n, const struct timespec *timeout, const sigset_t *mask)
 {
-	struct epoll_call c = {ep, n, events, mask, NULL};
+	struct epoll_call c = {.ep = ep, .n = n, .events = events, .mask = mask};
 	struct deadline d;
 	int rc = 0;
 

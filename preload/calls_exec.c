@@ -42,6 +42,7 @@ static unsigned before(void)
 		return 0;
 	if (rds_fds_mine()) {
 		left = rds_leave(kept);
+		rds_fds_ending();
 		rds_engine_exit(); /* what others, or sockets that end here, have sent goes first, as at an exit */
 	} else {
 		atomic_store(&rds_spread, true); /* of the process that we share our memory with */

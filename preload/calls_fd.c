@@ -145,7 +145,7 @@ static int make_way(int from, int to, struct rds_sock *sk)
 	if (hidden(from))
 		return -EBADF;
 	if (rds_fds_peek(to))
-		rds_away_closing(to);
+		rds_away_closing(to, rds_fds_only(to, (unsigned)to, (unsigned)to));
 	if (sk && rds_fds_reserve(to))
 		return -EBADF; /* beyond every limit, as the kernel would say */
 	if (likely(!rds_fd_is_internal(to)) || !rds_fds_mine())

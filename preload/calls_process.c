@@ -53,6 +53,7 @@ static void __attribute__((destructor)) process_exit(void)
 	if (rds_fds_on() && rds_fds_mine()) {
 		if (atomic_load(&rds_spread))
 			rds_leave(NULL);
+		rds_fds_ending();
 		rds_engine_exit();
 	}
 }
@@ -66,6 +67,7 @@ static void leave_now(void)
 	if (rds_fds_on() && rds_fds_mine()) {
 		if (atomic_load(&rds_spread))
 			rds_leave_now();
+		rds_fds_ending();
 		rds_engine_exit_now();
 	}
 }

@@ -23,7 +23,7 @@ static bool poll_has_rds(struct pollfd *fds, nfds_t n)
 	return false;
 }
 
-static int poll_rds(struct pollfd *fds, nfds_t n, const struct deadline *d, const sigset_t *mask)
+static int poll_once(struct pollfd *fds, nfds_t n, const struct deadline *d, const sigset_t *mask)
 {
 	struct pollset ps;
 	int rc = pollset_init(&ps, (unsigned)n);
@@ -34,13 +34,23 @@ static int poll_rds(struct pollfd *fds, nfds_t n, const struct deadline *d, cons
 		if (fds[i].fd >= 0)
 			pollset_add(&ps, fds[i].fd, i, fds[i].events);
 	rc = pollset_wait(&ps, d, mask);
-	for (unsigned i = 0; i < n; i++)
+	for (unsigned i = 0; i < n && rc != -POLLSET_AGAIN; i++)
 		fds[i].revents = 0;
 	for (unsigned i = 0; rc > 0 && i < ps.n_kernel; i++)
 		fds[ps.kernel_index[i]].revents = ps.kernel[i].revents;
 	for (unsigned i = 0; rc > 0 && i < ps.n_rds; i++)
 		fds[ps.rds[i].index].revents = ps.rds[i].revents;
 	pollset_end(&ps);
+	return rc;
+}
+
+static int poll_rds(struct pollfd *fds, nfds_t n, const struct deadline *d, const sigset_t *mask)
+{
+	int rc;
+
+	do
+		rc = poll_once(fds, n, d, mask);
+	while (unlikely(rc == -POLLSET_AGAIN));
 	return rc;
 }
 
@@ -222,12 +232,11 @@ static int sets_read_out(const struct select_sets *s, const struct pollset *ps)
 	return bits;
 }
 
-static int select_rds(struct select_sets *s, const struct deadline *d, const sigset_t *mask)
+static int select_once(struct select_sets *s, const struct deadline *d, const sigset_t *mask)
 {
 	struct pollset ps;
-	int rc = sets_cut(s);
+	int rc = pollset_init(&ps, sets_count(s));
 
-	rc = rc ? rc : pollset_init(&ps, sets_count(s));
 	if (rc)
 		return rc;
 	ps.by_select = true;
@@ -236,6 +245,18 @@ static int select_rds(struct select_sets *s, const struct deadline *d, const sig
 	if (rc >= 0)
 		rc = sets_read_out(s, &ps);
 	pollset_end(&ps);
+	return rc;
+}
+
+static int select_rds(struct select_sets *s, const struct deadline *d, const sigset_t *mask)
+{
+	int rc = sets_cut(s);
+
+	if (rc)
+		return rc;
+	do
+		rc = select_once(s, d, mask);
+	while (unlikely(rc == -POLLSET_AGAIN));
 	return rc;
 }
 

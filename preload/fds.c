@@ -137,10 +137,9 @@ void rds_fds_forget(void)
 		for (unsigned i = 0; chunk && i < FDS_CHUNK; i++) {
 			uintptr_t word = atomic_load_explicit(&chunk->word[i], memory_order_relaxed);
 
-			/* The parent's epoll sets are fed by the parent's engine: plain descriptors here. */
-			if (word)
-				atomic_store_explicit(&chunk->word[i], word == FDS_EPOLL ? 0 : FDS_INHERITED,
-						      memory_order_relaxed);
+			/* The parent's epoll sets are fed by the parent's engine, as long as there is a parent. */
+			if (word && word != FDS_EPOLL)
+				atomic_store_explicit(&chunk->word[i], FDS_INHERITED, memory_order_relaxed);
 		}
 	}
 	atomic_store(&fds_owner, fds_getpid());
@@ -160,6 +159,57 @@ bool rds_fds_mine(void)
 
 static int fds_add(int fd, struct rds_sock *sk);
 
+bool rds_fds_only(int fd, unsigned first, unsigned last)
+{
+	struct stat want, st;
+
+	if (rds_fds_peek(fd) != FDS_INHERITED || fstat(fd, &want))
+		return false;
+	for (int n = 0; n < atomic_load(&fds_top); n++) {
+		if (((unsigned)n < first || (unsigned)n > last) && rds_fds_peek(n) == FDS_INHERITED &&
+		    fstat(n, &st) == 0 && st.st_ino == want.st_ino)
+			return false;
+	}
+	return true;
+}
+
+void rds_fds_mourn(void)
+{
+	for (int n = 0; n < atomic_load(&fds_top); n++) {
+		if (rds_fds_peek(n) != FDS_INHERITED || !rds_away_widowed(n))
+			continue;
+		rds_fds_find_carrier(n);
+	}
+}
+
+void rds_fds_ending(void)
+{
+	for (int n = 0; n < atomic_load(&fds_top); n++) {
+		if (rds_fds_peek(n) == FDS_INHERITED)
+			rds_away_leave(n);
+		else if (!rds_fds_word(n))
+			n |= (int)FDS_CHUNK - 1;
+	}
+}
+
+bool rds_fds_find_carrier(int fd)
+{
+	struct rds_sock *sk = rds_fds_get(fd);
+	int rc;
+
+	while (sk == RDS_INHERITED) {
+		rc = rds_away_watch(fd, false);
+		if (rc != -RDS_AWAY_LEFT) {
+			if (rc && rds_away_widowed(fd))
+				rds_away_give_up(fd);
+			return false;
+		}
+		sk = rds_fds_take_over(fd);
+	}
+	rds_fds_put(sk);
+	return sk;
+}
+
 /* All numbers of the socket that `fd` names, which this process carries from now on. */
 static void fds_adopted(int fd, struct rds_sock *sk)
 {
@@ -171,7 +221,7 @@ static void fds_adopted(int fd, struct rds_sock *sk)
 		if (rds_fds_peek(n) == FDS_INHERITED && fstat(n, &st) == 0 && st.st_ino == want.st_ino)
 			(void)fds_add(n, sk);
 	}
-	rds_away_closing(fd);	    /* channels to its last carrier, or, by another thread's attempt, to ourselves */
+	rds_away_closing(fd, true); /* channels to its last carrier, or, by another thread's attempt, to ourselves */
 	rds_sock_number_closed(sk); /* the taker's own reference */
 }
 
@@ -182,20 +232,28 @@ static void fds_adopted(int fd, struct rds_sock *sk)
 static struct rds_sock *fds_check_inherited(int fd, _Atomic(uintptr_t) *word)
 {
 	uintptr_t mark = FDS_INHERITED;
-	struct rds_sock *sk;
 	struct stat st;
 
 	if (fstat(fd, &st) || !S_ISSOCK(st.st_mode) || !rds_is_standin(fd)) {
 		atomic_compare_exchange_strong(word, &mark, 0);
 		return NULL;
 	}
-	if (!rds_adoptable(fd))
-		return RDS_INHERITED;
+	return atomic_load(word) == FDS_INHERITED ? RDS_INHERITED : NULL;
+}
+
+struct rds_sock *rds_fds_take_over(int fd)
+{
+	struct rds_sock *sk = rds_fds_get(fd);
+	int saved = errno;
+
+	if (sk != RDS_INHERITED)
+		return sk;
 	rds_libc_init();
 	rds_process_init();
 	if (rds_adopt(fd, &sk) == 0)
 		fds_adopted(fd, sk);
-	return atomic_load(word) == FDS_INHERITED ? RDS_INHERITED : NULL;
+	errno = saved;
+	return rds_fds_get(fd);
 }
 
 struct rds_sock *rds_fds_get_slow(int fd, _Atomic(uintptr_t) *word)
@@ -315,6 +373,7 @@ static int fds_foreign(int fd)
 		atomic_store(&rds_fds_active, true);
 	}
 	fds_drop(atomic_exchange(word, FDS_INHERITED));
+	rds_away_meet(fd);
 	return 0;
 }
 
@@ -480,7 +539,7 @@ int rds_fds_close(int fd)
 	}
 	if (!rds_fds_mine())
 		return rds_real.close(fd);
-	rds_away_closing(fd);
+	rds_away_closing(fd, rds_fds_only(fd, (unsigned)fd, (unsigned)fd));
 	rds_sock_number_closing(fds_sock(atomic_load_explicit(word, memory_order_relaxed)));
 	fds_mark_closing(word);
 	int rc = rds_real.close(fd);
@@ -512,7 +571,7 @@ void rds_fds_closing(unsigned first, unsigned last)
 {
 	for (unsigned fd = first; fd <= last && fd < (unsigned)rds_fds_top(); fd++)
 		if (rds_fds_peek((int)fd))
-			rds_away_closing((int)fd);
+			rds_away_closing((int)fd, rds_fds_only((int)fd, first, last));
 	fds_each(first, last, fds_mark_closing);
 }
 

@@ -84,7 +84,7 @@ static inline struct rds_sock *rds_fds_get(int fd)
 	__extension__({                                                                                                \
 		long rc_;                                                                                              \
 		while ((rc_ = (long)(away)) == -RDS_AWAY_LEFT) {                                                       \
-			struct rds_sock *name = rds_fds_get(fd);                                                       \
+			struct rds_sock *name = rds_fds_take_over(fd);                                                 \
 			if (name == RDS_INHERITED)                                                                     \
 				continue;                                                                              \
 			rc_ = name ? (long)(here) : -EBADF;                                                            \
@@ -93,6 +93,9 @@ static inline struct rds_sock *rds_fds_get(int fd)
 		}                                                                                                      \
 		rc_;                                                                                                   \
 	})
+
+/* The same after -RDS_AWAY_LEFT: takes the socket over, if nobody was quicker. */
+struct rds_sock *rds_fds_take_over(int fd);
 
 static inline void rds_fds_put(struct rds_sock *sk)
 {
@@ -171,6 +174,17 @@ void rds_fds_received(int fd);
 void rds_fds_came(void);
 /* An exec has failed after rds_leave(): what others have taken meanwhile is theirs. */
 void rds_fds_left(void);
+
+/*
+ * For whoever sleeps: a socket that another process carries has lost its carrier, perhaps.  It is ours (true), or another process carries it on,
+ * which keeps the stand-in current from now on.
+ */
+bool rds_fds_find_carrier(int fd);
+void rds_fds_mourn(void); /* the same for all that have */
+void rds_fds_ending(
+	void); /* this process ends, or execs: sockets of others that have lost their carriers are left to whoever wants them */
+/* Is it another process's socket, and none of its other numbers outside [first, last]? */
+bool rds_fds_only(int fd, unsigned first, unsigned last);
 
 /* close() of one number, with the result and errno of the real one.  One of the engine's is EBADF, but not for its own libraries. */
 int rds_fds_close(int fd);

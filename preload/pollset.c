@@ -69,22 +69,24 @@ struct timespec *deadline_left(const struct deadline *d, struct timespec *left)
 
 int pollset_init(struct pollset *ps, unsigned n)
 {
-	ps->n_rds = ps->n_kernel = 0;
+	ps->n_rds = ps->n_kernel = ps->n_lines = 0;
 	ps->by_select = ps->looked = false;
 	ps->wait = NULL;
 	ps->heap = NULL;
 	ps->rds = ps->small_rds;
 	ps->kernel = ps->small_kernel;
 	ps->kernel_index = ps->small_index;
+	ps->line = ps->small_line;
 	if (n <= POLLSET_SMALL)
 		return 0;
-	ps->heap =
-		malloc(n * (sizeof(*ps->rds) + sizeof(*ps->kernel) + sizeof(*ps->kernel_index)) + sizeof(*ps->kernel));
+	ps->heap = malloc(n * (sizeof(*ps->rds) + 2 * sizeof(*ps->kernel) + sizeof(*ps->kernel_index) + sizeof(int)) +
+			  sizeof(*ps->kernel));
 	if (!ps->heap)
 		return -ENOMEM;
 	ps->rds = ps->heap;
 	ps->kernel = (struct pollfd *)(ps->rds + n);
-	ps->kernel_index = (unsigned *)(ps->kernel + n + 1);
+	ps->kernel_index = (unsigned *)(ps->kernel + 2 * n + 1);
+	ps->line = (int *)(ps->kernel_index + n);
 	return 0;
 }
 
@@ -95,12 +97,12 @@ void pollset_add(struct pollset *ps, int fd, unsigned index, short events)
 	struct rds_sock *sk = rds_fds_get(fd);
 
 	/* What the carrier shows on the stand-in is the truth, but for a bit that AF_UNIX has always. */
-	while (unlikely(sk == RDS_INHERITED)) {
-		if (rds_away_watch(fd, false) != -RDS_AWAY_LEFT) {
-			events &= ~POLLWRBAND;
-			break;
-		}
-		sk = rds_fds_get(fd);
+	if (unlikely(sk == RDS_INHERITED)) {
+		if (rds_fds_find_carrier(fd))
+			sk = rds_fds_get(fd);
+		else
+			ps->line[ps->n_lines++] = rds_away_line(fd);
+		events &= ~POLLWRBAND;
 	}
 	if (sk && sk != RDS_INHERITED) {
 		bool counted = ps->n_rds >= CALLS_MAX && rds_sock_get(sk);
@@ -181,23 +183,38 @@ static int count_selected(struct pollset *ps)
 	return ready;
 }
 
-/* The foreign descriptors, and `extra` (the wake-up descriptor) if not negative.  Number of foreign ones that are ready,
- * or -errno; *idle tells whether the time ran out instead. */
-static int look_at_kernel(struct pollset *ps, int extra, const struct timespec *timeout, const sigset_t *mask,
-			  bool *idle)
+/* The foreign descriptors.  Number of those that are ready, or -errno. */
+static int look_at_kernel(struct pollset *ps, const struct timespec *timeout, const sigset_t *mask)
 {
-	unsigned n = ps->n_kernel;
+	int rc = rds_real.ppoll(ps->kernel, ps->n_kernel, timeout, mask);
 
+	if (rc < 0)
+		return -errno;
+	return rc && ps->by_select ? count_selected(ps) : rc;
+}
+
+/* Until the deadline; also the lines, and `extra` (the wake-up descriptor) if not negative.  *idle: the time ran out. */
+static int sleep_in_kernel(struct pollset *ps, int extra, const struct deadline *d, const sigset_t *mask, bool *idle)
+{
+	unsigned n = ps->n_kernel, i, hung_up = 0;
+	struct timespec left;
+
+	for (i = 0; i < ps->n_lines; i++)
+		ps->kernel[n++] = (struct pollfd){.fd = ps->line[i], .events = 0};
 	if (extra >= 0)
 		ps->kernel[n++] = (struct pollfd){.fd = extra, .events = POLLIN};
-	int rc = rds_real.ppoll(ps->kernel, n, timeout, mask);
+	int rc = rds_real.ppoll(ps->kernel, n, deadline_left(d, &left), mask);
 
-	if (idle)
-		*idle = rc == 0;
+	*idle = rc == 0;
 	if (rc < 0)
 		return -errno;
 	if (extra >= 0 && ps->kernel[n - 1].revents)
 		rc--;
+	for (i = 0; i < ps->n_lines; i++)
+		hung_up += ps->kernel[ps->n_kernel + i].revents != 0;
+	rc -= (int)hung_up;
+	if (!rc && hung_up)
+		return -POLLSET_AGAIN;
 	return rc && ps->by_select ? count_selected(ps) : rc;
 }
 
@@ -208,7 +225,7 @@ static int look_once(struct pollset *ps, int ready, const sigset_t *mask)
 	int rc = 0;
 
 	if (ps->n_kernel || (mask && !ready))
-		rc = look_at_kernel(ps, -1, &zero, ready ? NULL : mask, NULL);
+		rc = look_at_kernel(ps, &zero, ready ? NULL : mask);
 	return rc < 0 && ready ? ready : rc < 0 ? rc : rc + ready;
 }
 
@@ -244,8 +261,7 @@ bool deadline_spin(const struct deadline *d, struct rds_wait *w, unsigned *round
 /* One sleep.  Number of foreign descriptors that are ready, or -errno. */
 static int sleep_once(struct pollset *ps, const struct deadline *d, const sigset_t *mask, bool *timed_out)
 {
-	struct timespec left;
-	int rc = look_at_kernel(ps, rds_wait_fd(ps->wait), deadline_left(d, &left), mask, timed_out);
+	int rc = sleep_in_kernel(ps, rds_wait_fd(ps->wait), d, mask, timed_out);
 
 	rds_wait_disarm(ps->wait);
 	return rc;
@@ -288,11 +304,9 @@ static int wait_kernel_only(struct pollset *ps, const struct deadline *d, const 
 	bool timed_out = false;
 	int rc;
 
-	do {
-		struct timespec left;
-
-		rc = look_at_kernel(ps, -1, deadline_left(d, &left), mask, &timed_out);
-	} while (rc == 0 && !timed_out);
+	do
+		rc = sleep_in_kernel(ps, -1, d, mask, &timed_out);
+	while (rc == 0 && !timed_out);
 	return rc;
 }
 

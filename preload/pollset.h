@@ -18,17 +18,19 @@ struct pollset_rds {
 };
 
 struct pollset {
-	unsigned n_rds, n_kernel;
+	unsigned n_rds, n_kernel, n_lines;
 	struct pollset_rds *rds;
-	struct pollfd *kernel;	/* foreign descriptors, and room for one more */
+	struct pollfd *kernel;	/* foreign descriptors, and room for the lines and one more */
 	unsigned *kernel_index; /* the caller's */
+	int *line;		/* to the carriers of other processes' sockets (engine/away.h) */
 	bool by_select;		/* select(): a bit that it has no set for is no event */
 	bool looked; /* at least once */
 	struct rds_wait *wait;
 	void *heap;
 	struct pollset_rds small_rds[POLLSET_SMALL];
-	struct pollfd small_kernel[POLLSET_SMALL + 1];
+	struct pollfd small_kernel[2 * POLLSET_SMALL + 1];
 	unsigned small_index[POLLSET_SMALL];
+	int small_line[POLLSET_SMALL];
 };
 
 /* When to give up, on CLOCK_MONOTONIC. */
@@ -49,7 +51,11 @@ bool deadline_spin(const struct deadline *d, struct rds_wait *w, unsigned *round
 int pollset_init(struct pollset *ps, unsigned n);
 /* Adds descriptor fd (not negative) under the caller's index. */
 void pollset_add(struct pollset *ps, int fd, unsigned index, short events);
-/* Number of entries with revents, or -EINTR, -ENOMEM.  A cancellation point where it sleeps. */
+/*
+ * Number of entries with revents, or -EINTR, -ENOMEM.  A cancellation point where it sleeps.  -POLLSET_AGAIN: a carrier has ended, the set is to be
+ * filled in anew.
+ */
+#define POLLSET_AGAIN 517 /* no errno */
 int pollset_wait(struct pollset *ps, const struct deadline *d, const sigset_t *mask);
 /* Gives everything back; also the clean-up handler of a cancelled wait (hence the type). */
 void pollset_end(void *pollset);

@@ -296,6 +296,10 @@ void say(const struct other *other);
 void hear(const struct other *other);
 const char *end_of_pid(int pid);
 const char *end_of(const struct other *other);	/* wait for its end: "exit 0", "signal 9" */
+/* A socket's name from one to the other; the port of one that is gone, or soon will be: is it to be had again (at most 5 s)? */
+void name_to(const struct other *other, int fd);
+void name_from(const struct other *other, struct name *name);
+bool free_again(const struct name *name);
 /* A descriptor through an AF_UNIX socket, with one byte.  flags: as of recvmsg. */
 void pass_fd(int line, int fd);
 int passed_fd(int line, int flags);

@@ -249,3 +249,32 @@ void two_messages(int from, int to)
 	if (!wait_message(to))
 		conf_die("two messages");
 }
+
+/* Ports are chosen by a child that is gone; its messages and its name are what is left. */
+void name_from(const struct other *other, struct name *name)
+{
+	if (read(other->rd, name, sizeof(*name)) != sizeof(*name))
+		conf_die("no name came");
+}
+
+void name_to(const struct other *other, int fd)
+{
+	struct name name = name_of(fd);
+
+	if (write(other->wr, &name, sizeof(name)) != sizeof(name))
+		_exit(99);
+}
+
+bool free_again(const struct name *name)
+{
+	long long end = now_ms() + 5000;
+	bool good;
+
+	do {
+		int fd = rds_socket();
+
+		good = !bind(fd, &name->sa, name->len);
+		close(fd);
+	} while (!good && now_ms() < end && !usleep(2000));
+	return good;
+}

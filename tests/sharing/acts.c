@@ -27,11 +27,13 @@ bool do_fork(int place)
 	return true;
 }
 
+static bool used_before(int ending);
+
 bool do_exec(int place)
 {
 	struct answer a;
 
-	if (!rules.exec || (!rules.carrier_exec && model_carries(&model, place)))
+	if (!rules.exec || (!rules.carrier_exec && model_carries(&model, place)) || !used_before(place))
 		return false;
 	say("place %d execs", place);
 	a = crew_do(place, &(struct order){.op = EXEC});
@@ -44,7 +46,7 @@ bool do_leave(int place)
 {
 	struct order o = {.op = LEAVE, .arg = (int)dice(2)};
 
-	if (!may_go(place, rules.leave, rules.carrier_leave))
+	if (!may_go(place, rules.leave, rules.carrier_leave) || !used_before(place))
 		return false;
 	say("place %d %s", place, o.arg ? "_exits" : "exits");
 	crew_tell(place, &o);
@@ -53,14 +55,95 @@ bool do_leave(int place)
 	return true;
 }
 
+/* Somebody who could be told to read it; *slot: by which. */
+static int reader_of(int sock, int *slot)
+{
+	int place;
+
+	for (place = 0; place < PLACES; place++)
+		for (*slot = 0; model.proc[place].lives && !busy[place] && *slot < FDS; ++*slot)
+			if (model.proc[place].fd[*slot] == sock)
+				return place;
+	return -1;
+}
+
+/*
+ * A process that ends with messages for a socket whose carrier was killed can leave them only to the next one, and that begins with somebody's
+ * call.  False: nobody can make one.
+ */
+static bool used_before(int ending)
+{
+	struct answer a;
+	int i, j, k, slot;
+	bool has;
+
+	for (i = 0; !rules.strict && i < SOCKS; i++) {
+		for (has = false, j = 0; j < model.sock[i].queued; j++)
+			has |= model.sock[i].queue[j].sent_by >> ending & 1;
+		if (!model.sock[i].refs || !model.sock[i].bereaved || !has)
+			continue;
+		k = reader_of(i, &slot);
+		if (k < 0)
+			return false;
+		say("before place %d goes place %d asks for the name of %d", ending, k, slot);
+		a = crew_do(k, &(struct order){.op = NAME, .fd = FIRST_FD + slot});
+		expect(&a, 0, 0);
+		model.sock[i].bereaved = false;
+	}
+	return true;
+}
+
+/* A process that is not the one to be killed: what is only under way in a mailbox may go with its carrier. */
+static bool outlives(int sock, int victim)
+{
+	int place, slot;
+
+	for (place = 0; place < PLACES; place++)
+		for (slot = 0; place != victim && model.proc[place].lives && slot < FDS; slot++)
+			if (model.proc[place].fd[slot] == sock)
+				return true;
+	return false;
+}
+
+/*
+ * What a process that is killed may take along is not left in the queues: messages that it has accepted for others, or sent a moment
+ * ago.  False: nobody can read them.
+ */
+bool read_before(int victim)
+{
+	struct answer a;
+	int i, j, slot;
+
+	for (i = 0; i < SOCKS; i++) {
+		if (!model.sock[i].refs || !model_concerns(&model, i, victim))
+			continue;
+		if (!rules.strict && (model.sock[i].had >> victim & 1) && model_shared(&model, i, victim) &&
+		    !outlives(i, victim))
+			return false;
+		if (model.sock[i].queued && reader_of(i, &slot) < 0)
+			return false;
+	}
+	for (i = 0; i < SOCKS; i++) {
+		if (!model.sock[i].refs || !model_concerns(&model, i, victim))
+			continue;
+		while (model.sock[i].queued) {
+			j = reader_of(i, &slot);
+			say("before place %d is killed place %d reads from %d", victim, j, slot);
+			a = crew_do(j, &(struct order){.op = RECV, .fd = FIRST_FD + slot, .arg = 1});
+			arrived(j, slot, &a, false);
+		}
+	}
+	return true;
+}
+
 bool do_kill(int place)
 {
-	if (!may_go(place, rules.kill, rules.carrier_kill))
+	if (!may_go(place, rules.kill, rules.carrier_kill) || !read_before(place))
 		return false;
 	say("place %d is killed", place);
 	crew_kill(place);
 	crew_gone(place);
-	model_end(&model, place);
+	model_killed(&model, place);
 	return true;
 }
 

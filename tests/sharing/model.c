@@ -50,6 +50,7 @@ int model_new_sock(struct model *m, int place, int slot)
 	memset(&m->sock[i], 0, sizeof(m->sock[i]));
 	m->sock[i].refs = 1;
 	m->sock[i].maker = place;
+	m->sock[i].had = 1u << place;
 	m->proc[place].fd[slot] = i;
 	m->proc[place].cloexec[slot] = false;
 	return i;
@@ -64,8 +65,10 @@ void model_fork(struct model *m, int place, int child)
 	for (i = 0; i < FDS; i++) {
 		to->fd[i] = from->fd[i];
 		to->cloexec[i] = from->cloexec[i];
-		if (to->fd[i] >= 0)
-			m->sock[to->fd[i]].refs++;
+		if (to->fd[i] < 0)
+			continue;
+		m->sock[to->fd[i]].refs++;
+		m->sock[to->fd[i]].had |= 1u << child;
 	}
 }
 
@@ -86,17 +89,50 @@ void model_exec(struct model *m, int place)
 			model_close(m, place, i);
 }
 
-void model_end(struct model *m, int place)
+bool model_shared(const struct model *m, int sock, int place)
+{
+	int i, own = 0;
+
+	for (i = 0; i < FDS; i++)
+		own += m->proc[place].fd[i] == sock;
+	return own < m->sock[sock].refs;
+}
+
+bool model_concerns(const struct model *m, int sock, int place)
+{
+	const struct sock *sk = &m->sock[sock];
+	uint32_t by = sk->had;
+	int i;
+
+	for (i = 0; i < sk->queued; i++)
+		by |= sk->queue[i].sent_by;
+	return by >> place & 1;
+}
+
+void model_killed(struct model *m, int place)
 {
 	int i;
+
+	for (i = 0; i < SOCKS; i++)
+		m->sock[i].bereaved |= m->sock[i].had >> place & 1;
+	model_end(m, place);
+}
+
+void model_end(struct model *m, int place)
+{
+	int i, j;
 
 	for (i = 0; i < FDS; i++)
 		if (m->proc[place].fd[i] >= 0)
 			model_close(m, place, i);
 	m->proc[place].lives = false;
-	for (i = 0; i < SOCKS; i++)
+	for (i = 0; i < SOCKS; i++) {
 		if (m->sock[i].refs && m->sock[i].maker == place)
 			m->sock[i].maker = -1;
+		m->sock[i].had &= ~(1u << place);
+		for (j = 0; j < m->sock[i].queued; j++)
+			m->sock[i].queue[j].sent_by &= ~(1u << place);
+	}
 }
 
 void model_dup(struct model *m, int place, int slot, int to)
@@ -131,6 +167,7 @@ static int first_of_mail(struct proc *p)
 void model_take(struct model *m, int place, int slot, bool cloexec)
 {
 	m->proc[place].fd[slot] = first_of_mail(&m->proc[place]);
+	m->sock[m->proc[place].fd[slot]].had |= 1u << place;
 	m->proc[place].cloexec[slot] = cloexec;
 }
 
@@ -156,10 +193,10 @@ void model_send(struct model *m, int from, int port, uint32_t id, uint32_t len)
 	sk = &m->sock[to];
 	if (m->broken && !strcmp(m->broken, "lost") && id % 16 == 5)
 		return;
-	sk->queue[sk->queued++] = (struct note){id, len, m->sock[from].port};
+	sk->queue[sk->queued++] = (struct note){id, len, m->sock[from].port, m->sock[from].had};
 	sk->bytes += len;
 	if (m->broken && !strcmp(m->broken, "twice") && id % 16 == 5 && sk->queued < QUEUE)
-		sk->queue[sk->queued++] = (struct note){id, len, m->sock[from].port};
+		sk->queue[sk->queued++] = (struct note){id, len, m->sock[from].port, m->sock[from].had};
 }
 
 const char *model_received(struct model *m, int sock, uint32_t id, int len, int from, bool peek)
@@ -187,16 +224,11 @@ const char *model_received(struct model *m, int sock, uint32_t id, int len, int 
 
 bool model_carries(const struct model *m, int place)
 {
-	int i, j, own;
+	int i;
 
-	for (i = 0; i < SOCKS; i++) {
-		if (!m->sock[i].refs || m->sock[i].maker != place)
-			continue;
-		for (own = j = 0; j < FDS; j++)
-			own += m->proc[place].fd[j] == i;
-		if (own < m->sock[i].refs)
+	for (i = 0; i < SOCKS; i++)
+		if (m->sock[i].refs && m->sock[i].maker == place && model_shared(m, i, place))
 			return true;
-	}
 	return false;
 }
 

@@ -16,6 +16,7 @@
 struct note {
 	uint32_t id, len;
 	int from; /* port */
+	uint32_t sent_by; /* places that had the sender, at one time or another */
 };
 
 struct sock {
@@ -23,6 +24,8 @@ struct sock {
 	int port, peer;
 	int value[OPTIONS];
 	int maker; /* place of the process that has opened it; -1: gone */
+	bool bereaved; /* one of them was killed, and nobody has used it since */
+	uint32_t had;  /* by place: processes of now that have, or have had, a descriptor */
 	struct note queue[QUEUE];
 	int queued;
 	uint32_t bytes;
@@ -50,6 +53,7 @@ int model_new_sock(struct model *m, int place, int slot); /* -1: too many */
 void model_fork(struct model *m, int place, int child);
 void model_exec(struct model *m, int place);
 void model_end(struct model *m, int place); /* of a process */
+void model_killed(struct model *m, int place);
 void model_close(struct model *m, int place, int slot);
 void model_dup(struct model *m, int place, int slot, int to);
 void model_pass(struct model *m, int place, int slot, int to);
@@ -61,6 +65,9 @@ void model_send(struct model *m, int from, int port, uint32_t id, uint32_t len);
 const char *model_received(struct model *m, int sock, uint32_t id, int len, int from, bool peek);
 /* Would a process that goes leave sockets to others that it has opened itself? */
 bool model_carries(const struct model *m, int place);
+bool model_shared(const struct model *m, int sock, int place); /* with others than that process, or in a mailbox */
+/* May a process that is killed take something of that socket along which others should have? */
+bool model_concerns(const struct model *m, int sock, int place);
 int model_count(const struct model *m, int place); /* its descriptors */
 
 #endif

@@ -32,6 +32,7 @@ bool do_fork(int place);
 bool do_exec(int place);
 bool do_leave(int place);
 bool do_kill(int place);
+bool read_before(int victim); /* acts.c */
 bool do_open(int place);
 bool do_dup(int place);
 bool do_close(int place);

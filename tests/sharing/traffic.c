@@ -168,7 +168,7 @@ bool do_kill_asleep(int place)
 	struct order o = {.op = RECV, .fd = FIRST_FD + slot, .arg = 1, .way = 1};
 
 	if (slot < 0 || sock_of(place, slot)->queued || sock_of(place, slot)->value[NONBLOCK] ||
-	    !may_go(place, rules.kill, rules.carrier_kill))
+	    !may_go(place, rules.kill, rules.carrier_kill) || !read_before(place))
 		return false;
 	say("place %d is killed while it sleeps in a receive of %d", place, slot);
 	crew_tell(place, &o);
@@ -176,6 +176,6 @@ bool do_kill_asleep(int place)
 		crew_asleep(place);
 	crew_kill(place);
 	crew_gone(place);
-	model_end(&model, place);
+	model_killed(&model, place);
 	return true;
 }

@@ -599,9 +599,44 @@ int rds_away_watch(int fd, bool edge)
 	return rds_away_bind(fd, NULL, edge);
 }
 
-void rds_away_closing(int fd)
+void rds_away_meet(int fd)
 {
 	(void)fd;
+}
+
+bool rds_away_widowed(int fd)
+{
+	(void)fd;
+	return false;
+}
+
+void rds_away_leave(int fd)
+{
+	(void)fd;
+}
+
+void rds_away_give_up(int fd)
+{
+	(void)fd;
+}
+
+unsigned rds_away_lines(struct pollfd *p, unsigned room)
+{
+	(void)p;
+	(void)room;
+	return 0;
+}
+
+int rds_away_line(int fd)
+{
+	(void)fd;
+	return -1;
+}
+
+void rds_away_closing(int fd, bool last)
+{
+	(void)fd;
+	(void)last;
 	mock.away_closed++;
 }
 
@@ -613,6 +648,11 @@ void rds_away_forget(void)
 
 _Atomic bool rds_spread;
 int (*rds_hook_number)(struct rds_sock *sk);
+
+bool rds_engine_runs(void)
+{
+	return true;
+}
 
 void rds_engine_spreads(void)
 {

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "engine/rds.h"
+#include "engine/share.h"
 #include "tests/unit/registry_helper.h"
 #include "tests/unit/suite.h"
 
@@ -263,6 +264,64 @@ START_TEST(the_dead_leave_nothing)
 }
 END_TEST
 
+/* What its socket is called, and that it exists (share.h). */
+static struct rds_procid named;
+static int standin;
+
+static void member_with_name(int from, int to)
+{
+	struct registry *reg = open_ok();
+	uint32_t idx = add_ok(reg);
+	char byte;
+
+	bind_ok(reg, idx, "127.0.0.1", 7000);
+	registry_sock_name(reg, idx, &named);
+	if (write(to, &idx, sizeof(idx)) != sizeof(idx) || read(from, &byte, 1) != 1)
+		_exit(1);
+}
+
+START_TEST(what_others_have_becomes_nobodys)
+{
+	struct registry *reg = open_ok();
+	struct registry_owner o;
+	struct registry_sock where;
+	struct child c;
+	uint32_t idx;
+
+	standin = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	ck_assert_int_ge(standin, 0);
+	rds_share_name(standin, &named);
+	c = child_start(member_with_name);
+	child_hear(&c, &idx, sizeof(idx));
+	ck_assert_int_eq(registry_sock_take(reg, idx, &named, false), -ENOENT); /* somebody lives who has it */
+	child_end(&c, SIGKILL);
+	ck_assert_int_eq(registry_reap(reg), 1);
+	ck_assert_int_eq(lookup(reg, "127.0.0.1", 7000, &o), 0);
+	ck_assert_uint_eq(o.proc, REGISTRY_NOBODY);
+	ck_assert(o.moved);
+	ck_assert_mem_eq(&o.procid, &named, sizeof(named));
+	ck_assert(!registry_sock_gone(reg, o.sock));
+	ck_assert_int_eq(bind_try(reg, add_ok(reg), "127.0.0.1", 7000, 0), -EADDRINUSE);
+	ck_assert_int_eq(registry_sock_where(reg, idx, &named, &where), 0);
+	ck_assert_uint_eq(where.bound_port, 7000);
+	ck_assert_int_eq(registry_sock_take(reg, idx, &named, false), 0);
+	ck_assert_int_eq(lookup(reg, "127.0.0.1", 7000, &o), 0);
+	ck_assert_uint_eq(o.proc, registry_self_slot(reg));
+	registry_sock_remove(reg, idx);
+
+	/* And one that nobody has any more when it is looked for. */
+	c = child_start(member_with_name);
+	child_hear(&c, &idx, sizeof(idx));
+	child_end(&c, SIGKILL);
+	ck_assert_int_eq(registry_sock_take(reg, idx, &named, true), 0); /* before anybody has noticed */
+	ck_assert_int_eq(registry_sock_leave(reg, idx, &named), 0);
+	close(standin);
+	ck_assert(registry_sock_gone(reg, idx));
+	bind_ok(reg, add_ok(reg), "127.0.0.1", 7000);
+	registry_close(reg);
+}
+END_TEST
+
 START_TEST(a_dead_owner_does_not_hold_a_port)
 {
 	struct child c = child_start(member);
@@ -390,6 +449,7 @@ int main(void)
 	tcase_add_test(tc, where_processes_listen);
 	tcase_add_test(tc, port_zero);
 	tcase_add_test(tc, the_dead_leave_nothing);
+	tcase_add_test(tc, what_others_have_becomes_nobodys);
 	tcase_add_test(tc, a_dead_owner_does_not_hold_a_port);
 	tcase_add_test(tc, an_orderly_leave_keeps_the_counters);
 	tcase_add_test(tc, fork_gives_a_fresh_member);

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * away_slots.c - the channels of this process (away.c), by the inode of the stand-in: kept until a number of the socket is closed here, or the
+ * carrier goes.
+ *
+ * A slot belongs to whoever has moved its state from FREE or IDLE to BUSY.  Slots are never given back, only used again.  Taking one that is idle,
+ * and giving it back, takes no lock: a signal handler may do so.
+ *
+ * Must not know what is said over a channel.
+ */
+#include <sys/mman.h>
+
+#include "engine/away_impl.h"
+#include "engine/os.h"
+#include "engine/will.h"
+
+#define SLOTS 64
+#define CHUNKS 256
+
+enum { FREE, IDLE, BUSY, DOOMED /* BUSY, to be closed after it */ };
+
+static _Atomic(struct away_slot *) chunks[CHUNKS];
+static _Atomic pid_t owner;	  /* whose channels these are */
+static _Atomic unsigned channels; /* ever made: none, and there is nothing to look for */
+
+static struct away_slot *chunk_at(unsigned i)
+{
+	struct away_slot *chunk = atomic_load_explicit(&chunks[i], memory_order_acquire), *none = NULL;
+	void *mem;
+	unsigned k;
+
+	if (chunk || os_mmap(SLOTS * sizeof(*chunk), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, &mem))
+		return chunk;
+	chunk = mem;
+	for (k = 0; k < SLOTS; k++)
+		atomic_store(&chunk[k].fd, -1);
+	if (!atomic_compare_exchange_strong(&chunks[i], &none, chunk)) {
+		os_munmap(mem, SLOTS * sizeof(*chunk));
+		chunk = none;
+	}
+	return chunk;
+}
+
+static bool take(struct away_slot *s, uint32_t state)
+{
+	return atomic_compare_exchange_strong(&s->state, &state, BUSY);
+}
+
+void away_slot_drop(struct away_slot *s)
+{
+	os_close_slot(&s->fd);
+	atomic_store(&s->state, FREE);
+}
+
+void away_slot_give_back(struct away_slot *s)
+{
+	uint32_t busy = BUSY;
+
+	if (!atomic_compare_exchange_strong(&s->state, &busy, IDLE))
+		away_slot_drop(s);
+}
+
+struct away_slot *away_slot_idle(uint64_t inode)
+{
+	unsigned i, k;
+
+	for (i = 0; i < CHUNKS; i++) {
+		struct away_slot *chunk = atomic_load_explicit(&chunks[i], memory_order_acquire);
+
+		if (!chunk)
+			break;
+		for (k = 0; k < SLOTS; k++) {
+			struct away_slot *s = &chunk[k];
+
+			if (atomic_load(&s->state) != IDLE || s->inode != inode || !take(s, IDLE))
+				continue;
+			if (s->inode == inode)
+				return s;
+			away_slot_give_back(s); /* another socket's by now */
+		}
+	}
+	return NULL;
+}
+
+struct away_slot *away_slot_free(void)
+{
+	unsigned i, k;
+	void *mem;
+
+	for (i = 0; i < CHUNKS; i++) {
+		struct away_slot *chunk = chunk_at(i);
+
+		for (k = 0; chunk && k < SLOTS; k++) {
+			struct away_slot *s = &chunk[k];
+
+			if (atomic_load(&s->state) != FREE || !take(s, FREE))
+				continue;
+			if (!s->packet &&
+			    os_mmap(AWAY_PACKET, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, &mem)) {
+				atomic_store(&s->state, FREE);
+				return NULL;
+			}
+			if (!s->packet)
+				s->packet = mem;
+			return s;
+		}
+		if (!chunk)
+			return NULL;
+	}
+	return NULL;
+}
+
+static void each_slot(void (*fn)(struct away_slot *s, uint64_t inode), uint64_t inode)
+{
+	unsigned i, k;
+
+	for (i = 0; i < CHUNKS; i++) {
+		struct away_slot *chunk = atomic_load_explicit(&chunks[i], memory_order_acquire);
+
+		for (k = 0; chunk && k < SLOTS; k++)
+			fn(&chunk[k], inode);
+	}
+}
+
+static void forget_one(struct away_slot *s, uint64_t inode)
+{
+	int fd = atomic_exchange(&s->fd, -1);
+
+	(void)inode;
+	if (fd >= 0)
+		os_fd_abandon(fd);
+	atomic_store(&s->state, FREE);
+}
+
+static void start_anew(void)
+{
+	each_slot(forget_one, 0);
+	atomic_store(&owner, os_getpid());
+}
+
+void rds_away_forget(void)
+{
+	os_fds_forked();
+	rds_heir_forked();
+	start_anew();
+}
+
+static void close_one(struct away_slot *s, uint64_t inode)
+{
+	uint32_t busy = BUSY;
+
+	if (s->inode != inode || atomic_load(&s->state) == FREE)
+		return;
+	if (take(s, IDLE)) {
+		if (s->inode == inode)
+			away_slot_drop(s);
+		else
+			away_slot_give_back(s);
+	} else {
+		atomic_compare_exchange_strong(&s->state, &busy, DOOMED);
+	}
+}
+
+void rds_away_closing(int fd, bool last)
+{
+	struct stat st;
+
+	if (atomic_load(&owner) != os_getpid() || (!atomic_load(&channels) && !(last && rds_heir_any())) ||
+	    os_fstat(fd, &st))
+		return;
+	each_slot(close_one, st.st_ino);
+	if (last)
+		rds_heir_drop(st.st_ino);
+}
+
+void away_slot_unused(struct away_slot *s)
+{
+	atomic_store(&s->state, FREE);
+}
+
+void away_slot_made(void)
+{
+	atomic_fetch_add(&channels, 1);
+}
+
+bool away_slots_ours(void)
+{
+	return atomic_load(&owner) == os_getpid();
+}
+
+void away_slots_begin(void)
+{
+	if (!away_slots_ours())
+		start_anew();
+}

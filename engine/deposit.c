@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * deposit.c - what a carrier that leaves puts into the stand-in (share.h): the file with state and queue, and the packet with the descriptors.
+ *
+ * Looking changes nothing, and lets the will into the table only if it is asked for.  Who takes the packet has the lock on the will first (heir.c), if there is one; so a descriptor of the will never comes
+ * into the table of a process that has the lock.  Must not know who leaves, nor who takes.
+ */
+#include <asm/ioctls.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "engine/leave.h"
+#include "engine/message.h"
+
+int rds_deposit_put(int fd, off_t *at, const void *from, size_t len)
+{
+	const char *p = from;
+	ssize_t n;
+
+	while (len) {
+		n = os_pwrite(fd, p, len, *at);
+		if (n <= 0)
+			return n ? (int)n : -EIO;
+		p += n;
+		*at += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+void rds_share_fill(const struct rds_sock *sk, struct rds_share_state *st)
+{
+	memset(st, 0, sizeof(*st));
+	st->magic = RDS_SHARE_MAGIC;
+	st->version = RDS_SHARE_VERSION;
+	st->name = sk->name;
+	st->reg_idx = sk->reg_idx;
+	st->laddr = sk->laddr;
+	st->caddr = sk->caddr;
+	st->bound_scope = sk->bound_scope;
+	st->transport = atomic_load(&sk->transport);
+	st->bound = rds_sock_bound(sk);
+	st->connected = atomic_load(&sk->connected);
+	st->no_rdma = atomic_load(&sk->no_rdma);
+	st->tos_fixed = atomic_load(&sk->tos_fixed);
+	st->recverr = atomic_load(&sk->recverr);
+	st->zerocopy = atomic_load(&sk->zerocopy);
+	st->inq = atomic_load(&sk->inq);
+	st->cong_monitor = sk->cong_monitor;
+	st->tos = atomic_load(&sk->tos);
+	st->timestamp = atomic_load(&sk->timestamp);
+	st->err = atomic_load(&sk->err);
+	st->sol_rds = atomic_load(&sk->sol_rds);
+	st->sndbuf = atomic_load(&sk->sndbuf);
+	st->rcvbuf = atomic_load(&sk->rcvbuf);
+	st->rx_trace = atomic_load(&sk->rx_trace);
+	st->generic = atomic_load(&sk->generic);
+	st->sndtimeo_ns = atomic_load(&sk->sndtimeo_ns);
+	st->rcvtimeo_ns = atomic_load(&sk->rcvtimeo_ns);
+	st->cong_mask = sk->cong_mask;
+	st->cong_notify = sk->cong_notify;
+}
+
+int rds_deposit_write(struct rds_sock *sk, int fd, off_t *size)
+{
+	struct rds_share_state st;
+	struct rds_inc *inc;
+	int err;
+
+	rds_share_fill(sk, &st);
+	for (inc = sk->rx_head; inc; inc = inc->next)
+		st.n_messages++;
+	err = rds_deposit_put(fd, size, &st, sizeof(st));
+	for (inc = sk->rx_head; inc && !err; inc = inc->next) {
+		struct rds_share_message m = {.saddr = inc->saddr,
+					      .sport = inc->sport,
+					      .tos = inc->tos,
+					      .len = inc->len,
+					      .cookie = inc->cookie,
+					      .real_ns = inc->real_ns};
+
+		memcpy(m.trace_ns, inc->trace_ns, sizeof(m.trace_ns));
+		err = rds_deposit_put(fd, size, &m, sizeof(m));
+		if (!err)
+			err = rds_deposit_put(fd, size, inc->data, inc->len);
+	}
+	return err;
+}
+
+/* ---- the packet ---- */
+
+/* In the order in which they are passed. */
+enum { PAIR, FILE_, INBOX, WILL };
+
+int rds_deposit_leave(int pair, int file, int inbox, int will, uint64_t size)
+{
+	struct rds_share_deposit d = {.magic = RDS_SHARE_MAGIC,
+				      .version = RDS_SHARE_VERSION,
+				      .size = size,
+				      .has_inbox = inbox >= 0,
+				      .has_will = will >= 0};
+	int pass[RDS_DEPOSIT_FDS] = {
+		[PAIR] = pair, [FILE_] = file, [INBOX] = inbox >= 0 ? inbox : file, [WILL] = will >= 0 ? will : file};
+
+	return os_pass_send(pair, &d, sizeof(d), pass, RDS_DEPOSIT_FDS, MSG_DONTWAIT);
+}
+
+static int lies_there(int standin)
+{
+	int bytes = 0;
+
+	os_syscall(SYS_ioctl, standin, SIOCINQ, (long)&bytes, 0, 0, 0);
+	return bytes;
+}
+
+static void close_all(const int *fds, unsigned n)
+{
+	while (n--)
+		os_close(fds[n]);
+}
+
+/* One packet: 1 the deposit, 0 something else, -EAGAIN nothing. */
+static int read_one(int standin, int flags, unsigned room, struct rds_share_deposit *d, int fds[RDS_DEPOSIT_FDS])
+{
+	unsigned n;
+	bool lost;
+	ssize_t len = os_pass_recv_few(standin, d, sizeof(*d), fds, room, &n, &lost, MSG_DONTWAIT | flags);
+
+	if (len <= 0)
+		return -EAGAIN;
+	if (len == (ssize_t)sizeof(*d) && n == room && d->magic == RDS_SHARE_MAGIC && d->version == RDS_SHARE_VERSION)
+		return 1;
+	close_all(fds, n);
+	return 0;
+}
+
+/*
+ * A carrier that has no number of its own left cannot take away the byte by which it has shown that there is something to read: the deposit lies
+ * behind it.  There is more than bytes, then; and who takes one off that a living carrier shows leaves others there.
+ */
+bool rds_deposit_look(int standin, int out[2])
+{
+	unsigned room = out ? RDS_DEPOSIT_FDS : WILL;
+	int fds[RDS_DEPOSIT_FDS], is;
+	struct rds_share_deposit d;
+
+	if (out)
+		out[0] = out[1] = -1;
+	is = read_one(standin, MSG_PEEK, room, &d, fds);
+	if (is != 1)
+		return is == 0 && lies_there(standin) > (int)sizeof(d);
+	if (!out || !d.has_will) {
+		close_all(fds, room);
+		return true;
+	}
+	os_close(fds[FILE_]);
+	os_close(fds[INBOX]);
+	out[0] = fds[PAIR];
+	out[1] = fds[WILL];
+	return true;
+}
+
+bool rds_deposit_read(int standin, bool has_will, struct rds_share_deposit *d, int fds[RDS_DEPOSIT_FDS])
+{
+	int is;
+
+	do {
+		is = read_one(standin, 0, has_will ? WILL : RDS_DEPOSIT_FDS, d, fds);
+	} while (is == 0 && lies_there(standin) >= (int)sizeof(*d));
+	if (is != 1)
+		return false;
+	if (has_will)
+		fds[WILL] = -1;
+	if (!d->has_inbox) {
+		os_close(fds[INBOX]);
+		fds[INBOX] = -1;
+	}
+	if (!has_will && !d->has_will) {
+		os_close(fds[WILL]);
+		fds[WILL] = -1;
+	}
+	return true;
+}

@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * heir.c - the holder's side of will.h: what this process keeps of sockets that others carry, and how it becomes the carrier.
+ *
+ * One entry for each socket, by the inode of the stand-in.  While it is TAKEN a thread of this process is becoming the carrier, or has become it:
+ * then, as for sockets that the engine here has anyway, the will is not let into the table a second time, since closing it would
+ * give up the lock (will.c).  Everything under one lock, which is held for a few system calls, none of which sleeps.  A signal handler that makes
+ * a call over a channel that is there does not come here (away.c).
+ *
+ * Must not know channels, nor what is in a will.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "engine/log.h"
+#include "engine/rds.h"
+#include "engine/will.h"
+
+#define SLOTS 64
+#define CHUNKS 1024
+#define KEPT_MAX (1 << 20) /* no internal number is higher (os_fds.c) */
+
+enum { FREE, HELD, TAKEN };
+enum { PAIR, LINE, PAGE, PARTS };
+
+struct heir {
+	uint32_t state;
+	uint64_t inode;
+	_Atomic int fd[PARTS];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct heir *chunks[CHUNKS]; /* never freed */
+static _Atomic unsigned held;
+static uint8_t *kept; /* numbers that a forked child keeps, as bits, while the others are closed */
+
+/* ---- entries; lock held ---- */
+
+static struct heir *next(struct heir *h, unsigned *at)
+{
+	(void)h;
+	while (*at < CHUNKS * SLOTS && chunks[*at / SLOTS]) {
+		h = &chunks[*at / SLOTS][*at % SLOTS];
+		++*at;
+		return h;
+	}
+	return NULL;
+}
+
+#define each_heir(h, at) for ((at) = 0, (h) = NULL; ((h) = next(h, &(at)));)
+
+static struct heir *find(uint64_t inode)
+{
+	struct heir *h;
+	unsigned at;
+
+	each_heir(h, at) if (h->state != FREE && h->inode == inode) return h;
+	return NULL;
+}
+
+static struct heir *new_chunk(unsigned i)
+{
+	unsigned k, part;
+	void *mem;
+
+	if (i >= CHUNKS ||
+	    os_mmap(SLOTS * sizeof(struct heir), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, &mem))
+		return NULL;
+	chunks[i] = mem;
+	for (k = 0; k < SLOTS; k++)
+		for (part = 0; part < PARTS; part++)
+			atomic_store(&chunks[i][k].fd[part], -1);
+	return mem;
+}
+
+static struct heir *add(uint64_t inode)
+{
+	struct heir *h;
+	unsigned at;
+
+	each_heir(h, at) if (h->state == FREE) break;
+	if (!h)
+		h = new_chunk(at / SLOTS);
+	if (h)
+		h->inode = inode;
+	return h;
+}
+
+static void set(struct heir *h, uint32_t state)
+{
+	unsigned before = h->state == HELD, now = state == HELD;
+
+	h->state = state;
+	atomic_fetch_add(&held, now - before);
+}
+
+static void drop(struct heir *h)
+{
+	unsigned part;
+
+	for (part = 0; part < PARTS; part++)
+		os_close_slot(&h->fd[part]);
+	set(h, FREE);
+}
+
+int rds_heir_read(int page, struct rds_share_state *st)
+{
+	struct rds_share_will *will;
+	struct stat file;
+	void *map;
+	int err = os_fstat(page, &file) || file.st_size < (off_t)sizeof(*will) ? -EPROTO : 0;
+
+	if (!err)
+		err = os_mmap(sizeof(*will), PROT_READ, MAP_SHARED, page, 0, &map);
+	if (err)
+		return err;
+	will = map;
+	if (will->magic != RDS_SHARE_MAGIC || will->version != RDS_SHARE_VERSION)
+		err = -EPROTO;
+	*st = will->st[atomic_load(&will->which) & 1];
+	st->n_messages = 0;
+	os_munmap(map, sizeof(*will));
+	return err;
+}
+
+bool rds_heir_any(void)
+{
+	return atomic_load_explicit(&held, memory_order_relaxed);
+}
+
+/* ---- what a carrier says ---- */
+
+static bool ours(uint64_t inode)
+{
+	struct rds_sock *sk = rds_engine_foreign() ? NULL : rds_sock_by_inode(inode);
+
+	if (sk)
+		rds_sock_put(sk);
+	return sk;
+}
+
+/* Takes the descriptors: three, or two if the will is there already. */
+static void keep(uint64_t inode, struct heir *h, const int *fds, unsigned n)
+{
+	unsigned i;
+	int err = 0;
+
+	if (h && n == 2) { /* the next carrier: another line */
+		os_close_slot(&h->fd[LINE]);
+		err = os_dup_high_slot(fds[LINE], &h->fd[LINE]);
+		os_close(fds[PAIR]);
+		if (err)
+			drop(h);
+		return;
+	}
+	h = n == PARTS && !h ? add(inode) : NULL;
+	for (i = 0; i < n; i++)
+		if (!h || err)
+			os_close(fds[i]);
+		else
+			err = os_dup_high_slot(fds[i], &h->fd[i]);
+	if (h && err)
+		drop(h);
+	else if (h)
+		set(h, HELD);
+}
+
+ssize_t rds_heir_hello(int channel, uint64_t inode, struct rds_share_answer *a)
+{
+	int fds[OS_PASS_MAX];
+	unsigned n, room;
+	struct heir *h;
+	ssize_t len;
+	bool lost;
+
+	pthread_mutex_lock(&lock);
+	h = find(inode);
+	if (h)
+		room = h->state == HELD ? 2 : 0;
+	else
+		room = ours(inode) ? 0 : PARTS;
+	len = os_pass_recv_few(channel, a, sizeof(*a), fds, room, &n, &lost, MSG_DONTWAIT);
+	if (len > 0 && n)
+		keep(inode, h, fds, n);
+	else if (len > 0 && room == 2)
+		os_close_slot(&h->fd[LINE]); /* of an earlier carrier; this one has none */
+	pthread_mutex_unlock(&lock);
+	return len;
+}
+
+bool rds_heir_meet(int fd, uint64_t inode)
+{
+	int fds[2], err;
+	struct heir *h;
+	bool left;
+
+	pthread_mutex_lock(&lock);
+	h = find(inode);
+	left = rds_deposit_look(fd, h || ours(inode) ? NULL : fds);
+	if (left && !h && fds[1] >= 0 && (h = add(inode))) {
+		err = os_dup_high_slot(fds[0], &h->fd[PAIR]);
+		if (err)
+			os_close(fds[1]);
+		else
+			err = os_dup_high_slot(fds[1], &h->fd[PAGE]);
+		if (err)
+			drop(h);
+		else
+			set(h, HELD);
+	} else if (left && !h && fds[1] >= 0) {
+		os_close(fds[0]);
+		os_close(fds[1]);
+	}
+	pthread_mutex_unlock(&lock);
+	return left;
+}
+
+void rds_heir_drop(uint64_t inode)
+{
+	struct heir *h;
+
+	pthread_mutex_lock(&lock);
+	h = find(inode);
+	if (h && h->state == HELD)
+		drop(h);
+	pthread_mutex_unlock(&lock);
+}
+
+/* ---- has the carrier been killed? ---- */
+
+/* The lock is let go with a deposit in place, and otherwise only by the kernel. */
+static bool free_to_take(const struct heir *h)
+{
+	return h && h->state == HELD && os_lock_holder(atomic_load(&h->fd[PAGE]), 0, 1) == 0;
+}
+
+bool rds_heir_bereaved(int fd)
+{
+	struct stat st;
+	bool yes;
+
+	if (!rds_heir_any() || os_fstat(fd, &st))
+		return false;
+	pthread_mutex_lock(&lock);
+	yes = free_to_take(find(st.st_ino));
+	pthread_mutex_unlock(&lock);
+	return yes;
+}
+
+unsigned rds_heir_lines(struct pollfd *p, unsigned room)
+{
+	struct heir *h;
+	unsigned at, n = 0;
+
+	if (!rds_heir_any())
+		return 0;
+	pthread_mutex_lock(&lock);
+	each_heir(h, at)
+	{
+		if (h->state != HELD)
+			continue;
+		if (n < room)
+			p[n] = (struct pollfd){.fd = atomic_load(&h->fd[LINE]), .events = 0};
+		n++;
+	}
+	pthread_mutex_unlock(&lock);
+	return n;
+}
+
+int rds_heir_line(uint64_t inode)
+{
+	struct heir *h;
+	int fd = -1;
+
+	if (!rds_heir_any())
+		return -1;
+	pthread_mutex_lock(&lock);
+	h = find(inode);
+	if (h && h->state == HELD)
+		fd = atomic_load(&h->fd[LINE]);
+	pthread_mutex_unlock(&lock);
+	return fd;
+}
+
+/* ---- becoming the carrier ---- */
+
+/* Has the lock on the will, if it is known already: h's, or `page`. */
+static int take_deposit(int fd, struct rds_estate *e)
+{
+	struct rds_share_deposit d;
+	int fds[RDS_DEPOSIT_FDS], err;
+
+	if (!rds_deposit_read(fd, e->page >= 0, &d, fds))
+		return -EAGAIN; /* without a will, somebody was quicker */
+	*e = (struct rds_estate){.pair = fds[0], .page = e->page, .file = fds[1], .inbox = fds[2], .size = d.size};
+	if (fds[3] < 0)
+		return 0;
+	/* It was behind something else, so the will was not to be seen; a holder may have found nothing meanwhile, and gone on without. */
+	e->page = os_dup_high(fds[3]);
+	err = e->page < 0 ? e->page : os_lock(e->page, F_WRLCK, 0, 1, false);
+	if (!err)
+		return 0;
+	os_close(e->pair);
+	os_close(e->file);
+	if (e->inbox >= 0)
+		os_close(e->inbox);
+	if (e->page >= 0)
+		os_close(e->page);
+	e->page = -1;
+	return -EIO;
+}
+
+/* No deposit: what we keep must do. */
+static int take_bare(struct heir *h, struct rds_estate *e)
+{
+	if (!h)
+		return -EAGAIN;
+	e->pair = os_fcntl(atomic_load(&h->fd[PAIR]), F_DUPFD_CLOEXEC, 0);
+	e->file = e->inbox = -1;
+	return e->pair < 0 ? e->pair : 0;
+}
+
+/* The will's number is in *e from now on. */
+static void taken(uint64_t inode, struct heir *h)
+{
+	if (!h && !(h = add(inode)))
+		return;
+	atomic_store(&h->fd[PAGE], -1);
+	os_close_slot(&h->fd[PAIR]);
+	os_close_slot(&h->fd[LINE]);
+	set(h, TAKEN);
+}
+
+static int lock_will(int fd, struct heir *h, int *page)
+{
+	int theirs[2], err;
+
+	if (h) {
+		*page = atomic_load(&h->fd[PAGE]);
+	} else {
+		if (!rds_deposit_look(fd, theirs))
+			return -EAGAIN;
+		if (theirs[0] >= 0)
+			os_close(theirs[0]);
+		*page = os_dup_high(theirs[1]);
+	}
+	err = *page < 0 ? 0 : os_lock(*page, F_WRLCK, 0, 1, false);
+	if (err && !h)
+		os_close(*page);
+	return err == -EACCES ? -EAGAIN : err;
+}
+
+/* Who has the lock looks for the deposit: whoever leaves one has the lock until it is there, and so has whoever takes it. */
+static int take(int fd, uint64_t inode, struct rds_estate *e)
+{
+	struct heir *h = find(inode);
+	int err;
+
+	if (h && h->state == TAKEN)
+		return -EAGAIN;
+	err = lock_will(fd, h, &e->page);
+	if (err)
+		return err;
+	err = rds_deposit_look(fd, NULL) ? take_deposit(fd, e) : take_bare(h, e);
+	if (!err)
+		taken(inode, h);
+	else if (h)
+		os_lock(atomic_load(&h->fd[PAGE]), F_UNLCK, 0, 1, false);
+	else if (e->page >= 0)
+		os_close(e->page);
+	return err;
+}
+
+int rds_heir_take(int fd, uint64_t inode, struct rds_estate *e)
+{
+	int err;
+
+	pthread_mutex_lock(&lock);
+	err = take(fd, inode, e);
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
+void rds_heir_done(uint64_t inode)
+{
+	struct heir *h;
+
+	pthread_mutex_lock(&lock);
+	h = find(inode);
+	if (h && h->state == TAKEN)
+		set(h, FREE);
+	pthread_mutex_unlock(&lock);
+}
+
+/* ---- this process ends, or execs ---- */
+
+/* What the deposit of a carrier that was killed would have been, as far as anybody knows. */
+static int write_state(int page, int file, off_t *size)
+{
+	struct rds_share_state st;
+	int err = rds_heir_read(page, &st);
+
+	if (!err)
+		err = rds_deposit_put(file, size, &st, sizeof(st));
+	if (!err)
+		err = os_fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
+	return err < 0 ? err : 0;
+}
+
+static void leave_bare(struct heir *h, int fd)
+{
+	int page = atomic_load(&h->fd[PAGE]), file;
+	off_t size = 0;
+	char byte[16];
+
+	if (os_lock(page, F_WRLCK, 0, 1, false))
+		return;
+	file = rds_deposit_look(fd, NULL) ? -1 : os_memfd("rds socket", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (file >= 0 && !write_state(page, file, &size)) {
+		while (os_recv(fd, byte, sizeof(byte), MSG_DONTWAIT) > 0)
+			; /* what the last carrier has shown there */
+		rds_deposit_leave(atomic_load(&h->fd[PAIR]), file, -1, page, (uint64_t)size);
+	}
+	if (file >= 0)
+		os_close(file);
+	os_lock(page, F_UNLCK, 0, 1, false);
+}
+
+void rds_heir_leave(int fd)
+{
+	struct heir *h;
+	struct stat st;
+
+	if (!rds_heir_any() || os_fstat(fd, &st) || pthread_mutex_trylock(&lock))
+		return;
+	h = find(st.st_ino);
+	if (free_to_take(h))
+		leave_bare(h, fd);
+	pthread_mutex_unlock(&lock);
+}
+
+/* ---- forked child ---- */
+
+static void inherit(struct rds_sock *sk, void *arg)
+{
+	int fds[PARTS] = {[PAIR] = atomic_load(&sk->pair.n[0]), [PAGE] = atomic_load(&sk->will_fd.n[0])};
+	struct heir *h;
+	int line[3];
+
+	(void)arg;
+	if (!atomic_load(&sk->will) || !atomic_load(&sk->open) || fds[PAIR] < 0 || fds[PAGE] < 0 ||
+	    !rds_will_fds(sk, line))
+		return;
+	fds[LINE] = os_fcntl(line[1], F_DUPFD_CLOEXEC, 0);
+	h = fds[LINE] < 0 ? NULL : add(sk->inode);
+	if (!h)
+		return;
+	if (os_dup_high_slot(fds[LINE], &h->fd[LINE]))
+		return;
+	atomic_store(&h->fd[PAIR], fds[PAIR]);
+	atomic_store(&h->fd[PAGE], fds[PAGE]);
+	os_fd_register_slot(fds[PAIR], &h->fd[PAIR]);
+	os_fd_register_slot(fds[PAGE], &h->fd[PAGE]);
+	set(h, HELD);
+}
+
+/* Without memory for it everything is closed, and nothing is kept. */
+static void note_kept(void)
+{
+	struct heir *h;
+	unsigned at, part;
+	void *mem;
+
+	if (!rds_heir_any() || os_mmap(KEPT_MAX / 8, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, &mem))
+		return;
+	kept = mem;
+	each_heir(h, at)
+	{
+		for (part = 0; h->state == HELD && part < PARTS; part++) {
+			int fd = atomic_load(&h->fd[part]);
+
+			if (fd >= 0 && fd < KEPT_MAX)
+				kept[fd / 8] |= (uint8_t)(1u << fd % 8);
+		}
+	}
+}
+
+void rds_heir_forked(void)
+{
+	struct heir *h;
+	unsigned at;
+
+	pthread_mutex_init(&lock, NULL);
+	kept = NULL;
+	each_heir(h, at) if (h->state == TAKEN) set(h, FREE);
+	if (!rds_engine_foreign())
+		return;
+	rds_sock_each_locked(inherit, NULL);
+	note_kept();
+}
+
+bool rds_heir_keeps(int fd)
+{
+	return kept && fd < KEPT_MAX && kept[fd / 8] >> fd % 8 & 1;
+}
+
+void rds_heir_kept(void)
+{
+	struct heir *h;
+	unsigned at;
+
+	if (kept)
+		os_munmap(kept, KEPT_MAX / 8);
+	else
+		each_heir(h, at) if (h->state == HELD) drop(h);
+	kept = NULL;
+}

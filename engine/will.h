@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * will.h - so that a socket outlives its carrier when that is killed: what the carrier keeps ready (will.c), and what every holder keeps of it
+ * (heir.c).  See share.h for the rest.
+ *
+ * The *will* is the socket's state on a page of memory of its own, a file without a name.  The carrier writes there what calls change, and has a
+ * record lock on it: who has the lock is the carrier, the kernel gives it to one, and takes it away however a process ends.  A holder keeps three
+ * descriptors: the will, a copy of the carrier's end of the pair (so that the stand-in does not hang up with the carrier), and
+ * the *line*, a pipe whose other end only the carrier's helper has: it hangs up when the carrier has ended, and a sleeping holder can wait for that.
+ * Children of fork have them from birth, others get them with the answer to RDS_SHARE_ATTACH.
+ *
+ * What waited in the queue of a carrier that was killed is lost, and so are calls that it was making for others just then; what its peers still
+ * have goes to the next one.
+ */
+#ifndef ENGINE_WILL_H
+#define ENGINE_WILL_H
+
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/leave.h"
+
+/* ---- the carrier: will.c ---- */
+
+/* Has a will, from now on up to date, and this process the lock.  control held.  0 or -errno; then it ends with this process. */
+int rds_will_make(struct rds_sock *sk);
+/* The same with one that another carrier has written, and on which we have the lock already.  Takes the descriptor.  Before the socket is listed. */
+int rds_will_take(struct rds_sock *sk, int page);
+void rds_will_lend_later(struct rds_sock *sk); /* once it is listed.  control held */
+/* The helper gets what it needs to answer those who attach.  No lock that the helper could want. */
+void rds_wills_lend(void);
+void rds_will_lent(struct rds_sock *sk, int fd); /* post.c */
+void rds_line_lent(int from, int to);
+
+/* What is written there has changed. Any thread, any lock; from a signal handler, too. */
+void rds_will_write(struct rds_sock *sk);
+static inline void rds_sock_changed(struct rds_sock *sk)
+{
+	if (__builtin_expect(atomic_load_explicit(&sk->will, memory_order_relaxed) != NULL, 0))
+		rds_will_write(sk);
+}
+
+/* Not the carrier any more, or again: 0, or -EAGAIN, somebody else is. */
+void rds_will_release(struct rds_sock *sk);
+int rds_will_again(struct rds_sock *sk);
+void rds_will_close(struct rds_sock *sk); /* this table's number */
+void rds_will_unmap(struct rds_sock *sk); /* nobody uses the structure any more */
+
+/* Which descriptors a holder gets, of the calling thread's table, in the order of struct rds_estate; false: there is no will. */
+bool rds_will_fds(struct rds_sock *sk, int fds[3]);
+void rds_will_forget(void); /* forked child */
+
+/* ---- holders: heir.c ---- */
+
+/* What somebody gets who becomes the carrier. */
+struct rds_estate {
+	int pair;	 /* the carrier's end */
+	int page;	 /* the will, locked by this process; -1: there is none */
+	int file, inbox; /* of the deposit; -1: the last carrier was killed, or there is no inbox */
+	uint64_t size;	 /* of the file */
+};
+
+/*
+ * Becomes the carrier of the stand-in fd, if nobody is: 0 and what there is, which is the caller's, who has rds_heir_done() told in the end.
+ * -EAGAIN: somebody is, or what this process keeps is not enough.
+ */
+int rds_heir_take(int fd, uint64_t inode, struct rds_estate *e);
+void rds_heir_done(uint64_t inode);
+/* Could it be had, because its carrier was killed?  System calls, if this process keeps anything of it. */
+bool rds_heir_bereaved(int fd);
+
+/* The answer of a carrier, and what came with it: bytes or -errno, as os_recv(). */
+ssize_t rds_heir_hello(int channel, uint64_t inode, struct rds_share_answer *a);
+/* A deposit lies in the stand-in: true; then what is needed is kept of that. */
+bool rds_heir_meet(int fd, uint64_t inode);
+/* The last number of that socket is closed here: nothing is kept of it. */
+void rds_heir_drop(uint64_t inode);
+bool rds_heir_any(void);
+/* What is written on a will: 0 or -errno. */
+int rds_heir_read(int page, struct rds_share_state *st);
+/*
+ * This process ends.  If the carrier of the stand-in fd was killed and nobody has noticed, others may have nothing but the stand-in: a deposit is
+ * left for them.
+ */
+void rds_heir_leave(int fd);
+/* Lines to wait for: puts up to `room` of them there, and says how many there are.  They may be closed at any time: a hint. */
+unsigned rds_heir_lines(struct pollfd *p, unsigned room);
+int rds_heir_line(uint64_t inode); /* -1: none */
+
+/*
+ * Forked child: what its parent carried and had a will for is kept from now on, under the numbers that it has already; to be called before
+ * those are closed that rds_heir_keeps() does not say are kept.
+ */
+void rds_heir_forked(void);
+bool rds_heir_keeps(int fd);
+void rds_heir_kept(void); /* they are closed now */
+
+#endif

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_heir.c - who may carry a socket: with a deposit in the stand-in or without one, beside a carrier that lives, that was killed, that is
+ * somebody else by now; wills that are nonsense.
+ */
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "engine/os.h"
+#include "engine/will.h"
+#include "tests/unit/suite.h"
+
+static int standin, end_of_it, will, file;
+static uint64_t inode;
+static struct rds_share_will *page;
+
+static void setup(void)
+{
+	struct stat st;
+	int sv[2];
+	void *map;
+
+	ck_assert_int_eq(os_socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv), 0);
+	standin = sv[0];
+	end_of_it = sv[1];
+	ck_assert_int_eq(fstat(standin, &st), 0);
+	inode = st.st_ino;
+	will = memfd_create("will", MFD_CLOEXEC);
+	file = memfd_create("file", MFD_CLOEXEC);
+	ck_assert_int_eq(ftruncate(will, sizeof(*page)), 0);
+	ck_assert_int_eq(os_mmap(sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, will, 0, &map), 0);
+	page = map;
+	page->magic = RDS_SHARE_MAGIC;
+	page->version = RDS_SHARE_VERSION;
+	page->st[0].reg_idx = 10;
+	page->st[1].reg_idx = 11;
+}
+
+static void teardown(void)
+{
+	rds_heir_done(inode);
+	rds_heir_drop(inode);
+	ck_assert(!rds_heir_any());
+	os_munmap(page, sizeof(*page));
+	close(standin);
+	close(end_of_it);
+	close(will);
+	close(file);
+}
+
+/* A process that carries it: it has the lock.  Lives until it is killed. */
+static pid_t carrier(void)
+{
+	int ready[2];
+	char byte;
+	pid_t pid;
+
+	ck_assert_int_eq(pipe(ready), 0);
+	pid = fork();
+	if (!pid) {
+		if (os_lock(will, F_WRLCK, 0, 1, false) || write(ready[1], "", 1) != 1)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	close(ready[1]);
+	return pid;
+}
+
+static void end(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+}
+
+/* What a carrier answers to who attaches; n: with so many descriptors. */
+static void hello(unsigned n)
+{
+	struct rds_share_answer a = {.magic = RDS_SHARE_MAGIC, .kind = RDS_SHARE_HELLO}, got;
+	int channel[2], line[2], fds[3];
+
+	ck_assert_int_eq(os_socketpair(AF_UNIX, SOCK_SEQPACKET, 0, channel), 0);
+	ck_assert_int_eq(pipe(line), 0);
+	fds[0] = end_of_it;
+	fds[1] = line[0];
+	fds[2] = will;
+	ck_assert_int_eq(os_pass_send(channel[1], &a, sizeof(a), fds, n, 0), 0);
+	ck_assert_int_eq(rds_heir_hello(channel[0], inode, &got), sizeof(a));
+	ck_assert_int_eq(got.kind, RDS_SHARE_HELLO);
+	close(channel[0]);
+	close(channel[1]);
+	close(line[0]);
+	close(line[1]);
+}
+
+static unsigned numbers(void)
+{
+	unsigned fd, n = 0;
+
+	for (fd = 0; fd < 20000; fd++)
+		n += fcntl((int)fd, F_GETFD) >= 0;
+	return n;
+}
+
+static void give_up(struct rds_estate *e)
+{
+	int fds[] = {e->pair, e->page, e->file, e->inbox};
+	unsigned i;
+
+	for (i = 0; i < 4; i++)
+		if (fds[i] >= 0)
+			os_close(fds[i]);
+	rds_heir_done(inode);
+}
+
+START_TEST(nothing_is_known)
+{
+	struct rds_estate e;
+
+	ck_assert_int_eq(rds_heir_take(standin, inode, &e), -EAGAIN);
+	ck_assert(!rds_heir_bereaved(standin));
+	ck_assert(!rds_heir_meet(standin, inode));
+	hello(0); /* of a carrier that has no will */
+	hello(2); /* nonsense: without it */
+	ck_assert(!rds_heir_any());
+}
+END_TEST
+
+START_TEST(only_when_the_carrier_is_gone)
+{
+	unsigned before = numbers();
+	pid_t pid = carrier();
+	struct rds_estate e;
+	struct pollfd p;
+
+	hello(3);
+	ck_assert(rds_heir_any());
+	ck_assert(!rds_heir_bereaved(standin));
+	ck_assert_int_eq(rds_heir_take(standin, inode, &e), -EAGAIN);
+	end(pid);
+	ck_assert_uint_eq(rds_heir_lines(&p, 1), 1);
+	ck_assert_int_eq(poll(&p, 1, 0), 1); /* its other end is closed */
+	ck_assert(rds_heir_bereaved(standin));
+	ck_assert_int_eq(rds_heir_take(standin, inode, &e), 0);
+	ck_assert_int_lt(e.file, 0);
+	ck_assert_int_ge(e.page, 0);
+	ck_assert_int_eq(send(e.pair, "x", 1, 0), 1);
+	ck_assert_int_eq(recv(standin, &p, 1, 0), 1);
+	/* While it is taken here nobody else has it, and a late answer brings no second will. */
+	hello(3);
+	ck_assert_int_eq(rds_heir_take(standin, inode, &e), -EAGAIN);
+	pid = fork();
+	if (!pid)
+		_exit(os_lock_holder(will, 0, 1) == getppid());
+	ck_assert_int_eq(waitpid(pid, (int *)(void *)&p, 0), pid);
+	ck_assert_int_eq(WEXITSTATUS(*(int *)(void *)&p), 1);
+	give_up(&e);
+	ck_assert_uint_eq(numbers(), before);
+}
+END_TEST
+
+START_TEST(the_next_carrier)
+{
+	unsigned before = numbers();
+	struct rds_estate e;
+	pid_t pid;
+
+	hello(3);
+	pid = carrier();
+	hello(3); /* another line, the same will */
+	ck_assert_uint_eq(rds_heir_lines(NULL, 0), 1);
+	ck_assert(!rds_heir_bereaved(standin));
+	hello(0); /* and one without: there is nothing to wait for */
+	ck_assert_int_lt(rds_heir_line(inode), 0);
+	ck_assert_int_eq(rds_heir_take(standin, inode, &e), -EAGAIN);
+	end(pid);
+	ck_assert_int_eq(rds_heir_take(standin, inode, &e), 0);
+	give_up(&e);
+	ck_assert_uint_eq(numbers(), before);
+}
+END_TEST
+
+/* held: the holder has what the last carrier gave it; shown: a byte lies before the deposit. */
+static const struct {
+	bool held, shown, has_will;
+} deposits[] = {
+	{false, false, true}, {true, false, true}, {false, true, true}, {true, true, true}, {false, false, false}};
+
+START_TEST(a_deposit_goes_first)
+{
+	unsigned before = numbers();
+	bool held = deposits[_i].held, has_will = deposits[_i].has_will;
+	struct rds_estate e;
+	pid_t pid;
+
+	if (held)
+		hello(3);
+	if (deposits[_i].shown)
+		ck_assert_int_eq(send(end_of_it, "", 1, 0), 1);
+	pid = carrier();
+	ck_assert_int_eq(rds_deposit_leave(end_of_it, file, -1, has_will ? will : -1, 77), 0);
+	if (has_will && (held || !deposits[_i].shown))
+		ck_assert_int_eq(rds_heir_take(standin, inode, &e), -EAGAIN); /* until the lock is let go */
+	end(pid);
+	ck_assert_int_eq(rds_heir_take(standin, inode, &e), 0);
+	ck_assert_int_ge(e.file, 0);
+	ck_assert_uint_eq(e.size, 77);
+	ck_assert_int_lt(e.inbox, 0);
+	ck_assert_int_eq(e.page >= 0, has_will);
+	ck_assert(!rds_deposit_look(standin, NULL));
+	give_up(&e);
+	ck_assert_uint_eq(numbers(), before);
+}
+END_TEST
+
+START_TEST(met_and_left)
+{
+	unsigned before = numbers();
+	struct rds_estate e;
+	int fds[2];
+
+	ck_assert_int_eq(rds_deposit_leave(end_of_it, file, -1, will, 77), 0);
+	ck_assert(rds_heir_meet(standin, inode));
+	ck_assert(rds_heir_any());
+	ck_assert_int_lt(rds_heir_line(inode), 0);
+	ck_assert_int_eq(rds_heir_take(standin, inode, &e), 0);
+	give_up(&e); /* who took it is killed in that moment */
+	ck_assert(!rds_deposit_look(standin, NULL));
+	/* Another one had met it, too. */
+	hello(3);
+	page->which = 1;
+	rds_heir_leave(standin);
+	ck_assert(rds_deposit_look(standin, fds));
+	ck_assert_int_ge(fds[1], 0);
+	close(fds[0]);
+	close(fds[1]);
+	rds_heir_leave(standin); /* once */
+	ck_assert_int_eq(rds_heir_take(standin, inode, &e), 0);
+	ck_assert_uint_eq(e.size, sizeof(struct rds_share_state));
+	ck_assert_int_eq(pread(e.file, &page->st[0], sizeof(page->st[0]), 0), sizeof(page->st[0]));
+	ck_assert_uint_eq(page->st[0].reg_idx, 11);
+	ck_assert(!rds_deposit_look(standin, NULL));
+	give_up(&e);
+	ck_assert_uint_eq(numbers(), before);
+}
+END_TEST
+
+START_TEST(what_is_no_will)
+{
+	struct rds_share_state st;
+	int empty = memfd_create("empty", MFD_CLOEXEC);
+
+	ck_assert_int_eq(rds_heir_read(will, &st), 0);
+	ck_assert_uint_eq(st.reg_idx, 10);
+	page->which = 0xffffffff; /* one of the two, whatever is there */
+	ck_assert_int_eq(rds_heir_read(will, &st), 0);
+	ck_assert_uint_eq(st.reg_idx, 11);
+	page->version++;
+	ck_assert_int_eq(rds_heir_read(will, &st), -EPROTO);
+	page->version--;
+	page->magic++;
+	ck_assert_int_eq(rds_heir_read(will, &st), -EPROTO);
+	ck_assert_int_eq(rds_heir_read(empty, &st), -EPROTO);
+	ck_assert_int_eq(rds_heir_read(-1, &st), -EPROTO);
+	close(empty);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("heir");
+	TCase *t = suite_case(s, "heir", setup, teardown, 20);
+
+	tcase_add_test(t, nothing_is_known);
+	tcase_add_test(t, only_when_the_carrier_is_gone);
+	tcase_add_test(t, the_next_carrier);
+	tcase_add_loop_test(t, a_deposit_goes_first, 0, sizeof(deposits) / sizeof(deposits[0]));
+	tcase_add_test(t, met_and_left);
+	tcase_add_test(t, what_is_no_will);
+	return suite_run(s);
+}
