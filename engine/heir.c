@@ -109,9 +109,8 @@ static void drop(struct heir *h)
 int rds_heir_read(int page, struct rds_share_state *st)
 {
 	struct rds_share_will *will;
-	struct stat file;
 	void *map;
-	int err = os_fstat(page, &file) || file.st_size < (off_t)sizeof(*will) ? -EPROTO : 0;
+	int err = rds_will_sound(page) ? 0 : -EPROTO;
 
 	if (!err)
 		err = os_mmap(sizeof(*will), PROT_READ, MAP_SHARED, page, 0, &map);

@@ -57,6 +57,14 @@ static void page_moved(void *arg, int oldfd, int newfd)
 		os_lock(newfd, F_WRLCK, 0, 1, false);
 }
 
+bool rds_will_sound(int page)
+{
+	int seals = os_fcntl(page, F_GET_SEALS, 0);
+	struct stat st;
+
+	return seals >= 0 && (seals & F_SEAL_SHRINK) && os_fstat(page, &st) == 0 && st.st_size >= (off_t)WILL_SIZE;
+}
+
 static int map_page(struct rds_sock *sk, int page)
 {
 	void *map;
@@ -127,13 +135,11 @@ int rds_will_make(struct rds_sock *sk)
 /* What is written there stays until the socket is what it says. */
 int rds_will_take(struct rds_sock *sk, int page)
 {
-	int err = map_page(sk, page);
+	int err = rds_will_sound(page) ? map_page(sk, page) : -EPROTO;
 
-	if (err) {
+	if (err)
 		os_close(page);
-		return err;
-	}
-	return 0;
+	return err;
 }
 
 void rds_will_release(struct rds_sock *sk)

@@ -28,6 +28,7 @@
 int rds_will_make(struct rds_sock *sk);
 /* The same with one that another carrier has written, and on which we have the lock already.  Takes the descriptor.  Before the socket is listed. */
 int rds_will_take(struct rds_sock *sk, int page);
+bool rds_will_sound(int page); /* it is of the size of one, and nobody can make it shorter */
 void rds_will_lend_later(struct rds_sock *sk); /* once it is listed.  control held */
 /* The helper gets what it needs to answer those who attach.  No lock that the helper could want. */
 void rds_wills_lend(void);

@@ -31,9 +31,10 @@ static void setup(void)
 	end_of_it = sv[1];
 	ck_assert_int_eq(fstat(standin, &st), 0);
 	inode = st.st_ino;
-	will = memfd_create("will", MFD_CLOEXEC);
+	will = memfd_create("will", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	file = memfd_create("file", MFD_CLOEXEC);
 	ck_assert_int_eq(ftruncate(will, sizeof(*page)), 0);
+	ck_assert_int_eq(fcntl(will, F_ADD_SEALS, F_SEAL_SHRINK), 0);
 	ck_assert_int_eq(os_mmap(sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, will, 0, &map), 0);
 	page = map;
 	page->magic = RDS_SHARE_MAGIC;
@@ -256,8 +257,11 @@ END_TEST
 START_TEST(what_is_no_will)
 {
 	struct rds_share_state st;
-	int empty = memfd_create("empty", MFD_CLOEXEC);
+	int empty = memfd_create("empty", MFD_CLOEXEC), soft = memfd_create("soft", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
+	ck_assert_int_eq(ftruncate(soft, sizeof(*page)), 0);
+	ck_assert_int_eq(rds_heir_read(soft, &st), -EPROTO); /* it could be made shorter while it is read */
+	close(soft);
 	ck_assert_int_eq(rds_heir_read(will, &st), 0);
 	ck_assert_uint_eq(st.reg_idx, 10);
 	page->which = 0xffffffff; /* one of the two, whatever is there */
