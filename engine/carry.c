@@ -387,7 +387,10 @@ static int greet(struct rds_holder *h)
 	struct rds_share_answer a = {.magic = RDS_SHARE_MAGIC, .kind = RDS_SHARE_HELLO};
 	int channel = atomic_load(&h->fd), fds[3];
 	bool will = rds_will_fds(h->carry->sk, fds) && !is_this_process(channel);
+	struct stat st;
 
+	if (will && os_fstat(fds[2], &st) == 0)
+		a.result = (int64_t)st.st_ino; /* by which it is told from another socket's */
 	return os_pass_send(channel, &a, sizeof(a), fds, will ? 3 : 0, MSG_DONTWAIT);
 }
 

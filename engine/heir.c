@@ -39,25 +39,25 @@ static uint8_t *kept; /* numbers that a forked child keeps, as bits, while the o
 
 /* ---- entries; lock held ---- */
 
-static struct heir *next(struct heir *h, unsigned *at)
+/* for (at = 0; (h = next(&at));): all there are, also those that are free */
+static struct heir *next(unsigned *at)
 {
-	(void)h;
-	while (*at < CHUNKS * SLOTS && chunks[*at / SLOTS]) {
-		h = &chunks[*at / SLOTS][*at % SLOTS];
-		++*at;
-		return h;
-	}
-	return NULL;
-}
+	unsigned i = *at;
 
-#define each_heir(h, at) for ((at) = 0, (h) = NULL; ((h) = next(h, &(at)));)
+	if (i >= CHUNKS * SLOTS || !chunks[i / SLOTS])
+		return NULL;
+	++*at;
+	return &chunks[i / SLOTS][i % SLOTS];
+}
 
 static struct heir *find(uint64_t inode)
 {
 	struct heir *h;
 	unsigned at;
 
-	each_heir(h, at) if (h->state != FREE && h->inode == inode) return h;
+	for (at = 0; (h = next(&at));)
+		if (h->state != FREE && h->inode == inode)
+			return h;
 	return NULL;
 }
 
@@ -81,7 +81,9 @@ static struct heir *add(uint64_t inode)
 	struct heir *h;
 	unsigned at;
 
-	each_heir(h, at) if (h->state == FREE) break;
+	for (at = 0; (h = next(&at));)
+		if (h->state == FREE)
+			break;
 	if (!h)
 		h = new_chunk(at / SLOTS);
 	if (h)
@@ -141,21 +143,29 @@ static bool ours(uint64_t inode)
 	return sk;
 }
 
-/* Takes the descriptors: three, or two if the will is there already. */
-static void keep(uint64_t inode, struct heir *h, const int *fds, unsigned n)
+/* The next carrier of what is kept already: another line.  Without one (no descriptor was free) nobody is woken, but it can still be taken. */
+static void keep_line(struct heir *h, const int *fds, unsigned n, uint64_t will)
 {
+	struct stat st;
+	unsigned i;
+
+	os_close_slot(&h->fd[LINE]);
+	if (n == 2)
+		os_dup_high_slot(fds[LINE], &h->fd[LINE]);
+	for (i = 0; i < n; i++)
+		if (n != 2 || i != LINE)
+			os_close(fds[i]);
+	if (n && (os_fstat(atomic_load(&h->fd[PAGE]), &st) || st.st_ino != will))
+		drop(h); /* of another socket, whose stand-in was closed behind our back, and whose inode this one has got */
+}
+
+/* Takes the descriptors. */
+static void keep(uint64_t inode, const int *fds, unsigned n)
+{
+	struct heir *h = n == PARTS ? add(inode) : NULL;
 	unsigned i;
 	int err = 0;
 
-	if (h && n == 2) { /* the next carrier: another line */
-		os_close_slot(&h->fd[LINE]);
-		err = os_dup_high_slot(fds[LINE], &h->fd[LINE]);
-		os_close(fds[PAIR]);
-		if (err)
-			drop(h);
-		return;
-	}
-	h = n == PARTS && !h ? add(inode) : NULL;
 	for (i = 0; i < n; i++)
 		if (!h || err)
 			os_close(fds[i]);
@@ -182,10 +192,10 @@ ssize_t rds_heir_hello(int channel, uint64_t inode, struct rds_share_answer *a)
 	else
 		room = ours(inode) ? 0 : PARTS;
 	len = os_pass_recv_few(channel, a, sizeof(*a), fds, room, &n, &lost, MSG_DONTWAIT);
-	if (len > 0 && n)
-		keep(inode, h, fds, n);
-	else if (len > 0 && room == 2)
-		os_close_slot(&h->fd[LINE]); /* of an earlier carrier; this one has none */
+	if (len > 0 && room == 2)
+		keep_line(h, fds, n, (uint64_t)a->result);
+	else if (len > 0)
+		keep(inode, fds, n);
 	pthread_mutex_unlock(&lock);
 	return len;
 }
@@ -257,8 +267,7 @@ unsigned rds_heir_lines(struct pollfd *p, unsigned room)
 	if (!rds_heir_any())
 		return 0;
 	pthread_mutex_lock(&lock);
-	each_heir(h, at)
-	{
+	for (at = 0; (h = next(&at));) {
 		if (h->state != HELD)
 			continue;
 		if (n < room)
@@ -285,6 +294,14 @@ int rds_heir_line(uint64_t inode)
 }
 
 /* ---- becoming the carrier ---- */
+
+static bool is_wills(int page, int fd)
+{
+	struct rds_share_state st;
+	struct rds_procid name;
+
+	return !rds_heir_read(page, &st) && rds_share_is(fd, &name) && memcmp(&name, &st.name, sizeof(name)) == 0;
+}
 
 /* Has the lock on the will, if it is known already: h's, or `page`. */
 static int take_deposit(int fd, struct rds_estate *e)
@@ -363,6 +380,10 @@ static int take(int fd, uint64_t inode, struct rds_estate *e)
 	err = lock_will(fd, h, &e->page);
 	if (err)
 		return err;
+	if (h && !is_wills(e->page, fd)) {
+		drop(h); /* of an earlier socket with that inode */
+		return -EAGAIN;
+	}
 	err = rds_deposit_look(fd, NULL) ? take_deposit(fd, e) : take_bare(h, e);
 	if (!err)
 		taken(inode, h);
@@ -476,8 +497,7 @@ static void note_kept(void)
 	if (!rds_heir_any() || os_mmap(KEPT_MAX / 8, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, &mem))
 		return;
 	kept = mem;
-	each_heir(h, at)
-	{
+	for (at = 0; (h = next(&at));) {
 		for (part = 0; h->state == HELD && part < PARTS; part++) {
 			int fd = atomic_load(&h->fd[part]);
 
@@ -494,7 +514,9 @@ void rds_heir_forked(void)
 
 	pthread_mutex_init(&lock, NULL);
 	kept = NULL;
-	each_heir(h, at) if (h->state == TAKEN) set(h, FREE);
+	for (at = 0; (h = next(&at));)
+		if (h->state == TAKEN)
+			set(h, FREE);
 	if (!rds_engine_foreign())
 		return;
 	rds_sock_each_locked(inherit, NULL);
@@ -514,6 +536,8 @@ void rds_heir_kept(void)
 	if (kept)
 		os_munmap(kept, KEPT_MAX / 8);
 	else
-		each_heir(h, at) if (h->state == HELD) drop(h);
+		for (at = 0; (h = next(&at));)
+			if (h->state == HELD)
+				drop(h);
 	kept = NULL;
 }

@@ -17,6 +17,7 @@
 #include "tests/unit/suite.h"
 
 static int standin, end_of_it, will, file;
+static int other_will; /* the carrier speaks of another socket */
 static uint64_t inode;
 static struct rds_share_will *page;
 
@@ -39,6 +40,8 @@ static void setup(void)
 	page = map;
 	page->magic = RDS_SHARE_MAGIC;
 	page->version = RDS_SHARE_VERSION;
+	rds_share_name(standin, &page->st[0].name);
+	page->st[1].name = page->st[0].name;
 	page->st[0].reg_idx = 10;
 	page->st[1].reg_idx = 11;
 }
@@ -87,7 +90,10 @@ static void hello(unsigned n)
 {
 	struct rds_share_answer a = {.magic = RDS_SHARE_MAGIC, .kind = RDS_SHARE_HELLO}, got;
 	int channel[2], line[2], fds[3];
+	struct stat st;
 
+	ck_assert_int_eq(fstat(will, &st), 0);
+	a.result = (int64_t)st.st_ino + other_will;
 	ck_assert_int_eq(os_socketpair(AF_UNIX, SOCK_SEQPACKET, 0, channel), 0);
 	ck_assert_int_eq(pipe(line), 0);
 	fds[0] = end_of_it;
@@ -254,6 +260,26 @@ START_TEST(met_and_left)
 }
 END_TEST
 
+/* Closed behind our back; the kernel has given its inode to another one. */
+START_TEST(an_earlier_socket)
+{
+	unsigned before = numbers();
+	struct rds_estate e;
+
+	hello(3);
+	ck_assert(rds_heir_bereaved(standin));
+	page->st[0].name.b[3] ^= 1;
+	ck_assert_int_eq(rds_heir_take(standin, inode, &e), -EAGAIN);
+	ck_assert(!rds_heir_any());
+	hello(3);
+	other_will = 1;
+	hello(3);
+	other_will = 0;
+	ck_assert(!rds_heir_any());
+	ck_assert_uint_eq(numbers(), before);
+}
+END_TEST
+
 START_TEST(what_is_no_will)
 {
 	struct rds_share_state st;
@@ -288,6 +314,7 @@ int main(void)
 	tcase_add_test(t, the_next_carrier);
 	tcase_add_loop_test(t, a_deposit_goes_first, 0, sizeof(deposits) / sizeof(deposits[0]));
 	tcase_add_test(t, met_and_left);
+	tcase_add_test(t, an_earlier_socket);
 	tcase_add_test(t, what_is_no_will);
 	return suite_run(s);
 }
