@@ -40,13 +40,19 @@ int epoll_ctl(int ep, int op, int fd, struct epoll_event *event)
 	return rc;
 }
 
+#define FEW 8 /* other processes' sockets that are slept for without the heap */
+
 struct epoll_call {
 	int ep, n;
 	struct epoll_event *events;
 	const sigset_t *mask;
 	struct rds_wait *wait;
+	/* Of the sleep (pollset.h says why not in its frame). */
+	struct timespec left;
+	struct pollfd few[FEW + 2];
 	struct pollfd *many; /* on the heap, while it sleeps for more than a few */
-	bool widowed;	     /* a carrier has ended */
+	unsigned round;
+	bool widowed; /* a carrier has ended */
 };
 
 static int harvest(const struct epoll_call *c, const sigset_t *mask)
@@ -56,14 +62,11 @@ static int harvest(const struct epoll_call *c, const sigset_t *mask)
 	return rc < 0 ? -errno : rc;
 }
 
-#define FEW 8
-
 /* Until the set, the wake-up descriptor (-1: none) or the carrier of another process's socket has something to say: 1, 0 for time out, or -errno. */
 static int sleep_for(struct epoll_call *c, int wake, const struct deadline *d)
 {
-	struct pollfd few[FEW + 2], *p = few;
-	unsigned n = rds_away_lines(few + 2, FEW), room = FEW, i;
-	struct timespec left;
+	unsigned n = rds_away_lines(c->few + 2, FEW), room = FEW, i;
+	struct pollfd *p = c->few;
 	int rc;
 
 	if (unlikely(n > FEW) && (c->many = malloc((n + 2) * sizeof(*p)))) {
@@ -75,7 +78,7 @@ static int sleep_for(struct epoll_call *c, int wake, const struct deadline *d)
 		n = room;
 	p[0] = (struct pollfd){.fd = c->ep, .events = POLLIN};
 	p[1] = (struct pollfd){.fd = wake, .events = POLLIN};
-	rc = rds_real.ppoll(p, n + 2, deadline_left(d, &left), c->mask);
+	rc = rds_real.ppoll(p, n + 2, deadline_left(d, &c->left), c->mask);
 	rc = rc < 0 ? -errno : rc > 0;
 	for (i = 2; rc > 0 && i < n + 2 && !p[i].revents; i++)
 		;
@@ -109,21 +112,18 @@ static int wait_without_engine(struct epoll_call *c, const struct deadline *d)
 
 static int wait_loop(struct epoll_call *c, const struct deadline *d)
 {
-	unsigned round = 0;
 	int rc;
 
 	for (;;) {
-		while (deadline_spin(d, c->wait, &round)) {
+		while (deadline_spin(d, c->wait, &c->round)) {
 			rc = rds_progress() ? harvest(c, NULL) : 0;
 			if (rc)
 				return rc;
 		}
 		if (!rds_wait_arm(c->wait)) {
-			struct timespec left;
-
 			rds_progress();
 			rc = harvest(c, NULL);
-			if (rc || (deadline_left(d, &left) && !left.tv_sec && !left.tv_nsec))
+			if (rc || (deadline_left(d, &c->left) && !c->left.tv_sec && !c->left.tv_nsec))
 				return rc;
 			continue;
 		}

@@ -71,6 +71,7 @@ int pollset_init(struct pollset *ps, unsigned n)
 {
 	ps->n_rds = ps->n_kernel = ps->n_lines = 0;
 	ps->by_select = ps->looked = false;
+	ps->round = 0;
 	ps->wait = NULL;
 	ps->heap = NULL;
 	ps->rds = ps->small_rds;
@@ -193,19 +194,18 @@ static int look_at_kernel(struct pollset *ps, const struct timespec *timeout, co
 	return rc && ps->by_select ? count_selected(ps) : rc;
 }
 
-/* Until the deadline; also the lines, and `extra` (the wake-up descriptor) if not negative.  *idle: the time ran out. */
-static int sleep_in_kernel(struct pollset *ps, int extra, const struct deadline *d, const sigset_t *mask, bool *idle)
+/* Until the deadline; also the lines, and `extra` (the wake-up descriptor) if not negative. */
+static int sleep_in_kernel(struct pollset *ps, int extra, const struct deadline *d, const sigset_t *mask)
 {
 	unsigned n = ps->n_kernel, i, hung_up = 0;
-	struct timespec left;
 
 	for (i = 0; i < ps->n_lines; i++)
 		ps->kernel[n++] = (struct pollfd){.fd = ps->line[i], .events = 0};
 	if (extra >= 0)
 		ps->kernel[n++] = (struct pollfd){.fd = extra, .events = POLLIN};
-	int rc = rds_real.ppoll(ps->kernel, n, deadline_left(d, &left), mask);
+	int rc = rds_real.ppoll(ps->kernel, n, deadline_left(d, &ps->left), mask);
 
-	*idle = rc == 0;
+	ps->timed_out = rc == 0;
 	if (rc < 0)
 		return -errno;
 	if (extra >= 0 && ps->kernel[n - 1].revents)
@@ -259,9 +259,9 @@ bool deadline_spin(const struct deadline *d, struct rds_wait *w, unsigned *round
 }
 
 /* One sleep.  Number of foreign descriptors that are ready, or -errno. */
-static int sleep_once(struct pollset *ps, const struct deadline *d, const sigset_t *mask, bool *timed_out)
+static int sleep_once(struct pollset *ps, const struct deadline *d, const sigset_t *mask)
 {
-	int rc = sleep_in_kernel(ps, rds_wait_fd(ps->wait), d, mask, timed_out);
+	int rc = sleep_in_kernel(ps, rds_wait_fd(ps->wait), d, mask);
 
 	rds_wait_disarm(ps->wait);
 	return rc;
@@ -269,16 +269,13 @@ static int sleep_once(struct pollset *ps, const struct deadline *d, const sigset
 
 static int wait_loop(struct pollset *ps, const struct deadline *d, const sigset_t *mask)
 {
-	unsigned round = 0;
-
 	for (;;) {
 		int ready = look_at_rds(ps), rc;
-		bool timed_out = false;
 
 		if (ready)
 			return look_once(ps, ready, mask);
-		if (deadline_spin(d, ps->wait, &round)) {
-			if (!ps->n_kernel || round % LOOK_AT_KERNEL_EVERY)
+		if (deadline_spin(d, ps->wait, &ps->round)) {
+			if (!ps->n_kernel || ps->round % LOOK_AT_KERNEL_EVERY)
 				continue;
 			rc = look_once(ps, 0, NULL);
 			if (rc)
@@ -290,10 +287,10 @@ static int wait_loop(struct pollset *ps, const struct deadline *d, const sigset_
 				return look_once(ps, look_at_rds(ps), mask);
 			continue;
 		}
-		rc = sleep_once(ps, d, mask, &timed_out);
+		rc = sleep_once(ps, d, mask);
 		if (rc < 0)
 			return rc;
-		if (rc > 0 || timed_out)
+		if (rc > 0 || ps->timed_out)
 			return rc + look_at_rds(ps);
 	}
 }
@@ -301,12 +298,11 @@ static int wait_loop(struct pollset *ps, const struct deadline *d, const sigset_
 /* The sockets went, or turned out to be inherited, since the caller looked. */
 static int wait_kernel_only(struct pollset *ps, const struct deadline *d, const sigset_t *mask)
 {
-	bool timed_out = false;
 	int rc;
 
 	do
-		rc = sleep_in_kernel(ps, -1, d, mask, &timed_out);
-	while (rc == 0 && !timed_out);
+		rc = sleep_in_kernel(ps, -1, d, mask);
+	while (rc == 0 && !ps->timed_out);
 	return rc;
 }
 

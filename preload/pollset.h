@@ -27,6 +27,13 @@ struct pollset {
 	bool looked; /* at least once */
 	struct rds_wait *wait;
 	void *heap;
+	/*
+	 * Of the sleep.  Here, and not in the frames above: a cancelled thread leaves those without returning, and AddressSanitizer would take
+	 * what it has marked there for marks of later frames.
+	 */
+	struct timespec left;
+	unsigned round;
+	bool timed_out;
 	struct pollset_rds small_rds[POLLSET_SMALL];
 	struct pollfd small_kernel[2 * POLLSET_SMALL + 1];
 	unsigned small_index[POLLSET_SMALL];
