@@ -228,11 +228,11 @@ static int make_socket(int fd, struct rds_estate *e, uint64_t inode, const struc
 		rds_sock_unmake(sk);
 		return err;
 	}
+	rds_engine_spreads(); /* who else has it will need us; the will goes first, so that those who wait are given it */
 	rds_sock_lend_late(sk);
 	if (killed)
 		show_anew(sk, fd);
 	rds_sock_wake(sk, POLLOUT | POLLWRNORM); /* the filler of its last carrier goes */
-	rds_engine_spreads();			 /* who else has it will need us, and our end */
 	*out = sk;
 	return 0;
 }

@@ -318,7 +318,7 @@ static int sleep_until_ready(struct away_slot *s, struct away_call *c)
 	if (n >= 0)
 		return -ECONNRESET; /* it slept to the end */
 	/* Its answer comes in any case; what became ready meanwhile is not lost. */
-	return os_pass_send(atomic_load(&s->fd), &cancel, sizeof(cancel), NULL, 0, 0) ? -ECONNRESET : 0;
+	return os_pass_send(atomic_load(&s->fd), &cancel, sizeof(cancel), NULL, 0, 0) ? -EINTR : 0;
 }
 
 static int run(struct away_slot *s, struct away_call *c)
@@ -388,6 +388,11 @@ bool rds_away_widowed(int fd)
 	struct pollfd p = {.fd = rds_away_line(fd), .events = 0};
 
 	return p.fd >= 0 && os_poll(&p, 1, 0) > 0;
+}
+
+void rds_away_unline(void)
+{
+	rds_heir_unline();
 }
 
 void rds_away_leave(int fd)

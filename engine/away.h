@@ -63,5 +63,7 @@ void rds_away_give_up(int fd);
  */
 unsigned rds_away_lines(struct pollfd *p, unsigned room);
 int rds_away_line(int fd);
+/* Lines that have hung up, although new carriers were looked for: nobody waits for them any longer. */
+void rds_away_unline(void);
 
 #endif

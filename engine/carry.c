@@ -201,10 +201,17 @@ static void timed_out(struct rds_timer *tm)
 /* Tries it. True: it has been answered, and if that failed the holder is gone. */
 static bool try_call(struct rds_holder *h, const struct rds_share_call *call, bool slept, bool *gone)
 {
+	bool send = call->req.op == RDS_SHARE_SEND;
 	struct rds_carry_result r;
 	int err = 0;
 
 	*gone = false;
+	/* Said before: whoever is killed after it has sent must not be taken for one that has not. */
+	if (slept && send && say(h, RDS_SHARE_READY, call->req.seq)) {
+		*gone = true;
+		detach(h, false);
+		return true;
+	}
 	rds_carry_serve(h->carry, call, &r);
 	if (r.a.result == -EBADF &&
 	    atomic_load(&h->carry->sk->leaving)) { /* the call was not made: to be asked of the next one */
@@ -216,10 +223,14 @@ static bool try_call(struct rds_holder *h, const struct rds_share_call *call, bo
 	}
 	if (r.sleeps && call->req.may_wait) {
 		rds_carry_result_free(&r);
-		return false;
+		if (!slept || !send || !say(h, RDS_SHARE_WAIT, call->req.seq))
+			return false;
+		*gone = true;
+		detach(h, true);
+		return true;
 	}
 	h->unread = r.taken;
-	if (slept)
+	if (slept && !send)
 		err = say(h, RDS_SHARE_READY, call->req.seq);
 	if (!err)
 		err = answer(h, call->req.seq, &r);

@@ -4,8 +4,8 @@
  *
  * One entry for each socket, by the inode of the stand-in.  While it is TAKEN a thread of this process is becoming the carrier, or has become it:
  * then, as for sockets that the engine here has anyway, the will is not let into the table a second time, since closing it would
- * give up the lock (will.c).  Everything under one lock, which is held for a few system calls, none of which sleeps.  A signal handler that makes
- * a call over a channel that is there does not come here (away.c).
+ * give up the lock (will.c).  Everything under one lock, which is held for a few system calls, none of which sleeps; but who only wants to know
+ * what to sleep for takes none.  A signal handler that makes a call over a channel that is there does not come here (away.c).
  *
  * Must not know channels, nor what is in a will.
  */
@@ -27,27 +27,28 @@ enum { FREE, HELD, TAKEN };
 enum { PAIR, LINE, PAGE, PARTS };
 
 struct heir {
-	uint32_t state;
-	uint64_t inode;
+	_Atomic uint32_t state;
+	_Atomic uint64_t inode;
 	_Atomic int fd[PARTS];
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct heir *chunks[CHUNKS]; /* never freed */
+static _Atomic(struct heir *) chunks[CHUNKS]; /* never freed */
 static _Atomic unsigned held;
 static uint8_t *kept; /* numbers that a forked child keeps, as bits, while the others are closed */
 
-/* ---- entries; lock held ---- */
+/* ---- entries ---- */
 
-/* for (at = 0; (h = next(&at));): all there are, also those that are free */
+/* for (at = 0; (h = next(&at));): all there are, also those that are free.  Any time; all else here with the lock. */
 static struct heir *next(unsigned *at)
 {
+	struct heir *chunk;
 	unsigned i = *at;
 
-	if (i >= CHUNKS * SLOTS || !chunks[i / SLOTS])
+	if (i >= CHUNKS * SLOTS || !(chunk = atomic_load(&chunks[i / SLOTS])))
 		return NULL;
 	++*at;
-	return &chunks[i / SLOTS][i % SLOTS];
+	return &chunk[i % SLOTS];
 }
 
 static struct heir *find(uint64_t inode)
@@ -63,17 +64,19 @@ static struct heir *find(uint64_t inode)
 
 static struct heir *new_chunk(unsigned i)
 {
+	struct heir *chunk;
 	unsigned k, part;
 	void *mem;
 
 	if (i >= CHUNKS ||
 	    os_mmap(SLOTS * sizeof(struct heir), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, &mem))
 		return NULL;
-	chunks[i] = mem;
+	chunk = mem;
 	for (k = 0; k < SLOTS; k++)
 		for (part = 0; part < PARTS; part++)
-			atomic_store(&chunks[i][k].fd[part], -1);
-	return mem;
+			atomic_store(&chunk[k].fd[part], -1);
+	atomic_store(&chunks[i], chunk);
+	return chunk;
 }
 
 static struct heir *add(uint64_t inode)
@@ -259,6 +262,17 @@ bool rds_heir_bereaved(int fd)
 	return yes;
 }
 
+/*
+ * Who sleeps asks this, perhaps in a signal handler that has interrupted who has the lock.  A number that is read here may be closed, or another's,
+ * when it is used: then the sleep ends for nothing, or is woken by what comes for all.
+ */
+static int line_of(const struct heir *h, uint64_t inode)
+{
+	int fd = atomic_load(&h->fd[LINE]);
+
+	return atomic_load(&h->state) == HELD && atomic_load(&h->inode) == inode ? fd : -1;
+}
+
 unsigned rds_heir_lines(struct pollfd *p, unsigned room)
 {
 	struct heir *h;
@@ -266,31 +280,42 @@ unsigned rds_heir_lines(struct pollfd *p, unsigned room)
 
 	if (!rds_heir_any())
 		return 0;
-	pthread_mutex_lock(&lock);
 	for (at = 0; (h = next(&at));) {
-		if (h->state != HELD)
+		if (atomic_load(&h->state) != HELD)
 			continue;
 		if (n < room)
-			p[n] = (struct pollfd){.fd = atomic_load(&h->fd[LINE]), .events = 0};
+			p[n] = (struct pollfd){.fd = line_of(h, atomic_load(&h->inode)), .events = 0};
 		n++;
 	}
-	pthread_mutex_unlock(&lock);
 	return n;
 }
 
 int rds_heir_line(uint64_t inode)
 {
 	struct heir *h;
-	int fd = -1;
+	unsigned at;
 
 	if (!rds_heir_any())
 		return -1;
+	for (at = 0; (h = next(&at));)
+		if (atomic_load(&h->inode) == inode && atomic_load(&h->state) == HELD)
+			return line_of(h, inode);
+	return -1;
+}
+
+void rds_heir_unline(void)
+{
+	struct pollfd p = {.events = 0};
+	struct heir *h;
+	unsigned at;
+
 	pthread_mutex_lock(&lock);
-	h = find(inode);
-	if (h && h->state == HELD)
-		fd = atomic_load(&h->fd[LINE]);
+	for (at = 0; (h = next(&at));) {
+		p.fd = h->state == HELD ? atomic_load(&h->fd[LINE]) : -1;
+		if (p.fd >= 0 && os_poll(&p, 1, 0) > 0)
+			os_close_slot(&h->fd[LINE]);
+	}
 	pthread_mutex_unlock(&lock);
-	return fd;
 }
 
 /* ---- becoming the carrier ---- */
@@ -375,7 +400,7 @@ static int take(int fd, uint64_t inode, struct rds_estate *e)
 	struct heir *h = find(inode);
 	int err;
 
-	if (h && h->state == TAKEN)
+	if (h ? h->state == TAKEN : ours(inode))
 		return -EAGAIN;
 	err = lock_will(fd, h, &e->page);
 	if (err)
@@ -472,8 +497,8 @@ static void inherit(struct rds_sock *sk, void *arg)
 
 	(void)arg;
 	if (!atomic_load(&sk->will) || !atomic_load(&sk->open) || fds[PAIR] < 0 || fds[PAGE] < 0 ||
-	    !rds_will_fds(sk, line))
-		return;
+	    !rds_will_fds(sk, line) || (rds_hook_number && rds_hook_number(sk) < 0))
+		return; /* the latter: the parent carries it for others, and has given us no number of it */
 	fds[LINE] = os_fcntl(line[1], F_DUPFD_CLOEXEC, 0);
 	h = fds[LINE] < 0 ? NULL : add(sk->inode);
 	if (!h)
@@ -509,14 +534,18 @@ static void note_kept(void)
 
 void rds_heir_forked(void)
 {
+	unsigned at, part;
 	struct heir *h;
-	unsigned at;
 
 	pthread_mutex_init(&lock, NULL);
 	kept = NULL;
-	for (at = 0; (h = next(&at));)
-		if (h->state == TAKEN)
-			set(h, FREE);
+	for (at = 0; (h = next(&at));) {
+		if (h->state == HELD)
+			continue;
+		set(h, FREE);
+		for (part = 0; part < PARTS; part++) /* another thread of the parent was at it */
+			atomic_store(&h->fd[part], -1);
+	}
 	if (!rds_engine_foreign())
 		return;
 	rds_sock_each_locked(inherit, NULL);

@@ -133,7 +133,7 @@ static void make_nobodys(struct rds_sock *sk, void *arg)
 	int err;
 
 	(void)arg;
-	if (!atomic_load(&sk->leaving))
+	if (!atomic_load(&sk->leaving) || !sk->inode) /* the latter: let go before */
 		return;
 	err = registry_sock_leave(rds_eng->reg, sk->reg_idx, &sk->name);
 	sk->nobodys = !err;
@@ -245,6 +245,7 @@ static void let_go(struct rds_sock *sk)
 	atomic_store(&sk->bound, false);
 	rx_unlock();
 	sk->inode = 0;
+	sk->nobodys = false;
 	os_close_slot(&sk->pair.n[0]);
 	rds_will_close(sk);
 }

@@ -62,13 +62,14 @@ uint32_t rds_post_epoch(void)
 
 /* ---- chores ---- */
 
-static void leave(_Atomic(struct rds_chore *) *list, struct rds_chore *c)
+static bool leave(_Atomic(struct rds_chore *) *list, struct rds_chore *c)
 {
 	if (atomic_exchange(&c->queued, true))
-		return;
+		return false;
 	c->next = atomic_load(list);
 	while (!atomic_compare_exchange_weak(list, &c->next, c))
 		;
+	return true;
 }
 
 static void do_all(struct rds_chore *c)
@@ -82,15 +83,17 @@ static void do_all(struct rds_chore *c)
 	}
 }
 
-void rds_chore_for_helper(struct rds_chore *c)
+bool rds_chore_for_helper(struct rds_chore *c)
 {
-	leave(&post.for_helper, c);
+	bool new = leave(&post.for_helper, c);
+
 	rds_helper_kick();
+	return new;
 }
 
-void rds_chore_for_program(struct rds_chore *c)
+bool rds_chore_for_program(struct rds_chore *c)
 {
-	leave(&rds_post_left, c);
+	return leave(&rds_post_left, c);
 }
 
 void rds_post_helper_chores(void)
@@ -143,11 +146,8 @@ static void lent(const struct packet *pk, int fds[OS_PASS_MAX], unsigned nfds)
 		atomic_store(&registry_fds(rds_eng->reg)->n[os_side], fds[0]);
 	} else if (nfds >= 1 && pk->kind == RDS_POST_SOCK) {
 		rds_sock_lent(pk->what, fds[0]);
-	} else if (nfds >= 1 && pk->kind == RDS_POST_WILL) {
-		rds_will_lent(pk->what, fds[0]);
-	} else if (nfds == 2 && pk->kind == RDS_POST_LINE) {
-		rds_line_lent(fds[0], fds[1]);
-		used = 2;
+	} else if (pk->kind == RDS_POST_WILL) {
+		rds_will_lent(pk->what, nfds ? fds[0] : -1);
 	} else if (nfds >= 1 && pk->kind == RDS_POST_WAIT) {
 		rds_wait_lent(pk->what, fds[0]);
 	} else {
@@ -283,6 +283,9 @@ static void take_all(void)
 		if (n > 0 && pk.kind == RDS_POST_PEER) {
 			rds_shm_given(pk.what, fds, nfds);
 			nfds = 0;
+		} else if (n > 0 && nfds == 1 && pk.kind == RDS_POST_LINE) {
+			rds_line_given(fds[0]);
+			nfds = 0;
 		}
 		while (n > 0 && nfds)
 			os_close(fds[--nfds]);
@@ -305,6 +308,14 @@ void rds_post_take(void)
 		return;
 	take_all();
 	take_end();
+}
+
+void rds_post_await(int ms)
+{
+	struct pollfd p = {.fd = os_fd(&post.end), .events = POLLIN};
+
+	os_poll(&p, rds_post_own(), ms);
+	rds_post_take();
 }
 
 /* Under the same mark: a chore may end the life of what a packet names. */

@@ -28,10 +28,10 @@ enum rds_post_kind {
 	RDS_POST_SOCK, /* our end of a stand-in's pair */
 	RDS_POST_WAIT, /* what a sleeping thread is woken by */
 	RDS_POST_WILL, /* of a socket (will.h) */
-	RDS_POST_LINE, /* the same: both ends */
 	RDS_POST_START,
 	/* to the program */
 	RDS_POST_PEER, /* what wakes a peer's leader and helper */
+	RDS_POST_LINE, /* what holders wait for (will.h) */
 };
 
 /* Something to be done by a thread of the other side.  fn runs with no lock held, in order of no kind. */
@@ -40,9 +40,12 @@ struct rds_chore {
 	void (*fn)(struct rds_chore *c);
 	_Atomic bool queued; /* false before fn begins: it may be queued again */
 };
-/* Any lock may be held.  The helper is woken; a program's thread comes by with one of its next calls. */
-void rds_chore_for_helper(struct rds_chore *c);
-void rds_chore_for_program(struct rds_chore *c);
+/*
+ * Any lock may be held.  The helper is woken; a program's thread comes by with one of its next calls.  False: it was queued already, and will
+ * be done once.
+ */
+bool rds_chore_for_helper(struct rds_chore *c);
+bool rds_chore_for_program(struct rds_chore *c);
 
 /* Does the helper have a table of its own?  Settled when the helper starts, false before. */
 bool rds_post_own(void);
@@ -64,6 +67,7 @@ void rds_post_hang_up(void); /* the helper did not come up */
 int rds_post_lend(enum rds_post_kind kind, void *what, const int *fds, unsigned nfds);
 /* Takes what the helper has given.  Never sleeps, any lock may be held. */
 void rds_post_take(void);
+void rds_post_await(int ms); /* the same, when something has come: so long at most */
 /* Does what the helper has left to do.  No lock held. */
 extern _Atomic(struct rds_chore *) rds_post_left;
 void rds_post_chores(void);

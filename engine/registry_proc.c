@@ -92,19 +92,22 @@ void reg_orphans_sweep(struct registry *reg)
 
 	if (!reg_load(&reg->f->h.orphans))
 		return;
-	reg_begin_bindings(reg);
 	for (uint32_t link = 1; link <= reg_usable(reg); link++) {
 		struct reg_sock *s = reg_sock_at(reg, link);
 
 		if (!reg_load(&s->mark) || reg_load(&s->proc) != REG_NOBODY)
 			continue;
-		if (reg_orphan_gone(s))
-			reg_sock_free(reg, link);
-		else
+		if (!reg_orphan_gone(s)) {
 			left = true;
+			continue;
+		}
+		reg_begin_bindings(reg);
+		reg_sock_free(reg, link);
+		reg_end_bindings(reg);
 	}
+	reg_begin(reg);
 	reg_store(&reg->f->h.orphans, left);
-	reg_end_bindings(reg);
+	reg_end(reg);
 }
 
 int reg_proc_join(struct registry *reg)

@@ -196,10 +196,8 @@ static void sock_close(struct rds_sock *sk)
 	close_number(sk);
 	if (lent) {
 		rds_sock_hold(sk);
-		if (os_side)
-			rds_chore_for_program(&sk->let_go);
-		else
-			rds_chore_for_helper(&sk->let_go);
+		if (!(os_side ? rds_chore_for_program(&sk->let_go) : rds_chore_for_helper(&sk->let_go)))
+			rds_sock_put(sk);
 	}
 	rds_sock_put(sk); /* the caller has one of his own */
 	rds_run_work();
@@ -412,8 +410,6 @@ static int enter(struct rds_sock *sk)
 		return err;
 	registry_sock_name(rds_eng->reg, sk->reg_idx, &sk->name);
 	rds_sock_list(sk);
-	if (unlikely(atomic_load(&rds_spread)))
-		(void)rds_will_make(sk);
 	return 0;
 }
 
@@ -504,8 +500,6 @@ int rds_socket(int type, int protocol, struct rds_sock **out)
 		rds_sock_number_closed(sk);
 		return refused(err);
 	}
-	if (unlikely(atomic_load(&rds_spread)))
-		rds_wills_lend();
 	*out = sk;
 	return fd;
 }

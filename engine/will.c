@@ -13,21 +13,23 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "engine/log.h"
 #include "engine/post.h"
 
+#define WILL_SIZE sizeof(struct rds_share_will)
+#define LINE_WAIT_NS (1000 * 1000000ull)
+#define RESERVE 24 /* descriptors that the program may want, and the deposits when it ends */
+
 static struct rds_sock *unlent; /* control */
-static pthread_mutex_t lending = PTHREAD_MUTEX_INITIALIZER;
+static rds_lock_t lending = RDS_LOCK_INIT(RDS_LOCK_PLAIN);
 static struct {
 	struct os_fd end;  /* what holders get */
 	_Atomic int other; /* the helper's: it closes with the process, and nothing else has it */
-	uint32_t epoch;	   /* of the helper that has it (control) */
 } line = {.end = OS_FD_NONE, .other = -1};
-
-#define WILL_SIZE sizeof(struct rds_share_will)
 
 /* ---- the page ---- */
 
@@ -46,15 +48,35 @@ void rds_will_write(struct rds_sock *sk)
 	} while (!atomic_compare_exchange_strong(&sk->will_wanted, &wanted, 0));
 }
 
-/* The number goes another way (somebody wants it for dup2()): the lock went with the old one. */
+static int file_lock(int fd, short type)
+{
+	struct flock fl = {.l_type = type, .l_whence = SEEK_SET, .l_len = 1};
+
+	return os_fcntl(fd, F_OFD_SETLK, (long)&fl);
+}
+
+/*
+ * The number goes another way (somebody wants it for dup2()), and the lock goes with the old one.  Meanwhile the open file has one that is read
+ * only, beside which nobody can have ours.
+ */
 static void page_moved(void *arg, int oldfd, int newfd)
 {
 	struct rds_sock *sk = arg;
 
-	if (oldfd >= 0)
+	if (!atomic_load(&sk->open)) {
 		atomic_store(&sk->will_fd.n[0], newfd);
-	else if (atomic_load(&sk->open))
-		os_lock(newfd, F_WRLCK, 0, 1, false);
+	} else if (oldfd >= 0) {
+		os_lock(newfd, F_RDLCK, 0, 1, false);
+		file_lock(newfd, F_RDLCK);
+		atomic_store(&sk->will_fd.n[0], newfd);
+	} else {
+		os_lock(newfd, F_RDLCK, 0, 1, false);
+		file_lock(newfd, F_UNLCK);
+		if (os_lock(newfd, F_WRLCK, 0, 1, false))
+			rds_error(
+				"the lock on an RDS socket's will is lost: if other processes have the socket, two may "
+				"carry it");
+	}
 }
 
 bool rds_will_sound(int page)
@@ -75,6 +97,7 @@ static int map_page(struct rds_sock *sk, int page)
 	atomic_store(&sk->will_fd.n[0], page);
 	err = os_fd_register_hook(&sk->will_fd.n[0], page_moved, sk);
 	if (err) {
+		atomic_store(&sk->will_fd.n[0], -1);
 		os_munmap(map, WILL_SIZE);
 		return err;
 	}
@@ -83,10 +106,31 @@ static int map_page(struct rds_sock *sk, int page)
 	return 0;
 }
 
+/* Are as many numbers left as the program could miss?  Asked when the lowest one that is free is no longer low. */
+static bool numbers_left(int lowest)
+{
+	struct rlimit rl;
+	int spare[RESERVE];
+	unsigned n = 0, got;
+
+	if (getrlimit(RLIMIT_NOFILE, &rl) || (rlim_t)lowest < rl.rlim_cur / 4)
+		return true;
+	while (n < RESERVE && (spare[n] = os_fcntl(lowest, F_DUPFD_CLOEXEC, 0)) >= 0)
+		n++;
+	for (got = n; n--;)
+		os_close(spare[n]);
+	return got == RESERVE;
+}
+
 static int new_page(void)
 {
-	int fd = os_dup_high(os_memfd("rds will", MFD_CLOEXEC | MFD_ALLOW_SEALING)), err;
+	int fd = os_memfd("rds will", MFD_CLOEXEC | MFD_ALLOW_SEALING), err;
 
+	if (fd >= 0 && !numbers_left(fd)) {
+		os_close(fd);
+		return -EMFILE;
+	}
+	fd = os_dup_high(fd);
 	if (fd < 0)
 		return fd;
 	err = os_ftruncate(fd, WILL_SIZE);
@@ -168,38 +212,51 @@ void rds_will_unmap(struct rds_sock *sk)
 
 /* ---- the line ---- */
 
-/* Once for each helper. */
-static void make_line(void)
+/* The helper, with its own table: the writing end is never in one that a fork copies. */
+static void make_line(struct rds_chore *c)
 {
-	uint32_t epoch = rds_post_epoch();
-	int ends[2];
+	int ends[2], err;
 
-	if (atomic_load(&line.end.n[0]) >= 0 && line.epoch == epoch)
+	(void)c;
+	if (os_fd(&line.end) >= 0 || os_pipe(ends, O_CLOEXEC) < 0)
 		return;
-	if (os_pipe(ends, O_CLOEXEC) < 0)
-		return;
-	os_close_slot(&line.end.n[0]);
-	if (os_dup_high_slot(ends[0], &line.end.n[0])) {
-		os_close(ends[1]);
-		return;
+	if (os_side) {
+		atomic_store(&line.end.n[1], ends[0]);
+		atomic_store(&line.other, ends[1]);
+		err = rds_post_give(RDS_POST_LINE, NULL, &ends[0], 1);
+		if (err)
+			rds_warn_once(
+				"processes that share an RDS socket with this one will not notice at once if it is "
+				"killed: %s",
+				strerror(-err));
+	} else if (!os_dup_high_slot(ends[1], &line.other)) {
+		os_dup_high_slot(ends[0], &line.end.n[0]);
+	} else {
+		os_close(ends[0]);
 	}
-	line.epoch = epoch;
-	ends[0] = atomic_load(&line.end.n[0]);
-	rds_post_lend(RDS_POST_LINE, NULL, ends, 2);
-	if (rds_post_own())
-		os_close(ends[1]);
 }
 
-void rds_line_lent(int from, int to)
+static struct rds_chore line_chore = {.fn = make_line};
+
+void rds_line_given(int end)
 {
-	os_close_slot(&line.other);
-	if (os_side) {
-		os_close_slot(&line.end.n[1]);
-		atomic_store(&line.end.n[1], from);
-		atomic_store(&line.other, to);
-	} else {
-		os_dup_high_slot(to, &line.other);
-	}
+	os_close_slot(&line.end.n[0]);
+	os_dup_high_slot(end, &line.end.n[0]);
+}
+
+static bool has_line(void)
+{
+	return atomic_load(&line.end.n[0]) >= 0;
+}
+
+/* The helper may be at something else for a while. */
+static void await_line(void)
+{
+	uint64_t until = os_now_ns() + LINE_WAIT_NS;
+
+	rds_chore_for_helper(&line_chore);
+	while (!has_line() && os_now_ns() < until)
+		rds_post_await(1);
 }
 
 /* There is no helper yet: nobody can have attached. */
@@ -215,37 +272,39 @@ static struct rds_sock *next_unlent(void)
 	return sk;
 }
 
+/* The reference goes along: until the helper knows the number, the structure is not somebody else's. */
 static void lend(struct rds_sock *sk)
 {
 	int fd = atomic_load(&sk->will_fd.n[0]);
 
-	make_line();
-	if (fd >= 0)
-		rds_post_lend(RDS_POST_WILL, sk, &fd, 1);
-	if (!atomic_load(&sk->open) && !atomic_load(&sk->leaving) && rds_post_own()) {
-		rds_sock_hold(sk); /* it was closed meanwhile, and the helper had nothing to close then */
-		rds_chore_for_helper(&sk->let_go);
-	}
-	rds_sock_put(sk);
+	if (fd < 0 || rds_post_lend(RDS_POST_WILL, sk, &fd, 1))
+		rds_sock_put(sk);
 }
 
 void rds_wills_lend(void)
 {
 	struct rds_sock *sk;
 
-	if (pthread_mutex_trylock(&lending)) /* another thread is at it; or a signal has interrupted it here */
+	if (!rds_lock_soon(&lending)) /* most likely a signal has interrupted this thread here */
 		return;
-	while ((sk = next_unlent()))
+	while ((sk = next_unlent())) {
+		if (!has_line())
+			await_line();
 		lend(sk);
-	pthread_mutex_unlock(&lending);
+	}
+	rds_unlock(&lending);
 }
 
+/* One that has been closed meanwhile wants none; if that happens now, what is left for the helper closes it. */
 void rds_will_lent(struct rds_sock *sk, int fd)
 {
-	if (!os_side)
-		return;
-	os_close_slot(&sk->will_fd.n[1]);
-	atomic_store(&sk->will_fd.n[1], fd);
+	if (os_side && fd >= 0 && (atomic_load(&sk->open) || atomic_load(&sk->leaving))) {
+		os_close_slot(&sk->will_fd.n[1]);
+		atomic_store(&sk->will_fd.n[1], fd);
+	} else if (os_side && fd >= 0) {
+		os_close(fd);
+	}
+	rds_sock_put(sk);
 }
 
 bool rds_will_fds(struct rds_sock *sk, int fds[3])
@@ -259,7 +318,8 @@ bool rds_will_fds(struct rds_sock *sk, int fds[3])
 void rds_will_forget(void)
 {
 	unlent = NULL;
-	pthread_mutex_init(&lending, NULL);
+	rds_lock_init(&lending, RDS_LOCK_PLAIN);
+	atomic_store(&line_chore.queued, false);
 	os_fd_init(&line.end);
 	atomic_store(&line.other, -1);
 }

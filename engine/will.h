@@ -32,8 +32,8 @@ bool rds_will_sound(int page); /* it is of the size of one, and nobody can make 
 void rds_will_lend_later(struct rds_sock *sk); /* once it is listed.  control held */
 /* The helper gets what it needs to answer those who attach.  No lock that the helper could want. */
 void rds_wills_lend(void);
-void rds_will_lent(struct rds_sock *sk, int fd); /* post.c */
-void rds_line_lent(int from, int to);
+void rds_will_lent(struct rds_sock *sk, int fd); /* post.c; -1: the helper had no number for it */
+void rds_line_given(int end);
 
 /* What is written there has changed. Any thread, any lock; from a signal handler, too. */
 void rds_will_write(struct rds_sock *sk);
@@ -89,6 +89,7 @@ void rds_heir_leave(int fd);
 /* Lines to wait for: puts up to `room` of them there, and says how many there are.  They may be closed at any time: a hint. */
 unsigned rds_heir_lines(struct pollfd *p, unsigned room);
 int rds_heir_line(uint64_t inode); /* -1: none */
+void rds_heir_unline(void);	   /* those that have hung up are waited for no longer */
 
 /*
  * Forked child: what its parent carried and had a will for is kept from now on, under the numbers that it has already; to be called before

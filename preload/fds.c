@@ -131,6 +131,7 @@ void rds_fds_init(void)
 
 void rds_fds_forget(void)
 {
+	rds_away_forget(); /* it looks which sockets have numbers */
 	for (unsigned c = 0; c < FDS_CHUNKS; c++) {
 		struct fds_chunk *chunk = atomic_load_explicit(&rds_fds_root[c], memory_order_acquire);
 
@@ -144,7 +145,6 @@ void rds_fds_forget(void)
 	}
 	atomic_store(&fds_owner, fds_getpid());
 	rds_fds_held.n = 0; /* references on the parent's sockets */
-	rds_away_forget();
 	rds_engine_forget();
 }
 
@@ -176,10 +176,10 @@ bool rds_fds_only(int fd, unsigned first, unsigned last)
 void rds_fds_mourn(void)
 {
 	for (int n = 0; n < atomic_load(&fds_top); n++) {
-		if (rds_fds_peek(n) != FDS_INHERITED || !rds_away_widowed(n))
-			continue;
-		rds_fds_find_carrier(n);
+		if (rds_fds_peek(n) == FDS_INHERITED && rds_away_widowed(n))
+			rds_fds_find_carrier(n);
 	}
+	rds_away_unline(); /* what has no number here any more, or could not be helped */
 }
 
 void rds_fds_ending(void)
@@ -195,16 +195,21 @@ void rds_fds_ending(void)
 bool rds_fds_find_carrier(int fd)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
-	int rc;
+	int rc = 0;
 
 	while (sk == RDS_INHERITED) {
 		rc = rds_away_watch(fd, false);
-		if (rc != -RDS_AWAY_LEFT) {
-			if (rc && rds_away_widowed(fd))
+		if (rc == -RDS_AWAY_LEFT)
+			rc = rds_fds_take_over(fd);
+		else if (!rc)
+			return false;
+		if (rc) {
+			if (rc == -ENOTCONN && rds_away_widowed(fd))
 				rds_away_give_up(fd);
+			rds_away_unline(); /* and nobody is woken for it again */
 			return false;
 		}
-		sk = rds_fds_take_over(fd);
+		sk = rds_fds_get(fd);
 	}
 	rds_fds_put(sk);
 	return sk;
@@ -241,19 +246,25 @@ static struct rds_sock *fds_check_inherited(int fd, _Atomic(uintptr_t) *word)
 	return atomic_load(word) == FDS_INHERITED ? RDS_INHERITED : NULL;
 }
 
-struct rds_sock *rds_fds_take_over(int fd)
+int rds_fds_take_over(int fd)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
-	int saved = errno;
+	int saved = errno, rc;
 
+	rds_fds_put(sk);
 	if (sk != RDS_INHERITED)
-		return sk;
+		return 0;
 	rds_libc_init();
 	rds_process_init();
-	if (rds_adopt(fd, &sk) == 0)
+	rc = rds_adopt(fd, &sk);
+	if (rc == 0)
 		fds_adopted(fd, sk);
+	else if (rc == -EAGAIN) /* whoever is leaving it, or taking it, is about to be done */
+		rds_real.poll(NULL, 0, 1);
 	errno = saved;
-	return rds_fds_get(fd);
+	if (rc == 0 || rc == -EAGAIN)
+		return 0;
+	return rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM ? rc : -ENOTCONN;
 }
 
 struct rds_sock *rds_fds_get_slow(int fd, _Atomic(uintptr_t) *word)

@@ -83,8 +83,8 @@ static inline struct rds_sock *rds_fds_get(int fd)
 #define RDS_AWAY(fd, away, name, here)                                                                                 \
 	__extension__({                                                                                                \
 		long rc_;                                                                                              \
-		while ((rc_ = (long)(away)) == -RDS_AWAY_LEFT) {                                                       \
-			struct rds_sock *name = rds_fds_take_over(fd);                                                 \
+		while ((rc_ = (long)(away)) == -RDS_AWAY_LEFT && !(rc_ = rds_fds_take_over(fd))) {                     \
+			struct rds_sock *name = rds_fds_get(fd);                                                       \
 			if (name == RDS_INHERITED)                                                                     \
 				continue;                                                                              \
 			rc_ = name ? (long)(here) : -EBADF;                                                            \
@@ -94,8 +94,8 @@ static inline struct rds_sock *rds_fds_get(int fd)
 		rc_;                                                                                                   \
 	})
 
-/* The same after -RDS_AWAY_LEFT: takes the socket over, if nobody was quicker. */
-struct rds_sock *rds_fds_take_over(int fd);
+/* After -RDS_AWAY_LEFT: 0, it has been taken over, here or by somebody who was quicker; -errno: this process cannot. */
+int rds_fds_take_over(int fd);
 
 static inline void rds_fds_put(struct rds_sock *sk)
 {

@@ -155,6 +155,9 @@ START_TEST(only_when_the_carrier_is_gone)
 	end(pid);
 	ck_assert_uint_eq(rds_heir_lines(&p, 1), 1);
 	ck_assert_int_eq(poll(&p, 1, 0), 1); /* its other end is closed */
+	ck_assert_int_ge(rds_heir_line(inode), 0);
+	rds_heir_unline(); /* nobody could be found: it does not wake again, and can be taken all the same */
+	ck_assert_int_lt(rds_heir_line(inode), 0);
 	ck_assert(rds_heir_bereaved(standin));
 	ck_assert_int_eq(rds_heir_take(standin, inode, &e), 0);
 	ck_assert_int_lt(e.file, 0);

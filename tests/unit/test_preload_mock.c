@@ -610,6 +610,10 @@ bool rds_away_widowed(int fd)
 	return false;
 }
 
+void rds_away_unline(void)
+{
+}
+
 void rds_away_leave(int fd)
 {
 	(void)fd;
