@@ -10,11 +10,15 @@
  * finite timeout of a blocking receive or send is rung by the helper's timer, because read() on an eventfd restarts
  * after a signal exactly as the kernel's own RDS sleep does and a timed poll would not.
  *
+ * A leader that the remote transport wakes may sleep where that says (transport.h: sleep_on), which saves what lies between; others
+ * wake it by ring() then.
+ *
  * What a thread does before it sleeps is spin.c.  Must not know what sockets wait for.
  */
 #include "engine/wait.h"
 #include "engine/wires.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,8 +89,10 @@ struct rds_wait *rds_wait_begin_one(struct rds_sock *sk, short events)
 {
 	struct rds_wait *w = rds_wait_begin(1);
 
-	if (w)
+	if (w) {
 		rds_wait_add(w, sk, events);
+		w->reads = true;
+	}
 	return w;
 }
 
@@ -275,6 +281,21 @@ static void nap(struct rds_wait *w)
 	pthread_cleanup_pop(0);
 }
 
+/* rx held */
+static _Atomic int *leader_bed(struct rds_wait *w)
+{
+	struct rds_transport *t = rds_eng->remote;
+	_Atomic int *bed;
+
+	if (!w->relayed)
+		return &rds_eng->leader_fd;
+	/* Not beside a thread that spins: what that finds would wake this one as well. */
+	bed = w->reads && !rds_eng->pollers && t->ops->sleep_on ? t->ops->sleep_on(t) : NULL;
+	w->bedded = bed;
+	w->how = RDS_SLEPT_NOT;
+	return bed ? bed : &rds_eng->relay_fd;
+}
+
 bool rds_wait_arm(struct rds_wait *w)
 {
 	bool ready, follow;
@@ -297,7 +318,7 @@ bool rds_wait_arm(struct rds_wait *w)
 		nap(w);
 		return false; /* go on looking */
 	}
-	atomic_store(&w->sleep_slot, !w->leader ? &w->efd.n[0] : w->relayed ? &rds_eng->relay_fd : &rds_eng->leader_fd);
+	atomic_store(&w->sleep_slot, w->leader ? leader_bed(w) : &w->efd.n[0]);
 	atomic_store(&w->armed, true);
 	rds_fence(); /* who makes room sees a sleeper, or the sleeper sees the room */
 	rds_attention_update();
@@ -325,10 +346,13 @@ void rds_wait_disarm(struct rds_wait *w)
 {
 	if (!w->leader && !w->follower)
 		return;
-	if ((!atomic_exchange(&w->armed, false) || w->leader) && !w->consumed)
+	if ((!atomic_exchange(&w->armed, false) || w->leader) && !w->consumed && !w->bedded)
 		efd_drain(rds_wait_fd(w));
 	w->consumed = false;
 	rx_lock();
+	if (w->bedded)
+		rds_eng->remote->ops->slept(rds_eng->remote, w->how);
+	w->bedded = false;
 	rds_progress_locked(); /* what it was woken for: not worth waking the helper, too */
 	if (w->leader) {
 		rds_eng->leader = NULL;
@@ -358,9 +382,16 @@ int rds_wait_sleep(struct rds_wait *w, uint64_t deadline)
 		rds_timer_set(&w->timer, deadline);
 	if (w->arm_at)
 		w->cost = os_now_ns() - w->arm_at;
+	w->how = RDS_SLEPT_UNSURE;
 	pthread_cleanup_push(sleep_cancelled, w);
 	got = rds_os_sleep.read(rds_wait_fd(w), &v, sizeof(v));
 	pthread_cleanup_pop(0);
+	if (got > 0)
+		w->how = RDS_SLEPT_READ;
+	else if (got < 0 && errno == EINTR)
+		w->how = RDS_SLEPT_NOT;
+	else if (w->bedded)
+		got = 0; /* the device is gone: not what the program waited for */
 	if (w->arm_at)
 		w->arm_at = os_now_ns();
 	w->consumed = got > 0;
@@ -377,6 +408,10 @@ void rds_wait_post(struct rds_wait *w)
 
 	if (!atomic_exchange(&w->armed, false))
 		return;
+	if (w->bedded) {
+		rds_eng->remote->ops->ring(rds_eng->remote);
+		return;
+	}
 	fd = !w->leader ? os_fd(&w->efd) : w->relayed ? atomic_load(&rds_eng->relay_fd) : os_fd(&rds_eng->leader_post);
 	if (unlikely(fd < 0) && os_side) { /* lent, but not taken yet */
 		rds_post_drain();
@@ -442,7 +477,7 @@ void rds_wait_end(struct rds_wait *w)
 		w->cap = RDS_WAIT_INLINE;
 	}
 	w->n = 0;
-	w->spun = w->slept = false;
+	w->spun = w->slept = w->reads = false;
 	if (likely(!kept.wait && keep_with_thread()))
 		kept.wait = w;
 	else

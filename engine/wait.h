@@ -26,7 +26,10 @@ struct rds_wait {
 	struct rds_wait *room_next, **room_prev; /* among those that wait for a transport's room (wait) */
 	uint64_t gen; /* of the event waited for (RDS_WAIT_CONG, RDS_WAIT_ROOM), as it was before the last look */
 	_Atomic bool leader, follower; /* written under rx, before armed */
-	bool relayed; /* the leader, on the engine's relay_fd (as leader) */
+	bool relayed; /* the leader, where the remote transport wakes it (as leader): on the engine's relay_fd, */
+	_Atomic bool bedded; /* ... or where that has it sleep (transport.h: sleep_on) */
+	bool reads;	     /* it can: it sleeps in rds_wait_sleep() */
+	enum rds_slept how;  /* ... and that sleep has ended like this */
 	bool linked, polling, spinning, yielding, spun, slept;
 	bool consumed;	/* the post that ended the sleep has been read off */
 	bool congested; /* counted in its socket's cong_blocked */

@@ -57,6 +57,27 @@ static bool fault_pending(struct rds_transport *t)
 	return inner->ops->pending(inner);
 }
 
+static _Atomic int *fault_sleep_on(struct rds_transport *t)
+{
+	struct rds_transport *inner = ((struct fault *)t)->inner;
+
+	return inner->ops->sleep_on(inner);
+}
+
+static void fault_slept(struct rds_transport *t, enum rds_slept how)
+{
+	struct rds_transport *inner = ((struct fault *)t)->inner;
+
+	inner->ops->slept(inner, how);
+}
+
+static void fault_ring(struct rds_transport *t)
+{
+	struct rds_transport *inner = ((struct fault *)t)->inner;
+
+	inner->ops->ring(inner);
+}
+
 /* ---- up-calls ---- */
 
 static struct rds_conn *up_accept(struct rds_transport *t, struct rds_ep *ep, const struct rds_conn_id *id,
@@ -208,4 +229,9 @@ void fault_recv_ops(struct fault *fl)
 	fl->ops.relieve = fault_relieve;
 	fl->ops.attention = fault_attention;
 	fl->ops.pending = fault_pending;
+	if (fl->inner->ops->sleep_on) {
+		fl->ops.sleep_on = fault_sleep_on;
+		fl->ops.slept = fault_slept;
+		fl->ops.ring = fault_ring;
+	}
 }

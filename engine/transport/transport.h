@@ -70,6 +70,9 @@ enum {
 	RDS_TCAP_REMOTE = 1 << 3,
 };
 
+/* How a sleep ended: not begun, or by a signal; by 8 bytes that were read; by an error, or the thread does not know (cancelled). */
+enum rds_slept { RDS_SLEPT_NOT, RDS_SLEPT_READ, RDS_SLEPT_UNSURE };
+
 struct rds_transport_ops {
 	const char *name;
 	unsigned caps;
@@ -135,6 +138,16 @@ struct rds_transport_ops {
 	bool (*relieve)(struct rds_transport *t, bool now);
 	/* After attention(LEADER or HELPER): did something arrive meanwhile? */
 	bool (*pending)(struct rds_transport *t);
+
+	/*
+	 * Only with REMOTE, and all or none.  Where the leader may sleep in read() instead of on rds_relay_fd(), NULL: nowhere just now.
+	 * The place of the number, which is good until slept() says that it is over, and how.  From now on ring() wakes who sleeps there, or
+	 * is about to, whatever attention() has been told.  Under the receive lock.
+	 */
+	_Atomic int *(*sleep_on)(struct rds_transport *t);
+	void (*slept)(struct rds_transport *t, enum rds_slept how);
+	/* Wakes it, if it (still) sleeps there.  Any thread, any lock. */
+	void (*ring)(struct rds_transport *t);
 };
 
 struct rds_transport {

@@ -81,6 +81,7 @@ static bool can_run_out(enum mock_fn fn)
 	case MOCK_ibv_alloc_pd:
 	case MOCK_ibv_create_comp_channel:
 	case MOCK_ibv_create_cq:
+	case MOCK_ibv_create_qp:
 	case MOCK_ibv_create_srq:
 	case MOCK_ibv_modify_srq:
 	case MOCK_ibv_query_device:

@@ -267,13 +267,14 @@ static void drop_all(struct mock_sends *list)
 
 bool mock_qp_destroy(struct mock_qp *qp)
 {
-	struct mock_id *id = qp->id;
+	struct mock_id *id = qp->id; /* NULL: made without */
 
 	if (!mock_all_acked(&qp->async, "queue pair"))
 		return false;
-	id->id.qp = NULL;
+	if (id)
+		id->id.qp = NULL;
 	mock_async_forget(qp->qp.context, qp);
-	if (id->dev->mode == MOCK_IWARP && qp->qp.state == IBV_QPS_RTS)
+	if (id && id->dev->mode == MOCK_IWARP && qp->qp.state == IBV_QPS_RTS)
 		mock_id_break(id);
 	if (mock_dev_of(qp->qp.context)->destroy_cleans) {
 		mock_cq_forget_qp(qp->qp.send_cq, qp->qp.qp_num);
@@ -387,6 +388,39 @@ static int query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, str
 	return 0;
 }
 
+static struct ibv_qp *create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	MOCK_LOCK;
+	struct mock_qp *qp;
+	int err;
+
+	MOCK_FAILS_NULL(ibv_create_qp);
+	qp = mock_qp_new(NULL, pd, attr, &err);
+	if (!qp)
+		return mock_null(err);
+	qp->qp.state = IBV_QPS_RESET;
+	return &qp->qp;
+}
+
+static int destroy_qp(struct ibv_qp *ibqp)
+{
+	MOCK_LOCK;
+
+	MOCK_FAILS_NUMBER(ibv_destroy_qp);
+	return mock_qp_destroy((struct mock_qp *)ibqp) ? 0 : EBUSY;
+}
+
+/* As it is made by ibv_create_qp: from there only by way of INIT to any other state. */
+static int begin_qp(struct mock_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+	int needs = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+
+	if (attr->qp_state != IBV_QPS_INIT || mask != needs || attr->port_num != 1)
+		return EINVAL;
+	qp->qp.state = IBV_QPS_INIT;
+	return 0;
+}
+
 /* Into error; or attributes, where a device has them. */
 static int modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 {
@@ -398,6 +432,8 @@ static int modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 	MOCK_FAILS_NUMBER(ibv_modify_qp);
 	if (dev->gone)
 		return EIO;
+	if (ibqp->state == IBV_QPS_RESET)
+		return begin_qp(qp, attr, mask);
 	if ((mask & ~known) || (dev->mode == MOCK_IWARP && (mask & ~IBV_QP_STATE)))
 		return EINVAL;
 	if ((mask & IBV_QP_STATE) && attr->qp_state != IBV_QPS_ERR && attr->qp_state != ibqp->state)
@@ -422,4 +458,6 @@ void mock_qp_install(void)
 	vb.ibv_destroy_srq = destroy_srq;
 	vb.ibv_query_qp = query_qp;
 	vb.ibv_modify_qp = modify_qp;
+	vb.ibv_create_qp = create_qp;
+	vb.ibv_destroy_qp = destroy_qp;
 }

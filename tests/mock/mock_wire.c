@@ -8,7 +8,7 @@ static enum ibv_wc_status fail_send, fail_recv; /* of whichever queue pair comes
 
 struct mock_qp *mock_qp_peer(const struct mock_qp *qp)
 {
-	struct mock_id *peer = qp->id->peer;
+	struct mock_id *peer = qp->id ? qp->id->peer : NULL; /* made without one: it has none */
 
 	return peer && peer->id.qp ? (struct mock_qp *)peer->id.qp : NULL;
 }

@@ -179,6 +179,27 @@ static void fake_attention(struct rds_transport *t, enum rds_attention who)
 	(void)who;
 }
 
+static _Atomic int *fake_sleep_on(struct rds_transport *t)
+{
+	(void)t;
+	return fake.has_bed ? &fake.bed : NULL;
+}
+
+static void fake_slept(struct rds_transport *t, enum rds_slept how)
+{
+	(void)t;
+	atomic_fetch_add(&fake.slept[how], 1);
+}
+
+static void fake_ring(struct rds_transport *t)
+{
+	static const uint64_t one = 1;
+
+	(void)t;
+	atomic_fetch_add(&fake.rings, 1);
+	os_write(atomic_load(&fake.bed), &one, sizeof(one));
+}
+
 static bool fake_relieve(struct rds_transport *t, bool now)
 {
 	(void)t;
@@ -208,6 +229,9 @@ static const struct rds_transport_ops fake_ops = {
 	.relieve = fake_relieve,
 	.attention = fake_attention,
 	.pending = fake_pending,
+	.sleep_on = fake_sleep_on,
+	.slept = fake_slept,
+	.ring = fake_ring,
 };
 
 /* ---- what the test does ---- */

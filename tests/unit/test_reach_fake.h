@@ -54,6 +54,9 @@ struct fake {
 	_Atomic unsigned ncoming;
 	_Atomic unsigned pushes;
 	int claim;
+	_Atomic int bed; /* sleep_on(): NULL unless it has one; ring() adds to it */
+	bool has_bed;
+	_Atomic unsigned rings, slept[3]; /* by how */
 	struct rds_sock *sk; /* ours, at port 4000 of loopback, which the transport claims */
 	int fd;
 };

@@ -39,6 +39,8 @@
 	X(ibv, int, ibv_query_qp,                                                                                      \
 	  (struct ibv_qp * qp, struct ibv_qp_attr * attr, int mask, struct ibv_qp_init_attr *init))                    \
 	X(ibv, int, ibv_modify_qp, (struct ibv_qp * qp, struct ibv_qp_attr * attr, int mask))                          \
+	X(ibv, struct ibv_qp *, ibv_create_qp, (struct ibv_pd * pd, struct ibv_qp_init_attr * attr))                   \
+	X(ibv, int, ibv_destroy_qp, (struct ibv_qp * qp))                                                              \
 	X(ibv, int, ibv_get_async_event, (struct ibv_context * ctx, struct ibv_async_event * ev))                      \
 	X(ibv, void, ibv_ack_async_event, (struct ibv_async_event * ev))                                               \
 	X(ibv, const char *, ibv_get_device_name, (struct ibv_device * dev))                                           \

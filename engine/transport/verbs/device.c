@@ -29,6 +29,7 @@
 #define OWN_RECEIVES                                                                                                   \
 	(1u << 20) /* where each queue pair has its own: what the completion queue has room for limits them */
 #define SIW_VENDOR 0x626d74u
+#define RXE_VENDOR 0xffffffu
 #define SIW_PAGES_FROM 4096u
 
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
@@ -50,6 +51,8 @@ static void find_caps(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 	c->late_ear = attr->vendor_id == SIW_VENDOR;
 	/* ... and what is not signaled it hands to TCP page by page, without a copy, which takes more time and segments than one copy. */
 	c->signal_from = attr->vendor_id == SIW_VENDOR ? SIW_PAGES_FROM : UINT32_MAX;
+	/* Where arming is a system call a shorter sleep is worth it, and what is in error is flushed by the call that posts it. */
+	c->bell = attr->vendor_id == RXE_VENDOR;
 	c->atomics = attr->atomic_cap != IBV_ATOMIC_NONE;
 	c->max_inline = 128; /* a header and a small message; devices that have less say so when asked */
 	c->frame = VERBS_FRAME_SHARED;
@@ -199,7 +202,9 @@ static int dev_open(struct verbs_dev *dev)
 	if (!err)
 		err = verbs_arena_new(dev, &dev->arena);
 	if (!err)
-		err = own_number(&dev->channel->fd, true);
+		verbs_bell_new(dev);
+	if (!err)
+		err = own_number(&dev->channel->fd, !dev->bell.qp);
 	if (!err)
 		err = own_number(&dev->ctx->async_fd, true);
 	if (!err)
@@ -225,18 +230,25 @@ static int dev_watch(struct verbs_dev *dev)
 
 void verbs_dev_free(struct verbs_dev *dev)
 {
+	int busy;
+
 	verbs_arena_free(dev->arena);
+	verbs_bell_free(dev);
 	if (dev->srq)
 		vb.ibv_destroy_srq(dev->srq);
 	if (dev->cq) {
 		if (dev->unacked_events)
 			vb.ibv_ack_cq_events(dev->cq, dev->unacked_events);
-		vb.ibv_destroy_cq(dev->cq);
+		/* It would wait for ever for an event that was taken unseen; the rest of it goes with the context. */
+		if (!dev->bell.unsure)
+			vb.ibv_destroy_cq(dev->cq);
 	}
 	rds_relay_close(&dev->relay);
 	if (dev->channel) {
 		os_fd_disown(&dev->channel->fd);
-		vb.ibv_destroy_comp_channel(dev->channel);
+		busy = dev->channel->fd;
+		if (vb.ibv_destroy_comp_channel(dev->channel))
+			os_close(busy);
 	}
 	verbs_bufs_free(dev);
 	verbs_keepalive_close(dev);

@@ -92,7 +92,7 @@ void verbs_dev_leave(struct rds_timer *tm)
 	bool empty;
 
 	rx_lock();
-	empty = evacuate(dev);
+	empty = evacuate(dev) && !verbs_bell_gone(dev);
 	rx_unlock();
 	if (!empty)
 		rds_timer_set(tm, os_now_ns() + EVACUATE_NS);
@@ -117,6 +117,7 @@ void verbs_dev_gone(struct verbs_dev *dev, const char *what)
 	rds_warn("the RDMA device %s is gone: %s", dev->name, what);
 	rx_lock();
 	dev->gone = true;
+	verbs_bell_gone(dev);
 	rx_unlock();
 	rds_event_del(dev->ctx->async_fd);
 	for (ep = rds_verbs.eps; ep; ep = next) {

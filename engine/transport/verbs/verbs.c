@@ -124,6 +124,9 @@ static const struct rds_transport_ops verbs_ops = {
 	.attention = verbs_attention,
 	.relieve = verbs_relieve,
 	.pending = verbs_pending,
+	.sleep_on = verbs_sleep_on,
+	.slept = verbs_slept,
+	.ring = verbs_ring,
 };
 
 /* The descriptors have been closed, which is all that the parent's queue pairs and ids must hear of. */
@@ -136,6 +139,7 @@ void rds_verbs_forget(void)
 	verbs_keepalive_forget();
 	verbs_collect_forget();
 	verbs_dev_forget();
+	verbs_bell_forget();
 	memset(&rds_verbs, 0, sizeof(rds_verbs));
 }
 

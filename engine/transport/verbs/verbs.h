@@ -16,7 +16,7 @@
  *   group.c       several messages in a frame         collect.c  may a small message wait for others?
  *   recv.c        completion queue -> frames -> messages, acknowledgements, credits taken
  *   credit.c      may a segment be sent, and how large? (devices that cannot make a sender wait)       segment.c  segments to frames
- *   wake.c        arming the completion queue
+ *   wake.c        arming the completion queue        bell.c  a thread that sleeps on it
  *   cm.c          rdma_cm: the event channel, ids, private data out        hello.c   private data in and out (hello.h)
  *   call.c        rdma_connect where it may keep its caller waiting        retire.c  rdma_destroy_id, which may as well
  *   attempt.c     from an address to a connection    listen.c  requests from peers
@@ -36,6 +36,7 @@
 #include "engine/relay.h"
 #include "engine/transport/verbs/api.h"
 #include "engine/transport/verbs/hello.h"
+#include "engine/transport/verbs/wake.h"
 
 /*
  * Payload of a frame, at most.  What it costs goes by packets and by frames, what it takes is a receive buffer, however little of it is used:
@@ -133,6 +134,7 @@ struct verbs_caps {
 	bool probe_reads; /* a write is complete before it has arrived: only a read says that the peer's device is there */
 	bool cm_commits;    /* rdma_connect may wait for the peer; until it is answered, destroying the id waits, too */
 	bool rnr, timeouts; /* the queue pair has these attributes */
+	bool bell;	    /* bell.c may be tried */
 	bool sigpipe;	    /* a post may raise SIGPIPE in the thread that makes it */
 	uint32_t signal_from; /* requests of so many bytes cost less if they ask for a completion */
 	uint32_t max_inline; /* asked for; an endpoint has what it got */
@@ -198,6 +200,7 @@ struct verbs_dev {
 	_Atomic bool full; /* the log has said so */
 	enum verbs_armed armed;
 	bool helper_deaf;	/* the helper does not hear of completions: whoever sleeps does, through the relay */
+	struct verbs_bell bell; /* ... or who sleeps on the channel itself */
 	struct rds_relay relay; /* from the channel to the engine's relay_fd */
 	unsigned unacked_events;
 	struct ibv_wc stash[16]; /* polled by pending(), not yet looked at */
@@ -384,6 +387,7 @@ struct verbs {
 	bool ready;		/* control: libraries, event channel, listener */
 	bool fork_told;		/* control: libibverbs knows that we may fork */
 	struct verbs_dev *_Atomic devs;
+	struct verbs_dev *_Atomic slept_on; /* bell.c (written under rx) */
 	struct rdma_event_channel *events;
 	struct rds_event cm_ev;
 	struct verbs_ep *eps;		    /* helper */
@@ -480,11 +484,6 @@ bool verbs_only_says(const struct verbs_buf *buf);     /* ... it has no message 
 uint32_t verbs_frame_len(const struct verbs_buf *buf); /* of the frame that begins with it */
 /* WHOLE: *buf is a frame, as it came or on the heap.  PART: it has been put back. */
 enum verbs_part verbs_segment(struct verbs_ep *ep, struct verbs_buf **buf);
-
-/* wake.c; rx */
-void verbs_attention(struct rds_transport *t, enum rds_attention who);
-bool verbs_pending(struct rds_transport *t);
-void verbs_comp_event(struct rds_event *ev, uint32_t events); /* helper */
 
 /* verbs.c */
 int verbs_claims(struct rds_transport *t, const struct in6_addr *laddr, uint32_t scope);

@@ -7,14 +7,16 @@
  * afterwards (pending):
  *
  *   attention HELPER   armed for everything; the helper hears of it
- *   LEADER             armed for everything; the kernel tells the leader (relay), and the helper is deaf.  If that is not to be had, the
- *                      helper hears of it and wakes the leader
+ *   LEADER             armed for everything; the leader sleeps on the channel itself (bell.c), or the kernel tells it (relay), and the
+ *                      helper is deaf.  If none of that is to be had, the helper hears of it and wakes the leader
  *   LAZY               the program will be back at once: nothing is done about it.  If it is told again (every tick that this lasts),
  *                      armed for what asks for an answer (solicited), and the helper hears of it
  *   POLLING            not armed; an arming that is still in force is left alone, and whom it tells
  *
  * At most one event waits in the channel: whoever arms again has taken it, or does not know that it is there and sees no need to.
  */
+#include <poll.h>
+
 #include "engine/transport/verbs/verbs.h"
 
 #define ACK_EVENTS 32 /* each acknowledgement takes a lock */
@@ -33,10 +35,8 @@ static enum verbs_armed wanted(enum rds_attention who)
 	return VERBS_UNARMED;
 }
 
-static void arm(struct verbs_dev *dev)
+static void arm_for(struct verbs_dev *dev, enum verbs_armed want)
 {
-	enum verbs_armed want = wanted(rds_verbs.attention);
-
 	if (dev->armed >= want || dev->gone)
 		return;
 	if (verbs_err(ibv_req_notify_cq(dev->cq, want == VERBS_SOLICITED)) == 0)
@@ -45,18 +45,37 @@ static void arm(struct verbs_dev *dev)
 		rds_error("%s: no notification to be had: messages may be noticed late", dev->name);
 }
 
-static void take_event(struct verbs_dev *dev)
+static void arm(struct verbs_dev *dev)
 {
-	struct ibv_cq *cq;
-	void *arg;
+	arm_for(dev, wanted(rds_verbs.attention));
+}
 
-	if (vb.ibv_get_cq_event(dev->channel, &cq, &arg))
-		return;
+bool verbs_arm_all(struct verbs_dev *dev)
+{
+	arm_for(dev, VERBS_ALL);
+	return dev->armed == VERBS_ALL;
+}
+
+void verbs_event_taken(struct verbs_dev *dev)
+{
 	dev->armed = VERBS_UNARMED;
 	if (++dev->unacked_events >= ACK_EVENTS) {
 		vb.ibv_ack_cq_events(dev->cq, dev->unacked_events);
 		dev->unacked_events = 0;
 	}
+}
+
+/* Not if somebody sleeps on it: then it is his. */
+static void take_event(struct verbs_dev *dev)
+{
+	struct pollfd p = {.fd = dev->channel->fd, .events = POLLIN};
+	struct ibv_cq *cq;
+	void *arg;
+
+	if (atomic_load(&rds_verbs.slept_on) == dev || (dev->bell.qp && os_poll(&p, 1, 0) <= 0))
+		return;
+	if (!vb.ibv_get_cq_event(dev->channel, &cq, &arg))
+		verbs_event_taken(dev);
 }
 
 static void helper_hears(struct verbs_dev *dev, bool on)
@@ -70,15 +89,24 @@ static void helper_hears(struct verbs_dev *dev, bool on)
 		rds_error("%s: the helper cannot be told of messages: they may be noticed late", dev->name);
 }
 
+/* Does the leader hear of it where it sleeps? */
+static bool leader_hears(struct verbs_dev *dev)
+{
+	struct verbs_dev *bed = atomic_load(&rds_verbs.slept_on);
+	int efd = rds_relay_fd();
+
+	if (bed)
+		return bed == dev;
+	return efd >= 0 && !rds_relay_set(&dev->relay, dev->channel->fd, efd);
+}
+
 /* Armed already. */
 static void tell(struct verbs_dev *dev)
 {
 	enum rds_attention who = rds_verbs.attention;
-	int efd = rds_relay_fd();
 
-	if (who == RDS_ATT_POLLING || dev->gone)
-		return;
-	helper_hears(dev, who != RDS_ATT_LEADER || efd < 0 || rds_relay_set(&dev->relay, dev->channel->fd, efd));
+	if (who != RDS_ATT_POLLING && !dev->gone)
+		helper_hears(dev, who != RDS_ATT_LEADER || !leader_hears(dev));
 }
 
 void verbs_attention(struct rds_transport *t, enum rds_attention who)
