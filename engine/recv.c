@@ -479,6 +479,18 @@ static ssize_t recv_nothing(struct rds_sock *sk, struct msghdr *msg)
 	return ret;
 }
 
+/* Unless something has come meanwhile. */
+static int sleep_once(struct rds_wait *w, uint64_t deadline)
+{
+	int ret;
+
+	if (!rds_wait_arm(w))
+		return 0;
+	ret = rds_wait_sleep(w, deadline);
+	rds_wait_disarm(w);
+	return ret;
+}
+
 static ssize_t recv_wait(struct rds_sock *sk, int fd, struct msghdr *msg, int flags)
 {
 	uint64_t timeo = atomic_load(&sk->rcvtimeo_ns), deadline = 0;
@@ -492,23 +504,17 @@ static ssize_t recv_wait(struct rds_sock *sk, int fd, struct msghdr *msg, int fl
 		return -ENOMEM;
 	if (timeo != RDS_NO_TIMEOUT)
 		deadline = os_now_ns() + timeo;
-	for (;;) {
-		ret = recv_once(sk, fd, msg, flags);
-		if (ret != -EAGAIN)
-			break;
-		if (rds_wait_spin(w))
-			continue;
-		if (deadline && os_now_ns() >= deadline) {
+	do { /* the caller has just looked */
+		if (!rds_wait_spin(w)) {
 			ret = -ETIMEDOUT;
-			break;
+			if (deadline && os_now_ns() >= deadline)
+				break;
+			ret = sleep_once(w, deadline);
+			if (ret == -EINTR)
+				break;
 		}
-		if (!rds_wait_arm(w))
-			continue;
-		ret = rds_wait_sleep(w, deadline);
-		rds_wait_disarm(w);
-		if (ret == -EINTR)
-			break;
-	}
+		ret = recv_once(sk, fd, msg, flags);
+	} while (ret == -EAGAIN);
 	rds_wait_end(w);
 	return ret;
 }
