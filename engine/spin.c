@@ -10,6 +10,9 @@
  * its peer gives up the processor at once, so that the peer can run on it; only now and then it stays, in case both are
  * about to be busy with each other.
  *
+ * Who only listens, and has sent nothing that it waits for the answer to, also learns how long its waits last, slept through or not.  If
+ * that is LISTEN_NS, a spin would be answered, and take far more time than it saves: it sleeps at once.  (Large messages over a slow device.)
+ *
  * Giving up the processor begins with sched_yield(): if peers share a processor, the other one runs, answers, yields in its
  * turn, and neither has to be put to sleep and woken.  How long a yield took tells what happened: nothing (nobody else wants this
  * processor: sleep), others ran for a while (look, and yield again), or somebody ran who does not give the processor back (sleep, and
@@ -29,6 +32,9 @@
 #define STAY_MIN 4  /* of 2^4 waits that follow a wake-up of the peer, one spins; */
 #define STAY_MAX 10 /* of 2^10, if that never brings anything */
 
+#define LISTEN_NS 500000 /* on average, */
+#define LISTEN_LATE 8	 /* of about so many waits */
+
 #define YIELDS 12	    /* in one wait */
 #define YIELD_NOBODY_NS 600 /* nobody else ran */
 #define YIELD_LONG_NS 40000 /* somebody ran who is not of our kind */
@@ -42,6 +48,7 @@ static __thread struct {
 	bool looked, answered; /* after it had last woken its peer; ... and after the time before that */
 	bool woke;	       /* since the last wait */
 	uint64_t sleep_ns;     /* what a sleep costs, without the sleep */
+	uint64_t listen_ns;    /* what a wait lasts for which nothing was sent */
 } spin_tls __attribute__((tls_model("initial-exec")));
 
 /* With one processor a spin can never be answered.  (A thread bound to one of several may well be.) */
@@ -157,6 +164,12 @@ static bool spin_begin(struct rds_wait *w)
 	spin_tls.looked = true;
 	if (!limit || one_cpu())
 		return false;
+	if (!sent) {
+		w->listens = true;
+		w->spin_start = os_now_ns();
+		if (spin_tls.listen_ns >= LISTEN_NS)
+			return false;
+	}
 	if (woke && ++spin_tls.handed_over % (1u << (STAY_MIN + spin_tls.stay)))
 		return yield_begin(w, sent);
 	w->stayed = woke;
@@ -164,7 +177,8 @@ static bool spin_begin(struct rds_wait *w)
 		spin_tls.skip--;
 		return yield_begin(w, sent);
 	}
-	w->spin_start = os_now_ns();
+	if (sent)
+		w->spin_start = os_now_ns();
 	w->spin_until = w->spin_start + limit;
 	w->spins = 0;
 	w->spinning = true;
@@ -222,8 +236,23 @@ void rds_spin_stop(struct rds_wait *w)
 	polling(w, false, false);
 }
 
+/* One that was very long, as the program had a rest, must not count for long. */
+static void listened(struct rds_wait *w)
+{
+	bool brief = w->spinning && w->spins < SPIN_CLOCK_EVERY;
+	uint64_t ns = brief ? 0 : os_now_ns() - w->spin_start;
+
+	w->listens = false;
+	if (ns > 2 * LISTEN_NS)
+		ns = 2 * LISTEN_NS;
+	spin_tls.listen_ns += ns / LISTEN_LATE;
+	spin_tls.listen_ns -= spin_tls.listen_ns / LISTEN_LATE;
+}
+
 void rds_spin_end(struct rds_wait *w)
 {
+	if (w->listens)
+		listened(w);
 	if (w->spinning) {
 		w->spinning = false;
 		/* Found while spinning - unless the thread was off the CPU for longer than a spin may last. */

@@ -459,7 +459,7 @@ static bool keep_with_thread(void)
 
 void rds_wait_end(struct rds_wait *w)
 {
-	if (w->spinning || w->yielding)
+	if (w->spinning || w->yielding || w->listens)
 		rds_spin_end(w);
 	if (unlikely(w->linked)) { /* else it never got as far as to arm */
 		rds_wait_disarm(w);

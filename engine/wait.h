@@ -37,6 +37,7 @@ struct rds_wait {
 	uint64_t arm_at, cost; /* 0: this sleep is not measured; what it has cost so far */
 	unsigned sleeps;
 	unsigned spins;
+	bool listens; /* since spin_start, and nothing was sent before */
 	bool stayed; /* spins although it has just woken its peer */
 	struct rds_timer timer;
 	unsigned n, cap;
