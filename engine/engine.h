@@ -73,7 +73,8 @@ struct rds_engine {
 	unsigned pollers, followers;
 	struct rds_wait *_Atomic leader;
 	bool lazy, lease_running;
-	uint64_t led_at;   /* coarse clock: when a relayed leader was woken */
+	uint64_t
+		led_at; /* coarse clock: when a device last woke a relayed leader, or the helper of a program that sends */
 	uint64_t activity; /* counts calls: the lease goes on as long as it moves */
 	unsigned calls;	   /* since the helper took over */
 	/* The leader sleeps on a pipe: unlike an eventfd's, a pipe's wake-up tells the scheduler that the waker is about to

@@ -140,6 +140,24 @@ void rds_leader_woken(void)
 	lease_begin();
 }
 
+/*
+ * A device has woken the helper, and the program has sent something since the last time.  If it goes on like that, it comes by what has
+ * completed on its own, and the helper would only take its processor.  rx held.
+ */
+void rds_helper_woken(void)
+{
+	struct rds_engine *e = rds_eng;
+	uint64_t now = os_now_coarse_ns(), since = now - e->led_at;
+
+	e->led_at = now;
+	if (since > TICK_NS || !e->helper_up || (e->attention != RDS_ATT_HELPER && e->attention != RDS_ATT_LAZY))
+		return;
+	e->activity++;
+	e->lazy = true;
+	lease_begin();
+	rds_attention_update();
+}
+
 /* A program that calls again and again without ever waiting (MSG_DONTWAIT loops) is as busy as one that spins. */
 void rds_call_made(void)
 {

@@ -235,6 +235,8 @@ int rds_relay_fd(void);
 struct registry *rds_engine_registry(void);
 /* A system call has just roused the peer: its answer is a wake-up away (wait.c decides what that means for spinning). */
 void rds_peer_woken(void);
+/* A device has woken the helper, and the program has sent since the last time that it did.  Under the receive lock. */
+void rds_helper_woken(void);
 /* ... and before, if no receive lock is held and the peer may answer: then it finds this process ready to look. */
 void rds_peer_wake_begin(void);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * test_bed.c - a leader that sleeps where the remote transport has it sleep (transport.h: sleep_on): whoever wakes it rings, no wake-up is
- * lost, and the transport is told how the sleep ended.  The transport is test_reach_fake.h's.
+ * lost, and the transport is told how the sleep ended; and when the helper need not be told of anything.  The transport is
+ * test_reach_fake.h's.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -182,6 +183,31 @@ START_TEST(test_poll_does_not)
 }
 END_TEST
 
+static enum rds_attention woken(void)
+{
+	enum rds_attention now;
+
+	rx_lock();
+	rds_helper_woken();
+	now = atomic_load(&rds_eng->attention);
+	rx_unlock();
+	return now;
+}
+
+/* The helper leaves a program that sends all the time alone, once it sees that; and takes over when that is over. */
+START_TEST(test_busy_sender)
+{
+	uint64_t until = os_now_ns() + PATIENCE_NS;
+
+	ck_assert_int_eq(woken(), RDS_ATT_HELPER); /* once is no habit */
+	usleep(30000);
+	ck_assert_int_eq(woken(), RDS_ATT_HELPER); /* nor is seldom */
+	while (woken() != RDS_ATT_LAZY)
+		ck_assert_uint_lt(os_now_ns(), until);
+	await(rds_eng->attention == RDS_ATT_HELPER);
+}
+END_TEST
+
 static void tests(TCase *t)
 {
 	tcase_add_test(t, test_others_ring);
@@ -190,6 +216,7 @@ static void tests(TCase *t)
 	tcase_add_test(t, test_bed_fails);
 	tcase_add_test(t, test_signal);
 	tcase_add_test(t, test_poll_does_not);
+	tcase_add_test(t, test_busy_sender);
 }
 
 int main(void)

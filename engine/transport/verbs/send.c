@@ -301,6 +301,10 @@ void verbs_flush(struct rds_ep *rep, bool service)
 		return;
 	if (service)
 		ep->wr[ep->nchain - 1].send_flags |= IBV_SEND_SOLICITED;
+	else
+		atomic_store_explicit(&rds_verbs.flushes,
+				      atomic_load_explicit(&rds_verbs.flushes, memory_order_relaxed) + 1,
+				      memory_order_relaxed);
 	verbs_chain_post(ep);
 	verbs_out_done(ep); /* now that the device is at it: before, the peer would have waited for that */
 }

@@ -202,7 +202,7 @@ struct verbs_dev {
 	bool helper_deaf;	/* the helper does not hear of completions: whoever sleeps does, through the relay */
 	struct verbs_bell bell; /* ... or who sleeps on the channel itself */
 	struct rds_relay relay; /* from the channel to the engine's relay_fd */
-	unsigned unacked_events;
+	unsigned unacked_events, flushes_seen;
 	struct ibv_wc stash[16]; /* polled by pending(), not yet looked at */
 	unsigned nstash, stash_at;
 	bool gone;		  /* DEVICE_REMOVAL, DEVICE_FATAL: no endpoint may use it */
@@ -387,6 +387,7 @@ struct verbs {
 	bool ready;		/* control: libraries, event channel, listener */
 	bool fork_told;		/* control: libibverbs knows that we may fork */
 	struct verbs_dev *_Atomic devs;
+	_Atomic uint32_t flushes;	    /* by the program, about (written without a lock) */
 	struct verbs_dev *_Atomic slept_on; /* bell.c (written under rx) */
 	struct rdma_event_channel *events;
 	struct rds_event cm_ev;

@@ -152,10 +152,14 @@ bool verbs_pending(struct rds_transport *t)
 void verbs_comp_event(struct rds_event *ev, uint32_t events)
 {
 	struct verbs_dev *dev = container_of(ev, struct verbs_dev, comp_ev);
+	uint32_t flushes = atomic_load_explicit(&rds_verbs.flushes, memory_order_relaxed);
 
 	(void)events;
 	rx_lock();
 	take_event(dev);
+	if (flushes != dev->flushes_seen)
+		rds_helper_woken();
+	dev->flushes_seen = flushes;
 	arm(dev);
 	rx_unlock();
 }
