@@ -247,7 +247,6 @@ static int carry_out(struct send_call *c)
 	return 0;
 }
 
-/* Rows 4-24 in one go, never sleeping. */
 /* It could be set until now. */
 static void fix_tos(struct rds_sock *sk)
 {
@@ -255,6 +254,7 @@ static void fix_tos(struct rds_sock *sk)
 	rds_sock_changed(sk);
 }
 
+/* Rows 4-24 in one go, never sleeping. */
 static enum admit try_send(struct send_call *c, int *err)
 {
 	struct rds_sock *sk = c->sk;

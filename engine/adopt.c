@@ -200,11 +200,8 @@ static int as_registered(struct rds_share_state *st)
 /* Others may be looking at the stand-in, and nobody knows what the last carrier has shown there. */
 static void show_anew(struct rds_sock *sk, int fd)
 {
-	char byte[16];
-
 	rds_lock(&rds_eng->wait);
-	while (os_recv(fd, byte, sizeof(byte), MSG_DONTWAIT) > 0)
-		;
+	os_recv_all(fd);
 	rds_unlock(&rds_eng->wait);
 	rds_sock_watch(sk, fd, true);
 }

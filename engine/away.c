@@ -390,27 +390,12 @@ bool rds_away_widowed(int fd)
 	return p.fd >= 0 && os_poll(&p, 1, 0) > 0;
 }
 
-void rds_away_unline(void)
-{
-	rds_heir_unline();
-}
-
-void rds_away_leave(int fd)
-{
-	rds_heir_leave(fd);
-}
-
 void rds_away_give_up(int fd)
 {
 	struct stat st;
 
 	if (os_fstat(fd, &st) == 0)
 		rds_heir_drop(st.st_ino);
-}
-
-unsigned rds_away_lines(struct pollfd *p, unsigned room)
-{
-	return rds_heir_lines(p, room);
 }
 
 int rds_away_line(int fd)

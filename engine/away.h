@@ -48,7 +48,10 @@ void rds_away_meet(int fd);
  * of it is known here.
  */
 void rds_away_closing(int fd, bool last);
-/* This process ends or execs; fd is another process's socket. */
+/*
+ * This process ends or execs; fd is another process's socket.  If its carrier was killed and nobody has noticed, others may have nothing but the
+ * stand-in: a deposit is left for them (heir.c).
+ */
 void rds_away_leave(int fd);
 /* Forked child: channels are the parent's; what it needs to carry on, it has of its own (will.h). */
 void rds_away_forget(void);

@@ -384,20 +384,12 @@ static struct rds_carry *carry_new(struct rds_sock *sk, int standin)
 	return c;
 }
 
-static bool is_this_process(int channel)
-{
-	struct ucred cred;
-	socklen_t len = sizeof(cred);
-
-	return os_getsockopt(channel, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.pid == os_getpid();
-}
-
 /* With all that it takes to carry the socket on.  Not to ourselves: our lock on the will would go with the second number of it (will.c). */
 static int greet(struct rds_holder *h)
 {
 	struct rds_share_answer a = {.magic = RDS_SHARE_MAGIC, .kind = RDS_SHARE_HELLO};
 	int channel = atomic_load(&h->fd), fds[3];
-	bool will = rds_will_fds(h->carry->sk, fds) && !is_this_process(channel);
+	bool will = rds_will_fds(h->carry->sk, fds) && !os_peer_is_self(channel);
 	struct stat st;
 
 	if (will && os_fstat(fds[2], &st) == 0)

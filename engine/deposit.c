@@ -2,8 +2,10 @@
 /*
  * deposit.c - what a carrier that leaves puts into the stand-in (share.h): the file with state and queue, and the packet with the descriptors.
  *
- * Looking changes nothing, and lets the will into the table only if it is asked for.  Who takes the packet has the lock on the will first (heir.c), if there is one; so a descriptor of the will never comes
- * into the table of a process that has the lock.  Must not know who leaves, nor who takes.
+ * Looking changes nothing, and lets the will into the table only if it is asked for.  Who takes the packet has the lock on the will
+ * first (heir.c), if there is one; so a descriptor of the will never comes into the table of a process that has the lock.
+ *
+ * Must not know who leaves, nor who takes.
  */
 #include <asm/ioctls.h>
 #include <errno.h>

@@ -30,7 +30,6 @@
 #define MADV_WIPEONFORK 18
 #endif
 
-#define SPREAD_TRIES_NS (100 * 1000000ull) /* the same, where a fork waits for it */
 #define EXIT_TRIES_NS (500 * 1000000ull) /* longer than whoever has a lock may be kept from going on by a busy machine */
 
 struct rds_engine *rds_eng;
@@ -178,12 +177,10 @@ static void note_socket(struct rds_sock *sk, void *any)
 			      "socket ends with it for all");
 }
 
-bool rds_lock_soon(rds_lock_t *lock)
+bool rds_lock_until(rds_lock_t *lock, uint64_t until_ns)
 {
-	uint64_t until = os_now_ns() + SPREAD_TRIES_NS;
-
 	while (!rds_trylock(lock)) {
-		if (os_now_ns() >= until)
+		if (os_now_ns() >= until_ns)
 			return false;
 		os_syscall(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
 	}
@@ -199,7 +196,7 @@ void rds_engine_spreads(void)
 	bool any = false;
 
 	atomic_store(&rds_spread, true);
-	if (!rds_eng || rds_engine_foreign() || !rds_lock_soon(&rds_eng->control))
+	if (!rds_eng || rds_engine_foreign() || !rds_lock_until(&rds_eng->control, os_now_ns() + RDS_LOCK_TRIES_NS))
 		return;
 	rds_sock_each_locked(note_socket, &any);
 	if (any && !atomic_load(&rds_eng->started))

@@ -133,10 +133,11 @@ void rds_helper_kick_lent(int in, int out, int clock); /* helper */
  * holds it is a reader himself, and waking a process that has just ended raises no SIGPIPE.  0 or -errno.
  */
 int rds_wake_pipe(int fds[2], int flags);
-void rds_reclaim(void);
-/* A lock that this thread may have below it, if a signal has interrupted it: waits for 100 ms at most.  False: it is not to be had. */
-bool rds_lock_soon(
-	rds_lock_t *lock); /* helper, no event pending: free what closed sockets and endpoints left (engine.c) */
+void rds_reclaim(void); /* helper, no event pending: free what closed sockets and endpoints left (engine.c) */
+
+/* A lock that this thread may have below it, if a signal has interrupted it: waits so long at most.  False: it is not to be had. */
+#define RDS_LOCK_TRIES_NS (100 * 1000000ull)
+bool rds_lock_until(rds_lock_t *lock, uint64_t until_ns);
 
 /* keeper.c */
 void rds_keeper_look(void);   /* the helper is up: has the main thread ended already? */

@@ -7,7 +7,7 @@
  * give up the lock (will.c).  Everything under one lock, which is held for a few system calls, none of which sleeps; but who only wants to know
  * what to sleep for takes none.  A signal handler that makes a call over a channel that is there does not come here (away.c).
  *
- * Must not know channels, nor what is in a will.
+ * Must not know how a channel is made, nor what becomes of what is taken (adopt.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "engine/away.h"
 #include "engine/log.h"
 #include "engine/rds.h"
 #include "engine/will.h"
@@ -273,7 +274,7 @@ static int line_of(const struct heir *h, uint64_t inode)
 	return atomic_load(&h->state) == HELD && atomic_load(&h->inode) == inode ? fd : -1;
 }
 
-unsigned rds_heir_lines(struct pollfd *p, unsigned room)
+unsigned rds_away_lines(struct pollfd *p, unsigned room)
 {
 	struct heir *h;
 	unsigned at, n = 0;
@@ -303,7 +304,7 @@ int rds_heir_line(uint64_t inode)
 	return -1;
 }
 
-void rds_heir_unline(void)
+void rds_away_unline(void)
 {
 	struct pollfd p = {.events = 0};
 	struct heir *h;
@@ -459,14 +460,12 @@ static void leave_bare(struct heir *h, int fd)
 {
 	int page = atomic_load(&h->fd[PAGE]), file;
 	off_t size = 0;
-	char byte[16];
 
 	if (os_lock(page, F_WRLCK, 0, 1, false))
 		return;
 	file = rds_deposit_look(fd, NULL) ? -1 : os_memfd("rds socket", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (file >= 0 && !write_state(page, file, &size)) {
-		while (os_recv(fd, byte, sizeof(byte), MSG_DONTWAIT) > 0)
-			; /* what the last carrier has shown there */
+		os_recv_all(fd); /* what the last carrier has shown there */
 		rds_deposit_leave(atomic_load(&h->fd[PAIR]), file, -1, page, (uint64_t)size);
 	}
 	if (file >= 0)
@@ -474,7 +473,7 @@ static void leave_bare(struct heir *h, int fd)
 	os_lock(page, F_UNLCK, 0, 1, false);
 }
 
-void rds_heir_leave(int fd)
+void rds_away_leave(int fd)
 {
 	struct heir *h;
 	struct stat st;

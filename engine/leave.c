@@ -28,7 +28,6 @@
 #include "engine/will.h"
 
 #define ROUNDS 256
-#define LOCK_TRIES_NS (100 * 1000000ull) /* a signal handler that ends the process may have interrupted who has one */
 
 int (*rds_hook_number)(struct rds_sock *sk);
 _Atomic bool rds_spread;
@@ -38,11 +37,9 @@ _Atomic bool rds_spread;
 /* What is shown there would be in the way.  (What is shown to writers lies on our end, and goes along.) */
 static void clear_standin(struct rds_sock *sk, int standin)
 {
-	char byte[16];
-
 	rds_lock(&rds_eng->wait);
-	while (standin >= 0 && os_recv(standin, byte, sizeof(byte), MSG_DONTWAIT) > 0)
-		;
+	if (standin >= 0)
+		os_recv_all(standin);
 	atomic_store(&sk->shown_in, false);
 	rds_unlock(&rds_eng->wait);
 }
@@ -195,9 +192,8 @@ struct lock_look {
 /* To be had, and given back: nobody below us on this thread's stack has it. */
 static bool free_soon(rds_lock_t *lock, uint64_t until)
 {
-	while (!rds_trylock(lock))
-		if (os_now_ns() >= until)
-			return false;
+	if (!rds_lock_until(lock, until))
+		return false;
 	rds_unlock(lock);
 	return true;
 }
@@ -223,7 +219,7 @@ static bool sends_are_free(uint64_t until)
 
 void rds_leave_now(void)
 {
-	uint64_t until = os_now_ns() + LOCK_TRIES_NS;
+	uint64_t until = os_now_ns() + RDS_LOCK_TRIES_NS;
 
 	if (!rds_eng || rds_engine_foreign())
 		return;

@@ -234,6 +234,13 @@ int os_lock(int fd, short type, off_t start, off_t len, bool wait)
 	return os_fcntl(fd, wait ? F_SETLKW : F_SETLK, (long)&fl);
 }
 
+int os_file_lock(int fd, short type, off_t start, off_t len)
+{
+	struct flock fl = {.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = len};
+
+	return os_fcntl(fd, F_OFD_SETLK, (long)&fl);
+}
+
 int os_lock_holder(int fd, off_t start, off_t len)
 {
 	struct flock fl = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = start, .l_len = len };
@@ -390,6 +397,22 @@ int os_getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
 int os_setsockopt(int fd, int level, int opt, const void *val, socklen_t len)
 {
 	return (int)sys5(SYS_setsockopt, fd, level, opt, val, len);
+}
+
+bool os_peer_is_self(int fd)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	return os_getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.pid == os_getpid();
+}
+
+void os_recv_all(int fd)
+{
+	char buf[16];
+
+	while (os_recv(fd, buf, sizeof(buf), MSG_DONTWAIT) > 0)
+		;
 }
 
 /* ---- waiting ---- */

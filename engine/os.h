@@ -77,6 +77,8 @@ ssize_t os_recvmsg(int fd, struct msghdr *msg, int flags);
 int os_getsockname(int fd, struct sockaddr *sa, socklen_t *len);
 int os_getsockopt(int fd, int level, int opt, void *val, socklen_t *len);
 int os_setsockopt(int fd, int level, int opt, const void *val, socklen_t len);
+bool os_peer_is_self(int fd); /* AF_UNIX: has this process made or connected the other end, by the kernel's word? */
+void os_recv_all(int fd);     /* reads what lies there, and throws it away */
 int os_poll(struct pollfd *fds, nfds_t n, int timeout_ms);
 int os_eventfd(unsigned init, int flags);
 int os_pipe(int fds[2], int flags);
@@ -91,6 +93,8 @@ int os_ftruncate(int fd, off_t len);
 int os_fallocate(int fd, off_t off, off_t len);
 /* fcntl record lock of [start, start+len): type F_RDLCK/F_WRLCK/F_UNLCK; wait: F_SETLKW else F_SETLK. */
 int os_lock(int fd, short type, off_t start, off_t len, bool wait);
+/* The same, F_SETLK, of the open file: it does not go with the closing of another descriptor of the file. */
+int os_file_lock(int fd, short type, off_t start, off_t len);
 /* 0 nobody else holds a write lock in the range, else the holder's pid, or -errno. */
 int os_lock_holder(int fd, off_t start, off_t len);
 pid_t os_getpid(void);

@@ -82,10 +82,7 @@ static void show_in(struct rds_sock *sk)
 
 static void show_out(struct rds_sock *sk)
 {
-	char buf[16];
-
-	while (os_recv(rds_sock_pair(sk), buf, sizeof(buf), MSG_DONTWAIT) > 0)
-		;
+	os_recv_all(rds_sock_pair(sk));
 	sk->hidden_out = false;
 }
 
@@ -99,12 +96,9 @@ static bool names(const struct rds_sock *sk, int fd)
 
 static void lower_in(struct rds_sock *sk, int fd)
 {
-	char buf[16];
-
 	if (!names(sk, fd))
 		return;
-	while (os_recv(fd, buf, sizeof(buf), MSG_DONTWAIT) > 0)
-		;
+	os_recv_all(fd);
 	sk->shown_in = false;
 }
 

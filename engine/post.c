@@ -352,14 +352,6 @@ int rds_post_listen(void)
 	return err;
 }
 
-static bool is_this_process(int fd)
-{
-	struct ucred cred;
-	socklen_t len = sizeof(cred);
-
-	return os_getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.pid == os_getpid();
-}
-
 int rds_post_dial(void)
 {
 	int fd = os_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err;
@@ -367,7 +359,7 @@ int rds_post_dial(void)
 	if (fd < 0)
 		return fd;
 	err = os_connect(fd, (struct sockaddr *)&post.name, post.name_len);
-	if (!err && !is_this_process(fd))
+	if (!err && !os_peer_is_self(fd))
 		err = -EPERM;
 	if (!err)
 		err = os_fcntl(fd, F_SETFL, 0);
@@ -389,7 +381,7 @@ int rds_post_accept(void)
 	const struct timeval patience = {.tv_sec = LEND_SECONDS};
 	int fd;
 
-	while ((fd = os_accept4(post.listener, SOCK_CLOEXEC)) >= 0 && !is_this_process(fd))
+	while ((fd = os_accept4(post.listener, SOCK_CLOEXEC)) >= 0 && !os_peer_is_self(fd))
 		os_close(fd);
 	os_close_slot(&post.listener);
 	if (fd < 0)

@@ -166,13 +166,6 @@ int reg_slot_take(struct registry *reg, uint32_t slot)
 	return os_lock(reg_fd(reg), F_RDLCK, REG_SLOT_BYTE(slot), 1, false);
 }
 
-static int ofd_lock(int fd, short type, uint32_t slot)
-{
-	struct flock fl = { .l_type = type, .l_whence = SEEK_SET, .l_start = REG_SLOT_BYTE(slot), .l_len = 1 };
-
-	return os_fcntl(fd, F_OFD_SETLK, (long)&fl);
-}
-
 /*
  * Closing oldfd will drop every lock of this process on the file.  A lock of the open file description, which both
  * numbers share, bridges the gap; it is given back at once because a forked child would keep it alive.
@@ -184,13 +177,13 @@ void reg_fd_moved(void *arg, int oldfd, int newfd)
 	if (oldfd >= 0) {
 		pthread_mutex_lock(&reg->mutex);
 		if (reg->slot < REG_PROCS)
-			ofd_lock(newfd, F_RDLCK, reg->slot);
+			os_file_lock(newfd, F_RDLCK, REG_SLOT_BYTE(reg->slot), 1);
 		atomic_store(&reg->fds.n[0], newfd);
 		return;
 	}
 	if (reg->slot < REG_PROCS) {
 		reg_slot_take(reg, reg->slot);
-		ofd_lock(newfd, F_UNLCK, reg->slot);
+		os_file_lock(newfd, F_UNLCK, REG_SLOT_BYTE(reg->slot), 1);
 	}
 	pthread_mutex_unlock(&reg->mutex);
 }

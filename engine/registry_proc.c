@@ -3,7 +3,8 @@
  * registry_proc.c - process slots: taking one, leaving in order, and clearing away the dead.
  *
  * A slot is taken in this order: record lock on its byte, contents, `state`.  So a used slot whose byte nobody holds
- * belongs to the dead, always.  It is cleared in this order: its sockets (those that exist without it become nobody's), its counters (reg_fold), `state`; a reaper
+ * belongs to the dead, always.  It is cleared in this order: its sockets (those that exist without it become nobody's), its
+ * counters (reg_fold), `state`; a reaper
  * that is killed on the way has done nothing that the next one could not do again.
  */
 #include <errno.h>

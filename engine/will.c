@@ -36,9 +36,9 @@ static struct {
 void rds_will_write(struct rds_sock *sk)
 {
 	struct rds_share_will *will = atomic_load(&sk->will);
-	unsigned wanted = atomic_fetch_add(&sk->will_wanted, 1), which;
+	unsigned wanted, which;
 
-	if (!will || wanted) /* who is at it writes once more */
+	if (!will || atomic_fetch_add(&sk->will_wanted, 1)) /* who is at it writes once more */
 		return;
 	do {
 		wanted = atomic_load(&sk->will_wanted);
@@ -46,13 +46,6 @@ void rds_will_write(struct rds_sock *sk)
 		rds_share_fill(sk, &will->st[which]);
 		atomic_store(&will->which, which);
 	} while (!atomic_compare_exchange_strong(&sk->will_wanted, &wanted, 0));
-}
-
-static int file_lock(int fd, short type)
-{
-	struct flock fl = {.l_type = type, .l_whence = SEEK_SET, .l_len = 1};
-
-	return os_fcntl(fd, F_OFD_SETLK, (long)&fl);
 }
 
 /*
@@ -67,11 +60,11 @@ static void page_moved(void *arg, int oldfd, int newfd)
 		atomic_store(&sk->will_fd.n[0], newfd);
 	} else if (oldfd >= 0) {
 		os_lock(newfd, F_RDLCK, 0, 1, false);
-		file_lock(newfd, F_RDLCK);
+		os_file_lock(newfd, F_RDLCK, 0, 1);
 		atomic_store(&sk->will_fd.n[0], newfd);
 	} else {
 		os_lock(newfd, F_RDLCK, 0, 1, false);
-		file_lock(newfd, F_UNLCK);
+		os_file_lock(newfd, F_UNLCK, 0, 1);
 		if (os_lock(newfd, F_WRLCK, 0, 1, false))
 			rds_error(
 				"the lock on an RDS socket's will is lost: if other processes have the socket, two may "
@@ -285,7 +278,9 @@ void rds_wills_lend(void)
 {
 	struct rds_sock *sk;
 
-	if (!rds_lock_soon(&lending)) /* most likely a signal has interrupted this thread here */
+	if (!rds_lock_until(&lending,
+			    os_now_ns() +
+				    RDS_LOCK_TRIES_NS)) /* most likely a signal has interrupted this thread here */
 		return;
 	while ((sk = next_unlent())) {
 		if (!has_line())

@@ -49,7 +49,7 @@ int rds_will_again(struct rds_sock *sk);
 void rds_will_close(struct rds_sock *sk); /* this table's number */
 void rds_will_unmap(struct rds_sock *sk); /* nobody uses the structure any more */
 
-/* Which descriptors a holder gets, of the calling thread's table, in the order of struct rds_estate; false: there is no will. */
+/* Which descriptors a holder gets: our end of the pair, the line, the will, of the calling thread's table.  False: not all are there. */
 bool rds_will_fds(struct rds_sock *sk, int fds[3]);
 void rds_will_forget(void); /* forked child */
 
@@ -81,15 +81,7 @@ void rds_heir_drop(uint64_t inode);
 bool rds_heir_any(void);
 /* What is written on a will: 0 or -errno. */
 int rds_heir_read(int page, struct rds_share_state *st);
-/*
- * This process ends.  If the carrier of the stand-in fd was killed and nobody has noticed, others may have nothing but the stand-in: a deposit is
- * left for them.
- */
-void rds_heir_leave(int fd);
-/* Lines to wait for: puts up to `room` of them there, and says how many there are.  They may be closed at any time: a hint. */
-unsigned rds_heir_lines(struct pollfd *p, unsigned room);
 int rds_heir_line(uint64_t inode); /* -1: none */
-void rds_heir_unline(void);	   /* those that have hung up are waited for no longer */
 
 /*
  * Forked child: what its parent carried and had a will for is kept from now on, under the numbers that it has already; to be called before

@@ -194,25 +194,22 @@ void rds_fds_ending(void)
 
 bool rds_fds_find_carrier(int fd)
 {
-	struct rds_sock *sk = rds_fds_get(fd);
-	int rc = 0;
+	struct rds_sock *sk = RDS_INHERITED;
+	int rc;
 
-	while (sk == RDS_INHERITED) {
-		rc = rds_away_watch(fd, false);
+	while (sk == RDS_INHERITED && (rc = rds_away_watch(fd, false)) != 0) {
 		if (rc == -RDS_AWAY_LEFT)
 			rc = rds_fds_take_over(fd);
-		else if (!rc)
-			return false;
 		if (rc) {
 			if (rc == -ENOTCONN && rds_away_widowed(fd))
 				rds_away_give_up(fd);
 			rds_away_unline(); /* and nobody is woken for it again */
-			return false;
+			break;
 		}
 		sk = rds_fds_get(fd);
 	}
 	rds_fds_put(sk);
-	return sk;
+	return sk && sk != RDS_INHERITED;
 }
 
 /* All numbers of the socket that `fd` names, which this process carries from now on. */

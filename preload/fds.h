@@ -181,8 +181,8 @@ void rds_fds_left(void);
  */
 bool rds_fds_find_carrier(int fd);
 void rds_fds_mourn(void); /* the same for all that have */
-void rds_fds_ending(
-	void); /* this process ends, or execs: sockets of others that have lost their carriers are left to whoever wants them */
+/* This process ends, or execs: sockets of others that have lost their carriers are left to whoever wants them. */
+void rds_fds_ending(void);
 /* Is it another process's socket, and none of its other numbers outside [first, last]? */
 bool rds_fds_only(int fd, unsigned first, unsigned last);
 

@@ -10,7 +10,6 @@
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
-#include <sys/wait.h>
 
 #define ROW 20
 #define CREW 8

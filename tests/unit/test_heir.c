@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "engine/away.h"
 #include "engine/os.h"
 #include "engine/will.h"
 #include "tests/unit/suite.h"
@@ -153,10 +154,10 @@ START_TEST(only_when_the_carrier_is_gone)
 	ck_assert(!rds_heir_bereaved(standin));
 	ck_assert_int_eq(rds_heir_take(standin, inode, &e), -EAGAIN);
 	end(pid);
-	ck_assert_uint_eq(rds_heir_lines(&p, 1), 1);
+	ck_assert_uint_eq(rds_away_lines(&p, 1), 1);
 	ck_assert_int_eq(poll(&p, 1, 0), 1); /* its other end is closed */
 	ck_assert_int_ge(rds_heir_line(inode), 0);
-	rds_heir_unline(); /* nobody could be found: it does not wake again, and can be taken all the same */
+	rds_away_unline(); /* nobody could be found: it does not wake again, and can be taken all the same */
 	ck_assert_int_lt(rds_heir_line(inode), 0);
 	ck_assert(rds_heir_bereaved(standin));
 	ck_assert_int_eq(rds_heir_take(standin, inode, &e), 0);
@@ -186,7 +187,7 @@ START_TEST(the_next_carrier)
 	hello(3);
 	pid = carrier();
 	hello(3); /* another line, the same will */
-	ck_assert_uint_eq(rds_heir_lines(NULL, 0), 1);
+	ck_assert_uint_eq(rds_away_lines(NULL, 0), 1);
 	ck_assert(!rds_heir_bereaved(standin));
 	hello(0); /* and one without: there is nothing to wait for */
 	ck_assert_int_lt(rds_heir_line(inode), 0);
@@ -247,12 +248,12 @@ START_TEST(met_and_left)
 	/* Another one had met it, too. */
 	hello(3);
 	page->which = 1;
-	rds_heir_leave(standin);
+	rds_away_leave(standin);
 	ck_assert(rds_deposit_look(standin, fds));
 	ck_assert_int_ge(fds[1], 0);
 	close(fds[0]);
 	close(fds[1]);
-	rds_heir_leave(standin); /* once */
+	rds_away_leave(standin); /* once */
 	ck_assert_int_eq(rds_heir_take(standin, inode, &e), 0);
 	ck_assert_uint_eq(e.size, sizeof(struct rds_share_state));
 	ck_assert_int_eq(pread(e.file, &page->st[0], sizeof(page->st[0]), 0), sizeof(page->st[0]));
