@@ -390,9 +390,18 @@ int registry_sock_where(struct registry *reg, uint32_t idx, const struct rds_pro
 	return 0;
 }
 
+/* Locked: asking takes the name for a moment, and who asked at the same time would believe that it exists. */
 bool registry_sock_gone(struct registry *reg, uint32_t idx)
 {
-	return idx >= reg_usable(reg) || reg_orphan_gone(&reg->f->sock[idx]);
+	bool gone;
+
+	if (idx >= reg_usable(reg))
+		return true;
+	if (reg_lock(reg))
+		return false;
+	gone = reg_orphan_gone(&reg->f->sock[idx]);
+	reg_unlock(reg);
+	return gone;
 }
 
 /* ---- look-up ---- */
