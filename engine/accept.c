@@ -159,7 +159,7 @@ static int send_operations(struct send_call *c, struct rds_conn *conn)
 			rds_ops_take_back(ops);
 	}
 	if (!err && ops->id_addr) /* checked; only another thread can have taken it away */
-		rds_user_put(ops->id_addr, &ops->barrier_id, sizeof(ops->barrier_id));
+		rds_user_put(ops->memory, ops->id_addr, &ops->barrier_id, sizeof(ops->barrier_id));
 	rds_ops_let_go(ops);
 	return err;
 }

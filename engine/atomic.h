@@ -5,11 +5,12 @@
 #ifndef ENGINE_ATOMIC_H
 #define ENGINE_ATOMIC_H
 
+#include "engine/memory.h"
 #include "engine/rdma_args.h"
 
 /* The word after it, if `old` was there. */
 uint64_t rds_atomic_value(const struct rds_atomic_request *req, uint64_t old);
 /* rx held, which makes it atomic.  -EFAULT: not mapped, not writable. */
-int rds_atomic_run(const struct rds_atomic_request *req, uint64_t at, uint64_t *old);
+int rds_atomic_run(struct rds_memory *m, const struct rds_atomic_request *req, uint64_t at, uint64_t *old);
 
 #endif

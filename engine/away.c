@@ -85,7 +85,7 @@ static int dial(int fd, struct away_slot *s, bool quiet)
 		os_close(sv[0]);
 		return err;
 	}
-	s->greeted = false;
+	s->greeted = s->memory_given = false;
 	s->watched = !quiet;
 	s->seq = 0;
 	return os_dup_high_slot(sv[0], &s->fd);
@@ -323,8 +323,10 @@ static int sleep_until_ready(struct away_slot *s, struct away_call *c)
 
 static int run(struct away_slot *s, struct away_call *c)
 {
-	int kind = send_request(s, c);
+	int kind = c->q.names_memory ? away_memory_give(s) : 0;
 
+	if (!kind)
+		kind = send_request(s, c);
 	if (kind)
 		return kind;
 	while ((kind = next_packet(s, c)) >= 0) {

@@ -49,6 +49,11 @@ void rds_away_meet(int fd);
  */
 void rds_away_closing(int fd, bool last);
 /*
+ * ... it is.  If it was the last number anywhere the carrier has closed the socket when this returns, as the kernel would have: its port can be
+ * had again.  Waits for that, 100 ms at most.
+ */
+void rds_away_closed(void);
+/*
  * This process ends or execs; fd is another process's socket.  If its carrier was killed and nobody has noticed, others may have nothing but the
  * stand-in: a deposit is left for them (heir.c).
  */

@@ -70,6 +70,7 @@ ssize_t rds_away_sendmsg(int fd, const struct msghdr *msg, int flags)
 			return -EFAULT;
 		c.control = msg->msg_control;
 		c.q.control_len = (uint32_t)msg->msg_controllen;
+		away_try_message(&c, msg);
 	}
 	err = take_data(&c, msg);
 	if (err)
@@ -200,6 +201,8 @@ int rds_away_setsockopt(int fd, int level, int opt, const void *val, socklen_t l
 	struct iovec iov = {(void *)(uintptr_t)val, len < RDS_SHARE_OPTION ? len : RDS_SHARE_OPTION};
 	int64_t rc;
 
+	if ((level == SOL_RDS || level == SOL_RDS_HISTORIC) && opt == RDS_BARRIER)
+		return away_barrier(fd, val, (int)len, blocks(fd, 0));
 	if ((int)len < 0)
 		return -EINVAL;
 	if (val && !rds_user_readable(val, iov.iov_len)) {
@@ -207,6 +210,7 @@ int rds_away_setsockopt(int fd, int level, int opt, const void *val, socklen_t l
 		c.q.data_len = (uint32_t)iov.iov_len;
 		c.data = &iov;
 		c.n_data = 1;
+		away_try_option(&c, val);
 	}
 	rc = away_call(fd, &c);
 	away_end(&c);

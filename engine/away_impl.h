@@ -15,8 +15,10 @@ struct away_slot {
 	uint32_t seq;
 	uint64_t inode;
 	_Atomic int fd;
+	struct away_slot *parting; /* the next that this thread is about to close */
 	bool greeted; /* the carrier has answered that it is there */
 	bool watched; /* and keeps the stand-in current */
+	bool memory_given; /* or known not to be wanted (away_rdma.c) */
 	char *packet;
 };
 
@@ -44,6 +46,14 @@ void away_slot_made(void); /* it has one now */
 void away_slot_give_back(struct away_slot *s);
 void away_slot_drop(struct away_slot *s);   /* with its channel */
 void away_slot_unused(struct away_slot *s); /* it has none */
+
+/* ---- away_rdma.c ---- */
+int away_memory_give(struct away_slot *s); /* before the first call that names memory: 0, or -errno as of away_call() */
+void away_try_message(struct away_call *c, const struct msghdr *msg);
+void away_try_option(struct away_call *c, const void *val);
+int away_barrier(int fd, const void *val, int len, bool blocks);
+
+/* ---- away.c ---- */
 
 /* Makes the call: its result.  Whatever it is, away_end() afterwards; what the answer points to is good until then. */
 int64_t away_call(int fd, struct away_call *c);

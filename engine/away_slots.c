@@ -16,6 +16,7 @@
 
 #define SLOTS 64
 #define CHUNKS 256
+#define PART_MS 100 /* a carrier that is stopped closes it later */
 
 enum { FREE, IDLE, BUSY, DOOMED /* BUSY, to be closed after it */ };
 
@@ -145,6 +146,8 @@ void rds_away_forget(void)
 	start_anew();
 }
 
+static __thread struct away_slot *parting __attribute__((tls_model("initial-exec")));
+
 static void close_one(struct away_slot *s, uint64_t inode)
 {
 	uint32_t busy = BUSY;
@@ -152,10 +155,12 @@ static void close_one(struct away_slot *s, uint64_t inode)
 	if (s->inode != inode || atomic_load(&s->state) == FREE)
 		return;
 	if (take(s, IDLE)) {
-		if (s->inode == inode)
-			away_slot_drop(s);
-		else
+		if (s->inode != inode) {
 			away_slot_give_back(s);
+			return;
+		}
+		s->parting = parting;
+		parting = s;
 	} else {
 		atomic_compare_exchange_strong(&s->state, &busy, DOOMED);
 	}
@@ -171,6 +176,26 @@ void rds_away_closing(int fd, bool last)
 	each_slot(close_one, st.st_ino);
 	if (last)
 		rds_heir_drop(st.st_ino);
+}
+
+/* The carrier closes its end of a channel when it has closed what the channel was for. */
+void rds_away_closed(void)
+{
+	uint64_t until = parting ? os_now_ns() + PART_MS * 1000000ull : 0, now;
+	struct away_slot *s, *list = parting;
+	struct pollfd p = {.events = POLLIN};
+
+	parting = NULL;
+	for (s = list; s; s = s->parting)
+		os_shutdown(atomic_load(&s->fd), SHUT_WR);
+	while ((s = list)) {
+		list = s->parting;
+		p.fd = atomic_load(&s->fd);
+		now = os_now_ns();
+		if (s->greeted && now < until)
+			os_poll(&p, 1, (int)((until - now) / 1000000) + 1);
+		away_slot_drop(s);
+	}
 }
 
 void away_slot_unused(struct away_slot *s)

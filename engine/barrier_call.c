@@ -90,23 +90,28 @@ void rds_op_numbered_over(struct rds_op *op, bool never_was)
 
 /* ---- the call ---- */
 
-static int check(struct rds_sock *sk, const void *val, int len, struct rds_barrier_request *req)
+int rds_barrier_decode(const void *val, int len, struct rds_barrier_request *req)
 {
 	unsigned char copy[32];
-	int err;
 
-	if (atomic_load(&sk->no_rdma))
-		return -ENOPROTOOPT;
-	if (!rds_sock_bound(sk))
-		return -ENOTCONN;
 	if (len < 0 || (size_t)len > sizeof(copy))
 		return -EINVAL;
 	if (rds_user_readable(val, (size_t)len) < 0)
 		return -EFAULT;
 	memcpy(copy, val, (size_t)len);
-	err = rds_abi_barrier(copy, len, req);
-	if (err)
-		return err;
+	return rds_abi_barrier(copy, len, req);
+}
+
+static int may_ask(struct rds_sock *sk)
+{
+	if (atomic_load(&sk->no_rdma))
+		return -ENOPROTOOPT;
+	return rds_sock_bound(sk) ? 0 : -ENOTCONN;
+}
+
+/* About which destination? */
+static int resolve(struct rds_sock *sk, struct rds_barrier_request *req)
+{
 	if (!rds_ip_is_v4(&sk->laddr.ip))
 		return -EINVAL;
 	if (req->daddr)
@@ -164,8 +169,18 @@ static int sleep_for(struct rds_sock *sk, int fd, const struct rds_barrier_reque
 	return ret;
 }
 
+int rds_barrier_for(struct rds_sock *sk, int fd, int bad, struct rds_barrier_request *req, uint64_t *mark)
+{
+	uint64_t gen;
+	int err = may_ask(sk);
+
+	if (!err)
+		err = bad ? bad : resolve(sk, req);
+	return err ? err : ask(sk, fd, req, req->nonblock, mark, &gen);
+}
+
 /* It is the caller's own memory, in the caller's own call. */
-static int store_mark(const struct rds_barrier_request *req, uint64_t mark)
+int rds_barrier_store(const struct rds_barrier_request *req, uint64_t mark)
 {
 	void *to = (void *)(uintptr_t)req->mark_addr;
 
@@ -182,8 +197,12 @@ int rds_barrier_set(struct rds_sock *sk, int fd, const void *val, int len)
 {
 	struct rds_barrier_request req;
 	uint64_t mark = 0, gen;
-	int ret = check(sk, val, len, &req);
+	int ret = may_ask(sk);
 
+	if (!ret)
+		ret = rds_barrier_decode(val, len, &req);
+	if (!ret)
+		ret = resolve(sk, &req);
 	if (ret)
 		return ret;
 	ret = ask(sk, fd, &req, req.nonblock, &mark, &gen);
@@ -192,7 +211,7 @@ int rds_barrier_set(struct rds_sock *sk, int fd, const void *val, int len)
 		ret = ask(sk, fd, &req, true, &mark, &gen);
 	else if (ret > 0)
 		ret = sleep_for(sk, fd, &req, &mark);
-	if ((!ret || ret == -EAGAIN) && store_mark(&req, mark))
+	if ((!ret || ret == -EAGAIN) && rds_barrier_store(&req, mark))
 		return -EFAULT;
 	return ret;
 }

@@ -165,6 +165,7 @@ static void carry_end(struct rds_carry *c)
 	/* The last copy may be ours: then the kernel says so on the other end, and the socket is closed. */
 	os_close_slot(&c->standin);
 	free(c);
+	rds_sock_look(sk);
 	rds_sock_put(sk);
 }
 
@@ -178,14 +179,35 @@ static void detach(struct rds_holder *h, bool read)
 	for (p = &c->holders; *p != h; p = &(*p)->next)
 		;
 	*p = h->next;
-	rds_event_del(atomic_load(&h->fd));
-	os_close_slot(&h->fd);
-	free(h);
 	if (!c->holders)
 		carry_end(c);
+	/* Last: who has closed its last number waits for this (rds_away_closed()). */
+	rds_event_del(atomic_load(&h->fd));
+	os_close_slot(&h->fd);
+	rds_memory_put(h->memory);
+	free(h);
 }
 
 /* ---- requests ---- */
+
+/* It may return before its mark is reached, and says how far that is. */
+static void barrier_over(struct rds_holder *h)
+{
+	struct rds_carry_result r;
+	bool gone;
+
+	if (atomic_load(&h->carry->sk->leaving)) {
+		rds_carry_wake(); /* it is told to ask the next one */
+		return;
+	}
+	rds_carry_serve(h->carry, h->call, &r);
+	gone = say(h, RDS_SHARE_READY, h->seq) || answer(h, h->seq, &r);
+	rds_carry_result_free(&r);
+	if (gone)
+		detach(h, true);
+	else
+		stop_waiting(h);
+}
 
 static void timed_out(struct rds_timer *tm)
 {
@@ -193,6 +215,10 @@ static void timed_out(struct rds_timer *tm)
 
 	if (!h->call)
 		return;
+	if (h->call->req.op == RDS_SHARE_BARRIER) {
+		barrier_over(h);
+		return;
+	}
 	stop_waiting(h);
 	if (say(h, RDS_SHARE_READY, h->seq) || answer_plain(h, h->seq, -ETIMEDOUT))
 		detach(h, true);
@@ -244,7 +270,7 @@ static bool try_call(struct rds_holder *h, const struct rds_share_call *call, bo
 
 static uint64_t timeout_of(const struct rds_sock *sk, const struct rds_share_call *call)
 {
-	return atomic_load(call->req.op == RDS_SHARE_RECV ? &sk->rcvtimeo_ns : &sk->sndtimeo_ns);
+	return atomic_load(call->req.op == RDS_SHARE_SEND ? &sk->sndtimeo_ns : &sk->rcvtimeo_ns);
 }
 
 /* Does not answer at once: the holder is told to sleep. True: it is gone. */
@@ -303,6 +329,12 @@ static bool request(struct rds_holder *h, struct rds_share_call *call)
 		detach(h, true);
 		return true;
 	}
+	if (call->req.op == RDS_SHARE_MEMORY && call->memfd >= 0) {
+		rds_memory_put(h->memory);
+		h->memory = rds_memory_new(call->memfd);
+		call->memfd = -1;
+	}
+	call->memory = h->memory;
 	atomic_store(&sk->carried, true);
 	if (!try_call(h, call, false, &gone))
 		return sleep_call(h, call);

@@ -6,6 +6,7 @@
 #ifndef ENGINE_CARRY_H
 #define ENGINE_CARRY_H
 
+#include "engine/memory.h"
 #include "engine/message.h"
 #include "engine/share.h"
 #include "engine/sock.h"
@@ -14,6 +15,7 @@ struct rds_holder {
 	struct rds_event ev; /* the channel */
 	_Atomic int fd;
 	struct rds_carry *carry;
+	struct rds_memory *memory; /* the holder's (held); NULL: it has not said */
 	struct rds_holder *next;
 	/* the call that sleeps */
 	struct rds_share_call *call;
@@ -37,6 +39,7 @@ struct rds_carry {
 struct rds_share_call {
 	struct rds_share_request req;
 	char *name, *control, *data;
+	struct rds_memory *memory; /* the holder's */
 	int memfd; /* -1: none */
 	void *mapped;
 	char bytes[];

@@ -33,7 +33,7 @@ static bool plausible(const struct rds_share_request *q, size_t len)
 static int map_big(struct rds_share_call *call)
 {
 	if (!call->req.big)
-		return call->memfd < 0 ? 0 : -EPROTO;
+		return call->memfd < 0 || call->req.op == RDS_SHARE_MEMORY ? 0 : -EPROTO;
 	if (call->memfd < 0 || call->req.data_len)
 		return -EPROTO;
 	if (!rds_share_sealed(call->memfd, call->req.big))
@@ -65,6 +65,7 @@ int rds_carry_call_read(const char *packet, size_t len, int memfd, struct rds_sh
 	call->data = call->control + q.control_len;
 	call->memfd = memfd;
 	call->mapped = NULL;
+	call->memory = NULL;
 	err = map_big(call);
 	if (err) {
 		rds_carry_call_free(call);

@@ -12,35 +12,47 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/cmsg.h"
+#include "engine/legacy_abi.h"
+#include "engine/rdma.h"
+#include "engine/rdma_try.h"
 
 static void fail(struct rds_carry_result *r, int err)
 {
 	r->a.result = err;
 }
 
-/* Addresses in it are the other process's: its memory is not here. */
-static void not_here(struct rds_carry_result *r)
+/* ---- memory ---- */
+
+/* The holder's: from now on, on this channel. */
+static void serve_memory(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r)
 {
-	rds_warn_once(
-		"RDMA on a socket that another process carries: regions and operations belong to the process that "
-		"opened the socket (EOPNOTSUPP)");
-	fail(r, -EOPNOTSUPP);
+	(void)c;
+	(void)call;
+	(void)r; /* carry.c has taken it */
+}
+
+/* Addresses in it are the other process's.  It gives us its memory before the first such call, if it can and may. */
+static bool at_hand(const struct rds_share_call *call, bool needed, struct rds_carry_result *r)
+{
+	static struct rds_caller caller; /* one helper, one call */
+	const struct rds_share_request *q = &call->req;
+
+	if (!needed)
+		return true;
+	if (!call->memory) {
+		rds_warn_once(
+			"RDMA by a process that holds a socket of this one: its memory cannot be reached from here "
+			"(another user, no /proc, or not dumpable): EOPNOTSUPP");
+		fail(r, -EOPNOTSUPP);
+		return false;
+	}
+	caller = (struct rds_caller){
+		.memory = call->memory, .fault = q->fault, .word = q->word, .abi = q->abi, .epoch = q->epoch};
+	rds_caller = &caller;
+	return true;
 }
 
 /* ---- messages ---- */
-
-static bool names_memory(const struct msghdr *msg)
-{
-	const unsigned of_memory = RDS_HAS_ARGS | RDS_HAS_ATOMIC | RDS_HAS_MAP;
-	struct rds_cmsg_in c;
-
-	rds_cmsg_in_init(&c, msg);
-	while (rds_cmsg_in_next(&c) > 0)
-		if (rds_cmsg_in_is_rds(&c) && (rds_cmsg_kind(c.hdr.cmsg_type) & of_memory))
-			return true;
-	return false;
-}
 
 static void serve_send(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r)
 {
@@ -59,12 +71,11 @@ static void serve_send(struct rds_carry *c, const struct rds_share_call *call, s
 	if (q->control_len) {
 		msg.msg_control = call->control;
 		msg.msg_controllen = q->control_len;
-		if (names_memory(&msg)) {
-			not_here(r);
+		if (!at_hand(call, rds_rdma_names_memory(&msg), r))
 			return;
-		}
 	}
 	r->a.result = rds_sendmsg(c->sk, atomic_load(&c->standin), &msg, q->flags | MSG_DONTWAIT);
+	rds_caller = NULL;
 	r->sleeps = r->a.result == -EAGAIN || r->a.result == -ENOBUFS;
 }
 
@@ -134,20 +145,39 @@ static void serve_name_of(struct rds_carry *c, const struct rds_share_call *call
 static void serve_setopt(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r)
 {
 	const struct rds_share_request *q = &call->req;
-	bool sol_rds = q->level == SOL_RDS || q->level == SOL_RDS_HISTORIC;
-
-	if (sol_rds && (q->opt == RDS_BARRIER || q->opt == RDS_GET_MR_FOR_DEST ||
-			(q->opt == RDS_GET_MR && q->arg != sizeof(int)))) { /* an int: RDS_SNDBUF of 2006 */
-		not_here(r);
-		return;
-	}
 	if (q->has_name && q->arg > q->data_len && q->data_len < RDS_SHARE_OPTION) {
 		fail(r, -EFAULT);
 		return;
 	}
+	if (!at_hand(call, rds_rdma_opt_names_memory(q->level, q->opt, (socklen_t)q->arg), r))
+		return;
 	/* What could not be read is no address here either. */
 	r->a.result = rds_setsockopt(c->sk, atomic_load(&c->standin), q->level, q->opt, q->has_name ? call->data : NULL,
 				     (socklen_t)q->arg);
+	rds_caller = NULL;
+}
+
+static void serve_barrier(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r)
+{
+	const struct rds_share_request *q = &call->req;
+	struct rds_barrier_request req = {0};
+	uint64_t mark = 0;
+	int bad = q->flags < 0 ? q->flags : 0;
+
+	if (!bad && q->data_len != sizeof(req))
+		bad = -EPROTO;
+	if (!bad)
+		memcpy(&req, call->data, sizeof(req));
+	req.nonblock |= !q->may_wait;
+	r->a.result = rds_barrier_for(c->sk, atomic_load(&c->standin), bad, &req, &mark);
+	r->sleeps = r->a.result > 0;
+	if (r->sleeps) /* this is said if its time is over */
+		r->a.result = -EAGAIN;
+	r->data = r->a.result && r->a.result != -EAGAIN ? NULL : malloc(sizeof(mark));
+	if (r->data) {
+		memcpy(r->data, &mark, sizeof(mark));
+		r->a.data_len = sizeof(mark);
+	}
 }
 
 static void serve_getopt(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r)
@@ -198,10 +228,11 @@ static void serve_error(struct rds_carry *c, const struct rds_share_call *call, 
 
 typedef void serve_fn(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r);
 static serve_fn *const serves[RDS_SHARE_OPS] = {
-	[RDS_SHARE_SEND] = serve_send,	   [RDS_SHARE_RECV] = serve_recv,	 [RDS_SHARE_BIND] = serve_name,
-	[RDS_SHARE_CONNECT] = serve_name,  [RDS_SHARE_SOCKNAME] = serve_name_of, [RDS_SHARE_PEERNAME] = serve_name_of,
-	[RDS_SHARE_SETOPT] = serve_setopt, [RDS_SHARE_GETOPT] = serve_getopt,	 [RDS_SHARE_IOCTL] = serve_ioctl,
-	[RDS_SHARE_WATCH] = serve_watch,   [RDS_SHARE_TAKE_ERROR] = serve_error, [RDS_SHARE_SET_ERROR] = serve_error,
+	[RDS_SHARE_SEND] = serve_send,	     [RDS_SHARE_RECV] = serve_recv,	   [RDS_SHARE_BIND] = serve_name,
+	[RDS_SHARE_CONNECT] = serve_name,    [RDS_SHARE_SOCKNAME] = serve_name_of, [RDS_SHARE_PEERNAME] = serve_name_of,
+	[RDS_SHARE_SETOPT] = serve_setopt,   [RDS_SHARE_GETOPT] = serve_getopt,	   [RDS_SHARE_IOCTL] = serve_ioctl,
+	[RDS_SHARE_WATCH] = serve_watch,     [RDS_SHARE_TAKE_ERROR] = serve_error, [RDS_SHARE_SET_ERROR] = serve_error,
+	[RDS_SHARE_BARRIER] = serve_barrier, [RDS_SHARE_MEMORY] = serve_memory,
 };
 
 void rds_carry_serve(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r)

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "engine/legacy_abi.h"
+#include "engine/memory.h"
 #include "engine/uaccess.h"
 #include "engine/wire.h"
 #include "rds_abi.h"
@@ -93,7 +94,6 @@ static bool vec_good(const struct rds_iovec *v)
 
 int rds_cmsg_local_vec(uint64_t vec, uint64_t nr, uint64_t *sum, struct iovec *out)
 {
-	const unsigned char *from = (const unsigned char *)(uintptr_t)vec;
 	struct rds_iovec v;
 
 	*sum = 0;
@@ -101,10 +101,12 @@ int rds_cmsg_local_vec(uint64_t vec, uint64_t nr, uint64_t *sum, struct iovec *o
 		return -EINVAL;
 	if (nr > RDS_CMSG_VECTOR_MAX)
 		return -EMSGSIZE;
-	if (rds_user_readable(from, nr * sizeof(v)))
+	/* Of another process's what is not there is found below. */
+	if (!rds_caller && rds_user_readable((const void *)(uintptr_t)vec, nr * sizeof(v)))
 		return -EFAULT;
 	for (uint64_t i = 0; i < nr; i++) {
-		memcpy(&v, from + i * sizeof(v), sizeof(v));
+		if (rds_caller_fetch(&v, vec + i * sizeof(v), sizeof(v)))
+			return -EFAULT;
 		__asm__ volatile("" : "+m"(v) : : "memory");
 		if (!vec_good(&v))
 			return -EINVAL;
@@ -200,23 +202,21 @@ int rds_cmsg_check(const struct msghdr *msg, int flags, size_t payload, struct r
 /* ---- rows 18 and 19 without RDMA ---- */
 
 /* Would pinning work?  At most the 1 MiB that row 9 lets through: do not fault in gigabytes only to refuse them. */
-static int probe_vectors(const struct rds_rdma_args *args)
+int rds_cmsg_vec_usable(uint64_t vec, uint64_t nr, bool write)
 {
-	const unsigned char *from = (const unsigned char *)(uintptr_t)args->local_vec_addr;
 	uint64_t budget = RDS_MAX_MSG;
 	struct rds_iovec v;
 
-	for (uint64_t i = 0; i < args->nr_local && budget; i++) {
+	for (uint64_t i = 0; i < nr && budget; i++) {
 		uint64_t n;
-		void *p;
 		int ret;
 
-		memcpy(&v, from + i * sizeof(v), sizeof(v));
+		if (rds_caller_fetch(&v, vec + i * sizeof(v), sizeof(v)))
+			return -EFAULT;
 		__asm__ volatile("" : "+m"(v) : : "memory");
-		p = (void *)(uintptr_t)v.addr;
 		n = v.bytes < budget ? v.bytes : budget;
 		/* A write to the peer reads our memory, a read from it writes ours. */
-		ret = args->flags & RDS_RDMA_READWRITE ? rds_user_readable(p, n) : rds_user_writable(p, n);
+		ret = write ? rds_caller_readable(v.addr, n) : rds_caller_writable(v.addr, n);
 		if (ret)
 			return ret;
 		budget -= n;
@@ -235,7 +235,7 @@ static int refuse_args(const struct rds_cmsg_in *c, bool *seen)
 	*seen = true;
 	ret = rds_cmsg_local_vec(args.local_vec_addr, args.nr_local, &sum, NULL);
 	if (!ret)
-		ret = probe_vectors(&args);
+		ret = rds_cmsg_vec_usable(args.local_vec_addr, args.nr_local, args.flags & RDS_RDMA_READWRITE);
 	if (!ret && sum > args.remote_vec.bytes)
 		ret = -EINVAL;
 	return ret;
@@ -250,7 +250,7 @@ static int refuse_atomic(const struct rds_cmsg_in *c, bool *seen)
 	*seen = true;
 	if (args.local_addr & 7)
 		return -EFAULT;
-	return rds_user_writable((void *)(uintptr_t)args.local_addr, sizeof(uint64_t));
+	return rds_caller_writable(args.local_addr, sizeof(uint64_t));
 }
 
 int rds_cmsg_refuse(const struct msghdr *msg)

@@ -42,6 +42,8 @@ unsigned rds_cmsg_kind(int type); /* RDS_HAS_*; 0: none of those that are sent *
  * element; -EMSGSIZE: more than 1024; -EFAULT.
  */
 int rds_cmsg_local_vec(uint64_t vec, uint64_t nr, uint64_t *sum, struct iovec *out);
+/* Is the memory there that such a vector names, to write it to the peer, or to read into it?  0 or -EFAULT. */
+int rds_cmsg_vec_usable(uint64_t vec, uint64_t nr, bool write);
 
 struct rds_send_cmsgs {
 	unsigned present;      /* RDS_HAS_*, by rds_cmsg_check */

@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "engine/memory.h"
 #include "engine/options.h"
 
 /* ---- layouts that rds_abi.h does not have ---- */
@@ -120,17 +121,23 @@ ABI_AT(atomic_short, user_token, 48);
 
 static _Atomic int shown = RDS_EPOCH_NONE;
 
+/* Of this program, or of the one for which a call is made. */
+static int abi_option(void)
+{
+	return rds_caller ? rds_caller->abi : (int)rds_options()->abi;
+}
+
 static void show(int epoch)
 {
 	int none = RDS_EPOCH_NONE;
 
-	if (atomic_load_explicit(&shown, memory_order_relaxed) == RDS_EPOCH_NONE)
+	if (!rds_caller && atomic_load_explicit(&shown, memory_order_relaxed) == RDS_EPOCH_NONE)
 		atomic_compare_exchange_strong(&shown, &none, epoch);
 }
 
 enum rds_abi_epoch rds_abi_epoch(void)
 {
-	switch (rds_options()->abi) {
+	switch (abi_option()) {
 	case RDS_ABI_A0:
 	case RDS_ABI_A1:
 	case RDS_ABI_A2:
@@ -142,6 +149,8 @@ enum rds_abi_epoch rds_abi_epoch(void)
 	case RDS_ABI_D:
 		return RDS_EPOCH_LATER;
 	default:
+		if (rds_caller)
+			return (enum rds_abi_epoch)rds_caller->epoch;
 		return atomic_load_explicit(&shown, memory_order_relaxed);
 	}
 }
@@ -324,7 +333,7 @@ static enum word3 meaning_of_word3(uint64_t value, bool (*writable)(uint64_t add
 {
 	bool low_byte_is_bool = (value & 0xff) <= 1;
 
-	switch (rds_options()->abi) {
+	switch (abi_option()) {
 	case RDS_ABI_A0:
 		return PHYS_ADDR;
 	case RDS_ABI_A1:

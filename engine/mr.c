@@ -94,6 +94,7 @@ static void unlink_mr(struct rds_mr *mr)
 	*mr->prev = mr->next;
 	if (mr->next)
 		mr->next->prev = mr->prev;
+	rds_memory_put(mr->memory);
 	free(mr);
 }
 
@@ -126,7 +127,8 @@ static int check_range(const struct rds_mr_request *req, struct rds_mr *mr)
 
 int rds_mr_get(struct rds_sock *sk, const struct rds_mr_request *req, uint64_t *cookie)
 {
-	struct rds_mr *mr, found = {.flags = req->flags};
+	struct rds_memory *memory = rds_caller ? rds_caller->memory : NULL;
+	struct rds_mr *mr, found = {.flags = req->flags, .memory = memory};
 	static const uint64_t zero;
 	uint32_t rkey;
 	int err = check_range(req, &found);
@@ -134,19 +136,21 @@ int rds_mr_get(struct rds_sock *sk, const struct rds_mr_request *req, uint64_t *
 	if (err)
 		return err;
 	rds_user_forget(); /* what it was a moment ago does not count: a program that registers may just have changed it */
-	if (rds_user_writable((void *)(uintptr_t)req->addr, req->bytes))
+	if (rds_caller_writable(req->addr, req->bytes))
 		return -EFAULT;
 	mr = malloc(sizeof(*mr));
 	if (!mr)
 		return -ENOMEM;
 	*mr = found;
+	rds_memory_hold(memory);
 	if (!link_mr(sk, mr, &rkey)) {
+		rds_memory_put(memory);
 		free(mr);
 		return -EBADF;
 	}
 	*cookie = rds_cookie(rkey, (uint32_t)(req->addr & (PAGE - 1)));
-	if ((req->cookie_addr && rds_user_put(req->cookie_addr, cookie, sizeof(*cookie))) ||
-	    (req->phys_addr && rds_user_put(req->phys_addr, &zero, sizeof(zero)))) {
+	if ((req->cookie_addr && rds_user_put(memory, req->cookie_addr, cookie, sizeof(*cookie))) ||
+	    (req->phys_addr && rds_user_put(memory, req->phys_addr, &zero, sizeof(zero)))) {
 		rds_mr_free(sk, *cookie);
 		return -EFAULT;
 	}
@@ -155,7 +159,7 @@ int rds_mr_get(struct rds_sock *sk, const struct rds_mr_request *req, uint64_t *
 
 static bool writable_word(uint64_t at)
 {
-	return !rds_user_writable((void *)(uintptr_t)at, sizeof(uint64_t));
+	return rds_caller ? rds_caller->word : !rds_user_writable((void *)(uintptr_t)at, sizeof(uint64_t));
 }
 
 int rds_mr_get_args(struct rds_sock *sk, const struct rds_get_mr_args *args, uint64_t *cookie)

@@ -6,6 +6,7 @@
 #define ENGINE_MR_H
 
 #include "engine/engine.h"
+#include "engine/memory.h"
 #include "engine/rdma_args.h"
 #include "rds_abi.h"
 
@@ -15,6 +16,7 @@ struct rds_mr {
 	struct rds_mr *hash_next;
 	struct rds_mr *next, **prev; /* the socket's */
 	struct rds_sock *sk;
+	struct rds_memory *memory; /* whose it is in, if another process opened it (held) */
 	uint32_t rkey;
 	uint64_t base;	/* where its first page begins: remote addresses count from there */
 	uint64_t len;	/* of its pages */

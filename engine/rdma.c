@@ -15,7 +15,6 @@
 #include "engine/user_copy.h"
 
 #define SETTLE_SPIN_NS 200000u
-#define SETTLE_NS 100000000u
 
 static _Atomic uint64_t last_id;
 
@@ -30,6 +29,7 @@ struct rds_op *rds_op_new(struct rds_sock *sk, enum rds_op_kind kind, unsigned n
 	op->nlocal = nlocal;
 	op->refs = 1;
 	op->sk = sk;
+	op->memory = rds_memory_hold(rds_caller ? rds_caller->memory : NULL);
 	rds_sock_hold(sk);
 	return op;
 }
@@ -41,6 +41,8 @@ void rds_op_put(struct rds_op *op)
 	if (--op->refs)
 		return;
 	rds_op_unnumber(op);
+	rds_memory_put(op->memory);
+	free(op->copy);
 	free(op);
 	rds_sock_put(sk);
 }
@@ -147,7 +149,7 @@ static void data_came(struct rds_op *op, const struct rds_op_hdr *h, const void 
 		rds_op_finish(op, RDS_RDMA_OTHER_ERROR);
 		return;
 	}
-	if (rds_user_put_vec(op->local, op->nlocal, op->got, data, len)) {
+	if (rds_user_put_vec(op->memory, op->local, op->nlocal, op->got, data, len)) {
 		rds_op_finish(op, RDS_RDMA_OTHER_ERROR);
 		return;
 	}
@@ -166,7 +168,7 @@ static int outcome(const struct rds_op *op, const struct rds_op_hdr *h)
 	if (op->kind == RDS_OP_READ) /* its last data are its success */
 		return RDS_RDMA_OTHER_ERROR;
 	if ((op->kind == RDS_OP_SWAP || op->kind == RDS_OP_ADD) &&
-	    rds_user_put(op->atomic.local_addr, &h->value, sizeof(h->value)))
+	    rds_user_put(op->memory, op->atomic.local_addr, &h->value, sizeof(h->value)))
 		return RDS_RDMA_OTHER_ERROR;
 	return RDS_RDMA_SUCCESS;
 }
@@ -223,7 +225,7 @@ static void close_of(struct rds_conn *conn, const struct rds_sock *sk)
 /* A program that sends and closes means it (sock.c); but a peer that does not answer must not stop us. */
 void rds_ops_settle(struct rds_sock *sk)
 {
-	uint64_t now = os_now_ns(), patient = now + SETTLE_SPIN_NS, until = now + SETTLE_NS;
+	uint64_t now = os_now_ns(), patient = now + SETTLE_SPIN_NS, until = now + RDS_OPS_SETTLE_NS;
 
 	while (atomic_load(&sk->nops) && now < until) {
 		rds_progress();

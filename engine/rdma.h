@@ -26,6 +26,8 @@ struct rds_op {
 	struct rds_op *also;	     /* the next one of the same message */
 	struct rds_op *report_next;  /* its socket's notifications (rx) */
 	struct rds_sock *sk;	     /* held */
+	struct rds_memory *memory;   /* whose, if another process asked for it: its results go there (held) */
+	void *copy;		     /* ... and what it writes is this */
 	struct rds_conn *conn;	     /* rx; NULL: not listed */
 	uint64_t id;
 	uint64_t message; /* id of the first one of its message */
@@ -121,6 +123,7 @@ void rds_op_answered(struct rds_conn *conn, const struct rds_op_hdr *h, const vo
 void rds_ops_broken(struct rds_conn *conn, bool all);
 void rds_ops_cancel(struct rds_conn *conn, struct rds_sock *sk, uint16_t dport);
 void rds_ops_close(struct rds_sock *sk); /* the socket's last close */
+#define RDS_OPS_SETTLE_NS 100000000u
 /* A number of it is about to be closed: waits for what is under way, but not for long. No lock held. */
 void rds_ops_settle(struct rds_sock *sk);
 
@@ -131,6 +134,13 @@ void rds_op_unnumber(struct rds_op *op);
 bool rds_op_held(const struct rds_op *op);
 void rds_op_numbered_over(struct rds_op *op, bool never_was);
 int rds_barrier_set(struct rds_sock *sk, int fd, const void *val, int len); /* RDS_BARRIER; may sleep */
+/*
+ * The same in three steps, for a call that another process makes on a socket of this one: the first and the last in that process, without a
+ * socket.  The middle one never sleeps: 1 if it would; bad: what the first one has said.
+ */
+int rds_barrier_decode(const void *val, int len, struct rds_barrier_request *req);
+int rds_barrier_for(struct rds_sock *sk, int fd, int bad, struct rds_barrier_request *req, uint64_t *mark);
+int rds_barrier_store(const struct rds_barrier_request *req, uint64_t mark);
 
 /* ---- at the target (rdma_serve.c); rx held ---- */
 

@@ -12,7 +12,7 @@
 
 #include "engine/legacy_abi.h"
 #include "engine/mr.h"
-#include "engine/uaccess.h"
+#include "engine/user_copy.h"
 
 struct parse {
 	struct rds_sock *sk;
@@ -42,17 +42,33 @@ static void add(struct parse *p, struct rds_op *op, uint64_t token, uint64_t fla
 /* At most the 1 MiB that row 9 lets through: no gigabytes are faulted in only to be refused. */
 static int local_memory(const struct rds_op *op, bool write)
 {
-	uint64_t budget = RDS_MAX_MSG, n;
+	uint64_t budget = RDS_MAX_MSG, n, at;
 	unsigned i;
 	int err;
 
 	for (i = 0; i < op->nlocal && budget; i++, budget -= n) {
 		n = op->local[i].iov_len < budget ? op->local[i].iov_len : budget;
 		/* A write to the peer reads our memory, a read from it writes ours. */
-		err = write ? rds_user_readable(op->local[i].iov_base, n) : rds_user_writable(op->local[i].iov_base, n);
+		at = (uintptr_t)op->local[i].iov_base;
+		err = write ? rds_caller_readable(at, n) : rds_caller_writable(at, n);
 		if (err)
 			return err;
 	}
+	return 0;
+}
+
+/*
+ * Another process's: what it writes is taken at once, so that the process may end, as it may whose pages the kernel has pinned.
+ */
+static int take_copy(struct rds_op *op)
+{
+	op->copy = malloc(op->total);
+	if (!op->copy)
+		return -ENOMEM;
+	if (rds_user_fetch_vec(op->memory, op->copy, op->local, op->nlocal, 0, op->total))
+		return -EFAULT;
+	op->local[0] = (struct iovec){op->copy, op->total};
+	op->nlocal = 1;
 	return 0;
 }
 
@@ -67,7 +83,7 @@ static int fill_rdma(struct rds_op *op, const struct rds_rdma_request *req, uint
 		return -EINVAL;
 	if (sum > RDS_MAX_MSG) /* refused before, unless the program has changed it since */
 		return -EMSGSIZE;
-	if (req->id_addr && rds_user_writable((void *)(uintptr_t)req->id_addr, sizeof(uint64_t)))
+	if (req->id_addr && rds_caller_writable(req->id_addr, sizeof(uint64_t)))
 		return -EFAULT;
 	op->kind = write ? RDS_OP_WRITE : RDS_OP_READ;
 	op->rkey = rds_cookie_rkey(req->cookie);
@@ -76,7 +92,7 @@ static int fill_rdma(struct rds_op *op, const struct rds_rdma_request *req, uint
 	op->short_notify = req->short_notify;
 	op->has_id = req->has_id;
 	op->id_addr = req->id_addr;
-	return 0;
+	return op->memory && write ? take_copy(op) : 0;
 }
 
 static int parse_args(struct parse *p, const struct rds_cmsg_in *c)
@@ -126,7 +142,7 @@ static int parse_atomic(struct parse *p, const struct rds_cmsg_in *c)
 		return -EINVAL;
 	p->atomic = true;
 	rds_abi_later();
-	if (req.local_addr & 7 || rds_user_writable((void *)(uintptr_t)req.local_addr, sizeof(uint64_t)))
+	if (req.local_addr & 7 || rds_caller_writable(req.local_addr, sizeof(uint64_t)))
 		return -EFAULT;
 	op = rds_op_new(p->sk, req.swap ? RDS_OP_SWAP : RDS_OP_ADD, 0);
 	if (!op)

@@ -153,7 +153,7 @@ static int give_piece(struct rds_conn *conn, const struct rds_op *op, const stru
 	copy = malloc(len);
 	if (!copy)
 		return -ENOMEM;
-	err = rds_user_fetch_vec(copy, op->local, op->nlocal, at, len);
+	err = rds_user_fetch_vec(NULL, copy, op->local, op->nlocal, at, len);
 	iov[1] = (struct iovec){copy, len};
 	if (!err)
 		err = give(conn, hdr, iov);
@@ -417,7 +417,7 @@ void *rds_op_bytes(struct rds_queued *q, bool *began)
 
 	if (bytes) {
 		memcpy(bytes, q->data, RDS_OP_HDR);
-		err = rds_user_fetch_vec(bytes + RDS_OP_HDR, q->op->local, q->op->nlocal, q->op_at, len);
+		err = rds_user_fetch_vec(NULL, bytes + RDS_OP_HDR, q->op->local, q->op->nlocal, q->op_at, len);
 	}
 	rx_lock();
 	if (err) {

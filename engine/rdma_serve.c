@@ -57,17 +57,18 @@ static void answer_result(struct rds_conn *conn, struct rds_queued *q, const str
 	answer(conn, q);
 }
 
-/* Where it is to be carried out. False: there is no such memory. */
-static bool reach(const struct rds_op_hdr *h, uint64_t len, uint64_t *at)
+/* Where it is to be carried out: in which region, so in whose memory, and where there. NULL: there is no such memory. */
+static const struct rds_mr *reach(const struct rds_op_hdr *h, uint64_t len, uint64_t *at)
 {
 	const struct rds_mr *mr = rds_mr_find(h->rkey);
 
-	return mr && rds_mr_span(mr, h->offset, len, at);
+	return mr && rds_mr_span(mr, h->offset, len, at) ? mr : NULL;
 }
 
 static enum rds_rx_verdict serve_write(struct rds_conn *conn, const struct rds_rx *rx, const struct rds_op_hdr *h)
 {
 	size_t len = rx->hdr.len - RDS_OP_HDR;
+	const struct rds_mr *mr;
 	struct rds_queued *q;
 	uint64_t at;
 	bool good;
@@ -75,7 +76,8 @@ static enum rds_rx_verdict serve_write(struct rds_conn *conn, const struct rds_r
 	q = answer_new(&rx->hdr, 0);
 	if (!q)
 		return RDS_RX_LATER;
-	good = reach(h, len, &at) && !rds_user_put(at, (const char *)rx->data + RDS_OP_HDR, len);
+	mr = reach(h, len, &at);
+	good = mr && !rds_user_put(mr->memory, at, (const char *)rx->data + RDS_OP_HDR, len);
 	if (good)
 		RDS_STAT_ADD_RX(recv_rdma_bytes, len);
 	if (good && !h->last)
@@ -85,24 +87,45 @@ static enum rds_rx_verdict serve_write(struct rds_conn *conn, const struct rds_r
 	return RDS_RX_DONE;
 }
 
+/* Into another process's region: the endpoint copies to here, and the kernel from here to there. */
+static int fetch_for(struct rds_ep *ep, const struct rds_mr *mr, uint64_t at, size_t len, const struct rds_lent *from)
+{
+	void *bytes = malloc(len);
+	int n = bytes ? rds_ep_ops(ep)->fetch(ep, bytes, len, from) : -ENOMEM;
+
+	if (!n && rds_user_put(mr->memory, at, bytes, len))
+		n = -ENXIO;
+	free(bytes);
+	return n;
+}
+
 /* RDS_RDMA_*: it says whose memory was not there.  The endpoint knows only that some was not. */
 static int fetch(struct rds_ep *ep, const struct rds_rx *rx, const struct rds_op_hdr *h)
 {
 	const struct rds_transport_ops *ops = rds_ep_ops(ep);
 	struct rds_lent from = {.word_at = h->compare, .word = h->value};
+	const struct rds_mr *mr;
 	uint64_t at;
 	int n = rds_op_vec_decode((const char *)rx->data + RDS_OP_HDR, rx->hdr.len - RDS_OP_HDR, h->len, from.vec);
 
 	if (n < 0 || !ops->fetch)
 		return RDS_RDMA_OTHER_ERROR;
 	from.n = (unsigned)n;
-	if (!reach(h, h->len, &at))
+	mr = reach(h, h->len, &at);
+	if (!mr)
 		return RDS_RDMA_REMOTE_ERROR;
-	n = ops->fetch(ep, (void *)(uintptr_t)at, h->len, &from);
+	if (mr->memory)
+		n = fetch_for(ep, mr, at, h->len, &from);
+	else
+		n = ops->fetch(ep, (void *)(uintptr_t)at, h->len, &from);
 	if (!n)
 		RDS_STAT_ADD_RX(recv_rdma_bytes, h->len);
+	if (n == -ENXIO)
+		return RDS_RDMA_REMOTE_ERROR;
 	if (n != -EFAULT)
 		return n ? RDS_RDMA_DROPPED : RDS_RDMA_SUCCESS;
+	if (mr->memory)
+		return RDS_RDMA_OTHER_ERROR;
 	rds_user_forget();
 	return rds_user_writable((void *)(uintptr_t)at, h->len) ? RDS_RDMA_REMOTE_ERROR : RDS_RDMA_OTHER_ERROR;
 }
@@ -150,14 +173,14 @@ static struct rds_queued *data_pieces(const struct rds_rx *rx, const struct rds_
 }
 
 /* As the memory is now: so the message behind it need not wait, fenced or not. */
-static bool fill(struct rds_queued *list, uint64_t from)
+static bool fill(struct rds_queued *list, struct rds_memory *m, uint64_t from)
 {
 	struct rds_queued *q;
 
 	for (q = list; q; q = q->next) {
 		size_t len = q->hdr.len - RDS_OP_HDR;
 
-		if (rds_user_fetch(q->data + RDS_OP_HDR, from, len))
+		if (rds_user_fetch(m, q->data + RDS_OP_HDR, from, len))
 			return false;
 		from += len;
 	}
@@ -168,15 +191,15 @@ static enum rds_rx_verdict serve_read(struct rds_conn *conn, const struct rds_rx
 {
 	struct rds_queued *q = answer_new(&rx->hdr, 0), *list = NULL, *next;
 	uint64_t at = 0;
-	bool good = reach(h, h->len, &at);
+	const struct rds_mr *mr = reach(h, h->len, &at);
 
-	if (q && good)
+	if (q && mr)
 		list = data_pieces(rx, h);
-	if (!q || (good && !list)) {
+	if (!q || (mr && !list)) {
 		free(q);
 		return RDS_RX_LATER;
 	}
-	if (!good || !fill(list, at)) {
+	if (!mr || !fill(list, mr->memory, at)) {
 		free_list(list);
 		answer_result(conn, q, h, RDS_RDMA_REMOTE_ERROR, 0);
 		return RDS_RX_DONE;
@@ -198,12 +221,14 @@ static enum rds_rx_verdict serve_atomic(struct rds_conn *conn, const struct rds_
 					 .value = h->value,
 					 .value_mask = h->value_mask};
 	struct rds_queued *q = answer_new(&rx->hdr, 0);
+	const struct rds_mr *mr;
 	uint64_t at, old = 0;
 	bool good;
 
 	if (!q)
 		return RDS_RX_LATER;
-	good = reach(h, sizeof(old), &at) && !rds_atomic_run(&req, at, &old);
+	mr = reach(h, sizeof(old), &at);
+	good = mr && !rds_atomic_run(mr->memory, &req, at, &old);
 	answer_result(conn, q, h, good ? RDS_RDMA_SUCCESS : RDS_RDMA_REMOTE_ERROR, old);
 	return RDS_RX_DONE;
 }

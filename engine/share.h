@@ -41,7 +41,7 @@
 #include "engine/registry.h"
 
 #define RDS_SHARE_MAGIC 0x48534452u /* "RDSH" */
-#define RDS_SHARE_VERSION 3
+#define RDS_SHARE_VERSION 4
 #define RDS_SHARE_INLINE 65536u	       /* bytes of a message in a packet; more goes in a memfd */
 #define RDS_SHARE_CONTROL 20480u       /* of control messages: the kernel's optmem_max */
 #define RDS_SHARE_NAME 128u	       /* sockaddr_storage */
@@ -64,6 +64,8 @@ enum rds_share_op {
 	RDS_SHARE_WATCH, /* opt: edges, too */
 	RDS_SHARE_TAKE_ERROR,
 	RDS_SHARE_SET_ERROR,
+	RDS_SHARE_BARRIER, /* its data: struct rds_barrier_request, or flags says what is wrong with it; the mark comes back */
+	RDS_SHARE_MEMORY, /* with the holder's memory (memory.h); without it, nothing but an answer */
 	RDS_SHARE_OPS
 };
 
@@ -148,6 +150,9 @@ struct rds_share_request {
 	uint32_t big;				  /* bytes in the memfd that comes with it, instead of data */
 	uint32_t room, control_room;		  /* for the answer */
 	uint64_t total; /* SEND: length of the message if its bytes are not here (far too long) */
+	/* A call that names memory (rds_caller in memory.h) */
+	uint8_t names_memory, fault, word, reserved;
+	int32_t abi, epoch;
 };
 
 struct rds_share_answer {

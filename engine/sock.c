@@ -21,6 +21,7 @@
 #include "engine/will.h"
 
 #define SLAB_CHUNK 64
+#define HANG_LOOK_NS 1000000u
 #ifndef SOCK_MAX
 #define SOCK_MAX 11
 #endif
@@ -230,6 +231,55 @@ void rds_sock_number_added(struct rds_sock *sk)
 	rds_sock_hold(sk);
 }
 
+static void hang_up(struct rds_sock *sk)
+{
+	unsigned n;
+
+	/* First the port, then the number: a dup2() or close_range() that finds it forgotten returns at once. */
+	sock_close(sk);
+	n = rds_hook_hangup ? rds_hook_hangup(sk) : 0;
+	while (n--)
+		rds_sock_put(sk);
+}
+
+static void hangs(struct rds_timer *tm)
+{
+	struct rds_sock *sk = container_of(tm, struct rds_sock, hanging);
+
+	if (atomic_load(&sk->nops) && atomic_load(&sk->open) && os_now_ns() < sk->hanging_until) {
+		rds_timer_set(tm, os_now_ns() + HANG_LOOK_NS);
+		return;
+	}
+	hang_up(sk);
+	rds_sock_put(sk);
+}
+
+/*
+ * Another process has closed the last number, and could not wait for its operations as rds_sock_number_closing() does.  True: the end comes when
+ * they are over, or somewhat later.
+ */
+static bool hangs_on(struct rds_sock *sk)
+{
+	if (rds_timer_is_set(&sk->hanging))
+		return true;
+	if (!atomic_load(&sk->nops))
+		return false;
+	rds_sock_hold(sk);
+	sk->hanging.fn = hangs;
+	sk->hanging_until = os_now_ns() + RDS_OPS_SETTLE_NS;
+	rds_timer_set(&sk->hanging, os_now_ns() + HANG_LOOK_NS);
+	return true;
+}
+
+bool rds_sock_look(struct rds_sock *sk)
+{
+	if (!atomic_load(&sk->open) || !hung_up(sk))
+		return false;
+	if (!hangs_on(sk))
+		hang_up(sk);
+	return true;
+}
+
 /* Our end of the pair has something to say. Helper. */
 static void pair_event(struct rds_event *ev, uint32_t events)
 {
@@ -240,17 +290,8 @@ static void pair_event(struct rds_event *ev, uint32_t events)
 		return;
 	if (!atomic_load(&sk->open))
 		goto out;
-	if (hung_up(sk)) { /* asked anew: the event may be of an earlier life of this structure */
-		unsigned n;
-
-		/* First the port, then the number: a dup2() or close_range() that finds it forgotten returns at once. */
-		sock_close(sk);
-		n = rds_hook_hangup ? rds_hook_hangup(sk) : 0;
-		while (n--)
-			rds_sock_put(sk);
-		goto out;
-	}
-	rds_carry_look(sk);
+	if (!rds_sock_look(sk)) /* asked anew: the event may be of an earlier life of this structure */
+		rds_carry_look(sk);
 out:
 	rds_sock_put(sk);
 }

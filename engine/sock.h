@@ -45,6 +45,8 @@ struct rds_sock {
 	struct rds_procid name; /* of that (share.h) */
 	uint32_t reg_idx;
 	struct rds_event ev;
+	struct rds_timer hanging; /* hung up, with operations under way (helper) */
+	uint64_t hanging_until;
 	/* what is kept for the case that this process is killed (will.h) */
 	_Atomic(struct rds_share_will *) will;
 	struct os_fd will_fd;
@@ -169,6 +171,8 @@ static inline void rds_sock_hold(struct rds_sock *sk)
 /* sock.c */
 void rds_sock_each(void (*fn)(struct rds_sock *sk, void *arg), void *arg); /* all open sockets, control held inside */
 void rds_sock_each_locked(void (*fn)(struct rds_sock *sk, void *arg), void *arg); /* caller holds control */
+/* Has the last number of it been closed, wherever that was?  True: its end has come, or comes.  Helper. */
+bool rds_sock_look(struct rds_sock *sk);
 int rds_sock_pair(struct rds_sock *sk); /* our end of the pair, in this thread's table; -1: none */
 int rds_sock_lend_all(void); /* control held, the helper is starting: have it see the hang-ups of stand-ins */
 void rds_sock_lent(struct rds_sock *sk, int fd); /* post.c */

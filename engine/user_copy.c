@@ -37,7 +37,7 @@ static long by_kernel(pid_t thread, const struct iovec *here, const struct iovec
 	return os_syscall(put ? SYS_process_vm_writev : SYS_process_vm_readv, thread, (long)here, 1, (long)there, 1, 0);
 }
 
-static int copy(uint64_t user, void *own, size_t len, bool put)
+static int copy(struct rds_memory *m, uint64_t user, void *own, size_t len, bool put)
 {
 	struct iovec here = {own, len}, there = {at_address(user), len};
 	long n;
@@ -46,6 +46,8 @@ static int copy(uint64_t user, void *own, size_t len, bool put)
 		return 0;
 	if (user + len < user)
 		return -EFAULT;
+	if (m)
+		return rds_memory_copy(m, user, own, len, put);
 	if (!atomic_load_explicit(&forbidden, memory_order_relaxed)) {
 		n = by_kernel(os_getpid(), &here, &there, put);
 		if (n == -ESRCH) /* the main thread has ended, and has no memory any more */
@@ -57,17 +59,18 @@ static int copy(uint64_t user, void *own, size_t len, bool put)
 	return put ? copy_probed(at_address(user), own, len, true) : copy_probed(own, at_address(user), len, false);
 }
 
-int rds_user_put(uint64_t to, const void *from, size_t len)
+int rds_user_put(struct rds_memory *m, uint64_t to, const void *from, size_t len)
 {
-	return copy(to, (void *)(uintptr_t)from, len, true);
+	return copy(m, to, (void *)(uintptr_t)from, len, true);
 }
 
-int rds_user_fetch(void *to, uint64_t from, size_t len)
+int rds_user_fetch(struct rds_memory *m, void *to, uint64_t from, size_t len)
 {
-	return copy(from, to, len, false);
+	return copy(m, from, to, len, false);
 }
 
-static int copy_vec(const struct iovec *vec, unsigned n, uint64_t at, unsigned char *own, size_t len, bool put)
+static int copy_vec(struct rds_memory *m, const struct iovec *vec, unsigned n, uint64_t at, unsigned char *own,
+		    size_t len, bool put)
 {
 	unsigned i;
 	int err;
@@ -82,7 +85,7 @@ static int copy_vec(const struct iovec *vec, unsigned n, uint64_t at, unsigned c
 		part -= at;
 		if (part > len)
 			part = len;
-		err = copy((uintptr_t)vec[i].iov_base + at, own, part, put);
+		err = copy(m, (uintptr_t)vec[i].iov_base + at, own, part, put);
 		if (err)
 			return err;
 		own += part;
@@ -92,12 +95,13 @@ static int copy_vec(const struct iovec *vec, unsigned n, uint64_t at, unsigned c
 	return len ? -EFAULT : 0;
 }
 
-int rds_user_put_vec(const struct iovec *to, unsigned n, uint64_t at, const void *from, size_t len)
+int rds_user_put_vec(struct rds_memory *m, const struct iovec *to, unsigned n, uint64_t at, const void *from,
+		     size_t len)
 {
-	return copy_vec(to, n, at, (unsigned char *)(uintptr_t)from, len, true);
+	return copy_vec(m, to, n, at, (unsigned char *)(uintptr_t)from, len, true);
 }
 
-int rds_user_fetch_vec(void *to, const struct iovec *from, unsigned n, uint64_t at, size_t len)
+int rds_user_fetch_vec(struct rds_memory *m, void *to, const struct iovec *from, unsigned n, uint64_t at, size_t len)
 {
-	return copy_vec(from, n, at, to, len, false);
+	return copy_vec(m, from, n, at, to, len, false);
 }

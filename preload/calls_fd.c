@@ -166,6 +166,7 @@ static int copy_onto(int from, int to, int flags)
 		return (int)rds_fds_done(sk, rc);
 	ahead = unlikely(sk != NULL) && rds_fds_replace_begin(to, sk, &before);
 	rc = flags == AS_DUP2 ? rds_real.dup2(from, to) : rds_real.dup3(from, to, flags);
+	rds_away_closed();
 	if (!ahead)
 		return copied(from, rc, sk);
 	saved = errno;

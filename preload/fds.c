@@ -224,6 +224,7 @@ static void fds_adopted(int fd, struct rds_sock *sk)
 			(void)fds_add(n, sk);
 	}
 	rds_away_closing(fd, true); /* channels to its last carrier, or, by another thread's attempt, to ourselves */
+	rds_away_closed();
 	rds_sock_number_closed(sk); /* the taker's own reference */
 }
 
@@ -555,6 +556,7 @@ int rds_fds_close(int fd)
 
 	/* Whatever close() says, the number is free now (Linux frees it on EINTR and EIO too). */
 	fds_clear_closing(word);
+	rds_away_closed();
 	errno = saved;
 	return rc;
 }
@@ -586,4 +588,5 @@ void rds_fds_closing(unsigned first, unsigned last)
 void rds_fds_closed(unsigned first, unsigned last)
 {
 	fds_each(first, last, fds_clear_closing);
+	rds_away_closed();
 }

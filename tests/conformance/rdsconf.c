@@ -5,6 +5,8 @@
  */
 #include "rdsconf.h"
 
+#include "../sharing/held.h"
+
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <execinfo.h>
@@ -289,7 +291,7 @@ unsigned name_port(const struct name *name)
 
 int rds_socket(void)
 {
-	int fd = socket(AF_RDS, SOCK_SEQPACKET, 0);
+	int fd = getenv("CONFORMANCE_HELD") ? held_socket(SOCK_SEQPACKET) : socket(AF_RDS, SOCK_SEQPACKET, 0);
 
 	if (fd < 0)
 		conf_die("socket");

@@ -206,7 +206,7 @@ static void probe(void)
 static void barrier_errors(void)
 {
 	struct barrier32 b = {peer.sin_addr.s_addr, 0, 0, 0, 0};
-	int unbound = socket(21, SOCK_SEQPACKET, 0), was = fd;
+	int unbound = rds_socket(SOCK_SEQPACKET), was = fd;
 	socklen_t len = sizeof(b);
 	uint64_t mark = GARBAGE;
 

@@ -175,7 +175,7 @@ static void refused(void)
 	expect(raw(&g, sizeof(g), CMSG_DEST, &mine, sizeof(mine)), -EINVAL, "RDMA_ARGS with RDMA_DEST");
 	expect(raw(&g, sizeof(g), CMSG_MAP, &map, sizeof(map)), -EINVAL, "RDMA_ARGS with RDMA_MAP");
 	expect(raw(&g, sizeof(g), CMSG_STATUS, &mine, sizeof(mine)), -EINVAL, "RDMA_ARGS with RDMA_STATUS");
-	fd = socket(21, SOCK_SEQPACKET, 0);
+	fd = rds_socket(SOCK_SEQPACKET);
 	expect(op_send(fd, &a->name[0], &(struct op){.cookie = cookie, .local = v, .nr_local = 1}), -ENOTCONN,
 	       "unbound");
 	close(fd);

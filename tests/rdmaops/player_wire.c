@@ -22,7 +22,7 @@ static void wire_open(struct actor *a)
 	double until = seconds() + patience;
 	struct sockaddr_in sin = name(a->id);
 
-	a->fd = socket(21, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	a->fd = rds_socket(SOCK_SEQPACKET | SOCK_CLOEXEC);
 	if (a->fd < 0)
 		fail("socket(PF_RDS): %m; is librdspreload.so preloaded?");
 	while (bind(a->fd, (struct sockaddr *)&sin, sizeof(sin))) {

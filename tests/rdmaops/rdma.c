@@ -12,6 +12,8 @@
 
 #include "rdma.h"
 
+#include "../sharing/held.h"
+
 #ifndef PF_RDS
 #define PF_RDS 21
 #endif
@@ -159,10 +161,15 @@ uint32_t address(unsigned n)
 	return a.s_addr;
 }
 
+int rds_socket(int type)
+{
+	return getenv("RDMAOPS_HELD") ? held_socket(type) : socket(PF_RDS, type, 0);
+}
+
 int rds_bound(uint32_t addr, unsigned port)
 {
 	struct sockaddr_in sin = name_of(addr, port);
-	int fd = socket(PF_RDS, SOCK_SEQPACKET, 0);
+	int fd = rds_socket(SOCK_SEQPACKET);
 
 	if (fd < 0)
 		fail("socket(PF_RDS): %m; is librdspreload.so preloaded?");

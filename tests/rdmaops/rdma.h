@@ -131,6 +131,7 @@ double deadline(void); /* how long this directory waits for anything, in seconds
 
 struct sockaddr_in name_of(uint32_t addr, unsigned port);
 uint32_t address(unsigned n); /* RDMAOPS_ADDR, a list with commas; n counts round; without it 127.0.0.1 */
+int rds_socket(int type);     /* -1: errno; held.c: whose it is */
 int rds_bound(uint32_t addr, unsigned port);
 int get_mr(int fd, const void *addr, size_t bytes, uint64_t flags, uint64_t *cookie);
 int get_mr_for_dest(int fd, const struct sockaddr_in *dest, const void *addr, size_t bytes, uint64_t flags,

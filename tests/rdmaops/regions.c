@@ -101,7 +101,7 @@ static void free_errors(void)
 
 static void get_errors(void)
 {
-	int fd = rds_bound(address(0), PORT), unbound = socket(21, SOCK_SEQPACKET, 0);
+	int fd = rds_bound(address(0), PORT), unbound = rds_socket(SOCK_SEQPACKET);
 	unsigned char *p = pages(260 * PAGE), *end = p + 260 * PAGE;
 	struct get_mr g = {{(uintptr_t)p, 100}, 0, 0};
 	uint64_t c = 1;
@@ -163,7 +163,7 @@ static void no_longer_writable(void)
 
 static void tcp_has_none(void)
 {
-	int fd = socket(21, SOCK_SEQPACKET, 0);
+	int fd = rds_socket(SOCK_SEQPACKET);
 	struct sockaddr_in me = name_of(address(0), PORT);
 	unsigned char *p = pages(PAGE);
 	struct vec v = {(uintptr_t)p, 8};

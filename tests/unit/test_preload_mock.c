@@ -637,6 +637,10 @@ int rds_away_line(int fd)
 	return -1;
 }
 
+void rds_away_closed(void)
+{
+}
+
 void rds_away_closing(int fd, bool last)
 {
 	(void)fd;

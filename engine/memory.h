@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * memory.h - whose memory an address is in, when it may be that of another process: one that holds a socket which this process carries
+ * (share.h), and has the carrier make its calls.  Regions that it opened, and what its operations bring, are in its memory.
+ *
+ * The other process gives us a descriptor of its /proc/self/mem, so nobody has to be allowed to trace anybody, it works while the other one is
+ * stopped, and it is that memory and no other: after its exec or its death there is nothing behind it any more (-EFAULT).
+ */
+#ifndef ENGINE_MEMORY_H
+#define ENGINE_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct rds_memory; /* NULL, wherever one is asked for: this process's own */
+
+/* Takes the descriptor.  Helper only.  NULL: it is no such thing, or there is no room for it. */
+struct rds_memory *rds_memory_new(int fd);
+void rds_memory_given(struct rds_memory *m, int fd); /* post.c */
+/* Any thread, any lock; NULL is nothing. */
+struct rds_memory *rds_memory_hold(struct rds_memory *m);
+void rds_memory_put(struct rds_memory *m);
+/* All of it, or -EFAULT; not for NULL (user_copy.h is for all). */
+int rds_memory_copy(struct rds_memory *m, uint64_t there, void *here, size_t len, bool put);
+int rds_memory_fd(struct rds_memory *m); /* of the calling thread's table, or -1 */
+
+/* A process's own, to be given to others: a descriptor, the caller's, or -errno. */
+int rds_memory_open(void);
+bool rds_memory_is(int fd); /* is it such a descriptor, of whatever process? */
+
+/*
+ * Who makes the call that this thread is just making: NULL, the program itself.  Otherwise addresses in what was passed are the other process's,
+ * which has tried them in its own call, and says whether all of them were good.  It also says how old its program is, and what was found where that
+ * depends on whether a word can be written (legacy_abi.h).
+ */
+struct rds_caller {
+	struct rds_memory *memory;
+	bool fault, word;
+	int abi, epoch; /* enum rds_abi of its options, enum rds_abi_epoch that it has shown */
+};
+extern __thread const struct rds_caller *rds_caller __attribute__((tls_model("initial-exec")));
+
+/* 0 or -EFAULT. */
+int rds_caller_readable(uint64_t at, size_t len);
+int rds_caller_writable(uint64_t at, size_t len);
+int rds_caller_fetch(void *to, uint64_t from, size_t len);
+
+#endif

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * rdma_try.c - the memory that a call names, tried in the process whose it is (rdma_try.h).
+ *
+ * The same steps as rdma_cmsg.c and mr.c, without what needs a socket: what is wrong with the call otherwise is left to the carrier, which knows
+ * the order in which the kernel says so.
+ * Must not know sockets, channels or carriers.
+ */
+#include "engine/rdma_try.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "engine/cmsg.h"
+#include "engine/legacy_abi.h"
+#include "engine/mr.h"
+#include "engine/uaccess.h"
+#include "rds_abi.h"
+
+static __thread bool word_found __attribute__((tls_model("initial-exec")));
+
+static bool writable(uint64_t at, size_t len)
+{
+	return !rds_user_writable((void *)(uintptr_t)at, len);
+}
+
+static bool try_word(uint64_t at)
+{
+	word_found = writable(at, sizeof(uint64_t));
+	return word_found;
+}
+
+bool rds_rdma_names_memory(const struct msghdr *msg)
+{
+	const unsigned of_memory = RDS_HAS_ARGS | RDS_HAS_ATOMIC | RDS_HAS_MAP;
+	struct rds_cmsg_in c;
+
+	rds_cmsg_in_init(&c, msg);
+	while (rds_cmsg_in_next(&c) > 0)
+		if (rds_cmsg_in_is_rds(&c) && (rds_cmsg_kind(c.hdr.cmsg_type) & of_memory))
+			return true;
+	return false;
+}
+
+bool rds_rdma_opt_names_memory(int level, int opt, socklen_t len)
+{
+	if (level != SOL_RDS && level != SOL_RDS_HISTORIC)
+		return false;
+	return opt == RDS_GET_MR_FOR_DEST || (opt == RDS_GET_MR && len != sizeof(int)); /* an int: RDS_SNDBUF of 2006 */
+}
+
+/* ---- regions ---- */
+
+/* What is larger than any region is refused before its memory is looked at. */
+static bool region_there(const struct rds_mr_request *req)
+{
+	if (req->bytes <= (uint64_t)RDS_MR_PAGES << RDS_UPAGE_SHIFT && !writable(req->addr, req->bytes))
+		return false;
+	return (!req->cookie_addr || writable(req->cookie_addr, sizeof(uint64_t))) &&
+	       (!req->phys_addr || writable(req->phys_addr, sizeof(uint64_t)));
+}
+
+static bool mr_there(const struct rds_get_mr_args *args)
+{
+	struct rds_mr_request req;
+
+	rds_abi_mr(args, try_word, &req);
+	return region_there(&req);
+}
+
+static bool map_there(const struct rds_cmsg_in *c)
+{
+	struct rds_get_mr_args args;
+
+	return !rds_cmsg_in_copy(c, &args, sizeof(args)) || mr_there(&args);
+}
+
+/* ---- operations ---- */
+
+static bool args_there(const struct rds_cmsg_in *c)
+{
+	unsigned char body[64];
+	struct rds_rdma_request req;
+	uint64_t vec, nr, sum;
+	size_t size = c->size < sizeof(body) ? c->size : sizeof(body);
+	int err;
+
+	if (!rds_cmsg_in_copy(c, body, size) || rds_abi_local_vec(body, size, &vec, &nr))
+		return true;
+	err = rds_cmsg_local_vec(vec, nr, &sum, NULL);
+	if (err || rds_abi_rdma_args(body, size, sum, rds_cookie_plausible, NULL, &req))
+		return err != -EFAULT;
+	return !rds_cmsg_vec_usable(vec, nr, req.flags & RDS_RDMA_READWRITE) &&
+	       (!req.id_addr || writable(req.id_addr, sizeof(uint64_t)));
+}
+
+static bool atomic_there(const struct rds_cmsg_in *c)
+{
+	unsigned char body[sizeof(struct rds_atomic_args)];
+	size_t size = c->size < sizeof(body) ? c->size : sizeof(body);
+	struct rds_atomic_request req;
+
+	if (!rds_cmsg_in_copy(c, body, size) || rds_abi_atomic(c->hdr.cmsg_type, body, size, &req))
+		return true;
+	rds_abi_later();
+	return writable(req.local_addr, sizeof(uint64_t));
+}
+
+struct rds_rdma_tried rds_rdma_try(const struct msghdr *msg)
+{
+	struct rds_cmsg_in c;
+	bool there = true;
+
+	word_found = false;
+	rds_user_forget(); /* as for a region in rds_mr_get() */
+	rds_cmsg_in_init(&c, msg);
+	while (there && rds_cmsg_in_next(&c) > 0) {
+		if (!rds_cmsg_in_is_rds(&c))
+			continue;
+		switch (rds_cmsg_kind(c.hdr.cmsg_type)) {
+		case RDS_HAS_ARGS:
+			there = args_there(&c);
+			break;
+		case RDS_HAS_ATOMIC:
+			there = atomic_there(&c);
+			break;
+		case RDS_HAS_MAP:
+			there = map_there(&c);
+			break;
+		default:
+			break;
+		}
+	}
+	return (struct rds_rdma_tried){!there, word_found};
+}
+
+struct rds_rdma_tried rds_rdma_try_opt(int opt, const void *val, socklen_t len)
+{
+	struct rds_get_mr_for_dest_args dest;
+	struct rds_get_mr_args args;
+	struct rds_mr_request req;
+	bool there = true;
+
+	word_found = false;
+	rds_user_forget();
+	if (opt == RDS_GET_MR && len == sizeof(args)) {
+		memcpy(&args, val, sizeof(args));
+		there = mr_there(&args);
+	} else if (opt == RDS_GET_MR_FOR_DEST && len == sizeof(dest)) {
+		memcpy(&dest, val, sizeof(dest));
+		rds_abi_mr_for_dest(&dest, &req);
+		there = region_there(&req);
+	}
+	return (struct rds_rdma_tried){!there, word_found};
+}

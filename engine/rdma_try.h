@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * rdma_try.h - which calls name memory beyond their arguments, and is that memory there?  Asked by a process that only holds the socket, before
+ * the carrier makes the call for it (memory.h): nobody else can tell what of it the program may read and write.
+ */
+#ifndef ENGINE_RDMA_TRY_H
+#define ENGINE_RDMA_TRY_H
+
+#include <stdbool.h>
+#include <sys/socket.h>
+
+/* Control messages that have been checked to be readable.  One that is malformed names none: it is refused for that. */
+bool rds_rdma_names_memory(const struct msghdr *msg);
+/* A socket option of that length. */
+bool rds_rdma_opt_names_memory(int level, int opt, socklen_t len);
+
+struct rds_rdma_tried {
+	bool fault; /* some of it is not there: -EFAULT, when the call comes to that */
+	bool word;  /* the word that the ABI of 2007 may mean can be written (legacy_abi.h) */
+};
+/* Takes no lock and no memory from the heap, like any call of away.h. */
+struct rds_rdma_tried rds_rdma_try(const struct msghdr *msg);
+struct rds_rdma_tried rds_rdma_try_opt(int opt, const void *val, socklen_t len);
+
+#endif

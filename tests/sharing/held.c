@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * held.c - a process's sockets opened by another one, the keeper, which passes them, keeps none of their numbers, and is there until the
+ * process has ended.
+ */
+#define _GNU_SOURCE
+#include "held.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int pass(int over, int fd)
+{
+	char cbuf[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))) = {0}, byte = 'f';
+	struct iovec iov = {&byte, 1};
+	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = cbuf, .msg_controllen = sizeof(cbuf)};
+	struct cmsghdr *cm = CMSG_FIRSTHDR(&mh);
+
+	cm->cmsg_level = SOL_SOCKET;
+	cm->cmsg_type = SCM_RIGHTS;
+	cm->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(cm), &fd, sizeof(fd));
+	return sendmsg(over, &mh, 0) == 1 ? 0 : -1;
+}
+
+static int take(int over, int type)
+{
+	char cbuf[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))), byte;
+	struct iovec iov = {&byte, 1};
+	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = cbuf, .msg_controllen = sizeof(cbuf)};
+	struct cmsghdr *cm;
+	int fd;
+
+	if (recvmsg(over, &mh, type & SOCK_CLOEXEC ? MSG_CMSG_CLOEXEC : 0) != 1 || !(cm = CMSG_FIRSTHDR(&mh)) || cm->cmsg_type != SCM_RIGHTS)
+		return -1;
+	memcpy(&fd, CMSG_DATA(cm), sizeof(fd));
+	/* Only when the keeper has closed its own number is ours the last one. */
+	return read(over, &byte, 1) == 1 ? fd : -1;
+}
+
+/* A process that is nobody's child, and has nothing else of ours open. */
+static void keep(int over)
+{
+	int fd, type;
+
+	if (fork())
+		_exit(0);
+	dup2(over, 3);
+	close_range(4, ~0u, 0);
+	while (read(3, &type, sizeof(type)) == sizeof(type) && (fd = socket(21, type, 0)) >= 0) {
+		if (pass(3, fd) || close(fd) || write(3, "", 1) != 1)
+			break;
+	}
+	_exit(0);
+}
+
+static int keeper(void)
+{
+	static pid_t whose;
+	static int to;
+	int sv[2], status;
+	pid_t middle;
+
+	if (whose == getpid())
+		return to;
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv))
+		return -1;
+	middle = fork();
+	if (!middle)
+		keep(sv[1]);
+	close(sv[1]);
+	if (middle < 0 || waitpid(middle, &status, 0) != middle)
+		return -1;
+	whose = getpid();
+	to = sv[0];
+	return to; /* it closes with this process, and ends the other */
+}
+
+int held_socket(int type)
+{
+	static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+	int over, fd = -1;
+
+	pthread_mutex_lock(&one);
+	over = keeper();
+	if (over >= 0 && write(over, &type, sizeof(type)) == sizeof(type))
+		fd = take(over, type);
+	pthread_mutex_unlock(&one);
+	return fd;
+}
