@@ -19,6 +19,7 @@
 #include "engine/carry.h"
 #include "engine/connection.h"
 #include "engine/message.h"
+#include "engine/rdma.h"
 #include "engine/will.h"
 #include "engine/wires.h"
 
@@ -70,6 +71,7 @@ static void take_state(struct rds_sock *sk, const struct rds_share_state *st)
 	atomic_store(&sk->generic, st->generic);
 	atomic_store(&sk->sndtimeo_ns, st->sndtimeo_ns);
 	atomic_store(&sk->rcvtimeo_ns, st->rcvtimeo_ns);
+	rds_barrier_go_on(&sk->barrier, st->barrier_id);
 }
 
 static int take_message(struct rds_sock *sk, struct reader *r)
@@ -103,6 +105,36 @@ int rds_deposit_messages(struct rds_sock *sk, const char **at, const char *end, 
 	while (n-- && !err)
 		err = take_message(sk, &r);
 	*at = r.at;
+	return err;
+}
+
+/* An operation that is over, and of another process. */
+static int take_report(struct rds_sock *sk, struct reader *r)
+{
+	struct rds_share_report rep;
+	struct rds_op *op;
+
+	if (!get(r, &rep, sizeof(rep)))
+		return -EPROTO;
+	op = rds_op_new(sk, RDS_OP_WRITE, 0);
+	if (!op)
+		return -ENOMEM;
+	op->token = rep.token;
+	op->status = rep.status;
+	op->notify = rep.asked;
+	op->short_notify = rep.short_form;
+	op->started = op->done = true;
+	atomic_store(&sk->had_ops, true);
+	rds_notify(op);
+	return 0;
+}
+
+static int take_reports(struct rds_sock *sk, struct reader *r, uint32_t n)
+{
+	int err = 0;
+
+	while (n-- && !err)
+		err = take_report(sk, r);
 	return err;
 }
 
@@ -162,6 +194,8 @@ static int revive(struct rds_sock *sk, const struct rds_share_state *st, struct 
 	rds_lock(&rds_eng->control);
 	rx_lock();
 	err = rds_deposit_messages(sk, &r->at, r->end, st->n_messages);
+	if (!err)
+		err = take_reports(sk, r, st->n_reports);
 	rx_unlock();
 	if (!err && st->bound)
 		err = take_port(sk);

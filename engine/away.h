@@ -43,11 +43,9 @@ int rds_away_watch(int fd, bool edge);
  */
 void rds_away_meet(int fd);
 
-/*
- * This number is about to be closed: what was kept for its socket goes, or the carrier would believe it still in use.  last: no other number
- * of it is known here.
- */
-void rds_away_closing(int fd, bool last);
+/* The last number of its socket here is about to be closed: what was kept for that goes, or the carrier would believe it still in use. */
+void rds_away_closing(int fd);
+void rds_away_gone(uint64_t inode); /* the same, of one that is closed */
 /*
  * ... it is.  If it was the last number anywhere the carrier has closed the socket when this returns, as the kernel would have: its port can be
  * had again.  Waits for that, 100 ms at most.

@@ -32,31 +32,29 @@ static uint64_t length(const struct iovec *iov, size_t n)
 
 /* ---- messages ---- */
 
-static int take_data(struct away_call *c, const struct msghdr *msg)
+static void take_data(struct away_call *c, const struct msghdr *msg)
 {
 	uint64_t total = length(msg->msg_iov, msg->msg_iovlen);
 	size_t i;
 
 	c->q.total = total;
 	if (total > RDS_SHARE_BIG)
-		return 0; /* longer than any message may be: the carrier says so without having seen it */
+		return; /* longer than any message may be: the carrier says so without having seen it */
 	for (i = 0; i < msg->msg_iovlen; i++)
 		if (rds_user_readable(msg->msg_iov[i].iov_base, msg->msg_iov[i].iov_len))
-			return -EFAULT;
+			return; /* EFAULT, if the carrier finds nothing else first: it has no bytes either */
 	c->data = msg->msg_iov;
 	c->n_data = (unsigned)msg->msg_iovlen;
 	if (total > RDS_SHARE_INLINE)
 		c->q.big = (uint32_t)total;
 	else
 		c->q.data_len = (uint32_t)total;
-	return 0;
 }
 
 ssize_t rds_away_sendmsg(int fd, const struct msghdr *msg, int flags)
 {
 	struct away_call c = {.q = {.op = RDS_SHARE_SEND, .flags = flags}};
 	int64_t rc;
-	int err;
 
 	if ((int)msg->msg_namelen < 0 || msg->msg_namelen > RDS_SHARE_NAME)
 		return -EINVAL;
@@ -72,9 +70,7 @@ ssize_t rds_away_sendmsg(int fd, const struct msghdr *msg, int flags)
 		c.q.control_len = (uint32_t)msg->msg_controllen;
 		away_try_message(&c, msg);
 	}
-	err = take_data(&c, msg);
-	if (err)
-		return err;
+	take_data(&c, msg);
 	c.q.may_wait = blocks(fd, flags);
 	rc = away_call(fd, &c);
 	away_end(&c);
@@ -97,14 +93,12 @@ static int scatter(const struct msghdr *msg, const char *from, size_t left)
 	return 0;
 }
 
-static int give_message(const struct away_call *c, struct msghdr *msg)
+/* If that fails the message is lost, as in the kernel. */
+static int give_rest(const struct away_call *c, struct msghdr *msg)
 {
 	const struct rds_share_answer *a = &c->a;
 	size_t control = a->control_len < msg->msg_controllen ? a->control_len : msg->msg_controllen;
-	int err = scatter(msg, c->out_data, a->big ? a->big : a->data_len);
 
-	if (err)
-		return err;
 	if (control && rds_user_writable(msg->msg_control, control))
 		return -EFAULT;
 	if (control)
@@ -135,11 +129,13 @@ ssize_t rds_away_recvmsg(int fd, struct msghdr *msg, int flags)
 	c.q.may_wait = blocks(fd, flags);
 	rc = away_call(fd, &c);
 	if (rc >= 0) {
-		err = give_message(&c, msg);
-		if (err) {
+		err = scatter(msg, c.out_data, c.a.big ? c.a.big : c.a.data_len);
+		if (err)
 			away_put_back(&c);
+		else
+			err = give_rest(&c, msg);
+		if (err)
 			rc = err;
-		}
 	}
 	away_end(&c);
 	return (ssize_t)rc;
@@ -147,9 +143,9 @@ ssize_t rds_away_recvmsg(int fd, struct msghdr *msg, int flags)
 
 /* ---- names ---- */
 
-static int name_in(int fd, enum rds_share_op op, const struct sockaddr *addr, int len)
+static int name_in(int fd, enum rds_share_op op, const struct sockaddr *addr, int len, bool again)
 {
-	struct away_call c = {.q = {.op = (uint16_t)op}, .name = addr};
+	struct away_call c = {.q = {.op = (uint16_t)op, .may_wait = again}, .name = addr};
 	int64_t rc;
 
 	if (len < 0 || len > (int)RDS_SHARE_NAME)
@@ -162,12 +158,17 @@ static int name_in(int fd, enum rds_share_op op, const struct sockaddr *addr, in
 
 int rds_away_bind(int fd, const struct sockaddr *addr, int len)
 {
-	return name_in(fd, RDS_SHARE_BIND, addr, len);
+	unsigned tries = RDS_BIND_TRIES;
+	int rc;
+
+	while ((rc = name_in(fd, RDS_SHARE_BIND, addr, len, --tries)) == -EBUSY) /* as rds_bind() */
+		os_poll(NULL, 0, RDS_BIND_PAUSE_MS);
+	return rc;
 }
 
 int rds_away_connect(int fd, const struct sockaddr *addr, int len)
 {
-	return name_in(fd, RDS_SHARE_CONNECT, addr, len);
+	return name_in(fd, RDS_SHARE_CONNECT, addr, len, false);
 }
 
 static int name_out(int fd, enum rds_share_op op, struct sockaddr *addr, socklen_t *len)
@@ -227,7 +228,8 @@ int rds_away_getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
 		return -EFAULT;
 	memcpy(&n, len, sizeof(n));
 	c.q.arg = n;
-	c.q.has_name = val != NULL;
+	c.q.has_name = val && (opt < RDS_INFO_FIRST || (int)n < 0 ||
+			       !rds_user_writable(val, n)); /* info.c looks at all of it */
 	rc = away_call(fd, &c);
 	n = c.a.big ? c.a.big : c.a.data_len;
 	if (n > c.q.arg)

@@ -166,16 +166,19 @@ static void close_one(struct away_slot *s, uint64_t inode)
 	}
 }
 
-void rds_away_closing(int fd, bool last)
+void rds_away_gone(uint64_t inode)
+{
+	each_slot(close_one, inode);
+	rds_heir_drop(inode);
+}
+
+void rds_away_closing(int fd)
 {
 	struct stat st;
 
-	if (atomic_load(&owner) != os_getpid() || (!atomic_load(&channels) && !(last && rds_heir_any())) ||
-	    os_fstat(fd, &st))
+	if (atomic_load(&owner) != os_getpid() || (!atomic_load(&channels) && !rds_heir_any()) || os_fstat(fd, &st))
 		return;
-	each_slot(close_one, st.st_ino);
-	if (last)
-		rds_heir_drop(st.st_ino);
+	rds_away_gone(st.st_ino);
 }
 
 /* The carrier closes its end of a channel when it has closed what the channel was for. */

@@ -99,6 +99,7 @@ static struct rds_barrier_dest *dest_make(struct rds_barrier *b, uint32_t daddr)
 	d = slot_of(b->dests, b->slots, daddr);
 	d->used = true;
 	d->daddr = daddr;
+	d->mark = d->last = b->base;
 	b->ndests++;
 	return d;
 }
@@ -109,6 +110,12 @@ void rds_barrier_free(struct rds_barrier *b)
 		free(b->dests[i].ring);
 	free(b->dests);
 	memset(b, 0, sizeof(*b));
+}
+
+void rds_barrier_go_on(struct rds_barrier *b, uint64_t last_id)
+{
+	b->base = last_id;
+	atomic_store_explicit(&b->last_id, last_id, memory_order_relaxed);
 }
 
 /* ---- the ring of a destination ---- */
@@ -190,7 +197,8 @@ int rds_barrier_begin(struct rds_barrier *b, uint32_t daddr, uint64_t *id)
 
 	if (!d || ring_room(d) < 0)
 		return -ENOMEM;
-	*id = ++b->last_id;
+	*id = atomic_load_explicit(&b->last_id, memory_order_relaxed) + 1;
+	atomic_store_explicit(&b->last_id, *id, memory_order_relaxed);
 	d->count++;
 	d->unfinished++;
 	*op_at(d, d->count - 1) = (struct op){.id = *id, .before = d->last};
@@ -251,8 +259,8 @@ bool rds_barrier_cancel(struct rds_barrier *b, uint32_t daddr, uint64_t id)
 		d->last = before;
 	else
 		rename_before(d, i + 1, id, before);
-	if (b->last_id == id)
-		b->last_id--;
+	if (atomic_load_explicit(&b->last_id, memory_order_relaxed) == id)
+		atomic_store_explicit(&b->last_id, id - 1, memory_order_relaxed);
 	if (i + 1 == d->count)
 		d->count--; /* so that ids go on rising when this one is given out again */
 	else
@@ -265,7 +273,7 @@ uint64_t rds_barrier_mark(const struct rds_barrier *b, uint32_t daddr)
 {
 	const struct rds_barrier_dest *d = dest_find(b, daddr);
 
-	return d ? d->mark : 0;
+	return d ? d->mark : b->base;
 }
 
 uint64_t rds_barrier_oldest(const struct rds_barrier *b, uint32_t daddr)

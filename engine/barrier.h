@@ -13,6 +13,7 @@
 #ifndef ENGINE_BARRIER_H
 #define ENGINE_BARRIER_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -21,7 +22,8 @@
 struct rds_barrier_dest;
 
 struct rds_barrier {
-	uint64_t last_id;
+	_Atomic uint64_t last_id; /* the will is written without a lock */
+	uint64_t base;		  /* up to here all ids are another process's, which had the socket before, and over */
 	struct rds_barrier_dest *dests; /* hash by address, open addressing */
 	uint32_t ndests, slots;		/* slots: 0 or a power of two */
 	uint32_t armed_daddr;
@@ -32,6 +34,8 @@ struct rds_barrier {
 };
 
 void rds_barrier_free(struct rds_barrier *b);
+/* Ids go on behind that one, and it is the mark of every destination. Before anything else. */
+void rds_barrier_go_on(struct rds_barrier *b, uint64_t last_id);
 
 /* ---- operations; addresses are be32 ---- */
 
@@ -72,7 +76,7 @@ bool rds_barrier_done(const struct rds_barrier *b, const struct rds_barrier_requ
 /* The socket has sent operations with ids, or waited for one. */
 static inline bool rds_barrier_mode(const struct rds_barrier *b)
 {
-	return b->last_id || b->waited;
+	return atomic_load_explicit(&b->last_id, memory_order_relaxed) || b->waited;
 }
 
 /* POLLIN | POLLRDNORM on account of the barrier: never true outside barrier mode. */

@@ -11,6 +11,7 @@
 #include "engine/rdma.h"
 #include "engine/uaccess.h"
 #include "engine/wait.h"
+#include "engine/will.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -41,6 +42,7 @@ int rds_op_number(struct rds_op *op)
 	if (op->numbered_next)
 		op->numbered_next->numbered_prev = &op->numbered_next;
 	op->sk->numbered = op;
+	rds_sock_changed(op->sk);
 	return 0;
 }
 

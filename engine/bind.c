@@ -157,7 +157,7 @@ static int bind_port(struct rds_sock *sk, const struct rds_addr *addr, int trans
 	return ret;
 }
 
-int rds_bind(struct rds_sock *sk, const struct sockaddr *sa, int addrlen)
+int rds_bind_now(struct rds_sock *sk, const struct sockaddr *sa, int addrlen, bool last)
 {
 	struct sockaddr_storage ss;
 	struct rds_addr addr;
@@ -176,10 +176,23 @@ int rds_bind(struct rds_sock *sk, const struct sockaddr *sa, int addrlen)
 	if (ret < 0)
 		goto out;
 	ret = bind_port(sk, &addr, transport);
-	if (ret < 0) /* also a transport that the program had chosen, as the kernel does */
+	if (ret == -EBUSY && last)
+		ret = -EADDRINUSE;
+	if (ret < 0 && ret != -EBUSY) /* also a transport that the program had chosen, as the kernel does */
 		atomic_store(&sk->transport, RDS_TRANS_NONE);
 	rds_sock_changed(sk);
 out:
 	rds_unlock(&rds_eng->control);
+	return ret;
+}
+
+/* A port of a socket that others share may be just about to be free: its carrier hears of the last close a moment later than the kernel. */
+int rds_bind(struct rds_sock *sk, const struct sockaddr *sa, int addrlen)
+{
+	unsigned tries = RDS_BIND_TRIES;
+	int ret;
+
+	while ((ret = rds_bind_now(sk, sa, addrlen, !--tries)) == -EBUSY)
+		os_poll(NULL, 0, RDS_BIND_PAUSE_MS);
 	return ret;
 }

@@ -165,7 +165,8 @@ static void carry_end(struct rds_carry *c)
 	/* The last copy may be ours: then the kernel says so on the other end, and the socket is closed. */
 	os_close_slot(&c->standin);
 	free(c);
-	rds_sock_look(sk);
+	if (!rds_sock_look(sk))
+		registry_sock_held(rds_eng->reg, sk->reg_idx, false);
 	rds_sock_put(sk);
 }
 
@@ -248,6 +249,7 @@ static bool try_call(struct rds_holder *h, const struct rds_share_call *call, bo
 		return true;
 	}
 	if (r.sleeps && call->req.may_wait) {
+		h->congested = r.a.result == -ENOBUFS;
 		rds_carry_result_free(&r);
 		if (!slept || !send || !say(h, RDS_SHARE_WAIT, call->req.seq))
 			return false;
@@ -273,11 +275,19 @@ static uint64_t timeout_of(const struct rds_sock *sk, const struct rds_share_cal
 	return atomic_load(call->req.op == RDS_SHARE_SEND ? &sk->sndtimeo_ns : &sk->rcvtimeo_ns);
 }
 
+static void watch_time(struct rds_holder *h)
+{
+	uint64_t timeo = timeout_of(h->carry->sk, h->call);
+
+	if (h->congested)
+		rds_timer_cancel(&h->timer);
+	else if (timeo != RDS_NO_TIMEOUT && !rds_timer_is_set(&h->timer))
+		rds_timer_set(&h->timer, os_now_ns() + timeo);
+}
+
 /* Does not answer at once: the holder is told to sleep. True: it is gone. */
 static bool sleep_call(struct rds_holder *h, struct rds_share_call *call)
 {
-	uint64_t timeo = timeout_of(h->carry->sk, call);
-
 	h->seq = call->req.seq;
 	if (say(h, RDS_SHARE_WAIT, h->seq)) {
 		rds_carry_call_free(call);
@@ -288,8 +298,7 @@ static bool sleep_call(struct rds_holder *h, struct rds_share_call *call)
 	h->wait_next = NULL;
 	*h->carry->waiting_tail = h;
 	h->carry->waiting_tail = &h->wait_next;
-	if (timeo != RDS_NO_TIMEOUT)
-		rds_timer_set(&h->timer, os_now_ns() + timeo);
+	watch_time(h);
 	if (call->req.op == RDS_SHARE_SEND) { /* for whatever it waits: a congested port's updates are for it, too */
 		rx_lock();
 		h->carry->sk->cong_blocked++;
@@ -410,6 +419,7 @@ static struct rds_carry *carry_new(struct rds_sock *sk, int standin)
 	}
 	c->waiting_tail = &c->waiting;
 	rds_sock_hold(sk);
+	registry_sock_held(rds_eng->reg, sk->reg_idx, true);
 	c->sk = sk;
 	c->next = carried;
 	carried = c;
@@ -553,6 +563,7 @@ static void try_waiting(struct rds_carry *c)
 		if (h->call->req.op == RDS_SHARE_RECV && nothing)
 			continue;
 		if (!try_call(h, h->call, true, &gone)) {
+			watch_time(h);
 			nothing |= h->call->req.op == RDS_SHARE_RECV;
 			continue;
 		}

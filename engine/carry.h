@@ -21,6 +21,7 @@ struct rds_holder {
 	struct rds_share_call *call;
 	struct rds_holder *wait_next;
 	struct rds_timer timer;
+	bool congested; /* what it waits for has no timeout, as in the kernel */
 	/* of the last answer, until the holder is known to have read it */
 	struct rds_inc *unread;
 	uint32_t seq;

@@ -54,6 +54,13 @@ static bool at_hand(const struct rds_share_call *call, bool needed, struct rds_c
 
 /* ---- messages ---- */
 
+/* Holders look at the stand-in, before somebody is refused. */
+static void full_is_shown(struct rds_carry *c)
+{
+	if (!rds_sock_writable(c->sk))
+		rds_sock_refused(c->sk, atomic_load(&c->standin));
+}
+
 static void serve_send(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r)
 {
 	const struct rds_share_request *q = &call->req;
@@ -77,6 +84,7 @@ static void serve_send(struct rds_carry *c, const struct rds_share_call *call, s
 	r->a.result = rds_sendmsg(c->sk, atomic_load(&c->standin), &msg, q->flags | MSG_DONTWAIT);
 	rds_caller = NULL;
 	r->sleeps = r->a.result == -EAGAIN || r->a.result == -ENOBUFS;
+	full_is_shown(c);
 }
 
 static void serve_recv(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r)
@@ -121,7 +129,7 @@ static void serve_name(struct rds_carry *c, const struct rds_share_call *call, s
 	int len = (int)call->req.name_len;
 
 	if (call->req.op == RDS_SHARE_BIND)
-		r->a.result = rds_bind(c->sk, sa, len);
+		r->a.result = rds_bind_now(c->sk, sa, len, !call->req.may_wait);
 	else
 		r->a.result = rds_connect(c->sk, sa, len);
 }
@@ -155,6 +163,7 @@ static void serve_setopt(struct rds_carry *c, const struct rds_share_call *call,
 	r->a.result = rds_setsockopt(c->sk, atomic_load(&c->standin), q->level, q->opt, q->has_name ? call->data : NULL,
 				     (socklen_t)q->arg);
 	rds_caller = NULL;
+	full_is_shown(c);
 }
 
 static void serve_barrier(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r)
@@ -185,11 +194,12 @@ static void serve_getopt(struct rds_carry *c, const struct rds_share_call *call,
 	const struct rds_share_request *q = &call->req;
 	socklen_t len = (socklen_t)q->arg;
 
-	if ((int)len > (int)RDS_SHARE_BIG)
+	if (q->has_name && (int)len > (int)RDS_SHARE_BIG)
 		len = RDS_SHARE_BIG;
-	if (q->has_name && (int)len >= 0)
-		r->data = calloc(1, (size_t)len + sizeof(uint64_t));
-	if (q->has_name && (int)len >= 0 && !r->data) {
+	/* Some options believe a negative length. */
+	if (q->has_name)
+		r->data = calloc(1, ((int)len < 0 ? RDS_SHARE_OPTION : (size_t)len) + sizeof(uint64_t));
+	if (q->has_name && !r->data) {
 		fail(r, -ENOMEM);
 		return;
 	}

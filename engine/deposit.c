@@ -16,6 +16,7 @@
 
 #include "engine/leave.h"
 #include "engine/message.h"
+#include "engine/rdma.h"
 
 int rds_deposit_put(int fd, off_t *at, const void *from, size_t len)
 {
@@ -64,17 +65,39 @@ void rds_share_fill(const struct rds_sock *sk, struct rds_share_state *st)
 	st->rcvtimeo_ns = atomic_load(&sk->rcvtimeo_ns);
 	st->cong_mask = sk->cong_mask;
 	st->cong_notify = sk->cong_notify;
+	st->barrier_id = atomic_load_explicit(&sk->barrier.last_id, memory_order_relaxed);
+}
+
+static int put_reports(const struct rds_sock *sk, int fd, off_t *size)
+{
+	const struct rds_op *op;
+	int err = 0;
+
+	for (op = sk->reports; op && !err; op = op->report_next) {
+		struct rds_share_report r;
+
+		memset(&r, 0, sizeof(r));
+		r.token = op->token;
+		r.status = op->status;
+		r.asked = op->notify;
+		r.short_form = op->short_notify;
+		err = rds_deposit_put(fd, size, &r, sizeof(r));
+	}
+	return err;
 }
 
 int rds_deposit_write(struct rds_sock *sk, int fd, off_t *size)
 {
 	struct rds_share_state st;
+	const struct rds_op *op;
 	struct rds_inc *inc;
 	int err;
 
 	rds_share_fill(sk, &st);
 	for (inc = sk->rx_head; inc; inc = inc->next)
 		st.n_messages++;
+	for (op = sk->reports; op; op = op->report_next)
+		st.n_reports++;
 	err = rds_deposit_put(fd, size, &st, sizeof(st));
 	for (inc = sk->rx_head; inc && !err; inc = inc->next) {
 		struct rds_share_message m = {.saddr = inc->saddr,
@@ -89,7 +112,7 @@ int rds_deposit_write(struct rds_sock *sk, int fd, off_t *size)
 		if (!err)
 			err = rds_deposit_put(fd, size, inc->data, inc->len);
 	}
-	return err;
+	return err ? err : put_reports(sk, fd, size);
 }
 
 /* ---- the packet ---- */

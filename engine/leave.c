@@ -12,7 +12,7 @@
  *      that outlives this process its sender has it until then, and will look for the port anew when we are gone (shutdown.c); over a device only
  *      what was never sent is sent again: what had come to us, and was not accepted, may be lost.
  *
- * Regions and operations end with the process that made them, and so do notifications of theirs.
+ * Regions end, those of other processes, too; operations end before step 3, and their notifications go along.
  *
  * If the program goes on after all (an exec that failed), it takes them back: the deposit if nobody was quicker, and all is as it was.
  */
@@ -25,6 +25,7 @@
 
 #include "engine/connection.h"
 #include "engine/message.h"
+#include "engine/rdma.h"
 #include "engine/will.h"
 
 #define ROUNDS 256
@@ -96,7 +97,7 @@ static void count_unsent(struct rds_sock *sk, void *arg)
 	struct leaving *l = arg;
 
 	if (atomic_load(&sk->leaving))
-		l->unsent += atomic_load(&sk->snd) & ~RDS_SND_DEAD;
+		l->unsent += (atomic_load(&sk->snd) & ~RDS_SND_DEAD) + atomic_load(&sk->nops);
 }
 
 /* Until the peers have accepted it: a second look is only taken if there was something. */
@@ -144,6 +145,7 @@ static void hand_in(struct rds_sock *sk, void *arg)
 	(void)arg;
 	if (!atomic_load(&sk->leaving) || !sk->nobodys)
 		return;
+	rds_ops_leave(sk);
 	rds_sock_changed(sk);
 	say_lost(deposit(sk, standin));
 	rds_will_release(sk);

@@ -103,7 +103,7 @@ void rds_op_lent_over(struct rds_op *op)
 /* RECVERR alone does not say how it failed (9.6). */
 static bool to_report(const struct rds_op *op)
 {
-	if (!atomic_load(&op->sk->open))
+	if (!atomic_load(&op->sk->open) && !atomic_load(&op->sk->leaving))
 		return false;
 	if (op->notify)
 		return true;
@@ -211,14 +211,14 @@ void rds_ops_cancel(struct rds_conn *conn, struct rds_sock *sk, uint16_t dport)
 	}
 }
 
-static void close_of(struct rds_conn *conn, const struct rds_sock *sk)
+static void end_of(struct rds_conn *conn, const struct rds_sock *sk, int status)
 {
 	struct rds_op *op, *next;
 
 	for (op = conn->ops; op; op = next) {
 		next = op->next;
 		if (op->sk == sk)
-			rds_op_finish(op, RDS_RDMA_CANCELED);
+			rds_op_finish(op, status);
 	}
 }
 
@@ -237,6 +237,18 @@ void rds_ops_settle(struct rds_sock *sk)
 	}
 }
 
+void rds_ops_leave(struct rds_sock *sk)
+{
+	struct rds_conn *conn;
+
+	if (!atomic_load(&sk->had_ops))
+		return;
+	rx_lock();
+	for (conn = rds_eng->conn_list; conn; conn = conn->next)
+		end_of(conn, sk, RDS_RDMA_DROPPED);
+	rx_unlock();
+}
+
 void rds_ops_close(struct rds_sock *sk)
 {
 	struct rds_conn *conn;
@@ -244,6 +256,6 @@ void rds_ops_close(struct rds_sock *sk)
 	if (!sk->had_ops)
 		return;
 	for (conn = rds_eng->conn_list; conn; conn = conn->next) /* control is held, as well */
-		close_of(conn, sk);
+		end_of(conn, sk, RDS_RDMA_CANCELED);
 	rds_notify_drop(sk);
 }

@@ -126,6 +126,7 @@ int registry_sock_add(struct registry *reg, uint64_t inode, uint32_t sndbuf, uin
 		reg_store(&s->connected_port, 0);
 		reg_store(&s->scope, 0);
 		reg_store(&s->transport, 0);
+		reg_store(&s->held, 0);
 		reg_store(&s->moved, 0);
 		reg_store(&s->pid, reg->pid);
 		reg_store(&s->proc, reg->slot);
@@ -198,7 +199,11 @@ static int claimable(struct registry *reg, const struct reg_key *key)
 		if (reg_reap_locked(reg, &suspect))
 			link = find_sound(reg, key);
 	}
-	return link == 0 ? 0 : link == REG_BAD ? -EIO : -EADDRINUSE;
+	if (link == REG_BAD)
+		return -EIO;
+	if (link == 0)
+		return 0;
+	return reg_load(&reg_sock_at(reg, link)->held) ? -EBUSY : -EADDRINUSE;
 }
 
 /* Locked: the search for a port that is unused or was the dead's. */
@@ -288,6 +293,14 @@ void registry_sock_set_connected(struct registry *reg, uint32_t idx, const struc
 	}
 	if (locked)
 		reg_unlock(reg);
+}
+
+void registry_sock_held(struct registry *reg, uint32_t idx, bool held)
+{
+	struct reg_sock *s = own_sock(reg, idx);
+
+	if (s)
+		reg_store(&s->held, held);
 }
 
 void registry_sock_set_bufs(struct registry *reg, uint32_t idx, uint32_t sndbuf, uint32_t rcvbuf)

@@ -87,7 +87,8 @@ static inline uint64_t registry_generation(const struct registry *reg)
 int registry_sock_add(struct registry *reg, uint64_t inode, uint32_t sndbuf, uint32_t rcvbuf, uint32_t *idx);
 /*
  * Claim (addr, port, scope).  port 0: probe upward from a random start in 2..65535 with wrap (rds-semantics 2).
- * Entries of dead processes do not count: they are reclaimed on the way.  -EADDRINUSE, -ENOMEM, -EIO (damaged).
+ * Entries of dead processes do not count: they are reclaimed on the way.  -EADDRINUSE, -EBUSY (the same, by a socket that several processes use:
+ * its last copy may just have been closed), -ENOMEM, -EIO (damaged).
  */
 int registry_sock_bind(struct registry *reg, uint32_t idx, const struct in6_addr *addr, uint16_t port, uint32_t scope,
 		       int transport, uint16_t *bound_port);
@@ -98,6 +99,8 @@ int registry_sock_bind(struct registry *reg, uint32_t idx, const struct in6_addr
 void registry_sock_name(struct registry *reg, uint32_t idx, const struct rds_procid *name);
 void registry_sock_set_connected(struct registry *reg, uint32_t idx, const struct in6_addr *addr, uint16_t port);
 void registry_sock_set_bufs(struct registry *reg, uint32_t idx, uint32_t sndbuf, uint32_t rcvbuf);
+/* Do other processes use it through this one? */
+void registry_sock_held(struct registry *reg, uint32_t idx, bool held);
 void registry_sock_remove(struct registry *reg, uint32_t idx);
 
 /*

@@ -20,7 +20,7 @@
 #include "engine/stats.h"
 
 #define REG_MAGIC UINT64_C(0x45444f4e53445200) /* "\0RDSNODE" */
-#define REG_VERSION 4			       /* 2: cm_port; 3: sockets of nobody; 4: names */
+#define REG_VERSION 5			       /* 2: cm_port; 3: sockets of nobody; 4: names; 5: held */
 #define REG_PROCS 1024
 #define REG_SOCKS 65536
 #define REG_CHUNK 1024 /* socket entries that are reserved at a time */
@@ -96,6 +96,7 @@ struct reg_sock {
 	_Atomic uint64_t order;
 	_Atomic uint32_t connected_port;
 	_Atomic uint32_t sndbuf, rcvbuf;
+	_Atomic uint32_t held;	  /* other processes use it, too */
 	_Atomic uint64_t name[2]; /* the socket's own; 0: it has none, and ends with its process */
 };
 

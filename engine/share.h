@@ -90,7 +90,7 @@ struct rds_share_deposit {
 	uint32_t has_inbox, has_will;
 };
 
-/* The file: this, then each message with its bytes. */
+/* The file: this, then each message with its bytes, then the notifications. */
 struct rds_share_state {
 	uint32_t magic, version;
 	struct rds_procid name;
@@ -104,9 +104,11 @@ struct rds_share_state {
 	uint32_t sndbuf, rcvbuf, rx_trace, generic;
 	uint64_t sndtimeo_ns, rcvtimeo_ns;
 	uint64_t cong_mask, cong_notify;
+	uint64_t barrier_id; /* the last that was given out */
+	uint32_t n_reports;
 };
 
-/* The will (will.h): st[which] is whole. n_messages is 0. */
+/* The will (will.h): st[which] is whole. n_messages and n_reports are 0. */
 struct rds_share_will {
 	uint32_t magic, version;
 	_Atomic uint32_t which;
@@ -120,6 +122,13 @@ struct rds_share_message {
 	uint8_t tos;
 	uint32_t len;
 	uint64_t cookie, real_ns, trace_ns[3];
+};
+
+/* The end of an operation, not yet told. */
+struct rds_share_report {
+	uint64_t token;
+	int32_t status;
+	bool asked, short_form; /* asked: with its status; else only that it failed */
 };
 
 /* In the inbox, with a file of so many messages. */

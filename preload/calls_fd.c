@@ -144,8 +144,8 @@ static int make_way(int from, int to, struct rds_sock *sk)
 		return 0;
 	if (hidden(from))
 		return -EBADF;
-	if (rds_fds_peek(to))
-		rds_away_closing(to, rds_fds_only(to, (unsigned)to, (unsigned)to));
+	if (rds_fds_only(to, (unsigned)to, (unsigned)to))
+		rds_away_closing(to);
 	if (sk && rds_fds_reserve(to))
 		return -EBADF; /* beyond every limit, as the kernel would say */
 	if (likely(!rds_fd_is_internal(to)) || !rds_fds_mine())

@@ -159,18 +159,24 @@ bool rds_fds_mine(void)
 
 static int fds_add(int fd, struct rds_sock *sk);
 
-bool rds_fds_only(int fd, unsigned first, unsigned last)
+/* A number of that socket, outside of first .. last? */
+static bool fds_other(ino_t inode, unsigned first, unsigned last)
 {
-	struct stat want, st;
+	struct stat st;
 
-	if (rds_fds_peek(fd) != FDS_INHERITED || fstat(fd, &want))
-		return false;
 	for (int n = 0; n < atomic_load(&fds_top); n++) {
 		if (((unsigned)n < first || (unsigned)n > last) && rds_fds_peek(n) == FDS_INHERITED &&
-		    fstat(n, &st) == 0 && st.st_ino == want.st_ino)
-			return false;
+		    fstat(n, &st) == 0 && st.st_ino == inode)
+			return true;
 	}
-	return true;
+	return false;
+}
+
+bool rds_fds_only(int fd, unsigned first, unsigned last)
+{
+	struct stat want;
+
+	return rds_fds_peek(fd) == FDS_INHERITED && !fstat(fd, &want) && !fds_other(want.st_ino, first, last);
 }
 
 void rds_fds_mourn(void)
@@ -223,7 +229,7 @@ static void fds_adopted(int fd, struct rds_sock *sk)
 		if (rds_fds_peek(n) == FDS_INHERITED && fstat(n, &st) == 0 && st.st_ino == want.st_ino)
 			(void)fds_add(n, sk);
 	}
-	rds_away_closing(fd, true); /* channels to its last carrier, or, by another thread's attempt, to ourselves */
+	rds_away_closing(fd); /* channels to its last carrier, or, by another thread's attempt, to ourselves */
 	rds_away_closed();
 	rds_sock_number_closed(sk); /* the taker's own reference */
 }
@@ -546,9 +552,14 @@ int rds_fds_close(int fd)
 		errno = EBADF; /* the program never opened it */
 		return -1;
 	}
+	struct stat st = {.st_ino = 0};
+
 	if (!rds_fds_mine())
 		return rds_real.close(fd);
-	rds_away_closing(fd, rds_fds_only(fd, (unsigned)fd, (unsigned)fd));
+	if (rds_fds_only(fd, (unsigned)fd, (unsigned)fd))
+		rds_away_closing(fd);
+	else if (rds_fds_peek(fd) == FDS_INHERITED)
+		(void)fstat(fd, &st);
 	rds_sock_number_closing(fds_sock(atomic_load_explicit(word, memory_order_relaxed)));
 	fds_mark_closing(word);
 	int rc = rds_real.close(fd);
@@ -556,6 +567,8 @@ int rds_fds_close(int fd)
 
 	/* Whatever close() says, the number is free now (Linux frees it on EINTR and EIO too). */
 	fds_clear_closing(word);
+	if (unlikely(st.st_ino) && !fds_other(st.st_ino, 1, 0)) /* another thread has closed that one meanwhile */
+		rds_away_gone(st.st_ino);
 	rds_away_closed();
 	errno = saved;
 	return rc;
@@ -580,8 +593,8 @@ static void fds_each(unsigned first, unsigned last, void (*act)(_Atomic(uintptr_
 void rds_fds_closing(unsigned first, unsigned last)
 {
 	for (unsigned fd = first; fd <= last && fd < (unsigned)rds_fds_top(); fd++)
-		if (rds_fds_peek((int)fd))
-			rds_away_closing((int)fd, rds_fds_only((int)fd, first, last));
+		if (rds_fds_only((int)fd, first, last))
+			rds_away_closing((int)fd);
 	fds_each(first, last, fds_mark_closing);
 }
 

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "held.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -64,7 +65,7 @@ static int keeper(void)
 	int sv[2], status;
 	pid_t middle;
 
-	if (whose == getpid())
+	if (whose == getpid() && fcntl(to, F_GETFD) >= 0) /* a program may close all that it has */
 		return to;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv))
 		return -1;

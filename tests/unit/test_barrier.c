@@ -604,6 +604,31 @@ START_TEST(random_run)
 }
 END_TEST
 
+/* Ids of a process that had the socket before: all over, wherever they went. */
+START_TEST(goes_on)
+{
+	uint64_t id, mark = UNTOUCHED;
+	struct rds_barrier_request req = {.daddr = A, .wait_id = 100};
+
+	rds_barrier_go_on(&b, 100);
+	ck_assert_uint_eq(rds_barrier_mark(&b, A), 100);
+	ck_assert_int_eq(rds_barrier_call(&b, &req, false, &mark), 0);
+	ck_assert_uint_eq(mark, 100);
+	ck_assert_int_eq(rds_barrier_begin(&b, A, &id), 0);
+	ck_assert_uint_eq(id, 101);
+	ck_assert_uint_eq(rds_barrier_mark(&b, A), 100);
+	req.wait_id = id;
+	ck_assert_int_eq(rds_barrier_call(&b, &req, false, &mark), 1);
+	ck_assert(rds_barrier_finish(&b, A, id));
+	ck_assert_int_eq(rds_barrier_call(&b, &req, false, &mark), 0);
+	ck_assert_uint_eq(mark, 101);
+	ck_assert_uint_eq(rds_barrier_mark(&b, B), 100);
+	ck_assert_int_eq(rds_barrier_begin(&b, A, &id), 0);
+	ck_assert(!rds_barrier_cancel(&b, A, id));
+	ck_assert_uint_eq(rds_barrier_mark(&b, A), 101);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("barrier");
@@ -620,6 +645,7 @@ int main(void)
 	tcase_add_test(t, refused_last);
 	tcase_add_test(t, refused_between);
 	tcase_add_test(t, no_memory);
+	tcase_add_test(t, goes_on);
 	t = suite_case(s, "call", start, end, 20);
 	tcase_add_test(t, non_blocking);
 	tcase_add_test(t, blocking);

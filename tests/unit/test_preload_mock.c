@@ -641,10 +641,14 @@ void rds_away_closed(void)
 {
 }
 
-void rds_away_closing(int fd, bool last)
+void rds_away_gone(uint64_t inode)
+{
+	(void)inode;
+}
+
+void rds_away_closing(int fd)
 {
 	(void)fd;
-	(void)last;
 	mock.away_closed++;
 }
 

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * handover.c - the process that carries a socket ends, and a child of its has it, too: notifications that nobody has taken, ids and marks go
+ * on with the socket, and whoever has it makes regions and operations of its own.
+ *
+ * The carrier speaks the ABI of February 2008 where ids are concerned (56 bytes, RDS_BARRIER with 32).
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include "pair.h"
+
+#define N 10
+#define LEVEL 276
+
+struct args_b1 {
+	uint64_t cookie;
+	struct vec remote;
+	uint64_t local_vec, nr_local, flags, id_addr;
+};
+
+struct barrier32 {
+	uint32_t daddr, hole;
+	uint64_t flags, mark_addr, wait_id;
+};
+
+static uint64_t cookie;
+static int gone[2];   /* its other end closes when the carrier ends */
+static int report[2]; /* how it went, from the child */
+
+static int barrier(int fd, uint64_t wait, uint64_t *mark)
+{
+	struct barrier32 v = {a->name[0].sin_addr.s_addr, 0, 0, (uintptr_t)mark, wait};
+
+	return setsockopt(fd, LEVEL, OPT_BARRIER, &v, sizeof(v)) ? -errno : 0;
+}
+
+/* A write of 64 bytes with a message, of the barrier's age: its id. */
+static uint64_t numbered(int fd)
+{
+	uint64_t id = 0;
+	struct vec v = {(uintptr_t)p, 64};
+	struct args_b1 args = {.cookie = cookie,
+			       .remote = {0, 64},
+			       .local_vec = (uintptr_t)&v,
+			       .nr_local = 1,
+			       .flags = F_WRITE,
+			       .id_addr = (uintptr_t)&id};
+	struct out o;
+
+	out_begin(&o, &a->name[0], "id", 2);
+	out_cmsg(&o, CMSG_ARGS, &args, sizeof(args));
+	expect(out_send(&o, fd, 0), 2, "a write with an id");
+	check(id, "its id was not stored");
+	return id;
+}
+
+static void messages(unsigned n, const char *what)
+{
+	while (n--)
+		check(agent_recv(a) > 0, "%s: its message", what);
+}
+
+static void carrier_ends(bool killed)
+{
+	if (killed)
+		kill(getpid(), SIGKILL);
+	_exit(0);
+}
+
+static void await_end(void)
+{
+	char c;
+
+	close(gone[1]);
+	check(read(gone[0], &c, 1) == 0, "read: %m");
+}
+
+/* ---- what the two do ---- */
+
+static void sends_notified(int fd)
+{
+	struct vec v = {(uintptr_t)p, 64};
+	struct op op = {.cookie = cookie,
+			.flags = F_WRITE | F_NOTIFY,
+			.local = &v,
+			.nr_local = 1,
+			.payload = "note",
+			.len = 4};
+
+	for (op.token = 1; op.token <= N; op.token++)
+		expect(op_send(fd, &a->name[0], &op), 4, "a write");
+}
+
+/* This process's memory is known to nobody yet. */
+static void own_operation(int fd, struct box *box)
+{
+	struct vec v = {(uintptr_t)p, 64};
+	struct op op = {.cookie = cookie, .token = 100, .local = &v, .nr_local = 1, .payload = "own", .len = 3};
+
+	expect(AGENT(a, AGENT_FILL, .len = PAGE, .key = 77), 0, "fill");
+	op.flags = F_NOTIFY;
+	expect(op_send(fd, &a->name[0], &op), 3, "a read");
+	expect_status(box, 100, ST_SUCCESS, "a read of the next carrier");
+	expect_bytes(p, agent_memory(a, 0, 64), 64, "what was read");
+}
+
+static void inherits_notified(int fd)
+{
+	struct box *box = box_new(fd);
+	uint64_t t;
+
+	for (t = 1; t <= N; t++)
+		expect_status(box, t, ST_SUCCESS, "write %llu of who has ended", (unsigned long long)t);
+	box_empty(box, "after its notifications");
+	messages(N, "a write of who has ended");
+	own_operation(fd, box);
+	messages(1, "an own operation");
+	box_free(box);
+}
+
+static uint64_t *shown; /* ids of the carrier, in memory of both */
+
+static void sends_numbered(int fd)
+{
+	uint64_t mark;
+	unsigned i;
+
+	expect(barrier(fd, 0, &mark), 0, "the probe, which shows how old the program is");
+	for (i = 0; i < N; i++)
+		*shown = numbered(fd);
+}
+
+static void inherits_numbered(int fd)
+{
+	uint64_t mark = 0, id;
+
+	expect(barrier(fd, *shown, &mark), 0, "the barrier for the last id of who has ended");
+	check(mark >= *shown, "the mark: %llu, its last id: %llu", (unsigned long long)mark,
+	      (unsigned long long)*shown);
+	id = numbered(fd);
+	check(id > *shown, "an id after %llu: %llu", (unsigned long long)*shown, (unsigned long long)id);
+	expect(barrier(fd, id, &mark), 0, "the barrier for an own id");
+	check(mark == id, "the mark: expected %llu, came %llu", (unsigned long long)id, (unsigned long long)mark);
+}
+
+/* ---- cases ---- */
+
+static void carrier(void (*sends)(int fd), void (*inherits)(int fd), bool killed)
+{
+	int fd = rds_bound(address(0), INIT_PORT);
+
+	p = pages(PAGE);
+	pattern(p, PAGE, 5);
+	if (!fork()) {
+		await_end();
+		inherits(fd);
+		check(write(report[1], "", 1) == 1, "write: %m");
+		_exit(0);
+	}
+	sends(fd);
+	carrier_ends(killed);
+}
+
+static void handed_over(void (*sends)(int fd), void (*inherits)(int fd), bool killed)
+{
+	int status;
+	pid_t pid;
+	char c;
+
+	a = agent_start(0);
+	cookie = agent_region(a, 0, PAGE, F_WRITE);
+	shown = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	check(shown != MAP_FAILED, "mmap: %m");
+	check(pipe(gone) == 0 && pipe(report) == 0, "pipe: %m");
+	pid = fork();
+	check(pid >= 0, "fork: %m");
+	if (!pid)
+		carrier(sends, inherits, killed);
+	close(gone[1]);
+	close(report[1]);
+	check(waitpid(pid, &status, 0) == pid, "waitpid: %m");
+	check(killed ? WIFSIGNALED(status) : WIFEXITED(status) && !WEXITSTATUS(status), "the carrier: %x",
+	      (unsigned)status);
+	check(read(report[0], &c, 1) == 1, "the child has failed");
+	close(gone[0]);
+	close(report[0]);
+	agent_end(a);
+}
+
+static void notifications(void)
+{
+	handed_over(sends_notified, inherits_notified, false);
+}
+
+static void marks(void)
+{
+	handed_over(sends_numbered, inherits_numbered, false);
+}
+
+static void marks_of_the_killed(void)
+{
+	handed_over(sends_numbered, inherits_numbered, true);
+}
+
+static const struct test_case cases[] = {
+	{"notifications", notifications}, {"marks", marks}, {"marks-of-the-killed", marks_of_the_killed}};
+
+int main(int argc, char **argv)
+{
+	return cases_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+}
