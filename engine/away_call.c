@@ -12,6 +12,7 @@
 #include "engine/away_impl.h"
 #include "engine/os.h"
 #include "engine/rds.h"
+#include "engine/user_copy.h"
 #include "engine/uaccess.h"
 #include "include/rds_abi.h"
 
@@ -199,19 +200,21 @@ int rds_away_getpeername(int fd, struct sockaddr *addr, socklen_t *len)
 int rds_away_setsockopt(int fd, int level, int opt, const void *val, socklen_t len)
 {
 	struct away_call c = {.q = {.op = RDS_SHARE_SETOPT, .level = level, .opt = opt, .arg = len}};
-	struct iovec iov = {(void *)(uintptr_t)val, len < RDS_SHARE_OPTION ? len : RDS_SHARE_OPTION};
+	unsigned char copy[RDS_SHARE_OPTION];
+	struct iovec iov = {copy, len < sizeof(copy) ? len : sizeof(copy)};
 	int64_t rc;
 
 	if ((level == SOL_RDS || level == SOL_RDS_HISTORIC) && opt == RDS_BARRIER)
 		return away_barrier(fd, val, (int)len, blocks(fd, 0));
 	if ((int)len < 0)
 		return -EINVAL;
-	if (val && !rds_user_readable(val, iov.iov_len)) {
+	/* By the kernel: a length that is wrong is the carrier's to refuse, and there may be less. */
+	if (val && !rds_user_fetch(NULL, copy, (uintptr_t)val, iov.iov_len)) {
 		c.q.has_name = true;
 		c.q.data_len = (uint32_t)iov.iov_len;
 		c.data = &iov;
 		c.n_data = 1;
-		away_try_option(&c, val);
+		away_try_option(&c, copy);
 	}
 	rc = away_call(fd, &c);
 	away_end(&c);
