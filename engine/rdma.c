@@ -183,6 +183,20 @@ void rds_op_answered(struct rds_conn *conn, const struct rds_op_hdr *h, const vo
 		rds_op_finish(op, outcome(op, h));
 }
 
+void rds_op_carried(struct rds_conn *conn, uint64_t id, int err, uint64_t at, const void *data, size_t len)
+{
+	struct rds_op *op = find(conn, id);
+
+	if (!op || !op->native)
+		return;
+	if (err)
+		rds_op_finish(op, err == -EACCES ? RDS_RDMA_REMOTE_ERROR : RDS_RDMA_OTHER_ERROR);
+	else if (op->kind == RDS_OP_READ)
+		data_came(op, &(struct rds_op_hdr){.offset = at}, data, len);
+	else
+		rds_op_finish(op, RDS_RDMA_SUCCESS);
+}
+
 /* ---- other ends ---- */
 
 void rds_ops_broken(struct rds_conn *conn, bool all)

@@ -36,6 +36,7 @@ struct rds_op {
 	uint64_t token;
 	/* rx */
 	bool started, done;
+	bool native;   /* a device carries it out */
 	bool reading;  /* counts among those that the peer is to answer with data */
 	bool lent;     /* ... that take bytes out of our memory */
 	_Atomic uint64_t
@@ -117,6 +118,8 @@ void rds_op_lent_over(struct rds_op *op); /* its bytes are the program's again *
 void rds_op_put(struct rds_op *op);
 /* An answer has come. */
 void rds_op_answered(struct rds_conn *conn, const struct rds_op_hdr *h, const void *data, size_t len);
+/* A device has carried it out, or failed, or has data of it (up->carried). */
+void rds_op_carried(struct rds_conn *conn, uint64_t id, int err, uint64_t at, const void *data, size_t len);
 /* The connection has broken: what was started is over; all: what was not, as well. */
 void rds_ops_broken(struct rds_conn *conn, bool all);
 void rds_ops_cancel(struct rds_conn *conn, struct rds_sock *sk, uint16_t dport);
@@ -135,6 +138,10 @@ int rds_barrier_set(struct rds_sock *sk, int fd, const void *val, int len); /* R
 /* ---- at the target (rdma_serve.c); rx held ---- */
 
 enum rds_rx_verdict rds_op_arrived(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx);
+/* A piece for the peer that has sent that, with so many bytes behind its header. NULL: no memory. */
+struct rds_queued *rds_answer_new(const struct rds_hdr *to, size_t data);
+void rds_answer(struct rds_conn *conn,
+		struct rds_queued *q); /* goes before anything else; the connection's from now on */
 
 /* ---- notifications (notify.c); rx held ---- */
 

@@ -11,7 +11,7 @@
  * So that peers need not keep any number of answers, reads of READ_AHEAD bytes at most are under way on a connection; more of them wait,
  * and what comes after them, too.
  */
-#include "engine/rdma.h"
+#include "engine/native.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -277,7 +277,7 @@ static int xmit_op(struct rds_conn *conn, struct rds_op *op)
 	if (!carries)
 		return xmit_piece(conn, op, 0, 0);
 	RDS_STAT_ADD(send_rdma_bytes, op->total);
-	if (lends(conn, op) && !xmit_lent(conn, op))
+	if (!rds_op_native(conn, op) || (lends(conn, op) && !xmit_lent(conn, op)))
 		return 0;
 	do {
 		uint64_t len = op->total - at < RDS_OP_PIECE ? op->total - at : RDS_OP_PIECE;

@@ -159,6 +159,7 @@ static void leave_list(struct rds_sock *sk)
  */
 static bool shut(struct rds_sock *sk, bool *lent)
 {
+	struct rds_mr *regions = NULL;
 	bool first;
 
 	rds_lock(&rds_eng->control);
@@ -169,7 +170,7 @@ static bool shut(struct rds_sock *sk, bool *lent)
 		if (rds_sock_bound(sk))
 			rds_bound_remove(sk);
 		drop_received(sk);
-		rds_mr_free_all(sk);
+		regions = rds_mr_take_all(sk);
 		rds_ops_close(sk);
 		atomic_store(&sk->seen_congestion, false);
 		atomic_store(&sk->cong_attached, false);
@@ -179,6 +180,7 @@ static bool shut(struct rds_sock *sk, bool *lent)
 		*lent = sk->lent && sk->lent == rds_post_epoch() && rds_post_own();
 	}
 	rds_unlock(&rds_eng->control);
+	rds_mr_bury(regions);
 	return first;
 }
 

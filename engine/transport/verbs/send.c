@@ -20,6 +20,7 @@
 
 #include "engine/copy.h"
 #include "engine/transport/verbs/chain.h"
+#include "engine/transport/verbs/op.h"
 
 #define OUT_START 64u
 
@@ -86,6 +87,11 @@ void verbs_chain_post(struct verbs_ep *ep)
 
 	if (!ep->nchain)
 		return;
+	if (unlikely(ep->ops_due)) {
+		ep->ops_due = false;
+		ep->wr[ep->nchain - 1].send_flags |= IBV_SEND_SIGNALED;
+		ep->wr_unsignaled = ep->bytes_unsignaled = 0;
+	}
 	ep->wr[ep->nchain - 1].next = NULL;
 	ep->nchain = 0;
 	if (atomic_load(&ep->state) != VERBS_UP)
@@ -103,6 +109,14 @@ static void map_goes(struct verbs_ep *ep, const struct verbs_out *o)
 {
 	atomic_store(&ep->map_wr, o->wr_end);
 	atomic_store(&ep->map_out, true);
+}
+
+struct ibv_send_wr *verbs_chain_op(struct verbs_ep *ep, uint32_t bytes)
+{
+	struct ibv_send_wr *wr = verbs_chain_next(ep, bytes, false);
+
+	ep->ops_due = true;
+	return wr;
 }
 
 /* The only frame of its message, in one segment: header and bytes lie in one piece. */
@@ -228,6 +242,23 @@ void verbs_let_go(struct verbs_ep *ep)
 	pump(ep);
 }
 
+bool verbs_send_room(struct verbs_ep *ep, uint32_t n)
+{
+	verbs_out_done(ep);
+	if (ep->unfinished)
+		verbs_let_go(ep);
+	return !ep->unfinished && verbs_queue_room(ep, VERBS_SQ_RESERVE + n);
+}
+
+int verbs_out_room(struct verbs_ep *ep, uint32_t n)
+{
+	int err = 0;
+
+	while (!err && ep->out_count + n > ep->out_cap)
+		err = verbs_out_grow(ep);
+	return err;
+}
+
 /* What is done with has not been given back since the last flush. */
 static int block_get(struct verbs_ep *ep, size_t size, struct verbs_block *block)
 {
@@ -328,6 +359,8 @@ static bool map_gone(struct verbs_ep *ep, uint32_t done)
 void verbs_send_done(struct verbs_ep *ep, const struct ibv_wc *wc)
 {
 	atomic_store_explicit(&ep->wr_done, (uint32_t)wc->wr_id, memory_order_release);
+	if (unlikely(atomic_load_explicit(&ep->op_count, memory_order_relaxed)))
+		verbs_ops_done(ep, (uint32_t)wc->wr_id, wc->status);
 	if (unlikely(wc->status != IBV_WC_SUCCESS)) {
 		if (wc->status != IBV_WC_WR_FLUSH_ERR)
 			rds_debug("%s: a send failed: %s", ep->dev->name, vb.ibv_wc_status_str(wc->status));
@@ -367,6 +400,7 @@ void verbs_send_free(struct verbs_ep *ep)
 
 	for (i = 0; i < ep->out_count; i++)
 		verbs_block_put(ep->dev->arena, &verbs_out_at(ep, i)->block);
+	verbs_ops_free(ep);
 	free(ep->out);
 	ep->out = NULL;
 	ep->out_count = ep->out_cap = ep->out_head = ep->unfinished = 0;

@@ -14,6 +14,7 @@
  *   arena.c       registered memory that messages are kept in until they are acknowledged
  *   send.c        message -> frames -> send queue, completions      say.c   what goes without a message; room     chain.h  between these
  *   group.c       several messages in a frame         collect.c  may a small message wait for others?
+ *   op.c          RDMA operations that the device carries out      region.c   memory that it reaches for them (op.h)
  *   recv.c        completion queue -> frames -> messages, acknowledgements, credits taken
  *   credit.c      may a segment be sent, and how large? (devices that cannot make a sender wait)       segment.c  segments to frames
  *   wake.c        arming the completion queue
@@ -337,6 +338,11 @@ struct verbs_ep {
 	_Atomic uint32_t wr_done;  /* by completion (rx) */
 	_Atomic uint64_t seen_ack; /* the peer's (rx) */
 	_Atomic bool wants_room;   /* somebody waits: up->writable when something moves */
+	bool ops_due;		   /* operations are in the chain: its last work request asks for a completion */
+	/* op.c: those under way, VERBS_SQ at most (rx) */
+	struct verbs_op *ops;
+	uint32_t op_head;
+	_Atomic uint32_t op_count;
 
 	/* receive side (rx) */
 	_Atomic uint64_t rx_ack; /* what we have received, to be told */
