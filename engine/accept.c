@@ -158,6 +158,7 @@ static int send_operations(struct send_call *c, struct rds_conn *conn)
 		if (err)
 			rds_ops_take_back(ops);
 	}
+	c->rdma.asks = rds_ops_ask(ops);
 	if (!err && ops->id_addr) /* checked; only another thread can have taken it away */
 		rds_user_put(ops->id_addr, &ops->barrier_id, sizeof(ops->barrier_id));
 	rds_ops_let_go(ops);
@@ -206,7 +207,7 @@ static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
 		return NO_ROOM;
 	}
 	if (likely(conn->ep))
-		conn->t->ops->flush(conn->ep, with_ops); /* operations: the peer has to answer */
+		conn->t->ops->flush(conn->ep, with_ops && c->rdma.asks);
 	if (unlikely(with_ops && !c->rdma.message)) {
 		rds_snd_sub(sk, 1, out->len);
 		return SENT;

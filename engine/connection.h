@@ -124,6 +124,7 @@ struct rds_conn {
 	_Atomic unsigned nshow;
 	_Atomic unsigned nfar;
 	struct rds_far_mr *far_mrs[RDS_FAR_BUCKETS];
+	_Atomic unsigned native_reads, native_writes; /* operations that devices have under way; written under rx */
 
 	/* work left for rds_run_work (rx) */
 	struct rds_conn *work_next;

@@ -30,6 +30,9 @@ void rds_mr_shown_forget(void);		      /* forked child */
 
 /* 0: it has gone; else nothing of it has. tx. */
 int rds_op_native(struct rds_conn *conn, struct rds_op *op);
+/* Before it goes, whichever way; before the message that goes with them.  They wait for reads, if they have to. tx. */
+void rds_op_behind_reads(struct rds_conn *conn, const struct rds_op *op);
+void rds_ops_fence(struct rds_conn *conn, const struct rds_op *ops);
 void rds_far_shown(struct rds_conn *conn, const struct rds_op_hdr *h);	/* rx */
 void rds_far_hidden(struct rds_conn *conn, const struct rds_op_hdr *h); /* rx */
 void rds_far_broken(struct rds_conn *conn);				/* the endpoint is over. rx */

@@ -72,6 +72,8 @@ void rds_op_unlist(struct rds_op *op)
 		op->next->prev = op->prev;
 	else
 		conn->ops_tail = op->prev;
+	if (op->native)
+		atomic_fetch_sub(op->kind == RDS_OP_READ ? &conn->native_reads : &conn->native_writes, 1);
 	op->conn = NULL;
 }
 

@@ -37,6 +37,7 @@ struct rds_op {
 	/* rx */
 	bool started, done;
 	bool native;   /* a device carries it out */
+	bool fence;    /* ... its message waits until a read is over (as asked for) */
 	bool reading;  /* counts among those that the peer is to answer with data */
 	bool lent;     /* ... that take bytes out of our memory */
 	_Atomic uint64_t
@@ -67,6 +68,7 @@ struct rds_rdma_send {
 	struct rds_op *ops; /* in the order in which they are carried out */
 	bool silent;	    /* no message, if it has no bytes */
 	bool message;	    /* ... there is one (accept.c) */
+	bool asks;	    /* ... the peer's engine has to answer (accept.c) */
 	uint64_t cookie;    /* to be told to the receiver; 0: none */
 	uint64_t made;	    /* ... the cookie of a region that this call has made; 0: none */
 	uint32_t used_rkey; /* RDS_EXTHDR_RDMA; 0: none */
@@ -86,6 +88,7 @@ void rds_rdma_undo(struct rds_sock *sk, struct rds_rdma_send *send); /* the call
  */
 int rds_ops_xmit(struct rds_conn *conn, struct rds_op *ops);
 void rds_ops_take_back(struct rds_op *ops); /* the message could not be sent: nobody is told of them */
+bool rds_ops_ask(const struct rds_op *ops); /* does the peer's engine have to do anything for them? */
 void rds_ops_let_go(struct rds_op *ops);    /* after the message */
 /* Is it to wait in the queue, because of what went to other processes of that address? */
 bool rds_ops_hold(struct rds_conn *conn, struct rds_op *ops);

@@ -5,7 +5,8 @@
  *
  * It can if the device can take all of it now, if it is within the region (what is not is the engine's to refuse, and costs itself alone), and if
  * nothing that the peer's engine has yet to carry out touches the same memory: a device does not wait for that.  The other way round needs no
- * care: what goes to the peer's engine later is behind the device's work on the same queue pair.
+ * care: what goes to the peer's engine later is behind the device's work on the same queue pair; but what changes bytes that are being read waits
+ * for the read.
  * Must not know how a device is told.
  */
 #include "engine/native.h"
@@ -118,17 +119,32 @@ static bool may_go(struct rds_conn *conn, struct rds_op *op, struct rds_native *
 	n->key = f->far.key;
 	n->at = f->far.at + op->remote;
 	op->started = op->native = true;
+	atomic_fetch_add(n->read ? &conn->native_reads : &conn->native_writes, 1);
 	return true;
+}
+
+static void not_gone(struct rds_conn *conn, struct rds_op *op)
+{
+	rx_lock();
+	if (!op->done)
+		atomic_fetch_sub(op->kind == RDS_OP_READ ? &conn->native_reads : &conn->native_writes, 1);
+	op->started = op->native = false;
+	rx_unlock();
 }
 
 int rds_op_native(struct rds_conn *conn, struct rds_op *op)
 {
-	struct rds_native n = {.id = op->id, .seq = conn->next_tx, .len = op->total, .local = op->local};
+	struct rds_native n = {.id = op->id,
+			       .seq = conn->next_tx,
+			       .read = op->kind == RDS_OP_READ,
+			       .len = op->total,
+			       .local = op->local};
 	bool may;
 	int err;
 
-	if (likely(!atomic_load_explicit(&conn->nfar, memory_order_relaxed)) || op->kind != RDS_OP_WRITE ||
-	    conn->queue || atomic_load_explicit(&conn->state, memory_order_relaxed) != RDS_CONN_UP)
+	if (likely(!atomic_load_explicit(&conn->nfar, memory_order_relaxed)) ||
+	    (op->kind != RDS_OP_WRITE && op->kind != RDS_OP_READ) || conn->queue ||
+	    atomic_load_explicit(&conn->state, memory_order_relaxed) != RDS_CONN_UP)
 		return -EAGAIN;
 	rx_lock();
 	may = may_go(conn, op, &n);
@@ -136,10 +152,54 @@ int rds_op_native(struct rds_conn *conn, struct rds_op *op)
 	if (!may)
 		return -EAGAIN;
 	err = conn->t->ops->post(conn->ep, &n);
-	if (!err)
-		return 0;
-	rx_lock();
-	op->started = op->native = false;
-	rx_unlock();
+	if (err)
+		not_gone(conn, op);
 	return err;
+}
+
+bool rds_ops_ask(const struct rds_op *ops)
+{
+	for (; ops; ops = ops->also)
+		if (!ops->native)
+			return true;
+	return false;
+}
+
+/* ---- what waits for reads ---- */
+
+/* Bytes that a device still reads are to be changed: it may read them again, if the network loses what it was sent. */
+static bool changes(struct rds_conn *conn, const struct rds_op *op)
+{
+	const struct rds_far_mr *f = far_find(conn, op->rkey);
+	const struct rds_op *read;
+
+	for (read = conn->ops; read && read != op; read = read->next)
+		if (read->native && read->kind == RDS_OP_READ && (!f || touches(conn, read, op, f)))
+			return true;
+	return false;
+}
+
+void rds_op_behind_reads(struct rds_conn *conn, const struct rds_op *op)
+{
+	bool wait;
+
+	if (likely(!atomic_load_explicit(&conn->native_reads, memory_order_relaxed)) || op->kind == RDS_OP_READ)
+		return;
+	rx_lock();
+	wait = changes(conn, op);
+	rx_unlock();
+	if (wait && conn->ep)
+		conn->t->ops->fence(conn->ep);
+}
+
+void rds_ops_fence(struct rds_conn *conn, const struct rds_op *ops)
+{
+	bool fence = false;
+
+	if (likely(!atomic_load_explicit(&conn->native_reads, memory_order_relaxed)))
+		return;
+	for (; ops; ops = ops->also)
+		fence |= ops->fence && ops->native && ops->kind == RDS_OP_READ;
+	if (fence && conn->ep)
+		conn->t->ops->fence(conn->ep);
 }

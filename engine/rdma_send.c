@@ -274,10 +274,14 @@ static int xmit_op(struct rds_conn *conn, struct rds_op *op)
 	int err;
 
 	RDS_STAT_INC(send_rdma);
+	if (carries)
+		RDS_STAT_ADD(send_rdma_bytes, op->total);
+	rds_op_behind_reads(conn, op);
+	if (!rds_op_native(conn, op))
+		return 0;
 	if (!carries)
 		return xmit_piece(conn, op, 0, 0);
-	RDS_STAT_ADD(send_rdma_bytes, op->total);
-	if (!rds_op_native(conn, op) || (lends(conn, op) && !xmit_lent(conn, op)))
+	if (lends(conn, op) && !xmit_lent(conn, op))
 		return 0;
 	do {
 		uint64_t len = op->total - at < RDS_OP_PIECE ? op->total - at : RDS_OP_PIECE;
@@ -324,6 +328,8 @@ int rds_ops_xmit(struct rds_conn *conn, struct rds_op *ops)
 		err = xmit_op(conn, op);
 	if (err)
 		rds_ops_take_back(ops);
+	else
+		rds_ops_fence(conn, ops);
 	return err;
 }
 

@@ -168,11 +168,12 @@ static bool fill(struct rds_queued *list, uint64_t from)
 	return true;
 }
 
-static enum rds_rx_verdict serve_read(struct rds_conn *conn, const struct rds_rx *rx, const struct rds_op_hdr *h)
+static enum rds_rx_verdict serve_read(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx,
+				      const struct rds_op_hdr *h)
 {
 	struct rds_queued *q = rds_answer_new(&rx->hdr, 0), *list = NULL, *next;
 	uint64_t at = 0;
-	bool good = reach(h, h->len, &at);
+	struct rds_mr *good = reach(h, h->len, &at);
 
 	if (q && good)
 		list = data_pieces(rx, h);
@@ -186,6 +187,7 @@ static enum rds_rx_verdict serve_read(struct rds_conn *conn, const struct rds_rx
 		return RDS_RX_DONE;
 	}
 	free(q);
+	rds_mr_served(conn, ep, good, h->len, true);
 	for (; list; list = next) {
 		next = list->next;
 		list->next = NULL;
@@ -246,7 +248,7 @@ enum rds_rx_verdict rds_op_arrived(struct rds_conn *conn, struct rds_ep *ep, con
 	case RDS_OP_FETCH:
 		return serve_fetch(conn, ep, rx, &h);
 	case RDS_OP_READ:
-		return serve_read(conn, rx, &h);
+		return serve_read(conn, ep, rx, &h);
 	case RDS_OP_SWAP:
 	case RDS_OP_ADD:
 		return serve_atomic(conn, rx, &h);

@@ -244,6 +244,15 @@ static int fault_post(struct rds_ep *ep, const struct rds_native *op)
 	return err;
 }
 
+static void fault_fence(struct rds_ep *ep)
+{
+	struct fault_ep *f = (struct fault_ep *)ep;
+
+	pthread_mutex_lock(&f->lock);
+	fault_of(f)->inner->ops->fence(f->inner);
+	pthread_mutex_unlock(&f->lock);
+}
+
 void fault_send_init(struct fault_ep *f)
 {
 	f->copies_tail = &f->copies;
@@ -269,4 +278,5 @@ void fault_send_ops(struct fault *fl)
 	fl->ops.shown = fault_shown;
 	fl->ops.hide = fl->inner->ops->hide;
 	fl->ops.post = fault_post;
+	fl->ops.fence = fault_fence;
 }

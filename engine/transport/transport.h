@@ -71,7 +71,6 @@ struct rds_native {
 	uint64_t id;		   /* told to up->carried */
 	uint64_t seq;		   /* of the message behind it: whoever has acknowledged that has the bytes, too */
 	bool read;		   /* else it is a write */
-	bool fence;		   /* the message behind it must not arrive before the read is over */
 	uint64_t key;		   /* of the peer's memory, ... */
 	uint64_t at;		   /* ... and where in it */
 	uint64_t len;		   /* at least 1 */
@@ -154,6 +153,8 @@ struct rds_transport_ops {
 	 * not if the endpoint breaks.  -errno: nothing of it has gone, and the engine finds another way.
 	 */
 	int (*post)(struct rds_ep *ep, const struct rds_native *op);
+	/* Only with NATIVE; conn->tx.  Whatever goes next waits until the reads that were posted are over. */
+	void (*fence)(struct rds_ep *ep);
 
 	/* After up->speak: send what the receive side has left to say (acknowledgements, credits).  NULL: there is never any. */
 	void (*push)(struct rds_ep *ep);

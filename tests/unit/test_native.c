@@ -23,7 +23,7 @@ static unsigned char *mem;
 /* ---- a transport ---- */
 
 static struct {
-	unsigned show, hide, post;
+	unsigned show, hide, post, fence;
 	int show_err, post_err;
 	bool elsewhere;	      /* the endpoint has another device */
 	uint64_t free_cookie; /* freed while it is registered */
@@ -67,8 +67,18 @@ static int fake_post(struct rds_ep *ep, const struct rds_native *op)
 	return did.post_err;
 }
 
-static const struct rds_transport_ops ops = {
-	.caps = RDS_TCAP_NATIVE, .show = fake_show, .shown = fake_shown, .hide = fake_hide, .post = fake_post};
+static void fake_fence(struct rds_ep *ep)
+{
+	ck_assert_ptr_nonnull(ep);
+	did.fence++;
+}
+
+static const struct rds_transport_ops ops = {.caps = RDS_TCAP_NATIVE,
+					     .show = fake_show,
+					     .shown = fake_shown,
+					     .hide = fake_hide,
+					     .post = fake_post,
+					     .fence = fake_fence};
 static const struct rds_transport_ops without;
 static struct rds_transport transport;
 static struct rds_ep_head endpoint = {.t = &transport};
@@ -324,6 +334,7 @@ static bool goes(uint32_t rkey, uint64_t at, uint64_t len)
 
 	ck_assert_uint_eq(did.post - before, went);
 	ck_assert(op->started == went && op->native == went);
+	ck_assert_uint_eq(atomic_load(&conn->native_writes), went); /* (before->native does not count) */
 	op_end(op);
 	return went;
 }
@@ -404,6 +415,47 @@ START_TEST(test_order)
 }
 END_TEST
 
+/* What changes bytes that a device still reads, and what was asked to, waits. */
+START_TEST(test_fence)
+{
+	struct rds_op *read, *op;
+	uint64_t at;
+
+	peer_shows(1, AT);
+	peer_shows(2, AT + 4096);
+	read = op_new(RDS_OP_READ, 1, 8192, 100);
+	ck_assert_int_eq(rds_op_native(conn, read), 0);
+	ck_assert(did.op.read && did.op.at == AT + 8192);
+	rds_ops_fence(conn, read);
+	ck_assert_uint_eq(did.fence, 0);
+	read->fence = true;
+	rds_ops_fence(conn, read);
+	ck_assert_uint_eq(did.fence, 1);
+	for (at = 0; at < 16384; at += 4096) {
+		op = op_new(RDS_OP_WRITE, 2, at, 4096);
+		did.fence = 0;
+		rds_op_behind_reads(conn, op);
+		ck_assert_uint_eq(did.fence, at == 4096);
+		op_end(op);
+	}
+	op = op_new(RDS_OP_ADD, 3, 0, 8);
+	rds_op_behind_reads(conn, op);
+	ck_assert_uint_eq(did.fence, 1);
+	op_end(op);
+	op = op_new(RDS_OP_READ, 1, 8192, 100);
+	rds_op_behind_reads(conn, op);
+	did.post_err = -EAGAIN;
+	ck_assert_int_eq(rds_op_native(conn, op), -EAGAIN);
+	ck_assert_uint_eq(did.fence, 1);
+	ck_assert_uint_eq(atomic_load(&conn->native_reads), 1);
+	op_end(op);
+	op_end(read);
+	ck_assert_uint_eq(atomic_load(&conn->native_reads), 0);
+	rds_op_behind_reads(conn, NULL); /* nobody reads: it is not looked at */
+	ck_assert_uint_eq(did.fence, 1);
+}
+END_TEST
+
 /* A peer that shows very many: what is more is as if it had not. */
 START_TEST(test_table)
 {
@@ -435,6 +487,7 @@ int main(void)
 	tcase_add_test(t, test_goes);
 	tcase_add_test(t, test_not_now);
 	tcase_add_test(t, test_order);
+	tcase_add_test(t, test_fence);
 	tcase_add_test(t, test_table);
 	return suite_run(s);
 }

@@ -56,6 +56,16 @@ static int post(uint64_t id, uint64_t at, size_t len)
 	return verbs_post(a->ep, &op);
 }
 
+static int post_read(uint64_t id, uint64_t at, size_t len)
+{
+	struct rds_native op = {
+		.id = id, .seq = a->tx_seq + 1, .read = true, .key = far.key, .at = far.at + at, .len = len};
+
+	a->read = mine;
+	a->read_bytes = 0;
+	return verbs_post(a->ep, &op);
+}
+
 static bool there(uint64_t at, size_t len)
 {
 	return memcmp(region + at, mine, len) == 0;
@@ -175,6 +185,78 @@ START_TEST(test_no_memory)
 	world_run();
 	ck_assert_uint_eq(a->novers, 1);
 	is_over(0, 2, 0);
+}
+END_TEST
+
+/* ---- reads ---- */
+
+/* All of it comes, in order, and nobody is told anything else. */
+START_TEST(test_read)
+{
+	size_t len = sizes[_i];
+
+	world_fill(5, region, REGION);
+	ck_assert_int_eq(post_read(7, 4000, len), 0);
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	world_run();
+	ck_assert(world_all_came(a, b));
+	ck_assert_uint_eq(a->read_bytes, len);
+	ck_assert_mem_eq(mine, region + 4000, len);
+	ck_assert_uint_eq(a->novers, 0);
+	ck_assert(!(world_ep(a)->wr[1].send_flags & IBV_SEND_FENCE));
+}
+END_TEST
+
+/* An acknowledgement does not mean that it has come; a fence waits for it. */
+START_TEST(test_read_and_message)
+{
+	ck_assert_int_eq(post_read(7, 0, 100), 0);
+	verbs_fence(a->ep);
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	ck_assert(!(world_ep(a)->wr[0].send_flags & IBV_SEND_FENCE)); /* the last chain was the second message alone */
+	rx_lock();
+	verbs_ops_acked(world_ep(a), 1);
+	rx_unlock();
+	ck_assert_uint_eq(a->read_bytes, 0);
+	world_run();
+	ck_assert_uint_eq(a->read_bytes, 100);
+	ck_assert_int_eq(post_read(8, 0, 100), 0);
+	verbs_fence(a->ep);
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	ck_assert(!(world_ep(a)->wr[0].send_flags & IBV_SEND_FENCE));
+	ck_assert(world_ep(a)->wr[1].send_flags & IBV_SEND_FENCE);
+	world_run();
+	ck_assert_uint_eq(a->read_bytes, 100);
+}
+END_TEST
+
+START_TEST(test_read_not_reached)
+{
+	ck_assert_int_eq(post_read(2, REGION - 99, 70000), 0);
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	world_run();
+	ck_assert_uint_eq(a->novers, 1);
+	is_over(0, 2, -EACCES);
+	ck_assert_uint_eq(a->read_bytes, 0);
+	ck_assert_uint_eq(b->nmsgs, 0);
+	ck_assert_uint_eq(a->downs, 1);
+}
+END_TEST
+
+/* What a device may still write to is not given to anybody before its queue pair is quiet. */
+START_TEST(test_read_closed)
+{
+	unsigned i;
+
+	for (i = 0; i < 10; i++)
+		ck_assert_int_eq(post_read(i, 0, 100000), 0);
+	verbs_flush(a->ep, true);
+	for (i = 0; i < (unsigned)_i; i++)
+		mock_step();
+	world_close(a);
+	world_run();
+	ck_assert_uint_eq(a->read_bytes, 0);
 }
 END_TEST
 
@@ -327,6 +409,11 @@ int main(void)
 	tcase_add_test(tc, test_acknowledged_first);
 	tcase_add_test(tc, test_room);
 	tcase_add_test(tc, test_no_memory);
+	tc = suite_case(s, "reads", setup, teardown, 30);
+	tcase_add_loop_test(tc, test_read, 0, sizeof(sizes) / sizeof(sizes[0]));
+	tcase_add_test(tc, test_read_and_message);
+	tcase_add_test(tc, test_read_not_reached);
+	tcase_add_loop_test(tc, test_read_closed, 0, 12);
 	tc = suite_case(s, "wrong", setup, teardown, 30);
 	tcase_add_loop_test(tc, test_not_reached, 0, 2);
 	tcase_add_test(tc, test_hidden);

@@ -51,6 +51,10 @@ static inline struct ibv_send_wr *verbs_chain_next(struct verbs_ep *ep, uint32_t
 		flags |= IBV_SEND_SIGNALED;
 		ep->wr_unsignaled = ep->bytes_unsignaled = 0;
 	}
+	if (unlikely(ep->fence_due)) {
+		ep->fence_due = false;
+		flags |= IBV_SEND_FENCE;
+	}
 	wr->wr_id = VERBS_WR_SEND | ++ep->wr_posted;
 	wr->opcode = IBV_WR_SEND;
 	wr->sg_list = ep->sge[ep->nchain++];

@@ -3,7 +3,7 @@
  * op.c - RDMA operations that the device carries out.
  *
  * The bytes go through the arena, CHUNK of them for each work request: a copy costs less than to register the program's memory, up to
- * about 1 MiB, and no cache of registrations can go wrong.  The work requests are chained where a message would be, so they are carried out before
+ * about 1 MiB, and no cache of registrations can go wrong.  What is read is handed up from there as soon as the device says that it has come.  The work requests are chained where a message would be, so they are carried out before
  * whatever is sent later.  All of an operation goes at once, or nothing of it.
  *
  * An operation is over when the device is done with the message behind it, as in the kernel: the last work request that is
@@ -67,13 +67,15 @@ static void chunk_out(struct verbs_ep *ep, const struct rds_native *op, uint64_t
 {
 	uint32_t len = (uint32_t)(op->len - at < CHUNK ? op->len - at : CHUNK);
 	struct ibv_send_wr *wr = verbs_chain_op(ep, len);
-	struct verbs_op o = {.id = op->id, .seq = op->seq, .wr = ep->wr_posted, .len = len, .at = at};
+	struct verbs_op o = {.id = op->id, .seq = op->seq, .wr = ep->wr_posted, .len = len, .at = at, .read = op->read};
 
-	wr->opcode = IBV_WR_RDMA_WRITE;
+	wr->opcode = op->read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
 	wr->sg_list[0] = (struct ibv_sge){.addr = (uintptr_t)b->mem, .length = len, .lkey = b->lkey};
 	wr->wr.rdma.remote_addr = op->at + at;
 	wr->wr.rdma.rkey = (uint32_t)op->key;
-	*verbs_out_at(ep, ep->out_count++) = (struct verbs_out){.block = *b, .wr_end = ep->wr_posted};
+	if (op->read)
+		wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;
+	o.block = *b;
 	o.last = at + len == op->len;
 	add(ep, &o);
 }
@@ -112,26 +114,36 @@ int verbs_post(struct rds_ep *rep, const struct rds_native *op)
 		return -ENOMEM;
 	if (!verbs_send_room(ep, n) || atomic_load_explicit(&ep->op_count, memory_order_relaxed) + n > VERBS_SQ)
 		return -EAGAIN;
-	err = verbs_out_room(ep, n);
-	if (!err)
-		err = blocks_get(ep, op->len, b, n);
+	err = blocks_get(ep, op->len, b, n);
 	if (err)
 		return err;
 	for (i = 0; i < n; i++) {
 		uint64_t at = (uint64_t)i * CHUNK;
 
-		gather(b[i].mem, &from, op->len - at < CHUNK ? op->len - at : CHUNK);
+		if (!op->read)
+			gather(b[i].mem, &from, op->len - at < CHUNK ? op->len - at : CHUNK);
 		chunk_out(ep, op, at, &b[i]);
 	}
 	return 0;
+}
+
+void verbs_fence(struct rds_ep *rep)
+{
+	((struct verbs_ep *)rep)->fence_due = true;
 }
 
 /* ---- rx ---- */
 
 static void say(struct verbs_ep *ep, const struct verbs_op *o, int err)
 {
-	if (!ep->closed && !o->told && (err || o->last))
-		ep->head.t->up->carried(ep->head.conn, o->id, err, 0, NULL, 0);
+	const struct rds_transport_up *up = ep->head.t->up;
+
+	if (ep->closed || o->told)
+		return;
+	if (o->read && !err)
+		up->carried(ep->head.conn, o->id, 0, o->at, o->block.mem, o->len);
+	else if (err || o->last)
+		up->carried(ep->head.conn, o->id, err, 0, NULL, 0);
 }
 
 static void take_first(struct verbs_ep *ep, int err)
@@ -141,6 +153,7 @@ static void take_first(struct verbs_ep *ep, int err)
 	ep->op_head++;
 	atomic_store_explicit(&ep->op_count, ep->op_count - 1, memory_order_relaxed);
 	say(ep, &o, err);
+	verbs_block_put(ep->dev->arena, &o.block);
 }
 
 /* What was flushed, or found nobody, is the broken endpoint's: the engine says so itself. */
@@ -181,6 +194,8 @@ void verbs_ops_acked(struct verbs_ep *ep, uint64_t ack)
 
 		if (o->seq > ack)
 			return;
+		if (o->read)
+			continue;
 		say(ep, o, 0);
 		o->told = true;
 	}
@@ -188,6 +203,10 @@ void verbs_ops_acked(struct verbs_ep *ep, uint64_t ack)
 
 void verbs_ops_free(struct verbs_ep *ep)
 {
+	uint32_t i;
+
+	for (i = 0; i < ep->op_count; i++)
+		verbs_block_put(ep->dev->arena, &op_at(ep, i)->block);
 	free(ep->ops);
 	ep->ops = NULL;
 	atomic_store(&ep->op_count, 0);

@@ -16,11 +16,12 @@ struct verbs_op {
 	bool read;
 	bool last;		  /* of its operation */
 	bool told;		  /* the engine knows already: the peer has acknowledged what came behind it */
-	struct verbs_block block; /* of a read */
+	struct verbs_block block; /* where the bytes are until it has completed */
 };
 
 /* op.c */
 int verbs_post(struct rds_ep *ep, const struct rds_native *op); /* tx */
+void verbs_fence(struct rds_ep *ep);				/* tx */
 void verbs_ops_done(struct verbs_ep *ep, uint32_t wr,
 		    enum ibv_wc_status status);		 /* rx: that work request has completed */
 void verbs_ops_acked(struct verbs_ep *ep, uint64_t ack); /* rx: the peer has all before that */
@@ -35,7 +36,6 @@ void verbs_regions_forget(void);	       /* forked child */
 
 /* send.c; tx */
 bool verbs_send_room(struct verbs_ep *ep, uint32_t n); /* for so many work requests behind all messages */
-int verbs_out_room(struct verbs_ep *ep, uint32_t n);   /* ... entries of `out`: 0 or -ENOMEM */
 struct ibv_send_wr *verbs_chain_op(struct verbs_ep *ep, uint32_t bytes); /* ... one of them */
 
 #endif

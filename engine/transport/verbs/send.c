@@ -250,15 +250,6 @@ bool verbs_send_room(struct verbs_ep *ep, uint32_t n)
 	return !ep->unfinished && verbs_queue_room(ep, VERBS_SQ_RESERVE + n);
 }
 
-int verbs_out_room(struct verbs_ep *ep, uint32_t n)
-{
-	int err = 0;
-
-	while (!err && ep->out_count + n > ep->out_cap)
-		err = verbs_out_grow(ep);
-	return err;
-}
-
 /* What is done with has not been given back since the last flush. */
 static int block_get(struct verbs_ep *ep, size_t size, struct verbs_block *block)
 {

@@ -122,6 +122,7 @@ static const struct rds_transport_ops verbs_ops = {
 	.shown = verbs_shown,
 	.hide = verbs_hide,
 	.post = verbs_post,
+	.fence = verbs_fence,
 	.progress = verbs_progress,
 	.ack = verbs_ack,
 	.release = verbs_release,

@@ -338,6 +338,7 @@ struct verbs_ep {
 	_Atomic uint32_t wr_done;  /* by completion (rx) */
 	_Atomic uint64_t seen_ack; /* the peer's (rx) */
 	_Atomic bool wants_room;   /* somebody waits: up->writable when something moves */
+	bool fence_due;		   /* the next work request waits for reads */
 	bool ops_due;		   /* operations are in the chain: its last work request asks for a completion */
 	/* op.c: those under way, VERBS_SQ at most (rx) */
 	struct verbs_op *ops;
