@@ -47,7 +47,7 @@ void rds_mr_used(struct rds_sock *sk, uint32_t rkey);
 struct rds_mr *rds_mr_take_all(struct rds_sock *sk);
 /* Where bytes offset .. offset+len of the region are. False: not all of them within it. */
 bool rds_mr_span(const struct rds_mr *mr, uint64_t offset, uint64_t len, uint64_t *at);
-void rds_mr_bury(struct rds_mr *list); /* no lock but `control`; may be NULL */
+void rds_mr_bury(struct rds_mr *list); /* no lock but `control` and sk->tx; may be NULL */
 void rds_mr_forget(void);	       /* forked child */
 
 #endif

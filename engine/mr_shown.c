@@ -29,7 +29,8 @@ struct rds_told {
 static uint64_t pinned; /* rx */
 
 /*
- * An ordinary user may lock 8 MiB on many systems, which messages need as well, and cannot do without as regions can.
+ * An ordinary user may lock 8 MiB on many systems, which messages need as well, and cannot do without as regions can; receive buffers leave
+ * them a quarter of it.
  * Asked each time: it is seldom.
  */
 static uint64_t pin_most(void)
@@ -37,8 +38,8 @@ static uint64_t pin_most(void)
 	uint64_t most = (uint64_t)rds_options()->verbs_regions;
 	struct rlimit lim;
 
-	if (!getrlimit(RLIMIT_MEMLOCK, &lim) && lim.rlim_cur != RLIM_INFINITY && lim.rlim_cur / 4 < most)
-		most = lim.rlim_cur / 4;
+	if (!getrlimit(RLIMIT_MEMLOCK, &lim) && lim.rlim_cur != RLIM_INFINITY && lim.rlim_cur / 8 < most)
+		most = lim.rlim_cur / 8;
 	return most;
 }
 

@@ -146,7 +146,7 @@ struct rds_transport_ops {
 	int (*show)(struct rds_ep *ep, void *mem, size_t len, struct rds_shown **out);
 	/* How the peer of that endpoint is to name it.  False: the endpoint has another device. */
 	bool (*shown)(struct rds_ep *ep, const struct rds_shown *shown, struct rds_far *far);
-	/* Nobody reaches it when this returns.  No lock but `control`. */
+	/* Nobody reaches it when this returns.  No lock but `control` and sockets'. */
 	void (*hide)(struct rds_shown *shown);
 	/*
 	 * Only with NATIVE; conn->tx.  Behind what was sent, before what is sent next, and goes with it (flush).  up->carried says when it is over;

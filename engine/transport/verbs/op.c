@@ -10,6 +10,9 @@
  * posted together with one asks for a completion, which stands for all before it (send.c).  Or when the peer has acknowledged that message, which may
  * be heard first: and then before anything that the peer has said later is handed up.
  *
+ * On iWARP a write is complete when it is on its way, and what says that it has arrived is a read behind it.  Reads of bytes are left to
+ * the engine there: their memory would have to be open to the peer's writes.
+ *
  * ep->ops are the work requests, in order: added under tx and rx, taken out under rx.  Once the endpoint is closed the engine hears nothing more of
  * them.
  */
@@ -75,6 +78,7 @@ static void chunk_out(struct verbs_ep *ep, const struct rds_native *op, uint64_t
 	wr->wr.rdma.rkey = (uint32_t)op->key;
 	if (op->read)
 		wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;
+	o.unmarked = !op->read && ep->dev->caps.probe_reads;
 	o.block = *b;
 	o.last = at + len == op->len;
 	add(ep, &o);
@@ -96,6 +100,14 @@ static int blocks_get(struct verbs_ep *ep, uint64_t len, struct verbs_block *b, 
 	return 0;
 }
 
+/* On iWARP there is the mark, which costs more than an answer to what fits a frame together with its message. */
+static bool pays(const struct verbs_ep *ep, const struct rds_native *op)
+{
+	const struct verbs_caps *caps = &ep->dev->caps;
+
+	return op->read ? !caps->sink_needs_write : !caps->probe_reads || op->len > ep->frame;
+}
+
 int verbs_post(struct rds_ep *rep, const struct rds_native *op)
 {
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
@@ -106,7 +118,7 @@ int verbs_post(struct rds_ep *rep, const struct rds_native *op)
 
 	if (atomic_load_explicit(&ep->state, memory_order_relaxed) != VERBS_UP)
 		return -ENOTCONN;
-	if (n > CHUNKS || op->key > UINT32_MAX)
+	if (n > CHUNKS || op->key > UINT32_MAX || !pays(ep, op))
 		return -EINVAL;
 	if (!ep->ops)
 		ep->ops = malloc(VERBS_SQ * sizeof(*ep->ops));
@@ -125,6 +137,20 @@ int verbs_post(struct rds_ep *rep, const struct rds_native *op)
 		chunk_out(ep, op, at, &b[i]);
 	}
 	return 0;
+}
+
+/* Of the peer's window, as a probe: it is answered when all that was written before has arrived. */
+void verbs_ops_mark(struct verbs_ep *ep, struct ibv_send_wr *wr)
+{
+	uint32_t i;
+
+	verbs_keepalive_read(ep, wr);
+	rx_lock();
+	for (i = ep->op_count; i && op_at(ep, i - 1)->unmarked; i--) {
+		op_at(ep, i - 1)->unmarked = false;
+		op_at(ep, i - 1)->wr = ep->wr_posted;
+	}
+	rx_unlock();
 }
 
 void verbs_fence(struct rds_ep *rep)
@@ -179,7 +205,7 @@ void verbs_ops_done(struct verbs_ep *ep, uint32_t wr, enum ibv_wc_status status)
 
 	if (status == IBV_WC_WR_FLUSH_ERR)
 		return;
-	while (ep->op_count && (int32_t)(wr - op_at(ep, 0)->wr) >= (good ? 0 : 1))
+	while (ep->op_count && !op_at(ep, 0)->unmarked && (int32_t)(wr - op_at(ep, 0)->wr) >= (good ? 0 : 1))
 		take_first(ep, 0);
 	if (!good && ep->op_count && op_at(ep, 0)->wr == wr && outcome(status))
 		take_first(ep, outcome(status));

@@ -14,6 +14,7 @@ struct verbs_op {
 	uint32_t len;
 	uint64_t at; /* in the operation */
 	bool read;
+	bool unmarked; /* a write, and what says that it has arrived is still to be chained (caps.probe_reads) */
 	bool last;		  /* of its operation */
 	bool told;		  /* the engine knows already: the peer has acknowledged what came behind it */
 	struct verbs_block block; /* where the bytes are until it has completed */
@@ -22,6 +23,7 @@ struct verbs_op {
 /* op.c */
 int verbs_post(struct rds_ep *ep, const struct rds_native *op); /* tx */
 void verbs_fence(struct rds_ep *ep);				/* tx */
+void verbs_ops_mark(struct verbs_ep *ep, struct ibv_send_wr *wr); /* tx: that one is to say so, of all before it */
 void verbs_ops_done(struct verbs_ep *ep, uint32_t wr,
 		    enum ibv_wc_status status);		 /* rx: that work request has completed */
 void verbs_ops_acked(struct verbs_ep *ep, uint64_t ack); /* rx: the peer has all before that */

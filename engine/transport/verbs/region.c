@@ -24,11 +24,10 @@ struct rds_shown {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rds_shown *all;
 
-/* The device's writes complete when they are there; a child gets copies of pinned pages. */
-static bool can(const struct verbs_dev *dev)
+/* Does a child get copies of pinned pages? */
+static bool copies_on_fork(void)
 {
-	return !dev->caps.probe_reads && vb.ibv_is_fork_initialized &&
-	       vb.ibv_is_fork_initialized() == VERBS_FORK_UNNEEDED;
+	return vb.ibv_is_fork_initialized && vb.ibv_is_fork_initialized() == VERBS_FORK_UNNEEDED;
 }
 
 static void refused(struct verbs_dev *dev, size_t len, int err)
@@ -49,7 +48,7 @@ int verbs_show(struct rds_ep *rep, void *mem, size_t len, struct rds_shown **out
 	struct rds_shown *s;
 	int err;
 
-	if (!can(dev))
+	if (!copies_on_fork())
 		return -EOPNOTSUPP;
 	s = calloc(1, sizeof(*s));
 	if (!s)

@@ -80,18 +80,13 @@ static inline int give(struct verbs_ep *ep, struct ibv_send_wr *wr, struct ibv_s
  * Gives the chain to the device.  How much of it was taken is read from what is left: a list that overflows half-way may still
  * be reported as a success.  What is not taken can never be sent in its place: the endpoint breaks.
  */
-void verbs_chain_post(struct verbs_ep *ep)
+void verbs_chain_give(struct verbs_ep *ep)
 {
 	struct ibv_send_wr *bad = NULL;
 	int err;
 
 	if (!ep->nchain)
 		return;
-	if (unlikely(ep->ops_due)) {
-		ep->ops_due = false;
-		ep->wr[ep->nchain - 1].send_flags |= IBV_SEND_SIGNALED;
-		ep->wr_unsignaled = ep->bytes_unsignaled = 0;
-	}
 	ep->wr[ep->nchain - 1].next = NULL;
 	ep->nchain = 0;
 	if (atomic_load(&ep->state) != VERBS_UP)
@@ -103,6 +98,28 @@ void verbs_chain_post(struct verbs_ep *ep)
 	rx_lock();
 	verbs_broken(ep, err ? err : -ENOMEM);
 	rx_unlock();
+}
+
+/*
+ * Of the operations in the chain a completion says that they are over: of the last work request that goes with them; or of a read behind them,
+ * where a write is complete before it has arrived.
+ */
+static void ops_end(struct verbs_ep *ep)
+{
+	ep->ops_due = false;
+	if (ep->dev->caps.probe_reads) {
+		verbs_ops_mark(ep, verbs_chain_next(ep, VERBS_PROBE, true));
+		return;
+	}
+	ep->wr[ep->nchain - 1].send_flags |= IBV_SEND_SIGNALED;
+	ep->wr_unsignaled = ep->bytes_unsignaled = 0;
+}
+
+void verbs_chain_post(struct verbs_ep *ep)
+{
+	if (unlikely(ep->ops_due) && ep->nchain)
+		ops_end(ep);
+	verbs_chain_give(ep);
 }
 
 static void map_goes(struct verbs_ep *ep, const struct verbs_out *o)
