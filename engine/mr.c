@@ -190,6 +190,7 @@ void rds_mr_bury(struct rds_mr *list)
 {
 	struct rds_mr *next;
 
+	rds_mr_settle(list);
 	for (; list; list = next) {
 		next = list->next;
 		rds_mr_hide(list);

@@ -6,6 +6,8 @@
  * copying all of it, and most regions of most programs are for one operation.  One that is for one use is never shown.  What is shown is pinned;
  * the sum of it is bounded, first come, first served.
  *
+ * A region that is freed leaves the table at once; the device forgets it when all peers that know it have said that they do not use it any more.
+ *
  * It is registered with conn->tx held and not rx, so the region may be freed meanwhile: it is found again by its key, or not.  Each peer that was
  * told has a record, which is in a list of the region and one of the connection, and holds the message that takes it back: to free a region must
  * not need memory.  Records and regions: rx.
@@ -17,11 +19,14 @@
 #include <sys/resource.h>
 
 #define SHOW_EXTRA 16384u /* what telling a peer costs, in bytes that could be copied instead */
+#define SETTLE_SPIN_NS 200000u
+#define SETTLE_NS 100000000u
 #define TELL_MOST 64u	  /* peers */
 
 struct rds_told {
 	struct rds_told *mr_next, **mr_prev;
 	struct rds_told *conn_next, **conn_prev;
+	struct rds_mr *mr;
 	struct rds_conn *conn;
 	struct rds_queued *hidden; /* NULL: there was nothing to tell, that peer comes over another device */
 };
@@ -77,7 +82,7 @@ void rds_mr_served(struct rds_conn *conn, struct rds_ep *ep, struct rds_mr *mr, 
 
 /* ---- telling ---- */
 
-static struct rds_queued *piece(const struct rds_op_hdr *h)
+struct rds_queued *rds_native_piece(const struct rds_op_hdr *h)
 {
 	static const struct rds_hdr nobody;
 	struct rds_queued *q = rds_answer_new(&nobody, 0);
@@ -101,6 +106,7 @@ static void told_free(struct rds_told *t)
 
 static void told_link(struct rds_told *t, struct rds_mr *mr, struct rds_conn *conn)
 {
+	t->mr = mr;
 	t->conn = conn;
 	t->mr_next = mr->told;
 	t->mr_prev = &mr->told;
@@ -127,9 +133,9 @@ static void tell(struct rds_conn *conn, struct rds_mr *mr)
 		struct rds_op_hdr h = {
 			.kind = RDS_OP_SHOWN, .rkey = mr->rkey, .len = mr->len, .value = far.key, .compare = far.at};
 
-		q = piece(&h);
+		q = rds_native_piece(&h);
 		h = (struct rds_op_hdr){.kind = RDS_OP_HIDDEN, .rkey = mr->rkey};
-		t->hidden = piece(&h);
+		t->hidden = rds_native_piece(&h);
 		if (!q || !t->hidden) {
 			free(q);
 			free(t->hidden);
@@ -201,16 +207,68 @@ void rds_mr_show(struct rds_conn *conn)
 
 void rds_mr_untold(struct rds_mr *mr)
 {
-	struct rds_told *t;
+	struct rds_told *t, *next;
 
-	while ((t = mr->told)) {
-		if (t->hidden)
-			rds_answer(t->conn, t->hidden);
+	for (t = mr->told; t; t = next) {
+		next = t->mr_next;
+		if (!t->hidden) {
+			told_free(t);
+			continue;
+		}
+		rds_answer(t->conn, t->hidden); /* the record is kept until the peer answers */
 		t->hidden = NULL;
-		told_free(t);
 	}
 	if (mr->shown)
 		pinned -= mr->len;
+}
+
+void rds_mr_gone(struct rds_conn *conn, const struct rds_op_hdr *h)
+{
+	struct rds_told *t, *next;
+
+	for (t = conn->shown; t; t = next) {
+		next = t->conn_next;
+		if (t->mr->rkey == h->rkey && !t->hidden)
+			told_free(t);
+	}
+}
+
+static bool any_told(const struct rds_mr *list)
+{
+	bool any = false;
+
+	rx_lock();
+	for (; list && !any; list = list->next)
+		any = list->told;
+	rx_unlock();
+	return any;
+}
+
+/*
+ * A peer that does not know yet may be about to use it, and its whole connection would break if the device had forgotten the region then.
+ * One that does not answer loses its connection, if it goes on.
+ */
+void rds_mr_settle(struct rds_mr *list)
+{
+	uint64_t now, begun = 0;
+
+	while (any_told(list)) {
+		now = os_now_ns();
+		if (!begun)
+			begun = now;
+		if (now - begun > SETTLE_NS)
+			break;
+		rds_progress();
+		if (atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed))
+			rds_run_work();
+		if (now - begun > SETTLE_SPIN_NS)
+			os_poll(NULL, 0, 1);
+	}
+	rx_lock();
+	for (; list; list = list->next)
+		while (list->told)
+			told_free(list->told);
+	rx_unlock();
 }
 
 void rds_mr_hide(struct rds_mr *mr)

@@ -38,17 +38,28 @@ static struct rds_far_mr *far_find(struct rds_conn *conn, uint32_t rkey)
 	return f;
 }
 
-void rds_far_hidden(struct rds_conn *conn, const struct rds_op_hdr *h)
+static void far_forget(struct rds_conn *conn, uint32_t rkey)
 {
-	struct rds_far_mr **p = far_bucket(conn, h->rkey), *f;
+	struct rds_far_mr **p = far_bucket(conn, rkey), *f;
 
 	for (; (f = *p); p = &f->next)
-		if (f->rkey == h->rkey) {
+		if (f->rkey == rkey) {
 			*p = f->next;
 			free(f);
 			atomic_fetch_sub(&conn->nfar, 1);
 			return;
 		}
+}
+
+/* Whoever is about to post has the lock that the answer needs: so it goes behind all that was posted.  Without memory for it, the peer waits. */
+void rds_far_hidden(struct rds_conn *conn, const struct rds_op_hdr *h)
+{
+	struct rds_op_hdr gone = {.kind = RDS_OP_GONE, .rkey = h->rkey};
+	struct rds_queued *q = rds_native_piece(&gone);
+
+	far_forget(conn, h->rkey);
+	if (q)
+		rds_answer(conn, q);
 }
 
 void rds_far_shown(struct rds_conn *conn, const struct rds_op_hdr *h)
@@ -57,7 +68,7 @@ void rds_far_shown(struct rds_conn *conn, const struct rds_op_hdr *h)
 
 	if (!(conn->t->ops->caps & RDS_TCAP_NATIVE) || atomic_load(&conn->nfar) >= FAR_MOST)
 		return;
-	rds_far_hidden(conn, h);
+	far_forget(conn, h->rkey);
 	f = malloc(sizeof(*f));
 	if (!f)
 		return;

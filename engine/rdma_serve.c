@@ -258,6 +258,9 @@ enum rds_rx_verdict rds_op_arrived(struct rds_conn *conn, struct rds_ep *ep, con
 	case RDS_OP_HIDDEN:
 		rds_far_hidden(conn, &h);
 		return RDS_RX_DONE;
+	case RDS_OP_GONE:
+		rds_mr_gone(conn, &h);
+		return RDS_RX_DONE;
 	default:
 		rds_op_answered(conn, &h, (const char *)rx->data + RDS_OP_HDR, rx->hdr.len - RDS_OP_HDR);
 		return RDS_RX_DONE;

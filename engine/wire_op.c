@@ -56,6 +56,7 @@ static bool size_fits(const struct rds_op_hdr *h, size_t data)
 	case RDS_OP_ADD:
 	case RDS_OP_RESULT:
 	case RDS_OP_HIDDEN:
+	case RDS_OP_GONE:
 		return !data;
 	default:
 		return false;

@@ -28,6 +28,7 @@ enum rds_op_kind {
 	RDS_OP_FETCH,  /* all of a write: the data are pairs of address and length, where its bytes lie in our memory */
 	RDS_OP_SHOWN,  /* of ours: a device reaches that region by itself, until */
 	RDS_OP_HIDDEN, /* ... this */
+	RDS_OP_GONE,   /* answer to that: nothing of ours is under way to it any more */
 };
 
 struct rds_op_hdr {
@@ -48,7 +49,8 @@ struct rds_op_hdr {
 /* Does it ask for something?  (Else it answers.) */
 static inline bool rds_op_asks(enum rds_op_kind kind)
 {
-	return kind != RDS_OP_DATA && kind != RDS_OP_RESULT && kind != RDS_OP_SHOWN && kind != RDS_OP_HIDDEN;
+	return kind != RDS_OP_DATA && kind != RDS_OP_RESULT && kind != RDS_OP_SHOWN && kind != RDS_OP_HIDDEN &&
+	       kind != RDS_OP_GONE;
 }
 
 /* The data of a FETCH. */

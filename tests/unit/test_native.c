@@ -27,7 +27,10 @@ static struct {
 	int show_err, post_err;
 	bool elsewhere;	      /* the endpoint has another device */
 	uint64_t free_cookie; /* freed while it is registered */
+	bool mute;	      /* the peer does not answer */
 	struct rds_native op;
+	struct rds_op_hdr sent[2][8];
+	unsigned nsent[2];
 } did;
 
 static int fake_show(struct rds_ep *ep, void *at, size_t len, struct rds_shown **out)
@@ -73,15 +76,50 @@ static void fake_fence(struct rds_ep *ep)
 	did.fence++;
 }
 
+static struct rds_transport transport;
+static struct rds_ep_head endpoint[2] = {{.t = &transport}, {.t = &transport}};
+
+/* What goes while a region is freed.  The peer says at once that it has heard of it. */
+static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const struct iovec *iov, size_t len,
+		     uint64_t *pos)
+{
+	unsigned i = (struct rds_ep_head *)ep != endpoint;
+	struct rds_op_hdr *h = &did.sent[i][did.nsent[i]++];
+
+	(void)wire;
+	*pos = 0;
+	ck_assert_uint_le(did.nsent[i], 8);
+	ck_assert_int_eq(rds_op_decode(iov->iov_base, len, h), 0);
+	if (h->kind != RDS_OP_HIDDEN || did.mute)
+		return 0;
+	rx_lock();
+	rds_mr_gone(&conn[i], &(struct rds_op_hdr){.rkey = h->rkey});
+	rx_unlock();
+	return 0;
+}
+
+static void fake_flush(struct rds_ep *ep, bool service)
+{
+	(void)ep;
+	(void)service;
+}
+
+static uint64_t fake_acked(struct rds_ep *ep)
+{
+	(void)ep;
+	return 0;
+}
+
 static const struct rds_transport_ops ops = {.caps = RDS_TCAP_NATIVE,
+					     .send = fake_send,
+					     .flush = fake_flush,
+					     .acked = fake_acked,
 					     .show = fake_show,
 					     .shown = fake_shown,
 					     .hide = fake_hide,
 					     .post = fake_post,
 					     .fence = fake_fence};
 static const struct rds_transport_ops without;
-static struct rds_transport transport;
-static struct rds_ep_head endpoint = {.t = &transport};
 
 static void setup(void)
 {
@@ -99,7 +137,8 @@ static void setup(void)
 	atomic_store(&sk.open, true);
 	for (i = 0; i < 2; i++) {
 		conn[i].t = &transport;
-		conn[i].ep = (struct rds_ep *)&endpoint;
+		conn[i].ep = (struct rds_ep *)&endpoint[i];
+		conn[i].queue_tail = &conn[i].queue;
 		conn[i].answers_tail = &conn[i].answers;
 		conn[i].ops_tail = &conn[i].ops;
 		conn[i].next_tx = 5;
@@ -117,6 +156,7 @@ static void teardown(void)
 		rds_answers_drop(&conn[i]);
 		rds_shown_broken(&conn[i]);
 		rds_far_broken(&conn[i]);
+		free(conn[i].unacked);
 	}
 	rx_unlock();
 	rds_mr_bury(rds_mr_take_all(&sk));
@@ -148,8 +188,14 @@ static void served(struct rds_conn *c, uint64_t cookie, unsigned n, uint64_t len
 static enum rds_op_kind told(struct rds_conn *c, struct rds_op_hdr *h)
 {
 	struct rds_queued *q = c->answers;
+	unsigned i = c != conn;
 
 	*h = (struct rds_op_hdr){0};
+	if (!q && did.nsent[i]) {
+		*h = did.sent[i][0];
+		memmove(did.sent[i], did.sent[i] + 1, sizeof(did.sent[i][0]) * --did.nsent[i]);
+		return h->kind;
+	}
 	if (!q)
 		return (enum rds_op_kind)0;
 	c->answers = q->next;
@@ -189,6 +235,21 @@ START_TEST(test_shown)
 	ck_assert_uint_eq(did.hide, 1);
 	told_of(conn, RDS_OP_HIDDEN, cookie);
 	told_of(conn, 0, 0);
+}
+END_TEST
+
+/* A peer that does not answer is not waited for for ever. */
+START_TEST(test_mute)
+{
+	uint64_t cookie = region(0);
+
+	did.mute = true;
+	served(conn, cookie, 2, LEN);
+	ck_assert_int_eq(rds_mr_free(&sk, cookie), 0);
+	ck_assert_uint_eq(did.hide, 1);
+	told_of(conn, RDS_OP_SHOWN, cookie);
+	told_of(conn, RDS_OP_HIDDEN, cookie);
+	ck_assert_ptr_null(conn->shown);
 }
 END_TEST
 
@@ -357,6 +418,8 @@ START_TEST(test_goes)
 	ck_assert_uint_eq(did.op.at, AT + 7);
 	peer_hides(2);
 	peer_hides(1);
+	told_of(conn, RDS_OP_GONE, 2); /* known or not */
+	told_of(conn, RDS_OP_GONE, 1);
 	ck_assert(!goes(1, 0, 1));
 	ck_assert_uint_eq(atomic_load(&conn->nfar), 0);
 }
@@ -478,6 +541,7 @@ int main(void)
 	TCase *t = suite_case(s, "target", setup, teardown, 30);
 
 	tcase_add_test(t, test_shown);
+	tcase_add_test(t, test_mute);
 	tcase_add_test(t, test_not_shown);
 	tcase_add_test(t, test_refused);
 	tcase_add_test(t, test_limit);

@@ -60,7 +60,9 @@ START_TEST(test_sizes)
 		{RDS_OP_SHOWN, 1, 1, -EBADMSG},
 		{RDS_OP_HIDDEN, 0, 0, 0},
 		{RDS_OP_HIDDEN, 0, 1, -EBADMSG},
-		{(enum rds_op_kind)10, 0, 0, -EBADMSG},
+		{RDS_OP_GONE, 0, 0, 0},
+		{RDS_OP_GONE, 0, 1, -EBADMSG},
+		{(enum rds_op_kind)11, 0, 0, -EBADMSG},
 	};
 	unsigned i;
 
