@@ -145,10 +145,11 @@ static bool port_congested(const struct rds_conn *conn, uint16_t port)
 static int send_operations(struct send_call *c, struct rds_conn *conn)
 {
 	struct rds_op *ops = c->rdma.ops;
-	int err = rds_ops_xmit(conn, ops);
+	int err;
 
 	c->rdma.ops = NULL;
 	c->rdma.message = !c->rdma.silent || c->out.len;
+	err = rds_ops_xmit(conn, ops, !c->rdma.message);
 	if (!err && c->rdma.message) {
 		c->out.ops = ops;
 		c->out.hdr.op = ops->message;

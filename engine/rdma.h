@@ -37,6 +37,7 @@ struct rds_op {
 	/* rx */
 	bool started, done;
 	bool native;   /* a device carries it out */
+	bool alone;    /* ... without a message behind it */
 	bool fence;    /* ... its message waits until a read is over (as asked for) */
 	bool reading;  /* counts among those that the peer is to answer with data */
 	bool lent;     /* ... that take bytes out of our memory */
@@ -86,7 +87,7 @@ void rds_rdma_undo(struct rds_sock *sk, struct rds_rdma_send *send); /* the call
  * Lists the operations and gives all their pieces to the endpoint or the queue; the message is the caller's to send.  0, or -ENOMEM: nothing
  * of them goes any more.  Either way they are not the caller's any more from rds_ops_let_go() on.
  */
-int rds_ops_xmit(struct rds_conn *conn, struct rds_op *ops);
+int rds_ops_xmit(struct rds_conn *conn, struct rds_op *ops, bool alone);
 void rds_ops_take_back(struct rds_op *ops); /* the message could not be sent: nobody is told of them */
 bool rds_ops_ask(const struct rds_op *ops); /* does the peer's engine have to do anything for them? */
 void rds_ops_let_go(struct rds_op *ops);    /* after the message */

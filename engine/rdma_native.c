@@ -146,8 +146,9 @@ static void not_gone(struct rds_conn *conn, struct rds_op *op)
 int rds_op_native(struct rds_conn *conn, struct rds_op *op)
 {
 	struct rds_native n = {.id = op->id,
-			       .seq = conn->next_tx,
+			       .seq = op->alone ? 0 : conn->next_tx,
 			       .read = op->kind == RDS_OP_READ,
+			       .quiet = op->kind == RDS_OP_WRITE && !op->alone && !op->notify && !op->has_id,
 			       .len = op->total,
 			       .local = op->local};
 	bool may;

@@ -308,7 +308,7 @@ void rds_ops_take_back(struct rds_op *ops)
 	rx_unlock();
 }
 
-int rds_ops_xmit(struct rds_conn *conn, struct rds_op *ops)
+int rds_ops_xmit(struct rds_conn *conn, struct rds_op *ops, bool alone)
 {
 	struct rds_op *op;
 	int err = 0;
@@ -318,6 +318,7 @@ int rds_ops_xmit(struct rds_conn *conn, struct rds_op *ops)
 	rx_lock();
 	for (op = ops; op; op = op->also) {
 		op->refs++; /* until rds_ops_let_go() */
+		op->alone = alone;
 		op->sk->nops++;
 		rds_op_list(conn, op);
 		if (unlikely(op->has_id) && !err)

@@ -69,8 +69,10 @@ struct rds_shown;
 /* An operation that devices carry out.  The program's memory has been checked by the caller; nothing of it is needed after the call but by a read. */
 struct rds_native {
 	uint64_t id;		   /* told to up->carried */
-	uint64_t seq;		   /* of the message behind it: whoever has acknowledged that has the bytes, too */
+	uint64_t
+		seq; /* of the message behind it: it is over when that has gone, or been acknowledged; 0: there is none */
 	bool read;		   /* else it is a write */
+	bool quiet; /* a write that nobody waits for: that it is over may be told late, but for a failure */
 	uint64_t key;		   /* of the peer's memory, ... */
 	uint64_t at;		   /* ... and where in it */
 	uint64_t len;		   /* at least 1 */

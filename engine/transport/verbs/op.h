@@ -10,11 +10,12 @@
 /* A work request of an operation. */
 struct verbs_op {
 	uint64_t id, seq; /* as the engine has given them */
-	uint32_t wr;
+	uint32_t wr;	  /* its own */
+	uint32_t end;	  /* it is over when this one has completed, ... */
+	bool ended;	  /* ... which has been chained */
 	uint32_t len;
 	uint64_t at; /* in the operation */
-	bool read;
-	bool unmarked; /* a write, and what says that it has arrived is still to be chained (caps.probe_reads) */
+	bool read, quiet;
 	bool last;		  /* of its operation */
 	bool told;		  /* the engine knows already: the peer has acknowledged what came behind it */
 	struct verbs_block block; /* where the bytes are until it has completed */
@@ -23,7 +24,9 @@ struct verbs_op {
 /* op.c */
 int verbs_post(struct rds_ep *ep, const struct rds_native *op); /* tx */
 void verbs_fence(struct rds_ep *ep);				/* tx */
-void verbs_ops_mark(struct verbs_ep *ep, struct ibv_send_wr *wr); /* tx: that one is to say so, of all before it */
+/* tx: messages up to that one are in the chain, so what goes before them can end when it is posted ... */
+void verbs_ops_behind(struct verbs_ep *ep, uint64_t seq);
+void verbs_ops_end(struct verbs_ep *ep); /* ... which is now; nchain > 0 */
 void verbs_ops_done(struct verbs_ep *ep, uint32_t wr,
 		    enum ibv_wc_status status);		 /* rx: that work request has completed */
 void verbs_ops_acked(struct verbs_ep *ep, uint64_t ack); /* rx: the peer has all before that */
@@ -37,7 +40,7 @@ void verbs_regions_end(struct verbs_dev *dev); /* helper: it is about to be free
 void verbs_regions_forget(void);	       /* forked child */
 
 /* send.c; tx */
-bool verbs_send_room(struct verbs_ep *ep, uint32_t n); /* for so many work requests behind all messages */
-struct ibv_send_wr *verbs_chain_op(struct verbs_ep *ep, uint32_t bytes); /* ... one of them */
+bool verbs_send_room(struct verbs_ep *ep,
+		     uint32_t n); /* for so many work requests, behind all messages that are not held */
 
 #endif

@@ -89,6 +89,7 @@ void verbs_chain_give(struct verbs_ep *ep)
 		return;
 	ep->wr[ep->nchain - 1].next = NULL;
 	ep->nchain = 0;
+	ep->heavy = false;
 	if (atomic_load(&ep->state) != VERBS_UP)
 		return;
 	err = give(ep, ep->wr, &bad);
@@ -100,25 +101,10 @@ void verbs_chain_give(struct verbs_ep *ep)
 	rx_unlock();
 }
 
-/*
- * Of the operations in the chain a completion says that they are over: of the last work request that goes with them; or of a read behind them,
- * where a write is complete before it has arrived.
- */
-static void ops_end(struct verbs_ep *ep)
-{
-	ep->ops_due = false;
-	if (ep->dev->caps.probe_reads) {
-		verbs_ops_mark(ep, verbs_chain_next(ep, VERBS_PROBE, true));
-		return;
-	}
-	ep->wr[ep->nchain - 1].send_flags |= IBV_SEND_SIGNALED;
-	ep->wr_unsignaled = ep->bytes_unsignaled = 0;
-}
-
 void verbs_chain_post(struct verbs_ep *ep)
 {
-	if (unlikely(ep->ops_due) && ep->nchain)
-		ops_end(ep);
+	if (unlikely(ep->end_due) && ep->nchain)
+		verbs_ops_end(ep);
 	verbs_chain_give(ep);
 }
 
@@ -126,14 +112,6 @@ static void map_goes(struct verbs_ep *ep, const struct verbs_out *o)
 {
 	atomic_store(&ep->map_wr, o->wr_end);
 	atomic_store(&ep->map_out, true);
-}
-
-struct ibv_send_wr *verbs_chain_op(struct verbs_ep *ep, uint32_t bytes)
-{
-	struct ibv_send_wr *wr = verbs_chain_next(ep, bytes, false);
-
-	ep->ops_due = true;
-	return wr;
 }
 
 /* The only frame of its message, in one segment: header and bytes lie in one piece. */
@@ -149,6 +127,8 @@ static inline __attribute__((always_inline)) void frame_whole(struct verbs_ep *e
 	o->wr_end = ep->wr_posted;
 	if (unlikely(o->map))
 		map_goes(ep, o);
+	if (unlikely(ep->ops_due))
+		verbs_ops_behind(ep, o->seq);
 }
 
 /* The first segment of a frame, or all of it: len bytes.  Only if there are more does the header say how many there will be. */
@@ -235,6 +215,8 @@ static inline void pump(struct verbs_ep *ep)
 				return; /* else once more: what came before it was set told nobody */
 		}
 		ep->unfinished--;
+		if (unlikely(ep->ops_due))
+			verbs_ops_behind(ep, o->seq);
 	}
 	atomic_store_explicit(&ep->backlog, false, memory_order_relaxed);
 }
@@ -259,12 +241,16 @@ void verbs_let_go(struct verbs_ep *ep)
 	pump(ep);
 }
 
+/*
+ * A message that is held may go after operations that are later: when it is delivered, they may as well have been carried out, and what they
+ * wait for is the message behind each.
+ */
 bool verbs_send_room(struct verbs_ep *ep, uint32_t n)
 {
 	verbs_out_done(ep);
-	if (ep->unfinished)
+	if (ep->unfinished > ep->held)
 		verbs_let_go(ep);
-	return !ep->unfinished && verbs_queue_room(ep, VERBS_SQ_RESERVE + n);
+	return ep->unfinished == ep->held && verbs_queue_room(ep, VERBS_SQ_RESERVE + n + ep->held);
 }
 
 /* What is done with has not been given back since the last flush. */
@@ -337,6 +323,8 @@ void verbs_flush(struct rds_ep *rep, bool service)
 	if (service && ep->held)
 		verbs_let_go(ep);
 	if (!ep->nchain)
+		return;
+	if (unlikely(ep->held && ep->ops_due) && !ep->heavy)
 		return;
 	if (service)
 		ep->wr[ep->nchain - 1].send_flags |= IBV_SEND_SOLICITED;

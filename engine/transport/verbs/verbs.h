@@ -339,7 +339,12 @@ struct verbs_ep {
 	_Atomic uint64_t seen_ack; /* the peer's (rx) */
 	_Atomic bool wants_room;   /* somebody waits: up->writable when something moves */
 	bool fence_due;		   /* the next work request waits for reads */
-	bool ops_due;		   /* operations are in the chain: its last work request asks for a completion */
+	bool ops_due;		   /* the message behind an operation has not been chained yet */
+	bool heavy;		   /* the chain has large ones: they are not to wait for messages that are held */
+	bool end_due;		   /* ... behind some it has, or there is none: the next post ends them */
+	uint32_t quiet_bytes;
+	uint32_t op_next, op_behind,
+		op_open; /* op.c: the next one; those before have their message behind them; can end */
 	/* op.c: those under way, VERBS_SQ at most (rx) */
 	struct verbs_op *ops;
 	uint32_t op_head;
