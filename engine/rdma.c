@@ -242,6 +242,7 @@ void rds_ops_settle(struct rds_sock *sk)
 	uint64_t now = os_now_ns(), patient = now + SETTLE_SPIN_NS, until = now + SETTLE_NS;
 
 	while (atomic_load(&sk->nops) && now < until) {
+		rds_want_room_all(); /* of writes that nobody waits for only the acknowledgement may tell that they are over */
 		rds_progress();
 		if (atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed))
 			rds_run_work();

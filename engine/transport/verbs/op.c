@@ -14,7 +14,8 @@
  * do.
  *
  * A message that is held (collect.c) does not stop an operation that comes after it: when it is delivered, the operation may as well have been
- * carried out.  Small ones wait in the chain for the messages that are held, and go with them in one post.
+ * carried out.  Small ones wait in the chain for the messages that are held, and go with them in one post; the message of a
+ * large one is not held, or the processor at the other side would have nothing to do meanwhile.
  *
  * On iWARP a write is complete when it is on its way, and what says that it has arrived is a read behind it, or the acknowledgement.  Reads of bytes
  * are left to the engine there: their memory would have to be open to the peer's writes.
@@ -32,7 +33,7 @@
 
 #define CHUNK 65536u
 #define QUIET_BYTES (256u << 10) /* they keep their blocks meanwhile */
-#define LIGHT 16384u		 /* what is shorter is posted with the message behind it, even if that is held */
+#define LIGHT 32768u		 /* what is shorter may wait for its message, and that for others */
 #define CHUNKS (RDS_MAX_MSG / CHUNK)
 
 static struct verbs_op *op_at(const struct verbs_ep *ep, uint32_t i)

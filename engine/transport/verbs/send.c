@@ -288,7 +288,7 @@ int verbs_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct 
 		verbs_out_done(ep);
 	if (unlikely(ep->out_count == ep->out_cap) && verbs_out_grow(ep))
 		return -ENOMEM;
-	if ((with == VERBS_PIECE || (with == VERBS_SMALL && verbs_collect(ep))) &&
+	if ((with == VERBS_PIECE || (with == VERBS_SMALL && !ep->heavy && verbs_collect(ep))) &&
 	    verbs_group_new(ep, hdr, iov, len, pos) == 0)
 		return 0;
 	o = verbs_out_at(ep, ep->out_count);

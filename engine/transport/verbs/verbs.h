@@ -340,7 +340,7 @@ struct verbs_ep {
 	_Atomic bool wants_room;   /* somebody waits: up->writable when something moves */
 	bool fence_due;		   /* the next work request waits for reads */
 	bool ops_due;		   /* the message behind an operation has not been chained yet */
-	bool heavy;		   /* the chain has large ones: they are not to wait for messages that are held */
+	bool heavy;		   /* the chain has a large one: it and its message go now */
 	bool end_due;		   /* ... behind some it has, or there is none: the next post ends them */
 	uint32_t quiet_bytes;
 	uint32_t op_next, op_behind,
