@@ -21,6 +21,7 @@
 #include "engine/will.h"
 
 #define SLAB_CHUNK 64
+#define BURIAL_NS 200000000ull /* twice what rds_mr_settle() takes at most */
 #ifndef SOCK_MAX
 #define SOCK_MAX 11
 #endif
@@ -171,6 +172,7 @@ static bool shut(struct rds_sock *sk, bool *lent)
 			rds_bound_remove(sk);
 		drop_received(sk);
 		regions = rds_mr_take_all(sk);
+		atomic_store(&sk->burying, regions);
 		rds_ops_close(sk);
 		atomic_store(&sk->seen_congestion, false);
 		atomic_store(&sk->cong_attached, false);
@@ -181,7 +183,21 @@ static bool shut(struct rds_sock *sk, bool *lent)
 	}
 	rds_unlock(&rds_eng->control);
 	rds_mr_bury(regions);
+	if (first)
+		atomic_store(&sk->burying, false);
 	return first;
+}
+
+/*
+ * Another thread was first, most often the helper: the regions must be beyond reach when close() returns.  That thread waits for peers,
+ * within a limit; ours may be a signal handler that has interrupted it, so it waits within one as well.
+ */
+static void buried(const struct rds_sock *sk)
+{
+	uint64_t until = os_now_ns() + BURIAL_NS;
+
+	while (atomic_load(&sk->burying) && os_now_ns() < until)
+		os_poll(NULL, 0, 1);
 }
 
 /*
@@ -192,8 +208,10 @@ static void sock_close(struct rds_sock *sk)
 {
 	bool lent = false;
 
-	if (!shut(sk, &lent))
+	if (!shut(sk, &lent)) {
+		buried(sk);
 		return;
+	}
 	rds_sock_unwait(sk);
 	close_number(sk);
 	if (lent) {
