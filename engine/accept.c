@@ -145,10 +145,11 @@ static bool port_congested(const struct rds_conn *conn, uint16_t port)
 static int send_operations(struct send_call *c, struct rds_conn *conn)
 {
 	struct rds_op *ops = c->rdma.ops;
-	int err = rds_ops_xmit(conn, ops);
+	int err;
 
 	c->rdma.ops = NULL;
 	c->rdma.message = !c->rdma.silent || c->out.len;
+	err = rds_ops_xmit(conn, ops, !c->rdma.message);
 	if (!err && c->rdma.message) {
 		c->out.ops = ops;
 		c->out.hdr.op = ops->message;
@@ -158,6 +159,7 @@ static int send_operations(struct send_call *c, struct rds_conn *conn)
 		if (err)
 			rds_ops_take_back(ops);
 	}
+	c->rdma.asks = rds_ops_ask(ops);
 	if (!err && ops->id_addr) /* checked; only another thread can have taken it away */
 		rds_user_put(ops->memory, ops->id_addr, &ops->barrier_id, sizeof(ops->barrier_id));
 	rds_ops_let_go(ops);
@@ -206,7 +208,7 @@ static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
 		return NO_ROOM;
 	}
 	if (likely(conn->ep))
-		conn->t->ops->flush(conn->ep, with_ops); /* operations: the peer has to answer */
+		conn->t->ops->flush(conn->ep, with_ops && c->rdma.asks);
 	if (unlikely(with_ops && !c->rdma.message)) {
 		rds_snd_sub(sk, 1, out->len);
 		return SENT;

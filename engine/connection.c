@@ -30,6 +30,7 @@
  */
 #include "engine/message.h"
 #include "engine/ports.h"
+#include "engine/rdma.h"
 #include "engine/wait.h"
 
 #include <stdlib.h>
@@ -506,5 +507,6 @@ const struct rds_transport_up rds_transport_up = {
 	.writable = conn_writable,
 	.sent = rds_queue_sent,
 	.speak = conn_speak,
+	.carried = rds_op_carried,
 	.located = rds_nowhere_located,
 };

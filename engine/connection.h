@@ -51,6 +51,9 @@ struct rds_queued {
 	unsigned char data[];
 };
 
+#define RDS_SHOW_MAX 8
+#define RDS_FAR_BUCKETS 32
+
 #define RDS_MOVED_MAX 16
 /* out: our peer is to be told (or has not acknowledged yet) that its message `seq` was for a port that has moved; in: we were told. */
 struct rds_moved {
@@ -114,6 +117,14 @@ struct rds_conn {
 	_Atomic uint64_t answer_bytes; /* ... and those of them that wait in the queue */
 	_Atomic unsigned nanswers;
 	uint64_t void_op, void_message; /* what failed last; the message that goes with it is not delivered */
+
+	/* regions that devices reach (rx): our own that the peer knows, keys of those that it may be told of; the peer's */
+	struct rds_told *shown;
+	uint32_t show[RDS_SHOW_MAX];
+	_Atomic unsigned nshow;
+	_Atomic unsigned nfar;
+	struct rds_far_mr *far_mrs[RDS_FAR_BUCKETS];
+	_Atomic unsigned native_reads, native_writes; /* operations that devices have under way; written under rx */
 
 	/* work left for rds_run_work (rx) */
 	struct rds_conn *work_next;

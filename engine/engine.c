@@ -214,7 +214,7 @@ void rds_reclaim(void)
 
 /* ---- exit ---- */
 
-/* Messages that would be lost if we ended now; with `survives` the transport says so itself.  tx held. */
+/* Messages, and writes that a device has in hand, that would be lost if we ended now; with `survives` the transport says so itself.  tx held. */
 static unsigned at_stake(const struct rds_conn *conn, bool survives)
 {
 	if (conn->kind ==
@@ -228,7 +228,7 @@ static unsigned at_stake(const struct rds_conn *conn, bool survives)
 		survives = false;
 	if (conn->lent > conn->acked) /* its bytes go with us */
 		survives = false;
-	return conn->queue_len + (survives ? rds_conn_left(conn) : conn->count);
+	return conn->queue_len + (survives ? rds_conn_left(conn) : conn->count) + atomic_load(&conn->native_writes);
 }
 
 static void add_queued(struct rds_conn *conn, void *arg)
@@ -308,6 +308,7 @@ static int queued_now(void)
 			bool survives = conn->t->ops->caps & RDS_TCAP_SURVIVES;
 
 			n += (int)(survives ? at_stake(conn, true) : conn->queue_len);
+			n += (int)atomic_load(&conn->native_writes); /* where it survives there are none */
 			if ((conn->t->ops->caps & RDS_TCAP_REMOTE) && conn->ep && conn->count)
 				n += conn->t->ops->acked(conn->ep) <
 				     conn->unacked[(conn->head + conn->count - 1) & (conn->cap - 1)].seq;

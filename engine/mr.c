@@ -8,10 +8,11 @@
  * (legacy-abi 1.5 rule 1), and so none is 0.
  *
  * Nothing is pinned here.  A region is a range of addresses: if the program maps something else there, that is what peers reach, and
- * what is not mapped any more is an error of the operation that needs it.
+ * what is not mapped any more is an error of the operation that needs it.  Of a region that a device has been shown (mr_shown.c) it is the
+ * pages of that moment that count, as in the kernel.
  *
  * Everything in the table is guarded by rx, which whoever carries an operation out holds meanwhile: so a region that has been taken out is
- * beyond reach, and FREE_MR needs no second step for RDS_RDMA_INVALIDATE.
+ * beyond reach of the engine.  A device is told to forget it before the call returns, without rx: that takes a while.
  */
 #include "engine/mr.h"
 
@@ -20,6 +21,7 @@
 #include <unistd.h>
 
 #include "engine/legacy_abi.h"
+#include "engine/native.h"
 #include "engine/sock.h"
 #include "engine/uaccess.h"
 #include "engine/user_copy.h"
@@ -83,7 +85,13 @@ static bool link_mr(struct rds_sock *sk, struct rds_mr *mr, uint32_t *rkey)
 	return true;
 }
 
-/* rx held */
+static void mr_free(struct rds_mr *mr)
+{
+	rds_memory_put(mr->memory);
+	free(mr);
+}
+
+/* rx held.  It is still to be buried. */
 static void unlink_mr(struct rds_mr *mr)
 {
 	struct rds_mr **p = bucket(mr->rkey);
@@ -94,8 +102,8 @@ static void unlink_mr(struct rds_mr *mr)
 	*mr->prev = mr->next;
 	if (mr->next)
 		mr->next->prev = mr->prev;
-	rds_memory_put(mr->memory);
-	free(mr);
+	mr->next = NULL;
+	rds_mr_untold(mr);
 }
 
 /* ---- registration ---- */
@@ -128,7 +136,11 @@ static int check_range(const struct rds_mr_request *req, struct rds_mr *mr)
 int rds_mr_get(struct rds_sock *sk, const struct rds_mr_request *req, uint64_t *cookie)
 {
 	struct rds_memory *memory = rds_caller ? rds_caller->memory : NULL;
-	struct rds_mr *mr, found = {.flags = req->flags, .memory = memory};
+	struct rds_mr *mr, found = {
+				   .flags = req->flags,
+				   .memory = memory,
+				   .unfit = memory || (req->flags & RDS_RDMA_USE_ONCE),
+			   };
 	static const uint64_t zero;
 	uint32_t rkey;
 	int err = check_range(req, &found);
@@ -183,21 +195,42 @@ int rds_mr_free(struct rds_sock *sk, uint64_t cookie)
 	else
 		mr = NULL;
 	rx_unlock();
+	rds_mr_bury(mr);
 	return mr ? 0 : -EINVAL;
+}
+
+void rds_mr_bury(struct rds_mr *list)
+{
+	struct rds_mr *next;
+
+	rds_mr_settle(list);
+	for (; list; list = next) {
+		next = list->next;
+		rds_mr_hide(list);
+		mr_free(list);
+	}
 }
 
 void rds_mr_used(struct rds_sock *sk, uint32_t rkey)
 {
 	struct rds_mr *mr = rds_mr_find(rkey);
 
-	if (mr && mr->sk == sk && (mr->flags & RDS_RDMA_USE_ONCE))
-		unlink_mr(mr);
+	if (!mr || mr->sk != sk || !(mr->flags & RDS_RDMA_USE_ONCE))
+		return;
+	unlink_mr(mr);
+	mr_free(mr); /* such a one is never shown */
 }
 
-void rds_mr_free_all(struct rds_sock *sk)
+struct rds_mr *rds_mr_take_all(struct rds_sock *sk)
 {
-	while (sk->regions)
-		unlink_mr(sk->regions);
+	struct rds_mr *list = NULL, *mr;
+
+	while ((mr = sk->regions)) {
+		unlink_mr(mr);
+		mr->next = list;
+		list = mr;
+	}
+	return list;
 }
 
 bool rds_mr_span(const struct rds_mr *mr, uint64_t offset, uint64_t len, uint64_t *at)
@@ -213,4 +246,5 @@ void rds_mr_forget(void)
 	for (i = 0; i < MR_BUCKETS; i++)
 		table[i] = NULL;
 	last_rkey = 0;
+	rds_mr_shown_forget();
 }

@@ -21,6 +21,14 @@ struct rds_mr {
 	uint64_t base;	/* where its first page begins: remote addresses count from there */
 	uint64_t len;	/* of its pages */
 	uint64_t flags; /* RDS_RDMA_* */
+	/* mr_shown.c */
+	uint64_t served; /* bytes, in so many */
+	uint32_t operations;
+	bool unfit;   /* for a device, for ever */
+	bool showing; /* a thread is at it */
+	struct rds_shown *shown;
+	void (*hide)(struct rds_shown *shown); /* its transport's */
+	struct rds_told *told;
 };
 
 /*
@@ -37,9 +45,11 @@ struct rds_mr *rds_mr_find(uint32_t rkey);
 bool rds_mr_owned(const struct rds_sock *sk, uint32_t rkey);
 /* A message has arrived that carried an operation on it out: the end of a region for one use. */
 void rds_mr_used(struct rds_sock *sk, uint32_t rkey);
-void rds_mr_free_all(struct rds_sock *sk); /* last close */
+/* Last close: all of the socket's, for rds_mr_bury(). */
+struct rds_mr *rds_mr_take_all(struct rds_sock *sk);
 /* Where bytes offset .. offset+len of the region are. False: not all of them within it. */
 bool rds_mr_span(const struct rds_mr *mr, uint64_t offset, uint64_t len, uint64_t *at);
-void rds_mr_forget(void); /* forked child */
+void rds_mr_bury(struct rds_mr *list); /* no lock but `control` and sk->tx; may be NULL */
+void rds_mr_forget(void);	       /* forked child */
 
 #endif

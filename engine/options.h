@@ -22,6 +22,8 @@ struct rds_options {
 	int64_t spin_us;	  /* RDS_PRELOAD_SPIN_US 0..1000000: longest spin before sleeping; 0 = never; -1 (default) = learnt */
 	int64_t shm_ring;	  /* RDS_PRELOAD_SHM_RING bytes per direction, 2^n, 2M..64M, default 4M */
 	int64_t verbs_buffers;	  /* RDS_PRELOAD_VERBS_BUFFERS 64..65536, default 512: receive buffers per device */
+	int64_t verbs_regions; /* RDS_PRELOAD_VERBS_REGIONS bytes, default 256M: regions that devices reach; 0 = none */
+	int64_t verbs_region_after; /* RDS_PRELOAD_VERBS_REGION_AFTER 1..1000000, default 2: operations before that */
 	int64_t verbs_memory;	  /* RDS_PRELOAD_VERBS_MEMORY bytes, 2M..1G, default 64M: sent and not acknowledged, per device */
 	int shm_fetch;		  /* RDS_PRELOAD_SHM_FETCH auto|never; default auto (transport/shm/fetch.c) */
 	int helper_fds;		  /* RDS_PRELOAD_HELPER_FDS own|shared; default own (post.h) */

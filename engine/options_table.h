@@ -21,6 +21,8 @@
 	X(shm_fetch, ENUM, "SHM_FETCH", "auto", 0, 0, "auto|never", "RDMA writes on a host: taken from the writer's memory, if permitted") \
 	X(verbs_buffers, INT, "VERBS_BUFFERS", "512", 64, 65536, "", "receive memory per RDMA device at first, in units of 8 KiB") \
 	X(verbs_memory, SIZE, "VERBS_MEMORY", "64M", 2097152, 1073741823, "", "memory for unacknowledged messages, per RDMA device") \
+	X(verbs_regions, SIZE, "VERBS_REGIONS", "256M", 0, 1099511627776, "", "memory of RDMA regions that devices reach by themselves; 0: none") \
+	X(verbs_region_after, INT, "VERBS_REGION_AFTER", "2", 1, 1000000, "", "... from the operation after so many on that region; 1: whatever they carry") \
 	X(helper_fds, ENUM, "HELPER_FDS", "own", 0, 0, "own|shared", "descriptor table of the library's thread")      \
 	X(linger_ms, INT, "LINGER_MS", "2000", 0, 600000, "", "longest wait at exit for queued data, milliseconds")   \
 	X(reconnect_min_ms, INT, "RECONNECT_MIN_MS", "1", 1, 60000, "", "first pause between connect attempts")       \

@@ -16,7 +16,7 @@
  * Followers (further sleeping threads) need somebody awake for them, so with followers and no leader it is HELPER.
  * How the helper thread itself lives is helper.c.
  */
-#include "engine/rdma.h"
+#include "engine/native.h"
 #include "engine/wait.h"
 #include "engine/wires.h"
 
@@ -215,6 +215,8 @@ static void work_one(struct rds_conn *conn)
 	conn->want_map = conn->want_flush = conn->want_push = false;
 	rx_unlock();
 
+	if (unlikely(atomic_load_explicit(&conn->nshow, memory_order_relaxed)))
+		rds_mr_show(conn);
 	if (unlikely(atomic_load_explicit(&conn->nanswers, memory_order_relaxed)))
 		rds_answers_flush(conn);
 	if (flush)

@@ -74,6 +74,8 @@ void rds_op_unlist(struct rds_op *op)
 		op->next->prev = op->prev;
 	else
 		conn->ops_tail = op->prev;
+	if (op->native)
+		atomic_fetch_sub(op->kind == RDS_OP_READ ? &conn->native_reads : &conn->native_writes, 1);
 	op->conn = NULL;
 }
 
@@ -185,6 +187,20 @@ void rds_op_answered(struct rds_conn *conn, const struct rds_op_hdr *h, const vo
 		rds_op_finish(op, outcome(op, h));
 }
 
+void rds_op_carried(struct rds_conn *conn, uint64_t id, int err, uint64_t at, const void *data, size_t len)
+{
+	struct rds_op *op = find(conn, id);
+
+	if (!op || !op->native)
+		return;
+	if (err)
+		rds_op_finish(op, err == -EACCES ? RDS_RDMA_REMOTE_ERROR : RDS_RDMA_OTHER_ERROR);
+	else if (op->kind == RDS_OP_READ)
+		data_came(op, &(struct rds_op_hdr){.offset = at}, data, len);
+	else
+		rds_op_finish(op, RDS_RDMA_SUCCESS);
+}
+
 /* ---- other ends ---- */
 
 void rds_ops_broken(struct rds_conn *conn, bool all)
@@ -228,6 +244,7 @@ void rds_ops_settle(struct rds_sock *sk)
 	uint64_t now = os_now_ns(), patient = now + SETTLE_SPIN_NS, until = now + RDS_OPS_SETTLE_NS;
 
 	while (atomic_load(&sk->nops) && now < until) {
+		rds_want_room_all(); /* of writes that nobody waits for only the acknowledgement may tell that they are over */
 		rds_progress();
 		if (atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed))
 			rds_run_work();

@@ -38,6 +38,9 @@ struct rds_op {
 	uint64_t token;
 	/* rx */
 	bool started, done;
+	bool native;   /* a device carries it out */
+	bool alone;    /* ... without a message behind it */
+	bool fence;    /* ... its message waits until a read is over (as asked for) */
 	bool reading;  /* counts among those that the peer is to answer with data */
 	bool lent;     /* ... that take bytes out of our memory */
 	_Atomic uint64_t
@@ -68,6 +71,7 @@ struct rds_rdma_send {
 	struct rds_op *ops; /* in the order in which they are carried out */
 	bool silent;	    /* no message, if it has no bytes */
 	bool message;	    /* ... there is one (accept.c) */
+	bool asks;	    /* ... the peer's engine has to answer (accept.c) */
 	uint64_t cookie;    /* to be told to the receiver; 0: none */
 	uint64_t made;	    /* ... the cookie of a region that this call has made; 0: none */
 	uint32_t used_rkey; /* RDS_EXTHDR_RDMA; 0: none */
@@ -85,8 +89,9 @@ void rds_rdma_undo(struct rds_sock *sk, struct rds_rdma_send *send); /* the call
  * Lists the operations and gives all their pieces to the endpoint or the queue; the message is the caller's to send.  0, or -ENOMEM: nothing
  * of them goes any more.  Either way they are not the caller's any more from rds_ops_let_go() on.
  */
-int rds_ops_xmit(struct rds_conn *conn, struct rds_op *ops);
+int rds_ops_xmit(struct rds_conn *conn, struct rds_op *ops, bool alone);
 void rds_ops_take_back(struct rds_op *ops); /* the message could not be sent: nobody is told of them */
+bool rds_ops_ask(const struct rds_op *ops); /* does the peer's engine have to do anything for them? */
 void rds_ops_let_go(struct rds_op *ops);    /* after the message */
 /* Is it to wait in the queue, because of what went to other processes of that address? */
 bool rds_ops_hold(struct rds_conn *conn, struct rds_op *ops);
@@ -119,6 +124,8 @@ void rds_op_lent_over(struct rds_op *op); /* its bytes are the program's again *
 void rds_op_put(struct rds_op *op);
 /* An answer has come. */
 void rds_op_answered(struct rds_conn *conn, const struct rds_op_hdr *h, const void *data, size_t len);
+/* A device has carried it out, or failed, or has data of it (up->carried). */
+void rds_op_carried(struct rds_conn *conn, uint64_t id, int err, uint64_t at, const void *data, size_t len);
 /* The connection has broken: what was started is over; all: what was not, as well. */
 void rds_ops_broken(struct rds_conn *conn, bool all);
 void rds_ops_cancel(struct rds_conn *conn, struct rds_sock *sk, uint16_t dport);
@@ -147,6 +154,10 @@ int rds_barrier_store(const struct rds_barrier_request *req, uint64_t mark);
 /* ---- at the target (rdma_serve.c); rx held ---- */
 
 enum rds_rx_verdict rds_op_arrived(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx);
+/* A piece for the peer that has sent that, with so many bytes behind its header. NULL: no memory. */
+struct rds_queued *rds_answer_new(const struct rds_hdr *to, size_t data);
+void rds_answer(struct rds_conn *conn,
+		struct rds_queued *q); /* goes before anything else; the connection's from now on */
 
 /* ---- notifications (notify.c); rx held ---- */
 

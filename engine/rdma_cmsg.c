@@ -28,6 +28,7 @@ static void add(struct parse *p, struct rds_op *op, uint64_t token, uint64_t fla
 	op->dport = p->dport;
 	op->token = token;
 	op->notify = flags & RDS_RDMA_NOTIFY_ME;
+	op->fence = flags & RDS_RDMA_FENCE;
 	if (!(flags & RDS_RDMA_SILENT))
 		p->silent = false;
 	if (p->out->ops)

@@ -11,7 +11,7 @@
  * So that peers need not keep any number of answers, reads of READ_AHEAD bytes at most are under way on a connection; more of them wait,
  * and what comes after them, too.
  */
-#include "engine/rdma.h"
+#include "engine/native.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -274,9 +274,13 @@ static int xmit_op(struct rds_conn *conn, struct rds_op *op)
 	int err;
 
 	RDS_STAT_INC(send_rdma);
+	if (carries)
+		RDS_STAT_ADD(send_rdma_bytes, op->total);
+	rds_op_behind_reads(conn, op);
+	if (!rds_op_native(conn, op))
+		return 0;
 	if (!carries)
 		return xmit_piece(conn, op, 0, 0);
-	RDS_STAT_ADD(send_rdma_bytes, op->total);
 	if (lends(conn, op) && !xmit_lent(conn, op))
 		return 0;
 	do {
@@ -304,7 +308,7 @@ void rds_ops_take_back(struct rds_op *ops)
 	rx_unlock();
 }
 
-int rds_ops_xmit(struct rds_conn *conn, struct rds_op *ops)
+int rds_ops_xmit(struct rds_conn *conn, struct rds_op *ops, bool alone)
 {
 	struct rds_op *op;
 	int err = 0;
@@ -314,6 +318,7 @@ int rds_ops_xmit(struct rds_conn *conn, struct rds_op *ops)
 	rx_lock();
 	for (op = ops; op; op = op->also) {
 		op->refs++; /* until rds_ops_let_go() */
+		op->alone = alone;
 		op->sk->nops++;
 		rds_op_list(conn, op);
 		if (unlikely(op->has_id) && !err)
@@ -324,6 +329,8 @@ int rds_ops_xmit(struct rds_conn *conn, struct rds_op *ops)
 		err = xmit_op(conn, op);
 	if (err)
 		rds_ops_take_back(ops);
+	else
+		rds_ops_fence(conn, ops);
 	return err;
 }
 

@@ -7,8 +7,7 @@
  * offered again has not been carried out.
  * Must not know who asks, nor how pieces travel.
  */
-#include "engine/mr.h"
-#include "engine/rdma.h"
+#include "engine/native.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,7 +19,7 @@
 /* A peer that keeps to READ_AHEAD never gets here; one that does not may not have all of our memory. */
 #define ANSWERS_MAX ((uint64_t)64 << 20)
 
-static struct rds_queued *answer_new(const struct rds_hdr *to, size_t data)
+struct rds_queued *rds_answer_new(const struct rds_hdr *to, size_t data)
 {
 	struct rds_queued *q = calloc(1, sizeof(*q) + RDS_OP_HDR + data);
 
@@ -34,7 +33,7 @@ static struct rds_queued *answer_new(const struct rds_hdr *to, size_t data)
 	return q;
 }
 
-static void answer(struct rds_conn *conn, struct rds_queued *q)
+void rds_answer(struct rds_conn *conn, struct rds_queued *q)
 {
 	*conn->answers_tail = q;
 	conn->answers_tail = &q->next;
@@ -54,32 +53,35 @@ static void answer_result(struct rds_conn *conn, struct rds_queued *q, const str
 		conn->void_message = asked->message;
 	}
 	rds_op_encode(&h, q->data);
-	answer(conn, q);
+	rds_answer(conn, q);
 }
 
 /* Where it is to be carried out: in which region, so in whose memory, and where there. NULL: there is no such memory. */
-static const struct rds_mr *reach(const struct rds_op_hdr *h, uint64_t len, uint64_t *at)
+static struct rds_mr *reach(const struct rds_op_hdr *h, uint64_t len, uint64_t *at)
 {
-	const struct rds_mr *mr = rds_mr_find(h->rkey);
+	struct rds_mr *mr = rds_mr_find(h->rkey);
 
 	return mr && rds_mr_span(mr, h->offset, len, at) ? mr : NULL;
 }
 
-static enum rds_rx_verdict serve_write(struct rds_conn *conn, const struct rds_rx *rx, const struct rds_op_hdr *h)
+static enum rds_rx_verdict serve_write(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx,
+				       const struct rds_op_hdr *h)
 {
 	size_t len = rx->hdr.len - RDS_OP_HDR;
-	const struct rds_mr *mr;
 	struct rds_queued *q;
+	struct rds_mr *mr;
 	uint64_t at;
 	bool good;
 
-	q = answer_new(&rx->hdr, 0);
+	q = rds_answer_new(&rx->hdr, 0);
 	if (!q)
 		return RDS_RX_LATER;
 	mr = reach(h, len, &at);
 	good = mr && !rds_user_put(mr->memory, at, (const char *)rx->data + RDS_OP_HDR, len);
-	if (good)
+	if (good) {
 		RDS_STAT_ADD_RX(recv_rdma_bytes, len);
+		rds_mr_served(conn, ep, mr, len, h->last);
+	}
 	if (good && !h->last)
 		free(q);
 	else
@@ -133,7 +135,7 @@ static int fetch(struct rds_ep *ep, const struct rds_rx *rx, const struct rds_op
 static enum rds_rx_verdict serve_fetch(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx,
 				       const struct rds_op_hdr *h)
 {
-	struct rds_queued *q = answer_new(&rx->hdr, 0);
+	struct rds_queued *q = rds_answer_new(&rx->hdr, 0);
 
 	if (!q)
 		return RDS_RX_LATER;
@@ -161,7 +163,7 @@ static struct rds_queued *data_pieces(const struct rds_rx *rx, const struct rds_
 		struct rds_op_hdr h = {.kind = RDS_OP_DATA, .id = asked->id, .offset = at};
 
 		len = asked->len - at < RDS_OP_PIECE ? asked->len - at : RDS_OP_PIECE;
-		*tail = answer_new(&rx->hdr, len);
+		*tail = rds_answer_new(&rx->hdr, len);
 		if (!*tail) {
 			free_list(list);
 			return NULL;
@@ -187,11 +189,12 @@ static bool fill(struct rds_queued *list, struct rds_memory *m, uint64_t from)
 	return true;
 }
 
-static enum rds_rx_verdict serve_read(struct rds_conn *conn, const struct rds_rx *rx, const struct rds_op_hdr *h)
+static enum rds_rx_verdict serve_read(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx,
+				      const struct rds_op_hdr *h)
 {
-	struct rds_queued *q = answer_new(&rx->hdr, 0), *list = NULL, *next;
+	struct rds_queued *q = rds_answer_new(&rx->hdr, 0), *list = NULL, *next;
 	uint64_t at = 0;
-	const struct rds_mr *mr = reach(h, h->len, &at);
+	struct rds_mr *mr = reach(h, h->len, &at);
 
 	if (q && mr)
 		list = data_pieces(rx, h);
@@ -205,10 +208,11 @@ static enum rds_rx_verdict serve_read(struct rds_conn *conn, const struct rds_rx
 		return RDS_RX_DONE;
 	}
 	free(q);
+	rds_mr_served(conn, ep, mr, h->len, true);
 	for (; list; list = next) {
 		next = list->next;
 		list->next = NULL;
-		answer(conn, list);
+		rds_answer(conn, list);
 	}
 	return RDS_RX_DONE;
 }
@@ -220,7 +224,7 @@ static enum rds_rx_verdict serve_atomic(struct rds_conn *conn, const struct rds_
 					 .compare_mask = h->compare_mask,
 					 .value = h->value,
 					 .value_mask = h->value_mask};
-	struct rds_queued *q = answer_new(&rx->hdr, 0);
+	struct rds_queued *q = rds_answer_new(&rx->hdr, 0);
 	const struct rds_mr *mr;
 	uint64_t at, old = 0;
 	bool good;
@@ -240,7 +244,7 @@ static enum rds_rx_verdict serve_void(struct rds_conn *conn, const struct rds_rx
 
 	if (h->id == conn->void_op || (h->kind == RDS_OP_WRITE && !h->last))
 		return RDS_RX_DONE;
-	q = answer_new(&rx->hdr, 0);
+	q = rds_answer_new(&rx->hdr, 0);
 	if (!q)
 		return RDS_RX_LATER;
 	answer_result(conn, q, h, RDS_RDMA_DROPPED, 0);
@@ -263,14 +267,23 @@ enum rds_rx_verdict rds_op_arrived(struct rds_conn *conn, struct rds_ep *ep, con
 		return serve_void(conn, rx, &h);
 	switch (h.kind) {
 	case RDS_OP_WRITE:
-		return serve_write(conn, rx, &h);
+		return serve_write(conn, ep, rx, &h);
 	case RDS_OP_FETCH:
 		return serve_fetch(conn, ep, rx, &h);
 	case RDS_OP_READ:
-		return serve_read(conn, rx, &h);
+		return serve_read(conn, ep, rx, &h);
 	case RDS_OP_SWAP:
 	case RDS_OP_ADD:
 		return serve_atomic(conn, rx, &h);
+	case RDS_OP_SHOWN:
+		rds_far_shown(conn, &h);
+		return RDS_RX_DONE;
+	case RDS_OP_HIDDEN:
+		rds_far_hidden(conn, &h);
+		return RDS_RX_DONE;
+	case RDS_OP_GONE:
+		rds_mr_gone(conn, &h);
+		return RDS_RX_DONE;
 	default:
 		rds_op_answered(conn, &h, (const char *)rx->data + RDS_OP_HDR, rx->hdr.len - RDS_OP_HDR);
 		return RDS_RX_DONE;

@@ -7,6 +7,7 @@
  * lies in the graveyard until nothing of it is in use.  How connections come up again: connection.c.  All of this in the helper.
  */
 #include "engine/message.h"
+#include "engine/native.h"
 #include "engine/ports.h"
 #include "engine/rdma.h"
 #include "engine/wait.h"
@@ -42,6 +43,8 @@ static void operations_end(struct rds_conn *conn, bool broken, bool all)
 		return;
 	rx_lock();
 	rds_ops_broken(conn, all);
+	rds_shown_broken(conn);
+	rds_far_broken(conn);
 	rds_answers_drop(conn);
 	rx_unlock();
 	rds_queue_purge(conn, true);

@@ -22,6 +22,7 @@
 
 #define SLAB_CHUNK 64
 #define HANG_LOOK_NS 1000000u
+#define BURIAL_NS 200000000ull /* twice what rds_mr_settle() takes at most */
 #ifndef SOCK_MAX
 #define SOCK_MAX 11
 #endif
@@ -160,6 +161,7 @@ static void leave_list(struct rds_sock *sk)
  */
 static bool shut(struct rds_sock *sk, bool *lent)
 {
+	struct rds_mr *regions = NULL;
 	bool first;
 
 	rds_lock(&rds_eng->control);
@@ -170,7 +172,8 @@ static bool shut(struct rds_sock *sk, bool *lent)
 		if (rds_sock_bound(sk))
 			rds_bound_remove(sk);
 		drop_received(sk);
-		rds_mr_free_all(sk);
+		regions = rds_mr_take_all(sk);
+		atomic_store(&sk->burying, regions);
 		rds_ops_close(sk);
 		atomic_store(&sk->seen_congestion, false);
 		atomic_store(&sk->cong_attached, false);
@@ -180,7 +183,22 @@ static bool shut(struct rds_sock *sk, bool *lent)
 		*lent = sk->lent && sk->lent == rds_post_epoch() && rds_post_own();
 	}
 	rds_unlock(&rds_eng->control);
+	rds_mr_bury(regions);
+	if (first)
+		atomic_store(&sk->burying, false);
 	return first;
+}
+
+/*
+ * Another thread was first, most often the helper: the regions must be beyond reach when close() returns.  That thread waits for peers,
+ * within a limit; ours may be a signal handler that has interrupted it, so it waits within one as well.
+ */
+static void buried(const struct rds_sock *sk)
+{
+	uint64_t until = os_now_ns() + BURIAL_NS;
+
+	while (atomic_load(&sk->burying) && os_now_ns() < until)
+		os_poll(NULL, 0, 1);
 }
 
 /*
@@ -191,8 +209,10 @@ static void sock_close(struct rds_sock *sk)
 {
 	bool lent = false;
 
-	if (!shut(sk, &lent))
+	if (!shut(sk, &lent)) {
+		buried(sk);
 		return;
+	}
 	rds_sock_unwait(sk);
 	close_number(sk);
 	if (lent) {

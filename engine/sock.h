@@ -79,6 +79,7 @@ struct rds_sock {
 	struct rds_zcopy_info *zhead, **ztail;
 	/* RDMA (rx): regions, what is to be told of operations */
 	struct rds_mr *regions;
+	_Atomic bool burying; /* closed, and a device may still know some of them */
 	struct rds_op *reports, **report_tail;
 	_Atomic unsigned nops; /* operations under way (written under rx) */
 	_Atomic bool had_ops;

@@ -50,9 +50,13 @@ static bool size_fits(const struct rds_op_hdr *h, size_t data)
 	case RDS_OP_FETCH:
 		return data && data % RDS_OP_VEC == 0 && data / RDS_OP_VEC <= RDS_FETCH_VECS && h->len &&
 		       h->len <= RDS_MAX_MSG;
+	case RDS_OP_SHOWN:
+		return !data && h->len && h->offset == 0 && h->len <= UINT64_MAX - h->compare;
 	case RDS_OP_SWAP:
 	case RDS_OP_ADD:
 	case RDS_OP_RESULT:
+	case RDS_OP_HIDDEN:
+	case RDS_OP_GONE:
 		return !data;
 	default:
 		return false;

@@ -25,7 +25,10 @@ enum rds_op_kind {
 	RDS_OP_ADD,	  /* ... fetch and add */
 	RDS_OP_DATA,	  /* answer: bytes of a read, in order; several */
 	RDS_OP_RESULT,	  /* answer: it is over */
-	RDS_OP_FETCH, /* all of a write: the data are pairs of address and length, where its bytes lie in our memory */
+	RDS_OP_FETCH,  /* all of a write: the data are pairs of address and length, where its bytes lie in our memory */
+	RDS_OP_SHOWN,  /* of ours: a device reaches that region by itself, until */
+	RDS_OP_HIDDEN, /* ... this */
+	RDS_OP_GONE,   /* answer to that: nothing of ours is under way to it any more */
 };
 
 struct rds_op_hdr {
@@ -36,16 +39,18 @@ struct rds_op_hdr {
 	uint64_t id;	  /* of the operation, the initiator's */
 	uint64_t message; /* id that the message which goes with it names; the same for all operations of one message */
 	uint64_t offset;  /* in the region, which begins with its first page; DATA: in the operation's local memory */
-	uint64_t len;	  /* READ, FETCH: bytes of all of it */
+	uint64_t len;	  /* READ, FETCH: bytes of all of it; SHOWN: of the region */
 	uint64_t compare, compare_mask, value,
 		value_mask; /* atomics (rdma_args.h); RESULT of one: value is the old one; FETCH: compare and value are
-			       where a word lies and what it is as long as the bytes are lent */
+			       where a word lies and what it is as long as the bytes are lent; SHOWN: value is the
+			       device's key, compare where its addresses begin */
 };
 
 /* Does it ask for something?  (Else it answers.) */
 static inline bool rds_op_asks(enum rds_op_kind kind)
 {
-	return kind != RDS_OP_DATA && kind != RDS_OP_RESULT;
+	return kind != RDS_OP_DATA && kind != RDS_OP_RESULT && kind != RDS_OP_SHOWN && kind != RDS_OP_HIDDEN &&
+	       kind != RDS_OP_GONE;
 }
 
 /* The data of a FETCH. */

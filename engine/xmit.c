@@ -55,7 +55,8 @@ int rds_xmit(struct rds_conn *conn, struct rds_outgoing *out)
 	struct rds_wire_hdr wire;
 	int err;
 
-	if (unlikely(atomic_load_explicit(&conn->nanswers, memory_order_relaxed)))
+	/* With operations they have gone just before these, and the message has the number that the device's were told (rdma_native.c). */
+	if (unlikely(atomic_load_explicit(&conn->nanswers, memory_order_relaxed)) && !out->ops)
 		rds_answers_flush(conn);
 	out->hdr.seq = out->u.seq = conn->next_tx;
 	out->u.flags = out->hdr.flags;

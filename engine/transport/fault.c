@@ -10,6 +10,7 @@
  * attempt (or the question where a port is) fails, is refused.  send: no room, although there is.  later: a received message is not taken at once.
  * memory: there is none for a message that has to be kept because the endpoint broke.  dup: a received message comes a second
  * time, as a retransmission; after a reconnect the peer seems to have received less than it has, so that it gets that again.
+ * show: a region cannot be registered with the device.  post: an operation that a device could carry out finds no room.
  *
  * An endpoint of ours holds the inner one, and is what the inner transport knows as its connection: so every up-call finds
  * its way back.  The order of messages is never changed, and a break is always carried out by the helper through up->down,
@@ -207,8 +208,10 @@ struct rds_transport *rds_fault_transport(struct rds_transport *inner)
 	if (!*text)
 		return inner;
 	if (!fault_spec_parse(text, &spec)) {
-		rds_error("RDS_PRELOAD_FAULT=%s is not understood, no faults are injected. It is a list with commas of seed=N, "
-			  "disconnect=N, delay=N:MICROSECONDS, drop=N, connect=N, accept=N, send=N, later=N, memory=N, dup=N: one event in N",
+		rds_error("RDS_PRELOAD_FAULT=%s is not understood, no faults are injected. It is a list with commas of "
+			  "seed=N, "
+			  "disconnect=N, delay=N:MICROSECONDS, drop=N, connect=N, accept=N, send=N, later=N, memory=N, "
+			  "dup=N, show=N, post=N: one event in N",
 			  text);
 		return inner;
 	}

@@ -171,6 +171,13 @@ static void up_speak(struct rds_conn *conn)
 	f->head.t->up->speak(f->head.conn);
 }
 
+static void up_carried(struct rds_conn *conn, uint64_t id, int err, uint64_t at, const void *data, size_t len)
+{
+	struct fault_ep *f = (struct fault_ep *)conn;
+
+	f->head.t->up->carried(f->head.conn, id, err, at, data, len);
+}
+
 static uint64_t up_sent(struct rds_conn *conn)
 {
 	struct fault_ep *f = (struct fault_ep *)conn;
@@ -195,6 +202,7 @@ const struct rds_transport_up fault_up = {
 	.writable = up_writable,
 	.sent = up_sent,
 	.speak = up_speak,
+	.carried = up_carried,
 	.located = up_located,
 };
 

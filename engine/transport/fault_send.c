@@ -205,6 +205,54 @@ static bool fault_lends(struct rds_ep *ep)
 	return fault_of(f)->inner->ops->lends(f->inner);
 }
 
+/* ---- what devices carry out ---- */
+
+static int fault_show(struct rds_ep *ep, void *mem, size_t len, struct rds_shown **out)
+{
+	struct fault_ep *f = (struct fault_ep *)ep;
+
+	if (fault_chance(fault_of(f), fault_of(f)->spec.show))
+		return -ENOMEM;
+	return fault_of(f)->inner->ops->show(f->inner, mem, len, out);
+}
+
+static bool fault_shown(struct rds_ep *ep, const struct rds_shown *shown, struct rds_far *far)
+{
+	struct fault_ep *f = (struct fault_ep *)ep;
+
+	return fault_of(f)->inner->ops->shown(f->inner, shown, far);
+}
+
+/* What is held back must not be overtaken by what comes behind it. */
+static int fault_post(struct rds_ep *ep, const struct rds_native *op)
+{
+	struct fault_ep *f = (struct fault_ep *)ep;
+	struct fault *fl = fault_of(f);
+	bool cut = fault_chance(fl, fl->spec.disconnect);
+	int err = -EAGAIN;
+
+	if (atomic_load(&f->broken))
+		return -ENOTCONN;
+	if (fault_chance(fl, fl->spec.post))
+		return -EAGAIN;
+	pthread_mutex_lock(&f->lock);
+	if (!f->holding && !atomic_load(&f->swallow))
+		err = fl->inner->ops->post(f->inner, op);
+	pthread_mutex_unlock(&f->lock);
+	if (cut)
+		fault_break(f);
+	return err;
+}
+
+static void fault_fence(struct rds_ep *ep)
+{
+	struct fault_ep *f = (struct fault_ep *)ep;
+
+	pthread_mutex_lock(&f->lock);
+	fault_of(f)->inner->ops->fence(f->inner);
+	pthread_mutex_unlock(&f->lock);
+}
+
 void fault_send_init(struct fault_ep *f)
 {
 	f->copies_tail = &f->copies;
@@ -224,4 +272,11 @@ void fault_send_ops(struct fault *fl)
 		fl->ops.push = fault_push;
 	if (fl->inner->ops->lends)
 		fl->ops.lends = fault_lends;
+	if (!(fl->inner->ops->caps & RDS_TCAP_NATIVE))
+		return;
+	fl->ops.show = fault_show;
+	fl->ops.shown = fault_shown;
+	fl->ops.hide = fl->inner->ops->hide;
+	fl->ops.post = fault_post;
+	fl->ops.fence = fault_fence;
 }

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 struct fault_spec {
-	uint64_t seed, disconnect, delay, delay_us, drop, connect, accept, send, later, memory, dup;
+	uint64_t seed, disconnect, delay, delay_us, drop, connect, accept, send, later, memory, dup, show, post;
 };
 
 /* False: not understood, *spec is useless. */

@@ -56,6 +56,29 @@ struct rds_lent {
 	struct iovec vec[RDS_FETCH_VECS];
 };
 
+/*
+ * Memory of a peer as its device knows it: `at` is where addresses begin there, `key` opens it.  Both are of the device's making, and mean
+ * nothing to the engine.
+ */
+struct rds_far {
+	uint64_t key, at;
+};
+/* Memory of ours that a device has been shown; the transport's own. */
+struct rds_shown;
+
+/* An operation that devices carry out.  The program's memory has been checked by the caller; nothing of it is needed after the call but by a read. */
+struct rds_native {
+	uint64_t id;		   /* told to up->carried */
+	uint64_t
+		seq; /* of the message behind it: it is over when that has gone, or been acknowledged; 0: there is none */
+	bool read;		   /* else it is a write */
+	bool quiet; /* a write that nobody waits for: that it is over may be told late, but for a failure */
+	uint64_t key;		   /* of the peer's memory, ... */
+	uint64_t at;		   /* ... and where in it */
+	uint64_t len;		   /* at least 1 */
+	const struct iovec *local; /* of a write: at least len bytes */
+};
+
 /* What a transport can do, as data. */
 enum {
 	/* send() leaves the payload readable through retained() until the endpoint is gone, or acked() covers it: the
@@ -68,6 +91,8 @@ enum {
 	RDS_TCAP_SURVIVES = 1 << 2,
 	/* Reaches other hosts: has claims(), locate(). */
 	RDS_TCAP_REMOTE = 1 << 3,
+	/* Devices carry out operations on memory that they have been shown: has show(), shown(), hide(), post(). */
+	RDS_TCAP_NATIVE = 1 << 4,
 };
 
 struct rds_transport_ops {
@@ -115,6 +140,23 @@ struct rds_transport_ops {
 
 	/* Is the peer's fetch() on this endpoint going to work?  Then bytes of this process's memory need not be sent.  conn->tx; NULL: never. */
 	bool (*lends)(struct rds_ep *ep);
+
+	/*
+	 * Only with NATIVE.  The endpoint's device is to reach that memory, which is whole pages (conn->tx).  -EOPNOTSUPP: not with this
+	 * device, -errno: not this memory, or not now (logged where somebody can do something about it).
+	 */
+	int (*show)(struct rds_ep *ep, void *mem, size_t len, struct rds_shown **out);
+	/* How the peer of that endpoint is to name it.  False: the endpoint has another device. */
+	bool (*shown)(struct rds_ep *ep, const struct rds_shown *shown, struct rds_far *far);
+	/* Nobody reaches it when this returns.  No lock but `control` and sockets'. */
+	void (*hide)(struct rds_shown *shown);
+	/*
+	 * Only with NATIVE; conn->tx.  Behind what was sent, before what is sent next, and goes with it (flush).  up->carried says when it is over;
+	 * not if the endpoint breaks.  -errno: nothing of it has gone, and the engine finds another way.
+	 */
+	int (*post)(struct rds_ep *ep, const struct rds_native *op);
+	/* Only with NATIVE; conn->tx.  Whatever goes next waits until the reads that were posted are over. */
+	void (*fence)(struct rds_ep *ep);
 
 	/* After up->speak: send what the receive side has left to say (acknowledgements, credits).  NULL: there is never any. */
 	void (*push)(struct rds_ep *ep);
@@ -184,6 +226,11 @@ struct rds_transport_up {
 	 * nonsense; a transport that frees anything by acknowledgements asks first (the engine looks at what acked() says).  Any thread.
 	 */
 	uint64_t (*sent)(struct rds_conn *conn);
+	/*
+	 * An operation of post() is over, or (err 0, data) so many bytes of a read have come, in order, from `at` on; the last of them are
+	 * its end.  -EACCES: the peer's memory could not be reached; -errno.  Under the receive lock.
+	 */
+	void (*carried)(struct rds_conn *conn, uint64_t id, int err, uint64_t at, const void *data, size_t len);
 	/* Have ops->push called for the connection's endpoint, soon.  Under the receive lock. */
 	void (*speak)(struct rds_conn *conn);
 	/*

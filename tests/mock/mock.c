@@ -275,6 +275,7 @@ void mock_install(void)
 	mock_cm_reset();
 	mock_dev_reset();
 	memset(&mock, 0, sizeof(mock));
+	mock.copies_on_fork = true;
 	memset(exist, 0, sizeof(exist));
 	memset(rules, 0, sizeof(rules));
 	memset(&any, 0, sizeof(any));

@@ -11,7 +11,9 @@
  *   the peer's accept or request said "for ever"), on iWARP the connection ends.  A send that is not signaled leaves no
  *   completion; its place in the send queue is free when a completion after it has been *polled*.  A queue pair in error flushes all
  *   that it has and is given.  On iWARP a send is complete when it is on its way, and who accepted must not speak first.
- * - Receive queues are shared, or a queue pair's own; of RDMA only writes and reads of no bytes.  Completion queues that overflow: a fault.
+ * - Receive queues are shared, or a queue pair's own.
+ * - RDMA writes and reads reach memory that is registered for it; what may not be ends both queue pairs.  A read of no bytes is a fault.  On
+ *   iWARP a write is complete when it is on its way, a read has one sink, which is open to writes.  Completion queues that overflow: a fault.
  * - A device can be opened any number of times; librdmacm has opened it once for itself.  What is made through one context uses nothing
  *   of another, and its async events come there; those of port and device come to all.
  * - Memory is looked at only within regions of the same protection domain that allow it; anything else is a *fault*.
@@ -22,7 +24,7 @@
  *   answer is fetched.  Private data has the length that IB gives it (56, 196, 148, zeros behind), on iWARP what was sent.
  *   A listener is looked for when the request arrives.
  * - siw's post functions (iWARP): negative errno; a list that fails half-way returns 0 and *bad.
- * What it does not model: RDMA, atomics, immediate data, UD, SRQ limits, path migration, threads in the
+ * What it does not model: atomics, immediate data, UD, SRQ limits, path migration, threads in the
  * kernel.  Time: only mock_timeout().
  *
  * A fault is a mistake of the code under test that a device would punish some other day: the test fails where it happens.
@@ -79,6 +81,7 @@ enum mock_fn {
 struct mock_knobs {
 	bool immediate;	   /* every call runs what it left */
 	unsigned host;	   /* who creates event channels */
+	bool copies_on_fork; /* pinned pages, for the child (mock_install: yes) */
 	bool timewait;	   /* TIMEWAIT_EXIT follows DISCONNECTED */
 	bool count_faults; /* do not fail the test: count, remember (tests of the mock) */
 	unsigned faults;

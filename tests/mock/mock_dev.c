@@ -303,8 +303,14 @@ void mock_dev_reset(void)
 	}
 }
 
+static enum ibv_fork_status is_fork_initialized(void)
+{
+	return mock.copies_on_fork ? IBV_FORK_UNNEEDED : IBV_FORK_ENABLED;
+}
+
 void mock_dev_install(void)
 {
+	vb.ibv_is_fork_initialized = is_fork_initialized;
 	vb.ibv_fork_init = fork_init;
 	vb.ibv_open_device = open_device;
 	vb.ibv_close_device = close_device;

@@ -98,10 +98,10 @@ struct mock_send {
 	unsigned flags;
 	struct ibv_sge sge[MOCK_SGES];
 	int nsge;
-	uint64_t remote; /* of a read */
-	uint32_t rkey;
 	unsigned char *data; /* once it has been gathered */
 	size_t len;
+	uint64_t remote; /* RDMA */
+	uint32_t rkey;
 };
 TAILQ_HEAD(mock_sends, mock_send);
 
@@ -258,9 +258,9 @@ void mock_say_srq(struct ibv_srq *srq, enum ibv_event_type type); /* lock held *
 
 /* ---- mock_mem.c ---- */
 void mock_mem_install(void);
-/* Is all of it registered in pd, with this access?  Else a fault, and false. */
 /* What is wrong with that piece, by its key, or NULL. */
 const char *mock_mem_wrong(struct ibv_pd *pd, const struct ibv_sge *sge, int access);
+/* Is all of it registered in pd, with this access?  Else a fault, and false. */
 bool mock_mem_check(struct ibv_pd *pd, const struct ibv_sge *sge, int nsge, int access, const char *what);
 size_t mock_mem_length(const struct ibv_sge *sge, int nsge);
 void mock_mem_gather(unsigned char *to, const struct ibv_sge *sge, int nsge);

@@ -41,6 +41,23 @@ int mock_post_result(struct mock_dev *dev, unsigned done, int err)
 	return done ? 0 : -err;
 }
 
+/* iWARP's reads go to one piece of memory, which the peer's answer is allowed to write to. */
+static int check_read(struct mock_qp *qp, const struct ibv_send_wr *wr, size_t len)
+{
+	bool iwarp = mock_dev_of(qp->qp.context)->mode == MOCK_IWARP;
+
+	if (!len || wr->send_flags & IBV_SEND_INLINE) {
+		mock_fault("posted a read of no bytes, which siw may answer with some, or one that is inline");
+		return EINVAL;
+	}
+	if (iwarp && wr->num_sge > 1)
+		return EINVAL;
+	return mock_mem_check(qp->qp.pd, wr->sg_list, wr->num_sge,
+			      IBV_ACCESS_LOCAL_WRITE | (iwarp ? IBV_ACCESS_REMOTE_WRITE : 0), "posted read")
+		       ? 0
+		       : EFAULT;
+}
+
 static int check_send(struct mock_qp *qp, const struct ibv_send_wr *wr)
 {
 	size_t len = mock_mem_length(wr->sg_list, wr->num_sge);
@@ -52,18 +69,13 @@ static int check_send(struct mock_qp *qp, const struct ibv_send_wr *wr)
 		return ENOMEM;
 	if (wr->num_sge < 0 || (unsigned)wr->num_sge > qp->cap.max_send_sge || (inl && len > qp->cap.max_inline_data))
 		return EINVAL;
-	if (wr->opcode == IBV_WR_RDMA_READ && (!len || inl)) {
-		mock_fault("posted a read of no bytes, which siw may answer with some, or one that is inline");
-		return EINVAL;
-	}
-	if (wr->opcode != IBV_WR_SEND && wr->opcode != IBV_WR_RDMA_READ && (wr->opcode != IBV_WR_RDMA_WRITE || len)) {
+	if (wr->opcode == IBV_WR_RDMA_READ)
+		return check_read(qp, wr, len);
+	if (wr->opcode != IBV_WR_SEND && wr->opcode != IBV_WR_RDMA_WRITE) {
 		mock_fault("posted what the mock does not model: opcode %d, %zu bytes", wr->opcode, len);
 		return EOPNOTSUPP;
 	}
-	if (!inl &&
-	    !mock_mem_check(qp->qp.pd, wr->sg_list, wr->num_sge,
-			    wr->opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0,
-			    "posted send"))
+	if (!inl && !mock_mem_check(qp->qp.pd, wr->sg_list, wr->num_sge, 0, "posted send"))
 		return EFAULT;
 	return 0;
 }
@@ -79,11 +91,9 @@ static int post_one(struct mock_qp *qp, const struct ibv_send_wr *wr)
 	s->wr_id = wr->wr_id;
 	s->seq = qp->posted++;
 	s->opcode = wr->opcode;
-	if (s->opcode == IBV_WR_RDMA_READ) {
-		s->remote = wr->wr.rdma.remote_addr;
-		s->rkey = wr->wr.rdma.rkey;
-	}
 	s->flags = wr->send_flags;
+	s->remote = wr->wr.rdma.remote_addr;
+	s->rkey = wr->wr.rdma.rkey;
 	s->nsge = wr->num_sge;
 	if (s->nsge)
 		memcpy(s->sge, wr->sg_list, sizeof(s->sge[0]) * (size_t)wr->num_sge);

@@ -61,6 +61,27 @@ static void received(struct mock_qp *qp, struct mock_recv *r, const struct mock_
 		mock_qp_error(qp);
 }
 
+/* Nobody at the other side hears of it, unless it may not be: then its queue pair is in error as well. */
+static enum ibv_wc_status rdma(struct mock_qp *to, const struct mock_send *s)
+{
+	struct ibv_sge sge = {s->remote, (uint32_t)s->len, s->rkey};
+	bool read = s->opcode == IBV_WR_RDMA_READ;
+	unsigned char *mem = (unsigned char *)(uintptr_t)s->remote;
+
+	to->heard = true;
+	if (!s->len)
+		return IBV_WC_SUCCESS;
+	if (mock_mem_wrong(to->qp.pd, &sge, read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE)) {
+		mock_qp_error(to);
+		return IBV_WC_REM_ACCESS_ERR;
+	}
+	if (read)
+		mock_mem_scatter(s->sge, s->nsge, mem, s->len);
+	else
+		memcpy(mem, s->data, s->len);
+	return IBV_WC_SUCCESS;
+}
+
 /* What the sender of it learns; IBV_WC_RNR_RETRY_EXC_ERR: no receive. */
 static enum ibv_wc_status deliver(struct mock_qp *to, const struct mock_send *s, uint32_t from)
 {
@@ -68,10 +89,8 @@ static enum ibv_wc_status deliver(struct mock_qp *to, const struct mock_send *s,
 	struct mock_recv *r = TAILQ_FIRST(&srq->recvs);
 	enum ibv_wc_status status;
 
-	if (s->opcode != IBV_WR_SEND) {
-		to->heard = true;
-		return IBV_WC_SUCCESS;
-	}
+	if (s->opcode != IBV_WR_SEND)
+		return rdma(to, s);
 	if (!r)
 		return IBV_WC_RNR_RETRY_EXC_ERR;
 	status = planned(&to->fail_recv, &fail_recv);
@@ -85,7 +104,7 @@ static enum ibv_wc_status deliver(struct mock_qp *to, const struct mock_send *s,
 
 static bool gather(struct mock_qp *qp, struct mock_send *s)
 {
-	if (s->data)
+	if (s->data || s->opcode == IBV_WR_RDMA_READ)
 		return true;
 	if (!mock_mem_check(qp->qp.pd, s->sge, s->nsge, 0, "send"))
 		return false;
@@ -129,18 +148,6 @@ static bool step_ib(struct mock_qp *qp, struct mock_send *s)
 	return true;
 }
 
-/* Of the memory of the other side, as far as it allows that. */
-static enum ibv_wc_status fetch(struct mock_qp *from, const struct mock_send *s)
-{
-	struct ibv_sge sge = {s->remote, (uint32_t)s->len, s->rkey};
-
-	from->heard = true;
-	if (mock_mem_wrong(from->qp.pd, &sge, IBV_ACCESS_REMOTE_READ))
-		return IBV_WC_REM_ACCESS_ERR;
-	mock_mem_scatter(s->sge, s->nsge, (const unsigned char *)(uintptr_t)s->remote, s->len);
-	return IBV_WC_SUCCESS;
-}
-
 /* Complete when the answer is there, which comes after all that was sent before. */
 static bool step_read(struct mock_qp *qp, struct mock_send *s)
 {
@@ -148,7 +155,7 @@ static bool step_read(struct mock_qp *qp, struct mock_send *s)
 
 	if (qp->on_wire || !peer || !hears(peer) || cut(qp, peer))
 		return false;
-	finish(qp, s, fetch(peer, s));
+	finish(qp, s, rdma(peer, s));
 	mock_send_free(s);
 	return true;
 }

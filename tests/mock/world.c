@@ -330,6 +330,21 @@ static void up_speak(struct rds_conn *conn)
 	conn_of(conn)->speak = true;
 }
 
+static void up_carried(struct rds_conn *conn, uint64_t id, int err, uint64_t at, const void *data, size_t len)
+{
+	struct world_conn *c = conn_of(conn);
+
+	if (data) {
+		ck_assert_uint_eq(at, c->read_bytes);
+		memcpy(c->read + at, data, len);
+		c->read_bytes += len;
+		return;
+	}
+	ck_assert_uint_lt(c->novers, 512);
+	c->over[c->novers].id = id;
+	c->over[c->novers++].err = err;
+}
+
 static void up_located(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port, int err)
 {
 	(void)t;
@@ -348,6 +363,7 @@ static const struct rds_transport_up up = {
 	.writable = up_writable,
 	.sent = up_sent,
 	.speak = up_speak,
+	.carried = up_carried,
 	.located = up_located,
 };
 

@@ -42,6 +42,13 @@ struct world_conn {
 	uint64_t rx_seq, tx_seq;
 	struct world_msg msg[MSGS];
 	unsigned nmsgs;
+	struct {
+		uint64_t id;
+		int err;
+	} over[512]; /* carried() */
+	unsigned novers;
+	unsigned char *read; /* where data go */
+	uint64_t read_bytes;
 };
 
 struct world {

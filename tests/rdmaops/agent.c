@@ -103,6 +103,21 @@ static long count_letters(struct box *b)
 	return b->letters;
 }
 
+/* What it writes is its own copy's. */
+static long fork_filling(unsigned char *at, size_t len, uint64_t key)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0) {
+		pattern(at, len, key);
+		_exit(0);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		return -errno;
+	return status;
+}
+
 static long obey(struct other *o, const struct agent_cmd *c, struct agent_answer *ans)
 {
 	int fd = o->box[c->sock] ? o->box[c->sock]->fd : -1;
@@ -132,6 +147,14 @@ static long obey(struct other *o, const struct agent_cmd *c, struct agent_answer
 		return munmap(at, c->len) ? -errno : 0;
 	case AGENT_PROTECT:
 		return mprotect(at, c->len, (int)c->flags) ? -errno : 0;
+	case AGENT_MAP:
+		return mmap(at, c->len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at
+			       ? 0
+			       : -errno;
+	case AGENT_DISCARD:
+		return madvise(at, c->len, MADV_DONTNEED) ? -errno : 0;
+	case AGENT_FORK:
+		return fork_filling(at, c->len, c->key);
 	case AGENT_CLOSE:
 		box_free(o->box[c->sock]);
 		o->box[c->sock] = NULL;

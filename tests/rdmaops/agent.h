@@ -30,6 +30,9 @@ enum agent_what {
 	AGENT_QUIET,	   /* -> messages that are there */
 	AGENT_UNMAP,	   /* off, len */
 	AGENT_PROTECT,	   /* off, len, flags: PROT_* */
+	AGENT_MAP,	   /* off, len: other memory there */
+	AGENT_DISCARD,	   /* off, len: MADV_DONTNEED */
+	AGENT_FORK,	   /* off, len, key: a child fills that, and ends */
 	AGENT_CLOSE,	   /* sock */
 	AGENT_WRITE,	   /* off, len to cookie, remote at `to` -> status */
 	AGENT_FADD,	   /* count times flags to cookie, remote at `to`; old values at off */

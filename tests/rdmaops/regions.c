@@ -421,6 +421,65 @@ static void unmapped(void)
 	end(&s);
 }
 
+/* Often enough that a device does the last ones, if it ever does. */
+static void writes(struct side *s, uint64_t cookie, uint64_t off, const char *what)
+{
+	unsigned i;
+
+	for (i = 0; i < 8; i++) {
+		write_is(s, cookie, ST_SUCCESS, what);
+		expect_bytes(agent_memory(s->a, off, 64), s->p + 100, 64, "%s, write %u", what, i);
+	}
+}
+
+/*
+ * The memory of a region becomes other memory, or has been shared with a child.  While the region lives that is between the owner and itself,
+ * but for the child, which changes nothing; its neighbours are never touched.  When it has been freed the address is reached by nobody, and a
+ * new region of it is the memory that is there then.
+ */
+static void replaced(void)
+{
+	static const struct {
+		enum agent_what what;
+		const char *name;
+	} how[] = {{AGENT_MAP, "mapped anew"}, {AGENT_DISCARD, "discarded"}, {AGENT_FORK, "shared with a child"}};
+	struct side s = begin();
+	static unsigned char around[3 * PAGE];
+	unsigned char before[64];
+	uint64_t c;
+	unsigned i;
+
+	for (i = 0; i < 3 * sizeof(how) / sizeof(how[0]); i++) {
+		const char *name = how[i / 3].name;
+
+		AGENT(s.a, AGENT_FILL, .off = 0, .len = 3 * PAGE, .key = i);
+		c = agent_region(s.a, PAGE, PAGE, F_WRITE);
+		writes(&s, c, PAGE, name);
+		expect(AGENT(s.a, how[i / 3].what, .off = PAGE, .len = PAGE, .key = 77), 0, "%s", name);
+		if (how[i / 3].what == AGENT_FORK)
+			writes(&s, c, PAGE, name);
+		else if (i % 3)
+			write_is(&s, c, ST_SUCCESS, name);
+		expect(AGENT(s.a, AGENT_FREE, .cookie = c, .flags = i % 3 == 1 ? F_INVALIDATE : 0), 0, "FREE_MR");
+		expect(AGENT(s.a, how[i / 3].what, .off = PAGE, .len = PAGE, .key = 78), 0, "%s when free", name);
+		AGENT(s.a, AGENT_FILL, .off = PAGE, .len = PAGE, .key = 79);
+		write_is(&s, c, ST_REMOTE_ERROR, "a freed region");
+		memory_is(&s, PAGE, PAGE, 79, name);
+		c = agent_region(s.a, PAGE, PAGE, F_WRITE);
+		writes(&s, c, PAGE, name);
+		memcpy(before, s.p + 100, sizeof(before));
+		expect(AGENT(s.a, AGENT_FREE, .cookie = c), 0, "FREE_MR");
+		write_is(&s, c, ST_REMOTE_ERROR, "a freed region");
+		expect_bytes(agent_memory(s.a, PAGE, 64), before, 64, "%s: the last write", name);
+		pattern(around, sizeof(around), i);
+		expect_bytes(agent_memory(s.a, 0, PAGE), around, PAGE, "%s: the page before it", name);
+		expect_bytes(agent_memory(s.a, 2 * PAGE, PAGE), around + 2 * PAGE, PAGE, "%s: the page behind it",
+			     name);
+	}
+	plain_is_next(&s, "after all of that");
+	end(&s);
+}
+
 static void one_for_all(void)
 {
 	struct agent *peer[3], *a = agent_start(0);
@@ -506,6 +565,7 @@ static const struct test_case cases[] = {
 	{"freed-while-read", freed_while_read},
 	{"closed", closed},
 	{"unmapped", unmapped},
+	{"replaced", replaced},
 	{"one-for-all", one_for_all},
 	{"outlives-peers", outlives_peers},
 	{"many", many},

@@ -55,7 +55,14 @@ START_TEST(test_sizes)
 		{RDS_OP_FETCH, 1, RDS_OP_VEC + 1, -EBADMSG},
 		{RDS_OP_FETCH, 0, RDS_OP_VEC, -EBADMSG},
 		{RDS_OP_FETCH, RDS_MAX_MSG + 1, RDS_OP_VEC, -EBADMSG},
-		{(enum rds_op_kind)8, 0, 0, -EBADMSG},
+		{RDS_OP_SHOWN, 1, 0, 0},
+		{RDS_OP_SHOWN, 0, 0, -EBADMSG},
+		{RDS_OP_SHOWN, 1, 1, -EBADMSG},
+		{RDS_OP_HIDDEN, 0, 0, 0},
+		{RDS_OP_HIDDEN, 0, 1, -EBADMSG},
+		{RDS_OP_GONE, 0, 0, 0},
+		{RDS_OP_GONE, 0, 1, -EBADMSG},
+		{(enum rds_op_kind)11, 0, 0, -EBADMSG},
 	};
 	unsigned i;
 

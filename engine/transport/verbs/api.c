@@ -14,13 +14,19 @@
 
 struct verbs_api vb;
 
-static const struct {
+static const struct function {
 	bool cm;
 	const char *name;
 	size_t at;
-} functions[] = {
+} functions[] =
+	{
 #define X(lib, ret, name, params) {sizeof(#lib) == 3, #name, offsetof(struct verbs_api, name)},
-	VERBS_API(X)
+		VERBS_API(X)
+#undef X
+},
+  newer[] = {
+#define X(lib, ret, name, params) {sizeof(#lib) == 3, #name, offsetof(struct verbs_api, name)},
+	  VERBS_API_NEWER(X)
 #undef X
 };
 
@@ -64,6 +70,10 @@ int verbs_api_load(void)
 		if (!fn)
 			return missing(functions[i].name);
 		memcpy((char *)&api + functions[i].at, &fn, sizeof(fn));
+	}
+	for (i = 0; i < sizeof(newer) / sizeof(newer[0]); i++) {
+		fn = dlsym(newer[i].cm ? cm : ibv, newer[i].name);
+		memcpy((char *)&api + newer[i].at, &fn, sizeof(fn));
 	}
 	vb = api;
 	return 0;

@@ -67,9 +67,14 @@
 	X(cm, __be16, rdma_get_src_port, (struct rdma_cm_id * id))                                                     \
 	X(cm, const char *, rdma_event_str, (enum rdma_cm_event_type event))
 
+/* What older libraries have not: NULL there. */
+#define VERBS_API_NEWER(X) X(ibv, enum ibv_fork_status, ibv_is_fork_initialized, (void))
+#define VERBS_FORK_UNNEEDED IBV_FORK_UNNEEDED
+
 struct verbs_api {
 #define X(lib, ret, name, params) ret(*name) params;
 	VERBS_API(X)
+	VERBS_API_NEWER(X)
 #undef X
 };
 extern struct verbs_api vb;

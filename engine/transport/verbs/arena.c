@@ -142,7 +142,7 @@ static int chunk_new(struct verbs_arena *a, size_t len, uint32_t block, struct v
 
 	if (!ch)
 		return -ENOMEM;
-	ch->mem = verbs_mem_register(a->dev, len, 0, &ch->mr, &err);
+	ch->mem = verbs_mem_register(a->dev, len, IBV_ACCESS_LOCAL_WRITE, &ch->mr, &err); /* (what is read) */
 	if (!ch->mem) {
 		free(ch);
 		return err;

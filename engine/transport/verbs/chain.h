@@ -16,7 +16,8 @@
 #define VERBS_SIGNAL_BYTES (256u << 10) /* each interrupts a program that does not wait for it */
 
 /* send.c */
-void verbs_chain_post(struct verbs_ep *ep); /* gives it to the device */
+void verbs_chain_post(struct verbs_ep *ep); /* gives it to the device; operations in it are to be told of */
+void verbs_chain_give(struct verbs_ep *ep); /* ... not yet: more of it is to come */
 void verbs_out_done(struct verbs_ep *ep);   /* blocks that neither the device nor the peer needs any more go back */
 int verbs_out_grow(struct verbs_ep *ep);    /* `out` is full */
 
@@ -40,7 +41,7 @@ static inline struct ibv_send_wr *verbs_chain_next(struct verbs_ep *ep, uint32_t
 	unsigned flags = bytes <= ep->max_inline ? IBV_SEND_INLINE : 0;
 
 	if (unlikely(ep->nchain == VERBS_CHAIN))
-		verbs_chain_post(ep);
+		verbs_chain_give(ep);
 	wr = &ep->wr[ep->nchain];
 	if (ep->nchain)
 		ep->wr[ep->nchain - 1].next = wr;
@@ -50,6 +51,10 @@ static inline struct ibv_send_wr *verbs_chain_next(struct verbs_ep *ep, uint32_t
 	    unlikely(bytes >= ep->dev->caps.signal_from)) {
 		flags |= IBV_SEND_SIGNALED;
 		ep->wr_unsignaled = ep->bytes_unsignaled = 0;
+	}
+	if (unlikely(ep->fence_due)) {
+		ep->fence_due = false;
+		flags |= IBV_SEND_FENCE;
 	}
 	wr->wr_id = VERBS_WR_SEND | ++ep->wr_posted;
 	wr->opcode = IBV_WR_SEND;

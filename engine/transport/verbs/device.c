@@ -16,7 +16,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/op.h"
 
 /*
  * On siw this has a second purpose.  Its library takes offset 0x90000 of the context's mappings for "none" and fails to make the queue
@@ -225,6 +225,7 @@ static int dev_watch(struct verbs_dev *dev)
 
 void verbs_dev_free(struct verbs_dev *dev)
 {
+	verbs_regions_end(dev);
 	verbs_arena_free(dev->arena);
 	if (dev->srq)
 		vb.ibv_destroy_srq(dev->srq);

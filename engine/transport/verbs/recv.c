@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/op.h"
 
 #define POLL_BATCH 16
 #define ROUNDS 8	/* batches in one call: the caller has other things to do */
@@ -64,6 +64,8 @@ static bool heard_ack(struct verbs_ep *ep, uint64_t ack)
 	if (unlikely(ack > ep->head.t->up->sent(ep->head.conn)))
 		return false;
 	atomic_store_explicit(&ep->seen_ack, ack, memory_order_release);
+	if (unlikely(atomic_load_explicit(&ep->op_count, memory_order_relaxed)))
+		verbs_ops_acked(ep, ack);
 	rds_fence();
 	if (unlikely(atomic_load_explicit(&ep->wants_room, memory_order_relaxed)) &&
 	    atomic_exchange(&ep->wants_room, false))

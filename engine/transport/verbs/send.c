@@ -20,6 +20,7 @@
 
 #include "engine/copy.h"
 #include "engine/transport/verbs/chain.h"
+#include "engine/transport/verbs/op.h"
 
 #define OUT_START 64u
 
@@ -79,7 +80,7 @@ static inline int give(struct verbs_ep *ep, struct ibv_send_wr *wr, struct ibv_s
  * Gives the chain to the device.  How much of it was taken is read from what is left: a list that overflows half-way may still
  * be reported as a success.  What is not taken can never be sent in its place: the endpoint breaks.
  */
-void verbs_chain_post(struct verbs_ep *ep)
+void verbs_chain_give(struct verbs_ep *ep)
 {
 	struct ibv_send_wr *bad = NULL;
 	int err;
@@ -88,6 +89,7 @@ void verbs_chain_post(struct verbs_ep *ep)
 		return;
 	ep->wr[ep->nchain - 1].next = NULL;
 	ep->nchain = 0;
+	ep->heavy = false;
 	if (atomic_load(&ep->state) != VERBS_UP)
 		return;
 	err = give(ep, ep->wr, &bad);
@@ -97,6 +99,13 @@ void verbs_chain_post(struct verbs_ep *ep)
 	rx_lock();
 	verbs_broken(ep, err ? err : -ENOMEM);
 	rx_unlock();
+}
+
+void verbs_chain_post(struct verbs_ep *ep)
+{
+	if (unlikely(ep->end_due) && ep->nchain)
+		verbs_ops_end(ep);
+	verbs_chain_give(ep);
 }
 
 static void map_goes(struct verbs_ep *ep, const struct verbs_out *o)
@@ -118,6 +127,8 @@ static inline __attribute__((always_inline)) void frame_whole(struct verbs_ep *e
 	o->wr_end = ep->wr_posted;
 	if (unlikely(o->map))
 		map_goes(ep, o);
+	if (unlikely(ep->ops_due))
+		verbs_ops_behind(ep, o->seq);
 }
 
 /* The first segment of a frame, or all of it: len bytes.  Only if there are more does the header say how many there will be. */
@@ -204,6 +215,8 @@ static inline void pump(struct verbs_ep *ep)
 				return; /* else once more: what came before it was set told nobody */
 		}
 		ep->unfinished--;
+		if (unlikely(ep->ops_due))
+			verbs_ops_behind(ep, o->seq);
 	}
 	atomic_store_explicit(&ep->backlog, false, memory_order_relaxed);
 }
@@ -226,6 +239,18 @@ void verbs_let_go(struct verbs_ep *ep)
 {
 	ep->held = false;
 	pump(ep);
+}
+
+/*
+ * A message that is held may go after operations that are later: when it is delivered, they may as well have been carried out, and what they
+ * wait for is the message behind each.
+ */
+bool verbs_send_room(struct verbs_ep *ep, uint32_t n)
+{
+	verbs_out_done(ep);
+	if (ep->unfinished > ep->held)
+		verbs_let_go(ep);
+	return ep->unfinished == ep->held && verbs_queue_room(ep, VERBS_SQ_RESERVE + n + ep->held);
 }
 
 /* What is done with has not been given back since the last flush. */
@@ -263,7 +288,7 @@ int verbs_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct 
 		verbs_out_done(ep);
 	if (unlikely(ep->out_count == ep->out_cap) && verbs_out_grow(ep))
 		return -ENOMEM;
-	if ((with == VERBS_PIECE || (with == VERBS_SMALL && verbs_collect(ep))) &&
+	if ((with == VERBS_PIECE || (with == VERBS_SMALL && !ep->heavy && verbs_collect(ep))) &&
 	    verbs_group_new(ep, hdr, iov, len, pos) == 0)
 		return 0;
 	o = verbs_out_at(ep, ep->out_count);
@@ -299,6 +324,8 @@ void verbs_flush(struct rds_ep *rep, bool service)
 		verbs_let_go(ep);
 	if (!ep->nchain)
 		return;
+	if (unlikely(ep->held && ep->ops_due) && !ep->heavy)
+		return;
 	if (service)
 		ep->wr[ep->nchain - 1].send_flags |= IBV_SEND_SOLICITED;
 	verbs_chain_post(ep);
@@ -328,6 +355,8 @@ static bool map_gone(struct verbs_ep *ep, uint32_t done)
 void verbs_send_done(struct verbs_ep *ep, const struct ibv_wc *wc)
 {
 	atomic_store_explicit(&ep->wr_done, (uint32_t)wc->wr_id, memory_order_release);
+	if (unlikely(atomic_load_explicit(&ep->op_count, memory_order_relaxed)))
+		verbs_ops_done(ep, (uint32_t)wc->wr_id, wc->status);
 	if (unlikely(wc->status != IBV_WC_SUCCESS)) {
 		if (wc->status != IBV_WC_WR_FLUSH_ERR)
 			rds_debug("%s: a send failed: %s", ep->dev->name, vb.ibv_wc_status_str(wc->status));
@@ -367,6 +396,7 @@ void verbs_send_free(struct verbs_ep *ep)
 
 	for (i = 0; i < ep->out_count; i++)
 		verbs_block_put(ep->dev->arena, &verbs_out_at(ep, i)->block);
+	verbs_ops_free(ep);
 	free(ep->out);
 	ep->out = NULL;
 	ep->out_count = ep->out_cap = ep->out_head = ep->unfinished = 0;

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/op.h"
 
 struct verbs rds_verbs;
 
@@ -103,7 +103,7 @@ static bool settled(struct rds_ep *ep)
 
 static const struct rds_transport_ops verbs_ops = {
 	.name = "verbs",
-	.caps = RDS_TCAP_RETAINS | RDS_TCAP_REMOTE,
+	.caps = RDS_TCAP_RETAINS | RDS_TCAP_REMOTE | RDS_TCAP_NATIVE,
 	.start = verbs_start,
 	.stop = verbs_stop,
 	.claims = verbs_claims,
@@ -118,6 +118,11 @@ static const struct rds_transport_ops verbs_ops = {
 	.acked = verbs_acked,
 	.want_room = verbs_want_room,
 	.push = verbs_push,
+	.show = verbs_show,
+	.shown = verbs_shown,
+	.hide = verbs_hide,
+	.post = verbs_post,
+	.fence = verbs_fence,
 	.progress = verbs_progress,
 	.ack = verbs_ack,
 	.release = verbs_release,
@@ -135,6 +140,7 @@ void rds_verbs_forget(void)
 	verbs_retire_forget();
 	verbs_keepalive_forget();
 	verbs_collect_forget();
+	verbs_regions_forget();
 	verbs_dev_forget();
 	memset(&rds_verbs, 0, sizeof(rds_verbs));
 }

@@ -14,6 +14,7 @@
  *   arena.c       registered memory that messages are kept in until they are acknowledged
  *   send.c        message -> frames -> send queue, completions      say.c   what goes without a message; room     chain.h  between these
  *   group.c       several messages in a frame         collect.c  may a small message wait for others?
+ *   op.c          RDMA operations that the device carries out      region.c   memory that it reaches for them (op.h)
  *   recv.c        completion queue -> frames -> messages, acknowledgements, credits taken
  *   credit.c      may a segment be sent, and how large? (devices that cannot make a sender wait)       segment.c  segments to frames
  *   wake.c        arming the completion queue
@@ -337,6 +338,17 @@ struct verbs_ep {
 	_Atomic uint32_t wr_done;  /* by completion (rx) */
 	_Atomic uint64_t seen_ack; /* the peer's (rx) */
 	_Atomic bool wants_room;   /* somebody waits: up->writable when something moves */
+	bool fence_due;		   /* the next work request waits for reads */
+	bool ops_due;		   /* the message behind an operation has not been chained yet */
+	bool heavy;		   /* the chain has a large one: it and its message go now */
+	bool end_due;		   /* ... behind some it has, or there is none: the next post ends them */
+	uint32_t quiet_bytes;
+	uint32_t op_next, op_behind,
+		op_open; /* op.c: the next one; those before have their message behind them; can end */
+	/* op.c: those under way, VERBS_SQ at most (rx) */
+	struct verbs_op *ops;
+	uint32_t op_head;
+	_Atomic uint32_t op_count;
 
 	/* receive side (rx) */
 	_Atomic uint64_t rx_ack; /* what we have received, to be told */

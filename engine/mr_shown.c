@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * mr_shown.c - regions that a device reaches by itself: when, who is told, and how that ends (native.h has the story).
+ *
+ * A region is shown once two operations and as many bytes as it has have been served: registering and unregistering it costs about as much as
+ * copying all of it, and most regions of most programs are for one operation.  One that is for one use is never shown.  What is shown is pinned;
+ * the sum of it is bounded, first come, first served.
+ *
+ * A region that is freed leaves the table at once; the device forgets it when all peers that know it have said that they do not use it any more.
+ *
+ * It is registered with conn->tx held and not rx, so the region may be freed meanwhile: it is found again by its key, or not.  Each peer that was
+ * told has a record, which is in a list of the region and one of the connection, and holds the message that takes it back: to free a region must
+ * not need memory.  Records and regions: rx.
+ * Must not know what a device is.
+ */
+#include "engine/native.h"
+
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#define SHOW_EXTRA 16384u /* what telling a peer costs, in bytes that could be copied instead */
+#define SETTLE_SPIN_NS 200000u
+#define SETTLE_NS 100000000u
+#define TELL_MOST 64u	  /* peers */
+
+struct rds_told {
+	struct rds_told *mr_next, **mr_prev;
+	struct rds_told *conn_next, **conn_prev;
+	struct rds_mr *mr;
+	struct rds_conn *conn;
+	struct rds_queued *hidden; /* NULL: there was nothing to tell, that peer comes over another device */
+};
+
+static uint64_t pinned; /* rx */
+
+/*
+ * An ordinary user may lock 8 MiB on many systems, which messages need as well, and cannot do without as regions can; receive buffers leave
+ * them a quarter of it.
+ * Asked each time: it is seldom.
+ */
+static uint64_t pin_most(void)
+{
+	uint64_t most = (uint64_t)rds_options()->verbs_regions;
+	struct rlimit lim;
+
+	if (!getrlimit(RLIMIT_MEMLOCK, &lim) && lim.rlim_cur != RLIM_INFINITY && lim.rlim_cur / 8 < most)
+		most = lim.rlim_cur / 8;
+	return most;
+}
+
+static bool knows(const struct rds_mr *mr, const struct rds_conn *conn)
+{
+	const struct rds_told *t;
+	unsigned n = 0;
+
+	for (t = mr->told; t; t = t->mr_next)
+		if (t->conn == conn || ++n == TELL_MOST)
+			return true;
+	return false;
+}
+
+static bool worth_it(const struct rds_mr *mr)
+{
+	int64_t after = rds_options()->verbs_region_after;
+
+	return mr->operations >= after && (after == 1 || mr->served >= mr->len + SHOW_EXTRA);
+}
+
+void rds_mr_served(struct rds_conn *conn, struct rds_ep *ep, struct rds_mr *mr, uint64_t len, bool last)
+{
+	if (!(rds_ep_ops(ep)->caps & RDS_TCAP_NATIVE) || mr->unfit)
+		return;
+	mr->served += len;
+	mr->operations += last;
+	if (!last || !worth_it(mr) || knows(mr, conn))
+		return;
+	if (conn->nshow == RDS_SHOW_MAX)
+		return; /* the next operation asks again */
+	conn->show[conn->nshow++] = mr->rkey;
+	rds_conn_work(conn);
+}
+
+/* ---- telling ---- */
+
+struct rds_queued *rds_native_piece(const struct rds_op_hdr *h)
+{
+	static const struct rds_hdr nobody;
+	struct rds_queued *q = rds_answer_new(&nobody, 0);
+
+	if (q)
+		rds_op_encode(h, q->data);
+	return q;
+}
+
+static void told_free(struct rds_told *t)
+{
+	*t->mr_prev = t->mr_next;
+	if (t->mr_next)
+		t->mr_next->mr_prev = t->mr_prev;
+	*t->conn_prev = t->conn_next;
+	if (t->conn_next)
+		t->conn_next->conn_prev = t->conn_prev;
+	free(t->hidden);
+	free(t);
+}
+
+static void told_link(struct rds_told *t, struct rds_mr *mr, struct rds_conn *conn)
+{
+	t->mr = mr;
+	t->conn = conn;
+	t->mr_next = mr->told;
+	t->mr_prev = &mr->told;
+	if (t->mr_next)
+		t->mr_next->mr_prev = &t->mr_next;
+	mr->told = t;
+	t->conn_next = conn->shown;
+	t->conn_prev = &conn->shown;
+	if (t->conn_next)
+		t->conn_next->conn_prev = &t->conn_next;
+	conn->shown = t;
+}
+
+/* rx, tx.  Without memory the peer is told another time. */
+static void tell(struct rds_conn *conn, struct rds_mr *mr)
+{
+	struct rds_told *t = calloc(1, sizeof(*t));
+	struct rds_queued *q = NULL;
+	struct rds_far far;
+
+	if (!t)
+		return;
+	if (conn->t->ops->shown(conn->ep, mr->shown, &far)) {
+		struct rds_op_hdr h = {
+			.kind = RDS_OP_SHOWN, .rkey = mr->rkey, .len = mr->len, .value = far.key, .compare = far.at};
+
+		q = rds_native_piece(&h);
+		h = (struct rds_op_hdr){.kind = RDS_OP_HIDDEN, .rkey = mr->rkey};
+		t->hidden = rds_native_piece(&h);
+		if (!q || !t->hidden) {
+			free(q);
+			free(t->hidden);
+			free(t);
+			return;
+		}
+	}
+	told_link(t, mr, conn);
+	if (q)
+		rds_answer(conn, q);
+}
+
+/* ---- showing ---- */
+
+/* rx, dropped and taken again.  The region, if it is still there and has been shown, by whomever. */
+static struct rds_mr *show(struct rds_conn *conn, struct rds_mr *mr)
+{
+	const struct rds_transport_ops *ops = conn->t->ops;
+	struct rds_shown *shown = NULL;
+	uint64_t base = mr->base, len = mr->len;
+	uint32_t rkey = mr->rkey;
+	int err;
+
+	if (mr->unfit || mr->showing || pinned + len > pin_most())
+		return NULL;
+	mr->showing = true;
+	pinned += len;
+	rx_unlock();
+	err = ops->show(conn->ep, (void *)(uintptr_t)base, len, &shown);
+	rx_lock();
+	mr = rds_mr_find(rkey);
+	if (mr && !err) {
+		mr->showing = false;
+		mr->shown = shown;
+		mr->hide = ops->hide;
+		return mr;
+	}
+	pinned -= len;
+	if (mr) {
+		mr->showing = false;
+		mr->unfit = true;
+	} else if (!err) {
+		rx_unlock();
+		ops->hide(shown);
+		rx_lock();
+	}
+	return NULL;
+}
+
+void rds_mr_show(struct rds_conn *conn)
+{
+	struct rds_mr *mr;
+
+	rx_lock();
+	while (conn->nshow) {
+		mr = rds_mr_find(conn->show[--conn->nshow]);
+		if (!mr || !conn->ep || atomic_load(&conn->state) != RDS_CONN_UP || knows(mr, conn) ||
+		    !(conn->t->ops->caps & RDS_TCAP_NATIVE))
+			continue;
+		if (!mr->shown)
+			mr = show(conn, mr);
+		if (mr)
+			tell(conn, mr);
+	}
+	rx_unlock();
+}
+
+/* ---- the end ---- */
+
+void rds_mr_untold(struct rds_mr *mr)
+{
+	struct rds_told *t, *next;
+
+	for (t = mr->told; t; t = next) {
+		next = t->mr_next;
+		if (!t->hidden) {
+			told_free(t);
+			continue;
+		}
+		rds_answer(t->conn, t->hidden); /* the record is kept until the peer answers */
+		t->hidden = NULL;
+	}
+	if (mr->shown)
+		pinned -= mr->len;
+}
+
+void rds_mr_gone(struct rds_conn *conn, const struct rds_op_hdr *h)
+{
+	struct rds_told *t, *next;
+
+	for (t = conn->shown; t; t = next) {
+		next = t->conn_next;
+		if (t->mr->rkey == h->rkey && !t->hidden)
+			told_free(t);
+	}
+}
+
+static bool any_told(const struct rds_mr *list)
+{
+	bool any = false;
+
+	rx_lock();
+	for (; list && !any; list = list->next)
+		any = list->told;
+	rx_unlock();
+	return any;
+}
+
+/*
+ * A peer that does not know yet may be about to use it, and its whole connection would break if the device had forgotten the region then.
+ * One that does not answer loses its connection, if it goes on.
+ */
+void rds_mr_settle(struct rds_mr *list)
+{
+	uint64_t now, begun = 0;
+
+	while (any_told(list)) {
+		now = os_now_ns();
+		if (!begun)
+			begun = now;
+		if (now - begun > SETTLE_NS)
+			break;
+		rds_progress();
+		if (atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed))
+			rds_run_work();
+		if (now - begun > SETTLE_SPIN_NS)
+			os_poll(NULL, 0, 1);
+	}
+	rx_lock();
+	for (; list; list = list->next)
+		while (list->told)
+			told_free(list->told);
+	rx_unlock();
+}
+
+void rds_mr_hide(struct rds_mr *mr)
+{
+	if (mr->shown)
+		mr->hide(mr->shown);
+	mr->shown = NULL;
+}
+
+void rds_shown_broken(struct rds_conn *conn)
+{
+	while (conn->shown)
+		told_free(conn->shown);
+	conn->nshow = 0;
+}
+
+void rds_mr_shown_forget(void)
+{
+	pinned = 0;
+}

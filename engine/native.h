@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * native.h - operations that devices carry out, without a processor of the target.
+ *
+ *   served      by the target's engine, at first (rdma_serve.c): to register memory with a device costs as much as copying it
+ *   shown       to the device, and its key to the initiator, once enough of it has been served (mr_shown.c, at the target)
+ *   carried out by the device, from then on (rdma_native.c, at the initiator), as far as that keeps the order and can be done at once
+ *   hidden      when the region is freed: its initiators are told, say that nothing of theirs is under way, and the device forgets it, before
+ *               the call returns
+ *
+ * Whatever is in the way of that, the engine's way is always there.  What one side knows of the other ends with the endpoint.
+ */
+#ifndef ENGINE_NATIVE_H
+#define ENGINE_NATIVE_H
+
+#include "engine/mr.h"
+#include "engine/rdma.h"
+
+/* ---- the target (mr_shown.c) ---- */
+
+/* The engine has carried out len bytes of an operation of that peer, the last ones of it. rx. */
+void rds_mr_served(struct rds_conn *conn, struct rds_ep *ep, struct rds_mr *mr, uint64_t len, bool last);
+void rds_mr_show(struct rds_conn *conn); /* tx: those that have been served enough */
+/* It is out of the table: those who know of it are told. rx. */
+void rds_mr_untold(struct rds_mr *mr);
+void rds_mr_gone(struct rds_conn *conn, const struct rds_op_hdr *h); /* a peer has nothing under way to it. rx */
+/* Waits until they all have said so, but not for long.  As rds_mr_bury(). */
+void rds_mr_settle(struct rds_mr *list);
+/* A piece without data that asks for nothing. NULL: no memory. */
+struct rds_queued *rds_native_piece(const struct rds_op_hdr *h);
+void rds_mr_hide(struct rds_mr *mr);	      /* ... and no device reaches it on return.  rx not held */
+void rds_shown_broken(struct rds_conn *conn); /* the endpoint is over. rx */
+void rds_mr_shown_forget(void);		      /* forked child */
+
+/* ---- the initiator (rdma_native.c) ---- */
+
+/* 0: it has gone; else nothing of it has. tx. */
+int rds_op_native(struct rds_conn *conn, struct rds_op *op);
+/* Before it goes, whichever way; before the message that goes with them.  They wait for reads, if they have to. tx. */
+void rds_op_behind_reads(struct rds_conn *conn, const struct rds_op *op);
+void rds_ops_fence(struct rds_conn *conn, const struct rds_op *ops);
+void rds_far_shown(struct rds_conn *conn, const struct rds_op_hdr *h);	/* rx */
+void rds_far_hidden(struct rds_conn *conn, const struct rds_op_hdr *h); /* rx */
+void rds_far_broken(struct rds_conn *conn);				/* the endpoint is over. rx */
+
+#endif

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * rdma_native.c - the initiator's side of operations that devices carry out (native.h has the story): what it knows of its peers' regions,
+ * and whether an operation can go that way.
+ *
+ * It can if the device can take all of it now, if it is within the region (what is not is the engine's to refuse, and costs itself alone), and if
+ * nothing that the peer's engine has yet to carry out touches the same memory: a device does not wait for that.  The other way round needs no
+ * care: what goes to the peer's engine later is behind the device's work on the same queue pair; but what changes bytes that are being read waits
+ * for the read.
+ * Reads into another process's memory (memory.h) are the engine's.
+ * Must not know how a device is told.
+ */
+#include "engine/native.h"
+
+#include <stdlib.h>
+
+#define FAR_MOST 1024u /* regions that are known of a peer */
+
+struct rds_far_mr {
+	struct rds_far_mr *next;
+	uint32_t rkey;
+	uint64_t len;
+	struct rds_far far;
+};
+
+/* ---- what the peer says (rx) ---- */
+
+static struct rds_far_mr **far_bucket(struct rds_conn *conn, uint32_t rkey)
+{
+	return &conn->far_mrs[rkey % RDS_FAR_BUCKETS];
+}
+
+static struct rds_far_mr *far_find(struct rds_conn *conn, uint32_t rkey)
+{
+	struct rds_far_mr *f = *far_bucket(conn, rkey);
+
+	while (f && f->rkey != rkey)
+		f = f->next;
+	return f;
+}
+
+static void far_forget(struct rds_conn *conn, uint32_t rkey)
+{
+	struct rds_far_mr **p = far_bucket(conn, rkey), *f;
+
+	for (; (f = *p); p = &f->next)
+		if (f->rkey == rkey) {
+			*p = f->next;
+			free(f);
+			atomic_fetch_sub(&conn->nfar, 1);
+			return;
+		}
+}
+
+/* Whoever is about to post has the lock that the answer needs: so it goes behind all that was posted.  Without memory for it, the peer waits. */
+void rds_far_hidden(struct rds_conn *conn, const struct rds_op_hdr *h)
+{
+	struct rds_op_hdr gone = {.kind = RDS_OP_GONE, .rkey = h->rkey};
+	struct rds_queued *q = rds_native_piece(&gone);
+
+	far_forget(conn, h->rkey);
+	if (q)
+		rds_answer(conn, q);
+}
+
+void rds_far_shown(struct rds_conn *conn, const struct rds_op_hdr *h)
+{
+	struct rds_far_mr *f;
+
+	if (!(conn->t->ops->caps & RDS_TCAP_NATIVE) || atomic_load(&conn->nfar) >= FAR_MOST)
+		return;
+	far_forget(conn, h->rkey);
+	f = malloc(sizeof(*f));
+	if (!f)
+		return;
+	*f = (struct rds_far_mr){.next = *far_bucket(conn, h->rkey), .rkey = h->rkey, .len = h->len};
+	f->far = (struct rds_far){.key = h->value, .at = h->compare};
+	*far_bucket(conn, h->rkey) = f;
+	atomic_fetch_add(&conn->nfar, 1);
+}
+
+void rds_far_broken(struct rds_conn *conn)
+{
+	struct rds_far_mr *f;
+	unsigned i;
+
+	for (i = 0; i < RDS_FAR_BUCKETS && atomic_load(&conn->nfar); i++)
+		while ((f = conn->far_mrs[i])) {
+			conn->far_mrs[i] = f->next;
+			free(f);
+			atomic_fetch_sub(&conn->nfar, 1);
+		}
+}
+
+/* ---- may it go? (rx) ---- */
+
+static bool overlap(uint64_t a, uint64_t alen, uint64_t b, uint64_t blen)
+{
+	return a < b ? b - a < alen : a - b < blen;
+}
+
+/* Regions may lie over each other: what counts is where in the peer's memory.  Where that is, it has said of what it has shown only. */
+static bool touches(struct rds_conn *conn, const struct rds_op *before, const struct rds_op *op,
+		    const struct rds_far_mr *f)
+{
+	const struct rds_far_mr *other;
+
+	if (before->rkey == op->rkey)
+		return overlap(before->remote, before->total, op->remote, op->total);
+	other = far_find(conn, before->rkey);
+	return !other || overlap(other->far.at + before->remote, before->total, f->far.at + op->remote, op->total);
+}
+
+static bool in_the_way(struct rds_conn *conn, const struct rds_op *op, const struct rds_far_mr *f)
+{
+	const struct rds_op *before;
+
+	for (before = conn->ops; before && before != op; before = before->next)
+		if (!before->native && touches(conn, before, op, f))
+			return true;
+	return false;
+}
+
+static bool may_go(struct rds_conn *conn, struct rds_op *op, struct rds_native *n)
+{
+	const struct rds_far_mr *f = far_find(conn, op->rkey);
+
+	if (!f || op->done || !op->total || op->remote > f->len || op->total > f->len - op->remote ||
+	    in_the_way(conn, op, f))
+		return false;
+	n->key = f->far.key;
+	n->at = f->far.at + op->remote;
+	op->started = op->native = true;
+	atomic_fetch_add(n->read ? &conn->native_reads : &conn->native_writes, 1);
+	return true;
+}
+
+static void not_gone(struct rds_conn *conn, struct rds_op *op)
+{
+	rx_lock();
+	if (!op->done)
+		atomic_fetch_sub(op->kind == RDS_OP_READ ? &conn->native_reads : &conn->native_writes, 1);
+	op->started = op->native = false;
+	rx_unlock();
+}
+
+int rds_op_native(struct rds_conn *conn, struct rds_op *op)
+{
+	struct rds_native n = {.id = op->id,
+			       .seq = op->alone ? 0 : conn->next_tx,
+			       .read = op->kind == RDS_OP_READ,
+			       .quiet = op->kind == RDS_OP_WRITE && !op->alone && !op->notify && !op->has_id,
+			       .len = op->total,
+			       .local = op->local};
+	bool may;
+	int err;
+
+	if (likely(!atomic_load_explicit(&conn->nfar, memory_order_relaxed)) ||
+	    (op->kind != RDS_OP_WRITE && op->kind != RDS_OP_READ) || (op->memory && op->kind == RDS_OP_READ) ||
+	    conn->queue || atomic_load_explicit(&conn->state, memory_order_relaxed) != RDS_CONN_UP)
+		return -EAGAIN;
+	rx_lock();
+	may = may_go(conn, op, &n);
+	rx_unlock();
+	if (!may)
+		return -EAGAIN;
+	err = conn->t->ops->post(conn->ep, &n);
+	if (err)
+		not_gone(conn, op);
+	return err;
+}
+
+bool rds_ops_ask(const struct rds_op *ops)
+{
+	for (; ops; ops = ops->also)
+		if (!ops->native)
+			return true;
+	return false;
+}
+
+/* ---- what waits for reads ---- */
+
+/* Bytes that a device still reads are to be changed: it may read them again, if the network loses what it was sent. */
+static bool changes(struct rds_conn *conn, const struct rds_op *op)
+{
+	const struct rds_far_mr *f = far_find(conn, op->rkey);
+	const struct rds_op *read;
+
+	for (read = conn->ops; read && read != op; read = read->next)
+		if (read->native && read->kind == RDS_OP_READ && (!f || touches(conn, read, op, f)))
+			return true;
+	return false;
+}
+
+void rds_op_behind_reads(struct rds_conn *conn, const struct rds_op *op)
+{
+	bool wait;
+
+	if (likely(!atomic_load_explicit(&conn->native_reads, memory_order_relaxed)) || op->kind == RDS_OP_READ)
+		return;
+	rx_lock();
+	wait = changes(conn, op);
+	rx_unlock();
+	if (wait && conn->ep)
+		conn->t->ops->fence(conn->ep);
+}
+
+void rds_ops_fence(struct rds_conn *conn, const struct rds_op *ops)
+{
+	bool fence = false;
+
+	if (likely(!atomic_load_explicit(&conn->native_reads, memory_order_relaxed)))
+		return;
+	for (; ops; ops = ops->also)
+		fence |= ops->fence && ops->native && ops->kind == RDS_OP_READ;
+	if (fence && conn->ep)
+		conn->t->ops->fence(conn->ep);
+}

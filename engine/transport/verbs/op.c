@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * op.c - RDMA operations that the device carries out.
+ *
+ * The bytes go through the arena, CHUNK of them for each work request: a copy costs less than to register the program's memory, up to
+ * about 1 MiB, and no cache of registrations can go wrong.  What is read is handed up from there as soon as the device says that it has come.
+ * The work requests are chained where a message would be, so they are carried out before whatever is chained later.  All of an operation goes at
+ * once, or nothing of it.
+ *
+ * An operation is over when the device is done with the message behind it, as in the kernel, since one that was a success must not lose its message
+ * when the connection breaks.  So it can *end* once that message is in the chain: the work request that is posted last then asks for a
+ * completion, which stands for all before it.  Or when the peer has acknowledged that message, which may be heard first: and then before anything that
+ * the peer has said later is handed up.  Of a *quiet* write nobody wants to know when it is over: no completion is asked for, whatever completes later will
+ * do.
+ *
+ * A message that is held (collect.c) does not stop an operation that comes after it: when it is delivered, the operation may as well have been
+ * carried out.  Small ones wait in the chain for the messages that are held, and go with them in one post; the message of a
+ * large one is not held, or the processor at the other side would have nothing to do meanwhile.
+ *
+ * On iWARP a write is complete when it is on its way, and what says that it has arrived is a read behind it, or the acknowledgement.  Reads of bytes
+ * are left to the engine there: their memory would have to be open to the peer's writes.
+ *
+ * ep->ops are the work requests, in order: added under tx and rx, taken out under rx.  op_next, op_behind and op_open count them from the beginning of
+ * time (tx): the next one, the first whose message is not in the chain, the first that may not have ended.  Once the endpoint is closed the engine hears
+ * nothing more of them.
+ */
+#include "engine/transport/verbs/chain.h"
+#include "engine/transport/verbs/op.h"
+
+#include <stdlib.h>
+
+#include "engine/copy.h"
+
+#define CHUNK 65536u
+#define QUIET_BYTES (256u << 10) /* they keep their blocks meanwhile */
+#define LIGHT 32768u		 /* what is shorter may wait for its message, and that for others */
+#define CHUNKS (RDS_MAX_MSG / CHUNK)
+
+static struct verbs_op *op_at(const struct verbs_ep *ep, uint32_t i)
+{
+	return &ep->ops[(ep->op_head + i) % VERBS_SQ];
+}
+
+/* ---- tx ---- */
+
+struct slice {
+	const struct iovec *iov;
+	size_t at;
+};
+
+/* The next len bytes. */
+static void gather(unsigned char *to, struct slice *from, size_t len)
+{
+	size_t n;
+
+	while (len) {
+		n = from->iov->iov_len - from->at;
+		if (!n) {
+			from->iov++;
+			from->at = 0;
+			continue;
+		}
+		if (n > len)
+			n = len;
+		rds_copy(to, (const char *)from->iov->iov_base + from->at, n);
+		to += n;
+		from->at += n;
+		len -= n;
+	}
+}
+
+static void add(struct verbs_ep *ep, const struct verbs_op *op)
+{
+	rx_lock();
+	ep->ops[ep->op_next++ % VERBS_SQ] = *op;
+	atomic_store_explicit(&ep->op_count, ep->op_count + 1, memory_order_relaxed);
+	rx_unlock();
+}
+
+static void chunk_out(struct verbs_ep *ep, const struct rds_native *op, uint64_t at, struct verbs_block *b)
+{
+	uint32_t len = (uint32_t)(op->len - at < CHUNK ? op->len - at : CHUNK);
+	struct ibv_send_wr *wr = verbs_chain_next(ep, len, false);
+	struct verbs_op o = {.id = op->id,
+			     .seq = op->seq,
+			     .wr = ep->wr_posted,
+			     .len = len,
+			     .at = at,
+			     .read = op->read,
+			     .quiet = op->quiet};
+
+	wr->opcode = op->read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
+	wr->sg_list[0] = (struct ibv_sge){.addr = (uintptr_t)b->mem, .length = len, .lkey = b->lkey};
+	wr->wr.rdma.remote_addr = op->at + at;
+	wr->wr.rdma.rkey = (uint32_t)op->key;
+	if (op->read)
+		wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;
+	o.block = *b;
+	o.last = at + len == op->len;
+	o.end = ep->wr_posted;
+	o.ended = op->read && !o.last; /* its bytes can be handed up as soon as they are there */
+	add(ep, &o);
+}
+
+static int blocks_get(struct verbs_ep *ep, uint64_t len, struct verbs_block *b, uint32_t n)
+{
+	uint32_t i;
+	int err;
+
+	for (i = 0; i < n; i++, len -= CHUNK) {
+		err = verbs_block_get(ep->dev->arena, len < CHUNK ? len : CHUNK, &b[i]);
+		if (!err)
+			continue;
+		while (i--)
+			verbs_block_put(ep->dev->arena, &b[i]);
+		return err;
+	}
+	return 0;
+}
+
+int verbs_post(struct rds_ep *rep, const struct rds_native *op)
+{
+	struct verbs_ep *ep = (struct verbs_ep *)rep;
+	uint32_t n = (uint32_t)((op->len + CHUNK - 1) / CHUNK), i;
+	struct slice from = {op->local, 0};
+	struct verbs_block b[CHUNKS];
+	int err;
+
+	if (atomic_load_explicit(&ep->state, memory_order_relaxed) != VERBS_UP)
+		return -ENOTCONN;
+	if (n > CHUNKS || op->key > UINT32_MAX ||
+	    (op->read && (ep->dev->caps.sink_needs_write || !ep->dev->caps.rd_atomic)))
+		return -EINVAL;
+	if (!ep->ops)
+		ep->ops = malloc(VERBS_SQ * sizeof(*ep->ops));
+	if (!ep->ops)
+		return -ENOMEM;
+	if (!verbs_send_room(ep, n) || atomic_load_explicit(&ep->op_count, memory_order_relaxed) + n > VERBS_SQ)
+		return -EAGAIN;
+	err = blocks_get(ep, op->len, b, n);
+	if (err)
+		return err;
+	for (i = 0; i < n; i++) {
+		uint64_t at = (uint64_t)i * CHUNK;
+
+		if (!op->read)
+			gather(b[i].mem, &from, op->len - at < CHUNK ? op->len - at : CHUNK);
+		chunk_out(ep, op, at, &b[i]);
+	}
+	ep->ops_due = true;
+	ep->end_due |= !op->seq;
+	ep->heavy |= op->len >= LIGHT;
+	return 0;
+}
+
+/* No completion of its own: one of later messages will do; where that says nothing, the acknowledgement, or what ends others (rx). */
+static void end_quietly(struct verbs_ep *ep, struct verbs_op *o)
+{
+	o->end = ep->wr_posted;
+	o->ended = !ep->dev->caps.probe_reads;
+	ep->quiet_bytes += o->len;
+	if (!o->ended && ep->quiet_bytes >= QUIET_BYTES)
+		ep->end_due = true;
+}
+
+void verbs_ops_behind(struct verbs_ep *ep, uint64_t seq)
+{
+	rx_lock();
+	for (; ep->op_behind != ep->op_next; ep->op_behind++) {
+		struct verbs_op *o = &ep->ops[ep->op_behind % VERBS_SQ];
+
+		if (o->seq > seq)
+			break;
+		if (o->quiet)
+			end_quietly(ep, o);
+		else
+			ep->end_due = true;
+	}
+	if ((int32_t)(ep->op_open - ep->op_head) < 0) /* quiet ones that are over */
+		ep->op_open = ep->op_head;
+	rx_unlock();
+	ep->ops_due = ep->op_behind != ep->op_next;
+}
+
+/*
+ * A completion says that they are over: of the last work request that goes with them; or, where a write is complete before it has
+ * arrived, of a read behind it: of the peer's window, as a probe, which is answered when all that was written before is there.
+ */
+void verbs_ops_end(struct verbs_ep *ep)
+{
+	verbs_ops_behind(ep, 0);
+	ep->end_due = false;
+	ep->quiet_bytes = 0;
+	if (ep->dev->caps.probe_reads) {
+		verbs_keepalive_read(ep, verbs_chain_next(ep, VERBS_PROBE, true));
+	} else {
+		ep->wr[ep->nchain - 1].send_flags |= IBV_SEND_SIGNALED;
+		ep->wr_unsignaled = ep->bytes_unsignaled = 0;
+	}
+	rx_lock();
+	if ((int32_t)(ep->op_open - ep->op_head) < 0)
+		ep->op_open = ep->op_head;
+	for (; ep->op_open != ep->op_behind; ep->op_open++) {
+		struct verbs_op *o = &ep->ops[ep->op_open % VERBS_SQ];
+
+		if (!o->ended)
+			o->end = ep->wr_posted;
+		o->ended = true;
+	}
+	rx_unlock();
+}
+
+void verbs_fence(struct rds_ep *rep)
+{
+	((struct verbs_ep *)rep)->fence_due = true;
+}
+
+/* ---- rx ---- */
+
+static void say(struct verbs_ep *ep, const struct verbs_op *o, int err)
+{
+	const struct rds_transport_up *up = ep->head.t->up;
+
+	if (ep->closed || o->told)
+		return;
+	if (o->read && !err)
+		up->carried(ep->head.conn, o->id, 0, o->at, o->block.mem, o->len);
+	else if (err || o->last)
+		up->carried(ep->head.conn, o->id, err, 0, NULL, 0);
+}
+
+static void take_first(struct verbs_ep *ep)
+{
+	struct verbs_op o = *op_at(ep, 0);
+
+	ep->op_head++;
+	atomic_store_explicit(&ep->op_count, ep->op_count - 1, memory_order_relaxed);
+	say(ep, &o, 0);
+	verbs_block_put(ep->dev->arena, &o.block);
+}
+
+/* What was flushed, or found nobody, is the broken endpoint's: the engine says so itself. */
+static int outcome(enum ibv_wc_status status)
+{
+	switch (status) {
+	case IBV_WC_REM_ACCESS_ERR:
+	case IBV_WC_REM_INV_REQ_ERR:
+	case IBV_WC_REM_OP_ERR:
+		return -EACCES;
+	case IBV_WC_WR_FLUSH_ERR:
+	case IBV_WC_RETRY_EXC_ERR:
+	case IBV_WC_RNR_RETRY_EXC_ERR:
+		return 0;
+	default:
+		return -EIO;
+	}
+}
+
+static void take_ended(struct verbs_ep *ep, uint32_t wr)
+{
+	while (ep->op_count && op_at(ep, 0)->ended && (int32_t)(wr - op_at(ep, 0)->end) >= 0)
+		take_first(ep);
+}
+
+void verbs_ops_done(struct verbs_ep *ep, uint32_t wr, enum ibv_wc_status status)
+{
+	uint32_t i;
+
+	if (status == IBV_WC_WR_FLUSH_ERR)
+		return;
+	take_ended(ep, status == IBV_WC_SUCCESS ? wr : wr - 1);
+	if (status == IBV_WC_SUCCESS || !outcome(status))
+		return;
+	for (i = 0; i < ep->op_count; i++)
+		if (op_at(ep, i)->wr == wr) {
+			say(ep, op_at(ep, i), outcome(status));
+			op_at(ep, i)->told = true;
+		}
+}
+
+void verbs_ops_acked(struct verbs_ep *ep, uint64_t ack)
+{
+	uint32_t i;
+
+	for (i = 0; i < ep->op_count; i++) {
+		struct verbs_op *o = op_at(ep, i);
+
+		if (o->seq > ack)
+			break;
+		if (o->read || !o->seq)
+			continue;
+		say(ep, o, 0);
+		o->told = true;
+		o->ended |= o->quiet;
+	}
+	take_ended(ep, atomic_load_explicit(&ep->wr_done, memory_order_relaxed));
+}
+
+void verbs_ops_free(struct verbs_ep *ep)
+{
+	uint32_t i;
+
+	for (i = 0; i < ep->op_count; i++)
+		verbs_block_put(ep->dev->arena, &op_at(ep, i)->block);
+	free(ep->ops);
+	ep->ops = NULL;
+	atomic_store(&ep->op_count, 0);
+}

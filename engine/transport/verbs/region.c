@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * region.c - memory of programs that a device reaches by itself, for peers that know its key.
+ *
+ * It is registered as it is, so that its pages stay where they are until it is hidden.  Only where a child gets copies of such pages at fork():
+ * anywhere else libibverbs would have to take them away from the child, which the program has not asked for.
+ *
+ * The engine may hide it at any time, also when the device is gone: whoever frees the device has ended its registrations before, and what is
+ * left is a record.  They are in a list of their own, with a lock of its own, in which nothing else is taken.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/transport/verbs/op.h"
+
+#define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)
+
+struct rds_shown {
+	struct rds_shown *next, **prev;
+	struct verbs_dev *dev;
+	struct ibv_mr *mr; /* NULL: the device has been freed */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct rds_shown *all;
+
+/* Does a child get copies of pinned pages? */
+static bool copies_on_fork(void)
+{
+	return vb.ibv_is_fork_initialized && vb.ibv_is_fork_initialized() == VERBS_FORK_UNNEEDED;
+}
+
+static void refused(struct verbs_dev *dev, size_t len, int err)
+{
+	if (err == -ENOMEM)
+		rds_warn_once(
+			"%s: no %zu bytes more of the program's memory can be locked, so the library's threads carry "
+			"out RDMA "
+			"operations on it: raise the limit of locked memory (ulimit -l), if they are to be faster",
+			dev->name, len);
+	else
+		rds_debug("%s: a region of %zu bytes cannot be registered: %s", dev->name, len, strerror(-err));
+}
+
+int verbs_show(struct rds_ep *rep, void *mem, size_t len, struct rds_shown **out)
+{
+	struct verbs_dev *dev = ((struct verbs_ep *)rep)->dev;
+	struct rds_shown *s;
+	int err;
+
+	if (!copies_on_fork())
+		return -EOPNOTSUPP;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	pthread_mutex_lock(&lock);
+	errno = 0;
+	s->dev = dev;
+	s->mr = dev->gone ? NULL : vb.ibv_reg_mr(dev->pd, mem, len, ACCESS);
+	err = s->mr ? 0 : errno ? -errno : -ENODEV;
+	if (!err) {
+		s->next = all;
+		s->prev = &all;
+		if (all)
+			all->prev = &s->next;
+		all = s;
+	}
+	pthread_mutex_unlock(&lock);
+	if (err) {
+		refused(dev, len, err);
+		free(s);
+		return err;
+	}
+	*out = s;
+	return 0;
+}
+
+bool verbs_shown(struct rds_ep *rep, const struct rds_shown *s, struct rds_far *far)
+{
+	bool here;
+
+	pthread_mutex_lock(&lock);
+	here = s->mr && s->dev == ((struct verbs_ep *)rep)->dev;
+	if (here)
+		*far = (struct rds_far){.key = s->mr->rkey, .at = (uintptr_t)s->mr->addr};
+	pthread_mutex_unlock(&lock);
+	return here;
+}
+
+/* lock held */
+static void unregister(struct rds_shown *s)
+{
+	int err = verbs_err(vb.ibv_dereg_mr(s->mr));
+
+	if (err && !s->dev->gone)
+		rds_warn("%s: a region cannot be unregistered: %s", s->dev->name, strerror(-err));
+	s->mr = NULL;
+	*s->prev = s->next;
+	if (s->next)
+		s->next->prev = s->prev;
+}
+
+void verbs_hide(struct rds_shown *s)
+{
+	pthread_mutex_lock(&lock);
+	if (s->mr)
+		unregister(s);
+	pthread_mutex_unlock(&lock);
+	free(s);
+}
+
+void verbs_regions_end(struct verbs_dev *dev)
+{
+	struct rds_shown *s, *next;
+
+	pthread_mutex_lock(&lock);
+	for (s = all; s; s = next) {
+		next = s->next;
+		if (s->dev == dev)
+			unregister(s);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+void verbs_regions_forget(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	all = NULL;
+}

@@ -1,0 +1,557 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_native.c - operations that devices carry out, as the engine sees them: which regions are shown, who is told (mr_shown.c), and what
+ * the initiator makes of that (rdma_native.c).  The transport takes notes.
+ */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/native.h"
+#include "tests/unit/suite.h"
+
+#define LEN 65536u
+#define LIMIT (4 * LEN)
+#define KEY 0x77u
+#define AT 0x10000000u
+
+static struct rds_engine engine;
+static struct rds_sock sk;
+static struct rds_conn conn[2];
+static unsigned char *mem;
+
+/* ---- a transport ---- */
+
+static struct {
+	unsigned show, hide, post, fence;
+	int show_err, post_err;
+	bool elsewhere;	      /* the endpoint has another device */
+	uint64_t free_cookie; /* freed while it is registered */
+	bool mute;	      /* the peer does not answer */
+	struct rds_native op;
+	struct rds_op_hdr sent[2][8];
+	unsigned nsent[2];
+} did;
+
+static int fake_show(struct rds_ep *ep, void *at, size_t len, struct rds_shown **out)
+{
+	ck_assert_ptr_nonnull(ep);
+	ck_assert_ptr_eq(at, mem);
+	ck_assert_uint_eq(len, LEN);
+	did.show++;
+	if (did.free_cookie)
+		ck_assert_int_eq(rds_mr_free(&sk, did.free_cookie), 0);
+	if (!did.show_err)
+		*out = (struct rds_shown *)(void *)&did;
+	return did.show_err;
+}
+
+static bool fake_shown(struct rds_ep *ep, const struct rds_shown *shown, struct rds_far *far)
+{
+	(void)ep;
+	ck_assert_ptr_eq(shown, (void *)&did);
+	*far = (struct rds_far){KEY, AT};
+	return !did.elsewhere;
+}
+
+static void fake_hide(struct rds_shown *shown)
+{
+	ck_assert_ptr_eq(shown, (void *)&did);
+	rx_lock(); /* not held */
+	rx_unlock();
+	did.hide++;
+}
+
+static int fake_post(struct rds_ep *ep, const struct rds_native *op)
+{
+	(void)ep;
+	did.post++;
+	did.op = *op;
+	return did.post_err;
+}
+
+static void fake_fence(struct rds_ep *ep)
+{
+	ck_assert_ptr_nonnull(ep);
+	did.fence++;
+}
+
+static struct rds_transport transport;
+static struct rds_ep_head endpoint[2] = {{.t = &transport}, {.t = &transport}};
+
+/* What goes while a region is freed.  The peer says at once that it has heard of it. */
+static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const struct iovec *iov, size_t len,
+		     uint64_t *pos)
+{
+	unsigned i = (struct rds_ep_head *)ep != endpoint;
+	struct rds_op_hdr *h = &did.sent[i][did.nsent[i]++];
+
+	(void)wire;
+	*pos = 0;
+	ck_assert_uint_le(did.nsent[i], 8);
+	ck_assert_int_eq(rds_op_decode(iov->iov_base, len, h), 0);
+	if (h->kind != RDS_OP_HIDDEN || did.mute)
+		return 0;
+	rx_lock();
+	rds_mr_gone(&conn[i], &(struct rds_op_hdr){.rkey = h->rkey});
+	rx_unlock();
+	return 0;
+}
+
+static void fake_flush(struct rds_ep *ep, bool service)
+{
+	(void)ep;
+	(void)service;
+}
+
+static uint64_t fake_acked(struct rds_ep *ep)
+{
+	(void)ep;
+	return 0;
+}
+
+static const struct rds_transport_ops ops = {.caps = RDS_TCAP_NATIVE,
+					     .send = fake_send,
+					     .flush = fake_flush,
+					     .acked = fake_acked,
+					     .show = fake_show,
+					     .shown = fake_shown,
+					     .hide = fake_hide,
+					     .post = fake_post,
+					     .fence = fake_fence};
+static const struct rds_transport_ops without;
+
+static void setup(void)
+{
+	unsigned i;
+
+	setenv("RDS_PRELOAD_VERBS_REGIONS", "256K", 1);
+	rds_options_reset();
+	memset(&engine, 0, sizeof(engine));
+	memset(conn, 0, sizeof(conn));
+	memset(&did, 0, sizeof(did));
+	memset(&sk, 0, sizeof(sk));
+	rds_lock_init(&engine.rx, RDS_LOCK_RX);
+	rds_eng = &engine;
+	transport.ops = &ops;
+	atomic_store(&sk.open, true);
+	for (i = 0; i < 2; i++) {
+		conn[i].t = &transport;
+		conn[i].ep = (struct rds_ep *)&endpoint[i];
+		conn[i].queue_tail = &conn[i].queue;
+		conn[i].answers_tail = &conn[i].answers;
+		conn[i].ops_tail = &conn[i].ops;
+		conn[i].next_tx = 5;
+		atomic_store(&conn[i].state, RDS_CONN_UP);
+	}
+	ck_assert_int_eq(posix_memalign((void **)&mem, 4096, LEN), 0);
+}
+
+static void teardown(void)
+{
+	unsigned i;
+
+	rx_lock();
+	for (i = 0; i < 2; i++) {
+		rds_answers_drop(&conn[i]);
+		rds_shown_broken(&conn[i]);
+		rds_far_broken(&conn[i]);
+		free(conn[i].unacked);
+	}
+	rx_unlock();
+	rds_mr_bury(rds_mr_take_all(&sk));
+	ck_assert_uint_eq(did.hide, did.show - (did.show_err ? did.show : 0));
+	free(mem);
+}
+
+/* ---- the target ---- */
+
+static uint64_t region(uint64_t flags)
+{
+	struct rds_mr_request req = {.addr = (uintptr_t)mem, .bytes = LEN, .flags = flags};
+	uint64_t cookie;
+
+	ck_assert_int_eq(rds_mr_get(&sk, &req, &cookie), 0);
+	return cookie;
+}
+
+static void served(struct rds_conn *c, uint64_t cookie, unsigned n, uint64_t len)
+{
+	rx_lock();
+	while (n--)
+		rds_mr_served(c, c->ep, rds_mr_find(rds_cookie_rkey(cookie)), len, true);
+	rx_unlock();
+	rds_mr_show(c);
+}
+
+/* The next thing that this peer is told.  0: nothing. */
+static enum rds_op_kind told(struct rds_conn *c, struct rds_op_hdr *h)
+{
+	struct rds_queued *q = c->answers;
+	unsigned i = c != conn;
+
+	*h = (struct rds_op_hdr){0};
+	if (!q && did.nsent[i]) {
+		*h = did.sent[i][0];
+		memmove(did.sent[i], did.sent[i] + 1, sizeof(did.sent[i][0]) * --did.nsent[i]);
+		return h->kind;
+	}
+	if (!q)
+		return (enum rds_op_kind)0;
+	c->answers = q->next;
+	if (!c->answers)
+		c->answers_tail = &c->answers;
+	ck_assert_int_eq(rds_op_decode(q->data, q->hdr.len, h), 0);
+	ck_assert(q->hdr.flags == RDS_FLAG_OP && q->u.once && !rds_op_asks(h->kind));
+	rds_queued_free(q);
+	return h->kind;
+}
+
+static void told_of(struct rds_conn *c, enum rds_op_kind kind, uint64_t cookie)
+{
+	struct rds_op_hdr h;
+
+	ck_assert_int_eq(told(c, &h), kind);
+	if (kind)
+		ck_assert_uint_eq(h.rkey, rds_cookie_rkey(cookie));
+	if (kind == RDS_OP_SHOWN)
+		ck_assert(h.value == KEY && h.compare == AT && h.len == LEN);
+}
+
+/* With the second operation, once; freed, it is hidden before the call returns. */
+START_TEST(test_shown)
+{
+	uint64_t cookie = region(0);
+
+	served(conn, cookie, 1, LEN);
+	ck_assert_uint_eq(did.show, 0);
+	served(conn, cookie, 1, LEN);
+	ck_assert_uint_eq(did.show, 1);
+	told_of(conn, RDS_OP_SHOWN, cookie);
+	served(conn, cookie, 5, LEN);
+	ck_assert_uint_eq(did.show, 1);
+	told_of(conn, 0, 0);
+	ck_assert_int_eq(rds_mr_free(&sk, cookie), 0);
+	ck_assert_uint_eq(did.hide, 1);
+	told_of(conn, RDS_OP_HIDDEN, cookie);
+	told_of(conn, 0, 0);
+}
+END_TEST
+
+/* A peer that does not answer is not waited for for ever. */
+START_TEST(test_mute)
+{
+	uint64_t cookie = region(0);
+
+	did.mute = true;
+	served(conn, cookie, 2, LEN);
+	ck_assert_int_eq(rds_mr_free(&sk, cookie), 0);
+	ck_assert_uint_eq(did.hide, 1);
+	told_of(conn, RDS_OP_SHOWN, cookie);
+	told_of(conn, RDS_OP_HIDDEN, cookie);
+	ck_assert_ptr_null(conn->shown);
+}
+END_TEST
+
+/* For one use; over another transport; little of it; by a peer that comes over another device. */
+START_TEST(test_not_shown)
+{
+	uint64_t cookie = region(RDS_RDMA_USE_ONCE);
+
+	served(conn, cookie, 9, LEN);
+	ck_assert_uint_eq(did.show, 0);
+	cookie = region(0);
+	transport.ops = &without;
+	served(conn, cookie, 9, LEN);
+	transport.ops = &ops;
+	served(conn, cookie, 15, 4096);
+	ck_assert_uint_eq(did.show, 0);
+	served(conn, cookie, 5, 4096);
+	ck_assert_uint_eq(did.show, 1);
+	told_of(conn, RDS_OP_SHOWN, cookie);
+	did.elsewhere = true;
+	served(&conn[1], cookie, 5, LEN);
+	ck_assert_int_eq(rds_mr_free(&sk, cookie), 0);
+	told_of(&conn[1], 0, 0);
+	told_of(conn, RDS_OP_HIDDEN, cookie);
+}
+END_TEST
+
+START_TEST(test_refused)
+{
+	uint64_t cookie = region(0);
+
+	did.show_err = -ENOMEM;
+	served(conn, cookie, 9, LEN);
+	ck_assert_uint_eq(did.show, 1); /* once is enough */
+	told_of(conn, 0, 0);
+	ck_assert_int_eq(rds_mr_free(&sk, cookie), 0);
+}
+END_TEST
+
+/* As much as may be pinned; what is freed makes room. */
+START_TEST(test_limit)
+{
+	uint64_t cookie[6];
+	unsigned i;
+
+	for (i = 0; i < 6; i++) {
+		cookie[i] = region(0);
+		served(conn, cookie[i], 2, LEN);
+	}
+	ck_assert_uint_eq(did.show, LIMIT / LEN);
+	ck_assert_int_eq(rds_mr_free(&sk, cookie[0]), 0);
+	served(conn, cookie[5], 1, LEN);
+	ck_assert_uint_eq(did.show, LIMIT / LEN + 1);
+	served(conn, cookie[4], 1, LEN);
+	ck_assert_uint_eq(did.show, LIMIT / LEN + 1);
+}
+END_TEST
+
+START_TEST(test_freed_meanwhile)
+{
+	uint64_t cookie = region(0);
+
+	did.free_cookie = cookie;
+	served(conn, cookie, 2, LEN);
+	ck_assert_uint_eq(did.hide, 1);
+	told_of(conn, 0, 0);
+}
+END_TEST
+
+/* Each peer that uses it is told; after a break anew. */
+START_TEST(test_two_peers)
+{
+	uint64_t cookie = region(0);
+
+	served(&conn[0], cookie, 2, LEN);
+	served(&conn[1], cookie, 1, LEN);
+	ck_assert_uint_eq(did.show, 1);
+	told_of(&conn[0], RDS_OP_SHOWN, cookie);
+	told_of(&conn[1], RDS_OP_SHOWN, cookie);
+	rx_lock();
+	rds_shown_broken(&conn[0]);
+	rx_unlock();
+	if (_i) {
+		served(&conn[0], cookie, 1, LEN);
+		told_of(&conn[0], RDS_OP_SHOWN, cookie);
+	}
+	ck_assert_uint_eq(did.show, 1);
+	ck_assert_int_eq(rds_mr_free(&sk, cookie), 0);
+	told_of(&conn[0], _i ? RDS_OP_HIDDEN : 0, cookie);
+	told_of(&conn[1], RDS_OP_HIDDEN, cookie);
+}
+END_TEST
+
+/* ---- the initiator ---- */
+
+static struct rds_op *op_new(enum rds_op_kind kind, uint32_t rkey, uint64_t at, uint64_t len)
+{
+	struct rds_op *op = calloc(1, sizeof(*op) + sizeof(op->local[0]));
+
+	op->kind = kind;
+	op->rkey = rkey;
+	op->remote = at;
+	op->total = len;
+	op->sk = &sk;
+	op->id = at + 1;
+	rx_lock();
+	rds_op_list(conn, op);
+	rx_unlock();
+	return op;
+}
+
+static void op_end(struct rds_op *op)
+{
+	rx_lock();
+	rds_op_unlist(op);
+	rx_unlock();
+	free(op);
+}
+
+static void peer_shows(uint32_t rkey, uint64_t at)
+{
+	struct rds_op_hdr h = {.kind = RDS_OP_SHOWN, .rkey = rkey, .value = KEY, .compare = at, .len = LEN};
+
+	rx_lock();
+	rds_far_shown(conn, &h);
+	rx_unlock();
+}
+
+static void peer_hides(uint32_t rkey)
+{
+	struct rds_op_hdr h = {.kind = RDS_OP_HIDDEN, .rkey = rkey};
+
+	rx_lock();
+	rds_far_hidden(conn, &h);
+	rx_unlock();
+}
+
+static bool goes(uint32_t rkey, uint64_t at, uint64_t len)
+{
+	struct rds_op *op = op_new(RDS_OP_WRITE, rkey, at, len);
+	unsigned before = did.post;
+	bool went = rds_op_native(conn, op) == 0;
+
+	ck_assert_uint_eq(did.post - before, went);
+	ck_assert(op->started == went && op->native == went);
+	ck_assert_uint_eq(atomic_load(&conn->native_writes), went); /* (before->native does not count) */
+	op_end(op);
+	return went;
+}
+
+START_TEST(test_goes)
+{
+	ck_assert(!goes(1, 0, 1));
+	peer_shows(1, AT);
+	ck_assert(goes(1, 0, LEN));
+	ck_assert(did.op.id == 1 && did.op.key == KEY && did.op.at == AT && did.op.len == LEN && did.op.seq == 5);
+	ck_assert(goes(1, LEN - 1, 1));
+	ck_assert_uint_eq(did.op.at, AT + LEN - 1);
+	ck_assert(!goes(1, LEN - 1, 2)); /* the engine says what is wrong with it */
+	ck_assert(!goes(1, LEN + 1, 1));
+	ck_assert(!goes(1, (uint64_t)-1, 2));
+	ck_assert(!goes(1, 0, 0));
+	ck_assert(!goes(2, 0, 1));
+	peer_shows(1, AT + 7);
+	ck_assert(goes(1, 0, 1));
+	ck_assert_uint_eq(did.op.at, AT + 7);
+	peer_hides(2);
+	peer_hides(1);
+	told_of(conn, RDS_OP_GONE, 2); /* known or not */
+	told_of(conn, RDS_OP_GONE, 1);
+	ck_assert(!goes(1, 0, 1));
+	ck_assert_uint_eq(atomic_load(&conn->nfar), 0);
+}
+END_TEST
+
+START_TEST(test_not_now)
+{
+	struct rds_op *op;
+	struct rds_queued q;
+
+	peer_shows(1, AT);
+	conn->queue = &q;
+	ck_assert(!goes(1, 0, 1));
+	conn->queue = NULL;
+	atomic_store(&conn->state, RDS_CONN_CONNECTING);
+	ck_assert(!goes(1, 0, 1));
+	atomic_store(&conn->state, RDS_CONN_UP);
+	did.post_err = -EAGAIN;
+	op = op_new(RDS_OP_WRITE, 1, 0, 1);
+	ck_assert_int_eq(rds_op_native(conn, op), -EAGAIN);
+	ck_assert(!op->started && !op->native);
+	op_end(op);
+	did.post_err = 0;
+	op = op_new(RDS_OP_ADD, 1, 0, 8);
+	ck_assert_int_ne(rds_op_native(conn, op), 0);
+	op_end(op);
+	rx_lock();
+	rds_far_broken(conn);
+	rx_unlock();
+	ck_assert(!goes(1, 0, 1));
+}
+END_TEST
+
+/* What the peer's engine is still to carry out on the same bytes, whatever the region is called. */
+START_TEST(test_order)
+{
+	struct rds_op *before;
+
+	peer_shows(1, AT);
+	peer_shows(2, AT + 4096);
+	before = op_new(RDS_OP_ADD, 1, 8192, 8);
+	ck_assert(goes(1, 0, 8192));
+	ck_assert(!goes(1, 0, 8193));
+	ck_assert(!goes(1, 8199, 1));
+	ck_assert(goes(1, 8200, 1));
+	ck_assert(!goes(2, 4096, 1));
+	ck_assert(goes(2, 4096 + 8, 1));
+	ck_assert(goes(2, 0, 4096));
+	before->native = true;
+	ck_assert(goes(1, 8192, 8));
+	before->native = false;
+	before->rkey = 3; /* it may lie anywhere */
+	ck_assert(!goes(1, 0, 1));
+	op_end(before);
+	ck_assert(goes(1, 0, 1));
+}
+END_TEST
+
+/* What changes bytes that a device still reads, and what was asked to, waits. */
+START_TEST(test_fence)
+{
+	struct rds_op *read, *op;
+	uint64_t at;
+
+	peer_shows(1, AT);
+	peer_shows(2, AT + 4096);
+	read = op_new(RDS_OP_READ, 1, 8192, 100);
+	ck_assert_int_eq(rds_op_native(conn, read), 0);
+	ck_assert(did.op.read && did.op.at == AT + 8192);
+	rds_ops_fence(conn, read);
+	ck_assert_uint_eq(did.fence, 0);
+	read->fence = true;
+	rds_ops_fence(conn, read);
+	ck_assert_uint_eq(did.fence, 1);
+	for (at = 0; at < 16384; at += 4096) {
+		op = op_new(RDS_OP_WRITE, 2, at, 4096);
+		did.fence = 0;
+		rds_op_behind_reads(conn, op);
+		ck_assert_uint_eq(did.fence, at == 4096);
+		op_end(op);
+	}
+	op = op_new(RDS_OP_ADD, 3, 0, 8);
+	rds_op_behind_reads(conn, op);
+	ck_assert_uint_eq(did.fence, 1);
+	op_end(op);
+	op = op_new(RDS_OP_READ, 1, 8192, 100);
+	rds_op_behind_reads(conn, op);
+	did.post_err = -EAGAIN;
+	ck_assert_int_eq(rds_op_native(conn, op), -EAGAIN);
+	ck_assert_uint_eq(did.fence, 1);
+	ck_assert_uint_eq(atomic_load(&conn->native_reads), 1);
+	op_end(op);
+	op_end(read);
+	ck_assert_uint_eq(atomic_load(&conn->native_reads), 0);
+	rds_op_behind_reads(conn, NULL); /* nobody reads: it is not looked at */
+	ck_assert_uint_eq(did.fence, 1);
+}
+END_TEST
+
+/* A peer that shows very many: what is more is as if it had not. */
+START_TEST(test_table)
+{
+	uint32_t i;
+
+	for (i = 1; i <= 2000; i++)
+		peer_shows(i, AT);
+	ck_assert_uint_lt(atomic_load(&conn->nfar), 2000);
+	ck_assert(goes(1, 0, 1));
+	ck_assert(!goes(2000, 0, 1));
+	peer_hides(1);
+	peer_shows(2000, AT);
+	ck_assert(goes(2000, 0, 1));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("native");
+	TCase *t = suite_case(s, "target", setup, teardown, 30);
+
+	tcase_add_test(t, test_shown);
+	tcase_add_test(t, test_mute);
+	tcase_add_test(t, test_not_shown);
+	tcase_add_test(t, test_refused);
+	tcase_add_test(t, test_limit);
+	tcase_add_test(t, test_freed_meanwhile);
+	tcase_add_loop_test(t, test_two_peers, 0, 2);
+	t = suite_case(s, "initiator", setup, teardown, 30);
+	tcase_add_test(t, test_goes);
+	tcase_add_test(t, test_not_now);
+	tcase_add_test(t, test_order);
+	tcase_add_test(t, test_fence);
+	tcase_add_test(t, test_table);
+	return suite_run(s);
+}

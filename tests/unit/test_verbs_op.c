@@ -1,0 +1,632 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_verbs_op.c - operations that the device carries out (engine/transport/verbs/op.c), and the memory that it reaches for them (region.c).
+ *
+ * a does something to b's memory; both are ours, on a device each.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/transport/verbs/op.h"
+#include "tests/mock/world.h"
+
+#define REGION (RDS_MAX_MSG + 8192u)
+
+static struct world_conn *const a = &world.conn[0], *const b = &world.conn[1];
+static unsigned char *region, *mine;
+static struct rds_shown *shown;
+static struct rds_far far;
+static bool alone, quiet; /* what is posted has no message behind it; nobody waits for it */
+
+static void begin(void)
+{
+	world_pair();
+	alone = quiet = false;
+	ck_assert_int_eq(posix_memalign((void **)&region, 4096, REGION), 0);
+	ck_assert_int_eq(posix_memalign((void **)&mine, 4096, REGION), 0);
+	memset(region, 0, REGION);
+	world_fill(99, mine, REGION);
+	ck_assert_int_eq(verbs_show(b->ep, region, REGION, &shown), 0);
+	ck_assert(verbs_shown(b->ep, shown, &far));
+}
+
+static void setup(void)
+{
+	world_ib();
+	begin();
+}
+
+static void setup_iwarp(void)
+{
+	world_iwarp();
+	begin();
+}
+
+static void teardown(void)
+{
+	if (shown)
+		verbs_hide(shown);
+	shown = NULL;
+	world_end();
+	free(region);
+	free(mine);
+}
+
+static void turn_away(void)
+{
+	world_ib();
+	world_pair();
+	shown = NULL;
+	region = mine = NULL;
+}
+
+static int post(uint64_t id, uint64_t at, size_t len)
+{
+	struct iovec iov[4] = {{mine, len / 3}, {NULL, 0}, {mine + len / 3, len / 2}, {mine + len / 3 + len / 2, len}};
+	struct rds_native op = {.id = id,
+				.seq = alone ? 0 : a->tx_seq + 1,
+				.quiet = quiet,
+				.key = far.key,
+				.at = far.at + at,
+				.len = len,
+				.local = iov};
+
+	return verbs_post(a->ep, &op);
+}
+
+static int post_read(uint64_t id, uint64_t at, size_t len)
+{
+	struct rds_native op = {
+		.id = id, .seq = a->tx_seq + 1, .read = true, .key = far.key, .at = far.at + at, .len = len};
+
+	a->read = mine;
+	a->read_bytes = 0;
+	return verbs_post(a->ep, &op);
+}
+
+static bool there(uint64_t at, size_t len)
+{
+	return memcmp(region + at, mine, len) == 0;
+}
+
+static bool untouched(uint64_t at, size_t len)
+{
+	while (len && !region[at + len - 1])
+		len--;
+	return len == 0;
+}
+
+static void is_over(unsigned i, uint64_t id, int err)
+{
+	ck_assert_uint_gt(a->novers, i);
+	ck_assert_uint_eq(a->over[i].id, id);
+	ck_assert_int_eq(a->over[i].err, err);
+}
+
+/* ---- writes ---- */
+
+static const size_t sizes[] = {1, 2, 128, 129, 4096, 65535, 65536, 65537, 200000, RDS_MAX_MSG};
+
+/* The bytes are there when the message comes, and no other is touched; it is told once. */
+START_TEST(test_write)
+{
+	size_t len = sizes[_i];
+	unsigned before = b->nmsgs;
+
+	ck_assert_int_eq(post(7, 4000, len), 0);
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	while (b->nmsgs == before && mock_step())
+		world_look();
+	ck_assert_uint_eq(b->nmsgs, before + 1);
+	ck_assert(there(4000, len));
+	world_run();
+	ck_assert(world_all_came(a, b));
+	ck_assert(untouched(0, 4000) && untouched(4000 + len, REGION - 4000 - len));
+	ck_assert_uint_eq(a->novers, 1);
+	is_over(0, 7, 0);
+}
+END_TEST
+
+/* Nothing comes behind it. */
+START_TEST(test_write_alone)
+{
+	alone = true;
+	ck_assert_int_eq(post(7, 0, 100000), 0);
+	verbs_flush(a->ep, true);
+	world_run();
+	ck_assert(there(0, 100000));
+	ck_assert_uint_eq(a->novers, 1);
+	is_over(0, 7, 0);
+}
+END_TEST
+
+/* That it is there is not enough: it is over together with its message, which may still be lost. */
+START_TEST(test_over_with_its_message)
+{
+	unsigned before = b->nmsgs;
+
+	ck_assert_int_eq(post(7, 0, 100000), 0);
+	verbs_flush(a->ep, true);
+	world_run();
+	ck_assert(there(0, 100000));
+	ck_assert_uint_eq(a->novers, 0);
+	alone = true; /* ends, but not what is before it */
+	ck_assert_int_eq(post(8, 200000, 100), 0);
+	verbs_flush(a->ep, true);
+	world_run();
+	ck_assert(there(200000, 100));
+	ck_assert_uint_eq(a->novers, 0);
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	world_run();
+	ck_assert_uint_eq(b->nmsgs, before + 1);
+	ck_assert_uint_eq(a->novers, 2);
+	is_over(0, 7, 0);
+	is_over(1, 8, 0);
+}
+END_TEST
+
+/* No work request is spent on a quiet one, nor a completion; it is over when its message is acknowledged, or with others. */
+START_TEST(test_quiet)
+{
+	struct verbs_ep *ep = world_ep(a);
+	uint32_t posted = ep->wr_posted, unsignaled = ep->wr_unsignaled;
+	uint64_t seq = a->tx_seq + 1;
+
+	quiet = true;
+	ck_assert_int_eq(post(1, 0, 4096), 0);
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	ck_assert_uint_eq(ep->wr_posted, posted + 2);
+	ck_assert_uint_eq(ep->wr_unsignaled, unsignaled + 2);
+	while (mock_step())
+		world_look();
+	ck_assert(there(0, 4096));
+	ck_assert_uint_eq(a->novers, 0);
+	if (_i) {
+		rx_lock();
+		verbs_ops_acked(ep, seq);
+		rx_unlock();
+		ck_assert_uint_eq(a->novers, 1);
+	}
+	quiet = false;
+	ck_assert_int_eq(post(2, 0, 4096), 0);
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	world_run();
+	ck_assert_uint_eq(a->novers, 2);
+	is_over(0, 1, 0);
+	is_over(1, 2, 0);
+	ck_assert_uint_eq(ep->op_count, 0);
+}
+END_TEST
+
+/* Nor do they keep their memory for long, where only an answer says that they have arrived. */
+START_TEST(test_quiet_for_long)
+{
+	unsigned i;
+
+	quiet = true;
+	for (i = 0; i < 5; i++) {
+		ck_assert_int_eq(post(i, i * 70000, 65536), 0);
+		ck_assert_int_eq(world_send(a, 64, 0), 0);
+		while (mock_step())
+			world_look();
+	}
+	ck_assert_uint_ge(a->novers, 3);
+	for (i = 0; i < a->novers; i++)
+		is_over(i, i, 0);
+}
+END_TEST
+
+/* Its sender sends runs of messages, so all but the first are held: operations go past them, and small ones wait for
+ * them; the message of a large one is not held. */
+static void learn_runs(void)
+{
+	unsigned i, j;
+
+	for (i = 0; i < 6; i++) {
+		for (j = 0; j < 6; j++)
+			ck_assert_int_eq(world_send(a, 64, 0), 0);
+		world_run();
+		ck_assert_int_eq(world_send(b, 8, 0), 0);
+		world_run();
+	}
+	world_large(a, b);
+}
+
+START_TEST(test_held)
+{
+	static const size_t lens[] = {100, 4096, 70000};
+	size_t len = lens[_i];
+	struct verbs_ep *ep = world_ep(a);
+	unsigned i, posts, before;
+
+	learn_runs();
+	before = b->nmsgs;
+	ck_assert_int_eq(post(0, 0, len), 0);
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	ck_assert(!ep->held);
+	posts = mock_calls(MOCK_ibv_post_send);
+	for (i = 1; i < 6; i++) {
+		ck_assert_int_eq(post(i, i * 100000, len), 0);
+		ck_assert_int_eq(world_send(a, 64, 0), 0);
+		ck_assert_int_eq(ep->held, len < 65536);
+	}
+	ck_assert_uint_eq(mock_calls(MOCK_ibv_post_send) - posts, len < 65536 ? 0 : 5);
+	world_run();
+	ck_assert(world_all_came(a, b));
+	ck_assert_uint_eq(b->nmsgs, before + 6);
+	for (i = 0; i < 6; i++)
+		ck_assert(there(i * 100000, len < 100000 ? len : 100000));
+	ck_assert_uint_eq(a->novers, 6);
+	for (i = 0; i < 6; i++)
+		is_over(i, i, 0);
+}
+END_TEST
+
+/* An acknowledgement may be heard before the device says that it is done. */
+START_TEST(test_acknowledged_first)
+{
+	uint64_t seq = a->tx_seq + 1;
+	unsigned i;
+
+	for (i = 0; i < 3; i++)
+		ck_assert_int_eq(post(i, i * 70000, 70000), 0);
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	ck_assert_int_eq(post(3, 0, 70000), 0);
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	rx_lock();
+	verbs_ops_acked(world_ep(a), seq - 1);
+	ck_assert_uint_eq(a->novers, 0);
+	verbs_ops_acked(world_ep(a), seq);
+	ck_assert_uint_eq(a->novers, 3);
+	verbs_ops_acked(world_ep(a), seq);
+	rx_unlock();
+	ck_assert_uint_eq(a->novers, 3);
+	world_run();
+	ck_assert_uint_eq(a->novers, 4);
+	for (i = 0; i < 4; i++)
+		is_over(i, i, 0);
+}
+END_TEST
+
+/* On its way is not there: over iWARP only what comes back behind it says so. */
+START_TEST(test_over_when_there)
+{
+	ck_assert_int_eq(post(1, 0, 300000), 0);
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	do {
+		world_look();
+		if (a->novers)
+			ck_assert(there(0, 300000));
+	} while (mock_step());
+	world_run();
+	ck_assert_uint_eq(a->novers, 1);
+	is_over(0, 1, 0);
+}
+END_TEST
+
+/* As many as there is room for, each whole or not at all; then more. */
+START_TEST(test_room)
+{
+	unsigned i, n = 0, full = 0;
+	int err;
+
+	while (n < 200) {
+		err = post(n, (n % 4) * 200000, 200000);
+		if (!err) {
+			ck_assert_int_eq(world_send(a, 64, 0), 0);
+			n++;
+			continue;
+		}
+		ck_assert_int_eq(err, -EAGAIN);
+		full++;
+		world_run();
+		ck_assert_uint_eq(a->novers, n);
+	}
+	ck_assert_uint_gt(full, 1);
+	world_run();
+	ck_assert(world_all_came(a, b));
+	ck_assert_uint_eq(a->novers, n);
+	for (i = 0; i < n; i++)
+		is_over(i, i, 0);
+	ck_assert_uint_eq(a->downs, 0);
+}
+END_TEST
+
+/* There is no memory to copy it to: nothing of it goes, and nothing is kept. */
+START_TEST(test_no_memory)
+{
+	mock_fail_from(MOCK_ibv_reg_mr, 1, ENOMEM);
+	ck_assert_int_lt(post(1, 0, RDS_MAX_MSG), 0);
+	mock_fail_from(MOCK_ibv_reg_mr, 0, 0);
+	ck_assert_int_eq(post(2, 0, RDS_MAX_MSG), 0);
+	ck_assert_int_eq(world_send(a, 1, 0), 0);
+	world_run();
+	ck_assert_uint_eq(a->novers, 1);
+	is_over(0, 2, 0);
+}
+END_TEST
+
+/* ---- reads ---- */
+
+/* All of it comes, in order, and nobody is told anything else. */
+START_TEST(test_read)
+{
+	size_t len = sizes[_i];
+
+	world_fill(5, region, REGION);
+	ck_assert_int_eq(post_read(7, 4000, len), 0);
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	world_run();
+	ck_assert(world_all_came(a, b));
+	ck_assert_uint_eq(a->read_bytes, len);
+	ck_assert_mem_eq(mine, region + 4000, len);
+	ck_assert_uint_eq(a->novers, 0);
+	ck_assert(!(world_ep(a)->wr[1].send_flags & IBV_SEND_FENCE));
+}
+END_TEST
+
+/* An acknowledgement does not mean that it has come; a fence waits for it. */
+START_TEST(test_read_and_message)
+{
+	ck_assert_int_eq(post_read(7, 0, 100), 0);
+	verbs_fence(a->ep);
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	ck_assert(!(world_ep(a)->wr[0].send_flags & IBV_SEND_FENCE)); /* the last chain was the second message alone */
+	rx_lock();
+	verbs_ops_acked(world_ep(a), 1);
+	rx_unlock();
+	ck_assert_uint_eq(a->read_bytes, 0);
+	world_run();
+	ck_assert_uint_eq(a->read_bytes, 100);
+	ck_assert_int_eq(post_read(8, 0, 100), 0);
+	verbs_fence(a->ep);
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	ck_assert(!(world_ep(a)->wr[0].send_flags & IBV_SEND_FENCE));
+	ck_assert(world_ep(a)->wr[1].send_flags & IBV_SEND_FENCE);
+	world_run();
+	ck_assert_uint_eq(a->read_bytes, 100);
+}
+END_TEST
+
+START_TEST(test_read_not_reached)
+{
+	ck_assert_int_eq(post_read(2, REGION - 99, 70000), 0);
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	world_run();
+	ck_assert_uint_eq(a->novers, 1);
+	is_over(0, 2, -EACCES);
+	ck_assert_uint_eq(a->read_bytes, 0);
+	ck_assert_uint_eq(b->nmsgs, 0);
+	ck_assert_uint_eq(a->downs, 1);
+}
+END_TEST
+
+/* What a device may still write to is not given to anybody before its queue pair is quiet. */
+START_TEST(test_read_closed)
+{
+	unsigned i;
+
+	for (i = 0; i < 10; i++)
+		ck_assert_int_eq(post_read(i, 0, 100000), 0);
+	verbs_flush(a->ep, true);
+	for (i = 0; i < (unsigned)_i; i++)
+		mock_step();
+	world_close(a);
+	world_run();
+	ck_assert_uint_eq(a->read_bytes, 0);
+}
+END_TEST
+
+/* ---- what goes wrong ---- */
+
+/* It has failed; of those before and behind, whose message is lost, nobody says anything: the endpoint is down. */
+START_TEST(test_not_reached)
+{
+	ck_assert_int_eq(post(1, 0, 100), 0);
+	far.key ^= _i ? 0 : 0xff0000;
+	ck_assert_int_eq(post(2, _i ? REGION - 99 : 0, 70000), 0);
+	far.key ^= _i ? 0 : 0xff0000;
+	ck_assert_int_eq(post(3, 200, 100), 0);
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	world_run();
+	ck_assert_uint_eq(a->novers, 1);
+	is_over(0, 2, -EACCES);
+	ck_assert_uint_eq(b->nmsgs, 0);
+	ck_assert(untouched(100, REGION - 100));
+	ck_assert_uint_eq(a->downs, 1);
+}
+END_TEST
+
+/* From the return on nobody reaches it. */
+START_TEST(test_hidden)
+{
+	alone = true;
+	ck_assert_int_eq(post(1, 0, 100), 0);
+	verbs_flush(a->ep, true);
+	verbs_hide(shown);
+	shown = NULL;
+	world_run();
+	ck_assert_uint_eq(a->novers, 1);
+	is_over(0, 1, -EACCES);
+	ck_assert(untouched(0, REGION));
+}
+END_TEST
+
+/* The engine has to do that. */
+START_TEST(test_iwarp_reads)
+{
+	ck_assert_int_eq(post_read(1, 0, 100), -EINVAL);
+}
+END_TEST
+
+/* Nobody says which one it was: the endpoint is over, and that is what is told. */
+START_TEST(test_iwarp_not_reached)
+{
+	unsigned before = b->nmsgs;
+
+	far.key ^= 0xff0000;
+	ck_assert_int_eq(post(2, 0, 70000), 0);
+	far.key ^= 0xff0000;
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	world_run();
+	ck_assert_uint_eq(a->novers, 0);
+	ck_assert_uint_eq(b->nmsgs, before);
+	ck_assert(untouched(0, REGION));
+	ck_assert_uint_eq(a->downs, 1);
+}
+END_TEST
+
+static const struct {
+	enum ibv_wc_status status;
+	int err; /* 0: it is not told */
+} failures[] = {
+	{IBV_WC_REM_ACCESS_ERR, -EACCES}, {IBV_WC_REM_INV_REQ_ERR, -EACCES}, {IBV_WC_REM_OP_ERR, -EACCES},
+	{IBV_WC_LOC_PROT_ERR, -EIO},	  {IBV_WC_FATAL_ERR, -EIO},	     {IBV_WC_RETRY_EXC_ERR, 0},
+	{IBV_WC_WR_FLUSH_ERR, 0},
+};
+
+START_TEST(test_failures)
+{
+	mock_fail_send(world_ep(a)->qp, failures[_i].status);
+	ck_assert_int_eq(post(1, 0, 100000), 0);
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	world_run();
+	ck_assert_uint_eq(a->novers, failures[_i].err ? 1 : 0);
+	if (failures[_i].err)
+		is_over(0, 1, failures[_i].err);
+	ck_assert_uint_eq(a->downs, 1);
+	ck_assert_uint_eq(b->nmsgs, 0);
+}
+END_TEST
+
+/* Closed with operations under way: no up-call any more (world.c), no block is lost. */
+START_TEST(test_closed)
+{
+	unsigned i;
+
+	for (i = 0; i < 10; i++)
+		ck_assert_int_eq(post(i, 0, 100000), 0);
+	verbs_flush(a->ep, true);
+	for (i = 0; i < (unsigned)_i; i++)
+		mock_step();
+	world_close(a);
+	world_run();
+	ck_assert_uint_eq(a->novers, 0);
+}
+END_TEST
+
+START_TEST(test_not_up)
+{
+	mock_fail_send(world_ep(a)->qp, IBV_WC_FATAL_ERR);
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	while (mock_step())
+		;
+	world_look();
+	ck_assert_int_eq(post(1, 0, 100), -ENOTCONN);
+}
+END_TEST
+
+/* A list that fails in the middle: the endpoint breaks, and nothing is told. */
+START_TEST(test_post_fails)
+{
+	mock_post_fail((unsigned)_i, ENOMEM);
+	ck_assert_int_eq(post(1, 0, 200000), 0);
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	world_run();
+	ck_assert_uint_eq(a->novers, 0);
+	ck_assert_uint_eq(a->downs, 1);
+}
+END_TEST
+
+/* ---- memory ---- */
+
+/* The device goes first, or what it has been shown. */
+START_TEST(test_device_gone)
+{
+	mock_dev_remove(world.ours2);
+	world_run();
+	ck_assert_uint_eq(b->downs, 1);
+	if (_i) {
+		verbs_hide(shown);
+		shown = NULL;
+	}
+	world_run();
+}
+END_TEST
+
+START_TEST(test_other_device)
+{
+	struct rds_far f;
+
+	ck_assert(!verbs_shown(a->ep, shown, &f));
+	ck_assert_uint_eq(far.at, (uintptr_t)region);
+}
+END_TEST
+
+START_TEST(test_refused)
+{
+	unsigned n = mock_count(MOCK_MR);
+
+	region = calloc(1, 4096);
+	mock_fail(MOCK_ibv_reg_mr, 1, ENOMEM);
+	ck_assert_int_eq(verbs_show(b->ep, region, 4096, &shown), -ENOMEM);
+	mock.copies_on_fork = false;
+	ck_assert_int_eq(verbs_show(b->ep, region, 4096, &shown), -EOPNOTSUPP);
+	ck_assert_uint_eq(mock_count(MOCK_MR), n);
+	ck_assert_ptr_null(shown);
+	mock.copies_on_fork = true;
+	ck_assert_int_eq(verbs_show(b->ep, region, 4096, &shown), 0);
+	ck_assert_uint_eq(mock_count(MOCK_MR), n + 1);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("verbs_op");
+	TCase *tc = suite_case(s, "writes", setup, teardown, 30);
+
+	tcase_add_loop_test(tc, test_write, 0, sizeof(sizes) / sizeof(sizes[0]));
+	tcase_add_test(tc, test_write_alone);
+	tcase_add_test(tc, test_over_with_its_message);
+	tcase_add_loop_test(tc, test_quiet, 0, 2);
+	tcase_add_test(tc, test_quiet_for_long);
+	tcase_add_loop_test(tc, test_held, 0, 3);
+	tcase_add_test(tc, test_acknowledged_first);
+	tcase_add_test(tc, test_over_when_there);
+	tcase_add_test(tc, test_room);
+	tcase_add_test(tc, test_no_memory);
+	tc = suite_case(s, "writes over iWARP", setup_iwarp, teardown, 30);
+	tcase_add_loop_test(tc, test_write, 0, sizeof(sizes) / sizeof(sizes[0]));
+	tcase_add_test(tc, test_write_alone);
+	tcase_add_test(tc, test_over_with_its_message);
+	tcase_add_loop_test(tc, test_quiet, 0, 2);
+	tcase_add_test(tc, test_quiet_for_long);
+	tcase_add_loop_test(tc, test_held, 0, 3);
+	tcase_add_test(tc, test_acknowledged_first);
+	tcase_add_test(tc, test_over_when_there);
+	tcase_add_test(tc, test_room);
+	tcase_add_test(tc, test_no_memory);
+	tcase_add_test(tc, test_iwarp_reads);
+	tcase_add_test(tc, test_iwarp_not_reached);
+	tcase_add_loop_test(tc, test_closed, 0, 12);
+	tcase_add_loop_test(tc, test_post_fails, 0, 5);
+	tc = suite_case(s, "reads", setup, teardown, 30);
+	tcase_add_loop_test(tc, test_read, 0, sizeof(sizes) / sizeof(sizes[0]));
+	tcase_add_test(tc, test_read_and_message);
+	tcase_add_test(tc, test_read_not_reached);
+	tcase_add_loop_test(tc, test_read_closed, 0, 12);
+	tc = suite_case(s, "wrong", setup, teardown, 30);
+	tcase_add_loop_test(tc, test_not_reached, 0, 2);
+	tcase_add_test(tc, test_hidden);
+	tcase_add_loop_test(tc, test_failures, 0, sizeof(failures) / sizeof(failures[0]));
+	tcase_add_loop_test(tc, test_closed, 0, 12);
+	tcase_add_test(tc, test_not_up);
+	tcase_add_loop_test(tc, test_post_fails, 0, 5);
+	tc = suite_case(s, "memory", setup, teardown, 30);
+	tcase_add_loop_test(tc, test_device_gone, 0, 2);
+	tcase_add_test(tc, test_other_device);
+	tc = suite_case(s, "refused", turn_away, teardown, 30);
+	tcase_add_test(tc, test_refused);
+	return suite_run(s);
+}
