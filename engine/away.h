@@ -21,6 +21,7 @@
 #include <sys/types.h>
 
 #define RDS_AWAY_LEFT 516 /* no errno */
+#define RDS_AWAY_NO_TIMEOUT UINT64_MAX
 
 ssize_t rds_away_sendmsg(int fd, const struct msghdr *msg, int flags);
 ssize_t rds_away_recvmsg(int fd, struct msghdr *msg, int flags);
@@ -34,8 +35,11 @@ int rds_away_ioctl(int fd, unsigned long req, void *arg);
 int rds_away_take_error(int fd);
 void rds_away_set_error(int fd, int err);
 
-/* From now on the stand-in shows readiness at once; edge: every arrival anew.  0 or -errno. */
-int rds_away_watch(int fd, bool edge);
+/*
+ * From now on the stand-in shows readiness at once; edge: every arrival anew.  0 or -errno; -EAGAIN: as soon as the carrier goes on, which does not
+ * answer now.  *since: when the caller began to wait, 0 not yet: the patience is one for several sockets.  NULL: for this one.
+ */
+int rds_away_watch(int fd, bool edge, uint64_t *since);
 
 /*
  * A socket of another process has just come to this one (exec, SCM_RIGHTS): asks its carrier for what is needed to carry it on if that is

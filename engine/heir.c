@@ -267,9 +267,9 @@ bool rds_heir_bereaved(int fd)
  * Who sleeps asks this, perhaps in a signal handler that has interrupted who has the lock.  A number that is read here may be closed, or another's,
  * when it is used: then the sleep ends for nothing, or is woken by what comes for all.
  */
-static int line_of(const struct heir *h, uint64_t inode)
+static int number_of(const struct heir *h, uint64_t inode, unsigned part)
 {
-	int fd = atomic_load(&h->fd[LINE]);
+	int fd = atomic_load(&h->fd[part]);
 
 	return atomic_load(&h->state) == HELD && atomic_load(&h->inode) == inode ? fd : -1;
 }
@@ -285,13 +285,13 @@ unsigned rds_away_lines(struct pollfd *p, unsigned room)
 		if (atomic_load(&h->state) != HELD)
 			continue;
 		if (n < room)
-			p[n] = (struct pollfd){.fd = line_of(h, atomic_load(&h->inode)), .events = 0};
+			p[n] = (struct pollfd){.fd = number_of(h, atomic_load(&h->inode), LINE), .events = 0};
 		n++;
 	}
 	return n;
 }
 
-int rds_heir_line(uint64_t inode)
+static int part_of(uint64_t inode, unsigned part)
 {
 	struct heir *h;
 	unsigned at;
@@ -300,8 +300,34 @@ int rds_heir_line(uint64_t inode)
 		return -1;
 	for (at = 0; (h = next(&at));)
 		if (atomic_load(&h->inode) == inode && atomic_load(&h->state) == HELD)
-			return line_of(h, inode);
+			return number_of(h, inode, part);
 	return -1;
+}
+
+int rds_heir_line(uint64_t inode)
+{
+	return part_of(inode, LINE);
+}
+
+/* Of a number that has been closed meanwhile this says nothing that would be acted upon. */
+int rds_heir_carrier(uint64_t inode)
+{
+	int page = part_of(inode, PAGE);
+
+	return page < 0 ? -1 : os_lock_holder(page, 0, 1);
+}
+
+uint64_t rds_heir_timeo(uint64_t inode, bool send)
+{
+	int page = part_of(inode, PAGE);
+	struct rds_share_will will;
+	const struct rds_share_state *st;
+
+	if (page < 0 || os_pread(page, &will, sizeof(will), 0) != sizeof(will) || will.magic != RDS_SHARE_MAGIC ||
+	    will.version != RDS_SHARE_VERSION)
+		return RDS_AWAY_NO_TIMEOUT;
+	st = &will.st[will.which & 1];
+	return send ? st->sndtimeo_ns : st->rcvtimeo_ns;
 }
 
 void rds_away_unline(void)

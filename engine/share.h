@@ -10,8 +10,10 @@
  * nothing else is asked.  On a channel one call is made at a time:
  *
  *	holder	REQUEST
- *	carrier	REPLY, or first WAIT: the call sleeps; READY then comes before its REPLY
+ *	carrier	REPLY, or first WAIT: the call sleeps, so many nanoseconds at most; READY then comes before its REPLY
  *	holder	CANCEL while it sleeps (a signal): the REPLY comes all the same, -EINTR or what was quicker
+ *
+ * A holder that waits no longer closes its half, or the channel: a request that has not been read is not made then (away_wait.c).
  *
  * A holder that dies with a message in a REPLY that it has not read closes the channel with something in it, which the
  * kernel tells the carrier: the message goes back to the head of the queue.  So each message reaches one reader.
@@ -41,7 +43,7 @@
 #include "engine/registry.h"
 
 #define RDS_SHARE_MAGIC 0x48534452u /* "RDSH" */
-#define RDS_SHARE_VERSION 3
+#define RDS_SHARE_VERSION 4
 #define RDS_SHARE_INLINE 65536u	       /* bytes of a message in a packet; more goes in a memfd */
 #define RDS_SHARE_CONTROL 20480u       /* of control messages: the kernel's optmem_max */
 #define RDS_SHARE_NAME 128u	       /* sockaddr_storage */
@@ -72,7 +74,7 @@ enum rds_share_kind {
 	RDS_SHARE_REPLY,
 	RDS_SHARE_WAIT,
 	RDS_SHARE_READY,
-	RDS_SHARE_MOVED /* the call was not made: attach anew */
+	RDS_SHARE_MOVED /* the call was not made: attach anew, or it was withdrawn */
 };
 
 /* The name of a stand-in: this, and the id in hexadecimal digits, behind a byte of zero. */

@@ -82,6 +82,8 @@ bool rds_heir_any(void);
 /* What is written on a will: 0 or -errno. */
 int rds_heir_read(int page, struct rds_share_state *st);
 int rds_heir_line(uint64_t inode); /* -1: none */
+int rds_heir_carrier(uint64_t inode);		    /* as os_lock_holder(), of the will; -1: there is none.  No lock */
+uint64_t rds_heir_timeo(uint64_t inode, bool send); /* as the will has it; RDS_AWAY_NO_TIMEOUT.  No lock */
 
 /*
  * Forked child: what its parent carried and had a will for is kept from now on, under the numbers that it has already; to be called before

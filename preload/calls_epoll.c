@@ -29,7 +29,8 @@ int epoll_ctl(int ep, int op, int fd, struct epoll_event *event)
 	if (unlikely(sk == RDS_INHERITED)) {
 		/* From here on the carrier keeps the stand-in current; who waits looks whether there is one. */
 		if (rc == 0 && op != EPOLL_CTL_DEL) {
-			(void)RDS_AWAY(fd, rds_away_watch(fd, event->events & EPOLLET), now, watch(now, ep, fd, event));
+			(void)RDS_AWAY(fd, rds_away_watch(fd, event->events & EPOLLET, NULL), now,
+				       watch(now, ep, fd, event));
 			rds_fds_mark_epoll(ep);
 		}
 		return rc;

@@ -175,9 +175,11 @@ bool rds_fds_only(int fd, unsigned first, unsigned last)
 
 void rds_fds_mourn(void)
 {
+	uint64_t since = 0;
+
 	for (int n = 0; n < atomic_load(&fds_top); n++) {
 		if (rds_fds_peek(n) == FDS_INHERITED && rds_away_widowed(n))
-			rds_fds_find_carrier(n);
+			rds_fds_find_carrier(n, &since);
 	}
 	rds_away_unline(); /* what has no number here any more, or could not be helped */
 }
@@ -192,14 +194,16 @@ void rds_fds_ending(void)
 	}
 }
 
-bool rds_fds_find_carrier(int fd)
+bool rds_fds_find_carrier(int fd, uint64_t *since)
 {
 	struct rds_sock *sk = RDS_INHERITED;
 	int rc;
 
-	while (sk == RDS_INHERITED && (rc = rds_away_watch(fd, false)) != 0) {
+	while (sk == RDS_INHERITED && (rc = rds_away_watch(fd, false, since)) != 0) {
 		if (rc == -RDS_AWAY_LEFT)
 			rc = rds_fds_take_over(fd);
+		if (rc == -EAGAIN) /* stopped, most likely: it has been asked */
+			break;
 		if (rc) {
 			if (rc == -ENOTCONN && rds_away_widowed(fd))
 				rds_away_give_up(fd);

@@ -72,6 +72,7 @@ int pollset_init(struct pollset *ps, unsigned n)
 	ps->n_rds = ps->n_kernel = ps->n_lines = 0;
 	ps->by_select = ps->looked = false;
 	ps->round = 0;
+	ps->since = 0;
 	ps->wait = NULL;
 	ps->heap = NULL;
 	ps->rds = ps->small_rds;
@@ -99,7 +100,7 @@ void pollset_add(struct pollset *ps, int fd, unsigned index, short events)
 
 	/* What the carrier shows on the stand-in is the truth, but for a bit that AF_UNIX has always. */
 	if (unlikely(sk == RDS_INHERITED)) {
-		if (rds_fds_find_carrier(fd))
+		if (rds_fds_find_carrier(fd, &ps->since))
 			sk = rds_fds_get(fd);
 		else
 			ps->line[ps->n_lines++] = rds_away_line(fd);

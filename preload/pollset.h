@@ -25,6 +25,7 @@ struct pollset {
 	int *line;		/* to the carriers of other processes' sockets (engine/away.h) */
 	bool by_select;		/* select(): a bit that it has no set for is no event */
 	bool looked; /* at least once */
+	uint64_t since; /* it has waited for carriers that do not answer, 0: not yet */
 	struct rds_wait *wait;
 	void *heap;
 	/*
