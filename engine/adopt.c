@@ -12,10 +12,12 @@
  */
 #include "engine/leave.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "engine/away.h"
 #include "engine/carry.h"
 #include "engine/connection.h"
 #include "engine/message.h"
@@ -23,6 +25,10 @@
 #include "engine/wires.h"
 
 #define MESSAGE_MAX (1u << 20)
+/* Descriptors that it takes for a moment, with an engine or without one, and what becomes of them. */
+#define BARE_NUMBERS 1
+#define DEPOSIT_NUMBERS 4
+#define START_NUMBERS 24
 
 /* ---- the file ---- */
 
@@ -241,7 +247,7 @@ bool rds_is_standin(int fd)
 
 bool rds_adoptable(int fd)
 {
-	return rds_deposit_look(fd, NULL) || rds_heir_bereaved(fd);
+	return rds_deposit_is(fd) || rds_heir_bereaved(fd);
 }
 
 static int open_file(const struct rds_estate *e, void **map)
@@ -282,6 +288,43 @@ static int settle(int fd, struct rds_estate *e, uint64_t inode, struct rds_sock 
 	return err;
 }
 
+static bool numbers_left(int fd, unsigned want)
+{
+	int spare[START_NUMBERS];
+	unsigned n = 0, got;
+
+	while (n < want && (spare[n] = os_fcntl(fd, F_DUPFD_CLOEXEC, 0)) >= 0)
+		n++;
+	for (got = n; n--;)
+		os_close(spare[n]);
+	return got == want;
+}
+
+/* What can fail for lack of something, as long as nothing has been taken. */
+static int prepare(int fd)
+{
+	unsigned want = rds_deposit_is(fd) ? DEPOSIT_NUMBERS : BARE_NUMBERS;
+	int err;
+
+	if (!rds_engine_runs() || !atomic_load(&rds_eng->started))
+		want = START_NUMBERS;
+	if (!numbers_left(fd, want)) {
+		rds_away_closing(fd, false); /* the channels to its last carrier */
+		if (!numbers_left(fd, want)) {
+			rds_warn_once("an RDS socket that another process has left cannot be carried on by this one, "
+				      "which has no descriptors left: raise `ulimit -n`");
+			return -EMFILE;
+		}
+	}
+	err = rds_engine_start();
+	if (err)
+		return err;
+	rds_lock(&rds_eng->control);
+	err = rds_engine_start_helper();
+	rds_unlock(&rds_eng->control);
+	return err;
+}
+
 int rds_adopt(int fd, struct rds_sock **out)
 {
 	struct rds_estate e = {-1, -1, -1, -1, 0};
@@ -290,7 +333,7 @@ int rds_adopt(int fd, struct rds_sock **out)
 
 	if (!rds_adoptable(fd) || os_fstat(fd, &st))
 		return -EAGAIN;
-	err = rds_engine_start(); /* as long as nothing has been taken */
+	err = prepare(fd);
 	if (!err)
 		err = rds_heir_take(fd, st.st_ino, &e);
 	if (err)

@@ -64,6 +64,9 @@ static int dial(int fd, struct away_call *c, struct away_slot *s, bool quiet)
 	const int room = RDS_SHARE_SOCKBUF;
 	int sv[2], err = os_socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv);
 
+	if (err == -EMFILE)
+		rds_warn_once(
+			"no descriptor for calls on an RDS socket that another process carries: raise `ulimit -n`");
 	if (err < 0)
 		return err;
 	os_setsockopt(sv[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));

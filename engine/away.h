@@ -62,6 +62,8 @@ void rds_away_forget(void);
 
 /* Has that socket's carrier ended, the last one that this process has been in touch with?  System calls. */
 bool rds_away_widowed(int fd);
+/* It has, and this process cannot go on with the socket now: it is shown to be readable, so that somebody makes the call that says why. */
+void rds_away_show(int fd);
 /* It has, and there is no other to be found: nothing is kept of it, and the stand-in hangs up. */
 void rds_away_give_up(int fd);
 /*

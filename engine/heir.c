@@ -208,12 +208,13 @@ bool rds_heir_meet(int fd, uint64_t inode)
 {
 	int fds[2], err;
 	struct heir *h;
-	bool left;
+	bool left, mine;
 
 	pthread_mutex_lock(&lock);
 	h = find(inode);
-	left = rds_deposit_look(fd, h || ours(inode) ? NULL : fds);
-	if (left && !h && fds[1] >= 0 && (h = add(inode))) {
+	mine = h || ours(inode);
+	left = mine ? rds_deposit_is(fd) : rds_deposit_look(fd, fds) != 0;
+	if (left && !mine && fds[1] >= 0 && (h = add(inode))) {
 		err = os_dup_high_slot(fds[0], &h->fd[PAIR]);
 		if (err)
 			os_close(fds[1]);
@@ -223,7 +224,7 @@ bool rds_heir_meet(int fd, uint64_t inode)
 			drop(h);
 		else
 			set(h, HELD);
-	} else if (left && !h && fds[1] >= 0) {
+	} else if (left && !mine && fds[1] >= 0) {
 		os_close(fds[0]);
 		os_close(fds[1]);
 	}
@@ -330,6 +331,21 @@ uint64_t rds_heir_timeo(uint64_t inode, bool send)
 	return send ? st->sndtimeo_ns : st->rcvtimeo_ns;
 }
 
+void rds_away_show(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	struct stat st;
+	struct heir *h;
+
+	if (os_fstat(fd, &st) || os_poll(&p, 1, 0) > 0)
+		return;
+	pthread_mutex_lock(&lock);
+	h = find(st.st_ino);
+	if (free_to_take(h))
+		os_send(atomic_load(&h->fd[PAIR]), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	pthread_mutex_unlock(&lock);
+}
+
 void rds_away_unline(void)
 {
 	struct pollfd p = {.events = 0};
@@ -361,8 +377,9 @@ static int take_deposit(int fd, struct rds_estate *e)
 	struct rds_share_deposit d;
 	int fds[RDS_DEPOSIT_FDS], err;
 
-	if (!rds_deposit_read(fd, e->page >= 0, &d, fds))
-		return -EAGAIN; /* without a will, somebody was quicker */
+	err = rds_deposit_read(fd, e->page >= 0, &d, fds);
+	if (err)
+		return err;
 	*e = (struct rds_estate){.pair = fds[0], .page = e->page, .file = fds[1], .inbox = fds[2], .size = d.size};
 	if (fds[3] < 0)
 		return 0;
@@ -381,14 +398,16 @@ static int take_deposit(int fd, struct rds_estate *e)
 	return -EIO;
 }
 
-/* No deposit: what we keep must do. */
+/* No deposit: what we keep must do.  It needs no other number. */
 static int take_bare(struct heir *h, struct rds_estate *e)
 {
 	if (!h)
 		return -EAGAIN;
-	e->pair = os_fcntl(atomic_load(&h->fd[PAIR]), F_DUPFD_CLOEXEC, 0);
+	e->pair = atomic_load(&h->fd[PAIR]);
+	os_fd_register(e->pair);
+	atomic_store(&h->fd[PAIR], -1);
 	e->file = e->inbox = -1;
-	return e->pair < 0 ? e->pair : 0;
+	return 0;
 }
 
 /* The will's number is in *e from now on. */
@@ -409,8 +428,9 @@ static int lock_will(int fd, struct heir *h, int *page)
 	if (h) {
 		*page = atomic_load(&h->fd[PAGE]);
 	} else {
-		if (!rds_deposit_look(fd, theirs))
-			return -EAGAIN;
+		err = rds_deposit_look(fd, theirs);
+		if (err <= 0)
+			return err ? err : -EAGAIN;
 		if (theirs[0] >= 0)
 			os_close(theirs[0]);
 		*page = os_dup_high(theirs[1]);
@@ -436,7 +456,7 @@ static int take(int fd, uint64_t inode, struct rds_estate *e)
 		drop(h); /* of an earlier socket with that inode */
 		return -EAGAIN;
 	}
-	err = rds_deposit_look(fd, NULL) ? take_deposit(fd, e) : take_bare(h, e);
+	err = rds_deposit_is(fd) ? take_deposit(fd, e) : take_bare(h, e);
 	if (!err)
 		taken(inode, h);
 	else if (h)
@@ -489,7 +509,7 @@ static void leave_bare(struct heir *h, int fd)
 
 	if (os_lock(page, F_WRLCK, 0, 1, false))
 		return;
-	file = rds_deposit_look(fd, NULL) ? -1 : os_memfd("rds socket", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	file = rds_deposit_is(fd) ? -1 : os_memfd("rds socket", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (file >= 0 && !write_state(page, file, &size)) {
 		os_recv_all(fd); /* what the last carrier has shown there */
 		rds_deposit_leave(atomic_load(&h->fd[PAIR]), file, -1, page, (uint64_t)size);

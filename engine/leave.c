@@ -251,7 +251,7 @@ static bool is_back(struct rds_sock *sk, int standin)
 	int fds[RDS_DEPOSIT_FDS], err;
 	struct rds_share_deposit d;
 
-	if (standin < 0 || rds_will_again(sk) || !rds_deposit_read(standin, true, &d, fds))
+	if (standin < 0 || rds_will_again(sk) || rds_deposit_read(standin, true, &d, fds))
 		return false;
 	os_close(fds[0]);
 	os_close(fds[1]);

@@ -176,10 +176,11 @@ bool rds_fds_only(int fd, unsigned first, unsigned last)
 void rds_fds_mourn(void)
 {
 	uint64_t since = 0;
+	bool refused;
 
 	for (int n = 0; n < atomic_load(&fds_top); n++) {
 		if (rds_fds_peek(n) == FDS_INHERITED && rds_away_widowed(n))
-			rds_fds_find_carrier(n, &since);
+			rds_fds_find_carrier(n, &since, &refused);
 	}
 	rds_away_unline(); /* what has no number here any more, or could not be helped */
 }
@@ -194,7 +195,7 @@ void rds_fds_ending(void)
 	}
 }
 
-bool rds_fds_find_carrier(int fd, uint64_t *since)
+bool rds_fds_find_carrier(int fd, uint64_t *since, bool *refused)
 {
 	struct rds_sock *sk = RDS_INHERITED;
 	int rc;
@@ -205,6 +206,9 @@ bool rds_fds_find_carrier(int fd, uint64_t *since)
 		if (rc == -EAGAIN) /* stopped, most likely: it has been asked */
 			break;
 		if (rc) {
+			*refused = rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM;
+			if (*refused)
+				rds_away_show(fd);
 			if (rc == -ENOTCONN && rds_away_widowed(fd))
 				rds_away_give_up(fd);
 			rds_away_unline(); /* and nobody is woken for it again */

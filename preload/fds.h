@@ -178,8 +178,9 @@ void rds_fds_left(void);
 /*
  * For whoever sleeps: a socket that another process carries has lost its carrier, perhaps.  It is ours (true), or another process carries it on,
  * which keeps the stand-in current from now on, or when it goes on.  since: as of rds_away_watch().
+ * refused: this process has no descriptor for that now.
  */
-bool rds_fds_find_carrier(int fd, uint64_t *since);
+bool rds_fds_find_carrier(int fd, uint64_t *since, bool *refused);
 void rds_fds_mourn(void); /* the same for all that have */
 /* This process ends, or execs: sockets of others that have lost their carriers are left to whoever wants them. */
 void rds_fds_ending(void);

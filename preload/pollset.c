@@ -73,6 +73,7 @@ int pollset_init(struct pollset *ps, unsigned n)
 	ps->by_select = ps->looked = false;
 	ps->round = 0;
 	ps->since = 0;
+	ps->refused = NONE_REFUSED;
 	ps->wait = NULL;
 	ps->heap = NULL;
 	ps->rds = ps->small_rds;
@@ -97,13 +98,16 @@ int pollset_init(struct pollset *ps, unsigned n)
 void pollset_add(struct pollset *ps, int fd, unsigned index, short events)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
+	bool refused = false;
 
 	/* What the carrier shows on the stand-in is the truth, but for a bit that AF_UNIX has always. */
 	if (unlikely(sk == RDS_INHERITED)) {
-		if (rds_fds_find_carrier(fd, &ps->since))
+		if (rds_fds_find_carrier(fd, &ps->since, &refused))
 			sk = rds_fds_get(fd);
 		else
 			ps->line[ps->n_lines++] = rds_away_line(fd);
+		if (refused)
+			ps->refused = index;
 		events &= ~POLLWRBAND;
 	}
 	if (sk && sk != RDS_INHERITED) {
@@ -309,8 +313,11 @@ static int wait_kernel_only(struct pollset *ps, const struct deadline *d, const 
 
 static int pollset_run(struct pollset *ps, int ready, const struct deadline *d, const sigset_t *mask)
 {
+	static const struct deadline at_once = {.now = true};
 	int rc;
 
+	if (unlikely(ps->refused != NONE_REFUSED))
+		d = &at_once;
 	if (unlikely(!ps->n_rds))
 		return wait_kernel_only(ps, d, mask);
 	if (ready || d->now)
@@ -324,6 +331,24 @@ static int pollset_run(struct pollset *ps, int ready, const struct deadline *d, 
 	return rc ? rc : wait_loop(ps, d, mask);
 }
 
+/* Its own calls will say what is missing. */
+static int add_refused(struct pollset *ps, int rc)
+{
+	unsigned i;
+
+	for (i = 0; i < ps->n_kernel && ps->kernel_index[i] != ps->refused; i++)
+		;
+	if (rc < 0 || i == ps->n_kernel)
+		return rc;
+	struct pollfd *p = &ps->kernel[i];
+	short bits = ps->by_select ? pollset_select_bits(p->events, POLLERR) : POLLERR;
+
+	if (!p->revents && bits)
+		rc++;
+	p->revents |= bits;
+	return rc;
+}
+
 int pollset_wait(struct pollset *ps, const struct deadline *d, const sigset_t *mask)
 {
 	int ready = ps->n_rds ? look_at_rds(ps) : 0, rc;
@@ -333,5 +358,5 @@ int pollset_wait(struct pollset *ps, const struct deadline *d, const sigset_t *m
 	pthread_cleanup_push(pollset_end, ps);
 	rc = pollset_run(ps, ready, d, mask);
 	pthread_cleanup_pop(0);
-	return rc;
+	return unlikely(ps->refused != NONE_REFUSED) ? add_refused(ps, rc) : rc;
 }

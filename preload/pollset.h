@@ -9,6 +9,7 @@
 #include "fds.h"
 
 #define POLLSET_SMALL 64
+#define NONE_REFUSED UINT32_MAX
 
 struct pollset_rds {
 	struct rds_sock *sk; /* referenced */
@@ -23,6 +24,8 @@ struct pollset {
 	struct pollfd *kernel;	/* foreign descriptors, and room for the lines and one more */
 	unsigned *kernel_index; /* the caller's */
 	int *line;		/* to the carriers of other processes' sockets (engine/away.h) */
+	unsigned
+		refused; /* the caller's index of one of which this process has no descriptor to learn more, or NONE_REFUSED */
 	bool by_select;		/* select(): a bit that it has no set for is no event */
 	bool looked; /* at least once */
 	uint64_t since; /* it has waited for carriers that do not answer, 0: not yet */

@@ -226,7 +226,7 @@ START_TEST(a_deposit_goes_first)
 	ck_assert_uint_eq(e.size, 77);
 	ck_assert_int_lt(e.inbox, 0);
 	ck_assert_int_eq(e.page >= 0, has_will);
-	ck_assert(!rds_deposit_look(standin, NULL));
+	ck_assert(!rds_deposit_is(standin));
 	give_up(&e);
 	ck_assert_uint_eq(numbers(), before);
 }
@@ -244,12 +244,12 @@ START_TEST(met_and_left)
 	ck_assert_int_lt(rds_heir_line(inode), 0);
 	ck_assert_int_eq(rds_heir_take(standin, inode, &e), 0);
 	give_up(&e); /* who took it is killed in that moment */
-	ck_assert(!rds_deposit_look(standin, NULL));
+	ck_assert(!rds_deposit_is(standin));
 	/* Another one had met it, too. */
 	hello(3);
 	page->which = 1;
 	rds_away_leave(standin);
-	ck_assert(rds_deposit_look(standin, fds));
+	ck_assert_int_eq(rds_deposit_look(standin, fds), 1);
 	ck_assert_int_ge(fds[1], 0);
 	close(fds[0]);
 	close(fds[1]);
@@ -258,7 +258,7 @@ START_TEST(met_and_left)
 	ck_assert_uint_eq(e.size, sizeof(struct rds_share_state));
 	ck_assert_int_eq(pread(e.file, &page->st[0], sizeof(page->st[0]), 0), sizeof(page->st[0]));
 	ck_assert_uint_eq(page->st[0].reg_idx, 11);
-	ck_assert(!rds_deposit_look(standin, NULL));
+	ck_assert(!rds_deposit_is(standin));
 	give_up(&e);
 	ck_assert_uint_eq(numbers(), before);
 }

@@ -611,6 +611,11 @@ bool rds_away_widowed(int fd)
 	return false;
 }
 
+void rds_away_show(int fd)
+{
+	(void)fd;
+}
+
 void rds_away_unline(void)
 {
 }
