@@ -139,7 +139,7 @@ void rds_fds_forget(void)
 			uintptr_t word = atomic_load_explicit(&chunk->word[i], memory_order_relaxed);
 
 			/* The parent's epoll sets are fed by the parent's engine, as long as there is a parent. */
-			if (word && word != FDS_EPOLL)
+			if (word && !rds_fds_word_is_set(word))
 				atomic_store_explicit(&chunk->word[i], FDS_INHERITED, memory_order_relaxed);
 		}
 	}
@@ -470,8 +470,8 @@ int rds_fds_copied(int from, int fd, struct rds_sock *sk)
 		return 0; /* a vfork child's copy is its own business */
 	if (!sk && !fds_sock(now)) {
 		rds_fds_fresh(fd);
-		if (now == FDS_EPOLL)
-			rds_fds_mark_epoll(fd);
+		if (rds_fds_word_is_set(now))
+			rds_fds_mark_epoll(fd, now);
 		return 0;
 	}
 	if (sk == RDS_INHERITED) {
@@ -511,12 +511,12 @@ void rds_fds_replace_end(int from, int fd, struct rds_sock *sk, uintptr_t before
 		fds_drop(before);
 }
 
-void rds_fds_mark_epoll(int ep)
+void rds_fds_mark_epoll(int ep, uintptr_t mark)
 {
 	_Atomic(uintptr_t) *word = fds_word_alloc(ep);
 
 	if (word && rds_fds_mine())
-		fds_drop(atomic_exchange(word, FDS_EPOLL));
+		fds_drop(atomic_exchange(word, mark));
 }
 
 /* ---- numbers that go away ---- */

@@ -25,6 +25,7 @@
 #define FDS_EPOLL 2u	 /* an epoll descriptor with RDS sockets in its set */
 #define FDS_INHERITED                                                                                                  \
 	4u /* an RDS socket whose engine is in another process: only the stand-in is here (engine/away.h) */
+#define FDS_NESTED 8u	 /* an epoll descriptor with such a set in its set */
 #define FDS_MARKS 16u	 /* values below are marks */
 
 struct fds_chunk {
@@ -202,7 +203,12 @@ bool rds_fds_mine(void);
 /* In a child with a copy of our memory: all sockets become inherited numbers, the engine is forgotten. */
 void rds_fds_forget(void);
 
-void rds_fds_mark_epoll(int ep);
+void rds_fds_mark_epoll(int ep, uintptr_t mark);
+/* A wait for it may be one for sockets that other processes carry. */
+static inline bool rds_fds_word_is_set(uintptr_t word)
+{
+	return word == FDS_EPOLL || word == FDS_NESTED;
+}
 static inline bool rds_fds_is_epoll(int ep)
 {
 	return rds_fds_on() && unlikely(rds_fds_peek(ep) == FDS_EPOLL);

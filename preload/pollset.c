@@ -69,8 +69,13 @@ struct timespec *deadline_left(const struct deadline *d, struct timespec *left)
 
 int pollset_init(struct pollset *ps, unsigned n)
 {
+	unsigned lines = rds_away_lines(NULL, 0);
+
+	if (lines > n)
+		n = lines;
+	ps->room = n < POLLSET_SMALL ? POLLSET_SMALL : n;
 	ps->n_rds = ps->n_kernel = ps->n_lines = 0;
-	ps->by_select = ps->looked = false;
+	ps->by_select = ps->looked = ps->all_lines = false;
 	ps->round = 0;
 	ps->since = 0;
 	ps->refused = NONE_REFUSED;
@@ -119,6 +124,8 @@ void pollset_add(struct pollset *ps, int fd, unsigned index, short events)
 			(struct pollset_rds){.sk = sk, .index = index, .events = events, .counted = counted};
 		return;
 	}
+	if (unlikely(rds_fds_word_is_set(rds_fds_peek(fd))))
+		ps->all_lines = true;
 	ps->kernel[ps->n_kernel] = (struct pollfd){.fd = fd, .events = events};
 	ps->kernel_index[ps->n_kernel++] = index;
 }
@@ -199,13 +206,26 @@ static int look_at_kernel(struct pollset *ps, const struct timespec *timeout, co
 	return rc && ps->by_select ? count_selected(ps) : rc;
 }
 
+/* Behind the foreign descriptors; how many. */
+static unsigned put_lines(struct pollset *ps)
+{
+	struct pollfd *p = ps->kernel + ps->n_kernel;
+	unsigned i;
+
+	if (unlikely(ps->all_lines)) {
+		i = rds_away_lines(p, ps->room);
+		return i < ps->room ? i : ps->room;
+	}
+	for (i = 0; i < ps->n_lines; i++)
+		p[i] = (struct pollfd){.fd = ps->line[i], .events = 0};
+	return i;
+}
+
 /* Until the deadline; also the lines, and `extra` (the wake-up descriptor) if not negative. */
 static int sleep_in_kernel(struct pollset *ps, int extra, const struct deadline *d, const sigset_t *mask)
 {
-	unsigned n = ps->n_kernel, i, hung_up = 0;
+	unsigned n = ps->n_kernel + put_lines(ps), lines = n - ps->n_kernel, i, hung_up = 0;
 
-	for (i = 0; i < ps->n_lines; i++)
-		ps->kernel[n++] = (struct pollfd){.fd = ps->line[i], .events = 0};
 	if (extra >= 0)
 		ps->kernel[n++] = (struct pollfd){.fd = extra, .events = POLLIN};
 	int rc = rds_real.ppoll(ps->kernel, n, deadline_left(d, &ps->left), mask);
@@ -215,11 +235,14 @@ static int sleep_in_kernel(struct pollset *ps, int extra, const struct deadline 
 		return -errno;
 	if (extra >= 0 && ps->kernel[n - 1].revents)
 		rc--;
-	for (i = 0; i < ps->n_lines; i++)
+	for (i = 0; i < lines; i++)
 		hung_up += ps->kernel[ps->n_kernel + i].revents != 0;
 	rc -= (int)hung_up;
-	if (!rc && hung_up)
+	if (!rc && hung_up) {
+		if (ps->all_lines)
+			rds_fds_mourn();
 		return -POLLSET_AGAIN;
+	}
 	return rc && ps->by_select ? count_selected(ps) : rc;
 }
 

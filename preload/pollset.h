@@ -24,6 +24,8 @@ struct pollset {
 	struct pollfd *kernel;	/* foreign descriptors, and room for the lines and one more */
 	unsigned *kernel_index; /* the caller's */
 	int *line;		/* to the carriers of other processes' sockets (engine/away.h) */
+	unsigned room;		/* for lines */
+	bool all_lines;		/* a set of epoll is among them: any may be meant */
 	unsigned
 		refused; /* the caller's index of one of which this process has no descriptor to learn more, or NONE_REFUSED */
 	bool by_select;		/* select(): a bit that it has no set for is no event */
