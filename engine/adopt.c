@@ -159,9 +159,10 @@ static void show_port(struct rds_sock *sk, bool show)
 	rx_unlock();
 }
 
-static int revive(struct rds_sock *sk, const struct rds_share_state *st, struct reader *r, int inbox, bool sure)
+static int revive(struct rds_sock *sk, const struct rds_share_state *st, struct reader *r, bool sure)
 {
-	int err;
+	int inbox = os_fd(&sk->inbox_fd), err;
+	bool mine = false;
 
 	take_state(sk, st);
 	atomic_store(&sk->hidden_out, true); /* as far as anybody knows */
@@ -174,15 +175,20 @@ static int revive(struct rds_sock *sk, const struct rds_share_state *st, struct 
 	/* First what arrives finds it, not open yet, and waits; then it can arrive. */
 	if (!err && st->bound)
 		show_port(sk, true);
+	if (!err) {
+		err = registry_sock_take(rds_eng->reg, sk->reg_idx, &sk->name, sure);
+		mine = !err;
+	}
 	if (!err && inbox >= 0)
 		err = rds_inbox_empty(inbox, sk);
-	if (!err)
-		err = registry_sock_take(rds_eng->reg, sk->reg_idx, &sk->name, sure);
 	if (!err) {
 		go_live(sk, st);
 		rds_sock_changed(sk);
-	} else if (rds_sock_bound(sk)) {
-		show_port(sk, false);
+	} else {
+		if (rds_sock_bound(sk))
+			show_port(sk, false);
+		if (mine)
+			registry_sock_leave(rds_eng->reg, sk->reg_idx, &sk->name);
 	}
 	rds_unlock(&rds_eng->control);
 	return err;
@@ -225,8 +231,12 @@ static int make_socket(int fd, struct rds_estate *e, uint64_t inode, const struc
 	err = e->page < 0 ? 0 : rds_will_take(sk, e->page);
 	rds_unlock(&rds_eng->control);
 	e->page = -1;
+	if (!err && e->inbox >= 0) {
+		err = rds_will_take_inbox(sk, e->inbox);
+		e->inbox = -1;
+	}
 	if (!err)
-		err = revive(sk, st, r, e->inbox, sure);
+		err = revive(sk, st, r, sure);
 	if (err) {
 		rds_sock_unmake(sk);
 		return err;

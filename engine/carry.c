@@ -420,13 +420,13 @@ static struct rds_carry *carry_new(struct rds_sock *sk, int standin)
 static int greet(struct rds_holder *h)
 {
 	struct rds_share_answer a = {.magic = RDS_SHARE_MAGIC, .kind = RDS_SHARE_HELLO};
-	int channel = atomic_load(&h->fd), fds[3];
-	bool will = rds_will_fds(h->carry->sk, fds) && !os_peer_is_self(channel);
+	int channel = atomic_load(&h->fd), fds[RDS_WILL_FDS];
+	unsigned n = os_peer_is_self(channel) ? 0 : rds_will_fds(h->carry->sk, fds);
 	struct stat st;
 
-	if (will && os_fstat(fds[2], &st) == 0)
+	if (n && os_fstat(fds[n - 1], &st) == 0)
 		a.result = (int64_t)st.st_ino; /* by which it is told from another socket's */
-	return os_pass_send(channel, &a, sizeof(a), fds, will ? 3 : 0, MSG_DONTWAIT);
+	return os_pass_send(channel, &a, sizeof(a), fds, n, MSG_DONTWAIT);
 }
 
 /* Takes the channel. */

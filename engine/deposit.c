@@ -156,12 +156,12 @@ bool rds_deposit_is(int standin)
 	return is == 1 || (is == 0 && lies_there(standin) > (int)sizeof(d));
 }
 
-int rds_deposit_look(int standin, int out[2])
+int rds_deposit_look(int standin, int out[3])
 {
 	struct rds_share_deposit d;
 	int fds[RDS_DEPOSIT_FDS], is;
 
-	out[0] = out[1] = -1;
+	out[0] = out[1] = out[2] = -1;
 	is = read_one(standin, MSG_PEEK, RDS_DEPOSIT_FDS, &d, fds);
 	if (is == 0)
 		return lies_there(standin) > (int)sizeof(d);
@@ -172,9 +172,12 @@ int rds_deposit_look(int standin, int out[2])
 		return 1;
 	}
 	os_close(fds[FILE_]);
-	os_close(fds[INBOX]);
 	out[0] = fds[PAIR];
 	out[1] = fds[WILL];
+	if (d.has_inbox)
+		out[2] = fds[INBOX];
+	else
+		os_close(fds[INBOX]);
 	return 1;
 }
 

@@ -25,7 +25,7 @@
 #define KEPT_MAX (1 << 20) /* no internal number is higher (os_fds.c) */
 
 enum { FREE, HELD, TAKEN };
-enum { PAIR, LINE, PAGE, PARTS };
+enum { PAIR, LINE, INBOX, PAGE, PARTS };
 
 struct heir {
 	_Atomic uint32_t state;
@@ -163,18 +163,20 @@ static void keep_line(struct heir *h, const int *fds, unsigned n, uint64_t will)
 		drop(h); /* of another socket, whose stand-in was closed behind our back, and whose inode this one has got */
 }
 
-/* Takes the descriptors. */
+/* Takes the descriptors: all, or all but the inbox. */
 static void keep(uint64_t inode, const int *fds, unsigned n)
 {
-	struct heir *h = n == PARTS ? add(inode) : NULL;
-	unsigned i;
+	struct heir *h = n == PARTS || n == PARTS - 1 ? add(inode) : NULL;
+	unsigned i, part;
 	int err = 0;
 
-	for (i = 0; i < n; i++)
+	for (i = 0; i < n; i++) {
+		part = i == INBOX && n < PARTS ? PAGE : i;
 		if (!h || err)
 			os_close(fds[i]);
 		else
-			err = os_dup_high_slot(fds[i], &h->fd[i]);
+			err = os_dup_high_slot(fds[i], &h->fd[part]);
+	}
 	if (h && err)
 		drop(h);
 	else if (h)
@@ -198,15 +200,28 @@ ssize_t rds_heir_hello(int channel, uint64_t inode, struct rds_share_answer *a)
 	len = os_pass_recv_few(channel, a, sizeof(*a), fds, room, &n, &lost, MSG_DONTWAIT);
 	if (len > 0 && room == 2)
 		keep_line(h, fds, n, (uint64_t)a->result);
-	else if (len > 0)
+	else if (len > 0 && !lost)
 		keep(inode, fds, n);
+	else
+		while (n)
+			os_close(fds[--n]);
 	pthread_mutex_unlock(&lock);
 	return len;
 }
 
+/* Of a look at a deposit. */
+static void close_parts(const int fds[3])
+{
+	unsigned i;
+
+	for (i = 0; i < 3; i++)
+		if (fds[i] >= 0)
+			os_close(fds[i]);
+}
+
 bool rds_heir_meet(int fd, uint64_t inode)
 {
-	int fds[2], err;
+	int fds[3], err;
 	struct heir *h;
 	bool left, mine;
 
@@ -216,17 +231,16 @@ bool rds_heir_meet(int fd, uint64_t inode)
 	left = mine ? rds_deposit_is(fd) : rds_deposit_look(fd, fds) != 0;
 	if (left && !mine && fds[1] >= 0 && (h = add(inode))) {
 		err = os_dup_high_slot(fds[0], &h->fd[PAIR]);
-		if (err)
-			os_close(fds[1]);
-		else
-			err = os_dup_high_slot(fds[1], &h->fd[PAGE]);
+		if (os_dup_high_slot(fds[1], &h->fd[PAGE]))
+			err = -EMFILE;
+		if (fds[2] >= 0 && os_dup_high_slot(fds[2], &h->fd[INBOX]))
+			err = -EMFILE;
 		if (err)
 			drop(h);
 		else
 			set(h, HELD);
 	} else if (left && !mine && fds[1] >= 0) {
-		os_close(fds[0]);
-		os_close(fds[1]);
+		close_parts(fds);
 	}
 	pthread_mutex_unlock(&lock);
 	return left;
@@ -406,7 +420,11 @@ static int take_bare(struct heir *h, struct rds_estate *e)
 	e->pair = atomic_load(&h->fd[PAIR]);
 	os_fd_register(e->pair);
 	atomic_store(&h->fd[PAIR], -1);
-	e->file = e->inbox = -1;
+	e->inbox = atomic_load(&h->fd[INBOX]);
+	if (e->inbox >= 0)
+		os_fd_register(e->inbox);
+	atomic_store(&h->fd[INBOX], -1);
+	e->file = -1;
 	return 0;
 }
 
@@ -417,13 +435,14 @@ static void taken(uint64_t inode, struct heir *h)
 		return;
 	atomic_store(&h->fd[PAGE], -1);
 	os_close_slot(&h->fd[PAIR]);
+	os_close_slot(&h->fd[INBOX]);
 	os_close_slot(&h->fd[LINE]);
 	set(h, TAKEN);
 }
 
 static int lock_will(int fd, struct heir *h, int *page)
 {
-	int theirs[2], err;
+	int theirs[3], err;
 
 	if (h) {
 		*page = atomic_load(&h->fd[PAGE]);
@@ -431,9 +450,10 @@ static int lock_will(int fd, struct heir *h, int *page)
 		err = rds_deposit_look(fd, theirs);
 		if (err <= 0)
 			return err ? err : -EAGAIN;
-		if (theirs[0] >= 0)
-			os_close(theirs[0]);
-		*page = os_dup_high(theirs[1]);
+		*page = theirs[1];
+		theirs[1] = -1;
+		close_parts(theirs);
+		*page = os_dup_high(*page);
 	}
 	err = *page < 0 ? 0 : os_lock(*page, F_WRLCK, 0, 1, false);
 	if (err && !h)
@@ -512,7 +532,7 @@ static void leave_bare(struct heir *h, int fd)
 	file = rds_deposit_is(fd) ? -1 : os_memfd("rds socket", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (file >= 0 && !write_state(page, file, &size)) {
 		os_recv_all(fd); /* what the last carrier has shown there */
-		rds_deposit_leave(atomic_load(&h->fd[PAIR]), file, -1, page, (uint64_t)size);
+		rds_deposit_leave(atomic_load(&h->fd[PAIR]), file, atomic_load(&h->fd[INBOX]), page, (uint64_t)size);
 	}
 	if (file >= 0)
 		os_close(file);
@@ -536,9 +556,11 @@ void rds_away_leave(int fd)
 
 static void inherit(struct rds_sock *sk, void *arg)
 {
-	int fds[PARTS] = {[PAIR] = atomic_load(&sk->pair.n[0]), [PAGE] = atomic_load(&sk->will_fd.n[0])};
+	int fds[PARTS] = {[PAIR] = atomic_load(&sk->pair.n[0]),
+			  [PAGE] = atomic_load(&sk->will_fd.n[0]),
+			  [INBOX] = atomic_load(&sk->inbox_fd.n[0])};
 	struct heir *h;
-	int line[3];
+	int line[RDS_WILL_FDS];
 
 	(void)arg;
 	if (!atomic_load(&sk->will) || !atomic_load(&sk->open) || fds[PAIR] < 0 || fds[PAGE] < 0 ||
@@ -554,6 +576,9 @@ static void inherit(struct rds_sock *sk, void *arg)
 	atomic_store(&h->fd[PAGE], fds[PAGE]);
 	os_fd_register_slot(fds[PAIR], &h->fd[PAIR]);
 	os_fd_register_slot(fds[PAGE], &h->fd[PAGE]);
+	atomic_store(&h->fd[INBOX], fds[INBOX]);
+	if (fds[INBOX] >= 0)
+		os_fd_register_slot(fds[INBOX], &h->fd[INBOX]);
 	set(h, HELD);
 }
 

@@ -22,9 +22,9 @@
  * into the program's end: the *deposit*.  It lives as long as any copy of the descriptor does, wherever that is, and goes
  * with the last one.  The first holder that takes it off is the carrier from then on; the kernel gives it to one.
  *
- * With the deposit lies the *inbox*, a listener with a name.  A process that ends while it still has messages for a socket of nobody connects
- * there and leaves a *parcel*, the messages in a file in memory: the kernel keeps it until the next carrier looks.  There may be no inbox (no
- * descriptor, or the name was taken): then such a sender waits.
+ * All who may become the carrier have the *inbox*, a listener with a name, and so has a deposit.  A process that ends while it still has messages
+ * for a socket of nobody connects there and leaves a *parcel*, the messages in a file in memory: the kernel keeps it until the next carrier looks.
+ * There may be no inbox (no descriptor, or the name was taken): then such a sender waits.
  *
  * A stand-in has an abstract AF_UNIX name, by which anybody who gets hold of it knows what it is, and by which the registry can ask the kernel
  * whether a socket that nobody carries still exists.
@@ -70,7 +70,7 @@ enum rds_share_op {
 };
 
 enum rds_share_kind {
-	RDS_SHARE_HELLO = 1, /* with the other end, the line and the will, if there is one (will.h) */
+	RDS_SHARE_HELLO = 1, /* with the other end, the line, the inbox and last the will, if there is one (will.h) */
 	RDS_SHARE_REPLY,
 	RDS_SHARE_WAIT,
 	RDS_SHARE_READY,
