@@ -16,32 +16,20 @@
 #include <sys/mman.h>
 
 #include "engine/away.h"
+#include "engine/heir_impl.h"
 #include "engine/log.h"
 #include "engine/rds.h"
-#include "engine/will.h"
 
 #define SLOTS 64
 #define CHUNKS 1024
-#define KEPT_MAX (1 << 20) /* no internal number is higher (os_fds.c) */
 
-enum { FREE, HELD, TAKEN };
-enum { PAIR, LINE, INBOX, PAGE, PARTS };
-
-struct heir {
-	_Atomic uint32_t state;
-	_Atomic uint64_t inode;
-	_Atomic int fd[PARTS];
-};
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t heir_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(struct heir *) chunks[CHUNKS]; /* never freed */
 static _Atomic unsigned held;
-static uint8_t *kept; /* numbers that a forked child keeps, as bits, while the others are closed */
 
 /* ---- entries ---- */
 
-/* for (at = 0; (h = next(&at));): all there are, also those that are free.  Any time; all else here with the lock. */
-static struct heir *next(unsigned *at)
+struct heir *heir_next(unsigned *at)
 {
 	struct heir *chunk;
 	unsigned i = *at;
@@ -57,7 +45,7 @@ static struct heir *find(uint64_t inode)
 	struct heir *h;
 	unsigned at;
 
-	for (at = 0; (h = next(&at));)
+	for (at = 0; (h = heir_next(&at));)
 		if (h->state != FREE && h->inode == inode)
 			return h;
 	return NULL;
@@ -80,12 +68,12 @@ static struct heir *new_chunk(unsigned i)
 	return chunk;
 }
 
-static struct heir *add(uint64_t inode)
+struct heir *heir_add(uint64_t inode)
 {
 	struct heir *h;
 	unsigned at;
 
-	for (at = 0; (h = next(&at));)
+	for (at = 0; (h = heir_next(&at));)
 		if (h->state == FREE)
 			break;
 	if (!h)
@@ -95,7 +83,7 @@ static struct heir *add(uint64_t inode)
 	return h;
 }
 
-static void set(struct heir *h, uint32_t state)
+void heir_set(struct heir *h, uint32_t state)
 {
 	unsigned before = h->state == HELD, now = state == HELD;
 
@@ -103,13 +91,13 @@ static void set(struct heir *h, uint32_t state)
 	atomic_fetch_add(&held, now - before);
 }
 
-static void drop(struct heir *h)
+void heir_drop(struct heir *h)
 {
 	unsigned part;
 
 	for (part = 0; part < PARTS; part++)
 		os_close_slot(&h->fd[part]);
-	set(h, FREE);
+	heir_set(h, FREE);
 }
 
 int rds_heir_read(int page, struct rds_share_state *st)
@@ -160,13 +148,14 @@ static void keep_line(struct heir *h, const int *fds, unsigned n, uint64_t will)
 		if (n != 2 || i != LINE)
 			os_close(fds[i]);
 	if (n && (os_fstat(atomic_load(&h->fd[PAGE]), &st) || st.st_ino != will))
-		drop(h); /* of another socket, whose stand-in was closed behind our back, and whose inode this one has got */
+		heir_drop(
+			h); /* of another socket, whose stand-in was closed behind our back, and whose inode this one has got */
 }
 
 /* Takes the descriptors: all, or all but the inbox. */
 static void keep(uint64_t inode, const int *fds, unsigned n)
 {
-	struct heir *h = n == PARTS || n == PARTS - 1 ? add(inode) : NULL;
+	struct heir *h = n == PARTS || n == PARTS - 1 ? heir_add(inode) : NULL;
 	unsigned i, part;
 	int err = 0;
 
@@ -178,9 +167,9 @@ static void keep(uint64_t inode, const int *fds, unsigned n)
 			err = os_dup_high_slot(fds[i], &h->fd[part]);
 	}
 	if (h && err)
-		drop(h);
+		heir_drop(h);
 	else if (h)
-		set(h, HELD);
+		heir_set(h, HELD);
 }
 
 ssize_t rds_heir_hello(int channel, uint64_t inode, struct rds_share_answer *a)
@@ -191,7 +180,7 @@ ssize_t rds_heir_hello(int channel, uint64_t inode, struct rds_share_answer *a)
 	ssize_t len;
 	bool lost;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&heir_lock);
 	h = find(inode);
 	if (h)
 		room = h->state == HELD ? 2 : 0;
@@ -205,7 +194,7 @@ ssize_t rds_heir_hello(int channel, uint64_t inode, struct rds_share_answer *a)
 	else
 		while (n)
 			os_close(fds[--n]);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&heir_lock);
 	return len;
 }
 
@@ -225,24 +214,24 @@ bool rds_heir_meet(int fd, uint64_t inode)
 	struct heir *h;
 	bool left, mine;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&heir_lock);
 	h = find(inode);
 	mine = h || ours(inode);
 	left = mine ? rds_deposit_is(fd) : rds_deposit_look(fd, fds) != 0;
-	if (left && !mine && fds[1] >= 0 && (h = add(inode))) {
+	if (left && !mine && fds[1] >= 0 && (h = heir_add(inode))) {
 		err = os_dup_high_slot(fds[0], &h->fd[PAIR]);
 		if (os_dup_high_slot(fds[1], &h->fd[PAGE]))
 			err = -EMFILE;
 		if (fds[2] >= 0 && os_dup_high_slot(fds[2], &h->fd[INBOX]))
 			err = -EMFILE;
 		if (err)
-			drop(h);
+			heir_drop(h);
 		else
-			set(h, HELD);
+			heir_set(h, HELD);
 	} else if (left && !mine && fds[1] >= 0) {
 		close_parts(fds);
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&heir_lock);
 	return left;
 }
 
@@ -250,11 +239,11 @@ void rds_heir_drop(uint64_t inode)
 {
 	struct heir *h;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&heir_lock);
 	h = find(inode);
 	if (h && h->state == HELD)
-		drop(h);
-	pthread_mutex_unlock(&lock);
+		heir_drop(h);
+	pthread_mutex_unlock(&heir_lock);
 }
 
 /* ---- has the carrier been killed? ---- */
@@ -272,9 +261,9 @@ bool rds_heir_bereaved(int fd)
 
 	if (!rds_heir_any() || os_fstat(fd, &st))
 		return false;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&heir_lock);
 	yes = free_to_take(find(st.st_ino));
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&heir_lock);
 	return yes;
 }
 
@@ -296,7 +285,7 @@ unsigned rds_away_lines(struct pollfd *p, unsigned room)
 
 	if (!rds_heir_any())
 		return 0;
-	for (at = 0; (h = next(&at));) {
+	for (at = 0; (h = heir_next(&at));) {
 		if (atomic_load(&h->state) != HELD)
 			continue;
 		if (n < room)
@@ -313,7 +302,7 @@ static int part_of(uint64_t inode, unsigned part)
 
 	if (!rds_heir_any())
 		return -1;
-	for (at = 0; (h = next(&at));)
+	for (at = 0; (h = heir_next(&at));)
 		if (atomic_load(&h->inode) == inode && atomic_load(&h->state) == HELD)
 			return number_of(h, inode, part);
 	return -1;
@@ -353,11 +342,11 @@ void rds_away_show(int fd)
 
 	if (os_fstat(fd, &st) || os_poll(&p, 1, 0) > 0)
 		return;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&heir_lock);
 	h = find(st.st_ino);
 	if (free_to_take(h))
 		os_send(atomic_load(&h->fd[PAIR]), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&heir_lock);
 }
 
 void rds_away_unline(void)
@@ -366,13 +355,13 @@ void rds_away_unline(void)
 	struct heir *h;
 	unsigned at;
 
-	pthread_mutex_lock(&lock);
-	for (at = 0; (h = next(&at));) {
+	pthread_mutex_lock(&heir_lock);
+	for (at = 0; (h = heir_next(&at));) {
 		p.fd = h->state == HELD ? atomic_load(&h->fd[LINE]) : -1;
 		if (p.fd >= 0 && os_poll(&p, 1, 0) > 0)
 			os_close_slot(&h->fd[LINE]);
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&heir_lock);
 }
 
 /* ---- becoming the carrier ---- */
@@ -431,13 +420,13 @@ static int take_bare(struct heir *h, struct rds_estate *e)
 /* The will's number is in *e from now on. */
 static void taken(uint64_t inode, struct heir *h)
 {
-	if (!h && !(h = add(inode)))
+	if (!h && !(h = heir_add(inode)))
 		return;
 	atomic_store(&h->fd[PAGE], -1);
 	os_close_slot(&h->fd[PAIR]);
 	os_close_slot(&h->fd[INBOX]);
 	os_close_slot(&h->fd[LINE]);
-	set(h, TAKEN);
+	heir_set(h, TAKEN);
 }
 
 static int lock_will(int fd, struct heir *h, int *page)
@@ -473,7 +462,7 @@ static int take(int fd, uint64_t inode, struct rds_estate *e)
 	if (err)
 		return err;
 	if (h && !is_wills(e->page, fd)) {
-		drop(h); /* of an earlier socket with that inode */
+		heir_drop(h); /* of an earlier socket with that inode */
 		return -EAGAIN;
 	}
 	err = rds_deposit_is(fd) ? take_deposit(fd, e) : take_bare(h, e);
@@ -490,9 +479,9 @@ int rds_heir_take(int fd, uint64_t inode, struct rds_estate *e)
 {
 	int err;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&heir_lock);
 	err = take(fd, inode, e);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&heir_lock);
 	return err;
 }
 
@@ -500,11 +489,11 @@ void rds_heir_done(uint64_t inode)
 {
 	struct heir *h;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&heir_lock);
 	h = find(inode);
 	if (h && h->state == TAKEN)
-		set(h, FREE);
-	pthread_mutex_unlock(&lock);
+		heir_set(h, FREE);
+	pthread_mutex_unlock(&heir_lock);
 }
 
 /* ---- this process ends, or execs ---- */
@@ -544,99 +533,10 @@ void rds_away_leave(int fd)
 	struct heir *h;
 	struct stat st;
 
-	if (!rds_heir_any() || os_fstat(fd, &st) || pthread_mutex_trylock(&lock))
+	if (!rds_heir_any() || os_fstat(fd, &st) || pthread_mutex_trylock(&heir_lock))
 		return;
 	h = find(st.st_ino);
 	if (free_to_take(h))
 		leave_bare(h, fd);
-	pthread_mutex_unlock(&lock);
-}
-
-/* ---- forked child ---- */
-
-static void inherit(struct rds_sock *sk, void *arg)
-{
-	int fds[PARTS] = {[PAIR] = atomic_load(&sk->pair.n[0]),
-			  [PAGE] = atomic_load(&sk->will_fd.n[0]),
-			  [INBOX] = atomic_load(&sk->inbox_fd.n[0])};
-	struct heir *h;
-	int line[RDS_WILL_FDS];
-
-	(void)arg;
-	if (!atomic_load(&sk->will) || !atomic_load(&sk->open) || fds[PAIR] < 0 || fds[PAGE] < 0 ||
-	    !rds_will_fds(sk, line) || (rds_hook_number && rds_hook_number(sk) < 0))
-		return; /* the latter: the parent carries it for others, and has given us no number of it */
-	fds[LINE] = os_fcntl(line[1], F_DUPFD_CLOEXEC, 0);
-	h = fds[LINE] < 0 ? NULL : add(sk->inode);
-	if (!h)
-		return;
-	if (os_dup_high_slot(fds[LINE], &h->fd[LINE]))
-		return;
-	atomic_store(&h->fd[PAIR], fds[PAIR]);
-	atomic_store(&h->fd[PAGE], fds[PAGE]);
-	os_fd_register_slot(fds[PAIR], &h->fd[PAIR]);
-	os_fd_register_slot(fds[PAGE], &h->fd[PAGE]);
-	atomic_store(&h->fd[INBOX], fds[INBOX]);
-	if (fds[INBOX] >= 0)
-		os_fd_register_slot(fds[INBOX], &h->fd[INBOX]);
-	set(h, HELD);
-}
-
-/* Without memory for it everything is closed, and nothing is kept. */
-static void note_kept(void)
-{
-	struct heir *h;
-	unsigned at, part;
-	void *mem;
-
-	if (!rds_heir_any() || os_mmap(KEPT_MAX / 8, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, &mem))
-		return;
-	kept = mem;
-	for (at = 0; (h = next(&at));) {
-		for (part = 0; h->state == HELD && part < PARTS; part++) {
-			int fd = atomic_load(&h->fd[part]);
-
-			if (fd >= 0 && fd < KEPT_MAX)
-				kept[fd / 8] |= (uint8_t)(1u << fd % 8);
-		}
-	}
-}
-
-void rds_heir_forked(void)
-{
-	unsigned at, part;
-	struct heir *h;
-
-	pthread_mutex_init(&lock, NULL);
-	kept = NULL;
-	for (at = 0; (h = next(&at));) {
-		if (h->state == HELD)
-			continue;
-		set(h, FREE);
-		for (part = 0; part < PARTS; part++) /* another thread of the parent was at it */
-			atomic_store(&h->fd[part], -1);
-	}
-	if (!rds_engine_foreign())
-		return;
-	rds_sock_each_locked(inherit, NULL);
-	note_kept();
-}
-
-bool rds_heir_keeps(int fd)
-{
-	return kept && fd < KEPT_MAX && kept[fd / 8] >> fd % 8 & 1;
-}
-
-void rds_heir_kept(void)
-{
-	struct heir *h;
-	unsigned at;
-
-	if (kept)
-		os_munmap(kept, KEPT_MAX / 8);
-	else
-		for (at = 0; (h = next(&at));)
-			if (h->state == HELD)
-				drop(h);
-	kept = NULL;
+	pthread_mutex_unlock(&heir_lock);
 }
