@@ -446,7 +446,7 @@ int rds_away_line(int fd)
 
 bool away_attached(int fd)
 {
-	struct pollfd p = {.events = 0};
+	struct pollfd p[2] = {{.events = 0}, {.events = 0}};
 	struct away_slot *s = NULL;
 	struct stat st;
 	bool alive, watched;
@@ -455,8 +455,10 @@ bool away_attached(int fd)
 		s = away_slot_idle(st.st_ino);
 	if (!s)
 		return false;
-	p.fd = atomic_load(&s->fd);
-	alive = os_poll(&p, 1, 0) == 0;
+	/* Of a process that is killed the line may go first: who was woken by it must not take the channel for a carrier's. */
+	p[0].fd = atomic_load(&s->fd);
+	p[1].fd = rds_heir_line(st.st_ino);
+	alive = os_poll(p, 2, 0) == 0;
 	watched = s->watched;
 	if (alive || !s->greeted) /* the latter: its answer may be there all the same */
 		away_slot_give_back(s);

@@ -176,13 +176,17 @@ bool rds_fds_only(int fd, unsigned first, unsigned last)
 void rds_fds_mourn(void)
 {
 	uint64_t since = 0;
-	bool refused;
+	bool refused, late = false;
 
 	for (int n = 0; n < atomic_load(&fds_top); n++) {
-		if (rds_fds_peek(n) == FDS_INHERITED && rds_away_widowed(n))
-			rds_fds_find_carrier(n, &since, &refused);
+		refused = false;
+		if (rds_fds_peek(n) == FDS_INHERITED && rds_away_widowed(n) &&
+		    !rds_fds_find_carrier(n, &since, &refused) && !refused)
+			late |= rds_away_widowed(
+				n); /* its last carrier takes long to end, or the next one is stopped */
 	}
-	rds_away_unline(); /* what has no number here any more, or could not be helped */
+	if (!late)
+		rds_away_unline(); /* what has no number here any more, or could not be helped */
 }
 
 void rds_fds_ending(void)
@@ -203,8 +207,8 @@ bool rds_fds_find_carrier(int fd, uint64_t *since, bool *refused)
 	while (sk == RDS_INHERITED && (rc = rds_away_watch(fd, false, since)) != 0) {
 		if (rc == -RDS_AWAY_LEFT)
 			rc = rds_fds_take_over(fd);
-		if (rc == -EAGAIN) /* stopped, most likely: it has been asked */
-			break;
+		if (rc == -EAGAIN)
+			break; /* stopped, most likely: it has been asked */
 		if (rc) {
 			*refused = rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM;
 			if (*refused)
