@@ -12,10 +12,12 @@
  */
 #include "engine/leave.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "engine/away.h"
 #include "engine/carry.h"
 #include "engine/connection.h"
 #include "engine/message.h"
@@ -24,6 +26,10 @@
 #include "engine/wires.h"
 
 #define MESSAGE_MAX (1u << 20)
+/* Descriptors that it takes for a moment, with an engine or without one, and what becomes of them. */
+#define BARE_NUMBERS 1
+#define DEPOSIT_NUMBERS 4
+#define START_NUMBERS 24
 
 /* ---- the file ---- */
 
@@ -185,9 +191,10 @@ static void show_port(struct rds_sock *sk, bool show)
 	rx_unlock();
 }
 
-static int revive(struct rds_sock *sk, const struct rds_share_state *st, struct reader *r, int inbox, bool sure)
+static int revive(struct rds_sock *sk, const struct rds_share_state *st, struct reader *r, bool sure)
 {
-	int err;
+	int inbox = os_fd(&sk->inbox_fd), err;
+	bool mine = false;
 
 	take_state(sk, st);
 	atomic_store(&sk->hidden_out, true); /* as far as anybody knows */
@@ -202,15 +209,20 @@ static int revive(struct rds_sock *sk, const struct rds_share_state *st, struct 
 	/* First what arrives finds it, not open yet, and waits; then it can arrive. */
 	if (!err && st->bound)
 		show_port(sk, true);
+	if (!err) {
+		err = registry_sock_take(rds_eng->reg, sk->reg_idx, &sk->name, sure);
+		mine = !err;
+	}
 	if (!err && inbox >= 0)
 		err = rds_inbox_empty(inbox, sk);
-	if (!err)
-		err = registry_sock_take(rds_eng->reg, sk->reg_idx, &sk->name, sure);
 	if (!err) {
 		go_live(sk, st);
 		rds_sock_changed(sk);
-	} else if (rds_sock_bound(sk)) {
-		show_port(sk, false);
+	} else {
+		if (rds_sock_bound(sk))
+			show_port(sk, false);
+		if (mine)
+			registry_sock_leave(rds_eng->reg, sk->reg_idx, &sk->name);
 	}
 	rds_unlock(&rds_eng->control);
 	return err;
@@ -253,8 +265,12 @@ static int make_socket(int fd, struct rds_estate *e, uint64_t inode, const struc
 	err = e->page < 0 ? 0 : rds_will_take(sk, e->page);
 	rds_unlock(&rds_eng->control);
 	e->page = -1;
+	if (!err && e->inbox >= 0) {
+		err = rds_will_take_inbox(sk, e->inbox);
+		e->inbox = -1;
+	}
 	if (!err)
-		err = revive(sk, st, r, e->inbox, sure);
+		err = revive(sk, st, r, sure);
 	if (err) {
 		rds_sock_unmake(sk);
 		return err;
@@ -275,7 +291,7 @@ bool rds_is_standin(int fd)
 
 bool rds_adoptable(int fd)
 {
-	return rds_deposit_look(fd, NULL) || rds_heir_bereaved(fd);
+	return rds_deposit_is(fd) || rds_heir_bereaved(fd);
 }
 
 static int open_file(const struct rds_estate *e, void **map)
@@ -316,6 +332,43 @@ static int settle(int fd, struct rds_estate *e, uint64_t inode, struct rds_sock 
 	return err;
 }
 
+static bool numbers_left(int fd, unsigned want)
+{
+	int spare[START_NUMBERS];
+	unsigned n = 0, got;
+
+	while (n < want && (spare[n] = os_fcntl(fd, F_DUPFD_CLOEXEC, 0)) >= 0)
+		n++;
+	for (got = n; n--;)
+		os_close(spare[n]);
+	return got == want;
+}
+
+/* What can fail for lack of something, as long as nothing has been taken. */
+static int prepare(int fd)
+{
+	unsigned want = rds_deposit_is(fd) ? DEPOSIT_NUMBERS : BARE_NUMBERS;
+	int err;
+
+	if (!rds_engine_runs() || !atomic_load(&rds_eng->started))
+		want = START_NUMBERS;
+	if (!numbers_left(fd, want)) {
+		rds_away_hang_up(fd);
+		if (!numbers_left(fd, want)) {
+			rds_warn_once("an RDS socket that another process has left cannot be carried on by this one, "
+				      "which has no descriptors left: raise `ulimit -n`");
+			return -EMFILE;
+		}
+	}
+	err = rds_engine_start();
+	if (err)
+		return err;
+	rds_lock(&rds_eng->control);
+	err = rds_engine_start_helper();
+	rds_unlock(&rds_eng->control);
+	return err;
+}
+
 int rds_adopt(int fd, struct rds_sock **out)
 {
 	struct rds_estate e = {-1, -1, -1, -1, 0};
@@ -324,7 +377,7 @@ int rds_adopt(int fd, struct rds_sock **out)
 
 	if (!rds_adoptable(fd) || os_fstat(fd, &st))
 		return -EAGAIN;
-	err = rds_engine_start(); /* as long as nothing has been taken */
+	err = prepare(fd);
 	if (!err)
 		err = rds_heir_take(fd, st.st_ino, &e);
 	if (err)

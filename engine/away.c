@@ -13,7 +13,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -24,62 +23,55 @@
 #include "engine/will.h"
 
 #define ATTACH_TRIES 100
-#define ROOM_MS 100   /* for the stand-in to take the request */
-#define LOOK_MS 20    /* between looks whether the socket has been left to whoever wants it */
-#define LATE_MS 5000  /* then it is said whom we wait for */
-#define LIMIT_MS 30000 /* and then it is no call that waits without an end */
 
 /* ---- attaching ---- */
 
 /* The stand-in takes the request: 0, or -errno; -EPIPE: nobody carries the socket. */
-static int ask(int fd, int channel, bool quiet)
+static int ask(int fd, struct away_call *c, int channel, bool quiet)
 {
 	const struct rds_share_attach hello = {RDS_SHARE_MAGIC, RDS_SHARE_VERSION, quiet, 0};
 	struct pollfd p = {.fd = fd, .events = POLLOUT};
-	int pass[2] = {channel, fd}, tries, err = -EAGAIN;
+	int pass[2] = {channel, fd}, err;
 
-	for (tries = 0; err == -EAGAIN && tries < ATTACH_TRIES; tries++) {
-		if (tries)
-			os_poll(&p, 1, ROOM_MS);
-		err = os_pass_send(fd, &hello, sizeof(hello), pass, 2, MSG_DONTWAIT);
-	}
+	while ((err = os_pass_send(fd, &hello, sizeof(hello), pass, 2, MSG_DONTWAIT)) == -EAGAIN &&
+	       !(err = away_wait(fd, c, &p, false)))
+		;
 	return err;
 }
 
-static int await_hello(int fd, struct away_slot *s)
+static int read_hello(struct away_slot *s)
 {
-	struct pollfd p = {.fd = atomic_load(&s->fd), .events = POLLIN};
 	struct rds_share_answer a;
-	uint64_t since = os_now_ns(), waited;
-	ssize_t n;
+	ssize_t n = rds_heir_hello(atomic_load(&s->fd), s->inode, &a);
 
-	while (os_poll(&p, 1, LOOK_MS) <= 0) {
-		if (rds_adoptable(fd))
-			return -RDS_AWAY_LEFT;
-		waited = (os_now_ns() - since) / 1000000;
-		if (waited >= LATE_MS)
-			rds_warn_once("the process that carries an RDS socket of this one does not answer (is it stopped?)");
-		if (waited >= LIMIT_MS)
-			return -ENOTCONN;
-	}
-	n = rds_heir_hello(p.fd, s->inode, &a);
 	if (n == 0 || n == -ECONNRESET)
 		return -EAGAIN; /* our request was lost on the way: once more */
 	s->greeted = n == (ssize_t)sizeof(a) && a.magic == RDS_SHARE_MAGIC && a.kind == RDS_SHARE_HELLO;
 	return s->greeted ? 0 : -EPROTO;
 }
 
+static int await_hello(int fd, struct away_call *c, struct away_slot *s)
+{
+	struct pollfd p = {.fd = atomic_load(&s->fd), .events = POLLIN};
+	int err = away_wait(fd, c, &p, false);
+
+	return err ? err : read_hello(s);
+}
+
 /* Asks for a channel. */
-static int dial(int fd, struct away_slot *s, bool quiet)
+static int dial(int fd, struct away_call *c, struct away_slot *s, bool quiet)
 {
 	const int room = RDS_SHARE_SOCKBUF;
 	int sv[2], err = os_socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv);
 
+	if (err == -EMFILE)
+		rds_warn_once(
+			"no descriptor for calls on an RDS socket that another process carries: raise `ulimit -n`");
 	if (err < 0)
 		return err;
 	os_setsockopt(sv[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
 	os_setsockopt(sv[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
-	err = ask(fd, sv[1], quiet);
+	err = ask(fd, c, sv[1], quiet);
 	os_close(sv[1]);
 	if (err) {
 		os_close(sv[0]);
@@ -91,57 +83,61 @@ static int dial(int fd, struct away_slot *s, bool quiet)
 	return os_dup_high_slot(sv[0], &s->fd);
 }
 
-static int dial_and_wait(int fd, struct away_slot *s)
+/* The channel of a call that waits no longer is kept: the carrier has been asked for it. */
+static int dial_and_wait(int fd, struct away_call *c, struct away_slot *s)
 {
-	int err = dial(fd, s, false);
+	int err = dial(fd, c, s, false);
 
-	if (!err && (err = await_hello(fd, s)))
+	if (!err && (err = await_hello(fd, c, s)) && err != -AWAY_LATE)
 		os_close_slot(&s->fd);
 	return err;
 }
 
-/* *slot: a channel to the socket's carrier, BUSY. */
-static int attach(int fd, uint64_t inode, struct away_slot **slot)
+/* *slot: a channel to the socket's carrier, BUSY.  Also with -AWAY_LATE, or NULL. */
+static int attach(int fd, struct away_call *c, struct away_slot **slot)
 {
 	struct away_slot *s = away_slot_free();
 	int tries, err = -EAGAIN;
 
 	if (!s)
 		return -ENOMEM;
-	s->inode = inode; /* from now on a close() finds it */
+	s->inode = c->inode; /* from now on a close() finds it */
 	for (tries = 0; err == -EAGAIN && tries < ATTACH_TRIES; tries++) {
 		if (tries)
 			os_poll(NULL, 0, 1); /* who reads requests off is about to leave, or has just come */
-		err = rds_adoptable(fd) ? -RDS_AWAY_LEFT : dial_and_wait(fd, s);
+		err = rds_adoptable(fd) ? -RDS_AWAY_LEFT : dial_and_wait(fd, c, s);
 	}
 	if (err == -EAGAIN)
 		err = -ENOTCONN;
-	if (err) {
+	if (err && atomic_load(&s->fd) < 0) {
 		away_slot_unused(s);
 		return err;
 	}
 	away_slot_made();
 	*slot = s;
-	return 0;
+	return err;
 }
 
 /* One that is there, or a new one. */
-static int reach(int fd, uint64_t inode, struct away_slot **slot)
+static int reach(int fd, struct away_call *c, struct away_slot **slot)
 {
 	int err;
 
-	*slot = away_slot_idle(inode);
-	if (*slot && !(*slot)->greeted && (err = await_hello(fd, *slot))) {
+	*slot = away_slot_idle(c->inode);
+	if (*slot && !(*slot)->greeted && (err = await_hello(fd, c, *slot))) {
+		if (err == -AWAY_LATE)
+			return err;
 		away_slot_drop(*slot);
 		*slot = NULL;
 		if (err != -EAGAIN)
 			return err;
 	}
-	return *slot ? 0 : attach(fd, inode, slot);
+	return *slot ? 0 : attach(fd, c, slot);
 }
 
 void rds_away_meet(int fd)
 {
+	struct away_call c = {.q = {.op = RDS_SHARE_WATCH}};
 	struct pollfd p = {.events = POLLIN};
 	struct away_slot *s;
 	struct stat st;
@@ -149,13 +145,13 @@ void rds_away_meet(int fd)
 	away_slots_begin();
 	if (os_fstat(fd, &st) || rds_heir_meet(fd, st.st_ino) || !(s = away_slot_free()))
 		return;
-	s->inode = st.st_ino;
-	if (dial(fd, s, true)) {
+	c.inode = s->inode = st.st_ino;
+	if (dial(fd, &c, s, true)) {
 		away_slot_unused(s);
 		return;
 	}
 	p.fd = atomic_load(&s->fd);
-	if (os_poll(&p, 1, LOOK_MS) > 0 && await_hello(fd, s)) {
+	if (os_poll(&p, 1, AWAY_LOOK_MS) > 0 && read_hello(s)) {
 		away_slot_drop(s);
 		return;
 	}
@@ -270,14 +266,17 @@ static int unopened(struct away_slot *s, struct away_call *c, bool lost)
  * The next packet that belongs to this call: its kind, or -errno.  The kernel tells a carrier that has gone without reading the
  * request (-ECONNRESET: the call was not made) from one that had read it (-EPIPE: who knows).
  */
-static int next_packet(struct away_slot *s, struct away_call *c)
+static int next_packet(int fd, struct away_slot *s, struct away_call *c)
 {
+	struct pollfd p = {.fd = atomic_load(&s->fd), .events = POLLIN};
 	int fds[OS_PASS_MAX], kind;
 	unsigned nfds, i;
 	bool lost;
 	ssize_t n;
 
 	for (;;) {
+		if (away_ends(c) && (kind = away_wait(fd, c, &p, true)))
+			return kind;
 		n = os_pass_recv(atomic_load(&s->fd), s->packet, AWAY_PACKET, fds, &nfds, &lost, 0);
 		if (n == -EINTR)
 			continue;
@@ -298,44 +297,60 @@ static int next_packet(struct away_slot *s, struct away_call *c)
 	}
 }
 
-static void cancelled(void *arg)
-{
-	away_slot_drop(arg);
-}
-
 /* The call sleeps at the carrier, we here, in a call that signals restart or end as they would the kernel's. */
 static int sleep_until_ready(struct away_slot *s, struct away_call *c)
 {
 	struct rds_share_request cancel = {.magic = RDS_SHARE_MAGIC, .op = RDS_SHARE_CANCEL, .seq = c->q.seq};
 	struct rds_share_answer ready;
-	volatile ssize_t n;
+	ssize_t n = away_sleep(s, c, &ready);
 
-	pthread_cleanup_push(cancelled, s);
-	n = rds_os_sleep.read(atomic_load(&s->fd), &ready, sizeof(ready));
-	pthread_cleanup_pop(0);
+	c->asleep = n < 0;
 	if (n > 0 && ready.kind != RDS_SHARE_MOVED)
 		return 0;
 	if (n >= 0)
 		return -ECONNRESET; /* it slept to the end */
-	/* Its answer comes in any case; what became ready meanwhile is not lost. */
-	return os_pass_send(atomic_load(&s->fd), &cancel, sizeof(cancel), NULL, 0, 0) ? -EINTR : 0;
+	/* Its answer comes if it is not stopped; what became ready meanwhile is not lost. */
+	c->cancelled = true;
+	c->began = 0;
+	return os_pass_send(atomic_load(&s->fd), &cancel, sizeof(cancel), NULL, 0, 0) ? c->late : 0;
 }
 
-static int run(struct away_slot *s, struct away_call *c)
+/* What came of it: 0, -errno, or -AWAY_LATE. */
+static int outcome(int fd, struct away_slot *s, struct away_call *c)
 {
-	int kind = c->q.names_memory ? away_memory_give(s) : 0;
+	int kind;
 
-	if (!kind)
-		kind = send_request(s, c);
-	if (kind)
-		return kind;
-	while ((kind = next_packet(s, c)) >= 0) {
+	while ((kind = next_packet(fd, s, c)) >= 0) {
 		if (kind == RDS_SHARE_REPLY)
 			return 0;
-		if (kind == RDS_SHARE_WAIT && (kind = sleep_until_ready(s, c)) < 0)
+		if (kind == RDS_SHARE_READY)
+			c->asleep = false;
+		if (kind != RDS_SHARE_WAIT)
+			continue;
+		c->asleep = true;
+		if (c->underway &&
+		    away_withdraw(s, c)) /* it had been read, and is not made before we have looked again */
+			return -AWAY_LATE;
+		if (!c->underway && (kind = sleep_until_ready(s, c)) < 0)
 			return kind;
 	}
 	return kind;
+}
+
+static int run(int fd, struct away_slot *s, struct away_call *c)
+{
+	int err = c->q.names_memory ? away_memory_give(fd, s, c) : 0;
+
+	if (!err)
+		err = send_request(s, c);
+	if (!err)
+		err = outcome(fd, s, c);
+	if (err == -AWAY_LATE && !c->underway && !away_withdraw(s, c)) {
+		err = outcome(fd, s, c);
+		if (err == -ECONNRESET) /* not made: the carrier says so */
+			err = -AWAY_LATE;
+	}
+	return err;
 }
 
 static int64_t refused(int err)
@@ -358,6 +373,23 @@ static bool repeatable(const struct away_call *c)
 	return c->q.op != RDS_SHARE_SEND && c->q.op != RDS_SHARE_BIND;
 }
 
+/* Where it was asked for is kept, if it may be made later.  greeted: the carrier may have read the request. */
+static int64_t no_longer(struct away_call *c, bool greeted)
+{
+	struct away_slot *s = c->slot;
+
+	c->slot = NULL;
+	if (s && !greeted && away_lasts(c) && (c->q.op != RDS_SHARE_WATCH || c->q.opt || !s->watched))
+		send_request(s, c);
+	if (s && c->q.op == RDS_SHARE_WATCH)
+		s->watched = true;
+	if (s && greeted && !away_lasts(c))
+		away_slot_drop(s);
+	else if (s)
+		away_slot_give_back(s);
+	return c->late;
+}
+
 int64_t away_call(int fd, struct away_call *c)
 {
 	struct stat st;
@@ -367,16 +399,23 @@ int64_t away_call(int fd, struct away_call *c)
 	c->mapped = NULL;
 	if (err)
 		return err;
+	c->inode = st.st_ino;
 	away_slots_begin();
 	for (tries = 0; tries < CARRIERS; tries++) {
-		err = reach(fd, st.st_ino, &c->slot);
+		err = reach(fd, c, &c->slot);
+		if (err == -AWAY_LATE)
+			return no_longer(c, false);
 		if (err)
 			break;
-		err = run(c->slot, c);
+		err = run(fd, c->slot, c);
 		if (!err)
 			return c->a.result;
+		if (err == -AWAY_LATE)
+			return no_longer(c, true);
 		away_slot_drop(c->slot);
 		c->slot = NULL;
+		if (c->cancelled && (err == -ECONNRESET || repeatable(c)))
+			return c->late;
 		if (err == -EPIPE && repeatable(c))
 			continue;
 		if (err != -ECONNRESET) /* the channel of an earlier socket or carrier; the call was not made */
@@ -409,7 +448,7 @@ int rds_away_line(int fd)
 
 bool away_attached(int fd)
 {
-	struct pollfd p = {.events = 0};
+	struct pollfd p[2] = {{.events = 0}, {.events = 0}};
 	struct away_slot *s = NULL;
 	struct stat st;
 	bool alive, watched;
@@ -418,10 +457,12 @@ bool away_attached(int fd)
 		s = away_slot_idle(st.st_ino);
 	if (!s)
 		return false;
-	p.fd = atomic_load(&s->fd);
-	alive = os_poll(&p, 1, 0) == 0 || !s->greeted;
+	/* Of a process that is killed the line may go first: who was woken by it must not take the channel for a carrier's. */
+	p[0].fd = atomic_load(&s->fd);
+	p[1].fd = rds_heir_line(st.st_ino);
+	alive = os_poll(p, 2, 0) == 0;
 	watched = s->watched;
-	if (alive)
+	if (alive || !s->greeted) /* the latter: its answer may be there all the same */
 		away_slot_give_back(s);
 	else
 		away_slot_drop(s); /* to a carrier that has gone */

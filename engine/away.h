@@ -21,6 +21,7 @@
 #include <sys/types.h>
 
 #define RDS_AWAY_LEFT 516 /* no errno */
+#define RDS_AWAY_NO_TIMEOUT UINT64_MAX
 
 ssize_t rds_away_sendmsg(int fd, const struct msghdr *msg, int flags);
 ssize_t rds_away_recvmsg(int fd, struct msghdr *msg, int flags);
@@ -34,8 +35,11 @@ int rds_away_ioctl(int fd, unsigned long req, void *arg);
 int rds_away_take_error(int fd);
 void rds_away_set_error(int fd, int err);
 
-/* From now on the stand-in shows readiness at once; edge: every arrival anew.  0 or -errno. */
-int rds_away_watch(int fd, bool edge);
+/*
+ * From now on the stand-in shows readiness at once; edge: every arrival anew.  0 or -errno; -EAGAIN: as soon as the carrier goes on, which does not
+ * answer now.  *since: when the caller began to wait, 0 not yet: the patience is one for several sockets.  NULL: for this one.
+ */
+int rds_away_watch(int fd, bool edge, uint64_t *since);
 
 /*
  * A socket of another process has just come to this one (exec, SCM_RIGHTS): asks its carrier for what is needed to carry it on if that is
@@ -46,6 +50,7 @@ void rds_away_meet(int fd);
 /* The last number of its socket here is about to be closed: what was kept for that goes, or the carrier would believe it still in use. */
 void rds_away_closing(int fd);
 void rds_away_gone(uint64_t inode); /* the same, of one that is closed */
+void rds_away_hang_up(int fd);	    /* only the channels to its last carrier, and at once */
 /*
  * ... it is.  If it was the last number anywhere the carrier has closed the socket when this returns, as the kernel would have: its port can be
  * had again.  Waits for that, 100 ms at most.
@@ -61,6 +66,8 @@ void rds_away_forget(void);
 
 /* Has that socket's carrier ended, the last one that this process has been in touch with?  System calls. */
 bool rds_away_widowed(int fd);
+/* It has, and this process cannot go on with the socket now: it is shown to be readable, so that somebody makes the call that says why. */
+void rds_away_show(int fd);
 /* It has, and there is no other to be found: nothing is kept of it, and the stand-in hangs up. */
 void rds_away_give_up(int fd);
 /*

@@ -292,9 +292,9 @@ void rds_away_set_error(int fd, int err)
 	away_end(&c);
 }
 
-int rds_away_watch(int fd, bool edge)
+int rds_away_watch(int fd, bool edge, uint64_t *since)
 {
-	struct away_call c = {.q = {.op = RDS_SHARE_WATCH, .opt = edge}};
+	struct away_call c = {.q = {.op = RDS_SHARE_WATCH, .opt = edge}, .since = since};
 	int64_t rc;
 
 	if (!edge && away_attached(fd))

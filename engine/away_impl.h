@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* away_impl.h - between away_slots.c (channels), away.c (how a call goes over one) and away_call.c (what is in it). */
+/*
+ * away_impl.h - between away_slots.c (channels), away.c (how a call goes over one), away_wait.c (how long it waits) and away_call.c (what is in
+ * it).
+ */
 #ifndef ENGINE_AWAY_IMPL_H
 #define ENGINE_AWAY_IMPL_H
 
@@ -29,6 +32,13 @@ struct away_call {
 	const void *name, *control;
 	const struct iovec *data; /* readable */
 	unsigned n_data;
+	uint64_t *since; /* when the caller began to wait, 0: not yet; NULL: this call does */
+	/* while it waits */
+	uint64_t inode, began;
+	int late;	/* what it says when it waits no longer */
+	bool cancelled; /* it waits for what became of that */
+	bool asleep;	/* at the carrier */
+	bool underway;	/* could not be withdrawn */
 	/* afterwards */
 	struct away_slot *slot;
 	struct rds_share_answer a;
@@ -48,12 +58,23 @@ void away_slot_drop(struct away_slot *s);   /* with its channel */
 void away_slot_unused(struct away_slot *s); /* it has none */
 
 /* ---- away_rdma.c ---- */
-int away_memory_give(struct away_slot *s); /* before the first call that names memory: 0, or -errno as of away_call() */
+int away_memory_give(int fd, struct away_slot *s, struct away_call *c); /* before the first call that names memory: 0, or -errno as of away_call() */
 void away_try_message(struct away_call *c, const struct msghdr *msg);
 void away_try_option(struct away_call *c, const void *val);
 int away_barrier(int fd, const void *val, int len, bool blocks);
 
 /* ---- away.c ---- */
+/* ---- away_wait.c ---- */
+#define AWAY_LOOK_MS 20 /* between looks at what may have become of the carrier */
+#define AWAY_LATE 518	/* no errno: the call waits no longer, and says c->late */
+/* For what `p` says.  greeted: on a channel.  0, -AWAY_LATE, -RDS_AWAY_LEFT, or -ENOTCONN. */
+int away_wait(int fd, struct away_call *c, struct pollfd *p, bool greeted);
+/* The call sleeps at the carrier, until something can be read: bytes, or -1, and c->late says why not.  A cancellation point. */
+ssize_t away_sleep(struct away_slot *s, struct away_call *c, struct rds_share_answer *ready);
+bool away_ends(const struct away_call *c);  /* it may be -AWAY_LATE */
+bool away_lasts(const struct away_call *c); /* it may be made later, when nobody waits for it */
+/* It was not made, and never will be if the channel is closed; or it is being made, and is waited for to its end. */
+bool away_withdraw(struct away_slot *s, struct away_call *c);
 
 /* Makes the call: its result.  Whatever it is, away_end() afterwards; what the answer points to is good until then. */
 int64_t away_call(int fd, struct away_call *c);

@@ -28,27 +28,31 @@ static bool may_have_it(const struct ucred *them)
 	return them->pid > 0 && (them->uid == geteuid() || them->uid == 0);
 }
 
-/* The next answer, with the kernel's word on who has sent it. */
-static bool answered_by(int channel, uint32_t seq, struct ucred *them)
+/* The next answer, with the kernel's word on who has sent it: 0 or -errno. */
+static int answered_by(int fd, struct away_slot *s, struct away_call *c, struct ucred *them)
 {
 	struct rds_share_answer a;
 	char cbuf[CMSG_SPACE(sizeof(*them)) + CMSG_SPACE(sizeof(int) * OS_PASS_MAX)];
 	struct iovec iov = {&a, sizeof(a)};
 	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = cbuf, .msg_controllen = sizeof(cbuf)};
+	struct pollfd p = {.fd = atomic_load(&s->fd), .events = POLLIN};
 	struct cmsghdr *cm;
 	ssize_t n;
+	int err;
 
-	do
-		n = os_recvmsg(channel, &mh, MSG_CMSG_CLOEXEC);
-	while (n == -EINTR);
-	if (n != (ssize_t)sizeof(a) || a.kind != RDS_SHARE_REPLY || a.seq != seq)
-		return false;
+	do {
+		if (away_ends(c) && (err = away_wait(fd, c, &p, true)))
+			return err;
+		n = os_recvmsg(p.fd, &mh, MSG_CMSG_CLOEXEC);
+	} while (n == -EINTR);
+	if (n != (ssize_t)sizeof(a) || a.kind != RDS_SHARE_REPLY || a.seq != s->seq)
+		return -ECONNRESET; /* it leaves just now: nothing was done */
 	for (cm = CMSG_FIRSTHDR(&mh); cm; cm = CMSG_NXTHDR(&mh, cm))
 		if (cm->cmsg_level == SOL_SOCKET && cm->cmsg_type == SCM_CREDENTIALS) {
 			memcpy(them, CMSG_DATA(cm), sizeof(*them));
-			return true;
+			return 0;
 		}
-	return false;
+	return -ECONNRESET;
 }
 
 static int say(struct away_slot *s, int memory)
@@ -63,26 +67,26 @@ static int say(struct away_slot *s, int memory)
 }
 
 /* Asks first, then gives: an answer from somebody else than expected is as good as none, and the call ends in EOPNOTSUPP there. */
-int away_memory_give(struct away_slot *s)
+int away_memory_give(int fd, struct away_slot *s, struct away_call *c)
 {
-	int on = 1, off = 0, err, fd = atomic_load(&s->fd), memory = -1;
+	int on = 1, off = 0, err, channel = atomic_load(&s->fd), memory = -1;
 	struct ucred them;
 
 	if (s->memory_given)
 		return 0;
-	os_setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
+	os_setsockopt(channel, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
 	err = say(s, -1);
-	if (!err && !answered_by(fd, s->seq, &them))
-		err = -ECONNRESET; /* it leaves just now: nothing was done */
+	if (!err)
+		err = answered_by(fd, s, c, &them);
 	if (!err && may_have_it(&them))
 		memory = rds_memory_open();
 	if (memory >= 0) {
 		err = say(s, memory);
 		os_close(memory);
-		if (!err && !answered_by(fd, s->seq, &them))
-			err = -ECONNRESET;
+		if (!err)
+			err = answered_by(fd, s, c, &them);
 	}
-	os_setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &off, sizeof(off));
+	os_setsockopt(channel, SOL_SOCKET, SO_PASSCRED, &off, sizeof(off));
 	s->memory_given = !err;
 	return err == -EPIPE ? -ECONNRESET : err;
 }
@@ -133,5 +137,5 @@ int away_barrier(int fd, const void *val, int len, bool blocks)
 			rc = -EFAULT;
 	}
 	away_end(&c);
-	return (int)rc;
+	return rc == -ETIMEDOUT ? -EAGAIN : (int)rc; /* the latter is what RDS says */
 }

@@ -172,6 +172,20 @@ void rds_away_gone(uint64_t inode)
 	rds_heir_drop(inode);
 }
 
+void rds_away_hang_up(int fd)
+{
+	struct away_slot *s;
+	struct stat st;
+
+	if (!away_slots_ours() || os_fstat(fd, &st))
+		return;
+	each_slot(close_one, st.st_ino);
+	while ((s = parting)) {
+		parting = s->parting;
+		away_slot_drop(s);
+	}
+}
+
 void rds_away_closing(int fd)
 {
 	struct stat st;

@@ -68,12 +68,33 @@ static int send_parts(struct rds_holder *h, struct iovec *iov, unsigned n, int m
 	return sent < 0 ? (int)sent : 0;
 }
 
-static int say(struct rds_holder *h, enum rds_share_kind kind, uint32_t seq)
+static int say_that(struct rds_holder *h, enum rds_share_kind kind, uint32_t seq, int64_t result)
 {
-	struct rds_share_answer a = {.magic = RDS_SHARE_MAGIC, .kind = (uint16_t)kind, .seq = seq};
+	struct rds_share_answer a = {.magic = RDS_SHARE_MAGIC, .kind = (uint16_t)kind, .seq = seq, .result = result};
 	struct iovec iov = {&a, sizeof(a)};
 
 	return send_parts(h, &iov, 1, -1);
+}
+
+static int say(struct rds_holder *h, enum rds_share_kind kind, uint32_t seq)
+{
+	return say_that(h, kind, seq, 0);
+}
+
+/*
+ * Has it withdrawn what it has asked for (away_wait.c)?  Then it is told that it was not made.  *more: something else is there.  (What goes back is
+ * said by who ends, too.)
+ */
+static bool withdrawn(struct rds_holder *h, const struct rds_share_call *call, bool *more)
+{
+	struct pollfd p = {.fd = atomic_load(&h->fd), .events = POLLIN | POLLRDHUP};
+	bool gone;
+
+	*more = os_poll(&p, 1, 0) > 0;
+	gone = *more && p.revents & (POLLRDHUP | POLLHUP | POLLERR) && call->req.op != RDS_SHARE_PUT_BACK;
+	if (gone)
+		say(h, RDS_SHARE_MOVED, call->req.seq);
+	return gone;
 }
 
 /* 0, or -errno: then nothing was said, and the message is where it was. */
@@ -225,16 +246,30 @@ static void timed_out(struct rds_timer *tm)
 		detach(h, true);
 }
 
+static uint64_t timeout_of(const struct rds_holder *h, const struct rds_share_call *call)
+{
+	const struct rds_sock *sk = h->carry->sk;
+
+	if (h->congested)
+		return RDS_NO_TIMEOUT;
+	return atomic_load(call->req.op == RDS_SHARE_SEND ? &sk->sndtimeo_ns : &sk->rcvtimeo_ns);
+}
+
+static int say_wait(struct rds_holder *h, const struct rds_share_call *call)
+{
+	return say_that(h, RDS_SHARE_WAIT, call->req.seq, (int64_t)timeout_of(h, call));
+}
+
 /* Tries it. True: it has been answered, and if that failed the holder is gone. */
 static bool try_call(struct rds_holder *h, const struct rds_share_call *call, bool slept, bool *gone)
 {
-	bool send = call->req.op == RDS_SHARE_SEND;
+	bool send = call->req.op == RDS_SHARE_SEND, more;
 	struct rds_carry_result r;
 	int err = 0;
 
 	*gone = false;
 	/* Said before: whoever is killed after it has sent must not be taken for one that has not. */
-	if (slept && send && say(h, RDS_SHARE_READY, call->req.seq)) {
+	if (slept && send && (say(h, RDS_SHARE_READY, call->req.seq) || withdrawn(h, call, &more))) {
 		*gone = true;
 		detach(h, false);
 		return true;
@@ -251,7 +286,7 @@ static bool try_call(struct rds_holder *h, const struct rds_share_call *call, bo
 	if (r.sleeps && call->req.may_wait) {
 		h->congested = r.a.result == -ENOBUFS;
 		rds_carry_result_free(&r);
-		if (!slept || !send || !say(h, RDS_SHARE_WAIT, call->req.seq))
+		if (!slept || !send || !say_wait(h, call))
 			return false;
 		*gone = true;
 		detach(h, true);
@@ -270,18 +305,13 @@ static bool try_call(struct rds_holder *h, const struct rds_share_call *call, bo
 	return true;
 }
 
-static uint64_t timeout_of(const struct rds_sock *sk, const struct rds_share_call *call)
-{
-	return atomic_load(call->req.op == RDS_SHARE_SEND ? &sk->sndtimeo_ns : &sk->rcvtimeo_ns);
-}
-
 static void watch_time(struct rds_holder *h)
 {
-	uint64_t timeo = timeout_of(h->carry->sk, h->call);
+	uint64_t timeo = timeout_of(h, h->call);
 
-	if (h->congested)
+	if (timeo == RDS_NO_TIMEOUT)
 		rds_timer_cancel(&h->timer);
-	else if (timeo != RDS_NO_TIMEOUT && !rds_timer_is_set(&h->timer))
+	else if (!rds_timer_is_set(&h->timer))
 		rds_timer_set(&h->timer, os_now_ns() + timeo);
 }
 
@@ -289,7 +319,7 @@ static void watch_time(struct rds_holder *h)
 static bool sleep_call(struct rds_holder *h, struct rds_share_call *call)
 {
 	h->seq = call->req.seq;
-	if (say(h, RDS_SHARE_WAIT, h->seq)) {
+	if (say_wait(h, call)) {
 		rds_carry_call_free(call);
 		detach(h, true);
 		return true;
@@ -358,16 +388,18 @@ static void holder_event(struct rds_event *ev, uint32_t events)
 	struct rds_holder *h = container_of(ev, struct rds_holder, ev);
 	int fds[OS_PASS_MAX];
 	struct rds_share_call *call;
+	bool lost, more = true;
 	unsigned nfds, i;
-	bool lost;
 	ssize_t n;
 
 	(void)events;
-	for (;;) {
+	while (more) {
 		n = os_pass_recv(atomic_load(&h->fd), packet, RDS_SHARE_PACKET + 1, fds, &nfds, &lost, MSG_DONTWAIT);
 		if (n == -EAGAIN || n == -EINTR)
 			return;
 		if (n <= 0) {
+			if (h->call)
+				say(h, RDS_SHARE_MOVED, h->seq);
 			detach(h, n != -ECONNRESET);
 			return;
 		}
@@ -379,8 +411,12 @@ static void holder_event(struct rds_event *ev, uint32_t events)
 			detach(h, true);
 			return;
 		}
-		if (request(h, call))
+		if (withdrawn(h, call, &more)) {
+			settle(h, true); /* before it has asked for something else */
+			rds_carry_call_free(call);
+		} else if (request(h, call)) {
 			return;
+		}
 	}
 }
 
@@ -430,13 +466,13 @@ static struct rds_carry *carry_new(struct rds_sock *sk, int standin)
 static int greet(struct rds_holder *h)
 {
 	struct rds_share_answer a = {.magic = RDS_SHARE_MAGIC, .kind = RDS_SHARE_HELLO};
-	int channel = atomic_load(&h->fd), fds[3];
-	bool will = rds_will_fds(h->carry->sk, fds) && !os_peer_is_self(channel);
+	int channel = atomic_load(&h->fd), fds[RDS_WILL_FDS];
+	unsigned n = os_peer_is_self(channel) ? 0 : rds_will_fds(h->carry->sk, fds);
 	struct stat st;
 
-	if (will && os_fstat(fds[2], &st) == 0)
+	if (n && os_fstat(fds[n - 1], &st) == 0)
 		a.result = (int64_t)st.st_ino; /* by which it is told from another socket's */
-	return os_pass_send(channel, &a, sizeof(a), fds, will ? 3 : 0, MSG_DONTWAIT);
+	return os_pass_send(channel, &a, sizeof(a), fds, n, MSG_DONTWAIT);
 }
 
 /* Takes the channel. */

@@ -128,7 +128,7 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	conn->backoff_ms = 0;
 	conn->impatient = false;
 	conn->was_up = conn->doubted = conn->theirs = false;
-	conn->told = conn->far = conn->handed = false;
+	conn->told = conn->far = conn->handed = conn->ending = false;
 	atomic_store(&conn->silent, false);
 	atomic_store(&conn->nout, 0);
 	atomic_store(&conn->nin, 0);

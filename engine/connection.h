@@ -80,6 +80,7 @@ struct rds_conn {
 	uint64_t backoff_ms;
 	bool was_up;
 	bool told; /* NOWHERE: that its messages wait has been logged (control) */
+	bool ending; /* PEER: that process has ended, but its lock is not gone (tx) */
 	bool handed; /* NOWHERE: ... for a socket of this host that is changing hands (control) */
 	bool far;  /* NOWHERE: the local address can reach other hosts, so ask there (control) */
 	_Atomic bool silent; /* NOWHERE: that host did not answer, last time */

@@ -2,7 +2,7 @@
 /*
  * deposit.c - what a carrier that leaves puts into the stand-in (share.h): the file with state and queue, and the packet with the descriptors.
  *
- * Looking changes nothing, and lets the will into the table only if it is asked for.  Who takes the packet has the lock on the will
+ * Looking changes nothing, and lets no descriptor into the table that is not asked for.  Who takes the packet has the lock on the will
  * first (heir.c), if there is one; so a descriptor of the will never comes into the table of a process that has the lock.
  *
  * Must not know who leaves, nor who takes.
@@ -147,7 +147,7 @@ static void close_all(const int *fds, unsigned n)
 		os_close(fds[n]);
 }
 
-/* One packet: 1 the deposit, 0 something else, -EAGAIN nothing. */
+/* The first packet: 1 the deposit, 0 something else, -EAGAIN nothing, -EMFILE: it is, but the table is full. */
 static int read_one(int standin, int flags, unsigned room, struct rds_share_deposit *d, int fds[RDS_DEPOSIT_FDS])
 {
 	unsigned n;
@@ -156,8 +156,13 @@ static int read_one(int standin, int flags, unsigned room, struct rds_share_depo
 
 	if (len <= 0)
 		return -EAGAIN;
-	if (len == (ssize_t)sizeof(*d) && n == room && d->magic == RDS_SHARE_MAGIC && d->version == RDS_SHARE_VERSION)
-		return 1;
+	if (len == (ssize_t)sizeof(*d) && (n || lost) && d->magic == RDS_SHARE_MAGIC &&
+	    d->version == RDS_SHARE_VERSION) {
+		if (n == room)
+			return 1;
+		close_all(fds, n);
+		return lost ? -EMFILE : 0;
+	}
 	close_all(fds, n);
 	return 0;
 }
@@ -166,37 +171,41 @@ static int read_one(int standin, int flags, unsigned room, struct rds_share_depo
  * A carrier that has no number of its own left cannot take away the byte by which it has shown that there is something to read: the deposit lies
  * behind it.  There is more than bytes, then; and who takes one off that a living carrier shows leaves others there.
  */
-bool rds_deposit_look(int standin, int out[2])
+bool rds_deposit_is(int standin)
 {
-	unsigned room = out ? RDS_DEPOSIT_FDS : WILL;
-	int fds[RDS_DEPOSIT_FDS], is;
 	struct rds_share_deposit d;
+	int is = read_one(standin, MSG_PEEK, 0, &d, NULL);
 
-	if (out)
-		out[0] = out[1] = -1;
-	is = read_one(standin, MSG_PEEK, room, &d, fds);
-	if (is != 1)
-		return is == 0 && lies_there(standin) > (int)sizeof(d);
-	if (!out || !d.has_will) {
-		close_all(fds, room);
-		return true;
-	}
-	os_close(fds[FILE_]);
-	os_close(fds[INBOX]);
-	out[0] = fds[PAIR];
-	out[1] = fds[WILL];
-	return true;
+	return is == 1 || (is == 0 && lies_there(standin) > (int)sizeof(d));
 }
 
-bool rds_deposit_read(int standin, bool has_will, struct rds_share_deposit *d, int fds[RDS_DEPOSIT_FDS])
+int rds_deposit_look(int standin, int out[3])
 {
-	int is;
+	struct rds_share_deposit d;
+	int fds[RDS_DEPOSIT_FDS], is;
 
-	do {
-		is = read_one(standin, 0, has_will ? WILL : RDS_DEPOSIT_FDS, d, fds);
-	} while (is == 0 && lies_there(standin) >= (int)sizeof(*d));
+	out[0] = out[1] = out[2] = -1;
+	is = read_one(standin, MSG_PEEK, RDS_DEPOSIT_FDS, &d, fds);
+	if (is == 0)
+		return lies_there(standin) > (int)sizeof(d);
 	if (is != 1)
-		return false;
+		return is == -EMFILE ? is : 0;
+	if (!d.has_will) {
+		close_all(fds, RDS_DEPOSIT_FDS);
+		return 1;
+	}
+	os_close(fds[FILE_]);
+	out[0] = fds[PAIR];
+	out[1] = fds[WILL];
+	if (d.has_inbox)
+		out[2] = fds[INBOX];
+	else
+		os_close(fds[INBOX]);
+	return 1;
+}
+
+static void leave_out(const struct rds_share_deposit *d, bool has_will, int fds[RDS_DEPOSIT_FDS])
+{
 	if (has_will)
 		fds[WILL] = -1;
 	if (!d->has_inbox) {
@@ -207,5 +216,40 @@ bool rds_deposit_read(int standin, bool has_will, struct rds_share_deposit *d, i
 		os_close(fds[WILL]);
 		fds[WILL] = -1;
 	}
-	return true;
+}
+
+/*
+ * The first packet: 1 the deposit, 0 something else, which is gone then, -EAGAIN, -EMFILE.  What does not fit into the table would be gone with the
+ * packet: copies first, then the packet goes.  Without the lock somebody else may be at it, and what goes must be what was copied: then the copies
+ * only tell that there is room.
+ */
+static int take_one(int standin, bool locked, unsigned room, struct rds_share_deposit *d, int fds[RDS_DEPOSIT_FDS])
+{
+	struct rds_share_deposit again;
+	int is = read_one(standin, MSG_PEEK, room, d, fds);
+
+	if (is < 0 || (is == 0 && lies_there(standin) < (int)sizeof(*d)))
+		return is < 0 ? is : -EAGAIN;
+	if (is == 1 && locked) {
+		is = read_one(standin, 0, 0, &again, NULL);
+		if (is != 1)
+			close_all(fds, room);
+		return is == 1 ? 1 : -EAGAIN;
+	}
+	if (is == 1)
+		close_all(fds, room);
+	return read_one(standin, 0, room, d, fds);
+}
+
+int rds_deposit_read(int standin, bool has_will, struct rds_share_deposit *d, int fds[RDS_DEPOSIT_FDS])
+{
+	unsigned room = has_will ? WILL : RDS_DEPOSIT_FDS;
+	int is;
+
+	while ((is = take_one(standin, has_will, room, d, fds)) == 0)
+		;
+	if (is != 1)
+		return is;
+	leave_out(d, has_will, fds);
+	return 0;
 }

@@ -228,6 +228,10 @@ static unsigned at_stake(const struct rds_conn *conn, bool survives)
 		survives = false;
 	if (conn->lent > conn->acked) /* its bytes go with us */
 		survives = false;
+	/* Killed a moment ago, which nobody has noticed here: what it has not accepted is for somebody else, or for nobody. */
+	if (survives && conn->count && conn->id.peer_slot != RDS_SLOT_REMOTE &&
+	    !registry_proc_alive(rds_eng->reg, conn->id.peer_slot, &conn->id.peer))
+		survives = false;
 	return conn->queue_len + (survives ? rds_conn_left(conn) : conn->count) + atomic_load(&conn->native_writes);
 }
 

@@ -16,32 +16,20 @@
 #include <sys/mman.h>
 
 #include "engine/away.h"
+#include "engine/heir_impl.h"
 #include "engine/log.h"
 #include "engine/rds.h"
-#include "engine/will.h"
 
 #define SLOTS 64
 #define CHUNKS 1024
-#define KEPT_MAX (1 << 20) /* no internal number is higher (os_fds.c) */
 
-enum { FREE, HELD, TAKEN };
-enum { PAIR, LINE, PAGE, PARTS };
-
-struct heir {
-	_Atomic uint32_t state;
-	_Atomic uint64_t inode;
-	_Atomic int fd[PARTS];
-};
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t heir_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(struct heir *) chunks[CHUNKS]; /* never freed */
 static _Atomic unsigned held;
-static uint8_t *kept; /* numbers that a forked child keeps, as bits, while the others are closed */
 
 /* ---- entries ---- */
 
-/* for (at = 0; (h = next(&at));): all there are, also those that are free.  Any time; all else here with the lock. */
-static struct heir *next(unsigned *at)
+struct heir *heir_next(unsigned *at)
 {
 	struct heir *chunk;
 	unsigned i = *at;
@@ -57,7 +45,7 @@ static struct heir *find(uint64_t inode)
 	struct heir *h;
 	unsigned at;
 
-	for (at = 0; (h = next(&at));)
+	for (at = 0; (h = heir_next(&at));)
 		if (h->state != FREE && h->inode == inode)
 			return h;
 	return NULL;
@@ -80,12 +68,12 @@ static struct heir *new_chunk(unsigned i)
 	return chunk;
 }
 
-static struct heir *add(uint64_t inode)
+struct heir *heir_add(uint64_t inode)
 {
 	struct heir *h;
 	unsigned at;
 
-	for (at = 0; (h = next(&at));)
+	for (at = 0; (h = heir_next(&at));)
 		if (h->state == FREE)
 			break;
 	if (!h)
@@ -95,7 +83,7 @@ static struct heir *add(uint64_t inode)
 	return h;
 }
 
-static void set(struct heir *h, uint32_t state)
+void heir_set(struct heir *h, uint32_t state)
 {
 	unsigned before = h->state == HELD, now = state == HELD;
 
@@ -103,13 +91,13 @@ static void set(struct heir *h, uint32_t state)
 	atomic_fetch_add(&held, now - before);
 }
 
-static void drop(struct heir *h)
+void heir_drop(struct heir *h)
 {
 	unsigned part;
 
 	for (part = 0; part < PARTS; part++)
 		os_close_slot(&h->fd[part]);
-	set(h, FREE);
+	heir_set(h, FREE);
 }
 
 int rds_heir_read(int page, struct rds_share_state *st)
@@ -160,25 +148,28 @@ static void keep_line(struct heir *h, const int *fds, unsigned n, uint64_t will)
 		if (n != 2 || i != LINE)
 			os_close(fds[i]);
 	if (n && (os_fstat(atomic_load(&h->fd[PAGE]), &st) || st.st_ino != will))
-		drop(h); /* of another socket, whose stand-in was closed behind our back, and whose inode this one has got */
+		heir_drop(
+			h); /* of another socket, whose stand-in was closed behind our back, and whose inode this one has got */
 }
 
-/* Takes the descriptors. */
+/* Takes the descriptors: all, or all but the inbox. */
 static void keep(uint64_t inode, const int *fds, unsigned n)
 {
-	struct heir *h = n == PARTS ? add(inode) : NULL;
-	unsigned i;
+	struct heir *h = n == PARTS || n == PARTS - 1 ? heir_add(inode) : NULL;
+	unsigned i, part;
 	int err = 0;
 
-	for (i = 0; i < n; i++)
+	for (i = 0; i < n; i++) {
+		part = i == INBOX && n < PARTS ? PAGE : i;
 		if (!h || err)
 			os_close(fds[i]);
 		else
-			err = os_dup_high_slot(fds[i], &h->fd[i]);
+			err = os_dup_high_slot(fds[i], &h->fd[part]);
+	}
 	if (h && err)
-		drop(h);
+		heir_drop(h);
 	else if (h)
-		set(h, HELD);
+		heir_set(h, HELD);
 }
 
 ssize_t rds_heir_hello(int channel, uint64_t inode, struct rds_share_answer *a)
@@ -189,7 +180,7 @@ ssize_t rds_heir_hello(int channel, uint64_t inode, struct rds_share_answer *a)
 	ssize_t len;
 	bool lost;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&heir_lock);
 	h = find(inode);
 	if (h)
 		room = h->state == HELD ? 2 : 0;
@@ -198,36 +189,49 @@ ssize_t rds_heir_hello(int channel, uint64_t inode, struct rds_share_answer *a)
 	len = os_pass_recv_few(channel, a, sizeof(*a), fds, room, &n, &lost, MSG_DONTWAIT);
 	if (len > 0 && room == 2)
 		keep_line(h, fds, n, (uint64_t)a->result);
-	else if (len > 0)
+	else if (len > 0 && !lost)
 		keep(inode, fds, n);
-	pthread_mutex_unlock(&lock);
+	else
+		while (n)
+			os_close(fds[--n]);
+	pthread_mutex_unlock(&heir_lock);
 	return len;
+}
+
+/* Of a look at a deposit. */
+static void close_parts(const int fds[3])
+{
+	unsigned i;
+
+	for (i = 0; i < 3; i++)
+		if (fds[i] >= 0)
+			os_close(fds[i]);
 }
 
 bool rds_heir_meet(int fd, uint64_t inode)
 {
-	int fds[2], err;
+	int fds[3], err;
 	struct heir *h;
-	bool left;
+	bool left, mine;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&heir_lock);
 	h = find(inode);
-	left = rds_deposit_look(fd, h || ours(inode) ? NULL : fds);
-	if (left && !h && fds[1] >= 0 && (h = add(inode))) {
+	mine = h || ours(inode);
+	left = mine ? rds_deposit_is(fd) : rds_deposit_look(fd, fds) != 0;
+	if (left && !mine && fds[1] >= 0 && (h = heir_add(inode))) {
 		err = os_dup_high_slot(fds[0], &h->fd[PAIR]);
+		if (os_dup_high_slot(fds[1], &h->fd[PAGE]))
+			err = -EMFILE;
+		if (fds[2] >= 0 && os_dup_high_slot(fds[2], &h->fd[INBOX]))
+			err = -EMFILE;
 		if (err)
-			os_close(fds[1]);
+			heir_drop(h);
 		else
-			err = os_dup_high_slot(fds[1], &h->fd[PAGE]);
-		if (err)
-			drop(h);
-		else
-			set(h, HELD);
-	} else if (left && !h && fds[1] >= 0) {
-		os_close(fds[0]);
-		os_close(fds[1]);
+			heir_set(h, HELD);
+	} else if (left && !mine && fds[1] >= 0) {
+		close_parts(fds);
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&heir_lock);
 	return left;
 }
 
@@ -235,11 +239,11 @@ void rds_heir_drop(uint64_t inode)
 {
 	struct heir *h;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&heir_lock);
 	h = find(inode);
 	if (h && h->state == HELD)
-		drop(h);
-	pthread_mutex_unlock(&lock);
+		heir_drop(h);
+	pthread_mutex_unlock(&heir_lock);
 }
 
 /* ---- has the carrier been killed? ---- */
@@ -257,9 +261,9 @@ bool rds_heir_bereaved(int fd)
 
 	if (!rds_heir_any() || os_fstat(fd, &st))
 		return false;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&heir_lock);
 	yes = free_to_take(find(st.st_ino));
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&heir_lock);
 	return yes;
 }
 
@@ -267,9 +271,9 @@ bool rds_heir_bereaved(int fd)
  * Who sleeps asks this, perhaps in a signal handler that has interrupted who has the lock.  A number that is read here may be closed, or another's,
  * when it is used: then the sleep ends for nothing, or is woken by what comes for all.
  */
-static int line_of(const struct heir *h, uint64_t inode)
+static int number_of(const struct heir *h, uint64_t inode, unsigned part)
 {
-	int fd = atomic_load(&h->fd[LINE]);
+	int fd = atomic_load(&h->fd[part]);
 
 	return atomic_load(&h->state) == HELD && atomic_load(&h->inode) == inode ? fd : -1;
 }
@@ -281,27 +285,68 @@ unsigned rds_away_lines(struct pollfd *p, unsigned room)
 
 	if (!rds_heir_any())
 		return 0;
-	for (at = 0; (h = next(&at));) {
+	for (at = 0; (h = heir_next(&at));) {
 		if (atomic_load(&h->state) != HELD)
 			continue;
 		if (n < room)
-			p[n] = (struct pollfd){.fd = line_of(h, atomic_load(&h->inode)), .events = 0};
+			p[n] = (struct pollfd){.fd = number_of(h, atomic_load(&h->inode), LINE), .events = 0};
 		n++;
 	}
 	return n;
 }
 
-int rds_heir_line(uint64_t inode)
+static int part_of(uint64_t inode, unsigned part)
 {
 	struct heir *h;
 	unsigned at;
 
 	if (!rds_heir_any())
 		return -1;
-	for (at = 0; (h = next(&at));)
+	for (at = 0; (h = heir_next(&at));)
 		if (atomic_load(&h->inode) == inode && atomic_load(&h->state) == HELD)
-			return line_of(h, inode);
+			return number_of(h, inode, part);
 	return -1;
+}
+
+int rds_heir_line(uint64_t inode)
+{
+	return part_of(inode, LINE);
+}
+
+/* Of a number that has been closed meanwhile this says nothing that would be acted upon. */
+int rds_heir_carrier(uint64_t inode)
+{
+	int page = part_of(inode, PAGE);
+
+	return page < 0 ? -1 : os_lock_holder(page, 0, 1);
+}
+
+uint64_t rds_heir_timeo(uint64_t inode, bool send)
+{
+	int page = part_of(inode, PAGE);
+	struct rds_share_will will;
+	const struct rds_share_state *st;
+
+	if (page < 0 || os_pread(page, &will, sizeof(will), 0) != sizeof(will) || will.magic != RDS_SHARE_MAGIC ||
+	    will.version != RDS_SHARE_VERSION)
+		return RDS_AWAY_NO_TIMEOUT;
+	st = &will.st[will.which & 1];
+	return send ? st->sndtimeo_ns : st->rcvtimeo_ns;
+}
+
+void rds_away_show(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	struct stat st;
+	struct heir *h;
+
+	if (os_fstat(fd, &st) || os_poll(&p, 1, 0) > 0)
+		return;
+	pthread_mutex_lock(&heir_lock);
+	h = find(st.st_ino);
+	if (free_to_take(h))
+		os_send(atomic_load(&h->fd[PAIR]), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	pthread_mutex_unlock(&heir_lock);
 }
 
 void rds_away_unline(void)
@@ -310,13 +355,13 @@ void rds_away_unline(void)
 	struct heir *h;
 	unsigned at;
 
-	pthread_mutex_lock(&lock);
-	for (at = 0; (h = next(&at));) {
+	pthread_mutex_lock(&heir_lock);
+	for (at = 0; (h = heir_next(&at));) {
 		p.fd = h->state == HELD ? atomic_load(&h->fd[LINE]) : -1;
 		if (p.fd >= 0 && os_poll(&p, 1, 0) > 0)
 			os_close_slot(&h->fd[LINE]);
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&heir_lock);
 }
 
 /* ---- becoming the carrier ---- */
@@ -335,8 +380,9 @@ static int take_deposit(int fd, struct rds_estate *e)
 	struct rds_share_deposit d;
 	int fds[RDS_DEPOSIT_FDS], err;
 
-	if (!rds_deposit_read(fd, e->page >= 0, &d, fds))
-		return -EAGAIN; /* without a will, somebody was quicker */
+	err = rds_deposit_read(fd, e->page >= 0, &d, fds);
+	if (err)
+		return err;
 	*e = (struct rds_estate){.pair = fds[0], .page = e->page, .file = fds[1], .inbox = fds[2], .size = d.size};
 	if (fds[3] < 0)
 		return 0;
@@ -355,39 +401,48 @@ static int take_deposit(int fd, struct rds_estate *e)
 	return -EIO;
 }
 
-/* No deposit: what we keep must do. */
+/* No deposit: what we keep must do.  It needs no other number. */
 static int take_bare(struct heir *h, struct rds_estate *e)
 {
 	if (!h)
 		return -EAGAIN;
-	e->pair = os_fcntl(atomic_load(&h->fd[PAIR]), F_DUPFD_CLOEXEC, 0);
-	e->file = e->inbox = -1;
-	return e->pair < 0 ? e->pair : 0;
+	e->pair = atomic_load(&h->fd[PAIR]);
+	os_fd_register(e->pair);
+	atomic_store(&h->fd[PAIR], -1);
+	e->inbox = atomic_load(&h->fd[INBOX]);
+	if (e->inbox >= 0)
+		os_fd_register(e->inbox);
+	atomic_store(&h->fd[INBOX], -1);
+	e->file = -1;
+	return 0;
 }
 
 /* The will's number is in *e from now on. */
 static void taken(uint64_t inode, struct heir *h)
 {
-	if (!h && !(h = add(inode)))
+	if (!h && !(h = heir_add(inode)))
 		return;
 	atomic_store(&h->fd[PAGE], -1);
 	os_close_slot(&h->fd[PAIR]);
+	os_close_slot(&h->fd[INBOX]);
 	os_close_slot(&h->fd[LINE]);
-	set(h, TAKEN);
+	heir_set(h, TAKEN);
 }
 
 static int lock_will(int fd, struct heir *h, int *page)
 {
-	int theirs[2], err;
+	int theirs[3], err;
 
 	if (h) {
 		*page = atomic_load(&h->fd[PAGE]);
 	} else {
-		if (!rds_deposit_look(fd, theirs))
-			return -EAGAIN;
-		if (theirs[0] >= 0)
-			os_close(theirs[0]);
-		*page = os_dup_high(theirs[1]);
+		err = rds_deposit_look(fd, theirs);
+		if (err <= 0)
+			return err ? err : -EAGAIN;
+		*page = theirs[1];
+		theirs[1] = -1;
+		close_parts(theirs);
+		*page = os_dup_high(*page);
 	}
 	err = *page < 0 ? 0 : os_lock(*page, F_WRLCK, 0, 1, false);
 	if (err && !h)
@@ -407,10 +462,10 @@ static int take(int fd, uint64_t inode, struct rds_estate *e)
 	if (err)
 		return err;
 	if (h && !is_wills(e->page, fd)) {
-		drop(h); /* of an earlier socket with that inode */
+		heir_drop(h); /* of an earlier socket with that inode */
 		return -EAGAIN;
 	}
-	err = rds_deposit_look(fd, NULL) ? take_deposit(fd, e) : take_bare(h, e);
+	err = rds_deposit_is(fd) ? take_deposit(fd, e) : take_bare(h, e);
 	if (!err)
 		taken(inode, h);
 	else if (h)
@@ -424,9 +479,9 @@ int rds_heir_take(int fd, uint64_t inode, struct rds_estate *e)
 {
 	int err;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&heir_lock);
 	err = take(fd, inode, e);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&heir_lock);
 	return err;
 }
 
@@ -434,11 +489,11 @@ void rds_heir_done(uint64_t inode)
 {
 	struct heir *h;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&heir_lock);
 	h = find(inode);
 	if (h && h->state == TAKEN)
-		set(h, FREE);
-	pthread_mutex_unlock(&lock);
+		heir_set(h, FREE);
+	pthread_mutex_unlock(&heir_lock);
 }
 
 /* ---- this process ends, or execs ---- */
@@ -463,10 +518,10 @@ static void leave_bare(struct heir *h, int fd)
 
 	if (os_lock(page, F_WRLCK, 0, 1, false))
 		return;
-	file = rds_deposit_look(fd, NULL) ? -1 : os_memfd("rds socket", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	file = rds_deposit_is(fd) ? -1 : os_memfd("rds socket", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (file >= 0 && !write_state(page, file, &size)) {
 		os_recv_all(fd); /* what the last carrier has shown there */
-		rds_deposit_leave(atomic_load(&h->fd[PAIR]), file, -1, page, (uint64_t)size);
+		rds_deposit_leave(atomic_load(&h->fd[PAIR]), file, atomic_load(&h->fd[INBOX]), page, (uint64_t)size);
 	}
 	if (file >= 0)
 		os_close(file);
@@ -478,94 +533,10 @@ void rds_away_leave(int fd)
 	struct heir *h;
 	struct stat st;
 
-	if (!rds_heir_any() || os_fstat(fd, &st) || pthread_mutex_trylock(&lock))
+	if (!rds_heir_any() || os_fstat(fd, &st) || pthread_mutex_trylock(&heir_lock))
 		return;
 	h = find(st.st_ino);
 	if (free_to_take(h))
 		leave_bare(h, fd);
-	pthread_mutex_unlock(&lock);
-}
-
-/* ---- forked child ---- */
-
-static void inherit(struct rds_sock *sk, void *arg)
-{
-	int fds[PARTS] = {[PAIR] = atomic_load(&sk->pair.n[0]), [PAGE] = atomic_load(&sk->will_fd.n[0])};
-	struct heir *h;
-	int line[3];
-
-	(void)arg;
-	if (!atomic_load(&sk->will) || !atomic_load(&sk->open) || fds[PAIR] < 0 || fds[PAGE] < 0 ||
-	    !rds_will_fds(sk, line) || (rds_hook_number && rds_hook_number(sk) < 0))
-		return; /* the latter: the parent carries it for others, and has given us no number of it */
-	fds[LINE] = os_fcntl(line[1], F_DUPFD_CLOEXEC, 0);
-	h = fds[LINE] < 0 ? NULL : add(sk->inode);
-	if (!h)
-		return;
-	if (os_dup_high_slot(fds[LINE], &h->fd[LINE]))
-		return;
-	atomic_store(&h->fd[PAIR], fds[PAIR]);
-	atomic_store(&h->fd[PAGE], fds[PAGE]);
-	os_fd_register_slot(fds[PAIR], &h->fd[PAIR]);
-	os_fd_register_slot(fds[PAGE], &h->fd[PAGE]);
-	set(h, HELD);
-}
-
-/* Without memory for it everything is closed, and nothing is kept. */
-static void note_kept(void)
-{
-	struct heir *h;
-	unsigned at, part;
-	void *mem;
-
-	if (!rds_heir_any() || os_mmap(KEPT_MAX / 8, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, &mem))
-		return;
-	kept = mem;
-	for (at = 0; (h = next(&at));) {
-		for (part = 0; h->state == HELD && part < PARTS; part++) {
-			int fd = atomic_load(&h->fd[part]);
-
-			if (fd >= 0 && fd < KEPT_MAX)
-				kept[fd / 8] |= (uint8_t)(1u << fd % 8);
-		}
-	}
-}
-
-void rds_heir_forked(void)
-{
-	unsigned at, part;
-	struct heir *h;
-
-	pthread_mutex_init(&lock, NULL);
-	kept = NULL;
-	for (at = 0; (h = next(&at));) {
-		if (h->state == HELD)
-			continue;
-		set(h, FREE);
-		for (part = 0; part < PARTS; part++) /* another thread of the parent was at it */
-			atomic_store(&h->fd[part], -1);
-	}
-	if (!rds_engine_foreign())
-		return;
-	rds_sock_each_locked(inherit, NULL);
-	note_kept();
-}
-
-bool rds_heir_keeps(int fd)
-{
-	return kept && fd < KEPT_MAX && kept[fd / 8] >> fd % 8 & 1;
-}
-
-void rds_heir_kept(void)
-{
-	struct heir *h;
-	unsigned at;
-
-	if (kept)
-		os_munmap(kept, KEPT_MAX / 8);
-	else
-		for (at = 0; (h = next(&at));)
-			if (h->state == HELD)
-				drop(h);
-	kept = NULL;
+	pthread_mutex_unlock(&heir_lock);
 }

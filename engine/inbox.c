@@ -3,11 +3,14 @@
  * inbox.c - what a process still has for a socket of nobody when it ends (share.h): put into the socket's inbox, and taken out of it by the
  * next carrier.
  *
- * Nothing is lost or doubled: the kernel takes a parcel whole or not at all, and a sender gives its messages up only then.  Who empties an inbox
- * shuts it down first, and every parcel's connection before it looks into it for the last time: a parcel that has not been found by
- * then cannot be left any more, and its sender, which is told so, has the messages go to whoever has the port afterwards.
- * Order: all that waits for a port goes in one parcel, parcels are taken out as they came, and before the registry says whose the port is.  A
- * sender that has older messages for the port on their way to the last carrier leaves nothing until they have come back.
+ * A socket has one for as long as some copy of it is open: it is made with the will, and kept by everybody who could become the carrier; so a
+ * parcel finds it there too when a carrier has been killed.  (Without a will it is made for the deposit.)
+ *
+ * Nothing is lost or doubled: the kernel takes a parcel whole or not at all, and a sender gives its messages up only then.  It leaves one while it
+ * has the registry's lock, and the registry says that the port is nobody's.  Whoever takes the socket has the registry say so first, then empties
+ * the inbox, and then begins to accept messages: what has been left by then is there.
+ * Order: all that waits for a port goes in one parcel, and parcels are taken out as they came, before what is sent to the new carrier.  A sender that
+ * has older messages for the port on their way to the last carrier leaves nothing until they have come back.
  *
  * Anybody on this host can connect to an inbox, and have one of that name.  Both sides ask the kernel whose process the other is, as everywhere;
  * what is in a parcel is checked like a deposit.
@@ -119,7 +122,6 @@ int rds_inbox_empty(int inbox, struct rds_sock *sk)
 {
 	int fd, err = 0;
 
-	os_shutdown(inbox, SHUT_RD);
 	for (;;) {
 		fd = os_accept4(inbox, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd == -EINTR || fd == -ECONNABORTED)
@@ -130,7 +132,7 @@ int rds_inbox_empty(int inbox, struct rds_sock *sk)
 			err = take_parcel(sk, fd);
 		os_close(fd);
 	}
-	if (!err && fd != -EAGAIN && fd != -EINVAL) /* the latter: empty, and shut down */
+	if (!err && fd != -EAGAIN)
 		err = fd;
 	return err;
 }
@@ -194,45 +196,48 @@ static int write_parcel(const struct rds_conn *nowhere, uint16_t port, int file,
 	return err ? err : os_fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
 }
 
-static int deliver(const struct rds_procid *name, const struct rds_share_parcel *p, int file)
+struct delivery {
+	struct rds_share_parcel p;
+	int file;
+};
+
+/* The registry's lock held. */
+static int deliver(const struct rds_procid *name, void *arg)
 {
+	struct delivery *d = arg;
 	int fd = inbox_socket(name, false), err;
 
 	if (fd < 0)
 		return fd;
-	err = rds_info_peer_trusted(fd) ? os_pass_send(fd, p, sizeof(*p), &file, 1, MSG_DONTWAIT) : -EPERM;
+	err = rds_info_peer_trusted(fd) ? os_pass_send(fd, &d->p, sizeof(d->p), &d->file, 1, MSG_DONTWAIT) : -EPERM;
 	os_close(fd);
 	return err;
 }
 
-/* Does that port's socket have nobody who carries it?  *name: its own. */
-static bool nobodys(const struct rds_conn *nowhere, uint16_t port, struct rds_procid *name)
+/* Does that port's socket have nobody who carries it? */
+static bool nobodys(const struct rds_conn *nowhere, uint16_t port)
 {
 	struct registry_owner own;
 
-	if (!port || registry_lookup(rds_eng->reg, &nowhere->id.faddr, port, nowhere->id.scope, &own) ||
-	    own.proc != REGISTRY_NOBODY)
-		return false;
-	*name = own.procid;
-	return true;
+	return port && registry_lookup(rds_eng->reg, &nowhere->id.faddr, port, nowhere->id.scope, &own) == 0 &&
+	       own.proc == REGISTRY_NOBODY;
 }
 
 /* True: it is left there, all that came before an operation. */
 static bool post_port(const struct rds_conn *nowhere, uint16_t port)
 {
-	struct rds_share_parcel p = {.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION};
-	struct rds_procid name;
-	int file, err;
+	struct delivery d = {.p = {.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION}};
+	int err;
 
-	if (!nobodys(nowhere, port, &name) || !next_for(nowhere->queue, port) || in_the_way(nowhere, port))
+	if (!nobodys(nowhere, port) || !next_for(nowhere->queue, port) || in_the_way(nowhere, port))
 		return false;
-	file = os_memfd("rds parcel", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (file < 0)
+	d.file = os_memfd("rds parcel", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (d.file < 0)
 		return false;
-	err = write_parcel(nowhere, port, file, &p);
+	err = write_parcel(nowhere, port, d.file, &d.p);
 	if (err >= 0)
-		err = deliver(&name, &p, file);
-	os_close(file);
+		err = registry_if_nobodys(rds_eng->reg, &nowhere->id.faddr, port, nowhere->id.scope, deliver, &d);
+	os_close(d.file);
 	return err >= 0;
 }
 

@@ -47,7 +47,7 @@ static void clear_standin(struct rds_sock *sk, int standin)
 
 static int deposit(struct rds_sock *sk, int standin)
 {
-	int file = os_memfd("rds socket", MFD_CLOEXEC | MFD_ALLOW_SEALING), inbox, err;
+	int file = os_memfd("rds socket", MFD_CLOEXEC | MFD_ALLOW_SEALING), inbox, made = -1, err;
 	off_t size = 0;
 
 	if (file < 0)
@@ -59,12 +59,14 @@ static int deposit(struct rds_sock *sk, int standin)
 	if (!err)
 		err = os_fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
 	clear_standin(sk, standin);
-	inbox = rds_inbox_make(&sk->name);
+	inbox = os_fd(&sk->inbox_fd);
+	if (inbox < 0)
+		inbox = made = rds_inbox_make(&sk->name);
 	if (err >= 0)
 		err = rds_deposit_leave(rds_sock_pair(sk), file, inbox, os_fd(&sk->will_fd), (uint64_t)size);
 	os_close(file);
-	if (inbox >= 0)
-		os_close(inbox);
+	if (made >= 0)
+		os_close(made);
 	return err < 0 ? err : 0;
 }
 
@@ -252,17 +254,19 @@ static bool is_back(struct rds_sock *sk, int standin)
 {
 	int fds[RDS_DEPOSIT_FDS], err;
 	struct rds_share_deposit d;
+	bool mine;
 
-	if (standin < 0 || rds_will_again(sk) || !rds_deposit_read(standin, true, &d, fds))
+	if (standin < 0 || rds_will_again(sk) || rds_deposit_read(standin, true, &d, fds))
 		return false;
 	os_close(fds[0]);
 	os_close(fds[1]);
-	err = fds[2] < 0 ? 0 : rds_inbox_empty(fds[2], sk);
+	mine = !registry_sock_take(rds_eng->reg, sk->reg_idx, &sk->name, false);
+	err = fds[2] < 0 || !mine ? 0 : rds_inbox_empty(fds[2], sk);
 	if (err)
 		rds_error("messages that were left for an RDS socket are lost: %s", strerror(-err));
 	if (fds[2] >= 0)
 		os_close(fds[2]);
-	return !registry_sock_take(rds_eng->reg, sk->reg_idx, &sk->name, false);
+	return mine;
 }
 
 static void take_back(struct rds_sock *sk, void *arg)

@@ -13,12 +13,17 @@
 
 /* Leaves one in the program's end: 0 or -errno.  The descriptors stay the caller's. */
 int rds_deposit_leave(int pair, int file, int inbox, int will, uint64_t size);
+bool rds_deposit_is(int standin); /* one is there.  Takes no descriptor */
 /*
- * Is one there?  fds, if not NULL: copies of the carrier's end and of the will, if there is one and it is not behind something else; else -1, -1.
+ * The same, and fds: copies of the carrier's end, of the will and of the inbox, if there is a will and it is not behind something else; else -1, as
+ * for an inbox that there is not.  1, 0, or -EMFILE.
  */
-bool rds_deposit_look(int standin, int fds[2]);
-/* Takes it: true, and the caller's descriptors in that order.  has_will: that one is not wanted. */
-bool rds_deposit_read(int standin, bool has_will, struct rds_share_deposit *d, int fds[RDS_DEPOSIT_FDS]);
+int rds_deposit_look(int standin, int fds[3]);
+/*
+ * Takes it, which only who has the lock on the will does, if there is one: 0, and the caller's descriptors in that order.  has_will: that one is not
+ * wanted.  -EAGAIN: somebody was quicker; -EMFILE: it stays where it is.
+ */
+int rds_deposit_read(int standin, bool has_will, struct rds_share_deposit *d, int fds[RDS_DEPOSIT_FDS]);
 
 /* Appends to a file, which becomes so much longer: 0 or -errno. */
 int rds_deposit_put(int fd, off_t *at, const void *from, size_t len);
@@ -31,8 +36,8 @@ int rds_deposit_messages(struct rds_sock *sk, const char **at, const char *end, 
 /* For the socket of that name: a listener, or -errno. */
 int rds_inbox_make(const struct rds_procid *name);
 /*
- * From now on nobody can leave anything there, and whoever tries knows it; what has been left goes behind what sk has queued.  Before the
- * registry says whose the port is: what is sent to that process comes after it.  0, -EMFILE, -ENOMEM.
+ * What has been left goes behind what sk has queued.  After the registry says that the port is ours, since then nobody leaves anything there, and
+ * before sk takes what is sent to it.  0, -EMFILE, -ENOMEM.
  */
 int rds_inbox_empty(int inbox, struct rds_sock *sk);
 

@@ -97,6 +97,14 @@ int os_lock(int fd, short type, off_t start, off_t len, bool wait);
 int os_file_lock(int fd, short type, off_t start, off_t len);
 /* 0 nobody else holds a write lock in the range, else the holder's pid, or -errno. */
 int os_lock_holder(int fd, off_t start, off_t len);
+/* For a sleep of several system calls (os_signals.c). */
+struct os_signals {
+	uint64_t old;
+};
+void os_signals_hold(struct os_signals *s);
+/* What has come is handled now: -EINTR if a call does not go on after that, else 0. */
+int os_signals_release(const struct os_signals *s);
+int os_signals_fd(const struct os_signals *s); /* readable when something has come that is held back; -errno */
 pid_t os_getpid(void);
 uint64_t os_now_ns(void);      /* CLOCK_MONOTONIC */
 /* The same, up to 10 ms old (by kernel): 5 ns to read. */

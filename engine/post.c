@@ -148,7 +148,8 @@ static void lent(const struct packet *pk, int fds[OS_PASS_MAX], unsigned nfds)
 	} else if (nfds >= 1 && pk->kind == RDS_POST_SOCK) {
 		rds_sock_lent(pk->what, fds[0]);
 	} else if (pk->kind == RDS_POST_WILL) {
-		rds_will_lent(pk->what, nfds ? fds[0] : -1);
+		used = nfds < 2 ? nfds : 2;
+		rds_will_lent(pk->what, nfds ? fds[0] : -1, nfds > 1 ? fds[1] : -1);
 	} else if (nfds >= 1 && pk->kind == RDS_POST_WAIT) {
 		rds_wait_lent(pk->what, fds[0]);
 	} else {

@@ -476,6 +476,25 @@ int registry_lookup(struct registry *reg, const struct in6_addr *addr, uint16_t 
 	return lookup_locked(reg, &key, out);
 }
 
+int registry_if_nobodys(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
+			int (*act)(const struct rds_procid *name, void *arg), void *arg)
+{
+	struct reg_key key = make_key(addr, port, scope);
+	struct registry_owner own;
+	uint32_t link;
+	int ret = port ? reg_trylock(reg) : -ENOENT;
+
+	if (ret)
+		return ret;
+	link = find_sound(reg, &key);
+	own.proc = 0;
+	if (link && link != REG_BAD)
+		owner_of(reg, link, &own);
+	ret = own.proc == REGISTRY_NOBODY ? act(&own.procid, arg) : -ENOENT;
+	reg_unlock(reg);
+	return ret;
+}
+
 bool registry_proc_alive(struct registry *reg, uint32_t slot, const struct rds_procid *id)
 {
 	uint64_t idw[2];

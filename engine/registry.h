@@ -133,6 +133,12 @@ struct registry_owner {
  */
 int registry_lookup(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
 		    struct registry_owner *out);
+/*
+ * Is (addr, port, scope) nobody's?  Then act() is called with the socket's name, and nobody takes it meanwhile: its result; else -ENOENT.  Waits for
+ * nobody: -EAGAIN.
+ */
+int registry_if_nobodys(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
+			int (*act)(const struct rds_procid *name, void *arg), void *arg);
 /* Does the process with that slot and id still hold its lock?  One system call. */
 bool registry_proc_alive(struct registry *reg, uint32_t slot, const struct rds_procid *id);
 /* Which slot has the process with that id?  Lock-free; whether it still lives is not asked. */

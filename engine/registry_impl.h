@@ -62,6 +62,7 @@ int reg_record_lock(struct registry *reg);   /* mutex and byte 0, whatever the c
 void reg_record_unlock(struct registry *reg);
 int reg_repair(struct registry *reg);	     /* holding byte 0: sound, or made sound, or -EIO */
 int reg_lock(struct registry *reg);	     /* both */
+int reg_trylock(struct registry *reg);	     /* both, or -EAGAIN at once */
 #define reg_unlock reg_record_unlock
 int reg_slot_holder(struct registry *reg, uint32_t slot); /* as os_lock_holder() */
 bool reg_slot_held(struct registry *reg, uint32_t slot); /* by another process than this one */

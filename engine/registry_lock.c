@@ -144,6 +144,23 @@ int reg_lock(struct registry *reg)
 	return ret;
 }
 
+int reg_trylock(struct registry *reg)
+{
+	int ret;
+
+	if (pthread_mutex_trylock(&reg->mutex))
+		return -EAGAIN;
+	ret = os_lock(reg_fd(reg), F_WRLCK, REG_LOCK_BYTE, 1, false);
+	if (ret) {
+		pthread_mutex_unlock(&reg->mutex);
+		return -EAGAIN;
+	}
+	ret = reg_repair(reg);
+	if (ret)
+		reg_record_unlock(reg);
+	return ret;
+}
+
 int reg_slot_holder(struct registry *reg, uint32_t slot)
 {
 	int fd, ret;

@@ -10,8 +10,10 @@
  * nothing else is asked.  On a channel one call is made at a time:
  *
  *	holder	REQUEST
- *	carrier	REPLY, or first WAIT: the call sleeps; READY then comes before its REPLY
+ *	carrier	REPLY, or first WAIT: the call sleeps, so many nanoseconds at most; READY then comes before its REPLY
  *	holder	CANCEL while it sleeps (a signal): the REPLY comes all the same, -EINTR or what was quicker
+ *
+ * A holder that waits no longer closes its half, or the channel: a request that has not been read is not made then (away_wait.c).
  *
  * A holder that dies with a message in a REPLY that it has not read closes the channel with something in it, which the
  * kernel tells the carrier: the message goes back to the head of the queue.  So each message reaches one reader.
@@ -20,9 +22,9 @@
  * into the program's end: the *deposit*.  It lives as long as any copy of the descriptor does, wherever that is, and goes
  * with the last one.  The first holder that takes it off is the carrier from then on; the kernel gives it to one.
  *
- * With the deposit lies the *inbox*, a listener with a name.  A process that ends while it still has messages for a socket of nobody connects
- * there and leaves a *parcel*, the messages in a file in memory: the kernel keeps it until the next carrier looks.  There may be no inbox (no
- * descriptor, or the name was taken): then such a sender waits.
+ * All who may become the carrier have the *inbox*, a listener with a name, and so has a deposit.  A process that ends while it still has messages
+ * for a socket of nobody connects there and leaves a *parcel*, the messages in a file in memory: the kernel keeps it until the next carrier looks.
+ * There may be no inbox (no descriptor, or the name was taken): then such a sender waits.
  *
  * A stand-in has an abstract AF_UNIX name, by which anybody who gets hold of it knows what it is, and by which the registry can ask the kernel
  * whether a socket that nobody carries still exists.
@@ -70,11 +72,11 @@ enum rds_share_op {
 };
 
 enum rds_share_kind {
-	RDS_SHARE_HELLO = 1, /* with the other end, the line and the will, if there is one (will.h) */
+	RDS_SHARE_HELLO = 1, /* with the other end, the line, the inbox and last the will, if there is one (will.h) */
 	RDS_SHARE_REPLY,
 	RDS_SHARE_WAIT,
 	RDS_SHARE_READY,
-	RDS_SHARE_MOVED /* the call was not made: attach anew */
+	RDS_SHARE_MOVED /* the call was not made: attach anew, or it was withdrawn */
 };
 
 /* The name of a stand-in: this, and the id in hexadecimal digits, behind a byte of zero. */

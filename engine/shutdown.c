@@ -50,13 +50,17 @@ static void operations_end(struct rds_conn *conn, bool broken, bool all)
 	rds_queue_purge(conn, true);
 }
 
-/* A port that the dead process had: has its socket gone to somebody else, or to nobody for the moment (leave.c)? */
+/*
+ * A port that the dead process had: has its socket gone to somebody else, or to nobody for the moment (leave.c)?  As long as the kernel has not taken
+ * its lock away it may yet: then what is for it looks for it anew.
+ */
 static bool has_left(const struct rds_conn *conn, uint16_t port)
 {
 	struct registry_owner own;
 
-	return port && registry_lookup(rds_eng->reg, &conn->id.faddr, port, conn->id.scope, &own) == 0 && own.moved &&
-	       memcmp(&own.procid, &conn->id.peer, sizeof(own.procid)) != 0;
+	if (!port || registry_lookup(rds_eng->reg, &conn->id.faddr, port, conn->id.scope, &own))
+		return false;
+	return memcmp(&own.procid, &conn->id.peer, sizeof(own.procid)) == 0 ? conn->ending : own.moved;
 }
 
 /* Messages that are not accepted can go on to somebody else, but for what belongs to this connection. */
@@ -161,14 +165,17 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 	struct rds_queued *unsent = NULL;
 	struct rds_ep *stale = NULL;
 	uint64_t congested = 0;
-	bool was_up;
+	bool was_up, ending;
 
-	/* What others have of its sockets is nobody's before it is decided here what goes on to them. */
+	/* What others have of its sockets is nobody's before it is decided here what goes on to them, or will be: asked in this order. */
+	ending = peer_gone && conn->id.peer_slot != RDS_SLOT_REMOTE &&
+		 registry_proc_alive(rds_eng->reg, conn->id.peer_slot, &conn->id.peer);
 	if (peer_gone)
 		registry_reap(rds_eng->reg);
 	rds_timer_cancel(&conn->retry);
 	rds_lock(&rds_eng->control);
 	rds_lock(&conn->tx);
+	conn->ending = ending;
 	was_up = ep && conn->ep == ep;
 	operations_end(conn, was_up, peer_gone);
 	if (was_up)

@@ -49,6 +49,7 @@ static struct rds_sock *slab_get(void)
 			sk[i].let_go.fn = let_go;
 			os_fd_init(&sk[i].pair);
 			os_fd_init(&sk[i].will_fd);
+			os_fd_init(&sk[i].inbox_fd);
 			sk[i].next_free = slab_free;
 			slab_free = &sk[i];
 		}

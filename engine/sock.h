@@ -49,7 +49,7 @@ struct rds_sock {
 	uint64_t hanging_until;
 	/* what is kept for the case that this process is killed (will.h) */
 	_Atomic(struct rds_share_will *) will;
-	struct os_fd will_fd;
+	struct os_fd will_fd, inbox_fd; /* the latter may be none */
 	_Atomic unsigned will_wanted;
 	struct rds_sock *will_next; /* control */
 

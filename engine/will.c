@@ -17,6 +17,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include "engine/leave.h"
 #include "engine/log.h"
 #include "engine/post.h"
 
@@ -162,6 +163,8 @@ int rds_will_make(struct rds_sock *sk)
 		return err;
 	}
 	will = atomic_load(&sk->will);
+	if (os_fd(&sk->inbox_fd) < 0) /* without it senders that end wait */
+		os_dup_high_slot(rds_inbox_make(&sk->name), &sk->inbox_fd.n[0]);
 	will->magic = RDS_SHARE_MAGIC;
 	will->version = RDS_SHARE_VERSION;
 	rds_will_write(sk);
@@ -179,6 +182,11 @@ int rds_will_take(struct rds_sock *sk, int page)
 	return err;
 }
 
+int rds_will_take_inbox(struct rds_sock *sk, int inbox)
+{
+	return os_dup_high_slot(inbox, &sk->inbox_fd.n[0]);
+}
+
 void rds_will_release(struct rds_sock *sk)
 {
 	if (atomic_load(&sk->will))
@@ -193,6 +201,7 @@ int rds_will_again(struct rds_sock *sk)
 void rds_will_close(struct rds_sock *sk)
 {
 	os_close_slot(&sk->will_fd.n[os_side]);
+	os_close_slot(&sk->inbox_fd.n[os_side]);
 }
 
 void rds_will_unmap(struct rds_sock *sk)
@@ -268,9 +277,9 @@ static struct rds_sock *next_unlent(void)
 /* The reference goes along: until the helper knows the number, the structure is not somebody else's. */
 static void lend(struct rds_sock *sk)
 {
-	int fd = atomic_load(&sk->will_fd.n[0]);
+	int fds[2] = {atomic_load(&sk->will_fd.n[0]), atomic_load(&sk->inbox_fd.n[0])};
 
-	if (fd < 0 || rds_post_lend(RDS_POST_WILL, sk, &fd, 1))
+	if (fds[0] < 0 || rds_post_lend(RDS_POST_WILL, sk, fds, fds[1] < 0 ? 1 : 2))
 		rds_sock_put(sk);
 }
 
@@ -291,23 +300,34 @@ void rds_wills_lend(void)
 }
 
 /* One that has been closed meanwhile wants none; if that happens now, what is left for the helper closes it. */
-void rds_will_lent(struct rds_sock *sk, int fd)
+void rds_will_lent(struct rds_sock *sk, int fd, int inbox)
 {
 	if (os_side && fd >= 0 && (atomic_load(&sk->open) || atomic_load(&sk->leaving))) {
-		os_close_slot(&sk->will_fd.n[1]);
+		rds_will_close(sk);
+		atomic_store(&sk->inbox_fd.n[1], inbox);
 		atomic_store(&sk->will_fd.n[1], fd);
-	} else if (os_side && fd >= 0) {
-		os_close(fd);
+	} else if (os_side) {
+		if (fd >= 0)
+			os_close(fd);
+		if (inbox >= 0)
+			os_close(inbox);
 	}
 	rds_sock_put(sk);
 }
 
-bool rds_will_fds(struct rds_sock *sk, int fds[3])
+unsigned rds_will_fds(struct rds_sock *sk, int fds[RDS_WILL_FDS])
 {
-	fds[0] = rds_sock_pair(sk);
-	fds[1] = os_fd(&line.end);
-	fds[2] = os_fd(&sk->will_fd);
-	return fds[0] >= 0 && fds[1] >= 0 && fds[2] >= 0;
+	int inbox = os_fd(&sk->inbox_fd), will = os_fd(&sk->will_fd);
+	unsigned n = 0;
+
+	fds[n++] = rds_sock_pair(sk);
+	fds[n++] = os_fd(&line.end);
+	if (fds[0] < 0 || fds[1] < 0 || will < 0)
+		return 0;
+	if (inbox >= 0)
+		fds[n++] = inbox;
+	fds[n++] = will;
+	return n;
 }
 
 void rds_will_forget(void)

@@ -4,8 +4,8 @@
  * (heir.c).  See share.h for the rest.
  *
  * The *will* is the socket's state on a page of memory of its own, a file without a name.  The carrier writes there what calls change, and has a
- * record lock on it: who has the lock is the carrier, the kernel gives it to one, and takes it away however a process ends.  A holder keeps three
- * descriptors: the will, a copy of the carrier's end of the pair (so that the stand-in does not hang up with the carrier), and
+ * record lock on it: who has the lock is the carrier, the kernel gives it to one, and takes it away however a process ends.  A holder keeps four
+ * descriptors: the will, the inbox (inbox.c), a copy of the carrier's end of the pair (so that the stand-in does not hang up with the carrier), and
  * the *line*, a pipe whose other end only the carrier's helper has: it hangs up when the carrier has ended, and a sleeping holder can wait for that.
  * Children of fork have them from birth, others get them with the answer to RDS_SHARE_ATTACH.
  *
@@ -28,11 +28,14 @@
 int rds_will_make(struct rds_sock *sk);
 /* The same with one that another carrier has written, and on which we have the lock already.  Takes the descriptor.  Before the socket is listed. */
 int rds_will_take(struct rds_sock *sk, int page);
+/* The inbox that comes with it, or without a will (inbox.c).  Takes the descriptor. */
+int rds_will_take_inbox(struct rds_sock *sk, int inbox);
 bool rds_will_sound(int page); /* it is of the size of one, and nobody can make it shorter */
 void rds_will_lend_later(struct rds_sock *sk); /* once it is listed.  control held */
 /* The helper gets what it needs to answer those who attach.  No lock that the helper could want. */
 void rds_wills_lend(void);
-void rds_will_lent(struct rds_sock *sk, int fd); /* post.c; -1: the helper had no number for it */
+void rds_will_lent(struct rds_sock *sk, int fd,
+		   int inbox); /* post.c; -1: the helper had no number for it, or there is none */
 void rds_line_given(int end);
 
 /* What is written there has changed. Any thread, any lock; from a signal handler, too. */
@@ -49,8 +52,12 @@ int rds_will_again(struct rds_sock *sk);
 void rds_will_close(struct rds_sock *sk); /* this table's number */
 void rds_will_unmap(struct rds_sock *sk); /* nobody uses the structure any more */
 
-/* Which descriptors a holder gets: our end of the pair, the line, the will, of the calling thread's table.  False: not all are there. */
-bool rds_will_fds(struct rds_sock *sk, int fds[3]);
+/*
+ * Which descriptors a holder gets: our end of the pair, the line, the inbox if there is one, and last the will, of the calling thread's table.  How
+ * many, or 0: not all are there.
+ */
+#define RDS_WILL_FDS 4
+unsigned rds_will_fds(struct rds_sock *sk, int fds[RDS_WILL_FDS]);
 void rds_will_forget(void); /* forked child */
 
 /* ---- holders: heir.c ---- */
@@ -59,7 +66,8 @@ void rds_will_forget(void); /* forked child */
 struct rds_estate {
 	int pair;	 /* the carrier's end */
 	int page;	 /* the will, locked by this process; -1: there is none */
-	int file, inbox; /* of the deposit; -1: the last carrier was killed, or there is no inbox */
+	int file;	 /* of the deposit; -1: the last carrier was killed */
+	int inbox;	 /* -1: there is none */
 	uint64_t size;	 /* of the file */
 };
 
@@ -82,6 +90,8 @@ bool rds_heir_any(void);
 /* What is written on a will: 0 or -errno. */
 int rds_heir_read(int page, struct rds_share_state *st);
 int rds_heir_line(uint64_t inode); /* -1: none */
+int rds_heir_carrier(uint64_t inode);		    /* as os_lock_holder(), of the will; -1: there is none.  No lock */
+uint64_t rds_heir_timeo(uint64_t inode, bool send); /* as the will has it; RDS_AWAY_NO_TIMEOUT.  No lock */
 
 /*
  * Forked child: what its parent carried and had a will for is kept from now on, under the numbers that it has already; to be called before

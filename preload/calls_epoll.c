@@ -4,7 +4,8 @@
  *
  * A socket that is put into a set is told to keep its stand-in current.  Waiting on such a set makes progress first,
  * and while it sleeps it also listens to the engine's wake-up descriptor, so that arrivals need not take the way over
- * the helper thread.  Sets without RDS sockets, and those that hold an RDS set inside, go to the real call.
+ * the helper thread.  Sets without RDS sockets, and those that hold an RDS set inside, go to the real call; but not in a process that holds sockets of
+ * others: there every wait may be for one of them, at any depth, and has to notice that its carrier was killed.
  */
 #include "pollset.h"
 #include "user.h"
@@ -14,8 +15,14 @@
 static int watch(struct rds_sock *sk, int ep, int fd, const struct epoll_event *event)
 {
 	rds_sock_watch(sk, fd, event->events & EPOLLET);
-	rds_fds_mark_epoll(ep);
+	rds_fds_mark_epoll(ep, FDS_EPOLL);
 	return 0;
+}
+
+static void add_set(int ep, int fd)
+{
+	if (unlikely(rds_fds_word_is_set(rds_fds_peek(fd))) && !rds_fds_is_epoll(ep))
+		rds_fds_mark_epoll(ep, FDS_NESTED);
 }
 
 int epoll_ctl(int ep, int op, int fd, struct epoll_event *event)
@@ -24,13 +31,17 @@ int epoll_ctl(int ep, int op, int fd, struct epoll_event *event)
 	int rc;
 
 	rc = rds_real.epoll_ctl(ep, op, fd, event);
-	if (likely(!sk))
+	if (likely(!sk)) {
+		if (rc == 0 && op == EPOLL_CTL_ADD && rds_fds_on())
+			add_set(ep, fd);
 		return rc;
+	}
 	if (unlikely(sk == RDS_INHERITED)) {
 		/* From here on the carrier keeps the stand-in current; who waits looks whether there is one. */
 		if (rc == 0 && op != EPOLL_CTL_DEL) {
-			(void)RDS_AWAY(fd, rds_away_watch(fd, event->events & EPOLLET), now, watch(now, ep, fd, event));
-			rds_fds_mark_epoll(ep);
+			(void)RDS_AWAY(fd, rds_away_watch(fd, event->events & EPOLLET, NULL), now,
+				       watch(now, ep, fd, event));
+			rds_fds_mark_epoll(ep, FDS_EPOLL);
 		}
 		return rc;
 	}
@@ -89,8 +100,8 @@ static int sleep_for(struct epoll_call *c, int wake, const struct deadline *d)
 }
 
 /*
- * No engine here, all sockets are other processes'; or no memory or descriptors to wait with: the helper keeps the stand-ins current, only
- * slower.
+ * No engine here, all sockets are other processes', or deeper inside; or no memory or descriptors to wait with: the helper keeps the stand-ins
+ * current, only slower.
  */
 static int wait_without_engine(struct epoll_call *c, const struct deadline *d)
 {
@@ -157,11 +168,12 @@ static int epoll_rds(struct epoll_call *c, const struct deadline *d)
 	int rc;
 
 	pthread_testcancel();
-	rds_progress();
+	if (rds_fds_is_epoll(c->ep))
+		rds_progress();
 	rc = harvest(c, d->now ? c->mask : NULL);
 	if (rc || d->now)
 		return rc;
-	c->wait = rds_engine_runs() ? rds_wait_begin(0) : NULL;
+	c->wait = rds_fds_is_epoll(c->ep) && rds_engine_runs() ? rds_wait_begin(0) : NULL;
 	pthread_cleanup_push(end_wait, c);
 	rc = c->wait ? wait_loop(c, d) : wait_without_engine(c, d);
 	pthread_cleanup_pop(1);
@@ -170,7 +182,8 @@ static int epoll_rds(struct epoll_call *c, const struct deadline *d)
 
 static bool epoll_ours(int ep)
 {
-	return rds_fds_is_epoll(ep) && !rds_engine_foreign();
+	return rds_fds_on() && (unlikely(rds_fds_peek(ep) == FDS_EPOLL) || unlikely(rds_away_lines(NULL, 0))) &&
+	       !rds_engine_foreign();
 }
 
 static int epoll_ms(int ep, struct epoll_event *events, int n, int timeout, const sigset_t *mask)

@@ -8,6 +8,12 @@
 #include <string.h>
 #include <sys/resource.h>
 
+/* A set of epoll, in which there may be sockets of other processes (pollset.h). */
+static inline bool holds_others(uintptr_t word)
+{
+	return unlikely(rds_fds_word_is_set(word)) && rds_away_lines(NULL, 0);
+}
+
 /* ---- poll ---- */
 
 static bool poll_has_rds(struct pollfd *fds, nfds_t n)
@@ -17,7 +23,7 @@ static bool poll_has_rds(struct pollfd *fds, nfds_t n)
 	for (nfds_t i = 0; i < n; i++) {
 		uintptr_t word = rds_fds_peek(fds[i].fd);
 
-		if (unlikely(word >= FDS_MARKS || word == FDS_INHERITED))
+		if (unlikely(word >= FDS_MARKS || word == FDS_INHERITED || holds_others(word)))
 			return true;
 	}
 	return false;
@@ -158,7 +164,7 @@ static bool sets_have_rds(const struct select_sets *s)
 		for (fd_mask bits = sets_word(s, w); bits; bits &= bits - 1) {
 			uintptr_t word = rds_fds_peek(w * WORD_BITS + __builtin_ctzl((unsigned long)bits));
 
-			if (word >= FDS_MARKS || word == FDS_INHERITED)
+			if (word >= FDS_MARKS || word == FDS_INHERITED || holds_others(word))
 				return true;
 		}
 	return false;

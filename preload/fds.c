@@ -139,7 +139,7 @@ void rds_fds_forget(void)
 			uintptr_t word = atomic_load_explicit(&chunk->word[i], memory_order_relaxed);
 
 			/* The parent's epoll sets are fed by the parent's engine, as long as there is a parent. */
-			if (word && word != FDS_EPOLL)
+			if (word && !rds_fds_word_is_set(word))
 				atomic_store_explicit(&chunk->word[i], FDS_INHERITED, memory_order_relaxed);
 		}
 	}
@@ -181,11 +181,18 @@ bool rds_fds_only(int fd, unsigned first, unsigned last)
 
 void rds_fds_mourn(void)
 {
+	uint64_t since = 0;
+	bool refused, late = false;
+
 	for (int n = 0; n < atomic_load(&fds_top); n++) {
-		if (rds_fds_peek(n) == FDS_INHERITED && rds_away_widowed(n))
-			rds_fds_find_carrier(n);
+		refused = false;
+		if (rds_fds_peek(n) == FDS_INHERITED && rds_away_widowed(n) &&
+		    !rds_fds_find_carrier(n, &since, &refused) && !refused)
+			late |= rds_away_widowed(
+				n); /* its last carrier takes long to end, or the next one is stopped */
 	}
-	rds_away_unline(); /* what has no number here any more, or could not be helped */
+	if (!late)
+		rds_away_unline(); /* what has no number here any more, or could not be helped */
 }
 
 void rds_fds_ending(void)
@@ -198,15 +205,20 @@ void rds_fds_ending(void)
 	}
 }
 
-bool rds_fds_find_carrier(int fd)
+bool rds_fds_find_carrier(int fd, uint64_t *since, bool *refused)
 {
 	struct rds_sock *sk = RDS_INHERITED;
 	int rc;
 
-	while (sk == RDS_INHERITED && (rc = rds_away_watch(fd, false)) != 0) {
+	while (sk == RDS_INHERITED && (rc = rds_away_watch(fd, false, since)) != 0) {
 		if (rc == -RDS_AWAY_LEFT)
 			rc = rds_fds_take_over(fd);
+		if (rc == -EAGAIN)
+			break; /* stopped, most likely: it has been asked */
 		if (rc) {
+			*refused = rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM;
+			if (*refused)
+				rds_away_show(fd);
 			if (rc == -ENOTCONN && rds_away_widowed(fd))
 				rds_away_give_up(fd);
 			rds_away_unline(); /* and nobody is woken for it again */
@@ -469,8 +481,8 @@ int rds_fds_copied(int from, int fd, struct rds_sock *sk)
 		return 0; /* a vfork child's copy is its own business */
 	if (!sk && !fds_sock(now)) {
 		rds_fds_fresh(fd);
-		if (now == FDS_EPOLL)
-			rds_fds_mark_epoll(fd);
+		if (rds_fds_word_is_set(now))
+			rds_fds_mark_epoll(fd, now);
 		return 0;
 	}
 	if (sk == RDS_INHERITED) {
@@ -510,12 +522,12 @@ void rds_fds_replace_end(int from, int fd, struct rds_sock *sk, uintptr_t before
 		fds_drop(before);
 }
 
-void rds_fds_mark_epoll(int ep)
+void rds_fds_mark_epoll(int ep, uintptr_t mark)
 {
 	_Atomic(uintptr_t) *word = fds_word_alloc(ep);
 
 	if (word && rds_fds_mine())
-		fds_drop(atomic_exchange(word, FDS_EPOLL));
+		fds_drop(atomic_exchange(word, mark));
 }
 
 /* ---- numbers that go away ---- */

@@ -25,6 +25,7 @@
 #define FDS_EPOLL 2u	 /* an epoll descriptor with RDS sockets in its set */
 #define FDS_INHERITED                                                                                                  \
 	4u /* an RDS socket whose engine is in another process: only the stand-in is here (engine/away.h) */
+#define FDS_NESTED 8u	 /* an epoll descriptor with such a set in its set */
 #define FDS_MARKS 16u	 /* values below are marks */
 
 struct fds_chunk {
@@ -177,9 +178,10 @@ void rds_fds_left(void);
 
 /*
  * For whoever sleeps: a socket that another process carries has lost its carrier, perhaps.  It is ours (true), or another process carries it on,
- * which keeps the stand-in current from now on.
+ * which keeps the stand-in current from now on, or when it goes on.  since: as of rds_away_watch().
+ * refused: this process has no descriptor for that now.
  */
-bool rds_fds_find_carrier(int fd);
+bool rds_fds_find_carrier(int fd, uint64_t *since, bool *refused);
 void rds_fds_mourn(void); /* the same for all that have */
 /* This process ends, or execs: sockets of others that have lost their carriers are left to whoever wants them. */
 void rds_fds_ending(void);
@@ -201,7 +203,12 @@ bool rds_fds_mine(void);
 /* In a child with a copy of our memory: all sockets become inherited numbers, the engine is forgotten. */
 void rds_fds_forget(void);
 
-void rds_fds_mark_epoll(int ep);
+void rds_fds_mark_epoll(int ep, uintptr_t mark);
+/* A wait for it may be one for sockets that other processes carry. */
+static inline bool rds_fds_word_is_set(uintptr_t word)
+{
+	return word == FDS_EPOLL || word == FDS_NESTED;
+}
 static inline bool rds_fds_is_epoll(int ep)
 {
 	return rds_fds_on() && unlikely(rds_fds_peek(ep) == FDS_EPOLL);

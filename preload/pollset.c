@@ -69,9 +69,16 @@ struct timespec *deadline_left(const struct deadline *d, struct timespec *left)
 
 int pollset_init(struct pollset *ps, unsigned n)
 {
+	unsigned lines = rds_away_lines(NULL, 0);
+
+	if (lines > n)
+		n = lines;
+	ps->room = n < POLLSET_SMALL ? POLLSET_SMALL : n;
 	ps->n_rds = ps->n_kernel = ps->n_lines = 0;
-	ps->by_select = ps->looked = false;
+	ps->by_select = ps->looked = ps->all_lines = false;
 	ps->round = 0;
+	ps->since = 0;
+	ps->refused = NONE_REFUSED;
 	ps->wait = NULL;
 	ps->heap = NULL;
 	ps->rds = ps->small_rds;
@@ -96,13 +103,16 @@ int pollset_init(struct pollset *ps, unsigned n)
 void pollset_add(struct pollset *ps, int fd, unsigned index, short events)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
+	bool refused = false;
 
 	/* What the carrier shows on the stand-in is the truth, but for a bit that AF_UNIX has always. */
 	if (unlikely(sk == RDS_INHERITED)) {
-		if (rds_fds_find_carrier(fd))
+		if (rds_fds_find_carrier(fd, &ps->since, &refused))
 			sk = rds_fds_get(fd);
 		else
 			ps->line[ps->n_lines++] = rds_away_line(fd);
+		if (refused)
+			ps->refused = index;
 		events &= ~POLLWRBAND;
 	}
 	if (sk && sk != RDS_INHERITED) {
@@ -114,6 +124,8 @@ void pollset_add(struct pollset *ps, int fd, unsigned index, short events)
 			(struct pollset_rds){.sk = sk, .index = index, .events = events, .counted = counted};
 		return;
 	}
+	if (unlikely(rds_fds_word_is_set(rds_fds_peek(fd))))
+		ps->all_lines = true;
 	ps->kernel[ps->n_kernel] = (struct pollfd){.fd = fd, .events = events};
 	ps->kernel_index[ps->n_kernel++] = index;
 }
@@ -194,13 +206,26 @@ static int look_at_kernel(struct pollset *ps, const struct timespec *timeout, co
 	return rc && ps->by_select ? count_selected(ps) : rc;
 }
 
+/* Behind the foreign descriptors; how many. */
+static unsigned put_lines(struct pollset *ps)
+{
+	struct pollfd *p = ps->kernel + ps->n_kernel;
+	unsigned i;
+
+	if (unlikely(ps->all_lines)) {
+		i = rds_away_lines(p, ps->room);
+		return i < ps->room ? i : ps->room;
+	}
+	for (i = 0; i < ps->n_lines; i++)
+		p[i] = (struct pollfd){.fd = ps->line[i], .events = 0};
+	return i;
+}
+
 /* Until the deadline; also the lines, and `extra` (the wake-up descriptor) if not negative. */
 static int sleep_in_kernel(struct pollset *ps, int extra, const struct deadline *d, const sigset_t *mask)
 {
-	unsigned n = ps->n_kernel, i, hung_up = 0;
+	unsigned n = ps->n_kernel + put_lines(ps), lines = n - ps->n_kernel, i, hung_up = 0;
 
-	for (i = 0; i < ps->n_lines; i++)
-		ps->kernel[n++] = (struct pollfd){.fd = ps->line[i], .events = 0};
 	if (extra >= 0)
 		ps->kernel[n++] = (struct pollfd){.fd = extra, .events = POLLIN};
 	int rc = rds_real.ppoll(ps->kernel, n, deadline_left(d, &ps->left), mask);
@@ -210,11 +235,14 @@ static int sleep_in_kernel(struct pollset *ps, int extra, const struct deadline 
 		return -errno;
 	if (extra >= 0 && ps->kernel[n - 1].revents)
 		rc--;
-	for (i = 0; i < ps->n_lines; i++)
+	for (i = 0; i < lines; i++)
 		hung_up += ps->kernel[ps->n_kernel + i].revents != 0;
 	rc -= (int)hung_up;
-	if (!rc && hung_up)
+	if (!rc && hung_up) {
+		if (ps->all_lines)
+			rds_fds_mourn();
 		return -POLLSET_AGAIN;
+	}
 	return rc && ps->by_select ? count_selected(ps) : rc;
 }
 
@@ -308,8 +336,11 @@ static int wait_kernel_only(struct pollset *ps, const struct deadline *d, const 
 
 static int pollset_run(struct pollset *ps, int ready, const struct deadline *d, const sigset_t *mask)
 {
+	static const struct deadline at_once = {.now = true};
 	int rc;
 
+	if (unlikely(ps->refused != NONE_REFUSED))
+		d = &at_once;
 	if (unlikely(!ps->n_rds))
 		return wait_kernel_only(ps, d, mask);
 	if (ready || d->now)
@@ -323,6 +354,24 @@ static int pollset_run(struct pollset *ps, int ready, const struct deadline *d, 
 	return rc ? rc : wait_loop(ps, d, mask);
 }
 
+/* Its own calls will say what is missing. */
+static int add_refused(struct pollset *ps, int rc)
+{
+	unsigned i;
+
+	for (i = 0; i < ps->n_kernel && ps->kernel_index[i] != ps->refused; i++)
+		;
+	if (rc < 0 || i == ps->n_kernel)
+		return rc;
+	struct pollfd *p = &ps->kernel[i];
+	short bits = ps->by_select ? pollset_select_bits(p->events, POLLERR) : POLLERR;
+
+	if (!p->revents && bits)
+		rc++;
+	p->revents |= bits;
+	return rc;
+}
+
 int pollset_wait(struct pollset *ps, const struct deadline *d, const sigset_t *mask)
 {
 	int ready = ps->n_rds ? look_at_rds(ps) : 0, rc;
@@ -332,5 +381,5 @@ int pollset_wait(struct pollset *ps, const struct deadline *d, const sigset_t *m
 	pthread_cleanup_push(pollset_end, ps);
 	rc = pollset_run(ps, ready, d, mask);
 	pthread_cleanup_pop(0);
-	return rc;
+	return unlikely(ps->refused != NONE_REFUSED) ? add_refused(ps, rc) : rc;
 }

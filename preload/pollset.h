@@ -9,6 +9,7 @@
 #include "fds.h"
 
 #define POLLSET_SMALL 64
+#define NONE_REFUSED UINT32_MAX
 
 struct pollset_rds {
 	struct rds_sock *sk; /* referenced */
@@ -23,8 +24,13 @@ struct pollset {
 	struct pollfd *kernel;	/* foreign descriptors, and room for the lines and one more */
 	unsigned *kernel_index; /* the caller's */
 	int *line;		/* to the carriers of other processes' sockets (engine/away.h) */
+	unsigned room;		/* for lines */
+	bool all_lines;		/* a set of epoll is among them: any may be meant */
+	unsigned
+		refused; /* the caller's index of one of which this process has no descriptor to learn more, or NONE_REFUSED */
 	bool by_select;		/* select(): a bit that it has no set for is no event */
 	bool looked; /* at least once */
+	uint64_t since; /* it has waited for carriers that do not answer, 0: not yet */
 	struct rds_wait *wait;
 	void *heap;
 	/*

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * The process that made a socket is gone, another one has it and has not touched it yet; meanwhile processes send to it and end, by
- * exit, _exit or exec, or their exec fails. All that they have sent is there afterwards, once, in the order of each sender.
+ * exit, _exit or exec, or their exec fails. All that they have sent is there afterwards, once, in the order of each sender; also if the maker was
+ * killed (with nothing in its queue).
  */
 #include "rdsconf.h"
 
+#include <signal.h>
 #include <stddef.h>
 #include <sys/wait.h>
 
@@ -38,7 +40,11 @@ static bool send_some(int fd, int sender, int from, int to, size_t len)
 	return true;
 }
 
-enum way { BY_EXIT, BY_FAST_EXIT, BY_EXEC, BY_FAILED_EXEC, BY_HEIR, BY_LIVING_HEIR };
+enum way { BY_EXIT, BY_FAST_EXIT, BY_EXEC, BY_FAILED_EXEC, BY_HEIR, BY_LIVING_HEIR, BY_KILLER };
+
+static bool killed;	 /* the maker was */
+static struct other old; /* the maker, for who kills it */
+static int dead[2];	 /* a byte: it has ended */
 
 static void new_program(int fd, bool there)
 {
@@ -65,9 +71,17 @@ static void heir(int fd, bool stays)
 static void sender(const struct name *to, int number, enum way way, size_t len)
 {
 	int fd = rds_bound();
+	char byte;
 
 	close(stay[1]);
-	if (connect(fd, &to->sa, to->len) || !send_some(fd, number, 0, 5, len))
+	if (connect(fd, &to->sa, to->len))
+		_exit(98);
+	if (way == BY_KILLER) { /* the first ones reach it, and it does not see them */
+		kill(old.pid, SIGSTOP);
+		if (!process_stopped(old.pid))
+			usleep(20000);
+	}
+	if (!send_some(fd, number, 0, 5, len))
 		_exit(98);
 	switch (way) {
 	case BY_EXIT:
@@ -83,6 +97,12 @@ static void sender(const struct name *to, int number, enum way way, size_t len)
 	case BY_HEIR:
 	case BY_LIVING_HEIR:
 		heir(fd, way == BY_LIVING_HEIR);
+		break;
+	case BY_KILLER:
+		kill(old.pid, SIGKILL);
+		if (read(dead[0], &byte, 1) != 1)
+			_exit(96);
+		exit(!send_some(fd, number, 5, 10, len));
 	}
 	_exit(97);
 }
@@ -128,7 +148,7 @@ static void holder(const char *name, int fd, int expected)
 /* ---- all together ---- */
 
 /* A socket whose maker is gone, with as many messages in its queue; who has it waits. */
-static void leave_one(const char *name, int expected, int before, struct name *to)
+static void leave_one(const char *name, int expected, int before, bool lives, struct name *to)
 {
 	struct other maker;
 	pid_t pid;
@@ -143,11 +163,20 @@ static void leave_one(const char *name, int expected, int before, struct name *t
 		pid = fork();
 		if (!pid)
 			holder(name, d, expected);
-		_exit(pid < 0 || write(maker.wr, to, sizeof(*to)) != sizeof(*to));
+		if (pid < 0 || write(maker.wr, to, sizeof(*to)) != sizeof(*to))
+			_exit(1);
+		if (killed)
+			pause();
+		_exit(0);
 	}
 	if (read(maker.rd, to, sizeof(*to)) != sizeof(*to))
 		conf_die("no name came");
-	if (strcmp(end_of(&maker), "exit 0") != 0)
+	old = maker;
+	if (lives)
+		return;
+	if (killed)
+		kill(maker.pid, SIGKILL);
+	if (strcmp(end_of(&maker), killed ? "signal 9" : "exit 0") != 0)
 		conf_die("the maker's end");
 	close(maker.rd);
 	close(maker.wr);
@@ -162,7 +191,7 @@ static void scene(const char *name, enum way way, int senders, size_t len, int b
 
 	if (pipe2(go, O_CLOEXEC) || pipe2(held, O_CLOEXEC))
 		conf_die("pipes");
-	leave_one(name, senders * each + before, before, &to);
+	leave_one(name, senders * each + before, before, way == BY_KILLER, &to);
 	close(held[1]);
 	if (pipe2(ended, 0) || pipe2(stay, O_CLOEXEC))
 		conf_die("pipes");
@@ -171,6 +200,8 @@ static void scene(const char *name, enum way way, int senders, size_t len, int b
 		pid = fork();
 		if (!pid)
 			sender(&to, i, way, len);
+		if (way == BY_KILLER && (strcmp(end_of(&old), "signal 9") != 0 || write(dead[1], "", 1) != 1))
+			conf_die("the maker's end");
 		waitpid(pid, NULL, 0);
 	}
 	close(ended[1]);
@@ -209,5 +240,14 @@ int main(int argc, char **argv)
 	scene("failed-exec", BY_FAILED_EXEC, 1, 100, 0);
 	scene("heir", BY_HEIR, 1, 100, 0);
 	scene("living-heir", BY_LIVING_HEIR, 1, 100, 3);
+	killed = true;
+	if (pipe2(dead, O_CLOEXEC))
+		conf_die("pipes");
+	scene("killed", BY_EXIT, 1, 100, 0);
+	scene("killed-fast-exit", BY_FAST_EXIT, 3, 100, 0);
+	scene("killed-many", BY_FAST_EXIT, SENDERS - 2, 100, 0);
+	scene("killed-exec", BY_EXEC, 1, 100, 0);
+	scene("killed-heir", BY_HEIR, 1, 100, 0);
+	scene("killed-on-the-way", BY_KILLER, 1, 100, 0);
 	return conf_end();
 }

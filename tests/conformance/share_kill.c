@@ -17,10 +17,66 @@
 static int s;
 static char *self;
 
-enum sleep { AWAKE, IN_RECV, IN_POLL, IN_SELECT, IN_EPOLL, IN_OLD_EPOLL, SLEEPS };
-static const char *const sleeps[SLEEPS] = {"awake", "recv", "poll", "select", "epoll", "old-epoll"};
+/* The latter: for a set that is in a set, or is waited for by poll() and select(). */
+enum sleep {
+	AWAKE,
+	IN_RECV,
+	IN_POLL,
+	IN_SELECT,
+	IN_EPOLL,
+	IN_OLD_EPOLL,
+	IN_NESTED,
+	IN_OLD_NESTED,
+	IN_DEEP,
+	IN_POLL_SET,
+	IN_SELECT_SET,
+	IN_POLL_NESTED,
+	SLEEPS
+};
+static const char *const sleeps[SLEEPS] = {"awake",  "recv",	   "poll", "select",   "epoll",	     "old-epoll",
+					   "nested", "old-nested", "deep", "poll-set", "select-set", "poll-nested"};
 
-static int old_set; /* an epoll set with the socket in it, from before the fork */
+static int old_set;   /* an epoll set with the socket in it, from before the fork */
+static int old_outer; /* one with that in it, which was put there first */
+
+static void put(int set, int fd)
+{
+	epoll_ctl(set, EPOLL_CTL_ADD, fd, &(struct epoll_event){.events = EPOLLIN});
+}
+
+static int outer_of(int set)
+{
+	int outer = epoll_create1(0);
+
+	put(outer, set);
+	return outer;
+}
+
+/* Something to be read from the socket is in a set that is in the one that is waited for. */
+static void wait_outside(int fd, enum sleep how)
+{
+	struct epoll_event event = {.events = 0};
+	int set = epoll_create1(0), outer = outer_of(set), r;
+	struct pollfd pfd = {.events = POLLIN};
+	fd_set in;
+
+	put(set, fd);
+	pfd.fd = how == IN_POLL_NESTED ? outer_of(set) : set;
+	FD_ZERO(&in);
+	FD_SET(set, &in);
+	if (how == IN_POLL_SET || how == IN_POLL_NESTED)
+		r = poll(&pfd, 1, 10000);
+	else if (how == IN_SELECT_SET)
+		r = select(set + 1, &in, NULL, NULL, &(struct timeval){10, 0});
+	else
+		r = epoll_wait(how == IN_NESTED ? outer
+			       : how == IN_DEEP ? outer_of(outer)
+						: old_outer,
+			       &event, 1, 10000);
+	check(text("%s-wakes", sleeps[how]), "1", "%d", r);
+	r = epoll_wait(how == IN_OLD_NESTED ? old_set : set, &event, 1, 1000);
+	check(text("%s-inside", sleeps[how]), "1 IN", "%d %s", r, poll_bits(event.events));
+}
 
 static void wait_for_it(int fd, enum sleep how)
 {
@@ -29,6 +85,10 @@ static void wait_for_it(int fd, enum sleep how)
 	int set = old_set, r;
 	fd_set in;
 
+	if (how >= IN_NESTED) {
+		wait_outside(fd, how);
+		return;
+	}
 	FD_ZERO(&in);
 	FD_SET(fd, &in);
 	if (how == IN_EPOLL) {
@@ -85,7 +145,8 @@ static void slept(enum sleep how)
 	if (fork_other(&maker)) {
 		d = rds_bound();
 		old_set = epoll_create1(0);
-		epoll_ctl(old_set, EPOLL_CTL_ADD, d, &(struct epoll_event){.events = EPOLLIN});
+		old_outer = outer_of(old_set);
+		put(old_set, d);
 		if (fork_other(&holder)) {
 			if (how == AWAKE)
 				hear(&holder);

@@ -90,7 +90,7 @@ static void end(pid_t pid)
 static void hello(unsigned n)
 {
 	struct rds_share_answer a = {.magic = RDS_SHARE_MAGIC, .kind = RDS_SHARE_HELLO}, got;
-	int channel[2], line[2], fds[3];
+	int channel[2], line[2], fds[RDS_WILL_FDS];
 	struct stat st;
 
 	ck_assert_int_eq(fstat(will, &st), 0);
@@ -99,7 +99,8 @@ static void hello(unsigned n)
 	ck_assert_int_eq(pipe(line), 0);
 	fds[0] = end_of_it;
 	fds[1] = line[0];
-	fds[2] = will;
+	fds[2] = n == RDS_WILL_FDS ? file : will; /* any will do for an inbox */
+	fds[3] = will;
 	ck_assert_int_eq(os_pass_send(channel[1], &a, sizeof(a), fds, n, 0), 0);
 	ck_assert_int_eq(rds_heir_hello(channel[0], inode, &got), sizeof(a));
 	ck_assert_int_eq(got.kind, RDS_SHARE_HELLO);
@@ -149,7 +150,7 @@ START_TEST(only_when_the_carrier_is_gone)
 	struct rds_estate e;
 	struct pollfd p;
 
-	hello(3);
+	hello(4);
 	ck_assert(rds_heir_any());
 	ck_assert(!rds_heir_bereaved(standin));
 	ck_assert_int_eq(rds_heir_take(standin, inode, &e), -EAGAIN);
@@ -163,10 +164,11 @@ START_TEST(only_when_the_carrier_is_gone)
 	ck_assert_int_eq(rds_heir_take(standin, inode, &e), 0);
 	ck_assert_int_lt(e.file, 0);
 	ck_assert_int_ge(e.page, 0);
+	ck_assert_int_ge(e.inbox, 0);
 	ck_assert_int_eq(send(e.pair, "x", 1, 0), 1);
 	ck_assert_int_eq(recv(standin, &p, 1, 0), 1);
 	/* While it is taken here nobody else has it, and a late answer brings no second will. */
-	hello(3);
+	hello(4);
 	ck_assert_int_eq(rds_heir_take(standin, inode, &e), -EAGAIN);
 	pid = fork();
 	if (!pid)
@@ -226,7 +228,7 @@ START_TEST(a_deposit_goes_first)
 	ck_assert_uint_eq(e.size, 77);
 	ck_assert_int_lt(e.inbox, 0);
 	ck_assert_int_eq(e.page >= 0, has_will);
-	ck_assert(!rds_deposit_look(standin, NULL));
+	ck_assert(!rds_deposit_is(standin));
 	give_up(&e);
 	ck_assert_uint_eq(numbers(), before);
 }
@@ -236,7 +238,7 @@ START_TEST(met_and_left)
 {
 	unsigned before = numbers();
 	struct rds_estate e;
-	int fds[2];
+	int fds[3];
 
 	ck_assert_int_eq(rds_deposit_leave(end_of_it, file, -1, will, 77), 0);
 	ck_assert(rds_heir_meet(standin, inode));
@@ -244,12 +246,12 @@ START_TEST(met_and_left)
 	ck_assert_int_lt(rds_heir_line(inode), 0);
 	ck_assert_int_eq(rds_heir_take(standin, inode, &e), 0);
 	give_up(&e); /* who took it is killed in that moment */
-	ck_assert(!rds_deposit_look(standin, NULL));
+	ck_assert(!rds_deposit_is(standin));
 	/* Another one had met it, too. */
 	hello(3);
 	page->which = 1;
 	rds_away_leave(standin);
-	ck_assert(rds_deposit_look(standin, fds));
+	ck_assert_int_eq(rds_deposit_look(standin, fds), 1);
 	ck_assert_int_ge(fds[1], 0);
 	close(fds[0]);
 	close(fds[1]);
@@ -258,7 +260,7 @@ START_TEST(met_and_left)
 	ck_assert_uint_eq(e.size, sizeof(struct rds_share_state));
 	ck_assert_int_eq(pread(e.file, &page->st[0], sizeof(page->st[0]), 0), sizeof(page->st[0]));
 	ck_assert_uint_eq(page->st[0].reg_idx, 11);
-	ck_assert(!rds_deposit_look(standin, NULL));
+	ck_assert(!rds_deposit_is(standin));
 	give_up(&e);
 	ck_assert_uint_eq(numbers(), before);
 }

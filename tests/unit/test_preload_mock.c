@@ -594,8 +594,9 @@ void rds_away_set_error(int fd, int err)
 	(void)err;
 }
 
-int rds_away_watch(int fd, bool edge)
+int rds_away_watch(int fd, bool edge, uint64_t *since)
 {
+	(void)since;
 	return rds_away_bind(fd, NULL, edge);
 }
 
@@ -608,6 +609,11 @@ bool rds_away_widowed(int fd)
 {
 	(void)fd;
 	return false;
+}
+
+void rds_away_show(int fd)
+{
+	(void)fd;
 }
 
 void rds_away_unline(void)

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * away_wait.c - how long a holder's call waits for a carrier that does not answer: it is stopped, is late, or cannot be found.
+ *
+ * A call that would not sleep in the kernel's RDS, and whoever is about to sleep in poll, select or epoll, waits until the carrier is seen to be
+ * stopped, BOUND_MS otherwise.  One that may sleep waits as long as the program wants, which is until a signal comes that ends calls or the
+ * socket's timeout is over; but for a carrier of which nothing is known no longer than LIMIT_MS.  All others (names, options) wait to the end.
+ *
+ * What is not waited for any longer must not be made afterwards: it is withdrawn.  The holder closes the channel, or only its sending half if it has
+ * to know, and a carrier looks for that between reading a request and making the call (carry.c).  So a request that lies unread afterwards is none,
+ * and one that was read is waited for: its carrier was at it.
+ *
+ * Must not know how a channel is made, nor what a call means but for that.
+ */
+#include <asm/ioctls.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "engine/away_impl.h"
+#include "engine/log.h"
+#include "engine/os.h"
+#include "engine/rds.h"
+#include "engine/will.h"
+
+#define GRACE_MS 100	 /* for one of which nothing is known; after a timeout that the carrier should have kept */
+#define BOUND_MS 1000	 /* for one that is only slow */
+#define LATE_MS 5000	 /* then it is said whom we wait for */
+#define LIMIT_MS 30000	 /* and then it is no call that waits without an end */
+#define LONG_LOOK_MS 100 /* between looks, when it has waited so long */
+#define MS_NS 1000000ull
+
+enum state { UNKNOWN, ALIVE, STOPPED };
+
+/* A whole process stops, so its first thread tells. */
+static bool stopped(pid_t pid)
+{
+	char path[40], line[300], *state;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	fd = os_open(path, O_RDONLY | O_CLOEXEC, 0);
+	if (fd < 0)
+		return false;
+	n = os_read(fd, line, sizeof(line) - 1);
+	os_close(fd);
+	if (n <= 0)
+		return false;
+	line[n] = 0;
+	state = strrchr(line, ')'); /* the name may have any character */
+	return state && state[1] == ' ' && (state[2] == 'T' || state[2] == 't');
+}
+
+/* Who has the lock on the will, or at least who made the socket. */
+static enum state look_at_carrier(int fd, uint64_t inode)
+{
+	int pid = rds_heir_carrier(inode);
+	socklen_t len = sizeof(struct ucred);
+	struct ucred cred;
+
+	if (pid > 0)
+		return pid != INT32_MAX && stopped(pid) ? STOPPED : ALIVE; /* the former: known, but not its number */
+	if (os_getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.pid > 0 && stopped(cred.pid))
+		return STOPPED;
+	return UNKNOWN;
+}
+
+static bool message(const struct away_call *c)
+{
+	return c->q.op == RDS_SHARE_SEND || c->q.op == RDS_SHARE_RECV || c->q.op == RDS_SHARE_BARRIER;
+}
+
+static bool bounded(const struct away_call *c)
+{
+	return c->cancelled || (message(c) && !c->q.may_wait) || c->q.op == RDS_SHARE_TAKE_ERROR || away_lasts(c);
+}
+
+bool away_lasts(const struct away_call *c)
+{
+	return c->q.op == RDS_SHARE_WATCH || c->q.op == RDS_SHARE_SET_ERROR;
+}
+
+bool away_ends(const struct away_call *c)
+{
+	return !c->underway && (message(c) || bounded(c));
+}
+
+static bool timed_out(const struct away_call *c, uint64_t waited_ns)
+{
+	uint64_t timeo = rds_heir_timeo(c->inode, c->q.op == RDS_SHARE_SEND);
+
+	return timeo != RDS_AWAY_NO_TIMEOUT && waited_ns / MS_NS >= timeo / MS_NS + GRACE_MS;
+}
+
+/* 0: it goes on waiting. */
+static int patience(int fd, struct away_call *c, bool greeted, uint64_t waited_ns)
+{
+	uint64_t waited = waited_ns / MS_NS;
+	enum state carrier = look_at_carrier(fd, c->inode);
+
+	if (bounded(c)) {
+		if (carrier != STOPPED && waited < (greeted || carrier == ALIVE ? BOUND_MS : GRACE_MS))
+			return 0;
+		if (!c->cancelled)
+			c->late = -EAGAIN;
+		return -AWAY_LATE;
+	}
+	if (message(c) && timed_out(c, waited_ns)) {
+		c->late = -ETIMEDOUT;
+		return -AWAY_LATE;
+	}
+	if (waited >= LATE_MS)
+		rds_warn_once("the process that carries an RDS socket of this one does not answer (is it stopped?)");
+	return !greeted && carrier == UNKNOWN && waited >= LIMIT_MS ? -ENOTCONN : 0;
+}
+
+/* As os_poll(); a signal ends what may sleep, and takes as long as one look to do so. */
+static int look_again(struct away_call *c, struct pollfd *p, int ms)
+{
+	struct os_signals held;
+	int n;
+
+	if (!message(c) || !c->q.may_wait || c->cancelled)
+		return os_poll(p, 1, ms);
+	os_signals_hold(&held);
+	n = os_poll(p, 1, ms);
+	if (os_signals_release(&held) == 0 || n > 0)
+		return n;
+	c->late = -EINTR;
+	return -AWAY_LATE;
+}
+
+int away_wait(int fd, struct away_call *c, struct pollfd *p, bool greeted)
+{
+	uint64_t *since = c->since ? c->since : &c->began, waited;
+	int n, err, look = AWAY_LOOK_MS;
+
+	if (!*since)
+		*since = os_now_ns();
+	waited = os_now_ns() - *since;
+	n = os_poll(p, 1, waited < AWAY_LOOK_MS * MS_NS ? AWAY_LOOK_MS - (int)(waited / MS_NS) : 0);
+	while (n <= 0) {
+		if (!greeted && rds_adoptable(fd))
+			return -RDS_AWAY_LEFT;
+		waited = os_now_ns() - *since;
+		err = patience(fd, c, greeted, waited);
+		if (err)
+			return err;
+		if (waited / MS_NS >= BOUND_MS)
+			look = LONG_LOOK_MS;
+		n = look_again(c, p, look);
+		if (n == -AWAY_LATE)
+			return n;
+	}
+	return 0;
+}
+
+/* ---- a call that sleeps at the carrier ---- */
+
+static void cancelled(void *arg)
+{
+	away_slot_drop(arg);
+}
+
+/* Of a sleep that is not one read(). */
+struct timed_sleep {
+	struct away_slot *s;
+	struct os_signals held;
+	int signals;
+};
+
+static void timed_cancelled(void *arg)
+{
+	struct timed_sleep *t = arg;
+
+	os_close(t->signals);
+	away_slot_drop(t->s);
+	os_signals_release(&t->held);
+}
+
+/*
+ * A carrier that is stopped keeps no time, so it is kept here, too: 0, there is something to read, -EINTR or -ETIMEDOUT.  The kernel restarts nothing
+ * on a socket that has a timeout of its own, but RDS does.
+ */
+static int sleep_until(struct timed_sleep *t, uint64_t until)
+{
+	struct pollfd p[2] = {{.fd = atomic_load(&t->s->fd), .events = POLLIN}, {.fd = t->signals, .events = POLLIN}};
+	struct timespec left;
+	uint64_t now;
+	int n, err;
+
+	for (;;) {
+		now = os_now_ns();
+		now = now < until ? until - now : 0;
+		left = (struct timespec){(time_t)(now / 1000000000), (long)(now % 1000000000)};
+		n = rds_os_sleep.ppoll(p, 2, &left, NULL);
+		if (n == 0)
+			return -ETIMEDOUT;
+		if (n > 0 && p[0].revents)
+			return 0;
+		err = os_signals_release(&t->held);
+		os_signals_hold(&t->held);
+		if (err)
+			return err;
+	}
+}
+
+static int sleep_timed(struct away_slot *s, uint64_t until)
+{
+	struct timed_sleep t = {.s = s};
+	volatile int err = 0;
+
+	os_signals_hold(&t.held);
+	t.signals = os_signals_fd(&t.held);
+	if (t.signals >= 0) { /* else the carrier alone has the time */
+		pthread_cleanup_push(timed_cancelled, &t);
+		err = sleep_until(&t, until);
+		pthread_cleanup_pop(0);
+		os_close(t.signals);
+	}
+	os_signals_release(&t.held);
+	return err;
+}
+
+ssize_t away_sleep(struct away_slot *s, struct away_call *c, struct rds_share_answer *ready)
+{
+	volatile ssize_t n;
+
+	c->late = c->a.result > 0 ? sleep_timed(s, os_now_ns() + (uint64_t)c->a.result + GRACE_MS * MS_NS) : 0;
+	if (c->late)
+		return -1;
+	pthread_cleanup_push(cancelled, s);
+	n = rds_os_sleep.read(atomic_load(&s->fd), ready, sizeof(*ready));
+	pthread_cleanup_pop(0);
+	c->late = -EINTR;
+	return n;
+}
+
+/* ---- it waits no longer ---- */
+
+static bool unread(int channel)
+{
+	int bytes = 0;
+
+	os_syscall(SYS_ioctl, channel, SIOCOUTQ, (long)&bytes, 0, 0, 0);
+	return bytes > 0;
+}
+
+static bool something_came(int channel)
+{
+	struct pollfd p = {.fd = channel, .events = POLLIN};
+	char byte;
+
+	/* The end of the channel is no packet. */
+	return os_poll(&p, 1, 0) > 0 && os_recv(channel, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
+/*
+ * The carrier says READY before it makes a send that has slept there, and looks at our half only then; we close it and look for READY only then.
+ * So one of the two sees the other.
+ */
+bool away_withdraw(struct away_slot *s, struct away_call *c)
+{
+	int channel = atomic_load(&s->fd);
+
+	if (c->q.op != RDS_SHARE_SEND)
+		return true; /* what a receive has taken goes back when its answer cannot be delivered */
+	os_shutdown(channel, SHUT_WR);
+	if (c->asleep ? !something_came(channel) : unread(channel))
+		return true;
+	c->underway = true;
+	return false;
+}

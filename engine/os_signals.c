@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * os_signals.c - a sleep that is several system calls, and for signals one: they are held back meanwhile, and looked at before they are let through.
+ *
+ * After an -EINTR nobody could say whether the handler that has run wants calls to be restarted.  Not held back are signals of faults, which are no
+ * other thread's doing, and libc's own.  A signal for the process goes to another thread meanwhile, if one takes it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
+
+#include "engine/os.h"
+
+#define KERNEL_SIGSET 8
+#define NSIGNALS 64
+#define BIT(sig) (UINT64_C(1) << ((sig)-1))
+/* 32 and 33: thread cancellation, set*id(). */
+#define NOT_HELD                                                                                                       \
+	(BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGFPE) | BIT(SIGILL) | BIT(SIGTRAP) | BIT(SIGSYS) | BIT(32) | BIT(33))
+
+static uint64_t set_mask(uint64_t set)
+{
+	uint64_t old = 0;
+
+	os_syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&set, (long)&old, KERNEL_SIGSET, 0, 0);
+	return old;
+}
+
+void os_signals_hold(struct os_signals *s)
+{
+	s->old = set_mask(~NOT_HELD);
+	if (s->old & NOT_HELD)
+		set_mask(~NOT_HELD | s->old);
+}
+
+/* A handler, and one after which no call goes on? */
+static bool interrupts(int sig)
+{
+	struct {
+		unsigned long handler, flags, rest[6];
+	} sa;
+
+	return os_syscall(SYS_rt_sigaction, sig, 0, (long)&sa, KERNEL_SIGSET, 0, 0) == 0 &&
+	       sa.handler > (unsigned long)SIG_IGN && !(sa.flags & SA_RESTART);
+}
+
+int os_signals_release(const struct os_signals *s)
+{
+	uint64_t pending = 0;
+	int sig, err = 0;
+
+	os_syscall(SYS_rt_sigpending, (long)&pending, KERNEL_SIGSET, 0, 0, 0, 0);
+	pending &= ~s->old;
+	for (sig = 1; pending && sig <= NSIGNALS; sig++)
+		if ((pending & BIT(sig)) && interrupts(sig))
+			err = -EINTR;
+	set_mask(s->old);
+	return err;
+}
+
+int os_signals_fd(const struct os_signals *s)
+{
+	uint64_t set = ~s->old & ~NOT_HELD;
+
+	return (int)os_syscall(SYS_signalfd4, -1, (long)&set, KERNEL_SIGSET, O_CLOEXEC | O_NONBLOCK, 0, 0);
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * A process that has no descriptor left has a socket whose maker ends, or is killed: it goes on with it, or says at once that it cannot (EMFILE), and
+ * can as soon as there are descriptors again.  Nothing is lost.
+ */
+#include "rdsconf.h"
+
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+
+#define LIMIT 256
+#define MARGIN 500 /* ms: of a busy machine */
+#define FREED 60
+
+static int s;
+static const char *stage;
+static int first_dup;
+
+static const char *named(const char *what)
+{
+	return text("%s-%s", stage, what);
+}
+
+static void fill_up(void)
+{
+	int fd;
+
+	first_dup = 0;
+	while ((fd = dup(0)) >= 0)
+		if (!first_dup)
+			first_dup = fd;
+	check(named("full"), "-1 EMFILE", "%s", rc(fd));
+}
+
+static void free_some(void)
+{
+	int fd, n = 0;
+
+	for (fd = first_dup; n < FREED && fd < LIMIT; fd++)
+		n += !close(fd);
+}
+
+static void until_gone(const struct other *other)
+{
+	char byte;
+
+	while (read(other->rd, &byte, 1) > 0)
+		;
+}
+
+/* True: it has what the kernel would have given. */
+static bool at_once(const char *what, int want, long r, long long began)
+{
+	bool got = r == want, said = r < 0 && (errno == EMFILE || errno == EAGAIN);
+	long long took = now_ms() - began;
+
+	if (!got && !said)
+		check(named(text("%s-result", what)), "", "%s", rc(r));
+	check(named(text("%s-at-once", what)), "1", "%d", (got || said) && took < MARGIN);
+	return got;
+}
+
+/* runs: it uses RDS already.  must: nothing more is needed then. */
+static void holder(int fd, const struct other *maker, bool runs, bool must)
+{
+	struct pollfd pfd = {.fd = fd, .events = POLLIN};
+	int set = epoll_create1(0), n = 0, own = -1;
+	struct epoll_event event = {.events = EPOLLIN};
+	char buf[10];
+	long long began;
+
+	if (runs)
+		own = rds_bound();
+	epoll_ctl(set, EPOLL_CTL_ADD, fd, &event);
+	settle(fd);
+	fill_up();
+	say(maker);
+	until_gone(maker);
+	began = now_ms();
+	check(named("poll"), "1", "%s", rc(poll(&pfd, 1, 5000)));
+	check(named("poll-at-once"), "1", "%d", now_ms() - began < MARGIN + 1000);
+	began = now_ms();
+	check(named("epoll"), "1", "%s", rc(epoll_wait(set, &event, 1, 5000)));
+	check(named("epoll-at-once"), "1", "%d", now_ms() - began < MARGIN + 1000);
+	began = now_ms();
+	n += at_once("recv", 4, recv(fd, buf, sizeof(buf), 0), began);
+	if (must)
+		check(named("goes-on"), "1 errno 0", "%d errno %d", n, n ? 0 : errno);
+	began = now_ms();
+	n += at_once("dontwait", 4, recv(fd, buf, sizeof(buf), MSG_DONTWAIT), began);
+	free_some();
+	while (n < 3 && recv(fd, buf, sizeof(buf), 0) == 4)
+		n++;
+	check(named("all-there"), "3", "%d", n);
+	check(named("no-more"), "-1 EAGAIN", "%s", rc(recv(fd, buf, sizeof(buf), MSG_DONTWAIT)));
+	check(named("send"), "4", "%s", rc(send_to(fd, s, "done", 4, 0)));
+	close(own);
+	_exit(0);
+}
+
+static void gone(const char *name, bool killed, bool runs)
+{
+	struct other maker, other;
+	struct name to;
+	char buf[10];
+	int d, i;
+
+	stage = name;
+	if (fork_other(&maker)) {
+		d = rds_bound();
+		if (fork_other(&other))
+			holder(d, &other, runs, runs && killed);
+		hear(&other);
+		name_to(&maker, d);
+		hear(&maker);
+		if (killed)
+			raise(SIGKILL);
+		_exit(0);
+	}
+	name_from(&maker, &to);
+	say(&maker);
+	check(named("end"), killed ? "signal 9" : "exit 0", "%s", end_of(&maker));
+	for (i = 0; i < 3; i++)
+		sendto(s, "1234", 4, 0, &to.sa, to.len);
+	check(named("done"), "1", "%d", wait_message(s) && recv(s, buf, sizeof(buf), MSG_DONTWAIT) == 4);
+	check(named("port-free"), "1", "%d", free_again(&to));
+}
+
+int main(int argc, char **argv)
+{
+	struct rlimit rl;
+
+	getrlimit(RLIMIT_NOFILE, &rl);
+	rl.rlim_cur = LIMIT;
+	setrlimit(RLIMIT_NOFILE, &rl);
+	conf_begin(argc, argv);
+	if (conf_transport == RDS_TRANS_IB)
+		conf_skip("descriptors are those of the process, whatever the transport");
+	s = rds_bound();
+	label(s, "s");
+	gone("exit", false, false);
+	gone("kill", true, false);
+	gone("exit-runs", false, true);
+	gone("kill-runs", true, true);
+	return conf_end();
+}
