@@ -164,8 +164,10 @@ static int take_port(struct rds_sock *sk)
 }
 
 /* Calls may be made, and messages are taken.  control held. */
-static void go_live(struct rds_sock *sk, const struct rds_share_state *st)
+static void go_live(struct rds_sock *sk, const struct rds_share_state *st, struct reader *r)
 {
+	int err;
+
 	rds_sock_list(sk);
 	rds_will_lend_later(sk);
 	if (st->cong_monitor)
@@ -175,6 +177,9 @@ static void go_live(struct rds_sock *sk, const struct rds_share_state *st)
 	sk->cong_notify = st->cong_notify;
 	if (st->bound)
 		rds_cong_check(sk);
+	err = take_reports(sk, r, st->n_reports); /* they refer to it: not before it is listed */
+	if (err)
+		rds_error("notifications of an RDS socket that another process has left are lost: %s", strerror(-err));
 	if (rds_sock_has_input(sk)) /* others may look at the stand-in only */
 		rds_sock_wake(sk, POLLIN | POLLRDNORM | RDS_WAIT_RECV);
 	rx_unlock();
@@ -201,8 +206,6 @@ static int revive(struct rds_sock *sk, const struct rds_share_state *st, struct 
 	rds_lock(&rds_eng->control);
 	rx_lock();
 	err = rds_deposit_messages(sk, &r->at, r->end, st->n_messages);
-	if (!err)
-		err = take_reports(sk, r, st->n_reports);
 	rx_unlock();
 	if (!err && st->bound)
 		err = take_port(sk);
@@ -216,7 +219,7 @@ static int revive(struct rds_sock *sk, const struct rds_share_state *st, struct 
 	if (!err && inbox >= 0)
 		err = rds_inbox_empty(inbox, sk);
 	if (!err) {
-		go_live(sk, st);
+		go_live(sk, st, r);
 		rds_sock_changed(sk);
 	} else {
 		if (rds_sock_bound(sk))

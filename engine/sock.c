@@ -502,7 +502,6 @@ void rds_sock_unmake(struct rds_sock *sk)
 {
 	rx_lock();
 	drop_received(sk);
-	rds_notify_drop(sk);
 	rx_unlock();
 	os_close_slot(&sk->pair.n[0]);
 	rds_will_close(sk);
