@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * carry.c - the carrier of shared sockets: attaching, channels, calls that sleep (share.h).  Helper thread only.
+ * carry.c - the carrier of shared sockets: channels, calls that sleep (share.h).  Helper thread only.
  *
  * Invariants: a socket with holders that look is watched, so its stand-in tells every one of them the truth.  The copy of the
  * stand-in is kept exactly as long as some holder is attached.  A call that sleeps is marked (sk->carried) before it looks for the
@@ -9,13 +9,11 @@
  * A holder is somebody else's program: it may be stopped, killed, or send nonsense.  Nothing is ever waited for; a channel that
  * does not take its answer, or says what cannot be, is closed.
  *
- * Must not know what calls do (carry_serve.c), nor what they look like in a packet (carry_call.c).
+ * Must not know what calls do (carry_serve.c), what they look like in a packet (carry_call.c), nor how holders come (carry_attach.c).
  */
 #include "engine/carry.h"
 
-#include <asm/ioctls.h>
 #include <fcntl.h>
-#include <linux/sockios.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -175,7 +173,7 @@ static void stop_waiting(struct rds_holder *h)
 	atomic_store(&c->sk->carried, c->waiting != NULL);
 }
 
-static void carry_end(struct rds_carry *c)
+void rds_carry_end(struct rds_carry *c)
 {
 	struct rds_carry **p;
 	struct rds_sock *sk = c->sk;
@@ -202,7 +200,7 @@ static void detach(struct rds_holder *h, bool read)
 		;
 	*p = h->next;
 	if (!c->holders)
-		carry_end(c);
+		rds_carry_end(c);
 	/* Last: who has closed its last number waits for this (rds_away_closed()). */
 	rds_event_del(atomic_load(&h->fd));
 	os_close_slot(&h->fd);
@@ -420,16 +418,9 @@ static void holder_event(struct rds_event *ev, uint32_t events)
 	}
 }
 
-/* ---- attaching ---- */
+/* ---- for carry_attach.c ---- */
 
-static bool is_standin(const struct rds_sock *sk, int fd)
-{
-	struct stat st;
-
-	return os_fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode) && st.st_ino == sk->inode;
-}
-
-static struct rds_carry *carry_of(const struct rds_sock *sk)
+struct rds_carry *rds_carry_of(const struct rds_sock *sk)
 {
 	struct rds_carry *c;
 
@@ -438,146 +429,19 @@ static struct rds_carry *carry_of(const struct rds_sock *sk)
 	return c;
 }
 
-/* Takes the descriptor. */
-static struct rds_carry *carry_new(struct rds_sock *sk, int standin)
+bool rds_carry_list(struct rds_carry *c)
 {
-	struct rds_carry *c = calloc(1, sizeof(*c));
-
-	if (!c || (!packet && !(packet = malloc(RDS_SHARE_PACKET + 1)))) {
-		free(c);
-		os_close(standin);
-		return NULL;
-	}
-	atomic_store(&c->standin, -1);
-	if (os_dup_high_slot(standin, &c->standin)) {
-		free(c);
-		return NULL;
-	}
-	c->waiting_tail = &c->waiting;
-	rds_sock_hold(sk);
-	registry_sock_held(rds_eng->reg, sk->reg_idx, true);
-	c->sk = sk;
+	if (!packet && !(packet = malloc(RDS_SHARE_PACKET + 1)))
+		return false;
 	c->next = carried;
 	carried = c;
-	return c;
+	return true;
 }
 
-/* With all that it takes to carry the socket on.  Not to ourselves: our lock on the will would go with the second number of it (will.c). */
-static int greet(struct rds_holder *h)
+void rds_holder_begin(struct rds_holder *h)
 {
-	struct rds_share_answer a = {.magic = RDS_SHARE_MAGIC, .kind = RDS_SHARE_HELLO};
-	int channel = atomic_load(&h->fd), fds[RDS_WILL_FDS];
-	unsigned n = os_peer_is_self(channel) ? 0 : rds_will_fds(h->carry->sk, fds);
-	struct stat st;
-
-	if (n && os_fstat(fds[n - 1], &st) == 0)
-		a.result = (int64_t)st.st_ino; /* by which it is told from another socket's */
-	return os_pass_send(channel, &a, sizeof(a), fds, n, MSG_DONTWAIT);
-}
-
-/* Takes the channel. */
-static int holder_new(struct rds_carry *c, int channel)
-{
-	struct rds_holder *h = calloc(1, sizeof(*h));
-	int err;
-
-	if (!h) {
-		os_close(channel);
-		return -ENOMEM;
-	}
-	atomic_store(&h->fd, -1);
-	err = os_dup_high_slot(channel, &h->fd);
-	if (err) {
-		free(h);
-		return err;
-	}
 	h->ev.fn = holder_event;
 	h->timer.fn = timed_out;
-	h->carry = c;
-	err = rds_event_add(&h->ev, atomic_load(&h->fd), EPOLLIN | EPOLLRDHUP);
-	if (!err)
-		err = greet(h);
-	if (err) {
-		os_close_slot(&h->fd);
-		free(h);
-		return err;
-	}
-	h->next = c->holders;
-	c->holders = h;
-	return 0;
-}
-
-static bool sound(const struct rds_sock *sk, const struct rds_share_attach *hello, const int *fds, unsigned nfds)
-{
-	if (nfds < 2)
-		rds_warn_once("what came to share an RDS socket with was lost: raise `ulimit -n` of this process");
-	else if (nfds == 2 && hello->magic == RDS_SHARE_MAGIC && hello->version == RDS_SHARE_VERSION)
-		return is_standin(sk, fds[1]); /* else nothing that a library says */
-	else
-		rds_warn_once("a process speaks version %u of sharing RDS sockets, this one %u: give both one library",
-			      hello->version, RDS_SHARE_VERSION);
-	return false;
-}
-
-static void attach(struct rds_sock *sk, const struct rds_share_attach *hello, const int *fds, unsigned nfds)
-{
-	struct rds_carry *c;
-	int err;
-
-	if (!sound(sk, hello, fds, nfds)) {
-		while (nfds--)
-			os_close(fds[nfds]);
-		return;
-	}
-	c = carry_of(sk);
-	if (c)
-		os_close(fds[1]);
-	else
-		c = carry_new(sk, fds[1]);
-	if (!c) {
-		os_close(fds[0]);
-		return;
-	}
-	if (!hello->quiet)
-		rds_sock_watch(sk, atomic_load(&c->standin), false); /* before the holder can look */
-	err = holder_new(c, fds[0]);
-	if (err && err != -EPIPE && err != -ECONNRESET) /* it has closed it again, or ended */
-		rds_warn_once("an RDS socket cannot be shared with another process just now: %s", strerror(-err));
-	if (!c->holders)
-		carry_end(c);
-}
-
-/*
- * On our end of a stand-in's pair lies filler (bytes that show "not writable"), what processes say that got a descriptor and want to
- * share the socket, or bytes that no interposed call can have written.
- */
-void rds_carry_look(struct rds_sock *sk)
-{
-	int fds[OS_PASS_MAX], pair = rds_sock_pair(sk), lie = 0;
-	struct rds_share_attach hello;
-	bool filler = false, lost;
-	struct rds_carry *c;
-	unsigned nfds;
-	ssize_t n;
-
-	/* The filler announces itself, too.  It is a few bytes, and to be left there. */
-	os_syscall(SYS_ioctl, pair, SIOCINQ, (long)&lie, 0, 0, 0);
-	if (atomic_load(&sk->hidden_out) && lie < (int)sizeof(hello))
-		return;
-	while ((n = os_pass_recv(pair, &hello, sizeof(hello), fds, &nfds, &lost, MSG_DONTWAIT)) > 0) {
-		if (n == sizeof(hello) && (nfds || lost))
-			attach(sk, &hello, fds, nfds);
-		else if (n == 1 && atomic_load(&sk->hidden_out))
-			filler = true;
-		else
-			rds_warn_once(
-				"a call that was not interposed (io_uring, raw system call, libc handle) wrote to an "
-				"RDS socket; its data went nowhere. See librdspreload(7), Limits");
-	}
-	if (!filler)
-		return;
-	c = carry_of(sk);
-	rds_sock_hide_again(sk, c ? atomic_load(&c->standin) : -1);
 }
 
 /* ---- calls that sleep ---- */

@@ -51,7 +51,13 @@ struct rds_share_call {
 int rds_carry_call_read(const char *packet, size_t len, int memfd, struct rds_share_call **out);
 void rds_carry_call_free(struct rds_share_call *call); /* NULL: nothing */
 
-/* What lies on our end of a stand-in's pair?  sk is referenced by the caller. */
+/* carry.c, for carry_attach.c */
+struct rds_carry *rds_carry_of(const struct rds_sock *sk); /* NULL: nobody is attached */
+bool rds_carry_list(struct rds_carry *c);		   /* false: no memory */
+void rds_carry_end(struct rds_carry *c);		   /* it has no holders */
+void rds_holder_begin(struct rds_holder *h);
+
+/* carry_attach.c: what lies on our end of a stand-in's pair?  sk is referenced by the caller. */
 void rds_carry_look(struct rds_sock *sk);
 /* Calls that sleep are tried again. */
 void rds_carry_round(void);

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * fds_held.c - numbers of sockets that other processes carry, when a carrier ends or this process does.
+ *
+ * They stay marked in the table until one of their calls finds out more; here all of them are gone through, on behalf of who sleeps in poll, select
+ * or epoll, or is about to end.
+ * Must not know what calls do.
+ */
+#include "fds.h"
+
+void rds_fds_mourn(void)
+{
+	uint64_t since = 0;
+	bool refused, late = false;
+
+	for (int n = 0; n < rds_fds_top(); n++) {
+		refused = false;
+		if (rds_fds_peek(n) == FDS_INHERITED && rds_away_widowed(n) &&
+		    !rds_fds_find_carrier(n, &since, &refused) && !refused)
+			late |= rds_away_widowed(
+				n); /* its last carrier takes long to end, or the next one is stopped */
+	}
+	if (!late)
+		rds_away_unline(); /* what has no number here any more, or could not be helped */
+}
+
+void rds_fds_ending(void)
+{
+	for (int n = 0; n < rds_fds_top(); n++) {
+		if (rds_fds_peek(n) == FDS_INHERITED)
+			rds_away_leave(n);
+		else if (!rds_fds_word(n))
+			n |= (int)FDS_CHUNK - 1;
+	}
+}
+
+bool rds_fds_find_carrier(int fd, uint64_t *since, bool *refused)
+{
+	struct rds_sock *sk = RDS_INHERITED;
+	int rc;
+
+	while (sk == RDS_INHERITED && (rc = rds_away_watch(fd, false, since)) != 0) {
+		if (rc == -RDS_AWAY_LEFT)
+			rc = rds_fds_take_over(fd);
+		if (rc == -EAGAIN)
+			break; /* stopped, most likely: it has been asked */
+		if (rc) {
+			*refused = rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM;
+			if (*refused)
+				rds_away_show(fd);
+			if (rc == -ENOTCONN && rds_away_widowed(fd))
+				rds_away_give_up(fd);
+			rds_away_unline(); /* and nobody is woken for it again */
+			break;
+		}
+		sk = rds_fds_get(fd);
+	}
+	rds_fds_put(sk);
+	return sk && sk != RDS_INHERITED;
+}
