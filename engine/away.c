@@ -305,13 +305,13 @@ static int sleep_until_ready(struct away_slot *s, struct away_call *c)
 	ssize_t n = away_sleep(s, c, &ready);
 
 	c->asleep = n < 0;
+	c->began = 0; /* the answer is waited for anew, however long it slept */
 	if (n > 0 && ready.kind != RDS_SHARE_MOVED)
 		return 0;
 	if (n >= 0)
 		return -ECONNRESET; /* it slept to the end */
 	/* Its answer comes if it is not stopped; what became ready meanwhile is not lost. */
 	c->cancelled = true;
-	c->began = 0;
 	return os_pass_send(atomic_load(&s->fd), &cancel, sizeof(cancel), NULL, 0, 0) ? c->late : 0;
 }
 

@@ -184,8 +184,7 @@ void rds_carry_end(struct rds_carry *c)
 	/* The last copy may be ours: then the kernel says so on the other end, and the socket is closed. */
 	os_close_slot(&c->standin);
 	free(c);
-	if (!rds_sock_look(sk))
-		registry_sock_held(rds_eng->reg, sk->reg_idx, false);
+	(void)rds_sock_look(sk);
 	rds_sock_put(sk);
 }
 

@@ -41,7 +41,7 @@ static struct rds_carry *carry_new(struct rds_sock *sk, int standin)
 		return NULL;
 	}
 	rds_sock_hold(sk);
-	registry_sock_held(rds_eng->reg, sk->reg_idx, true);
+	registry_sock_held(rds_eng->reg, sk->reg_idx);
 	return c;
 }
 

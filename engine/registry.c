@@ -295,12 +295,12 @@ void registry_sock_set_connected(struct registry *reg, uint32_t idx, const struc
 		reg_unlock(reg);
 }
 
-void registry_sock_held(struct registry *reg, uint32_t idx, bool held)
+void registry_sock_held(struct registry *reg, uint32_t idx)
 {
 	struct reg_sock *s = own_sock(reg, idx);
 
 	if (s)
-		reg_store(&s->held, held);
+		reg_store(&s->held, 1);
 }
 
 void registry_sock_set_bufs(struct registry *reg, uint32_t idx, uint32_t sndbuf, uint32_t rcvbuf)

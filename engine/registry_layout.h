@@ -96,7 +96,7 @@ struct reg_sock {
 	_Atomic uint64_t order;
 	_Atomic uint32_t connected_port;
 	_Atomic uint32_t sndbuf, rcvbuf;
-	_Atomic uint32_t held;	  /* other processes use it, too */
+	_Atomic uint32_t held;	  /* other processes use it, too, or have */
 	_Atomic uint64_t name[2]; /* the socket's own; 0: it has none, and ends with its process */
 };
 
