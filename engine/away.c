@@ -297,6 +297,17 @@ static int next_packet(int fd, struct away_slot *s, struct away_call *c)
 	}
 }
 
+int away_ask(int fd, struct away_slot *s, struct away_call *c)
+{
+	int kind = send_request(s, c);
+
+	if (!kind)
+		kind = next_packet(fd, s, c);
+	if (kind < 0)
+		return kind;
+	return kind == RDS_SHARE_REPLY ? 0 : -EPROTO;
+}
+
 /* The call sleeps at the carrier, we here, in a call that signals restart or end as they would the kernel's. */
 static int sleep_until_ready(struct away_slot *s, struct away_call *c)
 {

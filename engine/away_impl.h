@@ -18,7 +18,7 @@ struct away_slot {
 	uint32_t seq;
 	uint64_t inode;
 	_Atomic int fd;
-	struct away_slot *parting; /* the next that this thread is about to close */
+	int thread;   /* that is about to close it */
 	bool greeted; /* the carrier has answered that it is there */
 	bool watched; /* and keeps the stand-in current */
 	bool memory_given; /* or known not to be wanted (away_rdma.c) */
@@ -64,6 +64,9 @@ void away_try_option(struct away_call *c, const void *val);
 int away_barrier(int fd, const void *val, int len, bool blocks);
 
 /* ---- away.c ---- */
+
+/* One request and its answer, over this channel: 0, -errno, or -AWAY_LATE. */
+int away_ask(int fd, struct away_slot *s, struct away_call *c);
 /* ---- away_wait.c ---- */
 #define AWAY_LOOK_MS 20 /* between looks at what may have become of the carrier */
 #define AWAY_LATE 518	/* no errno: the call waits no longer, and says c->late */

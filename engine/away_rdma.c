@@ -1,94 +1,48 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * away_rdma.c - RDMA and RDS_BARRIER on a socket that this process only holds: its memory is given to the carrier (memory.h), what a call names of
- * it is tried here, and the mark is stored here.
+ * away_rdma.c - RDMA and RDS_BARRIER on a socket that this process only holds: its memory is given to the carrier (memory_door.h), what a call names
+ * of it is tried here, and the mark is stored here.
  *
- * The carrier can read and write all of this process from then on, so it has to be of the same user, or of root, by the kernel's word; to another
- * one nothing is given, and such calls end in EOPNOTSUPP.
+ * The carrier can read and write all of this process from then on, so it has to be of the same user, or of root; to another one nothing is given, and
+ * such calls end in EOPNOTSUPP.
  *
  * Must not know how a call gets to the carrier (away.c), nor what operations are.
  */
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "engine/away_impl.h"
 #include "engine/legacy_abi.h"
-#include "engine/memory.h"
+#include "engine/memory_door.h"
 #include "engine/options.h"
 #include "engine/os.h"
 #include "engine/rdma.h"
 #include "engine/rdma_try.h"
 #include "engine/uaccess.h"
 
-/* ---- who is it? ---- */
+/* ---- our memory ---- */
 
-static bool may_have_it(const struct ucred *them)
-{
-	return them->pid > 0 && (them->uid == geteuid() || them->uid == 0);
-}
-
-/* The next answer, with the kernel's word on who has sent it: 0 or -errno. */
-static int answered_by(int fd, struct away_slot *s, struct away_call *c, struct ucred *them)
-{
-	struct rds_share_answer a;
-	char cbuf[CMSG_SPACE(sizeof(*them)) + CMSG_SPACE(sizeof(int) * OS_PASS_MAX)];
-	struct iovec iov = {&a, sizeof(a)};
-	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = cbuf, .msg_controllen = sizeof(cbuf)};
-	struct pollfd p = {.fd = atomic_load(&s->fd), .events = POLLIN};
-	struct cmsghdr *cm;
-	ssize_t n;
-	int err;
-
-	do {
-		if (away_ends(c) && (err = away_wait(fd, c, &p, true)))
-			return err;
-		n = os_recvmsg(p.fd, &mh, MSG_CMSG_CLOEXEC);
-	} while (n == -EINTR);
-	if (n != (ssize_t)sizeof(a) || a.kind != RDS_SHARE_REPLY || a.seq != s->seq)
-		return -ECONNRESET; /* it leaves just now: nothing was done */
-	for (cm = CMSG_FIRSTHDR(&mh); cm; cm = CMSG_NXTHDR(&mh, cm))
-		if (cm->cmsg_level == SOL_SOCKET && cm->cmsg_type == SCM_CREDENTIALS) {
-			memcpy(them, CMSG_DATA(cm), sizeof(*them));
-			return 0;
-		}
-	return -ECONNRESET;
-}
-
-static int say(struct away_slot *s, int memory)
-{
-	struct rds_share_request q = {.magic = RDS_SHARE_MAGIC, .op = RDS_SHARE_MEMORY, .seq = ++s->seq};
-	int err;
-
-	do
-		err = os_pass_send(atomic_load(&s->fd), &q, sizeof(q), &memory, memory >= 0, 0);
-	while (err == -EINTR);
-	return err;
-}
-
-/* Asks first, then gives: an answer from somebody else than expected is as good as none, and the call ends in EOPNOTSUPP there. */
+/* A refusal is final; what was wrong just now is the call's error. */
 int away_memory_give(int fd, struct away_slot *s, struct away_call *c)
 {
-	int on = 1, off = 0, err, channel = atomic_load(&s->fd), memory = -1;
-	struct ucred them;
+	struct away_call ask = {.q = {.op = RDS_SHARE_MEMORY, .may_wait = c->q.may_wait},
+				.inode = c->inode,
+				.since = c->since ? c->since : &c->began};
+	struct rds_door door;
+	int err;
 
 	if (s->memory_given)
 		return 0;
-	os_setsockopt(channel, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
-	err = say(s, -1);
-	if (!err)
-		err = answered_by(fd, s, c, &them);
-	if (!err && may_have_it(&them))
-		memory = rds_memory_open();
-	if (memory >= 0) {
-		err = say(s, memory);
-		os_close(memory);
-		if (!err)
-			err = answered_by(fd, s, c, &them);
-	}
-	os_setsockopt(channel, SOL_SOCKET, SO_PASSCRED, &off, sizeof(off));
-	s->memory_given = !err;
-	return err == -EPIPE ? -ECONNRESET : err;
+	err = away_ask(fd, s, &ask);
+	c->late = ask.late;
+	if (err)
+		return err;
+	if (ask.a.result || ask.a.data_len != sizeof(door))
+		return ask.a.result < 0 ? (int)ask.a.result : -EPROTO;
+	memcpy(&door, ask.out_data, sizeof(door));
+	err = rds_door_give(&door);
+	s->memory_given = !err || err == -EPERM;
+	return err == -EPERM ? 0 : err;
 }
 
 /* ---- what calls name ---- */

@@ -9,19 +9,29 @@
  * Must not know what is said over a channel.
  */
 #include <sys/mman.h>
+#include <sys/syscall.h>
 
 #include "engine/away_impl.h"
+#include "engine/memory_door.h"
 #include "engine/os.h"
 #include "engine/will.h"
 
 #define SLOTS 64
 #define CHUNKS 256
 #define PART_MS 100 /* a carrier that is stopped closes it later */
+#define PATIENT_AGAIN_NS 1000000000ull
 
-enum { FREE, IDLE, BUSY, DOOMED /* BUSY, to be closed after it */ };
+enum {
+	FREE,
+	IDLE,
+	BUSY,
+	DOOMED /* BUSY, to be closed after it */,
+	PARTING /* to be closed when a number is (its thread's) */
+};
 
 static _Atomic(struct away_slot *) chunks[CHUNKS];
 static _Atomic pid_t owner;	  /* whose channels these are */
+static _Atomic uint64_t stopped_at; /* a carrier did not close its end in time */
 static _Atomic unsigned channels; /* ever made: none, and there is nothing to look for */
 
 static struct away_slot *chunk_at(unsigned i)
@@ -141,12 +151,19 @@ static void start_anew(void)
 
 void rds_away_forget(void)
 {
+	rds_door_forked((int)atomic_load(&owner));
 	os_fds_forked();
 	rds_heir_forked();
 	start_anew();
 }
 
-static __thread struct away_slot *parting __attribute__((tls_model("initial-exec")));
+/* How many slots this thread has set aside.  A handler that closes something takes its thread's along, which is only earlier. */
+static __thread volatile unsigned parting __attribute__((tls_model("initial-exec")));
+
+static int this_thread(void)
+{
+	return (int)os_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0);
+}
 
 static void close_one(struct away_slot *s, uint64_t inode)
 {
@@ -159,8 +176,9 @@ static void close_one(struct away_slot *s, uint64_t inode)
 			away_slot_give_back(s);
 			return;
 		}
-		s->parting = parting;
-		parting = s;
+		s->thread = this_thread();
+		parting++;
+		atomic_store(&s->state, PARTING);
 	} else {
 		atomic_compare_exchange_strong(&s->state, &busy, DOOMED);
 	}
@@ -172,18 +190,22 @@ void rds_away_gone(uint64_t inode)
 	rds_heir_drop(inode);
 }
 
+static void drop_parting(struct away_slot *s, uint64_t unused)
+{
+	(void)unused;
+	if (atomic_load(&s->state) == PARTING && s->thread == this_thread() && take(s, PARTING))
+		away_slot_drop(s);
+}
+
 void rds_away_hang_up(int fd)
 {
-	struct away_slot *s;
 	struct stat st;
 
 	if (!away_slots_ours() || os_fstat(fd, &st))
 		return;
 	each_slot(close_one, st.st_ino);
-	while ((s = parting)) {
-		parting = s->parting;
-		away_slot_drop(s);
-	}
+	parting = 0;
+	each_slot(drop_parting, 0);
 }
 
 void rds_away_closing(int fd)
@@ -195,24 +217,39 @@ void rds_away_closing(int fd)
 	rds_away_gone(st.st_ino);
 }
 
+static void part(struct away_slot *s, uint64_t unused)
+{
+	(void)unused;
+	if (atomic_load(&s->state) == PARTING && s->thread == this_thread())
+		os_shutdown(atomic_load(&s->fd), SHUT_WR);
+}
+
 /* The carrier closes its end of a channel when it has closed what the channel was for. */
+static void await_part(struct away_slot *s, uint64_t until)
+{
+	struct pollfd p = {.events = POLLIN};
+	uint64_t now;
+
+	if (atomic_load(&s->state) != PARTING || s->thread != this_thread() || !take(s, PARTING))
+		return;
+	p.fd = atomic_load(&s->fd);
+	now = os_now_ns();
+	if (s->greeted && now < until && os_poll(&p, 1, (int)((until - now) / 1000000) + 1) == 0)
+		atomic_store(&stopped_at, os_now_ns());
+	away_slot_drop(s);
+}
+
 void rds_away_closed(void)
 {
-	uint64_t until = parting ? os_now_ns() + PART_MS * 1000000ull : 0, now;
-	struct away_slot *s, *list = parting;
-	struct pollfd p = {.events = POLLIN};
+	uint64_t now;
 
-	parting = NULL;
-	for (s = list; s; s = s->parting)
-		os_shutdown(atomic_load(&s->fd), SHUT_WR);
-	while ((s = list)) {
-		list = s->parting;
-		p.fd = atomic_load(&s->fd);
-		now = os_now_ns();
-		if (s->greeted && now < until)
-			os_poll(&p, 1, (int)((until - now) / 1000000) + 1);
-		away_slot_drop(s);
-	}
+	if (!parting)
+		return;
+	parting = 0;
+	now = os_now_ns();
+	each_slot(part, 0);
+	/* One that did not answer a moment ago is not waited for at every close(). */
+	each_slot(await_part, now - atomic_load(&stopped_at) < PATIENT_AGAIN_NS ? now : now + PART_MS * 1000000ull);
 }
 
 void away_slot_unused(struct away_slot *s)

@@ -72,7 +72,8 @@ static enum state look_at_carrier(int fd, uint64_t inode)
 
 static bool message(const struct away_call *c)
 {
-	return c->q.op == RDS_SHARE_SEND || c->q.op == RDS_SHARE_RECV || c->q.op == RDS_SHARE_BARRIER;
+	return c->q.op == RDS_SHARE_SEND || c->q.op == RDS_SHARE_RECV || c->q.op == RDS_SHARE_BARRIER ||
+	       c->q.op == RDS_SHARE_MEMORY;
 }
 
 static bool bounded(const struct away_call *c)

@@ -19,6 +19,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include "engine/memory_door.h"
 #include "engine/will.h"
 
 static struct rds_carry *carried; /* all */
@@ -336,6 +337,50 @@ static bool sleep_call(struct rds_holder *h, struct rds_share_call *call)
 }
 
 /* True: the holder is gone. */
+static bool tell_door(struct rds_holder *h, uint32_t seq)
+{
+	struct rds_carry_result r = {.data = malloc(sizeof(struct rds_door))};
+	int err;
+
+	r.a.result = r.data ? rds_door_tell((struct rds_door *)(void *)r.data) : -ENOMEM;
+	if (!r.a.result) {
+		h->token = ((struct rds_door *)(void *)r.data)->token;
+		r.a.data_len = sizeof(struct rds_door);
+	}
+	err = answer(h, seq, &r);
+	rds_carry_result_free(&r);
+	if (err)
+		detach(h, true);
+	return err != 0;
+}
+
+static bool made_by(const struct rds_holder *h, pid_t pid)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	return os_getsockopt(atomic_load(&h->fd), SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.pid == pid;
+}
+
+int rds_carry_memory(uint64_t token, pid_t pid, int memory)
+{
+	const struct rds_carry *c;
+	struct rds_holder *h = NULL;
+
+	for (c = carried; c && !h; c = c->next)
+		for (h = c->holders; h && (!h->token || h->token != token); h = h->next)
+			;
+	if (!h || !made_by(h, pid)) {
+		os_close(memory);
+		return -EPERM;
+	}
+	h->token = 0;
+	rds_memory_put(h->memory);
+	h->memory = rds_memory_new(memory);
+	return h->memory ? 0 : -ENOMEM;
+}
+
+/* True: the holder is gone. */
 static bool request(struct rds_holder *h, struct rds_share_call *call)
 {
 	struct rds_sock *sk = h->carry->sk;
@@ -365,10 +410,10 @@ static bool request(struct rds_holder *h, struct rds_share_call *call)
 		detach(h, true);
 		return true;
 	}
-	if (call->req.op == RDS_SHARE_MEMORY && call->memfd >= 0) {
-		rds_memory_put(h->memory);
-		h->memory = rds_memory_new(call->memfd);
-		call->memfd = -1;
+	if (call->req.op == RDS_SHARE_MEMORY) {
+		gone = tell_door(h, call->req.seq);
+		rds_carry_call_free(call);
+		return gone;
 	}
 	call->memory = h->memory;
 	atomic_store(&sk->carried, true);
@@ -490,6 +535,7 @@ void rds_carry_round(void)
 
 void rds_carry_forget(void)
 {
+	rds_door_forget();
 	carried = NULL;
 	packet = NULL;
 	atomic_store(&due, false);

@@ -15,7 +15,8 @@ struct rds_holder {
 	struct rds_event ev; /* the channel */
 	_Atomic int fd;
 	struct rds_carry *carry;
-	struct rds_memory *memory; /* the holder's (held); NULL: it has not said */
+	struct rds_memory *memory; /* the holder's (held); NULL: it has not been given */
+	uint64_t token;		   /* with which it is given (memory_door.h); 0: not asked for */
 	struct rds_holder *next;
 	/* the call that sleeps */
 	struct rds_share_call *call;
@@ -51,6 +52,8 @@ struct rds_share_call {
 int rds_carry_call_read(const char *packet, size_t len, int memfd, struct rds_share_call **out);
 void rds_carry_call_free(struct rds_share_call *call); /* NULL: nothing */
 
+/* carry.c: a process brings its memory for the channel of that number.  Takes the descriptor.  0, -EPERM or -ENOMEM. */
+int rds_carry_memory(uint64_t token, pid_t pid, int memory);
 /* carry.c, for carry_attach.c */
 struct rds_carry *rds_carry_of(const struct rds_sock *sk); /* NULL: nobody is attached */
 bool rds_carry_list(struct rds_carry *c);		   /* false: no memory */

@@ -146,7 +146,9 @@ void rds_carry_look(struct rds_sock *sk)
 	os_syscall(SYS_ioctl, pair, SIOCINQ, (long)&lie, 0, 0, 0);
 	if (atomic_load(&sk->hidden_out) && lie < (int)sizeof(hello))
 		return;
-	while ((n = os_pass_recv(pair, &hello, sizeof(hello), fds, &nfds, &lost, MSG_DONTWAIT)) > 0) {
+	/* Who attaches and ends at once may have been the last one: then it is closed, and its number somebody else's. */
+	while (atomic_load(&sk->open) && (pair = rds_sock_pair(sk)) >= 0 &&
+	       (n = os_pass_recv(pair, &hello, sizeof(hello), fds, &nfds, &lost, MSG_DONTWAIT)) > 0) {
 		if (n == sizeof(hello) && (nfds || lost))
 			attach(sk, &hello, fds, nfds);
 		else if (n == 1 && atomic_load(&sk->hidden_out))

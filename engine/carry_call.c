@@ -33,7 +33,7 @@ static bool plausible(const struct rds_share_request *q, size_t len)
 static int map_big(struct rds_share_call *call)
 {
 	if (!call->req.big)
-		return call->memfd < 0 || call->req.op == RDS_SHARE_MEMORY ? 0 : -EPROTO;
+		return call->memfd < 0 ? 0 : -EPROTO;
 	if (call->memfd < 0 || call->req.data_len)
 		return -EPROTO;
 	if (!rds_share_sealed(call->memfd, call->req.big))

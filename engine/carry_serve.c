@@ -23,14 +23,6 @@ static void fail(struct rds_carry_result *r, int err)
 
 /* ---- memory ---- */
 
-/* The holder's: from now on, on this channel. */
-static void serve_memory(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r)
-{
-	(void)c;
-	(void)call;
-	(void)r; /* carry.c has taken it */
-}
-
 /* Addresses in it are the other process's.  It gives us its memory before the first such call, if it can and may. */
 static bool at_hand(const struct rds_share_call *call, bool needed, struct rds_carry_result *r)
 {
@@ -242,7 +234,7 @@ static serve_fn *const serves[RDS_SHARE_OPS] = {
 	[RDS_SHARE_CONNECT] = serve_name,    [RDS_SHARE_SOCKNAME] = serve_name_of, [RDS_SHARE_PEERNAME] = serve_name_of,
 	[RDS_SHARE_SETOPT] = serve_setopt,   [RDS_SHARE_GETOPT] = serve_getopt,	   [RDS_SHARE_IOCTL] = serve_ioctl,
 	[RDS_SHARE_WATCH] = serve_watch,     [RDS_SHARE_TAKE_ERROR] = serve_error, [RDS_SHARE_SET_ERROR] = serve_error,
-	[RDS_SHARE_BARRIER] = serve_barrier, [RDS_SHARE_MEMORY] = serve_memory,
+	[RDS_SHARE_BARRIER] = serve_barrier,
 };
 
 void rds_carry_serve(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r)

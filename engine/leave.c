@@ -12,7 +12,7 @@
  *      that outlives this process its sender has it until then, and will look for the port anew when we are gone (shutdown.c); over a device only
  *      what was never sent is sent again: what had come to us, and was not accepted, may be lost.
  *
- * Regions end, those of other processes, too; operations end before step 3, and their notifications go along.
+ * Regions end, those of other processes, too; operations are waited for as messages are, and their notifications go along.
  *
  * If the program goes on after all (an exec that failed), it takes them back: the deposit if nobody was quicker, and all is as it was.
  */
@@ -246,6 +246,9 @@ static void let_go(struct rds_sock *sk)
 	rx_unlock();
 	sk->inode = 0;
 	sk->nobodys = false;
+	rx_lock();
+	rds_notify_drop(sk); /* they are in the deposit */
+	rx_unlock();
 	os_close_slot(&sk->pair.n[0]);
 	rds_will_close(sk);
 }

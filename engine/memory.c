@@ -2,9 +2,8 @@
 /*
  * memory.c - another process's memory, by a descriptor of its /proc/self/mem (memory.h).
  *
- * It comes to the helper, and whoever carries an operation out needs it: so the helper gives the program's table a number of its own (post.h),
- * before the other process is told that its memory is known; a program's thread that meets it sooner than the packet reads the post there and
- * then.  Whoever lets go of it last closes its own table's number, and leaves the other one, and the structure, to the other side.
+ * The descriptor is the helper's, in its table.  A thread of the program's that comes upon an operation on such memory leaves it for later, and
+ * wakes the helper, which carries it out in its stead.
  *
  * Must not know what the memory is for, nor whether it may be written: the kernel writes through this even where the program itself could not
  * (private mappings that are read-only), so the other process tries what it passes.
@@ -13,19 +12,20 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 
+#include "engine/engine.h"
 #include "engine/post.h"
 #include "engine/uaccess.h"
 
 #define PROC_MAGIC 0x9fa0
-#define TAKES 1000 /* somebody else is reading the post: a few packets, no sleep */
 
 struct rds_memory {
-	struct os_fd fd;
+	_Atomic int fd;
 	_Atomic unsigned refs;
 	struct rds_chore burial;
 };
@@ -36,9 +36,9 @@ __thread const struct rds_caller *rds_caller __attribute__((tls_model("initial-e
 
 static void bury(struct rds_chore *c)
 {
-	struct rds_memory *m = (struct rds_memory *)(void *)((char *)c - offsetof(struct rds_memory, burial));
+	struct rds_memory *m = container_of(c, struct rds_memory, burial);
 
-	os_close_slot(&m->fd.n[os_side]);
+	os_close_slot(&m->fd);
 	free(m);
 }
 
@@ -47,43 +47,39 @@ int rds_memory_open(void)
 	return os_open("/proc/self/mem", O_RDWR | O_CLOEXEC, 0);
 }
 
-bool rds_memory_is(int fd)
+/* Other files of that file system are written with the rights of who writes: they must not be taken for memory. */
+bool rds_memory_is(int fd, int pid)
 {
+	char path[40], want[40], is[64];
 	struct statfs fs;
 	struct stat st;
+	long n;
 
-	if (os_syscall(SYS_fstatfs, fd, (long)&fs, 0, 0, 0, 0) || fs.f_type != PROC_MAGIC)
+	if (os_syscall(SYS_fstatfs, fd, (long)&fs, 0, 0, 0, 0) || fs.f_type != PROC_MAGIC || os_fstat(fd, &st) ||
+	    (st.st_mode & ~(mode_t)S_IFMT) != 0600 || !S_ISREG(st.st_mode) ||
+	    (os_fcntl(fd, F_GETFL, 0) & O_ACCMODE) != O_RDWR)
 		return false;
-	return os_fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (os_fcntl(fd, F_GETFL, 0) & O_ACCMODE) == O_RDWR;
+	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", fd);
+	snprintf(want, sizeof(want), "/proc/%d/mem", pid);
+	n = os_syscall(SYS_readlinkat, AT_FDCWD, (long)path, (long)is, sizeof(is), 0, 0);
+	return n == (long)strlen(want) && !memcmp(is, want, (size_t)n);
 }
 
 struct rds_memory *rds_memory_new(int fd)
 {
-	struct rds_memory *m = rds_memory_is(fd) ? calloc(1, sizeof(*m)) : NULL;
-	int number;
+	struct rds_memory *m = calloc(1, sizeof(*m));
 
 	if (!m) {
 		os_close(fd);
 		return NULL;
 	}
-	os_fd_init(&m->fd);
 	m->burial.fn = bury;
+	atomic_store(&m->fd, -1);
 	atomic_store(&m->refs, 1);
-	if (os_dup_high_slot(fd, &m->fd.n[os_side])) {
-		free(m);
-		return NULL;
-	}
-	number = os_fd(&m->fd);
-	if (rds_post_own() && rds_post_give(RDS_POST_MEMORY, m, &number, 1)) {
-		rds_memory_put(m);
-		return NULL;
-	}
-	return m;
-}
-
-void rds_memory_given(struct rds_memory *m, int fd)
-{
-	os_dup_high_slot(fd, &m->fd.n[0]);
+	if (!os_dup_high_slot(fd, &m->fd))
+		return m;
+	free(m);
+	return NULL;
 }
 
 struct rds_memory *rds_memory_hold(struct rds_memory *m)
@@ -93,31 +89,35 @@ struct rds_memory *rds_memory_hold(struct rds_memory *m)
 	return m;
 }
 
+static bool here(void)
+{
+	return os_side || !rds_post_own();
+}
+
 void rds_memory_put(struct rds_memory *m)
 {
 	if (!m || atomic_fetch_sub(&m->refs, 1) != 1)
 		return;
-	os_close_slot(&m->fd.n[os_side]);
-	if (!rds_post_own())
-		free(m);
-	else if (os_side)
-		rds_chore_for_program(&m->burial);
+	if (here())
+		bury(&m->burial);
 	else
 		rds_chore_for_helper(&m->burial);
 }
 
-int rds_memory_fd(struct rds_memory *m)
+static void look(struct rds_chore *c)
 {
-	unsigned tries;
-	int fd = os_fd(&m->fd);
+	(void)c;
+	rds_progress();
+}
 
-	for (tries = 0; fd < 0 && !os_side && tries < TAKES; tries++) {
-		if (tries)
-			os_syscall(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
-		rds_post_take();
-		fd = os_fd(&m->fd);
-	}
-	return fd;
+bool rds_memory_at_hand(struct rds_memory *m)
+{
+	static struct rds_chore left = {.fn = look};
+
+	if (!m || here())
+		return true;
+	rds_chore_for_helper(&left);
+	return false;
 }
 
 /* ---- copying ---- */
@@ -130,10 +130,10 @@ int rds_memory_copy(struct rds_memory *m, uint64_t there, void *here, size_t len
 	if (there > INT64_MAX || len > INT64_MAX - there)
 		return -EFAULT;
 	while (len) {
-		int fd = rds_memory_fd(m);
+		int fd = atomic_load(&m->fd);
 
 		n = put ? os_pwrite(fd, at, len, (off_t)there) : os_pread(fd, at, len, (off_t)there);
-		if (n == -EINTR || (n == -EBADF && fd >= 0 && fd != rds_memory_fd(m))) /* it has moved meanwhile */
+		if (n == -EINTR || (n == -EBADF && fd >= 0 && fd != atomic_load(&m->fd))) /* it has moved meanwhile */
 			continue;
 		if (n <= 0)
 			return -EFAULT;

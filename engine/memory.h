@@ -15,19 +15,23 @@
 
 struct rds_memory; /* NULL, wherever one is asked for: this process's own */
 
-/* Takes the descriptor.  Helper only.  NULL: it is no such thing, or there is no room for it. */
+/* Takes the descriptor.  Helper only.  NULL: no memory. */
 struct rds_memory *rds_memory_new(int fd);
-void rds_memory_given(struct rds_memory *m, int fd); /* post.c */
 /* Any thread, any lock; NULL is nothing. */
 struct rds_memory *rds_memory_hold(struct rds_memory *m);
 void rds_memory_put(struct rds_memory *m);
-/* All of it, or -EFAULT; not for NULL (user_copy.h is for all). */
+/*
+ * Can this thread get at it?  NULL: yes.  Otherwise only the helper can, if it has a descriptor table of its own; it has been told, and comes to
+ * whatever has been left for later.  Any lock.
+ */
+bool rds_memory_at_hand(struct rds_memory *m);
+/* All of it, or -EFAULT; not for NULL (user_copy.h is for all).  At hand. */
 int rds_memory_copy(struct rds_memory *m, uint64_t there, void *here, size_t len, bool put);
-int rds_memory_fd(struct rds_memory *m); /* of the calling thread's table, or -1 */
 
 /* A process's own, to be given to others: a descriptor, the caller's, or -errno. */
 int rds_memory_open(void);
-bool rds_memory_is(int fd); /* is it such a descriptor, of whatever process? */
+/* Is it such a descriptor, and of that process? */
+bool rds_memory_is(int fd, int pid);
 
 /*
  * Who makes the call that this thread is just making: NULL, the program itself.  Otherwise addresses in what was passed are the other process's,

@@ -21,7 +21,6 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 
-#include "engine/memory.h"
 #include "engine/wait.h"
 #include "engine/will.h"
 
@@ -287,9 +286,6 @@ static void take_all(void)
 			nfds = 0;
 		} else if (n > 0 && nfds == 1 && pk.kind == RDS_POST_LINE) {
 			rds_line_given(fds[0]);
-			nfds = 0;
-		} else if (n > 0 && nfds == 1 && pk.kind == RDS_POST_MEMORY) {
-			rds_memory_given(pk.what, fds[0]);
 			nfds = 0;
 		}
 		while (n > 0 && nfds)

@@ -30,9 +30,8 @@ enum rds_post_kind {
 	RDS_POST_WILL, /* of a socket (will.h) */
 	RDS_POST_START,
 	/* to the program */
-	RDS_POST_PEER,	 /* what wakes a peer's leader and helper */
-	RDS_POST_LINE,	 /* what holders wait for (will.h) */
-	RDS_POST_MEMORY, /* another process's (memory.h) */
+	RDS_POST_PEER, /* what wakes a peer's leader and helper */
+	RDS_POST_LINE, /* what holders wait for (will.h) */
 };
 
 /* Something to be done by a thread of the other side.  fn runs with no lock held, in order of no kind. */

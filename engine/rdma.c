@@ -42,6 +42,8 @@ void rds_op_put(struct rds_op *op)
 		return;
 	rds_op_unnumber(op);
 	rds_memory_put(op->memory);
+	if (op->copy)
+		atomic_fetch_sub(&sk->copied, op->total);
 	free(op->copy);
 	free(op);
 	rds_sock_put(sk);
@@ -143,6 +145,13 @@ static struct rds_op *find(struct rds_conn *conn, uint64_t id)
 	while (op && op->id != id)
 		op = op->next;
 	return op;
+}
+
+struct rds_memory *rds_op_memory(struct rds_conn *conn, uint64_t id)
+{
+	const struct rds_op *op = find(conn, id);
+
+	return op ? op->memory : NULL;
 }
 
 static void data_came(struct rds_op *op, const struct rds_op_hdr *h, const void *data, size_t len)

@@ -122,6 +122,8 @@ void rds_op_unlist(struct rds_op *op);
 void rds_op_finish(struct rds_op *op, int status);
 void rds_op_lent_over(struct rds_op *op); /* its bytes are the program's again */
 void rds_op_put(struct rds_op *op);
+/* Where the answer to it goes, if that is another process's (memory.h). */
+struct rds_memory *rds_op_memory(struct rds_conn *conn, uint64_t id);
 /* An answer has come. */
 void rds_op_answered(struct rds_conn *conn, const struct rds_op_hdr *h, const void *data, size_t len);
 /* A device has carried it out, or failed, or has data of it (up->carried). */

@@ -14,6 +14,8 @@
 #include "engine/mr.h"
 #include "engine/user_copy.h"
 
+#define COPIES_MOST ((uint64_t)64 << 20) /* of a socket: its holders' writes that wait for a peer */
+
 struct parse {
 	struct rds_sock *sk;
 	uint16_t dport;
@@ -63,9 +65,12 @@ static int local_memory(const struct rds_op *op, bool write)
  */
 static int take_copy(struct rds_op *op)
 {
-	op->copy = malloc(op->total);
-	if (!op->copy)
+	if (atomic_fetch_add(&op->sk->copied, op->total) + op->total <= COPIES_MOST)
+		op->copy = malloc(op->total);
+	if (!op->copy) {
+		atomic_fetch_sub(&op->sk->copied, op->total);
 		return -ENOMEM;
+	}
 	if (rds_user_fetch_vec(op->memory, op->copy, op->local, op->nlocal, 0, op->total))
 		return -EFAULT;
 	op->local[0] = (struct iovec){op->copy, op->total};

@@ -251,6 +251,17 @@ static enum rds_rx_verdict serve_void(struct rds_conn *conn, const struct rds_rx
 	return RDS_RX_DONE;
 }
 
+/* In another process's memory, which only the helper reaches?  It comes to it. */
+static bool out_of_reach(struct rds_conn *conn, const struct rds_op_hdr *h)
+{
+	const struct rds_mr *mr;
+
+	if (!rds_op_asks(h->kind))
+		return !rds_memory_at_hand(rds_op_memory(conn, h->id));
+	mr = rds_mr_find(h->rkey);
+	return mr && !rds_memory_at_hand(mr->memory);
+}
+
 enum rds_rx_verdict rds_op_arrived(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
 {
 	struct rds_op_hdr h;
@@ -263,6 +274,8 @@ enum rds_rx_verdict rds_op_arrived(struct rds_conn *conn, struct rds_ep *ep, con
 		rds_conn_work(conn);
 		return RDS_RX_LATER;
 	}
+	if (unlikely(out_of_reach(conn, &h)))
+		return RDS_RX_LATER;
 	if (rds_op_asks(h.kind) && h.message == conn->void_message && h.message)
 		return serve_void(conn, rx, &h);
 	switch (h.kind) {

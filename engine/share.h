@@ -67,7 +67,7 @@ enum rds_share_op {
 	RDS_SHARE_TAKE_ERROR,
 	RDS_SHARE_SET_ERROR,
 	RDS_SHARE_BARRIER, /* its data: struct rds_barrier_request, or flags says what is wrong with it; the mark comes back */
-	RDS_SHARE_MEMORY, /* with the holder's memory (memory.h); without it, nothing but an answer */
+	RDS_SHARE_MEMORY, /* where can this process's memory be given?  The answer: struct rds_door */
 	RDS_SHARE_OPS
 };
 

@@ -179,7 +179,8 @@ static bool shut(struct rds_sock *sk, bool *lent)
 		atomic_store(&sk->seen_congestion, false);
 		atomic_store(&sk->cong_attached, false);
 		rx_unlock();
-		registry_sock_remove(rds_eng->reg, sk->reg_idx);
+		if (!sk->unlisted)
+			registry_sock_remove(rds_eng->reg, sk->reg_idx);
 		leave_list(sk);
 		*lent = sk->lent && sk->lent == rds_post_epoch() && rds_post_own();
 	}
@@ -275,6 +276,20 @@ static void hangs(struct rds_timer *tm)
 	rds_sock_put(sk);
 }
 
+/* Nobody has it any more but its operations, whose answers need no port. */
+static void give_back_port(struct rds_sock *sk)
+{
+	rds_lock(&rds_eng->control);
+	rx_lock();
+	if (rds_sock_bound(sk))
+		rds_bound_remove(sk);
+	atomic_store(&sk->bound, false);
+	rx_unlock();
+	registry_sock_remove(rds_eng->reg, sk->reg_idx);
+	sk->unlisted = true;
+	rds_unlock(&rds_eng->control);
+}
+
 /*
  * Another process has closed the last number, and could not wait for its operations as rds_sock_number_closing() does.  True: the end comes when
  * they are over, or somewhat later.
@@ -285,6 +300,7 @@ static bool hangs_on(struct rds_sock *sk)
 		return true;
 	if (!atomic_load(&sk->nops))
 		return false;
+	give_back_port(sk);
 	rds_sock_hold(sk);
 	sk->hanging.fn = hangs;
 	sk->hanging_until = os_now_ns() + RDS_OPS_SETTLE_NS;
@@ -418,6 +434,7 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 	atomic_store(&sk->watched, false);
 	atomic_store(&sk->watched_edge, false);
 	atomic_store(&sk->carried, false);
+	sk->unlisted = false;
 	atomic_store(&sk->leaving, false);
 	atomic_store(&sk->closed_in, false);
 	sk->nobodys = false;

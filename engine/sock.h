@@ -45,8 +45,10 @@ struct rds_sock {
 	struct rds_procid name; /* of that (share.h) */
 	uint32_t reg_idx;
 	struct rds_event ev;
+	_Atomic uint64_t copied;  /* bytes of other processes' writes, kept for them (rdma_cmsg.c) */
 	struct rds_timer hanging; /* hung up, with operations under way (helper) */
 	uint64_t hanging_until;
+	bool unlisted; /* ... and its port has been given back */
 	/* what is kept for the case that this process is killed (will.h) */
 	_Atomic(struct rds_share_will *) will;
 	struct os_fd will_fd, inbox_fd; /* the latter may be none */

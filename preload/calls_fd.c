@@ -162,8 +162,10 @@ static int copy_onto(int from, int to, int flags)
 	bool ahead;
 	int rc = make_way(from, to, sk), saved;
 
-	if (unlikely(rc < 0))
+	if (unlikely(rc < 0)) {
+		rds_away_closed();
 		return (int)rds_fds_done(sk, rc);
+	}
 	ahead = unlikely(sk != NULL) && rds_fds_replace_begin(to, sk, &before);
 	rc = flags == AS_DUP2 ? rds_real.dup2(from, to) : rds_real.dup3(from, to, flags);
 	rds_away_closed();

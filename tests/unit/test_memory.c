@@ -47,6 +47,8 @@ static struct rds_memory *its_memory(void)
 
 	ck_assert_int_eq(os_pass_recv(line[0], &c, 1, fds, &n, &lost, 0), 1);
 	ck_assert_uint_eq(n, 1);
+	ck_assert(rds_memory_is(fds[0], other));
+	ck_assert(!rds_memory_is(fds[0], other + 1));
 	return rds_memory_new(fds[0]);
 }
 
@@ -122,17 +124,23 @@ END_TEST
 
 START_TEST(no_memory_at_all)
 {
+	static const char *const files[] = {"/proc/self/oom_score_adj", "/proc/self/comm", "/proc/self/clear_refs"};
 	int fd[2];
+	unsigned i;
 
 	ck_assert_int_eq(pipe(fd), 0);
-	ck_assert_ptr_null(rds_memory_new(fd[0]));
-	ck_assert_int_eq(fcntl(fd[0], F_GETFD), -1);
-	ck_assert_ptr_null(rds_memory_new(fd[1]));
+	ck_assert(!rds_memory_is(fd[0], getpid()) && !rds_memory_is(fd[1], getpid()));
 	fd[0] = open("/proc/self/mem", O_RDONLY);
 	ck_assert_int_ge(fd[0], 0);
-	ck_assert_ptr_null(rds_memory_new(fd[0]));
+	ck_assert(!rds_memory_is(fd[0], getpid()));
 	fd[0] = memfd_create("no", 0);
-	ck_assert_ptr_null(rds_memory_new(fd[0]));
+	ck_assert(!rds_memory_is(fd[0], getpid()));
+	for (i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+		fd[0] = open(files[i], O_RDWR);
+		ck_assert(!rds_memory_is(fd[0], getpid()));
+	}
+	fd[0] = open("/proc/self/mem", O_RDWR);
+	ck_assert(rds_memory_is(fd[0], getpid()));
 	rds_memory_put(its_memory());
 	its_end();
 }

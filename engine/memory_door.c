@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * memory_door.c - where holders bring a carrier their memory (memory.h), and how they do it.
+ *
+ * Not over the channel: what lies on a channel can be looked at by whoever was in the way when it was made, and every holder can be.  So the carrier
+ * has a listener, the *door*, with a name that the kernel chose, and tells its name and a number for each channel.  The holder connects to it, and
+ * believes the kernel's word on who listens there; the carrier believes its word on who has come, and takes from a process only what is for a
+ * channel that the same process has made.
+ *
+ * The carrier's side belongs to the helper.  Connections say one thing and are closed; of those that say nothing there are few, and the oldest goes
+ * first.
+ * Must not know channels: the number is asked for by carry.c.
+ */
+#include "engine/memory_door.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/carry.h"
+#include "engine/memory.h"
+
+#define BACKLOG 64
+#define VISITORS 64
+#define OVERFLOW_ID 65534 /* somebody whom our user namespace has no number for */
+#define ANSWER_MS 5000
+
+struct gift {
+	uint32_t magic, reserved;
+	uint64_t token;
+};
+
+static bool cred_of(int fd, struct ucred *cred)
+{
+	socklen_t len = sizeof(*cred);
+
+	return os_getsockopt(fd, SOL_SOCKET, SO_PEERCRED, cred, &len) == 0 && cred->pid > 0 && cred->uid != OVERFLOW_ID;
+}
+
+/* ---- the carrier ---- */
+
+struct visitor {
+	struct rds_event ev;
+	_Atomic int fd;
+	struct visitor *next;
+};
+
+static struct rds_event door;
+static _Atomic int door_fd = -1;
+static struct visitor *visitors; /* the newest first */
+static unsigned n_visitors;
+
+static void leaves(struct visitor *v)
+{
+	struct visitor **p;
+
+	for (p = &visitors; *p != v; p = &(*p)->next)
+		;
+	*p = v->next;
+	n_visitors--;
+	rds_event_del(atomic_load(&v->fd));
+	os_close_slot(&v->fd);
+	free(v);
+}
+
+/* Takes the descriptor. */
+static int take(int visitor, const struct gift *g, int memory)
+{
+	struct ucred cred;
+
+	if (g->magic == RDS_SHARE_MAGIC && cred_of(visitor, &cred) && rds_memory_is(memory, cred.pid))
+		return rds_carry_memory(g->token, cred.pid, memory);
+	os_close(memory);
+	return -EPERM;
+}
+
+static void visitor_event(struct rds_event *ev, uint32_t events)
+{
+	struct visitor *v = container_of(ev, struct visitor, ev);
+	int fds[OS_PASS_MAX], result = -EPERM;
+	struct gift g = {0};
+	unsigned nfds;
+	bool lost;
+	ssize_t n;
+
+	(void)events;
+	n = os_pass_recv_few(atomic_load(&v->fd), &g, sizeof(g), fds, 1, &nfds, &lost, MSG_DONTWAIT);
+	if (n == -EAGAIN || n == -EINTR)
+		return;
+	if (n == (ssize_t)sizeof(g) && nfds == 1)
+		result = take(atomic_load(&v->fd), &g, fds[0]);
+	else if (n > 0 && nfds)
+		os_close(fds[0]);
+	else if (n > 0 && lost)
+		result = -EMFILE;
+	os_send(atomic_load(&v->fd), &result, sizeof(result), MSG_DONTWAIT | MSG_NOSIGNAL);
+	leaves(v);
+}
+
+static void comes(int fd)
+{
+	struct visitor *v = calloc(1, sizeof(*v)), *oldest = visitors;
+
+	if (!v) {
+		os_close(fd);
+		return;
+	}
+	atomic_store(&v->fd, -1);
+	v->ev.fn = visitor_event;
+	if (os_dup_high_slot(fd, &v->fd)) {
+		free(v);
+		return;
+	}
+	while (n_visitors >= VISITORS && oldest->next)
+		oldest = oldest->next;
+	if (n_visitors >= VISITORS)
+		leaves(oldest);
+	v->next = visitors;
+	visitors = v;
+	n_visitors++;
+	if (rds_event_add(&v->ev, atomic_load(&v->fd), EPOLLIN | EPOLLRDHUP))
+		leaves(v);
+}
+
+static void door_event(struct rds_event *ev, uint32_t events)
+{
+	int fd;
+
+	(void)ev;
+	(void)events;
+	while ((fd = os_accept4(atomic_load(&door_fd), SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
+		comes(fd);
+}
+
+static int door_open(void)
+{
+	const struct sockaddr_un any = {.sun_family = AF_UNIX};
+	int fd = os_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err;
+
+	if (fd < 0)
+		return fd;
+	err = os_bind(fd, (const struct sockaddr *)&any, sizeof(any.sun_family)); /* the kernel chooses */
+	if (!err)
+		err = os_listen(fd, BACKLOG);
+	if (err) {
+		os_close(fd);
+		return err;
+	}
+	err = os_dup_high_slot(fd, &door_fd);
+	door.fn = door_event;
+	if (!err)
+		err = rds_event_add(&door, atomic_load(&door_fd), EPOLLIN);
+	if (err)
+		os_close_slot(&door_fd);
+	return err;
+}
+
+int rds_door_tell(struct rds_door *d)
+{
+	socklen_t len = sizeof(d->name);
+	int err = atomic_load(&door_fd) >= 0 ? 0 : door_open();
+
+	memset(d, 0, sizeof(*d));
+	if (!err)
+		err = os_getsockname(atomic_load(&door_fd), (struct sockaddr *)&d->name, &len);
+	d->len = len;
+	os_random(&d->token, sizeof(d->token));
+	return err;
+}
+
+void rds_door_forget(void)
+{
+	atomic_store(&door_fd, -1);
+	visitors = NULL;
+	n_visitors = 0;
+}
+
+/* ---- the holder ---- */
+
+static _Atomic unsigned giving;
+
+/* To this user, or to root, and to nobody else. */
+static bool may_have_it(int fd)
+{
+	struct ucred them;
+
+	return cred_of(fd, &them) && (them.uid == geteuid() || them.uid == 0);
+}
+
+static int give(int conn, uint64_t token)
+{
+	const struct gift g = {.magic = RDS_SHARE_MAGIC, .token = token};
+	struct pollfd p = {.fd = conn, .events = POLLIN};
+	int memory, err, result = -EPERM;
+
+	atomic_fetch_add(&giving, 1);
+	memory = rds_memory_open();
+	err = memory < 0 ? memory : os_pass_send(conn, &g, sizeof(g), &memory, 1, 0);
+	if (memory >= 0)
+		os_close(memory);
+	atomic_fetch_sub(&giving, 1);
+	if (err)
+		return err == -EMFILE || err == -ENFILE || err == -ENOMEM ? err : -EPERM;
+	if (os_poll(&p, 1, ANSWER_MS) <= 0)
+		return -EAGAIN;
+	return os_recv(conn, &result, sizeof(result), 0) == sizeof(result) ? result : -ECONNRESET;
+}
+
+int rds_door_give(const struct rds_door *d)
+{
+	int fd, err;
+
+	if (d->len > sizeof(d->name))
+		return -EPERM;
+	fd = os_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return fd;
+	err = os_connect(fd, (const struct sockaddr *)&d->name, d->len);
+	if (err)
+		err = -ECONNRESET; /* it has ended */
+	else
+		err = may_have_it(fd) ? give(fd, d->token) : -EPERM;
+	os_close(fd);
+	return err;
+}
+
+/* A thread of the parent's was just at it: its descriptor has come along, and whoever has that has the parent's memory. */
+void rds_door_forked(int parent)
+{
+	int fd;
+
+	if (!atomic_exchange(&giving, 0))
+		return;
+	for (fd = 0; fd < 65536; fd++)
+		if (os_fcntl(fd, F_GETFD, 0) >= 0 && rds_memory_is(fd, parent))
+			os_close(fd);
+}
