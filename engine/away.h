@@ -63,6 +63,7 @@ void rds_away_closed(void);
 void rds_away_leave(int fd);
 /* Forked child: channels are the parent's; what it needs to carry on, it has of its own (will.h). */
 void rds_away_forget(void);
+void rds_away_fork_prepare(void); /* before it, if there is an opportunity */
 
 /* Has that socket's carrier ended, the last one that this process has been in touch with?  System calls. */
 bool rds_away_widowed(int fd);

@@ -149,6 +149,11 @@ static void start_anew(void)
 	atomic_store(&owner, os_getpid());
 }
 
+void rds_away_fork_prepare(void)
+{
+	rds_door_fork_prepare();
+}
+
 void rds_away_forget(void)
 {
 	rds_door_forked((int)atomic_load(&owner));

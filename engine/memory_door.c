@@ -179,7 +179,16 @@ void rds_door_forget(void)
 
 /* ---- the holder ---- */
 
-static _Atomic unsigned giving;
+static _Atomic unsigned giving, gifts; /* now, ever begun */
+
+/*
+ * What the forking thread has seen before the fork.  The kernel copies the descriptors before the memory: a gift that was there when they were
+ * copied may be over in the memory that the child gets, so that does not tell.
+ */
+static __thread struct {
+	bool seen, open;
+	unsigned gifts;
+} fork_view __attribute__((tls_model("initial-exec")));
 
 /* To this user, or to root, and to nobody else. */
 static bool may_have_it(int fd)
@@ -195,6 +204,7 @@ static int give(int conn, uint64_t token)
 	struct pollfd p = {.fd = conn, .events = POLLIN};
 	int memory, err, result = -EPERM;
 
+	atomic_fetch_add(&gifts, 1);
 	atomic_fetch_add(&giving, 1);
 	memory = rds_memory_open();
 	err = memory < 0 ? memory : os_pass_send(conn, &g, sizeof(g), &memory, 1, 0);
@@ -226,12 +236,23 @@ int rds_door_give(const struct rds_door *d)
 	return err;
 }
 
+void rds_door_fork_prepare(void)
+{
+	fork_view.seen = true;
+	fork_view.open = atomic_load(&giving) != 0;
+	fork_view.gifts = atomic_load(&gifts);
+}
+
 /* A thread of the parent's was just at it: its descriptor has come along, and whoever has that has the parent's memory. */
 void rds_door_forked(int parent)
 {
+	bool any = fork_view.seen ? fork_view.open || fork_view.gifts != atomic_load(&gifts) : atomic_load(&gifts) != 0;
 	int fd;
 
-	if (!atomic_exchange(&giving, 0))
+	fork_view.seen = false;
+	atomic_store(&giving, 0);
+	atomic_store(&gifts, 0);
+	if (!any)
 		return;
 	for (fd = 0; fd < 65536; fd++)
 		if (os_fcntl(fd, F_GETFD, 0) >= 0 && rds_memory_is(fd, parent))

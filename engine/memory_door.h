@@ -25,7 +25,8 @@ void rds_door_forget(void); /* forked child */
  * (it does not answer).  Takes no lock.
  */
 int rds_door_give(const struct rds_door *d);
-/* A forked child, of that process. */
+/* Before a fork, by the thread that forks; then in the child, of that process. */
+void rds_door_fork_prepare(void);
 void rds_door_forked(int parent);
 
 #endif

@@ -24,6 +24,7 @@ static void process_before(void)
 {
 	if (!rds_fds_on())
 		return;
+	rds_away_fork_prepare();
 	rds_engine_spreads();
 	rds_engine_fork_prepare();
 }

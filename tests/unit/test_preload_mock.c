@@ -637,6 +637,10 @@ unsigned rds_away_lines(struct pollfd *p, unsigned room)
 	return 0;
 }
 
+void rds_away_fork_prepare(void)
+{
+}
+
 int rds_away_line(int fd)
 {
 	(void)fd;
