@@ -7,6 +7,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -15,6 +16,7 @@
 #include "pair.h"
 
 #define N 10
+#define ROUNDS 300
 #define LEVEL 276
 
 struct args_b1 {
@@ -31,6 +33,7 @@ struct barrier32 {
 static uint64_t cookie;
 static int gone[2];   /* its other end closes when the carrier ends */
 static int report[2]; /* how it went, from the child */
+static int done[2];   /* ... that it needs the carrier no longer */
 
 static int barrier(int fd, uint64_t wait, uint64_t *mark)
 {
@@ -148,6 +151,44 @@ static void inherits_numbered(int fd)
 	check(mark == id, "the mark: expected %llu, came %llu", (unsigned long long)id, (unsigned long long)mark);
 }
 
+/* The carrier's own thread receives what is for the child's memory, which only its helper can reach. */
+static void polls(int fd)
+{
+	int own = rds_bound(address(0), INIT_PORT + 1);
+	struct pollfd child = {.fd = done[0], .events = POLLIN};
+	double until = seconds() + deadline();
+	char buf[64];
+
+	(void)fd;
+	while (poll(&child, 1, 0) == 0 && seconds() < until)
+		for (unsigned i = 0; i < 100; i++)
+			recv(own, buf, sizeof(buf), MSG_DONTWAIT);
+	close(own);
+}
+
+static void is_written(int fd)
+{
+	struct sockaddr_in me = name_of(address(0), INIT_PORT);
+	uint64_t region, old = 0;
+	unsigned i;
+
+	expect(get_mr(fd, p, PAGE, F_WRITE, &region), 0, "GET_MR of who does not carry");
+	for (i = 0; i < ROUNDS; i++) {
+		expect(AGENT(a, AGENT_FILL, .len = 64, .key = i + 1), 0, "fill");
+		expect(AGENT(a, AGENT_WRITE, .len = 64, .cookie = region, .remote = i % 64 * 64, .to = me), 0,
+		       "write %u", i);
+		expect_bytes(p + i % 64 * 64, agent_memory(a, 0, 64), 64, "what was written, %u", i);
+		expect(AGENT(a, AGENT_FADD, .flags = 1, .cookie = region, .remote = i % 64 * 64, .count = 1, .to = me),
+		       0, "atomic %u", i);
+		memcpy(&old, p + i % 64 * 64, sizeof(old));
+		check(old == *(const uint64_t *)(const void *)agent_memory(a, 0, 8) + 1, "atomic %u: came %llu", i,
+		      (unsigned long long)old);
+	}
+	expect(free_mr(fd, region, 0), 0, "FREE_MR");
+	expect(AGENT(a, AGENT_WRITE, .len = 64, .cookie = region, .to = me), ST_REMOTE_ERROR, "a write to what was freed");
+	check(write(done[1], "", 1) == 1, "write: %m");
+}
+
 /* ---- cases ---- */
 
 static void carrier(void (*sends)(int fd), void (*inherits)(int fd), bool killed)
@@ -157,7 +198,8 @@ static void carrier(void (*sends)(int fd), void (*inherits)(int fd), bool killed
 	p = pages(PAGE);
 	pattern(p, PAGE, 5);
 	if (!fork()) {
-		await_end();
+		if (inherits != is_written)
+			await_end();
 		inherits(fd);
 		check(write(report[1], "", 1) == 1, "write: %m");
 		_exit(0);
@@ -176,7 +218,7 @@ static void handed_over(void (*sends)(int fd), void (*inherits)(int fd), bool ki
 	cookie = agent_region(a, 0, PAGE, F_WRITE);
 	shown = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	check(shown != MAP_FAILED, "mmap: %m");
-	check(pipe(gone) == 0 && pipe(report) == 0, "pipe: %m");
+	check(pipe(gone) == 0 && pipe(report) == 0 && pipe(done) == 0, "pipe: %m");
 	pid = fork();
 	check(pid >= 0, "fork: %m");
 	if (!pid)
@@ -189,6 +231,8 @@ static void handed_over(void (*sends)(int fd), void (*inherits)(int fd), bool ki
 	check(read(report[0], &c, 1) == 1, "the child has failed");
 	close(gone[0]);
 	close(report[0]);
+	close(done[0]);
+	close(done[1]);
 	agent_end(a);
 }
 
@@ -207,7 +251,13 @@ static void marks_of_the_killed(void)
 	handed_over(sends_numbered, inherits_numbered, true);
 }
 
+static void busy_carrier(void)
+{
+	handed_over(polls, is_written, false);
+}
+
 static const struct test_case cases[] = {
+	{"busy-carrier", busy_carrier},
 	{"notifications", notifications}, {"marks", marks}, {"marks-of-the-killed", marks_of_the_killed}};
 
 int main(int argc, char **argv)
