@@ -415,7 +415,7 @@ static bool request(struct rds_holder *h, struct rds_share_call *call)
 		rds_carry_call_free(call);
 		return gone;
 	}
-	call->memory = h->memory;
+	call->memory = rds_memory_hold(h->memory);
 	atomic_store(&sk->carried, true);
 	if (!try_call(h, call, false, &gone))
 		return sleep_call(h, call);

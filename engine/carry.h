@@ -41,7 +41,7 @@ struct rds_carry {
 struct rds_share_call {
 	struct rds_share_request req;
 	char *name, *control, *data;
-	struct rds_memory *memory; /* the holder's */
+	struct rds_memory *memory; /* the holder's (held) */
 	int memfd; /* -1: none */
 	void *mapped;
 	char bytes[];

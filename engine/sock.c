@@ -21,7 +21,6 @@
 #include "engine/will.h"
 
 #define SLAB_CHUNK 64
-#define HANG_LOOK_NS 1000000u
 #define BURIAL_NS 200000000ull /* twice what rds_mr_settle() takes at most */
 #ifndef SOCK_MAX
 #define SOCK_MAX 11
@@ -207,7 +206,7 @@ static void buried(const struct rds_sock *sk)
  * The kernel's order (rds-semantics 11.7), except that what was sent is not cancelled: it goes on without its socket,
  * because here the sender's process is also the network, and a program that sends and closes means it.
  */
-static void sock_close(struct rds_sock *sk)
+void rds_sock_close(struct rds_sock *sk)
 {
 	bool lent = false;
 
@@ -226,7 +225,7 @@ static void sock_close(struct rds_sock *sk)
 	rds_run_work();
 }
 
-static bool hung_up(struct rds_sock *sk)
+bool rds_sock_hung_up(struct rds_sock *sk)
 {
 	struct pollfd p = {.fd = rds_sock_pair(sk), .events = 0};
 
@@ -243,78 +242,14 @@ void rds_sock_number_closing(struct rds_sock *sk)
 
 void rds_sock_number_closed(struct rds_sock *sk)
 {
-	if (hung_up(sk))
-		sock_close(sk);
+	if (rds_sock_hung_up(sk))
+		rds_sock_close(sk);
 	rds_sock_put(sk);
 }
 
 void rds_sock_number_added(struct rds_sock *sk)
 {
 	rds_sock_hold(sk);
-}
-
-static void hang_up(struct rds_sock *sk)
-{
-	unsigned n;
-
-	/* First the port, then the number: a dup2() or close_range() that finds it forgotten returns at once. */
-	sock_close(sk);
-	n = rds_hook_hangup ? rds_hook_hangup(sk) : 0;
-	while (n--)
-		rds_sock_put(sk);
-}
-
-static void hangs(struct rds_timer *tm)
-{
-	struct rds_sock *sk = container_of(tm, struct rds_sock, hanging);
-
-	if (atomic_load(&sk->nops) && atomic_load(&sk->open) && os_now_ns() < sk->hanging_until) {
-		rds_timer_set(tm, os_now_ns() + HANG_LOOK_NS);
-		return;
-	}
-	hang_up(sk);
-	rds_sock_put(sk);
-}
-
-/* Nobody has it any more but its operations, whose answers need no port. */
-static void give_back_port(struct rds_sock *sk)
-{
-	rds_lock(&rds_eng->control);
-	rx_lock();
-	if (rds_sock_bound(sk))
-		rds_bound_remove(sk);
-	atomic_store(&sk->bound, false);
-	rx_unlock();
-	registry_sock_remove(rds_eng->reg, sk->reg_idx);
-	sk->unlisted = true;
-	rds_unlock(&rds_eng->control);
-}
-
-/*
- * Another process has closed the last number, and could not wait for its operations as rds_sock_number_closing() does.  True: the end comes when
- * they are over, or somewhat later.
- */
-static bool hangs_on(struct rds_sock *sk)
-{
-	if (rds_timer_is_set(&sk->hanging))
-		return true;
-	if (!atomic_load(&sk->nops))
-		return false;
-	give_back_port(sk);
-	rds_sock_hold(sk);
-	sk->hanging.fn = hangs;
-	sk->hanging_until = os_now_ns() + RDS_OPS_SETTLE_NS;
-	rds_timer_set(&sk->hanging, os_now_ns() + HANG_LOOK_NS);
-	return true;
-}
-
-bool rds_sock_look(struct rds_sock *sk)
-{
-	if (!atomic_load(&sk->open) || !hung_up(sk))
-		return false;
-	if (!hangs_on(sk))
-		hang_up(sk);
-	return true;
 }
 
 /* Our end of the pair has something to say. Helper. */

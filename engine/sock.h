@@ -175,7 +175,9 @@ static inline void rds_sock_hold(struct rds_sock *sk)
 void rds_sock_each(void (*fn)(struct rds_sock *sk, void *arg), void *arg); /* all open sockets, control held inside */
 void rds_sock_each_locked(void (*fn)(struct rds_sock *sk, void *arg), void *arg); /* caller holds control */
 /* Has the last number of it been closed, wherever that was?  True: its end has come, or comes.  Helper. */
-bool rds_sock_look(struct rds_sock *sk);
+bool rds_sock_look(struct rds_sock *sk);    /* sock_hang.c */
+bool rds_sock_hung_up(struct rds_sock *sk); /* the kernel says so */
+void rds_sock_close(struct rds_sock *sk);   /* it is over; the caller has a reference */
 int rds_sock_pair(struct rds_sock *sk); /* our end of the pair, in this thread's table; -1: none */
 int rds_sock_lend_all(void); /* control held, the helper is starting: have it see the hang-ups of stand-ins */
 void rds_sock_lent(struct rds_sock *sk, int fd); /* post.c */

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * sock_hang.c - the last number of a socket has been closed, and it was not this process that did it: the stand-in has hung up.  Helper only.
+ *
+ * Who closes in this process waits for operations that are under way (rds_sock_number_closing()).  Another one cannot, so the socket hangs on for
+ * them, but no longer than that, and without its port, which is free when the kernel says that the last number is closed.
+ * Must not know what operations do.
+ */
+#include "engine/connection.h"
+#include "engine/rdma.h"
+#include "engine/sock.h"
+
+#define LOOK_NS 1000000u
+
+static void hang_up(struct rds_sock *sk)
+{
+	unsigned n;
+
+	/* First the port, then the number: a dup2() or close_range() that finds it forgotten returns at once. */
+	rds_sock_close(sk);
+	n = rds_hook_hangup ? rds_hook_hangup(sk) : 0;
+	while (n--)
+		rds_sock_put(sk);
+}
+
+static void hangs(struct rds_timer *tm)
+{
+	struct rds_sock *sk = container_of(tm, struct rds_sock, hanging);
+
+	if (atomic_load(&sk->nops) && atomic_load(&sk->open) && os_now_ns() < sk->hanging_until) {
+		rds_timer_set(tm, os_now_ns() + LOOK_NS);
+		return;
+	}
+	hang_up(sk);
+	rds_sock_put(sk);
+}
+
+/* Nobody has it any more but its operations, whose answers need no port. */
+static void give_back_port(struct rds_sock *sk)
+{
+	rds_lock(&rds_eng->control);
+	rx_lock();
+	if (rds_sock_bound(sk))
+		rds_bound_remove(sk);
+	atomic_store(&sk->bound, false);
+	rx_unlock();
+	registry_sock_remove(rds_eng->reg, sk->reg_idx);
+	sk->unlisted = true;
+	rds_unlock(&rds_eng->control);
+}
+
+/*
+ * Another process has closed the last number, and could not wait for its operations as rds_sock_number_closing() does.  True: the end comes when
+ * they are over, or somewhat later.
+ */
+static bool hangs_on(struct rds_sock *sk)
+{
+	if (rds_timer_is_set(&sk->hanging))
+		return true;
+	if (!atomic_load(&sk->nops))
+		return false;
+	give_back_port(sk);
+	rds_sock_hold(sk);
+	sk->hanging.fn = hangs;
+	sk->hanging_until = os_now_ns() + RDS_OPS_SETTLE_NS;
+	rds_timer_set(&sk->hanging, os_now_ns() + LOOK_NS);
+	return true;
+}
+
+bool rds_sock_look(struct rds_sock *sk)
+{
+	if (!atomic_load(&sk->open) || !rds_sock_hung_up(sk))
+		return false;
+	if (!hangs_on(sk))
+		hang_up(sk);
+	return true;
+}
