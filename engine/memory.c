@@ -20,7 +20,6 @@
 
 #include "engine/engine.h"
 #include "engine/post.h"
-#include "engine/uaccess.h"
 
 #define PROC_MAGIC 0x9fa0
 
@@ -29,8 +28,6 @@ struct rds_memory {
 	_Atomic unsigned refs;
 	struct rds_chore burial;
 };
-
-__thread const struct rds_caller *rds_caller __attribute__((tls_model("initial-exec")));
 
 /* ---- life ---- */
 
@@ -141,29 +138,5 @@ int rds_memory_copy(struct rds_memory *m, uint64_t there, void *here, size_t len
 		there += (uint64_t)n;
 		len -= (size_t)n;
 	}
-	return 0;
-}
-
-/* ---- whoever calls ---- */
-
-int rds_caller_readable(uint64_t at, size_t len)
-{
-	if (rds_caller)
-		return rds_caller->fault ? -EFAULT : 0;
-	return rds_user_readable((const void *)(uintptr_t)at, len);
-}
-
-int rds_caller_writable(uint64_t at, size_t len)
-{
-	if (rds_caller)
-		return rds_caller->fault ? -EFAULT : 0;
-	return rds_user_writable((void *)(uintptr_t)at, len);
-}
-
-int rds_caller_fetch(void *to, uint64_t from, size_t len)
-{
-	if (rds_caller)
-		return rds_memory_copy(rds_caller->memory, from, to, len, false);
-	memcpy(to, (const void *)(uintptr_t)from, len);
 	return 0;
 }

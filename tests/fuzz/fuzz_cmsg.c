@@ -3,9 +3,10 @@
  * fuzz_cmsg.c - any bytes as the control buffer of a sendmsg, and any size of buffer for received messages.
  * Both buffers end where the mapping ends, so one byte too far is a crash.
  *
- * Input: flags, two sizes for the receiving side, then the control buffer.
+ * Input: flags, two sizes for the receiving side, then the control buffer.  Each is tried a second time as another process's (memory.h), whose
+ * memory is the control buffer, and nothing else.
  *
- * fuzz-sources: engine/cmsg.c engine/uaccess.c engine/os.c engine/os_fds.c engine/legacy_abi.c engine/options.c engine/log.c
+ * fuzz-sources: engine/cmsg.c engine/caller.c engine/uaccess.c engine/os.c engine/os_fds.c engine/legacy_abi.c engine/options.c engine/log.c
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include <sys/mman.h>
 
 #include "engine/cmsg.h"
+#include "engine/memory.h"
 #include "engine/uaccess.h"
 #include "rds_abi.h"
 
@@ -80,6 +82,31 @@ static void send_side(unsigned char *control, size_t len, int flags)
 	must(check || !c.present == !refuse);
 }
 
+static const unsigned char *theirs;
+static size_t theirs_len;
+
+int rds_memory_copy(struct rds_memory *m, uint64_t there, void *here, size_t len, bool put)
+{
+	(void)m;
+	must(!put);
+	if (there < (uintptr_t)theirs || there - (uintptr_t)theirs > theirs_len ||
+	    len > theirs_len - (there - (uintptr_t)theirs))
+		return -EFAULT;
+	memcpy(here, (const void *)(uintptr_t)there, len);
+	return 0;
+}
+
+static void send_for_another(unsigned char *control, size_t len, int flags, bool fault)
+{
+	const struct rds_caller caller = {.fault = fault, .epoch = flags ? 1 : 0};
+
+	theirs = control;
+	theirs_len = len;
+	rds_caller = &caller;
+	send_side(control, len, flags);
+	rds_caller = NULL;
+}
+
 /* Two messages of the given sizes into room bytes. */
 static void receive_side(unsigned char *end, size_t room, size_t first, size_t second)
 {
@@ -117,6 +144,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memcpy(from + ARENA - len, data + KNOBS, len);
 	aim_pointers(from + ARENA - len, len);
 	send_side(from + ARENA - len, len, data[0] & 1 ? MSG_ZEROCOPY : 0);
+	send_for_another(from + ARENA - len, len, data[0] & 1 ? MSG_ZEROCOPY : 0, data[0] & 2);
 	receive_side(to + ARENA, len, data[1], data[2]);
 	return 0;
 }

@@ -66,7 +66,7 @@ static void piece(const uint8_t *data, size_t size)
 	ret = rds_op_decode(copy, size, &h);
 	must(ret == 0 || ret == -EBADMSG);
 	if (!ret) {
-		must(h.kind >= RDS_OP_WRITE && h.kind <= RDS_OP_FETCH && size >= RDS_OP_HDR);
+		must(h.kind >= RDS_OP_WRITE && h.kind <= RDS_OP_GONE && size >= RDS_OP_HDR);
 		must(size - RDS_OP_HDR <= RDS_OP_PIECE);
 		must((h.kind != RDS_OP_READ && h.kind != RDS_OP_FETCH) || (h.len && h.len <= RDS_MAX_MSG));
 		if (h.kind == RDS_OP_FETCH)
