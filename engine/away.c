@@ -419,8 +419,8 @@ int64_t away_call(int fd, struct away_call *c)
 		if (err)
 			break;
 		err = run(fd, c->slot, c);
-		if (!err)
-			return c->a.result;
+		if (!err) /* what was cancelled is told why here: a signal, or its time */
+			return c->cancelled && c->a.result == -EINTR ? c->late : c->a.result;
 		if (err == -AWAY_LATE)
 			return no_longer(c, true);
 		away_slot_drop(c->slot);
