@@ -12,7 +12,6 @@
  */
 #include "engine/leave.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -335,18 +334,6 @@ static int settle(int fd, struct rds_estate *e, uint64_t inode, struct rds_sock 
 	return err;
 }
 
-static bool numbers_left(int fd, unsigned want)
-{
-	int spare[START_NUMBERS];
-	unsigned n = 0, got;
-
-	while (n < want && (spare[n] = os_fcntl(fd, F_DUPFD_CLOEXEC, 0)) >= 0)
-		n++;
-	for (got = n; n--;)
-		os_close(spare[n]);
-	return got == want;
-}
-
 /* What can fail for lack of something, as long as nothing has been taken. */
 static int prepare(int fd)
 {
@@ -355,9 +342,9 @@ static int prepare(int fd)
 
 	if (!rds_engine_runs() || !atomic_load(&rds_eng->started))
 		want = START_NUMBERS;
-	if (!numbers_left(fd, want)) {
+	if (!os_numbers_left(fd, want)) {
 		rds_away_hang_up(fd);
-		if (!numbers_left(fd, want)) {
+		if (!os_numbers_left(fd, want)) {
 			rds_warn_once("an RDS socket that another process has left cannot be carried on by this one, "
 				      "which has no descriptors left: raise `ulimit -n`");
 			return -EMFILE;

@@ -352,8 +352,9 @@ static int run(int fd, struct away_slot *s, struct away_call *c)
 {
 	int err = c->q.names_memory ? away_memory_give(fd, s, c) : 0;
 
-	if (!err)
-		err = send_request(s, c);
+	if (err) /* nothing of the call itself has been asked for */
+		return err;
+	err = send_request(s, c);
 	if (!err)
 		err = outcome(fd, s, c);
 	if (err == -AWAY_LATE && !c->underway && !away_withdraw(s, c)) {

@@ -12,8 +12,8 @@
 #include "engine/away_impl.h"
 #include "engine/os.h"
 #include "engine/rds.h"
-#include "engine/user_copy.h"
 #include "engine/uaccess.h"
+#include "engine/user_copy.h"
 #include "include/rds_abi.h"
 
 static bool blocks(int fd, int flags)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * away_impl.h - between away_slots.c (channels), away.c (how a call goes over one), away_wait.c (how long it waits) and away_call.c (what is in
- * it).
+ * away_impl.h - between away_slots.c (channels), away.c (how a call goes over one), away_wait.c (how long it waits), away_call.c (what is in it)
+ * and away_rdma.c (what of that names memory).
  */
 #ifndef ENGINE_AWAY_IMPL_H
 #define ENGINE_AWAY_IMPL_H
@@ -64,9 +64,9 @@ void away_try_option(struct away_call *c, const void *val);
 int away_barrier(int fd, const void *val, int len, bool blocks);
 
 /* ---- away.c ---- */
-
 /* One request and its answer, over this channel: 0, -errno, or -AWAY_LATE. */
 int away_ask(int fd, struct away_slot *s, struct away_call *c);
+
 /* ---- away_wait.c ---- */
 #define AWAY_LOOK_MS 20 /* between looks at what may have become of the carrier */
 #define AWAY_LATE 518	/* no errno: the call waits no longer, and says c->late */

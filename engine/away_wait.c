@@ -60,12 +60,11 @@ static bool stopped(pid_t pid)
 static enum state look_at_carrier(int fd, uint64_t inode)
 {
 	int pid = rds_heir_carrier(inode);
-	socklen_t len = sizeof(struct ucred);
 	struct ucred cred;
 
 	if (pid > 0)
 		return pid != INT32_MAX && stopped(pid) ? STOPPED : ALIVE; /* the former: known, but not its number */
-	if (os_getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.pid > 0 && stopped(cred.pid))
+	if (os_peer(fd, &cred) && stopped(cred.pid))
 		return STOPPED;
 	return UNKNOWN;
 }

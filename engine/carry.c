@@ -339,27 +339,24 @@ static bool sleep_call(struct rds_holder *h, struct rds_share_call *call)
 /* True: the holder is gone. */
 static bool tell_door(struct rds_holder *h, uint32_t seq)
 {
-	struct rds_carry_result r = {.data = malloc(sizeof(struct rds_door))};
-	int err;
+	struct rds_door door;
+	struct rds_carry_result r = {.a = {.result = rds_door_tell(&door)}, .data = (char *)&door};
 
-	r.a.result = r.data ? rds_door_tell((struct rds_door *)(void *)r.data) : -ENOMEM;
 	if (!r.a.result) {
-		h->token = ((struct rds_door *)(void *)r.data)->token;
-		r.a.data_len = sizeof(struct rds_door);
+		h->token = door.token;
+		r.a.data_len = sizeof(door);
 	}
-	err = answer(h, seq, &r);
-	rds_carry_result_free(&r);
-	if (err)
-		detach(h, true);
-	return err != 0;
+	if (!answer(h, seq, &r))
+		return false;
+	detach(h, true);
+	return true;
 }
 
 static bool made_by(const struct rds_holder *h, pid_t pid)
 {
 	struct ucred cred;
-	socklen_t len = sizeof(cred);
 
-	return os_getsockopt(atomic_load(&h->fd), SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.pid == pid;
+	return os_peer(atomic_load(&h->fd), &cred) && cred.pid == pid;
 }
 
 int rds_carry_memory(uint64_t token, pid_t pid, int memory)

@@ -145,6 +145,7 @@ static void serve_name_of(struct rds_carry *c, const struct rds_share_call *call
 static void serve_setopt(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r)
 {
 	const struct rds_share_request *q = &call->req;
+
 	if (q->has_name && q->arg > q->data_len && q->data_len < RDS_SHARE_OPTION) {
 		fail(r, -EFAULT);
 		return;

@@ -29,6 +29,8 @@ struct rds_memory {
 	struct rds_chore burial;
 };
 
+_Atomic unsigned rds_memories;
+
 /* ---- life ---- */
 
 static void bury(struct rds_chore *c)
@@ -37,6 +39,7 @@ static void bury(struct rds_chore *c)
 
 	os_close_slot(&m->fd);
 	free(m);
+	atomic_fetch_sub(&rds_memories, 1);
 }
 
 int rds_memory_open(void)
@@ -73,10 +76,12 @@ struct rds_memory *rds_memory_new(int fd)
 	m->burial.fn = bury;
 	atomic_store(&m->fd, -1);
 	atomic_store(&m->refs, 1);
-	if (!os_dup_high_slot(fd, &m->fd))
-		return m;
-	free(m);
-	return NULL;
+	if (os_dup_high_slot(fd, &m->fd)) {
+		free(m);
+		return NULL;
+	}
+	atomic_fetch_add(&rds_memories, 1);
+	return m;
 }
 
 struct rds_memory *rds_memory_hold(struct rds_memory *m)

@@ -9,6 +9,7 @@
 #ifndef ENGINE_MEMORY_H
 #define ENGINE_MEMORY_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,6 +26,12 @@ void rds_memory_put(struct rds_memory *m);
  * whatever has been left for later.  Any lock.
  */
 bool rds_memory_at_hand(struct rds_memory *m);
+/* Is there any at all? */
+extern _Atomic unsigned rds_memories;
+static inline bool rds_memory_any(void)
+{
+	return __builtin_expect(atomic_load_explicit(&rds_memories, memory_order_relaxed) != 0, 0);
+}
 /* All of it, or -EFAULT; not for NULL (user_copy.h is for all).  At hand. */
 int rds_memory_copy(struct rds_memory *m, uint64_t there, void *here, size_t len, bool put);
 

@@ -34,9 +34,7 @@ struct gift {
 
 static bool cred_of(int fd, struct ucred *cred)
 {
-	socklen_t len = sizeof(*cred);
-
-	return os_getsockopt(fd, SOL_SOCKET, SO_PEERCRED, cred, &len) == 0 && cred->pid > 0 && cred->uid != OVERFLOW_ID;
+	return os_peer(fd, cred) && cred->uid != OVERFLOW_ID;
 }
 
 /* ---- the carrier ---- */

@@ -399,12 +399,30 @@ int os_setsockopt(int fd, int level, int opt, const void *val, socklen_t len)
 	return (int)sys5(SYS_setsockopt, fd, level, opt, val, len);
 }
 
+bool os_peer(int fd, struct ucred *cred)
+{
+	socklen_t len = sizeof(*cred);
+
+	return os_getsockopt(fd, SOL_SOCKET, SO_PEERCRED, cred, &len) == 0 && len == sizeof(*cred) && cred->pid > 0;
+}
+
 bool os_peer_is_self(int fd)
 {
 	struct ucred cred;
-	socklen_t len = sizeof(cred);
 
-	return os_getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.pid == os_getpid();
+	return os_peer(fd, &cred) && cred.pid == os_getpid();
+}
+
+bool os_numbers_left(int fd, unsigned want)
+{
+	int spare[32];
+	unsigned n = 0, got;
+
+	while (n < want && n < 32 && (spare[n] = os_fcntl(fd, F_DUPFD_CLOEXEC, 0)) >= 0)
+		n++;
+	for (got = n; n--;)
+		os_close(spare[n]);
+	return got == want;
 }
 
 void os_recv_all(int fd)

@@ -63,6 +63,8 @@ int os_fchown(int fd, uid_t uid, gid_t gid);
 int os_mmap(size_t len, int prot, int flags, int fd, off_t off, void **out);
 void os_munmap(void *p, size_t len);
 int os_fcntl(int fd, int cmd, long arg);
+/* Could so many (32 at most) more descriptors be had?  fd: any; to be called where that is rarely asked. */
+bool os_numbers_left(int fd, unsigned want);
 int os_socket(int family, int type, int proto);
 int os_socketpair(int family, int type, int proto, int sv[2]);
 int os_bind(int fd, const struct sockaddr *sa, socklen_t len);
@@ -77,7 +79,9 @@ ssize_t os_recvmsg(int fd, struct msghdr *msg, int flags);
 int os_getsockname(int fd, struct sockaddr *sa, socklen_t *len);
 int os_getsockopt(int fd, int level, int opt, void *val, socklen_t *len);
 int os_setsockopt(int fd, int level, int opt, const void *val, socklen_t len);
-bool os_peer_is_self(int fd); /* AF_UNIX: has this process made or connected the other end, by the kernel's word? */
+/* AF_UNIX: who has made or connected the other end, by the kernel's word.  False: nobody whom our pid namespace knows. */
+bool os_peer(int fd, struct ucred *cred);
+bool os_peer_is_self(int fd); /* ... this process */
 void os_recv_all(int fd);     /* reads what lies there, and throws it away */
 int os_poll(struct pollfd *fds, nfds_t n, int timeout_ms);
 int os_eventfd(unsigned init, int flags);

@@ -256,6 +256,8 @@ static bool out_of_reach(struct rds_conn *conn, const struct rds_op_hdr *h)
 {
 	const struct rds_mr *mr;
 
+	if (!rds_memory_any())
+		return false;
 	if (!rds_op_asks(h->kind))
 		return !rds_memory_at_hand(rds_op_memory(conn, h->id));
 	mr = rds_mr_find(h->rkey);

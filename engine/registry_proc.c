@@ -4,8 +4,7 @@
  *
  * A slot is taken in this order: record lock on its byte, contents, `state`.  So a used slot whose byte nobody holds
  * belongs to the dead, always.  It is cleared in this order: its sockets (those that exist without it become nobody's), its
- * counters (reg_fold), `state`; a reaper
- * that is killed on the way has done nothing that the next one could not do again.
+ * counters (reg_fold), `state`; a reaper that is killed on the way has done nothing that the next one could not do again.
  */
 #include <errno.h>
 #include <fcntl.h>

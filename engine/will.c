@@ -104,16 +104,10 @@ static int map_page(struct rds_sock *sk, int page)
 static bool numbers_left(int lowest)
 {
 	struct rlimit rl;
-	int spare[RESERVE];
-	unsigned n = 0, got;
 
 	if (getrlimit(RLIMIT_NOFILE, &rl) || (rlim_t)lowest < rl.rlim_cur / 4)
 		return true;
-	while (n < RESERVE && (spare[n] = os_fcntl(lowest, F_DUPFD_CLOEXEC, 0)) >= 0)
-		n++;
-	for (got = n; n--;)
-		os_close(spare[n]);
-	return got == RESERVE;
+	return os_numbers_left(lowest, RESERVE);
 }
 
 static int new_page(void)

@@ -68,9 +68,9 @@ struct rds_shown;
 
 /* An operation that devices carry out.  The program's memory has been checked by the caller; nothing of it is needed after the call but by a read. */
 struct rds_native {
-	uint64_t id;		   /* told to up->carried */
-	uint64_t
-		seq; /* of the message behind it: it is over when that has gone, or been acknowledged; 0: there is none */
+	uint64_t id; /* told to up->carried */
+	/* Of the message behind it: it is over when that has gone, or been acknowledged; 0: there is none. */
+	uint64_t seq;
 	bool read;		   /* else it is a write */
 	bool quiet; /* a write that nobody waits for: that it is over may be told late, but for a failure */
 	uint64_t key;		   /* of the peer's memory, ... */

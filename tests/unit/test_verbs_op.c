@@ -402,6 +402,16 @@ START_TEST(test_read_not_reached)
 }
 END_TEST
 
+/* Closes the connection a when the device has done so many steps of what is under way. */
+static void close_after(int steps)
+{
+	verbs_flush(a->ep, true);
+	while (steps--)
+		mock_step();
+	world_close(a);
+	world_run();
+}
+
 /* What a device may still write to is not given to anybody before its queue pair is quiet. */
 START_TEST(test_read_closed)
 {
@@ -409,11 +419,7 @@ START_TEST(test_read_closed)
 
 	for (i = 0; i < 10; i++)
 		ck_assert_int_eq(post_read(i, 0, 100000), 0);
-	verbs_flush(a->ep, true);
-	for (i = 0; i < (unsigned)_i; i++)
-		mock_step();
-	world_close(a);
-	world_run();
+	close_after(_i);
 	ck_assert_uint_eq(a->read_bytes, 0);
 }
 END_TEST
@@ -507,11 +513,7 @@ START_TEST(test_closed)
 
 	for (i = 0; i < 10; i++)
 		ck_assert_int_eq(post(i, 0, 100000), 0);
-	verbs_flush(a->ep, true);
-	for (i = 0; i < (unsigned)_i; i++)
-		mock_step();
-	world_close(a);
-	world_run();
+	close_after(_i);
 	ck_assert_uint_eq(a->novers, 0);
 }
 END_TEST

@@ -38,10 +38,9 @@ static long read_of(const struct shm_peer *p, const struct iovec *to, unsigned n
 static bool same_user(const struct shm_peer *p)
 {
 	struct ucred cred;
-	socklen_t len = sizeof(cred);
 
-	return os_getsockopt(p->fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) >= 0 && cred.uid == geteuid() &&
-	       cred.pid > 0 && !os_syscall(SYS_tgkill, cred.pid, p->reader, 0, 0, 0, 0);
+	return os_peer(p->fd, &cred) && cred.uid == geteuid() &&
+	       !os_syscall(SYS_tgkill, cred.pid, p->reader, 0, 0, 0, 0);
 }
 
 void shm_fetch_learn(struct shm_peer *p, const struct shm_ctl_msg *hello)

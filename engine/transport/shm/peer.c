@@ -43,9 +43,8 @@ static socklen_t address_of(const struct rds_procid *id, struct sockaddr_un *un)
 static pid_t pid_of(int fd)
 {
 	struct ucred cred;
-	socklen_t len = sizeof(cred);
 
-	return os_getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 ? 0 : cred.pid;
+	return os_peer(fd, &cred) ? cred.pid : 0;
 }
 
 /* Two processes need one control socket, or two for a moment; each costs a descriptor and more. */

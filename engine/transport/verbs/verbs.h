@@ -526,22 +526,6 @@ bool verbs_call_finish(struct verbs_call *call);
 /* retire.c; helper.  The id is to go: its owner hears nothing of it any more, the caller has no part in it.  No queue pair. */
 void verbs_cm_retire(struct rdma_cm_id *cm);
 
-/* hello.c: host byte order inside, the wire's outside */
-void verbs_hello_self(struct verbs_hello *hello, enum verbs_ask ask,
-		      uint8_t tos); /* all that depends neither on whom we ask nor on a device */
-void verbs_hello_pack(const struct verbs_hello *hello, struct verbs_hello *wire);
-/* VERBS_OK, VERBS_NO_VERSION or VERBS_REFUSED (nonsense); *out is filled in as far as it can be. */
-enum verbs_status verbs_hello_check(const void *data, unsigned len, struct verbs_hello *out);
-void verbs_answer_init(struct verbs_answer *answer, enum verbs_status status, int err);
-void verbs_answer_pack(const struct verbs_answer *answer, struct verbs_answer *wire);
-bool verbs_answer_check(const void *data, unsigned len, struct verbs_answer *out); /* false: none, or nonsense */
-void verbs_window_pack(const struct verbs_window *window, struct verbs_window *wire);
-/* False: it is not there, behind so many bytes, or nonsense. */
-bool verbs_window_check(const void *data, unsigned len, unsigned behind, struct verbs_window *out);
-void verbs_version_clash(const struct in6_addr *peer, unsigned min, unsigned max); /* says so */
-uint16_t verbs_frame_say(uint32_t bytes);		 /* what we take, as hello and answer say it */
-uint32_t verbs_frame_of(uint16_t theirs, uint32_t ours); /* what both sides take, bytes; theirs as said */
-
 /* attempt.c; helper */
 int verbs_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, uint64_t rx_seq,
 		  struct rds_ep **ep);
