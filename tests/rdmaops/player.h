@@ -57,6 +57,7 @@ struct board {
 	_Atomic uint64_t progress, ops[ACTORS_MAX], notes, letters, reads, writes, atomics, failures, unsure;
 	_Atomic uint64_t sent[ACTORS_MAX][ACTORS_MAX], received[ACTORS_MAX][ACTORS_MAX]; /* CALM */
 	_Atomic uint32_t life[ACTORS_MAX], opened[ACTORS_MAX], reached[ACTORS_MAX], quiet[ACTORS_MAX];
+	_Atomic uint32_t failed; /* actors that have something to say; the first one's word counts, the rest may be its doing */
 	struct slot slot[ACTORS_MAX][SLOTS];
 };
 

@@ -3,6 +3,7 @@
  * player_actor.c - an actor: its life, what it says when something is wrong, the messages it makes, one step.
  */
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -13,15 +14,21 @@ void actor_fail(const struct actor *a, const char *fmt, ...)
 {
 	static const char *const modes[] = {"calm", "cancel", "kill", "drop"};
 	double now = seconds();
+	bool later = atomic_fetch_add(&board->failed, 1) > 0;
 	va_list ap;
 	unsigned i;
 
 	fflush(stdout);
-	fprintf(stderr, "player: actor %u, life %u, after %llu operations of its own: ", a->id, a->life,
-		(unsigned long long)board->ops[a->id]);
+	fprintf(stderr, "player: %sactor %u, life %u, after %llu operations of its own: ", later ? "then " : "", a->id,
+		a->life, (unsigned long long)board->ops[a->id]);
 	va_start(ap, fmt);
 	vfprintf(stderr, fmt, ap);
 	va_end(ap);
+	if (later) {
+		fprintf(stderr, "\n");
+		poll(NULL, 0, 6000); /* whoever ends ends all, and the first one has more to say */
+		_exit(1);
+	}
 	fprintf(stderr, "\n    replay: --seed %llu --mode %s --actors %u --quota %llu\n", (unsigned long long)seed,
 		modes[mode], actors, (unsigned long long)quota);
 	for (i = 0; i < FLIGHTS; i++)
