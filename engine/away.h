@@ -57,8 +57,8 @@ void rds_away_hang_up(int fd);	    /* only the channels to its last carrier, and
  */
 void rds_away_closed(void);
 /*
- * This process ends or execs; fd is another process's socket.  If its carrier was killed and nobody has noticed, others may have nothing but the
- * stand-in: a deposit is left for them (heir.c).
+ * This process ends or execs, or closes the last number of another process's socket.  If its carrier was killed and nobody has noticed, others may
+ * have nothing but the stand-in: a deposit is left for them (heir.c).
  */
 void rds_away_leave(int fd);
 /* Forked child: channels are the parent's; what it needs to carry on, it has of its own (will.h). */

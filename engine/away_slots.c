@@ -219,6 +219,7 @@ void rds_away_closing(int fd)
 
 	if (atomic_load(&owner) != os_getpid() || (!atomic_load(&channels) && !rds_heir_any()) || os_fstat(fd, &st))
 		return;
+	rds_away_leave(fd); /* it may have been passed on */
 	rds_away_gone(st.st_ino);
 }
 

@@ -496,7 +496,7 @@ void rds_heir_done(uint64_t inode)
 	pthread_mutex_unlock(&heir_lock);
 }
 
-/* ---- this process ends, or execs ---- */
+/* ---- this process ends, execs, or closes its last number ---- */
 
 /* What the deposit of a carrier that was killed would have been, as far as anybody knows. */
 static int write_state(int page, int file, off_t *size)

@@ -387,6 +387,49 @@ static void by_passing(void)
 	after_that("passed", &maker);
 }
 
+/* It is there when its maker is killed, and closes what it never used, while the only other descriptor lies in a message. */
+static void close_unused(int fd, const struct other *maker, int sync)
+{
+	char byte;
+
+	alarm(15);
+	until_gone(maker);
+	close(fd);
+	(void)!write(sync, "c", 1);
+	(void)!read(sync, &byte, 1); /* until the other one ends */
+	_exit(0);
+}
+
+static void on_its_way(void)
+{
+	struct other maker, holder, heir;
+	int d, line[2], sync[2];
+	char byte;
+
+	if (fork_other(&maker)) {
+		if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, line) || socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sync))
+			_exit(98);
+		if (fork_other(&holder)) {
+			alarm(15);
+			close(sync[1]);
+			say(&holder);
+			(void)!read(sync[0], &byte, 1);
+			read_row(passed_fd(line[1], 0), "on-its-way");
+			_exit(0);
+		}
+		close(sync[0]);
+		d = rds_bound();
+		if (fork_other(&heir)) {
+			close(line[0]);
+			close(line[1]);
+			close_unused(d, &heir, sync[1]);
+		}
+		pass_fd(line[0], d);
+		killed_when_told(&maker, &holder, d);
+	}
+	after_that("on-its-way", &maker);
+}
+
 int main(int argc, char **argv)
 {
 	enum sleep how;
@@ -409,5 +452,6 @@ int main(int argc, char **argv)
 	succession();
 	by_exec();
 	by_passing();
+	on_its_way();
 	return conf_end();
 }

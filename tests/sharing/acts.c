@@ -61,7 +61,8 @@ static int reader_of(int sock, int *slot)
 	int place;
 
 	for (place = 0; place < PLACES; place++)
-		for (*slot = 0; model.proc[place].lives && !busy[place] && *slot < FDS; ++*slot)
+		for (*slot = 0; model.proc[place].lives && !busy[place] && can_be_first(sock, place) && *slot < FDS;
+		     ++*slot)
 			if (model.proc[place].fd[*slot] == sock)
 				return place;
 	return -1;
@@ -99,7 +100,8 @@ static bool outlives(int sock, int victim)
 	int place, slot;
 
 	for (place = 0; place < PLACES; place++)
-		for (slot = 0; place != victim && model.proc[place].lives && slot < FDS; slot++)
+		for (slot = 0; place != victim && model.proc[place].lives && can_be_first(sock, place) && slot < FDS;
+		     slot++)
 			if (model.proc[place].fd[slot] == sock)
 				return true;
 	return false;
@@ -267,7 +269,7 @@ bool do_bind(int place)
 	int slot = any_slot(place, true), port = FIRST_PORT + (int)dice(PORTS), error = 0;
 	struct answer a;
 
-	if (slot < 0)
+	if (slot < 0 || !settled(place, slot))
 		return false;
 	if (sock_of(place, slot)->port)
 		error = EINVAL;
@@ -287,7 +289,7 @@ bool do_connect(int place)
 	int slot = any_slot(place, true), port = FIRST_PORT + (int)dice(PORTS);
 	struct answer a;
 
-	if (slot < 0)
+	if (slot < 0 || !settled(place, slot))
 		return false;
 	say("place %d connects %d to %d", place, slot, port);
 	a = crew_do(place, &(struct order){.op = CONNECT, .fd = FIRST_FD + slot, .arg = port});
@@ -302,7 +304,7 @@ bool do_names(int place)
 	struct sock *sk;
 	struct answer a;
 
-	if (slot < 0)
+	if (slot < 0 || !settled(place, slot))
 		return false;
 	sk = sock_of(place, slot);
 	say("place %d asks for the names of %d", place, slot);
@@ -323,7 +325,7 @@ bool do_set(int place)
 	int slot = any_slot(place, true);
 	struct answer a;
 
-	if (slot < 0)
+	if (slot < 0 || !settled(place, slot))
 		return false;
 	if (o.way == RCVBUF)
 		o.arg = 20000 + (int)dice(40000);
@@ -343,7 +345,7 @@ bool do_get(int place)
 	int slot = any_slot(place, true), want;
 	struct answer a;
 
-	if (slot < 0)
+	if (slot < 0 || !settled(place, slot))
 		return false;
 	want = sock_of(place, slot)->value[o.way];
 	if (o.way == RCVBUF && !want)

@@ -69,7 +69,28 @@ void model_fork(struct model *m, int place, int child)
 			continue;
 		m->sock[to->fd[i]].refs++;
 		m->sock[to->fd[i]].had |= 1u << child;
+		m->sock[to->fd[i]].heirs |= (m->sock[to->fd[i]].heirs >> place & 1) << child;
 	}
+}
+
+uint32_t model_holders(const struct model *m, int sock)
+{
+	uint32_t by = 0;
+	int i, j;
+
+	for (i = 0; i < PLACES; i++)
+		for (j = 0; m->proc[i].lives && j < FDS; j++)
+			if (m->proc[i].fd[j] == sock)
+				by |= 1u << i;
+	return by;
+}
+
+/* An heir that goes in order leaves all that it has to whoever has the socket. */
+static void leave(struct model *m, int sock, int place)
+{
+	if (m->sock[sock].heirs >> place & 1)
+		m->sock[sock].bereaved = false;
+	m->sock[sock].heirs &= ~(1u << place);
 }
 
 void model_close(struct model *m, int place, int slot)
@@ -77,6 +98,8 @@ void model_close(struct model *m, int place, int slot)
 	int sock = m->proc[place].fd[slot];
 
 	m->proc[place].fd[slot] = -1;
+	if (!(model_holders(m, sock) >> place & 1))
+		leave(m, sock, place);
 	drop(m, sock);
 }
 
@@ -84,6 +107,9 @@ void model_exec(struct model *m, int place)
 {
 	int i;
 
+	for (i = 0; i < FDS; i++)
+		if (m->proc[place].fd[i] >= 0)
+			leave(m, m->proc[place].fd[i], place);
 	for (i = 0; i < FDS; i++)
 		if (m->proc[place].fd[i] >= 0 && m->proc[place].cloexec[i])
 			model_close(m, place, i);
@@ -113,8 +139,15 @@ void model_killed(struct model *m, int place)
 {
 	int i;
 
-	for (i = 0; i < SOCKS; i++)
-		m->sock[i].bereaved |= m->sock[i].had >> place & 1;
+	for (i = 0; i < SOCKS; i++) {
+		struct sock *sk = &m->sock[i];
+		bool was = sk->bereaved;
+
+		if (!sk->refs || !(sk->had >> place & 1))
+			continue;
+		sk->bereaved = true;
+		sk->heirs = model_holders(m, i) & (was ? sk->heirs : ~0u) & ~(1u << place);
+	}
 	model_end(m, place);
 }
 

@@ -24,7 +24,8 @@ struct sock {
 	int port, peer;
 	int value[OPTIONS];
 	int maker; /* place of the process that has opened it; -1: gone */
-	bool bereaved; /* one of them was killed, and nobody has used it since */
+	bool bereaved;	/* one of them was killed, and nobody has used it since ... */
+	uint32_t heirs; /* ... by place: then only these can be the first, until one of them closes or leaves it */
 	uint32_t had;  /* by place: processes of now that have, or have had, a descriptor */
 	struct note queue[QUEUE];
 	int queued;
@@ -54,6 +55,7 @@ void model_fork(struct model *m, int place, int child);
 void model_exec(struct model *m, int place);
 void model_end(struct model *m, int place); /* of a process */
 void model_killed(struct model *m, int place);
+uint32_t model_holders(const struct model *m, int sock); /* by place: processes that have a descriptor */
 void model_close(struct model *m, int place, int slot);
 void model_dup(struct model *m, int place, int slot, int to);
 void model_pass(struct model *m, int place, int slot, int to);

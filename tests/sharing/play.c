@@ -109,6 +109,32 @@ int used_slot(int place)
 	return slot;
 }
 
+bool can_be_first(int sock, int place)
+{
+	const struct sock *sk = &model.sock[sock];
+
+	return rules.strict || !sk->bereaved || (sk->heirs >> place & 1);
+}
+
+bool settled(int place, int slot)
+{
+	int sock = model.proc[place].fd[slot], i, j;
+	struct answer a;
+
+	if (can_be_first(sock, place))
+		return true;
+	for (i = 0; i < PLACES; i++)
+		for (j = 0; model.proc[i].lives && !busy[i] && can_be_first(sock, i) && j < FDS; j++)
+			if (model.proc[i].fd[j] == sock) {
+				say("before place %d uses %d place %d asks for the name of %d", place, slot, i, j);
+				a = crew_do(i, &(struct order){.op = NAME, .fd = FIRST_FD + j});
+				expect(&a, 0, 0);
+				model.sock[sock].bereaved = false;
+				return true;
+			}
+	return false;
+}
+
 /* May a process go in this way?  One is left always. */
 bool may_go(int place, bool allowed, bool carriers)
 {
@@ -185,7 +211,7 @@ static void read_all(void)
 
 	for (i = 0; i < PLACES; i++) {
 		for (j = 0; model.proc[i].lives && j < FDS; j++) {
-			if (model.proc[i].fd[j] < 0)
+			if (model.proc[i].fd[j] < 0 || !settled(i, j))
 				continue;
 			say("at the end place %d reads all from %d", i, j);
 			while (sock_of(i, j)->queued) {

@@ -20,6 +20,9 @@ int empty_place(void);
 int any_slot(int place, bool open);
 struct sock *sock_of(int place, int slot);
 int used_slot(int place); /* an open one, and rather one that is bound */
+/* Who has got it since its carrier was killed waits until one that had it before has used it: that happens here.  False: none can. */
+bool settled(int place, int slot);
+bool can_be_first(int sock, int place); /* ... to use it */
 /* May a process go in this way?  One is left always. */
 bool may_go(int place, bool allowed, bool carriers);
 /* These end the sequence if it is otherwise. */

@@ -53,7 +53,7 @@ bool do_send(int place)
 {
 	int slot = used_slot(place), port, i;
 
-	if (slot < 0)
+	if (slot < 0 || !settled(place, slot))
 		return false;
 	port = FIRST_PORT + (int)dice(PORTS);
 	for (i = 0; i < 3 && model.owner[port - FIRST_PORT] < 0; i++)
@@ -67,7 +67,7 @@ bool do_recv(int place)
 	struct order o = {.op = dice(5) ? RECV : PEEK, .fd = FIRST_FD + slot};
 	struct answer a;
 
-	if (slot < 0)
+	if (slot < 0 || !settled(place, slot))
 		return false;
 	o.arg = sock_of(place, slot)->queued > 0;
 	o.way = o.op == RECV && o.arg && !sock_of(place, slot)->value[NONBLOCK] && dice(2);
@@ -87,7 +87,7 @@ bool do_poll(int place)
 	struct order o = {.op = POLL, .fd = FIRST_FD + slot, .way = (int)dice(WAYS)};
 	struct answer a;
 
-	if (slot < 0)
+	if (slot < 0 || !settled(place, slot))
 		return false;
 	o.arg = sock_of(place, slot)->queued > 0;
 	say("place %d looks whether %d is readable, by %d", place, slot, o.way);
@@ -133,11 +133,11 @@ bool do_sleep(int place)
 
 	if (slot < 0 || sock_of(place, slot)->queued || !sock_of(place, slot)->port)
 		return false;
-	if (!by_poll && sock_of(place, slot)->value[NONBLOCK])
+	if ((!by_poll && sock_of(place, slot)->value[NONBLOCK]) || !settled(place, slot))
 		return false;
 	busy[place] = true;
 	sender = any_sender(&from);
-	if (sender < 0) {
+	if (sender < 0 || !settled(sender, from)) {
 		busy[place] = false;
 		return false;
 	}
@@ -149,6 +149,7 @@ bool do_sleep(int place)
 		crew_asleep(place);
 	if (!dice(3))
 		in_between();
+	settled(sender, from); /* if nobody else can, it is who sleeps */
 	if (!send_to_port(sender, from, port))
 		failed("no room in an empty queue");
 	busy[sender] = busy[place] = false;
@@ -168,7 +169,7 @@ bool do_kill_asleep(int place)
 	struct order o = {.op = RECV, .fd = FIRST_FD + slot, .arg = 1, .way = 1};
 
 	if (slot < 0 || sock_of(place, slot)->queued || sock_of(place, slot)->value[NONBLOCK] ||
-	    !may_go(place, rules.kill, rules.carrier_kill) || !read_before(place))
+	    !may_go(place, rules.kill, rules.carrier_kill) || !settled(place, slot) || !read_before(place))
 		return false;
 	say("place %d is killed while it sleeps in a receive of %d", place, slot);
 	crew_tell(place, &o);
