@@ -20,6 +20,7 @@
 #include "engine/carry.h"
 #include "engine/connection.h"
 #include "engine/message.h"
+#include "engine/mr.h"
 #include "engine/rdma.h"
 #include "engine/will.h"
 #include "engine/wires.h"
@@ -76,6 +77,7 @@ static void take_state(struct rds_sock *sk, const struct rds_share_state *st)
 	atomic_store(&sk->generic, st->generic);
 	atomic_store(&sk->sndtimeo_ns, st->sndtimeo_ns);
 	atomic_store(&sk->rcvtimeo_ns, st->rcvtimeo_ns);
+	atomic_store(&sk->freed_by_others, st->freed_by_others);
 	rds_barrier_go_on(&sk->barrier, st->barrier_id);
 }
 
@@ -195,6 +197,16 @@ static void show_port(struct rds_sock *sk, bool show)
 	rx_unlock();
 }
 
+static void drop_regions(struct rds_sock *sk)
+{
+	struct rds_mr *list;
+
+	rx_lock();
+	list = rds_mr_take_all(sk);
+	rx_unlock();
+	rds_mr_bury(list);
+}
+
 static int revive(struct rds_sock *sk, const struct rds_share_state *st, struct reader *r, bool sure)
 {
 	int inbox = os_fd(&sk->inbox_fd), err;
@@ -208,9 +220,10 @@ static int revive(struct rds_sock *sk, const struct rds_share_state *st, struct 
 	rx_unlock();
 	if (!err && st->bound)
 		err = take_port(sk);
-	/* First what arrives finds it, not open yet, and waits; then it can arrive. */
+	/* First what arrives finds it, not open yet, and waits, and regions; then it can arrive. */
 	if (!err && st->bound)
 		show_port(sk, true);
+	rds_away_regions_adopt(sk, !err && !st->freed_by_others);
 	if (!err) {
 		err = registry_sock_take(rds_eng->reg, sk->reg_idx, &sk->name, sure);
 		mine = !err;
@@ -225,6 +238,7 @@ static int revive(struct rds_sock *sk, const struct rds_share_state *st, struct 
 			show_port(sk, false);
 		if (mine)
 			registry_sock_leave(rds_eng->reg, sk->reg_idx, &sk->name);
+		drop_regions(sk);
 	}
 	rds_unlock(&rds_eng->control);
 	return err;

@@ -61,6 +61,12 @@ void rds_away_closed(void);
  * have nothing but the stand-in: a deposit is left for them (heir.c).
  */
 void rds_away_leave(int fd);
+/*
+ * Regions that this process has opened on such a socket (away_regions.c).  It carries that one now: they are regions of sk, before peers can reach it,
+ * but for those that may be none any more (all_there: none is).  control held.
+ */
+struct rds_sock;
+void rds_away_regions_adopt(struct rds_sock *sk, bool all_there);
 /* Forked child: channels are the parent's; what it needs to carry on, it has of its own (will.h). */
 void rds_away_forget(void);
 void rds_away_fork_prepare(void); /* before it, if there is an opportunity */

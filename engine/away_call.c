@@ -217,6 +217,8 @@ int rds_away_setsockopt(int fd, int level, int opt, const void *val, socklen_t l
 		away_try_option(&c, copy);
 	}
 	rc = away_call(fd, &c);
+	if (!rc)
+		away_tried_option(&c);
 	away_end(&c);
 	return (int)rc;
 }

@@ -22,6 +22,9 @@ struct away_slot {
 	bool greeted; /* the carrier has answered that it is there */
 	bool watched; /* and keeps the stand-in current */
 	bool memory_given; /* or known not to be wanted (away_rdma.c) */
+	bool has_memory;   /* it was wanted */
+	uint32_t carrier;  /* its number, if it is greeted */
+	unsigned regions;  /* as of when it knows of our regions (away_regions.c) */
 	char *packet;
 };
 
@@ -61,7 +64,17 @@ void away_slot_unused(struct away_slot *s); /* it has none */
 int away_memory_give(int fd, struct away_slot *s, struct away_call *c); /* before the first call that names memory: 0, or -errno as of away_call() */
 void away_try_message(struct away_call *c, const struct msghdr *msg);
 void away_try_option(struct away_call *c, const void *val);
+void away_tried_option(const struct away_call *c); /* it was set */
 int away_barrier(int fd, const void *val, int len, bool blocks);
+
+/* ---- away_regions.c ---- */
+void away_region_made(const struct away_slot *s,
+		      const struct rds_share_region *region); /* by a call on that channel; rkey 0: none */
+void away_region_freed(uint64_t inode, uint32_t rkey);
+int away_regions_tell(int fd, struct away_slot *s,
+		      struct away_call *c); /* before a call: 0, or -errno as of away_call() */
+void rds_away_regions_gone(uint64_t inode); /* the last number of that socket is closed here */
+void rds_away_regions_forget(void);	    /* forked child */
 
 /* ---- away.c ---- */
 /* One request and its answer, over this channel: 0, -errno, or -AWAY_LATE. */

@@ -41,6 +41,7 @@ int away_memory_give(int fd, struct away_slot *s, struct away_call *c)
 		return ask.a.result < 0 ? (int)ask.a.result : -EPROTO;
 	memcpy(&door, ask.out_data, sizeof(door));
 	err = rds_door_give(&door);
+	s->has_memory = !err;
 	s->memory_given = !err || err == -EPERM;
 	return err == -EPERM ? 0 : err;
 }
@@ -66,6 +67,17 @@ void away_try_option(struct away_call *c, const void *val)
 {
 	if (rds_rdma_opt_names_memory(c->q.level, c->q.opt, (socklen_t)c->q.arg) && c->q.has_name)
 		names(c, rds_rdma_try_opt(c->q.opt, val, (socklen_t)c->q.arg));
+}
+
+void away_tried_option(const struct away_call *c)
+{
+	struct rds_free_mr_args args;
+
+	if (!rds_rdma_opt_frees(c->q.level, c->q.opt) || c->q.data_len != sizeof(args))
+		return;
+	memcpy(&args, c->data->iov_base, sizeof(args));
+	if (args.cookie)
+		away_region_freed(c->inode, rds_cookie_rkey(args.cookie));
 }
 
 /* ---- the barrier ---- */

@@ -157,6 +157,7 @@ void rds_away_fork_prepare(void)
 void rds_away_forget(void)
 {
 	rds_door_forked((int)atomic_load(&owner));
+	rds_away_regions_forget();
 	os_fds_forked();
 	rds_heir_forked();
 	start_anew();
@@ -191,6 +192,7 @@ static void close_one(struct away_slot *s, uint64_t inode)
 
 void rds_away_gone(uint64_t inode)
 {
+	rds_away_regions_gone(inode);
 	each_slot(close_one, inode);
 	rds_heir_drop(inode);
 }

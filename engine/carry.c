@@ -373,7 +373,7 @@ int rds_carry_memory(uint64_t token, pid_t pid, int memory)
 	}
 	h->token = 0;
 	rds_memory_put(h->memory);
-	h->memory = rds_memory_new(memory);
+	h->memory = rds_memory_new(memory, pid);
 	return h->memory ? 0 : -ENOMEM;
 }
 

@@ -45,10 +45,20 @@ static struct rds_carry *carry_new(struct rds_sock *sk, int standin)
 	return c;
 }
 
+/* A child that is forked is another process, a process identifier can come again, and is not the same everywhere. */
+static uint32_t number(void)
+{
+	static uint32_t random;
+
+	while (!random)
+		os_random(&random, sizeof(random));
+	return random + (uint32_t)os_getpid();
+}
+
 /* With all that it takes to carry the socket on.  Not to ourselves: our lock on the will would go with the second number of it (will.c). */
 static int greet(struct rds_holder *h)
 {
-	struct rds_share_answer a = {.magic = RDS_SHARE_MAGIC, .kind = RDS_SHARE_HELLO};
+	struct rds_share_answer a = {.magic = RDS_SHARE_MAGIC, .kind = RDS_SHARE_HELLO, .carrier = number()};
 	int channel = atomic_load(&h->fd), fds[RDS_WILL_FDS];
 	unsigned n = os_peer_is_self(channel) ? 0 : rds_will_fds(h->carry->sk, fds);
 	struct stat st;

@@ -14,6 +14,7 @@
 
 #include "engine/legacy_abi.h"
 #include "engine/rdma.h"
+#include "engine/mr.h"
 #include "engine/rdma_try.h"
 
 static void fail(struct rds_carry_result *r, int err)
@@ -23,12 +24,23 @@ static void fail(struct rds_carry_result *r, int err)
 
 /* ---- memory ---- */
 
-/* Addresses in it are the other process's.  It gives us its memory before the first such call, if it can and may. */
-static bool at_hand(const struct rds_share_call *call, bool needed, struct rds_carry_result *r)
+static void call_for(const struct rds_share_call *call, struct rds_carry_result *r)
 {
 	static struct rds_caller caller; /* one helper, one call */
 	const struct rds_share_request *q = &call->req;
 
+	caller = (struct rds_caller){.memory = call->memory,
+				     .made = &r->a.made,
+				     .fault = q->fault,
+				     .word = q->word,
+				     .abi = q->abi,
+				     .epoch = q->epoch};
+	rds_caller = &caller;
+}
+
+/* Addresses in it are the other process's.  It gives us its memory before the first such call, if it can and may. */
+static bool at_hand(const struct rds_share_call *call, bool needed, struct rds_carry_result *r)
+{
 	if (!needed)
 		return true;
 	if (!call->memory) {
@@ -38,9 +50,7 @@ static bool at_hand(const struct rds_share_call *call, bool needed, struct rds_c
 		fail(r, -EOPNOTSUPP);
 		return false;
 	}
-	caller = (struct rds_caller){
-		.memory = call->memory, .fault = q->fault, .word = q->word, .abi = q->abi, .epoch = q->epoch};
-	rds_caller = &caller;
+	call_for(call, r);
 	return true;
 }
 
@@ -152,6 +162,8 @@ static void serve_setopt(struct rds_carry *c, const struct rds_share_call *call,
 	}
 	if (!at_hand(call, rds_rdma_opt_names_memory(q->level, q->opt, (socklen_t)q->arg), r))
 		return;
+	if (rds_rdma_opt_frees(q->level, q->opt))
+		call_for(call, r); /* it matters whose region it is */
 	/* What could not be read is no address here either. */
 	r->a.result = rds_setsockopt(c->sk, atomic_load(&c->standin), q->level, q->opt, q->has_name ? call->data : NULL,
 				     (socklen_t)q->arg);
@@ -221,6 +233,23 @@ static void serve_watch(struct rds_carry *c, const struct rds_share_call *call, 
 	rds_sock_watch(c->sk, atomic_load(&c->standin), call->req.opt != 0);
 }
 
+/* Opened with an earlier carrier. */
+static void serve_regions(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r)
+{
+	struct rds_share_region region;
+	size_t at;
+
+	if (!call->memory) {
+		fail(r, -EOPNOTSUPP);
+		return;
+	}
+	for (at = 0; at + sizeof(region) <= call->req.data_len && !atomic_load(&c->sk->freed_by_others);
+	     at += sizeof(region)) {
+		memcpy(&region, call->data + at, sizeof(region));
+		rds_mr_again(c->sk, &region, call->memory);
+	}
+}
+
 static void serve_error(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r)
 {
 	if (call->req.op == RDS_SHARE_TAKE_ERROR)
@@ -235,7 +264,7 @@ static serve_fn *const serves[RDS_SHARE_OPS] = {
 	[RDS_SHARE_CONNECT] = serve_name,    [RDS_SHARE_SOCKNAME] = serve_name_of, [RDS_SHARE_PEERNAME] = serve_name_of,
 	[RDS_SHARE_SETOPT] = serve_setopt,   [RDS_SHARE_GETOPT] = serve_getopt,	   [RDS_SHARE_IOCTL] = serve_ioctl,
 	[RDS_SHARE_WATCH] = serve_watch,     [RDS_SHARE_TAKE_ERROR] = serve_error, [RDS_SHARE_SET_ERROR] = serve_error,
-	[RDS_SHARE_BARRIER] = serve_barrier,
+	[RDS_SHARE_BARRIER] = serve_barrier, [RDS_SHARE_REGIONS] = serve_regions,
 };
 
 void rds_carry_serve(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r)

@@ -65,6 +65,7 @@ void rds_share_fill(const struct rds_sock *sk, struct rds_share_state *st)
 	st->rcvtimeo_ns = atomic_load(&sk->rcvtimeo_ns);
 	st->cong_mask = sk->cong_mask;
 	st->cong_notify = sk->cong_notify;
+	st->freed_by_others = atomic_load(&sk->freed_by_others);
 	st->barrier_id = atomic_load_explicit(&sk->barrier.last_id, memory_order_relaxed);
 }
 

@@ -12,7 +12,7 @@
  *      that outlives this process its sender has it until then, and will look for the port anew when we are gone (shutdown.c); over a device only
  *      what was never sent is sent again: what had come to us, and was not accepted, may be lost.
  *
- * Regions end, those of other processes, too; operations are waited for as messages are, and their notifications go along.
+ * Regions end; other processes open theirs again (away_regions.c).  Operations are waited for as messages are, and their notifications go along.
  *
  * If the program goes on after all (an exec that failed), it takes them back: the deposit if nobody was quicker, and all is as it was.
  */
@@ -25,6 +25,7 @@
 
 #include "engine/connection.h"
 #include "engine/message.h"
+#include "engine/mr.h"
 #include "engine/rdma.h"
 #include "engine/will.h"
 
@@ -239,6 +240,8 @@ void rds_leave_now(void)
  */
 static void let_go(struct rds_sock *sk)
 {
+	struct rds_mr *regions;
+
 	rx_lock();
 	if (rds_sock_bound(sk))
 		rds_bound_remove(sk);
@@ -248,7 +251,9 @@ static void let_go(struct rds_sock *sk)
 	sk->nobodys = false;
 	rx_lock();
 	rds_notify_drop(sk); /* they are in the deposit */
+	regions = rds_mr_take_all(sk);
 	rx_unlock();
+	rds_mr_bury(regions);
 	os_close_slot(&sk->pair.n[0]);
 	rds_will_close(sk);
 }

@@ -26,6 +26,7 @@
 struct rds_memory {
 	_Atomic int fd;
 	_Atomic unsigned refs;
+	int pid;
 	struct rds_chore burial;
 };
 
@@ -65,7 +66,7 @@ bool rds_memory_is(int fd, int pid)
 	return n == (long)strlen(want) && !memcmp(is, want, (size_t)n);
 }
 
-struct rds_memory *rds_memory_new(int fd)
+struct rds_memory *rds_memory_new(int fd, int pid)
 {
 	struct rds_memory *m = calloc(1, sizeof(*m));
 
@@ -74,6 +75,7 @@ struct rds_memory *rds_memory_new(int fd)
 		return NULL;
 	}
 	m->burial.fn = bury;
+	m->pid = pid;
 	atomic_store(&m->fd, -1);
 	atomic_store(&m->refs, 1);
 	if (os_dup_high_slot(fd, &m->fd)) {
@@ -82,6 +84,11 @@ struct rds_memory *rds_memory_new(int fd)
 	}
 	atomic_fetch_add(&rds_memories, 1);
 	return m;
+}
+
+bool rds_memory_same(const struct rds_memory *a, const struct rds_memory *b)
+{
+	return a && b && a->pid == b->pid;
 }
 
 struct rds_memory *rds_memory_hold(struct rds_memory *m)

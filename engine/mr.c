@@ -22,6 +22,7 @@
 
 #include "engine/legacy_abi.h"
 #include "engine/native.h"
+#include "engine/share.h"
 #include "engine/sock.h"
 #include "engine/uaccess.h"
 #include "engine/user_copy.h"
@@ -63,6 +64,19 @@ static uint32_t new_rkey(void)
 	return last_rkey;
 }
 
+/* rx held */
+static void put_in(struct rds_sock *sk, struct rds_mr *mr)
+{
+	mr->sk = sk;
+	mr->hash_next = *bucket(mr->rkey);
+	*bucket(mr->rkey) = mr;
+	mr->next = sk->regions;
+	mr->prev = &sk->regions;
+	if (mr->next)
+		mr->next->prev = &mr->next;
+	sk->regions = mr;
+}
+
 /* False: the socket has been closed meanwhile, and nobody would free it. */
 static bool link_mr(struct rds_sock *sk, struct rds_mr *mr, uint32_t *rkey)
 {
@@ -71,15 +85,8 @@ static bool link_mr(struct rds_sock *sk, struct rds_mr *mr, uint32_t *rkey)
 		rx_unlock();
 		return false;
 	}
-	mr->sk = sk;
 	mr->rkey = new_rkey();
-	mr->hash_next = *bucket(mr->rkey);
-	*bucket(mr->rkey) = mr;
-	mr->next = sk->regions;
-	mr->prev = &sk->regions;
-	if (mr->next)
-		mr->next->prev = &mr->next;
-	sk->regions = mr;
+	put_in(sk, mr);
 	*rkey = mr->rkey; /* from here on it may be gone at any time */
 	rx_unlock();
 	return true;
@@ -166,7 +173,42 @@ int rds_mr_get(struct rds_sock *sk, const struct rds_mr_request *req, uint64_t *
 		rds_mr_free(sk, *cookie);
 		return -EFAULT;
 	}
+	if (rds_caller && rds_caller->made)
+		*rds_caller->made = (struct rds_share_region){
+			.rkey = rkey, .base = found.base, .len = found.len, .flags = found.flags};
 	return 0;
+}
+
+static bool plausible(const struct rds_share_region *r)
+{
+	return r->rkey >= RDS_RKEY_LEAST && !(r->base & (PAGE - 1)) && r->len && !(r->len & (PAGE - 1)) &&
+	       r->len / PAGE <= RDS_MR_PAGES && r->base <= UINT64_MAX - r->len && !(r->flags & RDS_RDMA_USE_ONCE);
+}
+
+int rds_mr_again(struct rds_sock *sk, const struct rds_share_region *region, struct rds_memory *memory)
+{
+	struct rds_mr *mr = plausible(region) ? malloc(sizeof(*mr)) : NULL;
+	int err = 0;
+
+	if (!mr)
+		return plausible(region) ? -ENOMEM : -EINVAL;
+	*mr = (struct rds_mr){.rkey = region->rkey,
+			      .base = region->base,
+			      .len = region->len,
+			      .flags = region->flags,
+			      .memory = rds_memory_hold(memory),
+			      .unfit = memory != NULL};
+	rx_lock();
+	if (rds_mr_find(mr->rkey))
+		err = -EEXIST;
+	else if (memory && !atomic_load(&sk->open))
+		err = -EBADF;
+	else
+		put_in(sk, mr);
+	rx_unlock();
+	if (err)
+		mr_free(mr);
+	return err;
 }
 
 static bool writable_word(uint64_t at)
@@ -190,10 +232,15 @@ int rds_mr_free(struct rds_sock *sk, uint64_t cookie)
 
 	rx_lock();
 	mr = rds_mr_find(rds_cookie_rkey(cookie));
-	if (mr && mr->sk == sk)
+	if (mr && mr->sk == sk) {
+		if (mr->memory && !rds_memory_same(mr->memory, rds_caller ? rds_caller->memory : NULL))
+			atomic_store(&sk->freed_by_others, true);
+		if (rds_caller && rds_caller->made && rds_caller->made->rkey == mr->rkey)
+			rds_caller->made->rkey = 0; /* by the same call */
 		unlink_mr(mr);
-	else
+	} else {
 		mr = NULL;
+	}
 	rx_unlock();
 	rds_mr_bury(mr);
 	return mr ? 0 : -EINVAL;

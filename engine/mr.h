@@ -40,6 +40,12 @@ int rds_mr_get(struct rds_sock *sk, const struct rds_mr_request *req, uint64_t *
 int rds_mr_get_args(struct rds_sock *sk, const struct rds_get_mr_args *args, uint64_t *cookie);
 /* RDS_FREE_MR of a cookie other than 0: from the return on nobody reaches it. -EINVAL: not one of this socket's. */
 int rds_mr_free(struct rds_sock *sk, uint64_t cookie);
+/*
+ * One that another carrier of the socket has made, in memory (NULL: this process's): as it was, under the same key.  -EEXIST: the key is another one's
+ * here; -EINVAL; -ENOMEM; -EBADF: closed meanwhile.
+ */
+struct rds_share_region;
+int rds_mr_again(struct rds_sock *sk, const struct rds_share_region *region, struct rds_memory *memory);
 /* rx held */
 struct rds_mr *rds_mr_find(uint32_t rkey);
 bool rds_mr_owned(const struct rds_sock *sk, uint32_t rkey);

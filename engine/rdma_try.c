@@ -49,6 +49,11 @@ bool rds_rdma_opt_names_memory(int level, int opt, socklen_t len)
 	return opt == RDS_GET_MR_FOR_DEST || (opt == RDS_GET_MR && len != sizeof(int)); /* an int: RDS_SNDBUF of 2006 */
 }
 
+bool rds_rdma_opt_frees(int level, int opt)
+{
+	return (level == SOL_RDS || level == SOL_RDS_HISTORIC) && opt == RDS_FREE_MR;
+}
+
 /* ---- regions ---- */
 
 /* What is larger than any region is refused before its memory is looked at. */

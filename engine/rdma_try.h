@@ -13,6 +13,7 @@
 bool rds_rdma_names_memory(const struct msghdr *msg);
 /* A socket option of that length. */
 bool rds_rdma_opt_names_memory(int level, int opt, socklen_t len);
+bool rds_rdma_opt_frees(int level, int opt);
 
 struct rds_rdma_tried {
 	bool fault; /* some of it is not there: -EFAULT, when the call comes to that */

@@ -43,7 +43,7 @@
 #include "engine/registry.h"
 
 #define RDS_SHARE_MAGIC 0x48534452u /* "RDSH" */
-#define RDS_SHARE_VERSION 4
+#define RDS_SHARE_VERSION 5
 #define RDS_SHARE_INLINE 65536u	       /* bytes of a message in a packet; more goes in a memfd */
 #define RDS_SHARE_CONTROL 20480u       /* of control messages: the kernel's optmem_max */
 #define RDS_SHARE_NAME 128u	       /* sockaddr_storage */
@@ -68,6 +68,7 @@ enum rds_share_op {
 	RDS_SHARE_SET_ERROR,
 	RDS_SHARE_BARRIER, /* its data: struct rds_barrier_request, or flags says what is wrong with it; the mark comes back */
 	RDS_SHARE_MEMORY, /* where can this process's memory be given?  The answer: struct rds_door */
+	RDS_SHARE_REGIONS, /* its data: each struct rds_share_region that this process has opened, and another carrier was told of */
 	RDS_SHARE_OPS
 };
 
@@ -107,6 +108,7 @@ struct rds_share_state {
 	uint64_t sndtimeo_ns, rcvtimeo_ns;
 	uint64_t cong_mask, cong_notify;
 	uint64_t barrier_id; /* the last that was given out */
+	bool freed_by_others; /* a region, than by who had opened it: nobody else knows which */
 	uint32_t n_reports;
 };
 
@@ -166,6 +168,11 @@ struct rds_share_request {
 	int32_t abi, epoch;
 };
 
+/* A memory region of a holder's. */
+struct rds_share_region {
+	uint32_t rkey, reserved; /* 0: there is none */
+	uint64_t base, len, flags;
+};
 struct rds_share_answer {
 	uint32_t magic;
 	uint16_t kind;
@@ -175,6 +182,8 @@ struct rds_share_answer {
 	int64_t result;
 	uint32_t name_len, control_len, data_len, big; /* as above */
 	uint32_t len;				       /* what the call wrote to its length argument */
+	uint32_t carrier;			       /* HELLO: a number of the process */
+	struct rds_share_region made;		       /* by the call */
 };
 
 struct sockaddr_un;

@@ -81,6 +81,7 @@ struct rds_sock {
 	struct rds_zcopy_info *zhead, **ztail;
 	/* RDMA (rx): regions, what is to be told of operations */
 	struct rds_mr *regions;
+	_Atomic bool freed_by_others; /* one of another process's (share.h) */
 	_Atomic bool burying; /* closed, and a device may still know some of them */
 	struct rds_op *reports, **report_tail;
 	_Atomic unsigned nops; /* operations under way (written under rx) */

@@ -189,7 +189,104 @@ static void is_written(int fd)
 	check(write(done[1], "", 1) == 1, "write: %m");
 }
 
+/* Regions of the child's, opened with a carrier that ends, and how they are afterwards. */
+static uint64_t region, freed_region;
+
+static void opens(int fd)
+{
+	expect(get_mr(fd, p, PAGE, F_WRITE, &region), 0, "GET_MR of who does not carry");
+	expect(get_mr(fd, p, PAGE, F_WRITE, &freed_region), 0, "GET_MR of another one");
+	expect(free_mr(fd, freed_region, 0), 0, "its FREE_MR");
+	check(write(done[1], "", 1) == 1, "write: %m");
+	await_end();
+}
+
+static void reached(int fd, const char *when)
+{
+	struct sockaddr_in me = name_of(address(0), INIT_PORT);
+
+	(void)fd;
+	expect(AGENT(a, AGENT_FILL, .len = 64, .key = 9), 0, "fill");
+	expect(AGENT(a, AGENT_WRITE, .len = 64, .cookie = region, .remote = 128, .to = me), 0, "a write %s", when);
+	expect_bytes(p + 128, agent_memory(a, 0, 64), 64, "what was written");
+	expect(AGENT(a, AGENT_WRITE, .len = 64, .cookie = freed_region, .to = me), ST_REMOTE_ERROR,
+	       "a write to what was freed before");
+}
+
+static void ends_when_told(int fd)
+{
+	char c;
+
+	(void)fd;
+	check(read(done[0], &c, 1) == 1, "read: %m");
+}
+
+/* The carrier frees the other one's: who has opened it cannot know. */
+static void frees_and_ends(int fd)
+{
+	ends_when_told(fd);
+	expect(free_mr(fd, *shown, 0), 0, "FREE_MR of another process's");
+}
+
+static void has_none(int fd)
+{
+	char c = 0;
+
+	expect(get_mr(fd, p, PAGE, F_WRITE, shown), 0, "GET_MR of who does not carry");
+	check(write(done[1], &c, 1) == 1, "write: %m");
+	await_end();
+	expect(setsockopt(fd, SOL_RDS, OPT_RECVERR, &(int){1}, sizeof(int)), 0, "a call on the socket");
+	expect(AGENT(a, AGENT_WRITE, .len = 64, .cookie = *shown, .to = name_of(address(0), INIT_PORT)),
+	       ST_REMOTE_ERROR, "a write to what was freed by another process");
+}
+
+/* It carries the socket itself now. */
+static void keeps_region(int fd)
+{
+	opens(fd);
+	expect(setsockopt(fd, SOL_RDS, OPT_RECVERR, &(int){1}, sizeof(int)), 0, "a call on the socket");
+	reached(fd, "when its process carries the socket");
+	expect(free_mr(fd, region, 0), 0, "FREE_MR");
+	expect(AGENT(a, AGENT_WRITE, .len = 64, .cookie = region, .to = name_of(address(0), INIT_PORT)),
+	       ST_REMOTE_ERROR, "a write to what was freed");
+}
+
+/* Another child is quicker, and carries it. */
+static void keeps_region_away(int fd)
+{
+	int first[2], status;
+	char c;
+	pid_t pid;
+
+	check(pipe(first) == 0, "pipe: %m");
+	pid = fork();
+	if (!pid) {
+		close(first[0]);
+		await_end();
+		expect(setsockopt(fd, SOL_RDS, OPT_RECVERR, &(int){1}, sizeof(int)), 0, "a call of the first");
+		check(write(first[1], "", 1) == 1, "write: %m");
+		check(read(done[0], &c, 1) == 1, "read: %m"); /* it carries the socket */
+		_exit(0);
+	}
+	close(first[1]);
+	opens(fd);
+	check(read(first[0], &c, 1) == 1, "the first has failed");
+	expect(setsockopt(fd, SOL_RDS, OPT_RECVERR, &(int){1}, sizeof(int)), 0, "a call on the socket");
+	reached(fd, "when another process carries the socket");
+	expect(free_mr(fd, region, 0), 0, "FREE_MR");
+	expect(AGENT(a, AGENT_WRITE, .len = 64, .cookie = region, .to = name_of(address(0), INIT_PORT)),
+	       ST_REMOTE_ERROR, "a write to what was freed");
+	check(write(done[1], "", 1) == 1, "write: %m");
+	check(waitpid(pid, &status, 0) == pid && !status, "the first: %x", (unsigned)status);
+}
+
 /* ---- cases ---- */
+
+static bool from_the_beginning(void (*inherits)(int fd))
+{
+	return inherits == is_written || inherits == keeps_region || inherits == keeps_region_away ||
+	       inherits == has_none;
+}
 
 static void carrier(void (*sends)(int fd), void (*inherits)(int fd), bool killed)
 {
@@ -198,7 +295,7 @@ static void carrier(void (*sends)(int fd), void (*inherits)(int fd), bool killed
 	p = pages(PAGE);
 	pattern(p, PAGE, 5);
 	if (!fork()) {
-		if (inherits != is_written)
+		if (!from_the_beginning(inherits))
 			await_end();
 		inherits(fd);
 		check(write(report[1], "", 1) == 1, "write: %m");
@@ -256,9 +353,46 @@ static void busy_carrier(void)
 	handed_over(polls, is_written, false);
 }
 
-static const struct test_case cases[] = {
-	{"busy-carrier", busy_carrier},
-	{"notifications", notifications}, {"marks", marks}, {"marks-of-the-killed", marks_of_the_killed}};
+static void regions(void)
+{
+	handed_over(ends_when_told, keeps_region, false);
+}
+
+static void regions_killed(void)
+{
+	handed_over(ends_when_told, keeps_region, true);
+}
+
+static void regions_away(void)
+{
+	handed_over(ends_when_told, keeps_region_away, false);
+}
+
+static void regions_freed(void)
+{
+	handed_over(frees_and_ends, has_none, false);
+}
+
+static void regions_freed_killed(void)
+{
+	handed_over(frees_and_ends, has_none, true);
+}
+
+static void regions_away_killed(void)
+{
+	handed_over(ends_when_told, keeps_region_away, true);
+}
+
+static const struct test_case cases[] = {{"busy-carrier", busy_carrier},
+					 {"regions", regions},
+					 {"regions-of-the-killed", regions_killed},
+					 {"regions-elsewhere", regions_away},
+					 {"regions-of-the-killed-elsewhere", regions_away_killed},
+					 {"regions-freed", regions_freed},
+					 {"regions-freed-by-the-killed", regions_freed_killed},
+					 {"notifications", notifications},
+					 {"marks", marks},
+					 {"marks-of-the-killed", marks_of_the_killed}};
 
 int main(int argc, char **argv)
 {

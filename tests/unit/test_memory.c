@@ -49,7 +49,7 @@ static struct rds_memory *its_memory(void)
 	ck_assert_uint_eq(n, 1);
 	ck_assert(rds_memory_is(fds[0], other));
 	ck_assert(!rds_memory_is(fds[0], other + 1));
-	return rds_memory_new(fds[0]);
+	return rds_memory_new(fds[0], other);
 }
 
 static void its_end(void)

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * away_regions.c - the memory regions that this process has opened on sockets which other processes carry.  They are its own, whoever carries the
+ * socket: who becomes the carrier is told of them before the next call on the socket, and if that is this process, they are regions like any other.
+ *
+ * Regions for one use are not kept: only the carrier knows when they end.  They end with it.
+ * An entry belongs to whoever has moved its state to BUSY; there is no lock, because a signal handler may make calls.  Entries are never given back,
+ * only used again.
+ *
+ * Must not know what a region is to the engine (mr.c).
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "engine/away_impl.h"
+#include "engine/mr.h"
+#include "engine/os.h"
+#include "engine/sock.h"
+
+#define CHUNK 64u
+#define CHUNKS 256u
+#define TOLD 64u /* in one request */
+
+enum { FREE, USED, BUSY };
+
+struct entry {
+	_Atomic uint32_t state;
+	uint32_t carrier; /* that knows of it */
+	uint64_t inode;
+	struct rds_share_region region;
+};
+
+static _Atomic(struct entry *) chunks[CHUNKS];
+static _Atomic unsigned entries;	/* USED */
+static _Atomic unsigned generation = 1; /* an entry has been added */
+
+static bool take(struct entry *e, uint32_t from)
+{
+	return atomic_compare_exchange_strong(&e->state, &from, BUSY);
+}
+
+static struct entry *chunk_new(unsigned i)
+{
+	struct entry *none = NULL;
+	void *mem;
+
+	if (os_mmap(CHUNK * sizeof(*none), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, &mem))
+		return NULL;
+	if (atomic_compare_exchange_strong(&chunks[i], &none, mem))
+		return mem;
+	os_munmap(mem, CHUNK * sizeof(*none));
+	return none;
+}
+
+/* for (at = 0; (e = next(&at));): all that there have been */
+static struct entry *next(unsigned *at)
+{
+	struct entry *chunk = *at < CHUNK * CHUNKS ? atomic_load(&chunks[*at / CHUNK]) : NULL;
+
+	return chunk ? &chunk[(*at)++ % CHUNK] : NULL;
+}
+
+static struct entry *unused(void)
+{
+	struct entry *e;
+	unsigned at = 0;
+
+	while ((e = next(&at)))
+		if (atomic_load_explicit(&e->state, memory_order_relaxed) == FREE && take(e, FREE))
+			return e;
+	if (at == CHUNK * CHUNKS || !(e = chunk_new(at / CHUNK)) || !take(e, FREE))
+		return NULL;
+	return e;
+}
+
+static void give_up(struct entry *e)
+{
+	atomic_store(&e->state, FREE);
+	atomic_fetch_sub(&entries, 1);
+}
+
+void away_region_made(const struct away_slot *s, const struct rds_share_region *region)
+{
+	struct entry *e = region->rkey && !(region->flags & RDS_RDMA_USE_ONCE) ? unused() : NULL;
+
+	if (!e)
+		return;
+	e->carrier = s->carrier;
+	e->inode = s->inode;
+	e->region = *region;
+	atomic_fetch_add(&entries, 1);
+	atomic_store(&e->state, USED);
+	atomic_fetch_add(&generation, 1);
+}
+
+static void drop(uint64_t inode, uint32_t rkey)
+{
+	struct entry *e;
+	unsigned at = 0;
+
+	while (atomic_load(&entries) && (e = next(&at))) {
+		if (atomic_load(&e->state) != USED || e->inode != inode || (rkey && e->region.rkey != rkey) ||
+		    !take(e, USED))
+			continue;
+		if (e->inode == inode && (!rkey || e->region.rkey == rkey))
+			give_up(e);
+		else
+			atomic_store(&e->state, USED);
+	}
+}
+
+void away_region_freed(uint64_t inode, uint32_t rkey)
+{
+	drop(inode, rkey);
+}
+
+void rds_away_regions_gone(uint64_t inode)
+{
+	drop(inode, 0);
+}
+
+void rds_away_regions_forget(void)
+{
+	struct entry *e;
+	unsigned at = 0;
+
+	while ((e = next(&at)))
+		atomic_store(&e->state, FREE);
+	atomic_store(&entries, 0);
+}
+
+/* ---- another carrier ---- */
+
+/* What it does not know of, up to TOLD of them; it will. */
+static unsigned collect(const struct away_slot *s, struct rds_share_region *due)
+{
+	struct entry *e;
+	unsigned at = 0, n = 0;
+
+	while (n < TOLD && (e = next(&at))) {
+		if (atomic_load(&e->state) != USED || e->inode != s->inode || e->carrier == s->carrier ||
+		    !take(e, USED))
+			continue;
+		if (e->inode == s->inode && e->carrier != s->carrier) {
+			e->carrier = s->carrier;
+			due[n++] = e->region;
+		}
+		atomic_store(&e->state, USED);
+	}
+	return n;
+}
+
+static int tell(int fd, struct away_slot *s, struct away_call *c, const struct rds_share_region *due, unsigned n)
+{
+	struct iovec iov = {(void *)(uintptr_t)due, n * sizeof(*due)};
+	struct away_call ask = {
+		.q = {.op = RDS_SHARE_REGIONS, .may_wait = c->q.may_wait, .data_len = (uint32_t)iov.iov_len},
+		.data = &iov,
+		.n_data = 1,
+		.inode = c->inode,
+		.since = c->since ? c->since : &c->began};
+	int err = away_memory_give(fd, s, c);
+
+	if (!err) {
+		err = away_ask(fd, s, &ask);
+		c->late = ask.late;
+	}
+	if (!err && ask.a.result)
+		rds_warn_once("memory regions of an RDS socket end with the process that has carried it: the next one "
+			      "does not get at this one's memory");
+	return err;
+}
+
+/* They are to be told again. */
+static void not_told(const struct away_slot *s)
+{
+	struct entry *e;
+	unsigned at = 0;
+
+	while ((e = next(&at)))
+		if (atomic_load(&e->state) == USED && e->inode == s->inode && take(e, USED)) {
+			e->carrier = 0;
+			atomic_store(&e->state, USED);
+		}
+}
+
+int away_regions_tell(int fd, struct away_slot *s, struct away_call *c)
+{
+	struct rds_share_region due[TOLD];
+	unsigned now = atomic_load(&generation), n;
+	int err = 0;
+
+	if (!atomic_load(&entries) || s->regions == now)
+		return 0;
+	while (!err && (n = collect(s, due)))
+		err = tell(fd, s, c, due, n);
+	if (err)
+		not_told(s);
+	else
+		s->regions = now;
+	return err;
+}
+
+/* ---- this process is the carrier ---- */
+
+void rds_away_regions_adopt(struct rds_sock *sk, bool all_there)
+{
+	struct entry *e;
+	unsigned at = 0;
+
+	while (atomic_load(&entries) && (e = next(&at))) {
+		if (atomic_load(&e->state) != USED || e->inode != sk->inode || !take(e, USED))
+			continue;
+		if (all_there && rds_mr_again(sk, &e->region, NULL))
+			rds_warn_once("a memory region of an RDS socket is lost with the process that carried it");
+		give_up(e);
+	}
+}
