@@ -47,7 +47,7 @@ static int read_hello(struct away_slot *s)
 	if (n == 0 || n == -ECONNRESET)
 		return -EAGAIN; /* our request was lost on the way: once more */
 	s->greeted = n == (ssize_t)sizeof(a) && a.magic == RDS_SHARE_MAGIC && a.kind == RDS_SHARE_HELLO;
-	s->carrier = a.carrier;
+	s->carrier = s->greeted ? a.carrier : 0;
 	return s->greeted ? 0 : -EPROTO;
 }
 
@@ -78,7 +78,7 @@ static int dial(int fd, struct away_call *c, struct away_slot *s, bool quiet)
 		os_close(sv[0]);
 		return err;
 	}
-	s->greeted = s->memory_given = s->has_memory = false;
+	s->greeted = s->memory_given = false;
 	s->regions = 0;
 	s->watched = !quiet;
 	s->seq = 0;
@@ -352,19 +352,17 @@ static int outcome(int fd, struct away_slot *s, struct away_call *c)
 
 static int run(int fd, struct away_slot *s, struct away_call *c)
 {
-	int err = away_regions_tell(fd, s, c);
+	int err = c->q.op == RDS_SHARE_WATCH ? 0 : away_regions_tell(fd, s, c);
 
 	if (!err && c->q.names_memory)
 		err = away_memory_give(fd, s, c);
-
 	if (err) /* nothing of the call itself has been asked for */
 		return err;
 	err = send_request(s, c);
 	if (!err)
 		err = outcome(fd, s, c);
-	if (!err && c->q.names_memory &&
-	    s->has_memory) /* else it could have us open whatever it likes, when we carry the socket */
-		away_region_made(s, &c->a.made);
+	if (!err && c->a.made && c->opens.bytes)
+		away_region_made(s, c->a.made, &c->opens);
 	if (err == -AWAY_LATE && !c->underway && !away_withdraw(s, c)) {
 		err = outcome(fd, s, c);
 		if (err == -ECONNRESET) /* not made: the carrier says so */

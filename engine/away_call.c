@@ -202,6 +202,8 @@ int rds_away_setsockopt(int fd, int level, int opt, const void *val, socklen_t l
 	struct away_call c = {.q = {.op = RDS_SHARE_SETOPT, .level = level, .opt = opt, .arg = len}};
 	unsigned char copy[RDS_SHARE_OPTION];
 	struct iovec iov = {copy, len < sizeof(copy) ? len : sizeof(copy)};
+	struct away_region was;
+	bool ours;
 	int64_t rc;
 
 	if ((level == SOL_RDS || level == SOL_RDS_HISTORIC) && opt == RDS_BARRIER)
@@ -216,9 +218,12 @@ int rds_away_setsockopt(int fd, int level, int opt, const void *val, socklen_t l
 		c.n_data = 1;
 		away_try_option(&c, copy);
 	}
+	ours = away_frees(fd, &c, &was);
 	rc = away_call(fd, &c);
-	if (!rc)
-		away_tried_option(&c);
+	if (ours && rc == -EINVAL) /* it ended with an earlier carrier, and was not opened again */
+		rc = 0;
+	else if (ours && rc)
+		away_region_kept(&was);
 	away_end(&c);
 	return (int)rc;
 }

@@ -10,6 +10,7 @@
 #include <sys/uio.h>
 
 #include "engine/away.h"
+#include "engine/rdma_args.h"
 #include "engine/share.h"
 
 /* One channel, and the memory for one packet. */
@@ -22,7 +23,6 @@ struct away_slot {
 	bool greeted; /* the carrier has answered that it is there */
 	bool watched; /* and keeps the stand-in current */
 	bool memory_given; /* or known not to be wanted (away_rdma.c) */
-	bool has_memory;   /* it was wanted */
 	uint32_t carrier;  /* its number, if it is greeted */
 	unsigned regions;  /* as of when it knows of our regions (away_regions.c) */
 	char *packet;
@@ -38,6 +38,7 @@ struct away_call {
 	uint64_t *since; /* when the caller began to wait, 0: not yet; NULL: this call does */
 	/* while it waits */
 	uint64_t inode, began;
+	struct rds_mr_request opens; /* of our memory; bytes 0: nothing */
 	int late;	/* what it says when it waits no longer */
 	bool cancelled; /* it waits for what became of that */
 	bool asleep;	/* at the carrier */
@@ -64,15 +65,24 @@ void away_slot_unused(struct away_slot *s); /* it has none */
 int away_memory_give(int fd, struct away_slot *s, struct away_call *c); /* before the first call that names memory: 0, or -errno as of away_call() */
 void away_try_message(struct away_call *c, const struct msghdr *msg);
 void away_try_option(struct away_call *c, const void *val);
-void away_tried_option(const struct away_call *c); /* it was set */
+/* RDS_FREE_MR is about to be asked for.  True: of a region that this process has opened (*was), which is as away_region_freed() says. */
+struct away_region;
+bool away_frees(int fd, const struct away_call *c, struct away_region *was);
 int away_barrier(int fd, const void *val, int len, bool blocks);
 
 /* ---- away_regions.c ---- */
-void away_region_made(const struct away_slot *s,
-		      const struct rds_share_region *region); /* by a call on that channel; rkey 0: none */
-void away_region_freed(uint64_t inode, uint32_t rkey);
-int away_regions_tell(int fd, struct away_slot *s,
-		      struct away_call *c); /* before a call: 0, or -errno as of away_call() */
+/* By a call on that channel, which asked for this.  The key alone is the carrier's word: what it opens is ours to know. */
+void away_region_made(const struct away_slot *s, uint32_t rkey, const struct rds_mr_request *asked);
+/* It is about to be freed: no other thread opens it again.  False: it was none of these. */
+struct away_region {
+	uint64_t inode;
+	uint32_t carrier;
+	struct rds_share_region region;
+};
+bool away_region_freed(uint64_t inode, uint32_t rkey, struct away_region *was);
+void away_region_kept(const struct away_region *was); /* it was not */
+/* Before a call: 0, or -errno as of away_call(). */
+int away_regions_tell(int fd, struct away_slot *s, struct away_call *c);
 void rds_away_regions_gone(uint64_t inode); /* the last number of that socket is closed here */
 void rds_away_regions_forget(void);	    /* forked child */
 

@@ -41,7 +41,6 @@ int away_memory_give(int fd, struct away_slot *s, struct away_call *c)
 		return ask.a.result < 0 ? (int)ask.a.result : -EPROTO;
 	memcpy(&door, ask.out_data, sizeof(door));
 	err = rds_door_give(&door);
-	s->has_memory = !err;
 	s->memory_given = !err || err == -EPERM;
 	return err == -EPERM ? 0 : err;
 }
@@ -55,6 +54,7 @@ static void names(struct away_call *c, struct rds_rdma_tried tried)
 	c->q.word = tried.word;
 	c->q.abi = (int32_t)rds_options()->abi;
 	c->q.epoch = rds_abi_epoch();
+	c->opens = tried.opens;
 }
 
 void away_try_message(struct away_call *c, const struct msghdr *msg)
@@ -69,15 +69,15 @@ void away_try_option(struct away_call *c, const void *val)
 		names(c, rds_rdma_try_opt(c->q.opt, val, (socklen_t)c->q.arg));
 }
 
-void away_tried_option(const struct away_call *c)
+bool away_frees(int fd, const struct away_call *c, struct away_region *was)
 {
 	struct rds_free_mr_args args;
+	struct stat st;
 
-	if (!rds_rdma_opt_frees(c->q.level, c->q.opt) || c->q.data_len != sizeof(args))
-		return;
+	if (!rds_rdma_opt_frees(c->q.level, c->q.opt) || c->q.data_len != sizeof(args) || os_fstat(fd, &st))
+		return false;
 	memcpy(&args, c->data->iov_base, sizeof(args));
-	if (args.cookie)
-		away_region_freed(c->inode, rds_cookie_rkey(args.cookie));
+	return args.cookie && away_region_freed(st.st_ino, rds_cookie_rkey(args.cookie), was);
 }
 
 /* ---- the barrier ---- */

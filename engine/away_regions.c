@@ -4,7 +4,7 @@
  * socket: who becomes the carrier is told of them before the next call on the socket, and if that is this process, they are regions like any other.
  *
  * Regions for one use are not kept: only the carrier knows when they end.  They end with it.
- * An entry belongs to whoever has moved its state to BUSY; there is no lock, because a signal handler may make calls.  Entries are never given back,
+ * An entry belongs to whoever has moved its state to NEW or BUSY; there is no lock, because a signal handler may make calls.  Entries are never given back,
  * only used again.
  *
  * Must not know what a region is to the engine (mr.c).
@@ -22,7 +22,8 @@
 #define CHUNKS 256u
 #define TOLD 64u /* in one request */
 
-enum { FREE, USED, BUSY };
+/* NEW: nobody else knows its key yet; BUSY: is looked at, and stays; DOOMED: BUSY, and goes then. */
+enum { FREE, NEW, USED, BUSY, DOOMED };
 
 struct entry {
 	_Atomic uint32_t state;
@@ -35,9 +36,9 @@ static _Atomic(struct entry *) chunks[CHUNKS];
 static _Atomic unsigned entries;	/* USED */
 static _Atomic unsigned generation = 1; /* an entry has been added */
 
-static bool take(struct entry *e, uint32_t from)
+static bool turn(struct entry *e, uint32_t from, uint32_t to)
 {
-	return atomic_compare_exchange_strong(&e->state, &from, BUSY);
+	return atomic_compare_exchange_strong(&e->state, &from, to);
 }
 
 static struct entry *chunk_new(unsigned i)
@@ -66,12 +67,13 @@ static struct entry *unused(void)
 	struct entry *e;
 	unsigned at = 0;
 
-	while ((e = next(&at)))
-		if (atomic_load_explicit(&e->state, memory_order_relaxed) == FREE && take(e, FREE))
-			return e;
-	if (at == CHUNK * CHUNKS || !(e = chunk_new(at / CHUNK)) || !take(e, FREE))
-		return NULL;
-	return e;
+	for (;;) {
+		while ((e = next(&at)))
+			if (atomic_load_explicit(&e->state, memory_order_relaxed) == FREE && turn(e, FREE, NEW))
+				return e;
+		if (at == CHUNK * CHUNKS || !chunk_new(at / CHUNK))
+			return NULL;
+	}
 }
 
 static void give_up(struct entry *e)
@@ -80,44 +82,78 @@ static void give_up(struct entry *e)
 	atomic_fetch_sub(&entries, 1);
 }
 
-void away_region_made(const struct away_slot *s, const struct rds_share_region *region)
+/* Has been looked at. */
+static void give_back(struct entry *e)
 {
-	struct entry *e = region->rkey && !(region->flags & RDS_RDMA_USE_ONCE) ? unused() : NULL;
+	if (!turn(e, BUSY, USED))
+		give_up(e);
+}
 
-	if (!e)
+void away_region_kept(const struct away_region *r)
+{
+	struct entry *e = unused();
+
+	if (!e) {
+		rds_warn_once(
+			"more than %u memory regions of RDS sockets that other processes carry: some will end with "
+			"their carrier",
+			CHUNK * CHUNKS);
 		return;
-	e->carrier = s->carrier;
-	e->inode = s->inode;
-	e->region = *region;
+	}
+	e->carrier = r->carrier;
+	e->inode = r->inode;
+	e->region = r->region;
 	atomic_fetch_add(&entries, 1);
 	atomic_store(&e->state, USED);
 	atomic_fetch_add(&generation, 1);
 }
 
-static void drop(uint64_t inode, uint32_t rkey)
+void away_region_made(const struct away_slot *s, uint32_t rkey, const struct rds_mr_request *asked)
+{
+	struct away_region r = {s->inode, s->carrier, {.rkey = rkey, .flags = asked->flags}};
+
+	rds_mr_pages(asked, &r.region.base, &r.region.len);
+	if (!(asked->flags & RDS_RDMA_USE_ONCE))
+		away_region_kept(&r);
+}
+
+static bool is(const struct entry *e, uint64_t inode, uint32_t rkey)
+{
+	uint32_t state = atomic_load(&e->state);
+
+	return (state == USED || state == BUSY) && e->inode == inode && (!rkey || e->region.rkey == rkey);
+}
+
+/* By whoever else it is looked at: it goes.  rkey 0: all of that socket.  True: there was any; *was is the last one, if it is asked for. */
+static bool drop(uint64_t inode, uint32_t rkey, struct away_region *was)
 {
 	struct entry *e;
 	unsigned at = 0;
+	bool any = false;
 
-	while (atomic_load(&entries) && (e = next(&at))) {
-		if (atomic_load(&e->state) != USED || e->inode != inode || (rkey && e->region.rkey != rkey) ||
-		    !take(e, USED))
-			continue;
-		if (e->inode == inode && (!rkey || e->region.rkey == rkey))
-			give_up(e);
-		else
-			atomic_store(&e->state, USED);
-	}
+	while (atomic_load(&entries) && (e = next(&at)))
+		while (is(e, inode, rkey)) {
+			struct away_region now = {e->inode, e->carrier, e->region};
+
+			if (turn(e, USED, NEW))
+				give_up(e);
+			else if (!turn(e, BUSY, DOOMED))
+				continue;
+			any = true;
+			if (was)
+				*was = now;
+		}
+	return any;
 }
 
-void away_region_freed(uint64_t inode, uint32_t rkey)
+bool away_region_freed(uint64_t inode, uint32_t rkey, struct away_region *was)
 {
-	drop(inode, rkey);
+	return drop(inode, rkey, was);
 }
 
 void rds_away_regions_gone(uint64_t inode)
 {
-	drop(inode, 0);
+	drop(inode, 0, NULL);
 }
 
 void rds_away_regions_forget(void)
@@ -132,25 +168,38 @@ void rds_away_regions_forget(void)
 
 /* ---- another carrier ---- */
 
-/* What it does not know of, up to TOLD of them; it will. */
-static unsigned collect(const struct away_slot *s, struct rds_share_region *due)
+/* What it does not know of, from *at on. */
+static unsigned collect(const struct away_slot *s, unsigned *at, struct rds_share_region *due)
 {
 	struct entry *e;
-	unsigned at = 0, n = 0;
+	unsigned n = 0;
 
-	while (n < TOLD && (e = next(&at))) {
-		if (atomic_load(&e->state) != USED || e->inode != s->inode || e->carrier == s->carrier ||
-		    !take(e, USED))
+	while (n < TOLD && (e = next(at))) {
+		if (!is(e, s->inode, 0) || !turn(e, USED, BUSY))
 			continue;
-		if (e->inode == s->inode && e->carrier != s->carrier) {
-			e->carrier = s->carrier;
+		if (e->inode == s->inode && e->carrier != s->carrier)
 			due[n++] = e->region;
-		}
-		atomic_store(&e->state, USED);
+		give_back(e);
 	}
 	return n;
 }
 
+static void told(const struct away_slot *s, const struct rds_share_region *due, unsigned n)
+{
+	struct entry *e;
+	unsigned at = 0, i;
+
+	while ((e = next(&at))) {
+		if (!is(e, s->inode, 0) || !turn(e, USED, BUSY))
+			continue;
+		for (i = 0; i < n && e->inode == s->inode; i++)
+			if (due[i].rkey == e->region.rkey)
+				e->carrier = s->carrier;
+		give_back(e);
+	}
+}
+
+/* Another thread may do the same: the carrier takes the first. */
 static int tell(int fd, struct away_slot *s, struct away_call *c, const struct rds_share_region *due, unsigned n)
 {
 	struct iovec iov = {(void *)(uintptr_t)due, n * sizeof(*due)};
@@ -166,38 +215,25 @@ static int tell(int fd, struct away_slot *s, struct away_call *c, const struct r
 		err = away_ask(fd, s, &ask);
 		c->late = ask.late;
 	}
+	if (!err)
+		told(s, due, n);
 	if (!err && ask.a.result)
 		rds_warn_once("memory regions of an RDS socket end with the process that has carried it: the next one "
 			      "does not get at this one's memory");
 	return err;
 }
 
-/* They are to be told again. */
-static void not_told(const struct away_slot *s)
-{
-	struct entry *e;
-	unsigned at = 0;
-
-	while ((e = next(&at)))
-		if (atomic_load(&e->state) == USED && e->inode == s->inode && take(e, USED)) {
-			e->carrier = 0;
-			atomic_store(&e->state, USED);
-		}
-}
-
 int away_regions_tell(int fd, struct away_slot *s, struct away_call *c)
 {
 	struct rds_share_region due[TOLD];
-	unsigned now = atomic_load(&generation), n;
+	unsigned now = atomic_load(&generation), n, at = 0;
 	int err = 0;
 
 	if (!atomic_load(&entries) || s->regions == now)
 		return 0;
-	while (!err && (n = collect(s, due)))
+	while (!err && (n = collect(s, &at, due)))
 		err = tell(fd, s, c, due, n);
-	if (err)
-		not_told(s);
-	else
+	if (!err)
 		s->regions = now;
 	return err;
 }
@@ -210,10 +246,13 @@ void rds_away_regions_adopt(struct rds_sock *sk, bool all_there)
 	unsigned at = 0;
 
 	while (atomic_load(&entries) && (e = next(&at))) {
-		if (atomic_load(&e->state) != USED || e->inode != sk->inode || !take(e, USED))
+		if (!is(e, sk->inode, 0) || !turn(e, USED, BUSY))
 			continue;
-		if (all_there && rds_mr_again(sk, &e->region, NULL))
+		if (e->inode == sk->inode && all_there && rds_mr_again(sk, &e->region, NULL))
 			rds_warn_once("a memory region of an RDS socket is lost with the process that carried it");
-		give_up(e);
+		if (e->inode == sk->inode)
+			give_up(e);
+		else
+			give_back(e);
 	}
 }

@@ -352,13 +352,6 @@ static bool tell_door(struct rds_holder *h, uint32_t seq)
 	return true;
 }
 
-static bool made_by(const struct rds_holder *h, pid_t pid)
-{
-	struct ucred cred;
-
-	return os_peer(atomic_load(&h->fd), &cred) && cred.pid == pid;
-}
-
 int rds_carry_memory(uint64_t token, pid_t pid, int memory)
 {
 	const struct rds_carry *c;
@@ -367,7 +360,7 @@ int rds_carry_memory(uint64_t token, pid_t pid, int memory)
 	for (c = carried; c && !h; c = c->next)
 		for (h = c->holders; h && (!h->token || h->token != token); h = h->next)
 			;
-	if (!h || !made_by(h, pid)) {
+	if (!h || h->pid != pid) {
 		os_close(memory);
 		return -EPERM;
 	}
@@ -413,6 +406,7 @@ static bool request(struct rds_holder *h, struct rds_share_call *call)
 		return gone;
 	}
 	call->memory = rds_memory_hold(h->memory);
+	call->pid = h->pid;
 	atomic_store(&sk->carried, true);
 	if (!try_call(h, call, false, &gone))
 		return sleep_call(h, call);

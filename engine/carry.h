@@ -16,6 +16,7 @@ struct rds_holder {
 	_Atomic int fd;
 	struct rds_carry *carry;
 	struct rds_memory *memory; /* the holder's (held); NULL: it has not been given */
+	int pid;		   /* that has made the channel; 0: not known here */
 	uint64_t token;		   /* with which it is given (memory_door.h); 0: not asked for */
 	struct rds_holder *next;
 	/* the call that sleeps */
@@ -42,6 +43,7 @@ struct rds_share_call {
 	struct rds_share_request req;
 	char *name, *control, *data;
 	struct rds_memory *memory; /* the holder's (held) */
+	int pid;		   /* ... process; 0: not known here */
 	int memfd; /* -1: none */
 	void *mapped;
 	char bytes[];

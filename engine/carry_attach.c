@@ -45,20 +45,19 @@ static struct rds_carry *carry_new(struct rds_sock *sk, int standin)
 	return c;
 }
 
-/* A child that is forked is another process, a process identifier can come again, and is not the same everywhere. */
-static uint32_t number(void)
+/* Another one each time that the socket changes hands. */
+static uint32_t number(struct rds_sock *sk)
 {
-	static uint32_t random;
-
-	while (!random)
-		os_random(&random, sizeof(random));
-	return random + (uint32_t)os_getpid();
+	while (!sk->carrier)
+		os_random(&sk->carrier, sizeof(sk->carrier));
+	return sk->carrier;
 }
 
 /* With all that it takes to carry the socket on.  Not to ourselves: our lock on the will would go with the second number of it (will.c). */
 static int greet(struct rds_holder *h)
 {
-	struct rds_share_answer a = {.magic = RDS_SHARE_MAGIC, .kind = RDS_SHARE_HELLO, .carrier = number()};
+	struct rds_share_answer a = {
+		.magic = RDS_SHARE_MAGIC, .kind = RDS_SHARE_HELLO, .carrier = number(h->carry->sk)};
 	int channel = atomic_load(&h->fd), fds[RDS_WILL_FDS];
 	unsigned n = os_peer_is_self(channel) ? 0 : rds_will_fds(h->carry->sk, fds);
 	struct stat st;
@@ -72,6 +71,7 @@ static int greet(struct rds_holder *h)
 static int holder_new(struct rds_carry *c, int channel)
 {
 	struct rds_holder *h = calloc(1, sizeof(*h));
+	struct ucred cred;
 	int err;
 
 	if (!h) {
@@ -85,11 +85,13 @@ static int holder_new(struct rds_carry *c, int channel)
 		return err;
 	}
 	rds_holder_begin(h);
+	h->pid = os_peer(channel, &cred) ? cred.pid : 0;
 	h->carry = c;
 	err = rds_event_add(&h->ev, atomic_load(&h->fd), EPOLLIN | EPOLLRDHUP);
 	if (!err)
 		err = greet(h);
 	if (err) {
+		rds_event_del(atomic_load(&h->fd)); /* others may have copies of it */
 		os_close_slot(&h->fd);
 		free(h);
 		return err;

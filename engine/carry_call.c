@@ -67,6 +67,7 @@ int rds_carry_call_read(const char *packet, size_t len, int memfd, struct rds_sh
 	call->memfd = memfd;
 	call->mapped = NULL;
 	call->memory = NULL;
+	call->pid = 0;
 	err = map_big(call);
 	if (err) {
 		rds_carry_call_free(call);

@@ -30,6 +30,7 @@ static void call_for(const struct rds_share_call *call, struct rds_carry_result 
 	const struct rds_share_request *q = &call->req;
 
 	caller = (struct rds_caller){.memory = call->memory,
+				     .pid = call->pid,
 				     .made = &r->a.made,
 				     .fault = q->fault,
 				     .word = q->word,
@@ -246,7 +247,9 @@ static void serve_regions(struct rds_carry *c, const struct rds_share_call *call
 	for (at = 0; at + sizeof(region) <= call->req.data_len && !atomic_load(&c->sk->freed_by_others);
 	     at += sizeof(region)) {
 		memcpy(&region, call->data + at, sizeof(region));
-		rds_mr_again(c->sk, &region, call->memory);
+		if (rds_mr_again(c->sk, &region, call->memory))
+			rds_warn_once("a memory region of a process that holds an RDS socket of this one is lost with "
+				      "the process that has carried it before");
 	}
 }
 

@@ -121,6 +121,7 @@ struct rds_conn {
 
 	/* regions that devices reach (rx): our own that the peer knows, keys of those that it may be told of; the peer's */
 	struct rds_told *shown;
+	bool mute; /* the peer has not said of a freed region that it is done with it (rx) */
 	uint32_t show[RDS_SHOW_MAX];
 	_Atomic unsigned nshow;
 	_Atomic unsigned nfar;

@@ -248,6 +248,7 @@ static void let_go(struct rds_sock *sk)
 	atomic_store(&sk->bound, false);
 	rx_unlock();
 	sk->inode = 0;
+	sk->carrier = 0;
 	sk->nobodys = false;
 	rx_lock();
 	rds_notify_drop(sk); /* they are in the deposit */

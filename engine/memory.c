@@ -86,9 +86,9 @@ struct rds_memory *rds_memory_new(int fd, int pid)
 	return m;
 }
 
-bool rds_memory_same(const struct rds_memory *a, const struct rds_memory *b)
+bool rds_memory_of(const struct rds_memory *m, int pid)
 {
-	return a && b && a->pid == b->pid;
+	return m->pid == pid;
 }
 
 struct rds_memory *rds_memory_hold(struct rds_memory *m)

@@ -18,7 +18,7 @@ struct rds_memory; /* NULL, wherever one is asked for: this process's own */
 
 /* Takes the descriptor, of that process's memory.  Helper only.  NULL: no memory. */
 struct rds_memory *rds_memory_new(int fd, int pid);
-bool rds_memory_same(const struct rds_memory *a, const struct rds_memory *b); /* one process's?  NULL: no */
+bool rds_memory_of(const struct rds_memory *m, int pid); /* is it that process's? */
 /* Any thread, any lock; NULL is nothing. */
 struct rds_memory *rds_memory_hold(struct rds_memory *m);
 void rds_memory_put(struct rds_memory *m);
@@ -46,10 +46,10 @@ bool rds_memory_is(int fd, int pid);
  * which has tried them in its own call, and says whether all of them were good.  It also says how old its program is, and what was found where that
  * depends on whether a word can be written (legacy_abi.h).
  */
-struct rds_share_region;
 struct rds_caller {
 	struct rds_memory *memory;
-	struct rds_share_region *made; /* by the call */
+	int pid;
+	uint32_t *made; /* a region by the call: its key */
 	bool fault, word;
 	int abi, epoch; /* enum rds_abi of its options, enum rds_abi_epoch that it has shown */
 };

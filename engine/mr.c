@@ -115,6 +115,12 @@ static void unlink_mr(struct rds_mr *mr)
 
 /* ---- registration ---- */
 
+void rds_mr_pages(const struct rds_mr_request *req, uint64_t *base, uint64_t *len)
+{
+	*base = req->addr & ~(PAGE - 1);
+	*len = ((req->addr + req->bytes + PAGE - 1) & ~(PAGE - 1)) - *base;
+}
+
 /* The kernel refuses who may lock nothing at all; what more than that it would lock is its own affair. */
 static bool may_pin(void)
 {
@@ -133,8 +139,7 @@ static int check_range(const struct rds_mr_request *req, struct rds_mr *mr)
 		return -EPERM;
 	if (!req->bytes || req->bytes > UINT32_MAX)
 		return -EINVAL;
-	mr->base = req->addr & ~(PAGE - 1);
-	mr->len = ((end + PAGE - 1) & ~(PAGE - 1)) - mr->base;
+	rds_mr_pages(req, &mr->base, &mr->len);
 	if (mr->len / PAGE > RDS_MR_PAGES)
 		return -EMSGSIZE;
 	return 0;
@@ -174,8 +179,7 @@ int rds_mr_get(struct rds_sock *sk, const struct rds_mr_request *req, uint64_t *
 		return -EFAULT;
 	}
 	if (rds_caller && rds_caller->made)
-		*rds_caller->made = (struct rds_share_region){
-			.rkey = rkey, .base = found.base, .len = found.len, .flags = found.flags};
+		*rds_caller->made = rkey;
 	return 0;
 }
 
@@ -233,10 +237,10 @@ int rds_mr_free(struct rds_sock *sk, uint64_t cookie)
 	rx_lock();
 	mr = rds_mr_find(rds_cookie_rkey(cookie));
 	if (mr && mr->sk == sk) {
-		if (mr->memory && !rds_memory_same(mr->memory, rds_caller ? rds_caller->memory : NULL))
+		if (mr->memory && !(rds_caller && rds_memory_of(mr->memory, rds_caller->pid)))
 			atomic_store(&sk->freed_by_others, true);
-		if (rds_caller && rds_caller->made && rds_caller->made->rkey == mr->rkey)
-			rds_caller->made->rkey = 0; /* by the same call */
+		if (rds_caller && rds_caller->made && *rds_caller->made == mr->rkey)
+			*rds_caller->made = 0; /* by the same call */
 		unlink_mr(mr);
 	} else {
 		mr = NULL;

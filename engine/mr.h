@@ -40,6 +40,8 @@ int rds_mr_get(struct rds_sock *sk, const struct rds_mr_request *req, uint64_t *
 int rds_mr_get_args(struct rds_sock *sk, const struct rds_get_mr_args *args, uint64_t *cookie);
 /* RDS_FREE_MR of a cookie other than 0: from the return on nobody reaches it. -EINVAL: not one of this socket's. */
 int rds_mr_free(struct rds_sock *sk, uint64_t cookie);
+/* Its pages: their first address, and how long they are.  The sum is no more than an address can be. */
+void rds_mr_pages(const struct rds_mr_request *req, uint64_t *base, uint64_t *len);
 /*
  * One that another carrier of the socket has made, in memory (NULL: this process's): as it was, under the same key.  -EEXIST: the key is another one's
  * here; -EINVAL; -ENOMEM; -EBADF: closed meanwhile.

@@ -20,7 +20,8 @@
 
 #define SHOW_EXTRA 16384u /* what telling a peer costs, in bytes that could be copied instead */
 #define SETTLE_SPIN_NS 200000u
-#define SETTLE_NS 100000000u
+#define SETTLE_NS 2000000000u
+#define SETTLE_AGAIN_NS 100000000u /* who did not answer the last time */
 #define TELL_MOST 64u	  /* peers */
 
 struct rds_told {
@@ -226,6 +227,7 @@ void rds_mr_gone(struct rds_conn *conn, const struct rds_op_hdr *h)
 {
 	struct rds_told *t, *next;
 
+	conn->mute = false;
 	for (t = conn->shown; t; t = next) {
 		next = t->conn_next;
 		if (t->mr->rkey == h->rkey && !t->hidden)
@@ -233,30 +235,34 @@ void rds_mr_gone(struct rds_conn *conn, const struct rds_op_hdr *h)
 	}
 }
 
-static bool any_told(const struct rds_mr *list)
+/* For how long they are waited for; 0: all have answered. */
+static uint64_t patience(const struct rds_mr *list)
 {
-	bool any = false;
+	const struct rds_told *t;
+	uint64_t ns = 0;
 
 	rx_lock();
-	for (; list && !any; list = list->next)
-		any = list->told;
+	for (; list && ns < SETTLE_NS; list = list->next)
+		for (t = list->told; t && ns < SETTLE_NS; t = t->mr_next)
+			ns = t->conn->mute ? SETTLE_AGAIN_NS : SETTLE_NS;
 	rx_unlock();
-	return any;
+	return ns;
 }
 
 /*
  * A peer that does not know yet may be about to use it, and its whole connection would break if the device had forgotten the region then.
- * One that does not answer loses its connection, if it goes on.
+ * One that does not answer loses its connection, if it goes on.  It is stopped, or in great need of a processor: the wait is long enough for the
+ * latter, and the former makes one such wait long, not all.
  */
 void rds_mr_settle(struct rds_mr *list)
 {
-	uint64_t now, begun = 0;
+	uint64_t now, begun = 0, most;
 
-	while (any_told(list)) {
+	while ((most = patience(list)) != 0) {
 		now = os_now_ns();
 		if (!begun)
 			begun = now;
-		if (now - begun > SETTLE_NS)
+		if (now - begun > most)
 			break;
 		rds_progress();
 		if (atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed))
@@ -266,8 +272,10 @@ void rds_mr_settle(struct rds_mr *list)
 	}
 	rx_lock();
 	for (; list; list = list->next)
-		while (list->told)
+		while (list->told) {
+			list->told->conn->mute = true;
 			told_free(list->told);
+		}
 	rx_unlock();
 }
 
@@ -283,6 +291,7 @@ void rds_shown_broken(struct rds_conn *conn)
 	while (conn->shown)
 		told_free(conn->shown);
 	conn->nshow = 0;
+	conn->mute = false;
 }
 
 void rds_mr_shown_forget(void)

@@ -18,6 +18,7 @@
 #include "rds_abi.h"
 
 static __thread bool word_found __attribute__((tls_model("initial-exec")));
+static __thread struct rds_mr_request opens __attribute__((tls_model("initial-exec")));
 
 static bool writable(uint64_t at, size_t len)
 {
@@ -59,6 +60,7 @@ bool rds_rdma_opt_frees(int level, int opt)
 /* What is larger than any region is refused before its memory is looked at. */
 static bool region_there(const struct rds_mr_request *req)
 {
+	opens = *req;
 	if (req->bytes <= (uint64_t)RDS_MR_PAGES << RDS_UPAGE_SHIFT && !writable(req->addr, req->bytes))
 		return false;
 	return (!req->cookie_addr || writable(req->cookie_addr, sizeof(uint64_t))) &&
@@ -117,6 +119,7 @@ struct rds_rdma_tried rds_rdma_try(const struct msghdr *msg)
 	bool there = true;
 
 	word_found = false;
+	opens.bytes = 0;
 	rds_user_forget(); /* as for a region in rds_mr_get() */
 	rds_cmsg_in_init(&c, msg);
 	while (there && rds_cmsg_in_next(&c) > 0) {
@@ -136,7 +139,7 @@ struct rds_rdma_tried rds_rdma_try(const struct msghdr *msg)
 			break;
 		}
 	}
-	return (struct rds_rdma_tried){!there, word_found};
+	return (struct rds_rdma_tried){.fault = !there, .word = word_found, .opens = opens};
 }
 
 struct rds_rdma_tried rds_rdma_try_opt(int opt, const void *val, socklen_t len)
@@ -147,6 +150,7 @@ struct rds_rdma_tried rds_rdma_try_opt(int opt, const void *val, socklen_t len)
 	bool there = true;
 
 	word_found = false;
+	opens.bytes = 0;
 	rds_user_forget();
 	if (opt == RDS_GET_MR && len == sizeof(args)) {
 		memcpy(&args, val, sizeof(args));
@@ -156,5 +160,5 @@ struct rds_rdma_tried rds_rdma_try_opt(int opt, const void *val, socklen_t len)
 		rds_abi_mr_for_dest(&dest, &req);
 		there = region_there(&req);
 	}
-	return (struct rds_rdma_tried){!there, word_found};
+	return (struct rds_rdma_tried){.fault = !there, .word = word_found, .opens = opens};
 }

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
+#include "engine/rdma_args.h"
+
 /* Control messages that have been checked to be readable.  One that is malformed names none: it is refused for that. */
 bool rds_rdma_names_memory(const struct msghdr *msg);
 /* A socket option of that length. */
@@ -17,6 +19,7 @@ bool rds_rdma_opt_frees(int level, int opt);
 
 struct rds_rdma_tried {
 	bool fault; /* some of it is not there: -EFAULT, when the call comes to that */
+	struct rds_mr_request opens; /* the region that is asked for; bytes 0: none */
 	bool word;  /* the word that the ABI of 2007 may mean can be written (legacy_abi.h) */
 };
 /* Takes no lock and no memory from the heap, like any call of away.h. */

@@ -170,7 +170,7 @@ struct rds_share_request {
 
 /* A memory region of a holder's. */
 struct rds_share_region {
-	uint32_t rkey, reserved; /* 0: there is none */
+	uint32_t rkey, reserved;
 	uint64_t base, len, flags;
 };
 struct rds_share_answer {
@@ -182,8 +182,8 @@ struct rds_share_answer {
 	int64_t result;
 	uint32_t name_len, control_len, data_len, big; /* as above */
 	uint32_t len;				       /* what the call wrote to its length argument */
-	uint32_t carrier;			       /* HELLO: a number of the process */
-	struct rds_share_region made;		       /* by the call */
+	uint32_t carrier;			       /* HELLO: a number of who carries the socket now; not 0 */
+	uint32_t made;				       /* by the call: a region's key; 0: none */
 };
 
 struct sockaddr_un;

@@ -82,6 +82,7 @@ struct rds_sock {
 	/* RDMA (rx): regions, what is to be told of operations */
 	struct rds_mr *regions;
 	_Atomic bool freed_by_others; /* one of another process's (share.h) */
+	uint32_t carrier;	      /* a number of this process as the carrier (helper); 0: none yet */
 	_Atomic bool burying; /* closed, and a device may still know some of them */
 	struct rds_op *reports, **report_tail;
 	_Atomic unsigned nops; /* operations under way (written under rx) */

@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -192,8 +193,23 @@ static void is_written(int fd)
 /* Regions of the child's, opened with a carrier that ends, and how they are afterwards. */
 static uint64_t region, freed_region;
 
+static void *receives(void *fd)
+{
+	char buf[64];
+
+	recv(*(int *)fd, buf, sizeof(buf), 0);
+	return NULL;
+}
+
+/* While another thread sleeps at the carrier, so over more than one channel.  (If it does not sleep yet there is one, which is right as well.) */
 static void opens(int fd)
 {
+	static int same;
+	pthread_t sleeper;
+
+	same = fd;
+	check(!pthread_create(&sleeper, NULL, receives, &same), "pthread_create");
+	poll(NULL, 0, 20);
 	expect(get_mr(fd, p, PAGE, F_WRITE, &region), 0, "GET_MR of who does not carry");
 	expect(get_mr(fd, p, PAGE, F_WRITE, &freed_region), 0, "GET_MR of another one");
 	expect(free_mr(fd, freed_region, 0), 0, "its FREE_MR");
@@ -251,6 +267,15 @@ static void keeps_region(int fd)
 	       ST_REMOTE_ERROR, "a write to what was freed");
 }
 
+static void frees_first(int fd)
+{
+	opens(fd);
+	expect(free_mr(fd, region, 0), 0, "FREE_MR, the first call after the carrier's end");
+	expect(AGENT(a, AGENT_WRITE, .len = 64, .cookie = region, .to = name_of(address(0), INIT_PORT)),
+	       ST_REMOTE_ERROR, "a write to what was freed");
+	expect(free_mr(fd, region, 0), -EINVAL, "FREE_MR once more");
+}
+
 /* Another child is quicker, and carries it. */
 static void keeps_region_away(int fd)
 {
@@ -285,7 +310,7 @@ static void keeps_region_away(int fd)
 static bool from_the_beginning(void (*inherits)(int fd))
 {
 	return inherits == is_written || inherits == keeps_region || inherits == keeps_region_away ||
-	       inherits == has_none;
+	       inherits == has_none || inherits == frees_first;
 }
 
 static void carrier(void (*sends)(int fd), void (*inherits)(int fd), bool killed)
@@ -368,6 +393,16 @@ static void regions_away(void)
 	handed_over(ends_when_told, keeps_region_away, false);
 }
 
+static void regions_freed_first(void)
+{
+	handed_over(ends_when_told, frees_first, false);
+}
+
+static void regions_freed_first_killed(void)
+{
+	handed_over(ends_when_told, frees_first, true);
+}
+
 static void regions_freed(void)
 {
 	handed_over(frees_and_ends, has_none, false);
@@ -388,6 +423,8 @@ static const struct test_case cases[] = {{"busy-carrier", busy_carrier},
 					 {"regions-of-the-killed", regions_killed},
 					 {"regions-elsewhere", regions_away},
 					 {"regions-of-the-killed-elsewhere", regions_away_killed},
+					 {"regions-freed-first", regions_freed_first},
+					 {"regions-freed-first-of-the-killed", regions_freed_first_killed},
 					 {"regions-freed", regions_freed},
 					 {"regions-freed-by-the-killed", regions_freed_killed},
 					 {"notifications", notifications},

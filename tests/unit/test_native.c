@@ -250,6 +250,11 @@ START_TEST(test_mute)
 	told_of(conn, RDS_OP_SHOWN, cookie);
 	told_of(conn, RDS_OP_HIDDEN, cookie);
 	ck_assert_ptr_null(conn->shown);
+	ck_assert(conn->mute); /* it is not waited for as long again, until it answers */
+	rx_lock();
+	rds_mr_gone(conn, &(struct rds_op_hdr){.kind = RDS_OP_GONE, .rkey = rds_cookie_rkey(cookie)});
+	rx_unlock();
+	ck_assert(!conn->mute);
 }
 END_TEST
 
