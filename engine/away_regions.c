@@ -22,13 +22,15 @@
 #define CHUNKS 256u
 #define TOLD 64u /* in one request */
 
-/* NEW: nobody else knows its key yet; BUSY: is looked at, and stays; DOOMED: BUSY, and goes then. */
+/* NEW: is filled in, or goes; BUSY: is looked at, and stays; DOOMED: BUSY, and goes then. */
 enum { FREE, NEW, USED, BUSY, DOOMED };
+#define STATES 8u
 
 struct entry {
-	_Atomic uint32_t state;
-	uint32_t carrier; /* that knows of it */
-	uint64_t inode;
+	_Atomic uint32_t
+		word; /* state, and from STATES on how often it has been used: so nobody takes it for what it was */
+	_Atomic uint32_t carrier; /* that knows of it */
+	_Atomic uint64_t inode;
 	struct rds_share_region region;
 };
 
@@ -36,9 +38,9 @@ static _Atomic(struct entry *) chunks[CHUNKS];
 static _Atomic unsigned entries;	/* USED */
 static _Atomic unsigned generation = 1; /* an entry has been added */
 
-static bool turn(struct entry *e, uint32_t from, uint32_t to)
+static bool turn(struct entry *e, uint32_t word, uint32_t state)
 {
-	return atomic_compare_exchange_strong(&e->state, &from, to);
+	return atomic_compare_exchange_strong(&e->word, &word, (word & ~(STATES - 1)) | state);
 }
 
 static struct entry *chunk_new(unsigned i)
@@ -66,26 +68,33 @@ static struct entry *unused(void)
 {
 	struct entry *e;
 	unsigned at = 0;
+	uint32_t word;
 
 	for (;;) {
 		while ((e = next(&at)))
-			if (atomic_load_explicit(&e->state, memory_order_relaxed) == FREE && turn(e, FREE, NEW))
+			if ((word = atomic_load(&e->word)) % STATES == FREE && turn(e, word, NEW))
 				return e;
 		if (at == CHUNK * CHUNKS || !chunk_new(at / CHUNK))
 			return NULL;
 	}
 }
 
+/* NEW, BUSY or DOOMED. */
 static void give_up(struct entry *e)
 {
-	atomic_store(&e->state, FREE);
+	uint32_t word = atomic_load(&e->word);
+
+	while (!atomic_compare_exchange_weak(&e->word, &word, (word | (STATES - 1)) + 1))
+		;
 	atomic_fetch_sub(&entries, 1);
 }
 
 /* Has been looked at. */
 static void give_back(struct entry *e)
 {
-	if (!turn(e, BUSY, USED))
+	uint32_t word = atomic_load(&e->word);
+
+	if (word % STATES != BUSY || !turn(e, word, USED))
 		give_up(e);
 }
 
@@ -104,7 +113,7 @@ void away_region_kept(const struct away_region *r)
 	e->inode = r->inode;
 	e->region = r->region;
 	atomic_fetch_add(&entries, 1);
-	atomic_store(&e->state, USED);
+	turn(e, atomic_load(&e->word), USED);
 	atomic_fetch_add(&generation, 1);
 }
 
@@ -117,11 +126,22 @@ void away_region_made(const struct away_slot *s, uint32_t rkey, const struct rds
 		away_region_kept(&r);
 }
 
-static bool is(const struct entry *e, uint64_t inode, uint32_t rkey)
+/* Its word, or 0: it is none of that socket with that key.  rkey 0: any. */
+static uint32_t find(const struct entry *e, uint64_t inode, uint32_t rkey)
 {
-	uint32_t state = atomic_load(&e->state);
+	uint32_t word = atomic_load(&e->word), state = word % STATES;
 
-	return (state == USED || state == BUSY) && e->inode == inode && (!rkey || e->region.rkey == rkey);
+	if ((state != USED && state != BUSY) || atomic_load(&e->inode) != inode || (rkey && e->region.rkey != rkey))
+		return 0;
+	return word;
+}
+
+/* One of that socket's that nobody looks at: is looked at now. */
+static bool take(struct entry *e, uint64_t inode)
+{
+	uint32_t word = find(e, inode, 0);
+
+	return word % STATES == USED && turn(e, word, BUSY);
 }
 
 /* By whoever else it is looked at: it goes.  rkey 0: all of that socket.  True: there was any; *was is the last one, if it is asked for. */
@@ -129,16 +149,17 @@ static bool drop(uint64_t inode, uint32_t rkey, struct away_region *was)
 {
 	struct entry *e;
 	unsigned at = 0;
+	uint32_t word;
 	bool any = false;
 
 	while (atomic_load(&entries) && (e = next(&at)))
-		while (is(e, inode, rkey)) {
-			struct away_region now = {e->inode, e->carrier, e->region};
+		while ((word = find(e, inode, rkey))) {
+			struct away_region now = {inode, atomic_load(&e->carrier), e->region};
 
-			if (turn(e, USED, NEW))
-				give_up(e);
-			else if (!turn(e, BUSY, DOOMED))
+			if (!turn(e, word, word % STATES == USED ? NEW : DOOMED))
 				continue;
+			if (word % STATES == USED)
+				give_up(e);
 			any = true;
 			if (was)
 				*was = now;
@@ -162,7 +183,7 @@ void rds_away_regions_forget(void)
 	unsigned at = 0;
 
 	while ((e = next(&at)))
-		atomic_store(&e->state, FREE);
+		atomic_store(&e->word, FREE);
 	atomic_store(&entries, 0);
 }
 
@@ -175,9 +196,9 @@ static unsigned collect(const struct away_slot *s, unsigned *at, struct rds_shar
 	unsigned n = 0;
 
 	while (n < TOLD && (e = next(at))) {
-		if (!is(e, s->inode, 0) || !turn(e, USED, BUSY))
+		if (!take(e, s->inode))
 			continue;
-		if (e->inode == s->inode && e->carrier != s->carrier)
+		if (e->carrier != s->carrier)
 			due[n++] = e->region;
 		give_back(e);
 	}
@@ -190,9 +211,9 @@ static void told(const struct away_slot *s, const struct rds_share_region *due, 
 	unsigned at = 0, i;
 
 	while ((e = next(&at))) {
-		if (!is(e, s->inode, 0) || !turn(e, USED, BUSY))
+		if (!take(e, s->inode))
 			continue;
-		for (i = 0; i < n && e->inode == s->inode; i++)
+		for (i = 0; i < n; i++)
 			if (due[i].rkey == e->region.rkey)
 				e->carrier = s->carrier;
 		give_back(e);
@@ -246,13 +267,10 @@ void rds_away_regions_adopt(struct rds_sock *sk, bool all_there)
 	unsigned at = 0;
 
 	while (atomic_load(&entries) && (e = next(&at))) {
-		if (!is(e, sk->inode, 0) || !turn(e, USED, BUSY))
+		if (!take(e, sk->inode))
 			continue;
-		if (e->inode == sk->inode && all_there && rds_mr_again(sk, &e->region, NULL))
+		if (all_there && rds_mr_again(sk, &e->region, NULL))
 			rds_warn_once("a memory region of an RDS socket is lost with the process that carried it");
-		if (e->inode == sk->inode)
-			give_up(e);
-		else
-			give_back(e);
+		give_up(e);
 	}
 }

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_away_regions.c - what a process remembers of the regions that it has opened with the carriers of its sockets (away_regions.c): each
+ * carrier is told once, what is freed comes back nowhere, and threads do not lose each other's.  The carrier and the engine's regions are played.
+ */
+#include <check.h>
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "engine/away_impl.h"
+#include "engine/mr.h"
+#include "engine/sock.h"
+#include "tests/unit/suite.h"
+
+#define INODE 7u
+#define BASE 0x10000u
+#define THREADS 4
+#define ROUNDS 3000
+
+static struct away_slot slot;
+static struct {
+	unsigned asked, regions, memory, again;
+	struct rds_share_region last;
+	int memory_err, ask_err, again_err;
+	uint32_t free_in_again; /* freed while it is looked at, as by a signal handler */
+} did;
+
+int __wrap_away_memory_give(int fd, struct away_slot *s, struct away_call *c);
+int __wrap_away_memory_give(int fd, struct away_slot *s, struct away_call *c)
+{
+	(void)fd, (void)s, (void)c;
+	did.memory++;
+	return did.memory_err;
+}
+
+int __wrap_away_ask(int fd, struct away_slot *s, struct away_call *c);
+int __wrap_away_ask(int fd, struct away_slot *s, struct away_call *c)
+{
+	const struct rds_share_region *r = c->data->iov_base;
+
+	(void)fd, (void)s;
+	ck_assert_int_eq(c->q.op, RDS_SHARE_REGIONS);
+	ck_assert_uint_eq(c->q.data_len, c->data->iov_len);
+	ck_assert_uint_eq(c->q.data_len % sizeof(*r), 0);
+	did.asked++;
+	did.regions += (unsigned)(c->q.data_len / sizeof(*r));
+	did.last = r[0];
+	return did.ask_err;
+}
+
+int __wrap_rds_mr_again(struct rds_sock *sk, const struct rds_share_region *region, struct rds_memory *memory);
+int __wrap_rds_mr_again(struct rds_sock *sk, const struct rds_share_region *region, struct rds_memory *memory)
+{
+	struct away_region was;
+
+	ck_assert_ptr_null(memory);
+	ck_assert_uint_eq(sk->inode, INODE);
+	did.again++;
+	did.last = *region;
+	if (did.free_in_again)
+		ck_assert(away_region_freed(INODE, did.free_in_again, &was));
+	return did.again_err;
+}
+
+static void start(void)
+{
+	memset(&did, 0, sizeof(did));
+	slot = (struct away_slot){.inode = INODE, .carrier = 1};
+	rds_away_regions_forget();
+}
+
+static void made(uint32_t rkey, uint64_t flags)
+{
+	away_region_made(&slot, rkey, &(struct rds_mr_request){.addr = BASE + 100, .bytes = 4096, .flags = flags});
+}
+
+static int told_to(struct away_slot *s)
+{
+	struct away_call c = {.inode = INODE};
+
+	return away_regions_tell(3, s, &c);
+}
+
+static unsigned adopted(bool all_there)
+{
+	static struct rds_sock sk;
+
+	sk.inode = INODE;
+	did.again = 0;
+	rds_away_regions_adopt(&sk, all_there);
+	return did.again;
+}
+
+START_TEST(test_freed)
+{
+	struct away_region was;
+
+	made(1000, 0);
+	made(1001, RDS_RDMA_READWRITE);
+	ck_assert(!away_region_freed(INODE, 999, &was));
+	ck_assert(!away_region_freed(INODE + 1, 1000, &was));
+	ck_assert(away_region_freed(INODE, 1001, &was));
+	ck_assert(!away_region_freed(INODE, 1001, &was));
+	ck_assert_uint_eq(adopted(true), 1);
+	ck_assert(did.last.rkey == 1000 && did.last.base == BASE && did.last.len == 8192 && !did.last.flags);
+	ck_assert_uint_eq(adopted(true), 0);
+	away_region_kept(&was); /* FREE_MR was not made after all */
+	ck_assert_uint_eq(adopted(true), 1);
+	ck_assert(did.last.rkey == 1001 && did.last.flags == RDS_RDMA_READWRITE);
+}
+END_TEST
+
+START_TEST(test_not_kept)
+{
+	made(1000, RDS_RDMA_USE_ONCE);
+	ck_assert_uint_eq(adopted(true), 0);
+	made(1001, 0);
+	ck_assert_uint_eq(adopted(false), 0); /* some may be none any more */
+	ck_assert_uint_eq(adopted(true), 0);
+	made(1002, 0);
+	rds_away_regions_gone(INODE + 1);
+	rds_away_regions_gone(INODE);
+	ck_assert_uint_eq(adopted(true), 0);
+}
+END_TEST
+
+START_TEST(test_told)
+{
+	struct away_slot other = {.inode = INODE, .carrier = 2}, elsewhere = {.inode = INODE + 1, .carrier = 3};
+	unsigned i;
+
+	ck_assert_int_eq(told_to(&slot), 0);
+	for (i = 0; i < 200; i++)
+		made(1000 + i, 0);
+	ck_assert_int_eq(told_to(&slot), 0);
+	ck_assert_int_eq(told_to(&elsewhere), 0);
+	ck_assert_uint_eq(did.asked, 0);
+	ck_assert_int_eq(told_to(&other), 0);
+	ck_assert(did.regions == 200 && did.memory == did.asked);
+	ck_assert_int_eq(told_to(&other), 0);
+	other.regions = 0; /* another channel to the same */
+	ck_assert_int_eq(told_to(&other), 0);
+	ck_assert_uint_eq(did.regions, 200);
+	slot.carrier = 4;
+	slot.regions = 0;
+	made(3000, 0);
+	ck_assert_int_eq(told_to(&slot), 0);
+	ck_assert_uint_eq(did.regions, 400);
+}
+END_TEST
+
+/* Who could not be told is told before the next call, whichever channel that takes. */
+START_TEST(test_not_told)
+{
+	struct away_slot a = {.inode = INODE, .carrier = 2}, b = a;
+
+	made(1000, 0);
+	did.memory_err = _i ? -ECONNRESET : 0;
+	did.ask_err = _i ? 0 : -ECONNRESET;
+	ck_assert_int_eq(told_to(&a), -ECONNRESET);
+	ck_assert_int_eq(told_to(&b), -ECONNRESET);
+	did.memory_err = did.ask_err = 0;
+	ck_assert_int_eq(told_to(&b), 0);
+	ck_assert_uint_eq(did.last.rkey, 1000);
+	did.asked = 0;
+	ck_assert_int_eq(told_to(&a), 0);
+	ck_assert_uint_eq(did.asked, 0);
+}
+END_TEST
+
+START_TEST(test_freed_meanwhile)
+{
+	made(1000, 0);
+	did.free_in_again = 1000;
+	ck_assert_uint_eq(adopted(true), 1);
+	did.free_in_again = 0;
+	made(1001, 0);
+	ck_assert_uint_eq(adopted(true), 1);
+	ck_assert_uint_eq(did.last.rkey, 1001);
+}
+END_TEST
+
+static void *makes_and_frees(void *arg)
+{
+	struct away_slot s = {.inode = INODE, .carrier = 5};
+	uint32_t first = 1u << 20 | (uint32_t)(uintptr_t)arg << 16, i;
+	struct away_region was;
+
+	for (i = 0; i < ROUNDS; i++) {
+		away_region_made(&s, first + i, &(struct rds_mr_request){.addr = BASE, .bytes = 1});
+		if (i % 3 == 0 && told_to(&s))
+			return arg;
+		if (i >= 8 && (!away_region_freed(INODE, first + i - 8, &was) || was.region.rkey != first + i - 8))
+			return arg;
+	}
+	return NULL;
+}
+
+START_TEST(test_threads)
+{
+	pthread_t thread[THREADS];
+	uintptr_t i;
+	void *bad;
+
+	for (i = 0; i < THREADS; i++)
+		ck_assert_int_eq(pthread_create(&thread[i], NULL, makes_and_frees, (void *)(i + 1)), 0);
+	for (i = 0; i < THREADS; i++) {
+		ck_assert_int_eq(pthread_join(thread[i], &bad), 0);
+		ck_assert_ptr_null(bad);
+	}
+	ck_assert_uint_eq(adopted(true), THREADS * 8);
+	ck_assert_uint_eq(adopted(true), 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("away_regions");
+	TCase *tc = suite_case(s, "regions", start, NULL, 60);
+
+	tcase_add_test(tc, test_freed);
+	tcase_add_test(tc, test_not_kept);
+	tcase_add_test(tc, test_told);
+	tcase_add_loop_test(tc, test_not_told, 0, 2);
+	tcase_add_test(tc, test_freed_meanwhile);
+	tcase_add_test(tc, test_threads);
+	return suite_run(s);
+}
