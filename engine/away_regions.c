@@ -31,7 +31,8 @@ struct entry {
 		word; /* state, and from STATES on how often it has been used: so nobody takes it for what it was */
 	_Atomic uint32_t carrier; /* that knows of it */
 	_Atomic uint64_t inode;
-	struct rds_share_region region;
+	_Atomic uint32_t rkey;
+	_Atomic uint64_t base, len, flags;
 };
 
 static _Atomic(struct entry *) chunks[CHUNKS];
@@ -111,7 +112,10 @@ void away_region_kept(const struct away_region *r)
 	}
 	e->carrier = r->carrier;
 	e->inode = r->inode;
-	e->region = r->region;
+	e->rkey = r->region.rkey;
+	e->base = r->region.base;
+	e->len = r->region.len;
+	e->flags = r->region.flags;
 	atomic_fetch_add(&entries, 1);
 	turn(e, atomic_load(&e->word), USED);
 	atomic_fetch_add(&generation, 1);
@@ -126,12 +130,18 @@ void away_region_made(const struct away_slot *s, uint32_t rkey, const struct rds
 		away_region_kept(&r);
 }
 
+static struct rds_share_region region_of(const struct entry *e)
+{
+	return (struct rds_share_region){.rkey = e->rkey, .base = e->base, .len = e->len, .flags = e->flags};
+}
+
 /* Its word, or 0: it is none of that socket with that key.  rkey 0: any. */
 static uint32_t find(const struct entry *e, uint64_t inode, uint32_t rkey)
 {
 	uint32_t word = atomic_load(&e->word), state = word % STATES;
 
-	if ((state != USED && state != BUSY) || atomic_load(&e->inode) != inode || (rkey && e->region.rkey != rkey))
+	if ((state != USED && state != BUSY) || atomic_load(&e->inode) != inode ||
+	    (rkey && atomic_load(&e->rkey) != rkey))
 		return 0;
 	return word;
 }
@@ -154,7 +164,7 @@ static bool drop(uint64_t inode, uint32_t rkey, struct away_region *was)
 
 	while (atomic_load(&entries) && (e = next(&at)))
 		while ((word = find(e, inode, rkey))) {
-			struct away_region now = {inode, atomic_load(&e->carrier), e->region};
+			struct away_region now = {inode, e->carrier, region_of(e)};
 
 			if (!turn(e, word, word % STATES == USED ? NEW : DOOMED))
 				continue;
@@ -199,7 +209,7 @@ static unsigned collect(const struct away_slot *s, unsigned *at, struct rds_shar
 		if (!take(e, s->inode))
 			continue;
 		if (e->carrier != s->carrier)
-			due[n++] = e->region;
+			due[n++] = region_of(e);
 		give_back(e);
 	}
 	return n;
@@ -214,7 +224,7 @@ static void told(const struct away_slot *s, const struct rds_share_region *due, 
 		if (!take(e, s->inode))
 			continue;
 		for (i = 0; i < n; i++)
-			if (due[i].rkey == e->region.rkey)
+			if (due[i].rkey == e->rkey)
 				e->carrier = s->carrier;
 		give_back(e);
 	}
@@ -263,13 +273,15 @@ int away_regions_tell(int fd, struct away_slot *s, struct away_call *c)
 
 void rds_away_regions_adopt(struct rds_sock *sk, bool all_there)
 {
+	struct rds_share_region region;
 	struct entry *e;
 	unsigned at = 0;
 
 	while (atomic_load(&entries) && (e = next(&at))) {
 		if (!take(e, sk->inode))
 			continue;
-		if (all_there && rds_mr_again(sk, &e->region, NULL))
+		region = region_of(e);
+		if (all_there && rds_mr_again(sk, &region, NULL))
 			rds_warn_once("a memory region of an RDS socket is lost with the process that carried it");
 		give_up(e);
 	}
