@@ -98,6 +98,11 @@ struct rds_memory *rds_memory_hold(struct rds_memory *m)
 	return m;
 }
 
+void rds_memory_forget(void)
+{
+	atomic_store(&rds_memories, 0);
+}
+
 static bool here(void)
 {
 	return os_side || !rds_post_own();

@@ -33,6 +33,7 @@ static inline bool rds_memory_any(void)
 {
 	return __builtin_expect(atomic_load_explicit(&rds_memories, memory_order_relaxed) != 0, 0);
 }
+void rds_memory_forget(void); /* forked child: it has none */
 /* All of it, or -EFAULT; not for NULL (user_copy.h is for all).  At hand. */
 int rds_memory_copy(struct rds_memory *m, uint64_t there, void *here, size_t len, bool put);
 

@@ -297,5 +297,6 @@ void rds_mr_forget(void)
 	for (i = 0; i < MR_BUCKETS; i++)
 		table[i] = NULL;
 	last_rkey = 0;
+	rds_memory_forget();
 	rds_mr_shown_forget();
 }
