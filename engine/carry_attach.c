@@ -85,7 +85,7 @@ static int holder_new(struct rds_carry *c, int channel)
 		return err;
 	}
 	rds_holder_begin(h);
-	h->pid = os_peer(channel, &cred) ? cred.pid : 0;
+	h->pid = os_peer(atomic_load(&h->fd), &cred) ? cred.pid : 0;
 	h->carry = c;
 	err = rds_event_add(&h->ev, atomic_load(&h->fd), EPOLLIN | EPOLLRDHUP);
 	if (!err)
