@@ -197,16 +197,6 @@ static void show_port(struct rds_sock *sk, bool show)
 	rx_unlock();
 }
 
-static void drop_regions(struct rds_sock *sk)
-{
-	struct rds_mr *list;
-
-	rx_lock();
-	list = rds_mr_take_all(sk);
-	rx_unlock();
-	rds_mr_bury(list);
-}
-
 static int revive(struct rds_sock *sk, const struct rds_share_state *st, struct reader *r, bool sure)
 {
 	int inbox = os_fd(&sk->inbox_fd), err;
@@ -238,7 +228,7 @@ static int revive(struct rds_sock *sk, const struct rds_share_state *st, struct 
 			show_port(sk, false);
 		if (mine)
 			registry_sock_leave(rds_eng->reg, sk->reg_idx, &sk->name);
-		drop_regions(sk);
+		rds_mr_drop_all(sk);
 	}
 	rds_unlock(&rds_eng->control);
 	return err;

@@ -352,6 +352,7 @@ static int outcome(int fd, struct away_slot *s, struct away_call *c)
 
 static int run(int fd, struct away_slot *s, struct away_call *c)
 {
+	/* A look reaches no region, and no_longer() has to know that nothing else has been asked on this channel. */
 	int err = c->q.op == RDS_SHARE_WATCH ? 0 : away_regions_tell(fd, s, c);
 
 	if (!err && c->q.names_memory)

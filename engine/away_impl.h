@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * away_impl.h - between away_slots.c (channels), away.c (how a call goes over one), away_wait.c (how long it waits), away_call.c (what is in it)
- * and away_rdma.c (what of that names memory).
+ * away_impl.h - between away_slots.c (channels), away.c (how a call goes over one), away_wait.c (how long it waits), away_call.c (what is in it),
+ * away_rdma.c (what of that names memory) and away_regions.c (what of our memory it has opened).
  */
 #ifndef ENGINE_AWAY_IMPL_H
 #define ENGINE_AWAY_IMPL_H
@@ -12,6 +12,13 @@
 #include "engine/away.h"
 #include "engine/rdma_args.h"
 #include "engine/share.h"
+
+/* A region that this process has opened. */
+struct away_region {
+	uint64_t inode;
+	uint32_t carrier; /* that knows of it */
+	struct rds_share_region region;
+};
 
 /* One channel, and the memory for one packet. */
 struct away_slot {
@@ -66,19 +73,15 @@ int away_memory_give(int fd, struct away_slot *s, struct away_call *c); /* befor
 void away_try_message(struct away_call *c, const struct msghdr *msg);
 void away_try_option(struct away_call *c, const void *val);
 /* RDS_FREE_MR is about to be asked for.  True: of a region that this process has opened (*was), which is as away_region_freed() says. */
-struct away_region;
 bool away_frees(int fd, const struct away_call *c, struct away_region *was);
 int away_barrier(int fd, const void *val, int len, bool blocks);
 
 /* ---- away_regions.c ---- */
 /* By a call on that channel, which asked for this.  The key alone is the carrier's word: what it opens is ours to know. */
 void away_region_made(const struct away_slot *s, uint32_t rkey, const struct rds_mr_request *asked);
-/* It is about to be freed: no other thread opens it again.  False: it was none of these. */
-struct away_region {
-	uint64_t inode;
-	uint32_t carrier;
-	struct rds_share_region region;
-};
+/*
+ * It is about to be freed: no other thread opens it again, or is at it (that is waited for).  False: it was none of these.
+ */
 bool away_region_freed(uint64_t inode, uint32_t rkey, struct away_region *was);
 void away_region_kept(const struct away_region *was); /* it was not */
 /* Before a call: 0, or -errno as of away_call(). */

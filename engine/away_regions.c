@@ -4,14 +4,15 @@
  * socket: who becomes the carrier is told of them before the next call on the socket, and if that is this process, they are regions like any other.
  *
  * Regions for one use are not kept: only the carrier knows when they end.  They end with it.
- * An entry belongs to whoever has moved its state to NEW or BUSY; there is no lock, because a signal handler may make calls.  Entries are never given back,
- * only used again.
+ * An entry belongs to whoever has moved its state to NEW or BUSY; they have no lock, because a signal handler may make calls.  Entries are
+ * never given back, only used again.
  *
  * Must not know what a region is to the engine (mr.c).
  */
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 
 #include "engine/away_impl.h"
 #include "engine/mr.h"
@@ -27,8 +28,7 @@ enum { FREE, NEW, USED, BUSY, DOOMED };
 #define STATES 8u
 
 struct entry {
-	_Atomic uint32_t
-		word; /* state, and from STATES on how often it has been used: so nobody takes it for what it was */
+	_Atomic uint32_t word;	  /* state; from STATES on, how often it was used: so nobody takes it for what it was */
 	_Atomic uint32_t carrier; /* that knows of it */
 	_Atomic uint64_t inode;
 	_Atomic uint32_t rkey;
@@ -38,6 +38,37 @@ struct entry {
 static _Atomic(struct entry *) chunks[CHUNKS];
 static _Atomic unsigned entries;	/* USED */
 static _Atomic unsigned generation = 1; /* an entry has been added */
+
+/* ---- one thread at a time tells, or forgets what is freed: what is told behind that would be open again ---- */
+
+static _Atomic int at_it; /* a thread, 0: none */
+
+/* False: another one is, and is not waited for, or the call that a signal handler has interrupted. */
+static bool begin(bool wait)
+{
+	int self = (int)os_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0), other;
+
+	for (;;) {
+		other = 0;
+		if (atomic_compare_exchange_strong(&at_it, &other, self))
+			return true;
+		if (other == self)
+			return false;
+		if (os_syscall(SYS_tgkill, os_getpid(), other, 0, 0, 0, 0) == -ESRCH) /* cancelled */
+			atomic_compare_exchange_strong(&at_it, &other, 0);
+		else if (!wait)
+			return false;
+		else
+			os_poll(NULL, 0, 1);
+	}
+}
+
+static void end(void)
+{
+	atomic_store(&at_it, 0);
+}
+
+/* ---- entries ---- */
 
 static bool turn(struct entry *e, uint32_t word, uint32_t state)
 {
@@ -179,7 +210,11 @@ static bool drop(uint64_t inode, uint32_t rkey, struct away_region *was)
 
 bool away_region_freed(uint64_t inode, uint32_t rkey, struct away_region *was)
 {
-	return drop(inode, rkey, was);
+	bool begun = begin(true), any = drop(inode, rkey, was);
+
+	if (begun)
+		end();
+	return any;
 }
 
 void rds_away_regions_gone(uint64_t inode)
@@ -195,6 +230,7 @@ void rds_away_regions_forget(void)
 	while ((e = next(&at)))
 		atomic_store(&e->word, FREE);
 	atomic_store(&entries, 0);
+	atomic_store(&at_it, 0);
 }
 
 /* ---- another carrier ---- */
@@ -230,7 +266,6 @@ static void told(const struct away_slot *s, const struct rds_share_region *due, 
 	}
 }
 
-/* Another thread may do the same: the carrier takes the first. */
 static int tell(int fd, struct away_slot *s, struct away_call *c, const struct rds_share_region *due, unsigned n)
 {
 	struct iovec iov = {(void *)(uintptr_t)due, n * sizeof(*due)};
@@ -260,10 +295,11 @@ int away_regions_tell(int fd, struct away_slot *s, struct away_call *c)
 	unsigned now = atomic_load(&generation), n, at = 0;
 	int err = 0;
 
-	if (!atomic_load(&entries) || s->regions == now)
+	if (!atomic_load(&entries) || s->regions == now || !begin(false))
 		return 0;
 	while (!err && (n = collect(s, &at, due)))
 		err = tell(fd, s, c, due, n);
+	end();
 	if (!err)
 		s->regions = now;
 	return err;

@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "engine/legacy_abi.h"
-#include "engine/rdma.h"
 #include "engine/mr.h"
+#include "engine/rdma.h"
 #include "engine/rdma_try.h"
 
 static void fail(struct rds_carry_result *r, int err)

@@ -240,8 +240,6 @@ void rds_leave_now(void)
  */
 static void let_go(struct rds_sock *sk)
 {
-	struct rds_mr *regions;
-
 	rx_lock();
 	if (rds_sock_bound(sk))
 		rds_bound_remove(sk);
@@ -252,9 +250,8 @@ static void let_go(struct rds_sock *sk)
 	sk->nobodys = false;
 	rx_lock();
 	rds_notify_drop(sk); /* they are in the deposit */
-	regions = rds_mr_take_all(sk);
 	rx_unlock();
-	rds_mr_bury(regions);
+	rds_mr_drop_all(sk);
 	os_close_slot(&sk->pair.n[0]);
 	rds_will_close(sk);
 }

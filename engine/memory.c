@@ -91,6 +91,11 @@ bool rds_memory_of(const struct rds_memory *m, int pid)
 	return m->pid == pid;
 }
 
+bool rds_memory_same(const struct rds_memory *a, const struct rds_memory *b)
+{
+	return a->pid == b->pid;
+}
+
 struct rds_memory *rds_memory_hold(struct rds_memory *m)
 {
 	if (m)

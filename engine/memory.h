@@ -19,6 +19,7 @@ struct rds_memory; /* NULL, wherever one is asked for: this process's own */
 /* Takes the descriptor, of that process's memory.  Helper only.  NULL: no memory. */
 struct rds_memory *rds_memory_new(int fd, int pid);
 bool rds_memory_of(const struct rds_memory *m, int pid); /* is it that process's? */
+bool rds_memory_same(const struct rds_memory *a, const struct rds_memory *b); /* one process's? */
 /* Any thread, any lock; NULL is nothing. */
 struct rds_memory *rds_memory_hold(struct rds_memory *m);
 void rds_memory_put(struct rds_memory *m);

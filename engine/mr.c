@@ -189,28 +189,40 @@ static bool plausible(const struct rds_share_region *r)
 	       r->len / PAGE <= RDS_MR_PAGES && r->base <= UINT64_MAX - r->len && !(r->flags & RDS_RDMA_USE_ONCE);
 }
 
+/* rx held.  There already, because two threads have told of it. */
+static bool same(const struct rds_mr *a, const struct rds_mr *b)
+{
+	return a->sk == b->sk && a->base == b->base && a->len == b->len && a->flags == b->flags &&
+	       (a->memory ? b->memory && rds_memory_same(a->memory, b->memory) : !b->memory);
+}
+
 int rds_mr_again(struct rds_sock *sk, const struct rds_share_region *region, struct rds_memory *memory)
 {
-	struct rds_mr *mr = plausible(region) ? malloc(sizeof(*mr)) : NULL;
+	struct rds_mr *mr, *there;
 	int err = 0;
 
+	if (!plausible(region))
+		return -EINVAL;
+	mr = malloc(sizeof(*mr));
 	if (!mr)
-		return plausible(region) ? -ENOMEM : -EINVAL;
-	*mr = (struct rds_mr){.rkey = region->rkey,
+		return -ENOMEM;
+	*mr = (struct rds_mr){.sk = sk,
+			      .rkey = region->rkey,
 			      .base = region->base,
 			      .len = region->len,
 			      .flags = region->flags,
 			      .memory = rds_memory_hold(memory),
 			      .unfit = memory != NULL};
 	rx_lock();
-	if (rds_mr_find(mr->rkey))
-		err = -EEXIST;
+	there = rds_mr_find(mr->rkey);
+	if (there)
+		err = same(there, mr) ? 0 : -EEXIST;
 	else if (memory && !atomic_load(&sk->open))
 		err = -EBADF;
 	else
 		put_in(sk, mr);
 	rx_unlock();
-	if (err)
+	if (there || err)
 		mr_free(mr);
 	return err;
 }
@@ -282,6 +294,16 @@ struct rds_mr *rds_mr_take_all(struct rds_sock *sk)
 		list = mr;
 	}
 	return list;
+}
+
+void rds_mr_drop_all(struct rds_sock *sk)
+{
+	struct rds_mr *list;
+
+	rx_lock();
+	list = rds_mr_take_all(sk);
+	rx_unlock();
+	rds_mr_bury(list);
 }
 
 bool rds_mr_span(const struct rds_mr *mr, uint64_t offset, uint64_t len, uint64_t *at)

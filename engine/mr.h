@@ -55,6 +55,7 @@ bool rds_mr_owned(const struct rds_sock *sk, uint32_t rkey);
 void rds_mr_used(struct rds_sock *sk, uint32_t rkey);
 /* Last close: all of the socket's, for rds_mr_bury(). */
 struct rds_mr *rds_mr_take_all(struct rds_sock *sk);
+void rds_mr_drop_all(struct rds_sock *sk); /* both; the socket goes on elsewhere.  As rds_mr_bury() */
 /* Where bytes offset .. offset+len of the region are. False: not all of them within it. */
 bool rds_mr_span(const struct rds_mr *mr, uint64_t offset, uint64_t len, uint64_t *at);
 void rds_mr_bury(struct rds_mr *list); /* no lock but `control` and sk->tx; may be NULL */

@@ -211,8 +211,10 @@ static void read_all(void)
 
 	for (i = 0; i < PLACES; i++) {
 		for (j = 0; model.proc[i].lives && j < FDS; j++) {
-			if (model.proc[i].fd[j] < 0 || !settled(i, j))
+			if (model.proc[i].fd[j] < 0)
 				continue;
+			if (!settled(i, j))
+				failed("nobody is left who could go on with %d of place %d", j, i);
 			say("at the end place %d reads all from %d", i, j);
 			while (sock_of(i, j)->queued) {
 				a = crew_do(i, &(struct order){.op = RECV, .fd = FIRST_FD + j, .arg = 1});

@@ -189,6 +189,7 @@ static void *makes_and_frees(void *arg)
 
 	for (i = 0; i < ROUNDS; i++) {
 		away_region_made(&s, first + i, &(struct rds_mr_request){.addr = BASE, .bytes = 1});
+		s.carrier = 5 + i % 7;
 		if (i % 3 == 0 && told_to(&s))
 			return arg;
 		if (i >= 8 && (!away_region_freed(INODE, first + i - 8, &was) || was.region.rkey != first + i - 8))
