@@ -27,6 +27,7 @@
 #include "engine/info.h"
 #include "engine/leave.h"
 #include "engine/message.h"
+#include "engine/port_set.h"
 
 #define BACKLOG 4096 /* the kernel's own limit is lower, mostly */
 
@@ -139,16 +140,7 @@ int rds_inbox_empty(int inbox, struct rds_sock *sk)
 
 /* ---- a sender's side; control and the connection's tx held ---- */
 
-/* Ports of one connection that have been looked at; all clear between two uses.  control held. */
-static uint8_t seen[65536 / 8];
-
-static bool first_time(uint16_t port)
-{
-	bool first = !(seen[port / 8] >> port % 8 & 1);
-
-	seen[port / 8] |= (uint8_t)(1u << port % 8);
-	return first;
-}
+static struct rds_port_set seen; /* of one connection, control held */
 
 /* Ends where an operation begins. */
 static struct rds_queued *next_for(struct rds_queued *q, uint16_t port)
@@ -270,7 +262,7 @@ struct rds_queued *rds_inbox_post(struct rds_conn *nowhere)
 	struct rds_queued *q, *gone = NULL, **tail = &gone;
 
 	for (q = nowhere->queue; q;) {
-		if (!first_time(q->u.dport) || !post_port(nowhere, q->u.dport)) {
+		if (!rds_port_set_add(&seen, q->u.dport) || !post_port(nowhere, q->u.dport)) {
 			q = q->next;
 			continue;
 		}
@@ -278,9 +270,9 @@ struct rds_queued *rds_inbox_post(struct rds_conn *nowhere)
 		q = nowhere->queue; /* that one is on the other list now */
 	}
 	for (q = nowhere->queue; q; q = q->next)
-		seen[q->u.dport / 8] = 0;
+		rds_port_set_del(&seen, q->u.dport);
 	for (q = gone; q; q = q->next)
-		seen[q->u.dport / 8] = 0;
+		rds_port_set_del(&seen, q->u.dport);
 	return gone;
 }
 

@@ -404,15 +404,19 @@ int registry_sock_where(struct registry *reg, uint32_t idx, const struct rds_pro
 }
 
 /* Locked: asking takes the name for a moment, and who asked at the same time would believe that it exists. */
-bool registry_sock_gone(struct registry *reg, uint32_t idx)
+bool registry_sock_gone(struct registry *reg, uint32_t idx, const struct rds_procid *name)
 {
+	struct reg_sock *s;
+	uint64_t idw[2];
 	bool gone;
 
+	memcpy(idw, name, sizeof(idw));
 	if (idx >= reg_usable(reg))
 		return true;
 	if (reg_lock(reg))
 		return false;
-	gone = reg_orphan_gone(&reg->f->sock[idx]);
+	s = &reg->f->sock[idx];
+	gone = !reg_load(&s->mark) || !reg_words_eq(s->name, idw) || reg_orphan_gone(s);
 	reg_unlock(reg);
 	return gone;
 }

@@ -115,8 +115,11 @@ int registry_sock_leave(struct registry *reg, uint32_t idx, const struct rds_pro
 int registry_sock_take(struct registry *reg, uint32_t idx, const struct rds_procid *name, bool sure);
 /* The socket of that name: where it is bound (port 0: nowhere), and by which transport.  -ENOENT. */
 int registry_sock_where(struct registry *reg, uint32_t idx, const struct rds_procid *name, struct registry_sock *out);
-/* A socket of nobody: has its last copy been closed?  System calls. */
-bool registry_sock_gone(struct registry *reg, uint32_t idx);
+/*
+ * The socket of that name, which was nobody's: has its last copy been closed?  Not if somebody has taken it, but if another one is in its place by now.
+ * System calls.
+ */
+bool registry_sock_gone(struct registry *reg, uint32_t idx, const struct rds_procid *name);
 
 #define REGISTRY_NOBODY 1024u /* no process slot */
 struct registry_owner {

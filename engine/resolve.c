@@ -14,8 +14,9 @@
  * A socket's messages to one address stay in order, also when the answer changes from NOWHERE to another: whoever gets the
  * new answer first has the old messages go that way before its own.
  */
-#include "engine/rdma.h"
+#include "engine/port_set.h"
 #include "engine/ports.h"
+#include "engine/rdma.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -212,7 +213,7 @@ static bool gone(const struct rds_addr *dst)
 	struct registry_owner own;
 
 	return registry_lookup(rds_eng->reg, &dst->ip, dst->port, dst->scope, &own) == 0 &&
-	       own.proc == REGISTRY_NOBODY && registry_sock_gone(rds_eng->reg, own.sock);
+	       own.proc == REGISTRY_NOBODY && registry_sock_gone(rds_eng->reg, own.sock, &own.procid);
 }
 
 /* Where does what has waited go now?  dst and id have the addresses; asked_for: the message's; GOES: *to. */
@@ -246,13 +247,7 @@ static enum fate decide(const struct rds_conn *nowhere, bool local, const struct
 	return *to ? GOES : WAITS;
 }
 
-/* Ports that something has been found to wait for; all clear between two uses.  control held. */
-static uint8_t waits[65536 / 8];
-
-static bool waits_for(uint16_t port)
-{
-	return waits[port / 8] >> port % 8 & 1;
-}
+static struct rds_port_set waits; /* something has been found to wait for them; control held */
 
 /*
  * Messages that waited for an address to appear go to where they belong now.  control is held from end to end: a sender that
@@ -272,7 +267,8 @@ static void hand_over(struct rds_conn *nowhere, bool local)
 	while ((q = list)) {
 		list = q->next;
 		dst.port = q->u.dport;
-		switch (waits_for(dst.port) ? WAITS : decide(nowhere, local, &dst, q->asked_for, &id, &to)) {
+		switch (rds_port_set_has(&waits, dst.port) ? WAITS
+							   : decide(nowhere, local, &dst, q->asked_for, &id, &to)) {
 		case GOES:
 			append(to, q);
 			break;
@@ -283,7 +279,7 @@ static void hand_over(struct rds_conn *nowhere, bool local)
 			rds_queued_free(q);
 			break;
 		case WAITS:
-			waits[dst.port / 8] |= (uint8_t)(1u << dst.port % 8);
+			rds_port_set_add(&waits, dst.port);
 			*tail = q;
 			tail = &q->next;
 			n++;
@@ -291,7 +287,7 @@ static void hand_over(struct rds_conn *nowhere, bool local)
 	}
 	*tail = NULL;
 	for (q = kept; q; q = q->next)
-		waits[q->u.dport / 8] = 0;
+		rds_port_set_del(&waits, q->u.dport);
 	if (!kept)
 		return;
 	rds_lock(&nowhere->tx);

@@ -8,6 +8,7 @@
  */
 #include "engine/message.h"
 #include "engine/native.h"
+#include "engine/port_set.h"
 #include "engine/ports.h"
 #include "engine/rdma.h"
 #include "engine/wait.h"
@@ -15,6 +16,7 @@
 #include <string.h>
 
 static struct rds_conn *conn_graveyard; /* control */
+static struct rds_port_set asked, goes; /* has_left(); control held */
 
 /* What the kernel's RDS prints of its connections; attempts that failed are for those who look for trouble. */
 void rds_conn_say(const struct rds_conn *conn, bool worth, const char *what, const char *why)
@@ -52,7 +54,8 @@ static void operations_end(struct rds_conn *conn, bool broken, bool all)
 
 /*
  * A port that the dead process had: has its socket gone to somebody else, or to nobody for the moment (leave.c)?  As long as the kernel has not taken
- * its lock away it may yet: then what is for it looks for it anew.
+ * its lock away it may yet: then what is for it looks for it anew.  But if the last copy of it is closed by now, newer messages may have found that out
+ * and been dropped, and older ones must not outlive them: they could meet another socket there.
  */
 static bool has_left(const struct rds_conn *conn, uint16_t port)
 {
@@ -60,7 +63,9 @@ static bool has_left(const struct rds_conn *conn, uint16_t port)
 
 	if (!port || registry_lookup(rds_eng->reg, &conn->id.faddr, port, conn->id.scope, &own))
 		return false;
-	return memcmp(&own.procid, &conn->id.peer, sizeof(own.procid)) == 0 ? conn->ending : own.moved;
+	if (memcmp(&own.procid, &conn->id.peer, sizeof(own.procid)) == 0)
+		return conn->ending;
+	return own.moved && !(own.proc == REGISTRY_NOBODY && registry_sock_gone(rds_eng->reg, own.sock, &own.procid));
 }
 
 /* Messages that are not accepted can go on to somebody else, but for what belongs to this connection. */
@@ -134,7 +139,18 @@ static struct rds_queued *take_left(struct rds_conn *conn)
 	return all;
 }
 
-/* The same where only what was never sent can go: the rest is dropped, as for sockets that have ended with their process.  tx held. */
+static void forget_ports(const struct rds_queued *q)
+{
+	for (; q; q = q->next) {
+		rds_port_set_del(&asked, q->u.dport);
+		rds_port_set_del(&goes, q->u.dport);
+	}
+}
+
+/*
+ * The same where only what was never sent can go: the rest is dropped, as for sockets that have ended with their process.  All of a port's or nothing,
+ * though the registry may give another answer meanwhile: whoever has the port next finds no hole in it.  tx held.
+ */
 static struct rds_queued *take_left_unsent(struct rds_conn *conn)
 {
 	struct rds_queued *list = rds_queue_take_unsent(conn), *q, *left = NULL, **tail = &left;
@@ -142,13 +158,17 @@ static struct rds_queued *take_left_unsent(struct rds_conn *conn)
 	while ((q = list)) {
 		list = q->next;
 		q->next = NULL;
-		if (has_left(conn, q->u.dport)) {
+		if (rds_port_set_add(&asked, q->u.dport) && has_left(conn, q->u.dport))
+			rds_port_set_add(&goes, q->u.dport);
+		if (rds_port_set_has(&goes, q->u.dport)) {
 			*tail = q;
 			tail = &q->next;
 		} else {
 			rds_queue_append(conn, q);
 		}
 	}
+	forget_ports(left);
+	forget_ports(conn->queue);
 	return left;
 }
 

@@ -300,13 +300,18 @@ START_TEST(what_others_have_becomes_nobodys)
 	ck_assert_uint_eq(o.proc, REGISTRY_NOBODY);
 	ck_assert(o.moved);
 	ck_assert_mem_eq(&o.procid, &named, sizeof(named));
-	ck_assert(!registry_sock_gone(reg, o.sock));
+	ck_assert(!registry_sock_gone(reg, o.sock, &named));
 	ck_assert_int_eq(bind_try(reg, add_ok(reg), "127.0.0.1", 7000, 0), -EADDRINUSE);
 	ck_assert_int_eq(registry_sock_where(reg, idx, &named, &where), 0);
 	ck_assert_uint_eq(where.bound_port, 7000);
 	ck_assert_int_eq(registry_sock_take(reg, idx, &named, false), 0);
 	ck_assert_int_eq(lookup(reg, "127.0.0.1", 7000, &o), 0);
 	ck_assert_uint_eq(o.proc, registry_self_slot(reg));
+	ck_assert(!registry_sock_gone(reg, idx, &named)); /* who asks late: it is with us */
+	registry_sock_remove(reg, idx);
+	ck_assert(registry_sock_gone(reg, idx, &named));
+	ck_assert_uint_eq(add_ok(reg), idx);
+	ck_assert(registry_sock_gone(reg, idx, &named)); /* another socket is in its place */
 	registry_sock_remove(reg, idx);
 
 	/* And one that nobody has any more when it is looked for. */
@@ -316,7 +321,7 @@ START_TEST(what_others_have_becomes_nobodys)
 	ck_assert_int_eq(registry_sock_take(reg, idx, &named, true), 0); /* before anybody has noticed */
 	ck_assert_int_eq(registry_sock_leave(reg, idx, &named), 0);
 	close(standin);
-	ck_assert(registry_sock_gone(reg, idx));
+	ck_assert(registry_sock_gone(reg, idx, &named));
 	bind_ok(reg, add_ok(reg), "127.0.0.1", 7000);
 	registry_close(reg);
 }

@@ -239,7 +239,8 @@ static void where_is(const struct verbs_hello *req, const struct in6_addr *laddr
 			    : pinged(laddr, scope, &own);
 
 	if (!err && own.proc == REGISTRY_NOBODY) /* it is changing hands, or its last copy is gone */
-		answer->status = registry_sock_gone(rds_engine_registry(), own.sock) ? VERBS_NO_PORT : VERBS_AGAIN;
+		answer->status =
+			registry_sock_gone(rds_engine_registry(), own.sock, &own.procid) ? VERBS_NO_PORT : VERBS_AGAIN;
 	else if (!err)
 		send_on(own.proc, &own.procid, VERBS_NO_PORT, answer);
 	else
