@@ -249,11 +249,15 @@ static int as_registered(struct rds_share_state *st)
 	return 0;
 }
 
-/* Others may be looking at the stand-in, and nobody knows what the last carrier has shown there. */
+/*
+ * Others may be looking at the stand-in, and nobody knows what the last carrier has shown there.  Our helper may have shown something by now, too: that
+ * goes with it, and has to be shown again.
+ */
 static void show_anew(struct rds_sock *sk, int fd)
 {
 	rds_lock(&rds_eng->wait);
 	os_recv_all(fd);
+	atomic_store(&sk->shown_in, false);
 	rds_unlock(&rds_eng->wait);
 	rds_sock_watch(sk, fd, true);
 }
