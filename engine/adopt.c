@@ -249,19 +249,6 @@ static int as_registered(struct rds_share_state *st)
 	return 0;
 }
 
-/*
- * Others may be looking at the stand-in, and nobody knows what the last carrier has shown there.  Our helper may have shown something by now, too: that
- * goes with it, and has to be shown again.
- */
-static void show_anew(struct rds_sock *sk, int fd)
-{
-	rds_lock(&rds_eng->wait);
-	os_recv_all(fd);
-	atomic_store(&sk->shown_in, false);
-	rds_unlock(&rds_eng->wait);
-	rds_sock_watch(sk, fd, true);
-}
-
 static int make_socket(int fd, struct rds_estate *e, uint64_t inode, const struct rds_share_state *st, struct reader *r,
 		       struct rds_sock **out)
 {
@@ -288,7 +275,7 @@ static int make_socket(int fd, struct rds_estate *e, uint64_t inode, const struc
 	rds_engine_spreads(); /* who else has it will need us; the will goes first, so that those who wait are given it */
 	rds_sock_lend_late(sk);
 	if (killed)
-		show_anew(sk, fd);
+		rds_sock_show_anew(sk, fd);
 	rds_sock_wake(sk, POLLOUT | POLLWRNORM); /* the filler of its last carrier goes */
 	*out = sk;
 	return 0;

@@ -4,7 +4,7 @@
  * socket: who becomes the carrier is told of them before the next call on the socket, and if that is this process, they are regions like any other.
  *
  * Regions for one use are not kept: only the carrier knows when they end.  They end with it.
- * An entry belongs to whoever has moved its state to NEW or BUSY; they have no lock, because a signal handler may make calls.  Entries are
+ * An entry belongs to whoever has moved its state to NEW or BUSY; there is no lock, because a signal handler may make calls.  Entries are
  * never given back, only used again.
  *
  * Must not know what a region is to the engine (mr.c).
@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 
 #include "engine/away_impl.h"
 #include "engine/mr.h"
@@ -38,37 +37,6 @@ struct entry {
 static _Atomic(struct entry *) chunks[CHUNKS];
 static _Atomic unsigned entries;	/* USED */
 static _Atomic unsigned generation = 1; /* an entry has been added */
-
-/* ---- one thread at a time tells, or forgets what is freed: what is told behind that would be open again ---- */
-
-static _Atomic int at_it; /* a thread, 0: none */
-
-/* False: another one is, and is not waited for, or the call that a signal handler has interrupted. */
-static bool begin(bool wait)
-{
-	int self = (int)os_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0), other;
-
-	for (;;) {
-		other = 0;
-		if (atomic_compare_exchange_strong(&at_it, &other, self))
-			return true;
-		if (other == self)
-			return false;
-		if (os_syscall(SYS_tgkill, os_getpid(), other, 0, 0, 0, 0) == -ESRCH) /* cancelled */
-			atomic_compare_exchange_strong(&at_it, &other, 0);
-		else if (!wait)
-			return false;
-		else
-			os_poll(NULL, 0, 1);
-	}
-}
-
-static void end(void)
-{
-	atomic_store(&at_it, 0);
-}
-
-/* ---- entries ---- */
 
 static bool turn(struct entry *e, uint32_t word, uint32_t state)
 {
@@ -210,11 +178,7 @@ static bool drop(uint64_t inode, uint32_t rkey, struct away_region *was)
 
 bool away_region_freed(uint64_t inode, uint32_t rkey, struct away_region *was)
 {
-	bool begun = begin(true), any = drop(inode, rkey, was);
-
-	if (begun)
-		end();
-	return any;
+	return drop(inode, rkey, was);
 }
 
 void rds_away_regions_gone(uint64_t inode)
@@ -230,7 +194,6 @@ void rds_away_regions_forget(void)
 	while ((e = next(&at)))
 		atomic_store(&e->word, FREE);
 	atomic_store(&entries, 0);
-	atomic_store(&at_it, 0);
 }
 
 /* ---- another carrier ---- */
@@ -266,6 +229,43 @@ static void told(const struct away_slot *s, const struct rds_share_region *due, 
 	}
 }
 
+static bool kept(uint64_t inode, uint32_t rkey)
+{
+	struct entry *e;
+	unsigned at = 0;
+
+	while ((e = next(&at)))
+		if (find(e, inode, rkey))
+			return true;
+	return false;
+}
+
+/*
+ * Another thread has freed it while it was told of: the carrier may have heard of the end first, when it knew of no such region, and then opened it.
+ * It is freed once more, so that it is not open for longer than this takes.
+ */
+static int free_again(int fd, struct away_slot *s, struct away_call *c, uint32_t rkey)
+{
+	struct rds_free_mr_args args = {.cookie = rds_cookie(rkey, 0), .flags = RDS_RDMA_INVALIDATE};
+	struct iovec iov = {&args, sizeof(args)};
+	struct away_call ask = {.q = {.op = RDS_SHARE_SETOPT,
+				      .level = SOL_RDS,
+				      .opt = RDS_FREE_MR,
+				      .arg = sizeof(args),
+				      .has_name = true,
+				      .may_wait = c->q.may_wait,
+				      .data_len = sizeof(args)},
+				.data = &iov,
+				.n_data = 1,
+				.inode = c->inode,
+				.since = c->since ? c->since : &c->began};
+	int err = away_ask(fd, s, &ask);
+
+	c->late = ask.late;
+	return err;
+}
+
+/* Another thread may do the same: the carrier takes the first. */
 static int tell(int fd, struct away_slot *s, struct away_call *c, const struct rds_share_region *due, unsigned n)
 {
 	struct iovec iov = {(void *)(uintptr_t)due, n * sizeof(*due)};
@@ -276,6 +276,7 @@ static int tell(int fd, struct away_slot *s, struct away_call *c, const struct r
 		.inode = c->inode,
 		.since = c->since ? c->since : &c->began};
 	int err = away_memory_give(fd, s, c);
+	unsigned i;
 
 	if (!err) {
 		err = away_ask(fd, s, &ask);
@@ -283,6 +284,9 @@ static int tell(int fd, struct away_slot *s, struct away_call *c, const struct r
 	}
 	if (!err)
 		told(s, due, n);
+	for (i = 0; !err && i < n; i++)
+		if (!kept(s->inode, due[i].rkey))
+			err = free_again(fd, s, c, due[i].rkey);
 	if (!err && ask.a.result)
 		rds_warn_once("memory regions of an RDS socket end with the process that has carried it: the next one "
 			      "does not get at this one's memory");
@@ -295,11 +299,10 @@ int away_regions_tell(int fd, struct away_slot *s, struct away_call *c)
 	unsigned now = atomic_load(&generation), n, at = 0;
 	int err = 0;
 
-	if (!atomic_load(&entries) || s->regions == now || !begin(false))
+	if (!atomic_load(&entries) || s->regions == now)
 		return 0;
 	while (!err && (n = collect(s, &at, due)))
 		err = tell(fd, s, c, due, n);
-	end();
 	if (!err)
 		s->regions = now;
 	return err;

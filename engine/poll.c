@@ -230,6 +230,18 @@ void rds_sock_watch(struct rds_sock *sk, int fd, bool edge)
 	rx_unlock();
 }
 
+/*
+ * The last carrier was killed: others may be looking at the stand-in, and nobody knows what is shown there.  Our helper may have shown something by now,
+ * too: that goes with it, and is shown again.
+ */
+void rds_sock_show_anew(struct rds_sock *sk, int fd)
+{
+	rds_lock(&rds_eng->wait);
+	lower_in(sk, fd);
+	rds_unlock(&rds_eng->wait);
+	rds_sock_watch(sk, fd, true);
+}
+
 /* What filled the stand-in was read off our end, in search of something else. */
 void rds_sock_hide_again(struct rds_sock *sk, int fd)
 {

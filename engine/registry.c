@@ -395,6 +395,7 @@ int registry_sock_where(struct registry *reg, uint32_t idx, const struct rds_pro
 	if (!reg_load(&s->mark) || !reg_words_eq(s->name, idw))
 		return -ENOENT;
 	memset(out, 0, sizeof(*out));
+	out->sock = idx;
 	out->bound_port = (uint16_t)reg_load(&s->mark);
 	if (out->bound_port)
 		reg_words_load(&out->bound, s->addr);

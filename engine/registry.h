@@ -37,6 +37,7 @@ struct registry_sock {
 	uint32_t sndbuf, rcvbuf; /* RDS limits (halved values) */
 	uint64_t inode;
 	uint64_t order; /* creation order on this node */
+	uint32_t sock;	/* its entry */
 	int32_t transport;
 	uint32_t proc; /* slot of the owner */
 	int32_t pid;

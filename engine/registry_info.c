@@ -28,9 +28,12 @@ void registry_counters_sum(struct registry *reg, uint64_t out[RDS_STATS])
 		reg_unlock(reg);
 }
 
-static void copy_sock(struct reg_sock *s, struct registry_sock *out)
+static void copy_sock(struct registry *reg, uint32_t link, struct registry_sock *out)
 {
+	struct reg_sock *s = reg_sock_at(reg, link);
+
 	memset(out, 0, sizeof(*out));
+	out->sock = link - 1;
 	reg_words_load(&out->bound, s->addr);
 	reg_words_load(&out->connected, s->connected);
 	reg_words_load(&out->procid, s->id);
@@ -61,7 +64,7 @@ struct living {
 static bool lives(struct registry *reg, struct living *l, const struct registry_sock *s)
 {
 	if (s->proc >= REG_PROCS)
-		return s->proc == REG_NOBODY && rds_share_exists(&s->procid);
+		return s->proc == REG_NOBODY && !registry_sock_gone(reg, s->sock, &s->procid);
 	if (!l->asked[s->proc])
 		l->asked[s->proc] = registry_proc_alive(reg, s->proc, &s->procid) ? 1 : 2;
 	return l->asked[s->proc] == 1;
@@ -82,7 +85,7 @@ int registry_socks(struct registry *reg, struct registry_sock **out, unsigned *n
 	v = calloc(used + 1, sizeof(*v));
 	for (link = 1; v && link <= reg_usable(reg) && found < used; link++) {
 		if (reg_load(&reg_sock_at(reg, link)->mark))
-			copy_sock(reg_sock_at(reg, link), &v[found++]);
+			copy_sock(reg, link, &v[found++]);
 	}
 	reg_unlock(reg);
 	if (!v)

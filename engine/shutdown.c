@@ -55,9 +55,9 @@ static void operations_end(struct rds_conn *conn, bool broken, bool all)
 /*
  * A port that the dead process had: has its socket gone to somebody else, or to nobody for the moment (leave.c)?  As long as the kernel has not taken
  * its lock away it may yet: then what is for it looks for it anew.  But if the last copy of it is closed by now, newer messages may have found that out
- * and been dropped, and older ones must not outlive them: they could meet another socket there.
+ * and been dropped, and older ones must not outlive them: they could meet another socket there.  To ask for that takes the registry's lock.
  */
-static bool has_left(const struct rds_conn *conn, uint16_t port)
+static bool has_left(const struct rds_conn *conn, uint16_t port, bool ask)
 {
 	struct registry_owner own;
 
@@ -65,7 +65,9 @@ static bool has_left(const struct rds_conn *conn, uint16_t port)
 		return false;
 	if (memcmp(&own.procid, &conn->id.peer, sizeof(own.procid)) == 0)
 		return conn->ending;
-	return own.moved && !(own.proc == REGISTRY_NOBODY && registry_sock_gone(rds_eng->reg, own.sock, &own.procid));
+	if (ask && own.proc == REGISTRY_NOBODY && registry_sock_gone(rds_eng->reg, own.sock, &own.procid))
+		return false;
+	return own.moved;
 }
 
 /* Messages that are not accepted can go on to somebody else, but for what belongs to this connection. */
@@ -74,29 +76,33 @@ static bool can_go_on(const struct rds_unacked *u)
 	return u->sk && !u->cancelled && !u->once;
 }
 
+/* Each port is asked for once. */
+static bool asked_left(const struct rds_conn *conn, uint16_t port)
+{
+	return rds_port_set_add(&asked, port) && has_left(conn, port, true);
+}
+
 static bool next_left(const struct rds_conn *conn, uint16_t *port)
 {
 	const struct rds_queued *q;
-	uint16_t last = 0;
 	unsigned i;
 
 	for (i = 0; i < conn->count; i++) {
 		const struct rds_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
 
 		*port = u->dport;
-		if (can_go_on(u) && *port != last && has_left(conn, *port))
+		if (can_go_on(u) && asked_left(conn, *port))
 			return true;
-		last = *port;
 	}
 	for (q = conn->queue; q; q = q->next) {
 		*port = q->u.dport;
-		if (q->u.sk && *port != last && has_left(conn, *port))
+		if (can_go_on(&q->u) && asked_left(conn, *port))
 			return true;
-		last = *port;
 	}
 	return false;
 }
 
+/* Perhaps in a signal handler that has interrupted who has the registry's lock. */
 unsigned rds_conn_left(const struct rds_conn *conn)
 {
 	unsigned i, n = 0;
@@ -108,7 +114,7 @@ unsigned rds_conn_left(const struct rds_conn *conn)
 
 		if (u->dport != last) {
 			last = u->dport;
-			left = has_left(conn, last);
+			left = has_left(conn, last, false);
 		}
 		n += left && can_go_on(u);
 	}
@@ -124,27 +130,32 @@ static bool exact(const struct rds_conn *conn)
 	return conn->id.peer_slot != RDS_SLOT_REMOTE && (conn->t->ops->caps & RDS_TCAP_SURVIVES);
 }
 
-/* A process of this host has ended, and left sockets to others: what it had not accepted for them goes there.  tx held. */
-static struct rds_queued *take_left(struct rds_conn *conn)
-{
-	struct rds_queued *all = NULL, **tail = &all, *some;
-	uint16_t port;
-
-	while (next_left(conn, &port)) {
-		if (!rds_queue_take(conn, port, 0, &some) || !some)
-			break;
-		for (*tail = some; *tail; tail = &(*tail)->next)
-			;
-	}
-	return all;
-}
-
 static void forget_ports(const struct rds_queued *q)
 {
 	for (; q; q = q->next) {
 		rds_port_set_del(&asked, q->u.dport);
 		rds_port_set_del(&goes, q->u.dport);
 	}
+}
+
+/* A process of this host has ended, and left sockets to others: what it had not accepted for them goes there.  tx held. */
+static struct rds_queued *take_left(struct rds_conn *conn)
+{
+	struct rds_queued *all = NULL, **tail = &all, *some;
+	uint16_t port;
+	unsigned i;
+
+	while (next_left(conn, &port)) {
+		if (!rds_queue_take(conn, port, 0, &some))
+			break;
+		for (*tail = some; *tail; tail = &(*tail)->next)
+			;
+	}
+	forget_ports(all);
+	forget_ports(conn->queue);
+	for (i = 0; i < conn->count; i++)
+		rds_port_set_del(&asked, conn->unacked[(conn->head + i) & (conn->cap - 1)].dport);
+	return all;
 }
 
 /*
@@ -158,7 +169,7 @@ static struct rds_queued *take_left_unsent(struct rds_conn *conn)
 	while ((q = list)) {
 		list = q->next;
 		q->next = NULL;
-		if (rds_port_set_add(&asked, q->u.dport) && has_left(conn, q->u.dport))
+		if (asked_left(conn, q->u.dport))
 			rds_port_set_add(&goes, q->u.dport);
 		if (rds_port_set_has(&goes, q->u.dport)) {
 			*tail = q;

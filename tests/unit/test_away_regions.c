@@ -20,10 +20,11 @@
 
 static struct away_slot slot;
 static struct {
-	unsigned asked, regions, memory, again;
+	unsigned asked, regions, memory, again, freed;
 	struct rds_share_region last;
 	int memory_err, ask_err, again_err;
 	uint32_t free_in_again; /* freed while it is looked at, as by a signal handler */
+	uint32_t free_in_ask;	/* freed while the carrier is told of it, as by another thread */
 } did;
 
 int __wrap_away_memory_give(int fd, struct away_slot *s, struct away_call *c);
@@ -38,14 +39,24 @@ int __wrap_away_ask(int fd, struct away_slot *s, struct away_call *c);
 int __wrap_away_ask(int fd, struct away_slot *s, struct away_call *c)
 {
 	const struct rds_share_region *r = c->data->iov_base;
+	const struct rds_free_mr_args *args = c->data->iov_base;
+	struct away_region was;
 
 	(void)fd, (void)s;
+	if (c->q.op == RDS_SHARE_SETOPT) {
+		ck_assert(c->q.level == SOL_RDS && c->q.opt == RDS_FREE_MR && c->q.data_len == sizeof(*args));
+		did.last.rkey = rds_cookie_rkey(args->cookie);
+		did.freed++;
+		return did.ask_err;
+	}
 	ck_assert_int_eq(c->q.op, RDS_SHARE_REGIONS);
 	ck_assert_uint_eq(c->q.data_len, c->data->iov_len);
 	ck_assert_uint_eq(c->q.data_len % sizeof(*r), 0);
 	did.asked++;
 	did.regions += (unsigned)(c->q.data_len / sizeof(*r));
 	did.last = r[0];
+	if (did.free_in_ask)
+		ck_assert(away_region_freed(INODE, did.free_in_ask, &was));
 	return did.ask_err;
 }
 
@@ -181,6 +192,24 @@ START_TEST(test_freed_meanwhile)
 }
 END_TEST
 
+/* The carrier may have opened it behind its end. */
+START_TEST(test_freed_while_told)
+{
+	struct away_slot other = {.inode = INODE, .carrier = 2};
+
+	made(1000, 0);
+	made(1001, 0);
+	made(1002, 0);
+	did.free_in_ask = 1001;
+	ck_assert_int_eq(told_to(&other), 0);
+	ck_assert(did.regions == 3 && did.freed == 1 && did.last.rkey == 1001);
+	did.free_in_ask = 0;
+	ck_assert_int_eq(told_to(&other), 0);
+	ck_assert_uint_eq(did.freed, 1);
+	ck_assert_uint_eq(adopted(true), 2);
+}
+END_TEST
+
 static void *makes_and_frees(void *arg)
 {
 	struct away_slot s = {.inode = INODE, .carrier = 5};
@@ -225,6 +254,7 @@ int main(void)
 	tcase_add_test(tc, test_told);
 	tcase_add_loop_test(tc, test_not_told, 0, 2);
 	tcase_add_test(tc, test_freed_meanwhile);
+	tcase_add_test(tc, test_freed_while_told);
 	tcase_add_test(tc, test_threads);
 	return suite_run(s);
 }

@@ -225,6 +225,7 @@ static int pinged(const struct in6_addr *laddr, uint32_t scope, struct registry_
 		if (socks[i].bound_port && rds_ip_equal(&socks[i].bound, laddr) && socks[i].scope == scope) {
 			own->proc = socks[i].proc;
 			own->procid = socks[i].procid;
+			own->sock = socks[i].sock;
 			err = 0;
 		}
 	free(socks);
