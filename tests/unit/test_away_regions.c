@@ -19,6 +19,7 @@
 #define ROUNDS 3000
 
 static struct away_slot slot;
+static pthread_mutex_t did_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
 	unsigned asked, regions, memory, again, freed;
 	struct rds_share_region last;
@@ -30,34 +31,54 @@ static struct {
 int __wrap_away_memory_give(int fd, struct away_slot *s, struct away_call *c);
 int __wrap_away_memory_give(int fd, struct away_slot *s, struct away_call *c)
 {
+	int err;
+
 	(void)fd, (void)s, (void)c;
+	pthread_mutex_lock(&did_lock);
 	did.memory++;
-	return did.memory_err;
+	err = did.memory_err;
+	pthread_mutex_unlock(&did_lock);
+	return err;
 }
 
-int __wrap_away_ask(int fd, struct away_slot *s, struct away_call *c);
-int __wrap_away_ask(int fd, struct away_slot *s, struct away_call *c)
+static void freed(const struct away_call *c)
+{
+	const struct rds_free_mr_args *args = c->data->iov_base;
+
+	ck_assert(c->q.level == SOL_RDS && c->q.opt == RDS_FREE_MR && c->q.data_len == sizeof(*args));
+	did.last.rkey = rds_cookie_rkey(args->cookie);
+	did.freed++;
+}
+
+static void told_of(const struct away_call *c)
 {
 	const struct rds_share_region *r = c->data->iov_base;
-	const struct rds_free_mr_args *args = c->data->iov_base;
 	struct away_region was;
 
-	(void)fd, (void)s;
-	if (c->q.op == RDS_SHARE_SETOPT) {
-		ck_assert(c->q.level == SOL_RDS && c->q.opt == RDS_FREE_MR && c->q.data_len == sizeof(*args));
-		did.last.rkey = rds_cookie_rkey(args->cookie);
-		did.freed++;
-		return did.ask_err;
-	}
 	ck_assert_int_eq(c->q.op, RDS_SHARE_REGIONS);
-	ck_assert_uint_eq(c->q.data_len, c->data->iov_len);
 	ck_assert_uint_eq(c->q.data_len % sizeof(*r), 0);
 	did.asked++;
 	did.regions += (unsigned)(c->q.data_len / sizeof(*r));
 	did.last = r[0];
 	if (did.free_in_ask)
 		ck_assert(away_region_freed(INODE, did.free_in_ask, &was));
-	return did.ask_err;
+}
+
+int __wrap_away_ask(int fd, struct away_slot *s, struct away_call *c);
+int __wrap_away_ask(int fd, struct away_slot *s, struct away_call *c)
+{
+	int err;
+
+	(void)fd, (void)s;
+	ck_assert_uint_eq(c->q.data_len, c->data->iov_len);
+	pthread_mutex_lock(&did_lock);
+	if (c->q.op == RDS_SHARE_SETOPT)
+		freed(c);
+	else
+		told_of(c);
+	err = did.ask_err;
+	pthread_mutex_unlock(&did_lock);
+	return err;
 }
 
 int __wrap_rds_mr_again(struct rds_sock *sk, const struct rds_share_region *region, struct rds_memory *memory);
