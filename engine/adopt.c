@@ -130,7 +130,7 @@ static int take_report(struct rds_sock *sk, struct reader *r)
 	op->status = rep.status;
 	op->notify = rep.asked;
 	op->short_notify = rep.short_form;
-	op->started = op->done = true;
+	op->started = op->over = op->done = true;
 	atomic_store(&sk->had_ops, true);
 	rds_notify(op);
 	return 0;

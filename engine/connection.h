@@ -108,8 +108,9 @@ struct rds_conn {
 	struct rds_inc *inplace, *inplace_last; /* messages that still lie in the endpoint's memory, oldest first */
 	_Atomic(struct rds_cong_map *) fcong; /* what the peer says of its ports; loop: the local map itself */
 
-	/* RDMA (rx): operations to this peer that are not over, oldest first; bytes of those that are being read */
+	/* RDMA (rx): operations to this peer that are not done, oldest first; bytes of those that are being read */
 	struct rds_op *ops, **ops_tail;
+	unsigned nover; /* ... of them are over and wait for those before them */
 	uint64_t reading;
 	_Atomic uint64_t lending; /* bytes that the peer is to take from our memory (written under rx) */
 	uint64_t lent;		  /* number of the last piece that lends some (tx) */

@@ -2,7 +2,7 @@
 /*
  * rdma.c - operations from being listed to their end (rds-semantics 9.5 to 9.7).
  *
- * Whatever ends an operation goes through rds_op_finish, once: the first to come says how it went.  Answers find their operation by
+ * Whatever ends an operation goes through over(), once: the first to come says how it went.  Answers find their operation by
  * number on the connection that they came by; if it is not there any more they change nothing, so memory that was given back
  * to the program stays untouched.  rx guards all of this.
  * Must not know how pieces travel, nor control messages.
@@ -63,6 +63,7 @@ void rds_op_list(struct rds_conn *conn, struct rds_op *op)
 	op->prev = conn->ops_tail;
 	*conn->ops_tail = op;
 	conn->ops_tail = &op->next;
+	conn->nover += op->over;
 }
 
 void rds_op_unlist(struct rds_op *op)
@@ -78,6 +79,7 @@ void rds_op_unlist(struct rds_op *op)
 		conn->ops_tail = op->prev;
 	if (op->native)
 		atomic_fetch_sub(op->kind == RDS_OP_READ ? &conn->native_reads : &conn->native_writes, 1);
+	conn->nover -= op->over;
 	op->conn = NULL;
 }
 
@@ -114,9 +116,10 @@ static bool to_report(const struct rds_op *op)
 	return op->recverr && op->status != RDS_RDMA_SUCCESS && op->status != RDS_RDMA_CANCELED;
 }
 
-void rds_op_finish(struct rds_op *op, int status)
+/* Nothing goes on for it any more; its turn to be done may not have come. */
+static void over(struct rds_op *op, int status)
 {
-	if (op->done)
+	if (op->over)
 		return;
 	read_over(op);
 	rds_op_lent_over(op);
@@ -124,16 +127,71 @@ void rds_op_finish(struct rds_op *op, int status)
 		op->conn->want_flush = true;
 		rds_conn_work(op->conn);
 	}
+	op->over = true;
+	op->status = status;
+	if (op->conn)
+		op->conn->nover++;
+}
+
+/* Whosever turn it is. */
+static void finish(struct rds_op *op, int status)
+{
+	if (op->done)
+		return;
+	over(op, status);
 	rds_op_unlist(op);
 	op->held_by = NULL;
 	op->done = true;
-	op->status = status;
 	op->sk->nops--;
 	rds_op_numbered_over(op, false);
 	if (to_report(op))
 		rds_notify(op);
 	else
 		rds_op_put(op);
+}
+
+bool rds_op_quiet(const struct rds_op *op)
+{
+	return op->kind == RDS_OP_WRITE && !op->alone && !op->notify && !op->has_id;
+}
+
+/* Nobody is told of a quiet write: what comes behind it need not wait until the device has been asked about it. */
+static void take_turns(struct rds_conn *conn)
+{
+	struct rds_op *op, *next;
+
+	for (op = conn->ops; op && conn->nover; op = next) {
+		next = op->next;
+		if (op->over)
+			finish(op, op->status);
+		else if (!op->native || !rds_op_quiet(op))
+			return;
+	}
+}
+
+void rds_op_finish(struct rds_op *op, int status)
+{
+	struct rds_conn *conn = op->conn;
+
+	finish(op, status);
+	if (conn)
+		take_turns(conn);
+}
+
+void rds_op_over(struct rds_op *op, int status)
+{
+	over(op, status);
+	take_turns(op->conn);
+}
+
+void rds_op_relist(struct rds_conn *to, struct rds_op *op)
+{
+	struct rds_conn *from = op->conn;
+
+	rds_op_unlist(op);
+	rds_op_list(to, op);
+	if (from)
+		take_turns(from);
 }
 
 /* ---- answers ---- */
@@ -157,17 +215,17 @@ struct rds_memory *rds_op_memory(struct rds_conn *conn, uint64_t id)
 static void data_came(struct rds_op *op, const struct rds_op_hdr *h, const void *data, size_t len)
 {
 	if (op->kind != RDS_OP_READ || h->offset != op->got || len > op->total - op->got) {
-		rds_op_finish(op, RDS_RDMA_OTHER_ERROR);
+		rds_op_over(op, RDS_RDMA_OTHER_ERROR);
 		return;
 	}
 	if (rds_user_put_vec(op->memory, op->local, op->nlocal, op->got, data, len)) {
-		rds_op_finish(op, RDS_RDMA_OTHER_ERROR);
+		rds_op_over(op, RDS_RDMA_OTHER_ERROR);
 		return;
 	}
 	op->got += len;
 	RDS_STAT_ADD_RX(recv_rdma_bytes, len);
 	if (op->got == op->total)
-		rds_op_finish(op, RDS_RDMA_SUCCESS);
+		rds_op_over(op, RDS_RDMA_SUCCESS);
 }
 
 static int outcome(const struct rds_op *op, const struct rds_op_hdr *h)
@@ -188,26 +246,26 @@ void rds_op_answered(struct rds_conn *conn, const struct rds_op_hdr *h, const vo
 {
 	struct rds_op *op = find(conn, h->id);
 
-	if (!op || !op->started)
+	if (!op || !op->started || op->over)
 		return; /* it was over before: of a connection that has broken, cancelled, of a closed socket */
 	if (h->kind == RDS_OP_DATA)
 		data_came(op, h, data, len);
 	else
-		rds_op_finish(op, outcome(op, h));
+		rds_op_over(op, outcome(op, h));
 }
 
 void rds_op_carried(struct rds_conn *conn, uint64_t id, int err, uint64_t at, const void *data, size_t len)
 {
 	struct rds_op *op = find(conn, id);
 
-	if (!op || !op->native)
+	if (!op || !op->native || op->over)
 		return;
 	if (err)
-		rds_op_finish(op, err == -EACCES ? RDS_RDMA_REMOTE_ERROR : RDS_RDMA_OTHER_ERROR);
+		rds_op_over(op, err == -EACCES ? RDS_RDMA_REMOTE_ERROR : RDS_RDMA_OTHER_ERROR);
 	else if (op->kind == RDS_OP_READ)
 		data_came(op, &(struct rds_op_hdr){.offset = at}, data, len);
 	else
-		rds_op_finish(op, RDS_RDMA_SUCCESS);
+		rds_op_over(op, RDS_RDMA_SUCCESS);
 }
 
 /* ---- other ends ---- */
@@ -219,8 +277,9 @@ void rds_ops_broken(struct rds_conn *conn, bool all)
 	for (op = conn->ops; op; op = next) {
 		next = op->next;
 		if (all || op->started)
-			rds_op_finish(op, RDS_RDMA_DROPPED);
+			finish(op, RDS_RDMA_DROPPED);
 	}
+	take_turns(conn);
 }
 
 /* The kernel's order: the newest is reported first. */
@@ -232,8 +291,9 @@ void rds_ops_cancel(struct rds_conn *conn, struct rds_sock *sk, uint16_t dport)
 		op = container_of(link, struct rds_op, next);
 		link = op->prev;
 		if (op->sk == sk && op->dport == dport)
-			rds_op_finish(op, RDS_RDMA_CANCELED);
+			finish(op, RDS_RDMA_CANCELED);
 	}
+	take_turns(conn);
 }
 
 static void end_of(struct rds_conn *conn, const struct rds_sock *sk, int status)
@@ -243,8 +303,9 @@ static void end_of(struct rds_conn *conn, const struct rds_sock *sk, int status)
 	for (op = conn->ops; op; op = next) {
 		next = op->next;
 		if (op->sk == sk)
-			rds_op_finish(op, status);
+			finish(op, status);
 	}
+	take_turns(conn);
 }
 
 /* A program that sends and closes means it (sock.c); but a peer that does not answer must not stop us. */

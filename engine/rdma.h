@@ -7,8 +7,10 @@
  *   made        by sendmsg, from control messages (rdma_cmsg.c); nobody else knows it
  *   listed      on its connection (rdma_send.c); its pieces go out, or wait in the queue, before the message that goes with it
  *   started     a transport was given one of its pieces: if the connection breaks it is over, and nothing of it is sent again
- *   done        the peer has said so, the connection has broken, it was cancelled, or its socket was closed (rdma.c).  From then on
- *               nothing touches the program's memory for it.  If it failed, pieces and message that still wait are not sent.
+ *   over        the peer or the device has said so, the connection has broken, it was cancelled, or its socket was closed (rdma.c).  From
+ *               then on nothing touches the program's memory for it.  If it failed, pieces and message that still wait are not sent.
+ *   done        when those before it on its connection are: who is told of one knows that all before it are over, as on a queue pair.
+ *               The peer's engine and devices would not keep to that by themselves.
  *   reported    to its socket (notify.c), if that was wished
  *
  * It is freed when it is done and reported, and no piece of it waits any more.
@@ -37,7 +39,7 @@ struct rds_op {
 	bool short_notify;    /* in a record of 8 bytes */
 	uint64_t token;
 	/* rx */
-	bool started, done;
+	bool started, over, done;
 	bool native;   /* a device carries it out */
 	bool alone;    /* ... without a message behind it */
 	bool fence;    /* ... its message waits until a read is over (as asked for) */
@@ -45,7 +47,7 @@ struct rds_op {
 	bool lent;     /* ... that take bytes out of our memory */
 	_Atomic uint64_t
 		lent_word; /* what the peer must find there after it has taken them; 0: they are the program's again */
-	int status;    /* RDS_RDMA_*, when done */
+	int status;	   /* RDS_RDMA_*, when over */
 	unsigned refs; /* pieces and messages that wait, itself until it is done, its report */
 	/* the barrier's age (barrier_call.c; rx) */
 	bool has_id;
@@ -119,7 +121,11 @@ struct rds_op *rds_op_new(struct rds_sock *sk, enum rds_op_kind kind, unsigned n
 /* rx held for these */
 void rds_op_list(struct rds_conn *conn, struct rds_op *op);
 void rds_op_unlist(struct rds_op *op);
+void rds_op_relist(struct rds_conn *to, struct rds_op *op); /* it goes to another process of that address */
+void rds_op_over(struct rds_op *op, int status); /* listed: the peer or the device says so */
+/* Over and done, whatever is before it; what was over keeps its status. */
 void rds_op_finish(struct rds_op *op, int status);
+bool rds_op_quiet(const struct rds_op *op); /* a write that nobody waits for, but for a failure */
 void rds_op_lent_over(struct rds_op *op); /* its bytes are the program's again */
 void rds_op_put(struct rds_op *op);
 /* Where the answer to it goes, if that is another process's (memory.h). */

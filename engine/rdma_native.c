@@ -116,7 +116,7 @@ static bool in_the_way(struct rds_conn *conn, const struct rds_op *op, const str
 	const struct rds_op *before;
 
 	for (before = conn->ops; before && before != op; before = before->next)
-		if (!before->native && touches(conn, before, op, f))
+		if (!before->native && !before->over && touches(conn, before, op, f))
 			return true;
 	return false;
 }
@@ -125,7 +125,7 @@ static bool may_go(struct rds_conn *conn, struct rds_op *op, struct rds_native *
 {
 	const struct rds_far_mr *f = far_find(conn, op->rkey);
 
-	if (!f || op->done || !op->total || op->remote > f->len || op->total > f->len - op->remote ||
+	if (!f || op->over || !op->total || op->remote > f->len || op->total > f->len - op->remote ||
 	    in_the_way(conn, op, f))
 		return false;
 	n->key = f->far.key;
@@ -149,7 +149,7 @@ int rds_op_native(struct rds_conn *conn, struct rds_op *op)
 	struct rds_native n = {.id = op->id,
 			       .seq = op->alone ? 0 : conn->next_tx,
 			       .read = op->kind == RDS_OP_READ,
-			       .quiet = op->kind == RDS_OP_WRITE && !op->alone && !op->notify && !op->has_id,
+			       .quiet = rds_op_quiet(op),
 			       .len = op->total,
 			       .local = op->local};
 	bool may;
@@ -187,7 +187,7 @@ static bool changes(struct rds_conn *conn, const struct rds_op *op)
 	const struct rds_op *read;
 
 	for (read = conn->ops; read && read != op; read = read->next)
-		if (read->native && read->kind == RDS_OP_READ && (!f || touches(conn, read, op, f)))
+		if (read->native && !read->over && read->kind == RDS_OP_READ && (!f || touches(conn, read, op, f)))
 			return true;
 	return false;
 }

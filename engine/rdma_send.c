@@ -54,7 +54,7 @@ static void piece_header(const struct rds_op *op, enum rds_op_kind kind, uint64_
 static void start(struct rds_op *op)
 {
 	op->started = true;
-	if (op->kind != RDS_OP_READ || op->done || op->reading)
+	if (op->kind != RDS_OP_READ || op->over || op->reading)
 		return;
 	op->reading = true;
 	op->conn->reading += op->total;
@@ -221,7 +221,7 @@ static bool lend(struct rds_conn *conn, struct rds_op *op)
 	bool lent;
 
 	rx_lock();
-	if (!op->done) {
+	if (!op->over) {
 		op->started = op->lent = true;
 		op->atomic.compare = (uintptr_t)&op->lent_word;
 		op->atomic.value = op->id ^ lent_words();
@@ -382,7 +382,7 @@ bool rds_op_wanted(const struct rds_queued *q)
 
 	rx_lock();
 	for (op = q->op; op; op = is_piece(q) ? NULL : op->also)
-		wanted &= !op->done || op->status == RDS_RDMA_SUCCESS;
+		wanted &= op->status == RDS_RDMA_SUCCESS;
 	rx_unlock();
 	return wanted;
 }
@@ -452,10 +452,8 @@ void rds_op_moved(struct rds_conn *to, struct rds_queued *q)
 	if (!is_piece(q))
 		return;
 	rx_lock();
-	if (!op->done && op->conn != to) {
-		rds_op_unlist(op);
-		rds_op_list(to, op);
-	}
+	if (!op->done && op->conn != to)
+		rds_op_relist(to, op);
 	rx_unlock();
 }
 

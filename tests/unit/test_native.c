@@ -395,12 +395,12 @@ static void peer_hides(uint32_t rkey)
 static bool goes(uint32_t rkey, uint64_t at, uint64_t len)
 {
 	struct rds_op *op = op_new(RDS_OP_WRITE, rkey, at, len);
-	unsigned before = did.post;
+	unsigned before = did.post, writes = atomic_load(&conn->native_writes);
 	bool went = rds_op_native(conn, op) == 0;
 
 	ck_assert_uint_eq(did.post - before, went);
 	ck_assert(op->started == went && op->native == went);
-	ck_assert_uint_eq(atomic_load(&conn->native_writes), went); /* (before->native does not count) */
+	ck_assert_uint_eq(atomic_load(&conn->native_writes), writes + went); /* (before->native does not count) */
 	op_end(op);
 	return went;
 }
@@ -524,6 +524,101 @@ START_TEST(test_fence)
 }
 END_TEST
 
+/* On its way, by the device or not; it is the test's, too. */
+static struct rds_op *op_started(enum rds_op_kind kind, uint64_t at, bool alone, bool native)
+{
+	struct rds_op *op = op_new(kind, 1, at, 8);
+
+	op->alone = alone;
+	op->refs = 2;
+	sk.nops++;
+	if (native)
+		ck_assert_int_eq(rds_op_native(conn, op), 0);
+	op->started = true;
+	return op;
+}
+
+static void ends(const struct rds_op *op, int err)
+{
+	rx_lock();
+	if (op->native)
+		rds_op_carried(conn, op->id, err, 0, NULL, 0);
+	else
+		rds_op_answered(conn, &(struct rds_op_hdr){.kind = RDS_OP_RESULT, .id = op->id}, NULL, 0);
+	rx_unlock();
+}
+
+/* Who carries them out is the engine's business: who is told of one may rely on all before it. */
+START_TEST(test_turns)
+{
+	struct rds_op *op[4];
+	unsigned i;
+
+	peer_shows(1, AT);
+	op[0] = op_started(RDS_OP_WRITE, 0, true, _i % 2);
+	op[1] = op_started(RDS_OP_WRITE, 8, true, !(_i % 2));
+	op[2] = op_started(RDS_OP_WRITE, 16, true, _i / 2);
+	ends(op[1], 0);
+	ck_assert(op[1]->over && !op[1]->done);
+	ends(op[1], 0); /* changes nothing */
+	ends(op[2], op[2]->native ? -EACCES : 0);
+	ck_assert(op[2]->over && !op[2]->done);
+	ck_assert(goes(1, 8, 8)); /* ... but it is in nobody's way */
+	ends(op[0], 0);
+	for (i = 0; i < 3; i++) {
+		ck_assert(op[i]->done && op[i]->refs == 1);
+		ck_assert_int_eq(op[i]->status, i == 2 && op[i]->native ? RDS_RDMA_REMOTE_ERROR : RDS_RDMA_SUCCESS);
+		free(op[i]);
+	}
+	ck_assert(!conn->ops && !conn->nover && !sk.nops);
+}
+END_TEST
+
+/* Of a quiet write it may not be known for long that it is over. */
+START_TEST(test_quiet_turn)
+{
+	struct rds_op *quiet, *op;
+
+	peer_shows(1, AT);
+	quiet = op_started(RDS_OP_WRITE, 0, false, true);
+	ck_assert(did.op.quiet);
+	op = op_started(RDS_OP_WRITE, 8, true, _i);
+	ends(op, 0);
+	ck_assert(op->done && !quiet->over);
+	ends(quiet, 0);
+	ck_assert(quiet->done && !conn->ops);
+	free(op);
+	free(quiet);
+}
+END_TEST
+
+/* What had ended well before the connection broke has. */
+START_TEST(test_turns_broken)
+{
+	struct rds_op *before, *op;
+
+	peer_shows(1, AT);
+	before = op_started(RDS_OP_WRITE, 0, true, false);
+	op = op_started(RDS_OP_WRITE, 8, true, true);
+	ends(op, 0);
+	rx_lock();
+	if (_i == 0)
+		rds_ops_broken(conn, false);
+	else if (_i == 1)
+		rds_ops_cancel(conn, &sk, 0);
+	else
+		rds_op_relist(&conn[1], before);
+	rx_unlock();
+	ck_assert(op->done && !conn->ops && !conn->nover);
+	ck_assert_int_eq(op->status, RDS_RDMA_SUCCESS);
+	if (_i < 2)
+		ck_assert_int_eq(before->status, _i ? RDS_RDMA_CANCELED : RDS_RDMA_DROPPED);
+	ck_assert_int_eq(before->done, _i < 2);
+	free(op);
+	free(before);
+}
+END_TEST
+
 /* A peer that shows very many: what is more is as if it had not. */
 START_TEST(test_table)
 {
@@ -557,6 +652,9 @@ int main(void)
 	tcase_add_test(t, test_not_now);
 	tcase_add_test(t, test_order);
 	tcase_add_test(t, test_fence);
+	tcase_add_loop_test(t, test_turns, 0, 4);
+	tcase_add_loop_test(t, test_quiet_turn, 0, 2);
+	tcase_add_loop_test(t, test_turns_broken, 0, 3);
 	tcase_add_test(t, test_table);
 	return suite_run(s);
 }
