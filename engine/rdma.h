@@ -122,7 +122,8 @@ struct rds_op *rds_op_new(struct rds_sock *sk, enum rds_op_kind kind, unsigned n
 void rds_op_list(struct rds_conn *conn, struct rds_op *op);
 void rds_op_unlist(struct rds_op *op);
 void rds_op_relist(struct rds_conn *to, struct rds_op *op); /* it goes to another process of that address */
-void rds_op_over(struct rds_op *op, int status); /* listed: the peer or the device says so */
+/* Listed: the peer or the device says so. */
+void rds_op_over(struct rds_op *op, int status);
 /* Over and done, whatever is before it; what was over keeps its status. */
 void rds_op_finish(struct rds_op *op, int status);
 bool rds_op_quiet(const struct rds_op *op); /* a write that nobody waits for, but for a failure */
