@@ -7,6 +7,8 @@
  *			reported, also when the answer comes after a part of it has gone and before the rest has
  *	full		the peer is stopped and writes to it have taken all the room there is: a message that the send buffer has
  *			room for does not keep its sender waiting; when the peer goes on, all of it comes, in order
+ *	fence		the peer is stopped and a third process has used up all of its receive buffers, so that messages, each of which
+ *			waits for the read before it, have to be sent again; when the peer goes on, all of them come
  */
 #include <signal.h>
 #include <stdio.h>
@@ -25,7 +27,13 @@
 #define FULL 12	  /* writes of 1 MiB: more than any ring or send queue takes */
 #define PIECES 12 /* of 64 KiB each, as far as that matters */
 
+#define WARM 4 /* reads after which a device knows the region */
+#define READ 4096u
+#define FILL 300u /* more than there are buffers */
+#define FILL_BYTES 20000u
+
 static int to_other, from_other, fd;
+static int to_filler, from_filler;
 static unsigned me;
 
 static uint64_t exchange(uint64_t word)
@@ -137,6 +145,120 @@ static void full(struct box *b, const struct sockaddr_in *to, pid_t peer)
 	all_end(b, FULL, ST_SUCCESS);
 }
 
+/* ---- fence ---- */
+
+static void take(unsigned n)
+{
+	char text[FILL_BYTES];
+
+	while (n--)
+		check(recv(fd, text, sizeof(text), 0) >= 0, "recv: %m");
+}
+
+static void read_from(void)
+{
+	unsigned char *region = pages(MIB);
+	uint64_t cookie;
+
+	pattern(region, MIB, 1);
+	expect(get_mr(fd, region, MIB, F_WRITE, &cookie), 0, "GET_MR");
+	exchange(cookie);
+	take(1 + WARM);
+	exchange(0);
+	check(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0, "prctl: %m");
+	raise(SIGSTOP);
+	take((unsigned)exchange(0) + READS);
+	exchange(0);
+}
+
+static unsigned char filler_says(void)
+{
+	unsigned char c;
+
+	check(read(from_filler, &c, 1) == 1, "the third process has ended");
+	return c;
+}
+
+static void filler(int asked, int says, const struct sockaddr_in *to)
+{
+	static char bytes[FILL_BYTES];
+	const struct sockaddr *name = (const struct sockaddr *)to;
+	int big = 2 * (int)(FILL * FILL_BYTES), sk = rds_bound(address(0), PORT + 2);
+	unsigned n;
+	char c;
+
+	check(setsockopt(sk, SOL_SOCKET, SO_SNDBUF, &big, sizeof(big)) == 0, "SO_SNDBUF: %m");
+	check(read(asked, &c, 1) == 1);
+	expect(sendto(sk, bytes, 1, 0, name, sizeof(*to)), 1, "a message that makes the connection");
+	check(write(says, "", 1) == 1 && read(asked, &c, 1) == 1);
+	for (n = 0; n < FILL; n++)
+		if (sendto(sk, bytes, sizeof(bytes), MSG_DONTWAIT, name, sizeof(*to)) < 0)
+			break;
+	check(n > 0 && write(says, &n, sizeof(n)) == sizeof(n));
+	check(read(asked, &c, 1) == 0); /* until all is over */
+	_exit(0);
+}
+
+static unsigned char local[READS * READ];
+
+static void read_one(const struct sockaddr_in *to, uint64_t theirs, unsigned i)
+{
+	struct vec v = {(uintptr_t)local + i * READ, READ};
+	struct op op = {.cookie = theirs,
+			.remote_addr = (uint64_t)i * READ,
+			.flags = F_FENCE | F_NOTIFY,
+			.token = i + 1,
+			.local = &v,
+			.nr_local = 1};
+
+	expect(op_send(fd, to, &op), 0, "read %u", i);
+}
+
+static void fence(struct box *b, const struct sockaddr_in *to, pid_t peer)
+{
+	unsigned char *want = malloc(MIB);
+	uint64_t theirs = exchange(0);
+	unsigned i, n;
+	int status;
+
+	pattern(want, MIB, 1);
+	check(write(to_filler, "", 1) == 1);
+	filler_says();
+	for (i = 0; i < WARM; i++) {
+		read_one(to, theirs, i);
+		expect(box_status(b, i + 1), ST_SUCCESS, "read %u", i);
+	}
+	exchange(0);
+	check(waitpid(peer, &status, WUNTRACED) == peer && WIFSTOPPED(status), "the other process did not stop");
+	check(write(to_filler, "", 1) == 1 && read(from_filler, &n, sizeof(n)) == sizeof(n));
+	for (i = 0; i < READS; i++)
+		read_one(to, theirs, i);
+	check(kill(peer, SIGCONT) == 0);
+	exchange(n);
+	all_end(b, READS, ST_SUCCESS);
+	expect_bytes(local, want, sizeof(local), "what was read");
+	exchange(0);
+	close(to_filler);
+	free(want);
+}
+
+static void filler_start(const struct sockaddr_in *to)
+{
+	int asked[2], says[2];
+	pid_t pid;
+
+	check(pipe(asked) == 0 && pipe(says) == 0);
+	pid = fork();
+	if (!pid) {
+		close(asked[1]);
+		filler(asked[0], says[1], to);
+	}
+	check(pid > 0, "fork: %m");
+	to_filler = asked[1];
+	from_filler = says[0];
+	close(says[1]);
+}
+
 int main(int argc, char **argv)
 {
 	int there[2], back[2];
@@ -144,15 +266,17 @@ int main(int argc, char **argv)
 	struct box *b;
 	pid_t other;
 
-	check(argc == 2, "standstill crossing|cut|full");
+	check(argc == 2, "standstill crossing|cut|full|fence");
 	check(pipe(there) == 0 && pipe(back) == 0);
 	other = fork();
 	me = !other;
 	to_other = me ? back[1] : there[1];
 	from_other = me ? there[0] : back[0];
 	close(me ? there[1] : back[1]); /* so that a read ends when the other process does */
-	fd = rds_bound(address(me), PORT + me);
 	to = name_of(address(!me), PORT + !me);
+	if (!me && strcmp(argv[1], "fence") == 0)
+		filler_start(&to);
+	fd = rds_bound(address(me), PORT + me);
 	b = box_new(fd);
 	exchange(0);
 	if (strcmp(argv[1], "crossing") == 0)
@@ -161,6 +285,10 @@ int main(int argc, char **argv)
 		stopped();
 	else if (strcmp(argv[1], "full") == 0)
 		full(b, &to, other);
+	else if (strcmp(argv[1], "fence") == 0 && me)
+		read_from();
+	else if (strcmp(argv[1], "fence") == 0)
+		fence(b, &to, other);
 	else if (!me)
 		cut(b, &to);
 	if (strcmp(argv[1], "crossing") != 0)

@@ -389,6 +389,35 @@ START_TEST(test_read_and_message)
 }
 END_TEST
 
+/* Where a fence bars reads, none is posted until what has it is done: the engine carries it out. */
+START_TEST(test_fence_bars)
+{
+	verbs_fence(a->ep);
+	ck_assert_int_eq(post_read(7, 0, 100), 0);
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	world_run();
+	world_ep(a)->dev->caps.fence_bars_reads = true;
+	ck_assert_int_eq(post_read(8, 0, 100), 0);
+	verbs_fence(a->ep);
+	ck_assert_int_eq(post(9, 0, 100), 0);
+	ck_assert(world_ep(a)->wr[1].send_flags & IBV_SEND_FENCE);
+	ck_assert(world_ep(a)->wr[1].send_flags & IBV_SEND_SIGNALED);
+	ck_assert_int_eq(post_read(10, 0, 100), -EAGAIN);
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	world_run();
+	is_over(0, 9, 0);
+	ck_assert_int_eq(post_read(11, 0, 100), 0);
+	verbs_fence(a->ep);
+	ck_assert_int_eq(post_read(12, 0, 100), -EAGAIN); /* it would be what waits */
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	world_run();
+	ck_assert_int_eq(post_read(13, 0, 100), 0);
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	world_run();
+	ck_assert_uint_eq(a->read_bytes, 100);
+}
+END_TEST
+
 START_TEST(test_read_not_reached)
 {
 	ck_assert_int_eq(post_read(2, REGION - 99, 70000), 0);
@@ -616,6 +645,7 @@ int main(void)
 	tc = suite_case(s, "reads", setup, teardown, 30);
 	tcase_add_loop_test(tc, test_read, 0, sizeof(sizes) / sizeof(sizes[0]));
 	tcase_add_test(tc, test_read_and_message);
+	tcase_add_test(tc, test_fence_bars);
 	tcase_add_test(tc, test_read_not_reached);
 	tcase_add_loop_test(tc, test_read_closed, 0, 12);
 	tc = suite_case(s, "wrong", setup, teardown, 30);

@@ -31,6 +31,15 @@ static inline bool verbs_queue_room(const struct verbs_ep *ep, uint32_t reserve)
 	return verbs_in_flight(ep) + reserve < atomic_load_explicit(&ep->dev->sq_each, memory_order_relaxed);
 }
 
+/* Where reads are to come behind it only when it is done, we want to hear of that. */
+static inline unsigned verbs_fence_here(struct verbs_ep *ep)
+{
+	ep->fence_due = false;
+	ep->fenced = true;
+	ep->fence_wr = ep->wr_posted;
+	return IBV_SEND_FENCE | (ep->dev->caps.fence_bars_reads ? IBV_SEND_SIGNALED : 0);
+}
+
 /*
  * The next work request of the chain; its place in the queue is taken.  What a send does not look at is left as it was: clearing all of
  * it for each frame would cost more than the rest of this.
@@ -52,11 +61,9 @@ static inline struct ibv_send_wr *verbs_chain_next(struct verbs_ep *ep, uint32_t
 		flags |= IBV_SEND_SIGNALED;
 		ep->wr_unsignaled = ep->bytes_unsignaled = 0;
 	}
-	if (unlikely(ep->fence_due)) {
-		ep->fence_due = false;
-		flags |= IBV_SEND_FENCE;
-	}
 	wr->wr_id = VERBS_WR_SEND | ++ep->wr_posted;
+	if (unlikely(ep->fence_due))
+		flags |= verbs_fence_here(ep);
 	wr->opcode = IBV_WR_SEND;
 	wr->sg_list = ep->sge[ep->nchain++];
 	wr->num_sge = 1;

@@ -30,6 +30,7 @@
 	(1u << 20) /* where each queue pair has its own: what the completion queue has room for limits them */
 #define SIW_VENDOR 0x626d74u
 #define SIW_PAGES_FROM 4096u
+#define RXE_VENDOR 0xffffffu
 
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 
@@ -50,6 +51,8 @@ static void find_caps(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 	c->late_ear = attr->vendor_id == SIW_VENDOR;
 	/* ... and what is not signaled it hands to TCP page by page, without a copy, which takes more time and segments than one copy. */
 	c->signal_from = attr->vendor_id == SIW_VENDOR ? SIW_PAGES_FROM : UINT32_MAX;
+	/* rxe goes back to what was not received, and then takes the reads behind it for some before it. */
+	c->fence_bars_reads = attr->vendor_id == RXE_VENDOR;
 	c->atomics = attr->atomic_cap != IBV_ATOMIC_NONE;
 	c->max_inline = 128; /* a header and a small message; devices that have less say so when asked */
 	c->frame = VERBS_FRAME_SHARED;

@@ -17,6 +17,8 @@
  * carried out.  Small ones wait in the chain for the messages that are held, and go with them in one post; the message of a
  * large one is not held, or the processor at the other side would have nothing to do meanwhile.
  *
+ * Behind a fence that is still to be passed, some devices take no reads (caps.fence_bars_reads): the engine carries them out.
+ *
  * On iWARP a write is complete when it is on its way, and what says that it has arrived is a read behind it, or the acknowledgement.  Reads of bytes
  * are left to the engine there: their memory would have to be open to the peer's writes.
  *
@@ -118,6 +120,16 @@ static int blocks_get(struct verbs_ep *ep, uint64_t len, struct verbs_block *b, 
 	return 0;
 }
 
+/* May a read go behind what has been chained, and what comes next? */
+static bool barred(struct verbs_ep *ep)
+{
+	if (likely(!ep->dev->caps.fence_bars_reads))
+		return false;
+	if (ep->fenced && (int32_t)(atomic_load_explicit(&ep->wr_done, memory_order_acquire) - ep->fence_wr) >= 0)
+		ep->fenced = false;
+	return ep->fenced || ep->fence_due;
+}
+
 int verbs_post(struct rds_ep *rep, const struct rds_native *op)
 {
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
@@ -131,6 +143,8 @@ int verbs_post(struct rds_ep *rep, const struct rds_native *op)
 	if (n > CHUNKS || op->key > UINT32_MAX ||
 	    (op->read && (ep->dev->caps.sink_needs_write || !ep->dev->caps.rd_atomic)))
 		return -EINVAL;
+	if (op->read && barred(ep))
+		return -EAGAIN;
 	if (!ep->ops)
 		ep->ops = malloc(VERBS_SQ * sizeof(*ep->ops));
 	if (!ep->ops)

@@ -135,6 +135,7 @@ struct verbs_caps {
 	bool cm_commits;    /* rdma_connect may wait for the peer; until it is answered, destroying the id waits, too */
 	bool rnr, timeouts; /* the queue pair has these attributes */
 	bool sigpipe;	    /* a post may raise SIGPIPE in the thread that makes it */
+	bool fence_bars_reads; /* a request with a fence that has to be sent again waits for the reads behind it, and they for it */
 	uint32_t signal_from; /* requests of so many bytes cost less if they ask for a completion */
 	uint32_t max_inline; /* asked for; an endpoint has what it got */
 	uint32_t frame;	     /* payload that it takes in one, bytes */
@@ -339,6 +340,8 @@ struct verbs_ep {
 	_Atomic uint64_t seen_ack; /* the peer's (rx) */
 	_Atomic bool wants_room;   /* somebody waits: up->writable when something moves */
 	bool fence_due;		   /* the next work request waits for reads */
+	bool fenced;		   /* ... this one did, and may not be done */
+	uint32_t fence_wr;
 	bool ops_due;		   /* the message behind an operation has not been chained yet */
 	bool heavy;		   /* the chain has a large one: it and its message go now */
 	bool end_due;		   /* ... behind some it has, or there is none: the next post ends them */
