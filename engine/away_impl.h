@@ -80,7 +80,8 @@ int away_barrier(int fd, const void *val, int len, bool blocks);
 /* By a call on that channel, which asked for this.  The key alone is the carrier's word: what it opens is ours to know. */
 void away_region_made(const struct away_slot *s, uint32_t rkey, const struct rds_mr_request *asked);
 /*
- * It is about to be freed: no other thread opens it again, or is at it (that is waited for).  False: it was none of these.
+ * It is about to be freed: no thread that comes after this opens it again, and one that is just telling a carrier of it frees it there when it has.
+ * False: it was none of these.
  */
 bool away_region_freed(uint64_t inode, uint32_t rkey, struct away_region *was);
 void away_region_kept(const struct away_region *was); /* it was not */

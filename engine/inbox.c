@@ -140,7 +140,8 @@ int rds_inbox_empty(int inbox, struct rds_sock *sk)
 
 /* ---- a sender's side; control and the connection's tx held ---- */
 
-static struct rds_port_set seen; /* of one connection, control held */
+/* Ports of one connection that have been looked at; empty between two uses.  control held */
+static struct rds_port_set seen;
 
 /* Ends where an operation begins. */
 static struct rds_queued *next_for(struct rds_queued *q, uint16_t port)

@@ -16,7 +16,8 @@
 #include <string.h>
 
 static struct rds_conn *conn_graveyard; /* control */
-static struct rds_port_set asked, goes; /* has_left(); control held */
+/* Ports that were asked about, those of which the messages go elsewhere; both empty between two uses.  control held. */
+static struct rds_port_set asked, goes;
 
 /* What the kernel's RDS prints of its connections; attempts that failed are for those who look for trouble. */
 void rds_conn_say(const struct rds_conn *conn, bool worth, const char *what, const char *why)

@@ -241,6 +241,7 @@ static inline void rds_sock_left(struct rds_sock *sk)
 }
 /* The filler that shows "not writable" was read off our end: it is put back; fd: a stand-in, -1: there is none, so it shows "writable". */
 void rds_sock_hide_again(struct rds_sock *sk, int fd);
+/* Its stand-in is empty, its last carrier was killed: whatever was shown there is shown again, in other sets as well.  No lock held. */
 void rds_sock_show_anew(struct rds_sock *sk, int fd);
 void rds_sock_refused(struct rds_sock *sk, int fd); /* a send fails with EAGAIN: show that, and its end */
 void rds_sock_show_all(void); /* helper: what has stood unread for a tick becomes visible in the kernel */

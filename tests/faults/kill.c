@@ -205,7 +205,7 @@ static void survivor(unsigned me)
 	       atomic_load(&shared->received[me]) < atomic_load(&shared->sent[!me]))
 		if (!take(fd, me, seen))
 			poll(&p, 1, 10);
-	while (take(fd, me, seen)) /* what the dead have left holds memory, on a busy machine a lot */
+	while (take(fd, me, seen)) /* what the dead have left holds memory */
 		;
 	for (i = 0; i < 200 && open_fds() > fds + LATE_FDS; i++)
 		poll(NULL, 0, 10); /* the last death may still be on its way */
