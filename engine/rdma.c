@@ -123,6 +123,7 @@ static void over(struct rds_op *op, int status)
 		return;
 	read_over(op);
 	rds_op_lent_over(op);
+	op->held_by = NULL; /* the flush sets it again, if the message has to wait still */
 	if (op->conn && op->refs > 1) { /* what waits of it may be in somebody's way */
 		op->conn->want_flush = true;
 		rds_conn_work(op->conn);
@@ -140,7 +141,6 @@ static void finish(struct rds_op *op, int status)
 		return;
 	over(op, status);
 	rds_op_unlist(op);
-	op->held_by = NULL;
 	op->done = true;
 	op->sk->nops--;
 	rds_op_numbered_over(op, false);
