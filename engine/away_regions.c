@@ -154,7 +154,7 @@ static bool take(struct entry *e, uint64_t inode)
 }
 
 /* By whoever else it is looked at: it goes.  rkey 0: all of that socket.  True: there was any; *was is the last one, if it is asked for. */
-static bool drop(uint64_t inode, uint32_t rkey, struct away_region *was)
+bool away_region_freed(uint64_t inode, uint32_t rkey, struct away_region *was)
 {
 	struct entry *e;
 	unsigned at = 0;
@@ -176,14 +176,9 @@ static bool drop(uint64_t inode, uint32_t rkey, struct away_region *was)
 	return any;
 }
 
-bool away_region_freed(uint64_t inode, uint32_t rkey, struct away_region *was)
-{
-	return drop(inode, rkey, was);
-}
-
 void rds_away_regions_gone(uint64_t inode)
 {
-	drop(inode, 0, NULL);
+	away_region_freed(inode, 0, NULL);
 }
 
 void rds_away_regions_forget(void)

@@ -77,8 +77,6 @@ void rds_op_unlist(struct rds_op *op)
 		op->next->prev = op->prev;
 	else
 		conn->ops_tail = op->prev;
-	if (op->native)
-		atomic_fetch_sub(op->kind == RDS_OP_READ ? &conn->native_reads : &conn->native_writes, 1);
 	conn->nover -= op->over;
 	op->conn = NULL;
 }
@@ -94,6 +92,12 @@ static void read_over(struct rds_op *op)
 	conn->reading -= op->total;
 	conn->want_flush = true;
 	rds_conn_work(conn);
+}
+
+static void device_done(const struct rds_op *op)
+{
+	if (op->native)
+		atomic_fetch_sub(op->kind == RDS_OP_READ ? &op->conn->native_reads : &op->conn->native_writes, 1);
 }
 
 /* From here on the peer must not believe the bytes that it takes. */
@@ -123,15 +127,16 @@ static void over(struct rds_op *op, int status)
 		return;
 	read_over(op);
 	rds_op_lent_over(op);
+	device_done(op);
 	op->held_by = NULL; /* the flush sets it again, if the message has to wait still */
-	if (op->conn && op->refs > 1) { /* what waits of it may be in somebody's way */
+	if (op->refs > 1) { /* what waits of it may be in somebody's way */
 		op->conn->want_flush = true;
 		rds_conn_work(op->conn);
 	}
 	op->over = true;
 	op->status = status;
-	if (op->conn)
-		op->conn->nover++;
+	op->sk->nops--;
+	op->conn->nover++;
 }
 
 /* Whosever turn it is. */
@@ -142,7 +147,6 @@ static void finish(struct rds_op *op, int status)
 	over(op, status);
 	rds_op_unlist(op);
 	op->done = true;
-	op->sk->nops--;
 	rds_op_numbered_over(op, false);
 	if (to_report(op))
 		rds_notify(op);

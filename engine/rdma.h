@@ -9,8 +9,9 @@
  *   started     a transport was given one of its pieces: if the connection breaks it is over, and nothing of it is sent again
  *   over        the peer or the device has said so, the connection has broken, it was cancelled, or its socket was closed (rdma.c).  From
  *               then on nothing touches the program's memory for it.  If it failed, pieces and message that still wait are not sent.
- *   done        when those before it on its connection are: who is told of one knows that all before it are over, as on a queue pair.
- *               The peer's engine and devices would not keep to that by themselves.
+ *   done        when those before it on its connection are: who is told of one knows that all before it to there (address and TOS) are
+ *               over, as on a queue pair.  The peer's engine and devices would not keep to that by themselves.  What is dropped, cancelled or
+ *               closed is done at once.
  *   reported    to its socket (notify.c), if that was wished
  *
  * It is freed when it is done and reported, and no piece of it waits any more.
@@ -106,10 +107,15 @@ bool rds_op_may_go(struct rds_conn *conn, const struct rds_queued *q);
 /* The bytes of a piece in the queue, header first, malloc'ed.  NULL: not to be had; its operation has failed. */
 void *rds_op_bytes(struct rds_queued *q, bool *began);
 void rds_op_not_sent(struct rds_queued *q, bool began); /* there was no room for it */
-/* It has moved to another connection's queue. */
-void rds_op_moved(struct rds_conn *to, struct rds_queued *q);
 void rds_op_lost(struct rds_queued *q);	   /* there is nowhere for it to go */
 void rds_op_release(struct rds_queued *q); /* it leaves the queue, sent or not */
+int rds_piece_give(struct rds_conn *conn, const struct rds_hdr *hdr,
+		   const struct iovec *iov); /* once; as rds_xmit_ep() */
+
+/* ---- what goes before others (overtake.c); conn->tx held ---- */
+
+/* It has left another connection's queue: gives it its number and its place. */
+void rds_queue_moved(struct rds_conn *to, struct rds_queued *q);
 /* The answers that wait, before anything else that goes out. */
 void rds_answers_flush(struct rds_conn *conn);
 void rds_answers_drop(struct rds_conn *conn); /* rx held as well */

@@ -138,7 +138,7 @@ static bool may_go(struct rds_conn *conn, struct rds_op *op, struct rds_native *
 static void not_gone(struct rds_conn *conn, struct rds_op *op)
 {
 	rx_lock();
-	if (!op->done)
+	if (!op->over)
 		atomic_fetch_sub(op->kind == RDS_OP_READ ? &conn->native_reads : &conn->native_writes, 1);
 	op->started = op->native = false;
 	rx_unlock();

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * rdma_send.c - operations and answers on their way out (conn->tx held).
+ * rdma_send.c - operations on their way out (conn->tx held).
  *
  * An operation is cut into pieces of 64 KiB, which go before the message that belongs to it and in the same sequence.  What finds no room
  * waits in the connection's queue, where a piece has its header only: the bytes stay the program's, and are fetched when it goes.
  * Where the peer can read our memory itself (lends), a write that goes at once is one piece, which says where its bytes are.
- * Answers are made under rx (rdma_serve.c) and go before anything else: who has read a message that came with an operation, and
- * says so, must not overtake the result of the operation (legacy-abi 2.5).
  *
  * So that peers need not keep any number of answers, reads of READ_AHEAD bytes at most are under way on a connection; more of them wait,
  * and what comes after them, too.
@@ -97,7 +95,7 @@ static unsigned slices(const struct rds_op *op, uint64_t at, size_t len, struct 
 	return n;
 }
 
-static int give(struct rds_conn *conn, const struct rds_hdr *hdr, const struct iovec *iov)
+int rds_piece_give(struct rds_conn *conn, const struct rds_hdr *hdr, const struct iovec *iov)
 {
 	struct rds_unacked u = {.seq = hdr->seq,
 				.len = hdr->len,
@@ -149,14 +147,14 @@ static int give_piece(struct rds_conn *conn, const struct rds_op *op, const stru
 	int err;
 
 	if (!len || slices(op, at, len, iov + 1, SLICES))
-		return give(conn, hdr, iov);
+		return rds_piece_give(conn, hdr, iov);
 	copy = malloc(len);
 	if (!copy)
 		return -ENOMEM;
 	err = rds_user_fetch_vec(NULL, copy, op->local, op->nlocal, at, len);
 	iov[1] = (struct iovec){copy, len};
 	if (!err)
-		err = give(conn, hdr, iov);
+		err = rds_piece_give(conn, hdr, iov);
 	free(copy);
 	return err;
 }
@@ -259,7 +257,7 @@ static int xmit_lent(struct rds_conn *conn, struct rds_op *op)
 		return -ECANCELED;
 	piece_header(op, RDS_OP_FETCH, 0, op->total, bytes);
 	rds_op_vec_encode(op->local, op->nlocal, bytes + RDS_OP_HDR);
-	err = give(conn, &hdr, &iov);
+	err = rds_piece_give(conn, &hdr, &iov);
 	if (err)
 		not_lent(op);
 	else
@@ -428,7 +426,8 @@ void *rds_op_bytes(struct rds_queued *q, bool *began)
 	}
 	rx_lock();
 	if (err) {
-		rds_op_finish(q->op, RDS_RDMA_OTHER_ERROR);
+		if (q->op->conn)
+			rds_op_over(q->op, RDS_RDMA_OTHER_ERROR);
 	} else {
 		*began = !q->op->started;
 		start(q->op);
@@ -445,132 +444,9 @@ void rds_op_not_sent(struct rds_queued *q, bool began)
 	not_started(q->op, began);
 }
 
-void rds_op_moved(struct rds_conn *to, struct rds_queued *q)
-{
-	struct rds_op *op = q->op;
-
-	if (!is_piece(q))
-		return;
-	rx_lock();
-	if (!op->done && op->conn != to)
-		rds_op_relist(to, op);
-	rx_unlock();
-}
-
 void rds_op_lost(struct rds_queued *q)
 {
 	rx_lock();
 	rds_op_finish(q->op, RDS_RDMA_DROPPED);
 	rx_unlock();
-}
-
-/* ---- answers ---- */
-
-static struct rds_queued *next_answer(struct rds_conn *conn)
-{
-	struct rds_queued *q;
-
-	rx_lock();
-	q = conn->answers;
-	if (q) {
-		conn->answers = q->next;
-		if (!conn->answers)
-			conn->answers_tail = &conn->answers;
-		atomic_fetch_sub(&conn->nanswers, 1);
-	}
-	rx_unlock();
-	return q;
-}
-
-static void put_back(struct rds_conn *conn, struct rds_queued *q)
-{
-	rx_lock();
-	q->next = conn->answers;
-	if (!q->next)
-		conn->answers_tail = &q->next;
-	conn->answers = q;
-	atomic_fetch_add(&conn->nanswers, 1);
-	rx_unlock();
-}
-
-static int give_answer(struct rds_conn *conn, struct rds_queued *q, uint64_t seq)
-{
-	struct iovec iov = {.iov_base = q->data, .iov_len = q->hdr.len};
-
-	q->hdr.seq = q->u.seq = seq;
-	return give(conn, &q->hdr, &iov);
-}
-
-/* Everything that waits was never given to a transport: it can have later numbers. */
-static void renumber(struct rds_conn *conn)
-{
-	uint64_t from = conn->queue->u.seq;
-	struct rds_queued *q;
-	unsigned i;
-
-	for (q = conn->queue; q; q = q->next)
-		q->hdr.seq = ++q->u.seq;
-	conn->next_tx++;
-	rx_lock();
-	for (i = 0; i < atomic_load(&conn->nout); i++)
-		if (conn->out[i].notice >= from)
-			conn->out[i].notice++;
-	rx_unlock();
-}
-
-/*
- * What waits for a transport's room keeps its place.  But what waits for the peer to answer, or for another peer, must not hold up our
- * answers, or both sides wait for each other: they go before it.
- */
-static bool answer_goes(struct rds_conn *conn, struct rds_queued *q)
-{
-	int err = -EAGAIN;
-
-	if (rds_queue_blocked(conn)) {
-		if (give_answer(conn, q, conn->queue->u.seq)) {
-			put_back(conn, q); /* room comes with a call of rds_run_work() */
-			return false;
-		}
-		renumber(conn);
-		rds_queued_free(q);
-		return true;
-	}
-	if (!conn->queue && atomic_load(&conn->state) == RDS_CONN_UP)
-		err = give_answer(conn, q, conn->next_tx);
-	q->hdr.seq = q->u.seq = conn->next_tx++;
-	if (err)
-		rds_queue_append(conn, q);
-	else
-		rds_queued_free(q);
-	return true;
-}
-
-void rds_answers_flush(struct rds_conn *conn)
-{
-	struct rds_queued *q;
-	bool any = false;
-
-	while ((q = next_answer(conn))) {
-		if (atomic_load(&conn->state) == RDS_CONN_DEAD) {
-			rds_queued_free(q);
-			continue;
-		}
-		if (!answer_goes(conn, q))
-			break;
-		any = true;
-	}
-	if (any && conn->ep)
-		conn->t->ops->flush(conn->ep, true);
-}
-
-void rds_answers_drop(struct rds_conn *conn)
-{
-	struct rds_queued *q;
-
-	while ((q = conn->answers)) {
-		conn->answers = q->next;
-		rds_queued_free(q);
-	}
-	conn->answers_tail = &conn->answers;
-	atomic_store(&conn->nanswers, 0);
 }

@@ -106,10 +106,7 @@ static void append(struct rds_conn *to, struct rds_queued *q)
 
 	rds_lock(&to->tx);
 	q->asked_for = false;
-	q->hdr.seq = q->u.seq = to->next_tx++;
-	rds_queue_append(to, q);
-	if (unlikely(q->op))
-		rds_op_moved(to, q);
+	rds_queue_moved(to, q);
 	if (to->kind != RDS_CONN_NOWHERE)
 		rds_queue_flush(to);
 	start = rds_conn_start_locked(to);

@@ -8,7 +8,8 @@
  *	full		the peer is stopped and writes to it have taken all the room there is: a message that the send buffer has
  *			room for does not keep its sender waiting; when the peer goes on, all of it comes, in order
  *	fence		the peer is stopped and a third process has used up all of its receive buffers, so that messages, each of which
- *			waits for the read before it, have to be sent again; when the peer goes on, all of them come
+ *			waits for the read before it, have to be sent again; when the peer goes on, all of them come (only soft RoCE is known
+ *			not to have got through that)
  */
 #include <signal.h>
 #include <stdio.h>

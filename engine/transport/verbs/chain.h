@@ -40,6 +40,13 @@ static inline unsigned verbs_fence_here(struct verbs_ep *ep)
 	return IBV_SEND_FENCE | (ep->dev->caps.fence_bars_reads ? IBV_SEND_SIGNALED : 0);
 }
 
+/* Looked at often enough for the numbers not to have come round. */
+static inline void verbs_fence_look(struct verbs_ep *ep, uint32_t done)
+{
+	if (unlikely(ep->fenced) && (int32_t)(done - ep->fence_wr) >= 0)
+		ep->fenced = false;
+}
+
 /*
  * The next work request of the chain; its place in the queue is taken.  What a send does not look at is left as it was: clearing all of
  * it for each frame would cost more than the rest of this.

@@ -125,8 +125,7 @@ static bool barred(struct verbs_ep *ep)
 {
 	if (likely(!ep->dev->caps.fence_bars_reads))
 		return false;
-	if (ep->fenced && (int32_t)(atomic_load_explicit(&ep->wr_done, memory_order_acquire) - ep->fence_wr) >= 0)
-		ep->fenced = false;
+	verbs_fence_look(ep, atomic_load_explicit(&ep->wr_done, memory_order_acquire));
 	return ep->fenced || ep->fence_due;
 }
 

@@ -31,6 +31,7 @@ void verbs_out_done(struct verbs_ep *ep)
 	uint32_t done = atomic_load_explicit(&ep->wr_done, memory_order_acquire);
 	uint64_t acked = atomic_load_explicit(&ep->seen_ack, memory_order_acquire);
 
+	verbs_fence_look(ep, done);
 	while (ep->out_count > ep->unfinished) {
 		struct verbs_out *o = verbs_out_at(ep, 0);
 

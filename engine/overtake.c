@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * overtake.c - what goes before something that waits in a connection's queue (conn->tx held).
+ *
+ * Answers are made under rx (rdma_serve.c) and go before anything else: who has read a message that came with an operation, and
+ * says so, must not overtake the result of the operation (legacy-abi 2.5).
+ * A message that waits for operations that went to other processes of that address (barrier_call.c) is overtaken by one of them that turns out
+ * to belong on its connection after all, or each would wait for the other.
+ * Only what no transport ever had is overtaken: it gets later numbers.
+ */
+#include "engine/rdma.h"
+
+#include <stdlib.h>
+
+/* From that one on they have the next number each: its own is free. */
+static void make_way(struct rds_conn *conn, struct rds_queued *q)
+{
+	uint64_t from = q->u.seq;
+	unsigned i;
+
+	for (; q; q = q->next)
+		q->hdr.seq = ++q->u.seq;
+	conn->next_tx++;
+	rx_lock();
+	for (i = 0; i < atomic_load(&conn->nout); i++)
+		if (conn->out[i].notice >= from)
+			conn->out[i].notice++;
+	rx_unlock();
+}
+
+/* ---- what has moved ---- */
+
+static bool holds(const struct rds_queued *q, const struct rds_sock *sk)
+{
+	return q->op && !(q->hdr.flags & RDS_FLAG_OP) && q->op->sk == sk && rds_op_held(q->op);
+}
+
+static bool same_stream(const struct rds_queued *a, const struct rds_queued *b, const struct rds_sock *sk)
+{
+	return a->u.dport == b->u.dport && (a->op ? a->op->sk : a->u.sk) == sk;
+}
+
+/* Before the first message of its socket that is held, unless something that it must not overtake is behind that.  NULL: at the end. */
+static struct rds_queued **place(struct rds_conn *to, const struct rds_queued *q)
+{
+	struct rds_sock *sk = q->op ? q->op->sk : q->u.sk;
+	struct rds_queued **link, **before = NULL;
+
+	if (!sk || !sk->numbered)
+		return NULL;
+	for (link = &to->queue; *link; link = &(*link)->next) {
+		if (!before && holds(*link, sk))
+			before = link;
+		if (before && same_stream(*link, q, sk))
+			return NULL;
+	}
+	return before;
+}
+
+void rds_queue_moved(struct rds_conn *to, struct rds_queued *q)
+{
+	struct rds_queued **before;
+
+	rx_lock();
+	before = place(to, q);
+	if (q->op && (q->hdr.flags & RDS_FLAG_OP) && !q->op->done && q->op->conn != to)
+		rds_op_relist(to, q->op);
+	rx_unlock();
+	if (likely(!before)) {
+		q->hdr.seq = q->u.seq = to->next_tx++;
+		rds_queue_append(to, q);
+		return;
+	}
+	q->hdr.seq = q->u.seq = (*before)->u.seq;
+	make_way(to, *before);
+	q->next = *before;
+	*before = q;
+	to->queue_len++;
+}
+
+/* ---- answers ---- */
+
+static struct rds_queued *next_answer(struct rds_conn *conn)
+{
+	struct rds_queued *q;
+
+	rx_lock();
+	q = conn->answers;
+	if (q) {
+		conn->answers = q->next;
+		if (!conn->answers)
+			conn->answers_tail = &conn->answers;
+		atomic_fetch_sub(&conn->nanswers, 1);
+	}
+	rx_unlock();
+	return q;
+}
+
+static void put_back(struct rds_conn *conn, struct rds_queued *q)
+{
+	rx_lock();
+	q->next = conn->answers;
+	if (!q->next)
+		conn->answers_tail = &q->next;
+	conn->answers = q;
+	atomic_fetch_add(&conn->nanswers, 1);
+	rx_unlock();
+}
+
+static int give_answer(struct rds_conn *conn, struct rds_queued *q, uint64_t seq)
+{
+	struct iovec iov = {.iov_base = q->data, .iov_len = q->hdr.len};
+
+	q->hdr.seq = q->u.seq = seq;
+	return rds_piece_give(conn, &q->hdr, &iov);
+}
+
+/*
+ * What waits for a transport's room keeps its place.  But what waits for the peer to answer, or for another peer, must not hold up our
+ * answers, or both sides wait for each other: they go before it.
+ */
+static bool answer_goes(struct rds_conn *conn, struct rds_queued *q)
+{
+	int err = -EAGAIN;
+
+	if (rds_queue_blocked(conn)) { /* what is first was never given to a transport */
+		if (give_answer(conn, q, conn->queue->u.seq)) {
+			put_back(conn, q); /* room comes with a call of rds_run_work() */
+			return false;
+		}
+		make_way(conn, conn->queue);
+		rds_queued_free(q);
+		return true;
+	}
+	if (!conn->queue && atomic_load(&conn->state) == RDS_CONN_UP)
+		err = give_answer(conn, q, conn->next_tx);
+	q->hdr.seq = q->u.seq = conn->next_tx++;
+	if (err)
+		rds_queue_append(conn, q);
+	else
+		rds_queued_free(q);
+	return true;
+}
+
+void rds_answers_flush(struct rds_conn *conn)
+{
+	struct rds_queued *q;
+	bool any = false;
+
+	while ((q = next_answer(conn))) {
+		if (atomic_load(&conn->state) == RDS_CONN_DEAD) {
+			rds_queued_free(q);
+			continue;
+		}
+		if (!answer_goes(conn, q))
+			break;
+		any = true;
+	}
+	if (any && conn->ep)
+		conn->t->ops->flush(conn->ep, true);
+}
+
+void rds_answers_drop(struct rds_conn *conn)
+{
+	struct rds_queued *q;
+
+	while ((q = conn->answers)) {
+		conn->answers = q->next;
+		rds_queued_free(q);
+	}
+	conn->answers_tail = &conn->answers;
+	atomic_store(&conn->nanswers, 0);
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_overtake.c - what goes before what waits: operations of the barrier's age that turn out to go to another process, the messages
+ * held for them, answers; and who wakes such a message.  The transport takes notes.
+ */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/rdma.h"
+#include "tests/unit/suite.h"
+
+#define THERE 0x0200000au
+
+static struct rds_engine engine;
+static struct rds_sock sk, other;
+static struct rds_conn a, b; /* two ways to one address */
+static unsigned char mem[64];
+
+/* ---- a transport ---- */
+
+static struct {
+	struct rds_hdr hdr[32];
+	unsigned n;
+} sent;
+
+static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const struct iovec *iov, size_t len,
+		     uint64_t *pos)
+{
+	(void)ep;
+	(void)iov;
+	(void)len;
+	*pos = 0;
+	ck_assert_uint_lt(sent.n, 32);
+	ck_assert_int_eq(rds_hdr_decode(wire, &sent.hdr[sent.n]), 0);
+	sent.n++;
+	return 0;
+}
+
+static void fake_flush(struct rds_ep *ep, bool service)
+{
+	(void)ep;
+	(void)service;
+}
+
+static const struct rds_transport_ops ops = {.caps = RDS_TCAP_DIRECT, .send = fake_send, .flush = fake_flush};
+static struct rds_transport transport = {.ops = &ops};
+static struct rds_ep_head endpoint = {.t = &transport};
+
+static void conn_setup(struct rds_conn *conn)
+{
+	memset(conn, 0, sizeof(*conn));
+	conn->t = &transport;
+	conn->id.faddr.s6_addr32[3] = THERE;
+	conn->queue_tail = &conn->queue;
+	conn->answers_tail = &conn->answers;
+	conn->ops_tail = &conn->ops;
+	conn->next_tx = 1;
+}
+
+static void setup(void)
+{
+	memset(&engine, 0, sizeof(engine));
+	memset(&sent, 0, sizeof(sent));
+	memset(&sk, 0, sizeof(sk));
+	memset(&other, 0, sizeof(other));
+	rds_lock_init(&engine.rx, RDS_LOCK_RX);
+	rds_eng = &engine;
+	rds_busy_forget();
+	atomic_store(&sk.open, true);
+	conn_setup(&a);
+	conn_setup(&b);
+	b.ep = (struct rds_ep *)&endpoint;
+	atomic_store(&b.state, RDS_CONN_UP);
+}
+
+/* ---- what a program does ---- */
+
+static struct rds_op *write_to(struct rds_conn *conn, uint16_t dport)
+{
+	struct rds_op *op = rds_op_new(&sk, RDS_OP_WRITE, 1);
+	struct rds_outgoing out = {.hdr = {.dport = dport}, .u = {.dport = dport}, .ops = op};
+
+	ck_assert_ptr_nonnull(op);
+	op->dport = dport;
+	op->total = sizeof(mem);
+	op->local[0] = (struct iovec){mem, sizeof(mem)};
+	op->has_id = true;
+	ck_assert_int_eq(rds_ops_xmit(conn, op, false), 0);
+	ck_assert_int_eq(rds_xmit(conn, &out), 0);
+	rds_ops_let_go(op);
+	return op;
+}
+
+static void message_to(struct rds_conn *conn, struct rds_sock *from, uint16_t dport)
+{
+	struct rds_outgoing out = {.hdr = {.dport = dport}, .u = {.dport = dport, .sk = from}};
+
+	ck_assert_int_eq(rds_xmit(conn, &out), 0);
+}
+
+static void answered(struct rds_conn *conn, uint64_t id)
+{
+	rx_lock();
+	rds_op_answered(conn, &(struct rds_op_hdr){.kind = RDS_OP_RESULT, .id = id}, NULL, 0);
+	rx_unlock();
+}
+
+/* All that waits in a's queue is b's. */
+static void move(void)
+{
+	struct rds_queued *q, *list = a.queue;
+
+	a.queue = NULL;
+	a.queue_tail = &a.queue;
+	while ((q = list)) {
+		list = q->next;
+		rds_queue_moved(&b, q);
+		a.queue_len--;
+		rds_queue_flush(&b);
+	}
+}
+
+/* What the helper would do. */
+static void work(struct rds_conn *conn)
+{
+	if (conn->want_flush)
+		rds_queue_flush(conn);
+	conn->want_flush = false;
+}
+
+/* In the order of their numbers: pieces (p) and messages, by the last digit of their ports. */
+static void went(const char *what)
+{
+	unsigned i;
+
+	for (i = 0; what[i]; i++) {
+		const struct rds_hdr *h = &sent.hdr[i / 2];
+
+		ck_assert_uint_lt(i / 2, sent.n);
+		ck_assert_uint_gt(h->seq, i ? sent.hdr[i / 2 - 1].seq : 0);
+		ck_assert_int_eq(what[i], h->flags & RDS_FLAG_OP ? 'p' : 'm');
+		ck_assert_int_eq(what[++i] - '0', h->dport);
+	}
+	ck_assert_uint_eq(sent.n, i / 2);
+}
+
+static void all_over(void)
+{
+	ck_assert(!a.queue && !a.queue_len && !a.ops && !a.nover);
+	ck_assert(!b.queue && !b.queue_len && !b.ops && !b.nover);
+	ck_assert_ptr_eq(b.queue_tail, &b.queue);
+	ck_assert(!sk.numbered && !atomic_load(&sk.nops));
+	rds_barrier_free(&sk.barrier);
+}
+
+/* The second's message waits for the first, which then has to go the same way. */
+START_TEST(test_held_for_what_comes)
+{
+	uint64_t first = write_to(&a, 1)->id, second;
+
+	message_to(&a, &sk, 1);
+	second = write_to(&b, 2)->id;
+	message_to(&b, &sk, 3); /* behind what is held */
+	went("p2");
+	ck_assert_uint_eq(b.queue_len, 2);
+	b.out[0].notice = 2;
+	b.out[1].notice = 1;
+	atomic_store(&b.nout, 2);
+	move();
+	went("p2p1m1m1");
+	ck_assert(b.out[0].notice == 5 && b.out[1].notice == 1);
+	ck_assert_uint_eq(b.queue_len, 2);
+	answered(&b, second);
+	work(&b);
+	went("p2p1m1m1");
+	answered(&b, first);
+	work(&b);
+	went("p2p1m1m1m2m3");
+	ck_assert_uint_eq(sent.hdr[5].seq, 6);
+	all_over();
+}
+END_TEST
+
+/* Another socket's message has no reason to. */
+START_TEST(test_others_at_the_end)
+{
+	uint64_t first = write_to(&a, 1)->id, second = write_to(&b, 2)->id;
+
+	message_to(&a, &other, 1);
+	move();
+	went("p2p1m1");
+	answered(&b, second);
+	answered(&b, first);
+	work(&b);
+	went("p2p1m1m2m1");
+	all_over();
+}
+END_TEST
+
+/* What is older of the same stream is not overtaken. */
+START_TEST(test_same_stream_at_the_end)
+{
+	write_to(&a, 1);
+	write_to(&b, 2);
+	message_to(&b, &sk, 1);
+	move();
+	went("p2");
+	ck_assert_uint_eq(b.queue_len, 4);
+	rx_lock();
+	rds_ops_broken(&b, true);
+	rx_unlock();
+	work(&b);
+	went("p2m1");
+	all_over();
+}
+END_TEST
+
+/* That a message's operation ends, in turn or not, does not end its wait for another one. */
+START_TEST(test_held_in_line)
+{
+	uint64_t before = write_to(&b, 1)->id, op;
+
+	write_to(&a, 2);
+	op = write_to(&b, 3)->id;
+	went("p1m1p3");
+	answered(&b, op);
+	ck_assert_uint_eq(b.nover, 1);
+	work(&b);
+	answered(&b, before);
+	work(&b);
+	went("p1m1p3");
+	ck_assert_ptr_nonnull(b.queue);
+	rx_lock();
+	rds_ops_broken(&a, true);
+	rx_unlock();
+	rds_queue_purge(&a, false);
+	work(&b);
+	went("p1m1p3m3");
+	all_over();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("overtake");
+	TCase *t = suite_case(s, "barrier's age", setup, NULL, 30);
+
+	tcase_add_test(t, test_held_for_what_comes);
+	tcase_add_test(t, test_others_at_the_end);
+	tcase_add_test(t, test_same_stream_at_the_end);
+	tcase_add_test(t, test_held_in_line);
+	return suite_run(s);
+}
