@@ -23,20 +23,29 @@ static uint32_t daddr_of(const struct rds_op *op)
 	return op->conn->id.faddr.s6_addr32[3];
 }
 
+/* Older ones to there, by other connections. */
+static uint64_t last_elsewhere(const struct rds_op *op)
+{
+	const struct rds_op *other;
+	uint64_t last = 0;
+
+	for (other = op->sk->numbered; other; other = other->numbered_next)
+		if (!other->done && other->daddr == op->daddr && other->conn != op->conn &&
+		    other->barrier_id < op->barrier_id && other->barrier_id > last)
+			last = other->barrier_id;
+	return last;
+}
+
 int rds_op_number(struct rds_op *op)
 {
 	struct rds_barrier *b = &op->sk->barrier;
-	const struct rds_op *other;
 	int err;
 
 	op->daddr = daddr_of(op);
 	err = rds_barrier_begin(b, op->daddr, &op->barrier_id);
 	if (err)
 		return err;
-	for (other = op->sk->numbered; other; other = other->numbered_next)
-		if (!other->done && other->daddr == op->daddr && other->conn != op->conn &&
-		    other->barrier_id > op->after)
-			op->after = other->barrier_id;
+	op->after = last_elsewhere(op);
 	op->numbered_next = op->sk->numbered;
 	op->numbered_prev = &op->sk->numbered;
 	if (op->numbered_next)
@@ -44,6 +53,12 @@ int rds_op_number(struct rds_op *op)
 	op->sk->numbered = op;
 	rds_sock_changed(op->sk);
 	return 0;
+}
+
+void rds_op_numbered_moved(struct rds_op *op)
+{
+	if (op->barrier_id)
+		op->after = last_elsewhere(op);
 }
 
 void rds_op_unnumber(struct rds_op *op)

@@ -12,7 +12,7 @@
 
 #include <stdlib.h>
 
-/* From that one on they have the next number each: its own is free. */
+/* From that one on they have the next number each: its own is free.  No device has been told one of these (rdma_native.c). */
 static void make_way(struct rds_conn *conn, struct rds_queued *q)
 {
 	uint64_t from = q->u.seq;
@@ -30,31 +30,52 @@ static void make_way(struct rds_conn *conn, struct rds_queued *q)
 
 /* ---- what has moved ---- */
 
-static bool holds(const struct rds_queued *q, const struct rds_sock *sk)
+static bool is_piece(const struct rds_queued *q)
 {
-	return q->op && !(q->hdr.flags & RDS_FLAG_OP) && q->op->sk == sk && rds_op_held(q->op);
+	return q->hdr.flags & RDS_FLAG_OP;
 }
 
-static bool same_stream(const struct rds_queued *a, const struct rds_queued *b, const struct rds_sock *sk)
+static struct rds_sock *sock_of(const struct rds_queued *q)
 {
-	return a->u.dport == b->u.dport && (a->op ? a->op->sk : a->u.sk) == sk;
+	return q->op ? q->op->sk : q->u.sk;
 }
 
-/* Before the first message of its socket that is held, unless something that it must not overtake is behind that.  NULL: at the end. */
+static bool is_held(const struct rds_queued *q, const struct rds_sock *sk)
+{
+	return q->op && !is_piece(q) && q->op->sk == sk && rds_op_held(q->op);
+}
+
+/*
+ * Before the first message of its socket that is held; but if that one does not wait for it, not before what is of the same stream behind it, which
+ * is older then.  NULL: at the end.
+ */
 static struct rds_queued **place(struct rds_conn *to, const struct rds_queued *q)
 {
-	struct rds_sock *sk = q->op ? q->op->sk : q->u.sk;
+	struct rds_sock *sk = sock_of(q);
 	struct rds_queued **link, **before = NULL;
 
 	if (!sk || !sk->numbered)
 		return NULL;
 	for (link = &to->queue; *link; link = &(*link)->next) {
-		if (!before && holds(*link, sk))
+		if (!before && is_held(*link, sk))
 			before = link;
-		if (before && same_stream(*link, q, sk))
+		if (!before)
+			continue;
+		if (q->op && q->op->barrier_id <= (*before)->op->after)
+			return before;
+		if ((*link)->u.dport == q->u.dport && sock_of(*link) == sk)
 			return NULL;
 	}
 	return before;
+}
+
+/* Operations end in the order in which they go. */
+static struct rds_op *first_of(const struct rds_conn *conn, const struct rds_queued *from)
+{
+	for (; from; from = from->next)
+		if (is_piece(from) && from->op && from->op->conn == conn)
+			return from->op;
+	return NULL;
 }
 
 void rds_queue_moved(struct rds_conn *to, struct rds_queued *q)
@@ -63,8 +84,8 @@ void rds_queue_moved(struct rds_conn *to, struct rds_queued *q)
 
 	rx_lock();
 	before = place(to, q);
-	if (q->op && (q->hdr.flags & RDS_FLAG_OP) && !q->op->done && q->op->conn != to)
-		rds_op_relist(to, q->op);
+	if (q->op && is_piece(q) && !q->op->done && q->op->conn != to)
+		rds_op_relist(to, q->op, before ? first_of(to, *before) : NULL);
 	rx_unlock();
 	if (likely(!before)) {
 		q->hdr.seq = q->u.seq = to->next_tx++;

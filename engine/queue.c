@@ -8,7 +8,7 @@
  * as retransmissions; without memory for that they stay where they are, and the connection stays down, until there is some.
  * What was accepted from a program is given up only if it was cancelled, the peer process is gone, or it belongs to an operation that has
  * failed: nothing of an operation is sent twice, so what the broken endpoint had of one is over.  What no endpoint ever had may still get
- * later numbers (rdma_send.c: answers that go first).
+ * later numbers (overtake.c).
  *
  * A connection that may hold something is on the busy list, so that asking all peers for acknowledgements costs nothing for
  * the idle ones.  List lock order: busy_walk, conn->tx, busy_lock.

@@ -56,17 +56,26 @@ void rds_op_discard(struct rds_op *op)
 	rx_unlock();
 }
 
-void rds_op_list(struct rds_conn *conn, struct rds_op *op)
+/* Before that one, NULL: at the end. */
+static void list_before(struct rds_conn *conn, struct rds_op *op, struct rds_op *next)
 {
 	op->conn = conn;
-	op->next = NULL;
-	op->prev = conn->ops_tail;
-	*conn->ops_tail = op;
-	conn->ops_tail = &op->next;
+	op->next = next;
+	op->prev = next ? next->prev : conn->ops_tail;
+	*op->prev = op;
+	if (next)
+		next->prev = &op->next;
+	else
+		conn->ops_tail = &op->next;
 	conn->nover += op->over;
 }
 
-void rds_op_unlist(struct rds_op *op)
+void rds_op_list(struct rds_conn *conn, struct rds_op *op)
+{
+	list_before(conn, op, NULL);
+}
+
+static void unlist(struct rds_op *op)
 {
 	struct rds_conn *conn = op->conn;
 
@@ -145,7 +154,7 @@ static void finish(struct rds_op *op, int status)
 	if (op->done)
 		return;
 	over(op, status);
-	rds_op_unlist(op);
+	unlist(op);
 	op->done = true;
 	rds_op_numbered_over(op, false);
 	if (to_report(op))
@@ -184,18 +193,20 @@ void rds_op_finish(struct rds_op *op, int status)
 
 void rds_op_over(struct rds_op *op, int status)
 {
+	if (op->over)
+		return;
 	over(op, status);
 	take_turns(op->conn);
 }
 
-void rds_op_relist(struct rds_conn *to, struct rds_op *op)
+void rds_op_relist(struct rds_conn *to, struct rds_op *op, struct rds_op *next)
 {
 	struct rds_conn *from = op->conn;
 
-	rds_op_unlist(op);
-	rds_op_list(to, op);
-	if (from)
-		take_turns(from);
+	unlist(op);
+	list_before(to, op, next);
+	rds_op_numbered_moved(op);
+	take_turns(from);
 }
 
 /* ---- answers ---- */

@@ -126,8 +126,8 @@ void rds_op_discard(struct rds_op *op); /* never listed; no lock */
 struct rds_op *rds_op_new(struct rds_sock *sk, enum rds_op_kind kind, unsigned nlocal);
 /* rx held for these */
 void rds_op_list(struct rds_conn *conn, struct rds_op *op);
-void rds_op_unlist(struct rds_op *op);
-void rds_op_relist(struct rds_conn *to, struct rds_op *op); /* it goes to another process of that address */
+/* It is not done, and goes to another process of that address; before what is `next` of that one's, NULL: behind all. */
+void rds_op_relist(struct rds_conn *to, struct rds_op *op, struct rds_op *next);
 /* Listed: the peer or the device says so. */
 void rds_op_over(struct rds_op *op, int status);
 /* Over and done, whatever is before it; what was over keeps its status. */
@@ -157,6 +157,7 @@ int rds_op_number(struct rds_op *op); /* it is listed: gives it its id. 0 or -EN
 void rds_op_unnumber(struct rds_op *op);
 bool rds_op_held(const struct rds_op *op);
 void rds_op_numbered_over(struct rds_op *op, bool never_was);
+void rds_op_numbered_moved(struct rds_op *op);				    /* ... to another connection */
 int rds_barrier_set(struct rds_sock *sk, int fd, const void *val, int len); /* RDS_BARRIER; may sleep */
 /*
  * The same in three steps, for a call that another process makes on a socket of this one: the first and the last in that process, without a

@@ -125,7 +125,8 @@ static bool may_go(struct rds_conn *conn, struct rds_op *op, struct rds_native *
 {
 	const struct rds_far_mr *f = far_find(conn, op->rkey);
 
-	if (!f || op->over || !op->total || op->remote > f->len || op->total > f->len - op->remote ||
+	/* The device is told the number of its message, which one that is held may not keep (overtake.c). */
+	if (!f || op->over || rds_op_held(op) || !op->total || op->remote > f->len || op->total > f->len - op->remote ||
 	    in_the_way(conn, op, f))
 		return false;
 	n->key = f->far.key;

@@ -58,7 +58,7 @@ static void start(struct rds_op *op)
 	op->conn->reading += op->total;
 }
 
-/* It was not given after all: what was its beginning is none. */
+/* What was its beginning is none. */
 static void not_started(struct rds_op *op, bool began)
 {
 	if (!began)
@@ -426,8 +426,7 @@ void *rds_op_bytes(struct rds_queued *q, bool *began)
 	}
 	rx_lock();
 	if (err) {
-		if (q->op->conn)
-			rds_op_over(q->op, RDS_RDMA_OTHER_ERROR);
+		rds_op_over(q->op, RDS_RDMA_OTHER_ERROR);
 	} else {
 		*began = !q->op->started;
 		start(q->op);

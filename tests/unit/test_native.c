@@ -453,6 +453,10 @@ START_TEST(test_not_now)
 	op = op_new(RDS_OP_ADD, 1, 0, 8);
 	ck_assert_int_ne(rds_op_native(conn, op), 0);
 	op_end(op);
+	op = op_new(RDS_OP_WRITE, 1, 0, 1);
+	op->after = 1; /* its message is held */
+	ck_assert_int_eq(rds_op_native(conn, op), -EAGAIN);
+	op_end(op);
 	rx_lock();
 	rds_far_broken(conn);
 	rx_unlock();
@@ -609,7 +613,7 @@ START_TEST(test_turns_broken)
 	else if (_i == 1)
 		rds_ops_cancel(conn, &sk, 0);
 	else
-		rds_op_relist(&conn[1], before);
+		rds_op_relist(&conn[1], before, NULL);
 	rx_unlock();
 	ck_assert(op->done && !conn->ops && !conn->nover && !conn[1].nover);
 	ck_assert_int_eq(op->status, RDS_RDMA_SUCCESS);

@@ -201,17 +201,61 @@ END_TEST
 /* What is older of the same stream is not overtaken. */
 START_TEST(test_same_stream_at_the_end)
 {
-	write_to(&a, 1);
-	write_to(&b, 2);
-	message_to(&b, &sk, 1);
+	uint64_t first = write_to(&a, 1)->id, second = write_to(&b, 2)->id;
+	const struct rds_queued *moved;
+
+	message_to(&b, &sk, 5);
+	message_to(&a, &sk, 5);
+	moved = container_of(a.queue_tail, struct rds_queued, next);
+	move();
+	went("p2p1m1");
+	ck_assert_ptr_eq(b.queue_tail, &moved->next);
+	answered(&b, second);
+	answered(&b, first);
+	work(&b);
+	went("p2p1m1m2m5m5");
+	all_over();
+}
+END_TEST
+
+/* Operations end in the order in which they go: what goes before what waits behind the held one ends before it, too. */
+START_TEST(test_ends_before_what_waits)
+{
+	uint64_t first = write_to(&a, 1)->id, second = write_to(&b, 2)->id, third = write_to(&b, 3)->id;
+
+	move();
+	went("p2p1m1");
+	answered(&b, second);
+	answered(&b, first);
+	work(&b);
+	went("p2p1m1m2p3m3");
+	answered(&b, third);
+	all_over();
+}
+END_TEST
+
+/* They have waited together, and go to different processes. */
+START_TEST(test_parts)
+{
+	uint64_t first = write_to(&a, 1)->id, second = write_to(&a, 2)->id;
+	struct rds_queued *q = a.queue;
+
+	a.queue = q->next->next; /* the second one's port is found first */
+	q->next->next = NULL;
+	a.queue_len -= 2;
 	move();
 	went("p2");
-	ck_assert_uint_eq(b.queue_len, 4);
-	rx_lock();
-	rds_ops_broken(&b, true);
-	rx_unlock();
+	ck_assert_ptr_nonnull(b.queue);
+	answered(&b, second);
 	work(&b);
-	went("p2m1");
+	went("p2");
+	a.queue = q;
+	a.queue_len += 2;
+	move();
+	went("p2p1m1");
+	answered(&b, first);
+	work(&b);
+	went("p2p1m1m2");
 	all_over();
 }
 END_TEST
@@ -249,6 +293,8 @@ int main(void)
 	tcase_add_test(t, test_held_for_what_comes);
 	tcase_add_test(t, test_others_at_the_end);
 	tcase_add_test(t, test_same_stream_at_the_end);
+	tcase_add_test(t, test_ends_before_what_waits);
+	tcase_add_test(t, test_parts);
 	tcase_add_test(t, test_held_in_line);
 	return suite_run(s);
 }

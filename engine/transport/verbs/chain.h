@@ -35,9 +35,11 @@ static inline bool verbs_queue_room(const struct verbs_ep *ep, uint32_t reserve)
 static inline unsigned verbs_fence_here(struct verbs_ep *ep)
 {
 	ep->fence_due = false;
+	if (likely(!ep->dev->caps.fence_bars_reads))
+		return IBV_SEND_FENCE;
 	ep->fenced = true;
 	ep->fence_wr = ep->wr_posted;
-	return IBV_SEND_FENCE | (ep->dev->caps.fence_bars_reads ? IBV_SEND_SIGNALED : 0);
+	return IBV_SEND_FENCE | IBV_SEND_SIGNALED;
 }
 
 /* Looked at often enough for the numbers not to have come round. */
