@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <string.h>
 
+#include "engine/cleanup.h"
 #include "engine/cmsg.h"
 #include "engine/rdma.h"
 #include "engine/uaccess.h"
@@ -364,6 +365,7 @@ static __attribute__((noinline)) int wait_to_send(struct send_call *c, enum admi
 	w = rds_wait_begin_one(sk, wait_event(a));
 	if (!w)
 		return -ENOMEM;
+	w->only = NULL; /* send_left() says it */
 	if (a == CONGESTED) {
 		RDS_STAT_INC(cong_send_blocked);
 		note_congestion(c, false);
@@ -457,23 +459,30 @@ static inline void begin(struct send_call *c, struct rds_sock *sk, int fd, const
 	c->impatient = false;
 }
 
-static void undo(void *arg)
+static void undo(struct send_call *c)
 {
-	struct send_call *c = arg;
-
 	if (c->parsed)
 		rds_rdma_undo(c->sk, &c->rdma);
 }
 
-/* A thread may be cancelled in here: operations and a region that nobody knows of go with it. */
+static void send_left(void *arg)
+{
+	struct send_call *c = arg;
+
+	undo(c);
+	if (rds_hook_left)
+		rds_hook_left(c->sk);
+}
+
+/* A thread may be cancelled in here, or leave: operations and a region that nobody knows of go with it. */
 static int wait_for_all(struct send_call *c)
 {
 	volatile int err = 0;
 
-	pthread_cleanup_push(undo, c);
+	rds_cleanup_push(send_left, c);
 	while (!err && c->left != SENT)
 		err = wait_to_send(c, &c->left);
-	pthread_cleanup_pop(0);
+	rds_cleanup_pop(0);
 	return err;
 }
 

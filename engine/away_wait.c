@@ -16,12 +16,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 
 #include "engine/away_impl.h"
+#include "engine/cleanup.h"
 #include "engine/log.h"
 #include "engine/os.h"
 #include "engine/rds.h"
@@ -218,9 +218,9 @@ static int sleep_timed(struct away_slot *s, uint64_t until)
 	os_signals_hold(&t.held);
 	t.signals = os_signals_fd(&t.held);
 	if (t.signals >= 0) { /* else the carrier alone has the time */
-		pthread_cleanup_push(timed_cancelled, &t);
+		rds_cleanup_push(timed_cancelled, &t);
 		err = sleep_until(&t, until);
-		pthread_cleanup_pop(0);
+		rds_cleanup_pop(0);
 		os_close(t.signals);
 	}
 	os_signals_release(&t.held);
@@ -234,9 +234,9 @@ ssize_t away_sleep(struct away_slot *s, struct away_call *c, struct rds_share_an
 	c->late = c->a.result > 0 ? sleep_timed(s, os_now_ns() + (uint64_t)c->a.result + GRACE_MS * MS_NS) : 0;
 	if (c->late)
 		return -1;
-	pthread_cleanup_push(cancelled, s);
+	rds_cleanup_push(cancelled, s);
 	n = rds_os_sleep.read(atomic_load(&s->fd), ready, sizeof(*ready));
-	pthread_cleanup_pop(0);
+	rds_cleanup_pop(0);
 	c->late = -EINTR;
 	return n;
 }

@@ -191,6 +191,8 @@ bool rds_adoptable(int fd);
 bool rds_is_standin(int fd);
 /* The layer above: any number that names the socket, or -1. */
 extern int (*rds_hook_number)(struct rds_sock *sk);
+/* The thread leaves a call on that socket from inside its sleep, cancelled or by siglongjmp(): it will not return. */
+extern void (*rds_hook_left)(struct rds_sock *sk);
 /* True if fd is one of the engine's own descriptors: the application must not close or replace it. */
 bool rds_fd_is_internal(int fd);
 /* Moves an internal descriptor out of the way because the application wants to dup2() onto its number. 0 or -errno. */

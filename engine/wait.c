@@ -12,6 +12,7 @@
  *
  * What a thread does before it sleeps is spin.c.  Must not know what sockets wait for.
  */
+#include "engine/cleanup.h"
 #include "engine/wait.h"
 #include "engine/wires.h"
 
@@ -85,8 +86,10 @@ struct rds_wait *rds_wait_begin_one(struct rds_sock *sk, short events)
 {
 	struct rds_wait *w = rds_wait_begin(1);
 
-	if (w)
-		rds_wait_add(w, sk, events);
+	if (!w)
+		return NULL;
+	rds_wait_add(w, sk, events);
+	w->only = sk;
 	return w;
 }
 
@@ -260,9 +263,17 @@ static bool some_ready(struct rds_wait *w)
 	return false;
 }
 
-static void sleep_cancelled(void *arg)
+void (*rds_hook_left)(struct rds_sock *sk);
+
+/* Cancelled, or left by siglongjmp(). */
+static void sleep_left(void *arg)
 {
-	rds_wait_end(arg);
+	struct rds_wait *w = arg;
+	struct rds_sock *sk = w->only;
+
+	rds_wait_end(w);
+	if (sk && rds_hook_left)
+		rds_hook_left(sk);
 }
 
 /* Nobody could post this thread (no descriptors left, or the post is broken) and another one leads: look now and then. */
@@ -270,9 +281,9 @@ static void nap(struct rds_wait *w)
 {
 	static const struct timespec tick = {.tv_nsec = NAP_NS};
 
-	pthread_cleanup_push(sleep_cancelled, w);
+	rds_cleanup_push(sleep_left, w);
 	rds_os_sleep.ppoll(NULL, 0, &tick, NULL);
-	pthread_cleanup_pop(0);
+	rds_cleanup_pop(0);
 }
 
 bool rds_wait_arm(struct rds_wait *w)
@@ -358,9 +369,9 @@ int rds_wait_sleep(struct rds_wait *w, uint64_t deadline)
 		rds_timer_set(&w->timer, deadline);
 	if (w->arm_at)
 		w->cost = os_now_ns() - w->arm_at;
-	pthread_cleanup_push(sleep_cancelled, w);
+	rds_cleanup_push(sleep_left, w);
 	got = rds_os_sleep.read(rds_wait_fd(w), &v, sizeof(v));
-	pthread_cleanup_pop(0);
+	rds_cleanup_pop(0);
 	if (w->arm_at)
 		w->arm_at = os_now_ns();
 	w->consumed = got > 0;
@@ -430,6 +441,7 @@ void rds_wait_end(struct rds_wait *w)
 		rds_wait_disarm(w);
 		unlink_nodes(w);
 	}
+	w->only = NULL;
 	if (w->congested) { /* here, so that a cancelled send is counted down, too */
 		w->congested = false;
 		rx_lock();

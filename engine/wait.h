@@ -36,6 +36,7 @@ struct rds_wait {
 	unsigned spins;
 	bool stayed; /* spins although it has just woken its peer */
 	struct rds_timer timer;
+	struct rds_sock *only; /* the call is about this one: who leaves it from inside its sleep tells rds_hook_left */
 	unsigned n, cap;
 	struct rds_wait_node *nodes, inl[RDS_WAIT_INLINE];
 };

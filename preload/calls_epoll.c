@@ -12,6 +12,8 @@
 
 #include <stdlib.h>
 
+#include "engine/cleanup.h"
+
 static int watch(struct rds_sock *sk, int ep, int fd, const struct epoll_event *event)
 {
 	rds_sock_watch(sk, fd, event->events & EPOLLET);
@@ -174,9 +176,9 @@ static int epoll_rds(struct epoll_call *c, const struct deadline *d)
 	if (rc || d->now)
 		return rc;
 	c->wait = rds_fds_is_epoll(c->ep) && rds_engine_runs() ? rds_wait_begin(0) : NULL;
-	pthread_cleanup_push(end_wait, c);
+	rds_cleanup_push(end_wait, c);
 	rc = c->wait ? wait_loop(c, d) : wait_without_engine(c, d);
-	pthread_cleanup_pop(1);
+	rds_cleanup_pop(1);
 	return rc;
 }
 

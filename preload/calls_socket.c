@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "engine/options.h"
+#include "include/rds_abi.h"
 
 #define TYPE_MASK 0xf
 #define TYPE_FLAGS (SOCK_CLOEXEC | SOCK_NONBLOCK)
@@ -241,6 +242,18 @@ int getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
 	return (int)rds_fds_done(sk, rc);
 }
 
+static int set_option(struct rds_sock *sk, int fd, int level, int opt, const void *val, socklen_t len)
+{
+	int rc;
+
+	if (opt != RDS_BARRIER)
+		return rds_setsockopt(sk, fd, level, opt, val, len);
+	rds_fds_hold(sk); /* it may sleep */
+	rc = rds_setsockopt(sk, fd, level, opt, val, len);
+	rds_fds_unhold();
+	return rc;
+}
+
 int setsockopt(int fd, int level, int opt, const void *val, socklen_t len)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
@@ -248,8 +261,8 @@ int setsockopt(int fd, int level, int opt, const void *val, socklen_t len)
 	if (likely(!sk))
 		return rds_real.setsockopt(fd, level, opt, val, len);
 	int rc = sk == RDS_INHERITED ? (int)RDS_AWAY(fd, rds_away_setsockopt(fd, level, opt, val, len), now,
-						     rds_setsockopt(now, fd, level, opt, val, len))
-				     : rds_setsockopt(sk, fd, level, opt, val, len);
+						     set_option(now, fd, level, opt, val, len))
+				     : set_option(sk, fd, level, opt, val, len);
 
 	return (int)rds_fds_done(sk, rc);
 }

@@ -118,6 +118,7 @@ static int fds_number(struct rds_sock *sk)
 }
 
 static void held_release(void *arg);
+static void held_left(struct rds_sock *sk);
 static pthread_key_t held_key;
 
 void rds_fds_init(void)
@@ -125,6 +126,7 @@ void rds_fds_init(void)
 	pthread_key_create(&held_key, held_release);
 	rds_hook_hangup = fds_hangup;
 	rds_hook_number = fds_number;
+	rds_hook_left = held_left;
 }
 
 /* ---- whose table is it ---- */
@@ -277,6 +279,17 @@ __thread struct fds_held rds_fds_held;
 void rds_fds_hold_arm(void)
 {
 	rds_fds_held.armed = pthread_setspecific(held_key, &rds_fds_held) == 0;
+}
+
+/* From inside its sleep: what was noted last is this call's. */
+static void held_left(struct rds_sock *sk)
+{
+	unsigned n = rds_fds_held.n - 1;
+
+	if (n >= FDS_HELD || rds_fds_held.sk[n] != sk)
+		return;
+	rds_fds_unhold();
+	rds_fds_put(sk);
 }
 
 /* The thread ends: in most cases with nothing in hand. */

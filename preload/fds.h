@@ -105,9 +105,9 @@ static inline void rds_fds_put(struct rds_sock *sk)
 }
 
 /*
- * Around an engine call that may sleep, where the thread may be cancelled: notes the reference, so that it is given back
- * when the thread ends inside.  A tenth of the cost of pthread_cleanup_push().  A call beyond FDS_HELD nested ones
- * (signal handlers that never return) is not noted.
+ * Around an engine call that may sleep, where the thread may be cancelled, or leave by siglongjmp(): notes the reference, so that it is
+ * given back when the sleep is left (rds_hook_left), or the thread ends inside.  A tenth of the cost of pthread_cleanup_push().  A call beyond
+ * FDS_HELD nested ones (signal handlers that never return) is not noted.
  */
 #define FDS_HELD 8
 struct fds_held {

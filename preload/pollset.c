@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/cleanup.h"
+
 #define NSEC INT64_C(1000000000)
 #define LOOK_AT_KERNEL_EVERY 8 /* rounds of spinning */
 #define DEADLINE_EVERY 8
@@ -378,8 +380,8 @@ int pollset_wait(struct pollset *ps, const struct deadline *d, const sigset_t *m
 
 	if (ready && !ps->n_kernel)
 		return ready; /* nothing here that could be cancelled */
-	pthread_cleanup_push(pollset_end, ps);
+	rds_cleanup_push(pollset_end, ps);
 	rc = pollset_run(ps, ready, d, mask);
-	pthread_cleanup_pop(0);
+	rds_cleanup_pop(0);
 	return unlikely(ps->refused != NONE_REFUSED) ? add_refused(ps, rc) : rc;
 }

@@ -670,6 +670,7 @@ void rds_away_forget(void)
 
 _Atomic bool rds_spread;
 int (*rds_hook_number)(struct rds_sock *sk);
+void (*rds_hook_left)(struct rds_sock *sk);
 
 bool rds_engine_runs(void)
 {
