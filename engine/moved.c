@@ -12,7 +12,8 @@
  *   - the notice is a message with a sequence number: sent again until it is acknowledged;
  *   - the message that was sent back is not acknowledged before the notice is;
  *   - the notice is not acknowledged before the sender has taken its messages.
- * Order: as long as messages for the port are under way to the old process, new ones go after them (resolve.c).
+ * Order: as long as messages for the port are under way to the old process, new ones go after them; behind what has come back, while that
+ * waits (resolve.c).
  *
  * A port that moves away and back while messages are in flight may find one of them a second time: who has it by then is the old process.
  */

@@ -12,7 +12,8 @@
  * may be the reply to one that the port, bound since, has sent us.  No answer: they wait.
  *
  * A socket's messages to one address stay in order, also when the answer changes from NOWHERE to another: whoever gets the
- * new answer first has the old messages go that way before its own.
+ * new answer first has the old messages go that way before its own.  It may change at any time, and be another one for each of them: what
+ * is sent to a port for which something has had to stay waits behind that.
  */
 #include "engine/port_set.h"
 #include "engine/ports.h"
@@ -328,10 +329,22 @@ static int find(const struct rds_addr *dst, bool far, bool local, struct rds_con
 	return 0;
 }
 
+/* Has something for that port had to stay? */
+static bool waits_there(struct rds_conn *nowhere, uint16_t port)
+{
+	const struct rds_queued *q;
+
+	rds_lock(&nowhere->tx);
+	for (q = nowhere->queue; q && q->u.dport != port; q = q->next)
+		;
+	rds_unlock(&nowhere->tx);
+	return q;
+}
+
 static int resolve(const struct rds_conn_id *from, const struct rds_addr *dst, bool far, struct rds_conn **out)
 {
 	struct rds_conn_id id = *from, none;
-	bool local = true, nobodys, moved, beside, tell = false;
+	bool local = true, moved, behind_it = false, tell = false;
 	struct rds_conn *nowhere;
 	enum rds_conn_kind kind;
 	int err = owner_of(dst, far, &id, &kind, &moved);
@@ -350,22 +363,24 @@ static int resolve(const struct rds_conn_id *from, const struct rds_addr *dst, b
 	nowhere = kind == RDS_CONN_NOWHERE ? NULL : rds_conn_find(RDS_CONN_NOWHERE, &none);
 	if (unlikely(nowhere)) {
 		/* Anew afterwards: while that went on, a socket may have got the last of them.  What the first answer made of
-		 * the address holds for both, so that a message and those before it are judged alike. */
-		nobodys = err == -ENOENT;
-		hand_over(nowhere, nobodys);
-		err = find(dst, far, nobodys, &id, &kind, &moved);
+		 * the address holds for both, so that a message and those before it are judged alike; and if the answer has
+		 * changed in between, so that some of those still wait, it waits behind them. */
+		hand_over(nowhere, local);
+		behind_it = waits_there(nowhere, dst->port);
+		if (likely(!behind_it))
+			err = find(dst, far, local, &id, &kind, &moved);
 	}
 	if (err && err != -ENOENT)
 		goto unlock;
-	if (unlikely(moved)) {
-		*out = behind(&id, dst->port, &beside);
+	if (unlikely(moved && !behind_it)) {
+		*out = behind(&id, dst->port, &behind_it);
 		if (*out)
 			goto unlock;
-		if (beside) {
-			nobody(&id);
-			id.peer_slot = REGISTRY_NOBODY;
-			kind = RDS_CONN_NOWHERE;
-		}
+	}
+	if (unlikely(behind_it)) {
+		nobody(&id);
+		id.peer_slot = REGISTRY_NOBODY;
+		kind = RDS_CONN_NOWHERE;
 	}
 	*out = rds_conn_get_locked(kind, &id, &err);
 	if (*out && kind == RDS_CONN_NOWHERE) {

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_handover.c - a port changes its owner between any two looks of one send (linked with --wrap=registry_lookup, --wrap=registry_sock_gone):
+ * what waited for it arrives first, and all of it.
+ *
+ * The answers are written down beforehand.  They hold for the test's own thread; the helper's is told that the port is changing hands.
+ */
+#include <arpa/inet.h>
+#include <check.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/connection.h"
+#include "tests/unit/suite.h"
+
+enum answer { TRUTH, NOBODYS, OURS, NONE };
+
+static const enum answer truth[] = {TRUTH};
+static __thread const enum answer *script; /* this thread's next answers; behind the last one: TRUTH */
+static _Atomic bool changing;		   /* for the others */
+
+int __real_registry_lookup(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
+			   struct registry_owner *out);
+int __wrap_registry_lookup(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
+			   struct registry_owner *out);
+bool __wrap_registry_sock_gone(struct registry *reg, uint32_t idx, const struct rds_procid *name);
+
+static struct rds_sock *from, *to;
+static int from_fd, to_fd;
+static struct sockaddr_in name;
+
+int __wrap_registry_lookup(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
+			   struct registry_owner *out)
+{
+	enum answer a = atomic_load(&changing) ? NOBODYS : TRUTH;
+	int err = __real_registry_lookup(reg, addr, port, scope, out);
+
+	if (script)
+		a = *script == TRUTH ? TRUTH : *script++;
+	if (port != ntohs(name.sin_port) || a == TRUTH)
+		return err;
+	out->moved = false;
+	out->proc = a == NOBODYS ? REGISTRY_NOBODY : registry_self_slot(reg);
+	out->procid = *registry_self(reg);
+	return a == NONE ? -ENOENT : 0;
+}
+
+bool __wrap_registry_sock_gone(struct registry *reg, uint32_t idx, const struct rds_procid *who)
+{
+	(void)reg;
+	(void)idx;
+	(void)who;
+	return false;
+}
+
+static struct rds_sock *bound_here(int *fd, struct sockaddr_in *sin)
+{
+	socklen_t len = sizeof(*sin);
+	struct rds_sock *sk;
+
+	*sin = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	*fd = rds_socket(SOCK_SEQPACKET, 0, &sk);
+	ck_assert_int_ge(*fd, 0);
+	ck_assert_int_eq(rds_bind(sk, (struct sockaddr *)sin, sizeof(*sin)), 0);
+	ck_assert_int_eq(rds_getsockname(sk, (struct sockaddr *)sin, &len), 0);
+	return sk;
+}
+
+static void setup(void)
+{
+	struct sockaddr_in unused;
+
+	ck_assert_int_eq(rds_engine_start(), 0);
+	from = bound_here(&from_fd, &unused);
+	to = bound_here(&to_fd, &name);
+}
+
+static void give(unsigned number, const enum answer *answers)
+{
+	struct iovec iov = {.iov_base = &number, .iov_len = sizeof(number)};
+	struct msghdr msg = {.msg_name = &name, .msg_namelen = sizeof(name), .msg_iov = &iov, .msg_iovlen = 1};
+
+	atomic_fetch_add(&rds_eng->conn_gen, 1); /* so that it looks */
+	script = answers;
+	ck_assert_int_eq(rds_sendmsg(from, from_fd, &msg, MSG_DONTWAIT), sizeof(number));
+	script = truth;
+}
+
+/* Within ten seconds. */
+static unsigned got(void)
+{
+	unsigned number = 0, tries;
+	struct iovec iov = {.iov_base = &number, .iov_len = sizeof(number)};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	for (tries = 0; tries < 2000; tries++) {
+		ssize_t n = rds_recvmsg(to, to_fd, &msg, MSG_DONTWAIT);
+
+		if (n == sizeof(number))
+			return number;
+		ck_assert_int_eq(n, -EAGAIN);
+		os_poll(NULL, 0, 5);
+	}
+	return 0;
+}
+
+/* What one send is told, look by look: before it takes the lock, with it, for what waits (twice if it is nobody's), and once more. */
+static const enum answer scripts[][8] = {
+	{OURS, OURS, NOBODYS, NOBODYS, OURS},
+	{NONE, OURS, NOBODYS, NOBODYS, OURS},
+	{OURS, OURS, NOBODYS, NOBODYS, NONE}, /* it would not come at all */
+	{NONE, NONE, NOBODYS, NOBODYS, OURS},
+	{NONE, NONE, NOBODYS, NOBODYS, NONE},
+	{OURS, OURS, OURS, NONE, NONE}, /* round to ourselves, where the socket still is */
+	{OURS, OURS, OURS, OURS},
+};
+
+START_TEST(test_changes_between_looks)
+{
+	static const enum answer waits[] = {NOBODYS, NOBODYS, NOBODYS, NOBODYS, TRUTH};
+	unsigned i;
+
+	atomic_store(&changing, true);
+	give(1, waits);
+	give(2, waits);
+	ck_assert_ptr_null(to->rx_head);
+	give(3, scripts[_i]);
+	atomic_store(&changing, false);
+	give(4, truth);
+	for (i = 1; i <= 4; i++)
+		ck_assert_uint_eq(got(), i);
+}
+END_TEST
+
+/* It was somebody's a moment ago, so the address is this host's: nothing for it waits for the address to appear. */
+START_TEST(test_owner_ends_between_looks)
+{
+	static const enum answer waits[] = {NOBODYS, NOBODYS, NOBODYS, NOBODYS, TRUTH};
+	static const enum answer ends[] = {OURS, OURS, NONE, NONE, TRUTH};
+	struct rds_conn *conn;
+
+	atomic_store(&changing, true);
+	give(1, waits);
+	give(2, ends); /* round to ourselves, where the socket still is */
+	rds_lock(&rds_eng->control);
+	for (conn = rds_eng->conn_list; conn; conn = conn->next)
+		ck_assert(conn->kind != RDS_CONN_NOWHERE || (!conn->queue && !conn->told));
+	rds_unlock(&rds_eng->control);
+	ck_assert_uint_eq(got(), 1);
+	ck_assert_uint_eq(got(), 2);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("handover");
+	TCase *t = suite_case(s, "handover", setup, NULL, 30);
+
+	tcase_add_loop_test(t, test_changes_between_looks, 0, (int)(sizeof(scripts) / sizeof(scripts[0])));
+	tcase_add_test(t, test_owner_ends_between_looks);
+	return suite_run(s);
+}
