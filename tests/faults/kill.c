@@ -27,7 +27,11 @@
 #define PORT 21000
 #define MESSAGE 3000
 #define SETTLE_KILLS 10 /* after so many, caches are warm and growth counts */
-#define LATE_FDS 4 /* to wake the other survivor, and for a sleeping thread: taken when first needed, may be later */
+/*
+ * Taken when first needed, which may be later: 4 to wake the other survivor, and for a sleeping thread; 5 for the second control socket, if both
+ * have dialled (itself and its two wakers, which both tables hold).
+ */
+#define LATE_FDS 9
 
 struct header {
 	uint32_t from, life;
