@@ -155,6 +155,7 @@ static int send_operations(struct send_call *c, struct rds_conn *conn)
 		c->out.ops = ops;
 		c->out.hdr.op = ops->message;
 		c->out.u.once = true;
+		c->out.u.op = ops->message;
 		c->out.may_wait = false;
 		err = rds_xmit(conn, &c->out);
 		if (err)

@@ -31,8 +31,10 @@ struct rds_unacked {
 	bool zcopy;
 	bool cancelled; /* not sent again if the connection breaks */
 	bool once;	/* ... nor this, which belongs to an RDMA operation: given up then */
+	bool again;	/* ... unless that has ended well (rds_ops_judge) */
 	uint8_t ext_type; /* of its header, if it is sent again */
 	uint32_t ext_rkey, ext_offset;
+	uint64_t op; /* number of the first operation whose message it is; 0: none's */
 };
 
 struct rds_op;
@@ -54,6 +56,7 @@ struct rds_queued {
 #define RDS_SHOW_MAX 8
 #define RDS_FAR_BUCKETS 32
 
+#define RDS_FAILED_MAX 8
 #define RDS_MOVED_MAX 16
 /* out: our peer is to be told (or has not acknowledged yet) that its message `seq` was for a port that has moved; in: we were told. */
 struct rds_moved {
@@ -111,6 +114,8 @@ struct rds_conn {
 	/* RDMA (rx): operations to this peer that are not done, oldest first; bytes of those that are being read */
 	struct rds_op *ops, **ops_tail;
 	unsigned nover; /* ... of them are over and wait for those before them */
+	uint64_t failed[RDS_FAILED_MAX], failed_to; /* messages of those that have failed (rdma.c) */
+	unsigned nfailed;
 	uint64_t reading;
 	_Atomic uint64_t lending; /* bytes that the peer is to take from our memory (written under rx) */
 	uint64_t lent;		  /* number of the last piece that lends some (tx) */

@@ -399,7 +399,7 @@ bool rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep)
 
 		if (u->cancelled) /* the peer takes sequence numbers with gaps */
 			continue;
-		if (unlikely(u->once)) {
+		if (unlikely(u->once) && !u->again) {
 			rds_release_unacked(u);
 			continue;
 		}

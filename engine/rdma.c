@@ -129,6 +129,31 @@ static bool to_report(const struct rds_op *op)
 	return op->recverr && op->status != RDS_RDMA_SUCCESS && op->status != RDS_RDMA_CANCELED;
 }
 
+/*
+ * The few that fail are written down until the connection breaks; if there are more of them than places, all up to the one that has to make room
+ * are taken to have failed.
+ */
+static void note_failed(struct rds_conn *conn, uint64_t message)
+{
+	uint64_t *place = &conn->failed[conn->nfailed % RDS_FAILED_MAX];
+
+	if (conn->nfailed++ == 0)
+		conn->failed_to = 0;
+	else if (conn->nfailed > RDS_FAILED_MAX && *place > conn->failed_to)
+		conn->failed_to = *place;
+	*place = message;
+}
+
+static bool has_failed(const struct rds_conn *conn, uint64_t message)
+{
+	unsigned i;
+
+	for (i = 0; i < conn->nfailed && i < RDS_FAILED_MAX; i++)
+		if (conn->failed[i] == message)
+			return true;
+	return conn->nfailed && message <= conn->failed_to;
+}
+
 /* Nothing goes on for it any more; its turn to be done may not have come. */
 static void over(struct rds_op *op, int status)
 {
@@ -144,6 +169,8 @@ static void over(struct rds_op *op, int status)
 	}
 	op->over = true;
 	op->status = status;
+	if (status != RDS_RDMA_SUCCESS)
+		note_failed(op->conn, op->message);
 	op->sk->nops--;
 	op->conn->nover++;
 }
@@ -285,6 +312,37 @@ void rds_op_carried(struct rds_conn *conn, uint64_t id, int err, uint64_t at, co
 
 /* ---- other ends ---- */
 
+/* Those that are not listed any more are done. */
+static bool all_good(const struct rds_conn *conn, uint64_t message)
+{
+	const struct rds_op *op;
+
+	for (op = conn->ops; op; op = op->next)
+		if (op->message == message && !(op->over && op->status == RDS_RDMA_SUCCESS))
+			return false;
+	return !has_failed(conn, message);
+}
+
+/*
+ * An operation and its message arrive both or neither.  The program has been told, or will be, that the operation has ended well, so the message
+ * goes again; its number keeps it from arriving twice.
+ */
+void rds_ops_judge(struct rds_conn *conn)
+{
+	uint64_t waits = UINT64_MAX;
+	const struct rds_op *op;
+	unsigned i;
+
+	for (op = conn->ops; op; op = op->next)
+		waits = op->message < waits ? op->message : waits;
+	for (i = 0; i < conn->count; i++) {
+		struct rds_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+
+		if (u->op)
+			u->again = u->op < waits ? !has_failed(conn, u->op) : all_good(conn, u->op);
+	}
+}
+
 void rds_ops_broken(struct rds_conn *conn, bool all)
 {
 	struct rds_op *op, *next;
@@ -294,6 +352,7 @@ void rds_ops_broken(struct rds_conn *conn, bool all)
 		if (all || op->started)
 			finish(op, RDS_RDMA_DROPPED);
 	}
+	conn->nfailed = 0;
 	take_turns(conn);
 }
 

@@ -45,6 +45,7 @@ static void operations_end(struct rds_conn *conn, bool broken, bool all)
 	if (!broken && !all)
 		return;
 	rx_lock();
+	rds_ops_judge(conn);
 	rds_ops_broken(conn, all);
 	rds_shown_broken(conn);
 	rds_far_broken(conn);

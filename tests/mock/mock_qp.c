@@ -340,6 +340,9 @@ void mock_qp_error(struct mock_qp *qp)
 		mock_async_qp(&qp->qp, IBV_EVENT_QP_LAST_WQE_REACHED);
 	qp->qp.state = IBV_QPS_ERR;
 	qp->rnr = false;
+	TAILQ_FOREACH(s, &qp->wire, link)
+	if (s->opcode == IBV_WR_RDMA_READ)
+		flush(qp, s);
 	while ((s = TAILQ_FIRST(&qp->sq))) {
 		TAILQ_REMOVE(&qp->sq, s, link);
 		qp->waiting--;

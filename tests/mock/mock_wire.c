@@ -148,30 +148,19 @@ static bool step_ib(struct mock_qp *qp, struct mock_send *s)
 	return true;
 }
 
-/* Complete when the answer is there, which comes after all that was sent before. */
-static bool step_read(struct mock_qp *qp, struct mock_send *s)
-{
-	struct mock_qp *peer = mock_qp_peer(qp);
-
-	if (qp->on_wire || !peer || !hears(peer) || cut(qp, peer))
-		return false;
-	finish(qp, s, rdma(peer, s));
-	mock_send_free(s);
-	return true;
-}
-
-/* On its way, and complete. */
+/* On its way, and complete; but a read is that when its answer is there, perhaps after what was posted behind it (siw). */
 static bool step_iwarp(struct mock_qp *qp, struct mock_send *s)
 {
 	if (qp->id->passive && !qp->heard) {
 		mock_fault("iWARP: the side that accepted speaks first");
 		return false;
 	}
-	if (s->opcode == IBV_WR_RDMA_READ)
-		return step_read(qp, s);
 	if (qp->on_wire == MOCK_WINDOW || !gather(qp, s))
 		return false;
-	finish(qp, s, IBV_WC_SUCCESS);
+	TAILQ_REMOVE(&qp->sq, s, link);
+	qp->waiting--;
+	if (s->opcode != IBV_WR_RDMA_READ)
+		mock_send_complete(qp, s, IBV_WC_SUCCESS);
 	TAILQ_INSERT_TAIL(&qp->wire, s, link);
 	qp->on_wire++;
 	return true;
@@ -202,12 +191,16 @@ static bool step_wire(struct mock_qp *qp)
 {
 	struct mock_send *s = TAILQ_FIRST(&qp->wire);
 	struct mock_qp *peer = mock_qp_peer(qp);
+	enum ibv_wc_status status;
 
 	if (!s || !peer || !hears(peer) || cut(qp, peer) || unnoticed(peer, qp->on_wire))
 		return false;
 	TAILQ_REMOVE(&qp->wire, s, link);
 	qp->on_wire--;
-	if (deliver(peer, s, qp->qp.qp_num) != IBV_WC_SUCCESS)
+	status = deliver(peer, s, qp->qp.qp_num);
+	if (s->opcode == IBV_WR_RDMA_READ)
+		mock_send_complete(qp, s, status);
+	if (status != IBV_WC_SUCCESS)
 		mock_id_break(qp->id);
 	mock_send_free(s);
 	return true;

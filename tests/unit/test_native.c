@@ -98,6 +98,13 @@ static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const s
 	return 0;
 }
 
+static const void *fake_retained(struct rds_ep *ep, uint64_t pos)
+{
+	(void)ep;
+	(void)pos;
+	return "";
+}
+
 static void fake_flush(struct rds_ep *ep, bool service)
 {
 	(void)ep;
@@ -113,6 +120,7 @@ static uint64_t fake_acked(struct rds_ep *ep)
 static const struct rds_transport_ops ops = {.caps = RDS_TCAP_NATIVE,
 					     .send = fake_send,
 					     .flush = fake_flush,
+					     .retained = fake_retained,
 					     .acked = fake_acked,
 					     .show = fake_show,
 					     .shown = fake_shown,
@@ -625,6 +633,94 @@ START_TEST(test_turns_broken)
 }
 END_TEST
 
+/* Sent, not acknowledged, and so on a connection that breaks with the operation with that number: 0 a piece. */
+static void message_sent(uint64_t op)
+{
+	if (!conn->unacked) {
+		conn->unacked = calloc(32, sizeof(*conn->unacked));
+		conn->cap = 32;
+		conn->busy = true;
+		conn->queue_tail = &conn->queue;
+	}
+	conn->unacked[conn->count] = (struct rds_unacked){.seq = 100 + conn->count, .len = 1, .once = true, .op = op};
+	conn->count++;
+}
+
+/* It breaks: these go again, and no others. */
+static void breaks(const uint64_t *seqs, unsigned n)
+{
+	struct rds_queued *q;
+
+	rds_lock(&conn->tx);
+	rx_lock();
+	rds_ops_judge(conn);
+	rds_ops_broken(conn, false);
+	rx_unlock();
+	ck_assert(rds_queue_requeue(conn, conn->ep));
+	rds_unlock(&conn->tx);
+	for (; (q = conn->queue); n--, seqs++) {
+		ck_assert_uint_gt(n, 0);
+		ck_assert_uint_eq(q->u.seq, *seqs);
+		ck_assert(q->hdr.flags & RDS_FLAG_RETRANSMITTED);
+		conn->queue = q->next;
+		free(q);
+	}
+	ck_assert_uint_eq(n, 0);
+	conn->queue_len = 0;
+	conn->queue_tail = &conn->queue;
+}
+
+/* An operation and its message arrive both or neither, as far as the program is told. */
+START_TEST(test_message_goes_again)
+{
+	struct rds_op *op[5];
+	unsigned i;
+
+	peer_shows(1, AT);
+	for (i = 0; i < 5; i++) {
+		op[i] = op_started(RDS_OP_WRITE, 8 * i, true, (int)(i % 2) == _i);
+		op[i]->message = op[i]->id;
+		message_sent(0); /* its piece */
+		message_sent(op[i]->id);
+	}
+	ends(op[0], 0);
+	ends(op[1], 0);
+	rx_lock();
+	rds_op_over(op[2], RDS_RDMA_REMOTE_ERROR);
+	rx_unlock();
+	ends(op[4], 0); /* its turn is not come */
+	breaks((const uint64_t[]){101, 103, 109}, 3);
+	ck_assert_int_eq(op[3]->status, RDS_RDMA_DROPPED);
+	ck_assert_int_eq(op[4]->status, RDS_RDMA_SUCCESS);
+	for (i = 0; i < 5; i++)
+		free(op[i]);
+	message_sent(77); /* what failed before is forgotten: of this one all has ended well */
+	message_sent(0);
+	breaks((const uint64_t[]){100}, 1);
+}
+END_TEST
+
+/* More fail than are written down: in doubt a message does not go again. */
+START_TEST(test_many_have_failed)
+{
+	struct rds_op *op;
+	unsigned i;
+
+	message_sent(1);
+	for (i = 1; i <= 20; i++) {
+		op = op_started(RDS_OP_WRITE, i, true, false);
+		op->message = op->id;
+		message_sent(op->id);
+		rx_lock();
+		rds_op_over(op, RDS_RDMA_REMOTE_ERROR);
+		rx_unlock();
+		free(op);
+	}
+	message_sent(50);
+	breaks((const uint64_t[]){121}, 1);
+}
+END_TEST
+
 /* A peer that shows very many: what is more is as if it had not. */
 START_TEST(test_table)
 {
@@ -661,6 +757,8 @@ int main(void)
 	tcase_add_loop_test(t, test_turns, 0, 4);
 	tcase_add_loop_test(t, test_quiet_turn, 0, 2);
 	tcase_add_loop_test(t, test_turns_broken, 0, 3);
+	tcase_add_loop_test(t, test_message_goes_again, 0, 2);
+	tcase_add_test(t, test_many_have_failed);
 	tcase_add_test(t, test_table);
 	return suite_run(s);
 }

@@ -304,6 +304,38 @@ START_TEST(test_over_when_there)
 }
 END_TEST
 
+/* ... and not what comes back, or is complete, of what was posted behind that: siw does not wait for answers. */
+START_TEST(test_answer_is_late)
+{
+	struct verbs_ep *ep = world_ep(a);
+	uint32_t done;
+
+	world.ours->cut = true;
+	ck_assert_int_eq(post(1, 0, 300000), 0);
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	verbs_flush(a->ep, true);
+	done = ep->wr_posted;
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	atomic_store(&ep->signal_due, true);
+	verbs_push(a->ep);
+	do
+		world_look();
+	while (mock_step());
+	ck_assert_int_gt((int32_t)(atomic_load(&ep->wr_done) - done), 0);
+	ck_assert_uint_eq(a->novers, 0);
+	world.ours->cut = false;
+	do {
+		world_look();
+		if (a->novers)
+			ck_assert(there(0, 300000));
+	} while (mock_step());
+	world_run();
+	ck_assert_uint_eq(a->novers, 1);
+	is_over(0, 1, 0);
+	ck_assert_int_gt((int32_t)(atomic_load(&ep->wr_done) - done), 0);
+}
+END_TEST
+
 /* As many as there is room for, each whole or not at all; then more. */
 START_TEST(test_room)
 {
@@ -518,7 +550,7 @@ static const struct {
 } failures[] = {
 	{IBV_WC_REM_ACCESS_ERR, -EACCES}, {IBV_WC_REM_INV_REQ_ERR, -EACCES}, {IBV_WC_REM_OP_ERR, -EACCES},
 	{IBV_WC_LOC_PROT_ERR, -EIO},	  {IBV_WC_FATAL_ERR, -EIO},	     {IBV_WC_RETRY_EXC_ERR, 0},
-	{IBV_WC_WR_FLUSH_ERR, 0},
+	{IBV_WC_WR_FLUSH_ERR, 0},	  {IBV_WC_LOC_QP_OP_ERR, -EIO},
 };
 
 START_TEST(test_failures)
@@ -532,6 +564,18 @@ START_TEST(test_failures)
 		is_over(0, 1, failures[_i].err);
 	ck_assert_uint_eq(a->downs, 1);
 	ck_assert_uint_eq(b->nmsgs, 0);
+}
+END_TEST
+
+/* siw says that of what TCP has not taken. */
+START_TEST(test_iwarp_broken)
+{
+	mock_fail_send(world_ep(a)->qp, IBV_WC_LOC_QP_OP_ERR);
+	ck_assert_int_eq(post(1, 0, 100000), 0);
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	world_run();
+	ck_assert_uint_eq(a->novers, 0);
+	ck_assert_uint_eq(a->downs, 1);
 }
 END_TEST
 
@@ -638,8 +682,10 @@ int main(void)
 	tcase_add_test(tc, test_over_when_there);
 	tcase_add_test(tc, test_room);
 	tcase_add_test(tc, test_no_memory);
+	tcase_add_test(tc, test_answer_is_late);
 	tcase_add_test(tc, test_iwarp_reads);
 	tcase_add_test(tc, test_iwarp_not_reached);
+	tcase_add_test(tc, test_iwarp_broken);
 	tcase_add_loop_test(tc, test_closed, 0, 12);
 	tcase_add_loop_test(tc, test_post_fails, 0, 5);
 	tc = suite_case(s, "reads", setup, teardown, 30);

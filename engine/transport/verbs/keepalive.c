@@ -58,10 +58,11 @@ bool verbs_keepalive_told(struct verbs_ep *ep, const struct verbs_said *said, un
 	return !ep->dev->caps.probe_reads || verbs_window_check(said->data, said->len, behind, &ep->window);
 }
 
-void verbs_keepalive_read(const struct verbs_ep *ep, struct ibv_send_wr *wr)
+void verbs_keepalive_read(struct verbs_ep *ep, struct ibv_send_wr *wr)
 {
 	const struct verbs_dev *dev = ep->dev;
 
+	atomic_fetch_add_explicit(&ep->reads, 1, memory_order_relaxed);
 	wr->opcode = IBV_WR_RDMA_READ;
 	wr->wr.rdma.remote_addr = ep->window.addr;
 	wr->wr.rdma.rkey = ep->window.key;
@@ -96,11 +97,13 @@ static uint64_t patience(void)
 static void look(struct verbs_ep *ep, uint64_t now)
 {
 	uint32_t done = atomic_load(&ep->wr_done);
-	bool probing = (int32_t)(done - atomic_load(&ep->probe_wr)) < 0;
+	bool probing = (int32_t)(done - atomic_load(&ep->probe_wr)) < 0 ||
+		       (int32_t)(ep->reads_done - atomic_load(&ep->probe_read)) < 0;
 
 	if (!ep->quiet_since) {
 		ep->quiet_since = now;
 		atomic_store(&ep->probe_wr, done);
+		atomic_store(&ep->probe_read, ep->reads_done);
 	} else if (probing && ep->dev->caps.probe_reads && now - ep->quiet_since >= patience()) {
 		verbs_broken(ep, -ETIMEDOUT);
 	} else if (!probing && now - ep->quiet_since >= interval()) {

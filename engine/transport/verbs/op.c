@@ -216,8 +216,10 @@ void verbs_ops_end(struct verbs_ep *ep)
 	for (; ep->op_open != ep->op_behind; ep->op_open++) {
 		struct verbs_op *o = &ep->ops[ep->op_open % VERBS_SQ];
 
-		if (!o->ended)
+		if (!o->ended) {
 			o->end = ep->wr_posted;
+			o->end_read = atomic_load_explicit(&ep->reads, memory_order_relaxed);
+		}
 		o->ended = true;
 	}
 	rx_unlock();
@@ -252,10 +254,12 @@ static void take_first(struct verbs_ep *ep)
 	verbs_block_put(ep->dev->arena, &o.block);
 }
 
-/* What was flushed, or found nobody, is the broken endpoint's: the engine says so itself. */
-static int outcome(enum ibv_wc_status status)
+/* What was flushed, or found nobody, or no connection, is the broken endpoint's: the engine says so itself. */
+static int outcome(const struct verbs_ep *ep, enum ibv_wc_status status)
 {
 	switch (status) {
+	case IBV_WC_LOC_QP_OP_ERR: /* siw: TCP would not take it */
+		return ep->dev->caps.probe_reads ? 0 : -EIO;
 	case IBV_WC_REM_ACCESS_ERR:
 	case IBV_WC_REM_INV_REQ_ERR:
 	case IBV_WC_REM_OP_ERR:
@@ -269,9 +273,17 @@ static int outcome(enum ibv_wc_status status)
 	}
 }
 
+/* That what goes behind the read has completed does not mean that the read has been answered. */
+static bool has_ended(const struct verbs_ep *ep, const struct verbs_op *o, uint32_t wr)
+{
+	if (!o->ended || (int32_t)(wr - o->end) < 0)
+		return false;
+	return !ep->dev->caps.probe_reads || o->told || (int32_t)(ep->reads_done - o->end_read) >= 0;
+}
+
 static void take_ended(struct verbs_ep *ep, uint32_t wr)
 {
-	while (ep->op_count && op_at(ep, 0)->ended && (int32_t)(wr - op_at(ep, 0)->end) >= 0)
+	while (ep->op_count && has_ended(ep, op_at(ep, 0), wr))
 		take_first(ep);
 }
 
@@ -281,12 +293,12 @@ void verbs_ops_done(struct verbs_ep *ep, uint32_t wr, enum ibv_wc_status status)
 
 	if (status == IBV_WC_WR_FLUSH_ERR)
 		return;
-	take_ended(ep, status == IBV_WC_SUCCESS ? wr : wr - 1);
-	if (status == IBV_WC_SUCCESS || !outcome(status))
+	take_ended(ep, status == IBV_WC_SUCCESS ? atomic_load_explicit(&ep->wr_done, memory_order_relaxed) : wr - 1);
+	if (status == IBV_WC_SUCCESS || !outcome(ep, status))
 		return;
 	for (i = 0; i < ep->op_count; i++)
 		if (op_at(ep, i)->wr == wr) {
-			say(ep, op_at(ep, i), outcome(status));
+			say(ep, op_at(ep, i), outcome(ep, status));
 			op_at(ep, i)->told = true;
 		}
 }

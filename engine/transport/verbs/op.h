@@ -12,6 +12,7 @@ struct verbs_op {
 	uint64_t id, seq; /* as the engine has given them */
 	uint32_t wr;	  /* its own */
 	uint32_t end;	  /* it is over when this one has completed, ... */
+	uint32_t end_read; /* ... and so many reads have been answered (caps.probe_reads) */
 	bool ended;	  /* ... which has been chained */
 	uint32_t len;
 	uint64_t at; /* in the operation */

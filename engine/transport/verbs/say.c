@@ -187,6 +187,7 @@ int verbs_send_probe(struct verbs_ep *ep)
 	else
 		write_nothing(wr);
 	atomic_store(&ep->probe_wr, ep->wr_posted);
+	atomic_store(&ep->probe_read, atomic_load(&ep->reads));
 	verbs_chain_post(ep);
 	return 0;
 }

@@ -306,7 +306,8 @@ struct verbs_ep {
 	_Atomic bool probe_due;	   /* keepalive: have verbs_push send a probe */
 	_Atomic bool urge_due;	   /* ... an operation of no bytes behind what it has sent */
 	_Atomic bool signal_due; /* memory is short: ... one, if the last that went asked for no completion, and ask */
-	_Atomic uint32_t probe_wr; /* ... and this was the last one */
+	_Atomic uint32_t probe_wr;   /* ... and this was the last one; */
+	_Atomic uint32_t probe_read; /* ... it is so many reads (caps.probe_reads) */
 	struct verbs_window window; /* ... of the peer's memory (caps.probe_reads); before it is up */
 
 	/* send side (tx) */
@@ -337,6 +338,9 @@ struct verbs_ep {
 	uint8_t known[VERBS_KNOWN];
 	_Atomic uint32_t known_told, known_used;
 	_Atomic uint32_t wr_done;  /* by completion (rx) */
+	/* caps.probe_reads: reads so far (tx), and those that were answered (rx): what was posted behind one may complete before it */
+	_Atomic uint32_t reads;
+	uint32_t reads_done;
 	_Atomic uint64_t seen_ack; /* the peer's (rx) */
 	_Atomic bool wants_room;   /* somebody waits: up->writable when something moves */
 	bool fence_due;		   /* the next work request waits for reads */
@@ -585,7 +589,7 @@ void verbs_keepalive_close(struct verbs_dev *dev);
 unsigned verbs_keepalive_tell(const struct verbs_dev *dev, struct verbs_window *wire);
 /* What the peer has said, its window behind so many bytes.  False: it should be there. */
 bool verbs_keepalive_told(struct verbs_ep *ep, const struct verbs_said *said, unsigned behind);
-void verbs_keepalive_read(const struct verbs_ep *ep, struct ibv_send_wr *wr); /* tx: fills in the read */
+void verbs_keepalive_read(struct verbs_ep *ep, struct ibv_send_wr *wr); /* tx: fills in the read */
 void verbs_async_event(struct rds_event *ev, uint32_t events);
 
 /* Forked child: nothing of the parent's is ours. */

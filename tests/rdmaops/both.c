@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * both.c [WRITES] - an operation and its message arrive both or neither, as far as the writer is told: while connections break all the time
+ * (the fault transport), each write that is told to have succeeded brings its message, once, in order, and behind its bytes.
+ *
+ * Of one that was dropped nothing is known: it may have arrived, too.  A plain PF_RDS program.
+ */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "rdma.h"
+
+#define PORT 4450
+#define LEN ((size_t)4096)
+#define SLOTS 16u
+#define WINDOW 8u
+#define MAX 100000u
+
+static unsigned writes = 10000;
+static struct shared {
+	uint64_t cookie;
+	_Atomic bool open;
+	signed char status[MAX];
+	bool came[MAX];
+} * shared;
+
+/* A slot's first word is the number of the write, plus 1, that was the last one there. */
+static void owner(void)
+{
+	int fd = rds_bound(address(0), PORT);
+	unsigned char *region = pages(SLOTS * LEN);
+	struct box *b = box_new(fd);
+	unsigned i, next = 0;
+	uint64_t word;
+
+	expect(get_mr(fd, region, SLOTS * LEN, F_WRITE, &shared->cookie), 0, "GET_MR");
+	atomic_store(&shared->open, true);
+	for (;;) {
+		struct letter l = box_letter(b);
+
+		check(l.len == sizeof(i), "%zu bytes", l.len);
+		memcpy(&i, l.body, sizeof(i));
+		free(l.body);
+		check(i >= next && i <= writes, "message %u, %u was next", i, next);
+		if (i == writes)
+			break;
+		word = *(volatile uint64_t *)(void *)(region + i % SLOTS * LEN);
+		check(word > i, "message %u before its bytes", i);
+		shared->came[i] = true;
+		next = i + 1;
+	}
+	exit(0);
+}
+
+static void send_write(int fd, const struct sockaddr_in *to, unsigned char *from, unsigned i)
+{
+	struct vec v = {(uintptr_t)from, LEN};
+	struct op op = {.cookie = shared->cookie,
+			.remote_addr = i % SLOTS * LEN,
+			.flags = F_WRITE | F_NOTIFY,
+			.token = i + 1,
+			.local = &v,
+			.nr_local = 1,
+			.payload = &i,
+			.len = sizeof(i)};
+
+	*(uint64_t *)(void *)from = i + 1;
+	expect(op_send(fd, to, &op), sizeof(i), "write %u", i);
+}
+
+static void writer(void)
+{
+	struct sockaddr_in to = name_of(address(0), PORT);
+	int fd = rds_bound(address(1), PORT + 1);
+	unsigned char *local = pages(SLOTS * LEN);
+	struct box *b = box_new(fd);
+	struct out o;
+	unsigned i;
+
+	for (i = 0; i < writes + WINDOW; i++) {
+		if (i < writes)
+			send_write(fd, &to, local + i % SLOTS * LEN, i);
+		if (i >= WINDOW)
+			shared->status[i - WINDOW] = (signed char)box_status(b, i - WINDOW + 1);
+	}
+	out_begin(&o, &to, &writes, sizeof(writes));
+	expect(out_send(&o, fd, 0), sizeof(writes), "the last message");
+}
+
+int main(int argc, char **argv)
+{
+	unsigned i, dropped = 0, unknown = 0;
+	int status;
+	pid_t other;
+
+	if (argc > 1)
+		writes = (unsigned)strtoul(argv[1], NULL, 0);
+	check(writes <= MAX, "at most %u", MAX);
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	check(shared != MAP_FAILED, "%m");
+	other = fork();
+	if (!other)
+		owner();
+	while (!atomic_load(&shared->open))
+		usleep(1000);
+	writer();
+	check(waitpid(other, &status, 0) == other && status == 0, "the owner failed");
+	for (i = 0; i < writes; i++) {
+		check(shared->status[i] == ST_SUCCESS || shared->status[i] == ST_DROPPED, "write %u: status %d", i,
+		      shared->status[i]);
+		check(shared->status[i] != ST_SUCCESS || shared->came[i], "write %u has succeeded, its message is lost",
+		      i);
+		dropped += shared->status[i] == ST_DROPPED;
+		unknown += shared->status[i] == ST_DROPPED && shared->came[i];
+	}
+	printf("ok %u writes, %u dropped, of which %u have arrived\n", writes, dropped, unknown);
+	return 0;
+}
