@@ -91,7 +91,7 @@ static int sleep_for(struct epoll_call *c, int wake, const struct deadline *d)
 		n = room;
 	p[0] = (struct pollfd){.fd = c->ep, .events = POLLIN};
 	p[1] = (struct pollfd){.fd = wake, .events = POLLIN};
-	rc = rds_real.ppoll(p, n + 2, deadline_left(d, &c->left), c->mask);
+	rc = rds_sleep_ppoll(p, n + 2, deadline_left(d, &c->left), c->mask);
 	rc = rc < 0 ? -errno : rc > 0;
 	for (i = 2; rc > 0 && i < n + 2 && !p[i].revents; i++)
 		;
@@ -188,13 +188,24 @@ static bool epoll_ours(int ep)
 	       !rds_engine_foreign();
 }
 
+/* Ends as the kernel's does: no handler's flags have such a call made again. */
+static int epoll_inside(struct epoll_call *c, const struct deadline *d)
+{
+	int rc;
+
+	rds_inside_enter();
+	rc = epoll_rds(c, d);
+	rds_inside_leave();
+	return rc;
+}
+
 static int epoll_ms(int ep, struct epoll_event *events, int n, int timeout, const sigset_t *mask)
 {
 	struct epoll_call c = {.ep = ep, .n = n, .events = events, .mask = mask};
 	struct deadline d;
 
 	deadline_ms(&d, timeout);
-	return (int)rds_result(epoll_rds(&c, &d));
+	return (int)rds_result(epoll_inside(&c, &d));
 }
 
 int epoll_wait(int ep, struct epoll_event *events, int n, int timeout)
@@ -222,5 +233,5 @@ int epoll_pwait2(int ep, struct epoll_event *events, int n, const struct timespe
 	if (timeout && rds_user_readable(timeout, sizeof(*timeout)))
 		rc = -EFAULT;
 	rc = rc ? rc : deadline_ts(&d, timeout);
-	return (int)rds_result(rc ? rc : epoll_rds(&c, &d));
+	return (int)rds_result(rc ? rc : epoll_inside(&c, &d));
 }

@@ -41,9 +41,11 @@ static unsigned before(void)
 	if (likely(!rds_fds_on()))
 		return 0;
 	if (rds_fds_mine()) {
+		rds_inside_enter();
 		left = rds_leave(kept);
 		rds_fds_ending();
 		rds_engine_exit(); /* what others, or sockets that end here, have sent goes first, as at an exit */
+		rds_inside_leave();
 	} else {
 		atomic_store(&rds_spread, true); /* of the process that we share our memory with */
 	}

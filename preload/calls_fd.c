@@ -83,11 +83,13 @@ int close_range(unsigned first, unsigned last, int flags)
 	 */
 	if (likely(!rds_fds_on()) || flags || first > last || !rds_fds_mine())
 		return rds_real.close_range(first, last, flags);
+	rds_inside_enter();
 	rds_fds_closing(first, last);
 	int rc = close_around(first, last);
 	int saved = errno;
 
 	rds_fds_closed(first, last);
+	rds_inside_leave();
 	errno = saved;
 	return rc;
 }
@@ -123,7 +125,7 @@ static int copied(int from, int to, struct rds_sock *sk)
 			to = -1;
 		}
 	}
-	rds_fds_put(sk);
+	rds_fds_unref(sk);
 	errno = saved;
 	return to;
 }
@@ -132,9 +134,14 @@ int dup(int fd)
 {
 	if (hidden(fd))
 		return (int)rds_result(-EBADF);
-	struct rds_sock *sk = rds_fds_get(fd);
+	if (likely(!rds_fds_on()))
+		return rds_real.dup(fd);
+	rds_inside_enter();
+	struct rds_sock *sk = rds_fds_ref(fd);
+	int to = copied(fd, rds_real.dup(fd), sk);
 
-	return copied(fd, rds_real.dup(fd), sk);
+	rds_inside_leave();
+	return to;
 }
 
 /* Before a copy onto a given number: nothing that can fail may be left for afterwards. */
@@ -155,16 +162,17 @@ static int make_way(int from, int to, struct rds_sock *sk)
 
 #define AS_DUP2 (-1)
 
-static int copy_onto(int from, int to, int flags)
+static int copy_inside(int from, int to, int flags)
 {
-	struct rds_sock *sk = rds_fds_get(from);
+	struct rds_sock *sk = rds_fds_ref(from);
 	uintptr_t before = 0;
 	bool ahead;
 	int rc = make_way(from, to, sk), saved;
 
 	if (unlikely(rc < 0)) {
 		rds_away_closed();
-		return (int)rds_fds_done(sk, rc);
+		rds_fds_unref(sk);
+		return (int)rds_result(rc);
 	}
 	ahead = unlikely(sk != NULL) && rds_fds_replace_begin(to, sk, &before);
 	rc = flags == AS_DUP2 ? rds_real.dup2(from, to) : rds_real.dup3(from, to, flags);
@@ -173,7 +181,21 @@ static int copy_onto(int from, int to, int flags)
 		return copied(from, rc, sk);
 	saved = errno;
 	rds_fds_replace_end(from, to, sk, before, rc >= 0);
-	rds_fds_put(sk);
+	rds_fds_unref(sk);
+	errno = saved;
+	return rc;
+}
+
+static int copy_onto(int from, int to, int flags)
+{
+	int rc, saved;
+
+	if (likely(!rds_fds_on()))
+		return flags == AS_DUP2 ? rds_real.dup2(from, to) : rds_real.dup3(from, to, flags);
+	rds_inside_enter();
+	rc = copy_inside(from, to, flags);
+	saved = errno;
+	rds_inside_leave();
 	errno = saved;
 	return rc;
 }
@@ -201,9 +223,12 @@ int fcntl(int fd, int cmd, ...)
 		return rds_real.fcntl(fd, cmd, arg);
 	if (hidden(fd))
 		return (int)rds_result(-EBADF);
-	struct rds_sock *sk = rds_fds_get(fd);
+	rds_inside_enter();
+	struct rds_sock *sk = rds_fds_ref(fd);
+	int to = copied(fd, rds_real.fcntl(fd, cmd, arg), sk);
 
-	return copied(fd, rds_real.fcntl(fd, cmd, arg), sk);
+	rds_inside_leave();
+	return to;
 }
 RDS_ALIAS(fcntl64, fcntl);
 RDS_ALIAS(__fcntl, fcntl);

@@ -17,6 +17,7 @@ static void process_child(void)
 	int saved = errno;
 
 	rds_fds_forget();
+	rds_inside_leave();
 	errno = saved;
 }
 
@@ -24,6 +25,7 @@ static void process_before(void)
 {
 	if (!rds_fds_on())
 		return;
+	rds_inside_enter();
 	rds_away_fork_prepare();
 	rds_engine_spreads();
 	rds_engine_fork_prepare();
@@ -31,13 +33,16 @@ static void process_before(void)
 
 static void process_parent(void)
 {
-	if (rds_fds_on())
-		rds_engine_fork_parent();
+	if (!rds_fds_on())
+		return;
+	rds_engine_fork_parent();
+	rds_inside_leave();
 }
 
 static void process_start(void)
 {
 	rds_fds_init();
+	rds_roll_init();
 	pthread_atfork(process_before, process_parent, process_child);
 }
 
@@ -52,10 +57,12 @@ void rds_process_init(void)
 static void __attribute__((destructor)) process_exit(void)
 {
 	if (rds_fds_on() && rds_fds_mine()) {
+		rds_inside_enter();
 		if (atomic_load(&rds_spread))
 			rds_leave(NULL);
 		rds_fds_ending();
 		rds_engine_exit();
+		rds_inside_leave();
 	}
 }
 
@@ -66,6 +73,7 @@ static void __attribute__((destructor)) process_exit(void)
 static void leave_now(void)
 {
 	if (rds_fds_on() && rds_fds_mine()) {
+		rds_inside_enter();
 		if (atomic_load(&rds_spread))
 			rds_leave_now();
 		rds_fds_ending();

@@ -55,7 +55,7 @@ ssize_t recv(int fd, void *buf, size_t len, int flags)
 
 	if (likely(!sk))
 		return rds_real.recv(fd, buf, len, flags);
-	return rds_fds_done(sk, recv_from(sk, fd, buf, len, flags, NULL, NULL));
+	return RDS_FDS_DONE(sk, recv_from(sk, fd, buf, len, flags, NULL, NULL), recv(fd, buf, len, flags));
 }
 
 ssize_t __recv_chk(int fd, void *buf, size_t len, size_t room, int flags)
@@ -64,7 +64,7 @@ ssize_t __recv_chk(int fd, void *buf, size_t len, size_t room, int flags)
 
 	if (likely(!sk))
 		return rds_real.__recv_chk(fd, buf, len, room, flags);
-	return rds_fds_done(sk, recv_from(sk, fd, buf, len, flags, NULL, NULL));
+	return RDS_FDS_DONE(sk, recv_from(sk, fd, buf, len, flags, NULL, NULL), recv(fd, buf, len, flags));
 }
 
 ssize_t recvfrom(int fd, void *buf, size_t len, int flags, __SOCKADDR_ARG addr, socklen_t *alen)
@@ -73,7 +73,8 @@ ssize_t recvfrom(int fd, void *buf, size_t len, int flags, __SOCKADDR_ARG addr, 
 
 	if (likely(!sk))
 		return rds_real.recvfrom(fd, buf, len, flags, addr, alen);
-	return rds_fds_done(sk, recv_from(sk, fd, buf, len, flags, addr.__sockaddr__, alen));
+	return RDS_FDS_DONE(sk, recv_from(sk, fd, buf, len, flags, addr.__sockaddr__, alen),
+			    recvfrom(fd, buf, len, flags, addr, alen));
 }
 
 ssize_t __recvfrom_chk(int fd, void *buf, size_t len, size_t room, int flags, __SOCKADDR_ARG addr, socklen_t *alen)
@@ -82,7 +83,8 @@ ssize_t __recvfrom_chk(int fd, void *buf, size_t len, size_t room, int flags, __
 
 	if (likely(!sk))
 		return rds_real.__recvfrom_chk(fd, buf, len, room, flags, addr, alen);
-	return rds_fds_done(sk, recv_from(sk, fd, buf, len, flags, addr.__sockaddr__, alen));
+	return RDS_FDS_DONE(sk, recv_from(sk, fd, buf, len, flags, addr.__sockaddr__, alen),
+			    recvfrom(fd, buf, len, flags, addr, alen));
 }
 
 /* ---- recvmsg ---- */
@@ -144,7 +146,8 @@ ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 	struct rds_sock *sk = rds_fds_get(fd);
 
 	if (unlikely(sk))
-		return rds_fds_done(sk, flags & USER_MSG_COMPAT ? -EINVAL : recv_msg(sk, fd, msg, flags));
+		return RDS_FDS_DONE(sk, flags & USER_MSG_COMPAT ? -EINVAL : recv_msg(sk, fd, msg, flags),
+				    recvmsg(fd, msg, flags));
 	ssize_t rc = rds_real.recvmsg(fd, msg, flags);
 
 	if (rc >= 0 && msg->msg_controllen)
@@ -234,8 +237,9 @@ int recvmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags, struct timespec
 	struct rds_sock *sk = rds_fds_get(fd);
 
 	if (unlikely(sk))
-		return (int)rds_fds_done(sk, flags & USER_MSG_COMPAT ? -EINVAL
-								     : recv_mmsg(sk, fd, vec, n, flags, timeout));
+		return (int)RDS_FDS_DONE(sk,
+					 flags & USER_MSG_COMPAT ? -EINVAL : recv_mmsg(sk, fd, vec, n, flags, timeout),
+					 recvmmsg(fd, vec, n, flags, timeout));
 	int rc = rds_real.recvmmsg(fd, vec, n, flags, timeout);
 
 	for (int i = 0; i < rc; i++)
@@ -262,7 +266,7 @@ static ssize_t recv_plain(struct rds_sock *sk, int fd, void *buf, size_t len)
 {
 	struct iovec iov = {buf, len};
 
-	return rds_fds_done(sk, recv_vector(sk, fd, &iov, 1, 0));
+	return RDS_FDS_DONE(sk, recv_vector(sk, fd, &iov, 1, 0), read(fd, buf, len));
 }
 
 ssize_t read(int fd, void *buf, size_t len)
@@ -284,7 +288,9 @@ ssize_t readv(int fd, const struct iovec *iov, int n)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
 
-	return likely(!sk) ? rds_real.readv(fd, iov, n) : rds_fds_done(sk, recv_vector(sk, fd, iov, n, 0));
+	if (likely(!sk))
+		return rds_real.readv(fd, iov, n);
+	return RDS_FDS_DONE(sk, recv_vector(sk, fd, iov, n, 0), readv(fd, iov, n));
 }
 
 ssize_t preadv2(int fd, const struct iovec *iov, int n, off_t off, int flags)
@@ -295,6 +301,7 @@ ssize_t preadv2(int fd, const struct iovec *iov, int n, off_t off, int flags)
 		return rds_real.preadv2(fd, iov, n, off, flags);
 	if (flags & ~(RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND))
 		return rds_fds_done(sk, -EOPNOTSUPP);
-	return rds_fds_done(sk, recv_vector(sk, fd, iov, n, flags & RWF_NOWAIT ? MSG_DONTWAIT : 0));
+	return RDS_FDS_DONE(sk, recv_vector(sk, fd, iov, n, flags & RWF_NOWAIT ? MSG_DONTWAIT : 0),
+			    preadv2(fd, iov, n, off, flags));
 }
 RDS_ALIAS(preadv64v2, preadv2);

@@ -70,7 +70,7 @@ ssize_t send(int fd, const void *buf, size_t len, int flags)
 
 	if (likely(!sk))
 		return rds_real.send(fd, buf, len, flags);
-	return rds_fds_done(sk, send_to(sk, fd, buf, len, flags, NULL, 0));
+	return RDS_FDS_DONE(sk, send_to(sk, fd, buf, len, flags, NULL, 0), send(fd, buf, len, flags));
 }
 RDS_ALIAS(__send, send);
 
@@ -84,7 +84,8 @@ ssize_t sendto(int fd, const void *buf, size_t len, int flags, __CONST_SOCKADDR_
 		rds_fds_put(sk);
 		return (ssize_t)len;
 	}
-	return rds_fds_done(sk, send_to(sk, fd, buf, len, flags, addr.__sockaddr__, alen));
+	return RDS_FDS_DONE(sk, send_to(sk, fd, buf, len, flags, addr.__sockaddr__, alen),
+			    sendto(fd, buf, len, flags, addr, alen));
 }
 
 /* ---- sendmsg, sendmmsg ---- */
@@ -111,8 +112,11 @@ static void send_rights(const struct msghdr *msg)
 	    rds_user_readable(msg->msg_control, msg->msg_controllen))
 		return;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR((struct msghdr *)(uintptr_t)msg, c))
-		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
+			rds_inside_enter();
 			rds_engine_spreads();
+			rds_inside_leave();
+		}
 }
 
 ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
@@ -123,7 +127,8 @@ ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 		send_rights(msg);
 		return rds_real.sendmsg(fd, msg, flags);
 	}
-	return rds_fds_done(sk, flags & USER_MSG_COMPAT ? -EINVAL : send_msg(sk, fd, msg, flags));
+	return RDS_FDS_DONE(sk, flags & USER_MSG_COMPAT ? -EINVAL : send_msg(sk, fd, msg, flags),
+			    sendmsg(fd, msg, flags));
 }
 
 /* __sys_sendmmsg(): a count wins over a later error. */
@@ -160,7 +165,8 @@ int sendmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags)
 			send_rights(&vec[i].msg_hdr);
 		return rds_real.sendmmsg(fd, vec, n, flags);
 	}
-	return (int)rds_fds_done(sk, flags & USER_MSG_COMPAT ? -EINVAL : send_mmsg(sk, fd, vec, n, flags));
+	return (int)RDS_FDS_DONE(sk, flags & USER_MSG_COMPAT ? -EINVAL : send_mmsg(sk, fd, vec, n, flags),
+				 sendmmsg(fd, vec, n, flags));
 }
 
 /* ---- the file way: RDS refuses MSG_EOR, which write() implies on a SOCK_SEQPACKET socket ---- */

@@ -76,6 +76,7 @@ static int socket_rds(int domain, int type, int protocol)
 
 	rds_libc_init();
 	rds_process_init();
+	rds_inside_enter();
 	if (rds_engine_foreign())
 		rds_fds_forget();
 	if (domain != PF_RDS_NUMBER)
@@ -83,6 +84,7 @@ static int socket_rds(int domain, int type, int protocol)
 	int fd = rds_socket(type, protocol, &sk);
 	int rc = fd < 0 ? fd : rds_fds_install(fd, sk);
 
+	rds_inside_leave();
 	return (int)rds_result(rc < 0 ? rc : fd);
 }
 
@@ -264,7 +266,7 @@ int setsockopt(int fd, int level, int opt, const void *val, socklen_t len)
 						     set_option(now, fd, level, opt, val, len))
 				     : set_option(sk, fd, level, opt, val, len);
 
-	return (int)rds_fds_done(sk, rc);
+	return (int)RDS_FDS_DONE(sk, rc, setsockopt(fd, level, opt, val, len));
 }
 
 /* Requests that AF_UNIX would answer and RDS does not. */

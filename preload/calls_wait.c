@@ -54,9 +54,11 @@ static int poll_rds(struct pollfd *fds, nfds_t n, const struct deadline *d, cons
 {
 	int rc;
 
+	rds_inside_enter();
 	do
 		rc = poll_once(fds, n, d, mask);
 	while (unlikely(rc == -POLLSET_AGAIN));
+	rds_inside_leave();
 	return rc;
 }
 
@@ -260,9 +262,11 @@ static int select_rds(struct select_sets *s, const struct deadline *d, const sig
 
 	if (rc)
 		return rc;
+	rds_inside_enter();
 	do
 		rc = select_once(s, d, mask);
 	while (unlikely(rc == -POLLSET_AGAIN));
+	rds_inside_leave();
 	return rc;
 }
 

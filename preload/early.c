@@ -6,6 +6,7 @@
  */
 #include "preload.h"
 
+#include <dlfcn.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -435,4 +436,15 @@ int early_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actio
 {
 	(void)pid, (void)path, (void)actions, (void)attr, (void)argv, (void)envp;
 	return ENOSYS;
+}
+
+/* There is no system call for it: of whoever comes so early it is asked for. */
+void early_longjmp(jmp_buf env, int val)
+{
+	void (*real)(struct __jmp_buf_tag *, int) =
+		(void (*)(struct __jmp_buf_tag *, int))dlsym(RTLD_NEXT, "siglongjmp");
+
+	if (real)
+		real(env, val);
+	abort();
 }

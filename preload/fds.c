@@ -215,10 +215,10 @@ static struct rds_sock *fds_check_inherited(int fd, _Atomic(uintptr_t) *word)
 
 int rds_fds_take_over(int fd)
 {
-	struct rds_sock *sk = rds_fds_get(fd);
+	struct rds_sock *sk = rds_fds_ref(fd);
 	int saved = errno, rc;
 
-	rds_fds_put(sk);
+	rds_fds_unref(sk);
 	if (sk != RDS_INHERITED)
 		return 0;
 	rds_libc_init();
@@ -234,7 +234,7 @@ int rds_fds_take_over(int fd)
 	return rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM ? rc : -ENOTCONN;
 }
 
-struct rds_sock *rds_fds_get_slow(int fd, _Atomic(uintptr_t) *word)
+struct rds_sock *rds_fds_ref_slow(int fd, _Atomic(uintptr_t) *word)
 {
 	for (;;) {
 		uintptr_t value = atomic_load_explicit(word, memory_order_acquire);
@@ -272,6 +272,16 @@ struct rds_sock *rds_fds_get_slow(int fd, _Atomic(uintptr_t) *word)
 	}
 }
 
+struct rds_sock *rds_fds_get_slow(_Atomic(uintptr_t) *word, int fd)
+{
+	rds_inside_enter();
+	struct rds_sock *sk = rds_fds_ref_slow(fd, word);
+
+	if (!sk)
+		rds_inside_leave();
+	return sk;
+}
+
 /* ---- references of cancelled calls ---- */
 
 __thread struct fds_held rds_fds_held;
@@ -289,7 +299,7 @@ static void held_left(struct rds_sock *sk)
 	if (n >= FDS_HELD || rds_fds_held.sk[n] != sk)
 		return;
 	rds_fds_unhold();
-	rds_fds_put(sk);
+	rds_fds_unref(sk);
 }
 
 /* The thread ends: in most cases with nothing in hand. */
@@ -301,7 +311,7 @@ static void held_release(void *arg)
 		unsigned n = --held->n;
 
 		if (n < FDS_HELD)
-			rds_fds_put(held->sk[n]);
+			rds_fds_unref(held->sk[n]);
 	}
 	held->armed = false;
 }
@@ -313,8 +323,10 @@ void rds_fds_fresh_slow(int fd)
 	_Atomic(uintptr_t) *word = rds_fds_word(fd);
 	int saved = errno;
 
+	rds_inside_enter();
 	if (word && rds_fds_mine())
 		fds_drop(atomic_exchange(word, 0));
+	rds_inside_leave();
 	errno = saved;
 }
 
@@ -387,10 +399,12 @@ static int fds_recognise(int fd)
 
 void rds_fds_received(int fd)
 {
+	rds_inside_enter();
 	if (!rds_fds_on())
 		(void)fds_foreign(fd);
 	else if (rds_fds_mine())
 		(void)fds_recognise(fd);
+	rds_inside_leave();
 }
 
 /* -1: no number (".", ".."). */
@@ -514,22 +528,13 @@ static void fds_clear_closing(_Atomic(uintptr_t) *word)
 		fds_drop(value);
 }
 
-int rds_fds_close(int fd)
+static int close_ours(int fd, _Atomic(uintptr_t) *word)
 {
-	_Atomic(uintptr_t) *word = rds_fds_word(fd);
-
-	if (!word || !atomic_load_explicit(word, memory_order_acquire)) {
-		if (likely(!rds_fd_is_internal(fd)) || !rds_fds_mine() || !rds_fd_is_internal(fd))
-			return rds_real.close(fd);
-		if (os_inside) /* a library that works for the engine, which knows the number */
-			return (int)rds_result(os_close(fd));
-		errno = EBADF; /* the program never opened it */
-		return -1;
-	}
 	struct stat st = {.st_ino = 0};
 
 	if (!rds_fds_mine())
 		return rds_real.close(fd);
+	rds_inside_enter();
 	if (rds_fds_only(fd, (unsigned)fd, (unsigned)fd))
 		rds_away_closing(fd);
 	else if (rds_fds_peek(fd) == FDS_INHERITED)
@@ -544,8 +549,24 @@ int rds_fds_close(int fd)
 	if (unlikely(st.st_ino) && !fds_other(st.st_ino, 1, 0)) /* another thread has closed that one meanwhile */
 		rds_away_gone(st.st_ino);
 	rds_away_closed();
+	rds_inside_leave();
 	errno = saved;
 	return rc;
+}
+
+int rds_fds_close(int fd)
+{
+	_Atomic(uintptr_t) *word = rds_fds_word(fd);
+
+	if (!word || !atomic_load_explicit(word, memory_order_acquire)) {
+		if (likely(!rds_fd_is_internal(fd)) || !rds_fds_mine() || !rds_fd_is_internal(fd))
+			return rds_real.close(fd);
+		if (os_inside) /* a library that works for the engine, which knows the number */
+			return (int)rds_result(os_close(fd));
+		errno = EBADF; /* the program never opened it */
+		return -1;
+	}
+	return close_ours(fd, word);
 }
 
 static void fds_each(unsigned first, unsigned last, void (*act)(_Atomic(uintptr_t) *word))

@@ -15,6 +15,7 @@
 
 #include "engine/away.h"
 #include "engine/rds.h"
+#include "roll.h"
 
 #define FDS_CHUNK_BITS 12
 #define FDS_CHUNK (1u << FDS_CHUNK_BITS)
@@ -38,7 +39,9 @@ extern _Atomic(struct fds_chunk *) rds_fds_root[FDS_CHUNKS];
 /* What rds_fds_get() says of an inherited number; not a pointer to follow. */
 #define RDS_INHERITED ((struct rds_sock *)(uintptr_t)FDS_INHERITED)
 
-struct rds_sock *rds_fds_get_slow(int fd, _Atomic(uintptr_t) *word);
+/* ... there is something in that word: as rds_fds_get(), as rds_fds_ref(). */
+struct rds_sock *rds_fds_get_slow(_Atomic(uintptr_t) *word, int fd);
+struct rds_sock *rds_fds_ref_slow(int fd, _Atomic(uintptr_t) *word);
 
 static inline bool rds_fds_on(void)
 {
@@ -63,8 +66,8 @@ static inline uintptr_t rds_fds_peek(int fd)
 }
 
 /*
- * The socket behind a number: NULL for everything that is not RDS, RDS_INHERITED, or a socket with a reference that
- * rds_fds_put() returns.
+ * The socket behind a number: NULL for everything that is not RDS, RDS_INHERITED, or a socket with a reference.  Either of these has to be given
+ * to rds_fds_put(), until when the thread is inside (roll.h).
  */
 static inline struct rds_sock *rds_fds_get(int fd)
 {
@@ -74,7 +77,30 @@ static inline struct rds_sock *rds_fds_get(int fd)
 
 	if (likely(!word || !atomic_load_explicit(word, memory_order_acquire)))
 		return NULL;
-	return rds_fds_get_slow(fd, word);
+	return rds_fds_get_slow(word, fd);
+}
+
+/* The same for who is inside already; given back by rds_fds_unref(). */
+static inline struct rds_sock *rds_fds_ref(int fd)
+{
+	_Atomic(uintptr_t) *word = rds_fds_on() ? rds_fds_word(fd) : NULL;
+
+	return word && atomic_load_explicit(word, memory_order_acquire) ? rds_fds_ref_slow(fd, word) : NULL;
+}
+
+static inline void rds_fds_unref(struct rds_sock *sk)
+{
+	if (likely(sk && sk != RDS_INHERITED))
+		rds_sock_leave(sk);
+}
+
+/* True: see rds_inside_leave(). */
+static inline bool rds_fds_put(struct rds_sock *sk)
+{
+	if (unlikely(!sk))
+		return false;
+	rds_fds_unref(sk);
+	return rds_inside_leave();
 }
 
 /*
@@ -85,11 +111,11 @@ static inline struct rds_sock *rds_fds_get(int fd)
 	__extension__({                                                                                                \
 		long rc_;                                                                                              \
 		while ((rc_ = (long)(away)) == -RDS_AWAY_LEFT && !(rc_ = rds_fds_take_over(fd))) {                     \
-			struct rds_sock *name = rds_fds_get(fd);                                                       \
+			struct rds_sock *name = rds_fds_ref(fd);                                                       \
 			if (name == RDS_INHERITED)                                                                     \
 				continue;                                                                              \
 			rc_ = name ? (long)(here) : -EBADF;                                                            \
-			rds_fds_put(name);                                                                             \
+			rds_fds_unref(name);                                                                           \
 			break;                                                                                         \
 		}                                                                                                      \
 		rc_;                                                                                                   \
@@ -97,12 +123,6 @@ static inline struct rds_sock *rds_fds_get(int fd)
 
 /* After -RDS_AWAY_LEFT: 0, it has been taken over, here or by somebody who was quicker; -errno: this process cannot. */
 int rds_fds_take_over(int fd);
-
-static inline void rds_fds_put(struct rds_sock *sk)
-{
-	if (likely(sk && sk != RDS_INHERITED))
-		rds_sock_leave(sk);
-}
 
 /*
  * Around an engine call that may sleep, where the thread may be cancelled, or leave by siglongjmp(): notes the reference, so that it is
@@ -144,6 +164,13 @@ static inline long rds_fds_done(struct rds_sock *sk, long rc)
 	rds_fds_put(sk);
 	return rds_result(rc);
 }
+
+/* ... of a call that may have been cut short for a handler, and is made again then. */
+#define RDS_FDS_DONE(sk, rc, again)                                                                                    \
+	__extension__({                                                                                                \
+		long rc_ = (rc);                                                                                       \
+		unlikely(rds_fds_put(sk)) && rc_ == -EINTR ? (long)(again) : rds_result(rc_);                          \
+	})
 
 /* The kernel has just handed out this number for something that is not RDS: forget what the table may say. */
 void rds_fds_fresh_slow(int fd);

@@ -53,8 +53,8 @@ bool rds_fds_find_carrier(int fd, uint64_t *since, bool *refused)
 			rds_away_unline(); /* and nobody is woken for it again */
 			break;
 		}
-		sk = rds_fds_get(fd);
+		sk = rds_fds_ref(fd);
 	}
-	rds_fds_put(sk);
+	rds_fds_unref(sk);
 	return sk && sk != RDS_INHERITED;
 }

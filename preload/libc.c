@@ -49,8 +49,8 @@ static void libc_resolve(void)
 		(void)dlerror(); /* the failed look-ups are not the program's business */
 
 	/* The engine's two sleeps: cancellation points, restarted as the kernel does. */
-	rds_os_sleep.read = rds_real.read;
-	rds_os_sleep.ppoll = rds_real.ppoll;
+	rds_os_sleep.read = rds_sleep_read;
+	rds_os_sleep.ppoll = rds_sleep_ppoll;
 }
 
 void rds_libc_init(void)

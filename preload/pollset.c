@@ -104,13 +104,13 @@ int pollset_init(struct pollset *ps, unsigned n)
 
 void pollset_add(struct pollset *ps, int fd, unsigned index, short events)
 {
-	struct rds_sock *sk = rds_fds_get(fd);
+	struct rds_sock *sk = rds_fds_ref(fd);
 	bool refused = false;
 
 	/* What the carrier shows on the stand-in is the truth, but for a bit that AF_UNIX has always. */
 	if (unlikely(sk == RDS_INHERITED)) {
 		if (rds_fds_find_carrier(fd, &ps->since, &refused))
-			sk = rds_fds_get(fd);
+			sk = rds_fds_ref(fd);
 		else
 			ps->line[ps->n_lines++] = rds_away_line(fd);
 		if (refused)
@@ -121,7 +121,7 @@ void pollset_add(struct pollset *ps, int fd, unsigned index, short events)
 		bool counted = ps->n_rds >= CALLS_MAX && rds_sock_get(sk);
 
 		if (counted)
-			rds_fds_put(sk);
+			rds_fds_unref(sk);
 		ps->rds[ps->n_rds++] =
 			(struct pollset_rds){.sk = sk, .index = index, .events = events, .counted = counted};
 		return;
@@ -140,7 +140,7 @@ void pollset_end(void *pollset)
 		rds_wait_end(ps->wait);
 	ps->wait = NULL;
 	for (unsigned i = ps->n_rds; i--;)
-		(ps->rds[i].counted ? rds_sock_put : rds_fds_put)(ps->rds[i].sk);
+		(ps->rds[i].counted ? rds_sock_put : rds_fds_unref)(ps->rds[i].sk);
 	ps->n_rds = 0;
 	free(ps->heap);
 	ps->heap = NULL;
@@ -230,7 +230,7 @@ static int sleep_in_kernel(struct pollset *ps, int extra, const struct deadline 
 
 	if (extra >= 0)
 		ps->kernel[n++] = (struct pollfd){.fd = extra, .events = POLLIN};
-	int rc = rds_real.ppoll(ps->kernel, n, deadline_left(d, &ps->left), mask);
+	int rc = rds_sleep_ppoll(ps->kernel, n, deadline_left(d, &ps->left), mask);
 
 	ps->timed_out = rc == 0;
 	if (rc < 0)

@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * roll.c - how an interrupted call goes on while the handler that has interrupted it waits (roll.h).
+ *
+ * Both want the same piece of the stack: the handler's frames, with the kernel's signal frame above them, lie where the interrupted call
+ * would put its next ones.  So:
+ *
+ *   forward  the handler's piece is copied away, and rt_sigreturn() is done on the signal frame, as if the handler had returned; only the mask in it is
+ *            changed, so that no signal comes in between
+ *   back     when the call leaves, what of its stack lies in that place is copied away, the handler's piece is put back, and the handler goes on.
+ *            The signal frame now leads to after().
+ *   after    the handler has returned: the call's piece is put back, and the call leaves
+ *
+ * All three copy while they run on a stack of their own.  A handler that leaves by siglongjmp() never comes to `after`; what it has left behind is
+ * used by the next one (its signal frame lies below whatever runs then).
+ *
+ * The signal frame is found by the unwinder, the only one who knows: it is the oldest one younger than the call.  libgcc's is loaded with the first
+ * RDS socket, since a handler could not.
+ *
+ * Not done: on other processors than x86-64 and with other libcs than glibc; under AddressSanitizer, which has marked the handler's frames;
+ * with shadow stacks, which let nobody return twice.
+ */
+#include "roll.h"
+
+#include "engine/os.h"
+
+__thread struct rds_inside rds_inside;
+
+/* ---- the sleeps ---- */
+
+/*
+ * False: a handler waits for the end of this call.  What is to be had back afterwards is the sleeper's to keep, and not behind pointers: a thread
+ * that is cancelled in there leaves its frame as it is.
+ */
+static bool go_outside(void)
+{
+	unsigned depth = rds_inside.depth;
+
+	rds_inside.depth = 0; /* from here on no handler rolls this call forward */
+	atomic_signal_fence(memory_order_seq_cst);
+	if (likely(!rds_inside.rolling))
+		return true;
+	rds_inside.depth = depth;
+	rds_inside.cut = true;
+	errno = EINTR;
+	return false;
+}
+
+static void come_inside(unsigned depth, char *top)
+{
+	rds_inside.top = top;
+	atomic_signal_fence(memory_order_seq_cst);
+	rds_inside.depth = depth;
+}
+
+ssize_t rds_sleep_read(int fd, void *buf, size_t len)
+{
+	unsigned depth = rds_inside.depth;
+	char *top = rds_inside.top;
+	ssize_t n;
+
+	if (!go_outside())
+		return -1;
+	n = rds_real.read(fd, buf, len);
+	come_inside(depth, top);
+	return n;
+}
+
+int rds_sleep_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask)
+{
+	unsigned depth = rds_inside.depth;
+	char *top = rds_inside.top;
+	int rc;
+
+	if (!go_outside())
+		return -1;
+	rc = rds_real.ppoll(fds, n, timeout, mask);
+	come_inside(depth, top);
+	return rc;
+}
+
+#if defined(__x86_64__) && defined(__LP64__) && defined(__GLIBC__)
+
+#include <dlfcn.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unwind.h>
+
+#define SCRATCH 32768u
+#define LEAVE_MAX 65536u /* from where a call begins to where it leaves: a few frames of preload/ */
+#define RED_ZONE 128
+/* Of stack: that a call may take; that the kernel takes below an interrupted function, with the registers of the largest processors. */
+#define CALL_MAX (8u << 20)
+#define FRAME_MAX (64u << 10)
+#define ARCH_SHSTK_STATUS 0x5005
+#define KERNEL_SIGSET 8u /* of an ucontext_t the kernel has so much of the mask */
+
+struct piece {
+	char *low, *copy;
+	size_t len, room;
+};
+
+struct roll {
+	struct roll *next;
+	ucontext_t *frame; /* the kernel's */
+	bool shared; /* the handler has the call's stack: its piece is from here to the frame; NULL: from where we are */
+	char *low;
+	ucontext_t handler, call, mover;
+	struct piece handlers, calls;
+	uint64_t before, mask, deaf; /* signals: of the interrupted, of the handler, meanwhile */
+	bool failed;
+	char calls_copy[LEAVE_MAX];
+	char stack[SCRATCH] __attribute__((aligned(64)));
+};
+
+static struct {
+	__typeof__(_Unwind_Backtrace) *backtrace;
+	__typeof__(_Unwind_GetCFA) *cfa;
+	__typeof__(_Unwind_GetIPInfo) *ip;
+} unwind;
+
+static _Atomic(struct roll *) spare;
+
+static void thread_ends(void *arg);
+static pthread_key_t thread_key;
+
+void rds_roll_init(void)
+{
+	unsigned long shadow = 0;
+	void *lib;
+
+	if (dlsym(RTLD_DEFAULT, "__asan_init") || dlsym(RTLD_DEFAULT, "__tsan_init"))
+		return;
+	if (os_syscall(SYS_arch_prctl, ARCH_SHSTK_STATUS, (long)&shadow, 0, 0, 0, 0) == 0 && (shadow & 1))
+		return;
+	lib = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL);
+	(void)dlerror(); /* what is missing is not the program's business */
+	if (!lib || pthread_key_create(&thread_key, thread_ends))
+		return;
+	unwind.cfa = (__typeof__(unwind.cfa))dlsym(lib, "_Unwind_GetCFA");
+	unwind.ip = (__typeof__(unwind.ip))dlsym(lib, "_Unwind_GetIPInfo");
+	if (unwind.cfa && unwind.ip)
+		unwind.backtrace = (__typeof__(unwind.backtrace))dlsym(lib, "_Unwind_Backtrace");
+}
+
+/* ---- the signal frame ---- */
+
+struct search {
+	char *sp;	   /* of the function looked at before */
+	char *run;	   /* ... and of the youngest one on the same stack; NULL: that is ours */
+	ucontext_t *frame; /* the last one met */
+	char *frame_run;
+};
+
+static char *stack_of(const ucontext_t *c)
+{
+	return (char *)c->uc_mcontext.gregs[REG_RSP];
+}
+
+/* Has it interrupted the call? */
+static bool in_call(const ucontext_t *frame)
+{
+	return stack_of(frame) <= rds_inside.top && (size_t)(rds_inside.top - stack_of(frame)) < CALL_MAX;
+}
+
+/*
+ * From the youngest on.  Before the interrupted function comes what the handler returns to, and there the stack pointer is the address of the
+ * context.  Beyond the call there may be another signal frame: the call may be a handler's.
+ */
+static _Unwind_Reason_Code look(struct _Unwind_Context *c, void *arg)
+{
+	struct search *s = arg;
+	char *sp = (char *)unwind.cfa(c);
+	int interrupted = 0;
+
+	unwind.ip(c, &interrupted);
+	if (interrupted) {
+		s->frame = (ucontext_t *)(void *)s->sp;
+		s->frame_run = s->run;
+	}
+	if (s->frame && in_call(s->frame) && sp >= rds_inside.top)
+		return _URC_END_OF_STACK;
+	if (s->sp && (sp < s->sp || (size_t)(sp - s->sp) > CALL_MAX))
+		s->run = sp;
+	s->sp = sp;
+	return _URC_NO_REASON;
+}
+
+static bool on_its_stack(const ucontext_t *frame)
+{
+	return (char *)frame < stack_of(frame) && (size_t)(stack_of(frame) - (char *)frame) < FRAME_MAX;
+}
+
+static bool find_frame(struct search *s)
+{
+	*s = (struct search){0};
+	if (!unwind.backtrace)
+		return false;
+	unwind.backtrace(look, s);
+	return s->frame && in_call(s->frame);
+}
+
+/* ---- how the signal was to be handled ---- */
+
+struct kernel_sigaction {
+	void (*handler)(int);
+	unsigned long flags;
+	void *restorer;
+	uint64_t mask;
+};
+
+static bool has_handler(int sig, struct kernel_sigaction *a)
+{
+	return os_syscall(SYS_rt_sigaction, sig, 0, (long)a, KERNEL_SIGSET, 0, 0) == 0 && a->handler != SIG_DFL &&
+	       a->handler != SIG_IGN;
+}
+
+static uint64_t bit_of(int sig)
+{
+	return UINT64_C(1) << (sig - 1);
+}
+
+/*
+ * The frame does not say which signal it was.  It is blocked now and was not, and whatever else came to be blocked is of its mask.  If there are
+ * several such, all of them have to agree; if none (SA_NODEFER), all that have handlers.
+ */
+static bool restarts(uint64_t before, uint64_t now)
+{
+	uint64_t came = now & ~before;
+	bool all = true, all_likely = true, likely_one = false;
+	struct kernel_sigaction a;
+
+	for (int sig = 1; sig < _NSIG; sig++) {
+		if (!has_handler(sig, &a))
+			continue;
+		all &= !!(a.flags & SA_RESTART);
+		if ((came & bit_of(sig)) && !(came & ~(a.mask | bit_of(sig)))) {
+			likely_one = true;
+			all_likely &= !!(a.flags & SA_RESTART);
+		}
+	}
+	return likely_one ? all_likely : all;
+}
+
+/* The program's own doing is not held up. */
+static uint64_t all_but_faults(void)
+{
+	return ~(bit_of(SIGSEGV) | bit_of(SIGBUS) | bit_of(SIGFPE) | bit_of(SIGILL) | bit_of(SIGTRAP) | bit_of(SIGSYS));
+}
+
+static void set_mask(const uint64_t *mask, uint64_t *before)
+{
+	os_syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)mask, (long)before, KERNEL_SIGSET, 0, 0);
+}
+
+/* ---- pieces of the stack ---- */
+
+static bool piece_room(struct piece *p, char *low, const char *high)
+{
+	p->low = low;
+	p->len = high > low ? (size_t)(high - low) : 0;
+	if (p->len <= p->room)
+		return true;
+	if (p->room)
+		munmap(p->copy, p->room);
+	p->room = (p->len + LEAVE_MAX - 1) & ~(size_t)(LEAVE_MAX - 1);
+	p->copy = mmap(NULL, p->room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p->copy != MAP_FAILED)
+		return true;
+	p->room = 0;
+	return false;
+}
+
+static void piece_away(const struct piece *p)
+{
+	if (p->len)
+		memcpy(p->copy, p->low, p->len);
+}
+
+static void piece_home(const struct piece *p)
+{
+	if (p->len)
+		memcpy(p->low, p->copy, p->len);
+}
+
+/* Whatever the kernel has put for the handler ends there. */
+static char *frame_end(const struct roll *r)
+{
+	return stack_of(r->frame) - RED_ZONE;
+}
+
+/* ---- on the stack of its own ---- */
+
+static struct roll *from_halves(unsigned low, unsigned high)
+{
+	return (struct roll *)((uintptr_t)low | (uintptr_t)high << 32);
+}
+
+static void on_scratch(struct roll *r, ucontext_t *from, void (*fn)(unsigned low, unsigned high))
+{
+	getcontext(&r->mover);
+	r->mover.uc_stack.ss_sp = r->stack;
+	r->mover.uc_stack.ss_size = sizeof(r->stack);
+	r->mover.uc_link = NULL;
+	makecontext(&r->mover, (void (*)(void))fn, 2, (unsigned)(uintptr_t)r, (unsigned)((uintptr_t)r >> 32));
+	swapcontext(from, &r->mover);
+}
+
+static void frame_mask(const struct roll *r, const uint64_t *mask)
+{
+	memcpy(&r->frame->uc_sigmask, mask, KERNEL_SIGSET);
+}
+
+static _Noreturn void return_from(const ucontext_t *frame)
+{
+	__asm__ volatile("movq %0, %%rsp\n\tmovl %1, %%eax\n\tsyscall" ::"r"(frame), "i"(SYS_rt_sigreturn) : "memory");
+	__builtin_unreachable();
+}
+
+static void forward(unsigned low, unsigned high)
+{
+	struct roll *r = from_halves(low, high);
+	char *from = r->low ? r->low : stack_of(&r->handler);
+
+	if (r->shared && !piece_room(&r->handlers, from, frame_end(r))) {
+		r->failed = true;
+		setcontext(&r->handler);
+	}
+	piece_away(&r->handlers);
+	frame_mask(r, &r->deaf);
+	return_from(r->frame);
+}
+
+static void after(struct roll *r)
+{
+	piece_home(&r->calls);
+	setcontext(&r->call);
+}
+
+/* Of the call, what lies where the handler's frames were, or below, where the handler goes on. */
+static void back(unsigned low, unsigned high)
+{
+	struct roll *r = from_halves(low, high);
+	greg_t *regs = r->frame->uc_mcontext.gregs;
+
+	r->calls = (struct piece){.copy = r->calls_copy, .room = sizeof(r->calls_copy)};
+	if (r->shared && !piece_room(&r->calls, stack_of(&r->call), frame_end(r)))
+		__builtin_trap(); /* a function of preload/ with a frame of 64 KiB */
+	piece_away(&r->calls);
+	piece_home(&r->handlers);
+	regs[REG_RIP] = (greg_t)(uintptr_t)after;
+	regs[REG_RDI] = (greg_t)(uintptr_t)r;
+	regs[REG_RSP] = (greg_t)(uintptr_t)(r->stack + sizeof(r->stack) - sizeof(void *)); /* as if it were called */
+	frame_mask(r, &r->deaf);
+	setcontext(&r->handler);
+}
+
+/* ---- the three steps ---- */
+
+/* Its handler is over, without having come back: its frame lies among those of the one that runs now. */
+static bool is_over(const struct roll *old, const struct roll *r, const char *here)
+{
+	const char *frame = (const char *)old->frame, *low = r->shared ? here - CALL_MAX : here;
+
+	return frame >= low && frame < (const char *)r->frame + sizeof(*r->frame);
+}
+
+/* One is kept: what its pages cost is most of it. */
+static void roll_free(struct roll *r)
+{
+	struct roll *none = NULL;
+
+	if (atomic_compare_exchange_strong(&spare, &none, r))
+		return;
+	if (r->handlers.room)
+		munmap(r->handlers.copy, r->handlers.room);
+	munmap(r, sizeof(*r));
+}
+
+static void free_those_over(const struct roll *r, const char *here)
+{
+	struct roll **p = &rds_inside.live, *old;
+
+	while ((old = *p)) {
+		if (is_over(old, r, here)) {
+			*p = old->next;
+			roll_free(old);
+		} else {
+			p = &old->next;
+		}
+	}
+}
+
+/* Handlers that never came back have left theirs. */
+static void thread_ends(void *arg)
+{
+	struct rds_inside *inside = arg;
+	struct roll *r;
+
+	while ((r = inside->live)) {
+		inside->live = r->next;
+		roll_free(r);
+	}
+}
+
+static struct roll *roll_new(const struct search *s)
+{
+	struct roll *r = atomic_exchange(&spare, NULL);
+
+	if (!r)
+		r = mmap(NULL, sizeof(*r), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (r == MAP_FAILED)
+		return NULL;
+	pthread_setspecific(thread_key, &rds_inside);
+	r->handlers.len = r->calls.len = 0;
+	r->failed = false;
+	r->frame = s->frame;
+	memcpy(&r->before, &s->frame->uc_sigmask, KERNEL_SIGSET);
+	r->deaf = all_but_faults();
+	r->shared = on_its_stack(s->frame);
+	r->low = s->frame_run ? s->frame_run - RED_ZONE : NULL;
+	return r;
+}
+
+/* Signals are blocked: what another handler did to the call now would not be seen here. */
+static void interrupted(const uint64_t *mask)
+{
+	struct search s;
+	struct roll *r;
+
+	if (!rds_inside.depth || rds_inside.rolling || !find_frame(&s))
+		return;
+	r = roll_new(&s);
+	if (!r)
+		return;
+	r->mask = *mask;
+	free_those_over(r, __builtin_frame_address(0));
+	rds_inside.rolling = r;
+	rds_inside.cut = false;
+	on_scratch(r, &r->handler, forward);
+	if (!r->failed)
+		return;
+	rds_inside.rolling = NULL;
+	roll_free(r);
+}
+
+void rds_roll_forward(void)
+{
+	uint64_t deaf = all_but_faults(), mask;
+	int saved = errno;
+
+	set_mask(&deaf, &mask);
+	interrupted(&mask);
+	set_mask(&mask, NULL);
+	errno = saved;
+}
+
+/* The call is over but for this, and this, too, where the handler does not come back. */
+bool rds_roll_back(void)
+{
+	struct roll *r = rds_inside.rolling, **p;
+	bool again = rds_inside.cut && restarts(r->before, r->mask);
+	int saved = errno;
+
+	rds_inside.rolling = NULL;
+	r->next = rds_inside.live;
+	rds_inside.live = r;
+	on_scratch(r, &r->call, back);
+	for (p = &rds_inside.live; *p != r; p = &(*p)->next)
+		;
+	*p = r->next;
+	set_mask(&r->before, NULL);
+	roll_free(r);
+	errno = saved;
+	return again;
+}
+
+#else
+
+void rds_roll_init(void)
+{
+}
+
+void rds_roll_forward(void)
+{
+}
+
+bool rds_roll_back(void)
+{
+	return false;
+}
+
+#endif
