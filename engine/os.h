@@ -26,6 +26,8 @@
 struct rds_os_sleep {
 	ssize_t (*read)(int fd, void *buf, size_t len);
 	int (*ppoll)(struct pollfd *fds, nfds_t n, const struct timespec *ts, const sigset_t *mask);
+	/* NULL or: a sleep would be left out (EINTR at once), a signal handler waits for the end of this call. */
+	bool (*cut)(void);
 };
 /*
  * preload stores libc's real entry points.  The defaults, for unit tests, are raw calls with libc's convention (-1 and

@@ -276,14 +276,24 @@ static void sleep_left(void *arg)
 		rds_hook_left(sk);
 }
 
-/* Nobody could post this thread (no descriptors left, or the post is broken) and another one leads: look now and then. */
-static void nap(struct rds_wait *w)
+/*
+ * Nobody could post this thread (no descriptors left, or the post is broken) and another one leads: look now and then.  False: no more, the sleep
+ * that comes next will say that it was interrupted.
+ */
+static bool nap(struct rds_wait *w)
 {
 	static const struct timespec tick = {.tv_nsec = NAP_NS};
+	static _Atomic int nothing = -1;
+
+	if (rds_os_sleep.cut && rds_os_sleep.cut()) {
+		atomic_store(&w->sleep_slot, &nothing);
+		return false;
+	}
 
 	rds_cleanup_push(sleep_left, w);
 	rds_os_sleep.ppoll(NULL, 0, &tick, NULL);
 	rds_cleanup_pop(0);
+	return true;
 }
 
 bool rds_wait_arm(struct rds_wait *w)
@@ -305,8 +315,7 @@ bool rds_wait_arm(struct rds_wait *w)
 		w->follower = true;
 	} else {
 		rx_unlock();
-		nap(w);
-		return false; /* go on looking */
+		return !nap(w); /* go on looking */
 	}
 	atomic_store(&w->sleep_slot, !w->leader ? &w->efd.n[0] : w->relayed ? &rds_eng->relay_fd : &rds_eng->leader_fd);
 	atomic_store(&w->armed, true);

@@ -51,6 +51,7 @@ static void libc_resolve(void)
 	/* The engine's two sleeps: cancellation points, restarted as the kernel does. */
 	rds_os_sleep.read = rds_sleep_read;
 	rds_os_sleep.ppoll = rds_sleep_ppoll;
+	rds_os_sleep.cut = rds_sleep_cut;
 }
 
 void rds_libc_init(void)

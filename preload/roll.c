@@ -53,6 +53,11 @@ static void come_inside(unsigned depth, char *top)
 	rds_inside.depth = depth;
 }
 
+bool rds_sleep_cut(void)
+{
+	return rds_inside.rolling;
+}
+
 ssize_t rds_sleep_read(int fd, void *buf, size_t len)
 {
 	unsigned depth = rds_inside.depth;
@@ -94,6 +99,7 @@ int rds_sleep_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout
 /* Of stack: that a call may take; that the kernel takes below an interrupted function, with the registers of the largest processors. */
 #define CALL_MAX (8u << 20)
 #define FRAME_MAX (64u << 10)
+#define DIRECTION 0x400 /* the flag that a function may rely on not to be set */
 #define ARCH_SHSTK_STATUS 0x5005
 #define KERNEL_SIGSET 8u /* of an ucontext_t the kernel has so much of the mask */
 
@@ -110,6 +116,7 @@ struct roll {
 	ucontext_t handler, call, mover;
 	struct piece handlers, calls;
 	uint64_t before, mask, deaf; /* signals: of the interrupted, of the handler, meanwhile */
+	stack_t signals;	     /* the handler's sigaltstack(), which it may be on */
 	bool failed;
 	char calls_copy[LEAVE_MAX];
 	char stack[SCRATCH] __attribute__((aligned(64)));
@@ -353,7 +360,9 @@ static void back(unsigned low, unsigned high)
 	regs[REG_RIP] = (greg_t)(uintptr_t)after;
 	regs[REG_RDI] = (greg_t)(uintptr_t)r;
 	regs[REG_RSP] = (greg_t)(uintptr_t)(r->stack + sizeof(r->stack) - sizeof(void *)); /* as if it were called */
+	regs[REG_EFL] &= ~(greg_t)DIRECTION;
 	frame_mask(r, &r->deaf);
+	sigaltstack(&r->signals, NULL); /* the frame has brought back the call's: with SS_AUTODISARM not the same */
 	setcontext(&r->handler);
 }
 
@@ -396,13 +405,16 @@ static void free_those_over(const struct roll *r, const char *here)
 /* Handlers that never came back have left theirs. */
 static void thread_ends(void *arg)
 {
+	uint64_t deaf = all_but_faults(), mask;
 	struct rds_inside *inside = arg;
 	struct roll *r;
 
+	set_mask(&deaf, &mask);
 	while ((r = inside->live)) {
 		inside->live = r->next;
 		roll_free(r);
 	}
+	set_mask(&mask, NULL);
 }
 
 static struct roll *roll_new(const struct search *s)
@@ -436,6 +448,8 @@ static void interrupted(const uint64_t *mask)
 	if (!r)
 		return;
 	r->mask = *mask;
+	sigaltstack(NULL, &r->signals);
+	r->signals.ss_flags &= ~SS_ONSTACK;
 	free_those_over(r, __builtin_frame_address(0));
 	rds_inside.rolling = r;
 	rds_inside.cut = false;

@@ -55,7 +55,8 @@ static inline bool rds_inside_leave(void)
 	return likely(--rds_inside.depth == 0) && unlikely(rds_inside.rolling) && rds_roll_back();
 }
 
-/* The two sleeps. */
+/* The two sleeps; would they be none? */
+bool rds_sleep_cut(void);
 ssize_t rds_sleep_read(int fd, void *buf, size_t len);
 int rds_sleep_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask);
 
