@@ -371,6 +371,8 @@ static struct rds_queued *queued_again(struct rds_conn *conn, struct rds_ep *ep,
 	if (!q)
 		return NULL;
 	q->u = *u;
+	if (unlikely(u->again))
+		q->u.op = 0; /* that is settled (rds_ops_judge) */
 	q->was_sent = true;
 	q->asked_for = false;
 	q->hdr = (struct rds_hdr){.seq = u->seq,

@@ -137,6 +137,8 @@ static void note_failed(struct rds_conn *conn, uint64_t message)
 {
 	uint64_t *place = &conn->failed[conn->nfailed % RDS_FAILED_MAX];
 
+	if (conn->nfailed && conn->failed[(conn->nfailed - 1) % RDS_FAILED_MAX] == message)
+		return; /* another operation of the same */
 	if (conn->nfailed++ == 0)
 		conn->failed_to = 0;
 	else if (conn->nfailed > RDS_FAILED_MAX && *place > conn->failed_to)

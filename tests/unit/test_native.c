@@ -662,6 +662,7 @@ static void breaks(const uint64_t *seqs, unsigned n)
 		ck_assert_uint_gt(n, 0);
 		ck_assert_uint_eq(q->u.seq, *seqs);
 		ck_assert(q->hdr.flags & RDS_FLAG_RETRANSMITTED);
+		ck_assert(q->u.again && !q->u.op); /* whatever fails later */
 		conn->queue = q->next;
 		free(q);
 	}

@@ -579,6 +579,27 @@ START_TEST(test_iwarp_broken)
 }
 END_TEST
 
+/* What was flushed counts as completed, but not as done: not even if an acknowledgement of something else is found afterwards. */
+START_TEST(test_flushed_then_acked)
+{
+	static const enum ibv_wc_status how[] = {IBV_WC_WR_FLUSH_ERR, IBV_WC_RETRY_EXC_ERR};
+	struct verbs_ep *ep = world_ep(a);
+
+	mock_fail_send(ep->qp, how[_i]);
+	ck_assert_int_eq(post(1, 0, 100000), 0);
+	ck_assert_int_eq(world_send(a, 64, 0), 0);
+	while (mock_step())
+		;
+	world_look();
+	ck_assert_int_ge((int32_t)(atomic_load(&ep->wr_done) - ep->wr_posted), 0);
+	rx_lock();
+	verbs_ops_acked(ep, 0);
+	rx_unlock();
+	ck_assert_uint_eq(a->novers, 0);
+	ck_assert(untouched(0, REGION));
+}
+END_TEST
+
 /* Closed with operations under way: no up-call any more (world.c), no block is lost. */
 START_TEST(test_closed)
 {
@@ -697,6 +718,7 @@ int main(void)
 	tc = suite_case(s, "wrong", setup, teardown, 30);
 	tcase_add_loop_test(tc, test_not_reached, 0, 2);
 	tcase_add_test(tc, test_hidden);
+	tcase_add_loop_test(tc, test_flushed_then_acked, 0, 2);
 	tcase_add_loop_test(tc, test_failures, 0, sizeof(failures) / sizeof(failures[0]));
 	tcase_add_loop_test(tc, test_closed, 0, 12);
 	tcase_add_test(tc, test_not_up);

@@ -293,7 +293,7 @@ void verbs_ops_done(struct verbs_ep *ep, uint32_t wr, enum ibv_wc_status status)
 
 	if (status == IBV_WC_WR_FLUSH_ERR)
 		return;
-	take_ended(ep, status == IBV_WC_SUCCESS ? atomic_load_explicit(&ep->wr_done, memory_order_relaxed) : wr - 1);
+	take_ended(ep, status == IBV_WC_SUCCESS ? ep->wr_good : wr - 1);
 	if (status == IBV_WC_SUCCESS || !outcome(ep, status))
 		return;
 	for (i = 0; i < ep->op_count; i++)
@@ -318,7 +318,7 @@ void verbs_ops_acked(struct verbs_ep *ep, uint64_t ack)
 		o->told = true;
 		o->ended |= o->quiet;
 	}
-	take_ended(ep, atomic_load_explicit(&ep->wr_done, memory_order_relaxed));
+	take_ended(ep, ep->wr_good); /* not wr_done: what was flushed is done with, but was not carried out */
 }
 
 void verbs_ops_free(struct verbs_ep *ep)

@@ -356,15 +356,20 @@ static bool map_gone(struct verbs_ep *ep, uint32_t done)
 /* A read completes when it is answered, on siw; what was posted behind it may have completed before. */
 static bool late_read(struct verbs_ep *ep, const struct ibv_wc *wc)
 {
-	if (wc->status == IBV_WC_SUCCESS && wc->opcode == IBV_WC_RDMA_READ)
+	if (wc->status == IBV_WC_SUCCESS && wc->opcode == IBV_WC_RDMA_READ) {
 		ep->reads_done++;
+		ep->quiet_since = 0; /* the peer is there */
+	}
 	return (int32_t)((uint32_t)wc->wr_id - atomic_load_explicit(&ep->wr_done, memory_order_relaxed)) < 0;
 }
 
 void verbs_send_done(struct verbs_ep *ep, const struct ibv_wc *wc)
 {
-	if (likely(!ep->dev->caps.probe_reads) || !late_read(ep, wc))
+	if (likely(!ep->dev->caps.probe_reads) || !late_read(ep, wc)) {
 		atomic_store_explicit(&ep->wr_done, (uint32_t)wc->wr_id, memory_order_release);
+		if (likely(wc->status == IBV_WC_SUCCESS))
+			ep->wr_good = (uint32_t)wc->wr_id;
+	}
 	if (unlikely(atomic_load_explicit(&ep->op_count, memory_order_relaxed)))
 		verbs_ops_done(ep, (uint32_t)wc->wr_id, wc->status);
 	if (unlikely(wc->status != IBV_WC_SUCCESS)) {

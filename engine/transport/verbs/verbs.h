@@ -337,7 +337,8 @@ struct verbs_ep {
 	/* credit.c: what lies in the peer's queue, as told (rx), in order; is it large?  Used up (tx) */
 	uint8_t known[VERBS_KNOWN];
 	_Atomic uint32_t known_told, known_used;
-	_Atomic uint32_t wr_done;  /* by completion (rx) */
+	_Atomic uint32_t wr_done; /* by completion, good or bad (rx) */
+	uint32_t wr_good;	  /* ... by good ones */
 	/* caps.probe_reads: reads so far (tx), and those that were answered (rx): what was posted behind one may complete before it */
 	_Atomic uint32_t reads;
 	uint32_t reads_done;
