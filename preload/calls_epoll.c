@@ -45,6 +45,7 @@ int epoll_ctl(int ep, int op, int fd, struct epoll_event *event)
 				       watch(now, ep, fd, event));
 			rds_fds_mark_epoll(ep, FDS_EPOLL);
 		}
+		rds_fds_put(sk);
 		return rc;
 	}
 	if (rc == 0 && op != EPOLL_CTL_DEL)
