@@ -201,6 +201,8 @@ static int sleep_until(struct timed_sleep *t, uint64_t until)
 		n = rds_os_sleep.ppoll(p, 2, &left, NULL);
 		if (n == 0)
 			return -ETIMEDOUT;
+		if (n < 0 && rds_os_sleep.cut && rds_os_sleep.cut())
+			return -EINTR;
 		if (n > 0 && p[0].revents)
 			return 0;
 		err = os_signals_release(&t->held);

@@ -45,6 +45,7 @@ int epoll_ctl(int ep, int op, int fd, struct epoll_event *event)
 				       watch(now, ep, fd, event));
 			rds_fds_mark_epoll(ep, FDS_EPOLL);
 		}
+		rds_fds_put(sk);
 		return rc;
 	}
 	if (rc == 0 && op != EPOLL_CTL_DEL)
@@ -70,7 +71,7 @@ struct epoll_call {
 
 static int harvest(const struct epoll_call *c, const sigset_t *mask)
 {
-	int rc = rds_real.epoll_pwait(c->ep, c->events, c->n, 0, mask);
+	int rc = rds_real.epoll_pwait(c->ep, c->events, c->n, 0, rds_sleep_cut() ? NULL : mask);
 
 	return rc < 0 ? -errno : rc;
 }

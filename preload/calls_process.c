@@ -9,8 +9,21 @@
  */
 #include "fds.h"
 
+#include "engine/os.h"
+
 #include <stdlib.h>
 #include <unistd.h>
+
+/* Of the thread that forks: a handler would run in both processes, or wait for what is held across the fork. */
+static __thread struct os_signals held;
+static __thread bool holds;
+
+static void signals_release(void)
+{
+	if (holds)
+		os_signals_release(&held);
+	holds = false;
+}
 
 static void process_child(void)
 {
@@ -18,6 +31,7 @@ static void process_child(void)
 
 	rds_fds_forget();
 	rds_inside_leave();
+	signals_release();
 	errno = saved;
 }
 
@@ -26,6 +40,8 @@ static void process_before(void)
 	if (!rds_fds_on())
 		return;
 	rds_inside_enter();
+	os_signals_hold(&held);
+	holds = true;
 	rds_away_fork_prepare();
 	rds_engine_spreads();
 	rds_engine_fork_prepare();
@@ -37,6 +53,7 @@ static void process_parent(void)
 		return;
 	rds_engine_fork_parent();
 	rds_inside_leave();
+	signals_release();
 }
 
 static void process_start(void)
@@ -73,7 +90,7 @@ static void __attribute__((destructor)) process_exit(void)
 static void leave_now(void)
 {
 	if (rds_fds_on() && rds_fds_mine()) {
-		rds_inside_enter();
+		rds_inside.depth++; /* what was interrupted is not waited for: it may wait for others */
 		if (atomic_load(&rds_spread))
 			rds_leave_now();
 		rds_fds_ending();

@@ -66,7 +66,6 @@ static _Atomic(uintptr_t) *fds_word_alloc(int fd)
 			munmap(chunk, sizeof(*chunk));
 	}
 	int top = atomic_load(&fds_top);
-
 	while (top <= fd && !atomic_compare_exchange_weak(&fds_top, &top, fd + 1))
 		;
 	return rds_fds_word(fd);
@@ -147,6 +146,7 @@ void rds_fds_forget(void)
 	}
 	atomic_store(&fds_owner, fds_getpid());
 	rds_fds_held.n = 0; /* references on the parent's sockets */
+	rds_inside = (struct rds_inside){.live = rds_inside.live};
 	rds_engine_forget();
 }
 

@@ -23,6 +23,7 @@
 #include "roll.h"
 
 #include "engine/os.h"
+#include "fds.h"
 
 __thread struct rds_inside rds_inside;
 
@@ -51,6 +52,8 @@ static void come_inside(unsigned depth, char *top)
 	rds_inside.top = top;
 	atomic_signal_fence(memory_order_seq_cst);
 	rds_inside.depth = depth;
+	atomic_signal_fence(memory_order_seq_cst);
+	rds_inside.top = top; /* a handler's call may have come in between */
 }
 
 bool rds_sleep_cut(void)
@@ -425,7 +428,6 @@ static struct roll *roll_new(const struct search *s)
 		r = mmap(NULL, sizeof(*r), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (r == MAP_FAILED)
 		return NULL;
-	pthread_setspecific(thread_key, &rds_inside);
 	r->handlers.len = r->calls.len = 0;
 	r->failed = false;
 	r->frame = s->frame;
@@ -442,12 +444,14 @@ static void interrupted(const uint64_t *mask)
 	struct search s;
 	struct roll *r;
 
-	if (!rds_inside.depth || rds_inside.rolling || !find_frame(&s))
+	/* A child that shares our memory, or has a copy of it that no fork handler has seen, has nothing to end. */
+	if (!rds_fds_mine() || !rds_inside.depth || rds_inside.rolling || !find_frame(&s))
 		return;
 	r = roll_new(&s);
 	if (!r)
 		return;
 	r->mask = *mask;
+	r->deaf |= r->before | r->mask;
 	sigaltstack(NULL, &r->signals);
 	r->signals.ss_flags &= ~SS_ONSTACK;
 	free_those_over(r, __builtin_frame_address(0));
@@ -476,17 +480,19 @@ bool rds_roll_back(void)
 {
 	struct roll *r = rds_inside.rolling, **p;
 	bool again = rds_inside.cut && restarts(r->before, r->mask);
+	uint64_t before = r->before;
 	int saved = errno;
 
 	rds_inside.rolling = NULL;
+	pthread_setspecific(thread_key, &rds_inside); /* not before: it may need memory, and the call may have been in malloc() */
 	r->next = rds_inside.live;
 	rds_inside.live = r;
 	on_scratch(r, &r->call, back);
 	for (p = &rds_inside.live; *p != r; p = &(*p)->next)
 		;
 	*p = r->next;
-	set_mask(&r->before, NULL);
 	roll_free(r);
+	set_mask(&before, NULL); /* last: a handler may come at once, and never come back */
 	errno = saved;
 	return again;
 }

@@ -35,14 +35,17 @@ void rds_roll_init(void); /* once, before the first RDS socket exists */
 void rds_roll_forward(void);
 bool rds_roll_back(void);
 
+/* A caller may end by a jump to another function, and have given its frame back by then. */
+#define RDS_INSIDE_SLACK 256
 /* Not to be inlined into what goes on after the call has ended: its caller's frame is where the call begins. */
 #define rds_inside_enter()                                                                                             \
 	do {                                                                                                           \
 		if (unlikely(rds_inside.depth))                                                                        \
 			rds_roll_forward();                                                                            \
-		if (likely(!rds_inside.depth))                                                                         \
-			rds_inside.top = __builtin_dwarf_cfa();                                                        \
 		rds_inside.depth++;                                                                                    \
+		atomic_signal_fence(memory_order_seq_cst);                                                             \
+		if (likely(rds_inside.depth == 1))                                                                     \
+			rds_inside.top = (char *)__builtin_dwarf_cfa() + RDS_INSIDE_SLACK;                             \
 		atomic_signal_fence(memory_order_seq_cst);                                                             \
 	} while (0)
 
