@@ -59,18 +59,9 @@ static void owner(void)
 
 static void send_write(int fd, const struct sockaddr_in *to, unsigned char *from, unsigned i)
 {
-	struct vec v = {(uintptr_t)from, LEN};
-	struct op op = {.cookie = shared->cookie,
-			.remote_addr = i % SLOTS * LEN,
-			.flags = F_WRITE | F_NOTIFY,
-			.token = i + 1,
-			.local = &v,
-			.nr_local = 1,
-			.payload = &i,
-			.len = sizeof(i)};
-
 	*(uint64_t *)(void *)from = i + 1;
-	expect(op_send(fd, to, &op), sizeof(i), "write %u", i);
+	write_numbered(fd, to, (struct op){.cookie = shared->cookie, .remote_addr = i % SLOTS * LEN},
+		       (struct vec){(uintptr_t)from, LEN}, i);
 }
 
 static void writer(void)

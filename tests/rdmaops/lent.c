@@ -111,17 +111,8 @@ static void owner(const char *what)
 
 static void send_write(int fd, const struct sockaddr_in *to, uint64_t cookie, unsigned char *from, unsigned i)
 {
-	struct vec v = {(uintptr_t)from, LEN};
-	struct op op = {.cookie = cookie,
-			.flags = F_WRITE | F_NOTIFY,
-			.token = i + 1,
-			.local = &v,
-			.nr_local = 1,
-			.payload = &i,
-			.len = sizeof(i)};
-
 	pattern(from, LEN, i);
-	expect(op_send(fd, to, &op), sizeof(i), "write %u", i);
+	write_numbered(fd, to, (struct op){.cookie = cookie}, (struct vec){(uintptr_t)from, LEN}, i);
 }
 
 static void last(int fd, const struct sockaddr_in *to)

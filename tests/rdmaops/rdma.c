@@ -268,6 +268,17 @@ int op_send(int fd, const struct sockaddr_in *to, const struct op *op)
 	return out_send(&o, fd, 0);
 }
 
+void write_numbered(int fd, const struct sockaddr_in *to, struct op where, struct vec from, unsigned i)
+{
+	where.flags = F_WRITE | F_NOTIFY;
+	where.token = i + 1;
+	where.local = &from;
+	where.nr_local = 1;
+	where.payload = &i;
+	where.len = sizeof(i);
+	expect(op_send(fd, to, &where), sizeof(i), "write %u", i);
+}
+
 /* ---- receiving ---- */
 
 struct box *box_new(int fd)

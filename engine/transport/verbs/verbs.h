@@ -18,7 +18,7 @@
  *   recv.c        completion queue -> frames -> messages, acknowledgements, credits taken
  *   credit.c      may a segment be sent, and how large? (devices that cannot make a sender wait)       segment.c  segments to frames
  *   wake.c        arming the completion queue
- *   cm.c          rdma_cm: the event channel, ids, private data out        hello.c   private data in and out (hello.h)
+ *   cm.c          rdma_cm: the event channel, ids, private data out (cm.h)     hello.c   private data in and out (hello.h)
  *   call.c        rdma_connect where it may keep its caller waiting        retire.c  rdma_destroy_id, which may as well
  *   attempt.c     from an address to a connection    listen.c  requests from peers
  *   endpoint.c    an endpoint's life: made, up, down, closed, freed       gone.c    a device that is no more
@@ -36,6 +36,7 @@
 #include "engine/engine.h"
 #include "engine/relay.h"
 #include "engine/transport/verbs/api.h"
+#include "engine/transport/verbs/cm.h"
 #include "engine/transport/verbs/hello.h"
 
 /*
@@ -84,42 +85,6 @@ void *verbs_mem_register(struct verbs_dev *dev, size_t len, int access, struct i
 void verbs_memlock_help(struct verbs_dev *dev,
 			size_t len); /* that failed for good (0: a queue): what can be done, once */
 void verbs_mem_release(void *mem, size_t len, struct ibv_mr *mr);
-
-/* ---- rdma_cm's ids (cm.c) ---- */
-
-#define VERBS_PRIVATE 80u /* of private data: as much as we ever look at */
-
-/* A copy of an event: rdma_cm's own is acknowledged before anybody acts on it. */
-struct verbs_said {
-	enum rdma_cm_event_type what;
-	int status;
-	uint8_t responder_resources, initiator_depth;
-	unsigned len;
-	unsigned char data[VERBS_PRIVATE];
-};
-/* The context of an id: hears what becomes of it. */
-struct verbs_cm_owner {
-	void (*said)(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_said *said);
-};
-
-/* rdma_connect, by a thread if need be (call.c).  Filled in by the caller: param (but for the private data), wire, done. */
-struct verbs_call {
-	struct rdma_conn_param param;
-	struct verbs_hello wire;
-	struct verbs_window window; /* behind it, in one piece */
-	unsigned window_len;	    /* ... 0: it is not said */
-	void (*done)(struct verbs_call *call,
-		     int err); /* helper; not if verbs_call() or verbs_call_finish() said it all */
-	bool running;
-	/* call.c's */
-	struct verbs_call *next;
-	struct rdma_cm_id *cm;
-	struct in6_addr to;
-	uint64_t since;
-	struct rds_timer timer;
-	int err;
-	_Atomic bool left;
-};
 
 /* ---- devices (device.c) ---- */
 
@@ -512,27 +477,6 @@ int verbs_claims(struct rds_transport *t, const struct in6_addr *laddr, uint32_t
 int verbs_qp_create(struct verbs_ep *ep);
 void verbs_qp_destroy(struct verbs_ep *ep);
 void verbs_qp_patience(struct verbs_ep *ep); /* connected: how it makes senders wait */
-
-/* cm.c; helper */
-int verbs_cm_start(void); /* event channel, listener; program's thread, control held */
-void verbs_cm_event(struct rds_event *ev, uint32_t events);
-void verbs_cm_options(struct rdma_cm_id *cm, uint8_t tos); /* before it connects or accepts */
-int verbs_cm_id(struct verbs_cm_owner *owner, uint8_t tos, struct rdma_cm_id **out);
-/* Towards id's faddr from its laddr; ADDR_RESOLVED or an error follows. */
-int verbs_cm_resolve(struct rdma_cm_id *cm, const struct rds_conn_id *id, uint16_t port);
-int verbs_cm_route(struct rdma_cm_id *cm);
-int verbs_cm_errno(const struct verbs_said *said); /* what went wrong, never 0 */
-void verbs_cm_reject(struct rdma_cm_id *cm, const struct verbs_answer *answer);
-/* An address of rdma_cm; a link-local one whose interface it does not tell has that of our interface with that address. */
-void verbs_cm_addr(const struct sockaddr *sa, struct in6_addr *ip, uint32_t *scope);
-
-/* call.c; helper.  0: asked for, the answer is an event; with call->running, done() may say that it failed after all. */
-int verbs_call(struct verbs_call *call, const struct verbs_dev *dev, struct rdma_cm_id *cm, const struct in6_addr *to);
-/* Its answer has come, so it must be over: waits for its thread to be out of the way.  False: was not running. */
-bool verbs_call_finish(struct verbs_call *call);
-
-/* retire.c; helper.  The id is to go: its owner hears nothing of it any more, the caller has no part in it.  No queue pair. */
-void verbs_cm_retire(struct rdma_cm_id *cm);
 
 /* attempt.c; helper */
 int verbs_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, uint64_t rx_seq,
