@@ -71,7 +71,7 @@ struct epoll_call {
 
 static int harvest(const struct epoll_call *c, const sigset_t *mask)
 {
-	int rc = rds_real.epoll_pwait(c->ep, c->events, c->n, 0, mask);
+	int rc = rds_real.epoll_pwait(c->ep, c->events, c->n, 0, rds_sleep_cut() ? NULL : mask);
 
 	return rc < 0 ? -errno : rc;
 }

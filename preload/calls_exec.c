@@ -59,8 +59,10 @@ static int after(int rc, unsigned left)
 	int saved = errno;
 
 	if (left) {
+		rds_inside_enter();
 		rds_leave_not();
 		rds_fds_left();
+		rds_inside_leave();
 	}
 	errno = saved;
 	return rc;

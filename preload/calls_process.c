@@ -9,15 +9,34 @@
  */
 #include "fds.h"
 
+#include "engine/os.h"
+
 #include <stdlib.h>
 #include <unistd.h>
+
+/*
+ * Of the thread that forks.  Signals are held back from before the first lock is taken until the last one is given back: a handler in between
+ * could not let the fork go on to its end, which comes twice.
+ */
+static __thread struct {
+	bool prepared; /* before; another thread may have opened the first socket since */
+	struct os_signals signals;
+} forking;
+
+static void fork_ends(void)
+{
+	rds_inside_leave();
+	forking.prepared = false;
+	os_signals_release(&forking.signals);
+}
 
 static void process_child(void)
 {
 	int saved = errno;
 
 	rds_fds_forget();
-	rds_inside_leave();
+	if (forking.prepared)
+		fork_ends();
 	errno = saved;
 }
 
@@ -25,7 +44,9 @@ static void process_before(void)
 {
 	if (!rds_fds_on())
 		return;
+	os_signals_hold(&forking.signals);
 	rds_inside_enter();
+	forking.prepared = true;
 	rds_away_fork_prepare();
 	rds_engine_spreads();
 	rds_engine_fork_prepare();
@@ -33,10 +54,10 @@ static void process_before(void)
 
 static void process_parent(void)
 {
-	if (!rds_fds_on())
+	if (!forking.prepared)
 		return;
 	rds_engine_fork_parent();
-	rds_inside_leave();
+	fork_ends();
 }
 
 static void process_start(void)

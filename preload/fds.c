@@ -12,9 +12,7 @@
  *    has replaced word and mark by then, and has given back the old reference himself.
  *  - A number that is given to a socket by dup2() names it in the table before the kernel does it.  Otherwise the hang-up of what
  *    stood there before would make the number nobody's, and another thread's call go to the stand-in.
- *  - Chunks are never freed.
- *
- * Memory comes from mmap: dup2() is async-signal-safe, malloc is not.
+ *  - Chunks are never freed, and come from mmap: dup2() is async-signal-safe, malloc is not.
  */
 #include "fds.h"
 
@@ -147,6 +145,7 @@ void rds_fds_forget(void)
 	}
 	atomic_store(&fds_owner, fds_getpid());
 	rds_fds_held.n = 0; /* references on the parent's sockets */
+	rds_inside = (struct rds_inside){.live = rds_inside.live};
 	rds_engine_forget();
 }
 

@@ -201,7 +201,7 @@ static int count_selected(struct pollset *ps)
 /* The foreign descriptors.  Number of those that are ready, or -errno. */
 static int look_at_kernel(struct pollset *ps, const struct timespec *timeout, const sigset_t *mask)
 {
-	int rc = rds_real.ppoll(ps->kernel, ps->n_kernel, timeout, mask);
+	int rc = rds_real.ppoll(ps->kernel, ps->n_kernel, timeout, rds_sleep_cut() ? NULL : mask);
 
 	if (rc < 0)
 		return -errno;

@@ -23,6 +23,7 @@
 #include "roll.h"
 
 #include "engine/os.h"
+#include "fds.h"
 
 __thread struct rds_inside rds_inside;
 
@@ -46,13 +47,6 @@ static bool go_outside(void)
 	return false;
 }
 
-static void come_inside(unsigned depth, char *top)
-{
-	rds_inside.top = top;
-	atomic_signal_fence(memory_order_seq_cst);
-	rds_inside.depth = depth;
-}
-
 bool rds_sleep_cut(void)
 {
 	return rds_inside.rolling;
@@ -67,7 +61,7 @@ ssize_t rds_sleep_read(int fd, void *buf, size_t len)
 	if (!go_outside())
 		return -1;
 	n = rds_real.read(fd, buf, len);
-	come_inside(depth, top);
+	rds_inside_begins(top, depth);
 	return n;
 }
 
@@ -80,7 +74,7 @@ int rds_sleep_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout
 	if (!go_outside())
 		return -1;
 	rc = rds_real.ppoll(fds, n, timeout, mask);
-	come_inside(depth, top);
+	rds_inside_begins(top, depth);
 	return rc;
 }
 
@@ -110,7 +104,8 @@ struct piece {
 
 struct roll {
 	struct roll *next;
-	ucontext_t *frame; /* the kernel's */
+	ucontext_t *frame; /* the kernel's.  Where it has been put away, the call may write over it */
+	char *end;	   /* whatever the kernel has put for the handler ends there */
 	bool shared; /* the handler has the call's stack: its piece is from here to the frame; NULL: from where we are */
 	char *low;
 	ucontext_t handler, call, mover;
@@ -183,11 +178,11 @@ static _Unwind_Reason_Code look(struct _Unwind_Context *c, void *arg)
 	int interrupted = 0;
 
 	unwind.ip(c, &interrupted);
-	if (interrupted) {
+	if (interrupted && in_call((ucontext_t *)(void *)s->sp)) {
 		s->frame = (ucontext_t *)(void *)s->sp;
 		s->frame_run = s->run;
 	}
-	if (s->frame && in_call(s->frame) && sp >= rds_inside.top)
+	if (s->frame && sp >= rds_inside.top)
 		return _URC_END_OF_STACK;
 	if (s->sp && (sp < s->sp || (size_t)(sp - s->sp) > CALL_MAX))
 		s->run = sp;
@@ -206,7 +201,7 @@ static bool find_frame(struct search *s)
 	if (!unwind.backtrace)
 		return false;
 	unwind.backtrace(look, s);
-	return s->frame && in_call(s->frame);
+	return s->frame;
 }
 
 /* ---- how the signal was to be handled ---- */
@@ -292,12 +287,6 @@ static void piece_home(const struct piece *p)
 		memcpy(p->low, p->copy, p->len);
 }
 
-/* Whatever the kernel has put for the handler ends there. */
-static char *frame_end(const struct roll *r)
-{
-	return stack_of(r->frame) - RED_ZONE;
-}
-
 /* ---- on the stack of its own ---- */
 
 static struct roll *from_halves(unsigned low, unsigned high)
@@ -331,7 +320,7 @@ static void forward(unsigned low, unsigned high)
 	struct roll *r = from_halves(low, high);
 	char *from = r->low ? r->low : stack_of(&r->handler);
 
-	if (r->shared && !piece_room(&r->handlers, from, frame_end(r))) {
+	if (r->shared && !piece_room(&r->handlers, from, r->end)) {
 		r->failed = true;
 		setcontext(&r->handler);
 	}
@@ -353,7 +342,7 @@ static void back(unsigned low, unsigned high)
 	greg_t *regs = r->frame->uc_mcontext.gregs;
 
 	r->calls = (struct piece){.copy = r->calls_copy, .room = sizeof(r->calls_copy)};
-	if (r->shared && !piece_room(&r->calls, stack_of(&r->call), frame_end(r)))
+	if (r->shared && !piece_room(&r->calls, stack_of(&r->call), r->end))
 		__builtin_trap(); /* a function of preload/ with a frame of 64 KiB */
 	piece_away(&r->calls);
 	piece_home(&r->handlers);
@@ -368,12 +357,20 @@ static void back(unsigned low, unsigned high)
 
 /* ---- the three steps ---- */
 
+static bool on_signal_stack(const struct roll *r)
+{
+	const char *low = r->signals.ss_sp, *at = (const char *)r->frame;
+
+	return at >= low && at < low + r->signals.ss_size;
+}
+
 /* Its handler is over, without having come back: its frame lies among those of the one that runs now. */
 static bool is_over(const struct roll *old, const struct roll *r, const char *here)
 {
 	const char *frame = (const char *)old->frame, *low = r->shared ? here - CALL_MAX : here;
 
-	return frame >= low && frame < (const char *)r->frame + sizeof(*r->frame);
+	return on_signal_stack(old) == on_signal_stack(r) && frame >= low &&
+	       frame < (const char *)r->frame + sizeof(*r->frame);
 }
 
 /* One is kept: what its pages cost is most of it. */
@@ -425,10 +422,10 @@ static struct roll *roll_new(const struct search *s)
 		r = mmap(NULL, sizeof(*r), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (r == MAP_FAILED)
 		return NULL;
-	pthread_setspecific(thread_key, &rds_inside);
 	r->handlers.len = r->calls.len = 0;
 	r->failed = false;
 	r->frame = s->frame;
+	r->end = stack_of(s->frame) - RED_ZONE;
 	memcpy(&r->before, &s->frame->uc_sigmask, KERNEL_SIGSET);
 	r->deaf = all_but_faults();
 	r->shared = on_its_stack(s->frame);
@@ -442,12 +439,14 @@ static void interrupted(const uint64_t *mask)
 	struct search s;
 	struct roll *r;
 
-	if (!rds_inside.depth || rds_inside.rolling || !find_frame(&s))
+	/* A child that shares our memory, or has a copy of it that no fork handler has seen, has nothing to end. */
+	if (!rds_fds_mine() || !rds_inside.depth || rds_inside.rolling || !find_frame(&s))
 		return;
 	r = roll_new(&s);
 	if (!r)
 		return;
 	r->mask = *mask;
+	r->deaf |= r->before | r->mask;
 	sigaltstack(NULL, &r->signals);
 	r->signals.ss_flags &= ~SS_ONSTACK;
 	free_those_over(r, __builtin_frame_address(0));
@@ -476,17 +475,20 @@ bool rds_roll_back(void)
 {
 	struct roll *r = rds_inside.rolling, **p;
 	bool again = rds_inside.cut && restarts(r->before, r->mask);
+	uint64_t before = r->before;
 	int saved = errno;
 
 	rds_inside.rolling = NULL;
+	/* Not before: it may need memory, and the call may have been in malloc(). */
+	pthread_setspecific(thread_key, &rds_inside);
 	r->next = rds_inside.live;
 	rds_inside.live = r;
 	on_scratch(r, &r->call, back);
 	for (p = &rds_inside.live; *p != r; p = &(*p)->next)
 		;
 	*p = r->next;
-	set_mask(&r->before, NULL);
 	roll_free(r);
+	set_mask(&before, NULL); /* last: a handler may come at once, and never come back */
 	errno = saved;
 	return again;
 }

@@ -8,7 +8,7 @@
  * after the handler if the handler was installed with SA_RESTART.
  *
  * A thread is *inside* from rds_inside_enter() to rds_inside_leave(), but for its sleeps: there it holds nothing, and a handler may do what it
- * likes, leave by siglongjmp() included.  Only the outermost functions of preload/ enter and leave; what costs nothing else pays two stores.
+ * likes, leave by siglongjmp() included.  Only the outermost functions of preload/ enter and leave; what costs nothing else pays four stores.
  *
  * Where it cannot be done (roll.c) a handler's call finds things as they are, and may wait for the interrupted one for ever.
  * Must not know what calls do.
@@ -35,15 +35,26 @@ void rds_roll_init(void); /* once, before the first RDS socket exists */
 void rds_roll_forward(void);
 bool rds_roll_back(void);
 
+/* At any instant a handler finds the call's own top, or that it is not inside, or nothing that the call has done yet. */
+static inline void rds_inside_begins(char *top, unsigned depth)
+{
+	rds_inside.top = top;
+	atomic_signal_fence(memory_order_seq_cst);
+	rds_inside.depth = depth;
+	atomic_signal_fence(memory_order_seq_cst);
+	rds_inside.top = top; /* a handler's call may have come in between */
+	atomic_signal_fence(memory_order_seq_cst);
+}
+
 /* Not to be inlined into what goes on after the call has ended: its caller's frame is where the call begins. */
 #define rds_inside_enter()                                                                                             \
 	do {                                                                                                           \
 		if (unlikely(rds_inside.depth))                                                                        \
 			rds_roll_forward();                                                                            \
 		if (likely(!rds_inside.depth))                                                                         \
-			rds_inside.top = __builtin_dwarf_cfa();                                                        \
-		rds_inside.depth++;                                                                                    \
-		atomic_signal_fence(memory_order_seq_cst);                                                             \
+			rds_inside_begins(__builtin_dwarf_cfa(), 1);                                                   \
+		else                                                                                                   \
+			rds_inside.depth++;                                                                            \
 	} while (0)
 
 /* True: the call, if it says that it was interrupted, is to be made again. */
@@ -52,7 +63,11 @@ static inline bool rds_inside_leave(void)
 	atomic_signal_fence(memory_order_seq_cst);
 	if (unlikely(!rds_inside.depth)) /* left from a sleep: cancelled, or by siglongjmp() */
 		return false;
-	return likely(--rds_inside.depth == 0) && unlikely(rds_inside.rolling) && rds_roll_back();
+	if (unlikely(--rds_inside.depth))
+		return false;
+	/* Not looked at earlier: a handler that has come until just now has found us inside. */
+	atomic_signal_fence(memory_order_seq_cst);
+	return unlikely(rds_inside.rolling) && rds_roll_back();
 }
 
 /* The two sleeps; would they be none? */

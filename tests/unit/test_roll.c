@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_roll.c - a handler's call lets the one that it has interrupted go on to its end (preload/roll.h): whatever that does to the stack,
+ * wherever the handler runs and however it leaves, both find theirs as it was.
+ *
+ * The calls are functions of this program, which interrupt themselves.
+ */
+#define _GNU_SOURCE
+#include <alloca.h>
+#include <check.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "preload/roll.h"
+#include "test_preload_mock.h"
+#include "tests/unit/suite.h"
+
+#define LOCALS 512
+
+static char events[16]; /* what has happened, in order: call, sleep left out, handler's call, handler's end */
+static sigjmp_buf out;
+static bool jumps;
+static int outer = SIGUSR1;
+static void *signal_stack;
+
+static void happens(char what)
+{
+	events[strlen(events)] = what;
+}
+
+static void fill(volatile unsigned char *at, unsigned from)
+{
+	for (unsigned i = 0; i < LOCALS; i++)
+		at[i] = (unsigned char)(from + i * 7);
+}
+
+static void is_filled(const volatile unsigned char *at, unsigned from)
+{
+	for (unsigned i = 0; i < LOCALS; i++)
+		ck_assert_uint_eq(at[i], (unsigned char)(from + i * 7));
+}
+
+/* As a call that needs so much more of the stack after it was interrupted. */
+static __attribute__((noinline)) void use_stack(size_t deep)
+{
+	memset(alloca(deep), 0xa5, deep);
+	__asm__ volatile("" ::: "memory");
+}
+
+static __attribute__((noinline)) bool call(int sig, size_t deep, bool sleeps)
+{
+	volatile unsigned char locals[LOCALS];
+	int fds[2];
+	char byte;
+	bool again;
+
+	rds_inside_enter();
+	fill(locals, deep & 0xff);
+	if (sig)
+		raise(sig);
+	use_stack(deep + 1);
+	if (sleeps) {
+		ck_assert_int_eq(pipe(fds), 0);
+		ck_assert_int_eq(rds_sleep_read(fds[0], &byte, 1), -1);
+		ck_assert_int_eq(errno, EINTR);
+		happens('s');
+		close(fds[0]);
+		close(fds[1]);
+	}
+	is_filled(locals, deep & 0xff);
+	happens('c');
+	again = rds_inside_leave();
+	is_filled(locals, deep & 0xff);
+	return again;
+}
+
+static void handler(int sig)
+{
+	volatile unsigned char locals[LOCALS];
+
+	fill(locals, 99);
+	call(sig == SIGUSR1 ? 0 : SIGUSR1, 3000, false);
+	is_filled(locals, 99);
+	use_stack(20000);
+	happens('h');
+	if (jumps && sig == outer)
+		siglongjmp(out, 1);
+}
+
+static void setup(void)
+{
+	close(mock_bound(1000)); /* the first socket makes ready */
+	signal_stack = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(signal_stack, MAP_FAILED);
+	memset(events, 0, sizeof(events));
+}
+
+static void teardown(void)
+{
+	munmap(signal_stack, 1 << 20);
+}
+
+static void handle(int sig, int flags)
+{
+	struct sigaction sa = {.sa_handler = handler, .sa_flags = flags};
+	stack_t own = {.ss_sp = signal_stack, .ss_size = 1 << 20};
+
+	if (flags & SA_ONSTACK)
+		ck_assert_int_eq(sigaltstack(&own, NULL), 0);
+	ck_assert_int_eq(sigaction(sig, &sa, NULL), 0);
+}
+
+static void no_signal_is_held(void)
+{
+	sigset_t now;
+
+	sigprocmask(SIG_SETMASK, NULL, &now);
+	ck_assert(sigisemptyset(&now));
+	ck_assert_uint_eq(rds_inside.depth, 0);
+	ck_assert_ptr_null(rds_inside.rolling);
+}
+
+static const size_t depths[] = {0, 700, 3000, 10000, 200000};
+#define DEPTHS (int)(sizeof(depths) / sizeof(depths[0]))
+
+/* The kernel's frame lies where the call writes as it goes on. */
+START_TEST(test_deep)
+{
+	handle(SIGUSR1, _i < DEPTHS ? 0 : SA_ONSTACK);
+	for (unsigned i = 0; i < 3; i++) {
+		memset(events, 0, sizeof(events));
+		ck_assert(!call(SIGUSR1, depths[_i % DEPTHS], false));
+		ck_assert_str_eq(events, "cch");
+		no_signal_is_held();
+	}
+}
+END_TEST
+
+/* The handler's call is interrupted in turn. */
+START_TEST(test_handlers_too)
+{
+	handle(SIGUSR1, _i < DEPTHS ? 0 : SA_ONSTACK);
+	handle(SIGUSR2, _i < DEPTHS ? 0 : SA_ONSTACK);
+	ck_assert(!call(SIGUSR2, depths[_i % DEPTHS], false));
+	ck_assert_str_eq(events, "ccchh");
+	no_signal_is_held();
+}
+END_TEST
+
+START_TEST(test_jump)
+{
+	volatile unsigned i;
+
+	handle(SIGUSR1, _i < DEPTHS ? 0 : SA_ONSTACK);
+	handle(SIGUSR2, _i < DEPTHS ? 0 : SA_ONSTACK);
+	jumps = true;
+	for (i = 0; i < 20; i++) {
+		memset(events, 0, sizeof(events));
+		outer = i % 2 ? SIGUSR1 : SIGUSR2;
+		if (!sigsetjmp(out, 1)) {
+			call(outer, depths[_i % DEPTHS], false);
+			ck_abort_msg("it has not jumped");
+		}
+		ck_assert_str_eq(events, i % 2 ? "cch" : "ccchh");
+		no_signal_is_held();
+	}
+}
+END_TEST
+
+/* Made again if the handler wants it. */
+START_TEST(test_sleep)
+{
+	handle(SIGUSR1, _i ? SA_RESTART : 0);
+	ck_assert_int_eq(call(SIGUSR1, 3000, true), _i);
+	ck_assert_str_eq(events, "scch");
+	no_signal_is_held();
+}
+END_TEST
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__x86_64__) || !defined(__GLIBC__)
+#define NOT_HERE 1
+#else
+#define NOT_HERE 0
+#endif
+
+int main(void)
+{
+	Suite *s = suite_create("roll");
+	TCase *t = suite_case(s, "calls", setup, teardown, 30);
+
+	if (NOT_HERE) {
+		printf("no call is rolled forward under sanitizers, nor elsewhere than on x86-64 with glibc\n");
+		return 77;
+	}
+	tcase_add_loop_test(t, test_deep, 0, 2 * DEPTHS);
+	tcase_add_loop_test(t, test_handlers_too, 0, 2 * DEPTHS);
+	tcase_add_loop_test(t, test_jump, 0, 2 * DEPTHS);
+	tcase_add_loop_test(t, test_sleep, 0, 2);
+	return suite_run(s);
+}
