@@ -76,9 +76,9 @@ static int socket_rds(int domain, int type, int protocol)
 
 	rds_libc_init();
 	rds_process_init();
-	rds_inside_enter();
 	if (rds_engine_foreign())
 		rds_fds_forget();
+	rds_inside_enter();
 	if (domain != PF_RDS_NUMBER)
 		type = (type & ~TYPE_MASK) | SOCK_SEQPACKET;
 	int fd = rds_socket(type, protocol, &sk);
