@@ -131,7 +131,7 @@ static ssize_t copy_out(const struct msghdr *msg, const struct rds_inc *inc)
 		if (!msg->msg_iov[i].iov_len)
 			continue;
 		n = msg->msg_iov[i].iov_len < left ? msg->msg_iov[i].iov_len : left;
-		if (unlikely(rds_user_writable(msg->msg_iov[i].iov_base, n)))
+		if (unlikely(rds_user_fillable(msg->msg_iov[i].iov_base, n)))
 			return -EFAULT;
 		rds_copy(msg->msg_iov[i].iov_base, from, n);
 		from += n;
@@ -275,7 +275,7 @@ static inline ssize_t deliver_plain(struct rds_sock *sk, int fd, struct msghdr *
 	struct rds_inc *inc = sk->rx_head;
 	uint32_t len = inc->len;
 
-	if (unlikely(rds_user_writable(msg->msg_iov->iov_base, len)))
+	if (unlikely(rds_user_fillable(msg->msg_iov->iov_base, len)))
 		return -EFAULT;
 	if (likely(len)) /* there need be no bytes, then */
 		rds_copy(msg->msg_iov->iov_base, inc->data, len);

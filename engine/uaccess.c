@@ -8,6 +8,8 @@
  * Writing: FUTEX_WAKE_OP with "add 0" is an atomic read-modify-write that changes nothing (0.3 us); more than a few
  * pages at once are cheaper by MADV_POPULATE_WRITE, which is believed when it says yes and checked page by page when it
  * says no (old kernel, odd mapping, or really bad).
+ * Filling: what is going to be overwritten anyway may be written to, so rt_sigprocmask() puts the signal mask there, which costs as
+ * little as the reading probe (a third of the futex call).
  * Invariant: a range enters the cache only when each of its pages was probed under the stamp that is stored with it, and
  * the cache is consulted only by a thread that has spent its budget of probes in this tick.
  * Must not know what the pointers are for.
@@ -17,6 +19,7 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -108,6 +111,18 @@ static bool page_writable(uintptr_t at)
 	return ret != -EFAULT && ret != -ENOMEM;
 }
 
+/* What lies of [at, end) in that page, eight bytes of it if there are so many: they are overwritten. */
+static bool page_fillable(uintptr_t page, uintptr_t at, uintptr_t end)
+{
+	uintptr_t from = page << RDS_UPAGE_SHIFT;
+
+	if (at < from)
+		at = from;
+	if (end - at < KERNEL_SIGSET || at + KERNEL_SIGSET > from + UPAGE || !at) /* 0: the call would put it nowhere */
+		return page_writable(from);
+	return os_syscall(SYS_rt_sigprocmask, SIG_BLOCK, 0, (long)at, KERNEL_SIGSET, 0, 0) != -EFAULT;
+}
+
 static bool pages_good(uintptr_t first, uintptr_t last, int how)
 {
 	if (how == RDS_UWRITE && last - first + 1 >= POPULATE_FROM &&
@@ -171,20 +186,28 @@ static void spend(uintptr_t pages, uint64_t stamp)
 		rds_ucache.hot = stamp;
 }
 
-static int probe_pages(uintptr_t first, uintptr_t last, int how, uint64_t stamp)
+static bool range_fillable(uintptr_t at, uintptr_t end, uintptr_t first, uintptr_t last)
 {
-	if (!pages_good(first, last, how))
-		return -EFAULT;
+	if (last - first + 1 >= POPULATE_FROM)
+		return pages_good(first, last, RDS_UWRITE);
+	for (uintptr_t page = first; page <= last; page++)
+		if (!page_fillable(page, at, end))
+			return false;
+	return true;
+}
+
+static void probed(uintptr_t first, uintptr_t last, int how, uint64_t stamp)
+{
 	spend(last - first + 1, stamp);
 	remember_range(first, last, how, stamp);
-	if (how == RDS_UWRITE) /* the probe has read it as well */
+	if (how == RDS_UWRITE) /* readable as well */
 		remember_range(first, last, RDS_UREAD, stamp);
-	return 0;
 }
 
 int rds_user_probe(const void *p, size_t len, int how, uint64_t stamp)
 {
 	uintptr_t at = (uintptr_t)p, first = at >> RDS_UPAGE_SHIFT, last = (at + len - 1) >> RDS_UPAGE_SHIFT;
+	int known = how == RDS_UFILL ? RDS_UWRITE : how;
 
 	if (!len)
 		return 0;
@@ -195,10 +218,13 @@ int rds_user_probe(const void *p, size_t len, int how, uint64_t stamp)
 		if (rds_user_on_stack(at, len))
 			return 0;
 	}
-	if ((rds_ucache.hot != stamp || !range_known(first, last, how, stamp)) && probe_pages(first, last, how, stamp))
-		return -EFAULT;
+	if (rds_ucache.hot != stamp || !range_known(first, last, known, stamp)) {
+		if (how == RDS_UFILL ? !range_fillable(at, at + len, first, last) : !pages_good(first, last, how))
+			return -EFAULT;
+		probed(first, last, known, stamp);
+	}
 	if (first == last)
-		remember_page(first, how, stamp);
+		remember_page(first, known, stamp);
 	return 0;
 }
 

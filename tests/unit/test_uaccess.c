@@ -202,6 +202,63 @@ START_TEST(no_update_is_lost)
 }
 END_TEST
 
+static uint64_t become_hot(void)
+{
+	char *m = map(BIG, PROT_READ | PROT_WRITE);
+	uint64_t stamp = rds_user_stamp();
+
+	ck_assert_int_eq(rds_user_readable_at(m, BIG, stamp), 0);
+	ck_assert_uint_eq(rds_ucache.hot, stamp);
+	return stamp;
+}
+
+/* What is about to be filled may be scribbled on, its neighbours not: before and behind, whatever the length, over the end of a page. */
+START_TEST(filling_touches_nothing_else)
+{
+	char *m = map(5 * PAGE, PROT_READ | PROT_WRITE), was[5 * PAGE];
+	const size_t lens[] = {1, 7, 8, 9, 15, 16, 100, PAGE - 8, PAGE, PAGE + 1, PAGE + 12, 2 * PAGE, 3 * PAGE};
+	size_t i, at;
+
+	for (i = 0; i < sizeof(was); i++)
+		was[i] = m[i] = (char)(i * 7 + 1);
+	for (i = 0; i < sizeof(lens) / sizeof(lens[0]); i++)
+		for (at = PAGE - 17; at <= PAGE + 9; at++) {
+			rds_user_forget();
+			good(fill, m + at, lens[i]);
+			ck_assert_mem_eq(m, was, at);
+			ck_assert_mem_eq(m + at + lens[i], was + at + lens[i], sizeof(was) - at - lens[i]);
+			memcpy(m + at, was + at, lens[i]);
+		}
+}
+END_TEST
+
+START_TEST(filling_what_cannot_be)
+{
+	char *m = map(6 * PAGE, PROT_READ | PROT_WRITE), *ro = map(PAGE, PROT_READ);
+	uint64_t stamp;
+
+	ck_assert_int_eq(mprotect(m + 5 * PAGE, PAGE, PROT_READ), 0);
+	good(fill, m + 5 * PAGE - 20, 20);
+	bad(fill, m + 5 * PAGE - 20, 21);
+	bad(fill, m + 5 * PAGE - 20, 40);
+	bad(fill, m, 6 * PAGE);
+	bad(fill, ro, 8);
+	bad(fill, ro + 1, 3);
+	bad(fill, NULL, 8);
+	bad(fill, (char *)4, 100);
+	bad(fill, (char *)UINTPTR_MAX - 7, 8);
+	good(fill, NULL, 0);
+	/* what it has proved is proved for writing and reading, and the other way round */
+	stamp = become_hot();
+	ck_assert_int_eq(rds_user_fillable(m, 100), 0);
+	if (rds_user_stamp() == stamp) {
+		munmap(m, PAGE);
+		ck_assert_int_eq(rds_user_writable_at(m + 200, 8, stamp), 0);
+		ck_assert_int_eq(rds_user_readable_at(m + 200, 8, stamp), 0);
+	}
+}
+END_TEST
+
 START_TEST(memory_is_faulted_in)
 {
 	char *m = map(BIG, PROT_READ | PROT_WRITE);
@@ -215,16 +272,6 @@ START_TEST(memory_is_faulted_in)
 END_TEST
 
 /* Spends the budget under a stamp of its own, so that no turn of the clock comes in between. */
-static uint64_t become_hot(void)
-{
-	char *m = map(BIG, PROT_READ | PROT_WRITE);
-	uint64_t stamp = rds_user_stamp();
-
-	ck_assert_int_eq(rds_user_readable_at(m, BIG, stamp), 0);
-	ck_assert_uint_eq(rds_ucache.hot, stamp);
-	return stamp;
-}
-
 START_TEST(remembered_until_forgotten)
 {
 	char *m = map(PAGE, PROT_READ | PROT_WRITE);
@@ -270,7 +317,7 @@ START_TEST(exact_while_cold)
 	char *m = map(2 * PAGE, PROT_READ | PROT_WRITE);
 	uint64_t stamp = rds_user_stamp();
 
-	for (int i = 0; i < 10; i++) {
+	for (unsigned i = 0; i < RDS_UBUDGET / 3 - 1; i++) { /* three pages each, and one is asked for below */
 		ck_assert_int_eq(rds_user_writable_at(m, 10, stamp), 0);
 		ck_assert_int_eq(rds_user_readable_at(m, 2 * PAGE, stamp), 0);
 	}
@@ -493,6 +540,8 @@ int main(void)
 	tcase_add_test(c, file_beyond_its_end);
 	tcase_add_test(c, contents_stay);
 	tcase_add_test(c, no_update_is_lost);
+	tcase_add_test(c, filling_touches_nothing_else);
+	tcase_add_test(c, filling_what_cannot_be);
 	tcase_add_test(c, memory_is_faulted_in);
 	tcase_add_test(c, remembered_until_forgotten);
 	tcase_add_test(c, ranges_grow_together);
