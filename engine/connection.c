@@ -352,7 +352,9 @@ static void conn_retry(struct rds_timer *tm)
 		err = conn->t->ops->connect(conn->t, &id, conn, taken, &ep);
 	if (!err) {
 		conn->pending = ep;
+		rds_lock(&conn->tx);
 		conn->theirs = false;
+		rds_unlock(&conn->tx);
 		return;
 	}
 	if (err == -EMFILE || err == -ENFILE || err == -ENOMEM || err == -EFBIG)
@@ -457,9 +459,13 @@ static int make_way(struct rds_conn *conn, const struct rds_conn_id *id)
 static struct rds_conn *conn_accept(struct rds_transport *t, struct rds_ep *ep, const struct rds_conn_id *id,
 				    uint64_t ack, uint64_t *rx_seq, int *why)
 {
-	struct rds_conn *conn = accept_from(id, why);
+	struct rds_conn *conn;
 
 	(void)ack;
+	*why = -EAGAIN; /* it would send to sockets that are about to be somebody else's (leave.c) */
+	if (unlikely(atomic_load(&rds_eng->leaving)) && (t->ops->caps & RDS_TCAP_REMOTE))
+		return NULL;
+	conn = accept_from(id, why);
 	if (!conn)
 		return NULL;
 	*why = make_way(conn, id);
@@ -467,8 +473,8 @@ static struct rds_conn *conn_accept(struct rds_transport *t, struct rds_ep *ep, 
 		return NULL;
 	rds_timer_cancel(&conn->retry);
 	conn->pending = ep;
-	conn->theirs = true;
 	rds_lock(&conn->tx);
+	conn->theirs = true;
 	conn->t = t; /* the sides may differ in what they prefer: what comes up first will do */
 	atomic_store(&conn->state, RDS_CONN_CONNECTING);
 	rds_unlock(&conn->tx);

@@ -77,7 +77,7 @@ struct rds_conn {
 	_Atomic enum rds_conn_state state;
 	struct rds_ep *ep;	/* tx; only while UP */
 	struct rds_ep *pending; /* helper: on its way up; never while there is an ep */
-	bool theirs;		/* pending: the peer has asked for it */
+	bool theirs;		/* pending: the peer has asked for it (written under tx) */
 	struct rds_ep *stale;	/* tx: broken and closed, but unacknowledged messages still lie there, for lack of memory */
 	struct rds_timer retry;
 	uint64_t backoff_ms;
@@ -143,6 +143,7 @@ struct rds_conn {
 	/* ports that have moved to another process of their host (moved.c; rx) */
 	struct rds_moved out[RDS_MOVED_MAX], in[RDS_MOVED_MAX];
 	_Atomic unsigned nout, nin;
+	unsigned nleft; /* of the sockets that this process is leaving, so many have been said to the peer (leave.c) */
 };
 
 /* connection.c. rds_conn_get: find or make; control not held. May return a DEAD one's successor; NULL + *err. */
@@ -204,6 +205,10 @@ struct rds_queued *rds_inbox_post(struct rds_conn *nowhere);
 
 /* moved.c */
 enum rds_rx_verdict rds_moved_refuse(struct rds_conn *conn, struct rds_ep *ep, const struct rds_hdr *hdr); /* rx */
+/* A message for a socket that this process is leaving, and does not accept any more.  rx */
+enum rds_rx_verdict rds_moved_late(struct rds_conn *conn, struct rds_ep *ep, const struct rds_hdr *hdr);
+/* ... nothing for that port is accepted from now on: the peer is told.  tx, rx; UP.  False: not yet, there is no room. */
+bool rds_moved_leave(struct rds_conn *conn, uint16_t port);
 enum rds_rx_verdict rds_moved_told(struct rds_conn *conn, const struct rds_rx *rx);			   /* rx */
 void rds_moved_say(struct rds_conn *conn);    /* tx: send the notices */
 void rds_moved_settle(struct rds_conn *conn); /* tx: the peer has acknowledged something */

@@ -84,6 +84,7 @@ struct rds_engine {
 	_Atomic int relay_fd;
 	bool remote_leads;   /* what came last came that way (rx) */
 	_Atomic bool ending; /* _exit(): the helper asks peers for what they have not acknowledged */
+	_Atomic bool leaving; /* its sockets: nobody new is let in over a device (leave.c) */
 	bool pressure; /* some transport's memory fills up with messages that nobody reads */
 
 	/* congestion (rx) */

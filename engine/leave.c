@@ -9,8 +9,9 @@
  *   4. what is here already is accepted.  A sender that has ended before 3 believed that it would be, and it is the last moment; one that
  *      ends later sees that the port has left this process, and stays until it knows what of its messages we have (shutdown.c);
  *   5. the deposit: state and queue, and our end of the pair.  Then the lock on the will is let go (will.h).  What comes from now on is not accepted.  In memory
- *      that outlives this process its sender has it until then, and will look for the port anew when we are gone (shutdown.c); over a device only
- *      what was never sent is sent again: what had come to us, and was not accepted, may be lost.
+ *      that outlives this process its sender has it until then, and will look for the port anew when we are gone (shutdown.c);
+ *   6. over a device a sender could not know what of it was accepted: so it is told, for each port, and takes the rest back (moved.c).  Until it has
+ *      said that it did we do not go, within RDS_PRELOAD_LINGER_MS.
  *
  * Regions end; other processes open theirs again (away_regions.c).  Operations are waited for as messages are, and their notifications go along.
  *
@@ -19,6 +20,7 @@
 #include "engine/leave.h"
 
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -78,6 +80,10 @@ struct leaving {
 	bool calm; /* no signal handler's _exit() */
 	unsigned n;
 	uint64_t unsent;
+	uint64_t until; /* nothing is waited for any longer */
+	struct rds_addr *ports; /* of those that have left, as far as there is memory */
+	unsigned nports;
+	bool told; /* peers behind devices know */
 };
 
 static void stop_one(struct rds_sock *sk, void *arg)
@@ -103,21 +109,25 @@ static void count_unsent(struct rds_sock *sk, void *arg)
 		l->unsent += (atomic_load(&sk->snd) & ~RDS_SND_DEAD) + atomic_load(&sk->nops);
 }
 
+static void a_moment(void)
+{
+	const struct timespec pause = {.tv_nsec = 100000};
+
+	os_syscall(SYS_nanosleep, (long)&pause, 0, 0, 0, 0, 0);
+}
+
 /* Until the peers have accepted it: a second look is only taken if there was something. */
 static void settle(struct leaving *l)
 {
-	uint64_t until = os_now_ns() + (uint64_t)rds_options()->linger_ms * 1000000;
-	const struct timespec pause = {.tv_nsec = 100000};
-
 	for (;;) {
 		rds_reap_all();
 		rds_inbox_fill();
 		l->unsent = 0;
 		rds_sock_each(count_unsent, l);
-		if (!l->unsent || os_now_ns() >= until)
+		if (!l->unsent || os_now_ns() >= l->until)
 			return;
 		rds_want_room_all();
-		os_syscall(SYS_nanosleep, (long)&pause, 0, 0, 0, 0, 0);
+		a_moment();
 	}
 }
 
@@ -162,9 +172,87 @@ static void take_in(void)
 		;
 }
 
+/* ---- those who send over devices ---- */
+
+static void note_port(struct rds_sock *sk, void *arg)
+{
+	struct leaving *l = arg;
+
+	if (l->ports && atomic_load(&sk->leaving) && sk->nobodys && rds_sock_bound(sk) && l->nports < l->n)
+		l->ports[l->nports++] = sk->laddr;
+}
+
+static void begin_one(struct rds_conn *conn, void *arg)
+{
+	(void)arg;
+	rx_lock();
+	conn->nleft = 0;
+	rx_unlock();
+}
+
+/* tx held. Has it been told of all ports, and said that it knows? */
+static bool knows(struct rds_conn *conn, const struct leaving *l)
+{
+	bool all;
+
+	rx_lock();
+	for (; conn->nleft < l->nports; conn->nleft++) {
+		const struct rds_addr *a = &l->ports[conn->nleft];
+
+		if (rds_ip_equal(&a->ip, &conn->id.laddr) && !rds_moved_leave(conn, a->port))
+			break;
+	}
+	all = conn->nleft == l->nports && !atomic_load(&conn->nout);
+	rx_unlock();
+	return all;
+}
+
+/*
+ * Whatever connection there is: who has not sent to the port may be about to.  One that the peer has asked for may be up at its side already, so
+ * it is waited for.  Others that are down find us gone.
+ */
+static void tell_one(struct rds_conn *conn, void *arg)
+{
+	struct leaving *l = arg;
+
+	if (conn->kind != RDS_CONN_PEER || !(conn->t->ops->caps & RDS_TCAP_REMOTE))
+		return;
+	rds_lock(&conn->tx);
+	if (conn->ep)
+		l->told &= knows(conn, l);
+	else if (atomic_load(&conn->state) == RDS_CONN_CONNECTING && conn->theirs)
+		l->told = false;
+	rds_unlock(&conn->tx);
+}
+
+static void tell_peers(struct leaving *l)
+{
+	l->ports = malloc(l->n * sizeof(*l->ports));
+	rds_sock_each(note_port, l);
+	rds_conn_each(begin_one, NULL);
+	for (;;) {
+		l->told = true;
+		rds_conn_each(tell_one, l);
+		if (l->told)
+			break;
+		if (os_now_ns() >= l->until) {
+			rds_warn("a peer has not answered within RDS_PRELOAD_LINGER_MS: what it has sent to sockets that "
+				 "this process leaves to others may be lost");
+			break;
+		}
+		rds_progress();
+		rds_run_work();
+		rds_reap_all();
+		a_moment();
+	}
+	free(l->ports);
+}
+
 static unsigned leave(bool (*wanted)(struct rds_sock *sk), bool calm, bool patient)
 {
-	struct leaving l = {.wanted = wanted, .calm = calm};
+	struct leaving l = {.wanted = wanted,
+			    .calm = calm,
+			    .until = os_now_ns() + (uint64_t)rds_options()->linger_ms * 1000000};
 
 	if (!rds_eng || rds_engine_foreign())
 		return 0;
@@ -179,8 +267,11 @@ static unsigned leave(bool (*wanted)(struct rds_sock *sk), bool calm, bool patie
 	if (patient)
 		settle(&l);
 	rds_sock_each(make_nobodys, NULL);
+	atomic_store(&rds_eng->leaving, true);
 	take_in();
 	rds_sock_each(hand_in, NULL);
+	if (patient)
+		tell_peers(&l);
 	return l.n;
 }
 
@@ -299,6 +390,7 @@ void rds_leave_not(void)
 {
 	if (!rds_eng || rds_engine_foreign())
 		return;
+	atomic_store(&rds_eng->leaving, false);
 	rds_sock_each(take_back, NULL);
 	rds_helper_kick();
 }

@@ -12,6 +12,8 @@
  *   - the notice is a message with a sequence number: sent again until it is acknowledged;
  *   - the message that was sent back is not acknowledged before the notice is;
  *   - the notice is not acknowledged before the sender has taken its messages.
+ * A process that *leaves* a socket to others (leave.c) says so before it ends, of each of its ports, with the number of the first message that it has not
+ * accepted: what came before is with the socket, and goes to whoever carries it next.
  * Order: as long as messages for the port are under way to the old process, new ones go after them; behind what has come back, while that
  * waits (resolve.c).
  *
@@ -49,6 +51,49 @@ enum rds_rx_verdict rds_moved_refuse(struct rds_conn *conn, struct rds_ep *ep, c
 	conn->out[n] = (struct rds_moved){.seq = hdr->seq, .port = hdr->dport};
 	atomic_store(&conn->nout, n + 1);
 	return RDS_RX_DONE;
+}
+
+/*
+ * A notice of an earlier message to the same port does for a later one, if the peer had not heeded it when it sent that.  (While something older is
+ * under way to us, it sends us what is new even after that.)  Its acknowledgement, which each of its frames carries, tells.
+ */
+static bool covers(const struct rds_moved *m, uint16_t port, uint64_t seq, uint64_t acked)
+{
+	return m->port == port && m->seq <= seq && (!m->notice || acked < m->notice);
+}
+
+/* From that message on the port's come back.  False: no room just now. */
+static bool comes_back(struct rds_conn *conn, struct rds_ep *ep, uint16_t port, uint64_t seq)
+{
+	uint64_t acked = ((struct rds_ep_head *)ep)->t->ops->acked(ep);
+	unsigned i, n = atomic_load(&conn->nout);
+
+	rds_conn_work(conn);
+	for (i = 0; i < n; i++)
+		if (covers(&conn->out[i], port, seq, acked))
+			return true;
+	if (n == RDS_MOVED_MAX)
+		return false;
+	conn->out[n] = (struct rds_moved){.seq = seq, .port = port};
+	atomic_store(&conn->nout, n + 1);
+	return true;
+}
+
+static bool can_be_told(const struct rds_conn *conn)
+{
+	return conn->kind == RDS_CONN_PEER && (conn->t->ops->caps & RDS_TCAP_REMOTE);
+}
+
+enum rds_rx_verdict rds_moved_late(struct rds_conn *conn, struct rds_ep *ep, const struct rds_hdr *hdr)
+{
+	return can_be_told(conn) && comes_back(conn, ep, hdr->dport, hdr->seq) ? RDS_RX_DONE : RDS_RX_LATER;
+}
+
+bool rds_moved_leave(struct rds_conn *conn, uint16_t port)
+{
+	uint64_t next = atomic_load_explicit(&conn->next_rx, memory_order_relaxed);
+
+	return !can_be_told(conn) || comes_back(conn, conn->ep, port, next);
 }
 
 enum rds_rx_verdict rds_moved_told(struct rds_conn *conn, const struct rds_rx *rx)
@@ -138,27 +183,44 @@ void rds_moved_settle(struct rds_conn *conn)
 	rx_unlock();
 }
 
-/* False: no memory for copies just now. */
+/* That notice has been heeded: what is sent from now on says so.  tx held. */
+static void heeded(struct rds_conn *conn, const struct rds_moved *m)
+{
+	rx_lock();
+	if (atomic_load(&conn->nin) && conn->in[0].notice == m->notice) /* not another thread, meanwhile */
+		forget(conn, conn->in, &conn->nin, 1);
+	rx_unlock();
+}
+
+/* control held.  False: no memory for copies just now. */
+static bool take(struct rds_conn *conn, const struct rds_moved *m, struct rds_queued **list)
+{
+	bool taken = true;
+
+	*list = NULL;
+	rds_lock(&conn->tx);
+	if (atomic_load(&conn->state) != RDS_CONN_DEAD)
+		taken = rds_queue_take(conn, m->port, m->seq, list);
+	if (taken)
+		heeded(conn, m);
+	rds_unlock(&conn->tx);
+	return taken;
+}
+
 static bool take_back(struct rds_conn *conn, const struct rds_moved *m)
 {
 	struct rds_addr dst = {.ip = conn->id.faddr, .scope = conn->id.scope, .port = m->port};
+	bool here = conn->id.peer_slot != RDS_SLOT_REMOTE, taken;
 	struct rds_queued *list;
-	bool taken = true;
 
 	rds_lock(&rds_eng->control);
-	if (atomic_load(&conn->state) == RDS_CONN_DEAD || conn->id.peer_slot != RDS_SLOT_REMOTE)
-		goto out;
-	rds_port_moved(&dst, &conn->id.peer);
+	if (!here && atomic_load(&conn->state) != RDS_CONN_DEAD)
+		rds_port_moved(&dst, &conn->id.peer);
 	atomic_fetch_add(&rds_eng->conn_gen, 1); /* first: whoever sends from now on looks up where */
-	rds_lock(&conn->tx);
-	taken = rds_queue_take(conn, m->port, m->seq, &list);
-	rds_unlock(&conn->tx);
-	if (!taken)
-		goto out;
+	taken = take(conn, m, &list);
 	if (!list)
 		rds_debug("port %u has moved, nothing that was sent there is still here", m->port);
-	rds_nowhere_append(&conn->id, list, false);
-out:
+	rds_nowhere_append(&conn->id, list, here); /* newer ones for a socket of this host were held back */
 	rds_unlock(&rds_eng->control);
 	return taken;
 }
@@ -179,11 +241,5 @@ void rds_moved_run(struct rds_conn *conn)
 			rds_timer_set(&conn->retry, os_now_ns() + AGAIN_NS);
 			return;
 		}
-		rds_lock(&conn->tx);
-		rx_lock();
-		if (atomic_load(&conn->nin) && conn->in[0].notice == m.notice) /* not another thread, meanwhile */
-			forget(conn, conn->in, &conn->nin, 1);
-		rx_unlock();
-		rds_unlock(&conn->tx);
 	}
 }

@@ -78,7 +78,7 @@ static enum rds_rx_verdict dispatch(struct rds_conn *conn, struct rds_ep *ep, co
 	if (unlikely(!sk))
 		return rds_moved_refuse(conn, ep, &rx->hdr);
 	if (unlikely(atomic_load_explicit(&sk->closed_in, memory_order_relaxed)))
-		return RDS_RX_LATER; /* it is being handed over: who sent that still has it, and will find the socket again */
+		return rds_moved_late(conn, ep, &rx->hdr); /* who sent that still has it, and will find the socket again */
 	inc = rds_inc_new(conn, ep, rx);
 	if (unlikely(!inc)) {
 		rds_error("out of memory for a message of %u bytes: its sender has to wait", rx->hdr.len);

@@ -5,6 +5,7 @@
  */
 #include <arpa/inet.h>
 #include <check.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -189,6 +190,97 @@ START_TEST(test_sends_back)
 }
 END_TEST
 
+static void notice_is(unsigned i, uint64_t seq, uint16_t port)
+{
+	uint64_t said;
+
+	await(locked(&fake.nsent) == i + 1);
+	ck_assert_uint_eq(fake.sent[i].hdr.flags & RDS_FLAG_MOVED, RDS_FLAG_MOVED);
+	memcpy(&said, fake.sent[i].text, sizeof(said));
+	ck_assert_uint_eq(be64toh(said), seq);
+	ck_assert_uint_eq((unsigned char)fake.sent[i].text[8] << 8 | (unsigned char)fake.sent[i].text[9], port);
+}
+
+/* A socket that is being left to others: nothing is accepted any more, each message comes back, and no more notices are sent than are needed. */
+START_TEST(test_leaves)
+{
+	struct rds_hdr hdr = {.sport = 9, .dport = 4000, .seq = 1};
+	struct fake_ep *e;
+
+	far_connects();
+	e = fake.eps[0];
+	far_sends(0, &hdr, "", 0);
+	ck_assert_uint_eq(atomic_load(&e->ack), 1);
+	rx_lock();
+	atomic_store(&fake.sk->closed_in, true);
+	rx_unlock();
+	for (hdr.seq = 2; hdr.seq <= 4; hdr.seq++) /* sent before the peer has heard of it */
+		far_sends(0, &hdr, "", 0);
+	notice_is(0, 2, 4000);
+	nothing_for(20);
+	ck_assert_uint_eq(atomic_load(&e->ack), 1);
+	far_acks(0, fake.sent[0].hdr.seq);
+	await(atomic_load(&e->ack) == 4);
+	/* Sent after that, behind something older: that notice does not stand for it. */
+	far_sends(0, &hdr, "", 0);
+	notice_is(1, 5, 4000);
+	ck_assert_uint_eq(atomic_load(&e->ack), 4);
+	hdr.seq = 6;
+	hdr.dport = 6; /* another port's, nobody's: taken, and acknowledged after it */
+	far_sends(0, &hdr, "", 0);
+	ck_assert_uint_eq(atomic_load(&e->ack), 4);
+	far_acks(0, fake.sent[1].hdr.seq);
+	await(atomic_load(&e->ack) == 6);
+	ck_assert_uint_eq(locked(&fake.nsent), 2);
+}
+END_TEST
+
+/* ... and is told before anything comes: from the first on that has not been accepted. */
+START_TEST(test_leaves_first)
+{
+	struct rds_hdr hdr = {.sport = 9, .dport = 4000, .seq = 1};
+	struct rds_conn *conn;
+	unsigned i;
+
+	far_connects();
+	conn = fake.eps[0]->head.conn;
+	far_sends(0, &hdr, "", 0);
+	for (i = 0; i < 2; i++) {
+		rds_lock(&conn->tx);
+		rx_lock();
+		atomic_store(&fake.sk->closed_in, true);
+		ck_assert(rds_moved_leave(conn, 4000));
+		rx_unlock();
+		rds_unlock(&conn->tx);
+	}
+	notice_is(0, 2, 4000);
+	hdr.seq = 2;
+	far_sends(0, &hdr, "", 0);
+	nothing_for(20);
+	far_acks(0, fake.sent[0].hdr.seq);
+	await(atomic_load(&fake.eps[0]->ack) == 2);
+	for (i = 0; i < RDS_MOVED_MAX + 1; i++) { /* there is room for so many ports at a time */
+		rds_lock(&conn->tx);
+		rx_lock();
+		ck_assert_int_eq(rds_moved_leave(conn, (uint16_t)(5000 + i)), i < RDS_MOVED_MAX);
+		rx_unlock();
+		rds_unlock(&conn->tx);
+	}
+}
+END_TEST
+
+/* Nobody is let in who would send to sockets that are about to be somebody else's. */
+START_TEST(test_leaving_lets_nobody_in)
+{
+	struct rds_conn_id id = far_id(77);
+
+	atomic_store(&rds_eng->leaving, true);
+	far_asks(&id, -EAGAIN);
+	atomic_store(&rds_eng->leaving, false);
+	far_asks(&id, 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("moved");
@@ -196,6 +288,9 @@ int main(void)
 
 	tcase_add_test(tc, test_moved);
 	tcase_add_test(tc, test_moved_while_under_way);
+	tcase_add_test(tc, test_leaves);
+	tcase_add_test(tc, test_leaves_first);
+	tcase_add_test(tc, test_leaving_lets_nobody_in);
 	tcase_add_test(suite_case(s, "back", setup_with_another, NULL, 60), test_sends_back);
 	tcase_add_test(suite_case(s, "wrapped", far_setup_wrapped, NULL, 60), test_moved);
 	return suite_run(s);
