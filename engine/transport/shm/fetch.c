@@ -69,15 +69,31 @@ bool shm_lends(struct rds_ep *rep)
 }
 
 /* What is under way fails, too; the next goes through the ring. */
-static int no_more(struct shm_ep *ep)
+static void forbidden(struct shm_ep *ep)
 {
 	atomic_store(&ep->rx->fetches, 0);
-	if (ep->peer && atomic_exchange(&ep->peer->fetched, false))
+	if (atomic_exchange(&ep->peer->fetched, false))
 		rds_warn("the memory of process %d cannot be read any more: RDMA writes that were under way are "
 			 "reported as "
 			 "dropped, others go through shared memory",
 			 (int)ep->peer->pid);
-	return -ESRCH;
+}
+
+/*
+ * It has ended, or executed another program, and taken the bytes along: what lies in the ring behind them must not arrive
+ * without them.  Should it be there nevertheless, it sends those messages again.
+ */
+static void ended(struct shm_ep *ep)
+{
+	rds_debug("process %d has ended before what it writes was taken: that is dropped, and all that it sent behind it",
+		  (int)ep->peer->pid);
+	shm_broken(ep);
+}
+
+/* Whom a filter or the kernel's rules forbid to read is told something else. */
+static bool nobody_there(long got)
+{
+	return got >= 0 || got == -ESRCH || got == -EFAULT;
 }
 
 int shm_fetch(struct rds_ep *rep, void *to, size_t len, const struct rds_lent *from)
@@ -90,14 +106,20 @@ int shm_fetch(struct rds_ep *rep, void *to, size_t len, const struct rds_lent *f
 	const long all = (long)(sizeof(id) + len + sizeof(word));
 	long got;
 
-	if (!ep->peer || !atomic_load_explicit(&ep->peer->fetched, memory_order_relaxed))
-		return no_more(ep);
+	if (!ep->peer)
+		return -ESRCH;
+	if (!atomic_load_explicit(&ep->peer->fetched, memory_order_relaxed)) {
+		forbidden(ep);
+		return -ESRCH;
+	}
 	there[0] = (struct iovec){(void *)(uintptr_t)ep->peer->id_at, sizeof(id)};
 	memcpy(there + 1, from->vec, from->n * sizeof(from->vec[0]));
 	there[1 + from->n] = (struct iovec){(void *)(uintptr_t)from->word_at, sizeof(word)};
 	got = read_of(ep->peer, here, 3, there, from->n + 2);
-	if (got < (long)sizeof(id) || memcmp(&id, &ep->peer->id, sizeof(id)))
-		return no_more(ep);
+	if (got < (long)sizeof(id) || memcmp(&id, &ep->peer->id, sizeof(id))) {
+		(nobody_there(got) ? ended : forbidden)(ep);
+		return -ESRCH;
+	}
 	if (got >= all - (long)sizeof(word))
 		return got == all && word == from->word ? 0 : -ECANCELED;
 	return -EFAULT;

@@ -227,8 +227,10 @@ static bool take(struct shm_ep *ep, uint64_t avail)
 			ep->read -= len;
 			return false;
 		}
-		if (unlikely(v == RDS_RX_DONE))
+		if (unlikely(v == RDS_RX_DONE)) {
 			ep->slots[(ep->slot_next - 1) & (ep->slot_cap - 1)].done = true;
+			return !ep->broken; /* its bytes were to be fetched from a process that is no more */
+		}
 	} else if (unlikely(kind != SHM_REC_PAD)) {
 		return bad(ep, "record kind");
 	}
