@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_end.c - how endpoints end (engine/transport/verbs/endpoint.c, keepalive.c): rows E1 to E12, C1 to C9 of docs/verbs-states.md.
+ * test_verbs_end.c - how endpoints end (engine/transport/verbs/endpoint.c, keepalive.c): rows E1 to E12 (but for E11: test_verbs_role.c) and C1 to C9 of
+ * docs/verbs-states.md.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,9 @@
  * (rendezvous.c): rows Q and L of docs/verbs-states.md, and A25.  Who holds the port where it is asked: test_verbs_role.c.
  */
 #include <string.h>
+#include <sys/socket.h>
 
+#include "engine/share.h"
 #include "tests/mock/world.h"
 #include "tests/unit/registry_helper.h"
 
@@ -204,7 +206,7 @@ static struct verbs_answer ask(enum verbs_ask what, uint16_t rds_port, const str
 	return a;
 }
 
-static void bind_port(uint16_t port)
+static uint32_t bind_port(uint16_t port)
 {
 	struct registry *reg = rds_engine_registry();
 	struct in6_addr ip = v4(US);
@@ -213,6 +215,7 @@ static void bind_port(uint16_t port)
 
 	ck_assert_int_eq(registry_sock_add(reg, 12345, 1000, 1000, &idx), 0);
 	ck_assert_int_eq(registry_sock_bind(reg, idx, &ip, port, 0, 0, &got), 0);
+	return idx;
 }
 
 /* L6, L9, L10, at the rendezvous port and at our own. */
@@ -231,6 +234,57 @@ START_TEST(test_l6_l9_l10_locate)
 	a = ask(VERBS_LOCATE, 0, NULL, at);
 	ck_assert_int_eq(a.status, VERBS_REDIRECT);
 	ck_assert_uint_eq(a.listener, rds_verbs.port);
+}
+END_TEST
+
+/* The file of the node's registry, as any process could write to it. */
+static struct reg_file *the_registry(void)
+{
+	void *f = mmap(NULL, sizeof(struct reg_file), PROT_READ | PROT_WRITE, MAP_SHARED,
+		       os_fd(registry_fds(rds_engine_registry())), 0);
+
+	ck_assert_ptr_ne(f, MAP_FAILED);
+	return f;
+}
+
+/* L11: somebody is in the middle of a change, as far as can be seen, and nobody can be let in to look.  Nobody shall believe that no one has it. */
+START_TEST(test_l11_cannot_be_read)
+{
+	uint16_t at = _i ? rds_verbs.port : world.rendezvous;
+	struct reg_file *f = the_registry();
+
+	bind_port(4000);
+	atomic_fetch_add(&f->h.seq, 1);
+	atomic_fetch_xor(&f->h.magic, 1);
+	ck_assert_int_eq(ask(VERBS_LOCATE, 4000, NULL, at).status, VERBS_AGAIN);
+	ck_assert_int_eq(ask(VERBS_LOCATE, 4001, NULL, at).status, VERBS_AGAIN);
+	ck_assert_int_eq(ask(VERBS_LOCATE, 0, NULL, at).status, VERBS_AGAIN);
+	atomic_fetch_xor(&f->h.magic, 1);
+	atomic_fetch_add(&f->h.seq, 1);
+	ck_assert_int_eq(ask(VERBS_LOCATE, 4000, NULL, at).status, VERBS_REDIRECT);
+	ck_assert_int_eq(ask(VERBS_LOCATE, 4001, NULL, at).status, VERBS_NO_PORT);
+	munmap(f, sizeof(*f));
+}
+END_TEST
+
+/* L12, L13: its carrier has left the socket, of which somebody may still have a descriptor; then nobody has. */
+START_TEST(test_l12_l13_nobodys)
+{
+	uint16_t at = _i ? rds_verbs.port : world.rendezvous;
+	int standin = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	struct registry *reg = rds_engine_registry();
+	uint32_t idx = bind_port(4000);
+	struct rds_procid name;
+
+	ck_assert_int_ge(standin, 0);
+	rds_share_name(standin, &name);
+	registry_sock_name(reg, idx, &name);
+	ck_assert_int_eq(ask(VERBS_LOCATE, 4000, NULL, at).status, VERBS_REDIRECT);
+	ck_assert_int_eq(registry_sock_leave(reg, idx, &name), 0);
+	ck_assert_int_eq(ask(VERBS_LOCATE, 4000, NULL, at).status, VERBS_AGAIN);
+	ck_assert_int_eq(ask(VERBS_LOCATE, 4000, NULL, at).status, VERBS_AGAIN);
+	close(standin);
+	ck_assert_int_eq(ask(VERBS_LOCATE, 4000, NULL, at).status, VERBS_NO_PORT);
 }
 END_TEST
 
@@ -320,6 +374,8 @@ static void tests(TCase *t)
 	tcase_add_test(t, test_q3_many);
 	tcase_add_test(t, test_q2_too_many);
 	tcase_add_loop_test(t, test_l6_l9_l10_locate, 0, 2);
+	tcase_add_loop_test(t, test_l11_cannot_be_read, 0, 2);
+	tcase_add_loop_test(t, test_l12_l13_nobodys, 0, 2);
 	tcase_add_loop_test(t, test_l2_to_l8_another_process, 0, 2);
 	tcase_add_test(t, test_a25_of_this_host);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_role.c - which process of a node listens at its rendezvous port (engine/transport/verbs/rendezvous.c): rows N of
+ * test_verbs_role.c - which process of a node listens at its rendezvous port (engine/transport/verbs/rendezvous.c): rows N and E11 of
  * docs/verbs-states.md.
  *
  * The mock's ports are this process's.  Where another process holds the role, a child has its AF_UNIX address, which the kernel takes
@@ -313,8 +313,32 @@ static void be_a_neighbour(int from, int to)
 	child_wait(from);
 }
 
-/* N8: a process of this host has ended, and it may have been the holder: no wait for the next look. */
-START_TEST(test_n8_a_neighbour_ends)
+/* It is what the connection is with: asked for and not answered, or up. */
+static void attempt(struct world_conn *c, const struct neighbour *n)
+{
+	c->id = (struct rds_conn_id){.laddr = v4(US), .faddr = v4(US), .peer = n->id, .peer_slot = n->slot};
+	ck_assert_int_eq(verbs_connect(&rds_verbs.t, &c->id, (struct rds_conn *)(void *)c, 0, &c->ep), 0);
+	c->open = true;
+}
+
+static void come_up(struct world_conn *c, const struct neighbour *n)
+{
+	struct verbs_hello h;
+
+	world_hello(&h, VERBS_CONNECT);
+	h.self = n->id;
+	h.credits = VERBS_CREDITS(0, 8);
+	world_joined_with(c, &h);
+	world_peer_frame(&(struct rds_hdr){0}, NULL, 0); /* on iWARP it must speak first */
+	world_run();
+	ck_assert_uint_eq(c->ups, 1);
+}
+
+/*
+ * N8: a process of this host has ended, and it may have been the holder: no wait for the next look.  A25 with an attempt, E11 with what is
+ * up; whatever says so first, here the peer's device.
+ */
+START_TEST(test_n8_e11_a_neighbour_ends)
 {
 	struct world_conn *c = &world.conn[0];
 	struct neighbour n;
@@ -330,10 +354,13 @@ START_TEST(test_n8_a_neighbour_ends)
 	port_is_free();
 	world_run();
 	ck_assert(!at_the_port());
-	c->id = (struct rds_conn_id){.laddr = v4(US), .faddr = v4(US), .peer = n.id, .peer_slot = n.slot};
-	ck_assert_int_eq(verbs_connect(&rds_verbs.t, &c->id, (struct rds_conn *)(void *)c, 0, &c->ep), 0);
-	c->open = true;
+	if (_i)
+		come_up(c, &n);
+	else
+		attempt(c, &n);
 	child_end(&child, SIGKILL);
+	if (_i)
+		peer_drop_id(&world.peer);
 	world_run(); /* and no time goes by */
 	ck_assert_uint_eq(c->downs, 1);
 	ck_assert(c->gone);
@@ -376,7 +403,7 @@ static void tests(TCase *t)
 	tcase_add_test(t, test_n7_n3_the_next_holder);
 	tcase_add_test(t, test_n4_n5_n2_foreign);
 	tcase_add_loop_test(t, test_n6_cannot_be_had, 0, 3);
-	tcase_add_test(t, test_n8_a_neighbour_ends);
+	tcase_add_loop_test(t, test_n8_e11_a_neighbour_ends, 0, 2);
 	tcase_add_test(t, test_n9_address_goes_last);
 }
 
