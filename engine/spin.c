@@ -6,7 +6,7 @@
  * shorter limit would take every peer that was asleep for one that does not answer.  Where going to sleep and getting up again is
  * dear (emulated or nested machines), what it costs this thread is measured now and then, and it may spin for some times as long.
  * Whether to spin is learnt, too: a spin that brings
- * nothing makes the thread skip the next 1, 2, 4 ... 256 spins, one that succeeds starts over.  A thread that had to wake
+ * nothing makes the thread skip the next 1, 3, 7 ... 255 spins, one that succeeds starts over.  A thread that had to wake
  * its peer gives up the processor at once, so that the peer can run on it; only now and then it stays, in case both are
  * about to be busy with each other.
  *
@@ -24,7 +24,7 @@
 #define SPIN_NS 200000
 #define SPIN_SLEEPS 4 /* as long as so many sleeps cost, if that is more; */
 #define SPIN_NS_MAX 5000000
-#define SPIN_SKIP_MAX 8 /* skip at most 2^8 spins */
+#define SPIN_SKIP_MAX 8 /* skip at most 2^8 - 1 spins */
 #define SPIN_CLOCK_EVERY 16
 #define STAY_MIN 4  /* of 2^4 waits that follow a wake-up of the peer, one spins; */
 #define STAY_MAX 10 /* of 2^10, if that never brings anything */
