@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_end.c - how endpoints end (engine/transport/verbs/endpoint.c, keepalive.c): rows E1 to E12 (but for E11: test_verbs_role.c) and C1 to C9 of
- * docs/verbs-states.md.
+ * test_verbs_end.c - how endpoints end (engine/transport/verbs/endpoint.c, keepalive.c): rows E1 to E12 (E11 is in test_verbs_role.c)
+ * and C1 to C9 of docs/verbs-states.md.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -312,7 +312,7 @@ START_TEST(test_a_thousand_times)
 {
 	unsigned i;
 
-	for (i = 0; i < 300; i++) {
+	for (i = 0; i < 1000; i++) {
 		world.conn[0].ups = world.conn[1].ups = 0;
 		a->downs = b->downs = 0;
 		world_pair();
