@@ -6,7 +6,10 @@
 
 #include <poll.h>
 #include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/unit/registry_helper.h"
 
@@ -491,6 +494,41 @@ void world_begin(enum mock_mode mode)
 	rds_verbs.t.up = &up;
 	world.next = &world.conn[1];
 	world.rendezvous = (uint16_t)rds_options()->cm_port;
+}
+
+static FILE *lines;
+
+void world_listen(void)
+{
+	lines = tmpfile();
+	ck_assert_ptr_nonnull(lines);
+	ck_assert_int_eq(dup2(fileno(lines), 2), 2);
+	rds_log_setup(RDS_LOG_WARN, NULL);
+}
+
+const char *world_said(void)
+{
+	static char text[8192];
+	ssize_t n = pread(fileno(lines), text, sizeof(text) - 1, 0);
+
+	ck_assert_int_ge(n, 0);
+	text[n] = '\0';
+	return text;
+}
+
+void world_said_memlock(const char *what, size_t least, size_t limit)
+{
+	char begin[100], end[100];
+	const char *said = world_said(), *at;
+	char *rest;
+
+	snprintf(begin, sizeof(begin), ": no memory for %s ", what);
+	snprintf(end, sizeof(end), " bytes: the limit of locked memory is %zu bytes: raise it (ulimit -l unlimited,", limit);
+	at = strstr(said, begin);
+	ck_assert_msg(at, "not said: %s, but: %s", begin, said);
+	ck_assert_uint_ge(strtoull(at + strlen(begin), &rest, 10), least);
+	ck_assert_msg(!strncmp(rest, end, strlen(end)), "not said: %s, but: %s", end, rest);
+	ck_assert_ptr_null(strstr(rest, begin));
 }
 
 void world_buffers_out(uint32_t n)

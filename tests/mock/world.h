@@ -132,6 +132,12 @@ void world_peer_frame(const struct rds_hdr *h, const void *bytes, size_t len);
 /* The answer to us that the event carries. */
 struct verbs_answer world_answer_in(const struct rdma_cm_event *ev);
 
+/* From now on the log, warnings too, can be read / all that it said so far. */
+void world_listen(void);
+const char *world_said(void);
+/* It said, once, that there was no memory for this, at least so many bytes of it, what the limit is and how it is raised. */
+void world_said_memlock(const char *what, size_t least, size_t limit);
+
 /* The next message (sequence number: the next), flushed. */
 int world_send(struct world_conn *c, size_t len, uint8_t flags);
 void world_release(void); /* all that is in place */

@@ -5,6 +5,8 @@
  */
 #include <poll.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
 
 #include "tests/mock/world.h"
 
@@ -137,6 +139,18 @@ START_TEST(test_small_devices)
 }
 END_TEST
 
+/* False: it may not be raised. */
+static bool limit_is(rlim_t bytes)
+{
+	struct rlimit l;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_MEMLOCK, &l), 0);
+	l.rlim_cur = bytes;
+	if (bytes > l.rlim_max)
+		l.rlim_max = bytes;
+	return setrlimit(RLIMIT_MEMLOCK, &l) == 0;
+}
+
 /* Less memory than all buffers need: fewer buffers; none at all: an error that says what to do. */
 START_TEST(test_memlock)
 {
@@ -144,9 +158,53 @@ START_TEST(test_memlock)
 	ck_assert_int_eq(world_claim(US), 1);
 	ck_assert_uint_lt(world_dev()->nbufs, 16);
 	ck_assert_uint_ge(world_dev()->nbufs, 8);
+	ck_assert(limit_is(123456));
+	world_listen();
 	world.ours2->memlock = 10000;
 	ck_assert_int_eq(world_claim(US2), -ENOMEM);
 	ck_assert_uint_eq(mock_count(MOCK_CONTEXT), 1);
+	world_said_memlock("receive buffers,", 10001, 123456);
+}
+END_TEST
+
+/* Nor can each connection have its queues. */
+START_TEST(test_memlock_connection)
+{
+	ck_assert_int_eq(world_claim(US), 1);
+	ck_assert(limit_is(123456));
+	world_listen();
+	mock_fail_from(MOCK_rdma_create_qp, 1, ENOMEM);
+	peer_listen(p, THEM, PEER_PORT);
+	ck_assert_int_eq(world_connect(a, US, THEM, PEER_PORT, &(struct rds_procid){{1}}), 0);
+	world_run();
+	ck_assert_uint_eq(a->downs, 1);
+	world_said_memlock("a connection's queues, about", 512, 123456);
+}
+END_TEST
+
+/* Locked memory is named only where it may be the cause: of a limit of 0 the kernel says EPERM; without any there is nothing to raise. */
+START_TEST(test_not_memlock)
+{
+	static const struct {
+		int err;
+		rlim_t limit;
+		const char *says;
+	} t[] = {{EIO, 123456, NULL},
+		 {EINVAL, 0, NULL},
+		 {EPERM, 123456, NULL},
+		 {EPERM, 0, "the limit of locked memory is 0 bytes: raise it"},
+		 {ENOMEM, RLIM_INFINITY, "locked memory is not limited, so the machine or the device has no more"}};
+
+	if (!limit_is(t[_i].limit))
+		return;
+	world_listen();
+	mock_fail_from(MOCK_ibv_reg_mr, 1, t[_i].err);
+	ck_assert_int_eq(world_claim(US), -t[_i].err);
+	if (t[_i].says)
+		ck_assert_ptr_nonnull(strstr(world_said(), t[_i].says));
+	else
+		ck_assert_ptr_null(strstr(world_said(), "locked memory"));
+	ck_assert_ptr_nonnull(strstr(world_said(), "the RDMA device ours cannot be used: "));
 }
 END_TEST
 
@@ -401,6 +459,8 @@ int main(void)
 	tcase_add_loop_test(t, test_start_nth_failure, 0, 40);
 	tcase_add_loop_test(t, test_small_devices, 0, 6);
 	tcase_add_test(t, test_memlock);
+	tcase_add_test(t, test_memlock_connection);
+	tcase_add_loop_test(t, test_not_memlock, 0, 5);
 	t = world_case(s, "ib", world_ib);
 	tests(t);
 	tcase_add_test(t, test_d1_comm_est);

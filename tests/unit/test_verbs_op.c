@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "engine/transport/verbs/op.h"
 #include "tests/mock/world.h"
@@ -666,9 +667,20 @@ START_TEST(test_refused)
 {
 	unsigned n = mock_count(MOCK_MR);
 
+	struct rlimit l;
+
 	region = calloc(1, 4096);
+	ck_assert_int_eq(getrlimit(RLIMIT_MEMLOCK, &l), 0);
+	l.rlim_cur = 123456;
+	ck_assert_int_eq(setrlimit(RLIMIT_MEMLOCK, &l), 0);
+	world_listen();
+	mock_fail(MOCK_ibv_reg_mr, 1, EIO);
+	ck_assert_int_eq(verbs_show(b->ep, region, 4096, &shown), -EIO);
+	ck_assert_str_eq(world_said(), "");
 	mock_fail(MOCK_ibv_reg_mr, 1, ENOMEM);
 	ck_assert_int_eq(verbs_show(b->ep, region, 4096, &shown), -ENOMEM);
+	ck_assert_ptr_nonnull(strstr(world_said(), ": no 4096 bytes more of the program's memory can be locked, "));
+	ck_assert_ptr_nonnull(strstr(world_said(), ": the limit of locked memory is 123456 bytes: raise it (ulimit -l"));
 	mock.copies_on_fork = false;
 	ck_assert_int_eq(verbs_show(b->ep, region, 4096, &shown), -EOPNOTSUPP);
 	ck_assert_uint_eq(mock_count(MOCK_MR), n);

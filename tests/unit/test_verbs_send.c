@@ -5,6 +5,7 @@
 #include <endian.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "tests/mock/world.h"
 
@@ -443,10 +444,22 @@ END_TEST
 /* Memory that cannot be locked is said once it is wanted; the endpoint lives, what fits goes. */
 START_TEST(test_memlock)
 {
+	struct rlimit l;
+
 	world_pair();
+	ck_assert_int_eq(getrlimit(RLIMIT_MEMLOCK, &l), 0);
+	l.rlim_cur = 123456;
+	ck_assert_int_eq(setrlimit(RLIMIT_MEMLOCK, &l), 0);
+	world_listen();
 	ck_assert_int_eq(world_send(a, 100, 0), 0);
+	/* Nor is it said where it is not true, as of a device that has just gone: then it would not be said any more when it is. */
+	mock_fail_from(MOCK_ibv_reg_mr, 1, EIO);
+	ck_assert_int_lt(world_send(a, 1000000, 0), 0);
+	mock_fail(MOCK_ibv_reg_mr, 0, 0);
+	ck_assert_str_eq(world_said(), "");
 	world.ours->memlock = world.ours->registered;
 	ck_assert_int_lt(world_send(a, 1000000, 0), 0);
+	world_said_memlock("messages on their way out,", 1000000, 123456);
 	ck_assert_int_eq(world_send(a, 100, 0), 0);
 	world_run();
 	ck_assert(world_all_came(a, b));

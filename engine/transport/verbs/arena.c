@@ -42,22 +42,41 @@ struct verbs_arena {
 
 /* ---- registering ---- */
 
-void verbs_memlock_help(struct verbs_dev *dev, size_t len)
+/* Where locked memory is the cause: without any limit left it is the device itself, or the machine. */
+const char *verbs_memlock_limit(char text[VERBS_LIMIT])
 {
-	char what[64] = "make the queues of an RDMA device";
-	struct rlimit l = {0};
+	struct rlimit l = {.rlim_cur = RLIM_INFINITY};
 
-	if (dev->helped)
+	getrlimit(RLIMIT_MEMLOCK, &l);
+	if (l.rlim_cur == RLIM_INFINITY)
+		snprintf(text, VERBS_LIMIT, "locked memory is not limited, so the machine or the device has no more");
+	else
+		snprintf(text, VERBS_LIMIT,
+			 "the limit of locked memory is %llu bytes: raise it (ulimit -l unlimited, "
+			 "LimitMEMLOCK=infinity in a systemd unit, memlock in limits.conf)",
+			 (unsigned long long)l.rlim_cur);
+	return text;
+}
+
+/* The kernel's word for a limit of 0 is EPERM. */
+bool verbs_memlock_short(int err)
+{
+	struct rlimit l = {.rlim_cur = RLIM_INFINITY};
+
+	getrlimit(RLIMIT_MEMLOCK, &l);
+	return err == -ENOMEM || (err == -EPERM && !l.rlim_cur);
+}
+
+void verbs_memlock_help(struct verbs_dev *dev, int err, const char *what, size_t len)
+{
+	char limit[VERBS_LIMIT];
+
+	if (dev->helped || !verbs_memlock_short(err))
 		return;
 	dev->helped = true;
-	if (len)
-		snprintf(what, sizeof(what), "register %zu bytes of memory for RDMA", len);
-	getrlimit(RLIMIT_MEMLOCK, &l);
-	rds_error("cannot %s: the limit of locked memory is %llu bytes. Raise it "
-		  "(ulimit -l "
-		  "unlimited, LimitMEMLOCK=infinity in a systemd unit, memlock in limits.conf), or make "
-		  "RDS_PRELOAD_VERBS_BUFFERS or RDS_PRELOAD_VERBS_MEMORY smaller",
-		  what, (unsigned long long)l.rlim_cur);
+	rds_error("%s: no memory for %s %zu bytes: %s, or make RDS_PRELOAD_VERBS_BUFFERS or "
+		  "RDS_PRELOAD_VERBS_MEMORY smaller",
+		  dev->name, what, len, verbs_memlock_limit(limit));
 }
 
 void *verbs_mem_register(struct verbs_dev *dev, size_t len, int access, struct ibv_mr **mr, int *err)
@@ -175,7 +194,7 @@ static int chunk_try(struct verbs_arena *a, size_t len, uint32_t block, struct v
 	if (err && least < len && (a->bytes + least <= a->limit || !a->bytes))
 		err = chunk_new(a, least, block, out);
 	if (err && a->bytes + least <= a->limit) /* it is not our own limit */
-		verbs_memlock_help(a->dev, least);
+		verbs_memlock_help(a->dev, err, "messages on their way out,", least);
 	return err;
 }
 

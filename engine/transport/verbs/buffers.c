@@ -195,7 +195,7 @@ int verbs_bufs_new(struct verbs_dev *dev)
 			break;
 	}
 	if (!dev->recv_mem) {
-		verbs_memlock_help(dev, dev->recv_len);
+		verbs_memlock_help(dev, err, "receive buffers,", dev->recv_len);
 		return err;
 	}
 	if (n < want)
@@ -219,7 +219,7 @@ struct verbs_recv_mem {
 };
 
 /* Without memory for what goes out, peers that are let in would never be answered. */
-static bool leaves_room(struct verbs_dev *dev)
+static int leaves_room(struct verbs_dev *dev)
 {
 	struct ibv_mr *mr;
 	int err;
@@ -227,7 +227,7 @@ static bool leaves_room(struct verbs_dev *dev)
 
 	if (mem)
 		verbs_mem_release(mem, SEND_ROOM, mr);
-	return mem != NULL;
+	return mem ? 0 : err;
 }
 
 static int more_memory(struct verbs_dev *dev, struct verbs_recv_mem *m, uint32_t n)
@@ -238,10 +238,10 @@ static int more_memory(struct verbs_dev *dev, struct verbs_recv_mem *m, uint32_t
 	m->mem = verbs_mem_register(dev, m->len, IBV_ACCESS_LOCAL_WRITE, &m->mr, &err);
 	if (!m->mem)
 		return err;
-	if (leaves_room(dev))
-		return 0;
-	verbs_mem_release(m->mem, m->len, m->mr);
-	return -ENOMEM;
+	err = leaves_room(dev);
+	if (err)
+		verbs_mem_release(m->mem, m->len, m->mr);
+	return err;
 }
 
 /* A step; near the limit of locked memory what can be had of it, as long as somebody is helped by that. */

@@ -273,8 +273,7 @@ static uint32_t set_aside(struct verbs_ep *ep)
 
 static void refused(struct verbs_dev *dev, int err)
 {
-	if (err != -ENOBUFS)
-		verbs_memlock_help(dev, VERBS_OWN * VERBS_BUF_SMALL);
+	verbs_memlock_help(dev, err, "a connection's receive buffers,", VERBS_OWN * VERBS_BUF_SMALL);
 	if (!atomic_exchange(&dev->full, true))
 		rds_warn("%s: no receive buffers for another connection: it is refused. "
 			 "RDS_PRELOAD_VERBS_BUFFERS and the limit of locked memory say how many there can be "

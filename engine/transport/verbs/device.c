@@ -112,10 +112,10 @@ static int own_number(int *fd, bool nonblocking)
 }
 
 /* As long as it should be; if there is no memory for that, as long as it can be. */
-static struct ibv_cq *cq_new(struct verbs_dev *dev, const struct ibv_device_attr *attr)
+static int cq_new(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 {
 	uint32_t want = verbs_bufs_most(dev) + CQ_SENDS, max = (uint32_t)attr->max_cqe;
-	struct ibv_cq *cq;
+	int err;
 
 	if (want < CQ_ENTRIES)
 		want = CQ_ENTRIES;
@@ -123,10 +123,15 @@ static struct ibv_cq *cq_new(struct verbs_dev *dev, const struct ibv_device_attr
 		want = max;
 	for (;; want /= 2) {
 		errno = 0;
-		cq = vb.ibv_create_cq(dev->ctx, (int)want, dev, dev->channel, 0);
-		if (cq || errno != ENOMEM || want / 2 < CQ_FEWEST)
-			return cq;
+		dev->cq = vb.ibv_create_cq(dev->ctx, (int)want, dev, dev->channel, 0);
+		if (dev->cq)
+			return 0;
+		if (errno != ENOMEM || want / 2 < CQ_FEWEST)
+			break;
 	}
+	err = errno ? -errno : -ENOMEM;
+	verbs_memlock_help(dev, err, "a completion queue, about", want * VERBS_CQ_ENTRY);
+	return err;
 }
 
 /* A completion queue that overflows is of no more use: what may be received at a time leaves sends their part of it. */
@@ -160,6 +165,7 @@ void verbs_dev_share(struct verbs_dev *dev)
 static int queues_new(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 {
 	struct ibv_srq_init_attr srq = {.attr = {.max_wr = verbs_bufs_most(dev), .max_sge = 1}};
+	int err;
 
 	if (!dev->caps.srq)
 		return -EOPNOTSUPP;
@@ -167,10 +173,11 @@ static int queues_new(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 	dev->pd = vb.ibv_alloc_pd(dev->ctx);
 	if (dev->pd)
 		dev->channel = vb.ibv_create_comp_channel(dev->ctx);
-	if (dev->channel)
-		dev->cq = cq_new(dev, attr);
-	if (!dev->cq)
-		return errno ? -errno : -ENOMEM;
+	err = dev->channel ? cq_new(dev, attr) : errno ? -errno : -ENOMEM;
+	if (!dev->pd) /* it is a page of the device's */
+		verbs_memlock_help(dev, err, "a protection domain, about", 4096);
+	if (err)
+		return err;
 	cq_limits_buffers(dev);
 	verbs_dev_share(dev);
 	if (dev->caps.credits)
@@ -181,7 +188,9 @@ static int queues_new(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 	dev->srq = vb.ibv_create_srq(dev->pd, &srq);
 	if (dev->srq)
 		return 0;
-	return !errno ? -ENOMEM : errno == ENOSYS ? -EOPNOTSUPP : -errno;
+	err = !errno ? -ENOMEM : errno == ENOSYS ? -EOPNOTSUPP : -errno;
+	verbs_memlock_help(dev, err, "a shared receive queue, about", srq.attr.max_wr * VERBS_SRQ_ENTRY);
+	return err;
 }
 
 static int dev_open(struct verbs_dev *dev)
@@ -193,8 +202,6 @@ static int dev_open(struct verbs_dev *dev)
 		return err;
 	find_caps(dev, &attr);
 	err = queues_new(dev, &attr);
-	if (err == -ENOMEM)
-		verbs_memlock_help(dev, 0);
 	if (!err)
 		err = verbs_bufs_new(dev);
 	if (!err)

@@ -30,8 +30,8 @@ int verbs_keepalive_open(struct verbs_dev *dev)
 	if (dev->caps.sink_needs_write)
 		access |= IBV_ACCESS_REMOTE_WRITE;
 	dev->probed = verbs_mem_register(dev, sizeof(*dev->probed), access, &dev->probed_mr, &err);
-	if (err == -ENOMEM)
-		verbs_memlock_help(dev, sizeof(*dev->probed));
+	if (err)
+		verbs_memlock_help(dev, err, "what peers read to see that we live,", sizeof(*dev->probed));
 	return err;
 }
 

@@ -70,10 +70,11 @@ int verbs_qp_create(struct verbs_ep *ep)
 		attr.cap.max_send_wr = dev->caps.sq;
 		attr.cap.max_send_sge = 2;
 	}
-	if (err == -ENOMEM)
-		verbs_memlock_help(dev, 0);
-	if (err)
+	if (err) {
+		verbs_memlock_help(dev, err, "a connection's queues, about",
+				   dev->caps.sq * VERBS_SQ_ENTRY + own * VERBS_SRQ_ENTRY);
 		return err;
+	}
 	dev->caps.max_inline = max_inline;
 	ep->qp = ep->cm->qp;
 	ep->qpn = ep->qp->qp_num;

@@ -32,12 +32,12 @@ static bool copies_on_fork(void)
 
 static void refused(struct verbs_dev *dev, size_t len, int err)
 {
-	if (err == -ENOMEM)
-		rds_warn_once(
-			"%s: no %zu bytes more of the program's memory can be locked, so the library's threads carry "
-			"out RDMA "
-			"operations on it: raise the limit of locked memory (ulimit -l), if they are to be faster",
-			dev->name, len);
+	char limit[VERBS_LIMIT];
+
+	if (verbs_memlock_short(err))
+		rds_warn_once("%s: no %zu bytes more of the program's memory can be locked, so the library's threads "
+			      "carry out RDMA operations on it, which is slower: %s",
+			      dev->name, len, verbs_memlock_limit(limit));
 	else
 		rds_debug("%s: a region of %zu bytes cannot be registered: %s", dev->name, len, strerror(-err));
 }

@@ -82,8 +82,15 @@ bool verbs_arena_short(struct verbs_arena *a);
 void verbs_arena_free(struct verbs_arena *a); /* every block has been given back */
 /* Page-aligned memory that no child shares, registered; NULL + *err. */
 void *verbs_mem_register(struct verbs_dev *dev, size_t len, int access, struct ibv_mr **mr, int *err);
-void verbs_memlock_help(struct verbs_dev *dev,
-			size_t len); /* that failed for good (0: a queue): what can be done, once */
+/* That failed for good: if memory is the cause, how much was wanted and what can be done, once for each device. */
+void verbs_memlock_help(struct verbs_dev *dev, int err, const char *what, size_t len);
+bool verbs_memlock_short(int err);
+#define VERBS_LIMIT 192
+const char *verbs_memlock_limit(char text[VERBS_LIMIT]); /* ... and how to raise it */
+/* What queues take of locked memory an entry, about: each driver has its own. */
+#define VERBS_CQ_ENTRY 64u
+#define VERBS_SRQ_ENTRY 32u
+#define VERBS_SQ_ENTRY 128u
 void verbs_mem_release(void *mem, size_t len, struct ibv_mr *mr);
 
 /* ---- devices (device.c) ---- */
