@@ -106,7 +106,9 @@ static int give_rest(const struct away_call *c, struct msghdr *msg)
 		memcpy(msg->msg_control, c->out_control, control);
 	msg->msg_controllen = control;
 	msg->msg_flags = a->flags;
-	if (msg->msg_name) {
+	if (msg->msg_name && !a->name_len) {
+		rds_recv_no_name(msg);
+	} else if (msg->msg_name) {
 		memcpy(msg->msg_name, c->out_name, a->name_len < msg->msg_namelen ? a->name_len : msg->msg_namelen);
 		msg->msg_namelen = a->name_len;
 	}

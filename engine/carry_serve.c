@@ -90,6 +90,14 @@ static void serve_send(struct rds_carry *c, const struct rds_share_call *call, s
 	full_is_shown(c);
 }
 
+/* What we tell programs of our own age of a notification's sender; how old the holder is, it knows itself. */
+static bool nobody(const void *name)
+{
+	static const struct sockaddr_in none = {.sin_family = AF_INET};
+
+	return !memcmp(name, &none, sizeof(none));
+}
+
 static void serve_recv(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r)
 {
 	const struct rds_share_request *q = &call->req;
@@ -120,7 +128,8 @@ static void serve_recv(struct rds_carry *c, const struct rds_share_call *call, s
 		return;
 	r->a.data_len = r->a.result < (int64_t)room ? (uint32_t)r->a.result : room; /* MSG_TRUNC may say more */
 	r->a.control_len = (uint32_t)msg.msg_controllen;
-	r->a.name_len = q->has_name && msg.msg_namelen <= RDS_SHARE_NAME ? (uint32_t)msg.msg_namelen : 0;
+	if (q->has_name && msg.msg_namelen <= RDS_SHARE_NAME && !nobody(r->name))
+		r->a.name_len = (uint32_t)msg.msg_namelen;
 	r->a.flags = msg.msg_flags;
 }
 

@@ -325,11 +325,8 @@ void rds_numbers_read(void)
 	atomic_store(&numbers_read, true);
 }
 
-/*
- * A notification has no sender.  Programs from before the kernel said so by a length of 0 end if it is below that of an address; they
- * are known by their ways.
- */
-static void no_name(struct msghdr *msg)
+/* Programs from before the kernel said so by a length of 0 end if it is below that of an address; they are known by their ways. */
+void rds_recv_no_name(struct msghdr *msg)
 {
 	struct sockaddr_in none = {.sin_family = AF_INET};
 	enum rds_abi_epoch epoch = rds_abi_epoch();
@@ -362,7 +359,7 @@ static ssize_t deliver_cong(struct rds_sock *sk, int fd, struct msghdr *msg)
 	rds_sock_lower(sk, fd);
 	msg->msg_controllen = out.used;
 	msg->msg_flags = out.flags;
-	no_name(msg);
+	rds_recv_no_name(msg);
 	return 0;
 }
 
@@ -379,7 +376,7 @@ static ssize_t deliver_reports(struct rds_sock *sk, int fd, struct msghdr *msg)
 	rds_sock_lower(sk, fd);
 	msg->msg_controllen = out.used;
 	msg->msg_flags = out.flags;
-	no_name(msg);
+	rds_recv_no_name(msg);
 	return 0;
 }
 

@@ -100,10 +100,8 @@ static ssize_t recv_msg(struct rds_sock *sk, int fd, struct msghdr *user, int fl
 	rc = rc ? rc : user_iov(msg.msg_iov, msg.msg_iovlen, NULL);
 	if (rc)
 		return rc;
-	if (msg.msg_name) {
+	if (msg.msg_name) /* with the caller's length, which a notification may keep */
 		msg.msg_name = &name;
-		msg.msg_namelen = sizeof(name);
-	}
 	msg.msg_flags = 0;
 	rc = recv_engine(sk, fd, &msg, flags);
 	if (rc < 0)

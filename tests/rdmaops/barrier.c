@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * barrier.c [-L LEVEL] A0|A1|A2|B1|B2|C|D - a program of 2007-8, as each revision of the interface would have it written.
+ * barrier.c [-n] [-L LEVEL] A0|A1|A2|B1|B2|C|D - a program of 2007-8, as each revision of the interface would have it written.
  *
  * Two processes as in rds-stress: one asks with a region, the other answers by RDMA with a message behind it and learns from
  * RDS_BARRIER (A, B) or a notification (B2, C, D) that its buffers are free.  Only what programs of that age did is done, with
- * the structures of that age, since it is from them that the library must tell which age it is.
+ * the structures of that age, since it is from them that the library must tell which age it is.  -n: it also looks the numbers
+ * up in /proc first, as they all did before 2009.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -253,27 +254,50 @@ static void take_note(const struct cmsghdr *c, struct came *m)
 	m->status = (int)(age == D ? w[2] : w[1]);
 }
 
+static bool looks_up;
+static const socklen_t rooms[] = {sizeof(struct sockaddr_in), 8, sizeof(struct sockaddr_in6), 0, 128};
+
+/*
+ * A notification has no sender.  Old programs, which are those that call RDS_BARRIER or look the numbers up, keep an address's length all
+ * the same, as kernels left it before they said 0.
+ */
+static void name_is(const unsigned char *name, socklen_t room, socklen_t len, bool note)
+{
+	struct sockaddr_in none = {.sin_family = AF_INET};
+	bool old = age <= B2 || looks_up;
+	socklen_t kept = note && !old ? 0 : room < sizeof(none) ? room : sizeof(none), i;
+
+	expect(len, note ? kept : sizeof(none), "the length of a name, of %u given, of a %s", room,
+	       note ? "notification" : "message");
+	expect_bytes(name, note ? &none : &peer, kept, "the name");
+	for (i = kept; i < 128; i++)
+		check(name[i] == 0xee, "byte %u of a name, of %u given, was written to", i, room);
+}
+
 /* The next thing that comes. */
 static struct came next(const char *what)
 {
+	static unsigned calls;
 	double until = seconds() + deadline();
+	_Alignas(8) unsigned char name[128];
 	_Alignas(8) unsigned char control[256];
 	struct pollfd p = {.fd = fd, .events = POLLIN};
-	struct sockaddr_in from;
 	struct cmsghdr *c;
 	ssize_t n;
 
 	for (;;) {
 		struct came m = {.len = 0};
 		struct iovec iov = {m.body, sizeof(m.body)};
-		struct msghdr h = {.msg_name = &from,
-				   .msg_namelen = sizeof(from),
+		socklen_t room = rooms[calls++ % (sizeof(rooms) / sizeof(rooms[0]))];
+		struct msghdr h = {.msg_name = name,
+				   .msg_namelen = room,
 				   .msg_iov = &iov,
 				   .msg_iovlen = 1,
 				   .msg_control = control,
 				   .msg_controllen = sizeof(control)};
 
 		check(seconds() < until, "%s: nothing came within %.0f s", what, deadline());
+		memset(name, 0xee, sizeof(name));
 		n = recvmsg(fd, &h, MSG_DONTWAIT);
 		if (n < 0) {
 			check(errno == EAGAIN, "recvmsg: %m");
@@ -291,6 +315,7 @@ static struct came next(const char *what)
 				fail("a control message of level %d, expected %d", c->cmsg_level, level);
 		}
 		m.letter = n > 0;
+		name_is(name, room, h.msg_namelen, m.note);
 		if (m.letter || m.note)
 			return m;
 	}
@@ -452,6 +477,7 @@ static void arm_ahead(void)
 	uint64_t mark = GARBAGE;
 
 	check(fcntl(fd, F_SETFL, O_NONBLOCK) == 0, "fcntl: %m");
+	readable(0); /* the first poll since the peer's congestion map came tells of that, once, as the kernel's */
 	expect(barrier(last_id + 1, false, &mark), -EAGAIN, "BARRIER for an id to come, with O_NONBLOCK");
 	check(mark == last_id, "the mark with EAGAIN: expected %llu, came %llu", (unsigned long long)last_id,
 	      (unsigned long long)mark);
@@ -593,15 +619,37 @@ static void side(bool asks, int pipe_fd)
 	check((asks ? read(pipe_fd, &c, 1) : write(pipe_fd, &c, 1)) == 1, "the other side has ended");
 }
 
+/* ... to the end, as they did. */
+static int number_in(const char *path)
+{
+	int file = open(path, O_RDONLY), n = 0;
+	char text[64];
+	ssize_t got;
+
+	check(file >= 0, "%s: %m", path);
+	for (; (got = read(file, text + n, sizeof(text) - 1 - (size_t)n)) > 0; n += (int)got)
+		;
+	text[n] = '\0';
+	close(file);
+	return (int)strtol(text, NULL, 0);
+}
+
 int main(int argc, char **argv)
 {
 	int c, status, both[2];
 	pid_t pid;
 
-	while ((c = getopt(argc, argv, "L:")) != -1) {
-		if (c != 'L')
+	while ((c = getopt(argc, argv, "nL:")) != -1) {
+		if (c == 'n')
+			looks_up = true;
+		else if (c == 'L')
+			level = (int)strtol(optarg, NULL, 0);
+		else
 			return 2;
-		level = (int)strtol(optarg, NULL, 0);
+	}
+	if (looks_up) {
+		expect(number_in("/proc/sys/net/rds/pf_rds"), 21, "pf_rds");
+		expect(number_in("/proc/sys/net/rds/sol_rds"), 276, "sol_rds");
 	}
 	for (age = A0; age <= D && (optind + 1 != argc || strcmp(ages[age], argv[optind])); age++)
 		;
