@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -271,6 +272,24 @@ void agent_end(struct agent *a)
 	close(a->chan);
 	munmap(a->board, sizeof(*a->board));
 	free(a);
+}
+
+bool agent_can_stop(void)
+{
+	return !same_process && !getenv("RDMAOPS_HELD");
+}
+
+void agent_stop(struct agent *a)
+{
+	int status;
+
+	check(kill(a->pid, SIGSTOP) == 0 && waitpid(a->pid, &status, WUNTRACED) == a->pid && WIFSTOPPED(status),
+	      "the other side %u cannot be stopped: %m", a->number);
+}
+
+void agent_go_on(struct agent *a)
+{
+	check(kill(a->pid, SIGCONT) == 0, "the other side %u cannot go on: %m", a->number);
 }
 
 uint64_t agent_region(struct agent *a, uint64_t off, uint64_t len, uint64_t flags)

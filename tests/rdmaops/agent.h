@@ -73,6 +73,10 @@ void agent_ask(struct agent *a, const struct agent_cmd *cmd); /* without waiting
 long agent_answer(struct agent *a);
 long agent_do(struct agent *a, const struct agent_cmd *cmd);
 void agent_end(struct agent *a);
+/* Nothing of it runs meanwhile, the library's threads neither.  A process only, with sockets of its own. */
+bool agent_can_stop(void);
+void agent_stop(struct agent *a);
+void agent_go_on(struct agent *a);
 
 #define AGENT(a, which, ...) agent_do(a, &(struct agent_cmd){.what = (which), ##__VA_ARGS__})
 

@@ -84,6 +84,21 @@ static void whole_pages(void)
 	end();
 }
 
+static int add_one(uint64_t cookie, uint64_t remote, void *old, uint64_t with_token)
+{
+	struct atomic72 args = {.cookie = cookie,
+				.local_addr = (uintptr_t)old,
+				.remote_addr = remote,
+				.u = {1},
+				.flags = F_NOTIFY | F_SILENT,
+				.token = with_token};
+	struct out o;
+
+	out_begin(&o, &a->name[0], NULL, 0);
+	out_cmsg(&o, CMSG_FADD, &args, sizeof(args));
+	return out_send(&o, b->fd, 0);
+}
+
 /* Good ones and bad ones mixed without waiting: each bad one costs itself. */
 static void mixed(void)
 {
@@ -118,6 +133,43 @@ static void mixed(void)
 		expect(*(unsigned *)(void *)a->board->body, i, "which message comes (those of bad operations do not)");
 		expect_bytes(a->board->area + i * 64, p + i * 64, 64, "write %u", i);
 	}
+	end();
+}
+
+/*
+ * The memory that a read or an atomic was to fill is gone when the answer comes: no fault of the other side's, so another status says so.
+ * What they did there is done, and all else goes on.
+ */
+static void own_memory(void)
+{
+	unsigned char *mine;
+	uint64_t cookie;
+	struct vec v;
+	struct op op;
+
+	if (!agent_can_stop()) {
+		skip("the other side must stand still meanwhile");
+		return;
+	}
+	begin();
+	mine = pages(PAGE);
+	works(agent_region(a, PAGE, PAGE, F_WRITE), "before");
+	AGENT(a, AGENT_FILL, .len = PAGE, .key = 9);
+	cookie = agent_region(a, 0, PAGE, F_WRITE); /* no device knows it */
+	v = (struct vec){(uintptr_t)mine, 64};
+	op = (struct op){.cookie = cookie, .flags = F_NOTIFY | F_SILENT, .token = ++token, .local = &v, .nr_local = 1};
+	agent_stop(a);
+	expect(send_op(&op), 0, "a read");
+	expect(add_one(cookie, 8, mine + 128, ++token), 0, "fetch and add");
+	check(mprotect(mine, PAGE, PROT_NONE) == 0, "mprotect: %m");
+	agent_go_on(a);
+	expect_status(b, token - 1, ST_OTHER, "a read into memory that is gone");
+	expect_status(b, token, ST_OTHER, "fetch and add, whose old value has no place any more");
+	pattern(p, 64, 9);
+	p[8]++;
+	expect_bytes(agent_memory(a, 0, 64), p, 64, "the owner's memory");
+	munmap(mine - PAGE, 3 * PAGE);
+	works(cookie, "after operations whose own memory was gone");
 	end();
 }
 
@@ -208,7 +260,8 @@ static void taken(void)
 }
 
 static const struct test_case cases[] = {
-	{"bad-keys", bad_keys}, {"whole-pages", whole_pages}, {"mixed", mixed}, {"refused", refused}, {"taken", taken},
+	{"bad-keys", bad_keys},	    {"whole-pages", whole_pages}, {"mixed", mixed},
+	{"own-memory", own_memory}, {"refused", refused},	  {"taken", taken},
 };
 
 int main(int argc, char **argv)

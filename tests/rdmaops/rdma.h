@@ -205,6 +205,9 @@ struct test_case {
 	void (*run)(void);
 };
 
+/* By a case that cannot be run here, which returns then.  A program all of whose cases did so ends with 77. */
+__attribute__((format(printf, 1, 2))) void skip(const char *why, ...);
+
 /* argv: names of cases (none: all), --list, -l (the other side is a thread of this process), -p (a device pins memory). */
 extern bool same_process, pinned;
 int cases_main(int argc, char **argv, const struct test_case *c, unsigned n);
