@@ -16,6 +16,7 @@
 struct other {
 	struct box *box[AGENT_SOCKS];
 	unsigned char *area;
+	size_t area_len;
 	struct agent_board *board;
 	uint64_t token;
 };
@@ -119,6 +120,18 @@ static long fork_filling(unsigned char *at, size_t len, uint64_t key)
 	return status;
 }
 
+static long other_area(struct other *o, size_t len, int fd)
+{
+	void *area = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (area == MAP_FAILED)
+		return -errno;
+	munmap(o->area, o->area_len);
+	o->area = area;
+	o->area_len = len;
+	return 0;
+}
+
 static long obey(struct other *o, const struct agent_cmd *c, struct agent_answer *ans)
 {
 	int fd = o->box[c->sock] ? o->box[c->sock]->fd : -1;
@@ -152,6 +165,8 @@ static long obey(struct other *o, const struct agent_cmd *c, struct agent_answer
 		return mmap(at, c->len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at
 			       ? 0
 			       : -errno;
+	case AGENT_AREA:
+		return other_area(o, c->len, (int)c->key);
 	case AGENT_DISCARD:
 		return madvise(at, c->len, MADV_DONTNEED) ? -errno : 0;
 	case AGENT_FORK:
@@ -174,7 +189,7 @@ static void *other_side(void *arg)
 {
 	struct agent *a = arg;
 	struct agent_answer ans = {.result = 0};
-	struct other o = {.area = pages(AREA), .board = a->board};
+	struct other o = {.area = pages(AREA), .area_len = AREA, .board = a->board};
 	struct agent_cmd c;
 	unsigned i;
 
@@ -191,7 +206,7 @@ static void *other_side(void *arg)
 			close(o.box[i]->fd);
 			box_free(o.box[i]);
 		}
-	munmap(o.area, AREA);
+	munmap(o.area, o.area_len);
 	return NULL;
 }
 

@@ -31,6 +31,7 @@ enum agent_what {
 	AGENT_UNMAP,	   /* off, len */
 	AGENT_PROTECT,	   /* off, len, flags: PROT_* */
 	AGENT_MAP,	   /* off, len: other memory there */
+	AGENT_AREA,	   /* len, key: its memory is that of this descriptor from now on */
 	AGENT_DISCARD,	   /* off, len: MADV_DONTNEED */
 	AGENT_FORK,	   /* off, len, key: a child fills that, and ends */
 	AGENT_CLOSE,	   /* sock */
