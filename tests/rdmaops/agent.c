@@ -175,6 +175,8 @@ static long obey(struct other *o, const struct agent_cmd *c, struct agent_answer
 		box_free(o->box[c->sock]);
 		o->box[c->sock] = NULL;
 		return close(fd) ? -errno : 0;
+	case AGENT_RCVBUF:
+		return setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &(int){(int)c->len}, sizeof(int)) ? -errno : 0;
 	case AGENT_WRITE:
 		return write_one(o, c);
 	case AGENT_FADD:

@@ -35,6 +35,7 @@ enum agent_what {
 	AGENT_DISCARD,	   /* off, len: MADV_DONTNEED */
 	AGENT_FORK,	   /* off, len, key: a child fills that, and ends */
 	AGENT_CLOSE,	   /* sock */
+	AGENT_RCVBUF,	   /* len */
 	AGENT_WRITE,	   /* off, len to cookie, remote at `to` -> status */
 	AGENT_FADD,	   /* count times flags to cookie, remote at `to`; old values at off */
 	AGENT_END,
