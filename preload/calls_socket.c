@@ -76,8 +76,8 @@ static int socket_rds(int domain, int type, int protocol)
 
 	rds_libc_init();
 	rds_process_init();
-	if (rds_engine_foreign())
-		rds_fds_forget();
+	if (rds_fds_on())
+		(void)rds_fds_mine();
 	rds_inside_enter();
 	if (domain != PF_RDS_NUMBER)
 		type = (type & ~TYPE_MASK) | SOCK_SEQPACKET;

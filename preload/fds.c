@@ -27,17 +27,11 @@
 _Atomic bool rds_fds_active;
 _Atomic(struct fds_chunk *) rds_fds_root[FDS_CHUNKS];
 
-static _Atomic pid_t fds_owner; /* the process whose numbers these are */
 static _Atomic int fds_top;
 
 static inline struct rds_sock *fds_sock(uintptr_t word)
 {
 	return word < FDS_MARKS ? NULL : (struct rds_sock *)(word & ~(uintptr_t)FDS_CLOSING);
-}
-
-static pid_t fds_getpid(void)
-{
-	return (pid_t)syscall(SYS_getpid); /* libc's may be somebody's wrapper */
 }
 
 /* What was taken out of a word: its reference goes back. */
@@ -127,7 +121,7 @@ void rds_fds_init(void)
 	rds_hook_left = held_left;
 }
 
-/* ---- whose table is it ---- */
+/* ---- a forked child ---- */
 
 void rds_fds_forget(void)
 {
@@ -143,17 +137,10 @@ void rds_fds_forget(void)
 				atomic_store_explicit(&chunk->word[i], FDS_INHERITED, memory_order_relaxed);
 		}
 	}
-	atomic_store(&fds_owner, fds_getpid());
+	rds_fds_own();
 	rds_fds_held.n = 0; /* references on the parent's sockets */
 	rds_inside = (struct rds_inside){.live = rds_inside.live};
 	rds_engine_forget();
-}
-
-bool rds_fds_mine(void)
-{
-	if (rds_engine_foreign())
-		rds_fds_forget();
-	return fds_getpid() == atomic_load_explicit(&fds_owner, memory_order_relaxed);
 }
 
 /* ---- looking up ---- */
@@ -338,7 +325,7 @@ int rds_fds_install(int fd, struct rds_sock *sk)
 		rds_sock_number_closed(sk);
 		return -EMFILE;
 	}
-	atomic_store(&fds_owner, fds_getpid());
+	rds_fds_own();
 	atomic_store(&rds_fds_active, true);
 	fds_drop(atomic_exchange(word, (uintptr_t)sk));
 	return 0;
@@ -369,7 +356,7 @@ static int fds_foreign(int fd)
 	rds_libc_init();
 	rds_process_init(); /* whoever it forks has it, too */
 	if (!rds_fds_on()) {
-		atomic_store(&fds_owner, fds_getpid());
+		rds_fds_own();
 		atomic_store(&rds_fds_active, true);
 	}
 	fds_drop(atomic_exchange(word, FDS_INHERITED));

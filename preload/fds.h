@@ -227,6 +227,7 @@ void rds_fds_closed(unsigned first, unsigned last);
  * (_Fork, raw clone) is put in order on the way.
  */
 bool rds_fds_mine(void);
+void rds_fds_own(void); /* it is this process's */
 /* In a child with a copy of our memory: all sockets become inherited numbers, the engine is forgotten. */
 void rds_fds_forget(void);
 

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * fds_owner.c - whose table of numbers is this?  This process's, its parent's (a child that no fork handler has seen), or that of the process whose
+ * memory this one shares (vfork).
+ *
+ * The kernel wipes a page at fork, and so tells the first from the second, as it does for the engine (engine.c); a process that only holds sockets of
+ * others has no engine, so the table has a page of its own.  The process number tells the third.
+ */
+#include "fds.h"
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
+
+static _Atomic pid_t owner;		  /* the process whose numbers these are */
+static _Atomic(_Atomic bool *) fds_alive; /* on the wiped page */
+
+static pid_t own_pid(void)
+{
+	return (pid_t)syscall(SYS_getpid); /* libc's may be somebody's wrapper */
+}
+
+/* Without one (no memory, an old kernel) such a child of a mere holder is taken for one that shares memory. */
+static _Atomic bool *make_page(void)
+{
+	size_t len = (size_t)sysconf(_SC_PAGESIZE);
+	_Atomic bool *page = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *none = NULL;
+
+	if (page == MAP_FAILED)
+		return NULL;
+	if (madvise((void *)(uintptr_t)page, len, MADV_WIPEONFORK) ||
+	    !atomic_compare_exchange_strong(&fds_alive, &none, page)) {
+		munmap((void *)(uintptr_t)page, len);
+		return none;
+	}
+	return page;
+}
+
+void rds_fds_own(void)
+{
+	_Atomic bool *page = atomic_load(&fds_alive);
+
+	if (!page)
+		page = make_page();
+	if (page)
+		atomic_store(page, true);
+	atomic_store(&owner, own_pid());
+}
+
+bool rds_fds_mine(void)
+{
+	_Atomic bool *page = atomic_load_explicit(&fds_alive, memory_order_relaxed);
+
+	if (rds_engine_foreign() || (page && !atomic_load_explicit(page, memory_order_relaxed)))
+		rds_fds_forget();
+	return own_pid() == atomic_load_explicit(&owner, memory_order_relaxed);
+}
