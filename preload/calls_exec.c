@@ -6,7 +6,8 @@
  * A child of vfork() or posix_spawn() leaves nothing: the process whose memory it shares goes on carrying them.  That process only has to
  * know that others may have its sockets.
  *
- * What libc calls inside itself (system(), popen()) passes no wrapper; those start shells, and their sockets stay with this process.
+ * What libc calls inside itself passes no wrapper and no atfork handler: where it starts a program (system(), popen(), wordexp()), the name of that
+ * is wrapped.
  */
 #include "fds.h"
 
@@ -166,15 +167,48 @@ int execle(const char *path, const char *arg, ...)
 int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attr,
 		char *const argv[], char *const envp[])
 {
-	if (unlikely(rds_fds_on()))
-		rds_engine_spreads();
+	rds_process_spreads();
 	return rds_real.posix_spawn(pid, path, actions, attr, argv, envp);
 }
 
 int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attr,
 		 char *const argv[], char *const envp[])
 {
-	if (unlikely(rds_fds_on()))
-		rds_engine_spreads();
+	rds_process_spreads();
 	return rds_real.posix_spawnp(pid, file, actions, attr, argv, envp);
+}
+
+int pidfd_spawn(int *pidfd, const char *path, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attr,
+		char *const argv[], char *const envp[])
+{
+	rds_process_spreads();
+	return rds_real.pidfd_spawn(pidfd, path, actions, attr, argv, envp);
+}
+
+int pidfd_spawnp(int *pidfd, const char *file, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attr,
+		 char *const argv[], char *const envp[])
+{
+	rds_process_spreads();
+	return rds_real.pidfd_spawnp(pidfd, file, actions, attr, argv, envp);
+}
+
+int system(const char *command)
+{
+	if (command) /* else it asks for a shell, and starts none */
+		rds_process_spreads();
+	return rds_real.system(command);
+}
+
+FILE *popen(const char *command, const char *mode)
+{
+	rds_process_spreads();
+	return rds_real.popen(command, mode);
+}
+
+/* It has the shell expand $(commands). */
+int wordexp(const char *words, wordexp_t *to, int flags)
+{
+	if (!(flags & WRDE_NOCMD))
+		rds_process_spreads();
+	return rds_real.wordexp(words, to, flags);
 }

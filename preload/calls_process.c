@@ -4,13 +4,16 @@
  *
  * A forked child has a copy of our memory but neither our threads nor a right to our connections: its handler turns all
  * RDS sockets into inherited numbers and forgets the engine; the next socket() starts a fresh one.  Children that no
- * handler sees (_Fork, raw clone) are noticed at their first call on an RDS number; children that share our memory
+ * handler sees (_Fork, clone) notice it themselves, at their first call on an RDS number; children that share our memory
  * (vfork) must not change anything in it (rds_fds_mine).  exec is calls_exec.c's.
+ *
+ * The parent has to know as well that somebody else may have its sockets: from the handler, or from the wrapper of what starts the child.
  */
 #include "fds.h"
 
 #include "engine/os.h"
 
+#include <stdarg.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -72,6 +75,48 @@ void rds_process_init(void)
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 	pthread_once(&once, process_start);
+}
+
+/* errno stays.  A signal handler may come here: _Fork() is for them. */
+void rds_process_spreads(void)
+{
+	int saved = errno;
+
+	if (likely(!rds_fds_on()))
+		return;
+	if (rds_fds_mine()) {
+		rds_inside_enter();
+		rds_engine_spreads();
+		rds_inside_leave();
+	} else {
+		atomic_store(&rds_spread, true); /* of the process that we share our memory with */
+	}
+	errno = saved;
+}
+
+pid_t _Fork(void)
+{
+	rds_process_spreads();
+	return rds_real._Fork();
+}
+
+/* Threads share the table of numbers. */
+int clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
+{
+	const int more = CLONE_PARENT_SETTID | CLONE_PIDFD | CLONE_SETTLS | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID;
+	void *parent_tid = NULL, *tls = NULL, *child_tid = NULL;
+	va_list ap;
+
+	if (flags & more) {
+		va_start(ap, arg);
+		parent_tid = va_arg(ap, void *);
+		tls = va_arg(ap, void *);
+		child_tid = va_arg(ap, void *);
+		va_end(ap);
+	}
+	if (!(flags & CLONE_FILES))
+		rds_process_spreads();
+	return rds_real.clone(fn, stack, flags, arg, parent_tid, tls, child_tid);
 }
 
 /* After the program's own exit handlers: what it has sent is still handed over, within a bound. */

@@ -438,6 +438,45 @@ int early_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actio
 	return ENOSYS;
 }
 
+int early_pidfd_spawn(int *pidfd, const char *path, const posix_spawn_file_actions_t *actions,
+		      const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
+{
+	(void)pidfd, (void)path, (void)actions, (void)attr, (void)argv, (void)envp;
+	return ENOSYS;
+}
+
+int early_system(const char *command)
+{
+	(void)command;
+	errno = ENOSYS;
+	return -1;
+}
+
+FILE *early_popen(const char *command, const char *mode)
+{
+	(void)command, (void)mode;
+	errno = ENOSYS;
+	return NULL;
+}
+
+int early_wordexp(const char *words, wordexp_t *to, int flags)
+{
+	(void)words, (void)to, (void)flags;
+	return WRDE_NOSPACE;
+}
+
+pid_t early__Fork(void)
+{
+	return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+}
+
+int early_clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
+{
+	(void)fn, (void)stack, (void)flags, (void)arg;
+	errno = ENOSYS;
+	return -1;
+}
+
 /* There is no system call for it: of whoever comes so early it is asked for. */
 void early_longjmp(jmp_buf env, int val)
 {

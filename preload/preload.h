@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <spawn.h>
@@ -33,6 +34,7 @@
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
+#include <wordexp.h>
 
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
@@ -66,6 +68,8 @@ extern struct rds_real rds_real;
 void rds_libc_init(void);
 /* Fork handlers and the hand-over at exit, once, before the first RDS socket exists (calls_process.c). */
 void rds_process_init(void);
+/* A child is about to be started that gets copies of descriptors, and no fork handler will run (calls_process.c). */
+void rds_process_spreads(void);
 
 /* The kernel's convention to libc's. */
 static inline long rds_result(long rc)
