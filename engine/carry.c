@@ -370,6 +370,35 @@ int rds_carry_memory(uint64_t token, pid_t pid, int memory)
 	return h->memory ? 0 : -ENOMEM;
 }
 
+/* To be told to attach anew, which it does before its call is made. */
+static bool can_be_willed(const struct rds_holder *h)
+{
+	int fds[RDS_WILL_FDS];
+
+	return h->bare && rds_will_fds(h->carry->sk, fds) != 0;
+}
+
+static void send_back(struct rds_holder *h, uint32_t seq)
+{
+	say(h, RDS_SHARE_MOVED, seq);
+	detach(h, true);
+}
+
+void rds_carry_willed(void)
+{
+	struct rds_carry *c, *next;
+	struct rds_holder *h, *after;
+
+	for (c = carried; c; c = next) {
+		next = c->next;
+		for (h = c->holders; h; h = after) {
+			after = h->next; /* the last one takes c along */
+			if (h->call && can_be_willed(h))
+				send_back(h, h->seq);
+		}
+	}
+}
+
 /* True: the holder is gone. */
 static bool request(struct rds_holder *h, struct rds_share_call *call)
 {
@@ -398,6 +427,11 @@ static bool request(struct rds_holder *h, struct rds_share_call *call)
 	if (h->call) { /* two calls at once: not one of ours */
 		rds_carry_call_free(call);
 		detach(h, true);
+		return true;
+	}
+	if (unlikely(can_be_willed(h))) {
+		send_back(h, call->req.seq);
+		rds_carry_call_free(call);
 		return true;
 	}
 	if (call->req.op == RDS_SHARE_MEMORY) {

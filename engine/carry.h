@@ -16,6 +16,7 @@ struct rds_holder {
 	_Atomic int fd;
 	struct rds_carry *carry;
 	struct rds_memory *memory; /* the holder's (held); NULL: it has not been given */
+	bool bare;		   /* it has not got what it takes to carry the socket on: there was no will yet */
 	int pid;		   /* that has made the channel; 0: not known here */
 	uint64_t token;		   /* with which it is given (memory_door.h); 0: not asked for */
 	struct rds_holder *next;
@@ -64,6 +65,8 @@ void rds_holder_begin(struct rds_holder *h);
 
 /* carry_attach.c: what lies on our end of a stand-in's pair?  sk is referenced by the caller. */
 void rds_carry_look(struct rds_sock *sk);
+/* There are wills now that there were not: who has none attaches anew. */
+void rds_carry_willed(void);
 /* Calls that sleep are tried again. */
 void rds_carry_round(void);
 void rds_carry_forget(void); /* forked child */

@@ -62,6 +62,7 @@ static int greet(struct rds_holder *h)
 	unsigned n = os_peer_is_self(channel) ? 0 : rds_will_fds(h->carry->sk, fds);
 	struct stat st;
 
+	h->bare = !n && !os_peer_is_self(channel);
 	if (n && os_fstat(fds[n - 1], &st) == 0)
 		a.result = (int64_t)st.st_ino; /* by which it is told from another socket's */
 	return os_pass_send(channel, &a, sizeof(a), fds, n, MSG_DONTWAIT);
@@ -139,6 +140,8 @@ static void attach(struct rds_sock *sk, const struct rds_share_attach *hello, co
 		rds_warn_once("an RDS socket cannot be shared with another process just now: %s", strerror(-err));
 	if (!c->holders)
 		rds_carry_end(c);
+	else if (c->holders->bare)
+		rds_will_late(sk);
 }
 
 /*

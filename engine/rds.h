@@ -173,6 +173,7 @@ void rds_engine_exit_now(void);
  * looks after them.  Any time.
  */
 extern _Atomic bool rds_spread;
+bool rds_spread_perhaps(void); /* ... or there are children, of which a bare system call may have told nobody.  Any time */
 void rds_engine_spreads(void); /* ... and has the helper that they need; takes locks only if they are free */
 /*
  * This process stops carrying its sockets (all, or those that are wanted; control is held then), for whoever else holds them: how many.  Their

@@ -17,6 +17,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include "engine/carry.h"
 #include "engine/leave.h"
 #include "engine/log.h"
 #include "engine/post.h"
@@ -309,6 +310,36 @@ void rds_will_lent(struct rds_sock *sk, int fd, int inbox)
 	rds_sock_put(sk);
 }
 
+/* ---- a holder that came past all hooks ---- */
+
+static void come_again(struct rds_chore *c)
+{
+	(void)c;
+	rds_carry_willed();
+}
+
+static struct rds_chore again_chore = {.fn = come_again};
+
+/* It is the program's table that must have the lock, so one of its threads does it, between two calls. */
+static void make_late(struct rds_chore *c)
+{
+	(void)c;
+	rds_engine_spreads();
+	rds_chore_for_helper(&again_chore); /* behind what has been lent */
+}
+
+static struct rds_chore late_chore = {.fn = make_late};
+
+void rds_will_late(struct rds_sock *sk)
+{
+	atomic_store(&rds_spread, true);
+	if (atomic_load(&sk->will))
+		return;
+	make_line(&line_chore); /* a chore cannot wait for it */
+	rds_chore_for_program(&late_chore);
+	rds_sock_unwait(sk); /* who sleeps in a call looks, and sleeps on */
+}
+
 unsigned rds_will_fds(struct rds_sock *sk, int fds[RDS_WILL_FDS])
 {
 	int inbox = os_fd(&sk->inbox_fd), will = os_fd(&sk->will_fd);
@@ -329,6 +360,8 @@ void rds_will_forget(void)
 	unlent = NULL;
 	rds_lock_init(&lending, RDS_LOCK_PLAIN);
 	atomic_store(&line_chore.queued, false);
+	atomic_store(&late_chore.queued, false);
+	atomic_store(&again_chore.queued, false);
 	os_fd_init(&line.end);
 	atomic_store(&line.other, -1);
 }

@@ -38,6 +38,9 @@ void rds_will_lent(struct rds_sock *sk, int fd,
 		   int inbox); /* post.c; -1: the helper had no number for it, or there is none */
 void rds_line_given(int end);
 
+/* Somebody has come to hold it of whom nobody had told: the program's next call makes what there is not.  Helper. */
+void rds_will_late(struct rds_sock *sk);
+
 /* What is written there has changed. Any thread, any lock; from a signal handler, too. */
 void rds_will_write(struct rds_sock *sk);
 static inline void rds_sock_changed(struct rds_sock *sk)

@@ -20,7 +20,7 @@ extern char **environ;
 /* control is held: look, and no more.  Does a number of it outlive an exec, or has somebody else one, perhaps? */
 static bool kept(struct rds_sock *sk)
 {
-	if (atomic_load(&rds_spread))
+	if (rds_spread_perhaps())
 		return true;
 	for (int fd = 0; fd < rds_fds_top(); fd++) {
 		int flags;

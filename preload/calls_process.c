@@ -7,7 +7,8 @@
  * handler sees (_Fork, clone) notice it themselves, at their first call on an RDS number; children that share our memory
  * (vfork) must not change anything in it (rds_fds_mine).  exec is calls_exec.c's.
  *
- * The parent has to know as well that somebody else may have its sockets: from the handler, or from the wrapper of what starts the child.
+ * The parent has to know as well that somebody else may have its sockets: from the handler, or from the wrapper of what starts the child.  Of
+ * one that was started by a bare system call it hears when that makes its first call on a socket, or it finds it among its children when it ends.
  */
 #include "fds.h"
 
@@ -124,7 +125,7 @@ static void __attribute__((destructor)) process_exit(void)
 {
 	if (rds_fds_on() && rds_fds_mine()) {
 		rds_inside_enter();
-		if (atomic_load(&rds_spread))
+		if (rds_spread_perhaps())
 			rds_leave(NULL);
 		rds_fds_ending();
 		rds_engine_exit();
@@ -140,7 +141,7 @@ static void leave_now(void)
 {
 	if (rds_fds_on() && rds_fds_mine()) {
 		rds_inside_enter();
-		if (atomic_load(&rds_spread))
+		if (rds_spread_perhaps())
 			rds_leave_now();
 		rds_fds_ending();
 		rds_engine_exit_now();

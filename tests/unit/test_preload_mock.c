@@ -677,6 +677,11 @@ bool rds_engine_runs(void)
 	return true;
 }
 
+bool rds_spread_perhaps(void)
+{
+	return atomic_load(&rds_spread);
+}
+
 void rds_engine_spreads(void)
 {
 }

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * bare_child - a child that was started by the bare system call, of which nobody has told the library, uses a socket of its parent's; the parent
+ * sleeps all the time in a call on that socket, and is killed.  The child goes on with it: what it takes for that it has got by using it, once the
+ * parent had noticed (under the preload it waits for that, which shows among its descriptors).
+ */
+#include "program.h"
+
+#include <dirent.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+static int up[2]; /* to main */
+
+static void text_of(int fd, const char *want, struct sockaddr_in *from)
+{
+	socklen_t len = sizeof(*from);
+	char buf[10] = "";
+
+	check(recvfrom(fd, buf, sizeof(buf) - 1, 0, (struct sockaddr *)from, &len) == (ssize_t)strlen(want), "length of %s", want);
+	check(strcmp(buf, want) == 0, "%s instead of %s", buf, want);
+}
+
+static int has_will(void)
+{
+	char path[300], name[100] = "";
+	DIR *dir = opendir("/proc/self/fd");
+	struct dirent *entry;
+	int found = 0;
+
+	check(dir != NULL, "/proc/self/fd");
+	while ((entry = readdir(dir)) != NULL && !found) {
+		ssize_t n;
+
+		snprintf(path, sizeof(path), "/proc/self/fd/%s", entry->d_name);
+		n = readlink(path, name, sizeof(name) - 1);
+		name[n > 0 ? n : 0] = 0;
+		found = strstr(name, "rds will") != NULL;
+	}
+	closedir(dir);
+	return found;
+}
+
+static void child(int fd)
+{
+	const struct timespec pause = {.tv_nsec = 1000000};
+	struct sockaddr_in from, name;
+	socklen_t len = sizeof(name);
+	int tries;
+
+	alarm(15);
+	text_of(fd, "one", &from);
+	for (tries = 0; getenv("LD_PRELOAD") && !has_will(); tries++) {
+		check(tries < 5000, "the parent has not noticed");
+		check(getsockname(fd, (struct sockaddr *)&name, &len) == 0, "getsockname");
+		nanosleep(&pause, NULL);
+	}
+	tell(up[1], "1", 1);
+	text_of(fd, "two", &from);
+	check(sendto(fd, "three", 5, 0, (struct sockaddr *)&from, sizeof(from)) == 5, "the answer");
+	tell(up[1], "3", 1);
+	_exit(0);
+}
+
+static void parent(void *unused)
+{
+	struct sockaddr_in sin;
+	int fd = bound(&sin);
+	struct pollfd p = {.fd = fd, .events = POLLPRI};
+	long pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+
+	(void)unused;
+	check(pid >= 0, "clone");
+	if (pid == 0)
+		child(fd);
+	tell(up[1], &sin, sizeof(sin));
+	for (;;)
+		poll(&p, 1, -1);
+}
+
+int main(void)
+{
+	struct sockaddr_in here, there, from;
+	int fd, status;
+	char byte;
+	pid_t pid;
+
+	check(pipe(up) == 0, "pipe");
+	check(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0, "whose child the orphan is");
+	pid = start(parent, NULL);
+	fd = bound(&here);
+	hear(up[0], &there, sizeof(there));
+	check(sendto(fd, "one", 3, 0, (struct sockaddr *)&there, sizeof(there)) == 3, "first message");
+	hear(up[0], &byte, 1);
+	check(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid, "kill");
+	check(sendto(fd, "two", 3, 0, (struct sockaddr *)&there, sizeof(there)) == 3, "second message");
+	alarm(10);
+	text_of(fd, "three", &from);
+	hear(up[0], &byte, 1);
+	check(wait(&status) > 0 && status == 0, "the child ended with status %#x", (unsigned)status);
+	return 0;
+}
