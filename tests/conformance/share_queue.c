@@ -7,6 +7,8 @@
 
 #define READERS 5
 #define EACH 60
+#define CROWD 64
+#define CROWD_EACH 8
 #define BIG 200000
 
 struct note {
@@ -258,12 +260,29 @@ static void read_all(int report)
 	}
 }
 
+/* So many messages for so many readers, and one for each that says that it is over. */
+static void hand_out(const char *name, int report, int readers, int messages)
+{
+	int i, twice = 0, missing = 0, times[READERS * EACH + CROWD * CROWD_EACH] = {0};
+	struct note note;
+
+	for (i = 0; i < messages; i++)
+		send_to(s, d, &(struct note){0, i}, sizeof(note), 0);
+	for (i = 0; i < readers; i++)
+		send_to(s, d, &(struct note){0, -1}, sizeof(note), 0);
+	while (read(report, &note, sizeof(note)) == sizeof(note))
+		twice += times[note.number]++ > 0;
+	for (i = 0; i < messages; i++)
+		missing += !times[i];
+	check(name, "missing 0 twice 0", "missing %d twice %d", missing, twice);
+	close(report);
+}
+
 /* Several blocked in recv: each message comes out once. The readers see their own in order. */
 static void readers(void)
 {
-	int i, twice = 0, missing = 0, report[2], times[READERS * EACH] = {0};
 	struct other other[READERS];
-	struct note note;
+	int i, report[2];
 
 	if (pipe(report))
 		conf_die("pipe");
@@ -275,18 +294,38 @@ static void readers(void)
 		_exit(0);
 	}
 	close(report[1]);
-	for (i = 0; i < READERS * EACH; i++)
-		send_to(s, d, &(struct note){0, i}, sizeof(note), 0);
-	for (i = 0; i < READERS; i++)
-		send_to(s, d, &(struct note){0, -1}, sizeof(note), 0);
-	while (read(report[0], &note, sizeof(note)) == sizeof(note))
-		twice += times[note.number]++ > 0;
-	for (i = 0; i < READERS * EACH; i++)
-		missing += !times[i];
-	check("many-readers", "missing 0 twice 0", "missing %d twice %d", missing, twice);
+	hand_out("many-readers", report[0], READERS, READERS * EACH);
 	for (i = 0; i < READERS; i++)
 		check(text("reader-%d", i), "exit 0", "%s", end_of(&other[i]));
 	check("many-readers-no-more", "-1 EAGAIN", "%s", rc(recv(d, got, 1, MSG_DONTWAIT)));
+}
+
+/* As many as a server forks before there is anything to do, each of which takes what comes until it is told that it is over. */
+static void crowd(void)
+{
+	int i, ended = 0, report[2];
+	pid_t pid[CROWD];
+
+	if (pipe(report))
+		conf_die("pipe");
+	fflush(stdout);
+	for (i = 0; i < CROWD; i++) {
+		pid[i] = fork();
+		if (pid[i] < 0)
+			conf_die("fork");
+		if (pid[i])
+			continue;
+		alarm(15);
+		close(report[0]);
+		read_all(report[1]);
+		_exit(0);
+	}
+	close(report[1]);
+	hand_out("crowd", report[0], CROWD, CROWD * CROWD_EACH);
+	for (i = 0; i < CROWD; i++)
+		ended += !strcmp(end_of_pid(pid[i]), "exit 0");
+	check("crowd-ends", "64", "%d", ended);
+	check("crowd-no-more", "-1 EAGAIN", "%s", rc(recv(d, got, 1, MSG_DONTWAIT)));
 }
 
 int main(int argc, char **argv)
@@ -309,5 +348,6 @@ int main(int argc, char **argv)
 	turns();
 	senders();
 	readers();
+	crowd();
 	return conf_end();
 }
