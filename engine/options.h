@@ -32,6 +32,7 @@ struct rds_options {
 	int64_t reconnect_max_ms; /* RDS_PRELOAD_RECONNECT_MAX_MS 1..60000, default 1000 */
 	int64_t cm_port;	  /* RDS_PRELOAD_CM_PORT 1..65535, default 18635 */
 	int64_t keepalive_ms;	  /* RDS_PRELOAD_KEEPALIVE_MS 0..3600000, default 5000: silence before a probe; 0 = never */
+	int dlsym;		  /* RDS_PRELOAD_DLSYM 0|1, default 0; for rdsrun alone */
 	int ping_enable;	  /* RDS_PRELOAD_PING_ENABLE 0|1, default 1 */
 	const char *fault;	  /* RDS_PRELOAD_FAULT e.g. "seed=1,disconnect=1000"; default "" (fault.c reads it) */
 	const char *families;	  /* RDS_PRELOAD_FAMILIES: auto|21 or list of historical numbers; default auto */

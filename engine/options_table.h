@@ -30,6 +30,7 @@
 	X(cm_port, INT, "CM_PORT", "18635", 1, 65535, "", "rendezvous port of RDMA nodes, the same on all hosts")       \
 	X(keepalive_ms, INT, "KEEPALIVE_MS", "5000", 0, 3600000, "", "silence after which an RDMA peer is probed; 0: never") \
 	X(ping_enable, ENUM, "PING_ENABLE", "1", 0, 0, "0|1", "answer pings to port 0")                               \
+	X(dlsym, ENUM, "DLSYM", "0", 0, 0, "0|1", "rdsrun: look-ups through a handle of libc find the library, too")   \
 	X(fault, STR, "FAULT", "", 0, 0, "", "faults to inject, for tests: seed=1,disconnect=1000")                   \
 	X(families, FAMILY, "FAMILIES", "auto", 0, 0, "21|28|30|32", "address families that mean RDS, with commas")   \
 	X(abi, ENUM, "ABI", "auto", 0, 0, "auto|a0|a1|a2|b1|b2|c|d", "revision of the RDMA structures: a0 to c 2007-8, d since; auto: found out") \

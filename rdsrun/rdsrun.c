@@ -4,7 +4,8 @@
  *
  * Only sets the environment and execs: no process of ours stays behind.  Finds the library beside itself, so that it
  * works from a build tree, from a relocated installation and from where it was installed.  LD_PRELOAD entries that are
- * already there are kept, behind ours: ours must be first to see a socket call.
+ * already there are kept, behind ours: ours must be first to see a socket call.  RDS_PRELOAD_DLSYM adds the second object
+ * of the library's directory (preload/dlsym.c).
  */
 #include <errno.h>
 #include <getopt.h>
@@ -19,6 +20,7 @@
 #include "rdsrun/check.h"
 
 #define LIBRARY "librdspreload.so"
+#define DLSYM_LIBRARY "librdsdlsym.so"
 
 enum { EXIT_USAGE = 2, EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 };
 
@@ -144,6 +146,36 @@ static int sanitizer_options(void)
 	return add_option("TSAN_OPTIONS", "die_after_fork", "0");
 }
 
+/* What RDS_PRELOAD_DLSYM wants beside the library; "" if it wants nothing.  -1: it is not there. */
+static int dlsym_library(const char *library, char *path, size_t len)
+{
+	const char *wanted = getenv("RDS_PRELOAD_DLSYM");
+	int dir = (int)(strrchr(library, '/') + 1 - library);
+
+	*path = '\0';
+	if (!wanted || strcmp(wanted, "1") != 0)
+		return 0;
+	if ((size_t)snprintf(path, len, "%.*s" DLSYM_LIBRARY, dir, library) < len && access(path, R_OK) == 0)
+		return 0;
+	fprintf(stderr, "rdsrun: RDS_PRELOAD_DLSYM: " DLSYM_LIBRARY " is not beside %s: %s\n", library, strerror(errno));
+	return -1;
+}
+
+/* Puts `first` in front of LD_PRELOAD, or `last` behind it; "" is nothing. */
+static int add_preload(const char *first, const char *last)
+{
+	const char *old = getenv("LD_PRELOAD") ?: "", *after_first = *first && *old ? ":" : "";
+	const char *before_last = *last && (*first || *old) ? ":" : "";
+	char *value;
+	int rc;
+
+	if (asprintf(&value, "%s%s%s%s%s", first, after_first, old, before_last, last) < 0)
+		return -1;
+	rc = set_env("LD_PRELOAD", value);
+	free(value);
+	return rc;
+}
+
 /*
  * A sanitizer's runtime (empty but in builds with --enable-sanitizers) wants to be first of all.  Only ThreadSanitizer's
  * must not be: it looks away from locks while it is inside its own poll(), so our code would run unwatched there and
@@ -151,21 +183,21 @@ static int sanitizer_options(void)
  */
 static int set_preload(const char *library)
 {
-	const char *old = getenv("LD_PRELOAD"), *runtime = RDSRUN_SANITIZER_PRELOAD, *colon = *runtime ? ":" : "";
-	bool behind = strstr(runtime, "libtsan") != NULL;
-	char *value;
-	int rc;
+	const char *old = getenv("LD_PRELOAD"), *runtime = RDSRUN_SANITIZER_PRELOAD;
+	bool behind = strstr(runtime, "libtsan") != NULL, loaded = listed(old, library);
+	char dlsym[PATH_MAX];
 
-	if (listed(old, library))
+	if (dlsym_library(library, dlsym, sizeof(dlsym)) < 0)
+		return -1;
+	if (*dlsym && !listed(old, dlsym) && add_preload("", dlsym) < 0)
+		return -1;
+	if (loaded)
 		return 0;
 	if (*runtime && sanitizer_options() < 0)
 		return -1;
-	if (asprintf(&value, "%s%s%s%s%s", behind ? library : runtime, colon, behind ? runtime : library,
-		     old && *old ? ":" : "", old ? old : "") < 0)
+	if (add_preload(behind ? runtime : library, "") < 0)
 		return -1;
-	rc = set_env("LD_PRELOAD", value);
-	free(value);
-	return rc;
+	return add_preload(behind ? library : runtime, "");
 }
 
 static int report(const char *program)

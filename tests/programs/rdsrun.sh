@@ -60,6 +60,22 @@ expect "LD_PRELOAD set" "*librdspreload.so*" "$("$RDSRUN" sh -c 'echo "$LD_PRELO
 expect "LD_PRELOAD kept" "*librdspreload.so*:$tmp/other.so" \
 	"$(LD_PRELOAD=$tmp/other.so "$RDSRUN" sh -c 'echo "$LD_PRELOAD"' 2>/dev/null)"
 expect "set once only" 1 "$("$RDSRUN" "$RDSRUN" sh -c 'echo "$LD_PRELOAD"' | grep -o librdspreload | wc -l)"
+# RDS_PRELOAD_DLSYM: the second object, once, also where the library is there already; what else there is stays.
+expect "no DLSYM" 0 "$("$RDSRUN" sh -c 'echo "$LD_PRELOAD"' | grep -c librdsdlsym)"
+expect "DLSYM=0" 0 "$(RDS_PRELOAD_DLSYM=0 "$RDSRUN" sh -c 'echo "$LD_PRELOAD"' | grep -c librdsdlsym)"
+expect "DLSYM=1" "*librdspreload.so*:$tmp/other.so:*/librdsdlsym.so" \
+	"$(LD_PRELOAD=$tmp/other.so RDS_PRELOAD_DLSYM=1 "$RDSRUN" sh -c 'echo "$LD_PRELOAD"' 2>/dev/null)"
+expect "DLSYM=1 later" "*librdspreload.so*:*/librdsdlsym.so" \
+	"$("$RDSRUN" env RDS_PRELOAD_DLSYM=1 "$RDSRUN" sh -c 'echo "$LD_PRELOAD"')"
+expect "DLSYM=1 once only" "1 1" "$(RDS_PRELOAD_DLSYM=1 "$RDSRUN" "$RDSRUN" sh -c 'echo "$LD_PRELOAD"' | tr : '\n' |
+	awk '/librdspreload/ { p++ } /librdsdlsym/ { d++ } END { print p, d }')"
+mkdir "$tmp/alone"
+cp "$RDSRUN" "$library" "$tmp/alone"
+out=$(RDS_PRELOAD_DLSYM=1 "$tmp/alone/rdsrun" true 2>&1)
+case $?:$out in
+126:*) expect "DLSYM=1, no such object" "rdsrun: RDS_PRELOAD_DLSYM: librdsdlsym.so is not beside */librdspreload.so: *" "$out" ;;
+*) echo "note: the library is installed here, the absence of librdsdlsym.so not tried" ;;
+esac
 expect "--log" debug "$("$RDSRUN" --log debug sh -c 'echo "$RDS_PRELOAD_LOG"')"
 expect "--spin" 17 "$("$RDSRUN" -s 17 sh -c 'echo "$RDS_PRELOAD_SPIN_US"')"
 expect "--registry-dir" "$tmp" "$("$RDSRUN" --registry-dir="$tmp" sh -c 'echo "$RDS_PRELOAD_REGISTRY_DIR"')"
