@@ -1,0 +1,519 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * preload_cancel - a thread is cancelled in every call that sleeps: on a socket of its own process, and on one that
+ * another process has opened. Afterwards the socket works for others, nothing is lost, no descriptor is left over.
+ */
+#include "program.h"
+
+#include <dirent.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/select.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+
+enum { ROUNDS = 6, RACES = 100, HURRIED = 40, BIG = 4096 };
+#define RDS_CANCEL_SENT_TO 1
+
+static int fd, ep, out, sink;	  /* what is received from; its epoll set; what is sent from; where nobody reads */
+static struct sockaddr_in at, out_at, sink_at, far_at;
+static struct sockaddr_in *to;	  /* where a blocked send goes */
+static volatile int tid;
+static char data[BIG];
+
+/* ---- the calls ---- */
+
+static ssize_t c_recv(void) { char c[8]; return recv(fd, c, sizeof(c), 0); }
+static ssize_t c_recvfrom(void)
+{
+	struct sockaddr_in from;
+	socklen_t len = sizeof(from);
+	char c[8];
+
+	return recvfrom(fd, c, sizeof(c), 0, (struct sockaddr *)&from, &len);
+}
+static ssize_t c_read(void) { char c[8]; return read(fd, c, sizeof(c)); }
+static ssize_t c_readv(void)
+{
+	char c[8];
+	struct iovec iov[2] = { { c, 4 }, { c + 4, 4 } };
+
+	return readv(fd, iov, 2);
+}
+static ssize_t c_preadv2(void)
+{
+	char c[8];
+	struct iovec iov = { c, 8 };
+
+	return preadv2(fd, &iov, 1, -1, 0);
+}
+static ssize_t c_recvmsg(void)
+{
+	char c[8];
+	struct iovec iov = { c, 8 };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	return recvmsg(fd, &msg, 0);
+}
+static ssize_t c_recvmmsg(void)
+{
+	char c[8];
+	struct iovec iov = { c, 8 };
+	struct mmsghdr msg = { .msg_hdr = { .msg_iov = &iov, .msg_iovlen = 1 } };
+
+	return recvmmsg(fd, &msg, 1, 0, NULL);
+}
+static ssize_t c_poll(void) { struct pollfd p = { fd, POLLIN, 0 }; return poll(&p, 1, -1); }
+static ssize_t c_ppoll(void)
+{
+	struct pollfd p = { fd, POLLIN, 0 };
+	struct timespec hour = { 3600, 0 };
+	sigset_t none;
+
+	sigemptyset(&none);
+	return ppoll(&p, 1, &hour, &none);
+}
+static ssize_t c_select(void)
+{
+	fd_set r;
+
+	FD_ZERO(&r);
+	FD_SET(fd, &r);
+	return select(fd + 1, &r, NULL, NULL, NULL);
+}
+static ssize_t c_pselect(void)
+{
+	struct timespec hour = { 3600, 0 };
+	sigset_t none;
+	fd_set r;
+
+	sigemptyset(&none);
+	FD_ZERO(&r);
+	FD_SET(fd, &r);
+	return pselect(fd + 1, &r, NULL, NULL, &hour, &none);
+}
+static ssize_t c_epoll_wait(void) { struct epoll_event e; return epoll_wait(ep, &e, 1, -1); }
+static ssize_t c_epoll_pwait(void)
+{
+	struct epoll_event e;
+	sigset_t none;
+
+	sigemptyset(&none);
+	return epoll_pwait(ep, &e, 1, 3600000, &none);
+}
+
+static struct iovec out_iov = { data, BIG };
+static ssize_t c_sendto(void) { return sendto(out, data, BIG, 0, (struct sockaddr *)to, sizeof(*to)); }
+static ssize_t c_sendmsg(void)
+{
+	struct msghdr msg = { .msg_name = to, .msg_namelen = sizeof(*to), .msg_iov = &out_iov, .msg_iovlen = 1 };
+
+	return sendmsg(out, &msg, 0);
+}
+static ssize_t c_sendmmsg(void)
+{
+	struct mmsghdr msg = {
+		.msg_hdr = { .msg_name = to, .msg_namelen = sizeof(*to), .msg_iov = &out_iov, .msg_iovlen = 1 }
+	};
+
+	return sendmmsg(out, &msg, 1, 0);
+}
+static ssize_t c_send(void) { return send(out, data, BIG, 0); }
+
+struct call {
+	const char *name;
+	ssize_t (*make)(void);
+};
+#define CALL(name) { #name, c_##name }
+static const struct call receives[] = { CALL(recv),   CALL(recvfrom), CALL(read), CALL(readv),
+					CALL(preadv2), CALL(recvmsg),  CALL(recvmmsg) };
+static const struct call waits[] = { CALL(poll),    CALL(ppoll),      CALL(select),
+				     CALL(pselect), CALL(epoll_wait), CALL(epoll_pwait) };
+static const struct call sends[] = { CALL(sendto), CALL(sendmsg), CALL(sendmmsg), CALL(send) };
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+/* ---- a thread that sleeps in one, and is cancelled ---- */
+
+static void *sleeper(void *arg)
+{
+	const struct call *call = arg;
+	ssize_t rc;
+
+	__atomic_store_n(&tid, (int)syscall(SYS_gettid), __ATOMIC_RELEASE);
+	rc = call->make();
+	check(0, "%s returns %zd instead of sleeping", call->name, rc);
+	return NULL;
+}
+
+static int asleep(int thread)
+{
+	char path[64], text[256] = "", *p;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", thread);
+	f = fopen(path, "r");
+	if (!f || !fgets(text, sizeof(text), f))
+		text[0] = 0;
+	if (f)
+		fclose(f);
+	p = strrchr(text, ')');
+	return p && p[2] == 'S';
+}
+
+static void join(pthread_t thread, const char *name, void **result)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	ts.tv_sec += 20;
+	check(pthread_timedjoin_np(thread, result, &ts) == 0, "%s: not cancelled", name);
+}
+
+static void cancel_in(const struct call *call)
+{
+	static const struct timespec ms = { 0, 1000000 };
+	pthread_t thread;
+	void *result;
+	int in_a_row = 0;
+
+	tid = 0;
+	check(pthread_create(&thread, NULL, sleeper, (void *)call) == 0, "pthread_create");
+	while (in_a_row < 5) {
+		nanosleep(&ms, NULL);
+		in_a_row = __atomic_load_n(&tid, __ATOMIC_ACQUIRE) && asleep(tid) ? in_a_row + 1 : 0;
+	}
+	pthread_cancel(thread);
+	join(thread, call->name, &result);
+	check(result == PTHREAD_CANCELED, "%s", call->name);
+}
+
+/* Before it sleeps, or on its way there. */
+static void cancel_at_once(const struct call *call)
+{
+	pthread_t thread;
+	void *result;
+
+	for (int i = 0; i < HURRIED; i++) {
+		check(pthread_create(&thread, NULL, sleeper, (void *)call) == 0, "pthread_create");
+		for (volatile int spin = 0; spin < i * 500; spin++)
+			;
+		pthread_cancel(thread);
+		join(thread, call->name, &result);
+		check(result == PTHREAD_CANCELED, "%s", call->name);
+	}
+}
+
+static int descriptors(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	int n = 0;
+
+	check(dir != NULL, "/proc/self/fd");
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+static void send_one(void)
+{
+	check(sendto(fd, "m", 1, 0, (struct sockaddr *)&at, sizeof(at)) == 1, "sendto");
+}
+
+static void drained(int from)
+{
+	char c[BIG];
+
+	while (recv(from, c, sizeof(c), MSG_DONTWAIT) >= 0)
+		;
+	check(errno == EAGAIN, "recv");
+}
+
+/* What a socket or a connection opens when it is first needed is no leak; one of every round is. */
+static void rounds(const struct call *call, void (*after)(const struct call *))
+{
+	int before = descriptors(), more;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		cancel_in(call);
+		after(call);
+	}
+	more = descriptors() - before;
+	check(more < ROUNDS, "%s leaves descriptors: %d of %d rounds", call->name, more, ROUNDS);
+	cancel_at_once(call);
+	after(call);
+}
+
+static void after_receive(const struct call *call)
+{
+	send_one();
+	check(call->make() == 1, "%s after a cancelled one", call->name);
+	drained(fd);
+}
+
+/* ---- sends that cannot go on: the receiver is congested, or the send buffer is full ---- */
+
+static void fill(int err)
+{
+	ssize_t n;
+
+	do {
+		n = sendto(out, data, BIG, MSG_DONTWAIT, (struct sockaddr *)to, sizeof(*to));
+	} while (n == BIG);
+	check(n == -1 && errno == err, "%zd, errno %d instead of %d", n, errno, err);
+}
+
+static void after_congested(const struct call *call)
+{
+	drained(sink);
+	check(call->make() > 0, "%s after a cancelled one", call->name);
+	fill(ENOBUFS);
+}
+
+static void after_full(const struct call *call)
+{
+	check(setsockopt(out, 276, RDS_CANCEL_SENT_TO, to, sizeof(*to)) == 0, "RDS_CANCEL_SENT_TO");
+	check(call->make() > 0, "%s after a cancelled one", call->name);
+	fill(EAGAIN);
+}
+
+static void blocked_sends(struct sockaddr_in *where, int err, void (*after)(const struct call *))
+{
+	to = where;
+	check(connect(out, (struct sockaddr *)to, sizeof(*to)) == 0, "connect");
+	fill(err);
+	for (size_t i = 0; i < COUNT(sends); i++)
+		rounds(&sends[i], after);
+	check(setsockopt(out, 276, RDS_CANCEL_SENT_TO, to, sizeof(*to)) == 0, "RDS_CANCEL_SENT_TO");
+}
+
+/* ---- RDS_BARRIER of 2008: it waits for an operation whose target stands still ---- */
+
+enum { SOL_RDS_LEVEL = 276, GET_MR = 2, BARRIER = 4, RDMA_ARGS = 1, RDMA_WRITE = 1 };
+struct target {
+	struct sockaddr_in at;
+	uint64_t cookie;
+};
+static struct target target;
+static pid_t target_pid;
+static uint64_t last_id;
+
+static void be_target(void *arg)
+{
+	static char region[BIG];
+	struct target me = { 0 };
+	uint64_t args[4] = { (uintptr_t)region, BIG, (uintptr_t)&me.cookie, 1 };
+	int *pipes = arg, s = bound(&me.at);
+	char c;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* else it may stand there for ever */
+	check(setsockopt(s, SOL_RDS_LEVEL, GET_MR, args, sizeof(args)) == 0, "GET_MR");
+	tell(pipes[1], &me, sizeof(me));
+	while (recv(s, &c, 1, 0) >= 0)
+		;
+}
+
+static void target_is(char state, int sig)
+{
+	char path[32], text[256], *p;
+	FILE *f;
+
+	kill(target_pid, sig);
+	do { /* it may be a brother, whom waitpid() says nothing of */
+		snprintf(path, sizeof(path), "/proc/%d/stat", (int)target_pid);
+		f = fopen(path, "r");
+		check(f && fgets(text, sizeof(text), f), "%s", path);
+		fclose(f);
+		p = strrchr(text, ')');
+	} while (!p || (p[2] == 'T') != (state == 'T'));
+}
+
+static ssize_t c_barrier(void)
+{
+	uint64_t mark = 0;
+	struct {
+		uint32_t daddr, hole;
+		uint64_t flags, id_addr, wait_id;
+	} args = { target.at.sin_addr.s_addr, 0, 0, (uintptr_t)&mark, last_id };
+	int rc = setsockopt(fd, SOL_RDS_LEVEL, BARRIER, &args, sizeof(args));
+
+	return rc == 0 && mark >= last_id ? 1 : -1;
+}
+static const struct call barrier = CALL(barrier);
+
+static void write_to_target(void)
+{
+	struct iovec local = { data, BIG }, none = { data, 0 };
+	uint64_t args[8] = { target.cookie, 0, BIG, (uintptr_t)&local, 1, RDMA_WRITE, (uintptr_t)&last_id, 0 };
+	char control[CMSG_SPACE(sizeof(args))] __attribute__((aligned(8)));
+	struct msghdr msg = { .msg_name = &target.at, .msg_namelen = sizeof(target.at), .msg_iov = &none, .msg_iovlen = 1,
+			      .msg_control = control, .msg_controllen = sizeof(control) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = SOL_RDS_LEVEL;
+	c->cmsg_type = RDMA_ARGS;
+	c->cmsg_len = CMSG_LEN(sizeof(args));
+	memcpy(CMSG_DATA(c), args, sizeof(args));
+	check(sendmsg(fd, &msg, 0) == 0 && last_id, "RDMA write");
+}
+
+static void after_barrier(const struct call *call)
+{
+	target_is('S', SIGCONT);
+	check(call->make() == 1, "RDS_BARRIER after a cancelled one");
+	target_is('T', SIGSTOP);
+	write_to_target();
+}
+
+static void barriers(void)
+{
+	last_id = 0;
+	check(c_barrier() == 1, "RDS_BARRIER"); /* says which age we are of */
+	target_is('T', SIGSTOP);
+	write_to_target();
+	rounds(&barrier, after_barrier);
+	target_is('S', SIGCONT);
+	check(c_barrier() == 1, "RDS_BARRIER");
+}
+
+/* ---- a message that comes at that moment is received, or still there ---- */
+
+static void *taker(void *arg)
+{
+	char c;
+	ssize_t n;
+
+	(void)arg;
+	n = recv(fd, &c, 1, 0);
+	check(n == 1, "recv: %zd", n);
+	return fd ? NULL : arg;
+}
+
+static void races(void)
+{
+	for (int i = 0; i < RACES; i++) {
+		struct pollfd p = { fd, POLLIN, 0 };
+		pthread_t thread;
+		void *result;
+		char c;
+
+		check(pthread_create(&thread, NULL, taker, NULL) == 0, "pthread_create");
+		for (volatile int spin = 0; spin < i * 200; spin++)
+			;
+		if (i & 1)
+			send_one();
+		pthread_cancel(thread);
+		if (!(i & 1))
+			send_one();
+		join(thread, "recv", &result);
+		if (result != PTHREAD_CANCELED)
+			continue;
+		check(poll(&p, 1, 10000) == 1, "cancelled, and the message is lost");
+		check(recv(fd, &c, 1, MSG_DONTWAIT) == 1, "cancelled, and the message is lost");
+	}
+	drained(fd);
+}
+
+/* ---- */
+
+static void all(void)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+	struct pollfd p = { fd, POLLIN, 0 };
+
+	/* The first poll may report a congestion map that has come with the connection: have that over. */
+	send_one();
+	drained(fd);
+	poll(&p, 1, 0);
+	ep = epoll_create1(0);
+	check(epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev) == 0, "EPOLL_CTL_ADD");
+	for (size_t i = 0; i < COUNT(receives); i++)
+		rounds(&receives[i], after_receive);
+	for (size_t i = 0; i < COUNT(waits); i++)
+		rounds(&waits[i], after_receive);
+	races();
+	barriers();
+	blocked_sends(&far_at, EAGAIN, after_full);
+	if (sink >= 0) {
+		blocked_sends(&sink_at, ENOBUFS, after_congested);
+		drained(sink);
+	}
+	close(ep);
+}
+
+static void holder(void *arg)
+{
+	(void)arg;
+	all();
+}
+
+/* Sockets of 127.0.0.0/8 know no congestion: any other address of this machine. */
+static int bound_elsewhere(struct sockaddr_in *sin)
+{
+	struct ifaddrs *all_of_them, *i;
+	socklen_t len = sizeof(*sin);
+	int s = socket(PF_RDS, SOCK_SEQPACKET, 0), rc = -1;
+
+	check(s >= 0, "socket");
+	check(getifaddrs(&all_of_them) == 0, "getifaddrs");
+	for (i = all_of_them; i && rc; i = i->ifa_next) {
+		if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET || (i->ifa_flags & IFF_LOOPBACK))
+			continue;
+		*sin = *(struct sockaddr_in *)(void *)i->ifa_addr;
+		sin->sin_port = 0;
+		rc = bind(s, (struct sockaddr *)sin, sizeof(*sin));
+	}
+	freeifaddrs(all_of_them);
+	if (!rc && getsockname(s, (struct sockaddr *)sin, &len) == 0)
+		return s;
+	close(s);
+	return -1;
+}
+
+/* Nobody is still inside of it: with its last descriptor it is gone, and its port free. */
+static void ended(int s, struct sockaddr_in *sin)
+{
+	close(s);
+	s = socket(PF_RDS, SOCK_SEQPACKET, 0);
+	check(bind(s, (struct sockaddr *)sin, sizeof(*sin)) == 0, "port %d is still taken", ntohs(sin->sin_port));
+	close(s);
+}
+
+int main(void)
+{
+	int size = 16 * BIG, before, pipes[2];
+
+	check(pipe(pipes) == 0, "pipe");
+	target_pid = start(be_target, pipes);
+	hear(pipes[0], &target, sizeof(target));
+	fd = bound(&at);
+	out = bound_elsewhere(&out_at);
+	sink = out >= 0 ? bound_elsewhere(&sink_at) : -1;
+	if (sink >= 0)
+		check(setsockopt(sink, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size)) == 0, "SO_RCVBUF");
+	else
+		out = bound(&out_at);
+	far_at = loopback(out_at.sin_port);
+	inet_pton(AF_INET, "198.51.100.1", &far_at.sin_addr); /* nobody's */
+	all();
+
+	/* The same in a child, whose sockets this process carries. */
+	finished(start(holder, NULL));
+	before = descriptors();
+	finished(start(holder, NULL));
+	check(descriptors() <= before, "carrier: %d descriptors, then %d", before, descriptors());
+	ended(fd, &at);
+	ended(out, &out_at);
+	if (sink >= 0)
+		ended(sink, &sink_at);
+	kill(target_pid, SIGKILL);
+	waitpid(target_pid, NULL, 0);
+	printf("cancelled in %zu calls, at home and away%s\n", COUNT(receives) + COUNT(waits) + COUNT(sends) + 1,
+	       sink < 0 ? "; no address but 127.0.0.1: without congestion" : "");
+	return 0;
+}
