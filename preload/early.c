@@ -393,7 +393,7 @@ void early__exit(int status)
 		syscall(SYS_exit_group, status);
 }
 
-/* ---- new programs: without a look along PATH, and a spawn has to wait for libc's ---- */
+/* ---- new programs and children ---- */
 
 int early_execve(const char *path, char *const argv[], char *const envp[])
 {
@@ -415,10 +415,32 @@ int early_fexecve(int fd, char *const argv[], char *const envp[])
 	return early_execveat(fd, "", argv, envp, AT_EMPTY_PATH);
 }
 
-/* Never called so early: it forks. */
+/*
+ * What no system call does is libc's, looked up now: constructors of the program's libraries run before ours.  What comes after this is the answer to
+ * who calls out of that look-up itself (an allocator, say), or where libc lacks the name.
+ */
+#define GO_ON(name, ...)                                                                                               \
+	do {                                                                                                           \
+		rds_libc_init();                                                                                       \
+		if (rds_real.name != early_##name)                                                                     \
+			return rds_real.name(__VA_ARGS__);                                                             \
+	} while (0)
+
+int early_execvp(const char *file, char *const argv[])
+{
+	GO_ON(execvp, file, argv);
+	return early_execv(file, argv);
+}
+
+int early_execvpe(const char *file, char *const argv[], char *const envp[])
+{
+	GO_ON(execvpe, file, argv, envp);
+	return early_execve(file, argv, envp);
+}
+
 int early_daemon(int nochdir, int noclose)
 {
-	(void)nochdir, (void)noclose;
+	GO_ON(daemon, nochdir, noclose);
 	errno = ENOSYS;
 	return -1;
 }
@@ -434,7 +456,14 @@ int early_execl(const char *path, const char *arg, ...)
 int early_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
 		      const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
 {
-	(void)pid, (void)path, (void)actions, (void)attr, (void)argv, (void)envp;
+	GO_ON(posix_spawn, pid, path, actions, attr, argv, envp);
+	return ENOSYS;
+}
+
+int early_posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
+		       const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
+{
+	GO_ON(posix_spawnp, pid, file, actions, attr, argv, envp);
 	return ENOSYS;
 }
 
@@ -447,32 +476,40 @@ int early_pidfd_spawn(int *pidfd, const char *path, const posix_spawn_file_actio
 
 int early_system(const char *command)
 {
-	(void)command;
+	GO_ON(system, command);
 	errno = ENOSYS;
 	return -1;
 }
 
 FILE *early_popen(const char *command, const char *mode)
 {
-	(void)command, (void)mode;
+	GO_ON(popen, command, mode);
 	errno = ENOSYS;
 	return NULL;
 }
 
 int early_wordexp(const char *words, wordexp_t *to, int flags)
 {
-	(void)words, (void)to, (void)flags;
+	GO_ON(wordexp, words, to, flags);
 	return WRDE_NOSPACE;
 }
 
+/* A libc that has it notes more than the kernel does: which thread it is, for one. */
 pid_t early__Fork(void)
 {
+	GO_ON(_Fork);
 	return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
 }
 
+/* Whoever calls it here has read the last three already (calls_process.c). */
 int early_clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 {
-	(void)fn, (void)stack, (void)flags, (void)arg;
+	va_list ap;
+
+	va_start(ap, arg);
+	void *parent_tid = va_arg(ap, void *), *tls = va_arg(ap, void *), *child_tid = va_arg(ap, void *);
+	va_end(ap);
+	GO_ON(clone, fn, stack, flags, arg, parent_tid, tls, child_tid);
 	errno = ENOSYS;
 	return -1;
 }

@@ -4,8 +4,9 @@
  *
  * The table starts out with raw system calls (early.c), so a call is served correctly at any time: by an allocator
  * that opens files while dlsym() below calls malloc, by a sanitizer's start-up, by constructors that run before ours.
- * The constructor then replaces entry after entry; a half-filled table is as good as a full one.  Nothing here
- * allocates (dlsym does only when a name is missing), and no wrapper pays for a check "resolved yet?".
+ * The constructor then replaces entry after entry; a half-filled table is as good as a full one.  What no system call can
+ * do (system(), popen() ...) has it filled earlier.  Nothing here allocates (dlsym does only when a name is missing), and no
+ * wrapper pays for a check "resolved yet?".
  */
 #include "preload.h"
 
@@ -54,11 +55,17 @@ static void libc_resolve(void)
 	rds_os_sleep.cut = rds_sleep_cut;
 }
 
+/* Out of the look-up itself (an allocator, a signal handler), who waited for it would wait for ever. */
 void rds_libc_init(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	static __thread bool inside;
 
+	if (inside)
+		return;
+	inside = true;
 	pthread_once(&once, libc_resolve);
+	inside = false;
 }
 
 static void __attribute__((constructor)) libc_start(void)

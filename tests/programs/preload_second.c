@@ -8,11 +8,18 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
-static unsigned count(const char *name)
+static void *of_object(const char *name)
 {
-	unsigned *p = dlsym(RTLD_DEFAULT, name);
+	void *p = dlsym(RTLD_DEFAULT, name);
 
 	check(p != NULL, "second_object is not preloaded");
+	return p;
+}
+
+static unsigned count(const char *name)
+{
+	unsigned *p = of_object(name);
+
 	return __atomic_load_n(p, __ATOMIC_RELAXED);
 }
 
@@ -54,9 +61,11 @@ static void *thread(void *arg)
 int main(int argc, char **argv)
 {
 	int front = argc > 1 && strcmp(argv[1], "front") == 0;
+	const char *const *failed = of_object("second_failed");
 	unsigned before, rds, udp;
 	pthread_t t;
 
+	check(!*failed, "in its constructor: %s", *failed);
 	check(!front || count("second_closes") > 0, "its constructor has called nobody");
 	before = count("second_calls");
 	talk(PF_RDS);
