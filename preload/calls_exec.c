@@ -7,7 +7,8 @@
  * know that others may have its sockets.
  *
  * What libc calls inside itself passes no wrapper and no atfork handler: where it starts a program (system(), popen(), wordexp()), the name of that
- * is wrapped.
+ * is wrapped.  Not so pidfd_spawn(): where libc lacks the name, a program that looks for it must not find it.  Its children are known when they
+ * make a call on a socket, or when this process ends.
  */
 #include "fds.h"
 
@@ -176,20 +177,6 @@ int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t 
 {
 	rds_process_spreads();
 	return rds_real.posix_spawnp(pid, file, actions, attr, argv, envp);
-}
-
-int pidfd_spawn(int *pidfd, const char *path, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attr,
-		char *const argv[], char *const envp[])
-{
-	rds_process_spreads();
-	return rds_real.pidfd_spawn(pidfd, path, actions, attr, argv, envp);
-}
-
-int pidfd_spawnp(int *pidfd, const char *file, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attr,
-		 char *const argv[], char *const envp[])
-{
-	rds_process_spreads();
-	return rds_real.pidfd_spawnp(pidfd, file, actions, attr, argv, envp);
 }
 
 int system(const char *command)

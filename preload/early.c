@@ -467,13 +467,6 @@ int early_posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_acti
 	return ENOSYS;
 }
 
-int early_pidfd_spawn(int *pidfd, const char *path, const posix_spawn_file_actions_t *actions,
-		      const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
-{
-	(void)pidfd, (void)path, (void)actions, (void)attr, (void)argv, (void)envp;
-	return ENOSYS;
-}
-
 int early_system(const char *command)
 {
 	GO_ON(system, command);

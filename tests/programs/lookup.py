@@ -76,6 +76,8 @@ def main(where):
     assert (address(other.socket) == address(library.socket)) == (where != "past"), "through libm"
     # Nothing else has changed: names that are not ours, names that are nobody's, libc's own functions by their version.
     assert address(libc.getpid) == address(linked.getpid)
+    for name in ("pidfd_spawn", "pidfd_spawnp"):  # of a later libc, perhaps: the library must not add what that lacks
+        assert hasattr(linked, name) == hasattr(libc, name), name
     try:
         libc["no_such_name_anywhere"]
         raise AssertionError("a name that is nobody's")
