@@ -47,6 +47,7 @@ int registry_open(struct registry **out)
 	}
 	if (ret) {
 		registry_abandon(reg);
+		free(reg);
 		atomic_store(&opener, 0);
 		return ret;
 	}
@@ -75,11 +76,11 @@ void registry_close(struct registry *reg)
 	atomic_store(&opener, 0);
 }
 
+/* The child may be one of a signal handler that has interrupted malloc(), so the structure is left where it is. */
 void registry_abandon(struct registry *reg)
 {
 	stop_counting(reg);
 	reg_file_close(reg);
-	free(reg);
 }
 
 struct os_fd *registry_fds(struct registry *reg)

@@ -78,7 +78,7 @@ void rds_process_init(void)
 	pthread_once(&once, process_start);
 }
 
-/* errno stays.  A signal handler may come here: _Fork() is for them. */
+/* errno stays. */
 void rds_process_spreads(void)
 {
 	int saved = errno;
@@ -95,9 +95,19 @@ void rds_process_spreads(void)
 	errno = saved;
 }
 
+/*
+ * Signal handlers may start children by these two, and may have interrupted malloc(): so it is noted, and no more.  The wills (will.h) are made when the
+ * child's first call on a socket is noticed, as for one by a bare system call; no helper is started, which there is from the first bind on.
+ */
+static void spreads_by_handler(void)
+{
+	if (unlikely(rds_fds_on()))
+		atomic_store(&rds_spread, true);
+}
+
 pid_t _Fork(void)
 {
-	rds_process_spreads();
+	spreads_by_handler();
 	return rds_real._Fork();
 }
 
@@ -116,7 +126,7 @@ int clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 		va_end(ap);
 	}
 	if (!(flags & CLONE_FILES))
-		rds_process_spreads();
+		spreads_by_handler();
 	return rds_real.clone(fn, stack, flags, arg, parent_tid, tls, child_tid);
 }
 
