@@ -76,8 +76,8 @@ static int socket_rds(int domain, int type, int protocol)
 
 	rds_libc_init();
 	rds_process_init();
-	if (rds_fds_on())
-		(void)rds_fds_mine();
+	if (rds_fds_on() && !rds_fds_mine()) /* in memory or a table that is its parent's it could only do harm */
+		return (int)rds_result(-EAGAIN);
 	rds_inside_enter();
 	if (domain != PF_RDS_NUMBER)
 		type = (type & ~TYPE_MASK) | SOCK_SEQPACKET;

@@ -312,6 +312,8 @@ START_TEST(vforked)
 			bad = __LINE__;
 		else if (close_range(3, ~0U, 0))
 			bad = __LINE__;
+		else if (socket(21, SOCK_SEQPACKET, 0) != -1 || errno != EAGAIN)
+			bad = __LINE__;
 		_exit(0);
 	}
 	reap(pid);
