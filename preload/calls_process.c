@@ -111,12 +111,17 @@ pid_t _Fork(void)
 	return rds_real._Fork();
 }
 
-/* Threads share the table of numbers. */
+/*
+ * Threads share numbers and memory.  Who shares the former only must not close what it has a copy of, and sees by the count that it is such a child;
+ * one of _Fork() by another thread in this very moment takes itself for one, too, and its calls are system calls only.
+ */
 int clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 {
 	const int more = CLONE_PARENT_SETTID | CLONE_PIDFD | CLONE_SETTLS | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID;
 	void *parent_tid = NULL, *tls = NULL, *child_tid = NULL;
+	unsigned sharing = (flags & CLONE_FILES) && !(flags & CLONE_VM);
 	va_list ap;
+	int pid;
 
 	if (flags & more) {
 		va_start(ap, arg);
@@ -125,9 +130,12 @@ int clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 		child_tid = va_arg(ap, void *);
 		va_end(ap);
 	}
-	if (!(flags & CLONE_FILES))
+	if (!(flags & CLONE_FILES) || !(flags & CLONE_VM))
 		spreads_by_handler();
-	return rds_real.clone(fn, stack, flags, arg, parent_tid, tls, child_tid);
+	atomic_fetch_add(&rds_fds_sharing, sharing);
+	pid = rds_real.clone(fn, stack, flags, arg, parent_tid, tls, child_tid);
+	atomic_fetch_sub(&rds_fds_sharing, sharing);
+	return pid;
 }
 
 /* After the program's own exit handlers: what it has sent is still handed over, within a bound. */

@@ -138,6 +138,7 @@ void rds_fds_forget(void)
 		}
 	}
 	rds_fds_own();
+	atomic_store(&rds_fds_sharing, 0);
 	rds_fds_held.n = 0; /* references on the parent's sockets */
 	rds_inside = (struct rds_inside){.live = rds_inside.live};
 	rds_engine_forget();
@@ -242,7 +243,8 @@ struct rds_sock *rds_fds_ref_slow(int fd, _Atomic(uintptr_t) *word)
 		if (!sk)
 			return NULL;
 		if (rds_engine_foreign()) {
-			rds_fds_forget();
+			if (!rds_fds_mine()) /* one that shares our numbers */
+				return NULL;
 			continue;
 		}
 		if (!rds_sock_enter(sk)) {

@@ -15,6 +15,8 @@
 #define MADV_WIPEONFORK 18
 #endif
 
+_Atomic unsigned rds_fds_sharing;
+
 static _Atomic pid_t owner;		  /* the process whose numbers these are */
 static _Atomic(_Atomic bool *) fds_alive; /* on the wiped page */
 
@@ -54,6 +56,8 @@ bool rds_fds_mine(void)
 {
 	_Atomic bool *page = atomic_load_explicit(&fds_alive, memory_order_relaxed);
 
+	if (unlikely(atomic_load_explicit(&rds_fds_sharing, memory_order_relaxed)))
+		return own_pid() == atomic_load_explicit(&owner, memory_order_relaxed);
 	if (rds_engine_foreign() || (page && !atomic_load_explicit(page, memory_order_relaxed)))
 		rds_fds_forget();
 	return own_pid() == atomic_load_explicit(&owner, memory_order_relaxed);

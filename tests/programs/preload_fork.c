@@ -6,6 +6,7 @@
 #include "program.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 
@@ -99,6 +100,24 @@ static void by_vfork(int fd)
 	finished(pid);
 }
 
+static int in_clone(void *arg)
+{
+	char buf[8];
+
+	(void)!recv(*(int *)arg, buf, sizeof(buf), MSG_DONTWAIT);
+	return 0;
+}
+
+/* The child shares our numbers and has a copy of our memory: what it makes of the latter must not harm the former. */
+static void by_clone(int fd)
+{
+	static _Alignas(16) char stack[1 << 16];
+
+	finished(clone(in_clone, stack + sizeof(stack), CLONE_FILES | SIGCHLD, &fd));
+	speak("after the child with our numbers");
+	expect(fd, "after the child with our numbers");
+}
+
 static void by_spawn(void)
 {
 	char *argv[] = { "sh", "-c", "exit 0", NULL };
@@ -188,6 +207,7 @@ int main(void)
 	by_fork(fd, fork, "from a forked child");
 	by_fork(fd, _Fork, "from a child without fork handlers");
 	by_vfork(fd);
+	by_clone(fd);
 	by_spawn();
 	speak("the parent itself");
 	expect(fd, "the parent itself");
