@@ -209,14 +209,20 @@ static bool interposed(const char *name)
 	return false;
 }
 
-/* Whoever comes after us has the next one; in the end it is libc's, or libdl's in old times. */
+/*
+ * Whoever comes after us has the next one; in the end it is libc's, or libdl's in old times.  If none has a table that we can read: libc's by the versions
+ * that it has been given (2.2.5 on x86-64, 2.17 on AArch64).
+ */
 static void find_next(void)
 {
+	static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
 	const struct link_map *map = object_of((const void *)&find_next);
 	void *found = NULL;
 
 	while (!found && map && (map = map->l_next))
 		found = defined_in(map, "dlsym");
+	for (size_t i = 0; !found && i < sizeof(versions) / sizeof(versions[0]); i++)
+		found = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
 	__atomic_store_n(&rds_dlsym_next, (dlsym_fn)found, __ATOMIC_RELEASE);
 }
 
@@ -224,15 +230,20 @@ static void find_next(void)
 static void *ours_for(const void *found, const char *name)
 {
 	const struct link_map *map = object_of((const void *)&find_next), *ours = NULL;
-	bool libc = false;
+	bool libc = false, seen = false;
 
 	while (map && map->l_prev)
 		map = map->l_prev;
-	for (; map; map = map->l_next) { /* of our name space only: another one has a libc of its own */
+	/*
+	 * Of our name space only: another one has a libc of its own.  Up to libc and no further: what is there at the start stays, and what comes behind
+	 * it may be unloaded by another thread meanwhile.
+	 */
+	for (; map && !(ours && seen); map = map->l_next) {
 		if (called(map, "librdspreload.so"))
 			ours = map;
 		else if (called(map, "libc.so.") || called(map, "libpthread.so."))
 			libc |= defined_in(map, name) == found;
+		seen |= called(map, "libc.so.");
 	}
 	return ours && libc ? defined_in(ours, name) : NULL;
 }
