@@ -146,14 +146,27 @@ static int sanitizer_options(void)
 	return add_option("TSAN_OPTIONS", "die_after_fork", "0");
 }
 
+/* A value that the library would not take is the default here, too; the library says so only once the program uses RDS. */
+static bool dlsym_wanted(void)
+{
+	const char *value = getenv("RDS_PRELOAD_DLSYM");
+	char want[96];
+
+	if (!value || !*value)
+		return false;
+	if (rds_options_value_ok("RDS_PRELOAD_DLSYM", value, want, sizeof(want)))
+		return strcmp(value, "1") == 0;
+	fprintf(stderr, "rdsrun: warning: RDS_PRELOAD_DLSYM=%s is not %s: using 0\n", value, want);
+	return false;
+}
+
 /* What RDS_PRELOAD_DLSYM wants beside the library; "" if it wants nothing.  -1: it is not there. */
 static int dlsym_library(const char *library, char *path, size_t len)
 {
-	const char *wanted = getenv("RDS_PRELOAD_DLSYM");
 	int dir = (int)(strrchr(library, '/') + 1 - library);
 
 	*path = '\0';
-	if (!wanted || strcmp(wanted, "1") != 0)
+	if (!dlsym_wanted())
 		return 0;
 	if ((size_t)snprintf(path, len, "%.*s" DLSYM_LIBRARY, dir, library) < len && access(path, R_OK) == 0)
 		return 0;

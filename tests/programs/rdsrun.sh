@@ -63,6 +63,9 @@ expect "set once only" 1 "$("$RDSRUN" "$RDSRUN" sh -c 'echo "$LD_PRELOAD"' | gre
 # RDS_PRELOAD_DLSYM: the second object, once, also where the library is there already; what else there is stays.
 expect "no DLSYM" 0 "$("$RDSRUN" sh -c 'echo "$LD_PRELOAD"' | grep -c librdsdlsym)"
 expect "DLSYM=0" 0 "$(RDS_PRELOAD_DLSYM=0 "$RDSRUN" sh -c 'echo "$LD_PRELOAD"' | grep -c librdsdlsym)"
+expect "DLSYM=yes" "rdsrun: warning: RDS_PRELOAD_DLSYM=yes is not one of 0|1: using 0 0" \
+	"$(RDS_PRELOAD_DLSYM=yes "$RDSRUN" sh -c 'echo "$LD_PRELOAD"' 2>&1 | grep "RDS_PRELOAD_DLSYM=" ) $(
+	RDS_PRELOAD_DLSYM=yes "$RDSRUN" sh -c 'echo "$LD_PRELOAD"' 2>/dev/null | grep -c librdsdlsym)"
 expect "DLSYM=1" "*librdspreload.so*:$tmp/other.so:*/librdsdlsym.so" \
 	"$(LD_PRELOAD=$tmp/other.so RDS_PRELOAD_DLSYM=1 "$RDSRUN" sh -c 'echo "$LD_PRELOAD"' 2>/dev/null)"
 expect "DLSYM=1 later" "*librdspreload.so*:*/librdsdlsym.so" \
