@@ -7,8 +7,8 @@
  * know that others may have its sockets.
  *
  * What libc calls inside itself passes no wrapper and no atfork handler: where it starts a program (system(), popen(), wordexp()), the name of that
- * is wrapped.  Not so pidfd_spawn(): where libc lacks the name, a program that looks for it must not find it.  Its children are known when they
- * make a call on a socket, or when this process ends.
+ * is wrapped.  Not so pidfd_spawn(): where libc lacks the name, a program that looks for it must not find it.  Its
+ * children are known when they make a call on a socket, or when this process ends.
  */
 #include "fds.h"
 

@@ -96,8 +96,9 @@ void rds_process_spreads(void)
 }
 
 /*
- * Signal handlers may start children by these two, and may have interrupted malloc(): so it is noted, and no more.  The wills (will.h) are made when the
- * child's first call on a socket is noticed, as for one by a bare system call; no helper is started, which there is from the first bind on.
+ * Signal handlers may start children by these two, and may have interrupted malloc(): so it is noted, and no more.
+ * The wills (will.h) are made when the child's first call on a socket is noticed, as for one by a bare system call;
+ * no helper is started, which there is from the first bind on.
  */
 static void spreads_by_handler(void)
 {
@@ -112,8 +113,9 @@ pid_t _Fork(void)
 }
 
 /*
- * Threads share numbers and memory.  Who shares the former only must not close what it has a copy of, and sees by the count that it is such a child;
- * one of _Fork() by another thread in this very moment takes itself for one, too, and its calls are system calls only.
+ * Threads share numbers and memory.  Who shares the former only must not close what it has a copy of, and sees by the
+ * count that it is such a child; one of _Fork() by another thread in this very moment takes itself for one, too, and
+ * its calls are system calls only.
  */
 int clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 {

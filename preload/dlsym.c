@@ -210,8 +210,8 @@ static bool interposed(const char *name)
 }
 
 /*
- * Whoever comes after us has the next one; in the end it is libc's, or libdl's in old times.  If none has a table that we can read: libc's by the versions
- * that it has been given (2.2.5 on x86-64, 2.17 on AArch64).
+ * Whoever comes after us has the next one; in the end it is libc's, or libdl's in old times.  If none has a table
+ * that we can read: libc's by the versions that it has been given (2.2.5 on x86-64, 2.17 on AArch64).
  */
 static void find_next(void)
 {
@@ -235,8 +235,8 @@ static void *ours_for(const void *found, const char *name)
 	while (map && map->l_prev)
 		map = map->l_prev;
 	/*
-	 * Of our name space only: another one has a libc of its own.  Up to libc and no further: what is there at the start stays, and what comes behind
-	 * it may be unloaded by another thread meanwhile.
+	 * Of our name space only: another one has a libc of its own.  Up to libc and no further: what is there at the
+	 * start stays, and what comes behind it may be unloaded by another thread meanwhile.
 	 */
 	for (; map && !(ours && seen); map = map->l_next) {
 		if (called(map, "librdspreload.so"))

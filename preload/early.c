@@ -416,8 +416,9 @@ int early_fexecve(int fd, char *const argv[], char *const envp[])
 }
 
 /*
- * What no system call does is libc's, looked up now: constructors of the program's libraries run before ours.  What comes after this is the answer to
- * who calls out of that look-up itself (an allocator, say), or where libc lacks the name.
+ * What no system call does is libc's, looked up now: constructors of the program's libraries run before ours.  What
+ * comes after this is the answer to who calls out of that look-up itself (an allocator, say), or where libc lacks the
+ * name.
  */
 #define GO_ON(name, ...)                                                                                               \
 	do {                                                                                                           \

@@ -223,7 +223,8 @@ void rds_fds_closed(unsigned first, unsigned last);
 
 /*
  * May this process change the table and the engine's descriptors?  Not a child that shares our memory but has its own
- * descriptors (vfork), nor one of clone() that shares our descriptors but has a copy of our memory: their calls are system calls only.  Another child with a copy of our memory that no fork handler has seen
+ * descriptors (vfork), nor one of clone() that shares our descriptors but has a copy of our memory: their calls are
+ * system calls only.  Another child with a copy of our memory that no fork handler has seen
  * (_Fork, raw clone) is put in order on the way.
  */
 bool rds_fds_mine(void);

@@ -4,9 +4,9 @@
  *
  * The table starts out with raw system calls (early.c), so a call is served correctly at any time: by an allocator
  * that opens files while dlsym() below calls malloc, by a sanitizer's start-up, by constructors that run before ours.
- * The constructor then replaces entry after entry; a half-filled table is as good as a full one.  What no system call can
- * do (system(), popen() ...) has it filled earlier.  Nothing here allocates (dlsym does only when a name is missing), and no
- * wrapper pays for a check "resolved yet?".
+ * The constructor then replaces entry after entry; a half-filled table is as good as a full one.  What no system call
+ * can do (system(), popen() ...) has it filled earlier.  Nothing here allocates (dlsym does only when a name is
+ * missing), and no wrapper pays for a check "resolved yet?".
  */
 #include "preload.h"
 

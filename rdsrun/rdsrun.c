@@ -146,7 +146,7 @@ static int sanitizer_options(void)
 	return add_option("TSAN_OPTIONS", "die_after_fork", "0");
 }
 
-/* A value that the library would not take is the default here, too; the library says so only once the program uses RDS. */
+/* A value that the library would not take is the default; the library says so only when the program uses RDS. */
 static bool dlsym_wanted(void)
 {
 	const char *value = getenv("RDS_PRELOAD_DLSYM");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * second_object - another preloaded library, as there are many: counts calls of names that the library has, too, and
- * finds the function behind itself by RTLD_NEXT when it is first called; listen() does so through libc's handle.  Its constructor, which runs before the
- * library's if it is behind that, starts children in every way.
+ * finds the function behind itself by RTLD_NEXT when it is first called; listen() does so through libc's handle.  Its
+ * constructor, which runs before the library's if it is behind that, starts children in every way.
  */
 #include <dlfcn.h>
 #include <poll.h>
