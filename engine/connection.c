@@ -133,6 +133,7 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	atomic_store(&conn->silent, false);
 	atomic_store(&conn->nout, 0);
 	atomic_store(&conn->nin, 0);
+	conn->nleft = 0;
 	conn->mirror = NULL;
 	atomic_store(&conn->next_rx, 1);
 	atomic_store(&conn->state, RDS_CONN_DOWN);
@@ -421,13 +422,21 @@ static int may_connect(const struct rds_conn_id *id)
 	return -ENOSPC;
 }
 
-static struct rds_conn *accept_from(const struct rds_conn_id *id, int *why)
+/* Somebody new would send to sockets that are about to be somebody else's, over a device; whom we know is told, and waited for (leave.c). */
+static int may_come(const struct rds_transport *t, const struct rds_conn_id *id)
+{
+	if (unlikely(atomic_load(&rds_eng->leaving)) && (t->ops->caps & RDS_TCAP_REMOTE))
+		return -EAGAIN;
+	return may_connect(id);
+}
+
+static struct rds_conn *accept_from(const struct rds_transport *t, const struct rds_conn_id *id, int *why)
 {
 	struct rds_conn *conn;
 
 	rds_lock(&rds_eng->control);
 	conn = rds_conn_find(RDS_CONN_PEER, id);
-	*why = conn ? 0 : may_connect(id);
+	*why = conn ? 0 : may_come(t, id);
 	if (!conn && !*why)
 		conn = rds_conn_get_locked(RDS_CONN_PEER, id, why);
 	rds_unlock(&rds_eng->control);
@@ -459,13 +468,9 @@ static int make_way(struct rds_conn *conn, const struct rds_conn_id *id)
 static struct rds_conn *conn_accept(struct rds_transport *t, struct rds_ep *ep, const struct rds_conn_id *id,
 				    uint64_t ack, uint64_t *rx_seq, int *why)
 {
-	struct rds_conn *conn;
+	struct rds_conn *conn = accept_from(t, id, why);
 
 	(void)ack;
-	*why = -EAGAIN; /* it would send to sockets that are about to be somebody else's (leave.c) */
-	if (unlikely(atomic_load(&rds_eng->leaving)) && (t->ops->caps & RDS_TCAP_REMOTE))
-		return NULL;
-	conn = accept_from(id, why);
 	if (!conn)
 		return NULL;
 	*why = make_way(conn, id);

@@ -58,11 +58,16 @@ struct rds_queued {
 
 #define RDS_FAILED_MAX 8
 #define RDS_MOVED_MAX 16
-/* out: our peer is to be told (or has not acknowledged yet) that its message `seq` was for a port that has moved; in: we were told. */
+/*
+ * out: our peer is to be told, or has not said yet that it heeds it, that what it has sent to that port from message `seq` on comes back; in: we were
+ * told.
+ */
 struct rds_moved {
 	uint64_t seq;
-	uint64_t notice; /* sequence number of the notice; out: 0 not sent yet */
+	uint64_t notice;  /* in: its sequence number */
+	uint64_t refused; /* out: the first message that was; 0: none yet */
 	uint16_t port;
+	bool said, heeded; /* out; in: heeded */
 };
 
 struct rds_conn {
@@ -141,7 +146,8 @@ struct rds_conn {
 	uint16_t pongs[16]; /* ports to answer */
 	unsigned npongs;
 	/* ports that have moved to another process of their host (moved.c; rx) */
-	struct rds_moved out[RDS_MOVED_MAX], in[RDS_MOVED_MAX];
+	struct rds_moved *out, in[RDS_MOVED_MAX];
+	unsigned out_cap;
 	_Atomic unsigned nout, nin;
 	unsigned nleft; /* of the sockets that this process is leaving, so many have been said to the peer (leave.c) */
 };
@@ -206,12 +212,12 @@ struct rds_queued *rds_inbox_post(struct rds_conn *nowhere);
 /* moved.c */
 enum rds_rx_verdict rds_moved_refuse(struct rds_conn *conn, struct rds_ep *ep, const struct rds_hdr *hdr); /* rx */
 /* A message for a socket that this process is leaving, and does not accept any more.  rx */
-enum rds_rx_verdict rds_moved_late(struct rds_conn *conn, struct rds_ep *ep, const struct rds_hdr *hdr);
-/* ... nothing for that port is accepted from now on: the peer is told.  tx, rx; UP.  False: not yet, there is no room. */
+enum rds_rx_verdict rds_moved_late(struct rds_conn *conn, const struct rds_hdr *hdr);
+/* ... nothing for that port is accepted from now on: the peer is told.  rx.  False: no memory. */
 bool rds_moved_leave(struct rds_conn *conn, uint16_t port);
 enum rds_rx_verdict rds_moved_told(struct rds_conn *conn, const struct rds_rx *rx);			   /* rx */
 void rds_moved_say(struct rds_conn *conn);    /* tx: send the notices */
-void rds_moved_settle(struct rds_conn *conn); /* tx: the peer has acknowledged something */
+void rds_moved_settle(struct rds_conn *conn); /* tx: what the peer has heeded is done with */
 void rds_moved_run(struct rds_conn *conn);    /* no lock held: do what we were told */
 /* Highest sequence number that may be acknowledged.  rx. */
 uint64_t rds_moved_limit(const struct rds_conn *conn, uint64_t last);
@@ -277,7 +283,11 @@ bool rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep); /* broken: una
 void rds_queue_drop_all(struct rds_conn *conn);
 /* Takes out what sockets have sent to that port from that number on, whether a transport had it or not.  False: no memory, nothing is taken. */
 bool rds_queue_take(struct rds_conn *conn, uint16_t port, uint64_t from, struct rds_queued **list);
-/* ... what no transport ever had, to any port. */
+/* What sockets have sent to that port before that number has been dealt with at the other side, acknowledged or not. */
+void rds_queue_done(struct rds_conn *conn, uint16_t port, uint64_t before);
+/* How many of those that are kept are no program's, but notices of moved.c? */
+unsigned rds_queue_notices(const struct rds_conn *conn);
+/* Takes out what no transport ever had, to any port. */
 struct rds_queued *rds_queue_take_unsent(struct rds_conn *conn);
 bool rds_queue_has(const struct rds_conn *conn, uint16_t port); /* is something of a socket's for that port here? */
 void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct rds_addr *dst);

@@ -232,7 +232,9 @@ static unsigned at_stake(const struct rds_conn *conn, bool survives)
 	if (survives && conn->count && conn->id.peer_slot != RDS_SLOT_REMOTE &&
 	    !registry_proc_alive(rds_eng->reg, conn->id.peer_slot, &conn->id.peer))
 		survives = false;
-	return conn->queue_len + (survives ? rds_conn_left(conn) : conn->count) + atomic_load(&conn->native_writes);
+	/* Who leaves has waited for what its notices came to (leave.c). */
+	return (survives ? conn->queue_len + rds_conn_left(conn) : conn->queue_len + conn->count - rds_queue_notices(conn)) +
+	       atomic_load(&conn->native_writes);
 }
 
 static void add_queued(struct rds_conn *conn, void *arg)
@@ -255,10 +257,17 @@ unsigned rds_engine_unsent(void)
 	return n;
 }
 
+uint64_t rds_exit_deadline(void)
+{
+	uint64_t by = os_now_ns() + (uint64_t)rds_options()->linger_ms * 1000000, known = 0;
+
+	return atomic_compare_exchange_strong(&rds_eng->exit_by, &known, by) ? by : known;
+}
+
 /* What no transport has taken yet would die with us; of what it has taken, its capabilities say whether it survives us. */
 static void linger(void)
 {
-	uint64_t until = os_now_ns() + (uint64_t)rds_options()->linger_ms * 1000000;
+	uint64_t until = rds_exit_deadline();
 	struct rds_wait *w = NULL;
 	struct pollfd p;
 	unsigned n;

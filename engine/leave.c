@@ -20,7 +20,6 @@
 #include "engine/leave.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -88,9 +87,10 @@ struct leaving {
 	unsigned n;
 	uint64_t unsent;
 	uint64_t until; /* nothing is waited for any longer */
-	struct rds_addr *ports; /* of those that have left, as far as there is memory */
+	struct rds_addr *ports; /* of those that have left */
 	unsigned nports;
-	bool told; /* peers behind devices know */
+	bool remote; /* there are peers behind devices; */
+	bool told;   /* ... and they know */
 };
 
 static void stop_one(struct rds_sock *sk, void *arg)
@@ -185,13 +185,20 @@ static void note_port(struct rds_sock *sk, void *arg)
 {
 	struct leaving *l = arg;
 
-	if (l->ports && atomic_load(&sk->leaving) && sk->nobodys && rds_sock_bound(sk) && l->nports < l->n)
+	if (atomic_load(&sk->leaving) && sk->nobodys && rds_sock_bound(sk) && l->nports < l->n)
 		l->ports[l->nports++] = sk->laddr;
+}
+
+static bool behind_device(const struct rds_conn *conn)
+{
+	return conn->kind == RDS_CONN_PEER && (conn->t->ops->caps & RDS_TCAP_REMOTE);
 }
 
 static void begin_one(struct rds_conn *conn, void *arg)
 {
-	(void)arg;
+	struct leaving *l = arg;
+
+	l->remote |= behind_device(conn);
 	rx_lock();
 	conn->nleft = 0;
 	rx_unlock();
@@ -222,7 +229,7 @@ static void tell_one(struct rds_conn *conn, void *arg)
 {
 	struct leaving *l = arg;
 
-	if (conn->kind != RDS_CONN_PEER || !(conn->t->ops->caps & RDS_TCAP_REMOTE))
+	if (!behind_device(conn))
 		return;
 	rds_lock(&conn->tx);
 	if (conn->ep)
@@ -232,11 +239,17 @@ static void tell_one(struct rds_conn *conn, void *arg)
 	rds_unlock(&conn->tx);
 }
 
+/* Not malloc's memory: a signal handler's _exit() may have interrupted that. */
 static void tell_peers(struct leaving *l)
 {
-	l->ports = malloc(l->n * sizeof(*l->ports));
+	const size_t len = l->n * sizeof(*l->ports);
+	void *mem;
+
+	rds_conn_each(begin_one, l);
+	if (!l->remote || os_mmap(len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, &mem))
+		return;
+	l->ports = mem;
 	rds_sock_each(note_port, l);
-	rds_conn_each(begin_one, NULL);
 	for (;;) {
 		l->told = true;
 		rds_conn_each(tell_one, l);
@@ -252,17 +265,16 @@ static void tell_peers(struct leaving *l)
 		rds_reap_all();
 		a_moment();
 	}
-	free(l->ports);
+	os_munmap(mem, len);
 }
 
 static unsigned leave(bool (*wanted)(struct rds_sock *sk), bool calm, bool patient)
 {
-	struct leaving l = {.wanted = wanted,
-			    .calm = calm,
-			    .until = os_now_ns() + (uint64_t)rds_options()->linger_ms * 1000000};
+	struct leaving l = {.wanted = wanted, .calm = calm};
 
 	if (!rds_eng || rds_engine_foreign())
 		return 0;
+	l.until = rds_exit_deadline();
 	take_in();
 	rds_sock_each(stop_one, &l);
 	if (!l.n)
@@ -398,6 +410,7 @@ void rds_leave_not(void)
 	if (!rds_eng || rds_engine_foreign())
 		return;
 	atomic_store(&rds_eng->leaving, false);
+	atomic_store(&rds_eng->exit_by, 0);
 	rds_sock_each(take_back, NULL);
 	rds_helper_kick();
 }

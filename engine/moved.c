@@ -9,17 +9,22 @@
  * port since, out of this connection, has them look for their port anew, in order, and forgets who had it.
  *
  * Nothing is lost or doubled, whenever the connection breaks:
- *   - the notice is a message with a sequence number: sent again until it is acknowledged;
- *   - the message that was sent back is not acknowledged before the notice is;
- *   - the notice is not acknowledged before the sender has taken its messages.
+ *   - the notice is a message with a sequence number: sent again until it is acknowledged, and not acknowledged before the sender has taken its messages;
+ *   - the message that was sent back is not acknowledged before the sender says that it has *heeded* the notice.  It says so by another such message,
+ *     in the step in which it takes its own: what it sends to the port before that is covered by the notice, what comes after it is not.  (An
+ *     acknowledgement would not do: each side may be holding back what the other waits for.)
+ * What was sent to the port before the message that came back has been dealt with, acknowledged or not: so nothing of it is under way any more.
+ *
  * A process that *leaves* a socket to others (leave.c) says so before it ends, of each of its ports, with the number of the first message that it has not
  * accepted: what came before is with the socket, and goes to whoever carries it next.
- * Order: as long as messages for the port are under way to the old process, new ones go after them; behind what has come back, while that
- * waits (resolve.c).
+ *
+ * Order: as long as messages for the port are under way to the old process, over another connection, new ones go after them there; behind what has
+ * come back, while that waits (resolve.c).
  *
  * A port that moves away and back while messages are in flight may find one of them a second time: who has it by then is the old process.
  */
 #include <endian.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/connection.h"
@@ -37,46 +42,54 @@ static bool has_moved(const struct rds_conn *conn, uint16_t port)
 	       registry_proc_alive(rds_eng->reg, own.proc, &own.procid);
 }
 
+/* rx held; the list may grow under the feet of who has only tx. */
+static struct rds_moved *add(struct rds_conn *conn)
+{
+	unsigned n = atomic_load(&conn->nout), cap = conn->out_cap ? 2 * conn->out_cap : RDS_MOVED_MAX;
+	struct rds_moved *more;
+
+	if (n == conn->out_cap) {
+		more = realloc(conn->out, cap * sizeof(*more));
+		if (!more)
+			return NULL;
+		conn->out = more;
+		conn->out_cap = cap;
+	}
+	atomic_store(&conn->nout, n + 1);
+	return &conn->out[n];
+}
+
+/*
+ * What the peer has sent to that port from that message on comes back.  One notice does for all that it sends before it says that it has heeded it.
+ * refused: the message itself, which waits for that; else it has not been sent yet.  False: no memory.
+ */
+static bool comes_back(struct rds_conn *conn, uint16_t port, uint64_t seq, bool refused)
+{
+	unsigned i, n = atomic_load(&conn->nout);
+	struct rds_moved *m;
+
+	rds_conn_work(conn);
+	for (i = 0; i < n; i++) {
+		m = &conn->out[i];
+		if (m->heeded || m->port != port || m->seq > seq)
+			continue;
+		if (refused && !m->refused)
+			m->refused = seq;
+		return true;
+	}
+	m = add(conn);
+	if (m)
+		*m = (struct rds_moved){.seq = seq, .port = port, .refused = refused ? seq : 0};
+	return m;
+}
+
 enum rds_rx_verdict rds_moved_refuse(struct rds_conn *conn, struct rds_ep *ep, const struct rds_hdr *hdr)
 {
-	unsigned n = atomic_load(&conn->nout);
-
 	if (!(((struct rds_ep_head *)ep)->t->ops->caps & RDS_TCAP_REMOTE) || !has_moved(conn, hdr->dport)) {
 		RDS_STAT_INC_RX(recv_drop_no_sock);
 		return RDS_RX_DONE;
 	}
-	rds_conn_work(conn);
-	if (n == RDS_MOVED_MAX)
-		return RDS_RX_LATER;
-	conn->out[n] = (struct rds_moved){.seq = hdr->seq, .port = hdr->dport};
-	atomic_store(&conn->nout, n + 1);
-	return RDS_RX_DONE;
-}
-
-/*
- * A notice of an earlier message to the same port does for a later one, if the peer had not heeded it when it sent that.  (While something older is
- * under way to us, it sends us what is new even after that.)  Its acknowledgement, which each of its frames carries, tells.
- */
-static bool covers(const struct rds_moved *m, uint16_t port, uint64_t seq, uint64_t acked)
-{
-	return m->port == port && m->seq <= seq && (!m->notice || acked < m->notice);
-}
-
-/* From that message on the port's come back.  False: no room just now. */
-static bool comes_back(struct rds_conn *conn, struct rds_ep *ep, uint16_t port, uint64_t seq)
-{
-	uint64_t acked = ((struct rds_ep_head *)ep)->t->ops->acked(ep);
-	unsigned i, n = atomic_load(&conn->nout);
-
-	rds_conn_work(conn);
-	for (i = 0; i < n; i++)
-		if (covers(&conn->out[i], port, seq, acked))
-			return true;
-	if (n == RDS_MOVED_MAX)
-		return false;
-	conn->out[n] = (struct rds_moved){.seq = seq, .port = port};
-	atomic_store(&conn->nout, n + 1);
-	return true;
+	return comes_back(conn, hdr->dport, hdr->seq, true) ? RDS_RX_DONE : RDS_RX_LATER;
 }
 
 static bool can_be_told(const struct rds_conn *conn)
@@ -84,40 +97,63 @@ static bool can_be_told(const struct rds_conn *conn)
 	return conn->kind == RDS_CONN_PEER && (conn->t->ops->caps & RDS_TCAP_REMOTE);
 }
 
-enum rds_rx_verdict rds_moved_late(struct rds_conn *conn, struct rds_ep *ep, const struct rds_hdr *hdr)
+enum rds_rx_verdict rds_moved_late(struct rds_conn *conn, const struct rds_hdr *hdr)
 {
-	return can_be_told(conn) && comes_back(conn, ep, hdr->dport, hdr->seq) ? RDS_RX_DONE : RDS_RX_LATER;
+	return can_be_told(conn) && comes_back(conn, hdr->dport, hdr->seq, true) ? RDS_RX_DONE : RDS_RX_LATER;
 }
 
 bool rds_moved_leave(struct rds_conn *conn, uint16_t port)
 {
 	uint64_t next = atomic_load_explicit(&conn->next_rx, memory_order_relaxed);
 
-	return !can_be_told(conn) || comes_back(conn, conn->ep, port, next);
+	return !can_be_told(conn) || comes_back(conn, port, next, false);
+}
+
+/* What both kinds of message say; the second has a byte more. */
+struct moved_bytes {
+	uint64_t seq;
+	uint16_t port;
+	uint8_t heeded;
+} __attribute__((packed));
+_Static_assert(offsetof(struct moved_bytes, heeded) == RDS_MOVED_BYTES && sizeof(struct moved_bytes) == RDS_HEEDED_BYTES,
+	       "what wire.h says");
+
+/* The peer has taken its messages: what comes from now on was sent after that. */
+static void was_heeded(struct rds_conn *conn, uint64_t seq, uint16_t port)
+{
+	unsigned i;
+
+	for (i = 0; i < atomic_load(&conn->nout); i++)
+		if (conn->out[i].said && conn->out[i].seq == seq && conn->out[i].port == port)
+			conn->out[i].heeded = true;
 }
 
 enum rds_rx_verdict rds_moved_told(struct rds_conn *conn, const struct rds_rx *rx)
 {
 	unsigned n = atomic_load(&conn->nin);
-	struct rds_moved m = {.notice = rx->hdr.seq};
+	struct moved_bytes b = {0};
 
+	memcpy(&b, rx->data, rx->hdr.len);
 	rds_conn_work(conn);
+	if (rx->hdr.len == RDS_HEEDED_BYTES) {
+		was_heeded(conn, be64toh(b.seq), be16toh(b.port));
+		return RDS_RX_DONE;
+	}
 	if (n == RDS_MOVED_MAX)
 		return RDS_RX_LATER;
-	memcpy(&m.seq, rx->data, sizeof(m.seq));
-	memcpy(&m.port, (const char *)rx->data + sizeof(m.seq), sizeof(m.port));
-	m.seq = be64toh(m.seq);
-	m.port = be16toh(m.port);
-	conn->in[n] = m;
+	conn->in[n] = (struct rds_moved){.seq = be64toh(b.seq), .port = be16toh(b.port), .notice = rx->hdr.seq};
 	atomic_store(&conn->nin, n + 1);
 	return RDS_RX_DONE;
 }
 
 uint64_t rds_moved_limit(const struct rds_conn *conn, uint64_t last)
 {
-	if (atomic_load(&conn->nout) && conn->out[0].seq <= last)
-		last = conn->out[0].seq - 1;
-	if (atomic_load(&conn->nin) && conn->in[0].notice <= last)
+	unsigned i, n = atomic_load(&conn->nout);
+
+	for (i = 0; i < n; i++)
+		if (!conn->out[i].heeded && conn->out[i].refused && conn->out[i].refused <= last)
+			last = conn->out[i].refused - 1;
+	if (atomic_load(&conn->nin) && !conn->in[0].heeded && conn->in[0].notice <= last)
 		last = conn->in[0].notice - 1;
 	return last;
 }
@@ -133,41 +169,52 @@ static void forget(struct rds_conn *conn, struct rds_moved *list, _Atomic unsign
 		conn->t->ops->ack(conn->ep, rds_recv_taken(conn));
 }
 
+/* tx held.  0, or -ENOMEM: it has not gone. */
+static int say(struct rds_conn *conn, const struct rds_moved *m, size_t len)
+{
+	struct moved_bytes bytes = {.seq = htobe64(m->seq), .port = htobe16(m->port), .heeded = 1};
+	struct iovec iov = {.iov_base = &bytes, .iov_len = len};
+	struct rds_outgoing out = {.iov = &iov, .len = len};
+
+	out.hdr.len = out.u.len = (uint32_t)len;
+	out.hdr.flags = RDS_FLAG_MOVED | RDS_FLAG_ACK_REQUIRED;
+	return rds_xmit(conn, &out);
+}
+
+/* The next notice that has not been said, which is marked as said: it may be heeded before say() returns. */
+static bool next_notice(struct rds_conn *conn, struct rds_moved *m, unsigned *at)
+{
+	bool some = false;
+
+	rx_lock();
+	for (; *at < atomic_load(&conn->nout) && !some; ++*at)
+		if (!conn->out[*at].said) {
+			conn->out[*at].said = some = true;
+			*m = conn->out[*at];
+		}
+	rx_unlock();
+	return some;
+}
+
 void rds_moved_say(struct rds_conn *conn)
 {
-	struct {
-		uint64_t seq;
-		uint16_t port;
-	} __attribute__((packed)) bytes;
-	struct iovec iov = {.iov_base = &bytes, .iov_len = sizeof(bytes)};
-	struct rds_outgoing out;
-	unsigned i;
+	struct rds_moved m = {0};
+	unsigned at = 0;
 
-	_Static_assert(sizeof(bytes) == RDS_MOVED_BYTES, "what wire.h says");
+	rds_moved_settle(conn);
 	if (atomic_load(&conn->state) == RDS_CONN_DEAD)
 		return;
-	for (i = 0; i < atomic_load(&conn->nout); i++) {
-		struct rds_moved *m = &conn->out[i];
-
-		if (m->notice) /* tx guards that; only the receive path adds to the list, at its end */
+	while (next_notice(conn, &m, &at)) {
+		if (!say(conn, &m, RDS_MOVED_BYTES))
 			continue;
-		bytes.seq = htobe64(m->seq);
-		bytes.port = htobe16(m->port);
-		out = (struct rds_outgoing){.iov = &iov, .len = sizeof(bytes)};
-		out.hdr.len = out.u.len = sizeof(bytes);
-		out.hdr.flags = RDS_FLAG_MOVED | RDS_FLAG_ACK_REQUIRED;
-		if (rds_xmit(conn, &out)) {
-			rds_timer_set(&conn->retry, os_now_ns() + AGAIN_NS);
-			break;
-		}
 		rx_lock();
-		m->notice = out.u.seq;
+		conn->out[at - 1].said = false; /* only who has tx takes any out */
 		rx_unlock();
+		rds_timer_set(&conn->retry, os_now_ns() + AGAIN_NS);
+		break;
 	}
-	if (!conn->ep)
-		return;
-	conn->t->ops->flush(conn->ep, true);
-	conn->t->ops->want_room(conn->ep, conn->acked); /* so that the acknowledgement is noticed */
+	if (conn->ep)
+		conn->t->ops->flush(conn->ep, true);
 }
 
 void rds_moved_settle(struct rds_conn *conn)
@@ -176,23 +223,42 @@ void rds_moved_settle(struct rds_conn *conn)
 
 	rx_lock();
 	for (n = 0; n < atomic_load(&conn->nout); n++)
-		if (!conn->out[n].notice || conn->out[n].notice > conn->acked)
+		if (!conn->out[n].heeded)
 			break;
 	if (n)
 		forget(conn, conn->out, &conn->nout, n);
 	rx_unlock();
 }
 
-/* That notice has been heeded: what is sent from now on says so.  tx held. */
-static void heeded(struct rds_conn *conn, const struct rds_moved *m)
+/* tx held.  It may be acknowledged; done: the peer will hear of it, too.  Another thread may have been at it meanwhile. */
+static void heeded(struct rds_conn *conn, const struct rds_moved *m, bool done)
 {
 	rx_lock();
-	if (atomic_load(&conn->nin) && conn->in[0].notice == m->notice) /* not another thread, meanwhile */
-		forget(conn, conn->in, &conn->nin, 1);
+	if (atomic_load(&conn->nin) && conn->in[0].notice == m->notice) {
+		conn->in[0].heeded = true;
+		if (done)
+			forget(conn, conn->in, &conn->nin, 1);
+		else if (conn->ep)
+			conn->t->ops->ack(conn->ep, rds_recv_taken(conn));
+	}
 	rx_unlock();
 }
 
-/* control held.  False: no memory for copies just now. */
+/* What says that it is heeded acknowledges it as well: nothing else may go that way for a while.  tx held.  False: no memory just now. */
+static bool take_and_say(struct rds_conn *conn, const struct rds_moved *m, struct rds_queued **list)
+{
+	if (!rds_queue_take(conn, m->port, m->seq, list))
+		return false;
+	rds_queue_done(conn, m->port, m->seq);
+	heeded(conn, m, false);
+	if (say(conn, m, RDS_HEEDED_BYTES))
+		return false;
+	if (conn->ep)
+		conn->t->ops->flush(conn->ep, true);
+	return true;
+}
+
+/* control held. */
 static bool take(struct rds_conn *conn, const struct rds_moved *m, struct rds_queued **list)
 {
 	bool taken = true;
@@ -200,9 +266,9 @@ static bool take(struct rds_conn *conn, const struct rds_moved *m, struct rds_qu
 	*list = NULL;
 	rds_lock(&conn->tx);
 	if (atomic_load(&conn->state) != RDS_CONN_DEAD)
-		taken = rds_queue_take(conn, m->port, m->seq, list);
+		taken = take_and_say(conn, m, list);
 	if (taken)
-		heeded(conn, m);
+		heeded(conn, m, true);
 	rds_unlock(&conn->tx);
 	return taken;
 }

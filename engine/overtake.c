@@ -15,17 +15,9 @@
 /* From that one on they have the next number each: its own is free.  No device has been told one of these (rdma_native.c). */
 static void make_way(struct rds_conn *conn, struct rds_queued *q)
 {
-	uint64_t from = q->u.seq;
-	unsigned i;
-
 	for (; q; q = q->next)
 		q->hdr.seq = ++q->u.seq;
 	conn->next_tx++;
-	rx_lock();
-	for (i = 0; i < atomic_load(&conn->nout); i++)
-		if (conn->out[i].notice >= from)
-			conn->out[i].notice++;
-	rx_unlock();
 }
 
 /* ---- what has moved ---- */

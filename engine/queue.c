@@ -560,6 +560,40 @@ bool rds_queue_take(struct rds_conn *conn, uint16_t port, uint64_t from, struct 
 	return true;
 }
 
+unsigned rds_queue_notices(const struct rds_conn *conn)
+{
+	const struct rds_queued *q;
+	unsigned i, n = 0;
+
+	for (i = 0; i < conn->count; i++)
+		n += (nth_unacked(conn, i)->flags & RDS_FLAG_MOVED) != 0;
+	for (q = conn->queue; q; q = q->next)
+		n += (q->hdr.flags & RDS_FLAG_MOVED) != 0;
+	return n;
+}
+
+void rds_queue_done(struct rds_conn *conn, uint16_t port, uint64_t before)
+{
+	struct rds_queued **p, *q;
+	unsigned i;
+
+	for (i = 0; i < conn->count; i++) {
+		struct rds_unacked *u = nth_unacked(conn, i);
+
+		if (u->seq >= before || !to_port(u, port, 0))
+			continue;
+		rds_release_unacked(u);
+		u->cancelled = true;
+	}
+	for (p = &conn->queue; (q = *p);) {
+		if (q->u.seq < before && to_port(&q->u, port, 0))
+			drop_at(conn, p);
+		else
+			p = &q->next;
+	}
+	conn->queue_tail = p;
+}
+
 struct rds_queued *rds_queue_take_unsent(struct rds_conn *conn)
 {
 	struct rds_queued *list = NULL;

@@ -78,7 +78,7 @@ static enum rds_rx_verdict dispatch(struct rds_conn *conn, struct rds_ep *ep, co
 	if (unlikely(!sk))
 		return rds_moved_refuse(conn, ep, &rx->hdr);
 	if (unlikely(atomic_load_explicit(&sk->closed_in, memory_order_relaxed)))
-		return rds_moved_late(conn, ep, &rx->hdr); /* who sent that still has it, and will find the socket again */
+		return rds_moved_late(conn, &rx->hdr); /* who sent that still has it, and will find the socket again */
 	inc = rds_inc_new(conn, ep, rx);
 	if (unlikely(!inc)) {
 		rds_error("out of memory for a message of %u bytes: its sender has to wait", rx->hdr.len);
@@ -128,12 +128,14 @@ static ssize_t copy_out(const struct msghdr *msg, const struct rds_inc *inc)
 	size_t left = inc->len, i, n;
 
 	for (i = 0; left && i < msg->msg_iovlen; i++) {
+		void *to = msg->msg_iov[i].iov_base; /* the vector may be the program's own, and lie in what is filled */
+
 		if (!msg->msg_iov[i].iov_len)
 			continue;
 		n = msg->msg_iov[i].iov_len < left ? msg->msg_iov[i].iov_len : left;
-		if (unlikely(rds_user_fillable(msg->msg_iov[i].iov_base, n)))
+		if (unlikely(rds_user_fillable(to, n)))
 			return -EFAULT;
-		rds_copy(msg->msg_iov[i].iov_base, from, n);
+		rds_copy(to, from, n);
 		from += n;
 		left -= n;
 	}
@@ -273,12 +275,13 @@ static void count_delivered(uint64_t n)
 static inline ssize_t deliver_plain(struct rds_sock *sk, int fd, struct msghdr *msg)
 {
 	struct rds_inc *inc = sk->rx_head;
+	void *to = msg->msg_iov->iov_base; /* as in copy_out() */
 	uint32_t len = inc->len;
 
-	if (unlikely(rds_user_fillable(msg->msg_iov->iov_base, len)))
+	if (unlikely(rds_user_fillable(to, len)))
 		return -EFAULT;
 	if (likely(len)) /* there need be no bytes, then */
-		rds_copy(msg->msg_iov->iov_base, inc->data, len);
+		rds_copy(to, inc->data, len);
 	dequeue(sk, fd);
 	put_name(sk, inc, msg);
 	msg->msg_controllen = 0;

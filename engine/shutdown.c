@@ -226,8 +226,10 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 		atomic_store(&conn->lied, false);
 		RDS_STAT_INC(conn_reset);
 	}
-	if (ep && conn->pending == ep)
+	if (ep && conn->pending == ep) {
 		conn->pending = NULL;
+		conn->theirs = false;
+	}
 	if (peer_gone) {
 		atomic_store(&conn->state, RDS_CONN_DEAD);
 		atomic_fetch_add(&rds_eng->conn_gen, 1);

@@ -167,7 +167,7 @@ int rds_hdr_decode(const void *w, struct rds_hdr *h)
 		return h->flags == RDS_FLAG_CONG_BITMAP && h->len == RDS_CONG_MAP_BYTES ? 0 : -EBADMSG;
 	if (h->flags & RDS_FLAG_MOVED)
 		return !(h->flags & ~(RDS_FLAG_MOVED | RDS_FLAG_ACK_REQUIRED | RDS_FLAG_RETRANSMITTED)) &&
-				       h->len == RDS_MOVED_BYTES && h->seq
+				       (h->len == RDS_MOVED_BYTES || h->len == RDS_HEEDED_BYTES) && h->seq
 			       ? 0
 			       : -EBADMSG;
 	if (h->flags & RDS_FLAG_OP)

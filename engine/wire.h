@@ -25,6 +25,7 @@ enum { RDS_FLAG_CONG_BITMAP = 1, RDS_FLAG_ACK_REQUIRED = 2, RDS_FLAG_RETRANSMITT
  */
 #define RDS_FLAG_MOVED 0x40
 #define RDS_MOVED_BYTES 10u
+#define RDS_HEEDED_BYTES 11u /* the answer: the same, and a byte of 1 */
 /* Ours alone, too: a piece of an RDMA operation or of its answer (wire_op.h). */
 #define RDS_FLAG_OP 0x20
 enum {

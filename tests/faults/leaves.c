@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * leaves.c [-m messages] [-g generations] [-S seed] [-t seconds] [receive OWN | send OWN PEER] - a socket whose carrier exits while messages
- * are on their way to it, again and again, loses none of them.
+ * leaves.c [-m messages] [-g generations] [-S seed] [-t seconds] [-p us] [receive OWN | send OWN PEER] - a socket whose carrier exits while messages
+ * are on their way to it, again and again, loses none of them.  With -p the sender pauses before each, so that mostly none is.
  *
  * A process that has the socket receives some messages, forks, and exits, with more of them in the socket's queue and on the way; the child takes the
  * socket over and goes on.  Who receives knows which message must be next, its length and every byte.  Only the first process binds, and a child
@@ -17,7 +17,7 @@
 #define PORT 24000
 #define LARGEST 8192
 
-static unsigned messages = 3000, generations = 40, limit = 60;
+static unsigned messages = 3000, generations = 40, limit = 60, pause_us;
 static uint64_t seed = 1;
 
 static size_t length_of(uint64_t key)
@@ -146,6 +146,8 @@ static void send_all(uint32_t own, uint32_t peer)
 		size_t len = length_of(key);
 
 		message_fill(buf, key, len);
+		if (pause_us)
+			usleep(pause_us);
 		while ((r = sendto(fd, buf, len, 0, (struct sockaddr *)&to, sizeof(to))) < 0 && errno == ENOBUFS)
 			check(poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, 100) >= 0);
 		if (r != (ssize_t)len)
@@ -193,7 +195,7 @@ int main(int argc, char **argv)
 {
 	int c;
 
-	while ((c = getopt(argc, argv, "m:g:S:t:")) != -1) {
+	while ((c = getopt(argc, argv, "m:g:S:t:p:")) != -1) {
 		unsigned long v = strtoul(optarg ? optarg : "", NULL, 10);
 
 		switch (c) {
@@ -201,6 +203,7 @@ int main(int argc, char **argv)
 		case 'g': generations = (unsigned)v; break;
 		case 'S': seed = v; break;
 		case 't': limit = (unsigned)v; break;
+		case 'p': pause_us = (unsigned)v; break;
 		default: fail("usage");
 		}
 	}

@@ -30,6 +30,20 @@ static void nothing_for(unsigned ms)
 	ck_assert_uint_eq(locked(&fake.nsent), before);
 }
 
+/* What was sent as number i says that notice to be heeded. */
+static void heeds(unsigned i, unsigned proc, uint64_t seq, uint16_t port)
+{
+	uint64_t said;
+
+	await(locked(&fake.nsent) > i);
+	ck_assert_uint_eq(fake.sent[i].ep->id.peer.b[0], proc);
+	ck_assert_uint_eq(fake.sent[i].hdr.flags & RDS_FLAG_MOVED, RDS_FLAG_MOVED);
+	ck_assert_uint_eq(fake.sent[i].hdr.len, RDS_HEEDED_BYTES);
+	memcpy(&said, fake.sent[i].text, sizeof(said));
+	ck_assert_uint_eq(be64toh(said), seq);
+	ck_assert_uint_eq((unsigned char)fake.sent[i].text[8] << 8 | (unsigned char)fake.sent[i].text[9], port);
+}
+
 START_TEST(test_moved)
 {
 	say(5, "a");
@@ -43,33 +57,36 @@ START_TEST(test_moved)
 	say(5, "c");
 	say(9, "more");
 	await(locked(&fake.nsent) == 5);
-	/* "b" (3) came back: so will "c", which goes after it, and what is new behind both. */
+	/* "b" (3) came back: so will "c", which goes after it, and what is new behind both; "a" had been dealt with. */
 	notice(0, 1, 3, 5);
 	await(locked(&fake.nasked) == 3);
 	ck_assert_uint_eq(fake.asked[2], 5);
 	await(atomic_load(&fake.eps[0]->ack) == 1); /* the notice, once it was heeded */
+	heeds(5, 1, 3, 5);
 	notice(0, 2, 4, 5);
+	heeds(6, 1, 4, 5);
+	ck_assert_uint_eq(rds_snd_bytes(fake.sk), 2 + 2 + 6 + 5);
 	far_acks(0, 5);
 	say(5, "d");
 	ck_assert_uint_eq(rds_snd_bytes(fake.sk), 6);
 	far_answers(5, 2, 0);
 	far_up(1);
-	far_got(5, 2, "b");
-	far_got(6, 2, "c");
-	far_got(7, 2, "d");
-	ck_assert_uint_eq(fake.sent[5].hdr.flags & RDS_FLAG_RETRANSMITTED, 0);
+	far_got(7, 2, "b");
+	far_got(8, 2, "c");
+	far_got(9, 2, "d");
+	ck_assert_uint_eq(fake.sent[7].hdr.flags & RDS_FLAG_RETRANSMITTED, 0);
 	say(9, "still");
-	far_got(8, 1, "still");
+	far_got(10, 1, "still");
 	nothing_for(20);
-	far_acks(0, 6);
+	far_acks(0, 8);
 	far_acks(1, 3);
 	ck_assert_uint_eq(rds_snd_bytes(fake.sk), 0);
 }
 END_TEST
 
 /*
- * "a" was received by the old process but is not acknowledged: what is new goes that way, too, until it is; but behind what has come back, as long
- * as that waits.
+ * "a" was received by the old process and is not acknowledged, when "b" comes back: it is under way no more, and nothing new goes after it; what
+ * is new goes behind what has come back, as long as that waits.
  */
 START_TEST(test_moved_while_under_way)
 {
@@ -77,21 +94,35 @@ START_TEST(test_moved_while_under_way)
 	say(5, "b");
 	notice(0, 1, 2, 5);
 	await(locked(&fake.nasked) == 2);
+	heeds(2, 1, 2, 5);
 	say(5, "c");
 	nothing_for(20);
 	far_answers(5, 2, 0);
 	far_up(1);
-	far_got(2, 2, "b");
-	far_got(3, 2, "c");
+	far_got(3, 2, "b");
+	far_got(4, 2, "c");
 	say(5, "d");
-	far_got(4, 1, "d");
-	notice(0, 2, 3, 5);
 	far_got(5, 2, "d");
-	far_acks(0, 3);
-	say(5, "e");
-	far_got(6, 2, "e");
-	far_acks(1, 4);
+	far_acks(1, 3);
 	ck_assert_uint_eq(rds_snd_bytes(fake.sk), 0);
+	far_acks(0, 3);
+	ck_assert_uint_eq(rds_snd_bytes(fake.sk), 0);
+}
+END_TEST
+
+/* A notice with nothing to take: the next message asks, and does not follow what was dealt with long ago. */
+START_TEST(test_moved_nothing_there)
+{
+	far_begins(1, "a");
+	notice(0, 1, 2, 5);
+	heeds(1, 1, 2, 5);
+	ck_assert_uint_eq(rds_snd_bytes(fake.sk), 0);
+	say(5, "b");
+	await(locked(&fake.nasked) == 2);
+	nothing_for(20);
+	far_answers(5, 2, 0);
+	far_up(1);
+	far_got(2, 2, "b");
 }
 END_TEST
 
@@ -127,6 +158,17 @@ static pid_t another_with(uint16_t port, int *end)
 	ck_assert_int_eq(read(ready[0], &c, 1), 1);
 	*end = stop[1];
 	return pid;
+}
+
+/* The peer says that it has heeded notice i. */
+static void heeded(unsigned ep, uint64_t own_seq, unsigned i)
+{
+	unsigned char b[RDS_HEEDED_BYTES] = {0};
+	struct rds_hdr hdr = {.seq = own_seq, .len = sizeof(b), .flags = RDS_FLAG_MOVED};
+
+	memcpy(b, fake.sent[i].text, RDS_MOVED_BYTES);
+	b[RDS_MOVED_BYTES] = 1;
+	far_sends(ep, &hdr, b, sizeof(b));
 }
 
 /* The other end of it: a message for a port that another process of ours has. */
@@ -177,28 +219,52 @@ START_TEST(test_sends_back)
 	far_sends(1, &hdr, "", 0);
 	ck_assert_uint_eq(atomic_load(&fake.eps[1]->ack), 2);
 	far_acks(1, fake.sent[0].hdr.seq);
-	ck_assert_uint_eq(atomic_load(&fake.eps[1]->ack), 4);
+	nothing_for(20);
+	ck_assert_uint_eq(atomic_load(&fake.eps[1]->ack), 2); /* that the notice has come says nothing of what was done about it */
+	heeded(1, 5, 0);
+	ck_assert_uint_eq(atomic_load(&fake.eps[1]->ack), 5);
 	ck_assert_uint_eq(locked(&fake.nsent), 2);
 	/* With its owner dead, it is nobody's. */
 	close(stop_fd);
 	ck_assert_int_eq(waitpid(other, &status, 0), other);
 	ck_assert_int_eq(status, 0);
-	hdr = (struct rds_hdr){.sport = 9, .dport = 5, .seq = 5};
+	hdr = (struct rds_hdr){.sport = 9, .dport = 5, .seq = 6};
 	far_sends(1, &hdr, "", 0);
-	ck_assert_uint_eq(atomic_load(&fake.eps[1]->ack), 5);
+	ck_assert_uint_eq(atomic_load(&fake.eps[1]->ack), 6);
 	nothing_for(20);
 }
 END_TEST
 
-static void notice_is(unsigned i, uint64_t seq, uint16_t port)
+static void notice_is_at(unsigned i, uint64_t seq, uint16_t port)
 {
 	uint64_t said;
 
-	await(locked(&fake.nsent) == i + 1);
+	await(locked(&fake.nsent) > i);
+	ck_assert_uint_eq(fake.sent[i].hdr.len, RDS_MOVED_BYTES);
 	ck_assert_uint_eq(fake.sent[i].hdr.flags & RDS_FLAG_MOVED, RDS_FLAG_MOVED);
 	memcpy(&said, fake.sent[i].text, sizeof(said));
 	ck_assert_uint_eq(be64toh(said), seq);
 	ck_assert_uint_eq((unsigned char)fake.sent[i].text[8] << 8 | (unsigned char)fake.sent[i].text[9], port);
+}
+
+static void notice_is(unsigned i, uint64_t seq, uint16_t port)
+{
+	notice_is_at(i, seq, port);
+	ck_assert_uint_eq(locked(&fake.nsent), i + 1);
+}
+
+static void leaves(bool on)
+{
+	rx_lock();
+	atomic_store(&fake.sk->closed_in, on);
+	rx_unlock();
+}
+
+static void leave(struct rds_conn *conn, uint16_t port)
+{
+	rx_lock();
+	ck_assert(rds_moved_leave(conn, port));
+	rx_unlock();
 }
 
 /* A socket that is being left to others: nothing is accepted any more, each message comes back, and no more notices are sent than are needed. */
@@ -211,73 +277,119 @@ START_TEST(test_leaves)
 	e = fake.eps[0];
 	far_sends(0, &hdr, "", 0);
 	ck_assert_uint_eq(atomic_load(&e->ack), 1);
-	rx_lock();
-	atomic_store(&fake.sk->closed_in, true);
-	rx_unlock();
-	for (hdr.seq = 2; hdr.seq <= 4; hdr.seq++) /* sent before the peer has heard of it */
+	leaves(true);
+	for (hdr.seq = 2; hdr.seq <= 4; hdr.seq++) /* sent before the peer has heeded anything */
 		far_sends(0, &hdr, "", 0);
 	notice_is(0, 2, 4000);
+	far_acks(0, fake.sent[0].hdr.seq);
 	nothing_for(20);
 	ck_assert_uint_eq(atomic_load(&e->ack), 1);
-	far_acks(0, fake.sent[0].hdr.seq);
-	await(atomic_load(&e->ack) == 4);
-	/* Sent after that, behind something older: that notice does not stand for it. */
-	far_sends(0, &hdr, "", 0);
-	notice_is(1, 5, 4000);
-	ck_assert_uint_eq(atomic_load(&e->ack), 4);
+	heeded(0, 5, 0);
+	ck_assert_uint_eq(atomic_load(&e->ack), 5);
+	/* Sent after that: that notice does not stand for it. */
 	hdr.seq = 6;
+	far_sends(0, &hdr, "", 0);
+	notice_is(1, 6, 4000);
+	ck_assert_uint_eq(atomic_load(&e->ack), 5);
+	hdr.seq = 7;
 	hdr.dport = 6; /* another port's, nobody's: taken, and acknowledged after it */
 	far_sends(0, &hdr, "", 0);
-	ck_assert_uint_eq(atomic_load(&e->ack), 4);
-	far_acks(0, fake.sent[1].hdr.seq);
-	await(atomic_load(&e->ack) == 6);
+	ck_assert_uint_eq(atomic_load(&e->ack), 5);
+	heeded(0, 8, 0); /* once more, after a break: it is known */
+	ck_assert_uint_eq(atomic_load(&e->ack), 5);
+	heeded(0, 9, 1);
+	ck_assert_uint_eq(atomic_load(&e->ack), 9);
 	ck_assert_uint_eq(locked(&fake.nsent), 2);
 }
 END_TEST
 
-/* ... and is told before anything comes: from the first on that has not been accepted. */
+/* ... and is told before anything comes: from the first on that has not been accepted.  That alone holds no acknowledgement back. */
 START_TEST(test_leaves_first)
 {
 	struct rds_hdr hdr = {.sport = 9, .dport = 4000, .seq = 1};
 	struct rds_conn *conn;
-	unsigned i;
+	struct fake_ep *e;
+
+	far_connects();
+	e = fake.eps[0];
+	conn = e->head.conn;
+	far_sends(0, &hdr, "", 0);
+	leaves(true);
+	leave(conn, 4000);
+	leave(conn, 4000);
+	notice_is(0, 2, 4000);
+	hdr.seq = 2;
+	hdr.dport = 6;
+	far_sends(0, &hdr, "", 0);
+	ck_assert_uint_eq(atomic_load(&e->ack), 2);
+	hdr.seq = 3;
+	hdr.dport = 4000;
+	far_sends(0, &hdr, "", 0);
+	nothing_for(20);
+	ck_assert_uint_eq(atomic_load(&e->ack), 2);
+	heeded(0, 4, 0);
+	ck_assert_uint_eq(atomic_load(&e->ack), 4);
+	await(!atomic_load(&conn->nout));
+	ck_assert_uint_eq(locked(&fake.nsent), 1);
+}
+END_TEST
+
+/* Both sides leave, and each has refused something that the other's notice lies behind: neither waits for the other's acknowledgement. */
+START_TEST(test_both_leave)
+{
+	struct rds_hdr hdr = {.sport = 5, .dport = 4000, .seq = 1};
+	struct fake_ep *e;
+
+	far_connects();
+	e = fake.eps[0];
+	far_sends(0, &hdr, "", 0);
+	leaves(true);
+	hdr.seq = 2;
+	far_sends(0, &hdr, "", 0);
+	notice_is(0, 2, 4000);
+	notice(0, 3, 1, 5); /* the peer's own, behind what we have refused */
+	heeds(1, 77, 1, 5);
+	ck_assert_uint_eq(atomic_load(&e->ack), 1);
+	heeded(0, 4, 0);
+	ck_assert_uint_eq(atomic_load(&e->ack), 4);
+	await(!atomic_load(&e->head.conn->nout) && !atomic_load(&e->head.conn->nin));
+}
+END_TEST
+
+/* Any number of ports. */
+START_TEST(test_many_leave)
+{
+	struct rds_hdr hdr = {.sport = 9, .seq = 1};
+	struct rds_conn *conn;
+	unsigned i, n = 3 * RDS_MOVED_MAX;
 
 	far_connects();
 	conn = fake.eps[0]->head.conn;
+	for (i = 0; i < n; i++)
+		leave(conn, (uint16_t)(5000 + i));
+	for (i = 0; i < n; i++)
+		notice_is_at(i, 1, (uint16_t)(5000 + i));
+	hdr.dport = 6;
 	far_sends(0, &hdr, "", 0);
-	for (i = 0; i < 2; i++) {
-		rds_lock(&conn->tx);
-		rx_lock();
-		atomic_store(&fake.sk->closed_in, true);
-		ck_assert(rds_moved_leave(conn, 4000));
-		rx_unlock();
-		rds_unlock(&conn->tx);
-	}
-	notice_is(0, 2, 4000);
-	hdr.seq = 2;
-	far_sends(0, &hdr, "", 0);
-	nothing_for(20);
-	far_acks(0, fake.sent[0].hdr.seq);
-	await(atomic_load(&fake.eps[0]->ack) == 2);
-	for (i = 0; i < RDS_MOVED_MAX + 1; i++) { /* there is room for so many ports at a time */
-		rds_lock(&conn->tx);
-		rx_lock();
-		ck_assert_int_eq(rds_moved_leave(conn, (uint16_t)(5000 + i)), i < RDS_MOVED_MAX);
-		rx_unlock();
-		rds_unlock(&conn->tx);
-	}
+	for (i = 0; i < n; i++)
+		heeded(0, 2 + i, i);
+	await(!atomic_load(&conn->nout));
+	ck_assert_uint_eq(atomic_load(&fake.eps[0]->ack), 1 + n);
 }
 END_TEST
 
 /* Nobody is let in who would send to sockets that are about to be somebody else's. */
 START_TEST(test_leaving_lets_nobody_in)
 {
-	struct rds_conn_id id = far_id(77);
+	struct rds_conn_id id = far_id(78);
 
+	far_connects(); /* 77 */
 	atomic_store(&rds_eng->leaving, true);
 	far_asks(&id, -EAGAIN);
-	atomic_store(&rds_eng->leaving, false);
+	ep_down(fake.eps[0], -ECONNRESET, false);
+	id = far_id(77); /* it may have something of ours to say, or we of its */
 	far_asks(&id, 0);
+	atomic_store(&rds_eng->leaving, false);
 }
 END_TEST
 
@@ -288,8 +400,11 @@ int main(void)
 
 	tcase_add_test(tc, test_moved);
 	tcase_add_test(tc, test_moved_while_under_way);
+	tcase_add_test(tc, test_moved_nothing_there);
 	tcase_add_test(tc, test_leaves);
 	tcase_add_test(tc, test_leaves_first);
+	tcase_add_test(tc, test_both_leave);
+	tcase_add_test(tc, test_many_leave);
 	tcase_add_test(tc, test_leaving_lets_nobody_in);
 	tcase_add_test(suite_case(s, "back", setup_with_another, NULL, 60), test_sends_back);
 	tcase_add_test(suite_case(s, "wrapped", far_setup_wrapped, NULL, 60), test_moved);
