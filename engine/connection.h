@@ -213,6 +213,8 @@ struct rds_queued *rds_inbox_post(struct rds_conn *nowhere);
 enum rds_rx_verdict rds_moved_refuse(struct rds_conn *conn, struct rds_ep *ep, const struct rds_hdr *hdr); /* rx */
 /* A message for a socket that this process is leaving, and does not accept any more.  rx */
 enum rds_rx_verdict rds_moved_late(struct rds_conn *conn, const struct rds_hdr *hdr);
+/* ... it comes back, whoever has the port by now: a notice has said so that may not have been heeded yet.  rx */
+bool rds_moved_covers(const struct rds_conn *conn, const struct rds_hdr *hdr);
 /* ... nothing for that port is accepted from now on: the peer is told.  rx.  False: no memory. */
 bool rds_moved_leave(struct rds_conn *conn, uint16_t port);
 enum rds_rx_verdict rds_moved_told(struct rds_conn *conn, const struct rds_rx *rx);			   /* rx */

@@ -59,6 +59,16 @@ static struct rds_moved *add(struct rds_conn *conn)
 	return &conn->out[n];
 }
 
+bool rds_moved_covers(const struct rds_conn *conn, const struct rds_hdr *hdr)
+{
+	unsigned i;
+
+	for (i = 0; i < atomic_load(&conn->nout); i++)
+		if (!conn->out[i].heeded && conn->out[i].port == hdr->dport && conn->out[i].seq <= hdr->seq)
+			return true;
+	return false;
+}
+
 /*
  * What the peer has sent to that port from that message on comes back.  One notice does for all that it sends before it says that it has heeded it.
  * refused: the message itself, which waits for that; else it has not been sent yet.  False: no memory.

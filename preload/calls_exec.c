@@ -181,8 +181,7 @@ int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t 
 
 int system(const char *command)
 {
-	if (command) /* else it asks for a shell, and starts none */
-		rds_process_spreads();
+	rds_process_spreads();
 	return rds_real.system(command);
 }
 

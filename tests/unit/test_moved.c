@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "engine/message.h"
 #include "tests/unit/suite.h"
 #include "tests/unit/test_reach_fake.h"
 
@@ -278,8 +279,12 @@ START_TEST(test_leaves)
 	far_sends(0, &hdr, "", 0);
 	ck_assert_uint_eq(atomic_load(&e->ack), 1);
 	leaves(true);
-	for (hdr.seq = 2; hdr.seq <= 4; hdr.seq++) /* sent before the peer has heeded anything */
+	for (hdr.seq = 2; hdr.seq <= 4; hdr.seq++) { /* sent before the peer has heeded anything */
 		far_sends(0, &hdr, "", 0);
+		leaves(false); /* it goes on after all: what comes back must not be accepted as well */
+	}
+	leaves(true);
+	ck_assert_ptr_null(fake.sk->rx_head->next); /* the first alone has been accepted */
 	notice_is(0, 2, 4000);
 	far_acks(0, fake.sent[0].hdr.seq);
 	nothing_for(20);
