@@ -293,6 +293,9 @@ unsigned rds_queue_notices(const struct rds_conn *conn);
 struct rds_queued *rds_queue_take_unsent(struct rds_conn *conn);
 bool rds_queue_has(const struct rds_conn *conn, uint16_t port); /* is something of a socket's for that port here? */
 void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct rds_addr *dst);
+/* A copy of what lies with that endpoint, to be sent again; NULL: no memory.  And for queue_take.c: out of the queue, and dropped. */
+struct rds_queued *rds_queued_again(struct rds_conn *conn, struct rds_ep *ep, const struct rds_unacked *u);
+void rds_queue_drop_at(struct rds_conn *conn, struct rds_queued **link);
 void rds_release_unacked(struct rds_unacked *u); /* socket's bytes back, wake writers */
 void rds_reap_all(void); /* no lock held */
 bool rds_reap_free(void); /* nobody is in it just now, this thread least of all */

@@ -21,7 +21,7 @@
  * Order: as long as messages for the port are under way to the old process, over another connection, new ones go after them there; behind what has
  * come back, while that waits (resolve.c).
  *
- * A port that moves away and back while messages are in flight may find one of them a second time: who has it by then is the old process.
+ * A port may be back before the notice has been heeded: until then what was sent to it still comes back, and finds it again in order.
  */
 #include <endian.h>
 #include <stdlib.h>

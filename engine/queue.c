@@ -363,7 +363,7 @@ void rds_queue_flush(struct rds_conn *conn)
 		ops->flush(conn->ep, true);
 }
 
-static struct rds_queued *queued_again(struct rds_conn *conn, struct rds_ep *ep, const struct rds_unacked *u)
+struct rds_queued *rds_queued_again(struct rds_conn *conn, struct rds_ep *ep, const struct rds_unacked *u)
 {
 	const void *bytes = conn->t->ops->retained(ep, u->pos);
 	struct rds_queued *q = bytes ? malloc(sizeof(*q) + u->len) : NULL;
@@ -405,7 +405,7 @@ bool rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep)
 			rds_release_unacked(u);
 			continue;
 		}
-		q = queued_again(conn, ep, u);
+		q = rds_queued_again(conn, ep, u);
 		if (!q)
 			return false;
 		q->next = conn->queue;
@@ -420,7 +420,7 @@ bool rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep)
 }
 
 /* *link is not to be sent any more. */
-static void drop_at(struct rds_conn *conn, struct rds_queued **link)
+void rds_queue_drop_at(struct rds_conn *conn, struct rds_queued **link)
 {
 	struct rds_queued *q = *link;
 
@@ -436,7 +436,7 @@ void rds_queue_purge(struct rds_conn *conn, bool answers)
 
 	while ((q = *p)) {
 		if (q->op ? !rds_op_wanted(q) : answers && (q->hdr.flags & RDS_FLAG_OP))
-			drop_at(conn, p);
+			rds_queue_drop_at(conn, p);
 		else
 			p = &q->next;
 	}
@@ -473,135 +473,6 @@ void rds_queue_drop_all(struct rds_conn *conn)
 	}
 }
 
-static bool to_port(const struct rds_unacked *u, uint16_t port, uint64_t from)
-{
-	return u->sk && !u->cancelled && !u->once && u->dport == port && u->seq >= from;
-}
-
-static struct rds_unacked *nth_unacked(const struct rds_conn *conn, unsigned i)
-{
-	return &conn->unacked[(conn->head + i) & (conn->cap - 1)];
-}
-
-bool rds_queue_has(const struct rds_conn *conn, uint16_t port)
-{
-	const struct rds_queued *q;
-	unsigned i;
-
-	for (i = 0; i < conn->count; i++)
-		if (to_port(nth_unacked(conn, i), port, 0))
-			return true;
-	for (q = conn->queue; q; q = q->next)
-		if (to_port(&q->u, port, 0))
-			return true;
-	return false;
-}
-
-/* As if it had just come from its socket. */
-static void made_new(struct rds_queued *q)
-{
-	q->next = NULL;
-	q->was_sent = false;
-	q->hdr.flags = q->u.flags = 0;
-}
-
-/* What fn names leaves the queue for *tail; returns the new tail. */
-static struct rds_queued **unqueue(struct rds_conn *conn, struct rds_queued **tail, uint16_t port, uint64_t from,
-				   bool unsent)
-{
-	struct rds_queued **p, *q;
-
-	for (p = &conn->queue; (q = *p);) {
-		if (unsent ? !q->u.sk || q->was_sent || q->u.once : !to_port(&q->u, port, from)) {
-			p = &q->next;
-			continue;
-		}
-		*p = q->next;
-		conn->queue_len--;
-		made_new(q);
-		*tail = q;
-		tail = &q->next;
-	}
-	conn->queue_tail = p;
-	return tail;
-}
-
-bool rds_queue_take(struct rds_conn *conn, uint16_t port, uint64_t from, struct rds_queued **list)
-{
-	struct rds_ep *ep = conn->ep ? conn->ep : conn->stale;
-	struct rds_queued **tail = list, *q;
-	unsigned i;
-
-	*list = NULL;
-	for (i = 0; i < conn->count; i++) {
-		if (!to_port(nth_unacked(conn, i), port, from))
-			continue;
-		q = queued_again(conn, ep, nth_unacked(conn, i));
-		if (!q) {
-			while ((q = *list)) {
-				*list = q->next;
-				free(q);
-			}
-			return false;
-		}
-		made_new(q);
-		*tail = q;
-		tail = &q->next;
-	}
-	for (i = 0; i < conn->count; i++) {
-		struct rds_unacked *u = nth_unacked(conn, i);
-
-		if (!to_port(u, port, from))
-			continue;
-		u->sk = NULL; /* the copy counts for the socket now */
-		u->cancelled = true;
-	}
-	unqueue(conn, tail, port, from, false);
-	return true;
-}
-
-unsigned rds_queue_notices(const struct rds_conn *conn)
-{
-	const struct rds_queued *q;
-	unsigned i, n = 0;
-
-	for (i = 0; i < conn->count; i++)
-		n += (nth_unacked(conn, i)->flags & RDS_FLAG_MOVED) != 0;
-	for (q = conn->queue; q; q = q->next)
-		n += (q->hdr.flags & RDS_FLAG_MOVED) != 0;
-	return n;
-}
-
-void rds_queue_done(struct rds_conn *conn, uint16_t port, uint64_t before)
-{
-	struct rds_queued **p, *q;
-	unsigned i;
-
-	for (i = 0; i < conn->count; i++) {
-		struct rds_unacked *u = nth_unacked(conn, i);
-
-		if (u->seq >= before || !to_port(u, port, 0))
-			continue;
-		rds_release_unacked(u);
-		u->cancelled = true;
-	}
-	for (p = &conn->queue; (q = *p);) {
-		if (q->u.seq < before && to_port(&q->u, port, 0))
-			drop_at(conn, p);
-		else
-			p = &q->next;
-	}
-	conn->queue_tail = p;
-}
-
-struct rds_queued *rds_queue_take_unsent(struct rds_conn *conn)
-{
-	struct rds_queued *list = NULL;
-
-	unqueue(conn, &list, 0, 0, true);
-	return list;
-}
-
 /* RDS_CANCEL_SENT_TO: forget what waits; what the transport already has may still arrive, but nobody accounts for it. */
 void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct rds_addr *dst)
 {
@@ -623,7 +494,7 @@ void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct r
 	}
 	for (p = &conn->queue; (q = *p);) {
 		if (q->u.sk == sk && q->u.dport == dst->port)
-			drop_at(conn, p);
+			rds_queue_drop_at(conn, p);
 		else
 			p = &q->next;
 	}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * queue_take.c - what a connection keeps (queue.c) and another one is to have: messages of sockets, by their ports or because no transport ever
+ * had them.
+ *
+ * They are taken in order, as if they had just come from their sockets, without a number; what of them lies with the endpoint is copied, and its
+ * entry stays until it is acknowledged, for nobody.  Nothing that belongs to an operation is ever taken.
+ * Must not know where they go.  conn->tx held.
+ */
+#include "engine/rdma.h"
+
+#include <stdlib.h>
+
+static bool to_port(const struct rds_unacked *u, uint16_t port, uint64_t from)
+{
+	return u->sk && !u->cancelled && !u->once && u->dport == port && u->seq >= from;
+}
+
+static struct rds_unacked *nth_unacked(const struct rds_conn *conn, unsigned i)
+{
+	return &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+}
+
+bool rds_queue_has(const struct rds_conn *conn, uint16_t port)
+{
+	const struct rds_queued *q;
+	unsigned i;
+
+	for (i = 0; i < conn->count; i++)
+		if (to_port(nth_unacked(conn, i), port, 0))
+			return true;
+	for (q = conn->queue; q; q = q->next)
+		if (to_port(&q->u, port, 0))
+			return true;
+	return false;
+}
+
+/* As if it had just come from its socket. */
+static void made_new(struct rds_queued *q)
+{
+	q->next = NULL;
+	q->was_sent = false;
+	q->hdr.flags = q->u.flags = 0;
+}
+
+/* What fn names leaves the queue for *tail; returns the new tail. */
+static struct rds_queued **unqueue(struct rds_conn *conn, struct rds_queued **tail, uint16_t port, uint64_t from,
+				   bool unsent)
+{
+	struct rds_queued **p, *q;
+
+	for (p = &conn->queue; (q = *p);) {
+		if (unsent ? !q->u.sk || q->was_sent || q->u.once : !to_port(&q->u, port, from)) {
+			p = &q->next;
+			continue;
+		}
+		*p = q->next;
+		conn->queue_len--;
+		made_new(q);
+		*tail = q;
+		tail = &q->next;
+	}
+	conn->queue_tail = p;
+	return tail;
+}
+
+bool rds_queue_take(struct rds_conn *conn, uint16_t port, uint64_t from, struct rds_queued **list)
+{
+	struct rds_ep *ep = conn->ep ? conn->ep : conn->stale;
+	struct rds_queued **tail = list, *q;
+	unsigned i;
+
+	*list = NULL;
+	for (i = 0; i < conn->count; i++) {
+		if (!to_port(nth_unacked(conn, i), port, from))
+			continue;
+		q = rds_queued_again(conn, ep, nth_unacked(conn, i));
+		if (!q) {
+			while ((q = *list)) {
+				*list = q->next;
+				free(q);
+			}
+			return false;
+		}
+		made_new(q);
+		*tail = q;
+		tail = &q->next;
+	}
+	for (i = 0; i < conn->count; i++) {
+		struct rds_unacked *u = nth_unacked(conn, i);
+
+		if (!to_port(u, port, from))
+			continue;
+		u->sk = NULL; /* the copy counts for the socket now */
+		u->cancelled = true;
+	}
+	unqueue(conn, tail, port, from, false);
+	return true;
+}
+
+unsigned rds_queue_notices(const struct rds_conn *conn)
+{
+	const struct rds_queued *q;
+	unsigned i, n = 0;
+
+	for (i = 0; i < conn->count; i++)
+		n += (nth_unacked(conn, i)->flags & RDS_FLAG_MOVED) != 0;
+	for (q = conn->queue; q; q = q->next)
+		n += (q->hdr.flags & RDS_FLAG_MOVED) != 0;
+	return n;
+}
+
+void rds_queue_done(struct rds_conn *conn, uint16_t port, uint64_t before)
+{
+	struct rds_queued **p, *q;
+	unsigned i;
+
+	for (i = 0; i < conn->count; i++) {
+		struct rds_unacked *u = nth_unacked(conn, i);
+
+		if (u->seq >= before || !to_port(u, port, 0))
+			continue;
+		rds_release_unacked(u);
+		u->cancelled = true;
+	}
+	for (p = &conn->queue; (q = *p);) {
+		if (q->u.seq < before && to_port(&q->u, port, 0))
+			rds_queue_drop_at(conn, p);
+		else
+			p = &q->next;
+	}
+	conn->queue_tail = p;
+}
+
+struct rds_queued *rds_queue_take_unsent(struct rds_conn *conn)
+{
+	struct rds_queued *list = NULL;
+
+	unqueue(conn, &list, 0, 0, true);
+	return list;
+}
