@@ -191,19 +191,30 @@ bool rds_lock_until(rds_lock_t *lock, uint64_t until_ns)
  * This thread may be a signal handler's that has interrupted who has control: then it stays as it is.  So it does if the helper
  * cannot be started; another process's call on a socket of ours will say so.
  */
-void rds_engine_spreads(void)
+static void spreads(bool start)
 {
 	bool any = false;
 
 	atomic_store(&rds_spread, true);
 	if (!rds_eng || rds_engine_foreign() || !rds_lock_until(&rds_eng->control, os_now_ns() + RDS_LOCK_TRIES_NS))
 		return;
-	rds_sock_each_locked(note_socket, &any);
+	if (start || atomic_load(&rds_eng->started))
+		rds_sock_each_locked(note_socket, &any);
 	if (any && !atomic_load(&rds_eng->started))
 		(void)rds_engine_start_helper();
 	rds_unlock(&rds_eng->control);
 	if (any)
 		rds_wills_lend();
+}
+
+void rds_engine_spreads(void)
+{
+	spreads(true);
+}
+
+void rds_engine_spreads_now(void)
+{
+	spreads(false);
 }
 
 void rds_reclaim(void)
@@ -259,15 +270,12 @@ unsigned rds_engine_unsent(void)
 
 uint64_t rds_exit_deadline(void)
 {
-	uint64_t by = os_now_ns() + (uint64_t)rds_options()->linger_ms * 1000000, known = 0;
-
-	return atomic_compare_exchange_strong(&rds_eng->exit_by, &known, by) ? by : known;
+	return os_now_ns() + (uint64_t)rds_options()->linger_ms * 1000000;
 }
 
 /* What no transport has taken yet would die with us; of what it has taken, its capabilities say whether it survives us. */
-static void linger(void)
+static void linger(uint64_t until)
 {
-	uint64_t until = rds_exit_deadline();
 	struct rds_wait *w = NULL;
 	struct pollfd p;
 	unsigned n;
@@ -292,10 +300,13 @@ static void linger(void)
 
 void rds_engine_exit(void)
 {
+	uint64_t by;
+
 	if (!rds_eng || rds_engine_foreign())
 		return;
+	by = atomic_exchange(&rds_eng->exit_by, 0); /* if this is an exec, which may fail, the next end has time of its own */
 	if (rds_eng->helper_up)
-		linger();
+		linger(by ? by : rds_exit_deadline());
 	/* The helper still runs and may use everything: the rest is the kernel's.  Whoever needs our place in the registry
 	 * finds our lock gone and clears up. */
 }

@@ -84,7 +84,7 @@ struct rds_engine {
 	_Atomic int relay_fd;
 	bool remote_leads;   /* what came last came that way (rx) */
 	_Atomic bool ending; /* _exit(): the helper asks peers for what they have not acknowledged */
-	_Atomic uint64_t exit_by; /* whoever ends waits for nothing after that; 0: not set yet */
+	_Atomic uint64_t exit_by; /* who leaves sockets has begun to wait, and the rest of the exit does not wait beyond that; 0: nobody has */
 	_Atomic bool leaving; /* its sockets: nobody new is let in over a device (leave.c) */
 	bool pressure; /* some transport's memory fills up with messages that nobody reads */
 
@@ -109,7 +109,7 @@ extern struct rds_engine *rds_eng; /* NULL until the first socket */
 int rds_engine_start(void);	  /* with the first socket: registry; control not held */
 int rds_engine_start_helper(void); /* with the first bind: thread, transports; control held */
 
-uint64_t rds_exit_deadline(void); /* RDS_PRELOAD_LINGER_MS after it is first asked for, all waits together */
+uint64_t rds_exit_deadline(void); /* RDS_PRELOAD_LINGER_MS from now */
 unsigned rds_engine_unsent(void); /* messages that would be lost if the process ended now; no lock held */
 
 static inline void rx_lock(void)

@@ -275,6 +275,7 @@ static unsigned leave(bool (*wanted)(struct rds_sock *sk), bool calm, bool patie
 	if (!rds_eng || rds_engine_foreign())
 		return 0;
 	l.until = rds_exit_deadline();
+	atomic_store(&rds_eng->exit_by, l.until);
 	take_in();
 	rds_sock_each(stop_one, &l);
 	if (!l.n)

@@ -175,6 +175,7 @@ void rds_engine_exit_now(void);
 extern _Atomic bool rds_spread;
 bool rds_spread_perhaps(void); /* ... or there are children, of which a bare system call may have told nobody.  Any time */
 void rds_engine_spreads(void); /* ... and has the helper that they need; takes locks only if they are free */
+void rds_engine_spreads_now(void); /* ... if it has one: for who may have interrupted malloc(), which starting a thread needs */
 /*
  * This process stops carrying its sockets (all, or those that are wanted; control is held then), for whoever else holds them: how many.  Their
  * calls fail with EBADF from now on.  rds_leave_not(): it goes on after all, and takes back what nobody else has taken.

@@ -79,7 +79,7 @@ void rds_process_init(void)
 }
 
 /* errno stays. */
-void rds_process_spreads(void)
+static void spreads(void (*how)(void))
 {
 	int saved = errno;
 
@@ -87,7 +87,7 @@ void rds_process_spreads(void)
 		return;
 	if (rds_fds_mine()) {
 		rds_inside_enter();
-		rds_engine_spreads();
+		how();
 		rds_inside_leave();
 	} else {
 		atomic_store(&rds_spread, true); /* of the process that we share our memory with */
@@ -95,15 +95,18 @@ void rds_process_spreads(void)
 	errno = saved;
 }
 
+void rds_process_spreads(void)
+{
+	spreads(rds_engine_spreads);
+}
+
 /*
- * Signal handlers may start children by these two, and may have interrupted malloc(): so it is noted, and no more.
- * The wills (will.h) are made when the child's first call on a socket is noticed, as for one by a bare system call;
- * no helper is started, which there is from the first bind on.
+ * Signal handlers may start children by these two, and may have interrupted malloc(): no helper is started, which there is
+ * from the first bind on.
  */
 static void spreads_by_handler(void)
 {
-	if (unlikely(rds_fds_on()))
-		atomic_store(&rds_spread, true);
+	spreads(rds_engine_spreads_now);
 }
 
 pid_t _Fork(void)
