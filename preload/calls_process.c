@@ -102,17 +102,34 @@ void rds_process_spreads(void)
 
 /*
  * Signal handlers may start children by these two, and may have interrupted malloc(): no helper is started, which there is
- * from the first bind on.
+ * from the first bind on.  If it is in the middle of something that is waited for, as by fork(): a lock of malloc() that it
+ * has would be held in the child for ever.  True: begun.
  */
-static void spreads_by_handler(void)
+static bool copy_begins(void)
 {
+	if (likely(!rds_fds_on()))
+		return false;
 	spreads(rds_engine_spreads_now);
+	if (!rds_fds_mine())
+		return false;
+	rds_engine_fork_prepare();
+	return true;
+}
+
+static void copy_made(bool begun)
+{
+	if (begun)
+		rds_engine_fork_parent();
 }
 
 pid_t _Fork(void)
 {
-	spreads_by_handler();
-	return rds_real._Fork();
+	bool begun = copy_begins();
+	pid_t pid = rds_real._Fork();
+
+	if (pid) /* the child makes that lock anew */
+		copy_made(begun);
+	return pid;
 }
 
 /*
@@ -125,6 +142,7 @@ int clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 	const int more = CLONE_PARENT_SETTID | CLONE_PIDFD | CLONE_SETTLS | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID;
 	void *parent_tid = NULL, *tls = NULL, *child_tid = NULL;
 	unsigned sharing = (flags & CLONE_FILES) && !(flags & CLONE_VM);
+	bool begun = false;
 	va_list ap;
 	int pid;
 
@@ -135,11 +153,14 @@ int clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 		child_tid = va_arg(ap, void *);
 		va_end(ap);
 	}
-	if (!(flags & CLONE_FILES) || !(flags & CLONE_VM))
-		spreads_by_handler();
+	if (!(flags & CLONE_VM))
+		begun = copy_begins();
+	else if (!(flags & CLONE_FILES))
+		spreads(rds_engine_spreads_now);
 	atomic_fetch_add(&rds_fds_sharing, sharing);
 	pid = rds_real.clone(fn, stack, flags, arg, parent_tid, tls, child_tid);
 	atomic_fetch_sub(&rds_fds_sharing, sharing);
+	copy_made(begun);
 	return pid;
 }
 

@@ -686,6 +686,10 @@ void rds_engine_spreads(void)
 {
 }
 
+void rds_engine_spreads_now(void)
+{
+}
+
 unsigned rds_leave(bool (*wanted)(struct rds_sock *sk))
 {
 	(void)wanted;
