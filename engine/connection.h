@@ -218,6 +218,7 @@ bool rds_moved_covers(const struct rds_conn *conn, const struct rds_hdr *hdr);
 /* ... nothing for that port is accepted from now on: the peer is told.  rx.  False: no memory. */
 bool rds_moved_leave(struct rds_conn *conn, uint16_t port);
 enum rds_rx_verdict rds_moved_told(struct rds_conn *conn, const struct rds_rx *rx);			   /* rx */
+unsigned rds_moved_owes(const struct rds_conn *conn); /* tx: notices that are not heeded, and whose messages are the peer's to send elsewhere */
 void rds_moved_say(struct rds_conn *conn);    /* tx: send the notices */
 void rds_moved_settle(struct rds_conn *conn); /* tx: what the peer has heeded is done with */
 void rds_moved_run(struct rds_conn *conn);    /* no lock held: do what we were told */

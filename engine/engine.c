@@ -243,8 +243,10 @@ static unsigned at_stake(const struct rds_conn *conn, bool survives)
 	if (survives && conn->count && conn->id.peer_slot != RDS_SLOT_REMOTE &&
 	    !registry_proc_alive(rds_eng->reg, conn->id.peer_slot, &conn->id.peer))
 		survives = false;
-	/* Who leaves has waited for what its notices came to (leave.c). */
-	return (survives ? conn->queue_len + rds_conn_left(conn) : conn->queue_len + conn->count - rds_queue_notices(conn)) +
+	if (survives)
+		return conn->queue_len + rds_conn_left(conn) + atomic_load(&conn->native_writes);
+	/* That a notice has come says nothing: it is to be heeded, if it is for a message that has been refused. */
+	return conn->queue_len + conn->count - rds_queue_notices(conn) + rds_moved_owes(conn) +
 	       atomic_load(&conn->native_writes);
 }
 

@@ -189,6 +189,7 @@ static void note_port(struct rds_sock *sk, void *arg)
 		l->ports[l->nports++] = sk->laddr;
 }
 
+/* tx held: the connection's transport may change. */
 static bool behind_device(const struct rds_conn *conn)
 {
 	return conn->kind == RDS_CONN_PEER && (conn->t->ops->caps & RDS_TCAP_REMOTE);
@@ -198,10 +199,12 @@ static void begin_one(struct rds_conn *conn, void *arg)
 {
 	struct leaving *l = arg;
 
+	rds_lock(&conn->tx);
 	l->remote |= behind_device(conn);
 	rx_lock();
 	conn->nleft = 0;
 	rx_unlock();
+	rds_unlock(&conn->tx);
 }
 
 /* tx held. Has it been told of all ports, and said that it knows? */
@@ -229,10 +232,10 @@ static void tell_one(struct rds_conn *conn, void *arg)
 {
 	struct leaving *l = arg;
 
-	if (!behind_device(conn))
-		return;
 	rds_lock(&conn->tx);
-	if (conn->ep)
+	if (!behind_device(conn))
+		; /* it looks for the port itself (5) */
+	else if (conn->ep)
 		l->told &= knows(conn, l);
 	else if (atomic_load(&conn->state) == RDS_CONN_CONNECTING && conn->theirs)
 		l->told = false;

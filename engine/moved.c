@@ -59,14 +59,33 @@ static struct rds_moved *add(struct rds_conn *conn)
 	return &conn->out[n];
 }
 
-bool rds_moved_covers(const struct rds_conn *conn, const struct rds_hdr *hdr)
+/* The notice that a message to that port is covered by. */
+static struct rds_moved *covering(const struct rds_conn *conn, uint16_t port, uint64_t seq)
 {
 	unsigned i;
 
 	for (i = 0; i < atomic_load(&conn->nout); i++)
-		if (!conn->out[i].heeded && conn->out[i].port == hdr->dport && conn->out[i].seq <= hdr->seq)
-			return true;
-	return false;
+		if (!conn->out[i].heeded && conn->out[i].port == port && conn->out[i].seq <= seq)
+			return &conn->out[i];
+	return NULL;
+}
+
+bool rds_moved_covers(const struct rds_conn *conn, const struct rds_hdr *hdr)
+{
+	return covering(conn, hdr->dport, hdr->seq);
+}
+
+unsigned rds_moved_owes(const struct rds_conn *conn)
+{
+	unsigned i, n = 0;
+
+	if (likely(!atomic_load(&conn->nout)))
+		return 0;
+	rx_lock();
+	for (i = 0; i < atomic_load(&conn->nout); i++)
+		n += conn->out[i].refused && !conn->out[i].heeded;
+	rx_unlock();
+	return n;
 }
 
 /*
@@ -75,21 +94,13 @@ bool rds_moved_covers(const struct rds_conn *conn, const struct rds_hdr *hdr)
  */
 static bool comes_back(struct rds_conn *conn, uint16_t port, uint64_t seq, bool refused)
 {
-	unsigned i, n = atomic_load(&conn->nout);
-	struct rds_moved *m;
+	struct rds_moved *m = covering(conn, port, seq);
 
 	rds_conn_work(conn);
-	for (i = 0; i < n; i++) {
-		m = &conn->out[i];
-		if (m->heeded || m->port != port || m->seq > seq)
-			continue;
-		if (refused && !m->refused)
-			m->refused = seq;
-		return true;
-	}
-	m = add(conn);
-	if (m)
-		*m = (struct rds_moved){.seq = seq, .port = port, .refused = refused ? seq : 0};
+	if (!m && (m = add(conn)))
+		*m = (struct rds_moved){.seq = seq, .port = port};
+	if (m && refused && !m->refused)
+		m->refused = seq;
 	return m;
 }
 

@@ -2,7 +2,7 @@
 /*
  * uaccess.h - is this pointer of the application's usable?  RDS promises EFAULT, not a crash, and the library may own
  * no signal handler.  Ranges are probed with system calls that touch them as the kernel would (faulting pages in,
- * changing nothing).  A thread that probes a lot within one tick of the coarse clock (1 to 10 ms, by kernel) remembers
+ * changing nothing but what is about to be filled).  A thread that probes a lot within one tick of the coarse clock (1 to 10 ms, by kernel) remembers
  * what it has probed until the tick is over, so that a program which sends from the same buffers in a loop pays next to
  * nothing; one that makes a call now and then is always told the exact truth.  The caller's own stack, from the stack
  * pointer upwards, is always known to be good.

@@ -4,7 +4,8 @@
  * memory this one shares (vfork).
  *
  * The kernel wipes a page at fork, and so tells the first from the second, as it does for the engine (engine.c); a process that only holds sockets of
- * others has no engine, so the table has a page of its own.  The process number tells the third.
+ * others has no engine, so the table has a page of its own.  The process number tells the third, and, with the count of calls of clone() that are
+ * starting such, a child that has a copy of the memory and shares the numbers.
  */
 #include "fds.h"
 

@@ -289,7 +289,10 @@ START_TEST(test_leaves)
 	far_acks(0, fake.sent[0].hdr.seq);
 	nothing_for(20);
 	ck_assert_uint_eq(atomic_load(&e->ack), 1);
+	ck_assert_uint_eq(rds_moved_owes(e->head.conn), 1);
+	ck_assert_uint_ge(rds_engine_unsent(), 1); /* an exit waits for that */
 	heeded(0, 5, 0);
+	ck_assert_uint_eq(rds_moved_owes(e->head.conn), 0);
 	ck_assert_uint_eq(atomic_load(&e->ack), 5);
 	/* Sent after that: that notice does not stand for it. */
 	hdr.seq = 6;
@@ -322,6 +325,7 @@ START_TEST(test_leaves_first)
 	leaves(true);
 	leave(conn, 4000);
 	leave(conn, 4000);
+	ck_assert_uint_eq(rds_moved_owes(conn), 0); /* nothing of the peer's depends on it yet */
 	notice_is(0, 2, 4000);
 	hdr.seq = 2;
 	hdr.dport = 6;
