@@ -528,5 +528,6 @@ ssize_t rds_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, int f
 		return err;
 	}
 	rds_sent = true;
+	rds_send_made(c.out.len);
 	return (ssize_t)c.out.len;
 }

@@ -49,6 +49,13 @@ struct rds_cong_map;
 #define RDS_BOUND_BUCKETS 4096
 #define RDS_CONN_BUCKETS 4096
 
+/* What a send does beside sending (progress.c). */
+enum rds_at_send {
+	RDS_AT_SEND_NOTHING,
+	RDS_AT_SEND_COUNT,
+	RDS_AT_SEND_LOOK, /* receive, now and then */
+};
+
 struct rds_engine {
 	rds_lock_t control, rx, wait;
 	struct registry *reg;
@@ -76,6 +83,12 @@ struct rds_engine {
 	uint64_t led_at;   /* coarse clock: when a relayed leader was woken */
 	uint64_t activity; /* counts calls: the lease goes on as long as it moves */
 	unsigned calls;	   /* since the helper took over */
+	/* ... and whether sends look, which is told by at_send.  A device has woken the helper so many times while the program sent. */
+	bool sends_look, watched; /* some socket is or was watched through the kernel: somebody may sleep there */
+	unsigned wakes, sends_seen;
+	uint64_t woken_at; /* coarse clock */
+	_Atomic enum rds_at_send at_send;
+	_Atomic unsigned sends; /* of those that were to be counted */
 	/* The leader sleeps on a pipe: unlike an eventfd's, a pipe's wake-up tells the scheduler that the waker is about to
 	 * sleep itself (sync), which is what makes a kernel socket's wake-up as quick as it is. */
 	_Atomic int leader_fd; /* program's table only */
@@ -170,5 +183,15 @@ void rds_call_made(void); /* rx held: a call looked for input without waiting */
 void rds_poll_enter(void);	 /* rx held: this thread starts to look again and again */
 void rds_poll_leave(bool found); /* rx held */
 void rds_leader_woken(void);	 /* rx held */
+void rds_helper_woken(void);	 /* rx held: by a device */
+void rds_kernel_watches(void);	 /* rx held: somebody may sleep for a socket in the kernel */
+void rds_send_noted(size_t len); /* no lock held: at_send says that it matters */
+
+/* A message of so many bytes was sent.  No lock held. */
+static inline void rds_send_made(size_t len)
+{
+	if (unlikely(atomic_load_explicit(&rds_eng->at_send, memory_order_relaxed)))
+		rds_send_noted(len);
+}
 
 #endif

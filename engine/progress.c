@@ -10,6 +10,8 @@
  *   a spin has just succeeded,     LAZY     the program will be back at once; peers wake the helper only when they need an
  *   calls or wake-ups by a device           answer. A lease: the helper looks every tick, and when no call has been made
  *   come thick and fast                     for a whole tick it takes over (HELPER)
+ *   a device wakes the helper      LAZY     the same, and the sends look for themselves now and then
+ *   while the program sends
  *   otherwise                      HELPER   peers wake the helper: it receives, acknowledges, answers pings and shows
  *                                           readiness to code that was not interposed
  *
@@ -23,8 +25,11 @@
 #include <string.h>
 
 #define TICK_NS (10 * 1000000ull)
-#define BUSY_CALLS 64 /* in one tick */
-#define ROUNDS 256    /* of receiving, then the helper looks at its events and timers again */
+#define BUSY_CALLS 64	  /* in one tick */
+#define BUSY_WAKES 4	  /* no tick apart */
+#define LOOK_BYTES 65536  /* between two looks of sends, ... */
+#define LOOK_MESSAGE 4096 /* ... each of which counts so much more */
+#define ROUNDS 256	  /* of receiving, then the helper looks at its events and timers again */
 
 static void lease_tick(struct rds_timer *tm);
 
@@ -39,6 +44,17 @@ static void lease_begin(void)
 		return;
 	rds_eng->lease_running = true;
 	rds_timer_set(&lease, os_now_ns() + TICK_NS);
+}
+
+static enum rds_at_send at_send(enum rds_attention who)
+{
+	const struct rds_engine *e = rds_eng;
+
+	if (!e->remote_on || e->watched)
+		return RDS_AT_SEND_NOTHING;
+	if (who == RDS_ATT_LAZY && e->sends_look)
+		return RDS_AT_SEND_LOOK;
+	return who == RDS_ATT_HELPER ? RDS_AT_SEND_COUNT : RDS_AT_SEND_NOTHING;
 }
 
 void rds_attention_again(void)
@@ -62,6 +78,7 @@ void rds_attention_update(void)
 		want = RDS_ATT_LAZY;
 	else
 		want = RDS_ATT_HELPER;
+	atomic_store_explicit(&e->at_send, at_send(want), memory_order_relaxed);
 	if ((want == RDS_ATT_HELPER || want == RDS_ATT_LEADER) && e->unseen)
 		lease_begin(); /* something waits that the kernel does not show: have the helper look at it */
 	if (want == e->attention && want != RDS_ATT_LEADER)
@@ -97,7 +114,7 @@ void rds_poll_leave(bool found)
 		e->lazy = true;
 		lease_begin();
 	} else {
-		e->lazy = false;
+		e->lazy = e->sends_look = false;
 	}
 	rds_attention_update();
 	leader_look();
@@ -138,6 +155,63 @@ void rds_leader_woken(void)
 	e->activity++;
 	e->lazy = true;
 	lease_begin();
+}
+
+/*
+ * To wake the helper for each acknowledgement costs who sends large messages more than to look for them; and it is often on the same processor.
+ * But whoever sleeps in the kernel for a socket of ours hears of nothing that nobody looks for.
+ */
+void rds_helper_woken(void)
+{
+	struct rds_engine *e = rds_eng;
+	unsigned sends = atomic_load_explicit(&e->sends, memory_order_relaxed);
+	uint64_t now;
+
+	if (e->attention != RDS_ATT_HELPER || !e->helper_up || e->watched || sends == e->sends_seen)
+		return;
+	e->sends_seen = sends;
+	now = os_now_coarse_ns();
+	if (now - e->woken_at > TICK_NS)
+		e->wakes = 0;
+	e->woken_at = now;
+	if (++e->wakes < BUSY_WAKES)
+		return;
+	e->wakes = 0;
+	e->lazy = e->sends_look = true;
+	e->activity++;
+	lease_begin();
+	rds_attention_update();
+}
+
+void rds_kernel_watches(void)
+{
+	struct rds_engine *e = rds_eng;
+
+	e->watched = true;
+	if (e->sends_look)
+		e->lazy = e->sends_look = false;
+	rds_attention_update();
+}
+
+void rds_send_noted(size_t len)
+{
+	static __thread size_t unlooked __attribute__((tls_model("initial-exec")));
+	struct rds_engine *e = rds_eng;
+
+	if (atomic_load_explicit(&e->at_send, memory_order_relaxed) == RDS_AT_SEND_COUNT) {
+		atomic_fetch_add_explicit(&e->sends, 1, memory_order_relaxed);
+		return;
+	}
+	unlooked += len + LOOK_MESSAGE;
+	if (unlooked < LOOK_BYTES)
+		return;
+	unlooked = 0;
+	rx_lock();
+	e->activity++;
+	rds_progress_locked();
+	rx_unlock();
+	if (unlikely(atomic_load_explicit(&e->work_pending, memory_order_relaxed)))
+		rds_run_work();
 }
 
 /* A program that calls again and again without ever waiting (MSG_DONTWAIT loops) is as busy as one that spins. */
@@ -272,7 +346,7 @@ static void lease_tick(struct rds_timer *tm)
 	rx_lock();
 	rds_eng->calls = 0;
 	if (rds_eng->activity == lease_seen && !rds_eng->pollers) {
-		rds_eng->lazy = false;
+		rds_eng->lazy = rds_eng->sends_look = false;
 		again = rds_eng->unseen != NULL || rds_eng->pressure;
 		rds_eng->lease_running = again;
 		rds_attention_update();

@@ -78,6 +78,9 @@ bool rds_send_quick(struct rds_sock *sk, const void *buf, size_t len, const stru
 	rds_unlock(&sk->tx);
 	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
 		rds_run_work();
-	rds_sent |= sent;
+	if (likely(sent)) {
+		rds_sent = true;
+		rds_send_made(len);
+	}
 	return sent;
 }

@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #define SPIN_NS 200000
-#define SPIN_SLEEPS 4 /* as long as so many sleeps cost, if that is more; */
+#define SPIN_SLEEPS 12 /* as long as so many sleeps cost, if that is more; */
 #define SPIN_NS_MAX 5000000
 #define SPIN_SKIP_MAX 8 /* skip at most 2^8 - 1 spins */
 #define SPIN_CLOCK_EVERY 16
@@ -42,6 +42,7 @@ static __thread struct {
 	bool looked, answered; /* after it had last woken its peer; ... and after the time before that */
 	bool woke;	       /* since the last wait */
 	uint64_t sleep_ns;     /* what a sleep costs, without the sleep */
+	unsigned measured;
 } spin_tls __attribute__((tls_model("initial-exec")));
 
 /* With one processor a spin can never be answered.  (A thread bound to one of several may well be.) */
@@ -127,12 +128,20 @@ static bool yield(struct rds_wait *w)
 	return true;
 }
 
-/* The least of late: a thread that is put off its processor meanwhile looks slow, never quick. */
+/*
+ * The first ones bring in the code and memory that the others find, and may take fifty times as long: of these the least.  Then the median, a
+ * step at a time: now and then a thread is put off its processor meanwhile, or what it waits for comes before it sleeps.
+ */
 void rds_spin_sleep_cost(uint64_t ns)
 {
-	uint64_t known = spin_tls.sleep_ns, most = known + known / 8;
+	uint64_t known = spin_tls.sleep_ns, step = known / 8;
 
-	spin_tls.sleep_ns = !known || ns < most ? ns : most;
+	if (spin_tls.measured < RDS_SLEEPS_FIRST) {
+		spin_tls.measured++;
+		spin_tls.sleep_ns = !known || ns < known ? ns : known;
+	} else {
+		spin_tls.sleep_ns = ns < known ? known - step : known + step;
+	}
 }
 
 static uint64_t spin_limit_ns(void)

@@ -45,6 +45,7 @@ struct rds_wait {
 void rds_spin_stop(struct rds_wait *w);
 void rds_spin_end(struct rds_wait *w);
 /* A sleep of this thread, from the decision to the return, has cost so much of its time besides the sleep. */
+#define RDS_SLEEPS_FIRST 8 /* what each of a thread's first sleeps costs is measured, later of some */
 void rds_spin_sleep_cost(uint64_t ns);
 /* This thread has sent something since it last waited. */
 extern __thread bool rds_sent __attribute__((tls_model("initial-exec")));

@@ -22,6 +22,16 @@ static void attention(enum rds_attention who)
 	rx_unlock();
 }
 
+static bool sends_look; /* that the helper is woken has the engine decide that the sends look from now on */
+
+void __wrap_rds_helper_woken(void);
+
+void __wrap_rds_helper_woken(void)
+{
+	if (sends_look)
+		verbs_attention(&rds_verbs.t, RDS_ATT_LAZY);
+}
+
 START_TEST(test_who_is_woken)
 {
 	attention(RDS_ATT_POLLING);
@@ -64,6 +74,31 @@ START_TEST(test_lazy)
 }
 END_TEST
 
+/* The helper has come for it, and hears of nothing else from then on but of what asks for an answer. */
+START_TEST(test_sends_look)
+{
+	attention(RDS_ATT_HELPER);
+	sends_look = true;
+	world_peer_sends(1, 10, 0);
+	mock_run();
+	ck_assert(rings());
+	world_run();
+	world_peer_sends(2, 10, 0);
+	mock_run();
+	ck_assert(!rings());
+	peer_send(&world.peer, &(struct rds_wire_hdr){.flags = RDS_FLAG_ACK_REQUIRED}, VERBS_HDR, IBV_SEND_SOLICITED);
+	mock_run();
+	ck_assert(rings());
+	world_run();
+	attention(RDS_ATT_HELPER);
+	world_peer_sends(3, 10, 0);
+	mock_run();
+	ck_assert(rings());
+	world_run();
+	ck_assert_uint_eq(c->nmsgs, 3);
+}
+END_TEST
+
 /* What came before it was armed is seen by who looks once more. */
 START_TEST(test_pending)
 {
@@ -101,6 +136,7 @@ static void tests(TCase *t)
 {
 	tcase_add_loop_test(t, test_who_is_woken, 0, 2);
 	tcase_add_test(t, test_lazy);
+	tcase_add_test(t, test_sends_look);
 	tcase_add_test(t, test_pending);
 	tcase_add_test(t, test_arming_fails);
 }

@@ -128,6 +128,7 @@ void verbs_comp_event(struct rds_event *ev, uint32_t events)
 	(void)events;
 	rx_lock();
 	take_event(dev);
+	rds_helper_woken();
 	arm(dev);
 	rx_unlock();
 }

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_progress.c - who looks after arrivals while a program sends (progress.c), and how long one that waits looks for itself (spin.c).
+ */
+#include <check.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine/engine.h"
+#include "engine/options.h"
+#include "engine/sock.h"
+#include "engine/wait.h"
+#include "tests/unit/suite.h"
+
+#define MS 1000000ull
+#define TICK (10 * MS)
+#define WAKES 4				    /* of the helper: from then on the sends look */
+#define PER_LOOK (65536u / (64 + 4096) + 1) /* messages of 64 bytes */
+
+/* ---- the clock and the helper's timers (--wrap) ---- */
+
+static uint64_t now;
+static struct rds_timer *lease;
+
+int __real_clock_gettime(clockid_t which, struct timespec *ts);
+int __wrap_clock_gettime(clockid_t which, struct timespec *ts);
+void __wrap_rds_timer_set(struct rds_timer *tm, uint64_t due_ns);
+
+int __wrap_clock_gettime(clockid_t which, struct timespec *ts)
+{
+	if (which != CLOCK_MONOTONIC_COARSE)
+		return __real_clock_gettime(which, ts);
+	*ts = (struct timespec){.tv_sec = (time_t)(now / 1000000000), .tv_nsec = (long)(now % 1000000000)};
+	return 0;
+}
+
+void __wrap_rds_timer_set(struct rds_timer *tm, uint64_t due_ns)
+{
+	(void)due_ns;
+	lease = tm;
+}
+
+/* A tick of the helper's, if it is to look. */
+static void tick(void)
+{
+	struct rds_timer *tm = lease;
+
+	now += TICK;
+	lease = NULL;
+	if (tm)
+		tm->fn(tm);
+}
+
+/* ---- two transports that note who looks, and how often ---- */
+
+static enum rds_attention shown;
+static unsigned looks;
+
+static bool fake_progress(struct rds_transport *t)
+{
+	(void)t;
+	looks++;
+	return false;
+}
+
+static bool fake_pending(struct rds_transport *t)
+{
+	(void)t;
+	return false;
+}
+
+static bool fake_relieve(struct rds_transport *t, bool at_once)
+{
+	(void)t;
+	(void)at_once;
+	return false;
+}
+
+static void other_attention(struct rds_transport *t, enum rds_attention who)
+{
+	(void)t;
+	(void)who;
+}
+
+static bool other_progress(struct rds_transport *t)
+{
+	(void)t;
+	return false;
+}
+
+static void fake_attention(struct rds_transport *t, enum rds_attention who)
+{
+	(void)t;
+	shown = who;
+}
+
+static const struct rds_transport_ops ops = {
+	.progress = fake_progress, .pending = fake_pending, .relieve = fake_relieve, .attention = fake_attention};
+static const struct rds_transport_ops other_ops = {
+	.progress = other_progress, .pending = fake_pending, .relieve = fake_relieve, .attention = other_attention};
+static struct rds_transport device = {.ops = &ops}, other = {.ops = &other_ops};
+
+static struct rds_engine engine;
+static struct rds_sock sock;
+
+static void update(void)
+{
+	rx_lock();
+	rds_attention_update();
+	rx_unlock();
+}
+
+static void setup(void)
+{
+	memset(&engine, 0, sizeof(engine));
+	memset(&sock, 0, sizeof(sock));
+	rds_eng = &engine;
+	rds_lock_init(&engine.control, RDS_LOCK_CONTROL);
+	rds_lock_init(&engine.rx, RDS_LOCK_RX);
+	rds_lock_init(&engine.wait, RDS_LOCK_WAIT);
+	engine.helper_up = engine.remote_on = true;
+	engine.shm = &other;
+	engine.remote = &device;
+	atomic_store(&engine.leader_fd, -1);
+	now = 1000 * MS;
+	update();
+	ck_assert_int_eq(shown, RDS_ATT_HELPER);
+}
+
+static void wakes(unsigned n)
+{
+	while (n--) {
+		rx_lock();
+		rds_helper_woken();
+		rx_unlock();
+	}
+}
+
+static void sends(unsigned n)
+{
+	while (n--)
+		rds_send_made(64);
+}
+
+static void sends_and_wakes(unsigned n)
+{
+	while (n--) {
+		sends(1);
+		wakes(1);
+	}
+}
+
+/* ---- sends that look ---- */
+
+START_TEST(test_sends_take_over)
+{
+	sends_and_wakes(WAKES - 1);
+	ck_assert_int_eq(shown, RDS_ATT_HELPER);
+	ck_assert_uint_eq(looks, 0);
+	sends_and_wakes(1);
+	ck_assert_int_eq(shown, RDS_ATT_LAZY);
+	sends(PER_LOOK - 1);
+	ck_assert_uint_eq(looks, 0);
+	sends(1);
+	ck_assert_uint_eq(looks, 1);
+	rds_send_made(65536); /* at once */
+	ck_assert_uint_eq(looks, 2);
+}
+END_TEST
+
+/* As long as they come: a whole tick without one, and the helper is back. */
+START_TEST(test_lease)
+{
+	unsigned i;
+
+	sends_and_wakes(WAKES);
+	tick(); /* what happened in the one that has begun does not count against it */
+	for (i = 0; i < 5; i++) {
+		sends(PER_LOOK);
+		tick();
+		ck_assert_int_eq(shown, RDS_ATT_LAZY);
+	}
+	tick();
+	ck_assert_int_eq(shown, RDS_ATT_HELPER);
+	looks = 0;
+	sends(PER_LOOK * 2);
+	ck_assert_uint_eq(looks, 0);
+	ck_assert_ptr_null(lease);
+	sends_and_wakes(WAKES); /* and again */
+	ck_assert_int_eq(shown, RDS_ATT_LAZY);
+}
+END_TEST
+
+/* Woken again and again, but the program does not send; or seldom. */
+START_TEST(test_others_are_helped)
+{
+	unsigned i;
+
+	wakes(100);
+	sends(1);
+	wakes(100);
+	ck_assert_int_eq(shown, RDS_ATT_HELPER);
+	for (i = 0; i < 10; i++) {
+		now += TICK + MS;
+		sends_and_wakes(1);
+	}
+	ck_assert_int_eq(shown, RDS_ATT_HELPER);
+}
+END_TEST
+
+/* Whoever sleeps in the kernel for a socket is shown what comes as soon as it is here; _i: even if the sends look already. */
+START_TEST(test_kernel_watches)
+{
+	if (_i)
+		sends_and_wakes(WAKES);
+	rx_lock();
+	rds_kernel_watches();
+	rx_unlock();
+	ck_assert_int_eq(shown, RDS_ATT_HELPER);
+	sends_and_wakes(10 * WAKES);
+	ck_assert_int_eq(shown, RDS_ATT_HELPER);
+	ck_assert_uint_eq(looks, 0);
+}
+END_TEST
+
+/* Nothing of it without a device: the other transport's peers know whom they need not wake. */
+START_TEST(test_no_device)
+{
+	engine.remote_on = false;
+	update();
+	sends_and_wakes(10 * WAKES);
+	ck_assert_uint_eq(atomic_load(&engine.sends), 0);
+	ck_assert_uint_eq(looks, 0);
+}
+END_TEST
+
+/* A spin that brought nothing: the thread is going to sleep, and what comes wakes somebody. */
+START_TEST(test_spin_fails)
+{
+	sends_and_wakes(WAKES);
+	rx_lock();
+	rds_poll_enter();
+	rds_poll_leave(false);
+	rx_unlock();
+	ck_assert_int_eq(shown, RDS_ATT_HELPER);
+}
+END_TEST
+
+/* ---- how long to spin ---- */
+
+static uint64_t would_spin(void)
+{
+	struct rds_wait *w = rds_wait_begin(0);
+	uint64_t ns;
+
+	ck_assert_ptr_nonnull(w);
+	w->n = 0;
+	ck_assert(rds_wait_spin(w));
+	ns = w->spin_until - w->spin_start;
+	rds_spin_end(w);
+	rds_wait_end(w);
+	return ns;
+}
+
+static void sleeps_cost(unsigned n, uint64_t ns)
+{
+	while (n--)
+		rds_spin_sleep_cost(ns);
+}
+
+/* What the first sleeps cost is no measure: they bring in code and memory. */
+START_TEST(test_first_sleeps)
+{
+	uint64_t least = would_spin();
+
+	rds_spin_sleep_cost(4 * MS);
+	ck_assert_uint_gt(would_spin(), 10 * least);
+	rds_spin_sleep_cost(MS / 2);
+	rds_spin_sleep_cost(MS / 20);
+	sleeps_cost(RDS_SLEEPS_FIRST - 3, MS / 10);
+	ck_assert_uint_eq(would_spin(), 12 * MS / 20);
+}
+END_TEST
+
+/* Later neither the quickest counts, which was none, nor the slowest: most of them do. */
+START_TEST(test_most_sleeps)
+{
+	unsigned i;
+
+	sleeps_cost(RDS_SLEEPS_FIRST, MS / 10);
+	for (i = 0; i < 50; i++) {
+		sleeps_cost(1, MS / 100);
+		sleeps_cost(3, MS / 10);
+		sleeps_cost(1, 20 * MS);
+	}
+	ck_assert_uint_ge(would_spin(), 12 * MS / 10 * 3 / 4);
+	ck_assert_uint_le(would_spin(), 12 * MS / 10 * 4 / 3);
+	sleeps_cost(50, MS / 50); /* the machine has become quicker */
+	ck_assert_uint_le(would_spin(), 12 * MS / 50 * 4 / 3);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("progress");
+	TCase *t = tcase_create("sends"), *spin = tcase_create("spin");
+
+	tcase_add_checked_fixture(t, setup, NULL);
+	tcase_add_test(t, test_sends_take_over);
+	tcase_add_test(t, test_lease);
+	tcase_add_test(t, test_others_are_helped);
+	tcase_add_loop_test(t, test_kernel_watches, 0, 2);
+	tcase_add_test(t, test_no_device);
+	tcase_add_test(t, test_spin_fails);
+	suite_add_tcase(s, t);
+	tcase_add_checked_fixture(spin, setup, NULL);
+	if (sysconf(_SC_NPROCESSORS_ONLN) > 1) { /* with one, nobody spins */
+		tcase_add_test(spin, test_first_sleeps);
+		tcase_add_test(spin, test_most_sleeps);
+	}
+	suite_add_tcase(s, spin);
+	return suite_run(s);
+}
