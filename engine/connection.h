@@ -220,7 +220,6 @@ bool rds_moved_leave(struct rds_conn *conn, uint16_t port);
 enum rds_rx_verdict rds_moved_told(struct rds_conn *conn, const struct rds_rx *rx);			   /* rx */
 unsigned rds_moved_owes(const struct rds_conn *conn); /* tx: notices that are not heeded, and whose messages are the peer's to send elsewhere */
 void rds_moved_say(struct rds_conn *conn);    /* tx: send the notices */
-void rds_moved_settle(struct rds_conn *conn); /* tx: what the peer has heeded is done with */
 void rds_moved_run(struct rds_conn *conn);    /* no lock held: do what we were told */
 /* Highest sequence number that may be acknowledged.  rx. */
 uint64_t rds_moved_limit(const struct rds_conn *conn, uint64_t last);

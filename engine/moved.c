@@ -217,12 +217,26 @@ static bool next_notice(struct rds_conn *conn, struct rds_moved *m, unsigned *at
 	return some;
 }
 
+/* What the peer has heeded is done with. */
+static void settle(struct rds_conn *conn)
+{
+	unsigned n;
+
+	rx_lock();
+	for (n = 0; n < atomic_load(&conn->nout); n++)
+		if (!conn->out[n].heeded)
+			break;
+	if (n)
+		forget(conn, conn->out, &conn->nout, n);
+	rx_unlock();
+}
+
 void rds_moved_say(struct rds_conn *conn)
 {
 	struct rds_moved m = {0};
 	unsigned at = 0;
 
-	rds_moved_settle(conn);
+	settle(conn);
 	if (atomic_load(&conn->state) == RDS_CONN_DEAD)
 		return;
 	while (next_notice(conn, &m, &at)) {
@@ -236,19 +250,6 @@ void rds_moved_say(struct rds_conn *conn)
 	}
 	if (conn->ep)
 		conn->t->ops->flush(conn->ep, true);
-}
-
-void rds_moved_settle(struct rds_conn *conn)
-{
-	unsigned n;
-
-	rx_lock();
-	for (n = 0; n < atomic_load(&conn->nout); n++)
-		if (!conn->out[n].heeded)
-			break;
-	if (n)
-		forget(conn, conn->out, &conn->nout, n);
-	rx_unlock();
 }
 
 /* tx held.  It may be acknowledged; done: the peer will hear of it, too.  Another thread may have been at it meanwhile. */

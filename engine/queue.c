@@ -196,8 +196,6 @@ void rds_conn_reap(struct rds_conn *conn)
 	conn->acked = acked;
 	while (conn->count && conn->unacked[conn->head].seq <= acked)
 		release_run(conn, acked);
-	if (unlikely(atomic_load_explicit(&conn->nout, memory_order_relaxed)))
-		rds_moved_settle(conn);
 }
 
 static bool reap_one(struct rds_conn *conn)
@@ -456,8 +454,6 @@ void rds_queue_acked(struct rds_conn *conn, uint64_t ack)
 	}
 	if (ack > conn->acked)
 		conn->acked = ack;
-	if (unlikely(atomic_load_explicit(&conn->nout, memory_order_relaxed)))
-		rds_moved_settle(conn);
 }
 
 void rds_queue_drop_all(struct rds_conn *conn)

@@ -4,14 +4,12 @@
  * it may.  The allocator is the program's own: it sends the signal to itself in the middle of a call, and minds who
  * enters it before that is over.
  */
+#include "allocator.h"
 #include "program.h"
 
 #include <sched.h>
 #include <signal.h>
 
-#define POOL (64u << 20)
-static char pool[POOL];
-static size_t used;
 /*
  * Of main's thread: another one would wait in a real allocator.  volatile: compilers know of malloc() that it looks at
  * no variable.
@@ -19,7 +17,7 @@ static size_t used;
 static __thread volatile int armed, interrupted; /* the latter: in the middle of a call, and the handler runs */
 static volatile int forks;
 
-static void enter(void)
+static void allocator_entered(void)
 {
 	static const char text[] = "the allocator is entered while a signal handler has interrupted it\n";
 
@@ -34,39 +32,6 @@ static void enter(void)
 		raise(SIGUSR1);
 		interrupted = 0;
 	}
-}
-
-void *malloc(size_t size)
-{
-	size_t need = (size + 31) & ~(size_t)15, at;
-
-	enter();
-	at = __atomic_fetch_add(&used, need, __ATOMIC_RELAXED);
-	if (at + need > POOL)
-		abort();
-	memcpy(pool + at, &size, sizeof(size));
-	return pool + at + 16;
-}
-
-void *calloc(size_t n, size_t size)
-{
-	return malloc(n * size); /* never handed out before: still zero */
-}
-
-void free(void *p)
-{
-	if (p)
-		enter();
-}
-
-void *realloc(void *p, size_t size)
-{
-	void *q = malloc(size);
-	size_t old = 0;
-
-	if (p)
-		memcpy(&old, (char *)p - 16, sizeof(old));
-	return p ? memcpy(q, p, old < size ? old : size) : q;
 }
 
 static int in_clone(void *arg)

@@ -5,7 +5,6 @@
  */
 #include "program.h"
 
-#include <dirent.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <pthread.h>
@@ -150,21 +149,6 @@ static void *sleeper(void *arg)
 	return NULL;
 }
 
-static int asleep(int thread)
-{
-	char path[64], text[256] = "", *p;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", thread);
-	f = fopen(path, "r");
-	if (!f || !fgets(text, sizeof(text), f))
-		text[0] = 0;
-	if (f)
-		fclose(f);
-	p = strrchr(text, ')');
-	return p && p[2] == 'S';
-}
-
 static void join(pthread_t thread, const char *name, void **result)
 {
 	struct timespec ts;
@@ -206,18 +190,6 @@ static void cancel_at_once(const struct call *call)
 		join(thread, call->name, &result);
 		check(result == PTHREAD_CANCELED, "%s", call->name);
 	}
-}
-
-static int descriptors(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	int n = 0;
-
-	check(dir != NULL, "/proc/self/fd");
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
 }
 
 static void send_one(void)

@@ -5,22 +5,9 @@
  */
 #include "program.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 
 enum { ROUNDS = 30 };
-
-static int descriptors(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	int n = 0;
-
-	check(dir != NULL, "/proc/self/fd");
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
-}
 
 /* What the library has opened, which is still there; -1 if it was told to close it. */
 static int load(const char *path, int leave, struct sockaddr_in *sin)

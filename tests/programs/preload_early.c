@@ -3,19 +3,17 @@
  * preload_early - hostile start-up: the program's own allocator opens, reads and polls files in every call, and RDS
  * sockets are used before any library's constructor has run.
  */
+#include "allocator.h"
 #include "program.h"
 
 #include <fcntl.h>
 
 /* ---- an allocator as some are: first it reads its configuration, or /proc, or entropy ---- */
 
-#define POOL (64u << 20)
-static char pool[POOL];
-static size_t used;
 static unsigned reads;
 static __thread int inside;
 
-static void read_something(void)
+static void allocator_entered(void)
 {
 	struct pollfd p = { .events = POLLIN };
 	char buf[8];
@@ -30,39 +28,6 @@ static void read_something(void)
 	__atomic_add_fetch(&reads, 1, __ATOMIC_RELAXED);
 	inside = 0;
 	errno = err;
-}
-
-void *malloc(size_t size)
-{
-	size_t need = (size + 31) & ~(size_t)15, at;
-
-	read_something();
-	at = __atomic_fetch_add(&used, need, __ATOMIC_RELAXED);
-	if (at + need > POOL)
-		abort();
-	memcpy(pool + at, &size, sizeof(size));
-	return pool + at + 16;
-}
-
-void *calloc(size_t n, size_t size)
-{
-	return malloc(n * size); /* never handed out before: still zero */
-}
-
-void free(void *p)
-{
-	if (p)
-		read_something();
-}
-
-void *realloc(void *p, size_t size)
-{
-	void *q = malloc(size);
-	size_t old = 0;
-
-	if (p)
-		memcpy(&old, (char *)p - 16, sizeof(old));
-	return p ? memcpy(q, p, old < size ? old : size) : q;
 }
 
 /* ---- before everything ---- */

@@ -63,22 +63,6 @@ static void *sleeper(void *arg)
 	return NULL;
 }
 
-/* Is the thread asleep in the kernel, and stays so? */
-static int asleep(int thread)
-{
-	char path[64], text[256] = "", *p;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", thread);
-	f = fopen(path, "r");
-	if (!f || !fgets(text, sizeof(text), f))
-		text[0] = 0;
-	if (f)
-		fclose(f);
-	p = strrchr(text, ')');
-	return p && p[2] == 'S';
-}
-
 static pthread_t begin(struct sleeper *s, enum call call)
 {
 	static const struct timespec ms = { 0, 1000000 };

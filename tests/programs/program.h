@@ -10,6 +10,7 @@
 #define PROGRAM_H
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -104,6 +105,35 @@ static inline void hear(int fd, void *data, size_t len)
 	check(poll(&p, 1, 10000) == 1, "the other process says nothing for 10 s");
 	n = read(fd, data, len);
 	check(n == (ssize_t)len, "the other process said %zd bytes instead of %zu", n, len);
+}
+
+/* Is this thread of ours asleep in the kernel? */
+static inline int asleep(int thread)
+{
+	char path[64], text[256] = "", *p;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", thread);
+	f = fopen(path, "r");
+	if (!f || !fgets(text, sizeof(text), f))
+		text[0] = 0;
+	if (f)
+		fclose(f);
+	p = strrchr(text, ')');
+	return p && p[2] == 'S';
+}
+
+/* How many this process has open, and a few more. */
+static inline int descriptors(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	int n = 0;
+
+	check(dir != NULL, "/proc/self/fd");
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
 }
 
 #endif
