@@ -29,6 +29,7 @@
 
 #include "engine/connection.h"
 #include "engine/ports.h"
+#include "engine/rdma.h"
 
 #define AGAIN_NS (10 * 1000000ull)
 
@@ -269,6 +270,11 @@ static void heeded(struct rds_conn *conn, const struct rds_moved *m, bool done)
 /* What says that it is heeded acknowledges it as well: nothing else may go that way for a while.  tx held.  False: no memory just now. */
 static bool take_and_say(struct rds_conn *conn, const struct rds_moved *m, struct rds_queued **list)
 {
+	if (atomic_load(&conn->state) == RDS_CONN_UP) { /* else it has been done, and what was dropped is not known any more */
+		rx_lock();
+		rds_ops_judge(conn);
+		rx_unlock();
+	}
 	if (!rds_queue_take(conn, m->port, m->seq, list))
 		return false;
 	rds_queue_done(conn, m->port, m->seq);

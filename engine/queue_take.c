@@ -4,7 +4,8 @@
  * had them.
  *
  * They are taken in order, as if they had just come from their sockets, without a number; what of them lies with the endpoint is copied, and its
- * entry stays until it is acknowledged, for nobody.  Nothing that belongs to an operation is ever taken.
+ * entry stays until it is acknowledged, for nobody.  The message of an operation is taken if that has been found to have ended well (rds_ops_judge, when the
+ * connection breaks, or before): then nothing else of it is left to do.  Otherwise it stays, and is given up with the operation.
  * Must not know where they go.  conn->tx held.
  */
 #include "engine/rdma.h"
@@ -13,7 +14,7 @@
 
 static bool to_port(const struct rds_unacked *u, uint16_t port, uint64_t from)
 {
-	return u->sk && !u->cancelled && !u->once && u->dport == port && u->seq >= from;
+	return u->sk && !u->cancelled && (!u->once || u->again) && u->dport == port && u->seq >= from;
 }
 
 static struct rds_unacked *nth_unacked(const struct rds_conn *conn, unsigned i)
@@ -41,6 +42,8 @@ static void made_new(struct rds_queued *q)
 	q->next = NULL;
 	q->was_sent = false;
 	q->hdr.flags = q->u.flags = 0;
+	q->u.once = q->u.again = false;
+	q->u.op = 0;
 }
 
 /* What fn names leaves the queue for *tail; returns the new tail. */

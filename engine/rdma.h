@@ -143,7 +143,8 @@ void rds_op_answered(struct rds_conn *conn, const struct rds_op_hdr *h, const vo
 void rds_op_carried(struct rds_conn *conn, uint64_t id, int err, uint64_t at, const void *data, size_t len);
 /* The connection has broken: what was started is over; all: what was not, as well. */
 void rds_ops_broken(struct rds_conn *conn, bool all);
-/* ... first, tx held as well: which messages are to be sent again because their operations have been carried out? */
+/* ... first, or, as long as it is up, somebody else is to have its messages; tx held as well: which are to be sent again because their operations have
+ * been carried out? */
 void rds_ops_judge(struct rds_conn *conn);
 void rds_ops_cancel(struct rds_conn *conn, struct rds_sock *sk, uint16_t dport);
 /* This process carries it no longer (leave.c): what is not over by now is dropped, and that is reported.  control held. */

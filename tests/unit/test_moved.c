@@ -127,6 +127,57 @@ START_TEST(test_moved_nothing_there)
 }
 END_TEST
 
+static struct rds_unacked *unacked(struct rds_conn *conn, uint64_t seq)
+{
+	unsigned i = 0;
+
+	while (conn->unacked[(conn->head + i) & (conn->cap - 1)].seq != seq)
+		ck_assert_uint_lt(++i, conn->count);
+	return &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+}
+
+static void of_operation(struct rds_conn *conn, uint64_t seq, uint64_t op)
+{
+	struct rds_unacked *u = unacked(conn, seq);
+
+	u->once = true;
+	u->op = op;
+}
+
+/* Messages that came back and go with operations: "b"'s has ended well, "c"'s has not, "d" has none. */
+START_TEST(test_moved_with_operations)
+{
+	struct rds_conn *conn;
+
+	far_begins(1, "a");
+	say(5, "b");
+	say(5, "c");
+	say(5, "d");
+	await(locked(&fake.nsent) == 4);
+	for (conn = rds_eng->conn_list; conn->ep != (struct rds_ep *)fake.eps[0]; conn = conn->next)
+		;
+	rds_lock(&conn->tx);
+	rx_lock();
+	of_operation(conn, 2, 101);
+	of_operation(conn, 3, 102);
+	conn->failed[0] = 102;
+	conn->nfailed = 1;
+	rx_unlock();
+	rds_unlock(&conn->tx);
+	notice(0, 1, 2, 5);
+	heeds(4, 1, 2, 5);
+	far_answers(5, 2, 0);
+	far_up(1);
+	far_got(5, 2, "b");
+	far_got(6, 2, "d");
+	ck_assert_uint_eq(fake.sent[5].hdr.op, 0);
+	nothing_for(20);
+	far_acks(0, 5);
+	far_acks(1, 2);
+	ck_assert_uint_eq(rds_snd_bytes(fake.sk), 0);
+}
+END_TEST
+
 /* A process that is a member of this node and has bound a port there, until *end is closed. */
 static pid_t another_with(uint16_t port, int *end)
 {
@@ -410,6 +461,7 @@ int main(void)
 	tcase_add_test(tc, test_moved);
 	tcase_add_test(tc, test_moved_while_under_way);
 	tcase_add_test(tc, test_moved_nothing_there);
+	tcase_add_test(tc, test_moved_with_operations);
 	tcase_add_test(tc, test_leaves);
 	tcase_add_test(tc, test_leaves_first);
 	tcase_add_test(tc, test_both_leave);
