@@ -133,6 +133,9 @@ static void attach(struct rds_sock *sk, const struct rds_share_attach *hello, co
 		os_close(fds[0]);
 		return;
 	}
+	rx_lock();
+	rds_others_watch(); /* a quiet one waits for what we tell it */
+	rx_unlock();
 	if (!hello->quiet)
 		rds_sock_watch(sk, atomic_load(&c->standin), false); /* before the holder can look */
 	err = holder_new(c, fds[0]);

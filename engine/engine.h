@@ -52,7 +52,7 @@ struct rds_cong_map;
 /* What a send does beside sending (progress.c). */
 enum rds_at_send {
 	RDS_AT_SEND_NOTHING,
-	RDS_AT_SEND_COUNT,
+	RDS_AT_SEND_NOTE,
 	RDS_AT_SEND_LOOK, /* receive, now and then */
 };
 
@@ -84,11 +84,11 @@ struct rds_engine {
 	uint64_t activity; /* counts calls: the lease goes on as long as it moves */
 	unsigned calls;	   /* since the helper took over */
 	/* ... and whether sends look, which is told by at_send.  A device has woken the helper so many times while the program sent. */
-	bool sends_look, watched; /* some socket is or was watched through the kernel: somebody may sleep there */
-	unsigned wakes, sends_seen;
+	bool sends_look, watched; /* somebody may sleep for a socket in the kernel, or in another process */
+	unsigned wakes;
 	uint64_t woken_at; /* coarse clock */
 	_Atomic enum rds_at_send at_send;
-	_Atomic unsigned sends; /* of those that were to be counted */
+	_Atomic bool sent; /* something, since the last wake-up, as at_send wants it noted */
 	/* The leader sleeps on a pipe: unlike an eventfd's, a pipe's wake-up tells the scheduler that the waker is about to
 	 * sleep itself (sync), which is what makes a kernel socket's wake-up as quick as it is. */
 	_Atomic int leader_fd; /* program's table only */
@@ -184,8 +184,10 @@ void rds_poll_enter(void);	 /* rx held: this thread starts to look again and aga
 void rds_poll_leave(bool found); /* rx held */
 void rds_leader_woken(void);	 /* rx held */
 void rds_helper_woken(void);	 /* rx held: by a device */
-void rds_kernel_watches(void);	 /* rx held: somebody may sleep for a socket in the kernel */
+void rds_others_watch(void);	 /* rx held: somebody may sleep for a socket in the kernel, or in another process */
 void rds_send_noted(size_t len); /* no lock held: at_send says that it matters */
+/* What this thread looks for now is not what a program waits for: the helper, and a send that looks. */
+extern __thread bool rds_aside __attribute__((tls_model("initial-exec")));
 
 /* A message of so many bytes was sent.  No lock held. */
 static inline void rds_send_made(size_t len)

@@ -219,7 +219,7 @@ void rds_sock_refused(struct rds_sock *sk, int fd)
 void rds_sock_watch(struct rds_sock *sk, int fd, bool edge)
 {
 	rx_lock();
-	rds_kernel_watches();
+	rds_others_watch();
 	rds_lock(&rds_eng->wait);
 	sk->watched_edge |= edge;
 	atomic_store(&sk->watched, true);

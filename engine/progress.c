@@ -35,6 +35,7 @@ static void lease_tick(struct rds_timer *tm);
 
 static struct rds_timer lease = {.fn = lease_tick};
 static uint64_t lease_seen;
+__thread bool rds_aside __attribute__((tls_model("initial-exec")));
 
 /* ---- attention (rx held) ---- */
 
@@ -48,13 +49,9 @@ static void lease_begin(void)
 
 static enum rds_at_send at_send(enum rds_attention who)
 {
-	const struct rds_engine *e = rds_eng;
-
-	if (!e->remote_on || e->watched)
-		return RDS_AT_SEND_NOTHING;
-	if (who == RDS_ATT_LAZY && e->sends_look)
+	if (who == RDS_ATT_LAZY && rds_eng->sends_look)
 		return RDS_AT_SEND_LOOK;
-	return who == RDS_ATT_HELPER ? RDS_AT_SEND_COUNT : RDS_AT_SEND_NOTHING;
+	return who == RDS_ATT_HELPER && rds_eng->remote_on ? RDS_AT_SEND_NOTE : RDS_AT_SEND_NOTHING;
 }
 
 void rds_attention_again(void)
@@ -159,17 +156,15 @@ void rds_leader_woken(void)
 
 /*
  * To wake the helper for each acknowledgement costs who sends large messages more than to look for them; and it is often on the same processor.
- * But whoever sleeps in the kernel for a socket of ours hears of nothing that nobody looks for.
+ * But whoever sleeps in the kernel for a socket of ours, or in another process that shares it, hears of nothing that nobody looks for.
  */
 void rds_helper_woken(void)
 {
 	struct rds_engine *e = rds_eng;
-	unsigned sends = atomic_load_explicit(&e->sends, memory_order_relaxed);
 	uint64_t now;
 
-	if (e->attention != RDS_ATT_HELPER || !e->helper_up || e->watched || sends == e->sends_seen)
+	if (e->watched || !atomic_exchange_explicit(&e->sent, false, memory_order_relaxed))
 		return;
-	e->sends_seen = sends;
 	now = os_now_coarse_ns();
 	if (now - e->woken_at > TICK_NS)
 		e->wakes = 0;
@@ -183,14 +178,31 @@ void rds_helper_woken(void)
 	rds_attention_update();
 }
 
-void rds_kernel_watches(void)
+void rds_others_watch(void)
 {
 	struct rds_engine *e = rds_eng;
 
+	if (e->watched)
+		return;
 	e->watched = true;
-	if (e->sends_look)
-		e->lazy = e->sends_look = false;
+	if (!e->sends_look)
+		return;
+	e->lazy = e->sends_look = false;
 	rds_attention_update();
+	rds_helper_kick(); /* for what it leaves to be done */
+}
+
+/* One round, which is no reason to think that the program waits for anything: what is held back for others to come (collect.c) stays. */
+static void send_looks(void)
+{
+	rx_lock();
+	rds_eng->activity++;
+	rds_aside = true;
+	rds_progress_locked();
+	rds_aside = false;
+	rx_unlock();
+	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
+		rds_run_work();
 }
 
 void rds_send_noted(size_t len)
@@ -198,20 +210,16 @@ void rds_send_noted(size_t len)
 	static __thread size_t unlooked __attribute__((tls_model("initial-exec")));
 	struct rds_engine *e = rds_eng;
 
-	if (atomic_load_explicit(&e->at_send, memory_order_relaxed) == RDS_AT_SEND_COUNT) {
-		atomic_fetch_add_explicit(&e->sends, 1, memory_order_relaxed);
+	if (atomic_load_explicit(&e->at_send, memory_order_relaxed) == RDS_AT_SEND_NOTE) {
+		if (!atomic_load_explicit(&e->sent, memory_order_relaxed))
+			atomic_store_explicit(&e->sent, true, memory_order_relaxed);
 		return;
 	}
 	unlooked += len + LOOK_MESSAGE;
-	if (unlooked < LOOK_BYTES)
+	if (unlooked < LOOK_BYTES || rds_aside)
 		return;
 	unlooked = 0;
-	rx_lock();
-	e->activity++;
-	rds_progress_locked();
-	rx_unlock();
-	if (unlikely(atomic_load_explicit(&e->work_pending, memory_order_relaxed)))
-		rds_run_work();
+	send_looks();
 }
 
 /* A program that calls again and again without ever waiting (MSG_DONTWAIT loops) is as busy as one that spins. */

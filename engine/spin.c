@@ -26,8 +26,10 @@
 #define SPIN_NS_MAX 5000000
 #define SPIN_SKIP_MAX 8 /* skip at most 2^8 - 1 spins */
 #define SPIN_CLOCK_EVERY 16
-#define STAY_MIN 4  /* of 2^4 waits that follow a wake-up of the peer, one spins; */
-#define STAY_MAX 10 /* of 2^10, if that never brings anything */
+#define MEASURE_FIRST 8	 /* sleeps, of which the least counts, */
+#define MEASURE_EVERY 16 /* ... and later ones */
+#define STAY_MIN 4	 /* of 2^4 waits that follow a wake-up of the peer, one spins; */
+#define STAY_MAX 10	 /* of 2^10, if that never brings anything */
 
 #define YIELDS 12	    /* in one wait */
 #define YIELD_NOBODY_NS 600 /* nobody else ran */
@@ -42,7 +44,7 @@ static __thread struct {
 	bool looked, answered; /* after it had last woken its peer; ... and after the time before that */
 	bool woke;	       /* since the last wait */
 	uint64_t sleep_ns;     /* what a sleep costs, without the sleep */
-	unsigned measured;
+	unsigned arms, measured;
 } spin_tls __attribute__((tls_model("initial-exec")));
 
 /* With one processor a spin can never be answered.  (A thread bound to one of several may well be.) */
@@ -128,6 +130,11 @@ static bool yield(struct rds_wait *w)
 	return true;
 }
 
+bool rds_spin_measures(void)
+{
+	return spin_tls.measured < MEASURE_FIRST || ++spin_tls.arms % MEASURE_EVERY == 0;
+}
+
 /*
  * The first ones bring in the code and memory that the others find, and may take fifty times as long: of these the least.  Then the median, a
  * step at a time: now and then a thread is put off its processor meanwhile, or what it waits for comes before it sleeps.
@@ -136,7 +143,7 @@ void rds_spin_sleep_cost(uint64_t ns)
 {
 	uint64_t known = spin_tls.sleep_ns, step = known / 8;
 
-	if (spin_tls.measured < RDS_SLEEPS_FIRST) {
+	if (spin_tls.measured < MEASURE_FIRST) {
 		spin_tls.measured++;
 		spin_tls.sleep_ns = !known || ns < known ? ns : known;
 	} else {
@@ -147,7 +154,7 @@ void rds_spin_sleep_cost(uint64_t ns)
 static uint64_t spin_limit_ns(void)
 {
 	int64_t us = rds_options()->spin_us;
-	uint64_t learnt = SPIN_SLEEPS * spin_tls.sleep_ns;
+	uint64_t learnt = spin_tls.measured < MEASURE_FIRST ? 0 : SPIN_SLEEPS * spin_tls.sleep_ns;
 
 	if (us >= 0)
 		return (uint64_t)us * 1000;

@@ -20,7 +20,6 @@
 #include <string.h>
 
 #define NAP_NS 5000000
-#define MEASURE_EVERY 16 /* sleeps, after the first: what one costs */
 
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rds_wait *pool;
@@ -300,8 +299,7 @@ bool rds_wait_arm(struct rds_wait *w)
 {
 	bool ready, follow;
 
-	w->arm_at = w->sleeps < RDS_SLEEPS_FIRST || w->sleeps % MEASURE_EVERY == 0 ? os_now_ns() : 0;
-	w->sleeps++;
+	w->arm_at = rds_spin_measures() ? os_now_ns() : 0;
 	rds_spin_stop(w);
 	follow = efd_open(w) >= 0; /* without a descriptor of its own it can still be the leader */
 	link_nodes(w);

@@ -32,7 +32,6 @@ struct rds_wait {
 	bool congested; /* counted in its socket's cong_blocked */
 	uint64_t spin_until, spin_start;
 	uint64_t arm_at, cost; /* 0: this sleep is not measured; what it has cost so far */
-	unsigned sleeps;
 	unsigned spins;
 	bool stayed; /* spins although it has just woken its peer */
 	struct rds_timer timer;
@@ -44,8 +43,8 @@ struct rds_wait {
 /* spin.c: it is about to sleep; ... it has found what it waited for, or gives up. */
 void rds_spin_stop(struct rds_wait *w);
 void rds_spin_end(struct rds_wait *w);
-/* A sleep of this thread, from the decision to the return, has cost so much of its time besides the sleep. */
-#define RDS_SLEEPS_FIRST 8 /* what each of a thread's first sleeps costs is measured, later of some */
+/* This thread is about to sleep: shall it find out what that costs?  ... so much of its time, from the decision to the return, without the sleep. */
+bool rds_spin_measures(void);
 void rds_spin_sleep_cost(uint64_t ns);
 /* This thread has sent something since it last waited. */
 extern __thread bool rds_sent __attribute__((tls_model("initial-exec")));

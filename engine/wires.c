@@ -143,6 +143,7 @@ int rds_wires_claim(const struct in6_addr *addr, uint32_t scope)
 		relay_open(e);
 		rx_lock();
 		e->remote_on = true;
+		rds_attention_update();
 		rds_attention_again();
 		rx_unlock();
 		rds_helper_kick(); /* looks whether anything came before that */

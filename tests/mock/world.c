@@ -392,7 +392,7 @@ bool world_look(void)
 {
 	bool any;
 
-	verbs_helper = false;
+	rds_aside = false;
 	rx_lock();
 	any = verbs_progress(&rds_verbs.t);
 	rx_unlock();
@@ -437,7 +437,7 @@ void world_tick(uint64_t ns)
 	world.now += ns;
 	while (timers_run())
 		;
-	verbs_helper = false;
+	rds_aside = false;
 }
 
 /* ---- begin and end ---- */

@@ -56,11 +56,13 @@ static void tick(void)
 
 static enum rds_attention shown;
 static unsigned looks;
+static bool aside; /* the last one */
 
 static bool fake_progress(struct rds_transport *t)
 {
 	(void)t;
 	looks++;
+	aside = rds_aside;
 	return false;
 }
 
@@ -128,6 +130,12 @@ static void setup(void)
 	ck_assert_int_eq(shown, RDS_ATT_HELPER);
 }
 
+static void sends(unsigned n)
+{
+	while (n--)
+		rds_send_made(64);
+}
+
 static void wakes(unsigned n)
 {
 	while (n--) {
@@ -137,10 +145,23 @@ static void wakes(unsigned n)
 	}
 }
 
-static void sends(unsigned n)
+/* A spin that finds something, or not. */
+static void spins(bool found)
 {
-	while (n--)
-		rds_send_made(64);
+	rx_lock();
+	rds_poll_enter();
+	rds_poll_leave(found);
+	rx_unlock();
+}
+
+/* Attention may be LAZY for other reasons: then nobody looks but those that wait. */
+static void sends_do_not_look(void)
+{
+	spins(true);
+	ck_assert_int_eq(shown, RDS_ATT_LAZY);
+	looks = 0;
+	sends(PER_LOOK * 2);
+	ck_assert_uint_eq(looks, 0);
 }
 
 static void sends_and_wakes(unsigned n)
@@ -183,12 +204,17 @@ START_TEST(test_lease)
 	}
 	tick();
 	ck_assert_int_eq(shown, RDS_ATT_HELPER);
-	looks = 0;
 	sends(PER_LOOK * 2);
-	ck_assert_uint_eq(looks, 0);
 	ck_assert_ptr_null(lease);
+	sends_do_not_look();
+	tick();
+	tick();
+	ck_assert_int_eq(shown, RDS_ATT_HELPER);
 	sends_and_wakes(WAKES); /* and again */
 	ck_assert_int_eq(shown, RDS_ATT_LAZY);
+	looks = 0;
+	sends(PER_LOOK);
+	ck_assert_uint_eq(looks, 1);
 }
 END_TEST
 
@@ -215,7 +241,7 @@ START_TEST(test_kernel_watches)
 	if (_i)
 		sends_and_wakes(WAKES);
 	rx_lock();
-	rds_kernel_watches();
+	rds_others_watch();
 	rx_unlock();
 	ck_assert_int_eq(shown, RDS_ATT_HELPER);
 	sends_and_wakes(10 * WAKES);
@@ -230,8 +256,8 @@ START_TEST(test_no_device)
 	engine.remote_on = false;
 	update();
 	sends_and_wakes(10 * WAKES);
-	ck_assert_uint_eq(atomic_load(&engine.sends), 0);
-	ck_assert_uint_eq(looks, 0);
+	ck_assert(!atomic_load(&engine.sent));
+	ck_assert_int_eq(shown, RDS_ATT_HELPER);
 }
 END_TEST
 
@@ -239,11 +265,20 @@ END_TEST
 START_TEST(test_spin_fails)
 {
 	sends_and_wakes(WAKES);
-	rx_lock();
-	rds_poll_enter();
-	rds_poll_leave(false);
-	rx_unlock();
+	spins(false);
 	ck_assert_int_eq(shown, RDS_ATT_HELPER);
+	sends_do_not_look();
+}
+END_TEST
+
+/* What a send's look finds held back, for others to go with, stays so. */
+START_TEST(test_aside)
+{
+	sends_and_wakes(WAKES);
+	sends(PER_LOOK);
+	ck_assert_uint_eq(looks, 1);
+	ck_assert(aside);
+	ck_assert(!rds_aside);
 }
 END_TEST
 
@@ -269,17 +304,34 @@ static void sleeps_cost(unsigned n, uint64_t ns)
 		rds_spin_sleep_cost(ns);
 }
 
-/* What the first sleeps cost is no measure: they bring in code and memory. */
+#define FIRST 8
+
+/* What the very first sleeps cost is no measure: they bring in code and memory.  Before there are enough of them none is. */
 START_TEST(test_first_sleeps)
 {
 	uint64_t least = would_spin();
 
+	ck_assert(rds_spin_measures());
 	rds_spin_sleep_cost(4 * MS);
-	ck_assert_uint_gt(would_spin(), 10 * least);
 	rds_spin_sleep_cost(MS / 2);
 	rds_spin_sleep_cost(MS / 20);
-	sleeps_cost(RDS_SLEEPS_FIRST - 3, MS / 10);
+	sleeps_cost(FIRST - 4, MS / 10);
+	ck_assert_uint_eq(would_spin(), least);
+	ck_assert(rds_spin_measures()); /* one that was about to sleep, and did not, does not count */
+	sleeps_cost(1, MS / 10);
 	ck_assert_uint_eq(would_spin(), 12 * MS / 20);
+}
+END_TEST
+
+/* Of the later ones every 16th is measured. */
+START_TEST(test_measured)
+{
+	unsigned i, n = 0;
+
+	sleeps_cost(FIRST, MS / 10);
+	for (i = 0; i < 160; i++)
+		n += rds_spin_measures();
+	ck_assert_uint_eq(n, 10);
 }
 END_TEST
 
@@ -288,7 +340,7 @@ START_TEST(test_most_sleeps)
 {
 	unsigned i;
 
-	sleeps_cost(RDS_SLEEPS_FIRST, MS / 10);
+	sleeps_cost(FIRST, MS / 10);
 	for (i = 0; i < 50; i++) {
 		sleeps_cost(1, MS / 100);
 		sleeps_cost(3, MS / 10);
@@ -313,10 +365,12 @@ int main(void)
 	tcase_add_loop_test(t, test_kernel_watches, 0, 2);
 	tcase_add_test(t, test_no_device);
 	tcase_add_test(t, test_spin_fails);
+	tcase_add_test(t, test_aside);
 	suite_add_tcase(s, t);
 	tcase_add_checked_fixture(spin, setup, NULL);
 	if (sysconf(_SC_NPROCESSORS_ONLN) > 1) { /* with one, nobody spins */
 		tcase_add_test(spin, test_first_sleeps);
+		tcase_add_test(spin, test_measured);
 		tcase_add_test(spin, test_most_sleeps);
 	}
 	suite_add_tcase(s, spin);

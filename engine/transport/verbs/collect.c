@@ -33,7 +33,6 @@ static void tick(struct rds_timer *tm);
 static struct rds_timer timer = {.fn = tick};
 static uint32_t now;	    /* in ticks (rx) */
 static bool ticking, begun; /* rx; something has been held since the last one */
-__thread bool verbs_helper __attribute__((tls_model("initial-exec"))); /* its looks are not the program's */
 
 /* ---- tx ---- */
 
@@ -108,7 +107,7 @@ void verbs_collect_out(void)
 {
 	struct verbs_ep *ep;
 
-	while (!verbs_helper && (ep = rds_verbs.holding)) {
+	while (!rds_aside && (ep = rds_verbs.holding)) {
 		rds_verbs.holding = ep->holding_next;
 		ep->holding = false;
 		ep->head.t->up->speak(ep->head.conn);
@@ -132,7 +131,7 @@ static void tick(struct rds_timer *tm)
 	struct verbs_ep **p, *ep;
 	bool left;
 
-	verbs_helper = true;
+	rds_aside = true;
 	rx_lock();
 	for (p = &rds_verbs.holding; (ep = *p);) {
 		left = lies(ep);
@@ -168,5 +167,5 @@ void verbs_collect_end(struct verbs_ep *ep)
 
 void verbs_collect_forget(void)
 {
-	timer.queued = ticking = begun = verbs_helper = false;
+	timer.queued = ticking = begun = rds_aside = false;
 }

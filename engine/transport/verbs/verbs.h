@@ -433,8 +433,6 @@ static inline void verbs_run_on(struct verbs_ep *ep) /* tx */
 void verbs_run_ends(struct verbs_ep *ep);    /* tx: the program waits for room */
 void verbs_collect_out(void);		     /* rx: a look; what is held goes, by up->speak */
 void verbs_collect_end(struct verbs_ep *ep); /* rx: closed */
-extern __thread bool verbs_helper
-	__attribute__((tls_model("initial-exec"))); /* this thread is, and its looks are no program's */
 
 /* recv.c; rx */
 bool verbs_progress(struct rds_transport *t);

@@ -9,8 +9,8 @@
  *   attention HELPER   armed for everything; the helper hears of it
  *   LEADER             armed for everything; the kernel tells the leader (relay), and the helper is deaf.  If that is not to be had, the
  *                      helper hears of it and wakes the leader
- *   LAZY               the program will be back at once: nothing is done about it.  If it is told again (every tick that this lasts),
- *                      armed for what asks for an answer (solicited), and the helper hears of it
+ *   LAZY               the program will be back at once: nothing is done about it.  If it is told again (every tick that this lasts), or if it is
+ *                      the helper's being woken that has led to it, armed for what asks for an answer (solicited), and the helper hears of it
  *   POLLING            not armed; an arming that is still in force is left alone, and whom it tells
  *
  * At most one event waits in the channel: whoever arms again has taken it, or does not know that it is there and sees no need to.
