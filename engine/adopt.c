@@ -178,6 +178,7 @@ static void go_live(struct rds_sock *sk, const struct rds_share_state *st, struc
 	sk->cong_notify = st->cong_notify;
 	if (st->bound)
 		rds_cong_check(sk);
+	rds_cong_show(sk); /* whatever its last carrier said */
 	err = take_reports(sk, r, st->n_reports); /* they refer to it: not before it is listed */
 	if (err)
 		rds_error("notifications of an RDS socket that another process has left are lost: %s", strerror(-err));

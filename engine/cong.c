@@ -167,6 +167,11 @@ static void set_bit_of(struct rds_sock *sk, bool on)
 	push_map(map);
 }
 
+void rds_cong_show(const struct rds_sock *sk)
+{
+	registry_sock_set_congested(rds_eng->reg, sk->reg_idx, sk->congested);
+}
+
 void rds_cong_check(struct rds_sock *sk)
 {
 	uint32_t limit = rds_rcvbuf(sk);
@@ -177,9 +182,11 @@ void rds_cong_check(struct rds_sock *sk)
 	if (!sk->congested && sk->rcv_bytes > limit) {
 		sk->congested = true;
 		set_bit_of(sk, true);
+		rds_cong_show(sk);
 	} else if (sk->congested && sk->rcv_bytes < limit / 2) {
 		sk->congested = false;
 		set_bit_of(sk, false);
+		rds_cong_show(sk);
 	}
 }
 

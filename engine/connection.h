@@ -344,6 +344,7 @@ static inline bool rds_cong_test(const struct rds_cong_map *map, uint16_t port)
 int rds_cong_attach(struct rds_conn *conn);  /* a new connection: to its local map; loop: fcong as well */
 void rds_cong_detach(struct rds_conn *conn);
 void rds_cong_check(struct rds_sock *sk); /* after rcv_bytes changed */
+void rds_cong_show(const struct rds_sock *sk); /* to rds-info */
 void rds_cong_clear_port(struct rds_sock *sk);
 void rds_cong_received(struct rds_conn *conn, const void *map);
 void rds_cong_updated(uint64_t portmask); /* generation, monitors, sleepers */

@@ -78,6 +78,14 @@ static int source_counters(struct info_sink *sink, const struct info_source *src
 
 /* ---- sockets ---- */
 
+/* Oracle's: 0 where it is not known, -1 not congested.  While nobody carries a socket nobody knows. */
+static int32_t congested(const struct registry_sock *s)
+{
+	if (s->proc == REGISTRY_NOBODY)
+		return 0;
+	return s->congested ? 1 : -1;
+}
+
 static void put_socket(struct info_sink *sink, const struct registry_sock *s)
 {
 	struct rds_info_socket rec = {
@@ -88,6 +96,8 @@ static void put_socket(struct info_sink *sink, const struct registry_sock *s)
 		.connected_port = htons(s->connected_port),
 		.rcvbuf = s->rcvbuf,
 		.inum = s->inode,
+		.pid = s->pid,
+		.cong = congested(s),
 	};
 
 	sink_put(sink, &rec);
@@ -103,6 +113,8 @@ static void put_socket6(struct info_sink *sink, const struct registry_sock *s)
 		.connected_port = htons(s->connected_port),
 		.rcvbuf = s->rcvbuf,
 		.inum = s->inode,
+		.pid = s->pid,
+		.cong = congested(s),
 	};
 
 	sink_put(sink, &rec);

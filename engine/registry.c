@@ -129,6 +129,7 @@ int registry_sock_add(struct registry *reg, uint64_t inode, uint32_t sndbuf, uin
 		reg_store(&s->transport, 0);
 		reg_store(&s->held, 0);
 		reg_store(&s->moved, 0);
+		reg_store(&s->congested, 0);
 		reg_store(&s->pid, reg->pid);
 		reg_store(&s->proc, reg->slot);
 		reg_words_store(s->id, &reg->id);
@@ -312,6 +313,14 @@ void registry_sock_set_bufs(struct registry *reg, uint32_t idx, uint32_t sndbuf,
 		reg_store(&s->sndbuf, sndbuf);
 		reg_store(&s->rcvbuf, rcvbuf);
 	}
+}
+
+void registry_sock_set_congested(struct registry *reg, uint32_t idx, bool congested)
+{
+	struct reg_sock *s = own_sock(reg, idx);
+
+	if (s)
+		reg_store(&s->congested, congested);
 }
 
 void registry_sock_remove(struct registry *reg, uint32_t idx)

@@ -41,6 +41,7 @@ struct registry_sock {
 	int32_t transport;
 	uint32_t proc; /* slot of the owner */
 	int32_t pid;
+	bool congested; /* as its carrier said last */
 	struct rds_procid procid;
 };
 
@@ -100,6 +101,8 @@ int registry_sock_bind(struct registry *reg, uint32_t idx, const struct in6_addr
 void registry_sock_name(struct registry *reg, uint32_t idx, const struct rds_procid *name);
 void registry_sock_set_connected(struct registry *reg, uint32_t idx, const struct in6_addr *addr, uint16_t port);
 void registry_sock_set_bufs(struct registry *reg, uint32_t idx, uint32_t sndbuf, uint32_t rcvbuf);
+/* No lock, and none is needed. */
+void registry_sock_set_congested(struct registry *reg, uint32_t idx, bool congested);
 /* Other processes use it through this one, or have done so. */
 void registry_sock_held(struct registry *reg, uint32_t idx);
 void registry_sock_remove(struct registry *reg, uint32_t idx);

@@ -47,6 +47,7 @@ static void copy_sock(struct registry *reg, uint32_t link, struct registry_sock 
 	out->transport = reg_load(&s->transport);
 	out->proc = reg_load(&s->proc);
 	out->pid = reg_load(&s->pid);
+	out->congested = reg_load(&s->congested);
 }
 
 static int by_order(const void *a, const void *b)

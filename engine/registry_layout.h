@@ -20,7 +20,7 @@
 #include "engine/stats.h"
 
 #define REG_MAGIC UINT64_C(0x45444f4e53445200) /* "\0RDSNODE" */
-#define REG_VERSION 5			       /* 2: cm_port; 3: sockets of nobody; 4: names; 5: held */
+#define REG_VERSION 6			       /* 2: cm_port; 3: sockets of nobody; 4: names; 5: held; 6: congested */
 #define REG_PROCS 1024
 #define REG_SOCKS 65536
 #define REG_CHUNK 1024 /* socket entries that are reserved at a time */
@@ -90,6 +90,7 @@ struct reg_sock {
 	_Atomic int32_t pid;
 	_Atomic int32_t transport;
 	_Atomic uint32_t moved; /* it has had another carrier */
+	_Atomic uint32_t congested; /* for snapshots, as what follows: their line is full */
 	/* What only snapshots read. */
 	_Alignas(64) _Atomic uint64_t connected[2];
 	_Atomic uint64_t inode;

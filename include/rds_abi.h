@@ -189,6 +189,7 @@ RDS_ABI_AT(rds6_info_message, fport, 46);
 RDS_ABI_AT(rds6_info_message, flags, 48);
 RDS_ABI_AT(rds6_info_message, tos, 49);
 
+/* pid and cong are Oracle's; upstream, and all before 2020, end with inum. */
 struct rds_info_socket {
 	uint32_t sndbuf;
 	uint32_t bound_addr;	 /* be32 */
@@ -197,14 +198,18 @@ struct rds_info_socket {
 	uint16_t connected_port; /* be16 */
 	uint32_t rcvbuf;
 	uint64_t inum;
+	int32_t pid;
+	int32_t cong; /* 0 unknown, -1 not congested, else congested */
 } RDS_ABI_PACKED;
-RDS_ABI_SIZE(rds_info_socket, 28);
+RDS_ABI_SIZE(rds_info_socket, 36);
 RDS_ABI_AT(rds_info_socket, bound_addr, 4);
 RDS_ABI_AT(rds_info_socket, connected_addr, 8);
 RDS_ABI_AT(rds_info_socket, bound_port, 12);
 RDS_ABI_AT(rds_info_socket, connected_port, 14);
 RDS_ABI_AT(rds_info_socket, rcvbuf, 16);
 RDS_ABI_AT(rds_info_socket, inum, 20);
+RDS_ABI_AT(rds_info_socket, pid, 28);
+RDS_ABI_AT(rds_info_socket, cong, 32);
 
 struct rds6_info_socket {
 	uint32_t sndbuf;
@@ -214,14 +219,18 @@ struct rds6_info_socket {
 	uint16_t connected_port; /* be16 */
 	uint32_t rcvbuf;
 	uint64_t inum;
+	int32_t pid;
+	int32_t cong; /* 0 unknown, -1 not congested, else congested */
 } RDS_ABI_PACKED;
-RDS_ABI_SIZE(rds6_info_socket, 52);
+RDS_ABI_SIZE(rds6_info_socket, 60);
 RDS_ABI_AT(rds6_info_socket, bound_addr, 4);
 RDS_ABI_AT(rds6_info_socket, connected_addr, 20);
 RDS_ABI_AT(rds6_info_socket, bound_port, 36);
 RDS_ABI_AT(rds6_info_socket, connected_port, 38);
 RDS_ABI_AT(rds6_info_socket, rcvbuf, 40);
 RDS_ABI_AT(rds6_info_socket, inum, 44);
+RDS_ABI_AT(rds6_info_socket, pid, 52);
+RDS_ABI_AT(rds6_info_socket, cong, 56);
 
 struct rds_info_tcp_socket {
 	uint32_t local_addr; /* be32 */

@@ -5,8 +5,20 @@
 #include <arpa/inet.h>
 #include <sys/stat.h>
 
-static struct rds_info_socket list4[4096];
-static struct rds6_info_socket list6[4096];
+static char list[4096 * sizeof(struct rds6_info_socket)];
+
+/* Records may be longer than what is known of them here: the step is what the call returns. */
+static int records(int option, socklen_t *len)
+{
+	int fd = rds_socket(), each;
+
+	*len = sizeof(list);
+	each = getsockopt(fd, SOL_RDS, option, list, len);
+	if (each <= 0)
+		conf_die("RDS_INFO_SOCKETS");
+	close(fd);
+	return each;
+}
 
 static unsigned long inode(int fd)
 {
@@ -19,16 +31,12 @@ static unsigned long inode(int fd)
 
 static const char *entry4(unsigned long inum)
 {
-	socklen_t len = sizeof(list4);
 	char bound[INET_ADDRSTRLEN], connected[INET_ADDRSTRLEN];
-	int fd = rds_socket();
-	unsigned i;
+	socklen_t len, at;
+	int each = records(RDS_INFO_SOCKETS, &len);
 
-	if (getsockopt(fd, SOL_RDS, RDS_INFO_SOCKETS, list4, &len) < 0)
-		conf_die("RDS_INFO_SOCKETS");
-	close(fd);
-	for (i = 0; i < len / sizeof(list4[0]); i++) {
-		const struct rds_info_socket *s = &list4[i];
+	for (at = 0; at < len; at += each) {
+		const struct rds_info_socket *s = (const void *)(list + at);
 
 		if (s->inum != inum)
 			continue;
@@ -42,16 +50,12 @@ static const char *entry4(unsigned long inum)
 
 static const char *entry6(unsigned long inum)
 {
-	socklen_t len = sizeof(list6);
 	char bound[INET6_ADDRSTRLEN], connected[INET6_ADDRSTRLEN];
-	int fd = rds_socket();
-	unsigned i;
+	socklen_t len, at;
+	int each = records(RDS6_INFO_SOCKETS, &len);
 
-	if (getsockopt(fd, SOL_RDS, RDS6_INFO_SOCKETS, list6, &len) < 0)
-		conf_die("RDS6_INFO_SOCKETS");
-	close(fd);
-	for (i = 0; i < len / sizeof(list6[0]); i++) {
-		const struct rds6_info_socket *s = &list6[i];
+	for (at = 0; at < len; at += each) {
+		const struct rds6_info_socket *s = (const void *)(list + at);
 
 		if (s->inum != inum)
 			continue;

@@ -264,10 +264,10 @@ START_TEST(sockets)
 	size_t n, n6;
 
 	sock_start();
-	s = fetch(RDS_INFO_SOCKETS, 28, &n);
+	s = fetch(RDS_INFO_SOCKETS, 36, &n);
 	ck_assert_uint_eq(n, 0);
 	free(s);
-	s6 = fetch(RDS6_INFO_SOCKETS, 52, &n6);
+	s6 = fetch(RDS6_INFO_SOCKETS, 60, &n6);
 	ck_assert_uint_eq(n6, 1);
 	ck_assert_uint_eq(s6->bound_port, 0);
 	ip = s6->bound_addr;
@@ -278,7 +278,7 @@ START_TEST(sockets)
 	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_SOCKET, SO_SNDBUF, &v, sizeof(v)), 0);
 	otherfd = rds_socket(SOCK_SEQPACKET, 0, &other);
 	ck_assert_int_ge(otherfd, 0);
-	s = fetch(RDS_INFO_SOCKETS, 28, &n);
+	s = fetch(RDS_INFO_SOCKETS, 36, &n);
 	ck_assert_uint_eq(n, 1);
 	ck_assert_uint_eq(s->bound_addr, htonl(INADDR_LOOPBACK));
 	ck_assert_uint_eq(ntohs(s->bound_port), 4100);
@@ -288,14 +288,64 @@ START_TEST(sockets)
 	ck_assert_uint_eq(s->rcvbuf, rds_options()->rmem_default / 2);
 	ck_assert_int_eq(fstat(fd, &st), 0);
 	ck_assert_uint_eq(s->inum, st.st_ino);
+	ck_assert_int_eq(s->pid, getpid());
+	ck_assert_int_eq(s->cong, -1);
 	free(s);
-	s6 = fetch(RDS6_INFO_SOCKETS, 52, &n6);
+	s6 = fetch(RDS6_INFO_SOCKETS, 60, &n6);
 	ck_assert_uint_eq(n6, 2);
 	ip = s6[0].bound_addr; /* in order of creation */
 	ck_assert(IN6_IS_ADDR_V4MAPPED(&ip));
 	ip = s6[1].bound_addr;
 	ck_assert(IN6_IS_ADDR_UNSPECIFIED(&ip));
+	ck_assert_int_eq(s6[0].pid, getpid());
+	ck_assert_int_eq(s6[1].cong, -1);
 	free(s6);
+}
+END_TEST
+
+/* Gets more than its limit from itself.  Loopback addresses have no congestion, so it is said to have another one. */
+static void make_congested(unsigned port)
+{
+	int v = 2000;
+
+	sock_start();
+	bind_to(sk, "127.0.0.1", port);
+	atomic_store(&sk->transport, RDS_TRANS_TCP);
+	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_SOCKET, SO_RCVBUF, &v, sizeof(v)), 0);
+	for (unsigned i = 0; i < 100 && !sk->congested; i++)
+		send_to(sk, fd, "127.0.0.1", port, 256);
+	ck_assert(sk->congested);
+}
+
+/* Its process and its state, as anybody sees them. */
+START_TEST(congested_sockets)
+{
+	struct member m = member_start(make_congested, 4150);
+	struct rds6_info_socket *s6;
+	struct rds_info_socket *s;
+	char data[256];
+	struct iovec iov = {data, sizeof(data)};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	size_t n;
+
+	make_congested(4151);
+	s = fetch(RDS_INFO_SOCKETS, 36, &n);
+	ck_assert_uint_eq(n, 2);
+	ck_assert_int_eq(s[0].pid, m.pid);
+	ck_assert_int_eq(s[0].cong, 1);
+	ck_assert_int_eq(s[1].pid, getpid());
+	ck_assert_int_eq(s[1].cong, 1);
+	free(s);
+	while (rds_recvmsg(sk, fd, &msg, MSG_DONTWAIT) > 0)
+		;
+	s6 = fetch(RDS6_INFO_SOCKETS, 60, &n);
+	ck_assert_uint_eq(n, 2);
+	ck_assert_int_eq(s6[0].pid, m.pid);
+	ck_assert_int_eq(s6[0].cong, 1);
+	ck_assert_int_eq(s6[1].pid, getpid());
+	ck_assert_int_eq(s6[1].cong, -1);
+	free(s6);
+	member_end(&m);
 }
 END_TEST
 
@@ -374,7 +424,7 @@ START_TEST(other_processes)
 	for (unsigned i = 0; i < 3; i++)
 		ck_assert_uint_eq(seen[i], 3);
 	free(r);
-	free(fetch(RDS_INFO_SOCKETS, 28, &n));
+	free(fetch(RDS_INFO_SOCKETS, 36, &n));
 	ck_assert_uint_eq(n, 3);
 	member_end(&m[0]);
 	free(fetch(RDS6_INFO_SEND_MESSAGES, 50, &n));
@@ -551,6 +601,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, registry_setup, registry_teardown);
 	tcase_add_test(tc, protocol);
 	tcase_add_test(tc, sockets);
+	tcase_add_test(tc, congested_sockets);
 	tcase_add_test(tc, own_messages);
 	tcase_add_test(tc, other_processes);
 	tcase_add_test(tc, unacknowledged);
