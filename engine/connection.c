@@ -129,6 +129,7 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	conn->backoff_ms = 0;
 	conn->impatient = false;
 	conn->was_up = conn->doubted = conn->theirs = false;
+	conn->past = (struct rds_conn_past){0};
 	conn->told = conn->far = conn->handed = conn->ending = false;
 	atomic_store(&conn->silent, false);
 	atomic_store(&conn->nout, 0);
@@ -168,6 +169,17 @@ void rds_conn_unlist(struct rds_conn *conn)
 		}
 }
 
+static void loop_up(struct rds_conn *conn)
+{
+	rds_lock(&conn->tx);
+	if (atomic_load(&conn->state) != RDS_CONN_UP) {
+		rds_conn_attempted(conn);
+		rds_conn_came_up(conn);
+	}
+	atomic_store(&conn->state, RDS_CONN_UP);
+	rds_unlock(&conn->tx);
+}
+
 /* Both directions of a loop connection, UP at once.  control held. */
 static struct rds_conn *loop_pair(const struct rds_conn_id *id, int *err)
 {
@@ -194,8 +206,8 @@ static struct rds_conn *loop_pair(const struct rds_conn_id *id, int *err)
 		*err = b->t->ops->connect(b->t, &back, a, 0, &b->ep);
 	if (*err)
 		return NULL;
-	atomic_store(&a->state, RDS_CONN_UP);
-	atomic_store(&b->state, RDS_CONN_UP);
+	loop_up(a);
+	loop_up(b);
 	rx_lock();
 	rds_cong_updated(~0ull); /* the kernel's loopback connection "sends" its map when it comes up */
 	rx_unlock();
@@ -310,6 +322,13 @@ static bool peer_is_gone(const struct rds_conn *conn)
 	       !registry_proc_alive(rds_eng->reg, conn->id.peer_slot, &conn->id.peer);
 }
 
+static void attempted(struct rds_conn *conn)
+{
+	rds_lock(&conn->tx);
+	rds_conn_attempted(conn);
+	rds_unlock(&conn->tx);
+}
+
 /* Helper: time to try. */
 static void conn_retry(struct rds_timer *tm)
 {
@@ -332,6 +351,7 @@ static void conn_retry(struct rds_timer *tm)
 	if (atomic_load(&conn->state) != RDS_CONN_CONNECTING || conn->pending) /* set before the peer's request came */
 		return;
 	if (conn->kind == RDS_CONN_NOWHERE) {
+		attempted(conn);
 		rds_nowhere_retry(conn);
 		return;
 	}
@@ -342,6 +362,7 @@ static void conn_retry(struct rds_timer *tm)
 			rds_conn_backoff(conn);
 		return;
 	}
+	attempted(conn);
 	rds_lock(&rds_eng->control);
 	id = conn->id;
 	rds_unlock(&rds_eng->control);
@@ -382,6 +403,7 @@ static void conn_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
 	conn->backoff_ms = 0;
 	conn->was_up = true;
 	conn->doubted = false;
+	rds_conn_came_up(conn);
 	rds_queue_acked(conn, ack);
 	atomic_store(&conn->state, RDS_CONN_UP);
 	rds_unlock(&conn->tx);
@@ -480,6 +502,7 @@ static struct rds_conn *conn_accept(struct rds_transport *t, struct rds_ep *ep, 
 	conn->pending = ep;
 	rds_lock(&conn->tx);
 	conn->theirs = true;
+	rds_conn_attempted(conn);
 	conn->t = t; /* the sides may differ in what they prefer: what comes up first will do */
 	atomic_store(&conn->state, RDS_CONN_CONNECTING);
 	rds_unlock(&conn->tx);

@@ -70,6 +70,26 @@ struct rds_moved {
 	bool said, heeded; /* out; in: heeded */
 };
 
+/* What Oracle's rds-info says why a connection is down: numbers in its list. */
+enum rds_conn_reason {
+	RDS_REASON_NONE = 0,
+	RDS_REASON_CONNECT = 5,       /* conn_connect failure */
+	RDS_REASON_HEARTBEAT = 6,     /* hb timeout */
+	RDS_REASON_TIMEOUT = 7,       /* reconnect timeout */
+	RDS_REASON_CROSSING = 13,     /* incoming REQ in CONNECTING state */
+	RDS_REASON_UNREACHABLE = 22,  /* CONNECT_ERROR or UNREACHABLE or DEVICE_REMOVE event */
+	RDS_REASON_REJECTED = 24,     /* REJECTED event */
+	RDS_REASON_DISCONNECTED = 26, /* DISCONNECTED event */
+	RDS_REASON_CORRUPTED = 31,    /* corrupted header in incoming msg */
+};
+
+/* For rds-info.  Times are seconds since 1970, 0: never. */
+struct rds_conn_past {
+	int64_t attempt_at, up_at, down_at; /* the last time each; down: it had been up */
+	uint32_t attempts;		    /* ours and the peer's, since it was up last (the one that succeeded among them) */
+	uint32_t reason;		    /* why it went down, or did not come up: enum rds_conn_reason */
+};
+
 struct rds_conn {
 	struct rds_conn *hash_next, *next, *next_free;
 	struct rds_conn *mirror; /* loop: the other direction */
@@ -150,6 +170,7 @@ struct rds_conn {
 	unsigned out_cap;
 	_Atomic unsigned nout, nin;
 	unsigned nleft; /* of the sockets that this process is leaving, so many have been said to the peer (leave.c) */
+	struct rds_conn_past past; /* tx */
 };
 
 /* connection.c. rds_conn_get: find or make; control not held. May return a DEAD one's successor; NULL + *err. */
@@ -183,6 +204,10 @@ static inline bool rds_conn_between(const struct rds_conn *conn, const struct rd
 }
 /* Messages that are not accepted for sockets that have left that process: if it ends with them, they go where those are.  tx held. */
 unsigned rds_conn_left(const struct rds_conn *conn);
+/* past.c; tx held */
+void rds_conn_attempted(struct rds_conn *conn);
+void rds_conn_came_up(struct rds_conn *conn);
+void rds_conn_went_down(struct rds_conn *conn, bool was_up, int why);
 void rds_conn_say(const struct rds_conn *conn, bool worth, const char *what, const char *why);
 void rds_conn_reclaim(void);	 /* buried ones become reusable; no event pending */
 void rds_graveyard_forget(void); /* forked child */

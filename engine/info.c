@@ -175,6 +175,37 @@ static void put_conn6(struct info_sink *sink, const struct rds_info_rec *r)
 	sink_put(sink, &rec);
 }
 
+/*
+ * A connection has one path.  How many there are is said as 0, which every tool takes for one: rds-info reads the first
+ * whatever the number, PCP goes on to eight and only stops early if it is 0.
+ */
+struct one_path {
+	struct rds_info_connection_paths conn;
+	struct rds_path_info path;
+} RDS_ABI_PACKED;
+
+static void put_path(struct info_sink *sink, const struct rds_info_rec *r)
+{
+	struct one_path rec = {
+		.conn = {
+			.local_addr = r->laddr,
+			.peer_addr = r->faddr,
+			.tos = r->tos,
+		},
+		.path = {
+			.attempt_time = r->attempt_at,
+			.connect_time = r->up_at,
+			.reset_time = r->down_at,
+			.disconnect_reason = r->reason,
+			.connect_attempts = r->attempts,
+			.flags = r->flags,
+		},
+	};
+
+	memcpy(rec.conn.transport, r->transport, sizeof(rec.conn.transport));
+	sink_put(sink, &rec);
+}
+
 static void put_message(struct info_sink *sink, const struct rds_info_rec *r)
 {
 	struct rds_info_message rec = {
@@ -253,6 +284,8 @@ static const struct info_source sources[RDS_INFO_LAST - RDS_INFO_FIRST + 1] = {
 					   put_message6},
 	SOURCE(RDS6_INFO_SOCKETS) = {source_sockets, sizeof(struct rds6_info_socket), true, 0, NULL},
 	SOURCE(RDS6_INFO_TCP_SOCKETS) = {source_none, sizeof(struct rds6_info_tcp_socket), true, 0, NULL},
+	SOURCE(RDS_INFO_CONN_PATHS) = {source_records, sizeof(struct one_path), false, RDS_INFO_CONNS, put_path},
+	SOURCE(RDS6_INFO_CONN_PATHS) = {source_records, sizeof(struct one_path), true, RDS_INFO_CONNS, put_path},
 };
 
 int rds_info_getsockopt(struct rds_sock *sk, int opt, void *val, socklen_t *len)

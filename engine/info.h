@@ -34,8 +34,10 @@ struct rds_info_rec {
 	uint8_t tos;
 	uint8_t reserved[6];
 	char transport[16]; /* ends with a NUL */
+	int64_t attempt_at, up_at, down_at; /* of a connection, from here on: struct rds_conn_past */
+	uint32_t attempts, reason;
 };
-_Static_assert(sizeof(struct rds_info_rec) == 80, "the record has no holes and is the same in every build");
+_Static_assert(sizeof(struct rds_info_rec) == 112, "the record has no holes and is the same in every build");
 
 /* A list that grows; `full` once there was no memory for it. */
 struct rds_info_list {
@@ -44,7 +46,7 @@ struct rds_info_list {
 	bool full;
 };
 #define RDS_INFO_MAX_RECS 65536u    /* of one process */
-#define RDS_INFO_MAX_TOTAL 1048576u /* of all together: 80 MiB */
+#define RDS_INFO_MAX_TOTAL 1048576u /* of all together: 112 MiB */
 
 bool rds_info_push(struct rds_info_list *list, const struct rds_info_rec *rec);
 
@@ -61,7 +63,7 @@ void rds_info_forget(void);
 /* ---- the conversation between two processes: one query, one answer, end of file ---- */
 
 #define RDS_INFO_MAGIC 0x52445369u
-#define RDS_INFO_VERSION 1u
+#define RDS_INFO_VERSION 2u /* 2: a connection's past */
 
 struct rds_info_ask {
 	uint32_t magic, version, kind;

@@ -72,6 +72,11 @@ static void collect_state(struct rds_conn *conn, struct collect *c)
 	strncpy(rec.transport, conn->t ? conn->t->ops->name : "none", sizeof(rec.transport) - 1);
 	rec.seq = conn->next_tx;
 	rec.next_rx = atomic_load(&conn->next_rx);
+	rec.attempt_at = conn->past.attempt_at;
+	rec.up_at = conn->past.up_at;
+	rec.down_at = conn->past.down_at;
+	rec.attempts = conn->past.attempts;
+	rec.reason = conn->past.reason;
 	collect_push(c, &rec);
 }
 

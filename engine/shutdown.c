@@ -226,6 +226,7 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 		atomic_store(&conn->lied, false);
 		RDS_STAT_INC(conn_reset);
 	}
+	rds_conn_went_down(conn, was_up, why);
 	if (ep && conn->pending == ep) {
 		conn->pending = NULL;
 		conn->theirs = false;

@@ -98,7 +98,11 @@ typedef uint8_t rds_tos_t;
 #define RDS6_INFO_SOCKETS 10015
 #define RDS6_INFO_TCP_SOCKETS 10016
 #define RDS6_INFO_IB_CONNECTIONS 10017
-#define RDS_INFO_LAST 10017
+#define RDS_INFO_RDMA_CONNECTION_STATS 10018 /* from here on Oracle's */
+#define RDS6_INFO_RDMA_CONNECTION_STATS 10019
+#define RDS_INFO_CONN_PATHS 10020
+#define RDS6_INFO_CONN_PATHS 10021
+#define RDS_INFO_LAST 10021
 
 #define TRANSNAMSIZ 16
 
@@ -231,6 +235,37 @@ RDS_ABI_AT(rds6_info_socket, rcvbuf, 40);
 RDS_ABI_AT(rds6_info_socket, inum, 44);
 RDS_ABI_AT(rds6_info_socket, pid, 52);
 RDS_ABI_AT(rds6_info_socket, cong, 56);
+
+/* Behind it npaths times the following; none there means that there is one. */
+struct rds_info_connection_paths {
+	struct in6_addr local_addr; /* IPv4 as mapped */
+	struct in6_addr peer_addr;
+	uint8_t transport[TRANSNAMSIZ];
+	uint8_t tos;
+	uint8_t npaths;
+} RDS_ABI_PACKED;
+RDS_ABI_SIZE(rds_info_connection_paths, 50);
+RDS_ABI_AT(rds_info_connection_paths, peer_addr, 16);
+RDS_ABI_AT(rds_info_connection_paths, transport, 32);
+RDS_ABI_AT(rds_info_connection_paths, tos, 48);
+RDS_ABI_AT(rds_info_connection_paths, npaths, 49);
+
+struct rds_path_info {
+	int64_t attempt_time; /* seconds since 1970; 0: never */
+	int64_t connect_time;
+	int64_t reset_time;
+	uint32_t disconnect_reason;
+	uint32_t connect_attempts;
+	uint32_t index;
+	uint8_t flags; /* RDS_INFO_CONNECTION_FLAG_* */
+} RDS_ABI_PACKED;
+RDS_ABI_SIZE(rds_path_info, 37);
+RDS_ABI_AT(rds_path_info, connect_time, 8);
+RDS_ABI_AT(rds_path_info, reset_time, 16);
+RDS_ABI_AT(rds_path_info, disconnect_reason, 24);
+RDS_ABI_AT(rds_path_info, connect_attempts, 28);
+RDS_ABI_AT(rds_path_info, index, 32);
+RDS_ABI_AT(rds_path_info, flags, 36);
 
 struct rds_info_tcp_socket {
 	uint32_t local_addr; /* be32 */

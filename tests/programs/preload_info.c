@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #define SOL_RDS 276
 #define SOCKETS 10006
@@ -92,18 +93,81 @@ static void sockets(void)
 	}
 }
 
+#define PATHS 10020
+#define PATHS6 10021
+#define MAPPED_LOOPBACK "\0\0\0\0\0\0\0\0\0\0\377\377\177\0\0\1"
+
+/*
+ * Who reads only rds-info's first path and who goes on while there is room (PCP, unless the number of paths is 0) see the
+ * same.  Transport and flags of all are counted: bit 0 a connection to itself, bit 1 one with another process.
+ */
+static unsigned paths(int option, time_t begin)
+{
+	socklen_t len, at;
+	unsigned seen = 0;
+	char *all;
+	int each = ask(option, &all, &len);
+
+	check(each == 50 + 37, "%d", each);
+	for (at = 0; at < len; at += 87) {
+		const unsigned char *rec = (unsigned char *)all + at, *path = rec + 50;
+		const char *transport = (const char *)rec + 32;
+		int64_t attempt = (int64_t)field(path, 0, 8), connect = (int64_t)field(path, 8, 8);
+
+		check(memcmp(rec, MAPPED_LOOPBACK, 16) == 0 && memcmp(rec + 16, MAPPED_LOOPBACK, 16) == 0);
+		check(memchr(transport, 0, 16) && rec[48] == 0 && rec[49] == 0);
+		check(attempt >= begin && attempt <= time(NULL));
+		check(connect >= attempt && connect <= time(NULL));
+		check(field(path, 16, 8) == 0 && field(path, 24, 4) == 0, "it has not been down");
+		check(field(path, 28, 4) >= 1 && field(path, 32, 4) == 0 && path[36] == 4, "up at the first path");
+		seen |= strcmp(transport, "loopback") ? 2 : 1;
+	}
+	free(all);
+	return seen;
+}
+
+static void child(void *arg)
+{
+	struct sockaddr_in at, to = loopback(htons(PORT));
+	char c;
+
+	hear(*(int *)arg, &c, 1); /* a message to a port that nobody has would be kept by a connection to itself */
+	fd = bound(&at);
+	check(sendto(fd, "x", 1, 0, (struct sockaddr *)&to, sizeof(to)) == 1);
+	check(recv(fd, &c, 1, 0) == 1);
+}
+
+static void connections(const struct sockaddr_in *at, time_t begin)
+{
+	struct sockaddr_in from;
+	socklen_t len = sizeof(from);
+	char c;
+
+	check(recvfrom(fd, &c, 1, 0, (struct sockaddr *)&from, &len) == 1);
+	check(paths(PATHS, begin) == 2 && paths(PATHS6, begin) == 2);
+	check(sendto(fd, "x", 1, 0, (const struct sockaddr *)at, sizeof(*at)) == 1);
+	check(paths(PATHS, begin) == 3 && paths(PATHS6, begin) == 3);
+	check(sendto(fd, "x", 1, 0, (struct sockaddr *)&from, len) == 1);
+}
+
 int main(void)
 {
-	struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(PORT)};
-	int snd = 50000, rcv = 60000;
+	struct sockaddr_in at = loopback(htons(PORT));
+	int snd = 50000, rcv = 60000, go[2];
+	time_t begin = time(NULL);
+	pid_t pid;
 
-	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	check(pipe(go) == 0);
+	pid = start(child, &go[0]);
 	fd = socket(PF_RDS, SOCK_SEQPACKET, 0);
 	check(fd >= 0);
 	check(bind(fd, (struct sockaddr *)&at, sizeof(at)) == 0);
 	check(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &snd, sizeof(snd)) == 0);
 	check(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &rcv, sizeof(rcv)) == 0);
 	sockets();
+	tell(go[1], "x", 1);
+	connections(&at, begin);
+	finished(pid);
 	printf("records of every age\n");
 	return 0;
 }

@@ -7,6 +7,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "tests/unit/suite.h"
 #include "tests/unit/test_reach_fake.h"
@@ -269,6 +270,68 @@ START_TEST(test_stray_up_while_coming)
 }
 END_TEST
 
+/* As rds-info 2.3.3 and later have it. */
+struct path {
+	struct in6_addr local, peer;
+	char transport[16];
+	uint8_t tos, npaths;
+	int64_t attempt, connect, reset;
+	uint32_t reason, attempts, index;
+	uint8_t flags;
+} __attribute__((packed));
+
+/* The one connection's. */
+static struct path shown(void)
+{
+	struct path p;
+	socklen_t len = sizeof(p);
+
+	ck_assert_int_eq(rds_getsockopt(fake.sk, -1, SOL_RDS, RDS6_INFO_CONN_PATHS, &p, &len), 87);
+	ck_assert_uint_eq(len, 87);
+	return p;
+}
+
+static void shows(unsigned attempts, unsigned reason, unsigned flags)
+{
+	struct path p = shown();
+
+	ck_assert_uint_eq(p.attempts, attempts);
+	ck_assert_uint_eq(p.reason, reason);
+	ck_assert_uint_eq(p.flags, flags);
+}
+
+/* What rds-info says of it: when it was tried, came up, went down, and why (the numbers are those of its list). */
+START_TEST(test_past)
+{
+	int64_t begin = time(NULL), reset;
+	struct fake_ep *e = far_asks(&id, 0);
+
+	shows(1, 0, RDS_INFO_CONNECTION_FLAG_CONNECTING);
+	ck_assert_int_ge(shown().attempt, begin);
+	ck_assert_int_eq(shown().connect, 0);
+	ep_down(e, -ETIMEDOUT, false);
+	await(locked(&fake.neps) == 1);
+	shows(2, 7, RDS_INFO_CONNECTION_FLAG_CONNECTING); /* reconnect timeout */
+	ck_assert_int_eq(shown().reset, 0);		  /* it had not been up */
+	ep_up(fake.eps[0], 0);
+	shows(2, 7, RDS_INFO_CONNECTION_FLAG_CONNECTED);
+	ck_assert_int_ge(shown().connect, shown().attempt);
+	ck_assert_int_le(shown().connect, time(NULL));
+	ep_down(fake.eps[0], -ECONNRESET, false);
+	await(locked(&fake.neps) == 2);
+	shows(1, 26, RDS_INFO_CONNECTION_FLAG_CONNECTING); /* DISCONNECTED event */
+	reset = shown().reset;
+	ck_assert_int_ge(reset, shown().connect);
+	ep_down(fake.eps[1], -ECONNREFUSED, false);
+	await(locked(&fake.neps) == 3);
+	shows(2, 24, RDS_INFO_CONNECTION_FLAG_CONNECTING); /* REJECTED event */
+	ep_up(fake.eps[2], 0);
+	shows(2, 24, RDS_INFO_CONNECTION_FLAG_CONNECTED);
+	ck_assert_int_eq(shown().reset, reset);
+	ck_assert_int_ge(shown().connect, reset);
+}
+END_TEST
+
 /* Where the transport has come to know of the endpoint by itself. */
 static void add_common(TCase *tc)
 {
@@ -291,6 +354,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_stray_down_while_coming, 0, 3);
 	tcase_add_test(tc, test_stray_up);
 	tcase_add_test(tc, test_stray_up_while_coming);
+	tcase_add_test(tc, test_past);
 	add_common(suite_case(s, "wrapped", setup_wrapped, NULL, 60));
 	return suite_run(s);
 }

@@ -241,10 +241,15 @@ START_TEST(protocol)
 	ck_assert_int_eq(info(10010, NULL, &len), -ENOPROTOOPT);
 	ck_assert_int_eq(info(RDS_INFO_IB_CONNECTIONS, NULL, &len), -ENOPROTOOPT);
 	ck_assert_int_eq(info(RDS6_INFO_IB_CONNECTIONS, NULL, &len), -ENOPROTOOPT);
-	ck_assert_int_eq(info(10018, NULL, &len), -ENOPROTOOPT);
+	ck_assert_int_eq(info(RDS_INFO_RDMA_CONNECTION_STATS, NULL, &len), -ENOPROTOOPT);
+	ck_assert_int_eq(info(RDS6_INFO_RDMA_CONNECTION_STATS, NULL, &len), -ENOPROTOOPT);
+	ck_assert_int_eq(info(RDS_INFO_LAST + 1, NULL, &len), -ENOPROTOOPT);
 	ck_assert_int_eq(info(RDS_INFO_TCP_SOCKETS, NULL, &len), 41);
 	ck_assert_int_eq(info(RDS6_INFO_TCP_SOCKETS, NULL, &len), 64);
 	ck_assert_int_eq(info(RDS_INFO_CONNECTIONS, NULL, &len), 42); /* positive without any record */
+	ck_assert_uint_eq(len, 0);
+	ck_assert_int_eq(info(RDS_INFO_CONN_PATHS, NULL, &len), 87);
+	ck_assert_int_eq(info(RDS6_INFO_CONN_PATHS, NULL, &len), 87);
 	ck_assert_uint_eq(len, 0);
 	ck_assert_int_eq(info(RDS6_INFO_CONNECTIONS, NULL, &len), 65);
 	ck_assert_int_eq(info(RDS_INFO_SEND_MESSAGES, NULL, &len), 26);

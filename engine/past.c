@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * past.c - what a connection has been through, for rds-info: when it was last tried, came up, and went down, and why.
+ *
+ * Written where connections come up and go down, which is seldom; sending and receiving know nothing of it.
+ */
+#include "engine/connection.h"
+
+static int64_t wall_seconds(void)
+{
+	return (int64_t)(os_realtime_ns() / 1000000000);
+}
+
+void rds_conn_attempted(struct rds_conn *conn)
+{
+	conn->past.attempt_at = wall_seconds();
+	conn->past.attempts++;
+}
+
+void rds_conn_came_up(struct rds_conn *conn)
+{
+	conn->past.up_at = wall_seconds();
+}
+
+/* The reasons are those of kernels with InfiniBand; the nearest one stands for what happens here. */
+static enum rds_conn_reason reason_of(bool was_up, int why)
+{
+	switch (-why) {
+	case EPROTO:
+		return RDS_REASON_CORRUPTED;
+	case ETIMEDOUT:
+		return was_up ? RDS_REASON_HEARTBEAT : RDS_REASON_TIMEOUT;
+	case EALREADY:
+		return RDS_REASON_CROSSING;
+	case ECONNREFUSED:
+		return RDS_REASON_REJECTED;
+	case ENETUNREACH:
+	case EHOSTUNREACH:
+	case ENODEV:
+		return RDS_REASON_UNREACHABLE;
+	}
+	return was_up ? RDS_REASON_DISCONNECTED : RDS_REASON_CONNECT;
+}
+
+void rds_conn_went_down(struct rds_conn *conn, bool was_up, int why)
+{
+	conn->past.reason = reason_of(was_up, why);
+	if (!was_up)
+		return;
+	conn->past.down_at = wall_seconds();
+	conn->past.attempts = 0;
+}
