@@ -206,6 +206,46 @@ static void put_path(struct info_sink *sink, const struct rds_info_rec *r)
 	sink_put(sink, &rec);
 }
 
+static void put_device(struct info_sink *sink, const struct rds_info_rec *r)
+{
+	struct rds_info_rdma_connection rec = {
+		.src_addr = v4(&r->laddr),
+		.dst_addr = v4(&r->faddr),
+		.max_send_wr = r->dev.max_send_wr,
+		.max_recv_wr = r->dev.max_recv_wr,
+		.max_send_sge = r->dev.max_send_sge,
+		.tos = r->tos,
+		.sl = (uint8_t)r->dev.sl,
+		.frag = r->dev.frag,
+		.qp_num = (int32_t)r->dev.qp_num,
+		.dst_qp_num = (int32_t)r->dev.dst_qp_num,
+	};
+
+	memcpy(rec.src_gid, r->dev.sgid, sizeof(rec.src_gid));
+	memcpy(rec.dst_gid, r->dev.dgid, sizeof(rec.dst_gid));
+	sink_put(sink, &rec);
+}
+
+static void put_device6(struct info_sink *sink, const struct rds_info_rec *r)
+{
+	struct rds6_info_rdma_connection rec = {
+		.src_addr = r->laddr,
+		.dst_addr = r->faddr,
+		.max_send_wr = r->dev.max_send_wr,
+		.max_recv_wr = r->dev.max_recv_wr,
+		.max_send_sge = r->dev.max_send_sge,
+		.tos = r->tos,
+		.sl = (uint8_t)r->dev.sl,
+		.frag = r->dev.frag,
+		.qp_num = (int32_t)r->dev.qp_num,
+		.dst_qp_num = (int32_t)r->dev.dst_qp_num,
+	};
+
+	memcpy(rec.src_gid, r->dev.sgid, sizeof(rec.src_gid));
+	memcpy(rec.dst_gid, r->dev.dgid, sizeof(rec.dst_gid));
+	sink_put(sink, &rec);
+}
+
 static void put_message(struct info_sink *sink, const struct rds_info_rec *r)
 {
 	struct rds_info_message rec = {
@@ -260,7 +300,7 @@ static int source_none(struct info_sink *sink, const struct info_source *src)
 
 #define SOURCE(opt) [(opt)-RDS_INFO_FIRST]
 
-/* What is not here has no provider: flows, statistics, iWARP (nor in the kernel), InfiniBand (no such transport). */
+/* What is not here has no provider: flows, statistics, iWARP (nor in the kernel). */
 static const struct info_source sources[RDS_INFO_LAST - RDS_INFO_FIRST + 1] = {
 	SOURCE(RDS_INFO_COUNTERS) = {source_counters, sizeof(struct rds_info_counter), false, RDS_INFO_COUNTED,
 				      NULL},
@@ -273,6 +313,10 @@ static const struct info_source sources[RDS_INFO_LAST - RDS_INFO_FIRST + 1] = {
 	SOURCE(RDS_INFO_RECV_MESSAGES) = {source_records, sizeof(struct rds_info_message), false, RDS_INFO_RECEIVED,
 					  put_message},
 	SOURCE(RDS_INFO_SOCKETS) = {source_sockets, sizeof(struct rds_info_socket), false, 0, NULL},
+	SOURCE(RDS_INFO_IB_CONNECTIONS) = {source_records, sizeof(struct rds_info_rdma_connection), false,
+					   RDS_INFO_DEVICES, put_device},
+	SOURCE(RDS6_INFO_IB_CONNECTIONS) = {source_records, sizeof(struct rds6_info_rdma_connection), true,
+					    RDS_INFO_DEVICES, put_device6},
 	SOURCE(RDS_INFO_TCP_SOCKETS) = {source_none, sizeof(struct rds_info_tcp_socket), false, 0, NULL},
 	SOURCE(RDS6_INFO_CONNECTIONS) = {source_records, sizeof(struct rds6_info_connection), true, RDS_INFO_CONNS,
 					 put_conn6},

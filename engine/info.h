@@ -14,13 +14,17 @@
 
 #include <sys/un.h>
 
-/* COUNTED has no records: who answers has brought its counters in the registry up to date. */
+/*
+ * COUNTED has no records: who answers has brought its counters in the registry up to date.  DEVICES are connections as
+ * devices have them.
+ */
 enum rds_info_kind {
 	RDS_INFO_CONNS,
 	RDS_INFO_SENDING,
 	RDS_INFO_RETRANS,
 	RDS_INFO_RECEIVED,
 	RDS_INFO_COUNTED,
+	RDS_INFO_DEVICES,
 	RDS_INFO_KINDS
 };
 
@@ -34,10 +38,15 @@ struct rds_info_rec {
 	uint8_t tos;
 	uint8_t reserved[6];
 	char transport[16]; /* ends with a NUL */
-	int64_t attempt_at, up_at, down_at; /* of a connection, from here on: struct rds_conn_past */
-	uint32_t attempts, reason;
+	union {
+		struct rds_ep_device dev; /* of DEVICES */
+		struct {		  /* of CONNS: struct rds_conn_past */
+			int64_t attempt_at, up_at, down_at;
+			uint32_t attempts, reason;
+		};
+	};
 };
-_Static_assert(sizeof(struct rds_info_rec) == 112, "the record has no holes and is the same in every build");
+_Static_assert(sizeof(struct rds_info_rec) == 136, "the record has no holes and is the same in every build");
 
 /* A list that grows; `full` once there was no memory for it. */
 struct rds_info_list {
@@ -46,7 +55,7 @@ struct rds_info_list {
 	bool full;
 };
 #define RDS_INFO_MAX_RECS 65536u    /* of one process */
-#define RDS_INFO_MAX_TOTAL 1048576u /* of all together: 112 MiB */
+#define RDS_INFO_MAX_TOTAL 1048576u /* of all together: 136 MiB */
 
 bool rds_info_push(struct rds_info_list *list, const struct rds_info_rec *rec);
 
@@ -63,7 +72,7 @@ void rds_info_forget(void);
 /* ---- the conversation between two processes: one query, one answer, end of file ---- */
 
 #define RDS_INFO_MAGIC 0x52445369u
-#define RDS_INFO_VERSION 2u /* 2: a connection's past */
+#define RDS_INFO_VERSION 3u /* 2: a connection's past; 3: devices */
 
 struct rds_info_ask {
 	uint32_t magic, version, kind;

@@ -91,6 +91,19 @@ static void collect_message(const struct rds_conn *conn, const struct rds_unacke
 	collect_push(c, &rec);
 }
 
+/* Those that go over a device, even while they are down. */
+static void collect_device(struct rds_conn *conn, struct collect *c)
+{
+	struct rds_info_rec rec = conn_rec(conn);
+
+	if (!conn->t || !conn->t->ops->describe || atomic_load(&conn->state) == RDS_CONN_DEAD)
+		return;
+	rec.dev.qp_num = rec.dev.dst_qp_num = UINT32_MAX;
+	if (conn->ep && rds_ep_ops(conn->ep)->describe)
+		rds_ep_ops(conn->ep)->describe(conn->ep, &rec.dev);
+	collect_push(c, &rec);
+}
+
 static void collect_conn(struct rds_conn *conn, void *arg)
 {
 	struct collect *c = arg;
@@ -98,6 +111,8 @@ static void collect_conn(struct rds_conn *conn, void *arg)
 	rds_lock(&conn->tx);
 	if (c->kind == RDS_INFO_CONNS) {
 		collect_state(conn, c);
+	} else if (c->kind == RDS_INFO_DEVICES) {
+		collect_device(conn, c);
 	} else if (c->kind == RDS_INFO_SENDING) {
 		for (struct rds_queued *q = conn->queue; q; q = q->next)
 			if (!(q->hdr.flags & RDS_FLAG_OP)) /* no message */

@@ -327,8 +327,27 @@ struct rds_info_rdma_connection {
 	uint8_t tos;
 	uint8_t sl;
 	uint32_t cache_allocs;
+	uint32_t frag; /* from here on Oracle's */
+	uint16_t flow_ctl_post_credit;
+	uint16_t flow_ctl_send_credit;
+	int32_t qp_num; /* -1: there is none */
+	uint32_t recv_alloc_ctr;
+	uint32_t recv_free_ctr;
+	int32_t dst_qp_num;
+	uint32_t send_alloc_ctr;
+	uint32_t send_free_ctr;
+	uint64_t send_bytes;
+	uint64_t recv_bytes;
+	uint64_t r_read_bytes;
+	uint64_t r_write_bytes;
+	uint64_t tx_poll_ts;
+	uint64_t rx_poll_ts;
+	uint64_t tx_poll_cnt;
+	uint64_t rx_poll_cnt;
+	int32_t scq_vector;
+	int32_t rcq_vector;
 };
-RDS_ABI_SIZE(rds_info_rdma_connection, 68);
+RDS_ABI_SIZE(rds_info_rdma_connection, 176);
 RDS_ABI_AT(rds_info_rdma_connection, src_gid, 8);
 RDS_ABI_AT(rds_info_rdma_connection, dst_gid, 24);
 RDS_ABI_AT(rds_info_rdma_connection, max_send_wr, 40);
@@ -336,6 +355,14 @@ RDS_ABI_AT(rds_info_rdma_connection, rdma_mr_size, 56);
 RDS_ABI_AT(rds_info_rdma_connection, tos, 60);
 RDS_ABI_AT(rds_info_rdma_connection, sl, 61);
 RDS_ABI_AT(rds_info_rdma_connection, cache_allocs, 64);
+RDS_ABI_AT(rds_info_rdma_connection, frag, 68);
+RDS_ABI_AT(rds_info_rdma_connection, flow_ctl_send_credit, 74);
+RDS_ABI_AT(rds_info_rdma_connection, qp_num, 76);
+RDS_ABI_AT(rds_info_rdma_connection, dst_qp_num, 88);
+RDS_ABI_AT(rds_info_rdma_connection, send_free_ctr, 96);
+RDS_ABI_AT(rds_info_rdma_connection, send_bytes, 104);
+RDS_ABI_AT(rds_info_rdma_connection, scq_vector, 168);
+RDS_ABI_AT(rds_info_rdma_connection, rcq_vector, 172);
 
 struct rds6_info_rdma_connection {
 	struct in6_addr src_addr;
@@ -350,14 +377,41 @@ struct rds6_info_rdma_connection {
 	uint8_t tos;
 	uint8_t sl;
 	uint32_t cache_allocs;
+	uint32_t frag; /* from here on Oracle's */
+	uint16_t flow_ctl_post_credit;
+	uint16_t flow_ctl_send_credit;
+	int32_t qp_num; /* -1: there is none */
+	uint32_t recv_alloc_ctr;
+	uint32_t recv_free_ctr;
+	int32_t dst_qp_num;
+	uint32_t send_alloc_ctr;
+	uint32_t send_free_ctr;
+	uint64_t send_bytes;
+	uint64_t recv_bytes;
+	uint64_t r_read_bytes;
+	uint64_t r_write_bytes;
+	uint64_t tx_poll_ts;
+	uint64_t rx_poll_ts;
+	uint64_t tx_poll_cnt;
+	uint64_t rx_poll_cnt;
+	int32_t scq_vector;
+	int32_t rcq_vector;
 };
-RDS_ABI_SIZE(rds6_info_rdma_connection, 92);
+RDS_ABI_SIZE(rds6_info_rdma_connection, 200);
 RDS_ABI_AT(rds6_info_rdma_connection, src_gid, 32);
 RDS_ABI_AT(rds6_info_rdma_connection, dst_gid, 48);
 RDS_ABI_AT(rds6_info_rdma_connection, max_send_wr, 64);
 RDS_ABI_AT(rds6_info_rdma_connection, tos, 84);
 RDS_ABI_AT(rds6_info_rdma_connection, sl, 85);
 RDS_ABI_AT(rds6_info_rdma_connection, cache_allocs, 88);
+RDS_ABI_AT(rds6_info_rdma_connection, frag, 92);
+RDS_ABI_AT(rds6_info_rdma_connection, flow_ctl_send_credit, 98);
+RDS_ABI_AT(rds6_info_rdma_connection, qp_num, 100);
+RDS_ABI_AT(rds6_info_rdma_connection, dst_qp_num, 112);
+RDS_ABI_AT(rds6_info_rdma_connection, send_free_ctr, 120);
+RDS_ABI_AT(rds6_info_rdma_connection, send_bytes, 128);
+RDS_ABI_AT(rds6_info_rdma_connection, scq_vector, 192);
+RDS_ABI_AT(rds6_info_rdma_connection, rcq_vector, 196);
 
 /* ---- latency traces: SO_RDS_MSG_RXPATH_LATENCY and RDS_CMSG_RXPATH_LATENCY ---- */
 

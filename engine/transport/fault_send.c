@@ -205,6 +205,13 @@ static bool fault_lends(struct rds_ep *ep)
 	return fault_of(f)->inner->ops->lends(f->inner);
 }
 
+static void fault_describe(struct rds_ep *ep, struct rds_ep_device *out)
+{
+	struct fault_ep *f = (struct fault_ep *)ep;
+
+	fault_of(f)->inner->ops->describe(f->inner, out);
+}
+
 /* ---- what devices carry out ---- */
 
 static int fault_show(struct rds_ep *ep, void *mem, size_t len, struct rds_shown **out)
@@ -272,6 +279,8 @@ void fault_send_ops(struct fault *fl)
 		fl->ops.push = fault_push;
 	if (fl->inner->ops->lends)
 		fl->ops.lends = fault_lends;
+	if (fl->inner->ops->describe)
+		fl->ops.describe = fault_describe;
 	if (!(fl->inner->ops->caps & RDS_TCAP_NATIVE))
 		return;
 	fl->ops.show = fault_show;

@@ -79,6 +79,15 @@ struct rds_native {
 	const struct iovec *local; /* of a write: at least len bytes */
 };
 
+/* How a device has an endpoint, for rds-info: 0 what is not known, but for the numbers of queue pairs: UINT32_MAX. */
+struct rds_ep_device {
+	uint8_t sgid[16], dgid[16];
+	uint32_t qp_num, dst_qp_num;
+	uint32_t max_send_wr, max_recv_wr;
+	uint32_t frag; /* bytes */
+	uint16_t max_send_sge, sl;
+};
+
 /* What a transport can do, as data. */
 enum {
 	/* send() leaves the payload readable through retained() until the endpoint is gone, or acked() covers it: the
@@ -157,6 +166,9 @@ struct rds_transport_ops {
 	int (*post)(struct rds_ep *ep, const struct rds_native *op);
 	/* Only with NATIVE; conn->tx.  Whatever goes next waits until the reads that were posted are over. */
 	void (*fence)(struct rds_ep *ep);
+
+	/* NULL: no device is under this transport.  conn->tx, and the endpoint is up; system calls. */
+	void (*describe)(struct rds_ep *ep, struct rds_ep_device *out);
 
 	/* After up->speak: send what the receive side has left to say (acknowledgements, credits).  NULL: there is never any. */
 	void (*push)(struct rds_ep *ep);

@@ -378,6 +378,8 @@ static int query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, str
 	attr->cap = qp->cap;
 	attr->rnr_retry = qp->rnr_retry;
 	attr->min_rnr_timer = qp->min_rnr_timer;
+	if (qp->id && qp->id->peer && qp->id->peer->id.qp)
+		attr->dest_qp_num = qp->id->peer->id.qp->qp_num;
 	*init = (struct ibv_qp_init_attr){
 		.qp_context = ibqp->qp_context,
 		.send_cq = ibqp->send_cq,

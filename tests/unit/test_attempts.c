@@ -332,9 +332,71 @@ START_TEST(test_past)
 }
 END_TEST
 
+static uint32_t word(const unsigned char *rec, size_t at)
+{
+	uint32_t v;
+
+	memcpy(&v, rec + at, sizeof(v));
+	return v;
+}
+
+/* What follows the addresses in the record of rds-info -I, as 2.3.6 has it; IPv6 addresses make it longer by `more`. */
+static void is_device(const unsigned char *rec, size_t more, bool up)
+{
+	rec += more;
+	ck_assert_uint_eq(rec[8], up ? 8 : 0);
+	ck_assert_uint_eq(rec[23], up ? 8 : 0);
+	ck_assert_uint_eq(rec[24], up ? 9 : 0);
+	ck_assert_uint_eq(rec[39], up ? 9 : 0);
+	ck_assert_uint_eq(word(rec, 40), up ? 1003 : 0);
+	ck_assert_uint_eq(word(rec, 44), up ? 1004 : 0);
+	ck_assert_uint_eq(word(rec, 48), up ? 1006 : 0);
+	ck_assert_uint_eq(word(rec, 52), 0);
+	ck_assert_uint_eq(rec[60], 0);
+	ck_assert_uint_eq(rec[61], up ? 7 : 0);
+	ck_assert_uint_eq(word(rec, 68), up ? 1005 : 0);
+	ck_assert_uint_eq(word(rec, 76), up ? 1001 : UINT32_MAX);
+	ck_assert_uint_eq(word(rec, 88), up ? 1002 : UINT32_MAX);
+	for (size_t at = 92; at < 176; at += 4)
+		ck_assert_uint_eq(word(rec, at), 0);
+}
+
+static void shows_device(bool up)
+{
+	unsigned char rec[200];
+	socklen_t len = sizeof(rec);
+
+	ck_assert_int_eq(rds_getsockopt(fake.sk, -1, SOL_RDS, RDS_INFO_IB_CONNECTIONS, rec, &len), 176);
+	ck_assert_uint_eq(len, 176);
+	ck_assert_mem_eq(rec, &id.laddr.s6_addr[12], 4);
+	ck_assert_mem_eq(rec + 4, &id.faddr.s6_addr[12], 4);
+	is_device(rec, 0, up);
+	len = sizeof(rec);
+	ck_assert_int_eq(rds_getsockopt(fake.sk, -1, SOL_RDS, RDS6_INFO_IB_CONNECTIONS, rec, &len), 200);
+	ck_assert_uint_eq(len, 200);
+	ck_assert_mem_eq(rec, &id.laddr, 16);
+	ck_assert_mem_eq(rec + 16, &id.faddr, 16);
+	is_device(rec, 24, up);
+}
+
+/* rds-info -I: a connection over a device is there while it is not up, too, without queue pair. */
+START_TEST(test_device)
+{
+	struct fake_ep *e = far_asks(&id, 0);
+
+	shows_device(false);
+	ep_up(e, 0);
+	shows_device(true);
+	ep_down(e, -ECONNRESET, false);
+	await(locked(&fake.neps) == 1);
+	shows_device(false);
+}
+END_TEST
+
 /* Where the transport has come to know of the endpoint by itself. */
 static void add_common(TCase *tc)
 {
+	tcase_add_test(tc, test_device);
 	tcase_add_test(tc, test_late_timer);
 	tcase_add_test(tc, test_accepted_fails);
 	tcase_add_test(tc, test_accepted_gone);

@@ -186,6 +186,20 @@ static bool fake_relieve(struct rds_transport *t, bool now)
 	return false;
 }
 
+static void fake_describe(struct rds_ep *ep, struct rds_ep_device *out)
+{
+	(void)ep;
+	*out = (struct rds_ep_device){.qp_num = 1001,
+				      .dst_qp_num = 1002,
+				      .max_send_wr = 1003,
+				      .max_recv_wr = 1004,
+				      .frag = 1005,
+				      .max_send_sge = 1006,
+				      .sl = 7};
+	memset(out->sgid, 8, sizeof(out->sgid));
+	memset(out->dgid, 9, sizeof(out->dgid));
+}
+
 static const struct rds_transport_ops fake_ops = {
 	.name = "fake",
 	.caps = RDS_TCAP_RETAINS | RDS_TCAP_REMOTE,
@@ -201,6 +215,7 @@ static const struct rds_transport_ops fake_ops = {
 	.keep = fake_keep,
 	.acked = fake_acked,
 	.want_room = fake_want_room,
+	.describe = fake_describe,
 	.push = fake_push,
 	.progress = fake_progress,
 	.ack = fake_ack,

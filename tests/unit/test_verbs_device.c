@@ -437,8 +437,52 @@ START_TEST(test_rnr_timer)
 }
 END_TEST
 
+static struct rds_ep_device described(const struct world_conn *c)
+{
+	struct rds_ep_device d;
+
+	memset(&d, 0xff, sizeof(d));
+	rds_verbs.t.ops->describe(c->ep, &d);
+	return d;
+}
+
+/* What rds-info shows of an endpoint; a device that does not answer leaves the peer's number unknown. */
+START_TEST(test_described)
+{
+	union ibv_gid *gid;
+	struct rds_ep_device da, db;
+
+	world_pair();
+	gid = &world_ep(a)->cm->route.addr.addr.ibaddr.sgid;
+	memset(gid, 17, sizeof(*gid));
+	memset(gid + 1, 18, sizeof(*gid));
+	da = described(a);
+	db = described(b);
+	ck_assert_uint_eq(da.qp_num, world_ep(a)->qp->qp_num);
+	ck_assert_uint_eq(da.dst_qp_num, world_ep(b)->qp->qp_num);
+	ck_assert_uint_eq(db.qp_num, da.dst_qp_num);
+	ck_assert_uint_eq(db.dst_qp_num, da.qp_num);
+	ck_assert_uint_eq(da.sgid[0], 17);
+	ck_assert_uint_eq(da.sgid[15], 17);
+	ck_assert_uint_eq(da.dgid[0], 18);
+	ck_assert_uint_eq(da.dgid[15], 18);
+	ck_assert_uint_eq(da.max_send_wr, world_dev()->caps.sq);
+	ck_assert_uint_eq(da.max_send_sge, 2);
+	ck_assert_uint_eq(da.max_recv_wr, world_dev()->srq ? world_dev()->caps.srq : VERBS_RQ);
+	ck_assert_uint_eq(da.frag, world_ep(a)->frame);
+	ck_assert_uint_eq(da.sl, 0);
+	mock_fail(MOCK_ibv_query_qp, 1, EIO);
+	da = described(a);
+	ck_assert_uint_eq(da.qp_num, world_ep(a)->qp->qp_num);
+	ck_assert_uint_eq(da.dst_qp_num, UINT32_MAX);
+	world_close(a);
+	world_close(b);
+}
+END_TEST
+
 static void tests(TCase *t)
 {
+	tcase_add_test(t, test_described);
 	tcase_add_loop_test(t, test_d2_queue_pair, 0, 4);
 	tcase_add_loop_test(t, test_d3_fatal, 0, 3);
 	tcase_add_loop_test(t, test_d4_d5_no_harm, 0, 12);

@@ -11,6 +11,7 @@
 #include "engine/transport/verbs/verbs.h"
 
 #define RNR_TIMER_0_32_MS 10 /* as the wire encodes it */
+#define SEND_SGES 2
 
 static unsigned bucket(uint32_t qpn)
 {
@@ -54,7 +55,7 @@ int verbs_qp_create(struct verbs_ep *ep)
 					.srq = dev->srq,
 					.qp_type = IBV_QPT_RC,
 					.sq_sig_all = 0,
-					.cap = {.max_send_wr = dev->caps.sq, .max_send_sge = 2}};
+					.cap = {.max_send_wr = dev->caps.sq, .max_send_sge = SEND_SGES}};
 	uint32_t own = dev->srq ? 0 : VERBS_RQ; /* receives of its own */
 	uint32_t max_inline = dev->caps.max_inline;
 	int err;
@@ -68,7 +69,7 @@ int verbs_qp_create(struct verbs_ep *ep)
 		if (!err || !max_inline || (err != -EINVAL && err != -ENOMEM))
 			break;
 		attr.cap.max_send_wr = dev->caps.sq;
-		attr.cap.max_send_sge = 2;
+		attr.cap.max_send_sge = SEND_SGES;
 	}
 	if (err) {
 		verbs_memlock_help(dev, err, "a connection's queues, about",
@@ -99,6 +100,30 @@ void verbs_qp_patience(struct verbs_ep *ep)
 	err = verbs_err(vb.ibv_modify_qp(ep->qp, &attr, IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER));
 	if (err)
 		rds_debug("%s: the RNR timer cannot be set: %s", ep->dev->name, strerror(-err));
+}
+
+/* As long as the engine has the endpoint, and it is up, neither its queue pair nor its id goes. */
+void verbs_describe(struct rds_ep *rep, struct rds_ep_device *out)
+{
+	struct verbs_ep *ep = (struct verbs_ep *)rep;
+	const struct rdma_ib_addr *way = &ep->cm->route.addr.addr.ibaddr;
+	struct ibv_qp_init_attr init = {0};
+	struct ibv_qp_attr attr = {0};
+
+	*out = (struct rds_ep_device){
+		.qp_num = ep->qpn,
+		.dst_qp_num = UINT32_MAX,
+		.max_send_wr = ep->dev->caps.sq,
+		.max_recv_wr = ep->dev->srq ? ep->dev->caps.srq : VERBS_RQ,
+		.max_send_sge = SEND_SGES,
+		.frag = ep->frame,
+	};
+	memcpy(out->sgid, way->sgid.raw, sizeof(out->sgid));
+	memcpy(out->dgid, way->dgid.raw, sizeof(out->dgid));
+	if (verbs_err(vb.ibv_query_qp(ep->qp, &attr, IBV_QP_AV | IBV_QP_DEST_QPN, &init)))
+		return;
+	out->dst_qp_num = attr.dest_qp_num;
+	out->sl = attr.ah_attr.sl;
 }
 
 void verbs_qp_destroy(struct verbs_ep *ep)

@@ -117,6 +117,7 @@ static const struct rds_transport_ops verbs_ops = {
 	.settled = settled,
 	.acked = verbs_acked,
 	.want_room = verbs_want_room,
+	.describe = verbs_describe,
 	.push = verbs_push,
 	.show = verbs_show,
 	.shown = verbs_shown,

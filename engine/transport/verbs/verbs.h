@@ -481,6 +481,7 @@ int verbs_claims(struct rds_transport *t, const struct in6_addr *laddr, uint32_t
 /* The queue pair for ep->cm; ep->dev is set. helper. */
 int verbs_qp_create(struct verbs_ep *ep);
 void verbs_qp_destroy(struct verbs_ep *ep);
+void verbs_describe(struct rds_ep *rep, struct rds_ep_device *out); /* tx */
 void verbs_qp_patience(struct verbs_ep *ep); /* connected: how it makes senders wait */
 
 /* attempt.c; helper */
