@@ -169,6 +169,7 @@ static void put_conn6(struct info_sink *sink, const struct rds_info_rec *r)
 		.laddr = r->laddr,
 		.faddr = r->faddr,
 		.flags = r->flags,
+		.tos = r->tos,
 	};
 
 	memcpy(rec.transport, r->transport, sizeof(rec.transport));

@@ -149,12 +149,14 @@ struct rds6_info_connection {
 	struct in6_addr faddr;
 	uint8_t transport[TRANSNAMSIZ];
 	uint8_t flags;
+	uint8_t tos; /* Oracle's; upstream, and before 2018, there is none */
 } RDS_ABI_PACKED;
-RDS_ABI_SIZE(rds6_info_connection, 65);
+RDS_ABI_SIZE(rds6_info_connection, 66);
 RDS_ABI_AT(rds6_info_connection, laddr, 16);
 RDS_ABI_AT(rds6_info_connection, faddr, 32);
 RDS_ABI_AT(rds6_info_connection, transport, 48);
 RDS_ABI_AT(rds6_info_connection, flags, 64);
+RDS_ABI_AT(rds6_info_connection, tos, 65);
 
 struct rds_info_message {
 	uint64_t seq;

@@ -352,7 +352,7 @@ static void is_device(const unsigned char *rec, size_t more, bool up)
 	ck_assert_uint_eq(word(rec, 44), up ? 1004 : 0);
 	ck_assert_uint_eq(word(rec, 48), up ? 1006 : 0);
 	ck_assert_uint_eq(word(rec, 52), 0);
-	ck_assert_uint_eq(rec[60], 0);
+	ck_assert_uint_eq(rec[60], id.tos);
 	ck_assert_uint_eq(rec[61], up ? 7 : 0);
 	ck_assert_uint_eq(word(rec, 68), up ? 1005 : 0);
 	ck_assert_uint_eq(word(rec, 76), up ? 1001 : UINT32_MAX);
@@ -378,6 +378,26 @@ static void shows_device(bool up)
 	ck_assert_mem_eq(rec + 16, &id.faddr, 16);
 	is_device(rec, 24, up);
 }
+
+/* All records of a connection have its type of service, each somewhere else. */
+START_TEST(test_tos)
+{
+	unsigned char rec[66];
+	socklen_t len = sizeof(rec);
+	struct fake_ep *e;
+
+	id.tos = 3;
+	e = far_asks(&id, 0);
+	ck_assert_int_eq(rds_getsockopt(fake.sk, -1, SOL_RDS, RDS6_INFO_CONNECTIONS, rec, &len), 66);
+	ck_assert_uint_eq(len, 66);
+	ck_assert_uint_eq(rec[65], 3);
+	ck_assert_int_eq(rds_getsockopt(fake.sk, -1, SOL_RDS, RDS_INFO_CONNECTIONS, rec, &len), 42);
+	ck_assert_uint_eq(rec[41], 3);
+	ck_assert_uint_eq(shown().tos, 3);
+	shows_device(false);
+	ep_up(e, 0);
+}
+END_TEST
 
 /* rds-info -I: a connection over a device is there while it is not up, too, without queue pair. */
 START_TEST(test_device)
@@ -417,6 +437,7 @@ int main(void)
 	tcase_add_test(tc, test_stray_up);
 	tcase_add_test(tc, test_stray_up_while_coming);
 	tcase_add_test(tc, test_past);
+	tcase_add_test(tc, test_tos);
 	add_common(suite_case(s, "wrapped", setup_wrapped, NULL, 60));
 	return suite_run(s);
 }

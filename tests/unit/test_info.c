@@ -252,7 +252,7 @@ START_TEST(protocol)
 	ck_assert_int_eq(info(RDS_INFO_CONN_PATHS, NULL, &len), 87);
 	ck_assert_int_eq(info(RDS6_INFO_CONN_PATHS, NULL, &len), 87);
 	ck_assert_uint_eq(len, 0);
-	ck_assert_int_eq(info(RDS6_INFO_CONNECTIONS, NULL, &len), 65);
+	ck_assert_int_eq(info(RDS6_INFO_CONNECTIONS, NULL, &len), 66);
 	ck_assert_int_eq(info(RDS_INFO_SEND_MESSAGES, NULL, &len), 26);
 	ck_assert_int_eq(info(RDS6_INFO_RECV_MESSAGES, NULL, &len), 50);
 }
@@ -528,7 +528,7 @@ START_TEST(hostile_answers)
 	size_t n, odd = 0;
 
 	sock_start();
-	c = fetch(RDS6_INFO_CONNECTIONS, 65, &n);
+	c = fetch(RDS6_INFO_CONNECTIONS, 66, &n);
 	for (unsigned i = 0; i < n; i++) {
 		ck_assert_uint_eq(c[i].transport[15], 0);
 		odd += c[i].flags == 0xff;
