@@ -16,6 +16,7 @@
 #include "engine/mr.h"
 #include "engine/rdma.h"
 #include "engine/rdma_try.h"
+#include "engine/sockopt.h"
 
 static void fail(struct rds_carry_result *r, int err)
 {
@@ -172,8 +173,8 @@ static void serve_setopt(struct rds_carry *c, const struct rds_share_call *call,
 	}
 	if (!at_hand(call, rds_rdma_opt_names_memory(q->level, q->opt, (socklen_t)q->arg), r))
 		return;
-	if (rds_rdma_opt_frees(q->level, q->opt))
-		call_for(call, r); /* it matters whose region it is */
+	if (rds_rdma_opt_frees(q->level, q->opt) || rds_opt_resets(q->level, q->opt, (socklen_t)q->arg))
+		call_for(call, r); /* it matters whose region it is, and who may do that */
 	/* What could not be read is no address here either. */
 	r->a.result = rds_setsockopt(c->sk, atomic_load(&c->standin), q->level, q->opt, q->has_name ? call->data : NULL,
 				     (socklen_t)q->arg);

@@ -115,6 +115,7 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	atomic_store(&conn->sent, 0);
 	atomic_store(&conn->lied, false);
 	conn->lie_told = false;
+	atomic_store(&conn->reset, false);
 	conn->queue_tail = &conn->queue;
 	conn->ops = NULL;
 	conn->ops_tail = &conn->ops;
@@ -346,6 +347,10 @@ static void conn_retry(struct rds_timer *tm)
 	if (atomic_load(&conn->lied) && conn->ep) {
 		conn->backoff_ms = (uint64_t)rds_options()->reconnect_max_ms; /* no hurry with a peer like that */
 		rds_conn_down(conn, conn->ep, -EPROTO, false);
+		return;
+	}
+	if (atomic_load(&conn->reset) && conn->ep) {
+		rds_conn_down(conn, conn->ep, -ECONNRESET, false);
 		return;
 	}
 	if (atomic_load(&conn->state) != RDS_CONN_CONNECTING || conn->pending) /* set before the peer's request came */

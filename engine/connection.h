@@ -120,6 +120,7 @@ struct rds_conn {
 	_Atomic uint64_t sent; /* highest number that any endpoint was offered: written first, read without tx */
 	_Atomic bool lied;     /* the peer has acknowledged what is beyond: this endpoint is not believed any more */
 	bool lie_told;
+	_Atomic bool reset; /* the program has told that the endpoint that is up be dropped (written under tx) */
 	struct rds_unacked *unacked; /* ring buffer of cap entries, first at head */
 	unsigned head, count, cap;
 	struct rds_queued *queue, **queue_tail;

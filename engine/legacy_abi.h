@@ -30,6 +30,18 @@ struct rds_rdma_notify_short {
 };
 _Static_assert(sizeof(struct rds_rdma_notify_short) == 8, "notification of b2 and c");
 
+/* Oracle's kernels: what RDS_CONN_RESET and RDS6_CONN_RESET are given.  No dst: all connections from src, of any type of service. */
+struct rds_reset {
+	uint8_t tos;
+	struct in_addr src, dst;
+};
+_Static_assert(sizeof(struct rds_reset) == 12 && offsetof(struct rds_reset, src) == 4, "RDS_CONN_RESET");
+struct rds6_reset {
+	uint8_t tos;
+	struct in6_addr src, dst;
+};
+_Static_assert(sizeof(struct rds6_reset) == 36 && offsetof(struct rds6_reset, src) == 4, "RDS6_CONN_RESET");
+
 /* ---- what this process has shown of its age ---- */
 
 /*

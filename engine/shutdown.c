@@ -224,6 +224,7 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 		}
 		conn->ep = NULL;
 		atomic_store(&conn->lied, false);
+		atomic_store(&conn->reset, false);
 		RDS_STAT_INC(conn_reset);
 	}
 	rds_conn_went_down(conn, was_up, why);

@@ -241,8 +241,12 @@ static int sol_rds_set(struct rds_sock *sk, int fd, int opt, const void *val, in
 		if (ret == 0)
 			rds_cong_set_monitor(sk, on);
 		return ret;
-	case SO_RDS_TRANSPORT:
-		return set_transport(sk, val, len);
+	case SO_RDS_TRANSPORT: /* and RDS_CONN_RESET */
+		return len == (int)sizeof(struct rds_reset) ? rds_reset_set(val) : set_transport(sk, val, len);
+	case SO_RDS_TRANSPORT_9:
+		return len == (int)sizeof(int) ? set_transport(sk, val, len) : -ENOPROTOOPT;
+	case RDS6_CONN_RESET:
+		return len == (int)sizeof(struct rds6_reset) ? rds6_reset_set(val) : -ENOPROTOOPT;
 	case SO_TIMESTAMP_OLD:
 	case SO_TIMESTAMP_NEW:
 		return set_timestamp(sk, opt, val, len);
@@ -280,7 +284,7 @@ static int sol_rds_get(struct rds_sock *sk, int opt, void *val, socklen_t *len)
 	memcpy(&room, len, sizeof(room));
 	if (opt >= RDS_INFO_FIRST && opt <= RDS_INFO_LAST)
 		return rds_info_getsockopt(sk, opt, val, len);
-	if (opt != RDS_RECVERR && opt != SO_RDS_TRANSPORT)
+	if (opt != RDS_RECVERR && opt != SO_RDS_TRANSPORT && opt != SO_RDS_TRANSPORT_9)
 		return -ENOPROTOOPT;
 	if ((size_t)room < sizeof(int)) /* a negative length is a large one here, as in the kernel */
 		return -EINVAL;

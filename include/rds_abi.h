@@ -38,7 +38,10 @@
 #define RDS_CONG_MONITOR 6
 #define RDS_GET_MR_FOR_DEST 7
 #define SO_RDS_TRANSPORT 8
+#define RDS_CONN_RESET 8	   /* vendor kernels: told apart by its length */
+#define SO_RDS_TRANSPORT_9 9 /* what it is in vendor kernels */
 #define SO_RDS_MSG_RXPATH_LATENCY 10
+#define RDS6_CONN_RESET 11 /* vendor kernels only */
 #define SO_RDS_INQ 12 /* vendor kernels and rds-tools since 2023 */
 
 /* Values of SO_RDS_TRANSPORT; the loopback transport is internal to RDS but readable. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * messages.c [-p processes] [-s sockets] [-n messages] [-S seed] [-t seconds] [-d] [-g gate] - nothing lost, doubled or reordered.
+ * messages.c [-p processes] [-s sockets] [-n messages] [-S seed] [-t seconds] [-d] [-g gate] [-r every] - nothing lost, doubled or reordered.
  *
  * Several processes with several sockets each; every socket sends n messages to sockets that a seed chooses (its own process
  * included) while it receives from all.  Everybody can compute what everybody else sends: so a receiver knows of each
@@ -9,6 +9,8 @@
  * -d: the library must have dropped duplicates, or what is injected was not.
  * -g: whoever makes trouble meanwhile decides when there is something under way, however fast the library is: the
  * messages go in GATE_PARTS parts, each begins when the file has a byte for it.
+ * -r: after every so many messages of a socket its process resets its connections (RDS_CONN_RESET), in turn those between the two addresses of
+ * the message, and all from the sender's.  Each end of every connection may.
  *
  * A plain PF_RDS program; faults are injected from outside.
  */
@@ -27,7 +29,7 @@
 #define SOCKS_MAX 64
 #define GATE_PARTS 6 /* as trouble_case in tests/rdma/faults-inside has it */
 
-static unsigned procs = 3, per_proc = 2, total, messages = 1500, limit = 60;
+static unsigned procs = 3, per_proc = 2, total, messages = 1500, limit = 60, reset_every;
 static uint64_t seed = 1;
 static bool want_dups;
 static const char *gate;
@@ -78,6 +80,26 @@ static void send_one(int fd, const struct sockaddr_in *to, const unsigned char *
 	}
 }
 
+/* As Oracle's kernels have it. */
+#define CONN_RESET 8
+struct conn_reset {
+	uint8_t tos;
+	struct in_addr src, dst;
+};
+
+static void reset(int fd, unsigned from, unsigned to, bool all)
+{
+	struct conn_reset r = {.src = name_of_sock(from).sin_addr};
+
+	if (!all)
+		r.dst = name_of_sock(to).sin_addr;
+	if (setsockopt(fd, SOL_RDS, CONN_RESET, &r, sizeof(r)) == 0)
+		return;
+	if (errno == EACCES)
+		_exit(77);
+	fail("RDS_CONN_RESET: %s", strerror(errno));
+}
+
 /* Returns when message number step may be sent. */
 static void wait_at_gate(unsigned step)
 {
@@ -105,6 +127,8 @@ static void *sender(void *arg)
 		message_fill(buf, key, len);
 		wait_at_gate(step);
 		send_one(fds[from], &sin, buf, len, from % 2 == 0);
+		if (reset_every && step % reset_every == reset_every - 1)
+			reset(fds[from], from, to, step / reset_every % 2);
 	}
 	free(buf);
 	return NULL;
@@ -244,7 +268,7 @@ static void options(int argc, char **argv)
 {
 	int c;
 
-	while ((c = getopt(argc, argv, "p:s:n:S:t:dg:")) != -1) {
+	while ((c = getopt(argc, argv, "p:s:n:S:t:dg:r:")) != -1) {
 		unsigned long v = c == '?' || c == 'd' || c == 'g' ? 0 : strtoul(optarg, NULL, 0);
 
 		if (c == 'p')
@@ -259,6 +283,8 @@ static void options(int argc, char **argv)
 			limit = (unsigned)v;
 		else if (c == 'd')
 			want_dups = true;
+		else if (c == 'r')
+			reset_every = (unsigned)v;
 		else if (c == 'g')
 			gate = optarg;
 		else
@@ -302,6 +328,10 @@ static bool all_well(void)
 			for (i = 0; i < procs; i++)
 				if (pids[i] > 0)
 					kill(pids[i], SIGKILL);
+			if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+				puts("RDS_CONN_RESET takes CAP_NET_ADMIN");
+				exit(77);
+			}
 			return false;
 		}
 	}
@@ -336,6 +366,8 @@ int main(int argc, char **argv)
 	}
 	if (want_dups && !shared->dups)
 		fail("no duplicate was dropped: there were none");
+	if (reset_every && !shared->resets)
+		fail("no connection broke: they were not reset");
 	printf("ok seed %llu: %llu messages, %llu MB, %u addresses, %llu disconnects, %llu duplicates dropped, %.1f s\n",
 	       (unsigned long long)seed, (unsigned long long)shared->received,
 	       (unsigned long long)shared->bytes >> 20, naddrs, (unsigned long long)shared->resets,

@@ -5,17 +5,21 @@
 #include <arpa/inet.h>
 #include <asm/ioctls.h>
 #include <check.h>
+#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/sockios.h>
 #include <net/if.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
 
 #include <asm/socket.h>
 
+#include "engine/connection.h"
+#include "engine/legacy_abi.h"
 #include "engine/sock.h"
 #include "tests/unit/registry_helper.h"
 #include "tests/unit/suite.h"
@@ -336,6 +340,125 @@ START_TEST(transport)
 }
 END_TEST
 
+/* Number 9 in Oracle's kernels, where 8 is RDS_CONN_RESET. */
+START_TEST(transport_9)
+{
+	int64_t wide = RDS_TRANS_TCP;
+
+	ck_assert_int_eq(get(SOL_RDS, 9), -1);
+	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, 9, &wide, 8), -ENOPROTOOPT);
+	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, 9, &wide, 3), -ENOPROTOOPT);
+	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, 9, BAD, 4), -EFAULT);
+	ck_assert_int_eq(set(SOL_RDS, 9, 3), -EINVAL);
+	ck_assert_int_eq(set(SOL_RDS, 9, RDS_TRANS_TCP), 0);
+	ck_assert_int_eq(get(SOL_RDS, 9), RDS_TRANS_TCP);
+	ck_assert_int_eq(get(SOL_RDS, SO_RDS_TRANSPORT), RDS_TRANS_TCP);
+	ck_assert_int_eq(set(SOL_RDS, 9, RDS_TRANS_TCP), -EOPNOTSUPP);
+	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, 9, &wide, 8), -ENOPROTOOPT);
+}
+END_TEST
+
+/* With CAP_NET_ADMIN in the thread's effective set, or without.  False: this process cannot have it. */
+static bool net_admin(bool on)
+{
+	struct __user_cap_header_struct hdr = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {{0}};
+
+	ck_assert_int_eq(os_syscall(SYS_capget, (long)&hdr, (long)data, 0, 0, 0, 0), 0);
+	if (on)
+		data[0].effective |= CAP_TO_MASK(CAP_NET_ADMIN);
+	else
+		data[0].effective &= ~CAP_TO_MASK(CAP_NET_ADMIN);
+	return os_syscall(SYS_capset, (long)&hdr, (long)data, 0, 0, 0, 0) == 0;
+}
+
+START_TEST(conn_reset)
+{
+	struct rds_reset r = {.src.s_addr = htonl(INADDR_LOOPBACK), .dst.s_addr = htonl(INADDR_LOOPBACK)};
+	struct rds6_reset r6 = {.src = IN6ADDR_LOOPBACK_INIT};
+
+	ck_assert(net_admin(false));
+	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, &r, sizeof(r)), -EACCES);
+	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, BAD, sizeof(r)), -EACCES);
+	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS6_CONN_RESET, &r6, sizeof(r6)), -EACCES);
+	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS6_CONN_RESET, &r6, 4), -ENOPROTOOPT);
+	if (!net_admin(true))
+		return;
+	/* what matches no connection is no error: rds-stress --reset never has one */
+	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, &r, sizeof(r)), 0);
+	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, BAD, sizeof(r)), -EFAULT);
+	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS6_CONN_RESET, &r6, sizeof(r6)), 0);
+	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS6_CONN_RESET, BAD, sizeof(r6)), -EFAULT);
+	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS6_CONN_RESET, &r6, 35), -ENOPROTOOPT);
+	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS_HISTORIC, RDS_CONN_RESET, &r, sizeof(r)), 0);
+	bind_to("127.0.0.1", 0); /* it has a transport now, and that of other lengths is another option */
+	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, &r, sizeof(r)), 0);
+	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, &r, 11), -EOPNOTSUPP);
+	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, &r, 4), -EOPNOTSUPP);
+}
+END_TEST
+
+static struct rds_conn *peer_conn(const char *src, const char *dst, uint8_t tos)
+{
+	struct rds_conn_id id = {.tos = tos, .peer_slot = RDS_SLOT_REMOTE};
+	struct rds_conn *conn;
+	int err;
+
+	ck_assert_int_eq(inet_pton(AF_INET6, src, &id.laddr), 1);
+	ck_assert_int_eq(inet_pton(AF_INET6, dst, &id.faddr), 1);
+	conn = rds_conn_get(RDS_CONN_PEER, &id, &err);
+	ck_assert_ptr_nonnull(conn);
+	conn->ep = (struct rds_ep *)conn; /* is only looked at for being there */
+	return conn;
+}
+
+/* Which of them are to be dropped, a digit each; after that, none. */
+static const char *chosen(struct rds_conn **conns, unsigned n)
+{
+	static char text[16];
+
+	for (unsigned i = 0; i < n; i++)
+		text[i] = atomic_exchange(&conns[i]->reset, false) ? '1' : '0';
+	text[n] = 0;
+	return text;
+}
+
+/* The connections of a reset: address by address and by type of service, or all from an address.  No helper runs here. */
+START_TEST(conn_reset_which)
+{
+	struct rds_conn *c[] = {
+		peer_conn("::ffff:127.0.0.1", "::ffff:10.0.0.2", 0), peer_conn("::ffff:127.0.0.1", "::ffff:10.0.0.2", 5),
+		peer_conn("::ffff:127.0.0.1", "::ffff:10.0.0.3", 0), peer_conn("::ffff:127.0.0.9", "::ffff:10.0.0.2", 0),
+		peer_conn("::1", "fd00::2", 0),
+	};
+	struct rds_reset r = {.src.s_addr = inet_addr("127.0.0.1"), .dst.s_addr = inet_addr("10.0.0.2")};
+	struct rds6_reset r6 = {.src = IN6ADDR_LOOPBACK_INIT};
+
+	if (!net_admin(true))
+		return;
+	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, &r, sizeof(r)), 0);
+	ck_assert_str_eq(chosen(c, 5), "10000");
+	r.tos = 5;
+	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, &r, sizeof(r)), 0);
+	ck_assert_str_eq(chosen(c, 5), "01000");
+	r.dst.s_addr = 0;
+	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, &r, sizeof(r)), 0);
+	ck_assert_str_eq(chosen(c, 5), "11100");
+	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS6_CONN_RESET, &r6, sizeof(r6)), 0);
+	ck_assert_str_eq(chosen(c, 5), "00001");
+	r6.dst = c[0]->id.faddr;
+	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS6_CONN_RESET, &r6, sizeof(r6)), 0);
+	ck_assert_str_eq(chosen(c, 5), "00000");
+	r6.src = c[0]->id.laddr;
+	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS6_CONN_RESET, &r6, sizeof(r6)), 0);
+	ck_assert_str_eq(chosen(c, 5), "10000");
+	for (unsigned i = 0; i < 5; i++)
+		c[i]->ep = NULL;
+	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS6_CONN_RESET, &r6, sizeof(r6)), 0);
+	ck_assert_str_eq(chosen(c, 5), "00000");
+}
+END_TEST
+
 START_TEST(rxpath_latency)
 {
 	struct rds_rx_trace_so so = {2, {2, 0, 9}};
@@ -350,7 +473,6 @@ START_TEST(rxpath_latency)
 	ck_assert_uint_eq(sk->rx_trace, 0);
 	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, SO_RDS_MSG_RXPATH_LATENCY, &so, 5), -EFAULT);
 	ck_assert_int_eq(get(SOL_RDS, SO_RDS_MSG_RXPATH_LATENCY), -ENOPROTOOPT);
-	ck_assert_int_eq(set(SOL_RDS, 9, 1), -ENOPROTOOPT);
 }
 END_TEST
 
@@ -423,6 +545,9 @@ int main(void)
 	tcase_add_test(tc, cancel_sent_to);
 	tcase_add_test(tc, memory_regions);
 	tcase_add_test(tc, transport);
+	tcase_add_test(tc, transport_9);
+	tcase_add_test(tc, conn_reset);
+	tcase_add_test(tc, conn_reset_which);
 	tcase_add_test(tc, rxpath_latency);
 	tcase_add_test(tc, tos);
 	tcase_add_test(tc, ioctls);

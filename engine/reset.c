@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * reset.c - RDS_CONN_RESET of Oracle's kernels: connections of this process break because the program says so.
+ *
+ * What happens then is what happens after any break (connection.c): they come up again by themselves, and nothing is lost, doubled or
+ * reordered.  The helper does it, when this has returned, as those kernels do: nobody waits for it.  That nothing matches is no error there,
+ * and one who resets need not have any connection (rds-stress --reset).
+ */
+#include "engine/sockopt.h"
+
+#include <linux/capability.h>
+#include <sys/syscall.h>
+
+#include "engine/connection.h"
+#include "engine/legacy_abi.h"
+#include "engine/memory.h"
+#include "engine/uaccess.h"
+
+struct reset {
+	struct in6_addr src, dst;
+	bool all;
+	uint8_t tos;
+};
+
+static void reset_conn(struct rds_conn *conn, void *arg)
+{
+	const struct reset *r = arg;
+
+	if (conn->kind != RDS_CONN_PEER || !rds_ip_equal(&conn->id.laddr, &r->src))
+		return;
+	if (!r->all && (!rds_ip_equal(&conn->id.faddr, &r->dst) || conn->id.tos != r->tos))
+		return;
+	rds_lock(&conn->tx);
+	if (conn->ep) { /* else there is nothing to break: it is on its way up, or will be with the next message */
+		atomic_store(&conn->reset, true);
+		rds_timer_set(&conn->retry, os_now_ns());
+	}
+	rds_unlock(&conn->tx);
+}
+
+/*
+ * CAP_NET_ADMIN of the thread that calls, or of the main thread of the process whose call this is.  Asked of the kernel each time: it can be given up.
+ */
+static bool may_reset(void)
+{
+	struct __user_cap_header_struct hdr = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {{0}};
+
+	if (rds_caller) {
+		if (rds_caller->pid <= 0) /* of another pid namespace: 0 would be ourselves */
+			return false;
+		hdr.pid = rds_caller->pid;
+	}
+	if (os_syscall(SYS_capget, (long)&hdr, (long)data, 0, 0, 0, 0))
+		return false;
+	return data[CAP_TO_INDEX(CAP_NET_ADMIN)].effective & CAP_TO_MASK(CAP_NET_ADMIN);
+}
+
+static struct in6_addr mapped(struct in_addr a)
+{
+	struct in6_addr ip = {0};
+
+	ip.s6_addr32[2] = htonl(0xffff);
+	ip.s6_addr32[3] = a.s_addr;
+	return ip;
+}
+
+int rds_reset_set(const void *val)
+{
+	struct rds_reset args;
+	struct reset r;
+
+	if (!may_reset())
+		return -EACCES;
+	if (rds_user_readable(val, sizeof(args)) < 0)
+		return -EFAULT;
+	memcpy(&args, val, sizeof(args));
+	r = (struct reset){mapped(args.src), mapped(args.dst), !args.dst.s_addr, args.tos};
+	rds_conn_each(reset_conn, &r);
+	return 0;
+}
+
+int rds6_reset_set(const void *val)
+{
+	struct rds6_reset args;
+	struct reset r;
+
+	if (!may_reset())
+		return -EACCES;
+	if (rds_user_readable(val, sizeof(args)) < 0)
+		return -EFAULT;
+	memcpy(&args, val, sizeof(args));
+	r = (struct reset){args.src, args.dst, IN6_IS_ADDR_UNSPECIFIED(&args.dst), args.tos};
+	rds_conn_each(reset_conn, &r);
+	return 0;
+}
+
+bool rds_opt_resets(int level, int opt, socklen_t len)
+{
+	if (level != SOL_RDS && level != SOL_RDS_HISTORIC)
+		return false;
+	return (opt == RDS_CONN_RESET && len == sizeof(struct rds_reset)) ||
+	       (opt == RDS6_CONN_RESET && len == sizeof(struct rds6_reset));
+}
