@@ -136,18 +136,19 @@ bool rds_spin_measures(void)
 }
 
 /*
- * The first ones bring in the code and memory that the others find, and may take fifty times as long: of these the least.  Then the median, a
- * step at a time: now and then a thread is put off its processor meanwhile, or what it waits for comes before it sleeps.
+ * The first ones bring in the code and memory that the others find, and may take fifty times as long: of these the least.  Then what a fifth of them
+ * stays below, a step at a time.  What the thread waits for may come just before it sleeps, so the quickest are none; and on a busy machine many
+ * are slow because the thread is put off its processor meanwhile, which is no reason to spin for long there.
  */
 void rds_spin_sleep_cost(uint64_t ns)
 {
-	uint64_t known = spin_tls.sleep_ns, step = known / 8;
+	uint64_t known = spin_tls.sleep_ns;
 
 	if (spin_tls.measured < MEASURE_FIRST) {
 		spin_tls.measured++;
 		spin_tls.sleep_ns = !known || ns < known ? ns : known;
 	} else {
-		spin_tls.sleep_ns = ns < known ? known - step : known + step;
+		spin_tls.sleep_ns = ns < known ? known - known / 8 : known + known / 32;
 	}
 }
 
