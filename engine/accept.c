@@ -124,7 +124,7 @@ static int check_payload(struct send_call *c)
 		if (err)
 			return err;
 		c->cmsgs = cm.present;
-		c->out.u.zcopy = zcopy;
+		c->out.u.told = zcopy ? RDS_TOLD_ZCOPY : 0;
 		c->out.u.zcookie = cm.zcopy_cookie;
 	}
 	if (unlikely(rds_user_iov_readable(msg->msg_iov, msg->msg_iovlen)))
@@ -193,6 +193,10 @@ static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
 	out->u.dport = out->hdr.dport = c->dst.port;
 	out->hdr.len = (uint32_t)out->len;
 	with_ops = unlikely(c->rdma.ops);
+	if (unlikely(c->rdma.async)) {
+		out->u.told = RDS_TOLD_END;
+		out->u.async = c->rdma.async;
+	}
 	if (unlikely(c->impatient || conn->impatient)) {
 		conn->impatient = c->impatient || conn->queue;
 		out->may_wait &= !conn->impatient;
@@ -217,6 +221,10 @@ static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
 	}
 	conn->room_sought = false;
 	rds_conn_sent_one(conn, out->len);
+	if (unlikely(c->rdma.async)) {
+		c->rdma.async = NULL; /* the message's */
+		rds_conn_ask(conn);
+	}
 	return SENT;
 }
 
@@ -225,7 +233,7 @@ static int carry_out(struct send_call *c)
 {
 	int err;
 
-	if (c->cmsgs == RDS_HAS_ZCOPY && c->out.u.zcopy && c->out.len)
+	if (c->cmsgs == RDS_HAS_ZCOPY && c->out.u.told && c->out.len)
 		return 0;
 	if (atomic_load(&c->sk->no_rdma) || (c->cmsgs & RDS_HAS_ZCOPY))
 		return rds_cmsg_refuse(c->msg);
@@ -235,6 +243,8 @@ static int carry_out(struct send_call *c)
 	if (err)
 		return err;
 	c->parsed = true;
+	if (c->rdma.async)
+		c->rdma.async->to = c->dst.ip;
 	if (c->rdma.ops)
 		c->out.may_wait = false; /* it is the engine that waits */
 	if (c->rdma.used_rkey) {
@@ -288,6 +298,12 @@ static enum admit try_send(struct send_call *c, int *err)
 			d->conn = NULL;
 			goto out;
 		}
+	}
+	/* Last: where to has just been found out, so all that have failed on a connection before it are known. */
+	if (unlikely(atomic_load(&sk->nfailed)) && rds_asend_refused(sk, &c->dst.ip)) {
+		d->conn = NULL; /* the next one comes by here as well */
+		*err = -EAGAIN;
+		goto out;
 	}
 	rds_lock(&d->conn->tx);
 	a = admit(c, d, err);
@@ -453,7 +469,7 @@ static inline void begin(struct send_call *c, struct rds_sock *sk, int fd, const
 	c->out.may_wait = !(flags & MSG_DONTWAIT);
 	c->cmsgs = 0;
 	c->out.ops = NULL;
-	c->rdma.ops = NULL;
+	c->rdma.ops = c->rdma.async = NULL;
 	c->rdma.made = 0;
 	c->parsed = false;
 	c->checked = false;

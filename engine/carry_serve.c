@@ -87,7 +87,8 @@ static void serve_send(struct rds_carry *c, const struct rds_share_call *call, s
 	}
 	r->a.result = rds_sendmsg(c->sk, atomic_load(&c->standin), &msg, q->flags | MSG_DONTWAIT);
 	rds_caller = NULL;
-	r->sleeps = r->a.result == -EAGAIN || r->a.result == -ENOBUFS;
+	/* Messages that have failed, and that nobody has read of, are not waited for (asend.c). */
+	r->sleeps = (r->a.result == -EAGAIN && !atomic_load(&c->sk->nfailed)) || r->a.result == -ENOBUFS;
 	full_is_shown(c);
 }
 

@@ -79,6 +79,8 @@ unsigned rds_cmsg_kind(int type)
 		return RDS_HAS_ATOMIC;
 	case RDS_CMSG_ZCOPY_COOKIE:
 		return RDS_HAS_ZCOPY;
+	case RDS_CMSG_ASYNC_SEND:
+		return RDS_HAS_ASYNC;
 	default:
 		return 0;
 	}
@@ -273,7 +275,7 @@ int rds_cmsg_refuse(const struct msghdr *msg)
 		case RDS_HAS_MAP:
 			ret = c.size < sizeof(struct rds_get_mr_args) ? -EINVAL : -EOPNOTSUPP;
 			break;
-		default: /* DEST: no region exists that the key could name; ZCOPY: no transport for it */
+		default: /* DEST: no region exists that the key could name; ZCOPY: no transport for it; ASYNC: only of one with RDMA */
 			ret = -EINVAL;
 		}
 		if (ret)

@@ -18,6 +18,7 @@ enum rds_cmsg_kind { /* bits of rds_send_cmsgs.present, by what sections 4.1 and
 	RDS_HAS_MAP = 4,
 	RDS_HAS_ATOMIC = 8,
 	RDS_HAS_ZCOPY = 16,
+	RDS_HAS_ASYNC = 32,
 };
 
 /* The walk. */

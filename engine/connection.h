@@ -20,6 +20,13 @@ enum rds_conn_kind {
 	RDS_CONN_NOWHERE, /* nobody here can reach that address (yet), or it is not known which process: messages wait */
 };
 
+struct rds_op;
+
+enum {
+	RDS_TOLD_ZCOPY = 1, /* that its bytes are the program's again: zcookie */
+	RDS_TOLD_END = 2,   /* what became of it */
+};
+
 /* A message that the peer has not acknowledged.  Its bytes are where the transport retains them. */
 struct rds_unacked {
 	struct rds_sock *sk; /* counted in sk->snd_msgs; NULL: nobody's (an answer to a ping, or cancelled) */
@@ -28,16 +35,17 @@ struct rds_unacked {
 	uint16_t sport, dport;
 	uint8_t flags;
 	uint32_t zcookie;
-	bool zcopy;
+	uint8_t told; /* RDS_TOLD_*: of what the program is told about it */
 	bool cancelled; /* not sent again if the connection breaks */
 	bool once;	/* ... nor this, which belongs to an RDMA operation: given up then */
 	bool again;	/* ... unless that has ended well (rds_ops_judge) */
 	uint8_t ext_type; /* of its header, if it is sent again */
 	uint32_t ext_rkey, ext_offset;
-	uint64_t op; /* number of the first operation whose message it is; 0: none's */
+	union {
+		uint64_t op; /* number of the first operation whose message it is; 0: none's */
+		struct rds_op *async; /* RDS_TOLD_END: what is told (asend.c); a reference */
+	};
 };
-
-struct rds_op;
 
 /* A message that no transport has taken yet (or must take again). */
 struct rds_queued {
@@ -306,6 +314,7 @@ void rds_queue_acked(struct rds_conn *conn, uint64_t ack);
 uint64_t rds_queue_sent(struct rds_conn *conn); /* no lock: up->sent */
 void rds_conn_reap(struct rds_conn *conn); /* take the peer's acknowledgements to heart */
 void rds_queue_flush(struct rds_conn *conn); /* give waiting messages to the transport */
+void rds_conn_ask(struct rds_conn *conn);  /* have its acknowledgements told, and soon */
 void rds_conn_rearm(struct rds_conn *conn); /* after a wake-up: is there still somebody who waits for space? */
 bool rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep); /* broken: unacknowledged ones to the head again */
 void rds_queue_drop_all(struct rds_conn *conn);

@@ -42,6 +42,13 @@ struct rds6_reset {
 };
 _Static_assert(sizeof(struct rds6_reset) == 36 && offsetof(struct rds6_reset, src) == 4, "RDS6_CONN_RESET");
 
+/* ... RDS_CMSG_ASYNC_SEND */
+struct rds_asend_args {
+	uint64_t user_token;
+	uint64_t flags; /* RDS_SEND_NOTIFY_ME, or only its failure is told */
+};
+_Static_assert(sizeof(struct rds_asend_args) == 16, "RDS_CMSG_ASYNC_SEND");
+
 /* ---- what this process has shown of its age ---- */
 
 /*

@@ -28,6 +28,7 @@ static struct rds_op *take(struct rds_sock *sk)
 	sk->reports = op->report_next;
 	if (!sk->reports)
 		sk->report_tail = &sk->reports;
+	rds_asend_told(op);
 	return op;
 }
 

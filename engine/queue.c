@@ -125,8 +125,11 @@ void rds_release_unacked(struct rds_unacked *u)
 
 	if (!sk)
 		return;
-	if (unlikely(u->zcopy) && atomic_load(&sk->open))
-		zcopy_done(sk, u->zcookie);
+	if (unlikely(u->told)) {
+		rds_unacked_ends(u, RDS_RDMA_SUCCESS);
+		if ((u->told & RDS_TOLD_ZCOPY) && atomic_load(&sk->open))
+			zcopy_done(sk, u->zcookie);
+	}
 	u->sk = NULL;
 	rds_snd_sub(sk, 1, u->len);
 }
@@ -141,8 +144,8 @@ static void release_run(struct rds_conn *conn, uint64_t acked)
 	do {
 		struct rds_unacked *u = &conn->unacked[conn->head];
 
-		if (unlikely(u->zcopy) && u->sk)
-			rds_release_unacked(u); /* a completion of its own */
+		if (unlikely(u->told) && u->sk)
+			rds_release_unacked(u); /* what is told of it is its own */
 		else if (u->sk) {
 			bytes += u->len;
 			n++;
@@ -220,15 +223,28 @@ void rds_reap_all(void)
 	busy_each(reap_one);
 }
 
+/* A request for service, once per acknowledgement seen: whoever is about to sleep must not depend on the receiver's program calling again. */
+static void ask(struct rds_conn *conn)
+{
+	conn->t->ops->flush(conn->ep, true);
+	conn->t->ops->want_room(conn->ep, conn->acked);
+}
+
+void rds_conn_ask(struct rds_conn *conn)
+{
+	rds_conn_reap(conn);
+	if (!conn->ep || !conn->count)
+		return;
+	ask(conn);
+	rds_conn_reap(conn); /* what came before it knew that we wait */
+}
+
 static bool want_room_one(struct rds_conn *conn)
 {
 	bool moved = reap_one(conn);
 
 	if (conn->ep && (conn->count || conn->queue || conn->room_sought)) {
-		/* A request for service, once per acknowledgement seen: whoever is about to sleep must not depend on the
-		 * receiver's program calling again. */
-		conn->t->ops->flush(conn->ep, true);
-		conn->t->ops->want_room(conn->ep, conn->acked);
+		ask(conn);
 		moved |= reap_one(conn); /* what came before it knew that we wait */
 	}
 	return moved;
@@ -242,8 +258,13 @@ void rds_conn_rearm(struct rds_conn *conn)
 	if (!conn->ep)
 		return;
 	for (i = 0; i < conn->count; i++) {
-		struct rds_sock *sk = conn->unacked[(conn->head + i) & (conn->cap - 1)].sk;
+		const struct rds_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+		struct rds_sock *sk = u->sk;
 
+		if (unlikely(u->told & RDS_TOLD_END)) {
+			rds_conn_ask(conn);
+			return;
+		}
 		if (!sk || (!atomic_load(&sk->waiters) && !sk->hidden_out))
 			continue;
 		conn->t->ops->want_room(conn->ep, conn->acked);
@@ -334,7 +355,7 @@ void rds_queue_flush(struct rds_conn *conn)
 {
 	const struct rds_transport_ops *ops = conn->t->ops;
 	struct rds_queued *q;
-	bool sent = false;
+	bool sent = false, told = false;
 	int err;
 
 	if (!conn->queue || atomic_load(&conn->state) != RDS_CONN_UP)
@@ -350,6 +371,7 @@ void rds_queue_flush(struct rds_conn *conn)
 			continue;
 		}
 		q->u.flags = q->hdr.flags;
+		told |= q->u.told & RDS_TOLD_END;
 		if (ops->caps & RDS_TCAP_DIRECT)
 			rds_release_unacked(&q->u);
 		else
@@ -359,6 +381,8 @@ void rds_queue_flush(struct rds_conn *conn)
 	}
 	if (sent)
 		ops->flush(conn->ep, true);
+	if (unlikely(told))
+		rds_conn_ask(conn);
 }
 
 struct rds_queued *rds_queued_again(struct rds_conn *conn, struct rds_ep *ep, const struct rds_unacked *u)
@@ -456,16 +480,24 @@ void rds_queue_acked(struct rds_conn *conn, uint64_t ack)
 		conn->acked = ack;
 }
 
+/*
+ * What a transport had: the peer may have accepted it when it ended, and somebody else have it by now (shutdown.c).  Where endpoints are memory
+ * that outlives the peer, what it had accepted is known, and gone with it.
+ */
 void rds_queue_drop_all(struct rds_conn *conn)
 {
-	while (conn->queue) {
-		rds_release_unacked(&conn->queue->u);
-		queue_pop(conn);
-	}
+	int sent = conn->t->ops->caps & RDS_TCAP_SURVIVES ? RDS_RDMA_DROPPED : RDS_RDMA_OTHER_ERROR;
+
 	while (conn->count) {
+		rds_unacked_ends(&conn->unacked[conn->head], sent);
 		rds_release_unacked(&conn->unacked[conn->head]);
 		conn->head = (conn->head + 1) & (conn->cap - 1);
 		conn->count--;
+	}
+	while (conn->queue) {
+		rds_unacked_ends(&conn->queue->u, conn->queue->was_sent ? sent : RDS_RDMA_DROPPED);
+		rds_release_unacked(&conn->queue->u);
+		queue_pop(conn);
 	}
 }
 
@@ -484,15 +516,18 @@ void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct r
 		struct rds_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
 
 		if (u->sk == sk && u->dport == dst->port) {
+			rds_unacked_ends(u, RDS_RDMA_CANCELED);
 			rds_release_unacked(u);
 			u->cancelled = true;
 		}
 	}
 	for (p = &conn->queue; (q = *p);) {
-		if (q->u.sk == sk && q->u.dport == dst->port)
+		if (q->u.sk == sk && q->u.dport == dst->port) {
+			rds_unacked_ends(&q->u, RDS_RDMA_CANCELED);
 			rds_queue_drop_at(conn, p);
-		else
+		} else {
 			p = &q->next;
+		}
 	}
 	conn->queue_tail = p;
 	rds_queue_purge(conn, false); /* pieces are no socket's */

@@ -340,7 +340,7 @@ void rds_ops_judge(struct rds_conn *conn)
 	for (i = 0; i < conn->count; i++) {
 		struct rds_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
 
-		if (u->op)
+		if (u->op && !(u->told & RDS_TOLD_END))
 			u->again = u->op < waits ? !has_failed(conn, u->op) : all_good(conn, u->op);
 	}
 }
@@ -409,6 +409,7 @@ void rds_ops_leave(struct rds_sock *sk)
 	rx_lock();
 	for (conn = rds_eng->conn_list; conn; conn = conn->next)
 		end_of(conn, sk, RDS_RDMA_DROPPED);
+	rds_asends_leave(sk);
 	rx_unlock();
 }
 

@@ -57,6 +57,9 @@ struct rds_op {
 	uint64_t after;				       /* its message goes when those up to this one are over */
 	struct rds_conn *held_by;		       /* ... and waits in this one's queue */
 	struct rds_op *numbered_next, **numbered_prev; /* its socket's, until it is freed */
+	/* a message's own end, and nothing else (asend.c) */
+	bool asend;
+	struct in6_addr to;
 	/* what it does */
 	uint32_t rkey;
 	uint64_t remote; /* offset in the region */
@@ -75,6 +78,7 @@ struct rds_rdma_send {
 	bool silent;	    /* no message, if it has no bytes */
 	bool message;	    /* ... there is one (accept.c) */
 	bool asks;	    /* ... the peer's engine has to answer (accept.c) */
+	struct rds_op *async; /* the message's own end is to be told */
 	uint64_t cookie;    /* to be told to the receiver; 0: none */
 	uint64_t made;	    /* ... the cookie of a region that this call has made; 0: none */
 	uint32_t used_rkey; /* RDS_EXTHDR_RDMA; 0: none */
@@ -85,6 +89,22 @@ struct rds_rdma_send {
  */
 int rds_rdma_parse(struct rds_sock *sk, const struct msghdr *msg, uint16_t dport, struct rds_rdma_send *out);
 void rds_rdma_undo(struct rds_sock *sk, struct rds_rdma_send *send); /* the call fails: nothing of it was sent */
+
+/* ---- messages whose own end is told (asend.c) ---- */
+
+struct rds_op *rds_asend_new(struct rds_sock *sk, uint64_t token, bool notify); /* NULL: no memory.  No lock but sk->tx */
+void rds_asend_discard(struct rds_op *op);		    /* its message was not sent.  No lock but sk->tx */
+void rds_asend_over(struct rds_unacked *u, int status);	    /* RDS_TOLD_END is set; not any more afterwards.  conn->tx */
+/* It ends in this way: before rds_release_unacked(), which says that it was acknowledged. */
+static inline void rds_unacked_ends(struct rds_unacked *u, int status)
+{
+	if (unlikely(u->told & RDS_TOLD_END))
+		rds_asend_over(u, status);
+}
+void rds_asends_leave(struct rds_sock *sk); /* as rds_ops_leave(); what becomes of them nobody will know.  rx */
+void rds_asend_told(struct rds_op *op);	    /* its notification has been taken (any operation's).  rx */
+/* sk->nfailed: is there one that was to go there?  No lock but sk->tx. */
+bool rds_asend_refused(struct rds_sock *sk, const struct in6_addr *to);
 
 /* ---- on its way (rdma_send.c); conn->tx held ---- */
 

@@ -192,6 +192,19 @@ static int parse_map(struct parse *p, const struct rds_cmsg_in *c)
 	return err;
 }
 
+/* ---- the message's own end ---- */
+
+static int parse_async(struct parse *p, const struct rds_cmsg_in *c)
+{
+	struct rds_asend_args args;
+
+	if (!rds_cmsg_in_copy(c, &args, sizeof(args)) || p->out->async)
+		return -EINVAL;
+	rds_abi_later();
+	p->out->async = rds_asend_new(p->sk, args.user_token, args.flags & RDS_SEND_NOTIFY_ME);
+	return p->out->async ? 0 : -ENOMEM;
+}
+
 /* ---- all of them ---- */
 
 void rds_rdma_undo(struct rds_sock *sk, struct rds_rdma_send *send)
@@ -203,6 +216,9 @@ void rds_rdma_undo(struct rds_sock *sk, struct rds_rdma_send *send)
 		rds_op_discard(op);
 	}
 	send->ops = NULL;
+	if (send->async)
+		rds_asend_discard(send->async);
+	send->async = NULL;
 	if (send->made)
 		rds_mr_free(sk, send->made);
 	send->made = send->cookie = 0;
@@ -232,6 +248,9 @@ int rds_rdma_parse(struct rds_sock *sk, const struct msghdr *msg, uint16_t dport
 		case RDS_HAS_MAP:
 			ret = parse_map(&p, &c);
 			break;
+		case RDS_HAS_ASYNC:
+			ret = parse_async(&p, &c);
+			break;
 		default: /* a zero-copy cookie: RDMA is of transports that have no zero copy */
 			ret = -EINVAL;
 		}
@@ -239,7 +258,7 @@ int rds_rdma_parse(struct rds_sock *sk, const struct msghdr *msg, uint16_t dport
 			break;
 	}
 	/* That mixture has been refused, but the program may have changed it since. */
-	if (!ret && out->ops && out->cookie)
+	if (!ret && out->ops && (out->cookie || out->async))
 		ret = -EINVAL;
 	out->silent = p.silent && out->ops;
 	if (ret)

@@ -163,6 +163,7 @@ void rds_nowhere_append(const struct rds_conn_id *from, struct rds_queued *list,
 		if (nowhere) {
 			append(nowhere, q);
 		} else {
+			rds_unacked_ends(&q->u, RDS_RDMA_DROPPED);
 			rds_release_unacked(&q->u);
 			free(q);
 		}
@@ -273,6 +274,7 @@ static void hand_over(struct rds_conn *nowhere, bool local)
 		case DROPPED:
 			if (q->op)
 				rds_op_lost(q);
+			rds_unacked_ends(&q->u, RDS_RDMA_DROPPED);
 			rds_release_unacked(&q->u);
 			rds_queued_free(q);
 			break;

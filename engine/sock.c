@@ -348,6 +348,8 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 	sk->regions = NULL;
 	sk->reports = NULL;
 	sk->report_tail = &sk->reports;
+	sk->asends = NULL;
+	atomic_store(&sk->nfailed, 0);
 	atomic_store(&sk->had_ops, false);
 	rds_barrier_free(&sk->barrier);
 	sk->numbered = NULL;

@@ -85,6 +85,8 @@ struct rds_sock {
 	uint32_t carrier;	      /* a number of this process as the carrier (helper); 0: none yet */
 	_Atomic bool burying; /* closed, and a device may still know some of them */
 	struct rds_op *reports, **report_tail;
+	struct rds_op *asends;	  /* messages whose own end is to be told and has not come (asend.c) */
+	_Atomic unsigned nfailed; /* ... among reports: of those that have failed (written under rx) */
 	_Atomic unsigned nops; /* operations under way (written under rx) */
 	_Atomic bool had_ops;
 	struct rds_barrier barrier;

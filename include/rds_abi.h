@@ -552,7 +552,7 @@ RDS_ABI_AT(rds_rdma_notify, status, 8);
 #define RDS_RDMA_NOTIFY_ME 0x0020
 #define RDS_RDMA_SILENT 0x0040
 #define RDS_RDMA_REMOTE_COMPLETE 0x0080 /* vendor kernels only, ignored */
-#define RDS_SEND_NOTIFY_ME 0x0100	/* vendor kernels only, ignored */
+#define RDS_SEND_NOTIFY_ME 0x0100	/* vendor kernels only: of RDS_CMSG_ASYNC_SEND; ignored elsewhere */
 
 /* ---- zero copy completions ---- */
 

@@ -178,7 +178,7 @@ START_TEST(types)
 	} t[] = {
 		{0, -EINVAL, 0}, {1, 0, RDS_HAS_ARGS}, {2, 0, RDS_HAS_DEST}, {3, 0, RDS_HAS_MAP}, {4, -EINVAL, 0},
 		{5, -EINVAL, 0}, {6, 0, RDS_HAS_ATOMIC}, {7, 0, RDS_HAS_ATOMIC}, {8, 0, RDS_HAS_ATOMIC},
-		{9, 0, RDS_HAS_ATOMIC}, {10, -EINVAL, 0}, {11, -EINVAL, 0}, {12, 0, RDS_HAS_ZCOPY}, {13, -EINVAL, 0},
+		{9, 0, RDS_HAS_ATOMIC}, {10, 0, RDS_HAS_ASYNC}, {11, -EINVAL, 0}, {12, 0, RDS_HAS_ZCOPY}, {13, -EINVAL, 0},
 		{14, -EINVAL, 0}, {-1, -EINVAL, 0},
 	};
 	static const int levels[] = {SOL_RDS, SOL_RDS_HISTORIC};

@@ -176,7 +176,7 @@ static void ck_same_message(const struct rds_unacked *a, const struct rds_unacke
 	ck_assert_uint_eq(a->dport, b->dport);
 	ck_assert_uint_eq(a->flags, b->flags);
 	ck_assert_uint_eq(a->zcookie, b->zcookie);
-	ck_assert(a->zcopy == b->zcopy && a->cancelled == b->cancelled && a->once == b->once);
+	ck_assert(a->told == b->told && a->cancelled == b->cancelled && a->once == b->once);
 	ck_assert_uint_eq(a->ext_type, b->ext_type);
 	ck_assert_uint_eq(a->ext_rkey, b->ext_rkey);
 	ck_assert_uint_eq(a->ext_offset, b->ext_offset);

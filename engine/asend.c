@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * asend.c - RDS_CMSG_ASYNC_SEND of Oracle's kernels: a message whose own end is told, as that of an operation is (notify.c).
+ *
+ * What is to be told is made before the message goes, so that telling it needs no memory, and goes wherever the message does: into the queue,
+ * to a transport, back into the queue when a connection has broken, to another connection (rds_unacked.async).  It is told once: success when
+ * the peer has acknowledged the message; that it was dropped only if nobody has got it or ever will, since programs send it again then; and
+ * "other error" where that is not known.  A break by itself is no end, as the message goes again.
+ *
+ * What has failed and is not read yet holds up what the socket sends to that address.  The quick way (quick.c) is not told: it goes by the
+ * destination's connection, and that is looked up anew, which finds out.
+ *
+ * An rds_op without anything to do, listed with its socket until its end and never with a connection.  rx guards all of it.
+ */
+#include "engine/rdma.h"
+
+struct rds_op *rds_asend_new(struct rds_sock *sk, uint64_t token, bool notify)
+{
+	struct rds_op *op = rds_op_new(sk, RDS_OP_WRITE, 0);
+
+	if (!op)
+		return NULL;
+	op->asend = true;
+	op->token = token;
+	op->notify = notify;
+	atomic_store(&sk->had_ops, true);
+	rx_lock();
+	op->next = sk->asends;
+	op->prev = &sk->asends;
+	if (op->next)
+		op->next->prev = &op->next;
+	sk->asends = op;
+	rx_unlock();
+	return op;
+}
+
+static void unlist(struct rds_op *op)
+{
+	*op->prev = op->next;
+	if (op->next)
+		op->next->prev = op->prev;
+	op->over = op->done = true;
+}
+
+void rds_asend_discard(struct rds_op *op)
+{
+	rx_lock();
+	if (!op->done)
+		unlist(op);
+	rds_op_put(op);
+	rx_unlock();
+}
+
+/* What the program has not brought about itself. */
+static bool has_failed(const struct rds_op *op)
+{
+	return op->asend && op->status != RDS_RDMA_SUCCESS && op->status != RDS_RDMA_CANCELED;
+}
+
+static void end(struct rds_op *op, int status)
+{
+	struct rds_sock *sk = op->sk;
+
+	if (op->done) /* its socket has left this process */
+		return;
+	unlist(op);
+	op->status = status;
+	if (!atomic_load(&sk->open) && !atomic_load(&sk->leaving))
+		return;
+	if (status == RDS_RDMA_SUCCESS && !op->notify)
+		return;
+	op->notify = true; /* unlike an operation's, its failure is told in full */
+	if (has_failed(op)) {
+		sk->nfailed++;
+		atomic_fetch_add(&rds_eng->conn_gen, 1);
+	}
+	op->refs++;
+	rds_notify(op);
+}
+
+void rds_asend_over(struct rds_unacked *u, int status)
+{
+	struct rds_op *op = u->async;
+
+	u->told &= (uint8_t)~RDS_TOLD_END;
+	u->async = NULL;
+	rx_lock();
+	end(op, status);
+	rds_op_put(op);
+	rx_unlock();
+}
+
+void rds_asend_told(struct rds_op *op)
+{
+	if (has_failed(op) && op->sk->nfailed)
+		op->sk->nfailed--;
+}
+
+void rds_asends_leave(struct rds_sock *sk)
+{
+	while (sk->asends)
+		end(sk->asends, RDS_RDMA_OTHER_ERROR);
+}
+
+bool rds_asend_refused(struct rds_sock *sk, const struct in6_addr *to)
+{
+	const struct rds_op *op;
+
+	rx_lock();
+	for (op = sk->reports; op; op = op->report_next)
+		if (has_failed(op) && rds_ip_equal(&op->to, to))
+			break;
+	rx_unlock();
+	return op;
+}

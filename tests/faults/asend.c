@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * asend.c [-n messages] [-f] - RDS_CMSG_ASYNC_SEND of Oracle's kernels: each message's own end is told, once, in order, and truly.
+ *
+ * A stream to another process, which checks it, while the sender reads what is told; then each way in which a message can end: not asked for,
+ * acknowledged by a peer whose program sleeps, cancelled, its receiver killed, its socket closed; and told to another process that has the
+ * socket.  The peer that is to leave a message alone is stopped meanwhile.
+ * -f: connections break meanwhile.  Then it is not known what a process has accepted that was killed.
+ *
+ * Kernel RDS 6.1 has no such thing.
+ */
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include "faults.h"
+
+#define CMSG_RDMA_ARGS 1
+#define CMSG_MAP 3
+#define CMSG_STATUS 4
+#define CMSG_ASYNC_SEND 10
+#define CANCEL_SENT_TO 1
+#define NOTIFY_ME 0x100
+
+#define PORT 22000 /* the sender's; the next is the receiver's */
+#define PATIENCE 20000 /* ms */
+
+enum status { SUCCESS, REMOTE_ERROR, CANCELED, DROPPED, OTHER_ERROR };
+
+struct async {
+	uint64_t token, flags;
+};
+struct notify {
+	uint64_t token;
+	int32_t status;
+	uint32_t pad;
+};
+struct map {
+	uint64_t addr, bytes, cookie_addr, flags;
+};
+
+static unsigned messages = 1000;
+static bool faults;
+static unsigned char buf[MESSAGE_MAX], want[MESSAGE_MAX];
+static uint64_t cookie;
+
+/* ---- calls ---- */
+
+union control {
+	char bytes[512];
+	struct cmsghdr align;
+};
+
+static void *add(struct msghdr *msg, int type, size_t len)
+{
+	struct cmsghdr *c = (struct cmsghdr *)(void *)((char *)msg->msg_control + msg->msg_controllen);
+
+	c->cmsg_level = SOL_RDS;
+	c->cmsg_type = type;
+	c->cmsg_len = CMSG_LEN(len);
+	msg->msg_controllen += CMSG_SPACE(len);
+	return CMSG_DATA(c);
+}
+
+static ssize_t send_with(int fd, struct sockaddr_in to, const void *bytes, size_t len, struct msghdr *msg, int flags)
+{
+	struct iovec iov = {(void *)(uintptr_t)bytes, len};
+
+	msg->msg_name = &to;
+	msg->msg_namelen = sizeof(to);
+	msg->msg_iov = &iov;
+	msg->msg_iovlen = 1;
+	return sendmsg(fd, msg, flags);
+}
+
+static ssize_t asend(int fd, struct sockaddr_in to, const void *bytes, size_t len, uint64_t token, bool notify, int flags)
+{
+	union control control = {{0}};
+	struct msghdr msg = {.msg_control = &control};
+	struct async a = {token, notify ? NOTIFY_ME : 0};
+
+	memcpy(add(&msg, CMSG_ASYNC_SEND, sizeof(a)), &a, sizeof(a));
+	return send_with(fd, to, bytes, len, &msg, flags);
+}
+
+/* What is told next, alone: there is room for one. */
+static bool told(int fd, struct notify *n)
+{
+	union control control = {{0}};
+	struct msghdr msg = {.msg_control = &control, .msg_controllen = CMSG_SPACE(sizeof(*n))};
+
+	if (recvmsg(fd, &msg, MSG_DONTWAIT) < 0) {
+		check(errno == EAGAIN);
+		return false;
+	}
+	if (!msg.msg_controllen) /* of a congestion map: there is none */
+		fail("a message that nobody has sent");
+	check(control.align.cmsg_type == CMSG_STATUS && control.align.cmsg_len == CMSG_LEN(sizeof(*n)));
+	memcpy(n, CMSG_DATA(&control.align), sizeof(*n));
+	return true;
+}
+
+/* Sleeps until something is told. */
+static void wait_told(int fd, struct notify *n)
+{
+	double end = seconds() + PATIENCE / 1000 * slowness();
+
+	while (!told(fd, n)) {
+		struct pollfd p = {.fd = fd, .events = POLLIN};
+
+		if (seconds() > end)
+			fail("nothing is told for %d s", PATIENCE / 1000 * (int)slowness());
+		check(poll(&p, 1, 1000) >= 0);
+	}
+}
+
+static void expect(int fd, uint64_t token, enum status status)
+{
+	struct notify n;
+
+	wait_told(fd, &n);
+	if (n.token != token || n.status != (int)status)
+		fail("told of %llu that it is %d, not of %llu that it is %d", (unsigned long long)n.token, n.status,
+		     (unsigned long long)token, (int)status);
+}
+
+static void expect_nothing(int fd)
+{
+	struct notify n;
+
+	if (told(fd, &n))
+		fail("told of %llu that it is %d", (unsigned long long)n.token, n.status);
+}
+
+/* ---- the receiver ---- */
+
+struct peer {
+	pid_t pid;
+	int go;	    /* it reads when this is closed */
+	int count; /* ... and says here how many it has got, each the right one */
+};
+
+/* As many as are there, until the last, which has one byte of zero. */
+static void receive_all(int fd, unsigned seed)
+{
+	unsigned n = 0;
+
+	for (;;) {
+		uint64_t key = message_key(seed, 0, 1, n);
+		ssize_t len = recv(fd, buf, sizeof(buf), 0);
+
+		check(len >= 0);
+		if (len == 1 && !buf[0])
+			break;
+		message_fill(want, key, message_len(key));
+		if ((size_t)len != message_len(key) || memcmp(buf, want, (size_t)len))
+			fail("%zd bytes instead of message %u", len, n);
+		n++;
+	}
+	check(write(1, &n, sizeof(n)) == sizeof(n));
+}
+
+static struct peer peer_start(unsigned port, unsigned seed)
+{
+	int go[2], said[2], fd;
+	struct peer p;
+	char c = 0;
+
+	check(pipe(go) == 0 && pipe(said) == 0);
+	p.pid = fork();
+	check(p.pid >= 0);
+	if (!p.pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* also if it is stopped */
+		close(go[1]);
+		check(dup2(said[1], 1) == 1);
+		close(said[0]);
+		close(said[1]);
+		fd = rds_bound(home(), port);
+		check(write(1, &c, 1) == 1);
+		check(read(go[0], &c, 1) == 0); /* not in any call of the library */
+		receive_all(fd, seed);
+		pause(); /* its acknowledgements may be on their way */
+	}
+	close(go[0]);
+	close(said[1]);
+	check(read(said[0], &c, 1) == 1);
+	p.go = go[1];
+	p.count = said[0];
+	return p;
+}
+
+static void peer_reads(struct peer *p)
+{
+	close(p->go);
+}
+
+static unsigned peer_got(struct peer *p)
+{
+	unsigned n = 0;
+
+	check(read(p->count, &n, sizeof(n)) == sizeof(n)); /* else it has failed, and ended */
+	kill(p->pid, SIGKILL);
+	check(waitpid(p->pid, NULL, 0) == p->pid);
+	close(p->count);
+	return n;
+}
+
+static void peer_stops(const struct peer *p)
+{
+	int status;
+
+	kill(p->pid, SIGSTOP);
+	check(waitpid(p->pid, &status, WUNTRACED) == p->pid && WIFSTOPPED(status));
+}
+
+static ssize_t numbered(int fd, unsigned port, unsigned seed, unsigned n, bool notify, int flags)
+{
+	uint64_t key = message_key(seed, 0, 1, n);
+
+	message_fill(want, key, message_len(key));
+	return asend(fd, name_of(home(), port), want, message_len(key), n, notify, flags);
+}
+
+static void last(int fd, unsigned port)
+{
+	struct sockaddr_in to = name_of(home(), port);
+
+	check(sendto(fd, "", 1, 0, (struct sockaddr *)&to, sizeof(to)) == 1);
+}
+
+/* ---- what may happen ---- */
+
+static void stream(int fd)
+{
+	struct peer p = peer_start(PORT + 1, 1);
+	unsigned sent = 0, heard = 0;
+	struct notify n;
+
+	peer_reads(&p);
+	while (heard < messages) {
+		struct pollfd pfd = {.fd = fd, .events = POLLIN | (sent < messages ? POLLOUT : 0)};
+
+		check(poll(&pfd, 1, PATIENCE * (int)slowness()) == 1);
+		while (sent < messages && numbered(fd, PORT + 1, 1, sent, true, MSG_DONTWAIT) >= 0)
+			sent++;
+		while (told(fd, &n)) {
+			if (n.token != heard || n.status != SUCCESS)
+				fail("told of %llu that it is %d, %u is next", (unsigned long long)n.token, n.status,
+				     heard);
+			check(heard++ < sent);
+		}
+	}
+	last(fd, PORT + 1);
+	check(peer_got(&p) == messages);
+	expect_nothing(fd);
+}
+
+/* The peer's program is nowhere near the library, and ours sleeps. */
+static void asleep(int fd)
+{
+	struct peer p = peer_start(PORT + 1, 2);
+	unsigned i;
+
+	for (i = 0; i < 20; i++) {
+		check(numbered(fd, PORT + 1, 2, i, i % 4 != 1, 0) >= 0);
+		if (i % 4 != 1) /* nothing is told of the others */
+			expect(fd, i, SUCCESS);
+	}
+	peer_reads(&p);
+	last(fd, PORT + 1);
+	check(peer_got(&p) == 20);
+	expect_nothing(fd);
+}
+
+static void cancelled(int fd)
+{
+	struct peer p = peer_start(PORT + 1, 3);
+	struct sockaddr_in to = name_of(home(), PORT + 1);
+	unsigned got;
+
+	check(numbered(fd, PORT + 1, 3, 0, true, 0) >= 0);
+	expect(fd, 0, SUCCESS);
+	peer_stops(&p);
+	check(numbered(fd, PORT + 1, 3, 1, true, 0) >= 0);
+	check(numbered(fd, PORT + 1, 3, 2, false, 0) >= 0);
+	check(setsockopt(fd, SOL_RDS, CANCEL_SENT_TO, &to, sizeof(to)) == 0);
+	check(asend(fd, to, "", 1, 9, true, 0) == 1); /* it has been cancelled, nothing has failed */
+	expect(fd, 1, CANCELED);
+	expect(fd, 2, CANCELED);
+	peer_reads(&p);
+	kill(p.pid, SIGCONT);
+	expect(fd, 9, SUCCESS);
+	got = peer_got(&p); /* what is on its way may arrive */
+	check(got >= 1 && got <= 3);
+	expect_nothing(fd);
+}
+
+/* Its peer is dead: all are dropped, but for those that it may have accepted. */
+static uint64_t wait_failed(int fd)
+{
+	struct notify n;
+
+	wait_told(fd, &n);
+	if (n.status != DROPPED && !(faults && n.status == OTHER_ERROR))
+		fail("told of %llu that it is %d: it has failed", (unsigned long long)n.token, n.status);
+	return n.token;
+}
+
+/* One of those from *i on, and before n.  False: n has ended. */
+static bool failed_between(int fd, uint64_t *i, uint64_t n)
+{
+	struct notify told_of;
+
+	wait_told(fd, &told_of);
+	if (told_of.token == n)
+		return false;
+	check(told_of.token >= *i && told_of.token < n && told_of.status != SUCCESS);
+	*i = told_of.token + 1;
+	return true;
+}
+
+/*
+ * More are accepted until some have failed, and fail as well, unless it is known by then that the port has gone: those go to nobody, as ever.
+ * Then none is that is to go to this address before all that have failed are read of.
+ */
+static void killed(int fd)
+{
+	struct peer p = peer_start(PORT + 1, 4);
+	struct sockaddr_in other = name_of(htonl(ntohl(home()) + 1), PORT), to = name_of(home(), PORT + 1);
+	bool two = !getenv("FAULT_ADDR");
+	int fd2 = two ? rds_bound(other.sin_addr.s_addr, PORT) : -1;
+	uint64_t n, i;
+
+	check(numbered(fd, PORT + 1, 4, 0, true, 0) >= 0);
+	expect(fd, 0, SUCCESS);
+	peer_stops(&p);
+	for (i = 1; i < 4; i++)
+		check(numbered(fd, PORT + 1, 4, (unsigned)i, i != 2, 0) >= 0);
+	kill(p.pid, SIGKILL);
+	check(waitpid(p.pid, NULL, 0) == p.pid);
+	for (n = 4; asend(fd, to, "x", 1, n, false, 0) == 1; n++)
+		usleep(1000);
+	check(errno == EAGAIN);
+	for (i = 1; i < 4; i++) {
+		if (i == 1 || !faults) /* else the others may still look for their port */
+			check(sendto(fd, "x", 1, 0, (struct sockaddr *)&to, sizeof(to)) == -1 && errno == EAGAIN);
+		if (two && i == 1) {
+			check(sendto(fd, "x", 1, 0, (struct sockaddr *)&other, sizeof(other)) == 1);
+			check(recv(fd2, buf, sizeof(buf), 0) == 1);
+		}
+		check(wait_failed(fd) == i);
+	}
+	while (asend(fd, to, "x", 1, n, true, 0) != 1) {
+		check(errno == EAGAIN);
+		failed_between(fd, &i, n);
+	}
+	while (failed_between(fd, &i, n)) /* that one goes behind them, to nobody */
+		;
+	close(p.go);
+	close(p.count);
+	if (two)
+		close(fd2);
+	expect_nothing(fd);
+}
+
+/* Whoever reads is told, whoever has sent. */
+static void shared(int fd)
+{
+	struct peer p = peer_start(PORT + 1, 5);
+	int status;
+	pid_t pid;
+
+	check(numbered(fd, PORT + 1, 5, 0, true, 0) >= 0);
+	pid = fork();
+	check(pid >= 0);
+	if (!pid) {
+		expect(fd, 0, SUCCESS);
+		check(numbered(fd, PORT + 1, 5, 1, true, 0) >= 0);
+		expect(fd, 1, SUCCESS);
+		check(numbered(fd, PORT + 1, 5, 2, true, 0) >= 0);
+		exit(0);
+	}
+	check(waitpid(pid, &status, 0) == pid && status == 0);
+	expect(fd, 2, SUCCESS);
+	peer_reads(&p);
+	last(fd, PORT + 1);
+	check(peer_got(&p) == 3);
+	expect_nothing(fd);
+}
+
+/* It goes as any message does, and nobody is left to be told. */
+static void closed(void)
+{
+	struct peer p = peer_start(PORT + 1, 6);
+	int fd = rds_bound(home(), PORT + 2);
+
+	peer_stops(&p);
+	check(numbered(fd, PORT + 1, 6, 0, true, 0) >= 0);
+	check(numbered(fd, PORT + 1, 6, 1, false, 0) >= 0);
+	last(fd, PORT + 1);
+	close(fd);
+	peer_reads(&p);
+	kill(p.pid, SIGCONT);
+	check(peer_got(&p) == 2);
+}
+
+static void with_others(int fd)
+{
+	struct map m = {(uintptr_t)buf, sizeof(buf), (uintptr_t)&cookie, 1};
+	struct async a = {7, NOTIFY_ME};
+	struct sockaddr_in self = name_of(home(), PORT);
+	union control control = {{0}};
+	struct msghdr msg = {.msg_control = &control};
+	unsigned i;
+
+	for (i = 0; i < 2; i++) { /* a second one is one too many */
+		memcpy(add(&msg, CMSG_ASYNC_SEND, sizeof(a)), &a, sizeof(a));
+		if (i)
+			check(send_with(fd, self, "", 0, &msg, 0) == -1 && errno == EINVAL);
+	}
+	msg.msg_controllen = 0;
+	memcpy(add(&msg, CMSG_ASYNC_SEND, 15), &a, 15);
+	check(send_with(fd, self, "", 0, &msg, 0) == -1 && errno == EINVAL);
+	msg.msg_controllen = 0;
+	memcpy(add(&msg, CMSG_MAP, sizeof(m)), &m, sizeof(m));
+	memcpy(add(&msg, CMSG_ASYNC_SEND, sizeof(a)), &a, sizeof(a));
+	check(send_with(fd, self, "", 0, &msg, 0) == 0);
+	expect(fd, 7, SUCCESS);
+	check(recv(fd, buf, sizeof(buf), 0) == 0);
+	msg.msg_controllen = 0;
+	memset(add(&msg, CMSG_RDMA_ARGS, 56), 0, 56);
+	memcpy(add(&msg, CMSG_ASYNC_SEND, sizeof(a)), &a, sizeof(a));
+	check(send_with(fd, self, "", 0, &msg, 0) == -1 && errno == EINVAL);
+	expect_nothing(fd);
+}
+
+int main(int argc, char **argv)
+{
+	double begin = seconds();
+	int c, fd;
+
+	while ((c = getopt(argc, argv, "n:f")) != -1) {
+		if (c == 'n')
+			messages = (unsigned)strtoul(optarg, NULL, 0);
+		else if (c == 'f')
+			faults = true;
+		else
+			exit(2);
+	}
+	signal(SIGPIPE, SIG_IGN);
+	fd = rds_bound(home(), PORT);
+	with_others(fd);
+	stream(fd);
+	asleep(fd);
+	cancelled(fd);
+	killed(fd);
+	shared(fd);
+	closed();
+	printf("ok %u messages, %u disconnects, %.1f s\n", messages, (unsigned)counter(fd, "conn_reset"),
+	       seconds() - begin);
+	return 0;
+}

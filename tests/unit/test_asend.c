@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_asend.c - RDS_CMSG_ASYNC_SEND: what is told of a message in each of the ways in which it can end, and what is refused meanwhile.
+ */
+#include <arpa/inet.h>
+#include <check.h>
+#include <string.h>
+
+#include "engine/legacy_abi.h"
+#include "engine/rdma.h"
+#include "tests/unit/registry_helper.h"
+#include "tests/unit/suite.h"
+
+static struct rds_sock *sk;
+static int fd;
+static struct in6_addr here, there;
+static union {
+	char bytes[512];
+	struct cmsghdr align;
+} control;
+
+static void setup(void)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+
+	fd = rds_socket(SOCK_SEQPACKET, 0, &sk);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(rds_bind(sk, (struct sockaddr *)&a, sizeof(a)), 0);
+	here = sk->laddr.ip;
+	ck_assert_int_eq(inet_pton(AF_INET6, "::ffff:10.0.0.1", &there), 1);
+}
+
+static void teardown(void)
+{
+	os_close(fd);
+	rds_sock_number_closed(sk);
+}
+
+/* A message that somebody has, and that is to be told of. */
+static struct rds_unacked message(uint64_t token, bool notify, const struct in6_addr *to)
+{
+	struct rds_unacked u = {.sk = sk, .told = RDS_TOLD_END};
+
+	rds_snd_add(sk, 0);
+	u.async = rds_asend_new(sk, token, notify);
+	ck_assert_ptr_nonnull(u.async);
+	u.async->to = *to;
+	return u;
+}
+
+static void ends(struct rds_unacked *u, int status)
+{
+	rds_unacked_ends(u, status);
+	ck_assert_uint_eq(u->told, 0);
+	rds_release_unacked(u);
+}
+
+/* What is told next, in room for one: status, or -errno. */
+static int told(uint64_t *token)
+{
+	struct msghdr msg = {.msg_control = &control, .msg_controllen = CMSG_SPACE(sizeof(struct rds_rdma_notify))};
+	struct rds_rdma_notify n;
+	int err = (int)rds_recvmsg(sk, fd, &msg, MSG_DONTWAIT);
+
+	*token = 0;
+	if (err)
+		return err;
+	ck_assert_int_eq(control.align.cmsg_type, RDS_CMSG_RDMA_STATUS);
+	ck_assert_uint_eq(control.align.cmsg_len, CMSG_LEN(sizeof(n)));
+	memcpy(&n, CMSG_DATA(&control.align), sizeof(n));
+	*token = n.user_token;
+	return n.status;
+}
+
+static void expect(uint64_t token, int status)
+{
+	uint64_t of;
+
+	ck_assert_int_eq(told(&of), status);
+	ck_assert_uint_eq(of, token);
+}
+
+START_TEST(told_of_each_end)
+{
+	static const int status[] = {RDS_RDMA_SUCCESS, RDS_RDMA_CANCELED, RDS_RDMA_DROPPED, RDS_RDMA_OTHER_ERROR};
+
+	for (uint64_t i = 0; i < 8; i++) {
+		struct rds_unacked u = message(i + 1, i < 4, &there);
+
+		ends(&u, status[i % 4]);
+		if (i == 4) /* not asked for */
+			expect(0, -EAGAIN);
+		else
+			expect(i + 1, status[i % 4]);
+		ck_assert_uint_eq(sk->nfailed, 0);
+	}
+	ck_assert_ptr_null(sk->asends);
+}
+END_TEST
+
+START_TEST(released_is_success)
+{
+	struct rds_unacked u = message(3, true, &there);
+
+	rds_release_unacked(&u);
+	expect(3, RDS_RDMA_SUCCESS);
+	expect(0, -EAGAIN);
+}
+END_TEST
+
+START_TEST(failures_hold_up)
+{
+	struct rds_unacked a = message(1, true, &there), b = message(2, false, &there), c = message(3, true, &there);
+	uint64_t gen = atomic_load(&rds_eng->conn_gen);
+
+	ends(&a, RDS_RDMA_CANCELED);
+	ck_assert(!rds_asend_refused(sk, &there));
+	ck_assert_uint_eq(atomic_load(&rds_eng->conn_gen), gen);
+	ends(&b, RDS_RDMA_DROPPED);
+	ends(&c, RDS_RDMA_OTHER_ERROR);
+	ck_assert_uint_eq(sk->nfailed, 2);
+	ck_assert_uint_ne(atomic_load(&rds_eng->conn_gen), gen); /* the quick way has to look */
+	expect(1, RDS_RDMA_CANCELED);
+	ck_assert(rds_asend_refused(sk, &there));
+	ck_assert(!rds_asend_refused(sk, &here));
+	expect(2, RDS_RDMA_DROPPED);
+	ck_assert(rds_asend_refused(sk, &there));
+	expect(3, RDS_RDMA_OTHER_ERROR);
+	ck_assert_uint_eq(sk->nfailed, 0);
+}
+END_TEST
+
+/* Its socket goes to another process: it is told now what nobody will know, and not again. */
+START_TEST(left)
+{
+	struct rds_unacked a = message(1, true, &there), b = message(2, false, &there);
+
+	rx_lock();
+	rds_asends_leave(sk);
+	rx_unlock();
+	rds_release_unacked(&a);
+	ends(&b, RDS_RDMA_DROPPED);
+	for (uint64_t i = 2; i; i--) /* the newest is the first that is listed */
+		expect(i, RDS_RDMA_OTHER_ERROR);
+	expect(0, -EAGAIN);
+}
+END_TEST
+
+START_TEST(not_sent)
+{
+	struct rds_unacked u = message(1, true, &there);
+
+	rds_asend_discard(u.async);
+	u.told = 0;
+	rds_release_unacked(&u);
+	ck_assert_ptr_null(sk->asends);
+	expect(0, -EAGAIN);
+}
+END_TEST
+
+START_TEST(closed_meanwhile)
+{
+	struct rds_unacked u = message(1, true, &there);
+
+	teardown();
+	ends(&u, RDS_RDMA_DROPPED); /* to nobody, and frees it */
+	setup();
+}
+END_TEST
+
+/* ---- the control message ---- */
+
+static ssize_t send_async(size_t size, unsigned times, int also, size_t also_size)
+{
+	struct rds_asend_args args = {.user_token = 5, .flags = RDS_SEND_NOTIFY_ME};
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(sk->laddr.port)};
+	struct msghdr msg = {.msg_name = &to, .msg_namelen = sizeof(to), .msg_control = &control};
+	size_t used = 0;
+
+	to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	memset(&control, 0, sizeof(control));
+	for (unsigned i = 0; i < times + (also != 0); i++) {
+		size_t len = i < times ? size : also_size;
+		struct cmsghdr h = {.cmsg_len = CMSG_LEN(len), .cmsg_level = SOL_RDS};
+
+		h.cmsg_type = i < times ? RDS_CMSG_ASYNC_SEND : also;
+		memcpy(control.bytes + used, &h, sizeof(h));
+		if (i < times)
+			memcpy(control.bytes + used + CMSG_LEN(0), &args, size < sizeof(args) ? size : sizeof(args));
+		used += CMSG_SPACE(len);
+	}
+	msg.msg_controllen = used;
+	return rds_sendmsg(sk, fd, &msg, MSG_DONTWAIT);
+}
+
+START_TEST(control_messages)
+{
+	ck_assert_int_eq(send_async(15, 1, 0, 0), -EINVAL);
+	ck_assert_int_eq(send_async(16, 2, 0, 0), -EINVAL);
+	ck_assert_int_eq(send_async(16, 1, RDS_CMSG_RDMA_ARGS, 56), -EINVAL);
+	ck_assert_int_eq(send_async(16, 1, RDS_CMSG_ATOMIC_FADD, 72), -EINVAL);
+	ck_assert_int_eq(send_async(16, 1, RDS_CMSG_ZCOPY_COOKIE, 4), -EINVAL);
+	ck_assert_int_eq(send_async(16, 1, RDS_CMSG_RDMA_DEST, 8), -EINVAL); /* there is no such region */
+	ck_assert_ptr_null(sk->asends);
+	ck_assert_int_eq(send_async(16, 1, 0, 0), 0);
+	expect(5, RDS_RDMA_SUCCESS); /* within a process it is there at once */
+	ck_assert_int_eq(send_async(24, 1, 0, 0), 0);
+	expect(5, RDS_RDMA_SUCCESS);
+	atomic_store(&sk->no_rdma, true); /* TCP knows no such control message there */
+	ck_assert_int_eq(send_async(16, 1, 0, 0), -EINVAL);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("asend");
+	TCase *tc = tcase_create("asend");
+
+	tcase_add_checked_fixture(tc, registry_setup, registry_teardown);
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, told_of_each_end);
+	tcase_add_test(tc, released_is_success);
+	tcase_add_test(tc, failures_hold_up);
+	tcase_add_test(tc, left);
+	tcase_add_test(tc, not_sent);
+	tcase_add_test(tc, closed_meanwhile);
+	tcase_add_test(tc, control_messages);
+	suite_add_tcase(s, tc);
+	return suite_run(s);
+}
