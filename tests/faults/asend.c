@@ -329,6 +329,7 @@ static void killed(int fd)
 	struct sockaddr_in other = name_of(htonl(ntohl(home()) + 1), PORT), to = name_of(home(), PORT + 1);
 	bool two = !getenv("FAULT_ADDR");
 	int fd2 = two ? rds_bound(other.sin_addr.s_addr, PORT) : -1;
+	double end = seconds() + PATIENCE / 1000 * slowness();
 	uint64_t n, i;
 
 	check(numbered(fd, PORT + 1, 4, 0, true, 0) >= 0);
@@ -338,8 +339,11 @@ static void killed(int fd)
 		check(numbered(fd, PORT + 1, 4, (unsigned)i, i != 2, 0) >= 0);
 	kill(p.pid, SIGKILL);
 	check(waitpid(p.pid, NULL, 0) == p.pid);
-	for (n = 4; asend(fd, to, "x", 1, n, false, 0) == 1; n++)
+	for (n = 4; asend(fd, to, "x", 1, n, false, 0) == 1; n++) {
+		if (seconds() > end)
+			fail("none has failed after %d s", PATIENCE / 1000 * (int)slowness());
 		usleep(1000);
+	}
 	check(errno == EAGAIN);
 	for (i = 1; i < 4; i++) {
 		if (i == 1 || !faults) /* else the others may still look for their port */
