@@ -43,7 +43,8 @@ static void made_new(struct rds_queued *q)
 	q->was_sent = false;
 	q->hdr.flags = q->u.flags = 0;
 	q->u.once = q->u.again = false;
-	q->u.op = 0;
+	if (!(q->u.told & RDS_TOLD_END)) /* else it says what becomes of the message */
+		q->u.op = 0;
 }
 
 /* What fn names leaves the queue for *tail; returns the new tail. */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "engine/message.h"
+#include "engine/rdma.h"
 #include "tests/unit/suite.h"
 #include "tests/unit/test_reach_fake.h"
 
@@ -144,7 +145,10 @@ static void of_operation(struct rds_conn *conn, uint64_t seq, uint64_t op)
 	u->op = op;
 }
 
-/* Messages that came back and go with operations: "b"'s has ended well, "c"'s has not, "d" has none. */
+/*
+ * Messages that came back and go with operations: "b"'s has ended well, "c"'s has not.  "d" has none, but its own end is to be told: as it goes at the
+ * new place.
+ */
 START_TEST(test_moved_with_operations)
 {
 	struct rds_conn *conn;
@@ -163,6 +167,8 @@ START_TEST(test_moved_with_operations)
 	conn->failed[0] = 102;
 	conn->nfailed = 1;
 	rx_unlock();
+	unacked(conn, 4)->told = RDS_TOLD_END;
+	unacked(conn, 4)->async = rds_asend_new(fake.sk, 7, true);
 	rds_unlock(&conn->tx);
 	notice(0, 1, 2, 5);
 	heeds(4, 1, 2, 5);
@@ -173,8 +179,12 @@ START_TEST(test_moved_with_operations)
 	ck_assert_uint_eq(fake.sent[5].hdr.op, 0);
 	nothing_for(20);
 	far_acks(0, 5);
+	ck_assert_ptr_null(fake.sk->reports);
 	far_acks(1, 2);
 	ck_assert_uint_eq(rds_snd_bytes(fake.sk), 0);
+	await(fake.sk->reports);
+	ck_assert_uint_eq(fake.sk->reports->token, 7);
+	ck_assert_int_eq(fake.sk->reports->status, RDS_RDMA_SUCCESS);
 }
 END_TEST
 
