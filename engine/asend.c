@@ -14,6 +14,8 @@
  */
 #include "engine/rdma.h"
 
+__thread bool rds_asend_held_up __attribute__((tls_model("initial-exec")));
+
 struct rds_op *rds_asend_new(struct rds_sock *sk, uint64_t token, bool notify)
 {
 	struct rds_op *op = rds_op_new(sk, RDS_OP_WRITE, 0);
@@ -111,5 +113,6 @@ bool rds_asend_refused(struct rds_sock *sk, const struct in6_addr *to)
 		if (has_failed(op) && rds_ip_equal(&op->to, to))
 			break;
 	rx_unlock();
+	rds_asend_held_up = op;
 	return op;
 }

@@ -85,10 +85,11 @@ static void serve_send(struct rds_carry *c, const struct rds_share_call *call, s
 		if (!at_hand(call, rds_rdma_names_memory(&msg), r))
 			return;
 	}
+	rds_asend_held_up = false;
 	r->a.result = rds_sendmsg(c->sk, atomic_load(&c->standin), &msg, q->flags | MSG_DONTWAIT);
 	rds_caller = NULL;
 	/* Messages that have failed, and that nobody has read of, are not waited for (asend.c). */
-	r->sleeps = (r->a.result == -EAGAIN && !atomic_load(&c->sk->nfailed)) || r->a.result == -ENOBUFS;
+	r->sleeps = (r->a.result == -EAGAIN && !rds_asend_held_up) || r->a.result == -ENOBUFS;
 	full_is_shown(c);
 }
 

@@ -116,6 +116,7 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	atomic_store(&conn->lied, false);
 	conn->lie_told = false;
 	atomic_store(&conn->reset, false);
+	conn->unsure = false;
 	conn->queue_tail = &conn->queue;
 	conn->ops = NULL;
 	conn->ops_tail = &conn->ops;
@@ -407,7 +408,7 @@ static void conn_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
 	conn->ep = ep;
 	conn->backoff_ms = 0;
 	conn->was_up = true;
-	conn->doubted = false;
+	conn->doubted = conn->unsure = false;
 	rds_conn_came_up(conn);
 	rds_queue_acked(conn, ack);
 	atomic_store(&conn->state, RDS_CONN_UP);

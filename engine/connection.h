@@ -129,6 +129,7 @@ struct rds_conn {
 	_Atomic bool lied;     /* the peer has acknowledged what is beyond: this endpoint is not believed any more */
 	bool lie_told;
 	_Atomic bool reset; /* the program has told that the endpoint that is up be dropped (written under tx) */
+	bool unsure;	    /* ... which has been done, and none has come up since: what the peer has accepted by now it has not said */
 	struct rds_unacked *unacked; /* ring buffer of cap entries, first at head */
 	unsigned head, count, cap;
 	struct rds_queued *queue, **queue_tail;

@@ -486,7 +486,8 @@ void rds_queue_acked(struct rds_conn *conn, uint64_t ack)
  */
 void rds_queue_drop_all(struct rds_conn *conn)
 {
-	int sent = conn->t->ops->caps & RDS_TCAP_SURVIVES ? RDS_RDMA_DROPPED : RDS_RDMA_OTHER_ERROR;
+	bool known = (conn->t->ops->caps & RDS_TCAP_SURVIVES) && !conn->unsure;
+	int sent = known ? RDS_RDMA_DROPPED : RDS_RDMA_OTHER_ERROR;
 
 	while (conn->count) {
 		rds_unacked_ends(&conn->unacked[conn->head], sent);

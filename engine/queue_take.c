@@ -97,6 +97,7 @@ bool rds_queue_take(struct rds_conn *conn, uint16_t port, uint64_t from, struct 
 			continue;
 		u->sk = NULL; /* the copy counts for the socket now, and says what becomes of it */
 		u->told = 0;
+		u->op = 0;
 		u->cancelled = true;
 	}
 	unqueue(conn, tail, port, from, false);

@@ -103,8 +103,9 @@ static inline void rds_unacked_ends(struct rds_unacked *u, int status)
 }
 void rds_asends_leave(struct rds_sock *sk); /* as rds_ops_leave(); what becomes of them nobody will know.  rx */
 void rds_asend_told(struct rds_op *op);	    /* its notification has been taken (any operation's).  rx */
-/* sk->nfailed: is there one that was to go there?  No lock but sk->tx. */
+/* sk->nfailed: is there one that was to go there?  No lock but sk->tx.  ... and that it was so is why this thread's last send ended in EAGAIN. */
 bool rds_asend_refused(struct rds_sock *sk, const struct in6_addr *to);
+extern __thread bool rds_asend_held_up __attribute__((tls_model("initial-exec")));
 
 /* ---- on its way (rdma_send.c); conn->tx held ---- */
 

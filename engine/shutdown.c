@@ -72,10 +72,10 @@ static bool has_left(const struct rds_conn *conn, uint16_t port, bool ask)
 	return own.moved;
 }
 
-/* Messages that are not accepted can go on to somebody else, but for what belongs to this connection. */
+/* Messages that are not accepted can go on to somebody else, but for what belongs to this connection (as in queue_take.c). */
 static bool can_go_on(const struct rds_unacked *u)
 {
-	return u->sk && !u->cancelled && !u->once;
+	return u->sk && !u->cancelled && (!u->once || u->again);
 }
 
 /* Each port is asked for once. */
@@ -125,11 +125,12 @@ unsigned rds_conn_left(const struct rds_conn *conn)
 
 /*
  * What a process had accepted when it ended is known exactly only of memory that outlives it.  Over a device its last acknowledgements may be lost,
- * so what was sent there is not sent again to whoever has the socket now: it may be in the deposit.
+ * so what was sent there is not sent again to whoever has the socket now: it may be in the deposit.  Nor if it was we who had dropped the endpoint:
+ * the process may have gone on to accept what lay there.
  */
 static bool exact(const struct rds_conn *conn)
 {
-	return conn->id.peer_slot != RDS_SLOT_REMOTE && (conn->t->ops->caps & RDS_TCAP_SURVIVES);
+	return conn->id.peer_slot != RDS_SLOT_REMOTE && (conn->t->ops->caps & RDS_TCAP_SURVIVES) && !conn->unsure;
 }
 
 static void forget_ports(const struct rds_queued *q)
@@ -224,7 +225,7 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 		}
 		conn->ep = NULL;
 		atomic_store(&conn->lied, false);
-		atomic_store(&conn->reset, false);
+		conn->unsure = atomic_exchange(&conn->reset, false);
 		RDS_STAT_INC(conn_reset);
 	}
 	rds_conn_went_down(conn, was_up, why);
