@@ -207,19 +207,18 @@ static void put_path(struct info_sink *sink, const struct rds_info_rec *r)
 	sink_put(sink, &rec);
 }
 
+/* What the records of both families have in common, but for the GIDs. */
+#define AS_DEVICE(r)                                                                                                   \
+	.max_send_wr = (r)->dev.max_send_wr, .max_recv_wr = (r)->dev.max_recv_wr,                                      \
+	.max_send_sge = (r)->dev.max_send_sge, .tos = (r)->tos, .sl = (uint8_t)(r)->dev.sl, .frag = (r)->dev.frag,     \
+	.qp_num = (int32_t)(r)->dev.qp_num, .dst_qp_num = (int32_t)(r)->dev.dst_qp_num
+
 static void put_device(struct info_sink *sink, const struct rds_info_rec *r)
 {
 	struct rds_info_rdma_connection rec = {
 		.src_addr = v4(&r->laddr),
 		.dst_addr = v4(&r->faddr),
-		.max_send_wr = r->dev.max_send_wr,
-		.max_recv_wr = r->dev.max_recv_wr,
-		.max_send_sge = r->dev.max_send_sge,
-		.tos = r->tos,
-		.sl = (uint8_t)r->dev.sl,
-		.frag = r->dev.frag,
-		.qp_num = (int32_t)r->dev.qp_num,
-		.dst_qp_num = (int32_t)r->dev.dst_qp_num,
+		AS_DEVICE(r),
 	};
 
 	memcpy(rec.src_gid, r->dev.sgid, sizeof(rec.src_gid));
@@ -232,14 +231,7 @@ static void put_device6(struct info_sink *sink, const struct rds_info_rec *r)
 	struct rds6_info_rdma_connection rec = {
 		.src_addr = r->laddr,
 		.dst_addr = r->faddr,
-		.max_send_wr = r->dev.max_send_wr,
-		.max_recv_wr = r->dev.max_recv_wr,
-		.max_send_sge = r->dev.max_send_sge,
-		.tos = r->tos,
-		.sl = (uint8_t)r->dev.sl,
-		.frag = r->dev.frag,
-		.qp_num = (int32_t)r->dev.qp_num,
-		.dst_qp_num = (int32_t)r->dev.dst_qp_num,
+		AS_DEVICE(r),
 	};
 
 	memcpy(rec.src_gid, r->dev.sgid, sizeof(rec.src_gid));

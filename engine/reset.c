@@ -65,16 +65,24 @@ static struct in6_addr mapped(struct in_addr a)
 	return ip;
 }
 
+static int args_in(void *args, const void *val, size_t len)
+{
+	if (!may_reset())
+		return -EACCES;
+	if (rds_user_readable(val, len) < 0)
+		return -EFAULT;
+	memcpy(args, val, len);
+	return 0;
+}
+
 int rds_reset_set(const void *val)
 {
 	struct rds_reset args;
 	struct reset r;
+	int err = args_in(&args, val, sizeof(args));
 
-	if (!may_reset())
-		return -EACCES;
-	if (rds_user_readable(val, sizeof(args)) < 0)
-		return -EFAULT;
-	memcpy(&args, val, sizeof(args));
+	if (err)
+		return err;
 	r = (struct reset){mapped(args.src), mapped(args.dst), !args.dst.s_addr, args.tos};
 	rds_conn_each(reset_conn, &r);
 	return 0;
@@ -84,12 +92,10 @@ int rds6_reset_set(const void *val)
 {
 	struct rds6_reset args;
 	struct reset r;
+	int err = args_in(&args, val, sizeof(args));
 
-	if (!may_reset())
-		return -EACCES;
-	if (rds_user_readable(val, sizeof(args)) < 0)
-		return -EFAULT;
-	memcpy(&args, val, sizeof(args));
+	if (err)
+		return err;
 	r = (struct reset){args.src, args.dst, IN6_IS_ADDR_UNSPECIFIED(&args.dst), args.tos};
 	rds_conn_each(reset_conn, &r);
 	return 0;

@@ -194,6 +194,31 @@ static struct rds_queued *take_what_goes_on(struct rds_conn *conn)
 	return exact(conn) ? take_left(conn) : take_left_unsent(conn);
 }
 
+/* It was up, and what it had of messages goes into the queue again, unless the peer is gone.  tx held. */
+static void lose_endpoint(struct rds_conn *conn, struct rds_ep *ep, bool peer_gone)
+{
+	if (!peer_gone && !rds_queue_requeue(conn, ep)) {
+		rds_error("out of memory: a connection that broke stays down until %u messages can be kept", conn->count);
+		conn->t->ops->keep(ep, true);
+		conn->stale = ep;
+	}
+	conn->ep = NULL;
+	atomic_store(&conn->lied, false);
+	conn->unsure = atomic_exchange(&conn->reset, false);
+	RDS_STAT_INC(conn_reset);
+}
+
+/* ... any longer for a port of a dead process, nor for room in a ring to it. */
+static void nobody_waits(uint64_t congested)
+{
+	if (congested) {
+		rx_lock();
+		rds_cong_updated(congested);
+		rx_unlock();
+	}
+	rds_room_made();
+}
+
 void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone)
 {
 	struct rds_queued *unsent = NULL;
@@ -216,18 +241,8 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 		rds_conn_reap(conn);
 	if (peer_gone)
 		unsent = take_what_goes_on(conn);
-	if (was_up) {
-		if (!peer_gone && !rds_queue_requeue(conn, ep)) {
-			rds_error("out of memory: a connection that broke stays down until %u messages can be kept",
-				  conn->count);
-			conn->t->ops->keep(ep, true);
-			conn->stale = ep;
-		}
-		conn->ep = NULL;
-		atomic_store(&conn->lied, false);
-		conn->unsure = atomic_exchange(&conn->reset, false);
-		RDS_STAT_INC(conn_reset);
-	}
+	if (was_up)
+		lose_endpoint(conn, ep, peer_gone);
 	rds_conn_went_down(conn, was_up, why);
 	if (ep && conn->pending == ep) {
 		conn->pending = NULL;
@@ -257,14 +272,8 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 		rds_ep_ops(stale)->keep(stale, false);
 	rds_conn_say(conn, was_up, was_up ? "is down" : "did not come up",
 		     peer_gone ? "the peer process has ended" : strerror(-why));
-	if (peer_gone) {
-		if (congested) {	     /* whoever waits for a port of a dead process need not wait any longer */
-			rx_lock();
-			rds_cong_updated(congested);
-			rx_unlock();
-		}
-		rds_room_made(); /* nor for room in a ring to it */
-	}
+	if (peer_gone)
+		nobody_waits(congested);
 }
 
 void rds_conn_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone)

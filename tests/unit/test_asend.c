@@ -161,9 +161,20 @@ END_TEST
 START_TEST(closed_meanwhile)
 {
 	struct rds_unacked u = message(1, true, &there);
+	struct rds_op *op = u.async;
+	struct rds_sock *was = sk;
 
+	rx_lock();
+	op->refs++; /* ours, and so the socket stays, too */
+	rx_unlock();
 	teardown();
-	ends(&u, RDS_RDMA_DROPPED); /* to nobody, and frees it */
+	ends(&u, RDS_RDMA_DROPPED); /* to nobody */
+	ck_assert(op->done);
+	ck_assert_int_eq(op->refs, 1);
+	ck_assert_ptr_null(was->asends);
+	ck_assert_ptr_null(was->reports);
+	ck_assert_uint_eq(was->nfailed, 0);
+	rds_op_discard(op);
 	setup();
 }
 END_TEST
