@@ -259,13 +259,29 @@ int os_fd_adopt(int *number)
 	return ret;
 }
 
-void os_fd_disown(int *number)
+/* fds_lock held. */
+static bool adopted(const int *number)
 {
-	struct fd_entry *e;
+	struct fd_entry *e = fd_find(*number);
+
+	return e && atomic_load_explicit(&e->internal, memory_order_acquire) && e->moved == number_moved &&
+	       e->arg == number;
+}
+
+bool os_fd_adopted(const int *number)
+{
+	bool is;
 
 	pthread_mutex_lock(&fds_lock);
-	e = fd_find(*number);
-	if (e && atomic_load_explicit(&e->internal, memory_order_acquire) && e->moved == number_moved && e->arg == number)
+	is = adopted(number);
+	pthread_mutex_unlock(&fds_lock);
+	return is;
+}
+
+void os_fd_disown(int *number)
+{
+	pthread_mutex_lock(&fds_lock);
+	if (adopted(number))
 		fd_leave(*number);
 	pthread_mutex_unlock(&fds_lock);
 }
