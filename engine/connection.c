@@ -133,6 +133,8 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	conn->was_up = conn->doubted = conn->theirs = false;
 	conn->past = (struct rds_conn_past){0};
 	conn->told = conn->far = conn->handed = conn->ending = false;
+	conn->apart_since = 0;
+	conn->apart_said = false;
 	atomic_store(&conn->silent, false);
 	atomic_store(&conn->nout, 0);
 	atomic_store(&conn->nin, 0);
@@ -414,6 +416,7 @@ static void conn_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
 	atomic_store(&conn->state, RDS_CONN_UP);
 	rds_unlock(&conn->tx);
 	rds_unlock(&rds_eng->control);
+	rds_reached(conn);
 	rds_conn_say(conn, true, "is up", again ? "again" : "for the first time");
 	rx_lock();
 	conn->want_push = true;

@@ -120,6 +120,8 @@ struct rds_conn {
 	bool handed; /* NOWHERE: ... for a socket of this host that is changing hands (control) */
 	bool far;  /* NOWHERE: the local address can reach other hosts, so ask there (control) */
 	_Atomic bool silent; /* NOWHERE: that host did not answer, last time */
+	uint64_t apart_since; /* the first attempt that failed since it was up, 0: none (tx) */
+	bool apart_said;      /* ... and that messages wait for it (tx) */
 	bool doubted; /* UP, and the peer has asked for a connection once */
 
 	rds_lock_t tx;
@@ -218,6 +220,9 @@ unsigned rds_conn_left(const struct rds_conn *conn);
 void rds_conn_attempted(struct rds_conn *conn);
 void rds_conn_came_up(struct rds_conn *conn);
 void rds_conn_went_down(struct rds_conn *conn, bool was_up, int why);
+/* unreachable.c, neither rx nor tx held: an attempt has failed, -errno / it is up, or has answered */
+void rds_unreachable(struct rds_conn *conn, int why);
+void rds_reached(struct rds_conn *conn);
 void rds_conn_say(const struct rds_conn *conn, bool worth, const char *what, const char *why);
 void rds_conn_reclaim(void);	 /* buried ones become reusable; no event pending */
 void rds_graveyard_forget(void); /* forked child */

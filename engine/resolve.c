@@ -458,6 +458,7 @@ static void is_silent(struct rds_conn *conn, int err)
 	char a[RDS_ADDR_STRLEN];
 
 	atomic_store(&conn->silent, true);
+	rds_unreachable(conn, err);
 	if (conn->told)
 		return;
 	conn->told = true;
@@ -492,6 +493,7 @@ void rds_nowhere_located(struct rds_transport *t, const struct rds_conn_id *id, 
 			continue; /* tried again after its pause */
 		}
 		atomic_store(&conn->silent, false);
+		rds_reached(conn);
 		conn->backoff_ms = 0;
 		rds_timer_set(&conn->retry, os_now_ns());
 	}

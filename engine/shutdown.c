@@ -288,6 +288,8 @@ void rds_conn_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 	rds_conn_drop(conn, ep, why, peer_gone);
 	if (peer_gone)
 		return;
+	if (!crossing)
+		rds_unreachable(conn, why);
 	if (crossing && conn->backoff_ms < 16)
 		conn->backoff_ms = 16; /* the peer's own attempt is under way: leave it time */
 	rds_conn_again(conn);

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * unreachable.c - messages wait for a peer that cannot be reached, and somebody has to be told.
+ *
+ * As in the kernel that is no error: it is tried again for ever, and the program hears nothing.  But whoever looks for the reason why a program
+ * stands still finds one line here, after a while that no reconnect or reboot of a switch takes, and one when it is over.  Where nothing waits nobody cares.
+ *
+ * Knows nothing of how peers are reached, nor of when it is tried again.
+ */
+#include "engine/connection.h"
+
+#define SAID_AFTER_NS (10 * 1000000000ull)
+
+static unsigned seconds(uint64_t ns)
+{
+	return (unsigned)(ns / 1000000000);
+}
+
+void rds_unreachable(struct rds_conn *conn, int why)
+{
+	uint64_t now = os_now_ns(), since;
+	char a[RDS_ADDR_STRLEN];
+	bool say = false;
+
+	rds_lock(&conn->tx);
+	if (!conn->apart_since)
+		conn->apart_since = now;
+	since = conn->apart_since;
+	if (!conn->apart_said && now - since >= SAID_AFTER_NS && (conn->count || conn->queue))
+		conn->apart_said = say = true;
+	rds_unlock(&conn->tx);
+	if (!say)
+		return;
+	rds_ip_str(&conn->id.faddr, a);
+	rds_warn("no connection to %s for %u seconds (%s): messages to it wait, it is tried again. See to its host, "
+		 "the process there (is it stopped?) and the network; what else may be wrong is in librdspreload(7), "
+		 "DIAGNOSTICS",
+		 a, seconds(now - since), strerror(-why));
+}
+
+void rds_reached(struct rds_conn *conn)
+{
+	uint64_t since;
+	char a[RDS_ADDR_STRLEN];
+	bool say;
+
+	rds_lock(&conn->tx);
+	since = conn->apart_since;
+	say = conn->apart_said;
+	conn->apart_since = 0;
+	conn->apart_said = false;
+	rds_unlock(&conn->tx);
+	if (!say)
+		return;
+	rds_ip_str(&conn->id.faddr, a);
+	rds_warn("%s is reached again, after %u seconds: messages to it go on", a, seconds(os_now_ns() - since));
+}

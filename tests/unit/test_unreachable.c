@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_unreachable.c - who has messages that wait for a peer is told so, once, and when they go on (engine/unreachable.c).
+ * The other host is test_reach_fake.h's, and seconds pass when the test says so.
+ */
+#include <check.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/unit/suite.h"
+#include "tests/unit/test_reach_fake.h"
+
+static int file = -1;
+
+/* More seconds than have really passed, but only for the code that is tested: the rest has timers in the kernel, too. */
+static _Atomic unsigned passed;
+static __thread bool tested;
+
+uint64_t __real_os_now_ns(void);
+uint64_t __wrap_os_now_ns(void);
+void __real_rds_unreachable(struct rds_conn *conn, int why);
+void __wrap_rds_unreachable(struct rds_conn *conn, int why);
+void __real_rds_reached(struct rds_conn *conn);
+void __wrap_rds_reached(struct rds_conn *conn);
+
+uint64_t __wrap_os_now_ns(void)
+{
+	return __real_os_now_ns() + (tested ? atomic_load(&passed) * 1000000000ull : 0);
+}
+
+void __wrap_rds_unreachable(struct rds_conn *conn, int why)
+{
+	tested = true;
+	__real_rds_unreachable(conn, why);
+	tested = false;
+}
+
+void __wrap_rds_reached(struct rds_conn *conn)
+{
+	tested = true;
+	__real_rds_reached(conn);
+	tested = false;
+}
+
+static void pass_seconds(unsigned n)
+{
+	atomic_fetch_add(&passed, n);
+}
+
+static void setup(void)
+{
+	char path[] = "/tmp/test_unreachable.XXXXXX";
+
+	file = mkstemp(path);
+	ck_assert_int_ge(file, 0);
+	unlink(path);
+	ck_assert_int_eq(dup2(file, 2), 2);
+	far_setup();
+}
+
+/* How often that was written. */
+static unsigned lines(const char *what)
+{
+	static char text[65536];
+	ssize_t n = pread(file, text, sizeof(text) - 1, 0);
+	unsigned found = 0;
+	char *at;
+
+	ck_assert_int_ge(n, 0);
+	text[n] = '\0';
+	for (at = strstr(text, what); at; at = strstr(at + 1, what))
+		found++;
+	return found;
+}
+
+#define WAITS "messages to it wait"
+#define AGAIN "is reached again"
+
+/* Nobody on that host says who has the port, for the n-th time. */
+static void no_answer(unsigned n)
+{
+	await(locked(&fake.nasked) == n);
+	far_answers(5, 0, -EHOSTUNREACH);
+}
+
+START_TEST(test_silent_host)
+{
+	say(5, "a");
+	no_answer(1);
+	no_answer(2);
+	ck_assert_uint_eq(lines(WAITS), 0); /* not yet */
+	pass_seconds(11);
+	no_answer(3);
+	ck_assert_uint_eq(lines("no connection to " FAR " for 11 seconds (No route to host): " WAITS), 1);
+	no_answer(4);
+	pass_seconds(100);
+	no_answer(5);
+	ck_assert_uint_eq(lines(WAITS), 1); /* once */
+	ck_assert_uint_eq(lines(AGAIN), 0);
+	await(locked(&fake.nasked) == 6);
+	far_answers(5, 2, 0);
+	ck_assert_uint_eq(lines(FAR " " AGAIN ", after 111 seconds"), 1);
+	far_up(0);
+	far_got(0, 2, "a");
+	ck_assert_uint_eq(lines(AGAIN), 1);
+}
+END_TEST
+
+/* The n-th endpoint breaks, or does not come up. */
+static void fails(unsigned n)
+{
+	await(locked(&fake.neps) == n);
+	ep_down(fake.eps[n - 1], -ETIMEDOUT, false);
+}
+
+START_TEST(test_process_does_not_answer)
+{
+	far_begins(1, "a");
+	far_acks(0, 1);
+	fails(1);
+	fails(2);
+	pass_seconds(11);
+	fails(3);
+	ck_assert_uint_eq(lines(WAITS), 0); /* for nothing does */
+	say(5, "b");
+	fails(4);
+	ck_assert_uint_eq(lines("no connection to " FAR " for 11 seconds (Connection timed out): " WAITS), 1);
+	fails(5);
+	ck_assert_uint_eq(lines(WAITS), 1);
+	far_up(5);
+	ck_assert_uint_eq(lines(FAR " " AGAIN ", after 11 seconds"), 1);
+	far_got(1, 1, "b");
+}
+END_TEST
+
+/* Every outage counts for itself, and what has been sent and not acknowledged waits as well. */
+START_TEST(test_another_time)
+{
+	far_begins(1, "a");
+	fails(1);
+	pass_seconds(11);
+	fails(2);
+	ck_assert_uint_eq(lines(WAITS), 1);
+	far_up(2);
+	fails(3);
+	fails(4);
+	ck_assert_uint_eq(lines(WAITS), 1); /* it has only just begun */
+	pass_seconds(11);
+	fails(5);
+	ck_assert_uint_eq(lines(WAITS), 2);
+	ck_assert_uint_eq(lines(AGAIN), 1);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("unreachable");
+	TCase *tc = suite_case(s, "unreachable", setup, NULL, 60);
+
+	tcase_add_test(tc, test_silent_host);
+	tcase_add_test(tc, test_process_does_not_answer);
+	tcase_add_test(tc, test_another_time);
+	return suite_run(s);
+}
