@@ -54,8 +54,11 @@ static int read_hello(struct away_slot *s)
 static int await_hello(int fd, struct away_call *c, struct away_slot *s)
 {
 	struct pollfd p = {.fd = atomic_load(&s->fd), .events = POLLIN};
-	int err = away_wait(fd, c, &p, false);
+	int err;
 
+	c->busy = s;
+	c->offered = -1;
+	err = away_wait(fd, c, &p, false);
 	return err ? err : read_hello(s);
 }
 
@@ -72,17 +75,20 @@ static int dial(int fd, struct away_call *c, struct away_slot *s, bool quiet)
 		return err;
 	os_setsockopt(sv[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
 	os_setsockopt(sv[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
-	err = ask(fd, c, sv[1], quiet);
-	os_close(sv[1]);
-	if (err) {
-		os_close(sv[0]);
-		return err;
-	}
 	s->greeted = s->memory_given = false;
 	s->regions = 0;
 	s->watched = !quiet;
 	s->seq = 0;
-	return os_dup_high_slot(sv[0], &s->fd);
+	c->busy = s;
+	c->offered = sv[1];
+	err = os_dup_high_slot(sv[0], &s->fd);
+	if (!err)
+		err = ask(fd, c, sv[1], quiet);
+	os_close(sv[1]);
+	c->offered = -1;
+	if (err)
+		os_close_slot(&s->fd);
+	return err;
 }
 
 /* The channel of a call that waits no longer is kept: the carrier has been asked for it. */
@@ -276,6 +282,8 @@ static int next_packet(int fd, struct away_slot *s, struct away_call *c)
 	bool lost;
 	ssize_t n;
 
+	c->busy = s;
+	c->offered = -1;
 	for (;;) {
 		if (away_ends(c) && (kind = away_wait(fd, c, &p, true)))
 			return kind;

@@ -45,6 +45,8 @@ struct away_call {
 	uint64_t *since; /* when the caller began to wait, 0: not yet; NULL: this call does */
 	/* while it waits */
 	uint64_t inode, began;
+	struct away_slot *busy; /* where it waits: dropped if the thread leaves there, and with it: */
+	int offered;		/* the channel's other end, -1: the carrier has it */
 	struct rds_mr_request opens; /* of our memory; bytes 0: nothing */
 	int late;	/* what it says when it waits no longer */
 	bool cancelled; /* it waits for what became of that */
@@ -97,7 +99,10 @@ int away_ask(int fd, struct away_slot *s, struct away_call *c);
 /* ---- away_wait.c ---- */
 #define AWAY_LOOK_MS 20 /* between looks at what may have become of the carrier */
 #define AWAY_LATE 518	/* no errno: the call waits no longer, and says c->late */
-/* For what `p` says.  greeted: on a channel.  0, -AWAY_LATE, -RDS_AWAY_LEFT, or -ENOTCONN. */
+/*
+ * For what `p` says.  greeted: on a channel.  0, -AWAY_LATE, -RDS_AWAY_LEFT, or -ENOTCONN.  A cancellation point for calls that are one in the kernel
+ * and may sleep: then c->busy goes.
+ */
 int away_wait(int fd, struct away_call *c, struct pollfd *p, bool greeted);
 /* The call sleeps at the carrier, until something can be read: bytes, or -1, and c->late says why not.  A cancellation point. */
 ssize_t away_sleep(struct away_slot *s, struct away_call *c, struct rds_share_answer *ready);

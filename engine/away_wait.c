@@ -3,8 +3,8 @@
  * away_wait.c - how long a holder's call waits for a carrier that does not answer: it is stopped, is late, or cannot be found.
  *
  * A call that would not sleep in the kernel's RDS, and whoever is about to sleep in poll, select or epoll, waits until the carrier is seen to be
- * stopped, BOUND_MS otherwise.  One that may sleep waits as long as the program wants, which is until a signal comes that ends calls or the
- * socket's timeout is over; but for a carrier of which nothing is known no longer than LIMIT_MS.  All others (names, options) wait to the end.
+ * stopped, BOUND_MS otherwise.  One that may sleep waits as long as the program wants, which is until a signal comes that ends calls, the
+ * socket's timeout is over or the thread is cancelled; but for a carrier of which nothing is known no longer than LIMIT_MS.  All others (names, options) wait to the end.
  *
  * What is not waited for any longer must not be made afterwards: it is withdrawn.  The holder closes the channel, or only its sending half if it has
  * to know, and a carrier looks for that between reading a request and making the call (carry.c).  So a request that lies unread afterwards is none,
@@ -119,17 +119,53 @@ static int patience(int fd, struct away_call *c, bool greeted, uint64_t waited_n
 	return !greeted && carrier == UNKNOWN && waited >= LIMIT_MS ? -ENOTCONN : 0;
 }
 
-/* As os_poll(); a signal ends what may sleep, and takes as long as one look to do so. */
+struct look {
+	struct away_call *c;
+	struct os_signals held;
+};
+
+static void look_left(void *arg)
+{
+	struct look *l = arg;
+
+	if (l->c->offered >= 0)
+		os_close(l->c->offered);
+	away_slot_drop(l->c->busy);
+	os_signals_release(&l->held);
+}
+
+/* Of calls for which that is one, a cancellation point.  -1 at once where a handler waits for the end of the call. */
+static int cancellable_look(struct look *l, struct pollfd *p, int ms)
+{
+	const struct timespec ts = {ms / 1000, ms % 1000 * 1000000L};
+	volatile int n;
+
+	if (l->c->q.op == RDS_SHARE_MEMORY)
+		return os_poll(p, 1, ms);
+	rds_cleanup_push(look_left, l);
+	n = rds_os_sleep.ppoll(p, 1, &ts, NULL);
+	rds_cleanup_pop(0);
+	return n;
+}
+
+/*
+ * As os_poll(); a signal ends what may sleep, and takes as long as one look to do so.  So does a handler that waits for the end of the call, to jump
+ * out of it or to make one: the answer of a carrier that is not stopped comes meanwhile.
+ */
 static int look_again(struct away_call *c, struct pollfd *p, int ms)
 {
-	struct os_signals held;
+	struct look l = {.c = c};
+	bool cut;
 	int n;
 
 	if (!message(c) || !c->q.may_wait || c->cancelled)
 		return os_poll(p, 1, ms);
-	os_signals_hold(&held);
-	n = os_poll(p, 1, ms);
-	if (os_signals_release(&held) == 0 || n > 0)
+	os_signals_hold(&l.held);
+	n = cancellable_look(&l, p, ms);
+	cut = n < 0 && rds_os_sleep.cut && rds_os_sleep.cut();
+	if (cut)
+		n = os_poll(p, 1, ms);
+	if ((os_signals_release(&l.held) == 0 && !cut) || n > 0)
 		return n;
 	c->late = -EINTR;
 	return -AWAY_LATE;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * preload_cancel - a thread is cancelled in every call that sleeps: on a socket of its own process, and on one that
- * another process has opened. Afterwards the socket works for others, nothing is lost, no descriptor is left over.
+ * another process has opened, which may be stopped. Afterwards the socket works for others, nothing is lost, no descriptor is left over.
  */
 #include "program.h"
 
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
@@ -290,19 +291,24 @@ static void be_target(void *arg)
 		;
 }
 
-static void target_is(char state, int sig)
+static void process_is(pid_t pid, char state, int sig)
 {
 	char path[32], text[256], *p;
 	FILE *f;
 
-	kill(target_pid, sig);
-	do { /* it may be a brother, whom waitpid() says nothing of */
-		snprintf(path, sizeof(path), "/proc/%d/stat", (int)target_pid);
+	kill(pid, sig);
+	do { /* it may be no child, and waitpid() says nothing of it */
+		snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
 		f = fopen(path, "r");
 		check(f && fgets(text, sizeof(text), f), "%s", path);
 		fclose(f);
 		p = strrchr(text, ')');
 	} while (!p || (p[2] == 'T') != (state == 'T'));
+}
+
+static void target_is(char state, int sig)
+{
+	process_is(target_pid, state, sig);
 }
 
 static ssize_t c_barrier(void)
@@ -418,10 +424,107 @@ static void all(void)
 	close(ep);
 }
 
+/* ---- the process that has opened the socket is stopped: the call waits for that, and is left all the same ---- */
+
+static void go_on(void)
+{
+	kill(getppid(), SIGCONT);
+}
+
+static sigjmp_buf back;
+
+static void jump(int sig)
+{
+	(void)sig;
+	siglongjmp(back, 1);
+}
+
+static void *jumper(void *arg)
+{
+	return sigsetjmp(back, 1) ? PTHREAD_CANCELED : sleeper(arg);
+}
+
+static void left_while_stopped(const struct call *call, void *(*role)(void *))
+{
+	static const struct timespec ms = { 0, 1000000 };
+	pthread_t thread;
+	void *result;
+	int in_a_row = 0;
+
+	process_is(getppid(), 'T', SIGSTOP);
+	tid = 0;
+	check(pthread_create(&thread, NULL, role, (void *)call) == 0, "pthread_create");
+	while (in_a_row < 50) { /* more than one look at what has become of the process */
+		nanosleep(&ms, NULL);
+		in_a_row = __atomic_load_n(&tid, __ATOMIC_ACQUIRE) && asleep(tid) ? in_a_row + 1 : 0;
+	}
+	if (role == jumper)
+		pthread_kill(thread, SIGUSR1);
+	else
+		pthread_cancel(thread);
+	join(thread, call->name, &result);
+	check(result == PTHREAD_CANCELED, "%s", call->name);
+	process_is(getppid(), 'S', SIGCONT);
+}
+
+static void after_stopped_receive(const struct call *call)
+{
+	send_one();
+	check(call->make() == 1, "%s after one that was left", call->name);
+	drained(fd);
+}
+
+/* What was to be sent by the call that was left is not there. */
+static void after_stopped_send(const struct call *call)
+{
+	char c[BIG];
+
+	check(call->make() == BIG || call->make == c_sendmmsg, "%s after one that was left", call->name);
+	check(sendto(out, "m", 1, 0, (struct sockaddr *)to, sizeof(*to)) == 1, "sendto");
+	check(recv(fd, c, sizeof(c), 0) == BIG && recv(fd, c, sizeof(c), 0) == 1, "%s was made after it was left", call->name);
+}
+
+/* Where a call that was interrupted can be left (librdspreload(7), Calls in signal handlers). */
+static int jumps(void)
+{
+#ifdef __x86_64__
+	const char *preload = getenv("LD_PRELOAD");
+
+	return !preload || !strstr(preload, "libasan");
+#else
+	return 0;
+#endif
+}
+
+static void stopped_carrier(void)
+{
+	struct sigaction sa = { .sa_handler = jump, .sa_flags = SA_RESTART };
+
+	atexit(go_on);
+	sigaction(SIGUSR1, &sa, NULL);
+	to = &at;
+	for (size_t i = 0; i < COUNT(receives); i++) {
+		left_while_stopped(&receives[i], sleeper);
+		after_stopped_receive(&receives[i]);
+		if (jumps())
+			left_while_stopped(&receives[i], jumper);
+		after_stopped_receive(&receives[i]);
+	}
+	check(connect(out, (struct sockaddr *)to, sizeof(*to)) == 0, "connect");
+	for (size_t i = 0; i < COUNT(sends); i++) {
+		left_while_stopped(&sends[i], sleeper);
+		after_stopped_send(&sends[i]);
+		if (jumps())
+			left_while_stopped(&sends[i], jumper);
+		after_stopped_send(&sends[i]);
+	}
+}
+
 static void holder(void *arg)
 {
 	(void)arg;
 	all();
+	stopped_carrier();
 }
 
 /* Sockets of 127.0.0.0/8 know no congestion: any other address of this machine. */
