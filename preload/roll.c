@@ -226,24 +226,31 @@ static uint64_t bit_of(int sig)
 
 /*
  * The frame does not say which signal it was.  It is blocked now and was not, and whatever else came to be blocked is of its mask.  If there are
- * several such, all of them have to agree; if none (SA_NODEFER), all that have handlers.
+ * several such, all of them have to agree; if none, because another handler has interrupted the first, all that came to be blocked; if nothing did
+ * (SA_NODEFER), all that have handlers.
  */
 static bool restarts(uint64_t before, uint64_t now)
 {
 	uint64_t came = now & ~before;
-	bool all = true, all_likely = true, likely_one = false;
+	bool all = true, all_likely = true, likely_one = false, all_came = true, one_came = false;
 	struct kernel_sigaction a;
 
 	for (int sig = 1; sig < _NSIG; sig++) {
 		if (!has_handler(sig, &a))
 			continue;
 		all &= !!(a.flags & SA_RESTART);
+		if (came & bit_of(sig)) {
+			one_came = true;
+			all_came &= !!(a.flags & SA_RESTART);
+		}
 		if ((came & bit_of(sig)) && !(came & ~(a.mask | bit_of(sig)))) {
 			likely_one = true;
 			all_likely &= !!(a.flags & SA_RESTART);
 		}
 	}
-	return likely_one ? all_likely : all;
+	if (likely_one)
+		return all_likely;
+	return one_came ? all_came : all;
 }
 
 /* The program's own doing is not held up. */

@@ -93,6 +93,14 @@ static void handler(int sig)
 		siglongjmp(out, 1);
 }
 
+/* Interrupted before it has made a call. */
+static void interrupted_handler(int sig)
+{
+	(void)sig;
+	raise(SIGUSR1);
+	happens('h');
+}
+
 static void setup(void)
 {
 	close(mock_bound(1000)); /* the first socket makes ready */
@@ -183,6 +191,20 @@ START_TEST(test_sleep)
 }
 END_TEST
 
+/* Two handlers at once: it is made again if both want it, whatever a third one wants, which has not come. */
+START_TEST(test_sleep_of_two)
+{
+	struct sigaction sa = {.sa_handler = interrupted_handler, .sa_flags = _i & 1 ? SA_RESTART : 0};
+
+	handle(SIGUSR1, _i & 2 ? SA_RESTART : 0);
+	handle(SIGALRM, 0);
+	ck_assert_int_eq(sigaction(SIGUSR2, &sa, NULL), 0);
+	ck_assert_int_eq(call(SIGUSR2, 3000, true), _i == 3);
+	ck_assert_str_eq(events, "scchh");
+	no_signal_is_held();
+}
+END_TEST
+
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__x86_64__) || !defined(__GLIBC__)
 #define NOT_HERE 1
 #else
@@ -198,6 +220,7 @@ static int run(void)
 	tcase_add_loop_test(t, test_handlers_too, 0, 2 * DEPTHS);
 	tcase_add_loop_test(t, test_jump, 0, 2 * DEPTHS);
 	tcase_add_loop_test(t, test_sleep, 0, 2);
+	tcase_add_loop_test(t, test_sleep_of_two, 0, 4);
 	return suite_run(s);
 }
 
