@@ -21,8 +21,11 @@ static ssize_t recv_blocking(struct rds_sock *sk, int fd, struct msghdr *msg, in
 
 static ssize_t recv_engine(struct rds_sock *sk, int fd, struct msghdr *msg, int flags)
 {
-	if (unlikely(sk == RDS_INHERITED))
+	if (unlikely(sk == RDS_INHERITED)) {
+		if (!(flags & MSG_DONTWAIT)) /* it is a cancellation point, also where it does not sleep */
+			pthread_testcancel();
 		return RDS_AWAY(fd, rds_away_recvmsg(fd, msg, flags), now, recv_engine(now, fd, msg, flags));
+	}
 	return flags & MSG_DONTWAIT ? rds_recvmsg(sk, fd, msg, flags) : recv_blocking(sk, fd, msg, flags);
 }
 

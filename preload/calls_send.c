@@ -23,8 +23,11 @@ static ssize_t send_blocking(struct rds_sock *sk, int fd, const struct msghdr *m
 
 static ssize_t send_engine(struct rds_sock *sk, int fd, const struct msghdr *msg, int flags)
 {
-	if (unlikely(sk == RDS_INHERITED))
+	if (unlikely(sk == RDS_INHERITED)) {
+		if (!(flags & MSG_DONTWAIT)) /* it is a cancellation point, also where it does not sleep */
+			pthread_testcancel();
 		return RDS_AWAY(fd, rds_away_sendmsg(fd, msg, flags), now, send_engine(now, fd, msg, flags));
+	}
 	return flags & MSG_DONTWAIT ? rds_sendmsg(sk, fd, msg, flags) : send_blocking(sk, fd, msg, flags);
 }
 

@@ -359,6 +359,39 @@ static void barriers(void)
 	check(c_barrier() == 1, "RDS_BARRIER");
 }
 
+/* ---- calls that may sleep, and never do ---- */
+
+static void *sends_all_the_time(void *arg)
+{
+	char c;
+
+	while (sendto(fd, "m", 1, 0, (struct sockaddr *)&at, sizeof(at)) == 1)
+		(void)!recv(fd, &c, 1, MSG_DONTWAIT);
+	return arg;
+}
+
+static void *receives_all_the_time(void *arg)
+{
+	char c;
+
+	while (sendto(fd, "m", 1, MSG_DONTWAIT, (struct sockaddr *)&at, sizeof(at)) == 1)
+		check(recv(fd, &c, 1, 0) == 1, "recv");
+	return arg;
+}
+
+static void busy(const char *name, void *(*role)(void *))
+{
+	pthread_t thread;
+	void *result;
+
+	check(pthread_create(&thread, NULL, role, NULL) == 0, "pthread_create");
+	poll(NULL, 0, 20);
+	pthread_cancel(thread);
+	join(thread, name, &result);
+	check(result == PTHREAD_CANCELED, "%s", name);
+	drained(fd);
+}
+
 /* ---- a message that comes at that moment is received, or still there ---- */
 
 static void *taker(void *arg)
@@ -414,6 +447,8 @@ static void all(void)
 		rounds(&receives[i], after_receive);
 	for (size_t i = 0; i < COUNT(waits); i++)
 		rounds(&waits[i], after_receive);
+	busy("send after send", sends_all_the_time);
+	busy("recv after recv", receives_all_the_time);
 	races();
 	barriers();
 	blocked_sends(&far_at, EAGAIN, after_full);
