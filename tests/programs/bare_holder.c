@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * bare_holder - a program that is not under the preload has a socket, by fork and exec: it holds it, alone for a while, tries what it may not, passes it
+ * back, and is killed as the last that has it.  Nothing that was sent is lost, no message comes out there, and then the port is free.
+ */
+#include "program.h"
+
+#include <fcntl.h>
+#include <linux/rds.h>
+#include <signal.h>
+
+static void say(int line, char what)
+{
+	check(send(line, &what, 1, 0) == 1, "to the other program");
+}
+
+static void await(int line, char what)
+{
+	struct pollfd p = {.fd = line, .events = POLLIN};
+	char c = 0;
+
+	check(poll(&p, 1, 10000) == 1 && recv(line, &c, 1, 0) == 1 && c == what, "'%c' from the other program: '%c'", what, c);
+}
+
+static void pass(int line, int fd)
+{
+	char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))) = "";
+	struct iovec iov = {(char[]){'p'}, 1};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &fd, sizeof(int));
+	check(sendmsg(line, &msg, 0) == 1, "pass it");
+}
+
+static int passed(int line)
+{
+	char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))), byte;
+	struct iovec iov = {&byte, 1};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+	struct pollfd p = {.fd = line, .events = POLLIN};
+	int fd;
+
+	check(poll(&p, 1, 10000) == 1 && recvmsg(line, &msg, 0) == 1 && CMSG_FIRSTHDR(&msg), "what is passed");
+	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(fd));
+	return fd;
+}
+
+/* It sees no RDS socket: whatever it does about that fails, and no message is to be had. */
+static void tries(int fd)
+{
+	struct sockaddr_in sin = loopback(htons(4711));
+	int value = 1;
+	socklen_t len = sizeof(value);
+	char buf[10];
+
+	check(bind(fd, (struct sockaddr *)&sin, sizeof(sin)) == -1, "bind");
+	check(connect(fd, (struct sockaddr *)&sin, sizeof(sin)) == -1, "connect");
+	check(setsockopt(fd, SOL_RDS, RDS_RECVERR, &value, len) == -1, "setsockopt");
+	check(getsockopt(fd, SOL_RDS, RDS_RECVERR, &value, &len) == -1, "getsockopt");
+	(void)!send(fd, "nobody's", 8, MSG_DONTWAIT); /* goes nowhere */
+	while (recv(fd, buf, sizeof(buf), MSG_DONTWAIT) > 0) /* what shows that it is readable */
+		check(memcmp(buf, "one", 3) && memcmp(buf, "two", 3), "a message");
+}
+
+static void bare(int fd, int line, int native)
+{
+	check(!getenv("LD_PRELOAD"), "under a preload");
+	if (!native)
+		tries(fd);
+	say(line, 'h');
+	await(line, 'p');
+	pass(line, fd);
+	for (;;)
+		pause();
+}
+
+static pid_t start_bare(int fd, int line)
+{
+	const char *preload = getenv("LD_PRELOAD");
+	char number[20], other[20];
+	int native = !preload || !strstr(preload, "librdspreload");
+	pid_t pid = fork();
+
+	check(pid >= 0, "fork");
+	if (pid)
+		return pid;
+	snprintf(number, sizeof(number), "%d", fd);
+	snprintf(other, sizeof(other), "%d", line);
+	unsetenv("LD_PRELOAD");
+	execl("/proc/self/exe", "bare_holder", number, other, native ? "1" : "0", (char *)NULL);
+	_exit(127);
+}
+
+static void expect(int fd, const char *want)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	char buf[10] = "";
+	ssize_t n;
+
+	do { /* it may say so once for news of congestion */
+		check(poll(&p, 1, 10000) == 1, "no '%s' for 10 s", want);
+		n = recv(fd, buf, sizeof(buf), MSG_DONTWAIT);
+	} while (n < 0 && errno == EAGAIN);
+	check(n == (ssize_t)strlen(want) && !memcmp(buf, want, (size_t)n), "'%s' instead of '%s'", buf, want);
+}
+
+static void put(int from, const struct sockaddr_in *to, const char *text)
+{
+	check(sendto(from, text, strlen(text), 0, (const struct sockaddr *)to, sizeof(*to)) == (ssize_t)strlen(text), "sendto");
+}
+
+static int taken(const struct sockaddr_in *sin)
+{
+	int fd = socket(PF_RDS, SOCK_SEQPACKET, 0), rc = bind(fd, (const struct sockaddr *)sin, sizeof(*sin));
+
+	check(rc == 0 || errno == EADDRINUSE, "bind");
+	close(fd);
+	return rc != 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct sockaddr_in here, there;
+	int from, fd, line[2], tries_left = 1000;
+	pid_t pid;
+
+	if (argc == 4)
+		bare(atoi(argv[1]), atoi(argv[2]), atoi(argv[3]));
+	check(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, line) == 0, "socketpair");
+	check(fcntl(line[0], F_SETFD, FD_CLOEXEC) == 0, "close-on-exec");
+	from = bound(&here);
+	check(fcntl(from, F_SETFD, FD_CLOEXEC) == 0, "close-on-exec");
+	fd = bound(&there);
+	put(from, &there, "one");
+	put(from, &there, "two");
+	pid = start_bare(fd, line[1]);
+	await(line[0], 'h');
+	expect(fd, "one");
+	check(close(fd) == 0 && taken(&there), "the other program has it");
+	put(from, &there, "three");
+	say(line[0], 'p');
+	fd = passed(line[0]);
+	expect(fd, "two");
+	expect(fd, "three");
+	put(fd, &here, "back");
+	expect(from, "back");
+	check(close(fd) == 0 && taken(&there), "the other program still has it");
+	check(kill(pid, SIGKILL) == 0 && waitpid(pid, NULL, 0) == pid, "kill");
+	while (taken(&there)) {
+		check(tries_left--, "nobody has it, and its port is not free");
+		poll(NULL, 0, 5);
+	}
+	printf("held, passed and dropped by a program without the preload\n");
+	return 0;
+}
