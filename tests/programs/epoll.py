@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""As the kernel's selftests/net/rds/test.py: two sockets in one process, the transport pinned before bind, non-blocking
-sends until EAGAIN, receiving driven by epoll with EPOLLRDNORM and nothing else, many messages both ways, and digests of
-what was sent and received at the end."""
+"""As the kernel's selftests/net/rds/test.py: two sockets in one process, made there, and then each by a child that passes it
+and is gone before it is bound; the transport pinned before bind, non-blocking sends until EAGAIN, receiving driven by epoll
+with EPOLLRDNORM and nothing else, many messages both ways, and digests of what was sent and received at the end.
+(The kernel's test has its children in other network namespaces: librdspreload(7), Sockets of several processes.)"""
 
 import ctypes
 import errno
@@ -18,8 +19,26 @@ SOL_RDS, SO_RDS_TRANSPORT = 276, 8
 LATER = (errno.EAGAIN, errno.ENOBUFS, errno.ECONNRESET, errno.EPIPE)
 
 
-def rds_socket(transport):
-    s = socket.socket(socket.PF_RDS, socket.SOCK_SEQPACKET, 0)
+def own_socket():
+    return socket.socket(socket.PF_RDS, socket.SOCK_SEQPACKET, 0)
+
+
+def childs_socket():
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    pid = os.fork()
+    if pid == 0:
+        s = own_socket()
+        socket.send_fds(theirs, [b"x"], [s.fileno()])
+        sys.exit(0)
+    theirs.close()
+    _, fds, _, _ = socket.recv_fds(ours, 1, 1)
+    assert os.waitpid(pid, 0)[1] == 0, "the child"
+    ours.close()
+    return socket.socket(socket.PF_RDS, socket.SOCK_SEQPACKET, 0, fds[0])
+
+
+def rds_socket(make, transport):
+    s = make()
     if transport is not None:
         s.setsockopt(SOL_RDS, SO_RDS_TRANSPORT, ctypes.c_int(transport))
     s.bind((HOST, 0))
@@ -61,8 +80,8 @@ class End:
             self.received += 1
 
 
-def run(transport):
-    a, b = rds_socket(transport), rds_socket(transport)
+def run(make, transport):
+    a, b = rds_socket(make, transport), rds_socket(make, transport)
     ends = {a.fileno(): End(a, b.getsockname()), b.fileno(): End(b, a.getsockname())}
     first, second = ends.values()
     watch = select.epoll()
@@ -86,9 +105,10 @@ def run(transport):
 def main():
     transport = int(sys.argv[1]) if len(sys.argv) > 1 else None
     descriptors = len(os.listdir("/proc/self/fd"))
-    run(transport)
+    run(own_socket, transport)
+    run(childs_socket, transport)
     left = len(os.listdir("/proc/self/fd")) - descriptors
-    print(f"{MESSAGES} messages each way by EPOLLRDNORM, {left} descriptors more than before")
+    print(f"2 times {MESSAGES} messages each way by EPOLLRDNORM, {left} descriptors more than before")
 
 
 if __name__ == "__main__":
