@@ -88,7 +88,7 @@ static bool is_null(int fd)
 	return S_ISCHR(st.st_mode) && st.st_rdev == null.st_rdev;
 }
 
-/* librdmacm opens a device with the first id that comes upon it; nobody would close it, if nothing is made of that id. */
+/* D9: librdmacm opens a device with the first id that comes upon it; nobody would close it, if nothing is made of that id. */
 START_TEST(test_librdmacm_keeps_none_open)
 {
 	const struct ibv_context *theirs = mock_context(world.ours2);
