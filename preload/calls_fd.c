@@ -58,6 +58,8 @@ static void close_up_to(int fd, void *arg)
 {
 	struct close_walk *walk = arg;
 
+	if (!rds_fds_hides(fd))
+		return;
 	if ((unsigned)fd > walk->next && walk->rc == 0)
 		walk->rc = close_piece(walk->next, (unsigned)fd - 1, 0);
 	walk->next = (unsigned)fd + 1;
@@ -79,10 +81,13 @@ int close_range(unsigned first, unsigned last, int flags)
 	/*
 	 * CLOEXEC closes nothing (and internal descriptors have that flag anyway).  UNSHARE gives the calling thread a
 	 * descriptor table of its own before it closes: the one that the engine and the other threads use stays as it
-	 * is.  Both are the kernel's alone, as is the call of a child that does not share our descriptors.
+	 * is.  Both are the kernel's alone.  A child that does not share our descriptors goes around ours, too, but the
+	 * table is not concerned.
 	 */
-	if (likely(!rds_fds_on()) || flags || first > last || !rds_fds_mine())
+	if (likely(!rds_fds_on()) || flags || first > last)
 		return rds_real.close_range(first, last, flags);
+	if (!rds_fds_mine())
+		return close_around(first, last);
 	rds_inside_enter();
 	rds_fds_closing(first, last);
 	int rc = close_around(first, last);
@@ -96,7 +101,7 @@ int close_range(unsigned first, unsigned last, int flags)
 
 void closefrom(int low)
 {
-	if (likely(!rds_fds_on()) || !rds_fds_mine())
+	if (likely(!rds_fds_on()))
 		rds_real.closefrom(low);
 	else
 		close_range(low < 0 ? 0 : (unsigned)low, ~0U, 0);

@@ -516,6 +516,18 @@ static void fds_clear_closing(_Atomic(uintptr_t) *word)
 		fds_drop(value);
 }
 
+/* A child that shares our memory may have something of its own there: ours would end with an exec. */
+bool rds_fds_hides(int fd)
+{
+	int saved = errno, flags;
+
+	if (rds_fds_mine())
+		return rds_fd_is_internal(fd);
+	flags = rds_real.fcntl(fd, F_GETFD, NULL);
+	errno = saved;
+	return flags >= 0 && (flags & FD_CLOEXEC);
+}
+
 static int close_ours(int fd, _Atomic(uintptr_t) *word)
 {
 	struct stat st = {.st_ino = 0};
@@ -547,7 +559,7 @@ int rds_fds_close(int fd)
 	_Atomic(uintptr_t) *word = rds_fds_word(fd);
 
 	if (!word || !atomic_load_explicit(word, memory_order_acquire)) {
-		if (likely(!rds_fd_is_internal(fd)) || !rds_fds_mine() || !rds_fd_is_internal(fd))
+		if (likely(!rds_fd_is_internal(fd)) || !rds_fds_hides(fd))
 			return rds_real.close(fd);
 		if (os_inside) /* a library that works for the engine, which knows the number */
 			return (int)rds_result(os_close(fd));

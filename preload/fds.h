@@ -217,6 +217,8 @@ bool rds_fds_only(int fd, unsigned first, unsigned last);
 
 /* close() of one number, with the result and errno of the real one.  One of the engine's is EBADF, but not for its own libraries. */
 int rds_fds_close(int fd);
+/* An internal number: is there one of ours, which a close() must leave alone?  (vfork's child needs them at its exec.) */
+bool rds_fds_hides(int fd);
 /* The two halves of closing [first, last]: before and after the kernel did it. */
 void rds_fds_closing(unsigned first, unsigned last);
 void rds_fds_closed(unsigned first, unsigned last);

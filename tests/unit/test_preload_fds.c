@@ -325,6 +325,33 @@ START_TEST(vforked)
 }
 END_TEST
 
+/* It may need the engine's descriptors at its exec, with which they end.  What it has put there itself is its own. */
+START_TEST(vforked_internal)
+{
+	int fd = mock_socket(), internal = mock_internal_fd(), other = mock_socket();
+	volatile int bad = 0;
+	pid_t pid = vfork();
+
+	if (pid == 0) {
+		if (close(internal) != -1 || errno != EBADF || close_range(3, ~0U, 0))
+			bad = __LINE__;
+		else if (syscall(SYS_fcntl, internal, F_GETFD) == -1 || syscall(SYS_fcntl, other, F_GETFD) != -1)
+			bad = __LINE__;
+		else if (dup2(1, internal) != internal || close_range(3, ~0U, 0) || fcntl(internal, F_GETFD) != -1)
+			bad = __LINE__;
+		else if (dup2(1, internal) != internal || close(internal))
+			bad = __LINE__;
+		_exit(0);
+	}
+	reap(pid);
+	ck_assert_int_eq(bad, 0);
+	ck_assert_int_eq(os_close(internal), 0);
+	close(fd);
+	close(other);
+	ck_all_back();
+}
+END_TEST
+
 static void *churn(void *arg)
 {
 	bool failed = false;
@@ -408,6 +435,7 @@ int main(void)
 	tcase_add_loop_test(t, forked, 0, 2);
 	tcase_add_test(t, forked_reused);
 	tcase_add_test(t, vforked);
+	tcase_add_test(t, vforked_internal);
 	tcase_add_test(t, threads);
 	tcase_add_test(t, rights);
 	return suite_run(s);

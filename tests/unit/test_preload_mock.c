@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -737,7 +738,7 @@ _Atomic int mock_internal = -1;
 
 int mock_internal_fd(void)
 {
-	mock_internal = os_eventfd(0, 0);
+	mock_internal = os_eventfd(0, EFD_CLOEXEC);
 	os_fd_register_slot(mock_internal, &mock_internal);
 	return mock_internal;
 }
