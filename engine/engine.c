@@ -187,6 +187,14 @@ bool rds_lock_until(rds_lock_t *lock, uint64_t until_ns)
 	return true;
 }
 
+bool rds_lock_comes_free(rds_lock_t *lock, uint64_t until_ns)
+{
+	if (!rds_lock_until(lock, until_ns))
+		return false;
+	rds_unlock(lock);
+	return true;
+}
+
 /*
  * This thread may be a signal handler's that has interrupted who has control: then it stays as it is.  So it does if the helper
  * cannot be started; another process's call on a socket of ours will say so.
@@ -406,6 +414,7 @@ void rds_engine_forget(void)
 	rds_info_forget();
 	rds_carry_forget();
 	rds_will_forget();
+	rds_still_forget();
 	atomic_store(&rds_spread, false);
 	atomic_store(&alive, NULL);
 	__atomic_store_n(&rds_eng, NULL, __ATOMIC_RELEASE);

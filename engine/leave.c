@@ -308,20 +308,11 @@ struct lock_look {
 	bool free;
 };
 
-/* To be had, and given back: nobody below us on this thread's stack has it. */
-static bool free_soon(rds_lock_t *lock, uint64_t until)
-{
-	if (!rds_lock_until(lock, until))
-		return false;
-	rds_unlock(lock);
-	return true;
-}
-
 static void look_at_conn(struct rds_conn *conn, void *arg)
 {
 	struct lock_look *look = arg;
 
-	look->free = look->free && free_soon(&conn->tx, look->until);
+	look->free = look->free && rds_lock_comes_free(&conn->tx, look->until);
 }
 
 /* No send below us on this thread's stack either: then it can be waited for what was sent. */
@@ -342,7 +333,8 @@ void rds_leave_now(void)
 
 	if (!rds_eng || rds_engine_foreign())
 		return;
-	if (free_soon(&rds_eng->control, until) && free_soon(&rds_eng->rx, until) && free_soon(&rds_eng->wait, until))
+	if (rds_lock_comes_free(&rds_eng->control, until) && rds_lock_comes_free(&rds_eng->rx, until) &&
+	    rds_lock_comes_free(&rds_eng->wait, until))
 		leave(NULL, false, sends_are_free(until));
 }
 

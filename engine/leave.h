@@ -41,4 +41,7 @@ int rds_inbox_make(const struct rds_procid *name);
  */
 int rds_inbox_empty(int inbox, struct rds_sock *sk);
 
+/* ---- leave_still.c (rds.h) ---- */
+void rds_still_forget(void); /* forked child */
+
 #endif

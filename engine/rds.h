@@ -185,6 +185,16 @@ void rds_leave_now(void); /* all, from _exit(): not if a lock is not to be had s
 void rds_leave_not(void);
 bool rds_sock_is_leaving(struct rds_sock *sk); /* it is being left, or was, and has not been taken back */
 /*
+ * Another process is about to have sockets of this one, which has no helper that could answer it: they are left to whoever
+ * makes the next call (leave_still.c).  In this process, or in one that shares its memory and has numbers of its own, of
+ * which `fd` is one.  Any time.
+ */
+bool rds_still_any(void);     /* could there be such? */
+bool rds_still_leave(int fd); /* it is left, and rds_hook_away() was told that it is another process's from now on */
+extern void (*rds_hook_away)(struct rds_sock *sk);
+extern _Atomic bool rds_still_left; /* this process has descriptors of such; by rds_still_clear() it closes them */
+void rds_still_clear(void);	    /* any time: not if a lock is not to be had */
+/*
  * Takes over what was left in the stand-in `fd`: 0 and *out, with one reference for the caller.  -EAGAIN: nothing was left
  * there, another process carries it.  -errno: it is lost, which has been logged.
  */

@@ -145,7 +145,7 @@ static void let_go(struct rds_chore *c)
 	rds_sock_put(sk);
 }
 
-static void leave_list(struct rds_sock *sk)
+void rds_sock_unlist(struct rds_sock *sk)
 {
 	if (sk->prev_all)
 		sk->prev_all->next_all = sk->next_all;
@@ -180,7 +180,7 @@ static bool shut(struct rds_sock *sk, bool *lent)
 		rx_unlock();
 		if (!sk->unlisted)
 			registry_sock_remove(rds_eng->reg, sk->reg_idx);
-		leave_list(sk);
+		rds_sock_unlist(sk);
 		*lent = sk->lent && sk->lent == rds_post_epoch() && rds_post_own();
 	}
 	rds_unlock(&rds_eng->control);

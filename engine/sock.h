@@ -191,6 +191,7 @@ void rds_sock_unused(struct rds_sock *sk); /* sock_ref.c: nothing of it is in us
 int rds_sock_make(int pair, uint64_t inode, struct rds_sock **out);
 void rds_sock_unmake(struct rds_sock *sk); /* ... and never was */
 void rds_sock_list(struct rds_sock *sk);   /* control: open, with two references */
+void rds_sock_unlist(struct rds_sock *sk); /* control */
 void rds_sock_lend_late(struct rds_sock *sk);
 
 /* bind.c: the sockets of this process by address and port; rx held */

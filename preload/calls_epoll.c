@@ -171,6 +171,8 @@ static int epoll_rds(struct epoll_call *c, const struct deadline *d)
 	int rc;
 
 	pthread_testcancel();
+	if (unlikely(atomic_load_explicit(&rds_fds_went, memory_order_relaxed)))
+		rds_fds_return();
 	if (rds_fds_is_epoll(c->ep))
 		rds_progress();
 	rc = harvest(c, d->now ? c->mask : NULL);

@@ -4,7 +4,8 @@
  * back if the exec fails.
  *
  * A child of vfork() or posix_spawn() leaves nothing: the process whose memory it shares goes on carrying them.  That process only has to
- * know that others may have its sockets.
+ * know that others may have its sockets.  But if that has no helper yet nobody would answer the new program, and vfork's child is the only one
+ * that can do something about it (engine/leave_still.c).
  *
  * What libc calls inside itself passes no wrapper and no atfork handler: where it starts a program (system(), popen(), wordexp()), the name of that
  * is wrapped.  Not so pidfd_spawn(): where libc lacks the name, a program that looks for it must not find it.  Its
@@ -50,6 +51,7 @@ static unsigned before(void)
 		rds_inside_leave();
 	} else {
 		atomic_store(&rds_spread, true); /* of the process that we share our memory with */
+		rds_fds_leave_kept();
 	}
 	errno = saved;
 	return left;

@@ -100,16 +100,23 @@ void rds_process_spreads(void)
 	spreads(rds_engine_spreads);
 }
 
+static void spreads_now(void)
+{
+	rds_engine_spreads_now();
+	rds_fds_leave_all();
+}
+
 /*
  * Signal handlers may start children by these two, and may have interrupted malloc(): no helper is started, which there is
- * from the first bind on.  If it is in the middle of something that is waited for, as by fork(): a lock of malloc() that it
+ * from the first bind on; before that, sockets are left to whoever makes the next call.
+ * If it is in the middle of something that is waited for, as by fork(): a lock of malloc() that it
  * has would be held in the child for ever.  True: begun.
  */
 static bool copy_begins(void)
 {
 	if (likely(!rds_fds_on()))
 		return false;
-	spreads(rds_engine_spreads_now);
+	spreads(spreads_now);
 	if (!rds_fds_mine())
 		return false;
 	rds_engine_fork_prepare();
@@ -156,7 +163,7 @@ int clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 	if (!(flags & CLONE_VM))
 		begun = copy_begins();
 	else if (!(flags & CLONE_FILES))
-		spreads(rds_engine_spreads_now);
+		spreads(spreads_now);
 	atomic_fetch_add(&rds_fds_sharing, sharing);
 	pid = rds_real.clone(fn, stack, flags, arg, parent_tid, tls, child_tid);
 	atomic_fetch_sub(&rds_fds_sharing, sharing);

@@ -95,6 +95,21 @@ static unsigned fds_hangup(struct rds_sock *sk)
 	return forgotten;
 }
 
+/* Another process is about to make its calls. */
+static void fds_away(struct rds_sock *sk)
+{
+	for (int fd = 0; fd < atomic_load(&fds_top); fd++) {
+		_Atomic(uintptr_t) *word = rds_fds_word(fd);
+		uintptr_t value = (uintptr_t)sk;
+
+		if (!word)
+			fd |= (int)FDS_CHUNK - 1;
+		else if (atomic_compare_exchange_strong(word, &value, FDS_INHERITED))
+			rds_sock_put(sk); /* not the last: the engine has one */
+	}
+	atomic_store(&rds_fds_went, true);
+}
+
 /* Any number of it, for the engine (a hand-over is a rare thing). */
 static int fds_number(struct rds_sock *sk)
 {
@@ -118,6 +133,7 @@ void rds_fds_init(void)
 	pthread_key_create(&held_key, held_release);
 	rds_hook_hangup = fds_hangup;
 	rds_hook_number = fds_number;
+	rds_hook_away = fds_away;
 	rds_hook_left = held_left;
 }
 
@@ -405,8 +421,8 @@ static int parse_number(const char *name)
 	return *name ? -1 : n;
 }
 
-/* In every program's start-up, so without the allocator. */
-void rds_fds_came(void)
+/* All numbers that this process has, whatever the table says.  Without the allocator.  False: the kernel does not say. */
+static bool each_number(void (*fn)(int fd))
 {
 	_Alignas(struct dirent64) char buf[2048];
 	int dir = os_open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
@@ -417,10 +433,61 @@ void rds_fds_came(void)
 			int fd = parse_number(((struct dirent64 *)(void *)(buf + at))->d_name);
 
 			if (fd >= 0 && fd != dir)
-				(void)fds_foreign(fd);
+				fn(fd);
 		}
 	if (dir >= 0)
 		os_close(dir);
+	return dir >= 0;
+}
+
+static void came(int fd)
+{
+	(void)fds_foreign(fd);
+}
+
+/* In every program's start-up. */
+void rds_fds_came(void)
+{
+	(void)each_number(came);
+}
+
+static void leave_kept(int fd)
+{
+	int flags = rds_real.fcntl(fd, F_GETFD, NULL);
+
+	if (flags >= 0 && !(flags & FD_CLOEXEC) && rds_is_standin(fd))
+		(void)rds_still_leave(fd);
+}
+
+/*
+ * The table is the process's whose memory this is, and says nothing of our numbers.  A handler of ours must not come in
+ * between: the locks are those of that process, and we may not return to give them back.
+ */
+void rds_fds_leave_kept(void)
+{
+	struct os_signals signals;
+	int saved = errno;
+
+	if (!rds_still_any())
+		return;
+	os_signals_hold(&signals);
+	if (!each_number(leave_kept))
+		for (int fd = 0; fd < atomic_load(&fds_top); fd++)
+			leave_kept(fd);
+	os_signals_release(&signals);
+	errno = saved;
+}
+
+/* The child will know what we know of them: what is needed to go on if one of us is killed. */
+void rds_fds_leave_all(void)
+{
+	for (int fd = 0; rds_still_any() && fd < atomic_load(&fds_top); fd++) {
+		if (!rds_fds_word(fd))
+			fd |= (int)FDS_CHUNK - 1;
+		else if (fds_sock(rds_fds_peek(fd)) && rds_still_leave(fd))
+			rds_away_meet(fd);
+	}
+	rds_still_clear();
 }
 
 void rds_fds_left(void)

@@ -200,6 +200,12 @@ int rds_fds_copied(int from, int fd, struct rds_sock *sk);
 void rds_fds_received(int fd);
 /* Start of a program: sockets of other processes among the numbers that it was given. */
 void rds_fds_came(void);
+/*
+ * Sockets of a process that has no helper, to whoever makes the next call: those that the calling process, which only
+ * shares the memory, keeps over an exec; all, before there is a child that no handler sees.
+ */
+void rds_fds_leave_kept(void);
+void rds_fds_leave_all(void);
 /* An exec has failed after rds_leave(): what others have taken meanwhile is theirs. */
 void rds_fds_left(void);
 
@@ -210,6 +216,12 @@ void rds_fds_left(void);
  */
 bool rds_fds_find_carrier(int fd, uint64_t *since, bool *refused);
 void rds_fds_mourn(void); /* the same for all that have */
+/*
+ * Sockets of ours were left to whoever makes the next call, and may be in a set that is about to be waited for: it is made
+ * now, for each of them, and their stand-ins show the truth again.
+ */
+extern _Atomic bool rds_fds_went;
+void rds_fds_return(void);
 /* This process ends, or execs: sockets of others that have lost their carriers are left to whoever wants them. */
 void rds_fds_ending(void);
 /* Is it another process's socket, and none of its other numbers outside [first, last]? */

@@ -24,6 +24,27 @@ void rds_fds_mourn(void)
 		rds_away_unline(); /* what has no number here any more, or could not be helped */
 }
 
+_Atomic bool rds_fds_went;
+
+void rds_fds_return(void)
+{
+	uint64_t since = 0;
+	struct rds_sock *sk;
+	bool refused;
+
+	atomic_store(&rds_fds_went, false);
+	for (int n = 0; n < rds_fds_top(); n++) {
+		if (!rds_fds_word(n))
+			n |= (int)FDS_CHUNK - 1;
+		if (rds_fds_peek(n) != FDS_INHERITED || !rds_fds_find_carrier(n, &since, &refused))
+			continue;
+		sk = rds_fds_ref(n);
+		if (sk && sk != RDS_INHERITED)
+			rds_sock_watch(sk, n, true);
+		rds_fds_unref(sk);
+	}
+}
+
 void rds_fds_ending(void)
 {
 	for (int n = 0; n < rds_fds_top(); n++) {

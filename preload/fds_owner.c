@@ -61,5 +61,9 @@ bool rds_fds_mine(void)
 		return own_pid() == atomic_load_explicit(&owner, memory_order_relaxed);
 	if (rds_engine_foreign() || (page && !atomic_load_explicit(page, memory_order_relaxed)))
 		rds_fds_forget();
-	return own_pid() == atomic_load_explicit(&owner, memory_order_relaxed);
+	if (own_pid() != atomic_load_explicit(&owner, memory_order_relaxed))
+		return false;
+	if (unlikely(atomic_load_explicit(&rds_still_left, memory_order_relaxed)))
+		rds_still_clear();
+	return true;
 }

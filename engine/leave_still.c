@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * leave_still.c - sockets of a process that has no helper: another one is about to have them, too, and nobody here would
+ * answer it.
+ *
+ * A helper starts with the first bind; before that a socket is nothing but its options, the name that connect() has given
+ * it, and our end of the pair.  Whoever is about to have it may do anything with it, while this process sits in waitpid().
+ * So the socket is left, as by a carrier that ends (leave.c): the deposit lies in the stand-in, and whoever makes the next
+ * call takes it, this process or the other one.  That needs no thread, and no memory but the stack, so a signal handler may
+ * do it, and a child that shares our memory but not our descriptors (vfork), in its last moment before it executes a program:
+ * there is no other.
+ *
+ * Such a child has a table of its own: the end of the pair that it has goes with the exec, but what the process has stays
+ * there, until its own next call has it closed (rds_still_left).  Nor can it make a will as the process would, whose lock is
+ * one table's: this one is written as a whole, and locked by nobody; whoever takes the deposit has it from there.
+ *
+ * Must not know which numbers another process will have.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+
+#include "engine/leave.h"
+
+void (*rds_hook_away)(struct rds_sock *sk);
+_Atomic bool rds_still_left;
+static struct rds_sock *behind; /* control: left, and our end of the pair is still open */
+
+/* A signal handler, or a child of a thread, may have interrupted who has one. */
+static bool locks_free(void)
+{
+	uint64_t until = os_now_ns() + RDS_LOCK_TRIES_NS;
+
+	return rds_lock_comes_free(&rds_eng->rx, until) && rds_lock_comes_free(&rds_eng->wait, until);
+}
+
+struct wanted {
+	uint64_t inode;
+	struct rds_sock *sk;
+};
+
+static void find(struct rds_sock *sk, void *arg)
+{
+	struct wanted *w = arg;
+
+	if (sk->inode == w->inode)
+		w->sk = sk;
+}
+
+/* The calling process may have put something else there. */
+static bool pair_is_there(const struct rds_sock *sk)
+{
+	struct sockaddr_un want, is;
+	socklen_t len = sizeof(is), n = rds_share_address(RDS_SHARE_PREFIX, &sk->name, &want);
+
+	return os_syscall(SYS_getpeername, os_fd(&sk->pair), (long)&is, (long)&len, 0, 0, 0) == 0 && len == n &&
+	       memcmp(&is, &want, n) == 0;
+}
+
+/* Nobody sleeps for it: he would have to be told that it is elsewhere. */
+static bool still(const struct rds_sock *sk)
+{
+	return sk && atomic_load(&sk->open) && !rds_sock_bound(sk) && !atomic_load(&sk->will) &&
+	       !atomic_load(&sk->waiters) && pair_is_there(sk);
+}
+
+static int write_will(const struct rds_sock *sk)
+{
+	struct rds_share_will will = {.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION};
+	int fd = os_memfd("rds will", MFD_CLOEXEC | MFD_ALLOW_SEALING), err;
+	off_t at = 0;
+
+	if (fd < 0)
+		return fd;
+	rds_share_fill(sk, &will.st[0]);
+	err = rds_deposit_put(fd, &at, &will, sizeof(will));
+	if (!err)
+		err = os_fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+	if (err >= 0)
+		return fd;
+	os_close(fd);
+	return err;
+}
+
+static int write_state(struct rds_sock *sk, off_t *size)
+{
+	int fd = os_memfd("rds socket", MFD_CLOEXEC | MFD_ALLOW_SEALING), err;
+
+	if (fd < 0)
+		return fd;
+	rx_lock();
+	err = rds_deposit_write(sk, fd, size);
+	rx_unlock();
+	if (!err)
+		err = os_fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
+	if (err >= 0)
+		return fd;
+	os_close(fd);
+	return err;
+}
+
+static void close_if(int fd)
+{
+	if (fd >= 0)
+		os_close(fd);
+}
+
+static int deposit(struct rds_sock *sk, int standin)
+{
+	off_t size = 0;
+	int file = write_state(sk, &size), will = file < 0 ? file : write_will(sk), inbox, err;
+
+	inbox = will < 0 ? -1 : rds_inbox_make(&sk->name); /* without it senders that end wait */
+	err = will < 0 ? will : registry_sock_leave(rds_eng->reg, sk->reg_idx, &sk->name);
+	if (!err) {
+		os_recv_all(standin); /* what is shown there to readers */
+		err = rds_deposit_leave(rds_sock_pair(sk), file, inbox, will, (uint64_t)size);
+		if (err < 0)
+			(void)registry_sock_take(rds_eng->reg, sk->reg_idx, &sk->name, false);
+	}
+	close_if(file);
+	close_if(will);
+	close_if(inbox);
+	return err < 0 ? err : 0;
+}
+
+/* From now on it is another process's, as far as this one knows.  control held. */
+static void gone(struct rds_sock *sk)
+{
+	rds_hook_away(sk);
+	rds_cong_set_monitor(sk, false);
+	rx_lock();
+	atomic_store(&sk->leaving, true);
+	atomic_store(&sk->closed_in, true);
+	atomic_store(&sk->open, false);
+	rx_unlock();
+	rds_sock_unlist(sk);
+	sk->inode = 0;
+	sk->next_all = behind;
+	behind = sk;
+	atomic_store(&rds_still_left, true);
+}
+
+bool rds_still_any(void)
+{
+	return rds_eng && !rds_engine_foreign() && !atomic_load(&rds_eng->started);
+}
+
+bool rds_still_leave(int fd)
+{
+	struct wanted w = {.sk = NULL};
+	struct stat st;
+	bool left;
+
+	if (!rds_still_any() || !rds_hook_away || os_fstat(fd, &st) ||
+	    !rds_lock_until(&rds_eng->control, os_now_ns() + RDS_LOCK_TRIES_NS))
+		return false;
+	w.inode = st.st_ino;
+	rds_sock_each_locked(find, &w);
+	left = !rds_eng->helper_up && still(w.sk) && locks_free() && !deposit(w.sk, fd);
+	if (left)
+		gone(w.sk);
+	rds_unlock(&rds_eng->control);
+	return left;
+}
+
+void rds_still_clear(void)
+{
+	struct rds_sock *sk, *next;
+
+	if (!rds_eng || rds_engine_foreign() || !rds_trylock(&rds_eng->control))
+		return;
+	sk = NULL;
+	if (rds_trylock(&rds_eng->wait)) {
+		sk = behind;
+		behind = NULL;
+		atomic_store(&rds_still_left, false);
+		for (next = sk; next; next = next->next_all)
+			os_close_slot(&next->pair.n[0]);
+		rds_unlock(&rds_eng->wait);
+	}
+	rds_unlock(&rds_eng->control);
+	for (; sk; sk = next) {
+		next = sk->next_all;
+		rds_sock_put(sk); /* for having been open */
+	}
+}
+
+void rds_still_forget(void)
+{
+	behind = NULL;
+	atomic_store(&rds_still_left, false);
+}
