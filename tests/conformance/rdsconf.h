@@ -294,6 +294,8 @@ struct other {
 bool fork_other(struct other *other);		/* true in the new process, which ends by _exit() */
 void say(const struct other *other);
 void hear(const struct other *other);
+/* It and its children have ended, and said all that they had to say: who reads our output waits for this process only. */
+void until_gone(const struct other *other);
 const char *end_of_pid(int pid);
 const char *end_of(const struct other *other);	/* wait for its end: "exit 0", "signal 9" */
 /* A socket's name from one to the other; the port of one that is gone, or soon will be: is it to be had again (at most 5 s)? */

@@ -139,6 +139,16 @@ void hear(const struct other *other)
 		conf_die("the other process has gone");
 }
 
+void until_gone(const struct other *other)
+{
+	char byte;
+	long r;
+
+	do
+		r = read(other->rd, &byte, 1);
+	while (r > 0 || (r < 0 && errno == EINTR));
+}
+
 const char *end_of_pid(int pid)
 {
 	int status;

@@ -245,6 +245,7 @@ static void state(void)
 		say(&holder);
 		raise(SIGKILL);
 	}
+	until_gone(&maker); /* and the holder, which has said all that it had to say */
 	check("state-end", "signal 9", "%s", end_of(&maker));
 	check("state-sent", "5 after", "%s", next(s));
 }
@@ -252,14 +253,6 @@ static void state(void)
 /* ---- who was killed is followed by one that is killed ---- */
 
 #define HEIRS 4
-
-static void until_gone(const struct other *other)
-{
-	char byte;
-
-	while (read(other->rd, &byte, 1) > 0)
-		;
-}
 
 /* They are there before the first one goes; each begins when the one before it is gone. */
 static void heirs(int fd, const struct other *maker)

@@ -147,15 +147,6 @@ static void row(const char *name, int sig, bool asleep, int before, int after)
 	check(text("%s-port-free", name), "1", "%d", free_again(&to));
 }
 
-/* It and its children have ended, and said all that they had to say: whoever reads our output does not wait for them. */
-static void ended(const struct other *other)
-{
-	char byte;
-
-	while (read(other->rd, &byte, 1) < 0 && errno == EINTR)
-		;
-}
-
 /* What it was told and what it has sent stays: names, options, messages that wait in its send queue's other end. */
 static void state(void)
 {
@@ -189,7 +180,7 @@ static void state(void)
 		say(&holder);
 		_exit(0);
 	}
-	ended(&other);
+	until_gone(&other);
 	check("state-maker", "exit 0", "%s", end_of(&other));
 	check("state-first", "11 sent befor", "%s", next(s));
 	check("state-second", "10 sent after", "%s", next(s));

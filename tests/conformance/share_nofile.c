@@ -41,14 +41,6 @@ static void free_some(void)
 		n += !close(fd);
 }
 
-static void until_gone(const struct other *other)
-{
-	char byte;
-
-	while (read(other->rd, &byte, 1) > 0)
-		;
-}
-
 /* True: it has what the kernel would have given. */
 static bool at_once(const char *what, int want, long r, long long began)
 {
