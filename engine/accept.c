@@ -22,6 +22,8 @@
 #define MSG_ZEROCOPY 0x4000000
 #endif
 
+/* Bytes of an operation: for fewer, to wake the peer's helper would cost more than what it has to do. */
+#define ASKED_AT_ONCE (32 * 1024u)
 #define ROOM_PATIENCE_NS (10 * 1000000ull)
 
 enum admit { SENT, CONGESTED, FULL, NO_ROOM, AGAIN };
@@ -162,6 +164,7 @@ static int send_operations(struct send_call *c, struct rds_conn *conn)
 			rds_ops_take_back(ops);
 	}
 	c->rdma.asks = rds_ops_ask(ops);
+	c->rdma.at_once = ops->total >= ASKED_AT_ONCE;
 	if (!err && ops->id_addr) /* checked; only another thread can have taken it away */
 		rds_user_put(ops->memory, ops->id_addr, &ops->barrier_id, sizeof(ops->barrier_id));
 	rds_ops_let_go(ops);
@@ -214,7 +217,7 @@ static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
 		return NO_ROOM;
 	}
 	if (likely(conn->ep))
-		conn->t->ops->flush(conn->ep, with_ops && c->rdma.asks);
+		conn->t->ops->flush(conn->ep, with_ops && c->rdma.asks && (c->rdma.at_once || !rds_may_ask_later(conn)));
 	if (unlikely(with_ops && !c->rdma.message)) {
 		rds_snd_sub(sk, 1, out->len);
 		return SENT;

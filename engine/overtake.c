@@ -169,8 +169,8 @@ void rds_answers_flush(struct rds_conn *conn)
 			break;
 		any = true;
 	}
-	if (any && conn->ep)
-		conn->t->ops->flush(conn->ep, true);
+	if (any && conn->ep) /* who waits for one hears of it; a program that is busy looks itself */
+		conn->t->ops->flush(conn->ep, !(conn->t->ops->caps & RDS_TCAP_PATIENT));
 }
 
 void rds_answers_drop(struct rds_conn *conn)

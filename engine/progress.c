@@ -273,6 +273,8 @@ bool rds_progress(void)
 	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
 		rds_run_work();
 	rds_post_look();
+	if (!moved)
+		rds_looked_in_vain();
 	return moved;
 }
 

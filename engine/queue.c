@@ -20,6 +20,7 @@
 
 #define UNACKED_START 64
 #define REAP_EVERY 32
+#define LOOKS_IN_VAIN 64 /* by a program that does not sleep, before busy peers are asked for what they have to do */
 
 static pthread_mutex_t busy_walk = PTHREAD_MUTEX_INITIALIZER, busy_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rds_conn *busy_list;
@@ -276,6 +277,30 @@ void rds_conn_rearm(struct rds_conn *conn)
 bool rds_want_room_all(void)
 {
 	return busy_each(want_room_one);
+}
+
+bool rds_may_ask_later(struct rds_conn *conn)
+{
+	if (!(conn->t->ops->caps & RDS_TCAP_PATIENT))
+		return false;
+	atomic_store_explicit(&rds_eng->unasked, true, memory_order_relaxed);
+	return true;
+}
+
+bool rds_ask_unasked(void)
+{
+	if (likely(!atomic_load_explicit(&rds_eng->unasked, memory_order_relaxed)))
+		return false;
+	atomic_store_explicit(&rds_eng->unasked, false, memory_order_relaxed);
+	return rds_want_room_all();
+}
+
+void rds_looked_in_vain(void)
+{
+	static __thread unsigned looks __attribute__((tls_model("initial-exec")));
+
+	if (unlikely(atomic_load_explicit(&rds_eng->unasked, memory_order_relaxed)) && ++looks % LOOKS_IN_VAIN == 0)
+		rds_ask_unasked();
 }
 
 /* ---- waiting ---- */

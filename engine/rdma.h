@@ -78,6 +78,7 @@ struct rds_rdma_send {
 	bool silent;	    /* no message, if it has no bytes */
 	bool message;	    /* ... there is one (accept.c) */
 	bool asks;	    /* ... the peer's engine has to answer (accept.c) */
+	bool at_once;	    /* ... and it has much to do for that */
 	struct rds_op *async; /* the message's own end is to be told */
 	uint64_t cookie;    /* to be told to the receiver; 0: none */
 	uint64_t made;	    /* ... the cookie of a region that this call has made; 0: none */

@@ -471,6 +471,7 @@ static ssize_t recv_nothing(struct rds_sock *sk, struct msghdr *msg)
 {
 	ssize_t ret = -EAGAIN;
 
+	rds_looked_in_vain();
 	if (atomic_load_explicit(&sk->zerocopy, memory_order_relaxed)) {
 		rds_reap_all();
 		rx_lock();

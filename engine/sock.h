@@ -210,6 +210,13 @@ void rds_cong_set_monitor(struct rds_sock *sk, bool on);
 
 /* queue.c: about to sleep for send space (no lock held): ask every peer that owes acknowledgements. True: some came. */
 bool rds_want_room_all(void);
+/*
+ * Before a thread sleeps, and after some looks in vain: peers whose programs are busy are asked for what was not worth waking their helpers for at
+ * once (RDS_TCAP_PATIENT).  True: acknowledgements have come.
+ */
+bool rds_ask_unasked(void);
+void rds_looked_in_vain(void);
+bool rds_may_ask_later(struct rds_conn *conn); /* tx: then there is something to be asked for */
 
 /* poll.c, wait.c */
 /* Waiting inside the engine: for a message, for a congestion update (beside poll()'s own bits). */

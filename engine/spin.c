@@ -26,6 +26,7 @@
 #define SPIN_NS_MAX 5000000
 #define SPIN_SKIP_MAX 8 /* skip at most 2^8 - 1 spins */
 #define SPIN_CLOCK_EVERY 16
+#define SPIN_ASK (8 * SPIN_CLOCK_EVERY) /* looks, 10 us or so: a peer that has not answered by then is busy with something else */
 #define MEASURE_FIRST 8	 /* sleeps, of which the least counts, */
 #define MEASURE_EVERY 16 /* ... and later ones */
 #define STAY_MIN 4	 /* of 2^4 waits that follow a wake-up of the peer, one spins; */
@@ -221,12 +222,18 @@ bool rds_wait_spin(struct rds_wait *w)
 {
 	if (!w->spun)
 		return spin_begin(w);
-	if (w->yielding)
+	if (w->yielding) {
+		rds_ask_unasked();
 		return yield(w);
+	}
 	if (!w->spinning)
 		return false;
 	cpu_relax();
-	if (++w->spins % SPIN_CLOCK_EVERY || os_now_ns() < w->spin_until)
+	if (++w->spins % SPIN_CLOCK_EVERY)
+		return true;
+	if (unlikely(w->spins == SPIN_ASK))
+		rds_ask_unasked();
+	if (os_now_ns() < w->spin_until)
 		return true;
 	spin_failed(w);
 	w->spinning = false;

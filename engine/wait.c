@@ -324,7 +324,7 @@ bool rds_wait_arm(struct rds_wait *w)
 	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
 		rds_run_work(); /* what has to be said before nobody looks */
 	/* Peers are asked when this thread can be posted: whoever hears of an answer first, it is not missed. */
-	ready = wants_output(w) && rds_want_room_all();
+	ready = wants_output(w) ? rds_want_room_all() : rds_ask_unasked();
 	rx_lock();
 	ready |= some_ready(w) || rds_wires_pending();
 	rx_unlock();

@@ -102,6 +102,9 @@ enum {
 	RDS_TCAP_REMOTE = 1 << 3,
 	/* Devices carry out operations on memory that they have been shown: has show(), shown(), hide(), post(). */
 	RDS_TCAP_NATIVE = 1 << 4,
+	/* A process looks at what has come at every tick, also between two calls of its program, which most often is back sooner:
+	 * what a peer's engine is to do for us need not wake its helper there and then, if we ask again before we sleep. */
+	RDS_TCAP_PATIENT = 1 << 5,
 };
 
 struct rds_transport_ops {

@@ -35,7 +35,8 @@ static uint8_t flags[16];
 static unsigned nsent;
 static uint64_t acked, ack_at_send;
 
-static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const struct iovec *iov, size_t len, uint64_t *pos)
+static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const struct iovec *iov, size_t len,
+		     uint64_t *pos)
 {
 	struct rds_hdr hdr;
 
@@ -60,10 +61,18 @@ static const void *fake_retained(struct rds_ep *ep, uint64_t pos)
 	return ring[pos];
 }
 
+static unsigned asked;
+
 static void fake_flush(struct rds_ep *ep, bool service)
 {
 	(void)ep;
-	(void)service;
+	asked += service;
+}
+
+static bool fake_want_room(struct rds_ep *ep, uint64_t seen_ack)
+{
+	(void)ep;
+	return acked > seen_ack;
 }
 
 static uint64_t fake_acked(struct rds_ep *ep)
@@ -72,8 +81,17 @@ static uint64_t fake_acked(struct rds_ep *ep)
 	return acked;
 }
 
-static const struct rds_transport_ops ops = {
-	.caps = RDS_TCAP_RETAINS, .send = fake_send, .retained = fake_retained, .flush = fake_flush, .acked = fake_acked};
+static const struct rds_transport_ops ops = {.caps = RDS_TCAP_RETAINS,
+					     .send = fake_send,
+					     .retained = fake_retained,
+					     .flush = fake_flush,
+					     .acked = fake_acked,
+					     .want_room = fake_want_room};
+static const struct rds_transport_ops patient_ops = {.caps = RDS_TCAP_RETAINS | RDS_TCAP_PATIENT,
+						     .send = fake_send,
+						     .flush = fake_flush,
+						     .acked = fake_acked,
+						     .want_room = fake_want_room};
 static struct rds_transport transport = {.ops = &ops};
 static struct rds_ep_head endpoint = {.t = &transport};
 
@@ -286,6 +304,40 @@ START_TEST(test_acks_when_it_comes_up)
 }
 END_TEST
 
+/* What was not worth a wake-up at once is asked for before anybody sleeps, and after looks in vain; once. */
+START_TEST(test_asks_later)
+{
+	static struct rds_engine engine;
+	unsigned looks;
+
+	rds_eng = &engine;
+	state(RDS_CONN_UP);
+	ck_assert(!rds_may_ask_later(&conn)); /* not of that transport: it has to be asked now */
+	transport.ops = &patient_ops;
+	give(1);
+	rds_conn_busy(&conn);
+	asked = 0;
+	ck_assert(!rds_ask_unasked()); /* nothing was left out */
+	ck_assert_uint_eq(asked, 0);
+	ck_assert(rds_may_ask_later(&conn));
+	if (_i)
+		for (looks = 0; !asked && looks < 1000; looks++)
+			rds_looked_in_vain();
+	else
+		rds_ask_unasked();
+	ck_assert_uint_eq(asked, 1);
+	for (looks = 0; looks < 1000; looks++)
+		rds_looked_in_vain();
+	rds_ask_unasked();
+	ck_assert_uint_eq(asked, 1);
+	ck_assert(rds_may_ask_later(&conn));
+	acked = 1;
+	ck_assert(rds_ask_unasked()); /* an answer has come meanwhile */
+	transport.ops = &ops;
+	rds_eng = NULL;
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("queue");
@@ -303,6 +355,7 @@ int main(void)
 	tcase_add_test(a, test_acks_of_what_waits);
 	tcase_add_test(a, test_ack_comes_before_send_returns);
 	tcase_add_loop_test(a, test_acks_when_it_comes_up, 0, 2);
+	tcase_add_loop_test(a, test_asks_later, 0, 2);
 	suite_add_tcase(s, a);
 	return suite_run(s);
 }

@@ -431,7 +431,7 @@ void rds_shm_forget(void)
 
 static const struct rds_transport_ops shm_ops = {
 	.name = "shm",
-	.caps = RDS_TCAP_RETAINS | RDS_TCAP_SURVIVES,
+	.caps = RDS_TCAP_RETAINS | RDS_TCAP_SURVIVES | RDS_TCAP_PATIENT,
 	.start = shm_start,
 	.stop = shm_stop,
 	.connect = shm_connect,
