@@ -128,13 +128,22 @@ static pid_t by_own_fork(void)
 	return pid;
 }
 
+/* The one that daemon() leaves behind is waited for: its end closes the last copy of the line. */
 static int daemon_goes(void)
 {
-	pid_t pid = fork();
+	int line[2], all_gone;
+	pid_t pid;
+	char byte;
 
+	if (pipe(line))
+		return 0;
+	pid = fork();
 	if (pid == 0)
 		_exit(daemon(1, 1) ? 99 : 0); /* of the two only the child comes back */
-	return ended_with(pid, 0);
+	close(line[1]);
+	all_gone = read(line[0], &byte, 1) == 0;
+	close(line[0]);
+	return ended_with(pid, 0) && all_gone;
 }
 
 static int popen_reads(void)
