@@ -21,12 +21,15 @@ struct rds_dst {
 	struct rds_addr addr;
 	struct rds_conn *conn;
 	uint64_t bind_gen, conn_gen;
+	bool followed; /* RDS_FLAG_FOLLOWS has been said there */
 };
 
 struct rds_zcopy_info {
 	struct rds_zcopy_info *next;
 	struct rds_zcopy_cookies cookies;
 };
+
+struct rds_queued;
 
 struct rds_sock {
 	_Atomic uint64_t ref;	  /* RDS_REF_*: the open socket, its numbers, engine lists, calls for which no record had room */
@@ -70,6 +73,8 @@ struct rds_sock {
 	rds_lock_t tx;
 	struct rds_dst dst[RDS_DST_CACHE];
 	_Atomic uint64_t snd;	 /* bytes accounted (low part) and messages in flight: rds_snd_* below */
+	uint64_t since; /* another process's before: when it became ours (RDS_FLAG_FOLLOWS); else 0; written before it is listed */
+	struct rds_queued *along; /* messages that change hands with it (along.c; control) */
 
 	/* receiving (rx) */
 	struct rds_sock *hash_next;
