@@ -205,7 +205,6 @@ int os_fd_register_hook(_Atomic int *slot, os_fd_moved_fn moved, void *arg);
  * whenever the program wants that number.  Before it is given to epoll.  0, or -errno: then nothing has changed.
  */
 int os_fd_adopt(int *number);
-bool os_fd_adopted(const int *number); /* ... and not yet disowned or closed */
 /* ... before the library closes it and frees what the int lies in. Nothing happens to one that was not adopted. */
 void os_fd_disown(int *number);
 /* Forked child: closes it.  What was adopted is -1 from now on where its library keeps it, which may use that again. */

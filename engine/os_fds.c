@@ -259,29 +259,13 @@ int os_fd_adopt(int *number)
 	return ret;
 }
 
-/* fds_lock held. */
-static bool adopted(const int *number)
-{
-	struct fd_entry *e = fd_find(*number);
-
-	return e && atomic_load_explicit(&e->internal, memory_order_acquire) && e->moved == number_moved &&
-	       e->arg == number;
-}
-
-bool os_fd_adopted(const int *number)
-{
-	bool is;
-
-	pthread_mutex_lock(&fds_lock);
-	is = adopted(number);
-	pthread_mutex_unlock(&fds_lock);
-	return is;
-}
-
 void os_fd_disown(int *number)
 {
+	struct fd_entry *e;
+
 	pthread_mutex_lock(&fds_lock);
-	if (adopted(number))
+	e = fd_find(*number);
+	if (e && atomic_load_explicit(&e->internal, memory_order_acquire) && e->moved == number_moved && e->arg == number)
 		fd_leave(*number);
 	pthread_mutex_unlock(&fds_lock);
 }

@@ -79,53 +79,6 @@ START_TEST(test_idle_removed)
 }
 END_TEST
 
-static bool is_null(int fd)
-{
-	struct stat st, null;
-
-	ck_assert_int_eq(fstat(fd, &st), 0);
-	ck_assert_int_eq(stat("/dev/null", &null), 0);
-	return S_ISCHR(st.st_mode) && st.st_rdev == null.st_rdev;
-}
-
-/* D9: librdmacm opens a device with the first id that comes upon it; nobody would close it, if nothing is made of that id. */
-START_TEST(test_librdmacm_keeps_none_open)
-{
-	const struct ibv_context *theirs = mock_context(world.ours2);
-	struct verbs_dev other = {.ctx = mock_context(world.theirs)};
-	struct rds_procid them = world_peer_id();
-	struct sockaddr_storage us2;
-
-	ck_assert(!is_null(theirs->async_fd));
-	switch (_i) {
-	case 0: /* bound, and the device could not be had */
-		mock_fail(MOCK_ibv_open_device, 1, ENODEV);
-		ck_assert_int_eq(world_claim(US2), 0);
-		break;
-	case 1: /* a request that is refused unseen */
-		peer_connect(&world.peer, THEM, US2, rds_verbs.port, NULL, 0);
-		world_run();
-		peer_event(&world.peer, RDMA_CM_EVENT_REJECTED);
-		peer_drop_id(&world.peer);
-		break;
-	case 2: /* resolved when nobody wanted it any more */
-		peer_listen(&world.peer, THEM, PEER_PORT);
-		mock_cm_hold(true);
-		ck_assert_int_eq(world_connect(a, US2, THEM, PEER_PORT, &them), 0);
-		world_close(a);
-		mock_cm_hold(false);
-		world_run();
-		break;
-	default: /* what has the address by now is not the device that was to be held */
-		peer_address(&us2, US2, 0);
-		ck_assert_int_eq(verbs_dev_hold(&other, (struct sockaddr *)&us2), -ENODEV);
-	}
-	ck_assert(is_null(theirs->async_fd));
-	ck_assert(is_null(theirs->cmd_fd));
-	ck_assert(rds_fd_is_internal(theirs->cmd_fd) && rds_fd_is_internal(theirs->async_fd));
-}
-END_TEST
-
 static void fill(void)
 {
 	world_pair();
@@ -357,7 +310,6 @@ static TCase *test_case(Suite *s, const char *name, void (*start)(void))
 static void gone_tests(TCase *t)
 {
 	tcase_add_test(t, test_idle_removed);
-	tcase_add_loop_test(t, test_librdmacm_keeps_none_open, 0, 4);
 	tcase_add_loop_test(t, test_unread_removed, 0, 3);
 	tcase_add_test(t, test_unread_no_memory);
 	tcase_add_loop_test(t, test_child_binds, 0, 2);

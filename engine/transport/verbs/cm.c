@@ -55,9 +55,6 @@ void verbs_cm_event(struct rds_event *unused, uint32_t events)
 		copy_event(ev, &said);
 		cm = ev->id;
 		owner = cm->context; /* of a request: the listener's */
-		if (cm->verbs &&
-		    (said.what == RDMA_CM_EVENT_ADDR_RESOLVED || said.what == RDMA_CM_EVENT_CONNECT_REQUEST))
-			verbs_dev_aside(cm->verbs); /* librdmacm may just have opened it */
 		vb.rdma_ack_cm_event(ev);
 		rds_debug("rdma_cm: %s, status %d", vb.rdma_event_str(said.what), said.status);
 		if (owner)

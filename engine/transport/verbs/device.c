@@ -302,38 +302,21 @@ static void dev_use(struct verbs_dev *dev)
 	rx_unlock();
 }
 
+/*
+ * librdmacm opens each device for itself and keeps it open, and some devices cannot be removed while anybody has them open.  Nothing
+ * of ours is made there, so its descriptors become /dev/null's: what librdmacm still asks of them fails, which it does not mind.
+ * In a forked child librdmacm goes on with the same context: there is no descriptor in it any more (os_fd_abandon), nor any number of
+ * the parent's, which would be that of something else by now.
+ */
 static void put_aside(int *fd)
 {
-	int null;
+	int null = os_open("/dev/null", O_RDWR | O_CLOEXEC, 0);
 
-	if (*fd < 0 || os_fd_adopted(fd))
-		return;
-	null = os_open("/dev/null", O_RDWR | O_CLOEXEC, 0);
 	if (null < 0)
 		return;
 	if (os_fd_adopt(fd) == 0)
 		os_syscall(SYS_dup3, null, *fd, O_CLOEXEC, 0, 0, 0);
 	os_close(null);
-}
-
-/*
- * librdmacm opens each device for itself, with the first id that comes upon it, and keeps it open, and some devices cannot be removed while
- * anybody has them open.  Nothing of ours is made there, so its descriptors become /dev/null's: what librdmacm still asks of them fails, which it
- * does not mind.  At once, whatever becomes of that id: it may have come upon a device that is already on its way out, and nobody is told of that again.
- * In a forked child librdmacm goes on with the same context: there is no descriptor in it any more (os_fd_abandon), nor any number of
- * the parent's, which would be that of something else by now.
- */
-void verbs_dev_set_aside(struct ibv_context *theirs)
-{
-	put_aside(&theirs->cmd_fd);
-	put_aside(&theirs->async_fd);
-}
-
-void verbs_dev_aside(struct ibv_context *theirs)
-{
-	pthread_mutex_lock(&making);
-	verbs_dev_set_aside(theirs);
-	pthread_mutex_unlock(&making);
 }
 
 /* Without it, the device is as good as none.  Said once of each, whoever binds how often. */
@@ -365,7 +348,6 @@ static int dev_new(struct ibv_device *device, const struct sockaddr *addr, struc
 {
 	struct verbs_dev *dev = calloc(1, sizeof(*dev));
 	struct rdma_cm_id *holder;
-	bool leaving = false;
 	int err = -ENOMEM;
 
 	if (dev) {
@@ -377,10 +359,8 @@ static int dev_new(struct ibv_device *device, const struct sockaddr *addr, struc
 		dev->ctx = vb.ibv_open_device(device);
 		err = dev->ctx ? dev_open(dev) : errno ? -errno : -ENODEV;
 	}
-	if (!err) {
+	if (!err)
 		err = verbs_dev_hold(dev, addr);
-		leaving = err == -ENODEV;
-	}
 	if (!err)
 		err = dev_watch(dev);
 	if (!err) {
@@ -390,8 +370,6 @@ static int dev_new(struct ibv_device *device, const struct sockaddr *addr, struc
 	}
 	if (err == -EOPNOTSUPP && dev)
 		err = no_srq(dev->name);
-	else if (leaving)
-		rds_info("the RDMA device %s has gone while it was opened", dev->name);
 	else
 		rds_error("the RDMA device %s cannot be used: %s", dev ? dev->name : "(no memory)", strerror(-err));
 	if (dev) {
@@ -416,12 +394,14 @@ int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out)
 	if (!cm->verbs)
 		return -ENODEV;
 	pthread_mutex_lock(&making);
-	verbs_dev_set_aside(cm->verbs);
 	dev = dev_find(cm->verbs->device);
 	if (!dev) {
 		err = dev_new(cm->verbs->device, rdma_get_local_addr(cm), &dev);
-		if (!err)
+		if (!err) {
 			dev->theirs = cm->verbs;
+			put_aside(&cm->verbs->cmd_fd);
+			put_aside(&cm->verbs->async_fd);
+		}
 	}
 	if (!err) {
 		cm->verbs = dev->ctx;

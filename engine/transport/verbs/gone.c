@@ -42,11 +42,8 @@ int verbs_dev_hold(struct verbs_dev *dev, const struct sockaddr *addr)
 	if (err)
 		return err;
 	err = verbs_err(vb.rdma_bind_addr(cm, (struct sockaddr *)&ss));
-	if (!err && !verbs_dev_has(dev, cm)) {
-		if (cm->verbs)
-			verbs_dev_set_aside(cm->verbs); /* that of another, which has the address by now */
+	if (!err && !verbs_dev_has(dev, cm))
 		err = -ENODEV;
-	}
 	if (err)
 		vb.rdma_destroy_id(cm);
 	else

@@ -187,9 +187,6 @@ struct verbs_dev {
 	struct verbs_cm_owner owner;
 };
 
-/* What librdmacm has opened keeps no device from being removed any more; the second with the lock of verbs_dev_get() held (gone.c). */
-void verbs_dev_aside(struct ibv_context *theirs);
-void verbs_dev_set_aside(struct ibv_context *theirs);
 /* Find or make the device of an id that is bound; the id gets our context. Control held, or helper. */
 int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out);
 bool verbs_dev_has(const struct verbs_dev *dev, const struct rdma_cm_id *cm);
