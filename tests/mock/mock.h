@@ -120,6 +120,7 @@ unsigned mock_calls(enum mock_fn fn);
 /* ---- the world (mock_dev.c) ---- */
 
 struct ibv_context *mock_context(struct mock_dev *dev); /* librdmacm's */
+bool mock_dev_aside(struct mock_dev *dev); /* librdmacm does not keep it open */
 struct mock_dev *mock_dev_of_context(struct ibv_context *ctx);
 struct mock_dev *mock_dev_add(const char *name, enum mock_mode mode, unsigned host);
 void mock_addr_add(struct mock_dev *dev, const char *ip);

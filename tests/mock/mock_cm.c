@@ -121,9 +121,15 @@ static int bind_id(struct mock_id *id, const struct sockaddr *sa)
 	put_address(&id->id.route.addr.src_storage, sa, port);
 	id->bound = true;
 	id->dev = dev;
-	id->id.verbs = dev ? mock_context(dev) : NULL;
 	id->id.port_num = dev ? 1 : 0;
 	return 0;
+}
+
+bool mock_id_opens(struct mock_id *id)
+{
+	if (id->dev && !id->id.verbs && mock_dev_usable(id->dev))
+		id->id.verbs = mock_context(id->dev);
+	return !id->dev || id->id.verbs;
 }
 
 static int bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
@@ -133,6 +139,8 @@ static int bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
 
 	MOCK_FAILS_MINUS(rdma_bind_addr);
 	err = bind_id((struct mock_id *)id, addr);
+	if (!err && !mock_id_opens((struct mock_id *)id))
+		err = EPERM;
 	return err ? mock_minus(err) : 0;
 }
 

@@ -94,6 +94,8 @@ static struct mock_id *arrive(struct mock_cm_ev *e)
 		mock_cm_data(no, NULL, 0, asks->dev->mode == MOCK_IWARP ? 0 : 148);
 		return NULL;
 	}
+	if (!mock_dev_usable(asks->to))
+		mock_fault("a request for a device that librdmacm has no use of any more");
 	id = mock_id_new((struct mock_events *)l->id.channel, l->host, l->id.context);
 	id->state = ID_REQUEST;
 	id->passive = true;
@@ -313,11 +315,22 @@ static void over(struct mock_id *id, const struct mock_cm_ev *e)
 		mock_cm_say(id, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
 }
 
+static void resolved(struct mock_id *id, struct mock_cm_ev *e)
+{
+	if (mock_id_opens(id)) {
+		id->state = ID_ADDR;
+	} else {
+		id->state = ID_IDLE;
+		e->ev.event = RDMA_CM_EVENT_ADDR_ERROR;
+		e->ev.status = -EPERM;
+	}
+}
+
 static void effects(struct mock_id *id, struct mock_cm_ev *e)
 {
 	switch (e->ev.event) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
-		id->state = ID_ADDR;
+		resolved(id, e);
 		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
 		id->state = ID_ROUTE;

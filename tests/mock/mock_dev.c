@@ -6,6 +6,7 @@
 #include <check.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/mock/mock_impl.h"
@@ -151,7 +152,7 @@ static struct mock_ctx *context_new(struct mock_dev *dev)
 	c->ctx.ops.post_srq_recv = mock_post_srq_recv;
 	c->ctx.ops.post_recv = mock_post_recv;
 	c->ctx.ops.post_send = mock_post_send;
-	c->ctx.cmd_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	c->ctx.cmd_fd = open("/dev/zero", O_RDWR | O_CLOEXEC);
 	c->ctx.async_fd = mock_pipe(&c->async_out);
 	c->async_in = fcntl(c->ctx.async_fd, F_DUPFD_CLOEXEC, 0);
 	TAILQ_INIT(&c->async);
@@ -173,6 +174,35 @@ static void context_free(struct mock_ctx *c)
 struct ibv_context *mock_context(struct mock_dev *dev)
 {
 	return &TAILQ_FIRST(&dev->contexts)->ctx;
+}
+
+static bool is_null(int fd)
+{
+	struct stat st, null;
+
+	if (fd < 0) /* of a forked child */
+		return true;
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	ck_assert_int_eq(stat("/dev/null", &null), 0);
+	return S_ISCHR(st.st_mode) && st.st_rdev == null.st_rdev;
+}
+
+bool mock_dev_aside(struct mock_dev *dev)
+{
+	const struct ibv_context *ctx = mock_context(dev);
+
+	return is_null(ctx->cmd_fd) && is_null(ctx->async_fd);
+}
+
+/* librdmacm makes a protection domain with the first id on a device, and gives it back with the last. */
+bool mock_dev_usable(struct mock_dev *dev)
+{
+	struct mock_id *id;
+
+	TAILQ_FOREACH(id, &mock_ids, link)
+	if (id->dev == dev && id->id.verbs)
+		return true;
+	return !is_null(mock_context(dev)->cmd_fd);
 }
 
 struct mock_dev *mock_dev_of_context(struct ibv_context *ctx)
@@ -203,6 +233,8 @@ void mock_dev_remove(struct mock_dev *dev)
 	struct mock_qp *qp;
 	struct mock_id *id;
 
+	if (dev->gone)
+		return;
 	dev->gone = true;
 	mock_async(dev, IBV_EVENT_DEVICE_FATAL);
 	TAILQ_FOREACH(qp, &mock_qps, link)

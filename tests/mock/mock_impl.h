@@ -240,6 +240,8 @@ static inline struct mock_dev *mock_dev_of(struct ibv_context *ctx)
 	return ((struct mock_ctx *)ctx)->dev;
 }
 bool mock_ip_of(const struct sockaddr *sa, struct in6_addr *ip, uint16_t *port); /* port: host order */
+bool mock_dev_usable(struct mock_dev *dev); /* by librdmacm, for a new id */
+bool mock_id_opens(struct mock_id *id);	    /* ... for one that is bound. False: it cannot */
 struct mock_dev *mock_dev_with(const struct in6_addr *ip);
 struct mock_dev *mock_dev_of_host(unsigned host);
 void mock_dev_reset(void);

@@ -234,11 +234,18 @@ void peer_drop_id(struct peer *p)
 	p->id = NULL;
 }
 
+void peer_drop_listener(struct peer *p)
+{
+	peer_ack(p);
+	if (p->listener)
+		ck_assert_int_eq(vb.rdma_destroy_id(p->listener), 0);
+	p->listener = NULL;
+}
+
 void peer_end(struct peer *p)
 {
 	peer_drop_id(p);
-	if (p->listener)
-		ck_assert_int_eq(vb.rdma_destroy_id(p->listener), 0);
+	peer_drop_listener(p);
 	if (p->pd) {
 		ck_assert_int_eq(vb.ibv_destroy_srq(p->srq), 0);
 		ck_assert_int_eq(vb.ibv_destroy_cq(p->cq), 0);

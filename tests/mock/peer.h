@@ -60,7 +60,8 @@ bool peer_poll(struct peer *p, struct ibv_wc *wc);
 /* The next completion has to be a receive: its bytes (until peer_post()). */
 const unsigned char *peer_recv(struct peer *p, size_t *len);
 void peer_drop_id(struct peer *p); /* queue pair, id */
-void peer_end(struct peer *p);	   /* all of it */
+void peer_drop_listener(struct peer *p);
+void peer_end(struct peer *p); /* all of it */
 void peer_address(struct sockaddr_storage *sa, const char *ip, uint16_t port);
 
 #endif

@@ -588,6 +588,9 @@ void world_end(void)
 	world_drop_device(world.ours);
 	world_drop_device(world.ours2);
 	ck_assert_ptr_null(atomic_load(&rds_verbs.devs));
+	mock_dev_remove(world.ours); /* some test may have had it opened by librdmacm only */
+	mock_dev_remove(world.ours2);
+	world_run();
 	verbs_rendezvous_stop();
 	verbs_locate_forget();
 	ck_assert_uint_eq(atomic_load(&rds_more_threads), 0);

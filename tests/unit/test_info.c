@@ -525,17 +525,21 @@ START_TEST(hostile_answers)
 {
 	struct member good = member_start(member_talker, 4500), bad = member_start(member_hostile, (unsigned)_i);
 	struct rds6_info_connection *c;
-	size_t n, odd = 0;
+	size_t n, odd;
+	unsigned tries = 0;
 
 	sock_start();
-	c = fetch(RDS6_INFO_CONNECTIONS, 66, &n);
-	for (unsigned i = 0; i < n; i++) {
-		ck_assert_uint_eq(c[i].transport[15], 0);
-		odd += c[i].flags == 0xff;
-	}
-	ck_assert_uint_eq(odd, _i == UNTERMINATED);
+	do { /* on a busy machine the good one may take longer than it is waited for */
+		odd = 0;
+		c = fetch(RDS6_INFO_CONNECTIONS, 66, &n);
+		for (unsigned i = 0; i < n; i++) {
+			ck_assert_uint_eq(c[i].transport[15], 0);
+			odd += c[i].flags == 0xff;
+		}
+		free(c);
+		ck_assert_uint_eq(odd, _i == UNTERMINATED);
+	} while (n - odd != 2 && ++tries < 5);
 	ck_assert_uint_eq(n - odd, 2);
-	free(c);
 	member_end(&bad);
 	member_end(&good);
 }

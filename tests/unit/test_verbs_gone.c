@@ -79,6 +79,116 @@ START_TEST(test_idle_removed)
 }
 END_TEST
 
+/* ---- librdmacm's own ---- */
+
+/* Nothing is made of the id that has US2's device opened by librdmacm. */
+static void in_vain(int how)
+{
+	struct rds_procid them = world_peer_id();
+
+	switch (how) {
+	case 0: /* bound, but the device cannot be had, */
+	case 1: /* ... since something is lacking */
+		mock_fail(MOCK_ibv_open_device, 1, how ? EMFILE : ENODEV);
+		ck_assert_int_eq(world_claim(US2), how ? -EMFILE : 0);
+		return;
+	case 2: /* a request that is refused unseen */
+		peer_connect(&world.peer, THEM, US2, rds_verbs.port, NULL, 0);
+		world_run();
+		peer_event(&world.peer, RDMA_CM_EVENT_REJECTED);
+		peer_drop_id(&world.peer);
+		return;
+	case 3: /* resolved after it was given up, */
+	case 4: /* ... and on its way out */
+		peer_listen(&world.peer, THEM, PEER_PORT);
+		mock_cm_hold(true);
+		ck_assert_int_eq(world_connect(a, US2, THEM, PEER_PORT, &them), 0);
+		world_close(a);
+		if (how == 4) {
+			mock_destroy_hang(1);
+			while (!mock_destroys_hanging())
+				world_pass(MS);
+		}
+		mock_cm_hold(false);
+		world_run();
+		mock_destroy_go();
+		world_pass(100 * MS);
+	}
+}
+
+/* D10, D11: whoever removes the device need not wait for us, and the one id that hears of it goes. */
+START_TEST(test_in_vain_removed)
+{
+	const struct ibv_context *theirs = mock_context(world.ours2);
+	unsigned ids = mock_count(MOCK_ID), i;
+
+	for (i = 0; i < 2; i++) {
+		in_vain(_i);
+		ck_assert(!mock_dev_aside(world.ours2));
+		ck_assert(rds_fd_is_internal(theirs->cmd_fd) && rds_fd_is_internal(theirs->async_fd));
+		ck_assert_uint_eq(mock_count(MOCK_ID), ids + 1 + (world.peer.listener ? 1 : 0));
+		peer_drop_listener(&world.peer);
+	}
+	mock_dev_remove(world.ours2);
+	world_run();
+	ck_assert(mock_dev_aside(world.ours2));
+	ck_assert(rds_fd_is_internal(theirs->cmd_fd) && rds_fd_is_internal(theirs->async_fd));
+	ck_assert_uint_eq(mock_count(MOCK_ID), ids);
+}
+END_TEST
+
+/* D9, D10: the next one gets it, after which librdmacm has no part in it any more. */
+START_TEST(test_in_vain_then_had)
+{
+	unsigned ids = mock_count(MOCK_ID);
+
+	in_vain(_i);
+	peer_drop_listener(&world.peer);
+	ck_assert_int_eq(world_claim(US2), 1);
+	world_run();
+	ck_assert(mock_dev_aside(world.ours2));
+	ck_assert_uint_eq(mock_count(MOCK_ID), ids + 1); /* the holder */
+	mock_dev_remove(world.ours2);
+	world_run();
+	ck_assert_uint_eq(mock_count(MOCK_ID), ids);
+}
+END_TEST
+
+/* D11: its removal is heard by an id before anybody has tried to open it. */
+START_TEST(test_removed_unopened)
+{
+	struct rds_procid them = world_peer_id();
+
+	peer_listen(&world.peer, THEM, PEER_PORT);
+	ck_assert_int_eq(world_connect(a, US2, THEM, PEER_PORT, &them), 0);
+	mock_fail(MOCK_ibv_open_device, 1, ENODEV);
+	mock_dev_remove(world.ours2);
+	world_pass(100 * MS);
+	ck_assert(mock_dev_aside(world.ours2));
+}
+END_TEST
+
+/* D12: broken and closed, not removed: it may work again. */
+START_TEST(test_broken_and_mended)
+{
+	unsigned ids = mock_count(MOCK_ID), i;
+
+	for (i = 0; i < 3; i++) {
+		mock_async(world.ours, IBV_EVENT_DEVICE_FATAL);
+		world_run();
+		ck_assert_ptr_null(world_dev());
+		ck_assert_int_eq(world_claim(US), 1);
+		world_run();
+		ck_assert_uint_eq(mock_count(MOCK_ID), ids);
+	}
+	mock_dev_remove(world.ours);
+	world_run();
+	ck_assert_uint_eq(mock_count(MOCK_ID), ids - 1);
+}
+END_TEST
+
+/* ---- gone, with messages ---- */
+
 static void fill(void)
 {
 	world_pair();
@@ -310,6 +420,10 @@ static TCase *test_case(Suite *s, const char *name, void (*start)(void))
 static void gone_tests(TCase *t)
 {
 	tcase_add_test(t, test_idle_removed);
+	tcase_add_loop_test(t, test_in_vain_removed, 0, 5);
+	tcase_add_loop_test(t, test_in_vain_then_had, 0, 5);
+	tcase_add_test(t, test_removed_unopened);
+	tcase_add_test(t, test_broken_and_mended);
 	tcase_add_loop_test(t, test_unread_removed, 0, 3);
 	tcase_add_test(t, test_unread_no_memory);
 	tcase_add_loop_test(t, test_child_binds, 0, 2);

@@ -55,6 +55,7 @@ void verbs_cm_event(struct rds_event *unused, uint32_t events)
 		copy_event(ev, &said);
 		cm = ev->id;
 		owner = cm->context; /* of a request: the listener's */
+		verbs_theirs_event(cm, said.what);
 		vb.rdma_ack_cm_event(ev);
 		rds_debug("rdma_cm: %s, status %d", vb.rdma_event_str(said.what), said.status);
 		if (owner)
@@ -107,6 +108,30 @@ int verbs_cm_id(struct verbs_cm_owner *owner, uint8_t tos, struct rdma_cm_id **o
 	if (!err)
 		verbs_cm_options(*out, tos);
 	return err;
+}
+
+int verbs_cm_beside(struct verbs_cm_owner *owner, const struct sockaddr *addr, struct rdma_cm_id **out)
+{
+	struct sockaddr_storage ss = {0};
+	int err = verbs_cm_id(owner, 0, out);
+
+	if (err)
+		return err;
+	memcpy(&ss, addr, addr->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in));
+	if (addr->sa_family == AF_INET6)
+		((struct sockaddr_in6 *)&ss)->sin6_port = 0;
+	else
+		((struct sockaddr_in *)&ss)->sin_port = 0;
+	err = verbs_err(vb.rdma_bind_addr(*out, (struct sockaddr *)&ss));
+	if (err)
+		vb.rdma_destroy_id(*out);
+	return err;
+}
+
+void verbs_cm_drop(struct rdma_cm_id *cm)
+{
+	if (!verbs_theirs_keep(cm))
+		vb.rdma_destroy_id(cm);
 }
 
 int verbs_cm_resolve(struct rdma_cm_id *cm, const struct rds_conn_id *id, uint16_t port)

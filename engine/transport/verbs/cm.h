@@ -54,6 +54,10 @@ int verbs_cm_start(void); /* event channel, listener; program's thread, control 
 void verbs_cm_event(struct rds_event *ev, uint32_t events);
 void verbs_cm_options(struct rdma_cm_id *cm, uint8_t tos); /* before it connects or accepts */
 int verbs_cm_id(struct verbs_cm_owner *owner, uint8_t tos, struct rdma_cm_id **out);
+/* ... bound to a port of its own at that address (of rdma_cm). */
+int verbs_cm_beside(struct verbs_cm_owner *owner, const struct sockaddr *addr, struct rdma_cm_id **out);
+/* An id that never was more than bound is to go. Any thread. */
+void verbs_cm_drop(struct rdma_cm_id *cm);
 /* Towards id's faddr from its laddr; ADDR_RESOLVED or an error follows. */
 int verbs_cm_resolve(struct rdma_cm_id *cm, const struct rds_conn_id *id, uint16_t port);
 int verbs_cm_route(struct rdma_cm_id *cm);

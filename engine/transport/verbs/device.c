@@ -302,23 +302,6 @@ static void dev_use(struct verbs_dev *dev)
 	rx_unlock();
 }
 
-/*
- * librdmacm opens each device for itself and keeps it open, and some devices cannot be removed while anybody has them open.  Nothing
- * of ours is made there, so its descriptors become /dev/null's: what librdmacm still asks of them fails, which it does not mind.
- * In a forked child librdmacm goes on with the same context: there is no descriptor in it any more (os_fd_abandon), nor any number of
- * the parent's, which would be that of something else by now.
- */
-static void put_aside(int *fd)
-{
-	int null = os_open("/dev/null", O_RDWR | O_CLOEXEC, 0);
-
-	if (null < 0)
-		return;
-	if (os_fd_adopt(fd) == 0)
-		os_syscall(SYS_dup3, null, *fd, O_CLOEXEC, 0, 0, 0);
-	os_close(null);
-}
-
 /* Without it, the device is as good as none.  Said once of each, whoever binds how often. */
 static int no_srq(const char *name)
 {
@@ -348,6 +331,7 @@ static int dev_new(struct ibv_device *device, const struct sockaddr *addr, struc
 {
 	struct verbs_dev *dev = calloc(1, sizeof(*dev));
 	struct rdma_cm_id *holder;
+	bool leaving = false;
 	int err = -ENOMEM;
 
 	if (dev) {
@@ -359,8 +343,10 @@ static int dev_new(struct ibv_device *device, const struct sockaddr *addr, struc
 		dev->ctx = vb.ibv_open_device(device);
 		err = dev->ctx ? dev_open(dev) : errno ? -errno : -ENODEV;
 	}
-	if (!err)
+	if (!err) {
 		err = verbs_dev_hold(dev, addr);
+		leaving = err == -ENODEV;
+	}
 	if (!err)
 		err = dev_watch(dev);
 	if (!err) {
@@ -370,6 +356,8 @@ static int dev_new(struct ibv_device *device, const struct sockaddr *addr, struc
 	}
 	if (err == -EOPNOTSUPP && dev)
 		err = no_srq(dev->name);
+	else if (leaving)
+		rds_info("the RDMA device %s has gone, or its address has, while it was opened", dev->name);
 	else
 		rds_error("the RDMA device %s cannot be used: %s", dev ? dev->name : "(no memory)", strerror(-err));
 	if (dev) {
@@ -399,8 +387,7 @@ int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out)
 		err = dev_new(cm->verbs->device, rdma_get_local_addr(cm), &dev);
 		if (!err) {
 			dev->theirs = cm->verbs;
-			put_aside(&cm->verbs->cmd_fd);
-			put_aside(&cm->verbs->async_fd);
+			verbs_theirs_aside(cm->verbs);
 		}
 	}
 	if (!err) {
@@ -411,14 +398,27 @@ int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out)
 	return err;
 }
 
-/* The id may outlive the device here, but not librdmacm's context. */
-void verbs_dev_give_back(struct rdma_cm_id *cm)
+static struct verbs_dev *dev_with(const struct ibv_context *ours)
 {
 	struct verbs_dev *dev;
 
-	for (dev = atomic_load(&rds_verbs.devs); dev; dev = dev->next)
-		if (cm->verbs == dev->ctx)
-			cm->verbs = dev->theirs;
+	for (dev = atomic_load(&rds_verbs.devs); dev && dev->ctx != ours; dev = dev->next)
+		;
+	return dev;
+}
+
+/* The id may outlive the device here, but not librdmacm's context. */
+void verbs_dev_give_back(struct rdma_cm_id *cm)
+{
+	const struct verbs_dev *dev = dev_with(cm->verbs);
+
+	if (dev)
+		cm->verbs = dev->theirs;
+}
+
+bool verbs_dev_ours(const struct rdma_cm_id *cm)
+{
+	return dev_with(cm->verbs);
 }
 
 bool verbs_dev_has(const struct verbs_dev *dev, const struct rdma_cm_id *cm)

@@ -7,8 +7,6 @@
  * freed when its last user is, from a timer: events that the helper has already fetched may still name it.  librdmacm closes the
  * context of a device that is no more with the last id bound to it: so each device holds an id, until its objects are gone.
  */
-#include <string.h>
-
 #include "engine/transport/verbs/verbs.h"
 
 #define EVACUATE_NS (10 * 1000000ull) /* no memory: again after so long */
@@ -18,8 +16,10 @@ static void holder_said(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, con
 	struct verbs_dev *dev = container_of(owner, struct verbs_dev, owner);
 
 	(void)cm;
-	if (said->what == RDMA_CM_EVENT_DEVICE_REMOVAL)
+	if (said->what == RDMA_CM_EVENT_DEVICE_REMOVAL) {
+		dev->removed = true;
 		verbs_dev_gone(dev, "it was removed");
+	}
 }
 
 /*
@@ -28,27 +28,19 @@ static void holder_said(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, con
  */
 int verbs_dev_hold(struct verbs_dev *dev, const struct sockaddr *addr)
 {
-	struct sockaddr_storage ss = {0};
 	struct rdma_cm_id *cm;
 	int err;
 
-	memcpy(&ss, addr, addr->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in));
-	if (addr->sa_family == AF_INET6)
-		((struct sockaddr_in6 *)&ss)->sin6_port = 0;
-	else
-		((struct sockaddr_in *)&ss)->sin_port = 0;
 	dev->owner.said = holder_said;
-	err = verbs_cm_id(&dev->owner, 0, &cm);
+	err = verbs_cm_beside(&dev->owner, addr, &cm);
 	if (err)
 		return err;
-	err = verbs_err(vb.rdma_bind_addr(cm, (struct sockaddr *)&ss));
-	if (!err && !verbs_dev_has(dev, cm))
-		err = -ENODEV;
-	if (err)
-		vb.rdma_destroy_id(cm);
-	else
-		atomic_store(&dev->holder, cm);
-	return err;
+	if (!verbs_dev_has(dev, cm)) {
+		verbs_cm_drop(cm); /* that of another, which has the address by now */
+		return -ENODEV;
+	}
+	atomic_store(&dev->holder, cm);
+	return 0;
 }
 
 void verbs_dev_use(struct verbs_dev *dev)
@@ -60,6 +52,7 @@ void verbs_dev_use(struct verbs_dev *dev)
 static void dev_remove(struct verbs_dev *dev)
 {
 	struct rdma_cm_id *holder = atomic_load(&dev->holder);
+	bool removed = dev->removed;
 
 	rds_timer_cancel(&dev->starved);
 	rds_timer_cancel(&dev->memory);
@@ -67,7 +60,10 @@ static void dev_remove(struct verbs_dev *dev)
 	verbs_dev_unlink(dev);
 	rds_event_del(dev->channel->fd);
 	verbs_dev_free(dev);
-	vb.rdma_destroy_id(holder);
+	if (removed)
+		vb.rdma_destroy_id(holder);
+	else
+		verbs_theirs_leave(holder);
 }
 
 /* False: some messages still lie in the device's memory. rx held. */

@@ -144,11 +144,14 @@ static void look(struct rds_timer *tm)
 
 void verbs_cm_retire(struct rdma_cm_id *cm)
 {
-	struct retired *r = malloc(sizeof(*r));
+	struct retired *r;
 	bool idle;
 
 	cm->context = NULL;
 	verbs_dev_give_back(cm);
+	if (verbs_theirs_keep(cm))
+		return;
+	r = malloc(sizeof(*r));
 	if (!r) {
 		vb.rdma_destroy_id(cm);
 		return;

@@ -78,7 +78,10 @@ int verbs_claims(struct rds_transport *t, const struct in6_addr *laddr, uint32_t
 		return err;
 	err = verbs_err(vb.rdma_bind_addr(id, (struct sockaddr *)&ss));
 	err = err ? -ENODEV : verbs_dev_get(id, &dev);
-	vb.rdma_destroy_id(id);
+	if (err)
+		verbs_cm_drop(id);
+	else
+		vb.rdma_destroy_id(id);
 	if (err == -ENODEV)
 		return 0;
 	return err ? err : 1;
@@ -143,6 +146,7 @@ void rds_verbs_forget(void)
 	verbs_collect_forget();
 	verbs_regions_forget();
 	verbs_dev_forget();
+	verbs_theirs_forget();
 	memset(&rds_verbs, 0, sizeof(rds_verbs));
 }
 

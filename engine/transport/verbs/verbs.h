@@ -22,6 +22,7 @@
  *   call.c        rdma_connect where it may keep its caller waiting        retire.c  rdma_destroy_id, which may as well
  *   attempt.c     from an address to a connection    listen.c  requests from peers
  *   endpoint.c    an endpoint's life: made, up, down, closed, freed       gone.c    a device that is no more
+ *   theirs.c      devices that librdmacm has open
  *   rendezvous.c  one port per node: who listens, what is answered        locate.c  who is asked
  *   keepalive.c   are silent peers still there?      async.c   what devices say unasked
  *   (docs/verbs-states.md is the table of all states and events of these)
@@ -184,6 +185,7 @@ struct verbs_dev {
 	unsigned silent; /* ... or not, so often, where that was waited for */
 	struct rdma_cm_id
 		*_Atomic holder; /* as long as there is an id, librdmacm keeps ctx open; hears of its removal */
+	bool removed; /* the holder has heard so */
 	struct verbs_cm_owner owner;
 };
 
@@ -191,6 +193,7 @@ struct verbs_dev {
 int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out);
 bool verbs_dev_has(const struct verbs_dev *dev, const struct rdma_cm_id *cm);
 void verbs_dev_give_back(struct rdma_cm_id *cm); /* helper: it may outlive our device */
+bool verbs_dev_ours(const struct rdma_cm_id *cm); /* helper: its context is ours, not librdmacm's */
 void verbs_dev_forget(void);
 void verbs_dev_share(struct verbs_dev *dev); /* helper: how many endpoints use it has changed */
 /* A block was not to be had: have room looked for. Any lock but timers'. */
@@ -511,6 +514,16 @@ void verbs_close(struct rds_ep *ep);
 void verbs_keep(struct rds_ep *ep, bool on);
 void verbs_ep_heard(struct verbs_ep *ep);	 /* rx: the first frame: whoever waits to be up may be */
 void verbs_ep_free_if_done(struct verbs_ep *ep); /* rx: closed, nothing in place, queue pair gone */
+
+/* theirs.c; librdmacm's contexts */
+void verbs_theirs_aside(struct ibv_context *theirs); /* it is not to keep the device from being removed. Any thread */
+/* True: the id, which the caller would destroy, has to stay, and is not the caller's any more.  It has librdmacm's context. Any thread. */
+bool verbs_theirs_keep(struct rdma_cm_id *cm);
+/* Helper: the id that we held with a device which we have closed, although nobody has said that it is removed. */
+void verbs_theirs_leave(struct rdma_cm_id *holder);
+/* Helper: an event of an id, not yet acknowledged. */
+void verbs_theirs_event(struct rdma_cm_id *cm, enum rdma_cm_event_type what);
+void verbs_theirs_forget(void);
 
 /* gone.c; helper */
 int verbs_dev_hold(struct verbs_dev *dev, const struct sockaddr *addr); /* once, before it is used */

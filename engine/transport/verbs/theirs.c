@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * theirs.c - the devices that librdmacm has open for itself.
+ *
+ * librdmacm opens a device with the first id that comes upon it and keeps it open, and some devices cannot be removed while anybody has
+ * them open: whoever removes one waits.  Nothing of ours is made there, so its descriptors become /dev/null's: the device is *put aside*.
+ * What librdmacm asks of it from then on fails.  It asks for a protection domain with the first id on a device and gives it back with
+ * the last, so a device that is put aside and has lost all its ids is of no use any more.  Hence a device is put aside
+ *
+ *   - when we have it open, and with it an id that stays (device.c, gone.c);
+ *   - when any id hears that it is removed.
+ *
+ * While we do not have it, because we could not open it (it was just going, or something was lacking), or have closed it (it is
+ * broken, and may be mended), one of the ids that have come upon it is not destroyed but stays, the *witness*: it keeps the protection
+ * domain, and hears of the removal.
+ *
+ * In a forked child librdmacm goes on with the same context: there is no descriptor in it any more (os_fd_abandon), nor any number of
+ * the parent's, which would be that of something else by now.  Must not know what the ids are for.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+
+#include "engine/transport/verbs/verbs.h"
+
+struct witness {
+	struct witness *next;
+	struct rdma_cm_id *cm;
+	bool done; /* not needed any more */
+};
+
+static void release(struct rds_timer *tm);
+
+static struct {
+	pthread_mutex_t lock; /* nothing else is taken or waited for under it */
+	struct witness *list; /* at most one for each context */
+	struct rds_timer release;
+} theirs = {.lock = PTHREAD_MUTEX_INITIALIZER, .release.fn = release};
+
+static bool is_null(int fd)
+{
+	struct stat st;
+
+	return !os_fstat(fd, &st) && S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3);
+}
+
+/* What has no number is not there: in a forked child. */
+static bool is_aside(const struct ibv_context *ctx)
+{
+	return (ctx->cmd_fd < 0 || is_null(ctx->cmd_fd)) && (ctx->async_fd < 0 || is_null(ctx->async_fd));
+}
+
+static struct witness *witness_of(const struct ibv_context *ctx)
+{
+	struct witness *w;
+
+	for (w = theirs.list; w && w->cm->verbs != ctx; w = w->next)
+		;
+	return w;
+}
+
+/* Out of the program's way, and closed in a forked child. */
+static int adopt(int *fd)
+{
+	return rds_fd_is_internal(*fd) ? 0 : os_fd_adopt(fd);
+}
+
+static void put_aside(int *fd)
+{
+	int null;
+
+	if (*fd < 0 || is_null(*fd))
+		return;
+	null = os_open("/dev/null", O_RDWR | O_CLOEXEC, 0);
+	if (null < 0)
+		return;
+	if (adopt(fd) == 0)
+		os_syscall(SYS_dup3, null, *fd, O_CLOEXEC, 0, 0, 0);
+	os_close(null);
+}
+
+void verbs_theirs_aside(struct ibv_context *ctx)
+{
+	struct witness *w;
+
+	pthread_mutex_lock(&theirs.lock);
+	put_aside(&ctx->cmd_fd);
+	put_aside(&ctx->async_fd);
+	w = witness_of(ctx);
+	if (w) {
+		w->done = true;
+		rds_timer_need(&theirs.release, os_now_ns());
+	}
+	pthread_mutex_unlock(&theirs.lock);
+}
+
+/* Destroyed by the helper, which may have an event of it in hand. */
+static void release(struct rds_timer *tm)
+{
+	struct witness **p = &theirs.list, *w, *done = NULL;
+
+	(void)tm;
+	pthread_mutex_lock(&theirs.lock);
+	while ((w = *p)) {
+		if (w->done) {
+			*p = w->next;
+			w->next = done;
+			done = w;
+		} else {
+			p = &w->next;
+		}
+	}
+	pthread_mutex_unlock(&theirs.lock);
+	while ((w = done)) {
+		done = w->next;
+		vb.rdma_destroy_id(w->cm); /* nothing of it is under way */
+		free(w);
+	}
+}
+
+/* The lock is held. False: there is one already, or no memory. */
+static bool make_witness(struct rdma_cm_id *cm)
+{
+	struct witness *w = witness_of(cm->verbs) ? NULL : malloc(sizeof(*w));
+
+	if (!w)
+		return false;
+	cm->context = NULL;
+	*w = (struct witness){.next = theirs.list, .cm = cm};
+	theirs.list = w;
+	adopt(&cm->verbs->cmd_fd); /* if it cannot be, it is as it was */
+	adopt(&cm->verbs->async_fd);
+	return true;
+}
+
+bool verbs_theirs_keep(struct rdma_cm_id *cm)
+{
+	bool kept;
+
+	if (!cm->verbs)
+		return false;
+	pthread_mutex_lock(&theirs.lock);
+	kept = !is_aside(cm->verbs) && make_witness(cm);
+	pthread_mutex_unlock(&theirs.lock);
+	return kept;
+}
+
+void verbs_theirs_leave(struct rdma_cm_id *holder)
+{
+	bool kept;
+
+	pthread_mutex_lock(&theirs.lock);
+	kept = make_witness(holder);
+	pthread_mutex_unlock(&theirs.lock);
+	if (!kept)
+		vb.rdma_destroy_id(holder);
+}
+
+/* Just opened, and the id is being destroyed: its endpoint was given up.  If no other can take its place, the device is going. */
+static void nobody_wants(struct rdma_cm_id *cm)
+{
+	struct rdma_cm_id *beside;
+	bool kept;
+
+	pthread_mutex_lock(&theirs.lock);
+	kept = is_aside(cm->verbs) || witness_of(cm->verbs);
+	pthread_mutex_unlock(&theirs.lock);
+	if (kept)
+		return;
+	if (!verbs_cm_beside(NULL, rdma_get_local_addr(cm), &beside)) {
+		kept = beside->verbs == cm->verbs;
+		verbs_cm_drop(beside);
+	}
+	if (!kept)
+		verbs_theirs_aside(cm->verbs);
+}
+
+void verbs_theirs_event(struct rdma_cm_id *cm, enum rdma_cm_event_type what)
+{
+	if (!cm->verbs || verbs_dev_ours(cm))
+		return;
+	if (what == RDMA_CM_EVENT_DEVICE_REMOVAL)
+		verbs_theirs_aside(cm->verbs);
+	else if (what == RDMA_CM_EVENT_ADDR_RESOLVED && !cm->context)
+		nobody_wants(cm);
+}
+
+void verbs_theirs_forget(void)
+{
+	pthread_mutex_init(&theirs.lock, NULL);
+	theirs.list = NULL;
+	theirs.release.queued = false;
+}
