@@ -77,7 +77,8 @@ bool away_frees(int fd, const struct away_call *c, struct away_region *was)
 	if (!rds_rdma_opt_frees(c->q.level, c->q.opt) || c->q.data_len != sizeof(args) || os_fstat(fd, &st))
 		return false;
 	memcpy(&args, c->data->iov_base, sizeof(args));
-	return args.cookie && away_region_freed(st.st_ino, rds_cookie_rkey(args.cookie), was);
+	return rds_cookie_rkey(args.cookie) && /* 0 would be all of them */
+	       away_region_freed(st.st_ino, rds_cookie_rkey(args.cookie), was);
 }
 
 /* ---- the barrier ---- */

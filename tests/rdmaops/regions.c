@@ -88,6 +88,7 @@ static void free_errors(void)
 	expect(get_mr(fd, p, 10, F_WRITE, &b), 0, "GET_MR of the same memory");
 	expect(free_mr(fd, a ^ 0x5a5a5a5a, 0), -EINVAL, "FREE_MR of a cookie that nobody gave");
 	expect(free_mr(other, a, 0), -EINVAL, "FREE_MR of another socket's cookie");
+	expect(free_mr(fd, 5ull << 32, 0), -EINVAL, "FREE_MR of a cookie with no key, which is not all of them");
 	expect(free_mr(fd, (uint32_t)a | 0xfffull << 32, 0), 0, "FREE_MR looks at the key only");
 	expect(free_mr(fd, a, 0), -EINVAL, "FREE_MR a second time");
 	expect(free_mr(fd, b, F_INVALIDATE), 0, "FREE_MR with INVALIDATE");
