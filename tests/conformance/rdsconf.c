@@ -291,7 +291,8 @@ unsigned name_port(const struct name *name)
 
 int rds_socket(void)
 {
-	int fd = getenv("CONFORMANCE_HELD") ? held_socket(SOCK_SEQPACKET) : socket(AF_RDS, SOCK_SEQPACKET, 0);
+	const char *held = getenv("CONFORMANCE_HELD");
+	int fd = held ? held_socket(SOCK_SEQPACKET, !strcmp(held, "apart")) : socket(AF_RDS, SOCK_SEQPACKET, 0);
 
 	if (fd < 0)
 		conf_die("socket");

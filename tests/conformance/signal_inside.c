@@ -11,7 +11,6 @@
 #include <signal.h>
 #include <time.h>
 
-#define RUNS 300u
 #define LIMIT_S 15
 #define WINDOW 16u
 
@@ -24,6 +23,7 @@ static struct stream {
 static struct name here;
 static timer_t timer[2];
 static volatile unsigned runs;
+static unsigned enough = 300; /* of them */
 static const char *volatile wrong;
 static bool jumps, feeds; /* the handler leaves by a jump; it sends to the program */
 static volatile bool may_jump, in_second;
@@ -140,7 +140,7 @@ static void handle(int which, int sig, void (*fn)(int), int flags)
 
 static bool goes_on(time_t until)
 {
-	return !wrong && runs < RUNS && time(NULL) < until;
+	return !wrong && runs < enough && time(NULL) < until;
 }
 
 static void send_and_receive(time_t until)
@@ -226,7 +226,7 @@ static void try(const char *name, void (*program)(time_t), int flags, bool both)
 	for (i = 1; i < 3; i++)
 		while (!wrong && all[i]->came != all[i]->sent)
 			stream_receive(all[i], 0);
-	if (!wrong && runs < RUNS)
+	if (!wrong && runs < enough)
 		wrong = "too slow";
 	check(name, "all", "%s", wrong ? wrong : "all");
 	for (i = 0; i < 3; i++)
@@ -239,6 +239,9 @@ int main(int argc, char **argv)
 	stack_t stack = {.ss_sp = elsewhere, .ss_size = sizeof(elsewhere)};
 
 	conf_begin(argc, argv);
+	/* On an emulated machine, and each call is another process's: all of it takes five times as long. */
+	if (conf_ib && getenv("CONFORMANCE_HELD"))
+		enough = 60;
 	here = name_here(0);
 	try("handler", send_and_receive, 0, false);
 	try("handler-in-handler", send_and_receive, 0, true);

@@ -40,6 +40,7 @@ struct world_conn {
 	bool gone, speak;
 	uint64_t peer_ack; /* as told with up */
 	uint64_t rx_seq, tx_seq;
+	uint8_t tos;
 	struct world_msg msg[MSGS];
 	unsigned nmsgs;
 	struct {

@@ -19,6 +19,7 @@ int world_connect(struct world_conn *c, const char *from, const char *to, uint16
 	c->id = (struct rds_conn_id){
 		.laddr = v4(from),
 		.faddr = v4(to),
+		.tos = c->tos,
 		.peer = *peer,
 		.peer_slot = RDS_SLOT_REMOTE,
 		.peer_port = port,

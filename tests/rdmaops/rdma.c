@@ -163,7 +163,7 @@ uint32_t address(unsigned n)
 
 int rds_socket(int type)
 {
-	return getenv("RDMAOPS_HELD") ? held_socket(type) : socket(PF_RDS, type, 0);
+	return getenv("RDMAOPS_HELD") ? held_socket(type, false) : socket(PF_RDS, type, 0);
 }
 
 int rds_bound(uint32_t addr, unsigned port)

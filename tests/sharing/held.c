@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * held.c - a process's sockets opened by another one, the keeper, which passes them, keeps none of their numbers, and is there until the
- * process has ended.
+ * process has ended.  One keeper for all of them, or several in turn.
  */
 #define _GNU_SOURCE
 #include "held.h"
@@ -65,13 +65,9 @@ static void keep(int over)
 
 static int keeper(void)
 {
-	static pid_t whose;
-	static int to;
 	int sv[2], status;
 	pid_t middle;
 
-	if (whose == getpid() && fcntl(to, F_GETFD) >= 0) /* a program may close all that it has */
-		return to;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv))
 		return -1;
 	middle = fork();
@@ -80,18 +76,33 @@ static int keeper(void)
 	close(sv[1]);
 	if (middle < 0 || waitpid(middle, &status, 0) != middle)
 		return -1;
-	whose = getpid();
-	to = sv[0];
-	return to; /* it closes with this process, and ends the other */
+	return sv[0]; /* it closes with this process, and ends the other */
 }
 
-int held_socket(int type)
+/* The first of so many, or the next one. */
+static int a_keeper(unsigned many)
+{
+	static struct {
+		pid_t whose;
+		int to;
+	} all[HELD_KEEPERS], *k;
+	static unsigned turn;
+
+	k = &all[turn++ % many];
+	if (k->whose != getpid() || fcntl(k->to, F_GETFD) < 0) { /* a program may close all that it has */
+		k->to = keeper();
+		k->whose = k->to < 0 ? 0 : getpid();
+	}
+	return k->to;
+}
+
+int held_socket(int type, bool apart)
 {
 	static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
 	int over, fd = -1;
 
 	pthread_mutex_lock(&one);
-	over = keeper();
+	over = a_keeper(apart ? HELD_KEEPERS : 1);
 	if (over >= 0 && write(over, &type, sizeof(type)) == sizeof(type))
 		fd = take(over, type);
 	pthread_mutex_unlock(&one);

@@ -5,7 +5,14 @@
 #ifndef SHARING_HELD_H
 #define SHARING_HELD_H
 
-/* socket(21, type, 0), called by another process, which is there until this one has ended.  -1: something failed. */
-int held_socket(int type);
+#include <stdbool.h>
+
+#define HELD_KEEPERS 3
+
+/*
+ * socket(21, type, 0), called by another process, which is there until this one has ended; apart: by one that has opened none of the
+ * last two.  -1: something failed.
+ */
+int held_socket(int type, bool apart);
 
 #endif

@@ -92,6 +92,45 @@ START_TEST(test_a1_a4_a7_a9_up)
 }
 END_TEST
 
+static void asked_with(struct peer *by, uint8_t tos)
+{
+	const struct rdma_conn_param *param;
+	struct verbs_hello h;
+
+	peer_event(by, RDMA_CM_EVENT_CONNECT_REQUEST);
+	param = &by->ev->param.conn;
+	ck_assert_int_eq(verbs_hello_check(param->private_data, param->private_data_len, &h), VERBS_OK);
+	ck_assert_uint_eq(h.tos, tos);
+	ck_assert_int_eq(mock_id_tos(world_ep(c)->cm), tos ? tos : -1);
+	ck_assert_int_eq(mock_id_ack_timeout(world_ep(c)->cm), 16);
+}
+
+/* The type of service is rdma_cm's as well as RDS's, on every id of the way; a peer that is silent is given up sooner than rdma_cm would. */
+START_TEST(test_a1_a13_type_of_service)
+{
+	static const uint8_t tos[] = {0, 4, 255};
+	struct verbs_answer a;
+	struct peer other;
+
+	c->tos = tos[_i];
+	peer_init(&other, 1);
+	peer_listen(&other, THEM, (uint16_t)rds_options()->cm_port);
+	peer_listen(p, THEM, PEER_PORT + 1);
+	ck_assert_int_eq(dial(0), 0);
+	world_run();
+	asked_with(&other, tos[_i]);
+	world_answer(&a, VERBS_REDIRECT);
+	a.listener = PEER_PORT + 1;
+	verbs_answer_pack(&a, &a);
+	peer_reject(&other, &a, sizeof(a));
+	world_run();
+	asked_with(p, tos[_i]);
+	answer_with(VERBS_OK, true);
+	ck_assert_uint_eq(c->ups, 1);
+	peer_end(&other);
+}
+END_TEST
+
 START_TEST(test_a2_rendezvous_first)
 {
 	peer_listen(p, THEM, (uint16_t)rds_options()->cm_port);
@@ -433,6 +472,7 @@ END_TEST
 static void tests(TCase *t)
 {
 	tcase_add_test(t, test_a1_a4_a7_a9_up);
+	tcase_add_loop_test(t, test_a1_a13_type_of_service, 0, 3);
 	tcase_add_test(t, test_a2_rendezvous_first);
 	tcase_add_loop_test(t, test_a3_cannot_begin, 0, 2);
 	tcase_add_loop_test(t, test_a5_a8_step_fails, 0, 3);

@@ -42,6 +42,13 @@ static void copy_event(const struct rdma_cm_event *ev, struct verbs_said *said)
 	}
 }
 
+/* Destroying it would do, too, but it may have to stay (theirs.c). */
+static void refuse(struct rdma_cm_id *cm)
+{
+	vb.rdma_reject(cm, NULL, 0);
+	verbs_cm_retire(cm);
+}
+
 void verbs_cm_event(struct rds_event *unused, uint32_t events)
 {
 	struct rdma_cm_event *ev;
@@ -61,7 +68,7 @@ void verbs_cm_event(struct rds_event *unused, uint32_t events)
 		if (owner)
 			owner->said(owner, cm, &said);
 		else if (said.what == RDMA_CM_EVENT_CONNECT_REQUEST)
-			verbs_cm_retire(cm);
+			refuse(cm);
 	}
 }
 

@@ -41,8 +41,7 @@ static void find_caps(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 	struct verbs_caps *c = &dev->caps;
 	bool iwarp = dev->ctx->device->transport_type == IBV_TRANSPORT_IWARP;
 
-	c->credits = c->initiator_first = c->one_sge_read = c->sink_needs_write = c->cm_commits = c->probe_reads =
-		iwarp;
+	c->credits = c->initiator_first = c->sink_needs_write = c->cm_commits = c->probe_reads = iwarp;
 	c->rnr = c->timeouts = !iwarp;
 	/* siw sends in the caller's thread over a kernel socket, and as if it were the caller's own: a peer that is gone raises
 	 * the signal. */
@@ -53,7 +52,6 @@ static void find_caps(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 	c->signal_from = attr->vendor_id == SIW_VENDOR ? SIW_PAGES_FROM : UINT32_MAX;
 	/* rxe goes back to what was not received, and then takes the reads behind it for some before it. */
 	c->fence_bars_reads = attr->vendor_id == RXE_VENDOR;
-	c->atomics = attr->atomic_cap != IBV_ATOMIC_NONE;
 	c->max_inline = 128; /* a header and a small message; devices that have less say so when asked */
 	c->frame = VERBS_FRAME_SHARED;
 	c->sq = attr->max_qp_wr < (int)VERBS_SQ ? (uint32_t)attr->max_qp_wr : VERBS_SQ;

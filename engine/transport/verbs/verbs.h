@@ -101,9 +101,7 @@ struct verbs_caps {
 	bool credits; /* cannot make a sender wait (no RNR): a frame without a receive buffer ends the connection */
 	bool initiator_first; /* the side that connected sends first, the other is silent until then */
 	bool late_ear; /* what comes just after its yes to a request may be noticed only when more comes (endpoint.c: urge) */
-	bool one_sge_read;     /* (RDMA) */
 	bool sink_needs_write; /* (RDMA) */
-	bool atomics;	       /* (RDMA) */
 	bool probe_reads; /* a write is complete before it has arrived: only a read says that the peer's device is there */
 	bool cm_commits;    /* rdma_connect may wait for the peer; until it is answered, destroying the id waits, too */
 	bool rnr, timeouts; /* the queue pair has these attributes */
