@@ -252,8 +252,8 @@ static int revision_of(const struct evidence *e, size_t size)
 	enum rds_abi_epoch epoch = rds_abi_epoch();
 	int ret;
 
-	if (rds_options()->abi != RDS_ABI_AUTO)
-		return rds_options()->abi;
+	if (abi_option() != RDS_ABI_AUTO)
+		return abi_option();
 	if (epoch == RDS_EPOCH_LATER)
 		return RDS_ABI_D;
 	if (size == sizeof(struct args_b2))

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "engine/legacy_abi.h"
+#include "engine/memory.h"
 #include "engine/options.h"
 #include "tests/unit/suite.h"
 
@@ -520,6 +521,33 @@ START_TEST(overridden)
 }
 END_TEST
 
+/* A call for another process, which holds the socket: its options and its age count, and not those of who carries it. */
+START_TEST(of_a_caller)
+{
+	struct rds_caller caller = {.abi = RDS_ABI_A0 + _i, .epoch = RDS_EPOCH_NONE};
+	enum rds_abi_epoch epoch;
+
+	rds_caller = &caller;
+	override("auto");
+	distinct_words();
+	word[1] = word[2] = L;
+	ck_assert_int_eq(decode(64), 0);
+	ck_assert_uint_eq(args.cookie, word[layout[_i].cookie]);
+	ck_assert_int_eq(args.has_id, layout[_i].id >= 0);
+	ck_assert_int_eq(args.short_notify, layout[_i].notify_short);
+	caller.abi = RDS_ABI_AUTO;
+	override(layout[_i].abi);
+	for (epoch = RDS_EPOCH_NONE; epoch <= RDS_EPOCH_LATER; epoch++) {
+		caller.epoch = epoch;
+		ck_assert_int_eq(rds_abi_epoch(), epoch);
+		ck_assert_int_eq(decode(64), 0);
+		ck_assert_uint_eq(args.cookie, word[0]);
+		ck_assert_int_eq(args.short_notify, epoch != RDS_EPOCH_LATER);
+	}
+	rds_caller = NULL;
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("legacy_abi");
@@ -540,5 +568,6 @@ int main(void)
 	tcase_add_loop_test(t, first_proof, 0, 3);
 	tcase_add_loop_test(t, fork_copies, RDS_EPOCH_NONE, RDS_EPOCH_LATER + 1);
 	tcase_add_loop_test(t, overridden, 0, LEN(layout));
+	tcase_add_loop_test(t, of_a_caller, 0, LEN(layout));
 	return suite_run(s);
 }
