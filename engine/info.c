@@ -8,6 +8,7 @@
  */
 #include "engine/info.h"
 
+#include "engine/legacy_abi.h"
 #include "engine/sock.h"
 #include "engine/uaccess.h"
 
@@ -73,6 +74,46 @@ static int source_counters(struct info_sink *sink, const struct info_source *src
 		put_counter(sink, rds_stat_names[i], sum[i]);
 	for (unsigned i = 0; i < sizeof(tcp_counters) / sizeof(tcp_counters[0]); i++)
 		put_counter(sink, tcp_counters[i], 0);
+	return 0;
+}
+
+/*
+ * RDS_STATS_GLOBAL: what the first tool of all asked for instead, 15 numbers without names.  Acknowledgements were counted otherwise then, by what
+ * nothing has had since.
+ */
+int rds_info_2006(void *val, socklen_t *len)
+{
+	static const int8_t order[] = {
+		-1,
+		-1,
+		-1,
+		-1,
+		-1,
+		-1,
+		-1,
+		RDS_STAT_conn_reset,
+		RDS_STAT_recv_drop_old_seq,
+		RDS_STAT_recv_drop_no_sock,
+		RDS_STAT_recv_drop_dead_sock,
+		RDS_STAT_recv_deliver_raced,
+		RDS_STAT_recv_delivered,
+		RDS_STAT_recv_queued,
+		RDS_STAT_send_queue_full,
+	};
+	uint64_t sum[RDS_STATS], out[sizeof(order)];
+	struct rds_info_list none;
+	socklen_t room = *len;
+
+	if (rds_info_query(RDS_INFO_COUNTED, &none) == 0)
+		free(none.recs);
+	registry_counters_sum(rds_eng->reg, sum);
+	for (unsigned i = 0; i < sizeof(order); i++)
+		out[i] = order[i] < 0 ? 0 : sum[order[i]];
+	room = room < sizeof(out) ? room / sizeof(out[0]) * sizeof(out[0]) : sizeof(out);
+	if (rds_user_writable(val, room) || rds_user_writable(len, sizeof(*len)))
+		return -EFAULT;
+	memcpy(val, out, room);
+	*len = room;
 	return 0;
 }
 
@@ -291,14 +332,23 @@ static int source_none(struct info_sink *sink, const struct info_source *src)
 	return 0;
 }
 
+/* Nor are there flows, but the tool of 2006 has an option for them. */
+static int source_flows(struct info_sink *sink, const struct info_source *src)
+{
+	(void)sink;
+	(void)src;
+	return rds_abi_numbers_read() ? 0 : -ENOPROTOOPT;
+}
+
 #define SOURCE(opt) [(opt)-RDS_INFO_FIRST]
 
-/* What is not here has no provider: flows, statistics, iWARP (nor in the kernel). */
+/* What is not here has no provider: statistics, iWARP (nor in the kernel). */
 static const struct info_source sources[RDS_INFO_LAST - RDS_INFO_FIRST + 1] = {
 	SOURCE(RDS_INFO_COUNTERS) = {source_counters, sizeof(struct rds_info_counter), false, RDS_INFO_COUNTED,
 				      NULL},
 	SOURCE(RDS_INFO_CONNECTIONS) = {source_records, sizeof(struct rds_info_connection), false, RDS_INFO_CONNS,
 					put_conn},
+	SOURCE(RDS_INFO_FLOWS) = {source_flows, sizeof(struct rds_info_flow), false, 0, NULL},
 	SOURCE(RDS_INFO_SEND_MESSAGES) = {source_records, sizeof(struct rds_info_message), false, RDS_INFO_SENDING,
 					  put_message},
 	SOURCE(RDS_INFO_RETRANS_MESSAGES) = {source_records, sizeof(struct rds_info_message), false, RDS_INFO_RETRANS,

@@ -17,6 +17,7 @@
 
 #include "engine/memory.h"
 #include "engine/options.h"
+#include "engine/rds.h"
 
 /* ---- layouts that rds_abi.h does not have ---- */
 
@@ -160,9 +161,22 @@ void rds_abi_later(void)
 	show(RDS_EPOCH_LATER);
 }
 
+static _Atomic bool numbers_read;
+
+void rds_numbers_read(void)
+{
+	atomic_store(&numbers_read, true);
+}
+
+bool rds_abi_numbers_read(void)
+{
+	return atomic_load_explicit(&numbers_read, memory_order_relaxed);
+}
+
 void rds_abi_reset(void)
 {
 	atomic_store(&shown, RDS_EPOCH_NONE);
+	atomic_store(&numbers_read, false);
 }
 
 /* ---- RDS_CMSG_RDMA_ARGS ---- */

@@ -68,6 +68,8 @@ enum rds_abi_epoch rds_abi_epoch(void);
  * RDS_INFO_* from 10008 on, a control message from 5 on.  May be called any number of times.
  */
 void rds_abi_later(void);
+/* The process has looked the RDS numbers up in /proc (rds_numbers_read()), as programs of before 2009 had to. */
+bool rds_abi_numbers_read(void);
 /* Forgets what was shown (tests only). */
 void rds_abi_reset(void);
 

@@ -322,13 +322,6 @@ static ssize_t deliver(struct rds_sock *sk, int fd, struct msghdr *msg, int flag
 	return err ? err : n;
 }
 
-static _Atomic bool numbers_read;
-
-void rds_numbers_read(void)
-{
-	atomic_store(&numbers_read, true);
-}
-
 /* Programs from before the kernel said so by a length of 0 end if it is below that of an address; they are known by their ways. */
 void rds_recv_no_name(struct msghdr *msg)
 {
@@ -338,7 +331,7 @@ void rds_recv_no_name(struct msghdr *msg)
 
 	if (!msg->msg_name)
 		return;
-	if (!atomic_load(&numbers_read) && epoch != RDS_EPOCH_24 && epoch != RDS_EPOCH_32) {
+	if (!rds_abi_numbers_read() && epoch != RDS_EPOCH_24 && epoch != RDS_EPOCH_32) {
 		msg->msg_namelen = 0;
 		return;
 	}

@@ -203,6 +203,8 @@ int rds_sock_level(const struct rds_sock *sk);
 
 /* tos.c, sockopt.c, info.c */
 int rds_info_getsockopt(struct rds_sock *sk, int opt, void *val, socklen_t *len);
+/* RDS_STATS_GLOBAL; *len has been found readable. */
+int rds_info_2006(void *val, socklen_t *len);
 
 /* cong.c; rx held */
 void rds_cong_met(struct rds_sock *sk); /* a send of it met a congested port */

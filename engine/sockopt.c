@@ -282,8 +282,12 @@ static int sol_rds_get(struct rds_sock *sk, int opt, void *val, socklen_t *len)
 	if (rds_user_readable(len, sizeof(*len)) < 0)
 		return -EFAULT;
 	memcpy(&room, len, sizeof(room));
+	if (opt >= RDS_RECVERR && (opt < RDS_INFO_FIRST || opt >= RDS_INFO_IB_CONNECTIONS))
+		rds_abi_later();
 	if (opt >= RDS_INFO_FIRST && opt <= RDS_INFO_LAST)
 		return rds_info_getsockopt(sk, opt, val, len);
+	if (opt == RDS_STATS_GLOBAL && room >= (int)sizeof(uint64_t) && rds_abi_numbers_read())
+		return rds_info_2006(val, len);
 	if (opt != RDS_RECVERR && opt != SO_RDS_TRANSPORT && opt != SO_RDS_TRANSPORT_9)
 		return -ENOPROTOOPT;
 	if ((size_t)room < sizeof(int)) /* a negative length is a large one here, as in the kernel */

@@ -33,6 +33,7 @@
 #define RDS_CANCEL_SENT_TO 1
 #define RDS_GET_MR 2
 #define RDS_FREE_MR 3
+#define RDS_STATS_GLOBAL 3 /* to getsockopt, in the summer of 2006 */
 #define RDS_BARRIER 4 /* 2007-11 to 2008-02 only; the number was never given out again */
 #define RDS_RECVERR 5
 #define RDS_CONG_MONITOR 6
@@ -271,6 +272,15 @@ RDS_ABI_AT(rds_path_info, disconnect_reason, 24);
 RDS_ABI_AT(rds_path_info, connect_attempts, 28);
 RDS_ABI_AT(rds_path_info, index, 32);
 RDS_ABI_AT(rds_path_info, flags, 36);
+
+struct rds_info_flow { /* 2006 */
+	uint32_t laddr;
+	uint32_t faddr;
+	uint32_t bytes;
+	uint16_t lport;
+	uint16_t fport;
+} RDS_ABI_PACKED;
+RDS_ABI_SIZE(rds_info_flow, 16);
 
 struct rds_info_tcp_socket {
 	uint32_t local_addr; /* be32 */

@@ -14,6 +14,7 @@
 
 #include "engine/connection.h"
 #include "engine/info.h"
+#include "engine/legacy_abi.h"
 #include "tests/unit/registry_helper.h"
 #include "tests/unit/suite.h"
 
@@ -197,6 +198,62 @@ static void *fetch(int opt, size_t each, size_t *n)
 	*n = len / each;
 	return buf;
 }
+
+/* What the tools of 2006 asked for, which today's kernel does not have: they are known by the numbers that they looked up first. */
+START_TEST(tools_of_2006)
+{
+	struct {
+		uint64_t v[15], behind;
+	} got;
+	struct rds_barrier_request req;
+	char none[24] = {0}, c[8];
+	struct iovec iov = {c, sizeof(c)};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	socklen_t len = sizeof(got);
+
+	sock_start();
+	bind_to(sk, "127.0.0.1", 4105);
+	for (int i = 0; i < 3; i++)
+		send_to(sk, fd, "127.0.0.1", 4105, 10);
+	ck_assert_int_eq(info(RDS_STATS_GLOBAL, &got, &len), -ENOPROTOOPT);
+	len = 0;
+	ck_assert_int_eq(info(RDS_INFO_FLOWS, NULL, &len), -ENOPROTOOPT);
+
+	rds_numbers_read();
+	ck_assert_int_eq(info(RDS_INFO_FLOWS, NULL, &len), 16);
+	ck_assert_uint_eq(len, 0);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(rds_recvmsg(sk, fd, &msg, MSG_DONTWAIT), 8);
+	memset(&got, 0xaa, sizeof(got));
+	len = sizeof(got);
+	ck_assert_int_eq(info(RDS_STATS_GLOBAL, &got, &len), 0);
+	ck_assert_uint_eq(len, sizeof(got.v));
+	ck_assert_uint_eq(got.v[12], 2); /* s_recv_delivered */
+	ck_assert_uint_eq(got.v[13], 3); /* s_recv_queued */
+	ck_assert_uint_eq(got.v[0], 0);
+	ck_assert_uint_eq(got.behind, UINT64_C(0xaaaaaaaaaaaaaaaa));
+	memset(&got, 0xaa, sizeof(got));
+	len = 8 * 13 + 7; /* whole numbers only */
+	ck_assert_int_eq(info(RDS_STATS_GLOBAL, &got, &len), 0);
+	ck_assert_uint_eq(len, 8 * 13);
+	ck_assert_uint_eq(got.v[12], 2);
+	ck_assert_uint_eq(got.v[13], UINT64_C(0xaaaaaaaaaaaaaaaa));
+	len = sizeof(got);
+	ck_assert_int_eq(info(RDS_STATS_GLOBAL, BAD, &len), -EFAULT);
+	len = 7;
+	ck_assert_int_eq(info(RDS_STATS_GLOBAL, &got, &len), -ENOPROTOOPT);
+
+	/* None of these says that the program is from 2008 or later; what came then does. */
+	ck_assert_int_eq(rds_abi_epoch(), RDS_EPOCH_NONE);
+	len = 0;
+	ck_assert_int_eq(info(RDS_INFO_TCP_SOCKETS, NULL, &len), 41);
+	ck_assert_int_eq(rds_abi_epoch(), RDS_EPOCH_NONE);
+	ck_assert_int_eq(info(RDS_INFO_IB_CONNECTIONS, NULL, &len), 176);
+	ck_assert_int_eq(rds_abi_epoch(), RDS_EPOCH_LATER);
+	rds_abi_barrier(none, sizeof(none), &req);
+	ck_assert_int_eq(rds_abi_epoch(), RDS_EPOCH_LATER);
+}
+END_TEST
 
 static double seconds(uint64_t since)
 {
@@ -610,6 +667,7 @@ int main(void)
 	tcase_set_timeout(tc, 20);
 	tcase_add_checked_fixture(tc, registry_setup, registry_teardown);
 	tcase_add_test(tc, protocol);
+	tcase_add_test(tc, tools_of_2006);
 	tcase_add_test(tc, sockets);
 	tcase_add_test(tc, congested_sockets);
 	tcase_add_test(tc, own_messages);
