@@ -82,7 +82,7 @@ void rds_abi_reset(void);
 int rds_abi_local_vec(const void *body, size_t size, uint64_t *vec, uint64_t *nr);
 
 /*
- * local_bytes: that sum.  is_cookie (or NULL): was this one issued or received here?  It is asked only when the numbers
+ * body: the first 64 of size bytes, or all.  local_bytes: that sum.  is_cookie (or NULL): was this one issued or received here?  It is asked only when the numbers
  * do not decide.  -EINVAL: too short, or (under RDS_EPOCH_24) of neither order.  That remote_bytes may not be less than
  * local_bytes is for the caller to check, where the kernel does.
  */

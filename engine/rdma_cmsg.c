@@ -106,11 +106,11 @@ static int parse_args(struct parse *p, const struct rds_cmsg_in *c)
 	unsigned char body[64];
 	struct rds_rdma_request req;
 	uint64_t vec, nr, sum;
-	size_t size = c->size < sizeof(body) ? c->size : sizeof(body);
+	size_t size = c->size; /* all of it: that says which revision it is */
 	struct rds_op *op;
 	int err;
 
-	if (p->args || !rds_cmsg_in_copy(c, body, size))
+	if (p->args || !rds_cmsg_in_copy(c, body, size < sizeof(body) ? size : sizeof(body)))
 		return -EINVAL;
 	p->args = true;
 	err = rds_abi_local_vec(body, size, &vec, &nr);

@@ -89,10 +89,10 @@ static bool args_there(const struct rds_cmsg_in *c)
 	unsigned char body[64];
 	struct rds_rdma_request req;
 	uint64_t vec, nr, sum;
-	size_t size = c->size < sizeof(body) ? c->size : sizeof(body);
+	size_t size = c->size;
 	int err;
 
-	if (!rds_cmsg_in_copy(c, body, size) || rds_abi_local_vec(body, size, &vec, &nr))
+	if (!rds_cmsg_in_copy(c, body, size < sizeof(body) ? size : sizeof(body)) || rds_abi_local_vec(body, size, &vec, &nr))
 		return true;
 	err = rds_cmsg_local_vec(vec, nr, &sum, NULL);
 	if (err || rds_abi_rdma_args(body, size, sum, rds_cookie_plausible, NULL, &req))

@@ -237,6 +237,35 @@ static void refused(void)
 	end();
 }
 
+/* Longer arguments than there are: what is too much says nothing, and makes no pointer of a token. */
+static void longer(void)
+{
+	static const size_t beyond[] = {1, 7, 9, 16, 24, 100};
+	struct vec v = {0, 64};
+	unsigned char body[256] = {0};
+	uint64_t cookie, word;
+	struct rdma_args g;
+	struct out o;
+	unsigned i;
+
+	begin();
+	v.addr = (uintptr_t)p;
+	cookie = agent_region(a, 0, PAGE, F_WRITE);
+	for (i = 0; i < 2 * sizeof(beyond) / sizeof(beyond[0]); i++) {
+		word = 0x1234;
+		g = (struct rdma_args){cookie, {0, 64}, (uintptr_t)&v, 1, F_WRITE | F_NOTIFY,
+				       i % 2 ? (uintptr_t)&word : 16};
+		memcpy(body, &g, sizeof(g));
+		out_begin(&o, &a->name[0], "x", 1);
+		out_cmsg(&o, CMSG_ARGS, body, sizeof(g) + beyond[i / 2]);
+		expect(out_send(&o, b->fd, 0), 1, "RDMA_ARGS of 56 + %zu bytes", beyond[i / 2]);
+		expect_status(b, g.token, ST_SUCCESS, "RDMA_ARGS of 56 + %zu bytes", beyond[i / 2]);
+		expect(word, 0x1234, "what a token looks like the address of");
+		comes("x", "RDMA_ARGS that are too long");
+	}
+	end();
+}
+
 /* What must be taken: read-only memory to write from, less local than remote bytes, 1024 vectors. */
 static void taken(void)
 {
@@ -262,6 +291,7 @@ static void taken(void)
 static const struct test_case cases[] = {
 	{"bad-keys", bad_keys},	    {"whole-pages", whole_pages}, {"mixed", mixed},
 	{"own-memory", own_memory}, {"refused", refused},	  {"taken", taken},
+	{"longer", longer},
 };
 
 int main(int argc, char **argv)
