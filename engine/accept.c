@@ -216,6 +216,8 @@ static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
 		rds_conn_busy(conn);
 		return NO_ROOM;
 	}
+	if (unlikely(rds_queue_held(conn)))
+		rds_queue_flush(conn);
 	if (likely(conn->ep))
 		conn->t->ops->flush(conn->ep, with_ops && c->rdma.asks && (c->rdma.at_once || !rds_may_ask_later(conn)));
 	if (unlikely(with_ops && !c->rdma.message)) {

@@ -73,7 +73,12 @@ void rds_op_unnumber(struct rds_op *op)
 
 bool rds_op_held(const struct rds_op *op)
 {
-	return op->after && rds_barrier_mark(&op->sk->barrier, op->daddr) < op->after;
+	if (op->after && rds_barrier_mark(&op->sk->barrier, op->daddr) < op->after)
+		return true;
+	for (; op; op = op->also)
+		if (unlikely(op->overtaken) && !op->over)
+			return true;
+	return false;
 }
 
 /* Messages that waited for it may go. */

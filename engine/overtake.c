@@ -5,8 +5,10 @@
  * Answers are made under rx (rdma_serve.c) and go before anything else: who has read a message that came with an operation, and
  * says so, must not overtake the result of the operation (legacy-abi 2.5).
  * A message that waits for operations that went to other processes of that address (barrier_call.c) is overtaken by one of them that turns out
- * to belong on its connection after all, or each would wait for the other.
- * Only what no transport ever had is overtaken: it gets later numbers.
+ * to belong on its connection after all, or each would wait for the other; and by what other sockets send, since what they wait for may be in another
+ * queue behind a message that waits for something in this one.
+ * Only what no transport ever had is overtaken: it gets later numbers.  A message whose operation may have failed at the peer, which knows only the
+ * last one that did, goes only when it is known not to have, if another operation has overtaken it.
  */
 #include "engine/rdma.h"
 
@@ -61,6 +63,16 @@ static struct rds_queued **place(struct rds_conn *to, const struct rds_queued *q
 	return before;
 }
 
+/* Messages whose pieces have gone.  rx held */
+static void overtaken(const struct rds_queued *q, const struct rds_queued *upto)
+{
+	struct rds_op *op;
+
+	for (; q != upto; q = q->next)
+		for (op = is_piece(q) ? NULL : q->op; op; op = op->also)
+			op->overtaken |= op->started;
+}
+
 /* Operations end in the order in which they go. */
 static struct rds_op *first_of(const struct rds_conn *conn, const struct rds_queued *from)
 {
@@ -78,6 +90,8 @@ void rds_queue_moved(struct rds_conn *to, struct rds_queued *q)
 	before = place(to, q);
 	if (q->op && is_piece(q) && !q->op->done && q->op->conn != to)
 		rds_op_relist(to, q->op, before ? first_of(to, *before) : NULL);
+	if (before && q->op && is_piece(q))
+		overtaken(*before, NULL);
 	rx_unlock();
 	if (likely(!before)) {
 		q->hdr.seq = q->u.seq = to->next_tx++;
@@ -89,6 +103,76 @@ void rds_queue_moved(struct rds_conn *to, struct rds_queued *q)
 	q->next = *before;
 	*before = q;
 	to->queue_len++;
+}
+
+/* ---- what waits behind something that may not go ---- */
+
+#define STREAMS 64 /* sockets whose turn has not come; with more of them only answers pass */
+
+/* To the head of the queue.  It ends before what it overtakes. */
+static void pull(struct rds_conn *conn, struct rds_queued **link)
+{
+	struct rds_queued *q = *link, *head = conn->queue, *i;
+	uint64_t seq = head->u.seq;
+	struct rds_op *next;
+
+	for (i = head; i != q; i = i->next)
+		i->hdr.seq = i->u.seq = i->next->u.seq;
+	q->hdr.seq = q->u.seq = seq;
+	rx_lock();
+	if (q->op && is_piece(q)) {
+		overtaken(head, q);
+		next = first_of(conn, head);
+		if (next && next != q->op && !q->op->done && q->op->conn == conn)
+			rds_op_relist(conn, q->op, next);
+	}
+	rx_unlock();
+	*link = q->next;
+	if (!q->next)
+		conn->queue_tail = link;
+	q->next = head;
+	conn->queue = q;
+}
+
+/* Among those that wait behind a held message the first of its socket may go, unless it has to wait as well. */
+static bool may_pass(struct rds_conn *conn, struct rds_queued *q, struct rds_sock **waits, unsigned *n)
+{
+	struct rds_sock *sk = sock_of(q);
+	unsigned i;
+
+	for (i = 0; i < *n; i++)
+		if (waits[i] == sk)
+			return false;
+	if (*n == STREAMS)
+		return false;
+	if (!q->op || !rds_op_wanted(q) || rds_op_may_go(conn, q))
+		return true;
+	waits[(*n)++] = sk;
+	return false;
+}
+
+bool rds_queue_pass(struct rds_conn *conn)
+{
+	struct rds_queued *head = conn->queue, **link;
+	bool held = !is_piece(head), answers = atomic_load(&conn->answer_bytes);
+	struct rds_sock *waits[STREAMS] = {sock_of(head)};
+	unsigned n = 1;
+
+	if (!held && !answers)
+		return false;
+	for (link = &head->next; *link; link = &(*link)->next)
+		if ((*link)->answers || (held && may_pass(conn, *link, waits, &n))) {
+			pull(conn, link);
+			return true;
+		}
+	return false;
+}
+
+bool rds_queue_held(const struct rds_conn *conn)
+{
+	const struct rds_queued *q = conn->queue;
+
+	return q && q->op && q->op->has_id && !is_piece(q);
 }
 
 /* ---- answers ---- */

@@ -334,7 +334,7 @@ static void queue_pop(struct rds_conn *conn)
 	rds_queued_free(q);
 }
 
-/* The first that is still to be sent: what belongs to operations that have failed goes nowhere. */
+/* The first that is still to be sent: what belongs to operations that have failed goes nowhere.  NULL: there is none, or it may not go. */
 static struct rds_queued *queue_first(struct rds_conn *conn)
 {
 	struct rds_queued *q;
@@ -351,6 +351,17 @@ static struct rds_queued *queue_first(struct rds_conn *conn)
 bool rds_queue_blocked(struct rds_conn *conn)
 {
 	return conn->queue && atomic_load(&conn->state) == RDS_CONN_UP && !queue_first(conn) && conn->queue;
+}
+
+/* ... or one that may overtake it. */
+static struct rds_queued *queue_next(struct rds_conn *conn)
+{
+	struct rds_queued *q;
+
+	while (!(q = queue_first(conn)) && conn->queue)
+		if (!rds_queue_pass(conn))
+			return NULL;
+	return q;
 }
 
 /* 0: sent; 1: its operation has failed; -errno: not now */
@@ -385,7 +396,7 @@ void rds_queue_flush(struct rds_conn *conn)
 
 	if (!conn->queue || atomic_load(&conn->state) != RDS_CONN_UP)
 		return;
-	while ((q = queue_first(conn))) {
+	while ((q = queue_next(conn))) {
 		if (rds_unacked_room(conn))
 			break;
 		err = queue_give(conn, q);

@@ -55,6 +55,7 @@ struct rds_op {
 	uint32_t daddr; /* be32 */
 	uint64_t barrier_id, id_addr;
 	uint64_t after;				       /* its message goes when those up to this one are over */
+	bool overtaken;				       /* ... and when it is over itself (overtake.c) */
 	struct rds_conn *held_by;		       /* ... and waits in this one's queue */
 	struct rds_op *numbered_next, **numbered_prev; /* its socket's, until it is freed */
 	/* a message's own end, and nothing else (asend.c) */
@@ -138,6 +139,10 @@ int rds_piece_give(struct rds_conn *conn, const struct rds_hdr *hdr,
 
 /* It has left another connection's queue: gives it its number and its place. */
 void rds_queue_moved(struct rds_conn *to, struct rds_queued *q);
+/* What is first may not go.  True: something that has waited behind it is first now, and may. */
+bool rds_queue_pass(struct rds_conn *conn);
+/* What is first is a message that may have to wait for other connections. */
+bool rds_queue_held(const struct rds_conn *conn);
 /* The answers that wait, before anything else that goes out. */
 void rds_answers_flush(struct rds_conn *conn);
 void rds_answers_drop(struct rds_conn *conn); /* rx held as well */

@@ -3,6 +3,8 @@
  * standstill.c CASE - two processes whose operations wait for each other's answers: all of them have to end.
  *
  *	crossing	both read more from each other at once than may be under way
+ *	heavy		both read from and write to each other without a pause, with messages, more than there is room for: answers lie behind
+ *			what may not go before the other side has answered
  *	cut		writes of many pieces with a wrong key, while there is often no room (RDS_PRELOAD_FAULT=send=2): each is
  *			reported, also when the answer comes after a part of it has gone and before the rest has
  *	full		the peer is stopped and writes to it have taken all the room there is: a message that the send buffer has
@@ -11,6 +13,7 @@
  *			waits for the read before it, have to be sent again; when the peer goes on, all of them come (only soft RoCE is known
  *			not to have got through that)
  */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +26,8 @@
 
 #define PORT 4300
 #define READS 40
+#define HEAVY 3000
+#define UNDER_WAY 150u
 #define WRITES 100
 #define PLAIN 3000u /* together too many for each to wait a little */
 #define FULL 12	  /* writes of 1 MiB: more than any ring or send queue takes */
@@ -74,6 +79,66 @@ static void crossing(struct box *b, const struct sockaddr_in *to)
 	expect_bytes(local, want, MIB, "what was read");
 	exchange(0); /* it is read from until the other one has all */
 	free(want);
+}
+
+/* Number i, with its token; false: not now. */
+static bool heavy_one(const struct sockaddr_in *to, uint64_t theirs, unsigned char *mem, unsigned i)
+{
+	static char text[60000];
+	uint64_t r = mix(2 * i + me);
+	struct vec v = {(uintptr_t)mem + (r >> 40) % PAGE, r % 5 ? MIB : 1 + (r >> 8) % 200000};
+	struct rdma_args g = {theirs, {0, v.bytes}, (uintptr_t)&v, 1, (r % 3 ? 0 : F_WRITE) | F_NOTIFY, i + 1};
+	struct out o;
+	int rc;
+
+	if (r >> 20 & 1)
+		g.flags |= F_SILENT;
+	out_begin(&o, to, text, r >> 20 & 1 ? 0 : (r >> 24) % sizeof(text));
+	out_cmsg(&o, CMSG_ARGS, &g, sizeof(g));
+	rc = out_send(&o, fd, MSG_DONTWAIT);
+	check(rc >= 0 || rc == -EAGAIN || rc == -ENOBUFS, "operation %u: %d", i, rc);
+	return rc >= 0;
+}
+
+/* How many have ended, now that all is taken in that is there. */
+static unsigned ended(struct box *b)
+{
+	unsigned n;
+
+	while (box_pump(b))
+		while (b->letters)
+			free(box_letter(b).body);
+	for (n = 0; b->notes; n++, b->notes--) {
+		const struct notify *note = &b->note[b->first_note];
+
+		expect(note->status, ST_SUCCESS, "process %u, operation %llu", me, (unsigned long long)note->token);
+		b->first_note = (b->first_note + 1) % BOX_MAX;
+	}
+	return n;
+}
+
+static void heavy(struct box *b, const struct sockaddr_in *to)
+{
+	unsigned char *region = pages(MIB), *mem = pages(2 * MIB);
+	unsigned sent = 0, told = 0, before, n = (unsigned)(HEAVY * 10 / deadline());
+	double since = seconds();
+	uint64_t cookie, theirs;
+
+	expect(get_mr(fd, region, MIB, F_WRITE, &cookie), 0, "GET_MR");
+	theirs = exchange(cookie);
+	while (told < n) {
+		before = sent + told;
+		told += ended(b);
+		if (sent < n && sent - told < UNDER_WAY && heavy_one(to, theirs, mem, sent))
+			sent++;
+		if (sent + told > before)
+			since = seconds();
+		else
+			box_wait(b, 5);
+		check(seconds() - since < deadline(), "process %u: nothing goes on, %u of %u operations have ended", me,
+		      told, sent);
+	}
+	exchange(0);
 }
 
 static void cut(struct box *b, const struct sockaddr_in *to)
@@ -267,7 +332,7 @@ int main(int argc, char **argv)
 	struct box *b;
 	pid_t other;
 
-	check(argc == 2, "standstill crossing|cut|full|fence");
+	check(argc == 2, "standstill crossing|heavy|cut|full|fence");
 	check(pipe(there) == 0 && pipe(back) == 0);
 	other = fork();
 	me = !other;
@@ -282,6 +347,8 @@ int main(int argc, char **argv)
 	exchange(0);
 	if (strcmp(argv[1], "crossing") == 0)
 		crossing(b, &to);
+	else if (strcmp(argv[1], "heavy") == 0)
+		heavy(b, &to);
 	else if (strcmp(argv[1], "full") == 0 && me)
 		stopped();
 	else if (strcmp(argv[1], "full") == 0)
@@ -292,7 +359,7 @@ int main(int argc, char **argv)
 		fence(b, &to, other);
 	else if (!me)
 		cut(b, &to);
-	if (strcmp(argv[1], "crossing") != 0)
+	if (strcmp(argv[1], "crossing") != 0 && strcmp(argv[1], "heavy") != 0)
 		exchange(0);
 	if (me)
 		return 0;

@@ -64,6 +64,7 @@ static void setup(void)
 	memset(&sent, 0, sizeof(sent));
 	memset(&sk, 0, sizeof(sk));
 	memset(&other, 0, sizeof(other));
+	atomic_store(&other.open, true);
 	rds_lock_init(&engine.rx, RDS_LOCK_RX);
 	rds_eng = &engine;
 	rds_busy_forget();
@@ -76,9 +77,9 @@ static void setup(void)
 
 /* ---- what a program does ---- */
 
-static struct rds_op *write_to(struct rds_conn *conn, uint16_t dport)
+static struct rds_op *write_by(struct rds_sock *from, struct rds_conn *conn, uint16_t dport)
 {
-	struct rds_op *op = rds_op_new(&sk, RDS_OP_WRITE, 1);
+	struct rds_op *op = rds_op_new(from, RDS_OP_WRITE, 1);
 	struct rds_outgoing out = {.hdr = {.dport = dport}, .u = {.dport = dport}, .ops = op};
 
 	ck_assert_ptr_nonnull(op);
@@ -90,6 +91,11 @@ static struct rds_op *write_to(struct rds_conn *conn, uint16_t dport)
 	ck_assert_int_eq(rds_xmit(conn, &out), 0);
 	rds_ops_let_go(op);
 	return op;
+}
+
+static struct rds_op *write_to(struct rds_conn *conn, uint16_t dport)
+{
+	return write_by(&sk, conn, dport);
 }
 
 static void message_to(struct rds_conn *conn, struct rds_sock *from, uint16_t dport)
@@ -178,18 +184,138 @@ START_TEST(test_held_for_what_comes)
 }
 END_TEST
 
-/* Another socket's message has no reason to. */
-START_TEST(test_others_at_the_end)
+/* Another socket's message has no reason to wait behind it. */
+START_TEST(test_others_pass)
 {
 	uint64_t first = write_to(&a, 1)->id, second = write_to(&b, 2)->id;
 
+	message_to(&b, &sk, 3);
+	message_to(&b, &other, 4);
+	message_to(&b, &other, 5);
+	rds_queue_flush(&b);
+	went("p2m4m5");
+	message_to(&b, &other, 6);
 	message_to(&a, &other, 1);
 	move();
-	went("p2p1m1");
+	went("p2m4m5p1m6m1m1");
 	answered(&b, second);
 	answered(&b, first);
 	work(&b);
-	went("p2p1m1m2m1");
+	went("p2m4m5p1m6m1m1m2m3");
+	all_over();
+}
+END_TEST
+
+static struct rds_op *write_of(struct rds_sock *from, struct rds_conn *conn, uint16_t dport)
+{
+	struct rds_op *op = write_by(from, conn, dport);
+
+	rds_queue_flush(conn); /* as accept.c does */
+	return op;
+}
+
+/*
+ * Two sockets with two ways: the message of each waits, on one way, for what lies behind the other one's on the other way.  What passes ends before
+ * what it has passed, and a message that was passed goes when its own operation has ended well.
+ */
+START_TEST(test_crosswise)
+{
+	uint64_t first, second, third, fourth, fifth, sixth;
+
+	a.ep = (struct rds_ep *)&endpoint;
+	first = write_by(&sk, &a, 1)->id; /* a is not up yet */
+	second = write_by(&other, &b, 2)->id;
+	third = write_by(&sk, &b, 3)->id; /* its message waits for the first */
+	went("p2m2p3");
+	atomic_store(&b.state, RDS_CONN_DOWN);
+	fourth = write_by(&sk, &b, 4)->id;
+	fifth = write_by(&other, &b, 5)->id;
+	sixth = write_by(&other, &a, 6)->id; /* ... and this one's for the fifth, which lies behind the third's */
+	atomic_store(&a.state, RDS_CONN_UP);
+	atomic_store(&b.state, RDS_CONN_UP);
+	memset(&sent, 0, sizeof(sent));
+	rds_queue_flush(&b);
+	went("p5m5");
+	memset(&sent, 0, sizeof(sent));
+	rds_queue_flush(&a);
+	went("p1m1p6");
+	answered(&b, second);
+	answered(&b, fifth);
+	answered(&b, third);
+	ck_assert_uint_eq(b.ops->id, fourth); /* the fifth is done */
+	memset(&sent, 0, sizeof(sent));
+	work(&a);
+	work(&b);
+	went("m6");
+	answered(&a, first);
+	memset(&sent, 0, sizeof(sent));
+	work(&b);
+	went("m3p4m4");
+	answered(&b, fourth);
+	answered(&a, sixth);
+	ck_assert(!other.numbered && !atomic_load(&other.nops));
+	rds_barrier_free(&other.barrier);
+	all_over();
+}
+END_TEST
+
+/* Both have failed, and the peer remembers one: the message that was passed must not go. */
+START_TEST(test_passed_and_failed)
+{
+	uint64_t second, third;
+
+	write_to(&a, 1);
+	second = write_to(&b, 2)->id;
+	third = write_of(&other, &b, 3)->id;
+	went("p2p3m3");
+	rx_lock();
+	rds_ops_broken(&a, true);
+	rx_unlock();
+	rds_queue_purge(&a, false);
+	work(&b);
+	went("p2p3m3"); /* nobody has said yet what became of the second */
+	rx_lock();
+	rds_op_answered(&b, &(struct rds_op_hdr){.kind = RDS_OP_RESULT, .id = second, .status = 1}, NULL, 0);
+	rx_unlock();
+	work(&b);
+	answered(&b, third);
+	work(&b);
+	went("p2p3m3");
+	rds_barrier_free(&other.barrier);
+	all_over();
+}
+END_TEST
+
+/* An answer that was put behind what waited for room must not stay behind what waits for the peer. */
+START_TEST(test_answers_pass)
+{
+	struct rds_hdr to = {.sport = 9, .dport = 8};
+	uint64_t first, second;
+	struct rds_queued *q;
+
+	first = write_to(&a, 1)->id;
+	second = write_to(&b, 2)->id;
+	message_to(&b, &sk, 3);
+	rx_lock();
+	q = rds_answer_new(&to, 0);
+	rx_unlock();
+	ck_assert_ptr_nonnull(q);
+	q->answers = &b;
+	atomic_fetch_add(&b.answer_bytes, q->hdr.len);
+	q->hdr.seq = q->u.seq = b.next_tx++;
+	rds_queue_append(&b, q);
+	rds_queue_flush(&b);
+	went("p2p9");
+	answered(&b, second);
+	work(&b);
+	went("p2p9");
+	rx_lock();
+	rds_ops_broken(&a, true);
+	rx_unlock();
+	rds_queue_purge(&a, false);
+	work(&b);
+	went("p2p9m2m3");
+	(void)first;
 	all_over();
 }
 END_TEST
@@ -287,7 +413,10 @@ int main(void)
 	TCase *t = suite_case(s, "barrier's age", setup, NULL, 30);
 
 	tcase_add_test(t, test_held_for_what_comes);
-	tcase_add_test(t, test_others_at_the_end);
+	tcase_add_test(t, test_others_pass);
+	tcase_add_test(t, test_crosswise);
+	tcase_add_test(t, test_passed_and_failed);
+	tcase_add_test(t, test_answers_pass);
 	tcase_add_test(t, test_same_stream_at_the_end);
 	tcase_add_test(t, test_ends_before_what_waits);
 	tcase_add_test(t, test_parts);
