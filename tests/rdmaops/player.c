@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * player.c [--seed N] [--ops N] [--procs N] [--mode calm|cancel|kill|drop] [--kills N] [ADDRESS...] - everything at once, by a
- * seed, compared with a model (see player.h).
+ * player.c [--seed N] [--ops N] [--procs N] [--mode calm|cancel|kill|drop] [--kills N] [--marks] [ADDRESS...] - everything at once, by
+ * a seed, compared with a model (see player.h).  --marks: as a program of 2008 (player_marks.c).
  *
  * Each process has two sockets and is one thread.  calm: every byte, message and status is known.  cancel: sends are
  * canceled and sockets closed and opened again.  kill: processes are killed with -9 and started again.  drop: connections
@@ -27,6 +27,7 @@ enum mode mode = CALM;
 uint64_t seed = 1, quota;
 unsigned actors;
 double patience;
+bool marks;
 
 static uint64_t ops = 20000;
 static unsigned procs = 3, kills = 20;
@@ -207,7 +208,7 @@ static int run_processes(void)
 /* ---- the test of the test ---- */
 
 /* One run over the RDS in memory in a process of its own; its last words come back. */
-static int fake_run(const char *fault, enum mode m, char *said, size_t len)
+static int fake_run(unsigned fault, enum mode m, char *said, size_t len)
 {
 	int out[2], status;
 	size_t n = 0;
@@ -221,7 +222,8 @@ static int fake_run(const char *fault, enum mode m, char *said, size_t len)
 	if (pid == 0) {
 		dup2(out[1], 2);
 		close(out[0]);
-		fake_fault = fault;
+		fake_fault = fake_faults[fault];
+		marks = fake_marks(fault);
 		mode = m;
 		wire = &fake_wire;
 		patience = 1;
@@ -254,7 +256,7 @@ static int self_test(void)
 
 			for (j = 0; only_calm[j] && m == CANCEL; j++)
 				expected &= strcmp(only_calm[j], fake_faults[i]) != 0;
-			status = fake_run(fake_faults[i], (enum mode)m, said, sizeof(said));
+			status = fake_run(i, (enum mode)m, said, sizeof(said));
 			said[strcspn(said, "\n")] = 0;
 			if (expected ? WIFEXITED(status) && WEXITSTATUS(status) == 1 : status == 0) {
 				printf("ok   %s, %s: %.150s\n", fake_faults[i], names[m],
@@ -284,9 +286,9 @@ static enum mode mode_of(const char *text)
 static bool options(int argc, char **argv)
 {
 	static const struct option longs[] = {
-		{"seed", 1, NULL, 's'},	 {"ops", 1, NULL, 'o'},	     {"procs", 1, NULL, 'p'},
-		{"mode", 1, NULL, 'm'},	 {"kills", 1, NULL, 'k'},    {"actors", 1, NULL, 'a'},
-		{"quota", 1, NULL, 'q'}, {"selftest", 0, NULL, 't'}, {NULL, 0, NULL, 0}};
+		{"seed", 1, NULL, 's'},	 {"ops", 1, NULL, 'o'},	   {"procs", 1, NULL, 'p'}, {"mode", 1, NULL, 'm'},
+		{"kills", 1, NULL, 'k'}, {"actors", 1, NULL, 'a'}, {"quota", 1, NULL, 'q'}, {"selftest", 0, NULL, 't'},
+		{"marks", 0, NULL, 'b'}, {NULL, 0, NULL, 0}};
 	static char list[1024];
 	uint64_t each = 0;
 	bool test = false;
@@ -309,6 +311,8 @@ static bool options(int argc, char **argv)
 			mode = mode_of(optarg);
 		else if (c == 't')
 			test = true;
+		else if (c == 'b')
+			marks = true;
 		else
 			exit(2);
 	}

@@ -82,6 +82,7 @@ struct request {
 	bool as_vendor;
 	struct get_mr map;
 	uint64_t dest;
+	uint64_t id; /* of an operation (--marks); 0: it has none */
 };
 
 struct arrival {
@@ -131,6 +132,7 @@ struct actor {
 	unsigned char *mem[SLOTS];
 	uint32_t final[SLOTS]; /* generation whose last message has come */
 	uint64_t *olds;	       /* OLDS words for atomics, used in turn */
+	struct marks *marks;   /* NULL without --marks */
 };
 
 struct wire {
@@ -142,6 +144,8 @@ struct wire {
 	bool (*recv)(struct actor *a, struct arrival *in);
 	int (*cancel)(struct actor *a, unsigned to);
 	void (*wait)(struct actor *const *a, unsigned n);
+	unsigned (*place)(unsigned to); /* the first actor with that address */
+	int (*mark)(struct actor *a, unsigned to, uint64_t wait, uint64_t *mark); /* without waiting; 0 or -errno */
 };
 
 extern struct board *board;
@@ -151,9 +155,11 @@ extern enum mode mode;
 extern uint64_t seed, quota;
 extern unsigned actors;
 extern double patience; /* seconds */
+extern bool marks;
 extern const char *fake_fault;
 
 extern const char *const fake_faults[];
+bool fake_marks(unsigned fault); /* it shows with marks only */
 
 /* ---- model ---- */
 
@@ -171,6 +177,7 @@ struct actor *actor_new(unsigned id);
 void actor_take_over(struct actor *a); /* after an earlier life of the same actor was killed */
 uint64_t actor_random(struct actor *a);
 bool actor_receive(struct actor *a);
+bool actor_told(struct actor *a); /* takes what is there; true: there may be more notifications */
 bool actor_step(struct actor *a);
 bool actor_ready(struct actor *a); /* nothing of it is under way any more */
 void actor_last_look(struct actor *a);
@@ -189,6 +196,14 @@ bool writer_send(struct actor *a); /* what is pending; false: it must wait */
 void writer_plain(struct actor *a);
 void writer_bogus(struct actor *a, unsigned to, uint64_t cookie, size_t behind);
 bool writer_work(struct actor *a, bool finishing);
+
+/* ---- marks ---- */
+
+void marks_begin(struct actor *a); /* of a new socket */
+void marks_sent(struct actor *a, const struct request *r, bool refused);
+void marks_told(struct actor *a, uint64_t token, int status);
+void marks_look(struct actor *a);
+void marks_last_look(struct actor *a);
 
 /* ---- when something is wrong ---- */
 

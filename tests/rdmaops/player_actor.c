@@ -29,8 +29,8 @@ void actor_fail(const struct actor *a, const char *fmt, ...)
 		poll(NULL, 0, 6000); /* whoever ends ends all, and the first one has more to say */
 		_exit(1);
 	}
-	fprintf(stderr, "\n    replay: --seed %llu --mode %s --actors %u --quota %llu\n", (unsigned long long)seed,
-		modes[mode], actors, (unsigned long long)quota);
+	fprintf(stderr, "\n    replay: --seed %llu --mode %s --actors %u --quota %llu%s\n", (unsigned long long)seed,
+		modes[mode], actors, (unsigned long long)quota, marks ? " --marks" : "");
 	for (i = 0; i < FLIGHTS; i++)
 		if (a->flight[i].token)
 			fprintf(stderr,
@@ -96,6 +96,7 @@ struct actor *actor_new(unsigned id)
 	a->olds = pages(OLDS * 8);
 	clear_connections(a);
 	a->rng = mix(seed * 1000003 + id * 7919 + a->life * 104729ull);
+	marks_begin(a);
 	wire->open(a);
 	return a;
 }
@@ -164,6 +165,7 @@ static void socket_again(struct actor *a)
 	a->olds = pages(OLDS * 8);
 	memset(a->grant, 0, sizeof(a->grant));
 	clear_connections(a);
+	marks_begin(a);
 	wire->open(a);
 }
 
@@ -234,6 +236,7 @@ bool actor_step(struct actor *a)
 	if (enough)
 		atomic_store(&board->reached[a->id], 1);
 	any |= own_slots(a, finishing);
+	marks_look(a);
 	if (a->flights && actor_random(a) % 64 == 0)
 		look_at_age(a);
 	if (a->pending)
@@ -281,4 +284,5 @@ void actor_last_look(struct actor *a)
 				wire->wait(&a, 1);
 		}
 	actor_receive(a);
+	marks_last_look(a);
 }

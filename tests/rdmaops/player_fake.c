@@ -33,11 +33,16 @@ enum fault {
 	STALE_KEY,
 	SAME_KEY_STAYS,
 	BAD_DELIVERED,
+	EARLY_MARK,
+	LATE_MARK,
+	SAME_ID,
+	REFUSED_ID,
 };
-const char *const fake_faults[] = {
-	"none",		"lose-note",	"double-note", "wrong-status",	"wrong-byte",  "wrong-read",	"read-too-far",
-	"double-write", "lost-write",	"late-write",  "double-atomic", "lose-letter", "double-letter", "swap-letters",
-	"early-letter", "spoil-letter", "lose-cookie", "stale-key",	"once-stays",  "bad-delivered", NULL};
+const char *const fake_faults[] = {"none",	    "lose-note",    "double-note",   "wrong-status", "wrong-byte",
+				   "wrong-read",    "read-too-far", "double-write",  "lost-write",   "late-write",
+				   "double-atomic", "lose-letter",  "double-letter", "swap-letters", "early-letter",
+				   "spoil-letter",  "lose-cookie",  "stale-key",     "once-stays",   "bad-delivered",
+				   "early-mark",    "late-mark",    "same-id",	     "refused-id",   NULL};
 
 struct region {
 	uint32_t key;
@@ -58,6 +63,7 @@ struct item { /* sent, or received */
 	struct vec *vec;
 	struct atomic72 atomic;
 	unsigned delay;
+	uint64_t id; /* 0: none */
 };
 
 static struct region region[REGIONS];
@@ -66,6 +72,8 @@ static struct item *sendq[ACTORS_MAX][QUEUE], *recvq[ACTORS_MAX][4 * QUEUE];
 static unsigned sends[ACTORS_MAX], recvs[ACTORS_MAX];
 static struct notify noteq[ACTORS_MAX][4 * QUEUE];
 static unsigned notes[ACTORS_MAX];
+static uint64_t last_id[ACTORS_MAX];
+static unsigned still; /* so many looks nothing goes on */
 static uint64_t dice = 12345;
 const char *fake_fault = "none";
 
@@ -98,6 +106,7 @@ static void fake_close(struct actor *a)
 	for (i = 0; i < recvs[a->id]; i++)
 		item_free(recvq[a->id][i]);
 	sends[a->id] = recvs[a->id] = notes[a->id] = 0;
+	last_id[a->id] = 0;
 	for (i = 0; i < REGIONS; i++)
 		if (region[i].owner == a->id)
 			region[i].live = false;
@@ -137,8 +146,11 @@ static int fake_send(struct actor *a, struct request *q)
 {
 	struct item *it;
 
-	if (sends[a->id] == QUEUE || (dice = mix(dice)) % 50 == 0)
+	q->id = 0;
+	if (sends[a->id] == QUEUE || (dice = mix(dice)) % 50 == 0) {
+		q->id = strcmp(fake_fault, "refused-id") ? 0 : last_id[a->id] + 1;
 		return dice & 64 ? -EAGAIN : -ENOBUFS;
+	}
 	it = calloc(1, sizeof(*it));
 	check(it, "memory");
 	*it = (struct item){
@@ -158,6 +170,8 @@ static int fake_send(struct actor *a, struct request *q)
 			    (uint64_t *)(uintptr_t)q->map.cookie_addr, false);
 	if (q->cmsg == CMSG_MAP || q->cmsg == CMSG_DEST)
 		it->cookie = q->cmsg == CMSG_DEST ? q->dest : *(uint64_t *)(uintptr_t)q->map.cookie_addr;
+	if (q->cmsg == CMSG_ARGS && !(q->args.flags & F_SILENT))
+		q->id = it->id = last_id[a->id] += spoil(SAME_ID) ? 0 : 1;
 	it->delay = (dice = mix(dice)) % 4;
 	sendq[a->id][sends[a->id]++] = it;
 	return 0;
@@ -330,7 +344,7 @@ static bool fake_recv(struct actor *a, struct arrival *in)
 	unsigned i, n;
 	struct item *it;
 
-	for (i = 0; i < actors; i++)
+	for (i = 0; i < actors && !(still && still--); i++)
 		if (sends[i] && (dice = mix(dice)) % 3 == 0)
 			execute(i);
 	*in = (struct arrival){.body = body};
@@ -386,6 +400,37 @@ static void fake_wait(struct actor *const *a, unsigned n)
 	(void)n;
 }
 
+/* All have one address, and operations are done in order, or canceled. */
+static unsigned fake_place(unsigned to)
+{
+	(void)to;
+	return 0;
+}
+
+static int fake_mark(struct actor *a, unsigned to, uint64_t wait, uint64_t *mark)
+{
+	unsigned i, n = sends[a->id];
+
+	(void)to;
+	*mark = last_id[a->id];
+	for (i = n; i--;)
+		if (sendq[a->id][i]->id)
+			*mark = sendq[a->id][i]->id - 1;
+	if (*mark < last_id[a->id] && spoil(EARLY_MARK)) {
+		*mark = last_id[a->id];
+		still = 100;
+	}
+	if (*mark && spoil(LATE_MARK))
+		--*mark;
+	return *mark >= wait ? 0 : -EAGAIN;
+}
+
+bool fake_marks(unsigned fault)
+{
+	return fault == NONE || fault >= EARLY_MARK;
+}
+
 const struct wire fake_wire = {
-	fake_open, fake_close, fake_get_mr, fake_free_mr, fake_send, fake_recv, fake_cancel, fake_wait,
+	fake_open, fake_close,	fake_get_mr, fake_free_mr, fake_send,
+	fake_recv, fake_cancel, fake_wait,   fake_place,   fake_mark,
 };

@@ -130,6 +130,7 @@ static void noticed(struct actor *a, const struct notify *n)
 		g->flying--;
 		g->reading -= f->what == READ;
 	}
+	marks_told(a, n->token, n->status);
 	f->token = 0;
 	a->flights--;
 }
@@ -248,6 +249,14 @@ static void received(struct actor *a, const struct arrival *in)
 		a->final[h.slot] = h.gen;
 }
 
+static void take(struct actor *a, struct arrival *in)
+{
+	while (in->notes) /* newest first */
+		noticed(a, &in->note[--in->notes]);
+	if (in->letter)
+		received(a, in);
+}
+
 bool actor_receive(struct actor *a)
 {
 	struct arrival in;
@@ -256,10 +265,18 @@ bool actor_receive(struct actor *a)
 
 	for (i = 0; i < 64 && wire->recv(a, &in); i++) {
 		any = true;
-		while (in.notes) /* newest first */
-			noticed(a, &in.note[--in.notes]);
-		if (in.letter)
-			received(a, &in);
+		take(a, &in);
 	}
 	return any;
+}
+
+/* Notifications come before messages. */
+bool actor_told(struct actor *a)
+{
+	struct arrival in;
+
+	if (!wire->recv(a, &in))
+		return false;
+	take(a, &in);
+	return !in.letter;
 }

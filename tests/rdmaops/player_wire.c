@@ -12,9 +12,37 @@
 #define PORT 6000
 #define SOL_RDS 276
 
+struct args_b2 {
+	struct rdma_args a; /* its token is where the id goes */
+	uint32_t token, pad;
+};
+
+struct barrier32 {
+	uint32_t daddr, hole;
+	uint64_t flags, mark_addr, wait;
+};
+
+#define DONTWAIT 0x10
+
 static struct sockaddr_in name(unsigned id)
 {
 	return name_of(address(id), PORT + id);
+}
+
+static unsigned wire_place(unsigned to)
+{
+	unsigned i = 0;
+
+	while (address(i) != address(to))
+		i++;
+	return i;
+}
+
+static int wire_mark(struct actor *a, unsigned to, uint64_t wait, uint64_t *mark)
+{
+	struct barrier32 b = {address(to), 0, DONTWAIT, (uintptr_t)mark, wait};
+
+	return setsockopt(a->fd, SOL_RDS, OPT_BARRIER, &b, sizeof(b)) ? -errno : 0;
 }
 
 static void wire_open(struct actor *a)
@@ -30,6 +58,13 @@ static void wire_open(struct actor *a)
 		if (errno != EADDRINUSE || mode != KILL || seconds() > until)
 			fail("bind to port %u: %m", PORT + a->id);
 		poll(NULL, 0, 1);
+	}
+	if (marks) { /* first of all, as they did: by this it is known what the program is */
+		uint64_t mark = 1;
+		int rc = wire_mark(a, 0, 0, &mark);
+
+		if (rc || mark)
+			actor_fail(a, "RDS_BARRIER of a new socket: %d, the mark %llu", rc, (unsigned long long)mark);
 	}
 }
 
@@ -51,6 +86,42 @@ static int wire_free_mr(struct actor *a, uint64_t cookie, uint64_t flags)
 	return free_mr(a->fd, cookie, flags);
 }
 
+/* SILENT came later: such a one is as today's, of a length that no revision of 2008 had. */
+static void old_args(struct out *o, struct request *r)
+{
+	struct args_b2 b = {.a = r->args, .token = (uint32_t)r->args.token};
+	struct {
+		struct rdma_args a;
+		uint64_t beyond[2];
+	} d = {.a = r->args};
+
+	r->id = 0;
+	if (r->args.flags & F_SILENT) {
+		out_cmsg(o, CMSG_ARGS, &d, sizeof(d));
+		return;
+	}
+	b.a.token = (uintptr_t)&r->id;
+	out_cmsg(o, CMSG_ARGS, &b, sizeof(b));
+}
+
+/* Of an operation of 64 bytes it has 8. */
+static struct notify note_of(const struct actor *a, const struct cmsghdr *c)
+{
+	struct notify n = {0};
+	uint32_t w[2];
+
+	if (c->cmsg_len == CMSG_LEN(sizeof(n))) {
+		memcpy(&n, CMSG_DATA(c), sizeof(n));
+		return n;
+	}
+	if (!marks || c->cmsg_len != CMSG_LEN(sizeof(w)))
+		actor_fail(a, "a notification of %zu bytes", (size_t)c->cmsg_len - CMSG_LEN(0));
+	memcpy(w, CMSG_DATA(c), sizeof(w));
+	n.token = (a->tokens & ~0xffffffffull) | w[0];
+	n.status = (int32_t)w[1];
+	return n;
+}
+
 static int wire_send(struct actor *a, struct request *r)
 {
 	struct sockaddr_in to = name(r->to);
@@ -58,7 +129,9 @@ static int wire_send(struct actor *a, struct request *r)
 	int rc;
 
 	out_begin(&o, &to, r->payload, r->len);
-	if (r->cmsg == CMSG_ARGS)
+	if (r->cmsg == CMSG_ARGS && marks)
+		old_args(&o, r);
+	else if (r->cmsg == CMSG_ARGS)
 		out_cmsg(&o, CMSG_ARGS, &r->args, sizeof(r->args));
 	else if (r->cmsg == CMSG_DEST)
 		out_cmsg(&o, CMSG_DEST, &r->dest, sizeof(r->dest));
@@ -94,12 +167,13 @@ static bool wire_recv(struct actor *a, struct arrival *in)
 			actor_fail(a, "recvmsg: %m");
 		return false;
 	}
-	*in = (struct arrival){.len = (size_t)n, .body = body, .letter = m.msg_namelen != 0};
+	/* Old programs are given a name of nobody with a notification. */
+	*in = (struct arrival){.len = (size_t)n, .body = body, .letter = m.msg_namelen != 0 && from.sin_addr.s_addr};
 	for (c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
 		if (c->cmsg_level != SOL_RDS)
 			continue;
 		if (c->cmsg_type == CMSG_STATUS && in->notes < 8)
-			memcpy(&in->note[in->notes++], CMSG_DATA(c), sizeof(struct notify));
+			in->note[in->notes++] = note_of(a, c);
 		else if (c->cmsg_type == CMSG_DEST)
 			memcpy(&in->cookie, CMSG_DATA(c), sizeof(in->cookie));
 	}
@@ -131,5 +205,6 @@ static void wire_wait(struct actor *const *a, unsigned n)
 }
 
 const struct wire real_wire = {
-	wire_open, wire_close, wire_get_mr, wire_free_mr, wire_send, wire_recv, wire_cancel, wire_wait,
+	wire_open, wire_close,	wire_get_mr, wire_free_mr, wire_send,
+	wire_recv, wire_cancel, wire_wait,   wire_place,   wire_mark,
 };

@@ -28,6 +28,7 @@ bool writer_send(struct actor *a)
 		actor_fail(a, "sendmsg to actor %u, cmsg %d: expected success, EAGAIN or ENOBUFS, came %d (%s)",
 			   a->req.to, a->req.cmsg, rc, strerror(-rc));
 	a->pending = rc != 0;
+	marks_sent(a, &a->req, rc != 0);
 	if (rc) {
 		if (f)
 			f->token = 0;
