@@ -25,6 +25,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include "engine/carry.h"
 #include "engine/connection.h"
 #include "engine/message.h"
 #include "engine/mr.h"
@@ -381,6 +382,32 @@ static bool is_back(struct rds_sock *sk, int standin)
 	return mine;
 }
 
+/* Who has asked for sockets that are back, while they were leaving, has been heard by nobody, and it is not said again. */
+static void find_unheard(struct rds_sock *sk, void *arg)
+{
+	struct rds_sock **found = arg;
+
+	if (*found || !sk->unheard || !rds_sock_get(sk))
+		return;
+	sk->unheard = false;
+	*found = sk;
+}
+
+static void hear(struct rds_timer *tm)
+{
+	struct rds_sock *sk;
+
+	(void)tm;
+	for (;;) {
+		sk = NULL;
+		rds_sock_each(find_unheard, &sk);
+		if (!sk)
+			return;
+		rds_carry_look(sk);
+		rds_sock_put(sk);
+	}
+}
+
 static void take_back(struct rds_sock *sk, void *arg)
 {
 	(void)arg;
@@ -394,6 +421,7 @@ static void take_back(struct rds_sock *sk, void *arg)
 	atomic_store(&sk->leaving, false);
 	atomic_store(&sk->closed_in, false);
 	sk->nobodys = false;
+	sk->unheard = true;
 	if (rds_sock_bound(sk))
 		rds_cong_check(sk);
 	atomic_store(&sk->open, true);
@@ -403,11 +431,14 @@ static void take_back(struct rds_sock *sk, void *arg)
 
 void rds_leave_not(void)
 {
+	static struct rds_timer heard = {.fn = hear};
+
 	if (!rds_eng || rds_engine_foreign())
 		return;
 	atomic_store(&rds_eng->leaving, false);
 	atomic_store(&rds_eng->exit_by, 0);
 	rds_sock_each(take_back, NULL);
+	rds_timer_set(&heard, os_now_ns());
 	rds_helper_kick();
 }
 

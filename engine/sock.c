@@ -375,6 +375,7 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 	atomic_store(&sk->leaving, false);
 	atomic_store(&sk->closed_in, false);
 	sk->nobodys = false;
+	sk->unheard = false;
 	atomic_store(&sk->shown_in, false);
 	atomic_store(&sk->hidden_out, false);
 }

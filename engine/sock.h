@@ -33,6 +33,7 @@ struct rds_sock {
 	_Atomic bool open;	  /* cleared at last close */
 	_Atomic bool leaving;	  /* not open, because it is being handed over (leave.c; written under rx) */
 	bool nobodys;		  /* ... and the registry says so */
+	bool unheard;		  /* ... and not any more: who has asked meanwhile is to be answered (control) */
 	_Atomic bool
 		closed_in; /* ... and what it has is written down: nothing is accepted any more (written under rx) */
 	struct rds_sock *next_free; /* slab (control) */
