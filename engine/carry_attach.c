@@ -169,8 +169,8 @@ void rds_carry_look(struct rds_sock *sk)
 	       (n = os_pass_recv(pair, &hello, sizeof(hello), fds, &nfds, &lost, MSG_DONTWAIT)) > 0) {
 		if (n == sizeof(hello) && (nfds || lost))
 			attach(sk, &hello, fds, nfds);
-		else if (n == 1 && atomic_load(&sk->hidden_out))
-			filler = true;
+		else if (n == 1 && !*(const char *)&hello)
+			filler |= atomic_load(&sk->hidden_out); /* else the last carrier's, or just taken back */
 		else
 			rds_warn_once(
 				"a call that was not interposed (io_uring, raw system call, libc handle) wrote to an "
