@@ -195,6 +195,8 @@ static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
 	out->u.sport = out->hdr.sport = sk->laddr.port;
 	out->u.dport = out->hdr.dport = c->dst.port;
 	out->hdr.len = (uint32_t)out->len;
+	if (unlikely(sk->since))
+		out->hdr.flags = d->followed ? 0 : RDS_FLAG_FOLLOWS;
 	with_ops = unlikely(c->rdma.ops);
 	if (unlikely(c->rdma.async)) {
 		out->u.told = RDS_TOLD_END;
@@ -224,6 +226,8 @@ static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
 		rds_snd_sub(sk, 1, out->len);
 		return SENT;
 	}
+	if (unlikely(sk->since))
+		d->followed = true;
 	conn->room_sought = false;
 	rds_conn_sent_one(conn, out->len);
 	if (unlikely(c->rdma.async)) {

@@ -50,7 +50,8 @@ static bool state_sound(const struct rds_share_state *st)
 {
 	return st->magic == RDS_SHARE_MAGIC && st->version == RDS_SHARE_VERSION && st->transport >= -1 &&
 	       st->transport < RDS_TRANS_COUNT + 1 && st->sndbuf >= 2 && st->rcvbuf >= 2 &&
-	       (!st->bound || st->laddr.port) && (st->rx_trace & 0xff) <= RDS_MSG_RX_DGRAM_TRACE_MAX;
+	       (st->bound ? st->laddr.port != 0 : !st->n_unsent) && st->n_unsent <= RDS_SND_MSGS &&
+	       (st->rx_trace & 0xff) <= RDS_MSG_RX_DGRAM_TRACE_MAX;
 }
 
 static void take_state(struct rds_sock *sk, const struct rds_share_state *st)
@@ -185,6 +186,7 @@ static void go_live(struct rds_sock *sk, const struct rds_share_state *st, struc
 	if (rds_sock_has_input(sk)) /* others may look at the stand-in only */
 		rds_sock_wake(sk, POLLIN | POLLRDNORM | RDS_WAIT_RECV);
 	rx_unlock();
+	rds_along_send(sk, false); /* who sends on it from now on looks up where to, for which control is needed */
 }
 
 static void show_port(struct rds_sock *sk, bool show)
@@ -204,11 +206,14 @@ static int revive(struct rds_sock *sk, const struct rds_share_state *st, struct 
 	bool mine = false;
 
 	take_state(sk, st);
+	sk->since = os_now_ns();
 	atomic_store(&sk->hidden_out, true); /* as far as anybody knows */
 	rds_lock(&rds_eng->control);
 	rx_lock();
 	err = rds_deposit_messages(sk, &r->at, r->end, st->n_messages);
 	rx_unlock();
+	if (!err)
+		err = rds_along_get(sk, &r->at, r->end, st->n_unsent);
 	if (!err && st->bound)
 		err = take_port(sk);
 	/* First what arrives finds it, not open yet, and waits, and regions; then it can arrive. */
@@ -229,6 +234,7 @@ static int revive(struct rds_sock *sk, const struct rds_share_state *st, struct 
 			show_port(sk, false);
 		if (mine)
 			registry_sock_leave(rds_eng->reg, sk->reg_idx, &sk->name);
+		rds_along_drop(sk, false);
 		rds_mr_drop_all(sk);
 	}
 	rds_unlock(&rds_eng->control);
@@ -278,6 +284,8 @@ static int make_socket(int fd, struct rds_estate *e, uint64_t inode, const struc
 	if (killed)
 		rds_sock_show_anew(sk, fd);
 	rds_sock_wake(sk, POLLOUT | POLLWRNORM); /* the filler of its last carrier goes */
+	if (!rds_sock_writable(sk))
+		rds_sock_watch(sk, fd, false); /* ... and what has come along fills it as well */
 	*out = sk;
 	return 0;
 }

@@ -7,6 +7,9 @@
  * the peer has acknowledged the message; that it was dropped only if nobody has got it or ever will, since programs send it again then; and
  * "other error" where that is not known.  A break by itself is no end, as the message goes again.
  *
+ * A message that changes hands with its socket before any transport has had it (along.c) takes along what is to be
+ * told of it.
+ *
  * What has failed and is not read yet holds up what the socket sends to that address.  The quick way (quick.c) is not told: it goes by the
  * destination's connection, and that is looked up anew, which finds out.
  *
@@ -100,8 +103,13 @@ void rds_asend_told(struct rds_op *op)
 
 void rds_asends_leave(struct rds_sock *sk)
 {
-	while (sk->asends)
-		end(sk->asends, RDS_RDMA_OTHER_ERROR);
+	struct rds_op *op, *next;
+
+	for (op = sk->asends; op; op = next) {
+		next = op->next;
+		if (!op->goes_along)
+			end(op, RDS_RDMA_OTHER_ERROR);
+	}
 }
 
 bool rds_asend_refused(struct rds_sock *sk, const struct in6_addr *to)

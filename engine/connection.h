@@ -47,11 +47,20 @@ struct rds_unacked {
 	};
 };
 
+/* Of a message that goes along to its socket's next carrier (along.c): where to, and what is told of its end. */
+struct rds_going {
+	struct rds_addr to;
+	uint64_t token;
+	uint8_t tos;
+	bool notify;
+};
+
 /* A message that no transport has taken yet (or must take again). */
 struct rds_queued {
 	struct rds_queued *next;
 	struct rds_unacked u;
 	struct rds_hdr hdr;
+	struct rds_going going;
 	bool was_sent; /* a transport had it once: the peer may have it already */
 	bool asked_for; /* NOWHERE: it was there when its port was last asked about, so the answer is about it */
 	struct rds_op *
@@ -241,6 +250,11 @@ void rds_nowhere_located(struct rds_transport *t, const struct rds_conn_id *id, 
  * behind.  control held.
  */
 void rds_nowhere_append(const struct rds_conn_id *id, struct rds_queued *list, bool before);
+/*
+ * As if a socket whose address reaches other hosts (far) or does not had sent them just now: they go, or wait.
+ * control held.  False: no memory, nothing has been taken.
+ */
+bool rds_nowhere_again(const struct rds_conn_id *id, struct rds_queued *list, bool far);
 
 /*
  * inbox.c: what waits for sockets of nobody goes to them in a way that outlives this process; the rest still waits.  fill: no lock held.  post:
@@ -292,6 +306,16 @@ static inline void rds_conn_sending(struct rds_conn *conn, uint64_t seq)
 	if (seq > atomic_load_explicit(&conn->sent, memory_order_relaxed))
 		atomic_store_explicit(&conn->sent, seq, memory_order_relaxed);
 }
+/* What is said to processes of this host only. */
+static inline void rds_conn_fits(const struct rds_conn *conn, struct rds_hdr *hdr, const struct rds_sock *sk)
+{
+	if (likely(!(hdr->flags & RDS_FLAG_FOLLOWS)))
+		return;
+	if (!sk || (conn->t->ops->caps & RDS_TCAP_REMOTE))
+		hdr->flags &= (uint8_t)~RDS_FLAG_FOLLOWS;
+	else
+		hdr->ack = sk->since;
+}
 static inline void rds_conn_sent_one(struct rds_conn *conn, uint64_t len)
 {
 	if (conn->st_queued++ == 0)
@@ -332,6 +356,8 @@ void rds_queue_done(struct rds_conn *conn, uint16_t port, uint64_t before);
 unsigned rds_queue_notices(const struct rds_conn *conn);
 /* Takes out what no transport ever had, to any port. */
 struct rds_queued *rds_queue_take_unsent(struct rds_conn *conn);
+/* The same, only what that socket has sent, and at the end of that list, with where it goes. */
+void rds_queue_take_along(struct rds_conn *conn, struct rds_sock *sk, struct rds_queued **list);
 bool rds_queue_has(const struct rds_conn *conn, uint16_t port); /* is something of a socket's for that port here? */
 void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct rds_addr *dst);
 /* A copy of what lies with that endpoint, to be sent again; NULL: no memory.  And for queue_take.c: out of the queue, and dropped. */

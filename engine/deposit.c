@@ -92,6 +92,7 @@ int rds_deposit_write(struct rds_sock *sk, int fd, off_t *size)
 	struct rds_share_state st;
 	const struct rds_op *op;
 	struct rds_inc *inc;
+	off_t head = 0;
 	int err;
 
 	rds_share_fill(sk, &st);
@@ -113,7 +114,13 @@ int rds_deposit_write(struct rds_sock *sk, int fd, off_t *size)
 		if (!err)
 			err = rds_deposit_put(fd, size, inc->data, inc->len);
 	}
-	return err ? err : put_reports(sk, fd, size);
+	if (!err)
+		st.n_unsent = rds_along_put(sk, fd, size);
+	if (!err)
+		err = put_reports(sk, fd, size);
+	if (!err && st.n_unsent)
+		err = rds_deposit_put(fd, &head, &st, sizeof(st));
+	return err;
 }
 
 /* ---- the packet ---- */

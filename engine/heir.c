@@ -114,7 +114,7 @@ int rds_heir_read(int page, struct rds_share_state *st)
 	if (will->magic != RDS_SHARE_MAGIC || will->version != RDS_SHARE_VERSION)
 		err = -EPROTO;
 	*st = will->st[atomic_load(&will->which) & 1];
-	st->n_messages = 0;
+	st->n_messages = st->n_reports = st->n_unsent = 0;
 	os_munmap(map, sizeof(*will));
 	return err;
 }

@@ -4,12 +4,13 @@
  *
  * In this order, for all sockets together:
  *   1. no call on them gets anywhere any more (they are not open);
- *   2. what they have sent is waited for, so that nothing that the next carrier sends can overtake it;
+ *   2. what they have sent is waited for: who has a descriptor may never use it, and then nobody would send the rest;
  *   3. their ports become nobody's in the registry: senders wait;
  *   4. what is here already is accepted.  A sender that has ended before 3 believed that it would be, and it is the last moment; one that
  *      ends later sees that the port has left this process, and stays until it knows what of its messages we have (shutdown.c);
- *   5. the deposit: state and queue, and our end of the pair.  Then the lock on the will is let go (will.h).  What comes from now on is not accepted.  In memory
- *      that outlives this process its sender has it until then, and will look for the port anew when we are gone (shutdown.c);
+ *   5. the deposit: state, queue, what they have sent and no transport was offered until now (along.c), and our end of
+ *      the pair.  Then the lock on the will is let go (will.h).  What comes from now on is not accepted.  In memory that
+ *      outlives this process its sender has it until then, and will look for the port anew when we are gone (shutdown.c);
  *   6. over a device a sender could not know what of it was accepted: so it is told, for each port, and takes the rest back (moved.c).  Until it has
  *      said that it did we do not go, within RDS_PRELOAD_LINGER_MS.
  *
@@ -85,8 +86,10 @@ static int deposit(struct rds_sock *sk, int standin)
 struct leaving {
 	bool (*wanted)(struct rds_sock *sk);
 	bool calm; /* no signal handler's _exit() */
+	bool patient;
 	unsigned n;
 	uint64_t unsent;
+	unsigned along;
 	uint64_t until; /* nothing is waited for any longer */
 	struct rds_addr *ports; /* of those that have left */
 	unsigned nports;
@@ -161,14 +164,22 @@ static void make_nobodys(struct rds_sock *sk, void *arg)
 
 static void hand_in(struct rds_sock *sk, void *arg)
 {
-	int standin = rds_hook_number ? rds_hook_number(sk) : -1;
+	int standin = rds_hook_number ? rds_hook_number(sk) : -1, err;
+	struct leaving *l = arg;
+	unsigned along = 0;
 
-	(void)arg;
 	if (!atomic_load(&sk->leaving) || !sk->nobodys)
 		return;
+	if (l->patient)
+		along = rds_along_take(sk);
 	rds_ops_leave(sk);
 	rds_sock_changed(sk);
-	say_lost(deposit(sk, standin));
+	err = deposit(sk, standin);
+	say_lost(err);
+	if (!err)
+		l->along += along;
+	else if (l->calm)
+		rds_along_send(sk, true); /* as what any other socket that ends has sent; needs memory */
 	rds_will_release(sk);
 }
 
@@ -274,7 +285,7 @@ static void tell_peers(struct leaving *l)
 
 static unsigned leave(bool (*wanted)(struct rds_sock *sk), bool calm, bool patient)
 {
-	struct leaving l = {.wanted = wanted, .calm = calm};
+	struct leaving l = {.wanted = wanted, .calm = calm, .patient = patient};
 
 	if (!rds_eng || rds_engine_foreign())
 		return 0;
@@ -293,7 +304,11 @@ static unsigned leave(bool (*wanted)(struct rds_sock *sk), bool calm, bool patie
 	rds_sock_each(make_nobodys, NULL);
 	atomic_store(&rds_eng->leaving, true);
 	take_in();
-	rds_sock_each(hand_in, NULL);
+	rds_sock_each(hand_in, &l);
+	if (l.along)
+		rds_warn("%u messages could not be handed over within RDS_PRELOAD_LINGER_MS: they wait until another "
+			 "process uses the socket, or are lost if none has it",
+			 l.along);
 	if (patient)
 		tell_peers(&l);
 	return l.n;
@@ -358,6 +373,7 @@ static void let_go(struct rds_sock *sk)
 	rx_lock();
 	rds_notify_drop(sk); /* they are in the deposit */
 	rx_unlock();
+	rds_along_drop(sk, true);
 	rds_mr_drop_all(sk);
 	os_close_slot(&sk->pair.n[0]);
 	rds_will_close(sk);
@@ -417,6 +433,8 @@ static void take_back(struct rds_sock *sk, void *arg)
 		let_go(sk);
 		return;
 	}
+	if (sk->along) /* who sends on it from now on looks up where to, for which control is needed */
+		atomic_fetch_add(&rds_eng->conn_gen, 1);
 	rx_lock();
 	atomic_store(&sk->leaving, false);
 	atomic_store(&sk->closed_in, false);
@@ -425,8 +443,9 @@ static void take_back(struct rds_sock *sk, void *arg)
 	if (rds_sock_bound(sk))
 		rds_cong_check(sk);
 	atomic_store(&sk->open, true);
-	rds_sock_wake(sk, POLLIN | POLLRDNORM | POLLOUT);
+	rds_sock_wake(sk, POLLIN | POLLRDNORM | (rds_sock_writable(sk) ? POLLOUT : 0));
 	rx_unlock();
+	rds_along_send(sk, true);
 }
 
 void rds_leave_not(void)

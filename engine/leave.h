@@ -28,9 +28,22 @@ int rds_deposit_read(int standin, bool has_will, struct rds_share_deposit *d, in
 /* Appends to a file, which becomes so much longer: 0 or -errno. */
 int rds_deposit_put(int fd, off_t *at, const void *from, size_t len);
 int rds_deposit_write(struct rds_sock *sk, int fd, off_t *size); /* state and queue, which stays as it is.  rx held */
-void rds_share_fill(const struct rds_sock *sk, struct rds_share_state *st); /* but for n_messages */
+void rds_share_fill(const struct rds_sock *sk, struct rds_share_state *st); /* but for the numbers of what follows it */
 /* Messages from what another process has written go behind what is queued; *at moves on.  rx held.  0 or -errno; what came before that stays. */
 int rds_deposit_messages(struct rds_sock *sk, const char **at, const char *end, uint32_t n);
+
+/*
+ * ---- along.c: sk->along; control held ----
+ * take: what sk has sent and no transport was offered, from the connections; returns how many.  put: into the file, behind what is
+ * there; returns how many have found room; rx may be held.  get: from such a file, of which *at moves on: 0, -EPROTO,
+ * -ENOMEM.  send: as if sk, which is listed, had sent them just now.  drop: somebody else sends them.  counted: they
+ * count as sent already.
+ */
+unsigned rds_along_take(struct rds_sock *sk);
+uint32_t rds_along_put(const struct rds_sock *sk, int fd, off_t *size);
+int rds_along_get(struct rds_sock *sk, const char **at, const char *end, uint32_t n);
+void rds_along_send(struct rds_sock *sk, bool counted);
+void rds_along_drop(struct rds_sock *sk, bool counted);
 
 /* ---- inbox.c ---- */
 /* For the socket of that name: a listener, or -errno. */

@@ -41,20 +41,43 @@ static void made_new(struct rds_queued *q)
 {
 	q->next = NULL;
 	q->was_sent = false;
-	q->hdr.flags = q->u.flags = 0;
+	q->hdr.flags = q->u.flags = q->hdr.flags & RDS_FLAG_FOLLOWS;
 	q->u.once = q->u.again = false;
 	if (!(q->u.told & RDS_TOLD_END)) /* else it says what becomes of the message */
 		q->u.op = 0;
 }
 
-/* What fn names leaves the queue for *tail; returns the new tail. */
-static struct rds_queued **unqueue(struct rds_conn *conn, struct rds_queued **tail, uint16_t port, uint64_t from,
-				   bool unsent)
+/* Which messages leave the queue. */
+struct wanted {
+	bool (*is)(const struct rds_queued *q, const struct wanted *w);
+	struct rds_sock *sk;
+	uint64_t from;
+	uint16_t port;
+};
+
+static bool is_for_port(const struct rds_queued *q, const struct wanted *w)
+{
+	return to_port(&q->u, w->port, w->from);
+}
+
+static bool is_unsent(const struct rds_queued *q, const struct wanted *w)
+{
+	(void)w;
+	return q->u.sk && !q->was_sent && !q->u.once;
+}
+
+static bool goes_along(const struct rds_queued *q, const struct wanted *w)
+{
+	return is_unsent(q, w) && q->u.sk == w->sk && !q->u.cancelled && !q->op && !(q->hdr.flags & RDS_FLAG_OP);
+}
+
+/* They leave it for *tail; returns the new tail. */
+static struct rds_queued **unqueue(struct rds_conn *conn, struct rds_queued **tail, const struct wanted *w)
 {
 	struct rds_queued **p, *q;
 
 	for (p = &conn->queue; (q = *p);) {
-		if (unsent ? !q->u.sk || q->was_sent || q->u.once : !to_port(&q->u, port, from)) {
+		if (!w->is(q, w)) {
 			p = &q->next;
 			continue;
 		}
@@ -100,7 +123,7 @@ bool rds_queue_take(struct rds_conn *conn, uint16_t port, uint64_t from, struct 
 		u->op = 0;
 		u->cancelled = true;
 	}
-	unqueue(conn, tail, port, from, false);
+	unqueue(conn, tail, &(struct wanted){.is = is_for_port, .port = port, .from = from});
 	return true;
 }
 
@@ -142,6 +165,18 @@ struct rds_queued *rds_queue_take_unsent(struct rds_conn *conn)
 {
 	struct rds_queued *list = NULL;
 
-	unqueue(conn, &list, 0, 0, true);
+	unqueue(conn, &list, &(struct wanted){.is = is_unsent});
 	return list;
+}
+
+void rds_queue_take_along(struct rds_conn *conn, struct rds_sock *sk, struct rds_queued **list)
+{
+	struct rds_queued *q;
+
+	while (*list)
+		list = &(*list)->next;
+	unqueue(conn, list, &(struct wanted){.is = goes_along, .sk = sk});
+	for (q = *list; q; q = q->next)
+		q->going = (struct rds_going){.to = {.ip = conn->id.faddr, .scope = conn->id.scope, .port = q->u.dport},
+					      .tos = conn->id.tos};
 }

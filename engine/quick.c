@@ -68,7 +68,8 @@ bool rds_send_quick(struct rds_sock *sk, const void *buf, size_t len, const stru
 	rds_lock(&sk->tx);
 	d = rds_dst_slot(sk, ntohs(name.sin_port));
 	/* Raw bytes are there only once it is bound, a connection only once the rest is settled. */
-	if (likely(d->rawlen == RDS_DST_RAW4 && memcmp(d->raw, &name, RDS_DST_RAW4) == 0 && rds_dst_fresh(d))) {
+	if (likely(d->rawlen == RDS_DST_RAW4 && memcmp(d->raw, &name, RDS_DST_RAW4) == 0 && rds_dst_fresh(d) &&
+		   (!sk->since || d->followed))) {
 		rds_lock(&d->conn->tx);
 		/* Looked at again under its lock: it may have been removed meanwhile. */
 		sent = d->conn_gen == atomic_load_explicit(&rds_eng->conn_gen, memory_order_acquire) &&

@@ -60,6 +60,7 @@ struct rds_op {
 	struct rds_op *numbered_next, **numbered_prev; /* its socket's, until it is freed */
 	/* a message's own end, and nothing else (asend.c) */
 	bool asend;
+	bool goes_along; /* ... which the socket's next carrier is to tell (along.c; control and rx) */
 	struct in6_addr to;
 	/* what it does */
 	uint32_t rkey;
@@ -103,7 +104,7 @@ static inline void rds_unacked_ends(struct rds_unacked *u, int status)
 	if (unlikely(u->told & RDS_TOLD_END))
 		rds_asend_over(u, status);
 }
-void rds_asends_leave(struct rds_sock *sk); /* as rds_ops_leave(); what becomes of them nobody will know.  rx */
+void rds_asends_leave(struct rds_sock *sk); /* as rds_ops_leave(): what becomes of those that stay nobody knows.  rx */
 void rds_asend_told(struct rds_op *op);	    /* its notification has been taken (any operation's).  rx */
 /* sk->nfailed: is there one that was to go there?  No lock but sk->tx.  ... and that it was so is why this thread's last send ended in EAGAIN. */
 bool rds_asend_refused(struct rds_sock *sk, const struct in6_addr *to);

@@ -20,6 +20,7 @@
 #include "engine/rdma.h"
 #include "engine/uaccess.h"
 #include "engine/wait.h"
+#include "engine/wires.h"
 
 /* ---- acceptance (rx held) ---- */
 
@@ -92,16 +93,35 @@ static enum rds_rx_verdict dispatch(struct rds_conn *conn, struct rds_ep *ep, co
 	return rx->token || rx->owned ? RDS_RX_TAKEN : RDS_RX_DONE;
 }
 
+/*
+ * What is older comes first.  If another message waits for that already, and is the older one, this one has its turn after it: whatever that waits
+ * for was sent before it changed hands, so it lies before this one.  And what this one waits for does not lie behind a message that is newer.
+ */
+static bool catch_up(const struct rds_hdr *hdr)
+{
+	uint64_t outer = rds_eng->catching_up;
+
+	if (outer && hdr->ack > outer)
+		return false;
+	rds_eng->catching_up = hdr->ack ? hdr->ack : 1;
+	rds_wires_catch_up();
+	rds_eng->catching_up = outer;
+	return true;
+}
+
 enum rds_rx_verdict rds_recv_message(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
 {
 	const struct rds_hdr *hdr = &rx->hdr;
-	uint64_t next = atomic_load_explicit(&conn->next_rx, memory_order_relaxed);
 	enum rds_rx_verdict v = RDS_RX_DONE;
+	uint64_t next;
 
 	if (unlikely(hdr->flags == RDS_FLAG_CONG_BITMAP)) {
 		rds_cong_received(conn, rx->data);
 		return RDS_RX_DONE;
 	}
+	if (unlikely(hdr->flags & RDS_FLAG_FOLLOWS) && !catch_up(hdr))
+		return RDS_RX_LATER;
+	next = atomic_load_explicit(&conn->next_rx, memory_order_relaxed);
 	if (unlikely(hdr->seq < next && (hdr->flags & RDS_FLAG_RETRANSMITTED))) {
 		RDS_STAT_INC_RX(recv_drop_old_seq);
 	} else {

@@ -300,6 +300,28 @@ static void hand_over(struct rds_conn *nowhere, bool local)
 	rds_unlock(&nowhere->tx);
 }
 
+bool rds_nowhere_again(const struct rds_conn_id *from, struct rds_queued *list, bool far)
+{
+	bool local = rds_addr_is_local(&from->faddr, from->scope) == 0;
+	struct rds_conn_id id = *from;
+	struct rds_conn *nowhere;
+	struct rds_queued *q;
+	int err;
+
+	nobody(&id);
+	nowhere = rds_conn_get_locked(RDS_CONN_NOWHERE, &id, &err);
+	if (!nowhere)
+		return false;
+	nowhere->far |= far;
+	nowhere->handed |= local;
+	while ((q = list)) {
+		list = q->next;
+		append(nowhere, q);
+	}
+	hand_over(nowhere, local); /* whoever ends in a moment does not wait for those that wait here */
+	return true;
+}
+
 /* Not an error, in the kernel neither, but most likely not what was meant. */
 static void out_of_reach(const struct rds_addr *dst)
 {

@@ -43,7 +43,7 @@
 #include "engine/registry.h"
 
 #define RDS_SHARE_MAGIC 0x48534452u /* "RDSH" */
-#define RDS_SHARE_VERSION 5
+#define RDS_SHARE_VERSION 6
 #define RDS_SHARE_INLINE 65536u	       /* bytes of a message in a packet; more goes in a memfd */
 #define RDS_SHARE_CONTROL 20480u       /* of control messages: the kernel's optmem_max */
 #define RDS_SHARE_NAME 128u	       /* sockaddr_storage */
@@ -93,7 +93,10 @@ struct rds_share_deposit {
 	uint32_t has_inbox, has_will;
 };
 
-/* The file: this, then each message with its bytes, then the notifications. */
+/*
+ * The file: this, then each message that was received and its bytes, each that is still to be sent and its bytes, then
+ * the notifications.
+ */
 struct rds_share_state {
 	uint32_t magic, version;
 	struct rds_procid name;
@@ -109,10 +112,10 @@ struct rds_share_state {
 	uint64_t cong_mask, cong_notify;
 	uint64_t barrier_id; /* the last that was given out */
 	bool freed_by_others; /* a region, than by who had opened it: nobody else knows which */
-	uint32_t n_reports;
+	uint32_t n_reports, n_unsent;
 };
 
-/* The will (will.h): st[which] is whole. n_messages and n_reports are 0. */
+/* The will (will.h): st[which] is whole. n_messages, n_reports and n_unsent are 0. */
 struct rds_share_will {
 	uint32_t magic, version;
 	_Atomic uint32_t which;
@@ -126,6 +129,18 @@ struct rds_share_message {
 	uint8_t tos;
 	uint32_t len;
 	uint64_t cookie, real_ns, trace_ns[3];
+};
+
+/* A message that no transport has been offered (along.c). */
+struct rds_share_unsent {
+	struct rds_addr to;
+	uint32_t len;
+	uint8_t tos;
+	uint8_t told;	    /* RDS_TOLD_*: with the numbers that follow */
+	uint8_t notify;	    /* its own end is told also if it was a good one */
+	uint8_t has_cookie; /* its receiver is told of a region */
+	uint32_t zcookie, reserved;
+	uint64_t token, cookie;
 };
 
 /* The end of an operation, not yet told. */

@@ -337,6 +337,8 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 	atomic_store(&sk->tos_fixed, false);
 	memset(sk->dst, 0, sizeof(sk->dst));
 	atomic_store(&sk->snd, 0);
+	sk->along = NULL;
+	sk->since = 0;
 	sk->rx_head = NULL;
 	sk->rx_tail = &sk->rx_head;
 	sk->rcv_bytes = 0;

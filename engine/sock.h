@@ -21,12 +21,15 @@ struct rds_dst {
 	struct rds_addr addr;
 	struct rds_conn *conn;
 	uint64_t bind_gen, conn_gen;
+	bool followed; /* RDS_FLAG_FOLLOWS has been said there */
 };
 
 struct rds_zcopy_info {
 	struct rds_zcopy_info *next;
 	struct rds_zcopy_cookies cookies;
 };
+
+struct rds_queued;
 
 struct rds_sock {
 	_Atomic uint64_t ref;	  /* RDS_REF_*: the open socket, its numbers, engine lists, calls for which no record had room */
@@ -71,6 +74,8 @@ struct rds_sock {
 	rds_lock_t tx;
 	struct rds_dst dst[RDS_DST_CACHE];
 	_Atomic uint64_t snd;	 /* bytes accounted (low part) and messages in flight: rds_snd_* below */
+	uint64_t since; /* when another process's became ours (RDS_FLAG_FOLLOWS), else 0; written before it is listed */
+	struct rds_queued *along; /* messages that change hands with it (along.c; control) */
 
 	/* receiving (rx) */
 	struct rds_sock *hash_next;
@@ -145,6 +150,7 @@ static inline bool rds_sock_bound(const struct rds_sock *sk)
  * costs one atomic addition.  Whoever brings references and messages to nothing frees the socket (sock.c).
  */
 #define RDS_SND_MSG (1ull << 40)
+#define RDS_SND_MSGS (1u << 22)	  /* of a socket that may be written to */
 #define RDS_SND_DEAD (1ull << 63) /* no reference is left */
 static inline uint64_t rds_snd_bytes(const struct rds_sock *sk)
 {
@@ -155,7 +161,7 @@ static inline bool rds_sock_writable(const struct rds_sock *sk)
 {
 	uint64_t snd = atomic_load_explicit(&sk->snd, memory_order_acquire);
 
-	return (snd & (RDS_SND_MSG - 1)) < rds_sndbuf(sk) && snd < RDS_SND_MSG << 22;
+	return (snd & (RDS_SND_MSG - 1)) < rds_sndbuf(sk) && snd < RDS_SND_MSG * RDS_SND_MSGS;
 }
 static inline void rds_snd_add(struct rds_sock *sk, uint64_t bytes)
 {

@@ -69,6 +69,11 @@ static int set_cancel_sent_to(struct rds_sock *sk, const void *val, int len)
 		c.dst.port = ntohs(sin6.sin6_port);
 	}
 	rds_conn_each(cancel_conn, &c);
+	if (unlikely(sk->since)) { /* what says that it follows may have been among them */
+		rds_lock(&sk->tx);
+		rds_dst_slot(sk, c.dst.port)->followed = false;
+		rds_unlock(&sk->tx);
+	}
 	rds_sock_wake(sk, POLLOUT | POLLWRNORM);
 	if (atomic_load(&rds_eng->work_pending))
 		rds_run_work();

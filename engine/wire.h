@@ -26,6 +26,11 @@ enum { RDS_FLAG_CONG_BITMAP = 1, RDS_FLAG_ACK_REQUIRED = 2, RDS_FLAG_RETRANSMITT
 #define RDS_FLAG_MOVED 0x40
 #define RDS_MOVED_BYTES 10u
 #define RDS_HEEDED_BYTES 11u /* the answer: the same, and a byte of 1 */
+/*
+ * Ours alone, and not between hosts: the socket that has sent this was another process's before, of which messages may
+ * still lie where it has put them.  They are older than what `ack` is then: the monotonic clock when it changed hands.
+ */
+#define RDS_FLAG_FOLLOWS 0x10
 /* Ours alone, too: a piece of an RDMA operation or of its answer (wire_op.h). */
 #define RDS_FLAG_OP 0x20
 enum {

@@ -43,6 +43,15 @@ static inline bool rds_wires_progress(void)
 	return moved;
 }
 
+/* What has come from any process of this host goes before the message that is being received, but for lack of memory. */
+static inline void rds_wires_catch_up(void)
+{
+	struct rds_transport *t = rds_eng->shm;
+
+	if (t->ops->catch_up)
+		t->ops->catch_up(t);
+}
+
 static inline bool rds_wires_pending(void)
 {
 	struct rds_engine *e = rds_eng;

@@ -69,6 +69,7 @@ int rds_xmit(struct rds_conn *conn, struct rds_outgoing *out)
 	}
 	if (unlikely(rds_unacked_room(conn)))
 		return -ENOMEM;
+	rds_conn_fits(conn, &out->hdr, out->u.sk);
 	rds_hdr_encode(&out->hdr, &wire, false);
 	rds_conn_sending(conn, out->hdr.seq);
 	/* A caller that can wait first looks again for a while; asking the peer for room has its price on both sides. */

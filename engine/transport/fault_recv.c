@@ -43,6 +43,13 @@ static void fault_attention(struct rds_transport *t, enum rds_attention who)
 	inner->ops->attention(inner, who);
 }
 
+static void fault_catch_up(struct rds_transport *t)
+{
+	struct rds_transport *inner = ((struct fault *)t)->inner;
+
+	inner->ops->catch_up(inner);
+}
+
 static bool fault_relieve(struct rds_transport *t, bool now)
 {
 	struct fault *fl = (struct fault *)t;
@@ -213,6 +220,8 @@ void fault_recv_ops(struct fault *fl)
 	fl->ops.release = fault_release;
 	if (fl->inner->ops->fetch)
 		fl->ops.fetch = fault_fetch;
+	if (fl->inner->ops->catch_up)
+		fl->ops.catch_up = fault_catch_up;
 	fl->ops.relieve = fault_relieve;
 	fl->ops.attention = fault_attention;
 	fl->ops.pending = fault_pending;

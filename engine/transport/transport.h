@@ -178,6 +178,8 @@ struct rds_transport_ops {
 
 	/* Receive: hand complete messages to up->message.  True if anything was done. */
 	bool (*progress)(struct rds_transport *t);
+	/* In up->message: what has come over other endpoints goes before that message.  NULL: not known. */
+	void (*catch_up)(struct rds_transport *t);
 	void (*ack)(struct rds_ep *ep, uint64_t seq);
 	/*
 	 * `len` bytes of the peer's memory, which lie there as it has said and add up to len.  -EFAULT: the peer has not got all of it, or
@@ -215,7 +217,7 @@ struct rds_rx {
 enum rds_rx_verdict {
 	RDS_RX_DONE,  /* nothing of it is needed any more */
 	RDS_RX_TAKEN, /* the engine will call release(token), or owns `owned` now */
-	RDS_RX_LATER, /* no memory: not taken, offer it again */
+	RDS_RX_LATER, /* no memory, or not its turn: not taken, offer it again */
 };
 
 /* The engine's side of the interface (connection.c, recv.c). */

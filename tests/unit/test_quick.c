@@ -5,6 +5,7 @@
  */
 #include <arpa/inet.h>
 #include <check.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -298,6 +299,10 @@ static void closed(void)
 {
 	atomic_store(&sock.open, false);
 }
+static void follows(void)
+{
+	sock.since = 1234;
+}
 static void bad_bytes(void)
 {
 	bytes = (void *)8;
@@ -329,7 +334,8 @@ static void (*const obstacles[])(void) = {port,	      same_slot,   address,	  fa
 					  unresolved, bound_since, removed_since, down,	     dead,
 					  connecting, queued,	   impatient,	  answers,   unacked_full,
 					  direct,     full,	   closed,	  bad_bytes, bad_name,
-					  no_room,    broken,	   too_long,	  congested, longer_than_sndbuf};
+					  no_room,    broken,	   too_long,	  congested, longer_than_sndbuf,
+					  follows};
 #define OBSTACLES (sizeof(obstacles) / sizeof(obstacles[0]))
 
 START_TEST(test_left_alone)
@@ -357,6 +363,27 @@ START_TEST(test_nothing_in_the_way)
 }
 END_TEST
 
+/* A socket that was another process's says so with the first message to each place, and only then. */
+START_TEST(test_follows)
+{
+	follows();
+	full();
+	ck_assert_int_eq(the_long_way(), -EAGAIN);
+	atomic_store(&sock.snd, 0);
+	ck_assert_int_eq(the_long_way(), (ssize_t)length);
+	ck_assert_uint_eq(noted.hdr.flags, RDS_FLAG_FOLLOWS);
+	ck_assert_uint_eq(be64toh(noted.hdr.ack), 1234);
+	ck_assert_int_eq(the_long_way(), (ssize_t)length);
+	ck_assert_uint_eq(noted.hdr.flags, 0);
+	ck_assert(the_short_way());
+	setup();
+	follows();
+	ops.caps |= RDS_TCAP_REMOTE; /* another host has not heard of that other process */
+	ck_assert_int_eq(the_long_way(), (ssize_t)length);
+	ck_assert_uint_eq(noted.hdr.flags, 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("quick");
@@ -365,5 +392,6 @@ int main(void)
 	tcase_add_loop_test(t, test_same, 0, sizeof(lengths) / sizeof(lengths[0]));
 	tcase_add_loop_test(t, test_left_alone, 0, OBSTACLES);
 	tcase_add_test(t, test_nothing_in_the_way);
+	tcase_add_test(t, test_follows);
 	return suite_run(s);
 }

@@ -444,6 +444,7 @@ static const struct rds_transport_ops shm_ops = {
 	.acked = shm_ring_acked,
 	.want_room = shm_want_room,
 	.progress = shm_progress,
+	.catch_up = shm_catch_up,
 	.ack = shm_ring_ack,
 	.release = shm_ring_release,
 	.lends = shm_lends,

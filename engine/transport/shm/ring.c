@@ -245,8 +245,10 @@ bool shm_ring_drain(struct shm_ep *ep)
 		return false;
 	if (unlikely(tail % SHM_LINE || tail - ep->freed > ep->size || tail - ep->read > ep->size))
 		return bad(ep, "tail");
+	ep->draining = true;
 	while (ep->read != tail && take(ep, tail - ep->read))
 		;
+	ep->draining = false;
 	if (ep->read == start)
 		return false;
 	atomic_store_explicit(&ep->rx->seen, ep->read, memory_order_relaxed);

@@ -51,6 +51,7 @@ struct shm_ep {
 	uint32_t answered; /* the peer's latest wish for room that we have answered */
 	uint32_t room_seen; /* the latest answer to ours that we have noticed */
 	bool hot, broken, kept;
+	bool draining;	    /* shm_ring_drain() is at it */
 	_Atomic bool doubt; /* the peer may not have been woken: doubt.c */
 };
 
@@ -100,6 +101,7 @@ struct shm {
 	struct shm_ep *hot[SHM_HOT];
 	unsigned nhot;
 	bool need_bell; /* what hot rings currently say */
+	unsigned catching_up; /* so deep in shm_catch_up() */
 	bool pressed;	/* some ring is: relieve() has to look */
 	uint32_t announced; /* our attention as we wrote it */
 	bool found; /* ... and something has arrived since */
@@ -134,6 +136,7 @@ void shm_room_made(struct shm_ep *ep); /* rx held: acknowledged or freed somethi
 void shm_attention(struct rds_transport *t, enum rds_attention who);
 bool shm_pending(struct rds_transport *t);
 bool shm_progress(struct rds_transport *t);
+void shm_catch_up(struct rds_transport *t);
 bool shm_relieve(struct rds_transport *t, bool now);
 int shm_bell_add(struct shm_ep *ep);  /* rx held; 0 or -ENOSPC */
 void shm_bell_del(struct shm_ep *ep); /* rx held */

@@ -17,6 +17,8 @@
 
 #include "engine/transport/shm/shm.h"
 
+#define CATCH_UP_DEPTH 8 /* sockets that have changed hands so often since somebody looked; a limit for the stack */
+
 /* ---- sending side ---- */
 
 /* In this thread's table; a program's thread that has none yet takes what the helper has given. -1: there is none. */
@@ -299,6 +301,29 @@ bool shm_progress(struct rds_transport *t)
 	if (moved)
 		s->found = true;
 	return moved;
+}
+
+/*
+ * One of the messages that it finds may ask for the same.  What has hung up by now has been received (shm_ep_down()).
+ */
+void shm_catch_up(struct rds_transport *t)
+{
+	struct shm *s = (struct shm *)t;
+	uint32_t i;
+
+	if (s->catching_up == CATCH_UP_DEPTH)
+		return;
+	s->catching_up++;
+	for (i = 0; i < s->bell_top; i++) {
+		struct shm_ep *ep = s->bells[i];
+
+		if (!ep || !ep->up || ep->draining)
+			continue;
+		shm_ring_drain(ep);
+		if (unlikely(leftover(ep)))
+			shm_ring_own_bell(ep);
+	}
+	s->catching_up--;
 }
 
 bool shm_relieve(struct rds_transport *t, bool now)

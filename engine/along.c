@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * along.c - what a socket has sent and no transport was offered, when its carrier leaves and will not wait any
+ * longer (leave.c): it goes along in the deposit, and the next carrier sends it, before anything newer.
+ *
+ * Only what no endpoint ever had: of all else this process cannot know, now or later, that the receiver will not
+ * get it, and would have it sent twice.  What lies in memory that outlives us arrives without us.  Messages that
+ * wait for RDMA operations stay, and end with those: regions and memory are this process's.
+ *
+ * They are taken off the connections before anybody else can have them, and kept until this process ends, for it
+ * may yet go on (an exec that fails): then it sends them itself, unless somebody was quicker.  In the order of each
+ * connection, those of the connections that wait for nothing but room before those that wait for their port to be
+ * found: for the same port, the latter are newer (resolve.c).
+ *
+ * Perhaps in a signal handler's _exit(): taking and writing them needs no memory.
+ * Must not know how a socket changes hands.
+ */
+#include "engine/leave.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/connection.h"
+#include "engine/port_set.h"
+#include "engine/rdma.h"
+
+/* ---- the process that leaves ---- */
+
+static bool ends_are_told(const struct rds_queued *q)
+{
+	return q->u.told & RDS_TOLD_END;
+}
+
+unsigned rds_along_take(struct rds_sock *sk)
+{
+	struct rds_conn *conn;
+	struct rds_queued *q;
+	unsigned n = 0;
+	int last;
+
+	if (!(atomic_load(&sk->snd) & ~RDS_SND_DEAD))
+		return 0;
+	for (last = 0; last < 2; last++)
+		for (conn = rds_eng->conn_list; conn; conn = conn->next) {
+			if ((conn->kind == RDS_CONN_NOWHERE) != last)
+				continue;
+			rds_lock(&conn->tx);
+			rds_queue_take_along(conn, sk, &sk->along);
+			rds_unlock(&conn->tx);
+		}
+	rx_lock();
+	for (q = sk->along; q; q = q->next, n++)
+		if (ends_are_told(q)) {
+			q->going.token = q->u.async->token;
+			q->going.notify = q->u.async->notify;
+			q->u.async->goes_along = true;
+		}
+	rx_unlock();
+	return n;
+}
+
+static int put(const struct rds_queued *q, int fd, off_t *size)
+{
+	struct rds_share_unsent m;
+	int err;
+
+	memset(&m, 0, sizeof(m));
+	m.to = q->going.to;
+	m.tos = q->going.tos;
+	m.len = q->hdr.len;
+	m.told = q->u.told;
+	m.zcookie = q->u.zcookie;
+	m.token = q->going.token;
+	m.notify = q->going.notify;
+	m.has_cookie = q->hdr.ext_type == RDS_EXTHDR_RDMA_DEST;
+	if (m.has_cookie)
+		m.cookie = rds_cookie(q->hdr.ext_rkey, q->hdr.ext_offset);
+	err = rds_deposit_put(fd, size, &m, sizeof(m));
+	return err ? err : rds_deposit_put(fd, size, q->data, m.len);
+}
+
+uint32_t rds_along_put(const struct rds_sock *sk, int fd, off_t *size)
+{
+	const struct rds_queued *q;
+	uint32_t n = 0;
+	off_t whole;
+	int err;
+
+	for (q = sk->along; q; q = q->next, n++) {
+		whole = *size;
+		err = put(q, fd, size);
+		if (!err)
+			continue;
+		*size = whole; /* what comes next goes over it */
+		rds_error(
+			"messages that were sent on an RDS socket cannot be left to its next process, and are lost: %s",
+			strerror(-err));
+		break;
+	}
+	return n;
+}
+
+/* ---- the next one ---- */
+
+static bool sound(const struct rds_share_unsent *m, size_t left)
+{
+	return m->len <= RDS_MAX_MSG && m->len <= left && !(m->told & ~(RDS_TOLD_ZCOPY | RDS_TOLD_END));
+}
+
+static struct rds_queued *made_of(const struct rds_share_unsent *m, const void *bytes)
+{
+	struct rds_queued *q = calloc(1, sizeof(*q) + m->len);
+
+	if (!q)
+		return NULL;
+	q->going = (struct rds_going){.to = m->to, .token = m->token, .tos = m->tos, .notify = m->notify};
+	q->u.told = m->told;
+	q->u.zcookie = m->zcookie;
+	q->u.len = q->hdr.len = m->len;
+	q->u.dport = q->hdr.dport = m->to.port;
+	if (m->has_cookie) {
+		q->u.ext_type = q->hdr.ext_type = RDS_EXTHDR_RDMA_DEST;
+		q->u.ext_rkey = q->hdr.ext_rkey = rds_cookie_rkey(m->cookie);
+		q->u.ext_offset = q->hdr.ext_offset = rds_cookie_offset(m->cookie);
+	}
+	memcpy(q->data, bytes, m->len);
+	return q;
+}
+
+int rds_along_get(struct rds_sock *sk, const char **at, const char *end, uint32_t n)
+{
+	struct rds_queued **tail = &sk->along;
+	struct rds_share_unsent m;
+
+	for (; n; n--) {
+		if ((size_t)(end - *at) < sizeof(m))
+			return -EPROTO;
+		memcpy(&m, *at, sizeof(m));
+		*at += sizeof(m);
+		if (!sound(&m, (size_t)(end - *at)))
+			return -EPROTO;
+		*tail = made_of(&m, *at);
+		if (!*tail)
+			return -ENOMEM;
+		tail = &(*tail)->next;
+		*at += m.len;
+	}
+	return 0;
+}
+
+/* Without memory its end is not told. */
+static void tell_end(struct rds_sock *sk, struct rds_queued *q)
+{
+	q->u.async = rds_asend_new(sk, q->going.token, q->going.notify);
+	if (q->u.async) {
+		q->u.async->to = q->going.to.ip;
+		return;
+	}
+	q->u.told &= (uint8_t)~RDS_TOLD_END;
+	rds_error("out of memory: what becomes of a message is not told");
+}
+
+static void is_sent_by(struct rds_sock *sk, struct rds_queued *q, bool counted)
+{
+	q->u.sk = sk;
+	q->u.sport = q->hdr.sport = sk->laddr.port;
+	if (!counted)
+		rds_snd_add(sk, q->u.len);
+	if (!ends_are_told(q))
+		return;
+	if (!counted) {
+		tell_end(sk, q);
+		return;
+	}
+	rx_lock();
+	q->u.async->goes_along = false;
+	rx_unlock();
+}
+
+/* The first ones, to the same address with the same type of service, leave the list. */
+static struct rds_queued *take_run(struct rds_queued **list)
+{
+	struct rds_queued *run = *list, *q = run;
+
+	while (q->next && rds_ip_equal(&q->next->going.to.ip, &run->going.to.ip) &&
+	       q->next->going.to.scope == run->going.to.scope && q->next->going.tos == run->going.tos)
+		q = q->next;
+	*list = q->next;
+	q->next = NULL;
+	return run;
+}
+
+/* The first to each port says so: whose port it is has nothing older after that. */
+static void say_follows(struct rds_queued *run)
+{
+	static struct rds_port_set said; /* control */
+	struct rds_queued *q;
+
+	for (q = run; q; q = q->next)
+		if (rds_port_set_add(&said, q->hdr.dport))
+			q->hdr.flags = RDS_FLAG_FOLLOWS;
+	for (q = run; q; q = q->next)
+		rds_port_set_del(&said, q->hdr.dport);
+}
+
+static void lose(struct rds_queued *list)
+{
+	struct rds_queued *q;
+
+	rds_error("out of memory: messages that a process has left with an RDS socket are lost");
+	while ((q = list)) {
+		list = q->next;
+		rds_unacked_ends(&q->u, RDS_RDMA_DROPPED);
+		rds_release_unacked(&q->u);
+		rds_queued_free(q);
+	}
+}
+
+void rds_along_send(struct rds_sock *sk, bool counted)
+{
+	struct rds_queued *list = sk->along, *run, *q;
+
+	sk->along = NULL;
+	while (list) {
+		struct rds_conn_id id = {.laddr = sk->laddr.ip,
+					 .faddr = list->going.to.ip,
+					 .scope = list->going.to.scope,
+					 .tos = list->going.tos};
+
+		run = take_run(&list);
+		for (q = run; q; q = q->next)
+			is_sent_by(sk, q, counted);
+		if (!counted)
+			say_follows(run);
+		if (!rds_nowhere_again(&id, run, atomic_load(&sk->transport) == RDS_TRANS_IB))
+			lose(run);
+	}
+}
+
+void rds_along_drop(struct rds_sock *sk, bool counted)
+{
+	struct rds_queued *q;
+
+	while ((q = sk->along)) {
+		sk->along = q->next;
+		if (counted) {
+			if (ends_are_told(q))
+				rds_asend_discard(q->u.async);
+			q->u.told = 0;
+			rds_release_unacked(&q->u);
+		}
+		rds_queued_free(q);
+	}
+}

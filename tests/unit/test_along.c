@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_along.c - messages that a socket takes along to its next carrier, as they lie in the deposit: written and
+ * read they are the same, and nonsense that another process may have written is an error, whatever it is.
+ */
+#include <check.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "engine/connection.h"
+#include "engine/leave.h"
+#include "engine/rdma.h"
+#include "tests/unit/suite.h"
+
+static struct rds_sock sock;
+static char file[4096];
+static size_t len;
+
+static void setup(void)
+{
+	memset(&sock, 0, sizeof(sock));
+	len = 0;
+}
+
+static void add(const struct rds_share_unsent *m, size_t bytes)
+{
+	memcpy(file + len, m, sizeof(*m));
+	memset(file + len + sizeof(*m), 'x', bytes);
+	len += sizeof(*m) + bytes;
+}
+
+static int get(uint32_t n)
+{
+	const char *at = file;
+
+	return rds_along_get(&sock, &at, file + len, n);
+}
+
+static void ck_refused(uint32_t n)
+{
+	ck_assert_int_eq(get(n), -EPROTO);
+	rds_along_drop(&sock, false);
+	ck_assert_ptr_null(sock.along);
+}
+
+START_TEST(test_whole)
+{
+	struct rds_share_unsent m = {.to.port = 7,
+				     .len = 10,
+				     .tos = 3,
+				     .told = RDS_TOLD_ZCOPY,
+				     .zcookie = 5,
+				     .has_cookie = 1,
+				     .cookie = rds_cookie(0x1234, 0x99)};
+	int fd = memfd_create("along", MFD_CLOEXEC);
+	struct rds_queued *q;
+	off_t size = 0;
+	char back[4096];
+
+	add(&m, 10);
+	m.to.port = 8;
+	m.told = RDS_TOLD_END;
+	m.token = 77;
+	m.notify = 1;
+	m.has_cookie = 0;
+	m.cookie = 0;
+	m.len = 0;
+	m.zcookie = 0;
+	add(&m, 0);
+	ck_assert_int_eq(get(2), 0);
+	q = sock.along;
+	ck_assert_uint_eq(q->u.dport, 7);
+	ck_assert_uint_eq(q->hdr.len, 10);
+	ck_assert_uint_eq(q->hdr.ext_rkey, 0x1234);
+	ck_assert_uint_eq(q->next->going.token, 77);
+	ck_assert_ptr_null(q->next->next);
+	ck_assert_uint_eq(rds_along_put(&sock, fd, &size), 2);
+	ck_assert_uint_eq((size_t)size, len);
+	ck_assert_int_eq(pread(fd, back, sizeof(back), 0), (ssize_t)len);
+	ck_assert_mem_eq(back, file, len);
+	rds_along_drop(&sock, false);
+	close(fd);
+}
+END_TEST
+
+START_TEST(test_nonsense)
+{
+	const struct rds_share_unsent good = {.to.port = 7, .len = 10};
+	struct rds_share_unsent m = good;
+
+	ck_refused(1); /* nothing is there */
+	add(&good, 10);
+	ck_refused(2);
+	ck_refused(UINT32_MAX);
+	len--;
+	ck_refused(1); /* a byte is missing */
+	len = sizeof(m) - 1;
+	ck_refused(1);
+	len = 0;
+	m.len = UINT32_MAX;
+	add(&m, 10);
+	ck_refused(1);
+	len = 0;
+	m = good;
+	m.told = 0x80;
+	add(&good, 10);
+	add(&m, 10);
+	ck_refused(2); /* the first was good */
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("along");
+	TCase *t = suite_case(s, "along", setup, NULL, 20);
+
+	tcase_add_test(t, test_whole);
+	tcase_add_test(t, test_nonsense);
+	return suite_run(s);
+}
