@@ -29,11 +29,12 @@
 /* The stand-in takes the request: 0, or -errno; -EPIPE: nobody carries the socket. */
 static int ask(int fd, struct away_call *c, int channel, bool quiet)
 {
-	const struct rds_share_attach hello = {RDS_SHARE_MAGIC, RDS_SHARE_VERSION, quiet, 0};
+	const struct rds_share_attach hello = {.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION};
+	const size_t len = quiet ? RDS_SHARE_QUIET : sizeof(hello);
 	struct pollfd p = {.fd = fd, .events = POLLOUT};
 	int pass[2] = {channel, fd}, err;
 
-	while ((err = os_pass_send(fd, &hello, sizeof(hello), pass, 2, MSG_DONTWAIT)) == -EAGAIN &&
+	while ((err = os_pass_send(fd, &hello, len, pass, 2, MSG_DONTWAIT)) == -EAGAIN &&
 	       !(err = away_wait(fd, c, &p, false)))
 		;
 	return err;

@@ -65,6 +65,8 @@ void rds_holder_begin(struct rds_holder *h);
 
 /* carry_attach.c: what lies on our end of a stand-in's pair?  sk is referenced by the caller. */
 void rds_carry_look(struct rds_sock *sk);
+/* Does a call wait there that nobody has heard of?  Any thread. */
+bool rds_carry_asked(struct rds_sock *sk);
 /* There are wills now that there were not: who has none attaches anew. */
 void rds_carry_willed(void);
 /* Calls that sleep are tried again. */

@@ -114,7 +114,7 @@ static bool sound(const struct rds_sock *sk, const struct rds_share_attach *hell
 	return false;
 }
 
-static void attach(struct rds_sock *sk, const struct rds_share_attach *hello, const int *fds, unsigned nfds)
+static void attach(struct rds_sock *sk, const struct rds_share_attach *hello, bool quiet, const int *fds, unsigned nfds)
 {
 	struct rds_carry *c;
 	int err;
@@ -136,7 +136,7 @@ static void attach(struct rds_sock *sk, const struct rds_share_attach *hello, co
 	rx_lock();
 	rds_others_watch(); /* a quiet one waits for what we tell it */
 	rx_unlock();
-	if (!hello->quiet)
+	if (!quiet)
 		rds_sock_watch(sk, atomic_load(&c->standin), false); /* before the holder can look */
 	err = holder_new(c, fds[0]);
 	if (err && err != -EPIPE && err != -ECONNRESET) /* it has closed it again, or ended */
@@ -147,13 +147,26 @@ static void attach(struct rds_sock *sk, const struct rds_share_attach *hello, co
 		rds_will_late(sk);
 }
 
+static int lies_there(int pair)
+{
+	int bytes = 0;
+
+	os_syscall(SYS_ioctl, pair, SIOCINQ, (long)&bytes, 0, 0, 0);
+	return bytes;
+}
+
+bool rds_carry_asked(struct rds_sock *sk)
+{
+	return lies_there(rds_sock_pair(sk)) >= (int)sizeof(struct rds_share_attach);
+}
+
 /*
  * On our end of a stand-in's pair lies filler (bytes that show "not writable"), what processes say that got a descriptor and want to
  * share the socket, or bytes that no interposed call can have written.
  */
 void rds_carry_look(struct rds_sock *sk)
 {
-	int fds[OS_PASS_MAX], pair = rds_sock_pair(sk), lie = 0;
+	int fds[OS_PASS_MAX], pair = rds_sock_pair(sk);
 	struct rds_share_attach hello;
 	bool filler = false, lost;
 	struct rds_carry *c;
@@ -161,14 +174,13 @@ void rds_carry_look(struct rds_sock *sk)
 	ssize_t n;
 
 	/* The filler announces itself, too.  It is a few bytes, and to be left there. */
-	os_syscall(SYS_ioctl, pair, SIOCINQ, (long)&lie, 0, 0, 0);
-	if (atomic_load(&sk->hidden_out) && lie < (int)sizeof(hello))
+	if (atomic_load(&sk->hidden_out) && lies_there(pair) < (int)RDS_SHARE_QUIET)
 		return;
 	/* Who attaches and ends at once may have been the last one: then it is closed, and its number somebody else's. */
 	while (atomic_load(&sk->open) && (pair = rds_sock_pair(sk)) >= 0 &&
 	       (n = os_pass_recv(pair, &hello, sizeof(hello), fds, &nfds, &lost, MSG_DONTWAIT)) > 0) {
-		if (n == sizeof(hello) && (nfds || lost))
-			attach(sk, &hello, fds, nfds);
+		if ((n == sizeof(hello) || n == RDS_SHARE_QUIET) && (nfds || lost))
+			attach(sk, &hello, n == RDS_SHARE_QUIET, fds, nfds);
 		else if (n == 1 && !*(const char *)&hello)
 			filler |= atomic_load(&sk->hidden_out); /* else the last carrier's, or just taken back */
 		else

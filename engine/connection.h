@@ -225,6 +225,8 @@ static inline bool rds_conn_between(const struct rds_conn *conn, const struct rd
 }
 /* Messages that are not accepted for sockets that have left that process: if it ends with them, they go where those are.  tx held. */
 unsigned rds_conn_left(const struct rds_conn *conn);
+/* engine.c: messages that would be lost if we ended now, and that nobody else can be given.  tx held. */
+bool rds_conn_holds(const struct rds_conn *conn);
 /* past.c; tx held */
 void rds_conn_attempted(struct rds_conn *conn);
 void rds_conn_came_up(struct rds_conn *conn);

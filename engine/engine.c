@@ -258,6 +258,12 @@ static unsigned at_stake(const struct rds_conn *conn, bool survives)
 	       atomic_load(&conn->native_writes);
 }
 
+bool rds_conn_holds(const struct rds_conn *conn)
+{
+	return at_stake(conn, conn->t->ops->caps & RDS_TCAP_SURVIVES) > conn->queue_len ||
+	       (conn->queue && conn->queue->was_sent);
+}
+
 static void add_queued(struct rds_conn *conn, void *arg)
 {
 	unsigned *n = arg;

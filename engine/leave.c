@@ -4,7 +4,8 @@
  *
  * In this order, for all sockets together:
  *   1. no call on them gets anywhere any more (they are not open);
- *   2. what they have sent is waited for: who has a descriptor may never use it, and then nobody would send the rest;
+ *   2. what they have sent is waited for, until another process asks for the socket and could go on with it: who has a
+ *      descriptor may never use it, and then nobody would send the rest;
  *   3. their ports become nobody's in the registry: senders wait;
  *   4. what is here already is accepted.  A sender that has ended before 3 believed that it would be, and it is the last moment; one that
  *      ends later sees that the port has left this process, and stays until it knows what of its messages we have (shutdown.c);
@@ -89,6 +90,8 @@ struct leaving {
 	bool patient;
 	unsigned n;
 	uint64_t unsent;
+	bool awaited; /* ... and all of it by somebody; */
+	bool held;    /* but some of it only we can bring to its end */
 	unsigned along;
 	uint64_t until; /* nothing is waited for any longer */
 	struct rds_addr *ports; /* of those that have left */
@@ -112,12 +115,47 @@ static void stop_one(struct rds_sock *sk, void *arg)
 	l->n++;
 }
 
+/* Operations end with us, and so does what is known of messages whose end is to be told. */
+static bool ends_with_us(const struct rds_sock *sk)
+{
+	bool told;
+
+	rx_lock();
+	told = sk->asends != NULL;
+	rx_unlock();
+	return told || atomic_load(&sk->nops);
+}
+
 static void count_unsent(struct rds_sock *sk, void *arg)
 {
 	struct leaving *l = arg;
+	uint64_t unsent;
 
-	if (atomic_load(&sk->leaving))
-		l->unsent += (atomic_load(&sk->snd) & ~RDS_SND_DEAD) + atomic_load(&sk->nops);
+	if (!atomic_load(&sk->leaving))
+		return;
+	unsent = (atomic_load(&sk->snd) & ~RDS_SND_DEAD) + atomic_load(&sk->nops);
+	l->unsent += unsent;
+	if (unsent && l->awaited)
+		l->awaited = rds_carry_asked(sk) && !ends_with_us(sk);
+}
+
+static void look_held(struct rds_conn *conn, void *arg)
+{
+	struct leaving *l = arg;
+
+	rds_lock(&conn->tx);
+	l->held |= rds_conn_holds(conn);
+	rds_unlock(&conn->tx);
+}
+
+/* Another process wants what is left, and nothing of it needs us. */
+static bool is_awaited(struct leaving *l)
+{
+	if (!l->awaited)
+		return false;
+	l->held = false;
+	rds_conn_each(look_held, l);
+	return !l->held;
 }
 
 static void a_moment(void)
@@ -130,13 +168,19 @@ static void a_moment(void)
 /* Until the peers have accepted it: a second look is only taken if there was something. */
 static void settle(struct leaving *l)
 {
+	bool told = false;
+
 	for (;;) {
 		rds_reap_all();
 		rds_inbox_fill();
 		l->unsent = 0;
+		l->awaited = true;
 		rds_sock_each(count_unsent, l);
-		if (!l->unsent || os_now_ns() >= l->until)
+		if (!l->unsent || is_awaited(l) || os_now_ns() >= l->until)
 			return;
+		if (!told)
+			rds_carry_wake(); /* calls of others that sleep here: they ask anew */
+		told = true;
 		rds_want_room_all();
 		a_moment();
 	}
@@ -305,7 +349,7 @@ static unsigned leave(bool (*wanted)(struct rds_sock *sk), bool calm, bool patie
 	atomic_store(&rds_eng->leaving, true);
 	take_in();
 	rds_sock_each(hand_in, &l);
-	if (l.along)
+	if (l.along && !l.awaited)
 		rds_warn("%u messages could not be handed over within RDS_PRELOAD_LINGER_MS: they wait until another "
 			 "process uses the socket, or are lost if none has it",
 			 l.along);

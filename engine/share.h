@@ -36,6 +36,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
@@ -157,12 +158,16 @@ struct rds_share_parcel {
 	uint32_t n_messages, reserved;
 };
 
-/* On the stand-in, with the channel and a copy of the stand-in. */
+/*
+ * On the stand-in, with the channel and a copy of the stand-in.  Of one that makes no call, and for which the stand-in
+ * need not be kept current, only RDS_SHARE_QUIET bytes: so how many lie there unread tells whether a call waits.
+ */
 struct rds_share_attach {
 	uint32_t magic, version;
-	uint32_t quiet; /* the stand-in need not be kept current for this one */
-	uint32_t reserved;
+	uint64_t reserved;
+	unsigned char call[112]; /* the kernel counts as much memory for it as for the short one */
 };
+#define RDS_SHARE_QUIET offsetof(struct rds_share_attach, call)
 
 /* Followed by name, control, data, in this order. */
 struct rds_share_request {

@@ -4,8 +4,12 @@
  * receiver and the socket's send buffer; another one has the socket.  All arrives, once, in order, before what that
  * one sends; the buffer is as full for it, and it is told of what was to be told.
  *
- * A plain PF_RDS program.  The runner has the library wait but a moment for the receiver.
+ * With "asked": that one asks for the socket while the first one leaves, which then does not wait for the receiver.
+ *
+ * A plain PF_RDS program.  The runner has the library wait but a moment for the receiver; for "asked" far longer than
+ * this program has patience.
  */
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -195,6 +199,136 @@ static void leaves(bool exec, unsigned port, pid_t to, int sent, int go, int cou
 	_exit(99);
 }
 
+/* ---- somebody asks meanwhile ---- */
+
+enum how { EXIT, EXEC, EXEC_FAILS, CASES };
+
+/* It is in the send when the other one leaves, or comes then. */
+static void asks(int fd, int go, int count)
+{
+	int all, i;
+
+	alarm(60 * slowness());
+	check(read(go, &all, sizeof(all)) == sizeof(all));
+	for (i = 0; i < NEW; i++)
+		check(put(fd, all++, 0) == sizeof(buf));
+	check(write(count, &all, sizeof(all)) == sizeof(all));
+	check(put(fd, LAST, 0) == sizeof(buf));
+	check(read(go, &i, sizeof(i)) == 0); /* all has arrived */
+	_exit(0);
+}
+
+static void is_asked(enum how how, bool later, unsigned port, pid_t to, int go[2], int count, int gone)
+{
+	int fd = rds_bound(home(), port), size = 1 << 23, n = 0;
+	pid_t heir;
+	char c;
+
+	child_begins();
+	check(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)) == 0);
+	check(put(fd, HELLO, 0) == sizeof(buf) && recv(fd, &c, 1, 0) == 1);
+	heir = fork();
+	check(heir >= 0);
+	if (!heir) {
+		close(go[1]);
+		close(gone);
+		asks(fd, go[0], count);
+	}
+	check(fcntl(gone, F_SETFD, FD_CLOEXEC) == 0);
+	check(kill(to, SIGSTOP) == 0);
+	while (put(fd, n, MSG_DONTWAIT) == sizeof(buf))
+		n++;
+	check(errno == EAGAIN);
+	check(write(go[1], &n, sizeof(n)) == sizeof(n));
+	if (later)
+		usleep(200000); /* if that one is not in its send by then, it is the other case once more */
+	if (how == EXIT)
+		_exit(0);
+	execlp(how == EXEC ? "sleep" : "/nonexistent", "sleep", "0", NULL);
+	check(how == EXEC_FAILS);
+	close(gone);
+	close(go[1]);
+	has_ended(heir);
+	_exit(0);
+}
+
+/* Another program has it and makes no call: then it is this one that must not go. */
+static void stays(unsigned port, pid_t to, int count)
+{
+	int fd = rds_bound(home(), port), size = 1 << 23, n;
+	char c;
+
+	child_begins();
+	check(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)) == 0);
+	check(put(fd, HELLO, 0) == sizeof(buf) && recv(fd, &c, 1, 0) == 1);
+	check(kill(to, SIGSTOP) == 0);
+	for (n = 0; n < TOLD; n++)
+		check(put(fd, n, MSG_DONTWAIT) == sizeof(buf));
+	check(put(fd, LAST, MSG_DONTWAIT) == sizeof(buf));
+	check(write(count, &n, sizeof(n)) == sizeof(n));
+	if (!fork()) {
+		child_begins();
+		execlp("sleep", "sleep", "60", NULL);
+		_exit(99);
+	}
+	_exit(0);
+}
+
+static void not_asked(unsigned port)
+{
+	int ready[2], counts[2];
+	pid_t to, from;
+	char c;
+
+	check(pipe(ready) == 0 && pipe(counts) == 0);
+	to = fork();
+	check(to >= 0);
+	if (!to)
+		receiver(ready[1], counts[0]);
+	check(read(ready[0], &c, 1) == 1);
+	from = fork();
+	check(from >= 0);
+	if (!from)
+		stays(port, to, counts[1]);
+	usleep(300000 * (useconds_t)slowness());
+	check(waitpid(from, NULL, WNOHANG) == 0);
+	check(kill(to, SIGCONT) == 0);
+	has_ended(to);
+	has_ended(from);
+	close(ready[0]), close(ready[1]), close(counts[0]), close(counts[1]);
+}
+
+static void asked(enum how how, bool later, unsigned port)
+{
+	int ready[2], counts[2], go[2], gone[2];
+	struct pollfd p;
+	pid_t to, from;
+	char c;
+
+	check(pipe(ready) == 0 && pipe(counts) == 0 && pipe(go) == 0 && pipe(gone) == 0);
+	to = fork();
+	check(to >= 0);
+	if (!to) {
+		close(go[1]);
+		close(gone[1]);
+		receiver(ready[1], counts[0]);
+	}
+	check(read(ready[0], &c, 1) == 1);
+	from = fork();
+	check(from >= 0);
+	if (!from)
+		is_asked(how, later, port, to, go, counts[1], gone[1]);
+	close(gone[1]);
+	close(go[1]);
+	p = (struct pollfd){.fd = gone[0], .events = POLLIN};
+	if (poll(&p, 1, PATIENCE * (int)slowness()) != 1)
+		fail("it waits for the receiver, although another one asks for the socket");
+	check(kill(to, SIGCONT) == 0);
+	has_ended(to);
+	has_ended(from);
+	close(ready[0]), close(ready[1]), close(counts[0]), close(counts[1]), close(go[0]), close(gone[0]);
+}
+
 static void one(bool exec, unsigned port)
 {
 	int ready[2], sent[2], counts[2], go[2], status, n;
@@ -309,9 +443,20 @@ static void chain(void)
 	has_ended(pids[HOPS - 1]);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	enum how how;
+
 	alarm(60 * slowness());
+	if (argc > 1 && !strcmp(argv[1], "asked")) {
+		not_asked(PORT + 30);
+		for (how = EXIT; how < CASES; how++) {
+			asked(how, false, PORT + 10 + how);
+			asked(how, true, PORT + 20 + how);
+		}
+		printf("ok: who was asked for a socket has gone without waiting\n");
+		return 0;
+	}
 	one(false, PORT + 1);
 	one(true, PORT + 2);
 	chain();
