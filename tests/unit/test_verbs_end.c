@@ -278,6 +278,29 @@ START_TEST(test_c8_kept)
 }
 END_TEST
 
+/* C9: the last message is given back while the helper is on its way to look for another reason (E12): nothing is left that names it. */
+START_TEST(test_c9_looked_at_meanwhile)
+{
+	struct verbs_ep *ep;
+
+	world_joined_by(c, 16);
+	world.keep_inplace = true;
+	world_peer_sends(1, VERBS_FRAME, 0);
+	world_run();
+	ck_assert_uint_eq(world.ninplace, 1);
+	ep = world_ep(c);
+	world_close(c);
+	world_pass(3000 * MS);
+	ck_assert_ptr_eq(rds_verbs.eps, ep);
+	world_release();
+	ck_assert(world_timer_due(0));
+	ep->nudge.fn(&ep->nudge); /* it had waited for the receive lock */
+	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert(!world_timer_due(0));
+	nothing_left();
+}
+END_TEST
+
 /* What goes wrong while it is taken down changes nothing. */
 START_TEST(test_closing_fails)
 {
@@ -412,6 +435,7 @@ static void tests(TCase *t)
 	tcase_add_loop_test(t, test_c4_to_c6_request_under_way, 0, 2);
 	tcase_add_loop_test(t, test_c7_late_events, 0, EVENTS - 1);
 	tcase_add_loop_test(t, test_c8_kept, 0, 2);
+	tcase_add_test(t, test_c9_looked_at_meanwhile);
 	tcase_add_loop_test(t, test_closing_fails, 0, 3);
 	tcase_add_test(t, test_peer_vanishes);
 	tcase_add_test(t, test_a_thousand_times);

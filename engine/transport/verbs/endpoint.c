@@ -452,6 +452,7 @@ static void ep_free(struct verbs_ep *ep)
 {
 	struct rdma_cm_id *cm = ep->cm;
 
+	rds_timer_cancel(&ep->nudge); /* who gave the last message back may have set it while it ran for another reason */
 	ep_unlink(ep);
 	if (ep->dev)
 		verbs_dev_unuse(ep->dev);
