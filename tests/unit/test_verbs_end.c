@@ -132,6 +132,25 @@ START_TEST(test_e9_read)
 }
 END_TEST
 
+/* This process is stopped with a probe under way, and the helper finds its timers due before it finds the answer. */
+START_TEST(test_e9a_stopped)
+{
+	unsigned probes;
+
+	world_join(c, 8, 8);
+	while (!c->speak)
+		world_tick(500 * MS);
+	probes = mock_calls(MOCK_ibv_post_send);
+	c->speak = false;
+	verbs_push(c->ep);
+	ck_assert_uint_eq(mock_calls(MOCK_ibv_post_send), probes + 1);
+	mock_run();
+	world_tick(60000 * MS);
+	world_pass(100 * MS);
+	ck_assert_uint_eq(c->downs, 0);
+}
+END_TEST
+
 /* Who is heard of is not asked. */
 START_TEST(test_e9_no_probe)
 {
@@ -430,6 +449,7 @@ static void tests(TCase *t)
 	tcase_add_loop_test(t, test_e8_e10_broken_and, 0, 2);
 	tcase_add_test(t, test_e9_probe);
 	tcase_add_loop_test(t, test_e9_read, 0, 2);
+	tcase_add_test(t, test_e9a_stopped);
 	tcase_add_test(t, test_e9_no_probe);
 	tcase_add_loop_test(t, test_c2_c3_drained, 0, 3);
 	tcase_add_loop_test(t, test_c4_to_c6_request_under_way, 0, 2);

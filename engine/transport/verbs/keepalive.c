@@ -18,6 +18,7 @@
 
 #define MS 1000000ull
 #define PATIENCE_NS (2000 * MS)
+#define LOOKS 100
 
 /* ---- what is read ---- */
 
@@ -113,14 +114,18 @@ static void look(struct verbs_ep *ep, uint64_t now)
 	}
 }
 
+/* What has come is no silence, though nobody may have looked for long: this process was stopped, or its machine asleep. */
 static void tick(struct rds_timer *tm)
 {
 	uint64_t now = os_now_ns();
+	unsigned looks = LOOKS;
 	struct verbs_ep *ep;
 	bool any = false;
 
 	(void)tm;
 	rx_lock();
+	while (looks-- && verbs_progress(&rds_verbs.t))
+		;
 	for (ep = rds_verbs.eps; ep; ep = ep->next)
 		if (atomic_load(&ep->state) == VERBS_UP) {
 			look(ep, now);
