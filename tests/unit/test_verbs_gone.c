@@ -239,6 +239,29 @@ START_TEST(test_unread_no_memory)
 }
 END_TEST
 
+/* C3, D8: closed, and its request has no answer.  The id that has asked may be told of the removal before all others, and nothing else comes. */
+START_TEST(test_unanswered_removed)
+{
+	struct rds_procid them = world_peer_id();
+
+	peer_listen(&world.peer, THEM, PEER_PORT);
+	ck_assert_int_eq(world_connect(a, US, THEM, PEER_PORT, &them), 0);
+	world_run();
+	peer_event(&world.peer, RDMA_CM_EVENT_CONNECT_REQUEST);
+	world_close(a);
+	world_pass(3000 * MS);
+	ck_assert_int_eq(rds_verbs.eps == NULL, world.ours->mode == MOCK_IB);
+	if (_i && rds_verbs.eps)
+		mock_cm_inject(rds_verbs.eps->cm, RDMA_CM_EVENT_DEVICE_REMOVAL, 0);
+	world_run();
+	mock_async(world.ours, IBV_EVENT_DEVICE_FATAL);
+	world_pass(100 * MS);
+	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_uint_eq(mock_count(MOCK_CONTEXT), 0);
+	world.peer.id = world.peer.ev->id;
+}
+END_TEST
+
 /* ---- fork ---- */
 
 #define SOCKETS 16
@@ -426,6 +449,7 @@ static void gone_tests(TCase *t)
 	tcase_add_test(t, test_broken_and_mended);
 	tcase_add_loop_test(t, test_unread_removed, 0, 3);
 	tcase_add_test(t, test_unread_no_memory);
+	tcase_add_loop_test(t, test_unanswered_removed, 0, 2);
 	tcase_add_loop_test(t, test_child_binds, 0, 2);
 }
 

@@ -117,7 +117,11 @@ void verbs_dev_gone(struct verbs_dev *dev, const char *what)
 	rds_event_del(dev->ctx->async_fd);
 	for (ep = rds_verbs.eps; ep; ep = next) {
 		next = ep->next; /* closing an endpoint takes nothing off the list at once */
-		if (ep->dev == dev && !ep->closed)
+		if (ep->dev != dev)
+			continue;
+		if (ep->closed) /* it may be waiting for an answer, which this device does not give any more */
+			verbs_ep_close_on(ep);
+		else
 			verbs_ep_down(ep, -ENODEV, false);
 	}
 	rds_timer_set(&dev->leave, os_now_ns());
