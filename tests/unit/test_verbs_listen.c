@@ -329,6 +329,30 @@ START_TEST(test_r18_again)
 }
 END_TEST
 
+static unsigned acked_by_then;
+
+static void my_turn(struct rds_timer *tm)
+{
+	(void)tm;
+	acked_by_then = mock_calls(MOCK_rdma_ack_cm_event);
+}
+
+/* Requests that come faster than they are answered do not keep the helper from its timers. */
+START_TEST(test_flood)
+{
+	struct rds_timer tm = {.fn = my_turn};
+	unsigned i, acked = mock_calls(MOCK_rdma_ack_cm_event);
+
+	for (i = 0; i < 1000; i++)
+		mock_cm_inject(rds_verbs.listener[0], RDMA_CM_EVENT_ADDR_CHANGE, 0);
+	rds_timer_set(&tm, world.now);
+	world_run();
+	ck_assert_uint_eq(mock_calls(MOCK_rdma_ack_cm_event), acked + 1000);
+	ck_assert_uint_gt(acked_by_then, acked);
+	ck_assert_uint_lt(acked_by_then, acked + 500);
+}
+END_TEST
+
 static void tests(TCase *t)
 {
 	tcase_add_loop_test(t, test_r1_nonsense, 0, 9);
@@ -344,6 +368,7 @@ static void tests(TCase *t)
 	tcase_add_loop_test(t, test_r16_events, 0, 5);
 	tcase_add_test(t, test_r17_limit);
 	tcase_add_test(t, test_r18_again);
+	tcase_add_test(t, test_flood);
 }
 
 int main(void)

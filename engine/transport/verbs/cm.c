@@ -15,6 +15,7 @@
 #define RESOLVE_MS 5000 /* address, route: as the kernel's RDS */
 /* 4.096 us * 2^16 = 0.27 s, eight times until a peer that does not answer is given up: rdma_cm's own choice is 2 s. */
 #define ACK_TIMEOUT 16
+#define EVENTS 64 /* in one go: peers may ask faster than they are answered, and there is more to do than that */
 
 /* ---- events ---- */
 
@@ -55,10 +56,11 @@ void verbs_cm_event(struct rds_event *unused, uint32_t events)
 	struct rdma_cm_id *cm;
 	struct verbs_cm_owner *owner;
 	struct verbs_said said;
+	unsigned most = EVENTS;
 
 	(void)unused;
 	(void)events;
-	while (vb.rdma_get_cm_event(rds_verbs.events, &ev) == 0) {
+	while (most-- && vb.rdma_get_cm_event(rds_verbs.events, &ev) == 0) {
 		copy_event(ev, &said);
 		cm = ev->id;
 		owner = cm->context; /* of a request: the listener's */
