@@ -413,7 +413,8 @@ static void conn_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
 	conn->doubted = conn->unsure = false;
 	rds_conn_came_up(conn);
 	rds_queue_acked(conn, ack);
-	atomic_store(&conn->state, RDS_CONN_UP);
+	if (likely(!atomic_load(&conn->lied))) /* else it is given nothing, and the timer breaks it */
+		atomic_store(&conn->state, RDS_CONN_UP);
 	rds_unlock(&conn->tx);
 	rds_unlock(&rds_eng->control);
 	rds_reached(conn);

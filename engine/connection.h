@@ -117,7 +117,7 @@ struct rds_conn {
 
 	/* state: written under control + tx, read under either */
 	_Atomic enum rds_conn_state state;
-	struct rds_ep *ep;	/* tx; only while UP */
+	struct rds_ep *ep;	/* tx; only while UP, or about to be broken (lied) */
 	struct rds_ep *pending; /* helper: on its way up; never while there is an ep */
 	bool theirs;		/* pending: the peer has asked for it (written under tx) */
 	struct rds_ep *stale;	/* tx: broken and closed, but unacknowledged messages still lie there, for lack of memory */

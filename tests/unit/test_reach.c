@@ -233,6 +233,24 @@ START_TEST(test_lying_ack)
 }
 END_TEST
 
+/* The same while it comes up.  Such an endpoint is given nothing: what it acknowledges after that is not looked at, but its transport frees it. */
+START_TEST(test_lies_from_the_start)
+{
+	far_begins(1, "a");
+	far_acks(0, 1);
+	ep_down(fake.eps[0], -ECONNRESET, false);
+	say(5, "b");
+	await(locked(&fake.neps) == 2);
+	ep_up(fake.eps[1], UINT64_MAX);
+	far_up(2);
+	far_got(1, 1, "b");
+	ck_assert(fake.sent[1].ep == fake.eps[2]);
+	ck_assert(atomic_load(&fake.eps[1]->closed));
+	far_acks(2, 2);
+	ck_assert_uint_eq(rds_snd_bytes(fake.sk), 0);
+}
+END_TEST
+
 static bool some_address(char *text, size_t size)
 {
 	struct ifaddrs *all, *i;
@@ -327,12 +345,14 @@ int main(void)
 	tcase_add_test(tc, test_process_gone);
 	tcase_add_loop_test(tc, test_process_of_this_host_gone, 0, 2);
 	tcase_add_test(tc, test_lying_ack);
+	tcase_add_test(tc, test_lies_from_the_start);
 	tcase_add_test(tc, test_bind);
 	tcase_add_test(tc, test_speak);
 	tc = suite_case(s, "wrapped", far_setup_wrapped, NULL, 60);
 	tcase_add_test(tc, test_found);
 	tcase_add_test(tc, test_process_gone);
 	tcase_add_test(tc, test_lying_ack);
+	tcase_add_test(tc, test_lies_from_the_start);
 	tcase_add_test(tc, test_bind);
 	tcase_add_test(tc, test_speak);
 	return suite_run(s);
