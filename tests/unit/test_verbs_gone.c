@@ -187,6 +187,90 @@ START_TEST(test_broken_and_mended)
 }
 END_TEST
 
+/* A claim's id, which is nobody's, hears of the removal when our part of the device has been freed. */
+START_TEST(test_claims_id_removed)
+{
+	struct ibv_context *theirs = mock_context(world.ours);
+	struct sockaddr_storage ss;
+	struct verbs_dev *dev;
+	struct rdma_cm_id *id;
+
+	peer_address(&ss, US, 0);
+	ck_assert_int_eq(vb.rdma_create_id(rds_verbs.events, &id, NULL, RDMA_PS_TCP), 0);
+	ck_assert_int_eq(vb.rdma_bind_addr(id, (struct sockaddr *)&ss), 0);
+	ck_assert_int_eq(verbs_dev_get(id, &dev), 0);
+	ck_assert_ptr_eq(dev, world_dev());
+	mock_async(world.ours, IBV_EVENT_DEVICE_FATAL);
+	world_run();
+	ck_assert_ptr_null(world_dev());
+	ck_assert_ptr_eq(id->verbs, theirs);
+	mock_cm_inject(id, RDMA_CM_EVENT_DEVICE_REMOVAL, 0);
+	world_run();
+	ck_assert_int_eq(vb.rdma_destroy_id(id), 0);
+}
+END_TEST
+
+static int (*bind_addr)(struct rdma_cm_id *id, struct sockaddr *addr);
+static _Atomic pid_t helper;
+
+static void *hears_of_it(void *arg)
+{
+	(void)arg;
+	helper = gettid();
+	verbs_cm_event(NULL, 0);
+	world_tick(0); /* waits for who is making the device */
+	return NULL;
+}
+
+static bool sleeps(pid_t tid)
+{
+	char path[64], state = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
+	f = fopen(path, "r");
+	ck_assert_ptr_nonnull(f);
+	ck_assert_int_eq(fscanf(f, "%*d (%*[^)]) %c", &state), 1);
+	fclose(f);
+	return state == 'S';
+}
+
+/* The id that stays with a device is bound, and the device goes. */
+static int bound_and_removed(struct rdma_cm_id *id, struct sockaddr *addr)
+{
+	int ret = bind_addr(id, addr);
+	pthread_t thread;
+
+	if (!id->context)
+		return ret;
+	mock_dev_remove(world.ours2);
+	mock_run();
+	ck_assert_int_eq(pthread_create(&thread, NULL, hears_of_it, NULL), 0);
+	ck_assert_int_eq(pthread_detach(thread), 0);
+	while (!helper || !sleeps(helper))
+		sched_yield();
+	return ret;
+}
+
+/* The helper hears of the removal before the program's thread has got to where it notes which id that was. */
+START_TEST(test_removed_as_it_is_made)
+{
+	unsigned ids = mock_count(MOCK_ID);
+	char path[64];
+
+	bind_addr = vb.rdma_bind_addr;
+	vb.rdma_bind_addr = bound_and_removed;
+	ck_assert_int_ge(world_claim(US2), 0);
+	vb.rdma_bind_addr = bind_addr;
+	snprintf(path, sizeof(path), "/proc/self/task/%d", helper);
+	while (!access(path, F_OK))
+		sched_yield();
+	world_run();
+	ck_assert_uint_eq(mock_count(MOCK_ID), ids);
+	ck_assert_uint_eq(mock_count(MOCK_CONTEXT), 1);
+}
+END_TEST
+
 /* ---- gone, with messages ---- */
 
 static void fill(void)
@@ -447,6 +531,8 @@ static void gone_tests(TCase *t)
 	tcase_add_loop_test(t, test_in_vain_then_had, 0, 5);
 	tcase_add_test(t, test_removed_unopened);
 	tcase_add_test(t, test_broken_and_mended);
+	tcase_add_test(t, test_claims_id_removed);
+	tcase_add_test(t, test_removed_as_it_is_made);
 	tcase_add_loop_test(t, test_unread_removed, 0, 3);
 	tcase_add_test(t, test_unread_no_memory);
 	tcase_add_loop_test(t, test_unanswered_removed, 0, 2);

@@ -389,7 +389,8 @@ int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out)
 		}
 	}
 	if (!err) {
-		cm->verbs = dev->ctx;
+		if (cm->context) /* else it goes at once, and nobody sees to it that the device does not go before it */
+			cm->verbs = dev->ctx;
 		*out = dev;
 	}
 	pthread_mutex_unlock(&making);

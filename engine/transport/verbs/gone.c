@@ -51,13 +51,14 @@ void verbs_dev_use(struct verbs_dev *dev)
 
 static void dev_remove(struct verbs_dev *dev)
 {
-	struct rdma_cm_id *holder = atomic_load(&dev->holder);
+	struct rdma_cm_id *holder;
 	bool removed = dev->removed;
 
 	rds_timer_cancel(&dev->starved);
 	rds_timer_cancel(&dev->memory);
 	rds_timer_cancel(&dev->low);
 	verbs_dev_unlink(dev);
+	holder = atomic_load(&dev->holder); /* who was still making the device has noted it by now */
 	rds_event_del(dev->channel->fd);
 	verbs_dev_free(dev);
 	if (removed)

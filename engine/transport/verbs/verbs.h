@@ -187,7 +187,7 @@ struct verbs_dev {
 	struct verbs_cm_owner owner;
 };
 
-/* Find or make the device of an id that is bound; the id gets our context. Control held, or helper. */
+/* Find or make the device of an id that is bound; one that has an owner gets our context. Control held, or helper. */
 int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out);
 bool verbs_dev_has(const struct verbs_dev *dev, const struct rdma_cm_id *cm);
 void verbs_dev_give_back(struct rdma_cm_id *cm); /* helper: it may outlive our device */
