@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * across.c OWN PEER [messages] [seconds] - nothing lost, doubled or reordered between two hosts.
+ * across.c OWN PEER [messages] [seconds] [gate] - nothing lost, doubled or reordered between two hosts.
  *
  * One process on each of them, OWN and PEER being its address and the other one's, each with four sockets. Every socket
  * sends so many messages, in turn to the sockets of the other side, while it receives. Who receives a message can compute
  * which one must come next from that sender, its length and every byte. Nothing but the messages joins the two sides.
+ * With a gate (faults.h, a file of this host) the messages of this side go in parts. "met" is printed when both are there.
  */
 #include "faults.h"
 
@@ -15,6 +16,7 @@
 
 static uint32_t own, peer;
 static unsigned messages = 200, limit = 120;
+static const char *gate;
 static int fds[SOCKS], talk;
 static unsigned sent[SOCKS], received[SOCKS], next_from[SOCKS][SOCKS]; /* [of ours][of theirs] */
 static unsigned char out[MESSAGE_MAX], want[MESSAGE_MAX], got[MESSAGE_MAX];
@@ -82,6 +84,19 @@ static void send_one(unsigned i)
 	sent[i]++;
 }
 
+/* From which byte on: a whole message in another's place, or one that is damaged? */
+static void differs(unsigned from, unsigned to, size_t len)
+{
+	size_t at = 0, end = len;
+
+	while (got[at] == want[at])
+		at++;
+	while (got[end - 1] == want[end - 1])
+		end--;
+	fail("from %u to %u: not message %u of %zu bytes: %zu to %zu differ", from, to, next_from[to][from], len, at,
+	     end - 1);
+}
+
 static bool receive_one(unsigned i)
 {
 	struct sockaddr_in from;
@@ -101,7 +116,7 @@ static bool receive_one(unsigned i)
 		fail("from %u to %u: %zd bytes instead of message %u", who, i, n, next_from[i][who]);
 	message_fill(want, key, (size_t)n);
 	if (memcmp(got, want, (size_t)n) != 0)
-		fail("from %u to %u: not message %u", who, i, next_from[i][who]);
+		differs(who, i, (size_t)n);
 	next_from[i][who]++;
 	received[i]++;
 	return true;
@@ -110,12 +125,12 @@ static bool receive_one(unsigned i)
 /* One round; false when all is sent and received. */
 static bool round_of_all(void)
 {
+	unsigned i, may = gate_allows(gate, messages);
 	struct pollfd p[SOCKS];
 	bool more = false;
-	unsigned i;
 
 	for (i = 0; i < SOCKS; i++) {
-		p[i] = (struct pollfd){.fd = fds[i], .events = POLLIN | (sent[i] < messages ? POLLOUT : 0)};
+		p[i] = (struct pollfd){.fd = fds[i], .events = POLLIN | (sent[i] < may ? POLLOUT : 0)};
 		more |= sent[i] < messages || received[i] < messages;
 	}
 	if (!more)
@@ -124,7 +139,7 @@ static bool round_of_all(void)
 	for (i = 0; i < SOCKS; i++) {
 		while (receive_one(i))
 			continue;
-		if (sent[i] < messages && (p[i].revents & POLLOUT))
+		if (sent[i] < may && (p[i].revents & POLLOUT))
 			send_one(i);
 	}
 	return true;
@@ -156,15 +171,19 @@ int main(int argc, char **argv)
 	unsigned i;
 
 	if (argc < 3 || inet_pton(AF_INET, argv[1], &own) != 1 || inet_pton(AF_INET, argv[2], &peer) != 1)
-		fail("usage: across OWN PEER [messages] [seconds]");
+		fail("usage: across OWN PEER [messages] [seconds] [gate]");
 	if (argc > 3)
 		messages = (unsigned)strtoul(argv[3], NULL, 10) / SOCKS * SOCKS;
 	if (argc > 4)
 		limit = (unsigned)strtoul(argv[4], NULL, 10);
+	if (argc > 5)
+		gate = argv[5];
 	for (i = 0; i < SOCKS; i++)
 		fds[i] = rds_bound(own, PORT + i);
 	talk = rds_bound(own, PORT - 1);
 	meet(begin + limit);
+	puts("met");
+	fflush(stdout);
 	while (round_of_all())
 		if (seconds() > begin + limit)
 			incomplete();

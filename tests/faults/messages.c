@@ -7,8 +7,7 @@
  * sender exactly which message comes next, its length and every byte, also of an empty one.  Senders block or poll,
  * receivers block, poll or use epoll.  At the end nothing more may come.
  * -d: the library must have dropped duplicates, or what is injected was not.
- * -g: whoever makes trouble meanwhile decides when there is something under way, however fast the library is: the
- * messages go in GATE_PARTS parts, each begins when the file has a byte for it.
+ * -g: the messages go in parts, each begins when the file has a byte for it (faults.h).
  * -r: after every so many messages of a socket its process resets its connections (RDS_CONN_RESET), in turn those between the two addresses of
  * the message, and all from the sender's.  Each end of every connection may.
  *
@@ -21,13 +20,11 @@
 #include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "faults.h"
 
 #define SOCKS_MAX 64
-#define GATE_PARTS 6 /* as trouble_case in tests/rdma/faults-inside has it */
 
 static unsigned procs = 3, per_proc = 2, total, messages = 1500, limit = 60, reset_every;
 static uint64_t seed = 1;
@@ -103,12 +100,7 @@ static void reset(int fd, unsigned from, unsigned to, bool all)
 /* Returns when message number step may be sent. */
 static void wait_at_gate(unsigned step)
 {
-	unsigned part = (unsigned)((uint64_t)step * GATE_PARTS / messages);
-	struct stat st;
-
-	if (!gate || (step && part == (unsigned)((uint64_t)(step - 1) * GATE_PARTS / messages)))
-		return;
-	while (stat(gate, &st) < 0 || (uint64_t)st.st_size <= part)
+	while (gate && gate_allows(gate, messages) <= step)
 		usleep(2000);
 }
 
