@@ -2,6 +2,7 @@
 /*
  * test_verbs_attempt.c - a connection is asked for (engine/transport/verbs/attempt.c): rows A1 to A25 of docs/verbs-states.md.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "tests/mock/world.h"
@@ -173,6 +174,46 @@ START_TEST(test_a5_a8_step_fails)
 }
 END_TEST
 
+/* Where they are counted: as many buffers are promised already as there may be. */
+START_TEST(test_a8_no_credits_to_give)
+{
+	struct verbs_dev *dev = world_dev();
+
+	peer_listen(p, THEM, PEER_PORT);
+	dev->owed += 100 * dev->base;
+	ck_assert_int_eq(dial(PEER_PORT), 0);
+	world_run();
+	dev->owed -= 100 * dev->base;
+	if (dev->caps.credits) {
+		is_down(-ENOBUFS, false);
+		ck_assert(!peer_try_event(p)); /* it was not even asked */
+		return;
+	}
+	peer_event(p, RDMA_CM_EVENT_CONNECT_REQUEST);
+	answer_with(VERBS_OK, true);
+	ck_assert_uint_eq(c->ups, 1);
+}
+END_TEST
+
+/* As many credits as a queue can have, and more. */
+START_TEST(test_a9_credits)
+{
+	static const uint16_t credits[] = {VERBS_CREDITS(255, 1), VERBS_CREDITS(255, 2), VERBS_CREDITS(255, 255)};
+	struct verbs_answer a;
+
+	asked(PEER_PORT);
+	world_answer(&a, VERBS_OK);
+	a.credits = credits[_i];
+	verbs_answer_pack(&a, &a);
+	peer_accept(p, &a, sizeof(a), 8);
+	world_run();
+	if (_i)
+		is_down(-EPROTO, false);
+	else
+		ck_assert_uint_eq(c->ups, 1);
+}
+END_TEST
+
 /* A second device cannot be made: no connection from its address. */
 START_TEST(test_a5_no_device)
 {
@@ -329,6 +370,54 @@ START_TEST(test_a15_to_a19_refused)
 }
 END_TEST
 
+/* Whoever reads the log knows which versions both sides have. */
+START_TEST(test_a17_versions)
+{
+	struct verbs_answer a;
+	char line[100];
+
+	world_listen();
+	asked(PEER_PORT);
+	world_answer(&a, VERBS_NO_VERSION);
+	a.version_min = VERBS_VERSION_MAX + 2;
+	a.version = VERBS_VERSION_MAX + 3;
+	verbs_answer_pack(&a, &a);
+	peer_reject(p, &a, sizeof(a));
+	world_run();
+	is_down(-EPROTONOSUPPORT, false);
+	snprintf(line, sizeof(line), "at " THEM " speaks versions %u to %u of", VERBS_VERSION_MAX + 2,
+		 VERBS_VERSION_MAX + 3);
+	ck_assert_msg(strstr(world_said(), line), "%s", world_said());
+	snprintf(line, sizeof(line), "this library %u to %u:", VERBS_VERSION_MIN, VERBS_VERSION_MAX);
+	ck_assert_msg(strstr(world_said(), line), "%s", world_said());
+}
+END_TEST
+
+/* A16a: what the peer lacks is said once, or its messages would wait without a word. */
+START_TEST(test_a16a_line)
+{
+	unsigned i;
+
+	world_listen();
+	for (i = 0; i < 2; i++) {
+		if (i) {
+			ck_assert_int_eq(dial(PEER_PORT), 0);
+			world_run();
+			peer_event(p, RDMA_CM_EVENT_CONNECT_REQUEST);
+		} else {
+			asked(PEER_PORT);
+		}
+		rejected(VERBS_AGAIN, ENOBUFS);
+		ck_assert_int_eq(c->why, -ENOBUFS);
+		peer_drop_id(p);
+		world_pass(2000 * MS);
+	}
+	ck_assert_ptr_nonnull(
+		strstr(world_said(), "a process at " THEM " has no means for a connection (No buffer space"));
+	ck_assert_ptr_null(strstr(strstr(world_said(), "no means") + 1, "no means"));
+}
+END_TEST
+
 START_TEST(test_a20_a22_a23_events)
 {
 	static const struct {
@@ -477,6 +566,8 @@ static void tests(TCase *t)
 	tcase_add_loop_test(t, test_a3_cannot_begin, 0, 2);
 	tcase_add_loop_test(t, test_a5_a8_step_fails, 0, 3);
 	tcase_add_test(t, test_a5_no_device);
+	tcase_add_test(t, test_a8_no_credits_to_give);
+	tcase_add_loop_test(t, test_a9_credits, 0, 3);
 	tcase_add_loop_test(t, test_a6_no_way, 0, 2);
 	tcase_add_test(t, test_a6_nobody_there);
 	tcase_add_test(t, test_a7_inline);
@@ -486,6 +577,8 @@ static void tests(TCase *t)
 	tcase_add_loop_test(t, test_a12_nobody_at_all, 0, 2);
 	tcase_add_loop_test(t, test_a14_no_circles, 0, 3);
 	tcase_add_loop_test(t, test_a15_to_a19_refused, 0, (int)(sizeof(refusals) / sizeof(refusals[0])));
+	tcase_add_test(t, test_a16a_line);
+	tcase_add_test(t, test_a17_versions);
 	tcase_add_loop_test(t, test_a20_a22_a23_events, 0, 27);
 	tcase_add_loop_test(t, test_a21_limit, 0, 3);
 	tcase_add_loop_test(t, test_r6a_crossed, 0, 2);

@@ -39,6 +39,13 @@ static void idle_free(struct verbs_ep *ep)
 	free(ep);
 }
 
+static void nothing(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_said *said)
+{
+	(void)owner;
+	(void)cm;
+	(void)said;
+}
+
 /* An endpoint with a queue pair that does nothing but hold what it is lent. */
 static uint32_t idle_add(struct verbs_dev *dev)
 {
@@ -49,7 +56,8 @@ static uint32_t idle_add(struct verbs_dev *dev)
 
 	ck_assert_ptr_nonnull(ep);
 	peer_address(&sa, addr_of(dev), 0);
-	ck_assert_int_eq(vb.rdma_create_id(rds_verbs.events, &ep->cm, NULL, RDMA_PS_TCP), 0);
+	ep->owner.said = nothing;
+	ck_assert_int_eq(vb.rdma_create_id(rds_verbs.events, &ep->cm, &ep->owner, RDMA_PS_TCP), 0);
 	ck_assert_int_eq(vb.rdma_bind_addr(ep->cm, (struct sockaddr *)&sa), 0);
 	ck_assert_int_eq(verbs_dev_get(ep->cm, &same), 0);
 	ck_assert_ptr_eq(same, dev);

@@ -421,6 +421,32 @@ START_TEST(test_e12_urged)
 }
 END_TEST
 
+/* Not where nothing was sent that could have been missed; and not into a queue that is full, of which more is to come anyway. */
+START_TEST(test_e12_urged_in_vain)
+{
+	unsigned posts;
+
+	ck_assert_int_eq(world_claim(US2), 1);
+	ck_assert_int_eq(world_connect(a, US, US2, rds_verbs.port, registry_self(rds_engine_registry())), 0);
+	world_run();
+	ck_assert_uint_eq(a->ups, 1);
+	if (_i) {
+		ck_assert_int_eq(world_send(a, 1000, 0), 0);
+		atomic_store(&world_ep(a)->dev->sq_each, 0);
+		while (mock_step())
+			;
+	}
+	posts = mock_calls(MOCK_ibv_post_send);
+	world_pass(3000 * MS);
+	ck_assert_uint_eq(mock_calls(MOCK_ibv_post_send), posts);
+	ck_assert_uint_eq(b->ups, 0);
+	verbs_dev_share(world_ep(a)->dev);
+	ck_assert_uint_eq(world_ep(a)->urge_ns > 512 * MS, 1); /* it was tried */
+	world_close(a);
+	nothing_left();
+}
+END_TEST
+
 /* Who has answered is not urged; whoever does not, not for ever. */
 START_TEST(test_e12_urged_no_more)
 {
@@ -476,6 +502,7 @@ int main(void)
 	tests(world_case(s, "iwarp", world_iwarp));
 	late = world_case(s, "late ear", setup_late_ear);
 	tcase_add_test(late, test_e12_urged);
+	tcase_add_loop_test(late, test_e12_urged_in_vain, 0, 2);
 	tcase_add_loop_test(late, test_e12_urged_no_more, 0, 2);
 	tcase_add_test(world_case(s, "no keepalive", setup_off), test_e9_off);
 	return suite_run(s);

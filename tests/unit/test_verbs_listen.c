@@ -2,6 +2,7 @@
 /*
  * test_verbs_listen.c - a connection is asked of us (engine/transport/verbs/listen.c): rows R1 to R18 of docs/verbs-states.md.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "tests/mock/world.h"
@@ -110,6 +111,43 @@ START_TEST(test_r2_versions)
 	h.version_min = VERBS_VERSION_MIN;
 	world_peer_asks(&h, US, rds_verbs.port);
 	peer_event(p, RDMA_CM_EVENT_ESTABLISHED);
+}
+END_TEST
+
+/* R1, R2: what came is said, with all that is needed to mend it; nonsense is nothing but nonsense. */
+START_TEST(test_r1_r2_lines)
+{
+	struct verbs_hello h = hello();
+	char line[100];
+
+	world_listen();
+	h.version_min = VERBS_VERSION_MAX + 4;
+	h.version_max = VERBS_VERSION_MAX + 5;
+	if (_i)
+		h.magic++;
+	world_peer_asks(&h, US, rds_verbs.port);
+	is_refused(_i ? VERBS_REFUSED : VERBS_NO_VERSION, EPROTO);
+	snprintf(line, sizeof(line), "at " THEM " speaks versions %u to %u of", VERBS_VERSION_MAX + 4,
+		 VERBS_VERSION_MAX + 5);
+	ck_assert_int_eq(strstr(world_said(), line) == NULL, _i);
+	ck_assert_int_eq(strstr(world_said(), "a request that is not RDS's came") != NULL, _i);
+	snprintf(line, sizeof(line), "this library %u to %u:", VERBS_VERSION_MIN, VERBS_VERSION_MAX);
+	ck_assert_int_eq(strstr(world_said(), line) == NULL, _i);
+}
+END_TEST
+
+/* ... and the answer says which we have. */
+START_TEST(test_r2_answer)
+{
+	struct verbs_hello h = hello();
+	struct verbs_answer a;
+
+	h.version_min = h.version_max = VERBS_VERSION_MIN - 1;
+	world_peer_asks(&h, US, rds_verbs.port);
+	a = world_answer_in(peer_event(p, RDMA_CM_EVENT_REJECTED));
+	ck_assert_int_eq(a.status, VERBS_NO_VERSION);
+	ck_assert_uint_eq(a.version_min, VERBS_VERSION_MIN);
+	ck_assert_uint_eq(a.version, VERBS_VERSION_MAX);
 }
 END_TEST
 
@@ -358,6 +396,8 @@ static void tests(TCase *t)
 	tcase_add_loop_test(t, test_r1_nonsense, 0, 9);
 	tcase_add_loop_test(t, test_r1_window, 0, 5);
 	tcase_add_test(t, test_r2_versions);
+	tcase_add_loop_test(t, test_r1_r2_lines, 0, 2);
+	tcase_add_test(t, test_r2_answer);
 	tcase_add_test(t, test_r3_somebody_else);
 	tcase_add_loop_test(t, test_r4_no_means, 0, 2);
 	tcase_add_test(t, test_r5_no_buffers_to_promise);

@@ -3,6 +3,7 @@
  * test_verbs_locate.c - which process of a node has a port: who asks (engine/transport/verbs/locate.c) and what is answered
  * (rendezvous.c): rows Q and L of docs/verbs-states.md, and A25.  Who holds the port where it is asked: test_verbs_role.c.
  */
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -11,6 +12,16 @@
 #include "tests/unit/registry_helper.h"
 
 static struct peer *const p = &world.peer;
+
+static bool no_memory; /* for calloc() */
+
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+	return no_memory ? NULL : __real_calloc(n, size);
+}
 
 /* ---- who asks ---- */
 
@@ -100,6 +111,52 @@ START_TEST(test_q6_no_way)
 }
 END_TEST
 
+static int (*create_id)(struct rdma_event_channel *ch, struct rdma_cm_id **id, void *arg, enum rdma_port_space ps);
+static struct rdma_cm_id *last_id;
+
+static int noted_id(struct rdma_event_channel *ch, struct rdma_cm_id **id, void *arg, enum rdma_port_space ps)
+{
+	int ret = create_id(ch, id, arg, ps);
+
+	last_id = *id;
+	return ret;
+}
+
+static void locate_until(unsigned stage);
+
+/* Before there is an address, a route, an answer. */
+START_TEST(test_q6_events)
+{
+	static const struct {
+		enum rdma_cm_event_type type;
+		int status, err;
+	} events[] = {
+		{RDMA_CM_EVENT_ADDR_ERROR, -ENETUNREACH, -ENETUNREACH},
+		{RDMA_CM_EVENT_ROUTE_ERROR, -ETIMEDOUT, -ETIMEDOUT},
+		{RDMA_CM_EVENT_UNREACHABLE, -EALREADY, -EHOSTUNREACH},
+		{RDMA_CM_EVENT_CONNECT_ERROR, -EINVAL, -EINVAL},
+		{RDMA_CM_EVENT_ADDR_CHANGE, 0, -EADDRNOTAVAIL},
+	};
+
+	create_id = vb.rdma_create_id;
+	vb.rdma_create_id = noted_id;
+	locate_until((unsigned)_i % 3);
+	vb.rdma_create_id = create_id;
+	mock_cm_inject(last_id, events[_i / 3].type, events[_i / 3].status);
+	world_run();
+	ck_assert_uint_eq(world.locates, 1);
+	ck_assert_int_eq(world.located_err, events[_i / 3].err);
+	mock_cm_hold(false);
+	world_run();
+	if (peer_try_event(p)) {
+		p->id = p->ev->id;
+		peer_drop_id(p);
+	}
+	world_pass(20000 * MS);
+	ck_assert_uint_eq(world.locates, 1);
+}
+END_TEST
+
 START_TEST(test_q6_any_step_fails)
 {
 	unsigned n, failed = 0;
@@ -177,9 +234,13 @@ END_TEST
 START_TEST(test_q2_too_many)
 {
 	unsigned i, taken = 0;
+	int err;
 
-	for (i = 0; i < 5000; i++)
-		taken += locate(THEM, 1) == 0;
+	for (i = 0; i < 5000; i++) {
+		err = locate(THEM, 1);
+		ck_assert(!err || err == -ENOBUFS);
+		taken += !err;
+	}
 	ck_assert_uint_ge(taken, 4096);
 	ck_assert_uint_lt(taken, 5000);
 	world_run();
@@ -187,7 +248,52 @@ START_TEST(test_q2_too_many)
 }
 END_TEST
 
+START_TEST(test_q2_no_memory)
+{
+	no_memory = true;
+	ck_assert_int_eq(locate(THEM, 1), -ENOMEM);
+	no_memory = false;
+	world_pass(20000 * MS);
+	ck_assert_uint_eq(world.locates, 0);
+}
+END_TEST
+
+/* Whoever reads the log knows which versions both sides have. */
+START_TEST(test_q11_versions)
+{
+	struct verbs_answer a;
+	char line[100];
+
+	world_listen();
+	asked(4711);
+	world_answer(&a, VERBS_NO_VERSION);
+	a.version_min = VERBS_VERSION_MAX + 6;
+	a.version = VERBS_VERSION_MAX + 7;
+	verbs_answer_pack(&a, &a);
+	peer_reject(p, &a, sizeof(a));
+	is_located(-EPROTONOSUPPORT);
+	snprintf(line, sizeof(line), "at " THEM " speaks versions %u to %u of", VERBS_VERSION_MAX + 6,
+		 VERBS_VERSION_MAX + 7);
+	ck_assert_msg(strstr(world_said(), line), "%s", world_said());
+	snprintf(line, sizeof(line), "this library %u to %u:", VERBS_VERSION_MIN, VERBS_VERSION_MAX);
+	ck_assert_msg(strstr(world_said(), line), "%s", world_said());
+}
+END_TEST
+
 /* ---- who is asked ---- */
+
+/* L1: for us, wherever it was asked. */
+START_TEST(test_l1_us)
+{
+	struct verbs_hello h;
+
+	world_hello(&h, VERBS_CONNECT);
+	h.credits = VERBS_CREDITS(0, 20);
+	world_peer_asks(&h, US, _i ? rds_verbs.port : world.rendezvous);
+	peer_event(p, RDMA_CM_EVENT_ESTABLISHED);
+	ck_assert_uint_eq(world.accepts, 1);
+}
+END_TEST
 
 static struct verbs_answer ask(enum verbs_ask what, uint16_t rds_port, const struct rds_procid *wanted, uint16_t at)
 {
@@ -368,11 +474,15 @@ static void tests(TCase *t)
 	tcase_add_test(t, test_q9_nobody);
 	tcase_add_test(t, test_q12_accepted);
 	tcase_add_test(t, test_q6_no_way);
+	tcase_add_loop_test(t, test_q6_events, 0, 15);
 	tcase_add_loop_test(t, test_q6_any_step_fails, 0, 2);
 	tcase_add_loop_test(t, test_q13_limit, 0, 3);
 	tcase_add_loop_test(t, test_q14_removed, 0, 4);
 	tcase_add_test(t, test_q3_many);
 	tcase_add_test(t, test_q2_too_many);
+	tcase_add_test(t, test_q2_no_memory);
+	tcase_add_test(t, test_q11_versions);
+	tcase_add_loop_test(t, test_l1_us, 0, 2);
 	tcase_add_loop_test(t, test_l6_l9_l10_locate, 0, 2);
 	tcase_add_loop_test(t, test_l11_cannot_be_read, 0, 2);
 	tcase_add_loop_test(t, test_l12_l13_nobodys, 0, 2);
