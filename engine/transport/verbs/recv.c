@@ -243,10 +243,41 @@ static enum took piece(struct verbs_ep *ep, struct verbs_buf *buf, const struct 
 	return TOOK;
 }
 
+/* Only the acknowledgement in it counts. */
+static bool says_nothing(const struct rds_hdr *hdr)
+{
+	return !hdr->seq && !hdr->len && !hdr->sport && !hdr->dport;
+}
+
+/*
+ * What is wrong with what lies behind the first message of a frame.  All is looked at before any of it is given away: a frame that does not add up
+ * has not come as the peer has sent it, nor perhaps its first message.  (Soft RoCE that sends something again too early may send a packet twice as
+ * if it were two; what comes behind that has the wrong place, and the frame is that much longer.)  NULL: nothing.
+ */
+static const char *wrong_behind(const struct verbs_buf *buf, uint32_t at)
+{
+	struct rds_hdr hdr;
+	uint32_t left;
+
+	for (;; at += VERBS_HDR + VERBS_ALIGN(hdr.len)) {
+		left = buf->len - at;
+		if (left < VERBS_HDR || rds_hdr_decode(buf->mem + at, &hdr))
+			return "message header";
+		left -= VERBS_HDR;
+		if (hdr.len == left)
+			return NULL;
+		if (hdr.len > left || VERBS_ALIGN(hdr.len) + VERBS_HDR > left)
+			return "message length";
+		if (says_nothing(&hdr)) /* behind which there is never anything */
+			return "message header";
+	}
+}
+
 /* What is at buf->at; *next is where the one behind it is, buf->len: there is none. */
 static enum took one(struct verbs_ep *ep, struct verbs_buf *buf, uint32_t *next)
 {
 	uint32_t left = buf->len - buf->at;
+	const char *wrong = NULL;
 	struct rds_rx rx = {0};
 
 	*next = buf->len;
@@ -259,7 +290,7 @@ static enum took one(struct verbs_ep *ep, struct verbs_buf *buf, uint32_t *next)
 		return TOOK;
 	}
 	left -= VERBS_HDR;
-	if (unlikely(!rx.hdr.seq && !rx.hdr.len && !rx.hdr.sport && !rx.hdr.dport)) {
+	if (unlikely(says_nothing(&rx.hdr))) {
 		if (rx.hdr.flags & RDS_FLAG_ACK_REQUIRED)
 			ack_now(ep, true);
 		return TOOK;
@@ -267,8 +298,10 @@ static enum took one(struct verbs_ep *ep, struct verbs_buf *buf, uint32_t *next)
 	if (unlikely(ep->asm_data || (rx.hdr.len > ep->frame && !buf->at)))
 		return piece(ep, buf, &rx.hdr);
 	if (rx.hdr.len != left) {
-		if (unlikely(rx.hdr.len > left || VERBS_ALIGN(rx.hdr.len) + VERBS_HDR > left)) {
-			nonsense(ep, "message length");
+		if (!buf->at)
+			wrong = wrong_behind(buf, 0);
+		if (unlikely(wrong)) {
+			nonsense(ep, wrong);
 			return TOOK;
 		}
 		*next = buf->at + VERBS_HDR + VERBS_ALIGN(rx.hdr.len);
