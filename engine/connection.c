@@ -6,7 +6,8 @@
  *
  *   DOWN        made by the first send to that process, or by the peer's request.  A send starts it:
  *   CONNECTING  the helper asks the transport; a failure waits a random time below a limit that doubles from
- *               reconnect_min to reconnect_max, and tries again, for ever (a peer that is alive will answer some day).
+ *               reconnect_min to reconnect_max, and tries again, for ever (a peer that is alive will answer some day).  After
+ *               nonsense it is reconnect_max at once.
  *   UP          the congestion map goes first, then what had to be sent again, then what waited, then new messages.
  *   DOWN        it broke: unacknowledged messages go back to the queue.  If the peer lives, straight to CONNECTING again
  *               (which does not begin before there was memory for all of them).
@@ -348,7 +349,6 @@ static void conn_retry(struct rds_timer *tm)
 		rx_unlock();
 	}
 	if (atomic_load(&conn->lied) && conn->ep) {
-		conn->backoff_ms = (uint64_t)rds_options()->reconnect_max_ms; /* no hurry with a peer like that */
 		rds_conn_down(conn, conn->ep, -EPROTO, false);
 		return;
 	}

@@ -292,6 +292,8 @@ void rds_conn_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 		rds_unreachable(conn, why);
 	if (crossing && conn->backoff_ms < 16)
 		conn->backoff_ms = 16; /* the peer's own attempt is under way: leave it time */
+	if (why == -EPROTO) /* nonsense: no hurry with a peer like that */
+		conn->backoff_ms = (uint64_t)rds_options()->reconnect_max_ms;
 	rds_conn_again(conn);
 }
 

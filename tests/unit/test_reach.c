@@ -251,6 +251,30 @@ START_TEST(test_lies_from_the_start)
 }
 END_TEST
 
+static void read_backoff(void *arg)
+{
+	uint64_t *ms = arg;
+
+	*ms = fake.eps[0]->head.conn->backoff_ms;
+}
+
+/* What breaks as soon as it stands is made again at once: but not with a peer that sends nonsense over each. */
+START_TEST(test_no_hurry_with_nonsense)
+{
+	int why = _i ? -EPROTO : -ECONNRESET;
+	uint64_t ms;
+	unsigned i;
+
+	far_begins(1, "a");
+	for (i = 0; i < 3; i++) {
+		ep_down(fake.eps[i], why, false);
+		in_helper(read_backoff, &ms);
+		ck_assert_int_eq(ms == (uint64_t)rds_options()->reconnect_max_ms, _i);
+		far_up(i + 1);
+	}
+}
+END_TEST
+
 static bool some_address(char *text, size_t size)
 {
 	struct ifaddrs *all, *i;
@@ -346,6 +370,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_process_of_this_host_gone, 0, 2);
 	tcase_add_test(tc, test_lying_ack);
 	tcase_add_test(tc, test_lies_from_the_start);
+	tcase_add_loop_test(tc, test_no_hurry_with_nonsense, 0, 2);
 	tcase_add_test(tc, test_bind);
 	tcase_add_test(tc, test_speak);
 	tc = suite_case(s, "wrapped", far_setup_wrapped, NULL, 60);
