@@ -235,6 +235,39 @@ START_TEST(test_told_with_messages)
 END_TEST
 
 /* Large messages get large buffers, a share of them, and small ones after that use them up. */
+/*
+ * A program looks once, finds what it was woken for, and does something else for long: a peer that has (nearly) nothing left is told of what lies
+ * there for it all the same, or neither side has any reason to look again.
+ */
+START_TEST(test_one_look)
+{
+	struct verbs_ep *ep;
+	unsigned n, seen = 0;
+	uint32_t has;
+
+	world_pair();
+	ep = world_ep(b);
+	send_all(a, 200, 100);
+	for (n = 1; n < 64; n++) {
+		unsigned i;
+
+		for (i = 0; i < n && verbs_credit_has(world_ep(a)) > 1; i++)
+			ck_assert_int_eq(world_send(a, 100, 0), 0);
+		while (mock_step())
+			;
+		world_look();
+		has = ep->nlent - (atomic_load(&ep->offered) - atomic_load(&ep->offer_told));
+		if (has < VERBS_OWN) {
+			seen++;
+			ck_assert_msg(b->speak, "%u messages, %u of %u are known", n, has, ep->nlent);
+		}
+		world_run();
+	}
+	ck_assert_uint_gt(seen, 5);
+	well();
+}
+END_TEST
+
 START_TEST(test_large_window)
 {
 	struct verbs_ep *ep;
@@ -751,6 +784,7 @@ int main(void)
 	tcase_add_test(t, test_locked_memory_is_used);
 	tcase_add_test(t, test_small_window);
 	tcase_add_test(t, test_told_with_messages);
+	tcase_add_test(t, test_one_look);
 	tcase_add_test(t, test_large_window);
 	tcase_add_test(t, test_one_segment);
 	tcase_add_test(t, test_begun_group);

@@ -176,14 +176,26 @@ static void post(struct verbs_ep *ep, uint32_t n, bool large)
 	}
 }
 
+static uint32_t untold(const struct verbs_ep *ep)
+{
+	return atomic_load_explicit(&ep->offered, memory_order_relaxed) -
+	       atomic_load_explicit(&ep->offer_told, memory_order_relaxed);
+}
+
+/* Of what lies in its queue the peer knows so many. */
+static uint32_t peer_has(const struct verbs_ep *ep)
+{
+	uint32_t n = untold(ep);
+
+	return ep->nlent > n ? ep->nlent - n : 0;
+}
+
 /* What goes to the peer anyway tells it.  It is not waited for when the peer may soon have to stop, or has stopped. */
 static bool must_tell(const struct verbs_ep *ep)
 {
-	uint32_t untold = atomic_load_explicit(&ep->offered, memory_order_relaxed) -
-			  atomic_load_explicit(&ep->offer_told, memory_order_relaxed);
-	uint32_t has = ep->nlent > untold ? ep->nlent - untold : 0;
+	uint32_t has = peer_has(ep);
 
-	return untold && (has < VERBS_OWN || has <= ep->nlent / TELL_AT || ep->part);
+	return untold(ep) && (has < VERBS_OWN || has <= ep->nlent / TELL_AT || ep->part);
 }
 
 static void feed(struct verbs_ep *ep)
@@ -229,7 +241,8 @@ const char *verbs_credit_came(struct verbs_ep *ep, const struct verbs_buf *buf)
 	if (atomic_load(&ep->offered) - atomic_load_explicit(&ep->offer_told, memory_order_acquire) > ep->nlent)
 		return "more frames than it has credits for";
 	verbs_credit_hungry(ep);
-	if (!begins || verbs_frame_len(buf) > buf->len)
+	/* It may not be able to say anything that makes somebody look again. */
+	if (!begins || verbs_frame_len(buf) > buf->len || peer_has(ep) < VERBS_OWN)
 		ep->dev->urgent = true;
 	if (!grants)
 		ep->peer_used++;
