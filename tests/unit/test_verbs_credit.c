@@ -234,7 +234,6 @@ START_TEST(test_told_with_messages)
 }
 END_TEST
 
-/* Large messages get large buffers, a share of them, and small ones after that use them up. */
 /*
  * A program looks once, finds what it was woken for, and does something else for long: a peer that has (nearly) nothing left is told of what lies
  * there for it all the same, or neither side has any reason to look again.
@@ -268,6 +267,7 @@ START_TEST(test_one_look)
 }
 END_TEST
 
+/* Large messages get large buffers, a share of them, and small ones after that use them up. */
 START_TEST(test_large_window)
 {
 	struct verbs_ep *ep;
