@@ -127,6 +127,7 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	atomic_store(&conn->answer_bytes, 0);
 	conn->reading = conn->lent = 0;
 	conn->nover = conn->nfailed = 0;
+	conn->pulled = false;
 	atomic_store(&conn->lending, 0);
 	conn->void_op = conn->void_message = 0;
 	conn->backoff_ms = 0;

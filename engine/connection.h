@@ -169,6 +169,7 @@ struct rds_conn {
 	struct rds_queued *answers, **answers_tail;
 	_Atomic uint64_t answer_bytes; /* ... and those of them that wait in the queue */
 	_Atomic unsigned nanswers;
+	bool pulled; /* a piece has overtaken others, which may come before its message (overtake.c; tx) */
 	uint64_t void_op, void_message; /* what failed last; the message that goes with it is not delivered */
 
 	/* regions that devices reach (rx): our own that the peer knows, keys of those that it may be told of; the peer's */

@@ -7,8 +7,9 @@
  * A message that waits for operations that went to other processes of that address (barrier_call.c) is overtaken by one of them that turns out
  * to belong on its connection after all, or each would wait for the other; and by what other sockets send, since what they wait for may be in another
  * queue behind a message that waits for something in this one.
- * Only what no transport ever had is overtaken: it gets later numbers.  A message whose operation may have failed at the peer, which knows only the
- * last one that did, goes only when it is known not to have, if another operation has overtaken it.
+ * Only what no transport ever had is overtaken: it gets later numbers.  The peer knows only the last operation that has failed, so as not to deliver
+ * its message.  So where another operation goes between one and its message, because it overtakes the message, or the first has overtaken
+ * it, the message goes only when its own operation is known not to have failed.
  */
 #include "engine/rdma.h"
 
@@ -73,6 +74,15 @@ static void overtaken(const struct rds_queued *q, const struct rds_queued *upto)
 			op->overtaken |= op->started;
 }
 
+void rds_queue_piece_goes(struct rds_conn *conn, const struct rds_queued *q)
+{
+	if (likely(!conn->pulled))
+		return;
+	rx_lock();
+	overtaken(q->next, NULL);
+	rx_unlock();
+}
+
 /* Operations end in the order in which they go. */
 static struct rds_op *first_of(const struct rds_conn *conn, const struct rds_queued *from)
 {
@@ -90,8 +100,10 @@ void rds_queue_moved(struct rds_conn *to, struct rds_queued *q)
 	before = place(to, q);
 	if (q->op && is_piece(q) && !q->op->done && q->op->conn != to)
 		rds_op_relist(to, q->op, before ? first_of(to, *before) : NULL);
-	if (before && q->op && is_piece(q))
+	if (before && q->op && is_piece(q)) {
 		overtaken(*before, NULL);
+		to->pulled = true;
+	}
 	rx_unlock();
 	if (likely(!before)) {
 		q->hdr.seq = q->u.seq = to->next_tx++;
@@ -122,6 +134,7 @@ static void pull(struct rds_conn *conn, struct rds_queued **link)
 	rx_lock();
 	if (q->op && is_piece(q)) {
 		overtaken(head, q);
+		conn->pulled = true;
 		next = first_of(conn, head);
 		if (next && next != q->op && !q->op->done && q->op->conn == conn)
 			rds_op_relist(conn, q->op, next);

@@ -328,8 +328,10 @@ static void queue_pop(struct rds_conn *conn)
 	struct rds_queued *q = conn->queue;
 
 	conn->queue = q->next;
-	if (!conn->queue)
+	if (!conn->queue) {
 		conn->queue_tail = &conn->queue;
+		conn->pulled = false;
+	}
 	conn->queue_len--;
 	rds_queued_free(q);
 }
@@ -369,11 +371,15 @@ static int queue_give(struct rds_conn *conn, struct rds_queued *q)
 {
 	bool piece = q->op && (q->hdr.flags & RDS_FLAG_OP);
 	bool began = false;
-	void *bytes = piece ? rds_op_bytes(q, &began) : q->data;
-	struct iovec iov = {.iov_base = bytes, .iov_len = q->hdr.len};
 	struct rds_wire_hdr wire;
+	struct iovec iov;
+	void *bytes;
 	int err;
 
+	if (piece)
+		rds_queue_piece_goes(conn, q);
+	bytes = piece ? rds_op_bytes(q, &began) : q->data;
+	iov = (struct iovec){.iov_base = bytes, .iov_len = q->hdr.len};
 	if (!bytes)
 		return 1;
 	rds_conn_fits(conn, &q->hdr, q->u.sk);

@@ -142,6 +142,8 @@ int rds_piece_give(struct rds_conn *conn, const struct rds_hdr *hdr,
 void rds_queue_moved(struct rds_conn *to, struct rds_queued *q);
 /* What is first may not go.  True: something that has waited behind it is first now, and may. */
 bool rds_queue_pass(struct rds_conn *conn);
+/* Before it is given to the transport: another's message may come behind it, while its own pieces have gone. */
+void rds_queue_piece_goes(struct rds_conn *conn, const struct rds_queued *q);
 /* What is first is a message that may have to wait for other connections. */
 bool rds_queue_held(const struct rds_conn *conn);
 /* The answers that wait, before anything else that goes out. */

@@ -24,6 +24,8 @@ static struct {
 	unsigned n;
 } sent;
 
+static unsigned room = UINT32_MAX; /* for so many more */
+
 static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const struct iovec *iov, size_t len,
 		     uint64_t *pos)
 {
@@ -31,6 +33,9 @@ static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const s
 	(void)iov;
 	(void)len;
 	*pos = 0;
+	if (!room)
+		return -ENOBUFS;
+	room--;
 	ck_assert_uint_lt(sent.n, 32);
 	ck_assert_int_eq(rds_hdr_decode(wire, &sent.hdr[sent.n]), 0);
 	sent.n++;
@@ -286,6 +291,38 @@ START_TEST(test_passed_and_failed)
 }
 END_TEST
 
+/* An operation passes others, but then there is no room; they go before its message when there is, and may fail. */
+START_TEST(test_passes_and_failed)
+{
+	uint64_t second, third, fourth;
+
+	write_to(&a, 1);
+	second = write_to(&b, 2)->id;
+	third = write_to(&b, 3)->id;
+	rds_queue_flush(&b);
+	went("p2");
+	room = 0;
+	fourth = write_of(&other, &b, 4)->id;
+	went("p2");
+	room = UINT32_MAX;
+	rx_lock();
+	rds_ops_broken(&a, true); /* the first */
+	rx_unlock();
+	rds_queue_purge(&a, false);
+	answered(&b, second);
+	work(&b);
+	went("p2p4m2p3m3"); /* the third may have failed: then the fourth is forgotten */
+	rx_lock();
+	rds_op_answered(&b, &(struct rds_op_hdr){.kind = RDS_OP_RESULT, .id = fourth, .status = _i}, NULL, 0);
+	rx_unlock();
+	answered(&b, third);
+	work(&b);
+	went(_i ? "p2p4m2p3m3" : "p2p4m2p3m3m4");
+	rds_barrier_free(&other.barrier);
+	all_over();
+}
+END_TEST
+
 /* An answer that was put behind what waited for room must not stay behind what waits for the peer. */
 START_TEST(test_answers_pass)
 {
@@ -416,6 +453,7 @@ int main(void)
 	tcase_add_test(t, test_others_pass);
 	tcase_add_test(t, test_crosswise);
 	tcase_add_test(t, test_passed_and_failed);
+	tcase_add_loop_test(t, test_passes_and_failed, 0, 2);
 	tcase_add_test(t, test_answers_pass);
 	tcase_add_test(t, test_same_stream_at_the_end);
 	tcase_add_test(t, test_ends_before_what_waits);
