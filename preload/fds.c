@@ -7,14 +7,12 @@
  *    an atomic exchange or compare-and-swap, and only he, gives that reference back by rds_sock_number_closed().
  *  - A reader takes a reference on what it read (rds_sock_get is safe on any former socket) and then reads the word
  *    again: same word, so the number's reference was there all the time and the object is the right one.
- *  - The kernel frees a number inside close(), before we can clear the word, and may hand it out again at once.  So a
- *    closer first marks the word FDS_CLOSING and afterwards clears only a word that still has the mark: a new owner
- *    has replaced word and mark by then, and has given back the old reference himself.
+ *  - A number that is being closed is marked, and cleared only if it still has the mark (fds_close.c).
  *  - A number that is given to a socket by dup2() names it in the table before the kernel does it.  Otherwise the hang-up of what
  *    stood there before would make the number nobody's, and another thread's call go to the stand-in.
  *  - Chunks are never freed, and come from mmap: dup2() is async-signal-safe, malloc is not.
  */
-#include "fds.h"
+#include "fds_impl.h"
 
 #include <dirent.h>
 #include <sys/mman.h>
@@ -28,20 +26,6 @@ _Atomic bool rds_fds_active;
 _Atomic(struct fds_chunk *) rds_fds_root[FDS_CHUNKS];
 
 static _Atomic int fds_top;
-
-static inline struct rds_sock *fds_sock(uintptr_t word)
-{
-	return word < FDS_MARKS ? NULL : (struct rds_sock *)(word & ~(uintptr_t)FDS_CLOSING);
-}
-
-/* What was taken out of a word: its reference goes back. */
-static void fds_drop(uintptr_t word)
-{
-	struct rds_sock *sk = fds_sock(word);
-
-	if (sk)
-		rds_sock_number_closed(sk);
-}
 
 static _Atomic(uintptr_t) *fds_word_alloc(int fd)
 {
@@ -165,7 +149,7 @@ void rds_fds_forget(void)
 static int fds_add(int fd, struct rds_sock *sk);
 
 /* A number of that socket, outside of first .. last? */
-static bool fds_other(ino_t inode, unsigned first, unsigned last)
+bool rds_fds_other(ino_t inode, unsigned first, unsigned last)
 {
 	struct stat st;
 
@@ -181,7 +165,7 @@ bool rds_fds_only(int fd, unsigned first, unsigned last)
 {
 	struct stat want;
 
-	return rds_fds_peek(fd) == FDS_INHERITED && !fstat(fd, &want) && !fds_other(want.st_ino, first, last);
+	return rds_fds_peek(fd) == FDS_INHERITED && !fstat(fd, &want) && !rds_fds_other(want.st_ino, first, last);
 }
 
 /* All numbers of the socket that `fd` names, which this process carries from now on. */
@@ -559,109 +543,4 @@ void rds_fds_mark_epoll(int ep, uintptr_t mark)
 
 	if (word && rds_fds_mine())
 		fds_drop(atomic_exchange(word, mark));
-}
-
-/* ---- numbers that go away ---- */
-
-static void fds_mark_closing(_Atomic(uintptr_t) *word)
-{
-	uintptr_t value = atomic_load(word);
-
-	if (!value)
-		return;
-	if (!fds_sock(value))
-		atomic_compare_exchange_strong(word, &value, 0); /* a mark holds nothing: may go early */
-	else
-		atomic_compare_exchange_strong(word, &value, value | FDS_CLOSING);
-}
-
-static void fds_clear_closing(_Atomic(uintptr_t) *word)
-{
-	uintptr_t value = atomic_load(word);
-
-	if (fds_sock(value) && (value & FDS_CLOSING) && atomic_compare_exchange_strong(word, &value, 0))
-		fds_drop(value);
-}
-
-/* A child that shares our memory may have something of its own there: ours would end with an exec. */
-bool rds_fds_hides(int fd)
-{
-	int saved = errno, flags;
-
-	if (rds_fds_mine())
-		return rds_fd_is_internal(fd);
-	flags = rds_real.fcntl(fd, F_GETFD, NULL);
-	errno = saved;
-	return flags >= 0 && (flags & FD_CLOEXEC);
-}
-
-static int close_ours(int fd, _Atomic(uintptr_t) *word)
-{
-	struct stat st = {.st_ino = 0};
-
-	if (!rds_fds_mine())
-		return rds_real.close(fd);
-	rds_inside_enter();
-	if (rds_fds_only(fd, (unsigned)fd, (unsigned)fd))
-		rds_away_closing(fd);
-	else if (rds_fds_peek(fd) == FDS_INHERITED)
-		(void)fstat(fd, &st);
-	rds_sock_number_closing(fds_sock(atomic_load_explicit(word, memory_order_relaxed)));
-	fds_mark_closing(word);
-	int rc = rds_real.close(fd);
-	int saved = errno;
-
-	/* Whatever close() says, the number is free now (Linux frees it on EINTR and EIO too). */
-	fds_clear_closing(word);
-	if (unlikely(st.st_ino) && !fds_other(st.st_ino, 1, 0)) /* another thread has closed that one meanwhile */
-		rds_away_gone(st.st_ino);
-	rds_away_closed();
-	rds_inside_leave();
-	errno = saved;
-	return rc;
-}
-
-int rds_fds_close(int fd)
-{
-	_Atomic(uintptr_t) *word = rds_fds_word(fd);
-
-	if (!word || !atomic_load_explicit(word, memory_order_acquire)) {
-		if (likely(!rds_fd_is_internal(fd)) || !rds_fds_hides(fd))
-			return rds_real.close(fd);
-		if (os_inside) /* a library that works for the engine, which knows the number */
-			return (int)rds_result(os_close(fd));
-		errno = EBADF; /* the program never opened it */
-		return -1;
-	}
-	return close_ours(fd, word);
-}
-
-static void fds_each(unsigned first, unsigned last, void (*act)(_Atomic(uintptr_t) *word))
-{
-	unsigned top = (unsigned)rds_fds_top();
-
-	if (last >= top)
-		last = top - 1; /* top > 0: the table is in use */
-	for (unsigned fd = first; fd <= last && fd < top; fd++) {
-		_Atomic(uintptr_t) *word = rds_fds_word((int)fd);
-
-		if (!word)
-			fd |= FDS_CHUNK - 1; /* nothing in this chunk */
-		else if (atomic_load_explicit(word, memory_order_relaxed))
-			act(word);
-	}
-}
-
-void rds_fds_closing(unsigned first, unsigned last)
-{
-	for (unsigned fd = first; fd <= last && fd < (unsigned)rds_fds_top(); fd++)
-		if (rds_fds_only((int)fd, first, last))
-			rds_away_closing((int)fd);
-	fds_each(first, last, fds_mark_closing);
-}
-
-void rds_fds_closed(unsigned first, unsigned last)
-{
-	fds_each(first, last, fds_clear_closing);
-	rds_away_closed();
 }

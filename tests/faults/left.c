@@ -274,18 +274,25 @@ static void stays(unsigned port, pid_t to, int count)
 	_exit(0);
 }
 
+static pid_t start_receiver(const int ready[2], int counts)
+{
+	pid_t pid = fork();
+	char c;
+
+	check(pid >= 0);
+	if (!pid)
+		receiver(ready[1], counts);
+	check(read(ready[0], &c, 1) == 1);
+	return pid;
+}
+
 static void not_asked(unsigned port)
 {
 	int ready[2], counts[2];
 	pid_t to, from;
-	char c;
 
 	check(pipe(ready) == 0 && pipe(counts) == 0);
-	to = fork();
-	check(to >= 0);
-	if (!to)
-		receiver(ready[1], counts[0]);
-	check(read(ready[0], &c, 1) == 1);
+	to = start_receiver(ready, counts[0]);
 	from = fork();
 	check(from >= 0);
 	if (!from)
@@ -333,14 +340,9 @@ static void one(bool exec, unsigned port)
 {
 	int ready[2], sent[2], counts[2], go[2], status, n;
 	pid_t to, from;
-	char c;
 
 	check(pipe(ready) == 0 && pipe(sent) == 0 && pipe(counts) == 0 && pipe(go) == 0);
-	to = fork();
-	check(to >= 0);
-	if (!to)
-		receiver(ready[1], counts[0]);
-	check(read(ready[0], &c, 1) == 1);
+	to = start_receiver(ready, counts[0]);
 	from = fork();
 	check(from >= 0);
 	if (!from)

@@ -78,10 +78,7 @@ int verbs_claims(struct rds_transport *t, const struct in6_addr *laddr, uint32_t
 		return err;
 	err = verbs_err(vb.rdma_bind_addr(id, (struct sockaddr *)&ss));
 	err = err ? -ENODEV : verbs_dev_get(id, &dev);
-	if (err)
-		verbs_cm_drop(id);
-	else
-		vb.rdma_destroy_id(id);
+	verbs_cm_drop(id);
 	if (err == -ENODEV)
 		return 0;
 	return err ? err : 1;
