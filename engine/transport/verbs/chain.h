@@ -9,6 +9,7 @@
 #define VERBS_CHAIN_H
 
 #include <endian.h>
+#include <string.h>
 
 #include "engine/transport/verbs/verbs.h"
 
@@ -80,10 +81,14 @@ static inline struct ibv_send_wr *verbs_chain_next(struct verbs_ep *ep, uint32_t
 	return wr;
 }
 
-/* Acknowledgement and credits as of now, in whatever header goes out next.  True: the peer waits for it. */
+/*
+ * Acknowledgement and credits as of now, in whatever header goes out next, which is the first of a frame: and the frame's number, from 1, where a
+ * frame is one request (else its length may be there, segment.c; and below iWARP is TCP).  True: the peer waits for it.
+ */
 static inline bool verbs_say_in(struct verbs_ep *ep, struct rds_wire_hdr *h, bool grants)
 {
 	bool asked = false;
+	uint32_t number;
 	uint64_t ack;
 
 	if (unlikely(atomic_load_explicit(&ep->ack_due, memory_order_relaxed))) {
@@ -93,8 +98,13 @@ static inline bool verbs_say_in(struct verbs_ep *ep, struct rds_wire_hdr *h, boo
 	ack = atomic_load(&ep->rx_ack);
 	h->ack = htobe64(ack);
 	atomic_store_explicit(&ep->told, ack, memory_order_relaxed);
-	if (grants)
-		h->credit = verbs_credit_tell(ep);
+	if (unlikely(ep->dev->caps.credits)) {
+		if (grants)
+			h->credit = verbs_credit_tell(ep);
+	} else {
+		number = htobe32(++ep->frames_said);
+		memcpy(h->padding, &number, sizeof(number));
+	}
 	return asked;
 }
 

@@ -7,13 +7,12 @@
  * of several frames is put together in a block that the engine then owns.  What cannot be handled now (no memory, or the
  * endpoint is not up yet) waits in ep->later, and everything after it behind it.
  *
- * When to acknowledge: whatever goes to the peer carries it, and the peer asks for it when it waits.  A frame of its own is sent for an
- * answer, for ACK_MESSAGES or ACK_BYTES that have not been told, and for ACK_ASLEEP before this process stops looking.  A peer that goes
- * on for long without having to ask has much room, and is told for two and four times as many bytes at a time: each of these
- * frames interrupts it.  Until it asks: then it has less room than that.
+ * Every frame is hostile until checked; nonsense breaks its connection and nothing else.  Frames are numbered, since a reliable connection
+ * may not be one: soft RoCE that repeats too early has left some out and given others twice.
  *
- * Every frame is hostile until checked; nonsense breaks its connection and nothing else.
+ * When to acknowledge is the business of ack.c.
  */
+#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,12 +21,6 @@
 #define POLL_BATCH 16
 #define ROUNDS 8	/* batches in one call: the caller has other things to do */
 #define COPY_BELOW 192u /* a copy costs less than the way of a buffer */
-#define ACK_MESSAGES 32u
-#define ACK_ASLEEP 8u
-#define ACK_BYTES (64u << 10)
-#define ACK_STAGES 2u  /* twice as many bytes, and twice again, each after */
-#define ACK_UNASKED 4u /* ... so many of these frames in a row; a stage at which it asked is tried again after */
-#define ACK_AGAIN 256u /* ... so many */
 
 enum took { TOOK, LATER };
 
@@ -41,11 +34,20 @@ void verbs_broken(struct verbs_ep *ep, int why)
 	rds_timer_set(&ep->broken, os_now_ns());
 }
 
+static void not_believed(struct verbs_ep *ep)
+{
+	verbs_broken(ep, -EPROTO);
+	if (unlikely(atomic_load(&ep->state) < VERBS_UP)) { /* rdma_cm will not say so */
+		ep->why = -EPROTO;
+		rds_timer_set(&ep->broken, os_now_ns());
+	}
+}
+
 static void nonsense(struct verbs_ep *ep, const char *what)
 {
 	rds_warn("a peer sent nonsense over %s (%s): connection closed; is it of another version?", ep->dev->name,
 		 what);
-	verbs_broken(ep, -EPROTO);
+	not_believed(ep);
 }
 
 /* Nothing of it is taken any more.  (What came before a connection broke is, as long as it made sense.) */
@@ -73,87 +75,6 @@ static bool heard_ack(struct verbs_ep *ep, uint64_t ack)
 	return true;
 }
 
-static unsigned ack_stage(const struct verbs_ep *ep)
-{
-	uint32_t stage = ep->unasked / ACK_UNASKED, most = ACK_STAGES - ep->ack_spared;
-
-	return stage < most ? stage : most;
-}
-
-static void unasked(struct verbs_ep *ep)
-{
-	if (++ep->unasked < ACK_AGAIN)
-		return;
-	if (ep->ack_spared)
-		ep->ack_spared--;
-	ep->unasked = ACK_STAGES * ACK_UNASKED;
-}
-
-static void ack_now(struct verbs_ep *ep, bool asked)
-{
-	if (asked) {
-		atomic_store(&ep->ack_asked, true);
-		if (ack_stage(ep))
-			ep->ack_spared = ACK_STAGES - ack_stage(ep) + 1;
-		ep->unasked = 0;
-	}
-	atomic_store(&ep->ack_due, true);
-	ep->head.t->up->speak(ep->head.conn);
-}
-
-static uint64_t owed(const struct verbs_ep *ep)
-{
-	uint64_t have = atomic_load_explicit(&ep->rx_ack, memory_order_relaxed);
-	uint64_t told = atomic_load_explicit(&ep->told, memory_order_relaxed);
-
-	return have > told ? have - told : 0;
-}
-
-/* A message has been taken, which the peer keeps until it hears of it. */
-static inline void owe(struct verbs_ep *ep, uint32_t len)
-{
-	uint64_t n = owed(ep), since = atomic_load_explicit(&ep->told, memory_order_relaxed);
-
-	if (since != ep->owed_since) {
-		ep->owed_since = since;
-		ep->owed_bytes = 0;
-	}
-	ep->owed_bytes += len;
-	if (n >= ACK_MESSAGES || (n && ep->owed_bytes >= ACK_BYTES << ack_stage(ep))) {
-		ep->owed_bytes = 0;
-		unasked(ep);
-		ack_now(ep, false);
-	} else if (n >= ACK_ASLEEP && !ep->owing) {
-		ep->owing = true;
-		ep->owing_next = rds_verbs.owing;
-		rds_verbs.owing = ep;
-	}
-}
-
-void verbs_acks_due(void)
-{
-	struct verbs_ep *ep;
-
-	while ((ep = rds_verbs.owing)) {
-		rds_verbs.owing = ep->owing_next;
-		ep->owing = false;
-		if (owed(ep) >= ACK_ASLEEP && atomic_load(&ep->state) == VERBS_UP)
-			ack_now(ep, false);
-	}
-}
-
-static void owes_nothing(struct verbs_ep *ep)
-{
-	struct verbs_ep **p;
-
-	for (p = &rds_verbs.owing; *p; p = &(*p)->owing_next)
-		if (*p == ep) {
-			*p = ep->owing_next;
-			break;
-		}
-	ep->owing = false;
-}
-
 /* One buffer per message may wait in place as long as half of them is with the device, or will be at once. */
 static bool plenty(const struct verbs_dev *dev, const struct verbs_buf *buf, uint32_t len)
 {
@@ -169,9 +90,9 @@ static inline enum took give(struct verbs_ep *ep, struct rds_rx *rx)
 	if (unlikely(v == RDS_RX_LATER))
 		return LATER;
 	if (rx->hdr.flags & RDS_FLAG_ACK_REQUIRED)
-		ack_now(ep, true);
+		verbs_ack_now(ep, true);
 	else
-		owe(ep, rx->hdr.len);
+		verbs_owe(ep, rx->hdr.len);
 	atomic_store_explicit(&ep->messages_heard, atomic_load_explicit(&ep->messages_heard, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
 	if (v == RDS_RX_TAKEN)
@@ -292,7 +213,7 @@ static enum took one(struct verbs_ep *ep, struct verbs_buf *buf, uint32_t *next)
 	left -= VERBS_HDR;
 	if (unlikely(says_nothing(&rx.hdr))) {
 		if (rx.hdr.flags & RDS_FLAG_ACK_REQUIRED)
-			ack_now(ep, true);
+			verbs_ack_now(ep, true);
 		return TOOK;
 	}
 	if (unlikely(ep->asm_data || (rx.hdr.len > ep->frame && !buf->at)))
@@ -421,7 +342,7 @@ void verbs_recv_drop(struct verbs_ep *ep)
 			break;
 		}
 	ep->later_queued = false;
-	owes_nothing(ep);
+	verbs_owes_nothing(ep);
 	while ((buf = ep->later)) {
 		ep->later = buf->next;
 		buf_unuse(ep->dev, buf);
@@ -439,14 +360,39 @@ static bool count_credits(struct verbs_ep *ep, const struct verbs_buf *buf)
 {
 	const char *wrong = verbs_credit_came(ep, buf);
 
-	if (likely(!wrong))
+	if (unlikely(wrong))
+		nonsense(ep, wrong);
+	return !wrong;
+}
+
+/*
+ * Is it the one after the last (verbs_say_in)?  Once it is not, none is, until there is a new connection, over which comes again what was not
+ * acknowledged.
+ */
+static bool in_step(struct verbs_ep *ep, const struct verbs_buf *buf)
+{
+	const struct rds_wire_hdr *h = (const void *)buf->mem;
+	uint32_t number;
+
+	if (unlikely(buf->len < VERBS_HDR)) /* which is nonsense anyway */
 		return true;
-	nonsense(ep, wrong);
-	if (atomic_load(&ep->state) < VERBS_UP) { /* rdma_cm will not say so */
-		ep->why = -EPROTO;
-		rds_timer_set(&ep->broken, os_now_ns());
-	}
+	memcpy(&number, h->padding, sizeof(number));
+	ep->frames_heard++;
+	if (likely(number == htobe32(ep->frames_heard)) || !number)
+		return true;
+	rds_warn("%s has lost or doubled something on its way from a peer (frame %u came as %u): connected anew, "
+		 "nothing is lost",
+		 ep->dev->name, be32toh(number), ep->frames_heard);
+	not_believed(ep);
 	return false;
+}
+
+/* What it says besides what is in it.  False: it is not to be believed. */
+static inline bool makes_sense(struct verbs_ep *ep, const struct verbs_buf *buf)
+{
+	if (likely(!ep->dev->caps.credits))
+		return in_step(ep, buf);
+	return ep->closed || count_credits(ep, buf); /* closed, it holds none, and its connection hears nothing */
 }
 
 /* Which buffer it came into, and for whom.  NULL: none of today's. */
@@ -486,8 +432,7 @@ static void received(struct verbs_dev *dev, const struct ibv_wc *wc)
 	buf->at = 0;
 	buf->users = 1;
 	ep->quiet_since = 0;
-	/* Closed, it holds none, and its connection hears nothing. */
-	if (unlikely(dev->caps.credits) && !ep->closed && unlikely(!count_credits(ep, buf))) {
+	if (unlikely(!makes_sense(ep, buf))) {
 		verbs_buf_put(dev, buf);
 		return;
 	}

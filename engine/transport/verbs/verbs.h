@@ -15,7 +15,7 @@
  *   send.c        message -> frames -> send queue, completions      say.c   what goes without a message; room     chain.h  between these
  *   group.c       several messages in a frame         collect.c  may a small message wait for others?
  *   op.c          RDMA operations that the device carries out      region.c   memory that it reaches for them (op.h)
- *   recv.c        completion queue -> frames -> messages, acknowledgements, credits taken
+ *   recv.c        completion queue -> frames -> messages, acknowledgements, credits taken     ack.c   when ours are due
  *   credit.c      may a segment be sent, and how large? (devices that cannot make a sender wait)       segment.c  segments to frames
  *   wake.c        arming the completion queue
  *   cm.c          rdma_cm: the event channel, ids, private data out (cm.h)     hello.c   private data in and out (hello.h)
@@ -306,6 +306,7 @@ struct verbs_ep {
 	_Atomic bool backlog;	   /* ... because there is no room for them */
 	_Atomic bool map_out;	   /* a map has gone; */
 	_Atomic uint32_t map_wr;   /* ... with this work request */
+	uint32_t frames_said;	   /* first headers that have gone into the chain */
 	uint32_t since_asked;	   /* messages since the peer was asked for an acknowledgement */
 	/* credit.c: what lies in the peer's queue, as told (rx), in order; is it large?  Used up (tx) */
 	uint8_t known[VERBS_KNOWN];
@@ -358,6 +359,7 @@ struct verbs_ep {
 	struct verbs_ep *hungry_next;
 	bool hungry;
 	bool heard;		 /* a frame has come */
+	uint32_t frames_heard;	 /* !caps.credits */
 	uint64_t quiet_since;	 /* keepalive */
 	unsigned char *asm_data; /* message of several frames, so far */
 	struct rds_hdr asm_hdr;
@@ -440,7 +442,6 @@ bool verbs_progress(struct rds_transport *t);
 void verbs_ack(struct rds_ep *ep, uint64_t seq);
 void verbs_release(struct rds_ep *ep, void *token);
 bool verbs_relieve(struct rds_transport *t, bool now);
-void verbs_acks_due(void);		    /* nobody looks from now on: what is owed is said first, by up->speak */
 bool verbs_recv_later(struct verbs_ep *ep); /* offer again what waits. True: something went */
 void verbs_recv_drop(struct verbs_ep *ep);  /* closed: half a message, frames that nobody took */
 struct verbs_ep *verbs_ep_by_qpn(const struct verbs_dev *dev, uint32_t qpn);
@@ -448,6 +449,12 @@ void verbs_ep_hash(struct verbs_ep *ep);
 void verbs_ep_unhash(struct verbs_ep *ep);
 /* A completion or a frame says that it is over: have the helper break it. rx or tx. */
 void verbs_broken(struct verbs_ep *ep, int why);
+
+/* ack.c; rx */
+void verbs_ack_now(struct verbs_ep *ep, bool asked); /* asked: by the peer, who waits */
+void verbs_owe(struct verbs_ep *ep, uint32_t len);   /* a message has been taken */
+void verbs_owes_nothing(struct verbs_ep *ep);
+void verbs_acks_due(void); /* nobody looks from now on: what is owed is said first, by up->speak */
 
 /* credit.c */
 /* tx: a segment may go, of so many bytes.  0: not now.  `grants`: it says nothing else */
