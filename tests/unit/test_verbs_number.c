@@ -121,6 +121,9 @@ START_TEST(test_out_of_step)
 	case 2: /* an older one */
 		comes(1, 3, 10, 10);
 		break;
+	case 3: /* who has begun goes on */
+		comes(0, 3, 10, 10);
+		break;
 	}
 	ended_after(2);
 }
@@ -185,7 +188,7 @@ int main(void)
 
 	tcase_add_test(t, test_each_has_one);
 	tcase_add_test(t, test_anew);
-	tcase_add_loop_test(t, test_out_of_step, 0, 3);
+	tcase_add_loop_test(t, test_out_of_step, 0, 4);
 	tcase_add_test(t, test_lost_piece);
 	tcase_add_test(t, test_without);
 	t = world_case(s, "not yet", world_ib);

@@ -377,9 +377,12 @@ static bool in_step(struct verbs_ep *ep, const struct verbs_buf *buf)
 	if (unlikely(buf->len < VERBS_HDR)) /* which is nonsense anyway */
 		return true;
 	memcpy(&number, h->padding, sizeof(number));
-	ep->frames_heard++;
-	if (likely(number == htobe32(ep->frames_heard)) || !number)
+	if (likely(number == htobe32(++ep->frames_heard)))
 		return true;
+	if (!number && (ep->unnumbered || ep->frames_heard == 1)) { /* a peer of another version */
+		ep->unnumbered = true;
+		return true;
+	}
 	rds_warn("%s has lost or doubled something on its way from a peer (frame %u came as %u): connected anew, "
 		 "nothing is lost",
 		 ep->dev->name, be32toh(number), ep->frames_heard);

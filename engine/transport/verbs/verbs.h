@@ -359,6 +359,7 @@ struct verbs_ep {
 	struct verbs_ep *hungry_next;
 	bool hungry;
 	bool heard;		 /* a frame has come */
+	bool unnumbered;	 /* ... and has no number */
 	uint32_t frames_heard;	 /* !caps.credits */
 	uint64_t quiet_since;	 /* keepalive */
 	unsigned char *asm_data; /* message of several frames, so far */
