@@ -17,6 +17,7 @@
 #include "engine/mr.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -145,6 +146,17 @@ static int check_range(const struct rds_mr_request *req, struct rds_mr *mr)
 	return 0;
 }
 
+/* An address that is not zero gets the value; on the caller's own stack it costs no system call. */
+static int put_word(struct rds_memory *m, uint64_t at, uint64_t value)
+{
+	if (!at)
+		return 0;
+	if (m || !rds_user_on_stack((uintptr_t)at, sizeof(value)))
+		return rds_user_put(m, at, &value, sizeof(value));
+	memcpy((void *)(uintptr_t)at, &value, sizeof(value));
+	return 0;
+}
+
 int rds_mr_get(struct rds_sock *sk, const struct rds_mr_request *req, uint64_t *cookie)
 {
 	struct rds_memory *memory = rds_caller ? rds_caller->memory : NULL;
@@ -153,7 +165,6 @@ int rds_mr_get(struct rds_sock *sk, const struct rds_mr_request *req, uint64_t *
 				   .memory = memory,
 				   .unfit = memory || (req->flags & RDS_RDMA_USE_ONCE),
 			   };
-	static const uint64_t zero;
 	uint32_t rkey;
 	int err = check_range(req, &found);
 
@@ -173,8 +184,7 @@ int rds_mr_get(struct rds_sock *sk, const struct rds_mr_request *req, uint64_t *
 		return -EBADF;
 	}
 	*cookie = rds_cookie(rkey, (uint32_t)(req->addr & (PAGE - 1)));
-	if ((req->cookie_addr && rds_user_put(memory, req->cookie_addr, cookie, sizeof(*cookie))) ||
-	    (req->phys_addr && rds_user_put(memory, req->phys_addr, &zero, sizeof(zero)))) {
+	if (put_word(memory, req->cookie_addr, *cookie) || put_word(memory, req->phys_addr, 0)) {
 		rds_mr_free(sk, *cookie);
 		return -EFAULT;
 	}
