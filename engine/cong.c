@@ -83,9 +83,10 @@ void rds_cong_set_monitor(struct rds_sock *sk, bool on)
 				*p = sk->mon_next;
 				break;
 			}
-		sk->cong_mask = sk->cong_notify = 0;
+		atomic_store(&sk->cong_mask, 0);
+		atomic_store(&sk->cong_notify, 0);
 	}
-	sk->cong_monitor = on;
+	atomic_store(&sk->cong_monitor, on);
 	rx_unlock();
 }
 

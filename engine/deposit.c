@@ -52,7 +52,7 @@ void rds_share_fill(const struct rds_sock *sk, struct rds_share_state *st)
 	st->recverr = atomic_load(&sk->recverr);
 	st->zerocopy = atomic_load(&sk->zerocopy);
 	st->inq = atomic_load(&sk->inq);
-	st->cong_monitor = sk->cong_monitor;
+	st->cong_monitor = atomic_load(&sk->cong_monitor);
 	st->tos = atomic_load(&sk->tos);
 	st->timestamp = atomic_load(&sk->timestamp);
 	st->err = atomic_load(&sk->err);
@@ -63,8 +63,8 @@ void rds_share_fill(const struct rds_sock *sk, struct rds_share_state *st)
 	st->generic = atomic_load(&sk->generic);
 	st->sndtimeo_ns = atomic_load(&sk->sndtimeo_ns);
 	st->rcvtimeo_ns = atomic_load(&sk->rcvtimeo_ns);
-	st->cong_mask = sk->cong_mask;
-	st->cong_notify = sk->cong_notify;
+	st->cong_mask = atomic_load(&sk->cong_mask);
+	st->cong_notify = atomic_load(&sk->cong_notify);
 	st->freed_by_others = atomic_load(&sk->freed_by_others);
 	st->barrier_id = atomic_load_explicit(&sk->barrier.last_id, memory_order_relaxed);
 }

@@ -342,10 +342,13 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 	sk->rx_head = NULL;
 	sk->rx_tail = &sk->rx_head;
 	sk->rcv_bytes = 0;
-	sk->congested = sk->cong_monitor = false;
+	sk->congested = false;
+	atomic_store(&sk->cong_monitor, false);
 	atomic_store(&sk->seen_congestion, false);
 	atomic_store(&sk->cong_attached, false);
-	sk->cong_mask = sk->cong_notify = sk->cong_track = 0;
+	atomic_store(&sk->cong_mask, 0);
+	atomic_store(&sk->cong_notify, 0);
+	sk->cong_track = 0;
 	sk->cong_blocked = 0;
 	sk->regions = NULL;
 	sk->reports = NULL;

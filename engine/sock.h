@@ -98,9 +98,10 @@ struct rds_sock {
 	struct rds_barrier barrier;
 	uint64_t barrier_gen;	 /* changes when a mark rises */
 	struct rds_op *numbered; /* operations with an id */
-	/* congestion monitor and generation (rx); names are the kernel's */
-	bool cong_monitor;
-	uint64_t cong_mask, cong_notify, cong_track;
+	/* congestion monitor and generation (written under rx; what others will know of the socket is read at any time, will.c) */
+	_Atomic bool cong_monitor;
+	_Atomic uint64_t cong_mask, cong_notify;
+	uint64_t cong_track; /* rx; names are the kernel's */
 	_Atomic bool seen_congestion; /* written under rx */
 	_Atomic bool cong_attached; /* a poll that began after that may still sleep: an update wakes it */
 	struct rds_sock *mon_next;
