@@ -104,6 +104,8 @@ int __wrap_rds_event_add(struct rds_event *ev, int fd, uint32_t events)
 {
 	unsigned i;
 
+	if (world.no_event && !--world.no_event)
+		return -ENOSPC;
 	for (i = 0; watched[i].ev && watched[i].fd != fd; i++)
 		ck_assert_uint_lt(i, 30);
 	watched[i].ev = ev;

@@ -235,15 +235,22 @@ static bool sleeps(pid_t tid)
 	return state == 'S';
 }
 
+static bool moves; /* the address, to our other device, and that goes */
+
 /* The id that stays with a device is bound, and the device goes. */
 static int bound_and_removed(struct rdma_cm_id *id, struct sockaddr *addr)
 {
-	int ret = bind_addr(id, addr);
 	pthread_t thread;
+	int ret;
 
+	if (id->context && moves) {
+		mock_addr_del(US2);
+		mock_addr_add(world.ours, US2);
+	}
+	ret = bind_addr(id, addr);
 	if (!id->context)
 		return ret;
-	mock_dev_remove(world.ours2);
+	mock_dev_remove(moves ? world.ours : world.ours2);
 	mock_run();
 	ck_assert_int_eq(pthread_create(&thread, NULL, hears_of_it, NULL), 0);
 	ck_assert_int_eq(pthread_detach(thread), 0);
@@ -268,6 +275,56 @@ START_TEST(test_removed_as_it_is_made)
 	world_run();
 	ck_assert_uint_eq(mock_count(MOCK_ID), ids);
 	ck_assert_uint_eq(mock_count(MOCK_CONTEXT), 1);
+}
+END_TEST
+
+/*
+ * What the device says cannot be heard, and it goes, or not, just as it was being made: the helper may have the news of its id in hand.
+ */
+START_TEST(test_removed_and_not_watched)
+{
+	unsigned ids = mock_count(MOCK_ID), contexts = mock_count(MOCK_CONTEXT);
+	char path[64];
+
+	bind_addr = vb.rdma_bind_addr;
+	if (_i & 1)
+		vb.rdma_bind_addr = bound_and_removed;
+	world.no_event = 1 + (unsigned)_i / 2;
+	ck_assert_int_eq(world_claim(US2), -ENOSPC);
+	vb.rdma_bind_addr = bind_addr;
+	snprintf(path, sizeof(path), "/proc/self/task/%d", helper);
+	while ((_i & 1) && !access(path, F_OK))
+		sched_yield();
+	world_run();
+	ck_assert_uint_eq(mock_count(MOCK_CONTEXT), contexts);
+	ck_assert_ptr_null(world_dev()->next);
+	ck_assert_uint_eq(mock_count(MOCK_ID), ids + !(_i & 1)); /* the witness (D10) */
+	if (_i & 1)
+		return;
+	ck_assert_int_eq(world_claim(US2), 1);
+	world_run();
+	ck_assert_uint_eq(mock_count(MOCK_ID), ids + 1); /* the holder */
+}
+END_TEST
+
+/* ... or the address is another device's by then, of which the id is to say nothing. */
+START_TEST(test_address_moves_as_it_is_made)
+{
+	unsigned ids = mock_count(MOCK_ID);
+	char path[64];
+
+	moves = true;
+	bind_addr = vb.rdma_bind_addr;
+	vb.rdma_bind_addr = bound_and_removed;
+	ck_assert_int_eq(world_claim(US2), 0);
+	vb.rdma_bind_addr = bind_addr;
+	snprintf(path, sizeof(path), "/proc/self/task/%d", helper);
+	while (!access(path, F_OK))
+		sched_yield();
+	world_run();
+	ck_assert_ptr_null(world_dev());
+	ck_assert_uint_eq(mock_count(MOCK_CONTEXT), 0);
+	ck_assert_uint_eq(mock_count(MOCK_ID), ids); /* that of the first is gone, one keeps the second (D10) */
 }
 END_TEST
 
@@ -533,6 +590,8 @@ static void gone_tests(TCase *t)
 	tcase_add_test(t, test_broken_and_mended);
 	tcase_add_test(t, test_claims_id_removed);
 	tcase_add_test(t, test_removed_as_it_is_made);
+	tcase_add_loop_test(t, test_removed_and_not_watched, 0, 4);
+	tcase_add_test(t, test_address_moves_as_it_is_made);
 	tcase_add_loop_test(t, test_unread_removed, 0, 3);
 	tcase_add_test(t, test_unread_no_memory);
 	tcase_add_loop_test(t, test_unanswered_removed, 0, 2);

@@ -325,10 +325,18 @@ static int no_srq(const char *name)
 	return -ENODEV;
 }
 
+/* Once there is an id that names it, the helper may have news of that in hand, and a timer of the device's set: then it goes from there. */
+static void dev_abandon(struct verbs_dev *dev)
+{
+	if (atomic_load(&dev->holder))
+		rds_timer_set(&dev->leave, os_now_ns());
+	else
+		verbs_dev_free(dev);
+}
+
 static int dev_new(struct ibv_device *device, const struct sockaddr *addr, struct verbs_dev **out)
 {
 	struct verbs_dev *dev = calloc(1, sizeof(*dev));
-	struct rdma_cm_id *holder;
 	bool leaving = false;
 	int err = -ENOMEM;
 
@@ -358,12 +366,8 @@ static int dev_new(struct ibv_device *device, const struct sockaddr *addr, struc
 		rds_info("the RDMA device %s has gone, or its address has, while it was opened", dev->name);
 	else
 		rds_error("the RDMA device %s cannot be used: %s", dev ? dev->name : "(no memory)", strerror(-err));
-	if (dev) {
-		holder = atomic_load(&dev->holder);
-		verbs_dev_free(dev);
-		if (holder)
-			vb.rdma_destroy_id(holder);
-	}
+	if (dev)
+		dev_abandon(dev);
 	return err;
 }
 

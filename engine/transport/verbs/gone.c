@@ -35,12 +35,8 @@ int verbs_dev_hold(struct verbs_dev *dev, const struct sockaddr *addr)
 	err = verbs_cm_beside(&dev->owner, addr, &cm);
 	if (err)
 		return err;
-	if (!verbs_dev_has(dev, cm)) {
-		verbs_cm_drop(cm); /* that of another, which has the address by now */
-		return -ENODEV;
-	}
 	atomic_store(&dev->holder, cm);
-	return 0;
+	return verbs_dev_has(dev, cm) ? 0 : -ENODEV; /* that of another, which has the address by now */
 }
 
 void verbs_dev_use(struct verbs_dev *dev)
@@ -52,19 +48,24 @@ void verbs_dev_use(struct verbs_dev *dev)
 static void dev_remove(struct verbs_dev *dev)
 {
 	struct rdma_cm_id *holder;
-	bool removed = dev->removed;
+	bool removed = dev->removed, ours;
 
 	rds_timer_cancel(&dev->starved);
 	rds_timer_cancel(&dev->memory);
 	rds_timer_cancel(&dev->low);
 	verbs_dev_unlink(dev);
-	holder = atomic_load(&dev->holder); /* who was still making the device has noted it by now */
+	/* Who was still making the device has noted it by now, or has given it up. */
+	holder = atomic_load(&dev->holder);
+	rds_timer_cancel(&dev->leave);
+	ours = verbs_dev_has(dev, holder);
 	rds_event_del(dev->channel->fd);
 	verbs_dev_free(dev);
 	if (removed)
 		vb.rdma_destroy_id(holder);
-	else
+	else if (ours)
 		verbs_theirs_leave(holder);
+	else
+		verbs_cm_drop(holder);
 }
 
 /* False: some messages still lie in the device's memory. rx held. */
