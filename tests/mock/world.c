@@ -551,19 +551,25 @@ static void check_device(struct verbs_dev *dev)
 	ck_assert_uint_eq(dev->srq ? mock_recvs_posted(dev->srq) : mock_recvs_own(dev->ctx), dev->posted);
 }
 
-void world_drop_device(struct mock_dev *which)
+static struct verbs_dev *ours_of(const struct mock_dev *which)
 {
 	struct verbs_dev *dev = atomic_load(&rds_verbs.devs);
 
 	while (dev && mock_dev_of_context(dev->ctx) != which)
 		dev = dev->next;
-	if (!dev)
-		return;
-	check_device(dev);
-	verbs_dev_gone(dev, "end of the test");
-	world_run();
-	dev = atomic_load(&rds_verbs.devs);
-	ck_assert(!dev || mock_dev_of_context(dev->ctx) != which);
+	return dev;
+}
+
+void world_drop_device(struct mock_dev *which)
+{
+	struct verbs_dev *dev;
+
+	while ((dev = ours_of(which))) {
+		check_device(dev);
+		verbs_dev_gone(dev, "end of the test");
+		world_run();
+		ck_assert_ptr_ne(ours_of(which), dev);
+	}
 }
 
 static void close_all(void)

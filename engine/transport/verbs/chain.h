@@ -24,7 +24,8 @@ int verbs_out_grow(struct verbs_ep *ep);    /* `out` is full */
 
 static inline uint32_t verbs_in_flight(const struct verbs_ep *ep)
 {
-	return ep->wr_posted - atomic_load_explicit(&ep->wr_done, memory_order_acquire);
+	return atomic_load_explicit(&ep->wr_posted, memory_order_relaxed) -
+	       atomic_load_explicit(&ep->wr_done, memory_order_acquire);
 }
 
 static inline bool verbs_queue_room(const struct verbs_ep *ep, uint32_t reserve)
@@ -56,8 +57,9 @@ static inline void verbs_fence_look(struct verbs_ep *ep, uint32_t done)
  */
 static inline struct ibv_send_wr *verbs_chain_next(struct verbs_ep *ep, uint32_t bytes, bool signal)
 {
-	struct ibv_send_wr *wr;
 	unsigned flags = bytes <= ep->max_inline ? IBV_SEND_INLINE : 0;
+	struct ibv_send_wr *wr;
+	uint32_t posted;
 
 	if (unlikely(ep->nchain == VERBS_CHAIN))
 		verbs_chain_give(ep);
@@ -71,7 +73,9 @@ static inline struct ibv_send_wr *verbs_chain_next(struct verbs_ep *ep, uint32_t
 		flags |= IBV_SEND_SIGNALED;
 		ep->wr_unsignaled = ep->bytes_unsignaled = 0;
 	}
-	wr->wr_id = VERBS_WR_SEND | ++ep->wr_posted;
+	posted = atomic_load_explicit(&ep->wr_posted, memory_order_relaxed) + 1;
+	atomic_store_explicit(&ep->wr_posted, posted, memory_order_relaxed);
+	wr->wr_id = VERBS_WR_SEND | posted;
 	if (unlikely(ep->fence_due))
 		flags |= verbs_fence_here(ep);
 	wr->opcode = IBV_WR_SEND;

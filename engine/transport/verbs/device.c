@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 
+#include "engine/transport/verbs/chain.h"
 #include "engine/transport/verbs/op.h"
 
 /*
@@ -26,6 +27,7 @@
 #define CQ_SENDS 8192u /* of them, for sends: all that 32 connections can have under way */
 #define CQ_FEWEST 256u
 #define SQ_FEWEST 32u /* with fewer none may be left that asks for a completion */
+#define SQ_STEP 24u /* a sender that has just seen room may still take so much of it: an operation, what goes with it */
 #define OWN_RECEIVES                                                                                                   \
 	(1u << 20) /* where each queue pair has its own: what the completion queue has room for limits them */
 #define SIW_VENDOR 0x626d74u
@@ -146,18 +148,61 @@ static void cq_limits_buffers(struct verbs_dev *dev)
 }
 
 /*
- * When a link goes, every work request of every endpoint on it completes, signaled or not.  So that even then the completion queue
- * does not overflow, the more endpoints there are the fewer each may have under way; of CQ_ENTRIES there is room for SQ_FEWEST each
- * of about 850.  (What was under way before others came is not taken back.)
+ * When a link goes, every work request of every endpoint on it completes, signaled or not, and nobody may look before all have.  So that even
+ * then the completion queue does not overflow, the more endpoints there are the fewer each may have under way, but SQ_FEWEST.  What was under
+ * way before others came is not taken back: it counts as it is, until it is done.  For endpoints that there is no room for the device is opened
+ * once more: with CQ_ENTRIES from about 850 on, or 1000 where the buffers are shared.
  */
-void verbs_dev_share(struct verbs_dev *dev)
+static uint32_t room_for_sends(const struct verbs_dev *dev)
 {
-	uint32_t buffers = verbs_bufs_most(dev), cqe = (uint32_t)dev->cq->cqe, each;
+	uint32_t buffers = verbs_bufs_most(dev), cqe = (uint32_t)dev->cq->cqe;
 
-	each = (cqe > buffers ? cqe - buffers : 0) / (dev->neps + 1);
+	return cqe > buffers ? cqe - buffers : 0;
+}
+
+static uint32_t share_of(const struct verbs_dev *dev, unsigned neps)
+{
+	uint32_t each = room_for_sends(dev) / (neps + 1);
+
 	if (each < SQ_FEWEST)
 		each = SQ_FEWEST;
-	atomic_store(&dev->sq_each, each < dev->caps.sq ? each : dev->caps.sq);
+	return each < dev->caps.sq ? each : dev->caps.sq;
+}
+
+void verbs_dev_share(struct verbs_dev *dev)
+{
+	atomic_store(&dev->sq_each, share_of(dev, dev->neps));
+}
+
+/* What the endpoint has under way, and will have if it goes on when it may have so many. */
+static uint32_t may_come_back(const struct verbs_ep *ep, uint32_t each)
+{
+	uint32_t n = verbs_in_flight(ep) + SQ_STEP, most = ep->dev->caps.sq;
+
+	if (n <= each)
+		return each;
+	return n < most ? n : most;
+}
+
+/* Helper: for another endpoint?  If so, the others do not take it. */
+static bool has_room(struct verbs_dev *dev)
+{
+	const struct verbs_ep *ep;
+	uint32_t each;
+	unsigned n = 1;
+	uint64_t sum;
+
+	for (ep = rds_verbs.eps; ep; ep = ep->next)
+		n += ep->dev == dev && !ep->qp_dead;
+	atomic_store(&dev->sq_each, share_of(dev, dev->neps + 1)); /* before it is counted what they have */
+	sum = each = share_of(dev, n);
+	for (ep = rds_verbs.eps; ep; ep = ep->next)
+		if (ep->dev == dev && !ep->qp_dead)
+			sum += may_come_back(ep, each);
+	if (sum <= room_for_sends(dev))
+		return true;
+	verbs_dev_share(dev);
+	return false;
 }
 
 static int queues_new(struct verbs_dev *dev, const struct ibv_device_attr *attr)
@@ -259,15 +304,20 @@ void verbs_dev_free(struct verbs_dev *dev)
 	free(dev);
 }
 
-/* `making` held: none that is found is freed before it is released. */
-static struct verbs_dev *dev_find(const struct ibv_device *device)
+/* `making` held: none that is found is freed before it is released.  *full: one that has no room for another endpoint, if there is one. */
+static struct verbs_dev *dev_find(const struct ibv_device *device, bool to_send, struct verbs_dev **full)
 {
 	struct verbs_dev *dev;
 
+	*full = NULL;
 	rx_lock();
-	for (dev = atomic_load(&rds_verbs.devs); dev; dev = dev->next)
-		if (dev->ctx->device == device && !dev->gone)
+	for (dev = atomic_load(&rds_verbs.devs); dev; dev = dev->next) {
+		if (dev->ctx->device != device || dev->gone)
+			continue;
+		if (!to_send || has_room(dev))
 			break;
+		*full = dev;
+	}
 	rx_unlock();
 	return dev;
 }
@@ -334,13 +384,36 @@ static void dev_abandon(struct verbs_dev *dev)
 		verbs_dev_free(dev);
 }
 
-static int dev_new(struct ibv_device *device, const struct sockaddr *addr, struct verbs_dev **out)
+static int cannot(const struct verbs_dev *dev, int err, bool leaving)
+{
+	if (err == -EOPNOTSUPP && dev)
+		return no_srq(dev->name);
+	if (leaving)
+		rds_info("the RDMA device %s has gone, or its address has, while it was opened", dev->name);
+	else
+		rds_error("the RDMA device %s cannot be used: %s", dev ? dev->name : "(no memory)", strerror(-err));
+	return err;
+}
+
+/* There is one already, which has no room. */
+static int not_once_more(const struct verbs_dev *full, int err)
+{
+	rds_warn_once(
+		"the RDMA device %s has no room for more connections than %u, and cannot be opened once more (%s): "
+		"others are refused",
+		full->name, full->neps, strerror(-err));
+	return -ENOBUFS;
+}
+
+static int dev_new(struct ibv_device *device, const struct sockaddr *addr, const struct verbs_dev *full,
+		   struct verbs_dev **out)
 {
 	struct verbs_dev *dev = calloc(1, sizeof(*dev));
 	bool leaving = false;
 	int err = -ENOMEM;
 
 	if (dev) {
+		dev->helped = full; /* it has its own line */
 		verbs_bufs_init(dev);
 		dev->leave.fn = verbs_dev_leave;
 		dev->memory.fn = memory_timer;
@@ -360,12 +433,7 @@ static int dev_new(struct ibv_device *device, const struct sockaddr *addr, struc
 		*out = dev;
 		return 0;
 	}
-	if (err == -EOPNOTSUPP && dev)
-		err = no_srq(dev->name);
-	else if (leaving)
-		rds_info("the RDMA device %s has gone, or its address has, while it was opened", dev->name);
-	else
-		rds_error("the RDMA device %s cannot be used: %s", dev ? dev->name : "(no memory)", strerror(-err));
+	err = full ? not_once_more(full, err) : cannot(dev, err, leaving);
 	if (dev)
 		dev_abandon(dev);
 	return err;
@@ -375,18 +443,18 @@ static int dev_new(struct ibv_device *device, const struct sockaddr *addr, struc
  * Two threads may come for the same one: the helper for a peer's request, a program's thread that binds.  To the helper it stays
  * until the next timer, the program's thread gets a yes and nothing else.
  */
-int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out)
+static int dev_get(struct rdma_cm_id *cm, bool to_send, struct verbs_dev **out)
 {
-	struct verbs_dev *dev;
+	struct verbs_dev *dev, *full;
 	int err = 0;
 
 	*out = NULL;
 	if (!cm->verbs)
 		return -ENODEV;
 	pthread_mutex_lock(&making);
-	dev = dev_find(cm->verbs->device);
+	dev = dev_find(cm->verbs->device, to_send, &full);
 	if (!dev) {
-		err = dev_new(cm->verbs->device, rdma_get_local_addr(cm), &dev);
+		err = dev_new(cm->verbs->device, rdma_get_local_addr(cm), full, &dev);
 		if (!err) {
 			dev->theirs = cm->verbs;
 			verbs_theirs_aside(cm->verbs);
@@ -399,6 +467,16 @@ int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out)
 	}
 	pthread_mutex_unlock(&making);
 	return err;
+}
+
+int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out)
+{
+	return dev_get(cm, false, out);
+}
+
+int verbs_dev_get_roomy(struct rdma_cm_id *cm, struct verbs_dev **out)
+{
+	return dev_get(cm, true, out);
 }
 
 static struct verbs_dev *dev_with(const struct ibv_context *ours)

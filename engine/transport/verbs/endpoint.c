@@ -54,7 +54,7 @@ int verbs_ep_device(struct verbs_ep *ep)
 {
 	int err;
 
-	err = verbs_dev_get(ep->cm, &ep->dev);
+	err = verbs_dev_get_roomy(ep->cm, &ep->dev);
 	if (err) {
 		ep->dev = NULL;
 		return err;

@@ -189,6 +189,8 @@ struct verbs_dev {
 
 /* Find or make the device of an id that is bound; one that has an owner gets our context. Control held, or helper. */
 int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out);
+/* ... which has room for what another endpoint may have under way, and is to be used by it at once; -ENOBUFS. Helper. */
+int verbs_dev_get_roomy(struct rdma_cm_id *cm, struct verbs_dev **out);
 bool verbs_dev_has(const struct verbs_dev *dev, const struct rdma_cm_id *cm);
 void verbs_dev_give_back(struct rdma_cm_id *cm); /* helper: it may outlive our device */
 bool verbs_dev_ours(const struct rdma_cm_id *cm); /* helper: its context is ours, not librdmacm's */
@@ -294,7 +296,7 @@ struct verbs_ep {
 	int trust, distrust;
 	_Atomic bool unattended;	 /* nobody has looked while it was held (rx) */
 	_Atomic uint32_t messages_heard; /* (rx) */
-	uint32_t wr_posted;		 /* work requests so far, the chain included; wraps */
+	_Atomic uint32_t wr_posted;	 /* work requests so far, the chain included; wraps */
 	uint32_t wr_unsignaled, bytes_unsignaled;
 	struct ibv_send_wr wr[VERBS_CHAIN]; /* the chain: not yet given to the device (flush) */
 	struct ibv_sge sge[VERBS_CHAIN][2];

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_verbs_room.c - the completion queue that the endpoints of a device share (engine/transport/verbs/device.c): whatever they have under way,
+ * it holds all of it, should all come back at once and nobody look.  The mock has a fault when one overflows.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/mock/world.h"
+
+static struct peer peers[CONNS];
+
+static void setup(enum mock_mode mode, int cqe)
+{
+	setenv("RDS_PRELOAD_LOG", "warn", 1);
+	world_begin(mode);
+	world.ours->attr.max_cqe = cqe;
+	ck_assert_int_eq(world_claim(US), 1);
+}
+
+static void setup_ib(void)
+{
+	setup(MOCK_IB, 400);
+}
+
+static void setup_iwarp(void)
+{
+	setup(MOCK_IWARP, 400);
+}
+
+/* To a peer of its own, which gives many credits and takes nothing.  False: it did not come to be asked. */
+static bool join(unsigned i)
+{
+	struct rds_procid them = world_peer_id();
+	struct verbs_answer a, wire;
+	struct peer *p = &peers[i];
+
+	them.b[7] = (uint8_t)i;
+	if (!p->events) {
+		peer_init(p, 1);
+		peer_listen(p, THEM, (uint16_t)(PEER_PORT + i));
+	}
+	ck_assert_int_eq(world_connect(&world.conn[i], US, THEM, (uint16_t)(PEER_PORT + i), &them), 0);
+	world_run();
+	if (world.conn[i].downs)
+		return false;
+	peer_event(p, RDMA_CM_EVENT_CONNECT_REQUEST);
+	world_answer(&a, VERBS_OK);
+	a.self = them;
+	a.credits = VERBS_CREDITS(0, 255);
+	verbs_answer_pack(&a, &wire);
+	peer_accept(p, &wire, sizeof(wire), 0);
+	world_run();
+	peer_event(p, RDMA_CM_EVENT_ESTABLISHED);
+	peer_ack(p);
+	ck_assert_uint_eq(world.conn[i].ups, 1);
+	return true;
+}
+
+/* As much as may be under way. */
+static void fill(unsigned i)
+{
+	while (world_send(&world.conn[i], 3000, 0) == 0)
+		;
+	verbs_push(world.conn[i].ep);
+}
+
+static void end(void)
+{
+	unsigned i;
+
+	for (i = 0; i < CONNS; i++)
+		world_close(&world.conn[i]);
+	world_pass(3000 * MS);
+	for (i = 0; i < CONNS; i++)
+		if (peers[i].events)
+			peer_end(&peers[i]);
+	world_end();
+}
+
+/* The peers are out of reach for too long, or the device goes: nobody looks before all has come back. */
+static void break_all(unsigned n, bool device)
+{
+	unsigned i;
+
+	if (device)
+		mock_dev_remove(world.ours);
+	world.theirs->cut = true;
+	mock_timeout();
+	world_pass(30000 * MS); /* iWARP finds out by asking */
+	for (i = 0; i < n; i++)
+		ck_assert_uint_eq(world.conn[i].downs, 1);
+}
+
+static unsigned devices(void)
+{
+	const struct verbs_dev *dev;
+	unsigned n = 0;
+
+	for (dev = world_dev(); dev; dev = dev->next)
+		n++;
+	return n;
+}
+
+/* Each has all that it may have under way before the next one comes, of which it does not know then. */
+START_TEST(test_more_and_more)
+{
+	unsigned i;
+
+	for (i = 0; i < CONNS; i++) {
+		ck_assert(join(i));
+		fill(i);
+	}
+	break_all(CONNS, _i);
+}
+END_TEST
+
+/* Idle ones: what all of them might have is what counts.  For more than the queue has room for, the device is opened once more. */
+START_TEST(test_once_more)
+{
+	unsigned i;
+
+	for (i = 0; i < CONNS; i++)
+		ck_assert(join(i));
+	ck_assert_uint_eq(devices(), world.ours->mode == MOCK_IB ? 1 : 2);
+	for (i = 0; i < CONNS; i++)
+		fill(i);
+	break_all(CONNS, _i);
+}
+END_TEST
+
+static void setup_small(void)
+{
+	setup(MOCK_IB, 200);
+}
+
+/* ... and when there is no memory for that, they are refused, not the others; who has gone makes room for another. */
+START_TEST(test_no_more)
+{
+	unsigned i;
+
+	world.ours->memlock = world.ours->registered + 10000;
+	world_listen();
+	for (i = 0; i < CONNS - 1 && join(i); i++)
+		;
+	ck_assert_uint_ge(i, 3);
+	ck_assert_uint_lt(i, CONNS - 1);
+	ck_assert_int_eq(world.conn[i].why, -ENOBUFS);
+	ck_assert_ptr_nonnull(strstr(world_said(), "ours has no room for more connections than "));
+	ck_assert_uint_eq(devices(), 1);
+	world_close(&world.conn[0]);
+	world_pass(3000 * MS);
+	ck_assert(join(CONNS - 1));
+	ck_assert_uint_eq(devices(), 1);
+	for (i = 0; i < CONNS; i++)
+		ck_assert_int_eq(world.conn[i].ep != NULL, world.conn[i].ups > world.conn[i].downs && i != 0);
+}
+END_TEST
+
+static void tests(TCase *t)
+{
+	tcase_add_loop_test(t, test_more_and_more, 0, 2);
+	tcase_add_loop_test(t, test_once_more, 0, 2);
+}
+
+int main(void)
+{
+	Suite *s = suite_create("verbs_room");
+	TCase *t;
+
+	tests(suite_case(s, "ib", setup_ib, end, 30));
+	tests(suite_case(s, "iwarp", setup_iwarp, end, 30));
+	t = suite_case(s, "small", setup_small, end, 30);
+	tcase_add_test(t, test_no_more);
+	return suite_run(s);
+}
