@@ -27,7 +27,7 @@ enum stage {
 struct verbs_attempt {
 	enum stage stage;
 	uint64_t rx_seq;
-	uint64_t asked; /* when the request was sent */
+	uint64_t asked; /* when the address was asked for, or the request was sent */
 };
 
 /* ---- one request ---- */
@@ -37,6 +37,7 @@ static int dial(struct verbs_ep *ep, enum stage stage, uint16_t port)
 	int err;
 
 	ep->attempt->stage = stage;
+	ep->attempt->asked = os_now_ns();
 	atomic_store(&ep->state, VERBS_RESOLVING);
 	err = verbs_cm_id(&ep->owner, ep->id.tos, &ep->cm);
 	if (err) {
@@ -246,8 +247,7 @@ void verbs_attempt_crossed(const struct rds_conn_id *id)
 	struct verbs_ep *ep;
 
 	for (ep = rds_verbs.eps; ep; ep = ep->next)
-		if (ep->attempt && !ep->over && atomic_load(&ep->state) == VERBS_CONNECTING && same(&ep->id, id) &&
-		    now - ep->attempt->asked > STUCK_NS) {
+		if (ep->attempt && !ep->over && same(&ep->id, id) && now - ep->attempt->asked > STUCK_NS) {
 			verbs_ep_down(ep, -ETIMEDOUT, false);
 			return;
 		}

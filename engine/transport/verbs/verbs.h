@@ -498,7 +498,8 @@ void verbs_qp_patience(struct verbs_ep *ep); /* connected: how it makes senders 
 /* attempt.c; helper */
 int verbs_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, uint64_t rx_seq,
 		  struct rds_ep **ep);
-/* The peer's request was refused because ours is under way.  If ours has been for long, it was lost while the peer was out of reach. */
+/* The peer's request was refused because ours is under way.  If ours has been for long, it, or the question for the address, was lost while the
+ * peer was out of reach. */
 void verbs_attempt_crossed(const struct rds_conn_id *id);
 void verbs_attempt_said(struct verbs_ep *ep, const struct verbs_said *said);
 
