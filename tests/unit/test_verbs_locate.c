@@ -211,14 +211,34 @@ START_TEST(test_q14_removed)
 {
 	locate_until((unsigned)_i);
 	mock_dev_remove(world.ours);
+	if (_i == 1) /* else the next step fails first (Q6) */
+		ck_assert(mock_cm_drop((unsigned)mock_cm_find(RDMA_CM_EVENT_ROUTE_RESOLVED)));
 	mock_cm_hold(false);
 	world_pass(20000 * MS);
 	ck_assert_uint_eq(world.locates, 1);
-	ck_assert_int_lt(world.located_err, 0);
+	ck_assert_int_eq(world.located_err, -ENODEV);
 }
 END_TEST
 
 /* Many at a time: each is answered once, and no more ids are open than can be answered. */
+/* Q14, D8: broken, which no id hears of.  Nobody waits for what cannot come any more, not even a request that cannot be taken back. */
+START_TEST(test_q14_broken)
+{
+	asked(4711);
+	if (_i) {
+		world_pass(11000 * MS);
+		ck_assert_uint_eq(world.locates, 1);
+		ck_assert_int_eq(world.located_err, -ETIMEDOUT);
+	}
+	mock_async(world.ours, IBV_EVENT_DEVICE_FATAL);
+	world_pass(100 * MS);
+	ck_assert_uint_eq(world.locates, 1);
+	ck_assert_int_eq(world.located_err, _i ? -ETIMEDOUT : -ENODEV);
+	ck_assert_uint_eq(mock_count(MOCK_CONTEXT), 0);
+	p->id = p->ev->id;
+}
+END_TEST
+
 START_TEST(test_q3_many)
 {
 	unsigned i;
@@ -478,6 +498,7 @@ static void tests(TCase *t)
 	tcase_add_loop_test(t, test_q6_any_step_fails, 0, 2);
 	tcase_add_loop_test(t, test_q13_limit, 0, 3);
 	tcase_add_loop_test(t, test_q14_removed, 0, 4);
+	tcase_add_loop_test(t, test_q14_broken, 0, 2);
 	tcase_add_test(t, test_q3_many);
 	tcase_add_test(t, test_q2_too_many);
 	tcase_add_test(t, test_q2_no_memory);

@@ -126,5 +126,6 @@ void verbs_dev_gone(struct verbs_dev *dev, const char *what)
 		else
 			verbs_ep_down(ep, -ENODEV, false);
 	}
+	verbs_locate_gone(dev);
 	rds_timer_set(&dev->leave, os_now_ns());
 }

@@ -16,7 +16,7 @@
 #define ANSWER_NS (10000 * 1000000ull)
 
 struct locate {
-	struct locate *next;
+	struct locate *next; /* waiting, or under way */
 	struct verbs_cm_owner owner;
 	struct rds_timer timer;
 	struct rds_conn_id id;
@@ -29,7 +29,7 @@ struct locate {
 };
 
 static struct {
-	struct locate *waiting, **tail;
+	struct locate *waiting, **tail, *begun;
 	unsigned nwaiting, nrunning;
 	struct rds_timer next;
 } lq;
@@ -37,7 +37,11 @@ static struct {
 static void locate_free(struct locate *l)
 {
 	struct verbs_dev *dev = l->dev;
+	struct locate **p;
 
+	for (p = &lq.begun; *p != l; p = &(*p)->next)
+		;
+	*p = l->next;
 	rds_timer_cancel(&l->timer);
 	if (l->cm && l->cm->qp)
 		vb.rdma_destroy_qp(l->cm);
@@ -78,6 +82,22 @@ static void answer(struct locate *l, int err)
 static void expired(struct rds_timer *tm)
 {
 	answer(container_of(tm, struct locate, timer), -ETIMEDOUT);
+}
+
+/* Nothing comes from there any more, and no answer to a request that could not be taken back. */
+void verbs_locate_gone(const struct verbs_dev *dev)
+{
+	struct locate *l, *next;
+
+	for (l = lq.begun; l; l = next) {
+		next = l->next;
+		if (l->dev != dev)
+			continue;
+		if (!l->over)
+			answer(l, -ENODEV);
+		else if (!may_not_go(l))
+			locate_free(l);
+	}
 }
 
 /* ---- steps ---- */
@@ -166,9 +186,11 @@ static void locate_said(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, con
 	int err;
 
 	(void)cm;
-	if (said->what == RDMA_CM_EVENT_DEVICE_REMOVAL && l->dev)
-		verbs_dev_gone(l->dev, "it was removed");
-	else if (said->what != RDMA_CM_EVENT_ADDR_CHANGE)
+	if (said->what == RDMA_CM_EVENT_DEVICE_REMOVAL && l->dev) {
+		verbs_dev_gone(l->dev, "it was removed"); /* the first who says so; then this one is among those */
+		return;
+	}
+	if (said->what != RDMA_CM_EVENT_ADDR_CHANGE)
 		verbs_call_finish(&l->call);
 	if (l->over) {
 		l->busy = false;
@@ -201,6 +223,8 @@ static void begin(struct locate *l)
 {
 	int err;
 
+	l->next = lq.begun;
+	lq.begun = l;
 	lq.nrunning++;
 	rds_timer_set(&l->timer, os_now_ns() + STEP_NS);
 	err = verbs_cm_id(&l->owner, l->id.tos, &l->cm);
@@ -252,7 +276,7 @@ int verbs_locate(struct rds_transport *t, const struct rds_conn_id *id, uint16_t
 
 void verbs_locate_forget(void)
 {
-	lq.waiting = NULL;
+	lq.waiting = lq.begun = NULL;
 	lq.nwaiting = lq.nrunning = 0;
 	lq.next.queued = false;
 }

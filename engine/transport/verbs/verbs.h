@@ -552,6 +552,7 @@ bool verbs_rendezvous_request(const struct verbs_hello *req, const struct in6_ad
 
 /* locate.c; helper */
 int verbs_locate(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port);
+void verbs_locate_gone(const struct verbs_dev *dev);
 
 /* keepalive.c, async.c; helper */
 void verbs_keepalive_need(void); /* an endpoint is up */
