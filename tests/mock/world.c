@@ -240,6 +240,8 @@ static void up_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
 	c->ep = ep;
 	c->ups++;
 	c->peer_ack = ack;
+	if (world.not_wanted)
+		world_close(c);
 }
 
 static void up_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool gone)

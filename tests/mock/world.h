@@ -81,6 +81,7 @@ struct world {
 	int located_err;
 	struct rds_conn_id located;
 	bool no_threads; /* none can be made */
+	bool not_wanted; /* what comes up is closed at once: another has taken its place */
 	unsigned no_event; /* the helper cannot watch the n-th descriptor from now on; 0: all */
 };
 extern struct world world;

@@ -320,6 +320,22 @@ START_TEST(test_c9_looked_at_meanwhile)
 }
 END_TEST
 
+/* C1, in the call that says that it is up: nothing more is said of it, whatever has come before. */
+START_TEST(test_c1_not_wanted)
+{
+	unsigned i;
+
+	world.not_wanted = true;
+	world_joined_by(c, 32);
+	for (i = 1; i <= 3 + (unsigned)_i * 13; i++)
+		world_peer_sends(i, 10, 0);
+	world_run();
+	ck_assert_uint_eq(c->ups, 1);
+	ck_assert_uint_eq(c->nmsgs + c->downs, 0);
+	nothing_left();
+}
+END_TEST
+
 /* What goes wrong while it is taken down changes nothing. */
 START_TEST(test_closing_fails)
 {
@@ -482,6 +498,7 @@ static void tests(TCase *t)
 	tcase_add_loop_test(t, test_c7_late_events, 0, EVENTS - 1);
 	tcase_add_loop_test(t, test_c8_kept, 0, 2);
 	tcase_add_test(t, test_c9_looked_at_meanwhile);
+	tcase_add_loop_test(t, test_c1_not_wanted, 0, 2);
 	tcase_add_loop_test(t, test_closing_fails, 0, 3);
 	tcase_add_test(t, test_peer_vanishes);
 	tcase_add_test(t, test_a_thousand_times);

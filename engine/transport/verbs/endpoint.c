@@ -162,6 +162,8 @@ void verbs_ep_ready(struct verbs_ep *ep)
 	verbs_keepalive_need();
 	verbs_qp_patience(ep);
 	ep->head.t->up->up(ep->head.conn, (struct rds_ep *)ep, ep->peer_ack);
+	if (ep->closed) /* it was not wanted any more; it is freed by a timer at the earliest */
+		return;
 	urge_begin(ep);
 	rx_lock();
 	verbs_recv_later(ep);
