@@ -576,6 +576,26 @@ START_TEST(test_cq_for_buffers)
 }
 END_TEST
 
+static void setup_iwarp_unclaimed(void)
+{
+	begin(MOCK_IWARP);
+}
+
+/* Room for fewer than make sense: as many of both sizes as there is room for, and none beside the table of them. */
+START_TEST(test_short_cq_two_sizes)
+{
+	const struct verbs_dev *dev;
+
+	world.ours->attr.max_cqe = 100 + _i * 10;
+	ck_assert_int_eq(world_claim(US), 1);
+	dev = world_dev();
+	ck_assert_uint_le(dev->nbufs, dev->caps.srq);
+	ck_assert_uint_le(dev->nbufs, verbs_bufs_most(dev));
+	ck_assert_uint_ge(dev->nbufs, dev->caps.srq - 1);
+	ck_assert_uint_ge(dev->all_large, 1);
+}
+END_TEST
+
 static TCase *test_case(Suite *s, const char *name, void (*start)(void))
 {
 	return suite_case(s, name, start, teardown, 30);
@@ -611,5 +631,6 @@ int main(void)
 	tcase_add_loop_test(t, test_no_memory_for_queues, 0, 3);
 	tcase_add_test(t, test_short_cq);
 	tcase_add_loop_test(test_case(s, "many", setup_many), test_cq_for_buffers, 0, 4);
+	tcase_add_loop_test(test_case(s, "few", setup_iwarp_unclaimed), test_short_cq_two_sizes, 0, 4);
 	return suite_run(s);
 }

@@ -186,6 +186,8 @@ int verbs_bufs_new(struct verbs_dev *dev)
 
 	while (dev->caps.credits && n > fewest && two_sizes(n) > dev->caps.srq)
 		n /= 2;
+	if (dev->caps.credits && two_sizes(n) > dev->caps.srq)
+		n = dev->caps.srq * LARGE_OF / (LARGE_OF + 1);
 	if (n > dev->caps.srq)
 		n = dev->caps.srq;
 	for (;; n = n / 2 > fewest ? n / 2 : fewest) {
