@@ -141,9 +141,9 @@ uint16_t verbs_frame_say(uint32_t bytes)
 
 uint32_t verbs_frame_of(uint16_t theirs, uint32_t ours)
 {
-	uint32_t bytes = theirs * FRAME_UNIT;
+	uint16_t units = verbs_frame_say(ours); /* as the peer has it */
 
-	return bytes < ours ? bytes : ours;
+	return (theirs < units ? theirs : units) * FRAME_UNIT;
 }
 
 void verbs_version_clash(const struct in6_addr *peer, unsigned min, unsigned max)

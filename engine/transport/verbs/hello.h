@@ -94,6 +94,7 @@ void verbs_window_pack(const struct verbs_window *window, struct verbs_window *w
 bool verbs_window_check(const void *data, unsigned len, unsigned behind, struct verbs_window *out);
 void verbs_version_clash(const struct in6_addr *peer, unsigned min, unsigned max); /* says so */
 uint16_t verbs_frame_say(uint32_t bytes);		 /* what we take, as hello and answer say it */
-uint32_t verbs_frame_of(uint16_t theirs, uint32_t ours); /* what both sides take, bytes; theirs as said */
+uint32_t verbs_frame_of(uint16_t theirs,
+			uint32_t ours); /* what both sides take, bytes, the same on both; theirs as said */
 
 #endif
