@@ -255,9 +255,46 @@ START_TEST(test_n7_n3_the_next_holder)
 }
 END_TEST
 
+static void take_it_full(int from, int to)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), other = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	child_assert(bind(fd, (struct sockaddr *)&taken.at, taken.len) == 0);
+	child_assert(listen(fd, 0) == 0);
+	child_assert(connect(other, (struct sockaddr *)&taken.at, taken.len) == 0);
+	child_say(to, "", 1);
+	child_wait(from);
+}
+
+/* N4a: more wait than the holder's address takes.  It is one of ours all the same; and when it ends, we are not much later than the others. */
+START_TEST(test_n4a_too_many_wait)
+{
+	char ready;
+
+	taken = look();
+	verbs_rendezvous_stop();
+	keeper = child_start(take_it_full);
+	child_hear(&keeper, &ready, 1);
+	port_is_taken();
+	verbs_rendezvous_start();
+	ck_assert(!waits());
+	world_pass(20000 * MS);
+	ck_assert(!waits());
+	ck_assert_uint_eq(lines_so_far(), 0);
+	ck_assert(!world_timer_due(1 * MS));
+	address_is_free(SIGKILL);
+	port_is_free();
+	world_pass(1500 * MS);
+	ck_assert(at_the_address());
+	ck_assert(at_the_port());
+}
+END_TEST
+
 /* N4, N2: somebody else's port is tried again until it is free. N5: with a line, one. */
 START_TEST(test_n4_n5_n2_foreign)
 {
+	unsigned looks;
+
 	verbs_rendezvous_stop();
 	port_is_taken();
 	verbs_rendezvous_start();
@@ -268,7 +305,15 @@ START_TEST(test_n4_n5_n2_foreign)
 	world_pass(20 * MS);
 	ck_assert_uint_eq(lines_so_far(), 1);
 	ck_assert(!world_timer_due(740 * MS));
-	world_pass(10000 * MS);
+	looks = mock_calls(MOCK_rdma_bind_addr);
+	world_pass(100000 * MS);
+	looks = mock_calls(MOCK_rdma_bind_addr) - looks;
+	ck_assert_uint_ge(looks, 100000 / 1500);
+	ck_assert_uint_le(looks, 100000 / 750 + 1);
+	ck_assert_uint_eq(lines_so_far(), 1);
+	port_is_free(); /* ... and another's in the same breath */
+	port_is_taken();
+	world_pass(1500 * MS);
 	ck_assert_uint_eq(lines_so_far(), 1);
 	port_is_free();
 	world_pass(1500 * MS);
@@ -401,6 +446,7 @@ static void tests(TCase *t)
 	tcase_add_loop_test(t, test_n3_n7_n10_the_holder_ends, 0, 2);
 	tcase_add_test(t, test_n7_n4_port_goes_last);
 	tcase_add_test(t, test_n7_n3_the_next_holder);
+	tcase_add_test(t, test_n4a_too_many_wait);
 	tcase_add_test(t, test_n4_n5_n2_foreign);
 	tcase_add_loop_test(t, test_n6_cannot_be_had, 0, 3);
 	tcase_add_loop_test(t, test_n8_e11_a_neighbour_ends, 0, 2);

@@ -5,7 +5,8 @@
  * Who binds the port has the role; there is no other election.  The holder also listens on an abstract AF_UNIX address made of the
  * port and the registry's identity, and never accepts there: the others connect to it, which costs them a descriptor and it nothing,
  * and the hang-up tells them at once that the role is free.  Only when that cannot be (the port is somebody else's: not a process
- * of this registry) they look once a second.
+ * of this registry) they look once a second.  Then whose process ends first gives it up, and the waiters of that registry are quicker: the
+ * processes of one registry may have it for ever.  They answer GONE for whom they do not know, though it may live in another: hence the line.
  *
  * What is asked at that port is answered from the registry.  The same questions may come to any other process of the node, at the port
  * at which it listens for itself, and get the same answers.
@@ -78,13 +79,20 @@ static void show_up(void)
 	}
 }
 
-static void foreign(void)
+static void again_later(void)
 {
 	uint64_t r;
 
 	os_random(&r, sizeof(r));
-	rv.looks++;
-	again(rv.looks < PATIENCE ? SOON_NS : LATER_NS + r % LATER_NS);
+	again(LATER_NS + r % LATER_NS);
+}
+
+static void foreign(void)
+{
+	if (++rv.looks < PATIENCE)
+		again(SOON_NS);
+	else
+		again_later();
 	if (rv.looks < PATIENCE || rv.told)
 		return;
 	rv.told = true;
@@ -110,7 +118,10 @@ static void wait_for_the_end(void)
 		return;
 	}
 	os_close_slot(&rv.fd);
-	foreign();
+	if (err == -EAGAIN) /* it is there, and more wait than it takes (net.core.somaxconn) */
+		again_later();
+	else
+		foreign();
 }
 
 static void try_the_role(void)
