@@ -122,6 +122,8 @@ unsigned mock_calls(enum mock_fn fn);
 struct ibv_context *mock_context(struct mock_dev *dev); /* librdmacm's */
 bool mock_dev_aside(struct mock_dev *dev); /* librdmacm does not keep it open */
 struct mock_dev *mock_dev_of_context(struct ibv_context *ctx);
+/* A descriptor gets another number.  If it is librdmacm's, nobody may be in there just now: an id has to be on the device, else a fault. */
+void mock_fd_moves(const int *number);
 struct mock_dev *mock_dev_add(const char *name, enum mock_mode mode, unsigned host);
 void mock_addr_add(struct mock_dev *dev, const char *ip);
 void mock_addr_del(const char *ip);

@@ -194,15 +194,33 @@ bool mock_dev_aside(struct mock_dev *dev)
 	return is_null(ctx->cmd_fd) && is_null(ctx->async_fd);
 }
 
-/* librdmacm makes a protection domain with the first id on a device, and gives it back with the last. */
-bool mock_dev_usable(struct mock_dev *dev)
+/*
+ * librdmacm makes a protection domain with the first id on a device, gives it back with the last, and uses the device for nothing else: as
+ * long as there is an id, nobody has the numbers in hand.
+ */
+static bool in_use(const struct mock_dev *dev)
 {
-	struct mock_id *id;
+	const struct mock_id *id;
 
 	TAILQ_FOREACH(id, &mock_ids, link)
 	if (id->dev == dev && id->id.verbs)
 		return true;
-	return !is_null(mock_context(dev)->cmd_fd);
+	return false;
+}
+
+bool mock_dev_usable(struct mock_dev *dev)
+{
+	return in_use(dev) || !is_null(mock_context(dev)->cmd_fd);
+}
+
+void mock_fd_moves(const int *number)
+{
+	MOCK_LOCK;
+	struct mock_dev *dev;
+
+	TAILQ_FOREACH(dev, &mock_devs, link)
+	if ((number == &mock_context(dev)->cmd_fd || number == &mock_context(dev)->async_fd) && !in_use(dev))
+		mock_fault("a number of librdmacm's is changed, which it may have in hand: it has no id on the device");
 }
 
 struct mock_dev *mock_dev_of_context(struct ibv_context *ctx)

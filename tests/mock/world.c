@@ -93,6 +93,15 @@ int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(
 	return err;
 }
 
+int __wrap_os_fd_adopt(int *number);
+int __real_os_fd_adopt(int *number);
+
+int __wrap_os_fd_adopt(int *number)
+{
+	mock_fd_moves(number);
+	return __real_os_fd_adopt(number);
+}
+
 static ino_t ino_of(int fd)
 {
 	struct stat st;

@@ -14,6 +14,11 @@
  * broken, and may be mended), one of the ids that have come upon it is not destroyed but stays, the *witness*: it keeps the protection
  * domain, and hears of the removal.
  *
+ * The numbers change while other threads may be in librdmacm.  None of these has them in hand: it uses a device's context under its own lock, to
+ * make the protection domain and to give it back, and for nothing else that we have it do (queue pairs and queues are made of our context).  So it
+ * is enough that there is an id on the device as long as the numbers change, which is not destroyed meanwhile: whoever comes here has one, its
+ * own, or one with an event that is not acknowledged yet, for which rdma_destroy_id waits.  Two who change them have the lock below.
+ *
  * In a forked child librdmacm goes on with the same context: there is no descriptor in it any more (os_fd_abandon), nor any number of
  * the parent's, which would be that of something else by now.  Must not know what the ids are for.
  */
