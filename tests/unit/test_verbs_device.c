@@ -308,6 +308,39 @@ START_TEST(test_d4_d5_no_harm)
 }
 END_TEST
 
+/* D4: a line for whoever reads information, nothing for who reads warnings.  D5, D5a, D5b: no line. */
+START_TEST(test_d4_d5_lines)
+{
+	unsigned posts;
+	bool said;
+
+	world_pair();
+	world_listen();
+	posts = mock_calls(MOCK_ibv_post_send);
+	for (said = false;; said = true) {
+		rds_log_setup(said ? RDS_LOG_INFO : RDS_LOG_WARN, NULL);
+		if (_i < 7)
+			mock_async(world.ours, of_port[_i]);
+		else if (_i < 10)
+			mock_async_qp(world_ep(a)->qp, of_qp[_i - 7]);
+		else if (world_ep(a)->dev->srq)
+			mock_async_srq(world_ep(a)->dev->srq, IBV_EVENT_SRQ_LIMIT_REACHED);
+		world_run();
+		if (said)
+			break;
+		ck_assert_str_eq(world_said(), "");
+	}
+	if (_i < 7)
+		ck_assert_ptr_nonnull(strstr(world_said(), "ours, port 1: event\n"));
+	else if (_i == 9) /* of a queue pair, whose port nobody says */
+		ck_assert_ptr_nonnull(strstr(world_said(), "ours, port 0: event\n"));
+	else
+		ck_assert_str_eq(world_said(), "");
+	ck_assert_uint_eq(mock_calls(MOCK_ibv_post_send), posts);
+	ck_assert_uint_eq(a->downs, 0);
+}
+END_TEST
+
 /* About an endpoint that is closed, or freed in the same breath. */
 START_TEST(test_d6_late)
 {
@@ -486,6 +519,7 @@ static void tests(TCase *t)
 	tcase_add_loop_test(t, test_d2_queue_pair, 0, 4);
 	tcase_add_loop_test(t, test_d3_fatal, 0, 3);
 	tcase_add_loop_test(t, test_d4_d5_no_harm, 0, 12);
+	tcase_add_loop_test(t, test_d4_d5_lines, 0, 11);
 	tcase_add_test(t, test_d6_late);
 	tcase_add_test(t, test_d7_no_events);
 	tcase_add_loop_test(t, test_d8_removed, 0, 8);

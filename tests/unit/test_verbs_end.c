@@ -209,6 +209,37 @@ START_TEST(test_c2_c3_drained)
 }
 END_TEST
 
+/* C2: a map that every connection begins with is given back, wherever it is then: the next connection has the same memory. */
+START_TEST(test_c2_maps)
+{
+	size_t registered = 0;
+	unsigned i;
+
+	for (i = 0; i < 40; i++) {
+		world.conn[0] = world.conn[1] = (struct world_conn){0};
+		world_pair();
+		world_run();
+		ck_assert_int_eq(world_send(a, VERBS_FRAME, RDS_FLAG_CONG_BITMAP), 0);
+		if (_i == 1) /* on its way */
+			mock_step();
+		if (_i == 2) /* it has gone, and nobody has looked */
+			while (mock_step())
+				;
+		if (_i == 3) /* somebody has, and it is in no hurry */
+			world_look();
+		if (_i == 4)
+			world_run();
+		world_close(a);
+		world_close(b);
+		nothing_left();
+		if (i == 1)
+			registered = world.ours->registered + world.ours2->registered;
+		if (i > 1)
+			ck_assert_uint_eq(world.ours->registered + world.ours2->registered, registered);
+	}
+}
+END_TEST
+
 /* C4, C5, C6: a request that iWARP cannot take back: the id stays until it is answered, whatever that is. */
 START_TEST(test_c4_to_c6_request_under_way)
 {
@@ -494,6 +525,7 @@ static void tests(TCase *t)
 	tcase_add_test(t, test_e9a_stopped);
 	tcase_add_test(t, test_e9_no_probe);
 	tcase_add_loop_test(t, test_c2_c3_drained, 0, 3);
+	tcase_add_loop_test(t, test_c2_maps, 0, 5);
 	tcase_add_loop_test(t, test_c4_to_c6_request_under_way, 0, 2);
 	tcase_add_loop_test(t, test_c7_late_events, 0, EVENTS - 1);
 	tcase_add_loop_test(t, test_c8_kept, 0, 2);

@@ -210,6 +210,30 @@ START_TEST(test_r5_no_buffers_to_promise)
 }
 END_TEST
 
+/* ... of which one line is enough, however many are refused. */
+START_TEST(test_r5_line)
+{
+	struct verbs_dev *dev = atomic_load(&rds_verbs.devs);
+	const char *line;
+	unsigned i;
+
+	if (!dev->caps.credits)
+		return;
+	world_listen();
+	dev->owed += 100 * dev->base;
+	for (i = 0; i < 3; i++) {
+		ask();
+		is_refused(VERBS_AGAIN, ENOBUFS);
+		world_pass(70000 * MS);
+	}
+	dev->owed -= 100 * dev->base;
+	line = strstr(world_said(),
+		      "ours: no receive buffers for another connection: it is refused. RDS_PRELOAD_VERBS_BUFFERS ");
+	ck_assert_ptr_nonnull(line);
+	ck_assert_ptr_null(strstr(line + 1, "ours: no receive buffers"));
+}
+END_TEST
+
 static const struct {
 	int err;
 	enum verbs_status status;
@@ -401,6 +425,7 @@ static void tests(TCase *t)
 	tcase_add_test(t, test_r3_somebody_else);
 	tcase_add_loop_test(t, test_r4_no_means, 0, 2);
 	tcase_add_test(t, test_r5_no_buffers_to_promise);
+	tcase_add_test(t, test_r5_line);
 	tcase_add_loop_test(t, test_r6_to_r8_engine_says_no, 0, (int)(sizeof(noes) / sizeof(noes[0])));
 	tcase_add_test(t, test_r9_accepted);
 	tcase_add_test(t, test_r10_accept_fails);
