@@ -44,6 +44,11 @@ static struct {
 	const char *hit;
 } any;
 
+static struct {
+	struct mock_dev *dev;
+	unsigned left;
+} pull;
+
 void mock_unlock(int *unused)
 {
 	(void)unused;
@@ -112,6 +117,8 @@ int mock_fails(enum mock_fn fn)
 	struct rule *r = &rules[fn];
 
 	r->calls++;
+	if (pull.left && !--pull.left)
+		mock_dev_remove(pull.dev);
 	if (any.left && can_run_out(fn) && !--any.left) {
 		any.hit = names[fn];
 		return any.err;
@@ -161,6 +168,19 @@ bool mock_fail_hit(void)
 const char *mock_fail_name(void)
 {
 	return any.hit ? any.hit : "";
+}
+
+void mock_pull_at(struct mock_dev *dev, unsigned n)
+{
+	MOCK_LOCK;
+
+	pull.dev = dev;
+	pull.left = n;
+}
+
+bool mock_pulled(void)
+{
+	return pull.dev && pull.dev->gone;
 }
 
 unsigned mock_calls(enum mock_fn fn)
@@ -279,6 +299,7 @@ void mock_install(void)
 	memset(exist, 0, sizeof(exist));
 	memset(rules, 0, sizeof(rules));
 	memset(&any, 0, sizeof(any));
+	memset(&pull, 0, sizeof(pull));
 	memset(&vb, 0, sizeof(vb));
 	mock_dev_install();
 	mock_async_install();

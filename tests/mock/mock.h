@@ -116,6 +116,9 @@ void mock_fail_any(unsigned n, int err);
 bool mock_fail_hit(void);
 const char *mock_fail_name(void); /* ... in this function */
 unsigned mock_calls(enum mock_fn fn);
+/* The device is pulled out as the n-th call of any function begins (1: the next; 0: not any more).  False: it has not come to that. */
+void mock_pull_at(struct mock_dev *dev, unsigned n);
+bool mock_pulled(void);
 
 /* ---- the world (mock_dev.c) ---- */
 

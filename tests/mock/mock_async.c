@@ -91,12 +91,13 @@ static int get_async_event(struct ibv_context *ibctx, struct ibv_async_event *ev
 {
 	MOCK_LOCK;
 	struct mock_ctx *ctx = (struct mock_ctx *)ibctx;
-	struct mock_async *a = TAILQ_FIRST(&ctx->async);
+	struct mock_async *a;
 	struct mock_acks *acks;
 
 	MOCK_FAILS_MINUS(ibv_get_async_event);
 	if (!mock_pipe_take(ibctx->async_fd, "ibv_get_async_event"))
 		return -1;
+	a = TAILQ_FIRST(&ctx->async);
 	TAILQ_REMOVE(&ctx->async, a, link);
 	*ev = a->ev;
 	free(a);

@@ -56,11 +56,12 @@ static int get_cq_event(struct ibv_comp_channel *ibch, struct ibv_cq **cq, void 
 {
 	MOCK_LOCK;
 	struct mock_channel *ch = (struct mock_channel *)ibch;
-	struct mock_cq_event *e = TAILQ_FIRST(&ch->events);
+	struct mock_cq_event *e;
 
 	MOCK_FAILS_MINUS(ibv_get_cq_event);
 	if (!mock_pipe_take(ibch->fd, "ibv_get_cq_event"))
 		return -1;
+	e = TAILQ_FIRST(&ch->events);
 	TAILQ_REMOVE(&ch->events, e, link);
 	mock_got(&e->cq->comp);
 	*cq = &e->cq->cq;
