@@ -130,7 +130,10 @@ void mock_fd_moves(const int *number);
 struct mock_dev *mock_dev_add(const char *name, enum mock_mode mode, unsigned host);
 void mock_addr_add(struct mock_dev *dev, const char *ip);
 void mock_addr_del(const char *ip);
-/* Pulled out: DEVICE_FATAL, DEVICE_REMOVAL for its ids, queue pairs in error (lose_flush says if that shows). */
+/*
+ * Pulled out: DEVICE_FATAL, DEVICE_REMOVAL for its ids, queue pairs in error (lose_flush says if that shows), completion channels closed: whoever
+ * watches one is told so again and again.
+ */
 void mock_dev_remove(struct mock_dev *dev);
 void mock_async(struct mock_dev *dev, enum ibv_event_type type); /* of the port or the device */
 void mock_async_qp(struct ibv_qp *qp, enum ibv_event_type type);

@@ -6,6 +6,8 @@
 
 #include "tests/mock/mock_impl.h"
 
+static TAILQ_HEAD(, mock_channel) channels = TAILQ_HEAD_INITIALIZER(channels);
+
 /* ---- channels ---- */
 
 static struct ibv_comp_channel *create_comp_channel(struct ibv_context *ctx)
@@ -20,6 +22,7 @@ static struct ibv_comp_channel *create_comp_channel(struct ibv_context *ctx)
 	ch->ch.context = ctx;
 	ch->ch.fd = mock_pipe(&ch->out);
 	TAILQ_INIT(&ch->events);
+	TAILQ_INSERT_TAIL(&channels, ch, link);
 	mock_ctx_used(ctx, 1);
 	mock_made(MOCK_COMP_CHANNEL);
 	return &ch->ch;
@@ -34,19 +37,35 @@ static int destroy_comp_channel(struct ibv_comp_channel *ibch)
 	if (ch->cqs)
 		return EBUSY;
 	close(ibch->fd);
-	close(ch->out);
+	if (ch->out >= 0)
+		close(ch->out);
+	TAILQ_REMOVE(&channels, ch, link);
 	mock_ctx_used(ibch->context, -1);
 	mock_unmade(MOCK_COMP_CHANNEL);
 	free(ch);
 	return 0;
 }
 
+void mock_channels_close(struct mock_dev *dev)
+{
+	struct mock_channel *ch;
+
+	TAILQ_FOREACH(ch, &channels, link)
+	if (mock_dev_of(ch->ch.context) == dev) {
+		close(ch->out);
+		ch->out = -1;
+	}
+}
+
 static void fire(struct mock_cq *cq)
 {
 	struct mock_channel *ch = (struct mock_channel *)cq->cq.channel;
-	struct mock_cq_event *e = calloc(1, sizeof(*e));
+	struct mock_cq_event *e;
 
+	if (ch->out < 0)
+		return;
 	cq->armed = UNARMED;
+	e = calloc(1, sizeof(*e));
 	e->cq = cq;
 	TAILQ_INSERT_TAIL(&ch->events, e, link);
 	mock_pipe_fill(ch->out, "completion channel");
@@ -208,6 +227,7 @@ int mock_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 
 void mock_cq_install(void)
 {
+	TAILQ_INIT(&channels);
 	vb.ibv_create_comp_channel = create_comp_channel;
 	vb.ibv_destroy_comp_channel = destroy_comp_channel;
 	vb.ibv_get_cq_event = get_cq_event;

@@ -258,6 +258,7 @@ void mock_dev_remove(struct mock_dev *dev)
 	TAILQ_FOREACH(qp, &mock_qps, link)
 	if (mock_dev_of(qp->qp.context) == dev)
 		mock_qp_error(qp);
+	mock_channels_close(dev);
 	TAILQ_FOREACH(id, &mock_ids, link)
 	if (id->dev == dev && !id->listener)
 		mock_cm_say(id, RDMA_CM_EVENT_DEVICE_REMOVAL, 0);

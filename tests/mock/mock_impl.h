@@ -55,7 +55,8 @@ struct mock_cq_event {
 
 struct mock_channel {
 	struct ibv_comp_channel ch;
-	int out;
+	int out; /* -1: the device is gone, which whoever watches it is told again and again */
+	TAILQ_ENTRY(mock_channel) link;
 	unsigned cqs;
 	TAILQ_HEAD(, mock_cq_event) events;
 };
@@ -233,6 +234,9 @@ static inline void *mock_null(int err)
 	errno = err;
 	return NULL;
 }
+
+/* ---- mock_cq.c ---- */
+void mock_channels_close(struct mock_dev *dev);
 
 /* ---- mock_dev.c ---- */
 static inline struct mock_dev *mock_dev_of(struct ibv_context *ctx)

@@ -324,7 +324,6 @@ void verbs_close(struct rds_ep *rep)
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
 
 	ep->over = true;
-	rds_timer_cancel(&ep->broken);
 	rds_timer_cancel(&ep->deadline);
 	free(ep->attempt);
 	ep->attempt = NULL;
@@ -340,6 +339,7 @@ void verbs_close(struct rds_ep *rep)
 		verbs_credit_end(ep);
 	}
 	rx_unlock();
+	rds_timer_cancel(&ep->broken); /* nobody sets it any more */
 	if (ep->qp && !verbs_send_idle(ep))
 		verbs_send_mark(ep);
 	ep->close_by = os_now_ns() + CLOSE_NS;

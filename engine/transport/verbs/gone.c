@@ -117,6 +117,7 @@ void verbs_dev_gone(struct verbs_dev *dev, const char *what)
 	dev->gone = true;
 	rx_unlock();
 	rds_event_del(dev->ctx->async_fd);
+	rds_event_del(dev->channel->fd); /* the kernel says that it is closed, and would not stop saying so */
 	for (ep = rds_verbs.eps; ep; ep = next) {
 		next = ep->next; /* closing an endpoint takes nothing off the list at once */
 		if (ep->dev != dev)

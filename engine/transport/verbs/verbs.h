@@ -175,7 +175,7 @@ struct verbs_dev {
 	unsigned unacked_events;
 	struct ibv_wc stash[16]; /* polled by pending(), not yet looked at */
 	unsigned nstash, stash_at;
-	bool gone;		  /* DEVICE_REMOVAL, DEVICE_FATAL: no endpoint may use it */
+	_Atomic bool gone; /* DEVICE_REMOVAL, DEVICE_FATAL: no endpoint may use it (written by the helper, under rx) */
 	_Atomic uint32_t sq_each; /* work requests that an endpoint may have under way: completions share a queue */
 	/* helper */
 	unsigned neps;	 /* who uses it: endpoints until they are freed, locates with a queue pair */
