@@ -109,6 +109,8 @@ static int check_payload(struct send_call *c)
 		err = rds_cmsg_scan(msg, &cm);
 		if (err)
 			return err;
+		if (cm.level)
+			rds_sock_used_level(c->sk, cm.level);
 	}
 	for (i = 0; i < msg->msg_iovlen; i++) {
 		total += msg->msg_iov[i].iov_len;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "engine/away_impl.h"
+#include "engine/legacy_abi.h"
 #include "engine/os.h"
 #include "engine/rds.h"
 #include "engine/uaccess.h"
@@ -208,7 +209,7 @@ int rds_away_setsockopt(int fd, int level, int opt, const void *val, socklen_t l
 	bool ours;
 	int64_t rc;
 
-	if ((level == SOL_RDS || level == SOL_RDS_HISTORIC) && opt == RDS_BARRIER)
+	if (rds_abi_level(level) && opt == RDS_BARRIER)
 		return away_barrier(fd, val, (int)len, blocks(fd, 0));
 	if ((int)len < 0)
 		return -EINVAL;

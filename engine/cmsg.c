@@ -51,7 +51,7 @@ int rds_cmsg_in_next(struct rds_cmsg_in *c)
 
 bool rds_cmsg_in_is_rds(const struct rds_cmsg_in *c)
 {
-	return c->hdr.cmsg_level == SOL_RDS || c->hdr.cmsg_level == SOL_RDS_HISTORIC;
+	return rds_abi_level(c->hdr.cmsg_level);
 }
 
 bool rds_cmsg_in_copy(const struct rds_cmsg_in *c, void *to, size_t n)

@@ -48,7 +48,7 @@ int rds_cmsg_vec_usable(uint64_t vec, uint64_t nr, bool write);
 
 struct rds_send_cmsgs {
 	unsigned present;      /* RDS_HAS_*, by rds_cmsg_check */
-	int level;	       /* SOL_RDS spelling last seen (272 or 276), 0 none; by rds_cmsg_scan */
+	int level;	       /* SOL_RDS spelling last seen (legacy_abi.h), 0 none; by rds_cmsg_scan */
 	uint64_t rdma_bytes;   /* sum of RDMA_ARGS remote_vec.bytes (saturated): limit of row 9; by rds_cmsg_scan */
 	uint32_t zcopy_cookie; /* valid with RDS_HAS_ZCOPY if the cmsg was long enough */
 	/* The cmsgs themselves stay where the program put them; rdma_cmsg.c makes operations of them. */

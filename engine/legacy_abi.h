@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * legacy_abi.h - the RDMA part of the user interface as it was from November 2007 on, made into the requests of
- * rdma_args.h.
+ * rdma_args.h; and the numbers of older programs.
  *
  * The caller has copied what the program passed; nothing here touches the program's memory, a socket or a lock.
  *
@@ -48,6 +48,14 @@ struct rds_asend_args {
 	uint64_t flags; /* RDS_SEND_NOTIFY_ME, or only its failure is told */
 };
 _Static_assert(sizeof(struct rds_asend_args) == 16, "RDS_CMSG_ASYNC_SEND");
+
+/* ---- the level ---- */
+
+/* Of socket options and control messages: is it RDS's?  Under any of the numbers that programs were compiled with; no other protocol has them. */
+static inline bool rds_abi_level(int level)
+{
+	return level == SOL_RDS || level == SOL_RDS_HISTORIC || level == SOL_RDS_2006;
+}
 
 /* ---- what this process has shown of its age ---- */
 

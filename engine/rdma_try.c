@@ -45,14 +45,14 @@ bool rds_rdma_names_memory(const struct msghdr *msg)
 
 bool rds_rdma_opt_names_memory(int level, int opt, socklen_t len)
 {
-	if (level != SOL_RDS && level != SOL_RDS_HISTORIC)
+	if (!rds_abi_level(level))
 		return false;
 	return opt == RDS_GET_MR_FOR_DEST || (opt == RDS_GET_MR && len != sizeof(int)); /* an int: RDS_SNDBUF of 2006 */
 }
 
 bool rds_rdma_opt_frees(int level, int opt)
 {
-	return (level == SOL_RDS || level == SOL_RDS_HISTORIC) && opt == RDS_FREE_MR;
+	return rds_abi_level(level) && opt == RDS_FREE_MR;
 }
 
 /* ---- regions ---- */

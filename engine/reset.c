@@ -103,7 +103,7 @@ int rds6_reset_set(const void *val)
 
 bool rds_opt_resets(int level, int opt, socklen_t len)
 {
-	if (level != SOL_RDS && level != SOL_RDS_HISTORIC)
+	if (!rds_abi_level(level))
 		return false;
 	return (opt == RDS_CONN_RESET && len == sizeof(struct rds_reset)) ||
 	       (opt == RDS6_CONN_RESET && len == sizeof(struct rds6_reset));

@@ -105,6 +105,14 @@ int rds_sock_level(const struct rds_sock *sk)
 	return level ? level : SOL_RDS;
 }
 
+void rds_sock_used_level(struct rds_sock *sk, int level)
+{
+	if (likely(atomic_load_explicit(&sk->sol_rds, memory_order_relaxed) == level))
+		return;
+	atomic_store_explicit(&sk->sol_rds, level, memory_order_relaxed);
+	rds_sock_changed(sk);
+}
+
 /* ---- last close ---- */
 
 static void drop_received(struct rds_sock *sk)

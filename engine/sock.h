@@ -206,8 +206,9 @@ void rds_sock_lend_late(struct rds_sock *sk);
 struct rds_sock *rds_bound_find(const struct in6_addr *ip, uint16_t port, uint32_t scope);
 void rds_bound_insert(struct rds_sock *sk);
 void rds_bound_remove(struct rds_sock *sk);
-/* The level under which control messages are delivered (legacy-abi 1.1). */
+/* The level under which control messages are delivered (legacy-abi 1.1): the one that the program has used last, in whatever call. */
 int rds_sock_level(const struct rds_sock *sk);
+void rds_sock_used_level(struct rds_sock *sk, int level);
 
 /* tos.c, sockopt.c, info.c */
 int rds_info_getsockopt(struct rds_sock *sk, int opt, void *val, socklen_t *len);

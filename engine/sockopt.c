@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * sockopt.c - setsockopt and getsockopt at level SOL_RDS (rds-semantics 7.1, 7.2), under both of its numbers.
+ * sockopt.c - setsockopt and getsockopt at level SOL_RDS (rds-semantics 7.1, 7.2), under each of its numbers.
  *
  * The order of checks within each option is the kernel's, and it differs from option to option.  Level SOL_SOCKET is
  * in sol_socket.c; RDS has no other level.
@@ -304,10 +304,9 @@ static int sol_rds_get(struct rds_sock *sk, int opt, void *val, socklen_t *len)
 
 static bool is_sol_rds(struct rds_sock *sk, int level)
 {
-	if (level != SOL_RDS && level != SOL_RDS_HISTORIC)
+	if (!rds_abi_level(level))
 		return false;
-	if (atomic_load_explicit(&sk->sol_rds, memory_order_relaxed) != level)
-		atomic_store_explicit(&sk->sol_rds, level, memory_order_relaxed);
+	rds_sock_used_level(sk, level);
 	return true;
 }
 

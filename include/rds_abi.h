@@ -27,6 +27,7 @@
 #define SOL_RDS 276
 #endif
 #define SOL_RDS_HISTORIC 272 /* OFED up to 1.5, Solaris; the official number came with Linux 2.6.30 */
+#define SOL_RDS_2006 12345   /* two days of June 2006, compiled in */
 
 /* ---- socket options, level SOL_RDS ---- */
 

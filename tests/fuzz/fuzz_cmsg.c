@@ -72,7 +72,7 @@ static void send_side(unsigned char *control, size_t len, int flags)
 	rds_user_forget();
 	scan = rds_cmsg_scan(&msg, &c);
 	must(scan == 0 || scan == -EINVAL);
-	must(!c.level || c.level == SOL_RDS || c.level == SOL_RDS_HISTORIC);
+	must(!c.level || c.level == SOL_RDS || c.level == SOL_RDS_HISTORIC || c.level == SOL_RDS_2006);
 	check = rds_cmsg_check(&msg, flags, 0, &c);
 	must(check <= 0 && !(scan && !check));
 	must(check || !(c.present & ops) || !(c.present & ~ops));

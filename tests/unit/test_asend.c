@@ -18,11 +18,13 @@ static union {
 	char bytes[512];
 	struct cmsghdr align;
 } control;
+static int level; /* that is sent under */
 
 static void setup(void)
 {
 	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 
+	level = SOL_RDS;
 	fd = rds_socket(SOCK_SEQPACKET, 0, &sk);
 	ck_assert_int_ge(fd, 0);
 	ck_assert_int_eq(rds_bind(sk, (struct sockaddr *)&a, sizeof(a)), 0);
@@ -65,6 +67,7 @@ static int told(uint64_t *token)
 	*token = 0;
 	if (err)
 		return err;
+	ck_assert_int_eq(control.align.cmsg_level, level);
 	ck_assert_int_eq(control.align.cmsg_type, RDS_CMSG_RDMA_STATUS);
 	ck_assert_uint_eq(control.align.cmsg_len, CMSG_LEN(sizeof(n)));
 	memcpy(&n, CMSG_DATA(&control.align), sizeof(n));
@@ -192,7 +195,7 @@ static ssize_t send_async(size_t size, unsigned times, int also, size_t also_siz
 	memset(&control, 0, sizeof(control));
 	for (unsigned i = 0; i < times + (also != 0); i++) {
 		size_t len = i < times ? size : also_size;
-		struct cmsghdr h = {.cmsg_len = CMSG_LEN(len), .cmsg_level = SOL_RDS};
+		struct cmsghdr h = {.cmsg_len = CMSG_LEN(len), .cmsg_level = level};
 
 		h.cmsg_type = i < times ? RDS_CMSG_ASYNC_SEND : also;
 		memcpy(control.bytes + used, &h, sizeof(h));
@@ -222,6 +225,22 @@ START_TEST(control_messages)
 }
 END_TEST
 
+/* Programs skip what comes under another level than theirs, which they may have used in control messages alone. */
+START_TEST(told_under_its_level)
+{
+	static const int levels[] = {SOL_RDS_HISTORIC, SOL_RDS_2006, SOL_RDS};
+
+	for (unsigned i = 0; i < 3; i++) {
+		level = levels[i];
+		ck_assert_int_eq(send_async(16, 1, 0, 0), 0);
+		expect(5, RDS_RDMA_SUCCESS);
+	}
+	level = SOL_RDS_2006 + 1; /* nobody's */
+	ck_assert_int_eq(send_async(16, 1, RDS_CMSG_RDMA_ARGS, 56), 0);
+	ck_assert_int_eq(rds_sock_level(sk), SOL_RDS);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("asend");
@@ -236,6 +255,7 @@ int main(void)
 	tcase_add_test(tc, not_sent);
 	tcase_add_test(tc, closed_meanwhile);
 	tcase_add_test(tc, control_messages);
+	tcase_add_test(tc, told_under_its_level);
 	suite_add_tcase(s, tc);
 	return suite_run(s);
 }

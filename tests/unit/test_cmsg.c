@@ -181,11 +181,11 @@ START_TEST(types)
 		{9, 0, RDS_HAS_ATOMIC}, {10, 0, RDS_HAS_ASYNC}, {11, -EINVAL, 0}, {12, 0, RDS_HAS_ZCOPY}, {13, -EINVAL, 0},
 		{14, -EINVAL, 0}, {-1, -EINVAL, 0},
 	};
-	static const int levels[] = {SOL_RDS, SOL_RDS_HISTORIC};
+	static const int levels[] = {SOL_RDS, SOL_RDS_HISTORIC, SOL_RDS_2006};
 	struct rds_iovec v = {1, 1};
 	struct rds_rdma_args args = {.local_vec_addr = (uintptr_t)&v, .nr_local = 1};
 
-	for (unsigned l = 0; l < 2; l++)
+	for (unsigned l = 0; l < 3; l++)
 		for (unsigned i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
 			start();
 			push(levels[l], t[i].type, &args, sizeof(args));

@@ -74,6 +74,14 @@ START_TEST(levels)
 	ck_assert_int_eq(rds_sock_level(sk), SOL_RDS_HISTORIC);
 	ck_assert_int_eq(get(SOL_RDS, RDS_RECVERR), 1);
 	ck_assert_int_eq(rds_sock_level(sk), SOL_RDS);
+	ck_assert_int_eq(get(SOL_RDS_2006, RDS_RECVERR), 1);
+	ck_assert_int_eq(rds_sock_level(sk), SOL_RDS_2006);
+	ck_assert_int_eq(set(SOL_RDS_2006, RDS_GET_MR, 6789), 0); /* RDS_SNDBUF, all that there was */
+	ck_assert_int_eq(get(SOL_SOCKET, SO_SNDBUF), 2 * 6789);
+	ck_assert_int_eq(set(SOL_RDS_2006, 999, 1), -ENOPROTOOPT);
+	ck_assert_int_eq(set(SOL_RDS_2006 - 1, RDS_GET_MR, 1), -ENOPROTOOPT);
+	ck_assert_int_eq(get(SOL_RDS_2006 + 1, RDS_RECVERR), -ENOPROTOOPT);
+	ck_assert_int_eq(rds_sock_level(sk), SOL_RDS_2006);
 }
 END_TEST
 
