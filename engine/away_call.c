@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "engine/away_impl.h"
+#include "engine/info.h"
 #include "engine/legacy_abi.h"
 #include "engine/os.h"
 #include "engine/rds.h"
@@ -219,8 +220,8 @@ int rds_away_setsockopt(int fd, int level, int opt, const void *val, socklen_t l
 		c.q.data_len = (uint32_t)iov.iov_len;
 		c.data = &iov;
 		c.n_data = 1;
-		away_try_option(&c, copy);
 	}
+	away_try_option(&c, c.q.has_name ? copy : NULL);
 	ours = away_frees(fd, &c, &was);
 	rc = away_call(fd, &c);
 	if (ours && rc == -EINVAL) /* it ended with an earlier carrier, and was not opened again */
@@ -241,9 +242,17 @@ int rds_away_getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
 		return -EFAULT;
 	memcpy(&n, len, sizeof(n));
 	c.q.arg = n;
+	if (rds_abi_level(level)) {
+		rds_abi_used_option(opt);
+		if (opt >= RDS_INFO_FIRST && opt <= RDS_INFO_LAST)
+			c.q.age = (uint8_t)rds_info_asked(opt, (int)n);
+	}
+	away_age(&c);
 	c.q.has_name = val && (opt < RDS_INFO_FIRST || (int)n < 0 ||
 			       !rds_user_writable(val, n)); /* info.c looks at all of it */
 	rc = away_call(fd, &c);
+	if (rc == -ENOSPC)
+		rds_info_told(c.a.len);
 	n = c.a.big ? c.a.big : c.a.data_len;
 	if (n > c.q.arg)
 		n = (uint32_t)c.q.arg;

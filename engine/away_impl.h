@@ -73,7 +73,8 @@ void away_slot_unused(struct away_slot *s); /* it has none */
 /* ---- away_rdma.c ---- */
 int away_memory_give(int fd, struct away_slot *s, struct away_call *c); /* before the first call that names memory: 0, or -errno as of away_call() */
 void away_try_message(struct away_call *c, const struct msghdr *msg);
-void away_try_option(struct away_call *c, const void *val);
+void away_try_option(struct away_call *c, const void *val); /* NULL: there is none */
+void away_age(struct away_call *c);			    /* how old this program is */
 /* RDS_FREE_MR is about to be asked for.  True: of a region that this process has opened (*was), which is as away_region_freed() says. */
 bool away_frees(int fd, const struct away_call *c, struct away_region *was);
 int away_barrier(int fd, const void *val, int len, bool blocks);

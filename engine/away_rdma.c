@@ -45,28 +45,41 @@ int away_memory_give(int fd, struct away_slot *s, struct away_call *c)
 	return err == -EPERM ? 0 : err;
 }
 
-/* ---- what calls name ---- */
+/* ---- what calls name, and show ---- */
+
+void away_age(struct away_call *c)
+{
+	c->q.abi = (int32_t)rds_options()->abi;
+	c->q.epoch = rds_abi_epoch();
+	c->q.age |= rds_abi_numbers_read() ? RDS_SHARE_NUMBERS : 0;
+}
 
 static void names(struct away_call *c, struct rds_rdma_tried tried)
 {
 	c->q.names_memory = true;
 	c->q.fault = tried.fault;
 	c->q.word = tried.word;
-	c->q.abi = (int32_t)rds_options()->abi;
-	c->q.epoch = rds_abi_epoch();
 	c->opens = tried.opens;
 }
 
 void away_try_message(struct away_call *c, const struct msghdr *msg)
 {
+	unsigned kinds = rds_rdma_kinds(msg);
+
+	if (kinds & RDS_HAS_ASYNC)
+		rds_abi_later();
 	if (rds_rdma_names_memory(msg))
 		names(c, rds_rdma_try(msg));
+	away_age(c);
 }
 
 void away_try_option(struct away_call *c, const void *val)
 {
+	if (rds_abi_level(c->q.level))
+		rds_abi_used_option(c->q.opt);
 	if (rds_rdma_opt_names_memory(c->q.level, c->q.opt, (socklen_t)c->q.arg) && c->q.has_name)
 		names(c, rds_rdma_try_opt(c->q.opt, val, (socklen_t)c->q.arg));
+	away_age(c);
 }
 
 bool away_frees(int fd, const struct away_call *c, struct away_region *was)

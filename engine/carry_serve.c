@@ -25,16 +25,19 @@ static void fail(struct rds_carry_result *r, int err)
 
 /* ---- memory ---- */
 
-static void call_for(const struct rds_share_call *call, struct rds_carry_result *r)
+/* Its age and its rights count from here on, and with memory, its addresses. */
+static void call_for(const struct rds_share_call *call, struct rds_memory *memory, struct rds_carry_result *r)
 {
 	static struct rds_caller caller; /* one helper, one call */
 	const struct rds_share_request *q = &call->req;
 
-	caller = (struct rds_caller){.memory = call->memory,
+	caller = (struct rds_caller){.memory = memory,
 				     .pid = call->pid,
 				     .made = &r->a.made,
 				     .fault = q->fault,
 				     .word = q->word,
+				     .numbers = q->age & RDS_SHARE_NUMBERS,
+				     .info = q->age & (RDS_SHARE_NUMBERS - 1),
 				     .abi = q->abi,
 				     .epoch = q->epoch};
 	rds_caller = &caller;
@@ -43,16 +46,14 @@ static void call_for(const struct rds_share_call *call, struct rds_carry_result 
 /* Addresses in it are the other process's.  It gives us its memory before the first such call, if it can and may. */
 static bool at_hand(const struct rds_share_call *call, bool needed, struct rds_carry_result *r)
 {
-	if (!needed)
-		return true;
-	if (!call->memory) {
+	if (needed && !call->memory) {
 		rds_warn_once(
 			"RDMA by a process that holds a socket of this one: its memory cannot be reached from here "
 			"(another user, no /proc, or not dumpable): EOPNOTSUPP");
 		fail(r, -EOPNOTSUPP);
 		return false;
 	}
-	call_for(call, r);
+	call_for(call, needed ? call->memory : NULL, r);
 	return true;
 }
 
@@ -175,8 +176,6 @@ static void serve_setopt(struct rds_carry *c, const struct rds_share_call *call,
 	}
 	if (!at_hand(call, rds_rdma_opt_names_memory(q->level, q->opt, (socklen_t)q->arg), r))
 		return;
-	if (rds_rdma_opt_frees(q->level, q->opt) || rds_opt_resets(q->level, q->opt, (socklen_t)q->arg))
-		call_for(call, r); /* it matters whose region it is, and who may do that */
 	/* What could not be read is no address here either. */
 	r->a.result = rds_setsockopt(c->sk, atomic_load(&c->standin), q->level, q->opt, q->has_name ? call->data : NULL,
 				     (socklen_t)q->arg);
@@ -221,7 +220,9 @@ static void serve_getopt(struct rds_carry *c, const struct rds_share_call *call,
 		fail(r, -ENOMEM);
 		return;
 	}
+	call_for(call, NULL, r);
 	r->a.result = rds_getsockopt(c->sk, atomic_load(&c->standin), q->level, q->opt, r->data, &len);
+	rds_caller = NULL;
 	r->a.len = len;
 	r->a.data_len = r->data && r->a.result >= 0 && len <= q->arg ? len : 0;
 }

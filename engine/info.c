@@ -22,6 +22,7 @@
 struct info_sink {
 	char *buf;
 	size_t room, each, n;
+	enum rds_info_age age;
 };
 
 struct info_source {
@@ -181,6 +182,27 @@ static int source_sockets(struct info_sink *sink, const struct info_source *src)
 
 /* ---- connections and messages ---- */
 
+#define CONNECTION_2006 40u
+
+/* As rds-info had them in its first three weeks: sending, retransmitting, two of acknowledgements, connected, connecting. */
+static uint8_t flags_2006_09(uint8_t flags)
+{
+	uint8_t out = flags & RDS_INFO_CONNECTION_FLAG_SENDING ? 0x01 : 0;
+
+	out |= flags & RDS_INFO_CONNECTION_FLAG_CONNECTED ? 0x10 : 0;
+	return out | (flags & RDS_INFO_CONNECTION_FLAG_CONNECTING ? 0x20 : 0);
+}
+
+static uint8_t flags_of(enum rds_info_age age, uint8_t flags)
+{
+	const uint8_t of_2007 = RDS_INFO_CONNECTION_FLAG_SENDING | RDS_INFO_CONNECTION_FLAG_CONNECTING |
+				RDS_INFO_CONNECTION_FLAG_CONNECTED;
+
+	if (age == RDS_INFO_TODAY)
+		return flags;
+	return flags_2006_09(flags) | (age == RDS_INFO_2007 ? flags & of_2007 : 0);
+}
+
 /*
  * Tools of before 2009-11 have 15 bytes for the transport's name and the flags behind it, where a newer record has the
  * last byte of the name; newer ones OR both bytes.  So the flags are written in both places (legacy-abi 1.4).
@@ -198,7 +220,7 @@ static void put_conn(struct info_sink *sink, const struct rds_info_rec *r)
 
 	memcpy(rec.transport, r->transport, sizeof(rec.transport));
 	rec.transport[sizeof(rec.transport) - 2] = '\0';
-	rec.transport[sizeof(rec.transport) - 1] = r->flags;
+	rec.transport[sizeof(rec.transport) - 1] = flags_of(sink->age, r->flags);
 	sink_put(sink, &rec);
 }
 
@@ -379,6 +401,7 @@ int rds_info_getsockopt(struct rds_sock *sk, int opt, void *val, socklen_t *len)
 {
 	const struct info_source *src;
 	struct info_sink sink;
+	enum rds_info_age age;
 	size_t total;
 	int room, ret;
 
@@ -386,6 +409,7 @@ int rds_info_getsockopt(struct rds_sock *sk, int opt, void *val, socklen_t *len)
 	if (rds_user_readable(len, sizeof(*len)) < 0)
 		return -EFAULT;
 	memcpy(&room, len, sizeof(room));
+	age = rds_info_asked(opt, room);
 	if (room < 0 || room > INT_MAX - PAGE_BYTES + 1 || (uintptr_t)val + (unsigned)room < (uintptr_t)val)
 		return -EINVAL;
 	if (room && rds_user_writable(val, (size_t)room) < 0)
@@ -393,7 +417,9 @@ int rds_info_getsockopt(struct rds_sock *sk, int opt, void *val, socklen_t *len)
 	if (opt < RDS_INFO_FIRST || opt > RDS_INFO_LAST || !sources[opt - RDS_INFO_FIRST].fn)
 		return -ENOPROTOOPT;
 	src = &sources[opt - RDS_INFO_FIRST];
-	sink = (struct info_sink){.buf = val, .room = (size_t)room, .each = src->each};
+	sink = (struct info_sink){.buf = val, .room = (size_t)room, .each = src->each, .age = age};
+	if (age != RDS_INFO_TODAY && opt == RDS_INFO_CONNECTIONS)
+		sink.each = CONNECTION_2006;
 	ret = src->fn(&sink, src);
 	if (ret < 0)
 		return ret;
@@ -402,5 +428,7 @@ int rds_info_getsockopt(struct rds_sock *sk, int opt, void *val, socklen_t *len)
 	if (rds_user_writable(len, sizeof(*len)) < 0)
 		return -EFAULT;
 	*len = total > INT_MAX ? INT_MAX : (socklen_t)total;
+	if (ret == -ENOSPC)
+		rds_info_told(*len);
 	return ret;
 }

@@ -122,10 +122,12 @@ ABI_AT(atomic_short, user_token, 48);
 
 static _Atomic int shown = RDS_EPOCH_NONE;
 
-/* Of this program, or of the one for which a call is made. */
+/* Of this program, or of the one for which a call is made, whose word may be anything.  In 2006 (v2) there was no RDMA. */
 static int abi_option(void)
 {
-	return rds_caller ? rds_caller->abi : (int)rds_options()->abi;
+	int abi = rds_caller ? rds_caller->abi : (int)rds_options()->abi;
+
+	return abi < RDS_ABI_AUTO || abi > RDS_ABI_D ? RDS_ABI_AUTO : abi;
 }
 
 static void show(int epoch)
@@ -161,22 +163,36 @@ void rds_abi_later(void)
 	show(RDS_EPOCH_LATER);
 }
 
-static _Atomic bool numbers_read;
+void rds_abi_used_option(int opt)
+{
+	if (opt >= RDS_RECVERR && (opt < RDS_INFO_FIRST || opt >= RDS_INFO_IB_CONNECTIONS))
+		rds_abi_later();
+}
 
-void rds_numbers_read(void)
+static _Atomic bool numbers_read;
+static _Atomic unsigned level_reads;
+
+void rds_numbers_read(bool level)
 {
 	atomic_store(&numbers_read, true);
+	atomic_fetch_add(&level_reads, level);
 }
 
 bool rds_abi_numbers_read(void)
 {
-	return atomic_load_explicit(&numbers_read, memory_order_relaxed);
+	return rds_caller ? rds_caller->numbers : atomic_load_explicit(&numbers_read, memory_order_relaxed);
+}
+
+unsigned rds_abi_level_reads(void)
+{
+	return atomic_load_explicit(&level_reads, memory_order_relaxed);
 }
 
 void rds_abi_reset(void)
 {
 	atomic_store(&shown, RDS_EPOCH_NONE);
 	atomic_store(&numbers_read, false);
+	atomic_store(&level_reads, 0);
 }
 
 /* ---- RDS_CMSG_RDMA_ARGS ---- */

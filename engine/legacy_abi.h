@@ -76,8 +76,11 @@ enum rds_abi_epoch rds_abi_epoch(void);
  * RDS_INFO_* from 10008 on, a control message from 5 on.  May be called any number of times.
  */
 void rds_abi_later(void);
-/* The process has looked the RDS numbers up in /proc (rds_numbers_read()), as programs of before 2009 had to. */
+/* ... a socket option, of RDS's level, to be set or read: does it say so? */
+void rds_abi_used_option(int opt);
+/* The process has looked the RDS numbers up in /proc (rds_numbers_read()), as programs of before 2009 had to; the level's so many times. */
 bool rds_abi_numbers_read(void);
+unsigned rds_abi_level_reads(void);
 /* Forgets what was shown (tests only). */
 void rds_abi_reset(void);
 

@@ -53,7 +53,9 @@ struct rds_caller {
 	int pid;
 	uint32_t *made; /* a region by the call: its key */
 	bool fault, word;
-	int abi, epoch; /* enum rds_abi of its options, enum rds_abi_epoch that it has shown */
+	bool numbers;	/* it has looked them up (rds_abi_numbers_read()) */
+	int abi, epoch; /* RDS_ABI_* of its options, enum rds_abi_epoch that it has shown */
+	unsigned info;	/* enum rds_info_age */
 };
 extern __thread const struct rds_caller *rds_caller __attribute__((tls_model("initial-exec")));
 

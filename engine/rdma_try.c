@@ -31,16 +31,21 @@ static bool try_word(uint64_t at)
 	return word_found;
 }
 
-bool rds_rdma_names_memory(const struct msghdr *msg)
+unsigned rds_rdma_kinds(const struct msghdr *msg)
 {
-	const unsigned of_memory = RDS_HAS_ARGS | RDS_HAS_ATOMIC | RDS_HAS_MAP;
 	struct rds_cmsg_in c;
+	unsigned kinds = 0;
 
 	rds_cmsg_in_init(&c, msg);
 	while (rds_cmsg_in_next(&c) > 0)
-		if (rds_cmsg_in_is_rds(&c) && (rds_cmsg_kind(c.hdr.cmsg_type) & of_memory))
-			return true;
-	return false;
+		if (rds_cmsg_in_is_rds(&c))
+			kinds |= rds_cmsg_kind(c.hdr.cmsg_type);
+	return kinds;
+}
+
+bool rds_rdma_names_memory(const struct msghdr *msg)
+{
+	return rds_rdma_kinds(msg) & (RDS_HAS_ARGS | RDS_HAS_ATOMIC | RDS_HAS_MAP);
 }
 
 bool rds_rdma_opt_names_memory(int level, int opt, socklen_t len)

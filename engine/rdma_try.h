@@ -11,7 +11,8 @@
 
 #include "engine/rdma_args.h"
 
-/* Control messages that have been checked to be readable.  One that is malformed names none: it is refused for that. */
+/* Control messages that have been checked to be readable: RDS_HAS_*.  One that is malformed ends them: it is refused for that. */
+unsigned rds_rdma_kinds(const struct msghdr *msg);
 bool rds_rdma_names_memory(const struct msghdr *msg);
 /* A socket option of that length. */
 bool rds_rdma_opt_names_memory(int level, int opt, socklen_t len);

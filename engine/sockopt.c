@@ -223,8 +223,7 @@ static int sol_rds_set(struct rds_sock *sk, int fd, int opt, const void *val, in
 	bool on;
 	int ret;
 
-	if (opt >= RDS_RECVERR)
-		rds_abi_later();
+	rds_abi_used_option(opt);
 	switch (opt) {
 	case RDS_CANCEL_SENT_TO:
 		return set_cancel_sent_to(sk, val, len);
@@ -287,8 +286,7 @@ static int sol_rds_get(struct rds_sock *sk, int opt, void *val, socklen_t *len)
 	if (rds_user_readable(len, sizeof(*len)) < 0)
 		return -EFAULT;
 	memcpy(&room, len, sizeof(room));
-	if (opt >= RDS_RECVERR && (opt < RDS_INFO_FIRST || opt >= RDS_INFO_IB_CONNECTIONS))
-		rds_abi_later();
+	rds_abi_used_option(opt);
 	if (opt >= RDS_INFO_FIRST && opt <= RDS_INFO_LAST)
 		return rds_info_getsockopt(sk, opt, val, len);
 	if (opt == RDS_STATS_GLOBAL && room >= (int)sizeof(uint64_t) && rds_abi_numbers_read())

@@ -143,7 +143,7 @@ static int proc_open(int dir, const char *path, int flags)
 	else
 		rc = proc_make(f, flags);
 	if (rc >= 0 && f - proc_files < NUMBERS)
-		rds_numbers_read();
+		rds_numbers_read(f->fixed == RDS_SOL_PUBLISHED);
 	if (rc >= 0)
 		errno = saved;
 	return (int)rds_result(rc);

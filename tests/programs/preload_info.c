@@ -138,6 +138,45 @@ static void devices(void)
 	check(ask(DEVICES6, &all, &len) >= 200 && len == 0);
 }
 
+/* ---- the first rds-info (2006-09): connections as long as it knows them, whatever it is told ---- */
+
+static int number(const char *name)
+{
+	char path[64], text[32] = "";
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/sys/net/rds/%s", name);
+	f = fopen(path, "r");
+	check(f && fgets(text, sizeof(text), f) && strchr(text, '\n'), "%s", path);
+	fclose(f);
+	return atoi(text);
+}
+
+/* It looks the numbers up at each use. */
+static void first_tool(unsigned connections)
+{
+	socklen_t len = 0, i;
+	char *all = NULL;
+	int s = socket(number("pf_rds"), SOCK_SEQPACKET, 0);
+
+	check(s >= 0);
+	while (getsockopt(s, number("sol_rds"), 10001, all, &len) < 0) {
+		check(errno == ENOSPC);
+		all = realloc(all, len);
+		check(all);
+	}
+	check(len / 40 == connections, "%u bytes", len);
+	for (i = 0; i < len / 40; i++) {
+		const unsigned char *rec = (unsigned char *)all + 40 * i;
+
+		check(field(rec, 16, 4) == htonl(INADDR_LOOPBACK) && field(rec, 20, 4) == htonl(INADDR_LOOPBACK));
+		check(memchr(rec + 24, 0, 15), "the transport's name");
+		check((rec[39] & 0x30) == 0x10, "flags %x: not 'connected'", rec[39]);
+	}
+	free(all);
+	close(s);
+}
+
 static void child(void *arg)
 {
 	struct sockaddr_in at, to = loopback(htons(PORT));
@@ -159,6 +198,7 @@ static void connections(const struct sockaddr_in *at, time_t begin)
 	check(paths(PATHS, begin) == 2 && paths(PATHS6, begin) == 2);
 	check(sendto(fd, "x", 1, 0, (const struct sockaddr *)at, sizeof(*at)) == 1);
 	check(paths(PATHS, begin) == 3 && paths(PATHS6, begin) == 3);
+	first_tool(3); /* to itself, and with the other process as each of the two knows it */
 	check(sendto(fd, "x", 1, 0, (struct sockaddr *)&from, len) == 1);
 }
 

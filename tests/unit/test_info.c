@@ -219,7 +219,7 @@ START_TEST(tools_of_2006)
 	len = 0;
 	ck_assert_int_eq(info(RDS_INFO_FLOWS, NULL, &len), -ENOPROTOOPT);
 
-	rds_numbers_read();
+	rds_numbers_read(false);
 	ck_assert_int_eq(info(RDS_INFO_FLOWS, NULL, &len), 16);
 	ck_assert_uint_eq(len, 0);
 	for (int i = 0; i < 2; i++)
@@ -252,6 +252,100 @@ START_TEST(tools_of_2006)
 	ck_assert_int_eq(rds_abi_epoch(), RDS_EPOCH_LATER);
 	rds_abi_barrier(none, sizeof(none), &req);
 	ck_assert_int_eq(rds_abi_epoch(), RDS_EPOCH_LATER);
+}
+END_TEST
+
+/* ---- connections for every age ---- */
+
+enum { READS_NONE, READS_ONCE, READS_EACH };
+
+/* As a tool asks that looks the level's number up so often: the size of one record, `n` of them. */
+static unsigned connections_of(int reads, char **all, size_t *n)
+{
+	socklen_t len = 0;
+	int ret;
+
+	*all = NULL;
+	if (reads == READS_ONCE)
+		rds_numbers_read(true);
+	do {
+		*all = realloc(*all, len);
+		if (reads == READS_EACH)
+			rds_numbers_read(true);
+		ret = info(RDS_INFO_CONNECTIONS, *all, &len);
+	} while (ret == -ENOSPC);
+	ck_assert_int_gt(ret, 0);
+	ck_assert_uint_eq(len % (socklen_t)ret, 0);
+	*n = len / (socklen_t)ret;
+	return (unsigned)ret;
+}
+
+static void expect_connections(int reads, unsigned each, unsigned char up)
+{
+	char *all;
+	size_t n;
+
+	ck_assert_uint_eq(connections_of(reads, &all, &n), each);
+	ck_assert_uint_eq(n, 2);
+	for (size_t i = 0; i < n; i++) {
+		const unsigned char *rec = (unsigned char *)all + i * each;
+
+		ck_assert_mem_eq(rec + 16, "\177\0\0\1", 4);
+		ck_assert_uint_eq(rec[38], 0);
+		/* Both have been used; the one to nobody is on its way up, or is not. */
+		if (rec[20] == 127)
+			ck_assert_uint_eq(rec[39], up);
+		else
+			ck_assert_uint_eq(rec[39] & up, 0);
+	}
+	free(all);
+}
+
+START_TEST(connections_of_every_age)
+{
+	static const struct {
+		const char *abi;
+		unsigned each[3];
+		unsigned char up[3];
+	} t[] = {{"auto", {42, 42, 40}, {0x04, 0x04, 0x14}},
+		 {"v2", {40, 40, 40}, {0x10, 0x10, 0x10}},
+		 {"d", {42, 42, 42}, {0x04, 0x04, 0x04}}};
+	char *all;
+	socklen_t len;
+	size_t n;
+
+	sock_start();
+	bind_to(sk, "127.0.0.1", 4106);
+	send_to(sk, fd, "127.0.0.1", 4106, 10);
+	send_to(sk, fd, "192.0.2.1", 4321, 10);
+	for (unsigned i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		setenv("RDS_PRELOAD_ABI", t[i].abi, 1);
+		rds_options_reset();
+		for (int reads = READS_NONE; reads <= READS_EACH; reads++)
+			expect_connections(reads, t[i].each[reads], t[i].up[reads]);
+	}
+	setenv("RDS_PRELOAD_ABI", "auto", 1);
+	rds_options_reset();
+
+	/* A program of today that looks the number up before each round is none of those. */
+	for (int i = 0; i < 3; i++) {
+		ck_assert_uint_eq(connections_of(READS_ONCE, &all, &n), 42);
+		free(all);
+	}
+	/* Nor is one that has room of its own, however often it looks. */
+	all = malloc(8192);
+	for (int i = 0; i < 3; i++) {
+		len = 8192;
+		rds_numbers_read(true);
+		ck_assert_int_eq(info(RDS_INFO_CONNECTIONS, all, &len), 42);
+	}
+	/* Of other records the tool of 2006-09 knew only one, which is the same for ever. */
+	len = 0;
+	rds_numbers_read(true);
+	ck_assert_int_eq(info(RDS_INFO_COUNTERS, NULL, &len), -ENOSPC);
+	rds_numbers_read(true);
+	ck_assert_int_eq(info(RDS_INFO_COUNTERS, all, &len), 40);
+	free(all);
 }
 END_TEST
 
@@ -668,6 +762,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, registry_setup, registry_teardown);
 	tcase_add_test(tc, protocol);
 	tcase_add_test(tc, tools_of_2006);
+	tcase_add_test(tc, connections_of_every_age);
 	tcase_add_test(tc, sockets);
 	tcase_add_test(tc, congested_sockets);
 	tcase_add_test(tc, own_messages);

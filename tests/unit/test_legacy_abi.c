@@ -548,6 +548,45 @@ START_TEST(of_a_caller)
 }
 END_TEST
 
+/* It may say anything. */
+START_TEST(of_a_liar)
+{
+	static const int abi[] = {RDS_ABI_V2, RDS_ABI_D + 100, 1 << 30, -1, -100, INT32_MIN};
+	struct rds_caller caller = {.abi = abi[_i]};
+
+	rds_caller = &caller;
+	distinct_words();
+	word[1] = word[2] = L;
+	ck_assert_int_eq(rds_abi_epoch(), RDS_EPOCH_NONE);
+	ck_assert_int_eq(decode(56), 0);
+	ck_assert_uint_eq(args.cookie, word[0]);
+	ck_assert_uint_eq(args.token, word[6]);
+	rds_caller = NULL;
+}
+END_TEST
+
+/* What the one that holds the socket has used says nothing of who carries it. */
+START_TEST(not_of_a_caller)
+{
+	struct rds_caller caller = {.abi = RDS_ABI_AUTO, .epoch = RDS_EPOCH_24};
+
+	rds_caller = &caller;
+	rds_abi_used_option(RDS_RECVERR);
+	ck_assert_int_eq(rds_abi_epoch(), RDS_EPOCH_24);
+	ck_assert(!rds_abi_numbers_read());
+	caller.numbers = true;
+	ck_assert(rds_abi_numbers_read());
+	rds_caller = NULL;
+	ck_assert(!rds_abi_numbers_read());
+	ck_assert_int_eq(rds_abi_epoch(), RDS_EPOCH_NONE);
+	rds_abi_used_option(RDS_BARRIER);
+	rds_abi_used_option(RDS_INFO_TCP_SOCKETS);
+	ck_assert_int_eq(rds_abi_epoch(), RDS_EPOCH_NONE);
+	rds_abi_used_option(_i);
+	ck_assert_int_eq(rds_abi_epoch(), RDS_EPOCH_LATER);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("legacy_abi");
@@ -569,5 +608,7 @@ int main(void)
 	tcase_add_loop_test(t, fork_copies, RDS_EPOCH_NONE, RDS_EPOCH_LATER + 1);
 	tcase_add_loop_test(t, overridden, 0, LEN(layout));
 	tcase_add_loop_test(t, of_a_caller, 0, LEN(layout));
+	tcase_add_loop_test(t, of_a_liar, 0, 6);
+	tcase_add_loop_test(t, not_of_a_caller, RDS_RECVERR, RDS_GET_MR_FOR_DEST + 1);
 	return suite_run(s);
 }

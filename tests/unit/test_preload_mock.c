@@ -42,8 +42,9 @@ struct rds_wait {
 struct mock_counts mock;
 unsigned (*rds_hook_hangup)(struct rds_sock *sk);
 
-void rds_numbers_read(void)
+void rds_numbers_read(bool level)
 {
+	(void)level;
 }
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
