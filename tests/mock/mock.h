@@ -140,6 +140,13 @@ void mock_async_qp(struct ibv_qp *qp, enum ibv_event_type type);
 void mock_async_cq(struct ibv_cq *cq, enum ibv_event_type type);
 void mock_async_srq(struct ibv_srq *srq, enum ibv_event_type type);
 
+/* ---- memory (mock_mem.c) ---- */
+
+/* Whoever registers memory from now on waits in that call, until mock_reg_go() returns. */
+void mock_reg_hang(void);
+void mock_reg_go(void);
+unsigned mock_regs_hanging(void);
+
 /* ---- the wire (mock_wire.c) ---- */
 
 bool mock_step(void); /* False: nothing was left to do */

@@ -36,12 +36,53 @@ static int dealloc_pd(struct ibv_pd *ibpd)
 	return 0;
 }
 
+static struct {
+	bool hang;
+	unsigned n;
+	pthread_cond_t go;
+} slow = {.go = PTHREAD_COND_INITIALIZER};
+
+void mock_reg_hang(void)
+{
+	MOCK_LOCK;
+
+	slow.hang = true;
+}
+
+void mock_reg_go(void)
+{
+	pthread_mutex_lock(&mock_mutex);
+	slow.hang = false;
+	pthread_cond_broadcast(&slow.go);
+	mock_await_none(&slow.n);
+	pthread_mutex_unlock(&mock_mutex);
+}
+
+unsigned mock_regs_hanging(void)
+{
+	MOCK_LOCK;
+
+	return slow.n;
+}
+
+/* The kernel pins page by page. */
+static void wait_for_pages(void)
+{
+	if (!slow.hang)
+		return;
+	slow.n++;
+	while (slow.hang)
+		pthread_cond_wait(&slow.go, &mock_mutex);
+	slow.n--;
+}
+
 static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t len, int access)
 {
 	MOCK_LOCK;
 	struct mock_dev *dev = mock_dev_of(pd->context);
 	struct mock_mr *mr;
 
+	wait_for_pages();
 	MOCK_FAILS_NULL(ibv_reg_mr);
 	if (dev->gone)
 		return mock_null(EIO);
