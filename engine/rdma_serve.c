@@ -217,6 +217,7 @@ static enum rds_rx_verdict serve_read(struct rds_conn *conn, struct rds_ep *ep, 
 	return RDS_RX_DONE;
 }
 
+/* Where there is no word of eight bytes devices refuse as well; the sender's RDS never looks (rds-semantics 9.4). */
 static enum rds_rx_verdict serve_atomic(struct rds_conn *conn, const struct rds_rx *rx, const struct rds_op_hdr *h)
 {
 	struct rds_atomic_request req = {.swap = h->kind == RDS_OP_SWAP,
@@ -232,7 +233,7 @@ static enum rds_rx_verdict serve_atomic(struct rds_conn *conn, const struct rds_
 	if (!q)
 		return RDS_RX_LATER;
 	mr = reach(h, sizeof(old), &at);
-	good = mr && !rds_atomic_run(mr->memory, &req, at, &old);
+	good = mr && !(at % sizeof(old)) && !rds_atomic_run(mr->memory, &req, at, &old);
 	answer_result(conn, q, h, good ? RDS_RDMA_SUCCESS : RDS_RDMA_REMOTE_ERROR, old);
 	return RDS_RX_DONE;
 }

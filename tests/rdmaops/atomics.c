@@ -25,8 +25,8 @@ static int send_atomic(int type, const void *args, size_t len, const void *paylo
 	return out_send(&o, b->fd, 0);
 }
 
-/* Writes a word of the owner's memory. */
-static void put(uint64_t remote, uint64_t value)
+/* Writes a word of the owner's memory; sent, not over. */
+static uint64_t send_put(uint64_t remote, uint64_t value)
 {
 	struct vec v = {(uintptr_t)&words[8], 8};
 	struct op op = {.cookie = cookie,
@@ -38,7 +38,12 @@ static void put(uint64_t remote, uint64_t value)
 
 	words[8] = value;
 	expect(op_send(b->fd, &a->name[0], &op), 0, "a write of 8 bytes");
-	expect_status(b, token, ST_SUCCESS, "a write of 8 bytes");
+	return token;
+}
+
+static void put(uint64_t remote, uint64_t value)
+{
+	expect_status(b, send_put(remote, value), ST_SUCCESS, "a write of 8 bytes");
 }
 
 static uint64_t word(uint64_t remote)
@@ -202,6 +207,56 @@ static void errors(void)
 	end();
 }
 
+/*
+ * Eight bytes at an address that is not a multiple of eight are no word: refused by the target, as by a device, and only that.  What counts is the
+ * address, wherever the region begins.
+ */
+static void misaligned(void)
+{
+	static const int types[] = {CMSG_FADD, CMSG_CSWP, CMSG_MASKED_FADD, CMSG_MASKED_CSWP};
+	struct atomic72 n;
+	uint64_t at, odd, behind;
+	unsigned i;
+
+	start();
+	odd = agent_region(a, 3, 1000, F_WRITE);
+	for (at = 1; at < 16; at++)
+		for (i = 0; i < 4; i++) {
+			/* The second one may be below the region's beginning, but within its page. */
+			n = (struct atomic72){.cookie = at & 1 ? cookie : odd,
+					      .local_addr = (uintptr_t)&words[1],
+					      .remote_addr = at & 1 ? at : at - 3,
+					      .u = {0, 5, ~0ull, ~0ull},
+					      .flags = F_NOTIFY};
+			if (types[i] == CMSG_FADD || types[i] == CMSG_MASKED_FADD)
+				n.u[0] = 5;
+			if (!(at & 7))
+				continue;
+			put(0, 0);
+			put(8, 0);
+			put(16, 0);
+			words[1] = 3;
+			n.token = ++token;
+			expect(send_atomic(types[i], &n, sizeof(n), "no", 2), 2, "sendmsg");
+			behind = send_put(24, at);
+			expect_status(b, n.token, ST_REMOTE_ERROR, "cmsg %d at %llu", types[i], (unsigned long long)at);
+			expect_status(b, behind, ST_SUCCESS, "the write behind it");
+			check(words[1] == 3, "cmsg %d at %llu stored %llx", types[i], (unsigned long long)at,
+			      (unsigned long long)words[1]);
+			check(!word(0) && !word(8) && !word(16) && word(24) == at, "cmsg %d at %llu did something",
+			      types[i], (unsigned long long)at);
+		}
+	one(CMSG_FADD, false, 8, 1, (uint64_t[4]){1}, 2);
+	n = (struct atomic72){
+		.cookie = odd, .local_addr = (uintptr_t)&words[1], .remote_addr = 5, .u = {7}, .flags = F_NOTIFY};
+	n.token = ++token;
+	expect(send_atomic(CMSG_FADD, &n, sizeof(n), NULL, 0), 0, "sendmsg");
+	expect_status(b, token, ST_SUCCESS, "a word of a region that begins at an odd address");
+	expect(agent_recv(a), 0, "its message");
+	check(word(8) == 9, "%llu", (unsigned long long)word(8));
+	end();
+}
+
 static void notices(void)
 {
 	struct atomic72 n;
@@ -299,8 +354,15 @@ static void counters(void)
 }
 
 static const struct test_case cases[] = {
-	{"fadd", fadd},	    {"cswp", cswp},	  {"masked-fadd", masked_fadd}, {"masked-cswp", masked_cswp},
-	{"errors", errors}, {"notices", notices}, {"with-rdma", with_rdma},	{"counters", counters},
+	{"fadd", fadd},
+	{"cswp", cswp},
+	{"masked-fadd", masked_fadd},
+	{"masked-cswp", masked_cswp},
+	{"errors", errors},
+	{"misaligned", misaligned},
+	{"notices", notices},
+	{"with-rdma", with_rdma},
+	{"counters", counters},
 };
 
 int main(int argc, char **argv)
