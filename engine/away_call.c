@@ -245,7 +245,7 @@ int rds_away_getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
 	if (rds_abi_level(level)) {
 		rds_abi_used_option(opt);
 		if (opt >= RDS_INFO_FIRST && opt <= RDS_INFO_LAST)
-			c.q.age = (uint8_t)rds_info_asked(opt, (int)n);
+			c.q.about = (uint8_t)rds_info_asked(opt, (int)n);
 	}
 	away_age(&c);
 	c.q.has_name = val && (opt < RDS_INFO_FIRST || (int)n < 0 ||

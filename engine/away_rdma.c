@@ -13,6 +13,7 @@
 
 #include "engine/away_impl.h"
 #include "engine/legacy_abi.h"
+#include "engine/memory.h"
 #include "engine/memory_door.h"
 #include "engine/options.h"
 #include "engine/os.h"
@@ -51,7 +52,7 @@ void away_age(struct away_call *c)
 {
 	c->q.abi = (int32_t)rds_options()->abi;
 	c->q.epoch = rds_abi_epoch();
-	c->q.age |= rds_abi_numbers_read() ? RDS_SHARE_NUMBERS : 0;
+	c->q.about |= rds_abi_numbers_read() ? RDS_SHARE_NUMBERS : 0;
 }
 
 static void names(struct away_call *c, struct rds_rdma_tried tried)
@@ -59,6 +60,7 @@ static void names(struct away_call *c, struct rds_rdma_tried tried)
 	c->q.names_memory = true;
 	c->q.fault = tried.fault;
 	c->q.word = tried.word;
+	c->q.about |= rds_caller_may_pin() ? 0 : RDS_SHARE_NO_PIN;
 	c->opens = tried.opens;
 }
 

@@ -36,8 +36,9 @@ static void call_for(const struct rds_share_call *call, struct rds_memory *memor
 				     .made = &r->a.made,
 				     .fault = q->fault,
 				     .word = q->word,
-				     .numbers = q->age & RDS_SHARE_NUMBERS,
-				     .info = q->age & (RDS_SHARE_NUMBERS - 1),
+				     .numbers = q->about & RDS_SHARE_NUMBERS,
+				     .info = q->about & (RDS_SHARE_NO_PIN - 1),
+				     .no_pin = q->about & RDS_SHARE_NO_PIN,
 				     .abi = q->abi,
 				     .epoch = q->epoch};
 	rds_caller = &caller;

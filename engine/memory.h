@@ -53,6 +53,7 @@ struct rds_caller {
 	int pid;
 	uint32_t *made; /* a region by the call: its key */
 	bool fault, word;
+	bool no_pin;	/* it may not lock any memory */
 	bool numbers;	/* it has looked them up (rds_abi_numbers_read()) */
 	int abi, epoch; /* RDS_ABI_* of its options, enum rds_abi_epoch that it has shown */
 	unsigned info;	/* enum rds_info_age */
@@ -63,5 +64,7 @@ extern __thread const struct rds_caller *rds_caller __attribute__((tls_model("in
 int rds_caller_readable(uint64_t at, size_t len);
 int rds_caller_writable(uint64_t at, size_t len);
 int rds_caller_fetch(void *to, uint64_t from, size_t len);
+/* May it lock memory at all, whatever of it?  (Linux: can_do_mlock()) */
+bool rds_caller_may_pin(void);
 
 #endif

@@ -18,8 +18,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include "engine/legacy_abi.h"
 #include "engine/native.h"
@@ -122,21 +120,13 @@ void rds_mr_pages(const struct rds_mr_request *req, uint64_t *base, uint64_t *le
 	*len = ((req->addr + req->bytes + PAGE - 1) & ~(PAGE - 1)) - *base;
 }
 
-/* The kernel refuses who may lock nothing at all; what more than that it would lock is its own affair. */
-static bool may_pin(void)
-{
-	struct rlimit lim;
-
-	return getrlimit(RLIMIT_MEMLOCK, &lim) || lim.rlim_cur || !geteuid();
-}
-
 static int check_range(const struct rds_mr_request *req, struct rds_mr *mr)
 {
 	uint64_t end = req->addr + req->bytes;
 
 	if (end < req->addr || end > UINT64_MAX - PAGE + 1)
 		return -EINVAL;
-	if (!may_pin())
+	if (!rds_caller_may_pin()) /* how much it would lock does not matter, nothing is */
 		return -EPERM;
 	if (!req->bytes || req->bytes > UINT32_MAX)
 		return -EINVAL;

@@ -185,12 +185,13 @@ struct rds_share_request {
 	uint64_t total; /* SEND: length of the message if its bytes are not here (far too long) */
 	/* A call that names memory (rds_caller in memory.h) */
 	uint8_t names_memory, fault, word;
-	/* Options, and control messages: how old the program is (away_age()) */
-	uint8_t age; /* RDS_SHARE_NUMBERS, enum rds_info_age */
+	/* Options, and control messages: how old the program is (away_age()), and what it may */
+	uint8_t about; /* RDS_SHARE_NUMBERS, RDS_SHARE_NO_PIN; below these enum rds_info_age */
 	int32_t abi, epoch;
 };
 
 #define RDS_SHARE_NUMBERS 0x80u
+#define RDS_SHARE_NO_PIN 0x40u
 
 /* A memory region of a holder's. */
 struct rds_share_region {
