@@ -20,13 +20,15 @@ struct parse {
 	struct rds_sock *sk;
 	uint16_t dport;
 	struct rds_rdma_send *out;
-	struct rds_op **tail;
 	bool silent; /* so far */
 	bool args, atomic;
 };
 
+/* An atomic comes behind the RDMA of the same message, whatever the order of the control messages. */
 static void add(struct parse *p, struct rds_op *op, uint64_t token, uint64_t flags)
 {
+	struct rds_op **link = &p->out->ops;
+
 	op->dport = p->dport;
 	op->token = token;
 	op->notify = flags & RDS_RDMA_NOTIFY_ME;
@@ -35,8 +37,11 @@ static void add(struct parse *p, struct rds_op *op, uint64_t token, uint64_t fla
 		p->silent = false;
 	if (p->out->ops)
 		op->message = p->out->ops->message;
-	*p->tail = op;
-	p->tail = &op->also;
+	if (op->kind == RDS_OP_SWAP || op->kind == RDS_OP_ADD)
+		while (*link)
+			link = &(*link)->also;
+	op->also = *link;
+	*link = op;
 	atomic_store(&p->sk->had_ops, true);
 }
 
@@ -226,7 +231,7 @@ void rds_rdma_undo(struct rds_sock *sk, struct rds_rdma_send *send)
 
 int rds_rdma_parse(struct rds_sock *sk, const struct msghdr *msg, uint16_t dport, struct rds_rdma_send *out)
 {
-	struct parse p = {.sk = sk, .dport = dport, .out = out, .tail = &out->ops, .silent = true};
+	struct parse p = {.sk = sk, .dport = dport, .out = out, .silent = true};
 	struct rds_cmsg_in c;
 	int ret;
 

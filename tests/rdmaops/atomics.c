@@ -316,6 +316,46 @@ static void with_rdma(void)
 	end();
 }
 
+/* The RDMA goes first, whatever the order of the control messages (net/rds/send.c: rds_send_xmit). */
+static void behind_rdma(void)
+{
+	struct rdma_args g;
+	struct atomic72 n;
+	struct vec v;
+	struct out o;
+	unsigned i;
+
+	start();
+	for (i = 0; i < 8; i++) {
+		bool write = i & 2;
+
+		put(0, 1000);
+		words[16] = 50 + i;
+		words[1] = 0;
+		v = (struct vec){(uintptr_t)&words[16], 8};
+		g = (struct rdma_args){cookie, {0, 8}, (uintptr_t)&v, 1, (write ? F_WRITE : 0) | F_NOTIFY, 3000 + i};
+		n = (struct atomic72){.cookie = cookie,
+				      .local_addr = (uintptr_t)&words[1],
+				      .u = {7},
+				      .flags = F_NOTIFY,
+				      .token = 4000 + i};
+		out_begin(&o, &a->name[0], "both", 4);
+		if (i & 1)
+			out_cmsg(&o, CMSG_ARGS, &g, sizeof(g));
+		out_cmsg(&o, CMSG_FADD, &n, sizeof(n));
+		if (!(i & 1))
+			out_cmsg(&o, CMSG_ARGS, &g, sizeof(g));
+		expect(out_send(&o, b->fd, 0), 4, "an atomic and RDMA_ARGS on one word");
+		expect(agent_recv(a), 4, "their message");
+		expect_status(b, 3000 + i, ST_SUCCESS, "the RDMA, told of first");
+		expect_status(b, 4000 + i, ST_SUCCESS, "the atomic");
+		expect(words[1], write ? 50 + i : 1000, "%u: what the atomic found", i);
+		expect(words[16], write ? 50 + i : 1000, "%u: what was written or read", i);
+		check(word(0) == words[1] + 7, "%u: %llu", i, (unsigned long long)word(0));
+	}
+	end();
+}
+
 /* Four processes count in one word: the sum is exact, and every old value was seen by one of them. */
 static void counters(void)
 {
@@ -362,6 +402,7 @@ static const struct test_case cases[] = {
 	{"misaligned", misaligned},
 	{"notices", notices},
 	{"with-rdma", with_rdma},
+	{"behind-rdma", behind_rdma},
 	{"counters", counters},
 };
 
