@@ -3,7 +3,8 @@
  * notify.c - notifications: what became of an operation, told to the program by a receive (rds-semantics 5.4, 9.6).
  *
  * An operation that is to be reported is its own notification, so that reporting needs no memory.  They are taken oldest first, as many as
- * the control buffer has room for and one at least; within one call the newest comes first, as in the kernel.  All under rx.
+ * the control buffer has room for and one at least; within one call the newest comes first, as in the kernel.  What cannot be stored
+ * there has not been told.  All under rx.
  */
 #include "engine/cmsg.h"
 #include "engine/legacy_abi.h"
@@ -28,8 +29,26 @@ static struct rds_op *take(struct rds_sock *sk)
 	sk->reports = op->report_next;
 	if (!sk->reports)
 		sk->report_tail = &sk->reports;
-	rds_asend_told(op);
 	return op;
+}
+
+static void told(struct rds_op *op)
+{
+	rds_asend_told(op);
+	rds_op_put(op);
+}
+
+/* They are the next ones, in this order: the kernel does not turn them round again (rds_notify_queue_get). */
+static void put_back(struct rds_sock *sk, struct rds_op *list)
+{
+	struct rds_op *last = list;
+
+	while (last->report_next)
+		last = last->report_next;
+	last->report_next = sk->reports;
+	if (!sk->reports)
+		sk->report_tail = &last->report_next;
+	sk->reports = list;
 }
 
 static int put(struct rds_sock *sk, struct rds_cmsg_out *out, const struct rds_op *op)
@@ -62,10 +81,13 @@ int rds_notify_deliver(struct rds_sock *sk, struct rds_cmsg_out *out)
 		newest = op;
 	}
 	while ((op = newest)) {
+		err = put(sk, out, op);
+		if (err) {
+			put_back(sk, op);
+			break;
+		}
 		newest = op->report_next;
-		if (!err)
-			err = put(sk, out, op);
-		rds_op_put(op);
+		told(op);
 	}
 	return err;
 }
@@ -73,5 +95,5 @@ int rds_notify_deliver(struct rds_sock *sk, struct rds_cmsg_out *out)
 void rds_notify_drop(struct rds_sock *sk)
 {
 	while (sk->reports)
-		rds_op_put(take(sk));
+		told(take(sk));
 }
