@@ -173,6 +173,12 @@ static int send_operations(struct send_call *c, struct rds_conn *conn)
 	return err;
 }
 
+/* It is another process's by now, or is about to be (leave.c): nothing more goes from here, nor is it told what it is not any more. */
+static inline bool is_leaving(const struct rds_sock *sk)
+{
+	return atomic_load_explicit(&sk->leaving, memory_order_relaxed);
+}
+
 /* conn->tx held. Row 20 (connection gone): AGAIN, the caller looks the destination up anew. */
 static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
 {
@@ -184,6 +190,10 @@ static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
 	*err = 0;
 	if (unlikely(d->conn_gen != atomic_load_explicit(&rds_eng->conn_gen, memory_order_acquire)))
 		return AGAIN;
+	if (unlikely(is_leaving(sk))) { /* what it has sent has been taken off the connections, perhaps */
+		*err = -EBADF;
+		return SENT;
+	}
 	if (port_congested(conn, c->dst.port))
 		return CONGESTED;
 	if (unlikely(!rds_sock_writable(sk))) {
@@ -288,7 +298,7 @@ static enum admit try_send(struct send_call *c, int *err)
 	enum admit a = SENT;
 
 	rds_lock(&sk->tx);
-	*err = check_name(c, &d);
+	*err = unlikely(is_leaving(sk)) ? -EBADF : check_name(c, &d);
 	if (likely(!*err) && !c->checked)
 		*err = check_payload(c);
 	if (*err)

@@ -421,6 +421,7 @@ static void let_go(struct rds_sock *sk)
 	rds_mr_drop_all(sk);
 	os_close_slot(&sk->pair.n[0]);
 	rds_will_close(sk);
+	rds_sock_unwait(sk); /* who sleeps in a call makes it anew, as a holder */
 }
 
 static bool is_back(struct rds_sock *sk, int standin)
@@ -508,4 +509,14 @@ void rds_leave_not(void)
 bool rds_sock_is_leaving(struct rds_sock *sk)
 {
 	return atomic_load(&sk->leaving);
+}
+
+bool rds_sock_is_let_go(struct rds_sock *sk)
+{
+	return atomic_load(&sk->leaving) && !sk->inode;
+}
+
+bool rds_sock_is_open(struct rds_sock *sk)
+{
+	return atomic_load(&sk->open);
 }

@@ -25,7 +25,8 @@ static bool open_road(const struct rds_conn *conn, const struct rds_sock *sk, ui
 	return atomic_load_explicit(&conn->state, memory_order_relaxed) == RDS_CONN_UP && !conn->queue &&
 	       !conn->impatient && !atomic_load_explicit(&conn->nanswers, memory_order_relaxed) &&
 	       conn->count < conn->cap && !(conn->t->ops->caps & RDS_TCAP_DIRECT) &&
-	       !(far && rds_cong_test(far, port)) && rds_sock_writable(sk);
+	       !(far && rds_cong_test(far, port)) && rds_sock_writable(sk) &&
+	       !atomic_load_explicit(&sk->leaving, memory_order_relaxed);
 }
 
 /* As accept.c's admit() and rds_xmit() would.  conn->tx held. */

@@ -184,6 +184,8 @@ unsigned rds_leave(bool (*wanted)(struct rds_sock *sk));
 void rds_leave_now(void); /* all, from _exit(): not if a lock is not to be had soon */
 void rds_leave_not(void);
 bool rds_sock_is_leaving(struct rds_sock *sk); /* it is being left, or was, and has not been taken back */
+bool rds_sock_is_let_go(struct rds_sock *sk);  /* another process has it since rds_leave_not() */
+bool rds_sock_is_open(struct rds_sock *sk);    /* calls on it get somewhere */
 /*
  * Another process is about to have sockets of this one, which has no helper that could answer it: they are left to whoever
  * makes the next call (leave_still.c).  In this process, or in one that shares its memory and has numbers of its own, of

@@ -45,7 +45,10 @@ static unsigned before(void)
 		return 0;
 	if (rds_fds_mine()) {
 		rds_inside_enter();
+		rds_fds_exec_begins();
 		left = rds_leave(kept);
+		if (!left)
+			rds_fds_exec_is_over(false);
 		rds_fds_ending();
 		rds_engine_exit(); /* what others, or sockets that end here, have sent goes first, as at an exit */
 		rds_inside_leave();
@@ -65,7 +68,7 @@ static int after(int rc, unsigned left)
 	if (left) {
 		rds_inside_enter();
 		rds_leave_not();
-		rds_fds_left();
+		rds_fds_exec_is_over(true);
 		rds_inside_leave();
 	}
 	errno = saved;

@@ -138,6 +138,7 @@ void rds_fds_forget(void)
 		}
 	}
 	rds_fds_own();
+	rds_fds_exec_forget();
 	atomic_store(&rds_fds_sharing, 0);
 	rds_fds_held.n = 0; /* references on the parent's sockets */
 	rds_inside = (struct rds_inside){.live = rds_inside.live};
@@ -472,18 +473,6 @@ void rds_fds_leave_all(void)
 			rds_away_meet(fd);
 	}
 	rds_still_clear();
-}
-
-void rds_fds_left(void)
-{
-	for (int n = 0; n < atomic_load(&fds_top); n++) {
-		_Atomic(uintptr_t) *word = rds_fds_word(n);
-		uintptr_t value = word ? atomic_load(word) : 0;
-
-		if (fds_sock(value) && rds_sock_is_leaving(fds_sock(value)) &&
-		    atomic_compare_exchange_strong(word, &value, FDS_INHERITED))
-			rds_sock_put(fds_sock(value));
-	}
 }
 
 int rds_fds_copied(int from, int fd, struct rds_sock *sk)

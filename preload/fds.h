@@ -165,11 +165,12 @@ static inline long rds_fds_done(struct rds_sock *sk, long rc)
 	return rds_result(rc);
 }
 
-/* ... of a call that may have been cut short for a handler, and is made again then. */
+/* ... of a call that may have been cut short for a handler, or found its socket being left, and is made again then. */
 #define RDS_FDS_DONE(sk, rc, again)                                                                                    \
 	__extension__({                                                                                                \
 		long rc_ = (rc);                                                                                       \
-		unlikely(rds_fds_put(sk)) && rc_ == -EINTR ? (long)(again) : rds_result(rc_);                          \
+		bool back_ = unlikely(rc_ == -EBADF) && rds_fds_came_back(sk);                                         \
+		(unlikely(rds_fds_put(sk)) && rc_ == -EINTR) || back_ ? (long)(again) : rds_result(rc_);               \
 	})
 
 /* The kernel has just handed out this number for something that is not RDS: forget what the table may say. */
@@ -206,8 +207,17 @@ void rds_fds_came(void);
  */
 void rds_fds_leave_kept(void);
 void rds_fds_leave_all(void);
-/* An exec has failed after rds_leave(): what others have taken meanwhile is theirs. */
-void rds_fds_left(void);
+/*
+ * Around an exec, for which sockets are left (rds_leave()) though it may fail.  left: some were; what others have taken meanwhile is theirs.
+ */
+void rds_fds_exec_begins(void);
+void rds_fds_exec_is_over(bool left);
+void rds_fds_exec_forget(void); /* forked child */
+/*
+ * Is a call to be made again, since its socket was not open only for another thread's exec, which has failed?  Waits until that has.  The thread is
+ * inside, or has a reference.
+ */
+bool rds_fds_came_back(struct rds_sock *sk);
 
 /*
  * For whoever sleeps: a socket that another process carries has lost its carrier, perhaps.  It is ours (true), or another process carries it on,

@@ -77,7 +77,7 @@ int pollset_init(struct pollset *ps, unsigned n)
 		n = lines;
 	ps->room = n < POLLSET_SMALL ? POLLSET_SMALL : n;
 	ps->n_rds = ps->n_kernel = ps->n_lines = 0;
-	ps->by_select = ps->looked = ps->all_lines = false;
+	ps->by_select = ps->looked = ps->all_lines = ps->again = false;
 	ps->round = 0;
 	ps->since = 0;
 	ps->refused = NONE_REFUSED;
@@ -170,6 +170,7 @@ static int look_at_rds(struct pollset *ps)
 		struct pollset_rds *r = &ps->rds[i];
 
 		r->revents = rds_poll(r->sk, r->events | (ps->looked ? RDS_POLL_AGAIN : 0));
+		ps->again |= unlikely(r->revents & POLLNVAL) && rds_fds_came_back(r->sk);
 		if (ps->by_select)
 			r->revents = pollset_select_bits(r->events, r->revents);
 		ready += r->revents != 0;
@@ -379,9 +380,11 @@ int pollset_wait(struct pollset *ps, const struct deadline *d, const sigset_t *m
 	int ready = ps->n_rds ? look_at_rds(ps) : 0, rc;
 
 	if (ready && !ps->n_kernel)
-		return ready; /* nothing here that could be cancelled */
+		return unlikely(ps->again) ? -POLLSET_AGAIN : ready; /* nothing here that could be cancelled */
 	rds_cleanup_push(pollset_end, ps);
 	rc = pollset_run(ps, ready, d, mask);
 	rds_cleanup_pop(0);
+	if (unlikely(ps->again))
+		return -POLLSET_AGAIN;
 	return unlikely(ps->refused != NONE_REFUSED) ? add_refused(ps, rc) : rc;
 }

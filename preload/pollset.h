@@ -30,6 +30,7 @@ struct pollset {
 		refused; /* the caller's index of one of which this process has no descriptor to learn more, or NONE_REFUSED */
 	bool by_select;		/* select(): a bit that it has no set for is no event */
 	bool looked; /* at least once */
+	bool again;  /* one of them was being left for an exec that has failed */
 	uint64_t since; /* it has waited for carriers that do not answer, 0: not yet */
 	struct rds_wait *wait;
 	void *heap;
@@ -65,8 +66,8 @@ int pollset_init(struct pollset *ps, unsigned n);
 /* Adds descriptor fd (not negative) under the caller's index. */
 void pollset_add(struct pollset *ps, int fd, unsigned index, short events);
 /*
- * Number of entries with revents, or -EINTR, -ENOMEM.  A cancellation point where it sleeps.  -POLLSET_AGAIN: a carrier has ended, the set is to be
- * filled in anew.
+ * Number of entries with revents, or -EINTR, -ENOMEM.  A cancellation point where it sleeps.  -POLLSET_AGAIN: a carrier has ended, or a
+ * socket has changed hands, the set is to be filled in anew.
  */
 #define POLLSET_AGAIN 517 /* no errno */
 int pollset_wait(struct pollset *ps, const struct deadline *d, const sigset_t *mask);

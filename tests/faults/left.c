@@ -4,12 +4,14 @@
  * receiver and the socket's send buffer; another one has the socket.  All arrives, once, in order, before what that
  * one sends; the buffer is as full for it, and it is told of what was to be told.
  *
- * With "asked": that one asks for the socket while the first one leaves, which then does not wait for the receiver.
+ * With "asked": that one asks for the socket while the first one leaves, which then does not wait for the receiver.  If
+ * that was for an exec that fails, threads of it that sleep in calls go on, as those of a process that only holds it.
  *
  * A plain PF_RDS program.  The runner has the library wait but a moment for the receiver; for "asked" far longer than
  * this program has patience.
  */
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -30,7 +32,7 @@
 #define ROW 5
 #define PATIENCE 20000 /* ms */
 
-enum { HELLO = -1, LAST = -2 };
+enum { HELLO = -1, LAST = -2, LATE = -3 };
 
 static unsigned char buf[BIG];
 
@@ -89,29 +91,34 @@ static ssize_t put_told(int fd, int number)
 	return sendmsg(fd, &msg, MSG_DONTWAIT);
 }
 
-/* Everything from 0 up, then LAST; the exit status says whether. */
-static void receiver(int ready, int count)
+/* Everything from 0 up, then LAST; the exit status says whether.  LATE is a thread's, and answered, for two others: late, if there is one. */
+static void receiver(int ready, int count, bool late)
 {
-	int fd = rds_bound(home(), PORT), number, next = 0, n;
+	int fd = rds_bound(home(), PORT), number, next = 0, came = 0, n;
+	bool last = false;
 	struct sockaddr_in from;
 
 	child_begins();
 	check(write(ready, "", 1) == 1);
-	for (;;) {
+	while (!last || (late && !came)) {
 		socklen_t len = sizeof(from);
 
 		check(recvfrom(fd, buf, sizeof(buf), 0, (struct sockaddr *)&from, &len) >= (int)sizeof(number));
 		memcpy(&number, buf, sizeof(number));
-		if (number == LAST)
-			break;
-		if (number == HELLO)
+		for (n = number == HELLO ? 1 : number == LATE ? 2 : 0; n; n--)
 			check(sendto(fd, "", 1, 0, (struct sockaddr *)&from, len) == 1);
-		else if (number != next++)
+		if (number == LATE)
+			came = next;
+		else if (number == LAST)
+			last = true;
+		else if (number != HELLO && number != next++)
 			fail("message %d instead of %d", number, next - 1);
 	}
 	check(read(count, &n, sizeof(n)) == sizeof(n));
 	if (next != n)
 		fail("%d messages instead of %d", next, n);
+	if (late && came < n - NEW)
+		fail("what a thread was sending came after %d messages, and %d had been sent before", came, n - NEW);
 	_exit(0);
 }
 
@@ -218,9 +225,55 @@ static void asks(int fd, int go, int count)
 	_exit(0);
 }
 
-static void is_asked(enum how how, bool later, unsigned port, pid_t to, int go[2], int count, int gone)
+static void *sends(void *fd)
 {
-	int fd = rds_bound(home(), port), size = 1 << 23, n = 0;
+	if (put(*(int *)fd, LATE, 0) != sizeof(buf))
+		fail("a send that slept: %s", strerror(errno));
+	return NULL;
+}
+
+static void *receives(void *fd)
+{
+	char c;
+
+	if (recv(*(int *)fd, &c, 1, 0) != 1)
+		fail("a receive that slept: %s", strerror(errno));
+	return NULL;
+}
+
+/* libc goes through so many directories that the other one has the socket before this fails. */
+static void exec_fails_late(void)
+{
+	const size_t dirs = 300000;
+	char *path = malloc(3 * dirs + 1);
+	size_t i;
+
+	check(path);
+	for (i = 0; i < dirs; i++)
+		memcpy(path + 3 * i, "/x:", 3);
+	path[3 * dirs - 1] = 0;
+	check(setenv("PATH", path, 1) == 0);
+	free(path);
+	execlp("nonexistent", "nonexistent", NULL);
+	check(errno == ENOENT);
+}
+
+static void *polls(void *fd)
+{
+	struct pollfd p = {.fd = *(int *)fd, .events = POLLIN};
+	char c;
+
+	do {
+		if (poll(&p, 1, -1) != 1 || p.revents & ~POLLIN)
+			fail("a poll that slept: %#x", (unsigned)p.revents);
+	} while (recv(p.fd, &c, 1, MSG_DONTWAIT) != 1);
+	return NULL;
+}
+
+static void is_asked(enum how how, bool later, bool threads, unsigned port, pid_t to, int go[2], int count, int gone)
+{
+	int fd = rds_bound(home(), port), size = 1 << 23, n = 0, i;
+	pthread_t thread[3];
 	pid_t heir;
 	char c;
 
@@ -239,14 +292,24 @@ static void is_asked(enum how how, bool later, unsigned port, pid_t to, int go[2
 	while (put(fd, n, MSG_DONTWAIT) == sizeof(buf))
 		n++;
 	check(errno == EAGAIN);
+	if (threads) {
+		check(pthread_create(&thread[0], NULL, sends, &fd) == 0);
+		check(pthread_create(&thread[1], NULL, receives, &fd) == 0);
+		check(pthread_create(&thread[2], NULL, polls, &fd) == 0);
+		usleep(100000); /* who does not sleep by then finds that the socket has gone */
+	}
 	check(write(go[1], &n, sizeof(n)) == sizeof(n));
 	if (later)
 		usleep(200000); /* if that one is not in its send by then, it is the other case once more */
 	if (how == EXIT)
 		_exit(0);
+	if (threads)
+		exec_fails_late();
 	execlp(how == EXEC ? "sleep" : "/nonexistent", "sleep", "0", NULL);
 	check(how == EXEC_FAILS);
 	close(gone);
+	for (i = 0; threads && i < 3; i++)
+		check(pthread_join(thread[i], NULL) == 0);
 	close(go[1]);
 	has_ended(heir);
 	_exit(0);
@@ -281,7 +344,7 @@ static pid_t start_receiver(const int ready[2], int counts)
 
 	check(pid >= 0);
 	if (!pid)
-		receiver(ready[1], counts);
+		receiver(ready[1], counts, false);
 	check(read(ready[0], &c, 1) == 1);
 	return pid;
 }
@@ -305,7 +368,7 @@ static void not_asked(unsigned port)
 	close(ready[0]), close(ready[1]), close(counts[0]), close(counts[1]);
 }
 
-static void asked(enum how how, bool later, unsigned port)
+static void asked(enum how how, bool later, bool threads, unsigned port)
 {
 	int ready[2], counts[2], go[2], gone[2];
 	struct pollfd p;
@@ -318,13 +381,13 @@ static void asked(enum how how, bool later, unsigned port)
 	if (!to) {
 		close(go[1]);
 		close(gone[1]);
-		receiver(ready[1], counts[0]);
+		receiver(ready[1], counts[0], threads);
 	}
 	check(read(ready[0], &c, 1) == 1);
 	from = fork();
 	check(from >= 0);
 	if (!from)
-		is_asked(how, later, port, to, go, counts[1], gone[1]);
+		is_asked(how, later, threads, port, to, go, counts[1], gone[1]);
 	close(gone[1]);
 	close(go[1]);
 	p = (struct pollfd){.fd = gone[0], .events = POLLIN};
@@ -426,7 +489,7 @@ static void chain(void)
 	to = fork();
 	check(to >= 0);
 	if (!to)
-		receiver(done[1], count[0]);
+		receiver(done[1], count[0], false);
 	check(read(done[0], &c, 1) == 1);
 	first = fork();
 	check(first >= 0);
@@ -453,9 +516,10 @@ int main(int argc, char **argv)
 	if (argc > 1 && !strcmp(argv[1], "asked")) {
 		not_asked(PORT + 30);
 		for (how = EXIT; how < CASES; how++) {
-			asked(how, false, PORT + 10 + how);
-			asked(how, true, PORT + 20 + how);
+			asked(how, false, false, PORT + 10 + how);
+			asked(how, true, false, PORT + 20 + how);
 		}
+		asked(EXEC_FAILS, true, true, PORT + 31);
 		printf("ok: who was asked for a socket has gone without waiting\n");
 		return 0;
 	}

@@ -730,6 +730,18 @@ bool rds_sock_is_leaving(struct rds_sock *sk)
 	return false;
 }
 
+bool rds_sock_is_let_go(struct rds_sock *sk)
+{
+	(void)sk;
+	return false;
+}
+
+bool rds_sock_is_open(struct rds_sock *sk)
+{
+	(void)sk;
+	return false;
+}
+
 bool rds_adoptable(int fd)
 {
 	(void)fd;

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * fds_exec.c - numbers of sockets that are left for an exec, and the exec may fail.
+ *
+ * Until that is known calls of other threads fail (rds_leave()).  In the kernel they would not: a thread that is in a call, or makes one, hears nothing
+ * of an exec that fails, and does not live to see one that does not.  So what failed for that reason waits here, and is made again: on the socket
+ * that has been taken back, or as a holder's if somebody was quicker.
+ * Must not know how a socket is left.
+ */
+#include "fds_impl.h"
+
+#include "engine/os.h"
+
+static _Atomic unsigned execs; /* under way, for which sockets are being left */
+
+void rds_fds_exec_begins(void)
+{
+	atomic_fetch_add(&execs, 1);
+}
+
+/* What others have taken meanwhile is theirs. */
+static void are_others(void)
+{
+	for (int n = 0; n < rds_fds_top(); n++) {
+		_Atomic(uintptr_t) *word = rds_fds_word(n);
+		uintptr_t value = word ? atomic_load(word) : 0;
+
+		if (fds_sock(value) && rds_sock_is_leaving(fds_sock(value)) &&
+		    atomic_compare_exchange_strong(word, &value, FDS_INHERITED))
+			rds_sock_put(fds_sock(value));
+	}
+}
+
+void rds_fds_exec_is_over(bool left)
+{
+	if (left)
+		are_others();
+	atomic_fetch_sub(&execs, 1);
+}
+
+void rds_fds_exec_forget(void)
+{
+	atomic_store(&execs, 0);
+}
+
+bool rds_fds_came_back(struct rds_sock *sk)
+{
+	if (sk == RDS_INHERITED)
+		return false;
+	while (atomic_load(&execs))
+		os_poll(NULL, 0, 1);
+	return rds_sock_is_open(sk) || rds_sock_is_let_go(sk);
+}
