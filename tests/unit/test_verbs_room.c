@@ -25,7 +25,7 @@ static void setup_ib(void)
 
 static void setup_iwarp(void)
 {
-	setup(MOCK_IWARP, 400);
+	setup(MOCK_IWARP, 320);
 }
 
 /* To a peer of its own, which gives many credits and takes nothing.  False: it did not come to be asked. */
@@ -131,7 +131,7 @@ END_TEST
 
 static void setup_small(void)
 {
-	setup(MOCK_IB, 200);
+	setup(MOCK_IB, 150);
 }
 
 /* ... and when there is no memory for that, they are refused, not the others; who has gone makes room for another. */

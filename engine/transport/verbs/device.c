@@ -26,8 +26,13 @@
 #define CQ_ENTRIES 32768u
 #define CQ_SENDS 8192u /* of them, for sends: all that 32 connections can have under way */
 #define CQ_FEWEST 256u
-#define SQ_FEWEST 32u /* with fewer none may be left that asks for a completion */
+/*
+ * One that asks for a completion is always among so many, and the largest operation finds room (1 MiB in pieces of 64 KiB).  Not more: 1000 connections
+ * are to have one set of buffers.
+ */
+#define SQ_FEWEST 24u
 #define SQ_STEP 24u /* a sender that has just seen room may still take so much of it: an operation, what goes with it */
+#define SENDERS 32u /* ... so many of them at a time, for whom room is left */
 #define OWN_RECEIVES                                                                                                   \
 	(1u << 20) /* where each queue pair has its own: what the completion queue has room for limits them */
 #define SIW_VENDOR 0x626d74u
@@ -151,13 +156,13 @@ static void cq_limits_buffers(struct verbs_dev *dev)
  * When a link goes, every work request of every endpoint on it completes, signaled or not, and nobody may look before all have.  So that even
  * then the completion queue does not overflow, the more endpoints there are the fewer each may have under way, but SQ_FEWEST.  What was under
  * way before others came is not taken back: it counts as it is, until it is done.  For endpoints that there is no room for the device is opened
- * once more: with CQ_ENTRIES from about 850 on, or 1000 where the buffers are shared.
+ * once more: with CQ_ENTRIES from about 1100 on, or 1300 where the buffers are shared.
  */
 static uint32_t room_for_sends(const struct verbs_dev *dev)
 {
-	uint32_t buffers = verbs_bufs_most(dev), cqe = (uint32_t)dev->cq->cqe;
+	uint32_t buffers = verbs_bufs_most(dev), cqe = (uint32_t)dev->cq->cqe, room = cqe > buffers ? cqe - buffers : 0;
 
-	return cqe > buffers ? cqe - buffers : 0;
+	return room - (room / 8 < SENDERS * SQ_STEP ? room / 8 : SENDERS * SQ_STEP);
 }
 
 static uint32_t share_of(const struct verbs_dev *dev, unsigned neps)
@@ -174,31 +179,22 @@ void verbs_dev_share(struct verbs_dev *dev)
 	atomic_store(&dev->sq_each, share_of(dev, dev->neps));
 }
 
-/* What the endpoint has under way, and will have if it goes on when it may have so many. */
-static uint32_t may_come_back(const struct verbs_ep *ep, uint32_t each)
-{
-	uint32_t n = verbs_in_flight(ep) + SQ_STEP, most = ep->dev->caps.sq;
-
-	if (n <= each)
-		return each;
-	return n < most ? n : most;
-}
-
 /* Helper: for another endpoint?  If so, the others do not take it. */
 static bool has_room(struct verbs_dev *dev)
 {
 	const struct verbs_ep *ep;
-	uint32_t each;
 	unsigned n = 1;
+	uint32_t each;
 	uint64_t sum;
 
 	for (ep = rds_verbs.eps; ep; ep = ep->next)
 		n += ep->dev == dev && !ep->qp_dead;
 	atomic_store(&dev->sq_each, share_of(dev, dev->neps + 1)); /* before it is counted what they have */
-	sum = each = share_of(dev, n);
+	each = share_of(dev, n);
+	sum = each;
 	for (ep = rds_verbs.eps; ep; ep = ep->next)
 		if (ep->dev == dev && !ep->qp_dead)
-			sum += may_come_back(ep, each);
+			sum += verbs_in_flight(ep) > each ? verbs_in_flight(ep) : each;
 	if (sum <= room_for_sends(dev))
 		return true;
 	verbs_dev_share(dev);
