@@ -101,7 +101,7 @@ struct rds_sock {
 	/* congestion monitor and generation (written under rx; what others will know of the socket is read at any time, will.c) */
 	_Atomic bool cong_monitor;
 	_Atomic uint64_t cong_mask, cong_notify;
-	uint64_t cong_track; /* rx; names are the kernel's */
+	uint64_t cong_track;	      /* rx; names are the kernel's */
 	_Atomic bool seen_congestion; /* written under rx */
 	_Atomic bool cong_attached; /* a poll that began after that may still sleep: an update wakes it */
 	struct rds_sock *mon_next;

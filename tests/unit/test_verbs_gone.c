@@ -551,51 +551,6 @@ START_TEST(test_short_cq)
 }
 END_TEST
 
-static void setup_many(void)
-{
-	setenv("RDS_PRELOAD_VERBS_BUFFERS", "60000", 1);
-	begin(MOCK_IB);
-	world.ours->attr.max_srq_wr = 1 << 20;
-}
-
-/* As many completions as there are receive buffers, and sends beside them. */
-START_TEST(test_cq_for_buffers)
-{
-	static const int max[] = {1 << 20, 10000, 4000, 100};
-	static const uint32_t least[] = {7450, 5000, 2000, 50};
-	uint32_t cqe;
-
-	world.ours->attr.max_cqe = max[_i];
-	ck_assert_int_eq(world_claim(US), 1);
-	cqe = (uint32_t)world_dev()->cq->cqe;
-	ck_assert_uint_ge(world_dev()->nbufs, least[_i]);
-	ck_assert_uint_ge(cqe, world_dev()->nbufs + (cqe / 2 < 8192 ? cqe / 2 : 8192));
-	ck_assert_uint_eq(log_says("has room for"), _i ? 1 : 0);
-	world_run();
-	ck_assert_uint_eq(mock_recvs_posted(world_dev()->srq), world_dev()->nbufs);
-}
-END_TEST
-
-static void setup_iwarp_unclaimed(void)
-{
-	begin(MOCK_IWARP);
-}
-
-/* Room for fewer than make sense: as many of both sizes as there is room for, and none beside the table of them. */
-START_TEST(test_short_cq_two_sizes)
-{
-	const struct verbs_dev *dev;
-
-	world.ours->attr.max_cqe = 100 + _i * 10;
-	ck_assert_int_eq(world_claim(US), 1);
-	dev = world_dev();
-	ck_assert_uint_le(dev->nbufs, dev->caps.srq);
-	ck_assert_uint_le(dev->nbufs, verbs_bufs_most(dev));
-	ck_assert_uint_ge(dev->nbufs, dev->caps.srq - 1);
-	ck_assert_uint_ge(dev->all_large, 1);
-}
-END_TEST
-
 static TCase *test_case(Suite *s, const char *name, void (*start)(void))
 {
 	return suite_case(s, name, start, teardown, 30);
@@ -630,7 +585,5 @@ int main(void)
 	tcase_add_loop_test(t, test_no_srq, 0, 4);
 	tcase_add_loop_test(t, test_no_memory_for_queues, 0, 3);
 	tcase_add_test(t, test_short_cq);
-	tcase_add_loop_test(test_case(s, "many", setup_many), test_cq_for_buffers, 0, 4);
-	tcase_add_loop_test(test_case(s, "few", setup_iwarp_unclaimed), test_short_cq_two_sizes, 0, 4);
 	return suite_run(s);
 }

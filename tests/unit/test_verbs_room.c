@@ -157,6 +157,58 @@ START_TEST(test_no_more)
 }
 END_TEST
 
+/* ---- room for what is received ---- */
+
+static void setup_many(void)
+{
+	setenv("RDS_PRELOAD_VERBS_BUFFERS", "60000", 1);
+	setenv("RDS_PRELOAD_LOG", "warn", 1);
+	world_begin(MOCK_IB);
+	world.ours->attr.max_srq_wr = 1 << 20;
+}
+
+/* As many completions as there are receive buffers, and sends beside them. */
+START_TEST(test_cq_for_buffers)
+{
+	static const int max[] = {1 << 20, 10000, 4000, 100};
+	static const uint32_t least[] = {7450, 5000, 2000, 50};
+	const char *line;
+	uint32_t cqe;
+
+	world_listen();
+	world.ours->attr.max_cqe = max[_i];
+	ck_assert_int_eq(world_claim(US), 1);
+	cqe = (uint32_t)world_dev()->cq->cqe;
+	ck_assert_uint_ge(world_dev()->nbufs, least[_i]);
+	ck_assert_uint_ge(cqe, world_dev()->nbufs + (cqe / 2 < 8192 ? cqe / 2 : 8192));
+	line = strstr(world_said(), "has room for");
+	ck_assert_int_eq(line != NULL, _i != 0);
+	ck_assert(!line || !strstr(line + 1, "has room for"));
+	world_run();
+	ck_assert_uint_eq(mock_recvs_posted(world_dev()->srq), world_dev()->nbufs);
+}
+END_TEST
+
+static void setup_few(void)
+{
+	world_begin(MOCK_IWARP);
+}
+
+/* Room for fewer than make sense: as many of both sizes as there is room for, and none beside the table of them. */
+START_TEST(test_two_sizes)
+{
+	const struct verbs_dev *dev;
+
+	world.ours->attr.max_cqe = 100 + _i * 10;
+	ck_assert_int_eq(world_claim(US), 1);
+	dev = world_dev();
+	ck_assert_uint_le(dev->nbufs, dev->caps.srq);
+	ck_assert_uint_le(dev->nbufs, verbs_bufs_most(dev));
+	ck_assert_uint_ge(dev->nbufs, dev->caps.srq - 1);
+	ck_assert_uint_ge(dev->all_large, 1);
+}
+END_TEST
+
 static void tests(TCase *t)
 {
 	tcase_add_loop_test(t, test_more_and_more, 0, 2);
@@ -172,5 +224,7 @@ int main(void)
 	tests(suite_case(s, "iwarp", setup_iwarp, end, 30));
 	t = suite_case(s, "small", setup_small, end, 30);
 	tcase_add_test(t, test_no_more);
+	tcase_add_loop_test(suite_case(s, "many", setup_many, end, 30), test_cq_for_buffers, 0, 4);
+	tcase_add_loop_test(suite_case(s, "few", setup_few, end, 30), test_two_sizes, 0, 4);
 	return suite_run(s);
 }

@@ -535,7 +535,8 @@ void verbs_theirs_event(struct rdma_cm_id *cm, enum rdma_cm_event_type what);
 void verbs_theirs_forget(void);
 
 /* gone.c; helper */
-int verbs_dev_hold(struct verbs_dev *dev, const struct sockaddr *addr); /* once, before it is used; it may have a holder all the same */
+int verbs_dev_hold(struct verbs_dev *dev,
+		   const struct sockaddr *addr); /* once, before it is used; it may have a holder all the same */
 void verbs_dev_use(struct verbs_dev *dev);
 void verbs_dev_unuse(
 	struct verbs_dev *dev); /* the last one of a device that is gone has it freed, with the next timers */
