@@ -160,6 +160,16 @@ bool rds_carry_asked(struct rds_sock *sk)
 	return lies_there(rds_sock_pair(sk)) >= (int)sizeof(struct rds_share_attach);
 }
 
+/* With whatever descriptors it has brought. */
+static void stray(const int *fds, unsigned nfds)
+{
+	while (nfds--)
+		os_close(fds[nfds]);
+	rds_warn_once(
+		"a call that was not interposed (io_uring, raw system call, libc handle) wrote to an RDS socket; its "
+		"data went nowhere. See librdspreload(7), Limits");
+}
+
 /*
  * On our end of a stand-in's pair lies filler (bytes that show "not writable"), what processes say that got a descriptor and want to
  * share the socket, or bytes that no interposed call can have written.
@@ -178,15 +188,14 @@ void rds_carry_look(struct rds_sock *sk)
 		return;
 	/* Who attaches and ends at once may have been the last one: then it is closed, and its number somebody else's. */
 	while (atomic_load(&sk->open) && (pair = rds_sock_pair(sk)) >= 0 &&
-	       (n = os_pass_recv(pair, &hello, sizeof(hello), fds, &nfds, &lost, MSG_DONTWAIT)) > 0) {
+	       (n = os_pass_recv(pair, &hello, sizeof(hello), fds, &nfds, &lost, MSG_DONTWAIT)) >= 0 &&
+	       (n || !os_at_end(pair))) {
 		if ((n == sizeof(hello) || n == RDS_SHARE_QUIET) && (nfds || lost))
 			attach(sk, &hello, n == RDS_SHARE_QUIET, fds, nfds);
-		else if (n == 1 && !*(const char *)&hello)
+		else if (n == 1 && !nfds && !*(const char *)&hello)
 			filler |= atomic_load(&sk->hidden_out); /* else the last carrier's, or just taken back */
 		else
-			rds_warn_once(
-				"a call that was not interposed (io_uring, raw system call, libc handle) wrote to an "
-				"RDS socket; its data went nowhere. See librdspreload(7), Limits");
+			stray(fds, nfds);
 	}
 	if (!filler)
 		return;

@@ -162,7 +162,7 @@ static int read_one(int standin, int flags, unsigned room, struct rds_share_depo
 	bool lost;
 	ssize_t len = os_pass_recv_few(standin, d, sizeof(*d), fds, room, &n, &lost, MSG_DONTWAIT | flags);
 
-	if (len <= 0)
+	if (len < 0 || (len == 0 && os_at_end(standin)))
 		return -EAGAIN;
 	if (len == (ssize_t)sizeof(*d) && (n || lost) && d->magic == RDS_SHARE_MAGIC &&
 	    d->version == RDS_SHARE_VERSION) {
@@ -176,15 +176,20 @@ static int read_one(int standin, int flags, unsigned room, struct rds_share_depo
 }
 
 /*
- * A carrier that has no number of its own left cannot take away the byte by which it has shown that there is something to read: the deposit lies
- * behind it.  There is more than bytes, then; and who takes one off that a living carrier shows leaves others there.
+ * A carrier that has no number of its own left cannot take away the packets by which it has shown that there is something to read: the deposit lies
+ * behind them.  They have no bytes (poll.c).
  */
+static bool behind_shown(int standin)
+{
+	return lies_there(standin) >= (int)sizeof(struct rds_share_deposit);
+}
+
 bool rds_deposit_is(int standin)
 {
 	struct rds_share_deposit d;
 	int is = read_one(standin, MSG_PEEK, 0, &d, NULL);
 
-	return is == 1 || (is == 0 && lies_there(standin) > (int)sizeof(d));
+	return is == 1 || (is == 0 && behind_shown(standin));
 }
 
 int rds_deposit_look(int standin, int out[3])
@@ -195,7 +200,7 @@ int rds_deposit_look(int standin, int out[3])
 	out[0] = out[1] = out[2] = -1;
 	is = read_one(standin, MSG_PEEK, RDS_DEPOSIT_FDS, &d, fds);
 	if (is == 0)
-		return lies_there(standin) > (int)sizeof(d);
+		return behind_shown(standin);
 	if (is != 1)
 		return is == -EMFILE ? is : 0;
 	if (!d.has_will) {
@@ -236,7 +241,7 @@ static int take_one(int standin, bool locked, unsigned room, struct rds_share_de
 	struct rds_share_deposit again;
 	int is = read_one(standin, MSG_PEEK, room, d, fds);
 
-	if (is < 0 || (is == 0 && lies_there(standin) < (int)sizeof(*d)))
+	if (is < 0 || (is == 0 && !behind_shown(standin)))
 		return is < 0 ? is : -EAGAIN;
 	if (is == 1 && locked) {
 		is = read_one(standin, 0, 0, &again, NULL);

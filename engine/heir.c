@@ -345,7 +345,7 @@ void rds_away_show(int fd)
 	pthread_mutex_lock(&heir_lock);
 	h = find(st.st_ino);
 	if (free_to_take(h))
-		os_send(atomic_load(&h->fd[PAIR]), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+		os_send(atomic_load(&h->fd[PAIR]), "", 0, MSG_DONTWAIT | MSG_NOSIGNAL);
 	pthread_mutex_unlock(&heir_lock);
 }
 

@@ -54,6 +54,7 @@ static void clear_standin(struct rds_sock *sk, int standin)
 	if (standin >= 0)
 		os_recv_all(standin);
 	atomic_store(&sk->shown_in, false);
+	sk->shown = 0;
 	rds_unlock(&rds_eng->wait);
 }
 

@@ -425,12 +425,21 @@ bool os_numbers_left(int fd, unsigned want)
 	return got == want;
 }
 
+bool os_at_end(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLRDHUP};
+
+	return os_poll(&p, 1, 0) != 0;
+}
+
 void os_recv_all(int fd)
 {
 	char buf[16];
+	ssize_t n;
 
-	while (os_recv(fd, buf, sizeof(buf), MSG_DONTWAIT) > 0)
-		;
+	do
+		n = os_recv(fd, buf, sizeof(buf), MSG_DONTWAIT);
+	while (n > 0 || (n == 0 && !os_at_end(fd)));
 }
 
 /* ---- waiting ---- */

@@ -84,7 +84,9 @@ int os_setsockopt(int fd, int level, int opt, const void *val, socklen_t len);
 /* AF_UNIX: who has made or connected the other end, by the kernel's word.  False: nobody whom our pid namespace knows. */
 bool os_peer(int fd, struct ucred *cred);
 bool os_peer_is_self(int fd); /* ... this process */
-void os_recv_all(int fd);     /* reads what lies there, and throws it away */
+/* A SEQPACKET socket's recv() has returned 0: was that the end, and not a packet of no bytes? */
+bool os_at_end(int fd);
+void os_recv_all(int fd); /* reads what lies there, and throws it away */
 int os_poll(struct pollfd *fds, nfds_t n, int timeout_ms);
 int os_eventfd(unsigned init, int flags);
 int os_pipe(int fds[2], int flags);

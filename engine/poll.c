@@ -2,8 +2,9 @@
 /*
  * poll.c - readiness: the bits that rds_poll() reports, waking threads, and the stand-in descriptor.
  *
- * The engine's own queues are the truth.  The kernel sees it on the stand-in: one byte lying in the application's end
- * means readable, a filled send buffer means not writable.  That costs system calls, so it is done at once only for
+ * The engine's own queues are the truth.  The kernel sees it on the stand-in: a packet lying in the application's end
+ * means readable, a filled send buffer means not writable.  That packet has no bytes: who reads it without us gets an end of file, and nothing
+ * that could be taken for data.  That costs system calls, so it is done at once only for
  * sockets that somebody watches through the kernel (an epoll set); for all others the helper brings up what has stood
  * unread for a tick, which is what serves waiters that were not interposed.
  */
@@ -76,8 +77,10 @@ short rds_poll(struct rds_sock *sk, short events)
 
 static void show_in(struct rds_sock *sk)
 {
-	if (os_send(rds_sock_pair(sk), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
+	if (os_send(rds_sock_pair(sk), "", 0, MSG_DONTWAIT | MSG_NOSIGNAL) == 0) {
 		sk->shown_in = true;
+		sk->shown++;
+	}
 }
 
 static void show_out(struct rds_sock *sk)
@@ -100,6 +103,7 @@ static void lower_in(struct rds_sock *sk, int fd)
 		return;
 	os_recv_all(fd);
 	sk->shown_in = false;
+	sk->shown = 0;
 }
 
 static void lower_out(struct rds_sock *sk, int fd)
@@ -135,8 +139,9 @@ static bool kernel_would_show(struct rds_sock *sk)
 
 static void show_now(struct rds_sock *sk, short events)
 {
-	/* An edge-triggered watcher must see every arrival as a new event, even when the byte is already there. */
-	if ((events & IN_BITS) && (!sk->shown_in || sk->watched_edge) && kernel_would_show(sk))
+	/* An edge-triggered watcher must see every arrival as a new event, even when that is shown already: but not for ever, if nobody reads. */
+	if ((events & IN_BITS) && (!sk->shown_in || (sk->watched_edge && sk->shown < RDS_SHOWN_MAX)) &&
+	    kernel_would_show(sk))
 		show_in(sk);
 	if ((events & OUT_BITS) && sk->hidden_out)
 		show_out(sk);
@@ -189,6 +194,14 @@ void rds_sock_unwait(struct rds_sock *sk)
 	rds_unlock(&rds_eng->wait);
 }
 
+/* Somebody reads, and there is more: that is an event again. */
+static void show_less(struct rds_sock *sk, int fd)
+{
+	lower_in(sk, fd);
+	if (!sk->shown_in)
+		show_in(sk);
+}
+
 /* rx held: input may be used up, output may be blocked; only what is shown, or watched, costs anything. */
 void rds_sock_lower_shown(struct rds_sock *sk, int fd)
 {
@@ -197,6 +210,8 @@ void rds_sock_lower_shown(struct rds_sock *sk, int fd)
 	rds_lock(&rds_eng->wait);
 	if (sk->shown_in && !rds_sock_has_input(sk))
 		lower_in(sk, fd);
+	else if (sk->shown >= RDS_SHOWN_MAX)
+		show_less(sk, fd);
 	if (watched && !sk->hidden_out && !rds_sock_writable(sk))
 		lower_out(sk, fd);
 	rds_unlock(&rds_eng->wait);

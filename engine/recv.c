@@ -176,6 +176,8 @@ static void dequeue(struct rds_sock *sk, int fd)
 			rds_sock_put(sk);
 		}
 		rds_sock_lower(sk, fd);
+	} else if (unlikely(atomic_load_explicit(&sk->shown, memory_order_relaxed) >= RDS_SHOWN_MAX)) {
+		rds_sock_lower_shown(sk, fd);
 	}
 	if (inc->len) {
 		sk->rcv_bytes -= inc->len;

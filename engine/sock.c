@@ -390,6 +390,7 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 	sk->nobodys = false;
 	sk->unheard = false;
 	atomic_store(&sk->shown_in, false);
+	sk->shown = 0;
 	atomic_store(&sk->hidden_out, false);
 }
 

@@ -126,10 +126,12 @@ struct rds_sock {
 	_Atomic bool watched;
 	_Atomic bool watched_edge;
 	_Atomic bool carried;		   /* calls of other processes sleep for it (carry.c): tell the helper */
-	_Atomic bool shown_in, hidden_out; /* a byte lies in the application's end / its send buffer is filled */
+	_Atomic bool shown_in, hidden_out; /* a packet lies in the application's end / its send buffer is filled */
+	_Atomic uint8_t shown;		   /* ... so many at most: RDS_SHOWN_MAX */
 };
 
 #define RDS_NO_TIMEOUT UINT64_MAX
+#define RDS_SHOWN_MAX 32 /* a deposit has to find room behind them (leave.c) */
 
 enum { RDS_GENERIC_STAMP_NS = 1, RDS_GENERIC_PASSCRED = 2, RDS_GENERIC_PASSSEC = 4 };
 

@@ -4,6 +4,9 @@
  * receiver and the socket's send buffer; another one has the socket.  All arrives, once, in order, before what that
  * one sends; the buffer is as full for it, and it is told of what was to be told.
  *
+ * And a queue of which each message was shown to somebody who waits for edges, by a process that has no number of the
+ * socket any more, is there when that ends.
+ *
  * With "asked": that one asks for the socket while the first one leaves, which then does not wait for the receiver.  If
  * that was for an exec that fails, threads of it that sleep in calls go on, as those of a process that only holds it.
  *
@@ -13,6 +16,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -30,6 +34,7 @@
 #define NEW 5
 #define HOPS 5
 #define ROW 5
+#define EDGES 500
 #define PATIENCE 20000 /* ms */
 
 enum { HELLO = -1, LAST = -2, LATE = -3 };
@@ -508,6 +513,74 @@ static void chain(void)
 	has_ended(pids[HOPS - 1]);
 }
 
+/* ---- shown so often that there would be no room for more in the stand-in ---- */
+
+static void watches(int fd, int ready, int go)
+{
+	struct epoll_event ev = {.events = EPOLLIN | EPOLLET};
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	int ep = epoll_create1(EPOLL_CLOEXEC), number, next = 0;
+	char c;
+
+	alarm(60 * slowness()); /* its parent is to go */
+	check(ep >= 0 && epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev) == 0);
+	check(epoll_wait(ep, &ev, 1, 0) >= 0 && recv(fd, &c, 1, MSG_DONTWAIT) < 0);
+	check(write(ready, "", 1) == 1);
+	check(read(go, &c, 1) == 0); /* it has ended */
+	while (next < EDGES && poll(&p, 1, PATIENCE * (int)slowness()) == 1) {
+		if (recv(fd, &number, sizeof(number), MSG_DONTWAIT) < 0 && errno == EAGAIN)
+			continue;
+		if (number != next++)
+			fail("message %d instead of %d", number, next - 1);
+	}
+	if (next != EDGES)
+		fail("%d messages instead of %d", next, EDGES);
+	_exit(0);
+}
+
+static void shows(int ready, int go, int end, pid_t *watcher)
+{
+	int fd = rds_bound(home(), PORT), life[2];
+	pid_t pid;
+	char c;
+
+	check(pipe(life) == 0);
+	pid = fork();
+	check(pid >= 0);
+	if (!pid) {
+		close(life[1]);
+		close(end);
+		watches(fd, ready, life[0]);
+	}
+	*watcher = pid;
+	close(fd);
+	check(read(go, &c, 1) == 1);
+	exit(0);
+}
+
+static void edges(void)
+{
+	pid_t from, *watcher = mmap(NULL, sizeof(*watcher), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int fd = rds_bound(home(), PORT + 1), ready[2], go[2], i;
+	struct sockaddr_in to = name_of(home(), PORT);
+	char c;
+
+	check(watcher != MAP_FAILED && pipe(ready) == 0 && pipe(go) == 0);
+	from = fork();
+	check(from >= 0);
+	if (!from)
+		shows(ready[1], go[0], go[1], watcher);
+	check(read(ready[0], &c, 1) == 1);
+	for (i = 0; i < EDGES; i++) {
+		check(sendto(fd, &i, sizeof(i), 0, (struct sockaddr *)&to, sizeof(to)) == sizeof(i));
+		usleep(200); /* each is an event of its own, if the other process looks at once */
+	}
+	check(write(go[1], "", 1) == 1);
+	has_ended(from);
+	has_ended(*watcher);
+	close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	enum how how;
@@ -526,6 +599,7 @@ int main(int argc, char **argv)
 	one(false, PORT + 1);
 	one(true, PORT + 2);
 	chain();
+	edges();
 	printf("ok: what processes had sent has arrived without them\n");
 	return 0;
 }

@@ -118,6 +118,24 @@ static void edge(int fd)
 	close(ep);
 }
 
+/* There is always something left, and each arrival is an event all the same, however many there have been. */
+static void edges(int fd)
+{
+	int ep = epoll_create1(0), i;
+
+	add(ep, fd, EPOLLIN | EPOLLET);
+	feed('a');
+	ready(ep, 10000, fd, EPOLLIN);
+	for (i = 0; i < 1000; i++) {
+		feed('a');
+		ready(ep, 10000, fd, EPOLLIN);
+		take(fd, 'a');
+	}
+	take(fd, 'a');
+	quiet(ep, 20);
+	close(ep);
+}
+
 static void one_shot(int fd)
 {
 	int ep = epoll_create1(0);
@@ -193,6 +211,7 @@ int main(void)
 	}
 	level(fd);
 	edge(fd);
+	edges(fd);
 	one_shot(fd);
 	nested_and_mixed(fd);
 	closed();

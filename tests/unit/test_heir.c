@@ -201,11 +201,19 @@ START_TEST(the_next_carrier)
 }
 END_TEST
 
-/* held: the holder has what the last carrier gave it; shown: a byte lies before the deposit. */
+/* held: the holder has what the last carrier gave it; shown: so much that says "readable" lies before the deposit. */
 static const struct {
-	bool held, shown, has_will;
-} deposits[] = {
-	{false, false, true}, {true, false, true}, {false, true, true}, {true, true, true}, {false, false, false}};
+	bool held;
+	int shown;
+	bool has_will;
+} deposits[] = {{false, 0, true},  {true, 0, true}, {false, 1, true}, {true, 1, true},
+		{false, 0, false}, {true, 3, true}, {false, 3, false}};
+
+static void show(int n)
+{
+	while (n--)
+		ck_assert_int_eq(os_send(end_of_it, "", 0, 0), 0);
+}
 
 START_TEST(a_deposit_goes_first)
 {
@@ -216,8 +224,7 @@ START_TEST(a_deposit_goes_first)
 
 	if (held)
 		hello(3);
-	if (deposits[_i].shown)
-		ck_assert_int_eq(send(end_of_it, "", 1, 0), 1);
+	show(deposits[_i].shown);
 	pid = carrier();
 	ck_assert_int_eq(rds_deposit_leave(end_of_it, file, -1, has_will ? will : -1, 77), 0);
 	if (has_will && (held || !deposits[_i].shown))
@@ -231,6 +238,30 @@ START_TEST(a_deposit_goes_first)
 	ck_assert(!rds_deposit_is(standin));
 	give_up(&e);
 	ck_assert_uint_eq(numbers(), before);
+}
+END_TEST
+
+/* What says "readable" is no deposit, and stays; nor is the end of everything, which looks like it. */
+START_TEST(only_shown)
+{
+	struct pollfd p = {.fd = standin, .events = POLLIN};
+	struct rds_share_deposit d;
+	int fds[RDS_DEPOSIT_FDS];
+
+	show(2);
+	ck_assert(!rds_deposit_is(standin));
+	ck_assert_int_eq(rds_deposit_look(standin, fds), 0);
+	ck_assert_int_eq(rds_deposit_read(standin, false, &d, fds), -EAGAIN);
+	ck_assert_int_eq(poll(&p, 1, 0), 1);
+	os_recv_all(standin);
+	ck_assert_int_eq(poll(&p, 1, 0), 0);
+	show(1);
+	close(end_of_it);
+	end_of_it = -1;
+	os_recv_all(standin);
+	ck_assert(!rds_deposit_is(standin));
+	ck_assert_int_eq(rds_deposit_look(standin, fds), 0);
+	ck_assert_int_eq(rds_deposit_read(standin, false, &d, fds), -EAGAIN);
 }
 END_TEST
 
@@ -319,6 +350,7 @@ int main(void)
 	tcase_add_test(t, only_when_the_carrier_is_gone);
 	tcase_add_test(t, the_next_carrier);
 	tcase_add_loop_test(t, a_deposit_goes_first, 0, sizeof(deposits) / sizeof(deposits[0]));
+	tcase_add_test(t, only_shown);
 	tcase_add_test(t, met_and_left);
 	tcase_add_test(t, an_earlier_socket);
 	tcase_add_test(t, what_is_no_will);
