@@ -135,12 +135,14 @@ static void deafens(void)
 		alarm(30);
 		check(kill(carrier, SIGSTOP) == 0, "stop");
 		(void)!syscall(SYS_sendto, fd, "", 0, MSG_DONTWAIT, NULL, 0);
-		if (!fork()) {
+		pid = fork();
+		if (!pid) {
 			usleep(200000); /* if the other one has asked later than that, it cannot fail */
 			kill(carrier, SIGCONT);
 			_exit(0);
 		}
-		_exit(getsockname(fd, (struct sockaddr *)&name, &len) ? 1 : 0);
+		status = getsockname(fd, (struct sockaddr *)&name, &len) ? 1 : 0;
+		_exit(waitpid(pid, NULL, 0) == pid ? status : 2);
 	}
 	check(waitpid(pid, &status, 0) == pid && status == 0, "who asks is not heard: %#x", status);
 	close(fd);
