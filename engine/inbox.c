@@ -119,10 +119,20 @@ static int take_parcel(struct rds_sock *sk, int fd)
 	return err == -EPROTO ? 0 : err;
 }
 
+/* Everybody who could carry the socket has it, and can change that. */
+static void sleeps_never(int inbox)
+{
+	int flags = os_fcntl(inbox, F_GETFL, 0);
+
+	if (flags >= 0 && !(flags & O_NONBLOCK))
+		os_fcntl(inbox, F_SETFL, flags | O_NONBLOCK);
+}
+
 int rds_inbox_empty(int inbox, struct rds_sock *sk)
 {
 	int fd, err = 0;
 
+	sleeps_never(inbox);
 	for (;;) {
 		fd = os_accept4(inbox, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd == -EINTR || fd == -ECONNABORTED)

@@ -214,6 +214,16 @@ START_TEST(test_no_descriptor)
 }
 END_TEST
 
+/* Who has the inbox as well can change how it behaves. */
+START_TEST(test_never_sleeps)
+{
+	leave_good(1, 3);
+	ck_assert_int_eq(fcntl(inbox, F_SETFL, 0), 0);
+	ck_assert_int_eq(rds_inbox_empty(inbox, &sock), 0);
+	ck_queued(2);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("inbox");
@@ -223,5 +233,6 @@ int main(void)
 	tcase_add_test(t, test_too_late);
 	tcase_add_loop_test(t, test_nonsense, 0, 12);
 	tcase_add_test(t, test_no_descriptor);
+	tcase_add_test(t, test_never_sleeps);
 	return suite_run(s);
 }
