@@ -26,6 +26,7 @@
 #include "engine/wires.h"
 
 #define MESSAGE_MAX (1u << 20)
+#define ERRNO_MAX 4095
 /* Descriptors that it takes for a moment, with an engine or without one, and what becomes of them. */
 #define BARE_NUMBERS 1
 #define DEPOSIT_NUMBERS 4
@@ -46,12 +47,25 @@ static bool get(struct reader *r, void *to, size_t len)
 	return true;
 }
 
+/* Anything may lie in its byte. */
+static bool is_bool(const bool *b)
+{
+	return *(const unsigned char *)b <= 1;
+}
+
+static bool bools_sound(const struct rds_share_state *st)
+{
+	return is_bool(&st->bound) && is_bool(&st->connected) && is_bool(&st->no_rdma) && is_bool(&st->tos_fixed) &&
+	       is_bool(&st->recverr) && is_bool(&st->zerocopy) && is_bool(&st->inq) && is_bool(&st->cong_monitor) &&
+	       is_bool(&st->freed_by_others);
+}
+
 static bool state_sound(const struct rds_share_state *st)
 {
-	return st->magic == RDS_SHARE_MAGIC && st->version == RDS_SHARE_VERSION && st->transport >= -1 &&
-	       st->transport < RDS_TRANS_COUNT + 1 && st->sndbuf >= 2 && st->rcvbuf >= 2 &&
-	       (st->bound ? st->laddr.port != 0 : !st->n_unsent) && st->n_unsent <= RDS_SND_MSGS &&
-	       (st->rx_trace & 0xff) <= RDS_MSG_RX_DGRAM_TRACE_MAX;
+	return bools_sound(st) && st->err >= 0 && st->err <= ERRNO_MAX && st->magic == RDS_SHARE_MAGIC &&
+	       st->version == RDS_SHARE_VERSION && st->transport >= -1 && st->transport < RDS_TRANS_COUNT + 1 &&
+	       st->sndbuf >= 2 && st->rcvbuf >= 2 && (st->bound ? st->laddr.port != 0 : !st->n_unsent) &&
+	       st->n_unsent <= RDS_SND_MSGS && (st->rx_trace & 0xff) <= RDS_MSG_RX_DGRAM_TRACE_MAX;
 }
 
 static void take_state(struct rds_sock *sk, const struct rds_share_state *st)
@@ -122,7 +136,7 @@ static int take_report(struct rds_sock *sk, struct reader *r)
 	struct rds_share_report rep;
 	struct rds_op *op;
 
-	if (!get(r, &rep, sizeof(rep)))
+	if (!get(r, &rep, sizeof(rep)) || !is_bool(&rep.asked) || !is_bool(&rep.short_form))
 		return -EPROTO;
 	op = rds_op_new(sk, RDS_OP_WRITE, 0);
 	if (!op)
@@ -307,6 +321,14 @@ static int open_file(const struct rds_estate *e, void **map)
 	return os_mmap((size_t)e->size, PROT_READ, MAP_PRIVATE, e->file, 0, map);
 }
 
+/* Another socket's state is not this one's. */
+static bool named(int fd, const struct rds_procid *name)
+{
+	struct rds_procid has;
+
+	return rds_share_is(fd, &has) && memcmp(&has, name, sizeof(has)) == 0;
+}
+
 /* Takes the end and the will. */
 static int settle(int fd, struct rds_estate *e, uint64_t inode, struct rds_sock **out)
 {
@@ -323,10 +345,12 @@ static int settle(int fd, struct rds_estate *e, uint64_t inode, struct rds_sock 
 		if (!err && !get(&r, &st, sizeof(st)))
 			err = -EPROTO;
 	}
-	if (!err && !state_sound(&st))
+	if (!err && (!state_sound(&st) || !rds_share_is_end(e->pair, &st.name) || !named(fd, &st.name)))
 		err = -EPROTO;
 	if (!err && e->page >= 0)
 		err = as_registered(&st);
+	if (!err && !state_sound(&st)) /* what the registry says is input as well */
+		err = -EPROTO;
 	if (err)
 		os_close(e->pair);
 	else

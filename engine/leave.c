@@ -420,9 +420,28 @@ static void let_go(struct rds_sock *sk)
 	rx_unlock();
 	rds_along_drop(sk, true);
 	rds_mr_drop_all(sk);
-	os_close_slot(&sk->pair.n[0]);
-	rds_will_close(sk);
-	rds_sock_unwait(sk); /* who sleeps in a call makes it anew, as a holder */
+}
+
+static void find_let_go(struct rds_sock *sk, void *arg)
+{
+	struct rds_sock **found = arg;
+
+	if (rds_sock_is_let_go(sk))
+		*found = sk;
+}
+
+/* Who sleeps in a call on one makes it anew, as a holder. */
+static void end_let_go(void)
+{
+	struct rds_sock *sk;
+
+	for (;;) {
+		sk = NULL;
+		rds_sock_each(find_let_go, &sk);
+		if (!sk)
+			return;
+		rds_sock_give_up(sk);
+	}
 }
 
 static bool is_back(struct rds_sock *sk, int standin)
@@ -503,6 +522,7 @@ void rds_leave_not(void)
 	atomic_store(&rds_eng->leaving, false);
 	atomic_store(&rds_eng->exit_by, 0);
 	rds_sock_each(take_back, NULL);
+	end_let_go();
 	rds_timer_set(&heard, os_now_ns());
 	rds_helper_kick();
 }

@@ -50,21 +50,13 @@ static void find(struct rds_sock *sk, void *arg)
 		w->sk = sk;
 }
 
-/* The calling process may have put something else there. */
-static bool pair_is_there(const struct rds_sock *sk)
-{
-	struct sockaddr_un want, is;
-	socklen_t len = sizeof(is), n = rds_share_address(RDS_SHARE_PREFIX, &sk->name, &want);
-
-	return os_syscall(SYS_getpeername, os_fd(&sk->pair), (long)&is, (long)&len, 0, 0, 0) == 0 && len == n &&
-	       memcmp(&is, &want, n) == 0;
-}
-
 /* Nobody sleeps for it: he would have to be told that it is elsewhere. */
 static bool still(const struct rds_sock *sk)
 {
 	return sk && atomic_load(&sk->open) && !rds_sock_bound(sk) && !atomic_load(&sk->will) &&
-	       !atomic_load(&sk->waiters) && pair_is_there(sk);
+	       !atomic_load(&sk->waiters) &&
+	       rds_share_is_end(os_fd(&sk->pair),
+				&sk->name); /* the calling process may have put something else there */
 }
 
 static int write_will(const struct rds_sock *sk)

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 
 #include "engine/os.h"
@@ -71,6 +72,15 @@ bool rds_share_is(int fd, struct rds_procid *name)
 			name->b[i] = (uint8_t)(high << 4 | low);
 	}
 	return true;
+}
+
+bool rds_share_is_end(int pair, const struct rds_procid *name)
+{
+	struct sockaddr_un want, is;
+	socklen_t len = sizeof(is), n = rds_share_address(RDS_SHARE_PREFIX, name, &want);
+
+	return os_syscall(SYS_getpeername, pair, (long)&is, (long)&len, 0, 0, 0) == 0 && len == n &&
+	       memcmp(&is, &want, n) == 0;
 }
 
 /* When it cannot be found out, it may. */

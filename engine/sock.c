@@ -163,6 +163,13 @@ void rds_sock_unlist(struct rds_sock *sk)
 		sk->next_all->prev_all = sk->prev_all;
 }
 
+/* Has the helper a number for it, in a table of its own?  control held. */
+static bool unlist(struct rds_sock *sk)
+{
+	rds_sock_unlist(sk);
+	return sk->lent && sk->lent == rds_post_epoch() && rds_post_own();
+}
+
 /*
  * False: another thread has been here.  All under one lock: the helper, woken by the hang-up, may be the one who does it, and
  * a close() that finds it at work must not return before the port is free.
@@ -188,8 +195,7 @@ static bool shut(struct rds_sock *sk, bool *lent)
 		rx_unlock();
 		if (!sk->unlisted)
 			registry_sock_remove(rds_eng->reg, sk->reg_idx);
-		rds_sock_unlist(sk);
-		*lent = sk->lent && sk->lent == rds_post_epoch() && rds_post_own();
+		*lent = unlist(sk);
 	}
 	rds_unlock(&rds_eng->control);
 	rds_mr_bury(regions);
@@ -210,6 +216,18 @@ static void buried(const struct rds_sock *sk)
 		os_poll(NULL, 0, 1);
 }
 
+/* Nothing new can come to it; who sleeps for it looks. */
+static void close_numbers(struct rds_sock *sk, bool lent)
+{
+	rds_sock_unwait(sk);
+	close_number(sk);
+	if (!lent)
+		return;
+	rds_sock_hold(sk);
+	if (!(os_side ? rds_chore_for_program(&sk->let_go) : rds_chore_for_helper(&sk->let_go)))
+		rds_sock_put(sk);
+}
+
 /*
  * The kernel's order (rds-semantics 11.7), except that what was sent is not cancelled: it goes on without its socket,
  * because here the sender's process is also the network, and a program that sends and closes means it.
@@ -222,15 +240,24 @@ void rds_sock_close(struct rds_sock *sk)
 		buried(sk);
 		return;
 	}
-	rds_sock_unwait(sk);
-	close_number(sk);
-	if (lent) {
-		rds_sock_hold(sk);
-		if (!(os_side ? rds_chore_for_program(&sk->let_go) : rds_chore_for_helper(&sk->let_go)))
-			rds_sock_put(sk);
-	}
+	close_numbers(sk, lent);
 	rds_sock_put(sk); /* the caller has one of his own */
 	rds_run_work();
+}
+
+void rds_sock_give_up(struct rds_sock *sk)
+{
+	bool lent;
+
+	rds_lock(&rds_eng->control);
+	rds_cong_set_monitor(sk, false);
+	rx_lock();
+	drop_received(sk);
+	rx_unlock();
+	lent = unlist(sk);
+	rds_unlock(&rds_eng->control);
+	close_numbers(sk, lent);
+	rds_sock_put(sk); /* for having been open */
 }
 
 bool rds_sock_hung_up(struct rds_sock *sk)

@@ -192,6 +192,7 @@ void rds_sock_each_locked(void (*fn)(struct rds_sock *sk, void *arg), void *arg)
 bool rds_sock_look(struct rds_sock *sk);    /* sock_hang.c */
 bool rds_sock_hung_up(struct rds_sock *sk); /* the kernel says so */
 void rds_sock_close(struct rds_sock *sk);   /* it is over; the caller has a reference */
+void rds_sock_give_up(struct rds_sock *sk); /* it is over here, but another process has it; not open, not bound */
 int rds_sock_pair(struct rds_sock *sk); /* our end of the pair, in this thread's table; -1: none */
 int rds_sock_lend_all(void); /* control held, the helper is starting: have it see the hang-ups of stand-ins */
 void rds_sock_lent(struct rds_sock *sk, int fd); /* post.c */

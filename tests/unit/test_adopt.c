@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_adopt.c - a socket is made of a deposit: what a carrier has left is there again; whatever else lies there, which any process that holds
+ * the socket can have put there, ends the socket and nothing else, and leaves nothing behind in this process.
+ */
+#include <arpa/inet.h>
+#include <check.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "engine/connection.h"
+#include "engine/leave.h"
+#include "tests/unit/suite.h"
+
+#define MESSAGES 3
+#define FILE_MAX 16384
+
+static struct rds_sock *warm;
+static int standin, warm_fd;
+static union {
+	char bytes[FILE_MAX];
+	struct rds_share_state state;
+} file;
+static size_t len;
+static int end_of_it; /* the carrier's end */
+
+static unsigned numbers(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	unsigned n = 0;
+
+	ck_assert_ptr_nonnull(dir);
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+static unsigned wills_mapped(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	char line[300];
+	unsigned n = 0;
+
+	ck_assert_ptr_nonnull(maps);
+	while (fgets(line, sizeof(line), maps))
+		n += strstr(line, "rds will") != NULL;
+	fclose(maps);
+	return n;
+}
+
+/* Only that of the socket that is always there, once the helper has had its turn. */
+static void ck_one_will(void)
+{
+	unsigned i;
+
+	for (i = 0; wills_mapped() != 1 && i < 1000; i++)
+		os_poll(NULL, 0, 10);
+	ck_assert_uint_eq(wills_mapped(), 1);
+}
+
+static struct rds_sock *bound_here(int *fd, struct sockaddr_in *sin)
+{
+	socklen_t room = sizeof(*sin);
+	struct rds_sock *sk;
+
+	*sin = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	*fd = rds_socket(SOCK_SEQPACKET, 0, &sk);
+	ck_assert_int_ge(*fd, 0);
+	ck_assert_int_eq(rds_bind(sk, (struct sockaddr *)sin, sizeof(*sin)), 0);
+	ck_assert_int_eq(rds_getsockname(sk, (struct sockaddr *)sin, &room), 0);
+	return sk;
+}
+
+static void setup(void)
+{
+	struct sockaddr_in unused;
+
+	ck_assert_int_eq(rds_engine_start(), 0);
+	warm = bound_here(&warm_fd, &unused); /* so that the helper is there */
+}
+
+static bool is_new(struct rds_sock *sk)
+{
+	return sk != warm;
+}
+
+/* A socket with some messages is left, and what lies in its stand-in is in `file`; nobody has it. */
+static void left(void)
+{
+	struct rds_share_deposit d;
+	struct sockaddr_in name;
+	struct rds_sock *sk = bound_here(&standin, &name);
+	unsigned i;
+	int fds[RDS_DEPOSIT_FDS];
+
+	for (i = 0; i < MESSAGES; i++) {
+		struct iovec iov = {.iov_base = &i, .iov_len = sizeof(i)};
+		struct msghdr msg = {.msg_name = &name, .msg_namelen = sizeof(name), .msg_iov = &iov, .msg_iovlen = 1};
+
+		ck_assert_int_eq(rds_sendmsg(warm, warm_fd, &msg, MSG_DONTWAIT), sizeof(i));
+	}
+	rds_engine_spreads();
+	ck_assert_uint_eq(rds_leave(is_new), 1);
+	ck_assert_int_eq(rds_deposit_read(standin, false, &d, fds), 0);
+	len = d.size;
+	ck_assert_uint_le(len, sizeof(file));
+	ck_assert_int_eq(pread(fds[1], &file, len, 0), (ssize_t)len);
+	end_of_it = fds[0];
+	for (i = 1; i < RDS_DEPOSIT_FDS; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	rds_leave_not(); /* it is gone: another process's, as far as this one knows */
+	rds_sock_put(sk);
+}
+
+static int file_of(size_t size)
+{
+	int fd = memfd_create("state", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	ck_assert_int_eq(write(fd, &file, size), (ssize_t)size);
+	fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
+	return fd;
+}
+
+/* What is in `file` is the deposit, with that end of a pair. */
+static int adopt(struct rds_sock **sk, int pair)
+{
+	int fd = file_of(len), err;
+
+	ck_assert_int_eq(rds_deposit_leave(end_of_it, fd, -1, -1, len), 0);
+	close(fd);
+	if (pair != end_of_it)
+		close(pair);
+	close(end_of_it);
+	err = rds_adopt(standin, sk);
+	return err;
+}
+
+/* The stand-in and, if there is one, the socket. */
+static void end(struct rds_sock *sk)
+{
+	close(standin);
+	if (sk)
+		rds_sock_number_closed(sk);
+}
+
+static void ck_queue(struct rds_sock *sk)
+{
+	unsigned i, number;
+	struct iovec iov = {.iov_base = &number, .iov_len = sizeof(number)};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	for (i = 0; i < MESSAGES; i++) {
+		ck_assert_int_eq(rds_recvmsg(sk, standin, &msg, MSG_DONTWAIT), sizeof(number));
+		ck_assert_uint_eq(number, i);
+	}
+	ck_assert_int_eq(rds_recvmsg(sk, standin, &msg, MSG_DONTWAIT), -EAGAIN);
+}
+
+START_TEST(what_was_left)
+{
+	struct rds_sock *sk = NULL;
+
+	left();
+	ck_assert_int_eq(adopt(&sk, end_of_it), 0);
+	ck_queue(sk);
+	end(sk);
+}
+END_TEST
+
+#define IN_STATE(member, value)                                                                                        \
+	{                                                                                                              \
+#member, offsetof(struct rds_share_state, member), sizeof(((struct rds_share_state *)0)->member),      \
+			value                                                                                          \
+	}
+
+static const struct {
+	const char *name;
+	size_t at, size;
+	uint64_t value;
+} wrong[] = {
+	IN_STATE(magic, 1),
+	IN_STATE(version, RDS_SHARE_VERSION + 1),
+	IN_STATE(name, 5), /* of another socket */
+	IN_STATE(reg_idx, UINT32_MAX),
+	IN_STATE(reg_idx, 3),
+	IN_STATE(n_messages, MESSAGES + 1),
+	IN_STATE(n_messages, UINT32_MAX),
+	IN_STATE(n_unsent, 1),
+	IN_STATE(n_unsent, UINT32_MAX),
+	IN_STATE(transport, 77),
+	IN_STATE(transport, UINT32_MAX - 1),
+	IN_STATE(bound, 2),
+	IN_STATE(connected, 0x80),
+	IN_STATE(no_rdma, 2),
+	IN_STATE(tos_fixed, 2),
+	IN_STATE(recverr, 2),
+	IN_STATE(zerocopy, 2),
+	IN_STATE(inq, 2),
+	IN_STATE(cong_monitor, 0xff),
+	IN_STATE(freed_by_others, 2),
+	IN_STATE(err, UINT32_MAX), /* what a call returns would look like a number of bytes */
+	IN_STATE(err, 4096),
+	IN_STATE(sndbuf, 0),
+	IN_STATE(rcvbuf, 1),
+	IN_STATE(rx_trace, 4),
+};
+
+START_TEST(what_is_wrong)
+{
+	uint64_t value = wrong[_i].value;
+	struct rds_sock *sk = NULL;
+	unsigned before;
+
+	left(); /* what is made once is there */
+	close(standin);
+	close(end_of_it);
+	ck_one_will();
+	before = numbers();
+	left();
+	memcpy(file.bytes + wrong[_i].at, &value, wrong[_i].size < sizeof(value) ? wrong[_i].size : sizeof(value));
+	ck_assert_msg(adopt(&sk, end_of_it) < 0, "%s: %llu", wrong[_i].name, (unsigned long long)value);
+	ck_assert_ptr_null(sk);
+	end(NULL);
+	ck_one_will();
+	ck_assert_uint_eq(numbers(), before);
+}
+END_TEST
+
+/* A message, or all of it, is cut short. */
+START_TEST(what_is_short)
+{
+	struct rds_sock *sk = NULL;
+	size_t whole, cut;
+
+	left();
+	whole = len;
+	for (cut = 1; cut <= whole; cut += 13) {
+		len = whole - cut;
+		ck_assert_int_lt(adopt(&sk, end_of_it), 0);
+		end(NULL);
+		left();
+		ck_assert_uint_eq(len, whole);
+	}
+}
+END_TEST
+
+/* The other end of something else. */
+START_TEST(what_is_no_end)
+{
+	struct rds_sock *sk = NULL;
+	int fd, pair[2], ends;
+
+	left();
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	ends = _i == 0 ? open("/dev/null", O_RDWR | O_CLOEXEC) : _i == 1 ? dup(standin) : pair[0];
+	fd = file_of(len);
+	ck_assert_int_eq(os_pass_send(end_of_it,
+				      &(struct rds_share_deposit){
+					      .magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION, .size = len},
+				      sizeof(struct rds_share_deposit), (int[]){ends, fd, fd, fd}, RDS_DEPOSIT_FDS, 0),
+			 0);
+	ck_assert_int_lt(rds_adopt(standin, &sk), 0);
+}
+END_TEST
+
+/* Whatever it is: it is a socket, or none.  (With the sanitizers' help.) */
+START_TEST(anything)
+{
+	unsigned i, k, good = 0;
+	uint64_t r = 88172645463325252u + (unsigned)_i;
+
+	for (i = 0; i < 300; i++) {
+		struct rds_sock *sk = NULL;
+
+		left();
+		for (k = 0; k < 1 + i % 4; k++) {
+			r ^= r << 13;
+			r ^= r >> 7;
+			r ^= r << 17;
+			file.bytes[(r >> 8) % len] = (char)r;
+		}
+		good += adopt(&sk, end_of_it) == 0;
+		end(sk);
+	}
+	ck_assert_uint_gt(good, 0); /* bytes of a message, options */
+	ck_assert_uint_lt(good, 300);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("adopt");
+	TCase *t = suite_case(s, "adopt", setup, NULL, 60);
+
+	tcase_add_test(t, what_was_left);
+	tcase_add_loop_test(t, what_is_wrong, 0, sizeof(wrong) / sizeof(wrong[0]));
+	tcase_add_test(t, what_is_short);
+	tcase_add_loop_test(t, what_is_no_end, 0, 3);
+	tcase_add_loop_test(t, anything, 0, 4);
+	return suite_run(s);
+}
