@@ -349,6 +349,7 @@ static unsigned leave(bool (*wanted)(struct rds_sock *sk), bool calm, bool patie
 	rds_sock_each(make_nobodys, NULL);
 	atomic_store(&rds_eng->leaving, true);
 	take_in();
+	rds_will_spare(false);
 	rds_sock_each(hand_in, &l);
 	if (l.along && !l.awaited)
 		rds_warn("%u messages could not be handed over within RDS_PRELOAD_LINGER_MS: they wait until another "
@@ -522,6 +523,7 @@ void rds_leave_not(void)
 	atomic_store(&rds_eng->leaving, false);
 	atomic_store(&rds_eng->exit_by, 0);
 	rds_sock_each(take_back, NULL);
+	rds_will_spare(true);
 	end_let_go();
 	rds_timer_set(&heard, os_now_ns());
 	rds_helper_kick();

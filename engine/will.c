@@ -27,6 +27,8 @@
 #define RESERVE 24 /* descriptors that the program may want, and the deposits when it ends */
 
 static struct rds_sock *unlent; /* control */
+static _Atomic int spare =
+	-1; /* for the deposits' files, one at a time, if the program has used up its numbers by then */
 static rds_lock_t lending = RDS_LOCK_INIT(RDS_LOCK_PLAIN);
 static struct {
 	struct os_fd end;  /* what holders get */
@@ -133,6 +135,14 @@ static int new_page(void)
 	return err;
 }
 
+void rds_will_spare(bool keep)
+{
+	if (!keep)
+		os_close_slot(&spare);
+	else if (atomic_load(&spare) < 0)
+		os_dup_high_slot(os_eventfd(0, O_CLOEXEC), &spare);
+}
+
 void rds_will_lend_later(struct rds_sock *sk)
 {
 	if (!atomic_load(&sk->will))
@@ -160,6 +170,7 @@ int rds_will_make(struct rds_sock *sk)
 	will = atomic_load(&sk->will);
 	if (os_fd(&sk->inbox_fd) < 0) /* without it senders that end wait */
 		os_dup_high_slot(rds_inbox_make(&sk->name), &sk->inbox_fd.n[0]);
+	rds_will_spare(true);
 	will->magic = RDS_SHARE_MAGIC;
 	will->version = RDS_SHARE_VERSION;
 	rds_will_write(sk);
@@ -174,6 +185,8 @@ int rds_will_take(struct rds_sock *sk, int page)
 
 	if (err)
 		os_close(page);
+	else
+		rds_will_spare(true);
 	return err;
 }
 
@@ -358,6 +371,7 @@ unsigned rds_will_fds(struct rds_sock *sk, int fds[RDS_WILL_FDS])
 void rds_will_forget(void)
 {
 	unlent = NULL;
+	atomic_store(&spare, -1);
 	rds_lock_init(&lending, RDS_LOCK_PLAIN);
 	atomic_store(&line_chore.queued, false);
 	atomic_store(&late_chore.queued, false);

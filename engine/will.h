@@ -31,6 +31,7 @@ int rds_will_take(struct rds_sock *sk, int page);
 /* The inbox that comes with it, or without a will (inbox.c).  Takes the descriptor. */
 int rds_will_take_inbox(struct rds_sock *sk, int inbox);
 bool rds_will_sound(int page); /* it is of the size of one, and nobody can make it shorter */
+void rds_will_spare(bool keep); /* a number for who leaves: kept, or to be had now.  The program's table */
 void rds_will_lend_later(struct rds_sock *sk); /* once it is listed.  control held */
 /* The helper gets what it needs to answer those who attach.  No lock that the helper could want. */
 void rds_wills_lend(void);

@@ -2,13 +2,15 @@
 /*
  * descriptors - what a program's descriptor table notices of RDS.  In the kernel: nothing but its sockets.  Processes that
  * send to it cost it no descriptor; with no number left it still gets, answers and wakes; a pipe that it closes is closed;
- * its record locks stay its own; children inherit no connection.
+ * its record locks stay its own; children inherit no connection; and what waits on a socket that a child has as well is there when the program has
+ * ended without a number left.
  */
 #include "program.h"
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 
 #define CLIENTS 12
@@ -50,13 +52,18 @@ static void client(void *arg)
 	}
 }
 
-static void use_up(void)
+static void few(void)
 {
 	struct rlimit rl;
 
 	check(getrlimit(RLIMIT_NOFILE, &rl) == 0, "getrlimit");
 	rl.rlim_cur = 256;
 	check(setrlimit(RLIMIT_NOFILE, &rl) == 0, "setrlimit");
+}
+
+static void use_up(void)
+{
+	few();
 	while (open("/dev/null", O_RDONLY) >= 0)
 		;
 	check(errno == EMFILE, "open");
@@ -146,11 +153,64 @@ static void pipes_and_locks(void *arg)
 	close(fd);
 }
 
+/* Has the socket when its parent has ended. */
+static void heir(int fd, pid_t parent, int done)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	char c, next = 'a';
+
+	while (getppid() == parent)
+		usleep(1000);
+	while (next < 'f') {
+		check(poll(&p, 1, 10000) == 1, "'%c' is lost", next);
+		if (recv(fd, &c, 1, MSG_DONTWAIT) == 1)
+			check(c == next++, "'%c'", c);
+	}
+	tell(done, "", 1);
+	_exit(0);
+}
+
+static void ends_without_a_number(void *done)
+{
+	struct sockaddr_in me, other;
+	struct pollfd p = {.events = POLLIN};
+	pid_t self = getpid();
+	int fd, from;
+	char c;
+
+	few(); /* first: numbers beyond the limit would be of no use */
+	fd = bound(&me);
+	from = bound(&other);
+	if (!fork())
+		heir(fd, self, *(int *)done);
+	for (c = 'a'; c < 'f'; c++)
+		check(sendto(from, &c, 1, 0, (struct sockaddr *)&me, sizeof(me)) == 1, "sendto");
+	p.fd = fd;
+	check(poll(&p, 1, 10000) == 1, "no message");
+	use_up();
+	exit(0);
+}
+
+static void left_without_a_number(void)
+{
+	int done[2];
+	char c;
+
+	check(pipe(done) == 0, "pipe");
+	check(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0, "prctl"); /* the heir's end is seen here */
+	finished(start(ends_without_a_number, &done[1]));
+	close(done[1]);
+	hear(done[0], &c, 1);
+	check(wait(NULL) > 0, "wait");
+	close(done[0]);
+}
+
 int main(void)
 {
 	const char *table = getenv("RDS_PRELOAD_HELPER_FDS");
 
 	finished(start(pipes_and_locks, NULL));
+	left_without_a_number();
 	peers(table && strcmp(table, "shared") == 0);
 	printf("%d peers, no number left, a pipe, a lock\n", CLIENTS);
 	return 0;
