@@ -4,7 +4,8 @@
  *
  * Until that is known calls of other threads fail (rds_leave()).  In the kernel they would not: a thread that is in a call, or makes one, hears nothing
  * of an exec that fails, and does not live to see one that does not.  So what failed for that reason waits here, and is made again: on the socket
- * that has been taken back, or as a holder's if somebody was quicker.
+ * that has been taken back, or as a holder's if somebody was quicker.  But not what a signal handler calls that has interrupted the exec: that
+ * would wait for itself.
  * Must not know how a socket is left.
  */
 #include "fds_impl.h"
@@ -12,9 +13,11 @@
 #include "engine/os.h"
 
 static _Atomic unsigned execs; /* under way, for which sockets are being left */
+static __thread unsigned ours __attribute__((tls_model("initial-exec")));
 
 void rds_fds_exec_begins(void)
 {
+	ours++;
 	atomic_fetch_add(&execs, 1);
 }
 
@@ -36,16 +39,18 @@ void rds_fds_exec_is_over(bool left)
 	if (left)
 		are_others();
 	atomic_fetch_sub(&execs, 1);
+	ours--;
 }
 
 void rds_fds_exec_forget(void)
 {
 	atomic_store(&execs, 0);
+	ours = 0;
 }
 
 bool rds_fds_came_back(struct rds_sock *sk)
 {
-	if (sk == RDS_INHERITED)
+	if (sk == RDS_INHERITED || ours)
 		return false;
 	while (atomic_load(&execs))
 		os_poll(NULL, 0, 1);

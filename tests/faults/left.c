@@ -246,6 +246,29 @@ static void *receives(void *fd)
 	return NULL;
 }
 
+static int interrupted;
+
+/* It must not wait for what it has interrupted. */
+static void interrupts(int sig)
+{
+	const int saved = errno;
+
+	(void)sig;
+	send(interrupted, NULL, 0, MSG_DONTWAIT); /* no peer: nothing is sent */
+	errno = saved;
+}
+
+static void *disturbs(void *main)
+{
+	int i;
+
+	for (i = 0; i < 100; i++) {
+		usleep(1000);
+		check(pthread_kill(*(pthread_t *)main, SIGUSR1) == 0);
+	}
+	return NULL;
+}
+
 /* libc goes through so many directories that the other one has the socket before this fails. */
 static void exec_fails_late(void)
 {
@@ -278,7 +301,7 @@ static void *polls(void *fd)
 static void is_asked(enum how how, bool later, bool threads, unsigned port, pid_t to, int go[2], int count, int gone)
 {
 	int fd = rds_bound(home(), port), size = 1 << 23, n = 0, i;
-	pthread_t thread[3];
+	pthread_t thread[4], self = pthread_self();
 	pid_t heir;
 	char c;
 
@@ -301,6 +324,9 @@ static void is_asked(enum how how, bool later, bool threads, unsigned port, pid_
 		check(pthread_create(&thread[0], NULL, sends, &fd) == 0);
 		check(pthread_create(&thread[1], NULL, receives, &fd) == 0);
 		check(pthread_create(&thread[2], NULL, polls, &fd) == 0);
+		interrupted = fd;
+		signal(SIGUSR1, interrupts);
+		check(pthread_create(&thread[3], NULL, disturbs, &self) == 0);
 		usleep(100000); /* who does not sleep by then finds that the socket has gone */
 	}
 	check(write(go[1], &n, sizeof(n)) == sizeof(n));
@@ -313,7 +339,7 @@ static void is_asked(enum how how, bool later, bool threads, unsigned port, pid_
 	execlp(how == EXEC ? "sleep" : "/nonexistent", "sleep", "0", NULL);
 	check(how == EXEC_FAILS);
 	close(gone);
-	for (i = 0; threads && i < 3; i++)
+	for (i = 0; threads && i < 4; i++)
 		check(pthread_join(thread[i], NULL) == 0);
 	close(go[1]);
 	has_ended(heir);
