@@ -222,10 +222,9 @@ START_TEST(test_d1_comm_est)
 	world_run();
 	mock_async_qp(rds_verbs.eps->qp, IBV_EVENT_COMM_EST);
 	world_run();
-	ck_assert_int_ge(mock_cm_find(RDMA_CM_EVENT_ESTABLISHED), 0);
+	ck_assert_int_lt(mock_cm_find(RDMA_CM_EVENT_ESTABLISHED), 0); /* it takes a frame, or rdma_cm's word */
+	ck_assert_uint_eq(b->ups + b->downs, 0);
 	mock_cm_hold(false);
-	world_run();
-	ck_assert_uint_eq(b->ups, 1);
 	world_close(b);
 	world_pass(2000 * MS);
 }

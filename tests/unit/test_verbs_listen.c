@@ -314,11 +314,30 @@ START_TEST(test_r13_r15_frame_first)
 	ck_assert_uint_eq(c->nmsgs, 0);
 	world.later = (unsigned)_i / 2; /* no memory for them then */
 	mock_cm_hold(false);
-	world_pass(200 * MS);
+	world_pass(400 * MS);
 	ck_assert_uint_eq(c->ups, 1);
 	ck_assert_uint_eq(c->nmsgs, 2);
 	ck_assert_uint_eq(c->msg[0].seq, 1);
 	ck_assert_uint_eq(c->msg[1].seq, 2);
+}
+END_TEST
+
+/* R13a: rdma_cm is told of it, but only when the word has had its time to come. */
+START_TEST(test_r13a_says_so_later)
+{
+	ask();
+	mock_cm_hold(true);
+	ck_assert_ptr_nonnull(peer_try_event(p));
+	ck_assert_int_eq(p->ev->event, RDMA_CM_EVENT_ESTABLISHED);
+	if (_i)
+		ck_assert(mock_cm_drop((unsigned)mock_cm_find(RDMA_CM_EVENT_ESTABLISHED)));
+	world_peer_sends(1, 500, 0);
+	world_run();
+	mock_cm_hold(false);
+	world_pass(200 * MS);
+	ck_assert_uint_eq(c->ups, !_i);
+	world_pass(100 * MS);
+	ck_assert_uint_eq(c->ups, 1);
 }
 END_TEST
 
@@ -443,6 +462,7 @@ int main(void)
 
 	tests(t);
 	tcase_add_loop_test(t, test_r13_r15_frame_first, 0, 6); /* on iWARP one comes with the other */
+	tcase_add_loop_test(t, test_r13a_says_so_later, 0, 2);
 	tests(world_case(s, "iwarp", world_iwarp));
 	return suite_run(s);
 }

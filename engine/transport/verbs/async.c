@@ -27,11 +27,6 @@ static void of_queue_pair(struct verbs_dev *dev, enum ibv_event_type type, uint3
 		verbs_ep_last(ep);
 	if (!ep || ep->closed || type == IBV_EVENT_QP_LAST_WQE_REACHED)
 		return;
-	if (type == IBV_EVENT_COMM_EST) {
-		if (!ep->cm_up)
-			vb.rdma_notify(ep->cm, IBV_EVENT_COMM_EST);
-		return;
-	}
 	rds_debug("%s: %s", dev->name, vb.ibv_event_type_str(type));
 	verbs_ep_down(ep, -ECONNRESET, false);
 }
@@ -39,7 +34,8 @@ static void of_queue_pair(struct verbs_dev *dev, enum ibv_event_type type, uint3
 static void handle(struct verbs_dev *dev, enum ibv_event_type type, uint32_t qpn, int port)
 {
 	switch (type) {
-	case IBV_EVENT_COMM_EST:
+	case IBV_EVENT_COMM_EST: /* a frame has come, which says the same (endpoint.c: heard_early) */
+		return;
 	case IBV_EVENT_QP_FATAL:
 	case IBV_EVENT_QP_REQ_ERR:
 	case IBV_EVENT_QP_ACCESS_ERR:

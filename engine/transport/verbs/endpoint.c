@@ -20,6 +20,7 @@
 #define CLOSE_PAUSE_MAX_NS (50 * MS)
 #define URGE_FIRST_NS (4 * MS) /* twice as long each time; together a second, then it is up to the keepalive */
 #define URGE_LAST_NS (512 * MS)
+#define UNSAID_MS 250
 #define LAST_LOOKS 100
 #define LAST_NS (100 * MS) /* until a device says that it has no receive left of a queue pair in error; */
 #define LAST_SILENT 8u	   /* one that has never said it is not waited for any more */
@@ -178,9 +179,18 @@ void verbs_ep_heard(struct verbs_ep *ep)
 		rds_timer_set(&ep->nudge, os_now_ns());
 }
 
-/* A frame came before rdma_cm said that the connection stands: the message that says so may be lost, the frame is as good. */
+/*
+ * A frame came before rdma_cm said that the connection stands: the message that says so may be lost, the frame is as good.  But rdma_cm is told that
+ * only if the message has had its time: a kernel (6.1) that hears of the peer's disconnect before it has acted on what it was told goes on repeating
+ * our yes to the request, and whoever destroys the id, or ends, waits for it for a minute.
+ */
 static void heard_early(struct verbs_ep *ep)
 {
+	if (!ep->cm_up && !ep->initiator && !ep->awaited) {
+		ep->awaited = true;
+		rds_timer_set(&ep->nudge, os_now_ns() + UNSAID_MS * MS);
+		return;
+	}
 	if (!ep->cm_up && !ep->initiator)
 		vb.rdma_notify(ep->cm, IBV_EVENT_COMM_EST);
 	verbs_ep_ready(ep);

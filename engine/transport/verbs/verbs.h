@@ -268,6 +268,7 @@ struct verbs_ep {
 	int why;		       /* ... for this reason (-errno) */
 	bool initiator;
 	bool cm_up;		/* ESTABLISHED has come */
+	bool awaited;		/* ... not yet, but a frame has */
 	uint64_t peer_ack;	/* for up->up: what the peer has received before */
 	struct rds_timer nudge; /* set from anywhere: the helper is to look whether it is up, or to be freed */
 	uint64_t urge_ns;	/* ... or the peer to be urged (helper): the time between the last two; 0: not that kind */
