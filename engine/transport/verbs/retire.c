@@ -3,9 +3,9 @@
  * retire.c - rdma_destroy_id() without waiting for it.
  *
  * It returns when the kernel has nothing of the id on its way any more.  That is an instant, but a minute was seen (Linux 6.1, soft RoCE,
- * connections that break as soon as they stand).  Presumably: whoever has accepted a request and then hears of the peer's disconnect before the
- * peer's "ready to use" (two processors may swap them, and one may be lost) goes on repeating its yes.  Meanwhile the helper
- * would see no event, no timer and no broken connection, and the receive buffers that wait for it would stop all others.
+ * connections that break as soon as they stand): the kernel went on repeating its yes to a request, because it had been told that the connection
+ * stood in the moment in which the peer ended it.  It is not told so early any more (endpoint.c, heard_early), but the two may still meet.  Meanwhile
+ * the helper would see no event, no timer and no broken connection, and the receive buffers that wait for it would stop all others.
  *
  * So it is done by a thread, which is gone when there is nothing to do; by further ones, as long as one does not return.  Without threads the
  * helper does it and waits.  A fork waits for ids that are to go, as it does for the helper, since librdmacm's locks are used; but not for
