@@ -259,20 +259,28 @@ static int bound_and_removed(struct rdma_cm_id *id, struct sockaddr *addr)
 	return ret;
 }
 
-/* The helper hears of the removal before the program's thread has got to where it notes which id that was. */
-START_TEST(test_removed_as_it_is_made)
+static int claim_as_removed(void)
 {
-	unsigned ids = mock_count(MOCK_ID);
 	char path[64];
+	int claimed;
 
 	bind_addr = vb.rdma_bind_addr;
 	vb.rdma_bind_addr = bound_and_removed;
-	ck_assert_int_ge(world_claim(US2), 0);
+	claimed = world_claim(US2);
 	vb.rdma_bind_addr = bind_addr;
 	snprintf(path, sizeof(path), "/proc/self/task/%d", helper);
 	while (!access(path, F_OK))
 		sched_yield();
 	world_run();
+	return claimed;
+}
+
+/* The helper hears of the removal before the program's thread has got to where it notes which id that was. */
+START_TEST(test_removed_as_it_is_made)
+{
+	unsigned ids = mock_count(MOCK_ID);
+
+	ck_assert_int_ge(claim_as_removed(), 0);
 	ck_assert_uint_eq(mock_count(MOCK_ID), ids);
 	ck_assert_uint_eq(mock_count(MOCK_CONTEXT), 1);
 }
@@ -311,17 +319,9 @@ END_TEST
 START_TEST(test_address_moves_as_it_is_made)
 {
 	unsigned ids = mock_count(MOCK_ID);
-	char path[64];
 
 	moves = true;
-	bind_addr = vb.rdma_bind_addr;
-	vb.rdma_bind_addr = bound_and_removed;
-	ck_assert_int_eq(world_claim(US2), 0);
-	vb.rdma_bind_addr = bind_addr;
-	snprintf(path, sizeof(path), "/proc/self/task/%d", helper);
-	while (!access(path, F_OK))
-		sched_yield();
-	world_run();
+	ck_assert_int_eq(claim_as_removed(), 0);
 	ck_assert_ptr_null(world_dev());
 	ck_assert_uint_eq(mock_count(MOCK_CONTEXT), 0);
 	ck_assert_uint_eq(mock_count(MOCK_ID), ids); /* that of the first is gone, one keeps the second (D10) */

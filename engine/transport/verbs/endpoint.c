@@ -182,7 +182,8 @@ void verbs_ep_heard(struct verbs_ep *ep)
 /*
  * A frame came before rdma_cm said that the connection stands: the message that says so may be lost, the frame is as good.  But rdma_cm is told that
  * only if the message has had its time: a kernel (6.1) that hears of the peer's disconnect before it has acted on what it was told goes on repeating
- * our yes to the request, and whoever destroys the id, or ends, waits for it for a minute.
+ * our yes to the request, and whoever destroys the id, or ends, waits for it for a minute.  (Its trace shows the repeated yes, and none since; the order of
+ * events in it is concluded from that.)
  */
 static void heard_early(struct verbs_ep *ep)
 {

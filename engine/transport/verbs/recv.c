@@ -8,7 +8,7 @@
  * endpoint is not up yet) waits in ep->later, and everything after it behind it.
  *
  * Every frame is hostile until checked; nonsense breaks its connection and nothing else.  Frames are numbered, since a reliable connection
- * may not be one: soft RoCE that repeats too early has left some out and given others twice.
+ * may not be one: soft RoCE that repeats too early has given packets twice, and a message in place of another was seen.
  *
  * When to acknowledge is the business of ack.c.
  */

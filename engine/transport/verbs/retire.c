@@ -3,7 +3,7 @@
  * retire.c - rdma_destroy_id() without waiting for it.
  *
  * It returns when the kernel has nothing of the id on its way any more.  That is an instant, but a minute was seen (Linux 6.1, soft RoCE,
- * connections that break as soon as they stand): the kernel went on repeating its yes to a request, because it had been told that the connection
+ * connections that break as soon as they stand): the kernel went on repeating its yes to a request, it seems because it had been told that the connection
  * stood in the moment in which the peer ended it.  It is not told so early any more (endpoint.c, heard_early), but the two may still meet.  Meanwhile
  * the helper would see no event, no timer and no broken connection, and the receive buffers that wait for it would stop all others.
  *
