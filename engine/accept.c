@@ -452,6 +452,13 @@ static __attribute__((noinline)) int wait_to_send(struct send_call *c, enum admi
 	return a == SENT || atomic_load(&sk->open) ? 0 : -EBADF;
 }
 
+/* In this order: what the peers answer from here on is shown. */
+static void show_full(struct rds_sock *sk, int fd)
+{
+	rds_sock_refused(sk, fd);
+	rds_want_room_all();
+}
+
 /* Nonblocking: ENOBUFS for congestion unless it has just cleared, EAGAIN for space. */
 static int fail_nonblock(struct send_call *c, enum admit a)
 {
@@ -473,8 +480,7 @@ static int fail_nonblock(struct send_call *c, enum admit a)
 		return -ENOBUFS;
 	}
 	RDS_STAT_INC(send_queue_full);
-	rds_sock_refused(c->sk, c->fd); /* first: what the peers answer from here on is shown */
-	rds_want_room_all();
+	show_full(c->sk, c->fd);
 	return -EAGAIN;
 }
 
@@ -488,6 +494,7 @@ static inline void begin(struct send_call *c, struct rds_sock *sk, int fd, const
 	c->out.hdr = (struct rds_hdr){0};
 	c->out.u = (struct rds_unacked){0};
 	c->out.may_wait = !(flags & MSG_DONTWAIT);
+	c->out.answer = false;
 	c->cmsgs = 0;
 	c->out.ops = NULL;
 	c->rdma.ops = c->rdma.async = NULL;
@@ -566,5 +573,8 @@ ssize_t rds_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, int f
 	}
 	rds_sent = true;
 	rds_send_made(c.out.len);
+	/* Who watches it through the kernel may go there without having been refused. */
+	if (unlikely(atomic_load_explicit(&sk->watched, memory_order_relaxed)) && !rds_sock_writable(sk))
+		show_full(sk, fd);
 	return (ssize_t)c.out.len;
 }

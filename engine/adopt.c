@@ -26,7 +26,6 @@
 #include "engine/wires.h"
 
 #define MESSAGE_MAX (1u << 20)
-#define ERRNO_MAX 4095
 /* Descriptors that it takes for a moment, with an engine or without one, and what becomes of them. */
 #define BARE_NUMBERS 1
 #define DEPOSIT_NUMBERS 4
@@ -47,22 +46,17 @@ static bool get(struct reader *r, void *to, size_t len)
 	return true;
 }
 
-/* Anything may lie in its byte. */
-static bool is_bool(const bool *b)
-{
-	return *(const unsigned char *)b <= 1;
-}
-
 static bool bools_sound(const struct rds_share_state *st)
 {
-	return is_bool(&st->bound) && is_bool(&st->connected) && is_bool(&st->no_rdma) && is_bool(&st->tos_fixed) &&
-	       is_bool(&st->recverr) && is_bool(&st->zerocopy) && is_bool(&st->inq) && is_bool(&st->cong_monitor) &&
-	       is_bool(&st->freed_by_others);
+	return rds_share_is_bool(&st->bound) && rds_share_is_bool(&st->connected) && rds_share_is_bool(&st->no_rdma) &&
+	       rds_share_is_bool(&st->tos_fixed) && rds_share_is_bool(&st->recverr) &&
+	       rds_share_is_bool(&st->zerocopy) && rds_share_is_bool(&st->inq) &&
+	       rds_share_is_bool(&st->cong_monitor) && rds_share_is_bool(&st->freed_by_others);
 }
 
 static bool state_sound(const struct rds_share_state *st)
 {
-	return bools_sound(st) && st->err >= 0 && st->err <= ERRNO_MAX && st->magic == RDS_SHARE_MAGIC &&
+	return bools_sound(st) && st->err >= 0 && st->err <= RDS_SHARE_ERRNO && st->magic == RDS_SHARE_MAGIC &&
 	       st->version == RDS_SHARE_VERSION && st->transport >= -1 && st->transport < RDS_TRANS_COUNT + 1 &&
 	       st->sndbuf >= 2 && st->rcvbuf >= 2 && (st->bound ? st->laddr.port != 0 : !st->n_unsent) &&
 	       st->n_unsent <= RDS_SND_MSGS && (st->rx_trace & 0xff) <= RDS_MSG_RX_DGRAM_TRACE_MAX;
@@ -136,7 +130,7 @@ static int take_report(struct rds_sock *sk, struct reader *r)
 	struct rds_share_report rep;
 	struct rds_op *op;
 
-	if (!get(r, &rep, sizeof(rep)) || !is_bool(&rep.asked) || !is_bool(&rep.short_form))
+	if (!get(r, &rep, sizeof(rep)) || !rds_share_is_bool(&rep.asked) || !rds_share_is_bool(&rep.short_form))
 		return -EPROTO;
 	op = rds_op_new(sk, RDS_OP_WRITE, 0);
 	if (!op)
@@ -297,9 +291,12 @@ static int make_socket(int fd, struct rds_estate *e, uint64_t inode, const struc
 	rds_sock_lend_late(sk);
 	if (killed)
 		rds_sock_show_anew(sk, fd);
-	rds_sock_wake(sk, POLLOUT | POLLWRNORM); /* the filler of its last carrier goes */
-	if (!rds_sock_writable(sk))
-		rds_sock_watch(sk, fd, false); /* ... and what has come along fills it as well */
+	if (rds_sock_writable(sk)) { /* the filler of its last carrier goes */
+		rds_sock_wake(sk, POLLOUT | POLLWRNORM);
+	} else { /* ... or stays, or is put there now: what has come along fills it as well */
+		rds_sock_hide_again(sk, fd);
+		rds_sock_watch(sk, fd, false);
+	}
 	*out = sk;
 	return 0;
 }
@@ -384,7 +381,7 @@ static int prepare(int fd)
 	rds_lock(&rds_eng->control);
 	err = rds_engine_start_helper();
 	rds_unlock(&rds_eng->control);
-	return err;
+	return err ? err : registry_ready(rds_eng->reg); /* somebody who is stopped may have its lock */
 }
 
 int rds_adopt(int fd, struct rds_sock **out)

@@ -22,8 +22,6 @@
 #include "engine/rds.h"
 #include "engine/will.h"
 
-#define ATTACH_TRIES 100
-
 /* ---- attaching ---- */
 
 /* The stand-in takes the request: 0, or -errno; -EPIPE: nobody carries the socket. */
@@ -106,18 +104,22 @@ static int dial_and_wait(int fd, struct away_call *c, struct away_slot *s)
 static int attach(int fd, struct away_call *c, struct away_slot **slot)
 {
 	struct away_slot *s = away_slot_free();
-	int tries, err = -EAGAIN;
+	unsigned tries;
+	int err;
 
 	if (!s)
 		return -ENOMEM;
 	s->inode = c->inode; /* from now on a close() finds it */
-	for (tries = 0; err == -EAGAIN && tries < ATTACH_TRIES; tries++) {
-		if (tries)
-			os_poll(NULL, 0, 1); /* who reads requests off is about to leave, or has just come */
+	for (tries = 1;; tries++) {
 		err = rds_adoptable(fd) ? -RDS_AWAY_LEFT : dial_and_wait(fd, c, s);
+		if (err != -EAGAIN)
+			break;
+		c->busy = s;
+		c->offered = -1;
+		err = away_pause(fd, c, tries);
+		if (err)
+			break;
 	}
-	if (err == -EAGAIN)
-		err = -ENOTCONN;
 	if (err && atomic_load(&s->fd) < 0) {
 		away_slot_unused(s);
 		return err;
@@ -160,7 +162,7 @@ void rds_away_meet(int fd)
 		return;
 	}
 	p.fd = atomic_load(&s->fd);
-	if (os_poll(&p, 1, AWAY_LOOK_MS) > 0 && read_hello(s)) {
+	if (away_answers(fd, st.st_ino, &p) && read_hello(s)) {
 		away_slot_drop(s);
 		return;
 	}
@@ -385,8 +387,8 @@ static int64_t refused(int err)
 {
 	if (err != -EPIPE && err != -ECONNRESET && err != -EPROTO)
 		return err;
-	rds_warn_once(
-		"an RDS socket that came from another process cannot be used: nobody carries it any more (ENOTCONN)");
+	rds_warn_once("an RDS socket that came from another process cannot be used: nobody carries it any more, or who "
+		      "does has another version of the library (ENOTCONN)");
 	return -ENOTCONN;
 }
 

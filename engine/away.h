@@ -43,7 +43,8 @@ int rds_away_watch(int fd, bool edge, uint64_t *since);
 
 /*
  * A socket of another process has just come to this one (exec, SCM_RIGHTS): asks its carrier for what is needed to carry it on if that is
- * killed (will.h).  Waits 20 ms for it at most; a carrier that is stopped answers later.
+ * killed (will.h).  Waits a second for it at most, for all together that do not answer, and 20 ms for each beyond that, or if the carrier is
+ * stopped: that one answers later.
  */
 void rds_away_meet(int fd);
 

@@ -14,9 +14,12 @@
 #include "engine/legacy_abi.h"
 #include "engine/os.h"
 #include "engine/rds.h"
+#include "engine/sockopt.h"
 #include "engine/uaccess.h"
 #include "engine/user_copy.h"
 #include "include/rds_abi.h"
+
+#define FIRST_CMSG CMSG_SPACE(sizeof(struct rds_rdma_notify))
 
 static bool blocks(int fd, int flags)
 {
@@ -131,6 +134,9 @@ ssize_t rds_away_recvmsg(int fd, struct msghdr *msg, int flags)
 	c.q.control_room = msg->msg_controllen < RDS_SHARE_CONTROL ? (uint32_t)msg->msg_controllen : RDS_SHARE_CONTROL;
 	if (!msg->msg_control)
 		c.q.control_room = 0;
+	/* What cannot be stored is not taken, and stays told; further on it is as with a message (give_rest). */
+	c.q.fault = c.q.control_room &&
+		    rds_user_writable(msg->msg_control, c.q.control_room < FIRST_CMSG ? c.q.control_room : FIRST_CMSG);
 	c.q.may_wait = blocks(fd, flags);
 	rc = away_call(fd, &c);
 	if (rc >= 0) {
@@ -214,6 +220,8 @@ int rds_away_setsockopt(int fd, int level, int opt, const void *val, socklen_t l
 		return away_barrier(fd, val, (int)len, blocks(fd, 0));
 	if ((int)len < 0)
 		return -EINVAL;
+	if (rds_opt_is_callers(level, opt))
+		return rds_sol_socket_set(NULL, fd, opt, val, (int)len);
 	/* By the kernel: a length that is wrong is the carrier's to refuse, and there may be less. */
 	if (val && !rds_user_fetch(NULL, copy, (uintptr_t)val, iov.iov_len)) {
 		c.q.has_name = true;
@@ -240,6 +248,8 @@ int rds_away_getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
 
 	if (rds_user_readable(len, sizeof(*len)))
 		return -EFAULT;
+	if (rds_opt_is_callers(level, opt)) /* SO_GET_FILTER is one of the numbers */
+		return rds_sol_socket_get(NULL, fd, opt, val, len);
 	memcpy(&n, len, sizeof(n));
 	c.q.arg = n;
 	if (rds_abi_level(level)) {

@@ -105,6 +105,9 @@ int away_ask(int fd, struct away_slot *s, struct away_call *c);
  * and may sleep: then c->busy goes.
  */
 int away_wait(int fd, struct away_call *c, struct pollfd *p, bool greeted);
+/* The carrier's hello on a channel that no call waits for (rds_away_meet()); false: not now. */
+bool away_answers(int fd, uint64_t inode, struct pollfd *p);
+int away_pause(int fd, struct away_call *c, unsigned tries); /* before the next attempt to get a channel; the same */
 /* The call sleeps at the carrier, until something can be read: bytes, or -1, and c->late says why not.  A cancellation point. */
 ssize_t away_sleep(struct away_slot *s, struct away_call *c, struct rds_share_answer *ready);
 bool away_ends(const struct away_call *c);  /* it may be -AWAY_LATE */

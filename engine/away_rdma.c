@@ -70,7 +70,7 @@ void away_try_message(struct away_call *c, const struct msghdr *msg)
 
 	if (kinds & RDS_HAS_ASYNC)
 		rds_abi_later();
-	if (rds_rdma_names_memory(msg))
+	if (kinds & RDS_NAMES_MEMORY)
 		names(c, rds_rdma_try(msg));
 	away_age(c);
 }

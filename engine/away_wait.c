@@ -32,6 +32,7 @@
 #define LATE_MS 5000	 /* then it is said whom we wait for */
 #define LIMIT_MS 30000	 /* and then it is no call that waits without an end */
 #define LONG_LOOK_MS 100 /* between looks, when it has waited so long */
+#define PAUSE_MS 20	 /* between attempts at most */
 #define MS_NS 1000000ull
 
 enum state { UNKNOWN, ALIVE, STOPPED };
@@ -152,7 +153,7 @@ static int cancellable_look(struct look *l, struct pollfd *p, int ms)
  * As os_poll(); a signal ends what may sleep, and takes as long as one look to do so.  So does a handler that waits for the end of the call, to jump
  * out of it or to make one: the answer of a carrier that is not stopped comes meanwhile.
  */
-static int look_again(struct away_call *c, struct pollfd *p, int ms)
+static int look_for(struct away_call *c, struct pollfd *p, int ms)
 {
 	struct look l = {.c = c};
 	bool cut;
@@ -179,7 +180,9 @@ int away_wait(int fd, struct away_call *c, struct pollfd *p, bool greeted)
 	if (!*since)
 		*since = os_now_ns();
 	waited = os_now_ns() - *since;
-	n = os_poll(p, 1, waited < AWAY_LOOK_MS * MS_NS ? AWAY_LOOK_MS - (int)(waited / MS_NS) : 0);
+	n = look_for(c, p, waited < AWAY_LOOK_MS * MS_NS ? AWAY_LOOK_MS - (int)(waited / MS_NS) : 0);
+	if (n == -AWAY_LATE)
+		return n;
 	while (n <= 0) {
 		if (!greeted && rds_adoptable(fd))
 			return -RDS_AWAY_LEFT;
@@ -189,11 +192,47 @@ int away_wait(int fd, struct away_call *c, struct pollfd *p, bool greeted)
 			return err;
 		if (waited / MS_NS >= BOUND_MS)
 			look = LONG_LOOK_MS;
-		n = look_again(c, p, look);
+		n = look_for(c, p, look);
 		if (n == -AWAY_LATE)
 			return n;
 	}
 	return 0;
+}
+
+/*
+ * Of many sockets, which most often have one carrier, only the first is waited for so long: nobody may be there (UNKNOWN), and this may be the start of a
+ * program.
+ */
+bool away_answers(int fd, uint64_t inode, struct pollfd *p)
+{
+	static _Atomic uint64_t in_vain;
+	uint64_t since = os_now_ns(), waited = 0, before = atomic_load(&in_vain);
+
+	while (os_poll(p, 1, AWAY_LOOK_MS) <= 0) {
+		waited = os_now_ns() - since;
+		if (look_at_carrier(fd, inode) != STOPPED && !rds_adoptable(fd) && before + waited < BOUND_MS * MS_NS)
+			continue;
+		atomic_fetch_add(&in_vain, waited);
+		return false;
+	}
+	atomic_store(&in_vain, 0);
+	return true;
+}
+
+/* Before it is asked once more: it could not take us in, for want of descriptors or memory, or is about to leave. */
+int away_pause(int fd, struct away_call *c, unsigned tries)
+{
+	uint64_t *since = c->since ? c->since : &c->began;
+	struct pollfd nothing = {.fd = -1};
+	int err;
+
+	if (!*since)
+		*since = os_now_ns();
+	err = patience(fd, c, false, os_now_ns() - *since);
+	if (err)
+		return err;
+	err = look_for(c, &nothing, tries < PAUSE_MS ? (int)tries : PAUSE_MS);
+	return err == -AWAY_LATE ? err : 0;
 }
 
 /* ---- a call that sleeps at the carrier ---- */

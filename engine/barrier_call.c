@@ -120,7 +120,8 @@ int rds_barrier_decode(const void *val, int len, struct rds_barrier_request *req
 		return -EINVAL;
 	if (rds_user_readable(val, (size_t)len) < 0)
 		return -EFAULT;
-	memcpy(copy, val, (size_t)len);
+	if (len) /* else val may be NULL */
+		memcpy(copy, val, (size_t)len);
 	return rds_abi_barrier(copy, len, req);
 }
 

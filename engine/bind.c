@@ -145,8 +145,14 @@ static int bind_port(struct rds_sock *sk, const struct rds_addr *addr, int trans
 	sk->laddr.port = port;
 	sk->bound_scope = addr->scope;
 	atomic_store(&sk->transport, transport);
-	/* The last close clears `open`, then looks at `bound` under the same lock: one of the two sees the other. */
+	/*
+	 * What has been sent to a socket that had this port is not this one's: it is here already, and is dropped.  (What still waits with its
+	 * sender is outlive.c's; what is on its way over a device cannot be told from what is new.)  The last close clears `open`, then looks at
+	 * `bound` under the same lock: one of the two sees the other.
+	 */
 	rx_lock();
+	(void)rds_progress_locked();
+	rds_wires_catch_up();
 	if (atomic_load(&sk->open)) {
 		rds_bound_insert(sk);
 		atomic_store_explicit(&sk->bound, true, memory_order_release);
@@ -183,6 +189,8 @@ int rds_bind_now(struct rds_sock *sk, const struct sockaddr *sa, int addrlen, bo
 	rds_sock_changed(sk);
 out:
 	rds_unlock(&rds_eng->control);
+	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
+		rds_run_work();
 	return ret;
 }
 

@@ -171,6 +171,7 @@ static void stop_waiting(struct rds_holder *h)
 	}
 	rds_carry_call_free(h->call);
 	h->call = NULL;
+	h->used = os_now_ns();
 	atomic_store(&c->sk->carried, c->waiting != NULL);
 }
 
@@ -405,6 +406,7 @@ static bool request(struct rds_holder *h, struct rds_share_call *call)
 	struct rds_sock *sk = h->carry->sk;
 	bool gone = false;
 
+	h->used = os_now_ns();
 	if (call->req.op == RDS_SHARE_CANCEL) {
 		bool sleeps = h->call && h->seq == call->req.seq;
 
@@ -455,12 +457,12 @@ static void holder_event(struct rds_event *ev, uint32_t events)
 	struct rds_holder *h = container_of(ev, struct rds_holder, ev);
 	int fds[OS_PASS_MAX];
 	struct rds_share_call *call;
+	unsigned nfds, i, most = RDS_EVENT_MOST; /* by levels: the rest is told again */
 	bool lost, more = true;
-	unsigned nfds, i;
 	ssize_t n;
 
 	(void)events;
-	while (more) {
+	while (more && most--) {
 		n = os_pass_recv(atomic_load(&h->fd), packet, RDS_SHARE_PACKET + 1, fds, &nfds, &lost, MSG_DONTWAIT);
 		if (n == -EAGAIN || n == -EINTR)
 			return;
@@ -496,6 +498,16 @@ struct rds_carry *rds_carry_of(const struct rds_sock *sk)
 	for (c = carried; c && c->sk != sk; c = c->next)
 		;
 	return c;
+}
+
+struct rds_carry *rds_carry_next(const struct rds_carry *c)
+{
+	return c ? c->next : carried;
+}
+
+void rds_holder_end(struct rds_holder *h)
+{
+	detach(h, true);
 }
 
 bool rds_carry_list(struct rds_carry *c)
@@ -561,6 +573,7 @@ void rds_carry_round(void)
 void rds_carry_forget(void)
 {
 	rds_door_forget();
+	rds_carry_attach_forget();
 	carried = NULL;
 	packet = NULL;
 	atomic_store(&due, false);

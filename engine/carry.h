@@ -18,6 +18,7 @@ struct rds_holder {
 	struct rds_memory *memory; /* the holder's (held); NULL: it has not been given */
 	bool bare;		   /* it has not got what it takes to carry the socket on: there was no will yet */
 	int pid;		   /* that has made the channel; 0: not known here */
+	uint64_t used;		   /* when it came, or was at a call last */
 	uint64_t token;		   /* with which it is given (memory_door.h); 0: not asked for */
 	struct rds_holder *next;
 	/* the call that sleeps */
@@ -58,19 +59,24 @@ void rds_carry_call_free(struct rds_share_call *call); /* NULL: nothing */
 /* carry.c: a process brings its memory for the channel of that number.  Takes the descriptor.  0, -EPERM or -ENOMEM. */
 int rds_carry_memory(uint64_t token, pid_t pid, int memory);
 /* carry.c, for carry_attach.c */
-struct rds_carry *rds_carry_of(const struct rds_sock *sk); /* NULL: nobody is attached */
-bool rds_carry_list(struct rds_carry *c);		   /* false: no memory */
-void rds_carry_end(struct rds_carry *c);		   /* it has no holders */
+struct rds_carry *rds_carry_of(const struct rds_sock *sk);   /* NULL: nobody is attached */
+struct rds_carry *rds_carry_next(const struct rds_carry *c); /* of NULL: the first */
+void rds_holder_end(struct rds_holder *h);		     /* which has read its last answer; not from an event */
+bool rds_carry_list(struct rds_carry *c);		     /* false: no memory */
+void rds_carry_end(struct rds_carry *c);		     /* it has no holders */
 void rds_holder_begin(struct rds_holder *h);
 
-/* carry_attach.c: what lies on our end of a stand-in's pair?  sk is referenced by the caller. */
+/* carry_attach.c: what lies on our end of a stand-in's pair?  sk is referenced by the caller.  Helper. */
 void rds_carry_look(struct rds_sock *sk);
+/* The helper is to look again, where nothing else would tell it.  Any thread. */
+void rds_carry_hear(struct rds_sock *sk);
 /* Does a call wait there that nobody has heard of?  Any thread. */
 bool rds_carry_asked(struct rds_sock *sk);
 /* There are wills now that there were not: who has none attaches anew. */
 void rds_carry_willed(void);
 /* Calls that sleep are tried again. */
 void rds_carry_round(void);
+void rds_carry_attach_forget(void);
 void rds_carry_forget(void); /* forked child */
 
 /* Something has come in or gone out: any thread, any lock held. */
@@ -92,6 +98,7 @@ void rds_carry_result_free(struct rds_carry_result *r);
  * putting back.
  */
 ssize_t rds_recv_for(struct rds_sock *sk, int fd, struct msghdr *msg, int flags, bool may_wait, struct rds_inc **taken);
+/* carry_serve.c: ... and has not been read there: it is the next one again. */
 void rds_recv_put_back(struct rds_sock *sk, struct rds_inc *inc);
 
 #endif

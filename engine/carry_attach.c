@@ -4,6 +4,9 @@
  * read off our end of the pair, and answered with what it takes to carry the socket on.  Helper thread only.
  *
  * Anybody with the descriptor can send anything: what is no request is thrown away, and said.
+ *
+ * Channels are kept for as long as their processes have the socket, most of them for nothing.  When there is no descriptor for another one, those go
+ * that have been idle for longest: who has such a one makes another with its next call.
  * Must not know what is asked for over a channel.
  */
 #include <asm/ioctls.h>
@@ -15,6 +18,10 @@
 
 #include "engine/carry.h"
 #include "engine/will.h"
+
+#define IDLE_NS 1000000000ull
+#define ROOM 4			/* channels: one takes two descriptors for a moment */
+#define ROOM_AGAIN_NS 100000000 /* between looks for some */
 
 static bool is_standin(const struct rds_sock *sk, int fd)
 {
@@ -68,6 +75,60 @@ static int greet(struct rds_holder *h)
 	return os_pass_send(channel, &a, sizeof(a), fds, n, MSG_DONTWAIT);
 }
 
+static int bytes_there(int fd, unsigned long which)
+{
+	int bytes = 0;
+
+	os_syscall(SYS_ioctl, fd, (long)which, (long)&bytes, 0, 0, 0);
+	return bytes;
+}
+
+/* It has asked for nothing for a while, and has read what it was told.  Not the last one: whoever looks at the stand-in looks at what it keeps here. */
+static bool is_idle(const struct rds_holder *h, uint64_t now)
+{
+	int fd = atomic_load(&h->fd);
+
+	return !h->call && now - h->used >= IDLE_NS && h->carry->holders->next && !bytes_there(fd, SIOCOUTQ) &&
+	       !bytes_there(fd, SIOCINQ);
+}
+
+static struct rds_holder *longest_idle(uint64_t now)
+{
+	struct rds_holder *h, *best = NULL;
+	struct rds_carry *c = NULL;
+
+	while ((c = rds_carry_next(c)))
+		for (h = c->holders; h; h = h->next)
+			if ((!best || h->used < best->used) && is_idle(h, now))
+				best = h;
+	return best;
+}
+
+static uint64_t room_made; /* when it was looked for last */
+
+/* In a timer: what ends must not be in the helper's hand. */
+static void make_room(struct rds_timer *tm)
+{
+	struct rds_holder *h;
+	unsigned i;
+
+	(void)tm;
+	room_made = os_now_ns();
+	for (i = 0; i < ROOM && (h = longest_idle(room_made)); i++)
+		rds_holder_end(h);
+}
+
+static struct rds_timer room = {.fn = make_room};
+
+/* Who has come asks again soon. */
+static void want_room(void)
+{
+	uint64_t now = os_now_ns();
+
+	if (!rds_timer_is_set(&room))
+		rds_timer_set(&room, now - room_made < ROOM_AGAIN_NS ? room_made + ROOM_AGAIN_NS : now);
+}
+
 /* Takes the channel. */
 static int holder_new(struct rds_carry *c, int channel)
 {
@@ -87,6 +148,7 @@ static int holder_new(struct rds_carry *c, int channel)
 	}
 	rds_holder_begin(h);
 	h->pid = os_peer(atomic_load(&h->fd), &cred) ? cred.pid : 0;
+	h->used = os_now_ns();
 	h->carry = c;
 	err = rds_event_add(&h->ev, atomic_load(&h->fd), EPOLLIN | EPOLLRDHUP);
 	if (!err)
@@ -102,16 +164,30 @@ static int holder_new(struct rds_carry *c, int channel)
 	return 0;
 }
 
+/* A channel that is an end of a socket's own pair never goes: our copy of it would keep the socket, and take what is for others. */
+static bool is_of_socket(const struct rds_sock *sk, int fd)
+{
+	return is_standin(sk, fd) || rds_share_is(fd, NULL) || rds_share_is_end(fd, &sk->name);
+}
+
 static bool sound(const struct rds_sock *sk, const struct rds_share_attach *hello, const int *fds, unsigned nfds)
 {
 	if (nfds < 2)
 		rds_warn_once("what came to share an RDS socket with was lost: raise `ulimit -n` of this process");
 	else if (nfds == 2 && hello->magic == RDS_SHARE_MAGIC && hello->version == RDS_SHARE_VERSION)
-		return is_standin(sk, fds[1]); /* else nothing that a library says */
+		return is_standin(sk, fds[1]) && !is_of_socket(sk, fds[0]); /* else nothing that a library says */
 	else
 		rds_warn_once("a process speaks version %u of sharing RDS sockets, this one %u: give both one library",
 			      hello->version, RDS_SHARE_VERSION);
 	return false;
+}
+
+/* It need not ask again. */
+static void refuse(int channel)
+{
+	const struct rds_share_answer a = {.magic = RDS_SHARE_MAGIC, .kind = RDS_SHARE_MOVED};
+
+	os_pass_send(channel, &a, sizeof(a), NULL, 0, MSG_DONTWAIT);
 }
 
 static void attach(struct rds_sock *sk, const struct rds_share_attach *hello, bool quiet, const int *fds, unsigned nfds)
@@ -120,6 +196,8 @@ static void attach(struct rds_sock *sk, const struct rds_share_attach *hello, bo
 	int err;
 
 	if (!sound(sk, hello, fds, nfds)) {
+		if (nfds >= 2 && !is_of_socket(sk, fds[0]))
+			refuse(fds[0]);
 		while (nfds--)
 			os_close(fds[nfds]);
 		return;
@@ -130,6 +208,7 @@ static void attach(struct rds_sock *sk, const struct rds_share_attach *hello, bo
 	else
 		c = carry_new(sk, fds[1]);
 	if (!c) {
+		want_room();
 		os_close(fds[0]);
 		return;
 	}
@@ -139,6 +218,8 @@ static void attach(struct rds_sock *sk, const struct rds_share_attach *hello, bo
 	if (!quiet)
 		rds_sock_watch(sk, atomic_load(&c->standin), false); /* before the holder can look */
 	err = holder_new(c, fds[0]);
+	if (err == -EMFILE)
+		want_room();
 	if (err && err != -EPIPE && err != -ECONNRESET) /* it has closed it again, or ended */
 		rds_warn_once("an RDS socket cannot be shared with another process just now: %s", strerror(-err));
 	if (!c->holders)
@@ -147,17 +228,9 @@ static void attach(struct rds_sock *sk, const struct rds_share_attach *hello, bo
 		rds_will_late(sk);
 }
 
-static int lies_there(int pair)
-{
-	int bytes = 0;
-
-	os_syscall(SYS_ioctl, pair, SIOCINQ, (long)&bytes, 0, 0, 0);
-	return bytes;
-}
-
 bool rds_carry_asked(struct rds_sock *sk)
 {
-	return lies_there(rds_sock_pair(sk)) >= (int)sizeof(struct rds_share_attach);
+	return bytes_there(rds_sock_pair(sk), SIOCINQ) >= (int)sizeof(struct rds_share_attach);
 }
 
 /* With whatever descriptors it has brought. */
@@ -166,8 +239,60 @@ static void stray(const int *fds, unsigned nfds)
 	while (nfds--)
 		os_close(fds[nfds]);
 	rds_warn_once(
-		"a call that was not interposed (io_uring, raw system call, libc handle) wrote to an RDS socket; its "
+		"a call that was not interposed (stdio, io_uring, raw system call, libc handle) wrote to an RDS socket; its "
 		"data went nowhere. See librdspreload(7), Limits");
+}
+
+enum { HEARD, UNHEARD, TURN }; /* the last: it is looked at in this round */
+
+static void takes_turn(struct rds_sock *sk, void *arg)
+{
+	unsigned marked = UNHEARD;
+
+	(void)arg;
+	atomic_compare_exchange_strong(&sk->unheard, &marked, TURN);
+}
+
+static void next_turn(struct rds_sock *sk, void *arg)
+{
+	struct rds_sock **found = arg;
+	unsigned marked = TURN;
+
+	if (*found || atomic_load(&sk->unheard) != TURN || !rds_sock_get(sk))
+		return;
+	atomic_compare_exchange_strong(&sk->unheard, &marked, HEARD);
+	*found = sk;
+}
+
+/* Each once: one that is marked again meanwhile waits for the next round. */
+static void hear(struct rds_timer *tm)
+{
+	struct rds_sock *sk;
+
+	(void)tm;
+	rds_sock_each(takes_turn, NULL);
+	for (;;) {
+		sk = NULL;
+		rds_sock_each(next_turn, &sk);
+		if (!sk)
+			return;
+		rds_carry_look(sk);
+		rds_sock_put(sk);
+	}
+}
+
+static struct rds_timer heard = {.fn = hear};
+
+void rds_carry_hear(struct rds_sock *sk)
+{
+	atomic_store(&sk->unheard, UNHEARD);
+	rds_timer_set(&heard, os_now_ns());
+}
+
+void rds_carry_attach_forget(void)
+{
+	heard.queued = false;
+	room.queued = false;
 }
 
 /*
@@ -178,18 +303,22 @@ void rds_carry_look(struct rds_sock *sk)
 {
 	int fds[OS_PASS_MAX], pair = rds_sock_pair(sk);
 	struct rds_share_attach hello;
+	unsigned nfds, most = RDS_EVENT_MOST;
 	bool filler = false, lost;
 	struct rds_carry *c;
-	unsigned nfds;
 	ssize_t n;
 
 	/* The filler announces itself, too.  It is a few bytes, and to be left there. */
-	if (atomic_load(&sk->hidden_out) && lies_there(pair) < (int)RDS_SHARE_QUIET)
+	if (atomic_load(&sk->hidden_out) && bytes_there(pair, SIOCINQ) < (int)RDS_SHARE_QUIET)
 		return;
 	/* Who attaches and ends at once may have been the last one: then it is closed, and its number somebody else's. */
-	while (atomic_load(&sk->open) && (pair = rds_sock_pair(sk)) >= 0 &&
+	while (most && atomic_load(&sk->open) && (pair = rds_sock_pair(sk)) >= 0 &&
 	       (n = os_pass_recv(pair, &hello, sizeof(hello), fds, &nfds, &lost, MSG_DONTWAIT)) >= 0 &&
 	       (n || !os_at_end(pair))) {
+		if (!--most)
+			rds_carry_hear(sk); /* of the rest no edge will tell us */
+		if (lost)
+			want_room();
 		if ((n == sizeof(hello) || n == RDS_SHARE_QUIET) && (nfds || lost))
 			attach(sk, &hello, n == RDS_SHARE_QUIET, fds, nfds);
 		else if (n == 1 && !nfds && !*(const char *)&hello)

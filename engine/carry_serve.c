@@ -4,8 +4,8 @@
  * answer.
  *
  * Every call is made as if MSG_DONTWAIT were set; whether it has to sleep is told to carry.c, which tries again.  What a
- * program would be told about its own memory (EFAULT) the holder finds out itself, so pointers here are good, or NULL where the
- * program's were not.  Must not know of channels.
+ * program would be told about its own memory (EFAULT) the holder finds out itself, so pointers here are good, or NULL or NO_MEMORY where the
+ * program's were not.  A message that has not been read there comes back here.  Must not know of channels.
  */
 #include "engine/carry.h"
 
@@ -17,6 +17,9 @@
 #include "engine/rdma.h"
 #include "engine/rdma_try.h"
 #include "engine/sockopt.h"
+#include "rds_abi.h"
+
+#define NO_MEMORY ((void *)8) /* nobody has anything there */
 
 static void fail(struct rds_carry_result *r, int err)
 {
@@ -120,7 +123,7 @@ static void serve_recv(struct rds_carry *c, const struct rds_share_call *call, s
 	iov = (struct iovec){r->data, room};
 	msg.msg_iov = &iov;
 	msg.msg_iovlen = 1;
-	msg.msg_control = r->control;
+	msg.msg_control = q->fault ? NO_MEMORY : r->control;
 	msg.msg_controllen = croom;
 	if (q->has_name) {
 		msg.msg_name = r->name;
@@ -136,6 +139,34 @@ static void serve_recv(struct rds_carry *c, const struct rds_share_call *call, s
 	if (q->has_name && msg.msg_namelen <= RDS_SHARE_NAME && !nobody(r->name))
 		r->a.name_len = (uint32_t)msg.msg_namelen;
 	r->a.flags = msg.msg_flags;
+}
+
+/* To the head of the queue, but behind what has come back and was taken earlier. */
+static void requeue(struct rds_sock *sk, struct rds_inc *inc)
+{
+	struct rds_inc **link = &sk->rx_head;
+
+	while (*link && (*link)->taken && (*link)->taken < inc->taken)
+		link = &(*link)->next;
+	inc->next = *link;
+	*link = inc;
+	if (!inc->next)
+		sk->rx_tail = &inc->next;
+}
+
+void rds_recv_put_back(struct rds_sock *sk, struct rds_inc *inc)
+{
+	rx_lock();
+	if (atomic_load(&sk->open) || atomic_load(&sk->leaving)) {
+		requeue(sk, inc);
+		sk->rcv_bytes += inc->len;
+		if (sk->rcv_bytes > rds_rcvbuf(sk))
+			rds_cong_check(sk);
+		rds_sock_wake(sk, POLLIN | POLLRDNORM | RDS_WAIT_RECV);
+	} else {
+		rds_inc_free(inc);
+	}
+	rx_unlock();
 }
 
 /* ---- names ---- */
@@ -175,6 +206,10 @@ static void serve_setopt(struct rds_carry *c, const struct rds_share_call *call,
 		fail(r, -EFAULT);
 		return;
 	}
+	if (rds_opt_is_callers(q->level, q->opt) || (rds_abi_level(q->level) && q->opt == RDS_BARRIER)) {
+		fail(r, -EPROTO); /* there are addresses in it, or it may wait: not the way in which it is asked for */
+		return;
+	}
 	if (!at_hand(call, rds_rdma_opt_names_memory(q->level, q->opt, (socklen_t)q->arg), r))
 		return;
 	/* What could not be read is no address here either. */
@@ -195,6 +230,10 @@ static void serve_barrier(struct rds_carry *c, const struct rds_share_call *call
 		bad = -EPROTO;
 	if (!bad)
 		memcpy(&req, call->data, sizeof(req));
+	if (!rds_share_is_bool(&req.nonblock)) {
+		fail(r, -EPROTO);
+		return;
+	}
 	req.nonblock |= !q->may_wait;
 	r->a.result = rds_barrier_for(c->sk, atomic_load(&c->standin), bad, &req, &mark);
 	r->sleeps = r->a.result > 0;
@@ -212,6 +251,10 @@ static void serve_getopt(struct rds_carry *c, const struct rds_share_call *call,
 	const struct rds_share_request *q = &call->req;
 	socklen_t len = (socklen_t)q->arg;
 
+	if (rds_opt_is_callers(q->level, q->opt)) { /* and of another length than it says */
+		fail(r, -EPROTO);
+		return;
+	}
 	if (q->has_name && (int)len > (int)RDS_SHARE_BIG)
 		len = RDS_SHARE_BIG;
 	/* Some options believe a negative length. */
@@ -271,6 +314,9 @@ static void serve_error(struct rds_carry *c, const struct rds_share_call *call, 
 {
 	if (call->req.op == RDS_SHARE_TAKE_ERROR)
 		r->a.result = rds_sock_take_error(c->sk);
+	else if (call->req.opt <= 0 ||
+		 call->req.opt > RDS_SHARE_ERRNO) /* a state that has it is nobody's to carry on */
+		fail(r, -EPROTO);
 	else
 		rds_sock_set_error(c->sk, call->req.opt);
 }

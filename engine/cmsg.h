@@ -19,6 +19,7 @@ enum rds_cmsg_kind { /* bits of rds_send_cmsgs.present, by what sections 4.1 and
 	RDS_HAS_ATOMIC = 8,
 	RDS_HAS_ZCOPY = 16,
 	RDS_HAS_ASYNC = 32,
+	RDS_NAMES_MEMORY = RDS_HAS_ARGS | RDS_HAS_ATOMIC | RDS_HAS_MAP,
 };
 
 /* The walk. */

@@ -92,12 +92,27 @@ void rds_cong_set_monitor(struct rds_sock *sk, bool on)
 
 void rds_cong_met(struct rds_sock *sk)
 {
-	if (sk->cong_listed)
+	if (sk->cong_listed || !(atomic_load(&sk->open) || atomic_load(&sk->leaving)))
 		return;
 	sk->cong_listed = true;
 	rds_sock_hold(sk);
 	sk->cong_next = rds_eng->cong_met;
 	rds_eng->cong_met = sk;
+}
+
+void rds_cong_closed(struct rds_sock *sk)
+{
+	struct rds_sock **p = &rds_eng->cong_met;
+
+	atomic_store(&sk->seen_congestion, false);
+	atomic_store(&sk->cong_attached, false);
+	if (!sk->cong_listed)
+		return;
+	while (*p != sk)
+		p = &(*p)->cong_next;
+	*p = sk->cong_next;
+	sk->cong_listed = false;
+	rds_sock_put(sk); /* not the last: whoever closes it has one */
 }
 
 /* Threads that sleep for it, and pollers that have met congestion since their last poll. */

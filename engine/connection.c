@@ -132,6 +132,7 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	conn->void_op = conn->void_message = 0;
 	conn->backoff_ms = 0;
 	conn->impatient = false;
+	conn->crowded = 0;
 	conn->was_up = conn->doubted = conn->theirs = false;
 	conn->past = (struct rds_conn_past){0};
 	conn->told = conn->far = conn->handed = conn->ending = false;
@@ -390,7 +391,7 @@ static void conn_retry(struct rds_timer *tm)
 	}
 	if (err == -EMFILE || err == -ENFILE || err == -ENOMEM || err == -EFBIG)
 		rds_warn("cannot connect to another process: %s (ulimit %s, memory); messages to it wait",
-			 strerror(-err), err == -EFBIG ? "-f" : "-n, ulimit -v");
+			 strerror(-err), err == -EFBIG ? "-f" : "-n, -v, after mlockall() -l");
 	if (peer_is_gone(conn))
 		rds_conn_drop(conn, NULL, err, true);
 	else

@@ -63,12 +63,22 @@ struct rds_queued {
 	struct rds_going going;
 	bool was_sent; /* a transport had it once: the peer may have it already */
 	bool asked_for; /* NOWHERE: it was there when its port was last asked about, so the answer is about it */
+	uint64_t for_sock, for_gen; /* the socket of this host that it is for, as of which generation of the registry (outlive.c); 0: any */
 	struct rds_op *
 		op; /* a piece of that operation, or the message of it and those behind it (rdma.h); a reference each */
-	struct rds_conn *answers; /* an answer of this connection's, counted in its answer_bytes */
+	struct rds_conn *answers; /* an answer of this connection's, which weighs on its answer_bytes */
 	uint64_t op_at; /* piece: data holds its header only, the rest is the program's memory from here on */
 	unsigned char data[];
 };
+
+/* A peer that keeps to READ_AHEAD never gets here; one that does not may not have all of our memory. */
+#define RDS_ANSWERS_MAX ((uint64_t)64 << 20)
+/* All that it takes: many answers are small. */
+static inline uint64_t rds_answer_weight(const struct rds_queued *q)
+{
+	return sizeof(*q) + q->hdr.len;
+}
+void rds_answer_weighs(struct rds_conn *conn, struct rds_queued *q); /* queue.c; until it is freed */
 
 #define RDS_SHOW_MAX 8
 #define RDS_FAR_BUCKETS 32
@@ -145,6 +155,8 @@ struct rds_conn {
 	unsigned head, count, cap;
 	struct rds_queued *queue, **queue_tail;
 	unsigned queue_len;
+	uint64_t crowded; /* with this one at its head and no fewer than so many it was full of what closed sockets have left (orphan.c); 0: none */
+	unsigned crowded_len;
 	unsigned since_reap;
 	uint64_t st_queued, st_bytes; /* send_queued, copy_from_user, not yet added to the counters */
 	bool busy; /* on the list of connections that may hold something (queue.c) */
@@ -167,7 +179,7 @@ struct rds_conn {
 	uint64_t lent;		  /* number of the last piece that lends some (tx) */
 	/* ... answers to its operations that have not been sent; counted for those without rx */
 	struct rds_queued *answers, **answers_tail;
-	_Atomic uint64_t answer_bytes; /* ... and those of them that wait in the queue */
+	_Atomic uint64_t answer_bytes; /* ... and those of them that wait in the queue, to pings and of moved.c as well */
 	_Atomic unsigned nanswers;
 	bool pulled; /* a piece has overtaken others, which may come before its message (overtake.c; tx) */
 	uint64_t void_op, void_message; /* what failed last; the message that goes with it is not delivered */
@@ -180,6 +192,7 @@ struct rds_conn {
 	_Atomic unsigned nfar;
 	struct rds_far_mr *far_mrs[RDS_FAR_BUCKETS];
 	_Atomic unsigned native_reads, native_writes; /* operations that devices have under way; written under rx */
+	bool fence_answers; /* ... reads of a region of which an answer says that nothing is (rx) */
 
 	/* work left for rds_run_work (rx) */
 	struct rds_conn *work_next;
@@ -235,6 +248,13 @@ void rds_conn_went_down(struct rds_conn *conn, bool was_up, int why);
 /* unreachable.c, neither rx nor tx held: an attempt has failed, -errno / it is up, or has answered */
 void rds_unreachable(struct rds_conn *conn, int why);
 void rds_reached(struct rds_conn *conn);
+/* orphan.c: the socket is closed: does what it has sent go on without it? control held. */
+void rds_orphans_leave(const struct rds_sock *sk);
+/* NOWHERE: to ask who has a port takes a moment, and so does a change of hands; a host that does not answer may take for ever.  control held */
+static inline bool rds_nowhere_hopes(const struct rds_conn *conn)
+{
+	return (conn->far || conn->handed) && !atomic_load(&conn->silent);
+}
 void rds_conn_say(const struct rds_conn *conn, bool worth, const char *what, const char *why);
 void rds_conn_reclaim(void);	 /* buried ones become reusable; no event pending */
 void rds_graveyard_forget(void); /* forked child */
@@ -258,6 +278,9 @@ void rds_nowhere_append(const struct rds_conn_id *id, struct rds_queued *list, b
  * control held.  False: no memory, nothing has been taken.
  */
 bool rds_nowhere_again(const struct rds_conn_id *id, struct rds_queued *list, bool far);
+/* outlive.c: a message begins to wait; is the socket gone for which it does? */
+void rds_queued_for(const struct rds_conn *conn, struct rds_queued *q);
+bool rds_queued_outlives(const struct rds_conn *conn, struct rds_queued *q);
 
 /*
  * inbox.c: what waits for sockets of nobody goes to them in a way that outlives this process; the rest still waits.  fill: no lock held.  post:
@@ -371,6 +394,8 @@ void rds_reap_all(void); /* no lock held */
 bool rds_reap_free(void); /* nobody is in it just now, this thread least of all */
 
 void rds_queue_append(struct rds_conn *conn, struct rds_queued *q);
+void rds_queue_notice(struct rds_conn *conn,
+		      struct rds_queued *q); /* overtake.c: one of moved.c, whose number is the next */
 void rds_queued_free(struct rds_queued *q);
 /* Up, and the first that waits is an operation's that may not go yet, whatever room there is. */
 bool rds_queue_blocked(struct rds_conn *conn);
@@ -384,6 +409,7 @@ struct rds_outgoing {
 	size_t len;
 	struct rds_unacked u;
 	struct rds_op *ops; /* the operations that it goes with, sent before it */
+	bool answer;	    /* if it has to be kept it weighs on answer_bytes */
 	bool may_wait; /* -EAGAIN instead of keeping a copy when the endpoint has no room */
 };
 int rds_xmit(struct rds_conn *conn, struct rds_outgoing *out); /* tx held: send now or queue; 0, -ENOMEM, -EAGAIN */

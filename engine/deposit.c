@@ -102,14 +102,17 @@ int rds_deposit_write(struct rds_sock *sk, int fd, off_t *size)
 		st.n_reports++;
 	err = rds_deposit_put(fd, size, &st, sizeof(st));
 	for (inc = sk->rx_head; inc && !err; inc = inc->next) {
-		struct rds_share_message m = {.saddr = inc->saddr,
-					      .sport = inc->sport,
-					      .tos = inc->tos,
-					      .len = inc->len,
-					      .cookie = inc->cookie,
-					      .real_ns = inc->real_ns};
+		struct rds_share_message m;
 
-		memcpy(m.trace_ns, inc->trace_ns, sizeof(m.trace_ns));
+		memset(&m, 0, sizeof(m)); /* all of it: whoever reads it sees nothing else of ours */
+		m.saddr = inc->saddr;
+		m.sport = inc->sport;
+		m.tos = inc->tos;
+		m.len = inc->len;
+		m.cookie = inc->cookie;
+		m.real_ns = inc->real_ns;
+		if (inc->trace_ns[0])
+			memcpy(m.trace_ns, inc->trace_ns, sizeof(m.trace_ns));
 		err = rds_deposit_put(fd, size, &m, sizeof(m));
 		if (!err)
 			err = rds_deposit_put(fd, size, inc->data, inc->len);

@@ -236,9 +236,8 @@ void rds_reclaim(void)
 /* Messages, and writes that a device has in hand, that would be lost if we ended now; with `survives` the transport says so itself.  tx held. */
 static unsigned at_stake(const struct rds_conn *conn, bool survives)
 {
-	if (conn->kind ==
-	    RDS_CONN_NOWHERE) /* a question takes a moment; a host that does not answer may take for ever */
-		return (conn->far || conn->handed) && !atomic_load(&conn->silent) ? conn->queue_len : 0;
+	if (conn->kind == RDS_CONN_NOWHERE)
+		return rds_nowhere_hopes(conn) ? conn->queue_len : 0;
 	if (conn->kind != RDS_CONN_PEER)
 		return 0;
 	if (conn->stale) /* neither on the heap nor where a peer would look */

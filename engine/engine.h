@@ -171,7 +171,10 @@ void rds_thread_ends(void);			      /* this one, but for a few instructions */
 unsigned rds_thread_births(void); /* odd, or another number than before: rds_more_threads said nothing meanwhile */
 void rds_threads_forget(void);	  /* forked child */
 
-extern _Atomic unsigned rds_fork_waits; /* what a fork waits for, for a moment, as for the helper (helper.c) */
+extern _Atomic unsigned rds_fork_waits; /* what a fork waits for, for a moment, as for the helper (round.c) */
+bool rds_round_begin(void);		/* the helper's; false: a fork has held it up for too long, and goes on */
+void rds_round_end(bool begun);
+void rds_round_forget(void); /* forked child */
 
 /* progress.c */
 void rds_helper_round(void); /* helper: what is to be done each time it is awake */
@@ -198,6 +201,7 @@ static inline void rds_send_made(size_t len)
 {
 	if (unlikely(atomic_load_explicit(&rds_eng->at_send, memory_order_relaxed)))
 		rds_send_noted(len);
+	rds_post_look();
 }
 
 #endif

@@ -286,36 +286,7 @@ static int kick_open(void)
 
 /* ---- the thread ---- */
 
-/*
- * Held by the helper while it does anything but sleep.  A fork waits for the end of its round, so that the child does not
- * inherit what the helper was in the middle of, an allocator's lock above all (libc looks after its own, others do not).
- * Bounded: the forking thread may have interrupted a holder of a lock that the helper waits for.
- */
-#define FORK_WAIT_NS (20 * 1000000ull)
-_Atomic unsigned rds_fork_waits;
-static rds_lock_t round_lock = RDS_LOCK_INIT(RDS_LOCK_PLAIN);
-static __thread bool fork_waited;
-
-void rds_engine_fork_prepare(void)
-{
-	uint64_t until = os_now_ns() + FORK_WAIT_NS;
-
-	fork_waited = false;
-	if (!rds_eng ||
-	    rds_engine_foreign()) /* nobody whose round it could be; and no child of ours would make the lock anew */
-		return;
-	while (!(fork_waited = rds_trylock(&round_lock)) && os_now_ns() < until)
-		sched_yield();
-	/* Held up, the helper gives them nothing to do any more. */
-	while (atomic_load(&rds_fork_waits) && os_now_ns() < until)
-		sched_yield();
-}
-
-void rds_engine_fork_parent(void)
-{
-	if (fork_waited)
-		rds_unlock(&round_lock);
-}
+static bool born_in_round; /* taken for it by its maker: its birth counts as a round (round.c) */
 
 /*
  * The program's end of the post is gone.  Either the program's last thread has ended, by a system call of its own (else
@@ -350,11 +321,12 @@ static void turn(void)
 {
 	struct epoll_event evs[BATCH];
 	int i, n, timeout = hp.again ? 0 : timers_timeout();
+	bool begun;
 
 	hp.again = false;
 	n = os_epoll_wait(hp.ep, evs, BATCH, timeout);
 	(void)atomic_load_explicit(&hp.added, memory_order_acquire);
-	rds_lock(&round_lock);
+	begun = rds_round_begin();
 	for (i = 0; i < n; i++) {
 		struct rds_event *ev = evs[i].data.ptr;
 
@@ -365,7 +337,7 @@ static void turn(void)
 	rds_helper_round();
 	rds_carry_round();
 	rds_reclaim();
-	rds_unlock(&round_lock);
+	rds_round_end(begun);
 }
 
 /* Nobody is left whom an exit handler could serve: the process ends with this thread, as it would have with that one. */
@@ -398,6 +370,7 @@ static enum phase await_phase(enum phase least)
 
 static int join(void)
 {
+	struct epoll_event none;
 	int err = 0;
 
 	if (hp.want_own)
@@ -406,7 +379,13 @@ static int join(void)
 		rds_log_keep();
 		err = rds_post_dial();
 	}
-	return err ? err : os_dup_high_slot(os_epoll_create(), &hp.ep);
+	if (!err)
+		err = os_dup_high_slot(os_epoll_create(), &hp.ep);
+	if (!err) /* where that is refused (a filter) the helper would spin, and hear of nothing */
+		err = os_epoll_wait(hp.ep, &none, 1, 0);
+	if (err)
+		os_close_slot(&hp.ep);
+	return err;
 }
 
 /* From here on with all that the program lends. */
@@ -460,7 +439,7 @@ static void *helper_main(void *arg)
 		if (err)
 			close_all();
 	}
-	rds_unlock(&round_lock); /* taken for it by its maker: its birth counts as a round */
+	rds_round_end(born_in_round);
 	hp.err = err;
 	enter_phase(err ? FAILED : UP); /* if it failed: the last that it does, the rest is closed with its table */
 	if (err)
@@ -484,11 +463,11 @@ static int thread_create(void)
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	rds_lock(&round_lock);
+	born_in_round = rds_round_begin();
 	atomic_store(&hp.phase, BORN);
 	err = pthread_create(&thread, &attr, helper_main, NULL);
 	if (err)
-		rds_unlock(&round_lock);
+		rds_round_end(born_in_round);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	pthread_attr_destroy(&attr);
 	if (err)
@@ -582,7 +561,7 @@ int rds_helper_start(void)
 
 void rds_helper_forget(void)
 {
-	rds_lock_init(&round_lock, RDS_LOCK_PLAIN);
+	rds_round_forget();
 	pthread_mutex_init(&hp.timers_lock, NULL);
 	hp.timers = NULL;
 	hp.again = false;
@@ -593,6 +572,5 @@ void rds_helper_forget(void)
 	os_fd_init(&hp.kick_in);
 	os_fd_init(&hp.kick_out);
 	os_fd_init(&hp.clock);
-	atomic_store(&rds_fork_waits, 0);
 	rds_progress_forget();
 }

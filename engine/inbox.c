@@ -9,8 +9,10 @@
  * Nothing is lost or doubled: the kernel takes a parcel whole or not at all, and a sender gives its messages up only then.  It leaves one while it
  * has the registry's lock, and the registry says that the port is nobody's.  Whoever takes the socket has the registry say so first, then empties
  * the inbox, and then begins to accept messages: what has been left by then is there.
- * Order: all that waits for a port goes in one parcel, and parcels are taken out as they came, before what is sent to the new carrier.  A sender that
- * has older messages for the port on their way to the last carrier leaves nothing until they have come back.
+ * Order: what waits for a port goes in one parcel, the oldest first, and parcels are taken out as they came, before what is sent to the new carrier.  A
+ * sender that has older messages for the port on their way to the last carrier leaves nothing until they have come back.
+ * It does not grow without end: a message finds room by the rule by which a receive queue becomes congested, as long as not more than RCVBUF lies there.
+ * The registry counts for those who leave something, and who takes it out goes by the same rule.  The rest stays with its sender.
  *
  * Anybody on this host can connect to an inbox, and have one of that name.  Both sides ask the kernel whose process the other is, as everywhere;
  * what is in a parcel is checked like a deposit.
@@ -22,6 +24,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include "engine/connection.h"
 #include "engine/info.h"
@@ -30,6 +33,13 @@
 #include "engine/port_set.h"
 
 #define BACKLOG 4096 /* the kernel's own limit is lower, mostly */
+#define LEAST_WEIGHT 64
+
+/* Messages of no bytes are not for nothing. */
+static uint32_t weight(uint32_t len)
+{
+	return len < LEAST_WEIGHT ? LEAST_WEIGHT : len;
+}
 
 /* A socket, bound to an inbox's name or connected to the one that has it: a descriptor or -errno. */
 static int inbox_socket(const struct rds_procid *name, bool listens)
@@ -55,26 +65,46 @@ int rds_inbox_make(const struct rds_procid *name)
 	return inbox_socket(name, true);
 }
 
-static int read_messages(struct rds_sock *sk, const struct rds_share_parcel *p, const void *file)
+/* An inbox that is being emptied. */
+struct emptying {
+	struct rds_sock *sk;
+	int64_t room; /* a message is taken as long as it is not negative */
+};
+
+static void too_much(void)
 {
-	struct rds_inc **tail, *inc;
-	const char *at = file;
-	int err;
+	rds_warn_once(
+		"what processes have left for an RDS socket that nobody carried is more than its SO_RCVBUF, which ours "
+		"heed: the rest is thrown away");
+}
+
+static int read_messages(struct emptying *e, const struct rds_share_parcel *p, const void *file)
+{
+	const char *at = file, *end = at + p->size;
+	struct rds_sock *sk = e->sk;
+	uint32_t n = p->n_messages;
+	struct rds_inc **tail;
+	int err = 0;
 
 	rx_lock();
-	tail = sk->rx_tail;
-	err = rds_deposit_messages(sk, &at, at + p->size, p->n_messages);
-	for (inc = *tail; inc; inc = inc->next) { /* they arrive now */
-		RDS_STAT_INC_RX(recv_queued);
-		RDS_STAT_ADD_RX(recv_bytes_added_to_sock, inc->len);
-		memset(inc->trace_ns, 0, sizeof(inc->trace_ns));
-		inc->real_ns = atomic_load(&sk->timestamp) ? os_realtime_ns() : 0;
+	for (; n && e->room >= 0; n--) {
+		tail = sk->rx_tail;
+		err = rds_deposit_messages(sk, &at, end, 1);
+		if (err)
+			break;
+		e->room -= weight((*tail)->len);
+		RDS_STAT_INC_RX(recv_queued); /* it arrives now */
+		RDS_STAT_ADD_RX(recv_bytes_added_to_sock, (*tail)->len);
+		memset((*tail)->trace_ns, 0, sizeof((*tail)->trace_ns));
+		(*tail)->real_ns = atomic_load(&sk->timestamp) ? os_realtime_ns() : 0;
 	}
 	rx_unlock();
+	if (n && !err)
+		too_much();
 	return err;
 }
 
-static int open_parcel(struct rds_sock *sk, const struct rds_share_parcel *p, int file)
+static int open_parcel(struct emptying *e, const struct rds_share_parcel *p, int file)
 {
 	void *map;
 	int err;
@@ -85,13 +115,21 @@ static int open_parcel(struct rds_sock *sk, const struct rds_share_parcel *p, in
 	err = os_mmap((size_t)p->size, PROT_READ, MAP_PRIVATE, file, 0, &map);
 	if (err)
 		return err;
-	err = read_messages(sk, p, map);
+	err = read_messages(e, p, map);
 	os_munmap(map, (size_t)p->size);
 	return err;
 }
 
+/* Who has made the inbox, or left something there, may have ended: then its user is all that is known of it. */
+static bool trusted(int fd)
+{
+	struct ucred cred;
+
+	return (os_peer(fd, &cred) && cred.uid == geteuid() && os_uid_tells(cred.uid)) || rds_info_peer_trusted(fd);
+}
+
 /* One connection: what is in it, or that there will be nothing. */
-static int take_parcel(struct rds_sock *sk, int fd)
+static int take_parcel(struct emptying *e, int fd)
 {
 	int fds[OS_PASS_MAX], err = 0;
 	struct rds_share_parcel p;
@@ -99,7 +137,7 @@ static int take_parcel(struct rds_sock *sk, int fd)
 	bool lost;
 	ssize_t len;
 
-	if (!rds_info_peer_trusted(fd)) {
+	if (!trusted(fd)) {
 		rds_warn_once("what a process of another user has left for an RDS socket is not taken");
 		return 0;
 	}
@@ -110,7 +148,7 @@ static int take_parcel(struct rds_sock *sk, int fd)
 	if (lost)
 		err = -EMFILE;
 	else
-		err = len == (ssize_t)sizeof(p) && n == 1 ? open_parcel(sk, &p, fds[0]) : -EPROTO;
+		err = len == (ssize_t)sizeof(p) && n == 1 ? open_parcel(e, &p, fds[0]) : -EPROTO;
 	for (i = 0; i < n; i++)
 		os_close(fds[i]);
 	if (err == -EPROTO)
@@ -128,23 +166,31 @@ static void sleeps_never(int inbox)
 		os_fcntl(inbox, F_SETFL, flags | O_NONBLOCK);
 }
 
+/* So many at most: what comes later is not from anybody who asks the registry. */
 int rds_inbox_empty(int inbox, struct rds_sock *sk)
 {
-	int fd, err = 0;
+	struct emptying e = {.sk = sk};
+	struct registry_inbox has;
+	unsigned most = BACKLOG + 1; /* in the kernel, too */
+	int fd = 0, err = 0;
 
+	registry_sock_inbox(rds_eng->reg, sk->reg_idx, &has);
+	e.room = has.rcvbuf;
 	sleeps_never(inbox);
-	for (;;) {
+	while (most) {
 		fd = os_accept4(inbox, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd == -EINTR || fd == -ECONNABORTED)
 			continue;
 		if (fd < 0)
 			break;
+		most--;
 		if (!err)
-			err = take_parcel(sk, fd);
+			err = take_parcel(&e, fd);
 		os_close(fd);
 	}
-	if (!err && fd != -EAGAIN)
+	if (!err && fd < 0 && fd != -EAGAIN)
 		err = fd;
+	registry_sock_emptied(rds_eng->reg, sk->reg_idx);
 	return err;
 }
 
@@ -178,13 +224,20 @@ static bool in_the_way(const struct rds_conn *nowhere, uint16_t port)
 	return has;
 }
 
-static int write_parcel(const struct rds_conn *nowhere, uint16_t port, int file, struct rds_share_parcel *p)
+struct delivery {
+	struct rds_share_parcel p;
+	uint32_t weight;
+	int file;
+};
+
+static int write_parcel(const struct rds_conn *nowhere, uint16_t port, int64_t room, struct delivery *d)
 {
 	struct rds_queued *q = nowhere->queue;
+	struct rds_share_parcel *p = &d->p;
+	int file = d->file, err = 0;
 	off_t size = 0;
-	int err = 0;
 
-	for (; !err && (q = next_for(q, port)); q = q->next) {
+	for (; !err && d->weight <= room && (q = next_for(q, port)); q = q->next) {
 		struct rds_share_message m = {
 			.saddr = nowhere->id.laddr, .sport = q->hdr.sport, .tos = nowhere->id.tos, .len = q->hdr.len};
 
@@ -194,15 +247,11 @@ static int write_parcel(const struct rds_conn *nowhere, uint16_t port, int file,
 		if (!err)
 			err = rds_deposit_put(file, &size, q->data, m.len);
 		p->n_messages++;
+		d->weight += weight(m.len);
 	}
 	p->size = (uint64_t)size;
 	return err ? err : os_fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
 }
-
-struct delivery {
-	struct rds_share_parcel p;
-	int file;
-};
 
 /* The registry's lock held. */
 static int deliver(const struct rds_procid *name, void *arg)
@@ -212,50 +261,62 @@ static int deliver(const struct rds_procid *name, void *arg)
 
 	if (fd < 0)
 		return fd;
-	err = rds_info_peer_trusted(fd) ? os_pass_send(fd, &d->p, sizeof(d->p), &d->file, 1, MSG_DONTWAIT) : -EPERM;
+	err = trusted(fd) ? os_pass_send(fd, &d->p, sizeof(d->p), &d->file, 1, MSG_DONTWAIT) : -EPERM;
 	os_close(fd);
 	return err;
 }
 
 /* Does that port's socket have nobody who carries it? */
-static bool nobodys(const struct rds_conn *nowhere, uint16_t port)
+static bool nobodys(const struct rds_conn *nowhere, uint16_t port, struct registry_inbox *inbox)
 {
 	struct registry_owner own;
 
-	return port && registry_lookup(rds_eng->reg, &nowhere->id.faddr, port, nowhere->id.scope, &own) == 0 &&
-	       own.proc == REGISTRY_NOBODY;
+	if (!port || registry_lookup(rds_eng->reg, &nowhere->id.faddr, port, nowhere->id.scope, &own) ||
+	    own.proc != REGISTRY_NOBODY)
+		return false;
+	registry_sock_inbox(rds_eng->reg, own.sock, inbox);
+	return true;
 }
 
-/* True: it is left there, all that came before an operation. */
-static bool post_port(const struct rds_conn *nowhere, uint16_t port)
+/* How many messages are left there: what there is room for of all that came before an operation. */
+static uint32_t post_port(const struct rds_conn *nowhere, uint16_t port)
 {
 	struct delivery d = {.p = {.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION}};
+	struct rds_queued *q = next_for(nowhere->queue, port);
+	struct registry_inbox has;
 	int err;
 
-	if (!nobodys(nowhere, port) || !next_for(nowhere->queue, port) || in_the_way(nowhere, port))
-		return false;
+	if (!q || !nobodys(nowhere, port, &has) || rds_queued_outlives(nowhere, q) || in_the_way(nowhere, port))
+		return 0;
+	if (has.left > has.rcvbuf) {
+		rds_warn_once(
+			"what is left for an RDS socket that nobody carries just now is more than its SO_RCVBUF: the "
+			"rest waits with its sender");
+		return 0;
+	}
 	d.file = os_memfd("rds parcel", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (d.file < 0)
-		return false;
-	err = write_parcel(nowhere, port, d.file, &d.p);
+		return 0;
+	err = write_parcel(nowhere, port, (int64_t)has.rcvbuf - has.left, &d);
 	if (err >= 0)
-		err = registry_if_nobodys(rds_eng->reg, &nowhere->id.faddr, port, nowhere->id.scope, deliver, &d);
+		err = registry_if_nobodys(rds_eng->reg, &nowhere->id.faddr, port, nowhere->id.scope, has.left, d.weight,
+					  deliver, &d);
 	os_close(d.file);
-	return err >= 0;
+	return err >= 0 ? d.p.n_messages : 0;
 }
 
-/* What has been left goes from the queue to the end of a list. */
-static struct rds_queued **unqueue(struct rds_conn *nowhere, uint16_t port, struct rds_queued **tail)
+/* What has been left, so many, goes from the queue to the end of a list. */
+static struct rds_queued **unqueue(struct rds_conn *nowhere, uint16_t port, uint32_t n, struct rds_queued **tail)
 {
 	struct rds_queued **link = &nowhere->queue, *q;
 
-	while ((q = *link)) {
+	while (n) {
+		q = *link;
 		if (q->u.dport != port) {
 			link = &q->next;
 			continue;
 		}
-		if (q->op || (q->hdr.flags & RDS_FLAG_OP))
-			break;
+		n--;
 		*link = q->next;
 		nowhere->queue_len--;
 		q->next = NULL;
@@ -271,13 +332,15 @@ static struct rds_queued **unqueue(struct rds_conn *nowhere, uint16_t port, stru
 struct rds_queued *rds_inbox_post(struct rds_conn *nowhere)
 {
 	struct rds_queued *q, *gone = NULL, **tail = &gone;
+	uint32_t n;
 
 	for (q = nowhere->queue; q;) {
-		if (!rds_port_set_add(&seen, q->u.dport) || !post_port(nowhere, q->u.dport)) {
+		n = rds_port_set_add(&seen, q->u.dport) ? post_port(nowhere, q->u.dport) : 0;
+		if (!n) {
 			q = q->next;
 			continue;
 		}
-		tail = unqueue(nowhere, q->u.dport, tail);
+		tail = unqueue(nowhere, q->u.dport, n, tail);
 		q = nowhere->queue; /* that one is on the other list now */
 	}
 	for (q = nowhere->queue; q; q = q->next)

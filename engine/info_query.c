@@ -10,7 +10,6 @@
 #include "engine/info.h"
 
 #include <stdlib.h>
-#include <sys/syscall.h>
 
 #define WINDOW 64
 #define ANSWER_NS (200 * 1000000ull)
@@ -51,18 +50,26 @@ socklen_t rds_info_name(const struct rds_procid *id, struct sockaddr_un *out)
 	return (socklen_t)(p - (char *)out);
 }
 
+bool rds_info_answers(const struct rds_procid *id)
+{
+	struct sockaddr_un name;
+	socklen_t len = rds_info_name(id, &name);
+	_Atomic int fd = -1;
+	int ret = os_dup_high_slot(os_socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), &fd);
+
+	if (ret == 0)
+		ret = os_connect(fd, (struct sockaddr *)&name, len);
+	os_close_slot(&fd);
+	return ret != -ECONNREFUSED;
+}
+
 bool rds_info_peer_trusted(int fd)
 {
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
 
-	if (rds_options()->share == RDS_SHARE_ALL)
-		return true;
-	if (os_getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 || len != sizeof(cred))
-		return false;
-	if (cred.uid == (uid_t)os_syscall(SYS_geteuid, 0, 0, 0, 0, 0, 0))
-		return true;
-	return rds_options()->share == RDS_SHARE_GROUP && cred.gid == (gid_t)os_syscall(SYS_getegid, 0, 0, 0, 0, 0, 0);
+	return os_getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && len == sizeof(cred) &&
+	       registry_trusts(rds_engine_registry(), &cred);
 }
 
 static void ask_end(struct ask *a)

@@ -150,16 +150,19 @@ static int client_begin(void)
 
 /*
  * Edge triggered, so that a lack of descriptors does not make the helper spin: those who could not be let in wait until
- * the timer looks again (or give up).
+ * the timer looks again (or give up).  So do, for a moment, those who come too many at a time.
  */
 static void listener_drain(void)
 {
+	unsigned most = RDS_EVENT_MOST;
 	int ret;
 
 	do
 		ret = client_begin();
-	while (ret == 0 || ret == -ECONNABORTED || ret == -EINTR);
-	if (ret != -EAGAIN)
+	while (--most && (ret == 0 || ret == -ECONNABORTED || ret == -EINTR));
+	if (!most)
+		rds_timer_set(&listen_timer, os_now_ns());
+	else if (ret != -EAGAIN)
 		rds_timer_set(&listen_timer, os_now_ns() + RETRY_NS);
 }
 

@@ -7,6 +7,8 @@
  * buffered for them would be lost.  So when the main thread ends, a further thread begins, on the program's table: the keeper.
  * It looks from time to time whether only threads of ours are left, and then does what libc would have done.
  * Costs nothing in other programs.  That the main thread ends is told by a thread-specific value.
+ *
+ * And, since it is the same count of threads: whether the program has one only, for who may give it another descriptor table.
  */
 #include "engine/engine.h"
 
@@ -14,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+
+#include "engine/post.h"
 
 #define LOOK_MS 50
 
@@ -49,6 +53,18 @@ bool rds_alone(unsigned ours)
 	threads = strtol(p, NULL, 10); /* the 20th, after name and state */
 	return threads > 0 && (unsigned long)threads <= ours + 1 + atomic_load(&rds_more_threads) && !(births & 1) &&
 	       rds_thread_births() == births;
+}
+
+/* The kernel counts the threads among the links of that directory: without a descriptor. */
+bool rds_table_alone(bool *helper)
+{
+	bool runs = rds_engine_runs() && atomic_load(&rds_eng->started);
+	unsigned births = rds_thread_births(), ours = (runs ? 1 : 0) + atomic_load(&rds_more_threads);
+	struct stat st;
+
+	*helper = runs && !rds_post_own();
+	return os_stat("/proc/self/task", &st) == 0 && st.st_nlink > 2 && st.st_nlink - 2 <= ours + 1 &&
+	       !(births & 1) && rds_thread_births() == births;
 }
 
 static void *keeper(void *arg)

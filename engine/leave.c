@@ -41,8 +41,10 @@ _Atomic bool rds_spread;
 
 bool rds_spread_perhaps(void)
 {
+	siginfo_t child; /* the kernel does without it, valgrind does not */
+
 	return atomic_load(&rds_spread) ||
-	       os_syscall(SYS_waitid, P_ALL, 0, 0, WEXITED | WNOHANG | WNOWAIT | __WALL, 0, 0) != -ECHILD;
+	       os_syscall(SYS_waitid, P_ALL, 0, (long)&child, WEXITED | WNOHANG | WNOWAIT | __WALL, 0, 0) != -ECHILD;
 }
 
 /* ---- one socket ---- */
@@ -464,32 +466,6 @@ static bool is_back(struct rds_sock *sk, int standin)
 	return mine;
 }
 
-/* Who has asked for sockets that are back, while they were leaving, has been heard by nobody, and it is not said again. */
-static void find_unheard(struct rds_sock *sk, void *arg)
-{
-	struct rds_sock **found = arg;
-
-	if (*found || !sk->unheard || !rds_sock_get(sk))
-		return;
-	sk->unheard = false;
-	*found = sk;
-}
-
-static void hear(struct rds_timer *tm)
-{
-	struct rds_sock *sk;
-
-	(void)tm;
-	for (;;) {
-		sk = NULL;
-		rds_sock_each(find_unheard, &sk);
-		if (!sk)
-			return;
-		rds_carry_look(sk);
-		rds_sock_put(sk);
-	}
-}
-
 static void take_back(struct rds_sock *sk, void *arg)
 {
 	(void)arg;
@@ -505,19 +481,17 @@ static void take_back(struct rds_sock *sk, void *arg)
 	atomic_store(&sk->leaving, false);
 	atomic_store(&sk->closed_in, false);
 	sk->nobodys = false;
-	sk->unheard = true;
 	if (rds_sock_bound(sk))
 		rds_cong_check(sk);
 	atomic_store(&sk->open, true);
 	rds_sock_wake(sk, POLLIN | POLLRDNORM | (rds_sock_writable(sk) ? POLLOUT : 0));
 	rx_unlock();
 	rds_along_send(sk, true);
+	rds_carry_hear(sk); /* who has asked while it was leaving has been heard by nobody, and it is not said again */
 }
 
 void rds_leave_not(void)
 {
-	static struct rds_timer heard = {.fn = hear};
-
 	if (!rds_eng || rds_engine_foreign())
 		return;
 	atomic_store(&rds_eng->leaving, false);
@@ -525,7 +499,6 @@ void rds_leave_not(void)
 	rds_sock_each(take_back, NULL);
 	rds_will_spare(true);
 	end_let_go();
-	rds_timer_set(&heard, os_now_ns());
 	rds_helper_kick();
 }
 

@@ -8,14 +8,13 @@
  * channel that the same process has made.
  *
  * The carrier's side belongs to the helper.  Connections say one thing and are closed; of those that say nothing there are few, and the oldest goes
- * first.
+ * first.  What the helper has been told of one that has just gone is told to its place, which is never freed, and perhaps another's.
  * Must not know channels: the number is asked for by carry.c.
  */
 #include "engine/memory_door.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -24,7 +23,6 @@
 
 #define BACKLOG 64
 #define VISITORS 64
-#define OVERFLOW_ID 65534 /* somebody whom our user namespace has no number for */
 #define ANSWER_MS 5000
 
 struct gift {
@@ -34,33 +32,26 @@ struct gift {
 
 static bool cred_of(int fd, struct ucred *cred)
 {
-	return os_peer(fd, cred) && cred->uid != OVERFLOW_ID;
+	return os_peer(fd, cred) && os_uid_tells(cred->uid);
 }
 
 /* ---- the carrier ---- */
 
 struct visitor {
 	struct rds_event ev;
-	_Atomic int fd;
-	struct visitor *next;
+	_Atomic int fd; /* -1: nobody */
+	uint64_t came;
 };
 
 static struct rds_event door;
 static _Atomic int door_fd = -1;
-static struct visitor *visitors; /* the newest first */
-static unsigned n_visitors;
+static struct visitor visitors[VISITORS];
+static uint64_t n_came;
 
 static void leaves(struct visitor *v)
 {
-	struct visitor **p;
-
-	for (p = &visitors; *p != v; p = &(*p)->next)
-		;
-	*p = v->next;
-	n_visitors--;
 	rds_event_del(atomic_load(&v->fd));
 	os_close_slot(&v->fd);
-	free(v);
 }
 
 /* Takes the descriptor. */
@@ -84,6 +75,8 @@ static void visitor_event(struct rds_event *ev, uint32_t events)
 	ssize_t n;
 
 	(void)events;
+	if (atomic_load(&v->fd) < 0)
+		return;
 	n = os_pass_recv_few(atomic_load(&v->fd), &g, sizeof(g), fds, 1, &nfds, &lost, MSG_DONTWAIT);
 	if (n == -EAGAIN || n == -EINTR)
 		return;
@@ -97,39 +90,51 @@ static void visitor_event(struct rds_event *ev, uint32_t events)
 	leaves(v);
 }
 
+static bool is_before(const struct visitor *a, const struct visitor *b)
+{
+	if (atomic_load(&a->fd) < 0)
+		return atomic_load(&b->fd) >= 0;
+	return atomic_load(&b->fd) >= 0 && a->came < b->came;
+}
+
+/* Takes the descriptor. */
 static void comes(int fd)
 {
-	struct visitor *v = calloc(1, sizeof(*v)), *oldest = visitors;
+	struct visitor *v = visitors;
+	unsigned i;
 
-	if (!v) {
-		os_close(fd);
+	for (i = 1; i < VISITORS; i++)
+		if (is_before(&visitors[i], v))
+			v = &visitors[i];
+	if (atomic_load(&v->fd) >= 0)
+		leaves(v);
+	if (os_dup_high_slot(fd, &v->fd))
 		return;
-	}
-	atomic_store(&v->fd, -1);
-	v->ev.fn = visitor_event;
-	if (os_dup_high_slot(fd, &v->fd)) {
-		free(v);
-		return;
-	}
-	while (n_visitors >= VISITORS && oldest->next)
-		oldest = oldest->next;
-	if (n_visitors >= VISITORS)
-		leaves(oldest);
-	v->next = visitors;
-	visitors = v;
-	n_visitors++;
+	v->came = ++n_came;
 	if (rds_event_add(&v->ev, atomic_load(&v->fd), EPOLLIN | EPOLLRDHUP))
 		leaves(v);
 }
 
 static void door_event(struct rds_event *ev, uint32_t events)
 {
+	unsigned most = RDS_EVENT_MOST; /* by levels: the rest is told again */
 	int fd;
 
 	(void)ev;
 	(void)events;
-	while ((fd = os_accept4(atomic_load(&door_fd), SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
+	while (most-- && (fd = os_accept4(atomic_load(&door_fd), SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
 		comes(fd);
+}
+
+/* The first time in this process. */
+static void places_begin(void)
+{
+	unsigned i;
+
+	for (i = 0; i < VISITORS; i++) {
+		atomic_store(&visitors[i].fd, -1);
+		visitors[i].ev.fn = visitor_event;
+	}
 }
 
 static int door_open(void)
@@ -139,6 +144,7 @@ static int door_open(void)
 
 	if (fd < 0)
 		return fd;
+	places_begin();
 	err = os_bind(fd, (const struct sockaddr *)&any, sizeof(any.sun_family)); /* the kernel chooses */
 	if (!err)
 		err = os_listen(fd, BACKLOG);
@@ -171,8 +177,6 @@ int rds_door_tell(struct rds_door *d)
 void rds_door_forget(void)
 {
 	atomic_store(&door_fd, -1);
-	visitors = NULL;
-	n_visitors = 0;
 }
 
 /* ---- the holder ---- */

@@ -18,10 +18,17 @@
  * A process that *leaves* a socket to others (leave.c) says so before it ends, of each of its ports, with the number of the first message that it has not
  * accepted: what came before is with the socket, and goes to whoever carries it next.
  *
+ * Both may be what room depends on that messages wait for, since the peer does not acknowledge meanwhile: so they go before messages that no transport
+ * ever had (overtake.c).  What was sent to the port has been taken out of these; that they go before others changes nothing.  After a break they
+ * go behind what is sent again, which has its numbers: that needs no more room than it had before (verbs/group.c).
+ *
  * Order: as long as messages for the port are under way to the old process, over another connection, new ones go after them there; behind what has
  * come back, while that waits (resolve.c).
  *
  * A port may be back before the notice has been heeded: until then what was sent to it still comes back, and finds it again in order.
+ *
+ * A peer that takes nothing may not have all of our memory by giving reason for either: what waits in the queue weighs as answers do (RDS_ANSWERS_MAX), and
+ * above that what would need another one is not taken.  That a notice was heeded always is: it asks for nothing, and acknowledgements wait for it.
  */
 #include <endian.h>
 #include <stdlib.h>
@@ -32,6 +39,7 @@
 #include "engine/rdma.h"
 
 #define AGAIN_NS (10 * 1000000ull)
+#define OUT_MOST 65536u /* a peer of our kind has given reason for one of each port, until it heeds it */
 
 /* Another process of this host that lives and has the port that this message is for? */
 static bool has_moved(const struct rds_conn *conn, uint16_t port)
@@ -58,6 +66,11 @@ static struct rds_moved *add(struct rds_conn *conn)
 	}
 	atomic_store(&conn->nout, n + 1);
 	return &conn->out[n];
+}
+
+static bool is_full(const struct rds_conn *conn)
+{
+	return atomic_load(&conn->answer_bytes) > RDS_ANSWERS_MAX;
 }
 
 /* The notice that a message to that port is covered by. */
@@ -91,13 +104,15 @@ unsigned rds_moved_owes(const struct rds_conn *conn)
 
 /*
  * What the peer has sent to that port from that message on comes back.  One notice does for all that it sends before it says that it has heeded it.
- * refused: the message itself, which waits for that; else it has not been sent yet.  False: no memory.
+ * refused: the message itself, which waits for that; else it has not been sent yet.  False: no memory, or the peer has had its share of it.
  */
 static bool comes_back(struct rds_conn *conn, uint16_t port, uint64_t seq, bool refused)
 {
 	struct rds_moved *m = covering(conn, port, seq);
 
 	rds_conn_work(conn);
+	if (!m && refused && (is_full(conn) || atomic_load(&conn->nout) >= OUT_MOST))
+		return false;
 	if (!m && (m = add(conn)))
 		*m = (struct rds_moved){.seq = seq, .port = port};
 	if (m && refused && !m->refused)
@@ -161,7 +176,7 @@ enum rds_rx_verdict rds_moved_told(struct rds_conn *conn, const struct rds_rx *r
 		was_heeded(conn, be64toh(b.seq), be16toh(b.port));
 		return RDS_RX_DONE;
 	}
-	if (n == RDS_MOVED_MAX)
+	if (n == RDS_MOVED_MAX || is_full(conn))
 		return RDS_RX_LATER;
 	conn->in[n] = (struct rds_moved){.seq = be64toh(b.seq), .port = be16toh(b.port), .notice = rx->hdr.seq};
 	atomic_store(&conn->nin, n + 1);
@@ -196,11 +211,14 @@ static int say(struct rds_conn *conn, const struct rds_moved *m, size_t len)
 {
 	struct moved_bytes bytes = {.seq = htobe64(m->seq), .port = htobe16(m->port), .heeded = 1};
 	struct iovec iov = {.iov_base = &bytes, .iov_len = len};
-	struct rds_outgoing out = {.iov = &iov, .len = len};
+	struct rds_outgoing out = {.iov = &iov, .len = len, .answer = true};
 
 	out.hdr.len = out.u.len = (uint32_t)len;
 	out.hdr.flags = RDS_FLAG_MOVED | RDS_FLAG_ACK_REQUIRED;
-	return rds_xmit(conn, &out);
+	if (rds_xmit(conn, &out))
+		return -ENOMEM;
+	rds_queue_flush(conn);
+	return 0;
 }
 
 /* The next notice that has not been said, which is marked as said: it may be heeded before say() returns. */

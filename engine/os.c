@@ -21,6 +21,7 @@
 _Static_assert(sizeof(long) == 8, "struct stat and off_t are passed as the 64-bit kernel has them");
 
 #define KERNEL_SIGSET 8 /* bytes of a signal mask as the kernel counts them */
+#define FALLOCATE_PIECE (256 << 10)
 
 long os_syscall(long nr, long a, long b, long c, long d, long e, long f)
 {
@@ -196,9 +197,35 @@ int os_ftruncate(int fd, off_t len)
 	return file_may_be(fd, len) ? (int)sys2(SYS_ftruncate, fd, len) : -EFBIG;
 }
 
+/*
+ * In pieces: when a signal comes most kernels give back all that the call has got so far, and beside a timer that is quicker than that a call for
+ * everything would never end.  A piece that is too large for the timer becomes smaller.
+ */
 int os_fallocate(int fd, off_t off, off_t len)
 {
-	return file_may_be(fd, off + len) ? (int)sys4(SYS_fallocate, fd, 0, off, len) : -EFBIG;
+	int ret = file_may_be(fd, off + len) ? 0 : -EFBIG;
+	off_t most = FALLOCATE_PIECE;
+
+	while (!ret && len > 0) {
+		off_t n = len < most ? len : most;
+
+		ret = (int)sys4(SYS_fallocate, fd, 0, off, n);
+		if (ret == -EINTR) {
+			most = n > 8192 ? n / 2 : 4096;
+			n = 0;
+			ret = 0;
+		}
+		off += n;
+		len -= n;
+	}
+	return ret;
+}
+
+int os_reserve(int fd, off_t len)
+{
+	int ret = os_fallocate(fd, 0, len);
+
+	return ret == -ENOSPC ? -ENOMEM : ret;
 }
 
 int os_memfd(const char *name, unsigned flags)
@@ -212,7 +239,7 @@ int os_mmap(size_t len, int prot, int flags, int fd, off_t off, void **out)
 	void *p = mmap(NULL, len, prot, flags, fd, off);
 
 	if (p == MAP_FAILED)
-		ret = -errno;
+		ret = errno == EAGAIN ? -ENOMEM : -errno; /* of RLIMIT_MEMLOCK after mlockall(): it does not pass */
 	else
 		*out = p;
 	errno = saved;

@@ -84,6 +84,9 @@ int os_setsockopt(int fd, int level, int opt, const void *val, socklen_t len);
 /* AF_UNIX: who has made or connected the other end, by the kernel's word.  False: nobody whom our pid namespace knows. */
 bool os_peer(int fd, struct ucred *cred);
 bool os_peer_is_self(int fd); /* ... this process */
+/* Does that number say who it is, or does everybody have it whom our user namespace does not know?  (os_user.c; some system calls) */
+bool os_uid_tells(uid_t uid);
+bool os_gid_tells(gid_t gid);
 /* A SEQPACKET socket's recv() has returned 0: was that the end, and not a packet of no bytes? */
 bool os_at_end(int fd);
 void os_recv_all(int fd); /* reads what lies there, and throws it away */
@@ -99,6 +102,8 @@ int os_epoll_wait(int ep, struct epoll_event *evs, int n, int timeout_ms);
 int os_memfd(const char *name, unsigned flags);
 int os_ftruncate(int fd, off_t len);
 int os_fallocate(int fd, off_t off, off_t len);
+/* The pages of a memory file of that length, before they are touched: -ENOMEM rather than SIGBUS. */
+int os_reserve(int fd, off_t len);
 /* fcntl record lock of [start, start+len): type F_RDLCK/F_WRLCK/F_UNLCK; wait: F_SETLKW else F_SETLK. */
 int os_lock(int fd, short type, off_t start, off_t len, bool wait);
 /* The same, F_SETLK, of the open file: it does not go with the closing of another descriptor of the file. */
@@ -112,6 +117,9 @@ struct os_signals {
 void os_signals_hold(struct os_signals *s);
 /* What has come is handled now: -EINTR if a call does not go on after that, else 0. */
 int os_signals_release(const struct os_signals *s);
+/* ... if a handler has run, whatever becomes of calls after it. */
+int os_signals_release_any(const struct os_signals *s);
+bool os_signals_wait(const struct os_signals *s); /* something has come that is held back */
 int os_signals_fd(const struct os_signals *s); /* readable when something has come that is held back; -errno */
 pid_t os_getpid(void);
 uint64_t os_now_ns(void);      /* CLOCK_MONOTONIC */

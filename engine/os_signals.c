@@ -33,29 +33,50 @@ void os_signals_hold(struct os_signals *s)
 		set_mask(~NOT_HELD | s->old);
 }
 
-/* A handler, and one after which no call goes on? */
-static bool interrupts(int sig)
+/* A handler, and one after which no call goes on, or none of that kind? */
+static bool interrupts(int sig, bool any)
 {
 	struct {
 		unsigned long handler, flags, rest[6];
 	} sa;
 
 	return os_syscall(SYS_rt_sigaction, sig, 0, (long)&sa, KERNEL_SIGSET, 0, 0) == 0 &&
-	       sa.handler > (unsigned long)SIG_IGN && !(sa.flags & SA_RESTART);
+	       sa.handler > (unsigned long)SIG_IGN && (any || !(sa.flags & SA_RESTART));
+}
+
+static uint64_t held_back(const struct os_signals *s)
+{
+	uint64_t pending = 0;
+
+	os_syscall(SYS_rt_sigpending, (long)&pending, KERNEL_SIGSET, 0, 0, 0, 0);
+	return pending & ~s->old;
+}
+
+bool os_signals_wait(const struct os_signals *s)
+{
+	return held_back(s);
+}
+
+static int release(const struct os_signals *s, bool any)
+{
+	uint64_t pending = held_back(s);
+	int sig, err = 0;
+
+	for (sig = 1; pending && sig <= NSIGNALS; sig++)
+		if ((pending & BIT(sig)) && interrupts(sig, any))
+			err = -EINTR;
+	set_mask(s->old);
+	return err;
 }
 
 int os_signals_release(const struct os_signals *s)
 {
-	uint64_t pending = 0;
-	int sig, err = 0;
+	return release(s, false);
+}
 
-	os_syscall(SYS_rt_sigpending, (long)&pending, KERNEL_SIGSET, 0, 0, 0, 0);
-	pending &= ~s->old;
-	for (sig = 1; pending && sig <= NSIGNALS; sig++)
-		if ((pending & BIT(sig)) && interrupts(sig))
-			err = -EINTR;
-	set_mask(s->old);
-	return err;
+int os_signals_release_any(const struct os_signals *s)
+{
+	return release(s, true);
 }
 
 int os_signals_fd(const struct os_signals *s)

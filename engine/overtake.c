@@ -7,6 +7,7 @@
  * A message that waits for operations that went to other processes of that address (barrier_call.c) is overtaken by one of them that turns out
  * to belong on its connection after all, or each would wait for the other; and by what other sockets send, since what they wait for may be in another
  * queue behind a message that waits for something in this one.
+ * Notices of moved.c go before what waits for room: that may be what the peer gives back when it has heard them.
  * Only what no transport ever had is overtaken: it gets later numbers.  The peer knows only the last operation that has failed, so as not to deliver
  * its message.  So where another operation goes between one and its message, because it overtakes the message, or the first has overtaken
  * it, the message goes only when its own operation is known not to have failed.
@@ -117,6 +118,39 @@ void rds_queue_moved(struct rds_conn *to, struct rds_queued *q)
 	to->queue_len++;
 }
 
+/* ---- notices of moved.c ---- */
+
+/* The peer may have it, a device has been told its number (rdma_native.c), or it is such a one itself. */
+static bool keeps_number(const struct rds_queued *q)
+{
+	const struct rds_op *op;
+
+	for (op = is_piece(q) ? NULL : q->op; op; op = op->also)
+		if (op->native)
+			return true;
+	return q->was_sent || (q->hdr.flags & RDS_FLAG_MOVED);
+}
+
+void rds_queue_notice(struct rds_conn *conn, struct rds_queued *q)
+{
+	struct rds_queued **at = &conn->queue, *behind;
+
+	for (behind = conn->queue; behind; behind = behind->next)
+		if (keeps_number(behind))
+			at = &behind->next;
+	if (!*at) {
+		rds_queue_append(conn, q);
+		return;
+	}
+	q->hdr.seq = q->u.seq = (*at)->u.seq;
+	for (behind = *at; behind; behind = behind->next)
+		behind->hdr.seq = ++behind->u.seq;
+	q->next = *at;
+	*at = q;
+	conn->queue_len++;
+	rds_conn_busy(conn);
+}
+
 /* ---- what waits behind something that may not go ---- */
 
 #define STREAMS 64 /* sockets whose turn has not come; with more of them only answers pass */
@@ -190,11 +224,14 @@ bool rds_queue_held(const struct rds_conn *conn)
 
 /* ---- answers ---- */
 
-static struct rds_queued *next_answer(struct rds_conn *conn)
+/* *fence: before it goes, reads have to be over. */
+static struct rds_queued *next_answer(struct rds_conn *conn, bool *fence)
 {
 	struct rds_queued *q;
 
 	rx_lock();
+	*fence = conn->fence_answers;
+	conn->fence_answers = false;
 	q = conn->answers;
 	if (q) {
 		conn->answers = q->next;
@@ -255,13 +292,15 @@ static bool answer_goes(struct rds_conn *conn, struct rds_queued *q)
 void rds_answers_flush(struct rds_conn *conn)
 {
 	struct rds_queued *q;
-	bool any = false;
+	bool any = false, fence;
 
-	while ((q = next_answer(conn))) {
+	while ((q = next_answer(conn, &fence))) {
 		if (atomic_load(&conn->state) == RDS_CONN_DEAD) {
 			rds_queued_free(q);
 			continue;
 		}
+		if (fence && conn->ep)
+			conn->t->ops->fence(conn->ep);
 		if (!answer_goes(conn, q))
 			break;
 		any = true;

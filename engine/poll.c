@@ -143,7 +143,8 @@ static void show_now(struct rds_sock *sk, short events)
 	if ((events & IN_BITS) && (!sk->shown_in || (sk->watched_edge && sk->shown < RDS_SHOWN_MAX)) &&
 	    kernel_would_show(sk))
 		show_in(sk);
-	if ((events & OUT_BITS) && sk->hidden_out)
+	/* One message may be more than all that is acknowledged before it: some room is not yet enough. */
+	if ((events & OUT_BITS) && sk->hidden_out && rds_sock_writable(sk))
 		show_out(sk);
 }
 

@@ -169,8 +169,8 @@ static bool number_free(void)
 {
 	int fd = os_fcntl(os_fd(&post.end), F_DUPFD_CLOEXEC, 0);
 
-	if (fd == -EMFILE && rds_spare_use())
-		return true;
+	while (fd == -EMFILE && rds_spare_use()) /* one may be above a limit that has been lowered */
+		fd = os_fcntl(os_fd(&post.end), F_DUPFD_CLOEXEC, 0);
 	if (fd < 0) {
 		rds_warn("the RDS engine's helper has no descriptor left (ulimit -n): it does not look after all "
 			 "sockets");

@@ -305,7 +305,7 @@ static void work_one(struct rds_conn *conn)
 		rds_answers_flush(conn);
 	if (flush)
 		rds_conn_reap(conn);
-	if (map && rds_xmit_map(conn) == -EAGAIN) {
+	if (map && rds_xmit_map(conn)) { /* no room, or no memory */
 		rx_lock();
 		conn->want_map = true; /* goes out with the next `writable` or reconnect */
 		rx_unlock();

@@ -314,12 +314,18 @@ void rds_queue_append(struct rds_conn *conn, struct rds_queued *q)
 	rds_conn_busy(conn);
 }
 
+void rds_answer_weighs(struct rds_conn *conn, struct rds_queued *q)
+{
+	q->answers = conn;
+	atomic_fetch_add(&conn->answer_bytes, rds_answer_weight(q));
+}
+
 void rds_queued_free(struct rds_queued *q)
 {
 	if (unlikely(q->op))
 		rds_op_release(q);
 	if (unlikely(q->answers))
-		atomic_fetch_sub(&q->answers->answer_bytes, q->hdr.len);
+		atomic_fetch_sub(&q->answers->answer_bytes, rds_answer_weight(q));
 	free(q);
 }
 
@@ -336,14 +342,25 @@ static void queue_pop(struct rds_conn *conn)
 	rds_queued_free(q);
 }
 
-/* The first that is still to be sent: what belongs to operations that have failed goes nowhere.  NULL: there is none, or it may not go. */
+/* Of messages whose end is to be told (asend.c) the receiver decides: it drops them, which is no failure. */
+static bool wanted(const struct rds_conn *conn, struct rds_queued *q)
+{
+	if (unlikely(q->op))
+		return rds_op_wanted(q);
+	return q->u.op || q->u.told || likely(!rds_queued_outlives(conn, q));
+}
+
+/*
+ * The first that is still to be sent: what belongs to operations that have failed, or is for a socket that is gone, goes nowhere.  NULL: there is
+ * none, or it may not go.
+ */
 static struct rds_queued *queue_first(struct rds_conn *conn)
 {
 	struct rds_queued *q;
 
-	while ((q = conn->queue) && unlikely(q->op)) {
-		if (rds_op_wanted(q))
-			return rds_op_may_go(conn, q) ? q : NULL;
+	while ((q = conn->queue)) {
+		if (likely(wanted(conn, q)))
+			return !q->op || rds_op_may_go(conn, q) ? q : NULL;
 		rds_release_unacked(&q->u);
 		queue_pop(conn);
 	}
@@ -440,6 +457,7 @@ struct rds_queued *rds_queued_again(struct rds_conn *conn, struct rds_ep *ep, co
 		q->u.op = 0; /* that is settled (rds_ops_judge) */
 	q->was_sent = true;
 	q->asked_for = false;
+	q->for_sock = 0;
 	q->hdr = (struct rds_hdr){.seq = u->seq,
 				  .len = u->len,
 				  .sport = u->sport,
@@ -450,6 +468,8 @@ struct rds_queued *rds_queued_again(struct rds_conn *conn, struct rds_ep *ep, co
 				  .ext_offset = u->ext_offset};
 	q->op = NULL;
 	q->answers = NULL;
+	if (unlikely(u->flags & RDS_FLAG_MOVED))
+		rds_answer_weighs(conn, q);
 	memcpy(q->data, bytes, u->len);
 	return q;
 }

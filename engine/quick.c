@@ -17,15 +17,22 @@
 #include "engine/uaccess.h"
 #include "engine/wait.h"
 
+/* ... and there is still room behind it, or nobody has to be shown that there is none. */
+static bool has_room(const struct rds_sock *sk, uint32_t len)
+{
+	return rds_sock_writable(sk) && (likely(!atomic_load_explicit(&sk->watched, memory_order_relaxed)) ||
+					 rds_snd_bytes(sk) + len < rds_sndbuf(sk));
+}
+
 /* Nothing waits, nothing is to be said first, nobody is to be asked.  conn->tx held. */
-static bool open_road(const struct rds_conn *conn, const struct rds_sock *sk, uint16_t port)
+static bool open_road(const struct rds_conn *conn, const struct rds_sock *sk, uint16_t port, uint32_t len)
 {
 	const struct rds_cong_map *far = atomic_load_explicit(&conn->fcong, memory_order_acquire);
 
 	return atomic_load_explicit(&conn->state, memory_order_relaxed) == RDS_CONN_UP && !conn->queue &&
 	       !conn->impatient && !atomic_load_explicit(&conn->nanswers, memory_order_relaxed) &&
 	       conn->count < conn->cap && !(conn->t->ops->caps & RDS_TCAP_DIRECT) &&
-	       !(far && rds_cong_test(far, port)) && rds_sock_writable(sk) &&
+	       !(far && rds_cong_test(far, port)) && has_room(sk, len) &&
 	       !atomic_load_explicit(&sk->leaving, memory_order_relaxed);
 }
 
@@ -37,7 +44,7 @@ static bool xmit(struct rds_sock *sk, struct rds_conn *conn, uint16_t port, cons
 	uint64_t seq = conn->next_tx, pos;
 	struct rds_wire_hdr wire;
 
-	if (unlikely(!open_road(conn, sk, port)))
+	if (unlikely(!open_road(conn, sk, port, len)))
 		return false;
 	rds_hdr_encode_plain(&wire, seq, len, sk->laddr.port, port);
 	rds_conn_sending(conn, seq);

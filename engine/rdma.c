@@ -115,6 +115,7 @@ void rds_op_lent_over(struct rds_op *op)
 	if (!op->lent)
 		return;
 	atomic_store(&op->lent_word, 0);
+	rds_fence(); /* before anything that the program writes there from now on */
 	op->lent = false;
 	op->conn->lending -= op->total;
 }

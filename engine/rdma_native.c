@@ -21,6 +21,7 @@ struct rds_far_mr {
 	uint32_t rkey;
 	uint64_t len;
 	struct rds_far far;
+	bool read; /* by our device, at some time */
 };
 
 /* ---- what the peer says (rx) ---- */
@@ -52,12 +53,18 @@ static void far_forget(struct rds_conn *conn, uint32_t rkey)
 		}
 }
 
-/* Whoever is about to post has the lock that the answer needs: so it goes behind all that was posted.  Without memory for it, the peer waits. */
+/*
+ * Whoever is about to post has the lock that the answer needs: so it goes behind all that was posted.  Without memory for it, the peer waits.
+ * A device may hear of what is sent behind a read before it has read all, and be asked once more if the network loses something: then the region must
+ * still be there, or the whole connection breaks.  So the answer waits for reads, those that were cancelled, too, of which only the device still knows.
+ */
 void rds_far_hidden(struct rds_conn *conn, const struct rds_op_hdr *h)
 {
 	struct rds_op_hdr gone = {.kind = RDS_OP_GONE, .rkey = h->rkey};
 	struct rds_queued *q = rds_native_piece(&gone);
+	const struct rds_far_mr *f = far_find(conn, h->rkey);
 
+	conn->fence_answers |= f && f->read;
 	far_forget(conn, h->rkey);
 	if (q)
 		rds_answer(conn, q);
@@ -84,6 +91,7 @@ void rds_far_broken(struct rds_conn *conn)
 	struct rds_far_mr *f;
 	unsigned i;
 
+	conn->fence_answers = false;
 	for (i = 0; i < RDS_FAR_BUCKETS && atomic_load(&conn->nfar); i++)
 		while ((f = conn->far_mrs[i])) {
 			conn->far_mrs[i] = f->next;
@@ -123,7 +131,7 @@ static bool in_the_way(struct rds_conn *conn, const struct rds_op *op, const str
 
 static bool may_go(struct rds_conn *conn, struct rds_op *op, struct rds_native *n)
 {
-	const struct rds_far_mr *f = far_find(conn, op->rkey);
+	struct rds_far_mr *f = far_find(conn, op->rkey);
 
 	/* The device is told the number of its message, which one that is held may not keep (overtake.c). */
 	if (!f || op->over || rds_op_held(op) || !op->total || op->remote > f->len || op->total > f->len - op->remote ||
@@ -132,6 +140,7 @@ static bool may_go(struct rds_conn *conn, struct rds_op *op, struct rds_native *
 	n->key = f->far.key;
 	n->at = f->far.at + op->remote;
 	op->started = op->native = true;
+	f->read |= n->read;
 	atomic_fetch_add(n->read ? &conn->native_reads : &conn->native_writes, 1);
 	return true;
 }

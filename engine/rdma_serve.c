@@ -16,9 +16,6 @@
 #include "engine/uaccess.h"
 #include "engine/user_copy.h"
 
-/* A peer that keeps to READ_AHEAD never gets here; one that does not may not have all of our memory. */
-#define ANSWERS_MAX ((uint64_t)64 << 20)
-
 struct rds_queued *rds_answer_new(const struct rds_hdr *to, size_t data)
 {
 	struct rds_queued *q = calloc(1, sizeof(*q) + RDS_OP_HDR + data);
@@ -37,8 +34,7 @@ void rds_answer(struct rds_conn *conn, struct rds_queued *q)
 {
 	*conn->answers_tail = q;
 	conn->answers_tail = &q->next;
-	q->answers = conn;
-	atomic_fetch_add(&conn->answer_bytes, q->hdr.len);
+	rds_answer_weighs(conn, q);
 	atomic_fetch_add(&conn->nanswers, 1);
 	rds_conn_work(conn);
 }
@@ -273,7 +269,7 @@ enum rds_rx_verdict rds_op_arrived(struct rds_conn *conn, struct rds_ep *ep, con
 		rds_warn_once("a peer has sent an operation that makes no sense: ignored");
 		return RDS_RX_DONE;
 	}
-	if (rds_op_asks(h.kind) && atomic_load(&conn->answer_bytes) > ANSWERS_MAX) {
+	if ((rds_op_asks(h.kind) || h.kind == RDS_OP_HIDDEN) && atomic_load(&conn->answer_bytes) > RDS_ANSWERS_MAX) {
 		rds_conn_work(conn);
 		return RDS_RX_LATER;
 	}

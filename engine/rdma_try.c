@@ -45,7 +45,7 @@ unsigned rds_rdma_kinds(const struct msghdr *msg)
 
 bool rds_rdma_names_memory(const struct msghdr *msg)
 {
-	return rds_rdma_kinds(msg) & (RDS_HAS_ARGS | RDS_HAS_ATOMIC | RDS_HAS_MAP);
+	return rds_rdma_kinds(msg) & RDS_NAMES_MEMORY;
 }
 
 bool rds_rdma_opt_names_memory(int level, int opt, socklen_t len)

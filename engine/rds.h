@@ -124,6 +124,7 @@ bool rds_progress(void);
  *		rds_progress(); look at every socket with rds_poll(); done if ready
  *		if (rds_wait_spin(w, elapsed since the first look)) continue;	// worth looking again without sleeping
  *		if (!rds_wait_arm(w)) continue;			// something came in between: look again
+ *		-EINTR if rds_wait_interrupted(w), else
  *		real ppoll() of the foreign descriptors + rds_wait_fd(w) for POLLIN
  *		rds_wait_disarm(w);
  *	}
@@ -137,6 +138,8 @@ struct rds_wait *rds_wait_begin(unsigned nsocks);
 int rds_wait_add(struct rds_wait *w, struct rds_sock *sk, short events);
 bool rds_wait_spin(struct rds_wait *w);
 bool rds_wait_arm(struct rds_wait *w);
+/* After arming: a signal has been handled that ends the call, which is not to sleep. */
+bool rds_wait_interrupted(const struct rds_wait *w);
 int rds_wait_fd(const struct rds_wait *w);
 void rds_wait_disarm(struct rds_wait *w);
 void rds_wait_end(struct rds_wait *w);
@@ -209,6 +212,11 @@ bool rds_is_standin(int fd);
 extern int (*rds_hook_number)(struct rds_sock *sk);
 /* The thread leaves a call on that socket from inside its sleep, cancelled or by siglongjmp(): it will not return. */
 extern void (*rds_hook_left)(struct rds_sock *sk);
+/*
+ * Has the program no other thread that could share its descriptor table?  False also if the kernel does not say.  *helper: the library's thread
+ * shares it, in any case.
+ */
+bool rds_table_alone(bool *helper);
 /* True if fd is one of the engine's own descriptors: the application must not close or replace it. */
 bool rds_fd_is_internal(int fd);
 /* Moves an internal descriptor out of the way because the application wants to dup2() onto its number. 0 or -errno. */

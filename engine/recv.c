@@ -46,21 +46,25 @@ static void enqueue(struct rds_sock *sk, struct rds_inc *inc)
 	rds_sock_wake(sk, POLLIN | POLLRDNORM | RDS_WAIT_RECV);
 }
 
-static void ping(struct rds_conn *conn, const struct rds_hdr *hdr)
+/* The kernel answers each of them at once; here the answer is sent when no lock of the receiver's is held (work_one). */
+static enum rds_rx_verdict ping(struct rds_conn *conn, const struct rds_hdr *hdr)
 {
 	if (!rds_options()->ping_enable) {
 		RDS_STAT_INC_RX(recv_drop_no_sock);
-		return;
+		return RDS_RX_DONE;
 	}
 	if (hdr->sport == 0)
-		return;
-	RDS_STAT_INC_RX(recv_ping);
+		return RDS_RX_DONE;
 	if (conn->npongs == sizeof(conn->pongs) / sizeof(conn->pongs[0])) {
+		if (!(conn->t->ops->caps & RDS_TCAP_DIRECT))
+			return RDS_RX_LATER; /* a burst: the rest waits until these are answered */
 		rds_debug("too many pings wait for an answer: one is dropped");
-		return;
+		return RDS_RX_DONE;
 	}
+	RDS_STAT_INC_RX(recv_ping);
 	conn->pongs[conn->npongs++] = hdr->sport;
 	rds_conn_work(conn);
+	return RDS_RX_DONE;
 }
 
 /* Where an accepted message goes. */
@@ -69,10 +73,8 @@ static enum rds_rx_verdict dispatch(struct rds_conn *conn, struct rds_ep *ep, co
 	struct rds_sock *sk;
 	struct rds_inc *inc;
 
-	if (unlikely(rx->hdr.dport == 0)) {
-		ping(conn, &rx->hdr);
-		return RDS_RX_DONE;
-	}
+	if (unlikely(rx->hdr.dport == 0))
+		return ping(conn, &rx->hdr);
 	if (unlikely(rx->hdr.op) && rx->hdr.op == conn->void_message)
 		return RDS_RX_DONE; /* its operation has failed */
 	sk = rds_bound_find(&conn->id.laddr, rx->hdr.dport, conn->id.scope);
@@ -479,6 +481,7 @@ out:
 	rx_unlock();
 	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
 		rds_run_work();
+	rds_post_look();
 	return ret;
 }
 
@@ -530,7 +533,7 @@ static ssize_t recv_wait(struct rds_sock *sk, int fd, struct msghdr *msg, int fl
 	return ret;
 }
 
-/* The helper's look for another process (carry.h): it is no sign that the program is busy. */
+/* The helper's look for another process (carry.h): it is no sign that the program is busy.  One that comes back again keeps its place. */
 ssize_t rds_recv_for(struct rds_sock *sk, int fd, struct msghdr *msg, int flags, bool may_wait, struct rds_inc **taken)
 {
 	ssize_t ret = -EAGAIN;
@@ -545,28 +548,12 @@ ssize_t rds_recv_for(struct rds_sock *sk, int fd, struct msghdr *msg, int flags,
 		ret = -EBADF;
 	else
 		ret = deliver_next(sk, fd, msg, flags, taken);
+	if (*taken && !(*taken)->taken)
+		(*taken)->taken = ++sk->n_taken;
 	rx_unlock();
 	if (atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed))
 		rds_run_work();
 	return ret == -EAGAIN && !may_wait ? recv_nothing(sk, msg) : ret;
-}
-
-void rds_recv_put_back(struct rds_sock *sk, struct rds_inc *inc)
-{
-	rx_lock();
-	if (atomic_load(&sk->open) || atomic_load(&sk->leaving)) {
-		inc->next = sk->rx_head;
-		if (!sk->rx_head)
-			sk->rx_tail = &inc->next;
-		sk->rx_head = inc;
-		sk->rcv_bytes += inc->len;
-		if (sk->rcv_bytes > rds_rcvbuf(sk))
-			rds_cong_check(sk);
-		rds_sock_wake(sk, POLLIN | POLLRDNORM | RDS_WAIT_RECV);
-	} else {
-		rds_inc_free(inc);
-	}
-	rx_unlock();
 }
 
 ssize_t rds_recvmsg(struct rds_sock *sk, int fd, struct msghdr *msg, int flags)

@@ -57,8 +57,7 @@ int registry_open(struct registry **out)
 
 static void stop_counting(struct registry *reg)
 {
-	if (reg->f && reg->slot < REG_PROCS &&
-	    atomic_load(&rds_stat_block) == reg->f->proc[reg->slot].counters)
+	if (reg->f && reg->slot < REG_PROCS && atomic_load(&rds_stat_block) == reg->f->proc[reg->slot].counters)
 		rds_stat_detach();
 }
 
@@ -128,6 +127,7 @@ int registry_sock_add(struct registry *reg, uint64_t inode, uint32_t sndbuf, uin
 		reg_store(&s->scope, 0);
 		reg_store(&s->transport, 0);
 		reg_store(&s->held, 0);
+		reg_store(&s->left, 0);
 		reg_store(&s->moved, 0);
 		reg_store(&s->congested, 0);
 		reg_store(&s->pid, reg->pid);
@@ -163,7 +163,7 @@ static struct reg_sock *own_sock(struct registry *reg, uint32_t idx)
 
 static struct reg_key make_key(const struct in6_addr *addr, uint16_t port, uint32_t scope)
 {
-	struct reg_key key = { .scope = scope, .port = port };
+	struct reg_key key = {.scope = scope, .port = port};
 
 	memcpy(key.addr, addr, sizeof(key.addr));
 	return key;
@@ -184,7 +184,7 @@ static uint32_t find_sound(struct registry *reg, const struct reg_key *key)
 /* Locked: 0 if the key is to be had, now or because its owner is dead and has been cleared away. */
 static int claimable(struct registry *reg, const struct reg_key *key)
 {
-	struct reg_dead suspect = { 0 };
+	struct reg_dead suspect = {0};
 	uint32_t link = find_sound(reg, key), slot;
 
 	if (link == 0)
@@ -393,6 +393,15 @@ int registry_sock_take(struct registry *reg, uint32_t idx, const struct rds_proc
 	return ret;
 }
 
+int registry_ready(struct registry *reg)
+{
+	int ret = reg_lock(reg);
+
+	if (!ret)
+		reg_unlock(reg);
+	return ret;
+}
+
 int registry_sock_where(struct registry *reg, uint32_t idx, const struct rds_procid *name, struct registry_sock *out)
 {
 	struct reg_sock *s;
@@ -444,6 +453,7 @@ static void owner_of(struct registry *reg, uint32_t link, struct registry_owner 
 	out->transport = reg_load(&s->transport);
 	out->moved = reg_load(&s->moved);
 	reg_words_load(&out->procid, s->id);
+	out->order = reg_load(&s->order);
 }
 
 /* A writer died or hangs in the middle, or the chain is damaged: take the lock, which repairs. */
@@ -465,117 +475,96 @@ static int lookup_locked(struct registry *reg, const struct reg_key *key, struct
 	return ret;
 }
 
-int registry_lookup(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
-		    struct registry_owner *out)
+/* -EIO: the chain is damaged; -EAGAIN: somebody is changing it, or has died or hangs in the middle of that. */
+static int look(struct registry *reg, const struct reg_key *key, struct registry_owner *out)
 {
-	struct reg_key key = make_key(addr, port, scope);
 	_Atomic uint64_t *seq = &reg->f->h.seq;
 
-	if (!port)
-		return -ENOENT;
 	for (unsigned tries = 0; tries < LOOKUP_TRIES; tries++) {
 		uint64_t before = reg_load(seq);
 		uint32_t link;
 
 		if (before & 1)
 			continue;
-		link = reg_find(reg, &key);
+		link = reg_find(reg, key);
 		if (link && link != REG_BAD)
 			owner_of(reg, link, out);
 		if (atomic_load_explicit(seq, memory_order_relaxed) != before)
 			continue;
 		if (link == REG_BAD)
-			break;
+			return -EIO;
 		return link ? 0 : -ENOENT;
 	}
-	return lookup_locked(reg, &key, out);
+	return -EAGAIN;
 }
 
-int registry_if_nobodys(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
-			int (*act)(const struct rds_procid *name, void *arg), void *arg)
+int registry_lookup(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
+		    struct registry_owner *out)
 {
 	struct reg_key key = make_key(addr, port, scope);
-	struct registry_owner own;
+	int ret = port ? look(reg, &key, out) : -ENOENT;
+
+	return ret == 0 || ret == -ENOENT ? ret : lookup_locked(reg, &key, out);
+}
+
+int registry_look(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
+		  struct registry_owner *out)
+{
+	struct reg_key key = make_key(addr, port, scope);
+
+	return port ? look(reg, &key, out) : -ENOENT;
+}
+
+void registry_sock_inbox(struct registry *reg, uint32_t idx, struct registry_inbox *out)
+{
+	struct reg_sock *s = idx < reg_usable(reg) ? &reg->f->sock[idx] : NULL;
+
+	out->left = s ? reg_load(&s->left) : 0;
+	out->rcvbuf = s ? reg_load(&s->rcvbuf) : 0;
+}
+
+void registry_sock_emptied(struct registry *reg, uint32_t idx)
+{
+	struct reg_sock *s = own_sock(reg, idx);
+
+	if (s)
+		reg_store(&s->left, 0);
+}
+
+/* Counted first: who is killed in between has it counted, and has not left it. */
+static int leave_there(struct reg_sock *s, uint32_t more, int (*act)(const struct rds_procid *name, void *arg),
+		       void *arg)
+{
+	uint32_t left = reg_load(&s->left);
+	struct rds_procid name;
+	int ret;
+
+	reg_words_load(&name, s->id);
+	reg_store(&s->left, more < UINT32_MAX - left ? left + more : UINT32_MAX);
+	ret = act(&name, arg);
+	if (ret < 0)
+		reg_store(&s->left, left);
+	return ret;
+}
+
+int registry_if_nobodys(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope, uint32_t left,
+			uint32_t more, int (*act)(const struct rds_procid *name, void *arg), void *arg)
+{
+	struct reg_key key = make_key(addr, port, scope);
+	struct reg_sock *s;
 	uint32_t link;
 	int ret = port ? reg_trylock(reg) : -ENOENT;
 
 	if (ret)
 		return ret;
 	link = find_sound(reg, &key);
-	own.proc = 0;
-	if (link && link != REG_BAD)
-		owner_of(reg, link, &own);
-	ret = own.proc == REGISTRY_NOBODY ? act(&own.procid, arg) : -ENOENT;
-	reg_unlock(reg);
-	return ret;
-}
-
-bool registry_proc_alive(struct registry *reg, uint32_t slot, const struct rds_procid *id)
-{
-	uint64_t idw[2];
-
-	memcpy(idw, id, sizeof(idw));
-	if (!reg_proc_is(reg, slot, idw))
-		return false;
-	if (slot == reg->slot)
-		return true;
-	/* Asked again afterwards: the lock may be that of the slot's next owner. */
-	return reg_slot_held(reg, slot) && reg_proc_is(reg, slot, idw);
-}
-
-bool registry_proc_find(struct registry *reg, const struct rds_procid *id, uint32_t *slot)
-{
-	uint64_t idw[2];
-
-	memcpy(idw, id, sizeof(idw));
-	for (uint32_t i = 0; i < REG_PROCS; i++) {
-		if (!reg_proc_is(reg, i, idw))
-			continue;
-		*slot = i;
-		return true;
-	}
-	return false;
-}
-
-void registry_set_port(struct registry *reg, uint16_t port)
-{
-	reg_store(&reg->f->proc[reg->slot].cm_port, port);
-}
-
-uint16_t registry_port_of(struct registry *reg, uint32_t slot, const struct rds_procid *id)
-{
-	uint64_t idw[2];
-	uint32_t port;
-
-	memcpy(idw, id, sizeof(idw));
-	if (!reg_proc_is(reg, slot, idw))
-		return 0;
-	port = reg_load(&reg->f->proc[slot].cm_port);
-	/* Asked again: it may be that of the slot's next owner. */
-	return reg_proc_is(reg, slot, idw) ? (uint16_t)port : 0;
-}
-
-bool registry_proc_pid_is(struct registry *reg, uint32_t slot, const struct rds_procid *id, pid_t pid)
-{
-	int holder;
-
-	if (!registry_proc_alive(reg, slot, id))
-		return false;
-	holder = reg_slot_holder(reg, slot);
-	return holder == pid || holder < 0 || holder == INT32_MAX || pid <= 0;
-}
-
-int registry_reap(struct registry *reg)
-{
-	struct reg_dead dead;
-	int ret;
-
-	if (!reg_find_dead(reg, &dead))
-		return 0;
-	ret = reg_lock(reg);
-	if (ret)
-		return ret;
-	ret = reg_reap_locked(reg, &dead);
+	s = link && link != REG_BAD ? reg_sock_at(reg, link) : NULL;
+	if (!s || reg_load(&s->proc) != REG_NOBODY)
+		ret = -ENOENT;
+	else if (reg_load(&s->left) != left)
+		ret = -EAGAIN;
+	else
+		ret = leave_there(s, more, act, arg);
 	reg_unlock(reg);
 	return ret;
 }

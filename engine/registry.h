@@ -60,7 +60,8 @@ struct registry_proc {
  * first one's).  Each failure has been logged with what to do.
  *
  * Every function here that takes the record lock gives up with -ETIMEDOUT after 5 seconds if a stopped process keeps
- * it, and returns -EIO if the contents cannot be trusted any more (truncated, or this process was taken for dead).
+ * it, after 20 ms if that one has been waited for before, and returns -EIO if the contents cannot be trusted any more
+ * (truncated, or this process was taken for dead).
  */
 int registry_open(struct registry **out);
 /* Orderly leave: frees sockets and slot, folds the counters into the node's, closes. */
@@ -117,6 +118,8 @@ int registry_sock_leave(struct registry *reg, uint32_t idx, const struct rds_pro
  * it, even if that has not been noticed here yet.
  */
 int registry_sock_take(struct registry *reg, uint32_t idx, const struct rds_procid *name, bool sure);
+/* Could it be taken now?  0, or why nobody can change anything: for who must not fail any more when he has begun. */
+int registry_ready(struct registry *reg);
 /* The socket of that name: where it is bound (port 0: nowhere), and by which transport.  -ENOENT. */
 int registry_sock_where(struct registry *reg, uint32_t idx, const struct rds_procid *name, struct registry_sock *out);
 /*
@@ -133,6 +136,7 @@ struct registry_owner {
 	int32_t transport; /* of that socket */
 	bool moved;	   /* another process had it before this one */
 	struct rds_procid procid;
+	uint64_t order; /* of that socket, whoever carries it: no other one of the node has had it */
 };
 /*
  * Who owns (addr, port, scope): 0, or -ENOENT.  Lock-free; does not check that the owner lives.  -EIO or -ETIMEDOUT
@@ -140,12 +144,22 @@ struct registry_owner {
  */
 int registry_lookup(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
 		    struct registry_owner *out);
+/* The same, and never waits for the record lock: -EIO, -EAGAIN where that one would. */
+int registry_look(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
+		  struct registry_owner *out);
+/* What lies in a socket's inbox, as those count who leave it there, and what it takes of messages. */
+struct registry_inbox {
+	uint32_t left, rcvbuf;
+};
+void registry_sock_inbox(struct registry *reg, uint32_t idx, struct registry_inbox *out);
+/* Nothing is left there.  The socket is ours. */
+void registry_sock_emptied(struct registry *reg, uint32_t idx);
 /*
- * Is (addr, port, scope) nobody's?  Then act() is called with the socket's name, and nobody takes it meanwhile: its result; else -ENOENT.  Waits for
- * nobody: -EAGAIN.
+ * Is (addr, port, scope) nobody's?  Then act() is called with the socket's name, and nobody takes it meanwhile: its result; else -ENOENT.  If that is
+ * good, `more` lies in its inbox.  Waits for nobody: -EAGAIN, as if there is not just `left` now.
  */
-int registry_if_nobodys(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
-			int (*act)(const struct rds_procid *name, void *arg), void *arg);
+int registry_if_nobodys(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope, uint32_t left,
+			uint32_t more, int (*act)(const struct rds_procid *name, void *arg), void *arg);
 /* Does the process with that slot and id still hold its lock?  One system call. */
 bool registry_proc_alive(struct registry *reg, uint32_t slot, const struct rds_procid *id);
 /* Which slot has the process with that id?  Lock-free; whether it still lives is not asked. */
@@ -156,6 +170,13 @@ void registry_set_port(struct registry *reg, uint16_t port);
 uint16_t registry_port_of(struct registry *reg, uint32_t slot, const struct rds_procid *id);
 /* Is it also the process `pid`, as the kernel says who holds that lock?  True if the pid is of a namespace that we do not see. */
 bool registry_proc_pid_is(struct registry *reg, uint32_t slot, const struct rds_procid *id, pid_t pid);
+/*
+ * May a process have to do with this one (RDS_PRELOAD_SHARE)?  Who has opened the file was allowed to, and still is when he has given up his rights,
+ * as services do when they have bound their ports; so are we.  System calls.
+ */
+bool registry_trusts(struct registry *reg, const struct ucred *cred);
+/* Is it the user as whom this process has opened the file? */
+bool registry_is_user(const struct registry *reg, uid_t uid);
 /* Reclaim everything that dead processes left. Number of processes reclaimed or -errno. */
 int registry_reap(struct registry *reg);
 

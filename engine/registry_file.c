@@ -54,6 +54,12 @@ static int refuse(const char *path, const char *why, const struct stat *st)
 	return -EACCES;
 }
 
+/* Where others look like this process does, only its owner may set a file's rights. */
+static bool is_mine(int fd, const struct stat *st)
+{
+	return st->st_uid == my_uid() && (os_uid_tells(st->st_uid) || !os_fchmod(fd, st->st_mode & 07777));
+}
+
 /*
  * Is this ours to trust?  Rights that are missing come from a umask or from a creator that was killed before its chmod:
  * the owner mends them, anybody else waits (-EAGAIN) for the owner to get there.
@@ -67,7 +73,7 @@ static int check_rights(int fd, const char *path, mode_t want)
 
 	if (ret)
 		return ret;
-	mine = st.st_uid == my_uid();
+	mine = is_mine(fd, &st);
 	if (share == RDS_SHARE_USER && !mine)
 		return refuse(path, "belongs to somebody else", &st);
 	if (share == RDS_SHARE_GROUP && st.st_gid != my_gid() && !(mine && os_fchown(fd, (uid_t)-1, my_gid()) == 0))
@@ -81,11 +87,36 @@ static int check_rights(int fd, const char *path, mode_t want)
 	return -EAGAIN;
 }
 
+/*
+ * A umask may keep out the owner as well, who then cannot open what has to be mended: its rights are set through a descriptor that gives no
+ * access.  Only the missing ones: check_rights() judges the others.
+ */
+static int let_owner_in(int dir, const char *name, mode_t bits)
+{
+	int ret, fd = os_openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
+	char path[40];
+	struct stat st;
+
+	if (fd < 0)
+		return fd;
+	ret = os_fstat(fd, &st);
+	if (!ret && (st.st_uid != my_uid() || (st.st_mode & bits) == bits || S_ISLNK(st.st_mode)))
+		ret = -EACCES;
+	if (!ret) {
+		snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", fd);
+		ret = (int)os_syscall(SYS_fchmodat, AT_FDCWD, (long)path, (st.st_mode & 07777) | bits, 0, 0, 0);
+	}
+	os_close(fd);
+	return ret;
+}
+
 static int cannot(const char *path, const char *what, int err)
 {
 	const char *hint = "set RDS_PRELOAD_REGISTRY_DIR to another directory, best on a tmpfs";
 
-	if (err == -ENOSPC || err == -ENOMEM || err == -EDQUOT)
+	if (err == -ENOMEM)
+		hint = "more memory is needed, and room there (ulimit -v; after mlockall() ulimit -l)";
+	else if (err == -ENOSPC || err == -EDQUOT)
 		hint = "make room there or set RDS_PRELOAD_REGISTRY_DIR to another tmpfs";
 	else if (err == -EACCES || err == -EPERM || err == -EROFS)
 		hint = "set RDS_PRELOAD_REGISTRY_DIR to a directory that can be written";
@@ -109,6 +140,7 @@ static int cannot(const char *path, const char *what, int err)
 
 static int open_dir(struct registry *reg)
 {
+	const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 	const struct rds_options *o = rds_options();
 	int fd, ret, n, len = (int)sizeof(reg->path);
 
@@ -124,7 +156,9 @@ static int open_dir(struct registry *reg)
 	ret = os_mkdir(reg->path, shares[o->share].dir);
 	if (ret && ret != -EEXIST)
 		return cannot(reg->path, "make", ret);
-	fd = os_open(reg->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
+	fd = os_open(reg->path, flags, 0);
+	if (fd == -EACCES && !let_owner_in(AT_FDCWD, reg->path, S_IRUSR))
+		fd = os_open(reg->path, flags, 0);
 	if (fd == -EACCES && o->share != RDS_SHARE_USER)
 		return -EAGAIN;
 	if (fd < 0) {
@@ -157,6 +191,8 @@ static int open_node(int dir, const char *name, mode_t mode)
 	int flags = O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
 	int fd = os_openat(dir, name, flags, 0);
 
+	if (fd == -EACCES && !let_owner_in(dir, name, S_IRUSR | S_IWUSR)) /* its maker was killed before its chmod */
+		fd = os_openat(dir, name, flags, 0);
 	if (fd == -ENOENT) {
 		fd = os_openat(dir, name, flags | O_CREAT | O_EXCL, mode);
 		if (fd == -EEXIST)
@@ -313,6 +349,10 @@ int reg_file_open(struct registry *reg)
 {
 	int ret = -EAGAIN;
 
+	reg->uid = my_uid();
+	reg->gid = my_gid();
+	reg->uid_tells = os_uid_tells(reg->uid);
+	reg->gid_tells = os_gid_tells(reg->gid);
 	for (int tries = 0; tries < ATTACH_TRIES && ret == -EAGAIN; tries++) {
 		if (tries)
 			os_poll(NULL, 0, 1);

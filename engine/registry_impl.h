@@ -24,8 +24,12 @@ struct registry {
 	struct rds_procid id;
 	uint64_t idw[2]; /* the same as words */
 	pid_t pid;
+	uid_t uid; /* when it was opened: the program may have given up its rights since */
+	gid_t gid;
+	bool uid_tells, gid_tells; /* who is meant by them */
 	pthread_mutex_t mutex;
 	bool starved; /* had to wait long for the lock that it has now */
+	int in_vain;  /* who had the lock when it was given up, as os_lock_holder(); 0: nobody */
 	char path[256]; /* for log lines */
 };
 
@@ -93,6 +97,8 @@ struct reg_dead {
 	uint64_t bits[REG_PROCS / 64];
 };
 int reg_find_dead(struct registry *reg, struct reg_dead *dead);
+/* Has somebody a descriptor of that socket, whoever its owner was?  Then by this name.  System calls. */
+bool reg_sock_outlives(struct reg_sock *s, struct rds_procid *name);
 /* A socket of nobody that does not exist any more?  System calls. */
 bool reg_orphan_gone(struct reg_sock *s);
 void reg_orphans_sweep(struct registry *reg); /* locked */

@@ -20,7 +20,7 @@
 #include "engine/stats.h"
 
 #define REG_MAGIC UINT64_C(0x45444f4e53445200) /* "\0RDSNODE" */
-#define REG_VERSION 6			       /* 2: cm_port; 3: sockets of nobody; 4: names; 5: held; 6: congested */
+#define REG_VERSION 7 /* 2: cm_port; 3: sockets of nobody; 4: names; 5: held; 6: congested; 7: left */
 #define REG_PROCS 1024
 #define REG_SOCKS 65536
 #define REG_CHUNK 1024 /* socket entries that are reserved at a time */
@@ -95,9 +95,10 @@ struct reg_sock {
 	_Alignas(64) _Atomic uint64_t connected[2];
 	_Atomic uint64_t inode;
 	_Atomic uint64_t order;
-	_Atomic uint32_t connected_port;
+	_Atomic uint16_t connected_port;
+	_Atomic uint16_t held; /* other processes use it, too, or have */
 	_Atomic uint32_t sndbuf, rcvbuf;
-	_Atomic uint32_t held;	  /* other processes use it, too, or have */
+	_Atomic uint32_t left;	  /* in its inbox (inbox.c), at most: never less than what is there */
 	_Atomic uint64_t name[2]; /* the socket's own; 0: it has none, and ends with its process */
 };
 
@@ -117,7 +118,8 @@ struct reg_file {
 
 _Static_assert(sizeof(struct reg_sock) == 128, "two cache lines");
 _Static_assert(offsetof(struct reg_sock, connected) == 64, "a look-up reads one line");
-_Static_assert(sizeof(_Atomic uint64_t) == 8 && sizeof(_Atomic uint32_t) == 4, "atomics are plain words");
+_Static_assert(sizeof(_Atomic uint64_t) == 8 && sizeof(_Atomic uint32_t) == 4 && sizeof(_Atomic uint16_t) == 2,
+	       "atomics are plain words");
 _Static_assert(REG_SOCKS % REG_CHUNK == 0, "the last chunk is whole");
 
 #define reg_load(p) atomic_load_explicit((p), memory_order_acquire)

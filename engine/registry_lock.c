@@ -19,6 +19,7 @@
 
 #define LOCK_YIELDS 100
 #define LOCK_TIMEOUT_NS UINT64_C(5000000000)
+#define LOCK_AGAIN_NS UINT64_C(20000000) /* for who has been waited for so long already: enough for one that goes on */
 #define LOCK_PATIENCE_NS UINT64_C(100000000) /* then the holder is stopped or stuck, and haste does not help */
 #define LOCK_NAP_NS 50000
 #define HUNGER_NS UINT64_C(2000000)
@@ -30,25 +31,42 @@ static void nap(unsigned ns)
 	os_syscall(SYS_nanosleep, (long)&ts, 0, 0, 0, 0, 0);
 }
 
+/*
+ * A stopped holder is waited for once.  The helper comes here for each connection with a process that has ended, and does nothing else
+ * meanwhile, neither for sockets that are bound already.
+ */
+static uint64_t patience(struct registry *reg)
+{
+	if (!reg->in_vain || os_lock_holder(reg_fd(reg), REG_LOCK_BYTE, 1) != reg->in_vain)
+		return LOCK_TIMEOUT_NS;
+	return LOCK_AGAIN_NS;
+}
+
 /* Not F_SETLKW: the holder may be stopped, and a wait that cannot end is worse than an error. */
 static int lock_byte_0(struct registry *reg)
 {
-	uint64_t since = 0, now;
+	uint64_t since = 0, least = 0, now;
 
 	for (unsigned tries = 0;; tries++) {
 		int ret = os_lock(reg_fd(reg), F_WRLCK, REG_LOCK_BYTE, 1, false);
 
-		if (ret != -EAGAIN && ret != -EACCES)
+		if (ret != -EAGAIN && ret != -EACCES) {
+			reg->in_vain = 0;
 			return ret;
+		}
 		if (tries < LOCK_YIELDS) {
 			os_syscall(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
 			continue;
 		}
 		now = os_now_ns();
-		if (!since)
+		if (!since) {
 			since = now;
-		if (now - since > LOCK_TIMEOUT_NS)
+			least = patience(reg);
+		}
+		if (now - since > least) {
+			reg->in_vain = os_lock_holder(reg_fd(reg), REG_LOCK_BYTE, 1);
 			return -ETIMEDOUT;
+		}
 		/* Looked at first: the file may have been truncated, and we do not hold anything yet. */
 		if (reg->f && reg_file_intact(reg)) {
 			reg_store(&reg->f->h.hungry, now);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * registry_proc.c - process slots: taking one, leaving in order, and clearing away the dead.
+ * registry_proc.c - process slots: taking one, leaving in order, clearing away the dead; who is there, where it listens, and who is trusted.
  *
  * A slot is taken in this order: record lock on its byte, contents, `state`.  So a used slot whose byte nobody holds
  * belongs to the dead, always.  It is cleared in this order: its sockets (those that exist without it become nobody's), its
@@ -10,6 +10,7 @@
 #include <fcntl.h>
 
 #include "engine/log.h"
+#include "engine/options.h"
 #include "engine/os.h"
 #include "engine/registry_impl.h"
 #include "engine/share.h"
@@ -143,8 +144,7 @@ static bool is_dead(const struct reg_dead *dead, uint32_t slot)
 	return slot < REG_PROCS && dead->bits[slot / 64] >> slot % 64 & 1;
 }
 
-/* Has somebody else a descriptor of a dead process's socket?  System calls. */
-static bool outlives(struct reg_sock *s, struct rds_procid *name)
+bool reg_sock_outlives(struct reg_sock *s, struct rds_procid *name)
 {
 	static const uint64_t none[2];
 
@@ -163,7 +163,7 @@ static void free_socks_of(struct registry *reg, const struct reg_dead *dead)
 
 		if (!reg_load(&s->mark) || !is_dead(dead, reg_load(&s->proc)))
 			continue;
-		stays = outlives(s, &name);
+		stays = reg_sock_outlives(s, &name);
 		reg_begin_bindings(reg);
 		if (stays) {
 			reg_store(&reg->f->h.orphans, 1);
@@ -240,4 +240,99 @@ void reg_proc_leave(struct registry *reg)
 	free_socks_of(reg, &self);
 	fold_and_free(reg, reg->slot);
 	reg->slot = REG_PROCS;
+}
+
+/* ---- who is there ---- */
+
+bool registry_proc_alive(struct registry *reg, uint32_t slot, const struct rds_procid *id)
+{
+	uint64_t idw[2];
+
+	memcpy(idw, id, sizeof(idw));
+	if (!reg_proc_is(reg, slot, idw))
+		return false;
+	if (slot == reg->slot)
+		return true;
+	/* Asked again afterwards: the lock may be that of the slot's next owner. */
+	return reg_slot_held(reg, slot) && reg_proc_is(reg, slot, idw);
+}
+
+bool registry_proc_find(struct registry *reg, const struct rds_procid *id, uint32_t *slot)
+{
+	uint64_t idw[2];
+
+	memcpy(idw, id, sizeof(idw));
+	for (uint32_t i = 0; i < REG_PROCS; i++) {
+		if (!reg_proc_is(reg, i, idw))
+			continue;
+		*slot = i;
+		return true;
+	}
+	return false;
+}
+
+void registry_set_port(struct registry *reg, uint16_t port)
+{
+	reg_store(&reg->f->proc[reg->slot].cm_port, port);
+}
+
+uint16_t registry_port_of(struct registry *reg, uint32_t slot, const struct rds_procid *id)
+{
+	uint64_t idw[2];
+	uint32_t port;
+
+	memcpy(idw, id, sizeof(idw));
+	if (!reg_proc_is(reg, slot, idw))
+		return 0;
+	port = reg_load(&reg->f->proc[slot].cm_port);
+	/* Asked again: it may be that of the slot's next owner. */
+	return reg_proc_is(reg, slot, idw) ? (uint16_t)port : 0;
+}
+
+bool registry_proc_pid_is(struct registry *reg, uint32_t slot, const struct rds_procid *id, pid_t pid)
+{
+	int holder;
+
+	if (!registry_proc_alive(reg, slot, id))
+		return false;
+	holder = reg_slot_holder(reg, slot);
+	return holder == pid || holder < 0 || holder == INT32_MAX || pid <= 0;
+}
+
+/* Has it a slot, as the kernel says who holds the lock? */
+static bool is_member(struct registry *reg, pid_t pid)
+{
+	for (uint32_t slot = 0; slot < REG_PROCS; slot++)
+		if (reg_load(&reg->f->proc[slot].state) && reg_load(&reg->f->proc[slot].pid) == pid &&
+		    reg_slot_holder(reg, slot) == pid)
+			return true;
+	return false;
+}
+
+bool registry_is_user(const struct registry *reg, uid_t uid)
+{
+	return uid == reg->uid && reg->uid_tells;
+}
+
+bool registry_trusts(struct registry *reg, const struct ucred *cred)
+{
+	int share = rds_options()->share;
+
+	return share == RDS_SHARE_ALL || registry_is_user(reg, cred->uid) ||
+	       (share == RDS_SHARE_GROUP && cred->gid == reg->gid && reg->gid_tells) || is_member(reg, cred->pid);
+}
+
+int registry_reap(struct registry *reg)
+{
+	struct reg_dead dead;
+	int ret;
+
+	if (!reg_find_dead(reg, &dead))
+		return 0;
+	ret = reg_lock(reg);
+	if (ret)
+		return ret;
+	ret = reg_reap_locked(reg, &dead);
+	reg_unlock(reg);
+	return ret;
 }

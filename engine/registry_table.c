@@ -5,7 +5,7 @@
  * The entries are the truth: their `mark` alone says used or not and which port, and it is one word.  Buckets and the
  * list of unused entries are only ways to get there, and can be made anew from the entries at any time (reg_rebuild).
  * Every link is checked against what is reserved, every walk is bounded: damage is found out, never followed.
- * Knows nothing of processes but the word of registry_proc.c that a slot and id exist.
+ * Knows nothing of processes but the word of registry_proc.c that a slot and id exist, or that a socket is open without its owner.
  */
 #include "engine/log.h"
 #include "engine/registry_impl.h"
@@ -114,6 +114,27 @@ void reg_sock_free(struct registry *reg, uint32_t link)
 	reg_store(&reg->f->h.free, link);
 }
 
+/*
+ * Nobody's, or so it is about to be.  Who was killed while the socket changed hands may have left an owner and an id that do not go together: its
+ * own name is whole, and if some copy of it is still open it is nobody's until somebody takes it.
+ */
+static bool nobodys(struct reg_sock *s)
+{
+	static const uint64_t none[2];
+	struct rds_procid name;
+
+	if (reg_load(&s->proc) == REG_NOBODY) {
+		reg_words_load(&name, s->name);
+		if (!reg_words_eq(s->name, none))
+			reg_words_store(s->id, &name);
+		return true;
+	}
+	if (!reg_sock_outlives(s, &name))
+		return false;
+	reg_sock_give(s, REG_NOBODY, 0, &name);
+	return true;
+}
+
 static bool sock_sound(struct registry *reg, struct reg_sock *s)
 {
 	uint32_t mark = reg_load(&s->mark);
@@ -121,12 +142,13 @@ static bool sock_sound(struct registry *reg, struct reg_sock *s)
 
 	if ((mark & ~0xffffu) != REG_SOCK_USED || mark == (REG_SOCK_USED | 1))
 		return false;
-	if (reg_load(&s->proc) == REG_NOBODY) {
-		reg_store(&reg->f->h.orphans, 1);
-		return true;
-	}
 	reg_words_load(id, s->id);
-	return reg_proc_is(reg, reg_load(&s->proc), id);
+	if (reg_proc_is(reg, reg_load(&s->proc), id))
+		return true;
+	if (!nobodys(s))
+		return false;
+	reg_store(&reg->f->h.orphans, 1);
+	return true;
 }
 
 /* One entry, met in descending order, so that the list of unused ones comes out ascending. */

@@ -108,6 +108,7 @@ static void append(struct rds_conn *to, struct rds_queued *q)
 	rds_lock(&to->tx);
 	q->asked_for = false;
 	rds_queue_moved(to, q);
+	rds_queued_for(to, q);
 	if (to->kind != RDS_CONN_NOWHERE)
 		rds_queue_flush(to);
 	start = rds_conn_start_locked(to);
@@ -215,8 +216,8 @@ static bool gone(const struct rds_addr *dst)
 	       own.proc == REGISTRY_NOBODY && registry_sock_gone(rds_eng->reg, own.sock, &own.procid);
 }
 
-/* Where does what has waited go now?  dst and id have the addresses; asked_for: the message's; GOES: *to. */
-static enum fate decide(const struct rds_conn *nowhere, bool local, const struct rds_addr *dst, bool asked_for,
+/* Where does what has waited go now?  dst and id have the addresses; GOES: *to. */
+static enum fate decide(const struct rds_conn *nowhere, bool local, const struct rds_addr *dst, struct rds_queued *q,
 			struct rds_conn_id *id, struct rds_conn **to)
 {
 	struct rds_port_owner own;
@@ -226,12 +227,14 @@ static enum fate decide(const struct rds_conn *nowhere, bool local, const struct
 
 	if (err && err != -ENOENT)
 		return WAITS;
+	if (rds_queued_outlives(nowhere, q)) /* asked last: not even who has come since gets it */
+		return DROPPED;
 	if (!err && id->peer_slot == REGISTRY_NOBODY && kind == RDS_CONN_NOWHERE)
 		return gone(dst) ? DROPPED : WAITS;
 	if (err && !local) {
 		if (!nowhere->far)
 			return WAITS;
-		if (asked_for && rds_port_look(dst, &own) == RDS_PORT_ABSENT)
+		if (q->asked_for && rds_port_look(dst, &own) == RDS_PORT_ABSENT)
 			return DROPPED;
 		if (!far_owner_of(dst, id))
 			return WAITS;
@@ -266,8 +269,7 @@ static void hand_over(struct rds_conn *nowhere, bool local)
 	while ((q = list)) {
 		list = q->next;
 		dst.port = q->u.dport;
-		switch (rds_port_set_has(&waits, dst.port) ? WAITS
-							   : decide(nowhere, local, &dst, q->asked_for, &id, &to)) {
+		switch (rds_port_set_has(&waits, dst.port) ? WAITS : decide(nowhere, local, &dst, q, &id, &to)) {
 		case GOES:
 			append(to, q);
 			break;

@@ -50,6 +50,7 @@
 #define RDS_SHARE_NAME 128u	       /* sockaddr_storage */
 #define RDS_SHARE_BIG (16u << 20)      /* what one call may move at all */
 #define RDS_SHARE_OPTION 4096u	       /* of an option's value: none has more */
+#define RDS_SHARE_ERRNO 4095	       /* no error is more */
 #define RDS_SHARE_SOCKBUF (256 * 1024) /* of a channel: one of each kind of packet fits */
 
 enum rds_share_op {
@@ -183,7 +184,7 @@ struct rds_share_request {
 	uint32_t big;				  /* bytes in the memfd that comes with it, instead of data */
 	uint32_t room, control_room;		  /* for the answer */
 	uint64_t total; /* SEND: length of the message if its bytes are not here (far too long) */
-	/* A call that names memory (rds_caller in memory.h) */
+	/* A call that names memory (rds_caller in memory.h); fault, of RECV: there is none where control messages are to go */
 	uint8_t names_memory, fault, word;
 	/* Options, and control messages: how old the program is (away_age()), and what it may */
 	uint8_t about; /* RDS_SHARE_NUMBERS, RDS_SHARE_NO_PIN; below these enum rds_info_age */
@@ -210,6 +211,12 @@ struct rds_share_answer {
 	uint32_t carrier;			       /* HELLO: a number of who carries the socket now; not 0 */
 	uint32_t made;				       /* by the call: a region's key; 0: none */
 };
+
+/* What another process has written where a bool is to be: anything may lie in its byte. */
+static inline bool rds_share_is_bool(const bool *b)
+{
+	return *(const unsigned char *)b <= 1;
+}
 
 struct sockaddr_un;
 

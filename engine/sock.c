@@ -190,9 +190,9 @@ static bool shut(struct rds_sock *sk, bool *lent)
 		regions = rds_mr_take_all(sk);
 		atomic_store(&sk->burying, regions);
 		rds_ops_close(sk);
-		atomic_store(&sk->seen_congestion, false);
-		atomic_store(&sk->cong_attached, false);
+		rds_cong_closed(sk);
 		rx_unlock();
+		rds_orphans_leave(sk);
 		if (!sk->unlisted)
 			registry_sock_remove(rds_eng->reg, sk->reg_idx);
 		*lent = unlist(sk);
@@ -230,7 +230,7 @@ static void close_numbers(struct rds_sock *sk, bool lent)
 
 /*
  * The kernel's order (rds-semantics 11.7), except that what was sent is not cancelled: it goes on without its socket,
- * because here the sender's process is also the network, and a program that sends and closes means it.
+ * because here the sender's process is also the network, and a program that sends and closes means it.  How far that goes is orphan.c's.
  */
 void rds_sock_close(struct rds_sock *sk)
 {
@@ -253,6 +253,7 @@ void rds_sock_give_up(struct rds_sock *sk)
 	rds_cong_set_monitor(sk, false);
 	rx_lock();
 	drop_received(sk);
+	rds_cong_closed(sk);
 	rx_unlock();
 	lent = unlist(sk);
 	rds_unlock(&rds_eng->control);
@@ -415,7 +416,7 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 	atomic_store(&sk->leaving, false);
 	atomic_store(&sk->closed_in, false);
 	sk->nobodys = false;
-	sk->unheard = false;
+	atomic_store(&sk->unheard, 0);
 	atomic_store(&sk->shown_in, false);
 	sk->shown = 0;
 	atomic_store(&sk->hidden_out, false);
@@ -581,5 +582,6 @@ int rds_sock_take_error(struct rds_sock *sk)
 void rds_sock_forget(void)
 {
 	slab_free = all = NULL;
+	atomic_store(&rds_orphans, 0);
 	pthread_mutex_init(&slab_lock, NULL);
 }

@@ -36,7 +36,7 @@ struct rds_sock {
 	_Atomic bool open;	  /* cleared at last close */
 	_Atomic bool leaving;	  /* not open, because it is being handed over (leave.c; written under rx) */
 	bool nobodys;		  /* ... and the registry says so */
-	bool unheard;		  /* ... and not any more: who has asked meanwhile is to be answered (control) */
+	_Atomic unsigned unheard; /* what lies on our end of the pair is to be looked at (rds_carry_hear) */
 	_Atomic bool
 		closed_in; /* ... and what it has is written down: nothing is accepted any more (written under rx) */
 	struct rds_sock *next_free; /* slab (control) */
@@ -80,6 +80,7 @@ struct rds_sock {
 	/* receiving (rx) */
 	struct rds_sock *hash_next;
 	struct rds_inc *rx_head, **rx_tail;
+	uint64_t n_taken;	      /* by holders' calls */
 	struct rds_sock *unseen_next; /* has input that the kernel does not show yet */
 	bool unseen;
 	uint64_t rcv_bytes;
@@ -171,6 +172,7 @@ static inline void rds_snd_add(struct rds_sock *sk, uint64_t bytes)
 	atomic_fetch_add(&sk->snd, RDS_SND_MSG + bytes);
 }
 void rds_snd_sub(struct rds_sock *sk, unsigned msgs, uint64_t bytes); /* may free it */
+extern _Atomic int64_t rds_orphans; /* what sockets that have ended and their messages take, wherever these are (orphan.c) */
 /*
  * sk->ref: the references, and above them how often they have come to nothing, so that whoever saw that once cannot take
  * it for what he saw when he comes to act on it.  ENDING: there is none, and nobody has found yet that no call is in progress.
@@ -220,6 +222,7 @@ int rds_info_2006(void *val, socklen_t *len);
 
 /* cong.c; rx held */
 void rds_cong_met(struct rds_sock *sk); /* a send of it met a congested port */
+void rds_cong_closed(struct rds_sock *sk); /* the next update, which may be long in coming, is not its concern */
 void rds_cong_set_monitor(struct rds_sock *sk, bool on);
 
 /* queue.c: about to sleep for send space (no lock held): ask every peer that owes acknowledgements. True: some came. */

@@ -8,7 +8,9 @@
  * noted in the thread's record instead (self.h), so the end of the last reference looks for such calls, and the last of them
  * ends the socket.  Messages that the transport has not yet acknowledged are counted apart, together with their bytes.
  */
-#include "engine/sock.h"
+#include "engine/connection.h"
+
+_Atomic int64_t rds_orphans;
 
 bool rds_sock_get(struct rds_sock *sk)
 {
@@ -27,6 +29,12 @@ static inline bool ending(uint64_t ref)
 	return (ref & (RDS_REF_COUNT | RDS_REF_ENDING)) == RDS_REF_ENDING;
 }
 
+/* Of messages in flight: what they take, as long as they wait here (orphan.c). */
+static int64_t weight(uint64_t snd)
+{
+	return (int64_t)(snd / RDS_SND_MSG * sizeof(struct rds_queued) + snd % RDS_SND_MSG);
+}
+
 /*
  * No reference was left when ref was read; a call may be, and whoever finds that none is takes the mark and ends the socket.
  * A call that is still in progress may put it on a list and take it off again, and from there another call may come in: then
@@ -34,6 +42,8 @@ static inline bool ending(uint64_t ref)
  */
 static void end_unless_called(struct rds_sock *sk, uint64_t ref)
 {
+	uint64_t snd;
+
 	if (rds_self_on()) {
 		rds_self_barrier();
 		if (rds_self_anybody_calls(sk))
@@ -41,8 +51,11 @@ static void end_unless_called(struct rds_sock *sk, uint64_t ref)
 	}
 	if (!atomic_compare_exchange_strong(&sk->ref, &ref, ref & ~RDS_REF_ENDING))
 		return;
-	if (atomic_fetch_or(&sk->snd, RDS_SND_DEAD) < RDS_SND_MSG)
-		rds_sock_unused(sk); /* else the last message in flight does */
+	snd = atomic_fetch_or(&sk->snd, RDS_SND_DEAD);
+	if (snd < RDS_SND_MSG)
+		rds_sock_unused(sk);
+	else /* the last message in flight does */
+		atomic_fetch_add(&rds_orphans, weight(snd) + (int64_t)sizeof(*sk));
 }
 
 void rds_sock_put(struct rds_sock *sk)
@@ -110,7 +123,10 @@ void rds_snd_sub(struct rds_sock *sk, unsigned msgs, uint64_t bytes)
 	if (bytes && (before & (RDS_SND_MSG - 1)) == bytes)
 		RDS_STAT_INC(send_queue_empty);
 	if (unlikely(before & RDS_SND_DEAD)) {
-		if ((before & ~RDS_SND_DEAD) < (msgs + 1) * RDS_SND_MSG)
+		bool last = (before & ~RDS_SND_DEAD) < (msgs + 1) * RDS_SND_MSG;
+
+		atomic_fetch_sub(&rds_orphans, weight(msgs * RDS_SND_MSG + bytes) + (last ? (int64_t)sizeof(*sk) : 0));
+		if (last)
 			rds_sock_unused(sk);
 		return;
 	}

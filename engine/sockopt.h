@@ -10,6 +10,9 @@
 int rds_sol_socket_set(struct rds_sock *sk, int fd, int opt, const void *val, int len);
 int rds_sol_socket_get(struct rds_sock *sk, int fd, int opt, void *val, socklen_t *len);
 
+/* Of the process that calls, and not of the socket's: addresses and descriptors are in it.  For these sk is not looked at. */
+bool rds_opt_is_callers(int level, int opt);
+
 /* An int at the beginning of a program's buffer: shorter -EINVAL, unreadable -EFAULT. */
 int rds_opt_int(const void *val, int len, int *out);
 

@@ -367,6 +367,12 @@ static const struct option *option_find(int name)
 	return NULL;
 }
 
+bool rds_opt_is_callers(int level, int opt)
+{
+	return level == SOL_SOCKET && (opt == SO_ATTACH_FILTER || opt == SO_ATTACH_BPF ||
+				       opt == SO_ATTACH_REUSEPORT_CBPF || opt == SO_ATTACH_REUSEPORT_EBPF);
+}
+
 int rds_sol_socket_set(struct rds_sock *sk, int fd, int opt, const void *val, int len)
 {
 	const struct option *o = option_find(opt);
@@ -406,7 +412,8 @@ int rds_sol_socket_get(struct rds_sock *sk, int fd, int opt, void *val, socklen_
 		room = real;
 	if (rds_user_writable(val, (size_t)room) < 0 || rds_user_writable(len, sizeof(*len)) < 0)
 		return -EFAULT;
-	memcpy(val, &v, (size_t)room);
+	if (room) /* else val may be NULL */
+		memcpy(val, &v, (size_t)room);
 	memcpy(len, &room, sizeof(room));
 	return 0;
 }

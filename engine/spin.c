@@ -14,6 +14,10 @@
  * turn, and neither has to be put to sleep and woken.  How long a yield took tells what happened: nothing (nobody else wants this
  * processor: sleep), others ran for a while (look, and yield again), or somebody ran who does not give the processor back (sleep, and
  * do not try again soon).
+ *
+ * For the program all of it is one call, which a signal ends.  A handler that ran in the middle of it would be missed: the thread would sleep as if
+ * nothing had been, for ever perhaps.  So signals are held back, and looked at right before the sleep.  Not in the first microseconds, in which busy
+ * peers answer: there it is as if the signal had come before the call.
  * Must not know what is waited for, nor how a thread sleeps.
  */
 #include "engine/wait.h"
@@ -27,6 +31,8 @@
 #define SPIN_SKIP_MAX 8 /* skip at most 2^8 - 1 spins */
 #define SPIN_CLOCK_EVERY 16
 #define SPIN_ASK (8 * SPIN_CLOCK_EVERY) /* looks, 10 us or so: a peer that has not answered by then is busy with something else */
+#define SPIN_HOLD (2 * SPIN_CLOCK_EVERY) /* looks after which signals are held back, */
+#define SPIN_SIGNALS 4096		 /* ... and are asked for: some hundred microseconds */
 #define MEASURE_FIRST 8	 /* sleeps, of which the least counts, */
 #define MEASURE_EVERY 16 /* ... and later ones */
 #define STAY_MIN 4	 /* of 2^4 waits that follow a wake-up of the peer, one spins; */
@@ -88,6 +94,23 @@ static bool lazy_now(void)
 	return atomic_load_explicit(&rds_eng->attention, memory_order_relaxed) == RDS_ATT_LAZY;
 }
 
+static void hold_signals(struct rds_wait *w)
+{
+	if (w->held)
+		return;
+	os_signals_hold(&w->signals);
+	w->held = true;
+}
+
+void rds_spin_sleeps(struct rds_wait *w)
+{
+	if (!w->held)
+		return;
+	w->held = false;
+	/* Who waits for one socket alone is in a receive or send, which goes on if the handler's flags say so; poll and its kind never do. */
+	w->interrupted = (w->only ? os_signals_release : os_signals_release_any)(&w->signals) != 0;
+}
+
 /* Only for an answer: a yield costs the thread its place in the queue, which who waits for no one in particular would miss. */
 static bool yield_begin(struct rds_wait *w, bool sent)
 {
@@ -114,6 +137,7 @@ static bool yield(struct rds_wait *w)
 		polling(w, false, false);
 		return false;
 	}
+	hold_signals(w);
 	sched_yield();
 	took = os_now_ns() - start;
 	if (took < YIELD_NOBODY_NS) {
@@ -231,11 +255,16 @@ bool rds_wait_spin(struct rds_wait *w)
 	cpu_relax();
 	if (++w->spins % SPIN_CLOCK_EVERY)
 		return true;
+	if (w->spins == SPIN_HOLD)
+		hold_signals(w);
 	if (unlikely(w->spins == SPIN_ASK))
 		rds_ask_unasked();
+	if (unlikely(w->spins % SPIN_SIGNALS == 0) && os_signals_wait(&w->signals))
+		goto out;
 	if (os_now_ns() < w->spin_until)
 		return true;
 	spin_failed(w);
+out:
 	w->spinning = false;
 	polling(w, false, false);
 	return false;

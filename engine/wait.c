@@ -284,7 +284,8 @@ static bool nap(struct rds_wait *w)
 	static const struct timespec tick = {.tv_nsec = NAP_NS};
 	static _Atomic int nothing = -1;
 
-	if (rds_os_sleep.cut && rds_os_sleep.cut()) {
+	rds_spin_sleeps(w);
+	if (w->interrupted || (rds_os_sleep.cut && rds_os_sleep.cut())) {
 		atomic_store(&w->sleep_slot, &nothing);
 		return false;
 	}
@@ -332,7 +333,13 @@ bool rds_wait_arm(struct rds_wait *w)
 		rds_wait_disarm(w);
 		return false;
 	}
+	rds_spin_sleeps(w);
 	return true;
+}
+
+bool rds_wait_interrupted(const struct rds_wait *w)
+{
+	return unlikely(w->interrupted);
 }
 
 int rds_wait_fd(const struct rds_wait *w)
@@ -373,6 +380,8 @@ int rds_wait_sleep(struct rds_wait *w, uint64_t deadline)
 	volatile ssize_t got = 0;
 	uint64_t v;
 
+	if (unlikely(w->interrupted))
+		return -EINTR;
 	if (deadline)
 		rds_timer_set(&w->timer, deadline);
 	if (w->arm_at)
@@ -445,6 +454,7 @@ void rds_wait_end(struct rds_wait *w)
 {
 	if (w->spinning || w->yielding)
 		rds_spin_end(w);
+	rds_spin_sleeps(w);	   /* it did not come to that */
 	if (unlikely(w->linked)) { /* else it never got as far as to arm */
 		rds_wait_disarm(w);
 		unlink_nodes(w);
@@ -462,7 +472,7 @@ void rds_wait_end(struct rds_wait *w)
 		w->cap = RDS_WAIT_INLINE;
 	}
 	w->n = 0;
-	w->spun = w->slept = false;
+	w->spun = w->slept = w->interrupted = false;
 	if (likely(!kept.wait && keep_with_thread()))
 		kept.wait = w;
 	else

@@ -34,14 +34,18 @@ struct rds_wait {
 	uint64_t arm_at, cost; /* 0: this sleep is not measured; what it has cost so far */
 	unsigned spins;
 	bool stayed; /* spins although it has just woken its peer */
+	bool held,
+		interrupted; /* signals are, while it spins (spin.c); one of those had a handler: no sleep any more */
+	struct os_signals signals;
 	struct rds_timer timer;
 	struct rds_sock *only; /* the call is about this one: who leaves it from inside its sleep tells rds_hook_left */
 	unsigned n, cap;
 	struct rds_wait_node *nodes, inl[RDS_WAIT_INLINE];
 };
 
-/* spin.c: it is about to sleep; ... it has found what it waited for, or gives up. */
+/* spin.c: it is about to sleep; ... and nothing is left to be done before; ... it has found what it waited for, or gives up. */
 void rds_spin_stop(struct rds_wait *w);
+void rds_spin_sleeps(struct rds_wait *w);
 void rds_spin_end(struct rds_wait *w);
 /* This thread is about to sleep: shall it find out what that costs?  ... so much of its time, from the decision to the return, without the sleep. */
 bool rds_spin_measures(void);

@@ -87,8 +87,10 @@ bool rds_will_sound(int page)
 static int map_page(struct rds_sock *sk, int page)
 {
 	void *map;
-	int err = os_mmap(WILL_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, page, 0, &map);
+	int err = os_reserve(page, WILL_SIZE); /* also of somebody else's: his may be one with holes */
 
+	if (!err)
+		err = os_mmap(WILL_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, page, 0, &map);
 	if (err)
 		return err;
 	atomic_store(&sk->will_fd.n[0], page);

@@ -19,6 +19,7 @@ static struct rds_queued *queued_new(const struct rds_outgoing *out)
 	q->u = out->u;
 	q->hdr = out->hdr;
 	q->was_sent = q->asked_for = false;
+	q->for_sock = 0;
 	q->answers = NULL;
 	rds_op_attach(q, out->ops);
 	rds_gather(q->data, out->iov, out->len);
@@ -31,7 +32,13 @@ static int xmit_queue(struct rds_conn *conn, struct rds_outgoing *out)
 
 	if (!q)
 		return -ENOMEM;
-	rds_queue_append(conn, q);
+	if (out->answer)
+		rds_answer_weighs(conn, q);
+	if (unlikely(q->hdr.flags & RDS_FLAG_MOVED))
+		rds_queue_notice(conn, q);
+	else
+		rds_queue_append(conn, q);
+	rds_queued_for(conn, q);
 	return 0;
 }
 
@@ -123,15 +130,23 @@ int rds_xmit_map(struct rds_conn *conn)
 	return xmit_control(conn, &hdr, words, sizeof(words));
 }
 
-/* An answer to a ping: an ordinary message of length 0 from port 0, with a sequence number, kept until acknowledged. */
+/*
+ * An answer to a ping: an ordinary message of length 0 from port 0, with a sequence number, kept until acknowledged.  Nobody waits for the room that it
+ * takes, so a peer that goes on asking and takes nothing would have all of our memory: it is not answered then.  (To wait with its pings would not
+ * do, two that ask each other would both wait.)
+ */
 int rds_xmit_pong(struct rds_conn *conn, uint16_t dport)
 {
-	struct rds_outgoing out = {.hdr = {.dport = dport}, .u = {.dport = dport}};
+	struct rds_outgoing out = {.hdr = {.dport = dport}, .u = {.dport = dport}, .answer = true};
 	struct rds_cong_map *far = atomic_load(&conn->fcong);
 	int err;
 
 	if (atomic_load(&conn->state) == RDS_CONN_DEAD) /* nobody is there to take it, and nothing would ever drop it */
 		return 0;
+	if (atomic_load(&conn->answer_bytes) > RDS_ANSWERS_MAX) {
+		rds_debug("a peer takes no answers: a ping is dropped");
+		return 0;
+	}
 	if (far && rds_cong_test(far, dport)) {
 		RDS_STAT_INC(cong_send_error);
 		return 0;

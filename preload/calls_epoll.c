@@ -141,7 +141,7 @@ static int wait_loop(struct epoll_call *c, const struct deadline *d)
 				return rc;
 			continue;
 		}
-		rc = sleep_for(c, rds_wait_fd(c->wait), d);
+		rc = rds_wait_interrupted(c->wait) ? -EINTR : sleep_for(c, rds_wait_fd(c->wait), d);
 		rds_wait_disarm(c->wait);
 		if (rc < 0)
 			return rc;

@@ -3,6 +3,7 @@
  * calls_fd.c - numbers that are copied and closed.
  *
  * The kernel does the work on the stand-in, so flags, limits and errors are its own; we only follow with the table.
+ * O_ASYNC alone means something else there.
  * The engine's internal descriptors do not exist for the program: closing or copying one is EBADF, closing a range goes
  * around them, and a dup2() onto one moves it away first.
  */
@@ -76,18 +77,8 @@ static int close_around(unsigned first, unsigned last)
 	return walk.rc ? walk.rc : close_piece(walk.next, last, 0);
 }
 
-int close_range(unsigned first, unsigned last, int flags)
+static int close_here(unsigned first, unsigned last)
 {
-	/*
-	 * CLOEXEC closes nothing (and internal descriptors have that flag anyway).  UNSHARE gives the calling thread a
-	 * descriptor table of its own before it closes: the one that the engine and the other threads use stays as it
-	 * is.  Both are the kernel's alone.  A child that does not share our descriptors goes around ours, too, but the
-	 * table is not concerned.
-	 */
-	if (likely(!rds_fds_on()) || flags || first > last)
-		return rds_real.close_range(first, last, flags);
-	if (!rds_fds_mine())
-		return close_around(first, last);
 	rds_inside_enter();
 	rds_fds_closing(first, last);
 	int rc = close_around(first, last);
@@ -97,6 +88,32 @@ int close_range(unsigned first, unsigned last, int flags)
 	rds_inside_leave();
 	errno = saved;
 	return rc;
+}
+
+/*
+ * UNSHARE gives the calling thread a descriptor table of its own before it closes, unless nobody else has that one.  With no
+ * other thread of the program all is as without it; the library's thread, if it has the same table, must go on having
+ * it.  Otherwise our table stays what the other threads' numbers are.  A child that does not share our descriptors
+ * goes around ours, too, but the table is not concerned.  CLOEXEC closes nothing (and internal descriptors have that flag anyway).
+ */
+int close_range(unsigned first, unsigned last, int flags)
+{
+	bool helper = false, mine;
+
+	if (likely(!rds_fds_on()) || first > last || (flags & ~(int)(CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC)))
+		return rds_real.close_range(first, last, flags);
+	mine = rds_fds_mine();
+	if (mine && (flags & (int)CLOSE_RANGE_UNSHARE)) {
+		mine = rds_table_alone(&helper);
+		if (mine && helper)
+			flags &= ~(int)CLOSE_RANGE_UNSHARE;
+	}
+	if (flags & (int)CLOSE_RANGE_CLOEXEC)
+		return rds_real.close_range(first, last, flags);
+	/* Of no number: nothing is closed by that. */
+	if (flags && rds_real.close_range(~0U, ~0U, (int)CLOSE_RANGE_UNSHARE))
+		return -1;
+	return mine ? close_here(first, last) : close_around(first, last);
 }
 
 void closefrom(int low)
@@ -216,16 +233,39 @@ int dup3(int from, int to, int flags)
 	return from == to ? rds_real.dup3(from, to, flags) : copy_onto(from, to, flags);
 }
 
-/* All commands but the copying ones act on the stand-in's file description, which is what copies share. */
-int fcntl(int fd, int cmd, ...)
-{
-	va_list ap;
+/* ---- flags ---- */
 
-	va_start(ap, cmd);
-	void *arg = va_arg(ap, void *);
-	va_end(ap);
-	if (likely((cmd != F_DUPFD && cmd != F_DUPFD_CLOEXEC) || !rds_fds_on()))
+/*
+ * RDS wakes its wait queue and nothing else: O_ASYNC can be set, and no signal comes, ever.  The stand-in would send one.  So it gets
+ * a flag that means nothing to it, and goes wherever the file description goes: to copies, to children, to other programs.
+ */
+#define AS_O_ASYNC O_APPEND
+
+int rds_fds_flags(int fd, int cmd, int flags)
+{
+	if (cmd == F_SETFL)
+		flags = (flags & ~(O_ASYNC | AS_O_ASYNC)) | (flags & O_ASYNC ? AS_O_ASYNC : 0);
+	flags = rds_real.fcntl(fd, cmd, (void *)(uintptr_t)(unsigned)flags);
+	return flags >= 0 && (flags & AS_O_ASYNC) ? (flags & ~AS_O_ASYNC) | O_ASYNC : flags;
+}
+
+static int flags_call(int fd, int cmd, void *arg)
+{
+	struct rds_sock *sk = rds_fds_get(fd);
+	int rc, saved;
+
+	if (likely(!sk))
 		return rds_real.fcntl(fd, cmd, arg);
+	/* A vfork child's number may be a file by now. */
+	rc = rds_fds_mine() ? rds_fds_flags(fd, cmd, (int)(intptr_t)arg) : rds_real.fcntl(fd, cmd, arg);
+	saved = errno;
+	rds_fds_put(sk);
+	errno = saved;
+	return rc;
+}
+
+static int copy_call(int fd, int cmd, void *arg)
+{
 	if (hidden(fd))
 		return (int)rds_result(-EBADF);
 	rds_inside_enter();
@@ -234,6 +274,23 @@ int fcntl(int fd, int cmd, ...)
 
 	rds_inside_leave();
 	return to;
+}
+
+/* All other commands act on the stand-in's file description, which is what copies share. */
+int fcntl(int fd, int cmd, ...)
+{
+	va_list ap;
+
+	va_start(ap, cmd);
+	void *arg = va_arg(ap, void *);
+	va_end(ap);
+	if (likely(!rds_fds_on()))
+		return rds_real.fcntl(fd, cmd, arg);
+	if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
+		return copy_call(fd, cmd, arg);
+	if (cmd == F_GETFL || cmd == F_SETFL)
+		return flags_call(fd, cmd, arg);
+	return rds_real.fcntl(fd, cmd, arg);
 }
 RDS_ALIAS(fcntl64, fcntl);
 RDS_ALIAS(__fcntl, fcntl);

@@ -10,6 +10,8 @@
 	do {                                                                                                           \
 		if (unlikely(rds_inside.depth))                                                                        \
 			rds_roll_forward();                                                                            \
+		if (unlikely(rds_inside.async && !rds_inside.depth))                                                   \
+			rds_async_ended(); /* from inside a sleep */                                                   \
 		rds_real.name(env, val);                                                                               \
 		__builtin_unreachable();                                                                               \
 	} while (0)

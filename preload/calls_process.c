@@ -186,9 +186,9 @@ static void __attribute__((destructor)) process_exit(void)
 
 /*
  * No handler runs here, and kernel RDS would have the messages by now: a child that sends and leaves this way (Python's
- * os._exit, shells) must not take its last message along.
+ * os._exit, shells) must not take its last message along.  quick_exit() comes here after the program's own handlers.
  */
-static void leave_now(void)
+void rds_process_leaves(void)
 {
 	if (rds_fds_on() && rds_fds_mine()) {
 		rds_inside_enter();
@@ -199,7 +199,7 @@ static void leave_now(void)
 	}
 }
 
-/* libc's own ends the parent by a call of its own, past leave_now(), and what the child is to have would end with it. */
+/* libc's own ends the parent by a call of its own, past our _exit(), and what the child is to have would end with it. */
 static int daemon_ours(int nochdir, int noclose)
 {
 	int null;
@@ -235,14 +235,14 @@ int daemon(int nochdir, int noclose)
 
 void _exit(int status)
 {
-	leave_now();
+	rds_process_leaves();
 	rds_real._exit(status);
 	__builtin_unreachable();
 }
 
 void _Exit(int status)
 {
-	leave_now();
+	rds_process_leaves();
 	rds_real._Exit(status);
 	__builtin_unreachable();
 }

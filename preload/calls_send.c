@@ -217,7 +217,13 @@ ssize_t sendfile(int out, int in, off_t *off, size_t len)
 {
 	struct rds_sock *sk = rds_fds_get(out);
 
-	return likely(!sk) ? rds_real.sendfile(out, in, off, len) : write_refused(sk);
+	if (unlikely(sk))
+		return write_refused(sk);
+	sk = rds_fds_get(in);
+	if (likely(!sk))
+		return rds_real.sendfile(out, in, off, len);
+	/* As splice() below: into a pipe the kernel would read our stand-in, and wait there. */
+	return rds_fds_done(sk, off ? -ESPIPE : -EINVAL);
 }
 RDS_ALIAS(sendfile64, sendfile);
 

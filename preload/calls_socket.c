@@ -266,6 +266,9 @@ int setsockopt(int fd, int level, int opt, const void *val, socklen_t len)
 						     set_option(now, fd, level, opt, val, len))
 				     : set_option(sk, fd, level, opt, val, len);
 
+	/* The kernel's word on a descriptor in the option (SO_ATTACH_BPF), not on this one: it would be the same again. */
+	if (level == SOL_SOCKET)
+		return (int)rds_fds_done(sk, rc);
 	return (int)RDS_FDS_DONE(sk, rc, setsockopt(fd, level, opt, val, len));
 }
 
@@ -283,6 +286,17 @@ static bool ioctl_not_rds(unsigned long req)
 	}
 }
 
+/* FIOASYNC is the flag's other name. */
+static int ioctl_async(int fd, const int *on)
+{
+	int flags;
+
+	if (rds_user_readable(on, sizeof(*on)))
+		return (int)rds_result(-EFAULT);
+	flags = rds_fds_flags(fd, F_GETFL, 0);
+	return flags < 0 ? flags : rds_fds_flags(fd, F_SETFL, *on ? flags | O_ASYNC : flags & ~O_ASYNC);
+}
+
 static int ioctl_rds(struct rds_sock *sk, int fd, unsigned long req, void *arg)
 {
 	int rc = sk != RDS_INHERITED ? rds_ioctl(sk, req, arg)
@@ -290,6 +304,8 @@ static int ioctl_rds(struct rds_sock *sk, int fd, unsigned long req, void *arg)
 
 	if (rc != -ENOIOCTLCMD)
 		return (int)rds_result(rc);
+	if (req == FIOASYNC && rds_fds_mine())
+		return ioctl_async(fd, arg);
 	return ioctl_not_rds(req) ? (int)rds_result(-ENOTTY) : rds_real.ioctl(fd, req, arg);
 }
 

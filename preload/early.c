@@ -488,6 +488,12 @@ int early_wordexp(const char *words, wordexp_t *to, int flags)
 	return WRDE_NOSPACE;
 }
 
+int early_pthread_setcanceltype(int type, int *old)
+{
+	GO_ON(pthread_setcanceltype, type, old);
+	return ENOSYS;
+}
+
 /* A libc that has it notes more than the kernel does: which thread it is, for one. */
 pid_t early__Fork(void)
 {

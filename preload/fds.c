@@ -141,7 +141,7 @@ void rds_fds_forget(void)
 	rds_fds_exec_forget();
 	atomic_store(&rds_fds_sharing, 0);
 	rds_fds_held.n = 0; /* references on the parent's sockets */
-	rds_inside = (struct rds_inside){.live = rds_inside.live};
+	rds_inside = (struct rds_inside){.live = rds_inside.live, .async = rds_inside.async};
 	rds_engine_forget();
 }
 
@@ -201,6 +201,11 @@ static struct rds_sock *fds_check_inherited(int fd, _Atomic(uintptr_t) *word)
 	return atomic_load(word) == FDS_INHERITED ? RDS_INHERITED : NULL;
 }
 
+bool rds_fds_for_now(int rc)
+{
+	return rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM || rc == -ETIMEDOUT;
+}
+
 int rds_fds_take_over(int fd)
 {
 	struct rds_sock *sk = rds_fds_ref(fd);
@@ -219,7 +224,7 @@ int rds_fds_take_over(int fd)
 	errno = saved;
 	if (rc == 0 || rc == -EAGAIN)
 		return 0;
-	return rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM ? rc : -ENOTCONN;
+	return rds_fds_for_now(rc) ? rc : -ENOTCONN;
 }
 
 struct rds_sock *rds_fds_ref_slow(int fd, _Atomic(uintptr_t) *word)

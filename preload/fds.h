@@ -123,6 +123,7 @@ static inline bool rds_fds_put(struct rds_sock *sk)
 
 /* After -RDS_AWAY_LEFT: 0, it has been taken over, here or by somebody who was quicker; -errno: this process cannot. */
 int rds_fds_take_over(int fd);
+bool rds_fds_for_now(int rc); /* ... for lack of something that it may have later */
 
 /*
  * Around an engine call that may sleep, where the thread may be cancelled, or leave by siglongjmp(): notes the reference, so that it is
@@ -236,6 +237,9 @@ void rds_fds_return(void);
 void rds_fds_ending(void);
 /* Is it another process's socket, and none of its other numbers outside [first, last]? */
 bool rds_fds_only(int fd, unsigned first, unsigned last);
+
+/* F_GETFL and F_SETFL of an RDS socket, of whatever process, as libc's. */
+int rds_fds_flags(int fd, int cmd, int flags);
 
 /* close() of one number, with the result and errno of the real one.  One of the engine's is EBADF, but not for its own libraries. */
 int rds_fds_close(int fd);

@@ -66,7 +66,7 @@ bool rds_fds_find_carrier(int fd, uint64_t *since, bool *refused)
 		if (rc == -EAGAIN)
 			break; /* stopped, most likely: it has been asked */
 		if (rc) {
-			*refused = rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM;
+			*refused = rds_fds_for_now(rc);
 			if (*refused)
 				rds_away_show(fd);
 			if (rc == -ENOTCONN && rds_away_widowed(fd))

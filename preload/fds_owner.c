@@ -34,6 +34,7 @@ static _Atomic bool *make_page(void)
 
 	if (page == MAP_FAILED)
 		return NULL;
+	atomic_store(page, true); /* before others see it: they would take it for wiped, and forget the table */
 	if (madvise((void *)(uintptr_t)page, len, MADV_WIPEONFORK) ||
 	    !atomic_compare_exchange_strong(&fds_alive, &none, page)) {
 		munmap((void *)(uintptr_t)page, len);
@@ -55,7 +56,7 @@ void rds_fds_own(void)
 
 bool rds_fds_mine(void)
 {
-	_Atomic bool *page = atomic_load_explicit(&fds_alive, memory_order_relaxed);
+	_Atomic bool *page = atomic_load_explicit(&fds_alive, memory_order_acquire);
 
 	if (unlikely(atomic_load_explicit(&rds_fds_sharing, memory_order_relaxed)))
 		return own_pid() == atomic_load_explicit(&owner, memory_order_relaxed);

@@ -11,6 +11,7 @@
 #include "preload.h"
 
 #include <dlfcn.h>
+#include <stdlib.h>
 
 #include "early.h"
 #include "fds.h"
@@ -74,5 +75,6 @@ static void __attribute__((constructor)) libc_start(void)
 
 	rds_libc_init();
 	rds_fds_came();
+	at_quick_exit(rds_process_leaves); /* the first: it is called after the program's own */
 	errno = saved;
 }

@@ -292,7 +292,7 @@ bool deadline_spin(const struct deadline *d, struct rds_wait *w, unsigned *round
 /* One sleep.  Number of foreign descriptors that are ready, or -errno. */
 static int sleep_once(struct pollset *ps, const struct deadline *d, const sigset_t *mask)
 {
-	int rc = sleep_in_kernel(ps, rds_wait_fd(ps->wait), d, mask);
+	int rc = rds_wait_interrupted(ps->wait) ? -EINTR : sleep_in_kernel(ps, rds_wait_fd(ps->wait), d, mask);
 
 	rds_wait_disarm(ps->wait);
 	return rc;

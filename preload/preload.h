@@ -70,6 +70,8 @@ void rds_libc_init(void);
 void rds_process_init(void);
 /* A child is about to be started that gets copies of descriptors, and no fork handler will run (calls_process.c). */
 void rds_process_spreads(void);
+/* It ends, and calls neither exit handlers nor destructors. */
+void rds_process_leaves(void);
 
 /* The kernel's convention to libc's. */
 static inline long rds_result(long rc)

@@ -52,6 +52,14 @@ bool rds_sleep_cut(void)
 	return rds_inside.rolling;
 }
 
+static void go_inside(char *top, unsigned depth)
+{
+	if (unlikely(rds_inside.async))
+		rds_async_begins(top, depth); /* a handler may have ended a call of its own */
+	else
+		rds_inside_begins(top, depth);
+}
+
 ssize_t rds_sleep_read(int fd, void *buf, size_t len)
 {
 	unsigned depth = rds_inside.depth;
@@ -61,7 +69,7 @@ ssize_t rds_sleep_read(int fd, void *buf, size_t len)
 	if (!go_outside())
 		return -1;
 	n = rds_real.read(fd, buf, len);
-	rds_inside_begins(top, depth);
+	go_inside(top, depth);
 	return n;
 }
 
@@ -74,7 +82,7 @@ int rds_sleep_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout
 	if (!go_outside())
 		return -1;
 	rc = rds_real.ppoll(fds, n, timeout, mask);
-	rds_inside_begins(top, depth);
+	go_inside(top, depth);
 	return rc;
 }
 

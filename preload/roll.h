@@ -25,6 +25,7 @@ struct roll;
 struct rds_inside {
 	unsigned depth;	      /* 0: outside, or asleep */
 	bool cut;	      /* a sleep was left out, for the handler */
+	bool async;	      /* outside the thread may be cancelled anywhere (calls_cancel.c) */
 	char *top;	      /* nothing of the call lies above */
 	struct roll *rolling; /* the handler that waits for the end of this call */
 	struct roll *live;    /* ... those that run after it */
@@ -46,15 +47,21 @@ static inline void rds_inside_begins(char *top, unsigned depth)
 	atomic_signal_fence(memory_order_seq_cst);
 }
 
+/* Of a thread with `async`. */
+void rds_async_begins(char *top, unsigned depth);
+void rds_async_ended(void);
+
 /* Not to be inlined into what goes on after the call has ended: its caller's frame is where the call begins. */
 #define rds_inside_enter()                                                                                             \
 	do {                                                                                                           \
 		if (unlikely(rds_inside.depth))                                                                        \
 			rds_roll_forward();                                                                            \
-		if (likely(!rds_inside.depth))                                                                         \
+		if (unlikely(rds_inside.depth))                                                                        \
+			rds_inside.depth++;                                                                            \
+		else if (likely(!rds_inside.async))                                                                    \
 			rds_inside_begins(__builtin_dwarf_cfa(), 1);                                                   \
 		else                                                                                                   \
-			rds_inside.depth++;                                                                            \
+			rds_async_begins(__builtin_dwarf_cfa(), 1);                                                    \
 	} while (0)
 
 /* True: the call, if it says that it was interrupted, is to be made again. */
@@ -67,7 +74,11 @@ static inline bool rds_inside_leave(void)
 		return false;
 	/* Not looked at earlier: a handler that has come until just now has found us inside. */
 	atomic_signal_fence(memory_order_seq_cst);
-	return unlikely(rds_inside.rolling) && rds_roll_back();
+	bool again = unlikely(rds_inside.rolling) && rds_roll_back();
+
+	if (unlikely(rds_inside.async))
+		rds_async_ended();
+	return again;
 }
 
 /* The two sleeps; would they be none? */

@@ -261,6 +261,8 @@ struct rds_transport_up {
 struct rds_event {
 	void (*fn)(struct rds_event *ev, uint32_t epoll_events);
 };
+/* So much is taken at a time of what another process goes on saying: packets, connections.  In between it is the others' turn. */
+#define RDS_EVENT_MOST 32u
 /* Only from a thread that runs with the helper's table. */
 int rds_event_add(struct rds_event *ev, int fd, uint32_t epoll_events); /* 0 or -errno */
 void rds_event_del(int fd);						 /* it is still open */

@@ -108,6 +108,15 @@ guest_quote() {
 	done
 }
 
+# guest_tsc DIR: the kernel's argument that says how fast the guest's time stamp counter runs, so that it does not measure (tsc.c says why);
+# none with --icount, where there is nothing to disturb it, and where this cannot be found out: then guest_clock_check has to do
+guest_tsc() {
+	case "$(uname -m) ${guest_clock[*]}" in
+	*-icount*) ;;
+	x86_64*) "${CC:-cc}" -O1 -o "$1/tsc" "$here/tsc.c" 2>/dev/null && echo "tsc_early_khz=$("$1/tsc")" ;;
+	esac
+}
+
 # guest_start DIR SECONDS MEGABYTES CPUS QEMU-ARGUMENT...: sets guest_qemu and guest_output, the two processes, and
 # guest_hold. The command in the array guest_reader reads what the guest's command says; it ends when guest_hold is closed
 # after guest_qemu's end.
@@ -115,9 +124,10 @@ guest_reader=(cat)
 guest_holds=()
 guest_clock=(-accel tcg,thread=multi)
 guest_start() {
-	local dir=$1 seconds=$2 memory=$3 cpus=$4
+	local dir=$1 seconds=$2 memory=$3 cpus=$4 tsc
 
 	shift 4
+	tsc=$(guest_tsc "$dir")
 	mkfifo "$dir/output"
 	: >"$dir/console"
 	: >"$dir/status"
@@ -132,7 +142,7 @@ guest_start() {
 	guest_without_holds timeout --foreground -k 5 "$seconds" qemu-system-x86_64 "${guest_clock[@]}" -cpu max,-erms \
 		-smp "$cpus" -m "$memory" -nodefaults -no-user-config -display none -no-reboot -nic none \
 		-kernel "$guest_image/vmlinux" -initrd "$dir/initrd" \
-		-append "console=ttyS0 quiet loglevel=5 panic=-1 mitigations=off random.trust_cpu=on nokaslr tsc=reliable no_timer_check" \
+		-append "console=ttyS0 quiet loglevel=5 panic=-1 mitigations=off random.trust_cpu=on nokaslr tsc=reliable no_timer_check $tsc" \
 		-serial "file:$dir/console" -serial "file:$dir/output" -serial "file:$dir/status" \
 		-virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap "$@" \
 		</dev/null >"$dir/qemu.out" 2>&1 &

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* bind: one binding per socket, one socket per address and port, in this process and in others. */
+/* bind: one binding per socket, one socket per address and port, in this process and in others; and a port that had another socket before. */
 #include "rdsconf.h"
 
 #include <signal.h>
@@ -129,6 +129,45 @@ static void other_process(const char *how, int sig)
 	close(up[0]);
 }
 
+/* What another process has sent to a socket that is closed by now is not for the next one with its port, not even if nobody has looked since. */
+static void had_by_another(void)
+{
+	struct other sender;
+	struct name to;
+	int i, round, fd = rds_bound(), came = 0;
+	char byte;
+
+	to = name_of(fd);
+	if (fork_other(&sender)) {
+		close(fd);
+		fd = rds_bound();
+		sendto(fd, "first", 5, 0, &to.sa, to.len);
+		for (round = 0; round < 10; round++) {
+			hear(&sender);
+			for (i = 0; i < 5; i++)
+				sendto(fd, "old", 3, MSG_DONTWAIT, &to.sa, to.len);
+			say(&sender);
+		}
+		_exit(0);
+	}
+	receive(fd, &byte, 1, 0); /* the kernel, too, has to make a connection first */
+	for (round = 0; round < 10; round++) {
+		for (i = 0; i < 500; i++) /* a program that looks so often needs no waking */
+			came += recv(fd, &byte, 1, MSG_DONTWAIT) >= 0;
+		say(&sender);
+		hear(&sender);
+		close(fd);
+		fd = rds_socket();
+		if (bind(fd, &to.sa, to.len))
+			conf_die("bind");
+	}
+	usleep(100000);
+	came += recv(fd, &byte, 1, MSG_DONTWAIT) >= 0;
+	check("messages-to-the-one-before", "0 came", "%d came", came);
+	end_of(&sender);
+	close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	conf_begin(argc, argv);
@@ -140,5 +179,7 @@ int main(int argc, char **argv)
 	addresses();
 	picked();
 	dup_keeps();
+	if (conf_loop) /* else they may still be on their way */
+		had_by_another();
 	return conf_end();
 }

@@ -210,9 +210,7 @@ int main(int argc, char **argv)
 	s = rds_bound();
 	d = rds_bound();
 	rds_bufs(d, 0, 4096);
-	settle(s);
-	send_to(s, d, "w", 1, 0);
-	receive(d, data, 1, 0);
+	warm_up(s, d);
 	delivered();
 	before_data();
 	wakes_receiver();

@@ -63,9 +63,7 @@ int main(int argc, char **argv)
 	d = rds_bound();
 	other = rds_bound();
 	rds_bufs(d, 0, 4096);
-	send_to(s, d, "w", 1, 0);
-	receive(d, data, 1, 0);
-	settle(s);
+	warm_up(s, d);
 	settle(other);
 	check("before", "OUT|WRNORM", "%s", bits(s, ALL));
 	check("refused", "-1 ENOBUFS", "%s", rc(congest()));

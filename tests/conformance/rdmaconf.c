@@ -294,7 +294,7 @@ const char *take_with(int fd, size_t room, size_t control, int flags, int ms)
 
 const char *take(int fd)
 {
-	return take_with(fd, 65536, 4096, 0, 5000);
+	return take_with(fd, 65536, 4096, 0, 10000); /* as wait_message() */
 }
 
 const char *take_now(int fd)
@@ -410,8 +410,8 @@ static void peer_main(void)
 	int fd = rds_bound_to(PEER_PORT);
 	struct order o;
 
-	alarm(20);
 	do {
+		alarm(20); /* whoever gives the orders says no more */
 		if (send(line, &a, sizeof(a), 0) < 0 || recv(line, &o, sizeof(o), 0) != sizeof(o))
 			_exit(1);
 		memset(&a, 0, sizeof(a));

@@ -188,13 +188,15 @@ extern bool conf_loop;			/* it is one of the host's own 127.0.0.0/8 or ::1 (loop
 extern bool conf_ib;			/* it is on an RDMA device (transport IB); where neither holds it is rds_tcp */
 extern int conf_transport;		/* RDS_TRANS_LOOP, RDS_TRANS_IB or RDS_TRANS_TCP */
 
-/* Start and end of each program; the end returns the exit status. A program is killed after 20 s. */
+/* Start and end of each program; the end returns the exit status. One that makes no check for 20 s is killed. */
 void conf_begin(int argc, char **argv);
 int conf_end(void);
 /* Nothing can be checked: one line, status 77. */
 void conf_skip(const char *why) __attribute__((noreturn));
 /* A step that every implementation must do failed: one line, status 1. */
 void conf_die(const char *what) __attribute__((noreturn));
+/* No check: takes a message that has been sent to fd, so that it has gone there before the program ends. */
+void conf_arrives(int fd);
 
 /* One check. want: the known value, or NULL where only both sides are to be compared. */
 void check(const char *name, const char *want, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -223,7 +225,7 @@ void rds_bufs(int fd, int snd, int rcv);	/* RDS limits; 0 leaves one alone */
 
 /* Send to another socket; result as of sendto. */
 ssize_t send_to(int fd, int to, const void *data, size_t len, int flags);
-/* Wait (at most 5 s) until a message can be read. */
+/* Wait (at most 10 s: it may need a connection to a busy host first) until a message can be read. */
 bool wait_message(int fd);
 /* Messages in a socket's receive queue, by RDS6_INFO_RECV_MESSAGES. */
 int queued(int fd);
@@ -270,6 +272,8 @@ struct helper {
 void helper_start(struct helper *helper, long (*call)(void *), void *arg);
 /* Wait until the helper's thread sleeps in its call; false if it has ended or does not come to rest. */
 bool helper_asleep(struct helper *helper);
+/* One look: is it asleep in this moment? */
+bool helper_rests(struct helper *helper);
 /* Wait at most ms for its end; sets errno to the one of the call. */
 bool helper_done(struct helper *helper, int ms);
 /* The same for a whole process. */

@@ -72,6 +72,11 @@ bool helper_asleep(struct helper *helper)
 	return asleep(text("/proc/self/task/%d/stat", helper->tid));
 }
 
+bool helper_rests(struct helper *helper)
+{
+	return state_of(text("/proc/self/task/%d/stat", helper->tid)) == 'S';
+}
+
 bool process_asleep(int pid)
 {
 	return asleep(text("/proc/%d/stat", pid));

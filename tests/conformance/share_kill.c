@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * The process that made a socket is killed, and others have it: they go on as if nothing had happened, whether they slept in a call, looked
- * elsewhere, came to it by fork, exec or a descriptor that was passed, or are killed in their turn.  All that is sent to it afterwards is
+ * elsewhere, came to it by fork, exec or a descriptor that was passed, or are killed in their turn; and if all of them are, nothing that was sent to it
+ * comes to whoever has the port next.  All that is sent to it afterwards is
  * there, once and in order.  (What lay in its queue in that moment is a matter of the implementation, so nothing does; and over
  * RDMA devices less is promised.)
  */
@@ -303,6 +304,66 @@ static void succession(void)
 	check("succession-port-free", "1", "%d", free_again(&to));
 }
 
+/* ---- nobody follows ---- */
+
+/* Who has the port next, at once. */
+static int next_of(const struct name *name)
+{
+	int fd = rds_socket();
+	long long end = now_ms() + 5000;
+
+	while (bind(fd, &name->sa, name->len))
+		if (now_ms() > end)
+			conf_die("the port of a socket of the dead");
+	return fd;
+}
+
+/* The maker, and the heir that has never touched the socket: what is sent to it before and after the first one's end is for no other socket. */
+static void killed_with_it(int d, const struct other *maker, const int *end)
+{
+	struct other heir;
+	char byte;
+
+	if (fork_other(&heir)) {
+		close(end[1]);
+		(void)!read(end[0], &byte, 1);
+		raise(SIGKILL);
+	}
+	close(end[0]);
+	close(end[1]);
+	name_to(maker, d);
+	hear(maker);
+	raise(SIGKILL);
+}
+
+static void nobody_follows(void)
+{
+	struct other maker;
+	struct name to;
+	int i, d, end[2], came = 0;
+	char byte;
+
+	for (i = 0; i < 5; i++) {
+		if (pipe(end))
+			conf_die("pipe");
+		if (fork_other(&maker))
+			killed_with_it(rds_bound(), &maker, end);
+		close(end[0]);
+		name_from(&maker, &to);
+		sendto(s, "before", 6, 0, &to.sa, to.len);
+		say(&maker);
+		end_of_pid(maker.pid);
+		sendto(s, "after", 5, 0, &to.sa, to.len);
+		close(end[1]);
+		until_gone(&maker);
+		d = next_of(&to);
+		usleep(100000);
+		came += recv(d, &byte, 1, MSG_DONTWAIT) >= 0;
+		close(d);
+	}
+	check("for-nobody-else", "0 came", "%d came", came);
+}
+
 /* ---- a holder that did not get it by fork ---- */
 
 /* It has told the maker that it is there, and has not touched the socket. */
@@ -443,6 +504,8 @@ int main(int argc, char **argv)
 	crew();
 	state();
 	succession();
+	if (conf_loop) /* else the kernel's may still be on their way */
+		nobody_follows();
 	by_exec();
 	by_passing();
 	on_its_way();

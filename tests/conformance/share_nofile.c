@@ -119,6 +119,58 @@ static void gone(const char *name, bool killed, bool runs)
 	check(named("port-free"), "1", "%d", free_again(&to));
 }
 
+static void limit(rlim_t n)
+{
+	struct rlimit rl;
+
+	getrlimit(RLIMIT_NOFILE, &rl);
+	rl.rlim_cur = n;
+	setrlimit(RLIMIT_NOFILE, &rl);
+}
+
+/* One that makes its first calls on a socket while the process that has opened it can open nothing more. */
+static void newcomer(int fd, const struct other *maker)
+{
+	struct pollfd pfd = {.fd = fd, .events = POLLIN};
+	long long began = now_ms();
+	struct name name;
+	char buf[10];
+
+	limit(LIMIT);
+	check(named("nothing-there"), "-1 EAGAIN", "%s", rc(recv(fd, buf, sizeof(buf), MSG_DONTWAIT)));
+	settle(fd);
+	check(named("poll-nothing"), "0", "%s", rc(poll(&pfd, 1, 200)));
+	timeouts(fd, SO_RCVTIMEO, 0);
+	check(named("quick-enough"), "1", "%d", now_ms() - began < 3000);
+	say(maker);
+	check(named("recv"), "4", "%s", rc(recv(fd, buf, sizeof(buf), 0)));
+	name = name_of(fd);
+	check(named("name"), "1", "%d", name_port(&name) != 0);
+	_exit(0);
+}
+
+/* The maker sends it a message a while later, and can open things again later still. */
+static void full_maker(void)
+{
+	struct other other;
+	int d, low;
+
+	stage = "full-maker";
+	d = rds_bound();
+	low = dup(0);
+	close(low);
+	if (fork_other(&other))
+		newcomer(d, &other);
+	limit((rlim_t)low);
+	check(named("full"), "-1 EMFILE", "%s", rc(dup(0)));
+	usleep(600000);
+	limit(LIMIT);
+	hear(&other);
+	check(named("send"), "4", "%s", rc(send_to(s, d, "1234", 4, 0)));
+	check(named("end"), "exit 0", "%s", end_of(&other));
+	close(d);
+}
+
 int main(int argc, char **argv)
 {
 	struct rlimit rl;
@@ -135,5 +187,6 @@ int main(int argc, char **argv)
 	gone("kill", true, false);
 	gone("exit-runs", false, true);
 	gone("kill-runs", true, true);
+	full_maker();
 	return conf_end();
 }

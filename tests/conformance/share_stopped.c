@@ -124,6 +124,31 @@ static void on_alarm(int flags)
 	sigaction(SIGALRM, &sa, NULL);
 }
 
+static long receives(void *fd)
+{
+	char c;
+
+	return recv(*(int *)fd, &c, 1, 0);
+}
+
+/* As soon as it sleeps, and in the milliseconds after, but for no longer. */
+static void interrupted_at_once(void)
+{
+	struct helper helper;
+	int i;
+
+	on_alarm(0);
+	begin();
+	helper_start(&helper, receives, &d);
+	while (!helper_rests(&helper) && now_ms() < began + 5000)
+		;
+	for (i = 0; i < 10; i++) {
+		pthread_kill(helper.thread, SIGALRM);
+		usleep(1000);
+	}
+	check(named("signal-at-once"), "-1 EINTR", "%s", helper_done(&helper, 3000) ? rc(helper.result) : "asleep");
+}
+
 static void interrupted(void)
 {
 	struct itimerval soon = {.it_value = {0, 100000}};
@@ -181,6 +206,7 @@ static void without_timeout(const char *name, bool used)
 		settle(d);
 	}
 	stop("");
+	interrupted_at_once();
 	waits();
 	interrupted();
 	restarted(&to);

@@ -50,6 +50,7 @@ int main(int argc, char **argv)
 		check("set-0-after-send", "-1 EINVAL", "%s", rc(set(fd, 0)));
 		check("get-after-send", conf_ib ? "0 5 next 77" : "0 0 next 77", "%s", get(fd));
 		check("receiver-may-still-set", "0", "%s", rc(set(d, 5)));
+		conf_arrives(d);
 	}
 	close(fd);
 	check("closed", "-1 EBADF", "%s", rc(ioctl(fd, SIOCRDSGETTOS, large)));

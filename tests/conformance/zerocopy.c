@@ -66,5 +66,7 @@ int main(int argc, char **argv)
 	check("option-off", "0", "%s", rc(option(0, 4)));
 	check("option-is-off", "0", "%d", enabled());
 	check("plain-send", "8", "%s", rc(zero_copy(0, 0, 8)));
+	conf_arrives(d);
+	conf_arrives(d);
 	return conf_end();
 }

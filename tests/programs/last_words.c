@@ -2,14 +2,14 @@
 /*
  * last_words - as the kernel's RDS tracepoint test (rds_echo): a client on ::1 asks, gets its echo, sends one last
  * message and is gone at once.  The kernel has that message on its way by then: it must arrive.  The client leaves in
- * each way in which programs leave.
+ * each way in which programs leave.  What leaves by quick_exit() says its only words then, from a handler, when there is no connection yet.
  */
 #include "program.h"
 
 #define ROUNDS 8
 
-enum leaving { CLOSE_THEN_EXIT, CLOSE_THEN_UNDERSCORE_EXIT, EXIT, LEAVINGS };
-static const char *const names[] = {"close and exit", "close and _exit", "exit"};
+enum leaving { CLOSE_THEN_EXIT, CLOSE_THEN_UNDERSCORE_EXIT, EXIT, QUICK_EXIT, LEAVINGS };
+static const char *const names[] = {"close and exit", "close and _exit", "exit", "quick_exit"};
 
 struct words {
 	int number, last;
@@ -31,6 +31,19 @@ static int bound6(struct sockaddr_in6 *sin6)
 	return fd;
 }
 
+static struct {
+	struct sockaddr_in6 to;
+	struct words words;
+	int fd;
+} only;
+
+static void say_only(void)
+{
+	check(sendto(only.fd, &only.words, sizeof(only.words), 0, (struct sockaddr *)&only.to, sizeof(only.to)) ==
+		      sizeof(only.words),
+	      "only message");
+}
+
 static void client(struct sockaddr_in6 *server, struct words w)
 {
 	struct sockaddr_in6 me, from;
@@ -38,6 +51,14 @@ static void client(struct sockaddr_in6 *server, struct words w)
 	struct words echo;
 	int fd = bound6(&me);
 
+	if (w.how == QUICK_EXIT) {
+		w.last = 1;
+		only.to = *server;
+		only.words = w;
+		only.fd = fd;
+		check(at_quick_exit(say_only) == 0, "at_quick_exit");
+		quick_exit(0);
+	}
 	check(sendto(fd, &w, sizeof(w), 0, (struct sockaddr *)server, sizeof(*server)) == sizeof(w), "first message");
 	check(recvfrom(fd, &echo, sizeof(echo), 0, (struct sockaddr *)&from, &len) == sizeof(echo), "echo");
 	check(len == sizeof(from) && from.sin6_port == server->sin6_port, "echo from another address");
@@ -79,6 +100,16 @@ static pid_t start_client(const struct sockaddr_in6 *server, int number, enum le
 	return pid;
 }
 
+static void echo(int fd, int number, int how)
+{
+	struct sockaddr_in6 from;
+	struct words w;
+
+	receive(fd, &w, &from);
+	check(w.number == number && !w.last, "%s %d: got %d, last %d", names[how], number, w.number, w.last);
+	check(sendto(fd, &w, sizeof(w), 0, (struct sockaddr *)&from, sizeof(from)) == sizeof(w), "echo");
+}
+
 int main(int argc, char **argv)
 {
 	struct sockaddr_in6 me, from;
@@ -97,10 +128,8 @@ int main(int argc, char **argv)
 			pid_t pid = start_client(&me, i, (enum leaving)how);
 			struct words w;
 
-			receive(fd, &w, &from);
-			check(w.number == i && !w.last, "%s %d: got %d, last %d", names[how], i, w.number, w.last);
-			check(sendto(fd, &w, sizeof(w), 0, (struct sockaddr *)&from, sizeof(from)) == sizeof(w),
-			      "echo");
+			if (how != QUICK_EXIT)
+				echo(fd, i, how);
 			finished(pid); /* it is gone before we look */
 			receive(fd, &w, &from);
 			check(w.number == i && w.last, "%s %d: got %d, last %d", names[how], i, w.number, w.last);

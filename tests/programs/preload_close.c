@@ -10,28 +10,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-static void works(void)
-{
-	struct sockaddr_in a, b;
-	int x = bound(&a), y = bound(&b);
-	struct pollfd p = { .fd = y, .events = POLLIN };
-	char c = 0;
-
-	check(sendto(x, "!", 1, 0, (struct sockaddr *)&b, sizeof(b)) == 1, "sendto");
-	check(poll(&p, 1, 10000) == 1 && recv(y, &c, 1, 0) == 1 && c == '!', "recv");
-	close(x);
-	close(y);
-}
-
-static int rebind(const struct sockaddr_in *at)
-{
-	int fd = socket(PF_RDS, SOCK_SEQPACKET, 0);
-
-	check(fd >= 0, "socket");
-	check(bind(fd, (const struct sockaddr *)at, sizeof(*at)) == 0, "port %d is not free", at->sin_port);
-	return fd;
-}
-
 static void sharing(void)
 {
 	struct sockaddr_in at;
@@ -112,6 +90,8 @@ static void all_numbers(void)
 	fd = bound(&at);
 	check(close_range(3, ~0U, 4 /* CLOSE_RANGE_CLOEXEC */) == 0, "close_range");
 	check(fcntl(fd, F_GETFD) == FD_CLOEXEC, "close-on-exec by close_range");
+	works();
+	check(close_range(3, ~0U, 8) == -1 && errno == EINVAL, "close_range with a flag that there is not");
 	works();
 	top = highest();
 	for (int i = 3; i <= top; i++)

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * preload_epoll - RDS sockets in the kernel's epoll sets: level and edge triggered, one-shot, nested, together with
- * other descriptors; watched by a thread that sleeps; fed by another process.
+ * other descriptors; watched by a thread that sleeps; fed by another process, or filled because that is stopped.
  */
 #include "program.h"
 
+#include <signal.h>
 #include <sys/epoll.h>
 #include <time.h>
 
 static struct sockaddr_in at;
-static int to_feeder[2];
+static int to_feeder[2], from_stopper[2];
 
 /* The other process: for every byte in the pipe a message. */
 static void feeder(void *arg)
@@ -189,12 +190,81 @@ static void closed(void)
 	close(ep);
 }
 
+struct told {
+	pid_t pid;
+	struct sockaddr_in at;
+};
+
+/* Stops itself when it has read something, and reads the rest when it goes on. */
+static void stopper(void *arg)
+{
+	struct told me = {.pid = getpid()};
+	int fd = bound(&me.at);
+	char buf[1024];
+
+	(void)arg;
+	tell(from_stopper[1], &me, sizeof(me));
+	check(recv(fd, buf, sizeof(buf), 0) == 1, "recv");
+	raise(SIGSTOP);
+	for (;;)
+		check(recv(fd, buf, sizeof(buf), 0) >= 0, "recv");
+}
+
+static int writable(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLOUT};
+
+	return poll(&p, 1, 0);
+}
+
+/*
+ * Who stops as soon as his buffer is full is not told that he may go on, although no send has failed, and is told when he may again.  (Where the
+ * network needs no process, as in the kernel, it does not get full.)
+ */
+static void filled(int by_name)
+{
+	int fd, size = 64 * 1024, level = epoll_create1(0), edge = epoll_create1(0), i, status;
+	struct sockaddr_in me, *to;
+	struct told peer;
+	char some[1024] = "";
+	pid_t pid;
+
+	fd = bound(&me);
+	hear(from_stopper[0], &peer, sizeof(peer));
+	pid = peer.pid;
+	to = &peer.at;
+	check(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)) == 0, "SO_SNDBUF");
+	check(connect(fd, (struct sockaddr *)to, sizeof(*to)) == 0, "connect");
+	check(send(fd, some, 1, 0) == 1, "send");
+	check(waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status), "waitpid");
+	add(level, fd, EPOLLOUT);
+	ready(level, 10000, fd, EPOLLOUT);
+	add(edge, fd, EPOLLOUT | EPOLLET);
+	ready(edge, 10000, fd, EPOLLOUT);
+	for (i = 0; i < size / 1024 && writable(fd); i++)
+		check((by_name ? sendto(fd, some, sizeof(some), MSG_DONTWAIT, (struct sockaddr *)to, sizeof(*to))
+			       : send(fd, some, sizeof(some), MSG_DONTWAIT)) == sizeof(some),
+		      "send");
+	if (!writable(fd)) {
+		quiet(level, 20);
+		check(kill(pid, SIGCONT) == 0, "kill");
+		ready(edge, 10000, fd, EPOLLOUT);
+		ready(level, 10000, fd, EPOLLOUT);
+	}
+	check(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid, "kill");
+	close(level);
+	close(edge);
+	close(fd);
+}
+
 int main(void)
 {
 	pid_t pid;
-	int fd;
+	int fd, i;
 
-	check(pipe(to_feeder) == 0, "pipe");
+	check(pipe(to_feeder) == 0 && pipe(from_stopper) == 0, "pipe");
+	for (i = 0; i < 2; i++)
+		start(stopper, NULL);
 	pid = start(feeder, NULL);
 	close(to_feeder[0]);
 	fd = bound(&at);
@@ -215,8 +285,10 @@ int main(void)
 	one_shot(fd);
 	nested_and_mixed(fd);
 	closed();
+	for (i = 0; i < 2; i++)
+		filled(i);
 	close(to_feeder[1]);
 	finished(pid);
-	printf("level, edge, one-shot, nested, mixed\n");
+	printf("level, edge, one-shot, nested, mixed, full\n");
 	return 0;
 }

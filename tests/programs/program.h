@@ -136,4 +136,28 @@ static inline int descriptors(void)
 	return n;
 }
 
+/* Two new sockets do what sockets do. */
+static inline void works(void)
+{
+	struct sockaddr_in a, b;
+	int x = bound(&a), y = bound(&b);
+	struct pollfd p = {.fd = y, .events = POLLIN};
+	char c = 0;
+
+	check(sendto(x, "!", 1, 0, (struct sockaddr *)&b, sizeof(b)) == 1, "sendto");
+	check(poll(&p, 1, 10000) == 1 && recv(y, &c, 1, 0) == 1 && c == '!', "recv");
+	close(x);
+	close(y);
+}
+
+/* That port is free again. */
+static inline int rebind(const struct sockaddr_in *at)
+{
+	int fd = socket(PF_RDS, SOCK_SEQPACKET, 0);
+
+	check(fd >= 0, "socket");
+	check(bind(fd, (const struct sockaddr *)at, sizeof(*at)) == 0, "port %d is not free", at->sin_port);
+	return fd;
+}
+
 #endif

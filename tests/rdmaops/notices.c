@@ -235,10 +235,39 @@ static void blocking(void)
 	end_unread();
 }
 
+/* What cannot be stored has not been told. */
+static void no_memory(void)
+{
+	struct msghdr m = {.msg_control = (void *)16, .msg_controllen = 200};
+	struct pollfd fd = {.events = POLLIN};
+	char c[8];
+	struct iovec iov = {c, sizeof(c)};
+	unsigned i;
+
+	cookie = begin_page();
+	fd.fd = b->fd;
+	settle();
+	m.msg_iov = &iov; /* nothing of a plain message goes there */
+	m.msg_iovlen = 1;
+	expect(poll(&fd, 1, (int)(deadline() * 1000)), 1, "poll for a message");
+	expect(recvmsg(b->fd, &m, MSG_DONTWAIT), 1, "a plain message, with control messages to go to no memory");
+	for (i = 1; i <= 2; i++) {
+		op(cookie, F_NOTIFY, i);
+		m = (struct msghdr){.msg_control = (void *)16, .msg_controllen = 200};
+		expect(poll(&fd, 1, (int)(deadline() * 1000)), 1, "poll for a notification");
+		expect(recvmsg(b->fd, &m, MSG_DONTWAIT) < 0 ? -errno : 0, -EFAULT,
+		       "a notification that is to go to no memory");
+		expect(poll(&fd, 1, 0), 1, "poll for it afterwards");
+		expect_status(b, i, ST_SUCCESS, "it has been kept");
+	}
+	box_empty(b, "all have been told");
+	end_unread();
+}
+
 static const struct test_case cases[] = {
 	{"only-if-asked", only_if_asked}, {"recverr", recverr},	      {"tokens", tokens},
 	{"newest-first", newest_first},	  {"in-batches", in_batches}, {"one-by-one", one_by_one},
-	{"before-data", before_data},	  {"blocking", blocking},
+	{"before-data", before_data},	  {"blocking", blocking},     {"no-memory", no_memory},
 };
 
 int main(int argc, char **argv)

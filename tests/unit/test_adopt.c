@@ -8,14 +8,18 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "engine/connection.h"
 #include "engine/leave.h"
+#include "engine/registry_layout.h"
 #include "tests/unit/suite.h"
 
 #define MESSAGES 3
@@ -164,6 +168,49 @@ static void ck_queue(struct rds_sock *sk)
 	ck_assert_int_eq(rds_recvmsg(sk, standin, &msg, MSG_DONTWAIT), -EAGAIN);
 }
 
+/* Another process, which has the registry's lock and does nothing. */
+static pid_t holds_the_lock(void)
+{
+	int ready[2], fd;
+	char pattern[300];
+	glob_t found;
+	pid_t pid;
+
+	snprintf(pattern, sizeof(pattern), "%s/rdspreload-%u/node-*", rds_options()->registry_dir, (unsigned)geteuid());
+	ck_assert_int_eq(glob(pattern, 0, NULL, &found), 0);
+	ck_assert_int_eq(pipe2(ready, O_CLOEXEC), 0);
+	pid = fork();
+	if (pid == 0) {
+		fd = open(found.gl_pathv[0], O_RDWR);
+		if (fd < 0 || os_lock(fd, F_WRLCK, REG_LOCK_BYTE, 1, false) || write(ready[1], "", 1) != 1)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	ck_assert_int_eq(read(ready[0], pattern, 1), 1);
+	close(ready[0]);
+	close(ready[1]);
+	globfree(&found);
+	return pid;
+}
+
+/* Whose it is can be said nowhere: nothing is taken, and so nothing lost. */
+START_TEST(what_cannot_be_had_now)
+{
+	struct rds_sock *sk = NULL;
+	pid_t holder;
+
+	left();
+	holder = holds_the_lock();
+	ck_assert_int_eq(adopt(&sk, end_of_it), -ETIMEDOUT);
+	kill(holder, SIGKILL);
+	ck_assert_int_eq(waitpid(holder, NULL, 0), holder);
+	ck_assert_int_eq(rds_adopt(standin, &sk), 0);
+	ck_queue(sk);
+	end(sk);
+}
+END_TEST
+
 START_TEST(what_was_left)
 {
 	struct rds_sock *sk = NULL;
@@ -301,6 +348,7 @@ int main(void)
 	TCase *t = suite_case(s, "adopt", setup, NULL, 60);
 
 	tcase_add_test(t, what_was_left);
+	tcase_add_test(t, what_cannot_be_had_now);
 	tcase_add_loop_test(t, what_is_wrong, 0, sizeof(wrong) / sizeof(wrong[0]));
 	tcase_add_test(t, what_is_short);
 	tcase_add_loop_test(t, what_is_no_end, 0, 3);

@@ -5,6 +5,7 @@
  */
 #include <check.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -111,6 +112,60 @@ START_TEST(test_nonsense)
 }
 END_TEST
 
+static struct rds_engine engine;
+
+/* One that waits in that connection's queue. */
+static void queued(struct rds_conn *conn, uint16_t port)
+{
+	struct rds_queued *q = calloc(1, sizeof(*q));
+
+	ck_assert_ptr_nonnull(q);
+	q->u.sk = &sock;
+	q->u.dport = q->hdr.dport = port;
+	*conn->queue_tail = q;
+	conn->queue_tail = &q->next;
+	conn->queue_len++;
+}
+
+static void conn_init(struct rds_conn *conn, enum rds_conn_kind kind, struct rds_conn *next)
+{
+	memset(conn, 0, sizeof(*conn));
+	conn->kind = kind;
+	conn->next = next;
+	conn->queue_tail = &conn->queue;
+	rds_lock_init(&conn->tx, RDS_LOCK_CONN_TX);
+}
+
+/* Those that wait for their port to be found are newer, wherever their connection stands in the list. */
+START_TEST(test_order)
+{
+	static const uint16_t order[] = {1, 2, 3, 4, 5};
+	static struct rds_conn conn[3];
+	struct rds_queued *q;
+	unsigned i;
+
+	rds_eng = &engine;
+	rds_lock_init(&engine.rx, RDS_LOCK_RX);
+	conn_init(&conn[2], RDS_CONN_PEER, NULL);
+	conn_init(&conn[1], RDS_CONN_NOWHERE, &conn[2]);
+	conn_init(&conn[0], RDS_CONN_PEER, &conn[1]);
+	engine.conn_list = &conn[0];
+	queued(&conn[0], 1);
+	queued(&conn[0], 2);
+	queued(&conn[1], 4);
+	queued(&conn[1], 5);
+	queued(&conn[2], 3);
+	atomic_store(&sock.snd, 1);
+	ck_assert_uint_eq(rds_along_take(&sock), 5);
+	for (q = sock.along, i = 0; q; q = q->next, i++)
+		ck_assert_uint_eq(q->going.to.port, order[i]);
+	ck_assert_uint_eq(i, 5);
+	for (i = 0; i < 3; i++)
+		ck_assert_ptr_null(conn[i].queue);
+	rds_along_drop(&sock, false);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("along");
@@ -118,5 +173,6 @@ int main(void)
 
 	tcase_add_test(t, test_whole);
 	tcase_add_test(t, test_nonsense);
+	tcase_add_test(t, test_order);
 	return suite_run(s);
 }

@@ -341,6 +341,25 @@ START_TEST(what_is_no_will)
 }
 END_TEST
 
+/* Of many sockets that nobody answers for only the first is waited for that long: a program starts meanwhile. */
+START_TEST(nobody_answers)
+{
+	uint64_t began = os_now_ns();
+	int sv[6][2];
+	unsigned i;
+
+	for (i = 0; i < 6; i++) {
+		ck_assert_int_eq(os_socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv[i]), 0);
+		rds_away_meet(sv[i][0]);
+	}
+	ck_assert_uint_lt(os_now_ns() - began, 3000000000u);
+	for (i = 0; i < 6; i++) {
+		close(sv[i][0]);
+		close(sv[i][1]);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("heir");
@@ -354,5 +373,6 @@ int main(void)
 	tcase_add_test(t, met_and_left);
 	tcase_add_test(t, an_earlier_socket);
 	tcase_add_test(t, what_is_no_will);
+	tcase_add_test(t, nobody_answers);
 	return suite_run(s);
 }

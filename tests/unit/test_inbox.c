@@ -3,6 +3,7 @@
  * test_inbox.c - what lies in an inbox when it is emptied: parcels in the order in which they came, nonsense that anybody may have written, and
  * connections on which nothing has come yet.
  */
+#include <arpa/inet.h>
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -18,19 +19,17 @@
 
 #define LEN 100
 
-static struct rds_engine engine;
-static struct rds_sock sock;
+static struct rds_sock *sock;
+static int standin;
 static struct rds_procid name;
 static int inbox;
 
 static void setup(void)
 {
-	memset(&engine, 0, sizeof(engine));
-	memset(&sock, 0, sizeof(sock));
-	rds_eng = &engine;
-	rds_lock_init(&engine.rx, RDS_LOCK_RX);
-	sock.rx_tail = &sock.rx_head;
-	os_random(&name, sizeof(name));
+	ck_assert_int_eq(rds_engine_start(), 0);
+	standin = rds_socket(SOCK_SEQPACKET, 0, &sock);
+	ck_assert_int_ge(standin, 0);
+	name = sock->name;
 	inbox = rds_inbox_make(&name);
 	ck_assert_int_ge(inbox, 0);
 }
@@ -93,7 +92,7 @@ static void leave_good(unsigned from, unsigned to)
 /* In the queue: messages with the numbers from 1. */
 static void ck_queued(unsigned n)
 {
-	struct rds_inc *inc = sock.rx_head;
+	struct rds_inc *inc = sock->rx_head;
 	unsigned i;
 
 	for (i = 1; i <= n; i++, inc = inc->next) {
@@ -104,7 +103,7 @@ static void ck_queued(unsigned n)
 		ck_assert_uint_eq(inc->real_ns, 0); /* this socket has not asked for it */
 	}
 	ck_assert_ptr_null(inc);
-	ck_assert_uint_eq(sock.rcv_bytes, n * LEN);
+	ck_assert_uint_eq(sock->rcv_bytes, n * LEN);
 }
 
 START_TEST(test_order)
@@ -112,9 +111,9 @@ START_TEST(test_order)
 	leave_good(1, 2);
 	leave_good(2, 5);
 	leave_good(5, 6);
-	ck_assert_int_eq(rds_inbox_empty(inbox, &sock), 0);
+	ck_assert_int_eq(rds_inbox_empty(inbox, sock), 0);
 	ck_queued(5);
-	ck_assert_int_eq(rds_inbox_empty(inbox, &sock), 0);
+	ck_assert_int_eq(rds_inbox_empty(inbox, sock), 0);
 	ck_queued(5);
 }
 END_TEST
@@ -126,11 +125,11 @@ START_TEST(test_too_late)
 	int file = file_of(2, 3, LEN, true, &p), waits = dial();
 
 	leave_good(1, 2);
-	ck_assert_int_eq(rds_inbox_empty(inbox, &sock), 0);
+	ck_assert_int_eq(rds_inbox_empty(inbox, sock), 0);
 	ck_assert_int_eq(leave(waits, &p, file), -EPIPE);
 	ck_queued(1);
 	leave_good(2, 4);
-	ck_assert_int_eq(rds_inbox_empty(inbox, &sock), 0);
+	ck_assert_int_eq(rds_inbox_empty(inbox, sock), 0);
 	ck_queued(3);
 	close(inbox);
 	ck_assert_int_eq(dial(), -ECONNREFUSED);
@@ -192,7 +191,7 @@ START_TEST(test_nonsense)
 	leave_good(1, 3);
 	nonsense((unsigned)_i);
 	leave_good(3, 5);
-	ck_assert_int_eq(rds_inbox_empty(inbox, &sock), 0);
+	ck_assert_int_eq(rds_inbox_empty(inbox, sock), 0);
 	ck_queued(4);
 }
 END_TEST
@@ -209,7 +208,7 @@ START_TEST(test_no_descriptor)
 	while (dup(inbox) >= 0)
 		;
 	ck_assert_int_eq(errno, EMFILE);
-	ck_assert_int_eq(rds_inbox_empty(inbox, &sock), -EMFILE);
+	ck_assert_int_eq(rds_inbox_empty(inbox, sock), -EMFILE);
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0); /* the leak sanitizer needs some at exit */
 }
 END_TEST
@@ -219,8 +218,133 @@ START_TEST(test_never_sleeps)
 {
 	leave_good(1, 3);
 	ck_assert_int_eq(fcntl(inbox, F_SETFL, 0), 0);
-	ck_assert_int_eq(rds_inbox_empty(inbox, &sock), 0);
+	ck_assert_int_eq(rds_inbox_empty(inbox, sock), 0);
 	ck_queued(2);
+}
+END_TEST
+
+/* ---- more than there is room for ---- */
+
+#define ROOM 10000u
+
+/* So that messages are taken as long as not more than ROOM bytes are there. */
+static void make_small(void)
+{
+	int val = ROOM;
+
+	ck_assert_int_eq(rds_setsockopt(sock, standin, SOL_SOCKET, SO_RCVBUF, &val, sizeof(val)), 0);
+	ck_assert_uint_eq(rds_rcvbuf(sock), ROOM);
+}
+
+static unsigned queued(void)
+{
+	struct rds_inc *inc;
+	unsigned n = 0;
+
+	for (inc = sock->rx_head; inc; inc = inc->next)
+		n++;
+	return n;
+}
+
+/* By somebody who asks nobody: what does not fit is not kept, and what is left the next time is. */
+START_TEST(test_flood)
+{
+	unsigned i;
+
+	make_small();
+	for (i = 0; i < 20; i++)
+		leave_good(0, 30);
+	ck_assert_int_eq(rds_inbox_empty(inbox, sock), 0);
+	ck_assert_uint_eq(queued(), ROOM / LEN + 1);
+	leave_good(0, 7);
+	ck_assert_int_eq(rds_inbox_empty(inbox, sock), 0);
+	ck_assert_uint_eq(queued(), ROOM / LEN + 1 + 7);
+}
+END_TEST
+
+/* Of messages of no bytes, too. */
+START_TEST(test_flood_of_nothing)
+{
+	struct rds_share_message m = {.sport = 7};
+	struct rds_share_parcel p = {.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION, .n_messages = 1000};
+	int file = memfd_create("parcel", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	unsigned i;
+
+	make_small();
+	for (i = 0; i < p.n_messages; i++)
+		ck_assert_int_eq(write(file, &m, sizeof(m)), sizeof(m));
+	p.size = p.n_messages * sizeof(m);
+	fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
+	ck_assert_int_eq(leave(-1, &p, file), 0);
+	ck_assert_int_eq(rds_inbox_empty(inbox, sock), 0);
+	ck_assert_uint_le(queued(), ROOM);
+	ck_assert_uint_lt(queued(), 1000);
+	ck_assert_uint_gt(queued(), 0);
+}
+END_TEST
+
+static void bind_here(struct rds_sock *sk)
+{
+	struct sockaddr_in sin = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+
+	ck_assert_int_eq(rds_bind(sk, (struct sockaddr *)&sin, sizeof(sin)), 0);
+}
+
+/* A byte of this number, and more, so that it is of LEN bytes. */
+static void send_one(struct rds_sock *from, int fd, unsigned number)
+{
+	struct sockaddr_in to = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(sock->laddr.port)};
+	unsigned char bytes[LEN] = {(unsigned char)number};
+	struct iovec iov = {bytes, sizeof(bytes)};
+	struct msghdr msg = {.msg_name = &to, .msg_namelen = sizeof(to), .msg_iov = &iov, .msg_iovlen = 1};
+
+	ck_assert_int_eq(rds_sendmsg(from, fd, &msg, MSG_DONTWAIT), LEN);
+}
+
+static uint32_t left(void)
+{
+	struct registry_inbox has;
+
+	registry_sock_inbox(rds_eng->reg, sock->reg_idx, &has);
+	return has.left;
+}
+
+/* What does not fit waits with its sender, and comes when somebody carries the socket; all of it in order. */
+START_TEST(test_senders_wait)
+{
+	const unsigned n = 2 * ROOM / LEN;
+	struct rds_sock *from;
+	int fd = rds_socket(SOCK_SEQPACKET, 0, &from);
+	unsigned char buf[LEN];
+	struct iovec iov = {buf, sizeof(buf)};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	struct rds_inc *inc;
+	unsigned i;
+
+	ck_assert_int_ge(fd, 0);
+	make_small();
+	bind_here(sock);
+	bind_here(from);
+	ck_assert_int_eq(registry_sock_leave(rds_eng->reg, sock->reg_idx, &name), 0);
+	for (i = 0; i < n; i++)
+		send_one(from, fd, i);
+	rds_inbox_fill();
+	ck_assert_uint_eq(left(), ROOM + LEN);
+	rds_inbox_fill();
+	ck_assert_uint_eq(left(), ROOM + LEN);
+	ck_assert_uint_eq((uint32_t)atomic_load(&from->snd), (n - ROOM / LEN - 1) * LEN);
+	ck_assert_int_eq(registry_sock_take(rds_eng->reg, sock->reg_idx, &name, false), 0);
+	rx_lock();
+	inc = sock->rx_head;
+	rx_unlock();
+	ck_assert_ptr_null(inc);
+	ck_assert_int_eq(rds_inbox_empty(inbox, sock), 0);
+	ck_assert_uint_eq(left(), 0);
+	for (i = 0; i < n; i++) {
+		ck_assert_int_eq(rds_recvmsg(sock, standin, &msg, 0), LEN);
+		ck_assert_uint_eq(buf[0], (unsigned char)i);
+	}
 }
 END_TEST
 
@@ -234,5 +358,8 @@ int main(void)
 	tcase_add_loop_test(t, test_nonsense, 0, 12);
 	tcase_add_test(t, test_no_descriptor);
 	tcase_add_test(t, test_never_sleeps);
+	tcase_add_test(t, test_flood);
+	tcase_add_test(t, test_flood_of_nothing);
+	tcase_add_test(t, test_senders_wait);
 	return suite_run(s);
 }

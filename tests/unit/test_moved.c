@@ -188,6 +188,38 @@ START_TEST(test_moved_with_operations)
 }
 END_TEST
 
+/*
+ * All room is taken, and given back only when the peer acknowledges, which it may not before the notice is heeded: that is said before what waits for
+ * room.
+ */
+START_TEST(test_moved_without_room)
+{
+	far_begins(1, "a");
+	say(9, "b");
+	await(locked(&fake.nasked) == 2);
+	far_answers(9, 1, 0);
+	far_got(1, 1, "b");
+	atomic_store(&fake.full, true);
+	say(9, "c");
+	say(5, "d");
+	nothing_for(20);
+	notice(0, 1, 1, 5);
+	heeds(2, 1, 1, 5);
+	await(locked(&fake.nasked) == 3);
+	atomic_store(&fake.full, false);
+	far_acks(0, fake.sent[2].hdr.seq);
+	far_got(3, 1, "c");
+	ck_assert_uint_gt(fake.sent[3].hdr.seq, fake.sent[2].hdr.seq);
+	far_answers(5, 2, 0);
+	far_up(1);
+	far_got(4, 2, "a");
+	far_got(5, 2, "d");
+	far_acks(0, fake.sent[3].hdr.seq);
+	far_acks(1, 2);
+	ck_assert_uint_eq(rds_snd_bytes(fake.sk), 0);
+}
+END_TEST
+
 /* A process that is a member of this node and has bound a port there, until *end is closed. */
 static pid_t another_with(uint16_t port, int *end)
 {
@@ -243,12 +275,20 @@ static void setup_with_another(void)
 	far_setup();
 }
 
+static void other_ends(void)
+{
+	int status;
+
+	close(stop_fd);
+	ck_assert_int_eq(waitpid(other, &status, 0), other);
+	ck_assert_int_eq(status, 0);
+}
+
 START_TEST(test_sends_back)
 {
 	struct rds_hdr hdr = {.sport = 9, .dport = 4000, .seq = 1};
 	struct fake_ep *e;
 	uint64_t seq;
-	int status;
 
 	far_connects();
 	e = fake.eps[0];
@@ -287,9 +327,7 @@ START_TEST(test_sends_back)
 	ck_assert_uint_eq(atomic_load(&fake.eps[1]->ack), 5);
 	ck_assert_uint_eq(locked(&fake.nsent), 2);
 	/* With its owner dead, it is nobody's. */
-	close(stop_fd);
-	ck_assert_int_eq(waitpid(other, &status, 0), other);
-	ck_assert_int_eq(status, 0);
+	other_ends();
 	hdr = (struct rds_hdr){.sport = 9, .dport = 5, .seq = 6};
 	far_sends(1, &hdr, "", 0);
 	ck_assert_uint_eq(atomic_load(&fake.eps[1]->ack), 6);
@@ -448,6 +486,125 @@ START_TEST(test_many_leave)
 }
 END_TEST
 
+static enum rds_rx_verdict comes(struct rds_conn *conn, const struct rds_hdr *hdr, const void *bytes)
+{
+	struct rds_rx rx = {.hdr = *hdr, .data = bytes};
+	enum rds_rx_verdict v;
+
+	rx_lock();
+	v = rds_recv_message(conn, conn->ep, &rx);
+	rx_unlock();
+	rds_run_work();
+	return v;
+}
+
+/* The next notice of its; what it says is of no interest. */
+static enum rds_rx_verdict tells(struct rds_conn *conn, unsigned len)
+{
+	static const unsigned char bytes[RDS_HEEDED_BYTES] = {[RDS_MOVED_BYTES] = 1};
+	struct rds_hdr hdr = {.len = len, .flags = RDS_FLAG_MOVED};
+
+	hdr.seq = atomic_load(&conn->next_rx);
+	return comes(conn, &hdr, bytes);
+}
+
+/* Answers that the peer does not take, but for so many that are still queued. */
+static void full_but_for(struct rds_conn *conn, unsigned n)
+{
+	atomic_fetch_add(&conn->answer_bytes, RDS_ANSWERS_MAX - n * (sizeof(struct rds_queued) + RDS_MOVED_BYTES));
+}
+
+/*
+ * A peer that takes nothing and goes on telling that ports have moved is answered only as long as its answers do not weigh too much; that it has
+ * heeded ours is always heard.
+ */
+START_TEST(test_tells_and_takes_nothing)
+{
+	struct rds_conn *conn;
+	unsigned n, i, first;
+	uint64_t weight;
+
+	far_connects();
+	conn = fake.eps[0]->head.conn;
+	atomic_store(&fake.stuck, true);
+	full_but_for(conn, 100);
+	for (n = 0; tells(conn, RDS_MOVED_BYTES) == RDS_RX_DONE; n++)
+		ck_assert_uint_lt(n, 1000);
+	ck_assert_uint_ge(n, 90);
+	await(!atomic_load(&conn->nin));
+	ck_assert_uint_eq(conn->queue_len, n);
+	for (i = 0; i < 100; i++)
+		ck_assert_int_eq(tells(conn, RDS_HEEDED_BYTES), RDS_RX_DONE);
+	ck_assert_int_eq(tells(conn, RDS_MOVED_BYTES), RDS_RX_LATER);
+	/* Over a break they weigh what they did. */
+	weight = atomic_load(&conn->answer_bytes);
+	first = locked(&fake.nsent);
+	atomic_store(&fake.stuck, false);
+	rds_lock(&conn->tx);
+	rds_queue_flush(conn);
+	rds_unlock(&conn->tx);
+	ck_assert_uint_eq(locked(&fake.nsent), first + n);
+	atomic_store(&fake.stuck, true);
+	ck_assert_int_eq(tells(conn, RDS_MOVED_BYTES), RDS_RX_DONE);
+	ep_down(fake.eps[0], -ECONNRESET, false);
+	await(atomic_load(&conn->answer_bytes) > weight);
+	ck_assert_uint_eq(conn->queue_len, n + 1);
+}
+END_TEST
+
+/* ... or sends to ports that have moved: then it is we who tell, and it may claim to have heeded what it has not taken. */
+START_TEST(test_sends_and_takes_nothing)
+{
+	struct rds_hdr hdr = {.sport = 9, .dport = 5};
+	unsigned char claim[RDS_HEEDED_BYTES] = {[RDS_MOVED_BYTES] = 1, [RDS_MOVED_BYTES - 1] = 5};
+	struct rds_hdr heeded_hdr = {.len = sizeof(claim), .flags = RDS_FLAG_MOVED};
+	struct rds_conn *conn;
+	uint64_t seq;
+	unsigned n;
+
+	far_connects();
+	conn = fake.eps[0]->head.conn;
+	atomic_store(&fake.stuck, true);
+	full_but_for(conn, 100);
+	for (n = 0;; n++) {
+		ck_assert_uint_lt(n, 1000);
+		hdr.seq = atomic_load(&conn->next_rx);
+		if (comes(conn, &hdr, NULL) != RDS_RX_DONE)
+			break;
+		heeded_hdr.seq = hdr.seq + 1;
+		seq = htobe64(hdr.seq);
+		memcpy(claim, &seq, sizeof(seq));
+		ck_assert_int_eq(comes(conn, &heeded_hdr, claim), RDS_RX_DONE);
+	}
+	ck_assert_uint_ge(n, 90);
+	ck_assert_uint_eq(conn->queue_len, n);
+	ck_assert_uint_eq(atomic_load(&conn->nout), 0);
+	/* What we leave is still said. */
+	leave(conn, 4000);
+	rds_run_work();
+	await(conn->queue_len == n + 1);
+	other_ends();
+}
+END_TEST
+
+/* ... nor by numbers that go down, each of which needs a notice of its own. */
+START_TEST(test_many_refused)
+{
+	struct rds_hdr hdr = {.sport = 9, .dport = 5, .seq = 100000};
+	struct rds_conn *conn;
+
+	far_connects();
+	conn = fake.eps[0]->head.conn;
+	rx_lock();
+	while (hdr.seq && rds_moved_refuse(conn, conn->ep, &hdr) == RDS_RX_DONE)
+		hdr.seq--;
+	ck_assert_uint_eq(atomic_load(&conn->nout), 65536);
+	atomic_store(&conn->nout, 0);
+	rx_unlock();
+	other_ends();
+}
+END_TEST
+
 /* Its connection breaks and it asks anew, before we have asked: of two that cross ours may win. */
 static void comes_back_at_once(void *arg)
 {
@@ -484,12 +641,17 @@ int main(void)
 	tcase_add_test(tc, test_moved_while_under_way);
 	tcase_add_test(tc, test_moved_nothing_there);
 	tcase_add_test(tc, test_moved_with_operations);
+	tcase_add_test(tc, test_moved_without_room);
 	tcase_add_test(tc, test_leaves);
 	tcase_add_test(tc, test_leaves_first);
 	tcase_add_test(tc, test_both_leave);
 	tcase_add_test(tc, test_many_leave);
 	tcase_add_test(tc, test_leaving_lets_nobody_in);
-	tcase_add_test(suite_case(s, "back", setup_with_another, NULL, 60), test_sends_back);
+	tcase_add_test(tc, test_tells_and_takes_nothing);
+	tc = suite_case(s, "back", setup_with_another, NULL, 60);
+	tcase_add_test(tc, test_sends_back);
+	tcase_add_test(tc, test_sends_and_takes_nothing);
+	tcase_add_test(tc, test_many_refused);
 	tcase_add_test(suite_case(s, "wrapped", far_setup_wrapped, NULL, 60), test_moved);
 	return suite_run(s);
 }

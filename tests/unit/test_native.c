@@ -538,6 +538,42 @@ START_TEST(test_fence)
 }
 END_TEST
 
+static void answers_go(void)
+{
+	rds_lock(&conn->tx);
+	rds_answers_flush(conn);
+	rds_unlock(&conn->tx);
+}
+
+/* Of a region that a device may still read the peer hears that it is done with when it is; also if nobody waits for the read any more. */
+START_TEST(test_gone_behind_reads)
+{
+	struct rds_op *read;
+
+	peer_shows(1, AT);
+	peer_shows(2, AT + LEN);
+	ck_assert(goes(2, 0, 4096));
+	read = op_new(RDS_OP_READ, 1, 8192, 100);
+	ck_assert_int_eq(rds_op_native(conn, read), 0);
+	if (_i)
+		op_end(read);
+	peer_hides(2); /* was written only, and that is in order */
+	answers_go();
+	ck_assert_uint_eq(did.fence, 0);
+	peer_hides(1);
+	ck_assert_uint_eq(did.nsent[0], 1);
+	answers_go();
+	ck_assert_uint_eq(did.fence, 1);
+	told_of(conn, RDS_OP_GONE, 2);
+	told_of(conn, RDS_OP_GONE, 1);
+	peer_hides(1);
+	answers_go();
+	ck_assert_uint_eq(did.fence, 1);
+	if (!_i)
+		op_end(read);
+}
+END_TEST
+
 /* On its way, by the device or not; it is the test's, too. */
 static struct rds_op *op_started(enum rds_op_kind kind, uint64_t at, bool alone, bool native)
 {
@@ -738,6 +774,28 @@ START_TEST(test_table)
 }
 END_TEST
 
+/* A peer that takes no answers is heard no more, whatever it says that has one; later it is. */
+START_TEST(test_hides_and_takes_nothing)
+{
+	struct rds_op_hdr h = {.kind = RDS_OP_HIDDEN, .rkey = 1};
+	unsigned char piece[RDS_OP_HDR];
+	struct rds_rx rx = {.hdr = {.len = sizeof(piece), .flags = RDS_FLAG_OP}, .data = piece};
+	unsigned n;
+
+	rds_op_encode(&h, piece);
+	rx_lock();
+	for (n = 0; rds_op_arrived(conn, conn->ep, &rx) == RDS_RX_DONE; n++)
+		ck_assert_uint_lt(n, 1000000);
+	ck_assert_uint_ge(n, 10000);
+	ck_assert_uint_le(n * sizeof(struct rds_queued), 65 << 20);
+	ck_assert_uint_eq(atomic_load(&conn->nanswers), n);
+	rds_answers_drop(conn);
+	ck_assert_uint_eq(atomic_load(&conn->answer_bytes), 0);
+	ck_assert_int_eq(rds_op_arrived(conn, conn->ep, &rx), RDS_RX_DONE);
+	rx_unlock();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("native");
@@ -755,11 +813,13 @@ int main(void)
 	tcase_add_test(t, test_not_now);
 	tcase_add_test(t, test_order);
 	tcase_add_test(t, test_fence);
+	tcase_add_loop_test(t, test_gone_behind_reads, 0, 2);
 	tcase_add_loop_test(t, test_turns, 0, 4);
 	tcase_add_loop_test(t, test_quiet_turn, 0, 2);
 	tcase_add_loop_test(t, test_turns_broken, 0, 3);
 	tcase_add_loop_test(t, test_message_goes_again, 0, 2);
 	tcase_add_test(t, test_many_have_failed);
 	tcase_add_test(t, test_table);
+	tcase_add_test(t, test_hides_and_takes_nothing);
 	return suite_run(s);
 }

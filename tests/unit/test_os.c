@@ -5,6 +5,7 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,8 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -69,6 +72,58 @@ START_TEST(files_and_locks)
 	os_close(fd);
 }
 END_TEST
+
+static volatile sig_atomic_t ticks;
+
+static void tick(int sig)
+{
+	(void)sig;
+	ticks = ticks + 1;
+}
+
+/* Before Linux 6.18 each signal that comes meanwhile takes from the kernel's call what it has got. */
+START_TEST(a_timer_takes_no_memory_away)
+{
+	struct itimerval often = {{0, 1000}, {0, 1000}}, never = {{0, 0}, {0, 0}};
+	int fd = os_memfd("test", MFD_CLOEXEC), err = 0;
+	const off_t len = 32 << 20;
+	struct stat st;
+
+	ck_assert_int_ge(fd, 0);
+	signal(SIGALRM, tick);
+	ck_assert_int_eq(setitimer(ITIMER_REAL, &often, NULL), 0);
+	while (!err && ticks < 10) { /* as often as it takes to have met some */
+		ck_assert_int_eq(os_ftruncate(fd, 0), 0);
+		err = os_fallocate(fd, 0, len);
+	}
+	ck_assert_int_eq(setitimer(ITIMER_REAL, &never, NULL), 0);
+	ck_assert_int_eq(err, 0);
+	ck_assert_int_eq(os_fstat(fd, &st), 0);
+	ck_assert_int_eq(st.st_size, len);
+	ck_assert_int_eq(st.st_blocks * 512, len);
+	os_close(fd);
+}
+END_TEST
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they make nothing of mlockall() */
+/* The kernel says EAGAIN, which others say for reasons that pass. */
+START_TEST(a_limit_on_locked_memory)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct none[2] = {{0}, {0}};
+	struct rlimit few = {1 << 16, 1 << 16};
+	void *p;
+	int err;
+
+	ck_assert_int_eq(setrlimit(RLIMIT_MEMLOCK, &few), 0);
+	ck_assert_int_eq(syscall(SYS_capset, &header, none), 0);
+	ck_assert_int_eq(mlockall(MCL_FUTURE), 0);
+	err = os_mmap(1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, &p);
+	munlockall();
+	ck_assert_int_eq(err, -ENOMEM);
+}
+END_TEST
+#endif
 
 START_TEST(sockets_and_waiting)
 {
@@ -470,6 +525,9 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, errno_is_left_alone);
 	tcase_add_test(tc, files_and_locks);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+	tcase_add_test(tc, a_limit_on_locked_memory);
+#endif
 	tcase_add_test(tc, sockets_and_waiting);
 	tcase_add_test(tc, quiet_writes);
 	tcase_add_test(tc, random_is_not_constant);
@@ -484,5 +542,6 @@ int main(void)
 	tcase_add_test(tc, a_table_of_its_own);
 	tcase_add_test(tc, counters_have_names);
 	suite_add_tcase(s, tc);
+	tcase_add_test(suite_case(s, "memory", NULL, NULL, 60), a_timer_takes_no_memory_away);
 	return suite_run(s);
 }

@@ -61,6 +61,7 @@ static void conn_setup(struct rds_conn *conn)
 	conn->answers_tail = &conn->answers;
 	conn->ops_tail = &conn->ops;
 	conn->next_tx = 1;
+	conn->id.peer_slot = RDS_SLOT_REMOTE; /* there is no registry */
 }
 
 static void setup(void)
@@ -338,7 +339,7 @@ START_TEST(test_answers_pass)
 	rx_unlock();
 	ck_assert_ptr_nonnull(q);
 	q->answers = &b;
-	atomic_fetch_add(&b.answer_bytes, q->hdr.len);
+	atomic_fetch_add(&b.answer_bytes, rds_answer_weight(q));
 	q->hdr.seq = q->u.seq = b.next_tx++;
 	rds_queue_append(&b, q);
 	rds_queue_flush(&b);
@@ -353,6 +354,66 @@ START_TEST(test_answers_pass)
 	work(&b);
 	went("p2p9m2m3");
 	(void)first;
+	all_over();
+}
+END_TEST
+
+/* They, too, go before what waits for the peer; but a peer that takes nothing is not answered for ever. */
+START_TEST(test_pongs)
+{
+	unsigned n = 0, most = (65 << 20) / sizeof(struct rds_queued);
+
+	atomic_store(&b.state, RDS_CONN_CONNECTING);
+	while (n++ < 2 * most)
+		ck_assert_int_eq(rds_xmit_pong(&b, 9), 0);
+	ck_assert_uint_ge(b.queue_len, 10000);
+	ck_assert_uint_le(b.queue_len, most);
+	ck_assert_uint_ge(atomic_load(&b.answer_bytes), b.queue_len * sizeof(struct rds_queued));
+	rds_queue_drop_all(&b);
+	ck_assert_uint_eq(atomic_load(&b.answer_bytes), 0);
+	ck_assert_int_eq(rds_xmit_pong(&b, 9), 0);
+	ck_assert_uint_eq(b.queue_len, 1);
+	atomic_store(&b.state, RDS_CONN_UP);
+	rds_queue_flush(&b);
+	went("m9");
+	ck_assert_uint_eq(atomic_load(&b.answer_bytes), 0);
+}
+END_TEST
+
+/* A notice goes before what no transport ever had, each behind the last; not before what a device has been told of. */
+START_TEST(test_notices)
+{
+	struct iovec iov = {mem, RDS_MOVED_BYTES};
+	struct rds_outgoing out = {.iov = &iov, .len = iov.iov_len};
+	struct rds_op *op = NULL;
+
+	out.hdr = (struct rds_hdr){.len = RDS_MOVED_BYTES, .flags = RDS_FLAG_MOVED};
+	atomic_store(&b.state, RDS_CONN_CONNECTING);
+	message_to(&b, &sk, 1);
+	b.queue->was_sent = _i & 1;
+	if (_i & 2)
+		op = write_to(&b, 2);
+	message_to(&b, &other, 3);
+	for (out.hdr.dport = 4; out.hdr.dport <= 5; out.hdr.dport++)
+		ck_assert_int_eq(rds_xmit(&b, &out), 0);
+	message_to(&b, &sk, 6);
+	ck_assert_uint_eq(b.queue_len, _i & 2 ? 7 : 5);
+	if (op)
+		op->native = _i & 4;
+	out.hdr.dport = 7;
+	ck_assert_int_eq(rds_xmit(&b, &out), 0);
+	if (op)
+		op->native = false;
+	atomic_store(&b.state, RDS_CONN_UP);
+	rds_queue_flush(&b);
+	if (!op)
+		went(_i & 1 ? "m1m4m5m7m3m6" : "m4m5m7m1m3m6");
+	else if (_i & 4)
+		went(_i & 1 ? "m1m4m5p2m2m7m3m6" : "m4m5m1p2m2m7m3m6");
+	else
+		went(_i & 1 ? "m1m4m5m7p2m2m3m6" : "m4m5m7m1p2m2m3m6");
+	if (op)
+		answered(&b, op->id);
 	all_over();
 }
 END_TEST
@@ -455,6 +516,8 @@ int main(void)
 	tcase_add_test(t, test_passed_and_failed);
 	tcase_add_loop_test(t, test_passes_and_failed, 0, 2);
 	tcase_add_test(t, test_answers_pass);
+	tcase_add_test(t, test_pongs);
+	tcase_add_loop_test(t, test_notices, 0, 8);
 	tcase_add_test(t, test_same_stream_at_the_end);
 	tcase_add_test(t, test_ends_before_what_waits);
 	tcase_add_test(t, test_parts);

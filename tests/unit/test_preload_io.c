@@ -212,6 +212,7 @@ START_TEST(file_way)
 	char buf[8] = "";
 	struct iovec iov = {buf, 0};
 	int p[2], null = open("/dev/zero", O_RDONLY);
+	off_t off = 0;
 
 	ck_assert_int_eq(pipe(p), 0);
 	ck_fails(write(a, buf, 1), EOPNOTSUPP);
@@ -234,6 +235,8 @@ START_TEST(file_way)
 	ck_fails(sendfile(a, null, NULL, 10), EOPNOTSUPP);
 	ck_fails(splice(p[0], NULL, a, NULL, 10, 0), EOPNOTSUPP);
 	ck_fails(splice(b, NULL, p[1], NULL, 10, 0), EINVAL);
+	ck_fails(sendfile(p[1], b, NULL, 10), EINVAL);
+	ck_fails(sendfile(p[1], b, &off, 10), ESPIPE);
 	ck_assert_ptr_eq(mmap(NULL, 4096, PROT_READ, MAP_SHARED, a, 0), MAP_FAILED);
 	ck_assert_int_eq(errno, ENODEV);
 	close(p[0]);
@@ -244,7 +247,7 @@ END_TEST
 
 START_TEST(refusals)
 {
-	int sv[2], on = 1, n;
+	int sv[2], on = 1, none = -1, n;
 	struct stat st;
 
 	ck_fails(listen(a, 1), EOPNOTSUPP);
@@ -266,6 +269,7 @@ START_TEST(refusals)
 	ck_assert(fcntl(a, F_GETFL) & O_NONBLOCK);
 	ck_assert_int_eq(getsockopt(a, 276, 10000, NULL, NULL), 40);
 	ck_fails(setsockopt(a, 276, 1, NULL, 0), ENOPROTOOPT);
+	ck_fails(setsockopt(a, SOL_SOCKET, SO_ATTACH_BPF, &none, sizeof(none)), EBADF); /* not of the socket */
 	ck_assert_int_eq(fstat(a, &st), 0);
 	ck_assert(S_ISSOCK(st.st_mode));
 }

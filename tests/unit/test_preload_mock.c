@@ -243,8 +243,8 @@ int rds_getpeername(struct rds_sock *sk, struct sockaddr *addr, socklen_t *len)
 
 int rds_setsockopt(struct rds_sock *sk, int fd, int level, int opt, const void *val, socklen_t len)
 {
-	(void)sk, (void)fd, (void)level, (void)opt, (void)val, (void)len;
-	return -ENOPROTOOPT;
+	(void)sk, (void)fd, (void)val, (void)len;
+	return level == SOL_SOCKET && opt == SO_ATTACH_BPF ? -EBADF : -ENOPROTOOPT;
 }
 
 int rds_getsockopt(struct rds_sock *sk, int fd, int level, int opt, void *val, socklen_t *len)
@@ -440,6 +440,12 @@ bool rds_wait_arm(struct rds_wait *w)
 	return w->armed;
 }
 
+bool rds_wait_interrupted(const struct rds_wait *w)
+{
+	(void)w;
+	return false;
+}
+
 int rds_wait_fd(const struct rds_wait *w)
 {
 	return w->efd;
@@ -507,6 +513,12 @@ void rds_engine_forget(void)
 	waits = NULL;
 	alive = NULL;
 	mock.forgotten = 1;
+}
+
+bool rds_table_alone(bool *helper)
+{
+	*helper = false;
+	return true;
 }
 
 void rds_engine_fork_prepare(void)
@@ -738,8 +750,7 @@ bool rds_sock_is_let_go(struct rds_sock *sk)
 
 bool rds_sock_is_open(struct rds_sock *sk)
 {
-	(void)sk;
-	return false;
+	return sk->numbers > 0;
 }
 
 bool rds_adoptable(int fd)

@@ -356,6 +356,22 @@ START_TEST(test_speak)
 }
 END_TEST
 
+/* A map that finds no memory: nobody else would tell the peer that it may send again. */
+START_TEST(test_map_without_memory)
+{
+	atomic_store(&fake.no_map, 3);
+	far_connects();
+	await(atomic_load(&fake.no_map) == 2);
+	ck_assert_uint_eq(atomic_load(&fake.nmaps), 0);
+	in_helper(speaks, fake.eps[0]);
+	await(atomic_load(&fake.no_map) == 1);
+	in_helper(speaks, fake.eps[0]);
+	await(atomic_load(&fake.no_map) == 0);
+	in_helper(speaks, fake.eps[0]);
+	await(atomic_load(&fake.nmaps) == 1);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("reach");
@@ -373,6 +389,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_no_hurry_with_nonsense, 0, 2);
 	tcase_add_test(tc, test_bind);
 	tcase_add_test(tc, test_speak);
+	tcase_add_test(tc, test_map_without_memory);
 	tc = suite_case(s, "wrapped", far_setup_wrapped, NULL, 60);
 	tcase_add_test(tc, test_found);
 	tcase_add_test(tc, test_process_gone);

@@ -53,6 +53,9 @@ struct fake {
 	} coming[16];
 	_Atomic unsigned ncoming;
 	_Atomic unsigned pushes;
+	_Atomic unsigned nmaps, no_map; /* congestion maps that were sent; so many are refused, for lack of memory */
+	_Atomic bool full;		/* no room for messages, but for notices that a port has moved */
+	_Atomic bool stuck;		/* ... nor for these */
 	int claim;
 	struct rds_sock *sk; /* ours, at port 4000 of loopback, which the transport claims */
 	int fd;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * test_recv.c - a receive and what it leaves: where the bytes of a message lie that its transport does not keep, delivered the short way
- * and the long one, and which sockets are noted as having input that the kernel does not show.
+ * and the long one, which sockets are noted as having input that the kernel does not show, and pings that cannot be noted at once.
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -168,6 +168,34 @@ START_TEST(test_not_plain)
 }
 END_TEST
 
+/* It came before anybody wanted that measured, and in the place of one that was. */
+START_TEST(test_not_measured)
+{
+	struct rds_cmsg_rx_trace t;
+	union {
+		char buf[64];
+		struct cmsghdr align;
+	} control;
+	struct iovec iov = {.iov_base = got, .iov_len = sizeof(got)};
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control)};
+
+	length = 10;
+	atomic_store(&sock.rx_trace, 3 | 2 << 24); /* how long it has been here */
+	arrive();
+	ck_assert_int_eq(take(100, 0, &msg), 10);
+	atomic_store(&sock.rx_trace, 0);
+	arrive();
+	atomic_store(&sock.rx_trace, 3 | 2 << 24);
+	msg = (struct msghdr){
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control)};
+	ck_assert_int_eq(rds_recvmsg(&sock, -1, &msg, MSG_DONTWAIT), 10);
+	ck_assert_ptr_nonnull(CMSG_FIRSTHDR(&msg));
+	memcpy(&t, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(t));
+	ck_assert_uint_eq(t.rx_trace[2], 0);
+}
+END_TEST
+
 static bool noted(void)
 {
 	ck_assert(sock.unseen == (engine.unseen == &sock));
@@ -223,6 +251,41 @@ START_TEST(test_leader_woken_often)
 }
 END_TEST
 
+/* ---- pings ---- */
+
+static enum rds_rx_verdict ping(void)
+{
+	struct rds_rx rx = {.hdr = {.seq = ++seq, .sport = 7, .dport = 0}};
+	enum rds_rx_verdict v;
+
+	rx_lock();
+	v = rds_recv_message(&conn, (struct rds_ep *)&endpoint, &rx);
+	rx_unlock();
+	if (v == RDS_RX_LATER)
+		seq--; /* it comes again */
+	return v;
+}
+
+/* A burst of pings: what there is no room to note is offered again, and none of them is dropped. */
+START_TEST(test_pings)
+{
+	const unsigned room = sizeof(conn.pongs) / sizeof(conn.pongs[0]);
+	unsigned i;
+
+	conn.t = &transport;
+	for (i = 0; i < room; i++) {
+		ck_assert_int_eq(ping(), RDS_RX_DONE);
+	}
+	ck_assert_ptr_eq(engine.work, &conn);
+	ck_assert_int_eq(ping(), RDS_RX_LATER);
+	ck_assert_uint_eq(conn.npongs, room);
+	ck_assert_uint_eq(atomic_load(&conn.next_rx), seq + 1);
+	conn.npongs = 0; /* answered */
+	ck_assert_int_eq(ping(), RDS_RX_DONE);
+	ck_assert_uint_eq(conn.npongs, 1);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("recv");
@@ -230,7 +293,9 @@ int main(void)
 
 	tcase_add_loop_test(t, test_copied, 0, sizeof(lengths) / sizeof(lengths[0]));
 	tcase_add_test(t, test_not_plain);
+	tcase_add_test(t, test_not_measured);
 	tcase_add_test(t, test_unseen);
 	tcase_add_test(t, test_leader_woken_often);
+	tcase_add_test(t, test_pings);
 	return suite_run(s);
 }

@@ -157,6 +157,44 @@ START_TEST(where_processes_listen)
 }
 END_TEST
 
+static void just_a_member(int from, int to)
+{
+	struct registry *reg;
+	char c;
+
+	child_assert(registry_open(&reg) == 0);
+	child_assert(write(to, "", 1) == 1);
+	child_assert(read(from, &c, 1) == 1);
+}
+
+/* What counts of another user is the lock, as long as it has it; not the number that damage or another owner has left in a slot. */
+START_TEST(who_is_trusted)
+{
+	struct registry *reg = open_ok();
+	struct child c = child_start(just_a_member);
+	struct ucred cred = {.pid = getppid(), .uid = geteuid(), .gid = getegid()};
+	char said;
+
+	child_hear(&c, &said, 1);
+	ck_assert(registry_trusts(reg, &cred));
+	cred.uid++;
+	ck_assert(!registry_trusts(reg, &cred)); /* the same group is not enough */
+	test_share("group");
+	ck_assert(registry_trusts(reg, &cred));
+	cred.gid++;
+	ck_assert(!registry_trusts(reg, &cred));
+	test_share("all");
+	ck_assert(registry_trusts(reg, &cred));
+	test_share("user");
+	cred.pid = c.pid;
+	ck_assert(registry_trusts(reg, &cred));
+	child_end(&c, SIGKILL);
+	ck_assert(!registry_trusts(reg, &cred)); /* its slot is still there */
+	ck_assert_int_eq(registry_reap(reg), 1);
+	registry_close(reg);
+}
+END_TEST
+
 /* Every port of one address, so the search has to wrap and has to find the very last one. */
 START_TEST(port_zero)
 {
@@ -286,6 +324,7 @@ START_TEST(what_others_have_becomes_nobodys)
 	struct registry_owner o;
 	struct registry_sock where;
 	struct child c;
+	uint64_t order;
 	uint32_t idx;
 
 	standin = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -300,6 +339,7 @@ START_TEST(what_others_have_becomes_nobodys)
 	ck_assert_uint_eq(o.proc, REGISTRY_NOBODY);
 	ck_assert(o.moved);
 	ck_assert_mem_eq(&o.procid, &named, sizeof(named));
+	order = o.order;
 	ck_assert(!registry_sock_gone(reg, o.sock, &named));
 	ck_assert_int_eq(bind_try(reg, add_ok(reg), "127.0.0.1", 7000, 0), -EADDRINUSE);
 	ck_assert_int_eq(registry_sock_where(reg, idx, &named, &where), 0);
@@ -307,6 +347,7 @@ START_TEST(what_others_have_becomes_nobodys)
 	ck_assert_int_eq(registry_sock_take(reg, idx, &named, false), 0);
 	ck_assert_int_eq(lookup(reg, "127.0.0.1", 7000, &o), 0);
 	ck_assert_uint_eq(o.proc, registry_self_slot(reg));
+	ck_assert_uint_eq(o.order, order); /* the same socket */
 	ck_assert(!registry_sock_gone(reg, idx, &named)); /* who asks late: it is with us */
 	registry_sock_remove(reg, idx);
 	ck_assert(registry_sock_gone(reg, idx, &named));
@@ -323,6 +364,8 @@ START_TEST(what_others_have_becomes_nobodys)
 	close(standin);
 	ck_assert(registry_sock_gone(reg, idx, &named));
 	bind_ok(reg, add_ok(reg), "127.0.0.1", 7000);
+	ck_assert_int_eq(lookup(reg, "127.0.0.1", 7000, &o), 0);
+	ck_assert_uint_ne(o.order, order);
 	registry_close(reg);
 }
 END_TEST
@@ -452,6 +495,7 @@ int main(void)
 	tcase_add_test(tc, binds_and_finds);
 	tcase_add_test(tc, snapshots_in_creation_order);
 	tcase_add_test(tc, where_processes_listen);
+	tcase_add_test(tc, who_is_trusted);
 	tcase_add_test(tc, port_zero);
 	tcase_add_test(tc, the_dead_leave_nothing);
 	tcase_add_test(tc, what_others_have_becomes_nobodys);

@@ -350,6 +350,8 @@ START_TEST(a_stopped_process_holds_the_lock)
 	ck_assert_uint_gt(t, UINT64_C(4000000000));
 	ck_assert_uint_lt(t, UINT64_C(20000000000));
 	ck_assert_int_eq(lookup(reg, 4000), 0); /* readers do not care */
+	for (int i = 0; i < 100; i++) /* it is waited for once: nobody has the time to do so again and again */
+		ck_assert_int_eq(registry_sock_add(reg, 1, 1, 1, &extra), -ETIMEDOUT);
 	registry_sock_remove(reg, idx);		/* gives up as well, and the port is free all the same */
 	ck_assert_int_eq(lookup(reg, 4000), -ENOENT);
 	child_end(&c, SIGKILL);
@@ -465,6 +467,50 @@ START_TEST(shared_with_others)
 }
 END_TEST
 
+/* By a umask, or because it was killed between making them and its chmod. */
+static void owner_comes_in(const char *share, const char *name, mode_t rights)
+{
+	char dir[128], file[256];
+	struct registry *reg;
+	struct stat st;
+
+	test_share(share);
+	snprintf(dir, sizeof(dir), "%s/rdspreload-%s", test_dir, name);
+	snprintf(file, sizeof(file), "%s%s", dir, strrchr(test_file, '/'));
+	for (int i = 0; i < 2; i++) {
+		child_assert(registry_open(&reg) == 0);
+		registry_close(reg);
+		child_assert(stat(dir, &st) == 0 && (st.st_mode & 07777) == rights);
+		child_assert(stat(file, &st) == 0 && (st.st_mode & 07777) == (rights & 0666));
+		child_assert(chmod(file, 0) == 0 && chmod(dir, 0) == 0);
+	}
+	child_assert(chmod(dir, 0022) == 0); /* that is no umask's doing */
+	child_assert(open_err() == (rights & 2 ? 0 : -EACCES));
+}
+
+START_TEST(owner_kept_out)
+{
+	char user[16], group[16];
+	int status;
+	pid_t pid;
+
+	ck_assert_int_eq(chmod(test_dir, 0777), 0);
+	pid = fork();
+	if (pid == 0) {
+		child_assert(geteuid() || (setgid(54321) == 0 && setuid(54321) == 0)); /* nothing keeps root out */
+		snprintf(user, sizeof(user), "%u", (unsigned)geteuid());
+		snprintf(group, sizeof(group), "g%u", (unsigned)getegid());
+		umask(0777);
+		owner_comes_in("user", user, 0700);
+		owner_comes_in("group", group, 0770);
+		owner_comes_in("all", "all", 01777);
+		_exit(0);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+}
+END_TEST
+
 /* Somebody else's registry, for all: run as another user against ours. */
 START_TEST(all_means_all)
 {
@@ -565,8 +611,8 @@ int main(void)
 	const TTest *const tests[] = {
 		a_writer_died_in_the_middle, chains_that_lead_astray, a_fold_is_done_once, random_bytes_at_rest,
 		random_bytes_alive, truncated_at_rest, truncated_alive, another_version, no_slot_left, a_full_house,
-		a_stopped_process_holds_the_lock, wrong_rights, file_for_a_directory, shared_with_others, all_means_all,
-		no_directory, removed_while_in_use, a_full_directory,
+		a_stopped_process_holds_the_lock, wrong_rights, file_for_a_directory, shared_with_others, owner_kept_out,
+		all_means_all, no_directory, removed_while_in_use, a_full_directory,
 	};
 	Suite *s = suite_create("registry damage");
 	TCase *tc = tcase_create("damage");

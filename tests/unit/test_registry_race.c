@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_registry_race.c - the node registry while several processes or threads are at it at the same time.
+ * test_registry_race.c - the node registry while several processes or threads are at it at the same time, or are killed at it.
  */
 #include <pthread.h>
 #include <sched.h>
 
 #include "engine/rds.h"
+#include "engine/share.h"
 #include "tests/unit/registry_helper.h"
 #include "tests/unit/suite.h"
 
@@ -202,6 +203,61 @@ START_TEST(alive_while_the_descriptor_moves)
 }
 END_TEST
 
+/* What one who was killed after so many of its stores (registry_impl.h) has left. */
+static void give_in_part(struct reg_file *f, uint32_t idx, uint32_t proc, const void *to, unsigned stores)
+{
+	uint64_t id[2];
+
+	memcpy(id, to, sizeof(id));
+	atomic_store(&f->h.dirty, 1);
+	atomic_fetch_or(&f->h.seq, 1);
+	if (stores > 0)
+		atomic_store(&f->sock[idx].proc, proc);
+	if (stores > 1)
+		atomic_store(&f->sock[idx].id[0], id[0]);
+	if (stores > 2)
+		atomic_store(&f->sock[idx].id[1], id[1]);
+}
+
+START_TEST(killed_while_it_changes_hands)
+{
+	int standin = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	const struct rds_procid dead = {.b = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}};
+	struct registry *reg = open_ok();
+	struct reg_file *f = raw_map();
+	struct in6_addr a = v4("127.0.0.1");
+	struct registry_owner o;
+	struct rds_procid name;
+	unsigned stores;
+	uint32_t idx;
+
+	rds_share_name(standin, &name);
+	idx = add_ok(reg);
+	registry_sock_name(reg, idx, &name);
+	bind_ok(reg, idx, "127.0.0.1", 7004);
+	for (stores = 0; stores < 4; stores++) {
+		/* The carrier, as it leaves, or somebody who has found it dead. */
+		give_in_part(f, idx, 9, &dead, 3);
+		give_in_part(f, idx, REGISTRY_NOBODY, &name, stores);
+		ck_assert_int_eq(registry_lookup(reg, &a, 7004, 0, &o), 0);
+		ck_assert_uint_eq(o.proc, REGISTRY_NOBODY);
+		ck_assert_mem_eq(&o.procid, &name, sizeof(name));
+		ck_assert(!registry_sock_gone(reg, idx, &name));
+		/* Who takes it. */
+		give_in_part(f, idx, 9, &dead, stores);
+		ck_assert_int_eq(registry_lookup(reg, &a, 7004, 0, &o), 0);
+		ck_assert_uint_eq(o.proc, REGISTRY_NOBODY);
+		ck_assert_mem_eq(&o.procid, &name, sizeof(name));
+		ck_assert_int_eq(registry_sock_take(reg, idx, &name, false), 0);
+	}
+	/* Nobody has it any more: then it ends with its owner, as every other. */
+	close(standin);
+	give_in_part(f, idx, 9, &dead, 2);
+	ck_assert_int_eq(registry_lookup(reg, &a, 7004, 0, &o), -ENOENT);
+	registry_close(reg);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("registry_race");
@@ -210,5 +266,6 @@ int main(void)
 	tcase_add_test(tc, one_of_two_wins);
 	tcase_add_test(tc, threads);
 	tcase_add_test(tc, alive_while_the_descriptor_moves);
+	tcase_add_test(tc, killed_while_it_changes_hands);
 	return suite_run(s);
 }

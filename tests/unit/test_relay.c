@@ -6,17 +6,14 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stddef.h>
 #include <sys/eventfd.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "engine/relay.h"
+#include "tests/refuse.h"
 #include "tests/unit/suite.h"
 
 static struct rds_relay relay;
@@ -177,20 +174,6 @@ START_TEST(test_sleeper)
 }
 END_TEST
 
-static void forbid(long nr, unsigned error)
-{
-	struct sock_filter f[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)nr, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog prog = {.len = sizeof(f) / sizeof(f[0]), .filter = f};
-
-	ck_assert_int_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-	ck_assert_int_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog, 0, 0), 0);
-}
-
 static const struct {
 	long nr;
 	unsigned error;
@@ -210,7 +193,7 @@ START_TEST(test_refused)
 {
 	unsigned before = open_numbers();
 
-	forbid(refused[_i].nr, refused[_i].error);
+	ck_assert_int_eq(refuse_call(refused[_i].nr, refused[_i].error), 0);
 	ck_assert_int_eq(rds_relay_set(&relay, in, efd), -(int)refused[_i].error);
 	ck_assert_int_eq(rds_relay_set(&relay, in, efd), -ENOSYS);
 	write_one();

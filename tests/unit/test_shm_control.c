@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_shm_control.c - what is said on a control socket that is full (transport/shm/control.c): all of it, in order, later.
+ * test_shm_control.c - what is said on a control socket that is full (transport/shm/control.c): all of it, in order, later.  And what is still
+ * received when it has said that a connection is closed (connect.c).
  *
  * The peer is the other end of a socket pair; that there is room again is told by a call, as the helper's event would.
  */
@@ -144,6 +145,69 @@ START_TEST(test_hang_up)
 }
 END_TEST
 
+/* ---- closed by a peer that lives ---- */
+
+#define ENDLESS 1000 /* messages: as good as */
+
+static unsigned taken, came_down;
+static unsigned char *their_data;
+
+/* As its sender would, without a wake-up. */
+static void publish(struct shm_ring_ctl *ctl)
+{
+	uint64_t tail = atomic_load(&ctl->tail);
+	struct shm_rec *rec = (struct shm_rec *)(their_data + tail % SHM_RING_MIN);
+	struct rds_hdr hdr = {.seq = 1 + tail / SHM_LINE, .sport = 1, .dport = 2};
+
+	rec->len = SHM_LINE;
+	rec->kind = SHM_REC_MSG;
+	rds_hdr_encode(&hdr, &rec->hdr, false);
+	atomic_store(&ctl->tail, tail + SHM_LINE);
+}
+
+static enum rds_rx_verdict up_message(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
+{
+	(void)conn, (void)rx;
+	if (++taken < ENDLESS)
+		publish(((struct shm_ep *)ep)->rx);
+	return RDS_RX_DONE;
+}
+
+static void up_evacuate(struct rds_conn *conn, struct rds_ep *ep)
+{
+	(void)conn, (void)ep;
+}
+
+static void up_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone)
+{
+	(void)conn, (void)ep, (void)why, (void)peer_gone;
+	came_down++;
+}
+
+/* It goes on publishing, each time that we look at what it has published: what came after its word is not waited for. */
+START_TEST(test_close_comes_to_an_end)
+{
+	static const struct rds_transport_up up = {.message = up_message, .evacuate = up_evacuate, .down = up_down};
+	static struct rds_engine engine;
+	struct shm_ring_ctl ctl[2];
+	struct shm_ep ep = {.head.t = &rds_shm.t, .size = SHM_RING_MIN, .tx = &ctl[0], .rx = &ctl[1], .up = true};
+
+	memset(ctl, 0, sizeof(ctl));
+	rds_eng = &engine;
+	rds_shm.t.up = &up;
+	their_data = calloc(1, SHM_RING_MIN);
+	ck_assert_ptr_nonnull(their_data);
+	ep.rx_data = their_data;
+	publish(&ctl[1]);
+	publish(&ctl[1]);
+	shm_ep_down(&ep, -ECONNRESET, _i);
+	ck_assert_uint_eq(taken, 2);
+	ck_assert_uint_eq(came_down, 1);
+	free(ep.slots);
+	free(their_data);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("shm_control");
@@ -154,6 +218,7 @@ int main(void)
 	tcase_add_test(t, test_nothing_overtakes);
 	tcase_add_test(t, test_what_is_kept_is_bounded);
 	tcase_add_test(t, test_hang_up);
+	tcase_add_loop_test(t, test_close_comes_to_an_end, 0, 2); /* ... and by one that is said to have ended */
 	suite_add_tcase(s, t);
 	return suite_run(s);
 }

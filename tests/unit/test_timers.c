@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_timers.c - the helper's timers (helper.c): set, needed, cancelled, and all of that while the helper runs them.
+ * test_timers.c - the helper's timers (helper.c): set, needed, cancelled, and all of that while the helper runs them.  One that could wait for
+ * nothing does not start.
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -9,6 +10,7 @@
 
 #include "engine/engine.h"
 #include "engine/sock.h"
+#include "tests/refuse.h"
 #include "tests/unit/suite.h"
 
 #define PATIENCE_NS (10 * 1000000000ull)
@@ -93,6 +95,17 @@ START_TEST(test_threads_need_one)
 }
 END_TEST
 
+START_TEST(test_no_waiting)
+{
+	struct sockaddr_in sin = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct rds_sock *sk;
+
+	ck_assert_int_eq(refuse_call(SYS_epoll_pwait, EPERM), 0);
+	ck_assert_int_ge(rds_socket(SOCK_SEQPACKET, 0, &sk), 0);
+	ck_assert_int_eq(rds_bind(sk, (struct sockaddr *)&sin, sizeof(sin)), -EPERM);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("timers");
@@ -101,6 +114,7 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, test_needed_twice);
 	tcase_add_test(tc, test_threads_need_one);
+	tcase_add_test(tc, test_no_waiting);
 	suite_add_tcase(s, tc);
 	return suite_run(s);
 }

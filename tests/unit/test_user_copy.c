@@ -11,9 +11,6 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +21,7 @@
 
 #include "engine/os.h"
 #include "engine/user_copy.h"
+#include "tests/refuse.h"
 #include "tests/unit/suite.h"
 
 #define PAGE 4096u
@@ -37,17 +35,8 @@ static unsigned char own[BIG];
 /* From here on the two calls have this result: a value of SECCOMP_RET_*. */
 static void answer(uint32_t result)
 {
-	struct sock_filter f[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, result),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog prog = {.len = sizeof(f) / sizeof(f[0]), .filter = f};
-
-	ck_assert_int_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-	ck_assert_int_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog, 0, 0), 0);
+	ck_assert_int_eq(answer_call(SYS_process_vm_readv, result), 0);
+	ck_assert_int_eq(answer_call(SYS_process_vm_writev, result), 0);
 }
 
 static void begin(int mode)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "engine/info.h"
 #include "engine/share.h"
 #include "tests/mock/world.h"
 #include "tests/unit/registry_helper.h"
@@ -468,6 +469,25 @@ START_TEST(test_l2_to_l8_another_process)
 }
 END_TEST
 
+/* L5a: of another registry: nothing is known of it but that it is there, and that goes with it. */
+START_TEST(test_l5a_of_another_registry)
+{
+	uint16_t at = _i ? rds_verbs.port : world.rendezvous;
+	struct rds_procid id = {.b = "somebody else's"};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_un name;
+	socklen_t len = rds_info_name(&id, &name);
+
+	ck_assert_int_eq(ask(VERBS_CONNECT, 0, &id, at).status, VERBS_GONE);
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&name, len), 0);
+	ck_assert_int_eq(listen(fd, 0), 0);
+	for (int i = 0; i < 3; i++) /* also when it has more to accept than it wanted */
+		ck_assert_int_eq(ask(VERBS_CONNECT, 0, &id, at).status, VERBS_AGAIN);
+	close(fd);
+	ck_assert_int_eq(ask(VERBS_CONNECT, 0, &id, at).status, VERBS_GONE);
+}
+END_TEST
+
 /* A25: the peer that we ask is of this host, and is killed. */
 START_TEST(test_a25_of_this_host)
 {
@@ -508,6 +528,7 @@ static void tests(TCase *t)
 	tcase_add_loop_test(t, test_l11_cannot_be_read, 0, 2);
 	tcase_add_loop_test(t, test_l12_l13_nobodys, 0, 2);
 	tcase_add_loop_test(t, test_l2_to_l8_another_process, 0, 2);
+	tcase_add_loop_test(t, test_l5a_of_another_registry, 0, 2);
 	tcase_add_test(t, test_a25_of_this_host);
 }
 

@@ -106,6 +106,23 @@ static void ended_after(unsigned n)
 	ck_assert_ptr_null(rds_verbs.eps);
 }
 
+/* Nothing is taken behind what made no sense, also where the connection was broken already: the message in it would be lost. */
+START_TEST(test_nonsense_when_broken)
+{
+	comes(1, 1, 10, 10);
+	comes(2, 2, 30, 10);
+	comes(3, 3, 10, 10);
+	mock_run();
+	rx_lock();
+	verbs_broken(world_ep(c), -ECONNRESET);
+	rx_unlock();
+	world_run();
+	ck_assert_uint_eq(c->downs, 1);
+	ck_assert_uint_eq(c->nmsgs, 1);
+	world_pass(2000 * MS);
+}
+END_TEST
+
 START_TEST(test_out_of_step)
 {
 	world_listen();
@@ -187,6 +204,7 @@ int main(void)
 	TCase *t = world_case(s, "joined", world_ib_joined);
 
 	tcase_add_test(t, test_each_has_one);
+	tcase_add_test(t, test_nonsense_when_broken);
 	tcase_add_test(t, test_anew);
 	tcase_add_loop_test(t, test_out_of_step, 0, 4);
 	tcase_add_test(t, test_lost_piece);

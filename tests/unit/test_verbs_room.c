@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * test_verbs_room.c - the completion queue that the endpoints of a device share (engine/transport/verbs/device.c): whatever they have under way,
- * it holds all of it, should all come back at once and nobody look.  The mock has a fault when one overflows.
+ * it holds all of it, should all come back at once and nobody look, and how deep their own queues are.  The mock has a fault when one overflows.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/transport/verbs/chain.h"
 #include "tests/mock/world.h"
 
 static struct peer peers[CONNS];
@@ -157,6 +158,36 @@ START_TEST(test_no_more)
 }
 END_TEST
 
+static void setup_usual(void)
+{
+	setup(MOCK_IB, 1 << 15);
+}
+
+/* Made as one of many, a queue pair is not deep, and is not given more than it holds when the others have gone. */
+START_TEST(test_one_of_many)
+{
+	struct verbs_dev *dev = world_dev();
+	const struct verbs_ep *ep;
+
+	dev->neps += 1000;
+	ck_assert(join(0));
+	dev->neps -= 1000;
+	verbs_dev_share(dev);
+	ck_assert_uint_ge(dev->sq_each, 200);
+	ep = world_ep(&world.conn[0]);
+	ck_assert_uint_eq(ep->sq, 63);
+	fill(0);
+	ck_assert_uint_ge(verbs_in_flight(ep), 32);
+	ck_assert_uint_le(verbs_in_flight(ep), 63);
+	ck_assert_uint_eq(world.conn[0].downs, 0);
+	ck_assert(join(1));
+	ck_assert_uint_eq(world_ep(&world.conn[1])->sq, 255);
+	fill(1);
+	ck_assert_uint_ge(verbs_in_flight(world_ep(&world.conn[1])), 128);
+	break_all(2, _i);
+}
+END_TEST
+
 /* ---- room for what is received ---- */
 
 static void setup_many(void)
@@ -224,6 +255,7 @@ int main(void)
 	tests(suite_case(s, "iwarp", setup_iwarp, end, 30));
 	t = suite_case(s, "small", setup_small, end, 30);
 	tcase_add_test(t, test_no_more);
+	tcase_add_loop_test(suite_case(s, "usual", setup_usual, end, 30), test_one_of_many, 0, 2);
 	tcase_add_loop_test(suite_case(s, "many", setup_many, end, 30), test_cq_for_buffers, 0, 4);
 	tcase_add_loop_test(suite_case(s, "few", setup_few, end, 30), test_two_sizes, 0, 4);
 	return suite_run(s);

@@ -441,6 +441,28 @@ START_TEST(test_no_inline)
 }
 END_TEST
 
+/* ... which there is when messages have taken all that they may: two sides that have would wait for each other's acknowledgement for ever. */
+START_TEST(test_no_inline_memory_full)
+{
+	world.ours->grant_inline = world.ours2->grant_inline = 0;
+	world_pair();
+	while (world_send(a, 65536, 0) == 0)
+		ck_assert_uint_lt(a->tx_seq, 100);
+	while (world_send(b, 65536, 0) == 0)
+		ck_assert_uint_lt(b->tx_seq, 100);
+	world_pass(1000 * MS);
+	ck_assert(world_all_came(a, b));
+	ck_assert(world_all_came(b, a));
+	verbs_want_room(a->ep, verbs_acked(a->ep));
+	verbs_want_room(b->ep, verbs_acked(b->ep));
+	world_pass(1000 * MS);
+	ck_assert_uint_eq(verbs_acked(a->ep), a->tx_seq);
+	ck_assert_uint_eq(verbs_acked(b->ep), b->tx_seq);
+	ck_assert_int_eq(world_send(a, 65536, 0), 0);
+	ck_assert_int_eq(world_send(b, 65536, 0), 0);
+}
+END_TEST
+
 /* Memory that cannot be locked is said once it is wanted; the endpoint lives, what fits goes. */
 START_TEST(test_memlock)
 {
@@ -561,6 +583,7 @@ static void tests(TCase *t)
 	tcase_add_test(t, test_post_fails);
 	tcase_add_test(t, test_post_of_ack_fails);
 	tcase_add_test(t, test_no_inline);
+	tcase_add_test(t, test_no_inline_memory_full);
 	tcase_add_test(t, test_memlock);
 	tcase_add_test(t, test_memlock_and_nothing_in_flight);
 	tcase_add_loop_test(t, test_maps_shed, 0, 2);

@@ -98,16 +98,23 @@ static void ep_up(struct shm_ep *ep, uint64_t ack)
 	ep->head.t->up->up(ep->head.conn, (struct rds_ep *)ep, ack);
 }
 
-/* What the peer had published is still received. If memory is short, it may be the last chance to do so. */
+/*
+ * What the peer had published is still received, but not what one that lives goes on publishing: it could do so for ever.  If memory is short,
+ * it may be the last chance to do so.  And what nobody has read yet is moved out of the ring: else a message of one byte would keep megabytes of
+ * addresses and the pages that were touched there.
+ */
 void shm_ep_down(struct shm_ep *ep, int why, bool gone)
 {
 	struct rds_transport *t = ep->head.t;
 	unsigned tries = LAST_TRIES;
+	uint64_t tail;
 
 	rx_lock();
-	while (ep->up && !ep->broken && atomic_load(&ep->rx->tail) != ep->read)
+	tail = ep->up ? atomic_load(&ep->rx->tail) : ep->read;
+	while (!ep->broken && (int64_t)(tail - ep->read) > 0)
 		if (!shm_ring_drain(ep) && (!gone || --tries == 0))
 			break;
+	t->up->evacuate(ep->head.conn, (struct rds_ep *)ep);
 	rx_unlock();
 	if (!tries)
 		rds_error("out of memory: messages of a process that has ended are lost");

@@ -16,7 +16,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include "engine/transport/shm/shm.h"
 
@@ -71,9 +70,7 @@ static bool allowed(int fd)
 
 	if (os_getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
 		return false;
-	if (cred.uid == geteuid() || rds_options()->share == RDS_SHARE_ALL)
-		return true;
-	if (rds_options()->share == RDS_SHARE_GROUP && cred.gid == getegid())
+	if (registry_trusts(rds_engine_registry(), &cred))
 		return true;
 	rds_warn("process %d of user %u is refused: RDS_PRELOAD_SHARE allows only the same %s", (int)cred.pid,
 		 (unsigned)cred.uid, rds_options()->share == RDS_SHARE_GROUP ? "group" : "user");
@@ -227,7 +224,8 @@ static bool identity_holds(const struct shm_peer *p, const struct shm_ctl_msg *m
 
 	if (os_getsockopt(p->fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
 		return false;
-	if (cred.uid == geteuid() || registry_proc_pid_is(rds_engine_registry(), msg->slot, &msg->self, cred.pid))
+	if (registry_is_user(rds_engine_registry(), cred.uid) ||
+	    registry_proc_pid_is(rds_engine_registry(), msg->slot, &msg->self, cred.pid))
 		return true;
 	rds_warn("process %d of user %u is refused: it is not the one that it says it is", (int)cred.pid,
 		 (unsigned)cred.uid);
@@ -258,11 +256,10 @@ static int on_hello(struct shm_peer *p, const struct shm_ctl_msg *msg, int fds[O
 	err = identity_holds(p, msg) ? check_waker(fds[0], &leader) : -EACCES;
 	if (!err)
 		err = check_waker(fds[1], &helper);
+	if (!err)
+		err = shm_inbox_attach(fds[2], &p->inbox);
 	if (err)
 		return err;
-	p->inbox = shm_inbox_attach(fds[2]);
-	if (!p->inbox)
-		return -EPROTO;
 	shm_waker_take(&p->leader, fds[0], leader);
 	shm_waker_take(&p->helper, fds[1], helper);
 	fds[0] = fds[1] = -1;
@@ -298,13 +295,33 @@ static int on_packet(struct shm_peer *p, const struct shm_ctl_msg *msg, int fds[
 	return -EPROTO;
 }
 
+/* Those whose control socket has not been read to its end, where its edge will not tell us of the rest. */
+static void unread(struct rds_timer *tm)
+{
+	struct shm_peer *p;
+
+	(void)tm;
+	for (p = rds_shm.peers; p; p = p->next)
+		if (p->unread && !p->dead) {
+			p->unread = false;
+			peer_event(&p->ev, EPOLLIN);
+		}
+}
+
+static void go_on_later(struct shm_peer *p)
+{
+	p->unread = true;
+	rds_shm.unread.fn = unread;
+	rds_timer_set(&rds_shm.unread, os_now_ns());
+}
+
 static void peer_event(struct rds_event *ev, uint32_t events)
 {
 	struct shm_peer *p = container_of(ev, struct shm_peer, ev);
 	struct shm_ctl_msg msg;
+	unsigned nfds, i, most = RDS_EVENT_MOST;
 	int fds[OS_PASS_MAX], err = 0;
 	bool reset = false;
-	unsigned nfds, i;
 	ssize_t n;
 
 	if (events & EPOLLOUT) {
@@ -313,6 +330,10 @@ static void peer_event(struct rds_event *ev, uint32_t events)
 			peer_dead(p, err);
 	}
 	while (!p->dead) {
+		if (!most--) {
+			go_on_later(p);
+			return;
+		}
 		n = shm_ctl_recv(p->fd, &msg, fds, &nfds);
 		if (n == -EINTR)
 			continue;
@@ -352,12 +373,13 @@ static void listen_pause(int err)
 
 static void listen_event(struct rds_event *ev, uint32_t events)
 {
+	unsigned most = RDS_EVENT_MOST; /* by levels: the rest is told again */
 	struct shm_peer *p;
 	int fd;
 
 	(void)ev;
 	(void)events;
-	for (;;) {
+	while (most--) {
 		fd = os_accept4(rds_shm.listen_fd, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd < 0) {
 			if (fd == -EMFILE && rds_spare_use())

@@ -4,6 +4,9 @@
  *
  * Ring memory and inboxes are sealed memfds: the other side can write nonsense into them but can never take the pages away
  * under us.  They live outside /dev/shm and vanish with the last process that maps them.
+ *
+ * No page is touched that might not be there.  One page is always reserved.  Rings are so large because little of them is used, mostly: they are only
+ * where the system counts what it has promised (vm.overcommit_memory=2); everywhere else a page that cannot be had is the OOM killer's matter.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -32,6 +35,23 @@ static void lay_out(struct shm_ep *ep, void *map, size_t len, uint32_t size)
 	ep->rx_data = data + (out ? 0 : size);
 }
 
+static bool memory_is_strict(void)
+{
+	int fd = os_open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC, 0);
+	char c = 0;
+
+	if (fd < 0)
+		return false;
+	os_read(fd, &c, 1);
+	os_close(fd);
+	return c == '2';
+}
+
+static int reserve(int fd, size_t len)
+{
+	return os_reserve(fd, (off_t)(memory_is_strict() ? len : SHM_CTL_BYTES));
+}
+
 int shm_rings_create(struct shm_ep *ep, uint32_t size, int *fd_out)
 {
 	size_t len = SHM_CTL_BYTES + 2 * (size_t)size;
@@ -42,6 +62,8 @@ int shm_rings_create(struct shm_ep *ep, uint32_t size, int *fd_out)
 	if (fd < 0)
 		return fd;
 	err = os_ftruncate(fd, (off_t)len);
+	if (!err)
+		err = reserve(fd, len);
 	if (!err)
 		err = os_fcntl(fd, F_ADD_SEALS, SEALS);
 	if (err < 0)
@@ -62,36 +84,43 @@ fail:
 	return err;
 }
 
-/* A memfd of exactly `len` bytes that nobody can shrink. */
-static void *attach(int fd, size_t len)
+/* A memfd of exactly `len` bytes that nobody can shrink.  The other side should have reserved it; now it is. */
+static int attach(int fd, size_t len, void **out)
 {
 	struct stat st;
-	void *map;
+	int err;
 
 	if (os_fstat(fd, &st) < 0 || st.st_size != (off_t)len || (os_fcntl(fd, F_GET_SEALS, 0) & SEALS) != SEALS)
-		return NULL;
-	map = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (map == MAP_FAILED)
-		return NULL;
-	madvise(map, len, MADV_DONTFORK);
-	return map;
+		return -EPROTO;
+	err = reserve(fd, len);
+	if (!err)
+		err = os_mmap(len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0, out);
+	if (!err)
+		madvise(*out, len, MADV_DONTFORK);
+	return err;
 }
 
 int shm_rings_attach(struct shm_ep *ep, uint64_t size, int fd)
 {
 	size_t len = SHM_CTL_BYTES + 2 * (size_t)size;
 	void *map;
+	int err;
 
 	if (size < SHM_RING_MIN || size > SHM_RING_MAX || (size & (size - 1)))
 		return -EPROTO;
-	map = attach(fd, len);
-	if (!map)
-		return -EPROTO;
+	err = attach(fd, len, &map);
+	if (err)
+		return err;
 	lay_out(ep, map, len, (uint32_t)size);
 	return 0;
 }
 
-struct shm_inbox *shm_inbox_attach(int fd)
+int shm_inbox_attach(int fd, struct shm_inbox **out)
 {
-	return attach(fd, SHM_CTL_BYTES);
+	void *map;
+	int err = attach(fd, SHM_CTL_BYTES, &map);
+
+	if (!err)
+		*out = map;
+	return err;
 }

@@ -75,6 +75,7 @@ struct shm_peer {
 	_Atomic bool fetched; /* ... which we can read (fetch.c) */
 	bool dialled;  /* by us: id and slot were known before HELLO */
 	bool dead;
+	bool unread; /* its control socket, to the end */
 	struct shm_waker leader, helper;
 	_Atomic uint32_t woken; /* its attention as we left it when we last woke it */
 	struct shm_inbox *inbox;
@@ -112,6 +113,7 @@ struct shm {
 	uint64_t next_cookie;
 	/* doubt.c */
 	struct rds_timer ask, sweep;
+	struct rds_timer unread; /* peer.c, helper */
 	_Atomic bool asking, sweeping;
 };
 extern struct shm rds_shm;
@@ -184,7 +186,7 @@ void shm_on_close(struct shm_peer *p, const struct shm_ctl_msg *msg);
 /* setup.c */
 int shm_rings_create(struct shm_ep *ep, uint32_t size, int *fd);
 int shm_rings_attach(struct shm_ep *ep, uint64_t size, int fd);
-struct shm_inbox *shm_inbox_attach(int fd);
+int shm_inbox_attach(int fd, struct shm_inbox **out);
 
 /* control.c; helper */
 int shm_ctl_send(int fd, const struct shm_ctl_msg *msg, const int *fds, unsigned nfds);

@@ -273,6 +273,7 @@ static bool answer_bells(struct shm *s)
 
 		groups &= groups - 1;
 		bits = atomic_exchange(&s->inbox->words[g], 0);
+		rds_fence(); /* who still saw his bit had published before it, and does not ring again */
 		while (bits) {
 			moved |= bell_rang(s, g * 64 + (unsigned)__builtin_ctzll(bits));
 			bits &= bits - 1;
@@ -382,6 +383,8 @@ int shm_inbox_open(void)
 		return err;
 	fd = s->inbox_fd;
 	err = os_ftruncate(fd, SHM_CTL_BYTES);
+	if (!err)
+		err = os_reserve(fd, SHM_CTL_BYTES);
 	if (!err)
 		err = os_fcntl(fd, 1033 /* F_ADD_SEALS */, 7 /* SEAL | SHRINK | GROW */);
 	if (err < 0) {

@@ -5,7 +5,8 @@
  * A device reads only registered memory, and registering costs a system call and pinned pages: so there are chunks, registered
  * once and cut into blocks of one size each; a message that is larger than the largest size has a chunk to itself.  A chunk
  * whose blocks are all free goes back when the limit (RDS_PRELOAD_VERBS_MEMORY) would otherwise be in the way of another one.
- * Whoever finds the limit reached waits for acknowledgements, which give blocks back.
+ * Whoever finds the limit reached waits for acknowledgements, which give blocks back.  So these must not wait for blocks themselves: where a header
+ * alone needs memory (a device without inline), there is some besides; and for notices of moved.c, which acknowledgements may wait for.
  *
  * The memory is our own, whole pages, never inherited by a child: what a device reads is never copied on write.  Must not know what
  * lies in a block.
@@ -22,6 +23,8 @@
 #define SMALL_CHUNK (256u << 10)
 #define LARGE_CHUNK (1u << 20)
 #define PAGE 4096u
+#define HEADER 64u
+#define NOTICES (16 * PAGE) /* as many headers as notices may have made: a peer may give reason for any number */
 
 struct verbs_chunk {
 	struct verbs_chunk *next;
@@ -38,6 +41,8 @@ struct verbs_arena {
 	uint64_t bytes, limit;
 	bool short_of; /* somebody waits for a block */
 	struct verbs_chunk *chunks[CLASSES], *large;
+	struct verbs_chunk *headers; /* not among `bytes`; stays */
+	uint64_t header_bytes;
 };
 
 /* ---- registering ---- */
@@ -242,6 +247,20 @@ static int get(struct verbs_arena *a, size_t size, struct verbs_block *out)
 	return 0;
 }
 
+static int headers_more(struct verbs_arena *a)
+{
+	struct verbs_chunk *ch = NULL;
+	int err = chunk_new(a, PAGE, HEADER, &ch);
+
+	if (err)
+		return err;
+	a->bytes -= ch->len;
+	a->header_bytes += ch->len;
+	ch->next = a->headers;
+	a->headers = ch;
+	return 0;
+}
+
 /* ---- interface ---- */
 
 int verbs_arena_new(struct verbs_dev *dev, struct verbs_arena **out)
@@ -270,6 +289,47 @@ int verbs_block_get(struct verbs_arena *a, size_t size, struct verbs_block *out)
 	}
 	rds_unlock(&a->lock);
 	return err;
+}
+
+int verbs_headers_need(struct verbs_arena *a)
+{
+	int err;
+
+	rds_lock(&a->lock);
+	err = a->headers ? 0 : headers_more(a);
+	rds_unlock(&a->lock);
+	if (err)
+		verbs_memlock_help(a->dev, err, "acknowledgements on their way out,", PAGE);
+	return err;
+}
+
+static int header_get(struct verbs_arena *a, uint64_t most, struct verbs_block *out)
+{
+	struct verbs_chunk *ch;
+	int err = 0;
+
+	rds_lock(&a->lock);
+	ch = find(&a->headers, HEADER);
+	if (!ch)
+		err = a->header_bytes < most ? headers_more(a) : -EAGAIN;
+	if (!ch && !err)
+		ch = a->headers;
+	if (ch)
+		take(ch, out);
+	else
+		a->short_of = true;
+	rds_unlock(&a->lock);
+	return err;
+}
+
+int verbs_header_get(struct verbs_arena *a, struct verbs_block *out)
+{
+	return header_get(a, UINT64_MAX, out);
+}
+
+int verbs_notice_get(struct verbs_arena *a, size_t size, struct verbs_block *out)
+{
+	return size <= HEADER ? header_get(a, NOTICES, out) : -EAGAIN;
 }
 
 /* Back to its chunk, which is returned. */
@@ -339,5 +399,6 @@ void verbs_arena_free(struct verbs_arena *a)
 	if (!a)
 		return;
 	drop_all_unused(a);
+	drop_unused(a, &a->headers);
 	free(a);
 }

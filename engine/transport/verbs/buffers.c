@@ -29,11 +29,12 @@
 
 void verbs_buf_put(struct verbs_dev *dev, struct verbs_buf *buf)
 {
+	if (unlikely(buf->heap)) {
+		free(buf);
+		return;
+	}
 	if (unlikely(dev->caps.credits)) {
-		if (buf->heap)
-			free(buf);
-		else
-			verbs_lend_back(dev, buf);
+		verbs_lend_back(dev, buf);
 		return;
 	}
 	buf->ep = NULL;

@@ -30,7 +30,9 @@ static inline uint32_t verbs_in_flight(const struct verbs_ep *ep)
 
 static inline bool verbs_queue_room(const struct verbs_ep *ep, uint32_t reserve)
 {
-	return verbs_in_flight(ep) + reserve < atomic_load_explicit(&ep->dev->sq_each, memory_order_relaxed);
+	uint32_t each = atomic_load_explicit(&ep->dev->sq_each, memory_order_relaxed);
+
+	return verbs_in_flight(ep) + reserve < (each < ep->sq ? each : ep->sq);
 }
 
 /* Where reads are to come behind it only when it is done, we want to hear of that. */

@@ -31,6 +31,7 @@
  * are to have one set of buffers.
  */
 #define SQ_FEWEST 24u
+#define SQ_SHORT 63u
 #define SQ_STEP 24u /* a sender that has just seen room may still take so much of it: an operation, what goes with it */
 #define SENDERS 32u /* ... so many of them at a time, for whom room is left */
 #define OWN_RECEIVES                                                                                                   \
@@ -61,7 +62,7 @@ static void find_caps(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 	c->fence_bars_reads = attr->vendor_id == RXE_VENDOR;
 	c->max_inline = 128; /* a header and a small message; devices that have less say so when asked */
 	c->frame = VERBS_FRAME_SHARED;
-	c->sq = attr->max_qp_wr < (int)VERBS_SQ ? (uint32_t)attr->max_qp_wr : VERBS_SQ;
+	c->sq = attr->max_qp_wr < (int)VERBS_SQ ? (uint32_t)attr->max_qp_wr : VERBS_SQ - 1;
 	c->srq = c->credits ? OWN_RECEIVES : attr->max_srq > 0 && attr->max_srq_wr > 0 ? (uint32_t)attr->max_srq_wr : 0;
 	c->rd_atomic = (uint32_t)(attr->max_qp_rd_atom < attr->max_qp_init_rd_atom ? attr->max_qp_rd_atom
 										   : attr->max_qp_init_rd_atom);
@@ -172,6 +173,19 @@ static uint32_t share_of(const struct verbs_dev *dev, unsigned neps)
 	if (each < SQ_FEWEST)
 		each = SQ_FEWEST;
 	return each < dev->caps.sq ? each : dev->caps.sq;
+}
+
+/*
+ * Not deeper than its share of the completion queue, for which it is one among so many: on soft RoCE a thousand that are took 190 MiB more.  It stays
+ * as it is when the others go, hence not less than SQ_SHORT.
+ */
+uint32_t verbs_dev_depth(const struct verbs_dev *dev)
+{
+	uint32_t share = share_of(dev, dev->neps), depth = SQ_SHORT;
+
+	while (depth < share)
+		depth = 2 * depth + 1;
+	return depth < dev->caps.sq ? depth : dev->caps.sq;
 }
 
 void verbs_dev_share(struct verbs_dev *dev)

@@ -210,6 +210,28 @@ void verbs_ep_deadline(struct verbs_ep *ep, uint64_t ms)
 
 /* ---- down ---- */
 
+void verbs_broken(struct verbs_ep *ep, int why)
+{
+	enum verbs_state was = VERBS_UP;
+
+	if (!atomic_compare_exchange_strong(&ep->state, &was, VERBS_BROKEN))
+		return; /* not up yet: rdma_cm will say so; or the helper is at it */
+	ep->why = why;
+	rds_timer_set(&ep->broken, os_now_ns());
+}
+
+void verbs_not_believed(struct verbs_ep *ep)
+{
+	verbs_broken(ep, -EPROTO);
+	/* It may have been broken before, for another reason, with which what had come would be taken. */
+	if (unlikely(atomic_load(&ep->state) == VERBS_BROKEN))
+		ep->why = -EPROTO;
+	if (unlikely(atomic_load(&ep->state) < VERBS_UP)) { /* rdma_cm will not say so */
+		ep->why = -EPROTO;
+		rds_timer_set(&ep->broken, os_now_ns());
+	}
+}
+
 /* What had arrived by now is still received.  If memory is short, it may be the last chance to do so. */
 static void last_look(struct verbs_ep *ep)
 {

@@ -5,7 +5,8 @@
  * A *group* is one block, sent as one frame: the first message begins it, others are put behind as long as there is room and it has not gone.
  * There are two kinds.  Small messages are collected while the group is held (collect.c says when), or has to wait for room or credits.  A piece
  * of an operation always begins one, with its message, the next piece or the next answer behind it, until the flush: it is never the last of what
- * its caller has to send.
+ * its caller has to send.  So do small messages that are sent again: the first time they may have been collected, and what a peer waits for may lie behind
+ * them, so they must not need more memory than they had then.
  * A full one goes; what else makes one go is the business of send.c.
  */
 #include <endian.h>
@@ -22,9 +23,18 @@ enum verbs_company verbs_company(const struct verbs_ep *ep, const struct rds_wir
 {
 	if (hdr->flags & RDS_FLAG_OP)
 		return len + PIECE_AND <= ep->frame ? VERBS_PIECE : VERBS_ALONE;
-	if (len > ep->frame / 4 || !hdr->sequence || (hdr->flags & (RDS_FLAG_ACK_REQUIRED | RDS_FLAG_CONG_BITMAP)))
+	if (len > ep->frame / 4 || !hdr->sequence || (hdr->flags & RDS_FLAG_CONG_BITMAP))
 		return VERBS_ALONE;
-	return VERBS_SMALL;
+	if (unlikely(hdr->flags & RDS_FLAG_RETRANSMITTED))
+		return VERBS_RESENT;
+	return hdr->flags & RDS_FLAG_ACK_REQUIRED ? VERBS_ALONE : VERBS_SMALL;
+}
+
+/* It may ask for an acknowledgement, and is no part of a run, if it is sent again. */
+static void counts(struct verbs_ep *ep, struct verbs_out *o, uint8_t flags)
+{
+	ep->since_asked = flags & RDS_FLAG_ACK_REQUIRED ? 0 : ep->since_asked + 1;
+	o->solicited |= (flags & RDS_FLAG_ACK_REQUIRED) != 0;
 }
 
 static void put(struct verbs_out *o, uint32_t at, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
@@ -59,29 +69,47 @@ bool verbs_group_add(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, const 
 		return false;
 	memset(o->block.mem + end, 0, at - end);
 	put(o, at, hdr, iov, len, pos);
-	ep->since_asked++;
-	if (!o->pieces) /* a message behind its operation is no run */
+	counts(ep, o, hdr->flags);
+	if (!o->pieces && !(hdr->flags & RDS_FLAG_RETRANSMITTED)) /* a message behind its operation is no run */
 		verbs_run_on(ep);
 	if (ep->held && VERBS_ALIGN(VERBS_HDR + o->len) + len > group_room(ep, o)) /* not another one like it */
 		verbs_let_go(ep);
 	return true;
 }
 
+/* Without the first header.  How many are sent again is not known: the block of one that would go alone, then one twice as large as the last. */
+static size_t room_for(const struct verbs_ep *ep, const struct verbs_out *o, size_t len)
+{
+	const struct verbs_out *last = ep->out_count ? verbs_out_at(ep, ep->out_count - 1) : NULL;
+	size_t room, least = o->pieces ? PIECES_ROOM : VERBS_FRAME;
+
+	if (unlikely(o->resent)) {
+		room = last && last->resent ? last->block.size : 0;
+		if (room > least)
+			room = least;
+		return room > len ? room : len; /* one that goes alone may need more than others share */
+	}
+	room = o->pieces ? len + PIECE_AND : GROUP_OF * VERBS_ALIGN(VERBS_HDR + len);
+	return room < least ? least : room;
+}
+
 int verbs_group_new(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
 		    uint64_t *pos)
 {
-	struct verbs_out o = {.nframes = 1, .grants = true, .group = true, .pieces = hdr->flags & RDS_FLAG_OP};
-	size_t room = o.pieces ? len + PIECE_AND : GROUP_OF * VERBS_ALIGN(VERBS_HDR + len),
-	       least = o.pieces ? PIECES_ROOM : VERBS_FRAME;
+	struct verbs_out o = {.nframes = 1,
+			      .grants = true,
+			      .group = true,
+			      .pieces = hdr->flags & RDS_FLAG_OP,
+			      .resent =
+				      (hdr->flags & (RDS_FLAG_OP | RDS_FLAG_RETRANSMITTED)) == RDS_FLAG_RETRANSMITTED};
+	size_t room = room_for(ep, &o, len);
 	int err;
 
-	if (room < least) /* without the first header */
-		room = least;
 	err = verbs_block_get(ep->dev->arena, VERBS_HDR + (room < ep->frame ? room : ep->frame), &o.block);
 	if (err)
 		return err;
 	put(&o, 0, hdr, iov, len, pos);
-	ep->since_asked++;
+	counts(ep, &o, hdr->flags);
 	*verbs_out_at(ep, ep->out_count++) = o;
 	ep->unfinished++;
 	ep->held = true;

@@ -50,12 +50,13 @@ void verbs_ep_unhash(struct verbs_ep *ep)
 int verbs_qp_create(struct verbs_ep *ep)
 {
 	struct verbs_dev *dev = ep->dev;
+	uint32_t depth = verbs_dev_depth(dev);
 	struct ibv_qp_init_attr attr = {.send_cq = dev->cq,
 					.recv_cq = dev->cq,
 					.srq = dev->srq,
 					.qp_type = IBV_QPT_RC,
 					.sq_sig_all = 0,
-					.cap = {.max_send_wr = dev->caps.sq, .max_send_sge = SEND_SGES}};
+					.cap = {.max_send_wr = depth, .max_send_sge = SEND_SGES}};
 	uint32_t own = dev->srq ? 0 : VERBS_RQ; /* receives of its own */
 	uint32_t max_inline = dev->caps.max_inline;
 	int err;
@@ -68,17 +69,25 @@ int verbs_qp_create(struct verbs_ep *ep)
 		err = verbs_err(vb.rdma_create_qp(ep->cm, dev->pd, &attr));
 		if (!err || !max_inline || (err != -EINVAL && err != -ENOMEM))
 			break;
-		attr.cap.max_send_wr = dev->caps.sq;
+		attr.cap.max_send_wr = depth;
 		attr.cap.max_send_sge = SEND_SGES;
 	}
 	if (err) {
 		verbs_memlock_help(dev, err, "a connection's queues, about",
-				   dev->caps.sq * VERBS_SQ_ENTRY + own * VERBS_SRQ_ENTRY);
+				   depth * VERBS_SQ_ENTRY + own * VERBS_SRQ_ENTRY);
 		return err;
+	}
+	if (attr.cap.max_inline_data < VERBS_HDR) {
+		err = verbs_headers_need(dev->arena);
+		if (err) {
+			vb.rdma_destroy_qp(ep->cm);
+			return err;
+		}
 	}
 	dev->caps.max_inline = max_inline;
 	ep->qp = ep->cm->qp;
 	ep->qpn = ep->qp->qp_num;
+	ep->sq = depth;
 	ep->max_inline = attr.cap.max_inline_data;
 	rx_lock();
 	verbs_ep_hash(ep);
@@ -113,7 +122,7 @@ void verbs_describe(struct rds_ep *rep, struct rds_ep_device *out)
 	*out = (struct rds_ep_device){
 		.qp_num = ep->qpn,
 		.dst_qp_num = UINT32_MAX,
-		.max_send_wr = ep->dev->caps.sq,
+		.max_send_wr = ep->sq,
 		.max_recv_wr = ep->dev->srq ? ep->dev->caps.srq : VERBS_RQ,
 		.max_send_sge = SEND_SGES,
 		.frag = ep->frame,

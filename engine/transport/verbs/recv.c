@@ -5,7 +5,9 @@
  * Frames of one endpoint are handled strictly in order.  A message of one frame is handed over in place while buffers are plentiful,
  * as a copy when not: so at least half of the buffers is always with the device, whatever programs leave unread.  A message
  * of several frames is put together in a block that the engine then owns.  What cannot be handled now (no memory, or the
- * endpoint is not up yet) waits in ep->later, and everything after it behind it.
+ * endpoint is not up yet) waits in ep->later, and everything after it behind it, as a copy when buffers are not plentiful: what one peer's
+ * frames wait for, which may be the peer's own doing, must not keep the others' from coming.  Only the acknowledgement in a frame has no turn: what waits may
+ * wait for room that it gives.
  *
  * Every frame is hostile until checked; nonsense breaks its connection and nothing else.  Frames are numbered, since a reliable connection
  * may not be one: soft RoCE that repeats too early has given packets twice, and a message in place of another was seen.
@@ -21,33 +23,19 @@
 #define POLL_BATCH 16
 #define ROUNDS 8	/* batches in one call: the caller has other things to do */
 #define COPY_BELOW 192u /* a copy costs less than the way of a buffer */
+/*
+ * What waits has not been acknowledged, so a peer has no more of it than RDS_PRELOAD_VERBS_MEMORY lets it; our own is taken for that of others.  Beside
+ * it there are frames that nothing acknowledges, as congestion maps.
+ */
+#define LATER_BESIDE ((uint64_t)64 << 20)
 
 enum took { TOOK, LATER };
-
-void verbs_broken(struct verbs_ep *ep, int why)
-{
-	enum verbs_state was = VERBS_UP;
-
-	if (!atomic_compare_exchange_strong(&ep->state, &was, VERBS_BROKEN))
-		return; /* not up yet: rdma_cm will say so; or the helper is at it */
-	ep->why = why;
-	rds_timer_set(&ep->broken, os_now_ns());
-}
-
-static void not_believed(struct verbs_ep *ep)
-{
-	verbs_broken(ep, -EPROTO);
-	if (unlikely(atomic_load(&ep->state) < VERBS_UP)) { /* rdma_cm will not say so */
-		ep->why = -EPROTO;
-		rds_timer_set(&ep->broken, os_now_ns());
-	}
-}
 
 static void nonsense(struct verbs_ep *ep, const char *what)
 {
 	rds_warn("a peer sent nonsense over %s (%s): connection closed; is it of another version?", ep->dev->name,
 		 what);
-	not_believed(ep);
+	verbs_not_believed(ep);
 }
 
 /* Nothing of it is taken any more.  (What came before a connection broke is, as long as it made sense.) */
@@ -78,7 +66,7 @@ static bool heard_ack(struct verbs_ep *ep, uint64_t ack)
 /* One buffer per message may wait in place as long as half of them is with the device, or will be at once. */
 static bool plenty(const struct verbs_dev *dev, const struct verbs_buf *buf, uint32_t len)
 {
-	if (unlikely(dev->caps.credits))
+	if (unlikely(dev->caps.credits || buf->heap))
 		return verbs_lend_in_place(dev, buf, len);
 	return dev->posted + dev->nrefill > dev->nbufs / 2;
 }
@@ -277,8 +265,39 @@ static void wait_turn(struct verbs_ep *ep)
 	verbs_dev_again(ep->dev);
 }
 
+/* Without memory for a copy it is the buffer that waits.  Its earlier messages may be in place. */
+static struct verbs_buf *spared(struct verbs_dev *dev, struct verbs_buf *buf)
+{
+	struct verbs_buf *copy;
+
+	if (dev->caps.credits || buf->heap || plenty(dev, buf, buf->len))
+		return buf;
+	copy = malloc(sizeof(*copy) + buf->len);
+	if (!copy)
+		return buf;
+	*copy = (struct verbs_buf){
+		.mem = (unsigned char *)(copy + 1), .len = buf->len, .at = buf->at, .users = 1, .heap = true};
+	memcpy(copy->mem, buf->mem, buf->len);
+	buf_unuse(dev, buf);
+	return copy;
+}
+
+static uint64_t weight(const struct verbs_buf *buf)
+{
+	return sizeof(*buf) + buf->len;
+}
+
 static void wait_later(struct verbs_ep *ep, struct verbs_buf *buf)
 {
+	if (unlikely(ep->later_bytes > (uint64_t)rds_options()->verbs_memory + LATER_BESIDE)) {
+		rds_warn("a peer goes on sending over %s although nothing of it can be taken: connection closed",
+			 ep->dev->name);
+		verbs_not_believed(ep);
+		buf_unuse(ep->dev, buf);
+		return;
+	}
+	buf = spared(ep->dev, buf);
+	ep->later_bytes += weight(buf);
 	buf->ep = ep;
 	buf->next = NULL;
 	if (!ep->later)
@@ -288,6 +307,28 @@ static void wait_later(struct verbs_ep *ep, struct verbs_buf *buf)
 	wait_turn(ep);
 }
 
+/*
+ * It has to wait behind another one: what it acknowledges is heard now.  Else one that waits because answers have no room (rdma_serve.c) keeps from us what
+ * would make some.  What is wrong with it is found when its turn comes.  True: it says nothing else.
+ * Who asks is told at once as well, and once more when what waits has been taken: he does not ask again for that.
+ */
+static bool only_spoke(struct verbs_ep *ep, struct verbs_buf *buf)
+{
+	struct rds_hdr hdr;
+
+	if (atomic_load(&ep->state) != VERBS_UP || buf->len < VERBS_HDR ||
+	    (ep->dev->caps.credits && verbs_goes_on(buf)) || rds_hdr_decode(buf->mem, &hdr) || !heard_ack(ep, hdr.ack))
+		return false;
+	if (!says_nothing(&hdr) || buf->len != VERBS_HDR)
+		return false;
+	if (hdr.flags & RDS_FLAG_ACK_REQUIRED) {
+		verbs_ack_now(ep, true);
+		ep->later_asked = true;
+	}
+	buf_unuse(ep->dev, buf);
+	return true;
+}
+
 bool verbs_recv_later(struct verbs_ep *ep)
 {
 	struct verbs_buf *buf;
@@ -295,6 +336,7 @@ bool verbs_recv_later(struct verbs_ep *ep)
 
 	while ((buf = ep->later)) {
 		ep->later = buf->next;
+		ep->later_bytes -= weight(buf);
 		if (is_over(ep, atomic_load(&ep->state))) {
 			buf_unuse(ep->dev, buf);
 			continue;
@@ -307,8 +349,13 @@ bool verbs_recv_later(struct verbs_ep *ep)
 		if (!ep->later)
 			ep->later_tail = &buf->next;
 		ep->later = buf;
+		ep->later_bytes += weight(buf);
 		wait_turn(ep);
 		break;
+	}
+	if (any && unlikely(ep->later_asked)) {
+		ep->later_asked = ep->later;
+		verbs_ack_now(ep, true);
 	}
 	return any;
 }
@@ -347,6 +394,7 @@ void verbs_recv_drop(struct verbs_ep *ep)
 		ep->later = buf->next;
 		buf_unuse(ep->dev, buf);
 	}
+	ep->later_bytes = 0;
 	free(ep->asm_data);
 	ep->asm_data = NULL;
 	free(ep->part);
@@ -386,7 +434,7 @@ static bool in_step(struct verbs_ep *ep, const struct verbs_buf *buf)
 	rds_warn("%s has lost or doubled something on its way from a peer (frame %u came as %u): connected anew, "
 		 "nothing is lost",
 		 ep->dev->name, be32toh(number), ep->frames_heard);
-	not_believed(ep);
+	verbs_not_believed(ep);
 	return false;
 }
 
@@ -446,8 +494,12 @@ static void received(struct verbs_dev *dev, const struct ibv_wc *wc)
 	state = atomic_load_explicit(&ep->state, memory_order_acquire);
 	if (unlikely(is_over(ep, state)))
 		verbs_buf_put(dev, buf);
-	else if (unlikely(ep->later || state < VERBS_UP || segment(ep, &buf) == LATER))
+	else if (unlikely(ep->later || state < VERBS_UP)) {
+		if (!ep->later || !only_spoke(ep, buf))
+			wait_later(ep, buf);
+	} else if (unlikely(segment(ep, &buf) == LATER)) {
 		wait_later(ep, buf);
+	}
 }
 
 static void handle(struct verbs_dev *dev, const struct ibv_wc *wc)

@@ -6,7 +6,7 @@
  * port and the registry's identity, and never accepts there: the others connect to it, which costs them a descriptor and it nothing,
  * and the hang-up tells them at once that the role is free.  Only when that cannot be (the port is somebody else's: not a process
  * of this registry) they look once a second.  Then whose process ends first gives it up, and the waiters of that registry are quicker: the
- * processes of one registry may have it for ever.  They answer GONE for whom they do not know, though it may live in another: hence the line.
+ * processes of one registry may have it for ever.  Of another registry's processes they know only whether they live: hence the line.
  *
  * What is asked at that port is answered from the registry.  The same questions may come to any other process of the node, at the port
  * at which it listens for itself, and get the same answers.
@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/un.h>
 
+#include "engine/info.h"
 #include "engine/transport/verbs/verbs.h"
 
 #define MS 1000000ull
@@ -270,7 +271,7 @@ bool verbs_rendezvous_request(const struct verbs_hello *req, const struct in6_ad
 		return true;
 	else if (registry_proc_find(rds_engine_registry(), &req->wanted, &slot))
 		send_on(slot, &req->wanted, VERBS_GONE, answer);
-	else
-		answer->status = VERBS_GONE;
+	else /* of another registry (another user's), or it has ended: GONE would have the peer drop what it has for it */
+		answer->status = rds_info_answers(&req->wanted) ? VERBS_AGAIN : VERBS_GONE;
 	return false;
 }

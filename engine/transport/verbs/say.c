@@ -14,7 +14,7 @@
 /* Memory for a header that the device will not copy, and a place to keep it until it has gone. */
 static bool place_for_header(struct verbs_ep *ep, struct verbs_block *block)
 {
-	if ((ep->out_count < ep->out_cap || !verbs_out_grow(ep)) && !verbs_block_get(ep->dev->arena, VERBS_HDR, block))
+	if ((ep->out_count < ep->out_cap || !verbs_out_grow(ep)) && !verbs_header_get(ep->dev->arena, block))
 		return true;
 	verbs_dev_memory(ep->dev);
 	return false;

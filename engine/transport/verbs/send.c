@@ -268,6 +268,15 @@ static int block_get(struct verbs_ep *ep, size_t size, struct verbs_block *block
 	return err;
 }
 
+/*
+ * That a port has moved, and that this has been heeded, must be said although messages have all memory: until then the peer may not acknowledge any of
+ * these, and they do not give it back.
+ */
+static int notice_get(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, size_t size, struct verbs_block *block)
+{
+	return hdr->flags & RDS_FLAG_MOVED ? verbs_notice_get(ep->dev->arena, size, block) : -EAGAIN;
+}
+
 int verbs_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len, uint64_t *pos)
 {
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
@@ -289,14 +298,14 @@ int verbs_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct 
 		verbs_out_done(ep);
 	if (unlikely(ep->out_count == ep->out_cap) && verbs_out_grow(ep))
 		return -ENOMEM;
-	if ((with == VERBS_PIECE || (with == VERBS_SMALL && !ep->heavy && verbs_collect(ep))) &&
+	if ((with >= VERBS_PIECE || (with == VERBS_SMALL && !ep->heavy && verbs_collect(ep))) &&
 	    verbs_group_new(ep, hdr, iov, len, pos) == 0)
 		return 0;
 	o = verbs_out_at(ep, ep->out_count);
 	*o = (struct verbs_out){
 		.seq = be64toh(hdr->sequence), .len = (uint32_t)len, .nframes = (uint16_t)nframes, .grants = true};
 	err = block_get(ep, (size_t)nframes * VERBS_HDR + len, &o->block);
-	if (unlikely(err))
+	if (unlikely(err) && notice_get(ep, hdr, VERBS_HDR + len, &o->block))
 		return err;
 	headers(ep, o, hdr);
 	rds_gather(o->block.mem + (size_t)nframes * VERBS_HDR, iov, len);

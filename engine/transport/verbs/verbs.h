@@ -55,7 +55,7 @@
 #define VERBS_RQ 64u			 /* receives in an endpoint's own queue */
 #define VERBS_KNOWN 256u		 /* ... that a peer may have told us of */
 #define VERBS_MARK 8u			 /* bytes, all ones, before each segment but the first */
-#define VERBS_SQ 256u
+#define VERBS_SQ 256u /* one less of a queue pair: soft RoCE adds one, and makes that a power of two */
 #define VERBS_CHAIN 16u
 #define VERBS_SQ_RESERVE 4u	   /* for what is said without a message: acknowledgements, credits, keepalive */
 #define VERBS_QPS 4096u		   /* buckets */
@@ -75,6 +75,10 @@ struct verbs_arena;
 /* Any lock may be held; it has one of its own.  -ENOMEM: nothing left below the limit (wait for acknowledgements), or (logged) memlock. */
 int verbs_arena_new(struct verbs_dev *dev, struct verbs_arena **out);
 int verbs_block_get(struct verbs_arena *a, size_t size, struct verbs_block *out);
+/* For a header that the device does not copy, whatever the limit; there is some from verbs_headers_need() on. */
+int verbs_headers_need(struct verbs_arena *a);
+int verbs_header_get(struct verbs_arena *a, struct verbs_block *out);
+int verbs_notice_get(struct verbs_arena *a, size_t size, struct verbs_block *out); /* ... for a message of moved.c */
 void verbs_block_put(struct verbs_arena *a, struct verbs_block *b);
 /* ... of a kind of which many are out now and then, and few otherwise: memory that is not used any more goes, too. */
 void verbs_block_shed(struct verbs_arena *a, struct verbs_block *b);
@@ -127,7 +131,7 @@ struct verbs_buf {
 	struct verbs_ep *ep; /* handed to the engine in place, or waiting in ep->later; lent: whose queue it is in */
 	uint32_t turn;	     /* lend.c: so often it was lent: a completion of another time is none */
 	bool large, lent;
-	bool heap; /* segment.c: no receive buffer, but what was put together of several */
+	bool heap; /* no receive buffer, but what was put together of several (segment.c), or a copy that waits (recv.c) */
 };
 
 /* What peers read, and where what is read of theirs goes. */
@@ -196,6 +200,7 @@ void verbs_dev_give_back(struct rdma_cm_id *cm); /* helper: it may outlive our d
 bool verbs_dev_ours(const struct rdma_cm_id *cm); /* helper: its context is ours, not librdmacm's */
 void verbs_dev_forget(void);
 void verbs_dev_share(struct verbs_dev *dev); /* helper: how many endpoints use it has changed */
+uint32_t verbs_dev_depth(const struct verbs_dev *dev); /* of the send queue of another endpoint (helper) */
 /* A block was not to be had: have room looked for. Any lock but timers'. */
 void verbs_dev_memory(struct verbs_dev *dev);
 /* Helper; no endpoint is left: nobody finds it any more / freed. */
@@ -250,6 +255,7 @@ struct verbs_out {
 	uint32_t gone; /* of the frame whose turn it is, bytes that earlier segments had */
 	bool map; /* a congestion map: its block is wanted back as soon as it has gone, every connection begins with one */
 	bool pieces; /* a group that begins with a piece of an operation */
+	bool resent; /* ... with a message that is sent again */
 	bool group; /* one frame, perhaps of several messages: len is all behind the first header, seq the last one's */
 };
 
@@ -265,7 +271,7 @@ struct verbs_ep {
 	struct verbs_attempt *attempt; /* until it is up (cm.c) */
 	struct rds_timer deadline;     /* of connecting, of closing */
 	struct rds_timer broken;       /* set from anywhere: have the helper break it */
-	int why;		       /* ... for this reason (-errno) */
+	_Atomic int why;	       /* ... for this reason (-errno; rx) */
 	bool initiator;
 	bool cm_up;		/* ESTABLISHED has come */
 	bool awaited;		/* ... not yet, but a frame has */
@@ -289,6 +295,7 @@ struct verbs_ep {
 	/* send side (tx) */
 	struct ibv_qp *qp;
 	uint32_t qpn;
+	uint32_t sq; /* depth of its send queue */
 	uint32_t max_inline;
 	uint32_t frame;	      /* payload of a frame that the peer takes */
 	bool held;	      /* the last of `out` is a group that waits for more (collect.c) */
@@ -370,8 +377,10 @@ struct verbs_ep {
 	uint32_t asm_got;
 	/* came before we were up, or found no memory: in order, before anything new */
 	struct verbs_buf *later, **later_tail;
+	uint64_t later_bytes;
 	struct verbs_ep *later_next;
 	bool later_queued;
+	bool later_asked; /* ... and the peer, behind them, what we have taken: it is told again when they are */
 	unsigned inplace; /* buffers that the engine has */
 	bool closed;	  /* the engine has closed it: memory goes when inplace is 0 and the queue pair is gone */
 	bool kept;
@@ -419,9 +428,9 @@ static inline struct verbs_out *verbs_out_at(const struct verbs_ep *ep, uint32_t
 	return &ep->out[(ep->out_head + i) & (ep->out_cap - 1)];
 }
 
-enum verbs_company { VERBS_ALONE, VERBS_SMALL, VERBS_PIECE };
+enum verbs_company { VERBS_ALONE, VERBS_SMALL, VERBS_PIECE, VERBS_RESENT };
 
-/* May others share its frame: small ones, if they may wait (verbs_collect); pieces of operations always. */
+/* May others share its frame: small ones, if they may wait (verbs_collect); pieces of operations, and small ones that are sent again, always. */
 enum verbs_company verbs_company(const struct verbs_ep *ep, const struct rds_wire_hdr *hdr, size_t len);
 /* Behind those of the group that has not gone yet.  False: there is none, or it has no place for it. */
 bool verbs_group_add(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
@@ -453,6 +462,8 @@ void verbs_ep_hash(struct verbs_ep *ep);
 void verbs_ep_unhash(struct verbs_ep *ep);
 /* A completion or a frame says that it is over: have the helper break it. rx or tx. */
 void verbs_broken(struct verbs_ep *ep, int why);
+/* ... for what it says: nothing of it is taken from now on. */
+void verbs_not_believed(struct verbs_ep *ep);
 
 /* ack.c; rx */
 void verbs_ack_now(struct verbs_ep *ep, bool asked); /* asked: by the peer, who waits */

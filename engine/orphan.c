@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * orphan.c - what a socket has sent and is still here when the socket is closed.
+ *
+ * The kernel takes all of it back (rds-semantics 11.7).  Here it goes on without its socket (sock.c), but not at any price, or a program that opens a
+ * socket for each message, each with an SNDBUF of its own, would fill its memory:
+ *   - where nobody is there to take it, it would wait for ever: it is taken back;
+ *   - for a peer that is stopped, or slower than the program, ORPHANS_MAX may wait of sockets that are closed, themselves included.  When there is more, what
+ *     the next one has sent and no transport has had is taken back.  Its own does not count, so whatever SNDBUF a program has set for its
+ *     few sockets, nothing of theirs is lost.
+ *
+ * To find out how much waits means to look at all of it.  So all that closed sockets have anywhere is counted as it comes and goes (sock_ref.c), and nobody
+ * looks as long as that is little.
+ * Must not know why anything waits.
+ */
+#include "engine/rdma.h"
+
+#define ORPHANS_MAX ((uint64_t)64 << 20)
+
+/* conn->tx held */
+static void take_back(struct rds_conn *conn, const struct rds_sock *sk, bool sent)
+{
+	struct rds_queued **p, *q;
+
+	for (p = &conn->queue; (q = *p);) {
+		if (q->u.sk == sk && (sent || !q->was_sent)) {
+			rds_unacked_ends(&q->u, RDS_RDMA_CANCELED);
+			rds_queue_drop_at(conn, p);
+		} else {
+			p = &q->next;
+		}
+	}
+	conn->queue_tail = p;
+	if (atomic_load(&sk->had_ops))
+		rds_queue_purge(conn, false); /* pieces are no socket's; its operations have ended */
+}
+
+/* What closed sockets other than that one have left. */
+static bool look(const struct rds_conn *conn, const struct rds_sock *but)
+{
+	const struct rds_sock *sk, *last = NULL;
+	const struct rds_queued *q;
+	uint64_t n = 0;
+
+	for (q = conn->queue; q && n <= ORPHANS_MAX; q = q->next) {
+		sk = q->u.sk;
+		if (!sk || sk == but || atomic_load_explicit(&sk->open, memory_order_relaxed))
+			continue;
+		n += sizeof(*q) + q->hdr.len + (sk != last ? sizeof(*sk) : 0);
+		last = sk;
+	}
+	return n > ORPHANS_MAX;
+}
+
+/* As long as the first is the same and there are no fewer, nothing has gone since it was looked at.  conn->tx held */
+static bool too_many(struct rds_conn *conn, const struct rds_sock *but)
+{
+	if (!conn->queue)
+		return false;
+	if (conn->queue->u.seq == conn->crowded && conn->queue_len >= conn->crowded_len)
+		return true;
+	if (!look(conn, but))
+		return false;
+	conn->crowded = conn->queue->u.seq;
+	conn->crowded_len = conn->queue_len;
+	return true;
+}
+
+/* conn->tx held */
+static void take_back_too_many(struct rds_conn *conn, const struct rds_sock *sk)
+{
+	unsigned n = conn->queue_len;
+	char to[RDS_ADDR_STRLEN];
+
+	if (!too_many(conn, sk))
+		return;
+	take_back(conn, sk, false);
+	if (conn->queue_len == n)
+		return;
+	if (conn->crowded_len > conn->queue_len)
+		conn->crowded_len = conn->queue_len;
+	rds_ip_str(&conn->id.faddr, to);
+	rds_warn("closed sockets have left more than %u MiB for %s, where it is not taken (is a process stopped there?): "
+		 "what more of them leave is dropped when they are closed, as in the kernel",
+		 (unsigned)(ORPHANS_MAX >> 20), to);
+}
+
+void rds_orphans_leave(const struct rds_sock *sk)
+{
+	bool many = atomic_load(&rds_orphans) > (int64_t)ORPHANS_MAX, nobody;
+	struct rds_conn *conn;
+
+	if (atomic_load(&sk->snd) < RDS_SND_MSG)
+		return;
+	for (conn = rds_eng->conn_list; conn; conn = conn->next) {
+		nobody = conn->kind == RDS_CONN_NOWHERE && !rds_nowhere_hopes(conn);
+		if (conn->kind == RDS_CONN_LOOP || !(nobody || many))
+			continue;
+		rds_lock(&conn->tx);
+		if (nobody)
+			take_back(conn, sk, true);
+		else
+			take_back_too_many(conn, sk);
+		rds_unlock(&conn->tx);
+	}
+}

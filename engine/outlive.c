@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * outlive.c - a message that waits is for the socket that had its port when it was sent.
+ *
+ * On one host the kernel puts a message into the queue of a socket before sendto() returns, or drops it.  Here it may wait: for a connection that is
+ * on its way up, for room, for a socket that changes hands.  If that socket is closed meanwhile, and another one has its port, of the same program
+ * or a stranger's, the message is not for that one.  So whatever waits remembers the socket, by the number that the registry gives each (order),
+ * and goes nowhere when the port has another one, or none.
+ *
+ * Not covered: what lies with the receiver is its business (bind.c has it taken, and dropped, before a socket appears); other hosts' sockets, whose
+ * names are not known here, and where the kernel promises no more; messages that go with operations, whose end has to be told; a moment in which nobody
+ * can say who has the port.
+ * Must not know where messages wait, and waits for nobody: it is asked with conn->tx held, by signal handlers, too, that have interrupted who has the
+ * registry's lock.
+ */
+#include "engine/connection.h"
+
+static int socket_of(const struct rds_conn *conn, uint16_t port, uint64_t *sock)
+{
+	struct registry_owner own;
+	int err = registry_look(rds_eng->reg, &conn->id.faddr, port, conn->id.scope, &own);
+
+	*sock = err ? 0 : own.order + 1;
+	return err == -ENOENT ? 0 : err;
+}
+
+void rds_queued_for(const struct rds_conn *conn, struct rds_queued *q)
+{
+	if (q->for_sock || q->op || !q->u.sk || conn->id.peer_slot == RDS_SLOT_REMOTE)
+		return;
+	q->for_gen = registry_generation(rds_eng->reg);
+	if (socket_of(conn, q->u.dport, &q->for_sock))
+		q->for_sock = 0;
+}
+
+bool rds_queued_outlives(const struct rds_conn *conn, struct rds_queued *q)
+{
+	uint64_t gen, sock;
+
+	if (!q->for_sock)
+		return false;
+	gen = registry_generation(rds_eng->reg);
+	if (likely(gen == q->for_gen))
+		return false;
+	if (socket_of(conn, q->u.dport, &sock))
+		return false; /* it cannot be asked now */
+	q->for_gen = gen;
+	return sock != q->for_sock;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * round.c - the helper's rounds and the program's forks wait for each other, for a while.
+ *
+ * A round is whatever the helper does but sleep.  A fork waits for its end, so that the child does not inherit what the helper was in the middle of, an
+ * allocator's lock above all (libc looks after its own, others do not).  Bounded: the forking thread may have interrupted a holder of a lock that the
+ * helper waits for.
+ * The next round waits for the fork.  Bounded, too: between our handler and the fork come those of the program, and one of these may wait for a lock
+ * whose holder is in a call that needs the helper.
+ * Must not know what is done in a round.
+ */
+#include "engine/engine.h"
+#include "engine/os.h"
+
+#include <sched.h>
+
+#define FORK_WAIT_NS (20 * 1000000ull)
+#define FORK_LONG_NS (200 * 1000000ull)
+
+_Atomic unsigned rds_fork_waits;
+static rds_lock_t round_lock = RDS_LOCK_INIT(RDS_LOCK_PLAIN);
+static _Atomic unsigned forks = 1, given_up; /* how many there were; the one that no round waits for any more */
+static __thread bool fork_waited;
+
+void rds_engine_fork_prepare(void)
+{
+	uint64_t until = os_now_ns() + FORK_WAIT_NS;
+
+	fork_waited = false;
+	if (!rds_eng ||
+	    rds_engine_foreign()) /* nobody whose round it could be; and no child of ours would make the lock anew */
+		return;
+	while (!(fork_waited = rds_trylock(&round_lock)) && os_now_ns() < until)
+		sched_yield();
+	if (fork_waited)
+		atomic_fetch_add(&forks, 1);
+	/* Held up, the helper gives them nothing to do any more. */
+	while (atomic_load(&rds_fork_waits) && os_now_ns() < until)
+		sched_yield();
+}
+
+void rds_engine_fork_parent(void)
+{
+	if (fork_waited)
+		rds_unlock(&round_lock);
+}
+
+bool rds_round_begin(void)
+{
+	uint64_t until = 0;
+
+	while (!rds_trylock(&round_lock)) {
+		if (!until)
+			until = os_now_ns() + FORK_LONG_NS;
+		if (os_now_ns() >= until)
+			atomic_store(&given_up, atomic_load(&forks));
+		if (atomic_load(&given_up) == atomic_load(&forks))
+			return false;
+		os_poll(NULL, 0, 1);
+	}
+	return true;
+}
+
+void rds_round_end(bool begun)
+{
+	if (begun)
+		rds_unlock(&round_lock);
+}
+
+void rds_round_forget(void)
+{
+	rds_lock_init(&round_lock, RDS_LOCK_PLAIN);
+	atomic_store(&forks, 1);
+	atomic_store(&given_up, 0);
+	atomic_store(&rds_fork_waits, 0);
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * preload_unshare - close_range() with CLOSE_RANGE_UNSHARE: in a program of one thread it closes as it does without; a
+ * thread of several gets a table of its own, and closes its copies there.
+ */
+#include "program.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+
+#define UNSHARE 2u /* CLOSE_RANGE_UNSHARE */
+#define CLOEXEC 4u /* CLOSE_RANGE_CLOEXEC */
+
+static void alone(void)
+{
+	struct sockaddr_in at;
+	int fd = bound(&at);
+
+	check(close_range(3, ~0U, UNSHARE | CLOEXEC) == 0, "close_range");
+	check(fcntl(fd, F_GETFD) == FD_CLOEXEC, "close-on-exec by close_range");
+	works();
+	check(close_range(3, ~0U, UNSHARE) == 0, "close_range");
+	check(fcntl(fd, F_GETFD) == -1 && errno == EBADF, "closed by close_range");
+	close(rebind(&at));
+	works();
+}
+
+struct pair {
+	int from, to, file, told[2];
+	struct sockaddr_in at;
+};
+
+static void sends(const struct pair *p)
+{
+	check(sendto(p->from, "!", 1, 0, (const struct sockaddr *)&p->at, sizeof(p->at)) == 1, "sendto");
+}
+
+static void receives(const struct pair *p)
+{
+	char c = 0;
+
+	check(recv(p->to, &c, 1, 0) == 1 && c == '!', "recv");
+}
+
+static void *unsharing(void *arg)
+{
+	const struct pair *p = arg;
+
+	check(close_range((unsigned)p->file, ~0U, UNSHARE) == 0, "close_range");
+	check(fcntl(p->file, F_GETFD) == -1 && errno == EBADF, "closed in this thread's table");
+	sends(p);
+	receives(p);
+	tell(p->told[1], "", 1);
+	receives(p); /* asleep, most likely */
+	return NULL;
+}
+
+static void two_tables(void)
+{
+	struct sockaddr_in from;
+	struct pair p;
+	pthread_t thread;
+	char c;
+
+	p.from = bound(&from);
+	p.to = bound(&p.at);
+	check(pipe(p.told) == 0, "pipe");
+	p.file = open("/dev/null", O_RDWR);
+	check(pthread_create(&thread, NULL, unsharing, &p) == 0, "pthread_create");
+	hear(p.told[0], &c, 1);
+	poll(NULL, 0, 20);
+	sends(&p);
+	check(pthread_join(thread, NULL) == 0, "pthread_join");
+	check(write(p.file, "x", 1) == 1, "still open here");
+	sends(&p);
+	receives(&p);
+	closefrom(3);
+	works();
+}
+
+int main(void)
+{
+	alone();
+	two_tables();
+	works();
+	printf("alone, and a thread of two\n");
+	return 0;
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_orphan.c - what sockets have sent to a peer that does not take it, and leave behind when they are closed (engine/orphan.c).  The other host is
+ * test_reach_fake.h's.
+ */
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/suite.h"
+#include "tests/unit/test_reach_fake.h"
+
+#define MOST (64u << 20)
+#define LEN 100000u
+
+static char bytes[LEN];
+
+struct end {
+	struct rds_sock *sk;
+	int fd;
+};
+
+/* A socket that has sent n messages to port 5 of FAR. */
+static struct end sender(unsigned n, size_t len)
+{
+	struct sockaddr_in from = name_of("127.0.0.1", 0), to = name_of(FAR, 5);
+	struct iovec iov = {bytes, len};
+	struct msghdr msg = {.msg_name = &to, .msg_namelen = sizeof(to), .msg_iov = &iov, .msg_iovlen = 1};
+	struct end e;
+
+	e.fd = rds_socket(SOCK_SEQPACKET, 0, &e.sk);
+	ck_assert_int_ge(e.fd, 0);
+	ck_assert_int_eq(rds_bind(e.sk, (struct sockaddr *)&from, sizeof(from)), 0);
+	atomic_store(&e.sk->transport, RDS_TRANS_IB);
+	atomic_store(&e.sk->sndbuf, 4 * MOST);
+	while (n--)
+		ck_assert_int_eq(rds_sendmsg(e.sk, e.fd, &msg, MSG_DONTWAIT), (ssize_t)len);
+	return e;
+}
+
+static void ends(struct end e)
+{
+	os_close(e.fd);
+	rds_sock_number_closed(e.sk);
+}
+
+static void sent_and_closed(unsigned n, size_t len)
+{
+	ends(sender(n, len));
+}
+
+/* Messages to FAR wait: on a connection to a process that takes nothing, or until it is known who has the port. */
+static struct rds_conn *they_wait(bool known)
+{
+	struct rds_conn *conn;
+
+	if (known)
+		far_begins(1, "a");
+	else
+		say(5, "a");
+	atomic_store(&fake.stuck, true);
+	for (conn = rds_eng->conn_list; conn; conn = conn->next)
+		if (conn->kind == (known ? RDS_CONN_PEER : RDS_CONN_NOWHERE))
+			return conn;
+	ck_abort_msg("no connection");
+	return NULL;
+}
+
+/* While the helper decides about messages they are somewhere else. */
+static void all_dropped(struct rds_conn *conn)
+{
+	rds_lock(&rds_eng->control);
+	rds_lock(&conn->tx);
+	rds_queue_drop_all(conn);
+	rds_unlock(&conn->tx);
+	rds_unlock(&rds_eng->control);
+}
+
+static unsigned waiting(struct rds_conn *conn)
+{
+	unsigned n;
+
+	rds_lock(&rds_eng->control);
+	rds_lock(&conn->tx);
+	n = conn->queue_len;
+	rds_unlock(&conn->tx);
+	rds_unlock(&rds_eng->control);
+	return n;
+}
+
+/* Sockets that are closed at once: an end of it, but not before they have left much; and when that is gone it begins anew. */
+START_TEST(test_many)
+{
+	unsigned each = _i & 1 ? 1 : 1000;
+	size_t len = _i & 1 ? LEN : 0;
+	struct rds_conn *conn = they_wait(_i & 2);
+	unsigned i, n = MOST / (each * (len + sizeof(struct rds_queued)) + sizeof(struct rds_sock));
+	unsigned before = waiting(conn);
+
+	for (i = 0; i < n; i++)
+		sent_and_closed(each, len);
+	ck_assert_uint_eq(waiting(conn), before + n * each);
+	ck_assert_int_gt(atomic_load(&rds_orphans), (int64_t)(MOST - (1 << 20)));
+	for (i = 0; i < n / 2; i++)
+		sent_and_closed(each, len);
+	ck_assert_uint_le(waiting(conn), before + (n + 2) * each);
+	all_dropped(conn);
+	ck_assert_int_eq(atomic_load(&rds_orphans), 0);
+	sent_and_closed(1, len);
+	ck_assert_uint_eq(waiting(conn), 1);
+}
+END_TEST
+
+/* What one socket leaves is nobody's business but its own SNDBUF's; nor do those count that are open. */
+START_TEST(test_much_of_one)
+{
+	struct rds_conn *conn = they_wait(true);
+	unsigned n = MOST / LEN + 10;
+	struct end open = sender(n, LEN);
+
+	ck_assert_uint_eq(waiting(conn), n);
+	sent_and_closed(n, LEN);
+	ck_assert_uint_eq(waiting(conn), 2 * n);
+	sent_and_closed(3, 10);
+	ck_assert_uint_eq(waiting(conn), 2 * n);
+	ck_assert_uint_eq(rds_snd_bytes(open.sk), n * LEN);
+	ends(open);
+	ck_assert_uint_eq(waiting(conn), n);
+}
+END_TEST
+
+/* What a transport has had is sent again, whosoever it was: the peer may have it. */
+START_TEST(test_had_been_sent)
+{
+	struct rds_conn *conn = they_wait(true);
+	unsigned n = MOST / LEN + 10;
+	struct end sent;
+
+	atomic_store(&fake.stuck, false);
+	sent = sender(2, 10);
+	await(locked(&fake.nsent) == 3);
+	atomic_store(&fake.stuck, true);
+	sent_and_closed(n, LEN);
+	ep_down(fake.eps[0], -ECONNRESET, false);
+	await(waiting(conn) == n + 3);
+	ends(sent);
+	ck_assert_uint_eq(waiting(conn), n + 3);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("orphan");
+	TCase *tc = suite_case(s, "orphan", far_setup, NULL, 120);
+
+	tcase_add_loop_test(tc, test_many, 0, 4);
+	tcase_add_test(tc, test_much_of_one);
+	tcase_add_test(tc, test_had_been_sent);
+	return suite_run(s);
+}

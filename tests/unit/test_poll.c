@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_poll.c - what the stand-in of a watched socket shows to the kernel is what rds_poll() says, and comes and goes with it (engine/poll.c).
+ */
+#include <check.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/sock.h"
+#include "tests/unit/suite.h"
+
+#define LIMIT 1000 /* of bytes sent and not acknowledged */
+
+static struct rds_engine engine;
+static struct rds_sock sock;
+static int standin;
+
+static void setup(void)
+{
+	struct stat st;
+	int sv[2];
+
+	memset(&engine, 0, sizeof(engine));
+	memset(&sock, 0, sizeof(sock));
+	rds_eng = &engine;
+	rds_lock_init(&engine.rx, RDS_LOCK_RX);
+	rds_lock_init(&engine.wait, RDS_LOCK_WAIT);
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv), 0);
+	standin = sv[0];
+	ck_assert_int_eq(fstat(standin, &st), 0);
+	os_fd_init(&sock.pair);
+	atomic_store(&sock.pair.n[0], sv[1]);
+	sock.inode = st.st_ino;
+	sock.rx_tail = &sock.rx_head;
+	atomic_store(&sock.ref, 1);
+	atomic_store(&sock.open, true);
+	atomic_store(&sock.sndbuf, 2 * LIMIT);
+}
+
+static void teardown(void)
+{
+	close(standin);
+	close(sock.pair.n[0]);
+}
+
+static bool shown(void)
+{
+	struct pollfd p = {.fd = standin, .events = POLLOUT};
+
+	return poll(&p, 1, 0) == 1 && p.revents == POLLOUT;
+}
+
+static bool truth(void)
+{
+	return rds_poll(&sock, POLLOUT) == POLLOUT;
+}
+
+/* A message is admitted as long as there is any room, so what is sent may be much more than the limit. */
+START_TEST(test_room_is_shown_when_there_is_some)
+{
+	rds_sock_watch(&sock, standin, _i);
+	ck_assert(shown() && truth());
+	rds_snd_add(&sock, 10);
+	rds_snd_add(&sock, 10);
+	rds_snd_add(&sock, 5 * LIMIT);
+	rds_sock_refused(&sock, standin);
+	ck_assert(!shown() && !truth());
+	rds_snd_sub(&sock, 1, 10);
+	ck_assert(!shown() && !truth());
+	rds_snd_sub(&sock, 1, 10);
+	ck_assert(!shown() && !truth());
+	rds_snd_sub(&sock, 1, 5 * LIMIT);
+	ck_assert(shown() && truth());
+}
+END_TEST
+
+/* Watched when it is full already, and by a limit that is raised. */
+START_TEST(test_limit_is_raised)
+{
+	rds_snd_add(&sock, 3 * LIMIT);
+	rds_sock_watch(&sock, standin, _i);
+	ck_assert(!shown() && !truth());
+	atomic_store(&sock.sndbuf, 4 * LIMIT);
+	rds_sock_wake(&sock, POLLOUT | POLLWRNORM);
+	ck_assert(!shown() && !truth());
+	atomic_store(&sock.sndbuf, 8 * LIMIT);
+	rds_sock_wake(&sock, POLLOUT | POLLWRNORM);
+	ck_assert(shown() && truth());
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("poll");
+	TCase *t = suite_case(s, "writable", setup, teardown, 10);
+
+	tcase_add_loop_test(t, test_room_is_shown_when_there_is_some, 0, 2);
+	tcase_add_loop_test(t, test_limit_is_raised, 0, 2);
+	return suite_run(s);
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_turns.c - a process that has a descriptor of a socket and never stops talking: the helper of the carrier has its other work to do all the
+ * same.  Whatever is read there, more of it is there already; so who reads to the end never comes back.
+ */
+#include <arpa/inet.h>
+#include <check.h>
+#include <errno.h>
+#include <linux/sockios.h>
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "engine/carry.h"
+#include "tests/unit/suite.h"
+
+static struct rds_sock *sock;
+static int standin;
+static _Atomic bool flood; /* there is always something in the pair */
+static _Atomic unsigned taken, sent;
+static int line[2] = {-1, -1}; /* the channel: the holder's end, and the other one until it is given away */
+
+ssize_t __real_os_pass_recv(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], unsigned *nfds, bool *lost, int flags);
+ssize_t __wrap_os_pass_recv(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], unsigned *nfds, bool *lost, int flags);
+
+/* The holder is as quick as the carrier: it takes the answers, and whenever a call is read the next one is there. */
+static void *holder(void *arg)
+{
+	const struct rds_share_request q = {.magic = RDS_SHARE_MAGIC, .op = RDS_SHARE_SOCKNAME};
+	char answer[1000];
+
+	(void)arg;
+	for (;;) {
+		while (recv(line[0], answer, sizeof(answer), MSG_DONTWAIT) > 0)
+			;
+		if (atomic_load(&sent) > atomic_load(&taken) || send(line[0], &q, sizeof(q), MSG_DONTWAIT) < 0)
+			sched_yield();
+		else
+			atomic_fetch_add(&sent, 1);
+	}
+	return NULL;
+}
+
+static void one_taken(void)
+{
+	unsigned n = atomic_fetch_add(&taken, 1) + 1;
+
+	while (atomic_load(&sent) <= n)
+		sched_yield();
+}
+
+ssize_t __wrap_os_pass_recv(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], unsigned *nfds, bool *lost, int flags)
+{
+	ssize_t n = __real_os_pass_recv(fd, buf, len, fds, nfds, lost, flags);
+
+	if (n > 0 && len == RDS_SHARE_PACKET + 1)
+		one_taken();
+	if (n != -EAGAIN || !atomic_load(&flood) || fd != rds_sock_pair(sock))
+		return n;
+	atomic_fetch_add(&taken, 1);
+	memset(buf, 'x', 1);
+	return 1;
+}
+
+static _Atomic unsigned turns;
+
+static void turn(struct rds_timer *tm)
+{
+	atomic_fetch_add(&turns, 1);
+	rds_timer_set(tm, os_now_ns());
+}
+
+static struct rds_timer timer = {.fn = turn};
+
+static void setup(void)
+{
+	struct sockaddr_in sin = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+
+	ck_assert_int_eq(rds_engine_start(), 0);
+	standin = rds_socket(SOCK_SEQPACKET, 0, &sock);
+	ck_assert_int_ge(standin, 0);
+	ck_assert_int_eq(rds_bind(sock, (struct sockaddr *)&sin, sizeof(sin)), 0); /* so that the helper is there */
+}
+
+/* While more and more is taken, other things are done between. */
+static void ck_turns(void)
+{
+	unsigned begin, i;
+
+	for (i = 0; !atomic_load(&taken) && i < 1000; i++)
+		os_poll(NULL, 0, 10);
+	begin = atomic_load(&taken);
+	ck_assert_uint_gt(begin, 0);
+	rds_timer_set(&timer, os_now_ns());
+	for (i = 0; (atomic_load(&turns) < 10 || atomic_load(&taken) < begin + 100) && i < 1000; i++)
+		os_poll(NULL, 0, 10);
+	ck_assert_uint_ge(atomic_load(&turns), 10);
+	ck_assert_uint_ge(atomic_load(&taken), begin + 100);
+}
+
+/* Bytes of a program that is not under the preload. */
+START_TEST(strays)
+{
+	atomic_store(&flood, true);
+	ck_assert_int_eq(send(standin, "x", 1, MSG_DONTWAIT), 1);
+	ck_turns();
+}
+END_TEST
+
+static int lies_there(struct rds_sock *sk)
+{
+	int bytes = -1;
+
+	ioctl(rds_sock_pair(sk), SIOCINQ, &bytes);
+	return bytes;
+}
+
+/* Two of them, of which the one comes to its end. */
+START_TEST(strays_beside)
+{
+	struct rds_sock *other;
+	int fd = rds_socket(SOCK_SEQPACKET, 0, &other), i;
+
+	ck_assert_int_ge(fd, 0);
+	atomic_store(&flood, true);
+	ck_assert_int_eq(send(standin, "x", 1, MSG_DONTWAIT), 1);
+	ck_turns();
+	for (i = 0; i < 40; i++) /* more than are taken at a time */
+		ck_assert_int_eq(send(fd, "x", 1, MSG_DONTWAIT), 1);
+	for (i = 0; lies_there(other) && i < 1000; i++)
+		os_poll(NULL, 0, 10);
+	ck_assert_int_eq(lies_there(other), 0);
+}
+END_TEST
+
+/* Calls of a holder, which takes all the answers. */
+START_TEST(calls)
+{
+	struct rds_share_attach hello = {.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION};
+	struct rds_share_answer a;
+	int pass[2] = {-1, standin};
+	pthread_t thread;
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, line), 0);
+	pass[0] = line[1];
+	ck_assert_int_eq(os_pass_send(standin, &hello, sizeof(hello), pass, 2, 0), 0);
+	close(line[1]);
+	ck_assert_int_eq(recv(line[0], &a, sizeof(a), 0), sizeof(a));
+	ck_assert_int_eq(a.kind, RDS_SHARE_HELLO);
+	ck_assert_int_eq(pthread_create(&thread, NULL, holder, NULL), 0);
+	ck_turns();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("turns");
+	TCase *t = suite_case(s, "turns", setup, NULL, 60);
+
+	tcase_add_test(t, strays);
+	tcase_add_test(t, strays_beside);
+	tcase_add_test(t, calls);
+	return suite_run(s);
+}
