@@ -281,6 +281,10 @@ bool rds_nowhere_again(const struct rds_conn_id *id, struct rds_queued *list, bo
 /* outlive.c: a message begins to wait; is the socket gone for which it does? */
 void rds_queued_for(const struct rds_conn *conn, struct rds_queued *q);
 bool rds_queued_outlives(const struct rds_conn *conn, struct rds_queued *q);
+/* What the receiver is told of it, on this host; 0: nothing.  conn->tx. */
+uint32_t rds_queued_names(const struct rds_conn *conn, const struct rds_queued *q);
+/* The receiver: is sk the one that was meant?  rx held. */
+bool rds_sock_is_meant(const struct rds_sock *sk, uint32_t named);
 
 /*
  * inbox.c: what waits for sockets of nobody goes to them in a way that outlives this process; the rest still waits.  fill: no lock held.  post:

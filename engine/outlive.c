@@ -7,9 +7,13 @@
  * or a stranger's, the message is not for that one.  So whatever waits remembers the socket, by the number that the registry gives each (order),
  * and goes nowhere when the port has another one, or none.
  *
- * Not covered: what lies with the receiver is its business (bind.c has it taken, and dropped, before a socket appears); other hosts' sockets, whose
- * names are not known here, and where the kernel promises no more; messages that go with operations, whose end has to be told; a moment in which nobody
- * can say who has the port.
+ * That look is for its sender: a message of a socket that is gone takes nobody's room.  It decides nothing: who has the port may be another one when the
+ * message is there.  So the header names the socket as well, and the receiver, which has the sockets under its lock, drops what was meant for another one.
+ * What was sent at once, and never waited, needs no name: it is with the receiver before sendto() returns, and bind.c has it taken, and dropped, before a
+ * socket appears.
+ *
+ * Not covered: other hosts' sockets, whose names are not known here, and where the kernel promises no more; messages that go with operations, whose end
+ * has to be told; what a broken connection has to send again; a moment in which nobody can say who has the port.
  * Must not know where messages wait, and waits for nobody: it is asked with conn->tx held, by signal handlers, too, that have interrupted who has the
  * registry's lock.
  */
@@ -46,4 +50,15 @@ bool rds_queued_outlives(const struct rds_conn *conn, struct rds_queued *q)
 		return false; /* it cannot be asked now */
 	q->for_gen = gen;
 	return sock != q->for_sock;
+}
+
+/* 32 bits of it: a port that has had 2^32 sockets while a message waited would be needed to mistake one. */
+uint32_t rds_queued_names(const struct rds_conn *conn, const struct rds_queued *q)
+{
+	return conn->id.peer_slot == RDS_SLOT_REMOTE || q->hdr.op ? 0 : (uint32_t)q->for_sock;
+}
+
+bool rds_sock_is_meant(const struct rds_sock *sk, uint32_t named)
+{
+	return named == (uint32_t)(registry_sock_order(rds_eng->reg, sk->reg_idx) + 1);
 }

@@ -400,6 +400,7 @@ static int queue_give(struct rds_conn *conn, struct rds_queued *q)
 	if (!bytes)
 		return 1;
 	rds_conn_fits(conn, &q->hdr, q->u.sk);
+	q->hdr.sock = rds_queued_names(conn, q);
 	rds_hdr_encode(&q->hdr, &wire, false);
 	rds_conn_sending(conn, q->u.seq);
 	err = rds_xmit_ep(conn, &wire, &iov, q->hdr.len, &q->u.pos);

@@ -80,6 +80,10 @@ static enum rds_rx_verdict dispatch(struct rds_conn *conn, struct rds_ep *ep, co
 	sk = rds_bound_find(&conn->id.laddr, rx->hdr.dport, conn->id.scope);
 	if (unlikely(!sk))
 		return rds_moved_refuse(conn, ep, &rx->hdr);
+	if (unlikely(rx->hdr.sock) && !rds_sock_is_meant(sk, rx->hdr.sock)) {
+		RDS_STAT_INC_RX(recv_drop_no_sock);
+		return RDS_RX_DONE;
+	}
 	if (unlikely(atomic_load_explicit(&sk->closed_in, memory_order_relaxed)) ||
 	    (unlikely(atomic_load_explicit(&conn->nout, memory_order_relaxed)) && rds_moved_covers(conn, &rx->hdr)))
 		return rds_moved_late(conn, &rx->hdr); /* who sent that still has it, and will find the socket again */

@@ -441,6 +441,11 @@ bool registry_sock_gone(struct registry *reg, uint32_t idx, const struct rds_pro
 	return gone;
 }
 
+uint64_t registry_sock_order(const struct registry *reg, uint32_t idx)
+{
+	return reg_load(&reg->f->sock[idx].order);
+}
+
 /* ---- look-up ---- */
 
 static void owner_of(struct registry *reg, uint32_t link, struct registry_owner *out)

@@ -128,6 +128,9 @@ int registry_sock_where(struct registry *reg, uint32_t idx, const struct rds_pro
  */
 bool registry_sock_gone(struct registry *reg, uint32_t idx, const struct rds_procid *name);
 
+/* The number of a socket that exists: of struct registry_owner, order.  Lock-free. */
+uint64_t registry_sock_order(const struct registry *reg, uint32_t idx);
+
 #define REGISTRY_NOBODY 1024u /* no process slot */
 struct registry_owner {
 	uint32_t proc; /* slot, or REGISTRY_NOBODY */

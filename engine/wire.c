@@ -65,6 +65,10 @@ static void ext_encode(const struct rds_hdr *h, uint8_t *area)
 		*area++ = RDS_EXTHDR_OP;
 		memcpy(area, &op, sizeof(op));
 		area += sizeof(op);
+	} else if (h->sock) {
+		*area++ = RDS_EXTHDR_SOCK;
+		put_be32(area, h->sock);
+		area += sizeof(h->sock);
 	}
 	switch (h->ext_type) {
 	case RDS_EXTHDR_RDMA:
@@ -89,7 +93,7 @@ void rds_hdr_encode(const struct rds_hdr *h, struct rds_wire_hdr *w, bool checks
 	w->dport = htobe16(h->dport);
 	w->flags = h->flags;
 	w->credit = h->credit;
-	if (h->ext_type || h->op)
+	if (h->ext_type || h->op || h->sock)
 		ext_encode(h, w->exthdr);
 	if (checksum) {
 		uint16_t sum = (uint16_t)~hdr_sum(w);
@@ -106,6 +110,7 @@ static unsigned ext_size(uint8_t type)
 	case RDS_EXTHDR_VERSION:
 	case RDS_EXTHDR_RDMA:
 	case RDS_EXTHDR_GEN_NUM:
+	case RDS_EXTHDR_SOCK:
 		return 4;
 	case RDS_EXTHDR_RDMA_DEST:
 	case RDS_EXTHDR_OP:
@@ -136,6 +141,8 @@ static int ext_decode(const uint8_t *area, size_t size, struct rds_hdr *h)
 				h->ext_offset = get_be32(area + at + 4);
 		} else if (type == RDS_EXTHDR_OP) {
 			h->op = get_be64(area + at);
+		} else if (type == RDS_EXTHDR_SOCK) {
+			h->sock = get_be32(area + at);
 		}
 		at += ext_size(type);
 	}

@@ -40,6 +40,7 @@ enum {
 	RDS_EXTHDR_RDMA_DEST = 3,
 	RDS_EXTHDR_NPATHS = 5,
 	RDS_EXTHDR_GEN_NUM = 6,
+	RDS_EXTHDR_SOCK = 14, /* ours alone, and not between hosts: be32, the socket that it is for (outlive.c) */
 	RDS_EXTHDR_OP = 15, /* ours alone: be64, the operation that this message goes with */
 };
 
@@ -62,6 +63,7 @@ struct rds_hdr {
 	uint8_t flags, credit;
 	uint8_t ext_type; /* the one extension: RDS_EXTHDR_RDMA, _RDMA_DEST, or _NONE (others are skipped) */
 	uint32_t ext_rkey, ext_offset;
+	uint32_t sock; /* RDS_EXTHDR_SOCK, where there is no operation; 0: for whoever has the port */
 	uint64_t op; /* RDS_EXTHDR_OP, beside the other; 0: none */
 };
 

@@ -38,7 +38,8 @@ static void believed(const struct rds_hdr *h)
 		must(again.seq == h->seq && again.ack == h->ack && again.len == h->len && again.sport == h->sport &&
 		     again.dport == h->dport && again.flags == h->flags && again.credit == h->credit &&
 		     again.ext_type == h->ext_type && again.ext_rkey == h->ext_rkey &&
-		     again.ext_offset == h->ext_offset && again.op == h->op);
+		     again.ext_offset == h->ext_offset && again.op == h->op &&
+		     (h->op || again.sock == h->sock)); /* there is no place for both */
 	}
 }
 

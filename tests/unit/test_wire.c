@@ -232,6 +232,11 @@ START_TEST(extensions_read)
 	ck_assert_int_eq(h.ext_type, RDS_EXTHDR_NONE);
 	ck_assert_int_eq(EXT("\20\2\1\2\3\4", &h), 0);
 	ck_assert_int_eq(h.ext_type, RDS_EXTHDR_NONE);
+	/* the socket that is meant, before a region */
+	ck_assert_int_eq(EXT("\16\1\2\3\4\3\0\0\0\1\0\0\0\2", &h), 0);
+	ck_assert_uint_eq(h.sock, 0x01020304);
+	ck_assert_uint_eq(h.ext_offset, 2);
+	ck_assert_int_eq(EXT("\4\4\4\4\4\4\4\4\4\4\4\4\16\0\0\1", &h), -EBADMSG);
 	/* exactly to the end: 8 undefined bytes and a key, 11 and a plain key */
 	ck_assert_int_eq(EXT("\4\4\4\4\4\4\4\3\0\0\0\1\0\0\0\2", &h), 0);
 	ck_assert_uint_eq(h.ext_offset, 2);

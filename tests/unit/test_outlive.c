@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_outlive.c - a message that has waited, and whose socket is closed and its port given to another one after the sender's last look, while the
+ * message is on its way: outlive.c.  The transport here is what makes that happen between the two.
+ */
+#include "engine/connection.h"
+#include "engine/message.h"
+#include "tests/unit/registry_helper.h"
+#include "tests/unit/suite.h"
+
+#define PORT 4000
+#define ADDR "10.0.0.1"
+
+static struct rds_engine engine;
+static struct rds_sock sender, old, new;
+static struct rds_conn conn;
+static bool rebinds;
+
+static void bound(struct rds_sock *sk)
+{
+	memset(sk, 0, sizeof(*sk));
+	sk->reg_idx = add_ok(engine.reg);
+	bind_ok(engine.reg, sk->reg_idx, ADDR, PORT);
+	sk->laddr.ip = v4(ADDR);
+	sk->laddr.port = PORT;
+	sk->rx_tail = &sk->rx_head;
+	atomic_store(&sk->ref, 1);
+	atomic_store(&sk->open, true);
+	atomic_store(&sk->rcvbuf, 1 << 20);
+	rds_bound_insert(sk);
+}
+
+static void rebind(void)
+{
+	rds_bound_remove(&old);
+	registry_sock_remove(engine.reg, old.reg_idx);
+	bound(&new);
+}
+
+static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const struct iovec *iov, size_t len,
+		     uint64_t *pos)
+{
+	struct rds_rx rx = {.data = len ? iov->iov_base : NULL};
+
+	*pos = 0;
+	if (rebinds)
+		rebind();
+	ck_assert_int_eq(rds_hdr_decode(wire, &rx.hdr), 0);
+	rx_lock();
+	ck_assert_int_eq(rds_recv_message(&conn, ep, &rx), RDS_RX_DONE);
+	rx_unlock();
+	return 0;
+}
+
+static void fake_flush(struct rds_ep *ep, bool service)
+{
+	(void)ep, (void)service;
+}
+
+static void fake_ack(struct rds_ep *ep, uint64_t to)
+{
+	(void)ep, (void)to;
+}
+
+static const struct rds_transport_ops ops = {
+	.caps = RDS_TCAP_DIRECT, .send = fake_send, .flush = fake_flush, .ack = fake_ack};
+static struct rds_transport transport = {.ops = &ops};
+static struct rds_ep_head endpoint = {.t = &transport, .conn = &conn};
+
+static void setup(void)
+{
+	registry_setup();
+	memset(&engine, 0, sizeof(engine));
+	rds_eng = &engine;
+	rds_lock_init(&engine.rx, RDS_LOCK_RX);
+	rds_lock_init(&engine.wait, RDS_LOCK_WAIT);
+	engine.reg = open_ok();
+	bound(&old);
+	memset(&sender, 0, sizeof(sender));
+	atomic_store(&sender.ref, 100);
+	atomic_store(&sender.open, true);
+	memset(&conn, 0, sizeof(conn));
+	rds_lock_init(&conn.tx, RDS_LOCK_CONN_TX);
+	conn.t = &transport;
+	conn.ep = (struct rds_ep *)&endpoint;
+	conn.kind = RDS_CONN_PEER;
+	conn.id.laddr = conn.id.faddr = v4(ADDR); /* both ends: it brings to the socket what is sent to it */
+	conn.queue_tail = &conn.queue;
+	conn.next_tx = 1;
+	atomic_store(&conn.next_rx, 1);
+	atomic_store(&conn.state, RDS_CONN_CONNECTING);
+}
+
+static void teardown(void)
+{
+	rds_bound_remove(&old);
+	rds_bound_remove(&new);
+	registry_close(engine.reg);
+	registry_teardown();
+}
+
+static unsigned received(const struct rds_sock *sk)
+{
+	const struct rds_inc *inc;
+	unsigned n = 0;
+
+	for (inc = sk->rx_head; inc; inc = inc->next)
+		n++;
+	return n;
+}
+
+/* Its message waits for the connection, which then comes up. */
+static void waits_and_goes(void)
+{
+	struct iovec iov = {.iov_base = (char[]){"old"}, .iov_len = 3};
+	struct rds_outgoing out = {.hdr = {.len = 3, .sport = 7, .dport = PORT},
+				   .u = {.sk = &sender, .len = 3, .dport = PORT},
+				   .iov = &iov,
+				   .len = 3};
+
+	rds_lock(&conn.tx);
+	ck_assert_int_eq(rds_xmit(&conn, &out), 0);
+	ck_assert_uint_eq(conn.queue_len, 1);
+	atomic_store(&conn.state, RDS_CONN_UP);
+	rds_queue_flush(&conn);
+	ck_assert_uint_eq(conn.queue_len, 0);
+	rds_unlock(&conn.tx);
+}
+
+/* _i: of another host, which cannot name the sockets of this one. */
+START_TEST(test_stays)
+{
+	if (_i)
+		conn.id.peer_slot = RDS_SLOT_REMOTE;
+	rebinds = false;
+	waits_and_goes();
+	ck_assert_uint_eq(received(&old), 1);
+}
+END_TEST
+
+START_TEST(test_other_socket)
+{
+	rebinds = true;
+	waits_and_goes();
+	ck_assert_uint_eq(received(&old), 0);
+	ck_assert_uint_eq(received(&new), 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("outlive");
+	TCase *t = suite_case(s, "outlive", setup, teardown, 10);
+
+	tcase_add_loop_test(t, test_stays, 0, 2);
+	tcase_add_test(t, test_other_socket);
+	return suite_run(s);
+}
