@@ -20,7 +20,7 @@
 #include "engine/wire.h"
 
 #define SHM_MAGIC 0x52445348u /* "RDSH" */
-#define SHM_VERSION 5u
+#define SHM_VERSION 6u
 #define SHM_LINE 64u
 #define SHM_CTL_BYTES 4096u
 #define SHM_RING_MIN (2u << 20)
