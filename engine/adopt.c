@@ -338,7 +338,8 @@ static int settle(int fd, struct rds_estate *e, uint64_t inode, struct rds_sock 
 		err = rds_heir_read(e->page, &st);
 	} else {
 		err = open_file(e, &map);
-		r = (struct reader){map, (const char *)map + e->size};
+		if (!err)
+			r = (struct reader){map, (const char *)map + e->size};
 		if (!err && !get(&r, &st, sizeof(st)))
 			err = -EPROTO;
 	}

@@ -300,12 +300,13 @@ int rds_cmsg_put(struct rds_cmsg_out *out, int level, int type, const void *data
 {
 	size_t left = out->len - out->used, want = CMSG_LEN(len);
 	struct cmsghdr hdr = {.cmsg_level = level, .cmsg_type = type};
-	unsigned char *at = out->buf + out->used;
+	unsigned char *at;
 
 	if (!out->buf || left < HDR) {
 		out->flags |= MSG_CTRUNC;
 		return 0;
 	}
+	at = out->buf + out->used;
 	if (left < want) {
 		out->flags |= MSG_CTRUNC;
 		want = left;

@@ -329,7 +329,7 @@ RDS_ABI_AT(rds6_info_tcp_socket, last_seen_una, 60);
 
 #define RDS_IB_GID_LEN 16
 
-/* The two InfiniBand records are not packed. */
+/* The two InfiniBand records are not packed.  Their gaps have names so that they are filled: else a program would see what lay on our stack. */
 struct rds_info_rdma_connection {
 	uint32_t src_addr; /* be32 */
 	uint32_t dst_addr; /* be32 */
@@ -342,6 +342,7 @@ struct rds_info_rdma_connection {
 	uint32_t rdma_mr_size;
 	uint8_t tos;
 	uint8_t sl;
+	uint8_t gap[2];
 	uint32_t cache_allocs;
 	uint32_t frag; /* from here on Oracle's */
 	uint16_t flow_ctl_post_credit;
@@ -352,6 +353,7 @@ struct rds_info_rdma_connection {
 	int32_t dst_qp_num;
 	uint32_t send_alloc_ctr;
 	uint32_t send_free_ctr;
+	uint32_t gap_too;
 	uint64_t send_bytes;
 	uint64_t recv_bytes;
 	uint64_t r_read_bytes;
@@ -392,6 +394,7 @@ struct rds6_info_rdma_connection {
 	uint32_t rdma_mr_size;
 	uint8_t tos;
 	uint8_t sl;
+	uint8_t gap[2];
 	uint32_t cache_allocs;
 	uint32_t frag; /* from here on Oracle's */
 	uint16_t flow_ctl_post_credit;
@@ -402,6 +405,7 @@ struct rds6_info_rdma_connection {
 	int32_t dst_qp_num;
 	uint32_t send_alloc_ctr;
 	uint32_t send_free_ctr;
+	uint32_t gap_too;
 	uint64_t send_bytes;
 	uint64_t recv_bytes;
 	uint64_t r_read_bytes;

@@ -28,10 +28,11 @@ AS_IF([test -n "$rds_sanitizers"],
       [SAN_CFLAGS="-fsanitize=$rds_sanitizers -fno-omit-frame-pointer"
        AS_CASE([,$rds_sanitizers,], [*,undefined,*], [SAN_CFLAGS="$SAN_CFLAGS -fno-sanitize-recover=undefined"])])
 dnl clang puts its runtime into programs only; our library, which may leave nothing undefined, needs the shared one, and then
-dnl the tests must not bring another.
+dnl the tests must not bring another.  It does not say in gcc's words that it is there.
 rds_path=`$CC -print-file-name=libclang_rt.asan-$(uname -m).so`
 AS_CASE([,$rds_sanitizers,:$rds_path], [*,address,*:/*],
 	[SAN_PRELOAD=`readlink -f $rds_path`
+	 SAN_CFLAGS="$SAN_CFLAGS -D__SANITIZE_ADDRESS__"
 	 SAN_LDFLAGS="-Wc,-shared-libasan -Wl,-rpath,`AS_DIRNAME([$SAN_PRELOAD])`"])
 AC_SUBST([SAN_CFLAGS])
 AC_SUBST([SAN_LDFLAGS])

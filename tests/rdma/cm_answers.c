@@ -72,7 +72,7 @@ int main(int argc, char **argv)
 	struct rdma_event_channel *channel = rdma_create_event_channel();
 	struct rdma_conn_param param = {0};
 	struct sockaddr_in from, to;
-	struct rdma_cm_id *id;
+	struct rdma_cm_id *id = NULL;
 
 	if (argc != 3) {
 		fprintf(stderr, "usage: cm_answers FROM TO\n");

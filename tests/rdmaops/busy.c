@@ -325,7 +325,7 @@ static void await_parts(int fd, struct part *parts)
 
 static void all(bool one_socket, bool freer_apart)
 {
-	struct part parts[PARTS] = {[OWNER] = {own}, [FREER] = {free_all}, [WRITER] = {write_on}};
+	struct part parts[PARTS] = {[OWNER] = {.run = own}, [FREER] = {.run = free_all}, [WRITER] = {.run = write_on}};
 	unsigned i;
 	int ends[2];
 

@@ -23,7 +23,7 @@ bool same_process, pinned;
 
 /* ---- failing ---- */
 
-static void complain(const char *file, int line, const char *fmt, va_list ap)
+__attribute__((format(printf, 3, 0))) static void complain(const char *file, int line, const char *fmt, va_list ap)
 {
 	const char *base = strrchr(file, '/');
 
