@@ -1,0 +1,215 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# drive.bash - runs sections one after the other, or some beside each other, and says how each ended.  For scripts/test and scripts/soak, which have set
+#	top, work, logs		the source tree; where builds go; where each section's output goes, as NAME.log
+#	sections, optional	all that there are; those that run only when they are named
+#	beside			"a+b": at the same time
+# A section is a function section_NAME, described by the comment behind its first line.  It may print
+#	N passed, N failed		as its last such line: these are counted; without one the section counts as one test
+#	SKIP reason			for what cannot run here
+# With CI=true a skip is a failure, unless it is one of may_skip.
+
+# has LIST WORD
+has()
+{
+	[[ " $(echo $1) " == *" $2 "* ]]
+}
+
+# section_list: their names and what they are
+section_list()
+{
+	local s
+	for s in $sections $optional; do
+		printf '%-15s%s\n' "$s" "$(described "$s")"
+	done
+}
+
+described()
+{
+	sed -n "s/^section_$1() # //p" "$top/scripts/sections.bash"
+}
+
+# section_chosen NAME...: are there such?
+section_chosen()
+{
+	local s
+	for s; do
+		has "$sections $optional" "$s" && continue
+		echo "there is no section $s; there are: $(echo $sections $optional)" >&2
+		return 1
+	done
+}
+
+# allowed REASON: is it one of may_skip?
+allowed()
+{
+	local p
+	for p in "${may_skip[@]}"; do
+		# shellcheck disable=SC2053
+		[[ $1 == $p ]] && return 0
+	done
+	return 1
+}
+
+# What says so in a log, whoever wrote it
+failing='^[[:space:]]*(FAIL:? |WRONG |not ok |ERROR |DIFFERENT )|: error:|:[FE]:|^==[0-9]+==ERROR|^WARNING: ThreadSanitizer'
+
+# failures NAME LOG: where it says so first, and what stands behind it: for whoever sees the end of the output only
+failures()
+{
+	echo "---- $1:"
+	grep -E -A 15 "$failing" "$2" |
+		cut -c 1-300 | head -n 60
+}
+
+# idle: processor time that nobody has had so far, in ticks of 10 ms
+idle()
+{
+	awk '/^cpu / { print $5 + $6 }' /proc/stat
+}
+
+# run_section NAME: into its log; its status, how long it took, and for how much of that processors were idle (percent), into a file beside that
+run_section()
+{
+	local start=$SECONDS before status took
+	before=$(idle)
+	rm -f "$logs/$1.ended"
+	(set -o pipefail; "section_$1") >"$logs/$1.log" 2>&1 </dev/null
+	status=$?
+	took=$((SECONDS - start))
+	echo "$status $took $((($(idle) - before) / ((took > 0 ? took : 1) * $(nproc))))" >"$logs/$1.ended"
+}
+
+headline()
+{
+	echo
+	echo "==== $1: $(described "$1")"
+}
+
+# judge_section NAME: adds to passed, failed, summary
+judge_section()
+{
+	local name=$1 log=$logs/$1.log status=1 took=0 idle=0 counts p f skips=0 refused=0 reason verdict
+	read -r status took idle <"$logs/$name.ended"
+	while IFS= read -r reason; do
+		echo "SKIP $reason"
+		skips=$((skips + 1))
+		if [ "${CI-}" = true ] && ! allowed "$reason"; then
+			refused=$((refused + 1))
+		fi
+	done < <(sed -n 's/^SKIP:\{0,1\} \{1,\}//p' "$log" | grep -v '^tests/[^ ]*$') # automake's own line has no reason
+	counts=$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$log" | tail -n 1)
+	p=$(echo "$counts" | sed -n 's/^\([0-9]*\) passed.*/\1/p')
+	f=$(echo "$counts" | sed -n 's/^[0-9]* passed, \([0-9]*\) failed.*/\1/p')
+	if [ -z "$counts" ]; then
+		p=0 f=0
+		if [ "$status" -eq 0 ]; then
+			p=1
+		elif [ "$status" -eq 77 ] && [ $skips -gt 0 ]; then
+			: # all of it skipped, reasons given
+		else
+			f=1
+		fi
+	elif [ "$status" -ne 0 ] && [ "$f" = 0 ]; then
+		f=1 # the runner failed although its tests passed
+	fi
+	[ $refused -gt 0 ] && echo "$refused skipped where nothing may be skipped (CI=true)"
+	f=$((f + refused))
+	verdict=ok
+	[ "$f" -gt 0 ] && verdict=FAILED
+	passed=$((passed + p))
+	failed=$((failed + f))
+	if [ $verdict = FAILED ]; then
+		tail -n 80 "$log"
+		recap+=$(failures "$name" "$log")$'\n'
+		echo "---- $name FAILED (status $status), whole log: $log"
+	else
+		echo "$p passed, $f failed, $skips skipped"
+	fi
+	summary+=$(printf '%-15s %-7s %5s passed %4s failed %4s skipped %5s s, %2s %% idle' "$name" "$verdict" "$p" "$f" \
+		"$skips" "$took" "$idle")$'\n'
+	# the summary is all that some get to see
+	[ $verdict = ok ] || summary+=$( (grep -m 4 -E "$failing" "$log" || tail -n 3 "$log") | cut -c 1-200 | sed 's/^[[:space:]]*/      /')$'\n'
+}
+
+# run_beside NAME...: at the same time
+run_beside()
+{
+	local name pids=()
+	for name; do
+		run_section "$name" &
+		pids+=($!)
+	done
+	wait "${pids[@]}"
+}
+
+# The chosen ones that run at the same time as this one, itself included.
+group_of()
+{
+	local names name
+	for names in $beside; do
+		has "${names//+/ }" "$1" || continue
+		for name in ${names//+/ }; do
+			! has "$chosen" "$name" || echo "$name"
+		done
+		return
+	done
+	echo "$1"
+}
+
+passed=0 failed=0 summary='' recap='' ran=''
+
+# generated: configure, if it is missing or older than what it is made of
+generated()
+{
+	mkdir -p "$logs" || return 1
+	if [ -x configure ] && [ ! configure.ac -nt configure ] && [ -z "$(find m4 -name 'rds_*.m4' -newer configure)" ]; then
+		return
+	fi
+	./autogen.sh >"$logs/autogen.log" 2>&1 && return
+	cat "$logs/autogen.log"
+	echo "autogen.sh failed (scripts/install-deps installs what it needs)"
+	return 1
+}
+
+# drive NAME...: these sections; until (seconds of this shell) no more are begun then
+drive()
+{
+	local s name group until=${until:-0}
+	chosen=$*
+	for s; do
+		has "$ran" "$s" && continue
+		if [ "$until" -gt 0 ] && [ "$SECONDS" -ge "$until" ]; then
+			summary+=$(printf '%-15s not run: time was over' "$s")$'\n'
+			continue
+		fi
+		mapfile -t group < <(group_of "$s")
+		if [ ${#group[@]} -gt 1 ]; then
+			printf '\n==== at the same time: %s\n' "${group[*]}"
+		else
+			headline "$s"
+		fi
+		run_beside "${group[@]}"
+		for name in "${group[@]}"; do
+			[ ${#group[@]} -eq 1 ] || headline "$name"
+			judge_section "$name"
+		done
+		ran+=" ${group[*]}"
+	done
+}
+
+# conclude: what failed, the summary, the counts; status 0 only if nothing failed
+conclude()
+{
+	if [ -n "$recap" ]; then
+		echo
+		echo "==== what failed"
+		printf '%s' "$recap"
+	fi
+	echo
+	echo "==== summary"
+	printf '%s' "$summary"
+	printf '%d s in all\n' "$SECONDS"
+	echo "$passed passed, $failed failed"
+	[ "$failed" -eq 0 ]
+}

@@ -1,0 +1,427 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# sections.bash - what scripts/test and scripts/soak run (drive.bash says how).  Each builds what it needs in a directory of its own in $work.
+#	scale, seed	gate or soak; the first seed of what goes by seeds
+
+jobs=${JOBS:-2}
+tests=$((2 * jobs)) # at a time: many wait most of their time
+shm=
+[ -d /dev/shm ] && [ -w /dev/shm ] && shm=/dev/shm
+
+# Skips that are no failure in CI, as patterns of the reason; all of them run in the plain build.  Keep this short.
+# - the conformance programs are not built with a sanitizer, so a sanitizer's library cannot be put in front of them
+# - under ThreadSanitizer the traffic of two mock processes takes minutes
+# - a sanitizer's runtime has a thread, mappings and signal handling of its own
+may_skip=("tests/conformance/native: skipped: the library needs its sanitizer's runtime*"
+	"tests/conformance/held: skipped: the library needs its sanitizer's runtime*"
+	"tests/unit/test_verbs_traffic: too many processes and messages for ThreadSanitizer"
+	"tests/unit/test_roll: no call is rolled forward under sanitizers*"
+	"preload_* cannot run beside a sanitizer's runtime"
+	"main_leaves cannot run beside a sanitizer's runtime"
+	"bare_child cannot run beside a sanitizer's runtime"
+	"handler_forks cannot run beside a sanitizer's runtime"
+	"second-* cannot run beside a sanitizer's runtime"
+	"jemalloc-* cannot run beside a sanitizer's runtime"
+	"tcmalloc-* cannot run beside a sanitizer's runtime"
+	"asan-* has that runtime already"
+	"churn cannot run beside a sanitizer's runtime")
+
+# size GATE SOAK: the one that is asked for
+size()
+{
+	[ "$scale" = gate ] && echo "$1" || echo "$2"
+}
+
+# ---- builds ----
+
+# configured DIR ARG...: configure once in $work/DIR
+configured()
+{
+	local dir=$work/$1
+	shift
+	mkdir -p "$dir" && cd "$dir" || return 1
+	if [ ! -f Makefile ] || [ "$top/configure" -nt Makefile ]; then
+		"$top/configure" --enable-silent-rules "$@"
+	fi
+}
+
+# built DIR: all that "make" and "make check" compile there
+built()
+{
+	cd "$work/$1" && make -j"$jobs" && make -j"$jobs" check TESTS=
+}
+
+# made DIR TARGET...: in $work/DIR, where another section may want the same at this moment
+made()
+{
+	local dir=$work/$1
+	shift
+	flock "$dir" make -C "$dir" -j"$jobs" "$@"
+}
+
+# ---- counts ----
+
+# check_in DIR [TEST...]: make check there, all or these; prints skips and the count
+check_in()
+{
+	local status
+	cd "$work/$1" || return 1
+	shift
+	make -j"$tests" check ${1:+TESTS="$*"}
+	status=$?
+	find . -name '*.trs' -newer Makefile -printf '%P\n' | sort | while read -r trs; do
+		[ $# -eq 0 ] || has "$*" "${trs%.trs}" || continue
+		case $(sed -n 's/^:global-test-result: //p' "$trs") in
+		SKIP) echo "SKIP: ${trs%.trs}: $(grep -v '^SKIP ' "${trs%.trs}.log" | tail -n 1)" ;;
+		FAIL | ERROR | XPASS)
+			echo "---- ${trs%.trs}.log"
+			tail -n 60 "${trs%.trs}.log"
+			;;
+		esac
+	done
+	sed -n 's/^# PASS:  *//p' test-suite.log >.passed
+	sed -n 's/^# \(FAIL\|ERROR\|XPASS\):  *//p' test-suite.log >.failed
+	echo "$(awk '{ n += $1 } END { print n + 0 }' .passed) passed, $(awk '{ n += $1 } END { print n + 0 }' .failed) failed"
+	return $status
+}
+
+# counted: adds the line "N passed, N failed" to the comparison's own last line; a listed difference is a pass
+counted()
+{
+	awk '{ print } /^[0-9]+ checks, [0-9]+ equal, / { printf "%d passed, %d failed\n", $3 + $5, $(NF - 1) }'
+}
+
+# added_up: adds the sum of all lines "N passed, N failed" as the last one
+added_up()
+{
+	awk '{ print } /^[0-9]+ passed, [0-9]+ failed/ { n++; p += $1; f += $3 }
+		END { if (n) printf "%d passed, %d failed\n", p, f }'
+}
+
+# ---- runners of the tree ----
+
+# delivered SCRIPT ARG...: one of them, told where the build is
+delivered()
+{
+	local script=$1
+	shift
+	if [ ! -x "$top/$script" ]; then
+		echo "$script is missing"
+		return 1
+	fi
+	cd "$work/main" || return 1
+	# a node of its own: a live one of the user must not disturb the tests, nor they it
+	RDS_PRELOAD_REGISTRY_DIR=$(mktemp -d "${shm:-/tmp}/rdstest.XXXXXX") || return 1
+	export RDS_PRELOAD_REGISTRY_DIR
+	trap 'rm -rf "$RDS_PRELOAD_REGISTRY_DIR"' EXIT
+	TOP_SRCDIR=$top TOP_BUILDDIR=$work/main RDSRUN=$work/main/rdsrun/rdsrun \
+		timeout --kill-after=10 "${SECTION_TIMEOUT:-600}" "$top/$script" "$@"
+}
+
+# over_each SECTION COMMAND ARG...: delivered, over soft RoCE and at the same time over soft iWARP; 77 only if all of it was skipped
+over_each()
+{
+	local section=$1 device status=77 ended pids=()
+	shift
+	for device in rxe siw; do
+		(delivered "$@" --device $device) >"$logs/$section.$device" 2>&1 &
+		pids+=($!)
+	done
+	for device in rxe siw; do
+		wait "${pids[0]}"
+		ended=$?
+		pids=("${pids[@]:1}")
+		echo "---- $device"
+		cat "$logs/$section.$device"
+		case $ended in
+		0) [ $status = 1 ] || status=0 ;;
+		77) ;;
+		*) status=1 ;;
+		esac
+	done
+	return $status
+}
+
+# fault_suite DIR CASE...: its programs from that build, then the suite (or these cases) on its library
+fault_suite()
+{
+	local dir=$1
+	shift
+	made "$dir" fault-programs && cd "$work/$dir" || return 1
+	TOP_BUILDDIR=$work/$dir "$top/tests/faults/run" "$@"
+}
+
+# rdma_suite DIR CASE...: the runner of tests/rdmaops, on that build
+rdma_suite()
+{
+	local dir=$1
+	shift
+	made "$dir" rdma-programs && cd "$work/$dir" || return 1
+	TOP_BUILDDIR=$work/$dir "$top/tests/rdmaops/run" "$@"
+}
+
+# sharing_suite DIR CASE...: sequences of what several processes do with one socket
+sharing_suite()
+{
+	local dir=$1
+	shift
+	made "$dir" tests/sharing/player && cd "$work/$dir" || return 1
+	SHARING_SEED=$seed TOP_BUILDDIR=$work/$dir "$top/tests/sharing/run" "$@"
+}
+
+# ---- this host, the library as it is delivered ----
+
+section_build() # products and tests without a warning, layers, exported symbols, manual
+{
+	configured main --enable-werror || return 1
+	make -j"$jobs" clean && built main
+}
+
+section_check() # unit tests, tests under the preload, conformance on this host against what kernel RDS once said
+{
+	check_in main
+}
+
+section_conformance() # plain PF_RDS programs under the preload, against what kernel RDS once said (oracle.txt)
+{
+	delivered tests/conformance/run --reference --build "$work/main" | counted
+}
+
+section_faults() # nothing lost while connections break and processes are killed, by seeds
+{
+	FAULT_SEED=$seed FAULT_ROUNDS=$(size 1 5) fault_suite main
+}
+
+section_sharing() # sockets of several processes: random sequences of what programs do with them, compared with a model
+{
+	SHARING_SEEDS=$(size 150 2000) SHARING_LIMIT=$(size 100 600) sharing_suite main \
+		broken-twice broken-lost forks leaves execs passes kills all crowd
+}
+
+section_rdma-ops() # RDMA between processes of this host, by hand-made cases and by a random player with a model
+{
+	RDMAOPS_SEED=$seed RDMAOPS_OPS=$(size 5000 100000) RDMAOPS_ROUNDS=1 rdma_suite main
+}
+
+section_programs() # unmodified programs of Debian under the preload
+{
+	delivered tests/programs/run --build "$work/main"
+}
+
+# ---- sanitizers ----
+
+# The gate: clang, so that a second compiler has seen all of it; what runs without a sanitizer as well is not run again.
+gate_asan()
+{
+	configured asan CC=clang --disable-lto --enable-werror --enable-sanitizers=address,undefined && built asan || return 1
+	{
+		check_in asan $(unit_tests asan) &&
+			SANITIZERS=address,undefined RDMAOPS_OPS=1500 RDMAOPS_ROUNDS=1 RDMAOPS_SLOW=4 rdma_suite asan \
+				'player-*' &&
+			SANITIZERS=address,undefined SHARING_SEEDS=10 SHARING_LIMIT=60 sharing_suite asan all
+	} | added_up
+	return "${PIPESTATUS[0]}"
+}
+
+soak_asan()
+{
+	configured asan --disable-lto --enable-sanitizers=address,undefined && built asan || return 1
+	{
+		check_in asan &&
+			SANITIZERS=address,undefined RDMAOPS_SEED=$seed RDMAOPS_OPS=3000 RDMAOPS_ROUNDS=1 RDMAOPS_SLOW=4 \
+				rdma_suite asan &&
+			SANITIZERS=address,undefined SHARING_SEEDS=10 SHARING_LIMIT=60 sharing_suite asan all
+	} | added_up
+	return "${PIPESTATUS[0]}"
+}
+
+section_asan() # AddressSanitizer and UndefinedBehaviorSanitizer: the gate has unit tests and players built by clang, the soak all tests built by gcc
+{
+	"${scale}_asan"
+}
+
+# unit_tests DIR: as make calls them
+unit_tests()
+{
+	make -s -C "$work/$1" --eval='print-unit-tests: ; @echo $(UNIT_TESTS)' print-unit-tests
+}
+
+# The gate: what has locks, queues and wake-ups of its own.  The cases about limits (time to hand over at exit, descriptors) are judged at full
+# speed only, in section faults.
+section_tsan() # ThreadSanitizer: the gate has locks, queues, wake-ups and some traffic, the soak all tests
+{
+	local checks=() faults=(messages all-"$seed") ops=(player-calm-*)
+
+	# Each check is a process of its own, and starting one takes this runtime longer than most checks.
+	export TEST_TIMEOUT=400 CK_TIMEOUT_MULTIPLIER=5
+	configured tsan --disable-lto --enable-sanitizers=thread && built tsan || return 1
+	if [ $scale = gate ]; then
+		checks=(tests/unit/test_{lock,queue,progress,os,timers,shm_wake,recv,shown_race,relay,outlive} tests/programs/own.sh)
+	else
+		faults=(messages {disconnect,delay,drop,connect,room,memory,dup,all}-"$seed" last appears hostile hostile-asleep stopped)
+		ops=('player-[cmdkl]*' 'notices-*' held-notices held-atomics held-barrier-A0 'held-player*')
+	fi
+	{
+		check_in tsan "${checks[@]}" &&
+			SANITIZERS=thread FAULT_SEED=$seed FAULT_MESSAGES=200 FAULT_ROUNDS=1 fault_suite tsan "${faults[@]}" &&
+			SANITIZERS=thread RDMAOPS_SEED=$seed RDMAOPS_OPS=600 RDMAOPS_ROUNDS=1 RDMAOPS_SLOW=8 rdma_suite tsan "${ops[@]}"
+	} | added_up
+	return "${PIPESTATUS[0]}"
+}
+
+# ---- hostile bytes, packaging ----
+
+section_fuzz() # malformed bytes: the gate has those that were found to matter, the soak looks for others
+{
+	made main all # what it may need of what is generated
+	SECTION_TIMEOUT=3600 FUZZ_SECONDS=$(size 0 600) FUZZ_BUILD=$work/fuzz delivered tests/fuzz/run
+}
+
+section_tarball() # the tarball builds from a read-only tree, some of its tests pass, installs, works, uninstalls
+{
+	local dir=$work/tarball name status
+	configured main --enable-werror && rm -rf "$dir" rdspreload-*.tar.gz && mkdir -p "$dir/build" && make dist-gzip || return 1
+	tar -xzf rdspreload-*.tar.gz -C "$dir" && chmod -R a-w "$dir"/rdspreload-* && name=$(echo "$dir"/rdspreload-*) || return 1
+	cd "$dir/build" && "$name/configure" --enable-silent-rules --disable-lto --enable-werror --prefix="$dir/root" &&
+		make -j"$jobs" && make install || return 1
+	make -j"$tests" check TESTS="tests/unit/test_wire tests/unit/test_registry tests/unit/test_options tests/unit/test_mock tests/unit/build_checks.sh"
+	status=$?
+	"$dir/root/bin/rdsrun" /usr/bin/python3 -c 'import socket; socket.socket(21, 5).bind(("127.0.0.1", 0))' || status=1
+	make uninstall && [ -z "$(find "$dir/root" ! -type d)" ] || status=1
+	chmod -R u+w "$name"
+	return $status
+}
+
+section_distcheck() # the same by automake's own distcheck, with all tests
+{
+	configured dist || return 1
+	# A test that fails there shows its log: the tree is gone then.  One that is skipped there runs in a working tree.
+	make -j"$tests" distcheck VERBOSE=1 2>&1 | awk '
+		{ print }
+		/^SKIP: tests\// { print "SKIP " $2 " in the tarball" }
+		/^# PASS: / { p += $3 }
+		/^# (FAIL|ERROR|XPASS): / { f += $3 }
+		END { printf "%d passed, %d failed\n", p, f }'
+	return "${PIPESTATUS[0]}"
+}
+
+# ---- guests ----
+
+# Beside them, in a guest of its own, the first few of the sequences of the section sharing: kernel RDS has to do what the model says.
+oracle_parts()
+{
+	local sharing status=0 theirs=0
+	made main tests/sharing/player || return 1
+	(delivered scripts/guest/run --modules "rds rds_tcp" -- env SHARING_LIB=none SHARING_SEEDS=10 \
+		TOP_BUILDDIR="$work/main" "$top/tests/sharing/run") >"$logs/oracle.sharing" 2>&1 &
+	sharing=$!
+	(delivered tests/conformance/compare --build "$work/main" | counted) || status=$?
+	wait "$sharing" || theirs=$?
+	cat "$logs/oracle.sharing"
+	[ "$status" -ne 0 ] || status=$theirs
+	return $status
+}
+
+section_oracle() # the conformance programs on kernel RDS now, compared line by line; random sequences against their model
+{
+	oracle_parts | added_up
+}
+
+# Two guests at a time. What a program sends to itself crosses the device if its sockets are other processes' (--apart). Not all need be done in
+# each way: on siw only the programs of two processes have sockets of their own. The last guest uses the addresses of an RDMA device, but shared
+# memory between processes, so that only few programs could answer otherwise than in the section check.
+section_rdma-answers() # the conformance programs over soft RoCE and soft iWARP, against what kernel RDS once said over RoCE
+{
+	local run="tests/conformance/run --reference --build $work/main --rdma" pids=() status=0 name
+	local talkers="rdma_args rdma_atomic rdma_mr rdma_notify rdma_read rdma_write two_processes two_processes_calls
+		two_processes_cong"
+	(
+		(delivered $run rxe --some | counted) >"$logs/rdma-answers.rxe" 2>&1
+		some=$?
+		(delivered $run siw $talkers | counted) >"$logs/rdma-answers.siw" 2>&1 &&
+			(delivered $run rxe --shm bind_again info_sockets transport $talkers | counted) \
+				>"$logs/rdma-answers.shm" 2>&1 && [ $some = 0 ]
+	) &
+	pids+=($!)
+	(
+		(delivered $run siw --apart --some | counted) >"$logs/rdma-answers.siw-apart" 2>&1
+		apart=$?
+		(delivered $run rxe --apart --some | counted) >"$logs/rdma-answers.rxe-apart" 2>&1 && [ $apart = 0 ]
+	) &
+	pids+=($!)
+	for name in "${pids[@]}"; do
+		wait "$name" || status=1
+	done
+	for name in rxe rxe-apart siw siw-apart shm; do
+		echo "---- $name"
+		cat "$logs/rdma-answers.$name"
+	done | added_up
+	return $status
+}
+
+section_rdma-programs() # qperf and CPython's RDS tests, unmodified, over soft RoCE and soft iWARP
+{
+	over_each rdma-programs tests/rdma/programs --build "$work/main" --seconds 1 | added_up
+}
+
+# Twice the usual time: with two processors, both guests together take longer than other sections.
+section_rdma-verbs() # RDMA between processes over soft RoCE and soft iWARP, 100,000 operations of the player on each
+{
+	made main rdma-programs || return 1
+	SECTION_TIMEOUT=${SECTION_TIMEOUT:-1200} over_each rdma-verbs tests/rdma/rdmaops --build "$work/main" --seed "$seed" | added_up
+}
+
+# The conformance programs between two hosts: over soft iWARP those of two processes, and some.  One after the other: two guests keep two processors
+# busy.
+two_answers()
+{
+	local run="tests/conformance/run --two --reference --build $work/main --rdma" status=0
+	(delivered $run rxe | counted) || status=1
+	(delivered $run siw rdma_mr rdma_notify rdma_read rdma_write two_processes two_processes_calls two_processes_cong ping \
+		cong_poll ordering recv_data send_order send_size tos | counted) || status=1
+	return $status
+}
+
+section_two-guests() # two hosts, over soft RoCE and soft iWARP: the conformance programs; qperf; a network that loses packets; sockets that change hands; a process, a host that dies
+{
+	made main fault-programs || return 1
+	{
+		two_answers &&
+			over_each two-guests tests/rdma/programs --build "$work/main" --two --seconds 1 &&
+			over_each two-guests.faults tests/rdma/faults --build "$work/main" --messages 30 --two
+	} | added_up
+	return "${PIPESTATUS[0]}"
+}
+
+section_rxe() # connections over soft RoCE in the guest, which break
+{
+	made main fault-programs && delivered tests/rdma/faults --build "$work/main" --device rxe
+}
+
+section_siw() # the same over soft iWARP
+{
+	made main fault-programs && delivered tests/rdma/faults --build "$work/main" --device siw
+}
+
+section_thousand() # a thousand connections that break under traffic, over each device
+{
+	made main fault-programs || return 1
+	SECTION_TIMEOUT=1500 over_each thousand tests/rdma/faults --build "$work/main" --thousand | added_up
+}
+
+# ---- the gate's own strength, speed ----
+
+section_mutations() # small faults in a copy of the product: each is found by the gate
+{
+	SECTION_TIMEOUT=7200 delivered tests/mutations/run
+}
+
+section_bench() # every row of the benchmark once; judges no times
+{
+	delivered tests/bench/run --quick --build "$work/main"
+}
+
+section_speed() # the whole benchmark, with its targets
+{
+	delivered tests/bench/run --build "$work/main"
+}
