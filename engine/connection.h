@@ -193,6 +193,12 @@ struct rds_conn {
 	struct rds_far_mr *far_mrs[RDS_FAR_BUCKETS];
 	_Atomic unsigned native_reads, native_writes; /* operations that devices have under way; written under rx */
 	bool fence_answers; /* ... reads of a region of which an answer says that nothing is (rx) */
+	/*
+	 * Operations have ended here of which the peer's engine may still carry out something, until it acknowledges this
+	 * number (rdma_native.c); 0: none.  NEW (set under rx): the number is found by who looks next (tx).
+	 */
+	_Atomic uint64_t strays;
+#define RDS_STRAYS_NEW UINT64_MAX
 
 	/* work left for rds_run_work (rx) */
 	struct rds_conn *work_next;

@@ -395,7 +395,7 @@ static int queue_give(struct rds_conn *conn, struct rds_queued *q)
 
 	if (piece)
 		rds_queue_piece_goes(conn, q);
-	bytes = piece ? rds_op_bytes(q, &began) : q->data;
+	bytes = piece ? rds_op_bytes(conn, q, &began) : q->data;
 	iov = (struct iovec){.iov_base = bytes, .iov_len = q->hdr.len};
 	if (!bytes)
 		return 1;

@@ -172,8 +172,11 @@ static void over(struct rds_op *op, int status)
 	}
 	op->over = true;
 	op->status = status;
-	if (status != RDS_RDMA_SUCCESS)
+	if (status != RDS_RDMA_SUCCESS) {
 		note_failed(op->conn, op->message);
+		if (op->started && !op->native)
+			rds_op_strays(op->conn);
+	}
 	op->sk->nops--;
 	op->conn->nover++;
 }

@@ -129,7 +129,7 @@ bool rds_op_wanted(const struct rds_queued *q);
 /* May it go now?  False: when some reads have been answered. */
 bool rds_op_may_go(struct rds_conn *conn, const struct rds_queued *q);
 /* The bytes of a piece in the queue, header first, malloc'ed.  NULL: not to be had; its operation has failed. */
-void *rds_op_bytes(struct rds_queued *q, bool *began);
+void *rds_op_bytes(struct rds_conn *conn, struct rds_queued *q, bool *began);
 void rds_op_not_sent(struct rds_queued *q, bool began); /* there was no room for it */
 void rds_op_lost(struct rds_queued *q);	   /* there is nowhere for it to go */
 void rds_op_release(struct rds_queued *q); /* it leaves the queue, sent or not */
@@ -160,6 +160,11 @@ void rds_op_list(struct rds_conn *conn, struct rds_op *op);
 void rds_op_relist(struct rds_conn *to, struct rds_op *op, struct rds_op *next);
 /* Listed: the peer or the device says so. */
 void rds_op_over(struct rds_op *op, int status);
+/* An operation is over, and the peer's engine may carry out some of it all the same: nobody can call that back. */
+static inline void rds_op_strays(struct rds_conn *conn)
+{
+	atomic_store(&conn->strays, RDS_STRAYS_NEW);
+}
 /* Over and done, whatever is before it; what was over keeps its status. */
 void rds_op_finish(struct rds_op *op, int status);
 bool rds_op_quiet(const struct rds_op *op); /* a write that nobody waits for, but for a failure */

@@ -7,6 +7,9 @@
  * nothing that the peer's engine has yet to carry out touches the same memory: a device does not wait for that.  The other way round needs no
  * care: what goes to the peer's engine later is behind the device's work on the same queue pair; but what changes bytes that are being read waits
  * for the read.
+ * What the peer's engine has yet to carry out belongs to operations that are listed, which say what they touch; or it is
+ * *stray*: its operation has ended here (canceled, its socket closed, ...) while it lay with the transport or the peer.  As
+ * long as there may be strays, nothing goes to the device.
  * Reads into another process's memory (memory.h) are the engine's.
  * Must not know how a device is told.
  */
@@ -92,6 +95,7 @@ void rds_far_broken(struct rds_conn *conn)
 	unsigned i;
 
 	conn->fence_answers = false;
+	atomic_store(&conn->strays, 0); /* the peer takes none of them any more when it shows a region again */
 	for (i = 0; i < RDS_FAR_BUCKETS && atomic_load(&conn->nfar); i++)
 		while ((f = conn->far_mrs[i])) {
 			conn->far_mrs[i] = f->next;
@@ -129,13 +133,26 @@ static bool in_the_way(struct rds_conn *conn, const struct rds_op *op, const str
 	return false;
 }
 
+/*
+ * Without rx, tx held: so nothing is being sent, and no stray has a higher number than what was sent last.  The peer has
+ * carried out what it acknowledges (recv.c).  An operation that ends meanwhile is not lost sight of.
+ */
+static void look_for_strays(struct rds_conn *conn)
+{
+	uint64_t found = atomic_load(&conn->strays), last = found;
+
+	if (found == RDS_STRAYS_NEW)
+		last = rds_queue_sent(conn);
+	atomic_compare_exchange_strong(&conn->strays, &found, conn->t->ops->acked(conn->ep) < last ? last : 0);
+}
+
 static bool may_go(struct rds_conn *conn, struct rds_op *op, struct rds_native *n)
 {
 	struct rds_far_mr *f = far_find(conn, op->rkey);
 
 	/* The device is told the number of its message, which one that is held may not keep (overtake.c). */
 	if (!f || op->over || rds_op_held(op) || !op->total || op->remote > f->len || op->total > f->len - op->remote ||
-	    in_the_way(conn, op, f))
+	    atomic_load_explicit(&conn->strays, memory_order_relaxed) || in_the_way(conn, op, f))
 		return false;
 	n->key = f->far.key;
 	n->at = f->far.at + op->remote;
@@ -169,6 +186,8 @@ int rds_op_native(struct rds_conn *conn, struct rds_op *op)
 	    (op->kind != RDS_OP_WRITE && op->kind != RDS_OP_READ) || (op->memory && op->kind == RDS_OP_READ) ||
 	    conn->queue || atomic_load_explicit(&conn->state, memory_order_relaxed) != RDS_CONN_UP)
 		return -EAGAIN;
+	if (unlikely(atomic_load_explicit(&conn->strays, memory_order_relaxed)))
+		look_for_strays(conn);
 	rx_lock();
 	may = may_go(conn, op, &n);
 	rx_unlock();

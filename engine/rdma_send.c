@@ -48,10 +48,15 @@ static void piece_header(const struct rds_op *op, enum rds_op_kind kind, uint64_
 	rds_op_encode(&h, to);
 }
 
-/* rx held.  It is about to be given to a transport, and may be answered before that returns. */
-static void start(struct rds_op *op)
+/*
+ * rx held.  It is about to be given to a transport, and may be answered before that returns.  Another thread may have ended it
+ * just now: it goes all the same, as if that had come a moment later.
+ */
+static void start(struct rds_conn *conn, struct rds_op *op)
 {
 	op->started = true;
+	if (unlikely(op->over))
+		rds_op_strays(conn);
 	if (op->kind != RDS_OP_READ || op->over || op->reading)
 		return;
 	op->reading = true;
@@ -175,7 +180,7 @@ static int xmit_piece(struct rds_conn *conn, struct rds_op *op, uint64_t at, siz
 		go = may_start(conn, op);
 		began = go && !op->started;
 		if (go)
-			start(op);
+			start(conn, op);
 		rx_unlock();
 	}
 	if (go)
@@ -290,6 +295,11 @@ static int xmit_op(struct rds_conn *conn, struct rds_op *op)
 	return err;
 }
 
+/*
+ * There is no memory, and the call fails.  What a device or the peer's engine has got of them by now may be carried out all
+ * the same, as of operations that are canceled: what they were to write is not defined until they are sent again.  That comes
+ * behind it: a device's work is on the same queue pair, and what the engine has got are strays (rdma_native.c).
+ */
 void rds_ops_take_back(struct rds_op *ops)
 {
 	struct rds_op *op;
@@ -414,7 +424,7 @@ bool rds_ops_hold(struct rds_conn *conn, struct rds_op *ops)
 	return held;
 }
 
-void *rds_op_bytes(struct rds_queued *q, bool *began)
+void *rds_op_bytes(struct rds_conn *conn, struct rds_queued *q, bool *began)
 {
 	size_t len = q->hdr.len - RDS_OP_HDR;
 	unsigned char *bytes = malloc(q->hdr.len);
@@ -429,7 +439,7 @@ void *rds_op_bytes(struct rds_queued *q, bool *began)
 		rds_op_over(q->op, RDS_RDMA_OTHER_ERROR);
 	} else {
 		*began = !q->op->started;
-		start(q->op);
+		start(conn, q->op);
 	}
 	rx_unlock();
 	if (!err)
