@@ -7,6 +7,9 @@
 # A section is a function section_NAME, described by the comment behind its first line.  It may print
 #	N passed, N failed		as its last such line: these are counted; without one the section counts as one test
 #	SKIP reason			for what cannot run here
+#	LATE NAME: COMMAND		for what has passed a limit, and nothing wrong was seen (tests/verdict.bash); the command runs it alone
+# What is wrong stays wrong.  What was late is run once more at the end, alone and with ten times the time: good then, it counts as passed, and is
+# listed with both times; late again, it has failed.  More than LATE_MOST of them are the machine's fault: status 75.
 # With CI=true a skip is a failure, unless it is one of may_skip.
 
 # has LIST WORD
@@ -14,6 +17,8 @@ has()
 {
 	[[ " $(echo $1) " == *" $2 "* ]]
 }
+
+LATE_MOST=3
 
 # section_list: their names and what they are
 section_list()
@@ -50,6 +55,8 @@ allowed()
 	done
 	return 1
 }
+
+is_late='^LATE [^ ]+: '
 
 # What says so in a log, whoever wrote it
 failing='^[[:space:]]*(FAIL:? |WRONG |not ok |ERROR |DIFFERENT )|: error:|:[FE]:|^==[0-9]+==ERROR|^WARNING: ThreadSanitizer'
@@ -89,7 +96,7 @@ headline()
 # judge_section NAME: adds to passed, failed, summary
 judge_section()
 {
-	local name=$1 log=$logs/$1.log status=1 took=0 idle=0 counts p f skips=0 refused=0 reason verdict
+	local name=$1 log=$logs/$1.log status=1 took=0 idle=0 counts p f l=${#late[@]} skips=0 refused=0 reason verdict
 	read -r status took idle <"$logs/$name.ended"
 	while IFS= read -r reason; do
 		echo "SKIP $reason"
@@ -98,6 +105,8 @@ judge_section()
 			refused=$((refused + 1))
 		fi
 	done < <(sed -n 's/^SKIP:\{0,1\} \{1,\}//p' "$log" | grep -v '^tests/[^ ]*$') # automake's own line has no reason
+	mapfile -t -O "$l" late < <(grep -E "$is_late" "$log" | sort -u)
+	l=$((${#late[@]} - l))
 	counts=$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$log" | tail -n 1)
 	p=$(echo "$counts" | sed -n 's/^\([0-9]*\) passed.*/\1/p')
 	f=$(echo "$counts" | sed -n 's/^[0-9]* passed, \([0-9]*\) failed.*/\1/p')
@@ -105,17 +114,18 @@ judge_section()
 		p=0 f=0
 		if [ "$status" -eq 0 ]; then
 			p=1
-		elif [ "$status" -eq 77 ] && [ $skips -gt 0 ]; then
-			: # all of it skipped, reasons given
+		elif [ "$status" -eq 77 ] && [ $skips -gt 0 ] || [ "$l" -gt 0 ]; then
+			: # all of it skipped, reasons given; or late
 		else
 			f=1
 		fi
-	elif [ "$status" -ne 0 ] && [ "$f" = 0 ]; then
+	elif [ "$status" -ne 0 ] && [ "$f" = 0 ] && [ "$l" = 0 ]; then
 		f=1 # the runner failed although its tests passed
 	fi
 	[ $refused -gt 0 ] && echo "$refused skipped where nothing may be skipped (CI=true)"
 	f=$((f + refused))
 	verdict=ok
+	[ "$l" -gt 0 ] && verdict=late
 	[ "$f" -gt 0 ] && verdict=FAILED
 	passed=$((passed + p))
 	failed=$((failed + f))
@@ -124,12 +134,12 @@ judge_section()
 		recap+=$(failures "$name" "$log")$'\n'
 		echo "---- $name FAILED (status $status), whole log: $log"
 	else
-		echo "$p passed, $f failed, $skips skipped"
+		echo "$p passed, $f failed, $skips skipped${l:+, $l late}"
 	fi
 	summary+=$(printf '%-15s %-7s %5s passed %4s failed %4s skipped %5s s, %2s %% idle' "$name" "$verdict" "$p" "$f" \
 		"$skips" "$took" "$idle")$'\n'
 	# the summary is all that some get to see
-	[ $verdict = ok ] || summary+=$( (grep -m 4 -E "$failing" "$log" || tail -n 3 "$log") | cut -c 1-200 | sed 's/^[[:space:]]*/      /')$'\n'
+	[ $verdict != FAILED ] || summary+=$( (grep -m 4 -E "$failing" "$log" || tail -n 3 "$log") | cut -c 1-200 | sed 's/^[[:space:]]*/      /')$'\n'
 }
 
 # run_beside NAME...: at the same time
@@ -157,7 +167,7 @@ group_of()
 	echo "$1"
 }
 
-passed=0 failed=0 summary='' recap='' ran=''
+passed=0 failed=0 summary='' recap='' ran='' late=()
 
 # generated: configure, if it is missing or older than what it is made of
 generated()
@@ -198,9 +208,36 @@ drive()
 	done
 }
 
+# try_again LINE: what was late, alone
+try_again()
+{
+	local name=${1#LATE } command began=$SECONDS first log=$logs/late.log
+	command=${name#*: } name=${name%%: *}
+	first=$(grep -h -m 1 "^LATE ${name#*-} [0-9.]* s" "$logs/${name%%-*}"*.log 2>/dev/null)
+	[ "$command" != "$name" ] || return
+	echo "once more, alone: $command"
+	if (unset TEST_SLOW && TEST_TIMES=10 bash -c "$command") >"$log" 2>&1 </dev/null; then
+		passed=$((passed + 1))
+		summary+="LATE $name, then PASS alone in $((SECONDS - began)) s; first: ${first:-no time known}"$'\n'
+	else
+		failed=$((failed + 1))
+		summary+="FAILED $name: late, and not good alone either after $((SECONDS - began)) s; first: ${first:-no time known}"$'\n'
+		recap+=$(failures "$name" "$log")$'\n'$(tail -n 20 "$log")$'\n'
+	fi
+}
+
 # conclude: what failed, the summary, the counts; status 0 only if nothing failed
 conclude()
 {
+	local line
+	if [ ${#late[@]} -gt $LATE_MOST ]; then
+		summary+="machine too slow: ${#late[@]} tests were late, $LATE_MOST may be"$'\n'$(printf '  %s\n' "${late[@]}")$'\n'
+	else
+		for line in "${late[@]}"; do
+			try_again "$line"
+		done
+		late=()
+	fi
 	if [ -n "$recap" ]; then
 		echo
 		echo "==== what failed"
@@ -210,6 +247,7 @@ conclude()
 	echo "==== summary"
 	printf '%s' "$summary"
 	printf '%d s in all\n' "$SECONDS"
-	echo "$passed passed, $failed failed"
-	[ "$failed" -eq 0 ]
+	echo "$passed passed, $failed failed${late:+, ${#late[@]} late}"
+	[ "$failed" -eq 0 ] || return 1
+	[ ${#late[@]} -eq 0 ] || return 75
 }
