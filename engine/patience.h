@@ -46,7 +46,20 @@
 	X(CARRIER_NONE, 30000, "the same, of which nothing is known", "ENOTCONN") \
 	X(CARRIER_CLOSE, 100, "the carrier to close a socket whose last number is closed", "close() returns") \
 	X(HOLDER_IDLE, 1000, "the next call of a holder, where descriptors are short", "its channel is closed") \
-	X(MEMORY_DOOR, 5000, "who takes our memory for RDMA", "EAGAIN")
+	X(MEMORY_DOOR, 5000, "who takes our memory for RDMA", "EAGAIN") \
+	/* RDMA devices and rdma_cm */ \
+	X(CM_RESOLVE, 5000, "rdma_cm, which asks for an address or a route", "it says that there is none") \
+	X(CM_STEP, 6000, "rdma_cm to say that, which it may forget", "the attempt is given up") \
+	X(CM_ANSWER, 10000, "the peer's helper to answer a request, which may wait for a processor", "the attempt is given up") \
+	X(CM_ESTABLISH, 10000, "the peer to go on after our yes", "the connection is given up") \
+	X(CM_UNSAID, 250, "rdma_cm to say that a connection stands, over which a frame has come", "it is told") \
+	X(CM_CROSSED, 2000, "the answer to our request, when the peer's comes", "ours is taken to be lost") \
+	X(CM_HANGS, 1000, "rdma_connect() to return (siw)", "the next one to that host fails") \
+	X(CM_DESTROY, 20, "rdma_destroy_id() to return", "another thread does the rest; forks do not wait") \
+	X(CM_PORT, 160, "the last process at the rendezvous port to be gone", "a line is logged; it is looked seldom") \
+	X(QP_CLOSE, 1000, "a device to return what is in flight on a queue pair", "it is destroyed") \
+	X(QP_LAST, 100, "a device to say that it has no receive left of one", "the same") \
+	X(PROBE, 2000, "the peer's device to answer a read that probes it", "the connection breaks")
 /* clang-format on */
 
 enum rds_patience {
