@@ -11,6 +11,7 @@
 
 #include "engine/cleanup.h"
 #include "engine/cmsg.h"
+#include "engine/patience.h"
 #include "engine/rdma.h"
 #include "engine/uaccess.h"
 #include "engine/user_copy.h"
@@ -24,7 +25,6 @@
 
 /* Bytes of an operation: for fewer, to wake the peer's helper would cost more than what it has to do. */
 #define ASKED_AT_ONCE (32 * 1024u)
-#define ROOM_PATIENCE_NS (10 * 1000000ull)
 
 enum admit { SENT, CONGESTED, FULL, NO_ROOM, AGAIN };
 
@@ -388,7 +388,7 @@ static short wait_event(enum admit why)
 static __attribute__((noinline)) int wait_to_send(struct send_call *c, enum admit *ap)
 {
 	struct rds_sock *sk = c->sk;
-	uint64_t timeo = atomic_load(&sk->sndtimeo_ns), until = 0;
+	uint64_t timeo = atomic_load(&sk->sndtimeo_ns), patience = rds_patience_ns(RDS_PATIENCE_ROOM), until = 0;
 	enum admit a = *ap, why = a;
 	struct rds_wait *w;
 	bool asked = false;
@@ -397,7 +397,7 @@ static __attribute__((noinline)) int wait_to_send(struct send_call *c, enum admi
 	if (a == FULL && timeo == 0)
 		return -ETIMEDOUT;
 	if (a == NO_ROOM) /* in the kernel there is nothing that a timeout would be for */
-		until = os_now_ns() + (timeo < ROOM_PATIENCE_NS ? timeo : ROOM_PATIENCE_NS);
+		until = os_now_ns() + (timeo < patience ? timeo : patience);
 	else if (a == FULL && timeo != RDS_NO_TIMEOUT)
 		until = os_now_ns() + timeo;
 	w = rds_wait_begin_one(sk, wait_event(a));

@@ -169,7 +169,7 @@ static int name_in(int fd, enum rds_share_op op, const struct sockaddr *addr, in
 
 int rds_away_bind(int fd, const struct sockaddr *addr, int len)
 {
-	unsigned tries = RDS_BIND_TRIES;
+	unsigned tries = rds_bind_tries();
 	int rc;
 
 	while ((rc = name_in(fd, RDS_SHARE_BIND, addr, len, --tries)) == -EBUSY) /* as rds_bind() */

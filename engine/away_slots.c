@@ -14,11 +14,11 @@
 #include "engine/away_impl.h"
 #include "engine/memory_door.h"
 #include "engine/os.h"
+#include "engine/patience.h"
 #include "engine/will.h"
 
 #define SLOTS 64
 #define CHUNKS 256
-#define PART_MS 100 /* a carrier that is stopped closes it later */
 #define PATIENT_AGAIN_NS 1000000000ull
 
 enum {
@@ -249,6 +249,7 @@ static void await_part(struct away_slot *s, uint64_t until)
 
 void rds_away_closed(void)
 {
+	const uint64_t most = rds_patience_ns(RDS_PATIENCE_CARRIER_CLOSE);
 	uint64_t now;
 
 	if (!parting)
@@ -257,7 +258,7 @@ void rds_away_closed(void)
 	now = os_now_ns();
 	each_slot(part, 0);
 	/* One that did not answer a moment ago is not waited for at every close(). */
-	each_slot(await_part, now - atomic_load(&stopped_at) < PATIENT_AGAIN_NS ? now : now + PART_MS * 1000000ull);
+	each_slot(await_part, now - atomic_load(&stopped_at) < PATIENT_AGAIN_NS ? now : now + most);
 }
 
 void away_slot_unused(struct away_slot *s)

@@ -3,8 +3,9 @@
  * away_wait.c - how long a holder's call waits for a carrier that does not answer: it is stopped, is late, or cannot be found.
  *
  * A call that would not sleep in the kernel's RDS, and whoever is about to sleep in poll, select or epoll, waits until the carrier is seen to be
- * stopped, BOUND_MS otherwise.  One that may sleep waits as long as the program wants, which is until a signal comes that ends calls, the
- * socket's timeout is over or the thread is cancelled; but for a carrier of which nothing is known no longer than LIMIT_MS.  All others (names, options) wait to the end.
+ * stopped, within the limits of patience.h otherwise.  One that may sleep waits as long as the program wants, which is until a signal comes that
+ * ends calls, the socket's timeout is over or the thread is cancelled; but for a carrier of which nothing is known there is a limit as well.  All
+ * others (names, options) wait to the end.
  *
  * What is not waited for any longer must not be made afterwards: it is withdrawn.  The holder closes the channel, or only its sending half if it has
  * to know, and a carrier looks for that between reading a request and making the call (carry.c).  So a request that lies unread afterwards is none,
@@ -24,14 +25,11 @@
 #include "engine/cleanup.h"
 #include "engine/log.h"
 #include "engine/os.h"
+#include "engine/patience.h"
 #include "engine/rds.h"
 #include "engine/will.h"
 
-#define GRACE_MS 100	 /* for one of which nothing is known; after a timeout that the carrier should have kept */
-#define BOUND_MS 1000	 /* for one that is only slow */
-#define LATE_MS 5000	 /* then it is said whom we wait for */
-#define LIMIT_MS 30000	 /* and then it is no call that waits without an end */
-#define LONG_LOOK_MS 100 /* between looks, when it has waited so long */
+#define LONG_LOOK_MS 100 /* between looks, when it has waited for long */
 #define PAUSE_MS 20	 /* between attempts at most */
 #define MS_NS 1000000ull
 
@@ -95,7 +93,8 @@ static bool timed_out(const struct away_call *c, uint64_t waited_ns)
 {
 	uint64_t timeo = rds_heir_timeo(c->inode, c->q.op == RDS_SHARE_SEND);
 
-	return timeo != RDS_AWAY_NO_TIMEOUT && waited_ns / MS_NS >= timeo / MS_NS + GRACE_MS;
+	return timeo != RDS_AWAY_NO_TIMEOUT &&
+	       waited_ns / MS_NS >= timeo / MS_NS + rds_patience_ms(RDS_PATIENCE_CARRIER_UNKNOWN);
 }
 
 /* 0: it goes on waiting. */
@@ -103,9 +102,11 @@ static int patience(int fd, struct away_call *c, bool greeted, uint64_t waited_n
 {
 	uint64_t waited = waited_ns / MS_NS;
 	enum state carrier = look_at_carrier(fd, c->inode);
+	enum rds_patience most;
 
 	if (bounded(c)) {
-		if (carrier != STOPPED && waited < (greeted || carrier == ALIVE ? BOUND_MS : GRACE_MS))
+		most = greeted || carrier == ALIVE ? RDS_PATIENCE_CARRIER : RDS_PATIENCE_CARRIER_UNKNOWN;
+		if (carrier != STOPPED && waited < rds_patience_ms(most))
 			return 0;
 		if (!c->cancelled)
 			c->late = -EAGAIN;
@@ -115,9 +116,9 @@ static int patience(int fd, struct away_call *c, bool greeted, uint64_t waited_n
 		c->late = -ETIMEDOUT;
 		return -AWAY_LATE;
 	}
-	if (waited >= LATE_MS)
+	if (waited >= rds_patience_ms(RDS_PATIENCE_CARRIER_LATE))
 		rds_warn_once("the process that carries an RDS socket of this one does not answer (is it stopped?)");
-	return !greeted && carrier == UNKNOWN && waited >= LIMIT_MS ? -ENOTCONN : 0;
+	return !greeted && carrier == UNKNOWN && waited >= rds_patience_ms(RDS_PATIENCE_CARRIER_NONE) ? -ENOTCONN : 0;
 }
 
 struct look {
@@ -190,7 +191,7 @@ int away_wait(int fd, struct away_call *c, struct pollfd *p, bool greeted)
 		err = patience(fd, c, greeted, waited);
 		if (err)
 			return err;
-		if (waited / MS_NS >= BOUND_MS)
+		if (waited >= rds_patience_ns(RDS_PATIENCE_CARRIER))
 			look = LONG_LOOK_MS;
 		n = look_for(c, p, look);
 		if (n == -AWAY_LATE)
@@ -207,10 +208,11 @@ bool away_answers(int fd, uint64_t inode, struct pollfd *p)
 {
 	static _Atomic uint64_t in_vain;
 	uint64_t since = os_now_ns(), waited = 0, before = atomic_load(&in_vain);
+	const uint64_t most = rds_patience_ns(RDS_PATIENCE_CARRIER);
 
 	while (os_poll(p, 1, AWAY_LOOK_MS) <= 0) {
 		waited = os_now_ns() - since;
-		if (look_at_carrier(fd, inode) != STOPPED && !rds_adoptable(fd) && before + waited < BOUND_MS * MS_NS)
+		if (look_at_carrier(fd, inode) != STOPPED && !rds_adoptable(fd) && before + waited < most)
 			continue;
 		atomic_fetch_add(&in_vain, waited);
 		return false;
@@ -307,8 +309,9 @@ static int sleep_timed(struct away_slot *s, uint64_t until)
 ssize_t away_sleep(struct away_slot *s, struct away_call *c, struct rds_share_answer *ready)
 {
 	volatile ssize_t n;
+	uint64_t grace = rds_patience_ns(RDS_PATIENCE_CARRIER_UNKNOWN);
 
-	c->late = c->a.result > 0 ? sleep_timed(s, os_now_ns() + (uint64_t)c->a.result + GRACE_MS * MS_NS) : 0;
+	c->late = c->a.result > 0 ? sleep_timed(s, os_now_ns() + (uint64_t)c->a.result + grace) : 0;
 	if (c->late)
 		return -1;
 	rds_cleanup_push(cancelled, s);

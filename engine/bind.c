@@ -11,6 +11,7 @@
  */
 #include "engine/connection.h"
 #include "engine/names.h"
+#include "engine/patience.h"
 #include "engine/wires.h"
 #include "engine/will.h"
 
@@ -194,10 +195,15 @@ out:
 	return ret;
 }
 
+unsigned rds_bind_tries(void)
+{
+	return (unsigned)(rds_patience_ms(RDS_PATIENCE_BIND) / RDS_BIND_PAUSE_MS);
+}
+
 /* A port of a socket that others share may be just about to be free: its carrier hears of the last close a moment later than the kernel. */
 int rds_bind(struct rds_sock *sk, const struct sockaddr *sa, int addrlen)
 {
-	unsigned tries = RDS_BIND_TRIES;
+	unsigned tries = rds_bind_tries();
 	int ret;
 
 	while ((ret = rds_bind_now(sk, sa, addrlen, !--tries)) == -EBUSY)

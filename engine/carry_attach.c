@@ -17,9 +17,9 @@
 #include <sys/syscall.h>
 
 #include "engine/carry.h"
+#include "engine/patience.h"
 #include "engine/will.h"
 
-#define IDLE_NS 1000000000ull
 #define ROOM 4			/* channels: one takes two descriptors for a moment */
 #define ROOM_AGAIN_NS 100000000 /* between looks for some */
 
@@ -86,9 +86,10 @@ static int bytes_there(int fd, unsigned long which)
 /* It has asked for nothing for a while, and has read what it was told.  Not the last one: whoever looks at the stand-in looks at what it keeps here. */
 static bool is_idle(const struct rds_holder *h, uint64_t now)
 {
+	const uint64_t most = rds_patience_ns(RDS_PATIENCE_HOLDER_IDLE);
 	int fd = atomic_load(&h->fd);
 
-	return !h->call && now - h->used >= IDLE_NS && h->carry->holders->next && !bytes_there(fd, SIOCOUTQ) &&
+	return !h->call && now - h->used >= most && h->carry->holders->next && !bytes_there(fd, SIOCOUTQ) &&
 	       !bytes_there(fd, SIOCINQ);
 }
 

@@ -22,6 +22,7 @@
 #include "engine/message.h"
 #include "engine/mr.h"
 #include "engine/ports.h"
+#include "engine/patience.h"
 #include "engine/wait.h"
 #include "engine/will.h"
 #include "engine/wires.h"
@@ -29,8 +30,6 @@
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
 #endif
-
-#define EXIT_TRIES_NS (500 * 1000000ull) /* longer than whoever has a lock may be kept from going on by a busy machine */
 
 struct rds_engine *rds_eng;
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -204,7 +203,8 @@ static void spreads(bool start)
 	bool any = false;
 
 	atomic_store(&rds_spread, true);
-	if (!rds_eng || rds_engine_foreign() || !rds_lock_until(&rds_eng->control, os_now_ns() + RDS_LOCK_TRIES_NS))
+	if (!rds_eng || rds_engine_foreign() ||
+	    !rds_lock_until(&rds_eng->control, os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK)))
 		return;
 	if (start || atomic_load(&rds_eng->started))
 		rds_sock_each_locked(note_socket, &any);
@@ -371,7 +371,7 @@ void rds_engine_exit_now(void)
 		now = os_now_ns();
 		if (n > 0)
 			looked = now;
-		if (now - start >= limit || now - looked > EXIT_TRIES_NS)
+		if (now - start >= limit || now - looked > rds_patience_ns(RDS_PATIENCE_EXIT_LOCK))
 			break; /* no look for so long: most likely the very call that a signal has interrupted has the lock */
 		atomic_store(&rds_eng->ending, true); /* asking takes locks, too: it is the helper that asks */
 		rds_helper_kick();

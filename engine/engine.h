@@ -154,7 +154,6 @@ int rds_wake_pipe(int fds[2], int flags);
 void rds_reclaim(void); /* helper, no event pending: free what closed sockets and endpoints left (engine.c) */
 
 /* A lock that this thread may have below it, if a signal has interrupted it: waits so long at most.  False: it is not to be had. */
-#define RDS_LOCK_TRIES_NS (100 * 1000000ull)
 bool rds_lock_until(rds_lock_t *lock, uint64_t until_ns);
 /* It is to be had, and is given back: nobody below us on this thread's stack has it. */
 bool rds_lock_comes_free(rds_lock_t *lock, uint64_t until_ns);

@@ -21,12 +21,12 @@
 
 #include "engine/carry.h"
 #include "engine/info.h"
+#include "engine/patience.h"
 #include "engine/wait.h"
 #include "engine/wires.h"
 
 #define BATCH 64
 #define GONE_LOOK_NS (10 * 1000000ull)
-#define GONE_LOOKS 100
 
 enum phase { BORN, JOINED, GO, UP, FAILED };
 
@@ -299,7 +299,8 @@ static void look_who_lives(struct rds_timer *tm)
 	hp.ending = rds_alone(1);
 	if (hp.ending)
 		return;
-	if (++hp.looks < GONE_LOOKS) { /* a thread that ends gives up its descriptors before it is seen to be dead */
+	/* A thread that ends gives up its descriptors before it is seen to be dead. */
+	if (++hp.looks < rds_patience_ns(RDS_PATIENCE_LAST_THREAD) / GONE_LOOK_NS) {
 		rds_timer_set(tm, os_now_ns() + GONE_LOOK_NS);
 		return;
 	}

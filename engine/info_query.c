@@ -2,18 +2,17 @@
 /*
  * info_query.c - asks every other process of the node for its connections or messages.
  *
- * Up to WINDOW processes are asked at a time.  Each has ANSWER_MS to answer, all together TOTAL_MS: a process that is
+ * Up to WINDOW processes are asked at a time.  Each has some time to answer (patience.h), and so have all together: a process that is
  * stopped, or a thousand of them, cannot hold up rds-info; it is left out with a line in the log.  Answers are
  * as trustworthy as any other process: sizes are bounded and every record is checked before it is believed.
  * No lock is held here.
  */
 #include "engine/info.h"
+#include "engine/patience.h"
 
 #include <stdlib.h>
 
 #define WINDOW 64
-#define ANSWER_NS (200 * 1000000ull)
-#define TOTAL_NS (1000 * 1000000ull)
 
 struct ask {
 	_Atomic int fd; /* -1: free */
@@ -96,7 +95,7 @@ static void ask_begin(struct query *q, struct ask *a, const struct registry_proc
 
 	a->proc = proc;
 	a->got = 0;
-	a->deadline = os_now_ns() + ANSWER_NS;
+	a->deadline = os_now_ns() + rds_patience_ns(RDS_PATIENCE_INFO_ANSWER);
 	ret = os_dup_high_slot(os_socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), &a->fd);
 	if (ret < 0)
 		return ask_left_out(a, "cannot be asked for lack of descriptors");
@@ -237,7 +236,7 @@ int rds_info_query(enum rds_info_kind kind, struct rds_info_list *out)
 		atomic_init(&q->asks[i].fd, -1);
 	q->kind = kind;
 	q->out = out;
-	q->deadline = os_now_ns() + TOTAL_NS;
+	q->deadline = os_now_ns() + rds_patience_ns(RDS_PATIENCE_INFO_ALL);
 	query_procs(q, procs, n);
 	free(q);
 	if (!out->full)

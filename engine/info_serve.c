@@ -3,16 +3,16 @@
  * info_serve.c - answers other processes that ask for this one's connections and messages (info_query.c).
  *
  * Runs in the helper thread, which must never wait for anybody: descriptors do not block, an answer lies in a buffer of
- * its own until the asker has taken it, and an asker that does not within CLIENT_NS is hung up on.  There are CLIENTS
+ * its own until the asker has taken it, and an asker that does not for long is hung up on.  There are CLIENTS
  * places; whoever comes when all are taken is turned away.  Places are never freed, only reused, so that an event that
  * was already on its way for a finished conversation finds a valid structure.
  */
 #include "engine/info.h"
+#include "engine/patience.h"
 
 #include <stdlib.h>
 
 #define CLIENTS 16
-#define CLIENT_NS (2000 * 1000000ull)
 #define RETRY_NS (1000 * 1000000ull)
 #define BACKLOG 128
 
@@ -144,7 +144,7 @@ static int client_begin(void)
 	if (rds_event_add(&c->ev, c->fd, EPOLLIN | EPOLLOUT | EPOLLET) < 0)
 		client_end(c);
 	else
-		rds_timer_set(&c->timer, os_now_ns() + CLIENT_NS);
+		rds_timer_set(&c->timer, os_now_ns() + rds_patience_ns(RDS_PATIENCE_INFO_ASKER));
 	return 0;
 }
 

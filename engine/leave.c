@@ -31,6 +31,7 @@
 #include "engine/connection.h"
 #include "engine/message.h"
 #include "engine/mr.h"
+#include "engine/patience.h"
 #include "engine/rdma.h"
 #include "engine/will.h"
 
@@ -393,7 +394,7 @@ static bool sends_are_free(uint64_t until)
 
 void rds_leave_now(void)
 {
-	uint64_t until = os_now_ns() + RDS_LOCK_TRIES_NS;
+	uint64_t until = os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK);
 
 	if (!rds_eng || rds_engine_foreign())
 		return;

@@ -24,6 +24,7 @@
 #include <sys/un.h>
 
 #include "engine/leave.h"
+#include "engine/patience.h"
 
 void (*rds_hook_away)(struct rds_sock *sk);
 _Atomic bool rds_still_left;
@@ -32,7 +33,7 @@ static struct rds_sock *behind; /* control: left, and our end of the pair is sti
 /* A signal handler, or a child of a thread, may have interrupted who has one. */
 static bool locks_free(void)
 {
-	uint64_t until = os_now_ns() + RDS_LOCK_TRIES_NS;
+	uint64_t until = os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK);
 
 	return rds_lock_comes_free(&rds_eng->rx, until) && rds_lock_comes_free(&rds_eng->wait, until);
 }
@@ -148,7 +149,7 @@ bool rds_still_leave(int fd)
 	bool left;
 
 	if (!rds_still_any() || !rds_hook_away || os_fstat(fd, &st) ||
-	    !rds_lock_until(&rds_eng->control, os_now_ns() + RDS_LOCK_TRIES_NS))
+	    !rds_lock_until(&rds_eng->control, os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK)))
 		return false;
 	w.inode = st.st_ino;
 	rds_sock_each_locked(find, &w);

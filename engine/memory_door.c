@@ -20,10 +20,10 @@
 
 #include "engine/carry.h"
 #include "engine/memory.h"
+#include "engine/patience.h"
 
 #define BACKLOG 64
 #define VISITORS 64
-#define ANSWER_MS 5000
 
 struct gift {
 	uint32_t magic, reserved;
@@ -215,7 +215,7 @@ static int give(int conn, uint64_t token)
 	atomic_fetch_sub(&giving, 1);
 	if (err)
 		return err == -EMFILE || err == -ENFILE || err == -ENOMEM ? err : -EPERM;
-	if (os_poll(&p, 1, ANSWER_MS) <= 0)
+	if (os_poll(&p, 1, (int)rds_patience_ms(RDS_PATIENCE_MEMORY_DOOR)) <= 0)
 		return -EAGAIN;
 	return os_recv(conn, &result, sizeof(result), 0) == sizeof(result) ? result : -ECONNRESET;
 }

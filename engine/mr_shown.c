@@ -14,14 +14,13 @@
  * Must not know what a device is.
  */
 #include "engine/native.h"
+#include "engine/patience.h"
 
 #include <stdlib.h>
 #include <sys/resource.h>
 
 #define SHOW_EXTRA 16384u /* what telling a peer costs, in bytes that could be copied instead */
 #define SETTLE_SPIN_NS 200000u
-#define SETTLE_NS 2000000000u
-#define SETTLE_AGAIN_NS 100000000u /* who did not answer the last time */
 #define TELL_MOST 64u	  /* peers */
 
 struct rds_told {
@@ -238,13 +237,14 @@ void rds_mr_gone(struct rds_conn *conn, const struct rds_op_hdr *h)
 /* For how long they are waited for; 0: all have answered. */
 static uint64_t patience(const struct rds_mr *list)
 {
+	const uint64_t all = rds_patience_ns(RDS_PATIENCE_REGION), mute = rds_patience_ns(RDS_PATIENCE_REGION_MUTE);
 	const struct rds_told *t;
 	uint64_t ns = 0;
 
 	rx_lock();
-	for (; list && ns < SETTLE_NS; list = list->next)
-		for (t = list->told; t && ns < SETTLE_NS; t = t->mr_next)
-			ns = t->conn->mute ? SETTLE_AGAIN_NS : SETTLE_NS;
+	for (; list && ns < all; list = list->next)
+		for (t = list->told; t && ns < all; t = t->mr_next)
+			ns = t->conn->mute ? mute : all;
 	rx_unlock();
 	return ns;
 }

@@ -23,6 +23,7 @@
 
 #include "engine/log.h"
 #include "engine/options_table.h"
+#include "engine/patience.h"
 
 #define PREFIX "RDS_PRELOAD_"
 #define PREFIX_LEN (sizeof(PREFIX) - 1)
@@ -66,12 +67,22 @@ static struct rds_options options;
 static bool from_env[OPTIONS]; /* value in force came from the environment */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic bool ready;
+_Atomic unsigned rds_patience_factor = 1;
 
 extern char **environ;
 
+/* NULL: there is none of that name. */
+static const struct option *find(const char *name, size_t n)
+{
+	for (unsigned i = 0; i < OPTIONS; i++)
+		if (strlen(table[i].name) == n && !strncmp(table[i].name, name, n))
+			return &table[i];
+	return NULL;
+}
+
 /* ---- the copy ---- */
 
-static void __attribute__((constructor)) environment_copy(void)
+static void environment_copy(void)
 {
 	size_t used = 0;
 
@@ -301,12 +312,19 @@ static void warn_unknown(const char *name, size_t n)
 			 (int)(n < 100 ? n : 100), name);
 }
 
-static bool is_known(const char *name, size_t n)
+/* ---- at the start ---- */
+
+/* The factor is needed at once: who only has other processes' sockets may never ask for options, and reading them is not for signal handlers. */
+static void __attribute__((constructor)) environment_take(void)
 {
-	for (unsigned i = 0; i < OPTIONS; i++)
-		if (strlen(table[i].name) == n && !strncmp(table[i].name, name, n))
-			return true;
-	return false;
+	const char *text;
+	int64_t factor;
+
+	environment_copy();
+	text = value_of("PATIENCE");
+	if (!text || !parse_integer(find("PATIENCE", strlen("PATIENCE")), text, &factor))
+		factor = 1; /* the warning comes with all others */
+	atomic_store(&rds_patience_factor, (unsigned)factor);
 }
 
 /* ---- all of it ---- */
@@ -317,7 +335,7 @@ static void warn_all(bool privileged)
 	for (const char *p = copy; *p; p += strlen(p) + 1) {
 		size_t n = strcspn(p, "=");
 
-		if (!is_known(p, n))
+		if (!find(p, n))
 			warn_unknown(p, n);
 	}
 	for (unsigned i = 0; i < OPTIONS; i++) {
@@ -343,13 +361,20 @@ static void check_pairs(void)
 	options.reconnect_max_ms = options.reconnect_min_ms;
 }
 
+/* The time of an orderly exit has an option of its own; its default is as patient as all else. */
+static void multiply_default(void)
+{
+	if (!from_env[find("LINGER_MS", strlen("LINGER_MS")) - table])
+		options.linger_ms *= options.patience;
+}
+
 static void parse(void)
 {
 	bool privileged = getauxval(AT_SECURE);
 	int saved = errno;
 
 	if (!copied) /* called by another library's constructor before ours */
-		environment_copy();
+		environment_take();
 	for (unsigned i = 0; i < OPTIONS; i++) {
 		const struct option *o = &table[i];
 		const char *text = value_of(o->name);
@@ -361,6 +386,7 @@ static void parse(void)
 	rds_log_setup(options.log, options.log_file);
 	warn_all(privileged);
 	check_pairs();
+	multiply_default();
 	atomic_store_explicit(&ready, true, memory_order_release);
 	errno = saved;
 }
@@ -376,20 +402,18 @@ void rds_options_reset(void)
 {
 	atomic_store(&ready, false);
 	once = (pthread_once_t)PTHREAD_ONCE_INIT;
-	environment_copy();
+	environment_take();
 }
 
 bool rds_options_value_ok(const char *name, const char *value, char *want, size_t size)
 {
+	const struct option *o = find(name + PREFIX_LEN, strlen(name + PREFIX_LEN));
 	struct rds_options unused;
 
-	for (unsigned i = 0; i < OPTIONS; i++) {
-		if (strcmp(name + PREFIX_LEN, table[i].name))
-			continue;
-		describe(&table[i], want, size);
-		return store(&table[i], value, &unused);
-	}
-	abort(); /* a name that its caller made up */
+	if (!o)
+		abort(); /* a name that its caller made up */
+	describe(o, want, size);
+	return store(o, value, &unused);
 }
 
 static void print_value(FILE *out, const struct option *o)

@@ -24,6 +24,7 @@
 	X(verbs_regions, SIZE, "VERBS_REGIONS", "256M", 0, 1099511627776, "", "memory of RDMA regions that devices reach by themselves; 0: none") \
 	X(verbs_region_after, INT, "VERBS_REGION_AFTER", "2", 1, 1000000, "", "... from the operation after so many on that region; 1: whatever they carry") \
 	X(helper_fds, ENUM, "HELPER_FDS", "own", 0, 0, "own|shared", "descriptor table of the library's thread")      \
+	X(patience, INT, "PATIENCE", "1", 1, 100, "", "factor of all times for which others are waited for, on slow machines") \
 	X(linger_ms, INT, "LINGER_MS", "2000", 0, 600000, "", "longest wait at exit for queued data, milliseconds")   \
 	X(reconnect_min_ms, INT, "RECONNECT_MIN_MS", "1", 1, 60000, "", "first pause between connect attempts")       \
 	X(reconnect_max_ms, INT, "RECONNECT_MAX_MS", "1000", 1, 60000, "", "longest pause between connect attempts")  \

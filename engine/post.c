@@ -21,13 +21,12 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 
+#include "engine/patience.h"
 #include "engine/wait.h"
 #include "engine/will.h"
 
 #define MAGIC 0x52445370u /* "RDSp" */
 #define BACKLOG 64
-#define LEND_TRIES 1000 /* a millisecond apart: too many descriptors of this user are in flight */
-#define LEND_SECONDS 1 /* the helper is alive, but it has no number free and the socket is full of what waits for one */
 #define RETRY_NS (100 * 1000000ull)
 
 struct packet {
@@ -246,7 +245,7 @@ static bool end_is_gone(void)
 int rds_post_lend(enum rds_post_kind kind, void *what, const int *fds, unsigned nfds)
 {
 	const struct timespec pause = {.tv_nsec = 1000000};
-	unsigned tries = 0;
+	uint64_t tries = 0; /* a millisecond apart */
 	int err;
 
 	if (!rds_post_own()) {
@@ -255,7 +254,7 @@ int rds_post_lend(enum rds_post_kind kind, void *what, const int *fds, unsigned 
 	}
 	for (;;) {
 		err = atomic_load(&post.broken) ? -EPIPE : post_send(0, kind, what, fds, nfds, 0);
-		if (err == -ETOOMANYREFS && ++tries < LEND_TRIES)
+		if (err == -ETOOMANYREFS && ++tries < rds_patience_ms(RDS_PATIENCE_LEND_FLIGHT))
 			os_syscall(SYS_nanosleep, (long)&pause, 0, 0, 0, 0, 0);
 		else if (err == -EBADF && end_is_gone()) /* not what is lent */
 			rds_post_broken();
@@ -379,7 +378,8 @@ int rds_post_fd(void)
 
 int rds_post_accept(void)
 {
-	const struct timeval patience = {.tv_sec = LEND_SECONDS};
+	uint64_t ms = rds_patience_ms(RDS_PATIENCE_LEND);
+	const struct timeval patience = {(time_t)(ms / 1000), (suseconds_t)(ms % 1000 * 1000)};
 	int fd;
 
 	while ((fd = os_accept4(post.listener, SOCK_CLOEXEC)) >= 0 && !os_peer_is_self(fd))

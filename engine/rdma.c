@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/patience.h"
 #include "engine/user_copy.h"
 
 #define SETTLE_SPIN_NS 200000u
@@ -391,7 +392,8 @@ static void end_of(struct rds_conn *conn, const struct rds_sock *sk, int status)
 /* A program that sends and closes means it (sock.c); but a peer that does not answer must not stop us. */
 void rds_ops_settle(struct rds_sock *sk)
 {
-	uint64_t now = os_now_ns(), patient = now + SETTLE_SPIN_NS, until = now + RDS_OPS_SETTLE_NS;
+	uint64_t now = os_now_ns(), patient = now + SETTLE_SPIN_NS;
+	const uint64_t until = now + rds_patience_ns(RDS_PATIENCE_OPERATIONS);
 
 	while (atomic_load(&sk->nops) && now < until) {
 		rds_want_room_all(); /* of writes that nobody waits for only the acknowledgement may tell that they are over */

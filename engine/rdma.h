@@ -185,7 +185,6 @@ void rds_ops_cancel(struct rds_conn *conn, struct rds_sock *sk, uint16_t dport);
 /* This process carries it no longer (leave.c): what is not over by now is dropped, and that is reported.  control held. */
 void rds_ops_leave(struct rds_sock *sk);
 void rds_ops_close(struct rds_sock *sk); /* the socket's last close */
-#define RDS_OPS_SETTLE_NS 100000000u
 /* A number of it is about to be closed: waits for what is under way, but not for long. No lock held. */
 void rds_ops_settle(struct rds_sock *sk);
 

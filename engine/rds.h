@@ -74,7 +74,7 @@ extern unsigned (*rds_hook_hangup)(struct rds_sock *sk);
 
 int rds_bind(struct rds_sock *sk, const struct sockaddr *addr, int addrlen);
 /* The same without waiting for a port that may be free in a moment; -EBUSY: try again, `last`: it is not going to be tried again. */
-#define RDS_BIND_TRIES 20
+unsigned rds_bind_tries(void);
 #define RDS_BIND_PAUSE_MS 1
 int rds_bind_now(struct rds_sock *sk, const struct sockaddr *addr, int addrlen, bool last);
 int rds_connect(struct rds_sock *sk, const struct sockaddr *addr, int addrlen);

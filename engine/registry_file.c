@@ -20,9 +20,8 @@
 #include "engine/log.h"
 #include "engine/options.h"
 #include "engine/os.h"
+#include "engine/patience.h"
 #include "engine/registry_impl.h"
-
-#define ATTACH_TRIES 50 /* a millisecond apart: somebody else is between mkdir and chmod */
 
 struct share {
 	mode_t dir, file;
@@ -353,7 +352,8 @@ int reg_file_open(struct registry *reg)
 	reg->gid = my_gid();
 	reg->uid_tells = os_uid_tells(reg->uid);
 	reg->gid_tells = os_gid_tells(reg->gid);
-	for (int tries = 0; tries < ATTACH_TRIES && ret == -EAGAIN; tries++) {
+	/* A millisecond apart: somebody else is between mkdir and chmod. */
+	for (uint64_t tries = 0; tries < rds_patience_ms(RDS_PATIENCE_REGISTRY_RIGHTS) && ret == -EAGAIN; tries++) {
 		if (tries)
 			os_poll(NULL, 0, 1);
 		ret = attach(reg);

@@ -15,14 +15,12 @@
 
 #include "engine/log.h"
 #include "engine/os.h"
+#include "engine/patience.h"
 #include "engine/registry_impl.h"
 
 #define LOCK_YIELDS 100
-#define LOCK_TIMEOUT_NS UINT64_C(5000000000)
-#define LOCK_AGAIN_NS UINT64_C(20000000) /* for who has been waited for so long already: enough for one that goes on */
-#define LOCK_PATIENCE_NS UINT64_C(100000000) /* then the holder is stopped or stuck, and haste does not help */
+#define LOCK_HASTE_NS UINT64_C(100000000) /* then the holder is stopped or stuck, and haste does not help */
 #define LOCK_NAP_NS 50000
-#define HUNGER_NS UINT64_C(2000000)
 
 static void nap(unsigned ns)
 {
@@ -38,8 +36,8 @@ static void nap(unsigned ns)
 static uint64_t patience(struct registry *reg)
 {
 	if (!reg->in_vain || os_lock_holder(reg_fd(reg), REG_LOCK_BYTE, 1) != reg->in_vain)
-		return LOCK_TIMEOUT_NS;
-	return LOCK_AGAIN_NS;
+		return rds_patience_ns(RDS_PATIENCE_REGISTRY_LOCK);
+	return rds_patience_ns(RDS_PATIENCE_REGISTRY_LOCK_AGAIN); /* enough for one that goes on */
 }
 
 /* Not F_SETLKW: the holder may be stopped, and a wait that cannot end is worse than an error. */
@@ -72,7 +70,7 @@ static int lock_byte_0(struct registry *reg)
 			reg_store(&reg->f->h.hungry, now);
 			reg->starved = true;
 		}
-		nap(now - since < LOCK_PATIENCE_NS ? LOCK_NAP_NS : 20 * LOCK_NAP_NS);
+		nap(now - since < LOCK_HASTE_NS ? LOCK_NAP_NS : 20 * LOCK_NAP_NS);
 	}
 }
 
@@ -85,8 +83,9 @@ int reg_record_lock(struct registry *reg)
 	if (!ret)
 		return 0;
 	if (ret == -ETIMEDOUT)
-		rds_error("registry: %s has been locked by process %d for 5 seconds: continue or kill that process",
-			  reg->path, os_lock_holder(reg_fd(reg), REG_LOCK_BYTE, 1));
+		rds_error("registry: %s has been locked by process %d for %u seconds: continue or kill that process",
+			  reg->path, os_lock_holder(reg_fd(reg), REG_LOCK_BYTE, 1),
+			  (unsigned)(rds_patience_ms(RDS_PATIENCE_REGISTRY_LOCK) / 1000));
 	else
 		rds_error("registry: cannot lock %s (%s): set RDS_PRELOAD_REGISTRY_DIR to a directory on a tmpfs", reg->path,
 			  strerror(-ret));
@@ -144,7 +143,7 @@ static bool someone_starves(struct registry *reg)
 
 	if (hungry && reg->starved)
 		reg_store(&reg->f->h.hungry, 0);
-	else if (hungry && os_now_ns() - hungry < HUNGER_NS)
+	else if (hungry && os_now_ns() - hungry < rds_patience_ns(RDS_PATIENCE_REGISTRY_HUNGRY))
 		return true;
 	reg->starved = false;
 	return false;

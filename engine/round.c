@@ -11,11 +11,9 @@
  */
 #include "engine/engine.h"
 #include "engine/os.h"
+#include "engine/patience.h"
 
 #include <sched.h>
-
-#define FORK_WAIT_NS (20 * 1000000ull)
-#define FORK_LONG_NS (200 * 1000000ull)
 
 _Atomic unsigned rds_fork_waits;
 static rds_lock_t round_lock = RDS_LOCK_INIT(RDS_LOCK_PLAIN);
@@ -24,7 +22,7 @@ static __thread bool fork_waited;
 
 void rds_engine_fork_prepare(void)
 {
-	uint64_t until = os_now_ns() + FORK_WAIT_NS;
+	uint64_t until = os_now_ns() + rds_patience_ns(RDS_PATIENCE_FORK);
 
 	fork_waited = false;
 	if (!rds_eng ||
@@ -51,7 +49,7 @@ bool rds_round_begin(void)
 
 	while (!rds_trylock(&round_lock)) {
 		if (!until)
-			until = os_now_ns() + FORK_LONG_NS;
+			until = os_now_ns() + rds_patience_ns(RDS_PATIENCE_FORK_ROUND);
 		if (os_now_ns() >= until)
 			atomic_store(&given_up, atomic_load(&forks));
 		if (atomic_load(&given_up) == atomic_load(&forks))

@@ -17,11 +17,11 @@
 #include "engine/carry.h"
 #include "engine/connection.h"
 #include "engine/mr.h"
+#include "engine/patience.h"
 #include "engine/rdma.h"
 #include "engine/will.h"
 
 #define SLAB_CHUNK 64
-#define BURIAL_NS 200000000ull /* twice what rds_mr_settle() takes at most */
 #ifndef SOCK_MAX
 #define SOCK_MAX 11
 #endif
@@ -210,7 +210,7 @@ static bool shut(struct rds_sock *sk, bool *lent)
  */
 static void buried(const struct rds_sock *sk)
 {
-	uint64_t until = os_now_ns() + BURIAL_NS;
+	uint64_t until = os_now_ns() + rds_patience_ns(RDS_PATIENCE_BURIAL);
 
 	while (atomic_load(&sk->burying) && os_now_ns() < until)
 		os_poll(NULL, 0, 1);

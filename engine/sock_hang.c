@@ -7,6 +7,7 @@
  * Must not know what operations do.
  */
 #include "engine/connection.h"
+#include "engine/patience.h"
 #include "engine/rdma.h"
 #include "engine/sock.h"
 
@@ -62,7 +63,7 @@ static bool hangs_on(struct rds_sock *sk)
 	give_back_port(sk);
 	rds_sock_hold(sk);
 	sk->hanging.fn = hangs;
-	sk->hanging_until = os_now_ns() + RDS_OPS_SETTLE_NS;
+	sk->hanging_until = os_now_ns() + rds_patience_ns(RDS_PATIENCE_OPERATIONS);
 	rds_timer_set(&sk->hanging, os_now_ns() + LOOK_NS);
 	return true;
 }

@@ -8,8 +8,7 @@
  * Knows nothing of how peers are reached, nor of when it is tried again.
  */
 #include "engine/connection.h"
-
-#define SAID_AFTER_NS (10 * 1000000000ull)
+#include "engine/patience.h"
 
 static unsigned seconds(uint64_t ns)
 {
@@ -26,7 +25,8 @@ void rds_unreachable(struct rds_conn *conn, int why)
 	if (!conn->apart_since)
 		conn->apart_since = now;
 	since = conn->apart_since;
-	if (!conn->apart_said && now - since >= SAID_AFTER_NS && (conn->count || conn->queue))
+	if (!conn->apart_said && now - since >= rds_patience_ns(RDS_PATIENCE_UNREACHABLE) &&
+	    (conn->count || conn->queue))
 		conn->apart_said = say = true;
 	rds_unlock(&conn->tx);
 	if (!say)

@@ -20,10 +20,10 @@
 #include "engine/carry.h"
 #include "engine/leave.h"
 #include "engine/log.h"
+#include "engine/patience.h"
 #include "engine/post.h"
 
 #define WILL_SIZE sizeof(struct rds_share_will)
-#define LINE_WAIT_NS (1000 * 1000000ull)
 #define RESERVE 24 /* descriptors that the program may want, and the deposits when it ends */
 
 static struct rds_sock *unlent; /* control */
@@ -264,7 +264,7 @@ static bool has_line(void)
 /* The helper may be at something else for a while. */
 static void await_line(void)
 {
-	uint64_t until = os_now_ns() + LINE_WAIT_NS;
+	uint64_t until = os_now_ns() + rds_patience_ns(RDS_PATIENCE_LINE);
 
 	rds_chore_for_helper(&line_chore);
 	while (!has_line() && os_now_ns() < until)
@@ -297,9 +297,8 @@ void rds_wills_lend(void)
 {
 	struct rds_sock *sk;
 
-	if (!rds_lock_until(&lending,
-			    os_now_ns() +
-				    RDS_LOCK_TRIES_NS)) /* most likely a signal has interrupted this thread here */
+	/* Not to be had: most likely a signal has interrupted this thread here. */
+	if (!rds_lock_until(&lending, os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK)))
 		return;
 	while ((sk = next_unlent())) {
 		if (!has_line())

@@ -478,6 +478,13 @@ void timeouts(int fd, int which, int ms)
 		conf_die("timeout");
 }
 
+int patience(int ms)
+{
+	const char *factor = getenv("RDS_PRELOAD_PATIENCE");
+
+	return factor ? ms * atoi(factor) : ms;
+}
+
 long long now_ms(void)
 {
 	struct timespec ts;

@@ -257,6 +257,7 @@ int epoll_set(int ep, int op, int fd, unsigned events);
 
 void timeouts(int fd, int which, int ms);	/* which: SO_RCVTIMEO or SO_SNDTIMEO */
 long long now_ms(void);
+int patience(int ms); /* so long waits the library (RDS_PRELOAD_PATIENCE) */
 
 /* One call in a thread of its own. */
 struct helper {

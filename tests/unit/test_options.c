@@ -11,6 +11,7 @@
 
 #include "engine/log.h"
 #include "engine/options.h"
+#include "engine/patience.h"
 #include "tests/unit/suite.h"
 
 static char text[65536];
@@ -55,6 +56,7 @@ START_TEST(defaults)
 	ck_assert_int_eq(o->spin_us, -1);
 	ck_assert_int_eq(o->shm_ring, 4 << 20);
 	ck_assert_int_eq(o->linger_ms, 2000);
+	ck_assert_int_eq(o->patience, 1);
 	ck_assert_int_eq(o->reconnect_min_ms, 1);
 	ck_assert_int_eq(o->reconnect_max_ms, 1000);
 	ck_assert_int_eq(o->ping_enable, 1);
@@ -129,6 +131,10 @@ static const char *const bad[][2] = {
 	{"RMEM_MAX", "2G"},
 	{"RECONNECT_MIN_MS", "0"},
 	{"LINGER_MS", "0x10"},
+	{"PATIENCE", "0"},
+	{"PATIENCE", "101"},
+	{"PATIENCE", "1.5"},
+	{"PATIENCE", "-1"},
 	{"ABI", "a"},
 	{"ABI", "D"},
 };
@@ -199,6 +205,39 @@ START_TEST(unknown_names)
 	with("RDS_PRELOADED", "1"); /* not ours */
 	with("XRDS_PRELOAD_LOG", "1");
 	ck_assert_str_eq(said(), "");
+}
+END_TEST
+
+/* All that the table has, in both units. */
+static void patient(unsigned factor)
+{
+#define TIMES(name, ms, ...)                                                                                           \
+	ck_assert_uint_eq(rds_patience_ms(RDS_PATIENCE_##name), (uint64_t)(ms) * factor);                              \
+	ck_assert_uint_eq(rds_patience_ns(RDS_PATIENCE_##name), (uint64_t)(ms) * factor * 1000000);
+	RDS_PATIENCE_TABLE(TIMES)
+#undef TIMES
+}
+
+START_TEST(patience)
+{
+	patient(1);
+	setenv("RDS_PRELOAD_PATIENCE", "4", 1);
+	patient(1); /* too late */
+	rds_options_reset();
+	patient(4); /* before anybody has asked for an option */
+	ck_assert_int_eq(rds_options()->patience, 4);
+	ck_assert_int_eq(rds_options()->linger_ms, 8000);
+	ck_assert_int_eq(rds_options()->keepalive_ms, 5000); /* how often something is done is not multiplied */
+	setenv("RDS_PRELOAD_LINGER_MS", "2000", 1);
+	rds_options_reset();
+	ck_assert_int_eq(rds_options()->linger_ms, 2000);
+	patient(4);
+	with("RDS_PRELOAD_PATIENCE", "100");
+	patient(100);
+	ck_assert_str_eq(said(), "");
+	with("RDS_PRELOAD_PATIENCE", "101");
+	patient(1);
+	ck_assert_str_eq(strstr(said(), "RDS_PRELOAD_PATIENCE=101"), "RDS_PRELOAD_PATIENCE=101 is not a number from 1 to 100: using 1\n");
 }
 END_TEST
 
@@ -323,6 +362,7 @@ int main(void)
 	tcase_add_loop_test(c, bad_values, 0, sizeof(bad) / sizeof(bad[0]));
 	tcase_add_test(c, value_ok);
 	tcase_add_test(c, unknown_names);
+	tcase_add_test(c, patience);
 	tcase_add_test(c, pair);
 	tcase_add_test(c, complaints_go_to_the_file);
 	tcase_add_test(c, later_changes);

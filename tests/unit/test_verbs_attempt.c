@@ -3,6 +3,7 @@
  * test_verbs_attempt.c - a connection is asked for (engine/transport/verbs/attempt.c): rows A1 to A25 of docs/verbs-states.md.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/mock/world.h"
@@ -448,17 +449,30 @@ START_TEST(test_a20_a22_a23_events)
 }
 END_TEST
 
-START_TEST(test_a21_limit)
+static void limit(unsigned stage, unsigned factor)
 {
-	dial_until((unsigned)_i);
-	world_pass(5900 * MS);
+	dial_until(stage);
+	world_pass(factor * 5900 * MS);
 	ck_assert_uint_eq(c->downs, 0);
-	world_pass(4200 * MS);
+	world_pass(factor * 4200 * MS);
 	is_down(-ETIMEDOUT, false);
 	mock_cm_hold(false);
 	world_run();
 	if (peer_try_event(p))
 		p->id = p->ev->id;
+}
+
+START_TEST(test_a21_limit)
+{
+	limit((unsigned)_i, 1);
+}
+END_TEST
+
+START_TEST(test_a21_patience)
+{
+	setenv("RDS_PRELOAD_PATIENCE", "4", 1);
+	rds_options_reset();
+	limit((unsigned)_i, 4);
 }
 END_TEST
 
@@ -581,6 +595,7 @@ static void tests(TCase *t)
 	tcase_add_test(t, test_a17_versions);
 	tcase_add_loop_test(t, test_a20_a22_a23_events, 0, 27);
 	tcase_add_loop_test(t, test_a21_limit, 0, 3);
+	tcase_add_loop_test(t, test_a21_patience, 0, 3);
 	tcase_add_loop_test(t, test_r6a_crossed, 0, 2);
 	tcase_add_test(t, test_a22_removed);
 	tcase_add_loop_test(t, test_a24_closed, 0, 4);

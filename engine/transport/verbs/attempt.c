@@ -13,10 +13,7 @@
 
 #include "engine/transport/verbs/verbs.h"
 
-#define STEP_MS 6000 /* rdma_cm has a limit of 5 s for address and route: this is for when it forgets */
-#define STUCK_NS 2000000000ull
 #define SAY_NS (60 * 1000000000ull)
-#define ANSWER_MS 10000 /* the peer's helper may have to wait for a processor */
 
 enum stage {
 	TO_PEER,       /* a port that we knew */
@@ -44,7 +41,7 @@ static int dial(struct verbs_ep *ep, enum stage stage, uint16_t port)
 		ep->cm = NULL;
 		return err;
 	}
-	verbs_ep_deadline(ep, STEP_MS);
+	verbs_ep_deadline(ep, RDS_PATIENCE_CM_STEP);
 	return verbs_cm_resolve(ep->cm, &ep->id, port);
 }
 
@@ -64,7 +61,7 @@ static int address_resolved(struct verbs_ep *ep)
 
 	if (err)
 		return err;
-	verbs_ep_deadline(ep, STEP_MS);
+	verbs_ep_deadline(ep, RDS_PATIENCE_CM_STEP);
 	return verbs_cm_route(ep->cm);
 }
 
@@ -90,7 +87,7 @@ static int request(struct verbs_ep *ep)
 	ep->call.done = call_failed;
 	ep->attempt->asked = os_now_ns();
 	atomic_store(&ep->state, VERBS_CONNECTING);
-	verbs_ep_deadline(ep, ANSWER_MS);
+	verbs_ep_deadline(ep, RDS_PATIENCE_CM_ANSWER);
 	err = verbs_call(&ep->call, ep->dev, ep->cm, &ep->id.faddr);
 	ep->cm_busy = !err;
 	return err;
@@ -243,11 +240,11 @@ static bool same(const struct rds_conn_id *a, const struct rds_conn_id *b)
 
 void verbs_attempt_crossed(const struct rds_conn_id *id)
 {
-	uint64_t now = os_now_ns();
+	uint64_t now = os_now_ns(), most = rds_patience_ns(RDS_PATIENCE_CM_CROSSED);
 	struct verbs_ep *ep;
 
 	for (ep = rds_verbs.eps; ep; ep = ep->next)
-		if (ep->attempt && !ep->over && same(&ep->id, id) && now - ep->attempt->asked > STUCK_NS) {
+		if (ep->attempt && !ep->over && same(&ep->id, id) && now - ep->attempt->asked > most) {
 			verbs_ep_down(ep, -ETIMEDOUT, false);
 			return;
 		}

@@ -13,8 +13,7 @@
 
 #include "engine/transport/verbs/verbs.h"
 
-#define HANGS_NS 1000000000ull
-#define PAUSE_NS (5 * 1000000000ull)
+#define PAUSE_NS (4 * 1000000000ull)
 #define CALLS_MAX 256u
 
 static struct verbs_call *calls; /* running; helper */
@@ -60,12 +59,13 @@ static void *caller(void *arg)
 
 static bool too_many(const struct in6_addr *to, uint64_t now)
 {
+	const uint64_t hangs = rds_patience_ns(RDS_PATIENCE_CM_HANGS);
 	const struct verbs_call *c;
 
 	if (ncalls >= CALLS_MAX)
 		return true;
 	for (c = calls; c; c = c->next)
-		if (rds_ip_equal(&c->to, to) && now - c->since > HANGS_NS && now - c->since < PAUSE_NS)
+		if (rds_ip_equal(&c->to, to) && now - c->since > hangs && now - c->since < hangs + PAUSE_NS)
 			return true;
 	return false;
 }

@@ -12,8 +12,10 @@
 
 #include "engine/transport/verbs/verbs.h"
 
-#define RESOLVE_MS 5000 /* address, route: as the kernel's RDS */
-/* 4.096 us * 2^16 = 0.27 s, eight times until a peer that does not answer is given up: rdma_cm's own choice is 2 s. */
+/*
+ * 4.096 us * 2^16 = 0.27 s until a device sends again, eight times until a peer that does not answer is given up: rdma_cm's own choice is 2 s.
+ * Not multiplied (patience.h): what is lost has to be sent again as soon on a slow machine.
+ */
 #define ACK_TIMEOUT 16
 #define EVENTS 64 /* in one go: peers may ask faster than they are answered, and there is more to do than that */
 
@@ -143,18 +145,23 @@ void verbs_cm_drop(struct rdma_cm_id *cm)
 		vb.rdma_destroy_id(cm);
 }
 
+static int resolve_ms(void)
+{
+	return (int)rds_patience_ms(RDS_PATIENCE_CM_RESOLVE);
+}
+
 int verbs_cm_resolve(struct rdma_cm_id *cm, const struct rds_conn_id *id, uint16_t port)
 {
 	struct sockaddr_storage src, dst;
 
 	rds_addr_to_sockaddr(&id->laddr, 0, id->scope, &src);
 	rds_addr_to_sockaddr(&id->faddr, port, id->scope, &dst);
-	return verbs_err(vb.rdma_resolve_addr(cm, (struct sockaddr *)&src, (struct sockaddr *)&dst, RESOLVE_MS));
+	return verbs_err(vb.rdma_resolve_addr(cm, (struct sockaddr *)&src, (struct sockaddr *)&dst, resolve_ms()));
 }
 
 int verbs_cm_route(struct rdma_cm_id *cm)
 {
-	return verbs_err(vb.rdma_resolve_route(cm, RESOLVE_MS));
+	return verbs_err(vb.rdma_resolve_route(cm, resolve_ms()));
 }
 
 void verbs_cm_reject(struct rdma_cm_id *cm, const struct verbs_answer *answer)

@@ -15,16 +15,13 @@
 #include "engine/transport/verbs/verbs.h"
 
 #define MS 1000000ull
-#define CLOSE_NS (1000 * MS)
 #define CLOSE_PAUSE_NS (MS / 4)
 #define CLOSE_PAUSE_MAX_NS (50 * MS)
 #define URGE_FIRST_NS (4 * MS) /* twice as long each time; together a second, then it is up to the keepalive */
 #define URGE_LAST_NS (512 * MS)
-#define UNSAID_MS 250
 #define LAST_LOOKS 100
-#define LAST_NS (100 * MS) /* until a device says that it has no receive left of a queue pair in error; */
-#define LAST_SILENT 8u	   /* one that has never said it is not waited for any more */
-#define RETRIES 6	   /* 7, the most that can be said, is for ever on rxe */
+#define LAST_SILENT 8u /* times that a device has never said that no receive is left: it is not waited for any more */
+#define RETRIES 6      /* 7, the most that can be said, is for ever on rxe */
 
 static void ep_said(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_said *said);
 static void ep_nudged(struct rds_timer *tm);
@@ -189,7 +186,7 @@ static void heard_early(struct verbs_ep *ep)
 {
 	if (!ep->cm_up && !ep->initiator && !ep->awaited) {
 		ep->awaited = true;
-		rds_timer_set(&ep->nudge, os_now_ns() + UNSAID_MS * MS);
+		rds_timer_set(&ep->nudge, os_now_ns() + rds_patience_ns(RDS_PATIENCE_CM_UNSAID));
 		return;
 	}
 	if (!ep->cm_up && !ep->initiator)
@@ -202,10 +199,10 @@ static void expired(struct rds_timer *tm)
 	verbs_ep_down(container_of(tm, struct verbs_ep, deadline), -ETIMEDOUT, false);
 }
 
-void verbs_ep_deadline(struct verbs_ep *ep, uint64_t ms)
+void verbs_ep_deadline(struct verbs_ep *ep, enum rds_patience most)
 {
 	ep->deadline.fn = expired;
-	rds_timer_set(&ep->deadline, os_now_ns() + ms * MS);
+	rds_timer_set(&ep->deadline, os_now_ns() + rds_patience_ns(most));
 }
 
 /* ---- down ---- */
@@ -375,7 +372,7 @@ void verbs_close(struct rds_ep *rep)
 	rds_timer_cancel(&ep->broken); /* nobody sets it any more */
 	if (ep->qp && !verbs_send_idle(ep))
 		verbs_send_mark(ep);
-	ep->close_by = os_now_ns() + CLOSE_NS;
+	ep->close_by = os_now_ns() + rds_patience_ns(RDS_PATIENCE_QP_CLOSE);
 	ep->close_pause = CLOSE_PAUSE_NS;
 	ep->deadline.fn = closing;
 	rds_timer_set(&ep->deadline, os_now_ns());
@@ -407,7 +404,7 @@ static bool last_has_come(struct verbs_ep *ep)
 
 	if (ep->last_said || !ep->expects_last || (!dev->says_last && dev->silent >= LAST_SILENT))
 		return true;
-	if (os_now_ns() < ep->close_by - CLOSE_NS + LAST_NS)
+	if (os_now_ns() < ep->close_by - rds_patience_ns(RDS_PATIENCE_QP_CLOSE) + rds_patience_ns(RDS_PATIENCE_QP_LAST))
 		return false;
 	dev->silent++;
 	return true;

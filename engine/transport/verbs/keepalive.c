@@ -17,7 +17,6 @@
 #include "engine/transport/verbs/verbs.h"
 
 #define MS 1000000ull
-#define PATIENCE_NS (2000 * MS)
 #define LOOKS 100
 
 /* ---- what is read ---- */
@@ -91,7 +90,9 @@ static void arm(void)
 /* How long a probe may take where nobody else sees to it: TCP would go on for a quarter of an hour. */
 static uint64_t patience(void)
 {
-	return interval() > PATIENCE_NS ? interval() : PATIENCE_NS;
+	uint64_t least = rds_patience_ns(RDS_PATIENCE_PROBE);
+
+	return interval() > least ? interval() : least;
 }
 
 /* rx.  One probe at a time. */

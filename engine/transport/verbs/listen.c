@@ -12,7 +12,6 @@
 
 #define BACKLOG 1024
 #define PORT_TRIES 16
-#define ESTABLISH_MS 10000
 
 static void listener_said(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_said *said);
 
@@ -112,7 +111,7 @@ static int accept_now(struct verbs_ep *ep, const struct verbs_said *said, struct
 	param.private_data = &wire;
 	param.private_data_len = (uint8_t)(sizeof(wire.answer) + verbs_keepalive_tell(ep->dev, &wire.window));
 	atomic_store(&ep->state, VERBS_CONNECTING);
-	verbs_ep_deadline(ep, ESTABLISH_MS);
+	verbs_ep_deadline(ep, RDS_PATIENCE_CM_ESTABLISH);
 	err = verbs_err(vb.rdma_accept(ep->cm, &param));
 	ep->cm_busy = !err;
 	return err;

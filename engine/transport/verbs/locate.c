@@ -12,8 +12,6 @@
 
 #define AT_ONCE 32u
 #define WAITING_MAX 4096u
-#define STEP_NS (6000 * 1000000ull)
-#define ANSWER_NS (10000 * 1000000ull)
 
 struct locate {
 	struct locate *next; /* waiting, or under way */
@@ -111,7 +109,7 @@ static int address_resolved(struct locate *l)
 		return err;
 	}
 	verbs_dev_use(l->dev);
-	rds_timer_set(&l->timer, os_now_ns() + STEP_NS);
+	rds_timer_set(&l->timer, os_now_ns() + rds_patience_ns(RDS_PATIENCE_CM_STEP));
 	return verbs_cm_route(l->cm);
 }
 
@@ -148,7 +146,7 @@ static int ask(struct locate *l)
 	verbs_hello_pack(&hello, &l->call.wire);
 	l->call.param = (struct rdma_conn_param){.retry_count = 7, .rnr_retry_count = 7};
 	l->call.done = call_returned;
-	rds_timer_set(&l->timer, os_now_ns() + ANSWER_NS);
+	rds_timer_set(&l->timer, os_now_ns() + rds_patience_ns(RDS_PATIENCE_CM_ANSWER));
 	err = verbs_call(&l->call, l->dev, l->cm, &l->id.faddr);
 	l->busy = !err;
 	return err;
@@ -226,7 +224,7 @@ static void begin(struct locate *l)
 	l->next = lq.begun;
 	lq.begun = l;
 	lq.nrunning++;
-	rds_timer_set(&l->timer, os_now_ns() + STEP_NS);
+	rds_timer_set(&l->timer, os_now_ns() + rds_patience_ns(RDS_PATIENCE_CM_STEP));
 	err = verbs_cm_id(&l->owner, l->id.tos, &l->cm);
 	if (err)
 		l->cm = NULL;

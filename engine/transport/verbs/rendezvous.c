@@ -23,7 +23,6 @@
 #define MS 1000000ull
 #define SOON_NS (20 * MS)   /* the holder ends: its port and its address go one after the other */
 #define LATER_NS (750 * MS) /* and up to as much again */
-#define PATIENCE 8	    /* looks before somebody else's port is worth a line */
 #define WAITERS 4096
 
 static void look(struct rds_timer *tm);
@@ -90,11 +89,12 @@ static void again_later(void)
 
 static void foreign(void)
 {
-	if (++rv.looks < PATIENCE)
+	if (++rv.looks < rds_patience_ns(RDS_PATIENCE_CM_PORT) / SOON_NS) {
 		again(SOON_NS);
-	else
-		again_later();
-	if (rv.looks < PATIENCE || rv.told)
+		return;
+	}
+	again_later();
+	if (rv.told)
 		return;
 	rv.told = true;
 	rds_warn("port %d of rdma_cm is in use, and not by a process of this registry: other hosts will not find this "

@@ -15,7 +15,6 @@
 
 #include "engine/transport/verbs/verbs.h"
 
-#define LOOK_NS (20 * 1000000ull)
 #define SELDOM_NS (1000 * 1000000ull) /* when all threads there may be are in calls */
 #define THREADS_MAX 16u
 
@@ -138,7 +137,7 @@ static void look(struct rds_timer *tm)
 	stuck = stuck && !another();
 	pthread_mutex_lock(&rt.lock);
 	if (rt.first || (rt.calls && young))
-		rds_timer_set(tm, os_now_ns() + (stuck ? SELDOM_NS : LOOK_NS));
+		rds_timer_set(tm, os_now_ns() + (stuck ? SELDOM_NS : rds_patience_ns(RDS_PATIENCE_CM_DESTROY)));
 	pthread_mutex_unlock(&rt.lock);
 }
 
@@ -162,7 +161,7 @@ void verbs_cm_retire(struct rdma_cm_id *cm)
 	*rt.last = r;
 	rt.last = &r->next;
 	idle = !rt.threads;
-	rds_timer_need(&rt.look, os_now_ns() + LOOK_NS);
+	rds_timer_need(&rt.look, os_now_ns() + rds_patience_ns(RDS_PATIENCE_CM_DESTROY));
 	pthread_mutex_unlock(&rt.lock);
 	if (!idle || another())
 		return;

@@ -35,6 +35,7 @@
 #define VERBS_VERBS_H
 
 #include "engine/engine.h"
+#include "engine/patience.h"
 #include "engine/relay.h"
 #include "engine/transport/verbs/api.h"
 #include "engine/transport/verbs/cm.h"
@@ -525,7 +526,7 @@ int verbs_ep_device(struct verbs_ep *ep); /* ep->dev as ep->cm has it */
 void verbs_ep_unplug(
 	struct verbs_ep *ep); /* nothing was ever sent: queue pair and id go, another may take their place */
 void verbs_ep_discard(struct verbs_ep *ep); /* nobody has heard of it */
-void verbs_ep_deadline(struct verbs_ep *ep, uint64_t ms);
+void verbs_ep_deadline(struct verbs_ep *ep, enum rds_patience most);
 void verbs_ep_params(const struct verbs_ep *ep, struct rdma_conn_param *param);
 void verbs_ep_ready(struct verbs_ep *ep); /* up->up, if nothing is missing any more */
 void verbs_ep_down(struct verbs_ep *ep, int why, bool gone);

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * patience.h - the one table of times for which the library waits for somebody else: another process or thread, a peer, a device or the kernel.
+ *
+ * X(NAME, milliseconds, who is waited for, what happens when it is over).  RDS_PRELOAD_PATIENCE multiplies all of them, for machines that are
+ * slower than those they were chosen for, and so it does with the default of RDS_PRELOAD_LINGER_MS.
+ * Not here, and the same everywhere: how often something is tried or looked at, how long an answer is remembered, and how often a line is logged.
+ */
+#ifndef ENGINE_PATIENCE_H
+#define ENGINE_PATIENCE_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+/* clang-format off */
+#define RDS_PATIENCE_TABLE(X) \
+	/* threads of this process */ \
+	X(LOCK, 100, "who has a lock, which may be this thread, interrupted by a signal", "it is left alone") \
+	X(EXIT_LOCK, 500, "the same at exit, where a busy machine may keep it from going on", "messages are lost") \
+	X(FORK, 20, "the end of the helper's round, before a fork", "the fork is made") \
+	X(FORK_ROUND, 200, "the end of a fork, before the helper's next round", "the round is made") \
+	X(BURIAL, 200, "who takes back the regions of a socket that is closed", "close() returns") \
+	X(LEND, 1000, "the helper, which takes descriptors out of a full socket", "the helper does without") \
+	X(LEND_FLIGHT, 1000, "descriptors of this user that are in flight: too many", "the helper does without") \
+	X(LINE, 1000, "the helper, which makes the line by which wills are lent", "they are lent without") \
+	X(LAST_THREAD, 1000, "the program's last thread to be seen dead", "the program has closed our descriptor") \
+	/* the registry */ \
+	X(REGISTRY_LOCK, 5000, "who has the registry locked", "ETIMEDOUT") \
+	X(REGISTRY_LOCK_AGAIN, 20, "the same one as the last time", "ETIMEDOUT") \
+	X(REGISTRY_HUNGRY, 2, "who has waited long for that lock to take it", "newcomers take it") \
+	X(REGISTRY_RIGHTS, 50, "who has made the registry to give it its rights", "EACCES") \
+	X(BIND, 20, "the carrier of a closed socket to give back the port", "EADDRINUSE") \
+	/* peers */ \
+	X(ROOM, 10, "the receiver to make room in the ring, in a blocking send", "the message is copied") \
+	X(OPERATIONS, 100, "RDMA operations of a socket that is closed", "they are dropped") \
+	X(REGION, 2000, "peers to forget a region that is freed", "their connections break if they use it") \
+	X(REGION_MUTE, 100, "the same, one that has not answered the last time", "the same") \
+	X(UNREACHABLE, 10000, "a peer for which messages wait to be reached", "a line is logged") \
+	X(INFO_ANSWER, 200, "one process's connections and messages", "they are left out") \
+	X(INFO_ALL, 1000, "all processes' connections and messages", "the rest is left out") \
+	X(INFO_ASKER, 2000, "who has asked for ours to take them", "it is hung up on") \
+	/* who shares a socket with us */ \
+	X(CARRIER, 1000, "the carrier, in a call that must not sleep", "EAGAIN") \
+	X(CARRIER_UNKNOWN, 100, "the same, of which nothing is known, or after the socket's own timeout", "EAGAIN, ETIMEDOUT") \
+	X(CARRIER_LATE, 5000, "the carrier, in a call that may sleep", "a line is logged") \
+	X(CARRIER_NONE, 30000, "the same, of which nothing is known", "ENOTCONN") \
+	X(CARRIER_CLOSE, 100, "the carrier to close a socket whose last number is closed", "close() returns") \
+	X(HOLDER_IDLE, 1000, "the next call of a holder, where descriptors are short", "its channel is closed") \
+	X(MEMORY_DOOR, 5000, "who takes our memory for RDMA", "EAGAIN") \
+	/* RDMA devices and rdma_cm */ \
+	X(CM_RESOLVE, 5000, "rdma_cm, which asks for an address or a route", "it says that there is none") \
+	X(CM_STEP, 6000, "rdma_cm to say that, which it may forget", "the attempt is given up") \
+	X(CM_ANSWER, 10000, "the peer's helper to answer a request, which may wait for a processor", "the attempt is given up") \
+	X(CM_ESTABLISH, 10000, "the peer to go on after our yes", "the connection is given up") \
+	X(CM_UNSAID, 250, "rdma_cm to say that a connection stands, over which a frame has come", "it is told") \
+	X(CM_CROSSED, 2000, "the answer to our request, when the peer's comes", "ours is taken to be lost") \
+	X(CM_HANGS, 1000, "rdma_connect() to return (siw)", "the next one to that host fails") \
+	X(CM_DESTROY, 20, "rdma_destroy_id() to return", "another thread does the rest; forks do not wait") \
+	X(CM_PORT, 160, "the last process at the rendezvous port to be gone", "a line is logged; it is looked seldom") \
+	X(QP_CLOSE, 1000, "a device to return what is in flight on a queue pair", "it is destroyed") \
+	X(QP_LAST, 100, "a device to say that it has no receive left of one", "the same") \
+	X(PROBE, 2000, "the peer's device to answer a read that probes it", "the connection breaks")
+/* clang-format on */
+
+enum rds_patience {
+#define RDS_PATIENCE_ENUM(name, ms, ...) RDS_PATIENCE_##name = (ms),
+	RDS_PATIENCE_TABLE(RDS_PATIENCE_ENUM)
+#undef RDS_PATIENCE_ENUM
+};
+
+/* RDS_PRELOAD_PATIENCE, from this library's constructor on (options.c); 1 before. */
+extern _Atomic unsigned rds_patience_factor;
+
+static inline uint64_t rds_patience_ms(enum rds_patience ms)
+{
+	return (uint64_t)ms * atomic_load_explicit(&rds_patience_factor, memory_order_relaxed);
+}
+
+static inline uint64_t rds_patience_ns(enum rds_patience ms)
+{
+	return rds_patience_ms(ms) * 1000000;
+}
+
+#endif
