@@ -61,13 +61,18 @@ made()
 
 # ---- counts ----
 
-# check_in DIR [TEST...]: make check there, all or these; prints skips and the count
+# check_in DIR [TEST...]: make check there, all or these, and then nothing else is built; prints skips and the count
 check_in()
 {
 	local status late=0
 	cd "$work/$1" || return 1
 	shift
-	VERDICT_AGAIN="make -C '$PWD' check TESTS=" make -j"$tests" check ${1:+TESTS="$*"}
+	export VERDICT_AGAIN="make -C '$PWD' check-TESTS TESTS="
+	if [ $# -eq 0 ]; then
+		make -j"$tests" check
+	else
+		make -j"$jobs" all $(printf '%s\n' "$@" | grep -v '\.sh$') && make -j"$tests" check-TESTS TESTS="$*"
+	fi
 	status=$?
 	while read -r trs; do
 		[ $# -eq 0 ] || has "$*" "${trs%.trs}" || has "$*" "${trs%.trs}.sh" || continue
@@ -264,10 +269,11 @@ section_tsan() # ThreadSanitizer: the gate has locks, queues, wake-ups and some 
 
 	# Each check is a process of its own, and starting one takes this runtime longer than most checks.
 	export TEST_TIMEOUT=400 CK_TIMEOUT_MULTIPLIER=5
-	configured tsan --disable-lto --enable-sanitizers=thread && built tsan || return 1
+	configured tsan --disable-lto --enable-sanitizers=thread || return 1
 	if [ $scale = gate ]; then
 		checks=(tests/unit/test_{lock,queue,progress,os,timers,shm_wake,recv,shown_race,relay,outlive} tests/programs/own.sh)
 	else
+		built tsan || return 1
 		faults=(messages {disconnect,delay,drop,connect,room,memory,dup,all}-"$seed" last appears hostile hostile-asleep stopped)
 		ops=('player-[cmdkl]*' 'notices-*' held-notices held-atomics held-barrier-A0 'held-player*')
 	fi
@@ -294,7 +300,7 @@ section_tarball() # the tarball builds from a read-only tree, some of its tests 
 	tar -xzf rdspreload-*.tar.gz -C "$dir" && chmod -R a-w "$dir"/rdspreload-* && name=$(echo "$dir"/rdspreload-*) || return 1
 	cd "$dir/build" && "$name/configure" --enable-silent-rules --disable-lto --enable-werror --prefix="$dir/root" &&
 		make -j"$jobs" && make install || return 1
-	make -j"$tests" check TESTS="tests/unit/test_wire tests/unit/test_registry tests/unit/test_options tests/unit/test_mock tests/unit/build_checks.sh"
+	(check_in tarball/build tests/unit/{test_wire,test_registry,test_options,test_mock,build_checks.sh})
 	status=$?
 	"$dir/root/bin/rdsrun" /usr/bin/python3 -c 'import socket; socket.socket(21, 5).bind(("127.0.0.1", 0))' || status=1
 	make uninstall && [ -z "$(find "$dir/root" ! -type d)" ] || status=1
