@@ -41,21 +41,6 @@ static void show_file(pid_t pid, const char *tid, const char *file)
 			strcmp(file, "stack") ? "" : "\n");
 }
 
-static char state_of(pid_t pid, const char *tid)
-{
-	char path[60], line[300] = "", *end;
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%d/task/%.10s/stat", pid, tid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || read(fd, line, sizeof(line) - 1) <= 0)
-		line[0] = 0;
-	if (fd >= 0)
-		close(fd);
-	end = strrchr(line, ')');
-	return end && end[1] ? end[2] : '?';
-}
-
 /* each(pid, tid) of its threads */
 static void threads(pid_t pid, void (*each)(pid_t, const char *))
 {
@@ -76,7 +61,7 @@ static void show_thread(pid_t pid, const char *tid)
 {
 	dprintf(2, "  thread %s", tid);
 	show_file(pid, tid, "comm");
-	dprintf(2, ": state %c, wchan", state_of(pid, tid));
+	dprintf(2, ": state %c, wchan", thread_state(pid, tid));
 	show_file(pid, tid, "wchan");
 	dprintf(2, ", syscall");
 	show_file(pid, tid, "syscall");

@@ -45,6 +45,7 @@ watched killed 137 '^watch: it-killed: signal 9 \(SIGKILL\)'
 watched late 75 '^LATE a message'
 watched other 3 ''
 watched leaves 0 ''
+watched leaves 1 'is left behind$' --alone
 # The nearer one has the word: it gives up later than the other one would.
 PATH=$out "$here/watch" --quiet $quiet -- "$here/watch" --name nearer --quiet 2 -- "$here/hangs" poll >"$out/log" 2>&1
 [ $? -eq 124 ] && grep -q '^watch: nearer: HANG: nothing for 2' "$out/log" || wrong "nearer: the other one was quicker"

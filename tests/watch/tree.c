@@ -7,6 +7,7 @@
 #include "tree.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,6 +110,41 @@ unsigned long tree_used(const struct tree *before, const struct tree *now)
 		sum += k == before->n;
 	}
 	return sum;
+}
+
+char thread_state(pid_t pid, const char *tid)
+{
+	char path[60], line[300] = "", *end;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%.10s/stat", pid, tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || read(fd, line, sizeof(line) - 1) <= 0)
+		line[0] = 0;
+	if (fd >= 0)
+		close(fd);
+	end = strrchr(line, ')');
+	return end && end[1] ? end[2] : '?';
+}
+
+bool tree_runs(const struct tree *t)
+{
+	bool runs = false;
+	char path[40];
+	unsigned i;
+
+	for (i = 0; i < t->n && !runs; i++) {
+		struct dirent *entry;
+		DIR *dir;
+
+		snprintf(path, sizeof(path), "/proc/%d/task", t->at[i].pid);
+		dir = opendir(path);
+		while (dir && !runs && (entry = readdir(dir)))
+			runs = *entry->d_name != '.' && thread_state(t->at[i].pid, entry->d_name) == 'R';
+		if (dir)
+			closedir(dir);
+	}
+	return runs;
 }
 
 bool tree_has(const struct tree *t, const char *name)

@@ -22,9 +22,13 @@ struct tree {
 void tree_look(struct tree *t);
 /* Ticks of processor time that they have had between two looks. */
 unsigned long tree_used(const struct tree *before, const struct tree *now);
+/* A thread of them could run now, if there were a processor for it. */
+bool tree_runs(const struct tree *t);
 bool tree_has(const struct tree *t, const char *name);
 /* Ends all of them; how many cannot be ended. */
 unsigned tree_kill(struct tree *t);
+/* As /proc shows it; '?': it is gone. */
+char thread_state(pid_t pid, const char *tid);
 /* Where each thread is, to stderr; deep: with what is to be had of stacks. */
 void tree_show(const struct tree *t, bool deep);
 

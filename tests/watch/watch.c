@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * watch [--name NAME] [--limit SECONDS] [--quiet SECONDS] -- COMMAND ARGS...
+ * watch [--name NAME] [--limit SECONDS] [--quiet SECONDS] [--alone] -- COMMAND ARGS...
  * watch --measure
  *
  * Runs the command in a session of its own and looks at whether it goes on: whether it says something (to a file, on stdout or
@@ -11,10 +11,12 @@
  *	it ends						its own status, 128 + N for signal N, which is named
  *
  * Both are seconds of an idle machine, TEST_SLOW times as long here.  After a hang, a limit, or a signal to this program all processes
- * below it are killed, and nobody else; what a command leaves behind that ends by itself is left alone, as by a shell.
+ * below it are killed, and nobody else.  What a command that ends by itself leaves behind goes on, as with a shell; with --alone it is
+ * killed, too, and the status is at least 1.
  *
- * A thread of the library that ticks is not progress: less than a thousandth of the time does not count, or TEST_SLOW times that, since
- * such a thread takes that much longer.  Where one of these programs is below another, the nearer one looks for hangs.
+ * Who could run, and gets no processor, does not hang.  A thread of the library that ticks is not progress: less than a thousandth of
+ * the time does not count, or TEST_SLOW times that, since such a thread takes that much longer.  Where one of these programs is below
+ * another, the nearer one looks for hangs.
  *
  * --measure prints TEST_SLOW: how much longer two processes on one processor take here to say something to each other than on an idle
  * machine; for 200 ms.
@@ -45,6 +47,7 @@
 
 static const char *name;
 static double limit, quiet = QUIET_S;
+static bool alone;
 
 static double seconds(void)
 {
@@ -160,6 +163,21 @@ static void end_all(struct tree *t)
 		fprintf(stderr, "watch: %s: process %d (%s) cannot be killed\n", name, t->at[i].pid, t->at[i].name);
 }
 
+static int ended(int status)
+{
+	struct tree left = {NULL, 0, 0};
+	unsigned i;
+
+	status = verdict(status);
+	if (!alone)
+		return status;
+	tree_look(&left);
+	for (i = 0; i < left.n; i++)
+		fprintf(stderr, "watch: %s: process %d (%s) is left behind\n", name, left.at[i].pid, left.at[i].name);
+	end_all(&left);
+	return status ? status : i > 0;
+}
+
 /* ---- does it go on? ---- */
 
 /* All times are sums of short ones: where this program did not run itself, the others may not have, either. */
@@ -194,7 +212,6 @@ static void look(double period)
 		passed = 2 * period;
 	seen.at = now;
 	seen.total += passed;
-	seen.still += passed;
 	seen.before = seen.now;
 	seen.now = swap;
 	tree_look(&seen.now);
@@ -204,6 +221,8 @@ static void look(double period)
 		seen.said = size;
 		seen.still = 0;
 		seen.used = 0;
+	} else if (!tree_runs(&seen.now)) {
+		seen.still += passed;
 	}
 }
 
@@ -239,7 +258,7 @@ static int watch(pid_t command, const sigset_t *set)
 		sig = sigtimedwait(set, NULL,
 				   &(struct timespec){(time_t)wait, (long)((wait - (double)(time_t)wait) * 1e9)});
 		if (reaped(command, &status))
-			return verdict(status);
+			return ended(status);
 		if (sig > 0 && sig != SIGCHLD) {
 			end_all(&seen.now);
 			return 128 + sig;
@@ -267,11 +286,10 @@ static double time_of(const char *text)
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {{"name", required_argument, NULL, 'n'},
-						{"limit", required_argument, NULL, 'l'},
-						{"quiet", required_argument, NULL, 'q'},
-						{"measure", no_argument, NULL, 'm'},
-						{NULL, 0, NULL, 0}};
+	static const struct option options[] = {
+		{"name", required_argument, NULL, 'n'},	 {"limit", required_argument, NULL, 'l'},
+		{"quiet", required_argument, NULL, 'q'}, {"alone", no_argument, NULL, 'a'},
+		{"measure", no_argument, NULL, 'm'},	 {NULL, 0, NULL, 0}};
 	sigset_t set, old;
 	int c;
 
@@ -279,6 +297,8 @@ int main(int argc, char **argv)
 	while ((c = getopt_long(argc, argv, "+", options, NULL)) != -1) {
 		if (c == 'm')
 			return measure();
+		else if (c == 'a')
+			alone = true;
 		else if (c == 'n')
 			name = optarg;
 		else if (c == 'l')
