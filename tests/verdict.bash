@@ -116,6 +116,25 @@ verdict_of()
 	return "$1"
 }
 
+# verdict_guest STATUS LOG AGAIN: the last lines of a runner that has one in a guest, which has said its own unless it was ended by its limit
+# (124), or something is wrong with the guest; the status
+verdict_guest()
+{
+	local wrong
+
+	if grep -q '^[0-9]* passed, [0-9]* failed' "$2"; then
+		return "$1"
+	fi
+	wrong=$(grep -c '^WRONG ' "$2")
+	if [ "$1" -ne 124 ]; then
+		echo "$(grep -c '^PASS ' "$2") passed, $((wrong + 1)) failed"
+		return 1
+	fi
+	echo "LATE ${VERDICT_SECTION:-guest}-all: $3"
+	echo "$(grep -c '^PASS ' "$2") passed, $wrong failed, 1 late"
+	[ "$wrong" -eq 0 ] && return 75 || return 1
+}
+
 # verdict_summary: the last lines; its status is the runner's
 verdict_summary()
 {
@@ -124,7 +143,7 @@ verdict_summary()
 		[ -z "${VERDICT_INSIDE-}" ] || break
 		echo "LATE $verdict_section-$name: $verdict_again $name"
 	done
-	echo "$verdict_passed passed, $verdict_failed failed${verdict_lates:+, $verdict_late late}"
+	echo "$verdict_passed passed, $verdict_failed failed$([ $verdict_late = 0 ] || echo ", $verdict_late late")"
 	[ "$verdict_failed" -eq 0 ] || return 1
 	[ "$verdict_late" -eq 0 ] || return 75
 }
