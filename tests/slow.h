@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * slow.h - what all test programs have to say about time: how slow this machine is, and how a program ends that has waited for too
- * long and seen nothing wrong.  It needs nothing of the project.
+ * slow.h - what all test programs have to say about time and chance: how slow this machine is, how a program ends that has waited for
+ * too long and seen nothing wrong, and what is random.  It needs nothing of the project.
  *
  * What waits for something that has to come waits long, and asleep: what never comes is a hang then, which whoever watches the
  * program (tests/watch) sees much sooner.  So a wake-up that was lost is not taken for a slow machine, nor a slow machine for a
@@ -86,6 +86,14 @@ static inline void test_shows_stacks(void)
 
 	backtrace(&frame, 1); /* loads what it needs */
 	signal(TEST_STACKS_SIGNAL, test_stack);
+}
+
+/* What is random follows from this (TEST_SEED), so that it comes again. */
+static inline unsigned test_seed(void)
+{
+	const char *text = getenv("TEST_SEED");
+
+	return text ? (unsigned)strtoul(text, NULL, 0) : 1;
 }
 
 /* For alarm(): whoever watches a program has ended it long before; this is for a process that nobody watches. */

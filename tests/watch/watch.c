@@ -175,6 +175,7 @@ static int ended(int status)
 	for (i = 0; i < left.n; i++)
 		fprintf(stderr, "watch: %s: process %d (%s) is left behind\n", name, left.at[i].pid, left.at[i].name);
 	end_all(&left);
+	free(left.at);
 	return status ? status : i > 0;
 }
 
