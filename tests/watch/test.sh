@@ -33,7 +33,10 @@ watched()
 
 watched poll 124 '^watch: it-poll: HANG: '
 grep -qE 'thread [0-9]+ hangs: state S, wchan ' "$out/log" || wrong "poll: not where"
-grep -qE 'hangs\(.*0x' "$out/log" || wrong "poll: has not said itself where"
+case ${SANITIZERS:-} in
+*thread*) ;; # its runtime keeps signals back
+*) grep -qE 'hangs\(.*0x' "$out/log" || wrong "poll: has not said itself where" ;;
+esac
 watched grandchild 124 '^process [0-9]+ \(hangs\), parent '
 [ "$(grep -c '^process ' "$out/log")" = 2 ] || wrong "grandchild: not all of it is shown"
 watched ticks 124 '^watch: it-ticks: HANG: '
