@@ -89,28 +89,28 @@ static void delivered(void)
 	monitor(1);
 	check("nothing-pending", "0", "%s", ready(0));
 	check("refused", "-1 ENOBUFS", "%s", provoke());
-	check("readable", "IN|RDNORM", "%s", ready(3000));
+	check("readable", "IN|RDNORM", "%s", ready(TEST_COMES));
 	check("still-readable", "IN|RDNORM", "%s", ready(0));
 	arrives("update", 0, 256, update);
 	check("not-readable", "0", "%s", ready(0));
 	arrives("update-once", 0, 256, "-1 EAGAIN");
 	provoke();
-	ready(3000);
+	ready(TEST_COMES);
 	arrives("peek-consumes-it", MSG_PEEK, 256, update);
 	arrives("after-peek", 0, 256, "-1 EAGAIN");
 	provoke();
-	ready(3000);
+	ready(TEST_COMES);
 	arrives("exact-control", 0, CMSG_SPACE(8), update);
 	provoke();
-	ready(3000);
+	ready(TEST_COMES);
 	arrives("short-control", 0, 20, "0 namelen 0 flags CTRUNC controllen 20 [276 5 len 20 cut]");
 	arrives("lost-after-short-control", 0, 256, "-1 EAGAIN");
 	provoke();
-	ready(3000);
+	ready(TEST_COMES);
 	arrives("no-control", 0, 0, "0 namelen 0 flags CTRUNC controllen 0");
 	arrives("lost-after-no-control", 0, 256, "-1 EAGAIN");
 	provoke();
-	ready(3000);
+	ready(TEST_COMES);
 	check("read-consumes-it", "0", "%s", rc(read(s, data, 10)));
 	arrives("lost-after-read", 0, 256, "-1 EAGAIN");
 }
@@ -123,7 +123,7 @@ static void before_data(void)
 	send_to(d, s, "abc", 3, 0);
 	wait_message(s);
 	provoke();
-	ready(3000);
+	ready(TEST_COMES);
 	r = recvfrom(s, data, sizeof(data), MSG_DONTWAIT, &from.sa, &from.len);
 	check("update-before-data", "0 namelen 0", "%s namelen %u", rc(r), from.len);
 	arrives("then-data", 0, 256, "3 namelen some flags 0 controllen 0");
@@ -145,13 +145,13 @@ static void wakes_receiver(void)
 	helper_start(&helper, blocking_receive, NULL);
 	check("receiver-sleeps", "1", "%d", helper_asleep(&helper));
 	recv(d, data, sizeof(data), MSG_DONTWAIT);
-	check("update-wakes-receiver", "0", "%s", helper_done(&helper, 3000) ? rc(helper.result) : "asleep");
+	check("update-wakes-receiver", "0", "%s", rc(helper_result(&helper)));
 }
 
 static long epoll_in(void *arg)
 {
 	struct epoll_event event = { 0 };
-	int r = epoll_wait(*(int *)arg, &event, 1, 4000);
+	int r = epoll_wait(*(int *)arg, &event, 1, TEST_COMES);
 
 	return r == 1 ? (long)event.events : -1;
 }
@@ -168,7 +168,7 @@ static void wakes_epoll(void)
 	helper_start(&helper, epoll_in, &ep);
 	check("epoll-sleeps", "1", "%d", helper_asleep(&helper));
 	recv(d, data, sizeof(data), MSG_DONTWAIT);
-	check("update-wakes-epoll", "IN", "%s", helper_done(&helper, 3000) ? poll_bits(helper.result) : "asleep");
+	check("update-wakes-epoll", "IN", "%s", poll_bits(helper_result(&helper)));
 	check("epoll-update-read", "0", "%s", rc(recv(s, data, sizeof(data), MSG_DONTWAIT)));
 	close(ep);
 }
@@ -183,7 +183,7 @@ static void not_asked(void)
 	monitor(1);
 	arrives("turned-on-later", 0, 256, "-1 EAGAIN");
 	provoke();
-	ready(3000);
+	ready(TEST_COMES);
 	monitor(0);
 	monitor(1);
 	arrives("turning-off-drops-it", 0, 256, "-1 EAGAIN");

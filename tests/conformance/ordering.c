@@ -52,7 +52,7 @@ static long sender(void *arg)
 		failed += send_to(fd, target, &stamp, sizeof(stamp), 0) != sizeof(stamp);
 	}
 	/* Keeps the socket open until all is read: a close takes back what is not delivered. */
-	timeouts(fd, SO_RCVTIMEO, 8000);
+	timeouts(fd, SO_RCVTIMEO, TEST_COMES);
 	recv(fd, &stamp, 1, 0);
 	close(fd);
 	return failed;
@@ -68,7 +68,7 @@ static void several_senders(void)
 	long failed = 0;
 
 	target = rds_bound();
-	timeouts(target, SO_RCVTIMEO, 5000);
+	timeouts(target, SO_RCVTIMEO, TEST_COMES);
 	for (i = 0; i < SENDERS; i++) {
 		ids[i] = i;
 		helper_start(&helpers[i], sender, &ids[i]);
@@ -88,7 +88,7 @@ static void several_senders(void)
 	for (i = 0; i < SENDERS; i++)
 		sendto(target, "e", 1, 0, &names[i].sa, names[i].len);
 	for (i = 0; i < SENDERS; i++) {
-		helper_done(&helpers[i], 9000);
+		helper_ends(&helpers[i]);
 		failed += helpers[i].result;
 	}
 	check("four-senders", "received 400 wrong 0 failed 0", "received %d wrong %d failed %ld", received, wrong,
@@ -121,7 +121,7 @@ static void several_receivers(void)
 	int s = rds_bound();
 
 	target = rds_bound();
-	timeouts(target, SO_RCVTIMEO, 8000);
+	timeouts(target, SO_RCVTIMEO, TEST_COMES);
 	for (i = 0; i < 3; i++)
 		helper_start(&helpers[i], receiver, NULL);
 	for (i = 0; i < sizeof(seen); i++) {
@@ -132,7 +132,7 @@ static void several_receivers(void)
 	for (i = 0; i < 3; i++)
 		send_to(s, target, &stamp, sizeof(stamp), 0);
 	for (i = 0; i < 3; i++) {
-		helper_done(&helpers[i], 9000);
+		helper_ends(&helpers[i]);
 		sum += helpers[i].result;
 	}
 	for (i = 0; i < sizeof(seen); i++) {

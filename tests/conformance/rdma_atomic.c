@@ -165,7 +165,7 @@ static void one(const char *name, int tos, int type, uint64_t word)
 	args.flags = NOTIFY_ME;
 	args.user_token = 0xabc;
 	check(name, "1", "%s", rc(send_control(fd, &to, type, &args, sizeof(args))));
-	said = take_with(fd, 100, 100, 0, 1500);
+	said = take_with(fd, 100, 100, 0, test_deadline_ms(1500));
 	done = strcmp(said, "timeout") != 0;
 	memory = peer_word(4104);
 	check(text("%s-status", name), NULL, "%s", said);
@@ -207,7 +207,7 @@ static void both(int tos)
 	args.user_token = 0xdef;
 	check("args-and-fadd", "1", "%s",
 	      two(RDS_CMSG_RDMA_ARGS, &rdma_args, sizeof(rdma_args), RDS_CMSG_ATOMIC_FADD, &args, sizeof(args)));
-	said = take_with(fd, 100, 100, 0, 1500);
+	said = take_with(fd, 100, 100, 0, test_deadline_ms(1500));
 	check("args-and-fadd-status", NULL, "%s", said);
 	check("args-and-fadd-message", NULL, "%s", strcmp(said, "timeout") ? peer_take() : peer_take_now());
 	check("args-and-fadd-word", NULL, "%llu", (unsigned long long)peer_word(8));

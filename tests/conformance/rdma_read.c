@@ -135,7 +135,7 @@ static void order(uint64_t cookie)
 	}
 	/* Kernel RDS may exchange two that end at the same time, by a completion and by an acknowledgement. */
 	for (i = 0; i < 10; i++) {
-		said = strstr(take_with(fd, 0, 32, 0, 5000), " status ");
+		said = strstr(take_with(fd, 0, 32, 0, TEST_COMES), " status ");
 		if (said && !strcmp(said + 9, ":SUCCESS") && said[8] >= '0' && said[8] <= '9')
 			seen |= 1 << (said[8] - '0');
 	}

@@ -193,13 +193,17 @@ long map(int fd, const struct name *to, const void *addr, uint64_t len, uint64_t
 		.cookie_addr = (uintptr_t)cookie,
 		.flags = flags,
 	};
-	long long end = now_ms() + 5000;
+	long long end = now_ms() + TEST_COMES;
+	unsigned looks = 0;
 	struct controls c = {.len = 0};
 	long r;
 
 	add(&c, RDS_CMSG_RDMA_MAP, &args, sizeof(args));
-	while ((r = send_controls(fd, to, &c, "map", 3)) < 0 && (errno == EAGAIN || errno == EINVAL) && now_ms() < end)
-		usleep(5000);
+	while ((r = send_controls(fd, to, &c, "map", 3)) < 0 && (errno == EAGAIN || errno == EINVAL)) {
+		if (now_ms() > end)
+			test_late("a region that a message shows");
+		test_pause(&looks);
+	}
 	return r;
 }
 
@@ -224,7 +228,7 @@ bool wait_in(int fd)
 {
 	struct pollfd pfd = {.fd = fd, .events = POLLIN};
 
-	return poll(&pfd, 1, 5000) == 1;
+	return poll(&pfd, 1, TEST_COMES) == 1;
 }
 
 const char *status_word(int status)
@@ -266,6 +270,7 @@ const char *take_with(int fd, size_t room, size_t control, int flags, int ms)
 	struct iovec iov = {got, room < sizeof(got) ? room : sizeof(got)};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 	long long end = now_ms() + ms;
+	unsigned looks = 0;
 	int shown;
 	long r;
 
@@ -282,9 +287,12 @@ const char *take_with(int fd, size_t room, size_t control, int flags, int ms)
 			break;
 		if (errno != EAGAIN || !ms)
 			return rc(r);
-		if (now_ms() >= end)
+		if (now_ms() >= end && ms < TEST_COMES)
 			return "timeout";
-		poll(&pfd, 1, 20);
+		if (now_ms() >= end)
+			test_late("a message, or news");
+		if (poll(&pfd, 1, test_deadline_ms(1000)) > 0)
+			test_pause(&looks);
 	}
 	from.len = msg.msg_namelen;
 	shown = (size_t)r < iov.iov_len ? (int)r : (int)iov.iov_len;
@@ -294,7 +302,7 @@ const char *take_with(int fd, size_t room, size_t control, int flags, int ms)
 
 const char *take(int fd)
 {
-	return take_with(fd, 65536, 4096, 0, 10000); /* as wait_message() */
+	return take_with(fd, 65536, 4096, 0, TEST_COMES);
 }
 
 const char *take_now(int fd)
@@ -340,11 +348,15 @@ static int unacked(int fd)
 
 static bool wait_unacked(int fd, int n)
 {
-	long long end = now_ms() + 2000;
+	long long end = now_ms() + TEST_COMES;
+	unsigned looks = 0;
 
-	while (unacked(fd) > n && now_ms() < end)
-		usleep(1000);
-	return unacked(fd) <= n;
+	while (unacked(fd) > n) {
+		if (now_ms() > end)
+			test_late("an acknowledgement");
+		test_pause(&looks);
+	}
+	return true;
 }
 
 static const char *peer_maps(int fd, const struct order *o, uint64_t *cookie)
@@ -411,7 +423,7 @@ static void peer_main(void)
 	struct order o;
 
 	do {
-		alarm(20); /* whoever gives the orders says no more */
+		alarm(test_alarm(60)); /* whoever gives the orders says no more */
 		if (send(line, &a, sizeof(a), 0) < 0 || recv(line, &o, sizeof(o), 0) != sizeof(o))
 			_exit(1);
 		memset(&a, 0, sizeof(a));

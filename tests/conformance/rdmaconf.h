@@ -6,7 +6,7 @@
  * happens between two processes.
  *
  * Nothing that is printed may show a key, and nothing may wait without a deadline: a wait that ends without the thing
- * waited for says "timeout".
+ * waited for for a time says "timeout".
  *
  * What kernel RDS does badly when an operation fails (rxe, 6.1) is kept within a connection of its own: one type of
  * service each.

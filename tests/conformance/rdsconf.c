@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * Helpers of the conformance programs; see rdsconf.h. Nothing here may depend on how an implementation of RDS
- * works inside, and nothing may wait without a deadline.
+ * works inside, and what waits does so as slow.h says.
  */
 #include "rdsconf.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
-#include <execinfo.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <time.h>
@@ -19,12 +17,8 @@ bool conf_loop;
 bool conf_ib;
 int conf_transport;
 
-/* So long without a check is a hang: a busy machine may be slow, and then one check comes late, not all of them. */
-#define HANGS_S 20
-
 static int failures;
 static int checks;
-static pid_t watched;
 
 static struct {
 	unsigned port;
@@ -32,54 +26,12 @@ static struct {
 } labels[64];
 static int nlabels;
 
-/* What /proc has to say of a thread, to stderr: not a result, but all that is left of a program that hangs somewhere else. */
-static void show_thread(const char *tid)
-{
-	static const char *const files[] = { "comm", "syscall", "wchan", "stack" };
-	char path[300], what[1000];
-	size_t i;
-
-	for (i = 0; i < ARRAY_SIZE(files); i++) {
-		ssize_t n = -1;
-		int fd;
-
-		snprintf(path, sizeof(path), "/proc/self/task/%s/%s", tid, files[i]);
-		fd = open(path, O_RDONLY);
-		if (fd >= 0) {
-			n = read(fd, what, sizeof(what));
-			close(fd);
-		}
-		if (n > 0)
-			dprintf(2, "thread %s %s: %.*s\n", tid, files[i], (int)n - (what[n - 1] == '\n'), what);
-	}
-}
-
-/* Nothing has come for so long: say where the threads are, then end by the same signal. */
-static void on_alarm(int sig)
-{
-	struct dirent *entry;
-	void *frames[50];
-	DIR *dir;
-
-	alarm(2); /* if this hangs, too */
-	dprintf(2, "hangs after %d checks; this thread:\n", checks);
-	backtrace_symbols_fd(frames, backtrace(frames, ARRAY_SIZE(frames)), 2);
-	dir = opendir("/proc/self/task");
-	while (dir && (entry = readdir(dir)))
-		if (entry->d_name[0] != '.')
-			show_thread(entry->d_name);
-	raise(sig);
-}
-
 void conf_begin(int argc, char **argv)
 {
-	struct sigaction sa = { .sa_handler = on_alarm, .sa_flags = SA_RESETHAND | SA_NODEFER };
 	struct in6_addr six;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	sigaction(SIGALRM, &sa, NULL);
-	alarm(HANGS_S);
-	watched = getpid();
+	test_shows_stacks();
 	conf_text = argc > 1 ? argv[1] : "127.0.0.1";
 	conf_v6 = inet_pton(AF_INET6, conf_text, &six) == 1;
 	conf_loop = !strncmp(conf_text, "127.", 4) || !strcmp(conf_text, "::1");
@@ -111,7 +63,7 @@ void conf_arrives(int fd)
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 	char first;
 
-	if (poll(&p, 1, 15000) != 1 || recv(fd, &first, 1, 0) < 0)
+	if (poll(&p, 1, TEST_COMES) != 1 || recv(fd, &first, 1, 0) < 0)
 		conf_die("a message that was sent has not arrived");
 }
 
@@ -124,8 +76,6 @@ void check(const char *name, const char *want, const char *format, ...)
 	vsnprintf(got, sizeof(got), format, args);
 	va_end(args);
 	checks++;
-	if (watched == getpid()) /* a child has none, or its own */
-		alarm(HANGS_S);
 	if (!want) {
 		printf("%s: %s\n", name, got);
 	} else if (!strcmp(want, got)) {
@@ -335,13 +285,18 @@ ssize_t send_to(int fd, int to, const void *data, size_t len, int flags)
 
 bool wait_message(int fd)
 {
-	long long end = now_ms() + 10000;
+	long long end = now_ms() + TEST_COMES;
 	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+	unsigned looks = 0;
 
+	/* It may be readable for other news, again and again. */
 	while (recv(fd, NULL, 0, MSG_PEEK | MSG_DONTWAIT) < 0) {
-		if (errno != EAGAIN || now_ms() > end)
+		if (errno != EAGAIN)
 			return false;
-		poll(&pfd, 1, 20);
+		if (now_ms() > end)
+			test_late("a message");
+		if (poll(&pfd, 1, test_deadline_ms(1000)) > 0)
+			test_pause(&looks);
 	}
 	return true;
 }
@@ -362,12 +317,16 @@ int queued(int fd)
 
 bool wait_queued(int fd, int n)
 {
-	long long end = now_ms() + 2000;
+	long long end = now_ms() + TEST_COMES;
+	unsigned looks = 0;
+	int now;
 
-	while (queued(fd) != n) {
-		if (now_ms() > end)
+	while ((now = queued(fd)) != n) {
+		if (now < 0)
 			return false;
-		usleep(1000);
+		if (now_ms() > end)
+			test_late("%d messages, where %d were to come", now, n);
+		test_pause(&looks);
 	}
 	return true;
 }
@@ -470,19 +429,19 @@ int epoll_set(int ep, int op, int fd, unsigned events)
 	return epoll_ctl(ep, op, fd, &event);
 }
 
+bool in_bounds(long long took, int ms)
+{
+	if (took >= test_bound_ms(ms))
+		test_late("%lld ms, where %d would do", took, ms);
+	return true;
+}
+
 void timeouts(int fd, int which, int ms)
 {
 	struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
 
 	if (setsockopt(fd, SOL_SOCKET, which, &tv, sizeof(tv)))
 		conf_die("timeout");
-}
-
-int patience(int ms)
-{
-	const char *factor = getenv("RDS_PRELOAD_PATIENCE");
-
-	return factor ? ms * atoi(factor) : ms;
 }
 
 long long now_ms(void)

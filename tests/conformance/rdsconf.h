@@ -35,6 +35,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "../slow.h"
+
 #ifndef AF_RDS
 #define AF_RDS 21
 #endif
@@ -188,7 +190,10 @@ extern bool conf_loop;			/* it is one of the host's own 127.0.0.0/8 or ::1 (loop
 extern bool conf_ib;			/* it is on an RDMA device (transport IB); where neither holds it is rds_tcp */
 extern int conf_transport;		/* RDS_TRANS_LOOP, RDS_TRANS_IB or RDS_TRANS_TCP */
 
-/* Start and end of each program; the end returns the exit status. One that makes no check for 20 s is killed. */
+/*
+ * Start and end of each program; the end returns the exit status.  Whoever runs it sees to it that it ends (tests/watch): what it waits for
+ * comes, or it hangs.  Where nobody does, or there is always somebody busy, it is late at last (slow.h).
+ */
 void conf_begin(int argc, char **argv);
 int conf_end(void);
 /* Nothing can be checked: one line, status 77. */
@@ -225,11 +230,11 @@ void rds_bufs(int fd, int snd, int rcv);	/* RDS limits; 0 leaves one alone */
 
 /* Send to another socket; result as of sendto. */
 ssize_t send_to(int fd, int to, const void *data, size_t len, int flags);
-/* Wait (at most 10 s: it may need a connection to a busy host first) until a message can be read. */
+/* Wait until a message can be read; false: it is an error that can. */
 bool wait_message(int fd);
 /* Messages in a socket's receive queue, by RDS6_INFO_RECV_MESSAGES. */
 int queued(int fd);
-/* Wait (at most 2 s) until there are n of them. */
+/* Wait until there are n of them. */
 bool wait_queued(int fd, int n);
 /* A counter of RDS_INFO_COUNTERS. */
 uint64_t counter(const char *name);
@@ -248,16 +253,17 @@ void warm_up(int a, int b);
  * pieces of memory, which are cleared first, and control; there are no control messages after an error.
  */
 const char *recvmsg_said(int fd, struct msghdr *msg, int flags);
-/* recvmsg with a deadline: one buffer, control messages. */
+/* As recv, of what has to come. */
 ssize_t receive(int fd, void *data, size_t len, int flags);
 
 /* One event of a set ("1 IN data 5"), or "0", or the error; and epoll_ctl with data 5. */
 const char *epoll_said(int ep, int ms);
 int epoll_set(int ep, int op, int fd, unsigned events);
 
+/* A call that may take ms has taken that long: true, or it is late. */
+bool in_bounds(long long took, int ms);
 void timeouts(int fd, int which, int ms);	/* which: SO_RCVTIMEO or SO_SNDTIMEO */
 long long now_ms(void);
-int patience(int ms); /* so long waits the library (RDS_PRELOAD_PATIENCE) */
 
 /* One call in a thread of its own. */
 struct helper {
@@ -271,12 +277,15 @@ struct helper {
 };
 
 void helper_start(struct helper *helper, long (*call)(void *), void *arg);
-/* Wait until the helper's thread sleeps in its call; false if it has ended or does not come to rest. */
+/* Wait until the helper's thread sleeps in its call; false if it has ended. */
 bool helper_asleep(struct helper *helper);
 /* One look: is it asleep in this moment? */
 bool helper_rests(struct helper *helper);
 /* Wait at most ms for its end; sets errno to the one of the call. */
 bool helper_done(struct helper *helper, int ms);
+/* Wait for its end, which has to come: true, or the call's result. */
+bool helper_ends(struct helper *helper);
+long helper_result(struct helper *helper);
 /* The same for a whole process. */
 bool process_asleep(int pid);
 bool process_stopped(int pid);
@@ -303,7 +312,7 @@ void hear(const struct other *other);
 void until_gone(const struct other *other);
 const char *end_of_pid(int pid);
 const char *end_of(const struct other *other);	/* wait for its end: "exit 0", "signal 9" */
-/* A socket's name from one to the other; the port of one that is gone, or soon will be: is it to be had again (at most 5 s)? */
+/* A socket's name from one to the other; the port of one that is gone, or soon will be: is it to be had again? */
 void name_to(const struct other *other, int fd);
 void name_from(const struct other *other, struct name *name);
 bool free_again(const struct name *name);

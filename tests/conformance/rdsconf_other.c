@@ -53,18 +53,20 @@ static char state_of(const char *path)
 /* Asleep in eight looks one after another: not a passing wait for a lock or a page. */
 static bool asleep(const char *path)
 {
-	long long end = now_ms() + 5000;
+	long long end = now_ms() + TEST_COMES;
 	int seen = 0;
 
-	while (seen < 8 && now_ms() < end) {
+	while (seen < 8) {
 		char state = state_of(path);
 
 		if (!state || state == 'Z')
 			return false;
+		if (now_ms() > end)
+			test_late("a sleep");
 		seen = state == 'S' ? seen + 1 : 0;
 		usleep(5000);
 	}
-	return seen == 8;
+	return true;
 }
 
 bool helper_asleep(struct helper *helper)
@@ -107,6 +109,19 @@ bool helper_done(struct helper *helper, int ms)
 	return true;
 }
 
+bool helper_ends(struct helper *helper)
+{
+	if (!helper_done(helper, TEST_COMES))
+		test_late("the end of a call");
+	return true;
+}
+
+long helper_result(struct helper *helper)
+{
+	helper_ends(helper);
+	return helper->result;
+}
+
 bool fork_other(struct other *other)
 {
 	int there[2], back[2];
@@ -118,7 +133,7 @@ bool fork_other(struct other *other)
 	if (other->pid < 0)
 		conf_die("fork");
 	if (!other->pid)
-		alarm(15); /* before whoever waits for it */
+		alarm(test_alarm(60)); /* before whoever waits for it */
 	other->rd = other->pid ? back[0] : there[0];
 	other->wr = other->pid ? there[1] : back[1];
 	close(other->pid ? there[0] : back[0]);
@@ -140,8 +155,11 @@ void hear(const struct other *other)
 	do
 		r = read(other->rd, &byte, 1);
 	while (r < 0 && errno == EINTR);
-	if (r != 1)
+	if (r != 1) {
+		if (!r)
+			end_of_pid(other->pid); /* it may be late, and so are we */
 		conf_die("the other process has gone");
+	}
 }
 
 void until_gone(const struct other *other)
@@ -160,6 +178,8 @@ const char *end_of_pid(int pid)
 
 	if (waitpid(pid, &status, 0) != pid)
 		return rc(-1);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == TEST_LATE)
+		test_late("process %d", pid);
 	return WIFEXITED(status) ? text("exit %d", WEXITSTATUS(status)) : text("signal %d", WTERMSIG(status));
 }
 
@@ -282,14 +302,19 @@ void name_to(const struct other *other, int fd)
 
 bool free_again(const struct name *name)
 {
-	long long end = now_ms() + 5000;
-	bool good;
+	long long end = now_ms() + TEST_COMES;
+	unsigned looks = 0;
+	bool good = false;
 
-	do {
+	while (!good) {
 		int fd = rds_socket();
 
 		good = !bind(fd, &name->sa, name->len);
 		close(fd);
-	} while (!good && now_ms() < end && !usleep(2000));
-	return good;
+		if (!good && now_ms() > end)
+			test_late("a port that is free again");
+		if (!good)
+			test_pause(&looks);
+	}
+	return true;
 }

@@ -22,7 +22,7 @@ static int new_program(int fd, const char *name)
 	int value = -1;
 	long r;
 
-	alarm(10);
+	alarm(test_alarm(60));
 	if (fcntl(fd, F_GETFD) < 0) {
 		check(text("%s-not-inherited", name), "EBADF", "%s", strerrorname_np(errno));
 		return conf_end();
@@ -35,7 +35,7 @@ static int new_program(int fd, const char *name)
 	check(text("%s-rcvbuf", name), "60000", "%d", value);
 	getsockopt(fd, SOL_RDS, RDS_RECVERR, &value, &(socklen_t){4});
 	check(text("%s-recverr", name), "1", "%d", value);
-	r = poll(&pfd, 1, 5000);
+	r = poll(&pfd, 1, TEST_COMES);
 	check(text("%s-poll", name), "1 IN", "%ld %s", r, poll_bits(pfd.revents));
 	r = recvfrom(fd, buf, sizeof(buf), 0, &from.sa, &from.len);
 	check(text("%s-queued", name), "6 before", "%s %.6s", rc(r), buf);

@@ -130,7 +130,7 @@ static void holder(const char *name, int fd, int expected)
 
 	if (read(go[0], &byte, 1) != 1)
 		_exit(1);
-	r = poll(&pfd, 1, 5000);
+	r = poll(&pfd, 1, TEST_COMES);
 	check(text("%s-poll", name), "1 IN", "%ld %s", r, poll_bits(pfd.revents));
 	for (n = 0; n < expected; n++) {
 		if (!wait_message(fd))

@@ -66,14 +66,14 @@ static void wait_outside(int fd, enum sleep how)
 	FD_ZERO(&in);
 	FD_SET(set, &in);
 	if (how == IN_POLL_SET || how == IN_POLL_NESTED)
-		r = poll(&pfd, 1, 10000);
+		r = poll(&pfd, 1, TEST_COMES);
 	else if (how == IN_SELECT_SET)
 		r = select(set + 1, &in, NULL, NULL, &(struct timeval){10, 0});
 	else
 		r = epoll_wait(how == IN_NESTED ? outer
 			       : how == IN_DEEP ? outer_of(outer)
 						: old_outer,
-			       &event, 1, 10000);
+			       &event, 1, TEST_COMES);
 	check(text("%s-wakes", sleeps[how]), "1", "%d", r);
 	r = epoll_wait(how == IN_OLD_NESTED ? old_set : set, &event, 1, 1000);
 	check(text("%s-inside", sleeps[how]), "1 IN", "%d %s", r, poll_bits(event.events));
@@ -97,13 +97,13 @@ static void wait_for_it(int fd, enum sleep how)
 		epoll_ctl(set, EPOLL_CTL_ADD, fd, &event);
 	}
 	if (how == IN_POLL) {
-		r = poll(&pfd, 1, 10000);
+		r = poll(&pfd, 1, TEST_COMES);
 		check("poll-wakes", "1 IN", "%d %s", r, poll_bits(pfd.revents));
 	} else if (how == IN_SELECT) {
 		r = select(fd + 1, &in, NULL, NULL, &(struct timeval){10, 0});
 		check("select-wakes", "1", "%d", r);
 	} else if (how == IN_EPOLL || how == IN_OLD_EPOLL) {
-		r = epoll_wait(set, &event, 1, 10000);
+		r = epoll_wait(set, &event, 1, TEST_COMES);
 		check(text("%s-wakes", sleeps[how]), "1 IN", "%d %s", r, poll_bits(event.events));
 	}
 }
@@ -310,11 +310,11 @@ static void succession(void)
 static int next_of(const struct name *name)
 {
 	int fd = rds_socket();
-	long long end = now_ms() + 5000;
+	long long end = now_ms() + TEST_COMES;
 
 	while (bind(fd, &name->sa, name->len))
 		if (now_ms() > end)
-			conf_die("the port of a socket of the dead");
+			test_late("the port of a socket of the dead");
 	return fd;
 }
 
@@ -369,7 +369,7 @@ static void nobody_follows(void)
 /* It has told the maker that it is there, and has not touched the socket. */
 static void came_otherwise(const char *name, int fd, const struct other *maker)
 {
-	alarm(15);
+	alarm(test_alarm(60));
 	say(maker);
 	until_gone(maker);
 	read_row(fd, name);
@@ -446,7 +446,7 @@ static void close_unused(int fd, const struct other *maker, int sync)
 {
 	char byte;
 
-	alarm(15);
+	alarm(test_alarm(60));
 	until_gone(maker);
 	close(fd);
 	(void)!write(sync, "c", 1);
@@ -464,7 +464,7 @@ static void on_its_way(void)
 		if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, line) || socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sync))
 			_exit(98);
 		if (fork_other(&holder)) {
-			alarm(15);
+			alarm(test_alarm(60));
 			close(sync[1]);
 			say(&holder);
 			(void)!read(sync[0], &byte, 1);

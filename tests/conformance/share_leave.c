@@ -25,7 +25,7 @@ static void serve(int fd)
 	char buf[200];
 	long r;
 
-	alarm(10);
+	alarm(test_alarm(60));
 	for (;;) {
 		from.len = sizeof(from.ss);
 		r = recvfrom(fd, buf, sizeof(buf), 0, &from.sa, &from.len);
@@ -84,7 +84,7 @@ static void double_fork(void)
 		pid = fork();
 		if (pid)
 			_exit(pid < 0);
-		alarm(10);
+		alarm(test_alarm(60));
 		hear(&other);
 		check("double-first", "5 first", "%s", next(d));
 		check("double-second", "6 second", "%s", next(d));

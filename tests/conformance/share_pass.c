@@ -150,7 +150,7 @@ static void rdnorm_only(void)
 	check("rdnorm-empty", "0", "%d", epoll_wait(ep, &event, 1, 0));
 	send_to(s, fd, "event", 5, 0);
 	event.data.u32 = 0;
-	check("rdnorm-event", "1", "%d", epoll_wait(ep, &event, 1, 5000));
+	check("rdnorm-event", "1", "%d", epoll_wait(ep, &event, 1, TEST_COMES));
 	check("rdnorm-bits", "RDNORM 7", "%s %u", poll_bits(event.events), event.data.u32);
 	check("rdnorm-recv", "5", "%s", rc(recv(fd, buf, 10, 0)));
 	check("rdnorm-nothing", "0", "%d", epoll_wait(ep, &event, 1, 0));

@@ -62,7 +62,7 @@ static void child_polls(const struct other *other)
 	check("poll-empty-in", "0 0", "%s", look(POLLIN | POLLRDNORM | POLLPRI, 0));
 	check("select-empty", "1 out", "%s", pick(0));
 	ask(other);
-	check("poll-message", "1 IN|RDNORM", "%s", look(POLLIN | POLLRDNORM | POLLPRI, 3000));
+	check("poll-message", "1 IN|RDNORM", "%s", look(POLLIN | POLLRDNORM | POLLPRI, TEST_COMES));
 	check("poll-all", "1 IN|RDNORM|OUT|WRNORM", "%s", look(POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM, 0));
 	check("poll-rdnorm", "1 RDNORM", "%s", look(POLLRDNORM, 0));
 	check("select-message", "2 in out", "%s", pick(0));
@@ -70,7 +70,7 @@ static void child_polls(const struct other *other)
 	check("poll-taken", "0 0", "%s", look(POLLIN, 0));
 	check("select-taken", "1 out", "%s", pick(0));
 	ask(other);
-	check("poll-next", "1 IN", "%s", look(POLLIN, 3000));
+	check("poll-next", "1 IN", "%s", look(POLLIN, TEST_COMES));
 	ask(other); /* the parent takes it, and has one sent, and takes that: none is left */
 	check("poll-taken-by-parent", "0 0", "%s", look(POLLIN, 0));
 	check("select-taken-by-parent", "1 out", "%s", pick(0));
@@ -98,7 +98,7 @@ static void child_epolls(const struct other *other)
 	check("add-again", "-1 EEXIST", "%s", rc(epoll_set(ep, EPOLL_CTL_ADD, d, EPOLLIN)));
 	check("empty", "0", "%s", epoll_said(ep, 0));
 	ask(other);
-	check("message", "1 IN data 5", "%s", epoll_said(ep, 3000));
+	check("message", "1 IN data 5", "%s", epoll_said(ep, TEST_COMES));
 	check("message-level", "1 IN data 5", "%s", epoll_said(ep, 0));
 	take();
 	check("taken", "0", "%s", epoll_said(ep, 0));
@@ -107,21 +107,21 @@ static void child_epolls(const struct other *other)
 	check("modify-rdnorm", "0", "%s", rc(epoll_set(ep, EPOLL_CTL_MOD, d, EPOLLRDNORM)));
 	check("rdnorm-empty", "0", "%s", epoll_said(ep, 0));
 	ask(other);
-	check("rdnorm-message", "1 RDNORM data 5", "%s", epoll_said(ep, 3000));
+	check("rdnorm-message", "1 RDNORM data 5", "%s", epoll_said(ep, TEST_COMES));
 	take();
 	check("modify-edge", "0", "%s", rc(epoll_set(ep, EPOLL_CTL_MOD, d, EPOLLIN | EPOLLET)));
 	check("edge-empty", "0", "%s", epoll_said(ep, 0));
 	ask(other);
-	check("edge-message", "1 IN data 5", "%s", epoll_said(ep, 3000));
+	check("edge-message", "1 IN data 5", "%s", epoll_said(ep, TEST_COMES));
 	check("edge-once", "0", "%s", epoll_said(ep, 0));
 	ask(other);
-	check("edge-next-message", "1 IN data 5", "%s", epoll_said(ep, 3000));
+	check("edge-next-message", "1 IN data 5", "%s", epoll_said(ep, TEST_COMES));
 	take();
 	take();
 	check("edge-drained", "0", "%s", epoll_said(ep, 0));
 	check("modify-once", "0", "%s", rc(epoll_set(ep, EPOLL_CTL_MOD, d, EPOLLIN | EPOLLONESHOT)));
 	ask(other);
-	check("oneshot", "1 IN data 5", "%s", epoll_said(ep, 3000));
+	check("oneshot", "1 IN data 5", "%s", epoll_said(ep, TEST_COMES));
 	check("oneshot-disarmed", "0", "%s", epoll_said(ep, 0));
 	take();
 	check("delete", "0", "%s", rc(epoll_set(ep, EPOLL_CTL_DEL, d, 0)));
@@ -154,7 +154,7 @@ static void inherited_set(void)
 	if (fork_other(&other)) {
 		check("inherited-empty", "0", "%s", epoll_said(ep, 0));
 		ask(&other);
-		check("inherited-message", "1 IN data 5", "%s", epoll_said(ep, 3000));
+		check("inherited-message", "1 IN data 5", "%s", epoll_said(ep, TEST_COMES));
 		take();
 		check("inherited-taken", "0", "%s", epoll_said(ep, 0));
 		check("inherited-delete", "0", "%s", rc(epoll_set(ep, EPOLL_CTL_DEL, d, 0)));
@@ -170,11 +170,11 @@ static const char *sleep_in(int how)
 {
 	switch (how) {
 	case 0:
-		return look(POLLIN, 5000);
+		return look(POLLIN, TEST_COMES);
 	case 1:
 		return look(POLLIN, -1);
 	case 2:
-		return epoll_said(ep, 5000);
+		return epoll_said(ep, TEST_COMES);
 	case 3:
 		return epoll_said(ep, -1);
 	}
@@ -204,11 +204,11 @@ static void lookers(void)
 	struct other one, two;
 
 	if (fork_other(&one)) {
-		check("one-sees", "1 IN", "%s", look(POLLIN, 5000));
+		check("one-sees", "1 IN", "%s", look(POLLIN, TEST_COMES));
 		_exit(0);
 	}
 	if (fork_other(&two)) {
-		check("two-sees", "1 IN", "%s", look(POLLIN, 5000));
+		check("two-sees", "1 IN", "%s", look(POLLIN, TEST_COMES));
 		_exit(0);
 	}
 	check("both-asleep", "1 1", "%d %d", process_asleep(one.pid), process_asleep(two.pid));

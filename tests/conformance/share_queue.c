@@ -315,7 +315,7 @@ static void crowd(void)
 			conf_die("fork");
 		if (pid[i])
 			continue;
-		alarm(15);
+		alarm(test_alarm(60));
 		close(report[0]);
 		read_all(report[1]);
 		_exit(0);
@@ -337,8 +337,8 @@ int main(int argc, char **argv)
 	label(d, "d");
 	rds_bufs(s, 212992, 212992);
 	rds_bufs(d, 212992, 212992);
-	timeouts(s, SO_SNDTIMEO, 5000);
-	timeouts(d, SO_SNDTIMEO, 5000);
+	timeouts(s, SO_SNDTIMEO, TEST_COMES);
+	timeouts(d, SO_SNDTIMEO, TEST_COMES);
 	warm_up(s, d);
 	one_queue();
 	faults();

@@ -29,7 +29,7 @@ static int child(int fd, const char *name)
 	char buf[20] = "";
 	long r;
 
-	alarm(10);
+	alarm(test_alarm(60));
 	hear(&line);
 	r = recvfrom(fd, buf, sizeof(buf), 0, &from.sa, &from.len);
 	check(text("%s-queued", name), "6 queued", "%s %.6s", rc(r), buf);

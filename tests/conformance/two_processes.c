@@ -53,7 +53,7 @@ static pid_t start(void)
 	if (pid < 0)
 		conf_die("fork");
 	if (!pid) {
-		alarm(20);
+		alarm(test_alarm(60));
 		close(ready[0]);
 		child(ready[1]);
 	}
@@ -100,7 +100,7 @@ int main(int argc, char **argv)
 	conf_begin(argc, argv);
 	pid = start();
 	fd = rds_bound_to(PARENT);
-	timeouts(fd, SO_RCVTIMEO, 5000);
+	timeouts(fd, SO_RCVTIMEO, TEST_COMES);
 	for (i = 0; i < ARRAY_SIZE(sizes); i++)
 		echo(fd, sizes[i]);
 	order(fd);
@@ -114,7 +114,7 @@ int main(int argc, char **argv)
 	/* The same again, the child is killed while messages lie in its queue. */
 	pid = start();
 	fd = rds_bound_to(PARENT);
-	timeouts(fd, SO_RCVTIMEO, 5000);
+	timeouts(fd, SO_RCVTIMEO, TEST_COMES);
 	echo(fd, 10);
 	to_port(fd, CHILD, "sleep", 5);
 	to_port(fd, CHILD, "unread", 6);
@@ -126,7 +126,7 @@ int main(int argc, char **argv)
 	close(fd);
 	pid = start();
 	fd = rds_bound_to(PARENT);
-	timeouts(fd, SO_RCVTIMEO, 5000);
+	timeouts(fd, SO_RCVTIMEO, TEST_COMES);
 	echo(fd, 20);
 	r = recv(fd, got, sizeof(got), MSG_DONTWAIT);
 	check("nothing-else", "-1 EAGAIN", "%s", rc(r));

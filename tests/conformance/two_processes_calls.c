@@ -103,9 +103,9 @@ static void child(void)
 	struct order o;
 	int i;
 
-	alarm(20);
+	alarm(test_alarm(60));
 	for (i = 0; i < 2; i++)
-		timeouts(fds[i], SO_RCVTIMEO, 5000);
+		timeouts(fds[i], SO_RCVTIMEO, TEST_COMES);
 	do {
 		if (send(line, said, strlen(said) + 1, 0) < 0)
 			_exit(1);
@@ -200,7 +200,7 @@ static void many(int fd)
 
 	/* More than the send buffer holds: what has arrived there makes room although nobody reads. */
 	rds_bufs(fd, 16384, 0);
-	timeouts(fd, SO_SNDTIMEO, 5000);
+	timeouts(fd, SO_SNDTIMEO, TEST_COMES);
 	for (i = 0; i < 20; i++)
 		sent += to_child(fd, 0, 4000 - i) == 4000 - i;
 	check("twenty-sent", "20", "%d", sent);
@@ -293,7 +293,7 @@ int main(int argc, char **argv)
 	conf_begin(argc, argv);
 	pid = start();
 	fd = rds_bound_to(PARENT);
-	timeouts(fd, SO_RCVTIMEO, 5000);
+	timeouts(fd, SO_RCVTIMEO, TEST_COMES);
 	warm(fd);
 	peek_and_truncate(fd);
 	many(fd);

@@ -106,7 +106,7 @@ static unsigned one_round(int fd, unsigned round, bool other)
 		pid = fork();
 		check(pid >= 0);
 		if (!pid) {
-			alarm(60);
+			alarm(test_alarm(60));
 			check(read(go[0], &c, 1) == 1);
 			elsewhere(pipes[1]);
 		}
@@ -142,7 +142,7 @@ int main(int argc, char **argv)
 
 	if (argc == 3 && strcmp(argv[1], "-r") == 0)
 		rounds = (unsigned)strtoul(argv[2], NULL, 0);
-	alarm(60);
+	alarm(test_alarm(60));
 	if (unshare(CLONE_NEWNET) && unshare(CLONE_NEWUSER | CLONE_NEWNET)) {
 		printf("no network namespace of our own is permitted\n");
 		return 77;

@@ -23,7 +23,6 @@
 #define NOTIFY_ME 0x100
 
 #define PORT 22000 /* the sender's; the next is the receiver's */
-#define PATIENCE 20000 /* ms */
 
 enum status { SUCCESS, REMOTE_ERROR, CANCELED, DROPPED, OTHER_ERROR };
 
@@ -103,13 +102,13 @@ static bool told(int fd, struct notify *n)
 /* Sleeps until something is told. */
 static void wait_told(int fd, struct notify *n)
 {
-	double end = seconds() + PATIENCE / 1000 * slowness();
+	double end = seconds() + TEST_COMES / 1000;
 
 	while (!told(fd, n)) {
 		struct pollfd p = {.fd = fd, .events = POLLIN};
 
 		if (seconds() > end)
-			fail("nothing is told for %d s", PATIENCE / 1000 * (int)slowness());
+			test_late("what is to be told of an operation");
 		check(poll(&p, 1, 1000) >= 0);
 	}
 }
@@ -240,7 +239,7 @@ static void stream(int fd)
 	while (heard < messages) {
 		struct pollfd pfd = {.fd = fd, .events = POLLIN | (sent < messages ? POLLOUT : 0)};
 
-		check(poll(&pfd, 1, PATIENCE * (int)slowness()) == 1);
+		check(poll(&pfd, 1, TEST_COMES) == 1);
 		while (sent < messages && numbered(fd, PORT + 1, 1, sent, true, MSG_DONTWAIT) >= 0)
 			sent++;
 		while (told(fd, &n)) {
@@ -329,7 +328,7 @@ static void killed(int fd)
 	struct sockaddr_in other = name_of(htonl(ntohl(home()) + 1), PORT), to = name_of(home(), PORT + 1);
 	bool two = !getenv("FAULT_ADDR");
 	int fd2 = two ? rds_bound(other.sin_addr.s_addr, PORT) : -1;
-	double end = seconds() + PATIENCE / 1000 * slowness();
+	double end = seconds() + TEST_COMES / 1000;
 	uint64_t n, i;
 
 	check(numbered(fd, PORT + 1, 4, 0, true, 0) >= 0);
@@ -341,7 +340,7 @@ static void killed(int fd)
 	check(waitpid(p.pid, NULL, 0) == p.pid);
 	for (n = 4; asend(fd, to, "x", 1, n, false, 0) == 1; n++) {
 		if (seconds() > end)
-			fail("none has failed after %d s", PATIENCE / 1000 * (int)slowness());
+			test_late("an operation that fails");
 		usleep(1000);
 	}
 	check(errno == EAGAIN);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # shellcheck shell=bash
 # What the runners of the fault suites share: did as many connections break as the faults imply that were asked for?  A suite whose
-# faults do not come any more would pass for ever.  Sourced; the caller counts in $failed.
+# faults do not come any more would pass for ever.  Sourced, behind tests/verdict.bash.
 breaks=0 due=0
 
 # breaks_in LOG: how many "messages" has counted there, each at both ends of a connection
@@ -35,6 +35,7 @@ breaks_judged()
 	least=$(awk -v due="$due" 'BEGIN { n = due - 2 * sqrt(due); print (n > 0 ? int(n) : 0) }')
 	echo "disconnects that were asked for: $breaks, at least $least must have come"
 	[ "$breaks" -lt "$least" ] || return 0
-	echo "FAIL disconnects: fewer than the faults imply"
-	failed=$((failed + 1))
+	verdict_start disconnects
+	echo "fewer than the faults imply" >"$verdict_log"
+	verdict_of 1
 }

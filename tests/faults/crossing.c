@@ -52,7 +52,7 @@ static void leaver(const struct round *r)
 static void stayer(const struct round *r)
 {
 	int fd = rds_bound(home(), r->ports + 1);
-	struct timeval tv = {.tv_sec = 3 * slowness()};
+	struct timeval tv = {.tv_sec = TEST_COMES / 1000};
 	unsigned i, n;
 
 	check(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)) == 0);
@@ -82,7 +82,7 @@ int main(int argc, char **argv)
 		else
 			return 2;
 	}
-	alarm(120 * slowness());
+	alarm(test_alarm(120));
 	r.ready = mmap(NULL, sizeof(*r.ready), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	check(r.ready != MAP_FAILED);
 	for (i = 0; i < rounds; i++) {

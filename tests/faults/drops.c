@@ -12,7 +12,6 @@
 
 #define PORT 28000
 #define NOBODY 65534
-#define PATIENCE 5 /* seconds */
 
 static void give_up_rights(bool yes)
 {
@@ -21,7 +20,7 @@ static void give_up_rights(bool yes)
 
 static int endpoint(unsigned port)
 {
-	struct timeval patience = {.tv_sec = PATIENCE * slowness()};
+	struct timeval patience = {.tv_sec = TEST_COMES / 1000};
 	int fd = rds_bound(home(), port);
 
 	check(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) == 0);
@@ -77,7 +76,7 @@ int main(void)
 		printf("only root has rights to give up\n");
 		return 77;
 	}
-	alarm(60 * slowness());
+	alarm(test_alarm(60));
 	check(pipe(ready) == 0);
 	for (round = 0; round < 4; round++) {
 		pid_t serves, asks;

@@ -20,6 +20,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../slow.h"
+
 #ifndef PF_RDS
 #define PF_RDS 21
 #endif
@@ -129,15 +131,6 @@ static inline uint64_t counter(int fd, const char *name)
 		if (strncmp(c[i].name, name, sizeof(c[i].name)) == 0)
 			return c[i].value;
 	fail("no counter %s", name);
-}
-
-/* How many times slower than usual everything is here (FAULT_SLOW; an emulated machine): for what waits for an end. */
-static inline unsigned slowness(void)
-{
-	const char *text = getenv("FAULT_SLOW");
-	unsigned n = text ? (unsigned)strtoul(text, NULL, 10) : 1;
-
-	return n ? n : 1;
 }
 
 /*

@@ -550,12 +550,12 @@ int main(int argc, char **argv)
 		else
 			return 2;
 	}
-	alarm(60);
+	alarm(test_alarm(60));
 	check(pipe(ready) == 0 && pipe(in) == 0 && pipe(out) == 0);
 	pid = fork();
 	check(pid >= 0);
 	if (!pid) {
-		alarm(60);
+		alarm(test_alarm(60));
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(in[1]); /* the partner ends when nobody has it any more */
 		close(out[1]);
@@ -565,7 +565,7 @@ int main(int argc, char **argv)
 	mate = fork();
 	check(mate >= 0);
 	if (!mate) {
-		alarm(60);
+		alarm(test_alarm(60));
 		close(in[1]);
 		partner(in[0], out[1]);
 	}

@@ -274,7 +274,7 @@ static pid_t pids[ALL];
 
 static void too_late(int sig)
 {
-	static const char text[] = "kill: did not end in time\n";
+	static const char text[] = "LATE kill: did not end in time\n";
 	unsigned i;
 
 	(void)sig;
@@ -282,7 +282,7 @@ static void too_late(int sig)
 	for (i = 0; i < ALL; i++)
 		if (pids[i] > 0)
 			kill(pids[i], SIGKILL);
-	_exit(1);
+	_exit(TEST_LATE);
 }
 
 static void kill_and_restart(void)
@@ -331,7 +331,7 @@ int main(int argc, char **argv)
 	check(shared != MAP_FAILED);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	signal(SIGALRM, too_late);
-	alarm(limit);
+	alarm(limit * test_slow());
 	for (i = 0; i < ALL; i++) {
 		pids[i] = start(i, 1);
 		while (i == SURVIVORS - 1 && atomic_load(&shared->measured) < SURVIVORS)

@@ -85,7 +85,7 @@ static void receive_all(int fd, enum ending how, unsigned round)
 
 int main(int argc, char **argv)
 {
-	struct timeval tv = {.tv_sec = 10 * slowness()};
+	struct timeval tv = {.tv_sec = TEST_COMES / 1000};
 	unsigned rounds = 5, round, how, last = ENDINGS;
 	int c, fd, status;
 	pid_t pid;
@@ -102,7 +102,7 @@ int main(int argc, char **argv)
 		else
 			return 2;
 	}
-	alarm(60 * slowness());
+	alarm(test_alarm(60));
 	fd = rds_bound(home(), PORT);
 	check(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)) == 0);
 	for (round = 0; round < rounds; round++)

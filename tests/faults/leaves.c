@@ -87,7 +87,7 @@ static bool next_one(int *life, unsigned *n)
 		*life = line[1];
 		return false;
 	}
-	alarm(limit);
+	alarm(test_alarm(limit));
 	close(line[1]);
 	if (read(line[0], n, sizeof(*n)) != sizeof(*n))
 		exit(1); /* it has said why */
@@ -178,12 +178,12 @@ static void both(void)
 	sender = fork();
 	check(sender >= 0);
 	if (!sender) {
-		alarm(limit);
+		alarm(test_alarm(limit));
 		close(fd);
 		send_all(home(), home());
 	}
 	if (!fork()) {
-		alarm(limit);
+		alarm(test_alarm(limit));
 		chain(fd);
 	}
 	close(fd);
@@ -208,7 +208,7 @@ int main(int argc, char **argv)
 		}
 	}
 	check(generations > 0 && messages >= generations);
-	alarm(limit); /* a child sets its own */
+	alarm(test_alarm(limit)); /* a child sets its own */
 	if (optind == argc)
 		both();
 	if (strcmp(argv[optind], "send") == 0)

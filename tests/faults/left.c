@@ -35,7 +35,6 @@
 #define HOPS 5
 #define ROW 5
 #define EDGES 500
-#define PATIENCE 20000 /* ms */
 
 enum { HELLO = -1, LAST = -2, LATE = -3 };
 
@@ -50,7 +49,7 @@ struct notify {
 static void child_begins(void)
 {
 	check(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0); /* also while it is stopped */
-	alarm(60 * slowness());
+	alarm(test_alarm(60));
 }
 
 static void has_ended(pid_t pid)
@@ -140,8 +139,8 @@ static void is_told(int fd, int end)
 		struct pollfd p = {.fd = fd, .events = POLLIN};
 		struct notify n;
 
-		if (poll(&p, 1, PATIENCE * (int)slowness()) <= 0)
-			fail("nothing is told");
+		if (poll(&p, 1, TEST_COMES) <= 0)
+			test_late("what is to be told");
 		if (recvmsg(fd, &msg, MSG_DONTWAIT) < 0 || !msg.msg_controllen || control.c.cmsg_type != CMSG_STATUS)
 			continue;
 		memcpy(&n, CMSG_DATA(&control.c), sizeof(n));
@@ -155,7 +154,7 @@ static void goes_on(int fd, int go, int count, pid_t to)
 	struct pollfd p = {.fd = fd, .events = POLLOUT};
 	int n, all, i;
 
-	alarm(60 * slowness());			     /* its parent is to go */
+	alarm(test_alarm(60));			     /* its parent is to go */
 	check(read(go, &n, sizeof(n)) == sizeof(n)); /* the first one has gone */
 	all = n;
 	/* What has left the queue is on its way, which nobody can see from here; the rest fills it. */
@@ -166,8 +165,8 @@ static void goes_on(int fd, int go, int count, pid_t to)
 		fail("the send buffer took %d more", all - n);
 	check(poll(&p, 1, 0) == 0);
 	check(kill(to, SIGCONT) == 0);
-	if (poll(&p, 1, PATIENCE * (int)slowness()) != 1)
-		fail("the send buffer does not become free");
+	if (poll(&p, 1, TEST_COMES) != 1)
+		test_late("a send buffer that becomes free");
 	for (i = 0; i < NEW; i++)
 		check(put(fd, all++, 0) == sizeof(buf));
 	check(write(count, &all, sizeof(all)) == sizeof(all));
@@ -220,7 +219,7 @@ static void asks(int fd, int go, int count)
 {
 	int all, i;
 
-	alarm(60 * slowness());
+	alarm(test_alarm(60));
 	check(read(go, &all, sizeof(all)) == sizeof(all));
 	for (i = 0; i < NEW; i++)
 		check(put(fd, all++, 0) == sizeof(buf));
@@ -391,7 +390,7 @@ static void not_asked(unsigned port)
 	check(from >= 0);
 	if (!from)
 		stays(port, to, counts[1]);
-	usleep(300000 * (useconds_t)slowness());
+	usleep(300000 * test_slow());
 	check(waitpid(from, NULL, WNOHANG) == 0);
 	check(kill(to, SIGCONT) == 0);
 	has_ended(to);
@@ -422,8 +421,8 @@ static void asked(enum how how, bool later, bool threads, unsigned port)
 	close(gone[1]);
 	close(go[1]);
 	p = (struct pollfd){.fd = gone[0], .events = POLLIN};
-	if (poll(&p, 1, PATIENCE * (int)slowness()) != 1)
-		fail("it waits for the receiver, although another one asks for the socket");
+	if (poll(&p, 1, TEST_COMES) != 1)
+		test_late("its end: it waits for the receiver, although another one asks for the socket");
 	check(kill(to, SIGCONT) == 0);
 	has_ended(to);
 	has_ended(from);
@@ -479,7 +478,7 @@ static void hop(int fd, int number, int there, int go, int done)
 	const pid_t self = getpid();
 	char c;
 
-	alarm(60 * slowness());
+	alarm(test_alarm(60));
 	greet(rds_bound(home(), (unsigned)(PORT + 3 + number)));
 	check(write(there, &self, sizeof(self)) == sizeof(self));
 	check(read(go, &c, 1) == 1);
@@ -548,12 +547,12 @@ static void watches(int fd, int ready, int go)
 	int ep = epoll_create1(EPOLL_CLOEXEC), number, next = 0;
 	char c;
 
-	alarm(60 * slowness()); /* its parent is to go */
+	alarm(test_alarm(60)); /* its parent is to go */
 	check(ep >= 0 && epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev) == 0);
 	check(epoll_wait(ep, &ev, 1, 0) >= 0 && recv(fd, &c, 1, MSG_DONTWAIT) < 0);
 	check(write(ready, "", 1) == 1);
 	check(read(go, &c, 1) == 0); /* it has ended */
-	while (next < EDGES && poll(&p, 1, PATIENCE * (int)slowness()) == 1) {
+	while (next < EDGES && poll(&p, 1, TEST_COMES) == 1) {
 		if (recv(fd, &number, sizeof(number), MSG_DONTWAIT) < 0 && errno == EAGAIN)
 			continue;
 		if (number != next++)
@@ -611,7 +610,7 @@ int main(int argc, char **argv)
 {
 	enum how how;
 
-	alarm(60 * slowness());
+	alarm(test_alarm(60));
 	if (argc > 1 && !strcmp(argv[1], "asked")) {
 		not_asked(PORT + 30);
 		for (how = EXIT; how < CASES; how++) {

@@ -291,7 +291,7 @@ static pid_t pids[SOCKS_MAX];
 
 static void too_late(int sig)
 {
-	static const char text[] = "messages: did not end in time\n";
+	static const char text[] = "LATE messages: did not end in time\n";
 	unsigned i;
 
 	(void)sig;
@@ -299,7 +299,7 @@ static void too_late(int sig)
 	for (i = 0; i < procs; i++)
 		if (pids[i] > 0)
 			kill(pids[i], SIGABRT);
-	_exit(1);
+	_exit(TEST_LATE);
 }
 
 static bool all_well(void)
@@ -350,7 +350,7 @@ int main(int argc, char **argv)
 			process(i);
 	}
 	signal(SIGALRM, too_late);
-	alarm(limit);
+	alarm(limit * test_slow());
 	if (!all_well() || shared->received != (uint64_t)total * messages) {
 		printf("FAIL seed %llu: %llu of %llu messages\n", (unsigned long long)seed,
 		       (unsigned long long)shared->received, (unsigned long long)total * messages);

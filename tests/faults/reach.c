@@ -49,12 +49,12 @@ int main(int argc, char **argv)
 	pid_t pid;
 	char c;
 
-	alarm(60);
+	alarm(test_alarm(60));
 	check(pipe(ready) == 0);
 	pid = fork();
 	check(pid >= 0);
 	if (!pid) {
-		alarm(60);
+		alarm(test_alarm(60));
 		other(ready[1], all);
 	}
 	close(ready[1]);

@@ -24,6 +24,7 @@
 #include "engine/options.h"
 #include "engine/os.h"
 #include "engine/registry.h"
+#include "tests/slow.h"
 
 #define CHILDREN 4
 #define PORTS 64
@@ -186,7 +187,7 @@ static void kill_and_replace(pid_t *pid, uint32_t *life_of, uint32_t *lives, uns
 int main(int argc, char **argv)
 {
 	unsigned rounds = argc > 1 ? (unsigned)atoi(argv[1]) : 300;
-	unsigned seed = argc > 2 ? (unsigned)atoi(argv[2]) : (unsigned)time(NULL);
+	unsigned seed = argc > 2 ? (unsigned)atoi(argv[2]) : test_seed();
 	char dir[] = "/dev/shm/rdskill.XXXXXX", cmd[64];
 	uint32_t lives = 0, life_of[CHILDREN];
 	struct registry *reg;

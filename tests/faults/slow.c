@@ -58,12 +58,12 @@ int main(void)
 	pid_t pid;
 	char c;
 
-	alarm(60 * slowness());
+	alarm(test_alarm(60));
 	check(pipe(go) == 0);
 	pid = fork();
 	check(pid >= 0);
 	if (!pid) {
-		alarm(60 * slowness());
+		alarm(test_alarm(60));
 		sender(go[0]);
 	}
 	a = rds_bound(home(), PORT);
@@ -72,11 +72,12 @@ int main(void)
 	check(write(go[1], "", 1) == 1);
 	start = seconds();
 	p.fd = b;
-	while (poll(&p, 1, (int)(PATIENCE * 1000 * slowness())) == 1 && recv(b, &c, 1, MSG_DONTWAIT) != 1)
+	while (poll(&p, 1, test_bound_ms(PATIENCE * 1000)) == 1 && recv(b, &c, 1, MSG_DONTWAIT) != 1)
 		check(errno == EAGAIN); /* something about congestion */
 	if (!p.revents) {
 		kill(pid, SIGKILL);
-		fail("nothing came for %d seconds, while the other socket's reader took %u", PATIENCE, atomic_load(&got_a));
+		test_late("nothing came for %d seconds, while the other socket's reader took %u", PATIENCE,
+			  atomic_load(&got_a));
 	}
 	kill(pid, SIGKILL);
 	check(waitpid(pid, NULL, 0) == pid);

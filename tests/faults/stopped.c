@@ -30,7 +30,7 @@ static int *trapped; /* shared: what kind of file the waker was about to write t
 static void child_begins(void)
 {
 	check(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
-	alarm(60);
+	alarm(test_alarm(60));
 }
 
 static void sleeper(int ready)
@@ -51,7 +51,7 @@ static void sleeper(int ready)
 static void ask(int fd, const char *when)
 {
 	struct sockaddr_in to = name_of(home(), PORT);
-	struct timeval patience = {.tv_sec = PATIENCE};
+	struct timeval patience = {.tv_sec = test_deadline_ms(1000 * PATIENCE) / 1000};
 	char c = 'x';
 
 	check(sendto(fd, &c, 1, 0, (struct sockaddr *)&to, sizeof(to)) == 1);
@@ -145,7 +145,7 @@ int main(void)
 	char c;
 	pid_t pid;
 
-	alarm(60);
+	alarm(test_alarm(60));
 	trapped = mmap(NULL, sizeof(*trapped), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	check(trapped != MAP_FAILED && pipe(ready) == 0);
 	pid = fork();

@@ -51,7 +51,7 @@ static void child(int fd)
 	socklen_t len = sizeof(name);
 	int tries;
 
-	alarm(15);
+	alarm(test_alarm(60));
 	text_of(fd, "one", &from);
 	for (tries = 0; getenv("LD_PRELOAD") && !has_will(); tries++) {
 		check(tries < 5000, "the parent has not noticed");
@@ -97,7 +97,7 @@ int main(void)
 	hear(up[0], &byte, 1);
 	check(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid, "kill");
 	check(sendto(fd, "two", 3, 0, (struct sockaddr *)&there, sizeof(there)) == 3, "second message");
-	alarm(10);
+	alarm(test_alarm(60));
 	text_of(fd, "three", &from);
 	hear(up[0], &byte, 1);
 	check(wait(&status) > 0 && status == 0, "the child ended with status %#x", (unsigned)status);

@@ -21,7 +21,8 @@ static void await(int line, char what)
 	struct pollfd p = {.fd = line, .events = POLLIN};
 	char c = 0;
 
-	check(poll(&p, 1, 10000) == 1 && recv(line, &c, 1, 0) == 1 && c == what, "'%c' from the other program: '%c'", what, c);
+	check(poll(&p, 1, TEST_COMES) == 1 && recv(line, &c, 1, 0) == 1 && c == what,
+	      "'%c' from the other program: '%c'", what, c);
 }
 
 static int is_readable(int fd, int ms)
@@ -53,7 +54,7 @@ static int passed(int line)
 	struct pollfd p = {.fd = line, .events = POLLIN};
 	int fd;
 
-	check(poll(&p, 1, 10000) == 1 && recvmsg(line, &msg, 0) == 1 && CMSG_FIRSTHDR(&msg), "what is passed");
+	check(poll(&p, 1, TEST_COMES) == 1 && recvmsg(line, &msg, 0) == 1 && CMSG_FIRSTHDR(&msg), "what is passed");
 	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(fd));
 	return fd;
 }
@@ -68,7 +69,7 @@ static void sends_a_descriptor(int fd)
 	pass(fd, line[1]);
 	close(line[1]);
 	p.fd = line[0];
-	check(poll(&p, 1, 10000) == 1 && p.revents == POLLHUP, "somebody keeps what was sent there");
+	check(poll(&p, 1, TEST_COMES) == 1 && p.revents == POLLHUP, "somebody keeps what was sent there");
 	close(line[0]);
 }
 
@@ -132,7 +133,7 @@ static void deafens(void)
 
 	check(pid >= 0, "fork");
 	if (!pid) {
-		alarm(30);
+		alarm(test_alarm(60));
 		check(kill(carrier, SIGSTOP) == 0, "stop");
 		(void)!syscall(SYS_sendto, fd, "", 0, MSG_DONTWAIT, NULL, 0);
 		pid = fork();
@@ -155,7 +156,7 @@ static void expect(int fd, const char *want)
 	ssize_t n;
 
 	do { /* it may say so once for news of congestion */
-		check(poll(&p, 1, 10000) == 1, "no '%s' for 10 s", want);
+		check(poll(&p, 1, TEST_COMES) == 1, "no '%s'", want);
 		n = recv(fd, buf, sizeof(buf), MSG_DONTWAIT);
 	} while (n < 0 && errno == EAGAIN);
 	check(n == (ssize_t)strlen(want) && !memcmp(buf, want, (size_t)n), "'%s' instead of '%s'", buf, want);

@@ -244,7 +244,7 @@ static void child(int use)
 	char c = 0;
 	int fd;
 
-	alarm(20);
+	alarm(test_alarm(60));
 	if (use) {
 		fd = bound(&sin);
 		check(sendto(fd, "c", 1, 0, (struct sockaddr *)&sin, sizeof(sin)) == 1, "sendto in a child");
@@ -289,7 +289,7 @@ static void echo(void *arg)
 	unsigned number;
 	int fd = bound(&sin);
 
-	alarm(60); /* if the other one fails */
+	alarm(test_alarm(60)); /* if the other one fails */
 	tell(ends[1], &sin, sizeof(sin));
 	do {
 		len = sizeof(from);
@@ -347,7 +347,7 @@ int main(void)
 	int ends[2];
 	pid_t pid;
 
-	alarm(60);
+	alarm(test_alarm(60));
 	check(pipe(ends) == 0, "pipe");
 	pid = start(echo, ends);
 	hear(ends[0], &peer, sizeof(peer));

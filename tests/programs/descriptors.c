@@ -162,7 +162,7 @@ static void heir(int fd, pid_t parent, int done)
 	while (getppid() == parent)
 		usleep(1000);
 	while (next < 'f') {
-		check(poll(&p, 1, 10000) == 1, "'%c' is lost", next);
+		check(poll(&p, 1, TEST_COMES) == 1, "'%c' is lost", next);
 		if (recv(fd, &c, 1, MSG_DONTWAIT) == 1)
 			check(c == next++, "'%c'", c);
 	}
@@ -186,7 +186,7 @@ static void ends_without_a_number(void *done)
 	for (c = 'a'; c < 'f'; c++)
 		check(sendto(from, &c, 1, 0, (struct sockaddr *)&me, sizeof(me)) == 1, "sendto");
 	p.fd = fd;
-	check(poll(&p, 1, 10000) == 1, "no message");
+	check(poll(&p, 1, TEST_COMES) == 1, "no message");
 	use_up();
 	exit(0);
 }

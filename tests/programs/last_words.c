@@ -77,7 +77,7 @@ static void receive(int fd, struct words *w, struct sockaddr_in6 *from)
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 	socklen_t len = sizeof(*from);
 
-	check(poll(&p, 1, 5000) == 1, "nothing arrived for 5 s");
+	check(poll(&p, 1, TEST_COMES) == 1, "nothing arrived");
 	check(recvfrom(fd, w, sizeof(*w), 0, (struct sockaddr *)from, &len) == sizeof(*w), "recvfrom");
 	check(len == sizeof(*from) && from->sin6_family == AF_INET6, "sender's address has %u bytes", len);
 }

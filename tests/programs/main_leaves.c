@@ -63,7 +63,7 @@ static void hear_all(int fd, char *text, size_t room)
 	ssize_t n;
 
 	do {
-		check(poll(&p, 1, 10000) == 1, "the process does not end");
+		check(poll(&p, 1, TEST_COMES) == 1, "the process does not end");
 		n = read(fd, text + len, room - 1 - len);
 		check(n >= 0, "pipe");
 		len += (size_t)n;

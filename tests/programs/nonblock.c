@@ -132,7 +132,7 @@ int main(void)
 	struct sockaddr_in me;
 	int way;
 
-	alarm(60);
+	alarm(test_alarm(60));
 	fd = bound(&me);
 	copy = dup(fd);
 	check(copy >= 0, "dup");

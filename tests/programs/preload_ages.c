@@ -76,7 +76,7 @@ static void younger(void *arg)
 	send_args(words, sizeof(words));
 	do {
 		msg.msg_controllen = sizeof(control);
-		check(poll(&p, 1, 10000) == 1);
+		check(poll(&p, 1, TEST_COMES) == 1);
 		check(recvmsg(fd, &msg, MSG_DONTWAIT) == 0);
 	} while (!msg.msg_controllen); /* the message that came with it */
 	check(control.hdr.cmsg_level == SOL_RDS && control.hdr.cmsg_type == RDMA_STATUS);

@@ -29,7 +29,7 @@ static void quiet(int fd, int ep)
 	char c;
 
 	check(sendto(fd, "m", 1, 0, (struct sockaddr *)&at, sizeof(at)) == 1, "sendto");
-	check(epoll_wait(ep, &e, 1, 10000) == 1 && poll(&p, 1, 10000) == 1, "nothing to receive");
+	check(epoll_wait(ep, &e, 1, TEST_COMES) == 1 && poll(&p, 1, TEST_COMES) == 1, "nothing to receive");
 	check(recv(fd, &c, 1, MSG_DONTWAIT) == 1, "recv");
 	check(recv(fd, &c, 1, MSG_DONTWAIT) == -1 && errno == EAGAIN, "recv");
 	check(sigpending(&came) == 0 && !sigismember(&came, SIGIO), "SIGIO");

@@ -8,8 +8,6 @@
 
 #include <pthread.h>
 
-enum { LIMIT_S = 20 };
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sockaddr_in server;
 static int fd;
@@ -46,7 +44,7 @@ static void serves(void *arg)
 	socklen_t len = sizeof(from);
 	char c;
 
-	alarm(LIMIT_S); /* not inherited */
+	alarm(test_alarm(60)); /* not inherited */
 	fd = bound(&server);
 	tell(*(int *)arg, &server, sizeof(server));
 	check(recvfrom(fd, &c, 1, 0, (struct sockaddr *)&from, &len) == 1, "recvfrom");
@@ -77,7 +75,7 @@ int main(void)
 	int pipes[2];
 	pid_t pid;
 
-	alarm(LIMIT_S); /* ends it if it hangs */
+	alarm(test_alarm(60)); /* ends it if it hangs */
 	check(pipe(pipes) == 0, "pipe");
 	pid = start(serves, &pipes[1]);
 	hear(pipes[0], &server, sizeof(server));

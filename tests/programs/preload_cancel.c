@@ -424,7 +424,7 @@ static void races(void)
 		join(thread, "recv", &result);
 		if (result != PTHREAD_CANCELED)
 			continue;
-		check(poll(&p, 1, 10000) == 1, "cancelled, and the message is lost");
+		check(poll(&p, 1, TEST_COMES) == 1, "cancelled, and the message is lost");
 		check(recv(fd, &c, 1, MSG_DONTWAIT) == 1, "cancelled, and the message is lost");
 	}
 	drained(fd);

@@ -41,7 +41,7 @@ static void use(void)
 	char buf[4];
 
 	check(sendto(fd, "hi", 2, 0, (struct sockaddr *)&at, sizeof(at)) == 2, "sendto");
-	check(poll(&p, 1, 10000) == 1, "poll");
+	check(poll(&p, 1, TEST_COMES) == 1, "poll");
 	check(recv(fd, buf, sizeof(buf), 0) == 2, "recv");
 }
 

@@ -164,7 +164,7 @@ static void nested_and_mixed(int fd)
 	feed('a');
 	ready(outer, 10000, inner, EPOLLIN);
 	ready(inner, 0, fd, EPOLLIN);
-	check(poll(&pfd, 1, 10000) == 1 && pfd.revents == POLLIN, "poll of an epoll set");
+	check(poll(&pfd, 1, TEST_COMES) == 1 && pfd.revents == POLLIN, "poll of an epoll set");
 	take(fd, 'a');
 	quiet(outer, 20);
 	tell(p[1], "x", 1);
@@ -184,7 +184,7 @@ static void closed(void)
 
 	add(ep, fd, EPOLLOUT);
 	close(fd);
-	check(epoll_wait(ep, &ev, 1, 10000) == 1, "the copy keeps it");
+	check(epoll_wait(ep, &ev, 1, TEST_COMES) == 1, "the copy keeps it");
 	close(copy);
 	quiet(ep, 20);
 	close(ep);
@@ -275,7 +275,7 @@ int main(void)
 		char c;
 
 		do /* the connection's first map comes along with it */
-			check(poll(&p, 1, 10000) == 1, "first message");
+			check(poll(&p, 1, TEST_COMES) == 1, "first message");
 		while (recv(fd, &c, 1, MSG_DONTWAIT) != 1);
 		settle(fd);
 	}

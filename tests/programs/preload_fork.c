@@ -19,7 +19,7 @@ static void expect(int fd, const char *want)
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 	char text[64] = "";
 
-	check(poll(&p, 1, 10000) == 1, "no '%s' for 10 s", want);
+	check(poll(&p, 1, TEST_COMES) == 1, "no '%s'", want);
 	check(recv(fd, text, sizeof(text), 0) == (ssize_t)strlen(want), "wanted '%s', got '%s'", want, text);
 	check(strcmp(text, want) == 0, "wanted '%s', got '%s'", want, text);
 }

@@ -37,7 +37,7 @@ static void talk(int family)
 	check(getsockname(fd, (struct sockaddr *)&sin, &len) == 0, "getsockname");
 	for (int i = 0; i < 2; i++) {
 		check(sendto(fd, "hello", 5, 0, (struct sockaddr *)&sin, sizeof(sin)) == 5, "sendto");
-		check(poll(&p, 1, 10000) == 1, "poll");
+		check(poll(&p, 1, TEST_COMES) == 1, "poll");
 		check((i ? read(fd, buf, sizeof(buf)) : recv(fd, buf, sizeof(buf), 0)) == 5, "receive");
 	}
 	check(close(fd) == 0 && close(fd) == -1 && errno == EBADF, "close");

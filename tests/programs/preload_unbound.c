@@ -75,7 +75,7 @@ static void expect(int fd, const char *want)
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 	char text[64] = "";
 
-	check(poll(&p, 1, 10000) == 1 && p.revents == POLLIN, "no '%s' for 10 s: %#x", want, (unsigned)p.revents);
+	check(poll(&p, 1, TEST_COMES) == 1 && p.revents == POLLIN, "no '%s': %#x", want, (unsigned)p.revents);
 	check(recv(fd, text, sizeof(text), 0) == (ssize_t)strlen(want) && !strcmp(text, want), "'%s', not '%s'", text,
 	      want);
 }
@@ -94,7 +94,7 @@ static int child(int fd)
 {
 	struct sockaddr_in any = loopback(0);
 
-	alarm(10);
+	alarm(test_alarm(60));
 	look_at_options(fd);
 	check(unnamed(fd), "it has a name");
 	check(bind(fd, (struct sockaddr *)&any, sizeof(any)) == 0, "bind");
@@ -270,7 +270,7 @@ static void one(void *arg)
 	socklen_t len = sizeof(name);
 	int fd = unnamed_socket(), tries = 0;
 
-	alarm(20);
+	alarm(test_alarm(60));
 	finished(start_child(fd));
 	look_at_options(fd);
 	expect(fd, "left");
@@ -320,7 +320,7 @@ static void unused(void *arg)
 	char c;
 
 	(void)arg;
-	alarm(20);
+	alarm(test_alarm(60));
 	poll(p, 2, 0); /* the kernel tells each socket once of changes of congestion before its time */
 	check(epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev) == 0, "epoll_ctl");
 	runs("/nowhere/there");
@@ -330,7 +330,7 @@ static void unused(void *arg)
 	check(recv(other, &c, 1, MSG_DONTWAIT) == -1 && errno == EAGAIN, "recv");
 	check(bind(fd, (struct sockaddr *)&any, sizeof(any)) == 0, "bind");
 	speak(fd, "own");
-	check(epoll_wait(ep, &ev, 1, 10000) == 1 && (ev.events & EPOLLIN), "epoll of what came: %#x", ev.events);
+	check(epoll_wait(ep, &ev, 1, TEST_COMES) == 1 && (ev.events & EPOLLIN), "epoll of what came: %#x", ev.events);
 	expect(fd, "own");
 	check(close(other) == 0 && close(fd) == 0 && close(ep) == 0, "close");
 }
@@ -342,7 +342,7 @@ static void untouched(void *arg)
 	pid_t pid;
 
 	(void)arg;
-	alarm(20);
+	alarm(test_alarm(60));
 	pid = vfork();
 	if (pid == 0)
 		_exit(0);
@@ -361,7 +361,7 @@ static void closed(void *arg)
 	int before;
 
 	(void)arg;
-	alarm(20);
+	alarm(test_alarm(60));
 	close(unnamed_socket());
 	before = descriptors();
 	for (int i = 0; i < 3; i++) {
@@ -383,7 +383,7 @@ static void killed(void *arg)
 	char c = 0;
 
 	(void)arg;
-	alarm(20);
+	alarm(test_alarm(60));
 	check(pipe(ends) == 0, "pipe");
 	pid = _Fork();
 	if (pid == 0) {

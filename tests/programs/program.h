@@ -2,7 +2,7 @@
 /*
  * program.h - what the small programs of this directory share.
  *
- * Each is a plain PF_RDS program in the pattern of a public one.  It uses nothing of the project, so that it runs on
+ * Each is a plain PF_RDS program in the pattern of a public one.  It uses nothing of the project but slow.h, so that it runs on
  * kernel RDS as well as under the preload, and checks what it sees: the first wrong thing ends it with status 1 and
  * a line that names file and line.
  */
@@ -21,6 +21,8 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "../slow.h"
 
 #ifndef PF_RDS
 #define PF_RDS 21
@@ -102,7 +104,7 @@ static inline void hear(int fd, void *data, size_t len)
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 	ssize_t n;
 
-	check(poll(&p, 1, 10000) == 1, "the other process says nothing for 10 s");
+	check(poll(&p, 1, TEST_COMES) == 1, "the other process says nothing");
 	n = read(fd, data, len);
 	check(n == (ssize_t)len, "the other process said %zd bytes instead of %zu", n, len);
 }
@@ -145,7 +147,7 @@ static inline void works(void)
 	char c = 0;
 
 	check(sendto(x, "!", 1, 0, (struct sockaddr *)&b, sizeof(b)) == 1, "sendto");
-	check(poll(&p, 1, 10000) == 1 && recv(y, &c, 1, 0) == 1 && c == '!', "recv");
+	check(poll(&p, 1, TEST_COMES) == 1 && recv(y, &c, 1, 0) == 1 && c == '!', "recv");
 	close(x);
 	close(y);
 }

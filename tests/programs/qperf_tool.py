@@ -23,6 +23,10 @@ class QperfFault(Exception):
     """qperf failed, or said something that cannot be true."""
 
 
+class QperfLate(Exception):
+    """It has not ended."""
+
+
 def installed():
     return shutil.which("qperf")
 
@@ -73,7 +77,7 @@ class Server:
         self.log.seek(0)
         return self.log.read()[-400:].decode(errors="replace").strip()
 
-    def run(self, test, size, seconds=1, cpus=None):
+    def run(self, test, size, seconds=1, cpus=None, slow=1):
         """Runs one test as a client; returns {'latency': ns} or {'bw': bytes per second} (what was received)."""
         if test.startswith("udp") and size > UDP_LARGEST:
             size = UDP_LARGEST
@@ -84,9 +88,9 @@ class Server:
         while True:
             try:
                 done = subprocess.run(command + [test], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                                      timeout=seconds + 25, env=self.environment, check=False)
+                                      timeout=seconds + 25 * slow, env=self.environment, check=False)
             except subprocess.TimeoutExpired:
-                raise QperfFault(f"{test} of {size} B: no end after {seconds + 25} s") from None
+                raise QperfLate(f"{test} of {size} B: no end after {seconds + 25 * slow} s") from None
             if REFUSED not in done.stderr + done.stdout or time.monotonic() > end:
                 break
             time.sleep(RACE_PAUSE)

@@ -150,7 +150,7 @@ static void work(void *arg)
 
 		check(n >= 0, "poll");
 		quiet = n ? 0 : quiet + 1;
-		check(quiet < 5, "nothing to read for 5 s");
+		check(quiet < 5, "nothing to read");
 		while (receive_one(&w))
 			;
 	}

@@ -73,14 +73,13 @@ static unsigned take_some(struct box *b)
 static void take_rest(struct box *b, uint64_t have, bool owners, bool freers)
 {
 	uint64_t want = owners ? atomic_load(&board->writes) / 2 : 0;
-	double until = seconds() + deadline();
+	double since = seconds();
 	unsigned i;
 
 	for (i = 1; freers && i <= rounds; i++)
 		want += atomic_load(&board->hits[i]);
 	while ((have += take_some(b)) < want) {
-		check(seconds() < until, "expected %llu messages, came %llu", (unsigned long long)want,
-		      (unsigned long long)have);
+		waits(&since, "for %llu messages, came %llu", (unsigned long long)want, (unsigned long long)have);
 		box_wait(b, 100);
 	}
 	expect(have, want, "messages");
@@ -285,9 +284,10 @@ static void too_late(double bound)
 {
 	uint64_t round = atomic_load(&board->round);
 
-	fail("not over within %.0f s: round %llu of %u, FREE_MR has%s returned, %u writes succeeded, %u failed since",
-	     bound, (unsigned long long)round / 2, rounds, round % 2 ? "" : " not",
-	     atomic_load(&board->hits[round / 2]), atomic_load(&board->misses[round / 2]));
+	test_late("not over within %.0f s: round %llu of %u, FREE_MR has%s returned, %u writes succeeded, %u failed "
+		  "since",
+		  bound, (unsigned long long)round / 2, rounds, round % 2 ? "" : " not",
+		  atomic_load(&board->hits[round / 2]), atomic_load(&board->misses[round / 2]));
 }
 
 static void ended(struct part *p, int flags)
@@ -303,7 +303,7 @@ static void ended(struct part *p, int flags)
 /* Each part ends in time; one that fails ends its process. */
 static void await_parts(int fd, struct part *parts)
 {
-	double bound = BOUND * deadline() / 10, until = seconds() + bound;
+	double bound = BOUND * test_slow(), until = seconds() + bound;
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 	unsigned n = 0, i;
 	char byte;

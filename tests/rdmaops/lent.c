@@ -138,7 +138,8 @@ static void taken_back(const char *what, int fd, const struct sockaddr_in *to, u
 		expect(setsockopt(fd, 276, 1, to, sizeof(*to)), 0, "CANCEL_SENT_TO");
 	else
 		expect(close(fd), 0, "close");
-	check(seconds() - since < deadline() / 2, "it took %.1f s", seconds() - since);
+	if ((seconds() - since) * 1000 > test_bound_ms(5000))
+		test_late("it took %.1f s", seconds() - since);
 	for (i = 1; i < WRITES; i++)
 		pattern(local + i * LEN, LEN, 100 + i);
 }

@@ -104,18 +104,18 @@ static void gather(unsigned n)
 	for (i = 0; i < n; i++)
 		op(cookie, F_NOTIFY, i + 1);
 	settle();
-	expect(poll(&fd, 1, (int)(deadline() * 1000)), 1, "poll for notifications");
+	expect(poll(&fd, 1, TEST_COMES), 1, "poll for notifications");
 }
 
 /* Takes what a round left: notifications, and the message if it was not taken yet. */
 static void drain(unsigned left, bool letter)
 {
-	double until = seconds() + deadline();
+	double since = seconds();
 
 	while (b->notes < left || (letter && !b->letters)) {
 		if (box_pump(b))
 			continue;
-		check(seconds() < until, "expected %u more notifications, came %u", left, b->notes);
+		waits(&since, "for %u more notifications, came %u", left, b->notes);
 		box_wait(b, 100);
 	}
 	check(b->notes == left, "expected %u more notifications, came %u", left, b->notes);
@@ -214,7 +214,7 @@ static void before_data(void)
 	op(cookie, F_NOTIFY, 10);
 	while ((k = (int)recvfrom(b->fd, c, sizeof(c), MSG_DONTWAIT, (struct sockaddr *)&from, &len)) < 0 &&
 	       errno == EAGAIN)
-		check(poll(&fd, 1, (int)(deadline() * 1000)) == 1, "POLLIN for a notification");
+		check(poll(&fd, 1, TEST_COMES) == 1, "POLLIN for a notification");
 	expect(k, 0, "recvfrom with a notification only");
 	expect(len, 0, "the name's length with a notification only");
 	box_empty(b, "a notification is lost if there is no room for it");
@@ -249,12 +249,12 @@ static void no_memory(void)
 	settle();
 	m.msg_iov = &iov; /* nothing of a plain message goes there */
 	m.msg_iovlen = 1;
-	expect(poll(&fd, 1, (int)(deadline() * 1000)), 1, "poll for a message");
+	expect(poll(&fd, 1, TEST_COMES), 1, "poll for a message");
 	expect(recvmsg(b->fd, &m, MSG_DONTWAIT), 1, "a plain message, with control messages to go to no memory");
 	for (i = 1; i <= 2; i++) {
 		op(cookie, F_NOTIFY, i);
 		m = (struct msghdr){.msg_control = (void *)16, .msg_controllen = 200};
-		expect(poll(&fd, 1, (int)(deadline() * 1000)), 1, "poll for a notification");
+		expect(poll(&fd, 1, TEST_COMES), 1, "poll for a notification");
 		expect(recvmsg(b->fd, &m, MSG_DONTWAIT) < 0 ? -errno : 0, -EFAULT,
 		       "a notification that is to go to no memory");
 		expect(poll(&fd, 1, 0), 1, "poll for it afterwards");

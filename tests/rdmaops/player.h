@@ -120,7 +120,7 @@ struct actor {
 	uint64_t rng, tokens;
 	uint32_t life, seq_out[ACTORS_MAX], zeros_out[ACTORS_MAX], seq_in[ACTORS_MAX], zeros_in[ACTORS_MAX],
 		life_in[ACTORS_MAX], cancels[ACTORS_MAX], proven[ACTORS_MAX]; /* proven: its life, plus 1 */
-	bool pending;
+	bool pending, holds;						      /* holds: it begins nothing new */
 	struct request req;
 	struct flight flight[FLIGHTS], next; /* next: of req */
 	unsigned flights;

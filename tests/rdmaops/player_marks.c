@@ -167,7 +167,9 @@ void marks_last_look(struct actor *a)
 				actor_fail(a, "the mark of actor %u's address stays at %llu, the last id is %llu", to,
 					   (unsigned long long)a->marks->place[to].mark,
 					   (unsigned long long)a->marks->place[to].last);
-			if (!actor_receive(a))
+			if (actor_receive(a))
+				until = seconds() + patience;
+			else
 				wire->wait(&a, 1);
 		}
 }

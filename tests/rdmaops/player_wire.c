@@ -47,7 +47,8 @@ static int wire_mark(struct actor *a, unsigned to, uint64_t wait, uint64_t *mark
 
 static void wire_open(struct actor *a)
 {
-	double until = seconds() + patience;
+	double since = seconds();
+	unsigned looks = 0;
 	struct sockaddr_in sin = name(a->id);
 
 	a->fd = rds_socket(SOCK_SEQPACKET | SOCK_CLOEXEC);
@@ -55,9 +56,10 @@ static void wire_open(struct actor *a)
 		fail("socket(PF_RDS): %m; is librdspreload.so preloaded?");
 	while (bind(a->fd, (struct sockaddr *)&sin, sizeof(sin))) {
 		/* of one that was killed it may take a moment until the port is free */
-		if (errno != EADDRINUSE || mode != KILL || seconds() > until)
+		if (errno != EADDRINUSE || mode != KILL)
 			fail("bind to port %u: %m", PORT + a->id);
-		poll(NULL, 0, 1);
+		waits(&since, "for port %u", PORT + a->id);
+		test_pause(&looks);
 	}
 	if (marks) { /* first of all, as they did: by this it is known what the program is */
 		uint64_t mark = 1;

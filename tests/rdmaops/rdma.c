@@ -130,10 +130,24 @@ double seconds(void)
 
 double deadline(void)
 {
-	const char *text = getenv("RDMAOPS_SLOW");
-	double n = text ? strtod(text, NULL) : 1;
+	return TEST_COMES / 1000.0;
+}
 
-	return 10 * (n > 0 ? n : 1);
+void waits_at(const char *file, int line, double *since, const char *fmt, ...)
+{
+	double age = seconds() - (*since < 0 ? -*since : *since);
+	bool late = age > deadline();
+	va_list ap;
+
+	if (!late && (*since < 0 || age < 10.0 * test_slow()))
+		return;
+	*since = *since < 0 ? *since : -*since;
+	fprintf(stderr, late ? "LATE " : "still waits: ");
+	va_start(ap, fmt);
+	complain(file, line, fmt, ap);
+	va_end(ap);
+	if (late)
+		_exit(TEST_LATE);
 }
 
 /* ---- sockets and regions ---- */
@@ -386,16 +400,14 @@ static bool take_note(struct box *b, uint64_t token, int *status)
 
 int box_status(struct box *b, uint64_t token)
 {
-	double until = seconds() + deadline();
+	double since = seconds();
 	int status;
 
 	while (!take_note(b, token, &status)) {
 		if (box_pump(b))
 			continue;
-		if (seconds() > until)
-			fail("the notification with token %llx did not come within %.0f s (%u others, %u messages "
-			     "came)",
-			     (unsigned long long)token, deadline(), b->notes, b->letters);
+		waits(&since, "for the notification with token %llx (%u others, %u messages came)",
+		      (unsigned long long)token, b->notes, b->letters);
 		box_wait(b, 100);
 	}
 	return status;
@@ -403,14 +415,13 @@ int box_status(struct box *b, uint64_t token)
 
 struct letter box_letter(struct box *b)
 {
-	double until = seconds() + deadline();
+	double since = seconds();
 	struct letter l;
 
 	while (!b->letters) {
 		if (box_pump(b))
 			continue;
-		if (seconds() > until)
-			fail("no message came within %.0f s (%u notifications are there)", deadline(), b->notes);
+		waits(&since, "for a message (%u notifications are there)", b->notes);
 		box_wait(b, 100);
 	}
 	l = b->letter[b->first_letter];
@@ -490,7 +501,7 @@ int cases_main(int argc, char **argv, const struct test_case *c, unsigned n)
 		else
 			return 2;
 	}
-	alarm((unsigned)(60 * deadline() / 10) * (argc > optind ? 1 : n));
+	alarm(test_alarm(60) * (argc > optind ? 1 : n));
 	for (i = 0; i < n; i++) {
 		double start = seconds();
 

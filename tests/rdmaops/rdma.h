@@ -18,6 +18,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "../slow.h"
+
 #define OPT_CANCEL_SENT_TO 1
 #define OPT_GET_MR 2
 #define OPT_FREE_MR 3
@@ -125,7 +127,10 @@ uint64_t mix(uint64_t z);
 void pattern(void *buf, size_t len, uint64_t key); /* bytes that follow from key */
 void *pages(size_t bytes);			   /* private memory of its own, a page without access on both sides */
 double seconds(void);
-double deadline(void); /* how long this directory waits for anything, in seconds: RDMAOPS_SLOW times 10 */
+double deadline(void); /* how long this directory waits for what has to come, in seconds (slow.h) */
+/* In a loop that waits for it; since: when it began.  Says once what it waits for when that takes long, and is late in the end. */
+#define waits(since, ...) waits_at(__FILE__, __LINE__, since, __VA_ARGS__)
+__attribute__((format(printf, 4, 5))) void waits_at(const char *file, int line, double *since, const char *fmt, ...);
 
 /* ---- sockets and regions ---- */
 

@@ -99,7 +99,7 @@ static void *sleep_there(void *arg)
 {
 	(void)arg;
 	atomic_store(&sleeper_id, (int)syscall(SYS_gettid));
-	woken_by = wait_ms((int)(deadline() * 1000));
+	woken_by = wait_ms(TEST_COMES);
 	return NULL;
 }
 
@@ -121,12 +121,12 @@ static char state_of(int id)
 /* Another thread waits, until it is really asleep: nothing has happened yet. */
 static void sleeps(void)
 {
-	double until = seconds() + deadline();
+	double since = seconds();
 
 	atomic_store(&sleeper_id, 0);
 	check(pthread_create(&sleeper, NULL, sleep_there, NULL) == 0, "pthread_create");
 	while (!atomic_load(&sleeper_id) || state_of(atomic_load(&sleeper_id)) != 'S') {
-		check(seconds() < until, "%s: it does not sleep", hows[how]);
+		waits(&since, "%s: for its sleep", hows[how]);
 		usleep(1000);
 	}
 }
@@ -173,7 +173,7 @@ static void is_done(void)
 static bool begin_old(void)
 {
 	struct pollfd at = {.events = POLLIN | POLLOUT | POLLWRBAND};
-	double until = seconds() + deadline();
+	double since = seconds();
 	uint64_t cookie, mark = 1;
 
 	if (!agent_can_stop()) {
@@ -187,7 +187,7 @@ static bool begin_old(void)
 	last_id = 0;
 	write_to(cookie);
 	while (barrier(last_id, &mark))
-		check(seconds() < until, "the first write is not over");
+		waits(&since, "for the end of the first write");
 	expect(agent_recv(a), 0, "its message");
 	at.fd = b->fd;
 	poll(&at, 1, 0);
@@ -303,7 +303,7 @@ static void news(int other)
 {
 	struct pollfd at = {.fd = other, .events = POLLIN | POLLWRBAND};
 
-	expect(poll(&at, 1, (int)(deadline() * 1000)), 1, "poll for the news of congestion");
+	expect(poll(&at, 1, TEST_COMES), 1, "poll for the news of congestion");
 	at.fd = b->fd;
 	poll(&at, 1, 0);
 	nothing_to_receive();

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <sys/socket.h>
 
+#include "../slow.h"
 #include "play.h"
 
 /* ---- processes ---- */
@@ -254,11 +255,15 @@ bool do_drop(int place)
 struct answer bind_it(int place, const struct order *o, bool lately)
 {
 	struct answer a = crew_do(place, o);
-	int tries;
+	unsigned looks = 0;
 
-	for (tries = 0; lately && !rules.strict && a.error == EADDRINUSE && tries < 1000; tries++) {
-		late_ports += !tries;
-		poll(NULL, 0, 2);
+	while (lately && !rules.strict && a.error == EADDRINUSE) {
+		late_ports += !looks;
+		if (looks == 64)
+			slowly("the port is not free yet");
+		if (looks == 1000)
+			test_late("a port that is free again");
+		test_pause(&looks);
 		a = crew_do(place, o);
 	}
 	return a;

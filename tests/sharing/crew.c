@@ -14,10 +14,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "../slow.h"
 #include "player.h"
 
 #define OUR_LINE(place) (240 + (place))
-#define ANSWER_MS 12000 /* more than any deadline of a worker */
+#define SOON_MS test_deadline_ms(5000) /* after that it is said what is waited for */
 
 _Static_assert(OUR_LINE(0) > MAIL_OUT(PLACES - 1), "numbers of their own");
 
@@ -84,12 +85,21 @@ static void forget(int place)
 	pidfds[place] = -1;
 }
 
+/* What has to happen, of one of these. */
+static void happens(struct pollfd *pfds, nfds_t n, const char *what)
+{
+	if (poll(pfds, n, SOON_MS) > 0)
+		return;
+	slowly(what);
+	if (poll(pfds, n, TEST_COMES) <= 0)
+		test_late("%s", what);
+}
+
 void crew_gone(int place)
 {
 	struct pollfd pfd = {.fd = pidfds[place], .events = POLLIN};
 
-	if (poll(&pfd, 1, ANSWER_MS) != 1)
-		failed("place %d does not end", place);
+	happens(&pfd, 1, "the end of a process");
 	forget(place);
 }
 
@@ -106,7 +116,7 @@ void crew_stop(void)
 		if (pidfds[i] < 0)
 			continue;
 		kill(pids[i], SIGKILL);
-		poll(&(struct pollfd){.fd = pidfds[i], .events = POLLIN}, 1, ANSWER_MS);
+		poll(&(struct pollfd){.fd = pidfds[i], .events = POLLIN}, 1, TEST_COMES);
 		forget(i);
 	}
 }
@@ -122,8 +132,7 @@ struct answer crew_hear(int place)
 	struct pollfd pfds[2] = {{.fd = OUR_LINE(place), .events = POLLIN}, {.fd = pidfds[place], .events = POLLIN}};
 	struct answer a;
 
-	if (poll(pfds, 2, ANSWER_MS) <= 0)
-		failed("place %d does not answer", place);
+	happens(pfds, 2, "an answer");
 	if (recv(OUR_LINE(place), &a, sizeof(a), MSG_DONTWAIT) != sizeof(a))
 		failed("place %d has died", place);
 	return a;

@@ -35,6 +35,11 @@ void failed(const char *format, ...)
 	longjmp(over, 1);
 }
 
+void slowly(const char *what)
+{
+	printf("seed %llu step %u: %s: %s\n", (unsigned long long)seed, step, said, what);
+}
+
 unsigned dice(unsigned n)
 {
 	state = state * 6364136223846793005ull + 1442695040888963407ull;

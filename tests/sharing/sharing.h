@@ -64,5 +64,6 @@ struct answer {
 /* worker.c: obeys orders for ever.  arrived: says that it is there (after exec). */
 void worker(int place, const char *address, bool arrived) __attribute__((noreturn));
 extern const char *program; /* what to exec */
+extern int patience;	    /* ms; how long a worker waits for what has to come */
 
 #endif

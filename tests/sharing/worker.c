@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * worker.c - a process of the player: does what it is told, and says what came of it.  Plain PF_RDS; it judges nothing.
- * The only waits are those it is told to make, each with a deadline.
+ * The only waits are those it is told to make, for what has to come (slow.h).
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -18,6 +18,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "../slow.h"
 #include "sharing.h"
 
 #ifndef AF_RDS
@@ -25,10 +26,10 @@
 #endif
 #define SOL_RDS 276
 #define RDS_RECVERR 5
-#define PATIENCE 5000
 #define NEWS (2 * PLACES)
 
 const char *program;
+int patience;
 static const char *address;
 static int place;
 static char bytes[BIG];
@@ -147,7 +148,7 @@ static int look(const struct order *o)
 	int tries, r = 1;
 
 	if (o->arg)
-		return readable(o->fd, o->way, PATIENCE);
+		return readable(o->fd, o->way, patience);
 	/* Where nothing is expected, news of congestion may be shown, once for each connection that comes up meanwhile; that is not what is
 	 * asked about, and a message would be shown each time. */
 	for (tries = 0; r == 1 && tries < NEWS; tries++)
@@ -308,14 +309,14 @@ static int name_it(const struct order *o)
 static int recv_expected(const struct order *o, int flags, struct answer *a)
 {
 	struct pollfd pfd = {.fd = o->fd, .events = POLLIN};
-	int i, r = -1;
+	unsigned looks = 0;
+	int r, waited = 0, turn = patience < test_deadline_ms(1000) ? patience : test_deadline_ms(1000);
 
-	for (i = 0; r < 0 && i < PATIENCE / 50; i++) {
-		r = recv_one(o, flags | MSG_DONTWAIT, a);
-		if (r < 0 && errno != EAGAIN)
-			break;
-		if (r < 0)
-			poll(&pfd, 1, 50);
+	while ((r = recv_one(o, flags | MSG_DONTWAIT, a)) < 0 && errno == EAGAIN && waited < patience) {
+		if (poll(&pfd, 1, turn))
+			test_pause(&looks); /* it is news of congestion, or comes now */
+		else
+			waited += turn;
 	}
 	return r;
 }

@@ -7,6 +7,7 @@
 #include <sys/mount.h>
 #include <time.h>
 
+#include "tests/slow.h"
 #include "tests/unit/registry_helper.h"
 #include "tests/unit/suite.h"
 
@@ -158,7 +159,7 @@ END_TEST
 
 START_TEST(random_bytes_at_rest)
 {
-	unsigned seed = (unsigned)time(NULL);
+	unsigned seed = test_seed();
 
 	printf("random_bytes_at_rest: seed %u\n", seed);
 	for (int round = 0; round < 30; round++) {
@@ -183,7 +184,7 @@ END_TEST
 
 START_TEST(random_bytes_alive)
 {
-	unsigned seed = (unsigned)time(NULL);
+	unsigned seed = test_seed();
 
 	printf("random_bytes_alive: seed %u\n", seed);
 	for (int round = 0; round < 60; round++) {

@@ -7,6 +7,7 @@
 
 #include "engine/rds.h"
 #include "engine/share.h"
+#include "tests/slow.h"
 #include "tests/unit/registry_helper.h"
 #include "tests/unit/suite.h"
 
@@ -15,7 +16,7 @@ static _Atomic unsigned *at_start; /* shared: how often somebody stood at the st
 
 static void racer(int from, int to)
 {
-	unsigned seed = (unsigned)getpid();
+	unsigned seed = test_seed() + (unsigned)from;
 	cpu_set_t cpus;
 	uint8_t won[RACE_PORTS] = { 0 };
 	struct registry *reg;

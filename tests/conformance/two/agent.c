@@ -41,12 +41,12 @@ static pid_t start(char **words, int keep)
 	_exit(127);
 }
 
-/* A program has 25 s, and its part ends with it. One that does not (a process in the kernel's RDS may not be to be killed) is left. */
+/* A program's part ends with it. One that does not (a process in the kernel's RDS may not be to be killed) is left. */
 static void wait_end(pid_t pid)
 {
 	struct pollfd pfd = {.fd = syscall(SYS_pidfd_open, pid, 0), .events = POLLIN};
 
-	if (poll(&pfd, 1, 30000) == 0) {
+	if (poll(&pfd, 1, TEST_COMES) == 0) {
 		fprintf(stderr, "agent: the part for a program does not end\n");
 		kill(pid, SIGKILL);
 	} else {

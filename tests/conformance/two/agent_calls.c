@@ -199,7 +199,7 @@ static bool under_way(const struct server *server, uint32_t number)
 static int32_t answer(const struct far_question *question)
 {
 	struct server *server = &servers[question->link % LINES];
-	long long end = now_ms() + 5000;
+	long long end = now_ms() + TEST_COMES;
 
 	while ((int32_t)(__atomic_load_n(&server->started, __ATOMIC_ACQUIRE) - question->number) < 0 && now_ms() < end)
 		usleep(500);

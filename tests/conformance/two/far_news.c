@@ -21,7 +21,7 @@ static int hidden(int fd)
 
 	if (fd < 0 || bind(fd, &name.sa, name.len))
 		far_die("a socket for news");
-	timeouts(fd, SO_RCVTIMEO, 5000);
+	timeouts(fd, SO_RCVTIMEO, TEST_COMES);
 	return fd;
 }
 

@@ -196,7 +196,7 @@ int __wrap_epoll_wait(int ep, struct epoll_event *events, int max, int ms)
 
 bool __wrap_helper_asleep(struct helper *helper)
 {
-	long long end = now_ms() + 5000;
+	long long end = now_ms() + TEST_COMES;
 	int r;
 
 	/* It may be on its way to the call. */

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * slow.h - what all test programs have to say about time and chance: how slow this machine is, how a program ends that has waited for
+ * too long and seen nothing wrong, and what is random.  It needs nothing of the project.
+ *
+ * What waits for something that has to come waits long, and asleep: what never comes is a hang then, which whoever watches the
+ * program (tests/watch) sees much sooner.  So a wake-up that was lost is not taken for a slow machine, nor a slow machine for a
+ * lost wake-up.
+ */
+#ifndef TESTS_SLOW_H
+#define TESTS_SLOW_H
+
+#include <execinfo.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define TEST_LATE 75		   /* exit status: a limit has passed, and nothing wrong was seen */
+#define TEST_STACKS_SIGNAL SIGXCPU /* says to a program that has a handler for it where it hangs (watch/stacks.c) */
+
+/* So many times slower than an idle machine is this one (TEST_SLOW). */
+static inline unsigned test_slow(void)
+{
+	const char *text = getenv("TEST_SLOW");
+	unsigned n = text ? (unsigned)strtoul(text, NULL, 10) : 1;
+
+	return n ? n : 1;
+}
+
+/* What an idle machine does in ms milliseconds takes less than this here. */
+static inline int test_deadline_ms(int ms)
+{
+	return ms * (int)test_slow();
+}
+
+/* For what has to come: more than anybody watches a program that hangs. */
+#define TEST_COMES test_deadline_ms(120000)
+
+/*
+ * What must not take more than ms milliseconds is late after this.  Who tries again alone what was late has more patience, but does not
+ * change what was promised.
+ */
+static inline int test_bound_ms(int ms)
+{
+	const char *text = getenv("TEST_TIMES");
+	int times = text ? atoi(text) : 1;
+
+	return test_deadline_ms(ms) / (times > 0 ? times : 1);
+}
+
+/* Nothing wrong was seen, but what is named has not come. */
+#define test_late(...)                                                                                                 \
+	do {                                                                                                           \
+		fprintf(stderr, "LATE ");                                                                              \
+		fprintf(stderr, __VA_ARGS__);                                                                          \
+		fputc('\n', stderr);                                                                                   \
+		_exit(TEST_LATE);                                                                                      \
+	} while (0)
+
+/* Between two looks: longer each time, so that one who looks in vain uses no processor time to speak of. */
+static inline void test_pause(unsigned *looks)
+{
+	unsigned ms = *looks < 64 ? 1u << *looks / 8 : 256 * test_slow();
+
+	++*looks;
+	usleep(1000 * ms);
+}
+
+/* The program is about to be killed: nothing that it would do after this is of any use. */
+static inline void test_stack(int sig)
+{
+	void *frames[50];
+
+	(void)sig;
+	dprintf(2, "thread %d of %d:\n", (int)gettid(), (int)getpid());
+	backtrace_symbols_fd(frames, backtrace(frames, 50), 2);
+	for (;;)
+		pause();
+}
+
+/* Each thread that hangs will say where, if whoever watches the program asks. */
+static inline void test_shows_stacks(void)
+{
+	void *frame;
+
+	backtrace(&frame, 1); /* loads what it needs */
+	signal(TEST_STACKS_SIGNAL, test_stack);
+}
+
+/* What is random follows from this (TEST_SEED), so that it comes again. */
+static inline unsigned test_seed(void)
+{
+	const char *text = getenv("TEST_SEED");
+
+	return text ? (unsigned)strtoul(text, NULL, 0) : 1;
+}
+
+/* For alarm(): whoever watches a program has ended it long before; this is for a process that nobody watches. */
+static inline unsigned test_alarm(unsigned seconds)
+{
+	return 2 * seconds * test_slow();
+}
+
+#endif

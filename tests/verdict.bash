@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# shellcheck shell=bash
+# What all that runs tests shares: three verdicts, by exit statuses.  Sourced by bash.
+#
+#	0	PASS
+#	75	LATE	a limit has passed and nothing wrong was seen: to be tried once more, alone, with more time
+#	77	SKIP	it cannot run here, and says why
+#	else	WRONG	also what hangs, or ends by a signal: never tried again
+#
+# One line for each case:
+#	PASS name 3.2 s: what it has said last
+#	LATE name 61.0 s (limit 60): what has not come
+#	WRONG name 2.1 s: why			and below it, indented, what it has said, and how it is run again
+#	SKIP name: why
+# and at the end, for each that was late, "LATE section-name: command that runs it alone", and "N passed, N failed".
+#
+# Environment: TEST_SLOW, so many times slower is this machine than an idle one (default: measured), and TEST_TIMES, by which that is
+# multiplied (default 1; to try again what was late: 10, without TEST_SLOW, since in a guest it is measured there).  SANITIZERS.
+# VERDICT_SECTION and VERDICT_AGAIN: for those last lines, from whatever has started the runner; names of cases go behind the latter.
+# VERDICT_INSIDE: all of it is one test, whoever runs that says how.
+
+verdict_source=$(cd "${BASH_SOURCE[0]%/*}" && pwd)
+verdict_passed=0 verdict_failed=0 verdict_late=0
+verdict_lates=()
+
+# verdict_begin SECTION AGAIN [BUILD]: AGAIN is the command to which the names of cases are appended, BUILD where tests/watch was built
+verdict_begin()
+{
+	local build=${3:-${TOP_BUILDDIR:-$PWD}}
+	verdict_section=${VERDICT_SECTION:-$1}
+	verdict_again=${VERDICT_AGAIN:-$2}
+	verdict_dir=$(mktemp -d "${TMPDIR:-/tmp}/verdict.XXXXXX") || exit 99
+	trap 'rm -rf "$verdict_dir"' EXIT
+	verdict_log=$verdict_dir/log # what the case of now has said
+	verdict_watch=$build/tests/watch/watch
+	if [ ! -x "$verdict_watch" ]; then
+		verdict_watch=$verdict_dir/watch
+		"${CC:-cc}" -O1 -o "$verdict_watch" "$verdict_source"/watch/{watch,tree,stacks}.c || exit 99
+	fi
+}
+
+# verdict_slow [N]: TEST_SLOW, from here on, and Check's limits; TEST_PATIENCE is the same for RDS_PRELOAD_PATIENCE; N: without a look at the machine
+verdict_slow()
+{
+	if [ -z "${TEST_SLOW:-}" ]; then
+		TEST_SLOW=${1:-$("$verdict_watch" --measure)}
+		case ${SANITIZERS:-} in
+		*thread*) TEST_SLOW=$((TEST_SLOW * 8)) ;;
+		?*) TEST_SLOW=$((TEST_SLOW * 4)) ;;
+		esac
+		TEST_SLOW=$((TEST_SLOW * ${TEST_TIMES:-1}))
+	fi
+	export TEST_SLOW CK_TIMEOUT_MULTIPLIER=$TEST_SLOW
+	TEST_PATIENCE=$((TEST_SLOW < 100 ? TEST_SLOW : 100))
+}
+
+# verdict_watched LIMIT COMMAND...: it runs, but does not hang, and is not busy for longer than that; its status, or that of watch
+verdict_watched()
+{
+	verdict_limit=$1
+	shift
+	"$verdict_watch" --name "${verdict_name:-${1##*/}}" --limit "$verdict_limit" -- "$@"
+}
+
+# verdict_case NAME COMMAND...: a command, or a function of the runner, and the verdict
+verdict_case()
+{
+	verdict_name=$1 verdict_began=$EPOCHREALTIME verdict_limit=
+	shift
+	"$@" >"$verdict_log" 2>&1 </dev/null
+	verdict_of $?
+}
+
+# verdict_run NAME LIMIT COMMAND...
+verdict_run()
+{
+	verdict_case "$1" verdict_watched "${@:2}"
+}
+
+# verdict_start NAME, and after something that has left its words in $verdict_log, verdict_of STATUS: the line
+verdict_start()
+{
+	verdict_name=$1 verdict_began=$EPOCHREALTIME verdict_limit=
+	: >"$verdict_log"
+}
+
+verdict_of()
+{
+	local last took
+	last=$(tail -n 1 "$verdict_log" | tr -d '\r')
+	took=$(awk -v from="$verdict_began" -v to="$EPOCHREALTIME" 'BEGIN { printf "%.1f s", to - from }')
+	case $1 in
+	0)
+		verdict_passed=$((verdict_passed + 1))
+		echo "PASS $verdict_name $took${last:+: $last}"
+		;;
+	75)
+		verdict_late=$((verdict_late + 1))
+		verdict_lates+=("$verdict_name")
+		last=$(grep -m 1 '^LATE ' "$verdict_log")
+		echo "LATE $verdict_name $took${verdict_limit:+ (limit $verdict_limit)}${last:+: ${last#LATE }}"
+		;;
+	77) echo "SKIP $verdict_name: $last" ;;
+	*)
+		verdict_failed=$((verdict_failed + 1))
+		last=$(grep '^watch: ' "$verdict_log" | tail -n 1)
+		[ -n "$last" ] || last=$(tail -n 1 "$verdict_log")
+		echo "WRONG $verdict_name $took: status $1${last:+: $last}"
+		# how it began, and how it ended
+		{
+			head -n 100 "$verdict_log"
+			tail -n +101 "$verdict_log" | tail -n 100
+			echo "again: $verdict_again $verdict_name"
+		} | sed 's/^/     /'
+		;;
+	esac
+	return "$1"
+}
+
+# verdict_guest STATUS LOG AGAIN: the last lines of a runner that has one in a guest, which has said its own unless it was ended by its limit
+# (124), or something is wrong with the guest; the status
+verdict_guest()
+{
+	local wrong
+
+	if grep -q '^[0-9]* passed, [0-9]* failed' "$2"; then
+		return "$1"
+	fi
+	wrong=$(grep -c '^WRONG ' "$2")
+	if [ "$1" -ne 124 ]; then
+		echo "$(grep -c '^PASS ' "$2") passed, $((wrong + 1)) failed"
+		return 1
+	fi
+	echo "LATE ${VERDICT_SECTION:-guest}-all: $3"
+	echo "$(grep -c '^PASS ' "$2") passed, $wrong failed, 1 late"
+	[ "$wrong" -eq 0 ] && return 75 || return 1
+}
+
+# verdict_summary: the last lines; its status is the runner's
+verdict_summary()
+{
+	local name
+	for name in "${verdict_lates[@]}"; do
+		[ -z "${VERDICT_INSIDE-}" ] || break
+		echo "LATE $verdict_section-$name: $verdict_again $name"
+	done
+	echo "$verdict_passed passed, $verdict_failed failed$([ $verdict_late = 0 ] || echo ", $verdict_late late")"
+	[ "$verdict_failed" -eq 0 ] || return 1
+	[ "$verdict_late" -eq 0 ] || return 75
+}

@@ -1,0 +1,90 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# For `make check`: is what hangs told from what is slow, and what is wrong from what is late?
+set -u
+here=$TOP_BUILDDIR/tests/watch
+out=$(mktemp -d) || exit 99
+trap 'rm -rf "$out"' EXIT
+failed=0
+
+# What is 20 seconds elsewhere is half of one here, and a second for sanitizers.
+export TEST_SLOW=1
+quiet=0.5
+[ -z "${SANITIZERS:-}" ] || quiet=1
+
+wrong()
+{
+	echo "FAIL $*"
+	sed 's/^/     /' "$out/log"
+	failed=$((failed + 1))
+}
+
+# watched HOW STATUS PATTERN OPTION...: a line of that pattern must be there; without a debugger, which takes a second each time
+watched()
+{
+	local how=$1 wanted=$2 pattern=$3 status
+	shift 3
+	PATH=$out "$here/watch" --name "it-$how" --quiet $quiet "$@" -- "$here/hangs" "$how" >"$out/log" 2>&1
+	status=$?
+	[ $status -eq "$wanted" ] || wrong "$how: status $status, wanted $wanted"
+	[ -z "$pattern" ] || grep -qE "$pattern" "$out/log" || wrong "$how: wanted $pattern"
+	! grep -qF "$here/hangs" /proc/[0-9]*/cmdline 2>/dev/null || [ "$how" = leaves ] || wrong "$how: something is left"
+}
+
+watched poll 124 '^watch: it-poll: HANG: '
+grep -qE 'thread [0-9]+ hangs: state S, wchan ' "$out/log" || wrong "poll: not where"
+case ${SANITIZERS:-} in
+*thread*) ;; # its runtime keeps signals back
+*) grep -qE 'hangs\(.*0x' "$out/log" || wrong "poll: has not said itself where" ;;
+esac
+watched grandchild 124 '^process [0-9]+ \(hangs\), parent '
+[ "$(grep -c '^process ' "$out/log")" = 2 ] || wrong "grandchild: not all of it is shown"
+watched ticks 124 '^watch: it-ticks: HANG: '
+watched stops 124 ': state T'
+watched burns 75 '^LATE it-burns: ' --limit 1
+watched says 0 '^29$'
+watched works 0 ''
+watched killed 137 '^watch: it-killed: signal 9 \(SIGKILL\)'
+watched late 75 '^LATE a message'
+watched other 3 ''
+watched leaves 0 ''
+watched leaves 1 'is left behind$' --alone
+# The nearer one has the word: it gives up later than the other one would.
+PATH=$out "$here/watch" --quiet $quiet -- "$here/watch" --name nearer --quiet 2 -- "$here/hangs" poll >"$out/log" 2>&1
+[ $? -eq 124 ] && grep -q '^watch: nearer: HANG: nothing for 2' "$out/log" || wrong "nearer: the other one was quicker"
+if command -v gdb >/dev/null; then
+	"$here/watch" --quiet $quiet -- "$here/hangs" poll >"$out/log" 2>&1
+	grep -q '^#0 .*poll' "$out/log" || wrong "no word of the debugger"
+fi
+# What runners make of it.
+says()
+{
+	. "$TOP_SRCDIR/tests/verdict.bash"
+	verdict_begin these "run it"
+	PATH=$out:$PATH
+	verdict_run good 20 "$here/hangs" says
+	verdict_run bad 20 "$here/hangs" killed
+	verdict_run slow 1 "$here/hangs" burns
+	verdict_run waited 20 "$here/hangs" late
+	verdict_case not-here sh -c 'echo "no such thing"; exit 77'
+	verdict_summary
+	echo "status $?"
+}
+(unset VERDICT_INSIDE; says) >"$out/log" 2>&1
+while IFS= read -r pattern; do
+	grep -qxE "$pattern" "$out/log" || wrong "verdicts: wanted $pattern"
+done <<'END'
+PASS good [0-9.]+ s: 29
+WRONG bad [0-9.]+ s: status 137: watch: bad: signal 9 \(SIGKILL\)
+ *again: run it bad
+LATE slow [0-9.]+ s \(limit 1\): slow: busy for .*
+LATE waited [0-9.]+ s \(limit 20\): a message that was sent
+SKIP not-here: no such thing
+LATE these-slow: run it slow
+LATE these-waited: run it waited
+1 passed, 1 failed, 2 late
+status 1
+END
+slow=$("$here/watch" --measure)
+[ "$slow" -ge 1 ] && [ "$slow" -le 50 ] || wrong "--measure says $slow"
+exit $((failed > 0))
