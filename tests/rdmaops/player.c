@@ -191,7 +191,7 @@ static int run_processes(void)
 		pid = waitpid(-1, &status, mode == KILL || stops ? WNOHANG : 0);
 		check(pid >= 0, "waitpid: %m");
 		if (pid == 0) {
-			if (stops)
+			if (stops && !all_are(board->reached, 1))
 				stop_one();
 			if (mode == KILL && killed < kills && !all_are(board->reached, 1) && seconds() > next) {
 				r = mix(r);
