@@ -231,7 +231,7 @@ gate_asan()
 	configured asan CC=clang --disable-lto --enable-werror --enable-sanitizers=address,undefined && built asan || return 1
 	{
 		check_in asan $(unit_tests asan) &&
-			SANITIZERS=address,undefined RDMAOPS_OPS=1500 RDMAOPS_ROUNDS=1 RDMAOPS_SLOW=4 rdma_suite asan \
+			SANITIZERS=address,undefined RDMAOPS_OPS=1500 RDMAOPS_ROUNDS=1 rdma_suite asan \
 				'player-*' &&
 			SANITIZERS=address,undefined SHARING_SEEDS=10 SHARING_LIMIT=60 sharing_suite asan all
 	} | added_up
@@ -243,7 +243,7 @@ soak_asan()
 	configured asan --disable-lto --enable-sanitizers=address,undefined && built asan || return 1
 	{
 		check_in asan &&
-			SANITIZERS=address,undefined RDMAOPS_SEED=$seed RDMAOPS_OPS=3000 RDMAOPS_ROUNDS=1 RDMAOPS_SLOW=4 \
+			SANITIZERS=address,undefined RDMAOPS_SEED=$seed RDMAOPS_OPS=3000 RDMAOPS_ROUNDS=1 \
 				rdma_suite asan &&
 			SANITIZERS=address,undefined SHARING_SEEDS=10 SHARING_LIMIT=60 sharing_suite asan all
 	} | added_up
@@ -280,7 +280,7 @@ section_tsan() # ThreadSanitizer: the gate has locks, queues, wake-ups and some 
 	{
 		check_in tsan "${checks[@]}" &&
 			SANITIZERS=thread FAULT_SEED=$seed FAULT_MESSAGES=200 FAULT_ROUNDS=1 fault_suite tsan "${faults[@]}" &&
-			SANITIZERS=thread RDMAOPS_SEED=$seed RDMAOPS_OPS=600 RDMAOPS_ROUNDS=1 RDMAOPS_SLOW=8 rdma_suite tsan "${ops[@]}"
+			SANITIZERS=thread RDMAOPS_SEED=$seed RDMAOPS_OPS=600 RDMAOPS_ROUNDS=1 rdma_suite tsan "${ops[@]}"
 	} | added_up
 	return "${PIPESTATUS[0]}"
 }
