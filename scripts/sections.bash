@@ -323,6 +323,12 @@ section_distcheck() # the same by automake's own distcheck, with all tests
 
 # ---- guests ----
 
+section_devices() # over soft RoCE and soft iWARP, in virtual time: programs of two processes, RDMA, connections that break
+{
+	made main rdma-programs fault-programs || return 1
+	SECTION_TIMEOUT=900 delivered tests/rdma/gate --build "$work/main"
+}
+
 # Beside them, in a guest of its own, the first few of the sequences of the section sharing: kernel RDS has to do what the model says.
 oracle_parts()
 {
