@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # For `make check`: is what hangs told from what is slow, and what is wrong from what is late?
 set -u
+unset VERDICT_SECTION VERDICT_AGAIN VERDICT_INSIDE
 here=$TOP_BUILDDIR/tests/watch
 out=$(mktemp -d) || exit 99
 trap 'rm -rf "$out"' EXIT
