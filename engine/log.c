@@ -3,7 +3,7 @@
  * log.c - one line, one write, to stderr or to the file the user asked for.
  *
  * The library is a guest in somebody else's process, so it must not block, die or spoil anything when it speaks: a
- * stderr that is full or whose reader is gone is left alone (no SIGPIPE, no wait for a reader who may be waiting for
+ * stderr that is full or whose reader is gone is left alone (no signal, no wait for a reader who may be waiting for
  * us), and so is one that is a sequenced-packet socket, because a program can get an RDS socket as descriptor 2 and its
  * stand-in looks like that.  The log file's descriptor is checked to be the same file before each line: after a fork or
  * a close by raw system call the number may mean something else.
@@ -267,7 +267,7 @@ static void write_line(int fd, char *line, size_t used)
 {
 	make_printable(line, used);
 	line[used++] = '\n';
-	os_write(fd, line, used);
+	os_write_quiet(fd, line, used);
 }
 
 /* The text without a translation, for which strerror() takes locks. */

@@ -95,24 +95,35 @@ static uint64_t set_mask(int how, uint64_t set)
 }
 
 #define PIPE_BIT (UINT64_C(1) << (SIGPIPE - 1))
+#define SIZE_BIT (UINT64_C(1) << (SIGXFSZ - 1))
+#define TERMINAL_BIT (UINT64_C(1) << (SIGTTOU - 1)) /* of a process in the background; blocked, it writes all the same */
+
+static void hold(struct os_sigpipe *s, uint64_t set)
+{
+	s->old = set_mask(SIG_BLOCK, set);
+	s->pending = 0;
+	if (s->old & set) /* the program blocks it itself: one that waited before is the program's */
+		sys2(SYS_rt_sigpending, &s->pending, KERNEL_SIGSET);
+}
+
+static void release(const struct os_sigpipe *s, uint64_t set, uint64_t raised)
+{
+	const struct timespec now = {0};
+
+	if (raised && !(s->pending & raised))
+		sys4(SYS_rt_sigtimedwait, &raised, NULL, &now, KERNEL_SIGSET);
+	if (set & ~s->old)
+		set_mask(SIG_SETMASK, s->old);
+}
 
 void os_sigpipe_hold(struct os_sigpipe *s)
 {
-	s->old = set_mask(SIG_BLOCK, PIPE_BIT);
-	s->pending = 0;
-	if (s->old & PIPE_BIT) /* the program blocks it itself: one that waited before is the program's */
-		sys2(SYS_rt_sigpending, &s->pending, KERNEL_SIGSET);
+	hold(s, PIPE_BIT);
 }
 
 void os_sigpipe_release(const struct os_sigpipe *s, bool raised)
 {
-	const uint64_t pipe_bit = PIPE_BIT;
-	const struct timespec now = {0};
-
-	if (raised && !(s->pending & PIPE_BIT))
-		sys4(SYS_rt_sigtimedwait, &pipe_bit, NULL, &now, KERNEL_SIGSET);
-	if (!(s->old & PIPE_BIT))
-		set_mask(SIG_SETMASK, s->old);
+	release(s, PIPE_BIT, raised ? PIPE_BIT : 0);
 }
 
 ssize_t os_write_quiet(int fd, const void *buf, size_t len)
@@ -120,9 +131,9 @@ ssize_t os_write_quiet(int fd, const void *buf, size_t len)
 	struct os_sigpipe s;
 	ssize_t n;
 
-	os_sigpipe_hold(&s);
+	hold(&s, PIPE_BIT | SIZE_BIT | TERMINAL_BIT);
 	n = os_write(fd, buf, len);
-	os_sigpipe_release(&s, n == -EPIPE);
+	release(&s, PIPE_BIT | SIZE_BIT | TERMINAL_BIT, n == -EPIPE ? PIPE_BIT : n == -EFBIG ? SIZE_BIT : 0);
 	return n;
 }
 

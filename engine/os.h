@@ -43,7 +43,7 @@ int os_openat(int dir, const char *path, int flags, mode_t mode);
 int os_close(int fd);
 ssize_t os_read(int fd, void *buf, size_t len);
 ssize_t os_write(int fd, const void *buf, size_t len);
-/* To a pipe whose reader may be gone: -EPIPE, and no SIGPIPE for the program. */
+/* To a pipe whose reader may be gone, a file at its limit (ulimit -f), a terminal that is another's: -EPIPE, -EFBIG, and no signal for the program. */
 ssize_t os_write_quiet(int fd, const void *buf, size_t len);
 /* Around what may raise SIGPIPE in this thread; `raised`: it may have. */
 struct os_sigpipe {

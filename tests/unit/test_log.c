@@ -195,6 +195,40 @@ START_TEST(pipe_without_reader)
 }
 END_TEST
 
+static unsigned signals;
+
+static void on_signal(int sig)
+{
+	(void)sig;
+	signals++;
+}
+
+/* A daemon's log that is as long as it may be: nobody asked the library to end the daemon.  _i: the program holds that signal back, and has one. */
+START_TEST(file_at_its_limit)
+{
+	struct rlimit few = {4096, 4096};
+	sigset_t set;
+	FILE *f = tmpfile();
+
+	ck_assert_ptr_nonnull(f);
+	ck_assert_int_eq(ftruncate(fileno(f), 4096), 0);
+	ck_assert_int_eq(fcntl(fileno(f), F_SETFL, O_APPEND), 0);
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &few), 0);
+	dup2(fileno(f), 2);
+	signal(SIGXFSZ, _i ? on_signal : SIG_DFL);
+	sigemptyset(&set);
+	sigaddset(&set, SIGXFSZ);
+	if (_i) {
+		sigprocmask(SIG_BLOCK, &set, NULL);
+		raise(SIGXFSZ);
+	}
+	rds_error("too much");
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+	ck_assert_uint_eq(signals, _i ? 1 : 0);
+	fclose(f);
+}
+END_TEST
+
 START_TEST(full_pipe)
 {
 	static char junk[65536];
@@ -473,6 +507,7 @@ int main(void)
 	tcase_add_test(c, once);
 	tcase_add_test(c, closed_stderr);
 	tcase_add_test(c, pipe_without_reader);
+	tcase_add_loop_test(c, file_at_its_limit, 0, 2);
 	tcase_add_test(c, full_pipe);
 	tcase_add_test(c, pipe_with_reader);
 	tcase_add_test(c, sockets);
