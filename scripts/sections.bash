@@ -64,14 +64,18 @@ made()
 # check_in DIR [TEST...]: make check there, all or these, and then nothing else is built; prints skips and the count
 check_in()
 {
-	local status late=0
+	local status late=0 logs_of trs
 	cd "$work/$1" || return 1
 	shift
-	export VERDICT_AGAIN="make -C '$PWD' check-TESTS TESTS="
+	export VERDICT_AGAIN="make -C '$PWD' check TESTS="
 	if [ $# -eq 0 ]; then
 		make -j"$tests" check
 	else
-		make -j"$jobs" all $(printf '%s\n' "$@" | grep -v '\.sh$') && make -j"$tests" check-TESTS TESTS="$*"
+		# "make check" would build all tests first.
+		logs_of=$(printf '%s.log\n' "${@%.sh}")
+		rm -f $logs_of
+		make -j"$jobs" all tests/watch/watch $(printf '%s\n' "$@" | grep -v '\.sh$') &&
+			make -j"$tests" test-suite.log TEST_LOGS="$(echo $logs_of)"
 	fi
 	status=$?
 	while read -r trs; do
