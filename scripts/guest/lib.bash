@@ -3,8 +3,8 @@
 # What "run" and "two" share: making, starting and judging one guest. Sourced; the caller has set $here and die().
 #
 # A guest lives in a directory of its own:
-#	job setup	shell scripts that the guest runs (it reads them through 9p, so that they may hold any bytes)
-#	initrd		busybox, the modules, "init"
+#	job setup	shell scripts that the guest runs (it reads them as files, so that they may hold any bytes)
+#	initrd		busybox, the modules, "init"; with guest_files all else, too
 #	output		fifo, what the command says; console, qemu.out: logs; status: two lines written by "init"
 #	begun		when it was started, by this machine's clock
 
@@ -63,22 +63,31 @@ guest_module_order() {
 	' "$guest_moddir/modules.builtin" "$guest_moddir/modules.dep"
 }
 
-# guest_initrd DIR MODULE...: DIR/initrd, whose guest runs DIR/job
+# guest_initrd DIR MODULE...: DIR/initrd, whose guest runs DIR/job. If the array guest_files is not empty, the guest has
+# these and what they need (see "files") in its memory, and nothing else of this machine.
+guest_files=()
 guest_initrd() {
 	local dir=$1 root=$1/initramfs order file
 
 	shift
-	mkdir -p "$root/bin" "$root/modules"
-	cp "$guest_busybox" "$root/bin/busybox"
+	mkdir -p "$root/guest/modules"
+	cp "$guest_busybox" "$root/guest/busybox"
 	cp "$here/init" "$root/init"
 	chmod 755 "$root/init"
-	order=$(guest_module_order virtio_pci 9pnet_virtio 9p overlay "$@") || die "no such module in $guest_moddir"
+	[ ${#guest_files[@]} != 0 ] || set -- 9pnet_virtio 9p overlay "$@"
+	order=$(guest_module_order virtio_pci "$@") || die "no such module in $guest_moddir"
 	for file in $order; do
-		cp "$guest_moddir/$file" "$root/modules/" || die "cannot copy $file"
-		basename "$file" >>"$root/modules/list"
+		cp "$guest_moddir/$file" "$root/guest/modules/" || die "cannot copy $file"
+		basename "$file" >>"$root/guest/modules/list"
 	done
-	echo "$dir/job" >"$root/job"
+	echo "$dir/job" >"$root/guest/job"
+	if [ ${#guest_files[@]} != 0 ]; then
+		"$here/files" "$dir/job" "$dir/setup" "$here/rdma-up" "${guest_files[@]}" >"$root/guest/files" ||
+			die "cannot list the files"
+	fi
 	(cd "$root" && find . | cpio --quiet -o -H newc) >"$dir/initrd" || die "cpio failed"
+	# The kernel takes one archive behind the other.
+	[ ${#guest_files[@]} = 0 ] || (cd / && cpio --quiet -o -H newc <"$root/guest/files") >>"$dir/initrd" || die "cpio failed"
 }
 
 # guest_job DIR RDMA-SETUP SETUP COMMAND ARGS...: DIR/job; RDMA-SETUP is a list of words, SETUP shell commands;
@@ -92,6 +101,7 @@ guest_job() {
 	{
 		echo "export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C"
 		[ ${#guest_env[@]} = 0 ] || echo "export $(guest_quote "${guest_env[@]}")"
+		[ ${#guest_files[@]} = 0 ] || echo "mkdir -p $(guest_quote "$PWD") && chmod 1777 /tmp"
 		echo "cd $(guest_quote "$PWD") || exit 125"
 		[ -z "$rdma" ] || echo "$(guest_quote "$here/rdma-up") $rdma || exit 125"
 		[ -z "$setup" ] || echo "sh -e $(guest_quote "$dir/setup") || { echo 'guest: setup failed' >&2; exit 125; }"
@@ -108,11 +118,13 @@ guest_quote() {
 	done
 }
 
-# guest_tsc DIR: the kernel's argument that says how fast the guest's time stamp counter runs, so that it does not measure (tsc.c says why);
-# none with --icount, where there is nothing to disturb it, and where this cannot be found out: then guest_clock_check has to do
+# guest_tsc DIR: the kernel's arguments that say how fast the guest's time stamp counter runs, so that it does not
+# measure (tsc.c says why); none where this cannot be found out: then guest_clock_check has to do. With --icount it is
+# known. There whoever waits by looking at a clock needs a look for every few nanoseconds, each of which takes the
+# emulator a microsecond: so the local timer, which the kernel would measure for 100 ms, is left alone.
 guest_tsc() {
 	case "$(uname -m) ${guest_clock[*]}" in
-	*-icount*) ;;
+	*-icount*) echo "tsc_early_khz=1000000 nolapic_timer" ;;
 	x86_64*) "${CC:-cc}" -O1 -o "$1/tsc" "$here/tsc.c" 2>/dev/null && echo "tsc_early_khz=$("$1/tsc")" ;;
 	esac
 }
@@ -124,9 +136,11 @@ guest_reader=(cat)
 guest_holds=()
 guest_clock=(-accel tcg,thread=multi)
 guest_start() {
-	local dir=$1 seconds=$2 memory=$3 cpus=$4 tsc
+	local dir=$1 seconds=$2 memory=$3 cpus=$4 tsc host=()
 
 	shift 4
+	[ ${#guest_files[@]} != 0 ] ||
+		host=(-virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap)
 	tsc=$(guest_tsc "$dir")
 	mkfifo "$dir/output"
 	: >"$dir/console"
@@ -144,7 +158,7 @@ guest_start() {
 		-kernel "$guest_image/vmlinux" -initrd "$dir/initrd" \
 		-append "console=ttyS0 quiet loglevel=5 panic=-1 mitigations=off random.trust_cpu=on nokaslr tsc=reliable no_timer_check $tsc" \
 		-serial "file:$dir/console" -serial "file:$dir/output" -serial "file:$dir/status" \
-		-virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap "$@" \
+		"${host[@]}" "$@" \
 		</dev/null >"$dir/qemu.out" 2>&1 &
 	guest_qemu=$!
 }
