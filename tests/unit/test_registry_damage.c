@@ -634,9 +634,9 @@ int main(void)
 {
 	const TTest *const tests[] = {
 		a_writer_died_in_the_middle, a_writer_ends, chains_that_lead_astray, a_fold_is_done_once,
-		random_bytes_at_rest, random_bytes_alive, truncated_at_rest, truncated_alive, another_version, no_slot_left, a_full_house,
-		a_stopped_process_holds_the_lock, wrong_rights, file_for_a_directory, shared_with_others, owner_kept_out,
-		all_means_all, no_directory, removed_while_in_use, a_full_directory,
+		random_bytes_at_rest, random_bytes_alive, truncated_at_rest, truncated_alive, another_version,
+		no_slot_left, a_full_house, a_stopped_process_holds_the_lock, wrong_rights, file_for_a_directory,
+		shared_with_others, owner_kept_out, all_means_all, no_directory, removed_while_in_use, a_full_directory,
 	};
 	Suite *s = suite_create("registry damage");
 	TCase *tc = tcase_create("damage");
