@@ -113,16 +113,19 @@ START_TEST(test_record_of_no_length)
 }
 END_TEST
 
-/* All is published, and it would go on at the ring's beginning. */
+/* All is published, but the second record would go on at the ring's beginning. */
 START_TEST(test_record_beyond_the_end)
 {
-	atomic_store(&ep.rx->head, SHM_RING_MIN - 2 * REC);
-	ep.read = ep.freed = SHM_RING_MIN - 2 * REC;
-	ep.rx_data += SHM_RING_MIN - 2 * REC;
-	three();
-	ep.rx_data -= SHM_RING_MIN - 2 * REC;
-	atomic_store(&ep.rx->tail, (uint64_t)SHM_RING_MIN + REC);
-	((struct shm_rec *)(ep.rx_data + SHM_RING_MIN - REC))->len = REC + SHM_LINE;
+	const uint64_t at = SHM_RING_MIN - 2 * REC;
+
+	ep.rx_data += at;
+	put(0);
+	put(1);
+	rec_at(1)->len = REC + SHM_LINE;
+	ep.rx_data -= at;
+	ep.read = ep.freed = at;
+	atomic_store(&ep.rx->head, at);
+	atomic_store(&ep.rx->tail, at + 3 * REC);
 	nonsense();
 }
 END_TEST
