@@ -191,6 +191,50 @@ static void last_copy(void)
 	close(fd);
 }
 
+static void ask(const struct sockaddr_in *whom)
+{
+	struct sockaddr_in me;
+	int fd = bound(&me);
+
+	say(fd, whom, "are you there");
+	expect(fd, "are you there");
+	close(fd);
+}
+
+/* A child speaks to a process that its parent has spoken to. */
+static void same_partner(void)
+{
+	struct sockaddr_in at, from;
+	socklen_t len = sizeof(from);
+	pid_t partner, pid;
+	int ends[2], fd;
+	char text[64];
+
+	check(pipe(ends) == 0, "pipe");
+	partner = fork();
+	if (partner == 0) {
+		fd = bound(&at);
+		check(write(ends[1], &at, sizeof(at)) == sizeof(at), "write");
+		for (int i = 0; i < 2; i++) {
+			ssize_t n = recvfrom(fd, text, sizeof(text), 0, (struct sockaddr *)&from, &len);
+
+			check(n > 0 && sendto(fd, text, (size_t)n, 0, (struct sockaddr *)&from, len) == n, "answer");
+		}
+		exit(0);
+	}
+	check(read(ends[0], &at, sizeof(at)) == sizeof(at), "read");
+	ask(&at);
+	pid = fork();
+	if (pid == 0) {
+		ask(&at);
+		exit(0);
+	}
+	finished(pid);
+	finished(partner);
+	close(ends[0]);
+	close(ends[1]);
+}
+
 int main(void)
 {
 	struct sockaddr_in me;
@@ -213,6 +257,7 @@ int main(void)
 	expect(fd, "the parent itself");
 	churn(fd);
 	last_copy();
+	same_partner();
 
 	/* The parent ends first: the child's own sockets do not mind. */
 	early = bound(&me);

@@ -12,7 +12,7 @@
 #include <fcntl.h>
 #include <signal.h>
 
-static volatile size_t eight = 8, hundred = 100; /* the compiler must not know */
+static volatile size_t eight = 8, nine = 9, hundred = 100; /* the compiler must not know */
 static volatile nfds_t two = 2;
 
 static void overflow(int fd)
@@ -26,7 +26,7 @@ static void overflow(int fd)
 	if (pid == 0) {
 		close(2);
 		signal(SIGABRT, SIG_DFL);
-		recv(fd, small, hundred, MSG_DONTWAIT);
+		recv(fd, small, nine, MSG_DONTWAIT);
 		_exit(0);
 	}
 	check(waitpid(pid, &status, 0) == pid, "waitpid");

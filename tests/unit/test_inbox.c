@@ -186,13 +186,28 @@ static void nonsense(unsigned kind)
 	ck_assert_int_eq(leave(-1, &p, file), 0);
 }
 
+static unsigned descriptors(void)
+{
+	unsigned n = 0;
+	int fd;
+
+	for (fd = 0; fd < 1024; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+/* What came with it does not stay open. */
 START_TEST(test_nonsense)
 {
+	unsigned before;
+
 	leave_good(1, 3);
 	nonsense((unsigned)_i);
 	leave_good(3, 5);
+	before = descriptors();
 	ck_assert_int_eq(rds_inbox_empty(inbox, sock), 0);
 	ck_queued(4);
+	ck_assert_uint_eq(descriptors(), before);
 }
 END_TEST
 

@@ -241,6 +241,7 @@ START_TEST(test_shown)
 	told_of(conn, 0, 0);
 	ck_assert_int_eq(rds_mr_free(&sk, cookie), 0);
 	ck_assert_uint_eq(did.hide, 1);
+	ck_assert(!conn->mute); /* its answer was waited for */
 	told_of(conn, RDS_OP_HIDDEN, cookie);
 	told_of(conn, 0, 0);
 }

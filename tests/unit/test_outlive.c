@@ -15,6 +15,7 @@ static struct rds_engine engine;
 static struct rds_sock sender, old, new;
 static struct rds_conn conn;
 static bool rebinds;
+static unsigned nsent;
 
 static void bound(struct rds_sock *sk)
 {
@@ -43,6 +44,7 @@ static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const s
 	struct rds_rx rx = {.data = len ? iov->iov_base : NULL};
 
 	*pos = 0;
+	nsent++;
 	if (rebinds)
 		rebind();
 	ck_assert_int_eq(rds_hdr_decode(wire, &rx.hdr), 0);
@@ -87,6 +89,8 @@ static void setup(void)
 	conn.id.laddr = conn.id.faddr = v4(ADDR); /* both ends: it brings to the socket what is sent to it */
 	conn.queue_tail = &conn.queue;
 	conn.next_tx = 1;
+	nsent = 0;
+	rebinds = false;
 	atomic_store(&conn.next_rx, 1);
 	atomic_store(&conn.state, RDS_CONN_CONNECTING);
 }
@@ -109,8 +113,8 @@ static unsigned received(const struct rds_sock *sk)
 	return n;
 }
 
-/* Its message waits for the connection, which then comes up. */
-static void waits_and_goes(void)
+/* A message that waits for the connection. */
+static void waits(void)
 {
 	struct iovec iov = {.iov_base = (char[]){"old"}, .iov_len = 3};
 	struct rds_outgoing out = {.hdr = {.len = 3, .sport = 7, .dport = PORT},
@@ -121,6 +125,13 @@ static void waits_and_goes(void)
 	rds_lock(&conn.tx);
 	ck_assert_int_eq(rds_xmit(&conn, &out), 0);
 	ck_assert_uint_eq(conn.queue_len, 1);
+	rds_unlock(&conn.tx);
+}
+
+/* It comes up. */
+static void goes(void)
+{
+	rds_lock(&conn.tx);
 	atomic_store(&conn.state, RDS_CONN_UP);
 	rds_queue_flush(&conn);
 	ck_assert_uint_eq(conn.queue_len, 0);
@@ -132,8 +143,8 @@ START_TEST(test_stays)
 {
 	if (_i)
 		conn.id.peer_slot = RDS_SLOT_REMOTE;
-	rebinds = false;
-	waits_and_goes();
+	waits();
+	goes();
 	ck_assert_uint_eq(received(&old), 1);
 }
 END_TEST
@@ -141,9 +152,20 @@ END_TEST
 START_TEST(test_other_socket)
 {
 	rebinds = true;
-	waits_and_goes();
+	waits();
+	goes();
 	ck_assert_uint_eq(received(&old), 0);
 	ck_assert_uint_eq(received(&new), 0);
+}
+END_TEST
+
+/* Its sender sees that there is nobody for whom it could keep it. */
+START_TEST(test_gone)
+{
+	waits();
+	rebind();
+	goes();
+	ck_assert_uint_eq(nsent, 0);
 }
 END_TEST
 
@@ -154,5 +176,6 @@ int main(void)
 
 	tcase_add_loop_test(t, test_stays, 0, 2);
 	tcase_add_test(t, test_other_socket);
+	tcase_add_test(t, test_gone);
 	return suite_run(s);
 }

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "engine/sock.h"
+#include "engine/rdma.h"
 #include "tests/unit/suite.h"
 
 #define LIMIT 1000 /* of bytes sent and not acknowledged */
@@ -92,12 +92,30 @@ START_TEST(test_limit_is_raised)
 }
 END_TEST
 
+/* What became of an operation can be read. */
+START_TEST(test_notification_is_shown)
+{
+	struct pollfd p = {.fd = standin, .events = POLLIN};
+	struct rds_op op = {.sk = &sock};
+
+	sock.report_tail = &sock.reports;
+	rds_sock_watch(&sock, standin, _i);
+	ck_assert_int_eq(poll(&p, 1, 0), 0);
+	rx_lock();
+	rds_notify(&op);
+	rx_unlock();
+	ck_assert_int_eq(poll(&p, 1, 0), 1);
+	ck_assert_int_eq(rds_poll(&sock, POLLIN), POLLIN);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("poll");
-	TCase *t = suite_case(s, "writable", setup, teardown, 10);
+	TCase *t = suite_case(s, "poll", setup, teardown, 10);
 
 	tcase_add_loop_test(t, test_room_is_shown_when_there_is_some, 0, 2);
 	tcase_add_loop_test(t, test_limit_is_raised, 0, 2);
+	tcase_add_loop_test(t, test_notification_is_shown, 0, 2);
 	return suite_run(s);
 }

@@ -199,6 +199,7 @@ START_TEST(poll_signal)
 	ck_assert_int_eq(signals, 1);
 	send_b();
 	ck_assert_int_eq(ppoll(f, 1, NULL, &old), 1); /* what is ready wins */
+	ck_assert_int_eq(ppoll(f, 2, NULL, &old), 1);
 	ck_assert_int_eq(signals, 1);
 	take_b();
 	ck_fails(ppoll(f, 1, _i ? &zero : NULL, &old), EINTR);

@@ -7,6 +7,7 @@
 #include <sys/mount.h>
 #include <time.h>
 
+#include "engine/registry_impl.h"
 #include "tests/slow.h"
 #include "tests/unit/registry_helper.h"
 #include "tests/unit/suite.h"
@@ -91,6 +92,29 @@ START_TEST(a_writer_died_in_the_middle)
 	registry_sock_remove(reg, idx);
 	ck_assert_int_eq(lookup(reg, 4000), -ENOENT);
 	ck_assert_int_eq(lookup(reg, 4001), 0);
+	registry_close(reg);
+}
+END_TEST
+
+static void begins_and_ends(int from, int to)
+{
+	struct registry *reg;
+
+	(void)from, (void)to;
+	child_assert(registry_open(&reg) == 0 && reg_lock(reg) == 0);
+	reg_begin(reg);
+	child_assert(reg_sock_alloc(reg));
+}
+
+/* An entry was in its hands only: it is there for the next one. */
+START_TEST(a_writer_ends)
+{
+	struct registry *reg = open_ok();
+	uint32_t idx = bound(reg, 4000);
+	struct child c = child_start(begins_and_ends);
+
+	ck_assert_int_eq(child_end(&c, 0), 0);
+	ck_assert_uint_eq(bound(reg, 4001), idx + 1);
 	registry_close(reg);
 }
 END_TEST
@@ -610,10 +634,10 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {
-		a_writer_died_in_the_middle, chains_that_lead_astray, a_fold_is_done_once, random_bytes_at_rest,
-		random_bytes_alive, truncated_at_rest, truncated_alive, another_version, no_slot_left, a_full_house,
-		a_stopped_process_holds_the_lock, wrong_rights, file_for_a_directory, shared_with_others, owner_kept_out,
-		all_means_all, no_directory, removed_while_in_use, a_full_directory,
+		a_writer_died_in_the_middle, a_writer_ends, chains_that_lead_astray, a_fold_is_done_once,
+		random_bytes_at_rest, random_bytes_alive, truncated_at_rest, truncated_alive, another_version,
+		no_slot_left, a_full_house, a_stopped_process_holds_the_lock, wrong_rights, file_for_a_directory,
+		shared_with_others, owner_kept_out, all_means_all, no_directory, removed_while_in_use, a_full_directory,
 	};
 	Suite *s = suite_create("registry damage");
 	TCase *tc = tcase_create("damage");

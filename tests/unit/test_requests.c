@@ -733,6 +733,19 @@ START_TEST(back_in_order)
 }
 END_TEST
 
+/* More or less than there is: it is refused as a whole. */
+START_TEST(lengths_that_lie)
+{
+	struct rds_share_request q = {.magic = RDS_SHARE_MAGIC, .op = RDS_SHARE_SOCKNAME, .seq = 7};
+	uint32_t *const len[] = {&q.name_len, &q.control_len, &q.data_len};
+	struct rds_share_answer a;
+
+	*len[_i / 2] = 10;
+	ck_assert(!ask(&q, bytes, _i % 2 ? 9 : 11, -1, &a));
+	ck_lives();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("requests");
@@ -740,6 +753,7 @@ int main(void)
 
 	tcase_add_loop_test(t, at_random, 0, 2);
 	tcase_add_loop_test(t, with_memory, 0, 2);
+	tcase_add_loop_test(t, lengths_that_lie, 0, 6);
 	tcase_add_test(t, room_for_more);
 	tcase_add_test(t, full_house);
 	tcase_add_test(t, strange_channels);

@@ -143,6 +143,33 @@ START_TEST(test_limits)
 }
 END_TEST
 
+static enum rds_rx_verdict no_memory(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
+{
+	(void)conn, (void)ep, (void)rx;
+	return RDS_RX_LATER;
+}
+
+/* Nobody would offer it once more. */
+START_TEST(test_no_memory)
+{
+	static const struct rds_transport_up up = {.message = no_memory};
+	static struct rds_engine engine;
+	struct rds_transport t = {.ops = rds_loop_transport()->ops, .up = &up};
+	const struct rds_hdr hdr = {.seq = 1, .len = 4, .sport = 1, .dport = 2};
+	struct iovec iov = {.iov_base = (char[]){"lost"}, .iov_len = 4};
+	struct rds_wire_hdr wire;
+	struct rds_ep *ep;
+	uint64_t pos;
+
+	rds_eng = &engine;
+	rds_lock_init(&engine.rx, RDS_LOCK_RX);
+	rds_hdr_encode(&hdr, &wire, false);
+	ck_assert_int_eq(t.ops->connect(&t, NULL, NULL, 0, &ep), 0);
+	ck_assert_int_eq(t.ops->send(ep, &wire, &iov, 4, &pos), -ENOMEM);
+	t.ops->close(ep);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("transport_loop");
@@ -153,6 +180,7 @@ int main(void)
 	tcase_add_test(tc, test_readiness);
 	tcase_add_test(tc, test_nobody_there);
 	tcase_add_test(tc, test_limits);
+	tcase_add_test(tc, test_no_memory);
 	suite_add_tcase(s, tc);
 	return suite_run(s);
 }

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_shm_ring.c - what the receiver believes of a ring (transport/shm/ring.c): the peer can write anything there.
+ *
+ * The ring is this test's own memory, and the test writes what a peer would.
+ */
+#include <check.h>
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/transport/shm/shm.h"
+#include "tests/unit/suite.h"
+
+#define LEN 100u
+#define REC (3 * SHM_LINE) /* the header's line and two for the bytes: 28 of them are nobody's */
+
+static unsigned taken;
+
+static enum rds_rx_verdict up_message(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
+{
+	(void)conn, (void)ep, (void)rx;
+	taken++;
+	return RDS_RX_DONE;
+}
+
+static const struct rds_transport_up up = {.message = up_message};
+static struct rds_transport transport = {.up = &up};
+static struct rds_engine engine;
+static struct shm_rings *rings;
+static struct shm_ep ep;
+
+static void setup(void)
+{
+	rds_eng = &engine;
+	taken = 0;
+	rings = calloc(1, SHM_CTL_BYTES + SHM_RING_MIN);
+	ck_assert_ptr_nonnull(rings);
+	memset(&ep, 0, sizeof(ep));
+	ep.head.t = &transport;
+	ep.size = SHM_RING_MIN;
+	ep.rx = &rings->ctl[0];
+	ep.rx_data = (unsigned char *)rings + SHM_CTL_BYTES;
+}
+
+static void teardown(void)
+{
+	free(ep.slots);
+	free(rings);
+}
+
+static struct shm_rec *rec_at(unsigned i)
+{
+	return (struct shm_rec *)(ep.rx_data + (size_t)i * REC);
+}
+
+/* One record, of a message. */
+static void put(unsigned i)
+{
+	struct rds_hdr hdr = {.seq = i + 1, .len = LEN, .sport = 1, .dport = 2};
+
+	rec_at(i)->len = REC;
+	rec_at(i)->kind = SHM_REC_MSG;
+	rds_hdr_encode(&hdr, &rec_at(i)->hdr, false);
+	atomic_store(&ep.rx->tail, (i + 1) * (uint64_t)REC);
+}
+
+/* What is there before it is taken, nothing of it and nothing behind it. */
+static void nonsense(void)
+{
+	shm_ring_drain(&ep);
+	ck_assert(ep.broken);
+	ck_assert_uint_eq(taken, 1);
+	ck_assert(!shm_ring_drain(&ep));
+	ck_assert_uint_eq(taken, 1);
+}
+
+static void three(void)
+{
+	unsigned i;
+
+	for (i = 0; i < 3; i++)
+		put(i);
+}
+
+START_TEST(test_sound)
+{
+	three();
+	rec_at(1)->hdr.len = htobe32(REC - SHM_LINE); /* all that there is room for */
+	rec_at(2)->kind = SHM_REC_PAD;
+	ck_assert(shm_ring_drain(&ep));
+	ck_assert(!ep.broken);
+	ck_assert_uint_eq(taken, 2);
+	ck_assert_uint_eq(atomic_load(&ep.rx->head), 3 * REC);
+}
+END_TEST
+
+START_TEST(test_longer_than_its_record)
+{
+	three();
+	rec_at(1)->hdr.len = htobe32(REC - SHM_LINE + 1);
+	nonsense();
+}
+END_TEST
+
+static const uint32_t lengths[] = {0, SHM_LINE - 1, REC - 1, 2 * REC + SHM_LINE, SHM_RING_MIN, UINT32_MAX - SHM_LINE + 1};
+
+START_TEST(test_record_of_no_length)
+{
+	three();
+	rec_at(1)->len = lengths[_i];
+	nonsense();
+}
+END_TEST
+
+/* All is published, but the second record would go on at the ring's beginning. */
+START_TEST(test_record_beyond_the_end)
+{
+	const uint64_t at = SHM_RING_MIN - 2 * REC;
+
+	ep.rx_data += at;
+	put(0);
+	put(1);
+	rec_at(1)->len = REC + SHM_LINE;
+	ep.rx_data -= at;
+	ep.read = ep.freed = at;
+	atomic_store(&ep.rx->head, at);
+	atomic_store(&ep.rx->tail, at + 3 * REC);
+	nonsense();
+}
+END_TEST
+
+START_TEST(test_record_of_no_kind)
+{
+	three();
+	rec_at(1)->kind = SHM_REC_PAD + 1;
+	nonsense();
+}
+END_TEST
+
+static const uint64_t tails[] = {REC - 1, SHM_RING_MIN + SHM_LINE, UINT64_MAX - SHM_LINE + 1};
+
+START_TEST(test_tail)
+{
+	put(0);
+	ck_assert(shm_ring_drain(&ep));
+	put(1);
+	atomic_store(&ep.rx->tail, ep.read + tails[_i]);
+	nonsense();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("shm_ring");
+	TCase *t = suite_case(s, "shm_ring", setup, teardown, 10);
+
+	tcase_add_test(t, test_sound);
+	tcase_add_test(t, test_longer_than_its_record);
+	tcase_add_loop_test(t, test_record_of_no_length, 0, sizeof(lengths) / sizeof(lengths[0]));
+	tcase_add_test(t, test_record_beyond_the_end);
+	tcase_add_test(t, test_record_of_no_kind);
+	tcase_add_loop_test(t, test_tail, 0, sizeof(tails) / sizeof(tails[0]));
+	return suite_run(s);
+}
