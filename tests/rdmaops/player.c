@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * player.c [--seed N] [--ops N] [--procs N] [--mode calm|cancel|kill|drop] [--kills N] [--marks] [ADDRESS...] - everything at once, by
- * a seed, compared with a model (see player.h).  --marks: as a program of 2008 (player_marks.c).
+ * player.c [--seed N] [--ops N] [--procs N] [--mode calm|cancel|kill|drop] [--cancels N] [--kills N] [--stops MS]
+ * [--marks] [ADDRESS...] - everything at once, by a seed, compared with a model (see player.h).  --stops: processes are
+ * stopped for so long, by turns: what is sent to them lies there meanwhile.  --marks: as a program of 2008 (player_marks.c).
  *
  * Each process has two sockets and is one thread.  calm: every byte, message and status is known.  cancel: sends are
- * canceled and sockets closed and opened again.  kill: processes are killed with -9 and started again.  drop: connections
- * break (injected from outside).  In the last three an operation may have been done or not, but never twice, and is told of
- * once.
+ * canceled (one step in --cancels, 100) and sockets closed and opened again.  kill: processes are killed with -9 and
+ * started again.  drop: connections break (injected from outside).  In the last three an operation may have been done or
+ * not, but never twice, and is told of once.
  *
  * --selftest: the same over an RDS in memory, once as it should be and once with each kind of fault, which must be found.
  */
@@ -25,7 +26,7 @@ const unsigned char *pool;
 const struct wire *wire = &real_wire;
 enum mode mode = CALM;
 uint64_t seed = 1, quota;
-unsigned actors;
+unsigned actors, cancels = 100, stops;
 double patience;
 bool marks;
 
@@ -159,6 +160,25 @@ static void kill_one(unsigned p)
 	start(p);
 }
 
+/*
+ * The next one, until all have done enough; not while they connect: siw of Linux 6.1 has lost count of a listener's references
+ * after stops there, and that kernel does not go on.
+ */
+static void stop_one(void)
+{
+	static unsigned turn;
+	unsigned p = turn++ % procs, i;
+
+	for (i = 0; i < actors; i++)
+		if (atomic_load(&board->ops[i]) < quota / 20)
+			return;
+	if (pids[p] <= 0 || all_are(board->reached, 1))
+		return;
+	kill(pids[p], SIGSTOP);
+	poll(NULL, 0, (int)stops);
+	kill(pids[p], SIGCONT);
+}
+
 static int run_processes(void)
 {
 	unsigned p, i, killed = 0, left = procs;
@@ -170,10 +190,12 @@ static int run_processes(void)
 	for (p = 0; p < procs; p++)
 		start(p);
 	while (left) {
-		pid = waitpid(-1, &status, mode == KILL ? WNOHANG : 0);
+		pid = waitpid(-1, &status, mode == KILL || stops ? WNOHANG : 0);
 		check(pid >= 0, "waitpid: %m");
 		if (pid == 0) {
-			if (killed < kills && !all_are(board->reached, 1) && seconds() > next) {
+			if (stops)
+				stop_one();
+			if (mode == KILL && killed < kills && !all_are(board->reached, 1) && seconds() > next) {
 				r = mix(r);
 				kill_one(r % procs);
 				killed++;
@@ -286,9 +308,9 @@ static enum mode mode_of(const char *text)
 static bool options(int argc, char **argv)
 {
 	static const struct option longs[] = {
-		{"seed", 1, NULL, 's'},	 {"ops", 1, NULL, 'o'},	   {"procs", 1, NULL, 'p'}, {"mode", 1, NULL, 'm'},
-		{"kills", 1, NULL, 'k'}, {"actors", 1, NULL, 'a'}, {"quota", 1, NULL, 'q'}, {"selftest", 0, NULL, 't'},
-		{"marks", 0, NULL, 'b'}, {NULL, 0, NULL, 0}};
+		{"seed", 1, NULL, 's'},	 {"ops", 1, NULL, 'o'},	    {"procs", 1, NULL, 'p'}, {"mode", 1, NULL, 'm'},
+		{"kills", 1, NULL, 'k'}, {"actors", 1, NULL, 'a'},  {"quota", 1, NULL, 'q'}, {"selftest", 0, NULL, 't'},
+		{"marks", 0, NULL, 'b'}, {"cancels", 1, NULL, 'c'}, {"stops", 1, NULL, 'w'}, {NULL, 0, NULL, 0}};
 	static char list[1024];
 	uint64_t each = 0;
 	bool test = false;
@@ -307,6 +329,10 @@ static bool options(int argc, char **argv)
 			each = strtoull(optarg, NULL, 0);
 		else if (c == 'k')
 			kills = (unsigned)strtoul(optarg, NULL, 0);
+		else if (c == 'c')
+			cancels = (unsigned)strtoul(optarg, NULL, 0);
+		else if (c == 'w')
+			stops = (unsigned)strtoul(optarg, NULL, 0);
 		else if (c == 'm')
 			mode = mode_of(optarg);
 		else if (c == 't')
@@ -318,6 +344,8 @@ static bool options(int argc, char **argv)
 	}
 	if (!procs || procs > ACTORS_MAX / 2)
 		fail("between 1 and %d processes", ACTORS_MAX / 2);
+	if (!cancels)
+		fail("--cancels: one step in how many?");
 	if (each)
 		ops = each * procs * 2;
 	for (; optind < argc; optind++)

@@ -153,7 +153,7 @@ extern const unsigned char *pool;
 extern const struct wire *wire, real_wire, fake_wire;
 extern enum mode mode;
 extern uint64_t seed, quota;
-extern unsigned actors;
+extern unsigned actors, cancels, stops;
 extern double patience; /* seconds */
 extern bool marks;
 extern const char *fake_fault;

@@ -29,8 +29,9 @@ void actor_fail(const struct actor *a, const char *fmt, ...)
 		poll(NULL, 0, 6000); /* whoever ends ends all, and the first one has more to say */
 		_exit(1);
 	}
-	fprintf(stderr, "\n    replay: --seed %llu --mode %s --actors %u --quota %llu%s\n", (unsigned long long)seed,
-		modes[mode], actors, (unsigned long long)quota, marks ? " --marks" : "");
+	fprintf(stderr, "\n    replay: --seed %llu --mode %s --actors %u --quota %llu --cancels %u --stops %u%s\n",
+		(unsigned long long)seed, modes[mode], actors, (unsigned long long)quota, cancels, stops,
+		marks ? " --marks" : "");
 	for (i = 0; i < FLIGHTS; i++)
 		if (a->flight[i].token)
 			fprintf(stderr,
@@ -175,7 +176,7 @@ static void disturb(struct actor *a)
 	unsigned to = (r >> 16) % actors;
 	int rc;
 
-	if (r % 100 == 0) {
+	if (r % cancels == 0) {
 		a->cancels[to]++;
 		rc = wire->cancel(a, to);
 		if (rc)
