@@ -164,13 +164,19 @@ static void kill_one(unsigned p)
 	start(p);
 }
 
-/* The next one. */
+/*
+ * The next one, until all have done enough; not while they connect: siw of Linux 6.1 has lost count of a listener's references
+ * after stops there, and that kernel does not go on.
+ */
 static void stop_one(void)
 {
 	static unsigned turn;
-	unsigned p = turn++ % procs;
+	unsigned p = turn++ % procs, i;
 
-	if (pids[p] <= 0)
+	for (i = 0; i < actors; i++)
+		if (atomic_load(&board->ops[i]) < quota / 20)
+			return;
+	if (pids[p] <= 0 || all_are(board->reached, 1))
 		return;
 	kill(pids[p], SIGSTOP);
 	poll(NULL, 0, (int)stops);
@@ -191,7 +197,7 @@ static int run_processes(void)
 		pid = waitpid(-1, &status, mode == KILL || stops ? WNOHANG : 0);
 		check(pid >= 0, "waitpid: %m");
 		if (pid == 0) {
-			if (stops && !all_are(board->reached, 1))
+			if (stops)
 				stop_one();
 			if (mode == KILL && killed < kills && !all_are(board->reached, 1) && seconds() > next) {
 				r = mix(r);
