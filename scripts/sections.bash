@@ -234,10 +234,11 @@ gate_asan()
 {
 	configured asan CC=clang --disable-lto --enable-werror --enable-sanitizers=address,undefined && built asan || return 1
 	{
-		check_in asan $(unit_tests asan) &&
-			SANITIZERS=address,undefined RDMAOPS_OPS=1500 RDMAOPS_ROUNDS=1 rdma_suite asan \
-				'player-*' &&
-			SANITIZERS=address,undefined SHARING_SEEDS=10 SHARING_LIMIT=60 sharing_suite asan all
+		status=0
+		check_in asan $(unit_tests asan) || status=$?
+		SANITIZERS=address,undefined RDMAOPS_OPS=1500 RDMAOPS_ROUNDS=1 rdma_suite asan 'player-*' || status=$?
+		SANITIZERS=address,undefined SHARING_SEEDS=10 SHARING_LIMIT=60 sharing_suite asan all || status=$?
+		exit $status
 	} | added_up
 	return "${PIPESTATUS[0]}"
 }
@@ -246,10 +247,11 @@ soak_asan()
 {
 	configured asan --disable-lto --enable-sanitizers=address,undefined && built asan || return 1
 	{
-		check_in asan &&
-			SANITIZERS=address,undefined RDMAOPS_SEED=$seed RDMAOPS_OPS=3000 RDMAOPS_ROUNDS=1 \
-				rdma_suite asan &&
-			SANITIZERS=address,undefined SHARING_SEEDS=10 SHARING_LIMIT=60 sharing_suite asan all
+		status=0
+		check_in asan || status=$?
+		SANITIZERS=address,undefined RDMAOPS_SEED=$seed RDMAOPS_OPS=3000 RDMAOPS_ROUNDS=1 rdma_suite asan || status=$?
+		SANITIZERS=address,undefined SHARING_SEEDS=10 SHARING_LIMIT=60 sharing_suite asan all || status=$?
+		exit $status
 	} | added_up
 	return "${PIPESTATUS[0]}"
 }
@@ -271,8 +273,6 @@ section_tsan() # ThreadSanitizer: the gate has locks, queues, wake-ups and some 
 {
 	local checks=() faults=(messages all-"$seed") ops=(player-calm-*)
 
-	# Each check is a process of its own, and starting one takes this runtime longer than most checks.
-	export TEST_TIMEOUT=400 CK_TIMEOUT_MULTIPLIER=5
 	configured tsan --disable-lto --enable-sanitizers=thread || return 1
 	if [ $scale = gate ]; then
 		checks=(tests/unit/test_{lock,queue,progress,os,timers,shm_wake,recv,shown_race,relay,outlive} tests/programs/own.sh)
@@ -282,9 +282,11 @@ section_tsan() # ThreadSanitizer: the gate has locks, queues, wake-ups and some 
 		ops=('player-[cmdkl]*' 'notices-*' held-notices held-atomics held-barrier-A0 'held-player*')
 	fi
 	{
-		check_in tsan "${checks[@]}" &&
-			SANITIZERS=thread FAULT_SEED=$seed FAULT_MESSAGES=200 FAULT_ROUNDS=1 fault_suite tsan "${faults[@]}" &&
-			SANITIZERS=thread RDMAOPS_SEED=$seed RDMAOPS_OPS=600 RDMAOPS_ROUNDS=1 rdma_suite tsan "${ops[@]}"
+		status=0
+		check_in tsan "${checks[@]}" || status=$?
+		SANITIZERS=thread FAULT_SEED=$seed FAULT_MESSAGES=200 FAULT_ROUNDS=1 fault_suite tsan "${faults[@]}" || status=$?
+		SANITIZERS=thread RDMAOPS_SEED=$seed RDMAOPS_OPS=600 RDMAOPS_ROUNDS=1 rdma_suite tsan "${ops[@]}" || status=$?
+		exit $status
 	} | added_up
 	return "${PIPESTATUS[0]}"
 }
