@@ -86,57 +86,6 @@ ssize_t os_write(int fd, const void *buf, size_t len)
 	return sys3(SYS_write, fd, buf, len);
 }
 
-static uint64_t set_mask(int how, uint64_t set)
-{
-	uint64_t old = 0;
-
-	sys4(SYS_rt_sigprocmask, how, &set, &old, KERNEL_SIGSET);
-	return old;
-}
-
-#define PIPE_BIT (UINT64_C(1) << (SIGPIPE - 1))
-#define SIZE_BIT (UINT64_C(1) << (SIGXFSZ - 1))
-#define TERMINAL_BIT (UINT64_C(1) << (SIGTTOU - 1)) /* of a process in the background; blocked, it writes all the same */
-
-static void hold(struct os_sigpipe *s, uint64_t set)
-{
-	s->old = set_mask(SIG_BLOCK, set);
-	s->pending = 0;
-	if (s->old & set) /* the program blocks it itself: one that waited before is the program's */
-		sys2(SYS_rt_sigpending, &s->pending, KERNEL_SIGSET);
-}
-
-static void release(const struct os_sigpipe *s, uint64_t set, uint64_t raised)
-{
-	const struct timespec now = {0};
-
-	if (raised && !(s->pending & raised))
-		sys4(SYS_rt_sigtimedwait, &raised, NULL, &now, KERNEL_SIGSET);
-	if (set & ~s->old)
-		set_mask(SIG_SETMASK, s->old);
-}
-
-void os_sigpipe_hold(struct os_sigpipe *s)
-{
-	hold(s, PIPE_BIT);
-}
-
-void os_sigpipe_release(const struct os_sigpipe *s, bool raised)
-{
-	release(s, PIPE_BIT, raised ? PIPE_BIT : 0);
-}
-
-ssize_t os_write_quiet(int fd, const void *buf, size_t len)
-{
-	struct os_sigpipe s;
-	ssize_t n;
-
-	hold(&s, PIPE_BIT | SIZE_BIT | TERMINAL_BIT);
-	n = os_write(fd, buf, len);
-	release(&s, PIPE_BIT | SIZE_BIT | TERMINAL_BIT, n == -EPIPE ? PIPE_BIT : n == -EFBIG ? SIZE_BIT : 0);
-	return n;
-}
-
 ssize_t os_pread(int fd, void *buf, size_t len, off_t off)
 {
 	return sys4(SYS_pread64, fd, buf, len, off);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * os_signals.c - a sleep that is several system calls, and for signals one: they are held back meanwhile, and looked at before they are let through.
+ * os_signals.c - signals held back: around a sleep that is several system calls, and for signals one, and around a write that must raise none.
  *
+ * Around a sleep they are looked at before they are let through.
  * After an -EINTR nobody could say whether the handler that has run wants calls to be restarted.  Not held back are signals of faults, which are no
  * other thread's doing, and libc's own.  A signal for the process goes to another thread meanwhile, if one takes it.
  */
@@ -18,12 +19,17 @@
 #define NOT_HELD                                                                                                       \
 	(BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGFPE) | BIT(SIGILL) | BIT(SIGTRAP) | BIT(SIGSYS) | BIT(32) | BIT(33))
 
-static uint64_t set_mask(uint64_t set)
+static uint64_t change_mask(int how, uint64_t set)
 {
 	uint64_t old = 0;
 
-	os_syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&set, (long)&old, KERNEL_SIGSET, 0, 0);
+	os_syscall(SYS_rt_sigprocmask, how, (long)&set, (long)&old, KERNEL_SIGSET, 0, 0);
 	return old;
+}
+
+static uint64_t set_mask(uint64_t set)
+{
+	return change_mask(SIG_SETMASK, set);
 }
 
 void os_signals_hold(struct os_signals *s)
@@ -84,4 +90,49 @@ int os_signals_fd(const struct os_signals *s)
 	uint64_t set = ~s->old & ~NOT_HELD;
 
 	return (int)os_syscall(SYS_signalfd4, -1, (long)&set, KERNEL_SIGSET, O_CLOEXEC | O_NONBLOCK, 0, 0);
+}
+
+/* ---- a write that raises no signal ---- */
+
+#define PIPE_BIT BIT(SIGPIPE)
+#define SIZE_BIT BIT(SIGXFSZ)
+#define TERMINAL_BIT BIT(SIGTTOU) /* of a process in the background; blocked, it writes all the same */
+
+static void quiet_hold(struct os_sigpipe *s, uint64_t set)
+{
+	s->old = change_mask(SIG_BLOCK, set);
+	s->pending = 0;
+	if (s->old & set) /* the program blocks it itself: one that waited before is the program's */
+		os_syscall(SYS_rt_sigpending, (long)&s->pending, KERNEL_SIGSET, 0, 0, 0, 0);
+}
+
+static void quiet_release(const struct os_sigpipe *s, uint64_t set, uint64_t raised)
+{
+	const struct timespec now = {0};
+
+	if (raised && !(s->pending & raised))
+		os_syscall(SYS_rt_sigtimedwait, (long)&raised, 0, (long)&now, KERNEL_SIGSET, 0, 0);
+	if (set & ~s->old)
+		set_mask(s->old);
+}
+
+void os_sigpipe_hold(struct os_sigpipe *s)
+{
+	quiet_hold(s, PIPE_BIT);
+}
+
+void os_sigpipe_release(const struct os_sigpipe *s, bool raised)
+{
+	quiet_release(s, PIPE_BIT, raised ? PIPE_BIT : 0);
+}
+
+ssize_t os_write_quiet(int fd, const void *buf, size_t len)
+{
+	struct os_sigpipe s;
+	ssize_t n;
+
+	quiet_hold(&s, PIPE_BIT | SIZE_BIT | TERMINAL_BIT);
+	n = os_write(fd, buf, len);
+	quiet_release(&s, PIPE_BIT | SIZE_BIT | TERMINAL_BIT, n == -EPIPE ? PIPE_BIT : n == -EFBIG ? SIZE_BIT : 0);
+	return n;
 }

@@ -6,7 +6,7 @@
  * Input: flags, two sizes for the receiving side, then the control buffer.  Each is tried a second time as another process's (memory.h), whose
  * memory is the control buffer, and nothing else.
  *
- * fuzz-sources: engine/cmsg.c engine/caller.c engine/uaccess.c engine/os.c engine/os_fds.c engine/legacy_abi.c engine/options.c engine/log.c
+ * fuzz-sources: engine/cmsg.c engine/caller.c engine/uaccess.c engine/os.c engine/os_signals.c engine/os_fds.c engine/legacy_abi.c engine/options.c engine/log.c
  */
 #include <errno.h>
 #include <stdlib.h>

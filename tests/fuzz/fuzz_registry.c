@@ -6,7 +6,7 @@
  * `when` even = before it is opened, odd = while it is in use.  A sound file is laid down before each run.  Whatever
  * the patches are, all calls have to come back, without a crash and within bounded work.
  *
- * fuzz-sources: engine/registry*.c engine/share.c engine/os.c engine/os_fds.c engine/os_user.c engine/stats.c engine/log.c engine/options.c
+ * fuzz-sources: engine/registry*.c engine/share.c engine/os.c engine/os_signals.c engine/os_fds.c engine/os_user.c engine/stats.c engine/log.c engine/options.c
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
