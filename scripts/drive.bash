@@ -142,10 +142,14 @@ judge_section()
 	[ $verdict != FAILED ] || summary+=$( (grep -m 4 -E "$failing" "$log" || tail -n 3 "$log") | cut -c 1-200 | sed 's/^[[:space:]]*/      /')$'\n'
 }
 
-# run_beside NAME...: at the same time
+# run_beside NAME...: at the same time.  One alone stays in the foreground: what is in the background does not hear of an interrupt.
 run_beside()
 {
 	local name pids=()
+	if [ $# -eq 1 ]; then
+		run_section "$1"
+		return
+	fi
 	for name; do
 		run_section "$name" &
 		pids+=($!)
@@ -213,7 +217,8 @@ try_again()
 {
 	local name=${1#LATE } command began=$SECONDS first log=$logs/late.log
 	command=${name#*: } name=${name%%: *}
-	first=$(grep -h -m 1 "^LATE ${name#*-} [0-9.]* s" "$logs/${name%%-*}"*.log 2>/dev/null)
+	# Names of sections and of cases have dashes, too: the line whose case is the end of this name.
+	first=$(awk -v name="$name" '/^LATE [^ ]+ [0-9.]+ s/ && substr(name, length(name) - length($2)) == "-" $2 { print; exit }' "$logs"/*.log)
 	[ "$command" != "$name" ] || return
 	echo "once more, alone: $command"
 	if (unset TEST_SLOW && TEST_TIMES=10 bash -c "$command") >"$log" 2>&1 </dev/null; then
