@@ -58,14 +58,14 @@ allowed()
 
 is_late='^LATE [^ ]+: '
 
-# What says so in a log, whoever wrote it
+# What says so in a log, whoever wrote it; there may be any bytes in it (grep -a)
 failing='^[[:space:]]*(FAIL:? |WRONG |not ok |ERROR |DIFFERENT )|: error:|:[FE]:|^==[0-9]+==ERROR|^WARNING: ThreadSanitizer'
 
 # failures NAME LOG: where it says so first, and what stands behind it: for whoever sees the end of the output only
 failures()
 {
 	echo "---- $1:"
-	grep -E -A 15 "$failing" "$2" |
+	grep -aE -A 15 "$failing" "$2" |
 		cut -c 1-300 | head -n 60
 }
 
@@ -104,10 +104,10 @@ judge_section()
 		if [ "${CI-}" = true ] && ! allowed "$reason"; then
 			refused=$((refused + 1))
 		fi
-	done < <(sed -n 's/^SKIP:\{0,1\} \{1,\}//p' "$log" | grep -v '^tests/[^ ]*$') # automake's own line has no reason
-	mapfile -t -O "$l" late < <(grep -E "$is_late" "$log" | sort -u)
+	done < <(sed -n 's/^SKIP:\{0,1\} \{1,\}//p' "$log" | grep -av '^tests/[^ ]*$') # automake's own line has no reason
+	mapfile -t -O "$l" late < <(grep -aE "$is_late" "$log" | sort -u)
 	l=$((${#late[@]} - l))
-	counts=$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$log" | tail -n 1)
+	counts=$(grep -aE '^[0-9]+ passed, [0-9]+ failed' "$log" | tail -n 1)
 	p=$(echo "$counts" | sed -n 's/^\([0-9]*\) passed.*/\1/p')
 	f=$(echo "$counts" | sed -n 's/^[0-9]* passed, \([0-9]*\) failed.*/\1/p')
 	if [ -z "$counts" ]; then
@@ -139,7 +139,7 @@ judge_section()
 	summary+=$(printf '%-15s %-7s %5s passed %4s failed %4s skipped %5s s, %2s %% idle' "$name" "$verdict" "$p" "$f" \
 		"$skips" "$took" "$idle")$'\n'
 	# the summary is all that some get to see
-	[ $verdict != FAILED ] || summary+=$( (grep -m 4 -E "$failing" "$log" || tail -n 3 "$log") | cut -c 1-200 | sed 's/^[[:space:]]*/      /')$'\n'
+	[ $verdict != FAILED ] || summary+=$( (grep -a -m 4 -E "$failing" "$log" || tail -n 3 "$log") | cut -c 1-200 | sed 's/^[[:space:]]*/      /')$'\n'
 }
 
 # run_beside NAME...: at the same time.  One alone stays in the foreground: what is in the background does not hear of an interrupt.

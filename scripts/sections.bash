@@ -85,11 +85,11 @@ check_in()
 	while read -r trs; do
 		[ $# -eq 0 ] || has "$*" "${trs%.trs}" || has "$*" "${trs%.trs}.sh" || continue
 		case $(sed -n 's/^:global-test-result: //p' "$trs") in
-		SKIP) echo "SKIP: ${trs%.trs}: $(grep -v '^SKIP ' "${trs%.trs}.log" | tail -n 1)" ;;
+		SKIP) echo "SKIP: ${trs%.trs}: $(grep -av '^SKIP ' "${trs%.trs}.log" | tail -n 1)" ;;
 		FAIL | ERROR | XPASS)
 			echo "---- ${trs%.trs}.log"
 			tail -n 60 "${trs%.trs}.log"
-			! grep -qE "$is_late" "${trs%.trs}.log" || late=$((late + 1))
+			! grep -qaE "$is_late" "${trs%.trs}.log" || late=$((late + 1))
 			;;
 		esac
 	done < <(find . -name '*.trs' -printf '%P\n' | sort)

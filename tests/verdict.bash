@@ -97,13 +97,13 @@ verdict_of()
 	75)
 		verdict_late=$((verdict_late + 1))
 		verdict_lates+=("$verdict_name")
-		last=$(grep -m 1 '^LATE ' "$verdict_log")
+		last=$(grep -a -m 1 '^LATE ' "$verdict_log")
 		echo "LATE $verdict_name $took${verdict_limit:+ (limit $verdict_limit)}${last:+: ${last#LATE }}"
 		;;
 	77) echo "SKIP $verdict_name: $last" ;;
 	*)
 		verdict_failed=$((verdict_failed + 1))
-		last=$(grep '^watch: ' "$verdict_log" | tail -n 1)
+		last=$(grep -a '^watch: ' "$verdict_log" | tail -n 1)
 		[ -n "$last" ] || last=$(tail -n 1 "$verdict_log")
 		echo "WRONG $verdict_name $took: status $1${last:+: $last}"
 		# how it began, and how it ended
@@ -123,16 +123,16 @@ verdict_guest()
 {
 	local wrong
 
-	if grep -q '^[0-9]* passed, [0-9]* failed' "$2"; then
+	if grep -qa '^[0-9]* passed, [0-9]* failed' "$2"; then
 		return "$1"
 	fi
-	wrong=$(grep -c '^WRONG ' "$2")
+	wrong=$(grep -ac '^WRONG ' "$2")
 	if [ "$1" -ne 124 ]; then
-		echo "$(grep -c '^PASS ' "$2") passed, $((wrong + 1)) failed"
+		echo "$(grep -ac '^PASS ' "$2") passed, $((wrong + 1)) failed"
 		return 1
 	fi
 	echo "LATE ${VERDICT_SECTION:-guest}-all: $3"
-	echo "$(grep -c '^PASS ' "$2") passed, $wrong failed, 1 late"
+	echo "$(grep -ac '^PASS ' "$2") passed, $wrong failed, 1 late"
 	[ "$wrong" -eq 0 ] && return 75 || return 1
 }
 
