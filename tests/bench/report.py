@@ -68,7 +68,7 @@ class Report:
         self.notes.append((row, text))
 
     def fault(self, row, text):
-        print(f"  ERROR: {text}", flush=True)
+        print(f"  WRONG: {text}", flush=True)
         self.faults.append((row, text))
         self.lines.append(f"@error row={row} text={text!r}")
 
@@ -84,7 +84,7 @@ class Report:
         for row, text in self.notes:
             print(f"note, {row}: {text}")
         for row, text in self.faults:
-            print(f"ERROR in {row}: {text}")
+            print(f"WRONG {row}: {text}")
         missed = sum(verdict == "MISS" for *_, verdict in self.checks)
         print(f"\n{len(self.checks)} comparisons, {missed} missed, {len(self.faults)} errors"
               + ("" if self.judge else " (times are not judged)"))
