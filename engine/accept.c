@@ -554,7 +554,7 @@ ssize_t rds_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, int f
 	begin(&c, sk, fd, msg, flags);
 	if (unlikely((int)msg->msg_namelen < 0))
 		return -EINVAL;
-	if (unlikely(msg->msg_control && msg->msg_controllen)) {
+	if (unlikely(msg->msg_controllen)) {
 		if (msg->msg_controllen >= OPTMEM_MAX)
 			return -ENOBUFS;
 		if (rds_user_readable(msg->msg_control, msg->msg_controllen))

@@ -67,7 +67,7 @@ ssize_t rds_away_sendmsg(int fd, const struct msghdr *msg, int flags)
 	c.q.has_name = msg->msg_name != NULL;
 	c.name = msg->msg_name;
 	c.q.name_len = msg->msg_name ? msg->msg_namelen : 0;
-	if (msg->msg_control && msg->msg_controllen) {
+	if (msg->msg_controllen) {
 		if (msg->msg_controllen >= RDS_SHARE_CONTROL)
 			return -ENOBUFS;
 		if (rds_user_readable(msg->msg_control, msg->msg_controllen))

@@ -168,6 +168,18 @@ int rds_engine_start_helper(void)
 	return 0;
 }
 
+int rds_engine_want_helper(void)
+{
+	int err;
+
+	if (likely(atomic_load_explicit(&rds_eng->started, memory_order_acquire)))
+		return 0;
+	rds_lock(&rds_eng->control);
+	err = rds_engine_start_helper();
+	rds_unlock(&rds_eng->control);
+	return err;
+}
+
 static void note_socket(struct rds_sock *sk, void *any)
 {
 	*(bool *)any = true;

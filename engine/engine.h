@@ -123,6 +123,7 @@ extern struct rds_engine *rds_eng; /* NULL until the first socket */
 /* engine.c */
 int rds_engine_start(void);	  /* with the first socket: registry; control not held */
 int rds_engine_start_helper(void); /* with the first bind: thread, transports; control held */
+int rds_engine_want_helper(void); /* the same for a wait that only the helper's timer ends; no lock held */
 
 uint64_t rds_exit_deadline(void); /* RDS_PRELOAD_LINGER_MS from now */
 unsigned rds_engine_unsent(void); /* messages that would be lost if the process ended now; no lock held */

@@ -31,6 +31,7 @@ struct info_source {
 	bool v6; /* the RDS6 options list everything, the others what is IPv4 */
 	enum rds_info_kind kind;
 	void (*put)(struct info_sink *sink, const struct rds_info_rec *rec);
+	size_t uek; /* the record's size in Oracle's kernels, which begins like Linux's; 0: the same */
 };
 
 static void sink_put(struct info_sink *sink, const void *rec)
@@ -198,7 +199,7 @@ static uint8_t flags_of(enum rds_info_age age, uint8_t flags)
 	const uint8_t of_2007 = RDS_INFO_CONNECTION_FLAG_SENDING | RDS_INFO_CONNECTION_FLAG_CONNECTING |
 				RDS_INFO_CONNECTION_FLAG_CONNECTED;
 
-	if (age == RDS_INFO_TODAY)
+	if (age == RDS_INFO_LINUX || age == RDS_INFO_UEK)
 		return flags;
 	return flags_2006_09(flags) | (age == RDS_INFO_2007 ? flags & of_2007 : 0);
 }
@@ -377,21 +378,23 @@ static const struct info_source sources[RDS_INFO_LAST - RDS_INFO_FIRST + 1] = {
 					     put_message},
 	SOURCE(RDS_INFO_RECV_MESSAGES) = {source_records, sizeof(struct rds_info_message), false, RDS_INFO_RECEIVED,
 					  put_message},
-	SOURCE(RDS_INFO_SOCKETS) = {source_sockets, sizeof(struct rds_info_socket), false, 0, NULL},
-	SOURCE(RDS_INFO_IB_CONNECTIONS) = {source_records, sizeof(struct rds_info_rdma_connection), false,
-					   RDS_INFO_DEVICES, put_device},
-	SOURCE(RDS6_INFO_IB_CONNECTIONS) = {source_records, sizeof(struct rds6_info_rdma_connection), true,
-					    RDS_INFO_DEVICES, put_device6},
+	SOURCE(RDS_INFO_SOCKETS) = {source_sockets, offsetof(struct rds_info_socket, pid), false, 0, NULL,
+				    sizeof(struct rds_info_socket)},
+	SOURCE(RDS_INFO_IB_CONNECTIONS) = {source_records, offsetof(struct rds_info_rdma_connection, frag), false,
+					   RDS_INFO_DEVICES, put_device, sizeof(struct rds_info_rdma_connection)},
+	SOURCE(RDS6_INFO_IB_CONNECTIONS) = {source_records, offsetof(struct rds6_info_rdma_connection, frag), true,
+					    RDS_INFO_DEVICES, put_device6, sizeof(struct rds6_info_rdma_connection)},
 	SOURCE(RDS_INFO_TCP_SOCKETS) = {source_none, sizeof(struct rds_info_tcp_socket), false, 0, NULL},
-	SOURCE(RDS6_INFO_CONNECTIONS) = {source_records, sizeof(struct rds6_info_connection), true, RDS_INFO_CONNS,
-					 put_conn6},
+	SOURCE(RDS6_INFO_CONNECTIONS) = {source_records, offsetof(struct rds6_info_connection, tos), true, RDS_INFO_CONNS,
+					 put_conn6, sizeof(struct rds6_info_connection)},
 	SOURCE(RDS6_INFO_SEND_MESSAGES) = {source_records, sizeof(struct rds6_info_message), true, RDS_INFO_SENDING,
 					   put_message6},
 	SOURCE(RDS6_INFO_RETRANS_MESSAGES) = {source_records, sizeof(struct rds6_info_message), true, RDS_INFO_RETRANS,
 					      put_message6},
 	SOURCE(RDS6_INFO_RECV_MESSAGES) = {source_records, sizeof(struct rds6_info_message), true, RDS_INFO_RECEIVED,
 					   put_message6},
-	SOURCE(RDS6_INFO_SOCKETS) = {source_sockets, sizeof(struct rds6_info_socket), true, 0, NULL},
+	SOURCE(RDS6_INFO_SOCKETS) = {source_sockets, offsetof(struct rds6_info_socket, pid), true, 0, NULL,
+				     sizeof(struct rds6_info_socket)},
 	SOURCE(RDS6_INFO_TCP_SOCKETS) = {source_none, sizeof(struct rds6_info_tcp_socket), true, 0, NULL},
 	SOURCE(RDS_INFO_CONN_PATHS) = {source_records, sizeof(struct one_path), false, RDS_INFO_CONNS, put_path},
 	SOURCE(RDS6_INFO_CONN_PATHS) = {source_records, sizeof(struct one_path), true, RDS_INFO_CONNS, put_path},
@@ -418,7 +421,9 @@ int rds_info_getsockopt(struct rds_sock *sk, int opt, void *val, socklen_t *len)
 		return -ENOPROTOOPT;
 	src = &sources[opt - RDS_INFO_FIRST];
 	sink = (struct info_sink){.buf = val, .room = (size_t)room, .each = src->each, .age = age};
-	if (age != RDS_INFO_TODAY && opt == RDS_INFO_CONNECTIONS)
+	if (age == RDS_INFO_UEK && src->uek)
+		sink.each = src->uek;
+	else if ((age == RDS_INFO_2007 || age == RDS_INFO_2006_09) && opt == RDS_INFO_CONNECTIONS)
 		sink.each = CONNECTION_2006;
 	ret = src->fn(&sink, src);
 	if (ret < 0)

@@ -64,11 +64,12 @@ void rds_info_collect(enum rds_info_kind kind, struct rds_info_list *out);
 /* info_query.c: this process and all others of the node; -ENOMEM.  The caller frees list->recs. */
 int rds_info_query(enum rds_info_kind kind, struct rds_info_list *out);
 
-/* info_age.c: what the records look like that the program knows. */
+/* info_age.c: what the records look like that the program knows.  Other processes say theirs by these numbers. */
 enum rds_info_age {
-	RDS_INFO_TODAY,	  /* or it takes as much of each as it knows */
+	RDS_INFO_LINUX,	  /* as Linux 6.1 has them; who knows less takes as much of each as it knows */
 	RDS_INFO_2007,	  /* connections of 40 bytes, and as of 2006-09 as far as possible */
 	RDS_INFO_2006_09, /* ... entirely */
+	RDS_INFO_UEK,	  /* as Oracle's kernels have them since 2022: some are longer at their ends */
 	RDS_INFO_AGES
 };
 /* Before a call for so many bytes (of this process's program, unless rds_caller says whose and how old that is), and when it needs more than those. */

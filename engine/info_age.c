@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * info_age.c - which rds-info asks?  Its records have grown at their ends ever since, and all tools but the first step by the size that they are told;
- * that one, of September 2006, steps by its own.
+ * that one, of September 2006, steps by its own.  So do programs that were compiled with Linux's header: its records are what is given.  Oracle's are
+ * longer, and are for who has used what only Oracle's kernels have, or says so (RDS_PRELOAD_ABI=uek).
  *
  * Nothing that it does tells it from those that follow it until November 2007, but all of these look the level's number up again before each
  * call, and ask for exactly as many bytes as they have been told.  So whoever does both twice in a row gets connections as long as they were
@@ -43,11 +44,13 @@ enum rds_info_age rds_info_asked(int opt, int room)
 	bool each_time;
 
 	if (rds_caller)
-		return rds_caller->info < RDS_INFO_AGES ? (enum rds_info_age)rds_caller->info : RDS_INFO_TODAY;
+		return rds_caller->info < RDS_INFO_AGES ? (enum rds_info_age)rds_caller->info : RDS_INFO_LINUX;
 	each_time = looks_up_each_time(opt, room);
 	if (rds_options()->abi == RDS_ABI_V2)
 		return RDS_INFO_2006_09;
-	return each_time && rds_options()->abi == RDS_ABI_AUTO ? RDS_INFO_2007 : RDS_INFO_TODAY;
+	if (each_time && rds_options()->abi == RDS_ABI_AUTO)
+		return RDS_INFO_2007;
+	return rds_options()->abi == RDS_ABI_UEK || rds_abi_uek() ? RDS_INFO_UEK : RDS_INFO_LINUX;
 }
 
 void rds_info_told(socklen_t len)

@@ -163,10 +163,19 @@ void rds_abi_later(void)
 	show(RDS_EPOCH_LATER);
 }
 
+static _Atomic bool uek;
+
 void rds_abi_used_option(int opt)
 {
 	if (opt >= RDS_RECVERR && (opt < RDS_INFO_FIRST || opt >= RDS_INFO_IB_CONNECTIONS))
 		rds_abi_later();
+	if (!rds_caller && (opt == RDS6_CONN_RESET || opt == SO_RDS_INQ || opt == RDS_INFO_CONN_PATHS || opt == RDS6_INFO_CONN_PATHS))
+		atomic_store_explicit(&uek, true, memory_order_relaxed);
+}
+
+bool rds_abi_uek(void)
+{
+	return atomic_load_explicit(&uek, memory_order_relaxed);
 }
 
 static _Atomic bool numbers_read;
@@ -191,6 +200,7 @@ unsigned rds_abi_level_reads(void)
 void rds_abi_reset(void)
 {
 	atomic_store(&shown, RDS_EPOCH_NONE);
+	atomic_store(&uek, false);
 	atomic_store(&numbers_read, false);
 	atomic_store(&level_reads, 0);
 }

@@ -78,6 +78,8 @@ enum rds_abi_epoch rds_abi_epoch(void);
 void rds_abi_later(void);
 /* ... a socket option, of RDS's level, to be set or read: does it say so? */
 void rds_abi_used_option(int opt);
+/* ... one that only Oracle's kernels have? */
+bool rds_abi_uek(void);
 /* The process has looked the RDS numbers up in /proc (rds_numbers_read()), as programs of before 2009 had to; the level's so many times. */
 bool rds_abi_numbers_read(void);
 unsigned rds_abi_level_reads(void);

@@ -37,7 +37,7 @@ struct rds_options {
 	int ping_enable;	  /* RDS_PRELOAD_PING_ENABLE 0|1, default 1 */
 	const char *fault;	  /* RDS_PRELOAD_FAULT e.g. "seed=1,disconnect=1000"; default "" (fault.c reads it) */
 	const char *families;	  /* RDS_PRELOAD_FAMILIES: auto|21 or list of historical numbers; default auto */
-	int abi; /* RDS_PRELOAD_ABI auto|a0|a1|a2|b1|b2|c|d|v2, default auto (legacy_abi.h, info_age.c) */
+	int abi; /* RDS_PRELOAD_ABI auto|a0|a1|a2|b1|b2|c|d|v2|uek, default auto (legacy_abi.h, info_age.c) */
 	int64_t wmem_default, rmem_default; /* RDS_PRELOAD_WMEM_DEFAULT / RMEM_DEFAULT, sk_sndbuf of a new socket, 212992 */
 	int64_t wmem_max, rmem_max; /* RDS_PRELOAD_WMEM_MAX / RMEM_MAX, clamp of SO_SNDBUF / SO_RCVBUF; at most and by
 				       default INT_MAX / 2, so that the doubled value is still an int */
@@ -62,6 +62,6 @@ enum { RDS_SHARE_USER, RDS_SHARE_GROUP, RDS_SHARE_ALL };
 enum { RDS_SHM_FETCH_AUTO, RDS_SHM_FETCH_NEVER };
 enum { RDS_HELPER_FDS_OWN, RDS_HELPER_FDS_SHARED };
 /* Holders tell their carriers, so these numbers stay. */
-enum { RDS_ABI_AUTO, RDS_ABI_A0, RDS_ABI_A1, RDS_ABI_A2, RDS_ABI_B1, RDS_ABI_B2, RDS_ABI_C, RDS_ABI_D, RDS_ABI_V2 };
+enum { RDS_ABI_AUTO, RDS_ABI_A0, RDS_ABI_A1, RDS_ABI_A2, RDS_ABI_B1, RDS_ABI_B2, RDS_ABI_C, RDS_ABI_D, RDS_ABI_V2, RDS_ABI_UEK };
 
 #endif

@@ -55,6 +55,7 @@ ssize_t os_pread(int fd, void *buf, size_t len, off_t off);
 ssize_t os_pwrite(int fd, const void *buf, size_t len, off_t off);
 int os_fstat(int fd, struct stat *st);
 int os_stat(const char *path, struct stat *st);
+bool os_dir_has_entries(const char *dir); /* but those that begin with a dot; false also if it is not there */
 int os_mkdir(const char *path, mode_t mode);
 int os_unlinkat(int dir, const char *path);
 int os_linkat(int dir, const char *from, const char *to); /* hard link within dir */

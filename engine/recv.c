@@ -511,11 +511,15 @@ static ssize_t recv_wait(struct rds_sock *sk, int fd, struct msghdr *msg, int fl
 
 	if (timeo == 0) /* a negative SO_RCVTIMEO: the kernel's wait is over before it begins */
 		return -ETIMEDOUT;
+	if (timeo != RDS_NO_TIMEOUT) {
+		ret = rds_engine_want_helper(); /* the socket need not be bound */
+		if (ret)
+			return ret;
+		deadline = os_now_ns() + timeo;
+	}
 	w = rds_wait_begin_one(sk, RDS_WAIT_RECV);
 	if (!w)
 		return -ENOMEM;
-	if (timeo != RDS_NO_TIMEOUT)
-		deadline = os_now_ns() + timeo;
 	for (;;) {
 		ret = recv_once(sk, fd, msg, flags);
 		if (ret != -EAGAIN)

@@ -49,32 +49,9 @@ void rds_wires_choose(struct rds_engine *e)
 	e->no_transport = !e->alone && !any && strcmp(name, "shm") != 0 && !(far && e->remote);
 }
 
-/* Without libc's opendir(): a program that has replaced malloc, or run out of it, must not notice. */
-static bool has_entries(const char *dir)
-{
-	char buf[1024] __attribute__((aligned(8)));
-	int fd = os_open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-	bool any = false;
-	long n = 0, at;
-
-	while (fd >= 0 && !any && (n = os_syscall(SYS_getdents64, fd, (long)buf, sizeof(buf), 0, 0, 0)) > 0) {
-		for (at = 0; at < n && !any;) {
-			unsigned short len;
-
-			memcpy(&len, buf + at + 16,
-			       sizeof(len)); /* struct linux_dirent64: d_reclen, behind two words */
-			any = buf[at + 19] != '.';
-			at += len;
-		}
-	}
-	if (fd >= 0)
-		os_close(fd);
-	return any;
-}
-
 bool rds_wires_remote_present(void)
 {
-	return rds_eng->remote && has_entries(DEVICES);
+	return rds_eng->remote && os_dir_has_entries(DEVICES);
 }
 
 bool rds_wires_share_table(void)
@@ -110,7 +87,7 @@ static bool too_late(void)
 
 	if (!rds_post_own())
 		return false;
-	if (!told && has_entries(DEVICES)) {
+	if (!told && os_dir_has_entries(DEVICES)) {
 		told = true;
 		rds_warn("an RDMA device has appeared since this program bound its first socket: restart the program "
 			 "for it "

@@ -1,94 +1,36 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * calls_file.c - /proc/sys/net/rds, where the kernel has none.
+ * calls_file.c - opens of what path.h tells of.
  *
  * RDS programs of all ages look there for the family and level numbers and for tunables.  Only reading, only when the
  * real call has failed because there is no such file, so nothing is added to the opens of any other program (but
- * telling the table that a number came into use).  What is handed out is a sealed file in memory, opened read-only.
+ * telling the table that a number came into use).  What is handed out is a sealed file in memory, opened read-only, or an empty
+ * directory.
  */
 #include "fds.h"
+#include "path.h"
 
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "engine/options.h"
 
-#define RDS_PROC_DIR "/proc/sys/net/rds/"
-#define RDS_SOL_PUBLISHED 276
-#define NUMBERS 2
-
-enum proc_value { PROC_FIXED, PROC_RECONNECT_MIN, PROC_RECONNECT_MAX, PROC_PING };
-
-static const struct proc_file {
-	const char *path;
-	enum proc_value what;
-	int64_t fixed;
-} proc_files[] = {
-	{RDS_PROC_DIR "pf_rds", PROC_FIXED, PF_RDS_NUMBER},
-	{RDS_PROC_DIR "sol_rds", PROC_FIXED, RDS_SOL_PUBLISHED}, /* the first NUMBERS */
-	{RDS_PROC_DIR "reconnect_min_delay_ms", PROC_RECONNECT_MIN, 0},
-	{RDS_PROC_DIR "reconnect_max_delay_ms", PROC_RECONNECT_MAX, 0},
-	{RDS_PROC_DIR "max_unacked_packets", PROC_FIXED, 8},
-	{RDS_PROC_DIR "max_unacked_bytes", PROC_FIXED, 16777216},
-	{RDS_PROC_DIR "ping_enable", PROC_PING, 0},
-};
-
-/* ---- which file is meant ---- */
-
-/* Does `dir` (a directory, or AT_FDCWD) stand at the first n characters of path? */
-static bool dir_is(int dir, const char *path, size_t n)
-{
-	char link[64], at[64];
-	ssize_t len;
-
-	if (dir == AT_FDCWD)
-		len = getcwd(at, sizeof(at)) ? (ssize_t)strlen(at) : -1;
-	else
-		len = snprintf(link, sizeof(link), "/proc/self/fd/%d", dir) > 0 ? readlink(link, at, sizeof(at)) : -1;
-	return len >= 0 && (size_t)len == (n ? n : 1) && memcmp(at, path, (size_t)len) == 0;
-}
-
-static const struct proc_file *proc_find(int dir, const char *path)
-{
-	size_t len = strlen(path);
-
-	for (size_t i = 0; i < sizeof(proc_files) / sizeof(proc_files[0]); i++) {
-		const struct proc_file *f = &proc_files[i];
-		size_t full = strlen(f->path);
-
-		if (path[0] == '/') {
-			if (strcmp(path, f->path) == 0)
-				return f;
-		} else if (len && len < full && strcmp(f->path + full - len, path) == 0 &&
-			   f->path[full - len - 1] == '/' && dir_is(dir, f->path, full - len - 1)) {
-			return f;
-		}
-	}
-	return NULL;
-}
-
-/* Cheap "no" for the failed opens of programs that look for their files along a path. */
-static bool proc_unlikely(const char *path)
-{
-	return path[0] == '/' && strncmp(path, RDS_PROC_DIR, strlen(RDS_PROC_DIR)) != 0;
-}
-
 /* ---- making it ---- */
 
-static int64_t proc_number(const struct proc_file *f)
+static int64_t number_of(const struct path *p)
 {
-	switch (f->what) {
-	case PROC_RECONNECT_MIN:
+	switch (p->what) {
+	case PATH_RECONNECT_MIN:
 		return rds_options()->reconnect_min_ms;
-	case PROC_RECONNECT_MAX:
+	case PATH_RECONNECT_MAX:
 		return rds_options()->reconnect_max_ms;
-	case PROC_PING:
+	case PATH_PING:
 		return rds_options()->ping_enable;
-	case PROC_FIXED:
-		break;
+	default:
+		return p->fixed;
 	}
-	return f->fixed;
 }
 
 /* A second, read-only description of the file behind fd, under the same (lowest free) number. */
@@ -107,11 +49,11 @@ static int reopen_read_only(int fd, int flags)
 	return rc;
 }
 
-static int proc_make(const struct proc_file *f, int flags)
+static int make_file(const struct path *p, int flags)
 {
 	char text[32];
-	int len = snprintf(text, sizeof(text), "%lld\n", (long long)proc_number(f));
-	int fd = memfd_create(strrchr(f->path, '/') + 1, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int len = snprintf(text, sizeof(text), "%lld\n", (long long)number_of(p));
+	int fd = memfd_create(strrchr(p->name, '/') + 1, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	int rc;
 
 	if (fd < 0)
@@ -125,34 +67,47 @@ static int proc_make(const struct proc_file *f, int flags)
 	return rc;
 }
 
-/* An open has failed: with one of ours?  The result to return, errno set. */
-static int proc_open(int dir, const char *path, int flags)
+/* Made to be opened, and removed at once. */
+static int make_directory(int flags)
 {
-	int saved = errno, rc;
-	const struct proc_file *f;
+	char name[PATH_MAX];
+	int rc = snprintf(name, sizeof(name), "%s/rdspreload.XXXXXX", rds_options()->registry_dir);
 
-	if ((saved != ENOENT && saved != EACCES) || proc_unlikely(path))
+	if (rc >= (int)sizeof(name) || !mkdtemp(name))
+		return -ENOENT;
+	rc = rds_real.open(name, flags);
+	rc = rc < 0 ? -errno : rc;
+	rmdir(name);
+	return rc;
+}
+
+/* An open has failed: with one of ours?  The result to return, errno set. */
+static int path_open(int dir, const char *name, int flags)
+{
+	const struct path *p = path_missing(dir, name);
+	int saved = errno, rc;
+
+	if (likely(!p))
 		return -1;
-	f = proc_find(dir, path);
-	if (!f)
-		rc = -saved;
-	else if ((flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC))
-		rc = -EACCES;
+	if ((flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC))
+		rc = p->what == PATH_DIR ? -EISDIR : -EACCES;
+	else if (p->what == PATH_DIR)
+		rc = make_directory(flags);
 	else if (flags & O_DIRECTORY)
 		rc = -ENOTDIR;
 	else
-		rc = proc_make(f, flags);
-	if (rc >= 0 && f - proc_files < NUMBERS)
-		rds_numbers_read(f->fixed == RDS_SOL_PUBLISHED);
-	if (rc >= 0)
+		rc = make_file(p, flags);
+	if (rc >= 0) {
+		path_was_read(p);
 		errno = saved;
+	}
 	return (int)rds_result(rc);
 }
 
 static int opened(int fd, int dir, const char *path, int flags)
 {
 	if (unlikely(fd < 0))
-		fd = proc_open(dir, path, flags);
+		fd = path_open(dir, path, flags);
 	return rds_fds_fresh(fd);
 }
 
@@ -225,7 +180,7 @@ FILE *fopen(const char *path, const char *mode)
 	}
 	if (errno != ENOENT && errno != EACCES)
 		return NULL; /* `mode` may be nonsense */
-	fd = proc_open(AT_FDCWD, path,
+	fd = path_open(AT_FDCWD, path,
 		       (mode[0] == 'r' && !strchr(mode, '+') ? O_RDONLY : O_WRONLY) | (strchr(mode, 'e') ? O_CLOEXEC : 0));
 	f = fd < 0 ? NULL : fdopen(rds_fds_fresh(fd), mode);
 	if (fd >= 0 && !f)
@@ -233,3 +188,19 @@ FILE *fopen(const char *path, const char *mode)
 	return f;
 }
 RDS_ALIAS(fopen64, fopen);
+
+DIR *opendir(const char *path)
+{
+	DIR *d = rds_real.opendir(path);
+	int fd;
+
+	if (likely(d)) {
+		rds_fds_fresh(rds_fds_on() ? dirfd(d) : -1);
+		return d;
+	}
+	fd = path_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	d = fd < 0 ? NULL : fdopendir(rds_fds_fresh(fd));
+	if (fd >= 0 && !d)
+		rds_real.close(fd);
+	return d;
+}

@@ -117,7 +117,7 @@ static ssize_t recv_msg(struct rds_sock *sk, int fd, struct msghdr *user, int fl
 	}
 	if (rds_user_writable(&user->msg_controllen, sizeof(*user) - offsetof(struct msghdr, msg_controllen)))
 		return -EFAULT;
-	user->msg_flags = msg.msg_flags;
+	user->msg_flags = msg.msg_flags | (flags & MSG_CMSG_CLOEXEC);
 	user->msg_controllen = msg.msg_controllen;
 	return rc;
 }

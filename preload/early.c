@@ -196,6 +196,17 @@ FILE *early_fopen(const char *path, const char *mode)
 	return f;
 }
 
+DIR *early_opendir(const char *path)
+{
+	int fd = early_open_call(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+
+	if (fd >= 0 && !d)
+		syscall(SYS_close, fd);
+	return d;
+}
+
+
 ssize_t early_send(int fd, const void *buf, size_t len, int flags)
 {
 	return syscall(SYS_sendto, fd, buf, len, flags, NULL, 0);

@@ -48,6 +48,22 @@ static void truncation(void)
 	row("taken", 8, 0, "-1 EAGAIN");
 }
 
+/* No descriptor comes this way, but the flag is told all the same. */
+static void cloexec(const char *name, int flags, const char *want)
+{
+	struct iovec iov = { buf, sizeof(buf) };
+	struct mmsghdr m = { .msg_hdr = { .msg_iov = &iov, .msg_iovlen = 1 } };
+	long r;
+
+	fill("abcd", 4);
+	r = recvmsg(d, &m.msg_hdr, flags | MSG_DONTWAIT);
+	check(text("%s-asked", name), want, "%s %d", rc(r), (m.msg_hdr.msg_flags & MSG_CMSG_CLOEXEC) != 0);
+	fill("abcd", 4);
+	r = recvmmsg(d, &m, 1, flags | MSG_DONTWAIT, NULL);
+	check(text("%s-asked-mmsg", name), want, "%s %d", rc(r == 1 ? (long)m.msg_len : r),
+	      (m.msg_hdr.msg_flags & MSG_CMSG_CLOEXEC) != 0);
+}
+
 static void zero_length(void)
 {
 	struct name from;
@@ -149,6 +165,8 @@ int main(int argc, char **argv)
 	d = rds_bound();
 	label(s, "sender");
 	truncation();
+	cloexec("cloexec", MSG_CMSG_CLOEXEC, "4 1");
+	cloexec("no-cloexec", 0, "4 0");
 	zero_length();
 	reads();
 	odd_flags();

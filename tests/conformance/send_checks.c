@@ -162,6 +162,8 @@ static void control_lengths(void)
 	m.msg_controllen = 16;
 	check("control-bad-pointer", "-1 EFAULT", "%s", rc(send_message(&m)));
 	m.msg_control = NULL;
+	check("control-null-with-length", "-1 EFAULT", "%s", rc(send_message(&m)));
+	m.msg_control = NULL;
 	m.msg_controllen = 0;
 	check("no-control", "1", "%s", rc(send_message(&m)));
 }

@@ -3,7 +3,7 @@
  * preload_unbound - a socket that has no name yet, in a process that has never bound one, goes to a child, in every way that
  * runs no fork handlers.  Its parent sits in waitpid() while the child finds the options that were set, binds the socket and
  * leaves a message in its queue; then it goes on with the socket itself.  Each way in a process of its own: what the first
- * bind has started would help the next one.
+ * bind has started would help the next one.  Last: a receive with a timeout on such a socket, which ends.
  */
 #include "program.h"
 
@@ -400,6 +400,17 @@ static void killed(void *arg)
 	close(fd);
 }
 
+static void timed(void *arg)
+{
+	struct timeval tv = {.tv_usec = 50000};
+	int fd = socket(PF_RDS, SOCK_SEQPACKET, 0);
+	char c;
+
+	(void)arg;
+	check(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)) == 0, "SO_RCVTIMEO");
+	check(recv(fd, &c, 1, 0) == -1 && errno == ETIMEDOUT, "recv");
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 2)
@@ -414,6 +425,7 @@ int main(int argc, char **argv)
 	finished(start(untouched, NULL));
 	finished(start(closed, NULL));
 	finished(start(killed, NULL));
+	finished(start(timed, NULL));
 	printf("sockets without a name go to children of %zu kinds\n", sizeof(ways) / sizeof(ways[0]));
 	return 0;
 }

@@ -4,13 +4,13 @@
  */
 #include "engine/transport/verbs/api.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "engine/log.h"
+#include "engine/os.h"
 
 struct verbs_api vb;
 
@@ -30,19 +30,6 @@ static const struct function {
 #undef X
 };
 
-static bool any_device(void)
-{
-	DIR *dir = opendir("/sys/class/infiniband");
-	struct dirent *d;
-	bool any = false;
-
-	while (dir && !any && (d = readdir(dir)))
-		any = d->d_name[0] != '.';
-	if (dir)
-		closedir(dir);
-	return any;
-}
-
 static int missing(const char *what)
 {
 	rds_error("this machine has an RDMA device, but it cannot be used: %s. Install rdma-core (Debian: librdmacm1, "
@@ -59,7 +46,7 @@ int verbs_api_load(void)
 
 	if (vb.rdma_create_id)
 		return 0;
-	if (!any_device())
+	if (!os_dir_has_entries("/sys/class/infiniband"))
 		return -ENOENT;
 	ibv = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
 	cm = ibv ? dlopen("librdmacm.so.1", RTLD_NOW | RTLD_LOCAL) : NULL;

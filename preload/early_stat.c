@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * early_stat.c - as early.c, the calls of calls_stat.c.
+ */
+#include "preload.h"
+
+#include <sys/syscall.h>
+
+#include "early.h"
+
+static int status(int dir, const char *path, void *st, int flags)
+{
+	return (int)syscall(SYS_newfstatat, dir, path, st, flags);
+}
+
+int early_stat(const char *path, struct stat *st)
+{
+	return status(AT_FDCWD, path, st, 0);
+}
+
+int early_lstat(const char *path, struct stat *st)
+{
+	return status(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW);
+}
+
+int early_fstatat(int dir, const char *path, struct stat *st, int flags)
+{
+	return status(dir, path, st, flags);
+}
+
+int early_xstat(int version, const char *path, struct stat *st)
+{
+	(void)version;
+	return status(AT_FDCWD, path, st, 0);
+}
+
+int early_lxstat(int version, const char *path, struct stat *st)
+{
+	(void)version;
+	return status(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW);
+}
+
+int early_fxstatat(int version, int dir, const char *path, struct stat *st, int flags)
+{
+	(void)version;
+	return status(dir, path, st, flags);
+}
+
+int early_stat64(const char *path, struct stat64 *st)
+{
+	return status(AT_FDCWD, path, st, 0);
+}
+
+int early_lstat64(const char *path, struct stat64 *st)
+{
+	return status(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW);
+}
+
+int early_fstatat64(int dir, const char *path, struct stat64 *st, int flags)
+{
+	return status(dir, path, st, flags);
+}
+
+int early_xstat64(int version, const char *path, struct stat64 *st)
+{
+	(void)version;
+	return status(AT_FDCWD, path, st, 0);
+}
+
+int early_lxstat64(int version, const char *path, struct stat64 *st)
+{
+	(void)version;
+	return status(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW);
+}
+
+int early_fxstatat64(int version, int dir, const char *path, struct stat64 *st, int flags)
+{
+	(void)version;
+	return status(dir, path, st, flags);
+}
+
+int early_statx(int dir, const char *path, int flags, unsigned mask, struct statx *st)
+{
+	return (int)syscall(SYS_statx, dir, path, flags, mask, st);
+}
+
+int early_access(const char *path, int mode)
+{
+	return (int)syscall(SYS_faccessat, AT_FDCWD, path, mode);
+}
+
+int early_faccessat(int dir, const char *path, int mode, int flags)
+{
+	return (int)(flags ? syscall(SYS_faccessat2, dir, path, mode, flags) : syscall(SYS_faccessat, dir, path, mode));
+}
+
+int early_euidaccess(const char *path, int mode)
+{
+	return early_faccessat(AT_FDCWD, path, mode, AT_EACCESS);
+}
+
+/* As libc puts it together. */
+key_t early_ftok(const char *path, int id)
+{
+	struct stat st;
+
+	if (early_stat(path, &st))
+		return -1;
+	return (key_t)((st.st_ino & 0xffff) | (st.st_dev & 0xff) << 16 | ((unsigned)id & 0xff) << 24);
+}
