@@ -338,6 +338,24 @@ void rds_engine_exit(void)
 	 * finds our lock gone and clears up. */
 }
 
+#define EXIT_NAP_NS 200000
+#define EXIT_NAP_MOST_NS 10000000
+
+_Atomic bool rds_ends;
+
+void rds_engine_ends(bool interrupted)
+{
+	atomic_store(&rds_ends, true);
+	if (!rds_eng || rds_engine_foreign())
+		return;
+	if (!interrupted)
+		rx_lock();
+	else if (!rds_trylock(&rds_eng->rx))
+		return;
+	rds_attention_update();
+	rx_unlock();
+}
+
 /* Messages to peers that wait on our heap; -1 if a lock is not to be had just now. */
 static int queued_now(void)
 {
@@ -370,10 +388,11 @@ static int queued_now(void)
 	return n;
 }
 
-void rds_engine_exit_now(void)
+void rds_engine_exit_now(bool interrupted)
 {
-	const struct timespec pause = {.tv_nsec = 200000};
+	struct timespec pause = {.tv_nsec = EXIT_NAP_NS};
 	uint64_t now, start, looked, limit = (uint64_t)rds_options()->linger_ms * 1000000;
+	uint64_t lock_limit = interrupted ? rds_patience_ns(RDS_PATIENCE_EXIT_LOCK) : limit;
 	int n;
 
 	if (!rds_eng || rds_engine_foreign() || !atomic_load(&rds_eng->started))
@@ -383,14 +402,19 @@ void rds_engine_exit_now(void)
 		now = os_now_ns();
 		if (n > 0)
 			looked = now;
-		if (now - start >= limit || now - looked > rds_patience_ns(RDS_PATIENCE_EXIT_LOCK))
-			break; /* no look for so long: most likely the very call that a signal has interrupted has the lock */
+		if (now - start >= limit || now - looked > lock_limit)
+			break; /* no look for so long: the very call that a signal has interrupted has the lock */
 		atomic_store(&rds_eng->ending, true); /* asking takes locks, too: it is the helper that asks */
 		rds_helper_kick();
 		os_syscall(SYS_nanosleep, (long)&pause, 0, 0, 0, 0, 0);
+		if (pause.tv_nsec < EXIT_NAP_MOST_NS) /* many that end at once must leave the processor to who takes their messages */
+			pause.tv_nsec *= 2;
 	}
 	if (n > 0)
 		rds_warn("messages could not be handed over within RDS_PRELOAD_LINGER_MS, and end with this process");
+	else if (n < 0)
+		rds_warn("the process ends in the middle of an RDS call%s: what it has sent may be lost",
+			 interrupted ? ", in a signal handler" : " of another thread");
 }
 
 /* ---- forked child ---- */

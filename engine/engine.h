@@ -54,6 +54,7 @@ enum rds_at_send {
 	RDS_AT_SEND_NOTHING,
 	RDS_AT_SEND_NOTE,
 	RDS_AT_SEND_LOOK, /* receive, now and then */
+	RDS_AT_SEND_HAND_OVER, /* nobody will do it later: the process ends */
 };
 
 struct rds_engine {
@@ -122,6 +123,7 @@ extern struct rds_engine *rds_eng; /* NULL until the first socket */
 
 /* engine.c */
 int rds_engine_start(void);	  /* with the first socket: registry; control not held */
+extern _Atomic bool rds_ends; /* rds_engine_ends() */
 int rds_engine_start_helper(void); /* with the first bind: thread, transports; control held */
 int rds_engine_want_helper(void); /* the same for a wait that only the helper's timer ends; no lock held */
 

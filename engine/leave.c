@@ -392,9 +392,9 @@ static bool sends_are_free(uint64_t until)
 	return look.free;
 }
 
-void rds_leave_now(void)
+void rds_leave_now(bool interrupted)
 {
-	uint64_t until = os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK);
+	uint64_t until = interrupted ? os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK) : rds_exit_deadline();
 
 	if (!rds_eng || rds_engine_foreign())
 		return;

@@ -16,7 +16,7 @@
 #define RDS_PATIENCE_TABLE(X) \
 	/* threads of this process */ \
 	X(LOCK, 100, "who has a lock, which may be this thread, interrupted by a signal", "it is left alone") \
-	X(EXIT_LOCK, 500, "the same at exit, where a busy machine may keep it from going on", "messages are lost") \
+	X(EXIT_LOCK, 500, "the same at exit out of a signal handler, where it may be another thread on a busy machine", "messages are lost") \
 	X(FORK, 20, "the end of the helper's round, before a fork", "the fork is made") \
 	X(FORK_ROUND, 200, "the end of a fork, before the helper's next round", "the round is made") \
 	X(BURIAL, 200, "who takes back the regions of a socket that is closed", "close() returns") \

@@ -49,6 +49,8 @@ static void lease_begin(void)
 
 static enum rds_at_send at_send(enum rds_attention who)
 {
+	if (unlikely(atomic_load_explicit(&rds_ends, memory_order_relaxed)))
+		return RDS_AT_SEND_HAND_OVER;
 	if (who == RDS_ATT_LAZY && rds_eng->sends_look)
 		return RDS_AT_SEND_LOOK;
 	return who == RDS_ATT_HELPER && rds_eng->remote_on ? RDS_AT_SEND_NOTE : RDS_AT_SEND_NOTHING;
@@ -209,8 +211,13 @@ void rds_send_noted(size_t len)
 {
 	static __thread size_t unlooked __attribute__((tls_model("initial-exec")));
 	struct rds_engine *e = rds_eng;
+	enum rds_at_send what = atomic_load_explicit(&e->at_send, memory_order_relaxed);
 
-	if (atomic_load_explicit(&e->at_send, memory_order_relaxed) == RDS_AT_SEND_NOTE) {
+	if (what == RDS_AT_SEND_HAND_OVER) {
+		rds_engine_exit();
+		return;
+	}
+	if (what == RDS_AT_SEND_NOTE) {
 		if (!atomic_load_explicit(&e->sent, memory_order_relaxed))
 			atomic_store_explicit(&e->sent, true, memory_order_relaxed);
 		return;

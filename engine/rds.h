@@ -167,10 +167,15 @@ void rds_engine_forget(void);
  * place in the registry is cleared by whoever finds the lock on it gone. */
 void rds_engine_exit(void);
 /*
+ * After it, and before it or without a socket as well: handlers and destructors that run later than ours may send, too.  Each send hands over before it
+ * returns.
+ */
+void rds_engine_ends(bool interrupted);
+/*
  * The same for _exit(), which may be called anywhere (a signal handler that has interrupted the engine, say): takes no
  * lock that it would have to wait for, only gives the helper time to hand over what is queued.
  */
-void rds_engine_exit_now(void);
+void rds_engine_exit_now(bool interrupted);
 /*
  * Sockets may be held by other processes, too (a fork, an exec with descriptors, SCM_RIGHTS): from now on the end of this one
  * looks after them.  Any time.
@@ -184,7 +189,7 @@ void rds_engine_spreads_now(void); /* ... if it has one: for who may have interr
  * calls fail with EBADF from now on.  rds_leave_not(): it goes on after all, and takes back what nobody else has taken.
  */
 unsigned rds_leave(bool (*wanted)(struct rds_sock *sk));
-void rds_leave_now(void); /* all, from _exit(): not if a lock is not to be had soon */
+void rds_leave_now(bool interrupted); /* all, from _exit(): not if a lock is not to be had, soon if it may be held by a call that this one has interrupted */
 void rds_leave_not(void);
 bool rds_sock_is_leaving(struct rds_sock *sk); /* it is being left, or was, and has not been taken back */
 bool rds_sock_is_let_go(struct rds_sock *sk);  /* another process has it since rds_leave_not() */

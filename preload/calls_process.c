@@ -174,11 +174,14 @@ int clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 /* After the program's own exit handlers: what it has sent is still handed over, within a bound. */
 static void __attribute__((destructor)) process_exit(void)
 {
+	if (!rds_fds_on())
+		rds_engine_ends(false);
 	if (rds_fds_on() && rds_fds_mine()) {
 		rds_inside_enter();
 		if (rds_spread_perhaps())
 			rds_leave(NULL);
 		rds_fds_ending();
+		rds_engine_ends(false);
 		rds_engine_exit();
 		rds_inside_leave();
 	}
@@ -186,17 +189,27 @@ static void __attribute__((destructor)) process_exit(void)
 
 /*
  * No handler runs here, and kernel RDS would have the messages by now: a child that sends and leaves this way (Python's
- * os._exit, shells) must not take its last message along.  quick_exit() comes here after the program's own handlers.
+ * os._exit, shells) must not take its last message along.
  */
 void rds_process_leaves(void)
 {
 	if (rds_fds_on() && rds_fds_mine()) {
 		rds_inside_enter();
+		bool interrupted = rds_inside.depth > 1; /* a call that could not be rolled forward */
+
 		if (rds_spread_perhaps())
-			rds_leave_now();
+			rds_leave_now(interrupted);
 		rds_fds_ending();
-		rds_engine_exit_now();
+		rds_engine_ends(interrupted);
+		rds_engine_exit_now(interrupted);
 	}
+}
+
+/* By quick_exit(), after the program's own handlers, and before those that came earlier than ours. */
+void rds_process_ends_quickly(void)
+{
+	rds_process_leaves();
+	rds_inside_leave();
 }
 
 /* libc's own ends the parent by a call of its own, past our _exit(), and what the child is to have would end with it. */

@@ -75,6 +75,6 @@ static void __attribute__((constructor)) libc_start(void)
 
 	rds_libc_init();
 	rds_fds_came();
-	at_quick_exit(rds_process_leaves); /* the first: it is called after the program's own */
+	at_quick_exit(rds_process_ends_quickly); /* the first: it is called after the program's own */
 	errno = saved;
 }

@@ -75,6 +75,7 @@ void rds_process_init(void);
 void rds_process_spreads(void);
 /* It ends, and calls neither exit handlers nor destructors. */
 void rds_process_leaves(void);
+void rds_process_ends_quickly(void);
 
 /* The kernel's convention to libc's. */
 static inline long rds_result(long rc)

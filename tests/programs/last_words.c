@@ -3,13 +3,14 @@
  * last_words - as the kernel's RDS tracepoint test (rds_echo): a client on ::1 asks, gets its echo, sends one last
  * message and is gone at once.  The kernel has that message on its way by then: it must arrive.  The client leaves in
  * each way in which programs leave.  What leaves by quick_exit() says its only words then, from a handler, when there is no connection yet.
+ * So do the "late" ones, from handlers that are older than any preloaded library's, and are called last.
  */
 #include "program.h"
 
 #define ROUNDS 8
 
-enum leaving { CLOSE_THEN_EXIT, CLOSE_THEN_UNDERSCORE_EXIT, EXIT, QUICK_EXIT, LEAVINGS };
-static const char *const names[] = {"close and exit", "close and _exit", "exit", "quick_exit"};
+enum leaving { CLOSE_THEN_EXIT, CLOSE_THEN_UNDERSCORE_EXIT, EXIT, QUICK_EXIT, LATE_QUICK_EXIT, LATE_EXIT, LEAVINGS };
+static const char *const names[] = {"close and exit", "close and _exit", "exit", "quick_exit", "late, quick_exit", "late, exit"};
 
 struct words {
 	int number, last;
@@ -44,6 +45,26 @@ static void say_only(void)
 	      "only message");
 }
 
+static void say_late(void)
+{
+	if (only.words.how == LATE_QUICK_EXIT)
+		say_only();
+}
+
+static void say_later(int status, void *arg)
+{
+	(void)status, (void)arg;
+	if (only.words.how == LATE_EXIT && only.words.last)
+		say_only();
+}
+
+/* Before the constructors of all libraries. */
+static void begins(void)
+{
+	check(at_quick_exit(say_late) == 0 && on_exit(say_later, NULL) == 0, "handlers");
+}
+__attribute__((section(".preinit_array"), used)) static void (*const preinit)(void) = begins;
+
 static void client(struct sockaddr_in6 *server, struct words w)
 {
 	struct sockaddr_in6 me, from;
@@ -51,12 +72,14 @@ static void client(struct sockaddr_in6 *server, struct words w)
 	struct words echo;
 	int fd = bound6(&me);
 
-	if (w.how == QUICK_EXIT) {
+	if (w.how >= QUICK_EXIT) {
 		w.last = 1;
 		only.to = *server;
 		only.words = w;
 		only.fd = fd;
-		check(at_quick_exit(say_only) == 0, "at_quick_exit");
+		if (w.how == LATE_EXIT)
+			exit(0);
+		check(w.how != QUICK_EXIT || at_quick_exit(say_only) == 0, "at_quick_exit");
 		quick_exit(0);
 	}
 	check(sendto(fd, &w, sizeof(w), 0, (struct sockaddr *)server, sizeof(*server)) == sizeof(w), "first message");
@@ -128,7 +151,7 @@ int main(int argc, char **argv)
 			pid_t pid = start_client(&me, i, (enum leaving)how);
 			struct words w;
 
-			if (how != QUICK_EXIT)
+			if (how < QUICK_EXIT)
 				echo(fd, i, how);
 			finished(pid); /* it is gone before we look */
 			receive(fd, &w, &from);

@@ -529,12 +529,18 @@ void rds_engine_fork_parent(void)
 {
 }
 
-void rds_engine_exit_now(void)
+void rds_engine_exit_now(bool interrupted)
 {
+	(void)interrupted;
 }
 
 void rds_engine_exit(void)
 {
+}
+
+void rds_engine_ends(bool interrupted)
+{
+	(void)interrupted;
 }
 
 /* ---- sockets of another process: nobody carries them here ---- */
@@ -728,8 +734,9 @@ unsigned rds_leave(bool (*wanted)(struct rds_sock *sk))
 	return 0;
 }
 
-void rds_leave_now(void)
+void rds_leave_now(bool interrupted)
 {
+	(void)interrupted;
 }
 
 void rds_leave_not(void)
