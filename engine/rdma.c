@@ -357,7 +357,7 @@ void rds_ops_broken(struct rds_conn *conn, bool all)
 	for (op = conn->ops; op; op = next) {
 		next = op->next;
 		if (all || op->started)
-			finish(op, RDS_RDMA_DROPPED);
+			finish(op, all ? RDS_RDMA_REMOTE_ERROR : RDS_RDMA_DROPPED);
 	}
 	conn->nfailed = 0;
 	take_turns(conn);

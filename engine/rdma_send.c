@@ -456,6 +456,6 @@ void rds_op_not_sent(struct rds_queued *q, bool began)
 void rds_op_lost(struct rds_queued *q)
 {
 	rx_lock();
-	rds_op_finish(q->op, RDS_RDMA_DROPPED);
+	rds_op_finish(q->op, RDS_RDMA_REMOTE_ERROR);
 	rx_unlock();
 }

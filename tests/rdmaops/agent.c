@@ -304,6 +304,18 @@ void agent_stop(struct agent *a)
 	      "the other side %u cannot be stopped: %m", a->number);
 }
 
+/* There is no other side any more. */
+void agent_kill(struct agent *a)
+{
+	int status;
+
+	check(kill(a->pid, SIGKILL) == 0 && waitpid(a->pid, &status, 0) == a->pid && WIFSIGNALED(status),
+	      "the other side %u cannot be killed: %m", a->number);
+	close(a->chan);
+	munmap(a->board, sizeof(*a->board));
+	free(a);
+}
+
 void agent_go_on(struct agent *a)
 {
 	check(kill(a->pid, SIGCONT) == 0, "the other side %u cannot go on: %m", a->number);

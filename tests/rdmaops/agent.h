@@ -79,6 +79,7 @@ void agent_end(struct agent *a);
 bool agent_can_stop(void);
 void agent_stop(struct agent *a);
 void agent_go_on(struct agent *a);
+void agent_kill(struct agent *a); /* by SIGKILL, and frees it */
 
 #define AGENT(a, which, ...) agent_do(a, &(struct agent_cmd){.what = (which), ##__VA_ARGS__})
 

@@ -173,6 +173,39 @@ static void own_memory(void)
 	end();
 }
 
+/*
+ * The region's process is killed: its key is one that nobody gave, as in the kernel.  What is under way when the connection breaks by that is dropped
+ * with it.
+ */
+static void gone(void)
+{
+	struct vec v = {0, 64};
+	uint64_t cookie;
+	unsigned i;
+	int status;
+
+	if (!agent_can_stop()) {
+		skip("the other side must be killed");
+		return;
+	}
+	begin();
+	v.addr = (uintptr_t)p;
+	cookie = agent_region(a, 0, PAGE, F_WRITE);
+	works(cookie, "before");
+	agent_kill(a);
+	for (i = 0; i < 6; i++) {
+		struct sockaddr_in to = name_of(address(1), AGENT_PORT);
+		struct op op = {.cookie = cookie, .flags = F_NOTIFY | (i % 2 ? F_WRITE : 0), .token = ++token, .local = &v, .nr_local = 1};
+
+		expect(op_send(b->fd, &to, &op), 0, "sendmsg %u", i);
+		status = box_status(b, op.token);
+		check(status == ST_REMOTE_ERROR || (i == 0 && status == ST_DROPPED), "operation %u: status %d", i, status);
+	}
+	box_empty(b, "at the end");
+	close(b->fd);
+	box_free(b);
+}
+
 /* ---- what sendmsg refuses ---- */
 
 static int raw(const struct rdma_args *args, size_t len, int second, const void *data, size_t second_len)
@@ -291,7 +324,7 @@ static void taken(void)
 static const struct test_case cases[] = {
 	{"bad-keys", bad_keys},	    {"whole-pages", whole_pages}, {"mixed", mixed},
 	{"own-memory", own_memory}, {"refused", refused},	  {"taken", taken},
-	{"longer", longer},
+	{"longer", longer},	    {"gone", gone},
 };
 
 int main(int argc, char **argv)
