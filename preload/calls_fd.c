@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
+#include "early.h"
 #include "engine/os.h"
 
 #ifndef CLOSE_RANGE_UNSHARE
@@ -231,6 +232,35 @@ RDS_ALIAS(__dup2, dup2);
 int dup3(int from, int to, int flags)
 {
 	return from == to ? rds_real.dup3(from, to, flags) : copy_onto(from, to, flags);
+}
+
+/* ---- another process's ---- */
+
+static inline long came(long fd)
+{
+	if (fd >= 0)
+		rds_fds_received((int)fd);
+	return fd;
+}
+
+int pidfd_getfd(int pid, int fd, unsigned flags)
+{
+	return (int)came(rds_real.pidfd_getfd(pid, fd, flags));
+}
+
+/* Only for this one call, which libcs of before 2.36 do not have. */
+long syscall(long number, ...)
+{
+	long a[6];
+	va_list ap;
+
+	va_start(ap, number);
+	for (unsigned i = 0; i < 6; i++)
+		a[i] = va_arg(ap, long);
+	va_end(ap);
+	if (unlikely(number == SYS_pidfd_getfd))
+		return came(early_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]));
+	return early_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
 /* ---- flags ---- */

@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 
 #include "early.h"
+#include "engine/os.h"
 
 extern char **environ;
 
@@ -134,6 +135,28 @@ int early_dup2(int from, int to)
 int early_dup3(int from, int to, int flags)
 {
 	return (int)syscall(SYS_dup3, from, to, flags);
+}
+
+int early_pidfd_getfd(int pid, int fd, unsigned flags)
+{
+	return (int)early_syscall(SYS_pidfd_getfd, pid, fd, flags);
+}
+
+/* As libc's, which cannot be called by its name: some arguments are garbage then. */
+long early_syscall(long number, ...)
+{
+	long a[6], rc;
+	va_list ap;
+
+	va_start(ap, number);
+	for (unsigned i = 0; i < 6; i++)
+		a[i] = va_arg(ap, long);
+	va_end(ap);
+	rc = os_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+	if ((unsigned long)rc < (unsigned long)-4095L)
+		return rc;
+	errno = (int)-rc;
+	return -1;
 }
 
 static int early_open_call(int dir, const char *path, int flags, mode_t mode)
