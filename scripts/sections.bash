@@ -129,8 +129,13 @@ delivered()
 	RDS_PRELOAD_REGISTRY_DIR=$(mktemp -d "${shm:-/tmp}/rdstest.XXXXXX") || return 1
 	export RDS_PRELOAD_REGISTRY_DIR
 	trap 'rm -rf "$RDS_PRELOAD_REGISTRY_DIR"' EXIT
-	TOP_SRCDIR=$top TOP_BUILDDIR=$work/main RDSRUN=$work/main/rdsrun/rdsrun \
-		timeout --kill-after=10 "${SECTION_TIMEOUT:-600}" "$top/$script" "$@"
+	local run=(env "TOP_SRCDIR=$top" "TOP_BUILDDIR=$work/main" "RDSRUN=$work/main/rdsrun/rdsrun" "$top/$script" "$@") status=0
+	timeout --kill-after=10 "${SECTION_TIMEOUT:-600}" "${run[@]}" || status=$?
+	if [ $status = 124 ]; then
+		echo "LATE ${script//\//-}: ${run[*]@Q}"
+		return 75
+	fi
+	return $status
 }
 
 # over_each SECTION COMMAND ARG...: delivered, over soft RoCE and at the same time over soft iWARP; 77 only if all of it was skipped
@@ -337,7 +342,8 @@ section_distcheck() # the same by automake's own distcheck, with all tests
 section_devices() # over soft RoCE and soft iWARP, in virtual time: programs of two processes, RDMA, connections that break
 {
 	made main rdma-programs fault-programs || return 1
-	SECTION_TIMEOUT=900 delivered tests/rdma/gate --build "$work/main"
+	# Longer than a guest has, which says itself that it is late.
+	SECTION_TIMEOUT=1000 delivered tests/rdma/gate --build "$work/main"
 }
 
 # Beside them, in a guest of its own, the first few of the sequences of the section sharing: kernel RDS has to do what the model says.
