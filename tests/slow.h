@@ -67,6 +67,13 @@ static inline void test_pause(unsigned *looks)
 	usleep(1000 * ms);
 }
 
+/* For what has to come, without a limit of its own. */
+#define test_until(cond)                                                                                               \
+	do {                                                                                                           \
+		for (unsigned looks_ = 0; !(cond);)                                                                    \
+			test_pause(&looks_);                                                                           \
+	} while (0)
+
 /* The program is about to be killed: nothing that it would do after this is of any use. */
 static inline void test_stack(int sig)
 {

@@ -17,7 +17,10 @@
 #define NEVER UINT64_MAX
 
 _Atomic uint64_t mock_now;
-_Atomic int mock_silent = -1;
+static __thread struct {
+	uint64_t now; /* 0: everybody's */
+	unsigned silent;
+} own;
 
 uint64_t __real_os_now_ns(void);
 uint64_t __wrap_os_now_ns(void);
@@ -44,34 +47,35 @@ void mock_clock_stop(void)
 	atomic_store(&mock_now, __real_os_now_ns());
 }
 
-void mock_clock_go_on(void)
-{
-	atomic_store(&mock_now, 0);
-}
-
 uint64_t __wrap_os_now_ns(void)
 {
-	uint64_t now = atomic_load(&mock_now);
+	uint64_t now = own.now ? own.now : atomic_load(&mock_now);
 
 	return now ? now : __real_os_now_ns();
 }
 
 /* ---- a thread that waits ---- */
 
-static bool passes(void)
+void mock_clock_own(unsigned silent)
 {
-	return atomic_load(&mock_now) && atomic_load(&mock_silent) >= 0;
+	own.now = __wrap_os_now_ns();
+	own.silent = silent;
+}
+
+void mock_clock_common(void)
+{
+	own.now = 0;
 }
 
 int __wrap_os_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
 {
 	int ready;
 
-	if (timeout_ms <= 0 || !passes())
+	if (timeout_ms <= 0 || !own.now)
 		return __real_os_poll(fds, n, timeout_ms);
-	ready = __real_os_poll(fds, n, n > (nfds_t)atomic_load(&mock_silent) ? -1 : 0);
+	ready = __real_os_poll(fds, n, n > own.silent ? -1 : 0);
 	if (!ready)
-		atomic_fetch_add(&mock_now, (uint64_t)timeout_ms * MS_NS);
+		own.now += (uint64_t)timeout_ms * MS_NS;
 	return ready;
 }
 
@@ -79,9 +83,9 @@ long __wrap_os_syscall(long nr, long a, long b, long c, long d, long e, long f)
 {
 	const struct timespec *ts = (const void *)a;
 
-	if (nr != SYS_nanosleep || !passes())
+	if (nr != SYS_nanosleep || !own.now)
 		return __real_os_syscall(nr, a, b, c, d, e, f);
-	atomic_fetch_add(&mock_now, (uint64_t)ts->tv_sec * 1000 * MS_NS + (uint64_t)ts->tv_nsec);
+	own.now += (uint64_t)ts->tv_sec * 1000 * MS_NS + (uint64_t)ts->tv_nsec;
 	return 0;
 }
 
