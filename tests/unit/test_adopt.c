@@ -20,6 +20,7 @@
 #include "engine/connection.h"
 #include "engine/leave.h"
 #include "engine/registry_layout.h"
+#include "tests/slow.h"
 #include "tests/unit/suite.h"
 
 #define MESSAGES 3
@@ -62,11 +63,7 @@ static unsigned wills_mapped(void)
 /* Only that of the socket that is always there, once the helper has had its turn. */
 static void ck_one_will(void)
 {
-	unsigned i;
-
-	for (i = 0; wills_mapped() != 1 && i < 1000; i++)
-		os_poll(NULL, 0, 10);
-	ck_assert_uint_eq(wills_mapped(), 1);
+	test_until(wills_mapped() == 1);
 }
 
 static struct rds_sock *bound_here(int *fd, struct sockaddr_in *sin)
