@@ -15,6 +15,7 @@
 
 #define MS_NS 1000000ull
 #define NEVER UINT64_MAX
+#define LOOK_NS 1000 /* a look at one's own clock, so that who looks again and again comes to an end */
 
 _Atomic uint64_t mock_now;
 static __thread struct {
@@ -49,8 +50,10 @@ void mock_clock_stop(void)
 
 uint64_t __wrap_os_now_ns(void)
 {
-	uint64_t now = own.now ? own.now : atomic_load(&mock_now);
+	uint64_t now = atomic_load(&mock_now);
 
+	if (own.now)
+		return own.now += LOOK_NS;
 	return now ? now : __real_os_now_ns();
 }
 

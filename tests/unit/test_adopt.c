@@ -20,6 +20,7 @@
 #include "engine/connection.h"
 #include "engine/leave.h"
 #include "engine/registry_layout.h"
+#include "tests/mock/clock.h"
 #include "tests/slow.h"
 #include "tests/unit/suite.h"
 
@@ -199,7 +200,9 @@ START_TEST(what_cannot_be_had_now)
 
 	left();
 	holder = holds_the_lock();
+	mock_clock_own(0);
 	ck_assert_int_eq(adopt(&sk, end_of_it), -ETIMEDOUT);
+	mock_clock_common();
 	kill(holder, SIGKILL);
 	ck_assert_int_eq(waitpid(holder, NULL, 0), holder);
 	ck_assert_int_eq(rds_adopt(standin, &sk), 0);
