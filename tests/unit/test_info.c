@@ -689,7 +689,7 @@ START_TEST(stopped_process)
 	free(fetch(RDS_INFO_RECV_MESSAGES, 26, &n));
 	ck_assert_uint_eq(n, 3); /* the other one's */
 	ck_assert_uint_ge(waited, UINT64_C(400000000));
-	ck_assert_uint_le(waited, UINT64_C(2000000000)); /* two calls of at most a second */
+	ck_assert_uint_le(waited, UINT64_C(2100000000)); /* two calls of at most a second */
 	kill(a.pid, SIGCONT);
 	silent = 0;
 	free(fetch(RDS_INFO_RECV_MESSAGES, 26, &n));
