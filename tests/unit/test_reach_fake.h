@@ -21,6 +21,7 @@
 #define FAR "192.0.2.1"
 #define EPS 16
 #define LOGGED 256
+#define PATIENCE_NS (10 * 1000000000ull)
 
 struct fake_ep {
 	struct rds_ep_head head;
@@ -64,10 +65,12 @@ struct fake {
 };
 extern struct fake fake;
 
-/* Until `cond`; the helper works on it meanwhile.  In vain: it hangs, as who watches the program sees. */
+/* Until `cond`, for ten seconds of the clock; the helper works on it meanwhile.  If the clock has nothing to go on for: it hangs. */
 #define await(cond)                                                                                                    \
 	do {                                                                                                           \
+		const uint64_t until_ = atomic_load(&mock_now) + PATIENCE_NS;                                          \
 		for (unsigned looks_ = 0; !(cond);) {                                                                  \
+			ck_assert_msg(atomic_load(&mock_now) < until_, "in vain: " #cond);                             \
 			rds_progress();                                                                                \
 			if (!mock_clock_next())                                                                        \
 				test_pause(&looks_);                                                                   \
