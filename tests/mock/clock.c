@@ -36,10 +36,10 @@ int __wrap_os_epoll_wait(int ep, struct epoll_event *evs, int n, int timeout_ms)
 
 static struct {
 	pthread_mutex_t lock;
-	int ep, alarm;	 /* what it sleeps in; readable: its sleep has lasted long enough */
-	int ring;	 /* its timerfd */
-	uint64_t wakes;	 /* when the sleep ends by itself */
-	uint64_t rings;	 /* when the timerfd does */
+	int ep, alarm;		/* what it sleeps in; readable: its sleep has lasted long enough */
+	int ring;		/* its timerfd */
+	uint64_t wakes;		/* when the sleep ends by itself */
+	uint64_t rings;		/* when the timerfd does */
 	_Atomic unsigned turns; /* odd: it sleeps */
 } helper = {.lock = PTHREAD_MUTEX_INITIALIZER, .ep = -1, .alarm = -1, .ring = -1, .wakes = NEVER, .rings = NEVER};
 

@@ -25,11 +25,11 @@ void mock_clock_own(unsigned silent);
 void mock_clock_common(void); /* as before that */
 
 /*
- * Everybody's, and the helper's timers.  It has its table of descriptors in common with the test (RDS_PRELOAD_HELPER_FDS), and is started after the clock was
- * stopped; without a helper, only the clock is turned.  At rest: it sleeps, and nothing has come that it has not seen.
+ * Everybody's, and the helper's timers.  The helper has its table of descriptors in common with the test (RDS_PRELOAD_HELPER_FDS), and is started
+ * after the clock was stopped; without a helper, only the clock is turned.  At rest: it sleeps, and nothing has come that it has not seen.
  */
-bool mock_clock_next(void); /* If it is at rest: turned to when the next timer is due.  Else, or if there is none: false */
-void mock_clock_pass(uint64_t ns); /* So much, from timer to timer; in the end it is at rest */
-void mock_clock_leap(uint64_t ns); /* ... at once: what is due meanwhile is late, once */
+bool mock_clock_next(void);	   /* to when its next timer is due, if it is at rest; else, or if there is none: false */
+void mock_clock_pass(uint64_t ns); /* so much, from timer to timer; in the end it is at rest */
+void mock_clock_leap(uint64_t ns); /* ... at once: what is due meanwhile is late */
 
 #endif

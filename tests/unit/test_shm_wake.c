@@ -417,7 +417,7 @@ static pthread_t stopped(void)
 	stop_them_in_write();
 	ck_assert_int_eq(give(&they, 100), 0);
 	ck_assert_int_eq(pthread_create(&t, NULL, stopped_waker, NULL), 0);
-	test_until(atomic_load(&us.inbox.summary)); /* until it has rung the bell ... */
+	test_until(atomic_load(&us.inbox.summary));   /* until it has rung the bell ... */
 	test_until(test_asleep(atomic_load(&waker))); /* ... and has come to what follows */
 	return t;
 }
