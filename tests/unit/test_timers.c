@@ -15,6 +15,7 @@
 #include "tests/unit/suite.h"
 
 #define RUNS 200
+#define SPINS 10000000 /* longer than it takes */
 
 static void never(struct rds_timer *tm)
 {
@@ -64,25 +65,21 @@ static void run(struct rds_timer *tm)
 
 static struct rds_timer shared = {.fn = run};
 
-/* It mostly is, at once: so that two threads come at the same time, nobody sleeps before that. */
 static bool ran_for(unsigned mine)
 {
-	unsigned i;
-
-	for (i = 0; i < 10000; i++)
-		if ((int)(atomic_load(&ran) - mine) >= 0)
-			return true;
-	return false;
+	return (int)(atomic_load(&ran) - mine) >= 0;
 }
 
 /* For nobody it is not run: that would hang. */
 static void *needs(void *arg)
 {
-	unsigned mine, i;
+	unsigned mine, i, spins;
 
 	for (i = 0; i < RUNS; i++) {
 		mine = atomic_fetch_add(&asked, 1) + 1;
 		rds_timer_need(&shared, os_now_ns());
+		for (spins = 0; !ran_for(mine) && spins < SPINS; spins++) /* so that they come at the same time */
+			;
 		test_until(ran_for(mine));
 	}
 	return arg;
