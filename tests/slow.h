@@ -12,6 +12,7 @@
 
 #include <execinfo.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -65,6 +66,29 @@ static inline void test_pause(unsigned *looks)
 
 	++*looks;
 	usleep(1000 * ms);
+}
+
+/* For what has to come, without a limit of its own. */
+#define test_until(cond)                                                                                               \
+	do {                                                                                                           \
+		for (unsigned looks_ = 0; !(cond);)                                                                    \
+			test_pause(&looks_);                                                                           \
+	} while (0)
+
+/* This thread of the process sleeps in the kernel. */
+static inline bool test_asleep(int tid)
+{
+	char path[64], state = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
+	f = fopen(path, "r");
+	if (!f)
+		return false;
+	if (fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
+		state = 0;
+	fclose(f);
+	return state == 'S';
 }
 
 /* The program is about to be killed: nothing that it would do after this is of any use. */

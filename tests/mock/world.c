@@ -20,7 +20,6 @@ static struct rds_engine engine;
 
 /* ---- the helper's services ---- */
 
-uint64_t __wrap_os_now_ns(void);
 void __wrap_rds_timer_set(struct rds_timer *tm, uint64_t due_ns);
 void __wrap_rds_timer_need(struct rds_timer *tm, uint64_t due_ns);
 void __wrap_rds_timer_cancel(struct rds_timer *tm);
@@ -36,11 +35,6 @@ static struct {
 	ino_t ino;
 	uint32_t events, seen; /* seen: what an edge-triggered one was told last */
 } watched[32];
-
-uint64_t __wrap_os_now_ns(void)
-{
-	return world.now;
-}
 
 void __wrap_rds_timer_cancel(struct rds_timer *tm)
 {
@@ -193,7 +187,7 @@ static bool timers_run(void)
 	struct rds_timer *tm;
 
 	pthread_mutex_lock(&timers_lock);
-	tm = timers && timers->due_ns <= world.now ? timers : NULL;
+	tm = timers && timers->due_ns <= atomic_load(&mock_now) ? timers : NULL;
 	if (tm) {
 		timers = tm->next;
 		tm->queued = false;
@@ -206,7 +200,7 @@ static bool timers_run(void)
 
 bool world_timer_due(uint64_t within_ns)
 {
-	return timers && timers->due_ns <= world.now + within_ns;
+	return timers && timers->due_ns <= atomic_load(&mock_now) + within_ns;
 }
 
 /* ---- the engine's side ---- */
@@ -434,20 +428,20 @@ void world_run(void)
 
 void world_pass(uint64_t ns)
 {
-	uint64_t end = world.now + ns;
+	uint64_t end = atomic_load(&mock_now) + ns;
 
 	world_run();
 	while (timers && timers->due_ns <= end) {
-		world.now = timers->due_ns;
+		atomic_store(&mock_now, timers->due_ns);
 		world_run();
 	}
-	world.now = end;
+	atomic_store(&mock_now, end);
 	world_run();
 }
 
 void world_tick(uint64_t ns)
 {
-	world.now += ns;
+	atomic_fetch_add(&mock_now, ns);
 	while (timers_run())
 		;
 	rds_aside = false;
@@ -486,7 +480,7 @@ struct verbs_dev *world_dev(void)
 void world_begin(enum mock_mode mode)
 {
 	memset(&world, 0, sizeof(world));
-	world.now = 1000000 * MS;
+	atomic_store(&mock_now, 1000000 * MS);
 	setenv("RDS_PRELOAD_VERBS_BUFFERS", "128", 0);
 	setenv("RDS_PRELOAD_LOG", "error", 0);
 	registry_setup();

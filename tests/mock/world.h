@@ -12,6 +12,7 @@
 #include <check.h>
 
 #include "engine/transport/verbs/verbs.h"
+#include "tests/mock/clock.h"
 #include "tests/mock/peer.h"
 #include "tests/unit/suite.h"
 
@@ -53,7 +54,6 @@ struct world_conn {
 };
 
 struct world {
-	uint64_t now;
 	struct mock_dev *ours, *ours2, *theirs;
 	struct peer peer;
 	uint16_t rendezvous; /* where a node's processes are asked who has a port */

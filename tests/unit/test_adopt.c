@@ -20,6 +20,8 @@
 #include "engine/connection.h"
 #include "engine/leave.h"
 #include "engine/registry_layout.h"
+#include "tests/mock/clock.h"
+#include "tests/slow.h"
 #include "tests/unit/suite.h"
 
 #define MESSAGES 3
@@ -62,11 +64,7 @@ static unsigned wills_mapped(void)
 /* Only that of the socket that is always there, once the helper has had its turn. */
 static void ck_one_will(void)
 {
-	unsigned i;
-
-	for (i = 0; wills_mapped() != 1 && i < 1000; i++)
-		os_poll(NULL, 0, 10);
-	ck_assert_uint_eq(wills_mapped(), 1);
+	test_until(wills_mapped() == 1);
 }
 
 static struct rds_sock *bound_here(int *fd, struct sockaddr_in *sin)
@@ -202,7 +200,9 @@ START_TEST(what_cannot_be_had_now)
 
 	left();
 	holder = holds_the_lock();
+	mock_clock_own(0);
 	ck_assert_int_eq(adopt(&sk, end_of_it), -ETIMEDOUT);
+	mock_clock_common();
 	kill(holder, SIGKILL);
 	ck_assert_int_eq(waitpid(holder, NULL, 0), holder);
 	ck_assert_int_eq(rds_adopt(standin, &sk), 0);

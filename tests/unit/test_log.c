@@ -19,6 +19,7 @@
 
 #include "engine/log.h"
 #include "engine/os.h"
+#include "tests/mock/clock.h"
 #include "tests/unit/suite.h"
 
 static char text[65536];
@@ -26,16 +27,6 @@ static char path[] = "/tmp/test_log.XXXXXX";
 static int file = -1;
 
 #define MS 1000000ull
-
-uint64_t __real_os_now_ns(void);
-uint64_t __wrap_os_now_ns(void);
-
-static uint64_t now_ns; /* the clock, if it is not to go by itself */
-
-uint64_t __wrap_os_now_ns(void)
-{
-	return now_ns ? now_ns : __real_os_now_ns();
-}
 
 /* Descriptor 2 becomes an empty file. */
 static void capture(void)
@@ -128,19 +119,19 @@ START_TEST(rate)
 {
 	unsigned i;
 
-	now_ns = 1000 * MS;
+	mock_now = 1000 * MS;
 	capture();
 	for (i = 0; i < 100; i++)
 		shout(i);
 	ck_assert_uint_eq(lines(captured()), 20);
 	rds_warn("another place"); /* has its own account */
 	ck_assert_ptr_nonnull(strstr(captured(), "another place\n"));
-	now_ns += 5000 * MS;
+	mock_now += 5000 * MS;
 	shout(100);
 	ck_assert_ptr_nonnull(strstr(captured(), "shout 100 (80 more like this were held back)\n"));
 	shout(101);
 	ck_assert_ptr_null(strstr(captured(), "shout 101"));
-	now_ns += 1000 * 1000 * MS;
+	mock_now += 1000 * 1000 * MS;
 	for (i = 102; i < 200; i++)
 		shout(i);
 	ck_assert_ptr_nonnull(strstr(captured(), "shout 102 (1 more like this were held back)\n"));
@@ -155,8 +146,8 @@ START_TEST(rate_of_info)
 
 	rds_log_setup(RDS_LOG_INFO, NULL);
 	capture();
-	now_ns = 1000 * MS;
-	for (i = 0; i < 100; i++, now_ns += 10 * MS)
+	mock_now = 1000 * MS;
+	for (i = 0; i < 100; i++, mock_now += 10 * MS)
 		rds_info("whisper");
 	ck_assert_uint_eq(lines(captured()), 10 + 9);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "engine/native.h"
+#include "tests/mock/clock.h"
 #include "tests/unit/suite.h"
 
 #define LEN 65536u
@@ -254,7 +255,9 @@ START_TEST(test_mute)
 
 	did.mute = true;
 	served(conn, cookie, 2, LEN);
+	mock_clock_own(0);
 	ck_assert_int_eq(rds_mr_free(&sk, cookie), 0);
+	mock_clock_common();
 	ck_assert_uint_eq(did.hide, 1);
 	told_of(conn, RDS_OP_SHOWN, cookie);
 	told_of(conn, RDS_OP_HIDDEN, cookie);

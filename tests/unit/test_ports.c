@@ -4,10 +4,12 @@
  */
 #include <check.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "engine/ports.h"
+#include "tests/mock/clock.h"
 #include "tests/unit/suite.h"
+
+#define MS 1000000ull
 
 static struct rds_addr at(unsigned host, uint16_t port)
 {
@@ -32,8 +34,8 @@ START_TEST(test_asked_and_answered)
 {
 	struct rds_addr a = at(1, 5), b = at(1, 6);
 	struct rds_port_owner o = proc(1), got;
-	struct timespec t = {.tv_nsec = 150000000};
 
+	mock_clock_stop();
 	ck_assert_int_eq(rds_port_look(&a, &got), RDS_PORT_UNKNOWN);
 	ck_assert(rds_port_ask(&a));
 	ck_assert_int_eq(rds_port_look(&a, &got), RDS_PORT_ASKED);
@@ -45,7 +47,9 @@ START_TEST(test_asked_and_answered)
 	ck_assert(rds_port_ask(&b));
 	rds_port_absent(&b);
 	ck_assert_int_eq(rds_port_look(&b, &got), RDS_PORT_ABSENT);
-	nanosleep(&t, NULL); /* what is not there is not there for long */
+	mock_clock_pass(99 * MS);
+	ck_assert_int_eq(rds_port_look(&b, &got), RDS_PORT_ABSENT);
+	mock_clock_pass(MS); /* what is not there is not there for long */
 	ck_assert_int_eq(rds_port_look(&b, &got), RDS_PORT_UNKNOWN);
 
 	ck_assert(rds_port_ask(&b));

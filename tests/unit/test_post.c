@@ -14,6 +14,7 @@
 
 #include "engine/sock.h"
 #include "engine/wait.h"
+#include "tests/slow.h"
 #include "tests/unit/registry_helper.h"
 #include "tests/unit/suite.h"
 
@@ -59,17 +60,6 @@ static unsigned helper_entries(void)
 	}
 	closedir(d);
 	return n;
-}
-
-/* The helper does things in its own time. */
-static bool comes_true(bool (*what)(unsigned), unsigned arg)
-{
-	for (unsigned i = 0; i < 1000; i++) {
-		if (what(arg))
-			return true;
-		poll(NULL, 0, 5);
-	}
-	return false;
 }
 
 static bool helper_has(unsigned n)
@@ -143,11 +133,11 @@ START_TEST(lent_and_let_go)
 		for (unsigned i = 0; i < 100; i++)
 			e[i] = end_new();
 		ck_assert_uint_eq(entries("/proc/self/fd"), before + 200);
-		ck_assert(comes_true(helper_has, helper + (_i == 0 ? 100 : 200)));
+		test_until(helper_has(helper + (_i == 0 ? 100 : 200)));
 		for (unsigned i = 0; i < 100; i++)
 			end_close(&e[i]);
-		ck_assert(comes_true(program_has, before));
-		ck_assert(comes_true(helper_has, helper));
+		test_until(program_has(before));
+		test_until(helper_has(helper));
 	}
 }
 END_TEST
@@ -168,28 +158,29 @@ START_TEST(hang_ups_are_seen)
 	before = entries("/proc/self/fd");
 	hang_up(&early);
 	hang_up(&late);
-	ck_assert(comes_true(port_free, 7002));
-	ck_assert(comes_true(port_free, 7003));
-	ck_assert(comes_true(program_has, before - 4));
+	test_until(port_free(7002));
+	test_until(port_free(7003));
+	test_until(program_has(before - 4));
 	ck_assert(!port_free(7001));
 }
 END_TEST
 
 #define SHOWN 20
 
-static void sender(unsigned port)
+static void sender(unsigned port, int seen)
 {
 	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	struct iovec iov = {(char[]){"x"}, 1};
 	struct msghdr msg = {.msg_name = &a, .msg_namelen = sizeof(a), .msg_iov = &iov, .msg_iovlen = 1};
 	struct end from = end_new();
+	char c;
 
 	ck_assert_int_eq(end_bind(&from, port - 1), 0);
 	for (unsigned i = 0; i < SHOWN; i++) {
 		a.sin_port = htons((uint16_t)(port + i));
 		ck_assert_int_eq(rds_sendmsg(from.sk, from.fd, &msg, 0), 1);
 	}
-	poll(NULL, 0, 3000); /* the messages are on their way only as long as this process is */
+	ck_assert_int_eq(read(seen, &c, 1), 0); /* the messages are on their way only as long as this process is */
 }
 
 /* What has come while no call is made the helper shows on the stand-ins, which libc's own poll looks at here. */
@@ -197,15 +188,17 @@ START_TEST(the_helper_shows_input)
 {
 	struct pollfd p[SHOWN];
 	struct end to[SHOWN];
-	int go[2];
+	int go[2], seen[2];
 	char c;
 
 	mode(_i);
 	ck_assert_int_eq(pipe(go), 0);
+	ck_assert_int_eq(pipe(seen), 0);
 	if (fork() == 0) {
 		close(go[1]);
+		close(seen[1]);
 		ck_assert_int_eq(read(go[0], &c, 1), 0);
-		sender(7021);
+		sender(7021, seen[0]);
 		_exit(0);
 	}
 	for (unsigned i = 0; i < SHOWN; i++) {
@@ -215,12 +208,14 @@ START_TEST(the_helper_shows_input)
 	}
 	close(go[1]);
 	for (unsigned i = 0; i < SHOWN; i++)
-		ck_assert_int_eq(poll(&p[i], 1, 5000), 1);
+		ck_assert_int_eq(poll(&p[i], 1, TEST_COMES), 1);
+	close(seen[1]);
 	wait(NULL);
 }
 END_TEST
 
-static _Atomic bool asleep;
+static _Atomic bool armed;
+static _Atomic pid_t tid;
 
 static void *sleeper(void *arg)
 {
@@ -231,7 +226,8 @@ static void *sleeper(void *arg)
 
 	ck_assert_int_eq(rds_wait_add(w, e->sk, POLLIN), 0);
 	slept = rds_wait_arm(w);
-	atomic_store(&asleep, true);
+	atomic_store(&tid, slept ? gettid() : 0);
+	atomic_store(&armed, true);
 	if (slept)
 		ck_assert_int_eq(rds_os_sleep.read(rds_wait_fd(w), &v, sizeof(v)), 8);
 	rds_wait_disarm(w);
@@ -248,11 +244,9 @@ START_TEST(sleepers_are_woken_by_the_helper)
 	mode(_i);
 	for (unsigned i = 0; i < 2; i++) {
 		e[i] = end_new();
-		atomic_store(&asleep, false);
+		atomic_store(&armed, false);
 		ck_assert_int_eq(pthread_create(&t[i], NULL, sleeper, &e[i]), 0);
-		while (!atomic_load(&asleep))
-			poll(NULL, 0, 1);
-		poll(NULL, 0, 20);
+		test_until(atomic_load(&armed) && (!tid || test_asleep(tid)));
 		if (i == 0) {
 			struct end first = end_new();
 
@@ -295,7 +289,7 @@ START_TEST(start_again)
 	(void)failed;
 	limit(1024);
 	hang_up(&e);
-	ck_assert(comes_true(port_free, 7007));
+	test_until(port_free(7007));
 }
 END_TEST
 
@@ -321,9 +315,9 @@ START_TEST(the_helper_is_full)
 	ck_assert_ptr_nonnull(strstr(text, "no descriptor for another RDS socket: raise `ulimit -n`"));
 	ck_assert_ptr_eq(strchr(text, '\n'), strrchr(text, '\n'));
 	e = end_new();
-	ck_assert(comes_true(helper_has, helper + 1));
+	test_until(helper_has(helper + 1));
 	hang_up(&e);
-	ck_assert(comes_true(helper_has, helper));
+	test_until(helper_has(helper));
 }
 END_TEST
 
@@ -331,9 +325,12 @@ END_TEST
 START_TEST(closed_behind_our_back)
 {
 	struct end first = end_new(), e;
+	int said = open("/tmp", O_TMPFILE | O_RDWR, 0600);
+	char text[1024] = "";
 
 	mode(0);
 	ck_assert_int_eq(end_bind(&first, 7009), 0);
+	ck_assert_int_eq(dup2(said, 2), 2);
 	for (int fd = 3; fd < 20000; fd++) {
 		struct sockaddr_un un;
 		socklen_t len = sizeof(un);
@@ -343,8 +340,9 @@ START_TEST(closed_behind_our_back)
 		    len == sizeof(un.sun_family) + 6)
 			syscall(SYS_close, fd);
 	}
-	if (_i) /* it makes sure that it is not alone in the world */
-		poll(NULL, 0, 1500);
+	if (_i) /* it makes sure that it is not alone in the world, for a second of the real clock */
+		test_until(pread(said, text, sizeof(text) - 1, 0) > 0 &&
+			   strstr(text, "the program has closed descriptors"));
 	ck_assert_uint_gt(helper_entries(), 0);
 	e = end_new();
 	ck_assert_int_eq(end_bind(&e, 7010), 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * test_preload_wait.c - poll, select and epoll of RDS sockets and foreign descriptors in one call: results, timeouts,
- * signals and masks, cancellation.
+ * signals and masks, cancellation.  The timeouts are the kernel's, by the real clock: no time that passes is held against anybody.
  */
 #define _GNU_SOURCE
 #include <check.h>
@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "test_preload_mock.h"
+#include "tests/slow.h"
 #include "tests/unit/suite.h"
 
 static int a, b, p[2]; /* bound to 1000 and 2000; a pipe */
@@ -63,19 +64,19 @@ static double now(void)
 	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
-/* ---- something happens in 50 ms ---- */
+/* ---- something happens while this thread sleeps ---- */
 
 enum event { SEND, WRITE, SIGNAL };
 static struct {
 	pthread_t thread, victim;
+	pid_t tid;
+	int sleeps; /* so often it has been about to sleep */
 	enum event what;
 } later;
 
 static void *do_later(void *arg)
 {
-	static const struct timespec ts = {0, 50000000};
-
-	clock_nanosleep(CLOCK_MONOTONIC, 0, &ts, NULL);
+	test_until(mock.sleeps != later.sleeps && test_asleep(later.tid));
 	switch (later.what) {
 	case SEND:
 		send_b();
@@ -90,9 +91,11 @@ static void *do_later(void *arg)
 	return arg;
 }
 
-static void in_50ms(enum event what)
+static void when_asleep(enum event what)
 {
 	later.what = what;
+	later.tid = gettid();
+	later.sleeps = mock.sleeps;
 	later.victim = pthread_self();
 	pthread_create(&later.thread, NULL, do_later, NULL);
 }
@@ -148,8 +151,8 @@ START_TEST(poll_wakes)
 {
 	struct pollfd f[2] = {{b, POLLIN, 0}, {p[0], POLLIN, 0}};
 
-	in_50ms(_i ? WRITE : SEND);
-	ck_assert_int_eq(poll(f, 2, 5000), 1);
+	when_asleep(_i ? WRITE : SEND);
+	ck_assert_int_eq(poll(f, 2, TEST_COMES), 1);
 	ck_assert_int_eq(f[_i].revents, POLLIN);
 	ck_assert_int_eq(f[!_i].revents, 0);
 	ck_assert_int_gt(mock.sleeps, 0);
@@ -185,8 +188,8 @@ START_TEST(poll_signal)
 	struct timespec zero = {0, 0};
 
 	catch_signal();
-	in_50ms(SIGNAL);
-	ck_fails(poll(f, 2, 5000), EINTR); /* whatever SA_RESTART says */
+	when_asleep(SIGNAL);
+	ck_fails(poll(f, 2, TEST_COMES), EINTR); /* whatever SA_RESTART says */
 	settled();
 	ck_assert_int_eq(signals, 1);
 
@@ -218,8 +221,8 @@ START_TEST(poll_many)
 	send_b();
 	ck_assert_int_eq(poll(f, N, 1000), N / 3);
 	take_b();
-	in_50ms(WRITE);
-	ck_assert_int_eq(poll(f, N, 5000), N - N / 3);
+	when_asleep(WRITE);
+	ck_assert_int_eq(poll(f, N, TEST_COMES), N - N / 3);
 	settled();
 	for (int i = 0; i < N; i++) {
 		ck_assert_int_eq(f[i].revents, i % 3 ? POLLIN : 0);
@@ -230,10 +233,24 @@ END_TEST
 
 /* ---- select ---- */
 
+static double seconds(const struct timeval *tv)
+{
+	return (double)tv->tv_sec + (double)tv->tv_usec / 1e6;
+}
+
+/* Of `all` there is left what has not passed since then. */
+static void ck_left(const struct timeval *tv, const struct timeval *all, double since)
+{
+	double least = seconds(all) - (now() - since) - 2e-6;
+
+	ck_assert(seconds(tv) >= (least > 0 ? least : 0));
+}
+
 START_TEST(select_results)
 {
 	fd_set r, w, e;
-	struct timeval tv = {5, 250};
+	struct timeval tv = {5, 250}, all = tv;
+	double start = now();
 
 	FD_ZERO(&r);
 	FD_ZERO(&w);
@@ -242,7 +259,8 @@ START_TEST(select_results)
 	ck_assert_int_eq(select(FD_SETSIZE, &r, &w, &e, &tv), 2);
 	ck_assert(!FD_ISSET(b, &r) && FD_ISSET(b, &w) && !FD_ISSET(b, &e));
 	ck_assert(!FD_ISSET(p[0], &r) && FD_ISSET(p[1], &w));
-	ck_assert(tv.tv_sec == 4 || (tv.tv_sec == 5 && tv.tv_usec <= 250));
+	ck_assert(!timercmp(&tv, &all, >));
+	ck_left(&tv, &all, start);
 	send_b();
 	FD_SET(b, &r);
 	ck_assert_int_eq(select(b + 1, &r, NULL, NULL, NULL), 1);
@@ -262,7 +280,7 @@ END_TEST
 START_TEST(select_timeouts)
 {
 	fd_set r;
-	struct timeval tv = {0, 30500};
+	struct timeval tv = {0, 30500}, all = {TEST_COMES / 1000, 0};
 	struct timespec ts = {0, 30500000};
 	double start = now();
 
@@ -277,11 +295,13 @@ START_TEST(select_timeouts)
 	ck_assert(now() - start >= 0.0305 && ts.tv_nsec == 30500000);
 
 	FD_SET(b, &r), FD_SET(p[0], &r);
-	tv = (struct timeval){5, 0};
-	in_50ms(_i ? WRITE : SEND);
+	tv = all;
+	start = now();
+	when_asleep(_i ? WRITE : SEND);
 	ck_assert_int_eq(select(FD_SETSIZE, &r, NULL, NULL, &tv), 1);
 	ck_assert(!!FD_ISSET(b, &r) == !_i && !!FD_ISSET(p[0], &r) == _i);
-	ck_assert(tv.tv_sec == 4 && tv.tv_usec > 0);
+	ck_assert(timercmp(&tv, &all, <));
+	ck_left(&tv, &all, start);
 	settled();
 	if (!_i)
 		take_b();
@@ -332,14 +352,14 @@ START_TEST(epoll_level)
 	start = now();
 	ck_assert_int_eq(epoll_wait(ep, ev, 4, 30), 0);
 	ck_assert(now() - start >= 0.03);
-	in_50ms(SEND);
-	ck_assert_int_eq(epoll_wait(ep, ev, 4, 5000), 1);
+	when_asleep(SEND);
+	ck_assert_int_eq(epoll_wait(ep, ev, 4, TEST_COMES), 1);
 	ck_assert_int_eq(ev[0].data.fd, b);
 	settled();
-	ck_assert_int_eq(epoll_wait(ep, ev, 4, 5000), 1); /* still */
+	ck_assert_int_eq(epoll_wait(ep, ev, 4, TEST_COMES), 1); /* still */
 	take_b();
 	ck_assert_int_eq(epoll_wait(ep, ev, 4, 0), 0);
-	in_50ms(WRITE);
+	when_asleep(WRITE);
 	ck_assert_int_eq(epoll_pwait(ep, ev, 4, -1, NULL), 1);
 	ck_assert_int_eq(ev[0].data.fd, p[0]);
 	settled();
@@ -357,8 +377,8 @@ START_TEST(epoll_signal)
 	sigset_t block, old;
 
 	catch_signal();
-	in_50ms(SIGNAL);
-	ck_fails(epoll_wait(copy, &ev, 1, 5000), EINTR);
+	when_asleep(SIGNAL);
+	ck_fails(epoll_wait(copy, &ev, 1, TEST_COMES), EINTR);
 	settled();
 	sigemptyset(&block);
 	sigaddset(&block, SIGUSR1);
@@ -410,11 +430,7 @@ START_TEST(cancelled)
 	void *result;
 
 	pthread_create(&thread, NULL, blocked, arg);
-	while (!mock.sleeps) {
-		static const struct timespec ms = {0, 1000000};
-
-		nanosleep(&ms, NULL);
-	}
+	test_until(mock.sleeps);
 	pthread_cancel(thread);
 	pthread_join(thread, &result);
 	ck_assert_ptr_eq(result, PTHREAD_CANCELED);

@@ -297,6 +297,7 @@ void far_setup(void)
 	memset(&fake, 0, sizeof(fake));
 	pthread_mutex_init(&fake.lock, NULL);
 	fake.claim = 1;
+	mock_clock_stop();
 	ck_assert_int_eq(rds_engine_start(), 0);
 	fake.t = (struct rds_transport){.ops = &fake_ops, .up = &rds_transport_up};
 	rds_eng->remote = rds_fault_transport(&fake.t); /* itself, but for far_setup_wrapped() */

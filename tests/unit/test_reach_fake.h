@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * test_reach_fake.h - another host, played by the test: a transport that can reach it writes down what it is asked and given, and
- * the test says what comes back, from the helper's thread or the receive path as a real one would.
+ * the test says what comes back, from the helper's thread or the receive path as a real one would.  The clock is the test's
+ * (tests/mock/clock.h): it goes from timer to timer while the test waits for something, and stands else.
  */
 #ifndef TEST_REACH_FAKE_H
 #define TEST_REACH_FAKE_H
@@ -14,6 +15,8 @@
 #include <unistd.h>
 
 #include "engine/connection.h"
+#include "tests/mock/clock.h"
+#include "tests/slow.h"
 
 #define FAR "192.0.2.1"
 #define EPS 16
@@ -62,14 +65,15 @@ struct fake {
 };
 extern struct fake fake;
 
-/* Until `cond`; the helper works on it meanwhile. */
+/* Until `cond`, for ten seconds of the clock; the helper works on it meanwhile.  If the clock has nothing to go on for: it hangs. */
 #define await(cond)                                                                                                    \
 	do {                                                                                                           \
-		uint64_t until_ = os_now_ns() + PATIENCE_NS;                                                           \
-		while (!(cond)) {                                                                                      \
-			ck_assert_msg(os_now_ns() < until_, "in vain: " #cond);                                        \
+		const uint64_t until_ = atomic_load(&mock_now) + PATIENCE_NS;                                          \
+		for (unsigned looks_ = 0; !(cond);) {                                                                  \
+			ck_assert_msg(atomic_load(&mock_now) < until_, "in vain: " #cond);                             \
 			rds_progress();                                                                                \
-			usleep(200);                                                                                   \
+			if (!mock_clock_next())                                                                        \
+				test_pause(&looks_);                                                                   \
 		}                                                                                                      \
 	} while (0)
 

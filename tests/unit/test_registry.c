@@ -449,6 +449,15 @@ START_TEST(fork_gives_a_fresh_member)
 }
 END_TEST
 
+/* The processor's time of this thread: what others take of it is not ours. */
+static uint64_t worked_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
 START_TEST(speed)
 {
 	struct registry *reg = open_ok();
@@ -461,21 +470,21 @@ START_TEST(speed)
 
 	for (int i = 0; i < 1000; i++)
 		bind_ok(reg, add_ok(reg), "127.0.0.1", (uint16_t)(10000 + i));
-	t = os_now_ns();
+	t = worked_ns();
 	for (int i = 0; i < 1000000; i++)
 		bad += registry_lookup(reg, &a, (uint16_t)(10000 + i % 1000), 0, &o) != 0;
-	look_ns = (os_now_ns() - t) / 1000000;
-	t = os_now_ns();
+	look_ns = (worked_ns() - t) / 1000000;
+	t = worked_ns();
 	for (int i = 0; i < 1000000; i++)
 		x += registry_generation(reg);
-	gen_ns = (os_now_ns() - t) / 10000;
-	t = os_now_ns();
+	gen_ns = (worked_ns() - t) / 10000;
+	t = worked_ns();
 	for (int i = 0; i < 20000; i++) {
 		bad += registry_sock_add(reg, 1, 1, 1, &idx) != 0;
 		bad += registry_sock_bind(reg, idx, &a, 0, 0, 1, &port) != 0;
 		registry_sock_remove(reg, idx);
 	}
-	cycle_ns = (os_now_ns() - t) / 20000;
+	cycle_ns = (worked_ns() - t) / 20000;
 	printf("speed: look-up %llu ns, generation %llu.%02llu ns, add + bind + remove %llu ns\n",
 	       (unsigned long long)look_ns, (unsigned long long)gen_ns / 100, (unsigned long long)gen_ns % 100,
 	       (unsigned long long)cycle_ns);

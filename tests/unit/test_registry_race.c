@@ -164,6 +164,8 @@ static void watcher(int from, int to)
 	child_say(to, "", 1);
 	fcntl(from, F_SETFL, O_NONBLOCK);
 	for (char c; read(from, &c, 1) < 0; looked++) {
+		if (looked == 101)
+			child_say(to, "", 1);
 		child_assert(registry_proc_alive(reg, o.proc, &o.procid));
 		child_assert(registry_reap(reg) == 0);
 	}
@@ -175,12 +177,13 @@ static void note_fd(int fd, void *arg)
 	*(int *)arg = fd;
 }
 
-/* dup2() of the application onto our number: the locks must not vanish for a moment. */
+/* dup2() of the application onto our number, again and again while the other looks: the locks must not vanish for a moment. */
 START_TEST(alive_while_the_descriptor_moves)
 {
 	struct registry *reg = open_ok();
 	struct in6_addr a = v4("127.0.0.1");
 	struct registry_owner o;
+	struct pollfd looked = {.events = POLLIN};
 	struct child c;
 	char ready;
 	int fd = -1;
@@ -188,14 +191,14 @@ START_TEST(alive_while_the_descriptor_moves)
 	bind_ok(reg, add_ok(reg), "127.0.0.1", 7002);
 	c = child_start(watcher);
 	child_hear(&c, &ready, 1);
-	for (int i = 0; i < 2000; i++) {
+	looked.fd = c.in;
+	for (int i = 0; i < 2000 || poll(&looked, 1, 0) == 0; i++) {
 		rds_fd_each_internal(0, 1 << 20, note_fd, &fd);
 		ck_assert_int_ge(fd, 0);
 		ck_assert_int_eq(rds_fd_move_internal(fd), 0);
 		ck_assert(!rds_fd_is_internal(fd));
 		ck_assert_int_eq(fcntl(fd, F_GETFD), -1);
 	}
-	usleep(2000); /* not for order: gives the watcher its hundred looks on a loaded machine */
 	child_tell(&c);
 	ck_assert_int_eq(child_end(&c, 0), 0);
 	ck_assert_int_eq(registry_lookup(reg, &a, 7002, 0, &o), 0);

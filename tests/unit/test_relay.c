@@ -14,6 +14,7 @@
 
 #include "engine/relay.h"
 #include "tests/refuse.h"
+#include "tests/slow.h"
 #include "tests/unit/suite.h"
 
 static struct rds_relay relay;
@@ -57,7 +58,7 @@ static uint64_t count(void)
 	struct pollfd p = {.fd = efd, .events = POLLIN};
 	uint64_t v = 0;
 
-	ck_assert_int_eq(poll(&p, 1, 10000), 1);
+	ck_assert_int_eq(poll(&p, 1, TEST_COMES), 1);
 	ck_assert_int_eq(read(efd, &v, sizeof(v)), sizeof(v));
 	return v;
 }

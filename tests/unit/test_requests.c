@@ -21,6 +21,7 @@
 #include "engine/carry.h"
 #include "engine/memory_door.h"
 #include "rds_abi.h"
+#include "tests/slow.h"
 #include "tests/unit/busy_helper.h"
 #include "tests/unit/suite.h"
 
@@ -364,6 +365,7 @@ static bool refused(int *channel)
 static int crowd(void)
 {
 	int channels[CARRIERS], n = 0, i, late, gone = 0;
+	unsigned looks = 0;
 	struct pollfd p = {.events = POLLIN};
 
 	limit(10 * CARRIERS);
@@ -371,11 +373,8 @@ static int crowd(void)
 		n++;
 	if (n == CARRIERS)
 		return 2;
-	for (i = 0; refused(&late); i++) {
-		if (i == 1000)
-			return 3;
-		os_poll(NULL, 0, 10);
-	}
+	while (refused(&late)) /* they have not been idle for long enough, by the real clock */
+		test_pause(&looks);
 	for (i = 0; i < n; i++) {
 		p.fd = channels[i];
 		gone += poll(&p, 1, 0) == 1;
@@ -525,8 +524,7 @@ START_TEST(strange_channels)
 			close(fds[--n]);
 	}
 	ck_lives();
-	for (i = 0; holders() > 1 && i < 1000; i++) /* all others have been let go */
-		os_poll(NULL, 0, 10);
+	test_until(holders() <= 1); /* all others have been let go */
 	ck_assert_uint_eq(holders(), 1);
 }
 END_TEST
@@ -684,11 +682,7 @@ static uint32_t in_queue(void)
 /* So many bytes are there, sooner or later. */
 static void await_queue(uint32_t n)
 {
-	unsigned i;
-
-	for (i = 0; in_queue() != n && i < 1000; i++)
-		os_poll(NULL, 0, 10);
-	ck_assert_uint_eq(in_queue(), n);
+	test_until(in_queue() == n);
 }
 
 /* Each takes a message, and has it lie in its channel. */
@@ -703,7 +697,7 @@ static void take_each(int *channels, unsigned n)
 		channels[i] = p.fd = line;
 		line = -1;
 		ck_assert_int_eq(send(channels[i], &q, sizeof(q), 0), sizeof(q));
-		ck_assert_int_eq(poll(&p, 1, 10000), 1);
+		ck_assert_int_eq(poll(&p, 1, TEST_COMES), 1);
 	}
 }
 

@@ -9,8 +9,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "engine/transport/shm/shm.h"
+#include "tests/slow.h"
 #include "tests/unit/suite.h"
 
 static unsigned taken, writable;
@@ -377,9 +379,12 @@ static void stop_them_in_write(void)
 	atomic_store(&they.other.leader.fd.n[0], stuck[1]);
 }
 
+static _Atomic pid_t waker;
+
 static void *stopped_waker(void *arg)
 {
 	(void)arg;
+	atomic_store(&waker, gettid());
 	flush(&they);
 	return NULL;
 }
@@ -408,14 +413,12 @@ static void third_sends(void)
 static pthread_t stopped(void)
 {
 	pthread_t t;
-	unsigned i;
 
 	stop_them_in_write();
 	ck_assert_int_eq(give(&they, 100), 0);
 	ck_assert_int_eq(pthread_create(&t, NULL, stopped_waker, NULL), 0);
-	for (i = 0; i < 5000 && !atomic_load(&us.inbox.summary); i++)
-		os_poll(NULL, 0, 1); /* until it has rung the bell ... */
-	os_poll(NULL, 0, 50);	     /* ... and has come to what follows */
+	test_until(atomic_load(&us.inbox.summary));   /* until it has rung the bell ... */
+	test_until(test_asleep(atomic_load(&waker))); /* ... and has come to what follows */
 	return t;
 }
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "engine/carry.h"
+#include "tests/slow.h"
 #include "tests/unit/suite.h"
 
 static struct rds_sock *sock;
@@ -87,17 +88,12 @@ static void setup(void)
 /* While more and more is taken, other things are done between. */
 static void ck_turns(void)
 {
-	unsigned begin, i;
+	unsigned begin;
 
-	for (i = 0; !atomic_load(&taken) && i < 1000; i++)
-		os_poll(NULL, 0, 10);
+	test_until(atomic_load(&taken));
 	begin = atomic_load(&taken);
-	ck_assert_uint_gt(begin, 0);
 	rds_timer_set(&timer, os_now_ns());
-	for (i = 0; (atomic_load(&turns) < 10 || atomic_load(&taken) < begin + 100) && i < 1000; i++)
-		os_poll(NULL, 0, 10);
-	ck_assert_uint_ge(atomic_load(&turns), 10);
-	ck_assert_uint_ge(atomic_load(&taken), begin + 100);
+	test_until(atomic_load(&turns) >= 10 && atomic_load(&taken) >= begin + 100);
 }
 
 /* Bytes of a program that is not under the preload. */
@@ -129,9 +125,7 @@ START_TEST(strays_beside)
 	ck_turns();
 	for (i = 0; i < 40; i++) /* more than are taken at a time */
 		ck_assert_int_eq(send(fd, "x", 1, MSG_DONTWAIT), 1);
-	for (i = 0; lies_there(other) && i < 1000; i++)
-		os_poll(NULL, 0, 10);
-	ck_assert_int_eq(lies_there(other), 0);
+	test_until(!lies_there(other));
 }
 END_TEST
 

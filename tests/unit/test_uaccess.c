@@ -330,6 +330,7 @@ START_TEST(exact_while_cold)
 }
 END_TEST
 
+/* By the kernel's own clock: two of its ticks are enough, and more do not harm. */
 START_TEST(forgotten_by_itself)
 {
 	char *m = map(4 * PAGE, PROT_READ | PROT_WRITE);

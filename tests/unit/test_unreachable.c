@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * test_unreachable.c - who has messages that wait for a peer is told so, once, and when they go on (engine/unreachable.c).
- * The other host is test_reach_fake.h's, and seconds pass when the test says so.
+ * The other host and the clock are test_reach_fake.h's.
  */
 #include <check.h>
 #include <fcntl.h>
@@ -14,39 +14,9 @@
 
 static int file = -1;
 
-/* More seconds than have really passed, but only for the code that is tested: the rest has timers in the kernel, too. */
-static _Atomic unsigned passed;
-static __thread bool tested;
-
-uint64_t __real_os_now_ns(void);
-uint64_t __wrap_os_now_ns(void);
-void __real_rds_unreachable(struct rds_conn *conn, int why);
-void __wrap_rds_unreachable(struct rds_conn *conn, int why);
-void __real_rds_reached(struct rds_conn *conn);
-void __wrap_rds_reached(struct rds_conn *conn);
-
-uint64_t __wrap_os_now_ns(void)
-{
-	return __real_os_now_ns() + (tested ? atomic_load(&passed) * 1000000000ull : 0);
-}
-
-void __wrap_rds_unreachable(struct rds_conn *conn, int why)
-{
-	tested = true;
-	__real_rds_unreachable(conn, why);
-	tested = false;
-}
-
-void __wrap_rds_reached(struct rds_conn *conn)
-{
-	tested = true;
-	__real_rds_reached(conn);
-	tested = false;
-}
-
 static void pass_seconds(unsigned n)
 {
-	atomic_fetch_add(&passed, n);
+	mock_clock_leap(n * 1000000000ull);
 }
 
 static void setup(void)

@@ -98,7 +98,7 @@ static void down_by_rule(struct rds_conn *conn, struct rds_ep *ep, int why, bool
 	if (ep == s->pending)
 		s->pending = NULL;
 	notes->down(conn, ep, why, gone);
-	rds_timer_set(&s->retry, world.now + BACKOFF_NS);
+	rds_timer_set(&s->retry, atomic_load(&mock_now) + BACKOFF_NS);
 }
 
 static void setup(enum mock_mode mode)

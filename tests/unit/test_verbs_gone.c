@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "tests/mock/world.h"
+#include "tests/slow.h"
 
 static struct world_conn *const a = &world.conn[0], *const b = &world.conn[1];
 static char said[8192];
@@ -222,19 +223,6 @@ static void *hears_of_it(void *arg)
 	return NULL;
 }
 
-static bool sleeps(pid_t tid)
-{
-	char path[64], state = 0;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
-	f = fopen(path, "r");
-	ck_assert_ptr_nonnull(f);
-	ck_assert_int_eq(fscanf(f, "%*d (%*[^)]) %c", &state), 1);
-	fclose(f);
-	return state == 'S';
-}
-
 static bool moves; /* the address, to our other device, and that goes */
 
 /* The id that stays with a device is bound, and the device goes. */
@@ -254,7 +242,7 @@ static int bound_and_removed(struct rdma_cm_id *id, struct sockaddr *addr)
 	mock_run();
 	ck_assert_int_eq(pthread_create(&thread, NULL, hears_of_it, NULL), 0);
 	ck_assert_int_eq(pthread_detach(thread), 0);
-	while (!helper || !sleeps(helper))
+	while (!helper || !test_asleep(helper))
 		sched_yield();
 	return ret;
 }

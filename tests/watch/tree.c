@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * tree.c - which processes are below this one, what processor time they use, and their end; see tree.h.  A look is one pass over
  * /proc.

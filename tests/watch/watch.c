@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * watch [--name NAME] [--limit SECONDS] [--quiet SECONDS] [--alone] -- COMMAND ARGS...
  * watch --measure
