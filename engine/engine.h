@@ -140,7 +140,7 @@ static inline void rx_unlock(void)
 }
 
 /* spare.c; helper */
-void rds_spare_fill(void);
+bool rds_spare_fill(void); /* false: not even one peer can be talked to */
 bool rds_spare_use(void); /* out of descriptors: true if some were kept back and are free now */
 void rds_spare_forget(void);
 

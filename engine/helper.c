@@ -411,8 +411,10 @@ static int open_all(void)
 		err = rds_wires_start();
 	if (!err)
 		err = rds_info_start();
-	if (!err)
-		rds_spare_fill();
+	if (!err && !rds_spare_fill()) {
+		rds_spare_use();
+		err = -EMFILE;
+	}
 	return err;
 }
 

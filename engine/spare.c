@@ -5,32 +5,36 @@
  * With the kernel's RDS a message to a new peer costs no descriptor.  Here it does (control socket, wake-up pipes, shared
  * memory on its way), and a program that has opened sockets until EMFILE must not find itself cut off.  A helper with a table of
  * its own keeps them there, where they cost the program nothing, and needs them for what the program lends it when there are
- * very many peers.  Given up when a connection needs them.  Helper thread only.
+ * very many peers.  Given up when a connection needs them.  Where not even one peer could be talked to, the engine does not start: a bind that succeeds
+ * must not be to a deaf socket.  Helper thread only.
  */
 #include <fcntl.h>
 
 #include "engine/engine.h"
 
 #define SPARES 16
+#define PEER 9 /* measured: five for the first peer over shared memory, four if the sockets are shared with a child as well */
 
 static _Atomic int spare[SPARES];
 static bool known; /* the slots hold -1 or a descriptor */
 
-void rds_spare_fill(void)
+bool rds_spare_fill(void)
 {
-	unsigned i;
+	unsigned i, n = 0;
 	int fd;
 
 	for (i = 0; i < SPARES; i++) {
 		if (!known)
 			atomic_store(&spare[i], -1);
-		else if (atomic_load(&spare[i]) >= 0)
-			continue;
-		fd = os_fcntl(os_fd(&rds_eng->leader_post), F_DUPFD_CLOEXEC, 0);
-		if (fd >= 0)
-			os_dup_high_slot(fd, &spare[i]);
+		if (atomic_load(&spare[i]) < 0) {
+			fd = os_fcntl(os_fd(&rds_eng->leader_post), F_DUPFD_CLOEXEC, 0);
+			if (fd >= 0)
+				os_dup_high_slot(fd, &spare[i]);
+		}
+		n += atomic_load(&spare[i]) >= 0;
 	}
 	known = true;
+	return n >= PEER;
 }
 
 bool rds_spare_use(void)
