@@ -415,7 +415,9 @@ int shm_start(struct rds_transport *t)
 	s->listener.fn = listen_event;
 	s->need_bell = true;
 	shm_doubt_start();
-	err = shm_inbox_open();
+	err = shm_rings_possible();
+	if (!err)
+		err = shm_inbox_open();
 	if (err)
 		return err;
 	fd = os_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -11,6 +11,8 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 
 #include "engine/transport/shm/shm.h"
 
@@ -52,7 +54,7 @@ static int reserve(int fd, size_t len)
 	return os_reserve(fd, (off_t)(memory_is_strict() ? len : SHM_CTL_BYTES));
 }
 
-int shm_rings_create(struct shm_ep *ep, uint32_t size, int *fd_out)
+static int create(struct shm_ep *ep, uint32_t size, int *fd_out)
 {
 	size_t len = SHM_CTL_BYTES + 2 * (size_t)size;
 	int fd = os_memfd("rdspreload-rings", 3 /* MFD_CLOEXEC | MFD_ALLOW_SEALING */), err;
@@ -82,6 +84,31 @@ int shm_rings_create(struct shm_ep *ep, uint32_t size, int *fd_out)
 fail:
 	os_close(fd);
 	return err;
+}
+
+/* Limits (of file sizes, of address space, of memory) may leave room for smaller ones, which do, but more slowly. */
+int shm_rings_create(struct shm_ep *ep, uint32_t size, int *fd_out)
+{
+	int err;
+
+	do {
+		err = create(ep, size, fd_out);
+		size /= 2;
+	} while ((err == -EFBIG || err == -ENOMEM || err == -ENOSPC) && size >= SHM_RING_MIN);
+	return err;
+}
+
+int shm_rings_possible(void)
+{
+	const size_t least = SHM_CTL_BYTES + 2 * SHM_RING_MIN;
+	struct rlimit limit;
+
+	if (os_syscall(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, (long)&limit, 0, 0) || limit.rlim_cur >= least)
+		return 0;
+	rds_error("memory shared with another process is a file of %zu KiB or more: raise the limit of file sizes "
+		  "(ulimit -f)",
+		  least / 1024 + 1);
+	return -EFBIG;
 }
 
 /* A memfd of exactly `len` bytes that nobody can shrink.  The other side should have reserved it; now it is. */
