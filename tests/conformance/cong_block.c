@@ -18,6 +18,7 @@ static void congest(int size)
 	if (send_to(s, d, data, size, 0) != size)
 		conf_die("send");
 	wait_queued(d, before + 1);
+	cong_told(d, s);
 }
 
 static const char *result(struct helper *helper)
@@ -95,6 +96,7 @@ static void ends_by_close(struct name *to)
 	close(d);
 	check("close-wakes", "7", "%s", result(&helper));
 	check("nobody-is-not-congested", "1", "%s", rc(sendto(s, "x", 1, MSG_DONTWAIT, &to->sa, to->len)));
+	all_lost(s);
 	d = rds_socket();
 	check("port-again", "0", "%s", rc(bind(d, &to->sa, to->len)));
 	check("send-again", "1", "%s", rc(sendto(s, "y", 1, MSG_DONTWAIT, &to->sa, to->len)));

@@ -19,26 +19,31 @@ static void monitor(int on)
  */
 static void congest(int from)
 {
-	uint64_t updates = cong_updates();
-
 	if (send_to(from, d, data, 5000, MSG_DONTWAIT) != 5000)
 		conf_die("send");
 	wait_queued(d, 1);
-	wait_cong_update(updates);
+	cong_told(d, from);
+	cong_all_told(name_of(d));
+}
+
+static const char *refused(void)
+{
+	congest(s);
+	return rc(send_to(s, d, data, 1, MSG_DONTWAIT));
+}
+
+static void drain(void)
+{
+	if (recv(d, data, sizeof(data), MSG_DONTWAIT) != 5000)
+		conf_die("recv");
 }
 
 /* Congest the receiver, see ENOBUFS, drain it: an update is on its way to the sender. */
 static const char *provoke(void)
 {
-	const char *result;
-	uint64_t updates;
+	const char *result = refused();
 
-	congest(s);
-	result = rc(send_to(s, d, data, 1, MSG_DONTWAIT));
-	updates = cong_updates();
-	if (recv(d, data, sizeof(data), MSG_DONTWAIT) != 5000)
-		conf_die("recv");
-	wait_cong_update(updates);
+	drain();
 	return result;
 }
 
@@ -120,13 +125,17 @@ static void before_data(void)
 	struct name from = { .len = sizeof(from.ss) };
 	long r;
 
+	refused();
 	send_to(d, s, "abc", 3, 0);
-	wait_message(s);
-	provoke();
-	ready(TEST_COMES);
+	wait_queued(s, 1);
+	drain();
+	send_to(d, s, "behind", 6, 0);
+	wait_queued(s, 2);
+	cong_all_told(name_of(d));
 	r = recvfrom(s, data, sizeof(data), MSG_DONTWAIT, &from.sa, &from.len);
 	check("update-before-data", "0 namelen 0", "%s namelen %u", rc(r), from.len);
 	arrives("then-data", 0, 256, "3 namelen some flags 0 controllen 0");
+	recv(s, data, sizeof(data), MSG_DONTWAIT);
 	arrives("then-nothing", 0, 256, "-1 EAGAIN");
 }
 
@@ -177,6 +186,8 @@ static void not_asked(void)
 {
 	monitor(0);
 	provoke();
+	cong_told(d, s);
+	cong_all_told(name_of(d));
 	ready(0);
 	ready(0);
 	arrives("monitor-off", 0, 256, "-1 EAGAIN");
@@ -197,7 +208,9 @@ static void others_refusal(void)
 	monitor(1);
 	congest(other);
 	check("other-is-refused", "-1 ENOBUFS", "%s", rc(send_to(other, d, data, 1, MSG_DONTWAIT)));
-	recv(d, data, sizeof(data), MSG_DONTWAIT);
+	drain();
+	cong_told(d, s);
+	cong_all_told(name_of(d));
 	check("not-told", "0", "%s", ready(50));
 	close(other);
 }
@@ -211,6 +224,7 @@ int main(int argc, char **argv)
 	d = rds_bound();
 	rds_bufs(d, 0, 4096);
 	warm_up(s, d);
+	cong_all_told(name_of(d));
 	delivered();
 	before_data();
 	wakes_receiver();

@@ -18,22 +18,19 @@ static const char *bits(int fd, int events)
 /* The news of the congestion must be over before the refusal, or it wakes whoever waits for its end. */
 static long congest(void)
 {
-	uint64_t updates = cong_updates();
-
 	if (send_to(s, d, data, 5000, MSG_DONTWAIT) != 5000)
 		conf_die("send");
 	wait_queued(d, 1);
-	wait_cong_update(updates);
+	cong_told(d, s);
+	cong_all_told(name_of(d));
 	return send_to(s, d, data, 1, MSG_DONTWAIT);
 }
 
 static void drain(void)
 {
-	uint64_t updates = cong_updates();
-
 	if (recv(d, data, sizeof(data), MSG_DONTWAIT) != 5000)
 		conf_die("recv");
-	wait_cong_update(updates);
+	cong_all_told(name_of(d));
 }
 
 static const char *eventually(int fd, int events)
@@ -64,6 +61,8 @@ int main(int argc, char **argv)
 	other = rds_bound();
 	rds_bufs(d, 0, 4096);
 	warm_up(s, d);
+	cong_all_told(name_of(d));
+	settle(s);
 	settle(other);
 	check("before", "OUT|WRNORM", "%s", bits(s, ALL));
 	check("refused", "-1 ENOBUFS", "%s", rc(congest()));

@@ -124,6 +124,18 @@ static void check_difference(const char *name, uint64_t before, uint64_t want)
 	check(text("difference-%s", name), text("%lu", (unsigned long)want), "%lu", (unsigned long)got);
 }
 
+static void wait_counted(const char *name, uint64_t before)
+{
+	long long end = now_ms() + TEST_COMES;
+	unsigned looks = 0;
+
+	while (counter(name) == before) {
+		if (now_ms() > end)
+			test_late("a counter");
+		test_pause(&looks);
+	}
+}
+
 /* What a few known steps add. Nothing else may run meanwhile on this node. */
 static void counting(void)
 {
@@ -134,7 +146,6 @@ static void counting(void)
 
 	send_to(s, d, "w", 1, 0);
 	receive(d, buf, 1, 0);
-	usleep(50000);
 	q = counter("recv_queued");
 	del = counter("recv_delivered");
 	to = counter("copy_to_user");
@@ -156,7 +167,7 @@ static void counting(void)
 	check_difference("recv_bytes_freed_fromsock", freed, 120);
 	nosock = counter("recv_drop_no_sock");
 	sendto(s, buf, 5, 0, &nobody.sa, nobody.len);
-	usleep(50000);
+	wait_counted("recv_drop_no_sock", nosock);
 	check_difference("recv_drop_no_sock", nosock, 1);
 	ping = counter("recv_ping");
 	pong = counter("send_pong");

@@ -294,6 +294,7 @@ int main(int argc, char **argv)
 	rdma_begin(argc, argv);
 	peer_start();
 	fd = rds_bound_to(PARENT_PORT);
+	rds_next_beside();
 	other = rds_bound_to(OTHER_PORT);
 	to = peer_name();
 	vec[0] = (struct rds_iovec){(uintptr_t)arena, 64};

@@ -330,20 +330,7 @@ long rdma(int fd, const struct name *to, const struct op *op)
 /* Messages of this socket that lie in the lists of those that are not acknowledged. */
 static int unacked(int fd)
 {
-	static const int lists[] = {RDS6_INFO_SEND_MESSAGES, RDS6_INFO_RETRANS_MESSAGES};
-	static struct rds6_info_message list[4096];
-	struct name name = name_of(fd);
-	unsigned i, k, n = 0;
-
-	for (k = 0; k < ARRAY_SIZE(lists); k++) {
-		socklen_t len = sizeof(list);
-
-		if (getsockopt(fd, SOL_RDS, lists[k], list, &len) < 0)
-			return -1;
-		for (i = 0; i < len / sizeof(list[0]); i++)
-			n += ntohs(list[i].lport) == name_port(&name);
-	}
-	return n;
+	return listed(fd, RDS6_INFO_SEND_MESSAGES) + listed(fd, RDS6_INFO_RETRANS_MESSAGES);
 }
 
 static bool wait_unacked(int fd, int n)

@@ -226,6 +226,8 @@ unsigned name_port(const struct name *name);
 int rds_socket(void);
 int rds_bound(void);			/* at the program's address, port picked, non-blocking off */
 int rds_bound_to(unsigned port);
+/* The next socket is on one connection with the last one also where other processes carry them in turn (run --apart). */
+void rds_next_beside(void);
 void rds_bufs(int fd, int snd, int rcv);	/* RDS limits; 0 leaves one alone */
 
 /* Send to another socket; result as of sendto. */
@@ -236,14 +238,23 @@ bool wait_message(int fd);
 int queued(int fd);
 /* Wait until there are n of them. */
 bool wait_queued(int fd, int n);
+/* Messages of a socket in one of these lists (RDS6_INFO_SEND_MESSAGES: not sent yet; RDS6_INFO_RETRANS_MESSAGES: not acknowledged); wait until none is. */
+int listed(int fd, int list);
+bool wait_sent(int fd);
+/*
+ * What a socket has sent to a port that nobody has is lost by now, and nothing for the next one there: none waits here, and those that are on their
+ * way have come when one behind them has.  That one goes to a socket made for this, which is of the other host between two.
+ */
+void all_lost(int sender);
 /* A counter of RDS_INFO_COUNTERS. */
 uint64_t counter(const char *name);
 /*
- * Congestion news is spread in the background, on some transports in several pieces. Wait (at most 300 ms) until
- * more of it has come than "updates" and no more is coming.
+ * That a port is congested, or is no more, is told in the background.  What the receiver has to say by now is known to the sender: a message
+ * behind it has come, and is taken; the sender has no other ones, and no news of its own.
  */
-uint64_t cong_updates(void);
-void wait_cong_update(uint64_t updates);
+void cong_told(int receiver, int sender);
+/* Where several connections tell the same they have all done so: who is refused after this hears of nothing older. there: any name of the receiver's host. */
+void cong_all_told(struct name there);
 /* Take a congestion update of the past out of a socket's first poll. */
 void settle(int fd);
 /* A message from one to the other and back, so that connections exist and the maps they begin with have come. */

@@ -17,6 +17,15 @@ int rds_socket(void)
 	return fd;
 }
 
+void rds_next_beside(void)
+{
+	const char *held = getenv("CONFORMANCE_HELD");
+	int i;
+
+	for (i = 1; held && !strcmp(held, "apart") && i < HELD_KEEPERS; i++)
+		close(rds_socket());
+}
+
 uint64_t counter(const char *name)
 {
 	static struct rds_info_counter list[200];

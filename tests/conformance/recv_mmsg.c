@@ -31,8 +31,7 @@ static void fill(int s, int d, int count)
 	for (i = 1; i <= count; i++)
 		if (send_to(s, d, data, i, 0) != i)
 			conf_die("send");
-	wait_message(d);
-	usleep(20000);
+	wait_queued(d, count);
 }
 
 static const char *lens(void)

@@ -13,7 +13,7 @@
 #define OLD 40
 #define NEW 20
 
-enum { HELLO = -1, END = -2 };
+enum { HELLO = -1, END = -2, LAST = -3 };
 enum how { EXIT, EXIT_NOW, EXEC, EXEC_FAILS };
 
 struct message {
@@ -42,13 +42,18 @@ static int put_row(int from, int n)
 	return sent;
 }
 
-static void greet(int fd)
+static void wait_answer(int fd)
 {
 	char byte;
 
-	put(fd, HELLO);
 	if (!wait_message(fd) || recv(fd, &byte, 1, 0) != 1)
 		conf_die("the receiver answers");
+}
+
+static void greet(int fd)
+{
+	put(fd, HELLO);
+	wait_answer(fd);
 }
 
 static void one_byte(int rd)
@@ -70,6 +75,7 @@ static void receive_all(const char *name)
 	struct name from;
 	struct message m;
 	int fd = rds_bound(), n = 0, wrong = 0, late = 0;
+	bool ended = false;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL); /* also while it is stopped */
 	name_to(&receiver, fd);
@@ -77,16 +83,17 @@ static void receive_all(const char *name)
 		from.len = sizeof(from.ss);
 		if (recvfrom(fd, &m, sizeof(m), 0, &from.sa, &from.len) != sizeof(m))
 			conf_die("recvfrom");
-		if (m.number == HELLO)
-			sendto(fd, "", 1, 0, &from.sa, from.len);
-		else if (m.number == END)
+		if (m.number == LAST)
 			break;
-		else
+		if (m.number == HELLO || m.number == END)
+			sendto(fd, "", 1, 0, &from.sa, from.len);
+		if (m.number == END)
+			ended = true;
+		else if (m.number != HELLO && ended)
+			late++;
+		else if (m.number != HELLO)
 			wrong += m.number != n++;
 	}
-	usleep(50000); /* nothing more is to come */
-	while (recv(fd, &m, sizeof(m), MSG_DONTWAIT) > 0)
-		late++;
 	check(text("%s-arrived", name), text("%d", OLD + NEW), "%d", n);
 	check(text("%s-order", name), "wrong 0 late 0", "wrong %d late %d", wrong, late);
 	exit(0);
@@ -97,6 +104,8 @@ static void sends_new(void)
 	put_row(OLD, NEW);
 	put(s, END);
 	one_more(done[1]);
+	wait_answer(s); /* when it has read all that there was, and looks for more */
+	put(s, LAST);
 	one_byte(go[0]); /* it has arrived */
 	_exit(0);
 }

@@ -182,6 +182,7 @@ static void child_congested(void)
 
 	check("child-congested", "-1 ENOBUFS", "%s", rc(send_to(s, d, data, 1, MSG_DONTWAIT)));
 	check("child-reads", "5000", "%s", rc(recv(d, data, CAP, MSG_DONTWAIT)));
+	cong_told(d, s);
 	check("child-not-congested", "1", "%s", rc(send_to(s, d, data, 1, MSG_DONTWAIT)));
 	close(third);
 }
@@ -192,6 +193,7 @@ static void congested(void)
 	warm_up(s, d);
 	send_to(s, d, data, 5000, 0);
 	check("congesting-there", "1", "%d", wait_queued(d, 1));
+	cong_told(d, s);
 	check("parent-congested", "-1 ENOBUFS", "%s", rc(send_to(s, d, data, 1, MSG_DONTWAIT)));
 	elsewhere(child_congested);
 	check("parent-not-congested", "1", "%s", rc(send_to(s, d, data, 1, MSG_DONTWAIT)));

@@ -60,22 +60,22 @@ static int late;
 /* The news of the congestion must be over before the refusal, or it counts as the news of its end. */
 static long fill(int fd)
 {
-	uint64_t updates = cong_updates();
 	long r = to_child(fd, 5000, MSG_DONTWAIT);
 
-	wait_cong_update(updates);
+	cong_all_told(name_here(CHILD));
 	return r;
 }
 
 static const char *refused(int fd)
 {
-	long r = 0;
+	long long end = now_ms() + TEST_COMES;
+	unsigned looks = 0;
+	long r;
 
-	for (late = 0; late < 200; late++) {
-		r = to_child(fd, 0, MSG_DONTWAIT);
-		if (r < 0)
-			break;
-		usleep(5000);
+	for (late = 0; (r = to_child(fd, 0, MSG_DONTWAIT)) >= 0; late++) {
+		if (now_ms() > end)
+			test_late("a refusal");
+		test_pause(&looks);
 	}
 	return rc(r);
 }

@@ -204,9 +204,11 @@ bool __wrap_helper_asleep(struct helper *helper)
 		r = far_asleep(helper->tid);
 		if (r >= 0)
 			return r;
-		if (r == FAR_NONE && __real_helper_asleep(helper) && far_asleep(helper->tid) == FAR_NONE)
+		if (r == FAR_NONE && !__real_helper_asleep(helper))
+			return false; /* it has ended */
+		if (r == FAR_NONE && far_asleep(helper->tid) == FAR_NONE)
 			return true;
-	} while (!helper->joined && now_ms() < end && !usleep(1000));
+	} while (now_ms() < end && !usleep(1000));
 	return false;
 }
 
