@@ -13,9 +13,10 @@ shm=
 # - under ThreadSanitizer the traffic of two mock processes takes minutes
 # - a sanitizer's runtime has a thread, mappings and signal handling of its own
 # - this machine has no huge pages set aside, the guests have (section devices)
-# - of two sides in one process none can stand still
+# - of two sides in one process none can stand still, or be killed alone
 may_skip=("kinds-huge*: skipped, there is no huge page*"
 	"*-inside: *: skipped, the other side must stand still meanwhile"
+	"*-inside: *: skipped, the other side must be killed"
 	"tests/conformance/native: skipped: the library needs its sanitizer's runtime*"
 	"tests/conformance/held: skipped: the library needs its sanitizer's runtime*"
 	"tests/unit/test_verbs_traffic: too many processes and messages for ThreadSanitizer"

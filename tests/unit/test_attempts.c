@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "engine/legacy_abi.h"
 #include "tests/unit/suite.h"
 #include "tests/unit/test_reach_fake.h"
 
@@ -366,6 +367,7 @@ static void shows_device(bool up)
 	unsigned char rec[200];
 	socklen_t len = sizeof(rec);
 
+	rds_abi_used_option(RDS_INFO_CONN_PATHS); /* the program knows Oracle's records */
 	ck_assert_int_eq(rds_getsockopt(fake.sk, -1, SOL_RDS, RDS_INFO_IB_CONNECTIONS, rec, &len), 176);
 	ck_assert_uint_eq(len, 176);
 	ck_assert_mem_eq(rec, &id.laddr.s6_addr[12], 4);
@@ -388,6 +390,7 @@ START_TEST(test_tos)
 
 	id.tos = 3;
 	e = far_asks(&id, 0);
+	rds_abi_used_option(RDS_INFO_CONN_PATHS);
 	ck_assert_int_eq(rds_getsockopt(fake.sk, -1, SOL_RDS, RDS6_INFO_CONNECTIONS, rec, &len), 66);
 	ck_assert_uint_eq(len, 66);
 	ck_assert_uint_eq(rec[65], 3);
