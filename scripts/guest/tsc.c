@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * How fast this machine's time stamp counter runs: kHz, one line.  The emulator hands it to guests as it is.  A guest would find that out when it starts
  * by comparing it with an emulated timer for some milliseconds; where others want this machine's processors at that moment, it finds a few hundred MHz

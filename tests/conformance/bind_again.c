@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* bind: one binding per socket, one socket per address and port, in this process and in others; and a port that had another socket before. */
 #include "rdsconf.h"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* bind: every address form, on a fresh socket each, then the name that the socket has. */
 #include "rdsconf.h"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* RDS_CANCEL_SENT_TO: arguments, how addresses are read, what is taken back. */
 #include "rdsconf.h"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* SO_RDS_MSG_RXPATH_LATENCY: the option and the control message. */
 #include "rdsconf.h"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* Receive timestamps: the option at both levels, the control message, truncated control buffers. */
 #include "rdsconf.h"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* A blocking send to a congested port: no timeout, signals, what wakes it. */
 #include "rdsconf.h"
 #include "signals.h"

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* A receiver over its limit: at which message senders get ENOBUFS, and when not any more. */
 #include "rdsconf.h"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* RDS_CONG_MONITOR: the notification after an ENOBUFS, how it is received and how it is lost. */
 #include "rdsconf.h"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* Congestion updates without RDS_CONG_MONITOR: the one-shot POLLIN|POLLWRBAND, and who is woken. */
 #include "rdsconf.h"
 

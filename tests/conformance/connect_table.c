@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* connect: every address form, on a fresh socket each, then the peer that the socket has. */
 #include "rdsconf.h"
 

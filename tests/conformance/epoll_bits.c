@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* epoll: bits, level and edge triggering, one-shot, what wakes a sleeper. */
 #include "rdsconf.h"
 

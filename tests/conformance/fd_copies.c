@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* Several descriptors of one socket: one queue, one set of options, one life. */
 #include "rdsconf.h"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* RDS_INFO_RECV_MESSAGES, _SEND_MESSAGES, _CONNECTIONS: what queued messages look like in the lists. */
 #include "rdsconf.h"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* getsockopt(RDS_INFO_*): sizes, ENOSPC, bad buffers; the names of the counters. */
 #include "rdsconf.h"
 

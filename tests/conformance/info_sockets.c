@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* RDS_INFO_SOCKETS and RDS6_INFO_SOCKETS: what a socket looks like in the lists. */
 #include "rdsconf.h"
 

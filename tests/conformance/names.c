@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* getsockname, getpeername, SO_PEERNAME: states, truncation, bad arguments. */
 #include "rdsconf.h"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* Port 0 answers every message with an empty one, without a program behind it. */
 #include "rdsconf.h"
 

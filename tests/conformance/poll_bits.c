@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* poll, ppoll and select: which bits are set in which state, and what wakes a sleeper. */
 #include "rdsconf.h"
 #include "signals.h"

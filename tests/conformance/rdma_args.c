@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * RDS_CMSG_RDMA_ARGS: what is refused, in which order, and what is allowed although it looks odd. The key is always one
  * that works, so that an operation that should have been refused would show in the peer's memory.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * Memory regions: what RDS_CMSG_RDMA_MAP, RDS_GET_MR and RDS_GET_MR_FOR_DEST refuse and in which order, what is in a
  * cookie, RDS_CMSG_RDMA_DEST, RDS_FREE_MR.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * RDS_CMSG_RDMA_STATUS: when there is one, how many of them come at once and in which order, what takes them away; what
  * they say of operations that succeed, fail or are canceled, and what becomes of the messages of these.

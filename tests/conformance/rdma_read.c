@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * RDMA reads from the peer's memory: lengths, alignment, pieces, offsets; when the data is there (a notification says
  * so), what a fence promises to the peer.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * RDMA writes into the peer's memory: lengths, alignment, pieces, offsets; what the peer sees together with the
  * message behind it; regions for one use.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * Helpers of the programs rdma_*.c; see rdmaconf.h. As in rdsconf.c nothing here may depend on how an implementation of
  * RDS works inside, and nothing may wait without a deadline.

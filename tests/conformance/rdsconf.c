@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * Helpers of the conformance programs; see rdsconf.h. Nothing here may depend on how an implementation of RDS
  * works inside, and what waits does so as slow.h says.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* Blocking receives: timeouts, signals, several sleepers, unbound sockets. */
 #include "rdsconf.h"
 #include "signals.h"

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* What a receive returns: lengths, truncation, peeking, names, zero-length messages, odd flags. */
 #include "rdsconf.h"
 

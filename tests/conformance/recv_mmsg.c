@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* recvmmsg: batches, the error that ends one, timeouts. */
 #include "rdsconf.h"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* What a send checks: the destination's name, its family, pointers, lengths, control messages. */
 #include "rdsconf.h"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* Flags and calls of the send family: only MSG_DONTWAIT and MSG_ZEROCOPY are legal. */
 #include "rdsconf.h"
 

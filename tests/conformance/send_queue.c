@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* Send-queue accounting, with a destination that never answers: messages stay queued. */
 #include "rdsconf.h"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* The largest message: the RDS send limit (half of what SO_SNDBUF reports), never above 1 MiB. */
 #include "rdsconf.h"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * A socket goes through exec: the new program finds it under its number, with its name, options and what lies in its
  * queue, and what comes meanwhile. By fork and exec, vfork and exec, posix_spawn, and exec of the process that made it.

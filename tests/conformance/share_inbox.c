@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * The process that made a socket is gone, another one has it and has not touched it yet; meanwhile processes send to it and end, by
  * exit, _exit or exec, or their exec fails. All that they have sent is there afterwards, once, in the order of each sender; also if the maker was

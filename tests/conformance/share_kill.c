@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * The process that made a socket is killed, and others have it: they go on as if nothing had happened, whether they slept in a call, looked
  * elsewhere, came to it by fork, exec or a descriptor that was passed, or are killed in their turn; and if all of them are, nothing that was sent to it

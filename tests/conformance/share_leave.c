@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * The process that made a socket leaves, and others have it: daemon() after bind, a double fork, a queue that waits meanwhile,
  * messages that come when nobody looks. Nothing is lost, doubled or out of order.  (Over RDMA devices that is not promised yet.)

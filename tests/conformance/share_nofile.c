@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * A process that has no descriptor left has a socket whose maker ends, or is killed: it goes on with it, or says at once that it cannot (EMFILE), and
  * can as soon as there are descriptors again.  Nothing is lost.

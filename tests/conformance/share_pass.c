@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * Sockets passed by SCM_RIGHTS between relatives: while they lie in a queue and nobody has them, to oneself, made by a child
  * that is gone when the parent uses them, or by one that had children itself before.

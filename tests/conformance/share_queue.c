@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * What lies in the queue of a socket that several processes have: each message goes to one reader, whole and with all
  * that belongs to it; what they send keeps the order in which their calls returned.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * A socket goes to a child that is started in a way that runs no fork handlers: by libc inside itself (system(), popen(), wordexp()), by _Fork() or
  * clone().  (Not by the bare system call, tests/programs/bare_child: it may copy locks that the library's thread has.)  The process that made the socket ends right after that, or is killed; the child has what lies in the queue, and what

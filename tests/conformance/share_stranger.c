@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * Sockets passed by SCM_RIGHTS to a process that was there before any RDS socket, and that has none of its own before it
  * uses these; then it has.

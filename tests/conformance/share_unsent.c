@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * The process that has sent on a socket leaves while the receiver is stopped, and another one goes on with the
  * socket: all that was sent arrives, once, in order, and before what the other one sends.  The receiver has never

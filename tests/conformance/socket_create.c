@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* socket(AF_RDS): types, flags, protocols, descriptor limits. */
 #include "rdsconf.h"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* SO_SNDBUF and SO_RCVBUF: doubling, floors, ceilings, bad lengths; the options that force. */
 #include "rdsconf.h"
 

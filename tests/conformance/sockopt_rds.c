@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* Socket options of level SOL_RDS: numbers, lengths, pointers; other levels. */
 #include "rdsconf.h"
 

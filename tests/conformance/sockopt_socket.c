@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* Generic options on an RDS socket: accepted, refused, without effect; timeouts. */
 #include "rdsconf.h"
 

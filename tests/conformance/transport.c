@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* SO_RDS_TRANSPORT: preset before bind, what bind makes of it, what it is afterwards. */
 #include "rdsconf.h"
 

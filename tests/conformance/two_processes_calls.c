@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * What the other programs look at within one process, between two: the child has two sockets and does what the parent
  * tells it to, one order at a time, and the parent prints what came of it. Data is checked by a sum.

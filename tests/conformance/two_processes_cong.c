@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* Congestion between two processes: refused, told, and a blocked sender goes on when the other one reads. */
 #include "rdsconf.h"
 

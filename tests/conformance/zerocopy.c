@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* SO_ZEROCOPY and MSG_ZEROCOPY: which combinations are refused. */
 #include "rdsconf.h"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * crew.c - the processes of the player, in places, and the lines to them.  A process is gone when its pidfd says so: its
  * descriptors are closed then.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * model.c - see model.h.  A socket lives as long as a descriptor of it is in a process or in a mailbox; a message goes to who is
  * bound to its port when it is sent, or nowhere.

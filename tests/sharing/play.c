@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * play.c - one sequence: which step comes next, by the seed alone, who makes it with what, and what has to be so at the end.
  * The steps: acts.c, traffic.c.

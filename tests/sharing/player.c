@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * player.c [--seeds A-B | --seed S] [--ops N] [--procs N] [switches] [ADDRESS] - one socket, many processes, by a seed.
  *

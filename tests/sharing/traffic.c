@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * traffic.c - steps of messages: sending, receiving, looking, and what happens while a process sleeps in a call.
  */

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * worker.c - a process of the player: does what it is told, and says what came of it.  Plain PF_RDS; it judges nothing.
  * The only waits are those it is told to make, for what has to come (slow.h).

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * The agent: runs on node 2, starts what belongs to a program of node 1, one program at a time, and sees to it that
  * nothing of one is left when the next begins; see far.h.

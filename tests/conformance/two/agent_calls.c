@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * The agent's part for one program with far sockets: a process (under the preload, or on kernel RDS), and in it a thread for
  * each of the program's threads that makes their calls; see far.h.  It ends with the program.

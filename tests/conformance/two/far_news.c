@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * Between two hosts the news that a port is congested, or is not any more, takes a while, and programs that were made for one
  * host count on it at once.  So the calls after which they do come back when the news is there: a message that is sent after

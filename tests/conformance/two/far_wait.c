@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * Waiting for far sockets, and what the programs ask of threads and of the host; see far.h.  A wait for sockets of one host
  * only is made there; one for both looks at each in turn.

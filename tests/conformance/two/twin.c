@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * The child of a program that forks lives on the other host: fork() starts the same program there, which goes the same way
  * as far as its own first fork(), and that is the child; see far.h.  So this is for programs that fork before they have
