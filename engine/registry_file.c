@@ -270,8 +270,9 @@ static int prepare_contents(struct registry *reg, bool *blank)
 
 	if (ret)
 		return ret;
-	if (st.st_nlink == 0)
-		return -EAGAIN; /* somebody removed it between open and lock */
+	/* Somebody removed it between open and lock; or the last one has left it, and so nobody will find us here. */
+	if (st.st_nlink == 0 && (!reg->lost || !os_lock_holder(reg_fd(reg), REG_SLOT_BYTE(0), REG_SLOT_BYTES_MAX)))
+		return -EAGAIN;
 	os_pread(reg_fd(reg), &p, sizeof(p), 0);
 	*blank = !is_made(&p, st.st_size);
 	if (*blank == !!reg->f)
@@ -308,16 +309,16 @@ static int map_head(struct registry *reg)
 	return 0;
 }
 
-/* Not locked: whose lock that is stands in the file, if there is anything in it already. */
-static int map_what_is_made(struct registry *reg)
+/* What is there, through a descriptor of any file that may be the registry. */
+static bool made(int fd)
 {
 	struct prefix p = {0};
 	struct stat st;
-	int ret = os_fstat(reg_fd(reg), &st);
 
-	if (!ret)
-		os_pread(reg_fd(reg), &p, sizeof(p), 0);
-	return ret || !is_made(&p, st.st_size) ? ret : map_head(reg);
+	if (os_fstat(fd, &st))
+		return false;
+	os_pread(fd, &p, sizeof(p), 0);
+	return is_made(&p, st.st_size);
 }
 
 static int fill_in(struct registry *reg, bool blank)
@@ -341,20 +342,47 @@ static int fill_in(struct registry *reg, bool blank)
 	return 0;
 }
 
+/* Nothing is in it.  Is there one that has lost its name?  Its descriptor instead of this one. */
+static int rather_lost(struct registry *reg, int fd)
+{
+	int lost = reg_lost_find(fd);
+
+	if (lost < 0)
+		return fd;
+	if (!made(lost) || check_rights(lost, reg->path, shares[rds_options()->share].file)) {
+		os_close(lost);
+		return fd;
+	}
+	os_close(fd);
+	reg->lost = true;
+	return lost;
+}
+
+/* Once in each process that comes across it. */
+static void say_lost(const struct registry *reg)
+{
+	rds_warn_once("registry: %s was removed while programs use it. They go on, and newcomers of this pid namespace find them. If "
+		      "logind did that at logout, set RemoveIPC=no in logind.conf, or RDS_PRELOAD_REGISTRY_DIR to a directory "
+		      "outside of /dev/shm", reg->path);
+}
+
 static int attach(struct registry *reg)
 {
 	bool blank = false;
 	int fd, ret;
 
+	reg->lost = false;
 	fd = open_file(reg);
 	if (fd < 0)
 		return fd;
+	if (!made(fd))
+		fd = rather_lost(reg, fd);
 	ret = os_dup_high_slot(fd, &reg->fds.n[0]); /* before the first lock: closing the low number would drop it */
 	if (ret)
 		return cannot(reg->path, "keep open", ret);
 	ret = os_fd_register_hook(&reg->fds.n[0], reg_fd_moved, reg);
-	if (!ret)
-		ret = map_what_is_made(reg);
+	if (!ret && made(reg_fd(reg))) /* whose lock that is stands there */
+		ret = map_head(reg);
 	if (!ret)
 		ret = reg_record_lock(reg);
 	if (ret) {
@@ -410,6 +438,8 @@ bool reg_file_intact(struct registry *reg)
 	struct stat st;
 
 	reg->size = os_fstat(reg_fd(reg), &st) ? 0 : st.st_size;
+	if (reg->size && !st.st_nlink)
+		say_lost(reg);
 	return reg->size >= (off_t)REG_SIZE(REG_CHUNK);
 }
 

@@ -32,6 +32,7 @@ struct registry {
 	uint32_t slot;	/* REG_PROCS until taken */
 	bool joined;	/* and the registry says that it is ours */
 	bool suspicious; /* look at everything once */
+	bool lost;	 /* its file has been found without a name */
 	struct rds_procid id;
 	uint64_t idw[2]; /* the same as words */
 	pid_t pid;
@@ -71,6 +72,10 @@ bool reg_file_intact(struct registry *reg); /* under the mutex: not truncated un
 int reg_file_refresh(struct registry *reg);
 /* Locked: reserve one more chunk of entries and put them on the list of unused. 0, -ENFILE, -ENOSPC. */
 int reg_file_grow(struct registry *reg);
+
+/* ---- registry_lost.c ---- */
+/* The file of that descriptor is empty: one that had the same name, and that a living process has open; a descriptor or -ENOENT. */
+int reg_lost_find(int named);
 
 /* ---- registry_lock.c ---- */
 int reg_record_lock(struct registry *reg);   /* mutex and the current area's byte, whatever the contents */

@@ -120,7 +120,10 @@ static void libraries_for_all(void)
 	for (char *one = strtok(libraries, ": "); one; one = strtok(NULL, ": ")) {
 		snprintf(copy, sizeof(copy), "%s%s/library%d.so", n ? ":" : "", registry, n);
 		snprintf(cmd, sizeof(cmd), "install -m 0755 %s %s", one, copy + !!n);
-		check(system(cmd) == 0, "%s", cmd);
+		if (strchr(one, '/'))
+			check(system(cmd) == 0, "%s", cmd);
+		else /* the system's */
+			snprintf(copy, sizeof(copy), "%s%.70s", n ? ":" : "", one);
 		strcat(copies, copy);
 		check(++n < 10, "%d libraries", n);
 	}
