@@ -91,11 +91,15 @@ END_TEST
 /* One that has lost its name, of another directory, is none of theirs. */
 START_TEST(another_one_is_left_alone)
 {
+	char first[sizeof(test_dir)];
+
 	remove_it();
+	strcpy(first, test_dir);
 	registry_setup();
 	check_newcomer(-ENOENT, -ENOENT);
 	registry_close(parents);
 	registry_teardown();
+	ck_assert_int_eq(rmdir(first), 0);
 }
 END_TEST
 
