@@ -323,6 +323,7 @@ static bool made(int fd)
 
 static int fill_in(struct registry *reg, bool blank)
 {
+	struct stat st;
 	int ret = 0;
 
 	/* Alone: look at everything once, damage heals here.  New: the lists are made by the same rebuild. */
@@ -339,7 +340,8 @@ static int fill_in(struct registry *reg, bool blank)
 	reg_store(&reg->f->h.version, REG_VERSION);
 	reg_store(&reg->f->h.shape, REG_SHAPE);
 	reg_store(&reg->f->h.magic, REG_MAGIC);
-	return 0;
+	/* Somebody may have gone on without us (give_up_blank()). */
+	return os_fstat(reg_fd(reg), &st) || !st.st_nlink ? -EAGAIN : 0;
 }
 
 /* Nothing is in it.  Is there one that has lost its name?  Its descriptor instead of this one. */
@@ -356,6 +358,20 @@ static int rather_lost(struct registry *reg, int fd)
 	os_close(fd);
 	reg->lost = true;
 	return lost;
+}
+
+/*
+ * Who makes the file is stopped at that, and nobody is in it: another one takes its place.  If it has just been made it is
+ * found without its name.
+ */
+static int give_up_blank(struct registry *reg)
+{
+	struct stat ours, named;
+
+	if (made(reg_fd(reg)) || os_fstat(reg_fd(reg), &ours) || os_stat(reg->path, &named) || ours.st_ino != named.st_ino)
+		return -EAGAIN;
+	reg->waits = os_syscall(SYS_unlinkat, AT_FDCWD, (long)reg->path, 0, 0, 0, 0) < 0; /* it is another user's */
+	return -EAGAIN;
 }
 
 /* Once in each process that comes across it. */
@@ -385,6 +401,8 @@ static int attach(struct registry *reg)
 		ret = map_head(reg);
 	if (!ret)
 		ret = reg_record_lock(reg);
+	if (ret == -ESTALE)
+		ret = give_up_blank(reg);
 	if (ret) {
 		reg_file_close(reg);
 		return ret;
@@ -443,7 +461,7 @@ bool reg_file_intact(struct registry *reg)
 	return reg->size >= (off_t)REG_SIZE(REG_CHUNK);
 }
 
-static int reserve(struct registry *reg, uint32_t from, uint32_t to)
+static int reserve_more(struct registry *reg, uint32_t from, uint32_t to)
 {
 	off_t at = (off_t)REG_AREA_OFFSET(REG_TERM_AREA(reg->term)), off = from ? (off_t)REG_AREA_SIZE(from) : 0;
 
@@ -463,7 +481,7 @@ static int know_entries(struct registry *reg, uint32_t fit)
 		reserved = fit;
 	}
 	if (reserved > known) /* holes, if somebody made any, get their memory now */
-		ret = reserve(reg, known, reserved);
+		ret = reserve_more(reg, known, reserved);
 	if (!ret)
 		reg_store(&reg->at->usable, reserved);
 	return ret;
@@ -485,7 +503,7 @@ int reg_file_refresh(struct registry *reg)
 	reg->at = &reg->view[area];
 	fit = reg_area_entries(reg, area);
 	if (!fit) { /* an area that has never been: damage */
-		ret = reserve(reg, 0, REG_CHUNK);
+		ret = reserve_more(reg, 0, REG_CHUNK);
 		fit = REG_CHUNK;
 	}
 	if (!ret)
@@ -505,7 +523,7 @@ int reg_file_grow(struct registry *reg)
 		rds_error("registry: %u sockets on this node, no more are possible", REG_SOCKS);
 		return -ENFILE;
 	}
-	ret = reserve(reg, had, had + REG_CHUNK);
+	ret = reserve_more(reg, had, had + REG_CHUNK);
 	if (ret)
 		return cannot(reg->path, "reserve memory for", ret);
 	reg_store(&reg->at->usable, had + REG_CHUNK);

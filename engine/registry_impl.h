@@ -33,6 +33,7 @@ struct registry {
 	bool joined;	/* and the registry says that it is ours */
 	bool suspicious; /* look at everything once */
 	bool lost;	 /* its file has been found without a name */
+	bool waits;	 /* for who makes the file, as long as it takes */
 	struct rds_procid id;
 	uint64_t idw[2]; /* the same as words */
 	pid_t pid;
@@ -78,7 +79,8 @@ int reg_file_grow(struct registry *reg);
 int reg_lost_find(int named);
 
 /* ---- registry_lock.c ---- */
-int reg_record_lock(struct registry *reg);   /* mutex and the current area's byte, whatever the contents */
+/* Mutex and the current area's byte, whatever the contents.  -ESTALE: nothing is mapped, and who has the lock does not get on. */
+int reg_record_lock(struct registry *reg);
 /* Has anything that was done under the lock been done, or has somebody gone on without us (registry_area.c)? */
 bool reg_record_unlock(struct registry *reg);
 bool reg_holds(struct registry *reg);	     /* locked: it would still have been done */
@@ -99,7 +101,10 @@ void reg_begin_bindings(struct registry *reg);
 void reg_end_bindings(struct registry *reg);
 
 /* ---- registry_area.c ---- */
-/* Any time: the area of that term, or the one that it is copied from.  Its `usable` is 0 if it cannot be mapped, or only be trusted by who has the lock. */
+/*
+ * Any time: the area of that term, or the one that it is copied from.  Its `usable` is 0 if it cannot be mapped, or only be
+ * trusted by who has the lock.
+ */
 struct reg_view *reg_view_of(struct registry *reg, uint64_t term);
 struct reg_view *reg_now(struct registry *reg); /* the current one */
 /* Any time: mapped; the file may be too short for it. */

@@ -120,6 +120,8 @@ static int wait_for_it(struct registry *reg, struct waiter *w)
 		reg->in_vain = holder(reg);
 		return -ETIMEDOUT;
 	}
+	if (!reg->f && !reg->waits && now - w->since > rds_patience_ns(RDS_PATIENCE_REGISTRY_STUCK))
+		return -ESTALE;
 	/* Looked at first: the file may have been truncated, and we do not hold anything yet. */
 	if (reg->f && reg_file_intact(reg)) {
 		term = reg_load(&reg->f->h.term);
@@ -173,7 +175,7 @@ int reg_record_lock(struct registry *reg)
 		rds_error("registry: %s has been locked by process %d for %u seconds: continue or kill that process",
 			  reg->path, holder(reg),
 			  (unsigned)(rds_patience_ms(RDS_PATIENCE_REGISTRY_LOCK) / 1000));
-	else
+	else if (ret != -ESTALE)
 		rds_error("registry: cannot lock %s (%s): set RDS_PRELOAD_REGISTRY_DIR to a directory on a tmpfs", reg->path,
 			  strerror(-ret));
 	pthread_mutex_unlock(&reg->mutex);

@@ -20,11 +20,11 @@ static void step(const char *what);
 #define os_lock(...) (step("lock"), os_lock(__VA_ARGS__))
 #define os_fallocate(...) (step("fallocate"), os_fallocate(__VA_ARGS__))
 /* So a process is gone on without that is only slow, too. */
-#define RDS_PATIENCE_REGISTRY_STUCK ((enum rds_patience)stuck_ms)
-static unsigned stuck_ms = 3;
+#define RDS_PATIENCE_REGISTRY_STUCK ((enum rds_patience)3)
 
 #include "engine/registry.c"
 #include "engine/registry_area.c"
+#include "engine/registry_file.c"
 #include "engine/registry_hands.c"
 #include "engine/registry_lock.c"
 #include "engine/registry_proc.c"
@@ -36,15 +36,17 @@ static unsigned stuck_ms = 3;
 #define BUFS 11
 
 static long steps, stop_at, kill_at; /* of this process; 0: not now */
-static unsigned dawdles;	     /* the same; a seed */
+static unsigned dawdles, seed;	     /* how often it rests at a step, of which one it does not know */
 
 static void step(const char *what)
 {
 	if (!strcmp(what, "&a->beat")) /* there are many, and they mean nothing */
 		return;
 	steps++;
-	if (dawdles && rand_r(&dawdles) % 2048 == 0)
-		usleep((unsigned)rand_r(&dawdles) % 1000);
+	if (dawdles && !strstr(what, "bucket") && rand_r(&seed) % 32 == 0) {
+		dawdles--;
+		usleep((unsigned)rand_r(&seed) % 8000);
+	}
 	if (steps == stop_at)
 		raise(SIGSTOP);
 	if (steps == kill_at)
@@ -352,7 +354,8 @@ static const struct change changes[] = {
 static void child(const struct change *c, long stop, long kill, int ready)
 {
 	os_fds_forked();
-	registry_abandon(parents);
+	if (parents)
+		registry_abandon(parents);
 	*said = (struct said){.idx = no_sock};
 	if (c->prepare) {
 		child_assert(registry_open(&reg) == 0);

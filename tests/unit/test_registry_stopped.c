@@ -209,10 +209,10 @@ END_TEST
 #define WANTED 6
 static _Atomic pid_t *owner;
 
-static void bind_and_remove(unsigned *seed)
+static void bind_and_remove(void)
 {
 	struct in6_addr a = v4("127.0.0.1");
-	unsigned at = (unsigned)rand_r(seed) % WANTED;
+	unsigned at = (unsigned)rand_r(&seed) % WANTED;
 	struct registry_owner o;
 	uint16_t port;
 	uint32_t idx;
@@ -233,15 +233,13 @@ static void bind_and_remove(unsigned *seed)
 
 static void worker(int from, int to)
 {
-	unsigned seed = test_seed() + (unsigned)getpid();
-
 	registry_abandon(parents);
 	child_assert(registry_open(&reg) == 0);
-	stuck_ms = 0; /* who waits goes on without the other at once, which is not stopped at all */
-	dawdles = seed;
+	seed = test_seed() + (unsigned)getpid();
+	dawdles = 300; /* longer than others have patience: they go on without one that is not stopped at all */
 	child_wait(from);
 	for (int i = 1; i <= ROUNDS; i++) {
-		bind_and_remove(&seed);
+		bind_and_remove();
 		if (i % 32 == 0) {
 			registry_close(reg);
 			child_assert(registry_open(&reg) == 0);
@@ -279,6 +277,35 @@ START_TEST(gone_on_without_at_once)
 }
 END_TEST
 
+/* Nobody is there yet, and who makes the registry is stopped at that. */
+START_TEST(stopped_at_making_it)
+{
+	const struct change join = {"join", NULL, act_join, 1, 1, 0, check_add};
+	struct others o;
+	uint64_t t;
+	pid_t pid;
+	long n;
+
+	for (n = 1;; n += 1 + n / 16) {
+		registry_close(parents);
+		parents = NULL;
+		ck_assert(n == 1 || unlink(test_file) == 0);
+		pid = begins(&join, n, 0);
+		t = os_now_ns();
+		parents = open_ok();
+		ck_assert_uint_lt(os_now_ns() - t, rds_patience_ns(RDS_PATIENCE_REGISTRY_LOCK));
+		if (said->steps)
+			break;
+		go_on(&o);
+		goes_on(pid);
+		check(&join, &o);
+		finish(pid);
+	}
+	finish(pid);
+	printf("stopped_at_making_it: %ld steps\n", said->steps);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("registry_stopped");
@@ -289,6 +316,7 @@ int main(void)
 	tcase_add_loop_test(tc, others_are_stopped_at_going_on, 0, 2);
 	tcase_add_loop_test(tc, own_words, 0, 2);
 	tcase_add_test(tc, gone_on_without_at_once);
+	tcase_add_test(tc, stopped_at_making_it);
 	tcase_add_loop_test(tc, stopped_while_it_leaves_something, 0, 4);
 	return suite_run(s);
 }
