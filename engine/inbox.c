@@ -253,7 +253,10 @@ static int write_parcel(const struct rds_conn *nowhere, uint16_t port, int64_t r
 	return err ? err : os_fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
 }
 
-/* The registry's lock held. */
+/*
+ * The registry's lock held.  Who takes the socket once that is not ours any more finds the connection, and what is in it; or
+ * hangs up, and then nothing can be put into it.
+ */
 static int deliver(const struct rds_procid *name, void *arg)
 {
 	struct delivery *d = arg;
@@ -261,7 +264,10 @@ static int deliver(const struct rds_procid *name, void *arg)
 
 	if (fd < 0)
 		return fd;
-	err = trusted(fd) ? os_pass_send(fd, &d->p, sizeof(d->p), &d->file, 1, MSG_DONTWAIT) : -EPERM;
+	if (!registry_still_ours(rds_eng->reg))
+		err = -EAGAIN;
+	else
+		err = trusted(fd) ? os_pass_send(fd, &d->p, sizeof(d->p), &d->file, 1, MSG_DONTWAIT) : -EPERM;
 	os_close(fd);
 	return err;
 }

@@ -27,6 +27,7 @@
 	/* the registry */ \
 	X(REGISTRY_LOCK, 5000, "who has the registry locked", "ETIMEDOUT") \
 	X(REGISTRY_LOCK_AGAIN, 20, "the same one as the last time", "ETIMEDOUT") \
+	X(REGISTRY_STUCK, 100, "the same, to get on", "its change is left to it, and others go on without") \
 	X(REGISTRY_HUNGRY, 2, "who has waited long for that lock to take it", "newcomers take it") \
 	X(REGISTRY_RIGHTS, 50, "who has made the registry to give it its rights", "EACCES") \
 	X(BIND, 20, "the carrier of a closed socket to give back the port", "EADDRINUSE") \

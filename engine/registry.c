@@ -2,8 +2,9 @@
 /*
  * registry.c - the node registry as the rest of the engine sees it: join, sockets, bind, look-up, leave.
  *
- * The other files: registry_layout.h bytes, registry_file.c the file, registry_lock.c locks and repair,
- * registry_table.c hash and entries, registry_proc.c process slots, registry_info.c snapshots and sums.
+ * The other files: registry_layout.h bytes, registry_file.c the file, registry_lock.c locks and repair, registry_area.c going on
+ * without a stopped process, registry_table.c hash and entries, registry_proc.c process slots, registry_hands.c sockets that change
+ * hands, registry_info.c snapshots and sums.
  */
 #include "engine/registry.h"
 
@@ -17,6 +18,24 @@
 #define LOOKUP_TRIES 256
 
 static _Atomic pid_t opener; /* process that has the registry open: not more than once, see registry_open */
+
+/* Locked, and not any more afterwards. */
+static int join(struct registry *reg)
+{
+	int ret = reg_repair(reg);
+
+	for (;;) {
+		if (!ret)
+			ret = reg_proc_join(reg);
+		if (reg_unlock(reg) && ret != -EAGAIN)
+			break;
+		ret = reg_lock(reg);
+		if (ret)
+			return ret;
+	}
+	reg->joined = !ret;
+	return ret;
+}
 
 int registry_open(struct registry **out)
 {
@@ -39,12 +58,8 @@ int registry_open(struct registry **out)
 	reg->slot = REG_PROCS;
 	os_fd_init(&reg->fds);
 	ret = reg_file_open(reg);
-	if (!ret) {
-		ret = reg_repair(reg);
-		if (!ret)
-			ret = reg_proc_join(reg);
-		reg_unlock(reg);
-	}
+	if (!ret)
+		ret = join(reg);
 	if (ret) {
 		registry_abandon(reg);
 		free(reg);
@@ -64,10 +79,13 @@ static void stop_counting(struct registry *reg)
 void registry_close(struct registry *reg)
 {
 	stop_counting(reg);
+	reg->joined = false;
 	/* If that fails, the next process takes us for dead and does the same. */
-	if (reg_lock(reg) == 0) {
-		reg_proc_leave(reg);
-		reg_unlock(reg);
+	while (reg_lock(reg) == 0) {
+		if (reg_proc_is(reg, reg->at, reg->slot, reg->idw))
+			reg_proc_leave(reg);
+		if (reg_unlock(reg))
+			break;
 	}
 	reg_file_close(reg);
 	pthread_mutex_destroy(&reg->mutex);
@@ -104,64 +122,71 @@ _Atomic uint64_t *registry_counters(struct registry *reg)
 
 /* ---- sockets ---- */
 
-int registry_sock_add(struct registry *reg, uint64_t inode, uint32_t sndbuf, uint32_t rcvbuf, uint32_t *idx)
+static void fill_sock(struct registry *reg, struct reg_sock *s, uint64_t inode, uint32_t sndbuf, uint32_t rcvbuf)
 {
-	struct reg_sock *s;
-	uint32_t link;
-	int ret = reg_lock(reg);
+	struct reg_area *a = reg_area(reg);
 
-	if (ret)
-		return ret;
-	if (!reg_load(&reg->f->h.free))
-		ret = reg_file_grow(reg);
-	reg_begin(reg);
-	link = ret ? 0 : reg_sock_alloc(reg);
-	if (link) {
-		s = reg_sock_at(reg, link);
-		for (int i = 0; i < 2; i++) {
-			reg_store(&s->addr[i], 0);
-			reg_store(&s->connected[i], 0);
-			reg_store(&s->name[i], 0);
-		}
-		reg_store(&s->connected_port, 0);
-		reg_store(&s->scope, 0);
-		reg_store(&s->transport, 0);
-		reg_store(&s->held, 0);
-		reg_store(&s->left, 0);
-		reg_store(&s->moved, 0);
-		reg_store(&s->congested, 0);
-		reg_store(&s->pid, reg->pid);
-		reg_store(&s->proc, reg->slot);
-		reg_words_store(s->id, &reg->id);
-		reg_store(&s->inode, inode);
-		reg_store(&s->sndbuf, sndbuf);
-		reg_store(&s->rcvbuf, rcvbuf);
-		reg_store(&s->order, reg_load(&reg->f->h.order));
-		reg_store(&reg->f->h.order, reg_load(&s->order) + 1);
-		reg_store(&s->mark, REG_SOCK_USED);
-		*idx = link - 1;
-	} else if (!ret) {
-		ret = -EIO;
+	for (int i = 0; i < 2; i++) {
+		reg_store(&s->addr[i], 0);
+		reg_store(&s->connected[i], 0);
+		reg_store(&s->name[i], 0);
 	}
-	reg_end(reg);
-	reg_unlock(reg);
-	return ret;
+	reg_store(&s->connected_port, 0);
+	reg_store(&s->scope, 0);
+	reg_store(&s->transport, 0);
+	reg_store(&s->held, 0);
+	reg_store(&s->left, 0);
+	reg_store(&s->moved, 0);
+	reg_store(&s->congested, 0);
+	reg_store(&s->pid, reg->pid);
+	reg_store(&s->proc, reg->slot);
+	reg_words_store(s->id, &reg->id);
+	reg_store(&s->inode, inode);
+	reg_store(&s->sndbuf, sndbuf);
+	reg_store(&s->rcvbuf, rcvbuf);
+	reg_store(&s->order, reg_load(&a->order));
+	reg_store(&a->order, reg_load(&s->order) + 1);
+	reg_store(&s->mark, REG_SOCK_USED);
 }
 
-/* The entry behind a number that registry_sock_add() gave out, or NULL if damage has taken it away. */
-static struct reg_sock *own_sock(struct registry *reg, uint32_t idx)
+int registry_sock_add(struct registry *reg, uint64_t inode, uint32_t sndbuf, uint32_t rcvbuf, uint32_t *idx)
+{
+	uint32_t link = 0;
+	int ret;
+
+	do {
+		ret = reg_lock(reg);
+		if (ret)
+			return ret;
+		/* The second time it may be there already, or half of it. */
+		if (!link || !reg_own_sock(reg, reg->at, link - 1)) {
+			if (!reg_load(&reg_area(reg)->free))
+				ret = reg_file_grow(reg);
+			reg_begin(reg);
+			link = ret ? 0 : reg_sock_alloc(reg);
+		}
+		reg_begin(reg);
+		if (link)
+			fill_sock(reg, reg_sock_at(reg->at, link), inode, sndbuf, rcvbuf);
+		reg_end(reg);
+	} while (!reg_unlock(reg));
+	*idx = link - 1;
+	return link || ret ? ret : -EIO;
+}
+
+struct reg_sock *reg_own_sock(struct registry *reg, struct reg_view *v, uint32_t idx)
 {
 	struct reg_sock *s;
 
-	if (idx >= reg_usable(reg))
+	if (idx >= reg_usable(v))
 		return NULL;
-	s = &reg->f->sock[idx];
+	s = reg_sock_at(v, idx + 1);
 	if (!reg_load(&s->mark) || reg_load(&s->proc) != reg->slot || !reg_words_eq(s->id, reg->idw))
 		return NULL;
 	return s;
 }
 
-static struct reg_key make_key(const struct in6_addr *addr, uint16_t port, uint32_t scope)
+struct reg_key reg_make_key(const struct in6_addr *addr, uint16_t port, uint32_t scope)
 {
 	struct reg_key key = {.scope = scope, .port = port};
 
@@ -169,14 +194,13 @@ static struct reg_key make_key(const struct in6_addr *addr, uint16_t port, uint3
 	return key;
 }
 
-/* Locked: reg_find that mends what it stumbles over. */
-static uint32_t find_sound(struct registry *reg, const struct reg_key *key)
+uint32_t reg_find_sound(struct registry *reg, const struct reg_key *key)
 {
-	uint32_t link = reg_find(reg, key);
+	uint32_t link = reg_find(reg->at, key);
 
 	if (link == REG_BAD) {
 		reg_rebuild(reg);
-		link = reg_find(reg, key);
+		link = reg_find(reg->at, key);
 	}
 	return link;
 }
@@ -185,27 +209,27 @@ static uint32_t find_sound(struct registry *reg, const struct reg_key *key)
 static int claimable(struct registry *reg, const struct reg_key *key)
 {
 	struct reg_dead suspect = {0};
-	uint32_t link = find_sound(reg, key), slot;
+	uint32_t link = reg_find_sound(reg, key), slot;
 
 	if (link == 0)
 		return 0;
 	if (link == REG_BAD)
 		return -EIO;
-	slot = reg_load(&reg_sock_at(reg, link)->proc);
+	slot = reg_load(&reg_sock_at(reg->at, link)->proc);
 	if (slot == REG_NOBODY) {
 		reg_orphans_sweep(reg);
-		link = find_sound(reg, key);
+		link = reg_find_sound(reg, key);
 	}
 	if (slot < REG_PROCS) {
 		suspect.bits[slot / 64] |= UINT64_C(1) << slot % 64;
 		if (reg_reap_locked(reg, &suspect))
-			link = find_sound(reg, key);
+			link = reg_find_sound(reg, key);
 	}
 	if (link == REG_BAD)
 		return -EIO;
 	if (link == 0)
 		return 0;
-	return reg_load(&reg_sock_at(reg, link)->held) ? -EBUSY : -EADDRINUSE;
+	return reg_load(&reg_sock_at(reg->at, link)->held) ? -EBUSY : -EADDRINUSE;
 }
 
 /* Locked: the search for a port that is unused or was the dead's. */
@@ -215,27 +239,21 @@ static uint16_t choose_port(struct registry *reg, struct reg_key key, uint16_t h
 	uint16_t port;
 
 	key.port = hint;
-	if (hint && find_sound(reg, &key) == 0)
+	if (hint && reg_find_sound(reg, &key) == 0)
 		return hint;
-	port = reg_port_unused(reg, key, hint);
+	port = reg_port_unused(reg->at, key, hint);
 	if (port)
 		return port;
 	/* Not one: then the dead, or damaged chains, must not have the last word. */
-	if (reg_find_dead(reg, &dead))
+	if (reg_find_dead(reg, reg->at, &dead))
 		reg_reap_locked(reg, &dead);
 	reg_orphans_sweep(reg);
 	reg_rebuild(reg);
-	return reg_port_unused(reg, key, hint);
+	return reg_port_unused(reg->at, key, hint);
 }
 
-static int bind_locked(struct registry *reg, uint32_t idx, struct reg_key *key, int transport)
+static int bind_locked(struct registry *reg, struct reg_sock *s, uint32_t idx, struct reg_key *key, int transport)
 {
-	struct reg_sock *s = own_sock(reg, idx);
-
-	if (!s)
-		return -EIO;
-	if (reg_load(&s->mark) != REG_SOCK_USED)
-		return -EINVAL;
 	reg_begin_bindings(reg);
 	for (int i = 0; i < 2; i++)
 		reg_store(&s->addr[i], key->addr[i]);
@@ -247,150 +265,191 @@ static int bind_locked(struct registry *reg, uint32_t idx, struct reg_key *key, 
 	return 0;
 }
 
+/* again: it was done, for nothing; but it may have been copied. */
+static int try_bind(struct registry *reg, uint32_t idx, struct reg_key *key, uint16_t hint, int transport, bool again)
+{
+	struct reg_sock *s;
+	int ret = 0;
+
+	s = reg_own_sock(reg, reg->at, idx);
+	if (s && again && reg_load(&s->mark) != REG_SOCK_USED) {
+		key->port = (uint16_t)reg_load(&s->mark);
+		return 0;
+	}
+	if (hint)
+		key->port = choose_port(reg, *key, hint);
+	else
+		ret = claimable(reg, key);
+	if (ret || !key->port)
+		return ret ? ret : -EADDRINUSE;
+	s = reg_own_sock(reg, reg->at, idx); /* what was mended may have been this one */
+	if (!s)
+		return -EIO;
+	return reg_load(&s->mark) != REG_SOCK_USED ? -EINVAL : bind_locked(reg, s, idx, key, transport);
+}
+
 int registry_sock_bind(struct registry *reg, uint32_t idx, const struct in6_addr *addr, uint16_t port, uint32_t scope,
 		       int transport, uint16_t *bound_port)
 {
-	struct reg_key key = make_key(addr, port, scope);
-	uint16_t start, hint = 0;
+	struct reg_key key = reg_make_key(addr, port, scope);
+	uint16_t hint = 0;
+	bool again = false;
 	int ret;
 
 	if (!port) {
 		/* A long search is made without the lock; under it the result is only confirmed. */
-		os_random(&start, sizeof(start));
-		hint = reg_port_unused(reg, key, start);
+		os_random(&hint, sizeof(hint));
+		hint = reg_port_unused(reg_now(reg), key, hint);
+		hint = hint ? hint : 2;
 	}
-	ret = reg_lock(reg);
-	if (ret)
-		return ret;
-	if (!port) {
-		key.port = choose_port(reg, key, hint);
-		ret = key.port ? 0 : -EADDRINUSE;
-	} else {
-		ret = claimable(reg, &key);
-	}
-	if (!ret)
-		ret = bind_locked(reg, idx, &key, transport);
-	reg_unlock(reg);
+	do {
+		ret = reg_lock(reg);
+		if (ret)
+			return ret;
+		ret = try_bind(reg, idx, &key, hint, transport, again);
+		again = !ret;
+	} while (!reg_unlock(reg));
 	if (!ret)
 		*bound_port = key.port;
 	return ret;
 }
 
-void registry_sock_name(struct registry *reg, uint32_t idx, const struct rds_procid *name)
+/*
+ * Words of our own socket need no lock.  But if others are about to go on in another area, they may have been copied
+ * before: then once more, with it.
+ */
+static void put(struct registry *reg, uint32_t idx, void (*store)(struct reg_sock *s, const void *what), const void *what)
 {
-	struct reg_sock *s = own_sock(reg, idx);
-
-	if (s)
-		reg_words_store(s->name, name); /* half of it, if we are killed here, is no socket's */
-}
-
-void registry_sock_set_connected(struct registry *reg, uint32_t idx, const struct in6_addr *addr, uint16_t port)
-{
-	bool locked = reg_lock(reg) == 0; /* without: a snapshot may show half of it, no worse */
-	struct reg_sock *s = own_sock(reg, idx);
+	_Atomic uint64_t *t = &reg->f->h.term;
+	uint64_t term = reg_load(t);
+	struct reg_sock *s = reg_own_sock(reg, reg_view_of(reg, term), idx);
 
 	if (s) {
-		reg_words_store(s->connected, addr);
-		reg_store(&s->connected_port, port);
+		store(s, what);
+		if (!(term & REG_TERM_COPYING) && atomic_fetch_add_explicit(t, 0, memory_order_acq_rel) == term)
+			return;
 	}
-	if (locked)
-		reg_unlock(reg);
+	do {
+		if (reg_lock(reg))
+			return;
+		s = reg_own_sock(reg, reg->at, idx);
+		if (s)
+			store(s, what);
+	} while (!reg_unlock(reg));
+}
+
+static void put_name(struct reg_sock *s, const void *name)
+{
+	reg_words_store(s->name, name); /* half of it, if we are killed here, is no socket's */
+}
+
+static void put_held(struct reg_sock *s, const void *what)
+{
+	(void)what;
+	reg_store(&s->held, 1);
+}
+
+static void put_bufs(struct reg_sock *s, const void *what)
+{
+	const uint32_t *bufs = what;
+
+	reg_store(&s->sndbuf, bufs[0]);
+	reg_store(&s->rcvbuf, bufs[1]);
+}
+
+static void put_congested(struct reg_sock *s, const void *what)
+{
+	reg_store(&s->congested, *(const bool *)what);
+}
+
+static void put_emptied(struct reg_sock *s, const void *what)
+{
+	(void)what;
+	reg_store(&s->left, 0);
+}
+
+static void put_unused(struct reg_sock *s, const void *what)
+{
+	(void)what;
+	reg_store(&s->mark, 0);
+}
+
+void registry_sock_name(struct registry *reg, uint32_t idx, const struct rds_procid *name)
+{
+	put(reg, idx, put_name, name);
 }
 
 void registry_sock_held(struct registry *reg, uint32_t idx)
 {
-	struct reg_sock *s = own_sock(reg, idx);
-
-	if (s)
-		reg_store(&s->held, 1);
+	put(reg, idx, put_held, NULL);
 }
 
 void registry_sock_set_bufs(struct registry *reg, uint32_t idx, uint32_t sndbuf, uint32_t rcvbuf)
 {
-	struct reg_sock *s = own_sock(reg, idx);
+	uint32_t bufs[2] = {sndbuf, rcvbuf};
 
-	if (s) {
-		reg_store(&s->sndbuf, sndbuf);
-		reg_store(&s->rcvbuf, rcvbuf);
-	}
+	put(reg, idx, put_bufs, bufs);
 }
 
 void registry_sock_set_congested(struct registry *reg, uint32_t idx, bool congested)
 {
-	struct reg_sock *s = own_sock(reg, idx);
+	put(reg, idx, put_congested, &congested);
+}
 
-	if (s)
-		reg_store(&s->congested, congested);
+void registry_sock_emptied(struct registry *reg, uint32_t idx)
+{
+	put(reg, idx, put_emptied, NULL);
+}
+
+void registry_sock_set_connected(struct registry *reg, uint32_t idx, const struct in6_addr *addr, uint16_t port)
+{
+	bool locked, done;
+
+	do {
+		locked = reg_lock(reg) == 0; /* without: a snapshot may show half of it, no worse */
+		struct reg_sock *s =
+			reg_own_sock(reg, locked ? reg->at : reg_view_of(reg, reg_load(&reg->f->h.term)), idx);
+
+		if (s) {
+			reg_words_store(s->connected, addr);
+			reg_store(&s->connected_port, port);
+		}
+		done = !locked || reg_unlock(reg);
+	} while (!done);
+}
+
+/* The owner may always withdraw its word; the lists are put right by the next one who can. */
+static void withdraw(struct registry *reg, uint32_t idx)
+{
+	struct reg_view *v = reg_view_of(reg, reg_load(&reg->f->h.term));
+	struct reg_sock *s = reg_own_sock(reg, v, idx);
+
+	if (s) {
+		put_unused(s, NULL);
+		reg_store(&reg_load(&v->a)->dirty, 1);
+	}
 }
 
 void registry_sock_remove(struct registry *reg, uint32_t idx)
 {
 	struct reg_sock *s;
 
-	if (reg_lock(reg)) {
-		/* The owner may always withdraw its word; the lists are put right by the next one who can. */
-		s = own_sock(reg, idx);
-		if (s) {
-			reg_store(&s->mark, 0);
-			reg_store(&reg->f->h.dirty, 1);
+	do {
+		if (reg_lock(reg)) {
+			withdraw(reg, idx);
+			return;
 		}
-		return;
-	}
-	s = own_sock(reg, idx);
-	if (s && reg_load(&s->mark) == REG_SOCK_USED) {
-		reg_begin(reg); /* never bound: look-ups need not look again */
-		reg_sock_free(reg, idx + 1);
-		reg_end(reg);
-	} else if (s) {
-		reg_begin_bindings(reg);
-		reg_sock_free(reg, idx + 1);
-		reg_end_bindings(reg);
-	}
-	reg_unlock(reg);
-}
-
-/* ---- sockets that change hands ---- */
-
-static void give_to(struct registry *reg, struct reg_sock *s, uint32_t proc, int32_t pid, const struct rds_procid *id)
-{
-	reg_begin_bindings(reg);
-	reg_sock_give(s, proc, pid, id);
-	reg_end_bindings(reg);
-}
-
-int registry_sock_leave(struct registry *reg, uint32_t idx, const struct rds_procid *name)
-{
-	struct reg_sock *s;
-	int ret = reg_lock(reg);
-
-	if (ret)
-		return ret;
-	s = own_sock(reg, idx);
-	if (s) {
-		reg_store(&reg->f->h.orphans, 1);
-		give_to(reg, s, REG_NOBODY, 0, name);
-	}
-	reg_unlock(reg);
-	return s ? 0 : -EIO;
-}
-
-int registry_sock_take(struct registry *reg, uint32_t idx, const struct rds_procid *name, bool sure)
-{
-	struct reg_sock *s = NULL;
-	uint64_t idw[2];
-	int ret = reg_lock(reg);
-
-	if (ret)
-		return ret;
-	memcpy(idw, name, sizeof(idw));
-	if (idx < reg_usable(reg))
-		s = &reg->f->sock[idx];
-	if (s && reg_load(&s->mark) && (sure || reg_load(&s->proc) == REG_NOBODY) && reg_words_eq(s->name, idw))
-		give_to(reg, s, reg->slot, reg->pid, &reg->id);
-	else
-		ret = -ENOENT;
-	reg_unlock(reg);
-	return ret;
+		s = reg_own_sock(reg, reg->at, idx);
+		if (s && reg_load(&s->mark) == REG_SOCK_USED) {
+			reg_begin(reg); /* never bound: look-ups need not look again */
+			reg_sock_free(reg, idx + 1);
+			reg_end(reg);
+		} else if (s) {
+			reg_begin_bindings(reg);
+			reg_sock_free(reg, idx + 1);
+			reg_end_bindings(reg);
+		}
+	} while (!reg_unlock(reg));
 }
 
 int registry_ready(struct registry *reg)
@@ -402,55 +461,18 @@ int registry_ready(struct registry *reg)
 	return ret;
 }
 
-int registry_sock_where(struct registry *reg, uint32_t idx, const struct rds_procid *name, struct registry_sock *out)
+uint64_t registry_sock_order(struct registry *reg, uint32_t idx)
 {
-	struct reg_sock *s;
-	uint64_t idw[2];
+	struct reg_view *v = reg_now(reg);
 
-	memcpy(idw, name, sizeof(idw));
-	if (idx >= reg_usable(reg))
-		return -ENOENT;
-	s = &reg->f->sock[idx];
-	if (!reg_load(&s->mark) || !reg_words_eq(s->name, idw))
-		return -ENOENT;
-	memset(out, 0, sizeof(*out));
-	out->sock = idx;
-	out->bound_port = (uint16_t)reg_load(&s->mark);
-	if (out->bound_port)
-		reg_words_load(&out->bound, s->addr);
-	out->scope = reg_load(&s->scope);
-	out->transport = reg_load(&s->transport);
-	return 0;
-}
-
-/* Locked: asking takes the name for a moment, and who asked at the same time would believe that it exists. */
-bool registry_sock_gone(struct registry *reg, uint32_t idx, const struct rds_procid *name)
-{
-	struct reg_sock *s;
-	uint64_t idw[2];
-	bool gone;
-
-	memcpy(idw, name, sizeof(idw));
-	if (idx >= reg_usable(reg))
-		return true;
-	if (reg_lock(reg))
-		return false;
-	s = &reg->f->sock[idx];
-	gone = !reg_load(&s->mark) || !reg_words_eq(s->name, idw) || reg_orphan_gone(s);
-	reg_unlock(reg);
-	return gone;
-}
-
-uint64_t registry_sock_order(const struct registry *reg, uint32_t idx)
-{
-	return reg_load(&reg->f->sock[idx].order);
+	return idx < reg_usable(v) ? reg_load(&reg_sock_at(v, idx + 1)->order) : 0;
 }
 
 /* ---- look-up ---- */
 
-static void owner_of(struct registry *reg, uint32_t link, struct registry_owner *out)
+static void owner_of(struct reg_view *v, uint32_t link, struct registry_owner *out)
 {
-	struct reg_sock *s = reg_sock_at(reg, link);
+	struct reg_sock *s = reg_sock_at(v, link);
 
 	out->sock = link - 1;
 	out->proc = reg_load(&s->proc);
@@ -469,32 +491,37 @@ static int lookup_locked(struct registry *reg, const struct reg_key *key, struct
 
 	if (ret)
 		return ret;
-	link = find_sound(reg, key);
+	link = reg_find_sound(reg, key);
 	if (link == REG_BAD)
 		ret = -EIO;
 	else if (link)
-		owner_of(reg, link, out);
+		owner_of(reg->at, link, out);
 	else
 		ret = -ENOENT;
 	reg_unlock(reg);
 	return ret;
 }
 
-/* -EIO: the chain is damaged; -EAGAIN: somebody is changing it, or has died or hangs in the middle of that. */
+/* -EIO: the chain is damaged, or the area cannot be looked at; -EAGAIN: somebody is changing it, or has died or hangs in the middle of that. */
 static int look(struct registry *reg, const struct reg_key *key, struct registry_owner *out)
 {
-	_Atomic uint64_t *seq = &reg->f->h.seq;
+	_Atomic uint64_t *t = &reg->f->h.term;
 
 	for (unsigned tries = 0; tries < LOOKUP_TRIES; tries++) {
-		uint64_t before = reg_load(seq);
+		uint64_t term = reg_load(t), before;
+		struct reg_view *v = reg_view_of(reg, term);
+		struct reg_area *a = reg_load(&v->a);
 		uint32_t link;
 
+		if (!reg_usable(v))
+			return -EIO;
+		before = reg_load(&a->seq);
 		if (before & 1)
 			continue;
-		link = reg_find(reg, key);
+		link = reg_find(v, key);
 		if (link && link != REG_BAD)
-			owner_of(reg, link, out);
-		if (atomic_load_explicit(seq, memory_order_relaxed) != before)
+			owner_of(v, link, out);
+		if (atomic_load_explicit(&a->seq, memory_order_relaxed) != before || reg_load(t) != term)
 			continue;
 		if (link == REG_BAD)
 			return -EIO;
@@ -506,7 +533,7 @@ static int look(struct registry *reg, const struct reg_key *key, struct registry
 int registry_lookup(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
 		    struct registry_owner *out)
 {
-	struct reg_key key = make_key(addr, port, scope);
+	struct reg_key key = reg_make_key(addr, port, scope);
 	int ret = port ? look(reg, &key, out) : -ENOENT;
 
 	return ret == 0 || ret == -ENOENT ? ret : lookup_locked(reg, &key, out);
@@ -515,61 +542,7 @@ int registry_lookup(struct registry *reg, const struct in6_addr *addr, uint16_t 
 int registry_look(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
 		  struct registry_owner *out)
 {
-	struct reg_key key = make_key(addr, port, scope);
+	struct reg_key key = reg_make_key(addr, port, scope);
 
 	return port ? look(reg, &key, out) : -ENOENT;
-}
-
-void registry_sock_inbox(struct registry *reg, uint32_t idx, struct registry_inbox *out)
-{
-	struct reg_sock *s = idx < reg_usable(reg) ? &reg->f->sock[idx] : NULL;
-
-	out->left = s ? reg_load(&s->left) : 0;
-	out->rcvbuf = s ? reg_load(&s->rcvbuf) : 0;
-}
-
-void registry_sock_emptied(struct registry *reg, uint32_t idx)
-{
-	struct reg_sock *s = own_sock(reg, idx);
-
-	if (s)
-		reg_store(&s->left, 0);
-}
-
-/* Counted first: who is killed in between has it counted, and has not left it. */
-static int leave_there(struct reg_sock *s, uint32_t more, int (*act)(const struct rds_procid *name, void *arg),
-		       void *arg)
-{
-	uint32_t left = reg_load(&s->left);
-	struct rds_procid name;
-	int ret;
-
-	reg_words_load(&name, s->id);
-	reg_store(&s->left, more < UINT32_MAX - left ? left + more : UINT32_MAX);
-	ret = act(&name, arg);
-	if (ret < 0)
-		reg_store(&s->left, left);
-	return ret;
-}
-
-int registry_if_nobodys(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope, uint32_t left,
-			uint32_t more, int (*act)(const struct rds_procid *name, void *arg), void *arg)
-{
-	struct reg_key key = make_key(addr, port, scope);
-	struct reg_sock *s;
-	uint32_t link;
-	int ret = port ? reg_trylock(reg) : -ENOENT;
-
-	if (ret)
-		return ret;
-	link = find_sound(reg, &key);
-	s = link && link != REG_BAD ? reg_sock_at(reg, link) : NULL;
-	if (!s || reg_load(&s->proc) != REG_NOBODY)
-		ret = -ENOENT;
-	else if (reg_load(&s->left) != left)
-		ret = -EAGAIN;
-	else
-		ret = leave_there(s, more, act, arg);
-	reg_unlock(reg);
-	return ret;
 }

@@ -59,9 +59,10 @@ struct registry_proc {
  * below), -EBUSY (this process has it open already: record locks belong to a process, a second handle would drop the
  * first one's).  Each failure has been logged with what to do.
  *
- * Every function here that takes the record lock gives up with -ETIMEDOUT after 5 seconds if a stopped process keeps
- * it, after 20 ms if that one has been waited for before, and returns -EIO if the contents cannot be trusted any more
- * (truncated, or this process was taken for dead).
+ * Who is stopped while it has the record lock is gone on without after 100 ms, and does its change again when it goes
+ * on.  Only if that is not possible any more (no memory, or several are stopped) every function here that takes the record
+ * lock gives up with -ETIMEDOUT after 5 seconds, after 20 ms if that one has been waited for before.  -EIO: the contents cannot be
+ * trusted any more (truncated, or this process was taken for dead).
  */
 int registry_open(struct registry **out);
 /* Orderly leave: frees sockets and slot, folds the counters into the node's, closes. */
@@ -129,7 +130,7 @@ int registry_sock_where(struct registry *reg, uint32_t idx, const struct rds_pro
 bool registry_sock_gone(struct registry *reg, uint32_t idx, const struct rds_procid *name);
 
 /* The number of a socket that exists: of struct registry_owner, order.  Lock-free. */
-uint64_t registry_sock_order(const struct registry *reg, uint32_t idx);
+uint64_t registry_sock_order(struct registry *reg, uint32_t idx);
 
 #define REGISTRY_NOBODY 1024u /* no process slot */
 struct registry_owner {
@@ -160,7 +161,10 @@ void registry_sock_emptied(struct registry *reg, uint32_t idx);
 /*
  * Is (addr, port, scope) nobody's?  Then act() is called with the socket's name, and nobody takes it meanwhile: its result; else -ENOENT.  If that is
  * good, `more` lies in its inbox.  Waits for nobody: -EAGAIN, as if there is not just `left` now.
+ * If this process is stopped meanwhile others go on without it, and one may take the socket: act() asks registry_still_ours() when what it is about
+ * to leave could be found, and is not left yet.
  */
+bool registry_still_ours(struct registry *reg);
 int registry_if_nobodys(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope, uint32_t left,
 			uint32_t more, int (*act)(const struct rds_procid *name, void *arg), void *arg);
 /* Does the process with that slot and id still hold its lock?  One system call. */

@@ -242,6 +242,11 @@ struct prefix {
 	uint32_t version, shape;
 };
 
+static bool is_made(const struct prefix *p, off_t size)
+{
+	return p->magic == REG_MAGIC && p->version == REG_VERSION && p->shape == REG_SHAPE && size >= (off_t)REG_SIZE(REG_CHUNK);
+}
+
 static int someone_lives(struct registry *reg, const struct prefix *p)
 {
 	if (os_lock_holder(reg_fd(reg), REG_SLOT_BYTE(0), REG_SLOT_BYTES_MAX) == 0)
@@ -261,16 +266,17 @@ static int prepare_contents(struct registry *reg, bool *blank)
 {
 	struct prefix p = { 0 };
 	struct stat st;
-	off_t size;
 	int ret = os_fstat(reg_fd(reg), &st);
 
 	if (ret)
 		return ret;
-	if (st.st_nlink == 0)
-		return -EAGAIN; /* somebody removed it between open and lock */
+	/* Somebody removed it between open and lock; or the last one has left it, and so nobody will find us here. */
+	if (st.st_nlink == 0 && (!reg->lost || !os_lock_holder(reg_fd(reg), REG_SLOT_BYTE(0), REG_SLOT_BYTES_MAX)))
+		return -EAGAIN;
 	os_pread(reg_fd(reg), &p, sizeof(p), 0);
-	*blank = !(p.magic == REG_MAGIC && p.version == REG_VERSION && p.shape == REG_SHAPE &&
-		   st.st_size >= (off_t)REG_SIZE(REG_CHUNK));
+	*blank = !is_made(&p, st.st_size);
+	if (*blank == !!reg->f)
+		return -EAGAIN; /* it was the other way round before: the lock may be another one */
 	if (*blank) {
 		ret = someone_lives(reg, &p);
 		if (ret)
@@ -282,11 +288,7 @@ static int prepare_contents(struct registry *reg, bool *blank)
 		if (ret)
 			return cannot(reg->path, "empty", ret);
 	}
-	/* Also for an old file: its holes, if somebody made any, get their memory now. */
-	size = *blank ? (off_t)REG_SIZE(REG_CHUNK) : st.st_size;
-	if (size > (off_t)sizeof(struct reg_file))
-		size = sizeof(struct reg_file);
-	ret = os_fallocate(reg_fd(reg), 0, size);
+	ret = os_fallocate(reg_fd(reg), 0, *blank ? (off_t)REG_SIZE(REG_CHUNK) : (off_t)REG_HEAD_SIZE);
 	if (ret) {
 		if (*blank)
 			os_ftruncate(reg_fd(reg), 0);
@@ -295,25 +297,89 @@ static int prepare_contents(struct registry *reg, bool *blank)
 	return 0;
 }
 
-static int map_contents(struct registry *reg, bool blank)
+static int map_head(struct registry *reg)
 {
 	void *p;
-	int ret = os_mmap(sizeof(struct reg_file), PROT_READ | PROT_WRITE, MAP_SHARED, reg_fd(reg), 0, &p);
+	int ret = os_mmap(REG_HEAD_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, reg_fd(reg), 0, &p);
 
 	if (ret)
 		return cannot(reg->path, "map", ret);
 	reg->f = p;
-	reg->pub.generation = &reg->f->h.seq;
-	if (blank) {
-		reg_store(&reg->f->h.dirty, 1); /* the lists are made by the rebuild that this asks for */
-		reg_store(&reg->f->h.reserved, REG_CHUNK);
-		reg_store(&reg->f->h.version, REG_VERSION);
-		reg_store(&reg->f->h.shape, REG_SHAPE);
-		reg_store(&reg->f->h.magic, REG_MAGIC);
-	} else if (os_lock_holder(reg_fd(reg), REG_SLOT_BYTE(0), REG_SLOT_BYTES_MAX) == 0) {
-		reg_store(&reg->f->h.dirty, 1); /* alone: look at everything once, damage heals here */
+	reg->pub.generation = &reg->f->h.generation;
+	return 0;
+}
+
+/* What is there, through a descriptor of any file that may be the registry. */
+static bool made(int fd)
+{
+	struct prefix p = {0};
+	struct stat st;
+
+	if (os_fstat(fd, &st))
+		return false;
+	os_pread(fd, &p, sizeof(p), 0);
+	return is_made(&p, st.st_size);
+}
+
+static int fill_in(struct registry *reg, bool blank)
+{
+	struct stat st;
+	int ret = 0;
+
+	/* Alone: look at everything once, damage heals here.  New: the lists are made by the same rebuild. */
+	reg->suspicious = os_lock_holder(reg_fd(reg), REG_SLOT_BYTE(0), REG_SLOT_BYTES_MAX) == 0;
+	if (!blank)
+		return 0;
+	ret = map_head(reg);
+	if (!ret)
+		ret = reg_area_map(reg, 0);
+	if (ret)
+		return ret;
+	reg_file_intact(reg);
+	reg_store(&reg_load(&reg->view[0].a)->reserved, REG_CHUNK);
+	reg_store(&reg->f->h.version, REG_VERSION);
+	reg_store(&reg->f->h.shape, REG_SHAPE);
+	reg_store(&reg->f->h.magic, REG_MAGIC);
+	/* Somebody may have gone on without us (give_up_blank()). */
+	return os_fstat(reg_fd(reg), &st) || !st.st_nlink ? -EAGAIN : 0;
+}
+
+/* Nothing is in it.  Is there one that has lost its name?  Its descriptor instead of this one. */
+static int rather_lost(struct registry *reg, int fd)
+{
+	int lost = reg_lost_find(fd);
+
+	if (lost < 0)
+		return fd;
+	if (!made(lost) || check_rights(lost, reg->path, shares[rds_options()->share].file)) {
+		os_close(lost);
+		return fd;
 	}
-	return reg_file_refresh(reg);
+	os_close(fd);
+	reg->lost = true;
+	return lost;
+}
+
+/*
+ * Who makes the file is stopped at that, and nobody is in it: another one takes its place.  If it has just been made it is
+ * found without its name.
+ */
+static int give_up_blank(struct registry *reg)
+{
+	struct stat ours, named;
+
+	if (made(reg_fd(reg)) || os_fstat(reg_fd(reg), &ours) || os_stat(reg->path, &named) || ours.st_ino != named.st_ino)
+		return -EAGAIN;
+	reg->waits = os_syscall(SYS_unlinkat, AT_FDCWD, (long)reg->path, 0, 0, 0, 0) < 0; /* it is another user's */
+	return -EAGAIN;
+}
+
+/* Once in each process that comes across it. */
+static void say_lost(const struct registry *reg)
+{
+	rds_warn_once("registry: %s was removed while programs use it. They go on, and newcomers of this pid namespace find them. If "
+		      "logind did that at logout, set RemoveIPC=no in logind.conf, or RDS_PRELOAD_REGISTRY_DIR to a directory "
+		      "outside of /dev/shm", reg->path);
 }
 
 static int attach(struct registry *reg)
@@ -321,22 +387,29 @@ static int attach(struct registry *reg)
 	bool blank = false;
 	int fd, ret;
 
+	reg->lost = false;
 	fd = open_file(reg);
 	if (fd < 0)
 		return fd;
+	if (!made(fd))
+		fd = rather_lost(reg, fd);
 	ret = os_dup_high_slot(fd, &reg->fds.n[0]); /* before the first lock: closing the low number would drop it */
 	if (ret)
 		return cannot(reg->path, "keep open", ret);
 	ret = os_fd_register_hook(&reg->fds.n[0], reg_fd_moved, reg);
+	if (!ret && made(reg_fd(reg))) /* whose lock that is stands there */
+		ret = map_head(reg);
 	if (!ret)
 		ret = reg_record_lock(reg);
+	if (ret == -ESTALE)
+		ret = give_up_blank(reg);
 	if (ret) {
-		os_close_slot(&reg->fds.n[0]);
+		reg_file_close(reg);
 		return ret;
 	}
 	ret = prepare_contents(reg, &blank);
 	if (!ret)
-		ret = map_contents(reg, blank);
+		ret = fill_in(reg, blank);
 	if (ret) {
 		reg_record_unlock(reg);
 		reg_file_close(reg);
@@ -363,9 +436,18 @@ int reg_file_open(struct registry *reg)
 
 void reg_file_close(struct registry *reg)
 {
+	for (int i = 0; i < REG_AREAS; i++) {
+		struct reg_area *a = reg_load(&reg->view[i].a);
+
+		if (a)
+			os_munmap(a, sizeof(*a));
+		reg_store(&reg->view[i].usable, 0);
+		reg_store(&reg->view[i].a, NULL);
+	}
 	if (reg->f)
-		os_munmap(reg->f, sizeof(struct reg_file));
+		os_munmap(reg->f, REG_HEAD_SIZE);
 	reg->f = NULL;
+	reg->term = 0;
 	os_close_slot(&reg->fds.n[0]);
 }
 
@@ -373,54 +455,85 @@ bool reg_file_intact(struct registry *reg)
 {
 	struct stat st;
 
-	return os_fstat(reg_fd(reg), &st) == 0 && st.st_size >= (off_t)REG_SIZE(REG_CHUNK);
+	reg->size = os_fstat(reg_fd(reg), &st) ? 0 : st.st_size;
+	if (reg->size && !st.st_nlink)
+		say_lost(reg);
+	return reg->size >= (off_t)REG_SIZE(REG_CHUNK);
+}
+
+static int reserve_more(struct registry *reg, uint32_t from, uint32_t to)
+{
+	off_t at = (off_t)REG_AREA_OFFSET(REG_TERM_AREA(reg->term)), off = from ? (off_t)REG_AREA_SIZE(from) : 0;
+
+	return os_fallocate(reg_fd(reg), at + off, (off_t)REG_AREA_SIZE(to) - off);
+}
+
+/* A wrong number is damage.  Entries beyond the file's end never existed; the rest is judged singly. */
+static int know_entries(struct registry *reg, uint32_t fit)
+{
+	struct reg_area *a = reg_area(reg);
+	uint32_t reserved = reg_load(&a->reserved), known = reg_usable(reg->at);
+	int ret = 0;
+
+	if (reserved > fit || reserved < REG_CHUNK || reserved % REG_CHUNK) {
+		reg_store(&a->dirty, 1);
+		reg_store(&a->reserved, fit);
+		reserved = fit;
+	}
+	if (reserved > known) /* holes, if somebody made any, get their memory now */
+		ret = reserve_more(reg, known, reserved);
+	if (!ret)
+		reg_store(&reg->at->usable, reserved);
+	return ret;
 }
 
 int reg_file_refresh(struct registry *reg)
 {
-	uint32_t reserved, fit;
-	struct stat st;
-	int ret = os_fstat(reg_fd(reg), &st);
+	unsigned area = REG_TERM_AREA(reg->term);
+	uint32_t fit;
+	int ret;
 
-	if (ret || st.st_size < (off_t)REG_SIZE(REG_CHUNK)) {
-		rds_error("registry: %s was truncated or its descriptor closed (%s): restart this program", reg->path,
-			  ret ? strerror(-ret) : "it is too short");
+	if (reg->size < (off_t)REG_SIZE(REG_CHUNK)) {
+		rds_error("registry: %s was truncated or its descriptor closed: restart this program", reg->path);
 		return -EIO;
 	}
-	reserved = reg_load(&reg->f->h.reserved);
-	fit = st.st_size >= (off_t)sizeof(struct reg_file) ?
-		      REG_SOCKS :
-		      (uint32_t)(((size_t)st.st_size - REG_SIZE(0)) / sizeof(struct reg_sock) / REG_CHUNK * REG_CHUNK);
-	if (reserved > fit || reserved < REG_CHUNK || reserved % REG_CHUNK) {
-		/* A wrong number here is damage.  Entries beyond the file's end never existed; the rest is judged singly. */
-		reg_store(&reg->f->h.dirty, 1);
-		reg_store(&reg->f->h.reserved, fit);
-		reserved = fit;
+	ret = reg_area_map(reg, area);
+	if (ret)
+		return cannot(reg->path, "map", ret);
+	reg->at = &reg->view[area];
+	fit = reg_area_entries(reg, area);
+	if (!fit) { /* an area that has never been: damage */
+		ret = reserve_more(reg, 0, REG_CHUNK);
+		fit = REG_CHUNK;
 	}
-	atomic_store_explicit(&reg->usable, reserved, memory_order_relaxed);
-	return 0;
+	if (!ret)
+		reg_beat(reg);
+	if (!ret && !(reg->term & REG_TERM_COPYING))
+		ret = know_entries(reg, fit);
+	return ret ? cannot(reg->path, "reserve memory for", ret) : 0;
 }
 
 int reg_file_grow(struct registry *reg)
 {
-	uint32_t had = reg_usable(reg);
+	struct reg_area *a = reg_area(reg);
+	uint32_t had = reg_usable(reg->at);
 	int ret;
 
 	if (had >= REG_SOCKS) {
 		rds_error("registry: %u sockets on this node, no more are possible", REG_SOCKS);
 		return -ENFILE;
 	}
-	ret = os_fallocate(reg_fd(reg), (off_t)REG_SIZE(had), (off_t)(REG_CHUNK * sizeof(struct reg_sock)));
+	ret = reserve_more(reg, had, had + REG_CHUNK);
 	if (ret)
 		return cannot(reg->path, "reserve memory for", ret);
-	atomic_store_explicit(&reg->usable, had + REG_CHUNK, memory_order_relaxed);
+	reg_store(&reg->at->usable, had + REG_CHUNK);
 	reg_begin(reg);
 	for (uint32_t link = had + REG_CHUNK; link > had; link--) {
-		reg_store(&reg_sock_at(reg, link)->mark, 0);
-		reg_store(&reg_sock_at(reg, link)->next, reg_load(&reg->f->h.free));
-		reg_store(&reg->f->h.free, link);
+		reg_store(&reg_sock_at(reg->at, link)->mark, 0);
+		reg_store(&reg_sock_at(reg->at, link)->next, reg_load(&a->free));
+		reg_store(&a->free, link);
 	}
-	reg_store(&reg->f->h.reserved, had + REG_CHUNK);
+	reg_store(&a->reserved, had + REG_CHUNK);
 	reg_end(reg);
 	return 0;
 }

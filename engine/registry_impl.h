@@ -2,7 +2,7 @@
 /*
  * registry_impl.h - what the files registry*.c share.
  *
- * Order of locks: descriptor list (os_fds.c) > reg->mutex > record lock of byte 0.  "Locked" below means that
+ * Order of locks: descriptor list (os_fds.c) > reg->mutex > record lock of the current area's byte.  "Locked" below means that
  * reg_lock() has succeeded.
  */
 #ifndef ENGINE_REGISTRY_IMPL_H
@@ -15,12 +15,25 @@
 #include "engine/registry.h"
 #include "engine/registry_layout.h"
 
+/* An area as this process knows it. */
+struct reg_view {
+	struct reg_area *_Atomic a;
+	_Atomic uint32_t usable; /* socket entries known to have memory behind them: never touch others; 0: no look at the area either */
+};
+
 struct registry {
 	struct registry_pub pub; /* first: registry.h reads it */
-	struct reg_file *f;
+	struct reg_file *f; /* up to its areas */
+	struct reg_view view[REG_AREAS];
+	uint64_t term;	     /* under the mutex: the last that was seen; locked: of what is being changed */
+	struct reg_view *at; /* locked: its area */
+	off_t size;	     /* locked: of the file */
 	struct os_fd fds;
-	_Atomic uint32_t usable; /* socket entries known to have memory behind them: never touch others */
-	uint32_t slot;		 /* REG_PROCS until taken */
+	uint32_t slot;	/* REG_PROCS until taken */
+	bool joined;	/* and the registry says that it is ours */
+	bool suspicious; /* look at everything once */
+	bool lost;	 /* its file has been found without a name */
+	bool waits;	 /* for who makes the file, as long as it takes */
 	struct rds_procid id;
 	uint64_t idw[2]; /* the same as words */
 	pid_t pid;
@@ -55,22 +68,31 @@ static inline int reg_fd(struct registry *reg)
 /* Finds or makes the file; on success it is open, mapped, locked (byte 0 and mutex) and of our version. */
 int reg_file_open(struct registry *reg);
 void reg_file_close(struct registry *reg);
-bool reg_file_intact(struct registry *reg); /* any time: not truncated under our feet */
-/* Locked: learns how many entries have memory behind them. 0 or -EIO. */
+bool reg_file_intact(struct registry *reg); /* under the mutex: not truncated under our feet */
+/* Holding the byte: learns how many entries of the area have memory behind them. 0 or -EIO. */
 int reg_file_refresh(struct registry *reg);
 /* Locked: reserve one more chunk of entries and put them on the list of unused. 0, -ENFILE, -ENOSPC. */
 int reg_file_grow(struct registry *reg);
 
+/* ---- registry_lost.c ---- */
+/* The file of that descriptor is empty: one that had the same name, and that a living process has open; a descriptor or -ENOENT. */
+int reg_lost_find(int named);
+
 /* ---- registry_lock.c ---- */
-int reg_record_lock(struct registry *reg);   /* mutex and byte 0, whatever the contents */
-void reg_record_unlock(struct registry *reg);
-int reg_repair(struct registry *reg);	     /* holding byte 0: sound, or made sound, or -EIO */
+/* Mutex and the current area's byte, whatever the contents.  -ESTALE: nothing is mapped, and who has the lock does not get on. */
+int reg_record_lock(struct registry *reg);
+/* Has anything that was done under the lock been done, or has somebody gone on without us (registry_area.c)? */
+bool reg_record_unlock(struct registry *reg);
+bool reg_holds(struct registry *reg);	     /* locked: it would still have been done */
+/* Holding the byte: sound, or made sound, or -EIO; -EAGAIN: somebody has gone on without us. */
+int reg_repair(struct registry *reg);
 int reg_lock(struct registry *reg);	     /* both */
 int reg_trylock(struct registry *reg);	     /* both, or -EAGAIN at once */
 #define reg_unlock reg_record_unlock
 int reg_slot_holder(struct registry *reg, uint32_t slot); /* as os_lock_holder() */
 bool reg_slot_held(struct registry *reg, uint32_t slot); /* by another process than this one */
 int reg_slot_take(struct registry *reg, uint32_t slot);
+void reg_slot_drop(struct registry *reg, uint32_t slot);
 void reg_fd_moved(void *arg, int oldfd, int newfd);
 /* Brackets around changes. */
 void reg_begin(struct registry *reg);
@@ -78,25 +100,46 @@ void reg_end(struct registry *reg);
 void reg_begin_bindings(struct registry *reg);
 void reg_end_bindings(struct registry *reg);
 
+/* ---- registry_area.c ---- */
+/*
+ * Any time: the area of that term, or the one that it is copied from.  Its `usable` is 0 if it cannot be mapped, or only be
+ * trusted by who has the lock.
+ */
+struct reg_view *reg_view_of(struct registry *reg, uint64_t term);
+struct reg_view *reg_now(struct registry *reg); /* the current one */
+/* Any time: mapped; the file may be too short for it. */
+int reg_area_map(struct registry *reg, unsigned area);
+/* Under the mutex: entries for which the file is long enough. */
+uint32_t reg_area_entries(struct registry *reg, unsigned area);
+/* Under the mutex: the current area's lock is held by somebody who does not get on.  0: we have that of another one, and the term. */
+int reg_steal(struct registry *reg);
+int reg_copy(struct registry *reg); /* holding the byte: what the term says is complete. -EAGAIN: not ours any more */
+
 /* ---- registry_table.c ---- */
 void reg_rebuild(struct registry *reg);				       /* locked */
-uint32_t reg_find(struct registry *reg, const struct reg_key *key);    /* link, 0 or REG_BAD; any time */
+uint32_t reg_find(struct reg_view *v, const struct reg_key *key);      /* link, 0 or REG_BAD; any time */
 void reg_link(struct registry *reg, uint32_t link, const struct reg_key *key);
 uint32_t reg_sock_alloc(struct registry *reg);			       /* link or 0; inside reg_begin */
 void reg_sock_free(struct registry *reg, uint32_t link);	       /* inside reg_begin_bindings */
 /* Locked: port from `start` upward with wrap that is unused; 0 none, also if damaged. Unlocked: a hint. */
-uint16_t reg_port_unused(struct registry *reg, struct reg_key key, uint16_t start);
+uint16_t reg_port_unused(struct reg_view *v, struct reg_key key, uint16_t start);
+
+/* ---- registry.c ---- */
+/* The entry behind a number that registry_sock_add() gave out, or NULL if damage has taken it away. */
+struct reg_sock *reg_own_sock(struct registry *reg, struct reg_view *v, uint32_t idx);
+uint32_t reg_find_sound(struct registry *reg, const struct reg_key *key); /* locked: reg_find that mends what it stumbles over */
+struct reg_key reg_make_key(const struct in6_addr *addr, uint16_t port, uint32_t scope);
 
 /* ---- registry_proc.c ---- */
-int reg_proc_join(struct registry *reg); /* locked: take a slot */
+int reg_proc_join(struct registry *reg); /* locked: take a slot; also for the second time */
 void reg_proc_leave(struct registry *reg);
 void reg_fold_finish(struct registry *reg); /* inside a rebuild */
-bool reg_proc_is(struct registry *reg, uint32_t slot, const uint64_t id[2]);
+bool reg_proc_is(struct registry *reg, struct reg_view *v, uint32_t slot, const uint64_t id[2]);
 /* Any time: which slots are taken by processes that are gone. Returns how many. */
 struct reg_dead {
 	uint64_t bits[REG_PROCS / 64];
 };
-int reg_find_dead(struct registry *reg, struct reg_dead *dead);
+int reg_find_dead(struct registry *reg, struct reg_view *v, struct reg_dead *dead);
 /* Has somebody a descriptor of that socket, whoever its owner was?  Then by this name.  System calls. */
 bool reg_sock_outlives(struct reg_sock *s, struct rds_procid *name);
 /* A socket of nobody that does not exist any more?  System calls. */
@@ -104,14 +147,28 @@ bool reg_orphan_gone(struct reg_sock *s);
 void reg_orphans_sweep(struct registry *reg); /* locked */
 int reg_reap_locked(struct registry *reg, const struct reg_dead *dead);
 
-static inline uint32_t reg_usable(const struct registry *reg)
+/* Locked. */
+static inline struct reg_area *reg_area(const struct registry *reg)
 {
-	return atomic_load_explicit(&reg->usable, memory_order_relaxed);
+	return atomic_load_explicit(&reg->at->a, memory_order_relaxed);
 }
 
-static inline struct reg_sock *reg_sock_at(struct registry *reg, uint32_t link)
+static inline uint32_t reg_usable(const struct reg_view *v)
 {
-	return &reg->f->sock[link - 1];
+	return reg_load(&v->usable);
+}
+
+/* Locked. */
+static inline void reg_beat(struct registry *reg)
+{
+	struct reg_area *a = reg_area(reg);
+
+	reg_store(&a->beat, reg_load(&a->beat) + 1);
+}
+
+static inline struct reg_sock *reg_sock_at(const struct reg_view *v, uint32_t link)
+{
+	return &reg_load(&v->a)->sock[link - 1];
 }
 
 static inline void reg_words_store(_Atomic uint64_t to[2], const void *from)

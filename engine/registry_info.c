@@ -9,28 +9,38 @@
 #include "engine/registry_impl.h"
 #include "engine/share.h"
 
-void registry_counters_sum(struct registry *reg, uint64_t out[RDS_STATS])
+static void sum(struct registry *reg, struct reg_view *v, uint64_t out[RDS_STATS])
 {
-	/* Without the lock a fold could be seen half done; that is still better than no counters at all. */
-	bool locked = reg_lock(reg) == 0;
+	struct reg_area *a = reg_load(&v->a);
 
+	memset(out, 0, RDS_STATS * sizeof(*out));
+	if (!reg_usable(v))
+		return;
 	for (int i = 0; i < RDS_STATS; i++)
-		out[i] = reg_load(&reg->f->h.dead[i]);
+		out[i] = reg_load(&a->dead[i]);
 	for (uint32_t slot = 0; slot < REG_PROCS; slot++) {
-		struct reg_proc *p = &reg->f->proc[slot];
-
-		if (!reg_load(&p->state))
+		if (!reg_load(&a->state[slot]))
 			continue;
 		for (int i = 0; i < RDS_STATS; i++)
-			out[i] += reg_load(&p->counters[i]);
+			out[i] += reg_load(&reg->f->proc[slot].counters[i]);
 	}
-	if (locked)
-		reg_unlock(reg);
+}
+
+void registry_counters_sum(struct registry *reg, uint64_t out[RDS_STATS])
+{
+	do {
+		if (reg_lock(reg)) {
+			/* A fold could be seen half done; that is still better than no counters at all. */
+			sum(reg, reg_view_of(reg, reg_load(&reg->f->h.term)), out);
+			return;
+		}
+		sum(reg, reg->at, out);
+	} while (!reg_unlock(reg));
 }
 
 static void copy_sock(struct registry *reg, uint32_t link, struct registry_sock *out)
 {
-	struct reg_sock *s = reg_sock_at(reg, link);
+	struct reg_sock *s = reg_sock_at(reg->at, link);
 
 	memset(out, 0, sizeof(*out));
 	out->sock = link - 1;
@@ -81,11 +91,11 @@ int registry_socks(struct registry *reg, struct registry_sock **out, unsigned *n
 
 	if (ret)
 		return ret;
-	for (link = reg_usable(reg); link; link--)
-		used += reg_load(&reg_sock_at(reg, link)->mark) != 0;
+	for (link = reg_usable(reg->at); link; link--)
+		used += reg_load(&reg_sock_at(reg->at, link)->mark) != 0;
 	v = calloc(used + 1, sizeof(*v));
-	for (link = 1; v && link <= reg_usable(reg) && found < used; link++) {
-		if (reg_load(&reg_sock_at(reg, link)->mark))
+	for (link = 1; v && link <= reg_usable(reg->at) && found < used; link++) {
+		if (reg_load(&reg_sock_at(reg->at, link)->mark))
 			copy_sock(reg, link, &v[found++]);
 	}
 	reg_unlock(reg);
@@ -117,7 +127,7 @@ int registry_procs(struct registry *reg, struct registry_proc **out, unsigned *n
 	for (uint32_t slot = 0; slot < REG_PROCS; slot++) {
 		struct reg_proc *p = &reg->f->proc[slot];
 
-		if (!reg_load(&p->state))
+		if (!reg_load(&reg_area(reg)->state[slot]))
 			continue;
 		v[found].slot = slot;
 		v[found].pid = reg_load(&p->pid);

@@ -2,13 +2,16 @@
 /*
  * registry_layout.h - the bytes of the registry file; nothing else knows them.
  *
- *	header | process slots | hash buckets | socket entries (room is reserved in chunks, the file grows)
+ *	header | process slots | area 0 .. area 3, each: head | slot states | hash buckets | socket entries
  *
+ * What is changed under the lock lies in an area, and the header's term says which one counts (registry_area.c).  Others than the
+ * first have no memory before they are needed; room for socket entries is reserved in chunks.  Outside of the areas is only what has a
+ * single writer: who holds the slot's byte.
  * Links are index + 1, so that zeroed memory is an empty list.  Everything is a naturally aligned atomic that is read
  * with acquire and written with release order: that makes the sequence counter work without fences.  Any change of this
  * file is a new REG_VERSION, and the version is part of the file's name too.
  *
- * Record locks (the same in all versions): byte 0 = whoever changes the file; byte 1 + slot = that process lives.
+ * Record locks (the same in all versions): byte 0 = whoever changes the file (its area 0); byte 1 + slot = that process lives.
  */
 #ifndef ENGINE_REGISTRY_LAYOUT_H
 #define ENGINE_REGISTRY_LAYOUT_H
@@ -20,15 +23,27 @@
 #include "engine/stats.h"
 
 #define REG_MAGIC UINT64_C(0x45444f4e53445200) /* "\0RDSNODE" */
-#define REG_VERSION 7 /* 2: cm_port; 3: sockets of nobody; 4: names; 5: held; 6: congested; 7: left */
+#define REG_VERSION 8 /* 2: cm_port; 3: sockets of nobody; 4: names; 5: held; 6: congested; 7: left; 8: areas */
 #define REG_PROCS 1024
 #define REG_SOCKS 65536
 #define REG_CHUNK 1024 /* socket entries that are reserved at a time */
 #define REG_BUCKETS 65536
 
+#define REG_AREAS 4
+
 #define REG_LOCK_BYTE 0
 #define REG_SLOT_BYTE(slot) (1 + (off_t)(slot))
 #define REG_SLOT_BYTES_MAX 65536 /* room for the slots of any version */
+#define REG_AREA_BYTE(area) ((area) ? (off_t)REG_SLOT_BYTES_MAX + (area) : (off_t)REG_LOCK_BYTE)
+
+/*
+ * The term: a number that only grows, and of which area it is the term; as long as REG_TERM_COPYING is set, that one is not
+ * complete, and is to be copied from another one.
+ */
+#define REG_TERM_AREA(term) ((unsigned)(term) % REG_AREAS)
+#define REG_TERM_FROM(term) ((unsigned)(term) / REG_AREAS % REG_AREAS)
+#define REG_TERM_COPYING UINT64_C(16)
+#define REG_TERM_ONE UINT64_C(32)
 
 /*
  * Counters of a dead process on their way into the sums of the dead.  The new sums are written first, then `link` (slot
@@ -47,29 +62,18 @@ struct reg_header {
 	_Atomic uint32_t version;
 	_Atomic uint32_t shape; /* REG_SHAPE */
 
-	/* The readers' line.  Odd while bindings change; every change leaves a new value. */
-	_Alignas(64) _Atomic uint64_t seq;
-
-	/* The writers' line. */
-	_Alignas(64) _Atomic uint32_t dirty; /* set while anything is being changed: if found set, rebuild */
-	_Atomic uint32_t reserved;	     /* socket entries that exist */
-	_Atomic uint32_t free;		     /* list of unused entries */
-	_Atomic uint32_t orphans;	     /* there may be sockets of nobody: only a hint */
-	_Atomic uint64_t order;	 /* creation order of the next socket */
+	/* Whoever sends reads it: every change of bindings leaves a new value. */
+	_Alignas(64) _Atomic uint64_t generation;
+	_Alignas(64) _Atomic uint64_t term;
 	_Atomic uint64_t hungry; /* when somebody who cannot get the lock last said so; only a hint */
-
-	_Alignas(64) _Atomic uint64_t dead[RDS_STATS]; /* counted by processes that are gone */
-	struct reg_fold fold;
 };
 
 #define REG_PROC_USED 1u
 struct reg_proc {
-	_Alignas(64) _Atomic uint32_t state; /* 0 or REG_PROC_USED, written last when taken, first when freed */
-	_Atomic int32_t pid;
+	_Alignas(64) _Atomic int32_t pid;
 	_Atomic uint64_t id[2];
 	_Atomic uint64_t comm[2];
 	_Atomic uint32_t cm_port; /* where it listens for connections from other hosts; 0: it does not */
-	uint32_t pad;
 	_Alignas(64) _Atomic uint64_t counters[RDS_STATS];
 };
 
@@ -102,25 +106,48 @@ struct reg_sock {
 	_Atomic uint64_t name[2]; /* the socket's own; 0: it has none, and ends with its process */
 };
 
-struct reg_file {
-	_Alignas(4096) struct reg_header h;
-	_Alignas(4096) struct reg_proc proc[REG_PROCS];
+struct reg_area {
+	/* The readers' line.  Odd while bindings change; every change leaves a new value.  (A page of any machine.) */
+	_Alignas(65536) _Atomic uint64_t seq;
+
+	/* The writers' line. */
+	_Alignas(64) _Atomic uint32_t dirty; /* set while anything is being changed: if found set, rebuild */
+	_Atomic uint32_t reserved;	     /* socket entries that exist */
+	_Atomic uint32_t free;		     /* list of unused entries */
+	_Atomic uint32_t orphans;	     /* there may be sockets of nobody: only a hint */
+	_Atomic uint64_t order;		     /* creation order of the next socket */
+	_Atomic uint64_t folds;		     /* so many have been finished */
+	_Atomic uint32_t beat;		     /* another one whenever the holder of the lock gets on */
+
+	_Alignas(64) _Atomic uint64_t dead[RDS_STATS]; /* counted by processes that are gone */
+	struct reg_fold fold;
+	_Alignas(64) _Atomic uint32_t state[REG_PROCS]; /* 0 or REG_PROC_USED, written last when taken, first when freed */
 	_Alignas(4096) _Atomic uint32_t bucket[REG_BUCKETS];
 	_Alignas(4096) struct reg_sock sock[REG_SOCKS];
 };
 
+struct reg_file {
+	_Alignas(4096) struct reg_header h;
+	_Alignas(4096) struct reg_proc proc[REG_PROCS];
+	struct reg_area area[REG_AREAS]; /* each is mapped by itself, when it is needed */
+};
+
 /* Differs if a part changed its size and somebody forgot the version. */
 #define REG_SHAPE                                                                                                      \
-	((uint32_t)(sizeof(struct reg_header) << 20 ^ sizeof(struct reg_proc) << 10 ^ sizeof(struct reg_sock)))
+	((uint32_t)(offsetof(struct reg_area, bucket) << 20 ^ sizeof(struct reg_proc) << 10 ^ sizeof(struct reg_sock)))
 
-/* Size of a file that holds n entries. */
-#define REG_SIZE(n) (offsetof(struct reg_file, sock) + (size_t)(n) * sizeof(struct reg_sock))
+#define REG_HEAD_SIZE offsetof(struct reg_file, area)
+#define REG_AREA_OFFSET(area) (REG_HEAD_SIZE + (size_t)(area) * sizeof(struct reg_area))
+/* Size of an area, and of a file that has no other than the first, with n entries. */
+#define REG_AREA_SIZE(n) (offsetof(struct reg_area, sock) + (size_t)(n) * sizeof(struct reg_sock))
+#define REG_SIZE(n) (REG_HEAD_SIZE + REG_AREA_SIZE(n))
 
 _Static_assert(sizeof(struct reg_sock) == 128, "two cache lines");
 _Static_assert(offsetof(struct reg_sock, connected) == 64, "a look-up reads one line");
 _Static_assert(sizeof(_Atomic uint64_t) == 8 && sizeof(_Atomic uint32_t) == 4 && sizeof(_Atomic uint16_t) == 2,
 	       "atomics are plain words");
 _Static_assert(REG_SOCKS % REG_CHUNK == 0, "the last chunk is whole");
+_Static_assert(REG_AREAS * REG_AREAS <= REG_TERM_COPYING, "two areas fit into a term");
 
 #define reg_load(p) atomic_load_explicit((p), memory_order_acquire)
 #define reg_store(p, v) atomic_store_explicit((p), (v), memory_order_release)

@@ -2,10 +2,12 @@
 /*
  * registry_lock.c - who may change the registry, who is alive, and what is done after a death in between.
  *
- * Record locks belong to a process, are not inherited by fork and vanish with it, whatever the way it ends.  Byte 0 is
- * the right to change, held for microseconds; a process keeps a read lock on its slot's byte all its life (a read lock,
+ * Record locks belong to a process, are not inherited by fork and vanish with it, whatever the way it ends.  The current area's
+ * byte is the right to change, held for microseconds; a process keeps a read lock on its slot's byte all its life (a read lock,
  * so that a second one can take over while the descriptor is being moved, see reg_fd_moved).  A process that dies while
- * changing leaves the dirty word set or the sequence odd; the next holder of byte 0 rebuilds before it does anything.
+ * changing leaves the dirty word set or the sequence odd; the next holder of the byte rebuilds before it does anything.  One
+ * that is stopped meanwhile is gone on without (registry_area.c): so what it has changed counts only if it still has the
+ * term when it unlocks, and else it is done again.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,48 +31,135 @@ static void nap(unsigned ns)
 	os_syscall(SYS_nanosleep, (long)&ts, 0, 0, 0, 0, 0);
 }
 
-/*
- * A stopped holder is waited for once.  The helper comes here for each connection with a process that has ended, and does nothing else
- * meanwhile, neither for sockets that are bound already.
- */
-static uint64_t patience(struct registry *reg)
+static int holder(struct registry *reg)
 {
-	if (!reg->in_vain || os_lock_holder(reg_fd(reg), REG_LOCK_BYTE, 1) != reg->in_vain)
-		return rds_patience_ns(RDS_PATIENCE_REGISTRY_LOCK);
-	return rds_patience_ns(RDS_PATIENCE_REGISTRY_LOCK_AGAIN); /* enough for one that goes on */
+	return os_lock_holder(reg_fd(reg), REG_AREA_BYTE(REG_TERM_AREA(reg->term)), 1);
+}
+
+static void unlock_area(struct registry *reg, uint64_t term)
+{
+	os_lock(reg_fd(reg), F_UNLCK, REG_AREA_BYTE(REG_TERM_AREA(term)), 1, false);
+}
+
+/* A read that no earlier store passes: who takes the term away after it sees all that was stored before. */
+static uint64_t read_term(struct registry *reg)
+{
+	return atomic_fetch_add_explicit(&reg->f->h.term, 0, memory_order_acq_rel);
+}
+
+bool reg_holds(struct registry *reg)
+{
+	return !reg->f || reg->size < (off_t)REG_SIZE(REG_CHUNK) || read_term(reg) == reg->term;
+}
+
+/* Nothing in the file is touched before the lock is held: it may have been truncated. */
+static int try_area(struct registry *reg)
+{
+	int ret = 0;
+	uint64_t term;
+
+	for (;;) {
+		ret = os_lock(reg_fd(reg), F_WRLCK, REG_AREA_BYTE(REG_TERM_AREA(reg->term)), 1, false);
+		if (ret || !reg->f || !reg_file_intact(reg))
+			return ret;
+		term = read_term(reg);
+		if (term == reg->term)
+			return 0;
+		if (REG_TERM_AREA(term) != REG_TERM_AREA(reg->term))
+			unlock_area(reg, reg->term);
+		reg->term = term;
+	}
+}
+
+/* Who waits for the lock. */
+struct waiter {
+	uint64_t since, least; /* how long at least */
+	uint64_t beat_ns;      /* when the holder was seen to get on */
+	uint64_t term;
+	uint32_t beat;
+};
+
+/*
+ * A holder that nothing can be done about is waited for once.  The helper comes here for each connection with a process that has ended, and does
+ * nothing else meanwhile, neither for sockets that are bound already.
+ */
+static void begin_to_wait(struct registry *reg, struct waiter *w)
+{
+	bool again = reg->in_vain && holder(reg) == reg->in_vain;
+
+	w->since = w->beat_ns = os_now_ns();
+	w->least = rds_patience_ns(again ? RDS_PATIENCE_REGISTRY_LOCK_AGAIN : RDS_PATIENCE_REGISTRY_LOCK);
+	w->term = ~UINT64_C(0);
+}
+
+/* Has one holder had the lock all the time, and done nothing with it?  The file is intact. */
+static bool is_stuck(struct registry *reg, struct waiter *w, uint64_t now)
+{
+	uint64_t stuck = rds_patience_ns(RDS_PATIENCE_REGISTRY_STUCK);
+	unsigned area = REG_TERM_AREA(reg->term);
+	struct reg_view *v = &reg->view[area];
+	uint32_t beat;
+
+	if (reg_area_map(reg, area) || !reg_area_entries(reg, area))
+		return false;
+	beat = reg_load(&reg_load(&v->a)->beat);
+	if (w->term != reg->term || w->beat != beat) {
+		w->term = reg->term;
+		w->beat = beat;
+		w->beat_ns = now;
+	}
+	return now - w->beat_ns >= (stuck < w->least ? stuck : w->least / 2);
+}
+
+/* The lock was not to be had.  0: it is now. */
+static int wait_for_it(struct registry *reg, struct waiter *w)
+{
+	uint64_t now = os_now_ns(), term;
+
+	if (now - w->since > w->least) {
+		reg->in_vain = holder(reg);
+		return -ETIMEDOUT;
+	}
+	if (!reg->f && !reg->waits && now - w->since > rds_patience_ns(RDS_PATIENCE_REGISTRY_STUCK))
+		return -ESTALE;
+	/* Looked at first: the file may have been truncated, and we do not hold anything yet. */
+	if (reg->f && reg_file_intact(reg)) {
+		term = reg_load(&reg->f->h.term);
+		if (term != reg->term) {
+			reg->term = term;
+			return -EAGAIN;
+		}
+		if (is_stuck(reg, w, now) && !reg_steal(reg))
+			return 0;
+		reg_store(&reg->f->h.hungry, now);
+		reg->starved = true;
+	}
+	nap(now - w->since < LOCK_HASTE_NS ? LOCK_NAP_NS : 20 * LOCK_NAP_NS);
+	return -EAGAIN;
 }
 
 /* Not F_SETLKW: the holder may be stopped, and a wait that cannot end is worse than an error. */
-static int lock_byte_0(struct registry *reg)
+static int lock_area(struct registry *reg)
 {
-	uint64_t since = 0, least = 0, now;
+	struct waiter w = {0};
+	int ret;
 
 	for (unsigned tries = 0;; tries++) {
-		int ret = os_lock(reg_fd(reg), F_WRLCK, REG_LOCK_BYTE, 1, false);
-
-		if (ret != -EAGAIN && ret != -EACCES) {
-			reg->in_vain = 0;
-			return ret;
+		ret = try_area(reg);
+		if (ret == -EAGAIN || ret == -EACCES) {
+			if (tries < LOCK_YIELDS) {
+				os_syscall(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+				continue;
+			}
+			if (!w.since)
+				begin_to_wait(reg, &w);
+			ret = wait_for_it(reg, &w);
 		}
-		if (tries < LOCK_YIELDS) {
-			os_syscall(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+		if (ret == -EAGAIN)
 			continue;
-		}
-		now = os_now_ns();
-		if (!since) {
-			since = now;
-			least = patience(reg);
-		}
-		if (now - since > least) {
-			reg->in_vain = os_lock_holder(reg_fd(reg), REG_LOCK_BYTE, 1);
-			return -ETIMEDOUT;
-		}
-		/* Looked at first: the file may have been truncated, and we do not hold anything yet. */
-		if (reg->f && reg_file_intact(reg)) {
-			reg_store(&reg->f->h.hungry, now);
-			reg->starved = true;
-		}
-		nap(now - since < LOCK_HASTE_NS ? LOCK_NAP_NS : 20 * LOCK_NAP_NS);
+		if (ret != -ETIMEDOUT)
+			reg->in_vain = 0;
+		return ret;
 	}
 }
 
@@ -79,57 +168,72 @@ int reg_record_lock(struct registry *reg)
 	int ret;
 
 	pthread_mutex_lock(&reg->mutex);
-	ret = lock_byte_0(reg);
+	ret = lock_area(reg);
 	if (!ret)
 		return 0;
 	if (ret == -ETIMEDOUT)
 		rds_error("registry: %s has been locked by process %d for %u seconds: continue or kill that process",
-			  reg->path, os_lock_holder(reg_fd(reg), REG_LOCK_BYTE, 1),
+			  reg->path, holder(reg),
 			  (unsigned)(rds_patience_ms(RDS_PATIENCE_REGISTRY_LOCK) / 1000));
-	else
+	else if (ret != -ESTALE)
 		rds_error("registry: cannot lock %s (%s): set RDS_PRELOAD_REGISTRY_DIR to a directory on a tmpfs", reg->path,
 			  strerror(-ret));
 	pthread_mutex_unlock(&reg->mutex);
 	return ret;
 }
 
-void reg_record_unlock(struct registry *reg)
+bool reg_record_unlock(struct registry *reg)
 {
-	os_lock(reg_fd(reg), F_UNLCK, REG_LOCK_BYTE, 1, false);
+	bool done = reg_holds(reg);
+
+	unlock_area(reg, reg->term);
 	pthread_mutex_unlock(&reg->mutex);
+	return done;
 }
 
-/* Holding byte 0: is what we see fit to be worked on? */
-int reg_repair(struct registry *reg)
+static int judge(struct registry *reg)
 {
 	struct reg_header *h = &reg->f->h;
-	int ret = reg_file_refresh(reg);
+	struct reg_area *a = reg_area(reg);
 
-	if (ret)
-		return ret;
 	if (reg_load(&h->magic) != REG_MAGIC || reg_load(&h->version) != REG_VERSION || reg_load(&h->shape) != REG_SHAPE) {
 		rds_error("registry: the head of %s was overwritten: restart the programs that use it", reg->path);
 		return -EIO;
 	}
-	if (reg->slot < REG_PROCS && !reg_proc_is(reg, reg->slot, reg->idw)) {
+	if (reg->joined && !reg_proc_is(reg, reg->at, reg->slot, reg->idw)) {
 		rds_error("registry: %s has lost this process (descriptor closed by force, or damage): restart this program",
 			  reg->path);
 		return -EIO;
 	}
-	if (reg_load(&h->dirty) || reg_load(&h->seq) & 1)
+	if (reg->suspicious || reg_load(&a->dirty) || reg_load(&a->seq) & 1)
 		reg_rebuild(reg);
+	reg->suspicious = false;
 	return 0;
+}
+
+int reg_repair(struct registry *reg)
+{
+	int ret = reg_file_refresh(reg);
+
+	if (!ret)
+		ret = reg_copy(reg);
+	if (!ret)
+		ret = judge(reg);
+	return ret;
 }
 
 static int lock_and_repair(struct registry *reg)
 {
-	int ret = reg_record_lock(reg);
+	int ret;
 
-	if (ret)
-		return ret;
-	ret = reg_repair(reg);
-	if (ret)
-		reg_record_unlock(reg);
+	do {
+		ret = reg_record_lock(reg);
+		if (ret)
+			return ret;
+		ret = reg_repair(reg);
+		if (ret)
+			reg_record_unlock(reg);
+	} while (ret == -EAGAIN);
 	return ret;
 }
 
@@ -167,7 +271,7 @@ int reg_trylock(struct registry *reg)
 
 	if (pthread_mutex_trylock(&reg->mutex))
 		return -EAGAIN;
-	ret = os_lock(reg_fd(reg), F_WRLCK, REG_LOCK_BYTE, 1, false);
+	ret = try_area(reg);
 	if (ret) {
 		pthread_mutex_unlock(&reg->mutex);
 		return -EAGAIN;
@@ -200,6 +304,11 @@ int reg_slot_take(struct registry *reg, uint32_t slot)
 	return os_lock(reg_fd(reg), F_RDLCK, REG_SLOT_BYTE(slot), 1, false);
 }
 
+void reg_slot_drop(struct registry *reg, uint32_t slot)
+{
+	os_lock(reg_fd(reg), F_UNLCK, REG_SLOT_BYTE(slot), 1, false);
+}
+
 /*
  * Closing oldfd will drop every lock of this process on the file.  A lock of the open file description, which both
  * numbers share, bridges the gap; it is given back at once because a forked child would keep it alive.
@@ -224,26 +333,27 @@ void reg_fd_moved(void *arg, int oldfd, int newfd)
 
 void reg_begin(struct registry *reg)
 {
-	reg_store(&reg->f->h.dirty, 1);
+	reg_store(&reg_area(reg)->dirty, 1);
 }
 
 void reg_end(struct registry *reg)
 {
-	reg_store(&reg->f->h.dirty, 0);
+	reg_store(&reg_area(reg)->dirty, 0);
 }
 
 void reg_begin_bindings(struct registry *reg)
 {
-	struct reg_header *h = &reg->f->h;
+	struct reg_area *a = reg_area(reg);
 
 	reg_begin(reg);
-	reg_store(&h->seq, reg_load(&h->seq) | 1);
+	reg_store(&a->seq, reg_load(&a->seq) | 1);
 }
 
 void reg_end_bindings(struct registry *reg)
 {
-	struct reg_header *h = &reg->f->h;
+	struct reg_area *a = reg_area(reg);
 
-	reg_store(&h->seq, (reg_load(&h->seq) | 1) + 1);
+	reg_store(&a->seq, (reg_load(&a->seq) | 1) + 1);
 	reg_end(reg);
+	atomic_fetch_add_explicit(&reg->f->h.generation, 1, memory_order_acq_rel);
 }

@@ -15,9 +15,15 @@
 #include "engine/registry_impl.h"
 #include "engine/share.h"
 
-bool reg_proc_is(struct registry *reg, uint32_t slot, const uint64_t id[2])
+/* In doubt used: who asks looks at the id and the lock as well. */
+static uint32_t state_of(struct reg_view *v, uint32_t slot)
 {
-	return slot < REG_PROCS && reg_load(&reg->f->proc[slot].state) == REG_PROC_USED &&
+	return reg_usable(v) ? reg_load(&reg_load(&v->a)->state[slot]) : REG_PROC_USED;
+}
+
+bool reg_proc_is(struct registry *reg, struct reg_view *v, uint32_t slot, const uint64_t id[2])
+{
+	return slot < REG_PROCS && state_of(v, slot) == REG_PROC_USED &&
 	       reg_words_eq(reg->f->proc[slot].id, id);
 }
 
@@ -38,6 +44,7 @@ static void read_comm(char comm[16])
 		comm[n - 1] = 0;
 }
 
+/* Outside of the areas: the slot's byte is ours. */
 static void fill_slot(struct registry *reg, struct reg_proc *p)
 {
 	char comm[16];
@@ -45,25 +52,30 @@ static void fill_slot(struct registry *reg, struct reg_proc *p)
 	os_random(&reg->id, sizeof(reg->id));
 	memcpy(reg->idw, &reg->id, sizeof(reg->idw));
 	read_comm(comm);
-	reg_begin(reg);
 	reg_store(&p->pid, reg->pid);
 	reg_words_store(p->id, &reg->id);
 	reg_words_store(p->comm, comm);
 	reg_store(&p->cm_port, 0);
 	for (int i = 0; i < RDS_STATS; i++)
 		reg_store(&p->counters[i], 0);
-	reg_store(&p->state, REG_PROC_USED);
-	reg_end(reg);
 }
 
+/*
+ * In the slot there may still be what its last owner has counted, for the one who goes on without us: looked at when we
+ * have the byte, as from then on nobody else gives the slot away or takes it.
+ */
 static int take_unused(struct registry *reg)
 {
 	for (uint32_t slot = 0; slot < REG_PROCS; slot++) {
-		if (reg_load(&reg->f->proc[slot].state))
+		if (state_of(reg->at, slot))
 			continue;
 		/* Held although unused: somebody whose slot was lost by damage still lives there. */
 		if (reg_slot_held(reg, slot) || reg_slot_take(reg, slot))
 			continue;
+		if (!reg_holds(reg)) {
+			reg_slot_drop(reg, slot);
+			return -EAGAIN;
+		}
 		fill_slot(reg, &reg->f->proc[slot]);
 		reg->slot = slot;
 		return 0;
@@ -91,11 +103,12 @@ void reg_orphans_sweep(struct registry *reg)
 {
 	bool left = false;
 
-	if (!reg_load(&reg->f->h.orphans))
+	if (!reg_load(&reg_area(reg)->orphans))
 		return;
-	for (uint32_t link = 1; link <= reg_usable(reg); link++) {
-		struct reg_sock *s = reg_sock_at(reg, link);
+	for (uint32_t link = 1; link <= reg_usable(reg->at); link++) {
+		struct reg_sock *s = reg_sock_at(reg->at, link);
 
+		reg_beat(reg);
 		if (!reg_load(&s->mark) || reg_load(&s->proc) != REG_NOBODY)
 			continue;
 		if (!reg_orphan_gone(s)) {
@@ -107,31 +120,37 @@ void reg_orphans_sweep(struct registry *reg)
 		reg_end_bindings(reg);
 	}
 	reg_begin(reg);
-	reg_store(&reg->f->h.orphans, left);
+	reg_store(&reg_area(reg)->orphans, left);
 	reg_end(reg);
 }
 
 int reg_proc_join(struct registry *reg)
 {
 	struct reg_dead dead;
-	int ret;
+	int ret = 0;
 
-	if (reg_find_dead(reg, &dead))
+	if (reg_find_dead(reg, reg->at, &dead))
 		reg_reap_locked(reg, &dead);
 	reg_orphans_sweep(reg);
-	ret = take_unused(reg);
-	if (ret)
+	if (reg->slot >= REG_PROCS)
+		ret = take_unused(reg);
+	if (ret == -EUSERS)
 		rds_error("registry: %u processes have %s open, no more are possible: stop some", REG_PROCS, reg->path);
-	return ret;
+	if (ret)
+		return ret;
+	reg_begin(reg);
+	reg_store(&reg_area(reg)->state[reg->slot], REG_PROC_USED);
+	reg_end(reg);
+	return 0;
 }
 
-int reg_find_dead(struct registry *reg, struct reg_dead *dead)
+int reg_find_dead(struct registry *reg, struct reg_view *v, struct reg_dead *dead)
 {
 	int n = 0;
 
 	memset(dead, 0, sizeof(*dead));
 	for (uint32_t slot = 0; slot < REG_PROCS; slot++) {
-		if (slot == reg->slot || !reg_load(&reg->f->proc[slot].state) || reg_slot_held(reg, slot))
+		if (slot == reg->slot || !state_of(v, slot) || reg_slot_held(reg, slot))
 			continue;
 		dead->bits[slot / 64] |= UINT64_C(1) << slot % 64;
 		n++;
@@ -158,15 +177,16 @@ static void free_socks_of(struct registry *reg, const struct reg_dead *dead)
 	struct rds_procid name;
 	bool stays;
 
-	for (uint32_t link = 1; link <= reg_usable(reg); link++) {
-		struct reg_sock *s = reg_sock_at(reg, link);
+	for (uint32_t link = 1; link <= reg_usable(reg->at); link++) {
+		struct reg_sock *s = reg_sock_at(reg->at, link);
 
+		reg_beat(reg);
 		if (!reg_load(&s->mark) || !is_dead(dead, reg_load(&s->proc)))
 			continue;
 		stays = reg_sock_outlives(s, &name);
 		reg_begin_bindings(reg);
 		if (stays) {
-			reg_store(&reg->f->h.orphans, 1);
+			reg_store(&reg_area(reg)->orphans, 1);
 			reg_sock_give(s, REG_NOBODY, 0, &name);
 		} else {
 			reg_sock_free(reg, link);
@@ -177,16 +197,18 @@ static void free_socks_of(struct registry *reg, const struct reg_dead *dead)
 
 void reg_fold_finish(struct registry *reg)
 {
-	struct reg_fold *fold = &reg->f->h.fold;
+	struct reg_area *a = reg_area(reg);
+	struct reg_fold *fold = &a->fold;
 	uint32_t slot = reg_load(&fold->link) - 1;
 	uint64_t id[2];
 
 	if (slot < REG_PROCS) {
 		for (int i = 0; i < RDS_STATS; i++)
-			reg_store(&reg->f->h.dead[i], reg_load(&fold->sum[i]));
+			reg_store(&a->dead[i], reg_load(&fold->sum[i]));
 		reg_words_load(id, fold->id);
-		if (reg_proc_is(reg, slot, id))
-			reg_store(&reg->f->proc[slot].state, 0);
+		if (reg_proc_is(reg, reg->at, slot, id))
+			reg_store(&a->state[slot], 0);
+		reg_store(&a->folds, reg_load(&a->folds) + 1);
 	}
 	reg_store(&fold->link, 0);
 }
@@ -194,7 +216,8 @@ void reg_fold_finish(struct registry *reg)
 /* Counters into the sums of the dead, slot unused: both or neither. */
 static void fold_and_free(struct registry *reg, uint32_t slot)
 {
-	struct reg_fold *fold = &reg->f->h.fold;
+	struct reg_area *a = reg_area(reg);
+	struct reg_fold *fold = &a->fold;
 	struct reg_proc *p = &reg->f->proc[slot];
 	uint64_t id[2];
 
@@ -202,8 +225,8 @@ static void fold_and_free(struct registry *reg, uint32_t slot)
 	reg_words_load(id, p->id);
 	reg_words_store(fold->id, id);
 	for (int i = 0; i < RDS_STATS; i++)
-		reg_store(&fold->sum[i], reg_load(&reg->f->h.dead[i]) + reg_load(&p->counters[i]));
-	reg_store(&p->state, REG_PROC_USED); /* damage may have left another value, which the fold would not clear */
+		reg_store(&fold->sum[i], reg_load(&a->dead[i]) + reg_load(&p->counters[i]));
+	reg_store(&a->state[slot], REG_PROC_USED); /* damage may have left another value, which the fold would not clear */
 	reg_store(&fold->link, slot + 1);
 	reg_fold_finish(reg);
 	reg_end(reg);
@@ -216,7 +239,7 @@ int reg_reap_locked(struct registry *reg, const struct reg_dead *suspects)
 
 	/* They were found without the lock: a slot may have a new owner by now. */
 	for (uint32_t slot = 0; slot < REG_PROCS; slot++) {
-		if (!is_dead(suspects, slot) || slot == reg->slot || !reg_load(&reg->f->proc[slot].state) ||
+		if (!is_dead(suspects, slot) || slot == reg->slot || !state_of(reg->at, slot) ||
 		    reg_slot_held(reg, slot))
 			continue;
 		dead.bits[slot / 64] |= UINT64_C(1) << slot % 64;
@@ -239,7 +262,6 @@ void reg_proc_leave(struct registry *reg)
 	self.bits[reg->slot / 64] |= UINT64_C(1) << reg->slot % 64;
 	free_socks_of(reg, &self);
 	fold_and_free(reg, reg->slot);
-	reg->slot = REG_PROCS;
 }
 
 /* ---- who is there ---- */
@@ -249,21 +271,22 @@ bool registry_proc_alive(struct registry *reg, uint32_t slot, const struct rds_p
 	uint64_t idw[2];
 
 	memcpy(idw, id, sizeof(idw));
-	if (!reg_proc_is(reg, slot, idw))
+	if (!reg_proc_is(reg, reg_now(reg), slot, idw))
 		return false;
 	if (slot == reg->slot)
 		return true;
 	/* Asked again afterwards: the lock may be that of the slot's next owner. */
-	return reg_slot_held(reg, slot) && reg_proc_is(reg, slot, idw);
+	return reg_slot_held(reg, slot) && reg_proc_is(reg, reg_now(reg), slot, idw);
 }
 
 bool registry_proc_find(struct registry *reg, const struct rds_procid *id, uint32_t *slot)
 {
 	uint64_t idw[2];
+	struct reg_view *v = reg_now(reg);
 
 	memcpy(idw, id, sizeof(idw));
 	for (uint32_t i = 0; i < REG_PROCS; i++) {
-		if (!reg_proc_is(reg, i, idw))
+		if (!reg_proc_is(reg, v, i, idw))
 			continue;
 		*slot = i;
 		return true;
@@ -282,11 +305,11 @@ uint16_t registry_port_of(struct registry *reg, uint32_t slot, const struct rds_
 	uint32_t port;
 
 	memcpy(idw, id, sizeof(idw));
-	if (!reg_proc_is(reg, slot, idw))
+	if (!reg_proc_is(reg, reg_now(reg), slot, idw))
 		return 0;
 	port = reg_load(&reg->f->proc[slot].cm_port);
 	/* Asked again: it may be that of the slot's next owner. */
-	return reg_proc_is(reg, slot, idw) ? (uint16_t)port : 0;
+	return reg_proc_is(reg, reg_now(reg), slot, idw) ? (uint16_t)port : 0;
 }
 
 bool registry_proc_pid_is(struct registry *reg, uint32_t slot, const struct rds_procid *id, pid_t pid)
@@ -299,12 +322,11 @@ bool registry_proc_pid_is(struct registry *reg, uint32_t slot, const struct rds_
 	return holder == pid || holder < 0 || holder == INT32_MAX || pid <= 0;
 }
 
-/* Has it a slot, as the kernel says who holds the lock? */
+/* Has it a slot, as the kernel says who holds the lock?  Asked by who has the registry locked, too. */
 static bool is_member(struct registry *reg, pid_t pid)
 {
 	for (uint32_t slot = 0; slot < REG_PROCS; slot++)
-		if (reg_load(&reg->f->proc[slot].state) && reg_load(&reg->f->proc[slot].pid) == pid &&
-		    reg_slot_holder(reg, slot) == pid)
+		if (reg_load(&reg->f->proc[slot].pid) == pid && reg_slot_holder(reg, slot) == pid)
 			return true;
 	return false;
 }
@@ -327,12 +349,13 @@ int registry_reap(struct registry *reg)
 	struct reg_dead dead;
 	int ret;
 
-	if (!reg_find_dead(reg, &dead))
+	if (!reg_find_dead(reg, reg_now(reg), &dead))
 		return 0;
-	ret = reg_lock(reg);
-	if (ret)
-		return ret;
-	ret = reg_reap_locked(reg, &dead);
-	reg_unlock(reg);
+	do {
+		ret = reg_lock(reg);
+		if (ret)
+			return ret;
+		ret = reg_reap_locked(reg, &dead);
+	} while (!reg_unlock(reg));
 	return ret;
 }

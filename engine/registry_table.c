@@ -33,25 +33,27 @@ static void key_of(struct reg_sock *s, struct reg_key *k)
 	k->port = (uint16_t)reg_load(&s->mark);
 }
 
-uint32_t reg_find(struct registry *reg, const struct reg_key *key)
+uint32_t reg_find(struct reg_view *v, const struct reg_key *key)
 {
-	uint32_t link = reg_load(&reg->f->bucket[bucket_of(key)]);
+	uint32_t steps = reg_usable(v), link;
 
-	for (uint32_t steps = reg_usable(reg); link; steps--) {
-		if (link > reg_usable(reg) || !steps)
+	if (!steps)
+		return REG_BAD;
+	for (link = reg_load(&reg_load(&v->a)->bucket[bucket_of(key)]); link; steps--) {
+		if (link > reg_usable(v) || !steps)
 			return REG_BAD;
-		if (sock_has(reg_sock_at(reg, link), key))
+		if (sock_has(reg_sock_at(v, link), key))
 			return link;
-		link = reg_load(&reg_sock_at(reg, link)->next);
+		link = reg_load(&reg_sock_at(v, link)->next);
 	}
 	return 0;
 }
 
 void reg_link(struct registry *reg, uint32_t link, const struct reg_key *key)
 {
-	_Atomic uint32_t *head = &reg->f->bucket[bucket_of(key)];
+	_Atomic uint32_t *head = &reg_area(reg)->bucket[bucket_of(key)];
 
-	reg_store(&reg_sock_at(reg, link)->next, reg_load(head));
+	reg_store(&reg_sock_at(reg->at, link)->next, reg_load(head));
 	reg_store(head, link);
 }
 
@@ -61,45 +63,45 @@ static bool reg_unlink(struct registry *reg, uint32_t link)
 	_Atomic uint32_t *at;
 	struct reg_key key;
 
-	key_of(reg_sock_at(reg, link), &key);
-	at = &reg->f->bucket[bucket_of(&key)];
-	for (uint32_t steps = reg_usable(reg); steps; steps--) {
+	key_of(reg_sock_at(reg->at, link), &key);
+	at = &reg_area(reg)->bucket[bucket_of(&key)];
+	for (uint32_t steps = reg_usable(reg->at); steps; steps--) {
 		uint32_t l = reg_load(at);
 
-		if (l == 0 || l > reg_usable(reg))
+		if (l == 0 || l > reg_usable(reg->at))
 			return false;
 		if (l == link) {
-			reg_store(at, reg_load(&reg_sock_at(reg, link)->next));
+			reg_store(at, reg_load(&reg_sock_at(reg->at, link)->next));
 			return true;
 		}
-		at = &reg_sock_at(reg, l)->next;
+		at = &reg_sock_at(reg->at, l)->next;
 	}
 	return false;
 }
 
 uint32_t reg_sock_alloc(struct registry *reg)
 {
-	uint32_t link = reg_load(&reg->f->h.free);
+	uint32_t link = reg_load(&reg_area(reg)->free);
 	struct reg_sock *s;
 
 	if (link == 0)
 		return 0;
-	if (link > reg_usable(reg) || reg_load(&reg_sock_at(reg, link)->mark)) {
+	if (link > reg_usable(reg->at) || reg_load(&reg_sock_at(reg->at, link)->mark)) {
 		reg_rebuild(reg);
 		reg_begin(reg);
-		link = reg_load(&reg->f->h.free);
-		if (link == 0 || link > reg_usable(reg))
+		link = reg_load(&reg_area(reg)->free);
+		if (link == 0 || link > reg_usable(reg->at))
 			return 0;
 	}
-	s = reg_sock_at(reg, link);
-	reg_store(&reg->f->h.free, reg_load(&s->next));
+	s = reg_sock_at(reg->at, link);
+	reg_store(&reg_area(reg)->free, reg_load(&s->next));
 	reg_store(&s->next, 0);
 	return link;
 }
 
 void reg_sock_free(struct registry *reg, uint32_t link)
 {
-	struct reg_sock *s = reg_sock_at(reg, link);
+	struct reg_sock *s = reg_sock_at(reg->at, link);
 	bool sound = true;
 
 	if (reg_load(&s->mark) & 0xffff)
@@ -110,8 +112,8 @@ void reg_sock_free(struct registry *reg, uint32_t link)
 		reg_begin_bindings(reg);
 		return;
 	}
-	reg_store(&s->next, reg_load(&reg->f->h.free));
-	reg_store(&reg->f->h.free, link);
+	reg_store(&s->next, reg_load(&reg_area(reg)->free));
+	reg_store(&reg_area(reg)->free, link);
 }
 
 /*
@@ -143,30 +145,31 @@ static bool sock_sound(struct registry *reg, struct reg_sock *s)
 	if ((mark & ~0xffffu) != REG_SOCK_USED || mark == (REG_SOCK_USED | 1))
 		return false;
 	reg_words_load(id, s->id);
-	if (reg_proc_is(reg, reg_load(&s->proc), id))
+	if (reg_proc_is(reg, reg->at, reg_load(&s->proc), id))
 		return true;
 	if (!nobodys(s))
 		return false;
-	reg_store(&reg->f->h.orphans, 1);
+	reg_store(&reg_area(reg)->orphans, 1);
 	return true;
 }
 
 /* One entry, met in descending order, so that the list of unused ones comes out ascending. */
 static void rebuild_entry(struct registry *reg, uint32_t link)
 {
-	struct reg_sock *s = reg_sock_at(reg, link);
-	struct reg_header *h = &reg->f->h;
+	struct reg_sock *s = reg_sock_at(reg->at, link);
+	struct reg_area *a = reg_area(reg);
 	struct reg_key key;
 
+	reg_beat(reg);
 	key_of(s, &key);
-	if (!sock_sound(reg, s) || (key.port && reg_find(reg, &key))) {
+	if (!sock_sound(reg, s) || (key.port && reg_find(reg->at, &key))) {
 		reg_store(&s->mark, 0);
-		reg_store(&s->next, reg_load(&h->free));
-		reg_store(&h->free, link);
+		reg_store(&s->next, reg_load(&a->free));
+		reg_store(&a->free, link);
 		return;
 	}
-	if (reg_load(&s->order) >= reg_load(&h->order))
-		reg_store(&h->order, reg_load(&s->order) + 1);
+	if (reg_load(&s->order) >= reg_load(&a->order))
+		reg_store(&a->order, reg_load(&s->order) + 1);
 	if (key.port)
 		reg_link(reg, link, &key);
 	else
@@ -178,19 +181,19 @@ void reg_rebuild(struct registry *reg)
 	reg_begin_bindings(reg);
 	reg_fold_finish(reg);
 	for (unsigned i = 0; i < REG_BUCKETS; i++)
-		reg_store(&reg->f->bucket[i], 0);
-	reg_store(&reg->f->h.free, 0);
-	for (uint32_t link = reg_usable(reg); link; link--)
+		reg_store(&reg_area(reg)->bucket[i], 0);
+	reg_store(&reg_area(reg)->free, 0);
+	for (uint32_t link = reg_usable(reg->at); link; link--)
 		rebuild_entry(reg, link);
 	reg_end_bindings(reg);
 	rds_debug("registry: %s was rebuilt from its entries", reg->path);
 }
 
-uint16_t reg_port_unused(struct registry *reg, struct reg_key key, uint16_t start)
+uint16_t reg_port_unused(struct reg_view *v, struct reg_key key, uint16_t start)
 {
 	key.port = start < 2 ? 2 : start;
 	for (unsigned left = 65534; left; left--) {
-		if (!reg_find(reg, &key))
+		if (!reg_find(v, &key))
 			return key.port;
 		key.port = key.port == 65535 ? 2 : key.port + 1;
 	}

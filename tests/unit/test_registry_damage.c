@@ -80,15 +80,15 @@ START_TEST(a_writer_died_in_the_middle)
 	uint32_t idx = bound(reg, 4000), other = bound(reg, 4001);
 
 	/* It had cleared the buckets and lost the list of unused entries, and 4001 was just being given up. */
-	atomic_store(&f->h.dirty, 1);
-	atomic_fetch_or(&f->h.seq, 1);
-	memset((void *)f->bucket, 0, sizeof(f->bucket));
-	atomic_store(&f->h.free, 0);
-	atomic_store(&f->sock[other].mark, 0);
+	atomic_store(&f->area[0].dirty, 1);
+	atomic_fetch_or(&f->area[0].seq, 1);
+	memset((void *)f->area[0].bucket, 0, sizeof(f->area[0].bucket));
+	atomic_store(&f->area[0].free, 0);
+	atomic_store(&f->area[0].sock[other].mark, 0);
 	ck_assert_int_eq(lookup(reg, 4000), 0);
 	ck_assert_int_eq(lookup(reg, 4001), -ENOENT);
-	ck_assert_uint_eq(atomic_load(&f->h.seq) & 1, 0);
-	ck_assert_uint_eq(atomic_load(&f->h.dirty), 0);
+	ck_assert_uint_eq(atomic_load(&f->area[0].seq) & 1, 0);
+	ck_assert_uint_eq(atomic_load(&f->area[0].dirty), 0);
 	ck_assert_uint_eq(bound(reg, 4001), other);
 	registry_sock_remove(reg, idx);
 	ck_assert_int_eq(lookup(reg, 4000), -ENOENT);
@@ -129,10 +129,10 @@ START_TEST(chains_that_lead_astray)
 
 	for (unsigned i = 0; i < sizeof(links) / sizeof(*links); i++) {
 		for (unsigned b = 0; b < REG_BUCKETS; b++)
-			atomic_store(&f->bucket[b], links[i]);
-		atomic_store(&f->sock[idx].next, idx + 1); /* a circle of one */
-		atomic_store(&f->sock[1].next, 2);
-		atomic_store(&f->h.free, links[i]);
+			atomic_store(&f->area[0].bucket[b], links[i]);
+		atomic_store(&f->area[0].sock[idx].next, idx + 1); /* a circle of one */
+		atomic_store(&f->area[0].sock[1].next, 2);
+		atomic_store(&f->area[0].free, links[i]);
 		ck_assert_int_eq(lookup(reg, 5000), links[i] == 1 || links[i] > 2 ? -ENOENT : lookup(reg, 5000));
 		exercise(reg);
 		ck_assert_int_eq(lookup(reg, 4000), 0);
@@ -147,35 +147,36 @@ START_TEST(a_fold_is_done_once)
 	struct reg_file *f = raw_map();
 	uint64_t sum[RDS_STATS];
 	struct reg_proc *p = &f->proc[7];
+	_Atomic uint32_t *state = &f->area[0].state[7];
 
 	/* The dead process 7 counted 5 on top of 100; the reaper was killed right after its promise. */
-	atomic_store(&f->h.dead[2], 100);
+	atomic_store(&f->area[0].dead[2], 100);
 	atomic_store(&p->id[0], 0x1234);
 	atomic_store(&p->counters[2], 5);
-	atomic_store(&p->state, REG_PROC_USED);
+	atomic_store(state, REG_PROC_USED);
 	for (int i = 0; i < RDS_STATS; i++)
-		atomic_store(&f->h.fold.sum[i], i == 2 ? 105 : 0);
-	atomic_store(&f->h.fold.id[0], 0x1234);
-	atomic_store(&f->h.fold.id[1], 0);
-	atomic_store(&f->h.fold.link, 8);
-	atomic_store(&f->h.dirty, 1);
+		atomic_store(&f->area[0].fold.sum[i], i == 2 ? 105 : 0);
+	atomic_store(&f->area[0].fold.id[0], 0x1234);
+	atomic_store(&f->area[0].fold.id[1], 0);
+	atomic_store(&f->area[0].fold.link, 8);
+	atomic_store(&f->area[0].dirty, 1);
 	for (int i = 0; i < 3; i++) {
 		registry_counters_sum(reg, sum);
 		ck_assert_uint_eq(sum[2], 105);
-		ck_assert_uint_eq(atomic_load(&p->state), 0);
+		ck_assert_uint_eq(atomic_load(state), 0);
 		ck_assert_int_eq(registry_reap(reg), 0);
-		atomic_store(&f->h.dirty, 1);
+		atomic_store(&f->area[0].dirty, 1);
 	}
 
 	/* Killed one step later, when the slot had already been taken by somebody else: that one is left alone. */
 	atomic_store(&p->id[0], 0x9999);
-	atomic_store(&p->state, REG_PROC_USED);
-	atomic_store(&f->h.fold.link, 8);
+	atomic_store(state, REG_PROC_USED);
+	atomic_store(&f->area[0].fold.link, 8);
 	registry_counters_sum(reg, sum);
-	ck_assert_uint_eq(atomic_load(&p->state), REG_PROC_USED);
-	atomic_store(&p->state, 0);
-	atomic_store(&f->h.fold.link, 4000000000u);
-	atomic_store(&f->h.dirty, 1);
+	ck_assert_uint_eq(atomic_load(state), REG_PROC_USED);
+	atomic_store(state, 0);
+	atomic_store(&f->area[0].fold.link, 4000000000u);
+	atomic_store(&f->area[0].dirty, 1);
 	registry_counters_sum(reg, sum);
 	ck_assert_uint_eq(sum[2], 105);
 	registry_close(reg);
@@ -316,7 +317,7 @@ START_TEST(no_slot_left)
 	c = child_start(stranger);
 	child_hear(&c, &ready, 1);
 	for (int i = 0; i < REG_PROCS; i++)
-		atomic_store(&f->proc[i].state, REG_PROC_USED);
+		atomic_store(&f->area[0].state[i], REG_PROC_USED);
 	reg = open_ok(); /* only number 40 is alive */
 	registry_close(reg);
 	child_end(&c, SIGKILL);
@@ -344,7 +345,7 @@ START_TEST(a_full_house)
 	child_hear(&c, &ready, 1);
 	ck_assert_int_eq(open_err(), -EUSERS); /* slots that look unused, but somebody lives there */
 	for (int i = 0; i < REG_PROCS; i++)
-		atomic_store(&f->proc[i].state, REG_PROC_USED);
+		atomic_store(&f->area[0].state[i], REG_PROC_USED);
 	ck_assert_int_eq(open_err(), -EUSERS);
 	child_end(&c, SIGKILL);
 	registry_close(open_ok());
@@ -360,11 +361,46 @@ static void holder(int from, int to)
 	child_wait(from);
 }
 
+/* Others go on in another area. */
 START_TEST(a_stopped_process_holds_the_lock)
 {
 	struct registry *reg = open_ok();
-	uint32_t idx = bound(reg, 4000), extra;
+	uint32_t idx = bound(reg, 4000);
 	struct child c = child_start(holder);
+	char ready;
+
+	child_hear(&c, &ready, 1);
+	kill(c.pid, SIGSTOP);
+	ck_assert_uint_eq(bound(reg, 4001), idx + 1);
+	ck_assert_int_eq(lookup(reg, 4000), 0);
+	ck_assert_int_eq(lookup(reg, 4001), 0);
+	registry_sock_remove(reg, idx);
+	ck_assert_int_eq(lookup(reg, 4000), -ENOENT);
+	ck_assert_uint_eq(bound(reg, 4002), idx);
+	registry_close(reg);
+	reg = open_ok();
+	ck_assert_int_eq(lookup(reg, 4002), -ENOENT);
+	child_end(&c, SIGKILL);
+	registry_close(reg);
+	registry_close(open_ok());
+}
+END_TEST
+
+static void holder_of_all(int from, int to)
+{
+	int fd = open(test_file, O_RDWR);
+
+	for (int i = 0; i < REG_AREAS; i++)
+		child_assert(os_lock(fd, F_WRLCK, REG_AREA_BYTE(i), 1, false) == 0);
+	child_say(to, "", 1);
+	child_wait(from);
+}
+
+START_TEST(stopped_processes_hold_all_locks)
+{
+	struct registry *reg = open_ok();
+	uint32_t idx = bound(reg, 4000), extra;
+	struct child c = child_start(holder_of_all);
 	char ready;
 	uint64_t t;
 
@@ -620,7 +656,7 @@ START_TEST(a_full_directory)
 	ck_assert_int_eq(open_err(), -ENOSPC);
 	umount(test_dir);
 
-	tiny_tmpfs("size=800k");
+	tiny_tmpfs("size=900k");
 	reg = open_ok();
 	for (n = 0; registry_sock_add(reg, 1, 1, 1, &idx) == 0; n++)
 		ck_assert_uint_lt(n, REG_SOCKS);
@@ -640,7 +676,7 @@ int main(void)
 	const TTest *const tests[] = {
 		a_writer_died_in_the_middle, a_writer_ends, chains_that_lead_astray, a_fold_is_done_once,
 		random_bytes_at_rest, random_bytes_alive, truncated_at_rest, truncated_alive, another_version,
-		no_slot_left, a_full_house, a_stopped_process_holds_the_lock, wrong_rights, file_for_a_directory,
+		no_slot_left, a_full_house, a_stopped_process_holds_the_lock, stopped_processes_hold_all_locks, wrong_rights, file_for_a_directory,
 		shared_with_others, owner_kept_out, all_means_all, no_directory, removed_while_in_use, a_full_directory,
 	};
 	Suite *s = suite_create("registry damage");

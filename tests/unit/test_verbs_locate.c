@@ -381,13 +381,13 @@ START_TEST(test_l11_cannot_be_read)
 	struct reg_file *f = the_registry();
 
 	bind_port(4000);
-	atomic_fetch_add(&f->h.seq, 1);
+	atomic_fetch_add(&f->area[0].seq, 1);
 	atomic_fetch_xor(&f->h.magic, 1);
 	ck_assert_int_eq(ask(VERBS_LOCATE, 4000, NULL, at).status, VERBS_AGAIN);
 	ck_assert_int_eq(ask(VERBS_LOCATE, 4001, NULL, at).status, VERBS_AGAIN);
 	ck_assert_int_eq(ask(VERBS_LOCATE, 0, NULL, at).status, VERBS_AGAIN);
 	atomic_fetch_xor(&f->h.magic, 1);
-	atomic_fetch_add(&f->h.seq, 1);
+	atomic_fetch_add(&f->area[0].seq, 1);
 	ck_assert_int_eq(ask(VERBS_LOCATE, 4000, NULL, at).status, VERBS_REDIRECT);
 	ck_assert_int_eq(ask(VERBS_LOCATE, 4001, NULL, at).status, VERBS_NO_PORT);
 	munmap(f, sizeof(*f));

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * registry_area.c - nobody holds up the node: others go on without a process that is stopped (or frozen, or in a debugger) in the middle of a change.
+ *
+ * What is changed under the lock lies in an area, which has a lock of its own; the header's term says which area counts.
+ * Who finds the current one locked by somebody who does not get on takes the lock of an unused one, moves the term there,
+ * copies what there is, as after a death (it is rebuilt before anything else), and goes on.  Who was stopped has its old area
+ * for itself: it may write there what it likes, sees at its unlock that it has not the term any more, and does the change
+ * again.  Its area is used again when it has given it back.
+ *
+ * The term moves first, then the copy is made.  So a change is in the copy, whole, if its maker still had the term when it
+ * was ready; else its maker does it again, and of what is in the copy of it nothing may be wrong: half of an entry is no
+ * entry, and half of a fold is none.  As long as the copy is not complete, look-ups use the old area.  Who dies or is stopped
+ * at the copying is replaced like any other.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include "engine/log.h"
+#include "engine/os.h"
+#include "engine/registry_impl.h"
+
+int reg_area_map(struct registry *reg, unsigned area)
+{
+	struct reg_area *none = NULL;
+	struct reg_view *v = &reg->view[area];
+	void *p;
+	int ret;
+
+	if (reg_load(&v->a))
+		return 0;
+	ret = os_mmap(sizeof(struct reg_area), PROT_READ | PROT_WRITE, MAP_SHARED, reg_fd(reg), (off_t)REG_AREA_OFFSET(area), &p);
+	if (!ret && !atomic_compare_exchange_strong(&v->a, &none, p))
+		os_munmap(p, sizeof(struct reg_area)); /* another thread was first */
+	return ret;
+}
+
+static uint32_t entries_in(off_t file, unsigned area)
+{
+	size_t from = REG_AREA_OFFSET(area), size = (size_t)file, n;
+
+	if (size < from + REG_AREA_SIZE(REG_CHUNK))
+		return 0;
+	n = (size - from - REG_AREA_SIZE(0)) / sizeof(struct reg_sock) / REG_CHUNK * REG_CHUNK;
+	return n < REG_SOCKS ? (uint32_t)n : REG_SOCKS;
+}
+
+uint32_t reg_area_entries(struct registry *reg, unsigned area)
+{
+	return entries_in(reg->size, area);
+}
+
+static int reserve(struct registry *reg, unsigned area, uint32_t n)
+{
+	return os_fallocate(reg_fd(reg), (off_t)REG_AREA_OFFSET(area), (off_t)REG_AREA_SIZE(n));
+}
+
+/* Somebody has gone on there, and it is looked at for the first time. */
+static void learn(struct registry *reg, unsigned area)
+{
+	struct reg_view *v = &reg->view[area];
+	uint32_t n, none = 0;
+	struct stat st;
+
+	if (os_fstat(reg_fd(reg), &st) || !entries_in(st.st_size, area) || reg_area_map(reg, area))
+		return;
+	n = reg_load(&reg_load(&v->a)->reserved);
+	if (n >= REG_CHUNK && n <= entries_in(st.st_size, area) && !reserve(reg, area, n))
+		atomic_compare_exchange_strong(&v->usable, &none, n);
+}
+
+struct reg_view *reg_view_of(struct registry *reg, uint64_t term)
+{
+	unsigned area = term & REG_TERM_COPYING ? REG_TERM_FROM(term) : REG_TERM_AREA(term);
+
+	if (!reg_usable(&reg->view[area]))
+		learn(reg, area);
+	return &reg->view[area];
+}
+
+struct reg_view *reg_now(struct registry *reg)
+{
+	return reg_view_of(reg, reg_load(&reg->f->h.term));
+}
+
+/* How many entries of an area that somebody else may be writing have to be copied; 0: there is no such area. */
+static uint32_t to_copy(struct registry *reg, unsigned from)
+{
+	uint32_t fit = reg_area_entries(reg, from), n;
+
+	if (!fit || reg_area_map(reg, from))
+		return 0;
+	n = reg_load(&reg_load(&reg->view[from].a)->reserved);
+	return n > fit || n < REG_CHUNK || n % REG_CHUNK ? fit : n;
+}
+
+static int move_term(struct registry *reg, uint64_t to)
+{
+	uint64_t term = reg->term;
+
+	if (!atomic_compare_exchange_strong(&reg->f->h.term, &term, to))
+		return -EAGAIN;
+	reg->term = to;
+	return 0;
+}
+
+int reg_steal(struct registry *reg)
+{
+	unsigned at = REG_TERM_AREA(reg->term), from = at, to;
+	uint64_t term = reg->term / REG_TERM_ONE * REG_TERM_ONE + REG_TERM_ONE;
+	uint32_t n;
+	int ret;
+
+	if (reg->term & REG_TERM_COPYING)
+		from = REG_TERM_FROM(reg->term);
+	n = to_copy(reg, from);
+	if (!n)
+		return -EIO;
+	for (to = 0; to < REG_AREAS; to++) {
+		if (to == at || to == from || os_lock(reg_fd(reg), F_WRLCK, REG_AREA_BYTE(to), 1, false))
+			continue;
+		ret = reserve(reg, to, n);
+		if (!ret)
+			ret = move_term(reg, term | REG_TERM_COPYING | from * REG_AREAS | to);
+		if (ret)
+			os_lock(reg_fd(reg), F_UNLCK, REG_AREA_BYTE(to), 1, false);
+		else
+			rds_info("registry: a process that has %s locked does not go on: its change is left to it", reg->path);
+		return ret;
+	}
+	return -EBUSY;
+}
+
+/* ---- the copy ---- */
+
+#define COPY(member) reg_store(&to->member, reg_load(&from->member))
+
+/*
+ * `mark` is read first and looked at again: what is new there is there because all the rest was written before.  An entry that
+ * has changed meanwhile was being freed, which is no mistake, or taken, or its owner was binding it.  Both do that again.
+ */
+static void copy_sock(struct reg_sock *to, struct reg_sock *from)
+{
+	uint32_t mark = reg_load(&from->mark), after;
+
+	for (int i = 0; mark && i < 2; i++) {
+		reg_store(&to->addr[i], mark & 0xffff ? reg_load(&from->addr[i]) : 0);
+		COPY(id[i]);
+		COPY(connected[i]);
+		COPY(name[i]);
+	}
+	if (mark) {
+		COPY(scope);
+		COPY(proc);
+		COPY(pid);
+		COPY(transport);
+		COPY(moved);
+		COPY(congested);
+		COPY(inode);
+		COPY(order);
+		COPY(connected_port);
+		COPY(held);
+		COPY(sndbuf);
+		COPY(rcvbuf);
+		COPY(left);
+	}
+	after = reg_load(&from->mark);
+	reg_store(&to->mark, after == mark || (mark == REG_SOCK_USED && after) ? mark : 0);
+}
+
+/*
+ * The sums of the dead and who is counted there have to go together.  If no fold was finished meanwhile, they are either as
+ * before one or the link says that it is to be finished.
+ */
+static void copy_dead(struct reg_area *to, struct reg_area *from)
+{
+	uint64_t folds;
+	uint32_t link;
+	unsigned i, tries = 0;
+
+	do {
+		folds = reg_load(&from->folds);
+		for (i = 0; i < RDS_STATS; i++)
+			COPY(dead[i]);
+		for (i = 0; i < REG_PROCS; i++)
+			COPY(state[i]);
+		link = reg_load(&from->fold.link);
+		for (i = 0; i < RDS_STATS; i++)
+			COPY(fold.sum[i]);
+		COPY(fold.id[0]);
+		COPY(fold.id[1]);
+	} while (reg_load(&from->folds) != folds && tries++ < REG_PROCS);
+	reg_store(&to->folds, folds);
+	reg_store(&to->fold.link, link);
+}
+
+static void copy_area(struct registry *reg, struct reg_area *to, struct reg_area *from, uint32_t n)
+{
+	reg_store(&to->seq, reg_load(&to->seq) | 1); /* nobody looks before it has been rebuilt */
+	reg_store(&to->dirty, 1);
+	copy_dead(to, from);
+	for (uint32_t i = 0; i < n; i++) {
+		reg_beat(reg);
+		copy_sock(&to->sock[i], &from->sock[i]);
+	}
+	COPY(order);
+	COPY(orphans);
+	reg_store(&to->reserved, n);
+}
+
+int reg_copy(struct registry *reg)
+{
+	unsigned to = REG_TERM_AREA(reg->term), from = REG_TERM_FROM(reg->term);
+	uint64_t complete = reg->term / REG_TERM_ONE * REG_TERM_ONE + to;
+	uint32_t n;
+	int ret;
+
+	if (!(reg->term & REG_TERM_COPYING))
+		return 0;
+	n = from == to ? 0 : to_copy(reg, from);
+	if (!n) { /* damage: what is there is judged */
+		ret = move_term(reg, complete);
+		return ret ? ret : -EAGAIN;
+	}
+	ret = reserve(reg, from, n); /* no hole may be touched */
+	if (!ret)
+		ret = reserve(reg, to, n);
+	if (ret) {
+		rds_error("registry: cannot reserve memory for %s (%s): make room there", reg->path, strerror(-ret));
+		return ret;
+	}
+	copy_area(reg, reg_area(reg), reg_load(&reg->view[from].a), n);
+	reg_store(&reg->at->usable, n);
+	return move_term(reg, complete);
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * registry_lost.c - the registry's file has been removed while programs use it, as logind does when a user logs out (RemoveIPC).
+ *
+ * They go on with the file that has no name any more, and notice nothing.  So whoever would make a new one looks, only then,
+ * for a process that has a lock in a file of the same name, deleted, and opens that one through /proc: all meet there as before,
+ * and nobody who sleeps has to be woken.  The file with the name stays empty until the last one has left the other.
+ * Not found is what belongs to processes of other pid namespaces, or that cannot be looked at (hidepid, not dumpable).
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+
+#include "engine/os.h"
+#include "engine/registry_impl.h"
+
+struct lost {
+	struct stat st;	       /* of the file with the name */
+	char name[512];	       /* what /proc says of one without */
+	unsigned long ino;     /* of the one that is looked for just now */
+	unsigned long another; /* the last one that had another name */
+	int fd;
+};
+
+static int read_link(const char *path, char *text, size_t size)
+{
+	long n = os_syscall(SYS_readlinkat, AT_FDCWD, (long)path, (long)text, (long)size - 1, 0, 0);
+
+	if (n >= 0)
+		text[n] = 0;
+	return (int)n;
+}
+
+/* The link of a descriptor of somebody. */
+static int open_lost(const struct lost *l, const char *link)
+{
+	char text[sizeof(l->name)];
+	struct stat st;
+	int fd;
+
+	if (read_link(link, text, sizeof(text)) < 0 || strcmp(text, l->name))
+		return -ENOENT;
+	fd = os_open(link, O_RDWR | O_CLOEXEC | O_NONBLOCK, 0);
+	if (fd >= 0 && (os_fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_nlink || st.st_ino != l->ino || st.st_dev != l->st.st_dev)) {
+		os_close(fd);
+		fd = -ENOENT;
+	}
+	return fd;
+}
+
+/* -EACCES: it cannot be looked at. */
+static int search_process(const struct lost *l, int pid)
+{
+	_Alignas(struct dirent64) char buf[1024];
+	char path[64];
+	long n, at;
+	int dir, fd = -ENOENT;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+	dir = os_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	while (dir >= 0 && fd < 0 && (n = os_syscall(SYS_getdents64, dir, (long)buf, sizeof(buf), 0, 0, 0)) > 0) {
+		for (at = 0; at < n && fd < 0; at += ((struct dirent64 *)(void *)(buf + at))->d_reclen) {
+			snprintf(path, sizeof(path), "/proc/%d/fd/%.20s", pid, ((struct dirent64 *)(void *)(buf + at))->d_name);
+			fd = open_lost(l, path);
+		}
+	}
+	if (dir >= 0)
+		os_close(dir);
+	return dir >= 0 ? fd : -EACCES;
+}
+
+/* "1: POSIX  ADVISORY  READ 1234 00:1a:5678 5 5": a process, and the byte of its slot, or of the lock with which it comes to have one? */
+static void judge_line(struct lost *l, const char *line)
+{
+	unsigned major, minor;
+	unsigned long ino;
+	long from, to;
+	int pid;
+
+	if (l->fd >= 0 || sscanf(line, "%*d: POSIX ADVISORY %*s %d %x:%x:%lu %ld %ld", &pid, &major, &minor, &ino, &from, &to) != 6)
+		return;
+	if (pid <= 0 || makedev(major, minor) != l->st.st_dev || ino == l->st.st_ino || ino == l->another || from != to ||
+	    from > REG_AREA_BYTE(REG_AREAS - 1))
+		return;
+	l->ino = ino;
+	l->fd = search_process(l, pid);
+	if (l->fd == -ENOENT)
+		l->another = ino;
+}
+
+static void read_locks(struct lost *l)
+{
+	int fd = os_open("/proc/locks", O_RDONLY | O_CLOEXEC, 0);
+	char buf[1024], *line, *end;
+	size_t have = 0;
+	ssize_t n;
+
+	while (fd >= 0 && l->fd < 0 && (n = os_read(fd, buf + have, sizeof(buf) - 1 - have)) > 0) {
+		have += (size_t)n;
+		buf[have] = 0;
+		for (line = buf; (end = strchr(line, '\n')); line = end + 1) {
+			*end = 0;
+			judge_line(l, line);
+		}
+		have -= (size_t)(line - buf);
+		memmove(buf, line, have);
+	}
+	if (fd >= 0)
+		os_close(fd);
+}
+
+int reg_lost_find(int named)
+{
+	struct lost l = {.fd = -1};
+	char path[40];
+	int n;
+
+	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", named);
+	n = os_fstat(named, &l.st) ? -1 : read_link(path, l.name, sizeof(l.name) - sizeof(" (deleted)"));
+	if (n < 0)
+		return -ENOENT;
+	strcpy(l.name + n, " (deleted)");
+	read_locks(&l);
+	return l.fd >= 0 ? l.fd : -ENOENT;
+}
