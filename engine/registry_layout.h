@@ -107,8 +107,8 @@ struct reg_sock {
 };
 
 struct reg_area {
-	/* The readers' line.  Odd while bindings change; every change leaves a new value.  (A page of any machine.) */
-	_Alignas(65536) _Atomic uint64_t seq;
+	/* The readers' line.  Odd while bindings change; every change leaves a new value. */
+	_Alignas(4096) _Atomic uint64_t seq;
 
 	/* The writers' line. */
 	_Alignas(64) _Atomic uint32_t dirty; /* set while anything is being changed: if found set, rebuild */
@@ -126,18 +126,21 @@ struct reg_area {
 	_Alignas(4096) struct reg_sock sock[REG_SOCKS];
 };
 
+/* Behind it the areas; each is mapped by itself, when it is needed. */
 struct reg_file {
 	_Alignas(4096) struct reg_header h;
 	_Alignas(4096) struct reg_proc proc[REG_PROCS];
-	struct reg_area area[REG_AREAS]; /* each is mapped by itself, when it is needed */
 };
 
 /* Differs if a part changed its size and somebody forgot the version. */
 #define REG_SHAPE                                                                                                      \
 	((uint32_t)(offsetof(struct reg_area, bucket) << 20 ^ sizeof(struct reg_proc) << 10 ^ sizeof(struct reg_sock)))
 
-#define REG_HEAD_SIZE offsetof(struct reg_file, area)
-#define REG_AREA_OFFSET(area) (REG_HEAD_SIZE + (size_t)(area) * sizeof(struct reg_area))
+/* What is mapped begins with a page, of whatever machine. */
+#define REG_PAGE 65536
+#define REG_PAGES(n) (((n) + REG_PAGE - 1) / REG_PAGE * REG_PAGE)
+#define REG_HEAD_SIZE REG_PAGES(sizeof(struct reg_file))
+#define REG_AREA_OFFSET(area) (REG_HEAD_SIZE + (size_t)(area) * REG_PAGES(sizeof(struct reg_area)))
 /* Size of an area, and of a file that has no other than the first, with n entries. */
 #define REG_AREA_SIZE(n) (offsetof(struct reg_area, sock) + (size_t)(n) * sizeof(struct reg_sock))
 #define REG_SIZE(n) (REG_HEAD_SIZE + REG_AREA_SIZE(n))

@@ -97,9 +97,15 @@ static inline struct reg_file *raw_map(void)
 	void *p;
 
 	ck_assert_int_ge(fd, 0);
-	p = mmap(NULL, sizeof(struct reg_file), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	p = mmap(NULL, REG_AREA_OFFSET(1), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	ck_assert_ptr_ne(p, MAP_FAILED);
 	return p;
+}
+
+/* Its first area. */
+static inline struct reg_area *raw_area(struct reg_file *f)
+{
+	return (void *)((char *)f + REG_AREA_OFFSET(0));
 }
 
 struct child {

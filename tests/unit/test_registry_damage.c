@@ -80,15 +80,15 @@ START_TEST(a_writer_died_in_the_middle)
 	uint32_t idx = bound(reg, 4000), other = bound(reg, 4001);
 
 	/* It had cleared the buckets and lost the list of unused entries, and 4001 was just being given up. */
-	atomic_store(&f->area[0].dirty, 1);
-	atomic_fetch_or(&f->area[0].seq, 1);
-	memset((void *)f->area[0].bucket, 0, sizeof(f->area[0].bucket));
-	atomic_store(&f->area[0].free, 0);
-	atomic_store(&f->area[0].sock[other].mark, 0);
+	atomic_store(&raw_area(f)->dirty, 1);
+	atomic_fetch_or(&raw_area(f)->seq, 1);
+	memset((void *)raw_area(f)->bucket, 0, sizeof(raw_area(f)->bucket));
+	atomic_store(&raw_area(f)->free, 0);
+	atomic_store(&raw_area(f)->sock[other].mark, 0);
 	ck_assert_int_eq(lookup(reg, 4000), 0);
 	ck_assert_int_eq(lookup(reg, 4001), -ENOENT);
-	ck_assert_uint_eq(atomic_load(&f->area[0].seq) & 1, 0);
-	ck_assert_uint_eq(atomic_load(&f->area[0].dirty), 0);
+	ck_assert_uint_eq(atomic_load(&raw_area(f)->seq) & 1, 0);
+	ck_assert_uint_eq(atomic_load(&raw_area(f)->dirty), 0);
 	ck_assert_uint_eq(bound(reg, 4001), other);
 	registry_sock_remove(reg, idx);
 	ck_assert_int_eq(lookup(reg, 4000), -ENOENT);
@@ -129,10 +129,10 @@ START_TEST(chains_that_lead_astray)
 
 	for (unsigned i = 0; i < sizeof(links) / sizeof(*links); i++) {
 		for (unsigned b = 0; b < REG_BUCKETS; b++)
-			atomic_store(&f->area[0].bucket[b], links[i]);
-		atomic_store(&f->area[0].sock[idx].next, idx + 1); /* a circle of one */
-		atomic_store(&f->area[0].sock[1].next, 2);
-		atomic_store(&f->area[0].free, links[i]);
+			atomic_store(&raw_area(f)->bucket[b], links[i]);
+		atomic_store(&raw_area(f)->sock[idx].next, idx + 1); /* a circle of one */
+		atomic_store(&raw_area(f)->sock[1].next, 2);
+		atomic_store(&raw_area(f)->free, links[i]);
 		ck_assert_int_eq(lookup(reg, 5000), links[i] == 1 || links[i] > 2 ? -ENOENT : lookup(reg, 5000));
 		exercise(reg);
 		ck_assert_int_eq(lookup(reg, 4000), 0);
@@ -147,36 +147,36 @@ START_TEST(a_fold_is_done_once)
 	struct reg_file *f = raw_map();
 	uint64_t sum[RDS_STATS];
 	struct reg_proc *p = &f->proc[7];
-	_Atomic uint32_t *state = &f->area[0].state[7];
+	_Atomic uint32_t *state = &raw_area(f)->state[7];
 
 	/* The dead process 7 counted 5 on top of 100; the reaper was killed right after its promise. */
-	atomic_store(&f->area[0].dead[2], 100);
+	atomic_store(&raw_area(f)->dead[2], 100);
 	atomic_store(&p->id[0], 0x1234);
 	atomic_store(&p->counters[2], 5);
 	atomic_store(state, REG_PROC_USED);
 	for (int i = 0; i < RDS_STATS; i++)
-		atomic_store(&f->area[0].fold.sum[i], i == 2 ? 105 : 0);
-	atomic_store(&f->area[0].fold.id[0], 0x1234);
-	atomic_store(&f->area[0].fold.id[1], 0);
-	atomic_store(&f->area[0].fold.link, 8);
-	atomic_store(&f->area[0].dirty, 1);
+		atomic_store(&raw_area(f)->fold.sum[i], i == 2 ? 105 : 0);
+	atomic_store(&raw_area(f)->fold.id[0], 0x1234);
+	atomic_store(&raw_area(f)->fold.id[1], 0);
+	atomic_store(&raw_area(f)->fold.link, 8);
+	atomic_store(&raw_area(f)->dirty, 1);
 	for (int i = 0; i < 3; i++) {
 		registry_counters_sum(reg, sum);
 		ck_assert_uint_eq(sum[2], 105);
 		ck_assert_uint_eq(atomic_load(state), 0);
 		ck_assert_int_eq(registry_reap(reg), 0);
-		atomic_store(&f->area[0].dirty, 1);
+		atomic_store(&raw_area(f)->dirty, 1);
 	}
 
 	/* Killed one step later, when the slot had already been taken by somebody else: that one is left alone. */
 	atomic_store(&p->id[0], 0x9999);
 	atomic_store(state, REG_PROC_USED);
-	atomic_store(&f->area[0].fold.link, 8);
+	atomic_store(&raw_area(f)->fold.link, 8);
 	registry_counters_sum(reg, sum);
 	ck_assert_uint_eq(atomic_load(state), REG_PROC_USED);
 	atomic_store(state, 0);
-	atomic_store(&f->area[0].fold.link, 4000000000u);
-	atomic_store(&f->area[0].dirty, 1);
+	atomic_store(&raw_area(f)->fold.link, 4000000000u);
+	atomic_store(&raw_area(f)->dirty, 1);
 	registry_counters_sum(reg, sum);
 	ck_assert_uint_eq(sum[2], 105);
 	registry_close(reg);
@@ -198,7 +198,7 @@ START_TEST(random_bytes_at_rest)
 		registry_close(reg);
 		for (size_t i = 0; i < n; i++)
 			bytes[from + (size_t)rand_r(&seed) % (REG_SIZE(REG_CHUNK) - from)] = (unsigned char)rand_r(&seed);
-		munmap(f, sizeof(*f));
+		munmap(f, REG_AREA_OFFSET(1));
 		reg = open_ok(); /* nobody lives: whatever it was, it is mended or made anew */
 		exercise(reg);
 		bound(reg, 6000);
@@ -223,7 +223,7 @@ START_TEST(random_bytes_alive)
 			bytes[(size_t)rand_r(&seed) % REG_SIZE(REG_CHUNK)] = (unsigned char)rand_r(&seed);
 		exercise(reg);
 		registry_close(reg);
-		munmap(f, sizeof(*f));
+		munmap(f, REG_AREA_OFFSET(1));
 	}
 	registry_close(open_ok());
 }
@@ -286,7 +286,7 @@ START_TEST(another_version)
 	registry_close(open_ok());
 	f = raw_map();
 	atomic_store(&f->h.version, REG_VERSION + 1);
-	munmap(f, sizeof(*f));
+	munmap(f, REG_AREA_OFFSET(1));
 	c = child_start(stranger);
 	child_hear(&c, &ready, 1);
 	ck_assert_int_eq(open_err(), -EPROTO);
@@ -317,7 +317,7 @@ START_TEST(no_slot_left)
 	c = child_start(stranger);
 	child_hear(&c, &ready, 1);
 	for (int i = 0; i < REG_PROCS; i++)
-		atomic_store(&f->area[0].state[i], REG_PROC_USED);
+		atomic_store(&raw_area(f)->state[i], REG_PROC_USED);
 	reg = open_ok(); /* only number 40 is alive */
 	registry_close(reg);
 	child_end(&c, SIGKILL);
@@ -345,7 +345,7 @@ START_TEST(a_full_house)
 	child_hear(&c, &ready, 1);
 	ck_assert_int_eq(open_err(), -EUSERS); /* slots that look unused, but somebody lives there */
 	for (int i = 0; i < REG_PROCS; i++)
-		atomic_store(&f->area[0].state[i], REG_PROC_USED);
+		atomic_store(&raw_area(f)->state[i], REG_PROC_USED);
 	ck_assert_int_eq(open_err(), -EUSERS);
 	child_end(&c, SIGKILL);
 	registry_close(open_ok());

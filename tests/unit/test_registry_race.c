@@ -213,14 +213,14 @@ static void give_in_part(struct reg_file *f, uint32_t idx, uint32_t proc, const 
 	uint64_t id[2];
 
 	memcpy(id, to, sizeof(id));
-	atomic_store(&f->area[0].dirty, 1);
-	atomic_fetch_or(&f->area[0].seq, 1);
+	atomic_store(&raw_area(f)->dirty, 1);
+	atomic_fetch_or(&raw_area(f)->seq, 1);
 	if (stores > 0)
-		atomic_store(&f->area[0].sock[idx].proc, proc);
+		atomic_store(&raw_area(f)->sock[idx].proc, proc);
 	if (stores > 1)
-		atomic_store(&f->area[0].sock[idx].id[0], id[0]);
+		atomic_store(&raw_area(f)->sock[idx].id[0], id[0]);
 	if (stores > 2)
-		atomic_store(&f->area[0].sock[idx].id[1], id[1]);
+		atomic_store(&raw_area(f)->sock[idx].id[1], id[1]);
 }
 
 START_TEST(killed_while_it_changes_hands)
