@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include "pair.h"
@@ -33,7 +34,7 @@ struct barrier32 {
 
 static uint64_t cookie;
 static int gone[2];   /* its other end closes when the carrier ends */
-static int report[2]; /* how it went, from the child */
+static int report[2]; /* that it went well, and who says so, from the child */
 static int done[2];   /* ... that it needs the carrier no longer */
 
 static int barrier(int fd, uint64_t wait, uint64_t *mark)
@@ -320,10 +321,12 @@ static void carrier(void (*sends)(int fd), void (*inherits)(int fd), bool killed
 	p = pages(PAGE);
 	pattern(p, PAGE, 5);
 	if (!fork()) {
+		pid_t me = getpid();
+
 		if (!from_the_beginning(inherits))
 			await_end();
 		inherits(fd);
-		check(write(report[1], "", 1) == 1, "write: %m");
+		check(write(report[1], &me, sizeof(me)) == sizeof(me), "write: %m");
 		_exit(0);
 	}
 	sends(fd);
@@ -334,8 +337,8 @@ static void handed_over(void (*sends)(int fd), void (*inherits)(int fd), bool ki
 {
 	int status;
 	pid_t pid;
-	char c;
 
+	check(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0, "prctl: %m");
 	a = agent_start(0);
 	cookie = agent_region(a, 0, PAGE, F_WRITE);
 	shown = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -350,7 +353,8 @@ static void handed_over(void (*sends)(int fd), void (*inherits)(int fd), bool ki
 	check(waitpid(pid, &status, 0) == pid, "waitpid: %m");
 	check(killed ? WIFSIGNALED(status) : WIFEXITED(status) && !WEXITSTATUS(status), "the carrier: %x",
 	      (unsigned)status);
-	check(read(report[0], &c, 1) == 1, "the child has failed");
+	check(read(report[0], &pid, sizeof(pid)) == sizeof(pid), "the child has failed");
+	check(waitpid(pid, &status, 0) == pid && status == 0, "the child's end: %x", (unsigned)status); /* the next case wants its port */
 	close(gone[0]);
 	close(report[0]);
 	close(done[0]);
