@@ -249,7 +249,7 @@ int pidfd_getfd(int pid, int fd, unsigned flags)
 }
 
 /* Only for this one call, which libcs of before 2.36 do not have. */
-long syscall(long number, ...)
+RDS_READS_GARBAGE long syscall(long number, ...)
 {
 	long a[6];
 	va_list ap;

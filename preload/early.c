@@ -142,8 +142,8 @@ int early_pidfd_getfd(int pid, int fd, unsigned flags)
 	return (int)early_syscall(SYS_pidfd_getfd, pid, fd, flags);
 }
 
-/* As libc's, which cannot be called by its name: some arguments are garbage then. */
-long early_syscall(long number, ...)
+/* As libc's, which cannot be called by its name. */
+RDS_READS_GARBAGE long early_syscall(long number, ...)
 {
 	long a[6], rc;
 	va_list ap;

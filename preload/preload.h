@@ -57,6 +57,9 @@ struct rds_real {
 };
 extern struct rds_real rds_real;
 
+/* Reads more arguments than it is given, as libc's syscall() does. */
+#define RDS_READS_GARBAGE __attribute__((no_sanitize_address))
+
 /* A further name for a function of the same file. */
 #if __has_attribute(copy)
 #define RDS_COPY_ATTRIBUTES(target) __attribute__((copy(target)))

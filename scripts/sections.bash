@@ -60,6 +60,7 @@ built()
 made()
 {
 	local dir=$work/$1
+	[ "$1" != main ] || (flock 9 && configured main --enable-werror) 9>"$work/.configuring" || return 1
 	shift
 	flock "$dir" make -C "$dir" -j"$jobs" "$@"
 }
