@@ -270,8 +270,8 @@ static int prepare_contents(struct registry *reg, bool *blank)
 
 	if (ret)
 		return ret;
-	/* Somebody removed it between open and lock; or the last one has left it, and so nobody will find us here. */
-	if (st.st_nlink == 0 && (!reg->lost || !os_lock_holder(reg_fd(reg), REG_SLOT_BYTE(0), REG_SLOT_BYTES_MAX)))
+	/* Somebody removed it between open and lock; or the last one has left it, and so nobody will find us here.  One may be on his way in. */
+	if (st.st_nlink == 0 && (!reg->lost || !os_lock_holder(reg_fd(reg), 0, 0)))
 		return -EAGAIN;
 	os_pread(reg_fd(reg), &p, sizeof(p), 0);
 	*blank = !is_made(&p, st.st_size);
@@ -347,11 +347,11 @@ static int fill_in(struct registry *reg, bool blank)
 /* Nothing is in it.  Is there one that has lost its name?  Its descriptor instead of this one. */
 static int rather_lost(struct registry *reg, int fd)
 {
-	int lost = reg_lost_find(fd);
+	int lost = reg_lost_find(fd, made);
 
 	if (lost < 0)
 		return fd;
-	if (!made(lost) || check_rights(lost, reg->path, shares[rds_options()->share].file)) {
+	if (check_rights(lost, reg->path, shares[rds_options()->share].file)) {
 		os_close(lost);
 		return fd;
 	}
@@ -368,7 +368,7 @@ static int give_up_blank(struct registry *reg)
 {
 	struct stat ours, named;
 
-	if (made(reg_fd(reg)) || os_fstat(reg_fd(reg), &ours) || os_stat(reg->path, &named) || ours.st_ino != named.st_ino)
+	if (made(reg_fd(reg)) || os_lock_holder(reg_fd(reg), REG_SLOT_BYTE(0), REG_SLOT_BYTES_MAX) || os_fstat(reg_fd(reg), &ours) || os_stat(reg->path, &named) || ours.st_ino != named.st_ino)
 		return -EAGAIN;
 	reg->waits = os_syscall(SYS_unlinkat, AT_FDCWD, (long)reg->path, 0, 0, 0, 0) < 0; /* it is another user's */
 	return -EAGAIN;

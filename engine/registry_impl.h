@@ -75,8 +75,8 @@ int reg_file_refresh(struct registry *reg);
 int reg_file_grow(struct registry *reg);
 
 /* ---- registry_lost.c ---- */
-/* The file of that descriptor is empty: one that had the same name, and that a living process has open; a descriptor or -ENOENT. */
-int reg_lost_find(int named);
+/* The file of that descriptor is empty: one that had the same name, that a living process has open, and that fits; a descriptor or -ENOENT. */
+int reg_lost_find(int named, bool (*fits)(int fd));
 
 /* ---- registry_lock.c ---- */
 /* Mutex and the current area's byte, whatever the contents.  -ESTALE: nothing is mapped, and who has the lock does not get on. */

@@ -354,6 +354,6 @@ void reg_end_bindings(struct registry *reg)
 	struct reg_area *a = reg_area(reg);
 
 	reg_store(&a->seq, (reg_load(&a->seq) | 1) + 1);
+	atomic_fetch_add_explicit(&reg->f->h.generation, 1, memory_order_acq_rel); /* or whoever rebuilds after our death tells it */
 	reg_end(reg);
-	atomic_fetch_add_explicit(&reg->f->h.generation, 1, memory_order_acq_rel);
 }

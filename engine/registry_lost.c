@@ -16,14 +16,18 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 
+#include "engine/options.h"
 #include "engine/os.h"
 #include "engine/registry_impl.h"
+
+#define LOOKS 3 /* a list of locks is no snapshot */
 
 struct lost {
 	struct stat st;	       /* of the file with the name */
 	char name[512];	       /* what /proc says of one without */
 	unsigned long ino;     /* of the one that is looked for just now */
-	unsigned long another; /* the last one that had another name */
+	unsigned long another; /* the last one that was not it */
+	bool (*fits)(int fd);
 	int fd;
 };
 
@@ -36,17 +40,34 @@ static int read_link(const char *path, char *text, size_t size)
 	return (int)n;
 }
 
-/* The link of a descriptor of somebody. */
+static bool is_it(const struct lost *l, int fd)
+{
+	struct stat st;
+
+	return !os_fstat(fd, &st) && S_ISREG(st.st_mode) && !st.st_nlink && st.st_ino == l->ino && st.st_dev == l->st.st_dev &&
+	       (rds_options()->share != RDS_SHARE_USER || st.st_uid == l->st.st_uid);
+}
+
+/*
+ * The link of a descriptor of somebody, who may have put there what they like: it is looked at through a descriptor that gives no access (so that no
+ * device is opened, and no lock of ours dropped), and only what that is gets opened.
+ */
 static int open_lost(const struct lost *l, const char *link)
 {
-	char text[sizeof(l->name)];
-	struct stat st;
-	int fd;
+	char text[sizeof(l->name)], path[40];
+	int seen, fd = -ENOENT;
 
 	if (read_link(link, text, sizeof(text)) < 0 || strcmp(text, l->name))
 		return -ENOENT;
-	fd = os_open(link, O_RDWR | O_CLOEXEC | O_NONBLOCK, 0);
-	if (fd >= 0 && (os_fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_nlink || st.st_ino != l->ino || st.st_dev != l->st.st_dev)) {
+	seen = os_open(link, O_PATH | O_CLOEXEC, 0);
+	if (seen < 0)
+		return -ENOENT;
+	if (is_it(l, seen)) {
+		snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", seen);
+		fd = os_open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
+	}
+	os_close(seen);
+	if (fd >= 0 && !l->fits(fd)) {
 		os_close(fd);
 		fd = -ENOENT;
 	}
@@ -96,7 +117,7 @@ static void judge_line(struct lost *l, const char *line)
 static void read_locks(struct lost *l)
 {
 	int fd = os_open("/proc/locks", O_RDONLY | O_CLOEXEC, 0);
-	char buf[1024], *line, *end;
+	char buf[8192], *line, *end; /* what comes and goes between two reads makes them miss others: few reads */
 	size_t have = 0;
 	ssize_t n;
 
@@ -114,9 +135,9 @@ static void read_locks(struct lost *l)
 		os_close(fd);
 }
 
-int reg_lost_find(int named)
+int reg_lost_find(int named, bool (*fits)(int fd))
 {
-	struct lost l = {.fd = -1};
+	struct lost l = {.fits = fits, .fd = -1};
 	char path[40];
 	int n;
 
@@ -125,6 +146,9 @@ int reg_lost_find(int named)
 	if (n < 0)
 		return -ENOENT;
 	strcpy(l.name + n, " (deleted)");
-	read_locks(&l);
+	for (n = 0; n < LOOKS && l.fd < 0; n++) {
+		l.another = 0;
+		read_locks(&l);
+	}
 	return l.fd >= 0 ? l.fd : -ENOENT;
 }
