@@ -295,9 +295,13 @@ unsigned rds_engine_unsent(void)
 	return n;
 }
 
+static _Atomic uint64_t ends_by; /* once for all that is waited for when the process ends; 0: it does not yet */
+
 uint64_t rds_exit_deadline(void)
 {
-	return os_now_ns() + (uint64_t)rds_options()->linger_ms * 1000000;
+	uint64_t by = atomic_load(&ends_by);
+
+	return by ? by : os_now_ns() + (uint64_t)rds_options()->linger_ms * 1000000;
 }
 
 /* What no transport has taken yet would die with us; of what it has taken, its capabilities say whether it survives us. */
@@ -345,15 +349,21 @@ _Atomic bool rds_ends;
 
 void rds_engine_ends(bool interrupted)
 {
-	atomic_store(&rds_ends, true);
+	uint64_t none = 0, by = rds_exit_deadline();
+
 	if (!rds_eng || rds_engine_foreign())
 		return;
-	if (!interrupted)
-		rx_lock();
-	else if (!rds_trylock(&rds_eng->rx))
+	atomic_compare_exchange_strong(&ends_by, &none, by);
+	atomic_store(&rds_ends, true);
+	if (interrupted ? !rds_trylock(&rds_eng->rx) : !rds_lock_until(&rds_eng->rx, by))
 		return;
 	rds_attention_update();
 	rx_unlock();
+}
+
+void rds_engine_hand_over(void)
+{
+	linger(rds_exit_deadline());
 }
 
 /* Messages to peers that wait on our heap; -1 if a lock is not to be had just now. */
@@ -391,18 +401,17 @@ static int queued_now(void)
 void rds_engine_exit_now(bool interrupted)
 {
 	struct timespec pause = {.tv_nsec = EXIT_NAP_NS};
-	uint64_t now, start, looked, limit = (uint64_t)rds_options()->linger_ms * 1000000;
-	uint64_t lock_limit = interrupted ? rds_patience_ns(RDS_PATIENCE_EXIT_LOCK) : limit;
+	uint64_t now, looked, until = rds_exit_deadline();
 	int n;
 
 	if (!rds_eng || rds_engine_foreign() || !atomic_load(&rds_eng->started))
 		return;
-	start = looked = os_now_ns();
+	looked = os_now_ns();
 	while ((n = queued_now()) != 0) {
 		now = os_now_ns();
 		if (n > 0)
 			looked = now;
-		if (now - start >= limit || now - looked > lock_limit)
+		if (now >= until || (interrupted && now - looked > rds_patience_ns(RDS_PATIENCE_EXIT_LOCK)))
 			break; /* no look for so long: the very call that a signal has interrupted has the lock */
 		atomic_store(&rds_eng->ending, true); /* asking takes locks, too: it is the helper that asks */
 		rds_helper_kick();
@@ -430,6 +439,8 @@ void rds_engine_forget(void)
 {
 	if (!rds_engine_foreign())
 		return;
+	atomic_store(&rds_ends, false);
+	atomic_store(&ends_by, 0);
 	pthread_mutex_init(&start_lock, NULL);
 	os_fds_forked();
 	rds_self_forget();

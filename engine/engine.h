@@ -124,6 +124,7 @@ extern struct rds_engine *rds_eng; /* NULL until the first socket */
 /* engine.c */
 int rds_engine_start(void);	  /* with the first socket: registry; control not held */
 extern _Atomic bool rds_ends; /* rds_engine_ends() */
+void rds_engine_hand_over(void); /* a send since; no lock held */
 int rds_engine_start_helper(void); /* with the first bind: thread, transports; control held */
 int rds_engine_want_helper(void); /* the same for a wait that only the helper's timer ends; no lock held */
 

@@ -214,7 +214,8 @@ void rds_send_noted(size_t len)
 	enum rds_at_send what = atomic_load_explicit(&e->at_send, memory_order_relaxed);
 
 	if (what == RDS_AT_SEND_HAND_OVER) {
-		rds_engine_exit();
+		if (!rds_caller) /* the helper sends for others, and goes on as long as there is a process */
+			rds_engine_hand_over();
 		return;
 	}
 	if (what == RDS_AT_SEND_NOTE) {

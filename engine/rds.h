@@ -167,8 +167,8 @@ void rds_engine_forget(void);
  * place in the registry is cleared by whoever finds the lock on it gone. */
 void rds_engine_exit(void);
 /*
- * After it, and before it or without a socket as well: handlers and destructors that run later than ours may send, too.  Each send hands over before it
- * returns.
+ * Before it, and before sockets are left: the time for all of it begins (RDS_PRELOAD_LINGER_MS).  Handlers and destructors that run later than ours may
+ * send, too: each send hands over before it returns, as long as there is time.  interrupted: this thread's own call may have a lock.
  */
 void rds_engine_ends(bool interrupted);
 /*

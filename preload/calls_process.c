@@ -171,18 +171,34 @@ int clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 	return pid;
 }
 
+static void ends(void)
+{
+	rds_engine_ends(false);
+	if (rds_spread_perhaps())
+		rds_leave(NULL);
+	rds_fds_ending();
+	rds_engine_exit();
+}
+
+/* interrupted: out of a signal handler, over a call that could not be rolled forward. */
+static void ends_now(bool interrupted)
+{
+	rds_engine_ends(interrupted);
+	if (rds_spread_perhaps())
+		rds_leave_now(interrupted);
+	rds_fds_ending();
+	rds_engine_exit_now(interrupted);
+}
+
 /* After the program's own exit handlers: what it has sent is still handed over, within a bound. */
 static void __attribute__((destructor)) process_exit(void)
 {
-	if (!rds_fds_on())
-		rds_engine_ends(false);
 	if (rds_fds_on() && rds_fds_mine()) {
 		rds_inside_enter();
-		if (rds_spread_perhaps())
-			rds_leave(NULL);
-		rds_fds_ending();
-		rds_engine_ends(false);
-		rds_engine_exit();
+		if (unlikely(rds_inside.depth > 1))
+			ends_now(true);
+		else
+			ends();
 		rds_inside_leave();
 	}
 }
@@ -195,13 +211,7 @@ void rds_process_leaves(void)
 {
 	if (rds_fds_on() && rds_fds_mine()) {
 		rds_inside_enter();
-		bool interrupted = rds_inside.depth > 1; /* a call that could not be rolled forward */
-
-		if (rds_spread_perhaps())
-			rds_leave_now(interrupted);
-		rds_fds_ending();
-		rds_engine_ends(interrupted);
-		rds_engine_exit_now(interrupted);
+		ends_now(rds_inside.depth > 1);
 	}
 }
 

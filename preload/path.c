@@ -74,7 +74,7 @@ const struct path *path_missing(int dir, const char *name)
 	const struct path *p;
 	int saved = errno;
 
-	if ((saved != ENOENT && saved != EACCES) || unlikely_name(name))
+	if ((saved != ENOENT && saved != EACCES) || !name || unlikely_name(name))
 		return NULL;
 	p = find(dir, name);
 	errno = saved;

@@ -18,7 +18,7 @@ struct path {
 
 /*
  * A call on that name has failed, errno says why.  One of these, and does it just not exist (or a container hides it)?  Leaves errno as it is.
- * `name` is the program's, and readable: the kernel has read it.
+ * `name` is the program's, and readable: the kernel has read it.  NULL where it need not be one.
  */
 const struct path *path_missing(int dir, const char *name);
 /* It has been opened: what does that say of the program's age? */

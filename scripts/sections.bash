@@ -133,8 +133,9 @@ delivered()
 	trap 'rm -rf "$RDS_PRELOAD_REGISTRY_DIR"' EXIT
 	local run=(env "TOP_SRCDIR=$top" "TOP_BUILDDIR=$work/main" "RDSRUN=$work/main/rdsrun/rdsrun" "$top/$script" "$@") status=0
 	timeout --kill-after=10 "${SECTION_TIMEOUT:-600}" "${run[@]}" || status=$?
-	if [ $status = 124 ]; then
-		echo "LATE ${script//\//-}: ${run[*]@Q}"
+	if [ $status = 124 ] || [ $status = 137 ]; then
+		echo "LATE ${script//\//-}: cd '$work/main' && RDS_PRELOAD_REGISTRY_DIR=\$(mktemp -d) timeout --kill-after=10 $((10 * ${SECTION_TIMEOUT:-600}))" \
+			"env $(env | sed -n "s/^\(FUZZ_[A-Z]*\|SHARING_[A-Z]*\)=.*/'&'/p" | tr '\n' ' ')${run[*]@Q}"
 		return 75
 	fi
 	return $status
@@ -156,7 +157,8 @@ over_each()
 		echo "---- $device"
 		cat "$logs/$section.$device"
 		case $ended in
-		0) [ $status = 1 ] || status=0 ;;
+		0) [ $status = 1 ] || [ $status = 75 ] || status=0 ;;
+		75) [ $status = 1 ] || status=75 ;;
 		77) ;;
 		*) status=1 ;;
 		esac
