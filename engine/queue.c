@@ -529,6 +529,53 @@ void rds_queue_purge(struct rds_conn *conn, bool answers)
 	conn->queue_tail = p;
 }
 
+bool rds_queue_loses_order(const struct rds_conn *conn)
+{
+	unsigned i;
+
+	for (i = 0; i < conn->count; i++) {
+		const struct rds_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+
+		if (u->sk && !u->cancelled && atomic_load(&u->sk->had_asends) && (u->once || (u->told & RDS_TOLD_END)))
+			return true;
+	}
+	return rds_ops_lose_order(conn);
+}
+
+void rds_queue_give_up(struct rds_conn *conn)
+{
+	const struct rds_queued *q;
+	unsigned i;
+
+	for (i = 0; i < conn->count; i++) {
+		const struct rds_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+
+		if (u->told & RDS_TOLD_END)
+			rds_asend_give_up(u->async);
+	}
+	for (q = conn->queue; q; q = q->next)
+		if (q->u.told & RDS_TOLD_END)
+			rds_asend_give_up(q->u.async);
+	conn->given_up = true;
+}
+
+static void drop_given_up(struct rds_conn *conn)
+{
+	struct rds_queued **p = &conn->queue, *q;
+
+	while ((q = *p)) {
+		/* Of a closed socket nobody is left to be told, or to send it again. */
+		if ((q->u.told & RDS_TOLD_END) && q->u.async->given_up && atomic_load(&q->u.sk->open)) {
+			rds_unacked_ends(&q->u, RDS_RDMA_DROPPED);
+			rds_queue_drop_at(conn, p);
+		} else {
+			p = &q->next;
+		}
+	}
+	conn->queue_tail = p;
+	conn->given_up = false;
+}
+
 /* The endpoint is up: the peer says what it has; that need not go again. */
 void rds_queue_acked(struct rds_conn *conn, uint64_t ack)
 {
@@ -542,6 +589,8 @@ void rds_queue_acked(struct rds_conn *conn, uint64_t ack)
 	}
 	if (ack > conn->acked)
 		conn->acked = ack;
+	if (unlikely(conn->given_up))
+		drop_given_up(conn);
 }
 
 /*

@@ -188,6 +188,10 @@ static void finish(struct rds_op *op, int status)
 	if (op->done)
 		return;
 	over(op, status);
+	if (unlikely(atomic_load(&op->sk->had_asends)) && op->notify && op->status != RDS_RDMA_SUCCESS && op->status != RDS_RDMA_CANCELED) {
+		op->to = op->conn->id.faddr;
+		rds_asend_holds_up(op);
+	}
 	unlist(op);
 	op->done = true;
 	rds_op_numbered_over(op, false);
@@ -350,13 +354,23 @@ void rds_ops_judge(struct rds_conn *conn)
 	}
 }
 
-void rds_ops_broken(struct rds_conn *conn, bool all)
+bool rds_ops_lose_order(const struct rds_conn *conn)
+{
+	const struct rds_op *op;
+
+	for (op = conn->ops; op; op = op->next)
+		if (op->started && !op->over && atomic_load(&op->sk->had_asends))
+			return true;
+	return false;
+}
+
+void rds_ops_broken(struct rds_conn *conn, bool all, bool behind_lost)
 {
 	struct rds_op *op, *next;
 
 	for (op = conn->ops; op; op = next) {
 		next = op->next;
-		if (all || op->started)
+		if (all || op->started || (behind_lost && atomic_load(&op->sk->had_asends)))
 			finish(op, all ? RDS_RDMA_REMOTE_ERROR : RDS_RDMA_DROPPED);
 	}
 	conn->nfailed = 0;

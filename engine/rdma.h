@@ -58,8 +58,10 @@ struct rds_op {
 	bool overtaken;				       /* ... and when it is over itself (overtake.c) */
 	struct rds_conn *held_by;		       /* ... and waits in this one's queue */
 	struct rds_op *numbered_next, **numbered_prev; /* its socket's, until it is freed */
+	bool holds_up; /* has failed, or is about to, and is not read yet: what goes to `to` waits (asend.c) */
 	/* a message's own end, and nothing else (asend.c) */
 	bool asend;
+	bool given_up; /* ... dropped when the connection comes up, unless the peer has it */
 	bool goes_along; /* ... which the socket's next carrier is to tell (along.c; control and rx) */
 	struct in6_addr to;
 	/* what it does */
@@ -106,6 +108,8 @@ static inline void rds_unacked_ends(struct rds_unacked *u, int status)
 }
 void rds_asends_leave(struct rds_sock *sk); /* as rds_ops_leave(): what becomes of those that stay nobody knows.  rx */
 void rds_asend_told(struct rds_op *op);	    /* its notification has been taken (any operation's).  rx */
+void rds_asend_holds_up(struct rds_op *op);  /* it has failed, or is about to; op->to is set.  rx */
+void rds_asend_give_up(struct rds_op *op);   /* its connection has broken.  rx */
 /* sk->nfailed: is there one that was to go there?  No lock but sk->tx.  ... and that it was so is why this thread's last send ended in EAGAIN. */
 bool rds_asend_refused(struct rds_sock *sk, const struct in6_addr *to);
 extern __thread bool rds_asend_held_up __attribute__((tls_model("initial-exec")));
@@ -176,8 +180,10 @@ struct rds_memory *rds_op_memory(struct rds_conn *conn, uint64_t id);
 void rds_op_answered(struct rds_conn *conn, const struct rds_op_hdr *h, const void *data, size_t len);
 /* A device has carried it out, or failed, or has data of it (up->carried). */
 void rds_op_carried(struct rds_conn *conn, uint64_t id, int err, uint64_t at, const void *data, size_t len);
-/* The connection has broken: what was started is over; all: what was not, as well. */
-void rds_ops_broken(struct rds_conn *conn, bool all);
+/* The connection has broken: what was started is over; all: what was not, as well; behind_lost: if its program is one for Oracle's kernels (asend.c). */
+void rds_ops_broken(struct rds_conn *conn, bool all, bool behind_lost);
+/* Has a program for Oracle's kernels an operation under way? */
+bool rds_ops_lose_order(const struct rds_conn *conn);
 /* ... first, or, as long as it is up, somebody else is to have its messages; tx held as well: which are to be sent again because their operations have
  * been carried out? */
 void rds_ops_judge(struct rds_conn *conn);
