@@ -166,12 +166,17 @@ static void end_all(struct tree *t)
 static int ended(int status)
 {
 	struct tree left = {NULL, 0, 0};
-	unsigned i;
+	unsigned i, looks = 0;
 
 	status = verdict(status);
 	if (!alone)
 		return status;
-	tree_look(&left);
+	/* A process is still there when its descriptors are closed, which is all that others can see of its end: it has a quarter of a second. */
+	for (tree_look(&left); left.n && looks < 40; tree_look(&left)) {
+		test_pause(&looks);
+		while (waitpid(-1, NULL, WNOHANG) > 0)
+			;
+	}
 	for (i = 0; i < left.n; i++)
 		fprintf(stderr, "watch: %s: process %d (%s) is left behind\n", name, left.at[i].pid, left.at[i].name);
 	end_all(&left);
