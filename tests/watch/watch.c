@@ -166,17 +166,12 @@ static void end_all(struct tree *t)
 static int ended(int status)
 {
 	struct tree left = {NULL, 0, 0};
-	unsigned i, looks = 0;
+	unsigned i;
 
 	status = verdict(status);
 	if (!alone)
 		return status;
-	/* A process is still there when its descriptors are closed, which is all that others can see of its end: it has a quarter of a second. */
-	for (tree_look(&left); left.n && looks < 40; tree_look(&left)) {
-		test_pause(&looks);
-		while (waitpid(-1, NULL, WNOHANG) > 0)
-			;
-	}
+	tree_look(&left);
 	for (i = 0; i < left.n; i++)
 		fprintf(stderr, "watch: %s: process %d (%s) is left behind\n", name, left.at[i].pid, left.at[i].name);
 	end_all(&left);
