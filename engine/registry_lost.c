@@ -2,7 +2,7 @@
 /*
  * registry_lost.c - the registry's file has been removed while programs use it, as logind does when a user logs out (RemoveIPC).
  *
- * They go on with the file that has no name any more, and notice nothing.  So whoever would make a new one looks, only then,
+ * They go on with the file that has no name any more; nothing tells them.  So whoever would make a new one looks, only then,
  * for a process that has a lock in a file of the same name, deleted, and opens that one through /proc: all meet there as before,
  * and nobody who sleeps has to be woken.  The file with the name stays empty until the last one has left the other.
  * Not found is what belongs to processes of other pid namespaces, or that cannot be looked at (hidepid, not dumpable).

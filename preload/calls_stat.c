@@ -2,8 +2,8 @@
 /*
  * calls_stat.c - does RDS exist?  Programs ask the file system: stat(), access(), and ftok(), whose key a program's processes find each other by.
  *
- * Only where the real call has failed because there is no such file.  Then something that exists everywhere stands for it (path.h), so that all processes
- * get the same answers.  In libcs of before 2.33 stat() and its kin are called __xstat(), and have a version in front.
+ * Only where the real call has failed because there is no such file, or none that may be looked at.  Then something that exists everywhere stands for
+ * it (path.h), so that processes that see the same /proc and /sys get the same answers.  In libcs of before 2.33 stat() and its kin are called __xstat(), and have a version in front.
  */
 #include "preload.h"
 

@@ -86,7 +86,7 @@ fail:
 	return err;
 }
 
-/* Limits (of file sizes, of address space, of memory) may leave room for smaller ones, which do, but more slowly. */
+/* Limits (of file sizes, of address space, of memory) may leave room for smaller ones, which do. */
 int shm_rings_create(struct shm_ep *ep, uint32_t size, int *fd_out)
 {
 	int err;
