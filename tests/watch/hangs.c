@@ -12,11 +12,14 @@
  *	killed		by a signal
  *	late		has waited for too long, and says so
  *	leaves		ends, and leaves a child behind that ends a moment later
+ *	dies		ends as soon as a child has closed its end of a pipe, by its death, which takes longer
  */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -69,6 +72,31 @@ static void stops(void)
 	waitpid(pid, NULL, 0);
 }
 
+static void big_file(int fd)
+{
+	int file = memfd_create("", 0);
+
+	if (file < 0 || fallocate(file, 0, 0, 128 << 20) || dup2(file, fd) != fd || close(file))
+		_exit(1);
+}
+
+/* Two large files are given up as well, in whatever order: after the pipe, at least one of them takes a while. */
+static int dies(void)
+{
+	int ends[2];
+	char byte;
+
+	if (pipe(ends))
+		return 1;
+	if (!fork()) {
+		big_file(0);
+		big_file(100);
+		_exit(0);
+	}
+	close(ends[1]);
+	return read(ends[0], &byte, 1) != 0;
+}
+
 static int slowly(const char *how)
 {
 	int i;
@@ -99,6 +127,8 @@ int main(int argc, char **argv)
 		test_late("%s", "a message that was sent");
 	if (!strcmp(how, "ticks"))
 		pthread_create(&thread, NULL, ticks, NULL);
+	if (!strcmp(how, "dies"))
+		return dies();
 	if (!strcmp(how, "leaves"))
 		return fork() ? 0 : poll(NULL, 0, 300);
 	if (!strcmp(how, "stops"))

@@ -48,6 +48,7 @@ watched works 0 ''
 watched killed 137 '^watch: it-killed: signal 9 \(SIGKILL\)'
 watched late 75 '^LATE a message'
 watched other 3 ''
+watched dies 0 '' --alone
 watched leaves 0 ''
 watched leaves 1 'is left behind$' --alone
 # The nearer one has the word: it gives up later than the other one would.

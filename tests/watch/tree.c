@@ -17,6 +17,8 @@
 
 #include "../slow.h"
 
+#define PF_EXITING 4 /* of the flags in /proc/PID/stat; linux/sched.h, which is the kernel's own */
+
 /* The line of /proc/PID/stat; false: it is gone. */
 static bool read_process(const char *number, struct process *p)
 {
@@ -125,6 +127,39 @@ char thread_state(pid_t pid, const char *tid)
 		close(fd);
 	end = strrchr(line, ')');
 	return end && end[1] ? end[2] : '?';
+}
+
+/* A thread that is gone ends, too. */
+static bool thread_ends(pid_t pid, const char *tid)
+{
+	char path[60], line[300] = "", *end;
+	unsigned long flags;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%.10s/stat", pid, tid);
+	file = fopen(path, "r");
+	if (!file || !fgets(line, sizeof(line), file))
+		line[0] = 0;
+	if (file)
+		fclose(file);
+	end = strrchr(line, ')');
+	return !end || sscanf(end + 1, " %*c %*d %*d %*d %*d %*d %lu", &flags) != 1 || flags & PF_EXITING;
+}
+
+bool process_ends(pid_t pid)
+{
+	struct dirent *entry;
+	bool ends = true;
+	char path[40];
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	dir = opendir(path);
+	while (dir && ends && (entry = readdir(dir)))
+		ends = *entry->d_name == '.' || thread_ends(pid, entry->d_name);
+	if (dir)
+		closedir(dir);
+	return ends;
 }
 
 bool tree_runs(const struct tree *t)

@@ -29,6 +29,11 @@ bool tree_has(const struct tree *t, const char *name);
 unsigned tree_kill(struct tree *t);
 /* As /proc shows it; '?': it is gone. */
 char thread_state(pid_t pid, const char *tid);
+/*
+ * All of its threads are on their way out of the kernel.  Others see its descriptors closed before it is gone, and may take that for its
+ * end: it is one.
+ */
+bool process_ends(pid_t pid);
 /* Where each thread is, to stderr; deep: with what is to be had of stacks. */
 void tree_show(const struct tree *t, bool deep);
 

@@ -166,17 +166,22 @@ static void end_all(struct tree *t)
 static int ended(int status)
 {
 	struct tree left = {NULL, 0, 0};
+	bool behind = false;
 	unsigned i;
 
 	status = verdict(status);
 	if (!alone)
 		return status;
 	tree_look(&left);
-	for (i = 0; i < left.n; i++)
+	for (i = 0; i < left.n; i++) {
+		if (process_ends(left.at[i].pid))
+			continue;
+		behind = true;
 		fprintf(stderr, "watch: %s: process %d (%s) is left behind\n", name, left.at[i].pid, left.at[i].name);
+	}
 	end_all(&left);
 	free(left.at);
-	return status ? status : i > 0;
+	return status ? status : behind;
 }
 
 /* ---- does it go on? ---- */
