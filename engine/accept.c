@@ -202,6 +202,7 @@ static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
 			return FULL;
 	}
 	rds_snd_add(sk, out->len);
+	out->to = d;
 	out->u.sk = sk;
 	out->u.len = (uint32_t)out->len;
 	out->u.sport = out->hdr.sport = sk->laddr.port;
@@ -314,7 +315,7 @@ static enum admit try_send(struct send_call *c, int *err)
 	if (unlikely(!rds_dst_fresh(d))) {
 		d->bind_gen = registry_generation(rds_eng->reg);
 		d->conn_gen = atomic_load(&rds_eng->conn_gen);
-		*err = rds_conn_resolve(sk, &c->dst, &d->conn);
+		*err = rds_conn_resolve(sk, &c->dst, &d->conn, &d->sock);
 		if (*err) {
 			d->conn = NULL;
 			goto out;

@@ -271,7 +271,7 @@ static inline const struct rds_transport_ops *rds_ep_ops(const struct rds_ep *ep
 }
 
 /* resolve.c: where does a message to dst go? No lock but sk->tx. 0 or -errno. */
-int rds_conn_resolve(struct rds_sock *sk, const struct rds_addr *dst, struct rds_conn **out);
+int rds_conn_resolve(struct rds_sock *sk, const struct rds_addr *dst, struct rds_conn **out, uint64_t *sock);
 void rds_nowhere_retry(struct rds_conn *conn); /* helper */
 void rds_nowhere_located(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port, int err); /* helper */
 /*
@@ -284,8 +284,11 @@ void rds_nowhere_append(const struct rds_conn_id *id, struct rds_queued *list, b
  * control held.  False: no memory, nothing has been taken.
  */
 bool rds_nowhere_again(const struct rds_conn_id *id, struct rds_queued *list, bool far);
-/* outlive.c: a message begins to wait; is the socket gone for which it does? */
-void rds_queued_for(const struct rds_conn *conn, struct rds_queued *q);
+/*
+ * outlive.c: a message begins to wait, for the socket that its sender found (to; NULL: the one that has the port now); is the socket gone for which it
+ * does?
+ */
+void rds_queued_for(const struct rds_conn *conn, struct rds_queued *q, const struct rds_dst *to);
 bool rds_queued_outlives(const struct rds_conn *conn, struct rds_queued *q);
 /* What the receiver is told of it, on this host; 0: nothing.  conn->tx. */
 uint32_t rds_queued_names(const struct rds_conn *conn, const struct rds_queued *q);
@@ -418,6 +421,7 @@ struct rds_outgoing {
 	const struct iovec *iov;
 	size_t len;
 	struct rds_unacked u;
+	const struct rds_dst *to; /* a socket's message; NULL: none's */
 	struct rds_op *ops; /* the operations that it goes with, sent before it */
 	bool answer;	    /* if it has to be kept it weighs on answer_bytes */
 	bool may_wait; /* -EAGAIN instead of keeping a copy when the endpoint has no room */

@@ -5,7 +5,8 @@
  * On one host the kernel puts a message into the queue of a socket before sendto() returns, or drops it.  Here it may wait: for a connection that is
  * on its way up, for room, for a socket that changes hands.  If that socket is closed meanwhile, and another one has its port, of the same program
  * or a stranger's, the message is not for that one.  So whatever waits remembers the socket, by the number that the registry gives each (order),
- * and goes nowhere when the port has another one, or none.
+ * and goes nowhere when the port has another one, or none.  Which socket it is, its sender has found out before (resolve.c); asked a second
+ * time, the registry might say another one, or that it is just being changed.
  *
  * That look is for its sender: a message of a socket that is gone takes nobody's room.  It decides nothing: who has the port may be another one when the
  * message is there.  So the header names the socket as well, and the receiver, which has the sockets under its lock, drops what was meant for another one.
@@ -29,12 +30,15 @@ static int socket_of(const struct rds_conn *conn, uint16_t port, uint64_t *sock)
 	return err == -ENOENT ? 0 : err;
 }
 
-void rds_queued_for(const struct rds_conn *conn, struct rds_queued *q)
+/* The sender's answer holds, whatever has become of the port since: to ask again would let what it sent to one socket go to the next one. */
+void rds_queued_for(const struct rds_conn *conn, struct rds_queued *q, const struct rds_dst *to)
 {
 	if (q->for_sock || q->op || !q->u.sk || conn->id.peer_slot == RDS_SLOT_REMOTE)
 		return;
-	q->for_gen = registry_generation(rds_eng->reg);
-	if (socket_of(conn, q->u.dport, &q->for_sock))
+	q->for_gen = to ? to->bind_gen : registry_generation(rds_eng->reg);
+	if (to)
+		q->for_sock = to->sock;
+	else if (socket_of(conn, q->u.dport, &q->for_sock))
 		q->for_sock = 0;
 }
 

@@ -32,8 +32,15 @@ static void nobody(struct rds_conn_id *id)
 	id->peer_port = 0;
 }
 
+/* The socket that has a port of this host. */
+struct has_port {
+	uint64_t sock; /* as in struct rds_queued; 0: nobody has it */
+	bool moved;    /* it has had another carrier */
+};
+
 /* Whose is that port?  Completes id.  far: our address is one that reaches other hosts.  -ENOENT: nobody's on this host. */
-static int owner_of(const struct rds_addr *dst, bool far, struct rds_conn_id *id, enum rds_conn_kind *kind, bool *moved)
+static int owner_of(const struct rds_addr *dst, bool far, struct rds_conn_id *id, enum rds_conn_kind *kind,
+		    struct has_port *has)
 {
 	struct registry_owner own;
 	int err;
@@ -42,9 +49,10 @@ static int owner_of(const struct rds_addr *dst, bool far, struct rds_conn_id *id
 	id->scope = dst->scope;
 	nobody(id);
 	*kind = RDS_CONN_LOOP;
-	*moved = false;
+	*has = (struct has_port){0};
 	err = dst->port ? registry_lookup(rds_eng->reg, &dst->ip, dst->port, dst->scope, &own) : -ENOENT;
-	*moved = !err && own.moved;
+	if (!err)
+		*has = (struct has_port){.sock = own.order + 1, .moved = own.moved};
 	if (!err && own.proc == REGISTRY_NOBODY) { /* changing hands, unless its last copy has been closed */
 		id->peer_slot = REGISTRY_NOBODY;
 		*kind = RDS_CONN_NOWHERE;
@@ -108,7 +116,7 @@ static void append(struct rds_conn *to, struct rds_queued *q)
 	rds_lock(&to->tx);
 	q->asked_for = false;
 	rds_queue_moved(to, q);
-	rds_queued_for(to, q);
+	rds_queued_for(to, q, NULL);
 	if (to->kind != RDS_CONN_NOWHERE)
 		rds_queue_flush(to);
 	start = rds_conn_start_locked(to);
@@ -222,8 +230,9 @@ static enum fate decide(const struct rds_conn *nowhere, bool local, const struct
 {
 	struct rds_port_owner own;
 	enum rds_conn_kind kind;
-	bool moved, beside;
-	int err = owner_of(dst, nowhere->far, id, &kind, &moved);
+	struct has_port has;
+	bool beside;
+	int err = owner_of(dst, nowhere->far, id, &kind, &has);
 
 	if (err && err != -ENOENT)
 		return WAITS;
@@ -240,7 +249,7 @@ static enum fate decide(const struct rds_conn *nowhere, bool local, const struct
 			return WAITS;
 		kind = RDS_CONN_PEER;
 	}
-	if (unlikely(moved)) {
+	if (unlikely(has.moved)) {
 		*to = behind(id, dst->port, &beside);
 		if (*to || beside)
 			return *to ? GOES : WAITS;
@@ -342,9 +351,9 @@ static void out_of_reach(const struct rds_addr *dst)
 
 /* Completes id.  0: a process has the port, -ENOENT: nobody.  local: the address is this host's, if nobody has it.  control held. */
 static int find(const struct rds_addr *dst, bool far, bool local, struct rds_conn_id *id, enum rds_conn_kind *kind,
-		bool *moved)
+		struct has_port *has)
 {
-	int err = owner_of(dst, far, id, kind, moved);
+	int err = owner_of(dst, far, id, kind, has);
 
 	if (err != -ENOENT || local)
 		return err;
@@ -367,13 +376,15 @@ static bool waits_there(struct rds_conn *nowhere, uint16_t port)
 	return q;
 }
 
-static int resolve(const struct rds_conn_id *from, const struct rds_addr *dst, bool far, struct rds_conn **out)
+static int resolve(const struct rds_conn_id *from, const struct rds_addr *dst, bool far, struct rds_conn **out,
+		   uint64_t *sock)
 {
 	struct rds_conn_id id = *from, none;
-	bool local = true, moved, behind_it = false, tell = false;
+	bool local = true, behind_it = false, tell = false;
 	struct rds_conn *nowhere;
 	enum rds_conn_kind kind;
-	int err = owner_of(dst, far, &id, &kind, &moved);
+	struct has_port has;
+	int err = owner_of(dst, far, &id, &kind, &has);
 
 	*out = NULL;
 	if (err && err != -ENOENT)
@@ -383,7 +394,7 @@ static int resolve(const struct rds_conn_id *from, const struct rds_addr *dst, b
 	none = id;
 	nobody(&none);
 	rds_lock(&rds_eng->control);
-	err = find(dst, far, local, &id, &kind, &moved);
+	err = find(dst, far, local, &id, &kind, &has);
 	if (err && err != -ENOENT)
 		goto unlock;
 	nowhere = kind == RDS_CONN_NOWHERE ? NULL : rds_conn_find(RDS_CONN_NOWHERE, &none);
@@ -394,11 +405,12 @@ static int resolve(const struct rds_conn_id *from, const struct rds_addr *dst, b
 		hand_over(nowhere, local);
 		behind_it = waits_there(nowhere, dst->port);
 		if (likely(!behind_it))
-			err = find(dst, far, local, &id, &kind, &moved);
+			err = find(dst, far, local, &id, &kind, &has);
 	}
 	if (err && err != -ENOENT)
 		goto unlock;
-	if (unlikely(moved && !behind_it)) {
+	*sock = has.sock;
+	if (unlikely(has.moved && !behind_it)) {
 		*out = behind(&id, dst->port, &behind_it);
 		if (*out)
 			goto unlock;
@@ -422,11 +434,11 @@ unlock:
 	return *out ? 0 : err;
 }
 
-int rds_conn_resolve(struct rds_sock *sk, const struct rds_addr *dst, struct rds_conn **out)
+int rds_conn_resolve(struct rds_sock *sk, const struct rds_addr *dst, struct rds_conn **out, uint64_t *sock)
 {
 	struct rds_conn_id id = {.laddr = sk->laddr.ip, .tos = atomic_load(&sk->tos)};
 
-	return resolve(&id, dst, atomic_load(&sk->transport) == RDS_TRANS_IB, out);
+	return resolve(&id, dst, atomic_load(&sk->transport) == RDS_TRANS_IB, out, sock);
 }
 
 static bool is_among(const uint16_t *ports, unsigned n, uint16_t port)

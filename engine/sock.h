@@ -21,6 +21,7 @@ struct rds_dst {
 	struct rds_addr addr;
 	struct rds_conn *conn;
 	uint64_t bind_gen, conn_gen;
+	uint64_t sock; /* the socket that has the port as of bind_gen, as in struct rds_queued */
 	bool followed; /* RDS_FLAG_FOLLOWS has been said there */
 };
 

@@ -38,7 +38,7 @@ static int xmit_queue(struct rds_conn *conn, struct rds_outgoing *out)
 		rds_queue_notice(conn, q);
 	else
 		rds_queue_append(conn, q);
-	rds_queued_for(conn, q);
+	rds_queued_for(conn, q, out->to);
 	return 0;
 }
 

@@ -113,19 +113,25 @@ static unsigned received(const struct rds_sock *sk)
 	return n;
 }
 
-/* A message that waits for the connection. */
-static void waits(void)
+/* A message that waits for the connection; to: for whom, as its sender found out. */
+static void waits_for(const struct rds_dst *to)
 {
 	struct iovec iov = {.iov_base = (char[]){"old"}, .iov_len = 3};
 	struct rds_outgoing out = {.hdr = {.len = 3, .sport = 7, .dport = PORT},
 				   .u = {.sk = &sender, .len = 3, .dport = PORT},
 				   .iov = &iov,
-				   .len = 3};
+				   .len = 3,
+				   .to = to};
 
 	rds_lock(&conn.tx);
 	ck_assert_int_eq(rds_xmit(&conn, &out), 0);
 	ck_assert_uint_eq(conn.queue_len, 1);
 	rds_unlock(&conn.tx);
+}
+
+static void waits(void)
+{
+	waits_for(NULL);
 }
 
 /* It comes up. */
@@ -169,6 +175,25 @@ START_TEST(test_gone)
 }
 END_TEST
 
+/* Between the sender's look and the message's wait the port is given to another one; _i: and then to nobody for a while, so that none can be named. */
+START_TEST(test_gone_meanwhile)
+{
+	struct rds_dst to = {.bind_gen = registry_generation(engine.reg),
+			     .sock = registry_sock_order(engine.reg, old.reg_idx) + 1};
+
+	if (!_i)
+		rebind();
+	else
+		registry_sock_remove(engine.reg, old.reg_idx);
+	waits_for(&to);
+	if (_i)
+		bound(&new);
+	goes();
+	ck_assert_uint_eq(nsent, 0);
+	ck_assert_uint_eq(received(&new), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("outlive");
@@ -177,5 +202,6 @@ int main(void)
 	tcase_add_loop_test(t, test_stays, 0, 2);
 	tcase_add_test(t, test_other_socket);
 	tcase_add_test(t, test_gone);
+	tcase_add_loop_test(t, test_gone_meanwhile, 0, 2);
 	return suite_run(s);
 }
