@@ -452,6 +452,7 @@ void rds_engine_forget(void)
 	rds_sock_forget();
 	rds_wait_forget();
 	rds_helper_forget();
+	rds_aside_forget();
 	rds_spare_forget();
 	rds_post_forget();
 	rds_keeper_forget();

@@ -45,6 +45,7 @@ static struct {
 	struct rds_timer gone;	  /* the program's table is: looks who lives */
 	unsigned looks;
 	bool ending;
+	_Atomic int thread;
 	/* start (control) */
 	bool want_own;
 	_Atomic uint32_t phase;
@@ -425,16 +426,32 @@ static void close_all(void)
 	os_close_slot(&hp.ep);
 }
 
+static void born(void)
+{
+	is_helper = true;
+	atomic_store(&hp.thread, (int)os_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0));
+	if (!hp.want_own)
+		os_library_begin(); /* for good */
+	rds_self_never();
+	pthread_setname_np(pthread_self(), "rdspreload");
+}
+
+static void turns(void)
+{
+	while (!hp.ending) {
+		turn();
+		if (unlikely(rds_aside_goes()))
+			return;
+	}
+	last_turns();
+}
+
 static void *helper_main(void *arg)
 {
 	int err;
 
 	(void)arg;
-	is_helper = true;
-	if (!hp.want_own)
-		os_library_begin(); /* for good */
-	rds_self_never();
-	pthread_setname_np(pthread_self(), "rdspreload");
+	born();
 	err = join();
 	if (!err) {
 		enter_phase(JOINED);
@@ -445,17 +462,30 @@ static void *helper_main(void *arg)
 	rds_round_end(born_in_round);
 	hp.err = err;
 	enter_phase(err ? FAILED : UP); /* if it failed: the last that it does, the rest is closed with its table */
-	if (err)
-		return NULL;
-	while (!hp.ending)
-		turn();
-	last_turns();
+	if (!err)
+		turns();
+	return NULL;
+}
+
+/* ... by rds_helper_back(): all is as the last one left it, but for the descriptors if they were its own. */
+static void *helper_back(void *arg)
+{
+	int err;
+
+	(void)arg;
+	born();
+	err = hp.want_own ? rds_aside_table() : 0;
+	rds_round_end(born_in_round);
+	hp.err = err;
+	enter_phase(err ? FAILED : UP);
+	if (!err)
+		turns();
 	return NULL;
 }
 
 /* ---- start (control held) ---- */
 
-static int thread_create(void)
+static int thread_create(void *(*fn)(void *))
 {
 	sigset_t all, old;
 	pthread_attr_t attr;
@@ -468,7 +498,7 @@ static int thread_create(void)
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	born_in_round = rds_round_begin();
 	atomic_store(&hp.phase, BORN);
-	err = pthread_create(&thread, &attr, helper_main, NULL);
+	err = pthread_create(&thread, &attr, fn, NULL);
 	if (err)
 		rds_round_end(born_in_round);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -530,7 +560,7 @@ static int attempt(bool own, bool *unable)
 		*unable = err && err != -EMFILE && err != -ENFILE;
 	}
 	if (!err)
-		err = thread_create();
+		err = thread_create(helper_main);
 	if (!err) {
 		err = meet(unable);
 		if (!err)
@@ -560,6 +590,18 @@ int rds_helper_start(void)
 		err = attempt(false, &unable);
 	}
 	return err;
+}
+
+bool rds_helper_left(void)
+{
+	return os_syscall(SYS_tgkill, os_getpid(), atomic_load(&hp.thread), 0, 0, 0, 0) == -ESRCH;
+}
+
+int rds_helper_back(void)
+{
+	int err = thread_create(helper_back);
+
+	return !err && await_phase(UP) == FAILED ? hp.err : err;
 }
 
 void rds_helper_forget(void)

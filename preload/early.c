@@ -142,6 +142,33 @@ int early_pidfd_getfd(int pid, int fd, unsigned flags)
 	return (int)early_syscall(SYS_pidfd_getfd, pid, fd, flags);
 }
 
+int early_unshare(int flags)
+{
+	return (int)early_syscall(SYS_unshare, flags);
+}
+
+int early_setns(int fd, int type)
+{
+	return (int)early_syscall(SYS_setns, fd, type);
+}
+
+int early_capset(void *header, const void *data)
+{
+	return (int)early_syscall(SYS_capset, header, data);
+}
+
+RDS_READS_GARBAGE int early_prctl(int option, ...)
+{
+	unsigned long a[4];
+	va_list ap;
+
+	va_start(ap, option);
+	for (unsigned i = 0; i < 4; i++)
+		a[i] = va_arg(ap, unsigned long);
+	va_end(ap);
+	return (int)early_syscall(SYS_prctl, option, a[0], a[1], a[2], a[3]);
+}
+
 /* As libc's, which cannot be called by its name. */
 RDS_READS_GARBAGE long early_syscall(long number, ...)
 {

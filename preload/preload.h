@@ -29,6 +29,7 @@
 #include <sys/epoll.h>
 #include <sys/ipc.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
