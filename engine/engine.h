@@ -178,6 +178,7 @@ bool rds_alone(unsigned ours); /* the main thread has ended, and no thread is le
 
 /* thread.c */
 extern _Atomic unsigned rds_more_threads;	      /* a transport's, beside the helper: not the program's either */
+int rds_thread_create(void *(*fn)(void *), void *arg, size_t stack); /* detached, not counted.  0 or errno */
 int rds_thread_start(void *(*fn)(void *), void *arg); /* helper: one of these. 0 or -errno */
 void rds_thread_ends(void);			      /* this one, but for a few instructions */
 unsigned rds_thread_births(void); /* odd, or another number than before: rds_more_threads said nothing meanwhile */

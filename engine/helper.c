@@ -27,6 +27,8 @@
 
 #define BATCH 64
 #define GONE_LOOK_NS (10 * 1000000ull)
+/* Of the program's own size, 8 MiB mostly, all would be locked after mlockall(). */
+#define STACK (512u << 10)
 
 enum phase { BORN, JOINED, GO, UP, FAILED };
 
@@ -48,6 +50,7 @@ static struct {
 	_Atomic int thread;
 	/* start (control) */
 	bool want_own;
+	int (*how)(void);
 	_Atomic uint32_t phase;
 	int err; /* with FAILED */
 } hp = {.ep = -1,
@@ -446,19 +449,32 @@ static void turns(void)
 	last_turns();
 }
 
+static int begins(void)
+{
+	int err = join();
+
+	if (err)
+		return err;
+	enter_phase(JOINED);
+	err = open_all();
+	if (err)
+		close_all();
+	return err;
+}
+
+/* By rds_helper_back(): all is as the last one left it, but for the descriptors if they were its own. */
+static int goes_on(void)
+{
+	return hp.want_own ? rds_aside_table() : 0;
+}
+
 static void *helper_main(void *arg)
 {
 	int err;
 
 	(void)arg;
 	born();
-	err = join();
-	if (!err) {
-		enter_phase(JOINED);
-		err = open_all();
-		if (err)
-			close_all();
-	}
+	err = hp.how();
 	rds_round_end(born_in_round);
 	hp.err = err;
 	enter_phase(err ? FAILED : UP); /* if it failed: the last that it does, the rest is closed with its table */
@@ -467,42 +483,22 @@ static void *helper_main(void *arg)
 	return NULL;
 }
 
-/* ... by rds_helper_back(): all is as the last one left it, but for the descriptors if they were its own. */
-static void *helper_back(void *arg)
-{
-	int err;
-
-	(void)arg;
-	born();
-	err = hp.want_own ? rds_aside_table() : 0;
-	rds_round_end(born_in_round);
-	hp.err = err;
-	enter_phase(err ? FAILED : UP);
-	if (!err)
-		turns();
-	return NULL;
-}
-
 /* ---- start (control held) ---- */
 
-static int thread_create(void *(*fn)(void *))
+static int thread_create(int (*how)(void))
 {
 	sigset_t all, old;
-	pthread_attr_t attr;
-	pthread_t thread;
 	int err;
 
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
+	hp.how = how;
 	born_in_round = rds_round_begin();
 	atomic_store(&hp.phase, BORN);
-	err = pthread_create(&thread, &attr, fn, NULL);
+	err = rds_thread_create(helper_main, NULL, STACK);
 	if (err)
 		rds_round_end(born_in_round);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
 	if (err)
 		rds_error("cannot start the helper thread: %s (limits: ulimit -u, cgroup pids.max)", strerror(err));
 	return -err;
@@ -560,7 +556,7 @@ static int attempt(bool own, bool *unable)
 		*unable = err && err != -EMFILE && err != -ENFILE;
 	}
 	if (!err)
-		err = thread_create(helper_main);
+		err = thread_create(begins);
 	if (!err) {
 		err = meet(unable);
 		if (!err)
@@ -599,7 +595,7 @@ bool rds_helper_left(void)
 
 int rds_helper_back(void)
 {
-	int err = thread_create(helper_back);
+	int err = thread_create(goes_on);
 
 	return !err && await_phase(UP) == FAILED ? hp.err : err;
 }

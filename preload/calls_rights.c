@@ -17,6 +17,7 @@
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 
+#include "engine/log.h"
 #include "engine/os.h"
 
 #define NSFS 0x6e736673
@@ -139,5 +140,17 @@ RDS_READS_GARBAGE int prctl(int option, ...)
 	rc = rds_real.prctl(option, a[0], a[1], a[2], a[3]);
 	if (rc >= 0 && unlikely(is_right(option)) && rds_fds_on() && rds_fds_mine())
 		follow(SYS_prctl, option, (long)a[0], (long)a[1], (long)a[2], (long)a[3]);
+	return rc;
+}
+
+/* What is mapped already counts, whoever needs it. */
+int mlockall(int flags)
+{
+	int rc = rds_real.mlockall(flags);
+
+	if (rc && errno == ENOMEM && rds_fds_on() && rds_fds_mine())
+		rds_warn("mlockall() has failed, and what the RDS engine has mapped counts, too: lock memory before "
+			 "the first "
+			 "message, set MALLOC_ARENA_MAX=1, or raise the limit (ulimit -l)");
 	return rc;
 }

@@ -157,6 +157,11 @@ int early_capset(void *header, const void *data)
 	return (int)early_syscall(SYS_capset, header, data);
 }
 
+int early_mlockall(int flags)
+{
+	return (int)early_syscall(SYS_mlockall, flags);
+}
+
 RDS_READS_GARBAGE int early_prctl(int option, ...)
 {
 	unsigned long a[4];

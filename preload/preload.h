@@ -31,6 +31,7 @@
 #include <sys/epoll.h>
 #include <sys/ipc.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
