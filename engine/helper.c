@@ -242,24 +242,6 @@ static void kick_event(struct rds_event *ev, uint32_t events)
 	atomic_exchange(&hp.kicked, false);
 }
 
-int rds_wake_pipe(int fds[2], int flags)
-{
-	char path[40];
-	int rw, err = os_pipe(fds, flags | O_CLOEXEC);
-
-	if (err < 0)
-		return err;
-	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", fds[1]);
-	rw = os_open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
-	if (rw < 0) {
-		os_fcntl(fds[1], F_SETFL, O_NONBLOCK);
-		return 0;
-	}
-	os_close(fds[1]);
-	fds[1] = rw;
-	return 0;
-}
-
 static void kick_close(void)
 {
 	os_close_slot(&hp.kick_in.n[0]);

@@ -21,7 +21,7 @@
 #include "engine/os.h"
 #include "engine/registry_impl.h"
 
-static int map_head(struct registry *reg, unsigned area)
+static int map_first(struct registry *reg, unsigned area)
 {
 	struct reg_area *none = NULL;
 	struct reg_view *v = &reg->view[area];
@@ -54,7 +54,7 @@ static int map_part(struct registry *reg, unsigned area, unsigned i)
 
 int reg_area_map(struct registry *reg, unsigned area, uint32_t n)
 {
-	int ret = map_head(reg, area);
+	int ret = map_first(reg, area);
 	unsigned i;
 
 	for (i = 0; !ret && n > REG_PART_FIRST + i * REG_PART; i++)
