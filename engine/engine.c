@@ -9,6 +9,8 @@
  */
 #include "engine/engine.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -122,6 +124,24 @@ int rds_relay_fd(void)
 struct registry *rds_engine_registry(void)
 {
 	return rds_eng->reg;
+}
+
+int rds_wake_pipe(int fds[2], int flags)
+{
+	char path[40];
+	int rw, err = os_pipe(fds, flags | O_CLOEXEC);
+
+	if (err < 0)
+		return err;
+	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", fds[1]);
+	rw = os_open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
+	if (rw < 0) {
+		os_fcntl(fds[1], F_SETFL, O_NONBLOCK);
+		return 0;
+	}
+	os_close(fds[1]);
+	fds[1] = rw;
+	return 0;
 }
 
 /* The end that is read stays blocking: it is where threads sleep.  Once: a start that failed leaves it for the next. */
@@ -452,6 +472,7 @@ void rds_engine_forget(void)
 	rds_sock_forget();
 	rds_wait_forget();
 	rds_helper_forget();
+	rds_aside_forget();
 	rds_spare_forget();
 	rds_post_forget();
 	rds_keeper_forget();

@@ -150,6 +150,15 @@ int rds_helper_start(void); /* control held: 0 when it is up, or -errno and noth
 void rds_helper_forget(void); /* forked child */
 void rds_helper_kick(void); /* have the helper thread look at timers, work and connections now */
 void rds_helper_kick_lent(int in, int out, int clock); /* helper */
+/* For aside.c, which is sure that nobody needs it meanwhile. */
+bool rds_helper_left(void); /* it has ended, in the kernel's eyes, too */
+int rds_helper_back(void);  /* 0 or -errno: there is none from now on */
+
+/* aside.c */
+void rds_aside_lent(int fd); /* helper */
+bool rds_aside_goes(void);   /* helper, after a turn: this was the last one */
+int rds_aside_table(void);   /* a new helper, with the program's table: it has the old one's from now on.  0 or -errno */
+void rds_aside_forget(void); /* forked child */
 /*
  * A pipe whose writing end never blocks.  It is opened for both directions where /proc is there to do it: then whoever
  * holds it is a reader himself, and waking a process that has just ended raises no SIGPIPE.  0 or -errno.
@@ -169,6 +178,7 @@ bool rds_alone(unsigned ours); /* the main thread has ended, and no thread is le
 
 /* thread.c */
 extern _Atomic unsigned rds_more_threads;	      /* a transport's, beside the helper: not the program's either */
+int rds_thread_create(void *(*fn)(void *), void *arg, size_t stack); /* detached, not counted.  0 or errno */
 int rds_thread_start(void *(*fn)(void *), void *arg); /* helper: one of these. 0 or -errno */
 void rds_thread_ends(void);			      /* this one, but for a few instructions */
 unsigned rds_thread_births(void); /* odd, or another number than before: rds_more_threads said nothing meanwhile */

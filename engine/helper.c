@@ -27,6 +27,8 @@
 
 #define BATCH 64
 #define GONE_LOOK_NS (10 * 1000000ull)
+/* Of the program's own size, 8 MiB mostly, all would be locked after mlockall(). */
+#define STACK (512u << 10)
 
 enum phase { BORN, JOINED, GO, UP, FAILED };
 
@@ -45,8 +47,10 @@ static struct {
 	struct rds_timer gone;	  /* the program's table is: looks who lives */
 	unsigned looks;
 	bool ending;
+	_Atomic int thread;
 	/* start (control) */
 	bool want_own;
+	int (*how)(void);
 	_Atomic uint32_t phase;
 	int err; /* with FAILED */
 } hp = {.ep = -1,
@@ -238,24 +242,6 @@ static void kick_event(struct rds_event *ev, uint32_t events)
 	atomic_exchange(&hp.kicked, false);
 }
 
-int rds_wake_pipe(int fds[2], int flags)
-{
-	char path[40];
-	int rw, err = os_pipe(fds, flags | O_CLOEXEC);
-
-	if (err < 0)
-		return err;
-	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", fds[1]);
-	rw = os_open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
-	if (rw < 0) {
-		os_fcntl(fds[1], F_SETFL, O_NONBLOCK);
-		return 0;
-	}
-	os_close(fds[1]);
-	fds[1] = rw;
-	return 0;
-}
-
 static void kick_close(void)
 {
 	os_close_slot(&hp.kick_in.n[0]);
@@ -425,54 +411,76 @@ static void close_all(void)
 	os_close_slot(&hp.ep);
 }
 
+static void born(void)
+{
+	is_helper = true;
+	atomic_store(&hp.thread, (int)os_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0));
+	if (!hp.want_own)
+		os_library_begin(); /* for good */
+	rds_self_never();
+	pthread_setname_np(pthread_self(), "rdspreload");
+}
+
+static void turns(void)
+{
+	while (!hp.ending) {
+		turn();
+		if (unlikely(rds_aside_goes()))
+			return;
+	}
+	last_turns();
+}
+
+static int begins(void)
+{
+	int err = join();
+
+	if (err)
+		return err;
+	enter_phase(JOINED);
+	err = open_all();
+	if (err)
+		close_all();
+	return err;
+}
+
+/* By rds_helper_back(): all is as the last one left it, but for the descriptors if they were its own. */
+static int goes_on(void)
+{
+	return hp.want_own ? rds_aside_table() : 0;
+}
+
 static void *helper_main(void *arg)
 {
 	int err;
 
 	(void)arg;
-	is_helper = true;
-	if (!hp.want_own)
-		os_library_begin(); /* for good */
-	rds_self_never();
-	pthread_setname_np(pthread_self(), "rdspreload");
-	err = join();
-	if (!err) {
-		enter_phase(JOINED);
-		err = open_all();
-		if (err)
-			close_all();
-	}
+	born();
+	err = hp.how();
 	rds_round_end(born_in_round);
 	hp.err = err;
 	enter_phase(err ? FAILED : UP); /* if it failed: the last that it does, the rest is closed with its table */
-	if (err)
-		return NULL;
-	while (!hp.ending)
-		turn();
-	last_turns();
+	if (!err)
+		turns();
 	return NULL;
 }
 
 /* ---- start (control held) ---- */
 
-static int thread_create(void)
+static int thread_create(int (*how)(void))
 {
 	sigset_t all, old;
-	pthread_attr_t attr;
-	pthread_t thread;
 	int err;
 
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
+	hp.how = how;
 	born_in_round = rds_round_begin();
 	atomic_store(&hp.phase, BORN);
-	err = pthread_create(&thread, &attr, helper_main, NULL);
+	err = rds_thread_create(helper_main, NULL, STACK);
 	if (err)
 		rds_round_end(born_in_round);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
 	if (err)
 		rds_error("cannot start the helper thread: %s (limits: ulimit -u, cgroup pids.max)", strerror(err));
 	return -err;
@@ -530,7 +538,7 @@ static int attempt(bool own, bool *unable)
 		*unable = err && err != -EMFILE && err != -ENFILE;
 	}
 	if (!err)
-		err = thread_create();
+		err = thread_create(begins);
 	if (!err) {
 		err = meet(unable);
 		if (!err)
@@ -560,6 +568,18 @@ int rds_helper_start(void)
 		err = attempt(false, &unable);
 	}
 	return err;
+}
+
+bool rds_helper_left(void)
+{
+	return os_syscall(SYS_tgkill, os_getpid(), atomic_load(&hp.thread), 0, 0, 0, 0) == -ESRCH;
+}
+
+int rds_helper_back(void)
+{
+	int err = thread_create(goes_on);
+
+	return !err && await_phase(UP) == FAILED ? hp.err : err;
 }
 
 void rds_helper_forget(void)

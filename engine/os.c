@@ -215,13 +215,30 @@ int os_memfd(const char *name, unsigned flags)
 	return (int)sys2(SYS_memfd_create, name, flags);
 }
 
+/* After mlockall() all that is mapped counts against RLIMIT_MEMLOCK, but not what a mapping grows by that has been unlocked. */
+static void *map_unlocked(size_t len, int prot, int flags, int fd, off_t off)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	void *p = mmap(NULL, page, prot, flags, fd, off), *all = MAP_FAILED;
+
+	if (p == MAP_FAILED)
+		return p;
+	if (!munlock(p, page))
+		all = mremap(p, page, len, MREMAP_MAYMOVE);
+	if (all == MAP_FAILED)
+		munmap(p, page);
+	return all;
+}
+
 int os_mmap(size_t len, int prot, int flags, int fd, off_t off, void **out)
 {
 	int saved = errno, ret = 0;
 	void *p = mmap(NULL, len, prot, flags, fd, off);
 
+	if (p == MAP_FAILED && errno == EAGAIN)
+		p = map_unlocked(len, prot, flags, fd, off);
 	if (p == MAP_FAILED)
-		ret = errno == EAGAIN ? -ENOMEM : -errno; /* of RLIMIT_MEMLOCK after mlockall(): it does not pass */
+		ret = errno == EAGAIN ? -ENOMEM : -errno; /* it does not pass */
 	else
 		*out = p;
 	errno = saved;

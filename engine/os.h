@@ -171,6 +171,7 @@ static inline void os_fd_init(struct os_fd *f)
  * and nothing has changed.  The program's files are not closed by that, nor are its record locks touched.
  */
 int os_own_table(void);
+int os_own_table_with(int fd); /* ... but for that one number, which it has in the new table, too */
 /* A copy of number n of the process's main thread, in this thread's table; -errno if the kernel does not let us. */
 int os_borrow(int n);
 

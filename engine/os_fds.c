@@ -319,6 +319,17 @@ int os_own_table(void)
 	return 0;
 }
 
+/* Numbers behind it are not copied, those before it closed at once. */
+int os_own_table_with(int only)
+{
+	int ret = (int)os_syscall(SYS_close_range, only + 1, (long)~0u, UNSHARE, 0, 0, 0);
+
+	if (ret < 0)
+		return ret;
+	os_side = 1;
+	return only ? (int)os_syscall(SYS_close_range, 0, only - 1, 0, 0, 0, 0) : 0;
+}
+
 int os_borrow(int n)
 {
 	long fd, pid = os_syscall(SYS_pidfd_open, os_getpid(), 0, 0, 0, 0, 0);

@@ -23,6 +23,7 @@
 	X(LEND, 1000, "the helper, which takes descriptors out of a full socket", "the helper does without") \
 	X(LEND_FLIGHT, 1000, "descriptors of this user that are in flight: too many", "the helper does without") \
 	X(LINE, 1000, "the helper, which makes the line by which wills are lent", "they are lent without") \
+	X(ASIDE, 10000, "the helper to end for a moment, or to follow the program's rights", "a line is logged") \
 	X(LAST_THREAD, 1000, "the program's last thread to be seen dead", "the program has closed our descriptor") \
 	/* the registry */ \
 	X(REGISTRY_LOCK, 5000, "who has the registry locked", "ETIMEDOUT") \

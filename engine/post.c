@@ -150,6 +150,8 @@ static void lent(const struct packet *pk, int fds[OS_PASS_MAX], unsigned nfds)
 		rds_will_lent(pk->what, nfds ? fds[0] : -1, nfds > 1 ? fds[1] : -1);
 	} else if (nfds >= 1 && pk->kind == RDS_POST_WAIT) {
 		rds_wait_lent(pk->what, fds[0]);
+	} else if (nfds >= 1 && pk->kind == RDS_POST_ASIDE) {
+		rds_aside_lent(fds[0]);
 	} else {
 		used = 0;
 	}

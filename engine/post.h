@@ -29,6 +29,7 @@ enum rds_post_kind {
 	RDS_POST_WAIT, /* what a sleeping thread is woken by */
 	RDS_POST_WILL, /* of a socket (will.h) */
 	RDS_POST_START,
+	RDS_POST_ASIDE, /* where its descriptors lie while there is no helper */
 	/* to the program */
 	RDS_POST_PEER, /* what wakes a peer's leader and helper */
 	RDS_POST_LINE, /* what holders wait for (will.h) */

@@ -222,6 +222,14 @@ extern void (*rds_hook_left)(struct rds_sock *sk);
  * shares it, in any case.
  */
 bool rds_table_alone(bool *helper);
+/*
+ * If the program has one thread, so has the process from now on until rds_aside_end().  False: it stays as it is.  Not out of a handler that has
+ * interrupted a call.
+ */
+bool rds_aside_begin(void);
+void rds_aside_end(void);
+/* A program of one thread has made that system call: the library's thread does the same.  What arguments point to stays for ever. */
+void rds_aside_follow(long nr, const long args[5]);
 /* True if fd is one of the engine's own descriptors: the application must not close or replace it. */
 bool rds_fd_is_internal(int fd);
 /* Moves an internal descriptor out of the way because the application wants to dup2() onto its number. 0 or -errno. */

@@ -21,7 +21,7 @@
 #include "engine/os.h"
 #include "engine/registry_impl.h"
 
-int reg_area_map(struct registry *reg, unsigned area)
+static int map_first(struct registry *reg, unsigned area)
 {
 	struct reg_area *none = NULL;
 	struct reg_view *v = &reg->view[area];
@@ -30,10 +30,50 @@ int reg_area_map(struct registry *reg, unsigned area)
 
 	if (reg_load(&v->a))
 		return 0;
-	ret = os_mmap(sizeof(struct reg_area), PROT_READ | PROT_WRITE, MAP_SHARED, reg_fd(reg), (off_t)REG_AREA_OFFSET(area), &p);
+	ret = os_mmap(REG_AREA_MAPPED, PROT_READ | PROT_WRITE, MAP_SHARED, reg_fd(reg), (off_t)REG_AREA_OFFSET(area),
+		      &p);
 	if (!ret && !atomic_compare_exchange_strong(&v->a, &none, p))
-		os_munmap(p, sizeof(struct reg_area)); /* another thread was first */
+		os_munmap(p, REG_AREA_MAPPED); /* another thread was first */
 	return ret;
+}
+
+static int map_part(struct registry *reg, unsigned area, unsigned i)
+{
+	off_t at = (off_t)(REG_AREA_OFFSET(area) + REG_AREA_MAPPED + i * REG_PART_SIZE);
+	struct reg_sock *_Atomic *part = &reg->view[area].part[i], *none = NULL;
+	void *p;
+	int ret;
+
+	if (reg_load(part))
+		return 0;
+	ret = os_mmap(REG_PART_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, reg_fd(reg), at, &p);
+	if (!ret && !atomic_compare_exchange_strong(part, &none, p))
+		os_munmap(p, REG_PART_SIZE);
+	return ret;
+}
+
+int reg_area_map(struct registry *reg, unsigned area, uint32_t n)
+{
+	int ret = map_first(reg, area);
+	unsigned i;
+
+	for (i = 0; !ret && n > REG_PART_FIRST + i * REG_PART; i++)
+		ret = map_part(reg, area, i);
+	return ret;
+}
+
+void reg_area_unmap(struct reg_view *v)
+{
+	struct reg_area *a = atomic_exchange(&v->a, NULL);
+	struct reg_sock *part;
+	unsigned i;
+
+	reg_store(&v->usable, 0);
+	if (a)
+		os_munmap(a, REG_AREA_MAPPED);
+	for (i = 0; i < REG_PARTS; i++)
+		if ((part = atomic_exchange(&v->part[i], NULL)))
+			os_munmap(part, REG_PART_SIZE);
 }
 
 static uint32_t entries_in(off_t file, unsigned area)
@@ -63,10 +103,11 @@ static void learn(struct registry *reg, unsigned area)
 	uint32_t n, none = 0;
 	struct stat st;
 
-	if (os_fstat(reg_fd(reg), &st) || !entries_in(st.st_size, area) || reg_area_map(reg, area))
+	if (os_fstat(reg_fd(reg), &st) || !entries_in(st.st_size, area) || reg_area_map(reg, area, 0))
 		return;
 	n = reg_load(&reg_load(&v->a)->reserved);
-	if (n >= REG_CHUNK && n <= entries_in(st.st_size, area) && !reserve(reg, area, n))
+	if (n >= REG_CHUNK && n <= entries_in(st.st_size, area) && !reserve(reg, area, n) &&
+	    !reg_area_map(reg, area, n))
 		atomic_compare_exchange_strong(&v->usable, &none, n);
 }
 
@@ -89,10 +130,12 @@ static uint32_t to_copy(struct registry *reg, unsigned from)
 {
 	uint32_t fit = reg_area_entries(reg, from), n;
 
-	if (!fit || reg_area_map(reg, from))
+	if (!fit || reg_area_map(reg, from, 0))
 		return 0;
 	n = reg_load(&reg_load(&reg->view[from].a)->reserved);
-	return n > fit || n < REG_CHUNK || n % REG_CHUNK ? fit : n;
+	if (n > fit || n < REG_CHUNK || n % REG_CHUNK)
+		n = fit;
+	return reg_area_map(reg, from, n) ? 0 : n;
 }
 
 static int move_term(struct registry *reg, uint64_t to)
@@ -126,7 +169,8 @@ int reg_steal(struct registry *reg)
 		if (ret)
 			os_lock(reg_fd(reg), F_UNLCK, REG_AREA_BYTE(to), 1, false);
 		else
-			rds_info("registry: a process that has %s locked does not go on: its change is left to it", reg->path);
+			rds_info("registry: a process that has %s locked does not go on: its change is left to it",
+				 reg->path);
 		return ret;
 	}
 	return -EBUSY;
@@ -195,14 +239,16 @@ static void copy_dead(struct reg_area *to, struct reg_area *from)
 	reg_store(&to->fold.link, link);
 }
 
-static void copy_area(struct registry *reg, struct reg_area *to, struct reg_area *from, uint32_t n)
+static void copy_area(struct registry *reg, struct reg_view *source, uint32_t n)
 {
+	struct reg_area *to = reg_area(reg), *from = reg_load(&source->a);
+
 	reg_store(&to->seq, reg_load(&to->seq) | 1); /* nobody looks before it has been rebuilt */
 	reg_store(&to->dirty, 1);
 	copy_dead(to, from);
 	for (uint32_t i = 0; i < n; i++) {
 		reg_beat(reg);
-		copy_sock(&to->sock[i], &from->sock[i]);
+		copy_sock(reg_sock_at(reg->at, i + 1), reg_sock_at(source, i + 1));
 	}
 	COPY(order);
 	COPY(orphans);
@@ -226,11 +272,13 @@ int reg_copy(struct registry *reg)
 	ret = reserve(reg, from, n); /* no hole may be touched */
 	if (!ret)
 		ret = reserve(reg, to, n);
+	if (!ret)
+		ret = reg_area_map(reg, to, n);
 	if (ret) {
 		rds_error("registry: cannot reserve memory for %s (%s): make room there", reg->path, strerror(-ret));
 		return ret;
 	}
-	copy_area(reg, reg_area(reg), reg_load(&reg->view[from].a), n);
+	copy_area(reg, &reg->view[from], n);
 	reg_store(&reg->at->usable, n);
 	return move_term(reg, complete);
 }

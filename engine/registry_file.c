@@ -332,7 +332,7 @@ static int fill_in(struct registry *reg, bool blank)
 		return 0;
 	ret = map_head(reg);
 	if (!ret)
-		ret = reg_area_map(reg, 0);
+		ret = reg_area_map(reg, 0, 0);
 	if (ret)
 		return ret;
 	reg_file_intact(reg);
@@ -436,14 +436,8 @@ int reg_file_open(struct registry *reg)
 
 void reg_file_close(struct registry *reg)
 {
-	for (int i = 0; i < REG_AREAS; i++) {
-		struct reg_area *a = reg_load(&reg->view[i].a);
-
-		if (a)
-			os_munmap(a, sizeof(*a));
-		reg_store(&reg->view[i].usable, 0);
-		reg_store(&reg->view[i].a, NULL);
-	}
+	for (int i = 0; i < REG_AREAS; i++)
+		reg_area_unmap(&reg->view[i]);
 	if (reg->f)
 		os_munmap(reg->f, REG_HEAD_SIZE);
 	reg->f = NULL;
@@ -483,6 +477,8 @@ static int know_entries(struct registry *reg, uint32_t fit)
 	if (reserved > known) /* holes, if somebody made any, get their memory now */
 		ret = reserve_more(reg, known, reserved);
 	if (!ret)
+		ret = reg_area_map(reg, REG_TERM_AREA(reg->term), reserved);
+	if (!ret)
 		reg_store(&reg->at->usable, reserved);
 	return ret;
 }
@@ -497,7 +493,7 @@ int reg_file_refresh(struct registry *reg)
 		rds_error("registry: %s was truncated or its descriptor closed: restart this program", reg->path);
 		return -EIO;
 	}
-	ret = reg_area_map(reg, area);
+	ret = reg_area_map(reg, area, 0);
 	if (ret)
 		return cannot(reg->path, "map", ret);
 	reg->at = &reg->view[area];
@@ -524,6 +520,8 @@ int reg_file_grow(struct registry *reg)
 		return -ENFILE;
 	}
 	ret = reserve_more(reg, had, had + REG_CHUNK);
+	if (!ret)
+		ret = reg_area_map(reg, REG_TERM_AREA(reg->term), had + REG_CHUNK);
 	if (ret)
 		return cannot(reg->path, "reserve memory for", ret);
 	reg_store(&reg->at->usable, had + REG_CHUNK);

@@ -17,20 +17,22 @@
 
 /* An area as this process knows it. */
 struct reg_view {
-	struct reg_area *_Atomic a;
-	_Atomic uint32_t usable; /* socket entries known to have memory behind them: never touch others; 0: no look at the area either */
+	struct reg_area *_Atomic a;		  /* up to the first REG_PART_FIRST entries */
+	struct reg_sock *_Atomic part[REG_PARTS]; /* ... further ones */
+	_Atomic uint32_t
+		usable; /* mapped socket entries known to have memory behind them: never touch others; 0: no look at the area either */
 };
 
 struct registry {
 	struct registry_pub pub; /* first: registry.h reads it */
-	struct reg_file *f; /* up to its areas */
+	struct reg_file *f;	 /* up to its areas */
 	struct reg_view view[REG_AREAS];
 	uint64_t term;	     /* under the mutex: the last that was seen; locked: of what is being changed */
 	struct reg_view *at; /* locked: its area */
 	off_t size;	     /* locked: of the file */
 	struct os_fd fds;
-	uint32_t slot;	/* REG_PROCS until taken */
-	bool joined;	/* and the registry says that it is ours */
+	uint32_t slot;	 /* REG_PROCS until taken */
+	bool joined;	 /* and the registry says that it is ours */
 	bool suspicious; /* look at everything once */
 	bool lost;	 /* its file has been found without a name */
 	bool waits;	 /* for who makes the file, as long as it takes */
@@ -41,8 +43,8 @@ struct registry {
 	gid_t gid;
 	bool uid_tells, gid_tells; /* who is meant by them */
 	pthread_mutex_t mutex;
-	bool starved; /* had to wait long for the lock that it has now */
-	int in_vain;  /* who had the lock when it was given up, as os_lock_holder(); 0: nobody */
+	bool starved;	/* had to wait long for the lock that it has now */
+	int in_vain;	/* who had the lock when it was given up, as os_lock_holder(); 0: nobody */
 	char path[256]; /* for log lines */
 };
 
@@ -83,14 +85,14 @@ int reg_lost_find(int named, bool (*fits)(int fd));
 int reg_record_lock(struct registry *reg);
 /* Has anything that was done under the lock been done, or has somebody gone on without us (registry_area.c)? */
 bool reg_record_unlock(struct registry *reg);
-bool reg_holds(struct registry *reg);	     /* locked: it would still have been done */
+bool reg_holds(struct registry *reg); /* locked: it would still have been done */
 /* Holding the byte: sound, or made sound, or -EIO; -EAGAIN: somebody has gone on without us. */
 int reg_repair(struct registry *reg);
-int reg_lock(struct registry *reg);	     /* both */
-int reg_trylock(struct registry *reg);	     /* both, or -EAGAIN at once */
+int reg_lock(struct registry *reg);    /* both */
+int reg_trylock(struct registry *reg); /* both, or -EAGAIN at once */
 #define reg_unlock reg_record_unlock
 int reg_slot_holder(struct registry *reg, uint32_t slot); /* as os_lock_holder() */
-bool reg_slot_held(struct registry *reg, uint32_t slot); /* by another process than this one */
+bool reg_slot_held(struct registry *reg, uint32_t slot);  /* by another process than this one */
 int reg_slot_take(struct registry *reg, uint32_t slot);
 void reg_slot_drop(struct registry *reg, uint32_t slot);
 void reg_fd_moved(void *arg, int oldfd, int newfd);
@@ -107,8 +109,9 @@ void reg_end_bindings(struct registry *reg);
  */
 struct reg_view *reg_view_of(struct registry *reg, uint64_t term);
 struct reg_view *reg_now(struct registry *reg); /* the current one */
-/* Any time: mapped; the file may be too short for it. */
-int reg_area_map(struct registry *reg, unsigned area);
+/* Any time: mapped, with so many entries; the file may be too short for it. */
+int reg_area_map(struct registry *reg, unsigned area, uint32_t n);
+void reg_area_unmap(struct reg_view *v);
 /* Under the mutex: entries for which the file is long enough. */
 uint32_t reg_area_entries(struct registry *reg, unsigned area);
 /* Under the mutex: the current area's lock is held by somebody who does not get on.  0: we have that of another one, and the term. */
@@ -116,18 +119,19 @@ int reg_steal(struct registry *reg);
 int reg_copy(struct registry *reg); /* holding the byte: what the term says is complete. -EAGAIN: not ours any more */
 
 /* ---- registry_table.c ---- */
-void reg_rebuild(struct registry *reg);				       /* locked */
-uint32_t reg_find(struct reg_view *v, const struct reg_key *key);      /* link, 0 or REG_BAD; any time */
+void reg_rebuild(struct registry *reg);				  /* locked */
+uint32_t reg_find(struct reg_view *v, const struct reg_key *key); /* link, 0 or REG_BAD; any time */
 void reg_link(struct registry *reg, uint32_t link, const struct reg_key *key);
-uint32_t reg_sock_alloc(struct registry *reg);			       /* link or 0; inside reg_begin */
-void reg_sock_free(struct registry *reg, uint32_t link);	       /* inside reg_begin_bindings */
+uint32_t reg_sock_alloc(struct registry *reg);		 /* link or 0; inside reg_begin */
+void reg_sock_free(struct registry *reg, uint32_t link); /* inside reg_begin_bindings */
 /* Locked: port from `start` upward with wrap that is unused; 0 none, also if damaged. Unlocked: a hint. */
 uint16_t reg_port_unused(struct reg_view *v, struct reg_key key, uint16_t start);
 
 /* ---- registry.c ---- */
 /* The entry behind a number that registry_sock_add() gave out, or NULL if damage has taken it away. */
 struct reg_sock *reg_own_sock(struct registry *reg, struct reg_view *v, uint32_t idx);
-uint32_t reg_find_sound(struct registry *reg, const struct reg_key *key); /* locked: reg_find that mends what it stumbles over */
+uint32_t reg_find_sound(struct registry *reg,
+			const struct reg_key *key); /* locked: reg_find that mends what it stumbles over */
 struct reg_key reg_make_key(const struct in6_addr *addr, uint16_t port, uint32_t scope);
 
 /* ---- registry_proc.c ---- */
@@ -168,7 +172,11 @@ static inline void reg_beat(struct registry *reg)
 
 static inline struct reg_sock *reg_sock_at(const struct reg_view *v, uint32_t link)
 {
-	return &reg_load(&v->a)->sock[link - 1];
+	uint32_t further = link - 1 - REG_PART_FIRST;
+
+	if (link <= REG_PART_FIRST)
+		return &reg_load(&v->a)->sock[link - 1];
+	return reg_load(&v->part[further / REG_PART]) + further % REG_PART;
 }
 
 static inline void reg_words_store(_Atomic uint64_t to[2], const void *from)
@@ -182,7 +190,7 @@ static inline void reg_words_store(_Atomic uint64_t to[2], const void *from)
 
 static inline void reg_words_load(void *to, _Atomic uint64_t from[2])
 {
-	uint64_t w[2] = { reg_load(&from[0]), reg_load(&from[1]) };
+	uint64_t w[2] = {reg_load(&from[0]), reg_load(&from[1])};
 
 	memcpy(to, w, sizeof(w));
 }

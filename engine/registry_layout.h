@@ -93,7 +93,7 @@ struct reg_sock {
 	_Atomic uint32_t proc; /* slot of the owner */
 	_Atomic int32_t pid;
 	_Atomic int32_t transport;
-	_Atomic uint32_t moved; /* it has had another carrier */
+	_Atomic uint32_t moved;	    /* it has had another carrier */
 	_Atomic uint32_t congested; /* for snapshots, as what follows: their line is full */
 	/* What only snapshots read. */
 	_Alignas(64) _Atomic uint64_t connected[2];
@@ -121,7 +121,8 @@ struct reg_area {
 
 	_Alignas(64) _Atomic uint64_t dead[RDS_STATS]; /* counted by processes that are gone */
 	struct reg_fold fold;
-	_Alignas(64) _Atomic uint32_t state[REG_PROCS]; /* 0 or REG_PROC_USED, written last when taken, first when freed */
+	_Alignas(64) _Atomic uint32_t
+		state[REG_PROCS]; /* 0 or REG_PROC_USED, written last when taken, first when freed */
 	_Alignas(4096) _Atomic uint32_t bucket[REG_BUCKETS];
 	_Alignas(4096) struct reg_sock sock[REG_SOCKS];
 };
@@ -140,17 +141,25 @@ struct reg_file {
 #define REG_PAGE 65536
 #define REG_PAGES(n) (((n) + REG_PAGE - 1) / REG_PAGE * REG_PAGE)
 #define REG_HEAD_SIZE REG_PAGES(sizeof(struct reg_file))
-#define REG_AREA_OFFSET(area) (REG_HEAD_SIZE + (size_t)(area) * REG_PAGES(sizeof(struct reg_area)))
+#define REG_AREA_OFFSET(area) (REG_HEAD_SIZE + (size_t)(area)*REG_PAGES(sizeof(struct reg_area)))
 /* Size of an area, and of a file that has no other than the first, with n entries. */
 #define REG_AREA_SIZE(n) (offsetof(struct reg_area, sock) + (size_t)(n) * sizeof(struct reg_sock))
 #define REG_SIZE(n) (REG_HEAD_SIZE + REG_AREA_SIZE(n))
+
+/* Mapped as far as it is used: so many entries with what is before them, and then so many at a time, each on a page of any machine. */
+#define REG_PART 2048
+#define REG_AREA_MAPPED REG_PAGES(REG_AREA_SIZE(REG_PART))
+#define REG_PART_FIRST ((uint32_t)((REG_AREA_MAPPED - REG_AREA_SIZE(0)) / sizeof(struct reg_sock)))
+#define REG_PART_SIZE (REG_PART * sizeof(struct reg_sock))
+#define REG_PARTS (REG_SOCKS / REG_PART)
+_Static_assert(REG_PART_SIZE % REG_PAGE == 0, "a part begins on a page");
 
 _Static_assert(sizeof(struct reg_sock) == 128, "two cache lines");
 _Static_assert(offsetof(struct reg_sock, connected) == 64, "a look-up reads one line");
 _Static_assert(sizeof(_Atomic uint64_t) == 8 && sizeof(_Atomic uint32_t) == 4 && sizeof(_Atomic uint16_t) == 2,
 	       "atomics are plain words");
 _Static_assert(REG_SOCKS % REG_CHUNK == 0, "the last chunk is whole");
-_Static_assert(REG_AREAS * REG_AREAS <= REG_TERM_COPYING, "two areas fit into a term");
+_Static_assert(REG_AREAS *REG_AREAS <= REG_TERM_COPYING, "two areas fit into a term");
 
 #define reg_load(p) atomic_load_explicit((p), memory_order_acquire)
 #define reg_store(p, v) atomic_store_explicit((p), (v), memory_order_release)

@@ -100,7 +100,7 @@ static bool is_stuck(struct registry *reg, struct waiter *w, uint64_t now)
 	struct reg_view *v = &reg->view[area];
 	uint32_t beat;
 
-	if (reg_area_map(reg, area) || !reg_area_entries(reg, area))
+	if (reg_area_map(reg, area, 0) || !reg_area_entries(reg, area))
 		return false;
 	beat = reg_load(&reg_load(&v->a)->beat);
 	if (w->term != reg->term || w->beat != beat) {

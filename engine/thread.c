@@ -15,8 +15,7 @@
 _Atomic unsigned rds_more_threads;
 static _Atomic unsigned births; /* twice; odd: one is being born */
 
-/* A small stack may not take what the program has in thread-local variables: then as large as any. */
-static int create(void *(*fn)(void *), void *arg, bool small)
+static int create(void *(*fn)(void *), void *arg, size_t stack)
 {
 	pthread_attr_t attr;
 	pthread_t thread;
@@ -24,11 +23,19 @@ static int create(void *(*fn)(void *), void *arg, bool small)
 
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	if (small)
-		pthread_attr_setstacksize(&attr, STACK);
+	if (stack)
+		pthread_attr_setstacksize(&attr, stack);
 	err = pthread_create(&thread, &attr, fn, arg);
 	pthread_attr_destroy(&attr);
 	return err;
+}
+
+/* A small stack may not take what the program has in thread-local variables: then as large as any. */
+int rds_thread_create(void *(*fn)(void *), void *arg, size_t stack)
+{
+	int err = create(fn, arg, stack);
+
+	return err == EINVAL ? create(fn, arg, 0) : err;
 }
 
 int rds_thread_start(void *(*fn)(void *), void *arg)
@@ -40,9 +47,7 @@ int rds_thread_start(void *(*fn)(void *), void *arg)
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	atomic_fetch_add(&births, 1);
 	atomic_fetch_add(&rds_more_threads, 1);
-	err = create(fn, arg, true);
-	if (err == EINVAL)
-		err = create(fn, arg, false);
+	err = rds_thread_create(fn, arg, STACK);
 	if (err)
 		atomic_fetch_sub(&rds_more_threads, 1);
 	atomic_fetch_add(&births, 1);

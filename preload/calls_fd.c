@@ -248,7 +248,7 @@ int pidfd_getfd(int pid, int fd, unsigned flags)
 	return (int)came(rds_real.pidfd_getfd(pid, fd, flags));
 }
 
-/* Only for this one call, which libcs of before 2.36 do not have. */
+/* Only for calls that libc may lack, or that who calls them knows by number. */
 RDS_READS_GARBAGE long syscall(long number, ...)
 {
 	long a[6];
@@ -260,6 +260,14 @@ RDS_READS_GARBAGE long syscall(long number, ...)
 	va_end(ap);
 	if (unlikely(number == SYS_pidfd_getfd))
 		return came(early_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]));
+	if (unlikely(number == SYS_unshare))
+		return unshare((int)a[0]);
+	if (unlikely(number == SYS_setns))
+		return setns((int)a[0], (int)a[1]);
+	if (unlikely(number == SYS_capset))
+		return capset((void *)a[0], (const void *)a[1]);
+	if (unlikely(number == SYS_prctl))
+		return prctl((int)a[0], a[1], a[2], a[3], a[4]);
 	return early_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 

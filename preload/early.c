@@ -142,6 +142,38 @@ int early_pidfd_getfd(int pid, int fd, unsigned flags)
 	return (int)early_syscall(SYS_pidfd_getfd, pid, fd, flags);
 }
 
+int early_unshare(int flags)
+{
+	return (int)early_syscall(SYS_unshare, flags);
+}
+
+int early_setns(int fd, int type)
+{
+	return (int)early_syscall(SYS_setns, fd, type);
+}
+
+int early_capset(void *header, const void *data)
+{
+	return (int)early_syscall(SYS_capset, header, data);
+}
+
+int early_mlockall(int flags)
+{
+	return (int)early_syscall(SYS_mlockall, flags);
+}
+
+RDS_READS_GARBAGE int early_prctl(int option, ...)
+{
+	unsigned long a[4];
+	va_list ap;
+
+	va_start(ap, option);
+	for (unsigned i = 0; i < 4; i++)
+		a[i] = va_arg(ap, unsigned long);
+	va_end(ap);
+	return (int)early_syscall(SYS_prctl, option, a[0], a[1], a[2], a[3]);
+}
+
 /* As libc's, which cannot be called by its name. */
 RDS_READS_GARBAGE long early_syscall(long number, ...)
 {
@@ -448,18 +480,6 @@ int early_fexecve(int fd, char *const argv[], char *const envp[])
 {
 	return early_execveat(fd, "", argv, envp, AT_EMPTY_PATH);
 }
-
-/*
- * What no system call does is libc's, looked up now: constructors of the program's libraries run before ours.  What
- * comes after this is the answer to who calls out of that look-up itself (an allocator, say), or where libc lacks the
- * name.
- */
-#define GO_ON(name, ...)                                                                                               \
-	do {                                                                                                           \
-		rds_libc_init();                                                                                       \
-		if (rds_real.name != early_##name)                                                                     \
-			return rds_real.name(__VA_ARGS__);                                                             \
-	} while (0)
 
 int early_execvp(const char *file, char *const argv[])
 {

@@ -10,4 +10,16 @@
 #include "symbols.def"
 #undef RDS_SYM
 
+/*
+ * What no system call does is libc's, looked up now: constructors of the program's libraries run before ours.  What
+ * comes after this is the answer to who calls out of that look-up itself (an allocator, say), or where libc lacks the
+ * name.
+ */
+#define GO_ON(name, ...)                                                                                               \
+	do {                                                                                                           \
+		rds_libc_init();                                                                                       \
+		if (rds_real.name != early_##name)                                                                     \
+			return rds_real.name(__VA_ARGS__);                                                             \
+	} while (0)
+
 #endif

@@ -75,6 +75,7 @@ static void __attribute__((constructor)) libc_start(void)
 
 	rds_libc_init();
 	rds_fds_came();
+	rds_stdio_start();
 	at_quick_exit(rds_process_ends_quickly); /* the first: it is called after the program's own */
 	errno = saved;
 }

@@ -13,6 +13,7 @@
 #define _GNU_SOURCE 1
 #endif
 
+#include <aio.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +23,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -29,6 +31,8 @@
 #include <sys/epoll.h>
 #include <sys/ipc.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
@@ -74,6 +78,8 @@ extern struct rds_real rds_real;
 void rds_libc_init(void);
 /* Fork handlers and the hand-over at exit, once, before the first RDS socket exists (calls_process.c). */
 void rds_process_init(void);
+/* Standard streams that are RDS sockets, at the start of a program (calls_stdio.c). */
+void rds_stdio_start(void);
 /* A child is about to be started that gets copies of descriptors, and no fork handler will run (calls_process.c). */
 void rds_process_spreads(void);
 /* It ends, and calls neither exit handlers nor destructors. */

@@ -521,6 +521,21 @@ bool rds_table_alone(bool *helper)
 	return true;
 }
 
+bool rds_aside_begin(void)
+{
+	return false;
+}
+
+void rds_aside_end(void)
+{
+}
+
+void rds_aside_follow(long nr, const long args[5])
+{
+	(void)nr;
+	(void)args;
+}
+
 void rds_engine_fork_prepare(void)
 {
 }

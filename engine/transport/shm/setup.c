@@ -70,9 +70,8 @@ static int create(struct shm_ep *ep, uint32_t size, int *fd_out)
 		err = os_fcntl(fd, F_ADD_SEALS, SEALS);
 	if (err < 0)
 		goto fail;
-	map = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	err = -ENOMEM;
-	if (map == MAP_FAILED)
+	err = os_mmap(len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0, &map);
+	if (err)
 		goto fail;
 	madvise(map, len, MADV_DONTFORK);
 	rings = map;

@@ -391,10 +391,10 @@ int shm_inbox_open(void)
 		os_close_slot(&s->inbox_fd);
 		return err;
 	}
-	map = mmap(NULL, SHM_CTL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (map == MAP_FAILED) {
+	err = os_mmap(SHM_CTL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0, &map);
+	if (err) {
 		os_close_slot(&s->inbox_fd);
-		return -ENOMEM;
+		return err;
 	}
 	s->inbox = map;
 	s->announced = RDS_ATT_HELPER;

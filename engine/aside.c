@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * aside.c - the helper and the rights of the program, which the kernel keeps by thread.
+ *
+ * Some calls it grants to a process of one thread only (a new user namespace, another mount namespace).  If the helper is the second one it *steps
+ * aside*: it ends, the call is made, and a new one goes on, with the rights and in the namespaces that the program has then.  Nothing
+ * else is lost with a thread but its table of descriptors, if that is its own: meanwhile these lie in a socket, each with its number.  A program of
+ * one thread makes no other call in this time, and signals wait.
+ *
+ * Other calls change the rights of the calling thread (capset): the helper makes the same call.
+ *
+ * Must not know which calls these are.
+ */
+#include "engine/engine.h"
+#include "engine/patience.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#define BATCH 64
+#define NAP_NS 50000
+
+enum state { ASKED, AT_IT, GONE, REFUSED };
+
+struct batch {
+	unsigned n;
+	int number[BATCH];
+};
+
+struct batch_message {
+	struct msghdr mh;
+	struct iovec iov;
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(BATCH * sizeof(int))];
+	} u;
+};
+
+static struct {
+	_Atomic int state, out; /* out: the helper's, into which its descriptors go */
+	bool asked;		/* helper */
+	int in, err;
+	struct rds_chore go, follow;
+	struct os_signals signals;
+	long nr, args[5];
+	_Atomic bool followed;
+} aside = {.out = -1, .in = -1};
+
+static void message(struct batch_message *m, struct batch *b)
+{
+	*m = (struct batch_message){.iov = {.iov_base = b, .iov_len = sizeof(*b)}};
+	m->mh = (struct msghdr){.msg_iov = &m->iov, .msg_iovlen = 1, .msg_control = m->u.buf};
+	m->mh.msg_controllen = sizeof(m->u.buf);
+}
+
+/* ---- the helper that goes ---- */
+
+static int send_batch(struct batch *b)
+{
+	struct batch_message m;
+	struct cmsghdr *cm;
+	ssize_t n;
+
+	if (!b->n)
+		return 0;
+	message(&m, b);
+	m.mh.msg_controllen = CMSG_SPACE(b->n * sizeof(int));
+	cm = CMSG_FIRSTHDR(&m.mh);
+	cm->cmsg_level = SOL_SOCKET;
+	cm->cmsg_type = SCM_RIGHTS;
+	cm->cmsg_len = CMSG_LEN(b->n * sizeof(int));
+	memcpy(CMSG_DATA(cm), b->number, b->n * sizeof(int));
+	n = os_sendmsg(aside.out, &m.mh, MSG_DONTWAIT | MSG_NOSIGNAL);
+	b->n = 0;
+	return n < 0 ? (int)n : 0;
+}
+
+/* No number that a new table could not have. */
+static int send_one(struct batch *b, int fd, int limit)
+{
+	if (fd >= limit)
+		return -EMFILE;
+	b->number[b->n++] = fd;
+	return b->n == BATCH ? send_batch(b) : 0;
+}
+
+static int send_listed(struct batch *b, int dir, const char *list, long len, int limit)
+{
+	const struct dirent64 *d;
+	long at;
+	int fd, err = 0;
+
+	for (at = 0; at < len && !err; at += d->d_reclen) {
+		d = (const struct dirent64 *)(const void *)(list + at);
+		fd = d->d_name[0] == '.' ? dir : atoi(d->d_name);
+		if (fd != dir && fd != aside.out)
+			err = send_one(b, fd, limit);
+	}
+	return err;
+}
+
+static int send_table(void)
+{
+	struct rlimit rl = {.rlim_cur = 0};
+	struct batch b = {0};
+	_Alignas(struct dirent64) char list[2048];
+	int dir = os_open("/proc/thread-self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0), err;
+	long n;
+
+	if (dir < 0)
+		return dir;
+	os_syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, (long)&rl, 0, 0);
+	do {
+		n = os_syscall(SYS_getdents64, dir, (long)list, sizeof(list), 0, 0, 0);
+		err = n < 0 ? (int)n
+			    : send_listed(&b, dir, list, n, rl.rlim_cur < INT32_MAX ? (int)rl.rlim_cur : INT32_MAX);
+	} while (n > 0 && !err);
+	os_close(dir);
+	return err ? err : send_batch(&b);
+}
+
+void rds_aside_lent(int fd)
+{
+	os_close_slot(&aside.out);
+	atomic_store(&aside.out, fd);
+}
+
+static void go(struct rds_chore *c)
+{
+	(void)c;
+	aside.asked = true;
+}
+
+/* Not sooner: what is done in a turn opens and closes. */
+bool rds_aside_goes(void)
+{
+	int asked = ASKED, err = 0;
+
+	if (likely(!aside.asked))
+		return false;
+	aside.asked = false;
+	if (!atomic_compare_exchange_strong(&aside.state, &asked, AT_IT)) {
+		os_close_slot(&aside.out);
+		return false;
+	}
+	if (rds_post_own())
+		err = send_table();
+	os_close_slot(&aside.out);
+	aside.err = err;
+	atomic_store(&aside.state, err ? REFUSED : GONE);
+	return !err;
+}
+
+/* ---- the helper that comes ---- */
+
+static int elsewhere(int fd)
+{
+	int copy = os_fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+	if (copy >= 0)
+		os_close(fd);
+	return copy;
+}
+
+/* The kernel has given them any numbers, which may be those of others that follow. */
+static int place(int fds[BATCH], const struct batch *b)
+{
+	unsigned i, k;
+	int err;
+
+	for (i = 0; i < b->n; i++) {
+		if (fds[i] == b->number[i])
+			continue;
+		for (k = i + 1; k < b->n; k++)
+			if (fds[k] == b->number[i] && (fds[k] = elsewhere(fds[k])) < 0)
+				return fds[k];
+		if (aside.in == b->number[i] && (aside.in = elsewhere(aside.in)) < 0)
+			return aside.in;
+		err = (int)os_syscall(SYS_dup3, fds[i], b->number[i], O_CLOEXEC, 0, 0, 0);
+		if (err < 0)
+			return err;
+		os_close(fds[i]);
+	}
+	return 0;
+}
+
+/* 1: there are no more. */
+static int take_batch(void)
+{
+	struct batch_message m;
+	struct cmsghdr *cm;
+	struct batch b;
+	int fds[BATCH];
+	ssize_t n;
+
+	message(&m, &b);
+	n = os_recvmsg(aside.in, &m.mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	if (n <= 0)
+		return n == 0 || n == -EAGAIN ? 1 : (int)n;
+	cm = CMSG_FIRSTHDR(&m.mh);
+	if (n != sizeof(b) || b.n > BATCH || !cm || cm->cmsg_len != CMSG_LEN(b.n * sizeof(int)))
+		return -EMFILE;
+	memcpy(fds, CMSG_DATA(cm), b.n * sizeof(int));
+	return place(fds, &b);
+}
+
+int rds_aside_table(void)
+{
+	int err = os_own_table_with(aside.in);
+
+	while (!err)
+		err = take_batch();
+	if (err < 0)
+		return err;
+	os_close(aside.in);
+	return 0;
+}
+
+/* ---- the program ---- */
+
+static bool until(bool (*done)(void))
+{
+	const struct timespec nap = {.tv_nsec = NAP_NS};
+	uint64_t end = os_now_ns() + rds_patience_ns(RDS_PATIENCE_ASIDE);
+
+	while (!done()) {
+		if (os_now_ns() >= end)
+			return false;
+		os_syscall(SYS_nanosleep, (long)&nap, 0, 0, 0, 0, 0);
+	}
+	return true;
+}
+
+static bool alone(void)
+{
+	bool shared;
+
+	return rds_engine_runs() && atomic_load(&rds_eng->started) && !os_side && rds_table_alone(&shared);
+}
+
+/* A thread of a transport's would be left beside. */
+static bool possible(void)
+{
+	return alone() && !atomic_load(&rds_more_threads);
+}
+
+static int make_place(void)
+{
+	int pair[2], err;
+
+	if (!rds_post_own())
+		return 0;
+	err = os_socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair);
+	if (err)
+		return err;
+	aside.in = pair[0];
+	err = rds_post_lend(RDS_POST_ASIDE, NULL, &pair[1], 1);
+	os_close(pair[1]);
+	return err;
+}
+
+static void drop_place(void)
+{
+	if (aside.in >= 0)
+		os_close(aside.in);
+	aside.in = -1;
+}
+
+static bool decided(void)
+{
+	int state = atomic_load(&aside.state);
+
+	return state == GONE || state == REFUSED;
+}
+
+static int goes(void)
+{
+	int asked = ASKED, err = make_place();
+
+	if (err)
+		return err;
+	atomic_store(&aside.state, ASKED);
+	aside.go.fn = go;
+	rds_chore_for_helper(&aside.go);
+	if (!until(decided) && atomic_compare_exchange_strong(&aside.state, &asked, REFUSED))
+		return -ETIMEDOUT;
+	while (!decided())
+		os_syscall(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+	return atomic_load(&aside.state) == GONE ? 0 : aside.err;
+}
+
+bool rds_aside_begin(void)
+{
+	int err;
+
+	if (!possible())
+		return false;
+	os_signals_hold(&aside.signals);
+	err = goes();
+	if (!err) {
+		until(rds_helper_left); /* else the kernel will say that it is there */
+		return true;
+	}
+	drop_place();
+	os_signals_release(&aside.signals);
+	rds_warn("the RDS engine's helper thread cannot be ended for a call that needs a process of one thread: %s",
+		 strerror(-err));
+	return false;
+}
+
+void rds_aside_end(void)
+{
+	int err = rds_helper_back();
+
+	drop_place();
+	if (err)
+		rds_error(
+			"the RDS engine's helper thread cannot be started again (%s): the RDS sockets of this process "
+			"are of no use any more",
+			strerror(-err));
+	os_signals_release(&aside.signals);
+}
+
+static void follow(struct rds_chore *c)
+{
+	long err = os_syscall(aside.nr, aside.args[0], aside.args[1], aside.args[2], aside.args[3], aside.args[4], 0);
+
+	(void)c;
+	if (err < 0)
+		rds_warn("the RDS engine's helper thread keeps rights that the program has given up: %s",
+			 strerror((int)-err));
+	atomic_store(&aside.followed, true);
+}
+
+static bool followed(void)
+{
+	return atomic_load(&aside.followed);
+}
+
+void rds_aside_follow(long nr, const long args[5])
+{
+	if (!alone())
+		return;
+	aside.nr = nr;
+	memcpy(aside.args, args, sizeof(aside.args));
+	aside.follow.fn = follow;
+	atomic_store(&aside.followed, false);
+	rds_chore_for_helper(&aside.follow);
+	if (!until(followed))
+		rds_warn("the RDS engine's helper thread is busy, and gives up later the rights that the program has "
+			 "given up");
+}
+
+void rds_aside_forget(void)
+{
+	atomic_store(&aside.out, -1);
+	aside.in = -1;
+	aside.asked = false;
+	atomic_store(&aside.go.queued, false);
+	atomic_store(&aside.follow.queued, false);
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * calls_stdio.c - streams on RDS sockets, and POSIX's asynchronous I/O.
+ *
+ * libc reads and writes for them inside itself, where nobody is asked, and would find the stand-in.  So such a stream is one whose functions are ours
+ * (fopencookie), and has the number all the same.  One that there is already when the number becomes a socket's is out of reach, but for the
+ * standard ones of a program that is given a socket as one of these.  They make calls by number, so nothing is wrong with them when the number
+ * becomes something else's.
+ *
+ * Asynchronous I/O is refused: libc's threads would wait for the stand-in for ever.
+ */
+#include "fds.h"
+
+#include "engine/log.h"
+
+static bool is_rds(int fd)
+{
+	struct rds_sock *sk = rds_fds_get(fd);
+
+	if (likely(!sk))
+		return false;
+	rds_fds_put(sk);
+	return true;
+}
+
+/* ---- streams ---- */
+
+static ssize_t stream_read(void *cookie, char *buf, size_t len)
+{
+	return read((int)(intptr_t)cookie, buf, len);
+}
+
+/* 0 is the error here. */
+static ssize_t stream_write(void *cookie, const char *buf, size_t len)
+{
+	ssize_t n = write((int)(intptr_t)cookie, buf, len);
+
+	return n < 0 ? 0 : n;
+}
+
+static int stream_seek(void *cookie, off64_t *at, int from)
+{
+	(void)cookie, (void)at, (void)from;
+	errno = ESPIPE;
+	return -1;
+}
+
+static int stream_close(void *cookie)
+{
+	return close((int)(intptr_t)cookie);
+}
+
+static FILE *stream(int fd, const char *mode)
+{
+	static const cookie_io_functions_t ours = {stream_read, stream_write, stream_seek, stream_close};
+	FILE *f = fopencookie((void *)(intptr_t)fd, mode, ours);
+
+	if (f)
+		f->_fileno = fd;
+	return f;
+}
+
+FILE *fdopen(int fd, const char *mode)
+{
+	return likely(!is_rds(fd)) ? rds_real.fdopen(fd, mode) : stream(fd, mode);
+}
+
+static void standard(FILE **which, int fd, const char *mode)
+{
+	FILE *f = is_rds(fd) ? stream(fd, mode) : NULL;
+
+	if (f)
+		*which = f;
+}
+
+void rds_stdio_start(void)
+{
+	FILE *err = stderr;
+
+	if (likely(!rds_fds_on()))
+		return;
+	standard(&stdin, STDIN_FILENO, "r");
+	standard(&stdout, STDOUT_FILENO, "w");
+	standard(&stderr, STDERR_FILENO, "w");
+	if (stderr != err)
+		setvbuf(stderr, NULL, _IONBF, 0);
+}
+
+/* ---- without a stream: write() is refused ---- */
+
+static int refused(const char *format)
+{
+	if (!format[0])
+		return 0;
+	return (int)rds_result(-EOPNOTSUPP);
+}
+
+int vdprintf(int fd, const char *format, va_list ap)
+{
+	return likely(!is_rds(fd)) ? rds_real.vdprintf(fd, format, ap) : refused(format);
+}
+
+int __vdprintf_chk(int fd, int flag, const char *format, va_list ap)
+{
+	return likely(!is_rds(fd)) ? rds_real.__vdprintf_chk(fd, flag, format, ap) : refused(format);
+}
+
+int dprintf(int fd, const char *format, ...)
+{
+	va_list ap;
+	int n;
+
+	va_start(ap, format);
+	n = vdprintf(fd, format, ap);
+	va_end(ap);
+	return n;
+}
+
+int __dprintf_chk(int fd, int flag, const char *format, ...)
+{
+	va_list ap;
+	int n;
+
+	va_start(ap, format);
+	n = __vdprintf_chk(fd, flag, format, ap);
+	va_end(ap);
+	return n;
+}
+
+/* ---- asynchronous ---- */
+
+static bool not_async(int fd)
+{
+	if (likely(!is_rds(fd)))
+		return false;
+	rds_warn_once("aio_read(), aio_write() and lio_listio() are not possible on RDS sockets: ENOSYS");
+	errno = ENOSYS;
+	return true;
+}
+
+int aio_read(struct aiocb *cb)
+{
+	return not_async(cb->aio_fildes) ? -1 : rds_real.aio_read(cb);
+}
+
+int aio_read64(struct aiocb64 *cb)
+{
+	return not_async(cb->aio_fildes) ? -1 : rds_real.aio_read64(cb);
+}
+
+int aio_write(struct aiocb *cb)
+{
+	return not_async(cb->aio_fildes) ? -1 : rds_real.aio_write(cb);
+}
+
+int aio_write64(struct aiocb64 *cb)
+{
+	return not_async(cb->aio_fildes) ? -1 : rds_real.aio_write64(cb);
+}
+
+/* One of them is enough: nothing is done then. */
+int lio_listio(int mode, struct aiocb *const list[], int n, struct sigevent *event)
+{
+	for (int i = 0; i < n; i++)
+		if (list[i] && list[i]->aio_lio_opcode != LIO_NOP && not_async(list[i]->aio_fildes))
+			return -1;
+	return rds_real.lio_listio(mode, list, n, event);
+}
+
+int lio_listio64(int mode, struct aiocb64 *const list[], int n, struct sigevent *event)
+{
+	for (int i = 0; i < n; i++)
+		if (list[i] && list[i]->aio_lio_opcode != LIO_NOP && not_async(list[i]->aio_fildes))
+			return -1;
+	return rds_real.lio_listio64(mode, list, n, event);
+}

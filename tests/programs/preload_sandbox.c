@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * preload_sandbox - programs that shut themselves in when they have bound a socket: each call answers what it answers to a process without one, all
+ * threads of the process have the same rights and user namespace afterwards, and the sockets go on, those of before too, with a peer in
+ * another process, for which it is not the program's own thread that works.
+ */
+#include "program.h"
+
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+extern int capset(void *header, const void *data);
+
+#define SOCKETS 80 /* more than go in one packet */
+
+struct act {
+	const char *name;
+	int (*fn)(long arg);
+	long arg;
+};
+
+static int unshares(long flags)
+{
+	return unshare((int)flags);
+}
+
+static int unshares_by_number(long flags)
+{
+	return (int)syscall(SYS_unshare, flags);
+}
+
+static int enters(long type)
+{
+	int fd = open(type == CLONE_NEWUSER ? "/proc/self/ns/user" : "/proc/self/ns/mnt", O_RDONLY), rc;
+
+	check(fd >= 0, "namespace");
+	rc = setns(fd, (int)type);
+	close(fd);
+	return rc;
+}
+
+/* An own user namespace, and from there that of a process which has gone further: with all that it has. */
+static int enters_child(long types)
+{
+	int told[2], rc, fd;
+	char c;
+	pid_t pid;
+
+	check(pipe(told) == 0, "pipe");
+	pid = fork();
+	if (!pid) {
+		c = unshare((int)types) == 0;
+		tell(told[1], &c, 1);
+		pause();
+	}
+	hear(told[0], &c, 1);
+	fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	rc = fd < 0 ? -1 : setns(fd, (int)types);
+	kill(pid, SIGKILL);
+	check(waitpid(pid, NULL, 0) == pid, "waitpid");
+	close(fd);
+	close(told[0]);
+	close(told[1]);
+	return rc;
+}
+
+static int gives_up_capabilities(long how)
+{
+	struct __user_cap_header_struct who = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct none[2] = {{0}};
+
+	return how ? (int)syscall(SYS_capset, &who, none) : capset(&who, none);
+}
+
+static int gives_up_new(long how)
+{
+	(void)how;
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+}
+
+static int gives_up_one(long which)
+{
+	return prctl(PR_CAPBSET_DROP, which, 0, 0, 0);
+}
+
+static const struct act acts[] = {
+	{"unshare(CLONE_NEWUSER)", unshares, CLONE_NEWUSER},
+	{"unshare(CLONE_NEWUSER) by its number", unshares_by_number, CLONE_NEWUSER},
+	{"unshare(CLONE_NEWUSER | many)", unshares,
+	 CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_FILES},
+	{"unshare(CLONE_NEWNS)", unshares, CLONE_NEWNS},
+	{"unshare(CLONE_FS)", unshares, CLONE_FS},
+	{"unshare(CLONE_FILES)", unshares, CLONE_FILES},
+	{"unshare(CLONE_THREAD)", unshares, CLONE_THREAD},
+	{"unshare(CLONE_SIGHAND)", unshares, CLONE_SIGHAND},
+	{"unshare(CLONE_VM)", unshares, CLONE_VM},
+	{"unshare(nonsense)", unshares, CLONE_NEWUSER | CLONE_VFORK},
+	{"setns(mnt)", enters, CLONE_NEWNS},
+	{"setns(own user)", enters, CLONE_NEWUSER},
+	{"setns(pidfd, user and others)", enters_child, CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWUTS},
+	{"capset", gives_up_capabilities, 0},
+	{"capset by its number", gives_up_capabilities, 1},
+	{"no_new_privs", gives_up_new, 0},
+	{"PR_CAPBSET_DROP", gives_up_one, CAP_SYS_CHROOT},
+};
+
+struct answer {
+	int rc, err;
+};
+
+static struct answer made(const struct act *a)
+{
+	struct answer answer;
+
+	errno = 0;
+	answer.rc = a->fn(a->arg);
+	answer.err = errno;
+	return answer;
+}
+
+static void rights(const char *thread, char text[1024])
+{
+	char path[300], line[256], space[64] = "";
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%s/status", thread);
+	f = fopen(path, "r");
+	check(f != NULL, "%s", path);
+	text[0] = 0;
+	while (fgets(line, sizeof(line), f))
+		if (!strncmp(line, "Cap", 3) || !strncmp(line, "NoNewPrivs", 10))
+			strncat(text, line, 1023 - strlen(text));
+	fclose(f);
+	snprintf(path, sizeof(path), "/proc/self/task/%s/ns/user", thread);
+	check(readlink(path, space, sizeof(space) - 1) > 0, "%s", path);
+	strncat(text, space, 1023 - strlen(text));
+}
+
+static void same_rights(const char *name)
+{
+	char mine[1024], its[1024];
+	DIR *dir = opendir("/proc/self/task");
+	struct dirent *d;
+
+	check(dir != NULL, "/proc/self/task");
+	snprintf(its, sizeof(its), "%d", (int)getpid());
+	rights(its, mine);
+	while ((d = readdir(dir))) {
+		if (d->d_name[0] == '.')
+			continue;
+		rights(d->d_name, its);
+		check(!strcmp(mine, its), "after %s a thread has\n%s\nand the program\n%s", name, its, mine);
+	}
+	closedir(dir);
+}
+
+struct peer {
+	int asks, says; /* what we read from it, what we write */
+	pid_t pid;
+};
+
+static void peer_goes(int in, int out)
+{
+	struct sockaddr_in at, to;
+	int fd = bound(&at);
+
+	tell(out, &at, sizeof(at));
+	while (read(in, &to, sizeof(to)) == sizeof(to))
+		check(sendto(fd, "!", 1, 0, (struct sockaddr *)&to, sizeof(to)) == 1, "the peer's sendto");
+	exit(0);
+}
+
+static struct peer peer_new(void)
+{
+	int in[2], out[2];
+	struct peer p;
+
+	check(pipe(in) == 0 && pipe(out) == 0, "pipe");
+	p.pid = fork();
+	if (!p.pid) {
+		close(in[1]);
+		close(out[0]);
+		peer_goes(in[0], out[1]);
+	}
+	close(in[0]);
+	close(out[1]);
+	p.asks = out[0];
+	p.says = in[1];
+	return p;
+}
+
+/* It sends, and nobody of ours makes a call on the socket until the kernel shows that there is something: by a call that nobody intercepts. */
+static void hears(const struct peer *p, int fd, const struct sockaddr_in *at)
+{
+	struct pollfd look = {.fd = fd, .events = POLLIN};
+	char c = 0;
+
+	tell(p->says, at, sizeof(*at));
+	check(syscall(SYS_poll, &look, 1, TEST_COMES) == 1, "nothing comes");
+	check(recv(fd, &c, 1, 0) == 1 && c == '!', "recv");
+}
+
+static void child(void *arg)
+{
+	const struct act *a = arg;
+	struct answer without, with;
+	struct sockaddr_in at, to;
+	int told[2], fd = -1, status, i;
+	struct peer p;
+	pid_t pid;
+
+	check(pipe(told) == 0, "pipe");
+	pid = fork();
+	if (!pid) {
+		without = made(a);
+		tell(told[1], &without, sizeof(without));
+		_exit(0);
+	}
+	hear(told[0], &without, sizeof(without));
+	check(waitpid(pid, &status, 0) == pid && !status, "waitpid");
+
+	p = peer_new();
+	hear(p.asks, &to, sizeof(to));
+	for (i = 0; i < (a == acts ? SOCKETS : 1); i++)
+		fd = bound(&at);
+	hears(&p, fd, &at);
+	with = made(a);
+	check(with.rc == without.rc && (with.rc >= 0 || with.err == without.err), "%s: %d %s, without a socket %d %s",
+	      a->name, with.rc, strerror(with.err), without.rc, strerror(without.err));
+	same_rights(a->name);
+	hears(&p, fd, &at);
+	works();
+	close(p.says);
+	close(fd);
+	check(waitpid(p.pid, &status, 0) == p.pid && !status, "the peer: %#x", (unsigned)status);
+}
+
+int main(void)
+{
+	unsigned n = sizeof(acts) / sizeof(acts[0]), i;
+
+	for (i = 0; i < n; i++)
+		finished(start(child, (void *)(uintptr_t)&acts[i]));
+	printf("%u calls\n", n);
+	return 0;
+}
