@@ -199,6 +199,7 @@ static void copy_area(struct registry *reg, struct reg_area *to, struct reg_area
 {
 	reg_store(&to->seq, reg_load(&to->seq) | 1); /* nobody looks before it has been rebuilt */
 	reg_store(&to->dirty, 1);
+	reg_store(&to->reserved, n); /* first: who cannot have the lock withdraws its entry here, too */
 	copy_dead(to, from);
 	for (uint32_t i = 0; i < n; i++) {
 		reg_beat(reg);
@@ -206,7 +207,6 @@ static void copy_area(struct registry *reg, struct reg_area *to, struct reg_area
 	}
 	COPY(order);
 	COPY(orphans);
-	reg_store(&to->reserved, n);
 }
 
 int reg_copy(struct registry *reg)
