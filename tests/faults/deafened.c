@@ -13,7 +13,6 @@
 #define PORT 23000
 #define PATIENCE (30.0 * test_slow())
 #define PORTS 8
-#define RENDEZVOUS 18635
 
 struct heard {
 	unsigned n, port[PORTS];
@@ -61,48 +60,82 @@ static void deafen(unsigned port)
 	} while (has(&h, port));
 }
 
-static void answer(int ready)
+struct member {
+	pid_t pid;
+	int fd;
+};
+
+static struct member begins(unsigned port, void (*act)(int fd))
 {
-	int fd = rds_bound(home(), PORT);
+	struct member m;
+	int pair[2], fd;
+	char word;
+
+	check(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+	m.fd = pair[0];
+	m.pid = fork();
+	check(m.pid >= 0);
+	if (m.pid == 0) {
+		close(pair[0]);
+		fd = rds_bound(home(), port);
+		check(write(pair[1], "", 1) == 1);
+		act(fd);
+		check(read(pair[1], &word, 1) == 0); /* it is waited for */
+		_exit(0);
+	}
+	close(pair[1]);
+	check(read(m.fd, &word, 1) == 1);
+	return m;
+}
+
+static void ends(struct member m)
+{
+	int status;
+
+	close(m.fd);
+	check(waitpid(m.pid, &status, 0) == m.pid && status == 0);
+}
+
+static void nothing(int fd)
+{
+	(void)fd;
+}
+
+static void answer(int fd)
+{
 	struct sockaddr_in from;
 	socklen_t len = sizeof(from);
 	char word;
 
-	check(write(ready, "", 1) == 1);
 	check(recvfrom(fd, &word, 1, 0, (struct sockaddr *)&from, &len) == 1);
 	check(sendto(fd, &word, 1, 0, (struct sockaddr *)&from, len) == 1);
-	check(read(ready, &word, 1) == 0); /* it is waited for */
-	_exit(0);
 }
 
 int main(void)
 {
 	struct sockaddr_in to = name_of(home(), PORT);
 	struct pollfd p = {.events = POLLIN};
-	struct heard before;
-	int ready[2];
+	struct member holder, receiver;
+	struct heard before, after;
+	unsigned i;
 	char word;
-	pid_t pid;
 
-	check(socketpair(AF_UNIX, SOCK_STREAM, 0, ready) == 0);
-	pid = fork();
-	check(pid >= 0);
-	if (pid == 0) {
-		close(ready[0]);
-		answer(ready[1]);
-	}
-	close(ready[1]);
-	check(read(ready[0], &word, 1) == 1);
+	holder = begins(PORT + 1,
+			nothing); /* of the node's port, at which it answers for itself, and sends on to others */
 	before = who_listens();
-	if (before.n != 2 || !has(&before, RENDEZVOUS))
-		fail("%u ports: those of siw are not these", before.n);
-	deafen(before.port[before.port[0] == RENDEZVOUS]);
-	p.fd = rds_bound(home(), PORT + 1);
+	receiver = begins(PORT, answer);
+	after = who_listens();
+	for (i = 0; i < after.n && has(&before, after.port[i]); i++)
+		;
+	if (i == after.n)
+		fail("its listener is not TCP's");
+	deafen(after.port[i]);
+	p.fd = rds_bound(home(), PORT + 2);
 	check(sendto(p.fd, "w", 1, 0, (struct sockaddr *)&to, sizeof(to)) == 1);
 	if (poll(&p, 1, (int)(PATIENCE * 1000)) != 1 || recv(p.fd, &word, 1, 0) != 1)
 		test_late("an answer");
-	close(ready[0]);
-	check(waitpid(pid, NULL, 0) == pid);
+	ends(receiver);
+	ends(holder);
 	printf("ok\n");
 	return 0;
 }
