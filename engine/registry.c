@@ -16,6 +16,7 @@
 #include "engine/registry_impl.h"
 
 #define LOOKUP_TRIES 256
+#define WITHDRAW_TRIES 16
 
 static _Atomic pid_t opener; /* process that has the registry open: not more than once, see registry_open */
 
@@ -418,16 +419,32 @@ void registry_sock_set_connected(struct registry *reg, uint32_t idx, const struc
 	} while (!done);
 }
 
-/* The owner may always withdraw its word; the lists are put right by the next one who can. */
-static void withdraw(struct registry *reg, uint32_t idx)
+static void withdraw_from(struct registry *reg, struct reg_view *v, uint32_t idx)
 {
-	struct reg_view *v = reg_view_of(reg, reg_load(&reg->f->h.term));
 	struct reg_sock *s = reg_own_sock(reg, v, idx);
 
 	if (s) {
 		put_unused(s, NULL);
 		reg_store(&reg_load(&v->a)->dirty, 1);
 	}
+}
+
+/*
+ * The owner may always withdraw its word; the lists are put right by the next one who can.  A copy that is being made may have it already.
+ * Once more, if others have gone on meanwhile.
+ */
+static void withdraw(struct registry *reg, uint32_t idx)
+{
+	_Atomic uint64_t *t = &reg->f->h.term;
+	unsigned tries = 0;
+	uint64_t term;
+
+	do {
+		term = reg_load(t);
+		withdraw_from(reg, reg_view_of(reg, term), idx);
+		if (term & REG_TERM_COPYING)
+			withdraw_from(reg, reg_view_of(reg, REG_TERM_AREA(term)), idx);
+	} while (atomic_fetch_add_explicit(t, 0, memory_order_acq_rel) != term && ++tries < WITHDRAW_TRIES);
 }
 
 void registry_sock_remove(struct registry *reg, uint32_t idx)

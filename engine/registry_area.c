@@ -245,6 +245,7 @@ static void copy_area(struct registry *reg, struct reg_view *source, uint32_t n)
 
 	reg_store(&to->seq, reg_load(&to->seq) | 1); /* nobody looks before it has been rebuilt */
 	reg_store(&to->dirty, 1);
+	reg_store(&to->reserved, n); /* first: who cannot have the lock withdraws its entry here, too */
 	copy_dead(to, from);
 	for (uint32_t i = 0; i < n; i++) {
 		reg_beat(reg);
@@ -252,7 +253,6 @@ static void copy_area(struct registry *reg, struct reg_view *source, uint32_t n)
 	}
 	COPY(order);
 	COPY(orphans);
-	reg_store(&to->reserved, n);
 }
 
 int reg_copy(struct registry *reg)

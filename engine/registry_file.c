@@ -349,8 +349,12 @@ static int rather_lost(struct registry *reg, int fd)
 {
 	int lost = reg_lost_find(fd, made);
 
-	if (lost < 0)
+	if (lost == -ENOENT)
 		return fd;
+	if (lost < 0) { /* not a second node beside it */
+		os_close(fd);
+		return cannot(reg->path, "find out who else has", lost);
+	}
 	if (check_rights(lost, reg->path, shares[rds_options()->share].file)) {
 		os_close(lost);
 		return fd;
@@ -393,6 +397,8 @@ static int attach(struct registry *reg)
 		return fd;
 	if (!made(fd))
 		fd = rather_lost(reg, fd);
+	if (fd < 0)
+		return fd;
 	ret = os_dup_high_slot(fd, &reg->fds.n[0]); /* before the first lock: closing the low number would drop it */
 	if (ret)
 		return cannot(reg->path, "keep open", ret);

@@ -44,6 +44,7 @@ struct registry {
 	bool uid_tells, gid_tells; /* who is meant by them */
 	pthread_mutex_t mutex;
 	bool starved;	/* had to wait long for the lock that it has now */
+	unsigned moves; /* of the term by others since a change of ours was last done */
 	int in_vain;	/* who had the lock when it was given up, as os_lock_holder(); 0: nobody */
 	char path[256]; /* for log lines */
 };
@@ -77,7 +78,8 @@ int reg_file_refresh(struct registry *reg);
 int reg_file_grow(struct registry *reg);
 
 /* ---- registry_lost.c ---- */
-/* The file of that descriptor is empty: one that had the same name, that a living process has open, and that fits; a descriptor or -ENOENT. */
+/* The file of that descriptor is empty: one that had the same name, that a living process has open, and that fits; a descriptor or -ENOENT;
+ * -EMFILE, -ENFILE, -ENOMEM: it could not be looked everywhere. */
 int reg_lost_find(int named, bool (*fits)(int fd));
 
 /* ---- registry_lock.c ---- */

@@ -23,6 +23,7 @@
 #define LOCK_YIELDS 100
 #define LOCK_HASTE_NS UINT64_C(100000000) /* then the holder is stopped or stuck, and haste does not help */
 #define LOCK_NAP_NS 50000
+#define MOVES_MAX 1000 /* in a row: nobody is gone on without so often, but somebody's malice may have it look so */
 
 static void nap(unsigned ns)
 {
@@ -55,20 +56,22 @@ bool reg_holds(struct registry *reg)
 /* Nothing in the file is touched before the lock is held: it may have been truncated. */
 static int try_area(struct registry *reg)
 {
-	int ret = 0;
 	uint64_t term;
+	int ret;
 
-	for (;;) {
+	while (reg->moves <= MOVES_MAX) {
 		ret = os_lock(reg_fd(reg), F_WRLCK, REG_AREA_BYTE(REG_TERM_AREA(reg->term)), 1, false);
 		if (ret || !reg->f || !reg_file_intact(reg))
 			return ret;
 		term = read_term(reg);
 		if (term == reg->term)
 			return 0;
-		if (REG_TERM_AREA(term) != REG_TERM_AREA(reg->term))
-			unlock_area(reg, reg->term);
+		unlock_area(reg, reg->term);
 		reg->term = term;
+		reg->moves++;
 	}
+	reg->moves = 0;
+	return -ELOOP;
 }
 
 /* Who waits for the lock. */
@@ -175,19 +178,29 @@ int reg_record_lock(struct registry *reg)
 		rds_error("registry: %s has been locked by process %d for %u seconds: continue or kill that process",
 			  reg->path, holder(reg),
 			  (unsigned)(rds_patience_ms(RDS_PATIENCE_REGISTRY_LOCK) / 1000));
+	else if (ret == -ELOOP)
+		rds_error("registry: somebody who may write %s keeps it from being changed: let only those share it who "
+			  "are trusted (RDS_PRELOAD_SHARE, RDS_PRELOAD_REGISTRY_DIR)",
+			  reg->path);
 	else if (ret != -ESTALE)
 		rds_error("registry: cannot lock %s (%s): set RDS_PRELOAD_REGISTRY_DIR to a directory on a tmpfs", reg->path,
 			  strerror(-ret));
 	pthread_mutex_unlock(&reg->mutex);
-	return ret;
+	return ret == -ELOOP ? -EIO : ret;
+}
+
+static void let_go(struct registry *reg)
+{
+	unlock_area(reg, reg->term);
+	pthread_mutex_unlock(&reg->mutex);
 }
 
 bool reg_record_unlock(struct registry *reg)
 {
 	bool done = reg_holds(reg);
 
-	unlock_area(reg, reg->term);
-	pthread_mutex_unlock(&reg->mutex);
+	reg->moves = done ? 0 : reg->moves + 1;
+	let_go(reg);
 	return done;
 }
 
@@ -231,8 +244,10 @@ static int lock_and_repair(struct registry *reg)
 		if (ret)
 			return ret;
 		ret = reg_repair(reg);
-		if (ret)
-			reg_record_unlock(reg);
+		if (!ret)
+			return 0;
+		reg->moves += ret == -EAGAIN;
+		let_go(reg);
 	} while (ret == -EAGAIN);
 	return ret;
 }

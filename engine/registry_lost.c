@@ -29,7 +29,18 @@ struct lost {
 	unsigned long another; /* the last one that was not it */
 	bool (*fits)(int fd);
 	int fd;
+	int err; /* what kept us from looking everywhere */
 };
+
+/* Nothing is said of what is there if there is no descriptor to look with. */
+static int look_at(struct lost *l, const char *path, int flags)
+{
+	int fd = os_open(path, flags | O_CLOEXEC, 0);
+
+	if (fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM)
+		l->err = fd;
+	return fd;
+}
 
 static int read_link(const char *path, char *text, size_t size)
 {
@@ -52,19 +63,19 @@ static bool is_it(const struct lost *l, int fd)
  * The link of a descriptor of somebody, who may have put there what they like: it is looked at through a descriptor that gives no access (so that no
  * device is opened, and no lock of ours dropped), and only what that is gets opened.
  */
-static int open_lost(const struct lost *l, const char *link)
+static int open_lost(struct lost *l, const char *link)
 {
 	char text[sizeof(l->name)], path[40];
 	int seen, fd = -ENOENT;
 
 	if (read_link(link, text, sizeof(text)) < 0 || strcmp(text, l->name))
 		return -ENOENT;
-	seen = os_open(link, O_PATH | O_CLOEXEC, 0);
+	seen = look_at(l, link, O_PATH);
 	if (seen < 0)
 		return -ENOENT;
 	if (is_it(l, seen)) {
 		snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", seen);
-		fd = os_open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
+		fd = look_at(l, path, O_RDWR | O_NONBLOCK | O_NOCTTY);
 	}
 	os_close(seen);
 	if (fd >= 0 && !l->fits(fd)) {
@@ -75,7 +86,7 @@ static int open_lost(const struct lost *l, const char *link)
 }
 
 /* -EACCES: it cannot be looked at. */
-static int search_process(const struct lost *l, int pid)
+static int search_process(struct lost *l, int pid)
 {
 	_Alignas(struct dirent64) char buf[1024];
 	char path[64];
@@ -83,7 +94,7 @@ static int search_process(const struct lost *l, int pid)
 	int dir, fd = -ENOENT;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
-	dir = os_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	dir = look_at(l, path, O_RDONLY | O_DIRECTORY);
 	while (dir >= 0 && fd < 0 && (n = os_syscall(SYS_getdents64, dir, (long)buf, sizeof(buf), 0, 0, 0)) > 0) {
 		for (at = 0; at < n && fd < 0; at += ((struct dirent64 *)(void *)(buf + at))->d_reclen) {
 			snprintf(path, sizeof(path), "/proc/%d/fd/%.20s", pid, ((struct dirent64 *)(void *)(buf + at))->d_name);
@@ -116,7 +127,7 @@ static void judge_line(struct lost *l, const char *line)
 
 static void read_locks(struct lost *l)
 {
-	int fd = os_open("/proc/locks", O_RDONLY | O_CLOEXEC, 0);
+	int fd = look_at(l, "/proc/locks", O_RDONLY);
 	char buf[8192], *line, *end; /* what comes and goes between two reads makes them miss others: few reads */
 	size_t have = 0;
 	ssize_t n;
@@ -150,5 +161,5 @@ int reg_lost_find(int named, bool (*fits)(int fd))
 		l.another = 0;
 		read_locks(&l);
 	}
-	return l.fd >= 0 ? l.fd : -ENOENT;
+	return l.fd >= 0 ? l.fd : l.err ? l.err : -ENOENT;
 }

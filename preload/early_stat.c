@@ -13,71 +13,38 @@ static int status(int dir, const char *path, void *st, int flags)
 	return (int)syscall(SYS_newfstatat, dir, path, st, flags);
 }
 
-int early_stat(const char *path, struct stat *st)
-{
-	return status(AT_FDCWD, path, st, 0);
-}
+/* On 64 bits both structures are the kernel's. */
+#define EARLY_STAT(bits, type)                                                                                         \
+	int early_stat##bits(const char *path, type *st)                                                               \
+	{                                                                                                              \
+		return status(AT_FDCWD, path, st, 0);                                                                  \
+	}                                                                                                              \
+	int early_lstat##bits(const char *path, type *st)                                                              \
+	{                                                                                                              \
+		return status(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW);                                                \
+	}                                                                                                              \
+	int early_fstatat##bits(int dir, const char *path, type *st, int flags)                                        \
+	{                                                                                                              \
+		return status(dir, path, st, flags);                                                                   \
+	}                                                                                                              \
+	int early_xstat##bits(int version, const char *path, type *st)                                                 \
+	{                                                                                                              \
+		(void)version;                                                                                         \
+		return status(AT_FDCWD, path, st, 0);                                                                  \
+	}                                                                                                              \
+	int early_lxstat##bits(int version, const char *path, type *st)                                                \
+	{                                                                                                              \
+		(void)version;                                                                                         \
+		return status(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW);                                                \
+	}                                                                                                              \
+	int early_fxstatat##bits(int version, int dir, const char *path, type *st, int flags)                          \
+	{                                                                                                              \
+		(void)version;                                                                                         \
+		return status(dir, path, st, flags);                                                                   \
+	}
 
-int early_lstat(const char *path, struct stat *st)
-{
-	return status(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW);
-}
-
-int early_fstatat(int dir, const char *path, struct stat *st, int flags)
-{
-	return status(dir, path, st, flags);
-}
-
-int early_xstat(int version, const char *path, struct stat *st)
-{
-	(void)version;
-	return status(AT_FDCWD, path, st, 0);
-}
-
-int early_lxstat(int version, const char *path, struct stat *st)
-{
-	(void)version;
-	return status(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW);
-}
-
-int early_fxstatat(int version, int dir, const char *path, struct stat *st, int flags)
-{
-	(void)version;
-	return status(dir, path, st, flags);
-}
-
-int early_stat64(const char *path, struct stat64 *st)
-{
-	return status(AT_FDCWD, path, st, 0);
-}
-
-int early_lstat64(const char *path, struct stat64 *st)
-{
-	return status(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW);
-}
-
-int early_fstatat64(int dir, const char *path, struct stat64 *st, int flags)
-{
-	return status(dir, path, st, flags);
-}
-
-int early_xstat64(int version, const char *path, struct stat64 *st)
-{
-	(void)version;
-	return status(AT_FDCWD, path, st, 0);
-}
-
-int early_lxstat64(int version, const char *path, struct stat64 *st)
-{
-	(void)version;
-	return status(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW);
-}
-
-int early_fxstatat64(int version, int dir, const char *path, struct stat64 *st, int flags)
-{
-	(void)version;
-	return status(dir, path, st, flags);
-}
+EARLY_STAT(, struct stat)
+EARLY_STAT(64, struct stat64)
 
 int early_statx(int dir, const char *path, int flags, unsigned mask, struct statx *st)
 {

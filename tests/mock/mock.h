@@ -172,6 +172,10 @@ bool mock_cm_pick(unsigned index); /* ... that one */
 /* The oldest of this type; index, or -1. */
 int mock_cm_find(enum rdma_cm_event_type type);
 bool mock_cm_drop(unsigned index); /* it never comes */
+/* It listens, and hears nothing any more, as far as TCP knows (siw). */
+void mock_cm_deafen(struct rdma_cm_id *listener);
+/* Would TCP say that somebody of that host listens there?  The address is a wildcard. */
+bool mock_cm_listens(unsigned host, const struct sockaddr *at);
 /* Out of nowhere, delivered at once. */
 void mock_cm_inject(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status);
 void mock_cm_inject_data(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status, const void *data, size_t len);

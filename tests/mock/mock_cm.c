@@ -171,7 +171,7 @@ struct mock_id *mock_listener_for(const struct mock_id *asking)
 	dev = mock_dev_with(&ip);
 	TAILQ_FOREACH(l, &mock_ids, link)
 	{
-		if (l->state != ID_LISTEN || !dev || l->host != dev->host)
+		if (l->state != ID_LISTEN || l->deaf || !dev || l->host != dev->host)
 			continue;
 		mock_ip_of(&l->id.route.addr.src_addr, &lip, &lport);
 		if (lport != port)
@@ -182,6 +182,31 @@ struct mock_id *mock_listener_for(const struct mock_id *asking)
 			wild = l;
 	}
 	return wild;
+}
+
+void mock_cm_deafen(struct rdma_cm_id *listener)
+{
+	MOCK_LOCK;
+
+	((struct mock_id *)listener)->deaf = true;
+}
+
+bool mock_cm_listens(unsigned host, const struct sockaddr *at)
+{
+	MOCK_LOCK;
+	const struct mock_id *l;
+	struct in6_addr ip, lip;
+	uint16_t port, lport;
+
+	mock_ip_of(at, &ip, &port);
+	TAILQ_FOREACH(l, &mock_ids, link)
+	{
+		mock_ip_of(&l->id.route.addr.src_addr, &lip, &lport);
+		if (l->state == ID_LISTEN && !l->deaf && l->host == host && lport == port &&
+		    l->id.route.addr.src_addr.sa_family == at->sa_family)
+			return true;
+	}
+	return false;
 }
 
 static __be16 get_src_port(struct rdma_cm_id *id)

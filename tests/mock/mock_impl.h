@@ -147,7 +147,7 @@ struct mock_id {
 	struct mock_dev *to;  /* towards the peer */
 	struct mock_id *peer;
 	struct mock_id *listener; /* of a request that nobody has fetched */
-	bool bound, passive, said_up, said_down, reuse, afonly;
+	bool bound, passive, said_up, said_down, reuse, afonly, deaf;
 	bool failed; /* CONNECT_ERROR made by librdmacm: what follows is swallowed */
 	int tos, ack_timeout;
 	uint8_t rnr_retry; /* what we ask of the peer */

@@ -96,6 +96,17 @@ int __wrap_os_fd_adopt(int *number)
 	return __real_os_fd_adopt(number);
 }
 
+int __wrap_os_bind(int fd, const struct sockaddr *sa, socklen_t len);
+int __real_os_bind(int fd, const struct sockaddr *sa, socklen_t len);
+
+/* Of TCP's ports those are taken where the mock's siw listens. */
+int __wrap_os_bind(int fd, const struct sockaddr *sa, socklen_t len)
+{
+	if (sa->sa_family != AF_INET && sa->sa_family != AF_INET6)
+		return __real_os_bind(fd, sa, len);
+	return mock_cm_listens(0, sa) ? -EADDRINUSE : 0;
+}
+
 static ino_t ino_of(int fd)
 {
 	struct stat st;

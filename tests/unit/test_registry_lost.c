@@ -2,6 +2,8 @@
 /*
  * test_registry_lost.c - the registry's file is removed while processes use it: those that come later meet them all the same.
  */
+#include <sys/resource.h>
+
 #include "tests/unit/registry_helper.h"
 #include "tests/unit/suite.h"
 
@@ -103,6 +105,44 @@ START_TEST(another_one_is_left_alone)
 }
 END_TEST
 
+/* How many numbers it takes until the old ones are met: with fewer it is an error, and not a second node. */
+static void poor_newcomer(int from, int to)
+{
+	struct rlimit few = {0, 64};
+	struct registry *reg;
+	int ret, refused = 0;
+
+	(void)from;
+	registry_abandon(parents);
+	for (;; few.rlim_cur++) {
+		child_assert(setrlimit(RLIMIT_NOFILE, &few) == 0);
+		ret = registry_open(&reg);
+		if (!ret)
+			break;
+		child_assert(ret == -EMFILE);
+		refused++;
+	}
+	child_assert(refused && lookup(reg, OLD) == 0);
+	child_say(to, "", 1);
+}
+
+START_TEST(too_few_descriptors)
+{
+	struct child c;
+	struct stat st;
+	char said;
+
+	remove_it();
+	c = child_start(poor_newcomer);
+	child_hear(&c, &said, 1);
+	ck_assert_int_eq(child_end(&c, 0), 0);
+	ck_assert_int_eq(stat(test_file, &st), 0);
+	ck_assert_int_eq(st.st_size, 0);
+	registry_close(parents);
+	registry_teardown();
+}
+END_TEST
+
 /* Both say it, and what to do. */
 START_TEST(it_is_said)
 {
@@ -136,6 +176,7 @@ int main(void)
 
 	tcase_add_test(tc, newcomers_meet_the_old);
 	tcase_add_test(tc, another_one_is_left_alone);
+	tcase_add_test(tc, too_few_descriptors);
 	tcase_add_test(tc, it_is_said);
 	return suite_run(s);
 }

@@ -56,6 +56,8 @@ static void find_caps(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 	c->sigpipe = attr->vendor_id == SIW_VENDOR;
 	/* ... and it sends its yes before it has the socket tell it of what comes. */
 	c->late_ear = attr->vendor_id == SIW_VENDOR;
+	/* ... and a connection that ends before it is accepted ends the listener. */
+	c->loses_ear = attr->vendor_id == SIW_VENDOR;
 	/* ... and what is not signaled it hands to TCP page by page, without a copy, which takes more time and segments than one copy. */
 	c->signal_from = attr->vendor_id == SIW_VENDOR ? SIW_PAGES_FROM : UINT32_MAX;
 	/* rxe goes back to what was not received, and then takes the reads behind it for some before it. */
@@ -358,6 +360,7 @@ static void dev_use(struct verbs_dev *dev)
 	atomic_store(&rds_verbs.devs, dev);
 	verbs_attention(&rds_verbs.t, rds_verbs.attention);
 	rx_unlock();
+	verbs_ear_need(dev);
 }
 
 /* Without it, the device is as good as none.  Said once of each, whoever binds how often. */

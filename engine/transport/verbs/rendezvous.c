@@ -169,6 +169,11 @@ void verbs_rendezvous_look(void)
 		again(0);
 }
 
+struct rdma_cm_id *const *verbs_rendezvous_ids(void)
+{
+	return rv.ids;
+}
+
 void verbs_rendezvous_start(void)
 {
 	try_the_role();

@@ -136,6 +136,7 @@ static const struct rds_transport_ops verbs_ops = {
 void rds_verbs_forget(void)
 {
 	verbs_rendezvous_forget();
+	verbs_ear_forget();
 	verbs_locate_forget();
 	verbs_call_forget();
 	verbs_retire_forget();

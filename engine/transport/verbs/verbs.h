@@ -106,6 +106,7 @@ struct verbs_caps {
 	bool credits; /* cannot make a sender wait (no RNR): a frame without a receive buffer ends the connection */
 	bool initiator_first; /* the side that connected sends first, the other is silent until then */
 	bool late_ear; /* what comes just after its yes to a request may be noticed only when more comes (endpoint.c: urge) */
+	bool loses_ear; /* its ports are TCP's, and it may cease to listen without a word (ear.c) */
 	bool sink_needs_write; /* (RDMA) */
 	bool probe_reads; /* a write is complete before it has arrived: only a read says that the peer's device is there */
 	bool cm_commits;    /* rdma_connect may wait for the peer; until it is answered, destroying the id waits, too */
@@ -556,7 +557,12 @@ void verbs_dev_unuse(
 void verbs_dev_leave(struct rds_timer *tm);
 void verbs_dev_gone(struct verbs_dev *dev, const char *what);
 
+/* ear.c; a device is used; helper: a forked child has none of it */
+void verbs_ear_need(const struct verbs_dev *dev);
+void verbs_ear_forget(void);
+
 /* rendezvous.c; helper */
+struct rdma_cm_id *const *verbs_rendezvous_ids(void); /* two; NULL: the role is somebody else's */
 void verbs_rendezvous_stop(void);
 void verbs_rendezvous_start(void); /* before the helper knows of us */
 void verbs_rendezvous_look(void);  /* a process of this node has ended: was it the one that listens? */

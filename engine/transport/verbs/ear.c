@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * ear.c - does anybody hear what comes to our ports? (docs/verbs-states.md, table H)
+ *
+ * siw (Linux 6.1 at least) closes a listening socket if a TCP connection to it ends before siw has accepted it: the connection has the listener's
+ * callbacks until then, and its end is taken for the listener's.  A peer that is killed while it connects is enough.  rdma_cm is not told, and
+ * whoever connects from then on is refused.
+ *
+ * Its ports are TCP's, so TCP can be asked: it gives a port to somebody else if, and only if, nobody listens there; those who are connected are no
+ * obstacle, as siw lets addresses be used again.  No connection is made for that, as it could do the damage.  Where there are several such
+ * devices, all of them have to have lost theirs.
+ *
+ * The id of a lost listener is not destroyed as long as we live: siw has freed what it would look at then.  So it keeps its port.
+ */
+#include "engine/transport/verbs/verbs.h"
+
+#define LOOK_NS (2000 * 1000000ull)
+
+static void look(struct rds_timer *tm);
+
+static struct rds_timer again = {.fn = look};
+static _Atomic bool
+	known[2]; /* TCP has said of a port of ours that it is taken, for IPv4, for IPv6: it is the one to ask */
+
+/* 0: nobody listens; -EADDRINUSE: somebody does. */
+static int ask_tcp(int family, uint16_t port)
+{
+	struct sockaddr_in6 sin6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+	struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons(port)};
+	bool v4 = family == AF_INET;
+	_Atomic int fd = -1;
+	int one = 1, err = os_dup_high_slot(os_socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0), &fd);
+
+	if (!err)
+		err = os_setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (!err && !v4)
+		err = os_setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
+	if (!err)
+		err = os_bind(fd, v4 ? (void *)&sin : (void *)&sin6, v4 ? sizeof(sin) : sizeof(sin6));
+	os_close_slot(&fd);
+	return err;
+}
+
+static const int families[2] = {AF_INET, AF_INET6};
+
+static bool is_lost(struct rdma_cm_id *const ids[2], uint16_t port)
+{
+	bool lost = false;
+
+	for (unsigned i = 0; i < 2; i++)
+		lost |= ids[i] && known[i] && !ask_tcp(families[i], port);
+	return lost;
+}
+
+/* Those who know the old port are told the new one at the rendezvous port.  Without one there is nobody who would answer, until the next time. */
+static void listen_anew(void)
+{
+	uint16_t port = 0;
+
+	if (verbs_listen(0, rds_verbs.listener, &port))
+		port = 0;
+	atomic_store(&rds_verbs.port, port);
+	registry_set_port(rds_engine_registry(), port);
+}
+
+static bool any_device_loses(void)
+{
+	struct verbs_dev *dev;
+
+	rx_lock();
+	for (dev = atomic_load(&rds_verbs.devs); dev && (dev->gone || !dev->caps.loses_ear); dev = dev->next)
+		;
+	rx_unlock();
+	return dev;
+}
+
+static void look(struct rds_timer *tm)
+{
+	if (!any_device_loses())
+		return;
+	if (!rds_verbs.listener[0] || is_lost(rds_verbs.listener, atomic_load(&rds_verbs.port))) {
+		rds_info("a listener of rdma_cm was lost, as happens on siw: listening at another port");
+		listen_anew();
+	}
+	if (is_lost(verbs_rendezvous_ids(), (uint16_t)rds_options()->cm_port))
+		rds_warn_once("nobody hears any more what comes to port %d of rdma_cm, as happens on siw: other hosts "
+			      "will not find "
+			      "this one's sockets until it is booted again",
+			      (int)rds_options()->cm_port);
+	rds_timer_set(tm, os_now_ns() + LOOK_NS);
+}
+
+void verbs_ear_need(const struct verbs_dev *dev)
+{
+	if (!dev->caps.loses_ear)
+		return;
+	for (unsigned i = 0; i < 2; i++)
+		if (ask_tcp(families[i], atomic_load(&rds_verbs.port)) == -EADDRINUSE)
+			known[i] = true;
+	rds_timer_need(&again, os_now_ns() + LOOK_NS);
+}
+
+void verbs_ear_forget(void)
+{
+	again.queued = false;
+	known[0] = known[1] = false;
+}

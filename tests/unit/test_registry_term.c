@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_registry_term.c - the term, which says what counts of the registry, is moved at a bad moment: once by others who go on, or again and
+ * again by somebody who may write the file and means harm.
+ */
+#include "engine/registry_impl.h"
+#include "tests/mock/clock.h"
+#include "tests/unit/registry_helper.h"
+#include "tests/unit/suite.h"
+
+int __real_os_lock(int fd, short type, off_t start, off_t len, bool wait);
+int __wrap_os_lock(int fd, short type, off_t start, off_t len, bool wait);
+int __real_os_lock_holder(int fd, off_t start, off_t len);
+int __wrap_os_lock_holder(int fd, off_t start, off_t len);
+int __real_os_fallocate(int fd, off_t off, off_t len);
+int __wrap_os_fallocate(int fd, off_t off, off_t len);
+
+/* The neighbour, always the quicker one. */
+static struct reg_file *file;
+static enum { AT_REST, BEFORE_THE_LOCK, UNDER_THE_LOCK, IN_THE_COPY } when;
+
+static void move(void)
+{
+	uint64_t next = reg_load(&file->h.term) / REG_TERM_ONE * REG_TERM_ONE + REG_TERM_ONE;
+
+	reg_store(&file->h.term, when == IN_THE_COPY ? next | REG_TERM_COPYING | 1 : next);
+}
+
+int __wrap_os_lock(int fd, short type, off_t start, off_t len, bool wait)
+{
+	int ret = __real_os_lock(fd, type, start, len, wait);
+
+	if (when == BEFORE_THE_LOCK && type == F_WRLCK)
+		move();
+	return ret;
+}
+
+int __wrap_os_lock_holder(int fd, off_t start, off_t len)
+{
+	if (when == UNDER_THE_LOCK)
+		move();
+	return __real_os_lock_holder(fd, start, len);
+}
+
+int __wrap_os_fallocate(int fd, off_t off, off_t len)
+{
+	if (when == IN_THE_COPY)
+		move();
+	return __real_os_fallocate(fd, off, len);
+}
+
+/* Calls come to an end, with an error, and when it is over all is as before. */
+START_TEST(moved_again_and_again)
+{
+	struct registry *reg = open_ok();
+	uint32_t idx;
+
+	file = raw_map();
+	when = (unsigned)_i;
+	if (when == IN_THE_COPY)
+		move();
+	if (when == UNDER_THE_LOCK) {
+		registry_close(reg);
+		ck_assert_int_eq(registry_open(&reg), -EIO);
+	} else {
+		ck_assert_int_eq(registry_sock_add(reg, 1, 2, 3, &idx), -EIO);
+		ck_assert_int_eq(registry_ready(reg), -EIO);
+		registry_close(reg);
+	}
+	when = AT_REST;
+	reg = open_ok();
+	bind_ok(reg, add_ok(reg), "127.0.0.1", 4000);
+	registry_close(reg);
+}
+END_TEST
+
+static void holder_of_all(int from, int to)
+{
+	int fd = open(test_file, O_RDWR);
+
+	for (int i = 0; i < REG_AREAS; i++)
+		child_assert(os_lock(fd, F_WRLCK, REG_AREA_BYTE(i), 1, false) == 0);
+	child_say(to, "", 1);
+	child_wait(from);
+}
+
+/* Nobody can have the lock, and a copy is being made, which has it already: a socket that is closed is gone from there, too. */
+START_TEST(withdrawn_while_it_is_copied)
+{
+	struct registry *reg = open_ok();
+	struct in6_addr a = v4("127.0.0.1");
+	uint32_t idx = add_ok(reg);
+	struct registry_owner o;
+	struct reg_area *copy;
+	struct child c;
+	char ready;
+	void *p;
+
+	bind_ok(reg, idx, "127.0.0.1", 4000);
+	file = raw_map();
+	ck_assert_int_eq(os_fallocate(reg_fd(reg), (off_t)REG_AREA_OFFSET(1), (off_t)REG_AREA_SIZE(REG_CHUNK)), 0);
+	ck_assert_int_eq(os_mmap(REG_AREA_SIZE(REG_CHUNK), PROT_READ | PROT_WRITE, MAP_SHARED, reg_fd(reg),
+				 (off_t)REG_AREA_OFFSET(1), &p),
+			 0);
+	copy = p;
+	memcpy(p, raw_area(file), REG_AREA_SIZE(REG_CHUNK));
+	c = child_start(holder_of_all);
+	child_hear(&c, &ready, 1);
+	reg_store(&file->h.term, REG_TERM_ONE | REG_TERM_COPYING | 1);
+	ck_assert_int_eq(registry_lookup(reg, &a, 4000, 0, &o), 0);
+	mock_clock_own(0);
+	registry_sock_remove(reg, idx);
+	mock_clock_common();
+	reg_store(&file->h.term, REG_TERM_ONE | 1);
+	ck_assert_uint_eq(reg_load(&copy->sock[idx].mark), 0);
+	ck_assert_int_eq(registry_lookup(reg, &a, 4000, 0, &o), -ENOENT);
+	child_end(&c, SIGKILL);
+	ck_assert_int_eq(registry_lookup(reg, &a, 4000, 0, &o), -ENOENT);
+	registry_close(reg);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("registry_term");
+	TCase *tc = suite_case(s, "term", registry_setup, registry_teardown, 20);
+
+	tcase_add_loop_test(tc, moved_again_and_again, BEFORE_THE_LOCK, IN_THE_COPY + 1);
+	tcase_add_test(tc, withdrawn_while_it_is_copied);
+	return suite_run(s);
+}
