@@ -19,8 +19,8 @@
 static void look(struct rds_timer *tm);
 
 static struct rds_timer again = {.fn = look};
-static _Atomic bool
-	known[2]; /* TCP has said of a port of ours that it is taken, for IPv4, for IPv6: it is the one to ask */
+/* TCP has said of a port of ours that it is taken, for IPv4, for IPv6: it is the one to ask. */
+static _Atomic bool known[2];
 
 /* 0: nobody listens; -EADDRINUSE: somebody does. */
 static int ask_tcp(int family, uint16_t port)
