@@ -154,12 +154,15 @@ static int send_operations(struct send_call *c, struct rds_conn *conn)
 
 	c->rdma.ops = NULL;
 	c->rdma.message = !c->rdma.silent || c->out.len;
+	if (unlikely(atomic_load(&c->sk->had_asends)) && c->rdma.message)
+		rds_asend_with(&c->out.u, ops);
+	else
+		c->out.u.op = ops->message;
 	err = rds_ops_xmit(conn, ops, !c->rdma.message);
 	if (!err && c->rdma.message) {
 		c->out.ops = ops;
 		c->out.hdr.op = ops->message;
 		c->out.u.once = true;
-		c->out.u.op = ops->message;
 		c->out.may_wait = false;
 		err = rds_xmit(conn, &c->out);
 		if (err)
@@ -243,10 +246,9 @@ static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
 		d->followed = true;
 	conn->room_sought = false;
 	rds_conn_sent_one(conn, out->len);
-	if (unlikely(c->rdma.async)) {
-		c->rdma.async = NULL; /* the message's */
+	c->rdma.async = NULL; /* the message's */
+	if (unlikely(out->u.told & RDS_TOLD_END))
 		rds_conn_ask(conn);
-	}
 	return SENT;
 }
 

@@ -5,19 +5,46 @@
  * What is to be told is made before the message goes, so that telling it needs no memory, and goes wherever the message does: into the queue,
  * to a transport, back into the queue when a connection has broken, to another connection (rds_unacked.async).  It is told once: success when
  * the peer has acknowledged the message; that it was dropped only if nobody has got it or ever will, since programs send it again then; and
- * "other error" where that is not known.  A break by itself is no end, as the message goes again.
+ * "other error" where that is not known.
+ *
+ * What a break costs is in flush.c.  The operations of a socket that has asked for this are told with their messages, so that there is one order: such
+ * an operation, when it is done, is what is to be told of its message, too, and its own failure counts.  If the message has been acknowledged by
+ * then, the operation is told when it is done, as any other.
  *
  * A message that changes hands with its socket before any transport has had it (along.c) takes along what is to be
  * told of it.
  *
- * What has failed and is not read yet holds up what the socket sends to that address.  The quick way (quick.c) is not told: it goes by the
- * destination's connection, and that is looked up anew, which finds out.
+ * What has failed and is not read yet, or is given up, holds up what the socket sends to that address; operations of such a socket do as well.  The
+ * quick way (quick.c) is not told: it goes by the destination's connection, and that is looked up anew, which finds out.
  *
  * An rds_op without anything to do, listed with its socket until its end and never with a connection.  rx guards all of it.
  */
 #include "engine/rdma.h"
 
+#include <poll.h>
+
 __thread bool rds_asend_held_up __attribute__((tls_model("initial-exec")));
+
+static void list(struct rds_op *op)
+{
+	struct rds_sock *sk = op->sk;
+
+	op->next = sk->asends;
+	op->prev = &sk->asends;
+	if (op->next)
+		op->next->prev = &op->next;
+	sk->asends = op;
+	op->listed = true;
+}
+
+static void unlist(struct rds_op *op)
+{
+	*op->prev = op->next;
+	if (op->next)
+		op->next->prev = op->prev;
+	op->listed = false;
+	op->over = op->done = true;
+}
 
 struct rds_op *rds_asend_new(struct rds_sock *sk, uint64_t token, bool notify)
 {
@@ -29,76 +56,124 @@ struct rds_op *rds_asend_new(struct rds_sock *sk, uint64_t token, bool notify)
 	op->token = token;
 	op->notify = notify;
 	atomic_store(&sk->had_ops, true);
+	atomic_store(&sk->had_asends, true);
 	rx_lock();
-	op->next = sk->asends;
-	op->prev = &sk->asends;
-	if (op->next)
-		op->next->prev = &op->next;
-	sk->asends = op;
+	list(op);
 	rx_unlock();
 	return op;
-}
-
-static void unlist(struct rds_op *op)
-{
-	*op->prev = op->next;
-	if (op->next)
-		op->next->prev = op->prev;
-	op->over = op->done = true;
 }
 
 void rds_asend_discard(struct rds_op *op)
 {
 	rx_lock();
-	if (!op->done)
+	if (op->listed)
 		unlist(op);
 	rds_op_put(op);
 	rx_unlock();
 }
 
-/* What the program has not brought about itself. */
-static bool has_failed(const struct rds_op *op)
+void rds_asend_holds_up(struct rds_op *op)
 {
-	return op->asend && op->status != RDS_RDMA_SUCCESS && op->status != RDS_RDMA_CANCELED;
-}
-
-static void end(struct rds_op *op, int status)
-{
-	struct rds_sock *sk = op->sk;
-
-	if (op->done) /* its socket has left this process */
+	if (op->holds_up)
 		return;
-	unlist(op);
-	op->status = status;
-	if (!atomic_load(&sk->open) && !atomic_load(&sk->leaving))
-		return;
-	if (status == RDS_RDMA_SUCCESS && !op->notify)
-		return;
-	op->notify = true; /* unlike an operation's, its failure is told in full */
-	if (has_failed(op)) {
-		sk->nfailed++;
-		atomic_fetch_add(&rds_eng->conn_gen, 1);
-	}
-	op->refs++;
-	rds_notify(op);
-}
-
-void rds_asend_over(struct rds_unacked *u, int status)
-{
-	struct rds_op *op = u->async;
-
-	u->told &= (uint8_t)~RDS_TOLD_END;
-	u->async = NULL;
-	rx_lock();
-	end(op, status);
-	rds_op_put(op);
-	rx_unlock();
+	op->holds_up = true;
+	op->sk->nfailed++;
+	atomic_fetch_add(&rds_eng->conn_gen, 1);
 }
 
 void rds_asend_told(struct rds_op *op)
 {
-	if (has_failed(op) && op->sk->nfailed)
+	if (op->holds_up && op->sk->nfailed)
 		op->sk->nfailed--;
+	op->holds_up = false;
+}
+
+void rds_asend_give_up(struct rds_op *op)
+{
+	for (; op; op = op->also) {
+		op->given_up = true;
+		if (op->listed)
+			rds_asend_holds_up(op);
+	}
+}
+
+/* Unlike an operation's, the failure of a message is told in full. */
+static bool to_report(struct rds_op *op)
+{
+	if (!op->asend)
+		return rds_op_reported(op);
+	if (!atomic_load(&op->sk->open) && !atomic_load(&op->sk->leaving))
+		return false;
+	op->notify |= op->status != RDS_RDMA_SUCCESS;
+	return op->notify;
+}
+
+static void end(struct rds_op *op, int status)
+{
+	bool held_up = op->holds_up;
+
+	if (!op->listed) /* its socket has left this process */
+		return;
+	rds_asend_told(op);
+	unlist(op);
+	if (op->status == RDS_RDMA_SUCCESS || op->unsure)
+		op->status = status;
+	if (to_report(op)) {
+		if (rds_op_failed(op))
+			rds_asend_holds_up(op);
+		op->refs++;
+		rds_notify(op);
+	}
+	if (held_up && !op->holds_up)
+		rds_sock_wake(op->sk, POLLOUT | POLLWRNORM);
+}
+
+void rds_asend_over(struct rds_unacked *u, int status)
+{
+	struct rds_op *op = u->async, *next;
+
+	u->told &= (uint8_t)~RDS_TOLD_END;
+	u->async = NULL;
+	rx_lock();
+	for (; op; op = next) {
+		next = op->also;
+		if (op->asend || op->done) {
+			end(op, status);
+			rds_op_put(op);
+		} else { /* it is told in its own time */
+			op->late = false;
+			op->arrived = status == RDS_RDMA_SUCCESS;
+		}
+	}
+	rx_unlock();
+}
+
+/* ---- operations ---- */
+
+void rds_asend_with(struct rds_unacked *u, struct rds_op *ops)
+{
+	struct rds_op *op;
+
+	for (op = ops; op; op = op->also)
+		op->late = true;
+	u->told |= RDS_TOLD_END;
+	u->async = ops;
+}
+
+void rds_asend_done(struct rds_op *op)
+{
+	list(op);
+	if (rds_op_failed(op) && rds_op_reported(op))
+		rds_asend_holds_up(op);
+}
+
+void rds_asend_without(struct rds_op *op)
+{
+	if (op->listed) {
+		end(op, op->status);
+		rds_op_put(op);
+	}
+	op->late = false;
 }
 
 void rds_asends_leave(struct rds_sock *sk)
@@ -118,8 +193,11 @@ bool rds_asend_refused(struct rds_sock *sk, const struct in6_addr *to)
 
 	rx_lock();
 	for (op = sk->reports; op; op = op->report_next)
-		if (has_failed(op) && rds_ip_equal(&op->to, to))
+		if (op->holds_up && rds_ip_equal(&op->to, to))
 			break;
+	for (struct rds_op *a = op ? NULL : sk->asends; a && !op; a = a->next)
+		if (a->holds_up && rds_ip_equal(&a->to, to))
+			op = a;
 	rx_unlock();
 	rds_asend_held_up = op;
 	return op;

@@ -133,7 +133,7 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	conn->backoff_ms = 0;
 	conn->impatient = false;
 	conn->crowded = 0;
-	conn->was_up = conn->doubted = conn->theirs = false;
+	conn->was_up = conn->doubted = conn->theirs = conn->given_up = false;
 	conn->past = (struct rds_conn_past){0};
 	conn->told = conn->far = conn->handed = conn->ending = false;
 	conn->apart_since = 0;

@@ -134,6 +134,7 @@ struct rds_conn {
 	struct rds_timer retry;
 	uint64_t backoff_ms;
 	bool was_up;
+	bool given_up; /* some of what is queued or not acknowledged is not sent again (rds_queue_give_up) */
 	bool told; /* NOWHERE: that its messages wait has been logged (control) */
 	bool ending; /* PEER: that process has ended, but its lock is not gone (tx) */
 	bool handed; /* NOWHERE: ... for a socket of this host that is changing hands (control) */
@@ -380,6 +381,13 @@ static inline void rds_unacked_push(struct rds_conn *conn, const struct rds_unac
 }
 void rds_busy_forget(void); /* forked child */
 void rds_queue_acked(struct rds_conn *conn, uint64_t ack);
+/*
+ * flush.c: the connection has broken.  Has that cost a program for Oracle's kernels anything?  Then what it has sent since is not to arrive before it
+ * sends that again: messages whose end is told are given up.  rx held as well.  ... dropped: it is known which of them the peer has.
+ */
+bool rds_queue_loses_order(const struct rds_conn *conn);
+void rds_queue_give_up(struct rds_conn *conn);
+void rds_queue_drop_given_up(struct rds_conn *conn);
 uint64_t rds_queue_sent(struct rds_conn *conn); /* no lock: up->sent */
 void rds_conn_reap(struct rds_conn *conn); /* take the peer's acknowledgements to heart */
 void rds_queue_flush(struct rds_conn *conn); /* give waiting messages to the transport */

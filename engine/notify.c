@@ -3,8 +3,8 @@
  * notify.c - notifications: what became of an operation, told to the program by a receive (rds-semantics 5.4, 9.6).
  *
  * An operation that is to be reported is its own notification, so that reporting needs no memory.  They are taken oldest first, as many as
- * the control buffer has room for and one at least; within one call the newest comes first, as in the kernel.  What cannot be stored
- * there has not been told.  All under rx.
+ * the control buffer has room for and one at least; within one call the newest comes first, as in Linux, or the oldest, as in Oracle's kernels, for
+ * whoever has asked for what only those have (asend.c).  What cannot be stored there has not been told.  All under rx.
  */
 #include "engine/cmsg.h"
 #include "engine/legacy_abi.h"
@@ -72,21 +72,24 @@ static int put(struct rds_sock *sk, struct rds_cmsg_out *out, const struct rds_o
 int rds_notify_deliver(struct rds_sock *sk, struct rds_cmsg_out *out)
 {
 	size_t max = out->len / CMSG_SPACE(sizeof(struct rds_rdma_notify)), n;
-	struct rds_op *newest = NULL, *op;
+	struct rds_op *list = NULL, **at = &list, *op;
+	bool oldest_first = atomic_load(&sk->had_asends);
 	int err = 0;
 
 	for (n = 0; sk->reports && (n < max || !n); n++) {
 		op = take(sk);
-		op->report_next = newest;
-		newest = op;
+		op->report_next = *at;
+		*at = op;
+		if (oldest_first)
+			at = &op->report_next;
 	}
-	while ((op = newest)) {
+	while ((op = list)) {
 		err = put(sk, out, op);
 		if (err) {
 			put_back(sk, op);
 			break;
 		}
-		newest = op->report_next;
+		list = op->report_next;
 		told(op);
 	}
 	return err;

@@ -454,7 +454,7 @@ struct rds_queued *rds_queued_again(struct rds_conn *conn, struct rds_ep *ep, co
 	if (!q)
 		return NULL;
 	q->u = *u;
-	if (unlikely(u->again))
+	if (unlikely(u->again) && !(u->told & RDS_TOLD_END))
 		q->u.op = 0; /* that is settled (rds_ops_judge) */
 	q->was_sent = true;
 	q->asked_for = false;
@@ -487,7 +487,7 @@ bool rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep)
 
 		if (u->cancelled) /* the peer takes sequence numbers with gaps */
 			continue;
-		if (unlikely(u->once) && !u->again) {
+		if (unlikely(u->once) && !u->again && !(u->told & RDS_TOLD_END)) {
 			rds_release_unacked(u);
 			continue;
 		}
@@ -521,7 +521,9 @@ void rds_queue_purge(struct rds_conn *conn, bool answers)
 	struct rds_queued **p = &conn->queue, *q;
 
 	while ((q = *p)) {
-		if (q->op ? !rds_op_wanted(q) : answers && (q->hdr.flags & RDS_FLAG_OP))
+		if (rds_unacked_given_up(&q->u)) /* it ends in its turn (flush.c) */
+			p = &q->next;
+		else if (q->op ? !rds_op_wanted(q) : answers && (q->hdr.flags & RDS_FLAG_OP))
 			rds_queue_drop_at(conn, p);
 		else
 			p = &q->next;
@@ -542,6 +544,8 @@ void rds_queue_acked(struct rds_conn *conn, uint64_t ack)
 	}
 	if (ack > conn->acked)
 		conn->acked = ack;
+	if (unlikely(conn->given_up))
+		rds_queue_drop_given_up(conn);
 }
 
 /*

@@ -14,7 +14,8 @@
 
 static bool to_port(const struct rds_unacked *u, uint16_t port, uint64_t from)
 {
-	return u->sk && !u->cancelled && (!u->once || u->again) && u->dport == port && u->seq >= from;
+	return u->sk && !u->cancelled && (!u->once || u->again) && !rds_unacked_given_up(u) && u->dport == port &&
+	       u->seq >= from;
 }
 
 static struct rds_unacked *nth_unacked(const struct rds_conn *conn, unsigned i)
@@ -63,7 +64,7 @@ static bool is_for_port(const struct rds_queued *q, const struct wanted *w)
 static bool is_unsent(const struct rds_queued *q, const struct wanted *w)
 {
 	(void)w;
-	return q->u.sk && !q->was_sent && !q->u.once;
+	return q->u.sk && !q->was_sent && !q->u.once && !rds_unacked_given_up(&q->u);
 }
 
 static bool goes_along(const struct rds_queued *q, const struct wanted *w)

@@ -110,25 +110,25 @@ static void device_done(const struct rds_op *op)
 		atomic_fetch_sub(op->kind == RDS_OP_READ ? &op->conn->native_reads : &op->conn->native_writes, 1);
 }
 
-/* From here on the peer must not believe the bytes that it takes. */
-void rds_op_lent_over(struct rds_op *op)
+/* From here on the peer must not believe the bytes that it takes, nor, if the connection has broken, take what is behind them. */
+void rds_op_lent_over(struct rds_op *op, bool broken)
 {
 	if (!op->lent)
 		return;
-	atomic_store(&op->lent_word, 0);
+	atomic_store(&op->lent_word, broken ? ~op->atomic.value : 0);
 	rds_fence(); /* before anything that the program writes there from now on */
 	op->lent = false;
 	op->conn->lending -= op->total;
 }
 
 /* RECVERR alone does not say how it failed (9.6). */
-static bool to_report(const struct rds_op *op)
+bool rds_op_reported(const struct rds_op *op)
 {
 	if (!atomic_load(&op->sk->open) && !atomic_load(&op->sk->leaving))
 		return false;
 	if (op->notify)
 		return true;
-	return op->recverr && op->status != RDS_RDMA_SUCCESS && op->status != RDS_RDMA_CANCELED;
+	return op->recverr && rds_op_failed(op);
 }
 
 /*
@@ -164,7 +164,7 @@ static void over(struct rds_op *op, int status)
 	if (op->over)
 		return;
 	read_over(op);
-	rds_op_lent_over(op);
+	rds_op_lent_over(op, false);
 	device_done(op);
 	op->held_by = NULL; /* the flush sets it again, if the message has to wait still */
 	if (op->refs > 1) { /* what waits of it may be in somebody's way */
@@ -188,13 +188,19 @@ static void finish(struct rds_op *op, int status)
 	if (op->done)
 		return;
 	over(op, status);
+	op->to = op->conn->id.faddr;
 	unlist(op);
 	op->done = true;
 	rds_op_numbered_over(op, false);
-	if (to_report(op))
+	if (unlikely(op->late)) {
+		rds_asend_done(op);
+	} else if (rds_op_reported(op)) {
+		if (unlikely(atomic_load(&op->sk->had_asends)) && rds_op_failed(op))
+			rds_asend_holds_up(op);
 		rds_notify(op);
-	else
+	} else {
 		rds_op_put(op);
+	}
 }
 
 bool rds_op_quiet(const struct rds_op *op)
@@ -330,6 +336,13 @@ static bool all_good(const struct rds_conn *conn, uint64_t message)
 	return !has_failed(conn, message);
 }
 
+static uint64_t unacked_op(const struct rds_unacked *u)
+{
+	if (likely(!(u->told & RDS_TOLD_END)))
+		return u->op;
+	return u->async->asend ? 0 : u->async->message;
+}
+
 /*
  * An operation and its message arrive both or neither.  The program has been told, or will be, that the operation has ended well, so the message
  * goes again; its number keeps it from arriving twice.
@@ -344,20 +357,39 @@ void rds_ops_judge(struct rds_conn *conn)
 		waits = op->message < waits ? op->message : waits;
 	for (i = 0; i < conn->count; i++) {
 		struct rds_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+		uint64_t message = unacked_op(u);
 
-		if (u->op && !(u->told & RDS_TOLD_END))
-			u->again = u->op < waits ? !has_failed(conn, u->op) : all_good(conn, u->op);
+		if (message)
+			u->again = message < waits ? !has_failed(conn, message) : all_good(conn, message);
 	}
 }
 
-void rds_ops_broken(struct rds_conn *conn, bool all)
+bool rds_ops_lose_order(const struct rds_conn *conn)
+{
+	const struct rds_op *op;
+
+	for (op = conn->ops; op; op = op->next)
+		if (op->started && !op->over && atomic_load(&op->sk->had_asends))
+			return true;
+	return false;
+}
+
+/* A message is acknowledged only behind what its operation has written. */
+static int broken_status(struct rds_op *op)
+{
+	rds_op_lent_over(op, true);
+	op->unsure = op->late && op->kind == RDS_OP_WRITE && !op->over;
+	return op->arrived && op->kind == RDS_OP_WRITE ? RDS_RDMA_SUCCESS : RDS_RDMA_DROPPED;
+}
+
+void rds_ops_broken(struct rds_conn *conn, bool all, bool behind_lost)
 {
 	struct rds_op *op, *next;
 
 	for (op = conn->ops; op; op = next) {
 		next = op->next;
-		if (all || op->started)
-			finish(op, all ? RDS_RDMA_REMOTE_ERROR : RDS_RDMA_DROPPED);
+		if (all || op->started || (behind_lost && op->late))
+			finish(op, all ? RDS_RDMA_REMOTE_ERROR : broken_status(op));
 	}
 	conn->nfailed = 0;
 	take_turns(conn);

@@ -47,7 +47,7 @@ struct rds_op {
 	bool reading;  /* counts among those that the peer is to answer with data */
 	bool lent;     /* ... that take bytes out of our memory */
 	_Atomic uint64_t
-		lent_word; /* what the peer must find there after it has taken them; 0: they are the program's again */
+		lent_word; /* what the peer must find there after it has taken them; else they are the program's again (fetch.c) */
 	int status;	   /* RDS_RDMA_*, when over */
 	unsigned refs; /* pieces and messages that wait, itself until it is done, its report */
 	/* the barrier's age (barrier_call.c; rx) */
@@ -58,9 +58,15 @@ struct rds_op {
 	bool overtaken;				       /* ... and when it is over itself (overtake.c) */
 	struct rds_conn *held_by;		       /* ... and waits in this one's queue */
 	struct rds_op *numbered_next, **numbered_prev; /* its socket's, until it is freed */
-	/* a message's own end, and nothing else (asend.c) */
-	bool asend;
-	bool goes_along; /* ... which the socket's next carrier is to tell (along.c; control and rx) */
+	/* what is told at a message's own end (asend.c) */
+	bool asend;	 /* that, and nothing else */
+	bool late;	 /* an operation: with its message, if it is done by then */
+	bool listed;	 /* with its socket: only the message's end is to come */
+	bool arrived;	 /* an operation: its message has been acknowledged before it was over */
+	bool unsure;	 /* ... it was not over when the connection broke: if the message has arrived, it is */
+	bool given_up;	 /* ... dropped when the connection comes up, unless the peer has it */
+	bool holds_up;	 /* has failed, or is about to, and is not read yet: what goes to `to` waits */
+	bool goes_along; /* the socket's next carrier is to tell it (along.c; control and rx) */
 	struct in6_addr to;
 	/* what it does */
 	uint32_t rkey;
@@ -106,6 +112,22 @@ static inline void rds_unacked_ends(struct rds_unacked *u, int status)
 }
 void rds_asends_leave(struct rds_sock *sk); /* as rds_ops_leave(): what becomes of those that stay nobody knows.  rx */
 void rds_asend_told(struct rds_op *op);	    /* its notification has been taken (any operation's).  rx */
+void rds_asend_holds_up(struct rds_op *op); /* it has failed, or is about to; op->to is set.  rx */
+void rds_asend_give_up(struct rds_op *op);  /* the connection of the message has broken.  rx */
+static inline bool rds_unacked_given_up(const struct rds_unacked *u)
+{
+	return unlikely(u->told & RDS_TOLD_END) && u->async->given_up;
+}
+/* Operations of a socket that has asked for ends of messages: what becomes of them is told with their message.  They are not listed yet. */
+void rds_asend_with(struct rds_unacked *u, struct rds_op *ops);
+void rds_asend_done(struct rds_op *op);	       /* such an operation is done.  rx */
+void rds_asend_without(struct rds_op *op);     /* ... its message is not sent.  rx */
+bool rds_op_reported(const struct rds_op *op); /* over: is the program told?  rx */
+/* ... not what the program has brought about itself. */
+static inline bool rds_op_failed(const struct rds_op *op)
+{
+	return op->status != RDS_RDMA_SUCCESS && op->status != RDS_RDMA_CANCELED;
+}
 /* sk->nfailed: is there one that was to go there?  No lock but sk->tx.  ... and that it was so is why this thread's last send ended in EAGAIN. */
 bool rds_asend_refused(struct rds_sock *sk, const struct in6_addr *to);
 extern __thread bool rds_asend_held_up __attribute__((tls_model("initial-exec")));
@@ -168,7 +190,7 @@ static inline void rds_op_strays(struct rds_conn *conn)
 /* Over and done, whatever is before it; what was over keeps its status. */
 void rds_op_finish(struct rds_op *op, int status);
 bool rds_op_quiet(const struct rds_op *op); /* a write that nobody waits for, but for a failure */
-void rds_op_lent_over(struct rds_op *op); /* its bytes are the program's again */
+void rds_op_lent_over(struct rds_op *op, bool broken); /* its bytes are the program's again */
 void rds_op_put(struct rds_op *op);
 /* Where the answer to it goes, if that is another process's (memory.h). */
 struct rds_memory *rds_op_memory(struct rds_conn *conn, uint64_t id);
@@ -176,8 +198,12 @@ struct rds_memory *rds_op_memory(struct rds_conn *conn, uint64_t id);
 void rds_op_answered(struct rds_conn *conn, const struct rds_op_hdr *h, const void *data, size_t len);
 /* A device has carried it out, or failed, or has data of it (up->carried). */
 void rds_op_carried(struct rds_conn *conn, uint64_t id, int err, uint64_t at, const void *data, size_t len);
-/* The connection has broken: what was started is over; all: what was not, as well. */
-void rds_ops_broken(struct rds_conn *conn, bool all);
+/*
+ * The connection has broken: what was started is over; all: what was not, as well; behind_lost: if it is told with its message (asend.c).
+ */
+void rds_ops_broken(struct rds_conn *conn, bool all, bool behind_lost);
+/* Has a program for Oracle's kernels an operation under way? */
+bool rds_ops_lose_order(const struct rds_conn *conn);
 /* ... first, or, as long as it is up, somebody else is to have its messages; tx held as well: which are to be sent again because their operations have
  * been carried out? */
 void rds_ops_judge(struct rds_conn *conn);

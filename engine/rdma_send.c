@@ -240,7 +240,7 @@ static bool lend(struct rds_conn *conn, struct rds_op *op)
 static void not_lent(struct rds_op *op)
 {
 	rx_lock();
-	rds_op_lent_over(op);
+	rds_op_lent_over(op, false);
 	op->started = false;
 	op->atomic.compare = op->atomic.value = 0;
 	rx_unlock();
@@ -306,6 +306,7 @@ void rds_ops_take_back(struct rds_op *ops)
 
 	rx_lock();
 	for (op = ops; op; op = op->also) {
+		rds_asend_without(op);
 		if (op->done) /* and reported, if that was wished */
 			continue;
 		op->notify = op->recverr = false;

@@ -42,11 +42,16 @@ static void conn_bury(struct rds_conn *conn)
 /* Those that were under way are not done again, and nobody waits for the answers to the peer's. tx held. */
 static void operations_end(struct rds_conn *conn, bool broken, bool all)
 {
+	bool behind_lost;
+
 	if (!broken && !all)
 		return;
 	rx_lock();
+	behind_lost = !all && rds_queue_loses_order(conn);
+	if (behind_lost)
+		rds_queue_give_up(conn);
 	rds_ops_judge(conn);
-	rds_ops_broken(conn, all);
+	rds_ops_broken(conn, all, behind_lost);
 	rds_shown_broken(conn);
 	rds_far_broken(conn);
 	rds_answers_drop(conn);
@@ -75,7 +80,7 @@ static bool has_left(const struct rds_conn *conn, uint16_t port, bool ask)
 /* Messages that are not accepted can go on to somebody else, but for what belongs to this connection (as in queue_take.c). */
 static bool can_go_on(const struct rds_unacked *u)
 {
-	return u->sk && !u->cancelled && (!u->once || u->again);
+	return u->sk && !u->cancelled && (!u->once || u->again) && !rds_unacked_given_up(u);
 }
 
 /* Each port is asked for once. */

@@ -392,6 +392,7 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 	sk->asends = NULL;
 	atomic_store(&sk->nfailed, 0);
 	atomic_store(&sk->had_ops, false);
+	atomic_store(&sk->had_asends, false);
 	rds_barrier_free(&sk->barrier);
 	sk->numbered = NULL;
 	atomic_store(&sk->no_rdma, false);

@@ -94,9 +94,10 @@ struct rds_sock {
 	_Atomic bool burying; /* closed, and a device may still know some of them */
 	struct rds_op *reports, **report_tail;
 	struct rds_op *asends;	  /* messages whose own end is to be told and has not come (asend.c) */
-	_Atomic unsigned nfailed; /* ... among reports: of those that have failed (written under rx) */
+	_Atomic unsigned nfailed; /* of those and of reports that hold up what is sent (written under rx) */
 	_Atomic unsigned nops; /* operations under way (written under rx) */
 	_Atomic bool had_ops;
+	_Atomic bool had_asends; /* what a break costs holds up what comes behind (flush.c) */
 	struct rds_barrier barrier;
 	uint64_t barrier_gen;	 /* changes when a mark rises */
 	struct rds_op *numbered; /* operations with an id */

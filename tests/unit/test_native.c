@@ -657,7 +657,7 @@ START_TEST(test_turns_broken)
 	ends(op, 0);
 	rx_lock();
 	if (_i == 0)
-		rds_ops_broken(conn, false);
+		rds_ops_broken(conn, false, false);
 	else if (_i == 1)
 		rds_ops_cancel(conn, &sk, 0);
 	else
@@ -694,7 +694,7 @@ static void breaks(const uint64_t *seqs, unsigned n)
 	rds_lock(&conn->tx);
 	rx_lock();
 	rds_ops_judge(conn);
-	rds_ops_broken(conn, false);
+	rds_ops_broken(conn, false, false);
 	rx_unlock();
 	ck_assert(rds_queue_requeue(conn, conn->ep));
 	rds_unlock(&conn->tx);

@@ -275,7 +275,7 @@ START_TEST(test_passed_and_failed)
 	third = write_of(&other, &b, 3)->id;
 	went("p2p3m3");
 	rx_lock();
-	rds_ops_broken(&a, true);
+	rds_ops_broken(&a, true, false);
 	rx_unlock();
 	rds_queue_purge(&a, false);
 	work(&b);
@@ -307,7 +307,7 @@ START_TEST(test_passes_and_failed)
 	went("p2");
 	room = UINT32_MAX;
 	rx_lock();
-	rds_ops_broken(&a, true); /* the first */
+	rds_ops_broken(&a, true, false); /* the first */
 	rx_unlock();
 	rds_queue_purge(&a, false);
 	answered(&b, second);
@@ -348,7 +348,7 @@ START_TEST(test_answers_pass)
 	work(&b);
 	went("p2p9");
 	rx_lock();
-	rds_ops_broken(&a, true);
+	rds_ops_broken(&a, true, false);
 	rx_unlock();
 	rds_queue_purge(&a, false);
 	work(&b);
@@ -496,7 +496,7 @@ START_TEST(test_held_in_line)
 	went("p1m1p3");
 	ck_assert_ptr_nonnull(b.queue);
 	rx_lock();
-	rds_ops_broken(&a, true);
+	rds_ops_broken(&a, true, false);
 	rx_unlock();
 	rds_queue_purge(&a, false);
 	work(&b);

@@ -6,8 +6,10 @@
  */
 #include <check.h>
 #include <endian.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 
 #include "engine/transport/shm/shm.h"
 #include "tests/unit/suite.h"
@@ -16,11 +18,15 @@
 #define REC (3 * SHM_LINE) /* the header's line and two for the bytes: 28 of them are nobody's */
 
 static unsigned taken;
+static struct rds_lent lent; /* what the first message says; word 0: nothing */
+static int fetched;
+static unsigned char bytes[LEN], got[LEN];
 
 static enum rds_rx_verdict up_message(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
 {
-	(void)conn, (void)ep, (void)rx;
-	taken++;
+	(void)conn, (void)rx;
+	if (!taken++ && lent.word)
+		fetched = shm_fetch(ep, got, LEN, &lent);
 	return RDS_RX_DONE;
 }
 
@@ -34,6 +40,7 @@ static void setup(void)
 {
 	rds_eng = &engine;
 	taken = 0;
+	lent.word = 0;
 	rings = calloc(1, SHM_CTL_BYTES + SHM_RING_MIN);
 	ck_assert_ptr_nonnull(rings);
 	memset(&ep, 0, sizeof(ep));
@@ -103,7 +110,8 @@ START_TEST(test_longer_than_its_record)
 }
 END_TEST
 
-static const uint32_t lengths[] = {0, SHM_LINE - 1, REC - 1, 2 * REC + SHM_LINE, SHM_RING_MIN, UINT32_MAX - SHM_LINE + 1};
+static const uint32_t lengths[] = {
+	0, SHM_LINE - 1, REC - 1, 2 * REC + SHM_LINE, SHM_RING_MIN, UINT32_MAX - SHM_LINE + 1};
 
 START_TEST(test_record_of_no_length)
 {
@@ -150,6 +158,30 @@ START_TEST(test_tail)
 }
 END_TEST
 
+/* Bytes that their process has back cost themselves; if it has given the connection up, what is behind them does not arrive either. */
+START_TEST(test_lent)
+{
+	static const int err[] = {0, -ECANCELED, -ESRCH};
+	uint64_t word = 0x123456789;
+	struct shm_peer peer = {.fetched = true, .reader = (int32_t)os_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0)};
+	unsigned i;
+
+	peer.id_at = (uint64_t)(uintptr_t)&peer.id;
+	ep.peer = &peer;
+	memset(bytes, _i + 1, LEN);
+	lent = (struct rds_lent){.vec = {{bytes, LEN}}, .n = 1, .word = word, .word_at = (uint64_t)(uintptr_t)&word};
+	if (_i)
+		word = _i == 1 ? 0 : ~word;
+	for (i = 0; i < 3; i++)
+		put(i);
+	shm_ring_drain(&ep);
+	ck_assert_int_eq(fetched, err[_i]);
+	ck_assert(_i || !memcmp(got, bytes, LEN));
+	ck_assert_uint_eq(taken, _i == 2 ? 1 : 3);
+	ck_assert(ep.broken == (_i == 2));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("shm_ring");
@@ -161,5 +193,6 @@ int main(void)
 	tcase_add_test(t, test_record_beyond_the_end);
 	tcase_add_test(t, test_record_of_no_kind);
 	tcase_add_loop_test(t, test_tail, 0, sizeof(tails) / sizeof(tails[0]));
+	tcase_add_loop_test(t, test_lent, 0, 3);
 	return suite_run(s);
 }

@@ -153,7 +153,7 @@ static void breaks(void)
 {
 	rds_lock(&conn.tx);
 	rx_lock();
-	rds_ops_broken(&conn, true);
+	rds_ops_broken(&conn, true, false);
 	rds_far_broken(&conn);
 	rx_unlock();
 	rds_queue_purge(&conn, true);

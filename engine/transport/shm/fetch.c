@@ -7,7 +7,8 @@
  * order, are read
  *
  *   before them	the id: a number of a process may come to be somebody else's, or the process have become another program
- *   behind them	the word that is there as long as they are lent: else the program has had its memory back meanwhile
+ *   behind them	the word that is there as long as they are lent: else the program has had its memory back meanwhile; its complement says
+ *		that the sender has given the connection up, and what lies in the ring behind them must not arrive without them
  *
  * and without both of these the bytes count as not come.  The memory is asked for by a thread that lives as long as the process (its helper): the main
  * thread may end before the others, and has no memory then.  Only of the same user: reading may wait for pages that a mapping of the sender
@@ -118,6 +119,10 @@ int shm_fetch(struct rds_ep *rep, void *to, size_t len, const struct rds_lent *f
 	got = read_of(ep->peer, here, 3, there, from->n + 2);
 	if (got < (long)sizeof(id) || memcmp(&id, &ep->peer->id, sizeof(id))) {
 		(nobody_there(got) ? ended : forbidden)(ep);
+		return -ESRCH;
+	}
+	if (got == all && word == ~from->word) {
+		ep->broken = true; /* CLOSE is on its way */
 		return -ESRCH;
 	}
 	if (got >= all - (long)sizeof(word))

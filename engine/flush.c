@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * flush.c - what a break costs a program for Oracle's kernels (asend.c): operations and messages whose end is told.
+ *
+ * If any of them was under way, all that the connection has of them are given up: they end when it is up again, in the order of the queue, as
+ * dropped, or well if the peer says that it has them.  From the break on until the program has read that, nothing more of them goes there
+ * (rds_asend_refused): so it sends them again in its own order, and nothing overtakes what was lost.
+ * conn->tx held.
+ */
+#include "engine/rdma.h"
+
+bool rds_queue_loses_order(const struct rds_conn *conn)
+{
+	unsigned i;
+
+	for (i = 0; i < conn->count; i++) {
+		const struct rds_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+
+		if (u->sk && !u->cancelled && atomic_load(&u->sk->had_asends) && (u->once || (u->told & RDS_TOLD_END)))
+			return true;
+	}
+	return rds_ops_lose_order(conn);
+}
+
+void rds_queue_give_up(struct rds_conn *conn)
+{
+	const struct rds_queued *q;
+	unsigned i;
+
+	for (i = 0; i < conn->count; i++) {
+		const struct rds_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+
+		if (u->told & RDS_TOLD_END)
+			rds_asend_give_up(u->async);
+	}
+	for (q = conn->queue; q; q = q->next)
+		if (q->u.told & RDS_TOLD_END)
+			rds_asend_give_up(q->u.async);
+	conn->given_up = true;
+}
+
+/* Of a closed socket nobody is left to be told, or to send it again: that goes, but not without its operation. */
+static bool goes_no_more(const struct rds_queued *q)
+{
+	return rds_unacked_given_up(&q->u) && (atomic_load(&q->u.sk->open) || (q->u.once && !q->u.again));
+}
+
+void rds_queue_drop_given_up(struct rds_conn *conn)
+{
+	struct rds_queued **p = &conn->queue, *q;
+
+	while ((q = *p)) {
+		if (goes_no_more(q)) {
+			rds_unacked_ends(&q->u, RDS_RDMA_DROPPED);
+			rds_queue_drop_at(conn, p);
+		} else {
+			p = &q->next;
+		}
+	}
+	conn->queue_tail = p;
+	conn->given_up = false;
+}

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_flush.c - a connection breaks under a program that asks for the ends of its messages: operations and messages end in the order in which they
+ * were sent, when it is known what the peer has, and nothing goes meanwhile (flush.c, asend.c).  The transport takes as much as it is told to.
+ */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/rdma.h"
+#include "tests/unit/suite.h"
+
+#define PORT 9
+
+static struct rds_engine engine;
+static struct rds_sock sk, plain;
+static struct rds_conn conn;
+static unsigned char mem[64];
+static unsigned room;	/* for so many more */
+static uint64_t seq[8]; /* of the message with that token */
+
+/* ---- a transport ---- */
+
+static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const struct iovec *iov, size_t len,
+		     uint64_t *pos)
+{
+	(void)ep;
+	(void)wire;
+	(void)iov;
+	(void)len;
+	*pos = 0;
+	if (!room)
+		return -EAGAIN;
+	room--;
+	return 0;
+}
+
+static void fake_flush(struct rds_ep *ep, bool service)
+{
+	(void)ep;
+	(void)service;
+}
+
+static uint64_t fake_acked(struct rds_ep *ep)
+{
+	(void)ep;
+	return 0;
+}
+
+static bool fake_want_room(struct rds_ep *ep, uint64_t seen)
+{
+	(void)ep;
+	(void)seen;
+	return false;
+}
+
+static const void *fake_retained(struct rds_ep *ep, uint64_t pos)
+{
+	(void)ep;
+	(void)pos;
+	return "";
+}
+
+static const struct rds_transport_ops ops = {.send = fake_send,
+					     .flush = fake_flush,
+					     .acked = fake_acked,
+					     .want_room = fake_want_room,
+					     .retained = fake_retained};
+static struct rds_transport transport = {.ops = &ops};
+static struct rds_ep_head endpoint = {.t = &transport};
+
+static void sock_setup(struct rds_sock *s)
+{
+	memset(s, 0, sizeof(*s));
+	atomic_store(&s->open, true);
+	atomic_store(&s->ref, 100);
+	atomic_store(&s->had_ops, true);
+	s->report_tail = &s->reports;
+}
+
+static void setup(void)
+{
+	memset(&engine, 0, sizeof(engine));
+	memset(&conn, 0, sizeof(conn));
+	rds_lock_init(&engine.rx, RDS_LOCK_RX);
+	rds_eng = &engine;
+	rds_busy_forget();
+	sock_setup(&sk);
+	sock_setup(&plain);
+	conn.t = &transport;
+	conn.ep = (struct rds_ep *)&endpoint;
+	conn.id.faddr.s6_addr32[3] = 1;
+	conn.queue_tail = &conn.queue;
+	conn.answers_tail = &conn.answers;
+	conn.ops_tail = &conn.ops;
+	conn.next_tx = 1;
+	conn.id.peer_slot = RDS_SLOT_REMOTE; /* there is no registry */
+	room = UINT32_MAX;
+	atomic_store(&conn.state, RDS_CONN_UP);
+}
+
+static void teardown(void)
+{
+	rds_lock(&conn.tx);
+	rds_queue_drop_all(&conn);
+	rds_unlock(&conn.tx);
+	rx_lock();
+	rds_notify_drop(&sk);
+	rds_notify_drop(&plain);
+	rx_unlock();
+	ck_assert(!conn.ops && !conn.queue && !sk.asends && !sk.nops && !plain.nops);
+	ck_assert_uint_eq(sk.nfailed, 0);
+	ck_assert_uint_le(sk.ref, 101); /* one for whoever is to be woken */
+	rds_busy_forget();
+	free(conn.unacked);
+}
+
+/* ---- what programs do ---- */
+
+static void message(uint64_t token)
+{
+	struct rds_outgoing out = {.hdr = {.dport = PORT}, .u = {.dport = PORT, .sk = &sk, .told = RDS_TOLD_END}};
+
+	out.u.async = rds_asend_new(&sk, token, true);
+	ck_assert_ptr_nonnull(out.u.async);
+	out.u.async->to = conn.id.faddr;
+	rds_snd_add(&sk, 0);
+	rds_lock(&conn.tx);
+	seq[token] = conn.next_tx;
+	ck_assert_int_eq(rds_xmit(&conn, &out), 0);
+	rds_unlock(&conn.tx);
+}
+
+static uint64_t operation(struct rds_sock *s, uint64_t token)
+{
+	struct rds_op *op = rds_op_new(s, RDS_OP_WRITE, 1);
+	struct rds_outgoing out = {.hdr = {.dport = PORT}, .u = {.dport = PORT, .sk = s, .once = true}, .ops = op};
+	uint64_t id;
+
+	ck_assert_ptr_nonnull(op);
+	id = op->id;
+	op->dport = PORT;
+	op->notify = true;
+	op->token = token;
+	op->total = sizeof(mem);
+	op->local[0] = (struct iovec){mem, sizeof(mem)};
+	if (atomic_load(&s->had_asends))
+		rds_asend_with(&out.u, op);
+	else
+		out.u.op = op->message;
+	rds_snd_add(s, 0);
+	rds_lock(&conn.tx);
+	ck_assert_int_eq(rds_ops_xmit(&conn, op, false), 0);
+	seq[token] = conn.next_tx;
+	ck_assert_int_eq(rds_xmit(&conn, &out), 0);
+	rds_ops_let_go(op);
+	rds_unlock(&conn.tx);
+	return id;
+}
+
+static void answered(uint64_t id, int status)
+{
+	rx_lock();
+	rds_op_answered(&conn, &(struct rds_op_hdr){.kind = RDS_OP_RESULT, .id = id, .status = (uint8_t)status}, NULL,
+			0);
+	rx_unlock();
+}
+
+/* As shutdown.c does it. */
+static bool breaks(void)
+{
+	bool loses;
+
+	rds_lock(&conn.tx);
+	rx_lock();
+	loses = rds_queue_loses_order(&conn);
+	if (loses)
+		rds_queue_give_up(&conn);
+	rds_ops_judge(&conn);
+	rds_ops_broken(&conn, false, loses);
+	rx_unlock();
+	rds_queue_purge(&conn, true);
+	ck_assert(rds_queue_requeue(&conn, conn.ep));
+	conn.ep = NULL;
+	atomic_store(&conn.state, RDS_CONN_DOWN);
+	rds_unlock(&conn.tx);
+	return loses;
+}
+
+static void comes_up(uint64_t ack)
+{
+	rds_lock(&conn.tx);
+	rds_queue_acked(&conn, ack);
+	rds_unlock(&conn.tx);
+}
+
+/* What is told next, and nothing after it if `last`. */
+static void expect(struct rds_sock *s, uint64_t token, int status, bool last)
+{
+	struct rds_op *op = s->reports;
+
+	ck_assert_ptr_nonnull(op);
+	ck_assert_uint_eq(op->token, token);
+	ck_assert_int_eq(op->status, status);
+	rx_lock();
+	s->reports = op->report_next;
+	if (!s->reports)
+		s->report_tail = &s->reports;
+	rds_asend_told(op);
+	rds_op_put(op);
+	rx_unlock();
+	ck_assert_int_eq(!s->reports, last);
+}
+
+static bool refused(void)
+{
+	return atomic_load(&sk.nfailed) && rds_asend_refused(&sk, &conn.id.faddr);
+}
+
+/* Two that the transport never had among them. */
+START_TEST(test_order)
+{
+	uint64_t id;
+
+	message(1);
+	id = operation(&sk, 2);
+	operation(&sk, 3);
+	message(4);
+	room = 0;
+	operation(&sk, 5);
+	message(6);
+	answered(id, RDS_RDMA_SUCCESS);
+	ck_assert_ptr_null(sk.reports); /* its message may be dropped yet */
+	ck_assert(breaks());
+	ck_assert_ptr_null(sk.reports);
+	ck_assert(refused());
+	comes_up(seq[_i]); /* the peer has all up to that one; answers or not */
+	for (uint64_t token = 1; token <= 6; token++) {
+		ck_assert(refused());
+		expect(&sk, token, token <= (uint64_t)_i ? RDS_RDMA_SUCCESS : RDS_RDMA_DROPPED, token == 6);
+	}
+	ck_assert(!refused());
+	ck_assert_ptr_null(conn.queue);
+}
+END_TEST
+
+/* Nothing is lost: it is over at once. */
+START_TEST(test_all_arrived)
+{
+	message(1);
+	operation(&sk, 2);
+	ck_assert(breaks());
+	ck_assert(refused());
+	comes_up(seq[2]);
+	ck_assert(!refused());
+	expect(&sk, 1, RDS_RDMA_SUCCESS, false);
+	expect(&sk, 2, RDS_RDMA_SUCCESS, true);
+}
+END_TEST
+
+/* What has failed by itself has, whatever has arrived. */
+START_TEST(test_failed_before)
+{
+	uint64_t id;
+
+	message(1);
+	id = operation(&sk, 2);
+	answered(id, RDS_RDMA_REMOTE_ERROR);
+	ck_assert(breaks());
+	comes_up(seq[_i]);
+	expect(&sk, 1, _i ? RDS_RDMA_SUCCESS : RDS_RDMA_DROPPED, false);
+	expect(&sk, 2, RDS_RDMA_REMOTE_ERROR, true);
+}
+END_TEST
+
+/* Acknowledged, then answered, or not before it breaks. */
+START_TEST(test_acknowledged_first)
+{
+	uint64_t id;
+
+	message(1);
+	id = operation(&sk, 2);
+	rds_lock(&conn.tx);
+	for (unsigned i = 0; i < conn.count; i++)
+		rds_release_unacked(&conn.unacked[(conn.head + i) & (conn.cap - 1)]);
+	conn.count = 0;
+	rds_unlock(&conn.tx);
+	if (_i)
+		answered(id, RDS_RDMA_SUCCESS);
+	else
+		ck_assert(breaks());
+	expect(&sk, 1, RDS_RDMA_SUCCESS, false);
+	expect(&sk, 2, RDS_RDMA_SUCCESS, true);
+}
+END_TEST
+
+/* Who has never asked is told at once, and what is not started goes later. */
+START_TEST(test_plain)
+{
+	operation(&plain, 1);
+	room = 0;
+	operation(&plain, 2);
+	ck_assert(!breaks());
+	expect(&plain, 1, RDS_RDMA_DROPPED, true);
+	comes_up(0);
+	ck_assert_ptr_nonnull(conn.queue);
+	rx_lock();
+	rds_ops_broken(&conn, true, false);
+	rx_unlock();
+	expect(&plain, 2, RDS_RDMA_REMOTE_ERROR, true);
+	rds_queue_purge(&conn, false);
+}
+END_TEST
+
+/* Nothing is under way: nothing is lost. */
+START_TEST(test_only_waiting)
+{
+	room = 0;
+	message(1);
+	operation(&sk, 2);
+	ck_assert(!breaks());
+	ck_assert(!refused());
+	comes_up(0);
+	ck_assert_ptr_null(sk.reports);
+	rx_lock();
+	rds_ops_cancel(&conn, &sk, PORT);
+	rx_unlock();
+	rds_queue_purge(&conn, false);
+}
+END_TEST
+
+/* Its messages go again, as nobody will, but none without its operation. */
+START_TEST(test_closed)
+{
+	message(1);
+	operation(&sk, 2);
+	message(3);
+	atomic_store(&sk.open, false);
+	ck_assert(breaks());
+	comes_up(0);
+	ck_assert_uint_eq(conn.queue->u.seq, seq[1]);
+	ck_assert_uint_eq(conn.queue->next->u.seq, seq[3]);
+	ck_assert_ptr_null(conn.queue->next->next);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("flush");
+	TCase *t = suite_case(s, "flush", setup, teardown, 30);
+
+	tcase_add_loop_test(t, test_order, 1, 5);
+	tcase_add_test(t, test_all_arrived);
+	tcase_add_loop_test(t, test_failed_before, 0, 2);
+	tcase_add_loop_test(t, test_acknowledged_first, 0, 2);
+	tcase_add_test(t, test_plain);
+	tcase_add_test(t, test_only_waiting);
+	tcase_add_test(t, test_closed);
+	return suite_run(s);
+}
