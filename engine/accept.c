@@ -572,6 +572,8 @@ ssize_t rds_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, int f
 		rds_run_work();
 	if (unlikely(err)) {
 		undo(&c);
+		if (err == -EAGAIN && rds_asend_held_up) /* what it waits for is no room, but comes as that does */
+			rds_sock_refused(sk, fd);
 		return err;
 	}
 	rds_sent = true;

@@ -35,6 +35,7 @@ unsigned rds_along_take(struct rds_sock *sk)
 {
 	struct rds_conn *conn;
 	struct rds_queued *q;
+	struct rds_op *op;
 	unsigned n = 0;
 	int last;
 
@@ -53,7 +54,8 @@ unsigned rds_along_take(struct rds_sock *sk)
 		if (ends_are_told(q)) {
 			q->going.token = q->u.async->token;
 			q->going.notify = q->u.async->notify;
-			q->u.async->goes_along = true;
+			for (op = q->u.async; op; op = op->also)
+				op->goes_along = true;
 		}
 	rx_unlock();
 	return n;
@@ -162,6 +164,8 @@ static void tell_end(struct rds_sock *sk, struct rds_queued *q)
 
 static void is_sent_by(struct rds_sock *sk, struct rds_queued *q, bool counted)
 {
+	struct rds_op *op;
+
 	q->u.sk = sk;
 	q->u.sport = q->hdr.sport = sk->laddr.port;
 	if (!counted)
@@ -173,7 +177,8 @@ static void is_sent_by(struct rds_sock *sk, struct rds_queued *q, bool counted)
 		return;
 	}
 	rx_lock();
-	q->u.async->goes_along = false;
+	for (op = q->u.async; op; op = op->also)
+		op->goes_along = false;
 	rx_unlock();
 }
 
@@ -237,6 +242,16 @@ void rds_along_send(struct rds_sock *sk, bool counted)
 	}
 }
 
+static void discard(struct rds_op *op)
+{
+	struct rds_op *next;
+
+	for (; op; op = next) {
+		next = op->also;
+		rds_asend_discard(op);
+	}
+}
+
 void rds_along_drop(struct rds_sock *sk, bool counted)
 {
 	struct rds_queued *q;
@@ -245,7 +260,7 @@ void rds_along_drop(struct rds_sock *sk, bool counted)
 		sk->along = q->next;
 		if (counted) {
 			if (ends_are_told(q))
-				rds_asend_discard(q->u.async);
+				discard(q->u.async);
 			q->u.told = 0;
 			rds_release_unacked(&q->u);
 		}

@@ -163,7 +163,7 @@ void rds_asend_with(struct rds_unacked *u, struct rds_op *ops)
 void rds_asend_done(struct rds_op *op)
 {
 	list(op);
-	if (rds_op_failed(op) && rds_op_reported(op))
+	if (op->given_up || (rds_op_failed(op) && rds_op_reported(op)))
 		rds_asend_holds_up(op);
 }
 

@@ -42,7 +42,9 @@ void rds_queue_give_up(struct rds_conn *conn)
 /* Of a closed socket nobody is left to be told, or to send it again: that goes, but not without its operation. */
 static bool goes_no_more(const struct rds_queued *q)
 {
-	return rds_unacked_given_up(&q->u) && (atomic_load(&q->u.sk->open) || (q->u.once && !q->u.again));
+	if (!rds_unacked_given_up(&q->u))
+		return false;
+	return atomic_load(&q->u.sk->open) || (q->op ? !rds_op_wanted(q) : q->u.once && !q->u.again);
 }
 
 void rds_queue_drop_given_up(struct rds_conn *conn)

@@ -521,9 +521,8 @@ void rds_queue_purge(struct rds_conn *conn, bool answers)
 	struct rds_queued **p = &conn->queue, *q;
 
 	while ((q = *p)) {
-		if (rds_unacked_given_up(&q->u)) /* it ends in its turn (flush.c) */
-			p = &q->next;
-		else if (q->op ? !rds_op_wanted(q) : answers && (q->hdr.flags & RDS_FLAG_OP))
+		if (!rds_unacked_given_up(&q->u) && /* else it ends in its turn (flush.c) */
+		    (q->op ? !rds_op_wanted(q) : answers && (q->hdr.flags & RDS_FLAG_OP)))
 			rds_queue_drop_at(conn, p);
 		else
 			p = &q->next;

@@ -382,13 +382,19 @@ static int broken_status(struct rds_op *op)
 	return op->arrived && op->kind == RDS_OP_WRITE ? RDS_RDMA_SUCCESS : RDS_RDMA_DROPPED;
 }
 
+/* Its program sends again what the break has cost, and this behind it. */
+static bool goes_behind_lost(const struct rds_op *op)
+{
+	return op->late || (op->alone && atomic_load(&op->sk->had_asends));
+}
+
 void rds_ops_broken(struct rds_conn *conn, bool all, bool behind_lost)
 {
 	struct rds_op *op, *next;
 
 	for (op = conn->ops; op; op = next) {
 		next = op->next;
-		if (all || op->started || (behind_lost && op->late))
+		if (all || op->started || (behind_lost && goes_behind_lost(op)))
 			finish(op, all ? RDS_RDMA_REMOTE_ERROR : broken_status(op));
 	}
 	conn->nfailed = 0;

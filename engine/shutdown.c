@@ -56,7 +56,8 @@ static void operations_end(struct rds_conn *conn, bool broken, bool all)
 	rds_far_broken(conn);
 	rds_answers_drop(conn);
 	rx_unlock();
-	rds_queue_purge(conn, true);
+	if (!all) /* else all of the queue ends in its order (rds_queue_drop_all) */
+		rds_queue_purge(conn, true);
 }
 
 /*

@@ -344,6 +344,47 @@ START_TEST(test_closed)
 }
 END_TEST
 
+/* Over, but not its turn yet: what comes behind it waits all the same. */
+START_TEST(test_not_its_turn)
+{
+	atomic_store(&sk.had_asends, true);
+	operation(&plain, 1);
+	answered(operation(&sk, 2), RDS_RDMA_SUCCESS);
+	ck_assert_ptr_null(sk.asends);
+	ck_assert(breaks());
+	ck_assert(refused());
+	expect(&plain, 1, RDS_RDMA_DROPPED, true);
+	comes_up(0);
+	expect(&sk, 2, RDS_RDMA_DROPPED, true);
+	ck_assert(!refused());
+}
+END_TEST
+
+/* Without a message behind it, and not begun: it does not go ahead of what is sent again. */
+START_TEST(test_silent)
+{
+	struct rds_op *op;
+
+	message(1);
+	room = 0;
+	op = rds_op_new(&sk, RDS_OP_WRITE, 1);
+	ck_assert_ptr_nonnull(op);
+	op->notify = true;
+	op->token = 2;
+	op->total = sizeof(mem);
+	op->local[0] = (struct iovec){mem, sizeof(mem)};
+	rds_lock(&conn.tx);
+	ck_assert_int_eq(rds_ops_xmit(&conn, op, true), 0);
+	rds_ops_let_go(op);
+	rds_unlock(&conn.tx);
+	ck_assert(breaks());
+	expect(&sk, 2, RDS_RDMA_DROPPED, true);
+	comes_up(0);
+	expect(&sk, 1, RDS_RDMA_DROPPED, true);
+	ck_assert_ptr_null(conn.queue);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("flush");
@@ -356,5 +397,7 @@ int main(void)
 	tcase_add_test(t, test_plain);
 	tcase_add_test(t, test_only_waiting);
 	tcase_add_test(t, test_closed);
+	tcase_add_test(t, test_not_its_turn);
+	tcase_add_test(t, test_silent);
 	return suite_run(s);
 }
