@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_turns.c - a process that has a descriptor of a socket and never stops talking: the helper of the carrier has its other work to do all the
- * same.  Whatever is read there, more of it is there already; so who reads to the end never comes back.
+ * test_turns.c - a process that has a descriptor of a socket and never stops talking, or anybody who never stops coming: the helper has its other work
+ * to do all the same.  Whatever is read there, more of it is there already; so who reads to the end never comes back.
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -11,9 +11,12 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "engine/carry.h"
+#include "engine/info.h"
+#include "engine/memory_door.h"
 #include "tests/slow.h"
 #include "tests/unit/suite.h"
 
@@ -148,6 +151,80 @@ START_TEST(calls)
 }
 END_TEST
 
+/* ---- doors ---- */
+
+static struct sockaddr_un door;
+static socklen_t door_len;
+static int door_type;
+static _Atomic bool crowd; /* whenever somebody is let in, the next one is there */
+
+int __real_os_accept4(int fd, int flags);
+int __wrap_os_accept4(int fd, int flags);
+
+/* It need not stay: it is let in all the same. */
+static void somebody_comes(void)
+{
+	int fd = socket(AF_UNIX, door_type | SOCK_CLOEXEC, 0);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(connect(fd, (struct sockaddr *)&door, door_len), 0);
+	close(fd);
+}
+
+int __wrap_os_accept4(int fd, int flags)
+{
+	struct sockaddr_un here;
+	socklen_t len = sizeof(here);
+	int ret = __real_os_accept4(fd, flags);
+
+	if (ret < 0 || !atomic_load(&crowd) || getsockname(fd, (struct sockaddr *)&here, &len) || len != door_len ||
+	    memcmp(&here, &door, len) != 0)
+		return ret;
+	atomic_fetch_add(&taken, 1);
+	somebody_comes();
+	return ret;
+}
+
+static _Atomic bool open_now;
+
+static void open_memory_door(struct rds_timer *tm)
+{
+	struct rds_door d;
+
+	(void)tm;
+	ck_assert_int_eq(rds_door_tell(&d), 0);
+	memcpy(&door, &d.name, d.len);
+	door_len = d.len;
+	atomic_store(&open_now, true);
+}
+
+static void find_door(unsigned which)
+{
+	static struct rds_timer opener = {.fn = open_memory_door};
+	const struct rds_procid *self = registry_self(rds_eng->reg);
+
+	door_type = which == 1 ? SOCK_STREAM : SOCK_SEQPACKET;
+	if (which == 0) {
+		door_len = rds_share_address("rdspreload-shm-", self, &door);
+	} else if (which == 1) {
+		door_len = rds_info_name(self, &door);
+	} else {
+		rds_timer_set(&opener, os_now_ns());
+		test_until(atomic_load(&open_now));
+	}
+}
+
+/* Connections to where other processes of the host come, who asks for what rds-info shows, and who brings memory. */
+START_TEST(doors)
+{
+	find_door((unsigned)_i);
+	atomic_store(&crowd, true);
+	somebody_comes();
+	ck_turns();
+	atomic_store(&crowd, false);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("turns");
@@ -156,5 +233,6 @@ int main(void)
 	tcase_add_test(t, strays);
 	tcase_add_test(t, strays_beside);
 	tcase_add_test(t, calls);
+	tcase_add_loop_test(t, doors, 0, 3);
 	return suite_run(s);
 }
