@@ -17,6 +17,7 @@
 #include "engine/carry.h"
 #include "engine/info.h"
 #include "engine/memory_door.h"
+#include "engine/transport/shm/layout.h"
 #include "tests/slow.h"
 #include "tests/unit/suite.h"
 
@@ -55,12 +56,25 @@ static void one_taken(void)
 		sched_yield();
 }
 
+static _Atomic int peer = -1; /* of another process, or so it seems, and where it came from */
+
+/* Of no consequence. */
+static void look(void)
+{
+	const struct shm_ctl_msg msg = {.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_LOOK};
+
+	atomic_fetch_add(&taken, 1);
+	ck_assert_int_eq(os_send(atomic_load(&peer), &msg, sizeof(msg), MSG_DONTWAIT), sizeof(msg));
+}
+
 ssize_t __wrap_os_pass_recv(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], unsigned *nfds, bool *lost, int flags)
 {
 	ssize_t n = __real_os_pass_recv(fd, buf, len, fds, nfds, lost, flags);
 
 	if (n > 0 && len == RDS_SHARE_PACKET + 1)
 		one_taken();
+	if (n > 0 && len == sizeof(struct shm_ctl_msg) && atomic_load(&peer) >= 0)
+		look();
 	if (n != -EAGAIN || !atomic_load(&flood) || fd != rds_sock_pair(sock))
 		return n;
 	atomic_fetch_add(&taken, 1);
@@ -225,6 +239,28 @@ START_TEST(doors)
 }
 END_TEST
 
+/* In the helper, which has a table of descriptors of its own. */
+static void a_peer_comes(struct rds_timer *tm)
+{
+	int fd = os_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	(void)tm;
+	ck_assert_int_eq(os_connect(fd, (struct sockaddr *)&door, door_len), 0);
+	atomic_store(&peer, fd);
+	look();
+}
+
+/* Control packets, of a process that goes on with that. */
+START_TEST(packets)
+{
+	static struct rds_timer comer = {.fn = a_peer_comes};
+
+	find_door(0);
+	rds_timer_set(&comer, os_now_ns());
+	ck_turns();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("turns");
@@ -234,5 +270,6 @@ int main(void)
 	tcase_add_test(t, strays_beside);
 	tcase_add_test(t, calls);
 	tcase_add_loop_test(t, doors, 0, 3);
+	tcase_add_test(t, packets);
 	return suite_run(s);
 }
