@@ -301,6 +301,8 @@ static bool try_call(struct rds_holder *h, const struct rds_share_call *call, bo
 	*gone = err != 0;
 	if (err)
 		detach(h, false);
+	else if (h->unread)
+		rds_carry_given();
 	return true;
 }
 
@@ -505,9 +507,9 @@ struct rds_carry *rds_carry_next(const struct rds_carry *c)
 	return c ? c->next : carried;
 }
 
-void rds_holder_end(struct rds_holder *h)
+void rds_holder_end(struct rds_holder *h, bool read)
 {
-	detach(h, true);
+	detach(h, read);
 }
 
 bool rds_carry_list(struct rds_carry *c)

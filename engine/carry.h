@@ -61,11 +61,13 @@ int rds_carry_memory(uint64_t token, pid_t pid, int memory);
 /* carry.c, for carry_attach.c */
 struct rds_carry *rds_carry_of(const struct rds_sock *sk);   /* NULL: nobody is attached */
 struct rds_carry *rds_carry_next(const struct rds_carry *c); /* of NULL: the first */
-void rds_holder_end(struct rds_holder *h);		     /* which has read its last answer; not from an event */
+void rds_holder_end(struct rds_holder *h, bool read);	     /* has it read its last answer?  Not from an event */
 bool rds_carry_list(struct rds_carry *c);		     /* false: no memory */
 void rds_carry_end(struct rds_carry *c);		     /* it has no holders */
 void rds_holder_begin(struct rds_holder *h);
 
+/* carry_attach.c: a message lies in a channel from now on, if not for long */
+void rds_carry_given(void);
 /* carry_attach.c: what lies on our end of a stand-in's pair?  sk is referenced by the caller.  Helper. */
 void rds_carry_look(struct rds_sock *sk);
 /* The helper is to look again, where nothing else would tell it.  Any thread. */

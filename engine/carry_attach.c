@@ -20,8 +20,13 @@
 #include "engine/patience.h"
 #include "engine/will.h"
 
-#define ROOM 4			/* channels: one takes two descriptors for a moment */
-#define ROOM_AGAIN_NS 100000000 /* between looks for some */
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+
+#define ROOM 4			 /* channels: one takes two descriptors for a moment */
+#define ROOM_AGAIN_NS 100000000	 /* between looks for some */
+#define GIVEN_AGAIN_NS 250000000 /* between looks at holders that leave a message in their channel */
 
 static bool is_standin(const struct rds_sock *sk, int fd)
 {
@@ -116,7 +121,7 @@ static void make_room(struct rds_timer *tm)
 	(void)tm;
 	room_made = os_now_ns();
 	for (i = 0; i < ROOM && (h = longest_idle(room_made)); i++)
-		rds_holder_end(h);
+		rds_holder_end(h, true);
 }
 
 static struct rds_timer room = {.fn = make_room};
@@ -128,6 +133,60 @@ static void want_room(void)
 
 	if (!rds_timer_is_set(&room))
 		rds_timer_set(&room, now - room_made < ROOM_AGAIN_NS ? room_made + ROOM_AGAIN_NS : now);
+}
+
+/* No more threads of it, whether anybody has waited for it or not.  False if that cannot be found out. */
+static bool ended(int pid)
+{
+	int fd = (int)os_syscall(SYS_pidfd_open, pid, 0, 0, 0, 0, 0);
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	bool gone;
+
+	if (fd < 0)
+		return fd == -ESRCH;
+	gone = os_poll(&p, 1, 0) > 0;
+	os_close(fd);
+	return gone;
+}
+
+/* The first that has left a message in its channel, and has ended.  *wait: one has left a message there, and may still read it. */
+static struct rds_holder *dead_with_message(bool *wait)
+{
+	struct rds_carry *c = NULL;
+	struct rds_holder *h;
+
+	*wait = false;
+	while ((c = rds_carry_next(c)))
+		for (h = c->holders; h; h = h->next) {
+			if (!h->unread || !h->pid || !bytes_there(atomic_load(&h->fd), SIOCOUTQ))
+				continue;
+			if (ended(h->pid))
+				return h;
+			*wait = true;
+		}
+	return NULL;
+}
+
+/*
+ * A channel hangs up with its process, but not if that has a child by a bare clone(2), which has copies of all descriptors.  That one reads nothing there
+ * (away_slots.c), so what lies there goes back.
+ */
+static void look_at_given(struct rds_timer *tm)
+{
+	struct rds_holder *h;
+	bool wait;
+
+	while ((h = dead_with_message(&wait)))
+		rds_holder_end(h, false);
+	if (wait)
+		rds_timer_set(tm, os_now_ns() + GIVEN_AGAIN_NS);
+}
+
+static struct rds_timer given = {.fn = look_at_given};
+
+void rds_carry_given(void)
+{
+	rds_timer_need(&given, os_now_ns() + GIVEN_AGAIN_NS);
 }
 
 /* Takes the channel. */
@@ -294,6 +353,7 @@ void rds_carry_attach_forget(void)
 {
 	heard.queued = false;
 	room.queued = false;
+	given.queued = false;
 }
 
 /*

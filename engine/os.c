@@ -458,14 +458,18 @@ bool os_at_end(int fd)
 	return os_poll(&p, 1, 0) != 0;
 }
 
+/* Packets of ours are fewer; who goes on writing there as fast as we read must not keep us. */
+#define RECV_MOST 256u
+
 void os_recv_all(int fd)
 {
+	unsigned most = RECV_MOST;
 	char buf[16];
 	ssize_t n;
 
 	do
 		n = os_recv(fd, buf, sizeof(buf), MSG_DONTWAIT);
-	while (n > 0 || (n == 0 && !os_at_end(fd)));
+	while (--most && (n > 0 || (n == 0 && !os_at_end(fd))));
 }
 
 /* ---- waiting ---- */

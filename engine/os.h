@@ -90,7 +90,7 @@ bool os_uid_tells(uid_t uid);
 bool os_gid_tells(gid_t gid);
 /* A SEQPACKET socket's recv() has returned 0: was that the end, and not a packet of no bytes? */
 bool os_at_end(int fd);
-void os_recv_all(int fd); /* reads what lies there, and throws it away */
+void os_recv_all(int fd); /* reads what lies there, as long as it is not far more than we write, and throws it away */
 int os_poll(struct pollfd *fds, nfds_t n, int timeout_ms);
 int os_eventfd(unsigned init, int flags);
 int os_pipe(int fds[2], int flags);

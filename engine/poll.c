@@ -109,6 +109,7 @@ static void lower_in(struct rds_sock *sk, int fd)
 static void lower_out(struct rds_sock *sk, int fd)
 {
 	struct pollfd p = {.fd = fd, .events = POLLOUT};
+	unsigned most = RDS_EVENT_MOST; /* somebody may be reading them at the other end, which holders have as well */
 	int small = 1;
 
 	if (!names(sk, fd))
@@ -116,7 +117,7 @@ static void lower_out(struct rds_sock *sk, int fd)
 	sk->hidden_out = true;
 	os_setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
 	/* No more than it takes: a process that shares the socket has to get through (share.h). */
-	while (os_poll(&p, 1, 0) > 0 && os_send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
+	while (most-- && os_poll(&p, 1, 0) > 0 && os_send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
 		;
 	/* Space may have come meanwhile: whoever made it saw hidden_out unset. */
 	if (rds_sock_writable(sk))

@@ -482,6 +482,31 @@ START_TEST(counters_have_names)
 }
 END_TEST
 
+/* Who reads until nothing is there never comes back if somebody goes on writing.  Here all that he has written is there already. */
+START_TEST(what_lies_there)
+{
+	int sv[2], large = 1 << 20;
+	unsigned n = 0, left = 0;
+	char buf[8];
+
+	ck_assert_int_eq(os_socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sv), 0);
+	os_setsockopt(sv[1], SOL_SOCKET, SO_SNDBUF, &large, sizeof(large));
+	while (n < 1000 && os_send(sv[1], "", n % 2, MSG_DONTWAIT) == (int)(n % 2))
+		n++;
+	ck_assert_uint_gt(n, 256);
+	os_recv_all(sv[0]);
+	while (os_recv(sv[0], buf, sizeof(buf), MSG_DONTWAIT) >= 0)
+		left++;
+	ck_assert_uint_eq(left, n - 256);
+	ck_assert_int_eq(os_send(sv[1], "x", 1, MSG_DONTWAIT), 1);
+	ck_assert_int_eq(os_send(sv[1], "", 0, MSG_DONTWAIT), 0);
+	os_close(sv[1]);
+	os_recv_all(sv[0]);
+	ck_assert_int_eq(os_recv(sv[0], buf, sizeof(buf), MSG_DONTWAIT), 0);
+	os_close(sv[0]);
+}
+END_TEST
+
 static _Atomic int sigpipes;
 
 static void on_sigpipe(int sig)
@@ -535,6 +560,7 @@ int main(void)
 	tcase_add_test(tc, a_limit_on_locked_memory);
 #endif
 	tcase_add_test(tc, sockets_and_waiting);
+	tcase_add_test(tc, what_lies_there);
 	tcase_add_test(tc, quiet_writes);
 	tcase_add_test(tc, random_is_not_constant);
 	tcase_add_test(tc, high_and_internal);

@@ -46,6 +46,23 @@ static void teardown(void)
 	close(sock.pair.n[0]);
 }
 
+static unsigned nsent;
+static int emptied = -1; /* what is sent is read there at once */
+
+ssize_t __real_os_send(int fd, const void *buf, size_t len, int flags);
+ssize_t __wrap_os_send(int fd, const void *buf, size_t len, int flags);
+
+ssize_t __wrap_os_send(int fd, const void *buf, size_t len, int flags)
+{
+	ssize_t n = __real_os_send(fd, buf, len, flags);
+	char c;
+
+	nsent++;
+	if (emptied >= 0)
+		ck_assert_int_eq(recv(emptied, &c, 1, MSG_DONTWAIT), 1);
+	return n;
+}
+
 static bool shown(void)
 {
 	struct pollfd p = {.fd = standin, .events = POLLOUT};
@@ -109,6 +126,21 @@ START_TEST(test_notification_is_shown)
 }
 END_TEST
 
+/* Who shares the socket has its other end as well, and may read there what is to fill it. */
+START_TEST(test_reader_at_the_other_end)
+{
+	char c;
+
+	rds_snd_add(&sock, 3 * LIMIT);
+	emptied = sock.pair.n[0];
+	rds_sock_watch(&sock, standin, false);
+	ck_assert(sock.hidden_out);
+	ck_assert_uint_gt(nsent, 1);
+	ck_assert_uint_le(nsent, RDS_EVENT_MOST);
+	ck_assert_int_lt(recv(emptied, &c, 1, MSG_DONTWAIT), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("poll");
@@ -117,5 +149,6 @@ int main(void)
 	tcase_add_loop_test(t, test_room_is_shown_when_there_is_some, 0, 2);
 	tcase_add_loop_test(t, test_limit_is_raised, 0, 2);
 	tcase_add_loop_test(t, test_notification_is_shown, 0, 2);
+	tcase_add_test(t, test_reader_at_the_other_end);
 	return suite_run(s);
 }

@@ -15,6 +15,7 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -727,6 +728,50 @@ START_TEST(back_in_order)
 }
 END_TEST
 
+static bool has_ended(pid_t pid)
+{
+	siginfo_t si = {.si_pid = 0};
+
+	return waitid(P_PID, (id_t)pid, &si, WEXITED | WNOHANG | WNOWAIT) == 0 && si.si_pid == pid;
+}
+
+/* The holder: it ends with a message in its channel, of which a child that nobody knows of has a copy until `over` hangs up. */
+static void ends_with_message(int over)
+{
+	int channel;
+	char c;
+
+	take_each(&channel, 1);
+	if (!syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0))
+		(void)!read(over, &c, 1);
+	_exit(0);
+}
+
+/* Even as long as nobody waits for it. */
+START_TEST(copy_of_a_channel)
+{
+	int over[2], i;
+	pid_t pid;
+
+	ck_assert_int_eq(pipe(over), 0);
+	for (i = 0; i < 3; i++)
+		send_one((unsigned char)i);
+	await_queue(3);
+	pid = fork();
+	if (!pid) {
+		close(over[1]);
+		ends_with_message(over[0]);
+	}
+	test_until(has_ended(pid));
+	await_queue(3);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+	for (i = 0; i < 3; i++)
+		ck_assert_int_eq(receive(0), i);
+	close(over[1]);
+	ck_lives();
+}
+END_TEST
+
 /* More or less than there is: it is refused as a whole. */
 START_TEST(lengths_that_lie)
 {
@@ -756,5 +801,6 @@ int main(void)
 	tcase_add_test(t, a_filter);
 	tcase_add_test(t, takes_no_answer);
 	tcase_add_loop_test(t, back_in_order, 0, 3);
+	tcase_add_test(t, copy_of_a_channel);
 	return suite_run(s);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_turns.c - a process that has a descriptor of a socket and never stops talking: the helper of the carrier has its other work to do all the
- * same.  Whatever is read there, more of it is there already; so who reads to the end never comes back.
+ * test_turns.c - a process that has a descriptor of a socket and never stops talking, or anybody who never stops coming: the helper has its other work
+ * to do all the same.  Whatever is read there, more of it is there already; so who reads to the end never comes back.
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -11,9 +11,13 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "engine/carry.h"
+#include "engine/info.h"
+#include "engine/memory_door.h"
+#include "engine/transport/shm/layout.h"
 #include "tests/slow.h"
 #include "tests/unit/suite.h"
 
@@ -52,12 +56,25 @@ static void one_taken(void)
 		sched_yield();
 }
 
+static _Atomic int peer = -1; /* of another process, or so it seems, and where it came from */
+
+/* Of no consequence. */
+static void look(void)
+{
+	const struct shm_ctl_msg msg = {.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_LOOK};
+
+	atomic_fetch_add(&taken, 1);
+	ck_assert_int_eq(os_send(atomic_load(&peer), &msg, sizeof(msg), MSG_DONTWAIT), sizeof(msg));
+}
+
 ssize_t __wrap_os_pass_recv(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], unsigned *nfds, bool *lost, int flags)
 {
 	ssize_t n = __real_os_pass_recv(fd, buf, len, fds, nfds, lost, flags);
 
 	if (n > 0 && len == RDS_SHARE_PACKET + 1)
 		one_taken();
+	if (n > 0 && len == sizeof(struct shm_ctl_msg) && atomic_load(&peer) >= 0)
+		look();
 	if (n != -EAGAIN || !atomic_load(&flood) || fd != rds_sock_pair(sock))
 		return n;
 	atomic_fetch_add(&taken, 1);
@@ -148,6 +165,102 @@ START_TEST(calls)
 }
 END_TEST
 
+/* ---- doors ---- */
+
+static struct sockaddr_un door;
+static socklen_t door_len;
+static int door_type;
+static _Atomic bool crowd; /* whenever somebody is let in, the next one is there */
+
+int __real_os_accept4(int fd, int flags);
+int __wrap_os_accept4(int fd, int flags);
+
+/* It need not stay: it is let in all the same. */
+static void somebody_comes(void)
+{
+	int fd = socket(AF_UNIX, door_type | SOCK_CLOEXEC, 0);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(connect(fd, (struct sockaddr *)&door, door_len), 0);
+	close(fd);
+}
+
+int __wrap_os_accept4(int fd, int flags)
+{
+	struct sockaddr_un here;
+	socklen_t len = sizeof(here);
+	int ret = __real_os_accept4(fd, flags);
+
+	if (ret < 0 || !atomic_load(&crowd) || getsockname(fd, (struct sockaddr *)&here, &len) || len != door_len ||
+	    memcmp(&here, &door, len) != 0)
+		return ret;
+	atomic_fetch_add(&taken, 1);
+	somebody_comes();
+	return ret;
+}
+
+static _Atomic bool open_now;
+
+static void open_memory_door(struct rds_timer *tm)
+{
+	struct rds_door d;
+
+	(void)tm;
+	ck_assert_int_eq(rds_door_tell(&d), 0);
+	memcpy(&door, &d.name, d.len);
+	door_len = d.len;
+	atomic_store(&open_now, true);
+}
+
+static void find_door(unsigned which)
+{
+	static struct rds_timer opener = {.fn = open_memory_door};
+	const struct rds_procid *self = registry_self(rds_eng->reg);
+
+	door_type = which == 1 ? SOCK_STREAM : SOCK_SEQPACKET;
+	if (which == 0) {
+		door_len = rds_share_address("rdspreload-shm-", self, &door);
+	} else if (which == 1) {
+		door_len = rds_info_name(self, &door);
+	} else {
+		rds_timer_set(&opener, os_now_ns());
+		test_until(atomic_load(&open_now));
+	}
+}
+
+/* Connections to where other processes of the host come, who asks for what rds-info shows, and who brings memory. */
+START_TEST(doors)
+{
+	find_door((unsigned)_i);
+	atomic_store(&crowd, true);
+	somebody_comes();
+	ck_turns();
+	atomic_store(&crowd, false);
+}
+END_TEST
+
+/* In the helper, which has a table of descriptors of its own. */
+static void a_peer_comes(struct rds_timer *tm)
+{
+	int fd = os_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	(void)tm;
+	ck_assert_int_eq(os_connect(fd, (struct sockaddr *)&door, door_len), 0);
+	atomic_store(&peer, fd);
+	look();
+}
+
+/* Control packets, of a process that goes on with that. */
+START_TEST(packets)
+{
+	static struct rds_timer comer = {.fn = a_peer_comes};
+
+	find_door(0);
+	rds_timer_set(&comer, os_now_ns());
+	ck_turns();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("turns");
@@ -156,5 +269,7 @@ int main(void)
 	tcase_add_test(t, strays);
 	tcase_add_test(t, strays_beside);
 	tcase_add_test(t, calls);
+	tcase_add_loop_test(t, doors, 0, 3);
+	tcase_add_test(t, packets);
 	return suite_run(s);
 }
