@@ -232,7 +232,7 @@ static int revive(struct rds_sock *sk, const struct rds_share_state *st, struct 
 		err = registry_sock_take(rds_eng->reg, sk->reg_idx, &sk->name, sure);
 		mine = !err;
 	}
-	if (!err)
+	if (!err && inbox >= 0)
 		err = rds_inbox_empty(inbox, sk);
 	if (!err) {
 		go_live(sk, st, r);

@@ -15,8 +15,7 @@
  * The registry counts for those who leave something, and who takes it out goes by the same rule.  The rest stays with its sender.
  *
  * Anybody on this host can connect to an inbox, and have one of that name.  Both sides ask the kernel whose process the other is, as everywhere;
- * what is in a parcel is checked like a deposit.  Where somebody has filled the inbox with connections, or has its name, parcels are files beside the
- * registry (registry_parcel.c), which come after what is in the inbox: it stays full, or somebody else's.
+ * what is in a parcel is checked like a deposit.
  *
  * Operations and what waits behind them for the same port end with the process.
  */
@@ -77,11 +76,6 @@ static void too_much(void)
 	rds_warn_once(
 		"what processes have left for an RDS socket that nobody carried is more than its SO_RCVBUF, which ours "
 		"heed: the rest is thrown away");
-}
-
-static void unreadable(void)
-{
-	rds_warn_once("what a process has left for an RDS socket cannot be read (another version of the library?)");
 }
 
 static int read_messages(struct emptying *e, const struct rds_share_parcel *p, const void *file)
@@ -158,48 +152,9 @@ static int take_parcel(struct emptying *e, int fd)
 	for (i = 0; i < n; i++)
 		os_close(fds[i]);
 	if (err == -EPROTO)
-		unreadable();
+		rds_warn_once(
+			"what a process has left for an RDS socket cannot be read (another version of the library?)");
 	return err == -EPROTO ? 0 : err;
-}
-
-/* A parcel of the other kind begins with what is said in one of these.  Whoever has it can change it still: it is looked at as a copy. */
-static int open_file(struct emptying *e, int file, uint64_t most)
-{
-	struct rds_share_parcel p;
-	struct stat st;
-	void *copy;
-	int err;
-
-	if (os_fstat(file, &st) || !S_ISREG(st.st_mode) || os_pread(file, &p, sizeof(p), 0) != sizeof(p) ||
-	    p.magic != RDS_SHARE_MAGIC || p.version != RDS_SHARE_VERSION || !p.size || p.size > most)
-		return -EPROTO;
-	err = os_mmap((size_t)p.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, &copy);
-	if (err)
-		return err;
-	err = os_pread(file, copy, (size_t)p.size, sizeof(p)) == (ssize_t)p.size ? read_messages(e, &p, copy) : -EPROTO;
-	os_munmap(copy, (size_t)p.size);
-	return err;
-}
-
-static int take_files(struct emptying *e, const struct registry_inbox *has)
-{
-	/* The least that is counted for a message is hardly less than what stands before it; and the last one may be of any size. */
-	uint64_t most = 3 * ((uint64_t)has->rcvbuf + RDS_MAX_MSG);
-	unsigned i;
-	int file, err = 0;
-
-	for (i = 0; has->left && !err; i++) {
-		file = registry_parcel_take(rds_eng->reg, &e->sk->name, i);
-		if (file < 0)
-			return file == -ENOENT ? 0 : file;
-		err = open_file(e, file, most);
-		os_close(file);
-		if (err == -EPROTO) {
-			unreadable();
-			err = 0;
-		}
-	}
-	return err;
 }
 
 /* Everybody who could carry the socket has it, and can change that. */
@@ -221,9 +176,8 @@ int rds_inbox_empty(int inbox, struct rds_sock *sk)
 
 	registry_sock_inbox(rds_eng->reg, sk->reg_idx, &has);
 	e.room = has.rcvbuf;
-	if (inbox >= 0)
-		sleeps_never(inbox);
-	while (inbox >= 0 && most) {
+	sleeps_never(inbox);
+	while (most) {
 		fd = os_accept4(inbox, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd == -EINTR || fd == -ECONNABORTED)
 			continue;
@@ -236,10 +190,7 @@ int rds_inbox_empty(int inbox, struct rds_sock *sk)
 	}
 	if (!err && fd < 0 && fd != -EAGAIN)
 		err = fd;
-	if (!err)
-		err = take_files(&e, &has);
-	if (!err)
-		registry_sock_emptied(rds_eng->reg, sk->reg_idx);
+	registry_sock_emptied(rds_eng->reg, sk->reg_idx);
 	return err;
 }
 
@@ -277,7 +228,6 @@ struct delivery {
 	struct rds_share_parcel p;
 	uint32_t weight;
 	int file;
-	bool closed; /* the inbox is of no use */
 };
 
 static int write_parcel(const struct rds_conn *nowhere, uint16_t port, int64_t room, struct delivery *d)
@@ -310,60 +260,15 @@ static int write_parcel(const struct rds_conn *nowhere, uint16_t port, int64_t r
 static int deliver(const struct rds_procid *name, void *arg)
 {
 	struct delivery *d = arg;
-	int fd = inbox_socket(name, false), err = -EPERM;
+	int fd = inbox_socket(name, false), err;
 
-	d->closed = fd == -EAGAIN || fd == -ECONNREFUSED;
 	if (fd < 0)
 		return fd;
 	if (!registry_still_ours(rds_eng->reg))
 		err = -EAGAIN;
-	else if (trusted(fd))
-		err = os_pass_send(fd, &d->p, sizeof(d->p), &d->file, 1, MSG_DONTWAIT);
 	else
-		d->closed = true;
+		err = trusted(fd) ? os_pass_send(fd, &d->p, sizeof(d->p), &d->file, 1, MSG_DONTWAIT) : -EPERM;
 	os_close(fd);
-	return err;
-}
-
-/* The inbox is full of what others have put there, or is somebody else's: a copy, to be left as a file. */
-static int copy_parcel(const struct delivery *d)
-{
-	int file = registry_parcel_new(rds_eng->reg), err;
-	off_t size = 0;
-	void *map;
-
-	if (file < 0)
-		return file;
-	err = os_mmap((size_t)d->p.size, PROT_READ, MAP_PRIVATE, d->file, 0, &map);
-	if (!err) {
-		err = rds_deposit_put(file, &size, &d->p, sizeof(d->p));
-		if (!err)
-			err = rds_deposit_put(file, &size, map, (size_t)d->p.size);
-		os_munmap(map, (size_t)d->p.size);
-	}
-	if (err)
-		os_close(file);
-	return err ? err : file;
-}
-
-/* The registry's lock held. */
-static int deliver_file(const struct rds_procid *name, void *arg)
-{
-	return registry_parcel_leave(rds_eng->reg, name, *(int *)arg);
-}
-
-static int deliver_somehow(const struct rds_conn *nowhere, uint16_t port, uint32_t left, struct delivery *d)
-{
-	const struct rds_conn_id *id = &nowhere->id;
-	int err = registry_if_nobodys(rds_eng->reg, &id->faddr, port, id->scope, left, d->weight, deliver, d), file;
-
-	if (err >= 0 || !d->closed)
-		return err;
-	file = copy_parcel(d);
-	if (file < 0)
-		return file;
-	err = registry_if_nobodys(rds_eng->reg, &id->faddr, port, id->scope, left, d->weight, deliver_file, &file);
-	os_close(file);
 	return err;
 }
 
@@ -400,7 +305,8 @@ static uint32_t post_port(const struct rds_conn *nowhere, uint16_t port)
 		return 0;
 	err = write_parcel(nowhere, port, (int64_t)has.rcvbuf - has.left, &d);
 	if (err >= 0)
-		err = deliver_somehow(nowhere, port, has.left, &d);
+		err = registry_if_nobodys(rds_eng->reg, &nowhere->id.faddr, port, nowhere->id.scope, has.left, d.weight,
+					  deliver, &d);
 	os_close(d.file);
 	return err >= 0 ? d.p.n_messages : 0;
 }

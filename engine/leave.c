@@ -459,7 +459,7 @@ static bool is_back(struct rds_sock *sk, int standin)
 	os_close(fds[0]);
 	os_close(fds[1]);
 	mine = !registry_sock_take(rds_eng->reg, sk->reg_idx, &sk->name, false);
-	err = mine ? rds_inbox_empty(fds[2], sk) : 0;
+	err = fds[2] < 0 || !mine ? 0 : rds_inbox_empty(fds[2], sk);
 	if (err)
 		rds_error("messages that were left for an RDS socket are lost: %s", strerror(-err));
 	if (fds[2] >= 0)

@@ -50,7 +50,7 @@ void rds_along_drop(struct rds_sock *sk, bool counted);
 int rds_inbox_make(const struct rds_procid *name);
 /*
  * What has been left goes behind what sk has queued.  After the registry says that the port is ours, since then nobody leaves anything there, and
- * before sk takes what is sent to it.  inbox -1: there is none.  0, -EMFILE, -ENOMEM.
+ * before sk takes what is sent to it.  0, -EMFILE, -ENOMEM.
  */
 int rds_inbox_empty(int inbox, struct rds_sock *sk);
 

@@ -167,14 +167,6 @@ void registry_sock_emptied(struct registry *reg, uint32_t idx);
 bool registry_still_ours(struct registry *reg);
 int registry_if_nobodys(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope, uint32_t left,
 			uint32_t more, int (*act)(const struct rds_procid *name, void *arg), void *arg);
-/*
- * registry_parcel.c: what is left in a file, where the inbox cannot be used.  new: one that has no name yet: a descriptor, or -errno, -EOPNOTSUPP
- * where other users could put files.  leave: within act(); it is for the socket of that name from now on; -EAGAIN: others have gone on without us.
- * take: that of this number, from 0 on, which is gone then: a descriptor, -ENOENT.
- */
-int registry_parcel_new(struct registry *reg);
-int registry_parcel_leave(struct registry *reg, const struct rds_procid *name, int file);
-int registry_parcel_take(struct registry *reg, const struct rds_procid *name, unsigned number);
 /* Does the process with that slot and id still hold its lock?  One system call. */
 bool registry_proc_alive(struct registry *reg, uint32_t slot, const struct rds_procid *id);
 /* Which slot has the process with that id?  Lock-free; whether it still lives is not asked. */

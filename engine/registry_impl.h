@@ -82,9 +82,6 @@ int reg_file_grow(struct registry *reg);
  * -EMFILE, -ENFILE, -ENOMEM: it could not be looked everywhere. */
 int reg_lost_find(int named, bool (*fits)(int fd));
 
-/* ---- registry_parcel.c ---- */
-void reg_parcels_end(struct registry *reg, struct reg_sock *s); /* the socket is no more */
-
 /* ---- registry_lock.c ---- */
 /* Mutex and the current area's byte, whatever the contents.  -ESTALE: nothing is mapped, and who has the lock does not get on. */
 int reg_record_lock(struct registry *reg);

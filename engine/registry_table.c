@@ -104,7 +104,6 @@ void reg_sock_free(struct registry *reg, uint32_t link)
 	struct reg_sock *s = reg_sock_at(reg->at, link);
 	bool sound = true;
 
-	reg_parcels_end(reg, s);
 	if (reg_load(&s->mark) & 0xffff)
 		sound = reg_unlink(reg, link);
 	reg_store(&s->mark, 0);

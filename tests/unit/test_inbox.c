@@ -7,8 +7,6 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -17,7 +15,6 @@
 
 #include "engine/leave.h"
 #include "engine/message.h"
-#include "engine/options.h"
 #include "tests/unit/suite.h"
 
 #define LEN 100
@@ -366,144 +363,6 @@ START_TEST(test_senders_wait)
 }
 END_TEST
 
-/* ---- an inbox that is not to be had: files ---- */
-
-static unsigned parcels(void)
-{
-	char pattern[300];
-	unsigned n;
-	glob_t g;
-
-	snprintf(pattern, sizeof(pattern), "%s/rdspreload-*/*.?*", rds_options()->registry_dir);
-	n = glob(pattern, 0, NULL, &g) ? 0 : (unsigned)g.gl_pathc;
-	globfree(&g);
-	return n;
-}
-
-/* Somebody has connected as often as it takes, or has the name. */
-static void spoil(bool name_taken)
-{
-	if (name_taken) {
-		close(inbox);
-		inbox = -1;
-		return;
-	}
-	ck_assert_int_eq(listen(inbox, 2), 0);
-	while (dial() >= 0)
-		;
-}
-
-/* Of messages with these numbers, which go. */
-static void send_and_leave(struct rds_sock *from, int fd, unsigned number, unsigned end)
-{
-	for (; number < end; number++)
-		send_one(from, fd, number);
-	rds_inbox_fill();
-	ck_assert_uint_eq((uint32_t)atomic_load(&from->snd), 0);
-}
-
-static void nobodys(void)
-{
-	bind_here(sock);
-	ck_assert_int_eq(registry_sock_leave(rds_eng->reg, sock->reg_idx, &name), 0);
-}
-
-START_TEST(test_spoilt)
-{
-	struct rds_sock *from;
-	int fd = rds_socket(SOCK_SEQPACKET, 0, &from);
-	unsigned char buf[LEN];
-	struct iovec iov = {buf, sizeof(buf)};
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-	unsigned i;
-
-	bind_here(from);
-	nobodys();
-	if (!_i)
-		send_and_leave(from, fd, 0, 2);
-	spoil(_i);
-	send_and_leave(from, fd, _i ? 0 : 2, 5);
-	send_and_leave(from, fd, 5, 9);
-	ck_assert_uint_eq(left(), 9 * LEN);
-	ck_assert_uint_eq(parcels(), 2);
-	ck_assert_int_eq(registry_sock_take(rds_eng->reg, sock->reg_idx, &name, false), 0);
-	ck_assert_int_eq(rds_inbox_empty(inbox, sock), 0);
-	ck_assert_uint_eq(parcels(), 0);
-	ck_assert_uint_eq(left(), 0);
-	for (i = 0; i < 9; i++) {
-		ck_assert_int_eq(rds_recvmsg(sock, standin, &msg, MSG_DONTWAIT), LEN);
-		ck_assert_uint_eq(buf[0], i);
-	}
-	ck_assert_int_eq(rds_recvmsg(sock, standin, &msg, MSG_DONTWAIT), -EAGAIN);
-}
-END_TEST
-
-/* The socket ends, and nobody has taken what was left for it. */
-START_TEST(test_nobody_takes_them)
-{
-	struct rds_sock *from;
-	int fd = rds_socket(SOCK_SEQPACKET, 0, &from);
-
-	bind_here(from);
-	nobodys();
-	spoil(true);
-	send_and_leave(from, fd, 0, 1);
-	send_and_leave(from, fd, 1, 2);
-	ck_assert_uint_eq(parcels(), 2);
-	ck_assert_int_eq(registry_sock_take(rds_eng->reg, sock->reg_idx, &name, false), 0);
-	registry_sock_remove(rds_eng->reg, sock->reg_idx);
-	ck_assert_uint_eq(parcels(), 0);
-}
-END_TEST
-
-static int put_file(const struct rds_procid *to, void *arg)
-{
-	return registry_parcel_leave(rds_eng->reg, to, *(int *)arg);
-}
-
-/* Nonsense of all kinds between two that are good. */
-START_TEST(test_strange_files)
-{
-	struct {
-		struct rds_share_parcel p;
-		struct rds_share_message m;
-		char bytes[LEN];
-	} f = {.p = {.magic = RDS_SHARE_MAGIC,
-		     .version = RDS_SHARE_VERSION,
-		     .n_messages = 1,
-		     .size = sizeof(f.m) + LEN},
-	       .m = {.sport = 7, .len = LEN}},
-	  odd;
-	unsigned i;
-	int fd;
-
-	nobodys();
-	spoil(true);
-	for (i = 0; i < 8; i++) {
-		odd = f;
-		memset(odd.bytes, i ? 2 : 1, sizeof(odd.bytes));
-		odd.p.magic += i == 1;
-		odd.p.version += i == 2;
-		odd.p.size += i == 3 ? LEN : 0;
-		odd.p.size = i == 4 ? 1ull << 40 : i == 5 ? 0 : odd.p.size;
-		odd.m.len += i == 6;
-		fd = registry_parcel_new(rds_eng->reg);
-		ck_assert_int_ge(fd, 0);
-		ck_assert_int_eq(write(fd, &odd, sizeof(odd)), sizeof(odd));
-		if (i == 4)
-			ck_assert_int_eq(ftruncate(fd, (off_t)1 << 40), 0);
-		ck_assert_int_eq(registry_if_nobodys(rds_eng->reg, &sock->laddr.ip, sock->laddr.port, sock->laddr.scope,
-						     left(), LEN, put_file, &fd),
-				 0);
-		close(fd);
-	}
-	ck_assert_int_eq(registry_sock_take(rds_eng->reg, sock->reg_idx, &name, false), 0);
-	ck_assert_int_eq(rds_inbox_empty(-1, sock), 0);
-	ck_queued(2);
-	ck_assert_uint_eq(parcels(), 0);
-}
-END_TEST
-
 int main(void)
 {
 	Suite *s = suite_create("inbox");
@@ -517,8 +376,5 @@ int main(void)
 	tcase_add_test(t, test_flood);
 	tcase_add_test(t, test_flood_of_nothing);
 	tcase_add_test(t, test_senders_wait);
-	tcase_add_loop_test(t, test_spoilt, 0, 2);
-	tcase_add_test(t, test_nobody_takes_them);
-	tcase_add_test(t, test_strange_files);
 	return suite_run(s);
 }
