@@ -142,8 +142,8 @@ static bool ended(int pid)
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 	bool gone;
 
-	if (fd < 0)
-		return fd == -ESRCH;
+	if (fd < 0) /* -EINVAL: the number is a group's or session's yet */
+		return fd == -ESRCH || fd == -ENOENT || fd == -EINVAL;
 	gone = os_poll(&p, 1, 0) > 0;
 	os_close(fd);
 	return gone;
