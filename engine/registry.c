@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "engine/fence.h"
 #include "engine/log.h"
 #include "engine/os.h"
 #include "engine/registry_impl.h"
@@ -442,6 +443,7 @@ static void withdraw(struct registry *reg, uint32_t idx)
 	do {
 		term = reg_load(t);
 		withdraw_from(reg, reg_view_of(reg, term), idx);
+		rds_fence(); /* copy_sock() */
 		if (term & REG_TERM_COPYING)
 			withdraw_from(reg, reg_view_of(reg, REG_TERM_AREA(term)), idx);
 	} while (atomic_fetch_add_explicit(t, 0, memory_order_acq_rel) != term && ++tries < WITHDRAW_TRIES);

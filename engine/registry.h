@@ -183,7 +183,7 @@ bool registry_proc_pid_is(struct registry *reg, uint32_t slot, const struct rds_
  */
 bool registry_trusts(struct registry *reg, const struct ucred *cred);
 /* Is it the user as whom this process has opened the file? */
-bool registry_is_user(const struct registry *reg, uid_t uid);
+bool registry_is_user(struct registry *reg, uid_t uid);
 /* Reclaim everything that dead processes left. Number of processes reclaimed or -errno. */
 int registry_reap(struct registry *reg);
 

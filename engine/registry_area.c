@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include "engine/fence.h"
 #include "engine/log.h"
 #include "engine/os.h"
 #include "engine/registry_impl.h"
@@ -209,8 +210,12 @@ static void copy_sock(struct reg_sock *to, struct reg_sock *from)
 		COPY(rcvbuf);
 		COPY(left);
 	}
+	reg_store(&to->mark, mark);
+	/* Who withdraws the entry without the lock finds it here, or it is seen that he has taken it away there (withdraw()). */
+	rds_fence();
 	after = reg_load(&from->mark);
-	reg_store(&to->mark, after == mark || (mark == REG_SOCK_USED && after) ? mark : 0);
+	if (after != mark && (mark != REG_SOCK_USED || !after))
+		reg_store(&to->mark, 0);
 }
 
 /*

@@ -428,9 +428,6 @@ int reg_file_open(struct registry *reg)
 	int ret = -EAGAIN;
 
 	reg->uid = my_uid();
-	reg->gid = my_gid();
-	reg->uid_tells = os_uid_tells(reg->uid);
-	reg->gid_tells = os_gid_tells(reg->gid);
 	/* A millisecond apart: somebody else is between mkdir and chmod. */
 	for (uint64_t tries = 0; tries < rds_patience_ms(RDS_PATIENCE_REGISTRY_RIGHTS) && ret == -EAGAIN; tries++) {
 		if (tries)

@@ -40,8 +40,6 @@ struct registry {
 	uint64_t idw[2]; /* the same as words */
 	pid_t pid;
 	uid_t uid; /* when it was opened: the program may have given up its rights since */
-	gid_t gid;
-	bool uid_tells, gid_tells; /* who is meant by them */
 	pthread_mutex_t mutex;
 	bool starved;	/* had to wait long for the lock that it has now */
 	unsigned moves; /* of the term by others since a change of ours was last done */

@@ -331,9 +331,24 @@ static bool is_member(struct registry *reg, pid_t pid)
 	return false;
 }
 
-bool registry_is_user(const struct registry *reg, uid_t uid)
+/*
+ * The kernel says whose the file is as it says who a peer is, whatever user namespace this process has gone to since it opened it.  One that is
+ * shared may be another user's.
+ */
+bool registry_is_user(struct registry *reg, uid_t uid)
 {
-	return uid == reg->uid && reg->uid_tells;
+	struct stat st = {.st_uid = reg->uid};
+
+	if (rds_options()->share == RDS_SHARE_USER && os_fstat(reg_fd(reg), &st))
+		return false;
+	return uid == st.st_uid && os_uid_tells(uid);
+}
+
+static bool is_group(struct registry *reg, gid_t gid)
+{
+	struct stat st;
+
+	return os_fstat(reg_fd(reg), &st) == 0 && gid == st.st_gid && os_gid_tells(gid);
 }
 
 bool registry_trusts(struct registry *reg, const struct ucred *cred)
@@ -341,7 +356,7 @@ bool registry_trusts(struct registry *reg, const struct ucred *cred)
 	int share = rds_options()->share;
 
 	return share == RDS_SHARE_ALL || registry_is_user(reg, cred->uid) ||
-	       (share == RDS_SHARE_GROUP && cred->gid == reg->gid && reg->gid_tells) || is_member(reg, cred->pid);
+	       (share == RDS_SHARE_GROUP && is_group(reg, cred->gid)) || is_member(reg, cred->pid);
 }
 
 int registry_reap(struct registry *reg)

@@ -38,11 +38,15 @@ static ssize_t stream_write(void *cookie, const char *buf, size_t len)
 	return n < 0 ? 0 : n;
 }
 
+/* A socket cannot, as its stand-in; the number may have become a file's. */
 static int stream_seek(void *cookie, off64_t *at, int from)
 {
-	(void)cookie, (void)at, (void)from;
-	errno = ESPIPE;
-	return -1;
+	off64_t now = lseek64((int)(intptr_t)cookie, *at, from);
+
+	if (now < 0)
+		return -1;
+	*at = now;
+	return 0;
 }
 
 static int stream_close(void *cookie)
@@ -55,8 +59,10 @@ static FILE *stream(int fd, const char *mode)
 	static const cookie_io_functions_t ours = {stream_read, stream_write, stream_seek, stream_close};
 	FILE *f = fopencookie((void *)(intptr_t)fd, mode, ours);
 
-	if (f)
-		f->_fileno = fd;
+	if (!f)
+		return NULL;
+	f->_fileno = fd;
+	f->_wide_data = NULL; /* libc has set a trap for wide characters there, and freopen() falls into it */
 	return f;
 }
 
@@ -69,8 +75,10 @@ static void standard(FILE **which, int fd, const char *mode)
 {
 	FILE *f = is_rds(fd) ? stream(fd, mode) : NULL;
 
-	if (f)
-		*which = f;
+	if (!f)
+		return;
+	f->_wide_data = (*which)->_wide_data; /* nobody else needs it now; after freopen() the program may */
+	*which = f;
 }
 
 void rds_stdio_start(void)

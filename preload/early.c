@@ -244,7 +244,7 @@ FILE *early_fopen(const char *path, const char *mode)
 	if (strchr(mode, 'x'))
 		flags |= O_EXCL;
 	int fd = early_open_call(AT_FDCWD, path, flags, 0666);
-	FILE *f = fd < 0 ? NULL : fdopen(fd, mode);
+	FILE *f = fd < 0 ? NULL : early_fdopen(fd, mode);
 
 	if (fd >= 0 && !f)
 		early_close(fd);

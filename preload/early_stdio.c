@@ -2,6 +2,8 @@
 /* early_stdio.c - early.c's part for calls_stdio.c: no system call does what these do. */
 #include "early.h"
 
+#include <dlfcn.h>
+
 static int none(void)
 {
 	errno = ENOSYS;
@@ -41,38 +43,59 @@ int early_vdprintf_chk(int fd, int flag, const char *format, va_list ap)
 	return none();
 }
 
+/*
+ * Before glibc 2.34 these are librt's, which may have come with a library that the program has loaded since we looked.  It stays then: only who
+ * uses it calls here.
+ */
+static void *from_librt(const char *name)
+{
+	void *librt = dlopen("librt.so.1", RTLD_LAZY | RTLD_NOLOAD), *found = librt ? dlsym(librt, name) : NULL;
+
+	if (!found)
+		(void)dlerror();
+	return found;
+}
+
+#define GO_ON_IN_LIBRT(name, ...)                                                                                      \
+	do {                                                                                                           \
+		GO_ON(name, __VA_ARGS__);                                                                              \
+		__typeof__(rds_real.name) real_ = (__typeof__(real_))from_librt(#name);                                \
+		if (real_)                                                                                             \
+			return real_(__VA_ARGS__);                                                                     \
+	} while (0)
+
 int early_aio_read(struct aiocb *cb)
 {
-	GO_ON(aio_read, cb);
+	GO_ON_IN_LIBRT(aio_read, cb);
 	return none();
 }
 
 int early_aio_read64(struct aiocb64 *cb)
 {
-	GO_ON(aio_read64, cb);
+	GO_ON_IN_LIBRT(aio_read64, cb);
 	return none();
 }
 
 int early_aio_write(struct aiocb *cb)
 {
-	GO_ON(aio_write, cb);
+	GO_ON_IN_LIBRT(aio_write, cb);
 	return none();
 }
 
 int early_aio_write64(struct aiocb64 *cb)
 {
-	GO_ON(aio_write64, cb);
+	GO_ON_IN_LIBRT(aio_write64, cb);
 	return none();
 }
 
 int early_lio_listio(int mode, struct aiocb *const list[], int n, struct sigevent *event)
 {
-	GO_ON(lio_listio, mode, list, n, event);
+	GO_ON_IN_LIBRT(lio_listio, mode, list, n, event);
 	return none();
 }
 
 int early_lio_listio64(int mode, struct aiocb64 *const list[], int n, struct sigevent *event)
 {
-	GO_ON(lio_listio64, mode, list, n, event);
+	GO_ON_IN_LIBRT(lio_listio64, mode, list, n, event);
 	return none();
 }

@@ -8,8 +8,10 @@
 #include <aio.h>
 #include <fcntl.h>
 #include <stdio_ext.h>
+#include <sys/mman.h>
+#include <wchar.h>
 
-static char self[] = "/proc/self/exe", reads[] = "reads";
+static char self[] = "/proc/self/exe", reads[] = "reads", reopens[] = "reopens", seeks[] = "seeks";
 
 static int from;
 
@@ -104,6 +106,46 @@ static int reader(void)
 	return 0;
 }
 
+static void reopen(FILE *f)
+{
+	check(freopen("/proc/self/status", "r", f) == f, "freopen");
+	check(fgetc(f) == 'N' && fgetc(f) == 'a', "fgetc after freopen");
+}
+
+static int reopener(void)
+{
+	reader();
+	reopen(stdin);
+	check(fileno(stdin) == 0, "fileno after freopen");
+	check(freopen("/proc/self/status", "r", stdin) == stdin && fgetwc(stdin) == L'N', "fgetwc");
+	return 0;
+}
+
+static void reopening(void)
+{
+	struct sockaddr_in at;
+	FILE *f = fdopen(bound(&at), "r");
+
+	reopen(f);
+	fclose(f);
+}
+
+static int seeker(void)
+{
+	int fd = memfd_create("seeks", MFD_CLOEXEC);
+	char rest[8];
+
+	reader();
+	check(fseek(stdin, 0, SEEK_SET) == -1 && errno == ESPIPE, "a socket has no places");
+	tell(fd, "abcdef", 6);
+	check(dup2(fd, STDIN_FILENO) == STDIN_FILENO, "dup2");
+	check(fseek(stdin, 2, SEEK_SET) == 0 && ftell(stdin) == 2, "fseek");
+	check(fgetc(stdin) == 'c' && ftell(stdin) == 3, "ftell");
+	rewind(stdin);
+	check(fgets(rest, sizeof(rest), stdin) && !strcmp(rest, "abcdef"), "rewind");
+	return 0;
+}
+
 static void asynchronous(void)
 {
 	struct sockaddr_in at;
@@ -132,16 +174,19 @@ static void asynchronous(void)
 
 int main(int argc, char **argv)
 {
-	char *own[] = {self, reads, NULL}, *sed[] = {"sed", "-n", "s/two/2/p;q", NULL};
+	char *own[] = {self, reads, NULL}, *reopened[] = {self, reopens, NULL}, *sought[] = {self, seeks, NULL};
+	char *sed[] = {"sed", "-n", "s/two/2/p;q", NULL};
 	struct sockaddr_in at;
 
-	(void)argv;
 	if (argc > 1)
-		return reader();
+		return argv[1][2] == 'a' ? reader() : argv[1][2] == 'o' ? reopener() : seeker();
 	from = bound(&at);
 	reading();
 	writing();
 	executes(own, "by fgets\n", "by fgets\n");
+	reopening();
+	executes(reopened, "by fgets\n", "by fgets\n");
+	executes(sought, "by fgets\n", "by fgets\n");
 	executes(sed, "one two\n", "one 2\n");
 	asynchronous();
 	printf("streams read datagrams\n");

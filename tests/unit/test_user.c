@@ -3,6 +3,7 @@
  * test_user.c - the number that a user namespace shows of everybody whom it does not know is nobody's; elsewhere it is that of a user.
  */
 #include <sched.h>
+#include <sys/prctl.h>
 
 #include "engine/registry_impl.h"
 #include "tests/unit/registry_helper.h"
@@ -11,6 +12,8 @@
 #define NOBODY 65534
 #define SOMEBODY 11111
 #define ANOTHER 11112
+#define USER_THERE 22
+#define GROUP_THERE 23
 
 /* What nobody can say of others but by their number: of process 1, which is no member. */
 static struct ucred like_us(void)
@@ -97,6 +100,45 @@ START_TEST(a_number_for_many)
 }
 END_TEST
 
+static bool writes(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	bool ok = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+
+	close(fd);
+	return ok;
+}
+
+/* The numbers of ours that it had when it opened the registry are strangers' in its new user namespace. */
+static int is_renamed(void)
+{
+	char users[32], groups[32];
+	struct registry *reg;
+	int said;
+
+	snprintf(users, sizeof(users), "%u %u 1", USER_THERE, (unsigned)geteuid());
+	snprintf(groups, sizeof(groups), "%u %u 1", GROUP_THERE, (unsigned)getegid());
+	if (registry_open(&reg))
+		return NO_REGISTRY;
+	if (prctl(PR_SET_DUMPABLE, 1) || unshare(CLONE_NEWUSER) || !writes("/proc/self/uid_map", users) ||
+	    !writes("/proc/self/setgroups", "deny") || !writes("/proc/self/gid_map", groups))
+		return 255;
+	said = registry_is_user(reg, USER_THERE) && !registry_is_user(reg, SOMEBODY) ? TRUSTS : 0;
+	test_share("group");
+	if (registry_trusts(reg, &(struct ucred){.pid = 1, .uid = ANOTHER, .gid = GROUP_THERE}) &&
+	    !registry_trusts(reg, &(struct ucred){.pid = 1, .uid = ANOTHER, .gid = SOMEBODY}))
+		said |= GROUP;
+	registry_close(reg);
+	return said;
+}
+
+START_TEST(other_numbers)
+{
+	ck_assert_int_eq(chmod(test_dir, 01777), 0);
+	ck_as(SOMEBODY, false, is_renamed, TRUSTS | GROUP);
+}
+END_TEST
+
 static int opens(void)
 {
 	struct registry *reg;
@@ -140,5 +182,6 @@ int main(void)
 
 	tcase_add_test(t, a_number_for_many);
 	tcase_add_test(t, a_directory_of_another);
+	tcase_add_test(t, other_numbers);
 	return suite_run(s);
 }
