@@ -48,7 +48,9 @@ static struct {
 	struct os_signals signals;
 	long nr, args[5];
 	_Atomic bool followed;
-} aside = {.out = -1, .in = -1};
+	bool lost; /* there is no helper any more */
+	ino_t net; /* the helper's network namespace; 0: not known */
+} aside = {.out = -1, .in = -1, .followed = true};
 
 static void message(struct batch_message *m, struct batch *b)
 {
@@ -215,7 +217,7 @@ int rds_aside_table(void)
 	while (!err)
 		err = take_batch();
 	if (err < 0)
-		return err;
+		return err == -ENOMEM ? -ENOBUFS : err; /* some have come: not to be tried again */
 	os_close(aside.in);
 	return 0;
 }
@@ -235,17 +237,47 @@ static bool until(bool (*done)(void))
 	return true;
 }
 
+static bool runs(void)
+{
+	return rds_engine_runs() && atomic_load(&rds_eng->started) && !aside.lost && !os_side;
+}
+
 static bool alone(void)
 {
 	bool shared;
 
-	return rds_engine_runs() && atomic_load(&rds_eng->started) && !os_side && rds_table_alone(&shared);
+	return runs() && rds_table_alone(&shared);
+}
+
+/* 0: the kernel does not say. */
+static ino_t inode_of(const char *path)
+{
+	struct stat st;
+
+	return os_stat(path, &st) ? 0 : st.st_ino;
+}
+
+/* By the thread that has started the helper, which is where that is. */
+void rds_aside_note(void)
+{
+	aside.net = inode_of("/proc/thread-self/ns/net");
+}
+
+/*
+ * A thread that begins now: the kernel refuses it to who has got another pid namespace for its children, and in another network namespace it would not
+ * find the peers.
+ */
+static bool comes_back(void)
+{
+	ino_t pid = inode_of("/proc/thread-self/ns/pid"), net = inode_of("/proc/thread-self/ns/net");
+
+	return pid && pid == inode_of("/proc/thread-self/ns/pid_for_children") && net && net == aside.net;
 }
 
 /* A thread of a transport's would be left beside. */
 static bool possible(void)
 {
-	return alone() && !atomic_load(&rds_more_threads);
+	return alone() && !atomic_load(&rds_more_threads) && comes_back();
 }
 
 static int make_place(void)
@@ -312,16 +344,23 @@ bool rds_aside_begin(void)
 	return false;
 }
 
+/* As the limits of processes and memory are at this moment: others' end. */
+static bool back(void)
+{
+	aside.err = rds_helper_back();
+	return aside.err != -EAGAIN && aside.err != -ENOMEM;
+}
+
 void rds_aside_end(void)
 {
-	int err = rds_helper_back();
-
+	until(back);
 	drop_place();
-	if (err)
+	aside.lost = aside.err;
+	if (aside.lost)
 		rds_error(
 			"the RDS engine's helper thread cannot be started again (%s): the RDS sockets of this process "
 			"are of no use any more",
-			strerror(-err));
+			strerror(-aside.err));
 	os_signals_release(&aside.signals);
 }
 
@@ -341,10 +380,23 @@ static bool followed(void)
 	return atomic_load(&aside.followed);
 }
 
+bool rds_aside_follows(void)
+{
+	if (!alone()) {
+		if (runs() && !inode_of("/proc/self/task"))
+			rds_warn_once("without /proc, which tells how many threads there are, the RDS engine's helper "
+				      "thread keeps rights that the program gives up");
+		return false;
+	}
+	if (until(followed))
+		return true;
+	rds_warn("the RDS engine's helper thread is busy for so long that it keeps rights that the program has given "
+		 "up");
+	return false;
+}
+
 void rds_aside_follow(long nr, const long args[5])
 {
-	if (!alone())
-		return;
 	aside.nr = nr;
 	memcpy(aside.args, args, sizeof(aside.args));
 	aside.follow.fn = follow;
@@ -359,7 +411,8 @@ void rds_aside_forget(void)
 {
 	atomic_store(&aside.out, -1);
 	aside.in = -1;
-	aside.asked = false;
+	aside.asked = aside.lost = false;
+	atomic_store(&aside.followed, true);
 	atomic_store(&aside.go.queued, false);
 	atomic_store(&aside.follow.queued, false);
 }

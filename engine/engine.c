@@ -184,6 +184,7 @@ int rds_engine_start_helper(void)
 	e->helper_up = true;
 	atomic_store(&e->started, true);
 	rx_unlock();
+	rds_aside_note();
 	rds_keeper_look();
 	return 0;
 }

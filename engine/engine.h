@@ -158,6 +158,7 @@ int rds_helper_back(void);  /* 0 or -errno: there is none from now on */
 void rds_aside_lent(int fd); /* helper */
 bool rds_aside_goes(void);   /* helper, after a turn: this was the last one */
 int rds_aside_table(void);   /* a new helper, with the program's table: it has the old one's from now on.  0 or -errno */
+void rds_aside_note(void);   /* the helper has been started, for the first time */
 void rds_aside_forget(void); /* forked child */
 /*
  * A pipe whose writing end never blocks.  It is opened for both directions where /proc is there to do it: then whoever

@@ -481,7 +481,7 @@ static int thread_create(int (*how)(void))
 	if (err)
 		rds_round_end(born_in_round);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (err)
+	if (err && how == begins)
 		rds_error("cannot start the helper thread: %s (limits: ulimit -u, cgroup pids.max)", strerror(err));
 	return -err;
 }

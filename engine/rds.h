@@ -228,7 +228,9 @@ bool rds_table_alone(bool *helper);
  */
 bool rds_aside_begin(void);
 void rds_aside_end(void);
-/* A program of one thread has made that system call: the library's thread does the same.  What arguments point to stays for ever. */
+/* A program of one thread has made a system call: is the library's thread to do the same, and not at an earlier one still? */
+bool rds_aside_follows(void);
+/* Then it does.  What arguments point to stays until rds_aside_follows() says yes again. */
 void rds_aside_follow(long nr, const long args[5]);
 /* True if fd is one of the engine's own descriptors: the application must not close or replace it. */
 bool rds_fd_is_internal(int fd);

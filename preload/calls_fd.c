@@ -251,7 +251,7 @@ int pidfd_getfd(int pid, int fd, unsigned flags)
 /* Only for calls that libc may lack, or that who calls them knows by number. */
 RDS_READS_GARBAGE long syscall(long number, ...)
 {
-	long a[6];
+	long a[6], rc;
 	va_list ap;
 
 	va_start(ap, number);
@@ -266,9 +266,10 @@ RDS_READS_GARBAGE long syscall(long number, ...)
 		return setns((int)a[0], (int)a[1]);
 	if (unlikely(number == SYS_capset))
 		return capset((void *)a[0], (const void *)a[1]);
-	if (unlikely(number == SYS_prctl))
-		return prctl((int)a[0], a[1], a[2], a[3], a[4]);
-	return early_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+	rc = early_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+	if (unlikely(number == SYS_prctl) && rc >= 0)
+		rds_prctl_made(a);
+	return rc;
 }
 
 /* ---- flags ---- */

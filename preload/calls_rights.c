@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
+#include <sys/wait.h>
 
 #include "engine/log.h"
 #include "engine/os.h"
@@ -29,25 +30,49 @@
 	(UNSHARE_ALONE | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM | CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC |          \
 	 CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWCGROUP | CLONE_NEWTIME)
 #define SETNS_ALONE (CLONE_NEWUSER | CLONE_NEWNS)
+#define LATE (CLONE_NEWNET | CLONE_NEWPID)
 
 static int enter(int fd, int what)
 {
 	return fd < 0 ? rds_real.unshare(what) : rds_real.setns(fd, what);
 }
 
-/*
- * The library's thread goes on in the network namespace that it was in, and in a new pid namespace there are no threads: so the rest comes when it is
- * back.  If that fails, which it does for want of something only, the first part has been done.
- */
-static int enter_alone(int fd, int first, int rest)
+/* What is done in two calls must not be half done: a child, of which the program learns nothing, makes it in one.  0 or -errno. */
+static long tried(int fd, int what)
 {
-	int rc, saved;
+	long pid = os_syscall(SYS_clone, 0, 0, 0, 0, 0, 0), err;
+	int status = 0;
+
+	if (!pid) {
+		err = fd < 0 ? os_syscall(SYS_unshare, what, 0, 0, 0, 0, 0)
+			     : os_syscall(SYS_setns, fd, what, 0, 0, 0, 0);
+		os_syscall(SYS_exit_group, -err, 0, 0, 0, 0, 0);
+	}
+	if (pid < 0 || os_syscall(SYS_wait4, pid, (long)&status, __WALL, 0, 0, 0) != pid || !WIFEXITED(status))
+		return 0; /* to be seen */
+	return -WEXITSTATUS(status);
+}
+
+static int enter_first(int fd, int first, int rest)
+{
+	long err = rest ? tried(fd, first | rest) : 0;
+
+	return err ? (int)rds_result(err) : enter(fd, first);
+}
+
+/*
+ * The library's thread goes on in the network namespace that it was in, and in a new pid namespace there are no threads: so these (LATE) come when it is
+ * back.
+ */
+static int enter_alone(int fd, int what)
+{
+	int rc, saved, rest = what & ~LATE ? what & LATE : 0;
 
 	rds_inside_enter();
 	if (!rds_aside_begin()) {
-		rc = enter(fd, first | rest);
+		rc = enter(fd, what);
 	} else {
-		rc = enter(fd, first);
+		rc = enter_first(fd, what & ~LATE, rest);
 		saved = errno;
 		rds_aside_end();
 		errno = saved;
@@ -70,53 +95,52 @@ int unshare(int flags)
 		flags &= ~CLONE_FILES;
 	if (!(flags & UNSHARE_ALONE))
 		return rds_real.unshare(flags);
-	return enter_alone(-1, flags & UNSHARE_ALONE, flags & ~UNSHARE_ALONE);
+	return enter_alone(-1, flags);
 }
 
-/* What of `type`, or the one that it is, it takes a process of one thread for. */
-static int alone_of(int fd, int type)
+/* Does it take a process of one thread? */
+static bool is_alone(int fd, int type)
 {
 	struct statfs fs;
+	long kind;
 
 	if (os_syscall(SYS_fstatfs, fd, (long)&fs, 0, 0, 0, 0))
-		return 0;
+		return false;
 	if (fs.f_type != NSFS) /* a pidfd */
 		return type & SETNS_ALONE;
-	return os_syscall(SYS_ioctl, fd, NS_GET_NSTYPE, 0, 0, 0, 0) & SETNS_ALONE ? type | SETNS_ALONE : 0;
+	kind = os_syscall(SYS_ioctl, fd, NS_GET_NSTYPE, 0, 0, 0, 0);
+	return kind > 0 && (kind & SETNS_ALONE);
 }
 
 int setns(int fd, int type)
 {
-	int alone;
-
 	if (likely(!rds_fds_on()) || fd < 0 || !rds_fds_mine())
 		return rds_real.setns(fd, type);
-	alone = alone_of(fd, type);
-	return alone ? enter_alone(fd, type & alone, type & ~alone) : rds_real.setns(fd, type);
+	return is_alone(fd, type) ? enter_alone(fd, type) : rds_real.setns(fd, type);
 }
 
-static void follow(long nr, long a, long b, long c, long d, long e)
+static bool follows(void)
 {
-	const long args[5] = {a, b, c, d, e};
-	int saved = errno;
-
-	rds_inside_enter();
-	rds_aside_follow(nr, args);
-	rds_inside_leave();
-	errno = saved;
+	return rds_fds_mine() && rds_aside_follows();
 }
 
 int capset(void *header, const void *data)
 {
 	static struct __user_cap_header_struct who;
 	static struct __user_cap_data_struct what[_LINUX_CAPABILITY_U32S_3];
-	int rc = rds_real.capset(header, data);
+	const long args[5] = {(long)&who, (long)what};
+	int rc = rds_real.capset(header, data), saved = errno;
 
-	if (rc || likely(!rds_fds_on()) || !rds_fds_mine())
+	if (rc || likely(!rds_fds_on()))
 		return rc;
-	who.version = ((const struct __user_cap_header_struct *)header)->version;
-	memcpy(what, data, who.version == _LINUX_CAPABILITY_VERSION_1 ? sizeof(what[0]) : sizeof(what));
-	follow(SYS_capset, (long)&who, (long)what, 0, 0, 0);
+	rds_inside_enter();
+	if (follows()) {
+		who.version = ((const struct __user_cap_header_struct *)header)->version;
+		memcpy(what, data, who.version == _LINUX_CAPABILITY_VERSION_1 ? sizeof(what[0]) : sizeof(what));
+		rds_aside_follow(SYS_capset, args);
+	}
+	rds_inside_leave();
+	errno = saved;
 	return rc;
 }
 
@@ -127,19 +151,32 @@ static bool is_right(int option)
 	       option == PR_SET_SECUREBITS || option == PR_SET_KEEPCAPS;
 }
 
+void rds_prctl_made(const long args[5])
+{
+	int saved = errno;
+
+	if (likely(!is_right((int)args[0]) || !rds_fds_on()))
+		return;
+	rds_inside_enter();
+	if (follows())
+		rds_aside_follow(SYS_prctl, args);
+	rds_inside_leave();
+	errno = saved;
+}
+
 RDS_READS_GARBAGE int prctl(int option, ...)
 {
-	unsigned long a[4];
+	long a[5] = {option};
 	va_list ap;
 	int rc;
 
 	va_start(ap, option);
-	for (unsigned i = 0; i < 4; i++)
-		a[i] = va_arg(ap, unsigned long);
+	for (unsigned i = 1; i < 5; i++)
+		a[i] = va_arg(ap, long);
 	va_end(ap);
-	rc = rds_real.prctl(option, a[0], a[1], a[2], a[3]);
-	if (rc >= 0 && unlikely(is_right(option)) && rds_fds_on() && rds_fds_mine())
-		follow(SYS_prctl, option, (long)a[0], (long)a[1], (long)a[2], (long)a[3]);
+	rc = rds_real.prctl(option, a[1], a[2], a[3], a[4]);
+	if (rc >= 0)
+		rds_prctl_made(a);
 	return rc;
 }
 

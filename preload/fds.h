@@ -240,6 +240,8 @@ bool rds_fds_only(int fd, unsigned first, unsigned last);
 
 /* F_GETFL and F_SETFL of an RDS socket, of whatever process, as libc's. */
 int rds_fds_flags(int fd, int cmd, int flags);
+/* A prctl() that has been granted. */
+void rds_prctl_made(const long args[5]);
 
 /* close() of one number, with the result and errno of the real one.  One of the engine's is EBADF, but not for its own libraries. */
 int rds_fds_close(int fd);

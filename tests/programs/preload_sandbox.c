@@ -2,12 +2,14 @@
 /*
  * preload_sandbox - programs that shut themselves in when they have bound a socket: each call answers what it answers to a process without one, all
  * threads of the process have the same rights and user namespace afterwards, and the sockets go on, those of before too, with a peer in
- * another process, for which it is not the program's own thread that works.
+ * another process, for which it is not the program's own thread that works: it takes what the program writes into its memory, too, and
+ * one is met that has not been heard of before.
  */
 #include "program.h"
 
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/rds.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
@@ -16,7 +18,8 @@
 
 extern int capset(void *header, const void *data);
 
-#define SOCKETS 80 /* more than go in one packet */
+#define SOCKETS 80	/* more than go in one packet */
+#define ROOM (64 << 10) /* so much is read where it lies */
 
 struct act {
 	const char *name;
@@ -32,6 +35,12 @@ static int unshares(long flags)
 static int unshares_by_number(long flags)
 {
 	return (int)syscall(SYS_unshare, flags);
+}
+
+/* No thread can begin behind the first, or none that finds the peers: then the second is refused as to any process of several. */
+static int unshares_more(long first)
+{
+	return unshare((int)first) ? -1 : unshare(CLONE_NEWUSER);
 }
 
 static int enters(long type)
@@ -93,6 +102,8 @@ static const struct act acts[] = {
 	{"unshare(CLONE_NEWUSER) by its number", unshares_by_number, CLONE_NEWUSER},
 	{"unshare(CLONE_NEWUSER | many)", unshares,
 	 CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_FILES},
+	{"unshare(CLONE_NEWPID) and NEWUSER", unshares_more, CLONE_NEWPID},
+	{"unshare(CLONE_NEWNET) and NEWUSER", unshares_more, CLONE_NEWNET},
 	{"unshare(CLONE_NEWNS)", unshares, CLONE_NEWNS},
 	{"unshare(CLONE_FS)", unshares, CLONE_FS},
 	{"unshare(CLONE_FILES)", unshares, CLONE_FILES},
@@ -159,17 +170,27 @@ static void same_rights(const char *name)
 	closedir(dir);
 }
 
+struct place {
+	struct sockaddr_in at;
+	uint64_t memory;
+};
+
 struct peer {
 	int asks, says; /* what we read from it, what we write */
 	pid_t pid;
+	struct place place;
 };
 
 static void peer_goes(int in, int out)
 {
-	struct sockaddr_in at, to;
-	int fd = bound(&at);
+	static char room[ROOM];
+	struct place me = {.memory = 0};
+	struct rds_get_mr_args args = {{(uintptr_t)room, ROOM}, (uintptr_t)&me.memory, RDS_RDMA_READWRITE};
+	struct sockaddr_in to;
+	int fd = bound(&me.at);
 
-	tell(out, &at, sizeof(at));
+	check(setsockopt(fd, SOL_RDS, RDS_GET_MR, &args, sizeof(args)) == 0, "RDS_GET_MR");
+	tell(out, &me, sizeof(me));
 	while (read(in, &to, sizeof(to)) == sizeof(to))
 		check(sendto(fd, "!", 1, 0, (struct sockaddr *)&to, sizeof(to)) == 1, "the peer's sendto");
 	exit(0);
@@ -191,7 +212,48 @@ static struct peer peer_new(void)
 	close(out[1]);
 	p.asks = out[0];
 	p.says = in[1];
+	hear(p.asks, &p.place, sizeof(p.place));
 	return p;
+}
+
+static void peer_ends(const struct peer *p)
+{
+	int status;
+
+	close(p->says);
+	close(p->asks);
+	check(waitpid(p->pid, &status, 0) == p->pid && !status, "the peer: %#x", (unsigned)status);
+}
+
+/* Into its memory, and hears that it has come. */
+static void writes(const struct peer *p, int fd)
+{
+	static char data[ROOM];
+	struct rds_iovec local = {(uintptr_t)data, ROOM};
+	struct rds_rdma_args args = {p->place.memory,
+				     {0, ROOM},
+				     (uintptr_t)&local,
+				     1,
+				     RDS_RDMA_READWRITE | RDS_RDMA_NOTIFY_ME | RDS_RDMA_SILENT,
+				     7};
+	struct rds_rdma_notify told = {.status = -1};
+	char control[CMSG_SPACE(sizeof(args))] __attribute__((aligned(8)));
+	struct msghdr msg = {.msg_name = (void *)&p->place.at,
+			     .msg_namelen = sizeof(p->place.at),
+			     .msg_control = control,
+			     .msg_controllen = sizeof(control)};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = SOL_RDS;
+	c->cmsg_type = RDS_CMSG_RDMA_ARGS;
+	c->cmsg_len = CMSG_LEN(sizeof(args));
+	memcpy(CMSG_DATA(c), &args, sizeof(args));
+	check(sendmsg(fd, &msg, 0) == 0, "RDMA write");
+	msg = (struct msghdr){.msg_control = control, .msg_controllen = sizeof(control)};
+	check(recvmsg(fd, &msg, 0) == 0 && (c = CMSG_FIRSTHDR(&msg)) && c->cmsg_type == RDS_CMSG_RDMA_STATUS,
+	      "RDMA status");
+	memcpy(&told, CMSG_DATA(c), sizeof(told));
+	check(told.user_token == 7 && told.status == RDS_RDMA_SUCCESS, "status %d", (int)told.status);
 }
 
 /* It sends, and nobody of ours makes a call on the socket until the kernel shows that there is something: by a call that nobody intercepts. */
@@ -205,13 +267,18 @@ static void hears(const struct peer *p, int fd, const struct sockaddr_in *at)
 	check(recv(fd, &c, 1, 0) == 1 && c == '!', "recv");
 }
 
+static int refused(const struct act *a, const struct answer *with)
+{
+	return a->fn == unshares_more && with->rc < 0 && with->err == EINVAL;
+}
+
 static void child(void *arg)
 {
 	const struct act *a = arg;
 	struct answer without, with;
-	struct sockaddr_in at, to;
+	struct sockaddr_in at;
 	int told[2], fd = -1, status, i;
-	struct peer p;
+	struct peer p, other;
 	pid_t pid;
 
 	check(pipe(told) == 0, "pipe");
@@ -225,19 +292,22 @@ static void child(void *arg)
 	check(waitpid(pid, &status, 0) == pid && !status, "waitpid");
 
 	p = peer_new();
-	hear(p.asks, &to, sizeof(to));
+	other = peer_new();
 	for (i = 0; i < (a == acts ? SOCKETS : 1); i++)
 		fd = bound(&at);
 	hears(&p, fd, &at);
 	with = made(a);
-	check(with.rc == without.rc && (with.rc >= 0 || with.err == without.err), "%s: %d %s, without a socket %d %s",
-	      a->name, with.rc, strerror(with.err), without.rc, strerror(without.err));
+	check(refused(a, &with) || (with.rc == without.rc && (with.rc >= 0 || with.err == without.err)),
+	      "%s: %d %s, without a socket %d %s", a->name, with.rc, strerror(with.err), without.rc,
+	      strerror(without.err));
 	same_rights(a->name);
 	hears(&p, fd, &at);
+	writes(&p, fd);
+	writes(&other, fd);
 	works();
-	close(p.says);
 	close(fd);
-	check(waitpid(p.pid, &status, 0) == p.pid && !status, "the peer: %#x", (unsigned)status);
+	peer_ends(&other); /* it has the pipe of the first */
+	peer_ends(&p);
 }
 
 int main(void)

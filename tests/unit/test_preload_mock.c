@@ -530,6 +530,11 @@ void rds_aside_end(void)
 {
 }
 
+bool rds_aside_follows(void)
+{
+	return false;
+}
+
 void rds_aside_follow(long nr, const long args[5])
 {
 	(void)nr;

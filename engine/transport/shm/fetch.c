@@ -11,7 +11,8 @@
  *		that the sender has given the connection up, and what lies in the ring behind them must not arrive without them
  *
  * and without both of these the bytes count as not come.  The memory is asked for by a thread that lives as long as the process (its helper): the main
- * thread may end before the others, and has no memory then.  Only of the same user: reading may wait for pages that a mapping of the sender
+ * thread may end before the others, and has no memory then.  In a program of one thread, which has a memory as long as it lives, the helper may have been replaced
+ * (aside.c): then the main thread is asked.  Only of the same user: reading may wait for pages that a mapping of the sender
  * does not give.  Must not know what the bytes are.
  */
 #include <string.h>
@@ -97,6 +98,17 @@ static bool nobody_there(long got)
 	return got >= 0 || got == -ESRCH || got == -EFAULT;
 }
 
+/* rx held */
+static long read_again(struct shm_peer *p, const struct iovec *to, unsigned nto, const struct iovec *from, unsigned nfrom)
+{
+	long got = read_of(p, to, nto, from, nfrom);
+
+	if (likely(got != -ESRCH) || p->reader == p->pid)
+		return got;
+	p->reader = p->pid;
+	return read_of(p, to, nto, from, nfrom);
+}
+
 int shm_fetch(struct rds_ep *rep, void *to, size_t len, const struct rds_lent *from)
 {
 	struct shm_ep *ep = (struct shm_ep *)rep;
@@ -116,7 +128,7 @@ int shm_fetch(struct rds_ep *rep, void *to, size_t len, const struct rds_lent *f
 	there[0] = (struct iovec){(void *)(uintptr_t)ep->peer->id_at, sizeof(id)};
 	memcpy(there + 1, from->vec, from->n * sizeof(from->vec[0]));
 	there[1 + from->n] = (struct iovec){(void *)(uintptr_t)from->word_at, sizeof(word)};
-	got = read_of(ep->peer, here, 3, there, from->n + 2);
+	got = read_again(ep->peer, here, 3, there, from->n + 2);
 	if (got < (long)sizeof(id) || memcmp(&id, &ep->peer->id, sizeof(id))) {
 		(nobody_there(got) ? ended : forbidden)(ep);
 		return -ESRCH;
