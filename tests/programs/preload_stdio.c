@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * preload_stdio - streams on sockets: one of fdopen(), and the standard input of a program that is executed with a socket there.  A read is a
- * datagram, and writing is refused, as by write().  Asynchronous reads have an answer, and those of other descriptors work.
+ * datagram, and writing is refused, as by write().  freopen() gives a file, and one whose number has become a file's can seek.  Asynchronous
+ * reads have an answer, and those of other descriptors work.
  */
 #include "program.h"
 

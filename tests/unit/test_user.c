@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_user.c - the number that a user namespace shows of everybody whom it does not know is nobody's; elsewhere it is that of a user.
+ * test_user.c - the number that a user namespace shows of everybody whom it does not know is nobody's; elsewhere it is that of a user.  Who
+ * moves to another one has other numbers there.
  */
 #include <sched.h>
 #include <sys/prctl.h>
