@@ -43,6 +43,13 @@ static int unshares_more(long first)
 	return unshare((int)first) ? -1 : unshare(CLONE_NEWUSER);
 }
 
+/* More than an int is. */
+static int sleeps_long(long slack)
+{
+	check(prctl(PR_SET_TIMERSLACK, slack) == 0 && syscall(SYS_prctl, PR_GET_TIMERSLACK) == slack, "slack");
+	return 0;
+}
+
 static int enters(long type)
 {
 	int fd = open(type == CLONE_NEWUSER ? "/proc/self/ns/user" : "/proc/self/ns/mnt", O_RDONLY), rc;
@@ -117,6 +124,7 @@ static const struct act acts[] = {
 	{"capset", gives_up_capabilities, 0},
 	{"capset by its number", gives_up_capabilities, 1},
 	{"no_new_privs", gives_up_new, 0},
+	{"PR_GET_TIMERSLACK by its number", sleeps_long, 3L << 30},
 	{"PR_CAPBSET_DROP", gives_up_one, CAP_SYS_CHROOT},
 };
 
