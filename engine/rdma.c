@@ -374,7 +374,10 @@ bool rds_ops_lose_order(const struct rds_conn *conn)
 	return false;
 }
 
-/* A message is acknowledged only behind what its operation has written. */
+/*
+ * A message is acknowledged only behind what its operation has written; or has not, if the peer has refused that and its answer was lost with the
+ * connection, which is not told apart from it here.
+ */
 static int broken_status(struct rds_op *op)
 {
 	rds_op_lent_over(op, true);
