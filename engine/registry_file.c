@@ -90,23 +90,30 @@ static int check_rights(int fd, const char *path, mode_t want)
  * A umask may keep out the owner as well, who then cannot open what has to be mended: its rights are set through a descriptor that gives no
  * access.  Only the missing ones: check_rights() judges the others.
  */
-static int let_owner_in(int dir, const char *name, mode_t bits)
+static void let_owner_in(int dir, const char *name, mode_t bits)
 {
-	int ret, fd = os_openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
+	int fd = os_openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
 	char path[40];
 	struct stat st;
 
 	if (fd < 0)
-		return fd;
-	ret = os_fstat(fd, &st);
-	if (!ret && (st.st_uid != my_uid() || (st.st_mode & bits) == bits || S_ISLNK(st.st_mode)))
-		ret = -EACCES;
-	if (!ret) {
+		return;
+	if (!os_fstat(fd, &st) && st.st_uid == my_uid() && (st.st_mode & bits) != bits && !S_ISLNK(st.st_mode)) {
 		snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", fd);
-		ret = (int)os_syscall(SYS_fchmodat, AT_FDCWD, (long)path, (st.st_mode & 07777) | bits, 0, 0, 0);
+		os_syscall(SYS_fchmodat, AT_FDCWD, (long)path, (st.st_mode & 07777) | bits, 0, 0, 0);
 	}
 	os_close(fd);
-	return ret;
+}
+
+/* Its maker was killed before its chmod, or does it now.  So the second look comes in any case, and no bit is left out that the maker needs. */
+static int open_as_owner(int dir, const char *name, int flags, mode_t bits)
+{
+	int fd = os_openat(dir, name, flags, 0);
+
+	if (fd != -EACCES)
+		return fd;
+	let_owner_in(dir, name, bits);
+	return os_openat(dir, name, flags, 0);
 }
 
 static int cannot(const char *path, const char *what, int err)
@@ -155,9 +162,7 @@ static int open_dir(struct registry *reg)
 	ret = os_mkdir(reg->path, shares[o->share].dir);
 	if (ret && ret != -EEXIST)
 		return cannot(reg->path, "make", ret);
-	fd = os_open(reg->path, flags, 0);
-	if (fd == -EACCES && !let_owner_in(AT_FDCWD, reg->path, S_IRUSR))
-		fd = os_open(reg->path, flags, 0);
+	fd = open_as_owner(AT_FDCWD, reg->path, flags, S_IRWXU);
 	if (fd == -EACCES && o->share != RDS_SHARE_USER)
 		return -EAGAIN;
 	if (fd < 0) {
@@ -188,10 +193,8 @@ static uint64_t netns_inode(void)
 static int open_node(int dir, const char *name, mode_t mode)
 {
 	int flags = O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
-	int fd = os_openat(dir, name, flags, 0);
+	int fd = open_as_owner(dir, name, flags, S_IRUSR | S_IWUSR);
 
-	if (fd == -EACCES && !let_owner_in(dir, name, S_IRUSR | S_IWUSR)) /* its maker was killed before its chmod */
-		fd = os_openat(dir, name, flags, 0);
 	if (fd == -ENOENT) {
 		fd = os_openat(dir, name, flags | O_CREAT | O_EXCL, mode);
 		if (fd == -EEXIST)

@@ -143,6 +143,45 @@ static void owner_comes_in(const char *share, const char *name, mode_t rights)
 	child_assert(open_err() == (rights & 2 ? 0 : -EACCES));
 }
 
+/* ---- the maker's chmod comes just behind somebody's failed open (--wrap) ---- */
+
+int __real_os_openat(int dir, const char *path, int flags, mode_t mode);
+int __wrap_os_openat(int dir, const char *path, int flags, mode_t mode);
+
+static const char *chmod_behind;
+static mode_t rights_behind;
+
+int __wrap_os_openat(int dir, const char *path, int flags, mode_t mode)
+{
+	int fd = __real_os_openat(dir, path, flags, mode);
+
+	if (fd == -EACCES && chmod_behind) {
+		child_assert(chmod(chmod_behind, rights_behind) == 0);
+		chmod_behind = NULL;
+	}
+	return fd;
+}
+
+static void maker_is_at_it(const char *name)
+{
+	char dir[128], file[256];
+	struct registry *reg;
+
+	test_share("user");
+	snprintf(dir, sizeof(dir), "%s/rdspreload-%s", test_dir, name);
+	snprintf(file, sizeof(file), "%s%s", dir, strrchr(test_file, '/'));
+	child_assert(chmod(dir, 0700) == 0 && chmod(file, 0) == 0);
+	chmod_behind = file;
+	rights_behind = 0600;
+	child_assert(registry_open(&reg) == 0 && !chmod_behind);
+	registry_close(reg);
+	child_assert(chmod(dir, 0) == 0);
+	chmod_behind = dir;
+	rights_behind = 0700;
+	child_assert(registry_open(&reg) == 0 && !chmod_behind);
+	registry_close(reg);
+}
+
 START_TEST(owner_kept_out)
 {
 	char user[16], group[16];
@@ -157,6 +196,7 @@ START_TEST(owner_kept_out)
 		snprintf(group, sizeof(group), "g%u", (unsigned)getegid());
 		umask(0777);
 		owner_comes_in("user", user, 0700);
+		maker_is_at_it(user);
 		owner_comes_in("group", group, 0770);
 		owner_comes_in("all", "all", 01777);
 		_exit(0);
