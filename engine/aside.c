@@ -214,6 +214,8 @@ int rds_aside_table(void)
 {
 	int err = os_own_table_with(aside.in);
 
+	if (err)
+		return err;
 	while (!err)
 		err = take_batch();
 	if (err < 0)

@@ -249,6 +249,7 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 		unsent = take_what_goes_on(conn);
 	if (was_up)
 		lose_endpoint(conn, ep, peer_gone);
+	conn->room_sought = false; /* its senders look again, and perhaps elsewhere */
 	rds_conn_went_down(conn, was_up, why);
 	if (ep && conn->pending == ep) {
 		conn->pending = NULL;

@@ -387,6 +387,7 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 	sk->cong_track = 0;
 	sk->cong_blocked = 0;
 	sk->regions = NULL;
+	atomic_store(&sk->freed_by_others, false);
 	sk->reports = NULL;
 	sk->report_tail = &sk->reports;
 	sk->asends = NULL;

@@ -88,6 +88,16 @@ static unsigned waiting(struct rds_conn *conn)
 	return n;
 }
 
+static bool is_busy(struct rds_conn *conn)
+{
+	bool busy;
+
+	rds_lock(&conn->tx);
+	busy = conn->busy;
+	rds_unlock(&conn->tx);
+	return busy;
+}
+
 /* Sockets that are closed at once: an end of it, but not before they have left much; and when that is gone it begins anew. */
 START_TEST(test_many)
 {
@@ -149,6 +159,23 @@ START_TEST(test_had_been_sent)
 }
 END_TEST
 
+/* A sender has waited for room, and its peer dies: nobody will ever send there, and nothing is looked after there any more. */
+START_TEST(test_room_was_sought)
+{
+	struct rds_conn *conn = they_wait(true);
+
+	rds_lock(&conn->tx);
+	conn->room_sought = true;
+	rds_conn_busy(conn);
+	rds_unlock(&conn->tx);
+	ep_down(fake.eps[0], -EPIPE, true);
+	await(atomic_load(&conn->state) == RDS_CONN_DEAD);
+	await(!is_busy(conn));
+	rds_reap_all();
+	ck_assert(!is_busy(conn));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("orphan");
@@ -157,5 +184,6 @@ int main(void)
 	tcase_add_loop_test(tc, test_many, 0, 4);
 	tcase_add_test(tc, test_much_of_one);
 	tcase_add_test(tc, test_had_been_sent);
+	tcase_add_test(tc, test_room_was_sought);
 	return suite_run(s);
 }
