@@ -345,43 +345,11 @@ START_TEST(anything)
 }
 END_TEST
 
-/* Structures are used again, once the helper has let go of them: what the socket before had been through is not this one's. */
-static bool comes_again(const struct rds_sock *before)
-{
-	struct sockaddr_in name;
-	struct rds_sock *sk[4];
-	bool came = false;
-	int i, fd[4];
-
-	for (i = 0; i < 4; i++) {
-		sk[i] = bound_here(&fd[i], &name);
-		came |= sk[i] == before;
-		ck_assert(!atomic_load(&sk[i]->freed_by_others));
-	}
-	while (i--) {
-		close(fd[i]);
-		rds_sock_number_closed(sk[i]);
-	}
-	return came;
-}
-
-START_TEST(next_life)
-{
-	struct sockaddr_in name;
-	struct rds_sock *before = bound_here(&standin, &name);
-
-	atomic_store(&before->freed_by_others, true);
-	end(before);
-	test_until(comes_again(before));
-}
-END_TEST
-
 int main(void)
 {
 	Suite *s = suite_create("adopt");
 	TCase *t = suite_case(s, "adopt", setup, NULL, 60);
 
-	tcase_add_test(t, next_life);
 	tcase_add_test(t, what_was_left);
 	tcase_add_test(t, what_cannot_be_had_now);
 	tcase_add_loop_test(t, what_is_wrong, 0, sizeof(wrong) / sizeof(wrong[0]));
