@@ -133,21 +133,6 @@ int os_mkdir(const char *path, mode_t mode)
 	return (int)sys3(SYS_mkdirat, AT_FDCWD, path, mode);
 }
 
-int os_unlinkat(int dir, const char *path)
-{
-	return (int)sys3(SYS_unlinkat, dir, path, 0);
-}
-
-int os_linkat(int dir, const char *from, const char *to)
-{
-	return (int)sys5(SYS_linkat, dir, from, dir, to, 0);
-}
-
-int os_renameat(int dir, const char *from, const char *to)
-{
-	return (int)sys5(SYS_renameat2, dir, from, dir, to, 0);
-}
-
 int os_fchmod(int fd, mode_t mode)
 {
 	return (int)sys2(SYS_fchmod, fd, mode);

@@ -57,9 +57,6 @@ int os_fstat(int fd, struct stat *st);
 int os_stat(const char *path, struct stat *st);
 bool os_dir_has_entries(const char *dir); /* but those that begin with a dot; false also if it is not there */
 int os_mkdir(const char *path, mode_t mode);
-int os_unlinkat(int dir, const char *path);
-int os_linkat(int dir, const char *from, const char *to); /* hard link within dir */
-int os_renameat(int dir, const char *from, const char *to);
 int os_fchmod(int fd, mode_t mode);
 int os_fchown(int fd, uid_t uid, gid_t gid);
 /* libc's mmap (the sanitizers have to see it) without its errno. 0 or -errno. */
@@ -133,6 +130,14 @@ static inline uint64_t os_now_coarse_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 uint64_t os_realtime_ns(void); /* CLOCK_REALTIME */
+/* As time() and the kernel have them: of the last tick, so never ahead of what a program reads. */
+static inline int64_t os_wall_seconds(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME_COARSE, &ts);
+	return (int64_t)ts.tv_sec;
+}
 void os_random(void *buf, size_t len);
 
 /*

@@ -6,20 +6,15 @@
  */
 #include "engine/connection.h"
 
-static int64_t wall_seconds(void)
-{
-	return (int64_t)(os_realtime_ns() / 1000000000);
-}
-
 void rds_conn_attempted(struct rds_conn *conn)
 {
-	conn->past.attempt_at = wall_seconds();
+	conn->past.attempt_at = os_wall_seconds();
 	conn->past.attempts++;
 }
 
 void rds_conn_came_up(struct rds_conn *conn)
 {
-	conn->past.up_at = wall_seconds();
+	conn->past.up_at = os_wall_seconds();
 }
 
 /* The reasons are those of kernels with InfiniBand; the nearest one stands for what happens here. */
@@ -47,6 +42,6 @@ void rds_conn_went_down(struct rds_conn *conn, bool was_up, int why)
 	conn->past.reason = reason_of(was_up, why);
 	if (!was_up)
 		return;
-	conn->past.down_at = wall_seconds();
+	conn->past.down_at = os_wall_seconds();
 	conn->past.attempts = 0;
 }

@@ -16,6 +16,7 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "engine/os.h"
@@ -548,6 +549,20 @@ START_TEST(quiet_writes)
 }
 END_TEST
 
+/* What has happened has not happened in the future for who asks time(): just behind a full second, where the fine clock is ahead of it. */
+START_TEST(seconds_are_those_of_time)
+{
+	uint64_t began = os_realtime_ns() / 1000000000u;
+	int64_t is;
+
+	while (os_realtime_ns() / 1000000000u == began)
+		;
+	is = os_wall_seconds();
+	ck_assert_int_le(is, time(NULL));
+	ck_assert_int_ge(is, (int64_t)began);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("os");
@@ -563,6 +578,7 @@ int main(void)
 	tcase_add_test(tc, what_lies_there);
 	tcase_add_test(tc, quiet_writes);
 	tcase_add_test(tc, random_is_not_constant);
+	tcase_add_test(tc, seconds_are_those_of_time);
 	tcase_add_test(tc, high_and_internal);
 	tcase_add_test(tc, no_number_left);
 	tcase_add_test(tc, moving);
