@@ -345,11 +345,38 @@ START_TEST(anything)
 }
 END_TEST
 
+/*
+ * Structures are used again, once the helper has let go of them: what the socket before had been through is not this one's.  All are kept
+ * until that one comes, since what has been let go of last is given first.
+ */
+START_TEST(next_life)
+{
+	struct sockaddr_in name;
+	struct rds_sock *before = bound_here(&standin, &name), *sk[200];
+	unsigned n = 0;
+	int fd[200];
+
+	atomic_store(&before->freed_by_others, true);
+	end(before);
+	do {
+		ck_assert_uint_lt(n, 200);
+		sk[n] = bound_here(&fd[n], &name);
+		ck_assert(!atomic_load(&sk[n]->freed_by_others));
+		test_until(sk[n] == before || !(atomic_load(&before->ref) & RDS_REF_COUNT));
+	} while (sk[n++] != before);
+	while (n--) {
+		close(fd[n]);
+		rds_sock_number_closed(sk[n]);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("adopt");
 	TCase *t = suite_case(s, "adopt", setup, NULL, 60);
 
+	tcase_add_test(t, next_life);
 	tcase_add_test(t, what_was_left);
 	tcase_add_test(t, what_cannot_be_had_now);
 	tcase_add_loop_test(t, what_is_wrong, 0, sizeof(wrong) / sizeof(wrong[0]));
