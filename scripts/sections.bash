@@ -318,7 +318,7 @@ section_tarball() # the tarball builds from a read-only tree, some of its tests 
 	local dir=$work/tarball name status
 	configured main --enable-werror && rm -rf "$dir" rdspreload-*.tar.gz && mkdir -p "$dir/build" && make dist-gzip || return 1
 	tar -xzf rdspreload-*.tar.gz -C "$dir" && chmod -R a-w "$dir"/rdspreload-* && name=$(echo "$dir"/rdspreload-*) || return 1
-	cd "$dir/build" && "$name/configure" --enable-silent-rules --disable-lto --enable-werror --prefix="$dir/root" &&
+	cd "$dir/build" && "$name/configure" --enable-silent-rules --disable-lto --enable-werror CFLAGS=-O0 --prefix="$dir/root" &&
 		make -j"$jobs" && make install || return 1
 	(check_in tarball/build tests/unit/{test_wire,test_registry,test_options,test_mock,build_checks.sh})
 	status=$?
