@@ -228,7 +228,7 @@ uint64_t rds_cong_ports(const struct rds_conn *conn)
 void rds_cong_received(struct rds_conn *conn, const void *bytes)
 {
 	struct rds_cong_map *map = atomic_load(&conn->fcong);
-	uint64_t cleared = 0, word, old;
+	uint64_t word;
 	unsigned i;
 
 	if (!map) {
@@ -240,12 +240,7 @@ void rds_cong_received(struct rds_conn *conn, const void *bytes)
 	}
 	for (i = 0; i < RDS_CONG_MAP_BYTES / 8; i++) {
 		memcpy(&word, (const char *)bytes + 8 * i, 8);
-		old = atomic_load_explicit(&map->words[i], memory_order_relaxed);
-		if (old == word)
-			continue;
-		cleared |= le64toh(old & ~word);
 		atomic_store_explicit(&map->words[i], word, memory_order_relaxed);
 	}
-	(void)cleared; /* the TCP transport, as which we present ourselves, reports every port */
-	rds_cong_updated(~0ull);
+	rds_cong_updated(~0ull); /* the TCP transport, as which we present ourselves, reports every port */
 }

@@ -116,7 +116,6 @@ struct rds_engine {
 	/* work left by the receive path (rx): connections that want something sent */
 	struct rds_conn *work;
 	_Atomic bool work_pending;
-	_Atomic uint64_t next_order;
 };
 
 extern struct rds_engine *rds_eng; /* NULL until the first socket */

@@ -2,7 +2,7 @@
 /*
  * registry_file.c - the file behind the node registry: where it is, who may have written it, its size.
  *
- *	<RDS_PRELOAD_REGISTRY_DIR>/rdspreload-<uid>/node-<network namespace>-v2
+ *	<RDS_PRELOAD_REGISTRY_DIR>/rdspreload-<uid>/node-<network namespace>-v<version>
  *
  * A file is made by whoever holds its record lock and finds it blank; the magic number is written last, so a process
  * killed in between leaves a file that the next one completes.  All memory is reserved before it is touched, so that a

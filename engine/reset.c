@@ -100,11 +100,3 @@ int rds6_reset_set(const void *val)
 	rds_conn_each(reset_conn, &r);
 	return 0;
 }
-
-bool rds_opt_resets(int level, int opt, socklen_t len)
-{
-	if (!rds_abi_level(level))
-		return false;
-	return (opt == RDS_CONN_RESET && len == sizeof(struct rds_reset)) ||
-	       (opt == RDS6_CONN_RESET && len == sizeof(struct rds6_reset));
-}

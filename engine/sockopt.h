@@ -16,10 +16,9 @@ bool rds_opt_is_callers(int level, int opt);
 /* An int at the beginning of a program's buffer: shorter -EINVAL, unreadable -EFAULT. */
 int rds_opt_int(const void *val, int len, int *out);
 
-/* reset.c: RDS_CONN_RESET and RDS6_CONN_RESET, of the right length.  Does it matter whose call this option is (rds_caller)? */
+/* reset.c: RDS_CONN_RESET and RDS6_CONN_RESET, of the right length. */
 int rds_reset_set(const void *val);
 int rds6_reset_set(const void *val);
-bool rds_opt_resets(int level, int opt, socklen_t len);
 
 /* SO_SNDBUF or SO_RCVBUF as the generic layer sets it: at most max, doubled, at least the kernel's floor. */
 int rds_set_sndbuf(struct rds_sock *sk, uint32_t val, uint64_t max);
