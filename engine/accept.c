@@ -212,7 +212,7 @@ static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
 	out->u.dport = out->hdr.dport = c->dst.port;
 	out->hdr.len = (uint32_t)out->len;
 	if (unlikely(sk->since))
-		out->hdr.flags = d->followed ? 0 : RDS_FLAG_FOLLOWS;
+		out->hdr.flags = d->followed ? 0 : RDS_FLAG_NEW_OWNER;
 	with_ops = unlikely(c->rdma.ops);
 	if (unlikely(c->rdma.async)) {
 		out->u.told = RDS_TOLD_END;

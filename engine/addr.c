@@ -21,7 +21,7 @@
 
 enum addr_class { ADDR_UNICAST, ADDR_ANY, ADDR_GROUP /* multicast or broadcast */ };
 
-static enum addr_class class4(uint32_t be)
+static enum addr_class addr_classify_v4(uint32_t be)
 {
 	uint32_t a = ntohl(be);
 
@@ -30,7 +30,7 @@ static enum addr_class class4(uint32_t be)
 	return a == INADDR_BROADCAST || IN_MULTICAST(a) ? ADDR_GROUP : ADDR_UNICAST;
 }
 
-static uint32_t mapped_v4(const struct in6_addr *ip)
+static uint32_t ip_to_v4(const struct in6_addr *ip)
 {
 	uint32_t be;
 
@@ -38,16 +38,16 @@ static uint32_t mapped_v4(const struct in6_addr *ip)
 	return be;
 }
 
-static enum addr_class class6(const struct in6_addr *ip)
+static enum addr_class addr_classify_v6(const struct in6_addr *ip)
 {
 	if (rds_ip_is_v4(ip))
-		return class4(mapped_v4(ip));
+		return addr_classify_v4(ip_to_v4(ip));
 	if (IN6_IS_ADDR_UNSPECIFIED(ip))
 		return ADDR_ANY;
 	return IN6_IS_ADDR_MULTICAST(ip) ? ADDR_GROUP : ADDR_UNICAST;
 }
 
-static struct in6_addr map_v4(uint32_t be)
+static struct in6_addr ip_from_v4(uint32_t be)
 {
 	struct in6_addr ip = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
 
@@ -63,7 +63,7 @@ bool rds_ip_is_loopback(const struct in6_addr *ip)
 }
 
 /* 0 unknown, else AF_*; the program's memory may not be aligned for a sockaddr. */
-static sa_family_t family_of(const struct sockaddr *sa)
+static sa_family_t sockaddr_family(const struct sockaddr *sa)
 {
 	sa_family_t family;
 
@@ -71,19 +71,19 @@ static sa_family_t family_of(const struct sockaddr *sa)
 	return family;
 }
 
-static enum addr_class take4(const struct sockaddr *sa, struct rds_addr *out)
+static enum addr_class addr_take_v4(const struct sockaddr *sa, struct rds_addr *out)
 {
 	struct sockaddr_in sin;
 
 	memcpy(&sin, sa, sizeof(sin));
-	out->ip = map_v4(sin.sin_addr.s_addr);
+	out->ip = ip_from_v4(sin.sin_addr.s_addr);
 	out->port = ntohs(sin.sin_port);
 	out->scope = 0;
-	return class4(sin.sin_addr.s_addr);
+	return addr_classify_v4(sin.sin_addr.s_addr);
 }
 
 /* *link_local without a scope is left for the caller to refuse. */
-static enum addr_class take6(const struct sockaddr *sa, struct rds_addr *out, bool *link_local)
+static enum addr_class addr_take_v6(const struct sockaddr *sa, struct rds_addr *out, bool *link_local)
 {
 	struct sockaddr_in6 sin6;
 
@@ -92,19 +92,19 @@ static enum addr_class take6(const struct sockaddr *sa, struct rds_addr *out, bo
 	out->port = ntohs(sin6.sin6_port);
 	*link_local = IN6_IS_ADDR_LINKLOCAL(&sin6.sin6_addr);
 	out->scope = *link_local ? sin6.sin6_scope_id : 0;
-	return class6(&sin6.sin6_addr);
+	return addr_classify_v6(&sin6.sin6_addr);
 }
 
 /* bind and send differ only in how short an address may be before its family is looked at. */
-static int addr_or_einval(const struct sockaddr *sa, int len, struct rds_addr *out)
+static int addr_take_unicast(const struct sockaddr *sa, int len, struct rds_addr *out)
 {
 	bool link_local;
 
-	switch (family_of(sa)) {
+	switch (sockaddr_family(sa)) {
 	case AF_INET:
-		return len >= LEN_IN && take4(sa, out) == ADDR_UNICAST ? 0 : -EINVAL;
+		return len >= LEN_IN && addr_take_v4(sa, out) == ADDR_UNICAST ? 0 : -EINVAL;
 	case AF_INET6:
-		if (len < LEN_IN6 || take6(sa, out, &link_local) != ADDR_UNICAST)
+		if (len < LEN_IN6 || addr_take_v6(sa, out, &link_local) != ADDR_UNICAST)
 			return -EINVAL;
 		return link_local && !out->scope ? -EINVAL : 0;
 	default:
@@ -116,19 +116,19 @@ int rds_addr_for_bind(const struct sockaddr *sa, int len, struct rds_addr *out)
 {
 	if (len < (int)sizeof(sa_family_t) || len > LEN_MAX)
 		return -EINVAL;
-	return addr_or_einval(sa, len, out);
+	return addr_take_unicast(sa, len, out);
 }
 
 int rds_addr_for_send(const struct sockaddr *sa, int len, struct rds_addr *out)
 {
 	if (len < LEN_IN)
 		return -EINVAL;
-	return addr_or_einval(sa, len, out);
+	return addr_take_unicast(sa, len, out);
 }
 
-static int connect4(const struct sockaddr *sa, struct rds_addr *out)
+static int addr_connect_v4(const struct sockaddr *sa, struct rds_addr *out)
 {
-	switch (take4(sa, out)) {
+	switch (addr_take_v4(sa, out)) {
 	case ADDR_ANY:
 		return -EDESTADDRREQ;
 	case ADDR_GROUP:
@@ -138,11 +138,11 @@ static int connect4(const struct sockaddr *sa, struct rds_addr *out)
 	}
 }
 
-static int connect6(const struct sockaddr *sa, uint32_t bound_scope, struct rds_addr *out)
+static int addr_connect_v6(const struct sockaddr *sa, uint32_t bound_scope, struct rds_addr *out)
 {
 	bool link_local;
 
-	if (take6(sa, out, &link_local) != ADDR_UNICAST)
+	if (addr_take_v6(sa, out, &link_local) != ADDR_UNICAST)
 		return -EPROTOTYPE;
 	if (link_local && (!out->scope || (bound_scope && bound_scope != out->scope)))
 		return -EINVAL;
@@ -153,11 +153,11 @@ int rds_addr_for_connect(const struct sockaddr *sa, int len, uint32_t bound_scop
 {
 	if (len < (int)sizeof(sa_family_t) || len > LEN_MAX)
 		return -EINVAL;
-	switch (family_of(sa)) {
+	switch (sockaddr_family(sa)) {
 	case AF_INET:
-		return len < LEN_IN ? -EINVAL : connect4(sa, out);
+		return len < LEN_IN ? -EINVAL : addr_connect_v4(sa, out);
 	case AF_INET6:
-		return len < LEN_IN6 ? -EINVAL : connect6(sa, bound_scope, out);
+		return len < LEN_IN6 ? -EINVAL : addr_connect_v6(sa, bound_scope, out);
 	default:
 		return -EAFNOSUPPORT;
 	}
@@ -169,7 +169,7 @@ socklen_t rds_addr_to_sockaddr(const struct in6_addr *ip, uint16_t port, uint32_
 		struct sockaddr_in sin = {
 			.sin_family = AF_INET,
 			.sin_port = htons(port),
-			.sin_addr.s_addr = mapped_v4(ip),
+			.sin_addr.s_addr = ip_to_v4(ip),
 		};
 
 		memcpy(out, &sin, sizeof(sin));

@@ -44,7 +44,7 @@ int rds_addr_to_user(const struct sockaddr_storage *ss, socklen_t real, struct s
 /* May a socket of this host be bound to it? 0, -EADDRNOTAVAIL, or -ENOMEM (no descriptor left to ask with).  127/8 and
  * ::1 always.  Asks the kernel through datagram sockets (addr_local.c); a yes is remembered for a second.  Subnet
  * broadcasts are not local, whatever bind() says. */
-int rds_addr_is_local(const struct in6_addr *ip, uint32_t scope);
+int rds_node_addr_is_local(const struct in6_addr *ip, uint32_t scope);
 
 #define RDS_ADDR_STRLEN 72
 /* "10.0.0.1:4000" or "[fe80::1%2]:4000" into buf; returns buf. */

@@ -32,7 +32,7 @@ static unsigned cache_next;
  */
 static atomic_flag cache_busy = ATOMIC_FLAG_INIT;
 
-static bool cache_hit(const struct in6_addr *ip, uint32_t scope, uint64_t now)
+static bool addr_cache_hit(const struct in6_addr *ip, uint32_t scope, uint64_t now)
 {
 	bool hit = false;
 
@@ -44,7 +44,7 @@ static bool cache_hit(const struct in6_addr *ip, uint32_t scope, uint64_t now)
 	return hit;
 }
 
-static void cache_put(const struct in6_addr *ip, uint32_t scope, uint64_t now)
+static void addr_cache_put(const struct in6_addr *ip, uint32_t scope, uint64_t now)
 {
 	if (atomic_flag_test_and_set_explicit(&cache_busy, memory_order_acquire))
 		return;
@@ -55,7 +55,7 @@ static void cache_put(const struct in6_addr *ip, uint32_t scope, uint64_t now)
 	atomic_flag_clear_explicit(&cache_busy, memory_order_release);
 }
 
-static bool same_ip(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+static bool sockaddr_ip_equal(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
 {
 	if (a->ss_family != b->ss_family)
 		return false;
@@ -65,7 +65,7 @@ static bool same_ip(const struct sockaddr_storage *a, const struct sockaddr_stor
 	return rds_ip_equal(&((const struct sockaddr_in6 *)a)->sin6_addr, &((const struct sockaddr_in6 *)b)->sin6_addr);
 }
 
-static int udp_socket(int family)
+static int probe_socket(int family)
 {
 	int fd = os_socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
@@ -80,9 +80,9 @@ static int udp_socket(int family)
 }
 
 /* Would bind() take it? */
-static int ask_bind(const struct sockaddr_storage *ss, socklen_t len)
+static int probe_bind(const struct sockaddr_storage *ss, socklen_t len)
 {
-	int fd = udp_socket(ss->ss_family);
+	int fd = probe_socket(ss->ss_family);
 	int ret;
 
 	if (fd < 0)
@@ -97,7 +97,7 @@ static int ask_bind(const struct sockaddr_storage *ss, socklen_t len)
  * address has one, that it is not local (bind believes anything in a namespace without any address).  The rest, and
  * IPv6 while the loopback device is down, says nothing: bind's word stands.
  */
-static int judge_failure(int err, sa_family_t family)
+static int probe_judge_failure(int err, sa_family_t family)
 {
 	if (err == -EACCES)
 		return -EADDRNOTAVAIL;
@@ -109,11 +109,11 @@ static int judge_failure(int err, sa_family_t family)
  * second address in a subnet names the first one as the preferred source, and connect checks a source that it is given.
  * An IPv6 socket must not be: there the given source goes unchecked, and the preferred one is the address itself.
  */
-static int ask_route(const struct sockaddr_storage *ss, const struct sockaddr_storage *dest, socklen_t len)
+static int probe_route(const struct sockaddr_storage *ss, const struct sockaddr_storage *dest, socklen_t len)
 {
 	struct sockaddr_storage src = {0};
 	socklen_t slen = sizeof(src);
-	int fd = udp_socket(ss->ss_family);
+	int fd = probe_socket(ss->ss_family);
 	int ret;
 
 	if (fd < 0)
@@ -122,14 +122,14 @@ static int ask_route(const struct sockaddr_storage *ss, const struct sockaddr_st
 		os_bind(fd, (const struct sockaddr *)ss, len); /* if it fails by now, the comparison below says no */
 	ret = os_connect(fd, (const struct sockaddr *)dest, len);
 	if (ret)
-		ret = judge_failure(ret, ss->ss_family);
-	else if (!os_getsockname(fd, (struct sockaddr *)&src, &slen) && !same_ip(&src, ss))
+		ret = probe_judge_failure(ret, ss->ss_family);
+	else if (!os_getsockname(fd, (struct sockaddr *)&src, &slen) && !sockaddr_ip_equal(&src, ss))
 		ret = -EADDRNOTAVAIL;
 	os_close(fd);
 	return ret;
 }
 
-int rds_addr_is_local(const struct in6_addr *ip, uint32_t scope)
+int rds_node_addr_is_local(const struct in6_addr *ip, uint32_t scope)
 {
 	struct sockaddr_storage ss, dest;
 	uint64_t now;
@@ -139,14 +139,14 @@ int rds_addr_is_local(const struct in6_addr *ip, uint32_t scope)
 	if (rds_ip_is_loopback(ip))
 		return 0;
 	now = os_now_ns();
-	if (cache_hit(ip, scope, now))
+	if (addr_cache_hit(ip, scope, now))
 		return 0;
 	len = rds_addr_to_sockaddr(ip, 0, scope, &ss);
 	rds_addr_to_sockaddr(ip, PORT_DISCARD, scope, &dest);
-	ret = ask_bind(&ss, len);
+	ret = probe_bind(&ss, len);
 	if (!ret)
-		ret = ask_route(&ss, &dest, len);
+		ret = probe_route(&ss, &dest, len);
 	if (!ret)
-		cache_put(ip, scope, now);
+		addr_cache_put(ip, scope, now);
 	return ret;
 }

@@ -229,7 +229,7 @@ static int revive(struct rds_sock *sk, const struct rds_share_state *st, struct 
 		show_port(sk, true);
 	rds_away_regions_adopt(sk, !err && !st->freed_by_others);
 	if (!err) {
-		err = registry_sock_take(rds_eng->reg, sk->reg_idx, &sk->name, sure);
+		err = registry_sock_take_over(rds_eng->reg, sk->reg_idx, &sk->name, sure);
 		mine = !err;
 	}
 	if (!err && inbox >= 0)
@@ -241,7 +241,7 @@ static int revive(struct rds_sock *sk, const struct rds_share_state *st, struct 
 		if (rds_sock_bound(sk))
 			show_port(sk, false);
 		if (mine)
-			registry_sock_leave(rds_eng->reg, sk->reg_idx, &sk->name);
+			registry_sock_orphan(rds_eng->reg, sk->reg_idx, &sk->name);
 		rds_along_drop(sk, false);
 		rds_mr_drop_all(sk);
 	}
@@ -253,7 +253,7 @@ static int revive(struct rds_sock *sk, const struct rds_share_state *st, struct 
 static int as_registered(struct rds_share_state *st)
 {
 	struct registry_sock where;
-	int err = registry_sock_where(rds_eng->reg, st->reg_idx, &st->name, &where);
+	int err = registry_sock_get_binding(rds_eng->reg, st->reg_idx, &st->name, &where);
 
 	if (err)
 		return err;
@@ -303,7 +303,7 @@ static int make_socket(int fd, struct rds_estate *e, uint64_t inode, const struc
 
 bool rds_is_standin(int fd)
 {
-	return rds_share_is(fd, NULL);
+	return rds_node_name_read(fd, NULL);
 }
 
 bool rds_adoptable(int fd)
@@ -313,7 +313,7 @@ bool rds_adoptable(int fd)
 
 static int open_file(const struct rds_estate *e, void **map)
 {
-	if (e->size < sizeof(struct rds_share_state) || e->size > SIZE_MAX / 2 || !rds_share_sealed(e->file, e->size))
+	if (e->size < sizeof(struct rds_share_state) || e->size > SIZE_MAX / 2 || !os_memfd_is_sealed(e->file, e->size))
 		return -EPROTO;
 	return os_mmap((size_t)e->size, PROT_READ, MAP_PRIVATE, e->file, 0, map);
 }
@@ -323,7 +323,7 @@ static bool named(int fd, const struct rds_procid *name)
 {
 	struct rds_procid has;
 
-	return rds_share_is(fd, &has) && memcmp(&has, name, sizeof(has)) == 0;
+	return rds_node_name_read(fd, &has) && memcmp(&has, name, sizeof(has)) == 0;
 }
 
 /* Takes the end and the will. */
@@ -343,7 +343,7 @@ static int settle(int fd, struct rds_estate *e, uint64_t inode, struct rds_sock 
 		if (!err && !get(&r, &st, sizeof(st)))
 			err = -EPROTO;
 	}
-	if (!err && (!state_sound(&st) || !rds_share_is_end(e->pair, &st.name) || !named(fd, &st.name)))
+	if (!err && (!state_sound(&st) || !rds_node_name_is_peer(e->pair, &st.name) || !named(fd, &st.name)))
 		err = -EPROTO;
 	if (!err && e->page >= 0)
 		err = as_registered(&st);
@@ -368,9 +368,9 @@ static int prepare(int fd)
 
 	if (!rds_engine_runs() || !atomic_load(&rds_eng->started))
 		want = START_NUMBERS;
-	if (!os_numbers_left(fd, want)) {
+	if (!os_fds_available(fd, want)) {
 		rds_away_hang_up(fd);
-		if (!os_numbers_left(fd, want)) {
+		if (!os_fds_available(fd, want)) {
 			rds_warn_once("an RDS socket that another process has left cannot be carried on by this one, "
 				      "which has no descriptors left: raise `ulimit -n`");
 			return -EMFILE;
@@ -382,7 +382,7 @@ static int prepare(int fd)
 	rds_lock(&rds_eng->control);
 	err = rds_engine_start_helper();
 	rds_unlock(&rds_eng->control);
-	return err ? err : registry_ready(rds_eng->reg); /* somebody who is stopped may have its lock */
+	return err ? err : registry_check_lock(rds_eng->reg); /* somebody who is stopped may have its lock */
 }
 
 int rds_adopt(int fd, struct rds_sock **out)

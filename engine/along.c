@@ -203,7 +203,7 @@ static void say_follows(struct rds_queued *run)
 
 	for (q = run; q; q = q->next)
 		if (rds_port_set_add(&said, q->hdr.dport))
-			q->hdr.flags = RDS_FLAG_FOLLOWS;
+			q->hdr.flags = RDS_FLAG_NEW_OWNER;
 	for (q = run; q; q = q->next)
 		rds_port_set_del(&said, q->hdr.dport);
 }

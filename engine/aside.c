@@ -44,7 +44,7 @@ static struct {
 	_Atomic int state, out; /* out: the helper's, into which its descriptors go */
 	bool asked;		/* helper */
 	int in, err;
-	struct rds_chore go, follow;
+	struct rds_deferred_call go, follow;
 	struct os_signals signals;
 	long nr, args[5];
 	_Atomic bool followed;
@@ -52,7 +52,7 @@ static struct {
 	ino_t net; /* the helper's network namespace; 0: not known */
 } aside = {.out = -1, .in = -1, .followed = true};
 
-static void message(struct batch_message *m, struct batch *b)
+static void fd_batch_message_init(struct batch_message *m, struct batch *b)
 {
 	*m = (struct batch_message){.iov = {.iov_base = b, .iov_len = sizeof(*b)}};
 	m->mh = (struct msghdr){.msg_iov = &m->iov, .msg_iovlen = 1, .msg_control = m->u.buf};
@@ -61,7 +61,7 @@ static void message(struct batch_message *m, struct batch *b)
 
 /* ---- the helper that goes ---- */
 
-static int send_batch(struct batch *b)
+static int fd_batch_send(struct batch *b)
 {
 	struct batch_message m;
 	struct cmsghdr *cm;
@@ -69,7 +69,7 @@ static int send_batch(struct batch *b)
 
 	if (!b->n)
 		return 0;
-	message(&m, b);
+	fd_batch_message_init(&m, b);
 	m.mh.msg_controllen = CMSG_SPACE(b->n * sizeof(int));
 	cm = CMSG_FIRSTHDR(&m.mh);
 	cm->cmsg_level = SOL_SOCKET;
@@ -82,15 +82,15 @@ static int send_batch(struct batch *b)
 }
 
 /* No number that a new table could not have. */
-static int send_one(struct batch *b, int fd, int limit)
+static int fd_batch_add(struct batch *b, int fd, int limit)
 {
 	if (fd >= limit)
 		return -EMFILE;
 	b->number[b->n++] = fd;
-	return b->n == BATCH ? send_batch(b) : 0;
+	return b->n == BATCH ? fd_batch_send(b) : 0;
 }
 
-static int send_listed(struct batch *b, int dir, const char *list, long len, int limit)
+static int fd_batch_add_listed(struct batch *b, int dir, const char *list, long len, int limit)
 {
 	const struct dirent64 *d;
 	long at;
@@ -100,12 +100,12 @@ static int send_listed(struct batch *b, int dir, const char *list, long len, int
 		d = (const struct dirent64 *)(const void *)(list + at);
 		fd = d->d_name[0] == '.' ? dir : atoi(d->d_name);
 		if (fd != dir && fd != aside.out)
-			err = send_one(b, fd, limit);
+			err = fd_batch_add(b, fd, limit);
 	}
 	return err;
 }
 
-static int send_table(void)
+static int fd_batch_send_table(void)
 {
 	struct rlimit rl = {.rlim_cur = 0};
 	struct batch b = {0};
@@ -119,26 +119,27 @@ static int send_table(void)
 	do {
 		n = os_syscall(SYS_getdents64, dir, (long)list, sizeof(list), 0, 0, 0);
 		err = n < 0 ? (int)n
-			    : send_listed(&b, dir, list, n, rl.rlim_cur < INT32_MAX ? (int)rl.rlim_cur : INT32_MAX);
+			    : fd_batch_add_listed(&b, dir, list, n,
+						  rl.rlim_cur < INT32_MAX ? (int)rl.rlim_cur : INT32_MAX);
 	} while (n > 0 && !err);
 	os_close(dir);
-	return err ? err : send_batch(&b);
+	return err ? err : fd_batch_send(&b);
 }
 
-void rds_aside_lent(int fd)
+void rds_aside_exported(int fd)
 {
 	os_close_slot(&aside.out);
 	atomic_store(&aside.out, fd);
 }
 
-static void go(struct rds_chore *c)
+static void stop_request(struct rds_deferred_call *c)
 {
 	(void)c;
 	aside.asked = true;
 }
 
 /* Not sooner: what is done in a turn opens and closes. */
-bool rds_aside_goes(void)
+bool rds_aside_stop_helper(void)
 {
 	int asked = ASKED, err = 0;
 
@@ -149,8 +150,8 @@ bool rds_aside_goes(void)
 		os_close_slot(&aside.out);
 		return false;
 	}
-	if (rds_post_own())
-		err = send_table();
+	if (rds_helper_has_own_table())
+		err = fd_batch_send_table();
 	os_close_slot(&aside.out);
 	aside.err = err;
 	atomic_store(&aside.state, err ? REFUSED : GONE);
@@ -159,7 +160,7 @@ bool rds_aside_goes(void)
 
 /* ---- the helper that comes ---- */
 
-static int elsewhere(int fd)
+static int fd_move_away(int fd)
 {
 	int copy = os_fcntl(fd, F_DUPFD_CLOEXEC, 0);
 
@@ -169,7 +170,7 @@ static int elsewhere(int fd)
 }
 
 /* The kernel has given them any numbers, which may be those of others that follow. */
-static int place(int fds[BATCH], const struct batch *b)
+static int place_fds(int fds[BATCH], const struct batch *b)
 {
 	unsigned i, k;
 	int err;
@@ -178,9 +179,9 @@ static int place(int fds[BATCH], const struct batch *b)
 		if (fds[i] == b->number[i])
 			continue;
 		for (k = i + 1; k < b->n; k++)
-			if (fds[k] == b->number[i] && (fds[k] = elsewhere(fds[k])) < 0)
+			if (fds[k] == b->number[i] && (fds[k] = fd_move_away(fds[k])) < 0)
 				return fds[k];
-		if (aside.in == b->number[i] && (aside.in = elsewhere(aside.in)) < 0)
+		if (aside.in == b->number[i] && (aside.in = fd_move_away(aside.in)) < 0)
 			return aside.in;
 		err = (int)os_syscall(SYS_dup3, fds[i], b->number[i], O_CLOEXEC, 0, 0, 0);
 		if (err < 0)
@@ -191,7 +192,7 @@ static int place(int fds[BATCH], const struct batch *b)
 }
 
 /* 1: there are no more. */
-static int take_batch(void)
+static int fd_batch_recv(void)
 {
 	struct batch_message m;
 	struct cmsghdr *cm;
@@ -199,7 +200,7 @@ static int take_batch(void)
 	int fds[BATCH];
 	ssize_t n;
 
-	message(&m, &b);
+	fd_batch_message_init(&m, &b);
 	n = os_recvmsg(aside.in, &m.mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (n <= 0)
 		return n == 0 || n == -EAGAIN ? 1 : (int)n;
@@ -207,17 +208,17 @@ static int take_batch(void)
 	if (n != sizeof(b) || b.n > BATCH || !cm || cm->cmsg_len != CMSG_LEN(b.n * sizeof(int)))
 		return -EMFILE;
 	memcpy(fds, CMSG_DATA(cm), b.n * sizeof(int));
-	return place(fds, &b);
+	return place_fds(fds, &b);
 }
 
-int rds_aside_table(void)
+int rds_aside_restore_table(void)
 {
-	int err = os_own_table_with(aside.in);
+	int err = os_fd_table_unshare_keep(aside.in);
 
 	if (err)
 		return err;
 	while (!err)
-		err = take_batch();
+		err = fd_batch_recv();
 	if (err < 0)
 		return err == -ENOMEM ? -ENOBUFS : err; /* some have come: not to be tried again */
 	os_close(aside.in);
@@ -226,7 +227,7 @@ int rds_aside_table(void)
 
 /* ---- the program ---- */
 
-static bool until(bool (*done)(void))
+static bool poll_until_done(bool (*done)(void))
 {
 	const struct timespec nap = {.tv_nsec = NAP_NS};
 	uint64_t end = os_now_ns() + rds_patience_ns(RDS_PATIENCE_ASIDE);
@@ -239,20 +240,20 @@ static bool until(bool (*done)(void))
 	return true;
 }
 
-static bool runs(void)
+static bool helper_is_up(void)
 {
-	return rds_engine_runs() && atomic_load(&rds_eng->started) && !aside.lost && !os_side;
+	return rds_engine_runs() && atomic_load(&rds_eng->started) && !aside.lost && !os_fd_table;
 }
 
-static bool alone(void)
+static bool program_is_single(void)
 {
 	bool shared;
 
-	return runs() && rds_table_alone(&shared);
+	return helper_is_up() && rds_helper_program_is_single(&shared);
 }
 
 /* 0: the kernel does not say. */
-static ino_t inode_of(const char *path)
+static ino_t file_inode(const char *path)
 {
 	struct stat st;
 
@@ -260,69 +261,69 @@ static ino_t inode_of(const char *path)
 }
 
 /* By the thread that has started the helper, which is where that is. */
-void rds_aside_note(void)
+void rds_aside_helper_started(void)
 {
-	aside.net = inode_of("/proc/thread-self/ns/net");
+	aside.net = file_inode("/proc/thread-self/ns/net");
 }
 
 /*
  * A thread that begins now: the kernel refuses it to who has got another pid namespace for its children, and in another network namespace it would not
  * find the peers.
  */
-static bool comes_back(void)
+static bool helper_can_restart(void)
 {
-	ino_t pid = inode_of("/proc/thread-self/ns/pid"), net = inode_of("/proc/thread-self/ns/net");
+	ino_t pid = file_inode("/proc/thread-self/ns/pid"), net = file_inode("/proc/thread-self/ns/net");
 
-	return pid && pid == inode_of("/proc/thread-self/ns/pid_for_children") && net && net == aside.net;
+	return pid && pid == file_inode("/proc/thread-self/ns/pid_for_children") && net && net == aside.net;
 }
 
 /* A thread of a transport's would be left beside. */
-static bool possible(void)
+static bool aside_is_possible(void)
 {
-	return alone() && !atomic_load(&rds_more_threads) && comes_back();
+	return program_is_single() && !atomic_load(&rds_helper_extra_threads) && helper_can_restart();
 }
 
-static int make_place(void)
+static int fd_store_make(void)
 {
 	int pair[2], err;
 
-	if (!rds_post_own())
+	if (!rds_helper_has_own_table())
 		return 0;
 	err = os_socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair);
 	if (err)
 		return err;
 	aside.in = pair[0];
-	err = rds_post_lend(RDS_POST_ASIDE, NULL, &pair[1], 1);
+	err = rds_export_to_helper(RDS_EXPORT_ASIDE, NULL, &pair[1], 1);
 	os_close(pair[1]);
 	return err;
 }
 
-static void drop_place(void)
+static void fd_store_drop(void)
 {
 	if (aside.in >= 0)
 		os_close(aside.in);
 	aside.in = -1;
 }
 
-static bool decided(void)
+static bool stop_is_decided(void)
 {
 	int state = atomic_load(&aside.state);
 
 	return state == GONE || state == REFUSED;
 }
 
-static int goes(void)
+static int stop_helper(void)
 {
-	int asked = ASKED, err = make_place();
+	int asked = ASKED, err = fd_store_make();
 
 	if (err)
 		return err;
 	atomic_store(&aside.state, ASKED);
-	aside.go.fn = go;
-	rds_chore_for_helper(&aside.go);
-	if (!until(decided) && atomic_compare_exchange_strong(&aside.state, &asked, REFUSED))
+	aside.go.fn = stop_request;
+	rds_helper_defer(&aside.go);
+	if (!poll_until_done(stop_is_decided) && atomic_compare_exchange_strong(&aside.state, &asked, REFUSED))
 		return -ETIMEDOUT;
-	while (!decided())
+	while (!stop_is_decided())
 		os_syscall(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
 	return atomic_load(&aside.state) == GONE ? 0 : aside.err;
 }
@@ -331,15 +332,15 @@ bool rds_aside_begin(void)
 {
 	int err;
 
-	if (!possible())
+	if (!aside_is_possible())
 		return false;
 	os_signals_hold(&aside.signals);
-	err = goes();
+	err = stop_helper();
 	if (!err) {
-		until(rds_helper_left); /* else the kernel will say that it is there */
+		poll_until_done(rds_helper_has_ended); /* else the kernel will say that it is there */
 		return true;
 	}
-	drop_place();
+	fd_store_drop();
 	os_signals_release(&aside.signals);
 	rds_warn("the RDS engine's helper thread cannot be ended for a call that needs a process of one thread: %s",
 		 strerror(-err));
@@ -347,16 +348,16 @@ bool rds_aside_begin(void)
 }
 
 /* As the limits of processes and memory are at this moment: others' end. */
-static bool back(void)
+static bool restart_helper(void)
 {
-	aside.err = rds_helper_back();
+	aside.err = rds_helper_restart();
 	return aside.err != -EAGAIN && aside.err != -ENOMEM;
 }
 
 void rds_aside_end(void)
 {
-	until(back);
-	drop_place();
+	poll_until_done(restart_helper);
+	fd_store_drop();
 	aside.lost = aside.err;
 	if (aside.lost)
 		rds_error(
@@ -366,7 +367,7 @@ void rds_aside_end(void)
 	os_signals_release(&aside.signals);
 }
 
-static void follow(struct rds_chore *c)
+static void repeat_call(struct rds_deferred_call *c)
 {
 	long err = os_syscall(aside.nr, aside.args[0], aside.args[1], aside.args[2], aside.args[3], aside.args[4], 0);
 
@@ -377,34 +378,34 @@ static void follow(struct rds_chore *c)
 	atomic_store(&aside.followed, true);
 }
 
-static bool followed(void)
+static bool call_is_repeated(void)
 {
 	return atomic_load(&aside.followed);
 }
 
-bool rds_aside_follows(void)
+bool rds_aside_can_repeat(void)
 {
-	if (!alone()) {
-		if (runs() && !inode_of("/proc/self/task"))
+	if (!program_is_single()) {
+		if (helper_is_up() && !file_inode("/proc/self/task"))
 			rds_warn_once("without /proc, which tells how many threads there are, the RDS engine's helper "
 				      "thread keeps rights that the program gives up");
 		return false;
 	}
-	if (until(followed))
+	if (poll_until_done(call_is_repeated))
 		return true;
 	rds_warn("the RDS engine's helper thread is busy for so long that it keeps rights that the program has given "
 		 "up");
 	return false;
 }
 
-void rds_aside_follow(long nr, const long args[5])
+void rds_aside_repeat_call(long nr, const long args[5])
 {
 	aside.nr = nr;
 	memcpy(aside.args, args, sizeof(aside.args));
-	aside.follow.fn = follow;
+	aside.follow.fn = repeat_call;
 	atomic_store(&aside.followed, false);
-	rds_chore_for_helper(&aside.follow);
-	if (!until(followed))
+	rds_helper_defer(&aside.follow);
+	if (!poll_until_done(call_is_repeated))
 		rds_warn("the RDS engine's helper thread is busy, and gives up later the rights that the program has "
 			 "given up");
 }

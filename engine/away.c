@@ -257,7 +257,7 @@ static bool open_answer(struct away_slot *s, struct away_call *c, size_t len, in
 	c->out_data = c->out_control + a->control_len;
 	if (!a->big)
 		return true;
-	if (memfd < 0 || !rds_share_sealed(memfd, a->big) ||
+	if (memfd < 0 || !os_memfd_is_sealed(memfd, a->big) ||
 	    os_mmap(a->big, PROT_READ, MAP_PRIVATE, memfd, 0, &c->mapped))
 		return false;
 	c->out_data = c->mapped;

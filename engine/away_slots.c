@@ -249,7 +249,7 @@ static void await_part(struct away_slot *s, uint64_t until)
 
 void rds_away_closed(void)
 {
-	const uint64_t most = rds_patience_ns(RDS_PATIENCE_CARRIER_CLOSE);
+	const uint64_t most = rds_patience_ns(RDS_PATIENCE_OWNER_CLOSE);
 	uint64_t now;
 
 	if (!parting)

@@ -63,7 +63,7 @@ static enum state look_at_carrier(int fd, uint64_t inode)
 
 	if (pid > 0)
 		return pid != INT32_MAX && stopped(pid) ? STOPPED : ALIVE; /* the former: known, but not its number */
-	if (os_peer(fd, &cred) && stopped(cred.pid))
+	if (os_peer_cred(fd, &cred) && stopped(cred.pid))
 		return STOPPED;
 	return UNKNOWN;
 }
@@ -94,7 +94,7 @@ static bool timed_out(const struct away_call *c, uint64_t waited_ns)
 	uint64_t timeo = rds_heir_timeo(c->inode, c->q.op == RDS_SHARE_SEND);
 
 	return timeo != RDS_AWAY_NO_TIMEOUT &&
-	       waited_ns / MS_NS >= timeo / MS_NS + rds_patience_ms(RDS_PATIENCE_CARRIER_UNKNOWN);
+	       waited_ns / MS_NS >= timeo / MS_NS + rds_patience_ms(RDS_PATIENCE_OWNER_UNKNOWN);
 }
 
 /* 0: it goes on waiting. */
@@ -105,7 +105,7 @@ static int patience(int fd, struct away_call *c, bool greeted, uint64_t waited_n
 	enum rds_patience most;
 
 	if (bounded(c)) {
-		most = greeted || carrier == ALIVE ? RDS_PATIENCE_CARRIER : RDS_PATIENCE_CARRIER_UNKNOWN;
+		most = greeted || carrier == ALIVE ? RDS_PATIENCE_OWNER : RDS_PATIENCE_OWNER_UNKNOWN;
 		if (carrier != STOPPED && waited < rds_patience_ms(most))
 			return 0;
 		if (!c->cancelled)
@@ -116,9 +116,9 @@ static int patience(int fd, struct away_call *c, bool greeted, uint64_t waited_n
 		c->late = -ETIMEDOUT;
 		return -AWAY_LATE;
 	}
-	if (waited >= rds_patience_ms(RDS_PATIENCE_CARRIER_LATE))
+	if (waited >= rds_patience_ms(RDS_PATIENCE_OWNER_LATE))
 		rds_warn_once("the process that carries an RDS socket of this one does not answer (is it stopped?)");
-	return !greeted && carrier == UNKNOWN && waited >= rds_patience_ms(RDS_PATIENCE_CARRIER_NONE) ? -ENOTCONN : 0;
+	return !greeted && carrier == UNKNOWN && waited >= rds_patience_ms(RDS_PATIENCE_OWNER_NONE) ? -ENOTCONN : 0;
 }
 
 struct look {
@@ -191,7 +191,7 @@ int away_wait(int fd, struct away_call *c, struct pollfd *p, bool greeted)
 		err = patience(fd, c, greeted, waited);
 		if (err)
 			return err;
-		if (waited >= rds_patience_ns(RDS_PATIENCE_CARRIER))
+		if (waited >= rds_patience_ns(RDS_PATIENCE_OWNER))
 			look = LONG_LOOK_MS;
 		n = look_for(c, p, look);
 		if (n == -AWAY_LATE)
@@ -208,7 +208,7 @@ bool away_answers(int fd, uint64_t inode, struct pollfd *p)
 {
 	static _Atomic uint64_t in_vain;
 	uint64_t since = os_now_ns(), waited = 0, before = atomic_load(&in_vain);
-	const uint64_t most = rds_patience_ns(RDS_PATIENCE_CARRIER);
+	const uint64_t most = rds_patience_ns(RDS_PATIENCE_OWNER);
 
 	while (os_poll(p, 1, AWAY_LOOK_MS) <= 0) {
 		waited = os_now_ns() - since;
@@ -309,7 +309,7 @@ static int sleep_timed(struct away_slot *s, uint64_t until)
 ssize_t away_sleep(struct away_slot *s, struct away_call *c, struct rds_share_answer *ready)
 {
 	volatile ssize_t n;
-	uint64_t grace = rds_patience_ns(RDS_PATIENCE_CARRIER_UNKNOWN);
+	uint64_t grace = rds_patience_ns(RDS_PATIENCE_OWNER_UNKNOWN);
 
 	c->late = c->a.result > 0 ? sleep_timed(s, os_now_ns() + (uint64_t)c->a.result + grace) : 0;
 	if (c->late)

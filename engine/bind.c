@@ -114,7 +114,7 @@ static int bind_transport(const struct rds_sock *sk, const struct rds_addr *addr
 		return RDS_TRANS_LOOP;
 	if (preset == RDS_TRANS_IB && rds_ip_is_loopback(&addr->ip))
 		return -ENOPROTOOPT;
-	ret = rds_addr_is_local(&addr->ip, addr->scope);
+	ret = rds_node_addr_is_local(&addr->ip, addr->scope);
 	if (ret == -EADDRNOTAVAIL && preset != RDS_TRANS_NONE)
 		ret = -ENOPROTOOPT;
 	if (ret < 0)

@@ -203,7 +203,7 @@ static void detach(struct rds_holder *h, bool read)
 	if (!c->holders)
 		rds_carry_end(c);
 	/* Last: who has closed its last number waits for this (rds_away_closed()). */
-	rds_event_del(atomic_load(&h->fd));
+	rds_helper_event_del(atomic_load(&h->fd));
 	os_close_slot(&h->fd);
 	rds_memory_put(h->memory);
 	free(h);
@@ -454,7 +454,7 @@ static bool request(struct rds_holder *h, struct rds_share_call *call)
 	return gone;
 }
 
-static void holder_event(struct rds_event *ev, uint32_t events)
+static void holder_event(struct rds_helper_event *ev, uint32_t events)
 {
 	struct rds_holder *h = container_of(ev, struct rds_holder, ev);
 	int fds[OS_PASS_MAX];

@@ -12,7 +12,7 @@
 #include "engine/sock.h"
 
 struct rds_holder {
-	struct rds_event ev; /* the channel */
+	struct rds_helper_event ev; /* the channel */
 	_Atomic int fd;
 	struct rds_carry *carry;
 	struct rds_memory *memory; /* the holder's (held); NULL: it has not been given */

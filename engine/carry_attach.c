@@ -53,7 +53,7 @@ static struct rds_carry *carry_new(struct rds_sock *sk, int standin)
 		return NULL;
 	}
 	rds_sock_hold(sk);
-	registry_sock_held(rds_eng->reg, sk->reg_idx);
+	registry_sock_set_shared(rds_eng->reg, sk->reg_idx);
 	return c;
 }
 
@@ -91,7 +91,7 @@ static int bytes_there(int fd, unsigned long which)
 /* It has asked for nothing for a while, and has read what it was told.  Not the last one: whoever looks at the stand-in looks at what it keeps here. */
 static bool is_idle(const struct rds_holder *h, uint64_t now)
 {
-	const uint64_t most = rds_patience_ns(RDS_PATIENCE_HOLDER_IDLE);
+	const uint64_t most = rds_patience_ns(RDS_PATIENCE_BORROWER_IDLE);
 	int fd = atomic_load(&h->fd);
 
 	return !h->call && now - h->used >= most && h->carry->holders->next && !bytes_there(fd, SIOCOUTQ) &&
@@ -207,14 +207,14 @@ static int holder_new(struct rds_carry *c, int channel)
 		return err;
 	}
 	rds_holder_begin(h);
-	h->pid = os_peer(atomic_load(&h->fd), &cred) ? cred.pid : 0;
+	h->pid = os_peer_cred(atomic_load(&h->fd), &cred) ? cred.pid : 0;
 	h->used = os_now_ns();
 	h->carry = c;
-	err = rds_event_add(&h->ev, atomic_load(&h->fd), EPOLLIN | EPOLLRDHUP);
+	err = rds_helper_event_add(&h->ev, atomic_load(&h->fd), EPOLLIN | EPOLLRDHUP);
 	if (!err)
 		err = greet(h);
 	if (err) {
-		rds_event_del(atomic_load(&h->fd)); /* others may have copies of it */
+		rds_helper_event_del(atomic_load(&h->fd)); /* others may have copies of it */
 		os_close_slot(&h->fd);
 		free(h);
 		return err;
@@ -227,7 +227,7 @@ static int holder_new(struct rds_carry *c, int channel)
 /* A channel that is an end of a socket's own pair never goes: our copy of it would keep the socket, and take what is for others. */
 static bool is_of_socket(const struct rds_sock *sk, int fd)
 {
-	return is_standin(sk, fd) || rds_share_is(fd, NULL) || rds_share_is_end(fd, &sk->name);
+	return is_standin(sk, fd) || rds_node_name_read(fd, NULL) || rds_node_name_is_peer(fd, &sk->name);
 }
 
 static bool sound(const struct rds_sock *sk, const struct rds_share_attach *hello, const int *fds, unsigned nfds)
@@ -375,7 +375,7 @@ void rds_carry_look(struct rds_sock *sk)
 	/* Who attaches and ends at once may have been the last one: then it is closed, and its number somebody else's. */
 	while (most && atomic_load(&sk->open) && (pair = rds_sock_pair(sk)) >= 0 &&
 	       (n = os_pass_recv(pair, &hello, sizeof(hello), fds, &nfds, &lost, MSG_DONTWAIT)) >= 0 &&
-	       (n || !os_at_end(pair))) {
+	       (n || !os_recv_is_eof(pair))) {
 		if (!--most)
 			rds_carry_hear(sk); /* of the rest no edge will tell us */
 		if (lost)

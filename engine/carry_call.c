@@ -37,7 +37,7 @@ static int map_big(struct rds_share_call *call)
 		return call->memfd < 0 ? 0 : -EPROTO;
 	if (call->memfd < 0 || call->req.data_len)
 		return -EPROTO;
-	if (!rds_share_sealed(call->memfd, call->req.big))
+	if (!os_memfd_is_sealed(call->memfd, call->req.big))
 		return -EPROTO;
 	return os_mmap(call->req.big, PROT_READ, MAP_PRIVATE, call->memfd, 0, &call->mapped);
 }

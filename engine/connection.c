@@ -380,7 +380,7 @@ static void conn_retry(struct rds_timer *tm)
 	taken = rds_recv_taken(conn);
 	rx_unlock();
 	err = conn->t->ops->connect(conn->t, &id, conn, taken, &ep);
-	if (err == -EMFILE && rds_spare_use())
+	if (err == -EMFILE && rds_helper_reserve_release())
 		err = conn->t->ops->connect(conn->t, &id, conn, taken, &ep);
 	if (!err) {
 		conn->pending = ep;

@@ -349,10 +349,10 @@ static inline void rds_conn_sending(struct rds_conn *conn, uint64_t seq)
 /* What is said to processes of this host only. */
 static inline void rds_conn_fits(const struct rds_conn *conn, struct rds_hdr *hdr, const struct rds_sock *sk)
 {
-	if (likely(!(hdr->flags & RDS_FLAG_FOLLOWS)))
+	if (likely(!(hdr->flags & RDS_FLAG_NEW_OWNER)))
 		return;
 	if (!sk || (conn->t->ops->caps & RDS_TCAP_REMOTE))
-		hdr->flags &= (uint8_t)~RDS_FLAG_FOLLOWS;
+		hdr->flags &= (uint8_t)~RDS_FLAG_NEW_OWNER;
 	else
 		hdr->ack = sk->since;
 }

@@ -12,15 +12,15 @@
 #include <string.h>
 #include <sys/uio.h>
 
-#define RDS_COPY_STRING 4096
+#define RDS_COPY_ERMS_MIN 4096
 
-extern bool rds_copy_string; /* the processor has a fast one (ERMS) */
+extern bool rds_copy_has_erms; /* the processor has a fast one (ERMS) */
 void rds_copy_start(void);
 
 static inline void rds_copy(void *to, const void *from, size_t n)
 {
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-	if (n >= RDS_COPY_STRING && rds_copy_string) {
+	if (n >= RDS_COPY_ERMS_MIN && rds_copy_has_erms) {
 		__asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(n) : : "memory");
 		return;
 	}
@@ -29,7 +29,7 @@ static inline void rds_copy(void *to, const void *from, size_t n)
 }
 
 /* The first len bytes of a vector that has at least that many. */
-static inline void rds_gather(void *to, const struct iovec *iov, size_t len)
+static inline void rds_copy_gather(void *to, const struct iovec *iov, size_t len)
 {
 	char *at = to;
 	size_t n;

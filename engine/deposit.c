@@ -165,7 +165,7 @@ static int read_one(int standin, int flags, unsigned room, struct rds_share_depo
 	bool lost;
 	ssize_t len = os_pass_recv_few(standin, d, sizeof(*d), fds, room, &n, &lost, MSG_DONTWAIT | flags);
 
-	if (len < 0 || (len == 0 && os_at_end(standin)))
+	if (len < 0 || (len == 0 && os_recv_is_eof(standin)))
 		return -EAGAIN;
 	if (len == (ssize_t)sizeof(*d) && (n || lost) && d->magic == RDS_SHARE_MAGIC &&
 	    d->version == RDS_SHARE_VERSION) {

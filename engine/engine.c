@@ -81,7 +81,7 @@ static int engine_new(void)
 	atomic_store(&e->relay_fd, -1);
 	e->attention = RDS_ATT_HELPER;
 	e->loop = rds_loop_transport();
-	rds_self_start();
+	rds_thread_records_start();
 	rds_copy_start();
 	rds_wires_choose(e);
 	err = mark_alive();
@@ -184,8 +184,8 @@ int rds_engine_start_helper(void)
 	e->helper_up = true;
 	atomic_store(&e->started, true);
 	rx_unlock();
-	rds_aside_note();
-	rds_keeper_look();
+	rds_aside_helper_started();
+	rds_helper_keeper_check();
 	return 0;
 }
 
@@ -219,7 +219,7 @@ bool rds_lock_until(rds_lock_t *lock, uint64_t until_ns)
 	return true;
 }
 
-bool rds_lock_comes_free(rds_lock_t *lock, uint64_t until_ns)
+bool rds_lock_wait_free(rds_lock_t *lock, uint64_t until_ns)
 {
 	if (!rds_lock_until(lock, until_ns))
 		return false;
@@ -464,20 +464,20 @@ void rds_engine_forget(void)
 	atomic_store(&ends_by, 0);
 	pthread_mutex_init(&start_lock, NULL);
 	os_fds_forked();
-	rds_self_forget();
+	rds_thread_records_forget();
 	if (rds_eng)
 		registry_abandon(rds_eng->reg);
-	rds_fd_each_internal(0, ~0u, close_one, NULL);
+	os_fd_each_internal(0, ~0u, close_one, NULL);
 	rds_heir_kept();
 	rds_stat_detach();
 	rds_sock_forget();
 	rds_wait_forget();
 	rds_helper_forget();
 	rds_aside_forget();
-	rds_spare_forget();
-	rds_post_forget();
-	rds_keeper_forget();
-	rds_threads_forget();
+	rds_helper_reserve_forget();
+	rds_fd_exchange_forget();
+	rds_helper_keeper_forget();
+	rds_helper_threads_forget();
 	rds_busy_forget();
 	rds_conn_forget();
 	rds_ports_forget();

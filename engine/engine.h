@@ -140,24 +140,25 @@ static inline void rx_unlock(void)
 }
 
 /* spare.c; helper */
-bool rds_spare_fill(void); /* false: not even one peer can be talked to */
-bool rds_spare_use(void); /* out of descriptors: true if some were kept back and are free now */
-void rds_spare_forget(void);
+bool rds_helper_reserve_fill(void);    /* false: not even one peer can be talked to */
+bool rds_helper_reserve_release(void); /* out of descriptors: true if some were kept back and are free now */
+void rds_helper_reserve_forget(void);
 
 /* helper.c */
 int rds_helper_start(void); /* control held: 0 when it is up, or -errno and nothing is left */
 void rds_helper_forget(void); /* forked child */
 void rds_helper_kick(void); /* have the helper thread look at timers, work and connections now */
-void rds_helper_kick_lent(int in, int out, int clock); /* helper */
+void rds_helper_kick_exported(int in, int out, int clock); /* helper */
 /* For aside.c, which is sure that nobody needs it meanwhile. */
-bool rds_helper_left(void); /* it has ended, in the kernel's eyes, too */
-int rds_helper_back(void);  /* 0 or -errno: there is none from now on */
+bool rds_helper_has_ended(void); /* it has ended, in the kernel's eyes, too */
+int rds_helper_restart(void);	 /* 0 or -errno: there is none from now on */
 
 /* aside.c */
-void rds_aside_lent(int fd); /* helper */
-bool rds_aside_goes(void);   /* helper, after a turn: this was the last one */
-int rds_aside_table(void);   /* a new helper, with the program's table: it has the old one's from now on.  0 or -errno */
-void rds_aside_note(void);   /* the helper has been started, for the first time */
+void rds_aside_exported(int fd);  /* helper */
+bool rds_aside_stop_helper(void); /* helper, after a turn: this was the last one */
+int rds_aside_restore_table(
+	void); /* a new helper, with the program's table: it has the old one's from now on.  0 or -errno */
+void rds_aside_helper_started(void); /* the helper has been started, for the first time */
 void rds_aside_forget(void); /* forked child */
 /*
  * A pipe whose writing end never blocks.  It is opened for both directions where /proc is there to do it: then whoever
@@ -169,25 +170,27 @@ void rds_reclaim(void); /* helper, no event pending: free what closed sockets an
 /* A lock that this thread may have below it, if a signal has interrupted it: waits so long at most.  False: it is not to be had. */
 bool rds_lock_until(rds_lock_t *lock, uint64_t until_ns);
 /* It is to be had, and is given back: nobody below us on this thread's stack has it. */
-bool rds_lock_comes_free(rds_lock_t *lock, uint64_t until_ns);
+bool rds_lock_wait_free(rds_lock_t *lock, uint64_t until_ns);
 
 /* keeper.c */
-void rds_keeper_look(void);   /* the helper is up: has the main thread ended already? */
-void rds_keeper_forget(void); /* forked child */
-bool rds_alone(unsigned ours); /* the main thread has ended, and no thread is left but so many of ours */
+void rds_helper_keeper_check(void);  /* the helper is up: has the main thread ended already? */
+void rds_helper_keeper_forget(void); /* forked child */
+bool rds_helper_main_has_ended(
+	unsigned ours); /* the main thread has ended, and no thread is left but so many of ours */
 
 /* thread.c */
-extern _Atomic unsigned rds_more_threads;	      /* a transport's, beside the helper: not the program's either */
-int rds_thread_create(void *(*fn)(void *), void *arg, size_t stack); /* detached, not counted.  0 or errno */
-int rds_thread_start(void *(*fn)(void *), void *arg); /* helper: one of these. 0 or -errno */
-void rds_thread_ends(void);			      /* this one, but for a few instructions */
-unsigned rds_thread_births(void); /* odd, or another number than before: rds_more_threads said nothing meanwhile */
-void rds_threads_forget(void);	  /* forked child */
+extern _Atomic unsigned rds_helper_extra_threads; /* a transport's, beside the helper: not the program's either */
+int rds_helper_thread_create(void *(*fn)(void *), void *arg, size_t stack); /* detached, not counted.  0 or errno */
+int rds_helper_thread_start(void *(*fn)(void *), void *arg);		    /* helper: one of these. 0 or -errno */
+void rds_helper_thread_end(void);					    /* this one, but for a few instructions */
+unsigned rds_helper_thread_births(
+	void); /* odd, or another number than before: rds_helper_extra_threads said nothing meanwhile */
+void rds_helper_threads_forget(void); /* forked child */
 
-extern _Atomic unsigned rds_fork_waits; /* what a fork waits for, for a moment, as for the helper (round.c) */
-bool rds_round_begin(void);		/* the helper's; false: a fork has held it up for too long, and goes on */
-void rds_round_end(bool begun);
-void rds_round_forget(void); /* forked child */
+extern _Atomic unsigned rds_helper_fork_waits; /* what a fork waits for, for a moment, as for the helper (round.c) */
+bool rds_helper_round_begin(void); /* the helper's; false: a fork has held it up for too long, and goes on */
+void rds_helper_round_end(bool begun);
+void rds_helper_round_forget(void); /* forked child */
 
 /* progress.c */
 void rds_helper_round(void); /* helper: what is to be done each time it is awake */
@@ -214,7 +217,7 @@ static inline void rds_send_made(size_t len)
 {
 	if (unlikely(atomic_load_explicit(&rds_eng->at_send, memory_order_relaxed)))
 		rds_send_noted(len);
-	rds_post_look();
+	rds_helper_deferred_check();
 }
 
 #endif

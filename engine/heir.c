@@ -371,7 +371,7 @@ static bool is_wills(int page, int fd)
 	struct rds_share_state st;
 	struct rds_procid name;
 
-	return !rds_heir_read(page, &st) && rds_share_is(fd, &name) && memcmp(&name, &st.name, sizeof(name)) == 0;
+	return !rds_heir_read(page, &st) && rds_node_name_read(fd, &name) && memcmp(&name, &st.name, sizeof(name)) == 0;
 }
 
 /* Has the lock on the will, if it is known already: h's, or `page`. */
@@ -520,7 +520,7 @@ static void leave_bare(struct heir *h, int fd)
 		return;
 	file = rds_deposit_is(fd) ? -1 : os_memfd("rds socket", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (file >= 0 && !write_state(page, file, &size)) {
-		os_recv_all(fd); /* what the last carrier has shown there */
+		os_recv_discard(fd); /* what the last carrier has shown there */
 		rds_deposit_leave(atomic_load(&h->fd[PAIR]), file, atomic_load(&h->fd[INBOX]), page, (uint64_t)size);
 	}
 	if (file >= 0)

@@ -36,7 +36,7 @@ static struct {
 	_Atomic int ep;
 	struct os_fd kick_in, kick_out; /* a pipe: 1000 kicks are one */
 	struct os_fd clock;		/* a timerfd: the program sets a timer without waking the helper for it */
-	struct rds_event kick, post, rung;
+	struct rds_helper_event kick, exchange, rung;
 	_Atomic bool kicked;
 	bool again; /* helper: it has kicked itself */
 	_Atomic uint64_t added;
@@ -124,7 +124,7 @@ bool rds_timer_is_set(const struct rds_timer *tm)
 	return set;
 }
 
-static void clock_rang(struct rds_event *ev, uint32_t events)
+static void clock_event(struct rds_helper_event *ev, uint32_t events)
 {
 	uint64_t times;
 
@@ -143,7 +143,7 @@ void rds_timer_cancel(struct rds_timer *tm)
 	pthread_mutex_unlock(&hp.timers_lock);
 }
 
-static void timers_run(void)
+static void timer_run_due(void)
 {
 	uint64_t now = os_now_ns();
 	struct rds_timer *tm;
@@ -165,7 +165,7 @@ static void timers_run(void)
 }
 
 /* Milliseconds until the next timer, rounded up; -1 none. Remembers it so that an earlier timer kicks. */
-static int timers_timeout(void)
+static int timer_next_timeout(void)
 {
 	uint64_t now = os_now_ns(), due;
 
@@ -183,7 +183,7 @@ static int timers_timeout(void)
 	return due > 3600000 ? 3600000 : (int)due;
 }
 
-int rds_event_add(struct rds_event *ev, int fd, uint32_t events)
+int rds_helper_event_add(struct rds_helper_event *ev, int fd, uint32_t events)
 {
 	struct epoll_event e = {.events = events, .data.ptr = ev};
 
@@ -192,7 +192,7 @@ int rds_event_add(struct rds_event *ev, int fd, uint32_t events)
 	return os_epoll_ctl(hp.ep, EPOLL_CTL_ADD, fd, &e);
 }
 
-void rds_event_del(int fd)
+void rds_helper_event_del(int fd)
 {
 	os_epoll_ctl(hp.ep, EPOLL_CTL_DEL, fd, NULL);
 }
@@ -218,19 +218,19 @@ void rds_helper_kick(void)
 		atomic_store(&hp.kicked, false); /* the next one tries again */
 }
 
-int rds_kick_fd(void)
+int rds_helper_kick_fd(void)
 {
 	return os_fd(&hp.kick_out);
 }
 
-void rds_helper_kick_lent(int in, int out, int clock)
+void rds_helper_kick_exported(int in, int out, int clock)
 {
-	atomic_store(&hp.clock.n[os_side], clock);
-	atomic_store(&hp.kick_in.n[os_side], in);
-	atomic_store(&hp.kick_out.n[os_side], out);
+	atomic_store(&hp.clock.n[os_fd_table], clock);
+	atomic_store(&hp.kick_in.n[os_fd_table], in);
+	atomic_store(&hp.kick_out.n[os_fd_table], out);
 }
 
-static void kick_event(struct rds_event *ev, uint32_t events)
+static void kick_event(struct rds_helper_event *ev, uint32_t events)
 {
 	char many[4096];
 
@@ -278,11 +278,11 @@ static bool born_in_round; /* taken for it by its maker: its birth counts as a r
  * The program's end of the post is gone.  Either the program's last thread has ended, by a system call of its own (else
  * keeper.c had seen to it), and we are all that is left of the process.  Or it has closed our number behind our back.
  */
-static void look_who_lives(struct rds_timer *tm)
+static void check_program_lives(struct rds_timer *tm)
 {
 	if (hp.ending)
 		return;
-	hp.ending = rds_alone(1);
+	hp.ending = rds_helper_main_has_ended(1);
 	if (hp.ending)
 		return;
 	/* A thread that ends gives up its descriptors before it is seen to be dead. */
@@ -290,63 +290,63 @@ static void look_who_lives(struct rds_timer *tm)
 		rds_timer_set(tm, os_now_ns() + GONE_LOOK_NS);
 		return;
 	}
-	rds_post_broken();
+	rds_fd_exchange_set_broken();
 }
 
-static void post_event(struct rds_event *ev, uint32_t events)
+static void exchange_event(struct rds_helper_event *ev, uint32_t events)
 {
 	(void)ev;
 	(void)events;
-	if (hp.looks || rds_post_drain())
+	if (hp.looks || rds_fd_exchange_drain())
 		return;
-	rds_event_del(rds_post_fd());
-	hp.gone.fn = look_who_lives;
-	look_who_lives(&hp.gone);
+	rds_helper_event_del(rds_fd_exchange_fd());
+	hp.gone.fn = check_program_lives;
+	check_program_lives(&hp.gone);
 }
 
-static void turn(void)
+static void helper_turn(void)
 {
 	struct epoll_event evs[BATCH];
-	int i, n, timeout = hp.again ? 0 : timers_timeout();
+	int i, n, timeout = hp.again ? 0 : timer_next_timeout();
 	bool begun;
 
 	hp.again = false;
 	n = os_epoll_wait(hp.ep, evs, BATCH, timeout);
 	(void)atomic_load_explicit(&hp.added, memory_order_acquire);
-	begun = rds_round_begin();
+	begun = rds_helper_round_begin();
 	for (i = 0; i < n; i++) {
-		struct rds_event *ev = evs[i].data.ptr;
+		struct rds_helper_event *ev = evs[i].data.ptr;
 
 		ev->fn(ev, evs[i].events);
 	}
-	rds_post_helper_chores();
-	timers_run();
+	rds_helper_deferred_run_own();
+	timer_run_due();
 	rds_helper_round();
 	rds_carry_round();
 	rds_reclaim();
-	rds_round_end(begun);
+	rds_helper_round_end(begun);
 }
 
 /* Nobody is left whom an exit handler could serve: the process ends with this thread, as it would have with that one. */
-static void last_turns(void)
+static void helper_last_turns(void)
 {
 	uint64_t until = os_now_ns() + (uint64_t)rds_options()->linger_ms * 1000000;
 
 	while (rds_engine_unsent() && os_now_ns() < until) {
 		rds_timer_set(&hp.gone, os_now_ns() + GONE_LOOK_NS);
-		turn();
+		helper_turn();
 	}
 	os_syscall(SYS_exit, 0, 0, 0, 0, 0, 0);
 }
 
-static void enter_phase(enum phase phase)
+static void phase_enter(enum phase phase)
 {
 	atomic_store(&hp.phase, phase);
 	os_syscall(SYS_futex, (long)&hp.phase, FUTEX_WAKE_PRIVATE, INT32_MAX, 0, 0, 0);
 }
 
 /* Phases only go on, so whoever waits for one of them names it: what it is now may be more by the next look. */
-static enum phase await_phase(enum phase least)
+static enum phase phase_await(enum phase least)
 {
 	uint32_t phase;
 
@@ -355,16 +355,16 @@ static enum phase await_phase(enum phase least)
 	return (enum phase)phase;
 }
 
-static int join(void)
+static int helper_join(void)
 {
 	struct epoll_event none;
 	int err = 0;
 
 	if (hp.want_own)
-		err = os_own_table();
+		err = os_fd_table_unshare();
 	if (!err && hp.want_own) {
-		rds_log_keep();
-		err = rds_post_dial();
+		rds_log_reserve_fds();
+		err = rds_fd_exchange_connect();
 	}
 	if (!err)
 		err = os_dup_high_slot(os_epoll_create(), &hp.ep);
@@ -376,78 +376,78 @@ static int join(void)
 }
 
 /* From here on with all that the program lends. */
-static int open_all(void)
+static int helper_open_all(void)
 {
 	int err = 0;
 
 	hp.kick.fn = kick_event;
-	hp.rung.fn = clock_rang;
-	hp.post.fn = post_event;
+	hp.rung.fn = clock_event;
+	hp.exchange.fn = exchange_event;
 	if (hp.want_own)
-		err = rds_post_await_start();
+		err = rds_fd_exchange_await_start();
 	else
-		await_phase(GO);
+		phase_await(GO);
 	if (!err && hp.want_own)
-		err = rds_event_add(&hp.post, rds_post_fd(), EPOLLIN | EPOLLET);
+		err = rds_helper_event_add(&hp.exchange, rds_fd_exchange_fd(), EPOLLIN | EPOLLET);
 	if (!err)
-		err = rds_event_add(&hp.kick, os_fd(&hp.kick_in), EPOLLIN);
+		err = rds_helper_event_add(&hp.kick, os_fd(&hp.kick_in), EPOLLIN);
 	if (!err)
-		err = rds_event_add(&hp.rung, os_fd(&hp.clock), EPOLLIN);
+		err = rds_helper_event_add(&hp.rung, os_fd(&hp.clock), EPOLLIN);
 	if (!err)
 		err = rds_wires_start();
 	if (!err)
 		err = rds_info_start();
-	if (!err && !rds_spare_fill()) {
-		rds_spare_use();
+	if (!err && !rds_helper_reserve_fill()) {
+		rds_helper_reserve_release();
 		err = -EMFILE;
 	}
 	return err;
 }
 
-static void close_all(void)
+static void helper_close_all(void)
 {
 	rds_info_stop();
 	rds_wires_stop();
 	os_close_slot(&hp.ep);
 }
 
-static void born(void)
+static void helper_init_thread(void)
 {
 	is_helper = true;
 	atomic_store(&hp.thread, (int)os_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0));
 	if (!hp.want_own)
 		os_library_begin(); /* for good */
-	rds_self_never();
+	rds_thread_record_refuse();
 	pthread_setname_np(pthread_self(), "rdspreload");
 }
 
-static void turns(void)
+static void helper_run(void)
 {
 	while (!hp.ending) {
-		turn();
-		if (unlikely(rds_aside_goes()))
+		helper_turn();
+		if (unlikely(rds_aside_stop_helper()))
 			return;
 	}
-	last_turns();
+	helper_last_turns();
 }
 
-static int begins(void)
+static int helper_begin(void)
 {
-	int err = join();
+	int err = helper_join();
 
 	if (err)
 		return err;
-	enter_phase(JOINED);
-	err = open_all();
+	phase_enter(JOINED);
+	err = helper_open_all();
 	if (err)
-		close_all();
+		helper_close_all();
 	return err;
 }
 
-/* By rds_helper_back(): all is as the last one left it, but for the descriptors if they were its own. */
-static int goes_on(void)
+/* By rds_helper_restart(): all is as the last one left it, but for the descriptors if they were its own. */
+static int helper_resume(void)
 {
-	return hp.want_own ? rds_aside_table() : 0;
+	return hp.want_own ? rds_aside_restore_table() : 0;
 }
 
 static void *helper_main(void *arg)
@@ -455,19 +455,19 @@ static void *helper_main(void *arg)
 	int err;
 
 	(void)arg;
-	born();
+	helper_init_thread();
 	err = hp.how();
-	rds_round_end(born_in_round);
+	rds_helper_round_end(born_in_round);
 	hp.err = err;
-	enter_phase(err ? FAILED : UP); /* if it failed: the last that it does, the rest is closed with its table */
+	phase_enter(err ? FAILED : UP); /* if it failed: the last that it does, the rest is closed with its table */
 	if (!err)
-		turns();
+		helper_run();
 	return NULL;
 }
 
 /* ---- start (control held) ---- */
 
-static int thread_create(int (*how)(void))
+static int helper_spawn(int (*how)(void))
 {
 	sigset_t all, old;
 	int err;
@@ -475,83 +475,83 @@ static int thread_create(int (*how)(void))
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	hp.how = how;
-	born_in_round = rds_round_begin();
+	born_in_round = rds_helper_round_begin();
 	atomic_store(&hp.phase, BORN);
-	err = rds_thread_create(helper_main, NULL, STACK);
+	err = rds_helper_thread_create(helper_main, NULL, STACK);
 	if (err)
-		rds_round_end(born_in_round);
+		rds_helper_round_end(born_in_round);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (err && how == begins)
+	if (err && how == helper_begin)
 		rds_error("cannot start the helper thread: %s (limits: ulimit -u, cgroup pids.max)", strerror(err));
 	return -err;
 }
 
-static int lend(enum rds_post_kind kind, int fd)
+static int export_fd(enum rds_export_kind kind, int fd)
 {
-	return rds_post_lend(kind, NULL, &fd, 1);
+	return rds_export_to_helper(kind, NULL, &fd, 1);
 }
 
 /* While the helper does nothing but take what is lent, so locks may be held. */
-static int lend_all(void)
+static int export_all(void)
 {
 	int kick[3] = {hp.kick_in.n[0], hp.kick_out.n[0], hp.clock.n[0]}, err = 0;
 
 	if (hp.want_own) {
-		err = rds_post_lend(RDS_POST_KICK, NULL, kick, 3);
+		err = rds_export_to_helper(RDS_EXPORT_KICK, NULL, kick, 3);
 		os_close_slot(&hp.kick_in.n[0]);
 		if (!err)
-			err = lend(RDS_POST_LEADER, os_fd(&rds_eng->leader_post));
+			err = export_fd(RDS_EXPORT_LEADER, os_fd(&rds_eng->leader_post));
 		if (!err)
-			err = lend(RDS_POST_REGISTRY, os_fd(registry_fds(rds_eng->reg)));
+			err = export_fd(RDS_EXPORT_REGISTRY, os_fd(registry_fds(rds_eng->reg)));
 	}
 	if (!err)
 		err = rds_sock_lend_all();
 	if (!err)
 		err = rds_wait_lend_all();
 	if (!err && hp.want_own)
-		err = rds_post_lend(RDS_POST_START, NULL, NULL, 0);
+		err = rds_export_to_helper(RDS_EXPORT_START, NULL, NULL, 0);
 	return err;
 }
 
 /* The thread has joined, or never will: then *unable, and the error is no reason not to try with a shared table. */
-static int meet(bool *unable)
+static int await_joined(bool *unable)
 {
 	int err = 0;
 
-	if (await_phase(JOINED) == FAILED)
+	if (phase_await(JOINED) == FAILED)
 		err = hp.err;
 	else if (hp.want_own)
-		err = rds_post_accept();
+		err = rds_fd_exchange_accept();
 	*unable = err && hp.want_own;
 	if (!err)
-		rds_post_begin(hp.want_own);
+		rds_fd_exchange_begin(hp.want_own);
 	return err;
 }
 
-static int attempt(bool own, bool *unable)
+static int start_attempt(bool own, bool *unable)
 {
 	int err = kick_open();
 
 	hp.want_own = own;
 	if (!err && own) {
-		err = rds_post_listen();
+		err = rds_fd_exchange_listen();
 		*unable = err && err != -EMFILE && err != -ENFILE;
 	}
 	if (!err)
-		err = thread_create(begins);
+		err = helper_spawn(helper_begin);
 	if (!err) {
-		err = meet(unable);
+		err = await_joined(unable);
 		if (!err)
-			err = lend_all();
+			err = export_all();
 		if (err && own)
-			rds_post_hang_up(); /* for which the thread waits if it has come that far */
+			rds_fd_exchange_hang_up(); /* for which the thread waits if it has come that far */
 		else if (!own && atomic_load(&hp.phase) == JOINED)
-			enter_phase(GO);
-		if (await_phase(UP) == FAILED && !err)
+			phase_enter(GO);
+		if (phase_await(UP) == FAILED && !err)
 			err = hp.err;
 	}
 	if (err) {
-		rds_post_hang_up();
+		rds_fd_exchange_hang_up();
 		kick_close();
 	}
 	return err;
@@ -560,31 +560,31 @@ static int attempt(bool own, bool *unable)
 int rds_helper_start(void)
 {
 	bool own = rds_options()->helper_fds == RDS_HELPER_FDS_OWN && !rds_wires_share_table(), unable = false;
-	int err = attempt(own, &unable);
+	int err = start_attempt(own, &unable);
 
 	if (err && unable) {
 		rds_info("the helper thread cannot have a descriptor table of its own (%s): it shares the program's",
 			 strerror(-err));
-		err = attempt(false, &unable);
+		err = start_attempt(false, &unable);
 	}
 	return err;
 }
 
-bool rds_helper_left(void)
+bool rds_helper_has_ended(void)
 {
 	return os_syscall(SYS_tgkill, os_getpid(), atomic_load(&hp.thread), 0, 0, 0, 0) == -ESRCH;
 }
 
-int rds_helper_back(void)
+int rds_helper_restart(void)
 {
-	int err = thread_create(goes_on);
+	int err = helper_spawn(helper_resume);
 
-	return !err && await_phase(UP) == FAILED ? hp.err : err;
+	return !err && phase_await(UP) == FAILED ? hp.err : err;
 }
 
 void rds_helper_forget(void)
 {
-	rds_round_forget();
+	rds_helper_round_forget();
 	pthread_mutex_init(&hp.timers_lock, NULL);
 	hp.timers = NULL;
 	hp.again = false;

@@ -46,7 +46,7 @@ static int inbox_socket(const struct rds_procid *name, bool listens)
 {
 	int fd = os_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err;
 	struct sockaddr_un sun;
-	socklen_t len = rds_share_address(RDS_SHARE_INBOX, name, &sun);
+	socklen_t len = rds_node_name_address(RDS_SHARE_INBOX, name, &sun);
 
 	if (fd < 0)
 		return fd;
@@ -110,7 +110,7 @@ static int open_parcel(struct emptying *e, const struct rds_share_parcel *p, int
 	int err;
 
 	if (p->magic != RDS_SHARE_MAGIC || p->version != RDS_SHARE_VERSION || !p->size || p->size > SIZE_MAX / 2 ||
-	    !rds_share_sealed(file, p->size))
+	    !os_memfd_is_sealed(file, p->size))
 		return -EPROTO;
 	err = os_mmap((size_t)p->size, PROT_READ, MAP_PRIVATE, file, 0, &map);
 	if (err)
@@ -125,7 +125,8 @@ static bool trusted(int fd)
 {
 	struct ucred cred;
 
-	return (os_peer(fd, &cred) && cred.uid == geteuid() && os_uid_tells(cred.uid)) || rds_info_peer_trusted(fd);
+	return (os_peer_cred(fd, &cred) && cred.uid == geteuid() && os_uid_is_known(cred.uid)) ||
+	       rds_info_peer_trusted(fd);
 }
 
 /* One connection: what is in it, or that there will be nothing. */
@@ -170,11 +171,11 @@ static void sleeps_never(int inbox)
 int rds_inbox_empty(int inbox, struct rds_sock *sk)
 {
 	struct emptying e = {.sk = sk};
-	struct registry_inbox has;
+	struct registry_mailbox has;
 	unsigned most = BACKLOG + 1; /* in the kernel, too */
 	int fd = 0, err = 0;
 
-	registry_sock_inbox(rds_eng->reg, sk->reg_idx, &has);
+	registry_sock_mailbox(rds_eng->reg, sk->reg_idx, &has);
 	e.room = has.rcvbuf;
 	sleeps_never(inbox);
 	while (most) {
@@ -190,7 +191,7 @@ int rds_inbox_empty(int inbox, struct rds_sock *sk)
 	}
 	if (!err && fd < 0 && fd != -EAGAIN)
 		err = fd;
-	registry_sock_emptied(rds_eng->reg, sk->reg_idx);
+	registry_sock_mailbox_clear(rds_eng->reg, sk->reg_idx);
 	return err;
 }
 
@@ -264,7 +265,7 @@ static int deliver(const struct rds_procid *name, void *arg)
 
 	if (fd < 0)
 		return fd;
-	if (!registry_still_ours(rds_eng->reg))
+	if (!registry_lock_is_ours(rds_eng->reg))
 		err = -EAGAIN;
 	else
 		err = trusted(fd) ? os_pass_send(fd, &d->p, sizeof(d->p), &d->file, 1, MSG_DONTWAIT) : -EPERM;
@@ -273,14 +274,14 @@ static int deliver(const struct rds_procid *name, void *arg)
 }
 
 /* Does that port's socket have nobody who carries it? */
-static bool nobodys(const struct rds_conn *nowhere, uint16_t port, struct registry_inbox *inbox)
+static bool nobodys(const struct rds_conn *nowhere, uint16_t port, struct registry_mailbox *inbox)
 {
 	struct registry_owner own;
 
 	if (!port || registry_lookup(rds_eng->reg, &nowhere->id.faddr, port, nowhere->id.scope, &own) ||
 	    own.proc != REGISTRY_NOBODY)
 		return false;
-	registry_sock_inbox(rds_eng->reg, own.sock, inbox);
+	registry_sock_mailbox(rds_eng->reg, own.sock, inbox);
 	return true;
 }
 
@@ -289,12 +290,12 @@ static uint32_t post_port(const struct rds_conn *nowhere, uint16_t port)
 {
 	struct delivery d = {.p = {.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION}};
 	struct rds_queued *q = next_for(nowhere->queue, port);
-	struct registry_inbox has;
+	struct registry_mailbox has;
 	int err;
 
 	if (!q || !nobodys(nowhere, port, &has) || rds_queued_outlives(nowhere, q) || in_the_way(nowhere, port))
 		return 0;
-	if (has.left > has.rcvbuf) {
+	if (has.mailbox_bytes > has.rcvbuf) {
 		rds_warn_once(
 			"what is left for an RDS socket that nobody carries just now is more than its SO_RCVBUF: the "
 			"rest waits with its sender");
@@ -303,10 +304,10 @@ static uint32_t post_port(const struct rds_conn *nowhere, uint16_t port)
 	d.file = os_memfd("rds parcel", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (d.file < 0)
 		return 0;
-	err = write_parcel(nowhere, port, (int64_t)has.rcvbuf - has.left, &d);
+	err = write_parcel(nowhere, port, (int64_t)has.rcvbuf - has.mailbox_bytes, &d);
 	if (err >= 0)
-		err = registry_if_nobodys(rds_eng->reg, &nowhere->id.faddr, port, nowhere->id.scope, has.left, d.weight,
-					  deliver, &d);
+		err = registry_orphan_act(rds_eng->reg, &nowhere->id.faddr, port, nowhere->id.scope, has.mailbox_bytes,
+					  d.weight, deliver, &d);
 	os_close(d.file);
 	return err >= 0 ? d.p.n_messages : 0;
 }

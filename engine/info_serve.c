@@ -17,7 +17,7 @@
 #define BACKLOG 128
 
 struct client {
-	struct rds_event ev;
+	struct rds_helper_event ev;
 	struct rds_timer timer;
 	_Atomic int fd; /* -1: free place */
 	struct rds_info_ask ask;
@@ -26,11 +26,11 @@ struct client {
 	size_t len, sent;
 };
 
-static void listener_event(struct rds_event *ev, uint32_t events);
+static void listener_event(struct rds_helper_event *ev, uint32_t events);
 static void listener_retry(struct rds_timer *tm);
 
 /* The helper may look at the function as soon as the descriptor is in its set, so it is there from the beginning. */
-static struct rds_event listener = {.fn = listener_event};
+static struct rds_helper_event listener = {.fn = listener_event};
 static struct rds_timer listen_timer = {.fn = listener_retry};
 static _Atomic int listen_fd = -1;
 static struct client clients[CLIENTS];
@@ -39,7 +39,7 @@ static void client_end(struct client *c)
 {
 	if (atomic_load(&c->fd) < 0)
 		return;
-	rds_event_del(c->fd);
+	rds_helper_event_del(c->fd);
 	rds_timer_cancel(&c->timer);
 	os_close_slot(&c->fd);
 	free(c->answer);
@@ -93,7 +93,7 @@ static void client_write(struct client *c)
 }
 
 /* The event is edge triggered for both directions: always go on until the kernel says not now. */
-static void client_event(struct rds_event *ev, uint32_t events)
+static void client_event(struct rds_helper_event *ev, uint32_t events)
 {
 	struct client *c = container_of(ev, struct client, ev);
 
@@ -141,7 +141,7 @@ static int client_begin(void)
 	c->timer.fn = client_timeout;
 	if (os_dup_high_slot(fd, &c->fd) < 0)
 		return 0;
-	if (rds_event_add(&c->ev, c->fd, EPOLLIN | EPOLLOUT | EPOLLET) < 0)
+	if (rds_helper_event_add(&c->ev, c->fd, EPOLLIN | EPOLLOUT | EPOLLET) < 0)
 		client_end(c);
 	else
 		rds_timer_set(&c->timer, os_now_ns() + rds_patience_ns(RDS_PATIENCE_INFO_ASKER));
@@ -166,7 +166,7 @@ static void listener_drain(void)
 		rds_timer_set(&listen_timer, os_now_ns() + RETRY_NS);
 }
 
-static void listener_event(struct rds_event *ev, uint32_t events)
+static void listener_event(struct rds_helper_event *ev, uint32_t events)
 {
 	(void)ev;
 	(void)events;
@@ -202,7 +202,7 @@ int rds_info_start(void)
 	if (ret == 0)
 		ret = os_listen(listen_fd, BACKLOG);
 	if (ret == 0)
-		ret = rds_event_add(&listener, listen_fd, EPOLLIN | EPOLLET);
+		ret = rds_helper_event_add(&listener, listen_fd, EPOLLIN | EPOLLET);
 	if (ret < 0)
 		os_close_slot(&listen_fd);
 	return ret;

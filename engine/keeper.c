@@ -32,15 +32,15 @@ static _Atomic int stat_fd = -1;
  * Has the main thread ended, and are not more threads left than `ours` (and the main thread's remains)?  The file stays
  * open in the program's table: opened again and again, it would get into the way of its numbers.
  */
-bool rds_alone(unsigned ours)
+bool rds_helper_main_has_ended(unsigned ours)
 {
 	char text[1024], *p;
 	long fields = 0, threads = 0;
-	unsigned births = rds_thread_births();
-	int fd = os_side ? os_open("/proc/self/stat", O_RDONLY, 0) : atomic_load(&stat_fd);
+	unsigned births = rds_helper_thread_births();
+	int fd = os_fd_table ? os_open("/proc/self/stat", O_RDONLY, 0) : atomic_load(&stat_fd);
 	ssize_t n = os_pread(fd, text, sizeof(text) - 1, 0);
 
-	if (os_side)
+	if (os_fd_table)
 		os_close(fd);
 	if (n <= 0)
 		return false;
@@ -51,27 +51,27 @@ bool rds_alone(unsigned ours)
 	for (p += 2; *p && fields < 17; p++)
 		fields += *p == ' ';
 	threads = strtol(p, NULL, 10); /* the 20th, after name and state */
-	return threads > 0 && (unsigned long)threads <= ours + 1 + atomic_load(&rds_more_threads) && !(births & 1) &&
-	       rds_thread_births() == births;
+	return threads > 0 && (unsigned long)threads <= ours + 1 + atomic_load(&rds_helper_extra_threads) &&
+	       !(births & 1) && rds_helper_thread_births() == births;
 }
 
 /* The kernel counts the threads among the links of that directory: without a descriptor. */
-bool rds_table_alone(bool *helper)
+bool rds_helper_program_is_single(bool *helper)
 {
 	bool runs = rds_engine_runs() && atomic_load(&rds_eng->started);
-	unsigned births = rds_thread_births(), ours = (runs ? 1 : 0) + atomic_load(&rds_more_threads);
+	unsigned births = rds_helper_thread_births(), ours = (runs ? 1 : 0) + atomic_load(&rds_helper_extra_threads);
 	struct stat st;
 
-	*helper = runs && !rds_post_own();
+	*helper = runs && !rds_helper_has_own_table();
 	return os_stat("/proc/self/task", &st) == 0 && st.st_nlink > 2 && st.st_nlink - 2 <= ours + 1 &&
-	       !(births & 1) && rds_thread_births() == births;
+	       !(births & 1) && rds_helper_thread_births() == births;
 }
 
-static void *keeper(void *arg)
+static void *keeper_main(void *arg)
 {
 	(void)arg;
 	pthread_setname_np(pthread_self(), "rdskeeper");
-	while (!rds_alone(2))
+	while (!rds_helper_main_has_ended(2))
 		os_poll(NULL, 0, LOOK_MS);
 	pthread_sigmask(SIG_SETMASK, &main_mask, NULL);
 	exit(0);
@@ -91,21 +91,21 @@ static void keeper_start(void)
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	if (pthread_create(&thread, &attr, keeper, NULL))
+	if (pthread_create(&thread, &attr, keeper_main, NULL))
 		os_close_slot(&stat_fd);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	pthread_attr_destroy(&attr);
 }
 
 /* The helper is up. */
-void rds_keeper_look(void)
+void rds_helper_keeper_check(void)
 {
 	if (atomic_load(&main_gone))
 		keeper_start();
 }
 
 /* Either here or when the helper comes up, or in both places. */
-static void main_ends(void *arg)
+static void main_thread_exit(void *arg)
 {
 	(void)arg;
 	pthread_sigmask(SIG_BLOCK, NULL, &main_mask);
@@ -114,7 +114,7 @@ static void main_ends(void *arg)
 		keeper_start();
 }
 
-static void watch_main(void)
+static void main_thread_watch(void)
 {
 	if (main_key_made && os_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0) == os_getpid())
 		pthread_setspecific(main_key, &main_key);
@@ -122,14 +122,14 @@ static void watch_main(void)
 
 static void __attribute__((constructor)) keeper_init(void)
 {
-	main_key_made = pthread_key_create(&main_key, main_ends) == 0;
-	watch_main();
+	main_key_made = pthread_key_create(&main_key, main_thread_exit) == 0;
+	main_thread_watch();
 }
 
-void rds_keeper_forget(void)
+void rds_helper_keeper_forget(void)
 {
 	atomic_store(&main_gone, false);
 	atomic_store(&kept, false);
 	atomic_store(&stat_fd, -1);
-	watch_main();
+	main_thread_watch();
 }

@@ -55,7 +55,7 @@ static void clear_standin(struct rds_sock *sk, int standin)
 {
 	rds_lock(&rds_eng->wait);
 	if (standin >= 0)
-		os_recv_all(standin);
+		os_recv_discard(standin);
 	atomic_store(&sk->shown_in, false);
 	sk->shown = 0;
 	rds_unlock(&rds_eng->wait);
@@ -205,7 +205,7 @@ static void make_nobodys(struct rds_sock *sk, void *arg)
 	(void)arg;
 	if (!atomic_load(&sk->leaving) || !sk->inode) /* the latter: let go before */
 		return;
-	err = registry_sock_leave(rds_eng->reg, sk->reg_idx, &sk->name);
+	err = registry_sock_orphan(rds_eng->reg, sk->reg_idx, &sk->name);
 	sk->nobodys = !err;
 	say_lost(err);
 }
@@ -345,8 +345,8 @@ static unsigned leave(bool (*wanted)(struct rds_sock *sk), bool calm, bool patie
 		return 0;
 	rds_helper_kick();
 	/* The end of the helper's round: a call of another process that it was making has been answered, and there is none after it. */
-	rds_engine_fork_prepare();
-	rds_engine_fork_parent();
+	rds_helper_fork_prepare();
+	rds_helper_fork_parent();
 	if (patient)
 		settle(&l);
 	rds_sock_each(make_nobodys, NULL);
@@ -377,7 +377,7 @@ static void look_at_conn(struct rds_conn *conn, void *arg)
 {
 	struct lock_look *look = arg;
 
-	look->free = look->free && rds_lock_comes_free(&conn->tx, look->until);
+	look->free = look->free && rds_lock_wait_free(&conn->tx, look->until);
 }
 
 /* No send below us on this thread's stack either: then it can be waited for what was sent. */
@@ -398,8 +398,8 @@ void rds_leave_now(bool interrupted)
 
 	if (!rds_eng || rds_engine_foreign())
 		return;
-	if (rds_lock_comes_free(&rds_eng->control, until) && rds_lock_comes_free(&rds_eng->rx, until) &&
-	    rds_lock_comes_free(&rds_eng->wait, until))
+	if (rds_lock_wait_free(&rds_eng->control, until) && rds_lock_wait_free(&rds_eng->rx, until) &&
+	    rds_lock_wait_free(&rds_eng->wait, until))
 		leave(NULL, false, sends_are_free(until));
 }
 
@@ -458,7 +458,7 @@ static bool is_back(struct rds_sock *sk, int standin)
 		return false;
 	os_close(fds[0]);
 	os_close(fds[1]);
-	mine = !registry_sock_take(rds_eng->reg, sk->reg_idx, &sk->name, false);
+	mine = !registry_sock_take_over(rds_eng->reg, sk->reg_idx, &sk->name, false);
 	err = fds[2] < 0 || !mine ? 0 : rds_inbox_empty(fds[2], sk);
 	if (err)
 		rds_error("messages that were left for an RDS socket are lost: %s", strerror(-err));

@@ -35,7 +35,7 @@ static bool locks_free(void)
 {
 	uint64_t until = os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK);
 
-	return rds_lock_comes_free(&rds_eng->rx, until) && rds_lock_comes_free(&rds_eng->wait, until);
+	return rds_lock_wait_free(&rds_eng->rx, until) && rds_lock_wait_free(&rds_eng->wait, until);
 }
 
 struct wanted {
@@ -56,8 +56,8 @@ static bool still(const struct rds_sock *sk)
 {
 	return sk && atomic_load(&sk->open) && !rds_sock_bound(sk) && !atomic_load(&sk->will) &&
 	       !atomic_load(&sk->waiters) &&
-	       rds_share_is_end(os_fd(&sk->pair),
-				&sk->name); /* the calling process may have put something else there */
+	       rds_node_name_is_peer(os_fd(&sk->pair),
+				     &sk->name); /* the calling process may have put something else there */
 }
 
 static int write_will(const struct rds_sock *sk)
@@ -107,12 +107,12 @@ static int deposit(struct rds_sock *sk, int standin)
 	int file = write_state(sk, &size), will = file < 0 ? file : write_will(sk), inbox, err;
 
 	inbox = will < 0 ? -1 : rds_inbox_make(&sk->name); /* without it senders that end wait */
-	err = will < 0 ? will : registry_sock_leave(rds_eng->reg, sk->reg_idx, &sk->name);
+	err = will < 0 ? will : registry_sock_orphan(rds_eng->reg, sk->reg_idx, &sk->name);
 	if (!err) {
-		os_recv_all(standin); /* what is shown there to readers */
+		os_recv_discard(standin); /* what is shown there to readers */
 		err = rds_deposit_leave(rds_sock_pair(sk), file, inbox, will, (uint64_t)size);
 		if (err < 0)
-			(void)registry_sock_take(rds_eng->reg, sk->reg_idx, &sk->name, false);
+			(void)registry_sock_take_over(rds_eng->reg, sk->reg_idx, &sk->name, false);
 	}
 	close_if(file);
 	close_if(will);

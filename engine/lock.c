@@ -15,21 +15,21 @@
 #define RELUCTANCE_MAX 12	/* ... times two to the power of that, at most */
 #define WORTH_NS (1000 * 1000u) /* a bias that lasted as long was worth it */
 
-static inline void relax(void)
+static inline void lock_relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
 	__builtin_ia32_pause();
 #endif
 }
 
-static void futex(_Atomic uint32_t *word, int op, uint32_t val)
+static void lock_futex(_Atomic uint32_t *word, int op, uint32_t val)
 {
 	os_syscall(SYS_futex, (long)word, op, val, 0, 0, 0);
 }
 
 /* ---- the word ---- */
 
-static bool try_word(rds_lock_t *l)
+static bool lock_try_word(rds_lock_t *l)
 {
 	uint32_t word = 0;
 
@@ -37,65 +37,65 @@ static bool try_word(rds_lock_t *l)
 	       atomic_compare_exchange_strong_explicit(&l->word, &word, 1, memory_order_acquire, memory_order_relaxed);
 }
 
-static void take_word(rds_lock_t *l)
+static void lock_take_word(rds_lock_t *l)
 {
 	int i;
 
 	for (i = 0; i < SPINS; i++) {
-		if (try_word(l))
+		if (lock_try_word(l))
 			return;
-		relax();
+		lock_relax();
 	}
 	/* From here on the word says that somebody may sleep, also when we are the one who gets it. */
 	while (atomic_exchange_explicit(&l->word, 2, memory_order_acquire) != 0)
-		futex(&l->word, FUTEX_WAIT_PRIVATE, 2);
+		lock_futex(&l->word, FUTEX_WAIT_PRIVATE, 2);
 }
 
-static void give_word(rds_lock_t *l)
+static void lock_give_word(rds_lock_t *l)
 {
 	if (atomic_exchange_explicit(&l->word, 0, memory_order_release) == 2)
-		futex(&l->word, FUTEX_WAKE_PRIVATE, 1);
+		lock_futex(&l->word, FUTEX_WAKE_PRIVATE, 1);
 }
 
 /* ---- the bias; word held ---- */
 
-static bool is_inside(const rds_lock_t *l, const struct rds_self *owner)
+static bool owner_is_inside(const rds_lock_t *l, const struct rds_thread *owner)
 {
 	return atomic_load_explicit(&owner->in[l->kind], memory_order_acquire) == l;
 }
 
-static void wait_outside(rds_lock_t *l, const struct rds_self *owner)
+static void lock_wait_owner(rds_lock_t *l, const struct rds_thread *owner)
 {
-	uint32_t lefts;
+	uint32_t bias_exits;
 	int i;
 
 	for (i = 0; i < SPINS; i++) {
-		if (!is_inside(l, owner))
+		if (!owner_is_inside(l, owner))
 			return;
-		relax();
+		lock_relax();
 	}
 	for (;;) {
-		lefts = atomic_load_explicit(&l->lefts, memory_order_acquire);
-		if (!is_inside(l, owner))
+		bias_exits = atomic_load_explicit(&l->bias_exits, memory_order_acquire);
+		if (!owner_is_inside(l, owner))
 			return;
-		futex(&l->lefts, FUTEX_WAIT_PRIVATE, lefts);
+		lock_futex(&l->bias_exits, FUTEX_WAIT_PRIVATE, bias_exits);
 	}
 }
 
-void rds_lock_left(rds_lock_t *l)
+void rds_lock_bias_exit(rds_lock_t *l)
 {
-	atomic_fetch_add_explicit(&l->lefts, 1, memory_order_release);
-	futex(&l->lefts, FUTEX_WAKE_PRIVATE, 1);
+	atomic_fetch_add_explicit(&l->bias_exits, 1, memory_order_release);
+	lock_futex(&l->bias_exits, FUTEX_WAKE_PRIVATE, 1);
 }
 
 /* Our own bias needs no barrier.  (If we are inside by way of it, this is a handler that interrupted the holder.) */
-static void withdraw(rds_lock_t *l, struct rds_self *owner)
+static void lock_withdraw_bias(rds_lock_t *l, struct rds_thread *owner)
 {
 	atomic_store_explicit(&l->bias, NULL, memory_order_relaxed);
-	if (owner != rds_self)
-		rds_self_barrier();
-	wait_outside(l, owner);
-	if (owner == rds_self)
+	if (owner != rds_thread)
+		rds_thread_barrier();
+	lock_wait_owner(l, owner);
+	if (owner == rds_thread)
 		return;
 	if (os_now_ns() - l->since > WORTH_NS)
 		l->reluctance = 0;
@@ -103,7 +103,7 @@ static void withdraw(rds_lock_t *l, struct rds_self *owner)
 		l->reluctance++;
 }
 
-static void count(rds_lock_t *l, struct rds_self *me)
+static void lock_count_streak(rds_lock_t *l, struct rds_thread *me)
 {
 	if (l->last != me) {
 		l->last = me;
@@ -114,44 +114,44 @@ static void count(rds_lock_t *l, struct rds_self *me)
 
 void rds_lock_slow(rds_lock_t *l)
 {
-	struct rds_self *owner;
+	struct rds_thread *owner;
 
-	take_word(l);
+	lock_take_word(l);
 	owner = atomic_load_explicit(&l->bias, memory_order_relaxed);
 	if (owner)
-		withdraw(l, owner);
-	count(l, rds_self_make());
+		lock_withdraw_bias(l, owner);
+	lock_count_streak(l, rds_thread_record_get());
 }
 
 /* The bias is given here and not on taking the lock: a signal handler would find it and come in beside us. */
 void rds_unlock_slow(rds_lock_t *l)
 {
-	if (l->streak >= STREAK << l->reluctance && l->last != &rds_nobody && l->kind != RDS_LOCK_PLAIN &&
-	    rds_self_cheap()) {
+	if (l->streak >= STREAK << l->reluctance && l->last != &rds_thread_none && l->kind != RDS_LOCK_PLAIN &&
+	    rds_thread_barrier_is_cheap()) {
 		l->streak = 0;
 		l->since = os_now_ns();
 		atomic_store_explicit(&l->bias, l->last, memory_order_relaxed);
 	}
-	give_word(l);
+	lock_give_word(l);
 }
 
 bool rds_trylock(rds_lock_t *l)
 {
-	struct rds_self *owner;
+	struct rds_thread *owner;
 
-	if (!try_word(l))
+	if (!lock_try_word(l))
 		return false;
 	owner = atomic_load_explicit(&l->bias, memory_order_relaxed);
 	if (owner) {
 		atomic_store_explicit(&l->bias, NULL, memory_order_relaxed);
-		if (owner != rds_self)
-			rds_self_barrier();
-		if (is_inside(l, owner)) {
+		if (owner != rds_thread)
+			rds_thread_barrier();
+		if (owner_is_inside(l, owner)) {
 			atomic_store_explicit(&l->bias, owner, memory_order_relaxed);
-			give_word(l);
+			lock_give_word(l);
 			return false;
 		}
 	}
-	count(l, rds_self); /* made no record: this may be a signal handler's _exit() */
+	lock_count_streak(l, rds_thread); /* made no record: this may be a signal handler's _exit() */
 	return true;
 }

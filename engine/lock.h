@@ -21,13 +21,13 @@
 #include "engine/self.h"
 
 typedef struct {
-	_Atomic(struct rds_self *) bias; /* who may enter without the word; NULL nobody */
+	_Atomic(struct rds_thread *) bias; /* who may enter without the word; NULL nobody */
 	_Atomic uint32_t word;		 /* 0 free, 1 held, 2 held and somebody may sleep */
-	_Atomic uint32_t lefts;		 /* counts owners that left without bias: who withdrew it sleeps on this */
+	_Atomic uint32_t bias_exits;	 /* counts owners that left without bias: who withdrew it sleeps on this */
 	enum rds_lock_kind kind;
 	/* holder of the word */
 	uint32_t streak, reluctance;
-	struct rds_self *last; /* who took the word last, `streak` times in a row */
+	struct rds_thread *last; /* who took the word last, `streak` times in a row */
 	uint64_t since;	       /* when the bias was given */
 } rds_lock_t;
 
@@ -38,7 +38,7 @@ typedef struct {
 
 void rds_lock_slow(rds_lock_t *l);
 void rds_unlock_slow(rds_lock_t *l);
-void rds_lock_left(rds_lock_t *l); /* its owner is outside and finds the bias gone: wake who waits for that */
+void rds_lock_bias_exit(rds_lock_t *l); /* its owner is outside and finds the bias gone: wake who waits for that */
 /* For code that may have interrupted the holder, or must not wait. */
 bool rds_trylock(rds_lock_t *l);
 
@@ -49,7 +49,7 @@ static inline void rds_lock_init(rds_lock_t *l, enum rds_lock_kind kind)
 
 static inline void rds_lock(rds_lock_t *l)
 {
-	struct rds_self *me = rds_self;
+	struct rds_thread *me = rds_thread;
 
 	if (__builtin_expect(atomic_load_explicit(&l->bias, memory_order_relaxed) == me, 1) &&
 	    __builtin_expect(!atomic_load_explicit(&me->in[l->kind], memory_order_relaxed), 1)) {
@@ -58,14 +58,14 @@ static inline void rds_lock(rds_lock_t *l)
 		if (__builtin_expect(atomic_load_explicit(&l->bias, memory_order_acquire) == me, 1))
 			return;
 		atomic_store_explicit(&me->in[l->kind], NULL, memory_order_release);
-		rds_lock_left(l);
+		rds_lock_bias_exit(l);
 	}
 	rds_lock_slow(l);
 }
 
 static inline void rds_unlock(rds_lock_t *l)
 {
-	struct rds_self *me = rds_self;
+	struct rds_thread *me = rds_thread;
 
 	if (__builtin_expect(atomic_load_explicit(&me->in[l->kind], memory_order_relaxed) != l, 0)) {
 		rds_unlock_slow(l);
@@ -74,7 +74,7 @@ static inline void rds_unlock(rds_lock_t *l)
 	atomic_store_explicit(&me->in[l->kind], NULL, memory_order_release);
 	atomic_signal_fence(memory_order_seq_cst);
 	if (__builtin_expect(atomic_load_explicit(&l->bias, memory_order_relaxed) != me, 0))
-		rds_lock_left(l);
+		rds_lock_bias_exit(l);
 }
 
 #endif

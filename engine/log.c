@@ -64,14 +64,14 @@ void rds_log_setup(int level, const char *path)
 /* ---- where to ---- */
 
 /* Would a write neither block nor raise SIGPIPE? */
-static bool can_write(int fd)
+static bool fd_can_write(int fd)
 {
 	struct pollfd p = {.fd = fd, .events = POLLOUT};
 
 	return os_poll(&p, 1, 0) == 1 && p.revents == POLLOUT;
 }
 
-static bool is_for_lines(int fd)
+static bool fd_takes_lines(int fd)
 {
 	struct stat st;
 	int type = 0;
@@ -82,9 +82,9 @@ static bool is_for_lines(int fd)
 	return !S_ISSOCK(st.st_mode) || (os_getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0 && type != SOCK_SEQPACKET);
 }
 
-static int stderr_fd(void)
+static int stderr_fd_find(void)
 {
-	return is_for_lines(STDERR) ? STDERR : -1;
+	return fd_takes_lines(STDERR) ? STDERR : -1;
 }
 
 /*
@@ -92,7 +92,7 @@ static int stderr_fd(void)
  * because taking that list's lock here would put it below every lock under which somebody logs; it need not be, since
  * an application that closes or replaces it costs one reopening.
  */
-static int move_high(int fd)
+static int fd_move_high(int fd)
 {
 	for (int base = 8192; base >= 64; base /= 2) {
 		int high = os_fcntl(fd, F_DUPFD_CLOEXEC, base);
@@ -105,21 +105,21 @@ static int move_high(int fd)
 	return fd;
 }
 
-static int file_open_once(void)
+static int log_file_open_once(void)
 {
 	return os_open(file_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
 }
 
 /* Or a negative errno.  Two threads may open at once; one of them then closes its own again. */
-static int file_open(void)
+static int log_file_open(void)
 {
 	int none = -1, fd;
 	struct stat st;
 
-	fd = file_open_once();
+	fd = log_file_open_once();
 	if (fd < 0)
 		return fd;
-	fd = move_high(fd);
+	fd = fd_move_high(fd);
 	if (os_fstat(fd, &st)) {
 		os_close(fd);
 		return -1;
@@ -133,53 +133,53 @@ static int file_open(void)
 }
 
 /* *no_file: a negative errno if it is stderr for want of the file. */
-static int log_fd(int *no_file)
+static int log_fd_find(int *no_file)
 {
 	int fd = atomic_load(&file_fd);
 	struct stat st;
 
 	if (!atomic_load(&file_wanted))
-		return stderr_fd();
+		return stderr_fd_find();
 	if (fd >= 0) {
 		if (!os_fstat(fd, &st) && st.st_dev == atomic_load(&file_dev) && st.st_ino == atomic_load(&file_ino))
 			return fd;
 		/* Somebody else's by now: not ours to close. */
 		atomic_compare_exchange_strong(&file_fd, &fd, -1);
 	}
-	fd = file_open();
+	fd = log_file_open();
 	if (fd >= 0)
 		return fd;
 	*no_file = fd;
-	return stderr_fd();
+	return stderr_fd_find();
 }
 
 /*
  * Of a thread with a descriptor table of its own: what is worth a line may be that the table is full, and a line takes two numbers
- * (os_borrow).  So two are kept, but for the length of a line.
+ * (os_fd_dup_of_main).  So two are kept, but for the length of a line.
  */
-static int kept[2] = {-1, -1};
-static bool keeps;
+static int log_reserve[2] = {-1, -1};
+static bool has_log_reserve;
 
-static void keep(void)
+static void log_reserve_open(void)
 {
-	for (unsigned i = 0; keeps && i < 2; i++)
-		if (kept[i] < 0)
-			kept[i] = os_eventfd(0, 0);
+	for (unsigned i = 0; has_log_reserve && i < 2; i++)
+		if (log_reserve[i] < 0)
+			log_reserve[i] = os_eventfd(0, 0);
 }
 
-void rds_log_keep(void)
+void rds_log_reserve_fds(void)
 {
-	keeps = true;
-	kept[0] = kept[1] = -1; /* of an earlier such thread, and gone with its table */
-	keep();
+	has_log_reserve = true;
+	log_reserve[0] = log_reserve[1] = -1; /* of an earlier such thread, and gone with its table */
+	log_reserve_open();
 }
 
-static void use_kept(void)
+static void log_reserve_close(void)
 {
 	for (unsigned i = 0; i < 2; i++) {
-		if (kept[i] >= 0)
-			os_close(kept[i]);
-		kept[i] = -1;
+		if (log_reserve[i] >= 0)
+			os_close(log_reserve[i]);
+		log_reserve[i] = -1;
 	}
 }
 
@@ -188,21 +188,21 @@ static void use_kept(void)
  * hold a pipe of the program open.  The main thread's descriptor 2 itself is best; where the kernel does not give it (a
  * filter of system calls), the same file is opened anew.  *no_file as above.
  */
-static int own_fd(int *no_file)
+static int log_fd_open_own(int *no_file)
 {
 	int fd = -1;
 
-	use_kept();
+	log_reserve_close();
 	if (atomic_load(&file_wanted)) {
-		fd = file_open_once();
+		fd = log_file_open_once();
 		if (fd >= 0)
 			return fd;
 		*no_file = fd;
 	}
-	fd = os_borrow(STDERR);
+	fd = os_fd_dup_of_main(STDERR);
 	if (fd < 0)
 		fd = os_open("/proc/self/fd/2", O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
-	if (fd >= 0 && !is_for_lines(fd)) {
+	if (fd >= 0 && !fd_takes_lines(fd)) {
 		os_close(fd);
 		fd = -1;
 	}
@@ -232,7 +232,7 @@ static bool site_admit(struct rds_log_site *site, enum rds_log_level level, uint
 }
 
 /* Appends at *used, never beyond LINE_MAX_LEN - 1 (room for the newline). */
-static void __attribute__((format(printf, 3, 0))) addv(char *line, size_t *used, const char *fmt, va_list ap)
+static void __attribute__((format(printf, 3, 0))) line_addv(char *line, size_t *used, const char *fmt, va_list ap)
 {
 	size_t room = LINE_MAX_LEN - 1 - *used;
 	int n = vsnprintf(line + *used, room, fmt, ap);
@@ -241,12 +241,12 @@ static void __attribute__((format(printf, 3, 0))) addv(char *line, size_t *used,
 		*used += (size_t)n < room ? (size_t)n : room - 1;
 }
 
-static void __attribute__((format(printf, 3, 4))) add(char *line, size_t *used, const char *fmt, ...)
+static void __attribute__((format(printf, 3, 4))) line_add(char *line, size_t *used, const char *fmt, ...)
 {
 	va_list ap;
 
 	va_start(ap, fmt);
-	addv(line, used, fmt, ap);
+	line_addv(line, used, fmt, ap);
 	va_end(ap);
 }
 
@@ -258,12 +258,13 @@ static void make_printable(char *line, size_t len)
 			line[i] = '?';
 }
 
-static void start_line(char *line, size_t *used, enum rds_log_level level)
+static void line_start(char *line, size_t *used, enum rds_log_level level)
 {
-	add(line, used, "rdspreload[%d] %.32s: %s: ", (int)os_getpid(), program_invocation_short_name, level_names[level]);
+	line_add(line, used, "rdspreload[%d] %.32s: %s: ", (int)os_getpid(), program_invocation_short_name,
+		 level_names[level]);
 }
 
-static void write_line(int fd, char *line, size_t used)
+static void line_write(int fd, char *line, size_t used)
 {
 	make_printable(line, used);
 	line[used++] = '\n';
@@ -283,17 +284,17 @@ static const char *error_text(int err)
 }
 
 /* Once, in front of the first line that goes to stderr for want of the file. */
-static void say_no_file(int fd, int err)
+static void warn_no_file(int fd, int err)
 {
 	char line[LINE_MAX_LEN];
 	size_t used = 0;
 
 	if (atomic_load(&rds_log_max) < RDS_LOG_WARN || atomic_flag_test_and_set(&file_missed))
 		return;
-	start_line(line, &used, RDS_LOG_WARN);
-	add(line, &used, "RDS_PRELOAD_LOG_FILE=%.800s cannot be opened: %s; lines go to standard error", file_path,
-	    error_text(-err));
-	write_line(fd, line, used);
+	line_start(line, &used, RDS_LOG_WARN);
+	line_add(line, &used, "RDS_PRELOAD_LOG_FILE=%.800s cannot be opened: %s; lines go to standard error", file_path,
+		 error_text(-err));
+	line_write(fd, line, used);
 }
 
 void rds_log_at(struct rds_log_site *site, enum rds_log_level level, const char *fmt, ...)
@@ -306,23 +307,23 @@ void rds_log_at(struct rds_log_site *site, enum rds_log_level level, const char 
 
 	if (!site_admit(site, level, &held))
 		return;
-	fd = os_side ? own_fd(&no_file) : log_fd(&no_file);
-	if (fd < 0 || !can_write(fd))
+	fd = os_fd_table ? log_fd_open_own(&no_file) : log_fd_find(&no_file);
+	if (fd < 0 || !fd_can_write(fd))
 		goto out;
 	if (no_file)
-		say_no_file(fd, no_file);
-	start_line(line, &used, level);
+		warn_no_file(fd, no_file);
+	line_start(line, &used, level);
 	va_start(ap, fmt);
-	addv(line, &used, fmt, ap);
+	line_addv(line, &used, fmt, ap);
 	va_end(ap);
 	if (held)
-		add(line, &used, " (%u more like this were held back)", held);
-	write_line(fd, line, used);
+		line_add(line, &used, " (%u more like this were held back)", held);
+	line_write(fd, line, used);
 out:
-	if (os_side) {
+	if (os_fd_table) {
 		if (fd >= 0)
 			os_close(fd);
-		keep();
+		log_reserve_open();
 	}
 	errno = saved;
 }

@@ -28,7 +28,7 @@ void rds_log_setup(int level, const char *path);
 extern _Atomic int rds_log_max; /* highest level that is printed; RDS_LOG_WARN until options are read */
 
 /* By a thread that has just got a descriptor table of its own: it can log from now on, however full that gets. */
-void rds_log_keep(void);
+void rds_log_reserve_fds(void);
 
 void rds_log_at(struct rds_log_site *site, enum rds_log_level level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));

@@ -27,14 +27,14 @@ struct rds_memory {
 	_Atomic int fd;
 	_Atomic unsigned refs;
 	int pid;
-	struct rds_chore burial;
+	struct rds_deferred_call burial;
 };
 
 _Atomic unsigned rds_memories;
 
 /* ---- life ---- */
 
-static void bury(struct rds_chore *c)
+static void bury(struct rds_deferred_call *c)
 {
 	struct rds_memory *m = container_of(c, struct rds_memory, burial);
 
@@ -110,7 +110,7 @@ void rds_memory_forget(void)
 
 static bool here(void)
 {
-	return os_side || !rds_post_own();
+	return os_fd_table || !rds_helper_has_own_table();
 }
 
 void rds_memory_put(struct rds_memory *m)
@@ -120,10 +120,10 @@ void rds_memory_put(struct rds_memory *m)
 	if (here())
 		bury(&m->burial);
 	else
-		rds_chore_for_helper(&m->burial);
+		rds_helper_defer(&m->burial);
 }
 
-static void look(struct rds_chore *c)
+static void look(struct rds_deferred_call *c)
 {
 	(void)c;
 	rds_progress();
@@ -131,11 +131,11 @@ static void look(struct rds_chore *c)
 
 bool rds_memory_at_hand(struct rds_memory *m)
 {
-	static struct rds_chore left = {.fn = look};
+	static struct rds_deferred_call left = {.fn = look};
 
 	if (!m || here())
 		return true;
-	rds_chore_for_helper(&left);
+	rds_helper_defer(&left);
 	return false;
 }
 

@@ -32,25 +32,25 @@ struct gift {
 
 static bool cred_of(int fd, struct ucred *cred)
 {
-	return os_peer(fd, cred) && os_uid_tells(cred->uid);
+	return os_peer_cred(fd, cred) && os_uid_is_known(cred->uid);
 }
 
 /* ---- the carrier ---- */
 
 struct visitor {
-	struct rds_event ev;
+	struct rds_helper_event ev;
 	_Atomic int fd; /* -1: nobody */
 	uint64_t came;
 };
 
-static struct rds_event door;
+static struct rds_helper_event door;
 static _Atomic int door_fd = -1;
 static struct visitor visitors[VISITORS];
 static uint64_t n_came;
 
 static void leaves(struct visitor *v)
 {
-	rds_event_del(atomic_load(&v->fd));
+	rds_helper_event_del(atomic_load(&v->fd));
 	os_close_slot(&v->fd);
 }
 
@@ -65,7 +65,7 @@ static int take(int visitor, const struct gift *g, int memory)
 	return -EPERM;
 }
 
-static void visitor_event(struct rds_event *ev, uint32_t events)
+static void visitor_event(struct rds_helper_event *ev, uint32_t events)
 {
 	struct visitor *v = container_of(ev, struct visitor, ev);
 	int fds[OS_PASS_MAX], result = -EPERM;
@@ -111,11 +111,11 @@ static void comes(int fd)
 	if (os_dup_high_slot(fd, &v->fd))
 		return;
 	v->came = ++n_came;
-	if (rds_event_add(&v->ev, atomic_load(&v->fd), EPOLLIN | EPOLLRDHUP))
+	if (rds_helper_event_add(&v->ev, atomic_load(&v->fd), EPOLLIN | EPOLLRDHUP))
 		leaves(v);
 }
 
-static void door_event(struct rds_event *ev, uint32_t events)
+static void door_event(struct rds_helper_event *ev, uint32_t events)
 {
 	unsigned most = RDS_EVENT_MOST; /* by levels: the rest is told again */
 	int fd;
@@ -155,7 +155,7 @@ static int door_open(void)
 	err = os_dup_high_slot(fd, &door_fd);
 	door.fn = door_event;
 	if (!err)
-		err = rds_event_add(&door, atomic_load(&door_fd), EPOLLIN);
+		err = rds_helper_event_add(&door, atomic_load(&door_fd), EPOLLIN);
 	if (err)
 		os_close_slot(&door_fd);
 	return err;
@@ -215,7 +215,7 @@ static int give(int conn, uint64_t token)
 	atomic_fetch_sub(&giving, 1);
 	if (err)
 		return err == -EMFILE || err == -ENFILE || err == -ENOMEM ? err : -EPERM;
-	if (os_poll(&p, 1, (int)rds_patience_ms(RDS_PATIENCE_MEMORY_DOOR)) <= 0)
+	if (os_poll(&p, 1, (int)rds_patience_ms(RDS_PATIENCE_MEMORY_GRANT)) <= 0)
 		return -EAGAIN;
 	return os_recv(conn, &result, sizeof(result), 0) == sizeof(result) ? result : -ECONNRESET;
 }

@@ -152,7 +152,8 @@ struct moved_bytes {
 	uint16_t port;
 	uint8_t heeded;
 } __attribute__((packed));
-_Static_assert(offsetof(struct moved_bytes, heeded) == RDS_MOVED_BYTES && sizeof(struct moved_bytes) == RDS_HEEDED_BYTES,
+_Static_assert(offsetof(struct moved_bytes, heeded) == RDS_REDIRECT_BYTES &&
+		       sizeof(struct moved_bytes) == RDS_REDIRECT_ACK_BYTES,
 	       "what wire.h says");
 
 /* The peer has taken its messages: what comes from now on was sent after that. */
@@ -172,7 +173,7 @@ enum rds_rx_verdict rds_moved_told(struct rds_conn *conn, const struct rds_rx *r
 
 	memcpy(&b, rx->data, rx->hdr.len);
 	rds_conn_work(conn);
-	if (rx->hdr.len == RDS_HEEDED_BYTES) {
+	if (rx->hdr.len == RDS_REDIRECT_ACK_BYTES) {
 		was_heeded(conn, be64toh(b.seq), be16toh(b.port));
 		return RDS_RX_DONE;
 	}
@@ -214,7 +215,7 @@ static int say(struct rds_conn *conn, const struct rds_moved *m, size_t len)
 	struct rds_outgoing out = {.iov = &iov, .len = len, .answer = true};
 
 	out.hdr.len = out.u.len = (uint32_t)len;
-	out.hdr.flags = RDS_FLAG_MOVED | RDS_FLAG_ACK_REQUIRED;
+	out.hdr.flags = RDS_FLAG_REDIRECT | RDS_FLAG_ACK_REQUIRED;
 	if (rds_xmit(conn, &out))
 		return -ENOMEM;
 	rds_queue_flush(conn);
@@ -259,7 +260,7 @@ void rds_moved_say(struct rds_conn *conn)
 	if (atomic_load(&conn->state) == RDS_CONN_DEAD)
 		return;
 	while (next_notice(conn, &m, &at)) {
-		if (!say(conn, &m, RDS_MOVED_BYTES))
+		if (!say(conn, &m, RDS_REDIRECT_BYTES))
 			continue;
 		rx_lock();
 		conn->out[at - 1].said = false; /* only who has tx takes any out */
@@ -297,7 +298,7 @@ static bool take_and_say(struct rds_conn *conn, const struct rds_moved *m, struc
 		return false;
 	rds_queue_done(conn, m->port, m->seq);
 	heeded(conn, m, false);
-	if (say(conn, m, RDS_HEEDED_BYTES))
+	if (say(conn, m, RDS_REDIRECT_ACK_BYTES))
 		return false;
 	if (conn->ep)
 		conn->t->ops->flush(conn->ep, true);

@@ -82,13 +82,13 @@ void rds_mr_served(struct rds_conn *conn, struct rds_ep *ep, struct rds_mr *mr, 
 
 /* ---- telling ---- */
 
-struct rds_queued *rds_native_piece(const struct rds_op_hdr *h)
+struct rds_queued *rds_native_piece(const struct rds_wire_op_hdr *h)
 {
 	static const struct rds_hdr nobody;
 	struct rds_queued *q = rds_answer_new(&nobody, 0);
 
 	if (q)
-		rds_op_encode(h, q->data);
+		rds_wire_op_encode(h, q->data);
 	return q;
 }
 
@@ -130,11 +130,14 @@ static void tell(struct rds_conn *conn, struct rds_mr *mr)
 	if (!t)
 		return;
 	if (conn->t->ops->shown(conn->ep, mr->shown, &far)) {
-		struct rds_op_hdr h = {
-			.kind = RDS_OP_SHOWN, .rkey = mr->rkey, .len = mr->len, .value = far.key, .compare = far.at};
+		struct rds_wire_op_hdr h = {.kind = RDS_OP_ADVERTISED,
+					    .rkey = mr->rkey,
+					    .len = mr->len,
+					    .value = far.key,
+					    .compare = far.at};
 
 		q = rds_native_piece(&h);
-		h = (struct rds_op_hdr){.kind = RDS_OP_HIDDEN, .rkey = mr->rkey};
+		h = (struct rds_wire_op_hdr){.kind = RDS_OP_REVOKED, .rkey = mr->rkey};
 		t->hidden = rds_native_piece(&h);
 		if (!q || !t->hidden) {
 			free(q);
@@ -222,7 +225,7 @@ void rds_mr_untold(struct rds_mr *mr)
 		pinned -= mr->len;
 }
 
-void rds_mr_gone(struct rds_conn *conn, const struct rds_op_hdr *h)
+void rds_mr_gone(struct rds_conn *conn, const struct rds_wire_op_hdr *h)
 {
 	struct rds_told *t, *next;
 

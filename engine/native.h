@@ -23,11 +23,11 @@ void rds_mr_served(struct rds_conn *conn, struct rds_ep *ep, struct rds_mr *mr, 
 void rds_mr_show(struct rds_conn *conn); /* tx: those that have been served enough */
 /* It is out of the table: those who know of it are told. rx. */
 void rds_mr_untold(struct rds_mr *mr);
-void rds_mr_gone(struct rds_conn *conn, const struct rds_op_hdr *h); /* a peer has nothing under way to it. rx */
+void rds_mr_gone(struct rds_conn *conn, const struct rds_wire_op_hdr *h); /* a peer has nothing under way to it. rx */
 /* Waits until they all have said so, but not for long.  As rds_mr_bury(). */
 void rds_mr_settle(struct rds_mr *list);
 /* A piece without data that asks for nothing. NULL: no memory. */
-struct rds_queued *rds_native_piece(const struct rds_op_hdr *h);
+struct rds_queued *rds_native_piece(const struct rds_wire_op_hdr *h);
 void rds_mr_hide(struct rds_mr *mr);	      /* ... and no device reaches it on return.  rx not held */
 void rds_shown_broken(struct rds_conn *conn); /* the endpoint is over. rx */
 void rds_mr_shown_forget(void);		      /* forked child */
@@ -39,8 +39,8 @@ int rds_op_native(struct rds_conn *conn, struct rds_op *op);
 /* Before it goes, whichever way; before the message that goes with them.  They wait for reads, if they have to. tx. */
 void rds_op_behind_reads(struct rds_conn *conn, const struct rds_op *op);
 void rds_ops_fence(struct rds_conn *conn, const struct rds_op *ops);
-void rds_far_shown(struct rds_conn *conn, const struct rds_op_hdr *h);	/* rx */
-void rds_far_hidden(struct rds_conn *conn, const struct rds_op_hdr *h); /* rx */
+void rds_far_shown(struct rds_conn *conn, const struct rds_wire_op_hdr *h);  /* rx */
+void rds_far_hidden(struct rds_conn *conn, const struct rds_wire_op_hdr *h); /* rx */
 void rds_far_broken(struct rds_conn *conn);				/* the endpoint is over. rx */
 
 #endif

@@ -72,7 +72,7 @@ _Atomic unsigned rds_patience_factor = 1;
 extern char **environ;
 
 /* NULL: there is none of that name. */
-static const struct option *find(const char *name, size_t n)
+static const struct option *option_by_name(const char *name, size_t n)
 {
 	for (unsigned i = 0; i < OPTIONS; i++)
 		if (strlen(table[i].name) == n && !strncmp(table[i].name, name, n))
@@ -105,7 +105,7 @@ static void environment_copy(void)
 }
 
 /* NULL: not set, or set to nothing, which means the same. The first of several counts, as for getenv. */
-static const char *value_of(const char *name)
+static const char *option_value_text(const char *name)
 {
 	size_t len = strlen(name);
 
@@ -117,7 +117,7 @@ static const char *value_of(const char *name)
 
 /* ---- values ---- */
 
-static bool parse_number(const char *text, bool suffix, int64_t *out)
+static bool parse_option_number(const char *text, bool suffix, int64_t *out)
 {
 	static const char units[] = "kmg";
 	const char *unit;
@@ -180,7 +180,7 @@ static bool parse_integer(const struct option *o, const char *text, int64_t *out
 {
 	int64_t v;
 
-	if (!parse_number(text, o->kind != INT, &v))
+	if (!parse_option_number(text, o->kind != INT, &v))
 		return false;
 	if (v < o->min || v > o->max || (o->kind == POW2 && v & (v - 1)))
 		return false;
@@ -189,7 +189,7 @@ static bool parse_integer(const struct option *o, const char *text, int64_t *out
 }
 
 /* Stores into the field, or leaves it alone and returns false. */
-static bool store(const struct option *o, const char *text, struct rds_options *into)
+static bool option_store(const struct option *o, const char *text, struct rds_options *into)
 {
 	char *field = (char *)into + o->field;
 	int choice;
@@ -224,14 +224,14 @@ static bool store(const struct option *o, const char *text, struct rds_options *
 }
 
 /* Where a privileged program writes must not be its caller's choice. */
-static bool is_path(const struct option *o)
+static bool option_is_path(const struct option *o)
 {
 	return o->kind == FILE_PATH || o->kind == DIR_PATH;
 }
 
 /* ---- what to say about them ---- */
 
-static void describe(const struct option *o, char *buf, size_t size)
+static void option_describe(const struct option *o, char *buf, size_t size)
 {
 	switch (o->kind) {
 	case INT:
@@ -262,12 +262,12 @@ static void warn_bad(const struct option *o, const char *text)
 {
 	char want[96];
 
-	describe(o, want, sizeof(want));
+	option_describe(o, want, sizeof(want));
 	rds_warn(PREFIX "%s=%.100s is not %s: using %s", o->name, text, want, *o->dflt ? o->dflt : "none");
 }
 
 /* Edit distance of a known name and n bytes of an unknown one, both at most NAME_MAX_LEN long. */
-static unsigned distance(const char *known, const char *name, size_t n)
+static unsigned edit_distance(const char *known, const char *name, size_t n)
 {
 	unsigned row[NAME_MAX_LEN + 1];
 
@@ -297,7 +297,7 @@ static void warn_unknown(const char *name, size_t n)
 	unsigned best = (n < 8 ? (n + 1) / 3 : 3) + 1; /* a third of the letters may be wrong; beyond that it is a guess */
 
 	for (unsigned i = 0; n <= NAME_MAX_LEN && i < OPTIONS; i++) {
-		unsigned d = distance(table[i].name, name, n);
+		unsigned d = edit_distance(table[i].name, name, n);
 
 		if (d < best) {
 			best = d;
@@ -321,8 +321,8 @@ static void __attribute__((constructor)) environment_take(void)
 	int64_t factor;
 
 	environment_copy();
-	text = value_of("PATIENCE");
-	if (!text || !parse_integer(find("PATIENCE", strlen("PATIENCE")), text, &factor))
+	text = option_value_text("PATIENCE");
+	if (!text || !parse_integer(option_by_name("PATIENCE", strlen("PATIENCE")), text, &factor))
 		factor = 1; /* the warning comes with all others */
 	atomic_store(&rds_patience_factor, (unsigned)factor);
 }
@@ -335,15 +335,15 @@ static void warn_all(bool privileged)
 	for (const char *p = copy; *p; p += strlen(p) + 1) {
 		size_t n = strcspn(p, "=");
 
-		if (!find(p, n))
+		if (!option_by_name(p, n))
 			warn_unknown(p, n);
 	}
 	for (unsigned i = 0; i < OPTIONS; i++) {
-		const char *text = value_of(table[i].name);
+		const char *text = option_value_text(table[i].name);
 
 		if (!text || from_env[i])
 			continue;
-		if (privileged && is_path(&table[i]))
+		if (privileged && option_is_path(&table[i]))
 			rds_warn(PREFIX "%s ignored: the program runs with raised privileges", table[i].name);
 		else
 			warn_bad(&table[i], text);
@@ -352,7 +352,7 @@ static void warn_all(bool privileged)
 		rds_warn("some " PREFIX "* variables ignored: more than %d bytes of them", COPY_BYTES);
 }
 
-static void check_pairs(void)
+static void options_check_pairs(void)
 {
 	if (options.reconnect_min_ms <= options.reconnect_max_ms)
 		return;
@@ -364,11 +364,11 @@ static void check_pairs(void)
 /* The time of an orderly exit has an option of its own; its default is as patient as all else. */
 static void multiply_default(void)
 {
-	if (!from_env[find("LINGER_MS", strlen("LINGER_MS")) - table])
+	if (!from_env[option_by_name("LINGER_MS", strlen("LINGER_MS")) - table])
 		options.linger_ms *= options.patience;
 }
 
-static void parse(void)
+static void options_parse(void)
 {
 	bool privileged = getauxval(AT_SECURE);
 	int saved = errno;
@@ -377,15 +377,16 @@ static void parse(void)
 		environment_take();
 	for (unsigned i = 0; i < OPTIONS; i++) {
 		const struct option *o = &table[i];
-		const char *text = value_of(o->name);
+		const char *text = option_value_text(o->name);
 
-		if (!store(o, o->dflt, &options)) /* only FILE and STR have an empty default, and these take it */
+		if (!option_store(o, o->dflt,
+				  &options)) /* only FILE and STR have an empty default, and these take it */
 			abort();
-		from_env[i] = text && !(privileged && is_path(o)) && store(o, text, &options);
+		from_env[i] = text && !(privileged && option_is_path(o)) && option_store(o, text, &options);
 	}
 	rds_log_setup(options.log, options.log_file);
 	warn_all(privileged);
-	check_pairs();
+	options_check_pairs();
 	multiply_default();
 	atomic_store_explicit(&ready, true, memory_order_release);
 	errno = saved;
@@ -394,7 +395,7 @@ static void parse(void)
 const struct rds_options *rds_options(void)
 {
 	if (!atomic_load_explicit(&ready, memory_order_acquire))
-		pthread_once(&once, parse);
+		pthread_once(&once, options_parse);
 	return &options;
 }
 
@@ -407,13 +408,13 @@ void rds_options_reset(void)
 
 bool rds_options_value_ok(const char *name, const char *value, char *want, size_t size)
 {
-	const struct option *o = find(name + PREFIX_LEN, strlen(name + PREFIX_LEN));
+	const struct option *o = option_by_name(name + PREFIX_LEN, strlen(name + PREFIX_LEN));
 	struct rds_options unused;
 
 	if (!o)
 		abort(); /* a name that its caller made up */
-	describe(o, want, size);
-	return store(o, value, &unused);
+	option_describe(o, want, size);
+	return option_store(o, value, &unused);
 }
 
 static void print_value(FILE *out, const struct option *o)
@@ -446,7 +447,7 @@ void rds_options_print(FILE *out)
 		fprintf(out, PREFIX "%s=", o->name);
 		print_value(out, o);
 		fprintf(out, "  (%s)\n", from_env[i] ? "environment" : "default");
-		describe(o, want, sizeof(want));
+		option_describe(o, want, sizeof(want));
 		if (o->kind == STR)
 			fprintf(out, "    %s; default %s\n", o->help, o->dflt);
 		else

@@ -58,7 +58,7 @@ bool rds_options_value_ok(const char *name, const char *value, char *want, size_
 /* Forget the parsed values and copy the environment anew (tests only). */
 void rds_options_reset(void);
 
-enum { RDS_SHARE_USER, RDS_SHARE_GROUP, RDS_SHARE_ALL };
+enum { RDS_OPT_SHARE_USER, RDS_OPT_SHARE_GROUP, RDS_OPT_SHARE_ALL };
 enum { RDS_SHM_FETCH_AUTO, RDS_SHM_FETCH_NEVER };
 enum { RDS_HELPER_FDS_OWN, RDS_HELPER_FDS_SHARED };
 /* Holders tell their carriers, so these numbers stay. */

@@ -149,7 +149,7 @@ int os_fcntl(int fd, int cmd, long arg)
 }
 
 /* Beyond the limit (ulimit -f) the kernel would also raise SIGXFSZ, which ends a program that knows nothing of our files. */
-static bool file_may_be(int fd, off_t len)
+static bool file_size_allowed(int fd, off_t len)
 {
 	struct rlimit lim;
 	struct stat st;
@@ -161,7 +161,7 @@ static bool file_may_be(int fd, off_t len)
 
 int os_ftruncate(int fd, off_t len)
 {
-	return file_may_be(fd, len) ? (int)sys2(SYS_ftruncate, fd, len) : -EFBIG;
+	return file_size_allowed(fd, len) ? (int)sys2(SYS_ftruncate, fd, len) : -EFBIG;
 }
 
 /*
@@ -170,7 +170,7 @@ int os_ftruncate(int fd, off_t len)
  */
 int os_fallocate(int fd, off_t off, off_t len)
 {
-	int ret = file_may_be(fd, off + len) ? 0 : -EFBIG;
+	int ret = file_size_allowed(fd, off + len) ? 0 : -EFBIG;
 	off_t most = FALLOCATE_PIECE;
 
 	while (!ret && len > 0) {
@@ -346,7 +346,7 @@ int os_pass_send(int fd, const void *buf, size_t len, const int *fds, unsigned n
 	return n < 0 ? (int)n : n == (ssize_t)len ? 0 : -EIO;
 }
 
-static void take_fds(struct msghdr *mh, int fds[OS_PASS_MAX], unsigned *nfds)
+static void cmsg_take_fds(struct msghdr *mh, int fds[OS_PASS_MAX], unsigned *nfds)
 {
 	struct cmsghdr *cm;
 	size_t i, n;
@@ -385,7 +385,7 @@ ssize_t os_pass_recv_few(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], un
 	*lost = false;
 	if (n < 0)
 		return n;
-	take_fds(&mh, fds, nfds);
+	cmsg_take_fds(&mh, fds, nfds);
 	*lost = mh.msg_flags & MSG_CTRUNC;
 	return n;
 }
@@ -410,7 +410,7 @@ int os_setsockopt(int fd, int level, int opt, const void *val, socklen_t len)
 	return (int)sys5(SYS_setsockopt, fd, level, opt, val, len);
 }
 
-bool os_peer(int fd, struct ucred *cred)
+bool os_peer_cred(int fd, struct ucred *cred)
 {
 	socklen_t len = sizeof(*cred);
 
@@ -421,10 +421,10 @@ bool os_peer_is_self(int fd)
 {
 	struct ucred cred;
 
-	return os_peer(fd, &cred) && cred.pid == os_getpid();
+	return os_peer_cred(fd, &cred) && cred.pid == os_getpid();
 }
 
-bool os_numbers_left(int fd, unsigned want)
+bool os_fds_available(int fd, unsigned want)
 {
 	int spare[32];
 	unsigned n = 0, got;
@@ -436,7 +436,7 @@ bool os_numbers_left(int fd, unsigned want)
 	return got == want;
 }
 
-bool os_at_end(int fd)
+bool os_recv_is_eof(int fd)
 {
 	struct pollfd p = {.fd = fd, .events = POLLRDHUP};
 
@@ -446,7 +446,7 @@ bool os_at_end(int fd)
 /* Packets of ours are fewer; who goes on writing there as fast as we read must not keep us. */
 #define RECV_MOST 256u
 
-void os_recv_all(int fd)
+void os_recv_discard(int fd)
 {
 	unsigned most = RECV_MOST;
 	char buf[16];
@@ -454,7 +454,7 @@ void os_recv_all(int fd)
 
 	do
 		n = os_recv(fd, buf, sizeof(buf), MSG_DONTWAIT);
-	while (--most && (n > 0 || (n == 0 && !os_at_end(fd))));
+	while (--most && (n > 0 || (n == 0 && !os_recv_is_eof(fd))));
 }
 
 /* ---- waiting ---- */
@@ -504,7 +504,7 @@ int os_epoll_wait(int ep, struct epoll_event *evs, int n, int timeout_ms)
 }
 
 /* What libc would return: -1 and errno. */
-static long as_libc(long ret)
+static long libc_return(long ret)
 {
 	if (ret >= 0)
 		return ret;
@@ -514,14 +514,14 @@ static long as_libc(long ret)
 
 static ssize_t raw_read(int fd, void *buf, size_t len)
 {
-	return as_libc(os_read(fd, buf, len));
+	return libc_return(os_read(fd, buf, len));
 }
 
 static int raw_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts, const sigset_t *mask)
 {
 	struct timespec left = ts ? *ts : (struct timespec){ 0 }; /* the kernel writes the rest back */
 
-	return (int)as_libc(sys5(SYS_ppoll, fds, n, ts ? &left : NULL, mask, KERNEL_SIGSET));
+	return (int)libc_return(sys5(SYS_ppoll, fds, n, ts ? &left : NULL, mask, KERNEL_SIGSET));
 }
 
 struct rds_os_sleep rds_os_sleep = { .read = raw_read, .ppoll = raw_ppoll };
@@ -533,7 +533,7 @@ pid_t os_getpid(void)
 	return (pid_t)sys2(SYS_getpid, 0, 0);
 }
 
-static uint64_t now(clockid_t clock)
+static uint64_t clock_read_ns(clockid_t clock)
 {
 	struct timespec ts;
 
@@ -543,12 +543,12 @@ static uint64_t now(clockid_t clock)
 
 uint64_t os_now_ns(void)
 {
-	return now(CLOCK_MONOTONIC);
+	return clock_read_ns(CLOCK_MONOTONIC);
 }
 
 uint64_t os_realtime_ns(void)
 {
-	return now(CLOCK_REALTIME);
+	return clock_read_ns(CLOCK_REALTIME);
 }
 
 /*

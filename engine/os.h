@@ -64,7 +64,7 @@ int os_mmap(size_t len, int prot, int flags, int fd, off_t off, void **out);
 void os_munmap(void *p, size_t len);
 int os_fcntl(int fd, int cmd, long arg);
 /* Could so many (32 at most) more descriptors be had?  fd: any; to be called where that is rarely asked. */
-bool os_numbers_left(int fd, unsigned want);
+bool os_fds_available(int fd, unsigned want);
 int os_socket(int family, int type, int proto);
 int os_socketpair(int family, int type, int proto, int sv[2]);
 int os_bind(int fd, const struct sockaddr *sa, socklen_t len);
@@ -80,14 +80,15 @@ int os_getsockname(int fd, struct sockaddr *sa, socklen_t *len);
 int os_getsockopt(int fd, int level, int opt, void *val, socklen_t *len);
 int os_setsockopt(int fd, int level, int opt, const void *val, socklen_t len);
 /* AF_UNIX: who has made or connected the other end, by the kernel's word.  False: nobody whom our pid namespace knows. */
-bool os_peer(int fd, struct ucred *cred);
+bool os_peer_cred(int fd, struct ucred *cred);
 bool os_peer_is_self(int fd); /* ... this process */
 /* Does that number say who it is, or does everybody have it whom our user namespace does not know?  (os_user.c; some system calls) */
-bool os_uid_tells(uid_t uid);
-bool os_gid_tells(gid_t gid);
+bool os_uid_is_known(uid_t uid);
+bool os_gid_is_known(gid_t gid);
 /* A SEQPACKET socket's recv() has returned 0: was that the end, and not a packet of no bytes? */
-bool os_at_end(int fd);
-void os_recv_all(int fd); /* reads what lies there, as long as it is not far more than we write, and throws it away */
+bool os_recv_is_eof(int fd);
+void os_recv_discard(
+	int fd); /* reads what lies there, as long as it is not far more than we write, and throws it away */
 int os_poll(struct pollfd *fds, nfds_t n, int timeout_ms);
 int os_eventfd(unsigned init, int flags);
 int os_pipe(int fds[2], int flags);
@@ -117,7 +118,7 @@ void os_signals_hold(struct os_signals *s);
 int os_signals_release(const struct os_signals *s);
 /* ... if a handler has run, whatever becomes of calls after it. */
 int os_signals_release_any(const struct os_signals *s);
-bool os_signals_wait(const struct os_signals *s); /* something has come that is held back */
+bool os_signals_pending(const struct os_signals *s); /* something has come that is held back */
 int os_signals_fd(const struct os_signals *s); /* readable when something has come that is held back; -errno */
 pid_t os_getpid(void);
 uint64_t os_now_ns(void);      /* CLOCK_MONOTONIC */
@@ -154,16 +155,16 @@ ssize_t os_pass_recv_few(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], un
 /*
  * Two tables of descriptors.  The engine's helper thread has one of its own where the kernel lets it, so that the
  * program's is not shared and stays as quick as without us; see post.h.  A number means something only in its table:
- * what both sides use has a number in each.  os_side says which this thread runs with: 0 the program's, 1 the helper's
+ * what both sides use has a number in each.  os_fd_table says which this thread runs with: 0 the program's, 1 the helper's
  * own.
  */
-extern __thread int os_side __attribute__((tls_model("initial-exec")));
+extern __thread int os_fd_table __attribute__((tls_model("initial-exec")));
 struct os_fd {
 	_Atomic int n[2]; /* -1: not known in that table */
 };
 static inline int os_fd(const struct os_fd *f)
 {
-	return atomic_load_explicit(&f->n[os_side], memory_order_acquire);
+	return atomic_load_explicit(&f->n[os_fd_table], memory_order_acquire);
 }
 static inline void os_fd_init(struct os_fd *f)
 {
@@ -172,13 +173,13 @@ static inline void os_fd_init(struct os_fd *f)
 }
 #define OS_FD_NONE {{-1, -1}}
 /*
- * The calling thread gets an empty table: os_side is 1 from now on.  0, or -errno (not permitted, older than Linux 5.9)
+ * The calling thread gets an empty table: os_fd_table is 1 from now on.  0, or -errno (not permitted, older than Linux 5.9)
  * and nothing has changed.  The program's files are not closed by that, nor are its record locks touched.
  */
-int os_own_table(void);
-int os_own_table_with(int fd); /* ... but for that one number, which it has in the new table, too */
+int os_fd_table_unshare(void);
+int os_fd_table_unshare_keep(int fd); /* ... but for that one number, which it has in the new table, too */
 /* A copy of number n of the process's main thread, in this thread's table; -errno if the kernel does not let us. */
-int os_borrow(int n);
+int os_fd_dup_of_main(int n);
 
 /*
  * Internal descriptors (os_fds.c): every fd that the engine keeps is registered, so that application loops that close
@@ -230,14 +231,14 @@ void os_fd_abandon(int fd);
  * Around calls of such a library on a program's thread: what it closes by name are its own numbers, and not the program's attempt
  * to close ours.  The helper is always inside, if it shares the program's table.
  */
-extern __thread unsigned os_inside __attribute__((tls_model("initial-exec")));
+extern __thread unsigned os_library_depth __attribute__((tls_model("initial-exec")));
 static inline void os_library_begin(void)
 {
-	os_inside++;
+	os_library_depth++;
 }
 static inline void os_library_end(void)
 {
-	os_inside--;
+	os_library_depth--;
 }
 /* Closes what the slot holds, and puts -1 there, atomically against a move.  Nothing if it holds a negative number. */
 void os_close_slot(_Atomic int *slot);

@@ -38,7 +38,7 @@ static pthread_mutex_t fds_lock = PTHREAD_MUTEX_INITIALIZER;
 /* A vfork child shares this memory but not the descriptors: it must not move what its parent uses. */
 static _Atomic pid_t fds_pid;
 
-__thread int os_side __attribute__((tls_model("initial-exec")));
+__thread int os_fd_table __attribute__((tls_model("initial-exec")));
 
 static struct fd_entry *fd_find(int fd)
 {
@@ -50,7 +50,7 @@ static struct fd_entry *fd_find(int fd)
 	return page ? &page->e[fd % FD_PAGE] : NULL;
 }
 
-static int fd_enter(int fd, os_fd_moved_fn moved, void *arg)
+static int fd_insert(int fd, os_fd_moved_fn moved, void *arg)
 {
 	struct fd_entry *e = fd_find(fd);
 
@@ -71,7 +71,7 @@ static int fd_enter(int fd, os_fd_moved_fn moved, void *arg)
 	return 0;
 }
 
-static void fd_leave(int fd)
+static void fd_remove(int fd)
 {
 	struct fd_entry *e = fd_find(fd);
 
@@ -91,10 +91,10 @@ int os_fd_register(int fd)
 {
 	int ret;
 
-	if (os_side)
+	if (os_fd_table)
 		return 0;
 	pthread_mutex_lock(&fds_lock);
-	ret = fd_enter(fd, NULL, NULL);
+	ret = fd_insert(fd, NULL, NULL);
 	pthread_mutex_unlock(&fds_lock);
 	return ret;
 }
@@ -103,10 +103,10 @@ int os_fd_register_slot(int fd, _Atomic int *slot)
 {
 	int ret;
 
-	if (os_side)
+	if (os_fd_table)
 		return 0;
 	pthread_mutex_lock(&fds_lock);
-	ret = fd_enter(fd, slot_moved, slot);
+	ret = fd_insert(fd, slot_moved, slot);
 	pthread_mutex_unlock(&fds_lock);
 	return ret;
 }
@@ -116,7 +116,7 @@ int os_fd_register_hook(_Atomic int *slot, os_fd_moved_fn moved, void *arg)
 	int ret;
 
 	pthread_mutex_lock(&fds_lock);
-	ret = fd_enter(atomic_load(slot), moved, arg);
+	ret = fd_insert(atomic_load(slot), moved, arg);
 	pthread_mutex_unlock(&fds_lock);
 	return ret;
 }
@@ -128,14 +128,14 @@ static int raw_close(int fd)
 
 int os_close(int fd)
 {
-	struct fd_entry *e = os_side ? NULL : fd_find(fd);
+	struct fd_entry *e = os_fd_table ? NULL : fd_find(fd);
 	int ret;
 
 	if (!e || !atomic_load_explicit(&e->internal, memory_order_acquire))
 		return raw_close(fd);
 	/* Off the list first: from the close on, the number may be anybody's. */
 	pthread_mutex_lock(&fds_lock);
-	fd_leave(fd);
+	fd_remove(fd);
 	ret = raw_close(fd);
 	pthread_mutex_unlock(&fds_lock);
 	return ret;
@@ -145,7 +145,7 @@ void os_close_slot(_Atomic int *slot)
 {
 	int fd;
 
-	if (os_side) {
+	if (os_fd_table) {
 		fd = atomic_exchange(slot, -1);
 		if (fd >= 0)
 			raw_close(fd);
@@ -154,14 +154,14 @@ void os_close_slot(_Atomic int *slot)
 	pthread_mutex_lock(&fds_lock);
 	fd = atomic_exchange(slot, -1);
 	if (fd >= 0) {
-		fd_leave(fd);
+		fd_remove(fd);
 		raw_close(fd);
 	}
 	pthread_mutex_unlock(&fds_lock);
 }
 
 /* A close-on-exec copy at the lowest free number of a high range, or -errno if no number at all is free. */
-static int dup_somewhere_high(int fd)
+static int dup_to_high(int fd)
 {
 	struct rlimit rl = { .rlim_cur = FD_BASE_MAX };
 	int base, copy;
@@ -184,26 +184,26 @@ static int dup_somewhere_high(int fd)
 	}
 }
 
-static int dup_high(int fd, os_fd_moved_fn moved, _Atomic int *slot)
+static int dup_high_register(int fd, os_fd_moved_fn moved, _Atomic int *slot)
 {
 	int copy, ret;
 
 	if (fd < 0)
 		return fd;
-	if (os_side) {
+	if (os_fd_table) {
 		if (slot)
 			atomic_store(slot, fd);
 		return fd;
 	}
 	pthread_mutex_lock(&fds_lock);
-	copy = dup_somewhere_high(fd);
+	copy = dup_to_high(fd);
 	if (copy == -EMFILE) {
 		copy = fd;
 		os_fcntl(fd, F_SETFD, FD_CLOEXEC);
 	}
-	ret = copy < 0 ? copy : fd_enter(copy, moved, slot);
+	ret = copy < 0 ? copy : fd_insert(copy, moved, slot);
 	if (copy != fd) {
-		fd_leave(fd);
+		fd_remove(fd);
 		raw_close(fd);
 	}
 	if (ret < 0 && copy >= 0)
@@ -216,19 +216,19 @@ static int dup_high(int fd, os_fd_moved_fn moved, _Atomic int *slot)
 
 int os_dup_high(int fd)
 {
-	return dup_high(fd, NULL, NULL);
+	return dup_high_register(fd, NULL, NULL);
 }
 
 int os_dup_high_slot(int fd, _Atomic int *slot)
 {
-	int ret = dup_high(fd, slot_moved, slot);
+	int ret = dup_high_register(fd, slot_moved, slot);
 
 	return ret < 0 ? ret : 0;
 }
 
-__thread unsigned os_inside __attribute__((tls_model("initial-exec")));
+__thread unsigned os_library_depth __attribute__((tls_model("initial-exec")));
 
-static void number_moved(void *arg, int oldfd, int newfd)
+static void adopted_moved(void *arg, int oldfd, int newfd)
 {
 	if (oldfd >= 0)
 		__atomic_store_n((int *)arg, newfd, __ATOMIC_RELEASE);
@@ -238,13 +238,13 @@ int os_fd_adopt(int *number)
 {
 	int fd = *number, copy, ret;
 
-	if (fd < 0 || os_side) /* of another table: whoever keeps such numbers has to share the program's */
+	if (fd < 0 || os_fd_table) /* of another table: whoever keeps such numbers has to share the program's */
 		return -EBADF;
 	pthread_mutex_lock(&fds_lock);
-	copy = dup_somewhere_high(fd);
+	copy = dup_to_high(fd);
 	if (copy == -EMFILE)
 		copy = fd;
-	ret = copy < 0 ? copy : fd_enter(copy, number_moved, number);
+	ret = copy < 0 ? copy : fd_insert(copy, adopted_moved, number);
 	if (ret < 0) {
 		if (copy >= 0 && copy != fd)
 			raw_close(copy);
@@ -252,7 +252,7 @@ int os_fd_adopt(int *number)
 		os_fcntl(fd, F_SETFD, FD_CLOEXEC);
 	} else {
 		__atomic_store_n(number, copy, __ATOMIC_RELEASE);
-		fd_leave(fd);
+		fd_remove(fd);
 		raw_close(fd);
 	}
 	pthread_mutex_unlock(&fds_lock);
@@ -265,8 +265,9 @@ void os_fd_disown(int *number)
 
 	pthread_mutex_lock(&fds_lock);
 	e = fd_find(*number);
-	if (e && atomic_load_explicit(&e->internal, memory_order_acquire) && e->moved == number_moved && e->arg == number)
-		fd_leave(*number);
+	if (e && atomic_load_explicit(&e->internal, memory_order_acquire) && e->moved == adopted_moved &&
+	    e->arg == number)
+		fd_remove(*number);
 	pthread_mutex_unlock(&fds_lock);
 }
 
@@ -274,7 +275,7 @@ void os_fd_abandon(int fd)
 {
 	struct fd_entry *e = fd_find(fd);
 
-	if (e && atomic_load_explicit(&e->internal, memory_order_acquire) && e->moved == number_moved)
+	if (e && atomic_load_explicit(&e->internal, memory_order_acquire) && e->moved == adopted_moved)
 		__atomic_store_n((int *)e->arg, -1, __ATOMIC_RELEASE);
 	os_close(fd);
 }
@@ -304,13 +305,13 @@ void os_fd_abandon(int fd)
  * numbers and closes the copies at once).  The standard numbers are filled with something that can be neither read nor
  * written: whoever writes to descriptor 2 by habit, an allocator that has found damage say, must not hit one of ours.
  */
-int os_own_table(void)
+int os_fd_table_unshare(void)
 {
 	int fd, ret = (int)os_syscall(SYS_close_range, KEPT, (long)~0u, UNSHARE, 0, 0, 0);
 
 	if (ret < 0)
 		return ret;
-	os_side = 1;
+	os_fd_table = 1;
 	fd = os_epoll_create();
 	while (fd >= 0 && fd < 2)
 		fd = os_fcntl(fd, F_DUPFD, 0);
@@ -320,17 +321,17 @@ int os_own_table(void)
 }
 
 /* Numbers behind it are not copied, those before it closed at once. */
-int os_own_table_with(int only)
+int os_fd_table_unshare_keep(int only)
 {
 	int ret = (int)os_syscall(SYS_close_range, only + 1, (long)~0u, UNSHARE, 0, 0, 0);
 
 	if (ret < 0)
 		return ret;
-	os_side = 1;
+	os_fd_table = 1;
 	return only ? (int)os_syscall(SYS_close_range, 0, only - 1, 0, 0, 0, 0) : 0;
 }
 
-int os_borrow(int n)
+int os_fd_dup_of_main(int n)
 {
 	long fd, pid = os_syscall(SYS_pidfd_open, os_getpid(), 0, 0, 0, 0, 0);
 
@@ -341,37 +342,37 @@ int os_borrow(int n)
 	return (int)fd;
 }
 
-bool rds_fd_is_internal(int fd)
+bool os_fd_is_internal(int fd)
 {
 	struct fd_entry *e = fd_find(fd);
 
 	return e && atomic_load_explicit(&e->internal, memory_order_acquire);
 }
 
-int rds_fd_move_internal(int fd)
+int os_fd_move_internal(int fd)
 {
 	int ret = 0, copy;
 	struct fd_entry *e;
 
-	if (!rds_fd_is_internal(fd) || atomic_load_explicit(&fds_pid, memory_order_relaxed) != os_getpid())
+	if (!os_fd_is_internal(fd) || atomic_load_explicit(&fds_pid, memory_order_relaxed) != os_getpid())
 		return 0;
 	pthread_mutex_lock(&fds_lock);
 	e = fd_find(fd);
 	if (!e || !atomic_load_explicit(&e->internal, memory_order_relaxed))
 		goto out; /* closed meanwhile */
-	copy = dup_somewhere_high(fd);
+	copy = dup_to_high(fd);
 	if (copy < 0) {
 		ret = copy;
 		goto out;
 	}
-	ret = fd_enter(copy, e->moved, e->arg);
+	ret = fd_insert(copy, e->moved, e->arg);
 	if (ret < 0) {
 		raw_close(copy);
 		goto out;
 	}
 	if (e->moved)
 		e->moved(e->arg, fd, copy);
-	fd_leave(fd);
+	fd_remove(fd);
 	raw_close(fd);
 	if (e->moved)
 		e->moved(e->arg, -1, copy);
@@ -386,12 +387,12 @@ void os_fds_forked(void)
 	atomic_store_explicit(&fds_pid, os_getpid(), memory_order_relaxed);
 }
 
-void rds_fd_each_internal(unsigned first, unsigned last, void (*cb)(int fd, void *arg), void *arg)
+void os_fd_each_internal(unsigned first, unsigned last, void (*cb)(int fd, void *arg), void *arg)
 {
 	for (unsigned fd = first; fd <= last && fd < FD_LIMIT; fd++) {
 		if (!atomic_load_explicit(&fd_pages[fd / FD_PAGE], memory_order_acquire))
 			fd |= FD_PAGE - 1; /* nothing on this page */
-		else if (rds_fd_is_internal((int)fd))
+		else if (os_fd_is_internal((int)fd))
 			cb((int)fd, arg);
 	}
 }

@@ -14,12 +14,13 @@
 
 #define KERNEL_SIGSET 8
 #define NSIGNALS 64
-#define BIT(sig) (UINT64_C(1) << ((sig)-1))
+#define SIGNAL_BIT(sig) (UINT64_C(1) << ((sig)-1))
 /* 32 and 33: thread cancellation, set*id(). */
 #define NOT_HELD                                                                                                       \
-	(BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGFPE) | BIT(SIGILL) | BIT(SIGTRAP) | BIT(SIGSYS) | BIT(32) | BIT(33))
+	(SIGNAL_BIT(SIGSEGV) | SIGNAL_BIT(SIGBUS) | SIGNAL_BIT(SIGFPE) | SIGNAL_BIT(SIGILL) | SIGNAL_BIT(SIGTRAP) |    \
+	 SIGNAL_BIT(SIGSYS) | SIGNAL_BIT(32) | SIGNAL_BIT(33))
 
-static uint64_t change_mask(int how, uint64_t set)
+static uint64_t sigmask_change(int how, uint64_t set)
 {
 	uint64_t old = 0;
 
@@ -27,20 +28,20 @@ static uint64_t change_mask(int how, uint64_t set)
 	return old;
 }
 
-static uint64_t set_mask(uint64_t set)
+static uint64_t sigmask_set(uint64_t set)
 {
-	return change_mask(SIG_SETMASK, set);
+	return sigmask_change(SIG_SETMASK, set);
 }
 
 void os_signals_hold(struct os_signals *s)
 {
-	s->old = set_mask(~NOT_HELD);
+	s->old = sigmask_set(~NOT_HELD);
 	if (s->old & NOT_HELD)
-		set_mask(~NOT_HELD | s->old);
+		sigmask_set(~NOT_HELD | s->old);
 }
 
 /* A handler, and one after which no call goes on, or none of that kind? */
-static bool interrupts(int sig, bool any)
+static bool signal_interrupts(int sig, bool any)
 {
 	struct {
 		unsigned long handler, flags, rest[6];
@@ -50,7 +51,7 @@ static bool interrupts(int sig, bool any)
 	       sa.handler > (unsigned long)SIG_IGN && (any || !(sa.flags & SA_RESTART));
 }
 
-static uint64_t held_back(const struct os_signals *s)
+static uint64_t signals_held_back(const struct os_signals *s)
 {
 	uint64_t pending = 0;
 
@@ -58,31 +59,31 @@ static uint64_t held_back(const struct os_signals *s)
 	return pending & ~s->old;
 }
 
-bool os_signals_wait(const struct os_signals *s)
+bool os_signals_pending(const struct os_signals *s)
 {
-	return held_back(s);
+	return signals_held_back(s);
 }
 
-static int release(const struct os_signals *s, bool any)
+static int signals_release(const struct os_signals *s, bool any)
 {
-	uint64_t pending = held_back(s);
+	uint64_t pending = signals_held_back(s);
 	int sig, err = 0;
 
 	for (sig = 1; pending && sig <= NSIGNALS; sig++)
-		if ((pending & BIT(sig)) && interrupts(sig, any))
+		if ((pending & SIGNAL_BIT(sig)) && signal_interrupts(sig, any))
 			err = -EINTR;
-	set_mask(s->old);
+	sigmask_set(s->old);
 	return err;
 }
 
 int os_signals_release(const struct os_signals *s)
 {
-	return release(s, false);
+	return signals_release(s, false);
 }
 
 int os_signals_release_any(const struct os_signals *s)
 {
-	return release(s, true);
+	return signals_release(s, true);
 }
 
 int os_signals_fd(const struct os_signals *s)
@@ -94,36 +95,36 @@ int os_signals_fd(const struct os_signals *s)
 
 /* ---- a write that raises no signal ---- */
 
-#define PIPE_BIT BIT(SIGPIPE)
-#define SIZE_BIT BIT(SIGXFSZ)
-#define TERMINAL_BIT BIT(SIGTTOU) /* of a process in the background; blocked, it writes all the same */
+#define PIPE_BIT SIGNAL_BIT(SIGPIPE)
+#define SIZE_BIT SIGNAL_BIT(SIGXFSZ)
+#define TERMINAL_BIT SIGNAL_BIT(SIGTTOU) /* of a process in the background; blocked, it writes all the same */
 
-static void quiet_hold(struct os_sigpipe *s, uint64_t set)
+static void sigquiet_hold(struct os_sigpipe *s, uint64_t set)
 {
-	s->old = change_mask(SIG_BLOCK, set);
+	s->old = sigmask_change(SIG_BLOCK, set);
 	s->pending = 0;
 	if (s->old & set) /* the program blocks it itself: one that waited before is the program's */
 		os_syscall(SYS_rt_sigpending, (long)&s->pending, KERNEL_SIGSET, 0, 0, 0, 0);
 }
 
-static void quiet_release(const struct os_sigpipe *s, uint64_t set, uint64_t raised)
+static void sigquiet_release(const struct os_sigpipe *s, uint64_t set, uint64_t raised)
 {
 	const struct timespec now = {0};
 
 	if (raised && !(s->pending & raised))
 		os_syscall(SYS_rt_sigtimedwait, (long)&raised, 0, (long)&now, KERNEL_SIGSET, 0, 0);
 	if (set & ~s->old)
-		set_mask(s->old);
+		sigmask_set(s->old);
 }
 
 void os_sigpipe_hold(struct os_sigpipe *s)
 {
-	quiet_hold(s, PIPE_BIT);
+	sigquiet_hold(s, PIPE_BIT);
 }
 
 void os_sigpipe_release(const struct os_sigpipe *s, bool raised)
 {
-	quiet_release(s, PIPE_BIT, raised ? PIPE_BIT : 0);
+	sigquiet_release(s, PIPE_BIT, raised ? PIPE_BIT : 0);
 }
 
 ssize_t os_write_quiet(int fd, const void *buf, size_t len)
@@ -131,8 +132,8 @@ ssize_t os_write_quiet(int fd, const void *buf, size_t len)
 	struct os_sigpipe s;
 	ssize_t n;
 
-	quiet_hold(&s, PIPE_BIT | SIZE_BIT | TERMINAL_BIT);
+	sigquiet_hold(&s, PIPE_BIT | SIZE_BIT | TERMINAL_BIT);
 	n = os_write(fd, buf, len);
-	quiet_release(&s, PIPE_BIT | SIZE_BIT | TERMINAL_BIT, n == -EPIPE ? PIPE_BIT : n == -EFBIG ? SIZE_BIT : 0);
+	sigquiet_release(&s, PIPE_BIT | SIZE_BIT | TERMINAL_BIT, n == -EPIPE ? PIPE_BIT : n == -EFBIG ? SIZE_BIT : 0);
 	return n;
 }

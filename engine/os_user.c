@@ -13,7 +13,7 @@
 
 #define EVERYBODY UINT64_C(0xffffffff)
 
-static ssize_t text_of(const char *path, char *buf, size_t room)
+static ssize_t read_text(const char *path, char *buf, size_t room)
 {
 	int fd = os_open(path, O_RDONLY | O_CLOEXEC, 0);
 	ssize_t n;
@@ -27,13 +27,13 @@ static ssize_t text_of(const char *path, char *buf, size_t room)
 }
 
 /* Lines of three numbers: the first here, the first outside, how many. */
-static bool maps_everybody(const char *map)
+static bool id_map_is_full(const char *map)
 {
 	char buf[4096], *at = buf, *end;
 	uint64_t sum = 0, n = 0;
 	unsigned i;
 
-	if (text_of(map, buf, sizeof(buf)) <= 0)
+	if (read_text(map, buf, sizeof(buf)) <= 0)
 		return false;
 	for (;; sum += n) {
 		for (i = 0; i < 3; i++, at = end) {
@@ -44,20 +44,20 @@ static bool maps_everybody(const char *map)
 	}
 }
 
-static bool tells(uint32_t id, const char *overflow, const char *map)
+static bool id_is_known(uint32_t id, const char *overflow, const char *map)
 {
 	char buf[16];
-	uint32_t nobody = text_of(overflow, buf, sizeof(buf)) > 0 ? (uint32_t)strtoul(buf, NULL, 10) : 65534;
+	uint32_t nobody = read_text(overflow, buf, sizeof(buf)) > 0 ? (uint32_t)strtoul(buf, NULL, 10) : 65534;
 
-	return id != nobody || maps_everybody(map);
+	return id != nobody || id_map_is_full(map);
 }
 
-bool os_uid_tells(uid_t uid)
+bool os_uid_is_known(uid_t uid)
 {
-	return tells(uid, "/proc/sys/kernel/overflowuid", "/proc/thread-self/uid_map");
+	return id_is_known(uid, "/proc/sys/kernel/overflowuid", "/proc/thread-self/uid_map");
 }
 
-bool os_gid_tells(gid_t gid)
+bool os_gid_is_known(gid_t gid)
 {
-	return tells(gid, "/proc/sys/kernel/overflowgid", "/proc/thread-self/gid_map");
+	return id_is_known(gid, "/proc/sys/kernel/overflowgid", "/proc/thread-self/gid_map");
 }

@@ -24,7 +24,7 @@
 static int socket_of(const struct rds_conn *conn, uint16_t port, uint64_t *sock)
 {
 	struct registry_owner own;
-	int err = registry_look(rds_eng->reg, &conn->id.faddr, port, conn->id.scope, &own);
+	int err = registry_lookup_nowait(rds_eng->reg, &conn->id.faddr, port, conn->id.scope, &own);
 
 	*sock = err ? 0 : own.order + 1;
 	return err == -ENOENT ? 0 : err;

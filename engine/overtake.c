@@ -128,7 +128,7 @@ static bool keeps_number(const struct rds_queued *q)
 	for (op = is_piece(q) ? NULL : q->op; op; op = op->also)
 		if (op->native)
 			return true;
-	return q->was_sent || (q->hdr.flags & RDS_FLAG_MOVED);
+	return q->was_sent || (q->hdr.flags & RDS_FLAG_REDIRECT);
 }
 
 void rds_queue_notice(struct rds_conn *conn, struct rds_queued *q)

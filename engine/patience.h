@@ -19,10 +19,10 @@
 	X(EXIT_LOCK, 500, "the same at exit out of a signal handler, where it may be another thread on a busy machine", "messages are lost") \
 	X(FORK, 20, "the end of the helper's round, before a fork", "the fork is made") \
 	X(FORK_ROUND, 200, "the end of a fork, before the helper's next round", "the round is made") \
-	X(BURIAL, 200, "who takes back the regions of a socket that is closed", "close() returns") \
-	X(LEND, 1000, "the helper, which takes descriptors out of a full socket", "the helper does without") \
-	X(LEND_FLIGHT, 1000, "descriptors of this user that are in flight: too many", "the helper does without") \
-	X(LINE, 1000, "the helper, which makes the line by which wills are lent", "they are lent without") \
+	X(REGION_RECLAIM, 200, "who takes back the regions of a socket that is closed", "close() returns") \
+	X(EXPORT, 1000, "the helper, which takes descriptors out of a full socket", "the helper does without") \
+	X(EXPORT_FLIGHT, 1000, "descriptors of this user that are in flight: too many", "the helper does without") \
+	X(HANG_UP, 1000, "the helper, which makes the line by which leases are lent", "they are lent without") \
 	X(ASIDE, 10000, "the helper to end for a moment, or to follow the program's rights", "a line is logged") \
 	X(LAST_THREAD, 1000, "the program's last thread to be seen dead", "the program has closed our descriptor") \
 	/* the registry */ \
@@ -31,7 +31,7 @@
 	X(REGISTRY_STUCK, 100, "the same, to get on", "its change is left to it, and others go on without") \
 	X(REGISTRY_HUNGRY, 2, "who has waited long for that lock to take it", "newcomers take it") \
 	X(REGISTRY_RIGHTS, 50, "who has made the registry to give it its rights", "EACCES") \
-	X(BIND, 20, "the carrier of a closed socket to give back the port", "EADDRINUSE") \
+	X(BIND, 20, "the owner of a closed socket to give back the port", "EADDRINUSE") \
 	/* peers */ \
 	X(ROOM, 10, "the receiver to make room in the ring, in a blocking send", "the message is copied") \
 	X(OPERATIONS, 100, "RDMA operations of a socket that is closed", "they are dropped") \
@@ -42,13 +42,13 @@
 	X(INFO_ALL, 1000, "all processes' connections and messages", "the rest is left out") \
 	X(INFO_ASKER, 2000, "who has asked for ours to take them", "it is hung up on") \
 	/* who shares a socket with us */ \
-	X(CARRIER, 1000, "the carrier, in a call that must not sleep", "EAGAIN") \
-	X(CARRIER_UNKNOWN, 100, "the same, of which nothing is known, or after the socket's own timeout", "EAGAIN, ETIMEDOUT") \
-	X(CARRIER_LATE, 5000, "the carrier, in a call that may sleep", "a line is logged") \
-	X(CARRIER_NONE, 30000, "the same, of which nothing is known", "ENOTCONN") \
-	X(CARRIER_CLOSE, 100, "the carrier to close a socket whose last number is closed", "close() returns") \
-	X(HOLDER_IDLE, 1000, "the next call of a holder, where descriptors are short", "its channel is closed") \
-	X(MEMORY_DOOR, 5000, "who takes our memory for RDMA", "EAGAIN") \
+	X(OWNER, 1000, "the owner, in a call that must not sleep", "EAGAIN") \
+	X(OWNER_UNKNOWN, 100, "the same, of which nothing is known, or after the socket's own timeout", "EAGAIN, ETIMEDOUT") \
+	X(OWNER_LATE, 5000, "the owner, in a call that may sleep", "a line is logged") \
+	X(OWNER_NONE, 30000, "the same, of which nothing is known", "ENOTCONN") \
+	X(OWNER_CLOSE, 100, "the owner to close a socket whose last number is closed", "close() returns") \
+	X(BORROWER_IDLE, 1000, "the next call of a borrower, where descriptors are short", "its channel is closed") \
+	X(MEMORY_GRANT, 5000, "who takes our memory for RDMA", "EAGAIN") \
 	/* RDMA devices and rdma_cm */ \
 	X(CM_RESOLVE, 5000, "rdma_cm, which asks for an address or a route", "it says that there is none") \
 	X(CM_STEP, 6000, "rdma_cm to say that, which it may forget", "the attempt is given up") \

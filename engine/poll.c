@@ -85,7 +85,7 @@ static void show_in(struct rds_sock *sk)
 
 static void show_out(struct rds_sock *sk)
 {
-	os_recv_all(rds_sock_pair(sk));
+	os_recv_discard(rds_sock_pair(sk));
 	sk->hidden_out = false;
 }
 
@@ -101,7 +101,7 @@ static void lower_in(struct rds_sock *sk, int fd)
 {
 	if (!names(sk, fd))
 		return;
-	os_recv_all(fd);
+	os_recv_discard(fd);
 	sk->shown_in = false;
 	sk->shown = 0;
 }

@@ -280,7 +280,7 @@ bool rds_progress(void)
 	rx_unlock();
 	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
 		rds_run_work();
-	rds_post_look();
+	rds_helper_deferred_check();
 	if (!moved)
 		rds_looked_in_vain();
 	return moved;

@@ -401,7 +401,7 @@ static int queue_give(struct rds_conn *conn, struct rds_queued *q)
 		return 1;
 	rds_conn_fits(conn, &q->hdr, q->u.sk);
 	q->hdr.sock = rds_queued_names(conn, q);
-	rds_hdr_encode(&q->hdr, &wire, false);
+	rds_wire_hdr_encode(&q->hdr, &wire, false);
 	rds_conn_sending(conn, q->u.seq);
 	err = rds_xmit_ep(conn, &wire, &iov, q->hdr.len, &q->u.pos);
 	if (piece) {
@@ -469,7 +469,7 @@ struct rds_queued *rds_queued_again(struct rds_conn *conn, struct rds_ep *ep, co
 				  .ext_offset = u->ext_offset};
 	q->op = NULL;
 	q->answers = NULL;
-	if (unlikely(u->flags & RDS_FLAG_MOVED))
+	if (unlikely(u->flags & RDS_FLAG_REDIRECT))
 		rds_answer_weighs(conn, q);
 	memcpy(q->data, bytes, u->len);
 	return q;

@@ -42,7 +42,7 @@ static void made_new(struct rds_queued *q)
 {
 	q->next = NULL;
 	q->was_sent = false;
-	q->hdr.flags = q->u.flags = q->hdr.flags & RDS_FLAG_FOLLOWS;
+	q->hdr.flags = q->u.flags = q->hdr.flags & RDS_FLAG_NEW_OWNER;
 	q->u.once = q->u.again = false;
 	if (!(q->u.told & RDS_TOLD_END)) /* else it says what becomes of the message */
 		q->u.op = 0;
@@ -134,9 +134,9 @@ unsigned rds_queue_notices(const struct rds_conn *conn)
 	unsigned i, n = 0;
 
 	for (i = 0; i < conn->count; i++)
-		n += (nth_unacked(conn, i)->flags & RDS_FLAG_MOVED) != 0;
+		n += (nth_unacked(conn, i)->flags & RDS_FLAG_REDIRECT) != 0;
 	for (q = conn->queue; q; q = q->next)
-		n += (q->hdr.flags & RDS_FLAG_MOVED) != 0;
+		n += (q->hdr.flags & RDS_FLAG_REDIRECT) != 0;
 	return n;
 }
 

@@ -46,7 +46,7 @@ static bool xmit(struct rds_sock *sk, struct rds_conn *conn, uint16_t port, cons
 
 	if (unlikely(!open_road(conn, sk, port, len)))
 		return false;
-	rds_hdr_encode_plain(&wire, seq, len, sk->laddr.port, port);
+	rds_wire_hdr_encode_plain(&wire, seq, len, sk->laddr.port, port);
 	rds_conn_sending(conn, seq);
 	if (unlikely(ops->send(conn->ep, &wire, iov, len, &pos)))
 		return false; /* it took nothing, and says so once more */

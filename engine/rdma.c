@@ -19,7 +19,7 @@
 
 static _Atomic uint64_t last_id;
 
-struct rds_op *rds_op_new(struct rds_sock *sk, enum rds_op_kind kind, unsigned nlocal)
+struct rds_op *rds_op_new(struct rds_sock *sk, enum rds_wire_op_kind kind, unsigned nlocal)
 {
 	struct rds_op *op = calloc(1, sizeof(*op) + nlocal * sizeof(op->local[0]));
 
@@ -267,7 +267,7 @@ struct rds_memory *rds_op_memory(struct rds_conn *conn, uint64_t id)
 	return op ? op->memory : NULL;
 }
 
-static void data_came(struct rds_op *op, const struct rds_op_hdr *h, const void *data, size_t len)
+static void data_came(struct rds_op *op, const struct rds_wire_op_hdr *h, const void *data, size_t len)
 {
 	if (op->kind != RDS_OP_READ || h->offset != op->got || len > op->total - op->got) {
 		rds_op_over(op, RDS_RDMA_OTHER_ERROR);
@@ -283,7 +283,7 @@ static void data_came(struct rds_op *op, const struct rds_op_hdr *h, const void 
 		rds_op_over(op, RDS_RDMA_SUCCESS);
 }
 
-static int outcome(const struct rds_op *op, const struct rds_op_hdr *h)
+static int outcome(const struct rds_op *op, const struct rds_wire_op_hdr *h)
 {
 	if (h->status > RDS_RDMA_OTHER_ERROR)
 		return RDS_RDMA_OTHER_ERROR;
@@ -297,7 +297,7 @@ static int outcome(const struct rds_op *op, const struct rds_op_hdr *h)
 	return RDS_RDMA_SUCCESS;
 }
 
-void rds_op_answered(struct rds_conn *conn, const struct rds_op_hdr *h, const void *data, size_t len)
+void rds_op_answered(struct rds_conn *conn, const struct rds_wire_op_hdr *h, const void *data, size_t len)
 {
 	struct rds_op *op = find(conn, h->id);
 
@@ -318,7 +318,7 @@ void rds_op_carried(struct rds_conn *conn, uint64_t id, int err, uint64_t at, co
 	if (err)
 		rds_op_over(op, err == -EACCES ? RDS_RDMA_REMOTE_ERROR : RDS_RDMA_OTHER_ERROR);
 	else if (op->kind == RDS_OP_READ)
-		data_came(op, &(struct rds_op_hdr){.offset = at}, data, len);
+		data_came(op, &(struct rds_wire_op_hdr){.offset = at}, data, len);
 	else
 		rds_op_over(op, RDS_RDMA_SUCCESS);
 }

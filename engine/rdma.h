@@ -34,7 +34,7 @@ struct rds_op {
 	struct rds_conn *conn;	     /* rx; NULL: not listed */
 	uint64_t id;
 	uint64_t message; /* id of the first one of its message */
-	enum rds_op_kind kind;
+	enum rds_wire_op_kind kind;
 	uint16_t dport;
 	bool notify, recverr; /* report: the outcome; ... failure */
 	bool short_notify;    /* in a record of 8 bytes */
@@ -175,7 +175,7 @@ void rds_answers_drop(struct rds_conn *conn); /* rx held as well */
 /* ---- the end (rdma.c) ---- */
 
 void rds_op_discard(struct rds_op *op); /* never listed; no lock */
-struct rds_op *rds_op_new(struct rds_sock *sk, enum rds_op_kind kind, unsigned nlocal);
+struct rds_op *rds_op_new(struct rds_sock *sk, enum rds_wire_op_kind kind, unsigned nlocal);
 /* rx held for these */
 void rds_op_list(struct rds_conn *conn, struct rds_op *op);
 /* It is not done, and goes to another process of that address; before what is `next` of that one's, NULL: behind all. */
@@ -195,7 +195,7 @@ void rds_op_put(struct rds_op *op);
 /* Where the answer to it goes, if that is another process's (memory.h). */
 struct rds_memory *rds_op_memory(struct rds_conn *conn, uint64_t id);
 /* An answer has come. */
-void rds_op_answered(struct rds_conn *conn, const struct rds_op_hdr *h, const void *data, size_t len);
+void rds_op_answered(struct rds_conn *conn, const struct rds_wire_op_hdr *h, const void *data, size_t len);
 /* A device has carried it out, or failed, or has data of it (up->carried). */
 void rds_op_carried(struct rds_conn *conn, uint64_t id, int err, uint64_t at, const void *data, size_t len);
 /*

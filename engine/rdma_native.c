@@ -61,9 +61,9 @@ static void far_forget(struct rds_conn *conn, uint32_t rkey)
  * A device may hear of what is sent behind a read before it has read all, and be asked once more if the network loses something: then the region must
  * still be there, or the whole connection breaks.  So the answer waits for reads, those that were cancelled, too, of which only the device still knows.
  */
-void rds_far_hidden(struct rds_conn *conn, const struct rds_op_hdr *h)
+void rds_far_hidden(struct rds_conn *conn, const struct rds_wire_op_hdr *h)
 {
-	struct rds_op_hdr gone = {.kind = RDS_OP_GONE, .rkey = h->rkey};
+	struct rds_wire_op_hdr gone = {.kind = RDS_OP_REVOKE_ACK, .rkey = h->rkey};
 	struct rds_queued *q = rds_native_piece(&gone);
 	const struct rds_far_mr *f = far_find(conn, h->rkey);
 
@@ -73,7 +73,7 @@ void rds_far_hidden(struct rds_conn *conn, const struct rds_op_hdr *h)
 		rds_answer(conn, q);
 }
 
-void rds_far_shown(struct rds_conn *conn, const struct rds_op_hdr *h)
+void rds_far_shown(struct rds_conn *conn, const struct rds_wire_op_hdr *h)
 {
 	struct rds_far_mr *f;
 

@@ -28,10 +28,10 @@ static bool is_piece(const struct rds_queued *q)
 	return q->hdr.flags & RDS_FLAG_OP;
 }
 
-static void piece_header(const struct rds_op *op, enum rds_op_kind kind, uint64_t at, size_t len,
+static void piece_header(const struct rds_op *op, enum rds_wire_op_kind kind, uint64_t at, size_t len,
 			 unsigned char to[RDS_OP_HDR])
 {
-	struct rds_op_hdr h = {
+	struct rds_wire_op_hdr h = {
 		.kind = (uint8_t)kind,
 		.last = at + len == op->total,
 		.rkey = op->rkey,
@@ -45,7 +45,7 @@ static void piece_header(const struct rds_op *op, enum rds_op_kind kind, uint64_
 		.value_mask = op->atomic.value_mask,
 	};
 
-	rds_op_encode(&h, to);
+	rds_wire_op_encode(&h, to);
 }
 
 /*
@@ -113,7 +113,7 @@ int rds_piece_give(struct rds_conn *conn, const struct rds_hdr *hdr, const struc
 
 	if (unlikely(rds_unacked_room(conn)))
 		return -ENOMEM;
-	rds_hdr_encode(hdr, &wire, false);
+	rds_wire_hdr_encode(hdr, &wire, false);
 	rds_conn_sending(conn, hdr->seq);
 	err = rds_xmit_ep(conn, &wire, iov, hdr->len, &u.pos);
 	if (!err && !(conn->t->ops->caps & RDS_TCAP_DIRECT))
@@ -261,7 +261,7 @@ static int xmit_lent(struct rds_conn *conn, struct rds_op *op)
 	if (!lend(conn, op))
 		return -ECANCELED;
 	piece_header(op, RDS_OP_FETCH, 0, op->total, bytes);
-	rds_op_vec_encode(op->local, op->nlocal, bytes + RDS_OP_HDR);
+	rds_wire_op_vec_encode(op->local, op->nlocal, bytes + RDS_OP_HDR);
 	err = rds_piece_give(conn, &hdr, &iov);
 	if (err)
 		not_lent(op);

@@ -39,21 +39,21 @@ void rds_answer(struct rds_conn *conn, struct rds_queued *q)
 	rds_conn_work(conn);
 }
 
-static void answer_result(struct rds_conn *conn, struct rds_queued *q, const struct rds_op_hdr *asked, int status,
+static void answer_result(struct rds_conn *conn, struct rds_queued *q, const struct rds_wire_op_hdr *asked, int status,
 			  uint64_t value)
 {
-	struct rds_op_hdr h = {.kind = RDS_OP_RESULT, .status = (uint8_t)status, .id = asked->id, .value = value};
+	struct rds_wire_op_hdr h = {.kind = RDS_OP_RESULT, .status = (uint8_t)status, .id = asked->id, .value = value};
 
 	if (status) {
 		conn->void_op = asked->id;
 		conn->void_message = asked->message;
 	}
-	rds_op_encode(&h, q->data);
+	rds_wire_op_encode(&h, q->data);
 	rds_answer(conn, q);
 }
 
 /* Where it is to be carried out: in which region, so in whose memory, and where there. NULL: there is no such memory. */
-static struct rds_mr *reach(const struct rds_op_hdr *h, uint64_t len, uint64_t *at)
+static struct rds_mr *reach(const struct rds_wire_op_hdr *h, uint64_t len, uint64_t *at)
 {
 	struct rds_mr *mr = rds_mr_find(h->rkey);
 
@@ -61,7 +61,7 @@ static struct rds_mr *reach(const struct rds_op_hdr *h, uint64_t len, uint64_t *
 }
 
 static enum rds_rx_verdict serve_write(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx,
-				       const struct rds_op_hdr *h)
+				       const struct rds_wire_op_hdr *h)
 {
 	size_t len = rx->hdr.len - RDS_OP_HDR;
 	struct rds_queued *q;
@@ -98,13 +98,13 @@ static int fetch_for(struct rds_ep *ep, const struct rds_mr *mr, uint64_t at, si
 }
 
 /* RDS_RDMA_*: it says whose memory was not there.  The endpoint knows only that some was not. */
-static int fetch(struct rds_ep *ep, const struct rds_rx *rx, const struct rds_op_hdr *h)
+static int fetch(struct rds_ep *ep, const struct rds_rx *rx, const struct rds_wire_op_hdr *h)
 {
 	const struct rds_transport_ops *ops = rds_ep_ops(ep);
 	struct rds_lent from = {.word_at = h->compare, .word = h->value};
 	const struct rds_mr *mr;
 	uint64_t at;
-	int n = rds_op_vec_decode((const char *)rx->data + RDS_OP_HDR, rx->hdr.len - RDS_OP_HDR, h->len, from.vec);
+	int n = rds_wire_op_vec_decode((const char *)rx->data + RDS_OP_HDR, rx->hdr.len - RDS_OP_HDR, h->len, from.vec);
 
 	if (n < 0 || !ops->fetch)
 		return RDS_RDMA_OTHER_ERROR;
@@ -129,7 +129,7 @@ static int fetch(struct rds_ep *ep, const struct rds_rx *rx, const struct rds_op
 }
 
 static enum rds_rx_verdict serve_fetch(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx,
-				       const struct rds_op_hdr *h)
+				       const struct rds_wire_op_hdr *h)
 {
 	struct rds_queued *q = rds_answer_new(&rx->hdr, 0);
 
@@ -150,13 +150,13 @@ static void free_list(struct rds_queued *q)
 }
 
 /* Pieces for all of it, headers filled in. NULL: no memory. */
-static struct rds_queued *data_pieces(const struct rds_rx *rx, const struct rds_op_hdr *asked)
+static struct rds_queued *data_pieces(const struct rds_rx *rx, const struct rds_wire_op_hdr *asked)
 {
 	struct rds_queued *list = NULL, **tail = &list;
 	uint64_t at, len;
 
 	for (at = 0; at < asked->len; at += len) {
-		struct rds_op_hdr h = {.kind = RDS_OP_DATA, .id = asked->id, .offset = at};
+		struct rds_wire_op_hdr h = {.kind = RDS_OP_DATA, .id = asked->id, .offset = at};
 
 		len = asked->len - at < RDS_OP_PIECE ? asked->len - at : RDS_OP_PIECE;
 		*tail = rds_answer_new(&rx->hdr, len);
@@ -164,7 +164,7 @@ static struct rds_queued *data_pieces(const struct rds_rx *rx, const struct rds_
 			free_list(list);
 			return NULL;
 		}
-		rds_op_encode(&h, (*tail)->data);
+		rds_wire_op_encode(&h, (*tail)->data);
 		tail = &(*tail)->next;
 	}
 	return list;
@@ -186,7 +186,7 @@ static bool fill(struct rds_queued *list, struct rds_memory *m, uint64_t from)
 }
 
 static enum rds_rx_verdict serve_read(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx,
-				      const struct rds_op_hdr *h)
+				      const struct rds_wire_op_hdr *h)
 {
 	struct rds_queued *q = rds_answer_new(&rx->hdr, 0), *list = NULL, *next;
 	uint64_t at = 0;
@@ -214,7 +214,7 @@ static enum rds_rx_verdict serve_read(struct rds_conn *conn, struct rds_ep *ep, 
 }
 
 /* Where there is no word of eight bytes devices refuse as well; the sender's RDS never looks (rds-semantics 9.4). */
-static enum rds_rx_verdict serve_atomic(struct rds_conn *conn, const struct rds_rx *rx, const struct rds_op_hdr *h)
+static enum rds_rx_verdict serve_atomic(struct rds_conn *conn, const struct rds_rx *rx, const struct rds_wire_op_hdr *h)
 {
 	struct rds_atomic_request req = {.swap = h->kind == RDS_OP_SWAP,
 					 .compare = h->compare,
@@ -235,7 +235,7 @@ static enum rds_rx_verdict serve_atomic(struct rds_conn *conn, const struct rds_
 }
 
 /* Another piece of the same message has failed: on a device the queue pair would be in error by now. */
-static enum rds_rx_verdict serve_void(struct rds_conn *conn, const struct rds_rx *rx, const struct rds_op_hdr *h)
+static enum rds_rx_verdict serve_void(struct rds_conn *conn, const struct rds_rx *rx, const struct rds_wire_op_hdr *h)
 {
 	struct rds_queued *q;
 
@@ -249,13 +249,13 @@ static enum rds_rx_verdict serve_void(struct rds_conn *conn, const struct rds_rx
 }
 
 /* In another process's memory, which only the helper reaches?  It comes to it. */
-static bool out_of_reach(struct rds_conn *conn, const struct rds_op_hdr *h)
+static bool out_of_reach(struct rds_conn *conn, const struct rds_wire_op_hdr *h)
 {
 	const struct rds_mr *mr;
 
 	if (!rds_memory_any())
 		return false;
-	if (!rds_op_asks(h->kind))
+	if (!rds_wire_op_is_request(h->kind))
 		return !rds_memory_at_hand(rds_op_memory(conn, h->id));
 	mr = rds_mr_find(h->rkey);
 	return mr && !rds_memory_at_hand(mr->memory);
@@ -263,19 +263,20 @@ static bool out_of_reach(struct rds_conn *conn, const struct rds_op_hdr *h)
 
 enum rds_rx_verdict rds_op_arrived(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
 {
-	struct rds_op_hdr h;
+	struct rds_wire_op_hdr h;
 
-	if (rds_op_decode(rx->data, rx->hdr.len, &h)) {
+	if (rds_wire_op_decode(rx->data, rx->hdr.len, &h)) {
 		rds_warn_once("a peer has sent an operation that makes no sense: ignored");
 		return RDS_RX_DONE;
 	}
-	if ((rds_op_asks(h.kind) || h.kind == RDS_OP_HIDDEN) && atomic_load(&conn->answer_bytes) > RDS_ANSWERS_MAX) {
+	if ((rds_wire_op_is_request(h.kind) || h.kind == RDS_OP_REVOKED) &&
+	    atomic_load(&conn->answer_bytes) > RDS_ANSWERS_MAX) {
 		rds_conn_work(conn);
 		return RDS_RX_LATER;
 	}
 	if (unlikely(out_of_reach(conn, &h)))
 		return RDS_RX_LATER;
-	if (rds_op_asks(h.kind) && h.message == conn->void_message && h.message)
+	if (rds_wire_op_is_request(h.kind) && h.message == conn->void_message && h.message)
 		return serve_void(conn, rx, &h);
 	switch (h.kind) {
 	case RDS_OP_WRITE:
@@ -287,13 +288,13 @@ enum rds_rx_verdict rds_op_arrived(struct rds_conn *conn, struct rds_ep *ep, con
 	case RDS_OP_SWAP:
 	case RDS_OP_ADD:
 		return serve_atomic(conn, rx, &h);
-	case RDS_OP_SHOWN:
+	case RDS_OP_ADVERTISED:
 		rds_far_shown(conn, &h);
 		return RDS_RX_DONE;
-	case RDS_OP_HIDDEN:
+	case RDS_OP_REVOKED:
 		rds_far_hidden(conn, &h);
 		return RDS_RX_DONE;
-	case RDS_OP_GONE:
+	case RDS_OP_REVOKE_ACK:
 		rds_mr_gone(conn, &h);
 		return RDS_RX_DONE;
 	default:

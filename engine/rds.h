@@ -158,8 +158,8 @@ bool rds_engine_runs(void);
 /* True in a process that inherited a running engine by fork/_Fork/clone: nothing of it may be touched. */
 bool rds_engine_foreign(void);
 /* Around a fork in a process with an engine (one fork at a time: libc's handlers see to that). */
-void rds_engine_fork_prepare(void);
-void rds_engine_fork_parent(void);
+void rds_helper_fork_prepare(void);
+void rds_helper_fork_parent(void);
 /* In the child: close the inherited internal descriptors, forget the engine; the next rds_socket() makes a fresh one.
  * Idempotent.  Socket pointers from before the fork must not be used afterwards. */
 void rds_engine_forget(void);
@@ -221,7 +221,7 @@ extern void (*rds_hook_left)(struct rds_sock *sk);
  * Has the program no other thread that could share its descriptor table?  False also if the kernel does not say.  *helper: the library's thread
  * shares it, in any case.
  */
-bool rds_table_alone(bool *helper);
+bool rds_helper_program_is_single(bool *helper);
 /*
  * If the program has one thread, so has the process from now on until rds_aside_end().  False: it stays as it is.  Not out of a handler that has
  * interrupted a call.
@@ -229,14 +229,14 @@ bool rds_table_alone(bool *helper);
 bool rds_aside_begin(void);
 void rds_aside_end(void);
 /* A program of one thread has made a system call: is the library's thread to do the same, and not at an earlier one still? */
-bool rds_aside_follows(void);
-/* Then it does.  What arguments point to stays until rds_aside_follows() says yes again. */
-void rds_aside_follow(long nr, const long args[5]);
+bool rds_aside_can_repeat(void);
+/* Then it does.  What arguments point to stays until rds_aside_can_repeat() says yes again. */
+void rds_aside_repeat_call(long nr, const long args[5]);
 /* True if fd is one of the engine's own descriptors: the application must not close or replace it. */
-bool rds_fd_is_internal(int fd);
+bool os_fd_is_internal(int fd);
 /* Moves an internal descriptor out of the way because the application wants to dup2() onto its number. 0 or -errno. */
-int rds_fd_move_internal(int fd);
+int os_fd_move_internal(int fd);
 /* Calls cb(fd) for every internal descriptor in [first, last], ascending: close_range() must leave these out. */
-void rds_fd_each_internal(unsigned first, unsigned last, void (*cb)(int fd, void *arg), void *arg);
+void os_fd_each_internal(unsigned first, unsigned last, void (*cb)(int fd, void *arg), void *arg);
 
 #endif

@@ -125,13 +125,13 @@ enum rds_rx_verdict rds_recv_message(struct rds_conn *conn, struct rds_ep *ep, c
 		rds_cong_received(conn, rx->data);
 		return RDS_RX_DONE;
 	}
-	if (unlikely(hdr->flags & RDS_FLAG_FOLLOWS) && !catch_up(hdr))
+	if (unlikely(hdr->flags & RDS_FLAG_NEW_OWNER) && !catch_up(hdr))
 		return RDS_RX_LATER;
 	next = atomic_load_explicit(&conn->next_rx, memory_order_relaxed);
 	if (unlikely(hdr->seq < next && (hdr->flags & RDS_FLAG_RETRANSMITTED))) {
 		RDS_STAT_INC_RX(recv_drop_old_seq);
 	} else {
-		if (unlikely(hdr->flags & (RDS_FLAG_MOVED | RDS_FLAG_OP)))
+		if (unlikely(hdr->flags & (RDS_FLAG_REDIRECT | RDS_FLAG_OP)))
 			v = hdr->flags & RDS_FLAG_OP ? rds_op_arrived(conn, ep, rx) : rds_moved_told(conn, rx);
 		else
 			v = dispatch(conn, ep, rx);
@@ -485,7 +485,7 @@ out:
 	rx_unlock();
 	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
 		rds_run_work();
-	rds_post_look();
+	rds_helper_deferred_check();
 	return ret;
 }
 

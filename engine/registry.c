@@ -22,7 +22,7 @@
 static _Atomic pid_t opener; /* process that has the registry open: not more than once, see registry_open */
 
 /* Locked, and not any more afterwards. */
-static int join(struct registry *reg)
+static int join_node(struct registry *reg)
 {
 	int ret = reg_repair(reg);
 
@@ -61,7 +61,7 @@ int registry_open(struct registry **out)
 	os_fd_init(&reg->fds);
 	ret = reg_file_open(reg);
 	if (!ret)
-		ret = join(reg);
+		ret = join_node(reg);
 	if (ret) {
 		registry_abandon(reg);
 		free(reg);
@@ -72,7 +72,7 @@ int registry_open(struct registry **out)
 	return 0;
 }
 
-static void stop_counting(struct registry *reg)
+static void counters_detach(struct registry *reg)
 {
 	if (reg->f && reg->slot < REG_PROCS && atomic_load(&rds_stat_block) == reg->f->proc[reg->slot].counters)
 		rds_stat_detach();
@@ -80,7 +80,7 @@ static void stop_counting(struct registry *reg)
 
 void registry_close(struct registry *reg)
 {
-	stop_counting(reg);
+	counters_detach(reg);
 	reg->joined = false;
 	/* If that fails, the next process takes us for dead and does the same. */
 	while (reg_lock(reg) == 0) {
@@ -98,7 +98,7 @@ void registry_close(struct registry *reg)
 /* The child may be one of a signal handler that has interrupted malloc(), so the structure is left where it is. */
 void registry_abandon(struct registry *reg)
 {
-	stop_counting(reg);
+	counters_detach(reg);
 	reg_file_close(reg);
 }
 
@@ -124,7 +124,7 @@ _Atomic uint64_t *registry_counters(struct registry *reg)
 
 /* ---- sockets ---- */
 
-static void fill_sock(struct registry *reg, struct reg_sock *s, uint64_t inode, uint32_t sndbuf, uint32_t rcvbuf)
+static void entry_fill(struct registry *reg, struct reg_sock *s, uint64_t inode, uint32_t sndbuf, uint32_t rcvbuf)
 {
 	struct reg_area *a = reg_area(reg);
 
@@ -136,8 +136,8 @@ static void fill_sock(struct registry *reg, struct reg_sock *s, uint64_t inode, 
 	reg_store(&s->connected_port, 0);
 	reg_store(&s->scope, 0);
 	reg_store(&s->transport, 0);
-	reg_store(&s->held, 0);
-	reg_store(&s->left, 0);
+	reg_store(&s->shared, 0);
+	reg_store(&s->mailbox_bytes, 0);
 	reg_store(&s->moved, 0);
 	reg_store(&s->congested, 0);
 	reg_store(&s->pid, reg->pid);
@@ -161,22 +161,22 @@ int registry_sock_add(struct registry *reg, uint64_t inode, uint32_t sndbuf, uin
 		if (ret)
 			return ret;
 		/* The second time it may be there already, or half of it. */
-		if (!link || !reg_own_sock(reg, reg->at, link - 1)) {
+		if (!link || !reg_sock_own(reg, reg->at, link - 1)) {
 			if (!reg_load(&reg_area(reg)->free))
 				ret = reg_file_grow(reg);
-			reg_begin(reg);
+			reg_change_begin(reg);
 			link = ret ? 0 : reg_sock_alloc(reg);
 		}
-		reg_begin(reg);
+		reg_change_begin(reg);
 		if (link)
-			fill_sock(reg, reg_sock_at(reg->at, link), inode, sndbuf, rcvbuf);
-		reg_end(reg);
+			entry_fill(reg, reg_sock_at(reg->at, link), inode, sndbuf, rcvbuf);
+		reg_change_end(reg);
 	} while (!reg_unlock(reg));
 	*idx = link - 1;
 	return link || ret ? ret : -EIO;
 }
 
-struct reg_sock *reg_own_sock(struct registry *reg, struct reg_view *v, uint32_t idx)
+struct reg_sock *reg_sock_own(struct registry *reg, struct reg_view *v, uint32_t idx)
 {
 	struct reg_sock *s;
 
@@ -188,7 +188,7 @@ struct reg_sock *reg_own_sock(struct registry *reg, struct reg_view *v, uint32_t
 	return s;
 }
 
-struct reg_key reg_make_key(const struct in6_addr *addr, uint16_t port, uint32_t scope)
+struct reg_key reg_key_make(const struct in6_addr *addr, uint16_t port, uint32_t scope)
 {
 	struct reg_key key = {.scope = scope, .port = port};
 
@@ -196,22 +196,22 @@ struct reg_key reg_make_key(const struct in6_addr *addr, uint16_t port, uint32_t
 	return key;
 }
 
-uint32_t reg_find_sound(struct registry *reg, const struct reg_key *key)
+uint32_t reg_table_find_repaired(struct registry *reg, const struct reg_key *key)
 {
-	uint32_t link = reg_find(reg->at, key);
+	uint32_t link = reg_table_find(reg->at, key);
 
 	if (link == REG_BAD) {
-		reg_rebuild(reg);
-		link = reg_find(reg->at, key);
+		reg_table_rebuild(reg);
+		link = reg_table_find(reg->at, key);
 	}
 	return link;
 }
 
 /* Locked: 0 if the key is to be had, now or because its owner is dead and has been cleared away. */
-static int claimable(struct registry *reg, const struct reg_key *key)
+static int key_claim(struct registry *reg, const struct reg_key *key)
 {
 	struct reg_dead suspect = {0};
-	uint32_t link = reg_find_sound(reg, key), slot;
+	uint32_t link = reg_table_find_repaired(reg, key), slot;
 
 	if (link == 0)
 		return 0;
@@ -219,19 +219,19 @@ static int claimable(struct registry *reg, const struct reg_key *key)
 		return -EIO;
 	slot = reg_load(&reg_sock_at(reg->at, link)->proc);
 	if (slot == REG_NOBODY) {
-		reg_orphans_sweep(reg);
-		link = reg_find_sound(reg, key);
+		reg_orphan_sweep(reg);
+		link = reg_table_find_repaired(reg, key);
 	}
 	if (slot < REG_PROCS) {
 		suspect.bits[slot / 64] |= UINT64_C(1) << slot % 64;
-		if (reg_reap_locked(reg, &suspect))
-			link = reg_find_sound(reg, key);
+		if (reg_proc_reap(reg, &suspect))
+			link = reg_table_find_repaired(reg, key);
 	}
 	if (link == REG_BAD)
 		return -EIO;
 	if (link == 0)
 		return 0;
-	return reg_load(&reg_sock_at(reg->at, link)->held) ? -EBUSY : -EADDRINUSE;
+	return reg_load(&reg_sock_at(reg->at, link)->shared) ? -EBUSY : -EADDRINUSE;
 }
 
 /* Locked: the search for a port that is unused or was the dead's. */
@@ -241,29 +241,29 @@ static uint16_t choose_port(struct registry *reg, struct reg_key key, uint16_t h
 	uint16_t port;
 
 	key.port = hint;
-	if (hint && reg_find_sound(reg, &key) == 0)
+	if (hint && reg_table_find_repaired(reg, &key) == 0)
 		return hint;
-	port = reg_port_unused(reg->at, key, hint);
+	port = reg_table_unused_port(reg->at, key, hint);
 	if (port)
 		return port;
 	/* Not one: then the dead, or damaged chains, must not have the last word. */
-	if (reg_find_dead(reg, reg->at, &dead))
-		reg_reap_locked(reg, &dead);
-	reg_orphans_sweep(reg);
-	reg_rebuild(reg);
-	return reg_port_unused(reg->at, key, hint);
+	if (reg_proc_find_dead(reg, reg->at, &dead))
+		reg_proc_reap(reg, &dead);
+	reg_orphan_sweep(reg);
+	reg_table_rebuild(reg);
+	return reg_table_unused_port(reg->at, key, hint);
 }
 
 static int bind_locked(struct registry *reg, struct reg_sock *s, uint32_t idx, struct reg_key *key, int transport)
 {
-	reg_begin_bindings(reg);
+	reg_bindings_begin(reg);
 	for (int i = 0; i < 2; i++)
 		reg_store(&s->addr[i], key->addr[i]);
 	reg_store(&s->scope, key->scope);
 	reg_store(&s->transport, transport);
 	reg_store(&s->mark, REG_SOCK_USED | key->port);
-	reg_link(reg, idx + 1, key);
-	reg_end_bindings(reg);
+	reg_table_link(reg, idx + 1, key);
+	reg_bindings_end(reg);
 	return 0;
 }
 
@@ -273,7 +273,7 @@ static int try_bind(struct registry *reg, uint32_t idx, struct reg_key *key, uin
 	struct reg_sock *s;
 	int ret = 0;
 
-	s = reg_own_sock(reg, reg->at, idx);
+	s = reg_sock_own(reg, reg->at, idx);
 	if (s && again && reg_load(&s->mark) != REG_SOCK_USED) {
 		key->port = (uint16_t)reg_load(&s->mark);
 		return 0;
@@ -281,10 +281,10 @@ static int try_bind(struct registry *reg, uint32_t idx, struct reg_key *key, uin
 	if (hint)
 		key->port = choose_port(reg, *key, hint);
 	else
-		ret = claimable(reg, key);
+		ret = key_claim(reg, key);
 	if (ret || !key->port)
 		return ret ? ret : -EADDRINUSE;
-	s = reg_own_sock(reg, reg->at, idx); /* what was mended may have been this one */
+	s = reg_sock_own(reg, reg->at, idx); /* what was mended may have been this one */
 	if (!s)
 		return -EIO;
 	return reg_load(&s->mark) != REG_SOCK_USED ? -EINVAL : bind_locked(reg, s, idx, key, transport);
@@ -293,7 +293,7 @@ static int try_bind(struct registry *reg, uint32_t idx, struct reg_key *key, uin
 int registry_sock_bind(struct registry *reg, uint32_t idx, const struct in6_addr *addr, uint16_t port, uint32_t scope,
 		       int transport, uint16_t *bound_port)
 {
-	struct reg_key key = reg_make_key(addr, port, scope);
+	struct reg_key key = reg_key_make(addr, port, scope);
 	uint16_t hint = 0;
 	bool again = false;
 	int ret;
@@ -301,7 +301,7 @@ int registry_sock_bind(struct registry *reg, uint32_t idx, const struct in6_addr
 	if (!port) {
 		/* A long search is made without the lock; under it the result is only confirmed. */
 		os_random(&hint, sizeof(hint));
-		hint = reg_port_unused(reg_now(reg), key, hint);
+		hint = reg_table_unused_port(reg_view_current(reg), key, hint);
 		hint = hint ? hint : 2;
 	}
 	do {
@@ -320,11 +320,12 @@ int registry_sock_bind(struct registry *reg, uint32_t idx, const struct in6_addr
  * Words of our own socket need no lock.  But if others are about to go on in another area, they may have been copied
  * before: then once more, with it.
  */
-static void put(struct registry *reg, uint32_t idx, void (*store)(struct reg_sock *s, const void *what), const void *what)
+static void store_own(struct registry *reg, uint32_t idx, void (*store)(struct reg_sock *s, const void *what),
+		      const void *what)
 {
 	_Atomic uint64_t *t = &reg->f->h.term;
 	uint64_t term = reg_load(t);
-	struct reg_sock *s = reg_own_sock(reg, reg_view_of(reg, term), idx);
+	struct reg_sock *s = reg_sock_own(reg, reg_view_of(reg, term), idx);
 
 	if (s) {
 		store(s, what);
@@ -334,24 +335,24 @@ static void put(struct registry *reg, uint32_t idx, void (*store)(struct reg_soc
 	do {
 		if (reg_lock(reg))
 			return;
-		s = reg_own_sock(reg, reg->at, idx);
+		s = reg_sock_own(reg, reg->at, idx);
 		if (s)
 			store(s, what);
 	} while (!reg_unlock(reg));
 }
 
-static void put_name(struct reg_sock *s, const void *name)
+static void store_name(struct reg_sock *s, const void *name)
 {
 	reg_words_store(s->name, name); /* half of it, if we are killed here, is no socket's */
 }
 
-static void put_held(struct reg_sock *s, const void *what)
+static void store_shared(struct reg_sock *s, const void *what)
 {
 	(void)what;
-	reg_store(&s->held, 1);
+	reg_store(&s->shared, 1);
 }
 
-static void put_bufs(struct reg_sock *s, const void *what)
+static void store_bufs(struct reg_sock *s, const void *what)
 {
 	const uint32_t *bufs = what;
 
@@ -359,48 +360,48 @@ static void put_bufs(struct reg_sock *s, const void *what)
 	reg_store(&s->rcvbuf, bufs[1]);
 }
 
-static void put_congested(struct reg_sock *s, const void *what)
+static void store_congested(struct reg_sock *s, const void *what)
 {
 	reg_store(&s->congested, *(const bool *)what);
 }
 
-static void put_emptied(struct reg_sock *s, const void *what)
+static void store_mailbox_empty(struct reg_sock *s, const void *what)
 {
 	(void)what;
-	reg_store(&s->left, 0);
+	reg_store(&s->mailbox_bytes, 0);
 }
 
-static void put_unused(struct reg_sock *s, const void *what)
+static void store_unused(struct reg_sock *s, const void *what)
 {
 	(void)what;
 	reg_store(&s->mark, 0);
 }
 
-void registry_sock_name(struct registry *reg, uint32_t idx, const struct rds_procid *name)
+void registry_sock_set_name(struct registry *reg, uint32_t idx, const struct rds_procid *name)
 {
-	put(reg, idx, put_name, name);
+	store_own(reg, idx, store_name, name);
 }
 
-void registry_sock_held(struct registry *reg, uint32_t idx)
+void registry_sock_set_shared(struct registry *reg, uint32_t idx)
 {
-	put(reg, idx, put_held, NULL);
+	store_own(reg, idx, store_shared, NULL);
 }
 
 void registry_sock_set_bufs(struct registry *reg, uint32_t idx, uint32_t sndbuf, uint32_t rcvbuf)
 {
 	uint32_t bufs[2] = {sndbuf, rcvbuf};
 
-	put(reg, idx, put_bufs, bufs);
+	store_own(reg, idx, store_bufs, bufs);
 }
 
 void registry_sock_set_congested(struct registry *reg, uint32_t idx, bool congested)
 {
-	put(reg, idx, put_congested, &congested);
+	store_own(reg, idx, store_congested, &congested);
 }
 
-void registry_sock_emptied(struct registry *reg, uint32_t idx)
+void registry_sock_mailbox_clear(struct registry *reg, uint32_t idx)
 {
-	put(reg, idx, put_emptied, NULL);
+	store_own(reg, idx, store_mailbox_empty, NULL);
 }
 
 void registry_sock_set_connected(struct registry *reg, uint32_t idx, const struct in6_addr *addr, uint16_t port)
@@ -410,7 +411,7 @@ void registry_sock_set_connected(struct registry *reg, uint32_t idx, const struc
 	do {
 		locked = reg_lock(reg) == 0; /* without: a snapshot may show half of it, no worse */
 		struct reg_sock *s =
-			reg_own_sock(reg, locked ? reg->at : reg_view_of(reg, reg_load(&reg->f->h.term)), idx);
+			reg_sock_own(reg, locked ? reg->at : reg_view_of(reg, reg_load(&reg->f->h.term)), idx);
 
 		if (s) {
 			reg_words_store(s->connected, addr);
@@ -422,10 +423,10 @@ void registry_sock_set_connected(struct registry *reg, uint32_t idx, const struc
 
 static void withdraw_from(struct registry *reg, struct reg_view *v, uint32_t idx)
 {
-	struct reg_sock *s = reg_own_sock(reg, v, idx);
+	struct reg_sock *s = reg_sock_own(reg, v, idx);
 
 	if (s) {
-		put_unused(s, NULL);
+		store_unused(s, NULL);
 		reg_store(&reg_load(&v->a)->dirty, 1);
 	}
 }
@@ -434,7 +435,7 @@ static void withdraw_from(struct registry *reg, struct reg_view *v, uint32_t idx
  * The owner may always withdraw its word; the lists are put right by the next one who can.  A copy that is being made may have it already.
  * Once more, if others have gone on meanwhile.
  */
-static void withdraw(struct registry *reg, uint32_t idx)
+static void withdraw_own(struct registry *reg, uint32_t idx)
 {
 	_Atomic uint64_t *t = &reg->f->h.term;
 	unsigned tries = 0;
@@ -443,7 +444,7 @@ static void withdraw(struct registry *reg, uint32_t idx)
 	do {
 		term = reg_load(t);
 		withdraw_from(reg, reg_view_of(reg, term), idx);
-		rds_fence(); /* copy_sock() */
+		rds_fence(); /* entry_copy() */
 		if (term & REG_TERM_COPYING)
 			withdraw_from(reg, reg_view_of(reg, REG_TERM_AREA(term)), idx);
 	} while (atomic_fetch_add_explicit(t, 0, memory_order_acq_rel) != term && ++tries < WITHDRAW_TRIES);
@@ -455,23 +456,23 @@ void registry_sock_remove(struct registry *reg, uint32_t idx)
 
 	do {
 		if (reg_lock(reg)) {
-			withdraw(reg, idx);
+			withdraw_own(reg, idx);
 			return;
 		}
-		s = reg_own_sock(reg, reg->at, idx);
+		s = reg_sock_own(reg, reg->at, idx);
 		if (s && reg_load(&s->mark) == REG_SOCK_USED) {
-			reg_begin(reg); /* never bound: look-ups need not look again */
+			reg_change_begin(reg); /* never bound: look-ups need not look again */
 			reg_sock_free(reg, idx + 1);
-			reg_end(reg);
+			reg_change_end(reg);
 		} else if (s) {
-			reg_begin_bindings(reg);
+			reg_bindings_begin(reg);
 			reg_sock_free(reg, idx + 1);
-			reg_end_bindings(reg);
+			reg_bindings_end(reg);
 		}
 	} while (!reg_unlock(reg));
 }
 
-int registry_ready(struct registry *reg)
+int registry_check_lock(struct registry *reg)
 {
 	int ret = reg_lock(reg);
 
@@ -482,14 +483,14 @@ int registry_ready(struct registry *reg)
 
 uint64_t registry_sock_order(struct registry *reg, uint32_t idx)
 {
-	struct reg_view *v = reg_now(reg);
+	struct reg_view *v = reg_view_current(reg);
 
 	return idx < reg_usable(v) ? reg_load(&reg_sock_at(v, idx + 1)->order) : 0;
 }
 
 /* ---- look-up ---- */
 
-static void owner_of(struct reg_view *v, uint32_t link, struct registry_owner *out)
+static void owner_read(struct reg_view *v, uint32_t link, struct registry_owner *out)
 {
 	struct reg_sock *s = reg_sock_at(v, link);
 
@@ -503,18 +504,18 @@ static void owner_of(struct reg_view *v, uint32_t link, struct registry_owner *o
 }
 
 /* A writer died or hangs in the middle, or the chain is damaged: take the lock, which repairs. */
-static int lookup_locked(struct registry *reg, const struct reg_key *key, struct registry_owner *out)
+static int lookup_with_lock(struct registry *reg, const struct reg_key *key, struct registry_owner *out)
 {
 	uint32_t link;
 	int ret = reg_lock(reg);
 
 	if (ret)
 		return ret;
-	link = reg_find_sound(reg, key);
+	link = reg_table_find_repaired(reg, key);
 	if (link == REG_BAD)
 		ret = -EIO;
 	else if (link)
-		owner_of(reg->at, link, out);
+		owner_read(reg->at, link, out);
 	else
 		ret = -ENOENT;
 	reg_unlock(reg);
@@ -522,7 +523,7 @@ static int lookup_locked(struct registry *reg, const struct reg_key *key, struct
 }
 
 /* -EIO: the chain is damaged, or the area cannot be looked at; -EAGAIN: somebody is changing it, or has died or hangs in the middle of that. */
-static int look(struct registry *reg, const struct reg_key *key, struct registry_owner *out)
+static int lookup_unlocked(struct registry *reg, const struct reg_key *key, struct registry_owner *out)
 {
 	_Atomic uint64_t *t = &reg->f->h.term;
 
@@ -537,9 +538,9 @@ static int look(struct registry *reg, const struct reg_key *key, struct registry
 		before = reg_load(&a->seq);
 		if (before & 1)
 			continue;
-		link = reg_find(v, key);
+		link = reg_table_find(v, key);
 		if (link && link != REG_BAD)
-			owner_of(v, link, out);
+			owner_read(v, link, out);
 		if (atomic_load_explicit(&a->seq, memory_order_relaxed) != before || reg_load(t) != term)
 			continue;
 		if (link == REG_BAD)
@@ -552,16 +553,16 @@ static int look(struct registry *reg, const struct reg_key *key, struct registry
 int registry_lookup(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
 		    struct registry_owner *out)
 {
-	struct reg_key key = reg_make_key(addr, port, scope);
-	int ret = port ? look(reg, &key, out) : -ENOENT;
+	struct reg_key key = reg_key_make(addr, port, scope);
+	int ret = port ? lookup_unlocked(reg, &key, out) : -ENOENT;
 
-	return ret == 0 || ret == -ENOENT ? ret : lookup_locked(reg, &key, out);
+	return ret == 0 || ret == -ENOENT ? ret : lookup_with_lock(reg, &key, out);
 }
 
-int registry_look(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
-		  struct registry_owner *out)
+int registry_lookup_nowait(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
+			   struct registry_owner *out)
 {
-	struct reg_key key = reg_make_key(addr, port, scope);
+	struct reg_key key = reg_key_make(addr, port, scope);
 
-	return port ? look(reg, &key, out) : -ENOENT;
+	return port ? lookup_unlocked(reg, &key, out) : -ENOENT;
 }

@@ -100,34 +100,35 @@ int registry_sock_bind(struct registry *reg, uint32_t idx, const struct in6_addr
  * What the socket is called (share.h): if its process ends and it still exists, because others have descriptors of it, it becomes nobody's
  * instead of being removed.
  */
-void registry_sock_name(struct registry *reg, uint32_t idx, const struct rds_procid *name);
+void registry_sock_set_name(struct registry *reg, uint32_t idx, const struct rds_procid *name);
 void registry_sock_set_connected(struct registry *reg, uint32_t idx, const struct in6_addr *addr, uint16_t port);
 void registry_sock_set_bufs(struct registry *reg, uint32_t idx, uint32_t sndbuf, uint32_t rcvbuf);
 /* No lock, and none is needed. */
 void registry_sock_set_congested(struct registry *reg, uint32_t idx, bool congested);
 /* Other processes use it through this one, or have done so. */
-void registry_sock_held(struct registry *reg, uint32_t idx);
+void registry_sock_set_shared(struct registry *reg, uint32_t idx);
 void registry_sock_remove(struct registry *reg, uint32_t idx);
 
 /*
  * The process that carries it leaves, and somebody else may take it: its port stays taken, and is nobody's (REGISTRY_NOBODY), for as long as the
  * socket of that name exists (share.h).  -EIO.
  */
-int registry_sock_leave(struct registry *reg, uint32_t idx, const struct rds_procid *name);
+int registry_sock_orphan(struct registry *reg, uint32_t idx, const struct rds_procid *name);
 /*
  * It is ours from now on.  -ENOENT: it is not to be had (any more).  sure: the caller knows that nobody else carries
  * it, even if that has not been noticed here yet.
  */
-int registry_sock_take(struct registry *reg, uint32_t idx, const struct rds_procid *name, bool sure);
+int registry_sock_take_over(struct registry *reg, uint32_t idx, const struct rds_procid *name, bool sure);
 /* Could it be taken now?  0, or why nobody can change anything: for who must not fail any more when he has begun. */
-int registry_ready(struct registry *reg);
+int registry_check_lock(struct registry *reg);
 /* The socket of that name: where it is bound (port 0: nowhere), and by which transport.  -ENOENT. */
-int registry_sock_where(struct registry *reg, uint32_t idx, const struct rds_procid *name, struct registry_sock *out);
+int registry_sock_get_binding(struct registry *reg, uint32_t idx, const struct rds_procid *name,
+			      struct registry_sock *out);
 /*
  * The socket of that name, which was nobody's: has its last copy been closed?  Not if somebody has taken it, but if another one is in its place by now.
  * System calls.
  */
-bool registry_sock_gone(struct registry *reg, uint32_t idx, const struct rds_procid *name);
+bool registry_sock_is_gone(struct registry *reg, uint32_t idx, const struct rds_procid *name);
 
 /* The number of a socket that exists: of struct registry_owner, order.  Lock-free. */
 uint64_t registry_sock_order(struct registry *reg, uint32_t idx);
@@ -149,32 +150,32 @@ struct registry_owner {
 int registry_lookup(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
 		    struct registry_owner *out);
 /* The same, and never waits for the record lock: -EIO, -EAGAIN where that one would. */
-int registry_look(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
-		  struct registry_owner *out);
+int registry_lookup_nowait(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
+			   struct registry_owner *out);
 /* What lies in a socket's inbox, as those count who leave it there, and what it takes of messages. */
-struct registry_inbox {
-	uint32_t left, rcvbuf;
+struct registry_mailbox {
+	uint32_t mailbox_bytes, rcvbuf;
 };
-void registry_sock_inbox(struct registry *reg, uint32_t idx, struct registry_inbox *out);
+void registry_sock_mailbox(struct registry *reg, uint32_t idx, struct registry_mailbox *out);
 /* Nothing is left there.  The socket is ours. */
-void registry_sock_emptied(struct registry *reg, uint32_t idx);
+void registry_sock_mailbox_clear(struct registry *reg, uint32_t idx);
 /*
  * Is (addr, port, scope) nobody's?  Then act() is called with the socket's name, and nobody takes it meanwhile: its result; else -ENOENT.  If that is
  * good, `more` lies in its inbox.  Waits for nobody: -EAGAIN, as if there is not just `left` now.
- * If this process is stopped meanwhile others go on without it, and one may take the socket: act() asks registry_still_ours() when what it is about
+ * If this process is stopped meanwhile others go on without it, and one may take the socket: act() asks registry_lock_is_ours() when what it is about
  * to leave could be found, and is not left yet.
  */
-bool registry_still_ours(struct registry *reg);
-int registry_if_nobodys(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope, uint32_t left,
+bool registry_lock_is_ours(struct registry *reg);
+int registry_orphan_act(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope, uint32_t left,
 			uint32_t more, int (*act)(const struct rds_procid *name, void *arg), void *arg);
 /* Does the process with that slot and id still hold its lock?  One system call. */
 bool registry_proc_alive(struct registry *reg, uint32_t slot, const struct rds_procid *id);
 /* Which slot has the process with that id?  Lock-free; whether it still lives is not asked. */
 bool registry_proc_find(struct registry *reg, const struct rds_procid *id, uint32_t *slot);
 /* Where this process listens for connections from other hosts (host byte order), for the others of the node; 0: it does not. */
-void registry_set_port(struct registry *reg, uint16_t port);
+void registry_set_cm_port(struct registry *reg, uint16_t port);
 /* The same of another one; 0 also if the slot is not that process's.  Lock-free. */
-uint16_t registry_port_of(struct registry *reg, uint32_t slot, const struct rds_procid *id);
+uint16_t registry_proc_cm_port(struct registry *reg, uint32_t slot, const struct rds_procid *id);
 /* Is it also the process `pid`, as the kernel says who holds that lock?  True if the pid is of a namespace that we do not see. */
 bool registry_proc_pid_is(struct registry *reg, uint32_t slot, const struct rds_procid *id, pid_t pid);
 /*

@@ -22,7 +22,7 @@
 #include "engine/os.h"
 #include "engine/registry_impl.h"
 
-static int map_first(struct registry *reg, unsigned area)
+static int area_map_first(struct registry *reg, unsigned area)
 {
 	struct reg_area *none = NULL;
 	struct reg_view *v = &reg->view[area];
@@ -38,7 +38,7 @@ static int map_first(struct registry *reg, unsigned area)
 	return ret;
 }
 
-static int map_part(struct registry *reg, unsigned area, unsigned i)
+static int area_map_part(struct registry *reg, unsigned area, unsigned i)
 {
 	off_t at = (off_t)(REG_AREA_OFFSET(area) + REG_AREA_MAPPED + i * REG_PART_SIZE);
 	struct reg_sock *_Atomic *part = &reg->view[area].part[i], *none = NULL;
@@ -55,11 +55,11 @@ static int map_part(struct registry *reg, unsigned area, unsigned i)
 
 int reg_area_map(struct registry *reg, unsigned area, uint32_t n)
 {
-	int ret = map_first(reg, area);
+	int ret = area_map_first(reg, area);
 	unsigned i;
 
 	for (i = 0; !ret && n > REG_PART_FIRST + i * REG_PART; i++)
-		ret = map_part(reg, area, i);
+		ret = area_map_part(reg, area, i);
 	return ret;
 }
 
@@ -77,7 +77,7 @@ void reg_area_unmap(struct reg_view *v)
 			os_munmap(part, REG_PART_SIZE);
 }
 
-static uint32_t entries_in(off_t file, unsigned area)
+static uint32_t area_count_entries(off_t file, unsigned area)
 {
 	size_t from = REG_AREA_OFFSET(area), size = (size_t)file, n;
 
@@ -89,25 +89,25 @@ static uint32_t entries_in(off_t file, unsigned area)
 
 uint32_t reg_area_entries(struct registry *reg, unsigned area)
 {
-	return entries_in(reg->size, area);
+	return area_count_entries(reg->size, area);
 }
 
-static int reserve(struct registry *reg, unsigned area, uint32_t n)
+static int area_reserve(struct registry *reg, unsigned area, uint32_t n)
 {
 	return os_fallocate(reg_fd(reg), (off_t)REG_AREA_OFFSET(area), (off_t)REG_AREA_SIZE(n));
 }
 
 /* Somebody has gone on there, and it is looked at for the first time. */
-static void learn(struct registry *reg, unsigned area)
+static void area_learn(struct registry *reg, unsigned area)
 {
 	struct reg_view *v = &reg->view[area];
 	uint32_t n, none = 0;
 	struct stat st;
 
-	if (os_fstat(reg_fd(reg), &st) || !entries_in(st.st_size, area) || reg_area_map(reg, area, 0))
+	if (os_fstat(reg_fd(reg), &st) || !area_count_entries(st.st_size, area) || reg_area_map(reg, area, 0))
 		return;
 	n = reg_load(&reg_load(&v->a)->reserved);
-	if (n >= REG_CHUNK && n <= entries_in(st.st_size, area) && !reserve(reg, area, n) &&
+	if (n >= REG_CHUNK && n <= area_count_entries(st.st_size, area) && !area_reserve(reg, area, n) &&
 	    !reg_area_map(reg, area, n))
 		atomic_compare_exchange_strong(&v->usable, &none, n);
 }
@@ -117,17 +117,17 @@ struct reg_view *reg_view_of(struct registry *reg, uint64_t term)
 	unsigned area = term & REG_TERM_COPYING ? REG_TERM_FROM(term) : REG_TERM_AREA(term);
 
 	if (!reg_usable(&reg->view[area]))
-		learn(reg, area);
+		area_learn(reg, area);
 	return &reg->view[area];
 }
 
-struct reg_view *reg_now(struct registry *reg)
+struct reg_view *reg_view_current(struct registry *reg)
 {
 	return reg_view_of(reg, reg_load(&reg->f->h.term));
 }
 
 /* How many entries of an area that somebody else may be writing have to be copied; 0: there is no such area. */
-static uint32_t to_copy(struct registry *reg, unsigned from)
+static uint32_t area_count_to_copy(struct registry *reg, unsigned from)
 {
 	uint32_t fit = reg_area_entries(reg, from), n;
 
@@ -139,7 +139,7 @@ static uint32_t to_copy(struct registry *reg, unsigned from)
 	return reg_area_map(reg, from, n) ? 0 : n;
 }
 
-static int move_term(struct registry *reg, uint64_t to)
+static int term_move(struct registry *reg, uint64_t to)
 {
 	uint64_t term = reg->term;
 
@@ -149,7 +149,7 @@ static int move_term(struct registry *reg, uint64_t to)
 	return 0;
 }
 
-int reg_steal(struct registry *reg)
+int reg_area_take_over(struct registry *reg)
 {
 	unsigned at = REG_TERM_AREA(reg->term), from = at, to;
 	uint64_t term = reg->term / REG_TERM_ONE * REG_TERM_ONE + REG_TERM_ONE;
@@ -158,15 +158,15 @@ int reg_steal(struct registry *reg)
 
 	if (reg->term & REG_TERM_COPYING)
 		from = REG_TERM_FROM(reg->term);
-	n = to_copy(reg, from);
+	n = area_count_to_copy(reg, from);
 	if (!n)
 		return -EIO;
 	for (to = 0; to < REG_AREAS; to++) {
 		if (to == at || to == from || os_lock(reg_fd(reg), F_WRLCK, REG_AREA_BYTE(to), 1, false))
 			continue;
-		ret = reserve(reg, to, n);
+		ret = area_reserve(reg, to, n);
 		if (!ret)
-			ret = move_term(reg, term | REG_TERM_COPYING | from * REG_AREAS | to);
+			ret = term_move(reg, term | REG_TERM_COPYING | from * REG_AREAS | to);
 		if (ret)
 			os_lock(reg_fd(reg), F_UNLCK, REG_AREA_BYTE(to), 1, false);
 		else
@@ -179,39 +179,39 @@ int reg_steal(struct registry *reg)
 
 /* ---- the copy ---- */
 
-#define COPY(member) reg_store(&to->member, reg_load(&from->member))
+#define COPY_WORD(member) reg_store(&to->member, reg_load(&from->member))
 
 /*
  * `mark` is read first and looked at again: what is new there is there because all the rest was written before.  An entry that
  * has changed meanwhile was being freed, which is no mistake, or taken, or its owner was binding it.  Both do that again.
  */
-static void copy_sock(struct reg_sock *to, struct reg_sock *from)
+static void entry_copy(struct reg_sock *to, struct reg_sock *from)
 {
 	uint32_t mark = reg_load(&from->mark), after;
 
 	for (int i = 0; mark && i < 2; i++) {
 		reg_store(&to->addr[i], mark & 0xffff ? reg_load(&from->addr[i]) : 0);
-		COPY(id[i]);
-		COPY(connected[i]);
-		COPY(name[i]);
+		COPY_WORD(id[i]);
+		COPY_WORD(connected[i]);
+		COPY_WORD(name[i]);
 	}
 	if (mark) {
-		COPY(scope);
-		COPY(proc);
-		COPY(pid);
-		COPY(transport);
-		COPY(moved);
-		COPY(congested);
-		COPY(inode);
-		COPY(order);
-		COPY(connected_port);
-		COPY(held);
-		COPY(sndbuf);
-		COPY(rcvbuf);
-		COPY(left);
+		COPY_WORD(scope);
+		COPY_WORD(proc);
+		COPY_WORD(pid);
+		COPY_WORD(transport);
+		COPY_WORD(moved);
+		COPY_WORD(congested);
+		COPY_WORD(inode);
+		COPY_WORD(order);
+		COPY_WORD(connected_port);
+		COPY_WORD(shared);
+		COPY_WORD(sndbuf);
+		COPY_WORD(rcvbuf);
+		COPY_WORD(mailbox_bytes);
 	}
 	reg_store(&to->mark, mark);
-	/* Who withdraws the entry without the lock finds it here, or it is seen that he has taken it away there (withdraw()). */
+	/* Who withdraws the entry without the lock finds it here, or it is seen that he has taken it away there (withdraw_own()). */
 	rds_fence();
 	after = reg_load(&from->mark);
 	if (after != mark && (mark != REG_SOCK_USED || !after))
@@ -231,14 +231,14 @@ static void copy_dead(struct reg_area *to, struct reg_area *from)
 	do {
 		folds = reg_load(&from->folds);
 		for (i = 0; i < RDS_STATS; i++)
-			COPY(dead[i]);
+			COPY_WORD(dead[i]);
 		for (i = 0; i < REG_PROCS; i++)
-			COPY(state[i]);
+			COPY_WORD(state[i]);
 		link = reg_load(&from->fold.link);
 		for (i = 0; i < RDS_STATS; i++)
-			COPY(fold.sum[i]);
-		COPY(fold.id[0]);
-		COPY(fold.id[1]);
+			COPY_WORD(fold.sum[i]);
+		COPY_WORD(fold.id[0]);
+		COPY_WORD(fold.id[1]);
 	} while (reg_load(&from->folds) != folds && tries++ < REG_PROCS);
 	reg_store(&to->folds, folds);
 	reg_store(&to->fold.link, link);
@@ -253,14 +253,14 @@ static void copy_area(struct registry *reg, struct reg_view *source, uint32_t n)
 	reg_store(&to->reserved, n); /* first: who cannot have the lock withdraws its entry here, too */
 	copy_dead(to, from);
 	for (uint32_t i = 0; i < n; i++) {
-		reg_beat(reg);
-		copy_sock(reg_sock_at(reg->at, i + 1), reg_sock_at(source, i + 1));
+		reg_heartbeat(reg);
+		entry_copy(reg_sock_at(reg->at, i + 1), reg_sock_at(source, i + 1));
 	}
-	COPY(order);
-	COPY(orphans);
+	COPY_WORD(order);
+	COPY_WORD(orphans);
 }
 
-int reg_copy(struct registry *reg)
+int reg_area_copy(struct registry *reg)
 {
 	unsigned to = REG_TERM_AREA(reg->term), from = REG_TERM_FROM(reg->term);
 	uint64_t complete = reg->term / REG_TERM_ONE * REG_TERM_ONE + to;
@@ -269,14 +269,14 @@ int reg_copy(struct registry *reg)
 
 	if (!(reg->term & REG_TERM_COPYING))
 		return 0;
-	n = from == to ? 0 : to_copy(reg, from);
+	n = from == to ? 0 : area_count_to_copy(reg, from);
 	if (!n) { /* damage: what is there is judged */
-		ret = move_term(reg, complete);
+		ret = term_move(reg, complete);
 		return ret ? ret : -EAGAIN;
 	}
-	ret = reserve(reg, from, n); /* no hole may be touched */
+	ret = area_reserve(reg, from, n); /* no hole may be touched */
 	if (!ret)
-		ret = reserve(reg, to, n);
+		ret = area_reserve(reg, to, n);
 	if (!ret)
 		ret = reg_area_map(reg, to, n);
 	if (ret) {
@@ -285,5 +285,5 @@ int reg_copy(struct registry *reg)
 	}
 	copy_area(reg, &reg->view[from], n);
 	reg_store(&reg->at->usable, n);
-	return move_term(reg, complete);
+	return term_move(reg, complete);
 }

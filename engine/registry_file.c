@@ -23,15 +23,15 @@
 #include "engine/patience.h"
 #include "engine/registry_impl.h"
 
-struct share {
+struct share_rights {
 	mode_t dir, file;
 	mode_t never; /* bits that must not be there: others could write */
 };
 
-static const struct share shares[] = {
-	[RDS_SHARE_USER] = { 0700, 0600, 0022 },
-	[RDS_SHARE_GROUP] = { 0770, 0660, 0002 },
-	[RDS_SHARE_ALL] = { 01777, 0666, 0000 },
+static const struct share_rights share_rights_of[] = {
+	[RDS_OPT_SHARE_USER] = {0700, 0600, 0022},
+	[RDS_OPT_SHARE_GROUP] = {0770, 0660, 0002},
+	[RDS_OPT_SHARE_ALL] = {01777, 0666, 0000},
 };
 
 static uid_t my_uid(void)
@@ -44,7 +44,7 @@ static gid_t my_gid(void)
 	return (gid_t)os_syscall(SYS_getegid, 0, 0, 0, 0, 0, 0);
 }
 
-static int refuse(const char *path, const char *why, const struct stat *st)
+static int file_refuse(const char *path, const char *why, const struct stat *st)
 {
 	rds_error("registry: %s %s (uid %u, gid %u, mode %04o; this process has uid %u, gid %u): remove it, or set "
 		  "RDS_PRELOAD_REGISTRY_DIR or RDS_PRELOAD_SHARE",
@@ -54,9 +54,9 @@ static int refuse(const char *path, const char *why, const struct stat *st)
 }
 
 /* Where others look like this process does, only its owner may set a file's rights. */
-static bool is_mine(int fd, const struct stat *st)
+static bool owner_is_us(int fd, const struct stat *st)
 {
-	return st->st_uid == my_uid() && (os_uid_tells(st->st_uid) || !os_fchmod(fd, st->st_mode & 07777));
+	return st->st_uid == my_uid() && (os_uid_is_known(st->st_uid) || !os_fchmod(fd, st->st_mode & 07777));
 }
 
 /*
@@ -72,13 +72,13 @@ static int check_rights(int fd, const char *path, mode_t want)
 
 	if (ret)
 		return ret;
-	mine = is_mine(fd, &st);
-	if (share == RDS_SHARE_USER && !mine)
-		return refuse(path, "belongs to somebody else", &st);
-	if (share == RDS_SHARE_GROUP && st.st_gid != my_gid() && !(mine && os_fchown(fd, (uid_t)-1, my_gid()) == 0))
-		return refuse(path, "does not belong to this process's group", &st);
-	if (st.st_mode & shares[share].never)
-		return refuse(path, "can be written by others", &st);
+	mine = owner_is_us(fd, &st);
+	if (share == RDS_OPT_SHARE_USER && !mine)
+		return file_refuse(path, "belongs to somebody else", &st);
+	if (share == RDS_OPT_SHARE_GROUP && st.st_gid != my_gid() && !(mine && os_fchown(fd, (uid_t)-1, my_gid()) == 0))
+		return file_refuse(path, "does not belong to this process's group", &st);
+	if (st.st_mode & share_rights_of[share].never)
+		return file_refuse(path, "can be written by others", &st);
 	if ((st.st_mode & want) == want)
 		return 0;
 	if (mine)
@@ -90,7 +90,7 @@ static int check_rights(int fd, const char *path, mode_t want)
  * A umask may keep out the owner as well, who then cannot open what has to be mended: its rights are set through a descriptor that gives no
  * access.  Only the missing ones: check_rights() judges the others.
  */
-static void let_owner_in(int dir, const char *name, mode_t bits)
+static void rights_mend_owner(int dir, const char *name, mode_t bits)
 {
 	int fd = os_openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
 	char path[40];
@@ -106,17 +106,17 @@ static void let_owner_in(int dir, const char *name, mode_t bits)
 }
 
 /* Its maker was killed before its chmod, or does it now.  So the second look comes in any case, and no bit is left out that the maker needs. */
-static int open_as_owner(int dir, const char *name, int flags, mode_t bits)
+static int open_mending_rights(int dir, const char *name, int flags, mode_t bits)
 {
 	int fd = os_openat(dir, name, flags, 0);
 
 	if (fd != -EACCES)
 		return fd;
-	let_owner_in(dir, name, bits);
+	rights_mend_owner(dir, name, bits);
 	return os_openat(dir, name, flags, 0);
 }
 
-static int cannot(const char *path, const char *what, int err)
+static int file_error(const char *path, const char *what, int err)
 {
 	const char *hint = "set RDS_PRELOAD_REGISTRY_DIR to another directory, best on a tmpfs";
 
@@ -144,32 +144,32 @@ static int cannot(const char *path, const char *what, int err)
 	return err;
 }
 
-static int open_dir(struct registry *reg)
+static int node_dir_open(struct registry *reg)
 {
 	const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 	const struct rds_options *o = rds_options();
 	int fd, ret, n, len = (int)sizeof(reg->path);
 
-	if (o->share == RDS_SHARE_USER)
+	if (o->share == RDS_OPT_SHARE_USER)
 		n = snprintf(reg->path, len, "%s/rdspreload-%u", o->registry_dir, (unsigned)my_uid());
-	else if (o->share == RDS_SHARE_GROUP)
+	else if (o->share == RDS_OPT_SHARE_GROUP)
 		n = snprintf(reg->path, len, "%s/rdspreload-g%u", o->registry_dir, (unsigned)my_gid());
 	else
 		n = snprintf(reg->path, len, "%s/rdspreload-all", o->registry_dir);
 	if (n >= len)
-		return cannot(o->registry_dir, "use the long name of", -ENAMETOOLONG);
+		return file_error(o->registry_dir, "use the long name of", -ENAMETOOLONG);
 
-	ret = os_mkdir(reg->path, shares[o->share].dir);
+	ret = os_mkdir(reg->path, share_rights_of[o->share].dir);
 	if (ret && ret != -EEXIST)
-		return cannot(reg->path, "make", ret);
-	fd = open_as_owner(AT_FDCWD, reg->path, flags, S_IRWXU);
-	if (fd == -EACCES && o->share != RDS_SHARE_USER)
+		return file_error(reg->path, "make", ret);
+	fd = open_mending_rights(AT_FDCWD, reg->path, flags, S_IRWXU);
+	if (fd == -EACCES && o->share != RDS_OPT_SHARE_USER)
 		return -EAGAIN;
 	if (fd < 0) {
-		cannot(reg->path, "open as a directory", fd);
+		file_error(reg->path, "open as a directory", fd);
 		return fd == -ENOTDIR || fd == -ELOOP ? -EACCES : fd;
 	}
-	ret = check_rights(fd, reg->path, shares[o->share].dir);
+	ret = check_rights(fd, reg->path, share_rights_of[o->share].dir);
 	if (ret) {
 		os_close(fd);
 		return ret;
@@ -190,10 +190,10 @@ static uint64_t netns_inode(void)
 }
 
 /* Without O_CREAT alone: in a sticky directory the kernel may refuse that for other people's files. */
-static int open_node(int dir, const char *name, mode_t mode)
+static int node_file_open_name(int dir, const char *name, mode_t mode)
 {
 	int flags = O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
-	int fd = open_as_owner(dir, name, flags, S_IRUSR | S_IWUSR);
+	int fd = open_mending_rights(dir, name, flags, S_IRUSR | S_IWUSR);
 
 	if (fd == -ENOENT) {
 		fd = os_openat(dir, name, flags | O_CREAT | O_EXCL, mode);
@@ -203,7 +203,7 @@ static int open_node(int dir, const char *name, mode_t mode)
 	return fd;
 }
 
-static int open_file(struct registry *reg)
+static int node_file_open(struct registry *reg)
 {
 	int share = rds_options()->share;
 	struct stat st;
@@ -211,27 +211,27 @@ static int open_file(struct registry *reg)
 	int dir, fd, ret;
 	size_t n;
 
-	dir = open_dir(reg);
+	dir = node_dir_open(reg);
 	if (dir < 0)
 		return dir;
 	snprintf(name, sizeof(name), "node-%llu-v%d", (unsigned long long)netns_inode(), REG_VERSION);
-	fd = open_node(dir, name, shares[share].file);
+	fd = node_file_open_name(dir, name, share_rights_of[share].file);
 	os_close(dir);
 	n = strlen(reg->path);
 	snprintf(reg->path + n, sizeof(reg->path) - n, "/%s", name);
-	if (fd == -EAGAIN || (fd == -EACCES && share != RDS_SHARE_USER))
+	if (fd == -EAGAIN || (fd == -EACCES && share != RDS_OPT_SHARE_USER))
 		return -EAGAIN;
 	if (fd == -ELOOP) {
 		rds_error("registry: %s is a symbolic link: remove it, or set RDS_PRELOAD_REGISTRY_DIR", reg->path);
 		return -EACCES;
 	}
 	if (fd < 0)
-		return cannot(reg->path, "open", fd);
+		return file_error(reg->path, "open", fd);
 	ret = os_fstat(fd, &st);
 	if (!ret && !S_ISREG(st.st_mode))
-		ret = refuse(reg->path, "is not a file", &st);
+		ret = file_refuse(reg->path, "is not a file", &st);
 	if (!ret)
-		ret = check_rights(fd, reg->path, shares[share].file);
+		ret = check_rights(fd, reg->path, share_rights_of[share].file);
 	if (ret) {
 		os_close(fd);
 		return ret;
@@ -240,17 +240,17 @@ static int open_file(struct registry *reg)
 }
 
 /* The words that are the same in every version. */
-struct prefix {
+struct header_prefix {
 	uint64_t magic;
 	uint32_t version, shape;
 };
 
-static bool is_made(const struct prefix *p, off_t size)
+static bool header_is_complete(const struct header_prefix *p, off_t size)
 {
 	return p->magic == REG_MAGIC && p->version == REG_VERSION && p->shape == REG_SHAPE && size >= (off_t)REG_SIZE(REG_CHUNK);
 }
 
-static int someone_lives(struct registry *reg, const struct prefix *p)
+static int someone_lives(struct registry *reg, const struct header_prefix *p)
 {
 	if (os_lock_holder(reg_fd(reg), REG_SLOT_BYTE(0), REG_SLOT_BYTES_MAX) == 0)
 		return 0;
@@ -267,7 +267,7 @@ static int someone_lives(struct registry *reg, const struct prefix *p)
 /* Locked.  Leaves a file that has at least the first chunk, and says in *blank whether it has to be filled in. */
 static int prepare_contents(struct registry *reg, bool *blank)
 {
-	struct prefix p = { 0 };
+	struct header_prefix p = {0};
 	struct stat st;
 	int ret = os_fstat(reg_fd(reg), &st);
 
@@ -277,7 +277,7 @@ static int prepare_contents(struct registry *reg, bool *blank)
 	if (st.st_nlink == 0 && (!reg->lost || !os_lock_holder(reg_fd(reg), 0, 0)))
 		return -EAGAIN;
 	os_pread(reg_fd(reg), &p, sizeof(p), 0);
-	*blank = !is_made(&p, st.st_size);
+	*blank = !header_is_complete(&p, st.st_size);
 	if (*blank == !!reg->f)
 		return -EAGAIN; /* it was the other way round before: the lock may be another one */
 	if (*blank) {
@@ -289,13 +289,13 @@ static int prepare_contents(struct registry *reg, bool *blank)
 				 p.magic == REG_MAGIC ? p.version : 0);
 		ret = os_ftruncate(reg_fd(reg), 0);
 		if (ret)
-			return cannot(reg->path, "empty", ret);
+			return file_error(reg->path, "empty", ret);
 	}
 	ret = os_fallocate(reg_fd(reg), 0, *blank ? (off_t)REG_SIZE(REG_CHUNK) : (off_t)REG_HEAD_SIZE);
 	if (ret) {
 		if (*blank)
 			os_ftruncate(reg_fd(reg), 0);
-		return cannot(reg->path, "reserve memory for", ret);
+		return file_error(reg->path, "reserve memory for", ret);
 	}
 	return 0;
 }
@@ -306,25 +306,25 @@ static int map_head(struct registry *reg)
 	int ret = os_mmap(REG_HEAD_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, reg_fd(reg), 0, &p);
 
 	if (ret)
-		return cannot(reg->path, "map", ret);
+		return file_error(reg->path, "map", ret);
 	reg->f = p;
 	reg->pub.generation = &reg->f->h.generation;
 	return 0;
 }
 
 /* What is there, through a descriptor of any file that may be the registry. */
-static bool made(int fd)
+static bool file_is_complete(int fd)
 {
-	struct prefix p = {0};
+	struct header_prefix p = {0};
 	struct stat st;
 
 	if (os_fstat(fd, &st))
 		return false;
 	os_pread(fd, &p, sizeof(p), 0);
-	return is_made(&p, st.st_size);
+	return header_is_complete(&p, st.st_size);
 }
 
-static int fill_in(struct registry *reg, bool blank)
+static int file_fill_in(struct registry *reg, bool blank)
 {
 	struct stat st;
 	int ret = 0;
@@ -343,22 +343,22 @@ static int fill_in(struct registry *reg, bool blank)
 	reg_store(&reg->f->h.version, REG_VERSION);
 	reg_store(&reg->f->h.shape, REG_SHAPE);
 	reg_store(&reg->f->h.magic, REG_MAGIC);
-	/* Somebody may have gone on without us (give_up_blank()). */
+	/* Somebody may have gone on without us (blank_give_up()). */
 	return os_fstat(reg_fd(reg), &st) || !st.st_nlink ? -EAGAIN : 0;
 }
 
 /* Nothing is in it.  Is there one that has lost its name?  Its descriptor instead of this one. */
-static int rather_lost(struct registry *reg, int fd)
+static int lost_file_prefer(struct registry *reg, int fd)
 {
-	int lost = reg_lost_find(fd, made);
+	int lost = reg_lost_find(fd, file_is_complete);
 
 	if (lost == -ENOENT)
 		return fd;
 	if (lost < 0) { /* not a second node beside it */
 		os_close(fd);
-		return cannot(reg->path, "find out who else has", lost);
+		return file_error(reg->path, "find out who else has", lost);
 	}
-	if (check_rights(lost, reg->path, shares[rds_options()->share].file)) {
+	if (check_rights(lost, reg->path, share_rights_of[rds_options()->share].file)) {
 		os_close(lost);
 		return fd;
 	}
@@ -371,54 +371,55 @@ static int rather_lost(struct registry *reg, int fd)
  * Who makes the file is stopped at that, and nobody is in it: another one takes its place.  If it has just been made it is
  * found without its name.
  */
-static int give_up_blank(struct registry *reg)
+static int blank_give_up(struct registry *reg)
 {
 	struct stat ours, named;
 
-	if (made(reg_fd(reg)) || os_lock_holder(reg_fd(reg), REG_SLOT_BYTE(0), REG_SLOT_BYTES_MAX) || os_fstat(reg_fd(reg), &ours) || os_stat(reg->path, &named) || ours.st_ino != named.st_ino)
+	if (file_is_complete(reg_fd(reg)) || os_lock_holder(reg_fd(reg), REG_SLOT_BYTE(0), REG_SLOT_BYTES_MAX) ||
+	    os_fstat(reg_fd(reg), &ours) || os_stat(reg->path, &named) || ours.st_ino != named.st_ino)
 		return -EAGAIN;
 	reg->waits = os_syscall(SYS_unlinkat, AT_FDCWD, (long)reg->path, 0, 0, 0, 0) < 0; /* it is another user's */
 	return -EAGAIN;
 }
 
 /* Once in each process that comes across it. */
-static void say_lost(const struct registry *reg)
+static void warn_file_lost(const struct registry *reg)
 {
 	rds_warn_once("registry: %s was removed while programs use it. They go on, and newcomers of this pid namespace find them. If "
 		      "logind did that at logout, set RemoveIPC=no in logind.conf, or RDS_PRELOAD_REGISTRY_DIR to a directory "
 		      "outside of /dev/shm", reg->path);
 }
 
-static int attach(struct registry *reg)
+static int file_attach(struct registry *reg)
 {
 	bool blank = false;
 	int fd, ret;
 
 	reg->lost = false;
-	fd = open_file(reg);
+	fd = node_file_open(reg);
 	if (fd < 0)
 		return fd;
-	if (!made(fd))
-		fd = rather_lost(reg, fd);
+	if (!file_is_complete(fd))
+		fd = lost_file_prefer(reg, fd);
 	if (fd < 0)
 		return fd;
 	ret = os_dup_high_slot(fd, &reg->fds.n[0]); /* before the first lock: closing the low number would drop it */
 	if (ret)
-		return cannot(reg->path, "keep open", ret);
+		return file_error(reg->path, "keep open", ret);
 	ret = os_fd_register_hook(&reg->fds.n[0], reg_fd_moved, reg);
-	if (!ret && made(reg_fd(reg))) /* whose lock that is stands there */
+	if (!ret && file_is_complete(reg_fd(reg))) /* whose lock that is stands there */
 		ret = map_head(reg);
 	if (!ret)
 		ret = reg_record_lock(reg);
 	if (ret == -ESTALE)
-		ret = give_up_blank(reg);
+		ret = blank_give_up(reg);
 	if (ret) {
 		reg_file_close(reg);
 		return ret;
 	}
 	ret = prepare_contents(reg, &blank);
 	if (!ret)
-		ret = fill_in(reg, blank);
+		ret = file_fill_in(reg, blank);
 	if (ret) {
 		reg_record_unlock(reg);
 		reg_file_close(reg);
@@ -435,9 +436,9 @@ int reg_file_open(struct registry *reg)
 	for (uint64_t tries = 0; tries < rds_patience_ms(RDS_PATIENCE_REGISTRY_RIGHTS) && ret == -EAGAIN; tries++) {
 		if (tries)
 			os_poll(NULL, 0, 1);
-		ret = attach(reg);
+		ret = file_attach(reg);
 	}
-	return ret == -EAGAIN ? cannot(reg->path, "get the rights for", -EACCES) : ret;
+	return ret == -EAGAIN ? file_error(reg->path, "get the rights for", -EACCES) : ret;
 }
 
 void reg_file_close(struct registry *reg)
@@ -457,11 +458,11 @@ bool reg_file_intact(struct registry *reg)
 
 	reg->size = os_fstat(reg_fd(reg), &st) ? 0 : st.st_size;
 	if (reg->size && !st.st_nlink)
-		say_lost(reg);
+		warn_file_lost(reg);
 	return reg->size >= (off_t)REG_SIZE(REG_CHUNK);
 }
 
-static int reserve_more(struct registry *reg, uint32_t from, uint32_t to)
+static int entries_reserve(struct registry *reg, uint32_t from, uint32_t to)
 {
 	off_t at = (off_t)REG_AREA_OFFSET(REG_TERM_AREA(reg->term)), off = from ? (off_t)REG_AREA_SIZE(from) : 0;
 
@@ -469,7 +470,7 @@ static int reserve_more(struct registry *reg, uint32_t from, uint32_t to)
 }
 
 /* A wrong number is damage.  Entries beyond the file's end never existed; the rest is judged singly. */
-static int know_entries(struct registry *reg, uint32_t fit)
+static int entries_refresh(struct registry *reg, uint32_t fit)
 {
 	struct reg_area *a = reg_area(reg);
 	uint32_t reserved = reg_load(&a->reserved), known = reg_usable(reg->at);
@@ -481,7 +482,7 @@ static int know_entries(struct registry *reg, uint32_t fit)
 		reserved = fit;
 	}
 	if (reserved > known) /* holes, if somebody made any, get their memory now */
-		ret = reserve_more(reg, known, reserved);
+		ret = entries_reserve(reg, known, reserved);
 	if (!ret)
 		ret = reg_area_map(reg, REG_TERM_AREA(reg->term), reserved);
 	if (!ret)
@@ -501,18 +502,18 @@ int reg_file_refresh(struct registry *reg)
 	}
 	ret = reg_area_map(reg, area, 0);
 	if (ret)
-		return cannot(reg->path, "map", ret);
+		return file_error(reg->path, "map", ret);
 	reg->at = &reg->view[area];
 	fit = reg_area_entries(reg, area);
 	if (!fit) { /* an area that has never been: damage */
-		ret = reserve_more(reg, 0, REG_CHUNK);
+		ret = entries_reserve(reg, 0, REG_CHUNK);
 		fit = REG_CHUNK;
 	}
 	if (!ret)
-		reg_beat(reg);
+		reg_heartbeat(reg);
 	if (!ret && !(reg->term & REG_TERM_COPYING))
-		ret = know_entries(reg, fit);
-	return ret ? cannot(reg->path, "reserve memory for", ret) : 0;
+		ret = entries_refresh(reg, fit);
+	return ret ? file_error(reg->path, "reserve memory for", ret) : 0;
 }
 
 int reg_file_grow(struct registry *reg)
@@ -525,19 +526,19 @@ int reg_file_grow(struct registry *reg)
 		rds_error("registry: %u sockets on this node, no more are possible", REG_SOCKS);
 		return -ENFILE;
 	}
-	ret = reserve_more(reg, had, had + REG_CHUNK);
+	ret = entries_reserve(reg, had, had + REG_CHUNK);
 	if (!ret)
 		ret = reg_area_map(reg, REG_TERM_AREA(reg->term), had + REG_CHUNK);
 	if (ret)
-		return cannot(reg->path, "reserve memory for", ret);
+		return file_error(reg->path, "reserve memory for", ret);
 	reg_store(&reg->at->usable, had + REG_CHUNK);
-	reg_begin(reg);
+	reg_change_begin(reg);
 	for (uint32_t link = had + REG_CHUNK; link > had; link--) {
 		reg_store(&reg_sock_at(reg->at, link)->mark, 0);
 		reg_store(&reg_sock_at(reg->at, link)->next, reg_load(&a->free));
 		reg_store(&a->free, link);
 	}
 	reg_store(&a->reserved, had + REG_CHUNK);
-	reg_end(reg);
+	reg_change_end(reg);
 	return 0;
 }

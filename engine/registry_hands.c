@@ -6,14 +6,15 @@
 
 #include "engine/registry_impl.h"
 
-static void give_to(struct registry *reg, struct reg_sock *s, uint32_t proc, int32_t pid, const struct rds_procid *id)
+static void entry_change_owner(struct registry *reg, struct reg_sock *s, uint32_t proc, int32_t pid,
+			       const struct rds_procid *id)
 {
-	reg_begin_bindings(reg);
-	reg_sock_give(s, proc, pid, id);
-	reg_end_bindings(reg);
+	reg_bindings_begin(reg);
+	reg_sock_set_owner(s, proc, pid, id);
+	reg_bindings_end(reg);
 }
 
-int registry_sock_leave(struct registry *reg, uint32_t idx, const struct rds_procid *name)
+int registry_sock_orphan(struct registry *reg, uint32_t idx, const struct rds_procid *name)
 {
 	struct reg_sock *s;
 	bool left = false;
@@ -23,10 +24,10 @@ int registry_sock_leave(struct registry *reg, uint32_t idx, const struct rds_pro
 		ret = reg_lock(reg);
 		if (ret)
 			return ret;
-		s = reg_own_sock(reg, reg->at, idx);
+		s = reg_sock_own(reg, reg->at, idx);
 		if (s) {
 			reg_store(&reg_area(reg)->orphans, 1);
-			give_to(reg, s, REG_NOBODY, 0, name);
+			entry_change_owner(reg, s, REG_NOBODY, 0, name);
 			left = true; /* if not ours any more the second time, it was copied */
 		}
 	} while (!reg_unlock(reg));
@@ -34,7 +35,7 @@ int registry_sock_leave(struct registry *reg, uint32_t idx, const struct rds_pro
 }
 
 /* An entry, whoever has it: it has that name. */
-static struct reg_sock *called(struct reg_view *v, uint32_t idx, const struct rds_procid *name)
+static struct reg_sock *entry_by_name(struct reg_view *v, uint32_t idx, const struct rds_procid *name)
 {
 	struct reg_sock *s;
 	uint64_t idw[2];
@@ -46,7 +47,7 @@ static struct reg_sock *called(struct reg_view *v, uint32_t idx, const struct rd
 	return reg_load(&s->mark) && reg_words_eq(s->name, idw) ? s : NULL;
 }
 
-int registry_sock_take(struct registry *reg, uint32_t idx, const struct rds_procid *name, bool sure)
+int registry_sock_take_over(struct registry *reg, uint32_t idx, const struct rds_procid *name, bool sure)
 {
 	struct reg_sock *s;
 	bool taken = false;
@@ -56,19 +57,20 @@ int registry_sock_take(struct registry *reg, uint32_t idx, const struct rds_proc
 		ret = reg_lock(reg);
 		if (ret)
 			return ret;
-		s = called(reg->at, idx, name);
-		if (taken && s && reg_own_sock(reg, reg->at, idx)) /* the second time: it was copied */
+		s = entry_by_name(reg->at, idx, name);
+		if (taken && s && reg_sock_own(reg, reg->at, idx)) /* the second time: it was copied */
 			continue;
 		taken = s && (sure || reg_load(&s->proc) == REG_NOBODY);
 		if (taken)
-			give_to(reg, s, reg->slot, reg->pid, &reg->id);
+			entry_change_owner(reg, s, reg->slot, reg->pid, &reg->id);
 	} while (!reg_unlock(reg));
 	return taken ? 0 : -ENOENT;
 }
 
-int registry_sock_where(struct registry *reg, uint32_t idx, const struct rds_procid *name, struct registry_sock *out)
+int registry_sock_get_binding(struct registry *reg, uint32_t idx, const struct rds_procid *name,
+			      struct registry_sock *out)
 {
-	struct reg_sock *s = called(reg_now(reg), idx, name);
+	struct reg_sock *s = entry_by_name(reg_view_current(reg), idx, name);
 
 	if (!s)
 		return -ENOENT;
@@ -83,51 +85,51 @@ int registry_sock_where(struct registry *reg, uint32_t idx, const struct rds_pro
 }
 
 /* Locked: asking takes the name for a moment, and who asked at the same time would believe that it exists. */
-bool registry_sock_gone(struct registry *reg, uint32_t idx, const struct rds_procid *name)
+bool registry_sock_is_gone(struct registry *reg, uint32_t idx, const struct rds_procid *name)
 {
 	struct reg_sock *s;
 	bool gone;
 
 	if (reg_lock(reg))
 		return false;
-	s = called(reg->at, idx, name);
+	s = entry_by_name(reg->at, idx, name);
 	gone = !s || reg_orphan_gone(s);
 	reg_unlock(reg);
 	return gone;
 }
 
-void registry_sock_inbox(struct registry *reg, uint32_t idx, struct registry_inbox *out)
+void registry_sock_mailbox(struct registry *reg, uint32_t idx, struct registry_mailbox *out)
 {
-	struct reg_view *v = reg_now(reg);
+	struct reg_view *v = reg_view_current(reg);
 	struct reg_sock *s = idx < reg_usable(v) ? reg_sock_at(v, idx + 1) : NULL;
 
-	out->left = s ? reg_load(&s->left) : 0;
+	out->mailbox_bytes = s ? reg_load(&s->mailbox_bytes) : 0;
 	out->rcvbuf = s ? reg_load(&s->rcvbuf) : 0;
 }
 
-bool registry_still_ours(struct registry *reg)
+bool registry_lock_is_ours(struct registry *reg)
 {
-	return reg_holds(reg);
+	return reg_lock_is_ours(reg);
 }
 
 /* Counted first: who is killed in between has it counted, and has not left it. */
-static int leave_there(struct reg_sock *s, uint32_t more, int (*act)(const struct rds_procid *name, void *arg),
+static int mailbox_act(struct reg_sock *s, uint32_t more, int (*act)(const struct rds_procid *name, void *arg),
 		       void *arg)
 {
-	uint32_t left = reg_load(&s->left);
+	uint32_t left = reg_load(&s->mailbox_bytes);
 	struct rds_procid name;
 	int ret;
 
 	reg_words_load(&name, s->id);
-	reg_store(&s->left, more < UINT32_MAX - left ? left + more : UINT32_MAX);
+	reg_store(&s->mailbox_bytes, more < UINT32_MAX - left ? left + more : UINT32_MAX);
 	ret = act(&name, arg);
 	if (ret < 0)
-		reg_store(&s->left, left);
+		reg_store(&s->mailbox_bytes, left);
 	return ret;
 }
 
 /* It has been left, and others have gone on without us: too much is better than too little.  Who has taken the socket by now has it. */
-static void count_again(struct registry *reg, const struct reg_key *key, uint32_t more)
+static void mailbox_recount(struct registry *reg, const struct reg_key *key, uint32_t more)
 {
 	struct reg_sock *s;
 	uint32_t link;
@@ -135,32 +137,34 @@ static void count_again(struct registry *reg, const struct reg_key *key, uint32_
 	do {
 		if (reg_lock(reg))
 			return;
-		link = reg_find_sound(reg, key);
+		link = reg_table_find_repaired(reg, key);
 		s = link && link != REG_BAD ? reg_sock_at(reg->at, link) : NULL;
 		if (s && reg_load(&s->proc) == REG_NOBODY)
-			reg_store(&s->left, more < UINT32_MAX - reg_load(&s->left) ? reg_load(&s->left) + more : UINT32_MAX);
+			reg_store(&s->mailbox_bytes, more < UINT32_MAX - reg_load(&s->mailbox_bytes)
+							     ? reg_load(&s->mailbox_bytes) + more
+							     : UINT32_MAX);
 	} while (!reg_unlock(reg));
 }
 
-int registry_if_nobodys(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope, uint32_t left,
+int registry_orphan_act(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope, uint32_t left,
 			uint32_t more, int (*act)(const struct rds_procid *name, void *arg), void *arg)
 {
-	struct reg_key key = reg_make_key(addr, port, scope);
+	struct reg_key key = reg_key_make(addr, port, scope);
 	struct reg_sock *s;
 	uint32_t link;
 	int ret = port ? reg_trylock(reg) : -ENOENT;
 
 	if (ret)
 		return ret;
-	link = reg_find_sound(reg, &key);
+	link = reg_table_find_repaired(reg, &key);
 	s = link && link != REG_BAD ? reg_sock_at(reg->at, link) : NULL;
 	if (!s || reg_load(&s->proc) != REG_NOBODY)
 		ret = -ENOENT;
-	else if (reg_load(&s->left) != left)
+	else if (reg_load(&s->mailbox_bytes) != left)
 		ret = -EAGAIN;
 	else
-		ret = leave_there(s, more, act, arg);
+		ret = mailbox_act(s, more, act, arg);
 	if (!reg_unlock(reg) && ret >= 0)
-		count_again(reg, &key, more);
+		mailbox_recount(reg, &key, more);
 	return ret;
 }

@@ -85,7 +85,7 @@ int reg_lost_find(int named, bool (*fits)(int fd));
 int reg_record_lock(struct registry *reg);
 /* Has anything that was done under the lock been done, or has somebody gone on without us (registry_area.c)? */
 bool reg_record_unlock(struct registry *reg);
-bool reg_holds(struct registry *reg); /* locked: it would still have been done */
+bool reg_lock_is_ours(struct registry *reg); /* locked: it would still have been done */
 /* Holding the byte: sound, or made sound, or -EIO; -EAGAIN: somebody has gone on without us. */
 int reg_repair(struct registry *reg);
 int reg_lock(struct registry *reg);    /* both */
@@ -97,10 +97,10 @@ int reg_slot_take(struct registry *reg, uint32_t slot);
 void reg_slot_drop(struct registry *reg, uint32_t slot);
 void reg_fd_moved(void *arg, int oldfd, int newfd);
 /* Brackets around changes. */
-void reg_begin(struct registry *reg);
-void reg_end(struct registry *reg);
-void reg_begin_bindings(struct registry *reg);
-void reg_end_bindings(struct registry *reg);
+void reg_change_begin(struct registry *reg);
+void reg_change_end(struct registry *reg);
+void reg_bindings_begin(struct registry *reg);
+void reg_bindings_end(struct registry *reg);
 
 /* ---- registry_area.c ---- */
 /*
@@ -108,31 +108,32 @@ void reg_end_bindings(struct registry *reg);
  * trusted by who has the lock.
  */
 struct reg_view *reg_view_of(struct registry *reg, uint64_t term);
-struct reg_view *reg_now(struct registry *reg); /* the current one */
+struct reg_view *reg_view_current(struct registry *reg); /* the current one */
 /* Any time: mapped, with so many entries; the file may be too short for it. */
 int reg_area_map(struct registry *reg, unsigned area, uint32_t n);
 void reg_area_unmap(struct reg_view *v);
 /* Under the mutex: entries for which the file is long enough. */
 uint32_t reg_area_entries(struct registry *reg, unsigned area);
 /* Under the mutex: the current area's lock is held by somebody who does not get on.  0: we have that of another one, and the term. */
-int reg_steal(struct registry *reg);
-int reg_copy(struct registry *reg); /* holding the byte: what the term says is complete. -EAGAIN: not ours any more */
+int reg_area_take_over(struct registry *reg);
+int reg_area_copy(
+	struct registry *reg); /* holding the byte: what the term says is complete. -EAGAIN: not ours any more */
 
 /* ---- registry_table.c ---- */
-void reg_rebuild(struct registry *reg);				  /* locked */
-uint32_t reg_find(struct reg_view *v, const struct reg_key *key); /* link, 0 or REG_BAD; any time */
-void reg_link(struct registry *reg, uint32_t link, const struct reg_key *key);
-uint32_t reg_sock_alloc(struct registry *reg);		 /* link or 0; inside reg_begin */
-void reg_sock_free(struct registry *reg, uint32_t link); /* inside reg_begin_bindings */
+void reg_table_rebuild(struct registry *reg);				/* locked */
+uint32_t reg_table_find(struct reg_view *v, const struct reg_key *key); /* link, 0 or REG_BAD; any time */
+void reg_table_link(struct registry *reg, uint32_t link, const struct reg_key *key);
+uint32_t reg_sock_alloc(struct registry *reg);		 /* link or 0; inside reg_change_begin */
+void reg_sock_free(struct registry *reg, uint32_t link); /* inside reg_bindings_begin */
 /* Locked: port from `start` upward with wrap that is unused; 0 none, also if damaged. Unlocked: a hint. */
-uint16_t reg_port_unused(struct reg_view *v, struct reg_key key, uint16_t start);
+uint16_t reg_table_unused_port(struct reg_view *v, struct reg_key key, uint16_t start);
 
 /* ---- registry.c ---- */
 /* The entry behind a number that registry_sock_add() gave out, or NULL if damage has taken it away. */
-struct reg_sock *reg_own_sock(struct registry *reg, struct reg_view *v, uint32_t idx);
-uint32_t reg_find_sound(struct registry *reg,
-			const struct reg_key *key); /* locked: reg_find that mends what it stumbles over */
-struct reg_key reg_make_key(const struct in6_addr *addr, uint16_t port, uint32_t scope);
+struct reg_sock *reg_sock_own(struct registry *reg, struct reg_view *v, uint32_t idx);
+uint32_t reg_table_find_repaired(
+	struct registry *reg, const struct reg_key *key); /* locked: reg_table_find that mends what it stumbles over */
+struct reg_key reg_key_make(const struct in6_addr *addr, uint16_t port, uint32_t scope);
 
 /* ---- registry_proc.c ---- */
 int reg_proc_join(struct registry *reg); /* locked: take a slot; also for the second time */
@@ -143,13 +144,13 @@ bool reg_proc_is(struct registry *reg, struct reg_view *v, uint32_t slot, const 
 struct reg_dead {
 	uint64_t bits[REG_PROCS / 64];
 };
-int reg_find_dead(struct registry *reg, struct reg_view *v, struct reg_dead *dead);
+int reg_proc_find_dead(struct registry *reg, struct reg_view *v, struct reg_dead *dead);
 /* Has somebody a descriptor of that socket, whoever its owner was?  Then by this name.  System calls. */
-bool reg_sock_outlives(struct reg_sock *s, struct rds_procid *name);
+bool reg_sock_survives(struct reg_sock *s, struct rds_procid *name);
 /* A socket of nobody that does not exist any more?  System calls. */
 bool reg_orphan_gone(struct reg_sock *s);
-void reg_orphans_sweep(struct registry *reg); /* locked */
-int reg_reap_locked(struct registry *reg, const struct reg_dead *dead);
+void reg_orphan_sweep(struct registry *reg); /* locked */
+int reg_proc_reap(struct registry *reg, const struct reg_dead *dead);
 
 /* Locked. */
 static inline struct reg_area *reg_area(const struct registry *reg)
@@ -163,7 +164,7 @@ static inline uint32_t reg_usable(const struct reg_view *v)
 }
 
 /* Locked. */
-static inline void reg_beat(struct registry *reg)
+static inline void reg_heartbeat(struct registry *reg)
 {
 	struct reg_area *a = reg_area(reg);
 
@@ -195,8 +196,8 @@ static inline void reg_words_load(void *to, _Atomic uint64_t from[2])
 	memcpy(to, w, sizeof(w));
 }
 
-/* Inside reg_begin_bindings. */
-static inline void reg_sock_give(struct reg_sock *s, uint32_t proc, int32_t pid, const void *id)
+/* Inside reg_bindings_begin. */
+static inline void reg_sock_set_owner(struct reg_sock *s, uint32_t proc, int32_t pid, const void *id)
 {
 	reg_store(&s->proc, proc);
 	reg_store(&s->pid, pid);

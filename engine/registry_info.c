@@ -9,7 +9,7 @@
 #include "engine/registry_impl.h"
 #include "engine/share.h"
 
-static void sum(struct registry *reg, struct reg_view *v, uint64_t out[RDS_STATS])
+static void counters_add_up(struct registry *reg, struct reg_view *v, uint64_t out[RDS_STATS])
 {
 	struct reg_area *a = reg_load(&v->a);
 
@@ -31,14 +31,14 @@ void registry_counters_sum(struct registry *reg, uint64_t out[RDS_STATS])
 	do {
 		if (reg_lock(reg)) {
 			/* A fold could be seen half done; that is still better than no counters at all. */
-			sum(reg, reg_view_of(reg, reg_load(&reg->f->h.term)), out);
+			counters_add_up(reg, reg_view_of(reg, reg_load(&reg->f->h.term)), out);
 			return;
 		}
-		sum(reg, reg->at, out);
+		counters_add_up(reg, reg->at, out);
 	} while (!reg_unlock(reg));
 }
 
-static void copy_sock(struct registry *reg, uint32_t link, struct registry_sock *out)
+static void snapshot_entry(struct registry *reg, uint32_t link, struct registry_sock *out)
 {
 	struct reg_sock *s = reg_sock_at(reg->at, link);
 
@@ -60,7 +60,7 @@ static void copy_sock(struct registry *reg, uint32_t link, struct registry_sock 
 	out->congested = reg_load(&s->congested);
 }
 
-static int by_order(const void *a, const void *b)
+static int compare_order(const void *a, const void *b)
 {
 	const struct registry_sock *x = a, *y = b;
 
@@ -72,10 +72,10 @@ struct living {
 	uint8_t asked[REG_PROCS]; /* 0 not yet, 1 lives, 2 dead */
 };
 
-static bool lives(struct registry *reg, struct living *l, const struct registry_sock *s)
+static bool entry_is_alive(struct registry *reg, struct living *l, const struct registry_sock *s)
 {
 	if (s->proc >= REG_PROCS)
-		return s->proc == REG_NOBODY && !registry_sock_gone(reg, s->sock, &s->procid);
+		return s->proc == REG_NOBODY && !registry_sock_is_gone(reg, s->sock, &s->procid);
 	if (!l->asked[s->proc])
 		l->asked[s->proc] = registry_proc_alive(reg, s->proc, &s->procid) ? 1 : 2;
 	return l->asked[s->proc] == 1;
@@ -96,16 +96,16 @@ int registry_socks(struct registry *reg, struct registry_sock **out, unsigned *n
 	v = calloc(used + 1, sizeof(*v));
 	for (link = 1; v && link <= reg_usable(reg->at) && found < used; link++) {
 		if (reg_load(&reg_sock_at(reg->at, link)->mark))
-			copy_sock(reg, link, &v[found++]);
+			snapshot_entry(reg, link, &v[found++]);
 	}
 	reg_unlock(reg);
 	if (!v)
 		return -ENOMEM;
 	for (unsigned i = 0; i < found; i++) {
-		if (lives(reg, &living, &v[i]))
+		if (entry_is_alive(reg, &living, &v[i]))
 			v[kept++] = v[i];
 	}
-	qsort(v, kept, sizeof(*v), by_order);
+	qsort(v, kept, sizeof(*v), compare_order);
 	*out = v;
 	*n = kept;
 	return 0;

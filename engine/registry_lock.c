@@ -25,36 +25,36 @@
 #define LOCK_NAP_NS 50000
 #define MOVES_MAX 1000 /* in a row: nobody is gone on without so often, but somebody's malice may have it look so */
 
-static void nap(unsigned ns)
+static void area_nap(unsigned ns)
 {
 	struct timespec ts = { 0, ns };
 
 	os_syscall(SYS_nanosleep, (long)&ts, 0, 0, 0, 0, 0);
 }
 
-static int holder(struct registry *reg)
+static int area_lock_holder(struct registry *reg)
 {
 	return os_lock_holder(reg_fd(reg), REG_AREA_BYTE(REG_TERM_AREA(reg->term)), 1);
 }
 
-static void unlock_area(struct registry *reg, uint64_t term)
+static void area_unlock(struct registry *reg, uint64_t term)
 {
 	os_lock(reg_fd(reg), F_UNLCK, REG_AREA_BYTE(REG_TERM_AREA(term)), 1, false);
 }
 
 /* A read that no earlier store passes: who takes the term away after it sees all that was stored before. */
-static uint64_t read_term(struct registry *reg)
+static uint64_t term_read(struct registry *reg)
 {
 	return atomic_fetch_add_explicit(&reg->f->h.term, 0, memory_order_acq_rel);
 }
 
-bool reg_holds(struct registry *reg)
+bool reg_lock_is_ours(struct registry *reg)
 {
-	return !reg->f || reg->size < (off_t)REG_SIZE(REG_CHUNK) || read_term(reg) == reg->term;
+	return !reg->f || reg->size < (off_t)REG_SIZE(REG_CHUNK) || term_read(reg) == reg->term;
 }
 
 /* Nothing in the file is touched before the lock is held: it may have been truncated. */
-static int try_area(struct registry *reg)
+static int area_trylock(struct registry *reg)
 {
 	uint64_t term;
 	int ret;
@@ -63,10 +63,10 @@ static int try_area(struct registry *reg)
 		ret = os_lock(reg_fd(reg), F_WRLCK, REG_AREA_BYTE(REG_TERM_AREA(reg->term)), 1, false);
 		if (ret || !reg->f || !reg_file_intact(reg))
 			return ret;
-		term = read_term(reg);
+		term = term_read(reg);
 		if (term == reg->term)
 			return 0;
-		unlock_area(reg, reg->term);
+		area_unlock(reg, reg->term);
 		reg->term = term;
 		reg->moves++;
 	}
@@ -75,7 +75,7 @@ static int try_area(struct registry *reg)
 }
 
 /* Who waits for the lock. */
-struct waiter {
+struct area_wait {
 	uint64_t since, least; /* how long at least */
 	uint64_t beat_ns;      /* when the holder was seen to get on */
 	uint64_t term;
@@ -86,9 +86,9 @@ struct waiter {
  * A holder that nothing can be done about is waited for once.  The helper comes here for each connection with a process that has ended, and does
  * nothing else meanwhile, neither for sockets that are bound already.
  */
-static void begin_to_wait(struct registry *reg, struct waiter *w)
+static void area_wait_begin(struct registry *reg, struct area_wait *w)
 {
-	bool again = reg->in_vain && holder(reg) == reg->in_vain;
+	bool again = reg->in_vain && area_lock_holder(reg) == reg->in_vain;
 
 	w->since = w->beat_ns = os_now_ns();
 	w->least = rds_patience_ns(again ? RDS_PATIENCE_REGISTRY_LOCK_AGAIN : RDS_PATIENCE_REGISTRY_LOCK);
@@ -96,7 +96,7 @@ static void begin_to_wait(struct registry *reg, struct waiter *w)
 }
 
 /* Has one holder had the lock all the time, and done nothing with it?  The file is intact. */
-static bool is_stuck(struct registry *reg, struct waiter *w, uint64_t now)
+static bool holder_is_stuck(struct registry *reg, struct area_wait *w, uint64_t now)
 {
 	uint64_t stuck = rds_patience_ns(RDS_PATIENCE_REGISTRY_STUCK);
 	unsigned area = REG_TERM_AREA(reg->term);
@@ -115,12 +115,12 @@ static bool is_stuck(struct registry *reg, struct waiter *w, uint64_t now)
 }
 
 /* The lock was not to be had.  0: it is now. */
-static int wait_for_it(struct registry *reg, struct waiter *w)
+static int area_wait_step(struct registry *reg, struct area_wait *w)
 {
 	uint64_t now = os_now_ns(), term;
 
 	if (now - w->since > w->least) {
-		reg->in_vain = holder(reg);
+		reg->in_vain = area_lock_holder(reg);
 		return -ETIMEDOUT;
 	}
 	if (!reg->f && !reg->waits && now - w->since > rds_patience_ns(RDS_PATIENCE_REGISTRY_STUCK))
@@ -132,31 +132,31 @@ static int wait_for_it(struct registry *reg, struct waiter *w)
 			reg->term = term;
 			return -EAGAIN;
 		}
-		if (is_stuck(reg, w, now) && !reg_steal(reg))
+		if (holder_is_stuck(reg, w, now) && !reg_area_take_over(reg))
 			return 0;
 		reg_store(&reg->f->h.hungry, now);
 		reg->starved = true;
 	}
-	nap(now - w->since < LOCK_HASTE_NS ? LOCK_NAP_NS : 20 * LOCK_NAP_NS);
+	area_nap(now - w->since < LOCK_HASTE_NS ? LOCK_NAP_NS : 20 * LOCK_NAP_NS);
 	return -EAGAIN;
 }
 
 /* Not F_SETLKW: the holder may be stopped, and a wait that cannot end is worse than an error. */
-static int lock_area(struct registry *reg)
+static int area_lock(struct registry *reg)
 {
-	struct waiter w = {0};
+	struct area_wait w = {0};
 	int ret;
 
 	for (unsigned tries = 0;; tries++) {
-		ret = try_area(reg);
+		ret = area_trylock(reg);
 		if (ret == -EAGAIN || ret == -EACCES) {
 			if (tries < LOCK_YIELDS) {
 				os_syscall(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
 				continue;
 			}
 			if (!w.since)
-				begin_to_wait(reg, &w);
-			ret = wait_for_it(reg, &w);
+				area_wait_begin(reg, &w);
+			ret = area_wait_step(reg, &w);
 		}
 		if (ret == -EAGAIN)
 			continue;
@@ -171,12 +171,12 @@ int reg_record_lock(struct registry *reg)
 	int ret;
 
 	pthread_mutex_lock(&reg->mutex);
-	ret = lock_area(reg);
+	ret = area_lock(reg);
 	if (!ret)
 		return 0;
 	if (ret == -ETIMEDOUT)
 		rds_error("registry: %s has been locked by process %d for %u seconds: continue or kill that process",
-			  reg->path, holder(reg),
+			  reg->path, area_lock_holder(reg),
 			  (unsigned)(rds_patience_ms(RDS_PATIENCE_REGISTRY_LOCK) / 1000));
 	else if (ret == -ELOOP)
 		rds_error("registry: somebody who may write %s keeps it from being changed: let only those share it who "
@@ -189,22 +189,22 @@ int reg_record_lock(struct registry *reg)
 	return ret == -ELOOP ? -EIO : ret;
 }
 
-static void let_go(struct registry *reg)
+static void area_unlock_all(struct registry *reg)
 {
-	unlock_area(reg, reg->term);
+	area_unlock(reg, reg->term);
 	pthread_mutex_unlock(&reg->mutex);
 }
 
 bool reg_record_unlock(struct registry *reg)
 {
-	bool done = reg_holds(reg);
+	bool done = reg_lock_is_ours(reg);
 
 	reg->moves = done ? 0 : reg->moves + 1;
-	let_go(reg);
+	area_unlock_all(reg);
 	return done;
 }
 
-static int judge(struct registry *reg)
+static int judge_contents(struct registry *reg)
 {
 	struct reg_header *h = &reg->f->h;
 	struct reg_area *a = reg_area(reg);
@@ -219,7 +219,7 @@ static int judge(struct registry *reg)
 		return -EIO;
 	}
 	if (reg->suspicious || reg_load(&a->dirty) || reg_load(&a->seq) & 1)
-		reg_rebuild(reg);
+		reg_table_rebuild(reg);
 	reg->suspicious = false;
 	return 0;
 }
@@ -229,9 +229,9 @@ int reg_repair(struct registry *reg)
 	int ret = reg_file_refresh(reg);
 
 	if (!ret)
-		ret = reg_copy(reg);
+		ret = reg_area_copy(reg);
 	if (!ret)
-		ret = judge(reg);
+		ret = judge_contents(reg);
 	return ret;
 }
 
@@ -247,7 +247,7 @@ static int lock_and_repair(struct registry *reg)
 		if (!ret)
 			return 0;
 		reg->moves += ret == -EAGAIN;
-		let_go(reg);
+		area_unlock_all(reg);
 	} while (ret == -EAGAIN);
 	return ret;
 }
@@ -274,7 +274,7 @@ int reg_lock(struct registry *reg)
 
 	if (!ret && someone_starves(reg)) {
 		reg_record_unlock(reg);
-		nap(LOCK_NAP_NS);
+		area_nap(LOCK_NAP_NS);
 		ret = lock_and_repair(reg);
 	}
 	return ret;
@@ -286,7 +286,7 @@ int reg_trylock(struct registry *reg)
 
 	if (pthread_mutex_trylock(&reg->mutex))
 		return -EAGAIN;
-	ret = try_area(reg);
+	ret = area_trylock(reg);
 	if (ret) {
 		pthread_mutex_unlock(&reg->mutex);
 		return -EAGAIN;
@@ -346,29 +346,29 @@ void reg_fd_moved(void *arg, int oldfd, int newfd)
 	pthread_mutex_unlock(&reg->mutex);
 }
 
-void reg_begin(struct registry *reg)
+void reg_change_begin(struct registry *reg)
 {
 	reg_store(&reg_area(reg)->dirty, 1);
 }
 
-void reg_end(struct registry *reg)
+void reg_change_end(struct registry *reg)
 {
 	reg_store(&reg_area(reg)->dirty, 0);
 }
 
-void reg_begin_bindings(struct registry *reg)
+void reg_bindings_begin(struct registry *reg)
 {
 	struct reg_area *a = reg_area(reg);
 
-	reg_begin(reg);
+	reg_change_begin(reg);
 	reg_store(&a->seq, reg_load(&a->seq) | 1);
 }
 
-void reg_end_bindings(struct registry *reg)
+void reg_bindings_end(struct registry *reg)
 {
 	struct reg_area *a = reg_area(reg);
 
 	reg_store(&a->seq, (reg_load(&a->seq) | 1) + 1);
 	atomic_fetch_add_explicit(&reg->f->h.generation, 1, memory_order_acq_rel); /* or whoever rebuilds after our death tells it */
-	reg_end(reg);
+	reg_change_end(reg);
 }

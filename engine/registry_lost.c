@@ -22,7 +22,7 @@
 
 #define LOOKS 3 /* a list of locks is no snapshot */
 
-struct lost {
+struct lost_search {
 	struct stat st;	       /* of the file with the name */
 	char name[512];	       /* what /proc says of one without */
 	unsigned long ino;     /* of the one that is looked for just now */
@@ -33,7 +33,7 @@ struct lost {
 };
 
 /* Nothing is said of what is there if there is no descriptor to look with. */
-static int look_at(struct lost *l, const char *path, int flags)
+static int lost_open_path(struct lost_search *l, const char *path, int flags)
 {
 	int fd = os_open(path, flags | O_CLOEXEC, 0);
 
@@ -42,7 +42,7 @@ static int look_at(struct lost *l, const char *path, int flags)
 	return fd;
 }
 
-static int read_link(const char *path, char *text, size_t size)
+static int lost_read_link(const char *path, char *text, size_t size)
 {
 	long n = os_syscall(SYS_readlinkat, AT_FDCWD, (long)path, (long)text, (long)size - 1, 0, 0);
 
@@ -51,31 +51,31 @@ static int read_link(const char *path, char *text, size_t size)
 	return (int)n;
 }
 
-static bool is_it(const struct lost *l, int fd)
+static bool lost_file_is(const struct lost_search *l, int fd)
 {
 	struct stat st;
 
-	return !os_fstat(fd, &st) && S_ISREG(st.st_mode) && !st.st_nlink && st.st_ino == l->ino && st.st_dev == l->st.st_dev &&
-	       (rds_options()->share != RDS_SHARE_USER || st.st_uid == l->st.st_uid);
+	return !os_fstat(fd, &st) && S_ISREG(st.st_mode) && !st.st_nlink && st.st_ino == l->ino &&
+	       st.st_dev == l->st.st_dev && (rds_options()->share != RDS_OPT_SHARE_USER || st.st_uid == l->st.st_uid);
 }
 
 /*
  * The link of a descriptor of somebody, who may have put there what they like: it is looked at through a descriptor that gives no access (so that no
  * device is opened, and no lock of ours dropped), and only what that is gets opened.
  */
-static int open_lost(struct lost *l, const char *link)
+static int lost_open_link(struct lost_search *l, const char *link)
 {
 	char text[sizeof(l->name)], path[40];
 	int seen, fd = -ENOENT;
 
-	if (read_link(link, text, sizeof(text)) < 0 || strcmp(text, l->name))
+	if (lost_read_link(link, text, sizeof(text)) < 0 || strcmp(text, l->name))
 		return -ENOENT;
-	seen = look_at(l, link, O_PATH);
+	seen = lost_open_path(l, link, O_PATH);
 	if (seen < 0)
 		return -ENOENT;
-	if (is_it(l, seen)) {
+	if (lost_file_is(l, seen)) {
 		snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", seen);
-		fd = look_at(l, path, O_RDWR | O_NONBLOCK | O_NOCTTY);
+		fd = lost_open_path(l, path, O_RDWR | O_NONBLOCK | O_NOCTTY);
 	}
 	os_close(seen);
 	if (fd >= 0 && !l->fits(fd)) {
@@ -86,7 +86,7 @@ static int open_lost(struct lost *l, const char *link)
 }
 
 /* -EACCES: it cannot be looked at. */
-static int search_process(struct lost *l, int pid)
+static int lost_search_process(struct lost_search *l, int pid)
 {
 	_Alignas(struct dirent64) char buf[1024];
 	char path[64];
@@ -94,11 +94,11 @@ static int search_process(struct lost *l, int pid)
 	int dir, fd = -ENOENT;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
-	dir = look_at(l, path, O_RDONLY | O_DIRECTORY);
+	dir = lost_open_path(l, path, O_RDONLY | O_DIRECTORY);
 	while (dir >= 0 && fd < 0 && (n = os_syscall(SYS_getdents64, dir, (long)buf, sizeof(buf), 0, 0, 0)) > 0) {
 		for (at = 0; at < n && fd < 0; at += ((struct dirent64 *)(void *)(buf + at))->d_reclen) {
 			snprintf(path, sizeof(path), "/proc/%d/fd/%.20s", pid, ((struct dirent64 *)(void *)(buf + at))->d_name);
-			fd = open_lost(l, path);
+			fd = lost_open_link(l, path);
 		}
 	}
 	if (dir >= 0)
@@ -107,7 +107,7 @@ static int search_process(struct lost *l, int pid)
 }
 
 /* "1: POSIX  ADVISORY  READ 1234 00:1a:5678 5 5": a process, and the byte of its slot, or of the lock with which it comes to have one? */
-static void judge_line(struct lost *l, const char *line)
+static void lost_judge_line(struct lost_search *l, const char *line)
 {
 	unsigned major, minor;
 	unsigned long ino;
@@ -120,14 +120,14 @@ static void judge_line(struct lost *l, const char *line)
 	    from > REG_AREA_BYTE(REG_AREAS - 1))
 		return;
 	l->ino = ino;
-	l->fd = search_process(l, pid);
+	l->fd = lost_search_process(l, pid);
 	if (l->fd == -ENOENT)
 		l->another = ino;
 }
 
-static void read_locks(struct lost *l)
+static void lost_read_locks(struct lost_search *l)
 {
-	int fd = look_at(l, "/proc/locks", O_RDONLY);
+	int fd = lost_open_path(l, "/proc/locks", O_RDONLY);
 	char buf[8192], *line, *end; /* what comes and goes between two reads makes them miss others: few reads */
 	size_t have = 0;
 	ssize_t n;
@@ -137,7 +137,7 @@ static void read_locks(struct lost *l)
 		buf[have] = 0;
 		for (line = buf; (end = strchr(line, '\n')); line = end + 1) {
 			*end = 0;
-			judge_line(l, line);
+			lost_judge_line(l, line);
 		}
 		have -= (size_t)(line - buf);
 		memmove(buf, line, have);
@@ -148,18 +148,18 @@ static void read_locks(struct lost *l)
 
 int reg_lost_find(int named, bool (*fits)(int fd))
 {
-	struct lost l = {.fits = fits, .fd = -1};
+	struct lost_search l = {.fits = fits, .fd = -1};
 	char path[40];
 	int n;
 
 	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", named);
-	n = os_fstat(named, &l.st) ? -1 : read_link(path, l.name, sizeof(l.name) - sizeof(" (deleted)"));
+	n = os_fstat(named, &l.st) ? -1 : lost_read_link(path, l.name, sizeof(l.name) - sizeof(" (deleted)"));
 	if (n < 0)
 		return -ENOENT;
 	strcpy(l.name + n, " (deleted)");
 	for (n = 0; n < LOOKS && l.fd < 0; n++) {
 		l.another = 0;
-		read_locks(&l);
+		lost_read_locks(&l);
 	}
 	return l.fd >= 0 ? l.fd : l.err ? l.err : -ENOENT;
 }

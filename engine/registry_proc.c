@@ -16,15 +16,14 @@
 #include "engine/share.h"
 
 /* In doubt used: who asks looks at the id and the lock as well. */
-static uint32_t state_of(struct reg_view *v, uint32_t slot)
+static uint32_t slot_read_state(struct reg_view *v, uint32_t slot)
 {
 	return reg_usable(v) ? reg_load(&reg_load(&v->a)->state[slot]) : REG_PROC_USED;
 }
 
 bool reg_proc_is(struct registry *reg, struct reg_view *v, uint32_t slot, const uint64_t id[2])
 {
-	return slot < REG_PROCS && state_of(v, slot) == REG_PROC_USED &&
-	       reg_words_eq(reg->f->proc[slot].id, id);
+	return slot < REG_PROCS && slot_read_state(v, slot) == REG_PROC_USED && reg_words_eq(reg->f->proc[slot].id, id);
 }
 
 /* Of the process, not of the thread. */
@@ -45,7 +44,7 @@ static void read_comm(char comm[16])
 }
 
 /* Outside of the areas: the slot's byte is ours. */
-static void fill_slot(struct registry *reg, struct reg_proc *p)
+static void slot_fill(struct registry *reg, struct reg_proc *p)
 {
 	char comm[16];
 
@@ -64,19 +63,19 @@ static void fill_slot(struct registry *reg, struct reg_proc *p)
  * In the slot there may still be what its last owner has counted, for the one who goes on without us: looked at when we
  * have the byte, as from then on nobody else gives the slot away or takes it.
  */
-static int take_unused(struct registry *reg)
+static int slot_take_unused(struct registry *reg)
 {
 	for (uint32_t slot = 0; slot < REG_PROCS; slot++) {
-		if (state_of(reg->at, slot))
+		if (slot_read_state(reg->at, slot))
 			continue;
 		/* Held although unused: somebody whose slot was lost by damage still lives there. */
 		if (reg_slot_held(reg, slot) || reg_slot_take(reg, slot))
 			continue;
-		if (!reg_holds(reg)) {
+		if (!reg_lock_is_ours(reg)) {
 			reg_slot_drop(reg, slot);
 			return -EAGAIN;
 		}
-		fill_slot(reg, &reg->f->proc[slot]);
+		slot_fill(reg, &reg->f->proc[slot]);
 		reg->slot = slot;
 		return 0;
 	}
@@ -92,14 +91,14 @@ bool reg_orphan_gone(struct reg_sock *s)
 	if (reg_load(&s->proc) != REG_NOBODY)
 		return false;
 	reg_words_load(&name, s->id);
-	if (rds_share_exists(&name))
+	if (rds_node_name_exists(&name))
 		return false;
 	/* Asked again: somebody may have taken it in between, and then that was not its name. */
 	memcpy(idw, &name, sizeof(idw));
 	return reg_load(&s->proc) == REG_NOBODY && reg_words_eq(s->id, idw) && reg_load(&s->mark);
 }
 
-void reg_orphans_sweep(struct registry *reg)
+void reg_orphan_sweep(struct registry *reg)
 {
 	bool left = false;
 
@@ -108,20 +107,20 @@ void reg_orphans_sweep(struct registry *reg)
 	for (uint32_t link = 1; link <= reg_usable(reg->at); link++) {
 		struct reg_sock *s = reg_sock_at(reg->at, link);
 
-		reg_beat(reg);
+		reg_heartbeat(reg);
 		if (!reg_load(&s->mark) || reg_load(&s->proc) != REG_NOBODY)
 			continue;
 		if (!reg_orphan_gone(s)) {
 			left = true;
 			continue;
 		}
-		reg_begin_bindings(reg);
+		reg_bindings_begin(reg);
 		reg_sock_free(reg, link);
-		reg_end_bindings(reg);
+		reg_bindings_end(reg);
 	}
-	reg_begin(reg);
+	reg_change_begin(reg);
 	reg_store(&reg_area(reg)->orphans, left);
-	reg_end(reg);
+	reg_change_end(reg);
 }
 
 int reg_proc_join(struct registry *reg)
@@ -129,28 +128,28 @@ int reg_proc_join(struct registry *reg)
 	struct reg_dead dead;
 	int ret = 0;
 
-	if (reg_find_dead(reg, reg->at, &dead))
-		reg_reap_locked(reg, &dead);
-	reg_orphans_sweep(reg);
+	if (reg_proc_find_dead(reg, reg->at, &dead))
+		reg_proc_reap(reg, &dead);
+	reg_orphan_sweep(reg);
 	if (reg->slot >= REG_PROCS)
-		ret = take_unused(reg);
+		ret = slot_take_unused(reg);
 	if (ret == -EUSERS)
 		rds_error("registry: %u processes have %s open, no more are possible: stop some", REG_PROCS, reg->path);
 	if (ret)
 		return ret;
-	reg_begin(reg);
+	reg_change_begin(reg);
 	reg_store(&reg_area(reg)->state[reg->slot], REG_PROC_USED);
-	reg_end(reg);
+	reg_change_end(reg);
 	return 0;
 }
 
-int reg_find_dead(struct registry *reg, struct reg_view *v, struct reg_dead *dead)
+int reg_proc_find_dead(struct registry *reg, struct reg_view *v, struct reg_dead *dead)
 {
 	int n = 0;
 
 	memset(dead, 0, sizeof(*dead));
 	for (uint32_t slot = 0; slot < REG_PROCS; slot++) {
-		if (slot == reg->slot || !state_of(v, slot) || reg_slot_held(reg, slot))
+		if (slot == reg->slot || !slot_read_state(v, slot) || reg_slot_held(reg, slot))
 			continue;
 		dead->bits[slot / 64] |= UINT64_C(1) << slot % 64;
 		n++;
@@ -158,21 +157,21 @@ int reg_find_dead(struct registry *reg, struct reg_view *v, struct reg_dead *dea
 	return n;
 }
 
-static bool is_dead(const struct reg_dead *dead, uint32_t slot)
+static bool dead_has_slot(const struct reg_dead *dead, uint32_t slot)
 {
 	return slot < REG_PROCS && dead->bits[slot / 64] >> slot % 64 & 1;
 }
 
-bool reg_sock_outlives(struct reg_sock *s, struct rds_procid *name)
+bool reg_sock_survives(struct reg_sock *s, struct rds_procid *name)
 {
 	static const uint64_t none[2];
 
 	reg_words_load(name, s->name);
-	return !reg_words_eq(s->name, none) && rds_share_exists(name);
+	return !reg_words_eq(s->name, none) && rds_node_name_exists(name);
 }
 
 /* What others have is nobody's until one of them takes it.  Look-ups are kept waiting for each one only. */
-static void free_socks_of(struct registry *reg, const struct reg_dead *dead)
+static void dead_free_socks(struct registry *reg, const struct reg_dead *dead)
 {
 	struct rds_procid name;
 	bool stays;
@@ -180,18 +179,18 @@ static void free_socks_of(struct registry *reg, const struct reg_dead *dead)
 	for (uint32_t link = 1; link <= reg_usable(reg->at); link++) {
 		struct reg_sock *s = reg_sock_at(reg->at, link);
 
-		reg_beat(reg);
-		if (!reg_load(&s->mark) || !is_dead(dead, reg_load(&s->proc)))
+		reg_heartbeat(reg);
+		if (!reg_load(&s->mark) || !dead_has_slot(dead, reg_load(&s->proc)))
 			continue;
-		stays = reg_sock_outlives(s, &name);
-		reg_begin_bindings(reg);
+		stays = reg_sock_survives(s, &name);
+		reg_bindings_begin(reg);
 		if (stays) {
 			reg_store(&reg_area(reg)->orphans, 1);
-			reg_sock_give(s, REG_NOBODY, 0, &name);
+			reg_sock_set_owner(s, REG_NOBODY, 0, &name);
 		} else {
 			reg_sock_free(reg, link);
 		}
-		reg_end_bindings(reg);
+		reg_bindings_end(reg);
 	}
 }
 
@@ -214,14 +213,14 @@ void reg_fold_finish(struct registry *reg)
 }
 
 /* Counters into the sums of the dead, slot unused: both or neither. */
-static void fold_and_free(struct registry *reg, uint32_t slot)
+static void slot_fold_and_free(struct registry *reg, uint32_t slot)
 {
 	struct reg_area *a = reg_area(reg);
 	struct reg_fold *fold = &a->fold;
 	struct reg_proc *p = &reg->f->proc[slot];
 	uint64_t id[2];
 
-	reg_begin(reg);
+	reg_change_begin(reg);
 	reg_words_load(id, p->id);
 	reg_words_store(fold->id, id);
 	for (int i = 0; i < RDS_STATS; i++)
@@ -229,17 +228,17 @@ static void fold_and_free(struct registry *reg, uint32_t slot)
 	reg_store(&a->state[slot], REG_PROC_USED); /* damage may have left another value, which the fold would not clear */
 	reg_store(&fold->link, slot + 1);
 	reg_fold_finish(reg);
-	reg_end(reg);
+	reg_change_end(reg);
 }
 
-int reg_reap_locked(struct registry *reg, const struct reg_dead *suspects)
+int reg_proc_reap(struct registry *reg, const struct reg_dead *suspects)
 {
 	struct reg_dead dead = { 0 };
 	int n = 0;
 
 	/* They were found without the lock: a slot may have a new owner by now. */
 	for (uint32_t slot = 0; slot < REG_PROCS; slot++) {
-		if (!is_dead(suspects, slot) || slot == reg->slot || !state_of(reg->at, slot) ||
+		if (!dead_has_slot(suspects, slot) || slot == reg->slot || !slot_read_state(reg->at, slot) ||
 		    reg_slot_held(reg, slot))
 			continue;
 		dead.bits[slot / 64] |= UINT64_C(1) << slot % 64;
@@ -247,10 +246,10 @@ int reg_reap_locked(struct registry *reg, const struct reg_dead *suspects)
 	}
 	if (!n)
 		return 0;
-	free_socks_of(reg, &dead);
+	dead_free_socks(reg, &dead);
 	for (uint32_t slot = 0; slot < REG_PROCS; slot++) {
-		if (is_dead(&dead, slot))
-			fold_and_free(reg, slot);
+		if (dead_has_slot(&dead, slot))
+			slot_fold_and_free(reg, slot);
 	}
 	return n;
 }
@@ -260,8 +259,8 @@ void reg_proc_leave(struct registry *reg)
 	struct reg_dead self = { 0 };
 
 	self.bits[reg->slot / 64] |= UINT64_C(1) << reg->slot % 64;
-	free_socks_of(reg, &self);
-	fold_and_free(reg, reg->slot);
+	dead_free_socks(reg, &self);
+	slot_fold_and_free(reg, reg->slot);
 }
 
 /* ---- who is there ---- */
@@ -271,18 +270,18 @@ bool registry_proc_alive(struct registry *reg, uint32_t slot, const struct rds_p
 	uint64_t idw[2];
 
 	memcpy(idw, id, sizeof(idw));
-	if (!reg_proc_is(reg, reg_now(reg), slot, idw))
+	if (!reg_proc_is(reg, reg_view_current(reg), slot, idw))
 		return false;
 	if (slot == reg->slot)
 		return true;
 	/* Asked again afterwards: the lock may be that of the slot's next owner. */
-	return reg_slot_held(reg, slot) && reg_proc_is(reg, reg_now(reg), slot, idw);
+	return reg_slot_held(reg, slot) && reg_proc_is(reg, reg_view_current(reg), slot, idw);
 }
 
 bool registry_proc_find(struct registry *reg, const struct rds_procid *id, uint32_t *slot)
 {
 	uint64_t idw[2];
-	struct reg_view *v = reg_now(reg);
+	struct reg_view *v = reg_view_current(reg);
 
 	memcpy(idw, id, sizeof(idw));
 	for (uint32_t i = 0; i < REG_PROCS; i++) {
@@ -294,22 +293,22 @@ bool registry_proc_find(struct registry *reg, const struct rds_procid *id, uint3
 	return false;
 }
 
-void registry_set_port(struct registry *reg, uint16_t port)
+void registry_set_cm_port(struct registry *reg, uint16_t port)
 {
 	reg_store(&reg->f->proc[reg->slot].cm_port, port);
 }
 
-uint16_t registry_port_of(struct registry *reg, uint32_t slot, const struct rds_procid *id)
+uint16_t registry_proc_cm_port(struct registry *reg, uint32_t slot, const struct rds_procid *id)
 {
 	uint64_t idw[2];
 	uint32_t port;
 
 	memcpy(idw, id, sizeof(idw));
-	if (!reg_proc_is(reg, reg_now(reg), slot, idw))
+	if (!reg_proc_is(reg, reg_view_current(reg), slot, idw))
 		return 0;
 	port = reg_load(&reg->f->proc[slot].cm_port);
 	/* Asked again: it may be that of the slot's next owner. */
-	return reg_proc_is(reg, reg_now(reg), slot, idw) ? (uint16_t)port : 0;
+	return reg_proc_is(reg, reg_view_current(reg), slot, idw) ? (uint16_t)port : 0;
 }
 
 bool registry_proc_pid_is(struct registry *reg, uint32_t slot, const struct rds_procid *id, pid_t pid)
@@ -323,7 +322,7 @@ bool registry_proc_pid_is(struct registry *reg, uint32_t slot, const struct rds_
 }
 
 /* Has it a slot, as the kernel says who holds the lock?  Asked by who has the registry locked, too. */
-static bool is_member(struct registry *reg, pid_t pid)
+static bool pid_has_slot(struct registry *reg, pid_t pid)
 {
 	for (uint32_t slot = 0; slot < REG_PROCS; slot++)
 		if (reg_load(&reg->f->proc[slot].pid) == pid && reg_slot_holder(reg, slot) == pid)
@@ -339,24 +338,24 @@ bool registry_is_user(struct registry *reg, uid_t uid)
 {
 	struct stat st = {.st_uid = reg->uid};
 
-	if (rds_options()->share == RDS_SHARE_USER && os_fstat(reg_fd(reg), &st))
+	if (rds_options()->share == RDS_OPT_SHARE_USER && os_fstat(reg_fd(reg), &st))
 		return false;
-	return uid == st.st_uid && os_uid_tells(uid);
+	return uid == st.st_uid && os_uid_is_known(uid);
 }
 
-static bool is_group(struct registry *reg, gid_t gid)
+static bool gid_is_node_group(struct registry *reg, gid_t gid)
 {
 	struct stat st;
 
-	return os_fstat(reg_fd(reg), &st) == 0 && gid == st.st_gid && os_gid_tells(gid);
+	return os_fstat(reg_fd(reg), &st) == 0 && gid == st.st_gid && os_gid_is_known(gid);
 }
 
 bool registry_trusts(struct registry *reg, const struct ucred *cred)
 {
 	int share = rds_options()->share;
 
-	return share == RDS_SHARE_ALL || registry_is_user(reg, cred->uid) ||
-	       (share == RDS_SHARE_GROUP && is_group(reg, cred->gid)) || is_member(reg, cred->pid);
+	return share == RDS_OPT_SHARE_ALL || registry_is_user(reg, cred->uid) ||
+	       (share == RDS_OPT_SHARE_GROUP && gid_is_node_group(reg, cred->gid)) || pid_has_slot(reg, cred->pid);
 }
 
 int registry_reap(struct registry *reg)
@@ -364,13 +363,13 @@ int registry_reap(struct registry *reg)
 	struct reg_dead dead;
 	int ret;
 
-	if (!reg_find_dead(reg, reg_now(reg), &dead))
+	if (!reg_proc_find_dead(reg, reg_view_current(reg), &dead))
 		return 0;
 	do {
 		ret = reg_lock(reg);
 		if (ret)
 			return ret;
-		ret = reg_reap_locked(reg, &dead);
+		ret = reg_proc_reap(reg, &dead);
 	} while (!reg_unlock(reg));
 	return ret;
 }

@@ -3,7 +3,7 @@
  * registry_table.c - the socket entries and the hash over (address, port, scope).
  *
  * The entries are the truth: their `mark` alone says used or not and which port, and it is one word.  Buckets and the
- * list of unused entries are only ways to get there, and can be made anew from the entries at any time (reg_rebuild).
+ * list of unused entries are only ways to get there, and can be made anew from the entries at any time (reg_table_rebuild).
  * Every link is checked against what is reserved, every walk is bounded: damage is found out, never followed.
  * Knows nothing of processes but the word of registry_proc.c that a slot and id exist, or that a socket is open without its owner.
  */
@@ -11,7 +11,7 @@
 #include "engine/registry_impl.h"
 
 /* Ports are added last: neighbouring ports lie in neighbouring buckets, so the search for an unused one is fast. */
-static uint32_t bucket_of(const struct reg_key *k)
+static uint32_t key_bucket(const struct reg_key *k)
 {
 	uint64_t h = k->addr[0] * UINT64_C(0x9e3779b97f4a7c15) ^ k->addr[1];
 
@@ -20,51 +20,51 @@ static uint32_t bucket_of(const struct reg_key *k)
 	return ((uint32_t)(h >> 32) + k->port) % REG_BUCKETS;
 }
 
-static bool sock_has(struct reg_sock *s, const struct reg_key *k)
+static bool entry_has_key(struct reg_sock *s, const struct reg_key *k)
 {
 	return reg_load(&s->mark) == (REG_SOCK_USED | k->port) && reg_words_eq(s->addr, k->addr) &&
 	       reg_load(&s->scope) == k->scope;
 }
 
-static void key_of(struct reg_sock *s, struct reg_key *k)
+static void entry_read_key(struct reg_sock *s, struct reg_key *k)
 {
 	reg_words_load(k->addr, s->addr);
 	k->scope = reg_load(&s->scope);
 	k->port = (uint16_t)reg_load(&s->mark);
 }
 
-uint32_t reg_find(struct reg_view *v, const struct reg_key *key)
+uint32_t reg_table_find(struct reg_view *v, const struct reg_key *key)
 {
 	uint32_t steps = reg_usable(v), link;
 
 	if (!steps)
 		return REG_BAD;
-	for (link = reg_load(&reg_load(&v->a)->bucket[bucket_of(key)]); link; steps--) {
+	for (link = reg_load(&reg_load(&v->a)->bucket[key_bucket(key)]); link; steps--) {
 		if (link > reg_usable(v) || !steps)
 			return REG_BAD;
-		if (sock_has(reg_sock_at(v, link), key))
+		if (entry_has_key(reg_sock_at(v, link), key))
 			return link;
 		link = reg_load(&reg_sock_at(v, link)->next);
 	}
 	return 0;
 }
 
-void reg_link(struct registry *reg, uint32_t link, const struct reg_key *key)
+void reg_table_link(struct registry *reg, uint32_t link, const struct reg_key *key)
 {
-	_Atomic uint32_t *head = &reg_area(reg)->bucket[bucket_of(key)];
+	_Atomic uint32_t *head = &reg_area(reg)->bucket[key_bucket(key)];
 
 	reg_store(&reg_sock_at(reg->at, link)->next, reg_load(head));
 	reg_store(head, link);
 }
 
 /* False if the entry is not where its key says: damage. */
-static bool reg_unlink(struct registry *reg, uint32_t link)
+static bool table_unlink(struct registry *reg, uint32_t link)
 {
 	_Atomic uint32_t *at;
 	struct reg_key key;
 
-	key_of(reg_sock_at(reg->at, link), &key);
-	at = &reg_area(reg)->bucket[bucket_of(&key)];
+	entry_read_key(reg_sock_at(reg->at, link), &key);
+	at = &reg_area(reg)->bucket[key_bucket(&key)];
 	for (uint32_t steps = reg_usable(reg->at); steps; steps--) {
 		uint32_t l = reg_load(at);
 
@@ -87,8 +87,8 @@ uint32_t reg_sock_alloc(struct registry *reg)
 	if (link == 0)
 		return 0;
 	if (link > reg_usable(reg->at) || reg_load(&reg_sock_at(reg->at, link)->mark)) {
-		reg_rebuild(reg);
-		reg_begin(reg);
+		reg_table_rebuild(reg);
+		reg_change_begin(reg);
 		link = reg_load(&reg_area(reg)->free);
 		if (link == 0 || link > reg_usable(reg->at))
 			return 0;
@@ -105,11 +105,11 @@ void reg_sock_free(struct registry *reg, uint32_t link)
 	bool sound = true;
 
 	if (reg_load(&s->mark) & 0xffff)
-		sound = reg_unlink(reg, link);
+		sound = table_unlink(reg, link);
 	reg_store(&s->mark, 0);
 	if (!sound) {
-		reg_rebuild(reg);
-		reg_begin_bindings(reg);
+		reg_table_rebuild(reg);
+		reg_bindings_begin(reg);
 		return;
 	}
 	reg_store(&s->next, reg_load(&reg_area(reg)->free));
@@ -120,7 +120,7 @@ void reg_sock_free(struct registry *reg, uint32_t link)
  * Nobody's, or so it is about to be.  Who was killed while the socket changed hands may have left an owner and an id that do not go together: its
  * own name is whole, and if some copy of it is still open it is nobody's until somebody takes it.
  */
-static bool nobodys(struct reg_sock *s)
+static bool entry_make_orphan(struct reg_sock *s)
 {
 	static const uint64_t none[2];
 	struct rds_procid name;
@@ -131,13 +131,13 @@ static bool nobodys(struct reg_sock *s)
 			reg_words_store(s->id, &name);
 		return true;
 	}
-	if (!reg_sock_outlives(s, &name))
+	if (!reg_sock_survives(s, &name))
 		return false;
-	reg_sock_give(s, REG_NOBODY, 0, &name);
+	reg_sock_set_owner(s, REG_NOBODY, 0, &name);
 	return true;
 }
 
-static bool sock_sound(struct registry *reg, struct reg_sock *s)
+static bool entry_is_sound(struct registry *reg, struct reg_sock *s)
 {
 	uint32_t mark = reg_load(&s->mark);
 	uint64_t id[2];
@@ -147,22 +147,22 @@ static bool sock_sound(struct registry *reg, struct reg_sock *s)
 	reg_words_load(id, s->id);
 	if (reg_proc_is(reg, reg->at, reg_load(&s->proc), id))
 		return true;
-	if (!nobodys(s))
+	if (!entry_make_orphan(s))
 		return false;
 	reg_store(&reg_area(reg)->orphans, 1);
 	return true;
 }
 
 /* One entry, met in descending order, so that the list of unused ones comes out ascending. */
-static void rebuild_entry(struct registry *reg, uint32_t link)
+static void table_rebuild_entry(struct registry *reg, uint32_t link)
 {
 	struct reg_sock *s = reg_sock_at(reg->at, link);
 	struct reg_area *a = reg_area(reg);
 	struct reg_key key;
 
-	reg_beat(reg);
-	key_of(s, &key);
-	if (!sock_sound(reg, s) || (key.port && reg_find(reg->at, &key))) {
+	reg_heartbeat(reg);
+	entry_read_key(s, &key);
+	if (!entry_is_sound(reg, s) || (key.port && reg_table_find(reg->at, &key))) {
 		reg_store(&s->mark, 0);
 		reg_store(&s->next, reg_load(&a->free));
 		reg_store(&a->free, link);
@@ -171,29 +171,29 @@ static void rebuild_entry(struct registry *reg, uint32_t link)
 	if (reg_load(&s->order) >= reg_load(&a->order))
 		reg_store(&a->order, reg_load(&s->order) + 1);
 	if (key.port)
-		reg_link(reg, link, &key);
+		reg_table_link(reg, link, &key);
 	else
 		reg_store(&s->next, 0);
 }
 
-void reg_rebuild(struct registry *reg)
+void reg_table_rebuild(struct registry *reg)
 {
-	reg_begin_bindings(reg);
+	reg_bindings_begin(reg);
 	reg_fold_finish(reg);
 	for (unsigned i = 0; i < REG_BUCKETS; i++)
 		reg_store(&reg_area(reg)->bucket[i], 0);
 	reg_store(&reg_area(reg)->free, 0);
 	for (uint32_t link = reg_usable(reg->at); link; link--)
-		rebuild_entry(reg, link);
-	reg_end_bindings(reg);
+		table_rebuild_entry(reg, link);
+	reg_bindings_end(reg);
 	rds_debug("registry: %s was rebuilt from its entries", reg->path);
 }
 
-uint16_t reg_port_unused(struct reg_view *v, struct reg_key key, uint16_t start)
+uint16_t reg_table_unused_port(struct reg_view *v, struct reg_key key, uint16_t start)
 {
 	key.port = start < 2 ? 2 : start;
 	for (unsigned left = 65534; left; left--) {
-		if (!reg_find(v, &key))
+		if (!reg_table_find(v, &key))
 			return key.port;
 		key.port = key.port == 65535 ? 2 : key.port + 1;
 	}

@@ -30,12 +30,12 @@ struct ring {
 	uint32_t magic, compat, incompat, header;
 };
 
-static struct ring *ring_of(const struct rds_relay *r)
+static struct ring *aio_ring_of(const struct os_poll_eventfd *r)
 {
 	return (struct ring *)(uintptr_t)r->ctx;
 }
 
-void rds_relay_close(struct rds_relay *r)
+void os_poll_eventfd_close(struct os_poll_eventfd *r)
 {
 	if (!r->ctx)
 		return;
@@ -45,7 +45,7 @@ void rds_relay_close(struct rds_relay *r)
 	r->set = false;
 }
 
-static int open_once(struct rds_relay *r, int fd)
+static int aio_open_once(struct os_poll_eventfd *r, int fd)
 {
 	struct epoll_event e = {.events = EPOLLIN};
 	int err;
@@ -66,20 +66,20 @@ static int open_once(struct rds_relay *r, int fd)
 		os_close_slot(&r->ep);
 		return err;
 	}
-	if (ring_of(r)->magic == RING_MAGIC && !ring_of(r)->incompat)
+	if (aio_ring_of(r)->magic == RING_MAGIC && !aio_ring_of(r)->incompat)
 		return 0;
-	rds_relay_close(r);
+	os_poll_eventfd_close(r);
 	return -ENOSYS;
 }
 
-int rds_relay_set(struct rds_relay *r, int fd, int efd)
+int os_poll_eventfd_arm(struct os_poll_eventfd *r, int fd, int efd)
 {
 	struct iocb *list[1] = {&r->cb};
 	long n;
 
 	if (r->set)
 		return 0;
-	n = open_once(r, fd);
+	n = aio_open_once(r, fd);
 	if (n < 0)
 		return (int)n;
 	memset(&r->cb, 0, sizeof(r->cb));
@@ -90,23 +90,24 @@ int rds_relay_set(struct rds_relay *r, int fd, int efd)
 	r->cb.aio_resfd = (uint32_t)efd;
 	n = os_syscall(SYS_io_submit, (long)r->ctx, 1, (long)list, 0, 0, 0);
 	if (n != 1) {
-		rds_relay_close(r); /* and not tried again: the kernel does not know the command, or it is forbidden */
+		os_poll_eventfd_close(
+			r); /* and not tried again: the kernel does not know the command, or it is forbidden */
 		return n < 0 ? (int)n : -ENOSYS;
 	}
 	r->set = true;
 	return 0;
 }
 
-bool rds_relay_fired(struct rds_relay *r)
+bool os_poll_eventfd_fired(struct os_poll_eventfd *r)
 {
 	uint32_t tail;
 
 	if (!r->set)
 		return false;
-	tail = atomic_load_explicit(&ring_of(r)->tail, memory_order_acquire);
-	if (atomic_load_explicit(&ring_of(r)->head, memory_order_relaxed) == tail)
+	tail = atomic_load_explicit(&aio_ring_of(r)->tail, memory_order_acquire);
+	if (atomic_load_explicit(&aio_ring_of(r)->head, memory_order_relaxed) == tail)
 		return false;
-	atomic_store_explicit(&ring_of(r)->head, tail, memory_order_release);
+	atomic_store_explicit(&aio_ring_of(r)->head, tail, memory_order_release);
 	r->set = false;
 	return true;
 }

@@ -11,7 +11,7 @@
 #include <linux/aio_abi.h>
 #include <stdbool.h>
 
-struct rds_relay {
+struct os_poll_eventfd {
 	aio_context_t ctx; /* 0: none */
 	_Atomic int ep;	   /* valid with ctx */
 	struct iocb cb;
@@ -22,10 +22,10 @@ struct rds_relay {
  * Callers serialise.  0: when fd is readable, or if it is, efd counts one more; -errno: it will not, nor the next time.
  * fd is the same each time.  One that is already set stays as it is.
  */
-int rds_relay_set(struct rds_relay *r, int fd, int efd);
+int os_poll_eventfd_arm(struct os_poll_eventfd *r, int fd, int efd);
 /* It was set, and has passed on since what it was set for: once per time. */
-bool rds_relay_fired(struct rds_relay *r);
+bool os_poll_eventfd_fired(struct os_poll_eventfd *r);
 /* Not set any more (efd may count one more by that); before fd is closed for good. */
-void rds_relay_close(struct rds_relay *r);
+void os_poll_eventfd_close(struct os_poll_eventfd *r);
 
 #endif

@@ -67,7 +67,7 @@ static int owner_of(const struct rds_addr *dst, bool far, struct rds_conn_id *id
 		id->peer = own.procid;
 		id->peer_slot = own.proc;
 		if (far && rds_eng->prefer_remote && own.transport == RDS_TRANS_IB)
-			id->peer_port = registry_port_of(rds_eng->reg, own.proc, &own.procid);
+			id->peer_port = registry_proc_cm_port(rds_eng->reg, own.proc, &own.procid);
 	}
 	return err;
 }
@@ -221,7 +221,7 @@ static bool gone(const struct rds_addr *dst)
 	struct registry_owner own;
 
 	return registry_lookup(rds_eng->reg, &dst->ip, dst->port, dst->scope, &own) == 0 &&
-	       own.proc == REGISTRY_NOBODY && registry_sock_gone(rds_eng->reg, own.sock, &own.procid);
+	       own.proc == REGISTRY_NOBODY && registry_sock_is_gone(rds_eng->reg, own.sock, &own.procid);
 }
 
 /* Where does what has waited go now?  dst and id have the addresses; GOES: *to. */
@@ -313,7 +313,7 @@ static void hand_over(struct rds_conn *nowhere, bool local)
 
 bool rds_nowhere_again(const struct rds_conn_id *from, struct rds_queued *list, bool far)
 {
-	bool local = rds_addr_is_local(&from->faddr, from->scope) == 0;
+	bool local = rds_node_addr_is_local(&from->faddr, from->scope) == 0;
 	struct rds_conn_id id = *from;
 	struct rds_conn *nowhere;
 	struct rds_queued *q;
@@ -390,7 +390,7 @@ static int resolve(const struct rds_conn_id *from, const struct rds_addr *dst, b
 	if (err && err != -ENOENT)
 		return err;
 	if (err)
-		local = rds_addr_is_local(&dst->ip, dst->scope) == 0; /* takes system calls, so before the lock */
+		local = rds_node_addr_is_local(&dst->ip, dst->scope) == 0; /* takes system calls, so before the lock */
 	none = id;
 	nobody(&none);
 	rds_lock(&rds_eng->control);
@@ -558,7 +558,7 @@ static void end_of_the_dead(const struct rds_conn_id *id)
 /* Helper: has the address appeared, or is it known who has the ports? */
 void rds_nowhere_retry(struct rds_conn *conn)
 {
-	bool local = rds_addr_is_local(&conn->id.faddr, conn->id.scope) == 0;
+	bool local = rds_node_addr_is_local(&conn->id.faddr, conn->id.scope) == 0;
 	uint16_t ports[ASK_AT_ONCE];
 	unsigned n = 0;
 

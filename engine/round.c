@@ -15,12 +15,12 @@
 
 #include <sched.h>
 
-_Atomic unsigned rds_fork_waits;
+_Atomic unsigned rds_helper_fork_waits;
 static rds_lock_t round_lock = RDS_LOCK_INIT(RDS_LOCK_PLAIN);
 static _Atomic unsigned forks = 1, given_up; /* how many there were; the one that no round waits for any more */
 static __thread bool fork_waited;
 
-void rds_engine_fork_prepare(void)
+void rds_helper_fork_prepare(void)
 {
 	uint64_t until = os_now_ns() + rds_patience_ns(RDS_PATIENCE_FORK);
 
@@ -33,17 +33,17 @@ void rds_engine_fork_prepare(void)
 	if (fork_waited)
 		atomic_fetch_add(&forks, 1);
 	/* Held up, the helper gives them nothing to do any more. */
-	while (atomic_load(&rds_fork_waits) && os_now_ns() < until)
+	while (atomic_load(&rds_helper_fork_waits) && os_now_ns() < until)
 		sched_yield();
 }
 
-void rds_engine_fork_parent(void)
+void rds_helper_fork_parent(void)
 {
 	if (fork_waited)
 		rds_unlock(&round_lock);
 }
 
-bool rds_round_begin(void)
+bool rds_helper_round_begin(void)
 {
 	uint64_t until = 0;
 
@@ -59,16 +59,16 @@ bool rds_round_begin(void)
 	return true;
 }
 
-void rds_round_end(bool begun)
+void rds_helper_round_end(bool begun)
 {
 	if (begun)
 		rds_unlock(&round_lock);
 }
 
-void rds_round_forget(void)
+void rds_helper_round_forget(void)
 {
 	rds_lock_init(&round_lock, RDS_LOCK_PLAIN);
 	atomic_store(&forks, 1);
 	atomic_store(&given_up, 0);
-	atomic_store(&rds_fork_waits, 0);
+	atomic_store(&rds_helper_fork_waits, 0);
 }

@@ -30,13 +30,13 @@
 #define POSSIBLE true
 #endif
 
-struct rds_self rds_nobody = {.ncalls = RDS_SELF_CALLS};
-__thread struct rds_self *rds_self __attribute__((tls_model("initial-exec"))) = &rds_nobody;
+struct rds_thread rds_thread_none = {.ncalls = RDS_THREAD_CALLS};
+__thread struct rds_thread *rds_thread __attribute__((tls_model("initial-exec"))) = &rds_thread_none;
 static __thread bool never __attribute__((tls_model("initial-exec")));
 
-static struct rds_self records[RECORDS];
+static struct rds_thread records[RECORDS];
 static _Atomic unsigned used; /* records[0..used) have had an owner */
-static struct rds_self *free_list;
+static struct rds_thread *free_list;
 static pthread_mutex_t records_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool on, refused;
 static pthread_key_t key;
@@ -44,7 +44,7 @@ static bool key_made;
 
 /* ---- the barrier ---- */
 
-static long membarrier(int cmd)
+static long membarrier_call(int cmd)
 {
 	return os_syscall(SYS_membarrier, cmd, 0, 0, 0, 0, 0);
 }
@@ -79,31 +79,31 @@ static void visit_processors(void)
 	}
 }
 
-void rds_self_barrier(void)
+void rds_thread_barrier(void)
 {
 	rds_fence();
-	if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0)
+	if (membarrier_call(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0)
 		return;
 	/* The registration can only be lost with the address space; be safe all the same. */
-	membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
-	if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0 && membarrier(MEMBARRIER_CMD_GLOBAL) != 0)
+	membarrier_call(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+	if (membarrier_call(MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0 && membarrier_call(MEMBARRIER_CMD_GLOBAL) != 0)
 		visit_processors();
 	rds_fence();
 }
 
-bool rds_self_cheap(void)
+bool rds_thread_barrier_is_cheap(void)
 {
 	return !atomic_load_explicit(&refused, memory_order_relaxed);
 }
 
-bool rds_self_on(void)
+bool rds_thread_records_on(void)
 {
 	return atomic_load_explicit(&on, memory_order_relaxed);
 }
 
 /* ---- records ---- */
 
-static bool outside(const struct rds_self *s)
+static bool record_is_outside(const struct rds_thread *s)
 {
 	unsigned i;
 
@@ -117,44 +117,44 @@ static bool outside(const struct rds_self *s)
  * The thread ends.  A call that it was cancelled in is taken back by another destructor, perhaps a later one: then libc asks us
  * again.  A record that never gets clear is not used again.
  */
-static void thread_ends(void *arg)
+static void record_thread_exit(void *arg)
 {
-	struct rds_self *s = arg;
+	struct rds_thread *s = arg;
 
-	if (!outside(s)) {
+	if (!record_is_outside(s)) {
 		pthread_setspecific(key, s);
 		return;
 	}
-	rds_self = &rds_nobody;
+	rds_thread = &rds_thread_none;
 	pthread_mutex_lock(&records_lock);
 	s->next_free = free_list;
 	free_list = s;
 	pthread_mutex_unlock(&records_lock);
 }
 
-void rds_self_start(void)
+void rds_thread_records_start(void)
 {
 	pthread_mutex_lock(&records_lock);
 	if (!key_made)
-		key_made = pthread_key_create(&key, thread_ends) == 0;
+		key_made = pthread_key_create(&key, record_thread_exit) == 0;
 	/* Cheap in a process of one thread; with more the kernel waits for a grace period, once. */
-	if (POSSIBLE && key_made && membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0)
+	if (POSSIBLE && key_made && membarrier_call(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0)
 		atomic_store(&on, true);
 	pthread_mutex_unlock(&records_lock);
 }
 
-static void clear(struct rds_self *s)
+static void record_clear(struct rds_thread *s)
 {
 	unsigned i;
 
 	for (i = 0; i < RDS_LOCK_KINDS; i++)
 		atomic_store(&s->in[i], NULL);
-	for (i = 0; i < RDS_SELF_CALLS; i++)
+	for (i = 0; i < RDS_THREAD_CALLS; i++)
 		atomic_store(&s->call[i], NULL);
 	s->ncalls = 0;
 }
 
-void rds_self_forget(void)
+void rds_thread_records_forget(void)
 {
 	unsigned i, n = atomic_load(&used);
 
@@ -162,17 +162,17 @@ void rds_self_forget(void)
 	pthread_mutex_init(&records_lock, NULL);
 	free_list = NULL;
 	for (i = 0; i < n; i++) {
-		clear(&records[i]);
-		if (&records[i] == rds_self)
+		record_clear(&records[i]);
+		if (&records[i] == rds_thread)
 			continue;
 		records[i].next_free = free_list;
 		free_list = &records[i];
 	}
 }
 
-static struct rds_self *record_get(void)
+static struct rds_thread *record_get(void)
 {
-	struct rds_self *s;
+	struct rds_thread *s;
 	unsigned n;
 
 	pthread_mutex_lock(&records_lock);
@@ -188,31 +188,31 @@ static struct rds_self *record_get(void)
 	return s;
 }
 
-struct rds_self *rds_self_make(void)
+struct rds_thread *rds_thread_record_get(void)
 {
-	struct rds_self *s;
+	struct rds_thread *s;
 
-	if (rds_self != &rds_nobody || never || !rds_self_on())
-		return rds_self;
+	if (rds_thread != &rds_thread_none || never || !rds_thread_records_on())
+		return rds_thread;
 	s = record_get();
 	if (!s || pthread_setspecific(key, s)) /* a record for which nobody comes back is lost, but only that */
 		never = true;
 	else
-		rds_self = s;
-	return rds_self;
+		rds_thread = s;
+	return rds_thread;
 }
 
-void rds_self_never(void)
+void rds_thread_record_refuse(void)
 {
 	never = true;
 }
 
-bool rds_self_anybody_calls(const void *what)
+bool rds_thread_any_calls(const void *what)
 {
 	unsigned i, k, n = atomic_load(&used);
 
 	for (i = 0; i < n; i++)
-		for (k = 0; k < RDS_SELF_CALLS; k++)
+		for (k = 0; k < RDS_THREAD_CALLS; k++)
 			if (atomic_load_explicit(&records[i].call[k], memory_order_acquire) == what)
 				return true;
 	return false;

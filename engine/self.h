@@ -4,7 +4,7 @@
  * their bias (lock.h) and the sockets that it is in a call on (sock.c).
  *
  * A thread writes its own record with plain stores.  Whoever wants to know first takes away what let the thread in (the lock's
- * bias, the socket's last reference), then calls rds_self_barrier(), which makes every running thread of the process pass a full
+ * bias, the socket's last reference), then calls rds_thread_barrier(), which makes every running thread of the process pass a full
  * memory barrier, then reads the records.  A thread that looked before the barrier and found itself let in had stored its mark
  * before that, so the mark is seen; one that looks later finds itself shut out and takes the mark back.
  *
@@ -29,32 +29,33 @@ enum rds_lock_kind {
 	RDS_LOCK_KINDS
 };
 
-#define RDS_SELF_CALLS 6 /* nested calls; more are counted on the socket */
+#define RDS_THREAD_CALLS 6 /* nested calls; more are counted on the socket */
 
-struct rds_self {
+struct rds_thread {
 	_Atomic(void *) in[RDS_LOCK_KINDS];
-	_Atomic(void *) call[RDS_SELF_CALLS];
+	_Atomic(void *) call[RDS_THREAD_CALLS];
 	unsigned
 		ncalls; /* of this thread alone; raised before a slot is filled, lowered after it is cleared (signals) */
-	struct rds_self *next_free;
+	struct rds_thread *next_free;
 } __attribute__((aligned(128)));
 
 /* Of a thread that has no record: it never matches a bias and has no room for calls. */
-extern struct rds_self rds_nobody;
-extern __thread struct rds_self *rds_self __attribute__((tls_model("initial-exec")));
+extern struct rds_thread rds_thread_none;
+extern __thread struct rds_thread *rds_thread __attribute__((tls_model("initial-exec")));
 
-/* This thread's record, made on the first call; &rds_nobody if there is none left, or the process has no barrier. */
-struct rds_self *rds_self_make(void);
+/* This thread's record, made on the first call; &rds_thread_none if there is none left, or the process has no barrier. */
+struct rds_thread *rds_thread_record_get(void);
 /* This thread shall have none: the helper, which is everywhere a little and would only take biases away from others. */
-void rds_self_never(void);
-/* Is that thread still in a call on what? After rds_self_barrier(). */
-bool rds_self_anybody_calls(const void *what);
+void rds_thread_record_refuse(void);
+/* Is that thread still in a call on what? After rds_thread_barrier(). */
+bool rds_thread_any_calls(const void *what);
 
 /* From now on threads get records.  Without membarrier(2), or under ThreadSanitizer, they never do. */
-void rds_self_start(void);
-void rds_self_forget(void); /* forked child: the other threads are gone, this one is outside of everything */
-bool rds_self_on(void);
-bool rds_self_cheap(void); /* false: the barrier has become expensive, nothing should be made to need it any more */
-void rds_self_barrier(void);
+void rds_thread_records_start(void);
+void rds_thread_records_forget(void); /* forked child: the other threads are gone, this one is outside of everything */
+bool rds_thread_records_on(void);
+bool rds_thread_barrier_is_cheap(
+	void); /* false: the barrier has become expensive, nothing should be made to need it any more */
+void rds_thread_barrier(void);
 
 #endif

@@ -18,7 +18,7 @@
 #define PREFIX_LEN (sizeof(RDS_SHARE_PREFIX) - 1)
 #define NAME_LEN (offsetof(struct sockaddr_un, sun_path) + 1 + PREFIX_LEN + 2 * RDS_PROCID_LEN)
 
-socklen_t rds_share_address(const char *prefix, const struct rds_procid *name, struct sockaddr_un *sun)
+socklen_t rds_node_name_address(const char *prefix, const struct rds_procid *name, struct sockaddr_un *sun)
 {
 	static const char digits[] = "0123456789abcdef";
 	size_t len = strlen(prefix);
@@ -36,24 +36,24 @@ socklen_t rds_share_address(const char *prefix, const struct rds_procid *name, s
 }
 
 /* A stand-in without a name (no memory) is known to those who inherit its number, and to nobody else. */
-void rds_share_name(int standin, struct rds_procid *name)
+void rds_node_name_bind(int standin, struct rds_procid *name)
 {
 	struct sockaddr_un sun;
 	socklen_t len;
 
 	os_random(name, sizeof(*name));
-	len = rds_share_address(RDS_SHARE_PREFIX, name, &sun);
+	len = rds_node_name_address(RDS_SHARE_PREFIX, name, &sun);
 	os_bind(standin, (struct sockaddr *)&sun, len);
 }
 
-static int digit(char c)
+static int hex_digit_value(char c)
 {
 	if (c >= '0' && c <= '9')
 		return c - '0';
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-bool rds_share_is(int fd, struct rds_procid *name)
+bool rds_node_name_read(int fd, struct rds_procid *name)
 {
 	struct sockaddr_un sun;
 	socklen_t len = sizeof(sun);
@@ -64,7 +64,7 @@ bool rds_share_is(int fd, struct rds_procid *name)
 	    sun.sun_path[0] || memcmp(sun.sun_path + 1, RDS_SHARE_PREFIX, PREFIX_LEN))
 		return false;
 	for (i = 0; i < RDS_PROCID_LEN; i++) {
-		int high = digit(from[2 * i]), low = digit(from[2 * i + 1]);
+		int high = hex_digit_value(from[2 * i]), low = hex_digit_value(from[2 * i + 1]);
 
 		if (high < 0 || low < 0)
 			return false;
@@ -74,17 +74,17 @@ bool rds_share_is(int fd, struct rds_procid *name)
 	return true;
 }
 
-bool rds_share_is_end(int pair, const struct rds_procid *name)
+bool rds_node_name_is_peer(int pair, const struct rds_procid *name)
 {
 	struct sockaddr_un want, is;
-	socklen_t len = sizeof(is), n = rds_share_address(RDS_SHARE_PREFIX, name, &want);
+	socklen_t len = sizeof(is), n = rds_node_name_address(RDS_SHARE_PREFIX, name, &want);
 
 	return os_syscall(SYS_getpeername, pair, (long)&is, (long)&len, 0, 0, 0) == 0 && len == n &&
 	       memcmp(&is, &want, n) == 0;
 }
 
 /* When it cannot be found out, it may. */
-bool rds_share_exists(const struct rds_procid *name)
+bool rds_node_name_exists(const struct rds_procid *name)
 {
 	int fd = os_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), err;
 	struct sockaddr_un sun;
@@ -92,13 +92,13 @@ bool rds_share_exists(const struct rds_procid *name)
 
 	if (fd < 0)
 		return true;
-	len = rds_share_address(RDS_SHARE_PREFIX, name, &sun);
+	len = rds_node_name_address(RDS_SHARE_PREFIX, name, &sun);
 	err = os_bind(fd, (struct sockaddr *)&sun, len);
 	os_close(fd);
 	return err != 0;
 }
 
-bool rds_share_sealed(int fd, uint64_t size)
+bool os_memfd_is_sealed(int fd, uint64_t size)
 {
 	const int seals = F_SEAL_SHRINK | F_SEAL_WRITE;
 	struct stat st;

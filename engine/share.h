@@ -221,12 +221,12 @@ static inline bool rds_share_is_bool(const bool *b)
 struct sockaddr_un;
 
 /* share.c */
-socklen_t rds_share_address(const char *prefix, const struct rds_procid *name, struct sockaddr_un *sun);
-void rds_share_name(int standin, struct rds_procid *name); /* gives it a fresh one */
-bool rds_share_is(int fd, struct rds_procid *name);	   /* is that a stand-in, of whatever process? */
-bool rds_share_is_end(int pair,
-		      const struct rds_procid *name); /* is that the other end of the stand-in of that name? */
-bool rds_share_sealed(int fd, uint64_t size); /* a file of so many bytes at least, which nobody can change */
-bool rds_share_exists(const struct rds_procid *name);	   /* some copy of it is still open */
+socklen_t rds_node_name_address(const char *prefix, const struct rds_procid *name, struct sockaddr_un *sun);
+void rds_node_name_bind(int standin, struct rds_procid *name); /* gives it a fresh one */
+bool rds_node_name_read(int fd, struct rds_procid *name);      /* is that a stand-in, of whatever process? */
+bool rds_node_name_is_peer(int pair,
+			   const struct rds_procid *name); /* is that the other end of the stand-in of that name? */
+bool os_memfd_is_sealed(int fd, uint64_t size); /* a file of so many bytes at least, which nobody can change */
+bool rds_node_name_exists(const struct rds_procid *name); /* some copy of it is still open */
 
 #endif

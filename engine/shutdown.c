@@ -73,7 +73,7 @@ static bool has_left(const struct rds_conn *conn, uint16_t port, bool ask)
 		return false;
 	if (memcmp(&own.procid, &conn->id.peer, sizeof(own.procid)) == 0)
 		return conn->ending;
-	if (ask && own.proc == REGISTRY_NOBODY && registry_sock_gone(rds_eng->reg, own.sock, &own.procid))
+	if (ask && own.proc == REGISTRY_NOBODY && registry_sock_is_gone(rds_eng->reg, own.sock, &own.procid))
 		return false;
 	return own.moved;
 }

@@ -31,8 +31,8 @@ unsigned (*rds_hook_hangup)(struct rds_sock *sk);
 static pthread_mutex_t slab_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rds_sock *slab_free, *all; /* all: control */
 
-static void pair_event(struct rds_event *ev, uint32_t events);
-static void let_go(struct rds_chore *c);
+static void pair_event(struct rds_helper_event *ev, uint32_t events);
+static void let_go(struct rds_deferred_call *c);
 
 static struct rds_sock *slab_get(void)
 {
@@ -138,14 +138,14 @@ static void drop_received(struct rds_sock *sk)
 static void close_number(struct rds_sock *sk)
 {
 	rds_lock(&rds_eng->wait);
-	if (sk->lent && (os_side || !rds_post_own()))
-		rds_event_del(rds_sock_pair(sk));
-	os_close_slot(&sk->pair.n[os_side]);
+	if (sk->lent && (os_fd_table || !rds_helper_has_own_table()))
+		rds_helper_event_del(rds_sock_pair(sk));
+	os_close_slot(&sk->pair.n[os_fd_table]);
 	rds_will_close(sk);
 	rds_unlock(&rds_eng->wait);
 }
 
-static void let_go(struct rds_chore *c)
+static void let_go(struct rds_deferred_call *c)
 {
 	struct rds_sock *sk = container_of(c, struct rds_sock, let_go);
 
@@ -167,7 +167,7 @@ void rds_sock_unlist(struct rds_sock *sk)
 static bool unlist(struct rds_sock *sk)
 {
 	rds_sock_unlist(sk);
-	return sk->lent && sk->lent == rds_post_epoch() && rds_post_own();
+	return sk->lent && sk->lent == rds_export_epoch() && rds_helper_has_own_table();
 }
 
 /*
@@ -210,7 +210,7 @@ static bool shut(struct rds_sock *sk, bool *lent)
  */
 static void buried(const struct rds_sock *sk)
 {
-	uint64_t until = os_now_ns() + rds_patience_ns(RDS_PATIENCE_BURIAL);
+	uint64_t until = os_now_ns() + rds_patience_ns(RDS_PATIENCE_REGION_RECLAIM);
 
 	while (atomic_load(&sk->burying) && os_now_ns() < until)
 		os_poll(NULL, 0, 1);
@@ -224,7 +224,7 @@ static void close_numbers(struct rds_sock *sk, bool lent)
 	if (!lent)
 		return;
 	rds_sock_hold(sk);
-	if (!(os_side ? rds_chore_for_program(&sk->let_go) : rds_chore_for_helper(&sk->let_go)))
+	if (!(os_fd_table ? rds_helper_defer_to_program(&sk->let_go) : rds_helper_defer(&sk->let_go)))
 		rds_sock_put(sk);
 }
 
@@ -289,7 +289,7 @@ void rds_sock_number_added(struct rds_sock *sk)
 }
 
 /* Our end of the pair has something to say. Helper. */
-static void pair_event(struct rds_event *ev, uint32_t events)
+static void pair_event(struct rds_helper_event *ev, uint32_t events)
 {
 	struct rds_sock *sk = container_of(ev, struct rds_sock, ev);
 
@@ -309,9 +309,9 @@ int rds_sock_pair(struct rds_sock *sk)
 {
 	int fd = os_fd(&sk->pair);
 
-	if (likely(fd >= 0 || !os_side))
+	if (likely(fd >= 0 || !os_fd_table))
 		return fd;
-	rds_post_drain();
+	rds_fd_exchange_drain();
 	return os_fd(&sk->pair);
 }
 
@@ -319,9 +319,9 @@ void rds_sock_lent(struct rds_sock *sk, int fd)
 {
 	int err;
 
-	if (os_side)
-		atomic_store(&sk->pair.n[os_side], fd);
-	err = rds_event_add(&sk->ev, fd, EPOLLIN | EPOLLRDHUP | EPOLLET);
+	if (os_fd_table)
+		atomic_store(&sk->pair.n[os_fd_table], fd);
+	err = rds_helper_event_add(&sk->ev, fd, EPOLLIN | EPOLLRDHUP | EPOLLET);
 	if (err)
 		rds_error("a socket cannot be watched (%s): its last close may go unnoticed", strerror(-err));
 }
@@ -330,7 +330,7 @@ static int sock_lend(struct rds_sock *sk)
 {
 	int fd = os_fd(&sk->pair);
 
-	return rds_post_lend(RDS_POST_SOCK, sk, &fd, 1);
+	return rds_export_to_helper(RDS_EXPORT_SOCK, sk, &fd, 1);
 }
 
 int rds_sock_lend_all(void)
@@ -339,7 +339,7 @@ int rds_sock_lend_all(void)
 	int err = 0;
 
 	for (sk = all; sk && !err; sk = sk->next_all) {
-		sk->lent = rds_post_epoch();
+		sk->lent = rds_export_epoch();
 		err = sock_lend(sk);
 	}
 	return err;
@@ -442,7 +442,7 @@ static int make_pair(struct rds_sock *sk, int type, uint64_t *inode)
 		os_close(sv[0]);
 		return err;
 	}
-	rds_share_name(sv[0], &sk->name);
+	rds_node_name_bind(sv[0], &sk->name);
 	*inode = st.st_ino;
 	return sv[0];
 }
@@ -450,7 +450,8 @@ static int make_pair(struct rds_sock *sk, int type, uint64_t *inode)
 /* Into the list of sockets; from now on the helper may see it.  control held. */
 void rds_sock_list(struct rds_sock *sk)
 {
-	sk->lent = rds_eng->helper_up ? rds_post_epoch() : 0; /* the caller does that; or else who starts the helper */
+	sk->lent =
+		rds_eng->helper_up ? rds_export_epoch() : 0; /* the caller does that; or else who starts the helper */
 	sk->prev_all = NULL;
 	sk->next_all = all;
 	if (all)
@@ -469,7 +470,7 @@ static int enter(struct rds_sock *sk)
 
 	if (err)
 		return err;
-	registry_sock_name(rds_eng->reg, sk->reg_idx, &sk->name);
+	registry_sock_set_name(rds_eng->reg, sk->reg_idx, &sk->name);
 	rds_sock_list(sk);
 	return 0;
 }
@@ -534,7 +535,7 @@ int rds_socket(int type, int protocol, struct rds_sock **out)
 		err = rds_engine_start();
 	if (err)
 		return err;
-	rds_post_look();
+	rds_helper_deferred_check();
 	sk = slab_get();
 	if (!sk)
 		return -ENOMEM;

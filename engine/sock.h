@@ -22,7 +22,7 @@ struct rds_dst {
 	struct rds_conn *conn;
 	uint64_t bind_gen, conn_gen;
 	uint64_t sock; /* the socket that has the port as of bind_gen, as in struct rds_queued */
-	bool followed; /* RDS_FLAG_FOLLOWS has been said there */
+	bool followed; /* RDS_FLAG_NEW_OWNER has been said there */
 };
 
 struct rds_zcopy_info {
@@ -45,11 +45,11 @@ struct rds_sock {
 	unsigned numbers; /* descriptor numbers that the layer above counts (control) */
 	struct os_fd pair;	  /* our end of it; closed under `wait` */
 	uint32_t lent;		  /* to the helper of that epoch (control; post.h) */
-	struct rds_chore let_go;  /* the other side closes its number; holds a reference */
+	struct rds_deferred_call let_go; /* the other side closes its number; holds a reference */
 	uint64_t inode;	  /* of the application's end */
 	struct rds_procid name; /* of that (share.h) */
 	uint32_t reg_idx;
-	struct rds_event ev;
+	struct rds_helper_event ev;
 	_Atomic uint64_t copied;  /* bytes of other processes' writes, kept for them (rdma_cmsg.c) */
 	struct rds_timer hanging; /* hung up, with operations under way (helper) */
 	uint64_t hanging_until;
@@ -75,7 +75,8 @@ struct rds_sock {
 	rds_lock_t tx;
 	struct rds_dst dst[RDS_DST_CACHE];
 	_Atomic uint64_t snd;	 /* bytes accounted (low part) and messages in flight: rds_snd_* below */
-	uint64_t since; /* when another process's became ours (RDS_FLAG_FOLLOWS), else 0; written before it is listed */
+	uint64_t
+		since; /* when another process's became ours (RDS_FLAG_NEW_OWNER), else 0; written before it is listed */
 	struct rds_queued *along; /* messages that change hands with it (along.c; control) */
 
 	/* receiving (rx) */

@@ -44,9 +44,9 @@ static void end_unless_called(struct rds_sock *sk, uint64_t ref)
 {
 	uint64_t snd;
 
-	if (rds_self_on()) {
-		rds_self_barrier();
-		if (rds_self_anybody_calls(sk))
+	if (rds_thread_records_on()) {
+		rds_thread_barrier();
+		if (rds_thread_any_calls(sk))
 			return; /* it looks when it leaves */
 	}
 	if (!atomic_compare_exchange_strong(&sk->ref, &ref, ref & ~RDS_REF_ENDING))
@@ -73,10 +73,10 @@ void rds_sock_put(struct rds_sock *sk)
 
 bool rds_sock_enter(struct rds_sock *sk)
 {
-	struct rds_self *me = rds_self;
+	struct rds_thread *me = rds_thread;
 	unsigned n = me->ncalls;
 
-	if (unlikely(n >= RDS_SELF_CALLS) && (me = rds_self_make())->ncalls >= RDS_SELF_CALLS)
+	if (unlikely(n >= RDS_THREAD_CALLS) && (me = rds_thread_record_get())->ncalls >= RDS_THREAD_CALLS)
 		return rds_sock_get(sk);
 	n = me->ncalls++;
 	atomic_signal_fence(memory_order_seq_cst);
@@ -89,7 +89,7 @@ bool rds_sock_enter(struct rds_sock *sk)
 }
 
 /* Calls nest, so it is the last slot, unless a handler left by siglongjmp() has lost some. */
-static void slot_clear(struct rds_self *me, unsigned n, struct rds_sock *sk)
+static void slot_clear(struct rds_thread *me, unsigned n, struct rds_sock *sk)
 {
 	uint64_t ref;
 
@@ -104,10 +104,10 @@ static void slot_clear(struct rds_self *me, unsigned n, struct rds_sock *sk)
 
 void rds_sock_leave(struct rds_sock *sk)
 {
-	struct rds_self *me = rds_self;
+	struct rds_thread *me = rds_thread;
 	unsigned n;
 
-	if (likely(me != &rds_nobody))
+	if (likely(me != &rds_thread_none))
 		for (n = me->ncalls; n--;)
 			if (likely(atomic_load_explicit(&me->call[n], memory_order_relaxed) == sk)) {
 				slot_clear(me, n, sk);

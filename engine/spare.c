@@ -15,42 +15,42 @@
 #define SPARES 16
 #define PEER 9 /* measured: five for the first peer over shared memory, four if the sockets are shared with a child as well */
 
-static _Atomic int spare[SPARES];
+static _Atomic int reserve_fd[SPARES];
 static bool known; /* the slots hold -1 or a descriptor */
 
-bool rds_spare_fill(void)
+bool rds_helper_reserve_fill(void)
 {
 	unsigned i, n = 0;
 	int fd;
 
 	for (i = 0; i < SPARES; i++) {
 		if (!known)
-			atomic_store(&spare[i], -1);
-		if (atomic_load(&spare[i]) < 0) {
+			atomic_store(&reserve_fd[i], -1);
+		if (atomic_load(&reserve_fd[i]) < 0) {
 			fd = os_fcntl(os_fd(&rds_eng->leader_post), F_DUPFD_CLOEXEC, 0);
 			if (fd >= 0)
-				os_dup_high_slot(fd, &spare[i]);
+				os_dup_high_slot(fd, &reserve_fd[i]);
 		}
-		n += atomic_load(&spare[i]) >= 0;
+		n += atomic_load(&reserve_fd[i]) >= 0;
 	}
 	known = true;
 	return n >= PEER;
 }
 
-bool rds_spare_use(void)
+bool rds_helper_reserve_release(void)
 {
 	bool any = false;
 	unsigned i;
 
 	for (i = 0; known && i < SPARES; i++)
-		if (atomic_load(&spare[i]) >= 0) {
-			os_close_slot(&spare[i]);
+		if (atomic_load(&reserve_fd[i]) >= 0) {
+			os_close_slot(&reserve_fd[i]);
 			any = true;
 		}
 	return any;
 }
 
-void rds_spare_forget(void)
+void rds_helper_reserve_forget(void)
 {
 	known = false;
 }

@@ -259,7 +259,7 @@ bool rds_wait_spin(struct rds_wait *w)
 		hold_signals(w);
 	if (unlikely(w->spins == SPIN_ASK))
 		rds_ask_unasked();
-	if (unlikely(w->spins % SPIN_SIGNALS == 0) && os_signals_wait(&w->signals))
+	if (unlikely(w->spins % SPIN_SIGNALS == 0) && os_signals_pending(&w->signals))
 		goto out;
 	if (os_now_ns() < w->spin_until)
 		return true;

@@ -12,10 +12,10 @@
 
 #define STACK (PTHREAD_STACK_MIN + (64u << 10))
 
-_Atomic unsigned rds_more_threads;
+_Atomic unsigned rds_helper_extra_threads;
 static _Atomic unsigned births; /* twice; odd: one is being born */
 
-static int create(void *(*fn)(void *), void *arg, size_t stack)
+static int create_detached(void *(*fn)(void *), void *arg, size_t stack)
 {
 	pthread_attr_t attr;
 	pthread_t thread;
@@ -31,14 +31,14 @@ static int create(void *(*fn)(void *), void *arg, size_t stack)
 }
 
 /* A small stack may not take what the program has in thread-local variables: then as large as any. */
-int rds_thread_create(void *(*fn)(void *), void *arg, size_t stack)
+int rds_helper_thread_create(void *(*fn)(void *), void *arg, size_t stack)
 {
-	int err = create(fn, arg, stack);
+	int err = create_detached(fn, arg, stack);
 
-	return err == EINVAL ? create(fn, arg, 0) : err;
+	return err == EINVAL ? create_detached(fn, arg, 0) : err;
 }
 
-int rds_thread_start(void *(*fn)(void *), void *arg)
+int rds_helper_thread_start(void *(*fn)(void *), void *arg)
 {
 	sigset_t all, old;
 	int err;
@@ -46,27 +46,27 @@ int rds_thread_start(void *(*fn)(void *), void *arg)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	atomic_fetch_add(&births, 1);
-	atomic_fetch_add(&rds_more_threads, 1);
-	err = rds_thread_create(fn, arg, STACK);
+	atomic_fetch_add(&rds_helper_extra_threads, 1);
+	err = rds_helper_thread_create(fn, arg, STACK);
 	if (err)
-		atomic_fetch_sub(&rds_more_threads, 1);
+		atomic_fetch_sub(&rds_helper_extra_threads, 1);
 	atomic_fetch_add(&births, 1);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return -err;
 }
 
-void rds_thread_ends(void)
+void rds_helper_thread_end(void)
 {
-	atomic_fetch_sub(&rds_more_threads, 1);
+	atomic_fetch_sub(&rds_helper_extra_threads, 1);
 }
 
-unsigned rds_thread_births(void)
+unsigned rds_helper_thread_births(void)
 {
 	return atomic_load(&births);
 }
 
-void rds_threads_forget(void)
+void rds_helper_threads_forget(void)
 {
 	atomic_store(&births, 0);
-	atomic_store(&rds_more_threads, 0);
+	atomic_store(&rds_helper_extra_threads, 0);
 }

@@ -48,7 +48,7 @@ _Atomic uint64_t rds_user_generation;
 
 /* ---- the thread's own stack ---- */
 
-static void stack_of_main(void)
+static void stack_find_main(void)
 {
 	uintptr_t top = &__libc_stack_end ? (uintptr_t)__libc_stack_end : 0;
 
@@ -58,7 +58,7 @@ static void stack_of_main(void)
 	}
 }
 
-static void stack_of_thread(void)
+static void stack_find_thread(void)
 {
 	pthread_attr_t attr;
 	void *lo;
@@ -73,15 +73,15 @@ static void stack_of_thread(void)
 	pthread_attr_destroy(&attr);
 }
 
-static void stack_ask(void)
+static void stack_find_bounds(void)
 {
 	int saved = errno;
 
 	rds_ucache.stack_asked = true;
 	if (os_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0) == os_getpid())
-		stack_of_main();
+		stack_find_main();
 	else
-		stack_of_thread();
+		stack_find_thread();
 	errno = saved;
 }
 
@@ -123,7 +123,7 @@ static bool page_fillable(uintptr_t page, uintptr_t at, uintptr_t end)
 	return os_syscall(SYS_rt_sigprocmask, SIG_BLOCK, 0, (long)at, KERNEL_SIGSET, 0, 0) != -EFAULT;
 }
 
-static bool pages_good(uintptr_t first, uintptr_t last, int how)
+static bool pages_are_usable(uintptr_t first, uintptr_t last, int how)
 {
 	if (how == RDS_UWRITE && last - first + 1 >= POPULATE_FROM &&
 	    !os_syscall(SYS_madvise, (long)(first << RDS_UPAGE_SHIFT), (long)((last - first + 1) << RDS_UPAGE_SHIFT),
@@ -175,7 +175,7 @@ static void remember_page(uintptr_t page, int how, uint64_t stamp)
 	rds_ucache.page[how][page % RDS_UPAGES].stamp = stamp;
 }
 
-static void spend(uintptr_t pages, uint64_t stamp)
+static void spend_budget(uintptr_t pages, uint64_t stamp)
 {
 	if (rds_ucache.tick != stamp) {
 		rds_ucache.tick = stamp;
@@ -189,16 +189,16 @@ static void spend(uintptr_t pages, uint64_t stamp)
 static bool range_fillable(uintptr_t at, uintptr_t end, uintptr_t first, uintptr_t last)
 {
 	if (last - first + 1 >= POPULATE_FROM)
-		return pages_good(first, last, RDS_UWRITE);
+		return pages_are_usable(first, last, RDS_UWRITE);
 	for (uintptr_t page = first; page <= last; page++)
 		if (!page_fillable(page, at, end))
 			return false;
 	return true;
 }
 
-static void probed(uintptr_t first, uintptr_t last, int how, uint64_t stamp)
+static void remember_probed(uintptr_t first, uintptr_t last, int how, uint64_t stamp)
 {
-	spend(last - first + 1, stamp);
+	spend_budget(last - first + 1, stamp);
 	remember_range(first, last, how, stamp);
 	if (how == RDS_UWRITE) /* readable as well */
 		remember_range(first, last, RDS_UREAD, stamp);
@@ -214,14 +214,14 @@ int rds_user_probe(const void *p, size_t len, int how, uint64_t stamp)
 	if (at + (len - 1) < at)
 		return -EFAULT;
 	if (!rds_ucache.stack_asked) {
-		stack_ask();
+		stack_find_bounds();
 		if (rds_user_on_stack(at, len))
 			return 0;
 	}
 	if (rds_ucache.hot != stamp || !range_known(first, last, known, stamp)) {
-		if (how == RDS_UFILL ? !range_fillable(at, at + len, first, last) : !pages_good(first, last, how))
+		if (how == RDS_UFILL ? !range_fillable(at, at + len, first, last) : !pages_are_usable(first, last, how))
 			return -EFAULT;
-		probed(first, last, known, stamp);
+		remember_probed(first, last, known, stamp);
 	}
 	if (first == last)
 		remember_page(first, known, stamp);

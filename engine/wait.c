@@ -108,14 +108,14 @@ static int efd_open(struct rds_wait *w)
  */
 static int efd_lend(struct rds_wait *w)
 {
-	uint32_t epoch = rds_post_epoch();
+	uint32_t epoch = rds_export_epoch();
 	int fd = os_fd(&w->efd), err;
 
-	if (likely(atomic_load_explicit(&w->lent, memory_order_relaxed) == epoch) || !rds_post_own() || fd < 0 ||
-	    atomic_exchange(&w->lent, epoch) == epoch)
+	if (likely(atomic_load_explicit(&w->lent, memory_order_relaxed) == epoch) || !rds_helper_has_own_table() ||
+	    fd < 0 || atomic_exchange(&w->lent, epoch) == epoch)
 		return 0;
 	atomic_store(&w->efd.n[1], -1); /* what an earlier helper had is gone with its table */
-	err = rds_post_lend(RDS_POST_WAIT, w, &fd, 1);
+	err = rds_export_to_helper(RDS_EXPORT_WAIT, w, &fd, 1);
 	if (err)
 		atomic_store(&w->lent, 0);
 	return err;
@@ -144,9 +144,9 @@ void rds_wait_lent(struct rds_wait *w, int fd)
 {
 	static const uint64_t one = 1;
 
-	if (!os_side)
+	if (!os_fd_table)
 		return;
-	atomic_store(&w->efd.n[os_side], fd);
+	atomic_store(&w->efd.n[os_fd_table], fd);
 	if (w->owed)
 		os_write(fd, &one, sizeof(one));
 	w->owed = false;
@@ -406,8 +406,8 @@ void rds_wait_post(struct rds_wait *w)
 	if (!atomic_exchange(&w->armed, false))
 		return;
 	fd = !w->leader ? os_fd(&w->efd) : w->relayed ? atomic_load(&rds_eng->relay_fd) : os_fd(&rds_eng->leader_post);
-	if (unlikely(fd < 0) && os_side) { /* lent, but not taken yet */
-		rds_post_drain();
+	if (unlikely(fd < 0) && os_fd_table) { /* lent, but not taken yet */
+		rds_fd_exchange_drain();
 		fd = os_fd(&w->efd);
 		w->owed = fd < 0;
 	}

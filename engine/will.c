@@ -112,7 +112,7 @@ static bool numbers_left(int lowest)
 
 	if (getrlimit(RLIMIT_NOFILE, &rl) || (rlim_t)lowest < rl.rlim_cur / 4)
 		return true;
-	return os_numbers_left(lowest, RESERVE);
+	return os_fds_available(lowest, RESERVE);
 }
 
 static int new_page(void)
@@ -210,8 +210,8 @@ int rds_will_again(struct rds_sock *sk)
 
 void rds_will_close(struct rds_sock *sk)
 {
-	os_close_slot(&sk->will_fd.n[os_side]);
-	os_close_slot(&sk->inbox_fd.n[os_side]);
+	os_close_slot(&sk->will_fd.n[os_fd_table]);
+	os_close_slot(&sk->inbox_fd.n[os_fd_table]);
 }
 
 void rds_will_unmap(struct rds_sock *sk)
@@ -225,17 +225,17 @@ void rds_will_unmap(struct rds_sock *sk)
 /* ---- the line ---- */
 
 /* The helper, with its own table: the writing end is never in one that a fork copies. */
-static void make_line(struct rds_chore *c)
+static void make_line(struct rds_deferred_call *c)
 {
 	int ends[2], err;
 
 	(void)c;
 	if (os_fd(&line.end) >= 0 || os_pipe(ends, O_CLOEXEC) < 0)
 		return;
-	if (os_side) {
+	if (os_fd_table) {
 		atomic_store(&line.end.n[1], ends[0]);
 		atomic_store(&line.other, ends[1]);
-		err = rds_post_give(RDS_POST_LINE, NULL, &ends[0], 1);
+		err = rds_export_to_program(RDS_EXPORT_HANG_UP, NULL, &ends[0], 1);
 		if (err)
 			rds_warn_once(
 				"processes that share an RDS socket with this one will not notice at once if it is "
@@ -248,7 +248,7 @@ static void make_line(struct rds_chore *c)
 	}
 }
 
-static struct rds_chore line_chore = {.fn = make_line};
+static struct rds_deferred_call line_chore = {.fn = make_line};
 
 void rds_line_given(int end)
 {
@@ -264,11 +264,11 @@ static bool has_line(void)
 /* The helper may be at something else for a while. */
 static void await_line(void)
 {
-	uint64_t until = os_now_ns() + rds_patience_ns(RDS_PATIENCE_LINE);
+	uint64_t until = os_now_ns() + rds_patience_ns(RDS_PATIENCE_HANG_UP);
 
-	rds_chore_for_helper(&line_chore);
+	rds_helper_defer(&line_chore);
 	while (!has_line() && os_now_ns() < until)
-		rds_post_await(1);
+		rds_fd_exchange_await(1);
 }
 
 /* There is no helper yet: nobody can have attached. */
@@ -277,7 +277,7 @@ static struct rds_sock *next_unlent(void)
 	struct rds_sock *sk;
 
 	rds_lock(&rds_eng->control);
-	sk = rds_post_epoch() ? unlent : NULL;
+	sk = rds_export_epoch() ? unlent : NULL;
 	if (sk)
 		unlent = sk->will_next;
 	rds_unlock(&rds_eng->control);
@@ -289,7 +289,7 @@ static void lend(struct rds_sock *sk)
 {
 	int fds[2] = {atomic_load(&sk->will_fd.n[0]), atomic_load(&sk->inbox_fd.n[0])};
 
-	if (fds[0] < 0 || rds_post_lend(RDS_POST_WILL, sk, fds, fds[1] < 0 ? 1 : 2))
+	if (fds[0] < 0 || rds_export_to_helper(RDS_EXPORT_LEASE, sk, fds, fds[1] < 0 ? 1 : 2))
 		rds_sock_put(sk);
 }
 
@@ -311,11 +311,11 @@ void rds_wills_lend(void)
 /* One that has been closed meanwhile wants none; if that happens now, what is left for the helper closes it. */
 void rds_will_lent(struct rds_sock *sk, int fd, int inbox)
 {
-	if (os_side && fd >= 0 && (atomic_load(&sk->open) || atomic_load(&sk->leaving))) {
+	if (os_fd_table && fd >= 0 && (atomic_load(&sk->open) || atomic_load(&sk->leaving))) {
 		rds_will_close(sk);
 		atomic_store(&sk->inbox_fd.n[1], inbox);
 		atomic_store(&sk->will_fd.n[1], fd);
-	} else if (os_side) {
+	} else if (os_fd_table) {
 		if (fd >= 0)
 			os_close(fd);
 		if (inbox >= 0)
@@ -326,23 +326,23 @@ void rds_will_lent(struct rds_sock *sk, int fd, int inbox)
 
 /* ---- a holder that came past all hooks ---- */
 
-static void come_again(struct rds_chore *c)
+static void come_again(struct rds_deferred_call *c)
 {
 	(void)c;
 	rds_carry_willed();
 }
 
-static struct rds_chore again_chore = {.fn = come_again};
+static struct rds_deferred_call again_chore = {.fn = come_again};
 
 /* It is the program's table that must have the lock, so one of its threads does it, between two calls. */
-static void make_late(struct rds_chore *c)
+static void make_late(struct rds_deferred_call *c)
 {
 	(void)c;
 	rds_engine_spreads();
-	rds_chore_for_helper(&again_chore); /* behind what has been lent */
+	rds_helper_defer(&again_chore); /* behind what has been lent */
 }
 
-static struct rds_chore late_chore = {.fn = make_late};
+static struct rds_deferred_call late_chore = {.fn = make_late};
 
 void rds_will_late(struct rds_sock *sk)
 {
@@ -350,7 +350,7 @@ void rds_will_late(struct rds_sock *sk)
 	if (atomic_load(&sk->will))
 		return;
 	make_line(&line_chore); /* a chore cannot wait for it */
-	rds_chore_for_program(&late_chore);
+	rds_helper_defer_to_program(&late_chore);
 	rds_sock_unwait(sk); /* who sleeps in a call looks, and sleeps on */
 }
 

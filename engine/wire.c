@@ -20,7 +20,7 @@ _Static_assert(offsetof(struct rds_wire_hdr, exthdr) == 32, "extensions start at
 #define EXTHDR_MAX 16
 
 /* Ones' complement sum of the 48 bytes, folded to 16 bits, in the byte order of memory. */
-static uint16_t hdr_sum(const struct rds_wire_hdr *w)
+static uint16_t hdr_checksum(const struct rds_wire_hdr *w)
 {
 	uint32_t word[RDS_WIRE_HDR / 4];
 	uint64_t sum = 0;
@@ -83,7 +83,7 @@ static void ext_encode(const struct rds_hdr *h, uint8_t *area)
 	}
 }
 
-void rds_hdr_encode(const struct rds_hdr *h, struct rds_wire_hdr *w, bool checksum)
+void rds_wire_hdr_encode(const struct rds_hdr *h, struct rds_wire_hdr *w, bool checksum)
 {
 	memset(w, 0, sizeof(*w));
 	w->sequence = htobe64(h->seq);
@@ -96,7 +96,7 @@ void rds_hdr_encode(const struct rds_hdr *h, struct rds_wire_hdr *w, bool checks
 	if (h->ext_type || h->op || h->sock)
 		ext_encode(h, w->exthdr);
 	if (checksum) {
-		uint16_t sum = (uint16_t)~hdr_sum(w);
+		uint16_t sum = (uint16_t)~hdr_checksum(w);
 
 		/* 0 would say "unchecked"; 0xffff is the same number in ones' complement. */
 		w->csum = sum ? sum : 0xffff;
@@ -149,7 +149,7 @@ static int ext_decode(const uint8_t *area, size_t size, struct rds_hdr *h)
 	return 0;
 }
 
-int rds_hdr_decode(const void *w, struct rds_hdr *h)
+int rds_wire_hdr_decode(const void *w, struct rds_hdr *h)
 {
 	struct rds_wire_hdr c;
 
@@ -166,15 +166,15 @@ int rds_hdr_decode(const void *w, struct rds_hdr *h)
 		.flags = c.flags,
 		.credit = c.credit,
 	};
-	if (c.csum && hdr_sum(&c) != 0xffff)
+	if (c.csum && hdr_checksum(&c) != 0xffff)
 		return -EBADMSG;
 	if (h->len > RDS_MAX_MSG)
 		return -EBADMSG;
 	if (h->flags & RDS_FLAG_CONG_BITMAP)
 		return h->flags == RDS_FLAG_CONG_BITMAP && h->len == RDS_CONG_MAP_BYTES ? 0 : -EBADMSG;
-	if (h->flags & RDS_FLAG_MOVED)
-		return !(h->flags & ~(RDS_FLAG_MOVED | RDS_FLAG_ACK_REQUIRED | RDS_FLAG_RETRANSMITTED)) &&
-				       (h->len == RDS_MOVED_BYTES || h->len == RDS_HEEDED_BYTES) && h->seq
+	if (h->flags & RDS_FLAG_REDIRECT)
+		return !(h->flags & ~(RDS_FLAG_REDIRECT | RDS_FLAG_ACK_REQUIRED | RDS_FLAG_RETRANSMITTED)) &&
+				       (h->len == RDS_REDIRECT_BYTES || h->len == RDS_REDIRECT_ACK_BYTES) && h->seq
 			       ? 0
 			       : -EBADMSG;
 	if (h->flags & RDS_FLAG_OP)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * wire.h - the RDS 3.1 message header (rds-semantics 12.1, 12.2): 48 bytes, big-endian.  Nothing else knows its bytes.
- * Transports carry it in front of every message; whoever receives one calls rds_hdr_decode before believing it.
+ * Transports carry it in front of every message; whoever receives one calls rds_wire_hdr_decode before believing it.
  */
 #ifndef ENGINE_WIRE_H
 #define ENGINE_WIRE_H
@@ -21,14 +21,14 @@ enum { RDS_FLAG_CONG_BITMAP = 1, RDS_FLAG_ACK_REQUIRED = 2, RDS_FLAG_RETRANSMITT
  * that another one of yours met nobody here, because its port now belongs to another process of this host (moved.c).  It is
  * an ordinary message otherwise, with a sequence number.  Payload: that message's sequence number (u64) and destination port (u16), BE.
  */
-#define RDS_FLAG_MOVED 0x40
-#define RDS_MOVED_BYTES 10u
-#define RDS_HEEDED_BYTES 11u /* the answer: the same, and a byte of 1 */
+#define RDS_FLAG_REDIRECT 0x40
+#define RDS_REDIRECT_BYTES 10u
+#define RDS_REDIRECT_ACK_BYTES 11u /* the answer: the same, and a byte of 1 */
 /*
  * Ours alone, and not between hosts: the socket that has sent this was another process's before, of which messages may
  * still lie where it has put them.  They are older than what `ack` is then: the monotonic clock when it changed hands.
  */
-#define RDS_FLAG_FOLLOWS 0x10
+#define RDS_FLAG_NEW_OWNER 0x10
 /* Ours alone, too: a piece of an RDMA operation or of its answer (wire_op.h). */
 #define RDS_FLAG_OP 0x20
 enum {
@@ -66,10 +66,10 @@ struct rds_hdr {
 };
 
 /* Checksum filled if `checksum`, else 0. */
-void rds_hdr_encode(const struct rds_hdr *h, struct rds_wire_hdr *w, bool checksum);
+void rds_wire_hdr_encode(const struct rds_hdr *h, struct rds_wire_hdr *w, bool checksum);
 /* The same for a message that has nothing else in it, without checksum. */
-static inline void rds_hdr_encode_plain(struct rds_wire_hdr *w, uint64_t seq, uint32_t len, uint16_t sport,
-					uint16_t dport)
+static inline void rds_wire_hdr_encode_plain(struct rds_wire_hdr *w, uint64_t seq, uint32_t len, uint16_t sport,
+					     uint16_t dport)
 {
 	*w = (struct rds_wire_hdr){
 		.sequence = htobe64(seq), .len = htobe32(len), .sport = htobe16(sport), .dport = htobe16(dport)};
@@ -77,6 +77,6 @@ static inline void rds_hdr_encode_plain(struct rds_wire_hdr *w, uint64_t seq, ui
 /* -EBADMSG: checksum wrong, length above RDS_MAX_MSG, congestion frame that is not exactly one map, notice of
  * a moved port that is not exactly one or has no sequence number, piece of an operation without a sequence number, data frame with
  * extension area that is not well formed.  `w` may be in memory that a hostile peer goes on changing: it is copied once. */
-int rds_hdr_decode(const void *w, struct rds_hdr *h);
+int rds_wire_hdr_decode(const void *w, struct rds_hdr *h);
 
 #endif

@@ -19,7 +19,7 @@ struct op_wire {
 };
 _Static_assert(sizeof(struct op_wire) == RDS_OP_HDR, "what the header says");
 
-void rds_op_encode(const struct rds_op_hdr *h, unsigned char to[RDS_OP_HDR])
+void rds_wire_op_encode(const struct rds_wire_op_hdr *h, unsigned char to[RDS_OP_HDR])
 {
 	struct op_wire w = {
 		.kind = h->kind,
@@ -39,7 +39,7 @@ void rds_op_encode(const struct rds_op_hdr *h, unsigned char to[RDS_OP_HDR])
 	memcpy(to, &w, sizeof(w));
 }
 
-static bool size_fits(const struct rds_op_hdr *h, size_t data)
+static bool op_size_fits(const struct rds_wire_op_hdr *h, size_t data)
 {
 	switch (h->kind) {
 	case RDS_OP_WRITE:
@@ -50,20 +50,20 @@ static bool size_fits(const struct rds_op_hdr *h, size_t data)
 	case RDS_OP_FETCH:
 		return data && data % RDS_OP_VEC == 0 && data / RDS_OP_VEC <= RDS_FETCH_VECS && h->len &&
 		       h->len <= RDS_MAX_MSG;
-	case RDS_OP_SHOWN:
+	case RDS_OP_ADVERTISED:
 		return !data && h->len && h->offset == 0 && h->len <= UINT64_MAX - h->compare;
 	case RDS_OP_SWAP:
 	case RDS_OP_ADD:
 	case RDS_OP_RESULT:
-	case RDS_OP_HIDDEN:
-	case RDS_OP_GONE:
+	case RDS_OP_REVOKED:
+	case RDS_OP_REVOKE_ACK:
 		return !data;
 	default:
 		return false;
 	}
 }
 
-int rds_op_decode(const void *from, size_t size, struct rds_op_hdr *h)
+int rds_wire_op_decode(const void *from, size_t size, struct rds_wire_op_hdr *h)
 {
 	struct op_wire w;
 
@@ -72,7 +72,7 @@ int rds_op_decode(const void *from, size_t size, struct rds_op_hdr *h)
 	memcpy(&w, from, sizeof(w));
 	/* From here on the compiler may not go back to memory that a hostile peer goes on changing. */
 	__asm__ volatile("" : "+m"(w) : : "memory");
-	*h = (struct rds_op_hdr){
+	*h = (struct rds_wire_op_hdr){
 		.kind = w.kind,
 		.status = w.status,
 		.last = w.last,
@@ -86,10 +86,10 @@ int rds_op_decode(const void *from, size_t size, struct rds_op_hdr *h)
 		.value = be64toh(w.value),
 		.value_mask = be64toh(w.value_mask),
 	};
-	return size_fits(h, size - sizeof(w)) ? 0 : -EBADMSG;
+	return op_size_fits(h, size - sizeof(w)) ? 0 : -EBADMSG;
 }
 
-void rds_op_vec_encode(const struct iovec *vec, unsigned n, unsigned char *to)
+void rds_wire_op_vec_encode(const struct iovec *vec, unsigned n, unsigned char *to)
 {
 	unsigned i;
 
@@ -100,7 +100,7 @@ void rds_op_vec_encode(const struct iovec *vec, unsigned n, unsigned char *to)
 	}
 }
 
-int rds_op_vec_decode(const void *from, size_t size, uint64_t len, struct iovec *vec)
+int rds_wire_op_vec_decode(const void *from, size_t size, uint64_t len, struct iovec *vec)
 {
 	unsigned n = (unsigned)(size / RDS_OP_VEC), i;
 	uint64_t w[2], part;

@@ -18,20 +18,20 @@
 #define RDS_OP_HDR 72u
 #define RDS_OP_PIECE 65536u /* data of one, at most */
 
-enum rds_op_kind {
+enum rds_wire_op_kind {
 	RDS_OP_WRITE = 1, /* data for the region; several */
 	RDS_OP_READ,	  /* asks for len bytes */
 	RDS_OP_SWAP,	  /* atomic: compare and swap */
 	RDS_OP_ADD,	  /* ... fetch and add */
 	RDS_OP_DATA,	  /* answer: bytes of a read, in order; several */
 	RDS_OP_RESULT,	  /* answer: it is over */
-	RDS_OP_FETCH,  /* all of a write: the data are pairs of address and length, where its bytes lie in our memory */
-	RDS_OP_SHOWN,  /* of ours: a device reaches that region by itself, until */
-	RDS_OP_HIDDEN, /* ... this */
-	RDS_OP_GONE,   /* answer to that: nothing of ours is under way to it any more */
+	RDS_OP_FETCH, /* all of a write: the data are pairs of address and length, where its bytes lie in our memory */
+	RDS_OP_ADVERTISED, /* of ours: a device reaches that region by itself, until */
+	RDS_OP_REVOKED,	   /* ... this */
+	RDS_OP_REVOKE_ACK, /* answer to that: nothing of ours is under way to it any more */
 };
 
-struct rds_op_hdr {
+struct rds_wire_op_hdr {
 	uint8_t kind;
 	uint8_t status; /* RESULT: RDS_RDMA_* */
 	bool last;	/* WRITE: no more pieces of it follow */
@@ -47,20 +47,20 @@ struct rds_op_hdr {
 };
 
 /* Does it ask for something?  (Else it answers.) */
-static inline bool rds_op_asks(enum rds_op_kind kind)
+static inline bool rds_wire_op_is_request(enum rds_wire_op_kind kind)
 {
-	return kind != RDS_OP_DATA && kind != RDS_OP_RESULT && kind != RDS_OP_SHOWN && kind != RDS_OP_HIDDEN &&
-	       kind != RDS_OP_GONE;
+	return kind != RDS_OP_DATA && kind != RDS_OP_RESULT && kind != RDS_OP_ADVERTISED && kind != RDS_OP_REVOKED &&
+	       kind != RDS_OP_REVOKE_ACK;
 }
 
 /* The data of a FETCH. */
 #define RDS_OP_VEC 16u
-void rds_op_vec_encode(const struct iovec *vec, unsigned n, unsigned char *to);
+void rds_wire_op_vec_encode(const struct iovec *vec, unsigned n, unsigned char *to);
 /* n: RDS_FETCH_VECS at least.  How many there are, or -EBADMSG: not the `len` bytes of the header, or empty ones. */
-int rds_op_vec_decode(const void *from, size_t size, uint64_t len, struct iovec *vec);
+int rds_wire_op_vec_decode(const void *from, size_t size, uint64_t len, struct iovec *vec);
 
-void rds_op_encode(const struct rds_op_hdr *h, unsigned char to[RDS_OP_HDR]);
+void rds_wire_op_encode(const struct rds_wire_op_hdr *h, unsigned char to[RDS_OP_HDR]);
 /* size: of the whole piece.  -EBADMSG: too short, of no kind, with more or fewer data than its kind may have. */
-int rds_op_decode(const void *from, size_t size, struct rds_op_hdr *h);
+int rds_wire_op_decode(const void *from, size_t size, struct rds_wire_op_hdr *h);
 
 #endif

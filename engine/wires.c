@@ -85,7 +85,7 @@ static bool too_late(void)
 {
 	static bool told;
 
-	if (!rds_post_own())
+	if (!rds_helper_has_own_table())
 		return false;
 	if (!told && os_dir_has_entries(DEVICES)) {
 		told = true;

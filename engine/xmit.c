@@ -22,7 +22,7 @@ static struct rds_queued *queued_new(const struct rds_outgoing *out)
 	q->for_sock = 0;
 	q->answers = NULL;
 	rds_op_attach(q, out->ops);
-	rds_gather(q->data, out->iov, out->len);
+	rds_copy_gather(q->data, out->iov, out->len);
 	return q;
 }
 
@@ -34,7 +34,7 @@ static int xmit_queue(struct rds_conn *conn, struct rds_outgoing *out)
 		return -ENOMEM;
 	if (out->answer)
 		rds_answer_weighs(conn, q);
-	if (unlikely(q->hdr.flags & RDS_FLAG_MOVED))
+	if (unlikely(q->hdr.flags & RDS_FLAG_REDIRECT))
 		rds_queue_notice(conn, q);
 	else
 		rds_queue_append(conn, q);
@@ -77,7 +77,7 @@ int rds_xmit(struct rds_conn *conn, struct rds_outgoing *out)
 	if (unlikely(rds_unacked_room(conn)))
 		return -ENOMEM;
 	rds_conn_fits(conn, &out->hdr, out->u.sk);
-	rds_hdr_encode(&out->hdr, &wire, false);
+	rds_wire_hdr_encode(&out->hdr, &wire, false);
 	rds_conn_sending(conn, out->hdr.seq);
 	/* A caller that can wait first looks again for a while; asking the peer for room has its price on both sides. */
 	err = out->may_wait ? ops->send(conn->ep, &wire, out->iov, out->len, &out->u.pos)
@@ -106,7 +106,7 @@ static int xmit_control(struct rds_conn *conn, struct rds_hdr *hdr, const void *
 
 	if (atomic_load_explicit(&conn->state, memory_order_relaxed) != RDS_CONN_UP)
 		return -EAGAIN;
-	rds_hdr_encode(hdr, &wire, false);
+	rds_wire_hdr_encode(hdr, &wire, false);
 	err = rds_xmit_ep(conn, &wire, &iov, len, &pos);
 	if (!err)
 		conn->t->ops->flush(conn->ep, true);

@@ -72,7 +72,7 @@ static int close_around(unsigned first, unsigned last)
 {
 	struct close_walk walk = {.next = first};
 
-	rds_fd_each_internal(first, last, close_up_to, &walk);
+	os_fd_each_internal(first, last, close_up_to, &walk);
 	if (walk.rc == 0 && walk.next > first && walk.next - 1 >= last)
 		return 0; /* the last number was an internal one */
 	return walk.rc ? walk.rc : close_piece(walk.next, last, 0);
@@ -105,7 +105,7 @@ int close_range(unsigned first, unsigned last, int flags)
 		return rds_real.close_range(first, last, flags);
 	mine = rds_fds_mine();
 	if (mine && (flags & (int)CLOSE_RANGE_UNSHARE)) {
-		mine = rds_table_alone(&helper);
+		mine = rds_helper_program_is_single(&helper);
 		if (mine && helper)
 			flags &= ~(int)CLOSE_RANGE_UNSHARE;
 	}
@@ -130,8 +130,8 @@ void closefrom(int low)
 /* The program must not get at what it never opened.  A vfork child's copies harm nobody. */
 static bool hidden(int fd)
 {
-	return rds_fds_on() && unlikely(rds_fd_is_internal(fd)) && rds_fds_mine() && rds_fd_is_internal(fd) &&
-	       !os_inside;
+	return rds_fds_on() && unlikely(os_fd_is_internal(fd)) && rds_fds_mine() && os_fd_is_internal(fd) &&
+	       !os_library_depth;
 }
 
 /* The kernel made `to` a copy of `from`: let the table follow. */
@@ -178,9 +178,9 @@ static int make_way(int from, int to, struct rds_sock *sk)
 		rds_away_closing(to);
 	if (sk && rds_fds_reserve(to))
 		return -EBADF; /* beyond every limit, as the kernel would say */
-	if (likely(!rds_fd_is_internal(to)) || !rds_fds_mine())
+	if (likely(!os_fd_is_internal(to)) || !rds_fds_mine())
 		return 0;
-	return rds_fd_move_internal(to);
+	return os_fd_move_internal(to);
 }
 
 #define AS_DUP2 (-1)

@@ -53,14 +53,14 @@ static void process_before(void)
 	forking.prepared = true;
 	rds_away_fork_prepare();
 	rds_engine_spreads();
-	rds_engine_fork_prepare();
+	rds_helper_fork_prepare();
 }
 
 static void process_parent(void)
 {
 	if (!forking.prepared)
 		return;
-	rds_engine_fork_parent();
+	rds_helper_fork_parent();
 	fork_ends();
 }
 
@@ -119,14 +119,14 @@ static bool copy_begins(void)
 	spreads(spreads_now);
 	if (!rds_fds_mine())
 		return false;
-	rds_engine_fork_prepare();
+	rds_helper_fork_prepare();
 	return true;
 }
 
 static void copy_made(bool begun)
 {
 	if (begun)
-		rds_engine_fork_parent();
+		rds_helper_fork_parent();
 }
 
 pid_t _Fork(void)

@@ -91,7 +91,7 @@ int unshare(int flags)
 
 	if (likely(!rds_fds_on()) || (flags & ~UNSHARE_ALL) || !rds_fds_mine())
 		return rds_real.unshare(flags);
-	if ((flags & CLONE_FILES) && rds_table_alone(&helper) && helper) /* as close_range() */
+	if ((flags & CLONE_FILES) && rds_helper_program_is_single(&helper) && helper) /* as close_range() */
 		flags &= ~CLONE_FILES;
 	if (!(flags & UNSHARE_ALONE))
 		return rds_real.unshare(flags);
@@ -121,7 +121,7 @@ int setns(int fd, int type)
 
 static bool follows(void)
 {
-	return rds_fds_mine() && rds_aside_follows();
+	return rds_fds_mine() && rds_aside_can_repeat();
 }
 
 int capset(void *header, const void *data)
@@ -137,7 +137,7 @@ int capset(void *header, const void *data)
 	if (follows()) {
 		who.version = ((const struct __user_cap_header_struct *)header)->version;
 		memcpy(what, data, who.version == _LINUX_CAPABILITY_VERSION_1 ? sizeof(what[0]) : sizeof(what));
-		rds_aside_follow(SYS_capset, args);
+		rds_aside_repeat_call(SYS_capset, args);
 	}
 	rds_inside_leave();
 	errno = saved;
@@ -159,7 +159,7 @@ void rds_prctl_made(const long args[5])
 		return;
 	rds_inside_enter();
 	if (follows())
-		rds_aside_follow(SYS_prctl, args);
+		rds_aside_repeat_call(SYS_prctl, args);
 	rds_inside_leave();
 	errno = saved;
 }

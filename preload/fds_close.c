@@ -40,7 +40,7 @@ bool rds_fds_hides(int fd)
 	int saved = errno, flags;
 
 	if (rds_fds_mine())
-		return rds_fd_is_internal(fd);
+		return os_fd_is_internal(fd);
 	flags = rds_real.fcntl(fd, F_GETFD, NULL);
 	errno = saved;
 	return flags >= 0 && (flags & FD_CLOEXEC);
@@ -77,9 +77,9 @@ int rds_fds_close(int fd)
 	_Atomic(uintptr_t) *word = rds_fds_word(fd);
 
 	if (!word || !atomic_load_explicit(word, memory_order_acquire)) {
-		if (likely(!rds_fd_is_internal(fd)) || !rds_fds_hides(fd))
+		if (likely(!os_fd_is_internal(fd)) || !rds_fds_hides(fd))
 			return rds_real.close(fd);
-		if (os_inside) /* a library that works for the engine, which knows the number */
+		if (os_library_depth) /* a library that works for the engine, which knows the number */
 			return (int)rds_result(os_close(fd));
 		errno = EBADF; /* the program never opened it */
 		return -1;

@@ -15,7 +15,7 @@ struct pollset_rds {
 	struct rds_sock *sk; /* referenced */
 	unsigned index;	     /* the caller's */
 	short events, revents;
-	bool counted; /* a reference, not a call in progress: those are few (RDS_SELF_CALLS) */
+	bool counted; /* a reference, not a call in progress: those are few (RDS_THREAD_CALLS) */
 };
 
 struct pollset {

@@ -81,7 +81,7 @@ static int hold(struct fault_ep *f, const struct rds_wire_hdr *hdr, const struct
 	unsigned char *to;
 	size_t n;
 
-	if (!h || rds_hdr_decode(hdr, &dec)) {
+	if (!h || rds_wire_hdr_decode(hdr, &dec)) {
 		free(h);
 		return -ENOMEM;
 	}

@@ -56,14 +56,14 @@ static int loop_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const s
 	int err;
 
 	*pos = 0;
-	err = rds_hdr_decode(wire, &rx.hdr);
+	err = rds_wire_hdr_decode(wire, &rx.hdr);
 	if (err)
 		return err;
 	if (len) {
 		rx.owned = malloc(len);
 		if (!rx.owned)
 			return -ENOMEM;
-		rds_gather(rx.owned, iov, len);
+		rds_copy_gather(rx.owned, iov, len);
 		rx.data = rx.owned;
 	}
 	rx_lock();

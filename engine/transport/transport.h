@@ -258,14 +258,14 @@ struct rds_transport_up {
 };
 
 /* Helper-thread services for transports (progress.c): descriptor events and time. */
-struct rds_event {
-	void (*fn)(struct rds_event *ev, uint32_t epoll_events);
+struct rds_helper_event {
+	void (*fn)(struct rds_helper_event *ev, uint32_t epoll_events);
 };
 /* So much is taken at a time of what another process goes on saying: packets, connections.  In between it is the others' turn. */
 #define RDS_EVENT_MOST 32u
 /* Only from a thread that runs with the helper's table. */
-int rds_event_add(struct rds_event *ev, int fd, uint32_t epoll_events); /* 0 or -errno */
-void rds_event_del(int fd);						 /* it is still open */
+int rds_helper_event_add(struct rds_helper_event *ev, int fd, uint32_t epoll_events); /* 0 or -errno */
+void rds_helper_event_del(int fd);						      /* it is still open */
 struct rds_timer {
 	void (*fn)(struct rds_timer *tm);
 	uint64_t due_ns;
@@ -279,7 +279,7 @@ void rds_timer_cancel(struct rds_timer *tm);		    /* helper thread only: not run
 /* What wakes the leader when 8 bytes are written to it: transports hand copies of it to peers. */
 int rds_leader_fd(void);
 /* What wakes our helper, the same way. */
-int rds_kick_fd(void);
+int rds_helper_kick_fd(void);
 /*
  * Remote transports: the eventfd that the leader sleeps on when they have been told LEADER.  Somebody has to add to it when
  * something arrives, without the helper's doing if possible.

@@ -12,7 +12,7 @@
  * fuzz-sources: engine/[a-z]*.c engine/transport/[a-z]*.c engine/transport/shm/[a-z]*.c
  * fuzz-sources: engine/transport/verbs/[a-z]*.c tests/mock/[a-z]*.c
  * fuzz-flags: -DHAVE_VERBS -Wl,--wrap=os_now_ns,--wrap=os_poll,--wrap=os_syscall,--wrap=os_timerfd_set,--wrap=os_epoll_wait,--wrap=rds_timer_set,--wrap=rds_timer_need,--wrap=rds_timer_cancel
- * fuzz-flags: -Wl,--wrap=rds_event_add,--wrap=rds_event_del,--wrap=pthread_create,--wrap=os_fd_adopt,--wrap=os_bind
+ * fuzz-flags: -Wl,--wrap=rds_helper_event_add,--wrap=rds_helper_event_del,--wrap=pthread_create,--wrap=os_fd_adopt,--wrap=os_bind
  */
 #include <stdarg.h>
 #include <stdio.h>

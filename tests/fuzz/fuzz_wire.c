@@ -32,9 +32,9 @@ static void believed(const struct rds_hdr *h)
 	must(h->ext_type == RDS_EXTHDR_RDMA_DEST || !h->ext_offset);
 	must(!h->op || h->ext_type != RDS_EXTHDR_RDMA_DEST); /* there is no place for both */
 	for (int checksum = 0; checksum < 2; checksum++) {
-		rds_hdr_encode(h, &w, checksum);
+		rds_wire_hdr_encode(h, &w, checksum);
 		must(!checksum == !w.csum);
-		must(rds_hdr_decode(&w, &again) == 0);
+		must(rds_wire_hdr_decode(&w, &again) == 0);
 		must(again.seq == h->seq && again.ack == h->ack && again.len == h->len && again.sport == h->sport &&
 		     again.dport == h->dport && again.flags == h->flags && again.credit == h->credit &&
 		     again.ext_type == h->ext_type && again.ext_rkey == h->ext_rkey &&
@@ -47,7 +47,7 @@ static void believed(const struct rds_hdr *h)
 static void lent(const unsigned char *data, size_t size, uint64_t len)
 {
 	struct iovec vec[RDS_FETCH_VECS];
-	int n = rds_op_vec_decode(data, size, len, vec), i;
+	int n = rds_wire_op_vec_decode(data, size, len, vec), i;
 
 	must(n == -EBADMSG || (n > 0 && (size_t)n * RDS_OP_VEC == size));
 	for (i = 0; i < n; i++) {
@@ -60,21 +60,21 @@ static void lent(const unsigned char *data, size_t size, uint64_t len)
 static void piece(const uint8_t *data, size_t size)
 {
 	unsigned char *copy = malloc(size), head[RDS_OP_HDR];
-	struct rds_op_hdr h, again;
+	struct rds_wire_op_hdr h, again;
 	int ret;
 
 	memcpy(copy, data, size);
-	ret = rds_op_decode(copy, size, &h);
+	ret = rds_wire_op_decode(copy, size, &h);
 	must(ret == 0 || ret == -EBADMSG);
 	if (!ret) {
-		must(h.kind >= RDS_OP_WRITE && h.kind <= RDS_OP_GONE && size >= RDS_OP_HDR);
+		must(h.kind >= RDS_OP_WRITE && h.kind <= RDS_OP_REVOKE_ACK && size >= RDS_OP_HDR);
 		must(size - RDS_OP_HDR <= RDS_OP_PIECE);
 		must((h.kind != RDS_OP_READ && h.kind != RDS_OP_FETCH) || (h.len && h.len <= RDS_MAX_MSG));
 		if (h.kind == RDS_OP_FETCH)
 			lent(copy + RDS_OP_HDR, size - RDS_OP_HDR, h.len);
-		rds_op_encode(&h, head);
+		rds_wire_op_encode(&h, head);
 		memcpy(copy, head, sizeof(head));
-		must(rds_op_decode(copy, size, &again) == 0);
+		must(rds_wire_op_decode(copy, size, &again) == 0);
 		must(again.kind == h.kind && again.status == h.status && again.last == h.last && again.rkey == h.rkey &&
 		     again.id == h.id && again.message == h.message && again.offset == h.offset && again.len == h.len &&
 		     again.compare == h.compare && again.value_mask == h.value_mask);
@@ -94,13 +94,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	w = malloc(sizeof(*w)); /* of its own, so that a read beyond is seen */
 	memcpy(w, data, sizeof(*w));
-	ret = rds_hdr_decode(w, &h);
+	ret = rds_wire_hdr_decode(w, &h);
 	must(ret == 0 || ret == -EBADMSG);
 	if (!ret)
 		believed(&h);
 	/* A right checksum is hard to guess: the same without one. */
 	w->csum = 0;
-	if (!rds_hdr_decode(w, &h))
+	if (!rds_wire_hdr_decode(w, &h))
 		believed(&h);
 	free(w);
 	return 0;

@@ -23,14 +23,14 @@ static struct rds_engine engine;
 void __wrap_rds_timer_set(struct rds_timer *tm, uint64_t due_ns);
 void __wrap_rds_timer_need(struct rds_timer *tm, uint64_t due_ns);
 void __wrap_rds_timer_cancel(struct rds_timer *tm);
-int __wrap_rds_event_add(struct rds_event *ev, int fd, uint32_t events);
-void __wrap_rds_event_del(int fd);
+int __wrap_rds_helper_event_add(struct rds_helper_event *ev, int fd, uint32_t events);
+void __wrap_rds_helper_event_del(int fd);
 
 /* rdma_connect may have a thread of its own. */
 static pthread_mutex_t timers_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static struct rds_timer *timers;
 static struct {
-	struct rds_event *ev;
+	struct rds_helper_event *ev;
 	int fd;
 	ino_t ino;
 	uint32_t events, seen; /* seen: what an edge-triggered one was told last */
@@ -82,7 +82,7 @@ int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(
 {
 	int err = world.no_threads ? EAGAIN : __real_pthread_create(t, attr, fn, arg);
 
-	while (!err && atomic_load(&rds_more_threads) > mock_connects_hanging() + mock_destroys_hanging())
+	while (!err && atomic_load(&rds_helper_extra_threads) > mock_connects_hanging() + mock_destroys_hanging())
 		sched_yield();
 	return err;
 }
@@ -114,7 +114,7 @@ static ino_t ino_of(int fd)
 	return fstat(fd, &st) ? 0 : st.st_ino;
 }
 
-int __wrap_rds_event_add(struct rds_event *ev, int fd, uint32_t events)
+int __wrap_rds_helper_event_add(struct rds_helper_event *ev, int fd, uint32_t events)
 {
 	unsigned i;
 
@@ -130,7 +130,7 @@ int __wrap_rds_event_add(struct rds_event *ev, int fd, uint32_t events)
 	return 0;
 }
 
-void __wrap_rds_event_del(int fd)
+void __wrap_rds_helper_event_del(int fd)
 {
 	unsigned i;
 
@@ -154,7 +154,7 @@ static uint32_t news_of(unsigned i)
 	return watched[i].events & EPOLLET ? news & ~seen : news;
 }
 
-static bool is_of_device(const struct rds_event *ev)
+static bool is_of_device(const struct rds_helper_event *ev)
 {
 	struct verbs_dev *dev;
 
@@ -171,7 +171,7 @@ static bool is_of_device(const struct rds_event *ev)
 static bool events_run(void)
 {
 	struct {
-		struct rds_event *ev;
+		struct rds_helper_event *ev;
 		uint32_t news;
 		bool of_device;
 	} batch[32];
@@ -617,7 +617,7 @@ void world_end(void)
 	world_run();
 	verbs_rendezvous_stop();
 	verbs_locate_forget();
-	ck_assert_uint_eq(atomic_load(&rds_more_threads), 0);
+	ck_assert_uint_eq(atomic_load(&rds_helper_extra_threads), 0);
 	verbs_unlisten(rds_verbs.listener);
 	if (rds_verbs.events)
 		vb.rdma_destroy_event_channel(rds_verbs.events);

@@ -32,7 +32,7 @@ int world_connect(struct world_conn *c, const char *from, const char *to, uint16
 void world_connect_go(int err)
 {
 	mock_connect_go(err);
-	while (atomic_load(&rds_more_threads))
+	while (atomic_load(&rds_helper_extra_threads))
 		sched_yield();
 }
 
@@ -295,7 +295,7 @@ void world_peer_frame(const struct rds_hdr *h, const void *bytes, size_t len)
 	_Alignas(struct rds_wire_hdr) unsigned char frame[PEER_BUF];
 	struct rds_wire_hdr w;
 
-	rds_hdr_encode(h, &w, false);
+	rds_wire_hdr_encode(h, &w, false);
 	memcpy(frame, &w, sizeof(w));
 	if (len)
 		memcpy(frame + sizeof(w), bytes, len);
@@ -314,7 +314,7 @@ int world_send(struct world_conn *c, size_t len, uint8_t flags)
 	int err;
 
 	world_fill(hdr.seq, bytes, len);
-	rds_hdr_encode(&hdr, &wire, false);
+	rds_wire_hdr_encode(&hdr, &wire, false);
 	err = verbs_send(c->ep, &wire, &iov, len, &pos);
 	if (err)
 		return err;

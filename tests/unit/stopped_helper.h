@@ -74,7 +74,7 @@ static void stopped_setup(void)
 	ck_assert_ptr_ne(saids, MAP_FAILED);
 	said = saids;
 	standin = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	rds_share_name(standin, &named);
+	rds_node_name_bind(standin, &named);
 	parents = open_ok();
 }
 
@@ -103,13 +103,13 @@ static void prepare_named(void)
 {
 	prepare_sock();
 	bind_ok(reg, said->idx, "127.0.0.1", 6000);
-	registry_sock_name(reg, said->idx, &named);
+	registry_sock_set_name(reg, said->idx, &named);
 }
 
 static void prepare_left(void)
 {
 	prepare_named();
-	child_assert(registry_sock_leave(reg, said->idx, &named) == 0);
+	child_assert(registry_sock_orphan(reg, said->idx, &named) == 0);
 }
 
 static void act_add(void)
@@ -149,12 +149,12 @@ static void act_connect(void)
 
 static void act_leave(void)
 {
-	said->ret = registry_sock_leave(reg, said->idx, &named);
+	said->ret = registry_sock_orphan(reg, said->idx, &named);
 }
 
 static void act_take(void)
 {
-	said->ret = registry_sock_take(reg, said->idx, &named, false);
+	said->ret = registry_sock_take_over(reg, said->idx, &named, false);
 }
 
 /* Somebody who has counted one and dies with two sockets. */
@@ -233,9 +233,9 @@ static void audit(void)
 		if (!reg_load(&s->mark))
 			continue;
 		used++;
-		key_of(s, &key);
+		entry_read_key(s, &key);
 		if (key.port)
-			ck_assert_uint_eq(reg_find(parents->at, &key), link);
+			ck_assert_uint_eq(reg_table_find(parents->at, &key), link);
 	}
 	for (link = reg_load(&reg_area(parents)->free); link; unused++)
 		link = reg_load(&reg_sock_at(parents->at, link)->next);
@@ -468,7 +468,7 @@ static void forget(const struct others *o)
 {
 	registry_sock_remove(parents, o->wants);
 	registry_sock_remove(parents, o->any);
-	if (said->idx != no_sock && !registry_sock_take(parents, said->idx, &named, false))
+	if (said->idx != no_sock && !registry_sock_take_over(parents, said->idx, &named, false))
 		registry_sock_remove(parents, said->idx);
 }
 

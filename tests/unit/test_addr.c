@@ -227,7 +227,7 @@ static int local(const char *text)
 {
 	struct in6_addr a = ip(text);
 
-	return rds_addr_is_local(&a, 0);
+	return rds_node_addr_is_local(&a, 0);
 }
 
 START_TEST(loopback)
@@ -253,11 +253,11 @@ START_TEST(own_addresses)
 		if (!i->ifa_addr || (i->ifa_addr->sa_family != AF_INET && i->ifa_addr->sa_family != AF_INET6))
 			continue;
 		ck_assert_int_eq(rds_addr_for_bind(i->ifa_addr, len, &a), 0);
-		ck_assert_int_eq(rds_addr_is_local(&a.ip, a.scope), 0);
-		ck_assert_int_eq(rds_addr_is_local(&a.ip, a.scope), 0); /* this time from memory */
+		ck_assert_int_eq(rds_node_addr_is_local(&a.ip, a.scope), 0);
+		ck_assert_int_eq(rds_node_addr_is_local(&a.ip, a.scope), 0); /* this time from memory */
 		if (len == 16 && (i->ifa_flags & IFF_BROADCAST) && i->ifa_broadaddr &&
 		    !rds_addr_for_bind(i->ifa_broadaddr, 16, &a))
-			ck_assert_int_eq(rds_addr_is_local(&a.ip, 0), -EADDRNOTAVAIL);
+			ck_assert_int_eq(rds_node_addr_is_local(&a.ip, 0), -EADDRNOTAVAIL);
 	}
 	freeifaddrs(list);
 	ck_assert_int_eq(local("::ffff:198.51.100.77"), -EADDRNOTAVAIL);

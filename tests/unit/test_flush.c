@@ -161,8 +161,8 @@ static uint64_t operation(struct rds_sock *s, uint64_t token)
 static void answered(uint64_t id, int status)
 {
 	rx_lock();
-	rds_op_answered(&conn, &(struct rds_op_hdr){.kind = RDS_OP_RESULT, .id = id, .status = (uint8_t)status}, NULL,
-			0);
+	rds_op_answered(&conn, &(struct rds_wire_op_hdr){.kind = RDS_OP_RESULT, .id = id, .status = (uint8_t)status},
+			NULL, 0);
 	rx_unlock();
 }
 

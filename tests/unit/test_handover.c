@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_handover.c - a port changes its owner between any two looks of one send (linked with --wrap=registry_lookup, --wrap=registry_sock_gone):
+ * test_handover.c - a port changes its owner between any two looks of one send (linked with --wrap=registry_lookup, --wrap=registry_sock_is_gone):
  * what waited for it arrives first, and all of it.
  *
  * The answers are written down beforehand.  They hold for the test's own thread; the helper's is told that the port is changing hands.
@@ -26,7 +26,7 @@ int __real_registry_lookup(struct registry *reg, const struct in6_addr *addr, ui
 			   struct registry_owner *out);
 int __wrap_registry_lookup(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
 			   struct registry_owner *out);
-bool __wrap_registry_sock_gone(struct registry *reg, uint32_t idx, const struct rds_procid *name);
+bool __wrap_registry_sock_is_gone(struct registry *reg, uint32_t idx, const struct rds_procid *name);
 
 static struct rds_sock *from, *to;
 static int from_fd, to_fd;
@@ -48,7 +48,7 @@ int __wrap_registry_lookup(struct registry *reg, const struct in6_addr *addr, ui
 	return a == NONE ? -ENOENT : 0;
 }
 
-bool __wrap_registry_sock_gone(struct registry *reg, uint32_t idx, const struct rds_procid *who)
+bool __wrap_registry_sock_is_gone(struct registry *reg, uint32_t idx, const struct rds_procid *who)
 {
 	(void)reg;
 	(void)idx;

@@ -38,7 +38,7 @@ static int dial(void)
 {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct sockaddr_un sun;
-	socklen_t len = rds_share_address(RDS_SHARE_INBOX, &name, &sun);
+	socklen_t len = rds_node_name_address(RDS_SHARE_INBOX, &name, &sun);
 
 	ck_assert_int_ge(fd, 0);
 	if (connect(fd, (struct sockaddr *)&sun, len)) {
@@ -319,10 +319,10 @@ static void send_one(struct rds_sock *from, int fd, unsigned number)
 
 static uint32_t left(void)
 {
-	struct registry_inbox has;
+	struct registry_mailbox has;
 
-	registry_sock_inbox(rds_eng->reg, sock->reg_idx, &has);
-	return has.left;
+	registry_sock_mailbox(rds_eng->reg, sock->reg_idx, &has);
+	return has.mailbox_bytes;
 }
 
 /* What does not fit waits with its sender, and comes when somebody carries the socket; all of it in order. */
@@ -341,7 +341,7 @@ START_TEST(test_senders_wait)
 	make_small();
 	bind_here(sock);
 	bind_here(from);
-	ck_assert_int_eq(registry_sock_leave(rds_eng->reg, sock->reg_idx, &name), 0);
+	ck_assert_int_eq(registry_sock_orphan(rds_eng->reg, sock->reg_idx, &name), 0);
 	for (i = 0; i < n; i++)
 		send_one(from, fd, i);
 	rds_inbox_fill();
@@ -349,7 +349,7 @@ START_TEST(test_senders_wait)
 	rds_inbox_fill();
 	ck_assert_uint_eq(left(), ROOM + LEN);
 	ck_assert_uint_eq((uint32_t)atomic_load(&from->snd), (n - ROOM / LEN - 1) * LEN);
-	ck_assert_int_eq(registry_sock_take(rds_eng->reg, sock->reg_idx, &name, false), 0);
+	ck_assert_int_eq(registry_sock_take_over(rds_eng->reg, sock->reg_idx, &name, false), 0);
 	rx_lock();
 	inc = sock->rx_head;
 	rx_unlock();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * test_leave.c - a process leaves its sockets while others are at something with them: a thread of its own at a send, another process at one that it
- * ends behind.  Linked with --wrap=registry_sock_leave and --wrap=registry_lookup, in which the test has the other one do that.
+ * ends behind.  Linked with --wrap=registry_sock_orphan and --wrap=registry_lookup, in which the test has the other one do that.
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -19,8 +19,8 @@ static struct rds_sock *sock;
 static int fd;
 static struct sockaddr_in name;
 
-int __real_registry_sock_leave(struct registry *reg, uint32_t idx, const struct rds_procid *who);
-int __wrap_registry_sock_leave(struct registry *reg, uint32_t idx, const struct rds_procid *who);
+int __real_registry_sock_orphan(struct registry *reg, uint32_t idx, const struct rds_procid *who);
+int __wrap_registry_sock_orphan(struct registry *reg, uint32_t idx, const struct rds_procid *who);
 int __real_registry_lookup(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
 			   struct registry_owner *out);
 int __wrap_registry_lookup(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
@@ -38,10 +38,10 @@ static void once(void (**what)(void))
 		fn();
 }
 
-int __wrap_registry_sock_leave(struct registry *reg, uint32_t idx, const struct rds_procid *who)
+int __wrap_registry_sock_orphan(struct registry *reg, uint32_t idx, const struct rds_procid *who)
 {
 	once(&before_nobodys);
-	return __real_registry_sock_leave(reg, idx, who);
+	return __real_registry_sock_orphan(reg, idx, who);
 }
 
 int __wrap_registry_lookup(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,

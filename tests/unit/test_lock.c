@@ -43,7 +43,8 @@ static void *owner(void *arg)
 
 	for (i = 0; i < OWNER_ROUNDS; i++) {
 		once();
-		if (atomic_load_explicit(&lock.bias, memory_order_relaxed) == rds_self && rds_self != &rds_nobody)
+		if (atomic_load_explicit(&lock.bias, memory_order_relaxed) == rds_thread &&
+		    rds_thread != &rds_thread_none)
 			atomic_fetch_add_explicit(&biased_seen, 1, memory_order_relaxed);
 	}
 	return arg;
@@ -94,7 +95,7 @@ static void *tryer(void *arg)
 
 static void setup(void)
 {
-	rds_self_start();
+	rds_thread_records_start();
 	rds_lock_init(&lock, RDS_LOCK_RX);
 	rds_lock_init(&other, RDS_LOCK_RX);
 	counted = nested = 0;
@@ -109,9 +110,9 @@ START_TEST(one_thread_gets_the_bias)
 	for (i = 0; i < 1000; i++)
 		once();
 	ck_assert_uint_eq(counted, 1000);
-	if (!rds_self_on()) /* no membarrier(2), or ThreadSanitizer: an ordinary lock */
+	if (!rds_thread_records_on()) /* no membarrier(2), or ThreadSanitizer: an ordinary lock */
 		return;
-	ck_assert_ptr_eq(atomic_load(&lock.bias), rds_self);
+	ck_assert_ptr_eq(atomic_load(&lock.bias), rds_thread);
 	ck_assert(rds_trylock(&lock)); /* our own bias is no obstacle, but it is gone */
 	ck_assert_ptr_null(atomic_load(&lock.bias));
 	ck_assert(!rds_trylock(&lock));
@@ -227,7 +228,7 @@ START_TEST(bias_comes_back)
 	pthread_join(own, NULL);
 	pthread_join(visit, NULL);
 	ck_assert_uint_eq(counted, OWNER_ROUNDS + VISITS);
-	if (rds_self_on())
+	if (rds_thread_records_on())
 		ck_assert_uint_gt(biased_seen, 0);
 }
 END_TEST

@@ -348,7 +348,7 @@ static void *speaks(void *arg)
 {
 	int fd;
 
-	if (os_own_table() < 0)
+	if (os_fd_table_unshare() < 0)
 		return arg;
 	rds_error("from another table");
 	fd = os_eventfd(0, 0);
@@ -358,9 +358,9 @@ static void *speaks(void *arg)
 
 static void *speaks_when_full(void *arg)
 {
-	if (os_own_table() < 0)
+	if (os_fd_table_unshare() < 0)
 		return arg;
-	rds_log_keep();
+	rds_log_reserve_fds();
 	while (os_eventfd(0, 0) >= 0)
 		;
 	rds_error("no number is left");

@@ -18,8 +18,8 @@
 
 static void notice(unsigned ep, uint64_t own_seq, uint64_t seq, uint16_t port)
 {
-	unsigned char b[RDS_MOVED_BYTES] = {0, 0, 0, 0, 0, 0, 0, (uint8_t)seq, (uint8_t)(port >> 8), (uint8_t)port};
-	struct rds_hdr hdr = {.seq = own_seq, .len = sizeof(b), .flags = RDS_FLAG_MOVED};
+	unsigned char b[RDS_REDIRECT_BYTES] = {0, 0, 0, 0, 0, 0, 0, (uint8_t)seq, (uint8_t)(port >> 8), (uint8_t)port};
+	struct rds_hdr hdr = {.seq = own_seq, .len = sizeof(b), .flags = RDS_FLAG_REDIRECT};
 
 	far_sends(ep, &hdr, b, sizeof(b));
 }
@@ -39,8 +39,8 @@ static void heeds(unsigned i, unsigned proc, uint64_t seq, uint16_t port)
 
 	await(locked(&fake.nsent) > i);
 	ck_assert_uint_eq(fake.sent[i].ep->id.peer.b[0], proc);
-	ck_assert_uint_eq(fake.sent[i].hdr.flags & RDS_FLAG_MOVED, RDS_FLAG_MOVED);
-	ck_assert_uint_eq(fake.sent[i].hdr.len, RDS_HEEDED_BYTES);
+	ck_assert_uint_eq(fake.sent[i].hdr.flags & RDS_FLAG_REDIRECT, RDS_FLAG_REDIRECT);
+	ck_assert_uint_eq(fake.sent[i].hdr.len, RDS_REDIRECT_ACK_BYTES);
 	memcpy(&said, fake.sent[i].text, sizeof(said));
 	ck_assert_uint_eq(be64toh(said), seq);
 	ck_assert_uint_eq((unsigned char)fake.sent[i].text[8] << 8 | (unsigned char)fake.sent[i].text[9], port);
@@ -257,11 +257,11 @@ static pid_t another_with(uint16_t port, int *end)
 /* The peer says that it has heeded notice i. */
 static void heeded(unsigned ep, uint64_t own_seq, unsigned i)
 {
-	unsigned char b[RDS_HEEDED_BYTES] = {0};
-	struct rds_hdr hdr = {.seq = own_seq, .len = sizeof(b), .flags = RDS_FLAG_MOVED};
+	unsigned char b[RDS_REDIRECT_ACK_BYTES] = {0};
+	struct rds_hdr hdr = {.seq = own_seq, .len = sizeof(b), .flags = RDS_FLAG_REDIRECT};
 
-	memcpy(b, fake.sent[i].text, RDS_MOVED_BYTES);
-	b[RDS_MOVED_BYTES] = 1;
+	memcpy(b, fake.sent[i].text, RDS_REDIRECT_BYTES);
+	b[RDS_REDIRECT_BYTES] = 1;
 	far_sends(ep, &hdr, b, sizeof(b));
 }
 
@@ -302,7 +302,7 @@ START_TEST(test_sends_back)
 	hdr.dport = 5;
 	far_sends(0, &hdr, "", 0);
 	await(locked(&fake.nsent) == 1);
-	ck_assert_uint_eq(fake.sent[0].hdr.flags & RDS_FLAG_MOVED, RDS_FLAG_MOVED);
+	ck_assert_uint_eq(fake.sent[0].hdr.flags & RDS_FLAG_REDIRECT, RDS_FLAG_REDIRECT);
 	memcpy(&seq, fake.sent[0].text, 8);
 	ck_assert_uint_eq(be64toh(seq), 3);
 	ck_assert_mem_eq(fake.sent[0].text + 8, "\0\5", 2);
@@ -340,8 +340,8 @@ static void notice_is_at(unsigned i, uint64_t seq, uint16_t port)
 	uint64_t said;
 
 	await(locked(&fake.nsent) > i);
-	ck_assert_uint_eq(fake.sent[i].hdr.len, RDS_MOVED_BYTES);
-	ck_assert_uint_eq(fake.sent[i].hdr.flags & RDS_FLAG_MOVED, RDS_FLAG_MOVED);
+	ck_assert_uint_eq(fake.sent[i].hdr.len, RDS_REDIRECT_BYTES);
+	ck_assert_uint_eq(fake.sent[i].hdr.flags & RDS_FLAG_REDIRECT, RDS_FLAG_REDIRECT);
 	memcpy(&said, fake.sent[i].text, sizeof(said));
 	ck_assert_uint_eq(be64toh(said), seq);
 	ck_assert_uint_eq((unsigned char)fake.sent[i].text[8] << 8 | (unsigned char)fake.sent[i].text[9], port);
@@ -501,8 +501,8 @@ static enum rds_rx_verdict comes(struct rds_conn *conn, const struct rds_hdr *hd
 /* The next notice of its; what it says is of no interest. */
 static enum rds_rx_verdict tells(struct rds_conn *conn, unsigned len)
 {
-	static const unsigned char bytes[RDS_HEEDED_BYTES] = {[RDS_MOVED_BYTES] = 1};
-	struct rds_hdr hdr = {.len = len, .flags = RDS_FLAG_MOVED};
+	static const unsigned char bytes[RDS_REDIRECT_ACK_BYTES] = {[RDS_REDIRECT_BYTES] = 1};
+	struct rds_hdr hdr = {.len = len, .flags = RDS_FLAG_REDIRECT};
 
 	hdr.seq = atomic_load(&conn->next_rx);
 	return comes(conn, &hdr, bytes);
@@ -511,7 +511,7 @@ static enum rds_rx_verdict tells(struct rds_conn *conn, unsigned len)
 /* Answers that the peer does not take, but for so many that are still queued. */
 static void full_but_for(struct rds_conn *conn, unsigned n)
 {
-	atomic_fetch_add(&conn->answer_bytes, RDS_ANSWERS_MAX - n * (sizeof(struct rds_queued) + RDS_MOVED_BYTES));
+	atomic_fetch_add(&conn->answer_bytes, RDS_ANSWERS_MAX - n * (sizeof(struct rds_queued) + RDS_REDIRECT_BYTES));
 }
 
 /*
@@ -528,14 +528,14 @@ START_TEST(test_tells_and_takes_nothing)
 	conn = fake.eps[0]->head.conn;
 	atomic_store(&fake.stuck, true);
 	full_but_for(conn, 100);
-	for (n = 0; tells(conn, RDS_MOVED_BYTES) == RDS_RX_DONE; n++)
+	for (n = 0; tells(conn, RDS_REDIRECT_BYTES) == RDS_RX_DONE; n++)
 		ck_assert_uint_lt(n, 1000);
 	ck_assert_uint_ge(n, 90);
 	await(!atomic_load(&conn->nin));
 	ck_assert_uint_eq(conn->queue_len, n);
 	for (i = 0; i < 100; i++)
-		ck_assert_int_eq(tells(conn, RDS_HEEDED_BYTES), RDS_RX_DONE);
-	ck_assert_int_eq(tells(conn, RDS_MOVED_BYTES), RDS_RX_LATER);
+		ck_assert_int_eq(tells(conn, RDS_REDIRECT_ACK_BYTES), RDS_RX_DONE);
+	ck_assert_int_eq(tells(conn, RDS_REDIRECT_BYTES), RDS_RX_LATER);
 	/* Over a break they weigh what they did. */
 	weight = atomic_load(&conn->answer_bytes);
 	first = locked(&fake.nsent);
@@ -545,7 +545,7 @@ START_TEST(test_tells_and_takes_nothing)
 	rds_unlock(&conn->tx);
 	ck_assert_uint_eq(locked(&fake.nsent), first + n);
 	atomic_store(&fake.stuck, true);
-	ck_assert_int_eq(tells(conn, RDS_MOVED_BYTES), RDS_RX_DONE);
+	ck_assert_int_eq(tells(conn, RDS_REDIRECT_BYTES), RDS_RX_DONE);
 	ep_down(fake.eps[0], -ECONNRESET, false);
 	await(atomic_load(&conn->answer_bytes) > weight);
 	ck_assert_uint_eq(conn->queue_len, n + 1);
@@ -556,8 +556,8 @@ END_TEST
 START_TEST(test_sends_and_takes_nothing)
 {
 	struct rds_hdr hdr = {.sport = 9, .dport = 5};
-	unsigned char claim[RDS_HEEDED_BYTES] = {[RDS_MOVED_BYTES] = 1, [RDS_MOVED_BYTES - 1] = 5};
-	struct rds_hdr heeded_hdr = {.len = sizeof(claim), .flags = RDS_FLAG_MOVED};
+	unsigned char claim[RDS_REDIRECT_ACK_BYTES] = {[RDS_REDIRECT_BYTES] = 1, [RDS_REDIRECT_BYTES - 1] = 5};
+	struct rds_hdr heeded_hdr = {.len = sizeof(claim), .flags = RDS_FLAG_REDIRECT};
 	struct rds_conn *conn;
 	uint64_t seq;
 	unsigned n;

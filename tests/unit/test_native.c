@@ -30,7 +30,7 @@ static struct {
 	uint64_t free_cookie; /* freed while it is registered */
 	bool mute;	      /* the peer does not answer */
 	struct rds_native op;
-	struct rds_op_hdr sent[2][8];
+	struct rds_wire_op_hdr sent[2][8];
 	unsigned nsent[2];
 } did;
 
@@ -85,16 +85,16 @@ static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const s
 		     uint64_t *pos)
 {
 	unsigned i = (struct rds_ep_head *)ep != endpoint;
-	struct rds_op_hdr *h = &did.sent[i][did.nsent[i]++];
+	struct rds_wire_op_hdr *h = &did.sent[i][did.nsent[i]++];
 
 	(void)wire;
 	*pos = 0;
 	ck_assert_uint_le(did.nsent[i], 8);
-	ck_assert_int_eq(rds_op_decode(iov->iov_base, len, h), 0);
-	if (h->kind != RDS_OP_HIDDEN || did.mute)
+	ck_assert_int_eq(rds_wire_op_decode(iov->iov_base, len, h), 0);
+	if (h->kind != RDS_OP_REVOKED || did.mute)
 		return 0;
 	rx_lock();
-	rds_mr_gone(&conn[i], &(struct rds_op_hdr){.rkey = h->rkey});
+	rds_mr_gone(&conn[i], &(struct rds_wire_op_hdr){.rkey = h->rkey});
 	rx_unlock();
 	return 0;
 }
@@ -194,36 +194,36 @@ static void served(struct rds_conn *c, uint64_t cookie, unsigned n, uint64_t len
 }
 
 /* The next thing that this peer is told.  0: nothing. */
-static enum rds_op_kind told(struct rds_conn *c, struct rds_op_hdr *h)
+static enum rds_wire_op_kind told(struct rds_conn *c, struct rds_wire_op_hdr *h)
 {
 	struct rds_queued *q = c->answers;
 	unsigned i = c != conn;
 
-	*h = (struct rds_op_hdr){0};
+	*h = (struct rds_wire_op_hdr){0};
 	if (!q && did.nsent[i]) {
 		*h = did.sent[i][0];
 		memmove(did.sent[i], did.sent[i] + 1, sizeof(did.sent[i][0]) * --did.nsent[i]);
 		return h->kind;
 	}
 	if (!q)
-		return (enum rds_op_kind)0;
+		return (enum rds_wire_op_kind)0;
 	c->answers = q->next;
 	if (!c->answers)
 		c->answers_tail = &c->answers;
-	ck_assert_int_eq(rds_op_decode(q->data, q->hdr.len, h), 0);
-	ck_assert(q->hdr.flags == RDS_FLAG_OP && q->u.once && !rds_op_asks(h->kind));
+	ck_assert_int_eq(rds_wire_op_decode(q->data, q->hdr.len, h), 0);
+	ck_assert(q->hdr.flags == RDS_FLAG_OP && q->u.once && !rds_wire_op_is_request(h->kind));
 	rds_queued_free(q);
 	return h->kind;
 }
 
-static void told_of(struct rds_conn *c, enum rds_op_kind kind, uint64_t cookie)
+static void told_of(struct rds_conn *c, enum rds_wire_op_kind kind, uint64_t cookie)
 {
-	struct rds_op_hdr h;
+	struct rds_wire_op_hdr h;
 
 	ck_assert_int_eq(told(c, &h), kind);
 	if (kind)
 		ck_assert_uint_eq(h.rkey, rds_cookie_rkey(cookie));
-	if (kind == RDS_OP_SHOWN)
+	if (kind == RDS_OP_ADVERTISED)
 		ck_assert(h.value == KEY && h.compare == AT && h.len == LEN);
 }
 
@@ -236,14 +236,14 @@ START_TEST(test_shown)
 	ck_assert_uint_eq(did.show, 0);
 	served(conn, cookie, 1, LEN);
 	ck_assert_uint_eq(did.show, 1);
-	told_of(conn, RDS_OP_SHOWN, cookie);
+	told_of(conn, RDS_OP_ADVERTISED, cookie);
 	served(conn, cookie, 5, LEN);
 	ck_assert_uint_eq(did.show, 1);
 	told_of(conn, 0, 0);
 	ck_assert_int_eq(rds_mr_free(&sk, cookie), 0);
 	ck_assert_uint_eq(did.hide, 1);
 	ck_assert(!conn->mute); /* its answer was waited for */
-	told_of(conn, RDS_OP_HIDDEN, cookie);
+	told_of(conn, RDS_OP_REVOKED, cookie);
 	told_of(conn, 0, 0);
 }
 END_TEST
@@ -259,12 +259,12 @@ START_TEST(test_mute)
 	ck_assert_int_eq(rds_mr_free(&sk, cookie), 0);
 	mock_clock_common();
 	ck_assert_uint_eq(did.hide, 1);
-	told_of(conn, RDS_OP_SHOWN, cookie);
-	told_of(conn, RDS_OP_HIDDEN, cookie);
+	told_of(conn, RDS_OP_ADVERTISED, cookie);
+	told_of(conn, RDS_OP_REVOKED, cookie);
 	ck_assert_ptr_null(conn->shown);
 	ck_assert(conn->mute); /* it is not waited for as long again, until it answers */
 	rx_lock();
-	rds_mr_gone(conn, &(struct rds_op_hdr){.kind = RDS_OP_GONE, .rkey = rds_cookie_rkey(cookie)});
+	rds_mr_gone(conn, &(struct rds_wire_op_hdr){.kind = RDS_OP_REVOKE_ACK, .rkey = rds_cookie_rkey(cookie)});
 	rx_unlock();
 	ck_assert(!conn->mute);
 }
@@ -285,12 +285,12 @@ START_TEST(test_not_shown)
 	ck_assert_uint_eq(did.show, 0);
 	served(conn, cookie, 5, 4096);
 	ck_assert_uint_eq(did.show, 1);
-	told_of(conn, RDS_OP_SHOWN, cookie);
+	told_of(conn, RDS_OP_ADVERTISED, cookie);
 	did.elsewhere = true;
 	served(&conn[1], cookie, 5, LEN);
 	ck_assert_int_eq(rds_mr_free(&sk, cookie), 0);
 	told_of(&conn[1], 0, 0);
-	told_of(conn, RDS_OP_HIDDEN, cookie);
+	told_of(conn, RDS_OP_REVOKED, cookie);
 }
 END_TEST
 
@@ -344,25 +344,25 @@ START_TEST(test_two_peers)
 	served(&conn[0], cookie, 2, LEN);
 	served(&conn[1], cookie, 1, LEN);
 	ck_assert_uint_eq(did.show, 1);
-	told_of(&conn[0], RDS_OP_SHOWN, cookie);
-	told_of(&conn[1], RDS_OP_SHOWN, cookie);
+	told_of(&conn[0], RDS_OP_ADVERTISED, cookie);
+	told_of(&conn[1], RDS_OP_ADVERTISED, cookie);
 	rx_lock();
 	rds_shown_broken(&conn[0]);
 	rx_unlock();
 	if (_i) {
 		served(&conn[0], cookie, 1, LEN);
-		told_of(&conn[0], RDS_OP_SHOWN, cookie);
+		told_of(&conn[0], RDS_OP_ADVERTISED, cookie);
 	}
 	ck_assert_uint_eq(did.show, 1);
 	ck_assert_int_eq(rds_mr_free(&sk, cookie), 0);
-	told_of(&conn[0], _i ? RDS_OP_HIDDEN : 0, cookie);
-	told_of(&conn[1], RDS_OP_HIDDEN, cookie);
+	told_of(&conn[0], _i ? RDS_OP_REVOKED : 0, cookie);
+	told_of(&conn[1], RDS_OP_REVOKED, cookie);
 }
 END_TEST
 
 /* ---- the initiator ---- */
 
-static struct rds_op *op_new(enum rds_op_kind kind, uint32_t rkey, uint64_t at, uint64_t len)
+static struct rds_op *op_new(enum rds_wire_op_kind kind, uint32_t rkey, uint64_t at, uint64_t len)
 {
 	struct rds_op *op = calloc(1, sizeof(*op) + sizeof(op->local[0]));
 
@@ -390,7 +390,7 @@ static void op_end(struct rds_op *op)
 
 static void peer_shows(uint32_t rkey, uint64_t at)
 {
-	struct rds_op_hdr h = {.kind = RDS_OP_SHOWN, .rkey = rkey, .value = KEY, .compare = at, .len = LEN};
+	struct rds_wire_op_hdr h = {.kind = RDS_OP_ADVERTISED, .rkey = rkey, .value = KEY, .compare = at, .len = LEN};
 
 	rx_lock();
 	rds_far_shown(conn, &h);
@@ -399,7 +399,7 @@ static void peer_shows(uint32_t rkey, uint64_t at)
 
 static void peer_hides(uint32_t rkey)
 {
-	struct rds_op_hdr h = {.kind = RDS_OP_HIDDEN, .rkey = rkey};
+	struct rds_wire_op_hdr h = {.kind = RDS_OP_REVOKED, .rkey = rkey};
 
 	rx_lock();
 	rds_far_hidden(conn, &h);
@@ -437,8 +437,8 @@ START_TEST(test_goes)
 	ck_assert_uint_eq(did.op.at, AT + 7);
 	peer_hides(2);
 	peer_hides(1);
-	told_of(conn, RDS_OP_GONE, 2); /* known or not */
-	told_of(conn, RDS_OP_GONE, 1);
+	told_of(conn, RDS_OP_REVOKE_ACK, 2); /* known or not */
+	told_of(conn, RDS_OP_REVOKE_ACK, 1);
 	ck_assert(!goes(1, 0, 1));
 	ck_assert_uint_eq(atomic_load(&conn->nfar), 0);
 }
@@ -568,8 +568,8 @@ START_TEST(test_gone_behind_reads)
 	ck_assert_uint_eq(did.nsent[0], 1);
 	answers_go();
 	ck_assert_uint_eq(did.fence, 1);
-	told_of(conn, RDS_OP_GONE, 2);
-	told_of(conn, RDS_OP_GONE, 1);
+	told_of(conn, RDS_OP_REVOKE_ACK, 2);
+	told_of(conn, RDS_OP_REVOKE_ACK, 1);
 	peer_hides(1);
 	answers_go();
 	ck_assert_uint_eq(did.fence, 1);
@@ -579,7 +579,7 @@ START_TEST(test_gone_behind_reads)
 END_TEST
 
 /* On its way, by the device or not; it is the test's, too. */
-static struct rds_op *op_started(enum rds_op_kind kind, uint64_t at, bool alone, bool native)
+static struct rds_op *op_started(enum rds_wire_op_kind kind, uint64_t at, bool alone, bool native)
 {
 	struct rds_op *op = op_new(kind, 1, at, 8);
 
@@ -598,7 +598,7 @@ static void ends(const struct rds_op *op, int err)
 	if (op->native)
 		rds_op_carried(conn, op->id, err, 0, NULL, 0);
 	else
-		rds_op_answered(conn, &(struct rds_op_hdr){.kind = RDS_OP_RESULT, .id = op->id}, NULL, 0);
+		rds_op_answered(conn, &(struct rds_wire_op_hdr){.kind = RDS_OP_RESULT, .id = op->id}, NULL, 0);
 	rx_unlock();
 }
 
@@ -781,12 +781,12 @@ END_TEST
 /* A peer that takes no answers is heard no more, whatever it says that has one; later it is. */
 START_TEST(test_hides_and_takes_nothing)
 {
-	struct rds_op_hdr h = {.kind = RDS_OP_HIDDEN, .rkey = 1};
+	struct rds_wire_op_hdr h = {.kind = RDS_OP_REVOKED, .rkey = 1};
 	unsigned char piece[RDS_OP_HDR];
 	struct rds_rx rx = {.hdr = {.len = sizeof(piece), .flags = RDS_FLAG_OP}, .data = piece};
 	unsigned n;
 
-	rds_op_encode(&h, piece);
+	rds_wire_op_encode(&h, piece);
 	rx_lock();
 	for (n = 0; rds_op_arrived(conn, conn->ep, &rx) == RDS_RX_DONE; n++)
 		ck_assert_uint_lt(n, 1000000);

@@ -51,7 +51,7 @@ START_TEST(defaults)
 	ck_assert_int_eq(o->log, RDS_LOG_WARN);
 	ck_assert_str_eq(o->log_file, "");
 	ck_assert_str_eq(o->registry_dir, "/dev/shm");
-	ck_assert_int_eq(o->share, RDS_SHARE_USER);
+	ck_assert_int_eq(o->share, RDS_OPT_SHARE_USER);
 	ck_assert_str_eq(o->transport, "auto");
 	ck_assert_int_eq(o->spin_us, -1);
 	ck_assert_int_eq(o->shm_ring, 4 << 20);
@@ -78,8 +78,8 @@ START_TEST(good_values)
 	ck_assert_int_eq(with("RDS_PRELOAD_LOG", "debug")->log, RDS_LOG_DEBUG);
 	ck_assert_int_eq(rds_log_max, RDS_LOG_DEBUG);
 	ck_assert_str_eq(with("RDS_PRELOAD_REGISTRY_DIR", "/some where")->registry_dir, "/some where");
-	ck_assert_int_eq(with("RDS_PRELOAD_SHARE", "all")->share, RDS_SHARE_ALL);
-	ck_assert_int_eq(with("RDS_PRELOAD_SHARE", "group")->share, RDS_SHARE_GROUP);
+	ck_assert_int_eq(with("RDS_PRELOAD_SHARE", "all")->share, RDS_OPT_SHARE_ALL);
+	ck_assert_int_eq(with("RDS_PRELOAD_SHARE", "group")->share, RDS_OPT_SHARE_GROUP);
 	ck_assert_str_eq(with("RDS_PRELOAD_TRANSPORT", "shm")->transport, "shm");
 	ck_assert_int_eq(with("RDS_PRELOAD_SPIN_US", "0")->spin_us, 0);
 	ck_assert_int_eq(with("RDS_PRELOAD_SPIN_US", "1000000")->spin_us, 1000000);

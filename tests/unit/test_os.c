@@ -180,13 +180,13 @@ START_TEST(high_and_internal)
 	ck_assert_int_ge(fd, 64);
 	ck_assert_int_eq(fcntl(low, F_GETFD), -1); /* the original is closed */
 	ck_assert_int_eq(fcntl(fd, F_GETFD), FD_CLOEXEC);
-	ck_assert(rds_fd_is_internal(fd));
-	ck_assert(!rds_fd_is_internal(low));
-	ck_assert(!rds_fd_is_internal(-1));
-	ck_assert(!rds_fd_is_internal(INT32_MAX));
+	ck_assert(os_fd_is_internal(fd));
+	ck_assert(!os_fd_is_internal(low));
+	ck_assert(!os_fd_is_internal(-1));
+	ck_assert(!os_fd_is_internal(INT32_MAX));
 	ck_assert_int_eq(os_close(fd), 0);
-	ck_assert(!rds_fd_is_internal(fd));
-	ck_assert_int_eq(rds_fd_move_internal(fd), 0); /* nothing to do */
+	ck_assert(!os_fd_is_internal(fd));
+	ck_assert_int_eq(os_fd_move_internal(fd), 0); /* nothing to do */
 }
 END_TEST
 
@@ -207,9 +207,9 @@ START_TEST(no_number_left)
 	ck_assert_int_eq(fd, -EMFILE);
 	fd = os_dup_high(fds[n - 1]);
 	ck_assert_int_eq(fd, fds[n - 1]); /* kept where it is */
-	ck_assert(rds_fd_is_internal(fd));
-	ck_assert_int_eq(rds_fd_move_internal(fd), -EMFILE);
-	ck_assert(rds_fd_is_internal(fd));
+	ck_assert(os_fd_is_internal(fd));
+	ck_assert_int_eq(os_fd_move_internal(fd), -EMFILE);
+	ck_assert(os_fd_is_internal(fd));
 	while (n--)
 		os_close(fds[n]);
 }
@@ -238,16 +238,16 @@ START_TEST(moving)
 	ck_assert_int_eq(os_dup_high_slot(os_eventfd(0, EFD_NONBLOCK), &slot), 0);
 	old = slot;
 	ck_assert_int_eq(os_write(slot, &v, 8), 8);
-	ck_assert_int_eq(rds_fd_move_internal(old), 0);
+	ck_assert_int_eq(os_fd_move_internal(old), 0);
 	ck_assert_int_ne(slot, old);
-	ck_assert(rds_fd_is_internal(slot) && !rds_fd_is_internal(old));
+	ck_assert(os_fd_is_internal(slot) && !os_fd_is_internal(old));
 	ck_assert_int_eq(fcntl(old, F_GETFD), -1);
 	ck_assert_int_eq(os_read(slot, &v, 8), 8); /* the same thing behind it */
 	ck_assert_uint_eq(v, 5);
 
 	ck_assert_int_eq(os_fd_register_hook(&slot, hook, &slot), 0);
 	old = slot;
-	ck_assert_int_eq(rds_fd_move_internal(old), 0);
+	ck_assert_int_eq(os_fd_move_internal(old), 0);
 	ck_assert_int_eq(hook_calls, 2);
 	ck_assert_int_eq(hook_old, old);
 	ck_assert_int_eq(hook_new, slot);
@@ -256,7 +256,7 @@ START_TEST(moving)
 	os_close_slot(&slot);
 	ck_assert_int_eq(slot, -1);
 	ck_assert_int_eq(fcntl(old, F_GETFD), -1);
-	ck_assert(!rds_fd_is_internal(old));
+	ck_assert(!os_fd_is_internal(old));
 	os_close_slot(&slot); /* twice: nothing */
 }
 END_TEST
@@ -272,16 +272,16 @@ START_TEST(adopted)
 	ck_assert_int_gt(number, low);
 	ck_assert_int_eq(fcntl(low, F_GETFD), -1);
 	ck_assert_int_eq(fcntl(number, F_GETFD), FD_CLOEXEC);
-	ck_assert(rds_fd_is_internal(number));
+	ck_assert(os_fd_is_internal(number));
 	ck_assert_int_eq(os_write(number, &v, 8), 8);
 	old = number;
-	ck_assert_int_eq(rds_fd_move_internal(old), 0);
+	ck_assert_int_eq(os_fd_move_internal(old), 0);
 	ck_assert_int_ne(number, old);
-	ck_assert(rds_fd_is_internal(number) && !rds_fd_is_internal(old));
+	ck_assert(os_fd_is_internal(number) && !os_fd_is_internal(old));
 	ck_assert_int_eq(os_read(number, &v, 8), 8);
 	old = number;
 	ck_assert_int_eq(os_close(number), 0);
-	ck_assert(!rds_fd_is_internal(old));
+	ck_assert(!os_fd_is_internal(old));
 	ck_assert_int_eq(os_fd_adopt(&bad), -EBADF);
 	ck_assert_int_eq(os_fd_adopt(&closed), -EBADF);
 	ck_assert_int_eq(closed, 999);
@@ -302,17 +302,17 @@ START_TEST(each_in_range)
 
 	for (int i = 0; i < 3; i++)
 		fd[i] = os_dup_high(os_eventfd(0, 0));
-	rds_fd_each_internal(0, UINT32_MAX, collect, v);
+	os_fd_each_internal(0, UINT32_MAX, collect, v);
 	ck_assert_int_eq(v[0], 3);
 	ck_assert(v[1] < v[2] && v[2] < v[3]);
 	v[0] = 0;
-	rds_fd_each_internal((unsigned)fd[1], (unsigned)fd[1], collect, v);
+	os_fd_each_internal((unsigned)fd[1], (unsigned)fd[1], collect, v);
 	ck_assert_int_eq(v[0], 1);
 	ck_assert_int_eq(v[1], fd[1]);
 	for (int i = 0; i < 3; i++)
 		os_close(fd[i]);
 	v[0] = 0;
-	rds_fd_each_internal(0, UINT32_MAX, collect, v);
+	os_fd_each_internal(0, UINT32_MAX, collect, v);
 	ck_assert_int_eq(v[0], 0);
 }
 END_TEST
@@ -332,13 +332,13 @@ START_TEST(a_vfork_child_moves_nothing)
 	before = slot;
 	pid = vfork();
 	if (pid == 0) {
-		*moved = rds_fd_move_internal(before);
+		*moved = os_fd_move_internal(before);
 		_exit(0);
 	}
 	waitpid(pid, NULL, 0);
 	ck_assert_int_eq(*moved, 0);
 	ck_assert_int_eq(slot, before);
-	ck_assert(rds_fd_is_internal(before));
+	ck_assert(os_fd_is_internal(before));
 	os_close_slot(&slot);
 }
 END_TEST
@@ -352,8 +352,8 @@ static void *churn(void *arg)
 		if (os_dup_high_slot(os_eventfd(0, 0), &slot))
 			return (void *)1;
 		if (i % 2)
-			rds_fd_move_internal(slot);
-		if (!rds_fd_is_internal(slot))
+			os_fd_move_internal(slot);
+		if (!os_fd_is_internal(slot))
 			return (void *)2;
 		os_close_slot(&slot);
 	}
@@ -413,11 +413,11 @@ static void *with_own_table(void *arg)
 	struct stat a, b;
 	int fd, got;
 
-	ck_assert_int_eq(os_side, 0);
+	ck_assert_int_eq(os_fd_table, 0);
 	ck_assert_int_eq(os_fstat(fds[2], &a), 0);
-	if (os_own_table() < 0)
+	if (os_fd_table_unshare() < 0)
 		return arg;
-	ck_assert_int_eq(os_side, 1);
+	ck_assert_int_eq(os_fd_table, 1);
 	for (unsigned i = 0; i < 3; i++)
 		ck_assert_int_eq(fcntl(fds[i], F_GETFD), -1);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* for them the standard numbers are kept */
@@ -425,9 +425,9 @@ static void *with_own_table(void *arg)
 #endif
 	fd = os_dup_high(os_eventfd(0, 0));
 	ck_assert_int_ge(fd, 3);
-	ck_assert(!rds_fd_is_internal(fd)); /* it is nothing in the program's table */
+	ck_assert(!os_fd_is_internal(fd)); /* it is nothing in the program's table */
 	ck_assert_int_eq(os_close(fd), 0);
-	got = os_borrow(fds[2]);
+	got = os_fd_dup_of_main(fds[2]);
 	if (got >= 0) {
 		ck_assert_int_eq(os_fstat(got, &b), 0);
 		ck_assert_int_eq(a.st_ino, b.st_ino);
@@ -450,7 +450,7 @@ START_TEST(a_table_of_its_own)
 	ck_assert_int_eq(os_lock(fds[2], F_WRLCK, 0, 1, false), 0);
 	ck_assert_int_eq(pthread_create(&t, NULL, with_own_table, fds), 0);
 	ck_assert_int_eq(pthread_join(t, &unable), 0);
-	ck_assert_int_eq(os_side, 0);
+	ck_assert_int_eq(os_fd_table, 0);
 	if (unable)
 		return; /* an old kernel, or a filter: then it is shared */
 	close(fds[1]);
@@ -495,14 +495,14 @@ START_TEST(what_lies_there)
 	while (n < 1000 && os_send(sv[1], "", n % 2, MSG_DONTWAIT) == (int)(n % 2))
 		n++;
 	ck_assert_uint_gt(n, 256);
-	os_recv_all(sv[0]);
+	os_recv_discard(sv[0]);
 	while (os_recv(sv[0], buf, sizeof(buf), MSG_DONTWAIT) >= 0)
 		left++;
 	ck_assert_uint_eq(left, n - 256);
 	ck_assert_int_eq(os_send(sv[1], "x", 1, MSG_DONTWAIT), 1);
 	ck_assert_int_eq(os_send(sv[1], "", 0, MSG_DONTWAIT), 0);
 	os_close(sv[1]);
-	os_recv_all(sv[0]);
+	os_recv_discard(sv[0]);
 	ck_assert_int_eq(os_recv(sv[0], buf, sizeof(buf), MSG_DONTWAIT), 0);
 	os_close(sv[0]);
 }

@@ -47,7 +47,7 @@ static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const s
 	nsent++;
 	if (rebinds)
 		rebind();
-	ck_assert_int_eq(rds_hdr_decode(wire, &rx.hdr), 0);
+	ck_assert_int_eq(rds_wire_hdr_decode(wire, &rx.hdr), 0);
 	rx_lock();
 	ck_assert_int_eq(rds_recv_message(&conn, ep, &rx), RDS_RX_DONE);
 	rx_unlock();

@@ -37,7 +37,7 @@ static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const s
 		return -ENOBUFS;
 	room--;
 	ck_assert_uint_lt(sent.n, 32);
-	ck_assert_int_eq(rds_hdr_decode(wire, &sent.hdr[sent.n]), 0);
+	ck_assert_int_eq(rds_wire_hdr_decode(wire, &sent.hdr[sent.n]), 0);
 	sent.n++;
 	return 0;
 }
@@ -114,7 +114,7 @@ static void message_to(struct rds_conn *conn, struct rds_sock *from, uint16_t dp
 static void answered(struct rds_conn *conn, uint64_t id)
 {
 	rx_lock();
-	rds_op_answered(conn, &(struct rds_op_hdr){.kind = RDS_OP_RESULT, .id = id}, NULL, 0);
+	rds_op_answered(conn, &(struct rds_wire_op_hdr){.kind = RDS_OP_RESULT, .id = id}, NULL, 0);
 	rx_unlock();
 }
 
@@ -281,7 +281,7 @@ START_TEST(test_passed_and_failed)
 	work(&b);
 	went("p2p3m3"); /* nobody has said yet what became of the second */
 	rx_lock();
-	rds_op_answered(&b, &(struct rds_op_hdr){.kind = RDS_OP_RESULT, .id = second, .status = 1}, NULL, 0);
+	rds_op_answered(&b, &(struct rds_wire_op_hdr){.kind = RDS_OP_RESULT, .id = second, .status = 1}, NULL, 0);
 	rx_unlock();
 	work(&b);
 	answered(&b, third);
@@ -314,7 +314,7 @@ START_TEST(test_passes_and_failed)
 	work(&b);
 	went("p2p4m2p3m3"); /* the third may have failed: then the fourth is forgotten */
 	rx_lock();
-	rds_op_answered(&b, &(struct rds_op_hdr){.kind = RDS_OP_RESULT, .id = fourth, .status = _i}, NULL, 0);
+	rds_op_answered(&b, &(struct rds_wire_op_hdr){.kind = RDS_OP_RESULT, .id = fourth, .status = _i}, NULL, 0);
 	rx_unlock();
 	answered(&b, third);
 	work(&b);
@@ -383,11 +383,11 @@ END_TEST
 /* A notice goes before what no transport ever had, each behind the last; not before what a device has been told of. */
 START_TEST(test_notices)
 {
-	struct iovec iov = {mem, RDS_MOVED_BYTES};
+	struct iovec iov = {mem, RDS_REDIRECT_BYTES};
 	struct rds_outgoing out = {.iov = &iov, .len = iov.iov_len};
 	struct rds_op *op = NULL;
 
-	out.hdr = (struct rds_hdr){.len = RDS_MOVED_BYTES, .flags = RDS_FLAG_MOVED};
+	out.hdr = (struct rds_hdr){.len = RDS_REDIRECT_BYTES, .flags = RDS_FLAG_REDIRECT};
 	atomic_store(&b.state, RDS_CONN_CONNECTING);
 	message_to(&b, &sk, 1);
 	b.queue->was_sent = _i & 1;

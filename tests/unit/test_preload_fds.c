@@ -258,7 +258,7 @@ START_TEST(a_library_inside)
 	ck_assert_int_eq(close(number), 0);
 	ck_fails(close(number), EBADF);
 	os_library_end();
-	ck_assert(!rds_fd_is_internal(number));
+	ck_assert(!os_fd_is_internal(number));
 	ck_assert_int_eq((int)syscall(SYS_fcntl, number, F_GETFD), -1);
 	ck_assert_int_eq(close(fd), 0);
 	ck_all_back();

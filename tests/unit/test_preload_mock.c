@@ -506,7 +506,7 @@ void rds_engine_forget(void)
 {
 	if (!rds_engine_foreign())
 		return;
-	rds_fd_each_internal(0, ~0u, close_one, NULL);
+	os_fd_each_internal(0, ~0u, close_one, NULL);
 	memset(socks, 0, sizeof(socks));
 	memset(&mock, 0, sizeof(mock));
 	pthread_mutex_init(&lock, NULL);
@@ -515,7 +515,7 @@ void rds_engine_forget(void)
 	mock.forgotten = 1;
 }
 
-bool rds_table_alone(bool *helper)
+bool rds_helper_program_is_single(bool *helper)
 {
 	*helper = false;
 	return true;
@@ -530,22 +530,22 @@ void rds_aside_end(void)
 {
 }
 
-bool rds_aside_follows(void)
+bool rds_aside_can_repeat(void)
 {
 	return false;
 }
 
-void rds_aside_follow(long nr, const long args[5])
+void rds_aside_repeat_call(long nr, const long args[5])
 {
 	(void)nr;
 	(void)args;
 }
 
-void rds_engine_fork_prepare(void)
+void rds_helper_fork_prepare(void)
 {
 }
 
-void rds_engine_fork_parent(void)
+void rds_helper_fork_parent(void)
 {
 }
 

@@ -42,7 +42,7 @@ static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const s
 	struct rds_hdr hdr;
 
 	(void)ep;
-	ck_assert_int_eq(rds_hdr_decode(wire, &hdr), 0);
+	ck_assert_int_eq(rds_wire_hdr_decode(wire, &hdr), 0);
 	ck_assert_uint_eq(hdr.len, len);
 	sent[nsent] = hdr.seq;
 	flags[nsent] = hdr.flags;

@@ -371,7 +371,7 @@ START_TEST(test_follows)
 	ck_assert_int_eq(the_long_way(), -EAGAIN);
 	atomic_store(&sock.snd, 0);
 	ck_assert_int_eq(the_long_way(), (ssize_t)length);
-	ck_assert_uint_eq(noted.hdr.flags, RDS_FLAG_FOLLOWS);
+	ck_assert_uint_eq(noted.hdr.flags, RDS_FLAG_NEW_OWNER);
 	ck_assert_uint_eq(be64toh(noted.hdr.ack), 1234);
 	ck_assert_int_eq(the_long_way(), (ssize_t)length);
 	ck_assert_uint_eq(noted.hdr.flags, 0);

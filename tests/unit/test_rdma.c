@@ -15,19 +15,19 @@
 
 static unsigned char piece[RDS_OP_HDR + RDS_OP_PIECE + 1];
 
-static int decoded(enum rds_op_kind kind, uint64_t len, size_t data)
+static int decoded(enum rds_wire_op_kind kind, uint64_t len, size_t data)
 {
-	struct rds_op_hdr h = {.kind = (uint8_t)kind, .id = 7, .len = len};
+	struct rds_wire_op_hdr h = {.kind = (uint8_t)kind, .id = 7, .len = len};
 
-	rds_op_encode(&h, piece);
-	return rds_op_decode(piece, RDS_OP_HDR + data, &h);
+	rds_wire_op_encode(&h, piece);
+	return rds_wire_op_decode(piece, RDS_OP_HDR + data, &h);
 }
 
 /* Which data each kind may have. */
 START_TEST(test_sizes)
 {
 	static const struct {
-		enum rds_op_kind kind;
+		enum rds_wire_op_kind kind;
 		uint64_t len;
 		size_t data;
 		int want;
@@ -47,7 +47,7 @@ START_TEST(test_sizes)
 		{RDS_OP_ADD, 0, 1, -EBADMSG},
 		{RDS_OP_RESULT, 0, 0, 0},
 		{RDS_OP_RESULT, 0, 1, -EBADMSG},
-		{(enum rds_op_kind)0, 0, 0, -EBADMSG},
+		{(enum rds_wire_op_kind)0, 0, 0, -EBADMSG},
 		{RDS_OP_FETCH, 1, RDS_OP_VEC, 0},
 		{RDS_OP_FETCH, RDS_MAX_MSG, RDS_FETCH_VECS * RDS_OP_VEC, 0},
 		{RDS_OP_FETCH, 1, (RDS_FETCH_VECS + 1) * RDS_OP_VEC, -EBADMSG},
@@ -55,14 +55,14 @@ START_TEST(test_sizes)
 		{RDS_OP_FETCH, 1, RDS_OP_VEC + 1, -EBADMSG},
 		{RDS_OP_FETCH, 0, RDS_OP_VEC, -EBADMSG},
 		{RDS_OP_FETCH, RDS_MAX_MSG + 1, RDS_OP_VEC, -EBADMSG},
-		{RDS_OP_SHOWN, 1, 0, 0},
-		{RDS_OP_SHOWN, 0, 0, -EBADMSG},
-		{RDS_OP_SHOWN, 1, 1, -EBADMSG},
-		{RDS_OP_HIDDEN, 0, 0, 0},
-		{RDS_OP_HIDDEN, 0, 1, -EBADMSG},
-		{RDS_OP_GONE, 0, 0, 0},
-		{RDS_OP_GONE, 0, 1, -EBADMSG},
-		{(enum rds_op_kind)11, 0, 0, -EBADMSG},
+		{RDS_OP_ADVERTISED, 1, 0, 0},
+		{RDS_OP_ADVERTISED, 0, 0, -EBADMSG},
+		{RDS_OP_ADVERTISED, 1, 1, -EBADMSG},
+		{RDS_OP_REVOKED, 0, 0, 0},
+		{RDS_OP_REVOKED, 0, 1, -EBADMSG},
+		{RDS_OP_REVOKE_ACK, 0, 0, 0},
+		{RDS_OP_REVOKE_ACK, 0, 1, -EBADMSG},
+		{(enum rds_wire_op_kind)11, 0, 0, -EBADMSG},
 	};
 	unsigned i;
 
@@ -75,15 +75,25 @@ END_TEST
 /* Every field comes back, big-endian. */
 START_TEST(test_fields)
 {
-	struct rds_op_hdr h = {.kind = RDS_OP_WRITE, .status = 3, .last = true, .rkey = 0x01020304, .id = 5, .message = 6,
-			       .offset = 7, .len = 8, .compare = 9, .compare_mask = 10, .value = 11, .value_mask = 12},
-			  back;
+	struct rds_wire_op_hdr h = {.kind = RDS_OP_WRITE,
+				    .status = 3,
+				    .last = true,
+				    .rkey = 0x01020304,
+				    .id = 5,
+				    .message = 6,
+				    .offset = 7,
+				    .len = 8,
+				    .compare = 9,
+				    .compare_mask = 10,
+				    .value = 11,
+				    .value_mask = 12},
+			       back;
 
-	rds_op_encode(&h, piece);
+	rds_wire_op_encode(&h, piece);
 	ck_assert_uint_eq(piece[4], 1);
 	ck_assert_uint_eq(piece[7], 4);
 	ck_assert_uint_eq(piece[15], 5);
-	ck_assert_int_eq(rds_op_decode(piece, RDS_OP_HDR + 1, &back), 0);
+	ck_assert_int_eq(rds_wire_op_decode(piece, RDS_OP_HDR + 1, &back), 0);
 	ck_assert(back.status == 3 && back.last && back.rkey == h.rkey && back.id == 5 && back.message == 6 &&
 		  back.offset == 7 && back.len == 8 && back.compare == 9 && back.compare_mask == 10 && back.value == 11 &&
 		  back.value_mask == 12);
@@ -96,20 +106,20 @@ START_TEST(test_vec)
 	struct iovec v[3] = {{(void *)0x1000, 5}, {(void *)0x7ffffffffff0, 16}, {(void *)1, 1}}, back[RDS_FETCH_VECS];
 	unsigned char bytes[3 * RDS_OP_VEC];
 
-	rds_op_vec_encode(v, 3, bytes);
+	rds_wire_op_vec_encode(v, 3, bytes);
 	ck_assert_uint_eq(bytes[6], 0x10);
 	ck_assert_uint_eq(bytes[15], 5);
-	ck_assert_int_eq(rds_op_vec_decode(bytes, sizeof(bytes), 22, back), 3);
+	ck_assert_int_eq(rds_wire_op_vec_decode(bytes, sizeof(bytes), 22, back), 3);
 	ck_assert_int_eq(memcmp(v, back, sizeof(v)), 0);
-	ck_assert_int_eq(rds_op_vec_decode(bytes, sizeof(bytes), 21, back), -EBADMSG);
-	ck_assert_int_eq(rds_op_vec_decode(bytes, sizeof(bytes), 23, back), -EBADMSG);
-	ck_assert_int_eq(rds_op_vec_decode(bytes, 2 * RDS_OP_VEC, 22, back), -EBADMSG);
+	ck_assert_int_eq(rds_wire_op_vec_decode(bytes, sizeof(bytes), 21, back), -EBADMSG);
+	ck_assert_int_eq(rds_wire_op_vec_decode(bytes, sizeof(bytes), 23, back), -EBADMSG);
+	ck_assert_int_eq(rds_wire_op_vec_decode(bytes, 2 * RDS_OP_VEC, 22, back), -EBADMSG);
 	v[1].iov_len = 0;
-	rds_op_vec_encode(v, 3, bytes);
-	ck_assert_int_eq(rds_op_vec_decode(bytes, sizeof(bytes), 6, back), -EBADMSG);
+	rds_wire_op_vec_encode(v, 3, bytes);
+	ck_assert_int_eq(rds_wire_op_vec_decode(bytes, sizeof(bytes), 6, back), -EBADMSG);
 	v[1].iov_len = (size_t)-5; /* the sum wraps */
-	rds_op_vec_encode(v, 3, bytes);
-	ck_assert_int_eq(rds_op_vec_decode(bytes, sizeof(bytes), 1, back), -EBADMSG);
+	rds_wire_op_vec_encode(v, 3, bytes);
+	ck_assert_int_eq(rds_wire_op_vec_decode(bytes, sizeof(bytes), 1, back), -EBADMSG);
 }
 END_TEST
 
@@ -119,19 +129,19 @@ START_TEST(test_header)
 	struct rds_hdr h = {.seq = 1, .ext_type = RDS_EXTHDR_RDMA, .ext_rkey = 77, .op = 0x1122334455667788ull}, back;
 	struct rds_wire_hdr w;
 
-	rds_hdr_encode(&h, &w, true);
-	ck_assert_int_eq(rds_hdr_decode(&w, &back), 0);
+	rds_wire_hdr_encode(&h, &w, true);
+	ck_assert_int_eq(rds_wire_hdr_decode(&w, &back), 0);
 	ck_assert(back.op == h.op && back.ext_type == RDS_EXTHDR_RDMA && back.ext_rkey == 77);
 	h = (struct rds_hdr){.seq = 1, .flags = RDS_FLAG_OP, .len = RDS_OP_HDR};
-	rds_hdr_encode(&h, &w, false);
-	ck_assert_int_eq(rds_hdr_decode(&w, &back), 0);
+	rds_wire_hdr_encode(&h, &w, false);
+	ck_assert_int_eq(rds_wire_hdr_decode(&w, &back), 0);
 	h.flags |= RDS_FLAG_RETRANSMITTED; /* it never is */
-	rds_hdr_encode(&h, &w, false);
-	ck_assert_int_eq(rds_hdr_decode(&w, &back), -EBADMSG);
+	rds_wire_hdr_encode(&h, &w, false);
+	ck_assert_int_eq(rds_wire_hdr_decode(&w, &back), -EBADMSG);
 	h.flags = RDS_FLAG_OP;
 	h.seq = 0;
-	rds_hdr_encode(&h, &w, false);
-	ck_assert_int_eq(rds_hdr_decode(&w, &back), -EBADMSG);
+	rds_wire_hdr_encode(&h, &w, false);
+	ck_assert_int_eq(rds_wire_hdr_decode(&w, &back), -EBADMSG);
 }
 END_TEST
 

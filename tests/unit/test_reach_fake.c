@@ -95,13 +95,13 @@ static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const s
 	pthread_mutex_lock(&fake.lock);
 	ck_assert_uint_lt(fake.nsent, LOGGED);
 	s = &fake.sent[fake.nsent];
-	ck_assert_int_eq(rds_hdr_decode(wire, &s->hdr), 0);
+	ck_assert_int_eq(rds_wire_hdr_decode(wire, &s->hdr), 0);
 	if (s->hdr.flags == RDS_FLAG_CONG_BITMAP) {
 		if (atomic_load(&fake.no_map))
 			err = -ENOMEM;
 		atomic_fetch_sub(&fake.no_map, err != 0);
 		atomic_fetch_add(&fake.nmaps, err == 0);
-	} else if (atomic_load(&fake.stuck) || (atomic_load(&fake.full) && !(s->hdr.flags & RDS_FLAG_MOVED))) {
+	} else if (atomic_load(&fake.stuck) || (atomic_load(&fake.full) && !(s->hdr.flags & RDS_FLAG_REDIRECT))) {
 		err = -EAGAIN;
 	} else {
 		ck_assert_uint_le(len, sizeof(s->text));

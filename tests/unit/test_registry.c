@@ -140,19 +140,19 @@ START_TEST(where_processes_listen)
 	ck_assert_uint_eq(slot, mine);
 	other.b[3] ^= 1;
 	ck_assert(!registry_proc_find(reg, &other, &slot));
-	ck_assert_uint_eq(registry_port_of(reg, mine, &me), 0);
-	registry_set_port(reg, 61000);
-	ck_assert_uint_eq(registry_port_of(reg, mine, &me), 61000);
-	ck_assert_uint_eq(registry_port_of(reg, mine, &other), 0);
-	ck_assert_uint_eq(registry_port_of(reg, mine + 1, &me), 0);
-	ck_assert_uint_eq(registry_port_of(reg, UINT32_MAX, &me), 0);
+	ck_assert_uint_eq(registry_proc_cm_port(reg, mine, &me), 0);
+	registry_set_cm_port(reg, 61000);
+	ck_assert_uint_eq(registry_proc_cm_port(reg, mine, &me), 61000);
+	ck_assert_uint_eq(registry_proc_cm_port(reg, mine, &other), 0);
+	ck_assert_uint_eq(registry_proc_cm_port(reg, mine + 1, &me), 0);
+	ck_assert_uint_eq(registry_proc_cm_port(reg, UINT32_MAX, &me), 0);
 	registry_close(reg);
 
 	reg = open_ok();
 	ck_assert_uint_eq(registry_self_slot(reg), mine);
 	ck_assert(!registry_proc_find(reg, &me, &slot));
-	ck_assert_uint_eq(registry_port_of(reg, mine, registry_self(reg)), 0);
-	ck_assert_uint_eq(registry_port_of(reg, mine, &me), 0);
+	ck_assert_uint_eq(registry_proc_cm_port(reg, mine, registry_self(reg)), 0);
+	ck_assert_uint_eq(registry_proc_cm_port(reg, mine, &me), 0);
 	registry_close(reg);
 }
 END_TEST
@@ -334,7 +334,7 @@ static void member_with_name(int from, int to)
 	char byte;
 
 	bind_ok(reg, idx, "127.0.0.1", 7000);
-	registry_sock_name(reg, idx, &named);
+	registry_sock_set_name(reg, idx, &named);
 	if (write(to, &idx, sizeof(idx)) != sizeof(idx) || read(from, &byte, 1) != 1)
 		_exit(1);
 }
@@ -350,10 +350,10 @@ START_TEST(what_others_have_becomes_nobodys)
 
 	standin = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	ck_assert_int_ge(standin, 0);
-	rds_share_name(standin, &named);
+	rds_node_name_bind(standin, &named);
 	c = child_start(member_with_name);
 	child_hear(&c, &idx, sizeof(idx));
-	ck_assert_int_eq(registry_sock_take(reg, idx, &named, false), -ENOENT); /* somebody lives who has it */
+	ck_assert_int_eq(registry_sock_take_over(reg, idx, &named, false), -ENOENT); /* somebody lives who has it */
 	child_end(&c, SIGKILL);
 	ck_assert_int_eq(registry_reap(reg), 1);
 	ck_assert_int_eq(lookup(reg, "127.0.0.1", 7000, &o), 0);
@@ -361,29 +361,29 @@ START_TEST(what_others_have_becomes_nobodys)
 	ck_assert(o.moved);
 	ck_assert_mem_eq(&o.procid, &named, sizeof(named));
 	order = o.order;
-	ck_assert(!registry_sock_gone(reg, o.sock, &named));
+	ck_assert(!registry_sock_is_gone(reg, o.sock, &named));
 	ck_assert_int_eq(bind_try(reg, add_ok(reg), "127.0.0.1", 7000, 0), -EADDRINUSE);
-	ck_assert_int_eq(registry_sock_where(reg, idx, &named, &where), 0);
+	ck_assert_int_eq(registry_sock_get_binding(reg, idx, &named, &where), 0);
 	ck_assert_uint_eq(where.bound_port, 7000);
-	ck_assert_int_eq(registry_sock_take(reg, idx, &named, false), 0);
+	ck_assert_int_eq(registry_sock_take_over(reg, idx, &named, false), 0);
 	ck_assert_int_eq(lookup(reg, "127.0.0.1", 7000, &o), 0);
 	ck_assert_uint_eq(o.proc, registry_self_slot(reg));
 	ck_assert_uint_eq(o.order, order); /* the same socket */
-	ck_assert(!registry_sock_gone(reg, idx, &named)); /* who asks late: it is with us */
+	ck_assert(!registry_sock_is_gone(reg, idx, &named)); /* who asks late: it is with us */
 	registry_sock_remove(reg, idx);
-	ck_assert(registry_sock_gone(reg, idx, &named));
+	ck_assert(registry_sock_is_gone(reg, idx, &named));
 	ck_assert_uint_eq(add_ok(reg), idx);
-	ck_assert(registry_sock_gone(reg, idx, &named)); /* another socket is in its place */
+	ck_assert(registry_sock_is_gone(reg, idx, &named)); /* another socket is in its place */
 	registry_sock_remove(reg, idx);
 
 	/* And one that nobody has any more when it is looked for. */
 	c = child_start(member_with_name);
 	child_hear(&c, &idx, sizeof(idx));
 	child_end(&c, SIGKILL);
-	ck_assert_int_eq(registry_sock_take(reg, idx, &named, true), 0); /* before anybody has noticed */
-	ck_assert_int_eq(registry_sock_leave(reg, idx, &named), 0);
+	ck_assert_int_eq(registry_sock_take_over(reg, idx, &named, true), 0); /* before anybody has noticed */
+	ck_assert_int_eq(registry_sock_orphan(reg, idx, &named), 0);
 	close(standin);
-	ck_assert(registry_sock_gone(reg, idx, &named));
+	ck_assert(registry_sock_is_gone(reg, idx, &named));
 	bind_ok(reg, add_ok(reg), "127.0.0.1", 7000);
 	ck_assert_int_eq(lookup(reg, "127.0.0.1", 7000, &o), 0);
 	ck_assert_uint_ne(o.order, order);

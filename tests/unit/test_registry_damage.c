@@ -102,7 +102,7 @@ static void begins_and_ends(int from, int to)
 
 	(void)from, (void)to;
 	child_assert(registry_open(&reg) == 0 && reg_lock(reg) == 0);
-	reg_begin(reg);
+	reg_change_begin(reg);
 	child_assert(reg_sock_alloc(reg));
 }
 

@@ -193,10 +193,10 @@ START_TEST(alive_while_the_descriptor_moves)
 	child_hear(&c, &ready, 1);
 	looked.fd = c.in;
 	for (int i = 0; i < 2000 || poll(&looked, 1, 0) == 0; i++) {
-		rds_fd_each_internal(0, 1 << 20, note_fd, &fd);
+		os_fd_each_internal(0, 1 << 20, note_fd, &fd);
 		ck_assert_int_ge(fd, 0);
-		ck_assert_int_eq(rds_fd_move_internal(fd), 0);
-		ck_assert(!rds_fd_is_internal(fd));
+		ck_assert_int_eq(os_fd_move_internal(fd), 0);
+		ck_assert(!os_fd_is_internal(fd));
 		ck_assert_int_eq(fcntl(fd, F_GETFD), -1);
 	}
 	child_tell(&c);
@@ -235,9 +235,9 @@ START_TEST(killed_while_it_changes_hands)
 	unsigned stores;
 	uint32_t idx;
 
-	rds_share_name(standin, &name);
+	rds_node_name_bind(standin, &name);
 	idx = add_ok(reg);
-	registry_sock_name(reg, idx, &name);
+	registry_sock_set_name(reg, idx, &name);
 	bind_ok(reg, idx, "127.0.0.1", 7004);
 	for (stores = 0; stores < 4; stores++) {
 		/* The carrier, as it leaves, or somebody who has found it dead. */
@@ -246,13 +246,13 @@ START_TEST(killed_while_it_changes_hands)
 		ck_assert_int_eq(registry_lookup(reg, &a, 7004, 0, &o), 0);
 		ck_assert_uint_eq(o.proc, REGISTRY_NOBODY);
 		ck_assert_mem_eq(&o.procid, &name, sizeof(name));
-		ck_assert(!registry_sock_gone(reg, idx, &name));
+		ck_assert(!registry_sock_is_gone(reg, idx, &name));
 		/* Who takes it. */
 		give_in_part(f, idx, 9, &dead, stores);
 		ck_assert_int_eq(registry_lookup(reg, &a, 7004, 0, &o), 0);
 		ck_assert_uint_eq(o.proc, REGISTRY_NOBODY);
 		ck_assert_mem_eq(&o.procid, &name, sizeof(name));
-		ck_assert_int_eq(registry_sock_take(reg, idx, &name, false), 0);
+		ck_assert_int_eq(registry_sock_take_over(reg, idx, &name, false), 0);
 	}
 	/* Nobody has it any more: then it ends with its owner, as every other. */
 	close(standin);

@@ -164,7 +164,7 @@ static int leave_it(const struct rds_procid *name, void *arg)
 	(void)name;
 	if (!*late)
 		raise(SIGSTOP);
-	if (!registry_still_ours(reg))
+	if (!registry_lock_is_ours(reg))
 		return -EPIPE;
 	if (*late)
 		raise(SIGSTOP);
@@ -177,7 +177,7 @@ static void act_inbox(void)
 {
 	struct in6_addr a = v4("127.0.0.1");
 
-	said->ret = registry_if_nobodys(reg, &a, 6000, 0, 0, 100, leave_it, &leave_late);
+	said->ret = registry_orphan_act(reg, &a, 6000, 0, 0, 100, leave_it, &leave_late);
 }
 
 /* Stopped just before something is left in an inbox: then the lock has to be ours still; or after, and then it has to be counted. */
@@ -185,7 +185,7 @@ START_TEST(stopped_while_it_leaves_something)
 {
 	const struct change c = {"inbox", prepare_left, act_inbox, 0, 1, 0, check_leave};
 	bool taken = _i & 1;
-	struct registry_inbox has;
+	struct registry_mailbox has;
 	struct others o;
 	pid_t pid;
 
@@ -194,12 +194,12 @@ START_TEST(stopped_while_it_leaves_something)
 	ck_assert_int_eq(said->steps, 0);
 	go_on(&o);
 	if (taken)
-		ck_assert_int_eq(registry_sock_take(parents, said->idx, &named, false), 0);
+		ck_assert_int_eq(registry_sock_take_over(parents, said->idx, &named, false), 0);
 	goes_on(pid);
 	ck_assert_int_eq(said->ret, leave_late ? 0 : -EPIPE);
-	registry_sock_inbox(parents, said->idx, &has);
+	registry_sock_mailbox(parents, said->idx, &has);
 	if (!taken)
-		ck_assert_uint_ge(has.left, leave_late ? 100 : 0);
+		ck_assert_uint_ge(has.mailbox_bytes, leave_late ? 100 : 0);
 	finish(pid);
 }
 END_TEST

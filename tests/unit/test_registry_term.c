@@ -64,7 +64,7 @@ START_TEST(moved_again_and_again)
 		ck_assert_int_eq(registry_open(&reg), -EIO);
 	} else {
 		ck_assert_int_eq(registry_sock_add(reg, 1, 2, 3, &idx), -EIO);
-		ck_assert_int_eq(registry_ready(reg), -EIO);
+		ck_assert_int_eq(registry_check_lock(reg), -EIO);
 		registry_close(reg);
 	}
 	when = AT_REST;

@@ -17,14 +17,14 @@
 #include "tests/slow.h"
 #include "tests/unit/suite.h"
 
-static struct rds_relay relay;
+static struct os_poll_eventfd relay;
 static int in, out, efd;
 
 static void setup(void)
 {
 	int p[2];
 
-	relay = (struct rds_relay){0};
+	relay = (struct os_poll_eventfd){0};
 	ck_assert_int_eq(pipe(p), 0);
 	in = p[0];
 	out = p[1];
@@ -34,7 +34,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-	rds_relay_close(&relay);
+	os_poll_eventfd_close(&relay);
 	close(in);
 	close(out);
 	close(efd);
@@ -74,13 +74,13 @@ static void nothing(void)
 START_TEST(test_once_per_time)
 {
 	for (unsigned i = 0; i < 1000; i++) { /* many more than the kernel has places for */
-		ck_assert_int_eq(rds_relay_set(&relay, in, efd), 0);
-		ck_assert(!rds_relay_fired(&relay));
+		ck_assert_int_eq(os_poll_eventfd_arm(&relay, in, efd), 0);
+		ck_assert(!os_poll_eventfd_fired(&relay));
 		nothing();
 		write_one();
 		ck_assert_uint_eq(count(), 1);
-		ck_assert(rds_relay_fired(&relay));
-		ck_assert(!rds_relay_fired(&relay));
+		ck_assert(os_poll_eventfd_fired(&relay));
+		ck_assert(!os_poll_eventfd_fired(&relay));
 		read_one();
 		write_one(); /* not set: nobody is told */
 		read_one();
@@ -92,9 +92,9 @@ END_TEST
 START_TEST(test_readable_before)
 {
 	write_one();
-	ck_assert_int_eq(rds_relay_set(&relay, in, efd), 0);
+	ck_assert_int_eq(os_poll_eventfd_arm(&relay, in, efd), 0);
 	ck_assert_uint_eq(count(), 1);
-	ck_assert(rds_relay_fired(&relay));
+	ck_assert(os_poll_eventfd_fired(&relay));
 }
 END_TEST
 
@@ -102,12 +102,12 @@ END_TEST
 START_TEST(test_read_since)
 {
 	write_one();
-	ck_assert_int_eq(rds_relay_set(&relay, in, efd), 0);
+	ck_assert_int_eq(os_poll_eventfd_arm(&relay, in, efd), 0);
 	ck_assert_uint_eq(count(), 1);
-	ck_assert(rds_relay_fired(&relay));
+	ck_assert(os_poll_eventfd_fired(&relay));
 	read_one();
-	ck_assert_int_eq(rds_relay_set(&relay, in, efd), 0);
-	ck_assert(!rds_relay_fired(&relay));
+	ck_assert_int_eq(os_poll_eventfd_arm(&relay, in, efd), 0);
+	ck_assert(!os_poll_eventfd_fired(&relay));
 	nothing();
 	write_one();
 	ck_assert_uint_eq(count(), 1);
@@ -116,11 +116,11 @@ END_TEST
 
 START_TEST(test_set_twice)
 {
-	ck_assert_int_eq(rds_relay_set(&relay, in, efd), 0);
-	ck_assert_int_eq(rds_relay_set(&relay, in, efd), 0);
+	ck_assert_int_eq(os_poll_eventfd_arm(&relay, in, efd), 0);
+	ck_assert_int_eq(os_poll_eventfd_arm(&relay, in, efd), 0);
 	write_one();
 	ck_assert_uint_eq(count(), 1);
-	ck_assert(rds_relay_fired(&relay));
+	ck_assert(os_poll_eventfd_fired(&relay));
 	nothing();
 }
 END_TEST
@@ -129,12 +129,12 @@ START_TEST(test_closed)
 {
 	uint64_t v;
 
-	rds_relay_close(&relay); /* never opened */
-	ck_assert_int_eq(rds_relay_set(&relay, in, efd), 0);
-	rds_relay_close(&relay);
+	os_poll_eventfd_close(&relay); /* never opened */
+	ck_assert_int_eq(os_poll_eventfd_arm(&relay, in, efd), 0);
+	os_poll_eventfd_close(&relay);
 	(void)!read(efd, &v, sizeof(v)); /* may count once more */
 	write_one();
-	ck_assert(!rds_relay_fired(&relay));
+	ck_assert(!os_poll_eventfd_fired(&relay));
 	nothing();
 }
 END_TEST
@@ -159,14 +159,14 @@ START_TEST(test_sleeper)
 	uint64_t v, one = 1;
 	pthread_t t;
 
-	ck_assert_int_eq(rds_relay_set(&relay, in, asleep), 0);
+	ck_assert_int_eq(os_poll_eventfd_arm(&relay, in, asleep), 0);
 	ck_assert_int_eq(pthread_create(&t, NULL, late_writer, &back), 0);
 	for (unsigned i = 0; i < 200; i++) {
 		ck_assert_int_eq(read(asleep, &v, sizeof(v)), sizeof(v));
 		ck_assert_uint_eq(v, 1);
-		ck_assert(rds_relay_fired(&relay));
+		ck_assert(os_poll_eventfd_fired(&relay));
 		read_one();
-		ck_assert_int_eq(rds_relay_set(&relay, in, asleep), 0);
+		ck_assert_int_eq(os_poll_eventfd_arm(&relay, in, asleep), 0);
 		ck_assert_int_eq(write(back, &one, sizeof(one)), sizeof(one));
 	}
 	pthread_join(t, NULL);
@@ -195,10 +195,10 @@ START_TEST(test_refused)
 	unsigned before = open_numbers();
 
 	ck_assert_int_eq(refuse_call(refused[_i].nr, refused[_i].error), 0);
-	ck_assert_int_eq(rds_relay_set(&relay, in, efd), -(int)refused[_i].error);
-	ck_assert_int_eq(rds_relay_set(&relay, in, efd), -ENOSYS);
+	ck_assert_int_eq(os_poll_eventfd_arm(&relay, in, efd), -(int)refused[_i].error);
+	ck_assert_int_eq(os_poll_eventfd_arm(&relay, in, efd), -ENOSYS);
 	write_one();
-	ck_assert(!rds_relay_fired(&relay));
+	ck_assert(!os_poll_eventfd_fired(&relay));
 	nothing();
 	ck_assert_uint_eq(open_numbers(), before);
 }

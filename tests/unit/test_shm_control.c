@@ -161,7 +161,7 @@ static void publish(struct shm_ring_ctl *ctl)
 
 	rec->len = SHM_LINE;
 	rec->kind = SHM_REC_MSG;
-	rds_hdr_encode(&hdr, &rec->hdr, false);
+	rds_wire_hdr_encode(&hdr, &rec->hdr, false);
 	atomic_store(&ctl->tail, tail + SHM_LINE);
 }
 

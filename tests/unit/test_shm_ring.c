@@ -68,7 +68,7 @@ static void put(unsigned i)
 
 	rec_at(i)->len = REC;
 	rec_at(i)->kind = SHM_REC_MSG;
-	rds_hdr_encode(&hdr, &rec_at(i)->hdr, false);
+	rds_wire_hdr_encode(&hdr, &rec_at(i)->hdr, false);
 	atomic_store(&ep.rx->tail, (i + 1) * (uint64_t)REC);
 }
 

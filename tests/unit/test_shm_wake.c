@@ -142,7 +142,7 @@ static int give(struct side *s, size_t len)
 	struct rds_wire_hdr wire;
 	uint64_t pos;
 
-	rds_hdr_encode(&hdr, &wire, false);
+	rds_wire_hdr_encode(&hdr, &wire, false);
 	return shm_ring_send((struct rds_ep *)&s->ep, &wire, &iov, len, &pos);
 }
 
@@ -316,7 +316,7 @@ END_TEST
 static void their_helper(void)
 {
 	become(&they, NULL);
-	rds_post_helper_chores();
+	rds_helper_deferred_run_own();
 	they.shm = rds_shm;
 }
 

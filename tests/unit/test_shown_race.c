@@ -32,17 +32,17 @@ static _Atomic unsigned shown_to[CONNS_HERE], hidden_from[CONNS_HERE];
 
 static int send_piece(unsigned i, const struct iovec *iov, size_t len)
 {
-	struct rds_op_hdr h;
+	struct rds_wire_op_hdr h;
 
-	ck_assert_int_eq(rds_op_decode(iov->iov_base, len, &h), 0);
-	if (h.kind == RDS_OP_SHOWN) {
+	ck_assert_int_eq(rds_wire_op_decode(iov->iov_base, len, &h), 0);
+	if (h.kind == RDS_OP_ADVERTISED) {
 		atomic_fetch_add(&shown_to[i], 1);
 		return 0;
 	}
-	ck_assert_int_eq(h.kind, RDS_OP_HIDDEN);
+	ck_assert_int_eq(h.kind, RDS_OP_REVOKED);
 	atomic_fetch_add(&hidden_from[i], 1);
 	rx_lock();
-	rds_mr_gone(&conn[i], &(struct rds_op_hdr){.rkey = h.rkey});
+	rds_mr_gone(&conn[i], &(struct rds_wire_op_hdr){.rkey = h.rkey});
 	rx_unlock();
 	return 0;
 }

@@ -344,11 +344,11 @@ START_TEST(cancel_of_what_follows)
 	sk->since = 1;
 	send_to(&to);
 	send_to(&to);
-	ck_waits((char[]){RDS_FLAG_FOLLOWS, 0}, 2);
+	ck_waits((char[]){RDS_FLAG_NEW_OWNER, 0}, 2);
 	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CANCEL_SENT_TO, &to, sizeof(to)), 0);
 	ck_waits("", 0);
 	send_to(&to);
-	ck_waits((char[]){RDS_FLAG_FOLLOWS}, 1);
+	ck_waits((char[]){RDS_FLAG_NEW_OWNER}, 1);
 	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CANCEL_SENT_TO, &to, sizeof(to)), 0);
 }
 END_TEST

@@ -112,7 +112,7 @@ static struct rds_ep_head endpoint = {.t = &transport};
 
 static void peer_shows(void)
 {
-	struct rds_op_hdr h = {.kind = RDS_OP_SHOWN, .rkey = RKEY, .value = 7, .compare = 4096, .len = LEN};
+	struct rds_wire_op_hdr h = {.kind = RDS_OP_ADVERTISED, .rkey = RKEY, .value = 7, .compare = 4096, .len = LEN};
 
 	rx_lock();
 	rds_far_shown(&conn, &h);
@@ -170,7 +170,7 @@ static void teardown(void)
 
 /* ---- what programs do ---- */
 
-static struct rds_op *op_of(struct rds_sock *s, enum rds_op_kind kind, uint64_t len)
+static struct rds_op *op_of(struct rds_sock *s, enum rds_wire_op_kind kind, uint64_t len)
 {
 	struct rds_op *op = rds_op_new(s, kind, 1);
 
@@ -201,9 +201,10 @@ static void answered(const struct rds_op *op, int status)
 	if (op->native)
 		rds_op_carried(&conn, op->id, 0, 0, NULL, 0);
 	else
-		rds_op_answered(&conn,
-				&(struct rds_op_hdr){.kind = RDS_OP_RESULT, .id = op->id, .status = (uint8_t)status},
-				NULL, 0);
+		rds_op_answered(
+			&conn,
+			&(struct rds_wire_op_hdr){.kind = RDS_OP_RESULT, .id = op->id, .status = (uint8_t)status}, NULL,
+			0);
 	rx_unlock();
 }
 

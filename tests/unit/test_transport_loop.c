@@ -163,7 +163,7 @@ START_TEST(test_no_memory)
 
 	rds_eng = &engine;
 	rds_lock_init(&engine.rx, RDS_LOCK_RX);
-	rds_hdr_encode(&hdr, &wire, false);
+	rds_wire_hdr_encode(&hdr, &wire, false);
 	ck_assert_int_eq(t.ops->connect(&t, NULL, NULL, 0, &ep), 0);
 	ck_assert_int_eq(t.ops->send(ep, &wire, &iov, 4, &pos), -ENOMEM);
 	t.ops->close(ep);

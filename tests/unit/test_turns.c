@@ -219,7 +219,7 @@ static void find_door(unsigned which)
 
 	door_type = which == 1 ? SOCK_STREAM : SOCK_SEQPACKET;
 	if (which == 0) {
-		door_len = rds_share_address("rdspreload-shm-", self, &door);
+		door_len = rds_node_name_address("rdspreload-shm-", self, &door);
 	} else if (which == 1) {
 		door_len = rds_info_name(self, &door);
 	} else {

@@ -73,14 +73,14 @@ static int looks(void)
 		return NO_REGISTRY;
 	said |= trusts(reg) ? GROUP : 0;
 	registry_close(reg);
-	said |= os_uid_tells(NOBODY) ? UID_TELLS : 0;
-	said |= os_gid_tells(NOBODY) ? GID_TELLS : 0;
-	return said | (os_uid_tells(0) && os_gid_tells(SOMEBODY) ? 0 : 16);
+	said |= os_uid_is_known(NOBODY) ? UID_TELLS : 0;
+	said |= os_gid_is_known(NOBODY) ? GID_TELLS : 0;
+	return said | (os_uid_is_known(0) && os_gid_is_known(SOMEBODY) ? 0 : 16);
 }
 
 static bool all_known(void)
 {
-	return os_uid_tells(NOBODY) && os_gid_tells(NOBODY);
+	return os_uid_is_known(NOBODY) && os_gid_is_known(NOBODY);
 }
 
 START_TEST(a_number_for_many)

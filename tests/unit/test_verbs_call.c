@@ -156,7 +156,7 @@ START_TEST(test_no_thread)
 	world.no_threads = false;
 	world_pass(2000 * MS);
 	ck_assert_ptr_null(rds_verbs.eps);
-	ck_assert_uint_eq(atomic_load(&rds_more_threads), 0);
+	ck_assert_uint_eq(atomic_load(&rds_helper_extra_threads), 0);
 	mock_connect_go(0);
 }
 END_TEST

@@ -316,7 +316,8 @@ START_TEST(test_retained)
 	learn();
 	for (i = 0; i < 20; i++) {
 		world_fill(a->tx_seq + 1, bytes, sizeof(bytes));
-		rds_hdr_encode(&(struct rds_hdr){.seq = a->tx_seq + 1, .len = 600, .sport = 1, .dport = 2}, &w, false);
+		rds_wire_hdr_encode(&(struct rds_hdr){.seq = a->tx_seq + 1, .len = 600, .sport = 1, .dport = 2}, &w,
+				    false);
 		iov = (struct iovec){bytes, sizeof(bytes)};
 		ck_assert_int_eq(verbs_send(a->ep, &w, &iov, sizeof(bytes), &pos[i]), 0);
 		a->tx_seq++;
@@ -339,8 +340,8 @@ static size_t frame_len;
 static void add(uint64_t seq, uint32_t len, size_t bytes, uint8_t flags)
 {
 	frame_len = VERBS_ALIGN(frame_len);
-	rds_hdr_encode(&(struct rds_hdr){.seq = seq, .len = len, .sport = 1, .dport = 2, .flags = flags},
-		       (struct rds_wire_hdr *)(void *)(frame + frame_len), false);
+	rds_wire_hdr_encode(&(struct rds_hdr){.seq = seq, .len = len, .sport = 1, .dport = 2, .flags = flags},
+			    (struct rds_wire_hdr *)(void *)(frame + frame_len), false);
 	world_fill(seq, frame + frame_len + VERBS_HDR, bytes);
 	frame_len += VERBS_HDR + bytes;
 }

@@ -618,7 +618,7 @@ static void short_one(uint64_t seq)
 	struct rds_hdr h = {.seq = seq, .sport = 1, .dport = 2};
 	struct rds_wire_hdr w;
 
-	rds_hdr_encode(&h, &w, false);
+	rds_wire_hdr_encode(&h, &w, false);
 	peer_send(p, &w, sizeof(w), IBV_SEND_SIGNALED);
 }
 
@@ -686,7 +686,7 @@ static void first(uint64_t seq, uint32_t len, uint32_t total, size_t n)
 	struct rds_hdr h = {.seq = seq, .len = len, .sport = 1, .dport = 2};
 	struct rds_wire_hdr w;
 
-	rds_hdr_encode(&h, &w, false);
+	rds_wire_hdr_encode(&h, &w, false);
 	total = htobe32(total);
 	memcpy(w.padding, &total, sizeof(total));
 	memcpy(bytes, &w, sizeof(w));

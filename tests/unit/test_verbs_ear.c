@@ -50,7 +50,7 @@ static uint16_t told(void)
 {
 	struct registry *reg = rds_engine_registry();
 
-	return registry_port_of(reg, registry_self_slot(reg), registry_self(reg));
+	return registry_proc_cm_port(reg, registry_self_slot(reg), registry_self(reg));
 }
 
 static struct verbs_answer asked(enum verbs_ask what, uint16_t at)

@@ -307,7 +307,7 @@ START_TEST(test_c8_kept)
 	world_peer_sends(1, VERBS_FRAME, 0);
 	world_run();
 	ep = c->ep;
-	rds_hdr_encode(&hdr, &w, false);
+	rds_wire_hdr_encode(&hdr, &w, false);
 	ck_assert_int_eq(verbs_send(ep, &w, &iov, sizeof(bytes), &pos), 0);
 	verbs_flush(ep, false);
 	world_run();

@@ -126,14 +126,14 @@ START_TEST(test_in_vain_removed)
 	for (i = 0; i < 2; i++) {
 		in_vain(_i);
 		ck_assert(!mock_dev_aside(world.ours2));
-		ck_assert(rds_fd_is_internal(theirs->cmd_fd) && rds_fd_is_internal(theirs->async_fd));
+		ck_assert(os_fd_is_internal(theirs->cmd_fd) && os_fd_is_internal(theirs->async_fd));
 		ck_assert_uint_eq(mock_count(MOCK_ID), ids + 1 + (world.peer.listener ? 1 : 0));
 		peer_drop_listener(&world.peer);
 	}
 	mock_dev_remove(world.ours2);
 	world_run();
 	ck_assert(mock_dev_aside(world.ours2));
-	ck_assert(rds_fd_is_internal(theirs->cmd_fd) && rds_fd_is_internal(theirs->async_fd));
+	ck_assert(os_fd_is_internal(theirs->cmd_fd) && os_fd_is_internal(theirs->async_fd));
 	ck_assert_uint_eq(mock_count(MOCK_ID), ids);
 }
 END_TEST
@@ -409,7 +409,7 @@ static int child(int parents_cmd)
 	int fd[SOCKETS], i;
 
 	os_fds_forked();
-	rds_fd_each_internal(0, ~0u, close_one, NULL);
+	os_fd_each_internal(0, ~0u, close_one, NULL);
 	rds_verbs_forget();
 	rds_verbs_transport();
 	for (i = 0; i < SOCKETS; i++) {
@@ -433,7 +433,7 @@ START_TEST(test_child_binds)
 	int cmd = mock_context(world.ours)->cmd_fd, status;
 	pid_t pid;
 
-	ck_assert(rds_fd_is_internal(cmd));
+	ck_assert(os_fd_is_internal(cmd));
 	if (_i) { /* librdmacm keeps it all the same */
 		mock_async(world.ours, IBV_EVENT_DEVICE_FATAL);
 		world_run();

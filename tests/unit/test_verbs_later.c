@@ -97,10 +97,10 @@ START_TEST(test_notices_when_memory_is_full)
 
 	ck_assert_uint_gt(sent_until_full(8000, 0), 100);
 	sent_until_full(8, 0);
-	ck_assert_int_eq(world_send(c, RDS_HEEDED_BYTES, 0), -EAGAIN);
-	ck_assert_int_eq(world_send(c, 100, RDS_FLAG_MOVED), -EAGAIN);
-	ck_assert_int_eq(world_send(c, RDS_MOVED_BYTES, RDS_FLAG_MOVED), 0);
-	n = sent_until_full(RDS_HEEDED_BYTES, RDS_FLAG_MOVED | RDS_FLAG_ACK_REQUIRED);
+	ck_assert_int_eq(world_send(c, RDS_REDIRECT_ACK_BYTES, 0), -EAGAIN);
+	ck_assert_int_eq(world_send(c, 100, RDS_FLAG_REDIRECT), -EAGAIN);
+	ck_assert_int_eq(world_send(c, RDS_REDIRECT_BYTES, RDS_FLAG_REDIRECT), 0);
+	n = sent_until_full(RDS_REDIRECT_ACK_BYTES, RDS_FLAG_REDIRECT | RDS_FLAG_ACK_REQUIRED);
 	ck_assert_uint_ge(n, 500);
 	ck_assert_uint_le(n, 2000);
 	ck_assert_int_eq(world_send(c, 10, 0), -EAGAIN);

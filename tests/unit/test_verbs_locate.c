@@ -405,10 +405,10 @@ START_TEST(test_l12_l13_nobodys)
 	struct rds_procid name;
 
 	ck_assert_int_ge(standin, 0);
-	rds_share_name(standin, &name);
-	registry_sock_name(reg, idx, &name);
+	rds_node_name_bind(standin, &name);
+	registry_sock_set_name(reg, idx, &name);
 	ck_assert_int_eq(ask(VERBS_LOCATE, 4000, NULL, at).status, VERBS_REDIRECT);
-	ck_assert_int_eq(registry_sock_leave(reg, idx, &name), 0);
+	ck_assert_int_eq(registry_sock_orphan(reg, idx, &name), 0);
 	ck_assert_int_eq(ask(VERBS_LOCATE, 4000, NULL, at).status, VERBS_AGAIN);
 	ck_assert_int_eq(ask(VERBS_LOCATE, 4000, NULL, at).status, VERBS_AGAIN);
 	close(standin);
@@ -438,7 +438,7 @@ static void other_process(int from, int to)
 	o.slot = registry_self_slot(reg);
 	child_say(to, &o, sizeof(o));
 	child_wait(from);
-	registry_set_port(reg, 777);
+	registry_set_cm_port(reg, 777);
 	child_say(to, &o, sizeof(o));
 	child_wait(from);
 }

@@ -83,7 +83,7 @@ static void comes(uint32_t number, uint64_t seq, size_t len, uint32_t whole)
 	struct rds_wire_hdr w;
 	uint32_t n = htobe32(number);
 
-	rds_hdr_encode(&h, &w, false);
+	rds_wire_hdr_encode(&h, &w, false);
 	memcpy(w.padding, &n, sizeof(n));
 	memcpy(frame, &w, sizeof(w));
 	world_fill(seq, frame + sizeof(w), len);

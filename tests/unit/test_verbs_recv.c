@@ -386,7 +386,7 @@ static unsigned acks(uint64_t *upto)
 
 		if (wc.opcode != IBV_WC_RECV)
 			continue;
-		ck_assert_int_eq(rds_hdr_decode(p->mem + wc.wr_id * PEER_BUF, &h), 0);
+		ck_assert_int_eq(rds_wire_hdr_decode(p->mem + wc.wr_id * PEER_BUF, &h), 0);
 		*upto = h.ack > *upto ? h.ack : *upto;
 		n += !h.seq && !h.credit;
 		peer_post(p, 1);

@@ -27,10 +27,10 @@ static void setup(void)
 static void all_go(void)
 {
 	mock_destroy_go();
-	while (atomic_load(&rds_more_threads))
+	while (atomic_load(&rds_helper_extra_threads))
 		sched_yield();
 	ck_assert_uint_eq(mock_count(MOCK_ID), ids);
-	ck_assert_uint_eq(atomic_load(&rds_fork_waits), 0);
+	ck_assert_uint_eq(atomic_load(&rds_helper_fork_waits), 0);
 }
 
 /* The helper sees events and timers, and others that are to go do. */
@@ -39,7 +39,7 @@ START_TEST(test_others_go_on)
 	mock_destroy_hang(1);
 	come_and_go(&world.conn[0]);
 	ck_assert_uint_eq(mock_destroys_hanging(), 1);
-	ck_assert_uint_eq(atomic_load(&rds_fork_waits), 0); /* it need not, for one that is kept */
+	ck_assert_uint_eq(atomic_load(&rds_helper_fork_waits), 0); /* it need not, for one that is kept */
 	come_and_go(&world.conn[1]);
 	ck_assert_uint_eq(mock_count(MOCK_ID), ids + 1);
 	come_and_go(&world.conn[2]);
@@ -60,7 +60,7 @@ START_TEST(test_no_crowd)
 	}
 	ck_assert_uint_eq(mock_destroys_hanging(), 16);
 	ck_assert_uint_eq(mock_count(MOCK_ID), ids + 20);
-	ck_assert_uint_eq(atomic_load(&rds_more_threads), 16);
+	ck_assert_uint_eq(atomic_load(&rds_helper_extra_threads), 16);
 	all_go();
 }
 END_TEST
@@ -95,9 +95,9 @@ START_TEST(test_late_event)
 	world_close(&world.conn[0]);
 	while (!mock_destroys_hanging())
 		world_pass(MS);
-	ck_assert_uint_eq(atomic_load(&rds_fork_waits), 1); /* as long as it may be an instant */
+	ck_assert_uint_eq(atomic_load(&rds_helper_fork_waits), 1); /* as long as it may be an instant */
 	world_pass(3000 * MS);
-	ck_assert_uint_eq(atomic_load(&rds_fork_waits), 0);
+	ck_assert_uint_eq(atomic_load(&rds_helper_fork_waits), 0);
 	ck_assert_ptr_null(cm->context);
 	ck_assert_ptr_eq(cm->verbs, mock_context(world.ours)); /* ours may be gone before it */
 	acked = mock_calls(MOCK_rdma_ack_cm_event);

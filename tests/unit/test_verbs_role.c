@@ -138,7 +138,7 @@ static struct seen look(void)
 {
 	struct seen seen = {0};
 
-	rds_fd_each_internal(0, INT_MAX, look_at, &seen);
+	os_fd_each_internal(0, INT_MAX, look_at, &seen);
 	return seen;
 }
 

@@ -235,7 +235,7 @@ START_TEST(test_memory_of_the_unacknowledged)
 	while (peer_poll(&second, &wc)) {
 		if (wc.opcode != IBV_WC_RECV)
 			continue;
-		ck_assert_int_eq(rds_hdr_decode(second.mem + wc.wr_id * PEER_BUF, &h), 0);
+		ck_assert_int_eq(rds_wire_hdr_decode(second.mem + wc.wr_id * PEER_BUF, &h), 0);
 		asked += !h.seq && (h.flags & RDS_FLAG_ACK_REQUIRED);
 	}
 	ck_assert_uint_eq(asked, 1);
@@ -258,7 +258,7 @@ START_TEST(test_memory_of_a_map)
 	uint64_t pos;
 
 	world_join(a, 8, 8);
-	rds_hdr_encode(&hdr, &wire, false);
+	rds_wire_hdr_encode(&hdr, &wire, false);
 	ck_assert_int_eq(verbs_send(a->ep, &wire, &iov, sizeof(map), &pos), 0);
 	ck_assert_int_eq(world_send(a, 100, 0), 0);
 	ck_assert_uint_eq(world_ep(a)->out_count, 2);

@@ -50,7 +50,7 @@ START_TEST(layout)
 	struct rds_wire_hdr w;
 
 	memset(&w, 0xee, sizeof(w));
-	rds_hdr_encode(&sample, &w, false);
+	rds_wire_hdr_encode(&sample, &w, false);
 	ck_assert_mem_eq(&w, want, 48);
 }
 END_TEST
@@ -62,10 +62,10 @@ START_TEST(checksum_verifies)
 
 	srand(1);
 	for (int i = 0; i < 2000; i++) {
-		rds_hdr_encode(&h, &w, true);
+		rds_wire_hdr_encode(&h, &w, true);
 		ck_assert_uint_ne(w.csum, 0);
 		ck_assert_uint_eq(slow_sum((unsigned char *)&w), 0xffff);
-		ck_assert_int_eq(rds_hdr_decode(&w, &got), 0);
+		ck_assert_int_eq(rds_wire_hdr_decode(&w, &got), 0);
 		ck_same(&h, &got);
 		h.seq = (uint64_t)rand() << 32 | (unsigned)rand();
 		h.ack = (uint64_t)rand() << 33 | (unsigned)rand();
@@ -81,13 +81,13 @@ START_TEST(checksum_never_zero)
 	struct rds_hdr h = {.sport = 0xffff}, got;
 	struct rds_wire_hdr w;
 
-	rds_hdr_encode(&h, &w, true);
+	rds_wire_hdr_encode(&h, &w, true);
 	ck_assert_uint_eq(w.csum, 0xffff);
-	ck_assert_int_eq(rds_hdr_decode(&w, &got), 0);
+	ck_assert_int_eq(rds_wire_hdr_decode(&w, &got), 0);
 	h.sport = 0; /* all zero bytes: the complement of nothing */
-	rds_hdr_encode(&h, &w, true);
+	rds_wire_hdr_encode(&h, &w, true);
 	ck_assert_uint_eq(w.csum, 0xffff);
-	ck_assert_int_eq(rds_hdr_decode(&w, &got), 0);
+	ck_assert_int_eq(rds_wire_hdr_decode(&w, &got), 0);
 }
 END_TEST
 
@@ -96,15 +96,15 @@ START_TEST(each_bit_counts)
 	struct rds_wire_hdr w;
 	struct rds_hdr h;
 
-	rds_hdr_encode(&sample, &w, true);
+	rds_wire_hdr_encode(&sample, &w, true);
 	for (int bit = 0; bit < 48 * 8; bit++) {
 		unsigned char *p = (unsigned char *)&w + bit / 8;
 
 		*p ^= (unsigned char)(1 << bit % 8);
-		ck_assert_int_eq(rds_hdr_decode(&w, &h), -EBADMSG);
+		ck_assert_int_eq(rds_wire_hdr_decode(&w, &h), -EBADMSG);
 		*p ^= (unsigned char)(1 << bit % 8);
 	}
-	ck_assert_int_eq(rds_hdr_decode(&w, &h), 0);
+	ck_assert_int_eq(rds_wire_hdr_decode(&w, &h), 0);
 }
 END_TEST
 
@@ -113,8 +113,8 @@ START_TEST(zero_checksum_is_unchecked)
 	struct rds_wire_hdr w;
 	struct rds_hdr h;
 
-	rds_hdr_encode(&sample, &w, false);
-	ck_assert_int_eq(rds_hdr_decode(&w, &h), 0);
+	rds_wire_hdr_encode(&sample, &w, false);
+	ck_assert_int_eq(rds_wire_hdr_decode(&w, &h), 0);
 	ck_same(&sample, &h);
 }
 END_TEST
@@ -125,9 +125,9 @@ START_TEST(unaligned_source)
 	struct rds_wire_hdr w;
 	struct rds_hdr h;
 
-	rds_hdr_encode(&sample, &w, true);
+	rds_wire_hdr_encode(&sample, &w, true);
 	memcpy(buf + 1, &w, sizeof(w));
-	ck_assert_int_eq(rds_hdr_decode(buf + 1, &h), 0);
+	ck_assert_int_eq(rds_wire_hdr_decode(buf + 1, &h), 0);
 	ck_same(&sample, &h);
 }
 END_TEST
@@ -137,8 +137,8 @@ static int decode_of(const struct rds_hdr *h)
 	struct rds_wire_hdr w;
 	struct rds_hdr got;
 
-	rds_hdr_encode(h, &w, true);
-	return rds_hdr_decode(&w, &got);
+	rds_wire_hdr_encode(h, &w, true);
+	return rds_wire_hdr_decode(&w, &got);
 }
 
 START_TEST(length_limit)
@@ -177,38 +177,40 @@ static int decode_ext(const char *area, size_t n, struct rds_hdr *h)
 	const struct rds_hdr plain = {.seq = 1, .sport = 2, .dport = 3};
 	struct rds_wire_hdr w;
 
-	rds_hdr_encode(&plain, &w, false);
+	rds_wire_hdr_encode(&plain, &w, false);
 	memcpy(w.exthdr, area, n);
-	return rds_hdr_decode(&w, h);
+	return rds_wire_hdr_decode(&w, h);
 }
 #define EXT(bytes, h) decode_ext(bytes, sizeof(bytes) - 1, h)
 
 /* A notice of a moved port is exactly one, or refused. */
 START_TEST(moved_notice)
 {
-	struct rds_hdr h = {.flags = RDS_FLAG_MOVED | RDS_FLAG_ACK_REQUIRED, .len = RDS_MOVED_BYTES, .seq = 7}, got;
+	struct rds_hdr h = {.flags = RDS_FLAG_REDIRECT | RDS_FLAG_ACK_REQUIRED, .len = RDS_REDIRECT_BYTES, .seq = 7},
+		       got;
 	struct rds_wire_hdr w;
 
-	rds_hdr_encode(&h, &w, false);
-	ck_assert_int_eq(rds_hdr_decode(&w, &got), 0);
+	rds_wire_hdr_encode(&h, &w, false);
+	ck_assert_int_eq(rds_wire_hdr_decode(&w, &got), 0);
 	h.flags |= RDS_FLAG_RETRANSMITTED;
-	rds_hdr_encode(&h, &w, false);
-	ck_assert_int_eq(rds_hdr_decode(&w, &got), 0);
+	rds_wire_hdr_encode(&h, &w, false);
+	ck_assert_int_eq(rds_wire_hdr_decode(&w, &got), 0);
 	h.seq = 0;
-	rds_hdr_encode(&h, &w, false);
-	ck_assert_int_eq(rds_hdr_decode(&w, &got), -EBADMSG);
+	rds_wire_hdr_encode(&h, &w, false);
+	ck_assert_int_eq(rds_wire_hdr_decode(&w, &got), -EBADMSG);
 	h.seq = 7;
 	for (h.len = 0; h.len < 20; h.len++) {
-		rds_hdr_encode(&h, &w, false);
-		ck_assert_int_eq(rds_hdr_decode(&w, &got), h.len == RDS_MOVED_BYTES || h.len == RDS_HEEDED_BYTES ? 0 : -EBADMSG);
+		rds_wire_hdr_encode(&h, &w, false);
+		ck_assert_int_eq(rds_wire_hdr_decode(&w, &got),
+				 h.len == RDS_REDIRECT_BYTES || h.len == RDS_REDIRECT_ACK_BYTES ? 0 : -EBADMSG);
 	}
-	h.len = RDS_MOVED_BYTES;
+	h.len = RDS_REDIRECT_BYTES;
 	for (unsigned bit = 1; bit < 256; bit <<= 1) {
-		h.flags = (uint8_t)(RDS_FLAG_MOVED | bit);
-		rds_hdr_encode(&h, &w, false);
-		ck_assert_int_eq(rds_hdr_decode(&w, &got),
-				 bit & (RDS_FLAG_MOVED | RDS_FLAG_ACK_REQUIRED | RDS_FLAG_RETRANSMITTED) ? 0
-													 : -EBADMSG);
+		h.flags = (uint8_t)(RDS_FLAG_REDIRECT | bit);
+		rds_wire_hdr_encode(&h, &w, false);
+		ck_assert_int_eq(rds_wire_hdr_decode(&w, &got),
+				 bit & (RDS_FLAG_REDIRECT | RDS_FLAG_ACK_REQUIRED | RDS_FLAG_RETRANSMITTED) ? 0
+													    : -EBADMSG);
 	}
 }
 END_TEST

@@ -41,7 +41,7 @@ static bool same_user(const struct shm_peer *p)
 {
 	struct ucred cred;
 
-	return os_peer(p->fd, &cred) && cred.uid == geteuid() &&
+	return os_peer_cred(p->fd, &cred) && cred.uid == geteuid() &&
 	       !os_syscall(SYS_tgkill, cred.pid, p->reader, 0, 0, 0, 0);
 }
 

@@ -24,7 +24,7 @@
 
 struct shm rds_shm = {.listen_fd = -1, .inbox_fd = -1};
 
-static void peer_event(struct rds_event *ev, uint32_t events);
+static void peer_event(struct rds_helper_event *ev, uint32_t events);
 
 static socklen_t address_of(const struct rds_procid *id, struct sockaddr_un *un)
 {
@@ -43,7 +43,7 @@ static pid_t pid_of(int fd)
 {
 	struct ucred cred;
 
-	return os_peer(fd, &cred) ? cred.pid : 0;
+	return os_peer_cred(fd, &cred) ? cred.pid : 0;
 }
 
 /* Two processes need one control socket, or two for a moment; each costs a descriptor and more. */
@@ -73,7 +73,7 @@ static bool allowed(int fd)
 	if (registry_trusts(rds_engine_registry(), &cred))
 		return true;
 	rds_warn("process %d of user %u is refused: RDS_PRELOAD_SHARE allows only the same %s", (int)cred.pid,
-		 (unsigned)cred.uid, rds_options()->share == RDS_SHARE_GROUP ? "group" : "user");
+		 (unsigned)cred.uid, rds_options()->share == RDS_OPT_SHARE_GROUP ? "group" : "user");
 	return false;
 }
 
@@ -95,7 +95,7 @@ static struct shm_peer *peer_new(int fd)
 		return NULL;
 	}
 	/* With EPOLLOUT and by edges from the first moment: its number may be another one later (os.h). */
-	if (rds_event_add(&p->ev, p->fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) < 0) {
+	if (rds_helper_event_add(&p->ev, p->fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) < 0) {
 		os_close_slot(&p->fd);
 		free(p);
 		return NULL;
@@ -108,7 +108,7 @@ static struct shm_peer *peer_new(int fd)
 static int say_hello(struct shm_peer *p)
 {
 	struct shm_ctl_msg msg = {.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_HELLO};
-	int fds[3] = {rds_leader_fd(), rds_kick_fd(), rds_shm.inbox_fd};
+	int fds[3] = {rds_leader_fd(), rds_helper_kick_fd(), rds_shm.inbox_fd};
 
 	msg.self = *registry_self(rds_engine_registry());
 	msg.slot = registry_self_slot(rds_engine_registry());
@@ -188,7 +188,7 @@ static void peer_dead(struct shm_peer *p, int why)
 		return;
 	p->dead = true;
 	rds_debug("the control socket of process %d is gone: %s", (int)p->pid, strerror(-why));
-	rds_event_del(p->fd);
+	rds_helper_event_del(p->fd);
 	shm_unsaid_drop(p);
 	while (p->eps)
 		shm_ep_down(p->eps, why, gone);
@@ -315,7 +315,7 @@ static void go_on_later(struct shm_peer *p)
 	rds_timer_set(&rds_shm.unread, os_now_ns());
 }
 
-static void peer_event(struct rds_event *ev, uint32_t events)
+static void peer_event(struct rds_helper_event *ev, uint32_t events)
 {
 	struct shm_peer *p = container_of(ev, struct shm_peer, ev);
 	struct shm_ctl_msg msg;
@@ -358,7 +358,7 @@ static void peer_event(struct rds_event *ev, uint32_t events)
 static void listen_again(struct rds_timer *tm)
 {
 	(void)tm;
-	rds_event_add(&rds_shm.listener, rds_shm.listen_fd, EPOLLIN);
+	rds_helper_event_add(&rds_shm.listener, rds_shm.listen_fd, EPOLLIN);
 }
 
 /* Out of descriptors or memory: look again a little later, since the waiting connection would wake us all the time. */
@@ -367,11 +367,11 @@ static void listen_pause(int err)
 	static struct rds_timer again = {.fn = listen_again};
 
 	rds_warn("cannot take a connection of another process: %s (ulimit -n?)", strerror(-err));
-	rds_event_del(rds_shm.listen_fd);
+	rds_helper_event_del(rds_shm.listen_fd);
 	rds_timer_set(&again, os_now_ns() + LISTEN_PAUSE_NS);
 }
 
-static void listen_event(struct rds_event *ev, uint32_t events)
+static void listen_event(struct rds_helper_event *ev, uint32_t events)
 {
 	unsigned most = RDS_EVENT_MOST; /* by levels: the rest is told again */
 	struct shm_peer *p;
@@ -382,7 +382,7 @@ static void listen_event(struct rds_event *ev, uint32_t events)
 	while (most--) {
 		fd = os_accept4(rds_shm.listen_fd, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd < 0) {
-			if (fd == -EMFILE && rds_spare_use())
+			if (fd == -EMFILE && rds_helper_reserve_release())
 				continue;
 			if (fd != -EAGAIN && fd != -EINTR)
 				listen_pause(fd);
@@ -430,7 +430,7 @@ int shm_start(struct rds_transport *t)
 	if (!err)
 		err = os_listen(s->listen_fd, 1024);
 	if (!err)
-		err = rds_event_add(&s->listener, s->listen_fd, EPOLLIN);
+		err = rds_helper_event_add(&s->listener, s->listen_fd, EPOLLIN);
 	return err;
 }
 

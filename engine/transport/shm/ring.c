@@ -82,7 +82,7 @@ int shm_ring_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const stru
 	rec->len = (uint32_t)need;
 	rec->kind = SHM_REC_MSG;
 	rec->hdr = *hdr;
-	rds_gather(rec + 1, iov, len);
+	rds_copy_gather(rec + 1, iov, len);
 	*pos = ep->tail;
 	ep->tail += need;
 	return 0;
@@ -209,7 +209,7 @@ static bool take(struct shm_ep *ep, uint64_t avail)
 	ep->read += len;
 	fetch_ahead(ep, off, len);
 	if (likely(kind == SHM_REC_MSG)) {
-		if (unlikely(rds_hdr_decode((const void *)&rec->hdr, &rx.hdr)))
+		if (unlikely(rds_wire_hdr_decode((const void *)&rec->hdr, &rx.hdr)))
 			return bad(ep, "message header");
 		if (unlikely(rx.hdr.len > len - sizeof(struct shm_rec)))
 			return bad(ep, "message length");

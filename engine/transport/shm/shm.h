@@ -64,7 +64,7 @@ enum { SHM_WANT_LEADER = 1, SHM_WANT_HELPER = 2, SHM_WANT_BREAK = 4 };
 
 struct shm_peer {
 	struct shm_peer *next;
-	struct rds_event ev;
+	struct rds_helper_event ev;
 	_Atomic int fd; /* control socket */
 	struct rds_procid id;
 	uint32_t slot; /* registry */
@@ -84,11 +84,11 @@ struct shm_peer {
 	struct shm_unsaid *unsaid, *unsaid_last;
 	unsigned nunsaid;
 	/* between the two tables (wake.c) */
-	struct rds_chore chore; /* the helper does what `wants` says */
+	struct rds_deferred_call chore; /* the helper does what `wants` says */
 	_Atomic unsigned wants;
 	unsigned asked;	     /* how often; helper */
 	_Atomic bool given;  /* the program's numbers are on their way */
-	struct rds_chore leave; /* the program closes its numbers */
+	struct rds_deferred_call leave; /* the program closes its numbers */
 	_Atomic bool left;
 };
 
@@ -107,7 +107,7 @@ struct shm {
 	uint32_t announced; /* our attention as we wrote it */
 	bool found; /* ... and something has arrived since */
 	/* helper */
-	struct rds_event listener;
+	struct rds_helper_event listener;
 	_Atomic int listen_fd;
 	struct shm_peer *peers;
 	uint64_t next_cookie;

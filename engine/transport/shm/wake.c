@@ -28,7 +28,7 @@ static int waker_fd(struct shm_peer *p, struct shm_waker *w)
 
 	if (likely(fd >= 0) || !atomic_load(&p->given))
 		return fd;
-	rds_post_take();
+	rds_fd_exchange_take();
 	return os_fd(&w->fd);
 }
 

@@ -20,14 +20,14 @@ static void give(struct shm_peer *p)
 	int fds[2] = {os_fd(&p->leader.fd), os_fd(&p->helper.fd)};
 
 	p->asked++;
-	if (!os_side || (p->asked & (p->asked - 1)) || atomic_load(&p->given))
+	if (!os_fd_table || (p->asked & (p->asked - 1)) || atomic_load(&p->given))
 		return;
 	atomic_store(&p->given, true);
-	if (rds_post_give(RDS_POST_PEER, p, fds, 2))
+	if (rds_export_to_program(RDS_EXPORT_PEER, p, fds, 2))
 		atomic_store(&p->given, false);
 }
 
-static void do_wants(struct rds_chore *c)
+static void do_wants(struct rds_deferred_call *c)
 {
 	struct shm_peer *p = container_of(c, struct shm_peer, chore);
 	unsigned wants = atomic_exchange(&p->wants, 0);
@@ -52,10 +52,10 @@ static void do_wants(struct rds_chore *c)
 void shm_wants(struct shm_peer *p, unsigned what)
 {
 	atomic_fetch_or(&p->wants, what);
-	rds_chore_for_helper(&p->chore);
+	rds_helper_defer(&p->chore);
 }
 
-/* Program's thread, under the mark of rds_post_take(). */
+/* Program's thread, under the mark of rds_fd_exchange_take(). */
 void rds_shm_given(void *arg, const int *fds, unsigned nfds)
 {
 	struct shm_peer *p = arg;
@@ -72,7 +72,7 @@ void rds_shm_given(void *arg, const int *fds, unsigned nfds)
 }
 
 /* Program's thread, the last that its side knows of the peer. */
-static void leave(struct rds_chore *c)
+static void leave(struct rds_deferred_call *c)
 {
 	struct shm_peer *p = container_of(c, struct shm_peer, leave);
 
@@ -92,15 +92,15 @@ void shm_peer_init(struct shm_peer *p)
 void shm_waker_take(struct shm_waker *w, int fd, int flags)
 {
 	w->lasts = (flags & O_ACCMODE) == O_RDWR;
-	os_dup_high_slot(fd, &w->fd.n[os_side]);
+	os_dup_high_slot(fd, &w->fd.n[os_fd_table]);
 }
 
 void shm_wakers_close(struct shm_peer *p)
 {
-	os_close_slot(&p->leader.fd.n[os_side]);
-	os_close_slot(&p->helper.fd.n[os_side]);
-	if (os_side && p->asked)
-		rds_chore_for_program(&p->leave);
+	os_close_slot(&p->leader.fd.n[os_fd_table]);
+	os_close_slot(&p->helper.fd.n[os_fd_table]);
+	if (os_fd_table && p->asked)
+		rds_helper_defer_to_program(&p->leave);
 	else
 		atomic_store(&p->left, true);
 }

@@ -77,7 +77,7 @@ static bool about_queue_pair(enum ibv_event_type type)
 	}
 }
 
-void verbs_async_event(struct rds_event *ev, uint32_t events)
+void verbs_async_event(struct rds_helper_event *ev, uint32_t events)
 {
 	struct verbs_dev *dev = container_of(ev, struct verbs_dev, async_ev);
 	struct ibv_async_event said;

@@ -48,11 +48,11 @@ static void *caller(void *arg)
 {
 	struct verbs_call *c = arg;
 
-	rds_self_never();
+	rds_thread_record_refuse();
 	errno = 0;
 	c->err = verbs_err(vb.rdma_connect(c->cm, &c->param));
 	rds_timer_set(&c->timer, os_now_ns());
-	rds_thread_ends();
+	rds_helper_thread_end();
 	atomic_store(&c->left, true); /* the last: from now on it may be freed */
 	return NULL;
 }
@@ -90,7 +90,7 @@ int verbs_call(struct verbs_call *c, const struct verbs_dev *dev, struct rdma_cm
 	c->since = now;
 	c->timer.fn = returned;
 	atomic_store(&c->left, false);
-	err = rds_thread_start(caller, c);
+	err = rds_helper_thread_start(caller, c);
 	if (err)
 		return err == -EALREADY ? -EAGAIN : err;
 	c->running = true;

@@ -51,7 +51,7 @@ struct verbs_call {
 
 /* cm.c; helper */
 int verbs_cm_start(void); /* event channel, listener; program's thread, control held */
-void verbs_cm_event(struct rds_event *ev, uint32_t events);
+void verbs_cm_event(struct rds_helper_event *ev, uint32_t events);
 void verbs_cm_options(struct rdma_cm_id *cm, uint8_t tos); /* before it connects or accepts */
 int verbs_cm_id(struct verbs_cm_owner *owner, uint8_t tos, struct rdma_cm_id **out);
 /* ... bound to a port of its own at that address (of rdma_cm). */

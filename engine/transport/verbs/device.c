@@ -279,12 +279,12 @@ static int dev_watch(struct verbs_dev *dev)
 
 	dev->comp_ev.fn = verbs_comp_event;
 	dev->async_ev.fn = verbs_async_event;
-	err = rds_event_add(&dev->comp_ev, dev->channel->fd, EPOLLIN);
+	err = rds_helper_event_add(&dev->comp_ev, dev->channel->fd, EPOLLIN);
 	if (err)
 		return err;
-	err = rds_event_add(&dev->async_ev, dev->ctx->async_fd, EPOLLIN);
+	err = rds_helper_event_add(&dev->async_ev, dev->ctx->async_fd, EPOLLIN);
 	if (err)
-		rds_event_del(dev->channel->fd);
+		rds_helper_event_del(dev->channel->fd);
 	return err;
 }
 
@@ -299,7 +299,7 @@ void verbs_dev_free(struct verbs_dev *dev)
 			vb.ibv_ack_cq_events(dev->cq, dev->unacked_events);
 		vb.ibv_destroy_cq(dev->cq);
 	}
-	rds_relay_close(&dev->relay);
+	os_poll_eventfd_close(&dev->relay);
 	if (dev->channel) {
 		os_fd_disown(&dev->channel->fd);
 		vb.ibv_destroy_comp_channel(dev->channel);

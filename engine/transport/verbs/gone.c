@@ -58,7 +58,7 @@ static void dev_remove(struct verbs_dev *dev)
 	holder = atomic_load(&dev->holder);
 	rds_timer_cancel(&dev->leave);
 	ours = verbs_dev_has(dev, holder);
-	rds_event_del(dev->channel->fd);
+	rds_helper_event_del(dev->channel->fd);
 	verbs_dev_free(dev);
 	if (removed)
 		vb.rdma_destroy_id(holder);
@@ -116,8 +116,8 @@ void verbs_dev_gone(struct verbs_dev *dev, const char *what)
 	rx_lock();
 	dev->gone = true;
 	rx_unlock();
-	rds_event_del(dev->ctx->async_fd);
-	rds_event_del(dev->channel->fd); /* the kernel says that it is closed, and would not stop saying so */
+	rds_helper_event_del(dev->ctx->async_fd);
+	rds_helper_event_del(dev->channel->fd); /* the kernel says that it is closed, and would not stop saying so */
 	for (ep = rds_verbs.eps; ep; ep = next) {
 		next = ep->next; /* closing an endpoint takes nothing off the list at once */
 		if (ep->dev != dev)

@@ -43,7 +43,7 @@ static void put(struct verbs_out *o, uint32_t at, const struct rds_wire_hdr *hdr
 	unsigned char *mem = o->block.mem + at;
 
 	memcpy(mem, hdr, sizeof(*hdr));
-	rds_gather(mem + VERBS_HDR, iov, len);
+	rds_copy_gather(mem + VERBS_HDR, iov, len);
 	*pos = (uintptr_t)(mem + VERBS_HDR);
 	o->seq = be64toh(hdr->sequence);
 	o->len = at + (uint32_t)len;

@@ -170,7 +170,7 @@ static const char *wrong_behind(const struct verbs_buf *buf, uint32_t at)
 
 	for (;; at += VERBS_HDR + VERBS_ALIGN(hdr.len)) {
 		left = buf->len - at;
-		if (left < VERBS_HDR || rds_hdr_decode(buf->mem + at, &hdr))
+		if (left < VERBS_HDR || rds_wire_hdr_decode(buf->mem + at, &hdr))
 			return "message header";
 		left -= VERBS_HDR;
 		if (hdr.len == left)
@@ -190,7 +190,7 @@ static enum took one(struct verbs_ep *ep, struct verbs_buf *buf, uint32_t *next)
 	struct rds_rx rx = {0};
 
 	*next = buf->len;
-	if (unlikely(left < VERBS_HDR || rds_hdr_decode(buf->mem + buf->at, &rx.hdr))) {
+	if (unlikely(left < VERBS_HDR || rds_wire_hdr_decode(buf->mem + buf->at, &rx.hdr))) {
 		nonsense(ep, "message header");
 		return TOOK;
 	}
@@ -317,7 +317,8 @@ static bool only_spoke(struct verbs_ep *ep, struct verbs_buf *buf)
 	struct rds_hdr hdr;
 
 	if (atomic_load(&ep->state) != VERBS_UP || buf->len < VERBS_HDR ||
-	    (ep->dev->caps.credits && verbs_goes_on(buf)) || rds_hdr_decode(buf->mem, &hdr) || !heard_ack(ep, hdr.ack))
+	    (ep->dev->caps.credits && verbs_goes_on(buf)) || rds_wire_hdr_decode(buf->mem, &hdr) ||
+	    !heard_ack(ep, hdr.ack))
 		return false;
 	if (!says_nothing(&hdr) || buf->len != VERBS_HDR)
 		return false;

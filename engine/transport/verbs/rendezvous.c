@@ -26,12 +26,12 @@
 #define WAITERS 4096
 
 static void look(struct rds_timer *tm);
-static void hung_up(struct rds_event *ev, uint32_t events);
+static void hung_up(struct rds_helper_event *ev, uint32_t events);
 
 static struct {
 	struct rdma_cm_id *ids[2]; /* we have the role */
 	_Atomic int fd;		   /* holder: listens; others: connected to the holder; -1 */
-	struct rds_event ev;
+	struct rds_helper_event ev;
 	struct rds_timer again;
 	unsigned looks; /* in a row that found the port taken and nobody of ours there */
 	bool told;
@@ -113,7 +113,7 @@ static void wait_for_the_end(void)
 	if (err >= 0)
 		err = os_connect(rv.fd, (struct sockaddr *)&un, len);
 	if (!err)
-		err = rds_event_add(&rv.ev, rv.fd, EPOLLRDHUP | EPOLLET);
+		err = rds_helper_event_add(&rv.ev, rv.fd, EPOLLRDHUP | EPOLLET);
 	if (!err) {
 		rv.looks = 0;
 		return;
@@ -154,7 +154,7 @@ static void look(struct rds_timer *tm)
 		show_up();
 }
 
-static void hung_up(struct rds_event *ev, uint32_t events)
+static void hung_up(struct rds_helper_event *ev, uint32_t events)
 {
 	(void)ev;
 	if (rv.ids[0] || !(events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR)))
@@ -217,7 +217,7 @@ static void send_on(uint32_t slot, const struct rds_procid *id, enum verbs_statu
 			answer->status = (uint8_t)if_dead;
 			return;
 		}
-		port = registry_port_of(reg, slot, id);
+		port = registry_proc_cm_port(reg, slot, id);
 	}
 	if (!port) { /* it has not got that far */
 		answer->status = VERBS_AGAIN;
@@ -257,8 +257,8 @@ static void where_is(const struct verbs_hello *req, const struct in6_addr *laddr
 			    : pinged(laddr, scope, &own);
 
 	if (!err && own.proc == REGISTRY_NOBODY) /* it is changing hands, or its last copy is gone */
-		answer->status =
-			registry_sock_gone(rds_engine_registry(), own.sock, &own.procid) ? VERBS_NO_PORT : VERBS_AGAIN;
+		answer->status = registry_sock_is_gone(rds_engine_registry(), own.sock, &own.procid) ? VERBS_NO_PORT
+												     : VERBS_AGAIN;
 	else if (!err)
 		send_on(own.proc, &own.procid, VERBS_NO_PORT, answer);
 	else

@@ -60,7 +60,7 @@ static struct retired *next_one(void)
 static void fork_need_not(struct retired *r)
 {
 	if (atomic_exchange(&r->fork_waits, false))
-		atomic_fetch_sub(&rds_fork_waits, 1);
+		atomic_fetch_sub(&rds_helper_fork_waits, 1);
 }
 
 static void gone(struct retired *r)
@@ -91,10 +91,10 @@ static void work(void)
 static void *worker(void *arg)
 {
 	(void)arg;
-	rds_self_never();
+	rds_thread_record_refuse();
 	os_library_begin(); /* for good */
 	work();
-	rds_thread_ends();
+	rds_helper_thread_end();
 	return NULL;
 }
 
@@ -107,7 +107,7 @@ static bool another(void)
 	may = rt.threads < THREADS_MAX;
 	rt.threads += may;
 	pthread_mutex_unlock(&rt.lock);
-	if (may && !rds_thread_start(worker, NULL))
+	if (may && !rds_helper_thread_start(worker, NULL))
 		return true;
 	pthread_mutex_lock(&rt.lock);
 	rt.threads -= may;
@@ -156,7 +156,7 @@ void verbs_cm_retire(struct rdma_cm_id *cm)
 		return;
 	}
 	*r = (struct retired){.cm = cm, .number = ++rt.count, .fork_waits = true};
-	atomic_fetch_add(&rds_fork_waits, 1);
+	atomic_fetch_add(&rds_helper_fork_waits, 1);
 	pthread_mutex_lock(&rt.lock);
 	*rt.last = r;
 	rt.last = &r->next;

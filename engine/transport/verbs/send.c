@@ -274,7 +274,7 @@ static int block_get(struct verbs_ep *ep, size_t size, struct verbs_block *block
  */
 static int notice_get(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, size_t size, struct verbs_block *block)
 {
-	return hdr->flags & RDS_FLAG_MOVED ? verbs_notice_get(ep->dev->arena, size, block) : -EAGAIN;
+	return hdr->flags & RDS_FLAG_REDIRECT ? verbs_notice_get(ep->dev->arena, size, block) : -EAGAIN;
 }
 
 int verbs_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len, uint64_t *pos)
@@ -308,7 +308,7 @@ int verbs_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct 
 	if (unlikely(err) && notice_get(ep, hdr, VERBS_HDR + len, &o->block))
 		return err;
 	headers(ep, o, hdr);
-	rds_gather(o->block.mem + (size_t)nframes * VERBS_HDR, iov, len);
+	rds_copy_gather(o->block.mem + (size_t)nframes * VERBS_HDR, iov, len);
 	*pos = (uintptr_t)(o->block.mem + (size_t)nframes * VERBS_HDR);
 	ep->out_count++;
 	if (likely(nframes == 1 && !ep->dev->caps.credits)) { /* there is room, and nothing before it */

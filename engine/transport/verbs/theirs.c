@@ -70,7 +70,7 @@ static struct witness *witness_of(const struct ibv_context *ctx)
 /* Out of the program's way, and closed in a forked child. */
 static int adopt(int *fd)
 {
-	return rds_fd_is_internal(*fd) ? 0 : os_fd_adopt(fd);
+	return os_fd_is_internal(*fd) ? 0 : os_fd_adopt(fd);
 }
 
 static void put_aside(int *fd)

@@ -151,7 +151,7 @@ struct verbs_dev {
 	struct ibv_cq *cq;
 	struct ibv_srq *srq;
 	struct verbs_arena *arena;
-	struct rds_event comp_ev, async_ev;
+	struct rds_helper_event comp_ev, async_ev;
 	struct rds_timer starved; /* no receive buffer could be posted, no memory for what came: again */
 	struct rds_timer low;	  /* receive buffers ran low: be told the next time, too */
 	struct rds_timer memory;  /* no block could be had: look who can give some back */
@@ -177,7 +177,7 @@ struct verbs_dev {
 	_Atomic bool full; /* the log has said so */
 	enum verbs_armed armed;
 	bool helper_deaf;	/* the helper does not hear of completions: whoever sleeps does, through the relay */
-	struct rds_relay relay; /* from the channel to the engine's relay_fd */
+	struct os_poll_eventfd relay; /* from the channel to the engine's relay_fd */
 	unsigned unacked_events;
 	struct ibv_wc stash[16]; /* polled by pending(), not yet looked at */
 	unsigned nstash, stash_at;
@@ -395,7 +395,7 @@ struct verbs {
 	bool fork_told;		/* control: libibverbs knows that we may fork */
 	struct verbs_dev *_Atomic devs;
 	struct rdma_event_channel *events;
-	struct rds_event cm_ev;
+	struct rds_helper_event cm_ev;
 	struct verbs_ep *eps;		    /* helper */
 	struct verbs_ep *by_qpn[VERBS_QPS]; /* rx */
 	struct verbs_ep *waiting;	    /* rx: up, and frames in ep->later, which found no memory */
@@ -499,7 +499,7 @@ enum verbs_part verbs_segment(struct verbs_ep *ep, struct verbs_buf **buf);
 /* wake.c; rx */
 void verbs_attention(struct rds_transport *t, enum rds_attention who);
 bool verbs_pending(struct rds_transport *t);
-void verbs_comp_event(struct rds_event *ev, uint32_t events); /* helper */
+void verbs_comp_event(struct rds_helper_event *ev, uint32_t events); /* helper */
 
 /* verbs.c */
 int verbs_claims(struct rds_transport *t, const struct in6_addr *laddr, uint32_t scope);
@@ -584,7 +584,7 @@ unsigned verbs_keepalive_tell(const struct verbs_dev *dev, struct verbs_window *
 /* What the peer has said, its window behind so many bytes.  False: it should be there. */
 bool verbs_keepalive_told(struct verbs_ep *ep, const struct verbs_said *said, unsigned behind);
 void verbs_keepalive_read(struct verbs_ep *ep, struct ibv_send_wr *wr); /* tx: fills in the read */
-void verbs_async_event(struct rds_event *ev, uint32_t events);
+void verbs_async_event(struct rds_helper_event *ev, uint32_t events);
 
 /* Forked child: nothing of the parent's is ours. */
 void verbs_rendezvous_forget(void);

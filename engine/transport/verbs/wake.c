@@ -65,8 +65,8 @@ static void helper_hears(struct verbs_dev *dev, bool on)
 		return;
 	dev->helper_deaf = !on;
 	if (!on) /* taken out: one that is only told to look for nothing is woken all the same */
-		rds_event_del(dev->channel->fd);
-	else if (rds_event_add(&dev->comp_ev, dev->channel->fd, EPOLLIN))
+		rds_helper_event_del(dev->channel->fd);
+	else if (rds_helper_event_add(&dev->comp_ev, dev->channel->fd, EPOLLIN))
 		rds_error("%s: the helper cannot be told of messages: they may be noticed late", dev->name);
 }
 
@@ -78,7 +78,7 @@ static void tell(struct verbs_dev *dev)
 
 	if (who == RDS_ATT_POLLING || dev->gone)
 		return;
-	helper_hears(dev, who != RDS_ATT_LEADER || efd < 0 || rds_relay_set(&dev->relay, dev->channel->fd, efd));
+	helper_hears(dev, who != RDS_ATT_LEADER || efd < 0 || os_poll_eventfd_arm(&dev->relay, dev->channel->fd, efd));
 }
 
 void verbs_attention(struct rds_transport *t, enum rds_attention who)
@@ -89,7 +89,7 @@ void verbs_attention(struct rds_transport *t, enum rds_attention who)
 	(void)t;
 	rds_verbs.attention = who;
 	for (dev = atomic_load(&rds_verbs.devs); dev; dev = dev->next) {
-		if (rds_relay_fired(&dev->relay))
+		if (os_poll_eventfd_fired(&dev->relay))
 			take_event(dev);
 		if (at_once) {
 			arm(dev);
@@ -121,7 +121,7 @@ bool verbs_pending(struct rds_transport *t)
 }
 
 /* Helper, no lock held.  The round of progress follows, as after every event. */
-void verbs_comp_event(struct rds_event *ev, uint32_t events)
+void verbs_comp_event(struct rds_helper_event *ev, uint32_t events)
 {
 	struct verbs_dev *dev = container_of(ev, struct verbs_dev, comp_ev);
 
