@@ -99,7 +99,7 @@ static int check_name(struct send_call *c, struct rds_dst **slot)
 static int check_payload(struct send_call *c)
 {
 	const struct msghdr *msg = c->msg;
-	struct rds_send_cmsgs cm = {0};
+	struct rds_cmsg_summary cm = {0};
 	bool control = msg->msg_control && msg->msg_controllen >= sizeof(struct cmsghdr);
 	bool zcopy = (c->flags & MSG_ZEROCOPY) && atomic_load(&c->sk->zerocopy);
 	size_t total = 0, i;
@@ -171,7 +171,7 @@ static int send_operations(struct send_call *c, struct rds_conn *conn)
 	c->rdma.asks = rds_ops_ask(ops);
 	c->rdma.at_once = ops->total >= ASKED_AT_ONCE;
 	if (!err && ops->id_addr) /* checked; only another thread can have taken it away */
-		rds_user_put(ops->memory, ops->id_addr, &ops->barrier_id, sizeof(ops->barrier_id));
+		rds_ucopy_to(ops->memory, ops->id_addr, &ops->barrier_id, sizeof(ops->barrier_id));
 	rds_ops_let_go(ops);
 	return err;
 }

@@ -27,13 +27,13 @@ uint64_t rds_atomic_value(const struct rds_atomic_request *req, uint64_t old)
 	return (old & ~req->value_mask) | (req->value & req->value_mask);
 }
 
-int rds_atomic_run(struct rds_memory *m, const struct rds_atomic_request *req, uint64_t at, uint64_t *old)
+int rds_atomic_run(struct rds_foreign_memory *m, const struct rds_atomic_request *req, uint64_t at, uint64_t *old)
 {
 	uint64_t now;
-	int err = rds_user_fetch(m, old, at, sizeof(*old));
+	int err = rds_ucopy_from(m, old, at, sizeof(*old));
 
 	if (err)
 		return err;
 	now = rds_atomic_value(req, *old);
-	return rds_user_put(m, at, &now, sizeof(now));
+	return rds_ucopy_to(m, at, &now, sizeof(now));
 }

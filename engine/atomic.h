@@ -11,6 +11,6 @@
 /* The word after it, if `old` was there. */
 uint64_t rds_atomic_value(const struct rds_atomic_request *req, uint64_t old);
 /* rx held, which makes it atomic.  -EFAULT: not mapped, not writable. */
-int rds_atomic_run(struct rds_memory *m, const struct rds_atomic_request *req, uint64_t at, uint64_t *old);
+int rds_atomic_run(struct rds_foreign_memory *m, const struct rds_atomic_request *req, uint64_t at, uint64_t *old);
 
 #endif

@@ -216,14 +216,14 @@ int rds_away_setsockopt(int fd, int level, int opt, const void *val, socklen_t l
 	bool ours;
 	int64_t rc;
 
-	if (rds_abi_level(level) && opt == RDS_BARRIER)
+	if (rds_abi_level_is_rds(level) && opt == RDS_BARRIER)
 		return away_barrier(fd, val, (int)len, blocks(fd, 0));
 	if ((int)len < 0)
 		return -EINVAL;
 	if (rds_opt_is_callers(level, opt))
 		return rds_sol_socket_set(NULL, fd, opt, val, (int)len);
 	/* By the kernel: a length that is wrong is the carrier's to refuse, and there may be less. */
-	if (val && !rds_user_fetch(NULL, copy, (uintptr_t)val, iov.iov_len)) {
+	if (val && !rds_ucopy_from(NULL, copy, (uintptr_t)val, iov.iov_len)) {
 		c.q.has_name = true;
 		c.q.data_len = (uint32_t)iov.iov_len;
 		c.data = &iov;
@@ -252,17 +252,17 @@ int rds_away_getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
 		return rds_sol_socket_get(NULL, fd, opt, val, len);
 	memcpy(&n, len, sizeof(n));
 	c.q.arg = n;
-	if (rds_abi_level(level)) {
-		rds_abi_used_option(opt);
+	if (rds_abi_level_is_rds(level)) {
+		rds_abi_note_option(opt);
 		if (opt >= RDS_INFO_FIRST && opt <= RDS_INFO_LAST)
-			c.q.about = (uint8_t)rds_info_asked(opt, (int)n);
+			c.q.about = (uint8_t)rds_abi_info_revision(opt, (int)n);
 	}
 	away_age(&c);
 	c.q.has_name = val && (opt < RDS_INFO_FIRST || (int)n < 0 ||
 			       !rds_user_writable(val, n)); /* info.c looks at all of it */
 	rc = away_call(fd, &c);
 	if (rc == -ENOSPC)
-		rds_info_told(c.a.len);
+		rds_abi_info_note_told(c.a.len);
 	n = c.a.big ? c.a.big : c.a.data_len;
 	if (n > c.q.arg)
 		n = (uint32_t)c.q.arg;

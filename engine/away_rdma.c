@@ -69,7 +69,7 @@ void away_try_message(struct away_call *c, const struct msghdr *msg)
 	unsigned kinds = rds_rdma_kinds(msg);
 
 	if (kinds & RDS_HAS_ASYNC)
-		rds_abi_later();
+		rds_abi_note_modern();
 	if (kinds & RDS_NAMES_MEMORY)
 		names(c, rds_rdma_try(msg));
 	away_age(c);
@@ -77,8 +77,8 @@ void away_try_message(struct away_call *c, const struct msghdr *msg)
 
 void away_try_option(struct away_call *c, const void *val)
 {
-	if (rds_abi_level(c->q.level))
-		rds_abi_used_option(c->q.opt);
+	if (rds_abi_level_is_rds(c->q.level))
+		rds_abi_note_option(c->q.opt);
 	if (rds_rdma_opt_names_memory(c->q.level, c->q.opt, (socklen_t)c->q.arg) && c->q.has_name)
 		names(c, rds_rdma_try_opt(c->q.opt, val, (socklen_t)c->q.arg));
 	away_age(c);

@@ -122,7 +122,7 @@ int rds_barrier_decode(const void *val, int len, struct rds_barrier_request *req
 		return -EFAULT;
 	if (len) /* else val may be NULL */
 		memcpy(copy, val, (size_t)len);
-	return rds_abi_barrier(copy, len, req);
+	return rds_abi_barrier_decode(copy, len, req);
 }
 
 static int may_ask(struct rds_sock *sk)

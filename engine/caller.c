@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * caller.c - addresses in what a call was given, when the call may be another process's (rds_caller in memory.h): of the program's own they are tried
+ * caller.c - addresses in what a call was given, when the call may be another process's (rds_caller in foreign_memory.h): of the program's own they are tried
  * here, of another one's they have been.
  * Must not know what calls do.
  */
@@ -31,7 +31,7 @@ int rds_caller_writable(uint64_t at, size_t len)
 int rds_caller_fetch(void *to, uint64_t from, size_t len)
 {
 	if (rds_caller)
-		return rds_memory_copy(rds_caller->memory, from, to, len, false);
+		return rds_foreign_memory_copy(rds_caller->memory, from, to, len, false);
 	memcpy(to, (const void *)(uintptr_t)from, len);
 	return 0;
 }
@@ -40,7 +40,7 @@ int rds_caller_fetch(void *to, uint64_t from, size_t len)
  * Nothing is changed by locking no bytes; but the kernel looks first whether this thread might, which it alone knows: not every user of the number
  * 0, or with the capability, is one that counts (a user namespace's is none).
  */
-static bool may_pin(void)
+static bool thread_may_pin(void)
 {
 	struct rlimit lim;
 
@@ -70,7 +70,7 @@ bool rds_caller_may_pin(void)
 	}
 	if (known.asked == RDS_UBUDGET)
 		return true;
-	if (!may_pin())
+	if (!thread_may_pin())
 		return false;
 	known.asked++;
 	return true;

@@ -205,7 +205,7 @@ static void detach(struct rds_holder *h, bool read)
 	/* Last: who has closed its last number waits for this (rds_away_closed()). */
 	rds_helper_event_del(atomic_load(&h->fd));
 	os_close_slot(&h->fd);
-	rds_memory_put(h->memory);
+	rds_foreign_memory_put(h->memory);
 	free(h);
 }
 
@@ -368,8 +368,8 @@ int rds_carry_memory(uint64_t token, pid_t pid, int memory)
 		return -EPERM;
 	}
 	h->token = 0;
-	rds_memory_put(h->memory);
-	h->memory = rds_memory_new(memory, pid);
+	rds_foreign_memory_put(h->memory);
+	h->memory = rds_foreign_memory_new(memory, pid);
 	return h->memory ? 0 : -ENOMEM;
 }
 
@@ -443,7 +443,7 @@ static bool request(struct rds_holder *h, struct rds_share_call *call)
 		rds_carry_call_free(call);
 		return gone;
 	}
-	call->memory = rds_memory_hold(h->memory);
+	call->memory = rds_foreign_memory_get(h->memory);
 	call->pid = h->pid;
 	atomic_store(&sk->carried, true);
 	if (!try_call(h, call, false, &gone))

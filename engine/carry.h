@@ -15,7 +15,7 @@ struct rds_holder {
 	struct rds_helper_event ev; /* the channel */
 	_Atomic int fd;
 	struct rds_carry *carry;
-	struct rds_memory *memory; /* the holder's (held); NULL: it has not been given */
+	struct rds_foreign_memory *memory; /* the holder's (held); NULL: it has not been given */
 	bool bare;		   /* it has not got what it takes to carry the socket on: there was no will yet */
 	int pid;		   /* that has made the channel; 0: not known here */
 	uint64_t used;		   /* when it came, or was at a call last */
@@ -44,7 +44,7 @@ struct rds_carry {
 struct rds_share_call {
 	struct rds_share_request req;
 	char *name, *control, *data;
-	struct rds_memory *memory; /* the holder's (held) */
+	struct rds_foreign_memory *memory; /* the holder's (held) */
 	int pid;		   /* ... process; 0: not known here */
 	int memfd; /* -1: none */
 	void *mapped;

@@ -19,7 +19,7 @@ void rds_carry_call_free(struct rds_share_call *call)
 		os_munmap(call->mapped, call->req.big);
 	if (call->memfd >= 0)
 		os_close(call->memfd);
-	rds_memory_put(call->memory);
+	rds_foreign_memory_put(call->memory);
 	free(call);
 }
 

@@ -29,7 +29,7 @@ static void fail(struct rds_carry_result *r, int err)
 /* ---- memory ---- */
 
 /* Its age and its rights count from here on, and with memory, its addresses. */
-static void call_for(const struct rds_share_call *call, struct rds_memory *memory, struct rds_carry_result *r)
+static void call_for(const struct rds_share_call *call, struct rds_foreign_memory *memory, struct rds_carry_result *r)
 {
 	static struct rds_caller caller; /* one helper, one call */
 	const struct rds_share_request *q = &call->req;
@@ -206,7 +206,7 @@ static void serve_setopt(struct rds_carry *c, const struct rds_share_call *call,
 		fail(r, -EFAULT);
 		return;
 	}
-	if (rds_opt_is_callers(q->level, q->opt) || (rds_abi_level(q->level) && q->opt == RDS_BARRIER)) {
+	if (rds_opt_is_callers(q->level, q->opt) || (rds_abi_level_is_rds(q->level) && q->opt == RDS_BARRIER)) {
 		fail(r, -EPROTO); /* there are addresses in it, or it may wait: not the way in which it is asked for */
 		return;
 	}

@@ -51,7 +51,7 @@ int rds_cmsg_in_next(struct rds_cmsg_in *c)
 
 bool rds_cmsg_in_is_rds(const struct rds_cmsg_in *c)
 {
-	return rds_abi_level(c->hdr.cmsg_level);
+	return rds_abi_level_is_rds(c->hdr.cmsg_level);
 }
 
 bool rds_cmsg_in_copy(const struct rds_cmsg_in *c, void *to, size_t n)
@@ -89,12 +89,12 @@ unsigned rds_cmsg_kind(int type)
 /* ---- local vectors ---- */
 
 /* One element: not empty, not wrapping, at most 4 GiB - 1. */
-static bool vec_good(const struct rds_iovec *v)
+static bool iovec_is_good(const struct rds_iovec *v)
 {
 	return v->addr + v->bytes > v->addr && v->bytes <= UINT_MAX;
 }
 
-int rds_cmsg_local_vec(uint64_t vec, uint64_t nr, uint64_t *sum, struct iovec *out)
+int rds_cmsg_vec_read(uint64_t vec, uint64_t nr, uint64_t *sum, struct iovec *out)
 {
 	struct rds_iovec v;
 
@@ -110,7 +110,7 @@ int rds_cmsg_local_vec(uint64_t vec, uint64_t nr, uint64_t *sum, struct iovec *o
 		if (rds_caller_fetch(&v, vec + i * sizeof(v), sizeof(v)))
 			return -EFAULT;
 		__asm__ volatile("" : "+m"(v) : : "memory");
-		if (!vec_good(&v))
+		if (!iovec_is_good(&v))
 			return -EINVAL;
 		*sum += v.bytes; /* at most 1024 * 4 GiB */
 		if (out)
@@ -122,21 +122,21 @@ int rds_cmsg_local_vec(uint64_t vec, uint64_t nr, uint64_t *sum, struct iovec *o
 /*
  * Word 2, except where a key stands there (2007-8): then it is far above what a message may have, and the local bytes say so.
  */
-static uint64_t remote_bytes(const struct rds_rdma_args *args)
+static uint64_t args_remote_bytes(const struct rds_rdma_args *args)
 {
 	struct rds_rdma_request req;
 	uint64_t sum;
 
 	if (args->remote_vec.bytes <= RDS_MAX_MSG ||
-	    rds_cmsg_local_vec(args->local_vec_addr, args->nr_local, &sum, NULL) ||
-	    rds_abi_rdma_args(args, sizeof(*args), sum, rds_cookie_plausible, NULL, &req))
+	    rds_cmsg_vec_read(args->local_vec_addr, args->nr_local, &sum, NULL) ||
+	    rds_abi_rdma_decode(args, sizeof(*args), sum, rds_cookie_plausible, NULL, &req))
 		return args->remote_vec.bytes;
 	return req.remote_bytes;
 }
 
 /* ---- row 8 ---- */
 
-int rds_cmsg_scan(const struct msghdr *msg, struct rds_send_cmsgs *out)
+int rds_cmsg_scan(const struct msghdr *msg, struct rds_cmsg_summary *out)
 {
 	struct rds_rdma_args args;
 	struct rds_cmsg_in c;
@@ -152,7 +152,7 @@ int rds_cmsg_scan(const struct msghdr *msg, struct rds_send_cmsgs *out)
 			continue;
 		if (!rds_cmsg_in_copy(&c, &args, sizeof(args)))
 			return -EINVAL;
-		if (__builtin_add_overflow(out->rdma_bytes, remote_bytes(&args), &out->rdma_bytes))
+		if (__builtin_add_overflow(out->rdma_bytes, args_remote_bytes(&args), &out->rdma_bytes))
 			out->rdma_bytes = UINT64_MAX;
 	}
 	return ret;
@@ -160,17 +160,17 @@ int rds_cmsg_scan(const struct msghdr *msg, struct rds_send_cmsgs *out)
 
 /* ---- rows 12 to 14 ---- */
 
-static int check_args(const struct rds_cmsg_in *c)
+static int cmsg_check_args(const struct rds_cmsg_in *c)
 {
 	struct rds_rdma_args args;
 	uint64_t sum;
 
 	if (!rds_cmsg_in_copy(c, &args, sizeof(args)))
 		return -EINVAL;
-	return rds_cmsg_local_vec(args.local_vec_addr, args.nr_local, &sum, NULL);
+	return rds_cmsg_vec_read(args.local_vec_addr, args.nr_local, &sum, NULL);
 }
 
-int rds_cmsg_check(const struct msghdr *msg, int flags, size_t payload, struct rds_send_cmsgs *out)
+int rds_cmsg_check(const struct msghdr *msg, int flags, size_t payload, struct rds_cmsg_summary *out)
 {
 	const unsigned ops = RDS_HAS_ARGS | RDS_HAS_ATOMIC;
 	struct rds_cmsg_in c;
@@ -188,7 +188,7 @@ int rds_cmsg_check(const struct msghdr *msg, int flags, size_t payload, struct r
 		if (!kind)
 			return -EINVAL;
 		out->present |= kind;
-		if (kind == RDS_HAS_ARGS && (ret = check_args(&c)) < 0)
+		if (kind == RDS_HAS_ARGS && (ret = cmsg_check_args(&c)) < 0)
 			return ret;
 		if (kind == RDS_HAS_ZCOPY)
 			if (!rds_cmsg_in_copy(&c, &out->zcopy_cookie, sizeof(out->zcopy_cookie)))
@@ -226,7 +226,7 @@ int rds_cmsg_vec_usable(uint64_t vec, uint64_t nr, bool write)
 	return 0;
 }
 
-static int refuse_args(const struct rds_cmsg_in *c, bool *seen)
+static int cmsg_refuse_args(const struct rds_cmsg_in *c, bool *seen)
 {
 	struct rds_rdma_args args;
 	uint64_t sum;
@@ -235,7 +235,7 @@ static int refuse_args(const struct rds_cmsg_in *c, bool *seen)
 	if (!rds_cmsg_in_copy(c, &args, sizeof(args)) || *seen)
 		return -EINVAL;
 	*seen = true;
-	ret = rds_cmsg_local_vec(args.local_vec_addr, args.nr_local, &sum, NULL);
+	ret = rds_cmsg_vec_read(args.local_vec_addr, args.nr_local, &sum, NULL);
 	if (!ret)
 		ret = rds_cmsg_vec_usable(args.local_vec_addr, args.nr_local, args.flags & RDS_RDMA_READWRITE);
 	if (!ret && sum > args.remote_vec.bytes)
@@ -243,7 +243,7 @@ static int refuse_args(const struct rds_cmsg_in *c, bool *seen)
 	return ret;
 }
 
-static int refuse_atomic(const struct rds_cmsg_in *c, bool *seen)
+static int cmsg_refuse_atomic(const struct rds_cmsg_in *c, bool *seen)
 {
 	struct rds_atomic_args args;
 
@@ -267,10 +267,10 @@ int rds_cmsg_refuse(const struct msghdr *msg)
 			continue;
 		switch (rds_cmsg_kind(c.hdr.cmsg_type)) {
 		case RDS_HAS_ARGS:
-			ret = refuse_args(&c, &args);
+			ret = cmsg_refuse_args(&c, &args);
 			break;
 		case RDS_HAS_ATOMIC:
-			ret = refuse_atomic(&c, &atomic);
+			ret = cmsg_refuse_atomic(&c, &atomic);
 			break;
 		case RDS_HAS_MAP:
 			ret = c.size < sizeof(struct rds_get_mr_args) ? -EINVAL : -EOPNOTSUPP;

@@ -12,14 +12,14 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-enum rds_cmsg_kind { /* bits of rds_send_cmsgs.present, by what sections 4.1 and 9.4 tell apart */
-	RDS_HAS_ARGS = 1,
-	RDS_HAS_DEST = 2,
-	RDS_HAS_MAP = 4,
-	RDS_HAS_ATOMIC = 8,
-	RDS_HAS_ZCOPY = 16,
-	RDS_HAS_ASYNC = 32,
-	RDS_NAMES_MEMORY = RDS_HAS_ARGS | RDS_HAS_ATOMIC | RDS_HAS_MAP,
+enum rds_cmsg_kind { /* bits of rds_cmsg_summary.present, by what sections 4.1 and 9.4 tell apart */
+		     RDS_HAS_ARGS = 1,
+		     RDS_HAS_DEST = 2,
+		     RDS_HAS_MAP = 4,
+		     RDS_HAS_ATOMIC = 8,
+		     RDS_HAS_ZCOPY = 16,
+		     RDS_HAS_ASYNC = 32,
+		     RDS_NAMES_MEMORY = RDS_HAS_ARGS | RDS_HAS_ATOMIC | RDS_HAS_MAP,
 };
 
 /* The walk. */
@@ -43,13 +43,13 @@ unsigned rds_cmsg_kind(int type); /* RDS_HAS_*; 0: none of those that are sent *
  * Row 13: a local vector of `nr` struct rds_iovec, its sum of bytes, and (unless NULL) its elements.  -EINVAL: none, or an empty or wrapping
  * element; -EMSGSIZE: more than 1024; -EFAULT.
  */
-int rds_cmsg_local_vec(uint64_t vec, uint64_t nr, uint64_t *sum, struct iovec *out);
+int rds_cmsg_vec_read(uint64_t vec, uint64_t nr, uint64_t *sum, struct iovec *out);
 /* Is the memory there that such a vector names, to write it to the peer, or to read into it?  0 or -EFAULT. */
 int rds_cmsg_vec_usable(uint64_t vec, uint64_t nr, bool write);
 
-struct rds_send_cmsgs {
+struct rds_cmsg_summary {
 	unsigned present;      /* RDS_HAS_*, by rds_cmsg_check */
-	int level;	       /* SOL_RDS spelling last seen (legacy_abi.h), 0 none; by rds_cmsg_scan */
+	int level;	       /* SOL_RDS spelling last seen (revisions.h), 0 none; by rds_cmsg_scan */
 	uint64_t rdma_bytes;   /* sum of RDMA_ARGS remote_vec.bytes (saturated): limit of row 9; by rds_cmsg_scan */
 	uint32_t zcopy_cookie; /* valid with RDS_HAS_ZCOPY if the cmsg was long enough */
 	/* The cmsgs themselves stay where the program put them; rdma_cmsg.c makes operations of them. */
@@ -67,8 +67,8 @@ struct rds_send_cmsgs {
  * Each pass reads the program's memory afresh, so a program that changes it meanwhile can make them disagree, but
  * never lead any of them outside the buffer.
  */
-int rds_cmsg_scan(const struct msghdr *msg, struct rds_send_cmsgs *out);
-int rds_cmsg_check(const struct msghdr *msg, int flags, size_t payload, struct rds_send_cmsgs *out);
+int rds_cmsg_scan(const struct msghdr *msg, struct rds_cmsg_summary *out);
+int rds_cmsg_check(const struct msghdr *msg, int flags, size_t payload, struct rds_cmsg_summary *out);
 int rds_cmsg_refuse(const struct msghdr *msg);
 
 /* Where received control messages go. Initialise from the caller's msghdr; `used` becomes msg_controllen. */

@@ -553,7 +553,7 @@ const struct rds_transport_up rds_transport_up = {
 	.evacuate = rds_inc_evacuate,
 	.writable = conn_writable,
 	.sent = rds_queue_sent,
-	.speak = conn_speak,
-	.carried = rds_op_carried,
+	.push_later = conn_speak,
+	.op_done = rds_op_carried,
 	.located = rds_nowhere_located,
 };

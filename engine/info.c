@@ -22,7 +22,7 @@
 struct info_sink {
 	char *buf;
 	size_t room, each, n;
-	enum rds_info_age age;
+	enum rds_info_revision age;
 };
 
 struct info_source {
@@ -194,7 +194,7 @@ static uint8_t flags_2006_09(uint8_t flags)
 	return out | (flags & RDS_INFO_CONNECTION_FLAG_CONNECTING ? 0x20 : 0);
 }
 
-static uint8_t flags_of(enum rds_info_age age, uint8_t flags)
+static uint8_t flags_of(enum rds_info_revision age, uint8_t flags)
 {
 	const uint8_t of_2007 = RDS_INFO_CONNECTION_FLAG_SENDING | RDS_INFO_CONNECTION_FLAG_CONNECTING |
 				RDS_INFO_CONNECTION_FLAG_CONNECTED;
@@ -443,7 +443,7 @@ int rds_info_getsockopt(struct rds_sock *sk, int opt, void *val, socklen_t *len)
 {
 	const struct info_source *src;
 	struct info_sink sink;
-	enum rds_info_age age;
+	enum rds_info_revision age;
 	size_t total;
 	int room, ret;
 
@@ -451,7 +451,7 @@ int rds_info_getsockopt(struct rds_sock *sk, int opt, void *val, socklen_t *len)
 	if (rds_user_readable(len, sizeof(*len)) < 0)
 		return -EFAULT;
 	memcpy(&room, len, sizeof(room));
-	age = rds_info_asked(opt, room);
+	age = rds_abi_info_revision(opt, room);
 	if (room < 0 || room > INT_MAX - PAGE_BYTES + 1 || (uintptr_t)val + (unsigned)room < (uintptr_t)val)
 		return -EINVAL;
 	if (room && rds_user_writable(val, (size_t)room) < 0)
@@ -473,6 +473,6 @@ int rds_info_getsockopt(struct rds_sock *sk, int opt, void *val, socklen_t *len)
 		return -EFAULT;
 	*len = total > INT_MAX ? INT_MAX : (socklen_t)total;
 	if (ret == -ENOSPC)
-		rds_info_told(*len);
+		rds_abi_info_note_told(*len);
 	return ret;
 }

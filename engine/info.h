@@ -64,17 +64,17 @@ void rds_info_collect(enum rds_info_kind kind, struct rds_info_list *out);
 /* info_query.c: this process and all others of the node; -ENOMEM.  The caller frees list->recs. */
 int rds_info_query(enum rds_info_kind kind, struct rds_info_list *out);
 
-/* info_age.c: what the records look like that the program knows.  Other processes say theirs by these numbers. */
-enum rds_info_age {
+/* info_revision.c: what the records look like that the program knows.  Other processes say theirs by these numbers. */
+enum rds_info_revision {
 	RDS_INFO_LINUX,	  /* as Linux 6.1 has them; who knows less takes as much of each as it knows */
 	RDS_INFO_2007,	  /* connections of 40 bytes, and as of 2006-09 as far as possible */
 	RDS_INFO_2006_09, /* ... entirely */
 	RDS_INFO_UEK,	  /* as Oracle's kernels have them since 2022: some are longer at their ends */
-	RDS_INFO_AGES
+	RDS_INFO_REVISIONS
 };
 /* Before a call for so many bytes (of this process's program, unless rds_caller says whose and how old that is), and when it needs more than those. */
-enum rds_info_age rds_info_asked(int opt, int room);
-void rds_info_told(socklen_t len);
+enum rds_info_revision rds_abi_info_revision(int opt, int room);
+void rds_abi_info_note_told(socklen_t len);
 
 /* info_serve.c; start, stop: with the helper, in its thread.  forget: in a forked child, descriptors are already closed. */
 int rds_info_start(void);

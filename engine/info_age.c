@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * info_age.c - which rds-info asks?  Its records have grown at their ends ever since, and all tools but the first step by the size that they are told;
+ * info_revision.c - which rds-info asks?  Its records have grown at their ends ever since, and all tools but the first step by the size that they are told;
  * that one, of September 2006, steps by its own.  So do programs that were compiled with Linux's header: its records are what is given.  Oracle's are
  * longer, and are for who has used what only Oracle's kernels have, or says so (RDS_PRELOAD_ABI=uek).
  *
@@ -27,38 +27,39 @@ union asked {
 };
 _Static_assert(sizeof(union asked) == sizeof(uint64_t), "one word");
 
-static _Atomic uint64_t last;
+static _Atomic uint64_t last_query;
 
-static bool looks_up_each_time(int opt, int room)
+static bool tool_looks_up_each_time(int opt, int room)
 {
-	union asked was = {.word = atomic_load(&last)}, now = {.opt = (uint16_t)opt};
+	union asked was = {.word = atomic_load(&last_query)}, now = {.opt = (uint16_t)opt};
 
 	now.reads = (uint8_t)rds_abi_level_reads();
 	now.fresh = now.reads != was.reads;
-	atomic_store(&last, now.word);
+	atomic_store(&last_query, now.word);
 	return now.fresh && was.fresh && was.opt == now.opt && was.told && was.told == (uint32_t)room;
 }
 
-enum rds_info_age rds_info_asked(int opt, int room)
+enum rds_info_revision rds_abi_info_revision(int opt, int room)
 {
 	bool each_time;
 
 	if (rds_caller)
-		return rds_caller->info < RDS_INFO_AGES ? (enum rds_info_age)rds_caller->info : RDS_INFO_LINUX;
-	each_time = looks_up_each_time(opt, room);
+		return rds_caller->info < RDS_INFO_REVISIONS ? (enum rds_info_revision)rds_caller->info
+							     : RDS_INFO_LINUX;
+	each_time = tool_looks_up_each_time(opt, room);
 	if (rds_options()->abi == RDS_ABI_V2)
 		return RDS_INFO_2006_09;
 	if (each_time && rds_options()->abi == RDS_ABI_AUTO)
 		return RDS_INFO_2007;
-	return rds_options()->abi == RDS_ABI_UEK || rds_abi_uek() ? RDS_INFO_UEK : RDS_INFO_LINUX;
+	return rds_options()->abi == RDS_ABI_UEK || rds_abi_is_uek() ? RDS_INFO_UEK : RDS_INFO_LINUX;
 }
 
-void rds_info_told(socklen_t len)
+void rds_abi_info_note_told(socklen_t len)
 {
-	union asked was = {.word = atomic_load(&last)};
+	union asked was = {.word = atomic_load(&last_query)};
 
 	if (rds_caller)
 		return;
 	was.told = len;
-	atomic_store(&last, was.word);
+	atomic_store(&last_query, was.word);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * legacy_abi.c - which revision of the RDMA structures a program means, and what it asks for in today's terms.
+ * revisions.c - which revision of the RDMA structures a program means, and what it asks for in today's terms.
  *
  * No structure carries a version, and all revisions but one have RDMA arguments of the same 56 bytes.  The order of
  * their words is seen in the numbers themselves; whether word 6 is a pointer or a token, only in what the process did
@@ -120,7 +120,7 @@ ABI_AT(atomic_short, user_token, 48);
 
 /* ---- what the process has shown ---- */
 
-static _Atomic int shown = RDS_EPOCH_NONE;
+static _Atomic int epoch_shown = RDS_EPOCH_NONE;
 
 /* Of this program, or of the one for which a call is made, whose word may be anything.  In 2006 (v2) there was no RDMA. */
 static int abi_option(void)
@@ -130,12 +130,12 @@ static int abi_option(void)
 	return abi < RDS_ABI_AUTO || abi > RDS_ABI_D ? RDS_ABI_AUTO : abi;
 }
 
-static void show(int epoch)
+static void epoch_note(int epoch)
 {
 	int none = RDS_EPOCH_NONE;
 
-	if (!rds_caller && atomic_load_explicit(&shown, memory_order_relaxed) == RDS_EPOCH_NONE)
-		atomic_compare_exchange_strong(&shown, &none, epoch);
+	if (!rds_caller && atomic_load_explicit(&epoch_shown, memory_order_relaxed) == RDS_EPOCH_NONE)
+		atomic_compare_exchange_strong(&epoch_shown, &none, epoch);
 }
 
 enum rds_abi_epoch rds_abi_epoch(void)
@@ -154,42 +154,42 @@ enum rds_abi_epoch rds_abi_epoch(void)
 	default:
 		if (rds_caller)
 			return (enum rds_abi_epoch)rds_caller->epoch;
-		return atomic_load_explicit(&shown, memory_order_relaxed);
+		return atomic_load_explicit(&epoch_shown, memory_order_relaxed);
 	}
 }
 
-void rds_abi_later(void)
+void rds_abi_note_modern(void)
 {
-	show(RDS_EPOCH_LATER);
+	epoch_note(RDS_EPOCH_LATER);
 }
 
-static _Atomic bool uek;
+static _Atomic bool uek_shown;
 
-void rds_abi_used_option(int opt)
+void rds_abi_note_option(int opt)
 {
 	if (opt >= RDS_RECVERR && (opt < RDS_INFO_FIRST || opt >= RDS_INFO_IB_CONNECTIONS))
-		rds_abi_later();
+		rds_abi_note_modern();
 	if (!rds_caller && (opt == RDS6_CONN_RESET || opt == SO_RDS_INQ || opt == RDS_INFO_CONN_PATHS || opt == RDS6_INFO_CONN_PATHS))
-		atomic_store_explicit(&uek, true, memory_order_relaxed);
+		atomic_store_explicit(&uek_shown, true, memory_order_relaxed);
 }
 
-bool rds_abi_uek(void)
+bool rds_abi_is_uek(void)
 {
-	return atomic_load_explicit(&uek, memory_order_relaxed);
+	return atomic_load_explicit(&uek_shown, memory_order_relaxed);
 }
 
-static _Atomic bool numbers_read;
+static _Atomic bool numbers_were_read;
 static _Atomic unsigned level_reads;
 
-void rds_numbers_read(bool level)
+void rds_abi_note_numbers(bool level)
 {
-	atomic_store(&numbers_read, true);
+	atomic_store(&numbers_were_read, true);
 	atomic_fetch_add(&level_reads, level);
 }
 
 bool rds_abi_numbers_read(void)
 {
-	return rds_caller ? rds_caller->numbers : atomic_load_explicit(&numbers_read, memory_order_relaxed);
+	return rds_caller ? rds_caller->numbers : atomic_load_explicit(&numbers_were_read, memory_order_relaxed);
 }
 
 unsigned rds_abi_level_reads(void)
@@ -199,9 +199,9 @@ unsigned rds_abi_level_reads(void)
 
 void rds_abi_reset(void)
 {
-	atomic_store(&shown, RDS_EPOCH_NONE);
-	atomic_store(&uek, false);
-	atomic_store(&numbers_read, false);
+	atomic_store(&epoch_shown, RDS_EPOCH_NONE);
+	atomic_store(&uek_shown, false);
+	atomic_store(&numbers_were_read, false);
 	atomic_store(&level_reads, 0);
 }
 
@@ -241,7 +241,7 @@ struct evidence {
 };
 
 /* True: words 0 to 2 could be either, but only word 0 (word 2) is known as a cookie. */
-static bool only_cookie(const struct evidence *e, int word)
+static bool word_is_only_cookie(const struct evidence *e, int word)
 {
 	return e->is_cookie && e->is_cookie(e->arg, e->word[word]) && !e->is_cookie(e->arg, e->word[2 - word]);
 }
@@ -265,7 +265,7 @@ static bool only_cookie(const struct evidence *e, int word)
  * more, which the caller refuses as the kernel does.  If its remote address happens to be L it looks like an old one
  * (epoch none, first row): its cookie speaks for it.  RDS_EPOCH_LATER, and sizes that are not 56, do not get here.
  */
-static int address_first(const struct evidence *e, enum rds_abi_epoch epoch)
+static int args_address_first(const struct evidence *e, enum rds_abi_epoch epoch)
 {
 	bool address = e->word[1] == e->local, cookie = e->word[2] == e->local;
 
@@ -276,10 +276,10 @@ static int address_first(const struct evidence *e, enum rds_abi_epoch epoch)
 	if (!address)
 		return 0;
 	if (epoch == RDS_EPOCH_NONE && cookie)
-		return only_cookie(e, 2);
+		return word_is_only_cookie(e, 2);
 	if (epoch == RDS_EPOCH_24 && !cookie)
 		return 1;
-	return !only_cookie(e, 0);
+	return !word_is_only_cookie(e, 0);
 }
 
 /*
@@ -287,7 +287,7 @@ static int address_first(const struct evidence *e, enum rds_abi_epoch epoch)
  * too, and d for c.  Bytes beyond a revision's own mean nothing, as in every kernel; 64 bytes are b2 unless the process
  * is later.
  */
-static int revision_of(const struct evidence *e, size_t size)
+static int args_revision(const struct evidence *e, size_t size)
 {
 	enum rds_abi_epoch epoch = rds_abi_epoch();
 	int ret;
@@ -300,7 +300,7 @@ static int revision_of(const struct evidence *e, size_t size)
 		return RDS_ABI_B2;
 	if (size != sizeof(struct rds_rdma_args))
 		return RDS_ABI_D;
-	ret = address_first(e, epoch);
+	ret = args_address_first(e, epoch);
 	if (ret)
 		return ret < 0 ? ret : RDS_ABI_A0;
 	/* Who asks for a notification has a token to find in it. */
@@ -309,7 +309,7 @@ static int revision_of(const struct evidence *e, size_t size)
 	return epoch == RDS_EPOCH_24 ? RDS_ABI_A2 : RDS_ABI_B1;
 }
 
-int rds_abi_local_vec(const void *body, size_t size, uint64_t *vec, uint64_t *nr)
+int rds_abi_local_vec_decode(const void *body, size_t size, uint64_t *vec, uint64_t *nr)
 {
 	struct rds_rdma_args args;
 
@@ -321,13 +321,13 @@ int rds_abi_local_vec(const void *body, size_t size, uint64_t *vec, uint64_t *nr
 	return 0;
 }
 
-static uint64_t word_at(const struct evidence *e, unsigned offset)
+static uint64_t args_word(const struct evidence *e, unsigned offset)
 {
 	return e->word[offset / 8];
 }
 
-int rds_abi_rdma_args(const void *body, size_t size, uint64_t local_bytes,
-		      bool (*is_cookie)(void *arg, uint64_t cookie), void *arg, struct rds_rdma_request *out)
+int rds_abi_rdma_decode(const void *body, size_t size, uint64_t local_bytes,
+			bool (*is_cookie)(void *arg, uint64_t cookie), void *arg, struct rds_rdma_request *out)
 {
 	struct evidence e = {.local = local_bytes, .is_cookie = is_cookie, .arg = arg};
 	const struct layout *l;
@@ -336,22 +336,22 @@ int rds_abi_rdma_args(const void *body, size_t size, uint64_t local_bytes,
 	if (size < sizeof(struct rds_rdma_args))
 		return -EINVAL;
 	memcpy(e.word, body, size < sizeof(e.word) ? size : sizeof(e.word));
-	revision = revision_of(&e, size);
+	revision = args_revision(&e, size);
 	if (revision < 0)
 		return revision;
 	l = &layouts[revision];
 	if (size < l->size)
 		return -EINVAL;
 	*out = (struct rds_rdma_request){
-		.cookie = word_at(&e, l->cookie),
-		.remote_addr = word_at(&e, l->remote_addr),
-		.remote_bytes = word_at(&e, l->remote_bytes),
-		.local_vec = word_at(&e, offsetof(struct rds_rdma_args, local_vec_addr)),
-		.nr_local = word_at(&e, offsetof(struct rds_rdma_args, nr_local)),
-		.flags = word_at(&e, offsetof(struct rds_rdma_args, flags)),
+		.cookie = args_word(&e, l->cookie),
+		.remote_addr = args_word(&e, l->remote_addr),
+		.remote_bytes = args_word(&e, l->remote_bytes),
+		.local_vec = args_word(&e, offsetof(struct rds_rdma_args, local_vec_addr)),
+		.nr_local = args_word(&e, offsetof(struct rds_rdma_args, nr_local)),
+		.flags = args_word(&e, offsetof(struct rds_rdma_args, flags)),
 		.has_id = l->id,
-		.id_addr = l->id ? word_at(&e, l->id) : 0,
-		.token = l->token64 ? word_at(&e, l->token64) : 0,
+		.id_addr = l->id ? args_word(&e, l->id) : 0,
+		.token = l->token64 ? args_word(&e, l->token64) : 0,
 		.short_notify = l->token32,
 	};
 	if (revision != RDS_ABI_D)
@@ -369,7 +369,7 @@ int rds_abi_rdma_args(const void *body, size_t size, uint64_t local_bytes,
 
 enum word3 { FLAGS, USE_ONCE, PHYS_ADDR };
 
-static enum word3 meaning_of_word3(uint64_t value, bool (*writable)(uint64_t addr))
+static enum word3 word3_meaning(uint64_t value, bool (*writable)(uint64_t addr))
 {
 	bool low_byte_is_bool = (value & 0xff) <= 1;
 
@@ -396,7 +396,7 @@ static enum word3 meaning_of_word3(uint64_t value, bool (*writable)(uint64_t add
 	}
 }
 
-void rds_abi_mr(const struct rds_get_mr_args *args, bool (*writable)(uint64_t addr), struct rds_mr_request *out)
+void rds_abi_mr_decode(const struct rds_get_mr_args *args, bool (*writable)(uint64_t addr), struct rds_mr_request *out)
 {
 	*out = (struct rds_mr_request){
 		.addr = args->vec.addr,
@@ -404,7 +404,7 @@ void rds_abi_mr(const struct rds_get_mr_args *args, bool (*writable)(uint64_t ad
 		.cookie_addr = args->cookie_addr,
 	};
 	/* Before there were flags every region could be written to. */
-	switch (meaning_of_word3(args->flags, writable)) {
+	switch (word3_meaning(args->flags, writable)) {
 	case PHYS_ADDR:
 		out->phys_addr = args->flags;
 		out->flags = RDS_RDMA_READWRITE;
@@ -417,7 +417,7 @@ void rds_abi_mr(const struct rds_get_mr_args *args, bool (*writable)(uint64_t ad
 	}
 }
 
-void rds_abi_mr_for_dest(const struct rds_get_mr_for_dest_args *args, struct rds_mr_request *out)
+void rds_abi_mr_for_dest_decode(const struct rds_get_mr_for_dest_args *args, struct rds_mr_request *out)
 {
 	*out = (struct rds_mr_request){
 		.addr = args->vec.addr,
@@ -456,7 +456,7 @@ _Static_assert(offsetof(struct rds_atomic_args, cswp.compare) == offsetof(struct
 		       offsetof(struct rds_atomic_args, fadd.add) == offsetof(struct rds_atomic_args, m_fadd.add),
 	       "union of operands");
 
-int rds_abi_atomic(int cmsg_type, const void *body, size_t size, struct rds_atomic_request *out)
+int rds_abi_atomic_decode(int cmsg_type, const void *body, size_t size, struct rds_atomic_request *out)
 {
 	bool masked = cmsg_type == RDS_CMSG_MASKED_ATOMIC_CSWP || cmsg_type == RDS_CMSG_MASKED_ATOMIC_FADD;
 	struct rds_atomic_args args;
@@ -487,7 +487,7 @@ int rds_abi_atomic(int cmsg_type, const void *body, size_t size, struct rds_atom
 
 /* ---- RDS_BARRIER ---- */
 
-int rds_abi_barrier(const void *val, int len, struct rds_barrier_request *out)
+int rds_abi_barrier_decode(const void *val, int len, struct rds_barrier_request *out)
 {
 	if (len == sizeof(struct barrier_a0)) {
 		struct barrier_a0 a;
@@ -495,7 +495,7 @@ int rds_abi_barrier(const void *val, int len, struct rds_barrier_request *out)
 		memcpy(&a, val, sizeof(a));
 		*out = (struct rds_barrier_request){a.daddr, a.flags & BARRIER_A0_DONTWAIT, a.rdma_id_addr,
 						    a.wait_rdma_id};
-		show(RDS_EPOCH_24);
+		epoch_note(RDS_EPOCH_24);
 		return 0;
 	}
 	if (len == sizeof(struct barrier_b1)) {
@@ -504,7 +504,7 @@ int rds_abi_barrier(const void *val, int len, struct rds_barrier_request *out)
 		memcpy(&b, val, sizeof(b));
 		*out = (struct rds_barrier_request){b.daddr, b.flags & RDS_RDMA_DONTWAIT, b.rdma_id_addr,
 						    b.wait_rdma_id};
-		show(RDS_EPOCH_32);
+		epoch_note(RDS_EPOCH_32);
 		return 0;
 	}
 	return -EINVAL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * legacy_abi.h - the RDMA part of the user interface as it was from November 2007 on, made into the requests of
+ * revisions.h - the RDMA part of the user interface as it was from November 2007 on, made into the requests of
  * rdma_args.h; and the numbers of older programs.
  *
  * The caller has copied what the program passed; nothing here touches the program's memory, a socket or a lock.
@@ -43,16 +43,16 @@ struct rds6_reset {
 _Static_assert(sizeof(struct rds6_reset) == 36 && offsetof(struct rds6_reset, src) == 4, "RDS6_CONN_RESET");
 
 /* ... RDS_CMSG_ASYNC_SEND */
-struct rds_asend_args {
+struct rds_async_send_args {
 	uint64_t user_token;
 	uint64_t flags; /* RDS_SEND_NOTIFY_ME, or only its failure is told */
 };
-_Static_assert(sizeof(struct rds_asend_args) == 16, "RDS_CMSG_ASYNC_SEND");
+_Static_assert(sizeof(struct rds_async_send_args) == 16, "RDS_CMSG_ASYNC_SEND");
 
 /* ---- the level ---- */
 
 /* Of socket options and control messages: is it RDS's?  Under any of the numbers that programs were compiled with; no other protocol has them. */
-static inline bool rds_abi_level(int level)
+static inline bool rds_abi_level_is_rds(int level)
 {
 	return level == SOL_RDS || level == SOL_RDS_HISTORIC || level == SOL_RDS_2006;
 }
@@ -75,12 +75,12 @@ enum rds_abi_epoch rds_abi_epoch(void);
  * The program has used what no revision before c had: RDS_RECVERR, RDS_CONG_MONITOR, a socket option from 7 on,
  * RDS_INFO_* from 10008 on, a control message from 5 on.  May be called any number of times.
  */
-void rds_abi_later(void);
+void rds_abi_note_modern(void);
 /* ... a socket option, of RDS's level, to be set or read: does it say so? */
-void rds_abi_used_option(int opt);
+void rds_abi_note_option(int opt);
 /* ... one that only Oracle's kernels have? */
-bool rds_abi_uek(void);
-/* The process has looked the RDS numbers up in /proc (rds_numbers_read()), as programs of before 2009 had to; the level's so many times. */
+bool rds_abi_is_uek(void);
+/* The process has looked the RDS numbers up in /proc (rds_abi_note_numbers()), as programs of before 2009 had to; the level's so many times. */
 bool rds_abi_numbers_read(void);
 unsigned rds_abi_level_reads(void);
 /* Forgets what was shown (tests only). */
@@ -92,15 +92,15 @@ void rds_abi_reset(void);
  * Address and number of the local vector's elements, which lie in the same place in all revisions: the caller adds up
  * their bytes, by which the order of the other words is known.  -EINVAL: too short for any revision.
  */
-int rds_abi_local_vec(const void *body, size_t size, uint64_t *vec, uint64_t *nr);
+int rds_abi_local_vec_decode(const void *body, size_t size, uint64_t *vec, uint64_t *nr);
 
 /*
  * body: the first 64 of size bytes, or all.  local_bytes: that sum.  is_cookie (or NULL): was this one issued or received here?  It is asked only when the numbers
  * do not decide.  -EINVAL: too short, or (under RDS_EPOCH_24) of neither order.  That remote_bytes may not be less than
  * local_bytes is for the caller to check, where the kernel does.
  */
-int rds_abi_rdma_args(const void *body, size_t size, uint64_t local_bytes,
-		      bool (*is_cookie)(void *arg, uint64_t cookie), void *arg, struct rds_rdma_request *out);
+int rds_abi_rdma_decode(const void *body, size_t size, uint64_t local_bytes,
+			bool (*is_cookie)(void *arg, uint64_t cookie), void *arg, struct rds_rdma_request *out);
 
 /* ---- memory regions ---- */
 
@@ -108,15 +108,15 @@ int rds_abi_rdma_args(const void *body, size_t size, uint64_t local_bytes,
  * RDS_GET_MR and RDS_CMSG_RDMA_MAP.  writable (or NULL): can 8 bytes be stored there?  It is asked only if the answer
  * matters.  With phys_addr the caller stores 8 bytes of 0 there; it need not be aligned.
  */
-void rds_abi_mr(const struct rds_get_mr_args *args, bool (*writable)(uint64_t addr), struct rds_mr_request *out);
+void rds_abi_mr_decode(const struct rds_get_mr_args *args, bool (*writable)(uint64_t addr), struct rds_mr_request *out);
 /* RDS_GET_MR_FOR_DEST came after all these changes. */
-void rds_abi_mr_for_dest(const struct rds_get_mr_for_dest_args *args, struct rds_mr_request *out);
+void rds_abi_mr_for_dest_decode(const struct rds_get_mr_for_dest_args *args, struct rds_mr_request *out);
 
 /* ---- the rest ---- */
 
 /* One of the four RDS_CMSG_*ATOMIC_*.  -EINVAL: too short. */
-int rds_abi_atomic(int cmsg_type, const void *body, size_t size, struct rds_atomic_request *out);
+int rds_abi_atomic_decode(int cmsg_type, const void *body, size_t size, struct rds_atomic_request *out);
 /* RDS_BARRIER's value: 24 or 32 bytes, else -EINVAL.  Its length is a proof of age. */
-int rds_abi_barrier(const void *val, int len, struct rds_barrier_request *out);
+int rds_abi_barrier_decode(const void *val, int len, struct rds_barrier_request *out);
 
 #endif

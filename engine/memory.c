@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * memory.c - another process's memory, by a descriptor of its /proc/self/mem (memory.h).
+ * foreign_memory.c - another process's memory, by a descriptor of its /proc/self/mem (foreign_memory.h).
  *
  * The descriptor is the helper's, in its table.  A thread of the program's that comes upon an operation on such memory leaves it for later, and
  * wakes the helper, which carries it out in its stead.
@@ -23,33 +23,33 @@
 
 #define PROC_MAGIC 0x9fa0
 
-struct rds_memory {
+struct rds_foreign_memory {
 	_Atomic int fd;
 	_Atomic unsigned refs;
 	int pid;
-	struct rds_deferred_call burial;
+	struct rds_deferred_call free_call;
 };
 
-_Atomic unsigned rds_memories;
+_Atomic unsigned rds_foreign_memory_count;
 
 /* ---- life ---- */
 
-static void bury(struct rds_deferred_call *c)
+static void foreign_memory_free(struct rds_deferred_call *c)
 {
-	struct rds_memory *m = container_of(c, struct rds_memory, burial);
+	struct rds_foreign_memory *m = container_of(c, struct rds_foreign_memory, free_call);
 
 	os_close_slot(&m->fd);
 	free(m);
-	atomic_fetch_sub(&rds_memories, 1);
+	atomic_fetch_sub(&rds_foreign_memory_count, 1);
 }
 
-int rds_memory_open(void)
+int rds_foreign_memory_fd_open(void)
 {
 	return os_open("/proc/self/mem", O_RDWR | O_CLOEXEC, 0);
 }
 
 /* Other files of that file system are written with the rights of who writes: they must not be taken for memory. */
-bool rds_memory_is(int fd, int pid)
+bool rds_foreign_memory_fd_is(int fd, int pid)
 {
 	char path[40], want[40], is[64];
 	struct statfs fs;
@@ -66,15 +66,15 @@ bool rds_memory_is(int fd, int pid)
 	return n == (long)strlen(want) && !memcmp(is, want, (size_t)n);
 }
 
-struct rds_memory *rds_memory_new(int fd, int pid)
+struct rds_foreign_memory *rds_foreign_memory_new(int fd, int pid)
 {
-	struct rds_memory *m = calloc(1, sizeof(*m));
+	struct rds_foreign_memory *m = calloc(1, sizeof(*m));
 
 	if (!m) {
 		os_close(fd);
 		return NULL;
 	}
-	m->burial.fn = bury;
+	m->free_call.fn = foreign_memory_free;
 	m->pid = pid;
 	atomic_store(&m->fd, -1);
 	atomic_store(&m->refs, 1);
@@ -82,58 +82,58 @@ struct rds_memory *rds_memory_new(int fd, int pid)
 		free(m);
 		return NULL;
 	}
-	atomic_fetch_add(&rds_memories, 1);
+	atomic_fetch_add(&rds_foreign_memory_count, 1);
 	return m;
 }
 
-bool rds_memory_of(const struct rds_memory *m, int pid)
+bool rds_foreign_memory_is_of(const struct rds_foreign_memory *m, int pid)
 {
 	return m->pid == pid;
 }
 
-bool rds_memory_same(const struct rds_memory *a, const struct rds_memory *b)
+bool rds_foreign_memory_same(const struct rds_foreign_memory *a, const struct rds_foreign_memory *b)
 {
 	return a->pid == b->pid;
 }
 
-struct rds_memory *rds_memory_hold(struct rds_memory *m)
+struct rds_foreign_memory *rds_foreign_memory_get(struct rds_foreign_memory *m)
 {
 	if (m)
 		atomic_fetch_add(&m->refs, 1);
 	return m;
 }
 
-void rds_memory_forget(void)
+void rds_foreign_memory_forget(void)
 {
-	atomic_store(&rds_memories, 0);
+	atomic_store(&rds_foreign_memory_count, 0);
 }
 
-static bool here(void)
+static bool fd_is_in_reach(void)
 {
 	return os_fd_table || !rds_helper_has_own_table();
 }
 
-void rds_memory_put(struct rds_memory *m)
+void rds_foreign_memory_put(struct rds_foreign_memory *m)
 {
 	if (!m || atomic_fetch_sub(&m->refs, 1) != 1)
 		return;
-	if (here())
-		bury(&m->burial);
+	if (fd_is_in_reach())
+		foreign_memory_free(&m->free_call);
 	else
-		rds_helper_defer(&m->burial);
+		rds_helper_defer(&m->free_call);
 }
 
-static void look(struct rds_deferred_call *c)
+static void deferred_progress(struct rds_deferred_call *c)
 {
 	(void)c;
 	rds_progress();
 }
 
-bool rds_memory_at_hand(struct rds_memory *m)
+bool rds_foreign_memory_at_hand(struct rds_foreign_memory *m)
 {
-	static struct rds_deferred_call left = {.fn = look};
+	static struct rds_deferred_call left = {.fn = deferred_progress};
 
-	if (!m || here())
+	if (!m || fd_is_in_reach())
 		return true;
 	rds_helper_defer(&left);
 	return false;
@@ -141,7 +141,7 @@ bool rds_memory_at_hand(struct rds_memory *m)
 
 /* ---- copying ---- */
 
-int rds_memory_copy(struct rds_memory *m, uint64_t there, void *here, size_t len, bool put)
+int rds_foreign_memory_copy(struct rds_foreign_memory *m, uint64_t there, void *here, size_t len, bool put)
 {
 	char *at = here;
 	ssize_t n;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * memory_door.c - where holders bring a carrier their memory (memory.h), and how they do it.
+ * memory_door.c - where holders bring a carrier their memory (foreign_memory.h), and how they do it.
  *
  * Not over the channel: what lies on a channel can be looked at by whoever was in the way when it was made, and every holder can be.  So the carrier
  * has a listener, the *door*, with a name that the kernel chose, and tells its name and a number for each channel.  The holder connects to it, and
@@ -59,7 +59,7 @@ static int take(int visitor, const struct gift *g, int memory)
 {
 	struct ucred cred;
 
-	if (g->magic == RDS_SHARE_MAGIC && cred_of(visitor, &cred) && rds_memory_is(memory, cred.pid))
+	if (g->magic == RDS_SHARE_MAGIC && cred_of(visitor, &cred) && rds_foreign_memory_fd_is(memory, cred.pid))
 		return rds_carry_memory(g->token, cred.pid, memory);
 	os_close(memory);
 	return -EPERM;
@@ -208,7 +208,7 @@ static int give(int conn, uint64_t token)
 
 	atomic_fetch_add(&gifts, 1);
 	atomic_fetch_add(&giving, 1);
-	memory = rds_memory_open();
+	memory = rds_foreign_memory_fd_open();
 	err = memory < 0 ? memory : os_pass_send(conn, &g, sizeof(g), &memory, 1, 0);
 	if (memory >= 0)
 		os_close(memory);
@@ -257,6 +257,6 @@ void rds_door_forked(int parent)
 	if (!any)
 		return;
 	for (fd = 0; fd < 65536; fd++)
-		if (os_fcntl(fd, F_GETFD, 0) >= 0 && rds_memory_is(fd, parent))
+		if (os_fcntl(fd, F_GETFD, 0) >= 0 && rds_foreign_memory_fd_is(fd, parent))
 			os_close(fd);
 }

@@ -93,7 +93,7 @@ static bool link_mr(struct rds_sock *sk, struct rds_mr *mr, uint32_t *rkey)
 
 static void mr_free(struct rds_mr *mr)
 {
-	rds_memory_put(mr->memory);
+	rds_foreign_memory_put(mr->memory);
 	free(mr);
 }
 
@@ -137,19 +137,19 @@ static int check_range(const struct rds_mr_request *req, struct rds_mr *mr)
 }
 
 /* An address that is not zero gets the value; on the caller's own stack it costs no system call. */
-static int put_word(struct rds_memory *m, uint64_t at, uint64_t value)
+static int put_word(struct rds_foreign_memory *m, uint64_t at, uint64_t value)
 {
 	if (!at)
 		return 0;
 	if (m || !rds_user_on_stack((uintptr_t)at, sizeof(value)))
-		return rds_user_put(m, at, &value, sizeof(value));
+		return rds_ucopy_to(m, at, &value, sizeof(value));
 	memcpy((void *)(uintptr_t)at, &value, sizeof(value));
 	return 0;
 }
 
 int rds_mr_get(struct rds_sock *sk, const struct rds_mr_request *req, uint64_t *cookie)
 {
-	struct rds_memory *memory = rds_caller ? rds_caller->memory : NULL;
+	struct rds_foreign_memory *memory = rds_caller ? rds_caller->memory : NULL;
 	struct rds_mr *mr, found = {
 				   .flags = req->flags,
 				   .memory = memory,
@@ -167,9 +167,9 @@ int rds_mr_get(struct rds_sock *sk, const struct rds_mr_request *req, uint64_t *
 	if (!mr)
 		return -ENOMEM;
 	*mr = found;
-	rds_memory_hold(memory);
+	rds_foreign_memory_get(memory);
 	if (!link_mr(sk, mr, &rkey)) {
-		rds_memory_put(memory);
+		rds_foreign_memory_put(memory);
 		free(mr);
 		return -EBADF;
 	}
@@ -193,10 +193,10 @@ static bool plausible(const struct rds_share_region *r)
 static bool same(const struct rds_mr *a, const struct rds_mr *b)
 {
 	return a->sk == b->sk && a->base == b->base && a->len == b->len && a->flags == b->flags &&
-	       (a->memory ? b->memory && rds_memory_same(a->memory, b->memory) : !b->memory);
+	       (a->memory ? b->memory && rds_foreign_memory_same(a->memory, b->memory) : !b->memory);
 }
 
-int rds_mr_again(struct rds_sock *sk, const struct rds_share_region *region, struct rds_memory *memory)
+int rds_mr_again(struct rds_sock *sk, const struct rds_share_region *region, struct rds_foreign_memory *memory)
 {
 	struct rds_mr *mr, *there;
 	int err = 0;
@@ -211,7 +211,7 @@ int rds_mr_again(struct rds_sock *sk, const struct rds_share_region *region, str
 			      .base = region->base,
 			      .len = region->len,
 			      .flags = region->flags,
-			      .memory = rds_memory_hold(memory),
+			      .memory = rds_foreign_memory_get(memory),
 			      .unfit = memory != NULL};
 	rx_lock();
 	there = rds_mr_find(mr->rkey);
@@ -236,7 +236,7 @@ int rds_mr_get_args(struct rds_sock *sk, const struct rds_get_mr_args *args, uin
 {
 	struct rds_mr_request req;
 
-	rds_abi_mr(args, writable_word, &req);
+	rds_abi_mr_decode(args, writable_word, &req);
 	return rds_mr_get(sk, &req, cookie);
 }
 
@@ -249,7 +249,7 @@ int rds_mr_free(struct rds_sock *sk, uint64_t cookie)
 	rx_lock();
 	mr = rds_mr_find(rds_cookie_rkey(cookie));
 	if (mr && mr->sk == sk) {
-		if (mr->memory && !(rds_caller && rds_memory_of(mr->memory, rds_caller->pid)))
+		if (mr->memory && !(rds_caller && rds_foreign_memory_is_of(mr->memory, rds_caller->pid)))
 			atomic_store(&sk->freed_by_others, true);
 		if (rds_caller && rds_caller->made && *rds_caller->made == mr->rkey)
 			*rds_caller->made = 0; /* by the same call */
@@ -319,6 +319,6 @@ void rds_mr_forget(void)
 	for (i = 0; i < MR_BUCKETS; i++)
 		table[i] = NULL;
 	last_rkey = 0;
-	rds_memory_forget();
+	rds_foreign_memory_forget();
 	rds_mr_shown_forget();
 }

@@ -16,7 +16,7 @@ struct rds_mr {
 	struct rds_mr *hash_next;
 	struct rds_mr *next, **prev; /* the socket's */
 	struct rds_sock *sk;
-	struct rds_memory *memory; /* whose it is in, if another process opened it (held) */
+	struct rds_foreign_memory *memory; /* whose it is in, if another process opened it (held) */
 	uint32_t rkey;
 	uint64_t base;	/* where its first page begins: remote addresses count from there */
 	uint64_t len;	/* of its pages */
@@ -26,8 +26,8 @@ struct rds_mr {
 	uint32_t operations;
 	bool unfit;   /* for a device, for ever */
 	bool showing; /* a thread is at it */
-	struct rds_shown *shown;
-	void (*hide)(struct rds_shown *shown); /* its transport's */
+	struct rds_device_mr *shown;
+	void (*hide)(struct rds_device_mr *shown); /* its transport's */
 	struct rds_told *told;
 };
 
@@ -47,7 +47,7 @@ void rds_mr_pages(const struct rds_mr_request *req, uint64_t *base, uint64_t *le
  * here; -EINVAL; -ENOMEM; -EBADF: closed meanwhile.
  */
 struct rds_share_region;
-int rds_mr_again(struct rds_sock *sk, const struct rds_share_region *region, struct rds_memory *memory);
+int rds_mr_again(struct rds_sock *sk, const struct rds_share_region *region, struct rds_foreign_memory *memory);
 /* rx held */
 struct rds_mr *rds_mr_find(uint32_t rkey);
 bool rds_mr_owned(const struct rds_sock *sk, uint32_t rkey);

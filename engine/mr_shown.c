@@ -68,7 +68,7 @@ static bool worth_it(const struct rds_mr *mr)
 
 void rds_mr_served(struct rds_conn *conn, struct rds_ep *ep, struct rds_mr *mr, uint64_t len, bool last)
 {
-	if (!(rds_ep_ops(ep)->caps & RDS_TCAP_NATIVE) || mr->unfit)
+	if (!(rds_ep_ops(ep)->caps & RDS_TCAP_DEVICE_OPS) || mr->unfit)
 		return;
 	mr->served += len;
 	mr->operations += last;
@@ -125,11 +125,11 @@ static void tell(struct rds_conn *conn, struct rds_mr *mr)
 {
 	struct rds_told *t = calloc(1, sizeof(*t));
 	struct rds_queued *q = NULL;
-	struct rds_far far;
+	struct rds_device_key far;
 
 	if (!t)
 		return;
-	if (conn->t->ops->shown(conn->ep, mr->shown, &far)) {
+	if (conn->t->ops->mr_key(conn->ep, mr->shown, &far)) {
 		struct rds_wire_op_hdr h = {.kind = RDS_OP_ADVERTISED,
 					    .rkey = mr->rkey,
 					    .len = mr->len,
@@ -157,7 +157,7 @@ static void tell(struct rds_conn *conn, struct rds_mr *mr)
 static struct rds_mr *show(struct rds_conn *conn, struct rds_mr *mr)
 {
 	const struct rds_transport_ops *ops = conn->t->ops;
-	struct rds_shown *shown = NULL;
+	struct rds_device_mr *shown = NULL;
 	uint64_t base = mr->base, len = mr->len;
 	uint32_t rkey = mr->rkey;
 	int err;
@@ -167,13 +167,13 @@ static struct rds_mr *show(struct rds_conn *conn, struct rds_mr *mr)
 	mr->showing = true;
 	pinned += len;
 	rx_unlock();
-	err = ops->show(conn->ep, (void *)(uintptr_t)base, len, &shown);
+	err = ops->mr_register(conn->ep, (void *)(uintptr_t)base, len, &shown);
 	rx_lock();
 	mr = rds_mr_find(rkey);
 	if (mr && !err) {
 		mr->showing = false;
 		mr->shown = shown;
-		mr->hide = ops->hide;
+		mr->hide = ops->mr_deregister;
 		return mr;
 	}
 	pinned -= len;
@@ -182,7 +182,7 @@ static struct rds_mr *show(struct rds_conn *conn, struct rds_mr *mr)
 		mr->unfit = true;
 	} else if (!err) {
 		rx_unlock();
-		ops->hide(shown);
+		ops->mr_deregister(shown);
 		rx_lock();
 	}
 	return NULL;
@@ -196,7 +196,7 @@ void rds_mr_show(struct rds_conn *conn)
 	while (conn->nshow) {
 		mr = rds_mr_find(conn->show[--conn->nshow]);
 		if (!mr || !conn->ep || atomic_load(&conn->state) != RDS_CONN_UP || knows(mr, conn) ||
-		    !(conn->t->ops->caps & RDS_TCAP_NATIVE))
+		    !(conn->t->ops->caps & RDS_TCAP_DEVICE_OPS))
 			continue;
 		if (!mr->shown)
 			mr = show(conn, mr);

@@ -37,7 +37,7 @@ struct rds_options {
 	int ping_enable;	  /* RDS_PRELOAD_PING_ENABLE 0|1, default 1 */
 	const char *fault;	  /* RDS_PRELOAD_FAULT e.g. "seed=1,disconnect=1000"; default "" (fault.c reads it) */
 	const char *families;	  /* RDS_PRELOAD_FAMILIES: auto|21 or list of historical numbers; default auto */
-	int abi; /* RDS_PRELOAD_ABI auto|a0|a1|a2|b1|b2|c|d|v2|uek, default auto (legacy_abi.h, info_age.c) */
+	int abi; /* RDS_PRELOAD_ABI auto|a0|a1|a2|b1|b2|c|d|v2|uek, default auto (revisions.h, info_revision.c) */
 	int64_t wmem_default, rmem_default; /* RDS_PRELOAD_WMEM_DEFAULT / RMEM_DEFAULT, sk_sndbuf of a new socket, 212992 */
 	int64_t wmem_max, rmem_max; /* RDS_PRELOAD_WMEM_MAX / RMEM_MAX, clamp of SO_SNDBUF / SO_RCVBUF; at most and by
 				       default INT_MAX / 2, so that the doubled value is still an int */

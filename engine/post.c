@@ -283,7 +283,7 @@ static void exchange_take_all(void)
 
 	while ((n = exchange_recv(0, &pk, fds, &nfds, &lost, MSG_DONTWAIT)) > 0 || n == -EINTR) {
 		if (n > 0 && pk.kind == RDS_EXPORT_PEER) {
-			rds_shm_given(pk.what, fds, nfds);
+			rds_shm_wake_fds_import(pk.what, fds, nfds);
 			nfds = 0;
 		} else if (n > 0 && nfds == 1 && pk.kind == RDS_EXPORT_HANG_UP) {
 			rds_line_given(fds[0]);

@@ -30,7 +30,7 @@ struct rds_op *rds_op_new(struct rds_sock *sk, enum rds_wire_op_kind kind, unsig
 	op->nlocal = nlocal;
 	op->refs = 1;
 	op->sk = sk;
-	op->memory = rds_memory_hold(rds_caller ? rds_caller->memory : NULL);
+	op->memory = rds_foreign_memory_get(rds_caller ? rds_caller->memory : NULL);
 	rds_sock_hold(sk);
 	return op;
 }
@@ -42,7 +42,7 @@ void rds_op_put(struct rds_op *op)
 	if (--op->refs)
 		return;
 	rds_op_unnumber(op);
-	rds_memory_put(op->memory);
+	rds_foreign_memory_put(op->memory);
 	if (op->copy)
 		atomic_fetch_sub(&sk->copied, op->total);
 	free(op->copy);
@@ -260,7 +260,7 @@ static struct rds_op *find(struct rds_conn *conn, uint64_t id)
 	return op;
 }
 
-struct rds_memory *rds_op_memory(struct rds_conn *conn, uint64_t id)
+struct rds_foreign_memory *rds_op_memory(struct rds_conn *conn, uint64_t id)
 {
 	const struct rds_op *op = find(conn, id);
 
@@ -273,7 +273,7 @@ static void data_came(struct rds_op *op, const struct rds_wire_op_hdr *h, const 
 		rds_op_over(op, RDS_RDMA_OTHER_ERROR);
 		return;
 	}
-	if (rds_user_put_vec(op->memory, op->local, op->nlocal, op->got, data, len)) {
+	if (rds_ucopy_to_vec(op->memory, op->local, op->nlocal, op->got, data, len)) {
 		rds_op_over(op, RDS_RDMA_OTHER_ERROR);
 		return;
 	}
@@ -292,7 +292,7 @@ static int outcome(const struct rds_op *op, const struct rds_wire_op_hdr *h)
 	if (op->kind == RDS_OP_READ) /* its last data are its success */
 		return RDS_RDMA_OTHER_ERROR;
 	if ((op->kind == RDS_OP_SWAP || op->kind == RDS_OP_ADD) &&
-	    rds_user_put(op->memory, op->atomic.local_addr, &h->value, sizeof(h->value)))
+	    rds_ucopy_to(op->memory, op->atomic.local_addr, &h->value, sizeof(h->value)))
 		return RDS_RDMA_OTHER_ERROR;
 	return RDS_RDMA_SUCCESS;
 }

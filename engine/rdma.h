@@ -29,7 +29,7 @@ struct rds_op {
 	struct rds_op *also;	     /* the next one of the same message */
 	struct rds_op *report_next;  /* its socket's notifications (rx) */
 	struct rds_sock *sk;	     /* held */
-	struct rds_memory *memory;   /* whose, if another process asked for it: its results go there (held) */
+	struct rds_foreign_memory *memory; /* whose, if another process asked for it: its results go there (held) */
 	void *copy;		     /* ... and what it writes is this */
 	struct rds_conn *conn;	     /* rx; NULL: not listed */
 	uint64_t id;
@@ -192,11 +192,11 @@ void rds_op_finish(struct rds_op *op, int status);
 bool rds_op_quiet(const struct rds_op *op); /* a write that nobody waits for, but for a failure */
 void rds_op_lent_over(struct rds_op *op, bool broken); /* its bytes are the program's again */
 void rds_op_put(struct rds_op *op);
-/* Where the answer to it goes, if that is another process's (memory.h). */
-struct rds_memory *rds_op_memory(struct rds_conn *conn, uint64_t id);
+/* Where the answer to it goes, if that is another process's (foreign_memory.h). */
+struct rds_foreign_memory *rds_op_memory(struct rds_conn *conn, uint64_t id);
 /* An answer has come. */
 void rds_op_answered(struct rds_conn *conn, const struct rds_wire_op_hdr *h, const void *data, size_t len);
-/* A device has carried it out, or failed, or has data of it (up->carried). */
+/* A device has carried it out, or failed, or has data of it (up->op_done). */
 void rds_op_carried(struct rds_conn *conn, uint64_t id, int err, uint64_t at, const void *data, size_t len);
 /*
  * The connection has broken: what was started is over; all: what was not, as well; behind_lost: if it is told with its message (asend.c).

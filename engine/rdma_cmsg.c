@@ -76,7 +76,7 @@ static int take_copy(struct rds_op *op)
 		atomic_fetch_sub(&op->sk->copied, op->total);
 		return -ENOMEM;
 	}
-	if (rds_user_fetch_vec(op->memory, op->copy, op->local, op->nlocal, 0, op->total))
+	if (rds_ucopy_from_vec(op->memory, op->copy, op->local, op->nlocal, 0, op->total))
 		return -EFAULT;
 	op->local[0] = (struct iovec){op->copy, op->total};
 	op->nlocal = 1;
@@ -118,7 +118,7 @@ static int parse_args(struct parse *p, const struct rds_cmsg_in *c)
 	if (p->args || !rds_cmsg_in_copy(c, body, size < sizeof(body) ? size : sizeof(body)))
 		return -EINVAL;
 	p->args = true;
-	err = rds_abi_local_vec(body, size, &vec, &nr);
+	err = rds_abi_local_vec_decode(body, size, &vec, &nr);
 	if (err)
 		return err;
 	/* A larger one is refused before anything is stored. */
@@ -126,9 +126,9 @@ static int parse_args(struct parse *p, const struct rds_cmsg_in *c)
 	if (!op)
 		return -ENOMEM;
 	op->recverr = atomic_load(&p->sk->recverr);
-	err = rds_cmsg_local_vec(vec, nr, &sum, op->local);
+	err = rds_cmsg_vec_read(vec, nr, &sum, op->local);
 	if (!err)
-		err = rds_abi_rdma_args(body, size, sum, rds_cookie_plausible, NULL, &req);
+		err = rds_abi_rdma_decode(body, size, sum, rds_cookie_plausible, NULL, &req);
 	if (!err)
 		err = fill_rdma(op, &req, sum);
 	if (err) {
@@ -149,10 +149,10 @@ static int parse_atomic(struct parse *p, const struct rds_cmsg_in *c)
 	struct rds_atomic_request req;
 	struct rds_op *op;
 
-	if (p->atomic || !rds_cmsg_in_copy(c, body, size) || rds_abi_atomic(c->hdr.cmsg_type, body, size, &req))
+	if (p->atomic || !rds_cmsg_in_copy(c, body, size) || rds_abi_atomic_decode(c->hdr.cmsg_type, body, size, &req))
 		return -EINVAL;
 	p->atomic = true;
-	rds_abi_later();
+	rds_abi_note_modern();
 	if (req.local_addr & 7 || rds_caller_writable(req.local_addr, sizeof(uint64_t)))
 		return -EFAULT;
 	op = rds_op_new(p->sk, req.swap ? RDS_OP_SWAP : RDS_OP_ADD, 0);
@@ -201,11 +201,11 @@ static int parse_map(struct parse *p, const struct rds_cmsg_in *c)
 
 static int parse_async(struct parse *p, const struct rds_cmsg_in *c)
 {
-	struct rds_asend_args args;
+	struct rds_async_send_args args;
 
 	if (!rds_cmsg_in_copy(c, &args, sizeof(args)) || p->out->async)
 		return -EINVAL;
-	rds_abi_later();
+	rds_abi_note_modern();
 	p->out->async = rds_asend_new(p->sk, args.user_token, args.flags & RDS_SEND_NOTIFY_ME);
 	return p->out->async ? 0 : -ENOMEM;
 }

@@ -10,7 +10,7 @@
  * What the peer's engine has yet to carry out belongs to operations that are listed, which say what they touch; or it is
  * *stray*: its operation has ended here (canceled, its socket closed, ...) while it lay with the transport or the peer.  As
  * long as there may be strays, nothing goes to the device.
- * Reads into another process's memory (memory.h) are the engine's.
+ * Reads into another process's memory (foreign_memory.h) are the engine's.
  * Must not know how a device is told.
  */
 #include "engine/native.h"
@@ -23,7 +23,7 @@ struct rds_far_mr {
 	struct rds_far_mr *next;
 	uint32_t rkey;
 	uint64_t len;
-	struct rds_far far;
+	struct rds_device_key far;
 	bool read; /* by our device, at some time */
 };
 
@@ -77,14 +77,14 @@ void rds_far_shown(struct rds_conn *conn, const struct rds_wire_op_hdr *h)
 {
 	struct rds_far_mr *f;
 
-	if (!(conn->t->ops->caps & RDS_TCAP_NATIVE) || atomic_load(&conn->nfar) >= FAR_MOST)
+	if (!(conn->t->ops->caps & RDS_TCAP_DEVICE_OPS) || atomic_load(&conn->nfar) >= FAR_MOST)
 		return;
 	far_forget(conn, h->rkey);
 	f = malloc(sizeof(*f));
 	if (!f)
 		return;
 	*f = (struct rds_far_mr){.next = *far_bucket(conn, h->rkey), .rkey = h->rkey, .len = h->len};
-	f->far = (struct rds_far){.key = h->value, .at = h->compare};
+	f->far = (struct rds_device_key){.key = h->value, .at = h->compare};
 	*far_bucket(conn, h->rkey) = f;
 	atomic_fetch_add(&conn->nfar, 1);
 }
@@ -146,7 +146,7 @@ static void look_for_strays(struct rds_conn *conn)
 	atomic_compare_exchange_strong(&conn->strays, &found, conn->t->ops->acked(conn->ep) < last ? last : 0);
 }
 
-static bool may_go(struct rds_conn *conn, struct rds_op *op, struct rds_native *n)
+static bool may_go(struct rds_conn *conn, struct rds_op *op, struct rds_device_op *n)
 {
 	struct rds_far_mr *f = far_find(conn, op->rkey);
 
@@ -173,12 +173,12 @@ static void not_gone(struct rds_conn *conn, struct rds_op *op)
 
 int rds_op_native(struct rds_conn *conn, struct rds_op *op)
 {
-	struct rds_native n = {.id = op->id,
-			       .seq = op->alone ? 0 : conn->next_tx,
-			       .read = op->kind == RDS_OP_READ,
-			       .quiet = rds_op_quiet(op),
-			       .len = op->total,
-			       .local = op->local};
+	struct rds_device_op n = {.id = op->id,
+				  .seq = op->alone ? 0 : conn->next_tx,
+				  .read = op->kind == RDS_OP_READ,
+				  .quiet = rds_op_quiet(op),
+				  .len = op->total,
+				  .local = op->local};
 	bool may;
 	int err;
 

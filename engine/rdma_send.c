@@ -156,7 +156,7 @@ static int give_piece(struct rds_conn *conn, const struct rds_op *op, const stru
 	copy = malloc(len);
 	if (!copy)
 		return -ENOMEM;
-	err = rds_user_fetch_vec(NULL, copy, op->local, op->nlocal, at, len);
+	err = rds_ucopy_from_vec(NULL, copy, op->local, op->nlocal, at, len);
 	iov[1] = (struct iovec){copy, len};
 	if (!err)
 		err = rds_piece_give(conn, hdr, iov);
@@ -214,8 +214,8 @@ static bool lends(const struct rds_conn *conn, const struct rds_op *op)
 	if (conn->lending + op->total > LEND_AHEAD)
 		return false;
 	return op->total >= FETCH_LEAST && op->nlocal <= RDS_FETCH_VECS && !conn->queue &&
-	       atomic_load_explicit(&conn->state, memory_order_relaxed) == RDS_CONN_UP && ops->lends &&
-	       ops->lends(conn->ep);
+	       atomic_load_explicit(&conn->state, memory_order_relaxed) == RDS_CONN_UP && ops->fetchable &&
+	       ops->fetchable(conn->ep);
 }
 
 /* False: it is over already. */
@@ -433,7 +433,7 @@ void *rds_op_bytes(struct rds_conn *conn, struct rds_queued *q, bool *began)
 
 	if (bytes) {
 		memcpy(bytes, q->data, RDS_OP_HDR);
-		err = rds_user_fetch_vec(NULL, bytes + RDS_OP_HDR, q->op->local, q->op->nlocal, q->op_at, len);
+		err = rds_ucopy_from_vec(NULL, bytes + RDS_OP_HDR, q->op->local, q->op->nlocal, q->op_at, len);
 	}
 	rx_lock();
 	if (err) {

@@ -73,7 +73,7 @@ static enum rds_rx_verdict serve_write(struct rds_conn *conn, struct rds_ep *ep,
 	if (!q)
 		return RDS_RX_LATER;
 	mr = reach(h, len, &at);
-	good = mr && !rds_user_put(mr->memory, at, (const char *)rx->data + RDS_OP_HDR, len);
+	good = mr && !rds_ucopy_to(mr->memory, at, (const char *)rx->data + RDS_OP_HDR, len);
 	if (good) {
 		RDS_STAT_ADD_RX(recv_rdma_bytes, len);
 		rds_mr_served(conn, ep, mr, len, h->last);
@@ -86,12 +86,13 @@ static enum rds_rx_verdict serve_write(struct rds_conn *conn, struct rds_ep *ep,
 }
 
 /* Into another process's region: the endpoint copies to here, and the kernel from here to there. */
-static int fetch_for(struct rds_ep *ep, const struct rds_mr *mr, uint64_t at, size_t len, const struct rds_lent *from)
+static int fetch_for(struct rds_ep *ep, const struct rds_mr *mr, uint64_t at, size_t len,
+		     const struct rds_fetch_src *from)
 {
 	void *bytes = malloc(len);
 	int n = bytes ? rds_ep_ops(ep)->fetch(ep, bytes, len, from) : -ENOMEM;
 
-	if (!n && rds_user_put(mr->memory, at, bytes, len))
+	if (!n && rds_ucopy_to(mr->memory, at, bytes, len))
 		n = -ENXIO;
 	free(bytes);
 	return n;
@@ -101,7 +102,7 @@ static int fetch_for(struct rds_ep *ep, const struct rds_mr *mr, uint64_t at, si
 static int fetch(struct rds_ep *ep, const struct rds_rx *rx, const struct rds_wire_op_hdr *h)
 {
 	const struct rds_transport_ops *ops = rds_ep_ops(ep);
-	struct rds_lent from = {.word_at = h->compare, .word = h->value};
+	struct rds_fetch_src from = {.word_at = h->compare, .word = h->value};
 	const struct rds_mr *mr;
 	uint64_t at;
 	int n = rds_wire_op_vec_decode((const char *)rx->data + RDS_OP_HDR, rx->hdr.len - RDS_OP_HDR, h->len, from.vec);
@@ -171,14 +172,14 @@ static struct rds_queued *data_pieces(const struct rds_rx *rx, const struct rds_
 }
 
 /* As the memory is now: so the message behind it need not wait, fenced or not. */
-static bool fill(struct rds_queued *list, struct rds_memory *m, uint64_t from)
+static bool fill(struct rds_queued *list, struct rds_foreign_memory *m, uint64_t from)
 {
 	struct rds_queued *q;
 
 	for (q = list; q; q = q->next) {
 		size_t len = q->hdr.len - RDS_OP_HDR;
 
-		if (rds_user_fetch(m, q->data + RDS_OP_HDR, from, len))
+		if (rds_ucopy_from(m, q->data + RDS_OP_HDR, from, len))
 			return false;
 		from += len;
 	}
@@ -253,12 +254,12 @@ static bool out_of_reach(struct rds_conn *conn, const struct rds_wire_op_hdr *h)
 {
 	const struct rds_mr *mr;
 
-	if (!rds_memory_any())
+	if (!rds_foreign_memory_any())
 		return false;
 	if (!rds_wire_op_is_request(h->kind))
-		return !rds_memory_at_hand(rds_op_memory(conn, h->id));
+		return !rds_foreign_memory_at_hand(rds_op_memory(conn, h->id));
 	mr = rds_mr_find(h->rkey);
-	return mr && !rds_memory_at_hand(mr->memory);
+	return mr && !rds_foreign_memory_at_hand(mr->memory);
 }
 
 enum rds_rx_verdict rds_op_arrived(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)

@@ -50,14 +50,14 @@ bool rds_rdma_names_memory(const struct msghdr *msg)
 
 bool rds_rdma_opt_names_memory(int level, int opt, socklen_t len)
 {
-	if (!rds_abi_level(level))
+	if (!rds_abi_level_is_rds(level))
 		return false;
 	return opt == RDS_GET_MR_FOR_DEST || (opt == RDS_GET_MR && len != sizeof(int)); /* an int: RDS_SNDBUF of 2006 */
 }
 
 bool rds_rdma_opt_frees(int level, int opt)
 {
-	return rds_abi_level(level) && opt == RDS_FREE_MR;
+	return rds_abi_level_is_rds(level) && opt == RDS_FREE_MR;
 }
 
 /* ---- regions ---- */
@@ -76,7 +76,7 @@ static bool mr_there(const struct rds_get_mr_args *args)
 {
 	struct rds_mr_request req;
 
-	rds_abi_mr(args, try_word, &req);
+	rds_abi_mr_decode(args, try_word, &req);
 	return region_there(&req);
 }
 
@@ -97,10 +97,11 @@ static bool args_there(const struct rds_cmsg_in *c)
 	size_t size = c->size;
 	int err;
 
-	if (!rds_cmsg_in_copy(c, body, size < sizeof(body) ? size : sizeof(body)) || rds_abi_local_vec(body, size, &vec, &nr))
+	if (!rds_cmsg_in_copy(c, body, size < sizeof(body) ? size : sizeof(body)) ||
+	    rds_abi_local_vec_decode(body, size, &vec, &nr))
 		return true;
-	err = rds_cmsg_local_vec(vec, nr, &sum, NULL);
-	if (err || rds_abi_rdma_args(body, size, sum, rds_cookie_plausible, NULL, &req))
+	err = rds_cmsg_vec_read(vec, nr, &sum, NULL);
+	if (err || rds_abi_rdma_decode(body, size, sum, rds_cookie_plausible, NULL, &req))
 		return err != -EFAULT;
 	return !rds_cmsg_vec_usable(vec, nr, req.flags & RDS_RDMA_READWRITE) &&
 	       (!req.id_addr || writable(req.id_addr, sizeof(uint64_t)));
@@ -112,9 +113,9 @@ static bool atomic_there(const struct rds_cmsg_in *c)
 	size_t size = c->size < sizeof(body) ? c->size : sizeof(body);
 	struct rds_atomic_request req;
 
-	if (!rds_cmsg_in_copy(c, body, size) || rds_abi_atomic(c->hdr.cmsg_type, body, size, &req))
+	if (!rds_cmsg_in_copy(c, body, size) || rds_abi_atomic_decode(c->hdr.cmsg_type, body, size, &req))
 		return true;
-	rds_abi_later();
+	rds_abi_note_modern();
 	return writable(req.local_addr, sizeof(uint64_t));
 }
 
@@ -162,7 +163,7 @@ struct rds_rdma_tried rds_rdma_try_opt(int opt, const void *val, socklen_t len)
 		there = mr_there(&args);
 	} else if (opt == RDS_GET_MR_FOR_DEST && len == sizeof(dest)) {
 		memcpy(&dest, val, sizeof(dest));
-		rds_abi_mr_for_dest(&dest, &req);
+		rds_abi_mr_for_dest_decode(&dest, &req);
 		there = region_there(&req);
 	}
 	return (struct rds_rdma_tried){.fault = !there, .word = word_found, .opens = opens};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * rdma_try.h - which calls name memory beyond their arguments, and is that memory there?  Asked by a process that only holds the socket, before
- * the carrier makes the call for it (memory.h): nobody else can tell what of it the program may read and write.
+ * the carrier makes the call for it (foreign_memory.h): nobody else can tell what of it the program may read and write.
  */
 #ifndef ENGINE_RDMA_TRY_H
 #define ENGINE_RDMA_TRY_H
@@ -21,7 +21,7 @@ bool rds_rdma_opt_frees(int level, int opt);
 struct rds_rdma_tried {
 	bool fault; /* some of it is not there: -EFAULT, when the call comes to that */
 	struct rds_mr_request opens; /* the region that is asked for; bytes 0: none */
-	bool word;  /* the word that the ABI of 2007 may mean can be written (legacy_abi.h) */
+	bool word;		     /* the word that the ABI of 2007 may mean can be written (revisions.h) */
 };
 /* Takes no lock and no memory from the heap, like any call of away.h. */
 struct rds_rdma_tried rds_rdma_try(const struct msghdr *msg);

@@ -22,7 +22,7 @@
 struct rds_sock;
 
 /* The process has read the RDS numbers from /proc, as programs of before 2009 do: it may want their namelen (legacy-abi 3.3), or what 2006 had.  level: this time it was that one. */
-void rds_numbers_read(bool level);
+void rds_abi_note_numbers(bool level);
 /* The name of a notification, which has no sender, as programs of this process's age want it. */
 void rds_recv_no_name(struct msghdr *msg);
 

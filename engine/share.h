@@ -184,10 +184,10 @@ struct rds_share_request {
 	uint32_t big;				  /* bytes in the memfd that comes with it, instead of data */
 	uint32_t room, control_room;		  /* for the answer */
 	uint64_t total; /* SEND: length of the message if its bytes are not here (far too long) */
-	/* A call that names memory (rds_caller in memory.h); fault, of RECV: there is none where control messages are to go */
+	/* A call that names memory (rds_caller in foreign_memory.h); fault, of RECV: there is none where control messages are to go */
 	uint8_t names_memory, fault, word;
 	/* Options, and control messages: how old the program is (away_age()), and what it may */
-	uint8_t about; /* RDS_SHARE_NUMBERS, RDS_SHARE_NO_PIN; below these enum rds_info_age */
+	uint8_t about; /* RDS_SHARE_NUMBERS, RDS_SHARE_NO_PIN; below these enum rds_info_revision */
 	int32_t abi, epoch;
 };
 

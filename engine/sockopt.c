@@ -117,7 +117,7 @@ static int set_get_mr_for_dest(struct rds_sock *sk, const void *val, int len)
 	if (rds_user_readable(val, sizeof(args)) < 0)
 		return -EFAULT;
 	memcpy(&args, val, sizeof(args));
-	rds_abi_mr_for_dest(&args, &req);
+	rds_abi_mr_for_dest_decode(&args, &req);
 	err = may_register(sk);
 	return err ? err : rds_mr_get(sk, &req, &cookie);
 }
@@ -223,7 +223,7 @@ static int sol_rds_set(struct rds_sock *sk, int fd, int opt, const void *val, in
 	bool on;
 	int ret;
 
-	rds_abi_used_option(opt);
+	rds_abi_note_option(opt);
 	switch (opt) {
 	case RDS_CANCEL_SENT_TO:
 		return set_cancel_sent_to(sk, val, len);
@@ -286,7 +286,7 @@ static int sol_rds_get(struct rds_sock *sk, int opt, void *val, socklen_t *len)
 	if (rds_user_readable(len, sizeof(*len)) < 0)
 		return -EFAULT;
 	memcpy(&room, len, sizeof(room));
-	rds_abi_used_option(opt);
+	rds_abi_note_option(opt);
 	if (opt >= RDS_INFO_FIRST && opt <= RDS_INFO_LAST)
 		return rds_info_getsockopt(sk, opt, val, len);
 	if (opt == RDS_STATS_GLOBAL && room >= (int)sizeof(uint64_t) && rds_abi_numbers_read())
@@ -302,7 +302,7 @@ static int sol_rds_get(struct rds_sock *sk, int opt, void *val, socklen_t *len)
 
 static bool is_sol_rds(struct rds_sock *sk, int level)
 {
-	if (!rds_abi_level(level))
+	if (!rds_abi_level_is_rds(level))
 		return false;
 	rds_sock_used_level(sk, level);
 	return true;

@@ -16,14 +16,14 @@
 #include "engine/os.h"
 #include "engine/uaccess.h"
 
-static _Atomic bool forbidden;
+static _Atomic bool vm_calls_forbidden;
 
 static void *at_address(uint64_t at)
 {
 	return (void *)(uintptr_t)at;
 }
 
-static int copy_probed(void *to, const void *from, size_t len, bool put)
+static int ucopy_probed(void *to, const void *from, size_t len, bool put)
 {
 	rds_user_forget(); /* what this thread saw a moment ago may be gone */
 	if (put ? rds_user_writable(to, len) : rds_user_readable(from, len))
@@ -32,12 +32,12 @@ static int copy_probed(void *to, const void *from, size_t len, bool put)
 	return 0;
 }
 
-static long by_kernel(pid_t thread, const struct iovec *here, const struct iovec *there, bool put)
+static long ucopy_by_kernel(pid_t thread, const struct iovec *here, const struct iovec *there, bool put)
 {
 	return os_syscall(put ? SYS_process_vm_writev : SYS_process_vm_readv, thread, (long)here, 1, (long)there, 1, 0);
 }
 
-static int copy(struct rds_memory *m, uint64_t user, void *own, size_t len, bool put)
+static int ucopy_one(struct rds_foreign_memory *m, uint64_t user, void *own, size_t len, bool put)
 {
 	struct iovec here = {own, len}, there = {at_address(user), len};
 	long n;
@@ -47,30 +47,30 @@ static int copy(struct rds_memory *m, uint64_t user, void *own, size_t len, bool
 	if (user + len < user)
 		return -EFAULT;
 	if (m)
-		return rds_memory_copy(m, user, own, len, put);
-	if (!atomic_load_explicit(&forbidden, memory_order_relaxed)) {
-		n = by_kernel(os_getpid(), &here, &there, put);
+		return rds_foreign_memory_copy(m, user, own, len, put);
+	if (!atomic_load_explicit(&vm_calls_forbidden, memory_order_relaxed)) {
+		n = ucopy_by_kernel(os_getpid(), &here, &there, put);
 		if (n == -ESRCH) /* the main thread has ended, and has no memory any more */
-			n = by_kernel((pid_t)os_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0), &here, &there, put);
+			n = ucopy_by_kernel((pid_t)os_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0), &here, &there, put);
 		if (n != -ENOSYS && n != -EPERM)
 			return n == (long)len ? 0 : -EFAULT;
-		atomic_store(&forbidden, true);
+		atomic_store(&vm_calls_forbidden, true);
 	}
-	return put ? copy_probed(at_address(user), own, len, true) : copy_probed(own, at_address(user), len, false);
+	return put ? ucopy_probed(at_address(user), own, len, true) : ucopy_probed(own, at_address(user), len, false);
 }
 
-int rds_user_put(struct rds_memory *m, uint64_t to, const void *from, size_t len)
+int rds_ucopy_to(struct rds_foreign_memory *m, uint64_t to, const void *from, size_t len)
 {
-	return copy(m, to, (void *)(uintptr_t)from, len, true);
+	return ucopy_one(m, to, (void *)(uintptr_t)from, len, true);
 }
 
-int rds_user_fetch(struct rds_memory *m, void *to, uint64_t from, size_t len)
+int rds_ucopy_from(struct rds_foreign_memory *m, void *to, uint64_t from, size_t len)
 {
-	return copy(m, from, to, len, false);
+	return ucopy_one(m, from, to, len, false);
 }
 
-static int copy_vec(struct rds_memory *m, const struct iovec *vec, unsigned n, uint64_t at, unsigned char *own,
-		    size_t len, bool put)
+static int ucopy_vec(struct rds_foreign_memory *m, const struct iovec *vec, unsigned n, uint64_t at, unsigned char *own,
+		     size_t len, bool put)
 {
 	unsigned i;
 	int err;
@@ -85,7 +85,7 @@ static int copy_vec(struct rds_memory *m, const struct iovec *vec, unsigned n, u
 		part -= at;
 		if (part > len)
 			part = len;
-		err = copy(m, (uintptr_t)vec[i].iov_base + at, own, part, put);
+		err = ucopy_one(m, (uintptr_t)vec[i].iov_base + at, own, part, put);
 		if (err)
 			return err;
 		own += part;
@@ -95,13 +95,14 @@ static int copy_vec(struct rds_memory *m, const struct iovec *vec, unsigned n, u
 	return len ? -EFAULT : 0;
 }
 
-int rds_user_put_vec(struct rds_memory *m, const struct iovec *to, unsigned n, uint64_t at, const void *from,
+int rds_ucopy_to_vec(struct rds_foreign_memory *m, const struct iovec *to, unsigned n, uint64_t at, const void *from,
 		     size_t len)
 {
-	return copy_vec(m, to, n, at, (unsigned char *)(uintptr_t)from, len, true);
+	return ucopy_vec(m, to, n, at, (unsigned char *)(uintptr_t)from, len, true);
 }
 
-int rds_user_fetch_vec(struct rds_memory *m, void *to, const struct iovec *from, unsigned n, uint64_t at, size_t len)
+int rds_ucopy_from_vec(struct rds_foreign_memory *m, void *to, const struct iovec *from, unsigned n, uint64_t at,
+		       size_t len)
 {
-	return copy_vec(m, from, n, at, to, len, false);
+	return ucopy_vec(m, from, n, at, to, len, false);
 }

@@ -16,11 +16,12 @@
  * All of it, or -EFAULT (of a range that ends in the middle the beginning may have been written). Any thread.  m: whose memory that is; NULL:
  * this process's.
  */
-int rds_user_put(struct rds_memory *m, uint64_t to, const void *from, size_t len);
-int rds_user_fetch(struct rds_memory *m, void *to, uint64_t from, size_t len);
+int rds_ucopy_to(struct rds_foreign_memory *m, uint64_t to, const void *from, size_t len);
+int rds_ucopy_from(struct rds_foreign_memory *m, void *to, uint64_t from, size_t len);
 /* The same for bytes at .. at+len of a vector of the program's. */
-int rds_user_put_vec(struct rds_memory *m, const struct iovec *to, unsigned n, uint64_t at, const void *from,
+int rds_ucopy_to_vec(struct rds_foreign_memory *m, const struct iovec *to, unsigned n, uint64_t at, const void *from,
 		     size_t len);
-int rds_user_fetch_vec(struct rds_memory *m, void *to, const struct iovec *from, unsigned n, uint64_t at, size_t len);
+int rds_ucopy_from_vec(struct rds_foreign_memory *m, void *to, const struct iovec *from, unsigned n, uint64_t at,
+		       size_t len);
 
 #endif

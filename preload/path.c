@@ -84,5 +84,5 @@ const struct path *path_missing(int dir, const char *name)
 void path_was_read(const struct path *p)
 {
 	if (p - paths < NUMBERS)
-		rds_numbers_read(p->fixed == SOL_PUBLISHED);
+		rds_abi_note_numbers(p->fixed == SOL_PUBLISHED);
 }

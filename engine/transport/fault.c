@@ -14,7 +14,7 @@
  *
  * An endpoint of ours holds the inner one, and is what the inner transport knows as its connection: so every up-call finds
  * its way back.  The order of messages is never changed, and a break is always carried out by the helper through up->down,
- * as a real one is.  The way out: fault_send.c; the way in: fault_recv.c.  Must not know any particular transport.
+ * as a real one is.  The way out: send.c; the way in: recv.c.  Must not know any particular transport.
  */
 #include <stdlib.h>
 
@@ -42,7 +42,7 @@ void fault_after(struct fault *fl, struct rds_timer *tm, uint64_t limit_ns)
 	rds_timer_set(tm, os_now_ns() + fault_draw(fl) % (limit_ns + 1));
 }
 
-struct fault *fault_wraps(const struct rds_transport *inner)
+struct fault *fault_find_outer(const struct rds_transport *inner)
 {
 	struct fault *fl = faults;
 
@@ -59,7 +59,7 @@ void fault_break(struct fault_ep *f)
 		rds_timer_set(&f->breaks, os_now_ns());
 }
 
-static void breaks_timer(struct rds_timer *tm)
+static void fault_breaks_timer(struct rds_timer *tm)
 {
 	struct fault_ep *f = container_of(tm, struct fault_ep, breaks);
 
@@ -75,7 +75,7 @@ struct fault_ep *fault_ep_new(struct fault *fl, struct rds_conn *conn)
 		return NULL;
 	f->head.t = &fl->t;
 	f->head.conn = conn;
-	f->breaks.fn = breaks_timer;
+	f->breaks.fn = fault_breaks_timer;
 	fault_send_init(f);
 	return f;
 }
@@ -179,7 +179,7 @@ static void fault_stop(struct rds_transport *t)
 	inner->ops->stop(inner);
 }
 
-static void fill_ops(struct fault *fl)
+static void fault_fill_ops(struct fault *fl)
 {
 	fl->ops = (struct rds_transport_ops){
 		.name = fl->inner->ops->name,
@@ -227,7 +227,7 @@ struct rds_transport *rds_fault_transport(struct rds_transport *inner)
 	fl->inner = inner;
 	fl->spec = spec;
 	atomic_store(&fl->rng, spec.seed);
-	fill_ops(fl);
+	fault_fill_ops(fl);
 	fl->t.ops = &fl->ops;
 	fl->t.up = inner->up;
 	inner->up = &fault_up;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * fault.h - what the parts of the fault-injecting transport share: fault.c (its story, endpoints, connecting), fault_send.c,
- * fault_recv.c (up-calls).
+ * fault.h - what the parts of the fault-injecting transport share: fault.c (its story, endpoints, connecting), send.c,
+ * recv.c (up-calls).
  */
 #ifndef TRANSPORT_FAULT_H
 #define TRANSPORT_FAULT_H
@@ -9,7 +9,7 @@
 #include "engine/engine.h"
 #include "engine/transport/fault_spec.h"
 
-struct held; /* fault_send.c */
+struct fault_msg; /* send.c */
 
 struct fault {
 	struct rds_transport t; /* first */
@@ -25,8 +25,8 @@ struct fault_ep {
 	struct rds_ep *inner; /* NULL until the inner transport names it */
 	/* send side: the helper releases what was held back without the connection's lock, so there is one of our own */
 	pthread_mutex_t lock;
-	struct held *copies, **copies_tail; /* not acknowledged yet */
-	struct held *waiting;		    /* first of them that the inner transport has not got */
+	struct fault_msg *copies, **copies_tail; /* not acknowledged yet */
+	struct fault_msg *waiting;		 /* first of them that the inner transport has not got */
 	bool holding;
 	_Atomic bool swallow, broken;
 	struct rds_timer breaks, late, room;
@@ -50,15 +50,15 @@ void fault_break(struct fault_ep *f);
 struct fault_ep *fault_ep_new(struct fault *fl, struct rds_conn *conn);
 void fault_ep_free(struct fault_ep *f);
 /* Ours around that one. */
-struct fault *fault_wraps(const struct rds_transport *inner);
+struct fault *fault_find_outer(const struct rds_transport *inner);
 
-/* fault_send.c */
+/* send.c */
 void fault_send_ops(struct fault *fl);
 void fault_send_init(struct fault_ep *f);
 /* Copies of what has been acknowledged; all of them if the endpoint is closed and acked is UINT64_MAX. */
 void fault_drop_copies(struct fault_ep *f, uint64_t acked);
 
-/* fault_recv.c */
+/* recv.c */
 void fault_recv_ops(struct fault *fl);
 extern const struct rds_transport_up fault_up;
 

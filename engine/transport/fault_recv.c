@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * fault_recv.c - what goes wrong on the way in: the up-calls of the inner transport, whose "connection" is our endpoint, and
+ * recv.c - what goes wrong on the way in: the up-calls of the inner transport, whose "connection" is our endpoint, and
  * the operations of the receive side (rx).  Must not know any particular transport.
  */
 #include "engine/transport/fault.h"
@@ -29,7 +29,7 @@ static void fault_release(struct rds_ep *ep, void *token)
 		fault_ep_free(f);
 }
 
-static int fault_fetch(struct rds_ep *ep, void *to, size_t len, const struct rds_lent *from)
+static int fault_fetch(struct rds_ep *ep, void *to, size_t len, const struct rds_fetch_src *from)
 {
 	struct fault_ep *f = (struct fault_ep *)ep;
 
@@ -66,10 +66,10 @@ static bool fault_pending(struct rds_transport *t)
 
 /* ---- up-calls ---- */
 
-static struct rds_conn *up_accept(struct rds_transport *t, struct rds_ep *ep, const struct rds_conn_id *id,
-				  uint64_t ack, uint64_t *rx_seq, int *why)
+static struct rds_conn *fault_up_accept(struct rds_transport *t, struct rds_ep *ep, const struct rds_conn_id *id,
+					uint64_t ack, uint64_t *rx_seq, int *why)
 {
-	struct fault *fl = fault_wraps(t);
+	struct fault *fl = fault_find_outer(t);
 	struct fault_ep *f;
 
 	if (fault_chance(fl, fl->spec.accept)) {
@@ -90,7 +90,7 @@ static struct rds_conn *up_accept(struct rds_transport *t, struct rds_ep *ep, co
 	return (struct rds_conn *)f;
 }
 
-static struct fault_ep *met(struct rds_conn *conn, struct rds_ep *ep)
+static struct fault_ep *fault_ep_met(struct rds_conn *conn, struct rds_ep *ep)
 {
 	struct fault_ep *f = (struct fault_ep *)conn;
 
@@ -99,12 +99,12 @@ static struct fault_ep *met(struct rds_conn *conn, struct rds_ep *ep)
 	return f;
 }
 
-static void up_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
+static void fault_up_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
 {
 	struct fault_ep *f;
 
 	rx_lock(); /* a message may have come before us */
-	f = met(conn, ep);
+	f = fault_ep_met(conn, ep);
 	rx_unlock();
 	if (fault_chance(fault_of(f), fault_of(f)->spec.dup)) {
 		uint64_t less = fault_draw(fault_of(f)) % 16;
@@ -114,18 +114,18 @@ static void up_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
 	f->head.t->up->up(f->head.conn, (struct rds_ep *)f, ack);
 }
 
-static void up_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone)
+static void fault_up_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone)
 {
 	struct fault_ep *f;
 
 	rx_lock();
-	f = met(conn, ep);
+	f = fault_ep_met(conn, ep);
 	rx_unlock();
 	f->head.t->up->down(f->head.conn, (struct rds_ep *)f, why, peer_gone);
 }
 
 /* The bytes are still there, whatever became of the first: the receive lock is held. */
-static void deliver_again(struct fault_ep *f, const struct rds_rx *rx)
+static void fault_deliver_again(struct fault_ep *f, const struct rds_rx *rx)
 {
 	struct rds_rx again = {.hdr = rx->hdr, .data = rx->data};
 
@@ -133,9 +133,9 @@ static void deliver_again(struct fault_ep *f, const struct rds_rx *rx)
 	f->head.t->up->message(f->head.conn, (struct rds_ep *)f, &again);
 }
 
-static enum rds_rx_verdict up_message(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
+static enum rds_rx_verdict fault_up_message(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
 {
-	struct fault_ep *f = met(conn, ep);
+	struct fault_ep *f = fault_ep_met(conn, ep);
 	struct fault *fl = fault_of(f);
 	bool cut = fault_chance(fl, fl->spec.disconnect);
 	enum rds_rx_verdict v;
@@ -148,7 +148,7 @@ static enum rds_rx_verdict up_message(struct rds_conn *conn, struct rds_ep *ep, 
 		return RDS_RX_LATER;
 	v = f->head.t->up->message(f->head.conn, (struct rds_ep *)f, rx);
 	if (v != RDS_RX_LATER && rx->hdr.flags != RDS_FLAG_CONG_BITMAP && fault_chance(fl, fl->spec.dup))
-		deliver_again(f, rx);
+		fault_deliver_again(f, rx);
 	if (v == RDS_RX_TAKEN && rx->token)
 		f->inplace++;
 	if (cut)
@@ -156,14 +156,14 @@ static enum rds_rx_verdict up_message(struct rds_conn *conn, struct rds_ep *ep, 
 	return v;
 }
 
-static void up_evacuate(struct rds_conn *conn, struct rds_ep *ep)
+static void fault_up_evacuate(struct rds_conn *conn, struct rds_ep *ep)
 {
-	struct fault_ep *f = met(conn, ep);
+	struct fault_ep *f = fault_ep_met(conn, ep);
 
 	f->head.t->up->evacuate(f->head.conn, (struct rds_ep *)f);
 }
 
-static void up_writable(struct rds_conn *conn)
+static void fault_up_writable(struct rds_conn *conn)
 {
 	struct fault_ep *f = (struct fault_ep *)conn;
 
@@ -171,46 +171,46 @@ static void up_writable(struct rds_conn *conn)
 	f->head.t->up->writable(f->head.conn);
 }
 
-static void up_speak(struct rds_conn *conn)
+static void fault_up_push_later(struct rds_conn *conn)
 {
 	struct fault_ep *f = (struct fault_ep *)conn;
 
-	f->head.t->up->speak(f->head.conn);
+	f->head.t->up->push_later(f->head.conn);
 }
 
-static void up_carried(struct rds_conn *conn, uint64_t id, int err, uint64_t at, const void *data, size_t len)
+static void fault_up_op_done(struct rds_conn *conn, uint64_t id, int err, uint64_t at, const void *data, size_t len)
 {
 	struct fault_ep *f = (struct fault_ep *)conn;
 
-	f->head.t->up->carried(f->head.conn, id, err, at, data, len);
+	f->head.t->up->op_done(f->head.conn, id, err, at, data, len);
 }
 
-static uint64_t up_sent(struct rds_conn *conn)
+static uint64_t fault_up_sent(struct rds_conn *conn)
 {
 	struct fault_ep *f = (struct fault_ep *)conn;
 
 	return f->head.t->up->sent(f->head.conn);
 }
 
-static void up_located(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port, int err)
+static void fault_up_located(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port, int err)
 {
-	struct fault *fl = fault_wraps(t);
+	struct fault *fl = fault_find_outer(t);
 
 	fl->t.up->located(&fl->t, id, port, err);
 }
 
 const struct rds_transport_up fault_up = {
-	.accept = up_accept,
-	.up = up_up,
-	.down = up_down,
-	.message = up_message,
+	.accept = fault_up_accept,
+	.up = fault_up_up,
+	.down = fault_up_down,
+	.message = fault_up_message,
 	.pressure = rds_pressure,
-	.evacuate = up_evacuate,
-	.writable = up_writable,
-	.sent = up_sent,
-	.speak = up_speak,
-	.carried = up_carried,
-	.located = up_located,
+	.evacuate = fault_up_evacuate,
+	.writable = fault_up_writable,
+	.sent = fault_up_sent,
+	.push_later = fault_up_push_later,
+	.op_done = fault_up_op_done,
+	.located = fault_up_located,
 };
 
 void fault_recv_ops(struct fault *fl)

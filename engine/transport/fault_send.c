@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * fault_send.c - what goes wrong on the way out: breaks, no room, messages held back or swallowed.
+ * send.c - what goes wrong on the way out: breaks, no room, messages held back or swallowed.
  *
  * What is held back or swallowed is copied, so that retained() finds it as long as the peer has not acknowledged it.  The
  * order of messages never changes: while one is held back, those behind it are.  Must not know any particular transport.
@@ -15,15 +15,15 @@
 #define ROOM_NS 200000ull
 
 /* A copy of a message that the inner transport did not get when it was sent. */
-struct held {
-	struct held *next;
+struct fault_msg {
+	struct fault_msg *next;
 	uint64_t seq; /* 0: control traffic, never asked for again */
 	size_t len;
 	struct rds_wire_hdr hdr;
 	unsigned char data[];
 };
 
-static void room_timer(struct rds_timer *tm)
+static void fault_room_timer(struct rds_timer *tm)
 {
 	struct fault_ep *f = container_of(tm, struct fault_ep, room);
 
@@ -33,13 +33,13 @@ static void room_timer(struct rds_timer *tm)
 }
 
 /* The time of holding back is over, or there is room for the rest: in order, then new messages may go directly again. */
-static void late_timer(struct rds_timer *tm)
+static void fault_late_timer(struct rds_timer *tm)
 {
 	struct fault_ep *f = container_of(tm, struct fault_ep, late);
 	const struct rds_transport_ops *ops = fault_of(f)->inner->ops;
 	bool waits = false;
 	struct iovec iov;
-	struct held *h;
+	struct fault_msg *h;
 	uint64_t pos;
 
 	pthread_mutex_lock(&f->lock);
@@ -64,7 +64,7 @@ out:
 
 void fault_drop_copies(struct fault_ep *f, uint64_t acked)
 {
-	struct held *h;
+	struct fault_msg *h;
 
 	while ((h = f->copies) && h != f->waiting && h->seq <= acked) {
 		f->copies = h->next;
@@ -74,9 +74,10 @@ void fault_drop_copies(struct fault_ep *f, uint64_t acked)
 	}
 }
 
-static int hold(struct fault_ep *f, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len, uint64_t *pos)
+static int fault_hold(struct fault_ep *f, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
+		      uint64_t *pos)
 {
-	struct held *h = malloc(sizeof(*h) + len);
+	struct fault_msg *h = malloc(sizeof(*h) + len);
 	struct rds_hdr dec = {0};
 	unsigned char *to;
 	size_t n;
@@ -104,7 +105,7 @@ static int hold(struct fault_ep *f, const struct rds_wire_hdr *hdr, const struct
 }
 
 /* What happens to this endpoint from this message on. */
-static void choose(struct fault *fl, struct fault_ep *f)
+static void fault_choose(struct fault *fl, struct fault_ep *f)
 {
 	if (!atomic_load(&f->swallow) && fault_chance(fl, fl->spec.drop)) {
 		atomic_store(&f->swallow, true);
@@ -133,9 +134,9 @@ static int fault_send(struct rds_ep *ep, const struct rds_wire_hdr *hdr, const s
 		return -EAGAIN;
 	}
 	pthread_mutex_lock(&f->lock);
-	choose(fl, f);
+	fault_choose(fl, f);
 	if (f->holding || atomic_load(&f->swallow))
-		err = hold(f, hdr, iov, len, pos);
+		err = fault_hold(f, hdr, iov, len, pos);
 	else
 		err = fl->inner->ops->send(f->inner, hdr, iov, len, pos);
 	pthread_mutex_unlock(&f->lock);
@@ -160,7 +161,7 @@ static const void *fault_retained(struct rds_ep *ep, uint64_t pos)
 	if (fault_chance(fault_of(f), fault_of(f)->spec.memory))
 		return NULL;
 	if (pos & POS_HELD)
-		return ((const struct held *)(uintptr_t)(pos & ~POS_HELD))->data;
+		return ((const struct fault_msg *)(uintptr_t)(pos & ~POS_HELD))->data;
 	return fault_of(f)->inner->ops->retained(f->inner, pos);
 }
 
@@ -198,11 +199,11 @@ static void fault_push(struct rds_ep *ep)
 	pthread_mutex_unlock(&f->lock);
 }
 
-static bool fault_lends(struct rds_ep *ep)
+static bool fault_fetchable(struct rds_ep *ep)
 {
 	struct fault_ep *f = (struct fault_ep *)ep;
 
-	return fault_of(f)->inner->ops->lends(f->inner);
+	return fault_of(f)->inner->ops->fetchable(f->inner);
 }
 
 static void fault_describe(struct rds_ep *ep, struct rds_ep_device *out)
@@ -214,24 +215,24 @@ static void fault_describe(struct rds_ep *ep, struct rds_ep_device *out)
 
 /* ---- what devices carry out ---- */
 
-static int fault_show(struct rds_ep *ep, void *mem, size_t len, struct rds_shown **out)
+static int fault_mr_register(struct rds_ep *ep, void *mem, size_t len, struct rds_device_mr **out)
 {
 	struct fault_ep *f = (struct fault_ep *)ep;
 
 	if (fault_chance(fault_of(f), fault_of(f)->spec.show))
 		return -ENOMEM;
-	return fault_of(f)->inner->ops->show(f->inner, mem, len, out);
+	return fault_of(f)->inner->ops->mr_register(f->inner, mem, len, out);
 }
 
-static bool fault_shown(struct rds_ep *ep, const struct rds_shown *shown, struct rds_far *far)
+static bool fault_mr_key(struct rds_ep *ep, const struct rds_device_mr *shown, struct rds_device_key *far)
 {
 	struct fault_ep *f = (struct fault_ep *)ep;
 
-	return fault_of(f)->inner->ops->shown(f->inner, shown, far);
+	return fault_of(f)->inner->ops->mr_key(f->inner, shown, far);
 }
 
 /* What is held back must not be overtaken by what comes behind it. */
-static int fault_post(struct rds_ep *ep, const struct rds_native *op)
+static int fault_post(struct rds_ep *ep, const struct rds_device_op *op)
 {
 	struct fault_ep *f = (struct fault_ep *)ep;
 	struct fault *fl = fault_of(f);
@@ -263,8 +264,8 @@ static void fault_fence(struct rds_ep *ep)
 void fault_send_init(struct fault_ep *f)
 {
 	f->copies_tail = &f->copies;
-	f->late.fn = late_timer;
-	f->room.fn = room_timer;
+	f->late.fn = fault_late_timer;
+	f->room.fn = fault_room_timer;
 	pthread_mutex_init(&f->lock, NULL);
 }
 
@@ -277,15 +278,15 @@ void fault_send_ops(struct fault *fl)
 	fl->ops.want_room = fault_want_room;
 	if (fl->inner->ops->push)
 		fl->ops.push = fault_push;
-	if (fl->inner->ops->lends)
-		fl->ops.lends = fault_lends;
+	if (fl->inner->ops->fetchable)
+		fl->ops.fetchable = fault_fetchable;
 	if (fl->inner->ops->describe)
 		fl->ops.describe = fault_describe;
-	if (!(fl->inner->ops->caps & RDS_TCAP_NATIVE))
+	if (!(fl->inner->ops->caps & RDS_TCAP_DEVICE_OPS))
 		return;
-	fl->ops.show = fault_show;
-	fl->ops.shown = fault_shown;
-	fl->ops.hide = fl->inner->ops->hide;
+	fl->ops.mr_register = fault_mr_register;
+	fl->ops.mr_key = fault_mr_key;
+	fl->ops.mr_deregister = fl->inner->ops->mr_deregister;
 	fl->ops.post = fault_post;
 	fl->ops.fence = fault_fence;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * fault_spec.c - reads RDS_PRELOAD_FAULT: "seed=7,disconnect=2000,delay=500:3000,...".  All or nothing.
+ * spec.c - reads RDS_PRELOAD_FAULT: "seed=7,disconnect=2000,delay=500:3000,...".  All or nothing.
  */
 #include "engine/transport/fault_spec.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool number(const char **s, uint64_t *v)
+static bool spec_read_number(const char **s, uint64_t *v)
 {
 	char *end;
 
@@ -42,9 +42,10 @@ bool fault_spec_parse(const char *s, struct fault_spec *spec)
 			return false;
 		s += strlen(keys[i].name);
 		v = (uint64_t *)((char *)spec + keys[i].off);
-		if (!number(&s, v))
+		if (!spec_read_number(&s, v))
 			return false;
-		if (v == &spec->delay && (*s++ != ':' || !number(&s, &spec->delay_us) || spec->delay_us > 10000000))
+		if (v == &spec->delay &&
+		    (*s++ != ':' || !spec_read_number(&s, &spec->delay_us) || spec->delay_us > 10000000))
 			return false;
 		if (!*s)
 			return true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * fault_spec.h - which faults fault.c injects: one event in N on average, 0 never.  Their meaning stands in fault.c.
+ * spec.h - which faults fault.c injects: one event in N on average, 0 never.  Their meaning stands in fault.c.
  */
 #ifndef TRANSPORT_FAULT_SPEC_H
 #define TRANSPORT_FAULT_SPEC_H

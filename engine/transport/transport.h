@@ -50,7 +50,7 @@ struct rds_conn_id {
 #define RDS_FETCH_VECS 64u
 
 /* Bytes that a peer lends: where they lie in its memory, and the word that is there as long as they are lent. */
-struct rds_lent {
+struct rds_fetch_src {
 	uint64_t word_at, word;
 	unsigned n;
 	struct iovec vec[RDS_FETCH_VECS];
@@ -60,15 +60,15 @@ struct rds_lent {
  * Memory of a peer as its device knows it: `at` is where addresses begin there, `key` opens it.  Both are of the device's making, and mean
  * nothing to the engine.
  */
-struct rds_far {
+struct rds_device_key {
 	uint64_t key, at;
 };
 /* Memory of ours that a device has been shown; the transport's own. */
-struct rds_shown;
+struct rds_device_mr;
 
 /* An operation that devices carry out.  The program's memory has been checked by the caller; nothing of it is needed after the call but by a read. */
-struct rds_native {
-	uint64_t id; /* told to up->carried */
+struct rds_device_op {
+	uint64_t id; /* told to up->op_done */
 	/* Of the message behind it: it is over when that has gone, or been acknowledged; 0: there is none. */
 	uint64_t seq;
 	bool read;		   /* else it is a write */
@@ -100,8 +100,8 @@ enum {
 	RDS_TCAP_SURVIVES = 1 << 2,
 	/* Reaches other hosts: has claims(), locate(). */
 	RDS_TCAP_REMOTE = 1 << 3,
-	/* Devices carry out operations on memory that they have been shown: has show(), shown(), hide(), post(). */
-	RDS_TCAP_NATIVE = 1 << 4,
+	/* Devices carry out operations on memory that they have been shown: has mr_register(), mr_key(), mr_deregister(), post(). */
+	RDS_TCAP_DEVICE_OPS = 1 << 4,
 	/* A process looks at what has come at every tick, also between two calls of its program, which most often is back sooner:
 	 * what a peer's engine is to do for us need not wake its helper there and then, if we ask again before we sleep. */
 	RDS_TCAP_PATIENT = 1 << 5,
@@ -151,29 +151,29 @@ struct rds_transport_ops {
 	bool (*want_room)(struct rds_ep *ep, uint64_t seen_ack);
 
 	/* Is the peer's fetch() on this endpoint going to work?  Then bytes of this process's memory need not be sent.  conn->tx; NULL: never. */
-	bool (*lends)(struct rds_ep *ep);
+	bool (*fetchable)(struct rds_ep *ep);
 
 	/*
-	 * Only with NATIVE.  The endpoint's device is to reach that memory, which is whole pages (conn->tx).  -EOPNOTSUPP: not with this
+	 * Only with DEVICE_OPS.  The endpoint's device is to reach that memory, which is whole pages (conn->tx).  -EOPNOTSUPP: not with this
 	 * device, -errno: not this memory, or not now (logged where somebody can do something about it).
 	 */
-	int (*show)(struct rds_ep *ep, void *mem, size_t len, struct rds_shown **out);
+	int (*mr_register)(struct rds_ep *ep, void *mem, size_t len, struct rds_device_mr **out);
 	/* How the peer of that endpoint is to name it.  False: the endpoint has another device. */
-	bool (*shown)(struct rds_ep *ep, const struct rds_shown *shown, struct rds_far *far);
+	bool (*mr_key)(struct rds_ep *ep, const struct rds_device_mr *shown, struct rds_device_key *far);
 	/* Nobody reaches it when this returns.  No lock but `control` and sockets'. */
-	void (*hide)(struct rds_shown *shown);
+	void (*mr_deregister)(struct rds_device_mr *shown);
 	/*
-	 * Only with NATIVE; conn->tx.  Behind what was sent, before what is sent next, and goes with it (flush).  up->carried says when it is over;
+	 * Only with DEVICE_OPS; conn->tx.  Behind what was sent, before what is sent next, and goes with it (flush).  up->op_done says when it is over;
 	 * not if the endpoint breaks.  -errno: nothing of it has gone, and the engine finds another way.
 	 */
-	int (*post)(struct rds_ep *ep, const struct rds_native *op);
-	/* Only with NATIVE; conn->tx.  Whatever goes next waits until the reads that were posted are over. */
+	int (*post)(struct rds_ep *ep, const struct rds_device_op *op);
+	/* Only with DEVICE_OPS; conn->tx.  Whatever goes next waits until the reads that were posted are over. */
 	void (*fence)(struct rds_ep *ep);
 
 	/* NULL: no device is under this transport.  conn->tx, and the endpoint is up; system calls. */
 	void (*describe)(struct rds_ep *ep, struct rds_ep_device *out);
 
-	/* After up->speak: send what the receive side has left to say (acknowledgements, credits).  NULL: there is never any. */
+	/* After up->push_later: send what the receive side has left to say (acknowledgements, credits).  NULL: there is never any. */
 	void (*push)(struct rds_ep *ep);
 
 	/* Receive: hand complete messages to up->message.  True if anything was done. */
@@ -183,9 +183,9 @@ struct rds_transport_ops {
 	void (*ack)(struct rds_ep *ep, uint64_t seq);
 	/*
 	 * `len` bytes of the peer's memory, which lie there as it has said and add up to len.  -EFAULT: the peer has not got all of it, or
-	 * `to` cannot be written to; -ECANCELED: it has taken them back; else: not to be had, and lends() is false from now on.  NULL: never.
+	 * `to` cannot be written to; -ECANCELED: it has taken them back; else: not to be had, and fetchable() is false from now on.  NULL: never.
 	 */
-	int (*fetch)(struct rds_ep *ep, void *to, size_t len, const struct rds_lent *from);
+	int (*fetch)(struct rds_ep *ep, void *to, size_t len, const struct rds_fetch_src *from);
 	/* The bytes of a message given to up->message with this token are not needed any more. */
 	void (*release)(struct rds_ep *ep, void *token);
 	void (*attention)(struct rds_transport *t, enum rds_attention who);
@@ -247,9 +247,9 @@ struct rds_transport_up {
 	 * An operation of post() is over, or (err 0, data) so many bytes of a read have come, in order, from `at` on; the last of them are
 	 * its end.  -EACCES: the peer's memory could not be reached; -errno.  Under the receive lock.
 	 */
-	void (*carried)(struct rds_conn *conn, uint64_t id, int err, uint64_t at, const void *data, size_t len);
+	void (*op_done)(struct rds_conn *conn, uint64_t id, int err, uint64_t at, const void *data, size_t len);
 	/* Have ops->push called for the connection's endpoint, soon.  Under the receive lock. */
-	void (*speak)(struct rds_conn *conn);
+	void (*push_later)(struct rds_conn *conn);
 	/*
 	 * Answer to locate(), helper.  err 0: id->peer, peer_port (and nothing else) have been filled in; -ENOENT: that node
 	 * answers, and no process of it has the port; else: nobody answers, ask again some time.
@@ -294,7 +294,7 @@ void rds_peer_wake_begin(void);
 void rds_shm_reclaim(void); /* helper, between events */
 void rds_shm_forget(void);  /* forked child */
 /* A program's thread takes what it was given to wake peer `p` by (post.c): the descriptors are the callee's. */
-void rds_shm_given(void *p, const int *fds, unsigned nfds);
+void rds_shm_wake_fds_import(void *p, const int *fds, unsigned nfds);
 
 /* connection.c: what every transport calls, unless something wraps it */
 extern const struct rds_transport_up rds_transport_up;

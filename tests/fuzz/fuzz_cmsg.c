@@ -3,7 +3,7 @@
  * fuzz_cmsg.c - any bytes as the control buffer of a sendmsg, and any size of buffer for received messages.
  * Both buffers end where the mapping ends, so one byte too far is a crash.
  *
- * Input: flags, two sizes for the receiving side, then the control buffer.  Each is tried a second time as another process's (memory.h), whose
+ * Input: flags, two sizes for the receiving side, then the control buffer.  Each is tried a second time as another process's (foreign_memory.h), whose
  * memory is the control buffer, and nothing else.
  *
  * fuzz-sources: engine/cmsg.c engine/caller.c engine/uaccess.c engine/os.c engine/os_signals.c engine/os_fds.c engine/legacy_abi.c engine/options.c engine/log.c
@@ -65,7 +65,7 @@ static void aim_pointers(unsigned char *control, size_t len)
 static void send_side(unsigned char *control, size_t len, int flags)
 {
 	struct msghdr msg = {.msg_control = control, .msg_controllen = len};
-	struct rds_send_cmsgs c;
+	struct rds_cmsg_summary c;
 	unsigned ops = RDS_HAS_ARGS | RDS_HAS_ATOMIC;
 	int scan, check, refuse;
 
@@ -85,7 +85,7 @@ static void send_side(unsigned char *control, size_t len, int flags)
 static const unsigned char *theirs;
 static size_t theirs_len;
 
-int rds_memory_copy(struct rds_memory *m, uint64_t there, void *here, size_t len, bool put)
+int rds_foreign_memory_copy(struct rds_foreign_memory *m, uint64_t there, void *here, size_t len, bool put)
 {
 	(void)m;
 	must(!put);

@@ -383,8 +383,8 @@ static const struct rds_transport_up up = {
 	.evacuate = up_evacuate,
 	.writable = up_writable,
 	.sent = up_sent,
-	.speak = up_speak,
-	.carried = up_carried,
+	.push_later = up_speak,
+	.op_done = up_carried,
 	.located = up_located,
 };
 

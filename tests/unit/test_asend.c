@@ -231,7 +231,7 @@ END_TEST
 
 static ssize_t send_async(size_t size, unsigned times, int also, size_t also_size)
 {
-	struct rds_asend_args args = {.user_token = 5, .flags = RDS_SEND_NOTIFY_ME};
+	struct rds_async_send_args args = {.user_token = 5, .flags = RDS_SEND_NOTIFY_ME};
 	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(sk->laddr.port)};
 	struct msghdr msg = {.msg_name = &to, .msg_namelen = sizeof(to), .msg_control = &control};
 	size_t used = 0;

@@ -367,7 +367,7 @@ static void shows_device(bool up)
 	unsigned char rec[200];
 	socklen_t len = sizeof(rec);
 
-	rds_abi_used_option(RDS_INFO_CONN_PATHS); /* the program knows Oracle's records */
+	rds_abi_note_option(RDS_INFO_CONN_PATHS); /* the program knows Oracle's records */
 	ck_assert_int_eq(rds_getsockopt(fake.sk, -1, SOL_RDS, RDS_INFO_IB_CONNECTIONS, rec, &len), 176);
 	ck_assert_uint_eq(len, 176);
 	ck_assert_mem_eq(rec, &id.laddr.s6_addr[12], 4);
@@ -390,7 +390,7 @@ START_TEST(test_tos)
 
 	id.tos = 3;
 	e = far_asks(&id, 0);
-	rds_abi_used_option(RDS_INFO_CONN_PATHS);
+	rds_abi_note_option(RDS_INFO_CONN_PATHS);
 	ck_assert_int_eq(rds_getsockopt(fake.sk, -1, SOL_RDS, RDS6_INFO_CONNECTIONS, rec, &len), 66);
 	ck_assert_uint_eq(len, 66);
 	ck_assert_uint_eq(rec[65], 3);

@@ -19,7 +19,7 @@
 
 static unsigned char buf[1024] __attribute__((aligned(8)));
 static size_t used;
-static struct rds_send_cmsgs out;
+static struct rds_cmsg_summary out;
 
 static void start(void)
 {

@@ -218,7 +218,7 @@ static void *fetch(int opt, size_t each, size_t *n)
 	void *buf = NULL;
 	int ret;
 
-	rds_abi_used_option(RDS_INFO_CONN_PATHS);
+	rds_abi_note_option(RDS_INFO_CONN_PATHS);
 	while ((ret = info(opt, buf, &len)) == -ENOSPC) {
 		buf = realloc(buf, len);
 		ck_assert_ptr_nonnull(buf);
@@ -249,7 +249,7 @@ START_TEST(tools_of_2006)
 	len = 0;
 	ck_assert_int_eq(info(RDS_INFO_FLOWS, NULL, &len), -ENOPROTOOPT);
 
-	rds_numbers_read(false);
+	rds_abi_note_numbers(false);
 	ck_assert_int_eq(info(RDS_INFO_FLOWS, NULL, &len), 16);
 	ck_assert_uint_eq(len, 0);
 	for (int i = 0; i < 2; i++)
@@ -280,7 +280,7 @@ START_TEST(tools_of_2006)
 	ck_assert_int_eq(rds_abi_epoch(), RDS_EPOCH_NONE);
 	ck_assert_int_eq(info(RDS_INFO_IB_CONNECTIONS, NULL, &len), 68);
 	ck_assert_int_eq(rds_abi_epoch(), RDS_EPOCH_LATER);
-	rds_abi_barrier(none, sizeof(none), &req);
+	rds_abi_barrier_decode(none, sizeof(none), &req);
 	ck_assert_int_eq(rds_abi_epoch(), RDS_EPOCH_LATER);
 }
 END_TEST
@@ -297,11 +297,11 @@ static unsigned connections_of(int reads, char **all, size_t *n)
 
 	*all = NULL;
 	if (reads == READS_ONCE)
-		rds_numbers_read(true);
+		rds_abi_note_numbers(true);
 	do {
 		*all = realloc(*all, len);
 		if (reads == READS_EACH)
-			rds_numbers_read(true);
+			rds_abi_note_numbers(true);
 		ret = info(RDS_INFO_CONNECTIONS, *all, &len);
 	} while (ret == -ENOSPC);
 	ck_assert_int_gt(ret, 0);
@@ -371,14 +371,14 @@ START_TEST(connections_of_no_age)
 	all = malloc(8192);
 	for (int i = 0; i < 3; i++) {
 		len = 8192;
-		rds_numbers_read(true);
+		rds_abi_note_numbers(true);
 		ck_assert_int_eq(info(RDS_INFO_CONNECTIONS, all, &len), 42);
 	}
 	/* Of other records the tool of 2006-09 knew only one, which is the same for ever. */
 	len = 0;
-	rds_numbers_read(true);
+	rds_abi_note_numbers(true);
 	ck_assert_int_eq(info(RDS_INFO_COUNTERS, NULL, &len), -ENOSPC);
-	rds_numbers_read(true);
+	rds_abi_note_numbers(true);
 	ck_assert_int_eq(info(RDS_INFO_COUNTERS, all, &len), 40);
 	free(all);
 }

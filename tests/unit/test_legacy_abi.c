@@ -42,11 +42,11 @@ static void enter(enum rds_abi_epoch epoch)
 
 	rds_abi_reset();
 	if (epoch == RDS_EPOCH_24)
-		ck_assert_int_eq(rds_abi_barrier(val, 24, &req), 0);
+		ck_assert_int_eq(rds_abi_barrier_decode(val, 24, &req), 0);
 	if (epoch == RDS_EPOCH_32)
-		ck_assert_int_eq(rds_abi_barrier(val, 32, &req), 0);
+		ck_assert_int_eq(rds_abi_barrier_decode(val, 32, &req), 0);
 	if (epoch == RDS_EPOCH_LATER)
-		rds_abi_later();
+		rds_abi_note_modern();
 	ck_assert_int_eq(rds_abi_epoch(), epoch);
 }
 
@@ -84,7 +84,7 @@ static int decode(size_t size)
 	ck_assert_uint_le(size, sizeof(word));
 	memcpy(body, word, size);
 	memset(&args, 0xa5, sizeof(args));
-	ret = rds_abi_rdma_args(body, size, L, is_cookie, known, &args);
+	ret = rds_abi_rdma_decode(body, size, L, is_cookie, known, &args);
 	free(body);
 	return ret;
 }
@@ -131,7 +131,7 @@ START_TEST(layouts)
 	ck_assert_int_eq(args.short_notify, layout[_i].notify_short);
 	ck_assert_uint_eq(asked_cookie, 0);
 
-	ck_assert_int_eq(rds_abi_local_vec(word, layout[_i].size, &vec, &nr), 0);
+	ck_assert_int_eq(rds_abi_local_vec_decode(word, layout[_i].size, &vec, &nr), 0);
 	ck_assert_uint_eq(vec, word[3]);
 	ck_assert_uint_eq(nr, word[4]);
 	/* More than it has: the rest means nothing.  Less: refused. */
@@ -140,7 +140,7 @@ START_TEST(layouts)
 	for (int size = 0; size < layout[_i].size; size++)
 		ck_assert_int_eq(decode(size), -EINVAL);
 	for (int size = 0; size < 56; size++)
-		ck_assert_int_eq(rds_abi_local_vec(word, size, &vec, &nr), -EINVAL);
+		ck_assert_int_eq(rds_abi_local_vec_decode(word, size, &vec, &nr), -EINVAL);
 }
 END_TEST
 
@@ -206,10 +206,10 @@ START_TEST(nobody_knows)
 {
 	distinct_words();
 	word[1] = word[2] = L;
-	ck_assert_int_eq(rds_abi_rdma_args(word, 56, L, NULL, NULL, &args), 0);
+	ck_assert_int_eq(rds_abi_rdma_decode(word, 56, L, NULL, NULL, &args), 0);
 	ck_assert_uint_eq(args.cookie, word[0]);
 	enter(RDS_EPOCH_24);
-	ck_assert_int_eq(rds_abi_rdma_args(word, 56, L, NULL, NULL, &args), 0);
+	ck_assert_int_eq(rds_abi_rdma_decode(word, 56, L, NULL, NULL, &args), 0);
 	ck_assert_uint_eq(args.cookie, word[2]);
 }
 END_TEST
@@ -316,7 +316,7 @@ START_TEST(regions)
 	asked_writable = 0;
 	can_write = region[_i].probe == PROBED_GOOD;
 	memset(&req, 0xa5, sizeof(req));
-	rds_abi_mr(&mr, writable, &req);
+	rds_abi_mr_decode(&mr, writable, &req);
 	ck_assert_uint_eq(req.addr, 11);
 	ck_assert_uint_eq(req.bytes, 12);
 	ck_assert_uint_eq(req.cookie_addr, 13);
@@ -333,7 +333,7 @@ START_TEST(regions_unprobed)
 	struct rds_get_mr_args mr = {{11, 12}, 13, POINTER};
 	struct rds_mr_request req;
 
-	rds_abi_mr(&mr, NULL, &req);
+	rds_abi_mr_decode(&mr, NULL, &req);
 	ck_assert_uint_eq(req.flags, POINTER);
 	ck_assert_uint_eq(req.phys_addr, 0);
 }
@@ -347,7 +347,7 @@ START_TEST(regions_for_dest)
 
 	enter(_i);
 	memset(&req, 0xa5, sizeof(req));
-	rds_abi_mr_for_dest(&mr, &req);
+	rds_abi_mr_for_dest_decode(&mr, &req);
 	ck_assert_uint_eq(req.addr, 11);
 	ck_assert_uint_eq(req.bytes, 12);
 	ck_assert_uint_eq(req.cookie_addr, 13);
@@ -387,7 +387,7 @@ START_TEST(atomics)
 
 		memcpy(body, word, size);
 		memset(&req, 0xa5, sizeof(req));
-		ret = rds_abi_atomic(atomic[_i].type, body, size, &req);
+		ret = rds_abi_atomic_decode(atomic[_i].type, body, size, &req);
 		free(body);
 		if (!good) {
 			if (size < 56 || (size > 56 && size < 72) || (size == 56 && atomic[_i].type > 7))
@@ -419,7 +419,7 @@ static int call_barrier(const void *bytes, int len, struct rds_barrier_request *
 	if (len > 0)
 		memcpy(val, bytes, len);
 	memset(req, 0xa5, sizeof(*req));
-	ret = rds_abi_barrier(val, len, req);
+	ret = rds_abi_barrier_decode(val, len, req);
 	free(val);
 	return ret;
 }
@@ -468,10 +468,10 @@ START_TEST(first_proof)
 	char val[32] = {0};
 
 	enter(first);
-	rds_abi_barrier(val, 24, &req);
-	rds_abi_later();
-	rds_abi_barrier(val, 32, &req);
-	rds_abi_barrier(val, 24, &req);
+	rds_abi_barrier_decode(val, 24, &req);
+	rds_abi_note_modern();
+	rds_abi_barrier_decode(val, 32, &req);
+	rds_abi_barrier_decode(val, 24, &req);
 	ck_assert_int_eq(rds_abi_epoch(), first);
 }
 END_TEST
@@ -571,7 +571,7 @@ START_TEST(not_of_a_caller)
 	struct rds_caller caller = {.abi = RDS_ABI_AUTO, .epoch = RDS_EPOCH_24};
 
 	rds_caller = &caller;
-	rds_abi_used_option(RDS_RECVERR);
+	rds_abi_note_option(RDS_RECVERR);
 	ck_assert_int_eq(rds_abi_epoch(), RDS_EPOCH_24);
 	ck_assert(!rds_abi_numbers_read());
 	caller.numbers = true;
@@ -579,10 +579,10 @@ START_TEST(not_of_a_caller)
 	rds_caller = NULL;
 	ck_assert(!rds_abi_numbers_read());
 	ck_assert_int_eq(rds_abi_epoch(), RDS_EPOCH_NONE);
-	rds_abi_used_option(RDS_BARRIER);
-	rds_abi_used_option(RDS_INFO_TCP_SOCKETS);
+	rds_abi_note_option(RDS_BARRIER);
+	rds_abi_note_option(RDS_INFO_TCP_SOCKETS);
 	ck_assert_int_eq(rds_abi_epoch(), RDS_EPOCH_NONE);
-	rds_abi_used_option(_i);
+	rds_abi_note_option(_i);
 	ck_assert_int_eq(rds_abi_epoch(), RDS_EPOCH_LATER);
 }
 END_TEST

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_memory.c - another process's memory by its descriptor (memory.c): what is there is copied, what is not is -EFAULT, and what is no such
+ * test_memory.c - another process's memory by its descriptor (foreign_memory.c): what is there is copied, what is not is -EFAULT, and what is no such
  * descriptor is refused.
  */
 #include <check.h>
@@ -29,7 +29,7 @@ static void be_the_other(void)
 	char c;
 
 	memset(there, 'o', (size_t)2 * PAGE);
-	fd = rds_memory_open();
+	fd = rds_foreign_memory_fd_open();
 	if (fd < 0 || os_pass_send(line[1], "m", 1, &fd, 1, 0))
 		_exit(1);
 	while (read(line[1], &c, 1) == 1)
@@ -38,7 +38,7 @@ static void be_the_other(void)
 	_exit(0);
 }
 
-static struct rds_memory *its_memory(void)
+static struct rds_foreign_memory *its_memory(void)
 {
 	int fds[OS_PASS_MAX];
 	unsigned n;
@@ -47,9 +47,9 @@ static struct rds_memory *its_memory(void)
 
 	ck_assert_int_eq(os_pass_recv(line[0], &c, 1, fds, &n, &lost, 0), 1);
 	ck_assert_uint_eq(n, 1);
-	ck_assert(rds_memory_is(fds[0], other));
-	ck_assert(!rds_memory_is(fds[0], other + 1));
-	return rds_memory_new(fds[0], other);
+	ck_assert(rds_foreign_memory_fd_is(fds[0], other));
+	ck_assert(!rds_foreign_memory_fd_is(fds[0], other + 1));
+	return rds_foreign_memory_new(fds[0], other);
 }
 
 static void its_end(void)
@@ -83,42 +83,42 @@ static void end(void)
 
 START_TEST(copies)
 {
-	struct rds_memory *m = its_memory();
+	struct rds_foreign_memory *m = its_memory();
 	static char seen[2 * PAGE];
 	char buf[PAGE];
 
 	ck_assert_ptr_nonnull(m);
-	ck_assert_int_eq(rds_user_fetch(m, buf, (uintptr_t)there + 100, PAGE), 0);
+	ck_assert_int_eq(rds_ucopy_from(m, buf, (uintptr_t)there + 100, PAGE), 0);
 	ck_assert(!memchr(buf, 'u', PAGE) && buf[0] == 'o' && buf[PAGE - 1] == 'o');
 	memset(buf, 'x', PAGE);
-	ck_assert_int_eq(rds_user_put(m, (uintptr_t)there + 100, buf, PAGE), 0);
+	ck_assert_int_eq(rds_ucopy_to(m, (uintptr_t)there + 100, buf, PAGE), 0);
 	ck_assert_int_eq(there[100], 'u'); /* ours is not touched */
 	ck_assert_int_eq(write(line[0], "?", 1), 1);
 	ck_assert_int_eq(read(line[0], seen, sizeof(seen)), (ssize_t)sizeof(seen));
 	ck_assert(seen[99] == 'o' && seen[100] == 'x' && seen[99 + PAGE] == 'x' && seen[100 + PAGE] == 'o');
-	rds_memory_put(rds_memory_hold(m));
-	ck_assert_int_eq(rds_user_fetch(m, buf, (uintptr_t)there, 1), 0);
-	rds_memory_put(m);
+	rds_foreign_memory_put(rds_foreign_memory_get(m));
+	ck_assert_int_eq(rds_ucopy_from(m, buf, (uintptr_t)there, 1), 0);
+	rds_foreign_memory_put(m);
 	its_end();
 }
 END_TEST
 
 START_TEST(not_there)
 {
-	struct rds_memory *m = its_memory();
+	struct rds_foreign_memory *m = its_memory();
 	char buf[PAGE];
 
 	ck_assert_ptr_nonnull(m);
-	ck_assert_int_eq(rds_user_fetch(m, buf, (uintptr_t)there + 2 * PAGE, 1), -EFAULT);
-	ck_assert_int_eq(rds_user_put(m, (uintptr_t)there + 2 * PAGE, buf, 1), -EFAULT);
-	ck_assert_int_eq(rds_user_fetch(m, buf, (uintptr_t)there + 2 * PAGE - 10, 20), -EFAULT);
-	ck_assert_int_eq(rds_user_fetch(m, buf, 0, 1), -EFAULT);
-	ck_assert_int_eq(rds_user_fetch(m, buf, UINT64_MAX - 5, 4), -EFAULT);
-	ck_assert_int_eq(rds_user_fetch(m, buf, UINT64_MAX - 5, 100), -EFAULT);
-	ck_assert_int_eq(rds_user_fetch(m, buf, 16, 0), 0);
+	ck_assert_int_eq(rds_ucopy_from(m, buf, (uintptr_t)there + 2 * PAGE, 1), -EFAULT);
+	ck_assert_int_eq(rds_ucopy_to(m, (uintptr_t)there + 2 * PAGE, buf, 1), -EFAULT);
+	ck_assert_int_eq(rds_ucopy_from(m, buf, (uintptr_t)there + 2 * PAGE - 10, 20), -EFAULT);
+	ck_assert_int_eq(rds_ucopy_from(m, buf, 0, 1), -EFAULT);
+	ck_assert_int_eq(rds_ucopy_from(m, buf, UINT64_MAX - 5, 4), -EFAULT);
+	ck_assert_int_eq(rds_ucopy_from(m, buf, UINT64_MAX - 5, 100), -EFAULT);
+	ck_assert_int_eq(rds_ucopy_from(m, buf, 16, 0), 0);
 	its_end();
-	ck_assert_int_eq(rds_user_fetch(m, buf, (uintptr_t)there, 1), -EFAULT); /* that process has none any more */
-	rds_memory_put(m);
+	ck_assert_int_eq(rds_ucopy_from(m, buf, (uintptr_t)there, 1), -EFAULT); /* that process has none any more */
+	rds_foreign_memory_put(m);
 }
 END_TEST
 
@@ -129,19 +129,19 @@ START_TEST(no_memory_at_all)
 	unsigned i;
 
 	ck_assert_int_eq(pipe(fd), 0);
-	ck_assert(!rds_memory_is(fd[0], getpid()) && !rds_memory_is(fd[1], getpid()));
+	ck_assert(!rds_foreign_memory_fd_is(fd[0], getpid()) && !rds_foreign_memory_fd_is(fd[1], getpid()));
 	fd[0] = open("/proc/self/mem", O_RDONLY);
 	ck_assert_int_ge(fd[0], 0);
-	ck_assert(!rds_memory_is(fd[0], getpid()));
+	ck_assert(!rds_foreign_memory_fd_is(fd[0], getpid()));
 	fd[0] = memfd_create("no", 0);
-	ck_assert(!rds_memory_is(fd[0], getpid()));
+	ck_assert(!rds_foreign_memory_fd_is(fd[0], getpid()));
 	for (i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
 		fd[0] = open(files[i], O_RDWR);
-		ck_assert(!rds_memory_is(fd[0], getpid()));
+		ck_assert(!rds_foreign_memory_fd_is(fd[0], getpid()));
 	}
 	fd[0] = open("/proc/self/mem", O_RDWR);
-	ck_assert(rds_memory_is(fd[0], getpid()));
-	rds_memory_put(its_memory());
+	ck_assert(rds_foreign_memory_fd_is(fd[0], getpid()));
+	rds_foreign_memory_put(its_memory());
 	its_end();
 }
 END_TEST

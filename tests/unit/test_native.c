@@ -29,12 +29,12 @@ static struct {
 	bool elsewhere;	      /* the endpoint has another device */
 	uint64_t free_cookie; /* freed while it is registered */
 	bool mute;	      /* the peer does not answer */
-	struct rds_native op;
+	struct rds_device_op op;
 	struct rds_wire_op_hdr sent[2][8];
 	unsigned nsent[2];
 } did;
 
-static int fake_show(struct rds_ep *ep, void *at, size_t len, struct rds_shown **out)
+static int fake_show(struct rds_ep *ep, void *at, size_t len, struct rds_device_mr **out)
 {
 	ck_assert_ptr_nonnull(ep);
 	ck_assert_ptr_eq(at, mem);
@@ -43,19 +43,19 @@ static int fake_show(struct rds_ep *ep, void *at, size_t len, struct rds_shown *
 	if (did.free_cookie)
 		ck_assert_int_eq(rds_mr_free(&sk, did.free_cookie), 0);
 	if (!did.show_err)
-		*out = (struct rds_shown *)(void *)&did;
+		*out = (struct rds_device_mr *)(void *)&did;
 	return did.show_err;
 }
 
-static bool fake_shown(struct rds_ep *ep, const struct rds_shown *shown, struct rds_far *far)
+static bool fake_shown(struct rds_ep *ep, const struct rds_device_mr *shown, struct rds_device_key *far)
 {
 	(void)ep;
 	ck_assert_ptr_eq(shown, (void *)&did);
-	*far = (struct rds_far){KEY, AT};
+	*far = (struct rds_device_key){KEY, AT};
 	return !did.elsewhere;
 }
 
-static void fake_hide(struct rds_shown *shown)
+static void fake_hide(struct rds_device_mr *shown)
 {
 	ck_assert_ptr_eq(shown, (void *)&did);
 	rx_lock(); /* not held */
@@ -63,7 +63,7 @@ static void fake_hide(struct rds_shown *shown)
 	did.hide++;
 }
 
-static int fake_post(struct rds_ep *ep, const struct rds_native *op)
+static int fake_post(struct rds_ep *ep, const struct rds_device_op *op)
 {
 	(void)ep;
 	did.post++;
@@ -118,14 +118,14 @@ static uint64_t fake_acked(struct rds_ep *ep)
 	return 0;
 }
 
-static const struct rds_transport_ops ops = {.caps = RDS_TCAP_NATIVE,
+static const struct rds_transport_ops ops = {.caps = RDS_TCAP_DEVICE_OPS,
 					     .send = fake_send,
 					     .flush = fake_flush,
 					     .retained = fake_retained,
 					     .acked = fake_acked,
-					     .show = fake_show,
-					     .shown = fake_shown,
-					     .hide = fake_hide,
+					     .mr_register = fake_show,
+					     .mr_key = fake_shown,
+					     .mr_deregister = fake_hide,
 					     .post = fake_post,
 					     .fence = fake_fence};
 static const struct rds_transport_ops without;

@@ -42,7 +42,7 @@ struct rds_wait {
 struct mock_counts mock;
 unsigned (*rds_hook_hangup)(struct rds_sock *sk);
 
-void rds_numbers_read(bool level)
+void rds_abi_note_numbers(bool level)
 {
 	(void)level;
 }

@@ -341,7 +341,7 @@ static void speaks(void *arg)
 	struct fake_ep *e = arg;
 
 	rx_lock();
-	fake.t.up->speak(e->head.conn);
+	fake.t.up->push_later(e->head.conn);
 	rx_unlock();
 }
 

@@ -29,7 +29,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-	shm_unsaid_drop(&peer);
+	shm_ctl_drop(&peer);
 	os_close(peer.fd);
 	if (other >= 0)
 		os_close(other);
@@ -44,14 +44,14 @@ static int say(uint64_t n)
 {
 	struct shm_ctl_msg msg = number(n);
 
-	return shm_say(&peer, &msg);
+	return shm_ctl_queue(&peer, &msg);
 }
 
 static int try(uint64_t n)
 {
 	struct shm_ctl_msg msg = number(n);
 
-	return shm_try(&peer, &msg, NULL, 0);
+	return shm_ctl_try(&peer, &msg, NULL, 0);
 }
 
 /* How many lie there, numbered from `first` on; up to `most`. */
@@ -79,16 +79,16 @@ START_TEST(test_all_arrives_in_order)
 
 	for (n = 0; n < MANY; n++)
 		ck_assert_int_eq(say(n), 0);
-	ck_assert_ptr_nonnull(peer.unsaid);
+	ck_assert_ptr_nonnull(peer.ctl_queue);
 	for (heard = 0, round = 0; heard < MANY; round++) {
 		n = hear(heard, MANY);
 		ck_assert_uint_gt(n, 0);
 		heard += n;
-		ck_assert_int_eq(shm_say_rest(&peer), 0);
+		ck_assert_int_eq(shm_ctl_flush(&peer), 0);
 	}
 	ck_assert_uint_gt(round, 1);
-	ck_assert_ptr_null(peer.unsaid);
-	ck_assert_uint_eq(peer.nunsaid, 0);
+	ck_assert_ptr_null(peer.ctl_queue);
+	ck_assert_uint_eq(peer.ctl_nqueued, 0);
 	ck_assert_int_eq(try(MANY), 0);
 	ck_assert_uint_eq(hear(MANY, 2), 1);
 }
@@ -108,7 +108,7 @@ START_TEST(test_nothing_overtakes)
 	ck_assert_int_eq(try(n + 1), -EAGAIN);
 	ck_assert_int_eq(say(n + 1), 0);
 	ck_assert_uint_eq(hear(n, 1), 0);
-	ck_assert_int_eq(shm_say_rest(&peer), 0);
+	ck_assert_int_eq(shm_ctl_flush(&peer), 0);
 	ck_assert_uint_eq(hear(n, 3), 2);
 }
 END_TEST
@@ -122,8 +122,8 @@ START_TEST(test_what_is_kept_is_bounded)
 	ck_assert_uint_gt(n, 2 * 1024); /* a REPLY and a CLOSE for each connection */
 	ck_assert_uint_lt(n, 10000);
 	ck_assert_int_eq(say(n), -ENOBUFS);
-	shm_unsaid_drop(&peer);
-	ck_assert_uint_eq(peer.nunsaid, 0);
+	shm_ctl_drop(&peer);
+	ck_assert_uint_eq(peer.ctl_nqueued, 0);
 }
 END_TEST
 
@@ -137,10 +137,10 @@ START_TEST(test_hang_up)
 	os_close(other);
 	other = -1;
 	ck_assert_int_eq(say(n), 0);
-	ck_assert_int_eq(shm_say_rest(&peer), 0);
-	ck_assert_ptr_null(peer.unsaid);
+	ck_assert_int_eq(shm_ctl_flush(&peer), 0);
+	ck_assert_ptr_null(peer.ctl_queue);
 	ck_assert_int_eq(say(n), 0);
-	ck_assert_ptr_null(peer.unsaid);
+	ck_assert_ptr_null(peer.ctl_queue);
 	ck_assert_int_eq(try(n), -EPIPE);
 }
 END_TEST

@@ -18,7 +18,7 @@
 #define REC (3 * SHM_LINE) /* the header's line and two for the bytes: 28 of them are nobody's */
 
 static unsigned taken;
-static struct rds_lent lent; /* what the first message says; word 0: nothing */
+static struct rds_fetch_src lent; /* what the first message says; word 0: nothing */
 static int fetched;
 static unsigned char bytes[LEN], got[LEN];
 
@@ -169,7 +169,8 @@ START_TEST(test_lent)
 	peer.id_at = (uint64_t)(uintptr_t)&peer.id;
 	ep.peer = &peer;
 	memset(bytes, _i + 1, LEN);
-	lent = (struct rds_lent){.vec = {{bytes, LEN}}, .n = 1, .word = word, .word_at = (uint64_t)(uintptr_t)&word};
+	lent = (struct rds_fetch_src){
+		.vec = {{bytes, LEN}}, .n = 1, .word = word, .word_at = (uint64_t)(uintptr_t)&word};
 	if (_i)
 		word = _i == 1 ? 0 : ~word;
 	for (i = 0; i < 3; i++)

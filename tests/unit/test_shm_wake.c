@@ -49,8 +49,8 @@ static struct side us, they;
 /* Timers stay behind: nobody runs them here but the tests themselves. */
 static void become(struct side *s, struct side *from)
 {
-	rds_timer_cancel(&rds_shm.ask);
-	rds_timer_cancel(&rds_shm.sweep);
+	rds_timer_cancel(&rds_shm.recheck_timer);
+	rds_timer_cancel(&rds_shm.sweep_timer);
 	if (from)
 		from->shm = rds_shm;
 	rds_shm = s->shm;
@@ -61,7 +61,7 @@ static void knows(struct shm_peer *p, struct side *s)
 	shm_peer_init(p);
 	atomic_store(&p->leader.fd.n[0], s->leader[1]);
 	atomic_store(&p->helper.fd.n[0], s->helper[1]);
-	p->leader.lasts = p->helper.lasts = true;
+	p->leader.has_reader = p->helper.has_reader = true;
 	p->inbox = &s->inbox;
 }
 
@@ -95,7 +95,7 @@ static void side_init(struct side *s, struct shm_rings *rings, unsigned out)
 	s->ep.rx_data = data + (out ? 0 : SHM_RING_MIN);
 	s->ep.up = true;
 	become(s, NULL);
-	shm_doubt_start();
+	shm_recheck_init();
 	ck_assert_int_eq(shm_bell_add(&s->ep), 0);
 	s->shm = rds_shm;
 	s->ep.head.t = &rds_shm.t;
@@ -169,7 +169,7 @@ START_TEST(test_room_is_told_once)
 	become(&us, &they);
 	shm_progress(&rds_shm.t);
 	ck_assert_uint_eq(writable, 1);
-	shm_ring_own_bell(&us.ep);
+	shm_bell_ring_own(&us.ep);
 	shm_progress(&rds_shm.t); /* a bell for something else */
 	ck_assert_uint_eq(writable, 1);
 }
@@ -274,13 +274,13 @@ START_TEST(test_leader_is_woken_once)
 	ck_assert_int_eq(os_read(us.leader[0], (char[64]){0}, 64), 8);
 	they_send();
 	ck_assert(!readable(us.leader[0]));
-	ck_assert(!they.shm.asking); /* we have done it ourselves: no doubt about it */
+	ck_assert(!they.shm.recheck_armed); /* we have done it ourselves: no doubt about it */
 	ck_assert(we_look());
 	ck_assert_uint_eq(taken, 2);
 	announce(&us, RDS_ATT_LEADER);
 	they_send();
 	ck_assert(readable(us.leader[0]));
-	ck_assert(!us.shm.sweeping);
+	ck_assert(!us.shm.sweep_armed);
 }
 END_TEST
 
@@ -298,18 +298,18 @@ END_TEST
 /* A wake-up that cannot be sent is not claimed: others may manage. */
 START_TEST(test_failed_wake_is_not_claimed)
 {
-	struct shm_waker *w = _i ? &they.other.helper : &they.other.leader;
+	struct shm_wake_fd *w = _i ? &they.other.helper : &they.other.leader;
 	enum rds_attention a = _i ? RDS_ATT_HELPER : RDS_ATT_LEADER;
 	int gone[2];
 
 	ck_assert_int_eq(os_pipe(gone, O_NONBLOCK), 0);
 	os_close(gone[0]);
 	atomic_store(&w->fd.n[0], gone[1]);
-	w->lasts = false; /* nobody reads it: this must not be a SIGPIPE, either */
+	w->has_reader = false; /* nobody reads it: this must not be a SIGPIPE, either */
 	announce(&us, a);
 	they_send();
 	ck_assert_uint_eq(who(&us), a);
-	ck_assert(they.shm.asking);
+	ck_assert(they.shm.recheck_armed);
 }
 END_TEST
 
@@ -323,7 +323,7 @@ static void their_helper(void)
 /* No number in the program's table, as before the first time: their helper wakes us, and only then it is claimed. */
 START_TEST(test_helper_wakes_for_the_program)
 {
-	struct shm_waker *w = _i ? &they.other.helper : &they.other.leader;
+	struct shm_wake_fd *w = _i ? &they.other.helper : &they.other.leader;
 	enum rds_attention a = _i ? RDS_ATT_HELPER : RDS_ATT_LEADER;
 	int in = _i ? us.helper[0] : us.leader[0], out = os_fd(&w->fd);
 
@@ -341,7 +341,7 @@ START_TEST(test_helper_wakes_for_the_program)
 	ck_assert(!readable(in));
 	they_send();
 	ck_assert(!readable(in));
-	ck_assert(!they.shm.asking);
+	ck_assert(!they.shm.recheck_armed);
 	ck_assert(we_look());
 	ck_assert_uint_eq(taken, 3);
 }
@@ -466,13 +466,13 @@ static bool they_ask(void)
 	bool asked;
 
 	become(&they, NULL);
-	if (rds_shm.asking)
-		rds_shm.ask.fn(&rds_shm.ask);
+	if (rds_shm.recheck_armed)
+		rds_shm.recheck_timer.fn(&rds_shm.recheck_timer);
 	they.shm = rds_shm;
 	become(&us, NULL);
 	asked = os_recv(us.ctl, &msg, sizeof(msg), MSG_DONTWAIT) == sizeof(msg) && msg.op == SHM_OP_LOOK;
 	if (asked)
-		shm_heard(&us.other, msg.peer_bell);
+		shm_on_look(&us.other, msg.peer_bell);
 	us.shm = rds_shm;
 	return asked;
 }
@@ -497,7 +497,7 @@ START_TEST(test_no_question_if_noticed)
 {
 	announce(&us, RDS_ATT_POLLING);
 	they_send();
-	ck_assert(they.shm.asking);
+	ck_assert(they.shm.recheck_armed);
 	ck_assert(we_look());
 	ck_assert(!they_ask());
 }
@@ -534,9 +534,9 @@ START_TEST(test_wiped_bell_costs_a_tick)
 		atomic_store(&us.inbox.words[i], 0);
 	ck_assert(!we_look());
 	announce(&us, RDS_ATT_HELPER);
-	ck_assert(us.shm.sweeping);
+	ck_assert(us.shm.sweep_armed);
 	become(&us, NULL);
-	rds_shm.sweep.fn(&rds_shm.sweep);
+	rds_shm.sweep_timer.fn(&rds_shm.sweep_timer);
 	us.shm = rds_shm;
 	ck_assert(we_look());
 	ck_assert_uint_eq(taken, 1);
@@ -552,9 +552,9 @@ START_TEST(test_bells_of_nobody)
 	atomic_store(&us.inbox.summary, UINT64_MAX);
 	ck_assert(!we_look());
 	ck_assert(!shm_pending(&rds_shm.t));
-	shm_heard(&us.other, SHM_BELLS);
-	shm_heard(&us.other, 17);
-	shm_heard(&they.other, us.ep.bell_here); /* not its bell */
+	shm_on_look(&us.other, SHM_BELLS);
+	shm_on_look(&us.other, 17);
+	shm_on_look(&they.other, us.ep.bell_here); /* not its bell */
 	ck_assert(!shm_pending(&rds_shm.t));
 	they_send();
 	ck_assert(we_look());

@@ -73,8 +73,8 @@ static uint64_t acked(struct rds_ep *ep)
 
 #define OPS(i)                                                                                                         \
 	{                                                                                                              \
-		.caps = RDS_TCAP_NATIVE | RDS_TCAP_DIRECT, .send = send_to_##i, .flush = flush, .acked = acked,        \
-		.show = verbs_show, .shown = verbs_shown, .hide = verbs_hide                                           \
+		.caps = RDS_TCAP_DEVICE_OPS | RDS_TCAP_DIRECT, .send = send_to_##i, .flush = flush, .acked = acked,    \
+		.mr_register = verbs_show, .mr_key = verbs_shown, .mr_deregister = verbs_hide                          \
 	}
 static const struct rds_transport_ops ops[CONNS_HERE] = {OPS(0), OPS(1)};
 

@@ -54,7 +54,7 @@ static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const s
 	return ++did.sends == did.err_at ? did.send_err : 0;
 }
 
-static int fake_post(struct rds_ep *ep, const struct rds_native *op)
+static int fake_post(struct rds_ep *ep, const struct rds_device_op *op)
 {
 	(void)ep;
 	(void)op;
@@ -87,20 +87,20 @@ static bool fake_want_room(struct rds_ep *ep, uint64_t seen)
 	return false;
 }
 
-int __real_rds_user_fetch_vec(struct rds_memory *m, void *to, const struct iovec *iov, unsigned n, uint64_t at,
+int __real_rds_ucopy_from_vec(struct rds_foreign_memory *m, void *to, const struct iovec *iov, unsigned n, uint64_t at,
 			      size_t len);
-int __wrap_rds_user_fetch_vec(struct rds_memory *m, void *to, const struct iovec *iov, unsigned n, uint64_t at,
+int __wrap_rds_ucopy_from_vec(struct rds_foreign_memory *m, void *to, const struct iovec *iov, unsigned n, uint64_t at,
 			      size_t len);
-int __wrap_rds_user_fetch_vec(struct rds_memory *m, void *to, const struct iovec *iov, unsigned n, uint64_t at,
+int __wrap_rds_ucopy_from_vec(struct rds_foreign_memory *m, void *to, const struct iovec *iov, unsigned n, uint64_t at,
 			      size_t len)
 {
 	meanwhile(&did.in_fetch);
 	if (++did.fetches == did.fetch_err_at)
 		return -EFAULT;
-	return __real_rds_user_fetch_vec(m, to, iov, n, at, len);
+	return __real_rds_ucopy_from_vec(m, to, iov, n, at, len);
 }
 
-static const struct rds_transport_ops ops = {.caps = RDS_TCAP_NATIVE,
+static const struct rds_transport_ops ops = {.caps = RDS_TCAP_DEVICE_OPS,
 					     .send = fake_send,
 					     .flush = fake_flush,
 					     .acked = fake_acked,

@@ -69,12 +69,12 @@ static void fill(unsigned char *p, size_t len, unsigned seed)
 
 static int put(const void *at, size_t len)
 {
-	return rds_user_put(NULL, (uintptr_t)at, own, len);
+	return rds_ucopy_to(NULL, (uintptr_t)at, own, len);
 }
 
 static int fetch(const void *at, size_t len)
 {
-	return rds_user_fetch(NULL, own, (uintptr_t)at, len);
+	return rds_ucopy_from(NULL, own, (uintptr_t)at, len);
 }
 
 /* Neither may be touched. */
@@ -256,16 +256,16 @@ START_TEST(vectors)
 
 	begin(_i);
 	ck_assert_int_eq(munmap(m + PAGE, PAGE), 0);
-	ck_assert_int_eq(rds_user_put_vec(NULL, vec, 3, 3, "abcdefghi", 9), 0);
+	ck_assert_int_eq(rds_ucopy_to_vec(NULL, vec, 3, 3, "abcdefghi", 9), 0);
 	ck_assert(!memcmp(m + 13, "ab", 2) && !memcmp(m + PAGE - 3, "cde", 3) && !memcmp(m + 2 * PAGE, "fghi", 4));
-	ck_assert_int_eq(rds_user_fetch_vec(NULL, got, vec, 3, 3, 9), 0);
+	ck_assert_int_eq(rds_ucopy_from_vec(NULL, got, vec, 3, 3, 9), 0);
 	ck_assert(!memcmp(got, "abcdefghi", 9));
-	ck_assert_int_eq(rds_user_put_vec(NULL, vec, 3, 55, got, 10), -EFAULT); /* beyond its end */
-	ck_assert_int_eq(rds_user_fetch_vec(NULL, got, vec, 3, 55, 10), -EFAULT);
+	ck_assert_int_eq(rds_ucopy_to_vec(NULL, vec, 3, 55, got, 10), -EFAULT); /* beyond its end */
+	ck_assert_int_eq(rds_ucopy_from_vec(NULL, got, vec, 3, 55, 10), -EFAULT);
 	vec[1].iov_len = 4; /* into the hole */
-	ck_assert_int_eq(rds_user_put_vec(NULL, vec, 3, 0, got, 9), -EFAULT);
-	ck_assert_int_eq(rds_user_fetch_vec(NULL, got, vec, 3, 0, 9), -EFAULT);
-	ck_assert_int_eq(rds_user_put_vec(NULL, vec, 3, 0, "12345678", 8), 0); /* as far as there is something */
+	ck_assert_int_eq(rds_ucopy_to_vec(NULL, vec, 3, 0, got, 9), -EFAULT);
+	ck_assert_int_eq(rds_ucopy_from_vec(NULL, got, vec, 3, 0, 9), -EFAULT);
+	ck_assert_int_eq(rds_ucopy_to_vec(NULL, vec, 3, 0, "12345678", 8), 0); /* as far as there is something */
 	ck_assert(!memcmp(m + 10, "12345", 5) && !memcmp(m + PAGE - 3, "678", 3));
 	ck_assert(!memcmp(m + 2 * PAGE, "fghi", 4));
 }

@@ -15,8 +15,8 @@
 
 static struct world_conn *const a = &world.conn[0], *const b = &world.conn[1];
 static unsigned char *region, *mine;
-static struct rds_shown *shown;
-static struct rds_far far;
+static struct rds_device_mr *shown;
+static struct rds_device_key far;
 static bool alone, quiet; /* what is posted has no message behind it; nobody waits for it */
 
 static void begin(void)
@@ -64,20 +64,20 @@ static void turn_away(void)
 static int post(uint64_t id, uint64_t at, size_t len)
 {
 	struct iovec iov[4] = {{mine, len / 3}, {NULL, 0}, {mine + len / 3, len / 2}, {mine + len / 3 + len / 2, len}};
-	struct rds_native op = {.id = id,
-				.seq = alone ? 0 : a->tx_seq + 1,
-				.quiet = quiet,
-				.key = far.key,
-				.at = far.at + at,
-				.len = len,
-				.local = iov};
+	struct rds_device_op op = {.id = id,
+				   .seq = alone ? 0 : a->tx_seq + 1,
+				   .quiet = quiet,
+				   .key = far.key,
+				   .at = far.at + at,
+				   .len = len,
+				   .local = iov};
 
 	return verbs_post(a->ep, &op);
 }
 
 static int post_read(uint64_t id, uint64_t at, size_t len)
 {
-	struct rds_native op = {
+	struct rds_device_op op = {
 		.id = id, .seq = a->tx_seq + 1, .read = true, .key = far.key, .at = far.at + at, .len = len};
 
 	a->read = mine;
@@ -656,7 +656,7 @@ END_TEST
 
 START_TEST(test_other_device)
 {
-	struct rds_far f;
+	struct rds_device_key f;
 
 	ck_assert(!verbs_shown(a->ep, shown, &f));
 	ck_assert_uint_eq(far.at, (uintptr_t)region);

@@ -36,13 +36,13 @@ static void say(struct world_conn *c, size_t len, uint8_t flags)
 }
 
 /* Something that the device is to write to the peer's memory. */
-static void write_to(struct world_conn *from, struct rds_shown *shown, struct world_conn *to)
+static void write_to(struct world_conn *from, struct rds_device_mr *shown, struct world_conn *to)
 {
 	struct iovec iov = {region + 10000, 5000};
-	struct rds_native n = {.id = 1, .seq = from->tx_seq + 1, .len = 5000, .local = &iov};
-	struct rds_far far;
+	struct rds_device_op n = {.id = 1, .seq = from->tx_seq + 1, .len = 5000, .local = &iov};
+	struct rds_device_key far;
 
-	if (!shown || !from->ep || !to->ep || !rds_verbs.t.ops->shown(to->ep, shown, &far))
+	if (!shown || !from->ep || !to->ep || !rds_verbs.t.ops->mr_key(to->ep, shown, &far))
 		return;
 	n.key = far.key;
 	n.at = far.at;
@@ -59,7 +59,7 @@ static void locate(void)
 /* Each step as if the one before had gone well. */
 static void life(void)
 {
-	struct rds_shown *shown = NULL;
+	struct rds_device_mr *shown = NULL;
 	unsigned i;
 
 	world_claim(US);
@@ -70,7 +70,7 @@ static void life(void)
 	say(a, VERBS_FRAME, RDS_FLAG_CONG_BITMAP);
 	world_run();
 	if (b->ep && b->ups)
-		rds_verbs.t.ops->show(b->ep, region, 10000, &shown);
+		rds_verbs.t.ops->mr_register(b->ep, region, 10000, &shown);
 	write_to(a, shown, b);
 	world.keep_inplace = true;
 	for (i = 0; i < 6; i++) {
@@ -86,7 +86,7 @@ static void life(void)
 	world_run();
 	world.keep_inplace = false;
 	if (shown)
-		rds_verbs.t.ops->hide(shown);
+		rds_verbs.t.ops->mr_deregister(shown);
 }
 
 static void all_over(void)

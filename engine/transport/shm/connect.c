@@ -7,7 +7,7 @@
  * tells of an endpoint that was given up while the control socket stands.
  *
  * An endpoint is on its peer's list until it is closed, and its memory lives on while messages in it are in use.  Runs in the
- * helper thread only, but for shm_broken().  Must not know who may talk to us, nor how peers are found.
+ * helper thread only, but for shm_ep_break().  Must not know who may talk to us, nor how peers are found.
  */
 #include <stdlib.h>
 
@@ -17,7 +17,7 @@
 
 /* ---- an endpoint's life ---- */
 
-static struct shm_ep *ep_new(struct shm_peer *p, struct rds_transport *t, bool initiator)
+static struct shm_ep *shm_ep_new(struct shm_peer *p, struct rds_transport *t, bool initiator)
 {
 	struct shm_ep *ep = calloc(1, sizeof(*ep));
 	int err;
@@ -40,7 +40,7 @@ static struct shm_ep *ep_new(struct shm_peer *p, struct rds_transport *t, bool i
 }
 
 /* Here only: what the peer knows of it is the caller's to say. */
-static void ep_unmake(struct shm_ep *ep)
+static void shm_ep_unmake(struct shm_ep *ep)
 {
 	struct shm_ep **pp = ep->peer ? &ep->peer->eps : NULL;
 
@@ -70,10 +70,10 @@ void shm_close(struct rds_ep *rep)
 		msg.peer_bell = ep->bell_there;
 		msg.bell = ep->bell_here;
 		msg.tos = ep->initiator; /* which of the two numberings `cookie` belongs to */
-		if (!p->dead && shm_say(p, &msg)) /* it would wait for ever for what we do not send */
-			shm_wants(p, SHM_WANT_BREAK);
+		if (!p->dead && shm_ctl_queue(p, &msg)) /* it would wait for ever for what we do not send */
+			shm_peer_defer(p, SHM_DEFER_BREAK);
 	}
-	ep_unmake(ep);
+	shm_ep_unmake(ep);
 }
 
 void shm_keep(struct rds_ep *rep, bool on)
@@ -87,13 +87,13 @@ void shm_keep(struct rds_ep *rep, bool on)
 	rx_unlock();
 }
 
-static void ep_up(struct shm_ep *ep, uint64_t ack)
+static void shm_ep_up(struct shm_ep *ep, uint64_t ack)
 {
 	ep->there = ep->peer->inbox;
 	atomic_store(&ep->rx->fetches, ep->peer->fetched);
 	rx_lock();
 	ep->up = true;
-	shm_ring_own_bell(ep); /* the peer was up before us: its bell may have rung in vain */
+	shm_bell_ring_own(ep); /* the peer was up before us: its bell may have rung in vain */
 	rx_unlock();
 	ep->head.t->up->up(ep->head.conn, (struct rds_ep *)ep, ack);
 }
@@ -122,11 +122,11 @@ void shm_ep_down(struct shm_ep *ep, int why, bool gone)
 }
 
 /* rx held. The helper tears everything down in its own time. */
-void shm_broken(struct shm_ep *ep)
+void shm_ep_break(struct shm_ep *ep)
 {
 	ep->broken = true;
 	if (ep->peer)
-		shm_wants(ep->peer, SHM_WANT_BREAK);
+		shm_peer_defer(ep->peer, SHM_DEFER_BREAK);
 }
 
 /* ---- asked for by us, or by the peer ---- */
@@ -137,11 +137,11 @@ int shm_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rd
 	struct shm_ctl_msg msg = {.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_CONNECT};
 	struct shm_peer *p;
 	struct shm_ep *ep;
-	int fd = -1, err = shm_peer_of(id, &p);
+	int fd = -1, err = shm_peer_get(id, &p);
 
 	if (err)
 		return err;
-	ep = ep_new(p, t, true);
+	ep = shm_ep_new(p, t, true);
 	if (!ep)
 		return -ENOMEM;
 	ep->head.conn = conn;
@@ -156,11 +156,11 @@ int shm_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rd
 		msg.rx_seq = rx_seq;
 		msg.ring = ep->size;
 		msg.cookie = ep->cookie;
-		err = shm_try(p, &msg, &fd, 1);
+		err = shm_ctl_try(p, &msg, &fd, 1);
 		os_close(fd);
 	}
 	if (err) {
-		ep_unmake(ep); /* the peer has not heard of it */
+		shm_ep_unmake(ep); /* the peer has not heard of it */
 		return err;
 	}
 	*out = (struct rds_ep *)ep;
@@ -179,7 +179,7 @@ int shm_on_connect(struct shm_peer *p, const struct shm_ctl_msg *msg, const int 
 		return -EPROTO;
 	id.peer = p->id;
 	id.peer_slot = p->slot;
-	ep = ep_new(p, t, false);
+	ep = shm_ep_new(p, t, false);
 	if (!ep)
 		why = -ENOMEM;
 	if (!why)
@@ -194,14 +194,14 @@ int shm_on_connect(struct shm_peer *p, const struct shm_ctl_msg *msg, const int 
 	reply.bell = ep ? ep->bell_here : 0;
 	reply.peer_bell = msg->bell;
 	if (why && ep)
-		ep_unmake(ep); /* the reply says it all */
-	err = shm_say(p, &reply);
+		shm_ep_unmake(ep); /* the reply says it all */
+	err = shm_ctl_queue(p, &reply);
 	if (!err && !why)
-		ep_up(ep, msg->rx_seq);
+		shm_ep_up(ep, msg->rx_seq);
 	return err;
 }
 
-static struct shm_ep *ep_by_cookie(struct shm_peer *p, uint64_t cookie, bool initiator)
+static struct shm_ep *shm_ep_find_cookie(struct shm_peer *p, uint64_t cookie, bool initiator)
 {
 	struct shm_ep *ep;
 
@@ -213,7 +213,7 @@ static struct shm_ep *ep_by_cookie(struct shm_peer *p, uint64_t cookie, bool ini
 
 int shm_on_reply(struct shm_peer *p, const struct shm_ctl_msg *msg)
 {
-	struct shm_ep *ep = ep_by_cookie(p, msg->cookie, true);
+	struct shm_ep *ep = shm_ep_find_cookie(p, msg->cookie, true);
 
 	if (!ep) /* given up meanwhile: the peer has been told by CLOSE */
 		return 0;
@@ -224,13 +224,13 @@ int shm_on_reply(struct shm_peer *p, const struct shm_ctl_msg *msg)
 		return 0;
 	}
 	ep->bell_there = msg->bell;
-	ep_up(ep, msg->rx_seq);
+	shm_ep_up(ep, msg->rx_seq);
 	return 0;
 }
 
 void shm_on_close(struct shm_peer *p, const struct shm_ctl_msg *msg)
 {
-	struct shm_ep *ep = ep_by_cookie(p, msg->cookie, !msg->tos);
+	struct shm_ep *ep = shm_ep_find_cookie(p, msg->cookie, !msg->tos);
 
 	if (ep)
 		shm_ep_down(ep, -ECONNRESET, false);

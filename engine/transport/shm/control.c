@@ -14,10 +14,10 @@
 #include "engine/transport/shm/shm.h"
 
 /* A REPLY and a CLOSE for each connection that a peer may have (1024), twice. */
-#define UNSAID_MAX 4096
+#define CTL_QUEUE_MAX 4096
 
-struct shm_unsaid {
-	struct shm_unsaid *next;
+struct shm_ctl_pkt {
+	struct shm_ctl_pkt *next;
 	struct shm_ctl_msg msg;
 };
 
@@ -40,16 +40,16 @@ ssize_t shm_ctl_recv(int fd, struct shm_ctl_msg *msg, int fds[OS_PASS_MAX], unsi
 	return n;
 }
 
-int shm_try(struct shm_peer *p, const struct shm_ctl_msg *msg, const int *fds, unsigned nfds)
+int shm_ctl_try(struct shm_peer *p, const struct shm_ctl_msg *msg, const int *fds, unsigned nfds)
 {
-	return p->unsaid ? -EAGAIN : shm_ctl_send(p->fd, msg, fds, nfds);
+	return p->ctl_queue ? -EAGAIN : shm_ctl_send(p->fd, msg, fds, nfds);
 }
 
-static int keep(struct shm_peer *p, const struct shm_ctl_msg *msg)
+static int ctl_pkt_queue(struct shm_peer *p, const struct shm_ctl_msg *msg)
 {
-	struct shm_unsaid *u;
+	struct shm_ctl_pkt *u;
 
-	if (p->nunsaid == UNSAID_MAX) {
+	if (p->ctl_nqueued == CTL_QUEUE_MAX) {
 		rds_warn("process %d asks and does not read the answers: its connections with this one are broken",
 			 (int)p->pid);
 		return -ENOBUFS;
@@ -59,54 +59,54 @@ static int keep(struct shm_peer *p, const struct shm_ctl_msg *msg)
 		return -ENOMEM;
 	u->next = NULL;
 	u->msg = *msg;
-	if (p->unsaid)
-		p->unsaid_last->next = u;
+	if (p->ctl_queue)
+		p->ctl_queue_last->next = u;
 	else
-		p->unsaid = u;
-	p->unsaid_last = u;
-	p->nunsaid++;
+		p->ctl_queue = u;
+	p->ctl_queue_last = u;
+	p->ctl_nqueued++;
 	return 0;
 }
 
-int shm_say(struct shm_peer *p, const struct shm_ctl_msg *msg)
+int shm_ctl_queue(struct shm_peer *p, const struct shm_ctl_msg *msg)
 {
-	int err = shm_try(p, msg, NULL, 0);
+	int err = shm_ctl_try(p, msg, NULL, 0);
 
 	if (err == -EAGAIN)
-		err = keep(p, msg);
+		err = ctl_pkt_queue(p, msg);
 	/* A hang-up shows itself when everything that the peer had said has been read. */
 	return err == -EPIPE || err == -ECONNRESET ? 0 : err;
 }
 
-static void drop_first(struct shm_peer *p)
+static void ctl_pkt_drop_first(struct shm_peer *p)
 {
-	struct shm_unsaid *u = p->unsaid;
+	struct shm_ctl_pkt *u = p->ctl_queue;
 
-	p->unsaid = u->next;
-	p->nunsaid--;
+	p->ctl_queue = u->next;
+	p->ctl_nqueued--;
 	free(u);
 }
 
-void shm_unsaid_drop(struct shm_peer *p)
+void shm_ctl_drop(struct shm_peer *p)
 {
-	while (p->unsaid)
-		drop_first(p);
+	while (p->ctl_queue)
+		ctl_pkt_drop_first(p);
 }
 
-int shm_say_rest(struct shm_peer *p)
+int shm_ctl_flush(struct shm_peer *p)
 {
 	int err;
 
-	while (p->unsaid) {
-		err = shm_ctl_send(p->fd, &p->unsaid->msg, NULL, 0);
+	while (p->ctl_queue) {
+		err = shm_ctl_send(p->fd, &p->ctl_queue->msg, NULL, 0);
 		if (err == -EAGAIN)
 			return 0;
 		if (err == -EPIPE || err == -ECONNRESET) /* as above */
-			shm_unsaid_drop(p);
+			shm_ctl_drop(p);
 		else if (err)
 			return err;
 		else
-			drop_first(p);
+			ctl_pkt_drop_first(p);
 	}
 	return 0;
 }

@@ -22,22 +22,23 @@
 
 #include "engine/transport/shm/shm.h"
 
-static struct rds_procid told; /* what peers look for; helper */
+static struct rds_procid fetch_id; /* what peers look for; helper */
 
 void shm_fetch_offer(struct shm_ctl_msg *hello)
 {
-	told = hello->self;
-	hello->id_at = (uint64_t)(uintptr_t)&told;
+	fetch_id = hello->self;
+	hello->id_at = (uint64_t)(uintptr_t)&fetch_id;
 	hello->reader = (int32_t)os_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0);
 }
 
-static long read_of(const struct shm_peer *p, const struct iovec *to, unsigned nto, const struct iovec *from, unsigned nfrom)
+static long sender_read(const struct shm_peer *p, const struct iovec *to, unsigned nto, const struct iovec *from,
+			unsigned nfrom)
 {
 	return os_syscall(SYS_process_vm_readv, p->reader, (long)to, nto, (long)from, nfrom, 0);
 }
 
 /* ... and is that thread one of the process that the kernel has named? */
-static bool same_user(const struct shm_peer *p)
+static bool sender_is_same_user(const struct shm_peer *p)
 {
 	struct ucred cred;
 
@@ -54,7 +55,7 @@ void shm_fetch_learn(struct shm_peer *p, const struct shm_ctl_msg *hello)
 	p->reader = hello->reader;
 	if (rds_options()->shm_fetch == RDS_SHM_FETCH_NEVER)
 		return;
-	p->fetched = same_user(p) && read_of(p, &to, 1, &from, 1) == (long)sizeof(there) &&
+	p->fetched = sender_is_same_user(p) && sender_read(p, &to, 1, &from, 1) == (long)sizeof(there) &&
 		     !memcmp(&there, &p->id, sizeof(there));
 	if (!p->fetched)
 		rds_debug("the memory of process %d cannot be read (ptrace_scope, another user or container): what it writes goes "
@@ -62,7 +63,7 @@ void shm_fetch_learn(struct shm_peer *p, const struct shm_ctl_msg *hello)
 			  (int)p->pid);
 }
 
-bool shm_lends(struct rds_ep *rep)
+bool shm_fetchable(struct rds_ep *rep)
 {
 	struct shm_ep *ep = (struct shm_ep *)rep;
 
@@ -71,7 +72,7 @@ bool shm_lends(struct rds_ep *rep)
 }
 
 /* What is under way fails, too; the next goes through the ring. */
-static void forbidden(struct shm_ep *ep)
+static void fetch_forbidden(struct shm_ep *ep)
 {
 	atomic_store(&ep->rx->fetches, 0);
 	if (atomic_exchange(&ep->peer->fetched, false))
@@ -85,31 +86,32 @@ static void forbidden(struct shm_ep *ep)
  * It has ended, or executed another program, and taken the bytes along: what lies in the ring behind them must not arrive
  * without them.  Should it be there nevertheless, it sends those messages again.
  */
-static void ended(struct shm_ep *ep)
+static void sender_ended(struct shm_ep *ep)
 {
 	rds_debug("process %d has ended before what it writes was taken: that is dropped, and all that it sent behind it",
 		  (int)ep->peer->pid);
-	shm_broken(ep);
+	shm_ep_break(ep);
 }
 
 /* Whom a filter or the kernel's rules forbid to read is told something else. */
-static bool nobody_there(long got)
+static bool sender_is_gone(long got)
 {
 	return got >= 0 || got == -ESRCH || got == -EFAULT;
 }
 
 /* rx held */
-static long read_again(struct shm_peer *p, const struct iovec *to, unsigned nto, const struct iovec *from, unsigned nfrom)
+static long sender_read_retry(struct shm_peer *p, const struct iovec *to, unsigned nto, const struct iovec *from,
+			      unsigned nfrom)
 {
-	long got = read_of(p, to, nto, from, nfrom);
+	long got = sender_read(p, to, nto, from, nfrom);
 
 	if (likely(got != -ESRCH) || p->reader == p->pid)
 		return got;
 	p->reader = p->pid;
-	return read_of(p, to, nto, from, nfrom);
+	return sender_read(p, to, nto, from, nfrom);
 }
 
-int shm_fetch(struct rds_ep *rep, void *to, size_t len, const struct rds_lent *from)
+int shm_fetch(struct rds_ep *rep, void *to, size_t len, const struct rds_fetch_src *from)
 {
 	struct shm_ep *ep = (struct shm_ep *)rep;
 	struct iovec there[RDS_FETCH_VECS + 2];
@@ -122,15 +124,15 @@ int shm_fetch(struct rds_ep *rep, void *to, size_t len, const struct rds_lent *f
 	if (!ep->peer)
 		return -ESRCH;
 	if (!atomic_load_explicit(&ep->peer->fetched, memory_order_relaxed)) {
-		forbidden(ep);
+		fetch_forbidden(ep);
 		return -ESRCH;
 	}
 	there[0] = (struct iovec){(void *)(uintptr_t)ep->peer->id_at, sizeof(id)};
 	memcpy(there + 1, from->vec, from->n * sizeof(from->vec[0]));
 	there[1 + from->n] = (struct iovec){(void *)(uintptr_t)from->word_at, sizeof(word)};
-	got = read_again(ep->peer, here, 3, there, from->n + 2);
+	got = sender_read_retry(ep->peer, here, 3, there, from->n + 2);
 	if (got < (long)sizeof(id) || memcmp(&id, &ep->peer->id, sizeof(id))) {
-		(nobody_there(got) ? ended : forbidden)(ep);
+		(sender_is_gone(got) ? sender_ended : fetch_forbidden)(ep);
 		return -ESRCH;
 	}
 	if (got == all && word == ~from->word) {

@@ -24,9 +24,9 @@
 
 struct shm rds_shm = {.listen_fd = -1, .inbox_fd = -1};
 
-static void peer_event(struct rds_helper_event *ev, uint32_t events);
+static void peer_ctl_event(struct rds_helper_event *ev, uint32_t events);
 
-static socklen_t address_of(const struct rds_procid *id, struct sockaddr_un *un)
+static socklen_t shm_peer_address(const struct rds_procid *id, struct sockaddr_un *un)
 {
 	unsigned i;
 	int n = 0;
@@ -39,7 +39,7 @@ static socklen_t address_of(const struct rds_procid *id, struct sockaddr_un *un)
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
-static pid_t pid_of(int fd)
+static pid_t peer_pid(int fd)
 {
 	struct ucred cred;
 
@@ -47,7 +47,7 @@ static pid_t pid_of(int fd)
 }
 
 /* Two processes need one control socket, or two for a moment; each costs a descriptor and more. */
-static bool too_many(pid_t pid)
+static bool peer_too_many(pid_t pid)
 {
 	static pid_t warned_of;
 	const struct shm_peer *p;
@@ -63,7 +63,7 @@ static bool too_many(pid_t pid)
 	return true;
 }
 
-static bool allowed(int fd)
+static bool peer_allowed(int fd)
 {
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
@@ -79,7 +79,7 @@ static bool allowed(int fd)
 
 /* ---- peers ---- */
 
-static struct shm_peer *peer_new(int fd)
+static struct shm_peer *shm_peer_new(int fd)
 {
 	struct shm_peer *p = calloc(1, sizeof(*p));
 
@@ -87,8 +87,8 @@ static struct shm_peer *peer_new(int fd)
 		os_close(fd);
 		return NULL;
 	}
-	p->ev.fn = peer_event;
-	p->pid = pid_of(fd);
+	p->ev.fn = peer_ctl_event;
+	p->pid = peer_pid(fd);
 	shm_peer_init(p);
 	if (os_dup_high_slot(fd, &p->fd) < 0) {
 		free(p);
@@ -105,7 +105,7 @@ static struct shm_peer *peer_new(int fd)
 	return p;
 }
 
-static int say_hello(struct shm_peer *p)
+static int peer_send_hello(struct shm_peer *p)
 {
 	struct shm_ctl_msg msg = {.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_HELLO};
 	int fds[3] = {rds_leader_fd(), rds_helper_kick_fd(), rds_shm.inbox_fd};
@@ -117,7 +117,7 @@ static int say_hello(struct shm_peer *p)
 }
 
 /* If both have dialled, both sides use the socket of the smaller id: what they say stays in order. */
-static struct shm_peer *peer_find(const struct rds_procid *id)
+static struct shm_peer *shm_peer_find(const struct rds_procid *id)
 {
 	bool ours = memcmp(registry_self(rds_engine_registry()), id, sizeof(*id)) < 0;
 	struct shm_peer *p, *found = NULL;
@@ -128,47 +128,47 @@ static struct shm_peer *peer_find(const struct rds_procid *id)
 	return found;
 }
 
-static int peer_dial(const struct rds_conn_id *id, struct shm_peer **out)
+static int shm_peer_dial(const struct rds_conn_id *id, struct shm_peer **out)
 {
 	struct sockaddr_un un;
-	socklen_t len = address_of(&id->peer, &un);
+	socklen_t len = shm_peer_address(&id->peer, &un);
 	int fd = os_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err;
 	struct shm_peer *p;
 
 	if (fd < 0)
 		return fd;
 	err = os_connect(fd, (struct sockaddr *)&un, len);
-	if (!err && !allowed(fd))
+	if (!err && !peer_allowed(fd))
 		err = -EACCES;
 	if (err < 0) {
 		os_close(fd);
 		return err;
 	}
-	p = peer_new(fd);
+	p = shm_peer_new(fd);
 	if (!p)
 		return -ENOMEM;
 	p->id = id->peer;
 	p->slot = id->peer_slot;
 	p->dialled = true;
-	err = say_hello(p);
+	err = peer_send_hello(p);
 	*out = p;
 	return err;
 }
 
-int shm_peer_of(const struct rds_conn_id *id, struct shm_peer **out)
+int shm_peer_get(const struct rds_conn_id *id, struct shm_peer **out)
 {
-	*out = peer_find(&id->peer);
-	return *out ? 0 : peer_dial(id, out);
+	*out = shm_peer_find(&id->peer);
+	return *out ? 0 : shm_peer_dial(id, out);
 }
 
 /*
  * A process that ends gives up its two tables of descriptors one after the other: while its place in the registry is still locked
  * its helper's sockets may be gone, and they never are as long as it lives.
  */
-static bool listens(const struct rds_procid *id)
+static bool peer_listens(const struct rds_procid *id)
 {
 	struct sockaddr_un un;
-	socklen_t len = address_of(id, &un);
+	socklen_t len = shm_peer_address(id, &un);
 	int fd = os_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err;
 
 	if (fd < 0)
@@ -179,21 +179,21 @@ static bool listens(const struct rds_procid *id)
 }
 
 /* The control socket is gone: every connection over it is, too. */
-static void peer_dead(struct shm_peer *p, int why)
+static void shm_peer_dead(struct shm_peer *p, int why)
 {
 	/* Slot and id are what HELLO said or what we dialled; with neither there is no connection to tell. */
-	bool gone = !p->eps || !registry_proc_alive(rds_engine_registry(), p->slot, &p->id) || !listens(&p->id);
+	bool gone = !p->eps || !registry_proc_alive(rds_engine_registry(), p->slot, &p->id) || !peer_listens(&p->id);
 
 	if (p->dead)
 		return;
 	p->dead = true;
 	rds_debug("the control socket of process %d is gone: %s", (int)p->pid, strerror(-why));
 	rds_helper_event_del(p->fd);
-	shm_unsaid_drop(p);
+	shm_ctl_drop(p);
 	while (p->eps)
 		shm_ep_down(p->eps, why, gone);
 	os_close_slot(&p->fd);
-	shm_wakers_close(p);
+	shm_wake_fds_close(p);
 	if (p->inbox)
 		munmap(p->inbox, SHM_CTL_BYTES);
 	p->inbox = NULL;
@@ -217,7 +217,7 @@ void rds_shm_reclaim(void)
 /* ---- packets ---- */
 
 /* What a process of another user says of itself has to agree with the registry's lock, which only the kernel gives. */
-static bool identity_holds(const struct shm_peer *p, const struct shm_ctl_msg *msg)
+static bool peer_identity_holds(const struct shm_peer *p, const struct shm_ctl_msg *msg)
 {
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
@@ -236,7 +236,7 @@ static bool identity_holds(const struct shm_peer *p, const struct shm_ctl_msg *m
  * The descriptors that wake the peer are written to by the program's threads: they must be of a kind that never blocks
  * them.  (A process of another user that we let in could take O_NONBLOCK away again later; RDS_PRELOAD_SHARE trusts it that far.)
  */
-static int check_waker(int fd, int *mode)
+static int wake_fd_check(int fd, int *mode)
 {
 	int flags = os_fcntl(fd, F_GETFL, 0);
 	struct stat st;
@@ -247,21 +247,21 @@ static int check_waker(int fd, int *mode)
 	return flags & O_NONBLOCK ? 0 : os_fcntl(fd, F_SETFL, flags | O_NONBLOCK);
 }
 
-static int on_hello(struct shm_peer *p, const struct shm_ctl_msg *msg, int fds[OS_PASS_MAX], unsigned nfds)
+static int peer_on_hello(struct shm_peer *p, const struct shm_ctl_msg *msg, int fds[OS_PASS_MAX], unsigned nfds)
 {
 	int err, leader, helper;
 
 	if (p->known || nfds != 3 || (p->dialled && memcmp(&p->id, &msg->self, sizeof(p->id))))
 		return -EPROTO;
-	err = identity_holds(p, msg) ? check_waker(fds[0], &leader) : -EACCES;
+	err = peer_identity_holds(p, msg) ? wake_fd_check(fds[0], &leader) : -EACCES;
 	if (!err)
-		err = check_waker(fds[1], &helper);
+		err = wake_fd_check(fds[1], &helper);
 	if (!err)
 		err = shm_inbox_attach(fds[2], &p->inbox);
 	if (err)
 		return err;
-	shm_waker_take(&p->leader, fds[0], leader);
-	shm_waker_take(&p->helper, fds[1], helper);
+	shm_wake_fd_init(&p->leader, fds[0], leader);
+	shm_wake_fd_init(&p->helper, fds[1], helper);
 	fds[0] = fds[1] = -1;
 	p->id = msg->self;
 	p->slot = msg->slot;
@@ -270,7 +270,7 @@ static int on_hello(struct shm_peer *p, const struct shm_ctl_msg *msg, int fds[O
 	return 0;
 }
 
-static int on_packet(struct shm_peer *p, const struct shm_ctl_msg *msg, int fds[OS_PASS_MAX], unsigned nfds)
+static int peer_on_packet(struct shm_peer *p, const struct shm_ctl_msg *msg, int fds[OS_PASS_MAX], unsigned nfds)
 {
 	if (msg->version != SHM_VERSION) {
 		rds_error("a process speaks version %u of the shared-memory protocol, this library version %u: use the same "
@@ -280,10 +280,10 @@ static int on_packet(struct shm_peer *p, const struct shm_ctl_msg *msg, int fds[
 	}
 	switch (msg->op) {
 	case SHM_OP_LOOK:
-		shm_heard(p, msg->peer_bell);
+		shm_on_look(p, msg->peer_bell);
 		return 0;
 	case SHM_OP_HELLO:
-		return on_hello(p, msg, fds, nfds);
+		return peer_on_hello(p, msg, fds, nfds);
 	case SHM_OP_CONNECT:
 		return shm_on_connect(p, msg, fds, nfds);
 	case SHM_OP_REPLY:
@@ -296,7 +296,7 @@ static int on_packet(struct shm_peer *p, const struct shm_ctl_msg *msg, int fds[
 }
 
 /* Those whose control socket has not been read to its end, where its edge will not tell us of the rest. */
-static void unread(struct rds_timer *tm)
+static void peers_read_rest(struct rds_timer *tm)
 {
 	struct shm_peer *p;
 
@@ -304,18 +304,18 @@ static void unread(struct rds_timer *tm)
 	for (p = rds_shm.peers; p; p = p->next)
 		if (p->unread && !p->dead) {
 			p->unread = false;
-			peer_event(&p->ev, EPOLLIN);
+			peer_ctl_event(&p->ev, EPOLLIN);
 		}
 }
 
-static void go_on_later(struct shm_peer *p)
+static void peer_read_later(struct shm_peer *p)
 {
 	p->unread = true;
-	rds_shm.unread.fn = unread;
-	rds_timer_set(&rds_shm.unread, os_now_ns());
+	rds_shm.unread_timer.fn = peers_read_rest;
+	rds_timer_set(&rds_shm.unread_timer, os_now_ns());
 }
 
-static void peer_event(struct rds_helper_event *ev, uint32_t events)
+static void peer_ctl_event(struct rds_helper_event *ev, uint32_t events)
 {
 	struct shm_peer *p = container_of(ev, struct shm_peer, ev);
 	struct shm_ctl_msg msg;
@@ -325,13 +325,13 @@ static void peer_event(struct rds_helper_event *ev, uint32_t events)
 	ssize_t n;
 
 	if (events & EPOLLOUT) {
-		err = shm_say_rest(p);
+		err = shm_ctl_flush(p);
 		if (err)
-			peer_dead(p, err);
+			shm_peer_dead(p, err);
 	}
 	while (!p->dead) {
 		if (!most--) {
-			go_on_later(p);
+			peer_read_later(p);
 			return;
 		}
 		n = shm_ctl_recv(p->fd, &msg, fds, &nfds);
@@ -344,34 +344,34 @@ static void peer_event(struct rds_helper_event *ev, uint32_t events)
 			continue;
 		}
 		if (n > 0)
-			err = on_packet(p, &msg, fds, nfds);
+			err = peer_on_packet(p, &msg, fds, nfds);
 		for (i = 0; i < nfds; i++)
 			if (fds[i] >= 0)
 				os_close(fds[i]);
 		if (n <= 0 || err) {
-			peer_dead(p, n < 0 ? (int)n : err ? err : -EPIPE);
+			shm_peer_dead(p, n < 0 ? (int)n : err ? err : -EPIPE);
 			return;
 		}
 	}
 }
 
-static void listen_again(struct rds_timer *tm)
+static void peer_listen_again(struct rds_timer *tm)
 {
 	(void)tm;
 	rds_helper_event_add(&rds_shm.listener, rds_shm.listen_fd, EPOLLIN);
 }
 
 /* Out of descriptors or memory: look again a little later, since the waiting connection would wake us all the time. */
-static void listen_pause(int err)
+static void peer_listen_pause(int err)
 {
-	static struct rds_timer again = {.fn = listen_again};
+	static struct rds_timer again = {.fn = peer_listen_again};
 
 	rds_warn("cannot take a connection of another process: %s (ulimit -n?)", strerror(-err));
 	rds_helper_event_del(rds_shm.listen_fd);
 	rds_timer_set(&again, os_now_ns() + LISTEN_PAUSE_NS);
 }
 
-static void listen_event(struct rds_helper_event *ev, uint32_t events)
+static void peer_listen_event(struct rds_helper_event *ev, uint32_t events)
 {
 	unsigned most = RDS_EVENT_MOST; /* by levels: the rest is told again */
 	struct shm_peer *p;
@@ -385,22 +385,22 @@ static void listen_event(struct rds_helper_event *ev, uint32_t events)
 			if (fd == -EMFILE && rds_helper_reserve_release())
 				continue;
 			if (fd != -EAGAIN && fd != -EINTR)
-				listen_pause(fd);
+				peer_listen_pause(fd);
 			return;
 		}
-		if (!allowed(fd) || too_many(pid_of(fd))) {
+		if (!peer_allowed(fd) || peer_too_many(peer_pid(fd))) {
 			os_close(fd);
 			continue;
 		}
-		p = peer_new(fd);
+		p = shm_peer_new(fd);
 		if (p)
-			say_hello(p);
+			peer_send_hello(p);
 	}
 }
 
-void shm_peer_broken(struct shm_peer *p)
+void shm_peer_break(struct shm_peer *p)
 {
-	peer_dead(p, -EPROTO);
+	shm_peer_dead(p, -EPROTO);
 }
 
 /* ---- start ---- */
@@ -409,13 +409,13 @@ int shm_start(struct rds_transport *t)
 {
 	struct shm *s = (struct shm *)t;
 	struct sockaddr_un un;
-	socklen_t len = address_of(registry_self(rds_engine_registry()), &un);
+	socklen_t len = shm_peer_address(registry_self(rds_engine_registry()), &un);
 	int fd, err;
 
-	s->listener.fn = listen_event;
+	s->listener.fn = peer_listen_event;
 	s->need_bell = true;
-	shm_doubt_start();
-	err = shm_rings_possible();
+	shm_recheck_init();
+	err = shm_rings_check_limit();
 	if (!err)
 		err = shm_inbox_open();
 	if (err)
@@ -471,7 +471,7 @@ static const struct rds_transport_ops shm_ops = {
 	.catch_up = shm_catch_up,
 	.ack = shm_ring_ack,
 	.release = shm_ring_release,
-	.lends = shm_lends,
+	.fetchable = shm_fetchable,
 	.fetch = shm_fetch,
 	.relieve = shm_relieve,
 	.attention = shm_attention,

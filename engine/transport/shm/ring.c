@@ -32,7 +32,7 @@ static inline uint64_t rec_bytes(size_t payload)
 
 /* ---- send side (conn->tx) ---- */
 
-static uint64_t room(struct shm_ep *ep, uint64_t need)
+static uint64_t ring_room_left(struct shm_ep *ep, uint64_t need)
 {
 	uint64_t used = ep->tail - ep->seen_head, head;
 
@@ -44,7 +44,7 @@ static uint64_t room(struct shm_ep *ep, uint64_t need)
 	return ep->size - (ep->tail - ep->seen_head);
 }
 
-static void pad(struct shm_ep *ep, uint64_t bytes)
+static void ring_pad(struct shm_ep *ep, uint64_t bytes)
 {
 	struct shm_rec *rec = (struct shm_rec *)(ep->tx_data + (ep->tail & (ep->size - 1)));
 
@@ -54,20 +54,20 @@ static void pad(struct shm_ep *ep, uint64_t bytes)
 }
 
 /* Room for a record in one piece at the tail, wrapping where that helps. */
-static bool make_room(struct shm_ep *ep, uint64_t need)
+static bool ring_make_room(struct shm_ep *ep, uint64_t need)
 {
 	uint64_t off = ep->tail & (ep->size - 1), rest = ep->size - off;
 
-	if (unlikely(off >= SOFT_BYTES) && need <= SOFT_BYTES / 2 && room(ep, rest + need) >= rest + need) {
-		pad(ep, rest);
+	if (unlikely(off >= SOFT_BYTES) && need <= SOFT_BYTES / 2 && ring_room_left(ep, rest + need) >= rest + need) {
+		ring_pad(ep, rest);
 		return true;
 	}
 	if (likely(need <= rest))
-		return room(ep, need) >= need;
-	if (room(ep, rest) < rest)
+		return ring_room_left(ep, need) >= need;
+	if (ring_room_left(ep, rest) < rest)
 		return false;
-	pad(ep, rest); /* at least that: when the receiver has skipped it, the whole ring is free */
-	return room(ep, need) >= need;
+	ring_pad(ep, rest); /* at least that: when the receiver has skipped it, the whole ring is free */
+	return ring_room_left(ep, need) >= need;
 }
 
 int shm_ring_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len, uint64_t *pos)
@@ -76,7 +76,7 @@ int shm_ring_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const stru
 	uint64_t need = rec_bytes(len);
 	struct shm_rec *rec;
 
-	if (unlikely(!make_room(ep, need)))
+	if (unlikely(!ring_make_room(ep, need)))
 		return -EAGAIN;
 	rec = (struct shm_rec *)(ep->tx_data + (ep->tail & (ep->size - 1)));
 	rec->len = (uint32_t)need;
@@ -134,7 +134,7 @@ static int slots_grow(struct shm_ep *ep)
 	return 0;
 }
 
-static void give_back(struct shm_ep *ep)
+static void slots_give_back(struct shm_ep *ep)
 {
 	while (ep->slot_first != ep->slot_next && ep->slots[ep->slot_first & (ep->slot_cap - 1)].done) {
 		ep->freed = ep->slots[ep->slot_first & (ep->slot_cap - 1)].end;
@@ -153,14 +153,14 @@ void shm_ring_release(struct rds_ep *rep, void *token)
 	ep->slots[i & (ep->slot_cap - 1)].done = true;
 	if (i != ep->slot_first)
 		return;
-	give_back(ep);
+	slots_give_back(ep);
 	if (unlikely(ep->closed)) {
 		if (ep->slot_first == ep->slot_next && !ep->kept)
 			shm_ep_free(ep);
 		return;
 	}
-	if (ep->freed - ep->told >= ep->size / 8) {
-		ep->told = ep->freed;
+	if (ep->freed - ep->freed_told >= ep->size / 8) {
+		ep->freed_told = ep->freed;
 		shm_room_made(ep);
 	}
 }
@@ -172,11 +172,11 @@ void shm_ring_ack(struct rds_ep *rep, uint64_t seq)
 	atomic_store_explicit(&ep->rx->acked, seq, memory_order_release);
 }
 
-static bool bad(struct shm_ep *ep, const char *what)
+static bool ring_bad(struct shm_ep *ep, const char *what)
 {
 	rds_warn("a peer process sent nonsense through shared memory (%s): connection closed; is it of another version?",
 		 what);
-	shm_broken(ep);
+	shm_ep_break(ep);
 	return false;
 }
 
@@ -184,7 +184,7 @@ static bool bad(struct shm_ep *ep, const char *what)
  * Messages come in runs of one length, and each header is a cache miss that the next one waits for: fetch those that such a run
  * would have while this one is looked at.  Small records lie so close that the processor does it by itself.
  */
-static inline void fetch_ahead(const struct shm_ep *ep, uint64_t off, uint32_t len)
+static inline void rec_prefetch(const struct shm_ep *ep, uint64_t off, uint32_t len)
 {
 	unsigned i;
 
@@ -195,7 +195,7 @@ static inline void fetch_ahead(const struct shm_ep *ep, uint64_t off, uint32_t l
 }
 
 /* One record at ep->read; `avail` bytes have been published. False: the ring is broken. */
-static bool take(struct shm_ep *ep, uint64_t avail)
+static bool rec_take(struct shm_ep *ep, uint64_t avail)
 {
 	uint64_t off = ep->read & (ep->size - 1);
 	const volatile struct shm_rec *rec = (const volatile struct shm_rec *)(ep->rx_data + off);
@@ -205,14 +205,14 @@ static bool take(struct shm_ep *ep, uint64_t avail)
 	enum rds_rx_verdict v;
 
 	if (unlikely(len < SHM_LINE || len % SHM_LINE || len > avail || len > ep->size - off))
-		return bad(ep, "record length");
+		return ring_bad(ep, "record length");
 	ep->read += len;
-	fetch_ahead(ep, off, len);
+	rec_prefetch(ep, off, len);
 	if (likely(kind == SHM_REC_MSG)) {
 		if (unlikely(rds_wire_hdr_decode((const void *)&rec->hdr, &rx.hdr)))
-			return bad(ep, "message header");
+			return ring_bad(ep, "message header");
 		if (unlikely(rx.hdr.len > len - sizeof(struct shm_rec)))
-			return bad(ep, "message length");
+			return ring_bad(ep, "message length");
 		if (unlikely(ep->slot_next - ep->slot_first == ep->slot_cap) && slots_grow(ep)) {
 			ep->read -= len; /* no memory: it stays in the ring, and the sender is held back */
 			return false;
@@ -232,7 +232,7 @@ static bool take(struct shm_ep *ep, uint64_t avail)
 			return !ep->broken; /* its bytes were to be fetched from a process that is no more */
 		}
 	} else if (unlikely(kind != SHM_REC_PAD)) {
-		return bad(ep, "record kind");
+		return ring_bad(ep, "record kind");
 	}
 	return true;
 }
@@ -244,15 +244,15 @@ bool shm_ring_drain(struct shm_ep *ep)
 	if (likely(tail == ep->read) || unlikely(ep->broken))
 		return false;
 	if (unlikely(tail % SHM_LINE || tail - ep->freed > ep->size || tail - ep->read > ep->size))
-		return bad(ep, "tail");
+		return ring_bad(ep, "tail");
 	ep->draining = true;
-	while (ep->read != tail && take(ep, tail - ep->read))
+	while (ep->read != tail && rec_take(ep, tail - ep->read))
 		;
 	ep->draining = false;
 	if (ep->read == start)
 		return false;
 	atomic_store_explicit(&ep->rx->seen, ep->read, memory_order_relaxed);
-	give_back(ep);
+	slots_give_back(ep);
 	shm_room_made(ep);
 	if (unlikely(shm_ring_pressed(ep))) {
 		rds_shm.pressed = true;
@@ -268,7 +268,7 @@ bool shm_ring_pressed(const struct shm_ep *ep)
 }
 
 /* A reader that goes on reading, but so slowly that the oldest message has waited for some ticks, holds up others, too. */
-static bool too_old(struct shm_ep *ep)
+static bool ring_is_stuck(struct shm_ep *ep)
 {
 	if (ep->slot_first >= ep->mark) {
 		ep->mark = ep->slot_next;
@@ -282,7 +282,7 @@ bool shm_ring_relieve(struct shm_ep *ep, bool now)
 {
 	if (!shm_ring_pressed(ep))
 		return false;
-	if (now || ep->freed == ep->freed_last || too_old(ep))
+	if (now || ep->freed == ep->freed_last || ring_is_stuck(ep))
 		ep->head.t->up->evacuate(ep->head.conn, (struct rds_ep *)ep);
 	ep->freed_last = ep->freed;
 	return shm_ring_pressed(ep);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * setup.c - the memory that two processes share.
+ * memory.c - the memory that two processes share.
  *
  * Ring memory and inboxes are sealed memfds: the other side can write nonsense into them but can never take the pages away
  * under us.  They live outside /dev/shm and vanish with the last process that maps them.
@@ -22,7 +22,7 @@
 #endif
 #define SEALS (0x1 | 0x2 | 0x4) /* F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW */
 
-static void lay_out(struct shm_ep *ep, void *map, size_t len, uint32_t size)
+static void rings_lay_out(struct shm_ep *ep, void *map, size_t len, uint32_t size)
 {
 	struct shm_rings *rings = map;
 	unsigned char *data = (unsigned char *)map + SHM_CTL_BYTES;
@@ -37,7 +37,7 @@ static void lay_out(struct shm_ep *ep, void *map, size_t len, uint32_t size)
 	ep->rx_data = data + (out ? 0 : size);
 }
 
-static bool memory_is_strict(void)
+static bool overcommit_is_strict(void)
 {
 	int fd = os_open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC, 0);
 	char c = 0;
@@ -49,12 +49,12 @@ static bool memory_is_strict(void)
 	return c == '2';
 }
 
-static int reserve(int fd, size_t len)
+static int mem_reserve(int fd, size_t len)
 {
-	return os_reserve(fd, (off_t)(memory_is_strict() ? len : SHM_CTL_BYTES));
+	return os_reserve(fd, (off_t)(overcommit_is_strict() ? len : SHM_CTL_BYTES));
 }
 
-static int create(struct shm_ep *ep, uint32_t size, int *fd_out)
+static int rings_create_sized(struct shm_ep *ep, uint32_t size, int *fd_out)
 {
 	size_t len = SHM_CTL_BYTES + 2 * (size_t)size;
 	int fd = os_memfd("rdspreload-rings", 3 /* MFD_CLOEXEC | MFD_ALLOW_SEALING */), err;
@@ -65,7 +65,7 @@ static int create(struct shm_ep *ep, uint32_t size, int *fd_out)
 		return fd;
 	err = os_ftruncate(fd, (off_t)len);
 	if (!err)
-		err = reserve(fd, len);
+		err = mem_reserve(fd, len);
 	if (!err)
 		err = os_fcntl(fd, F_ADD_SEALS, SEALS);
 	if (err < 0)
@@ -77,7 +77,7 @@ static int create(struct shm_ep *ep, uint32_t size, int *fd_out)
 	rings = map;
 	atomic_store(&rings->ctl[0].need_bell, 1);
 	atomic_store(&rings->ctl[1].need_bell, 1);
-	lay_out(ep, map, len, size);
+	rings_lay_out(ep, map, len, size);
 	*fd_out = fd;
 	return 0;
 fail:
@@ -91,13 +91,13 @@ int shm_rings_create(struct shm_ep *ep, uint32_t size, int *fd_out)
 	int err;
 
 	do {
-		err = create(ep, size, fd_out);
+		err = rings_create_sized(ep, size, fd_out);
 		size /= 2;
 	} while ((err == -EFBIG || err == -ENOMEM || err == -ENOSPC) && size >= SHM_RING_MIN);
 	return err;
 }
 
-int shm_rings_possible(void)
+int shm_rings_check_limit(void)
 {
 	const size_t least = SHM_CTL_BYTES + 2 * SHM_RING_MIN;
 	struct rlimit limit;
@@ -111,14 +111,14 @@ int shm_rings_possible(void)
 }
 
 /* A memfd of exactly `len` bytes that nobody can shrink.  The other side should have reserved it; now it is. */
-static int attach(int fd, size_t len, void **out)
+static int mem_attach(int fd, size_t len, void **out)
 {
 	struct stat st;
 	int err;
 
 	if (os_fstat(fd, &st) < 0 || st.st_size != (off_t)len || (os_fcntl(fd, F_GET_SEALS, 0) & SEALS) != SEALS)
 		return -EPROTO;
-	err = reserve(fd, len);
+	err = mem_reserve(fd, len);
 	if (!err)
 		err = os_mmap(len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0, out);
 	if (!err)
@@ -134,17 +134,17 @@ int shm_rings_attach(struct shm_ep *ep, uint64_t size, int fd)
 
 	if (size < SHM_RING_MIN || size > SHM_RING_MAX || (size & (size - 1)))
 		return -EPROTO;
-	err = attach(fd, len, &map);
+	err = mem_attach(fd, len, &map);
 	if (err)
 		return err;
-	lay_out(ep, map, len, (uint32_t)size);
+	rings_lay_out(ep, map, len, (uint32_t)size);
 	return 0;
 }
 
 int shm_inbox_attach(int fd, struct shm_inbox **out)
 {
 	void *map;
-	int err = attach(fd, SHM_CTL_BYTES, &map);
+	int err = mem_attach(fd, SHM_CTL_BYTES, &map);
 
 	if (!err)
 		*out = map;

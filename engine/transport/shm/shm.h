@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * shm.h - the shared-memory transport inside: endpoints and peers.  ring.c moves messages, wake.c decides whom to wake,
- * doubt.c asks again where that may have failed, fetch.c takes bytes out of a peer's memory, peer.c has the control sockets to other processes, control.c the packets on them,
+ * recheck.c asks again where that may have failed, fetch.c takes bytes out of a peer's memory, peer.c has the control sockets to other processes, control.c the packets on them,
  * connect.c the connections over them.
  */
 #ifndef SHM_SHM_H
@@ -44,7 +44,7 @@ struct shm_ep {
 	uint64_t freed_last; /* as relieve() saw it last */
 	uint64_t mark; /* slots before that were there mark_age ticks ago */
 	unsigned mark_age;
-	uint64_t read, freed, told; /* next record; room given back; ... when the sender was last told */
+	uint64_t read, freed, freed_told; /* next record; room given back; ... when the sender was last told */
 	struct shm_slot *slots;
 	uint64_t slot_first, slot_next;
 	uint32_t slot_cap;
@@ -52,15 +52,15 @@ struct shm_ep {
 	uint32_t room_seen; /* the latest answer to ours that we have noticed */
 	bool hot, broken, kept;
 	bool draining;	    /* shm_ring_drain() is at it */
-	_Atomic bool doubt; /* the peer may not have been woken: doubt.c */
+	_Atomic bool recheck; /* the peer may not have been woken: recheck.c */
 };
 
 /* A pipe by which a peer's thread is woken.  Program's threads get their number when they first need it (wake.c). */
-struct shm_waker {
+struct shm_wake_fd {
 	struct os_fd fd;
-	bool lasts; /* open for reading, too: never without a reader, so a write raises no SIGPIPE */
+	bool has_reader; /* open for reading, too: never without a reader, so a write raises no SIGPIPE */
 };
-enum { SHM_WANT_LEADER = 1, SHM_WANT_HELPER = 2, SHM_WANT_BREAK = 4 };
+enum { SHM_DEFER_WAKE_LEADER = 1, SHM_DEFER_WAKE_HELPER = 2, SHM_DEFER_BREAK = 4 };
 
 struct shm_peer {
 	struct shm_peer *next;
@@ -76,20 +76,20 @@ struct shm_peer {
 	bool dialled;  /* by us: id and slot were known before HELLO */
 	bool dead;
 	bool unread; /* its control socket, to the end */
-	struct shm_waker leader, helper;
+	struct shm_wake_fd leader, helper;
 	_Atomic uint32_t woken; /* its attention as we left it when we last woke it */
 	struct shm_inbox *inbox;
 	struct shm_ep *eps;
 	/* the control socket was full: to be said when it has room (control.c) */
-	struct shm_unsaid *unsaid, *unsaid_last;
-	unsigned nunsaid;
+	struct shm_ctl_pkt *ctl_queue, *ctl_queue_last;
+	unsigned ctl_nqueued;
 	/* between the two tables (wake.c) */
-	struct rds_deferred_call chore; /* the helper does what `wants` says */
-	_Atomic unsigned wants;
-	unsigned asked;	     /* how often; helper */
-	_Atomic bool given;  /* the program's numbers are on their way */
-	struct rds_deferred_call leave; /* the program closes its numbers */
-	_Atomic bool left;
+	struct rds_deferred_call deferred_call; /* the helper does what `deferred_what` says */
+	_Atomic unsigned deferred_what;
+	unsigned nrequests;			 /* how often; helper */
+	_Atomic bool exporting;			 /* the program's numbers are on their way */
+	struct rds_deferred_call fds_close_call; /* the program closes its numbers */
+	_Atomic bool program_closed;
 };
 
 struct shm {
@@ -111,10 +111,10 @@ struct shm {
 	_Atomic int listen_fd;
 	struct shm_peer *peers;
 	uint64_t next_cookie;
-	/* doubt.c */
-	struct rds_timer ask, sweep;
-	struct rds_timer unread; /* peer.c, helper */
-	_Atomic bool asking, sweeping;
+	/* recheck.c */
+	struct rds_timer recheck_timer, sweep_timer;
+	struct rds_timer unread_timer; /* peer.c, helper */
+	_Atomic bool recheck_armed, sweep_armed;
 };
 extern struct shm rds_shm;
 
@@ -142,34 +142,35 @@ void shm_catch_up(struct rds_transport *t);
 bool shm_relieve(struct rds_transport *t, bool now);
 int shm_bell_add(struct shm_ep *ep);  /* rx held; 0 or -ENOSPC */
 void shm_bell_del(struct shm_ep *ep); /* rx held */
-void shm_ring_own_bell(struct shm_ep *ep); /* rx held */
+void shm_bell_ring_own(struct shm_ep *ep); /* rx held */
 void shm_inbox_close(void);
 void shm_peer_init(struct shm_peer *p);
-bool shm_wake_by(const struct shm_waker *w, int fd); /* true: it is on its way */
+bool shm_wake_fd_write(const struct shm_wake_fd *w, int fd); /* true: it is on its way */
 /* It has been woken, as `word` of its inbox asked for: nobody need do it again. */
-void shm_claim(struct shm_peer *p, struct shm_inbox *there, uint32_t word);
-void shm_wants(struct shm_peer *p, unsigned what); /* any thread: have the helper do that for it */
-void shm_waker_take(struct shm_waker *w, int fd, int flags); /* helper, from HELLO */
-void shm_wakers_close(struct shm_peer *p); /* helper: it is dead */
+void shm_attention_claim(struct shm_peer *p, struct shm_inbox *there, uint32_t word);
+void shm_peer_defer(struct shm_peer *p, unsigned what);		 /* any thread: have the helper do that for it */
+void shm_wake_fd_init(struct shm_wake_fd *w, int fd, int flags); /* helper, from HELLO */
+void shm_wake_fds_close(struct shm_peer *p);			 /* helper: it is dead */
 bool shm_peer_idle(struct shm_peer *p);	   /* helper: ... and nothing names it on the program's side */
 
-/* doubt.c */
-void shm_doubt_start(void);
-void shm_doubt(struct shm_ep *ep);	/* under conn->tx or rx: what was published or said there may not have been noticed */
-void shm_doubt_inbox(void);	/* rx held: we were woken, and no bell had rung */
-void shm_heard(struct shm_peer *p, uint32_t bell); /* helper: LOOK has come */
+/* recheck.c */
+void shm_recheck_init(void);
+void shm_recheck_later(
+	struct shm_ep *ep);   /* under conn->tx or rx: what was published or said there may not have been noticed */
+void shm_recheck_inbox(void); /* rx held: we were woken, and no bell had rung */
+void shm_on_look(struct shm_peer *p, uint32_t bell); /* helper: LOOK has come */
 
 /* fetch.c */
 void shm_fetch_offer(struct shm_ctl_msg *hello);			   /* helper */
 void shm_fetch_learn(struct shm_peer *p, const struct shm_ctl_msg *hello); /* helper */
-bool shm_lends(struct rds_ep *ep);
-int shm_fetch(struct rds_ep *ep, void *to, size_t len, const struct rds_lent *from);
+bool shm_fetchable(struct rds_ep *ep);
+int shm_fetch(struct rds_ep *ep, void *to, size_t len, const struct rds_fetch_src *from);
 
 /* peer.c */
 int shm_start(struct rds_transport *t);
 void shm_stop(struct rds_transport *t);
-int shm_peer_of(const struct rds_conn_id *id, struct shm_peer **out); /* helper: the one that stands, or dialled now */
-void shm_peer_broken(struct shm_peer *p); /* helper */
+int shm_peer_get(const struct rds_conn_id *id, struct shm_peer **out); /* helper: the one that stands, or dialled now */
+void shm_peer_break(struct shm_peer *p);			       /* helper */
 
 /* connect.c; helper */
 int shm_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, uint64_t rx_seq,
@@ -177,14 +178,14 @@ int shm_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rd
 void shm_close(struct rds_ep *ep);
 void shm_keep(struct rds_ep *ep, bool on);
 void shm_ep_down(struct shm_ep *ep, int why, bool gone); /* closes it */
-void shm_broken(struct shm_ep *ep); /* any thread, rx held: have the helper break it */
+void shm_ep_break(struct shm_ep *ep);			 /* any thread, rx held: have the helper break it */
 /* Packets of these kinds have come: 0, or -errno if the control socket has to go. */
 int shm_on_connect(struct shm_peer *p, const struct shm_ctl_msg *msg, const int *fds, unsigned nfds);
 int shm_on_reply(struct shm_peer *p, const struct shm_ctl_msg *msg);
 void shm_on_close(struct shm_peer *p, const struct shm_ctl_msg *msg);
 
-/* setup.c */
-int shm_rings_possible(void); /* 0, or -EFBIG and said: no peer could be connected to */
+/* memory.c */
+int shm_rings_check_limit(void); /* 0, or -EFBIG and said: no peer could be connected to */
 int shm_rings_create(struct shm_ep *ep, uint32_t size, int *fd); /* of that size, or smaller */
 int shm_rings_attach(struct shm_ep *ep, uint64_t size, int fd);
 int shm_inbox_attach(int fd, struct shm_inbox **out);
@@ -194,10 +195,10 @@ int shm_ctl_send(int fd, const struct shm_ctl_msg *msg, const int *fds, unsigned
 /* Bytes received (0 = hang-up) or -errno; descriptors that came along are the caller's. */
 ssize_t shm_ctl_recv(int fd, struct shm_ctl_msg *msg, int fds[OS_PASS_MAX], unsigned *nfds);
 /* Now or not at all: 0, -EAGAIN (earlier packets wait already), or -errno of the socket. */
-int shm_try(struct shm_peer *p, const struct shm_ctl_msg *msg, const int *fds, unsigned nfds);
+int shm_ctl_try(struct shm_peer *p, const struct shm_ctl_msg *msg, const int *fds, unsigned nfds);
 /* Now or as soon as there is room: 0, or -errno if it would be lost and the control socket has to go. */
-int shm_say(struct shm_peer *p, const struct shm_ctl_msg *msg);
-int shm_say_rest(struct shm_peer *p); /* there is room: 0 or -errno as above */
-void shm_unsaid_drop(struct shm_peer *p);
+int shm_ctl_queue(struct shm_peer *p, const struct shm_ctl_msg *msg);
+int shm_ctl_flush(struct shm_peer *p); /* there is room: 0 or -errno as above */
+void shm_ctl_drop(struct shm_peer *p);
 
 #endif

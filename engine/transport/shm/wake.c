@@ -22,26 +22,26 @@
 /* ---- sending side ---- */
 
 /* In this thread's table; a program's thread that has none yet takes what the helper has given. -1: there is none. */
-static int waker_fd(struct shm_peer *p, struct shm_waker *w)
+static int wake_fd_get(struct shm_peer *p, struct shm_wake_fd *w)
 {
 	int fd = os_fd(&w->fd);
 
-	if (likely(fd >= 0) || !atomic_load(&p->given))
+	if (likely(fd >= 0) || !atomic_load(&p->exporting))
 		return fd;
 	rds_fd_exchange_take();
 	return os_fd(&w->fd);
 }
 
-bool shm_wake_by(const struct shm_waker *w, int fd)
+bool shm_wake_fd_write(const struct shm_wake_fd *w, int fd)
 {
 	static const uint64_t one = 1;
 	/* Its process may have just ended: then nobody reads this pipe, unless we could ourselves. */
-	ssize_t n = likely(w->lasts) ? os_write(fd, &one, sizeof(one)) : os_write_quiet(fd, &one, sizeof(one));
+	ssize_t n = likely(w->has_reader) ? os_write(fd, &one, sizeof(one)) : os_write_quiet(fd, &one, sizeof(one));
 
 	return n > 0 || n == -EAGAIN; /* full of earlier wake-ups */
 }
 
-void shm_claim(struct shm_peer *p, struct shm_inbox *there, uint32_t word)
+void shm_attention_claim(struct shm_peer *p, struct shm_inbox *there, uint32_t word)
 {
 	uint32_t who = word & SHM_ATT_WHO, lazy = word - who + RDS_ATT_LAZY;
 
@@ -50,43 +50,43 @@ void shm_claim(struct shm_peer *p, struct shm_inbox *there, uint32_t word)
 		atomic_store_explicit(&p->woken, lazy, memory_order_relaxed);
 }
 
-enum wake { WAKE_SENT, WAKE_LEFT, WAKE_FAILED };
+enum wake_result { WAKE_SENT, WAKE_LEFT, WAKE_FAILED };
 
-static enum wake wake_by(struct shm_peer *p, struct shm_waker *w, unsigned want)
+static enum wake_result peer_wake_by(struct shm_peer *p, struct shm_wake_fd *w, unsigned want)
 {
-	int fd = waker_fd(p, w);
+	int fd = wake_fd_get(p, w);
 
 	if (unlikely(fd < 0)) {
-		shm_wants(p, want); /* our helper has a number for it, and gives us one for the next time */
+		shm_peer_defer(p, want); /* our helper has a number for it, and gives us one for the next time */
 		return WAKE_LEFT;
 	}
-	return shm_wake_by(w, fd) ? WAKE_SENT : WAKE_FAILED;
+	return shm_wake_fd_write(w, fd) ? WAKE_SENT : WAKE_FAILED;
 }
 
-static void wake(struct shm_ep *ep, bool service)
+static void peer_wake(struct shm_ep *ep, bool service)
 {
 	struct shm_peer *p = ep->peer;
 	uint32_t word = atomic_load(&ep->there->attention), who = word & SHM_ATT_WHO;
-	enum wake woken = WAKE_FAILED;
+	enum wake_result woken = WAKE_FAILED;
 
 	if (!p)
 		return;
 	if (who == RDS_ATT_LEADER) {
-		woken = wake_by(p, &p->leader, SHM_WANT_LEADER);
+		woken = peer_wake_by(p, &p->leader, SHM_DEFER_WAKE_LEADER);
 		rds_peer_woken();
 	} else if (who == RDS_ATT_HELPER || (service && who != RDS_ATT_POLLING)) {
-		woken = wake_by(p, &p->helper, SHM_WANT_HELPER);
+		woken = peer_wake_by(p, &p->helper, SHM_DEFER_WAKE_HELPER);
 	}
 	if (woken == WAKE_SENT)
-		shm_claim(p, ep->there, word);
+		shm_attention_claim(p, ep->there, word);
 	if (woken == WAKE_FAILED) {
 		/* It says that it is awake.  If not by us, that may be true or not: somebody else could have written it. */
 		if (who != RDS_ATT_LAZY || word != atomic_load_explicit(&p->woken, memory_order_relaxed))
-			shm_doubt(ep);
+			shm_recheck_later(ep);
 	}
 }
 
-static void ring_bell(struct shm_ep *ep)
+static void bell_ring_peer(struct shm_ep *ep)
 {
 	uint32_t g = ep->bell_there / 64;
 	uint64_t bit = 1ull << (ep->bell_there % 64), gbit = 1ull << g;
@@ -107,16 +107,16 @@ void shm_flush(struct rds_ep *rep, bool service)
 		rds_fence();
 		if (unlikely(atomic_load_explicit(&ep->tx->need_bell, memory_order_relaxed))) {
 			rds_peer_wake_begin();
-			ring_bell(ep);
-			wake(ep, false);
+			bell_ring_peer(ep);
+			peer_wake(ep, false);
 		}
 	}
 	/* Once per acknowledgement seen: a receiver that is between two calls need not be asked again and again. */
 	if (unlikely(service) && ep->serviced != ep->seen_acked + 1) {
 		shm_ring_acked(rep);
 		ep->serviced = ep->seen_acked + 1;
-		ring_bell(ep);
-		wake(ep, true);
+		bell_ring_peer(ep);
+		peer_wake(ep, true);
 	}
 }
 
@@ -141,12 +141,12 @@ void shm_room_made(struct shm_ep *ep)
 		return;
 	ep->answered = want;
 	atomic_store_explicit(&ep->rx->room_said, want, memory_order_release);
-	rds_fence(); /* ring_bell() only looks at a bell that rings already: who takes that must find this answer */
-	ring_bell(ep);
-	wake(ep, false); /* a busy sender (LAZY) is about to look by itself, or its lease ends */
+	rds_fence(); /* bell_ring_peer() only looks at a bell that rings already: who takes that must find this answer */
+	bell_ring_peer(ep);
+	peer_wake(ep, false); /* a busy sender (LAZY) is about to look by itself, or its lease ends */
 }
 
-static void set_need_bell(struct shm *s, bool on)
+static void rings_set_need_bell(struct shm *s, bool on)
 {
 	unsigned i;
 
@@ -162,15 +162,15 @@ void shm_attention(struct rds_transport *t, enum rds_attention who)
 	struct shm *s = (struct shm *)t;
 
 	if (unlikely(atomic_load_explicit(&s->inbox->attention, memory_order_relaxed) != s->announced && !s->found))
-		shm_doubt_inbox();
+		shm_recheck_inbox();
 	s->found = false;
 	s->announced = ((s->announced + SHM_ATT_STEP) & ~SHM_ATT_WHO) | who;
-	set_need_bell(s, who == RDS_ATT_LEADER || who == RDS_ATT_HELPER);
+	rings_set_need_bell(s, who == RDS_ATT_LEADER || who == RDS_ATT_HELPER);
 	atomic_store_explicit(&s->inbox->attention, s->announced, memory_order_relaxed);
 	rds_fence();
 }
 
-static bool leftover(const struct shm_ep *ep)
+static bool ring_leftover(const struct shm_ep *ep)
 {
 	return atomic_load_explicit(&ep->rx->tail, memory_order_relaxed) != ep->read && !ep->broken;
 }
@@ -185,13 +185,13 @@ bool shm_pending(struct rds_transport *t)
 	if (atomic_load_explicit(&s->inbox->summary, memory_order_relaxed))
 		return true;
 	for (i = 0; i < s->nhot; i++)
-		if (leftover(s->hot[i]))
+		if (ring_leftover(s->hot[i]))
 			return true;
 	return false;
 }
 
 /* Rung by ourselves: look at it with the next round. */
-void shm_ring_own_bell(struct shm_ep *ep)
+void shm_bell_ring_own(struct shm_ep *ep)
 {
 	struct shm *s = &rds_shm;
 
@@ -200,7 +200,7 @@ void shm_ring_own_bell(struct shm_ep *ep)
 }
 
 /* The ring is in use: look at it without being told. The one that was hot longest has to ring again. */
-static void make_hot(struct shm *s, struct shm_ep *ep)
+static void ring_make_hot(struct shm *s, struct shm_ep *ep)
 {
 	struct shm_ep *old;
 
@@ -214,15 +214,15 @@ static void make_hot(struct shm *s, struct shm_ep *ep)
 		atomic_store(&old->rx->need_bell, 1);
 		rds_fence();
 		shm_ring_drain(old); /* what it published before it saw that */
-		if (unlikely(leftover(old)))
-			shm_ring_own_bell(old); /* no memory for what waits there: offered again */
+		if (unlikely(ring_leftover(old)))
+			shm_bell_ring_own(old); /* no memory for what waits there: offered again */
 	}
 	ep->hot = true;
 	s->hot[s->nhot++] = ep;
 	atomic_store(&ep->rx->need_bell, s->need_bell);
 }
 
-static void make_cold(struct shm *s, struct shm_ep *ep)
+static void ring_make_cold(struct shm *s, struct shm_ep *ep)
 {
 	unsigned i;
 
@@ -236,7 +236,7 @@ static void make_cold(struct shm *s, struct shm_ep *ep)
 }
 
 /* A bell may ring for a message as well.  An answer is reported even if somebody has wished again since. */
-static bool room_came(struct shm_ep *ep)
+static bool ring_room_came(struct shm_ep *ep)
 {
 	uint32_t said = atomic_load_explicit(&ep->tx->room_said, memory_order_acquire);
 
@@ -247,7 +247,7 @@ static bool room_came(struct shm_ep *ep)
 	return true;
 }
 
-static bool bell_rang(struct shm *s, uint32_t bell)
+static bool bell_answer(struct shm *s, uint32_t bell)
 {
 	struct shm_ep *ep = s->bells[bell];
 	bool moved;
@@ -255,15 +255,15 @@ static bool bell_rang(struct shm *s, uint32_t bell)
 	if (!ep || !ep->up)
 		return false;
 	s->found = true;
-	if (room_came(ep))
+	if (ring_room_came(ep))
 		s->t.up->writable(ep->head.conn);
 	moved = shm_ring_drain(ep);
-	if (moved || unlikely(leftover(ep)))
-		make_hot(s, ep);
+	if (moved || unlikely(ring_leftover(ep)))
+		ring_make_hot(s, ep);
 	return moved;
 }
 
-static bool answer_bells(struct shm *s)
+static bool bells_answer(struct shm *s)
 {
 	uint64_t groups = atomic_exchange(&s->inbox->summary, 0), bits;
 	bool moved = false;
@@ -275,7 +275,7 @@ static bool answer_bells(struct shm *s)
 		bits = atomic_exchange(&s->inbox->words[g], 0);
 		rds_fence(); /* who still saw his bit had published before it, and does not ring again */
 		while (bits) {
-			moved |= bell_rang(s, g * 64 + (unsigned)__builtin_ctzll(bits));
+			moved |= bell_answer(s, g * 64 + (unsigned)__builtin_ctzll(bits));
 			bits &= bits - 1;
 		}
 	}
@@ -298,7 +298,7 @@ bool shm_progress(struct rds_transport *t)
 		moved |= shm_ring_drain(s->hot[i]);
 	}
 	if (unlikely(atomic_load_explicit(&s->inbox->summary, memory_order_relaxed)))
-		moved |= answer_bells(s);
+		moved |= bells_answer(s);
 	if (moved)
 		s->found = true;
 	return moved;
@@ -321,8 +321,8 @@ void shm_catch_up(struct rds_transport *t)
 		if (!ep || !ep->up || ep->draining)
 			continue;
 		shm_ring_drain(ep);
-		if (unlikely(leftover(ep)))
-			shm_ring_own_bell(ep);
+		if (unlikely(ring_leftover(ep)))
+			shm_bell_ring_own(ep);
 	}
 	s->catching_up--;
 }
@@ -364,7 +364,7 @@ int shm_bell_add(struct shm_ep *ep)
 
 void shm_bell_del(struct shm_ep *ep)
 {
-	make_cold(&rds_shm, ep);
+	ring_make_cold(&rds_shm, ep);
 	if (rds_shm.bells[ep->bell_here] == ep)
 		rds_shm.bells[ep->bell_here] = NULL;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * waker.c - the pipes that wake peers, in two descriptor tables (post.h).
+ * wake_fds.c - the pipes that wake peers, in two descriptor tables (post.h).
  *
  * They come with a peer's HELLO, to the helper.  A program's thread that wants to wake a peer for the first time has no number for
  * it: it leaves that to the helper, which wakes the peer and gives the numbers, and from the next time on the thread does
  * it directly.  So peers that the program never wakes, a thousand idle ones say, take nothing of its descriptors.  With no number
  * free in the program's table it goes on through the helper.
  *
- * A peer's structure lives until the helper has buried it and the program's side has closed its numbers (`leave`).
+ * A peer's structure lives until the helper has buried it and the program's side has closed its numbers (`fds_close_call`).
  */
 #include <fcntl.h>
 #include <string.h>
@@ -15,48 +15,48 @@
 #include "engine/transport/shm/shm.h"
 
 /* Less and less often if the program cannot take them. */
-static void give(struct shm_peer *p)
+static void wake_fds_export(struct shm_peer *p)
 {
 	int fds[2] = {os_fd(&p->leader.fd), os_fd(&p->helper.fd)};
 
-	p->asked++;
-	if (!os_fd_table || (p->asked & (p->asked - 1)) || atomic_load(&p->given))
+	p->nrequests++;
+	if (!os_fd_table || (p->nrequests & (p->nrequests - 1)) || atomic_load(&p->exporting))
 		return;
-	atomic_store(&p->given, true);
+	atomic_store(&p->exporting, true);
 	if (rds_export_to_program(RDS_EXPORT_PEER, p, fds, 2))
-		atomic_store(&p->given, false);
+		atomic_store(&p->exporting, false);
 }
 
-static void do_wants(struct rds_deferred_call *c)
+static void peer_run_deferred(struct rds_deferred_call *c)
 {
-	struct shm_peer *p = container_of(c, struct shm_peer, chore);
-	unsigned wants = atomic_exchange(&p->wants, 0);
+	struct shm_peer *p = container_of(c, struct shm_peer, deferred_call);
+	unsigned wants = atomic_exchange(&p->deferred_what, 0);
 	bool leader, helper;
 	uint32_t word, who;
 
 	if (p->dead)
 		return;
-	if (wants & SHM_WANT_BREAK) {
-		shm_peer_broken(p);
+	if (wants & SHM_DEFER_BREAK) {
+		shm_peer_break(p);
 		return;
 	}
 	word = p->inbox ? atomic_load(&p->inbox->attention) : 0;
 	who = word & SHM_ATT_WHO;
-	leader = (wants & SHM_WANT_LEADER) && shm_wake_by(&p->leader, os_fd(&p->leader.fd));
-	helper = (wants & SHM_WANT_HELPER) && shm_wake_by(&p->helper, os_fd(&p->helper.fd));
+	leader = (wants & SHM_DEFER_WAKE_LEADER) && shm_wake_fd_write(&p->leader, os_fd(&p->leader.fd));
+	helper = (wants & SHM_DEFER_WAKE_HELPER) && shm_wake_fd_write(&p->helper, os_fd(&p->helper.fd));
 	if ((leader && who == RDS_ATT_LEADER) || (helper && who == RDS_ATT_HELPER))
-		shm_claim(p, p->inbox, word);
-	give(p);
+		shm_attention_claim(p, p->inbox, word);
+	wake_fds_export(p);
 }
 
-void shm_wants(struct shm_peer *p, unsigned what)
+void shm_peer_defer(struct shm_peer *p, unsigned what)
 {
-	atomic_fetch_or(&p->wants, what);
-	rds_helper_defer(&p->chore);
+	atomic_fetch_or(&p->deferred_what, what);
+	rds_helper_defer(&p->deferred_call);
 }
 
 /* Program's thread, under the mark of rds_fd_exchange_take(). */
-void rds_shm_given(void *arg, const int *fds, unsigned nfds)
+void rds_shm_wake_fds_import(void *arg, const int *fds, unsigned nfds)
 {
 	struct shm_peer *p = arg;
 	unsigned i;
@@ -68,44 +68,44 @@ void rds_shm_given(void *arg, const int *fds, unsigned nfds)
 		for (i = 0; i < nfds; i++)
 			os_close(fds[i]);
 	}
-	atomic_store(&p->given, false);
+	atomic_store(&p->exporting, false);
 }
 
 /* Program's thread, the last that its side knows of the peer. */
-static void leave(struct rds_deferred_call *c)
+static void wake_fds_close_program(struct rds_deferred_call *c)
 {
-	struct shm_peer *p = container_of(c, struct shm_peer, leave);
+	struct shm_peer *p = container_of(c, struct shm_peer, fds_close_call);
 
 	os_close_slot(&p->leader.fd.n[0]);
 	os_close_slot(&p->helper.fd.n[0]);
-	atomic_store(&p->left, true); /* from here on it may be freed */
+	atomic_store(&p->program_closed, true); /* from here on it may be freed */
 }
 
 void shm_peer_init(struct shm_peer *p)
 {
 	os_fd_init(&p->leader.fd);
 	os_fd_init(&p->helper.fd);
-	p->chore.fn = do_wants;
-	p->leave.fn = leave;
+	p->deferred_call.fn = peer_run_deferred;
+	p->fds_close_call.fn = wake_fds_close_program;
 }
 
-void shm_waker_take(struct shm_waker *w, int fd, int flags)
+void shm_wake_fd_init(struct shm_wake_fd *w, int fd, int flags)
 {
-	w->lasts = (flags & O_ACCMODE) == O_RDWR;
+	w->has_reader = (flags & O_ACCMODE) == O_RDWR;
 	os_dup_high_slot(fd, &w->fd.n[os_fd_table]);
 }
 
-void shm_wakers_close(struct shm_peer *p)
+void shm_wake_fds_close(struct shm_peer *p)
 {
 	os_close_slot(&p->leader.fd.n[os_fd_table]);
 	os_close_slot(&p->helper.fd.n[os_fd_table]);
-	if (os_fd_table && p->asked)
-		rds_helper_defer_to_program(&p->leave);
+	if (os_fd_table && p->nrequests)
+		rds_helper_defer_to_program(&p->fds_close_call);
 	else
-		atomic_store(&p->left, true);
+		atomic_store(&p->program_closed, true);
 }
 
 bool shm_peer_idle(struct shm_peer *p)
 {
-	return atomic_load(&p->left) && !atomic_load(&p->chore.queued);
+	return atomic_load(&p->program_closed) && !atomic_load(&p->deferred_call.queued);
 }

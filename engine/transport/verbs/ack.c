@@ -43,7 +43,7 @@ void verbs_ack_now(struct verbs_ep *ep, bool asked)
 		ep->unasked = 0;
 	}
 	atomic_store(&ep->ack_due, true);
-	ep->head.t->up->speak(ep->head.conn);
+	ep->head.t->up->push_later(ep->head.conn);
 }
 
 static uint64_t owed(const struct verbs_ep *ep)

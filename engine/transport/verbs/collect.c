@@ -110,7 +110,7 @@ void verbs_collect_out(void)
 	while (!rds_aside && (ep = rds_verbs.holding)) {
 		rds_verbs.holding = ep->holding_next;
 		ep->holding = false;
-		ep->head.t->up->speak(ep->head.conn);
+		ep->head.t->up->push_later(ep->head.conn);
 	}
 }
 
@@ -143,7 +143,7 @@ static void tick(struct rds_timer *tm)
 		ep->holding = false;
 		if (left)
 			atomic_store(&ep->unattended, true);
-		ep->head.t->up->speak(ep->head.conn);
+		ep->head.t->up->push_later(ep->head.conn);
 	}
 	now++;
 	ticking = begun || rds_verbs.holding;

@@ -98,7 +98,7 @@ static const char *learn(struct verbs_ep *ep, uint8_t told)
 	rds_fence();
 	if (unlikely(atomic_load(&ep->backlog)) ||
 	    (unlikely(atomic_load_explicit(&ep->unsaid, memory_order_relaxed)) && atomic_exchange(&ep->unsaid, false)))
-		ep->head.t->up->speak(ep->head.conn); /* rest of a message, an acknowledgement */
+		ep->head.t->up->push_later(ep->head.conn); /* rest of a message, an acknowledgement */
 	if (unlikely(atomic_load_explicit(&ep->wants_room, memory_order_relaxed)) &&
 	    atomic_exchange(&ep->wants_room, false))
 		ep->head.t->up->writable(ep->head.conn);
@@ -206,7 +206,7 @@ static void feed(struct verbs_ep *ep)
 	post(ep, large, true);
 	post(ep, small, false);
 	if (must_tell(ep))
-		ep->head.t->up->speak(ep->head.conn);
+		ep->head.t->up->push_later(ep->head.conn);
 	if (ep->nlent < 2)
 		verbs_dev_again(ep->dev); /* the device took none, or all are with frames that wait for memory */
 }

@@ -94,7 +94,7 @@ static void memory_timer(struct rds_timer *tm)
 	for (ep = rds_verbs.eps; ep; ep = ep->next)
 		if (ep->dev == dev && atomic_load(&ep->state) == VERBS_UP) {
 			atomic_store(&ep->signal_due, true); /* its blocks wait for a completion that none may ask for */
-			ep->head.t->up->speak(ep->head.conn);
+			ep->head.t->up->push_later(ep->head.conn);
 			ep->head.t->up->writable(ep->head.conn);
 		}
 	rx_unlock();

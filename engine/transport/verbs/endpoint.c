@@ -136,7 +136,7 @@ static void urge(struct verbs_ep *ep)
 	rx_lock();
 	if (!ep->heard && !ep->closed && ep->urge_ns && ep->urge_ns <= URGE_LAST_NS) {
 		atomic_store(&ep->urge_due, true);
-		ep->head.t->up->speak(ep->head.conn);
+		ep->head.t->up->push_later(ep->head.conn);
 		ep->urge_ns *= 2;
 		rds_timer_set(&ep->nudge, os_now_ns() + ep->urge_ns);
 	}
@@ -166,7 +166,7 @@ void verbs_ep_ready(struct verbs_ep *ep)
 	rx_lock();
 	verbs_recv_later(ep);
 	if (verbs_credit_due(ep)) /* given for frames that came before: nobody could tell the peer */
-		ep->head.t->up->speak(ep->head.conn);
+		ep->head.t->up->push_later(ep->head.conn);
 	rx_unlock();
 }
 

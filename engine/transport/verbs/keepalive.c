@@ -111,7 +111,7 @@ static void look(struct verbs_ep *ep, uint64_t now)
 	} else if (!probing && now - ep->quiet_since >= interval()) {
 		ep->quiet_since = now;
 		atomic_store(&ep->probe_due, true);
-		ep->head.t->up->speak(ep->head.conn);
+		ep->head.t->up->push_later(ep->head.conn);
 	}
 }
 

@@ -79,7 +79,7 @@ static void add(struct verbs_ep *ep, const struct verbs_op *op)
 	rx_unlock();
 }
 
-static void chunk_out(struct verbs_ep *ep, const struct rds_native *op, uint64_t at, struct verbs_block *b)
+static void chunk_out(struct verbs_ep *ep, const struct rds_device_op *op, uint64_t at, struct verbs_block *b)
 {
 	uint32_t len = (uint32_t)(op->len - at < CHUNK ? op->len - at : CHUNK);
 	struct ibv_send_wr *wr = verbs_chain_next(ep, len, false);
@@ -129,7 +129,7 @@ static bool barred(struct verbs_ep *ep)
 	return ep->fenced || ep->fence_due;
 }
 
-int verbs_post(struct rds_ep *rep, const struct rds_native *op)
+int verbs_post(struct rds_ep *rep, const struct rds_device_op *op)
 {
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
 	uint32_t n = (uint32_t)((op->len + CHUNK - 1) / CHUNK), i;
@@ -239,9 +239,9 @@ static void say(struct verbs_ep *ep, const struct verbs_op *o, int err)
 	if (ep->closed || o->told)
 		return;
 	if (o->read && !err)
-		up->carried(ep->head.conn, o->id, 0, o->at, o->block.mem, o->len);
+		up->op_done(ep->head.conn, o->id, 0, o->at, o->block.mem, o->len);
 	else if (err || o->last)
-		up->carried(ep->head.conn, o->id, err, 0, NULL, 0);
+		up->op_done(ep->head.conn, o->id, err, 0, NULL, 0);
 }
 
 static void take_first(struct verbs_ep *ep)

@@ -23,7 +23,7 @@ struct verbs_op {
 };
 
 /* op.c */
-int verbs_post(struct rds_ep *ep, const struct rds_native *op); /* tx */
+int verbs_post(struct rds_ep *ep, const struct rds_device_op *op); /* tx */
 void verbs_fence(struct rds_ep *ep);				/* tx */
 /* tx: messages up to that one are in the chain, so what goes before them can end when it is posted ... */
 void verbs_ops_behind(struct verbs_ep *ep, uint64_t seq);
@@ -34,9 +34,9 @@ void verbs_ops_acked(struct verbs_ep *ep, uint64_t ack); /* rx: the peer has all
 void verbs_ops_free(struct verbs_ep *ep);		 /* nothing is in flight */
 
 /* region.c */
-int verbs_show(struct rds_ep *ep, void *mem, size_t len, struct rds_shown **out); /* tx */
-bool verbs_shown(struct rds_ep *ep, const struct rds_shown *shown, struct rds_far *far);
-void verbs_hide(struct rds_shown *shown);
+int verbs_show(struct rds_ep *ep, void *mem, size_t len, struct rds_device_mr **out); /* tx */
+bool verbs_shown(struct rds_ep *ep, const struct rds_device_mr *shown, struct rds_device_key *far);
+void verbs_hide(struct rds_device_mr *shown);
 void verbs_regions_end(struct verbs_dev *dev); /* helper: it is about to be freed */
 void verbs_regions_forget(void);	       /* forked child */
 

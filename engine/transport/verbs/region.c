@@ -15,14 +15,14 @@
 
 #define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)
 
-struct rds_shown {
-	struct rds_shown *next, **prev;
+struct rds_device_mr {
+	struct rds_device_mr *next, **prev;
 	struct verbs_dev *dev;
 	struct ibv_mr *mr; /* NULL: the device has been freed */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct rds_shown *all;
+static struct rds_device_mr *all;
 
 /* Does a child get copies of pinned pages? */
 static bool copies_on_fork(void)
@@ -42,10 +42,10 @@ static void refused(struct verbs_dev *dev, size_t len, int err)
 		rds_debug("%s: a region of %zu bytes cannot be registered: %s", dev->name, len, strerror(-err));
 }
 
-int verbs_show(struct rds_ep *rep, void *mem, size_t len, struct rds_shown **out)
+int verbs_show(struct rds_ep *rep, void *mem, size_t len, struct rds_device_mr **out)
 {
 	struct verbs_dev *dev = ((struct verbs_ep *)rep)->dev;
-	struct rds_shown *s;
+	struct rds_device_mr *s;
 	int err;
 
 	if (!copies_on_fork())
@@ -75,20 +75,20 @@ int verbs_show(struct rds_ep *rep, void *mem, size_t len, struct rds_shown **out
 	return 0;
 }
 
-bool verbs_shown(struct rds_ep *rep, const struct rds_shown *s, struct rds_far *far)
+bool verbs_shown(struct rds_ep *rep, const struct rds_device_mr *s, struct rds_device_key *far)
 {
 	bool here;
 
 	pthread_mutex_lock(&lock);
 	here = s->mr && s->dev == ((struct verbs_ep *)rep)->dev;
 	if (here)
-		*far = (struct rds_far){.key = s->mr->rkey, .at = (uintptr_t)s->mr->addr};
+		*far = (struct rds_device_key){.key = s->mr->rkey, .at = (uintptr_t)s->mr->addr};
 	pthread_mutex_unlock(&lock);
 	return here;
 }
 
 /* lock held */
-static void unregister(struct rds_shown *s)
+static void unregister(struct rds_device_mr *s)
 {
 	int err = verbs_err(vb.ibv_dereg_mr(s->mr));
 
@@ -100,7 +100,7 @@ static void unregister(struct rds_shown *s)
 		s->next->prev = s->prev;
 }
 
-void verbs_hide(struct rds_shown *s)
+void verbs_hide(struct rds_device_mr *s)
 {
 	pthread_mutex_lock(&lock);
 	if (s->mr)
@@ -111,7 +111,7 @@ void verbs_hide(struct rds_shown *s)
 
 void verbs_regions_end(struct verbs_dev *dev)
 {
-	struct rds_shown *s, *next;
+	struct rds_device_mr *s, *next;
 
 	pthread_mutex_lock(&lock);
 	for (s = all; s; s = next) {

@@ -392,7 +392,7 @@ void verbs_send_done(struct verbs_ep *ep, const struct ibv_wc *wc)
 	rds_fence();
 	if (map_gone(ep, (uint32_t)wc->wr_id) || unlikely(atomic_load(&ep->backlog)) ||
 	    (unlikely(atomic_load_explicit(&ep->unsaid, memory_order_relaxed)) && atomic_exchange(&ep->unsaid, false)))
-		ep->head.t->up->speak(ep->head.conn);
+		ep->head.t->up->push_later(ep->head.conn);
 	if (unlikely(atomic_load_explicit(&ep->wants_room, memory_order_relaxed)) &&
 	    atomic_exchange(&ep->wants_room, false))
 		ep->head.t->up->writable(ep->head.conn);

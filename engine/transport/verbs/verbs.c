@@ -103,7 +103,7 @@ static bool settled(struct rds_ep *ep)
 
 static const struct rds_transport_ops verbs_ops = {
 	.name = "verbs",
-	.caps = RDS_TCAP_RETAINS | RDS_TCAP_REMOTE | RDS_TCAP_NATIVE,
+	.caps = RDS_TCAP_RETAINS | RDS_TCAP_REMOTE | RDS_TCAP_DEVICE_OPS,
 	.start = verbs_start,
 	.stop = verbs_stop,
 	.claims = verbs_claims,
@@ -119,9 +119,9 @@ static const struct rds_transport_ops verbs_ops = {
 	.want_room = verbs_want_room,
 	.describe = verbs_describe,
 	.push = verbs_push,
-	.show = verbs_show,
-	.shown = verbs_shown,
-	.hide = verbs_hide,
+	.mr_register = verbs_show,
+	.mr_key = verbs_shown,
+	.mr_deregister = verbs_hide,
 	.post = verbs_post,
 	.fence = verbs_fence,
 	.progress = verbs_progress,
