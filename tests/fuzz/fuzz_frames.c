@@ -91,7 +91,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 
 static void begin(void)
 {
-	struct verbs_hello h;
+	struct verbs_request h;
 	uint32_t i;
 
 	memset(c, 0, sizeof(*c));

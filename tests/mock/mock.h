@@ -55,7 +55,8 @@ struct mock_dev {
 	bool last_wqe;	     /* a queue pair that goes into error says LAST_WQE_REACHED */
 	bool destroy_cleans; /* completions of a queue pair vanish when it is destroyed (mlx5), else they stay (rxe) */
 	bool cut;	     /* nothing gets out or in */
-	unsigned late_ear;   /* iWARP: so many things that come first, after a yes of ours, are noticed with the next one (siw) */
+	unsigned
+		late_receive; /* iWARP: so many things that come first, after a yes of ours, are noticed with the next one (siw) */
 	/* lists */
 	struct ibv_device device;
 	enum mock_mode mode;

@@ -184,7 +184,7 @@ static bool step_sq(struct mock_qp *qp)
 
 static bool unnoticed(const struct mock_qp *to, unsigned on_wire)
 {
-	return to->id->passive && !to->heard && on_wire <= mock_dev_of(to->qp.context)->late_ear;
+	return to->id->passive && !to->heard && on_wire <= mock_dev_of(to->qp.context)->late_receive;
 }
 
 static bool step_wire(struct mock_qp *qp)

@@ -164,7 +164,7 @@ static void say(struct peer *p, struct rdma_conn_param *param, const void *data,
 	param->private_data = data;
 	param->private_data_len = len;
 	if (p->id->verbs->device->transport_type != IBV_TRANSPORT_IWARP || p->window == PEER_NO_WINDOW ||
-	    (len != sizeof(struct verbs_hello) && len != sizeof(struct verbs_answer)))
+	    (len != sizeof(struct verbs_request) && len != sizeof(struct verbs_answer)))
 		return;
 	if (p->window == PEER_WINDOW_SMALL)
 		w.len--;

@@ -560,9 +560,9 @@ void world_buffers_out(uint32_t n)
 static void check_device(struct verbs_dev *dev)
 {
 	ck_assert_uint_eq(dev->neps, 0);
-	ck_assert_uint_eq(dev->owed, 0);
-	ck_assert_ptr_null(dev->hungry);
-	if (!dev->gone)
+	ck_assert_uint_eq(dev->small_reserved, 0);
+	ck_assert_ptr_null(dev->credit_wait);
+	if (!dev->dead)
 		ck_assert_uint_eq(dev->posted + dev->nrefill + dev->nsmall + dev->nlarge, dev->nbufs);
 	ck_assert_uint_eq(dev->srq ? mock_recvs_posted(dev->srq) : mock_recvs_own(dev->ctx), dev->posted);
 }
@@ -582,7 +582,7 @@ void world_drop_device(struct mock_dev *which)
 
 	while ((dev = ours_of(which))) {
 		check_device(dev);
-		verbs_dev_gone(dev, "end of the test");
+		verbs_dev_removed(dev, "end of the test");
 		world_run();
 		ck_assert_ptr_ne(ours_of(which), dev);
 	}
@@ -618,7 +618,7 @@ void world_end(void)
 	verbs_rendezvous_stop();
 	verbs_locate_forget();
 	ck_assert_uint_eq(atomic_load(&rds_helper_extra_threads), 0);
-	verbs_unlisten(rds_verbs.listener);
+	verbs_listen_stop(rds_verbs.listener);
 	if (rds_verbs.events)
 		vb.rdma_destroy_event_channel(rds_verbs.events);
 	mock_check_leaks();

@@ -118,15 +118,15 @@ void world_large(struct world_conn *x, struct world_conn *y);
 void world_join(struct world_conn *c, unsigned recvs, unsigned credits);
 void world_join_at(struct world_conn *c, uint16_t port, unsigned recvs, unsigned credits);
 void world_joined_by(struct world_conn *c, unsigned credits);
-struct verbs_answer world_joined_with(struct world_conn *c, const struct verbs_hello *h); /* ... asking like that */
+struct verbs_answer world_joined_with(struct world_conn *c, const struct verbs_request *h); /* ... asking like that */
 void world_up_by(struct world_conn *c, unsigned credits); /* ... and has spoken, as on iWARP it must do first */
 void world_cm_next(unsigned n);				  /* so many events that were held come, one by one */
 
-/* The peer's private data.  Change it and pack it (verbs_hello_pack, verbs_answer_pack). */
+/* The peer's private data.  Change it and pack it (verbs_request_pack, verbs_answer_pack). */
 struct rds_procid world_peer_id(void);
-void world_hello(struct verbs_hello *h, enum verbs_ask ask);
+void world_hello(struct verbs_request *h, enum verbs_request_kind ask);
 void world_answer(struct verbs_answer *a, enum verbs_status status);
-void world_peer_asks(const struct verbs_hello *h, const char *to, uint16_t port); /* until the request is sent */
+void world_peer_asks(const struct verbs_request *h, const char *to, uint16_t port); /* until the request is sent */
 void world_peer_rejects(const struct verbs_answer *a);
 void world_peer_drain(void); /* what it has got is of no interest */
 /* A frame, in segments if it has to be; its bytes are not the same afterwards. */

@@ -71,9 +71,9 @@ void world_large(struct world_conn *x, struct world_conn *y)
 	if (!to->dev->caps.credits)
 		return;
 	world_run();
-	ck_assert(!verbs_credit_due(to));
+	ck_assert(!verbs_credit_grant_due(to));
 	rx_lock();
-	while (to->nlarge < 20 && verbs_lend(to, true))
+	while (to->nlarge < 20 && verbs_credit_buf_post(to, true))
 		from->known[from->known_told++ % VERBS_KNOWN] = true;
 	rx_unlock();
 	ck_assert_uint_gt(to->nlarge, 4);
@@ -94,10 +94,10 @@ struct rds_procid world_peer_id(void)
 	return id;
 }
 
-void world_hello(struct verbs_hello *h, enum verbs_ask ask)
+void world_hello(struct verbs_request *h, enum verbs_request_kind ask)
 {
-	verbs_hello_self(h, ask, 0);
-	h->frame = verbs_frame_say(VERBS_FRAME);
+	verbs_request_init(h, ask, 0);
+	h->frame = verbs_frame_units(VERBS_FRAME);
 	h->wanted = h->self;
 	h->self = world_peer_id();
 	h->listener = PEER_PORT;
@@ -106,7 +106,7 @@ void world_hello(struct verbs_hello *h, enum verbs_ask ask)
 void world_answer(struct verbs_answer *a, enum verbs_status status)
 {
 	verbs_answer_init(a, status, 0);
-	a->frame = verbs_frame_say(VERBS_FRAME);
+	a->frame = verbs_frame_units(VERBS_FRAME);
 	a->self = world_peer_id();
 	a->listener = PEER_PORT;
 }
@@ -128,11 +128,11 @@ static void peer_step(enum rdma_cm_event_type type)
 	peer_event(&world.peer, type);
 }
 
-void world_peer_asks(const struct verbs_hello *h, const char *to, uint16_t port)
+void world_peer_asks(const struct verbs_request *h, const char *to, uint16_t port)
 {
-	struct verbs_hello wire;
+	struct verbs_request wire;
 
-	verbs_hello_pack(h, &wire);
+	verbs_request_pack(h, &wire);
 	peer_connect(&world.peer, THEM, to, port, &wire, sizeof(wire));
 	world_run();
 }
@@ -173,14 +173,14 @@ void world_join_at(struct world_conn *c, uint16_t port, unsigned recvs, unsigned
 
 void world_joined_by(struct world_conn *c, unsigned credits)
 {
-	struct verbs_hello h;
+	struct verbs_request h;
 
 	world_hello(&h, VERBS_CONNECT);
 	h.credits = (uint16_t)VERBS_CREDITS(0, credits);
 	world_joined_with(c, &h);
 }
 
-struct verbs_answer world_joined_with(struct world_conn *c, const struct verbs_hello *h)
+struct verbs_answer world_joined_with(struct world_conn *c, const struct verbs_request *h)
 {
 	struct verbs_answer answer;
 
@@ -249,7 +249,7 @@ static void peer_begins(struct world_conn *c)
 	world.peer.conn = c;
 	world.peer.segments = 0;
 	ep = peers();
-	world.peer.lent = ep ? ep->nlent - atomic_load(&ep->offered) : 0;
+	world.peer.lent = ep ? ep->rq_len - atomic_load(&ep->offered) : 0;
 }
 
 /* So much fits where its next segment will lie: it knows as much as it would from what it was told. */
@@ -265,8 +265,8 @@ static size_t peer_may_send(void)
 		world_run(); /* it waits for credits */
 	if (peers() != ep)
 		return PEER_BUF;
-	skip = world.peer.segments++ - (world.peer.lent + atomic_load(&ep->offered) - ep->nlent);
-	for (buf = ep->lent; buf && skip; skip--)
+	skip = world.peer.segments++ - (world.peer.lent + atomic_load(&ep->offered) - ep->rq_len);
+	for (buf = ep->rq; buf && skip; skip--)
 		buf = buf->next;
 	return buf && !buf->large ? VERBS_BUF_SMALL : PEER_BUF;
 }

@@ -75,12 +75,12 @@ static void answer_with(enum verbs_status status, bool right_one)
 START_TEST(test_a1_a4_a7_a9_up)
 {
 	const struct rdma_conn_param *param;
-	struct verbs_hello h;
+	struct verbs_request h;
 
 	c->rx_seq = 99;
 	asked(PEER_PORT);
 	param = &p->ev->param.conn;
-	ck_assert_int_eq(verbs_hello_check(param->private_data, param->private_data_len, &h), VERBS_OK);
+	ck_assert_int_eq(verbs_request_check(param->private_data, param->private_data_len, &h), VERBS_OK);
 	ck_assert_int_eq(h.ask, VERBS_CONNECT);
 	ck_assert_mem_eq(&h.wanted, &c->id.peer, sizeof(h.wanted));
 	ck_assert_uint_eq(h.rx_seq, 99);
@@ -97,11 +97,11 @@ END_TEST
 static void asked_with(struct peer *by, uint8_t tos)
 {
 	const struct rdma_conn_param *param;
-	struct verbs_hello h;
+	struct verbs_request h;
 
 	peer_event(by, RDMA_CM_EVENT_CONNECT_REQUEST);
 	param = &by->ev->param.conn;
-	ck_assert_int_eq(verbs_hello_check(param->private_data, param->private_data_len, &h), VERBS_OK);
+	ck_assert_int_eq(verbs_request_check(param->private_data, param->private_data_len, &h), VERBS_OK);
 	ck_assert_uint_eq(h.tos, tos);
 	ck_assert_int_eq(mock_id_tos(world_ep(c)->cm), tos ? tos : -1);
 	ck_assert_int_eq(mock_id_ack_timeout(world_ep(c)->cm), 16);
@@ -181,10 +181,10 @@ START_TEST(test_a8_no_credits_to_give)
 	struct verbs_dev *dev = world_dev();
 
 	peer_listen(p, THEM, PEER_PORT);
-	dev->owed += 100 * dev->base;
+	dev->small_reserved += 100 * dev->base;
 	ck_assert_int_eq(dial(PEER_PORT), 0);
 	world_run();
-	dev->owed -= 100 * dev->base;
+	dev->small_reserved -= 100 * dev->base;
 	if (dev->caps.credits) {
 		is_down(-ENOBUFS, false);
 		ck_assert(!peer_try_event(p)); /* it was not even asked */
@@ -479,7 +479,7 @@ END_TEST
 /* The peer asks while our request has no answer.  Only after a while does that mean that ours was lost. */
 START_TEST(test_r6a_crossed)
 {
-	struct verbs_hello h, wire;
+	struct verbs_request h, wire;
 	struct peer second;
 
 	asked(PEER_PORT);
@@ -487,7 +487,7 @@ START_TEST(test_r6a_crossed)
 	world.accept_err = -EALREADY;
 	world_hello(&h, VERBS_CONNECT);
 	h.credits = VERBS_CREDITS(0, 20);
-	verbs_hello_pack(&h, &wire);
+	verbs_request_pack(&h, &wire);
 	peer_init(&second, 1);
 	peer_connect(&second, THEM, US, rds_verbs.port, &wire, sizeof(wire));
 	world_run();

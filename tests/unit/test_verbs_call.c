@@ -185,7 +185,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("verbs_call");
+	Suite *s = suite_create("verbs_cm_connect");
 	TCase *t = world_case(s, "iwarp", setup);
 
 	tcase_add_test(t, test_goes_on);

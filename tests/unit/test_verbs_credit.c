@@ -39,7 +39,7 @@ static void idle_free(struct verbs_ep *ep)
 	free(ep);
 }
 
-static void nothing(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_said *said)
+static void nothing(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_cm_ev *said)
 {
 	(void)owner;
 	(void)cm;
@@ -56,14 +56,14 @@ static uint32_t idle_add(struct verbs_dev *dev)
 
 	ck_assert_ptr_nonnull(ep);
 	peer_address(&sa, addr_of(dev), 0);
-	ep->owner.said = nothing;
+	ep->owner.on_event = nothing;
 	ck_assert_int_eq(vb.rdma_create_id(rds_verbs.events, &ep->cm, &ep->owner, RDMA_PS_TCP), 0);
 	ck_assert_int_eq(vb.rdma_bind_addr(ep->cm, (struct sockaddr *)&sa), 0);
 	ck_assert_int_eq(verbs_dev_get(ep->cm, &same), 0);
 	ck_assert_ptr_eq(same, dev);
 	ep->dev = dev;
 	ck_assert_int_eq(verbs_qp_create(ep), 0);
-	n = verbs_credit_first(dev, ep);
+	n = verbs_credit_initial(dev, ep);
 	if (n)
 		idle[nidle++] = ep;
 	else
@@ -86,7 +86,7 @@ static void idle_end(void)
 static void fill(struct verbs_dev *dev)
 {
 	mock_fail_from(MOCK_ibv_reg_mr, 1, ENOMEM);
-	while (dev->nsmall >= dev->owed + VERBS_OWN)
+	while (dev->nsmall >= dev->small_reserved + VERBS_OWN)
 		ck_assert_uint_gt(idle_add(dev), 0);
 	mock_fail_from(MOCK_ibv_reg_mr, 0, 0);
 }
@@ -97,7 +97,7 @@ static void leave_large(struct verbs_dev *dev, uint32_t n)
 	ck_assert_uint_gt(idle_add(dev), 0);
 	rx_lock();
 	while (dev->nlarge > n)
-		ck_assert(verbs_lend(idle[nidle - 1], true));
+		ck_assert(verbs_credit_buf_post(idle[nidle - 1], true));
 	rx_unlock();
 }
 
@@ -162,7 +162,7 @@ START_TEST(test_no_memory_to_grow)
 	mock_fail_from(MOCK_ibv_reg_mr, 1, ENOMEM);
 	ck_assert_uint_eq(idle_add(dev), 0);
 	mock_fail_from(MOCK_ibv_reg_mr, 0, 0);
-	ck_assert_uint_ge(dev->nsmall, dev->owed);
+	ck_assert_uint_ge(dev->nsmall, dev->small_reserved);
 	ck_assert_uint_gt(idle_add(dev), 0);
 	idle_end();
 }
@@ -183,7 +183,7 @@ START_TEST(test_locked_memory_is_used)
 		;
 	ck_assert_uint_gt(n, more / 2); /* whole pages */
 	ck_assert_uint_le(n, more);
-	ck_assert_uint_ge(dev->nsmall, dev->owed);
+	ck_assert_uint_ge(dev->nsmall, dev->small_reserved);
 	ck_assert_uint_gt(world.ours2->memlock - world.ours2->registered, 2u << 20);
 	idle_end();
 }
@@ -201,11 +201,11 @@ START_TEST(test_small_window)
 	for (i = 0; i < 300; i++) {
 		while (world_send(a, 100, 0))
 			world_run();
-		ck_assert_uint_le(ep->nlent, ep->dev->base / 4);
+		ck_assert_uint_le(ep->rq_len, ep->dev->base / 4);
 	}
 	world_run();
 	well();
-	ck_assert_uint_ge(ep->nlent, 4);
+	ck_assert_uint_ge(ep->rq_len, 4);
 	ck_assert_uint_eq(ep->nlarge, 0);
 }
 END_TEST
@@ -224,8 +224,8 @@ START_TEST(test_told_with_messages)
 	for (i = 0; i < 200; i++) {
 		send_all(a, 1, 64);
 		send_all(b, 1, 64);
-		ck_assert_uint_ge(verbs_credit_has(world_ep(a)), VERBS_OWN);
-		ck_assert_uint_ge(verbs_credit_has(world_ep(b)), VERBS_OWN);
+		ck_assert_uint_ge(verbs_credit_count(world_ep(a)), VERBS_OWN);
+		ck_assert_uint_ge(verbs_credit_count(world_ep(b)), VERBS_OWN);
 	}
 	ck_assert_uint_eq(world_ep(b)->wr_posted, before + 200);
 	send_all(a, 200, 64);
@@ -250,15 +250,15 @@ START_TEST(test_one_look)
 	for (n = 1; n < 64; n++) {
 		unsigned i;
 
-		for (i = 0; i < n && verbs_credit_has(world_ep(a)) > 1; i++)
+		for (i = 0; i < n && verbs_credit_count(world_ep(a)) > 1; i++)
 			ck_assert_int_eq(world_send(a, 100, 0), 0);
 		while (mock_step())
 			;
 		world_look();
-		has = ep->nlent - (atomic_load(&ep->offered) - atomic_load(&ep->offer_told));
+		has = ep->rq_len - (atomic_load(&ep->offered) - atomic_load(&ep->offer_told));
 		if (has < VERBS_OWN) {
 			seen++;
-			ck_assert_msg(b->speak, "%u messages, %u of %u are known", n, has, ep->nlent);
+			ck_assert_msg(b->speak, "%u messages, %u of %u are known", n, has, ep->rq_len);
 		}
 		world_run();
 	}
@@ -294,7 +294,7 @@ START_TEST(test_one_segment)
 
 	world_pair();
 	send_all(a, 20, 65536);
-	ck_assert_uint_ge(verbs_credit_has(world_ep(a)), 2);
+	ck_assert_uint_ge(verbs_credit_count(world_ep(a)), 2);
 	before = world_ep(a)->wr_posted;
 	ck_assert_int_eq(world_send(a, 65536, 0), 0);
 	ck_assert_uint_eq(world_ep(a)->wr_posted, before + 1);
@@ -334,11 +334,11 @@ START_TEST(test_seldom_used)
 
 	world_pair();
 	ep = world_ep(b);
-	before = ep->nlent;
+	before = ep->rq_len;
 	ck_assert_int_eq(world_send(a, RDS_CONG_MAP_BYTES, RDS_FLAG_CONG_BITMAP), 0);
 	world_run();
 	send_all(a, 2, 100);
-	ck_assert_uint_le(ep->nlent, before);
+	ck_assert_uint_le(ep->rq_len, before);
 	ck_assert_uint_le(ep->nlarge, 1);
 }
 END_TEST
@@ -357,7 +357,7 @@ START_TEST(test_falls_silent)
 	world_close(b);
 	world_pass(5000 * MS);
 	ck_assert_uint_eq(dev->nlarge, dev->all_large);
-	ck_assert_uint_eq(dev->owed, 0);
+	ck_assert_uint_eq(dev->small_reserved, 0);
 }
 END_TEST
 
@@ -367,7 +367,7 @@ START_TEST(test_window_ends_with_its_connection)
 	unsigned i, first;
 
 	world_pair();
-	first = world_ep(b)->nlent;
+	first = world_ep(b)->rq_len;
 	for (i = 0; i < 3; i++) {
 		send_all(a, 10, 60000);
 		ck_assert_int_eq(world_send(a, 60000, 0), 0); /* and one under way */
@@ -382,8 +382,8 @@ START_TEST(test_window_ends_with_its_connection)
 		world_run();
 		ck_assert_uint_eq(a->ups, 1);
 		send_all(a, 1, 1);
-		ck_assert_uint_eq(verbs_credit_has(world_ep(a)), first);
-		ck_assert_uint_eq(world_ep(b)->nlent, first);
+		ck_assert_uint_eq(verbs_credit_count(world_ep(a)), first);
+		ck_assert_uint_eq(world_ep(b)->rq_len, first);
 	}
 	send_all(a, 3, 60000);
 	send_all(b, 3, 60000);
@@ -421,8 +421,8 @@ START_TEST(test_more_than_a_header_tells)
 
 	world_pair();
 	ep = world_ep(b);
-	ck_assert_int_eq(verbs_dev_grow(ep->dev, 400), 0); /* for a full window */
-	while (verbs_credit_has(world_ep(a)) > 2 + (unsigned)_i) {
+	ck_assert_int_eq(verbs_bufs_grow(ep->dev, 400), 0); /* for a full window */
+	while (verbs_credit_count(world_ep(a)) > 2 + (unsigned)_i) {
 		ck_assert_int_eq(world_send(a, 100, 0), 0);
 		mock_run();
 		world_look();
@@ -434,7 +434,7 @@ START_TEST(test_more_than_a_header_tells)
 	ck_assert_uint_gt(atomic_load(&ep->offered) - atomic_load(&ep->offer_told), 16);
 	world_run();
 	ck_assert_ptr_null(ep->part);
-	ck_assert(!verbs_credit_due(ep));
+	ck_assert(!verbs_credit_grant_due(ep));
 	well();
 }
 END_TEST
@@ -550,11 +550,11 @@ START_TEST(test_no_memory_then_some)
 		world_send(a, 100, 0);
 		world_run();
 	}
-	ck_assert_uint_le(world_ep(b)->nlent, 1);
+	ck_assert_uint_le(world_ep(b)->rq_len, 1);
 	ck_assert_uint_eq(b->nmsgs, 1);
 	world.later = 0;
 	world_pass(100 * MS);
-	ck_assert_uint_gt(world_ep(b)->nlent, 1);
+	ck_assert_uint_gt(world_ep(b)->rq_len, 1);
 	send_all(a, 60, 1000);
 	well();
 	idle_end();
@@ -589,15 +589,15 @@ START_TEST(test_late_completions)
 	world_pair();
 	send_all(a, 20, 60000);
 	dev = world_ep(b)->dev;
-	buf = world_ep(b)->lent;
+	buf = world_ep(b)->rq;
 	wc.wr_id = (uint64_t)buf->turn << 32 | buf->index;
 	wc.qp_num = world_ep(b)->qpn;
 	world_close(a);
 	world_close(b);
 	world_pass(5000 * MS);
 	rx_lock();
-	ck_assert_ptr_null(verbs_lent_came(dev, wc.wr_id));
-	ck_assert_ptr_null(verbs_lent_came(dev, dev->nbufs));
+	ck_assert_ptr_null(verbs_credit_buf_completed(dev, wc.wr_id));
+	ck_assert_ptr_null(verbs_credit_buf_completed(dev, dev->nbufs));
 	rx_unlock();
 	ck_assert_uint_eq(dev->posted, 0);
 }
@@ -628,7 +628,7 @@ START_TEST(test_sends_too_much)
 	unsigned n, i;
 
 	world_up_by(a, 32);
-	n = world_ep(a)->nlent + (unsigned)_i;
+	n = world_ep(a)->rq_len + (unsigned)_i;
 	for (i = 0; i < n; i++)
 		short_one(i + 1);
 	world_run();
@@ -670,7 +670,7 @@ START_TEST(test_grants_too_much)
 	unsigned n;
 
 	world_up_by(a, 2);
-	for (n = 0; verbs_credit_has(world_ep(a)) + 30 <= VERBS_KNOWN; n++) {
+	for (n = 0; verbs_credit_count(world_ep(a)) + 30 <= VERBS_KNOWN; n++) {
 		grants(0xff);
 		ck_assert_uint_eq(a->downs, 0);
 	}

@@ -22,7 +22,7 @@ static void setup_unclaimed(void)
 /* Somebody asks at the rendezvous port. */
 static enum verbs_status rendezvous_answers(void)
 {
-	struct verbs_hello h;
+	struct verbs_request h;
 	struct verbs_answer answer;
 
 	world_hello(&h, VERBS_LOCATE);
@@ -212,10 +212,10 @@ END_TEST
 
 START_TEST(test_d1_comm_est)
 {
-	struct verbs_hello h, wire;
+	struct verbs_request h, wire;
 
 	world_hello(&h, VERBS_CONNECT);
-	verbs_hello_pack(&h, &wire);
+	verbs_request_pack(&h, &wire);
 	peer_connect(p, THEM, US, rds_verbs.port, &wire, sizeof(wire));
 	mock_cm_hold(true);
 	ck_assert(mock_cm_pick((unsigned)mock_cm_find(RDMA_CM_EVENT_CONNECT_REQUEST)));

@@ -53,10 +53,10 @@ static uint16_t told(void)
 	return registry_proc_cm_port(reg, registry_self_slot(reg), registry_self(reg));
 }
 
-static struct verbs_answer asked(enum verbs_ask what, uint16_t at)
+static struct verbs_answer asked(enum verbs_request_kind what, uint16_t at)
 {
 	struct verbs_answer a = {0};
-	struct verbs_hello h;
+	struct verbs_request h;
 
 	world_hello(&h, what);
 	h.credits = VERBS_CREDITS(0, 20);

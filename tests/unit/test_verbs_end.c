@@ -64,7 +64,7 @@ START_TEST(test_e8_e10_broken_and)
 {
 	world_pair();
 	rx_lock();
-	verbs_broken(world_ep(a), -EPROTO);
+	verbs_ep_broken(world_ep(a), -EPROTO);
 	rx_unlock();
 	ck_assert_int_eq(world_send(a, 10, 0), -ENOTCONN);
 	if (_i == 0)
@@ -440,7 +440,7 @@ static void setup_late_ear(void)
 {
 	world_begin(MOCK_IWARP);
 	world.ours->attr.vendor_id = SIW;
-	world.ours2->late_ear = 2;
+	world.ours2->late_receive = 2;
 	ck_assert_int_eq(world_claim(US), 1);
 }
 
@@ -487,7 +487,7 @@ START_TEST(test_e12_urged_in_vain)
 	world_pass(3000 * MS);
 	ck_assert_uint_eq(mock_calls(MOCK_ibv_post_send), posts);
 	ck_assert_uint_eq(b->ups, 0);
-	verbs_dev_share(world_ep(a)->dev);
+	verbs_dev_share_cq(world_ep(a)->dev);
 	ck_assert_uint_eq(world_ep(a)->urge_ns > 512 * MS, 1); /* it was tried */
 	world_close(a);
 	nothing_left();

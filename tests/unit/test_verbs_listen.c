@@ -15,9 +15,9 @@ static bool speaks_first(void)
 	return world.ours->mode == MOCK_IWARP;
 }
 
-static struct verbs_hello hello(void)
+static struct verbs_request hello(void)
 {
-	struct verbs_hello h;
+	struct verbs_request h;
 
 	world_hello(&h, VERBS_CONNECT);
 	h.credits = VERBS_CREDITS(0, 20);
@@ -27,7 +27,7 @@ static struct verbs_hello hello(void)
 
 static void ask(void)
 {
-	struct verbs_hello h = hello();
+	struct verbs_request h = hello();
 
 	world_peer_asks(&h, US, rds_verbs.port);
 }
@@ -47,7 +47,7 @@ static void is_refused(enum verbs_status status, int err)
 
 START_TEST(test_r1_nonsense)
 {
-	struct verbs_hello h = hello(), wire;
+	struct verbs_request h = hello(), wire;
 	uint8_t len = sizeof(h);
 
 	switch (_i) {
@@ -79,7 +79,7 @@ START_TEST(test_r1_nonsense)
 		h.frame = 0;
 		break;
 	}
-	verbs_hello_pack(&h, &wire);
+	verbs_request_pack(&h, &wire);
 	peer_connect(p, THEM, US, rds_verbs.port, &wire, len);
 	world_run();
 	is_refused(VERBS_REFUSED, EPROTO);
@@ -103,7 +103,7 @@ END_TEST
 
 START_TEST(test_r2_versions)
 {
-	struct verbs_hello h = hello();
+	struct verbs_request h = hello();
 
 	h.version_min = h.version_max = VERBS_VERSION_MAX + 1;
 	world_peer_asks(&h, US, rds_verbs.port);
@@ -117,7 +117,7 @@ END_TEST
 /* R1, R2: what came is said, with all that is needed to mend it; nonsense is nothing but nonsense. */
 START_TEST(test_r1_r2_lines)
 {
-	struct verbs_hello h = hello();
+	struct verbs_request h = hello();
 	char line[100];
 
 	world_listen();
@@ -139,7 +139,7 @@ END_TEST
 /* ... and the answer says which we have. */
 START_TEST(test_r2_answer)
 {
-	struct verbs_hello h = hello();
+	struct verbs_request h = hello();
 	struct verbs_answer a;
 
 	h.version_min = h.version_max = VERBS_VERSION_MIN - 1;
@@ -153,7 +153,7 @@ END_TEST
 
 START_TEST(test_r3_somebody_else)
 {
-	struct verbs_hello h = hello();
+	struct verbs_request h = hello();
 
 	h.wanted.b[5]++;
 	world_peer_asks(&h, US, rds_verbs.port);
@@ -165,11 +165,11 @@ END_TEST
 /* Whatever it takes, on a device that is new: nothing is left of it, and the engine hears of none that could not be had. */
 START_TEST(test_r4_no_means)
 {
-	struct verbs_hello h = hello(), wire;
+	struct verbs_request h = hello(), wire;
 	struct verbs_answer a;
 	unsigned n, refused = 0;
 
-	verbs_hello_pack(&h, &wire);
+	verbs_request_pack(&h, &wire);
 	for (n = 1;; n++) {
 		peer_connect(p, THEM, US2, rds_verbs.port, &wire, sizeof(wire));
 		mock_fail_any(n, _i ? ENOMEM : EINVAL);
@@ -200,13 +200,13 @@ START_TEST(test_r5_no_buffers_to_promise)
 {
 	struct verbs_dev *dev = atomic_load(&rds_verbs.devs);
 
-	dev->owed += 100 * dev->base; /* more than it can grow to */
+	dev->small_reserved += 100 * dev->base; /* more than it can grow to */
 	ask();
 	if (dev->caps.credits)
 		is_refused(VERBS_AGAIN, ENOBUFS);
 	else
 		peer_event(p, RDMA_CM_EVENT_ESTABLISHED);
-	dev->owed -= 100 * dev->base;
+	dev->small_reserved -= 100 * dev->base;
 }
 END_TEST
 
@@ -220,13 +220,13 @@ START_TEST(test_r5_line)
 	if (!dev->caps.credits)
 		return;
 	world_listen();
-	dev->owed += 100 * dev->base;
+	dev->small_reserved += 100 * dev->base;
 	for (i = 0; i < 3; i++) {
 		ask();
 		is_refused(VERBS_AGAIN, ENOBUFS);
 		world_pass(70000 * MS);
 	}
-	dev->owed -= 100 * dev->base;
+	dev->small_reserved -= 100 * dev->base;
 	line = strstr(world_said(),
 		      "ours: no receive buffers for another connection: it is refused. RDS_PRELOAD_VERBS_BUFFERS ");
 	ck_assert_ptr_nonnull(line);
@@ -344,9 +344,9 @@ END_TEST
 /* Accepted, and no word about it comes through. */
 static void ask_held(struct peer *q)
 {
-	struct verbs_hello h = hello(), wire;
+	struct verbs_request h = hello(), wire;
 
-	verbs_hello_pack(&h, &wire);
+	verbs_request_pack(&h, &wire);
 	mock_cm_hold(false);
 	peer_connect(q, THEM, US, rds_verbs.port, &wire, sizeof(wire));
 	mock_cm_hold(true);

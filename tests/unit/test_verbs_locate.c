@@ -36,14 +36,14 @@ static int locate(const char *to, uint16_t port)
 static void asked(uint16_t port)
 {
 	const struct rdma_conn_param *param;
-	struct verbs_hello h;
+	struct verbs_request h;
 
 	if (!p->listener)
 		peer_listen(p, THEM, world.rendezvous);
 	ck_assert_int_eq(locate(THEM, port), 0);
 	world_run();
 	param = &peer_event(p, RDMA_CM_EVENT_CONNECT_REQUEST)->param.conn;
-	ck_assert_int_eq(verbs_hello_check(param->private_data, param->private_data_len, &h), VERBS_OK);
+	ck_assert_int_eq(verbs_request_check(param->private_data, param->private_data_len, &h), VERBS_OK);
 	ck_assert_int_eq(h.ask, VERBS_LOCATE);
 	ck_assert_uint_eq(h.port, port);
 }
@@ -306,7 +306,7 @@ END_TEST
 /* L1: for us, wherever it was asked. */
 START_TEST(test_l1_us)
 {
-	struct verbs_hello h;
+	struct verbs_request h;
 
 	world_hello(&h, VERBS_CONNECT);
 	h.credits = VERBS_CREDITS(0, 20);
@@ -316,9 +316,10 @@ START_TEST(test_l1_us)
 }
 END_TEST
 
-static struct verbs_answer ask(enum verbs_ask what, uint16_t rds_port, const struct rds_procid *wanted, uint16_t at)
+static struct verbs_answer ask(enum verbs_request_kind what, uint16_t rds_port, const struct rds_procid *wanted,
+			       uint16_t at)
 {
-	struct verbs_hello h;
+	struct verbs_request h;
 	struct verbs_answer a;
 
 	world_hello(&h, what);

@@ -114,7 +114,7 @@ START_TEST(test_nonsense_when_broken)
 	comes(3, 3, 10, 10);
 	mock_run();
 	rx_lock();
-	verbs_broken(world_ep(c), -ECONNRESET);
+	verbs_ep_broken(world_ep(c), -ECONNRESET);
 	rx_unlock();
 	world_run();
 	ck_assert_uint_eq(c->downs, 1);
@@ -160,7 +160,7 @@ END_TEST
 /* The first ones may come before rdma_cm says that there is a connection. */
 START_TEST(test_before_it_is_up)
 {
-	struct verbs_hello h;
+	struct verbs_request h;
 
 	world_listen();
 	world_hello(&h, VERBS_CONNECT);

@@ -27,8 +27,8 @@ static void begin(void)
 	ck_assert_int_eq(posix_memalign((void **)&mine, 4096, REGION), 0);
 	memset(region, 0, REGION);
 	world_fill(99, mine, REGION);
-	ck_assert_int_eq(verbs_show(b->ep, region, REGION, &shown), 0);
-	ck_assert(verbs_shown(b->ep, shown, &far));
+	ck_assert_int_eq(verbs_mr_register(b->ep, region, REGION, &shown), 0);
+	ck_assert(verbs_mr_key(b->ep, shown, &far));
 }
 
 static void setup(void)
@@ -46,7 +46,7 @@ static void setup_iwarp(void)
 static void teardown(void)
 {
 	if (shown)
-		verbs_hide(shown);
+		verbs_mr_deregister(shown);
 	shown = NULL;
 	world_end();
 	free(region);
@@ -72,7 +72,7 @@ static int post(uint64_t id, uint64_t at, size_t len)
 				   .len = len,
 				   .local = iov};
 
-	return verbs_post(a->ep, &op);
+	return verbs_rdma_post(a->ep, &op);
 }
 
 static int post_read(uint64_t id, uint64_t at, size_t len)
@@ -82,7 +82,7 @@ static int post_read(uint64_t id, uint64_t at, size_t len)
 
 	a->read = mine;
 	a->read_bytes = 0;
-	return verbs_post(a->ep, &op);
+	return verbs_rdma_post(a->ep, &op);
 }
 
 static bool there(uint64_t at, size_t len)
@@ -184,7 +184,7 @@ START_TEST(test_quiet)
 	ck_assert_uint_eq(a->novers, 0);
 	if (_i) {
 		rx_lock();
-		verbs_ops_acked(ep, seq);
+		verbs_rdma_acked(ep, seq);
 		rx_unlock();
 		ck_assert_uint_eq(a->novers, 1);
 	}
@@ -275,11 +275,11 @@ START_TEST(test_acknowledged_first)
 	ck_assert_int_eq(post(3, 0, 70000), 0);
 	ck_assert_int_eq(world_send(a, 64, 0), 0);
 	rx_lock();
-	verbs_ops_acked(world_ep(a), seq - 1);
+	verbs_rdma_acked(world_ep(a), seq - 1);
 	ck_assert_uint_eq(a->novers, 0);
-	verbs_ops_acked(world_ep(a), seq);
+	verbs_rdma_acked(world_ep(a), seq);
 	ck_assert_uint_eq(a->novers, 3);
-	verbs_ops_acked(world_ep(a), seq);
+	verbs_rdma_acked(world_ep(a), seq);
 	rx_unlock();
 	ck_assert_uint_eq(a->novers, 3);
 	world_run();
@@ -402,18 +402,18 @@ END_TEST
 START_TEST(test_read_and_message)
 {
 	ck_assert_int_eq(post_read(7, 0, 100), 0);
-	verbs_fence(a->ep);
+	verbs_rdma_fence(a->ep);
 	ck_assert_int_eq(world_send(a, 64, 0), 0);
 	ck_assert_int_eq(world_send(a, 64, 0), 0);
 	ck_assert(!(world_ep(a)->wr[0].send_flags & IBV_SEND_FENCE)); /* the last chain was the second message alone */
 	rx_lock();
-	verbs_ops_acked(world_ep(a), 1);
+	verbs_rdma_acked(world_ep(a), 1);
 	rx_unlock();
 	ck_assert_uint_eq(a->read_bytes, 0);
 	world_run();
 	ck_assert_uint_eq(a->read_bytes, 100);
 	ck_assert_int_eq(post_read(8, 0, 100), 0);
-	verbs_fence(a->ep);
+	verbs_rdma_fence(a->ep);
 	ck_assert_int_eq(world_send(a, 64, 0), 0);
 	ck_assert(!(world_ep(a)->wr[0].send_flags & IBV_SEND_FENCE));
 	ck_assert(world_ep(a)->wr[1].send_flags & IBV_SEND_FENCE);
@@ -425,13 +425,13 @@ END_TEST
 /* Where a fence bars reads, none is posted until what has it is done: the engine carries it out. */
 START_TEST(test_fence_bars)
 {
-	verbs_fence(a->ep);
+	verbs_rdma_fence(a->ep);
 	ck_assert_int_eq(post_read(7, 0, 100), 0);
 	ck_assert_int_eq(world_send(a, 64, 0), 0);
 	world_run();
 	world_ep(a)->dev->caps.fence_bars_reads = true;
 	ck_assert_int_eq(post_read(8, 0, 100), 0);
-	verbs_fence(a->ep);
+	verbs_rdma_fence(a->ep);
 	ck_assert_int_eq(post(9, 0, 100), 0);
 	ck_assert(world_ep(a)->wr[1].send_flags & IBV_SEND_FENCE);
 	ck_assert(world_ep(a)->wr[1].send_flags & IBV_SEND_SIGNALED);
@@ -440,7 +440,7 @@ START_TEST(test_fence_bars)
 	world_run();
 	is_over(0, 9, 0);
 	ck_assert_int_eq(post_read(11, 0, 100), 0);
-	verbs_fence(a->ep);
+	verbs_rdma_fence(a->ep);
 	ck_assert_int_eq(post_read(12, 0, 100), -EAGAIN); /* it would be what waits */
 	ck_assert_int_eq(world_send(a, 64, 0), 0);
 	world_run();
@@ -512,7 +512,7 @@ START_TEST(test_hidden)
 	alone = true;
 	ck_assert_int_eq(post(1, 0, 100), 0);
 	verbs_flush(a->ep, true);
-	verbs_hide(shown);
+	verbs_mr_deregister(shown);
 	shown = NULL;
 	world_run();
 	ck_assert_uint_eq(a->novers, 1);
@@ -596,7 +596,7 @@ START_TEST(test_flushed_then_acked)
 	world_look();
 	ck_assert_int_ge((int32_t)(atomic_load(&ep->wr_done) - ep->wr_posted), 0);
 	rx_lock();
-	verbs_ops_acked(ep, 0);
+	verbs_rdma_acked(ep, 0);
 	rx_unlock();
 	ck_assert_uint_eq(a->novers, 0);
 	ck_assert(untouched(0, REGION));
@@ -647,7 +647,7 @@ START_TEST(test_device_gone)
 	world_run();
 	ck_assert_uint_eq(b->downs, 1);
 	if (_i) {
-		verbs_hide(shown);
+		verbs_mr_deregister(shown);
 		shown = NULL;
 	}
 	world_run();
@@ -658,7 +658,7 @@ START_TEST(test_other_device)
 {
 	struct rds_device_key f;
 
-	ck_assert(!verbs_shown(a->ep, shown, &f));
+	ck_assert(!verbs_mr_key(a->ep, shown, &f));
 	ck_assert_uint_eq(far.at, (uintptr_t)region);
 }
 END_TEST
@@ -675,25 +675,25 @@ START_TEST(test_refused)
 	ck_assert_int_eq(setrlimit(RLIMIT_MEMLOCK, &l), 0);
 	world_listen();
 	mock_fail(MOCK_ibv_reg_mr, 1, EIO);
-	ck_assert_int_eq(verbs_show(b->ep, region, 4096, &shown), -EIO);
+	ck_assert_int_eq(verbs_mr_register(b->ep, region, 4096, &shown), -EIO);
 	ck_assert_str_eq(world_said(), "");
 	mock_fail(MOCK_ibv_reg_mr, 1, ENOMEM);
-	ck_assert_int_eq(verbs_show(b->ep, region, 4096, &shown), -ENOMEM);
+	ck_assert_int_eq(verbs_mr_register(b->ep, region, 4096, &shown), -ENOMEM);
 	ck_assert_ptr_nonnull(strstr(world_said(), ": no 4096 bytes more of the program's memory can be locked, "));
 	ck_assert_ptr_nonnull(strstr(world_said(), ": the limit of locked memory is 123456 bytes: raise it (ulimit -l"));
 	mock.copies_on_fork = false;
-	ck_assert_int_eq(verbs_show(b->ep, region, 4096, &shown), -EOPNOTSUPP);
+	ck_assert_int_eq(verbs_mr_register(b->ep, region, 4096, &shown), -EOPNOTSUPP);
 	ck_assert_uint_eq(mock_count(MOCK_MR), n);
 	ck_assert_ptr_null(shown);
 	mock.copies_on_fork = true;
-	ck_assert_int_eq(verbs_show(b->ep, region, 4096, &shown), 0);
+	ck_assert_int_eq(verbs_mr_register(b->ep, region, 4096, &shown), 0);
 	ck_assert_uint_eq(mock_count(MOCK_MR), n + 1);
 }
 END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("verbs_op");
+	Suite *s = suite_create("verbs_rdma_op");
 	TCase *tc = suite_case(s, "writes", setup, teardown, 30);
 
 	tcase_add_loop_test(tc, test_write, 0, sizeof(sizes) / sizeof(sizes[0]));

@@ -95,7 +95,7 @@ static bool at_the_port(void)
 {
 	const struct rdma_cm_event *ev;
 	struct verbs_answer a;
-	struct verbs_hello h;
+	struct verbs_request h;
 	bool ours;
 
 	world_hello(&h, VERBS_LOCATE);
@@ -370,7 +370,7 @@ static void attempt(struct world_conn *c, const struct neighbour *n)
 
 static void come_up(struct world_conn *c, const struct neighbour *n)
 {
-	struct verbs_hello h;
+	struct verbs_request h;
 
 	world_hello(&h, VERBS_CONNECT);
 	h.self = n->id;

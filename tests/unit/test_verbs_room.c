@@ -172,18 +172,18 @@ START_TEST(test_one_of_many)
 	dev->neps += 1000;
 	ck_assert(join(0));
 	dev->neps -= 1000;
-	verbs_dev_share(dev);
+	verbs_dev_share_cq(dev);
 	ck_assert_uint_ge(dev->sq_each, 200);
 	ep = world_ep(&world.conn[0]);
 	ck_assert_uint_eq(ep->sq, 63);
 	fill(0);
-	ck_assert_uint_ge(verbs_in_flight(ep), 32);
-	ck_assert_uint_le(verbs_in_flight(ep), 63);
+	ck_assert_uint_ge(verbs_wr_in_flight(ep), 32);
+	ck_assert_uint_le(verbs_wr_in_flight(ep), 63);
 	ck_assert_uint_eq(world.conn[0].downs, 0);
 	ck_assert(join(1));
 	ck_assert_uint_eq(world_ep(&world.conn[1])->sq, 255);
 	fill(1);
-	ck_assert_uint_ge(verbs_in_flight(world_ep(&world.conn[1])), 128);
+	ck_assert_uint_ge(verbs_wr_in_flight(world_ep(&world.conn[1])), 128);
 	break_all(2, _i);
 }
 END_TEST
@@ -234,7 +234,7 @@ START_TEST(test_two_sizes)
 	ck_assert_int_eq(world_claim(US), 1);
 	dev = world_dev();
 	ck_assert_uint_le(dev->nbufs, dev->caps.srq);
-	ck_assert_uint_le(dev->nbufs, verbs_bufs_most(dev));
+	ck_assert_uint_le(dev->nbufs, verbs_bufs_max(dev));
 	ck_assert_uint_ge(dev->nbufs, dev->caps.srq - 1);
 	ck_assert_uint_ge(dev->all_large, 1);
 }

@@ -43,7 +43,7 @@ END_TEST
 /* A peer that takes smaller frames gets smaller frames. */
 START_TEST(test_smaller_frames)
 {
-	struct verbs_hello h;
+	struct verbs_request h;
 	const unsigned char *f;
 	size_t len, i, got = 0;
 
@@ -143,7 +143,7 @@ static void peer_eats(void)
 	while (peer_poll(&world.peer, &wc))
 		if (wc.opcode == IBV_WC_RECV)
 			peer_post(&world.peer, 1);
-	while (counted() && verbs_credit_has(world_ep(a)) < 100) {
+	while (counted() && verbs_credit_count(world_ep(a)) < 100) {
 		world_peer_frame(&(struct rds_hdr){.credit = 0xf0}, NULL, 0); /* fifteen large ones */
 		world_run();
 	}

@@ -108,11 +108,11 @@ static void all_of_it(unsigned total)
 static void credits_agree(struct world_conn *x, struct world_conn *y)
 {
 	struct verbs_ep *e = world_ep(x), *f = world_ep(y);
-	uint32_t i, known = verbs_credit_has(f), told = atomic_load(&e->offer_told);
-	const struct verbs_buf *buf = e->lent;
+	uint32_t i, known = verbs_credit_count(f), told = atomic_load(&e->offer_told);
+	const struct verbs_buf *buf = e->rq;
 
-	ck_assert_uint_eq(e->nlent, known + atomic_load(&e->offered) - told);
-	for (i = 0; i < e->nlent; i++, buf = buf->next)
+	ck_assert_uint_eq(e->rq_len, known + atomic_load(&e->offered) - told);
+	for (i = 0; i < e->rq_len; i++, buf = buf->next)
 		ck_assert_int_eq(buf->large, i < known ? f->known[(f->known_used + i) % VERBS_KNOWN]
 						       : e->offer[(told + i - known) % VERBS_RQ]);
 }

@@ -25,7 +25,7 @@ static unsigned ack_stage(const struct verbs_ep *ep)
 	return stage < most ? stage : most;
 }
 
-static void unasked(struct verbs_ep *ep)
+static void ack_count_unasked(struct verbs_ep *ep)
 {
 	if (++ep->unasked < ACK_AGAIN)
 		return;
@@ -46,18 +46,18 @@ void verbs_ack_now(struct verbs_ep *ep, bool asked)
 	ep->head.t->up->push_later(ep->head.conn);
 }
 
-static uint64_t owed(const struct verbs_ep *ep)
+static uint64_t ack_owed(const struct verbs_ep *ep)
 {
 	uint64_t have = atomic_load_explicit(&ep->rx_ack, memory_order_relaxed);
-	uint64_t told = atomic_load_explicit(&ep->told, memory_order_relaxed);
+	uint64_t told = atomic_load_explicit(&ep->rx_ack_sent, memory_order_relaxed);
 
 	return have > told ? have - told : 0;
 }
 
 /* A message has been taken, which the peer keeps until it hears of it. */
-void verbs_owe(struct verbs_ep *ep, uint32_t len)
+void verbs_ack_owe(struct verbs_ep *ep, uint32_t len)
 {
-	uint64_t n = owed(ep), since = atomic_load_explicit(&ep->told, memory_order_relaxed);
+	uint64_t n = ack_owed(ep), since = atomic_load_explicit(&ep->rx_ack_sent, memory_order_relaxed);
 
 	if (since != ep->owed_since) {
 		ep->owed_since = since;
@@ -66,7 +66,7 @@ void verbs_owe(struct verbs_ep *ep, uint32_t len)
 	ep->owed_bytes += len;
 	if (n >= ACK_MESSAGES || (n && ep->owed_bytes >= ACK_BYTES << ack_stage(ep))) {
 		ep->owed_bytes = 0;
-		unasked(ep);
+		ack_count_unasked(ep);
 		verbs_ack_now(ep, false);
 	} else if (n >= ACK_ASLEEP && !ep->owing) {
 		ep->owing = true;
@@ -75,19 +75,19 @@ void verbs_owe(struct verbs_ep *ep, uint32_t len)
 	}
 }
 
-void verbs_acks_due(void)
+void verbs_ack_flush(void)
 {
 	struct verbs_ep *ep;
 
 	while ((ep = rds_verbs.owing)) {
 		rds_verbs.owing = ep->owing_next;
 		ep->owing = false;
-		if (owed(ep) >= ACK_ASLEEP && atomic_load(&ep->state) == VERBS_UP)
+		if (ack_owed(ep) >= ACK_ASLEEP && atomic_load(&ep->state) == VERBS_UP)
 			verbs_ack_now(ep, false);
 	}
 }
 
-void verbs_owes_nothing(struct verbs_ep *ep)
+void verbs_ack_cancel(struct verbs_ep *ep)
 {
 	struct verbs_ep **p;
 

@@ -30,7 +30,7 @@ static const struct function {
 #undef X
 };
 
-static int missing(const char *what)
+static int libs_missing(const char *what)
 {
 	rds_error("this machine has an RDMA device, but it cannot be used: %s. Install rdma-core (Debian: librdmacm1, "
 		  "ibverbs-providers), or set RDS_PRELOAD_TRANSPORT=shm",
@@ -38,7 +38,7 @@ static int missing(const char *what)
 	return -ELIBACC;
 }
 
-int verbs_api_load(void)
+int verbs_libs_load(void)
 {
 	struct verbs_api api;
 	void *ibv, *cm, *fn;
@@ -51,11 +51,11 @@ int verbs_api_load(void)
 	ibv = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
 	cm = ibv ? dlopen("librdmacm.so.1", RTLD_NOW | RTLD_LOCAL) : NULL;
 	if (!cm)
-		return missing(dlerror());
+		return libs_missing(dlerror());
 	for (i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
 		fn = dlsym(functions[i].cm ? cm : ibv, functions[i].name);
 		if (!fn)
-			return missing(functions[i].name);
+			return libs_missing(functions[i].name);
 		memcpy((char *)&api + functions[i].at, &fn, sizeof(fn));
 	}
 	for (i = 0; i < sizeof(newer) / sizeof(newer[0]); i++) {

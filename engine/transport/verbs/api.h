@@ -80,7 +80,7 @@ struct verbs_api {
 extern struct verbs_api vb;
 
 /* Load the libraries and fill the table.  0; -ENOENT: no RDMA device on this machine; -ELIBACC: logged. Once is enough. */
-int verbs_api_load(void);
+int verbs_libs_load(void);
 
 /* Of a call that returns 0, a positive errno (verbs), a negative one (providers that differ), or -1 and errno (cm). */
 static inline int verbs_err(int ret)

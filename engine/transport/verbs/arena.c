@@ -24,7 +24,7 @@
 #define LARGE_CHUNK (1u << 20)
 #define PAGE 4096u
 #define HEADER 64u
-#define NOTICES (16 * PAGE) /* as many headers as notices may have made: a peer may give reason for any number */
+#define REDIRECT_BYTES (16 * PAGE) /* as many headers as notices may have made: a peer may give reason for any number */
 
 struct verbs_chunk {
 	struct verbs_chunk *next;
@@ -108,18 +108,18 @@ void verbs_mem_release(void *mem, size_t len, struct ibv_mr *mr)
 
 /* ---- chunks (lock held) ---- */
 
-static uint32_t class_size(unsigned c)
+static uint32_t block_class_size(unsigned c)
 {
 	uint32_t payload = 256u << c;
 
 	return payload + payload / 64 + 64; /* room for headers, still a multiple of 4 */
 }
 
-static unsigned class_of(size_t size)
+static unsigned block_class(size_t size)
 {
 	unsigned c;
 
-	for (c = 0; c < CLASSES && class_size(c) < size; c++)
+	for (c = 0; c < CLASSES && block_class_size(c) < size; c++)
 		;
 	return c;
 }
@@ -132,7 +132,7 @@ static void chunk_free(struct verbs_arena *a, struct verbs_chunk *ch)
 }
 
 /* Chunks of the list that nobody uses; true if there were any. */
-static bool drop_unused(struct verbs_arena *a, struct verbs_chunk **p)
+static bool chunks_drop_unused(struct verbs_arena *a, struct verbs_chunk **p)
 {
 	struct verbs_chunk *ch;
 	bool any = false;
@@ -149,16 +149,16 @@ static bool drop_unused(struct verbs_arena *a, struct verbs_chunk **p)
 	return any;
 }
 
-static void drop_all_unused(struct verbs_arena *a)
+static void arena_drop_unused(struct verbs_arena *a)
 {
 	unsigned c;
 
 	for (c = 0; c < CLASSES; c++)
-		drop_unused(a, &a->chunks[c]);
-	drop_unused(a, &a->large);
+		chunks_drop_unused(a, &a->chunks[c]);
+	chunks_drop_unused(a, &a->large);
 }
 
-static int chunk_new(struct verbs_arena *a, size_t len, uint32_t block, struct verbs_chunk **out)
+static int arena_chunk_new(struct verbs_arena *a, size_t len, uint32_t block, struct verbs_chunk **out)
 {
 	struct verbs_chunk *ch = calloc(1, sizeof(*ch));
 	uint32_t i;
@@ -186,24 +186,24 @@ static int chunk_new(struct verbs_arena *a, size_t len, uint32_t block, struct v
 }
 
 /* As large as usual; if that cannot be had, without what lies idle elsewhere; and then no larger than it must be. */
-static int chunk_try(struct verbs_arena *a, size_t len, uint32_t block, struct verbs_chunk **out)
+static int chunk_new_fitting(struct verbs_arena *a, size_t len, uint32_t block, struct verbs_chunk **out)
 {
 	size_t least = (block + PAGE - 1) & ~(size_t)(PAGE - 1);
-	int err = a->bytes + len <= a->limit ? chunk_new(a, len, block, out) : -ENOMEM;
+	int err = a->bytes + len <= a->limit ? arena_chunk_new(a, len, block, out) : -ENOMEM;
 
 	if (!err)
 		return 0;
-	drop_all_unused(a);
+	arena_drop_unused(a);
 	if (a->bytes + len <= a->limit)
-		err = chunk_new(a, len, block, out);
+		err = arena_chunk_new(a, len, block, out);
 	if (err && least < len && (a->bytes + least <= a->limit || !a->bytes))
-		err = chunk_new(a, least, block, out);
+		err = arena_chunk_new(a, least, block, out);
 	if (err && a->bytes + least <= a->limit) /* it is not our own limit */
 		verbs_memlock_help(a->dev, err, "messages on their way out,", least);
 	return err;
 }
 
-static void take(struct verbs_chunk *ch, struct verbs_block *out)
+static void chunk_take(struct verbs_chunk *ch, struct verbs_block *out)
 {
 	out->chunk = ch;
 	out->mem = ch->free;
@@ -214,7 +214,7 @@ static void take(struct verbs_chunk *ch, struct verbs_block *out)
 }
 
 /* First chunk of the list that has a block of that size; it moves to the front. */
-static struct verbs_chunk *find(struct verbs_chunk **list, size_t size)
+static struct verbs_chunk *chunk_find(struct verbs_chunk **list, size_t size)
 {
 	struct verbs_chunk **p, *ch;
 
@@ -228,29 +228,29 @@ static struct verbs_chunk *find(struct verbs_chunk **list, size_t size)
 	return NULL;
 }
 
-static int get(struct verbs_arena *a, size_t size, struct verbs_block *out)
+static int arena_get(struct verbs_arena *a, size_t size, struct verbs_block *out)
 {
-	unsigned c = class_of(size);
-	struct verbs_chunk **list = c < CLASSES ? &a->chunks[c] : &a->large, *ch = find(list, size);
+	unsigned c = block_class(size);
+	struct verbs_chunk **list = c < CLASSES ? &a->chunks[c] : &a->large, *ch = chunk_find(list, size);
 	size_t len =
 		c < CLASSES ? (c < 6 ? SMALL_CHUNK : LARGE_CHUNK) : (size + PAGE * 16 - 1) & ~(size_t)(PAGE * 16 - 1);
 	int err;
 
 	if (!ch) {
-		err = chunk_try(a, len, c < CLASSES ? class_size(c) : (uint32_t)len, &ch);
+		err = chunk_new_fitting(a, len, c < CLASSES ? block_class_size(c) : (uint32_t)len, &ch);
 		if (err)
 			return err;
 		ch->next = *list;
 		*list = ch;
 	}
-	take(ch, out);
+	chunk_take(ch, out);
 	return 0;
 }
 
-static int headers_more(struct verbs_arena *a)
+static int arena_headers_more(struct verbs_arena *a)
 {
 	struct verbs_chunk *ch = NULL;
-	int err = chunk_new(a, PAGE, HEADER, &ch);
+	int err = arena_chunk_new(a, PAGE, HEADER, &ch);
 
 	if (err)
 		return err;
@@ -281,7 +281,7 @@ int verbs_block_get(struct verbs_arena *a, size_t size, struct verbs_block *out)
 	int err;
 
 	rds_lock(&a->lock);
-	err = get(a, size, out);
+	err = arena_get(a, size, out);
 	if (unlikely(err)) {
 		/* Blocks that are out come back.  Without any, waiting would be for ever. */
 		err = a->bytes ? -EAGAIN : -ENOMEM;
@@ -291,49 +291,49 @@ int verbs_block_get(struct verbs_arena *a, size_t size, struct verbs_block *out)
 	return err;
 }
 
-int verbs_headers_need(struct verbs_arena *a)
+int verbs_arena_reserve_headers(struct verbs_arena *a)
 {
 	int err;
 
 	rds_lock(&a->lock);
-	err = a->headers ? 0 : headers_more(a);
+	err = a->headers ? 0 : arena_headers_more(a);
 	rds_unlock(&a->lock);
 	if (err)
 		verbs_memlock_help(a->dev, err, "acknowledgements on their way out,", PAGE);
 	return err;
 }
 
-static int header_get(struct verbs_arena *a, uint64_t most, struct verbs_block *out)
+static int arena_header_get(struct verbs_arena *a, uint64_t most, struct verbs_block *out)
 {
 	struct verbs_chunk *ch;
 	int err = 0;
 
 	rds_lock(&a->lock);
-	ch = find(&a->headers, HEADER);
+	ch = chunk_find(&a->headers, HEADER);
 	if (!ch)
-		err = a->header_bytes < most ? headers_more(a) : -EAGAIN;
+		err = a->header_bytes < most ? arena_headers_more(a) : -EAGAIN;
 	if (!ch && !err)
 		ch = a->headers;
 	if (ch)
-		take(ch, out);
+		chunk_take(ch, out);
 	else
 		a->short_of = true;
 	rds_unlock(&a->lock);
 	return err;
 }
 
-int verbs_header_get(struct verbs_arena *a, struct verbs_block *out)
+int verbs_block_get_header(struct verbs_arena *a, struct verbs_block *out)
 {
-	return header_get(a, UINT64_MAX, out);
+	return arena_header_get(a, UINT64_MAX, out);
 }
 
-int verbs_notice_get(struct verbs_arena *a, size_t size, struct verbs_block *out)
+int verbs_block_get_redirect(struct verbs_arena *a, size_t size, struct verbs_block *out)
 {
-	return size <= HEADER ? header_get(a, NOTICES, out) : -EAGAIN;
+	return size <= HEADER ? arena_header_get(a, REDIRECT_BYTES, out) : -EAGAIN;
 }
 
 /* Back to its chunk, which is returned. */
-static struct verbs_chunk *put(struct verbs_block *b)
+static struct verbs_chunk *chunk_put(struct verbs_block *b)
 {
 	struct verbs_chunk *ch = b->chunk;
 
@@ -349,12 +349,12 @@ void verbs_block_put(struct verbs_arena *a, struct verbs_block *b)
 	if (!b->chunk)
 		return;
 	rds_lock(&a->lock);
-	put(b);
+	chunk_put(b);
 	rds_unlock(&a->lock);
 }
 
 /* Nothing of its chunk is used, and another one of that size has blocks. */
-static bool spare(struct verbs_chunk *list, const struct verbs_chunk *ch)
+static bool chunk_is_spare(struct verbs_chunk *list, const struct verbs_chunk *ch)
 {
 	for (; list && ch->nfree == ch->nblocks; list = list->next)
 		if (list != ch && list->nfree)
@@ -370,11 +370,11 @@ void verbs_block_shed(struct verbs_arena *a, struct verbs_block *b)
 	if (!b->chunk)
 		return;
 	rds_lock(&a->lock);
-	ch = put(b);
-	for (c = 0; c < CLASSES && class_size(c) != ch->block; c++)
+	ch = chunk_put(b);
+	for (c = 0; c < CLASSES && block_class_size(c) != ch->block; c++)
 		;
 	p = c < CLASSES ? &a->chunks[c] : &a->large;
-	if (spare(*p, ch)) {
+	if (chunk_is_spare(*p, ch)) {
 		while (*p != ch)
 			p = &(*p)->next;
 		*p = ch->next;
@@ -383,7 +383,7 @@ void verbs_block_shed(struct verbs_arena *a, struct verbs_block *b)
 	rds_unlock(&a->lock);
 }
 
-bool verbs_arena_short(struct verbs_arena *a)
+bool verbs_arena_was_short(struct verbs_arena *a)
 {
 	bool was;
 
@@ -398,7 +398,7 @@ void verbs_arena_free(struct verbs_arena *a)
 {
 	if (!a)
 		return;
-	drop_all_unused(a);
-	drop_unused(a, &a->headers);
+	arena_drop_unused(a);
+	chunks_drop_unused(a, &a->headers);
 	free(a);
 }

@@ -9,7 +9,7 @@
 
 #include "engine/transport/verbs/verbs.h"
 
-static struct verbs_ep *ep_of(const struct verbs_dev *dev, uint32_t qpn)
+static struct verbs_ep *async_ep_find(const struct verbs_dev *dev, uint32_t qpn)
 {
 	struct verbs_ep *ep;
 
@@ -19,37 +19,37 @@ static struct verbs_ep *ep_of(const struct verbs_dev *dev, uint32_t qpn)
 	return NULL;
 }
 
-static void of_queue_pair(struct verbs_dev *dev, enum ibv_event_type type, uint32_t qpn)
+static void async_qp_event(struct verbs_dev *dev, enum ibv_event_type type, uint32_t qpn)
 {
-	struct verbs_ep *ep = ep_of(dev, qpn);
+	struct verbs_ep *ep = async_ep_find(dev, qpn);
 
 	if (ep && type == IBV_EVENT_QP_LAST_WQE_REACHED)
-		verbs_ep_last(ep);
+		verbs_ep_last_wqe(ep);
 	if (!ep || ep->closed || type == IBV_EVENT_QP_LAST_WQE_REACHED)
 		return;
 	rds_debug("%s: %s", dev->name, vb.ibv_event_type_str(type));
 	verbs_ep_down(ep, -ECONNRESET, false);
 }
 
-static void handle(struct verbs_dev *dev, enum ibv_event_type type, uint32_t qpn, int port)
+static void async_event_handle(struct verbs_dev *dev, enum ibv_event_type type, uint32_t qpn, int port)
 {
 	switch (type) {
-	case IBV_EVENT_COMM_EST: /* a frame has come, which says the same (endpoint.c: heard_early) */
+	case IBV_EVENT_COMM_EST: /* a frame has come, which says the same (endpoint.c: ep_early_frame) */
 		return;
 	case IBV_EVENT_QP_FATAL:
 	case IBV_EVENT_QP_REQ_ERR:
 	case IBV_EVENT_QP_ACCESS_ERR:
 	case IBV_EVENT_PATH_MIG_ERR:
 	case IBV_EVENT_QP_LAST_WQE_REACHED:
-		of_queue_pair(dev, type, qpn);
+		async_qp_event(dev, type, qpn);
 		return;
 	case IBV_EVENT_CQ_ERR:
 	case IBV_EVENT_SRQ_ERR:
 	case IBV_EVENT_DEVICE_FATAL:
-		verbs_dev_gone(dev, vb.ibv_event_type_str(type));
+		verbs_dev_removed(dev, vb.ibv_event_type_str(type));
 		return;
 	case IBV_EVENT_SRQ_LIMIT_REACHED:
-		verbs_dev_low(dev);
+		verbs_bufs_low(dev);
 		return;
 	case IBV_EVENT_SQ_DRAINED:
 		return;
@@ -60,7 +60,7 @@ static void handle(struct verbs_dev *dev, enum ibv_event_type type, uint32_t qpn
 	}
 }
 
-static bool about_queue_pair(enum ibv_event_type type)
+static bool async_event_is_qp(enum ibv_event_type type)
 {
 	switch (type) {
 	case IBV_EVENT_QP_FATAL:
@@ -85,18 +85,18 @@ void verbs_async_event(struct rds_helper_event *ev, uint32_t events)
 	int port;
 
 	(void)events;
-	verbs_dev_use(dev);
-	while (!dev->gone) {
+	verbs_dev_ref(dev);
+	while (!dev->dead) {
 		errno = 0;
 		if (vb.ibv_get_async_event(dev->ctx, &said)) {
 			if (errno != EAGAIN && errno != EINTR) /* it would never stop being readable */
-				verbs_dev_gone(dev, strerror(errno));
+				verbs_dev_removed(dev, strerror(errno));
 			break;
 		}
-		qpn = about_queue_pair(said.event_type) ? said.element.qp->qp_num : 0;
-		port = about_queue_pair(said.event_type) ? 0 : said.element.port_num;
+		qpn = async_event_is_qp(said.event_type) ? said.element.qp->qp_num : 0;
+		port = async_event_is_qp(said.event_type) ? 0 : said.element.port_num;
 		vb.ibv_ack_async_event(&said);
-		handle(dev, said.event_type, qpn, port);
+		async_event_handle(dev, said.event_type, qpn, port);
 	}
-	verbs_dev_unuse(dev);
+	verbs_dev_unref(dev);
 }

@@ -13,30 +13,30 @@
 
 #include "engine/transport/verbs/verbs.h"
 
-#define SAY_NS (60 * 1000000000ull)
+#define WARN_EVERY_NS (60 * 1000000000ull)
 
-enum stage {
+enum attempt_stage {
 	TO_PEER,       /* a port that we knew */
 	TO_RENDEZVOUS, /* who asks it is sent on, or told that there is nobody */
-	SENT_ON,       /* to where the rendezvous says */
+	TO_REDIRECTED, /* to where the rendezvous says */
 };
 
 struct verbs_attempt {
-	enum stage stage;
+	enum attempt_stage stage;
 	uint64_t rx_seq;
 	uint64_t asked; /* when the address was asked for, or the request was sent */
 };
 
 /* ---- one request ---- */
 
-static int dial(struct verbs_ep *ep, enum stage stage, uint16_t port)
+static int attempt_dial(struct verbs_ep *ep, enum attempt_stage stage, uint16_t port)
 {
 	int err;
 
 	ep->attempt->stage = stage;
 	ep->attempt->asked = os_now_ns();
 	atomic_store(&ep->state, VERBS_RESOLVING);
-	err = verbs_cm_id(&ep->owner, ep->id.tos, &ep->cm);
+	err = verbs_cm_id_new(&ep->owner, ep->id.tos, &ep->cm);
 	if (err) {
 		ep->cm = NULL;
 		return err;
@@ -45,19 +45,19 @@ static int dial(struct verbs_ep *ep, enum stage stage, uint16_t port)
 	return verbs_cm_resolve(ep->cm, &ep->id, port);
 }
 
-static void redial(struct verbs_ep *ep, enum stage stage, uint16_t port)
+static void attempt_redial(struct verbs_ep *ep, enum attempt_stage stage, uint16_t port)
 {
 	int err;
 
-	verbs_ep_unplug(ep);
-	err = dial(ep, stage, port);
+	verbs_ep_detach(ep);
+	err = attempt_dial(ep, stage, port);
 	if (err)
 		verbs_ep_down(ep, err, false);
 }
 
-static int address_resolved(struct verbs_ep *ep)
+static int attempt_addr_resolved(struct verbs_ep *ep)
 {
-	int err = verbs_ep_device(ep);
+	int err = verbs_ep_attach_dev(ep);
 
 	if (err)
 		return err;
@@ -65,96 +65,96 @@ static int address_resolved(struct verbs_ep *ep)
 	return verbs_cm_route(ep->cm);
 }
 
-static void call_failed(struct verbs_call *call, int err);
+static void attempt_call_done(struct verbs_cm_connect *call, int err);
 
-static int request(struct verbs_ep *ep)
+static int attempt_send_request(struct verbs_ep *ep)
 {
-	struct verbs_hello hello;
+	struct verbs_request hello;
 	int err = verbs_qp_create(ep);
 
 	if (err)
 		return err;
-	verbs_hello_self(&hello, VERBS_CONNECT, ep->id.tos);
-	hello.frame = verbs_frame_say(ep->dev->caps.frame);
-	hello.credits = (uint16_t)verbs_credit_first(ep->dev, ep);
+	verbs_request_init(&hello, VERBS_CONNECT, ep->id.tos);
+	hello.frame = verbs_frame_units(ep->dev->caps.frame);
+	hello.credits = (uint16_t)verbs_credit_initial(ep->dev, ep);
 	if (ep->dev->caps.credits && !hello.credits)
 		return -ENOBUFS;
 	hello.wanted = ep->id.peer;
 	hello.rx_seq = ep->attempt->rx_seq;
-	verbs_hello_pack(&hello, &ep->call.wire);
-	ep->call.window_len = verbs_keepalive_tell(ep->dev, &ep->call.window);
-	verbs_ep_params(ep, &ep->call.param);
-	ep->call.done = call_failed;
+	verbs_request_pack(&hello, &ep->call.wire);
+	ep->call.window_len = verbs_keepalive_window_out(ep->dev, &ep->call.window);
+	verbs_ep_conn_param(ep, &ep->call.param);
+	ep->call.done = attempt_call_done;
 	ep->attempt->asked = os_now_ns();
 	atomic_store(&ep->state, VERBS_CONNECTING);
 	verbs_ep_deadline(ep, RDS_PATIENCE_CM_ANSWER);
-	err = verbs_call(&ep->call, ep->dev, ep->cm, &ep->id.faddr);
+	err = verbs_cm_connect(&ep->call, ep->dev, ep->cm, &ep->id.faddr);
 	ep->cm_busy = !err;
 	return err;
 }
 
 /* ---- the answer ---- */
 
-static int accepted(struct verbs_ep *ep, const struct verbs_said *said)
+static int attempt_accepted(struct verbs_ep *ep, const struct verbs_cm_ev *ev)
 {
 	struct verbs_answer a;
 
 	ep->cm_up = true; /* whatever it says: the queue pair is connected, and has to be disconnected */
-	if (!verbs_answer_check(said->data, said->len, &a) || a.status != VERBS_OK)
+	if (!verbs_answer_check(ev->data, ev->len, &a) || a.status != VERBS_OK)
 		return -EPROTO;
 	if (memcmp(&a.self, &ep->id.peer, sizeof(a.self)) != 0)
 		return -EPROTO;
-	ep->frame = verbs_frame_of(a.frame, ep->dev->caps.frame);
+	ep->frame = verbs_frame_common(a.frame, ep->dev->caps.frame);
 	ep->peer_ack = a.rx_seq;
-	if (!verbs_keepalive_told(ep, said, sizeof(a)) || !verbs_credit_start(ep, a.credits))
+	if (!verbs_keepalive_window_in(ep, ev, sizeof(a)) || !verbs_credit_start(ep, a.credits))
 		return -EPROTO;
-	verbs_ep_ready(ep);
+	verbs_ep_try_up(ep);
 	return 0;
 }
 
 /* Nobody listens there, or somebody else who knows no better. */
-static void look_elsewhere(struct verbs_ep *ep)
+static void attempt_try_rendezvous(struct verbs_ep *ep)
 {
 	if (ep->attempt->stage == TO_PEER)
-		redial(ep, TO_RENDEZVOUS, (uint16_t)rds_options()->cm_port);
+		attempt_redial(ep, TO_RENDEZVOUS, (uint16_t)rds_options()->cm_port);
 	else
 		verbs_ep_down(ep, -ECONNREFUSED, false);
 }
 
 /* Some devices know at once that nobody listens. */
-static void not_asked(struct verbs_ep *ep, int err)
+static void attempt_not_sent(struct verbs_ep *ep, int err)
 {
 	if (err == -ECONNREFUSED)
-		look_elsewhere(ep);
+		attempt_try_rendezvous(ep);
 	else
 		verbs_ep_down(ep, err, false);
 }
 
 /* The thread is back.  Without an error there is nothing to do: the answer is an event. */
-static void call_failed(struct verbs_call *call, int err)
+static void attempt_call_done(struct verbs_cm_connect *call, int err)
 {
 	struct verbs_ep *ep = container_of(call, struct verbs_ep, call);
 
 	if (err)
 		ep->cm_busy = false;
 	if (ep->closed)
-		verbs_ep_close_on(ep);
+		verbs_ep_close_continue(ep);
 	else if (err)
-		not_asked(ep, err);
+		attempt_not_sent(ep, err);
 }
 
-static void sent_on(struct verbs_ep *ep, const struct verbs_answer *a)
+static void attempt_redirected(struct verbs_ep *ep, const struct verbs_answer *a)
 {
 	bool right = memcmp(&a->self, &ep->id.peer, sizeof(a->self)) == 0;
 
-	if (ep->attempt->stage == SENT_ON || !right || !a->listener) /* it does not send us round in circles */
+	if (ep->attempt->stage == TO_REDIRECTED || !right || !a->listener) /* it does not send us round in circles */
 		verbs_ep_down(ep, -ECONNREFUSED, false);
 	else
-		redial(ep, SENT_ON, a->listener);
+		attempt_redial(ep, TO_REDIRECTED, a->listener);
 }
 
 /* It wants to, but not now: our request has crossed its own, or it has said what it lacks.  That may take long, so it is said. */
-static void not_now(struct verbs_ep *ep, const struct verbs_answer *a)
+static void attempt_peer_busy(struct verbs_ep *ep, const struct verbs_answer *a)
 {
 	static uint64_t quiet_until;
 	uint64_t now = os_now_ns();
@@ -165,7 +165,7 @@ static void not_now(struct verbs_ep *ep, const struct verbs_answer *a)
 		return;
 	}
 	if (now >= quiet_until) {
-		quiet_until = now + SAY_NS;
+		quiet_until = now + WARN_EVERY_NS;
 		rds_ip_str(&ep->id.faddr, to);
 		rds_warn("a process at %s has no means for a connection (%s): messages for it wait, trying again", to,
 			 strerror(a->error));
@@ -173,17 +173,17 @@ static void not_now(struct verbs_ep *ep, const struct verbs_answer *a)
 	verbs_ep_down(ep, -a->error, false);
 }
 
-static void refused(struct verbs_ep *ep, const struct verbs_answer *a)
+static void attempt_refused(struct verbs_ep *ep, const struct verbs_answer *a)
 {
 	switch ((enum verbs_status)a->status) {
 	case VERBS_REDIRECT:
-		sent_on(ep, a);
+		attempt_redirected(ep, a);
 		return;
 	case VERBS_GONE:
 		verbs_ep_down(ep, -ECONNREFUSED, true);
 		return;
 	case VERBS_AGAIN:
-		not_now(ep, a);
+		attempt_peer_busy(ep, a);
 		return;
 	case VERBS_NO_VERSION:
 		verbs_version_clash(&ep->id.faddr, a->version_min, a->version);
@@ -200,31 +200,31 @@ static void refused(struct verbs_ep *ep, const struct verbs_answer *a)
 	}
 }
 
-void verbs_attempt_said(struct verbs_ep *ep, const struct verbs_said *said)
+void verbs_connect_cm_event(struct verbs_ep *ep, const struct verbs_cm_ev *ev)
 {
 	struct verbs_answer answer;
 	int err = 0;
 
-	switch (said->what) {
+	switch (ev->what) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
-		err = address_resolved(ep);
+		err = attempt_addr_resolved(ep);
 		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
-		err = request(ep);
+		err = attempt_send_request(ep);
 		if (err)
-			not_asked(ep, err);
+			attempt_not_sent(ep, err);
 		return;
 	case RDMA_CM_EVENT_ESTABLISHED:
-		err = accepted(ep, said);
+		err = attempt_accepted(ep, ev);
 		break;
 	case RDMA_CM_EVENT_REJECTED:
-		if (verbs_answer_check(said->data, said->len, &answer))
-			refused(ep, &answer);
+		if (verbs_answer_check(ev->data, ev->len, &answer))
+			attempt_refused(ep, &answer);
 		else
-			look_elsewhere(ep);
+			attempt_try_rendezvous(ep);
 		return;
 	default:
-		err = verbs_cm_errno(said);
+		err = verbs_cm_errno(ev);
 	}
 	if (err)
 		verbs_ep_down(ep, err, false);
@@ -232,19 +232,19 @@ void verbs_attempt_said(struct verbs_ep *ep, const struct verbs_said *said)
 
 /* ---- the peer asks, too ---- */
 
-static bool same(const struct rds_conn_id *a, const struct rds_conn_id *b)
+static bool attempt_id_equal(const struct rds_conn_id *a, const struct rds_conn_id *b)
 {
 	return rds_ip_equal(&a->laddr, &b->laddr) && rds_ip_equal(&a->faddr, &b->faddr) && a->tos == b->tos &&
 	       a->scope == b->scope && memcmp(&a->peer, &b->peer, sizeof(a->peer)) == 0;
 }
 
-void verbs_attempt_crossed(const struct rds_conn_id *id)
+void verbs_connect_crossed(const struct rds_conn_id *id)
 {
 	uint64_t now = os_now_ns(), most = rds_patience_ns(RDS_PATIENCE_CM_CROSSED);
 	struct verbs_ep *ep;
 
 	for (ep = rds_verbs.eps; ep; ep = ep->next)
-		if (ep->attempt && !ep->over && same(&ep->id, id) && now - ep->attempt->asked > most) {
+		if (ep->attempt && !ep->over && attempt_id_equal(&ep->id, id) && now - ep->attempt->asked > most) {
 			verbs_ep_down(ep, -ETIMEDOUT, false);
 			return;
 		}
@@ -253,7 +253,7 @@ void verbs_attempt_crossed(const struct rds_conn_id *id)
 /* ---- begun by the engine ---- */
 
 /* Where the peer listens, as far as we know; a process of this host says so in the registry. */
-static uint16_t known_port(const struct rds_conn_id *id)
+static uint16_t attempt_known_port(const struct rds_conn_id *id)
 {
 	if (id->peer_slot != RDS_SLOT_REMOTE)
 		return registry_proc_cm_port(rds_engine_registry(), id->peer_slot, &id->peer);
@@ -263,7 +263,7 @@ static uint16_t known_port(const struct rds_conn_id *id)
 int verbs_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, uint64_t rx_seq,
 		  struct rds_ep **out)
 {
-	uint16_t port = known_port(id);
+	uint16_t port = attempt_known_port(id);
 	struct verbs_ep *ep;
 	int err = -ENOMEM;
 
@@ -275,7 +275,8 @@ int verbs_connect(struct rds_transport *t, const struct rds_conn_id *id, struct 
 	ep->attempt = calloc(1, sizeof(*ep->attempt));
 	if (ep->attempt) {
 		ep->attempt->rx_seq = rx_seq;
-		err = port ? dial(ep, TO_PEER, port) : dial(ep, TO_RENDEZVOUS, (uint16_t)rds_options()->cm_port);
+		err = port ? attempt_dial(ep, TO_PEER, port)
+			   : attempt_dial(ep, TO_RENDEZVOUS, (uint16_t)rds_options()->cm_port);
 	}
 	if (err) {
 		verbs_ep_discard(ep);

@@ -34,7 +34,7 @@ void verbs_buf_put(struct verbs_dev *dev, struct verbs_buf *buf)
 		return;
 	}
 	if (unlikely(dev->caps.credits)) {
-		verbs_lend_back(dev, buf);
+		verbs_credit_buf_put(dev, buf);
 		return;
 	}
 	buf->ep = NULL;
@@ -44,7 +44,7 @@ void verbs_buf_put(struct verbs_dev *dev, struct verbs_buf *buf)
 }
 
 /* One chain of at most REFILL_BATCH.  How many the device took is counted by what it has left: some say 0 and took half. */
-static unsigned post_some(struct verbs_dev *dev)
+static unsigned srq_post_batch(struct verbs_dev *dev)
 {
 	struct ibv_recv_wr wr[REFILL_BATCH], *bad = NULL;
 	struct ibv_sge sge[REFILL_BATCH];
@@ -73,75 +73,75 @@ static unsigned post_some(struct verbs_dev *dev)
 	return took;
 }
 
-void verbs_dev_again(struct verbs_dev *dev)
+void verbs_bufs_retry_later(struct verbs_dev *dev)
 {
 	rds_timer_need(&dev->starved, os_now_ns() + STARVED_NS);
 }
 
-void verbs_dev_refill(struct verbs_dev *dev)
+void verbs_bufs_refill(struct verbs_dev *dev)
 {
-	if (dev->gone)
+	if (dev->dead)
 		return;
 	while (dev->nrefill) {
-		if (post_some(dev))
+		if (srq_post_batch(dev))
 			continue;
-		verbs_dev_again(dev); /* nobody else would look if all the others are with sleeping programs */
+		verbs_bufs_retry_later(dev); /* nobody else would look if all the others are with sleeping programs */
 		break;
 	}
 	verbs_credit_serve(dev);
 }
 
-static void starved(struct rds_timer *tm)
+static void bufs_starved_timer(struct rds_timer *tm)
 {
 	struct verbs_dev *dev = container_of(tm, struct verbs_dev, starved);
 
 	rx_lock();
 	verbs_credit_retry(dev);
-	verbs_dev_refill(dev);
+	verbs_bufs_refill(dev);
 	rx_unlock();
 }
 
 /* ---- how many ---- */
 
 /* Of two sizes: what the option says in large ones, and as many small ones as it counts. */
-static uint32_t two_sizes(uint32_t n)
+static uint32_t bufs_two_sizes(uint32_t n)
 {
 	return n / LARGE_OF + n;
 }
 
 /* The option counts in frames of 8 KiB. */
-uint32_t verbs_bufs_first(const struct verbs_dev *dev)
+uint32_t verbs_bufs_initial(const struct verbs_dev *dev)
 {
 	uint32_t n = (uint32_t)rds_options()->verbs_buffers;
 
 	if (dev->caps.credits)
-		return two_sizes(n);
+		return bufs_two_sizes(n);
 	n = (n * VERBS_FRAME + dev->caps.frame - 1) / dev->caps.frame;
 	return n < FEWEST_SHARED ? FEWEST_SHARED : n;
 }
 
 /* Where each connection needs buffers of its own, there may be more of them than at the beginning. */
-uint32_t verbs_bufs_most(const struct verbs_dev *dev)
+uint32_t verbs_bufs_max(const struct verbs_dev *dev)
 {
-	uint32_t n = verbs_bufs_first(dev);
+	uint32_t n = verbs_bufs_initial(dev);
 
 	if (dev->caps.credits)
 		n += GROWTH * (uint32_t)rds_options()->verbs_buffers;
 	return n < dev->caps.srq ? n : dev->caps.srq;
 }
 
-static size_t pages(size_t len)
+static size_t bufs_page_align(size_t len)
 {
 	return (len + 4095) & ~(size_t)4095;
 }
 
 /* At first; VERBS_MARK is behind small ones. */
-static size_t recv_len(const struct verbs_dev *dev, uint32_t n)
+static size_t recv_mem_len(const struct verbs_dev *dev, uint32_t n)
 {
 	if (dev->caps.credits)
-		return pages((size_t)(n / LARGE_OF) * VERBS_BUF(dev->caps.frame) + (size_t)n * VERBS_BUF_SMALL +
-			     VERBS_MARK);
-	return pages((size_t)n * VERBS_BUF(dev->caps.frame));
+		return bufs_page_align((size_t)(n / LARGE_OF) * VERBS_BUF(dev->caps.frame) +
+				       (size_t)n * VERBS_BUF_SMALL + VERBS_MARK);
+	return bufs_page_align((size_t)n * VERBS_BUF(dev->caps.frame));
 }
 
 /* rx, or nobody else knows of the device.  Returns where they end. */
@@ -181,18 +181,18 @@ static void bufs_begin(struct verbs_dev *dev, uint32_t n)
 /* As many as may be locked, down to the fewest that make sense. */
 int verbs_bufs_new(struct verbs_dev *dev)
 {
-	uint32_t n = dev->caps.credits ? (uint32_t)rds_options()->verbs_buffers : verbs_bufs_first(dev), want = n;
+	uint32_t n = dev->caps.credits ? (uint32_t)rds_options()->verbs_buffers : verbs_bufs_initial(dev), want = n;
 	uint32_t fewest = dev->caps.credits ? FEWEST_BUFFERS : FEWEST_SHARED;
 	int err = 0;
 
-	while (dev->caps.credits && n > fewest && two_sizes(n) > dev->caps.srq)
+	while (dev->caps.credits && n > fewest && bufs_two_sizes(n) > dev->caps.srq)
 		n /= 2;
-	if (dev->caps.credits && two_sizes(n) > dev->caps.srq)
+	if (dev->caps.credits && bufs_two_sizes(n) > dev->caps.srq)
 		n = dev->caps.srq * LARGE_OF / (LARGE_OF + 1);
 	if (n > dev->caps.srq)
 		n = dev->caps.srq;
 	for (;; n = n / 2 > fewest ? n / 2 : fewest) {
-		dev->recv_len = recv_len(dev, n);
+		dev->recv_len = recv_mem_len(dev, n);
 		dev->recv_mem = verbs_mem_register(dev, dev->recv_len, IBV_ACCESS_LOCAL_WRITE, &dev->recv_mr, &err);
 		if (dev->recv_mem || n <= fewest)
 			break;
@@ -206,7 +206,7 @@ int verbs_bufs_new(struct verbs_dev *dev)
 			 "the "
 			 "device's own",
 			 dev->name, n, (dev->caps.credits ? VERBS_FRAME : dev->caps.frame) >> 10, want);
-	dev->bufs = calloc(verbs_bufs_most(dev), sizeof(*dev->bufs));
+	dev->bufs = calloc(verbs_bufs_max(dev), sizeof(*dev->bufs));
 	if (!dev->bufs)
 		return -ENOMEM;
 	bufs_begin(dev, n);
@@ -222,7 +222,7 @@ struct verbs_recv_mem {
 };
 
 /* Without memory for what goes out, peers that are let in would never be answered. */
-static int leaves_room(struct verbs_dev *dev)
+static int send_memory_fits(struct verbs_dev *dev)
 {
 	struct ibv_mr *mr;
 	int err;
@@ -233,35 +233,35 @@ static int leaves_room(struct verbs_dev *dev)
 	return mem ? 0 : err;
 }
 
-static int more_memory(struct verbs_dev *dev, struct verbs_recv_mem *m, uint32_t n)
+static int recv_mem_new(struct verbs_dev *dev, struct verbs_recv_mem *m, uint32_t n)
 {
 	int err;
 
-	m->len = pages((size_t)n * VERBS_BUF_SMALL);
+	m->len = bufs_page_align((size_t)n * VERBS_BUF_SMALL);
 	m->mem = verbs_mem_register(dev, m->len, IBV_ACCESS_LOCAL_WRITE, &m->mr, &err);
 	if (!m->mem)
 		return err;
-	err = leaves_room(dev);
+	err = send_memory_fits(dev);
 	if (err)
 		verbs_mem_release(m->mem, m->len, m->mr);
 	return err;
 }
 
 /* A step; near the limit of locked memory what can be had of it, as long as somebody is helped by that. */
-int verbs_dev_grow(struct verbs_dev *dev, uint32_t fewest)
+int verbs_bufs_grow(struct verbs_dev *dev, uint32_t fewest)
 {
-	uint32_t left = verbs_bufs_most(dev) - dev->nbufs, n = STEP > fewest ? STEP : fewest;
+	uint32_t left = verbs_bufs_max(dev) - dev->nbufs, n = STEP > fewest ? STEP : fewest;
 	struct verbs_recv_mem *m;
 	int err;
 
-	if (left < fewest || dev->gone)
+	if (left < fewest || dev->dead)
 		return -ENOBUFS;
 	if (n > left)
 		n = left;
 	m = calloc(1, sizeof(*m));
 	if (!m)
 		return -ENOMEM;
-	while ((err = more_memory(dev, m, n)) && n / 2 >= fewest)
+	while ((err = recv_mem_new(dev, m, n)) && n / 2 >= fewest)
 		n /= 2;
 	if (err) {
 		free(m);
@@ -271,7 +271,7 @@ int verbs_dev_grow(struct verbs_dev *dev, uint32_t fewest)
 	m->next = dev->grown;
 	dev->grown = m;
 	bufs_add(dev, n, VERBS_BUF_SMALL, m->mem, m->mr->lkey);
-	verbs_dev_refill(dev);
+	verbs_bufs_refill(dev);
 	rx_unlock();
 	return 0;
 }
@@ -280,13 +280,13 @@ int verbs_dev_grow(struct verbs_dev *dev, uint32_t fewest)
  * The device is to say when few are left with it: the next time, once.  Senders that find none try again and again, which takes its time;
  * and a program that was expected back at once (LAZY) is woken by nothing else.
  */
-void verbs_bufs_watch(struct verbs_dev *dev)
+void verbs_bufs_arm_limit(struct verbs_dev *dev)
 {
 	struct ibv_srq_attr attr = {.srq_limit = dev->nbufs / LOW};
 
 	int err;
 
-	if (dev->caps.credits || dev->gone)
+	if (dev->caps.credits || dev->dead)
 		return;
 	err = verbs_err(vb.ibv_modify_srq(dev->srq, &attr, IBV_SRQ_LIMIT));
 	if (!err)
@@ -296,24 +296,24 @@ void verbs_bufs_watch(struct verbs_dev *dev)
 		rds_timer_need(&dev->low, os_now_ns() + UNTOLD_NS);
 }
 
-static void low_again(struct rds_timer *tm)
+static void bufs_low_timer(struct rds_timer *tm)
 {
-	verbs_bufs_watch(container_of(tm, struct verbs_dev, low));
+	verbs_bufs_arm_limit(container_of(tm, struct verbs_dev, low));
 }
 
 /*
  * The helper's look, which follows as after every event, posts what has come back.  (Timers come before it: a device that compares with
  * the limit only when a buffer is used is asked while the queue may still be empty, which is as good.)
  */
-void verbs_dev_low(struct verbs_dev *dev)
+void verbs_bufs_low(struct verbs_dev *dev)
 {
 	rds_timer_need(&dev->low, os_now_ns() + LOW_NS);
 }
 
 void verbs_bufs_init(struct verbs_dev *dev)
 {
-	dev->starved.fn = starved;
-	dev->low.fn = low_again;
+	dev->starved.fn = bufs_starved_timer;
+	dev->low.fn = bufs_low_timer;
 }
 
 void verbs_bufs_free(struct verbs_dev *dev)

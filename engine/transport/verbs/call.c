@@ -3,10 +3,10 @@
  * call.c - rdma_connect() without waiting for it.
  *
  * On InfiniBand it sends a message and returns.  siw connects a TCP socket inside it: as long as the peer's host says nothing at all,
- * two minutes by default, and the helper has other things to do.  So where the device is of that kind (caps.cm_commits) the call is
+ * two minutes by default, and the helper has other things to do.  So where the device is of that kind (caps.connect_blocks) the call is
  * made by a thread of its own, which touches nothing but its call, and is gone afterwards.
  *
- * Whoever has a call running keeps the id and the queue pair (running is true) until done() is called, or verbs_call_finish() has been.
+ * Whoever has a call running keeps the id and the queue pair (running is true) until done() is called, or verbs_cm_connect_finish() has been.
  * Hosts that do not answer shall not collect threads: while a call to one hangs, another is made every few seconds only.
  */
 #include <sched.h>
@@ -16,12 +16,12 @@
 #define PAUSE_NS (4 * 1000000000ull)
 #define CALLS_MAX 256u
 
-static struct verbs_call *calls; /* running; helper */
+static struct verbs_cm_connect *calls; /* running; helper */
 static unsigned ncalls;
 
-bool verbs_call_finish(struct verbs_call *c)
+bool verbs_cm_connect_finish(struct verbs_cm_connect *c)
 {
-	struct verbs_call **p;
+	struct verbs_cm_connect **p;
 
 	if (!c->running)
 		return false;
@@ -36,17 +36,17 @@ bool verbs_call_finish(struct verbs_call *c)
 	return true;
 }
 
-static void returned(struct rds_timer *tm)
+static void connect_returned(struct rds_timer *tm)
 {
-	struct verbs_call *c = container_of(tm, struct verbs_call, timer);
+	struct verbs_cm_connect *c = container_of(tm, struct verbs_cm_connect, timer);
 
-	verbs_call_finish(c);
+	verbs_cm_connect_finish(c);
 	c->done(c, c->err);
 }
 
-static void *caller(void *arg)
+static void *connect_thread(void *arg)
 {
-	struct verbs_call *c = arg;
+	struct verbs_cm_connect *c = arg;
 
 	rds_thread_record_refuse();
 	errno = 0;
@@ -57,10 +57,10 @@ static void *caller(void *arg)
 	return NULL;
 }
 
-static bool too_many(const struct in6_addr *to, uint64_t now)
+static bool connect_too_many(const struct in6_addr *to, uint64_t now)
 {
 	const uint64_t hangs = rds_patience_ns(RDS_PATIENCE_CM_HANGS);
-	const struct verbs_call *c;
+	const struct verbs_cm_connect *c;
 
 	if (ncalls >= CALLS_MAX)
 		return true;
@@ -70,27 +70,29 @@ static bool too_many(const struct in6_addr *to, uint64_t now)
 	return false;
 }
 
-_Static_assert(offsetof(struct verbs_call, window) == offsetof(struct verbs_call, wire) + sizeof(struct verbs_hello),
+_Static_assert(offsetof(struct verbs_cm_connect, window) ==
+		       offsetof(struct verbs_cm_connect, wire) + sizeof(struct verbs_request),
 	       "said in one piece");
-_Static_assert(sizeof(struct verbs_hello) + sizeof(struct verbs_window) <= VERBS_PRIVATE, "all of it is looked at");
+_Static_assert(sizeof(struct verbs_request) + sizeof(struct verbs_window) <= VERBS_PRIVATE, "all of it is looked at");
 
-int verbs_call(struct verbs_call *c, const struct verbs_dev *dev, struct rdma_cm_id *cm, const struct in6_addr *to)
+int verbs_cm_connect(struct verbs_cm_connect *c, const struct verbs_dev *dev, struct rdma_cm_id *cm,
+		     const struct in6_addr *to)
 {
 	uint64_t now = os_now_ns();
 	int err;
 
 	c->param.private_data = &c->wire;
 	c->param.private_data_len = (uint8_t)(sizeof(c->wire) + c->window_len);
-	if (!dev->caps.cm_commits)
+	if (!dev->caps.connect_blocks)
 		return verbs_err(vb.rdma_connect(cm, &c->param));
-	if (too_many(to, now))
+	if (connect_too_many(to, now))
 		return -ETIMEDOUT;
 	c->cm = cm;
 	c->to = *to;
 	c->since = now;
-	c->timer.fn = returned;
+	c->timer.fn = connect_returned;
 	atomic_store(&c->left, false);
-	err = rds_helper_thread_start(caller, c);
+	err = rds_helper_thread_start(connect_thread, c);
 	if (err)
 		return err == -EALREADY ? -EAGAIN : err;
 	c->running = true;
@@ -100,7 +102,7 @@ int verbs_call(struct verbs_call *c, const struct verbs_dev *dev, struct rdma_cm
 	return 0;
 }
 
-void verbs_call_forget(void)
+void verbs_cm_connect_forget(void)
 {
 	calls = NULL;
 	ncalls = 0;

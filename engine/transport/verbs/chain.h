@@ -5,8 +5,8 @@
  * They are put behind each other in ep->wr, and go to the device together; each has its place in the queue from the moment it is in the
  * chain.  Inline, since every message comes through here.
  */
-#ifndef VERBS_CHAIN_H
-#define VERBS_CHAIN_H
+#ifndef VERBS_POST_LIST_H
+#define VERBS_POST_LIST_H
 
 #include <endian.h>
 #include <string.h>
@@ -17,26 +17,26 @@
 #define VERBS_SIGNAL_BYTES (256u << 10) /* each interrupts a program that does not wait for it */
 
 /* send.c */
-void verbs_chain_post(struct verbs_ep *ep); /* gives it to the device; operations in it are to be told of */
-void verbs_chain_give(struct verbs_ep *ep); /* ... not yet: more of it is to come */
-void verbs_out_done(struct verbs_ep *ep);   /* blocks that neither the device nor the peer needs any more go back */
+void verbs_wr_post_all(struct verbs_ep *ep);  /* gives it to the device; operations in it are to be told of */
+void verbs_wr_post_part(struct verbs_ep *ep); /* ... not yet: more of it is to come */
+void verbs_out_reclaim(struct verbs_ep *ep);  /* blocks that neither the device nor the peer needs any more go back */
 int verbs_out_grow(struct verbs_ep *ep);    /* `out` is full */
 
-static inline uint32_t verbs_in_flight(const struct verbs_ep *ep)
+static inline uint32_t verbs_wr_in_flight(const struct verbs_ep *ep)
 {
 	return atomic_load_explicit(&ep->wr_posted, memory_order_relaxed) -
 	       atomic_load_explicit(&ep->wr_done, memory_order_acquire);
 }
 
-static inline bool verbs_queue_room(const struct verbs_ep *ep, uint32_t reserve)
+static inline bool verbs_sq_has_room(const struct verbs_ep *ep, uint32_t reserve)
 {
 	uint32_t each = atomic_load_explicit(&ep->dev->sq_each, memory_order_relaxed);
 
-	return verbs_in_flight(ep) + reserve < (each < ep->sq ? each : ep->sq);
+	return verbs_wr_in_flight(ep) + reserve < (each < ep->sq ? each : ep->sq);
 }
 
 /* Where reads are to come behind it only when it is done, we want to hear of that. */
-static inline unsigned verbs_fence_here(struct verbs_ep *ep)
+static inline unsigned verbs_wr_fence(struct verbs_ep *ep)
 {
 	ep->fence_due = false;
 	if (likely(!ep->dev->caps.fence_bars_reads))
@@ -47,7 +47,7 @@ static inline unsigned verbs_fence_here(struct verbs_ep *ep)
 }
 
 /* Looked at often enough for the numbers not to have come round. */
-static inline void verbs_fence_look(struct verbs_ep *ep, uint32_t done)
+static inline void verbs_wr_fence_update(struct verbs_ep *ep, uint32_t done)
 {
 	if (unlikely(ep->fenced) && (int32_t)(done - ep->fence_wr) >= 0)
 		ep->fenced = false;
@@ -57,17 +57,17 @@ static inline void verbs_fence_look(struct verbs_ep *ep, uint32_t done)
  * The next work request of the chain; its place in the queue is taken.  What a send does not look at is left as it was: clearing all of
  * it for each frame would cost more than the rest of this.
  */
-static inline struct ibv_send_wr *verbs_chain_next(struct verbs_ep *ep, uint32_t bytes, bool signal)
+static inline struct ibv_send_wr *verbs_wr_next(struct verbs_ep *ep, uint32_t bytes, bool signal)
 {
 	unsigned flags = bytes <= ep->max_inline ? IBV_SEND_INLINE : 0;
 	struct ibv_send_wr *wr;
 	uint32_t posted;
 
-	if (unlikely(ep->nchain == VERBS_CHAIN))
-		verbs_chain_give(ep);
-	wr = &ep->wr[ep->nchain];
-	if (ep->nchain)
-		ep->wr[ep->nchain - 1].next = wr;
+	if (unlikely(ep->nwr_listed == VERBS_POST_LIST))
+		verbs_wr_post_part(ep);
+	wr = &ep->wr[ep->nwr_listed];
+	if (ep->nwr_listed)
+		ep->wr[ep->nwr_listed - 1].next = wr;
 	ep->wr_unsignaled++;
 	ep->bytes_unsignaled += bytes;
 	if (signal || ep->wr_unsignaled >= VERBS_SIGNAL_EVERY || ep->bytes_unsignaled >= VERBS_SIGNAL_BYTES ||
@@ -79,9 +79,9 @@ static inline struct ibv_send_wr *verbs_chain_next(struct verbs_ep *ep, uint32_t
 	atomic_store_explicit(&ep->wr_posted, posted, memory_order_relaxed);
 	wr->wr_id = VERBS_WR_SEND | posted;
 	if (unlikely(ep->fence_due))
-		flags |= verbs_fence_here(ep);
+		flags |= verbs_wr_fence(ep);
 	wr->opcode = IBV_WR_SEND;
-	wr->sg_list = ep->sge[ep->nchain++];
+	wr->sg_list = ep->sge[ep->nwr_listed++];
 	wr->num_sge = 1;
 	wr->send_flags = flags;
 	return wr;
@@ -91,7 +91,7 @@ static inline struct ibv_send_wr *verbs_chain_next(struct verbs_ep *ep, uint32_t
  * Acknowledgement and credits as of now, in whatever header goes out next, which is the first of a frame: and the frame's number, from 1, where a
  * frame is one request (else its length may be there, segment.c; and below iWARP is TCP).  True: the peer waits for it.
  */
-static inline bool verbs_say_in(struct verbs_ep *ep, struct rds_wire_hdr *h, bool grants)
+static inline bool verbs_wr_fill_header(struct verbs_ep *ep, struct rds_wire_hdr *h, bool grants)
 {
 	bool asked = false;
 	uint32_t number;
@@ -103,12 +103,12 @@ static inline bool verbs_say_in(struct verbs_ep *ep, struct rds_wire_hdr *h, boo
 	}
 	ack = atomic_load(&ep->rx_ack);
 	h->ack = htobe64(ack);
-	atomic_store_explicit(&ep->told, ack, memory_order_relaxed);
+	atomic_store_explicit(&ep->rx_ack_sent, ack, memory_order_relaxed);
 	if (unlikely(ep->dev->caps.credits)) {
 		if (grants)
-			h->credit = verbs_credit_tell(ep);
+			h->credit = verbs_credit_grant(ep);
 	} else {
-		number = htobe32(++ep->frames_said);
+		number = htobe32(++ep->frames_numbered);
 		memcpy(h->padding, &number, sizeof(number));
 	}
 	return asked;

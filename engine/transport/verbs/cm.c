@@ -21,24 +21,24 @@
 
 /* ---- events ---- */
 
-static void copy_event(const struct rdma_cm_event *ev, struct verbs_said *said)
+static void cm_event_copy(const struct rdma_cm_event *ev, struct verbs_cm_ev *copy)
 {
-	memset(said, 0, sizeof(*said));
-	said->what = ev->event;
-	said->status = ev->status;
+	memset(copy, 0, sizeof(*copy));
+	copy->what = ev->event;
+	copy->status = ev->status;
 	switch (ev->event) {
 	case RDMA_CM_EVENT_CONNECT_REQUEST:
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
 	case RDMA_CM_EVENT_ESTABLISHED:
 	case RDMA_CM_EVENT_REJECTED:
-		said->responder_resources = ev->param.conn.responder_resources;
-		said->initiator_depth = ev->param.conn.initiator_depth;
+		copy->responder_resources = ev->param.conn.responder_resources;
+		copy->initiator_depth = ev->param.conn.initiator_depth;
 		if (!ev->param.conn.private_data)
 			return;
-		said->len = ev->param.conn.private_data_len;
-		if (said->len > VERBS_PRIVATE)
-			said->len = VERBS_PRIVATE;
-		memcpy(said->data, ev->param.conn.private_data, said->len);
+		copy->len = ev->param.conn.private_data_len;
+		if (copy->len > VERBS_PRIVATE)
+			copy->len = VERBS_PRIVATE;
+		memcpy(copy->data, ev->param.conn.private_data, copy->len);
 		return;
 	default:
 		return;
@@ -46,10 +46,10 @@ static void copy_event(const struct rdma_cm_event *ev, struct verbs_said *said)
 }
 
 /* Destroying it would do, too, but it may have to stay (theirs.c). */
-static void refuse(struct rdma_cm_id *cm)
+static void cm_request_refuse(struct rdma_cm_id *cm)
 {
 	vb.rdma_reject(cm, NULL, 0);
-	verbs_cm_retire(cm);
+	verbs_cm_destroy(cm);
 }
 
 void verbs_cm_event(struct rds_helper_event *unused, uint32_t events)
@@ -57,28 +57,28 @@ void verbs_cm_event(struct rds_helper_event *unused, uint32_t events)
 	struct rdma_cm_event *ev;
 	struct rdma_cm_id *cm;
 	struct verbs_cm_owner *owner;
-	struct verbs_said said;
+	struct verbs_cm_ev copy;
 	unsigned most = EVENTS;
 
 	(void)unused;
 	(void)events;
 	while (most-- && vb.rdma_get_cm_event(rds_verbs.events, &ev) == 0) {
-		copy_event(ev, &said);
+		cm_event_copy(ev, &copy);
 		cm = ev->id;
 		owner = cm->context; /* of a request: the listener's */
-		verbs_theirs_event(cm, said.what);
+		verbs_cm_dev_event(cm, copy.what);
 		vb.rdma_ack_cm_event(ev);
-		rds_debug("rdma_cm: %s, status %d", vb.rdma_event_str(said.what), said.status);
+		rds_debug("rdma_cm: %s, status %d", vb.rdma_event_str(copy.what), copy.status);
 		if (owner)
-			owner->said(owner, cm, &said);
-		else if (said.what == RDMA_CM_EVENT_CONNECT_REQUEST)
-			refuse(cm);
+			owner->on_event(owner, cm, &copy);
+		else if (copy.what == RDMA_CM_EVENT_CONNECT_REQUEST)
+			cm_request_refuse(cm);
 	}
 }
 
-int verbs_cm_errno(const struct verbs_said *said)
+int verbs_cm_errno(const struct verbs_cm_ev *copy)
 {
-	switch (said->what) {
+	switch (copy->what) {
 	case RDMA_CM_EVENT_DISCONNECTED:
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
 		return -ECONNRESET;
@@ -89,12 +89,12 @@ int verbs_cm_errno(const struct verbs_said *said)
 	case RDMA_CM_EVENT_REJECTED:
 		return -ECONNREFUSED;
 	case RDMA_CM_EVENT_CONNECT_ERROR:
-		return said->status < 0 ? said->status : -ECONNABORTED;
+		return copy->status < 0 ? copy->status : -ECONNABORTED;
 	case RDMA_CM_EVENT_ADDR_ERROR:
 	case RDMA_CM_EVENT_ROUTE_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
 		/* EALREADY is the engine's word for a crossing, and nothing that rdma_cm may say. */
-		return said->status < 0 && said->status != -EALREADY ? said->status : -EHOSTUNREACH;
+		return copy->status < 0 && copy->status != -EALREADY ? copy->status : -EHOSTUNREACH;
 	default:
 		return -EPROTO;
 	}
@@ -112,7 +112,7 @@ void verbs_cm_options(struct rdma_cm_id *cm, uint8_t tos)
 	vb.rdma_set_option(cm, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof(timeout));
 }
 
-int verbs_cm_id(struct verbs_cm_owner *owner, uint8_t tos, struct rdma_cm_id **out)
+int verbs_cm_id_new(struct verbs_cm_owner *owner, uint8_t tos, struct rdma_cm_id **out)
 {
 	int err = verbs_err(vb.rdma_create_id(rds_verbs.events, out, owner, RDMA_PS_TCP));
 
@@ -121,10 +121,10 @@ int verbs_cm_id(struct verbs_cm_owner *owner, uint8_t tos, struct rdma_cm_id **o
 	return err;
 }
 
-int verbs_cm_beside(struct verbs_cm_owner *owner, const struct sockaddr *addr, struct rdma_cm_id **out)
+int verbs_cm_id_new_bound(struct verbs_cm_owner *owner, const struct sockaddr *addr, struct rdma_cm_id **out)
 {
 	struct sockaddr_storage ss = {0};
-	int err = verbs_cm_id(owner, 0, out);
+	int err = verbs_cm_id_new(owner, 0, out);
 
 	if (err)
 		return err;
@@ -139,13 +139,13 @@ int verbs_cm_beside(struct verbs_cm_owner *owner, const struct sockaddr *addr, s
 	return err;
 }
 
-void verbs_cm_drop(struct rdma_cm_id *cm)
+void verbs_cm_destroy_bound(struct rdma_cm_id *cm)
 {
-	if (!verbs_theirs_keep(cm))
+	if (!verbs_cm_dev_keep_id(cm))
 		vb.rdma_destroy_id(cm);
 }
 
-static int resolve_ms(void)
+static int cm_resolve_ms(void)
 {
 	return (int)rds_patience_ms(RDS_PATIENCE_CM_RESOLVE);
 }
@@ -156,12 +156,12 @@ int verbs_cm_resolve(struct rdma_cm_id *cm, const struct rds_conn_id *id, uint16
 
 	rds_addr_to_sockaddr(&id->laddr, 0, id->scope, &src);
 	rds_addr_to_sockaddr(&id->faddr, port, id->scope, &dst);
-	return verbs_err(vb.rdma_resolve_addr(cm, (struct sockaddr *)&src, (struct sockaddr *)&dst, resolve_ms()));
+	return verbs_err(vb.rdma_resolve_addr(cm, (struct sockaddr *)&src, (struct sockaddr *)&dst, cm_resolve_ms()));
 }
 
 int verbs_cm_route(struct rdma_cm_id *cm)
 {
-	return verbs_err(vb.rdma_resolve_route(cm, resolve_ms()));
+	return verbs_err(vb.rdma_resolve_route(cm, cm_resolve_ms()));
 }
 
 void verbs_cm_reject(struct rdma_cm_id *cm, const struct verbs_answer *answer)
@@ -170,12 +170,12 @@ void verbs_cm_reject(struct rdma_cm_id *cm, const struct verbs_answer *answer)
 
 	verbs_answer_pack(answer, &wire);
 	vb.rdma_reject(cm, &wire, sizeof(wire)); /* if it fails, destroying the id refuses, too, without reasons */
-	verbs_cm_retire(cm);
+	verbs_cm_destroy(cm);
 }
 
 /* ---- addresses ---- */
 
-static uint32_t scope_of(const struct in6_addr *ip)
+static uint32_t cm_addr_scope(const struct in6_addr *ip)
 {
 	struct ifaddrs *all, *i;
 	uint32_t scope = 0;
@@ -204,12 +204,12 @@ void verbs_cm_addr(const struct sockaddr *sa, struct in6_addr *ip, uint32_t *sco
 	}
 	*ip = sin6->sin6_addr;
 	if (IN6_IS_ADDR_LINKLOCAL(ip))
-		*scope = sin6->sin6_scope_id ? sin6->sin6_scope_id : scope_of(ip);
+		*scope = sin6->sin6_scope_id ? sin6->sin6_scope_id : cm_addr_scope(ip);
 }
 
 /* ---- start ---- */
 
-static int channel_open(void)
+static int cm_channel_open(void)
 {
 	int flags, err;
 
@@ -227,7 +227,7 @@ static int channel_open(void)
 int verbs_cm_start(void)
 {
 	uint16_t port = 0;
-	int err = channel_open();
+	int err = cm_channel_open();
 
 	rds_verbs.cm_ev.fn = verbs_cm_event;
 	if (!err)
@@ -243,7 +243,7 @@ int verbs_cm_start(void)
 	verbs_rendezvous_stop();
 	registry_set_cm_port(rds_engine_registry(), 0);
 	atomic_store(&rds_verbs.port, 0);
-	verbs_unlisten(rds_verbs.listener);
+	verbs_listen_stop(rds_verbs.listener);
 fail:
 	if (rds_verbs.events)
 		vb.rdma_destroy_event_channel(rds_verbs.events);

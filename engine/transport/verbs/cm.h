@@ -18,7 +18,7 @@ struct verbs_dev;
 #define VERBS_PRIVATE 80u /* of private data: as much as we ever look at */
 
 /* A copy of an event: rdma_cm's own is acknowledged before anybody acts on it. */
-struct verbs_said {
+struct verbs_cm_ev {
 	enum rdma_cm_event_type what;
 	int status;
 	uint8_t responder_resources, initiator_depth;
@@ -27,20 +27,20 @@ struct verbs_said {
 };
 /* The context of an id: hears what becomes of it. */
 struct verbs_cm_owner {
-	void (*said)(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_said *said);
+	void (*on_event)(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_cm_ev *ev);
 };
 
 /* rdma_connect, by a thread if need be (call.c).  Filled in by the caller: param (but for the private data), wire, done. */
-struct verbs_call {
+struct verbs_cm_connect {
 	struct rdma_conn_param param;
-	struct verbs_hello wire;
+	struct verbs_request wire;
 	struct verbs_window window; /* behind it, in one piece */
 	unsigned window_len;	    /* ... 0: it is not said */
-	void (*done)(struct verbs_call *call,
-		     int err); /* helper; not if verbs_call() or verbs_call_finish() said it all */
+	void (*done)(struct verbs_cm_connect *call,
+		     int err); /* helper; not if verbs_cm_connect() or verbs_cm_connect_finish() said it all */
 	bool running;
 	/* call.c's */
-	struct verbs_call *next;
+	struct verbs_cm_connect *next;
 	struct rdma_cm_id *cm;
 	struct in6_addr to;
 	uint64_t since;
@@ -53,25 +53,26 @@ struct verbs_call {
 int verbs_cm_start(void); /* event channel, listener; program's thread, control held */
 void verbs_cm_event(struct rds_helper_event *ev, uint32_t events);
 void verbs_cm_options(struct rdma_cm_id *cm, uint8_t tos); /* before it connects or accepts */
-int verbs_cm_id(struct verbs_cm_owner *owner, uint8_t tos, struct rdma_cm_id **out);
+int verbs_cm_id_new(struct verbs_cm_owner *owner, uint8_t tos, struct rdma_cm_id **out);
 /* ... bound to a port of its own at that address (of rdma_cm). */
-int verbs_cm_beside(struct verbs_cm_owner *owner, const struct sockaddr *addr, struct rdma_cm_id **out);
+int verbs_cm_id_new_bound(struct verbs_cm_owner *owner, const struct sockaddr *addr, struct rdma_cm_id **out);
 /* An id that never was more than bound is to go. Any thread. */
-void verbs_cm_drop(struct rdma_cm_id *cm);
+void verbs_cm_destroy_bound(struct rdma_cm_id *cm);
 /* Towards id's faddr from its laddr; ADDR_RESOLVED or an error follows. */
 int verbs_cm_resolve(struct rdma_cm_id *cm, const struct rds_conn_id *id, uint16_t port);
 int verbs_cm_route(struct rdma_cm_id *cm);
-int verbs_cm_errno(const struct verbs_said *said); /* what went wrong, never 0 */
+int verbs_cm_errno(const struct verbs_cm_ev *ev); /* what went wrong, never 0 */
 void verbs_cm_reject(struct rdma_cm_id *cm, const struct verbs_answer *answer);
 /* An address of rdma_cm; a link-local one whose interface it does not tell has that of our interface with that address. */
 void verbs_cm_addr(const struct sockaddr *sa, struct in6_addr *ip, uint32_t *scope);
 
 /* call.c; helper.  0: asked for, the answer is an event; with call->running, done() may say that it failed after all. */
-int verbs_call(struct verbs_call *call, const struct verbs_dev *dev, struct rdma_cm_id *cm, const struct in6_addr *to);
+int verbs_cm_connect(struct verbs_cm_connect *call, const struct verbs_dev *dev, struct rdma_cm_id *cm,
+		     const struct in6_addr *to);
 /* Its answer has come, so it must be over: waits for its thread to be out of the way.  False: was not running. */
-bool verbs_call_finish(struct verbs_call *call);
+bool verbs_cm_connect_finish(struct verbs_cm_connect *call);
 
 /* retire.c; helper.  The id is to go: its owner hears nothing of it any more, the caller has no part in it.  No queue pair. */
-void verbs_cm_retire(struct rdma_cm_id *cm);
+void verbs_cm_destroy(struct rdma_cm_id *cm);
 
 #endif

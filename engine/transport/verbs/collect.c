@@ -28,15 +28,15 @@
 #define GOOD_AGAIN 16u /* runs that make half of the distrust go */
 #define COUNTS_MOST 8u /* runs that one may count as */
 
-static void tick(struct rds_timer *tm);
+static void batch_tick(struct rds_timer *tm);
 
-static struct rds_timer timer = {.fn = tick};
+static struct rds_timer timer = {.fn = batch_tick};
 static uint32_t now;	    /* in ticks (rx) */
 static bool ticking, begun; /* rx; something has been held since the last one */
 
 /* ---- tx ---- */
 
-void verbs_run_ends(struct verbs_ep *ep)
+void verbs_batch_run_end(struct verbs_ep *ep)
 {
 	uint32_t run = atomic_load_explicit(&ep->run, memory_order_relaxed), runs = run / LONG_RUN;
 
@@ -53,7 +53,7 @@ void verbs_run_ends(struct verbs_ep *ep)
 	atomic_store_explicit(&ep->run, 0, memory_order_relaxed);
 }
 
-static void hold(struct verbs_ep *ep)
+static void batch_hold(struct verbs_ep *ep)
 {
 	rx_lock();
 	ep->held_since = ep->stirred = now;
@@ -71,7 +71,7 @@ static void hold(struct verbs_ep *ep)
 	rx_unlock();
 }
 
-static void mistaken(struct verbs_ep *ep)
+static void batch_mistaken(struct verbs_ep *ep)
 {
 	ep->distrust = ep->distrust ? ep->distrust * 2 : TRUST;
 	if (ep->distrust > DISTRUST_MAX)
@@ -80,30 +80,30 @@ static void mistaken(struct verbs_ep *ep)
 	ep->good = 0;
 }
 
-bool verbs_collect(struct verbs_ep *ep)
+bool verbs_batch_may_wait(struct verbs_ep *ep)
 {
-	uint32_t heard = atomic_load_explicit(&ep->messages_heard, memory_order_relaxed);
+	uint32_t heard = atomic_load_explicit(&ep->messages_received, memory_order_relaxed);
 
 	if (heard != ep->run_heard) {
 		ep->run_heard = heard;
 		if (atomic_load_explicit(&ep->run, memory_order_relaxed) > 1)
-			verbs_run_ends(ep);
+			verbs_batch_run_end(ep);
 		else /* teaches nothing */
 			atomic_store_explicit(&ep->run, 0, memory_order_relaxed);
 	}
-	verbs_run_on(ep);
+	verbs_batch_run_add(ep);
 	if (unlikely(atomic_load_explicit(&ep->unattended, memory_order_relaxed)) &&
 	    atomic_exchange(&ep->unattended, false))
-		mistaken(ep);
+		batch_mistaken(ep);
 	if (atomic_load_explicit(&ep->run, memory_order_relaxed) == 1 || ep->trust < TRUST)
 		return false;
-	hold(ep);
+	batch_hold(ep);
 	return true;
 }
 
 /* ---- rx ---- */
 
-void verbs_collect_out(void)
+void verbs_batch_flush(void)
 {
 	struct verbs_ep *ep;
 
@@ -115,7 +115,7 @@ void verbs_collect_out(void)
 }
 
 /* Has nobody added to it, or looked, since before the last tick? */
-static bool lies(struct verbs_ep *ep)
+static bool batch_lies_idle(struct verbs_ep *ep)
 {
 	uint32_t run = atomic_load_explicit(&ep->run, memory_order_relaxed);
 
@@ -126,7 +126,7 @@ static bool lies(struct verbs_ep *ep)
 	return ep->stirred != now;
 }
 
-static void tick(struct rds_timer *tm)
+static void batch_tick(struct rds_timer *tm)
 {
 	struct verbs_ep **p, *ep;
 	bool left;
@@ -134,7 +134,7 @@ static void tick(struct rds_timer *tm)
 	rds_aside = true;
 	rx_lock();
 	for (p = &rds_verbs.holding; (ep = *p);) {
-		left = lies(ep);
+		left = batch_lies_idle(ep);
 		if (!left && now - ep->held_since < LONGEST) {
 			p = &ep->holding_next;
 			continue;
@@ -153,7 +153,7 @@ static void tick(struct rds_timer *tm)
 	rx_unlock();
 }
 
-void verbs_collect_end(struct verbs_ep *ep)
+void verbs_batch_cancel(struct verbs_ep *ep)
 {
 	struct verbs_ep **p;
 
@@ -165,7 +165,7 @@ void verbs_collect_end(struct verbs_ep *ep)
 	ep->holding = false;
 }
 
-void verbs_collect_forget(void)
+void verbs_batch_forget(void)
 {
 	timer.queued = ticking = begun = rds_aside = false;
 }

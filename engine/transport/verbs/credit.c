@@ -14,7 +14,7 @@
  *   - Such frames end by themselves: without a message to be sent they are only sent for two credits at least, and use one.  What is
  *     too much for one header goes in several, all of it, since the receiver counts on it; a full one makes up for a last one of one credit.
  *
- * New ones are told with whatever goes to the peer anyway, and only for themselves when it has few left (must_tell).
+ * New ones are told with whatever goes to the peer anyway, and only for themselves when it has few left (credit_must_grant).
  *
  * Beyond that: small ones as a sender uses them, up to SMALL_MOST; large ones for one that sends what small ones cannot hold.  Credits
  * cannot be taken back from one that then falls silent, so a window is a share of what is free, and the last large ones (RESERVE) are
@@ -38,7 +38,7 @@
 #define TOLD_MOST 15u
 #define TOLD_SHIFT 4
 
-static inline bool counted(const struct verbs_ep *ep)
+static inline bool credit_counted(const struct verbs_ep *ep)
 {
 	return ep->dev->caps.credits;
 }
@@ -46,7 +46,7 @@ static inline bool counted(const struct verbs_ep *ep)
 /* ---- the sender ---- */
 
 /* rx */
-static bool know(struct verbs_ep *ep, uint32_t small, uint32_t large)
+static bool credit_know(struct verbs_ep *ep, uint32_t small, uint32_t large)
 {
 	uint32_t told = atomic_load_explicit(&ep->known_told, memory_order_relaxed);
 
@@ -65,12 +65,12 @@ bool verbs_credit_start(struct verbs_ep *ep, uint32_t said)
 	bool ok;
 
 	rx_lock();
-	ok = know(ep, said & 0xff, said >> 8);
+	ok = credit_know(ep, said & 0xff, said >> 8);
 	rx_unlock();
 	return ok;
 }
 
-uint32_t verbs_credit_has(const struct verbs_ep *ep)
+uint32_t verbs_credit_count(const struct verbs_ep *ep)
 {
 	return atomic_load_explicit(&ep->known_told, memory_order_acquire) -
 	       atomic_load_explicit(&ep->known_used, memory_order_relaxed);
@@ -81,9 +81,9 @@ uint32_t verbs_credit_take(struct verbs_ep *ep, bool grants)
 	uint32_t used;
 	bool large;
 
-	if (!counted(ep))
+	if (!credit_counted(ep))
 		return UINT32_MAX;
-	if (verbs_credit_has(ep) < (grants ? 1 : 2))
+	if (verbs_credit_count(ep) < (grants ? 1 : 2))
 		return 0;
 	used = atomic_load_explicit(&ep->known_used, memory_order_relaxed);
 	large = ep->known[used % VERBS_KNOWN];
@@ -91,13 +91,14 @@ uint32_t verbs_credit_take(struct verbs_ep *ep, bool grants)
 	return large ? VERBS_HDR + ep->frame : VERBS_BUF_SMALL;
 }
 
-static const char *learn(struct verbs_ep *ep, uint8_t told)
+static const char *credit_granted(struct verbs_ep *ep, uint8_t told)
 {
-	if (!know(ep, told & TOLD_MOST, told >> TOLD_SHIFT))
+	if (!credit_know(ep, told & TOLD_MOST, told >> TOLD_SHIFT))
 		return "more credits than there can be";
 	rds_fence();
 	if (unlikely(atomic_load(&ep->backlog)) ||
-	    (unlikely(atomic_load_explicit(&ep->unsaid, memory_order_relaxed)) && atomic_exchange(&ep->unsaid, false)))
+	    (unlikely(atomic_load_explicit(&ep->control_stuck, memory_order_relaxed)) &&
+	     atomic_exchange(&ep->control_stuck, false)))
 		ep->head.t->up->push_later(ep->head.conn); /* rest of a message, an acknowledgement */
 	if (unlikely(atomic_load_explicit(&ep->wants_room, memory_order_relaxed)) &&
 	    atomic_exchange(&ep->wants_room, false))
@@ -107,48 +108,48 @@ static const char *learn(struct verbs_ep *ep, uint8_t told)
 
 /* ---- the receiver (rx) ---- */
 
-void verbs_credit_hungry(struct verbs_ep *ep)
+void verbs_credit_schedule(struct verbs_ep *ep)
 {
-	if (ep->nlent < URGENT_BELOW)
+	if (ep->rq_len < URGENT_BELOW)
 		ep->dev->urgent = true;
-	if (ep->hungry)
+	if (ep->credit_wait)
 		return;
-	ep->hungry = true;
-	ep->hungry_next = ep->dev->hungry;
-	ep->dev->hungry = ep;
+	ep->credit_wait = true;
+	ep->credit_wait_next = ep->dev->credit_wait;
+	ep->dev->credit_wait = ep;
 }
 
-static uint32_t least(uint32_t a, uint32_t b)
+static uint32_t credit_min(uint32_t a, uint32_t b)
 {
 	return a < b ? a : b;
 }
 
-static uint32_t large_window(const struct verbs_ep *ep)
+static uint32_t credit_large_window(const struct verbs_ep *ep)
 {
 	const struct verbs_dev *dev = ep->dev;
 	uint32_t reserve = dev->all_large / RESERVE, room = dev->nlarge > reserve ? dev->nlarge - reserve : 0;
 
 	if (ep->large_seen <= SEEN)
 		return 0;
-	return least((room + LARGE_SHARE - 1) / LARGE_SHARE, ep->large_seen * LARGE_MOST / SEEN_MOST);
+	return credit_min((room + LARGE_SHARE - 1) / LARGE_SHARE, ep->large_seen * LARGE_MOST / SEEN_MOST);
 }
 
 /* Few if large ones are what it needs, and come one at a time: it would have to use the small ones up first. */
-static uint32_t small_window(const struct verbs_ep *ep)
+static uint32_t credit_small_window(const struct verbs_ep *ep)
 {
 	const struct verbs_dev *dev = ep->dev;
-	uint32_t share = dev->nsmall > dev->owed ? (dev->nsmall - dev->owed) / SHARE : 0, n;
+	uint32_t share = dev->nsmall > dev->small_reserved ? (dev->nsmall - dev->small_reserved) / SHARE : 0, n;
 
 	if (ep->peer_used < SELDOM || (ep->large_seen > SEEN && dev->nlarge))
 		return VERBS_OWN;
-	n = least(share, ep->peer_used < SMALL_MOST / 2 ? 2 * ep->peer_used : SMALL_MOST);
+	n = credit_min(share, ep->peer_used < SMALL_MOST / 2 ? 2 * ep->peer_used : SMALL_MOST);
 	return n > VERBS_OWN ? n : VERBS_OWN;
 }
 
 /* So many more are due.  Half a window at a time. */
-static void plan(const struct verbs_ep *ep, uint32_t *small, uint32_t *large)
+static void credit_plan(const struct verbs_ep *ep, uint32_t *small, uint32_t *large)
 {
-	uint32_t want = large_window(ep), lie = ep->nlent - ep->nlarge;
+	uint32_t want = credit_large_window(ep), lie = ep->rq_len - ep->nlarge;
 	bool begun = ep->part && !ep->nlarge;
 
 	*small = 0;
@@ -156,59 +157,59 @@ static void plan(const struct verbs_ep *ep, uint32_t *small, uint32_t *large)
 	if (begun && !*large && ep->dev->nlarge)
 		*large = 1;
 	if (!want) {
-		want = small_window(ep);
+		want = credit_small_window(ep);
 		if (lie <= want / 2)
 			*small = want - lie;
 	}
-	if (ep->nlent < 2 && ep->nlent + *small + *large < VERBS_OWN)
-		*small = VERBS_OWN - ep->nlent - *large;
-	else if (ep->nlent >= 2 && *small + *large < 2 && !begun)
+	if (ep->rq_len < 2 && ep->rq_len + *small + *large < VERBS_OWN)
+		*small = VERBS_OWN - ep->rq_len - *large;
+	else if (ep->rq_len >= 2 && *small + *large < 2 && !begun)
 		*small = *large; /* two or none */
 }
 
-static void post(struct verbs_ep *ep, uint32_t n, bool large)
+static void credit_post(struct verbs_ep *ep, uint32_t n, bool large)
 {
 	uint32_t at = atomic_load_explicit(&ep->offered, memory_order_relaxed);
 
-	while (n-- && verbs_lend(ep, large)) {
+	while (n-- && verbs_credit_buf_post(ep, large)) {
 		ep->offer[at % VERBS_RQ] = large;
 		atomic_store(&ep->offered, ++at);
 	}
 }
 
-static uint32_t untold(const struct verbs_ep *ep)
+static uint32_t credit_ungranted(const struct verbs_ep *ep)
 {
 	return atomic_load_explicit(&ep->offered, memory_order_relaxed) -
 	       atomic_load_explicit(&ep->offer_told, memory_order_relaxed);
 }
 
 /* Of what lies in its queue the peer knows so many. */
-static uint32_t peer_has(const struct verbs_ep *ep)
+static uint32_t credit_peer_has(const struct verbs_ep *ep)
 {
-	uint32_t n = untold(ep);
+	uint32_t n = credit_ungranted(ep);
 
-	return ep->nlent > n ? ep->nlent - n : 0;
+	return ep->rq_len > n ? ep->rq_len - n : 0;
 }
 
 /* What goes to the peer anyway tells it.  It is not waited for when the peer may soon have to stop, or has stopped. */
-static bool must_tell(const struct verbs_ep *ep)
+static bool credit_must_grant(const struct verbs_ep *ep)
 {
-	uint32_t has = peer_has(ep);
+	uint32_t has = credit_peer_has(ep);
 
-	return untold(ep) && (has < VERBS_OWN || has <= ep->nlent / TELL_AT || ep->part);
+	return credit_ungranted(ep) && (has < VERBS_OWN || has <= ep->rq_len / TELL_AT || ep->part);
 }
 
-static void feed(struct verbs_ep *ep)
+static void credit_feed(struct verbs_ep *ep)
 {
 	uint32_t small, large;
 
-	plan(ep, &small, &large);
-	post(ep, large, true);
-	post(ep, small, false);
-	if (must_tell(ep))
+	credit_plan(ep, &small, &large);
+	credit_post(ep, large, true);
+	credit_post(ep, small, false);
+	if (credit_must_grant(ep))
 		ep->head.t->up->push_later(ep->head.conn);
-	if (ep->nlent < 2)
-		verbs_dev_again(ep->dev); /* the device took none, or all are with frames that wait for memory */
+	if (ep->rq_len < 2)
+		verbs_bufs_retry_later(ep->dev); /* the device took none, or all are with frames that wait for memory */
 }
 
 void verbs_credit_serve(struct verbs_dev *dev)
@@ -216,10 +217,10 @@ void verbs_credit_serve(struct verbs_dev *dev)
 	struct verbs_ep *ep;
 
 	dev->urgent = false;
-	while ((ep = dev->hungry)) {
-		dev->hungry = ep->hungry_next;
-		ep->hungry = false;
-		feed(ep);
+	while ((ep = dev->credit_wait)) {
+		dev->credit_wait = ep->credit_wait_next;
+		ep->credit_wait = false;
+		credit_feed(ep);
 	}
 }
 
@@ -228,63 +229,63 @@ void verbs_credit_retry(struct verbs_dev *dev)
 	struct verbs_ep *ep;
 
 	for (ep = rds_verbs.eps; dev->caps.credits && ep; ep = ep->next)
-		if (ep->dev == dev && ep->member && ep->nlent < 2)
-			verbs_credit_hungry(ep);
+		if (ep->dev == dev && ep->member && ep->rq_len < 2)
+			verbs_credit_schedule(ep);
 }
 
-const char *verbs_credit_came(struct verbs_ep *ep, const struct verbs_buf *buf)
+const char *verbs_credit_received(struct verbs_ep *ep, const struct verbs_buf *buf)
 {
 	const struct rds_wire_hdr *h = (const void *)buf->mem;
-	bool begins = buf->len >= VERBS_HDR && !verbs_goes_on(buf);
-	bool grants = begins && h->credit && verbs_only_says(buf);
+	bool begins = buf->len >= VERBS_HDR && !verbs_segment_continues(buf);
+	bool grants = begins && h->credit && verbs_segment_is_control(buf);
 
-	if (atomic_load(&ep->offered) - atomic_load_explicit(&ep->offer_told, memory_order_acquire) > ep->nlent)
+	if (atomic_load(&ep->offered) - atomic_load_explicit(&ep->offer_told, memory_order_acquire) > ep->rq_len)
 		return "more frames than it has credits for";
-	verbs_credit_hungry(ep);
+	verbs_credit_schedule(ep);
 	/* It may not be able to say anything that makes somebody look again. */
-	if (!begins || verbs_frame_len(buf) > buf->len || peer_has(ep) < VERBS_OWN)
+	if (!begins || verbs_segment_frame_len(buf) > buf->len || credit_peer_has(ep) < VERBS_OWN)
 		ep->dev->urgent = true;
 	if (!grants)
 		ep->peer_used++;
-	if (begins && !verbs_only_says(buf) && !(h->flags & RDS_FLAG_CONG_BITMAP)) {
-		if (verbs_frame_len(buf) > VERBS_BUF_SMALL)
-			ep->large_seen = least(ep->large_seen + SEEN, SEEN_MOST);
+	if (begins && !verbs_segment_is_control(buf) && !(h->flags & RDS_FLAG_CONG_BITMAP)) {
+		if (verbs_segment_frame_len(buf) > VERBS_BUF_SMALL)
+			ep->large_seen = credit_min(ep->large_seen + SEEN, SEEN_MOST);
 		else if (ep->large_seen)
 			ep->large_seen--;
 	}
-	return begins && h->credit ? learn(ep, h->credit) : NULL;
+	return begins && h->credit ? credit_granted(ep, h->credit) : NULL;
 }
 
 /* ---- begin and end ---- */
 
-static uint32_t lend_some(struct verbs_ep *ep, uint32_t n, bool large)
+static uint32_t credit_post_some(struct verbs_ep *ep, uint32_t n, bool large)
 {
 	uint32_t got = 0;
 
-	while (got < n && verbs_lend(ep, large))
+	while (got < n && verbs_credit_buf_post(ep, large))
 		got++;
 	return got;
 }
 
 /* What lies in its queue when the peer hears of it: more, as long as most are free.  The large one is for the congestion map. */
-static uint32_t set_aside(struct verbs_ep *ep)
+static uint32_t credit_set_aside(struct verbs_ep *ep)
 {
 	const struct verbs_dev *dev = ep->dev;
 	uint32_t small = 0, large, quarter = dev->all_large / 4;
 
 	rx_lock();
-	if (verbs_lend_join(ep)) {
-		large = lend_some(ep, dev->nlarge > 3 * quarter ? 2 : dev->nlarge > 2 * quarter, true);
-		small = lend_some(ep, dev->nbufs - dev->all_large - dev->nsmall < dev->base / 4 ? FIRST : VERBS_OWN,
-				  false);
+	if (verbs_credit_buf_reserve(ep)) {
+		large = credit_post_some(ep, dev->nlarge > 3 * quarter ? 2 : dev->nlarge > 2 * quarter, true);
+		small = credit_post_some(
+			ep, dev->nbufs - dev->all_large - dev->nsmall < dev->base / 4 ? FIRST : VERBS_OWN, false);
 		if (small < VERBS_OWN)
-			verbs_lend_leave(ep);
+			verbs_credit_buf_unreserve(ep);
 	}
 	rx_unlock();
 	return small < VERBS_OWN ? 0 : VERBS_CREDITS(small, large);
 }
 
-static void refused(struct verbs_dev *dev, int err)
+static void credit_refused(struct verbs_dev *dev, int err)
 {
 	verbs_memlock_help(dev, err, "a connection's receive buffers,", VERBS_OWN * VERBS_BUF_SMALL);
 	if (!atomic_exchange(&dev->full, true))
@@ -295,17 +296,17 @@ static void refused(struct verbs_dev *dev, int err)
 }
 
 /* New endpoints shall not take what windows live on. */
-static bool scarce(const struct verbs_dev *dev)
+static bool credit_scarce(const struct verbs_dev *dev)
 {
 	bool yes;
 
 	rx_lock();
-	yes = dev->nsmall < dev->owed + VERBS_OWN + dev->base / 4;
+	yes = dev->nsmall < dev->small_reserved + VERBS_OWN + dev->base / 4;
 	rx_unlock();
 	return yes;
 }
 
-uint32_t verbs_credit_first(struct verbs_dev *dev, struct verbs_ep *ep)
+uint32_t verbs_credit_initial(struct verbs_dev *dev, struct verbs_ep *ep)
 {
 	uint32_t n;
 	int err;
@@ -317,15 +318,15 @@ uint32_t verbs_credit_first(struct verbs_dev *dev, struct verbs_ep *ep)
 	atomic_store(&ep->offered, 0);
 	atomic_store(&ep->offer_told, 0);
 	ep->peer_used = ep->large_seen = 0;
-	if (scarce(dev))
-		verbs_dev_grow(dev, VERBS_OWN); /* or not */
-	n = set_aside(ep);
-	if (n || ep->nlent) /* else there were too few */
+	if (credit_scarce(dev))
+		verbs_bufs_grow(dev, VERBS_OWN); /* or not */
+	n = credit_set_aside(ep);
+	if (n || ep->rq_len) /* else there were too few */
 		return n;
-	err = verbs_dev_grow(dev, VERBS_OWN);
-	n = err ? 0 : set_aside(ep);
+	err = verbs_bufs_grow(dev, VERBS_OWN);
+	n = err ? 0 : credit_set_aside(ep);
 	if (!n)
-		refused(dev, err ? err : -ENOBUFS);
+		credit_refused(dev, err ? err : -ENOBUFS);
 	return n;
 }
 
@@ -333,24 +334,24 @@ void verbs_credit_end(struct verbs_ep *ep)
 {
 	struct verbs_ep **p;
 
-	for (p = &ep->dev->hungry; ep->hungry && *p; p = &(*p)->hungry_next)
+	for (p = &ep->dev->credit_wait; ep->credit_wait && *p; p = &(*p)->credit_wait_next)
 		if (*p == ep) {
-			*p = ep->hungry_next;
+			*p = ep->credit_wait_next;
 			break;
 		}
-	ep->hungry = false;
-	verbs_lend_leave(ep);
+	ep->credit_wait = false;
+	verbs_credit_buf_unreserve(ep);
 }
 
 /* ---- telling the peer (tx) ---- */
 
-bool verbs_credit_due(const struct verbs_ep *ep)
+bool verbs_credit_grant_due(const struct verbs_ep *ep)
 {
 	return atomic_load(&ep->offered) != atomic_load_explicit(&ep->offer_told, memory_order_relaxed);
 }
 
 /* Not all of them if large ones lie behind small ones, or if there are many.  Who owes the rest is still due. */
-uint8_t verbs_credit_tell(struct verbs_ep *ep)
+uint8_t verbs_credit_grant(struct verbs_ep *ep)
 {
 	uint32_t told = atomic_load_explicit(&ep->offer_told, memory_order_relaxed), small = 0, large = 0;
 	uint32_t end = atomic_load_explicit(&ep->offered, memory_order_acquire);

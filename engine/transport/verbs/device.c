@@ -44,20 +44,20 @@ static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- what it can do ---- */
 
-static void find_caps(struct verbs_dev *dev, const struct ibv_device_attr *attr)
+static void dev_find_caps(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 {
 	struct verbs_caps *c = &dev->caps;
 	bool iwarp = dev->ctx->device->transport_type == IBV_TRANSPORT_IWARP;
 
-	c->credits = c->initiator_first = c->sink_needs_write = c->cm_commits = c->probe_reads = iwarp;
+	c->credits = c->initiator_first = c->sink_needs_write = c->connect_blocks = c->probe_reads = iwarp;
 	c->rnr = c->timeouts = !iwarp;
 	/* siw sends in the caller's thread over a kernel socket, and as if it were the caller's own: a peer that is gone raises
 	 * the signal. */
 	c->sigpipe = attr->vendor_id == SIW_VENDOR;
 	/* ... and it sends its yes before it has the socket tell it of what comes. */
-	c->late_ear = attr->vendor_id == SIW_VENDOR;
+	c->late_receive = attr->vendor_id == SIW_VENDOR;
 	/* ... and a connection that ends before it is accepted ends the listener. */
-	c->loses_ear = attr->vendor_id == SIW_VENDOR;
+	c->loses_listener = attr->vendor_id == SIW_VENDOR;
 	/* ... and what is not signaled it hands to TCP page by page, without a copy, which takes more time and segments than one copy. */
 	c->signal_from = attr->vendor_id == SIW_VENDOR ? SIW_PAGES_FROM : UINT32_MAX;
 	/* rxe goes back to what was not received, and then takes the reads behind it for some before it. */
@@ -80,12 +80,12 @@ static void find_caps(struct verbs_dev *dev, const struct ibv_device_attr *attr)
  * Blocks are given back by whoever sends on the same endpoint next.  While somebody waits for one, all of them look, and who waits tries
  * again.  Helper.
  */
-static void memory_timer(struct rds_timer *tm)
+static void dev_memory_timer(struct rds_timer *tm)
 {
 	struct verbs_dev *dev = container_of(tm, struct verbs_dev, memory);
 	struct verbs_ep *ep;
 
-	if (verbs_arena_short(dev->arena))
+	if (verbs_arena_was_short(dev->arena))
 		dev->memory_looks = 2; /* once more at what is asked of them now */
 	if (!dev->memory_looks)
 		return;
@@ -101,7 +101,7 @@ static void memory_timer(struct rds_timer *tm)
 	rds_timer_set(tm, os_now_ns() + MEMORY_NS);
 }
 
-void verbs_dev_memory(struct verbs_dev *dev)
+void verbs_dev_want_memory(struct verbs_dev *dev)
 {
 	rds_timer_need(&dev->memory, os_now_ns() + MEMORY_NS);
 }
@@ -109,7 +109,7 @@ void verbs_dev_memory(struct verbs_dev *dev)
 /* ---- life ---- */
 
 /* A descriptor that a library keeps: out of the program's way. */
-static int own_number(int *fd, bool nonblocking)
+static int dev_fd_adopt(int *fd, bool nonblocking)
 {
 	int err = os_fd_adopt(fd), flags;
 
@@ -120,9 +120,9 @@ static int own_number(int *fd, bool nonblocking)
 }
 
 /* As long as it should be; if there is no memory for that, as long as it can be. */
-static int cq_new(struct verbs_dev *dev, const struct ibv_device_attr *attr)
+static int dev_cq_new(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 {
-	uint32_t want = verbs_bufs_most(dev) + CQ_SENDS, max = (uint32_t)attr->max_cqe;
+	uint32_t want = verbs_bufs_max(dev) + CQ_SENDS, max = (uint32_t)attr->max_cqe;
 	int err;
 
 	if (want < CQ_ENTRIES)
@@ -143,14 +143,14 @@ static int cq_new(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 }
 
 /* A completion queue that overflows is of no more use: what may be received at a time leaves sends their part of it. */
-static void cq_limits_buffers(struct verbs_dev *dev)
+static void cq_limit_bufs(struct verbs_dev *dev)
 {
 	uint32_t cqe = (uint32_t)dev->cq->cqe, sends = cqe / 2 < CQ_SENDS ? cqe / 2 : CQ_SENDS;
 
 	if (dev->caps.srq <= cqe - sends)
 		return;
 	dev->caps.srq = cqe - sends;
-	if (dev->caps.srq < verbs_bufs_first(dev))
+	if (dev->caps.srq < verbs_bufs_initial(dev))
 		rds_warn("%s: its completion queue of %u entries has room for %u receive buffers", dev->name, cqe,
 			 dev->caps.srq);
 }
@@ -161,16 +161,16 @@ static void cq_limits_buffers(struct verbs_dev *dev)
  * way before others came is not taken back: it counts as it is, until it is done.  For endpoints that there is no room for the device is opened
  * once more: with CQ_ENTRIES from about 1100 on, or 1300 where the buffers are shared.
  */
-static uint32_t room_for_sends(const struct verbs_dev *dev)
+static uint32_t cq_send_room(const struct verbs_dev *dev)
 {
-	uint32_t buffers = verbs_bufs_most(dev), cqe = (uint32_t)dev->cq->cqe, room = cqe > buffers ? cqe - buffers : 0;
+	uint32_t buffers = verbs_bufs_max(dev), cqe = (uint32_t)dev->cq->cqe, room = cqe > buffers ? cqe - buffers : 0;
 
 	return room - (room / 8 < SENDERS * SQ_STEP ? room / 8 : SENDERS * SQ_STEP);
 }
 
-static uint32_t share_of(const struct verbs_dev *dev, unsigned neps)
+static uint32_t cq_share(const struct verbs_dev *dev, unsigned neps)
 {
-	uint32_t each = room_for_sends(dev) / (neps + 1);
+	uint32_t each = cq_send_room(dev) / (neps + 1);
 
 	if (each < SQ_FEWEST)
 		each = SQ_FEWEST;
@@ -181,22 +181,22 @@ static uint32_t share_of(const struct verbs_dev *dev, unsigned neps)
  * Not deeper than its share of the completion queue, for which it is one among so many: on soft RoCE a thousand that are took 190 MiB more.  It stays
  * as it is when the others go, hence not less than SQ_SHORT.
  */
-uint32_t verbs_dev_depth(const struct verbs_dev *dev)
+uint32_t verbs_dev_sq_depth(const struct verbs_dev *dev)
 {
-	uint32_t share = share_of(dev, dev->neps), depth = SQ_SHORT;
+	uint32_t share = cq_share(dev, dev->neps), depth = SQ_SHORT;
 
 	while (depth < share)
 		depth = 2 * depth + 1;
 	return depth < dev->caps.sq ? depth : dev->caps.sq;
 }
 
-void verbs_dev_share(struct verbs_dev *dev)
+void verbs_dev_share_cq(struct verbs_dev *dev)
 {
-	atomic_store(&dev->sq_each, share_of(dev, dev->neps));
+	atomic_store(&dev->sq_each, cq_share(dev, dev->neps));
 }
 
 /* Helper: for another endpoint?  If so, the others do not take it. */
-static bool has_room(struct verbs_dev *dev)
+static bool dev_has_room(struct verbs_dev *dev)
 {
 	const struct verbs_ep *ep;
 	unsigned n = 1;
@@ -205,21 +205,21 @@ static bool has_room(struct verbs_dev *dev)
 
 	for (ep = rds_verbs.eps; ep; ep = ep->next)
 		n += ep->dev == dev && !ep->qp_dead;
-	atomic_store(&dev->sq_each, share_of(dev, dev->neps + 1)); /* before it is counted what they have */
-	each = share_of(dev, n);
+	atomic_store(&dev->sq_each, cq_share(dev, dev->neps + 1)); /* before it is counted what they have */
+	each = cq_share(dev, n);
 	sum = each;
 	for (ep = rds_verbs.eps; ep; ep = ep->next)
 		if (ep->dev == dev && !ep->qp_dead)
-			sum += verbs_in_flight(ep) > each ? verbs_in_flight(ep) : each;
-	if (sum <= room_for_sends(dev))
+			sum += verbs_wr_in_flight(ep) > each ? verbs_wr_in_flight(ep) : each;
+	if (sum <= cq_send_room(dev))
 		return true;
-	verbs_dev_share(dev);
+	verbs_dev_share_cq(dev);
 	return false;
 }
 
-static int queues_new(struct verbs_dev *dev, const struct ibv_device_attr *attr)
+static int dev_queues_new(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 {
-	struct ibv_srq_init_attr srq = {.attr = {.max_wr = verbs_bufs_most(dev), .max_sge = 1}};
+	struct ibv_srq_init_attr srq = {.attr = {.max_wr = verbs_bufs_max(dev), .max_sge = 1}};
 	int err;
 
 	if (!dev->caps.srq)
@@ -228,13 +228,13 @@ static int queues_new(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 	dev->pd = vb.ibv_alloc_pd(dev->ctx);
 	if (dev->pd)
 		dev->channel = vb.ibv_create_comp_channel(dev->ctx);
-	err = dev->channel ? cq_new(dev, attr) : errno ? -errno : -ENOMEM;
+	err = dev->channel ? dev_cq_new(dev, attr) : errno ? -errno : -ENOMEM;
 	if (!dev->pd) /* it is a page of the device's */
 		verbs_memlock_help(dev, err, "a protection domain, about", 4096);
 	if (err)
 		return err;
-	cq_limits_buffers(dev);
-	verbs_dev_share(dev);
+	cq_limit_bufs(dev);
+	verbs_dev_share_cq(dev);
 	if (dev->caps.credits)
 		return 0;
 	if (srq.attr.max_wr > dev->caps.srq)
@@ -248,15 +248,15 @@ static int queues_new(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 	return err;
 }
 
-static int dev_open(struct verbs_dev *dev)
+static int dev_open_queues(struct verbs_dev *dev)
 {
 	struct ibv_device_attr attr;
 	int err = verbs_err(vb.ibv_query_device(dev->ctx, &attr));
 
 	if (err)
 		return err;
-	find_caps(dev, &attr);
-	err = queues_new(dev, &attr);
+	dev_find_caps(dev, &attr);
+	err = dev_queues_new(dev, &attr);
 	if (!err)
 		err = verbs_bufs_new(dev);
 	if (!err)
@@ -264,11 +264,11 @@ static int dev_open(struct verbs_dev *dev)
 	if (!err)
 		err = verbs_arena_new(dev, &dev->arena);
 	if (!err)
-		err = own_number(&dev->channel->fd, true);
+		err = dev_fd_adopt(&dev->channel->fd, true);
 	if (!err)
-		err = own_number(&dev->ctx->async_fd, true);
+		err = dev_fd_adopt(&dev->ctx->async_fd, true);
 	if (!err)
-		err = own_number(&dev->ctx->cmd_fd, false);
+		err = dev_fd_adopt(&dev->ctx->cmd_fd, false);
 	return err;
 }
 
@@ -290,7 +290,7 @@ static int dev_watch(struct verbs_dev *dev)
 
 void verbs_dev_free(struct verbs_dev *dev)
 {
-	verbs_regions_end(dev);
+	verbs_mr_dev_end(dev);
 	verbs_arena_free(dev->arena);
 	if (dev->srq)
 		vb.ibv_destroy_srq(dev->srq);
@@ -324,9 +324,9 @@ static struct verbs_dev *dev_find(const struct ibv_device *device, bool to_send,
 	*full = NULL;
 	rx_lock();
 	for (dev = atomic_load(&rds_verbs.devs); dev; dev = dev->next) {
-		if (dev->ctx->device != device || dev->gone)
+		if (dev->ctx->device != device || dev->dead)
 			continue;
-		if (!to_send || has_room(dev))
+		if (!to_send || dev_has_room(dev))
 			break;
 		*full = dev;
 	}
@@ -351,20 +351,20 @@ void verbs_dev_unlink(struct verbs_dev *dev)
 	pthread_mutex_unlock(&making);
 }
 
-static void dev_use(struct verbs_dev *dev)
+static void dev_publish(struct verbs_dev *dev)
 {
 	rx_lock();
-	verbs_dev_refill(dev);
-	verbs_bufs_watch(dev);
+	verbs_bufs_refill(dev);
+	verbs_bufs_arm_limit(dev);
 	dev->next = atomic_load(&rds_verbs.devs);
 	atomic_store(&rds_verbs.devs, dev);
 	verbs_attention(&rds_verbs.t, rds_verbs.attention);
 	rx_unlock();
-	verbs_ear_need(dev);
+	verbs_listen_watch(dev);
 }
 
 /* Without it, the device is as good as none.  Said once of each, whoever binds how often. */
-static int no_srq(const char *name)
+static int dev_has_no_srq(const char *name)
 {
 	static struct lacking {
 		struct lacking *next;
@@ -391,16 +391,16 @@ static int no_srq(const char *name)
 /* Once there is an id that names it, the helper may have news of that in hand, and a timer of the device's set: then it goes from there. */
 static void dev_abandon(struct verbs_dev *dev)
 {
-	if (atomic_load(&dev->holder))
+	if (atomic_load(&dev->hold_id))
 		rds_timer_set(&dev->leave, os_now_ns());
 	else
 		verbs_dev_free(dev);
 }
 
-static int cannot(const struct verbs_dev *dev, int err, bool leaving)
+static int dev_unusable(const struct verbs_dev *dev, int err, bool leaving)
 {
 	if (err == -EOPNOTSUPP && dev)
-		return no_srq(dev->name);
+		return dev_has_no_srq(dev->name);
 	if (leaving)
 		rds_info("the RDMA device %s has gone, or its address has, while it was opened", dev->name);
 	else
@@ -409,7 +409,7 @@ static int cannot(const struct verbs_dev *dev, int err, bool leaving)
 }
 
 /* There is one already, which has no room. */
-static int not_once_more(const struct verbs_dev *full, int err)
+static int dev_no_second(const struct verbs_dev *full, int err)
 {
 	rds_warn_once(
 		"the RDMA device %s has no room for more connections than %u, and cannot be opened once more (%s): "
@@ -428,25 +428,25 @@ static int dev_new(struct ibv_device *device, const struct sockaddr *addr, const
 	if (dev) {
 		dev->helped = full; /* it has its own line */
 		verbs_bufs_init(dev);
-		dev->leave.fn = verbs_dev_leave;
-		dev->memory.fn = memory_timer;
+		dev->leave.fn = verbs_dev_removal_timer;
+		dev->memory.fn = dev_memory_timer;
 		snprintf(dev->name, sizeof(dev->name), "%s", vb.ibv_get_device_name(device));
 		errno = 0;
 		dev->ctx = vb.ibv_open_device(device);
-		err = dev->ctx ? dev_open(dev) : errno ? -errno : -ENODEV;
+		err = dev->ctx ? dev_open_queues(dev) : errno ? -errno : -ENODEV;
 	}
 	if (!err) {
-		err = verbs_dev_hold(dev, addr);
+		err = verbs_dev_hold_id(dev, addr);
 		leaving = err == -ENODEV;
 	}
 	if (!err)
 		err = dev_watch(dev);
 	if (!err) {
-		dev_use(dev);
+		dev_publish(dev);
 		*out = dev;
 		return 0;
 	}
-	err = full ? not_once_more(full, err) : cannot(dev, err, leaving);
+	err = full ? dev_no_second(full, err) : dev_unusable(dev, err, leaving);
 	if (dev)
 		dev_abandon(dev);
 	return err;
@@ -469,8 +469,8 @@ static int dev_get(struct rdma_cm_id *cm, bool to_send, struct verbs_dev **out)
 	if (!dev) {
 		err = dev_new(cm->verbs->device, rdma_get_local_addr(cm), full, &dev);
 		if (!err) {
-			dev->theirs = cm->verbs;
-			verbs_theirs_aside(cm->verbs);
+			dev->cm_ctx = cm->verbs;
+			verbs_cm_dev_put_aside(cm->verbs);
 		}
 	}
 	if (!err) {
@@ -492,7 +492,7 @@ int verbs_dev_get_roomy(struct rdma_cm_id *cm, struct verbs_dev **out)
 	return dev_get(cm, true, out);
 }
 
-static struct verbs_dev *dev_with(const struct ibv_context *ours)
+static struct verbs_dev *dev_by_ctx(const struct ibv_context *ours)
 {
 	struct verbs_dev *dev;
 
@@ -502,20 +502,20 @@ static struct verbs_dev *dev_with(const struct ibv_context *ours)
 }
 
 /* The id may outlive the device here, but not librdmacm's context. */
-void verbs_dev_give_back(struct rdma_cm_id *cm)
+void verbs_dev_restore_ctx(struct rdma_cm_id *cm)
 {
-	const struct verbs_dev *dev = dev_with(cm->verbs);
+	const struct verbs_dev *dev = dev_by_ctx(cm->verbs);
 
 	if (dev)
-		cm->verbs = dev->theirs;
+		cm->verbs = dev->cm_ctx;
 }
 
-bool verbs_dev_ours(const struct rdma_cm_id *cm)
+bool verbs_dev_owns_id(const struct rdma_cm_id *cm)
 {
-	return dev_with(cm->verbs);
+	return dev_by_ctx(cm->verbs);
 }
 
-bool verbs_dev_has(const struct verbs_dev *dev, const struct rdma_cm_id *cm)
+bool verbs_dev_has_id(const struct verbs_dev *dev, const struct rdma_cm_id *cm)
 {
 	return cm->verbs && cm->verbs->device == dev->ctx->device;
 }

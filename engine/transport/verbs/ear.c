@@ -16,14 +16,14 @@
 
 #define LOOK_NS (2000 * 1000000ull)
 
-static void look(struct rds_timer *tm);
+static void listen_watch_timer(struct rds_timer *tm);
 
-static struct rds_timer again = {.fn = look};
+static struct rds_timer again = {.fn = listen_watch_timer};
 /* TCP has said of a port of ours that it is taken, for IPv4, for IPv6: it is the one to ask. */
 static _Atomic bool known[2];
 
 /* 0: nobody listens; -EADDRINUSE: somebody does. */
-static int ask_tcp(int family, uint16_t port)
+static int listen_ask_tcp(int family, uint16_t port)
 {
 	struct sockaddr_in6 sin6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
 	struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons(port)};
@@ -43,17 +43,17 @@ static int ask_tcp(int family, uint16_t port)
 
 static const int families[2] = {AF_INET, AF_INET6};
 
-static bool is_lost(struct rdma_cm_id *const ids[2], uint16_t port)
+static bool listen_is_lost(struct rdma_cm_id *const ids[2], uint16_t port)
 {
 	bool lost = false;
 
 	for (unsigned i = 0; i < 2; i++)
-		lost |= ids[i] && known[i] && !ask_tcp(families[i], port);
+		lost |= ids[i] && known[i] && !listen_ask_tcp(families[i], port);
 	return lost;
 }
 
 /* Those who know the old port are told the new one at the rendezvous port.  Without one there is nobody who would answer, until the next time. */
-static void listen_anew(void)
+static void listen_replace(void)
 {
 	uint16_t port = 0;
 
@@ -63,26 +63,26 @@ static void listen_anew(void)
 	registry_set_cm_port(rds_engine_registry(), port);
 }
 
-static bool any_device_loses(void)
+static bool listen_may_get_lost(void)
 {
 	struct verbs_dev *dev;
 
 	rx_lock();
-	for (dev = atomic_load(&rds_verbs.devs); dev && (dev->gone || !dev->caps.loses_ear); dev = dev->next)
+	for (dev = atomic_load(&rds_verbs.devs); dev && (dev->dead || !dev->caps.loses_listener); dev = dev->next)
 		;
 	rx_unlock();
 	return dev;
 }
 
-static void look(struct rds_timer *tm)
+static void listen_watch_timer(struct rds_timer *tm)
 {
-	if (!any_device_loses())
+	if (!listen_may_get_lost())
 		return;
-	if (!rds_verbs.listener[0] || is_lost(rds_verbs.listener, atomic_load(&rds_verbs.port))) {
+	if (!rds_verbs.listener[0] || listen_is_lost(rds_verbs.listener, atomic_load(&rds_verbs.port))) {
 		rds_info("a listener of rdma_cm was lost, as happens on siw: listening at another port");
-		listen_anew();
+		listen_replace();
 	}
-	if (is_lost(verbs_rendezvous_ids(), (uint16_t)rds_options()->cm_port))
+	if (listen_is_lost(verbs_rendezvous_ids(), (uint16_t)rds_options()->cm_port))
 		rds_warn_once("nobody hears any more what comes to port %d of rdma_cm, as happens on siw: other hosts "
 			      "will not find "
 			      "this one's sockets until it is booted again",
@@ -90,17 +90,17 @@ static void look(struct rds_timer *tm)
 	rds_timer_set(tm, os_now_ns() + LOOK_NS);
 }
 
-void verbs_ear_need(const struct verbs_dev *dev)
+void verbs_listen_watch(const struct verbs_dev *dev)
 {
-	if (!dev->caps.loses_ear)
+	if (!dev->caps.loses_listener)
 		return;
 	for (unsigned i = 0; i < 2; i++)
-		if (ask_tcp(families[i], atomic_load(&rds_verbs.port)) == -EADDRINUSE)
+		if (listen_ask_tcp(families[i], atomic_load(&rds_verbs.port)) == -EADDRINUSE)
 			known[i] = true;
 	rds_timer_need(&again, os_now_ns() + LOOK_NS);
 }
 
-void verbs_ear_forget(void)
+void verbs_listen_watch_forget(void)
 {
 	again.queued = false;
 	known[0] = known[1] = false;

@@ -8,7 +8,7 @@
  * nothing of what it retained.  All memory is freed in the helper, from a timer, so that whoever has an endpoint in hand need not
  * fear for it.
  *
- * Runs in the helper, but for verbs_ep_heard() and verbs_ep_free_if_done().  Must not know how a connection is asked for.
+ * Runs in the helper, but for verbs_ep_first_frame() and verbs_ep_free_if_done().  Must not know how a connection is asked for.
  */
 #include <stdlib.h>
 
@@ -23,10 +23,10 @@
 #define LAST_SILENT 8u /* times that a device has never said that no receive is left: it is not waited for any more */
 #define RETRIES 6      /* 7, the most that can be said, is for ever on rxe */
 
-static void ep_said(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_said *said);
-static void ep_nudged(struct rds_timer *tm);
-static void ep_broken(struct rds_timer *tm);
-static void closing(struct rds_timer *tm);
+static void ep_cm_event(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_cm_ev *ev);
+static void ep_nudge_timer(struct rds_timer *tm);
+static void ep_broken_timer(struct rds_timer *tm);
+static void ep_close_timer(struct rds_timer *tm);
 
 /* ---- made ---- */
 
@@ -39,16 +39,16 @@ struct verbs_ep *verbs_ep_new(const struct rds_conn_id *id, bool initiator)
 	ep->head.t = &rds_verbs.t;
 	ep->id = *id;
 	ep->initiator = initiator;
-	ep->owner.said = ep_said;
-	ep->nudge.fn = ep_nudged;
-	ep->broken.fn = ep_broken;
+	ep->owner.on_event = ep_cm_event;
+	ep->nudge.fn = ep_nudge_timer;
+	ep->broken.fn = ep_broken_timer;
 	ep->later_tail = &ep->later;
 	ep->next = rds_verbs.eps;
 	rds_verbs.eps = ep;
 	return ep;
 }
 
-int verbs_ep_device(struct verbs_ep *ep)
+int verbs_ep_attach_dev(struct verbs_ep *ep)
 {
 	int err;
 
@@ -57,11 +57,11 @@ int verbs_ep_device(struct verbs_ep *ep)
 		ep->dev = NULL;
 		return err;
 	}
-	verbs_dev_use(ep->dev);
+	verbs_dev_ref(ep->dev);
 	return 0;
 }
 
-void verbs_ep_params(const struct verbs_ep *ep, struct rdma_conn_param *p)
+void verbs_ep_conn_param(const struct verbs_ep *ep, struct rdma_conn_param *p)
 {
 	const struct verbs_caps *caps = &ep->dev->caps;
 
@@ -71,7 +71,7 @@ void verbs_ep_params(const struct verbs_ep *ep, struct rdma_conn_param *p)
 				      .rnr_retry_count = caps->rnr ? 7 : 0};
 }
 
-void verbs_ep_unplug(struct verbs_ep *ep)
+void verbs_ep_detach(struct verbs_ep *ep)
 {
 	struct verbs_dev *dev = ep->dev;
 
@@ -84,9 +84,9 @@ void verbs_ep_unplug(struct verbs_ep *ep)
 	verbs_qp_destroy(ep);
 	ep->dev = NULL;
 	if (dev)
-		verbs_dev_unuse(dev);
+		verbs_dev_unref(dev);
 	if (ep->cm)
-		verbs_cm_retire(ep->cm);
+		verbs_cm_destroy(ep->cm);
 	ep->cm = NULL;
 	ep->cm_busy = false;
 }
@@ -104,7 +104,7 @@ static void ep_unlink(struct verbs_ep *ep)
 
 void verbs_ep_discard(struct verbs_ep *ep)
 {
-	verbs_ep_unplug(ep);
+	verbs_ep_detach(ep);
 	ep_unlink(ep);
 	free(ep->attempt);
 	free(ep);
@@ -113,7 +113,7 @@ void verbs_ep_discard(struct verbs_ep *ep)
 /* ---- up ---- */
 
 /* The one that was asked says nothing before it has heard something, where the device needs that. */
-static bool may_speak(const struct verbs_ep *ep)
+static bool ep_may_send(const struct verbs_ep *ep)
 {
 	return ep->cm_up && (ep->initiator || ep->heard || !ep->dev->caps.initiator_first);
 }
@@ -121,17 +121,17 @@ static bool may_speak(const struct verbs_ep *ep)
 /*
  * Where a peer's device may have missed what came just after its yes, something must follow, or all waits for the keepalive: so as long
  * as nothing is heard, now and then an operation of no bytes does, which asks nothing of the peer's program.  What device the peer
- * has is not known: it is taken to be of the same make as ours (caps.late_ear).
+ * has is not known: it is taken to be of the same make as ours (caps.late_receive).
  */
-static void urge_begin(struct verbs_ep *ep)
+static void ep_urge_begin(struct verbs_ep *ep)
 {
-	if (!ep->initiator || !ep->dev->caps.late_ear)
+	if (!ep->initiator || !ep->dev->caps.late_receive)
 		return;
 	ep->urge_ns = URGE_FIRST_NS;
 	rds_timer_set(&ep->nudge, os_now_ns() + ep->urge_ns);
 }
 
-static void urge(struct verbs_ep *ep)
+static void ep_urge(struct verbs_ep *ep)
 {
 	rx_lock();
 	if (!ep->heard && !ep->closed && ep->urge_ns && ep->urge_ns <= URGE_LAST_NS) {
@@ -143,12 +143,12 @@ static void urge(struct verbs_ep *ep)
 	rx_unlock();
 }
 
-void verbs_ep_ready(struct verbs_ep *ep)
+void verbs_ep_try_up(struct verbs_ep *ep)
 {
 	bool up;
 
 	rx_lock();
-	up = atomic_load(&ep->state) == VERBS_CONNECTING && may_speak(ep);
+	up = atomic_load(&ep->state) == VERBS_CONNECTING && ep_may_send(ep);
 	if (up)
 		atomic_store(&ep->state, VERBS_UP);
 	rx_unlock();
@@ -158,19 +158,19 @@ void verbs_ep_ready(struct verbs_ep *ep)
 	free(ep->attempt);
 	ep->attempt = NULL;
 	verbs_keepalive_need();
-	verbs_qp_patience(ep);
+	verbs_qp_set_rnr_timer(ep);
 	ep->head.t->up->up(ep->head.conn, (struct rds_ep *)ep, ep->peer_ack);
 	if (ep->closed) /* it was not wanted any more; it is freed by a timer at the earliest */
 		return;
-	urge_begin(ep);
+	ep_urge_begin(ep);
 	rx_lock();
-	verbs_recv_later(ep);
-	if (verbs_credit_due(ep)) /* given for frames that came before: nobody could tell the peer */
+	verbs_recv_retry(ep);
+	if (verbs_credit_grant_due(ep)) /* given for frames that came before: nobody could tell the peer */
 		ep->head.t->up->push_later(ep->head.conn);
 	rx_unlock();
 }
 
-void verbs_ep_heard(struct verbs_ep *ep)
+void verbs_ep_first_frame(struct verbs_ep *ep)
 {
 	if (atomic_load(&ep->state) == VERBS_CONNECTING)
 		rds_timer_set(&ep->nudge, os_now_ns());
@@ -182,7 +182,7 @@ void verbs_ep_heard(struct verbs_ep *ep)
  * our yes to the request, and whoever destroys the id, or ends, waits for it for a minute.  (Its trace shows the repeated yes, and none since; the order of
  * events in it is concluded from that.)
  */
-static void heard_early(struct verbs_ep *ep)
+static void ep_early_frame(struct verbs_ep *ep)
 {
 	if (!ep->cm_up && !ep->initiator && !ep->awaited) {
 		ep->awaited = true;
@@ -191,23 +191,23 @@ static void heard_early(struct verbs_ep *ep)
 	}
 	if (!ep->cm_up && !ep->initiator)
 		vb.rdma_notify(ep->cm, IBV_EVENT_COMM_EST);
-	verbs_ep_ready(ep);
+	verbs_ep_try_up(ep);
 }
 
-static void expired(struct rds_timer *tm)
+static void ep_deadline_timer(struct rds_timer *tm)
 {
 	verbs_ep_down(container_of(tm, struct verbs_ep, deadline), -ETIMEDOUT, false);
 }
 
 void verbs_ep_deadline(struct verbs_ep *ep, enum rds_patience most)
 {
-	ep->deadline.fn = expired;
+	ep->deadline.fn = ep_deadline_timer;
 	rds_timer_set(&ep->deadline, os_now_ns() + rds_patience_ns(most));
 }
 
 /* ---- down ---- */
 
-void verbs_broken(struct verbs_ep *ep, int why)
+void verbs_ep_broken(struct verbs_ep *ep, int why)
 {
 	enum verbs_state was = VERBS_UP;
 
@@ -217,9 +217,9 @@ void verbs_broken(struct verbs_ep *ep, int why)
 	rds_timer_set(&ep->broken, os_now_ns());
 }
 
-void verbs_not_believed(struct verbs_ep *ep)
+void verbs_ep_protocol_error(struct verbs_ep *ep)
 {
-	verbs_broken(ep, -EPROTO);
+	verbs_ep_broken(ep, -EPROTO);
 	/* It may have been broken before, for another reason, with which what had come would be taken. */
 	if (unlikely(atomic_load(&ep->state) == VERBS_BROKEN))
 		ep->why = -EPROTO;
@@ -230,18 +230,18 @@ void verbs_not_believed(struct verbs_ep *ep)
 }
 
 /* What had arrived by now is still received.  If memory is short, it may be the last chance to do so. */
-static void last_look(struct verbs_ep *ep)
+static void ep_last_progress(struct verbs_ep *ep)
 {
 	unsigned looks = LAST_LOOKS;
 
 	rx_lock();
 	while (verbs_progress(ep->head.t) && --looks)
 		;
-	verbs_recv_later(ep);
+	verbs_recv_retry(ep);
 	rx_unlock();
 }
 
-static bool has_ended(const struct verbs_ep *ep)
+static bool ep_peer_ended(const struct verbs_ep *ep)
 {
 	return ep->id.peer_slot != RDS_SLOT_REMOTE &&
 	       !registry_proc_alive(rds_engine_registry(), ep->id.peer_slot, &ep->id.peer);
@@ -255,15 +255,15 @@ void verbs_ep_down(struct verbs_ep *ep, int why, bool gone)
 	rds_timer_cancel(&ep->deadline);
 	rds_timer_cancel(&ep->broken);
 	if (atomic_load(&ep->state) >= VERBS_UP)
-		last_look(ep);
+		ep_last_progress(ep);
 	if (!gone && why != -EALREADY)
-		gone = has_ended(ep);
+		gone = ep_peer_ended(ep);
 	if (gone)
-		verbs_rendezvous_look();
+		verbs_rendezvous_check();
 	ep->head.t->up->down(ep->head.conn, (struct rds_ep *)ep, why, gone); /* closes it */
 }
 
-static void ep_broken(struct rds_timer *tm)
+static void ep_broken_timer(struct rds_timer *tm)
 {
 	struct verbs_ep *ep = container_of(tm, struct verbs_ep, broken);
 
@@ -271,12 +271,12 @@ static void ep_broken(struct rds_timer *tm)
 }
 
 /* What rdma_cm says of an endpoint that is not an attempt of ours (attempt.c). */
-static void standing_said(struct verbs_ep *ep, const struct verbs_said *said)
+static void ep_cm_event_standing(struct verbs_ep *ep, const struct verbs_cm_ev *ev)
 {
-	switch (said->what) {
+	switch (ev->what) {
 	case RDMA_CM_EVENT_ESTABLISHED:
 		ep->cm_up = true;
-		verbs_ep_ready(ep);
+		verbs_ep_try_up(ep);
 		return;
 	case RDMA_CM_EVENT_ADDR_ERROR:
 	case RDMA_CM_EVENT_ROUTE_ERROR:
@@ -286,7 +286,7 @@ static void standing_said(struct verbs_ep *ep, const struct verbs_said *said)
 	case RDMA_CM_EVENT_DISCONNECTED:
 	case RDMA_CM_EVENT_ADDR_CHANGE:
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
-		verbs_ep_down(ep, verbs_cm_errno(said), false);
+		verbs_ep_down(ep, verbs_cm_errno(ev), false);
 		return;
 	default:
 		return; /* nothing that we ever asked for */
@@ -294,9 +294,9 @@ static void standing_said(struct verbs_ep *ep, const struct verbs_said *said)
 }
 
 /* To rdma_connect or rdma_accept, which are done with the id then. */
-static bool answers(const struct verbs_said *said)
+static bool cm_event_is_answer(const struct verbs_cm_ev *ev)
 {
-	switch (said->what) {
+	switch (ev->what) {
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
 	case RDMA_CM_EVENT_REJECTED:
@@ -308,42 +308,42 @@ static bool answers(const struct verbs_said *said)
 	}
 }
 
-static void ep_said(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_said *said)
+static void ep_cm_event(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_cm_ev *ev)
 {
 	struct verbs_ep *ep = container_of(owner, struct verbs_ep, owner);
 
 	if (cm != ep->cm)
 		return;
-	if (answers(said)) {
-		verbs_call_finish(&ep->call);
+	if (cm_event_is_answer(ev)) {
+		verbs_cm_connect_finish(&ep->call);
 		ep->cm_busy = false;
 	}
 	if (ep->closed) {
-		if (said->what == RDMA_CM_EVENT_ESTABLISHED)
+		if (ev->what == RDMA_CM_EVENT_ESTABLISHED)
 			vb.rdma_disconnect(ep->cm);
-		verbs_ep_close_on(ep);
+		verbs_ep_close_continue(ep);
 		return;
 	}
-	if (said->what == RDMA_CM_EVENT_DEVICE_REMOVAL) {
+	if (ev->what == RDMA_CM_EVENT_DEVICE_REMOVAL) {
 		if (ep->dev)
-			verbs_dev_gone(ep->dev, "it was removed");
+			verbs_dev_removed(ep->dev, "it was removed");
 		else
 			verbs_ep_down(ep, -ENODEV, false);
 		return;
 	}
 	if (ep->attempt)
-		verbs_attempt_said(ep, said);
+		verbs_connect_cm_event(ep, ev);
 	else
-		standing_said(ep, said);
+		ep_cm_event_standing(ep, ev);
 }
 
 /* ---- closed ---- */
 
-static void to_error(struct verbs_ep *ep)
+static void qp_to_error(struct verbs_ep *ep)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 
-	if (ep->cm_up && !ep->dev->gone)
+	if (ep->cm_up && !ep->dev->dead)
 		vb.rdma_disconnect(
 			ep->cm); /* the peer notices at once; on some devices an orderly end, so the error comes after it */
 	vb.ibv_modify_qp(ep->qp, &attr, IBV_QP_STATE);
@@ -358,14 +358,14 @@ void verbs_close(struct rds_ep *rep)
 	free(ep->attempt);
 	ep->attempt = NULL;
 	if (ep->qp)
-		to_error(ep);
+		qp_to_error(ep);
 	rx_lock();
 	ep->expects_last = ep->dev && ep->dev->srq && atomic_load(&ep->state) >= VERBS_CONNECTING;
 	atomic_store(&ep->state, VERBS_CLOSED);
 	ep->closed = true;
 	if (ep->dev) {
 		verbs_recv_drop(ep);
-		verbs_collect_end(ep);
+		verbs_batch_cancel(ep);
 		verbs_credit_end(ep);
 	}
 	rx_unlock();
@@ -374,18 +374,18 @@ void verbs_close(struct rds_ep *rep)
 		verbs_send_mark(ep);
 	ep->close_by = os_now_ns() + rds_patience_ns(RDS_PATIENCE_QP_CLOSE);
 	ep->close_pause = CLOSE_PAUSE_NS;
-	ep->deadline.fn = closing;
+	ep->deadline.fn = ep_close_timer;
 	rds_timer_set(&ep->deadline, os_now_ns());
 }
 
 /* Nothing uses the queue pair any more, or it has had its time.  A device that is gone keeps the id until it is freed (gone.c). */
-static void closed(struct verbs_ep *ep)
+static void ep_close_finish(struct verbs_ep *ep)
 {
 	verbs_qp_destroy(ep);
 	if (ep->dev && !ep->kept)
 		verbs_send_free(ep);
-	if (ep->cm && !(ep->dev && ep->dev->gone)) {
-		verbs_cm_retire(ep->cm);
+	if (ep->cm && !(ep->dev && ep->dev->dead)) {
+		verbs_cm_destroy(ep->cm);
 		ep->cm = NULL;
 	}
 	rx_lock();
@@ -398,7 +398,7 @@ static void closed(struct verbs_ep *ep)
  * A device may have taken receives of the shared queue for this queue pair already, and those that it has not completed when the
  * queue pair is destroyed may be lost to the queue for ever.  It says when there are none left; if it is of the kind that does.
  */
-static bool last_has_come(struct verbs_ep *ep)
+static bool ep_last_wqe_seen(struct verbs_ep *ep)
 {
 	struct verbs_dev *dev = ep->dev;
 
@@ -410,19 +410,19 @@ static bool last_has_come(struct verbs_ep *ep)
 	return true;
 }
 
-void verbs_ep_last(struct verbs_ep *ep)
+void verbs_ep_last_wqe(struct verbs_ep *ep)
 {
 	ep->last_said = ep->dev->says_last = true;
 	if (ep->closed)
-		verbs_ep_close_on(ep);
+		verbs_ep_close_continue(ep);
 }
 
-static bool drained(struct verbs_ep *ep)
+static bool ep_is_drained(struct verbs_ep *ep)
 {
 	unsigned round;
 	bool idle;
 
-	if (!ep->qp || ep->dev->gone || os_now_ns() >= ep->close_by)
+	if (!ep->qp || ep->dev->dead || os_now_ns() >= ep->close_by)
 		return true;
 	/* All that lies in the queue: what of it is this queue pair's, buffers above all, may vanish with it. */
 	rx_lock();
@@ -430,25 +430,25 @@ static bool drained(struct verbs_ep *ep)
 		;
 	idle = verbs_send_idle(ep) && round < LAST_LOOKS;
 	rx_unlock();
-	return idle && last_has_come(ep);
+	return idle && ep_last_wqe_seen(ep);
 }
 
-static void closing(struct rds_timer *tm)
+static void ep_close_timer(struct rds_timer *tm)
 {
 	struct verbs_ep *ep = container_of(tm, struct verbs_ep, deadline);
 
-	if (!drained(ep)) {
+	if (!ep_is_drained(ep)) {
 		rds_timer_set(&ep->deadline, os_now_ns() + ep->close_pause);
 		if (ep->close_pause < CLOSE_PAUSE_MAX_NS)
 			ep->close_pause *= 2;
 		return;
 	}
-	if (ep->call.running || (ep->cm_busy && ep->dev && ep->dev->caps.cm_commits && !ep->dev->gone))
+	if (ep->call.running || (ep->cm_busy && ep->dev && ep->dev->caps.connect_blocks && !ep->dev->dead))
 		return; /* its end, or its answer, brings us back here */
-	closed(ep);
+	ep_close_finish(ep);
 }
 
-void verbs_ep_close_on(struct verbs_ep *ep)
+void verbs_ep_close_continue(struct verbs_ep *ep)
 {
 	if (!ep->qp_dead)
 		rds_timer_set(&ep->deadline, os_now_ns());
@@ -469,14 +469,14 @@ void verbs_keep(struct rds_ep *rep, bool on)
 
 /* ---- freed ---- */
 
-static bool done(const struct verbs_ep *ep)
+static bool ep_is_done(const struct verbs_ep *ep)
 {
 	return ep->closed && ep->qp_dead && !ep->inplace && !ep->kept;
 }
 
 void verbs_ep_free_if_done(struct verbs_ep *ep)
 {
-	if (done(ep))
+	if (ep_is_done(ep))
 		rds_timer_set(&ep->nudge, os_now_ns());
 }
 
@@ -487,24 +487,24 @@ static void ep_free(struct verbs_ep *ep)
 	rds_timer_cancel(&ep->nudge); /* who gave the last message back may have set it while it ran for another reason */
 	ep_unlink(ep);
 	if (ep->dev)
-		verbs_dev_unuse(ep->dev);
+		verbs_dev_unref(ep->dev);
 	if (cm)
-		verbs_cm_retire(cm);
+		verbs_cm_destroy(cm);
 	free(ep);
 }
 
-static void ep_nudged(struct rds_timer *tm)
+static void ep_nudge_timer(struct rds_timer *tm)
 {
 	struct verbs_ep *ep = container_of(tm, struct verbs_ep, nudge);
 	bool free_it;
 
 	rx_lock();
-	free_it = done(ep);
+	free_it = ep_is_done(ep);
 	rx_unlock();
 	if (free_it)
 		ep_free(ep);
 	else if (atomic_load(&ep->state) == VERBS_CONNECTING)
-		heard_early(ep);
+		ep_early_frame(ep);
 	else if (atomic_load(&ep->state) == VERBS_UP)
-		urge(ep);
+		ep_urge(ep);
 }

@@ -11,14 +11,14 @@
 
 #define EVACUATE_NS (10 * 1000000ull) /* no memory: again after so long */
 
-static void holder_said(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_said *said)
+static void dev_hold_id_event(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_cm_ev *ev)
 {
 	struct verbs_dev *dev = container_of(owner, struct verbs_dev, owner);
 
 	(void)cm;
-	if (said->what == RDMA_CM_EVENT_DEVICE_REMOVAL) {
+	if (ev->what == RDMA_CM_EVENT_DEVICE_REMOVAL) {
 		dev->removed = true;
-		verbs_dev_gone(dev, "it was removed");
+		verbs_dev_removed(dev, "it was removed");
 	}
 }
 
@@ -26,28 +26,28 @@ static void holder_said(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, con
  * An address of the device.  Once this has succeeded we hear of its end; a device that is just going away, and was opened by us after
  * rdma_cm had told everybody, is refused here, or its removal would wait for us for ever.
  */
-int verbs_dev_hold(struct verbs_dev *dev, const struct sockaddr *addr)
+int verbs_dev_hold_id(struct verbs_dev *dev, const struct sockaddr *addr)
 {
 	struct rdma_cm_id *cm;
 	int err;
 
-	dev->owner.said = holder_said;
-	err = verbs_cm_beside(&dev->owner, addr, &cm);
+	dev->owner.on_event = dev_hold_id_event;
+	err = verbs_cm_id_new_bound(&dev->owner, addr, &cm);
 	if (err)
 		return err;
-	atomic_store(&dev->holder, cm);
-	return verbs_dev_has(dev, cm) ? 0 : -ENODEV; /* that of another, which has the address by now */
+	atomic_store(&dev->hold_id, cm);
+	return verbs_dev_has_id(dev, cm) ? 0 : -ENODEV; /* that of another, which has the address by now */
 }
 
-void verbs_dev_use(struct verbs_dev *dev)
+void verbs_dev_ref(struct verbs_dev *dev)
 {
 	dev->neps++;
-	verbs_dev_share(dev);
+	verbs_dev_share_cq(dev);
 }
 
-static void dev_remove(struct verbs_dev *dev)
+static void dev_finish_removal(struct verbs_dev *dev)
 {
-	struct rdma_cm_id *holder;
+	struct rdma_cm_id *hold_id;
 	bool removed = dev->removed, ours;
 
 	rds_timer_cancel(&dev->starved);
@@ -55,21 +55,21 @@ static void dev_remove(struct verbs_dev *dev)
 	rds_timer_cancel(&dev->low);
 	verbs_dev_unlink(dev);
 	/* Who was still making the device has noted it by now, or has given it up. */
-	holder = atomic_load(&dev->holder);
+	hold_id = atomic_load(&dev->hold_id);
 	rds_timer_cancel(&dev->leave);
-	ours = verbs_dev_has(dev, holder);
+	ours = verbs_dev_has_id(dev, hold_id);
 	rds_helper_event_del(dev->channel->fd);
 	verbs_dev_free(dev);
 	if (removed)
-		vb.rdma_destroy_id(holder);
+		vb.rdma_destroy_id(hold_id);
 	else if (ours)
-		verbs_theirs_leave(holder);
+		verbs_cm_dev_leave_id(hold_id);
 	else
-		verbs_cm_drop(holder);
+		verbs_cm_destroy_bound(hold_id);
 }
 
 /* False: some messages still lie in the device's memory. rx held. */
-static bool evacuate(const struct verbs_dev *dev)
+static bool dev_evacuate(const struct verbs_dev *dev)
 {
 	struct verbs_ep *ep;
 	bool all = true;
@@ -84,37 +84,37 @@ static bool evacuate(const struct verbs_dev *dev)
 }
 
 /* The device is gone: what still keeps it is dealt with. Helper, timer. */
-void verbs_dev_leave(struct rds_timer *tm)
+void verbs_dev_removal_timer(struct rds_timer *tm)
 {
 	struct verbs_dev *dev = container_of(tm, struct verbs_dev, leave);
 	bool empty;
 
 	rx_lock();
-	empty = evacuate(dev);
+	empty = dev_evacuate(dev);
 	rx_unlock();
 	if (!empty)
 		rds_timer_set(tm, os_now_ns() + EVACUATE_NS);
 	else if (!dev->neps)
-		dev_remove(dev);
+		dev_finish_removal(dev);
 }
 
-void verbs_dev_unuse(struct verbs_dev *dev)
+void verbs_dev_unref(struct verbs_dev *dev)
 {
 	dev->neps--;
-	verbs_dev_share(dev);
-	if (!dev->neps && dev->gone)
+	verbs_dev_share_cq(dev);
+	if (!dev->neps && dev->dead)
 		rds_timer_set(&dev->leave, os_now_ns());
 }
 
-void verbs_dev_gone(struct verbs_dev *dev, const char *what)
+void verbs_dev_removed(struct verbs_dev *dev, const char *what)
 {
 	struct verbs_ep *ep, *next;
 
-	if (dev->gone)
+	if (dev->dead)
 		return;
 	rds_warn("the RDMA device %s is gone: %s", dev->name, what);
 	rx_lock();
-	dev->gone = true;
+	dev->dead = true;
 	rx_unlock();
 	rds_helper_event_del(dev->ctx->async_fd);
 	rds_helper_event_del(dev->channel->fd); /* the kernel says that it is closed, and would not stop saying so */
@@ -123,10 +123,10 @@ void verbs_dev_gone(struct verbs_dev *dev, const char *what)
 		if (ep->dev != dev)
 			continue;
 		if (ep->closed) /* it may be waiting for an answer, which this device does not give any more */
-			verbs_ep_close_on(ep);
+			verbs_ep_close_continue(ep);
 		else
 			verbs_ep_down(ep, -ENODEV, false);
 	}
-	verbs_locate_gone(dev);
+	verbs_locate_dev_removed(dev);
 	rds_timer_set(&dev->leave, os_now_ns());
 }

@@ -19,7 +19,7 @@
 #define PIECES_ROOM 2048u /* for several answers */
 #define GROUP_OF 8u	  /* a group has room for so many like its first, or for VERBS_FRAME */
 
-enum verbs_company verbs_company(const struct verbs_ep *ep, const struct rds_wire_hdr *hdr, size_t len)
+enum verbs_batch_kind verbs_batch_kind(const struct verbs_ep *ep, const struct rds_wire_hdr *hdr, size_t len)
 {
 	if (hdr->flags & RDS_FLAG_OP)
 		return len + PIECE_AND <= ep->frame ? VERBS_PIECE : VERBS_ALONE;
@@ -31,14 +31,14 @@ enum verbs_company verbs_company(const struct verbs_ep *ep, const struct rds_wir
 }
 
 /* It may ask for an acknowledgement, and is no part of a run, if it is sent again. */
-static void counts(struct verbs_ep *ep, struct verbs_out *o, uint8_t flags)
+static void batch_count(struct verbs_ep *ep, struct verbs_out *o, uint8_t flags)
 {
 	ep->since_asked = flags & RDS_FLAG_ACK_REQUIRED ? 0 : ep->since_asked + 1;
 	o->solicited |= (flags & RDS_FLAG_ACK_REQUIRED) != 0;
 }
 
-static void put(struct verbs_out *o, uint32_t at, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
-		uint64_t *pos)
+static void batch_put(struct verbs_out *o, uint32_t at, const struct rds_wire_hdr *hdr, const struct iovec *iov,
+		      size_t len, uint64_t *pos)
 {
 	unsigned char *mem = o->block.mem + at;
 
@@ -50,35 +50,35 @@ static void put(struct verbs_out *o, uint32_t at, const struct rds_wire_hdr *hdr
 }
 
 /* Behind the first header. */
-static uint32_t group_room(const struct verbs_ep *ep, const struct verbs_out *o)
+static uint32_t batch_room(const struct verbs_ep *ep, const struct verbs_out *o)
 {
 	return o->block.size - VERBS_HDR < ep->frame ? o->block.size - VERBS_HDR : ep->frame;
 }
 
-bool verbs_group_add(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
+bool verbs_batch_add(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
 		     uint64_t *pos)
 {
 	struct verbs_out *o = ep->unfinished ? verbs_out_at(ep, ep->out_count - 1) : NULL;
 	uint32_t end, at;
 
-	if (!o || !o->group || o->given || o->gone)
+	if (!o || !o->batch || o->given || o->frame_sent)
 		return false;
 	end = VERBS_HDR + o->len;
 	at = VERBS_ALIGN(end);
-	if (at + len > group_room(ep, o))
+	if (at + len > batch_room(ep, o))
 		return false;
 	memset(o->block.mem + end, 0, at - end);
-	put(o, at, hdr, iov, len, pos);
-	counts(ep, o, hdr->flags);
+	batch_put(o, at, hdr, iov, len, pos);
+	batch_count(ep, o, hdr->flags);
 	if (!o->pieces && !(hdr->flags & RDS_FLAG_RETRANSMITTED)) /* a message behind its operation is no run */
-		verbs_run_on(ep);
-	if (ep->held && VERBS_ALIGN(VERBS_HDR + o->len) + len > group_room(ep, o)) /* not another one like it */
-		verbs_let_go(ep);
+		verbs_batch_run_add(ep);
+	if (ep->held && VERBS_ALIGN(VERBS_HDR + o->len) + len > batch_room(ep, o)) /* not another one like it */
+		verbs_send_pending(ep);
 	return true;
 }
 
 /* Without the first header.  How many are sent again is not known: the block of one that would go alone, then one twice as large as the last. */
-static size_t room_for(const struct verbs_ep *ep, const struct verbs_out *o, size_t len)
+static size_t batch_block_room(const struct verbs_ep *ep, const struct verbs_out *o, size_t len)
 {
 	const struct verbs_out *last = ep->out_count ? verbs_out_at(ep, ep->out_count - 1) : NULL;
 	size_t room, least = o->pieces ? PIECES_ROOM : VERBS_FRAME;
@@ -93,23 +93,23 @@ static size_t room_for(const struct verbs_ep *ep, const struct verbs_out *o, siz
 	return room < least ? least : room;
 }
 
-int verbs_group_new(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
+int verbs_batch_new(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
 		    uint64_t *pos)
 {
 	struct verbs_out o = {.nframes = 1,
 			      .grants = true,
-			      .group = true,
+			      .batch = true,
 			      .pieces = hdr->flags & RDS_FLAG_OP,
 			      .resent =
 				      (hdr->flags & (RDS_FLAG_OP | RDS_FLAG_RETRANSMITTED)) == RDS_FLAG_RETRANSMITTED};
-	size_t room = room_for(ep, &o, len);
+	size_t room = batch_block_room(ep, &o, len);
 	int err;
 
 	err = verbs_block_get(ep->dev->arena, VERBS_HDR + (room < ep->frame ? room : ep->frame), &o.block);
 	if (err)
 		return err;
-	put(&o, 0, hdr, iov, len, pos);
-	counts(ep, &o, hdr->flags);
+	batch_put(&o, 0, hdr, iov, len, pos);
+	batch_count(ep, &o, hdr->flags);
 	*verbs_out_at(ep, ep->out_count++) = o;
 	ep->unfinished++;
 	ep->held = true;

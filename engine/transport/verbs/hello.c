@@ -16,18 +16,18 @@
 
 /* ---- requests ---- */
 
-void verbs_hello_self(struct verbs_hello *h, enum verbs_ask ask, uint8_t tos)
+void verbs_request_init(struct verbs_request *h, enum verbs_request_kind ask, uint8_t tos)
 {
-	*h = (struct verbs_hello){.magic = VERBS_MAGIC,
-				  .version_min = VERBS_VERSION_MIN,
-				  .version_max = VERBS_VERSION_MAX,
-				  .ask = (uint8_t)ask,
-				  .tos = tos,
-				  .listener = atomic_load(&rds_verbs.port),
-				  .self = *registry_self(rds_engine_registry())};
+	*h = (struct verbs_request){.magic = VERBS_MAGIC,
+				    .version_min = VERBS_VERSION_MIN,
+				    .version_max = VERBS_VERSION_MAX,
+				    .ask = (uint8_t)ask,
+				    .tos = tos,
+				    .listener = atomic_load(&rds_verbs.port),
+				    .self = *registry_self(rds_engine_registry())};
 }
 
-void verbs_hello_pack(const struct verbs_hello *h, struct verbs_hello *wire)
+void verbs_request_pack(const struct verbs_request *h, struct verbs_request *wire)
 {
 	*wire = *h;
 	wire->magic = htobe32(h->magic);
@@ -38,14 +38,14 @@ void verbs_hello_pack(const struct verbs_hello *h, struct verbs_hello *wire)
 	wire->rx_seq = htobe64(h->rx_seq);
 }
 
-static bool nobody(const struct rds_procid *id)
+static bool procid_is_none(const struct rds_procid *id)
 {
 	static const struct rds_procid none;
 
 	return memcmp(id, &none, sizeof(none)) == 0;
 }
 
-enum verbs_status verbs_hello_check(const void *data, unsigned len, struct verbs_hello *h)
+enum verbs_status verbs_request_check(const void *data, unsigned len, struct verbs_request *h)
 {
 	memset(h, 0, sizeof(*h));
 	if (len < sizeof(*h))
@@ -61,11 +61,11 @@ enum verbs_status verbs_hello_check(const void *data, unsigned len, struct verbs
 		return VERBS_REFUSED;
 	if (h->version_max < VERBS_VERSION_MIN || h->version_min > VERBS_VERSION_MAX)
 		return VERBS_NO_VERSION; /* nothing behind the range is known to mean what we think */
-	if (nobody(&h->self) || !h->listener)
+	if (procid_is_none(&h->self) || !h->listener)
 		return VERBS_REFUSED;
 	if (h->ask == VERBS_LOCATE)
 		return VERBS_OK;
-	if (h->ask != VERBS_CONNECT || nobody(&h->wanted) || h->frame < FRAME_LEAST)
+	if (h->ask != VERBS_CONNECT || procid_is_none(&h->wanted) || h->frame < FRAME_LEAST)
 		return VERBS_REFUSED;
 	return VERBS_OK;
 }
@@ -134,14 +134,14 @@ bool verbs_window_check(const void *data, unsigned len, unsigned behind, struct 
 
 /* ---- what both have in common ---- */
 
-uint16_t verbs_frame_say(uint32_t bytes)
+uint16_t verbs_frame_units(uint32_t bytes)
 {
 	return (uint16_t)(bytes / FRAME_UNIT);
 }
 
-uint32_t verbs_frame_of(uint16_t theirs, uint32_t ours)
+uint32_t verbs_frame_common(uint16_t theirs, uint32_t ours)
 {
-	uint16_t units = verbs_frame_say(ours); /* as the peer has it */
+	uint16_t units = verbs_frame_units(ours); /* as the peer has it */
 
 	return (theirs < units ? theirs : units) * FRAME_UNIT;
 }

@@ -4,13 +4,13 @@
  *
  * 56 bytes is all that a request through rdma_cm carries on InfiniBand and RoCE (iWARP has 512, and uses some more); replies carry more.
  * Addresses are not in it: rdma_cm says from which address and to which address a request came.  Big-endian.  The buffer may be longer
- * than what was sent and is hostile until checked (verbs_hello_check).
+ * than what was sent and is hostile until checked (verbs_request_check).
  *
  * Versions: a side offers the range that it speaks, the answer names the one that is used; no common one: refused with
  * VERBS_NO_VERSION, and the log of both names both.
  */
-#ifndef VERBS_HELLO_H
-#define VERBS_HELLO_H
+#ifndef VERBS_PRIVATE_DATA_H
+#define VERBS_PRIVATE_DATA_H
 
 #include <stdint.h>
 
@@ -26,12 +26,12 @@
 
 #define VERBS_CREDITS(small, large) ((large) << 8 | (small))
 
-enum verbs_ask {
+enum verbs_request_kind {
 	VERBS_CONNECT = 1, /* a connection with process `wanted` */
 	VERBS_LOCATE = 2,  /* which process has `port`?  Always answered by a reject */
 };
 
-struct verbs_hello {
+struct verbs_request {
 	uint32_t magic;
 	uint8_t version_min, version_max;
 	uint8_t ask;
@@ -43,7 +43,7 @@ struct verbs_hello {
 	struct rds_procid self, wanted; /* wanted: 0 with LOCATE */
 	uint64_t rx_seq;		/* what it has received over earlier connections */
 } __attribute__((packed));
-_Static_assert(sizeof(struct verbs_hello) == 56, "all that fits a request");
+_Static_assert(sizeof(struct verbs_request) == 56, "all that fits a request");
 
 /*
  * Behind a CONNECT and its OK on devices on which only a read tells whether the peer is there (caps.probe_reads; they carry more than 56
@@ -81,11 +81,11 @@ _Static_assert(sizeof(struct verbs_answer) == 40, "fits a reject");
 
 /* ---- hello.c: host byte order inside, the wire's outside ---- */
 
-void verbs_hello_self(struct verbs_hello *hello, enum verbs_ask ask,
-		      uint8_t tos); /* all that depends neither on whom we ask nor on a device */
-void verbs_hello_pack(const struct verbs_hello *hello, struct verbs_hello *wire);
+void verbs_request_init(struct verbs_request *hello, enum verbs_request_kind ask,
+			uint8_t tos); /* all that depends neither on whom we ask nor on a device */
+void verbs_request_pack(const struct verbs_request *hello, struct verbs_request *wire);
 /* VERBS_OK, VERBS_NO_VERSION or VERBS_REFUSED (nonsense); *out is filled in as far as it can be. */
-enum verbs_status verbs_hello_check(const void *data, unsigned len, struct verbs_hello *out);
+enum verbs_status verbs_request_check(const void *data, unsigned len, struct verbs_request *out);
 void verbs_answer_init(struct verbs_answer *answer, enum verbs_status status, int err);
 void verbs_answer_pack(const struct verbs_answer *answer, struct verbs_answer *wire);
 bool verbs_answer_check(const void *data, unsigned len, struct verbs_answer *out); /* false: none, or nonsense */
@@ -93,8 +93,8 @@ void verbs_window_pack(const struct verbs_window *window, struct verbs_window *w
 /* False: it is not there, behind so many bytes, or nonsense. */
 bool verbs_window_check(const void *data, unsigned len, unsigned behind, struct verbs_window *out);
 void verbs_version_clash(const struct in6_addr *peer, unsigned min, unsigned max); /* says so */
-uint16_t verbs_frame_say(uint32_t bytes);		 /* what we take, as hello and answer say it */
-uint32_t verbs_frame_of(uint16_t theirs,
-			uint32_t ours); /* what both sides take, bytes, the same on both; theirs as said */
+uint16_t verbs_frame_units(uint32_t bytes); /* what we take, as hello and answer say it */
+uint32_t verbs_frame_common(uint16_t theirs,
+			    uint32_t ours); /* what both sides take, bytes, the same on both; theirs as said */
 
 #endif

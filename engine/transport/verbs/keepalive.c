@@ -41,7 +41,7 @@ void verbs_keepalive_close(struct verbs_dev *dev)
 		verbs_mem_release(dev->probed, sizeof(*dev->probed), dev->probed_mr);
 }
 
-unsigned verbs_keepalive_tell(const struct verbs_dev *dev, struct verbs_window *wire)
+unsigned verbs_keepalive_window_out(const struct verbs_dev *dev, struct verbs_window *wire)
 {
 	struct verbs_window w = {.len = VERBS_PROBE};
 
@@ -53,12 +53,12 @@ unsigned verbs_keepalive_tell(const struct verbs_dev *dev, struct verbs_window *
 	return sizeof(*wire);
 }
 
-bool verbs_keepalive_told(struct verbs_ep *ep, const struct verbs_said *said, unsigned behind)
+bool verbs_keepalive_window_in(struct verbs_ep *ep, const struct verbs_cm_ev *ev, unsigned behind)
 {
-	return !ep->dev->caps.probe_reads || verbs_window_check(said->data, said->len, behind, &ep->window);
+	return !ep->dev->caps.probe_reads || verbs_window_check(ev->data, ev->len, behind, &ep->window);
 }
 
-void verbs_keepalive_read(struct verbs_ep *ep, struct ibv_send_wr *wr)
+void verbs_keepalive_fill_read(struct verbs_ep *ep, struct ibv_send_wr *wr)
 {
 	const struct verbs_dev *dev = ep->dev;
 
@@ -73,30 +73,30 @@ void verbs_keepalive_read(struct verbs_ep *ep, struct ibv_send_wr *wr)
 
 /* ---- when ---- */
 
-static void tick(struct rds_timer *tm);
+static void keepalive_tick(struct rds_timer *tm);
 
-static struct rds_timer timer = {.fn = tick};
+static struct rds_timer timer = {.fn = keepalive_tick};
 
-static uint64_t interval(void)
+static uint64_t keepalive_interval(void)
 {
 	return (uint64_t)rds_options()->keepalive_ms * MS;
 }
 
-static void arm(void)
+static void keepalive_arm(void)
 {
-	rds_timer_need(&timer, os_now_ns() + interval() / 2 + MS);
+	rds_timer_need(&timer, os_now_ns() + keepalive_interval() / 2 + MS);
 }
 
 /* How long a probe may take where nobody else sees to it: TCP would go on for a quarter of an hour. */
-static uint64_t patience(void)
+static uint64_t keepalive_patience(void)
 {
 	uint64_t least = rds_patience_ns(RDS_PATIENCE_PROBE);
 
-	return interval() > least ? interval() : least;
+	return keepalive_interval() > least ? keepalive_interval() : least;
 }
 
 /* rx.  One probe at a time. */
-static void look(struct verbs_ep *ep, uint64_t now)
+static void keepalive_check(struct verbs_ep *ep, uint64_t now)
 {
 	uint32_t done = atomic_load(&ep->wr_done);
 	bool probing = (int32_t)(done - atomic_load(&ep->probe_wr)) < 0 ||
@@ -106,9 +106,9 @@ static void look(struct verbs_ep *ep, uint64_t now)
 		ep->quiet_since = now;
 		atomic_store(&ep->probe_wr, done);
 		atomic_store(&ep->probe_read, ep->reads_done);
-	} else if (probing && ep->dev->caps.probe_reads && now - ep->quiet_since >= patience()) {
-		verbs_broken(ep, -ETIMEDOUT);
-	} else if (!probing && now - ep->quiet_since >= interval()) {
+	} else if (probing && ep->dev->caps.probe_reads && now - ep->quiet_since >= keepalive_patience()) {
+		verbs_ep_broken(ep, -ETIMEDOUT);
+	} else if (!probing && now - ep->quiet_since >= keepalive_interval()) {
 		ep->quiet_since = now;
 		atomic_store(&ep->probe_due, true);
 		ep->head.t->up->push_later(ep->head.conn);
@@ -116,7 +116,7 @@ static void look(struct verbs_ep *ep, uint64_t now)
 }
 
 /* What has come is no silence, though nobody may have looked for long: this process was stopped, or its machine asleep. */
-static void tick(struct rds_timer *tm)
+static void keepalive_tick(struct rds_timer *tm)
 {
 	uint64_t now = os_now_ns();
 	unsigned looks = LOOKS;
@@ -129,18 +129,18 @@ static void tick(struct rds_timer *tm)
 		;
 	for (ep = rds_verbs.eps; ep; ep = ep->next)
 		if (atomic_load(&ep->state) == VERBS_UP) {
-			look(ep, now);
+			keepalive_check(ep, now);
 			any = true;
 		}
 	rx_unlock();
 	if (any)
-		arm();
+		keepalive_arm();
 }
 
 void verbs_keepalive_need(void)
 {
-	if (interval())
-		arm();
+	if (keepalive_interval())
+		keepalive_arm();
 }
 
 void verbs_keepalive_forget(void)

@@ -15,49 +15,49 @@
 
 #define TURNS 0x7fffffffu /* VERBS_WR_SEND is above them */
 
-static uint32_t lacks(const struct verbs_ep *ep)
+static uint32_t reserve_lacks(const struct verbs_ep *ep)
 {
 	return ep->member && ep->nsmall < VERBS_OWN ? VERBS_OWN - ep->nsmall : 0;
 }
 
-static void count_small(struct verbs_ep *ep, uint32_t n)
+static void reserve_count_small(struct verbs_ep *ep, uint32_t n)
 {
 	struct verbs_dev *dev = ep->dev;
 
-	dev->owed -= lacks(ep);
+	dev->small_reserved -= reserve_lacks(ep);
 	ep->nsmall = n;
-	dev->owed += lacks(ep);
+	dev->small_reserved += reserve_lacks(ep);
 }
 
-bool verbs_lend_join(struct verbs_ep *ep)
+bool verbs_credit_buf_reserve(struct verbs_ep *ep)
 {
 	struct verbs_dev *dev = ep->dev;
 
-	if (dev->nsmall < dev->owed + VERBS_OWN)
+	if (dev->nsmall < dev->small_reserved + VERBS_OWN)
 		return false;
 	ep->member = true;
-	dev->owed += lacks(ep);
+	dev->small_reserved += reserve_lacks(ep);
 	return true;
 }
 
-void verbs_lend_leave(struct verbs_ep *ep)
+void verbs_credit_buf_unreserve(struct verbs_ep *ep)
 {
-	ep->dev->owed -= lacks(ep);
+	ep->dev->small_reserved -= reserve_lacks(ep);
 	ep->member = false;
 }
 
-static bool may_have(const struct verbs_ep *ep, bool large)
+static bool credit_buf_allowed(const struct verbs_ep *ep, bool large)
 {
 	const struct verbs_dev *dev = ep->dev;
 
-	if (!ep->qp || !ep->member || dev->gone || ep->nlent == VERBS_RQ)
+	if (!ep->qp || !ep->member || dev->dead || ep->rq_len == VERBS_RQ)
 		return false;
 	if (large)
 		return dev->nlarge;
-	return lacks(ep) || dev->nsmall > dev->owed;
+	return reserve_lacks(ep) || dev->nsmall > dev->small_reserved;
 }
 
-static bool post(struct verbs_ep *ep, struct verbs_buf *buf)
+static bool rq_post(struct verbs_ep *ep, struct verbs_buf *buf)
 {
 	struct ibv_sge sge = {.addr = (uintptr_t)buf->mem,
 			      .length = buf->large ? VERBS_BUF(ep->dev->caps.frame) : VERBS_BUF_SMALL,
@@ -69,12 +69,12 @@ static bool post(struct verbs_ep *ep, struct verbs_buf *buf)
 	return !verbs_err(ibv_post_recv(ep->qp, &wr, &bad)) && !bad;
 }
 
-bool verbs_lend(struct verbs_ep *ep, bool large)
+bool verbs_credit_buf_post(struct verbs_ep *ep, bool large)
 {
 	struct verbs_dev *dev = ep->dev;
 	struct verbs_buf **list = large ? &dev->large : &dev->small, *buf = *list;
 
-	if (!may_have(ep, large) || !post(ep, buf))
+	if (!credit_buf_allowed(ep, large) || !rq_post(ep, buf))
 		return false;
 	*list = buf->next;
 	if (large) {
@@ -82,39 +82,39 @@ bool verbs_lend(struct verbs_ep *ep, bool large)
 		ep->nlarge++;
 	} else {
 		dev->nsmall--;
-		count_small(ep, ep->nsmall + 1);
+		reserve_count_small(ep, ep->nsmall + 1);
 	}
 	buf->ep = ep;
-	buf->lent = true;
+	buf->in_rq = true;
 	buf->next = NULL;
-	if (!ep->lent)
-		ep->lent_tail = &ep->lent;
-	*ep->lent_tail = buf;
-	ep->lent_tail = &buf->next;
-	ep->nlent++;
+	if (!ep->rq)
+		ep->rq_tail = &ep->rq;
+	*ep->rq_tail = buf;
+	ep->rq_tail = &buf->next;
+	ep->rq_len++;
 	dev->posted++;
 	return true;
 }
 
 /* It is in its endpoint's queue no more. */
-static void taken_out(struct verbs_buf *buf)
+static void rq_remove(struct verbs_buf *buf)
 {
 	struct verbs_ep *ep = buf->ep;
-	struct verbs_buf **p = &ep->lent;
+	struct verbs_buf **p = &ep->rq;
 
 	while (*p != buf) /* the first, unless the device loses some or mixes them up */
 		p = &(*p)->next;
 	*p = buf->next;
 	if (!buf->next)
-		ep->lent_tail = p;
-	buf->lent = false;
-	ep->nlent--;
+		ep->rq_tail = p;
+	buf->in_rq = false;
+	ep->rq_len--;
 	if (buf->large)
 		ep->nlarge--;
 	ep->dev->posted--;
 }
 
-struct verbs_buf *verbs_lent_came(struct verbs_dev *dev, uint64_t wr_id)
+struct verbs_buf *verbs_credit_buf_completed(struct verbs_dev *dev, uint64_t wr_id)
 {
 	uint32_t index = (uint32_t)wr_id;
 	struct verbs_buf *buf;
@@ -122,13 +122,13 @@ struct verbs_buf *verbs_lent_came(struct verbs_dev *dev, uint64_t wr_id)
 	if (index >= dev->nbufs)
 		return NULL;
 	buf = &dev->bufs[index];
-	if (!buf->lent || buf->turn != wr_id >> 32)
+	if (!buf->in_rq || buf->turn != wr_id >> 32)
 		return NULL;
-	taken_out(buf);
+	rq_remove(buf);
 	return buf;
 }
 
-void verbs_lend_back(struct verbs_dev *dev, struct verbs_buf *buf)
+void verbs_credit_buf_put(struct verbs_dev *dev, struct verbs_buf *buf)
 {
 	struct verbs_buf **list = buf->large ? &dev->large : &dev->small;
 	struct verbs_ep *ep = buf->ep;
@@ -143,23 +143,23 @@ void verbs_lend_back(struct verbs_dev *dev, struct verbs_buf *buf)
 	dev->nsmall++;
 	if (!ep)
 		return;
-	count_small(ep, ep->nsmall - 1);
+	reserve_count_small(ep, ep->nsmall - 1);
 	if (ep->member) /* it may have been all that it could be lent */
-		verbs_credit_hungry(ep);
+		verbs_credit_schedule(ep);
 }
 
-void verbs_lend_end(struct verbs_ep *ep)
+void verbs_credit_buf_put_all(struct verbs_ep *ep)
 {
 	struct verbs_buf *buf;
 
-	while ((buf = ep->lent)) {
-		taken_out(buf);
-		verbs_lend_back(ep->dev, buf);
+	while ((buf = ep->rq)) {
+		rq_remove(buf);
+		verbs_credit_buf_put(ep->dev, buf);
 	}
 }
 
 /* As long as half of the large ones are free, a message that fills much of one may wait there for its reader. */
-bool verbs_lend_in_place(const struct verbs_dev *dev, const struct verbs_buf *buf, uint32_t len)
+bool verbs_credit_buf_may_stay(const struct verbs_dev *dev, const struct verbs_buf *buf, uint32_t len)
 {
 	if (buf->heap)
 		return len >= buf->len / 4;

@@ -13,9 +13,9 @@
 #define BACKLOG 1024
 #define PORT_TRIES 16
 
-static void listener_said(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_said *said);
+static void listener_cm_event(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_cm_ev *ev);
 
-static struct verbs_cm_owner listener = {.said = listener_said};
+static struct verbs_cm_owner listener = {.on_event = listener_cm_event};
 
 /* ---- listeners ---- */
 
@@ -24,7 +24,7 @@ static int listen_at(int family, uint16_t port, struct rdma_cm_id **out)
 	struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons(port)};
 	struct sockaddr_in6 sin6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
 	struct rdma_cm_id *cm;
-	int only = 1, err = verbs_cm_id(&listener, 0, &cm);
+	int only = 1, err = verbs_cm_id_new(&listener, 0, &cm);
 
 	if (err)
 		return err;
@@ -43,7 +43,7 @@ static int listen_at(int family, uint16_t port, struct rdma_cm_id **out)
 	return err == -EADDRNOTAVAIL ? -EADDRINUSE : err; /* of the wildcard rdma_cm can mean the port only */
 }
 
-void verbs_unlisten(struct rdma_cm_id *ids[2])
+void verbs_listen_stop(struct rdma_cm_id *ids[2])
 {
 	unsigned i;
 
@@ -65,7 +65,7 @@ static int listen_both(uint16_t port, struct rdma_cm_id *ids[2], uint16_t *got)
 	err = listen_at(AF_INET6, *got, &ids[1]);
 	if (err != -EADDRINUSE)
 		return 0;
-	verbs_unlisten(ids);
+	verbs_listen_stop(ids);
 	return err;
 }
 
@@ -93,7 +93,7 @@ static void close_older(const struct verbs_ep *ep)
 			verbs_close((struct rds_ep *)e);
 }
 
-static int accept_now(struct verbs_ep *ep, const struct verbs_said *said, struct verbs_answer *answer)
+static int request_accept(struct verbs_ep *ep, const struct verbs_cm_ev *ev, struct verbs_answer *answer)
 {
 	struct {
 		struct verbs_answer answer;
@@ -103,13 +103,13 @@ static int accept_now(struct verbs_ep *ep, const struct verbs_said *said, struct
 	int err;
 
 	verbs_answer_pack(answer, &wire.answer);
-	verbs_ep_params(ep, &param);
-	if (param.responder_resources > said->responder_resources)
-		param.responder_resources = said->responder_resources;
-	if (param.initiator_depth > said->initiator_depth)
-		param.initiator_depth = said->initiator_depth;
+	verbs_ep_conn_param(ep, &param);
+	if (param.responder_resources > ev->responder_resources)
+		param.responder_resources = ev->responder_resources;
+	if (param.initiator_depth > ev->initiator_depth)
+		param.initiator_depth = ev->initiator_depth;
 	param.private_data = &wire;
-	param.private_data_len = (uint8_t)(sizeof(wire.answer) + verbs_keepalive_tell(ep->dev, &wire.window));
+	param.private_data_len = (uint8_t)(sizeof(wire.answer) + verbs_keepalive_window_out(ep->dev, &wire.window));
 	atomic_store(&ep->state, VERBS_CONNECTING);
 	verbs_ep_deadline(ep, RDS_PATIENCE_CM_ESTABLISH);
 	err = verbs_err(vb.rdma_accept(ep->cm, &param));
@@ -118,36 +118,36 @@ static int accept_now(struct verbs_ep *ep, const struct verbs_said *said, struct
 }
 
 /* What it costs is made before the engine hears of it: its yes may end another connection. */
-static int prepare(struct verbs_ep *ep, const struct verbs_hello *req, const struct verbs_said *said,
-		   struct verbs_answer *answer)
+static int request_prepare(struct verbs_ep *ep, const struct verbs_request *req, const struct verbs_cm_ev *ev,
+			   struct verbs_answer *answer)
 {
-	int err = verbs_ep_device(ep);
+	int err = verbs_ep_attach_dev(ep);
 
-	if (!err && !verbs_keepalive_told(ep, said, sizeof(*req)))
+	if (!err && !verbs_keepalive_window_in(ep, ev, sizeof(*req)))
 		err = -EPROTO;
 	if (!err)
 		err = verbs_qp_create(ep);
 	if (err)
 		return err;
-	ep->frame = verbs_frame_of(req->frame, ep->dev->caps.frame);
-	answer->frame = verbs_frame_say(ep->dev->caps.frame);
+	ep->frame = verbs_frame_common(req->frame, ep->dev->caps.frame);
+	answer->frame = verbs_frame_units(ep->dev->caps.frame);
 	if (req->version_max < answer->version)
 		answer->version = req->version_max; /* the highest that both speak */
 	ep->peer_ack = req->rx_seq;
-	answer->credits = (uint16_t)verbs_credit_first(ep->dev, ep);
+	answer->credits = (uint16_t)verbs_credit_initial(ep->dev, ep);
 	if (ep->dev->caps.credits && !answer->credits)
 		return -ENOBUFS;
 	return verbs_credit_start(ep, req->credits) ? 0 : -EPROTO;
 }
 
-static bool no_means(int err)
+static bool request_no_means(int err)
 {
 	return err == -EALREADY || err == -ENOMEM || err == -EMFILE || err == -ENFILE || err == -ENOBUFS;
 }
 
 /* Takes the id.  False: *answer says why not, and the id is the caller's again. */
-static bool take(struct rdma_cm_id *cm, const struct rds_conn_id *id, const struct verbs_hello *req,
-		 const struct verbs_said *said, struct verbs_answer *answer)
+static bool request_take(struct rdma_cm_id *cm, const struct rds_conn_id *id, const struct verbs_request *req,
+			 const struct verbs_cm_ev *ev, struct verbs_answer *answer)
 {
 	struct rds_transport *t = &rds_verbs.t;
 	struct verbs_ep *ep = verbs_ep_new(id, false);
@@ -157,16 +157,16 @@ static bool take(struct rdma_cm_id *cm, const struct rds_conn_id *id, const stru
 	if (ep) {
 		ep->cm = cm;
 		cm->context = &ep->owner;
-		err = prepare(ep, req, said, answer);
+		err = request_prepare(ep, req, ev, answer);
 		if (!err)
 			ep->head.conn = t->up->accept(t, (struct rds_ep *)ep, id, req->rx_seq, &rx_seq, &err);
 		answer->rx_seq = rx_seq;
 	}
 	if (err || !ep->head.conn) {
 		if (err == -EALREADY)
-			verbs_attempt_crossed(id);
+			verbs_connect_crossed(id);
 		rds_debug("a request is refused: %s", strerror(-err));
-		verbs_answer_init(answer, no_means(err) ? VERBS_AGAIN : VERBS_REFUSED, err);
+		verbs_answer_init(answer, request_no_means(err) ? VERBS_AGAIN : VERBS_REFUSED, err);
 		if (ep) {
 			verbs_qp_destroy(ep);
 			ep->cm = NULL;
@@ -176,15 +176,15 @@ static bool take(struct rdma_cm_id *cm, const struct rds_conn_id *id, const stru
 		return false;
 	}
 	close_older(ep);
-	err = accept_now(ep, said, answer);
+	err = request_accept(ep, ev, answer);
 	if (err)
 		verbs_ep_down(ep, err, false);
 	return true;
 }
 
 /* Who asks, and for what.  True: for a connection with us. */
-static bool judge(struct rdma_cm_id *cm, const struct verbs_said *said, struct rds_conn_id *id, struct verbs_hello *req,
-		  struct verbs_answer *answer)
+static bool request_check(struct rdma_cm_id *cm, const struct verbs_cm_ev *ev, struct rds_conn_id *id,
+			  struct verbs_request *req, struct verbs_answer *answer)
 {
 	enum verbs_status status;
 	uint32_t scope;
@@ -192,7 +192,7 @@ static bool judge(struct rdma_cm_id *cm, const struct verbs_said *said, struct r
 	memset(id, 0, sizeof(*id));
 	verbs_cm_addr(rdma_get_local_addr(cm), &id->laddr, &id->scope);
 	verbs_cm_addr(rdma_get_peer_addr(cm), &id->faddr, &scope);
-	status = verbs_hello_check(said->data, said->len, req);
+	status = verbs_request_check(ev->data, ev->len, req);
 	verbs_answer_init(answer, status, -EPROTO);
 	if (status == VERBS_NO_VERSION)
 		verbs_version_clash(&id->faddr, req->version_min, req->version_max);
@@ -208,18 +208,18 @@ static bool judge(struct rdma_cm_id *cm, const struct verbs_said *said, struct r
 	return verbs_rendezvous_request(req, &id->laddr, id->scope, answer);
 }
 
-static void listener_said(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_said *said)
+static void listener_cm_event(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_cm_ev *ev)
 {
 	struct verbs_answer answer;
-	struct verbs_hello req;
+	struct verbs_request req;
 	struct rds_conn_id id;
 
 	(void)owner;
-	if (said->what != RDMA_CM_EVENT_CONNECT_REQUEST)
+	if (ev->what != RDMA_CM_EVENT_CONNECT_REQUEST)
 		return;
 	cm->context = NULL;
 	verbs_cm_options(cm, 0);
-	if (judge(cm, said, &id, &req, &answer) && take(cm, &id, &req, said, &answer))
+	if (request_check(cm, ev, &id, &req, &answer) && request_take(cm, &id, &req, ev, &answer))
 		return;
 	verbs_cm_reject(cm, &answer);
 }

@@ -13,29 +13,29 @@
 #define AT_ONCE 32u
 #define WAITING_MAX 4096u
 
-struct locate {
-	struct locate *next; /* waiting, or under way */
+struct port_query {
+	struct port_query *next; /* waiting, or under way */
 	struct verbs_cm_owner owner;
 	struct rds_timer timer;
 	struct rds_conn_id id;
 	uint16_t port;
 	struct rdma_cm_id *cm;
 	struct verbs_dev *dev;
-	struct verbs_call call;
+	struct verbs_cm_connect call;
 	bool busy; /* rdma_connect, and no answer yet */
 	bool over; /* answered, but the id may not be destroyed yet */
 };
 
 static struct {
-	struct locate *waiting, **tail, *begun;
+	struct port_query *waiting, **tail, *begun;
 	unsigned nwaiting, nrunning;
 	struct rds_timer next;
 } lq;
 
-static void locate_free(struct locate *l)
+static void query_free(struct port_query *l)
 {
 	struct verbs_dev *dev = l->dev;
-	struct locate **p;
+	struct port_query **p;
 
 	for (p = &lq.begun; *p != l; p = &(*p)->next)
 		;
@@ -43,24 +43,24 @@ static void locate_free(struct locate *l)
 	rds_timer_cancel(&l->timer);
 	if (l->cm && l->cm->qp)
 		vb.rdma_destroy_qp(l->cm);
-	if (dev && !dev->gone) {
-		verbs_cm_retire(l->cm);
+	if (dev && !dev->dead) {
+		verbs_cm_destroy(l->cm);
 		l->cm = NULL;
 	}
 	if (dev)
-		verbs_dev_unuse(dev);
+		verbs_dev_unref(dev);
 	if (l->cm)
-		verbs_cm_retire(l->cm);
+		verbs_cm_destroy(l->cm);
 	free(l);
 }
 
-static bool may_not_go(const struct locate *l)
+static bool query_is_pinned(const struct port_query *l)
 {
-	return l->call.running || (l->busy && l->dev->caps.cm_commits && !l->dev->gone);
+	return l->call.running || (l->busy && l->dev->caps.connect_blocks && !l->dev->dead);
 }
 
 /* The next in the queue begins from a timer: many failures in a row are no recursion. */
-static void answer(struct locate *l, int err)
+static void query_answer(struct port_query *l, int err)
 {
 	struct rds_conn_id id = l->id;
 	uint16_t port = l->port;
@@ -68,39 +68,39 @@ static void answer(struct locate *l, int err)
 	lq.nrunning--;
 	if (lq.waiting)
 		rds_timer_set(&lq.next, os_now_ns());
-	if (may_not_go(l)) {
+	if (query_is_pinned(l)) {
 		l->over = true;
 		rds_timer_cancel(&l->timer);
 	} else {
-		locate_free(l);
+		query_free(l);
 	}
 	rds_verbs.t.up->located(&rds_verbs.t, &id, port, err);
 }
 
-static void expired(struct rds_timer *tm)
+static void query_expired(struct rds_timer *tm)
 {
-	answer(container_of(tm, struct locate, timer), -ETIMEDOUT);
+	query_answer(container_of(tm, struct port_query, timer), -ETIMEDOUT);
 }
 
 /* Nothing comes from there any more, and no answer to a request that could not be taken back. */
-void verbs_locate_gone(const struct verbs_dev *dev)
+void verbs_locate_dev_removed(const struct verbs_dev *dev)
 {
-	struct locate *l, *next;
+	struct port_query *l, *next;
 
 	for (l = lq.begun; l; l = next) {
 		next = l->next;
 		if (l->dev != dev)
 			continue;
 		if (!l->over)
-			answer(l, -ENODEV);
-		else if (!may_not_go(l))
-			locate_free(l);
+			query_answer(l, -ENODEV);
+		else if (!query_is_pinned(l))
+			query_free(l);
 	}
 }
 
 /* ---- steps ---- */
 
-static int address_resolved(struct locate *l)
+static int query_addr_resolved(struct port_query *l)
 {
 	int err = verbs_dev_get(l->cm, &l->dev);
 
@@ -108,31 +108,31 @@ static int address_resolved(struct locate *l)
 		l->dev = NULL;
 		return err;
 	}
-	verbs_dev_use(l->dev);
+	verbs_dev_ref(l->dev);
 	rds_timer_set(&l->timer, os_now_ns() + rds_patience_ns(RDS_PATIENCE_CM_STEP));
 	return verbs_cm_route(l->cm);
 }
 
-static void call_returned(struct verbs_call *call, int err)
+static void query_call_done(struct verbs_cm_connect *call, int err)
 {
-	struct locate *l = container_of(call, struct locate, call);
+	struct port_query *l = container_of(call, struct port_query, call);
 
 	if (err)
 		l->busy = false;
-	if (l->over && !may_not_go(l))
-		locate_free(l);
+	if (l->over && !query_is_pinned(l))
+		query_free(l);
 	else if (!l->over && err)
-		answer(l, err);
+		query_answer(l, err);
 }
 
-static int ask(struct locate *l)
+static int query_send(struct port_query *l)
 {
 	struct ibv_qp_init_attr attr = {.send_cq = l->dev->cq,
 					.recv_cq = l->dev->cq,
 					.srq = l->dev->srq,
 					.qp_type = IBV_QPT_RC,
 					.cap = {.max_send_wr = 1, .max_send_sge = 1}};
-	struct verbs_hello hello;
+	struct verbs_request hello;
 	int err;
 
 	if (!attr.srq) /* some have none of no length */
@@ -141,23 +141,23 @@ static int ask(struct locate *l)
 	err = verbs_err(vb.rdma_create_qp(l->cm, l->dev->pd, &attr));
 	if (err)
 		return err;
-	verbs_hello_self(&hello, VERBS_LOCATE, l->id.tos);
+	verbs_request_init(&hello, VERBS_LOCATE, l->id.tos);
 	hello.port = l->port;
-	verbs_hello_pack(&hello, &l->call.wire);
+	verbs_request_pack(&hello, &l->call.wire);
 	l->call.param = (struct rdma_conn_param){.retry_count = 7, .rnr_retry_count = 7};
-	l->call.done = call_returned;
+	l->call.done = query_call_done;
 	rds_timer_set(&l->timer, os_now_ns() + rds_patience_ns(RDS_PATIENCE_CM_ANSWER));
-	err = verbs_call(&l->call, l->dev, l->cm, &l->id.faddr);
+	err = verbs_cm_connect(&l->call, l->dev, l->cm, &l->id.faddr);
 	l->busy = !err;
 	return err;
 }
 
 /* 0: it is in l->id. */
-static int told(struct locate *l, const struct verbs_said *said)
+static int query_result(struct port_query *l, const struct verbs_cm_ev *ev)
 {
 	struct verbs_answer a;
 
-	if (!verbs_answer_check(said->data, said->len, &a))
+	if (!verbs_answer_check(ev->data, ev->len, &a))
 		return -ECONNREFUSED; /* no RDS there, or not just now */
 	switch ((enum verbs_status)a.status) {
 	case VERBS_REDIRECT:
@@ -178,46 +178,46 @@ static int told(struct locate *l, const struct verbs_said *said)
 	}
 }
 
-static void locate_said(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_said *said)
+static void query_cm_event(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_cm_ev *ev)
 {
-	struct locate *l = container_of(owner, struct locate, owner);
+	struct port_query *l = container_of(owner, struct port_query, owner);
 	int err;
 
 	(void)cm;
-	if (said->what == RDMA_CM_EVENT_DEVICE_REMOVAL && l->dev) {
-		verbs_dev_gone(l->dev, "it was removed"); /* the first who says so; then this one is among those */
+	if (ev->what == RDMA_CM_EVENT_DEVICE_REMOVAL && l->dev) {
+		verbs_dev_removed(l->dev, "it was removed"); /* the first who says so; then this one is among those */
 		return;
 	}
-	if (said->what != RDMA_CM_EVENT_ADDR_CHANGE)
-		verbs_call_finish(&l->call);
+	if (ev->what != RDMA_CM_EVENT_ADDR_CHANGE)
+		verbs_cm_connect_finish(&l->call);
 	if (l->over) {
 		l->busy = false;
-		if (!may_not_go(l))
-			locate_free(l);
+		if (!query_is_pinned(l))
+			query_free(l);
 		return;
 	}
-	switch (said->what) {
+	switch (ev->what) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
-		err = address_resolved(l);
+		err = query_addr_resolved(l);
 		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
-		err = ask(l);
+		err = query_send(l);
 		break;
 	case RDMA_CM_EVENT_REJECTED:
 		l->busy = false;
-		answer(l, told(l, said));
+		query_answer(l, query_result(l, ev));
 		return;
 	default: /* an ESTABLISHED, too: nobody accepts what is no wish for a connection */
 		l->busy = false;
-		err = verbs_cm_errno(said);
+		err = verbs_cm_errno(ev);
 	}
 	if (err)
-		answer(l, err);
+		query_answer(l, err);
 }
 
 /* ---- the queue ---- */
 
-static void begin(struct locate *l)
+static void query_begin(struct port_query *l)
 {
 	int err;
 
@@ -225,18 +225,18 @@ static void begin(struct locate *l)
 	lq.begun = l;
 	lq.nrunning++;
 	rds_timer_set(&l->timer, os_now_ns() + rds_patience_ns(RDS_PATIENCE_CM_STEP));
-	err = verbs_cm_id(&l->owner, l->id.tos, &l->cm);
+	err = verbs_cm_id_new(&l->owner, l->id.tos, &l->cm);
 	if (err)
 		l->cm = NULL;
 	else
 		err = verbs_cm_resolve(l->cm, &l->id, (uint16_t)rds_options()->cm_port);
 	if (err)
-		answer(l, err);
+		query_answer(l, err);
 }
 
-static void begin_next(struct rds_timer *tm)
+static void query_begin_next(struct rds_timer *tm)
 {
-	struct locate *l;
+	struct port_query *l;
 
 	(void)tm;
 	while (lq.nrunning < AT_ONCE && (l = lq.waiting)) {
@@ -244,13 +244,13 @@ static void begin_next(struct rds_timer *tm)
 		if (!lq.waiting)
 			lq.tail = &lq.waiting;
 		lq.nwaiting--;
-		begin(l);
+		query_begin(l);
 	}
 }
 
 int verbs_locate(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port)
 {
-	struct locate *l;
+	struct port_query *l;
 
 	(void)t;
 	if (lq.nwaiting >= WAITING_MAX)
@@ -258,8 +258,8 @@ int verbs_locate(struct rds_transport *t, const struct rds_conn_id *id, uint16_t
 	l = calloc(1, sizeof(*l));
 	if (!l)
 		return -ENOMEM;
-	l->owner.said = locate_said;
-	l->timer.fn = expired;
+	l->owner.on_event = query_cm_event;
+	l->timer.fn = query_expired;
 	l->id = *id;
 	l->port = port;
 	if (!lq.waiting)
@@ -267,7 +267,7 @@ int verbs_locate(struct rds_transport *t, const struct rds_conn_id *id, uint16_t
 	*lq.tail = l;
 	lq.tail = &l->next;
 	lq.nwaiting++;
-	lq.next.fn = begin_next;
+	lq.next.fn = query_begin_next;
 	rds_timer_need(&lq.next, os_now_ns());
 	return 0;
 }

@@ -38,7 +38,7 @@
 #define LIGHT 32768u		 /* what is shorter may wait for its message, and that for others */
 #define CHUNKS (RDS_MAX_MSG / CHUNK)
 
-static struct verbs_op *op_at(const struct verbs_ep *ep, uint32_t i)
+static struct verbs_rdma_op *dev_op_at(const struct verbs_ep *ep, uint32_t i)
 {
 	return &ep->ops[(ep->op_head + i) % VERBS_SQ];
 }
@@ -51,7 +51,7 @@ struct slice {
 };
 
 /* The next len bytes. */
-static void gather(unsigned char *to, struct slice *from, size_t len)
+static void slice_gather(unsigned char *to, struct slice *from, size_t len)
 {
 	size_t n;
 
@@ -71,7 +71,7 @@ static void gather(unsigned char *to, struct slice *from, size_t len)
 	}
 }
 
-static void add(struct verbs_ep *ep, const struct verbs_op *op)
+static void dev_op_add(struct verbs_ep *ep, const struct verbs_rdma_op *op)
 {
 	rx_lock();
 	ep->ops[ep->op_next++ % VERBS_SQ] = *op;
@@ -79,17 +79,17 @@ static void add(struct verbs_ep *ep, const struct verbs_op *op)
 	rx_unlock();
 }
 
-static void chunk_out(struct verbs_ep *ep, const struct rds_device_op *op, uint64_t at, struct verbs_block *b)
+static void dev_op_chunk_out(struct verbs_ep *ep, const struct rds_device_op *op, uint64_t at, struct verbs_block *b)
 {
 	uint32_t len = (uint32_t)(op->len - at < CHUNK ? op->len - at : CHUNK);
-	struct ibv_send_wr *wr = verbs_chain_next(ep, len, false);
-	struct verbs_op o = {.id = op->id,
-			     .seq = op->seq,
-			     .wr = ep->wr_posted,
-			     .len = len,
-			     .at = at,
-			     .read = op->read,
-			     .quiet = op->quiet};
+	struct ibv_send_wr *wr = verbs_wr_next(ep, len, false);
+	struct verbs_rdma_op o = {.id = op->id,
+				  .seq = op->seq,
+				  .wr = ep->wr_posted,
+				  .len = len,
+				  .at = at,
+				  .read = op->read,
+				  .quiet = op->quiet};
 
 	wr->opcode = op->read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
 	wr->sg_list[0] = (struct ibv_sge){.addr = (uintptr_t)b->mem, .length = len, .lkey = b->lkey};
@@ -101,10 +101,10 @@ static void chunk_out(struct verbs_ep *ep, const struct rds_device_op *op, uint6
 	o.last = at + len == op->len;
 	o.end = ep->wr_posted;
 	o.ended = op->read && !o.last; /* its bytes can be handed up as soon as they are there */
-	add(ep, &o);
+	dev_op_add(ep, &o);
 }
 
-static int blocks_get(struct verbs_ep *ep, uint64_t len, struct verbs_block *b, uint32_t n)
+static int dev_op_blocks_get(struct verbs_ep *ep, uint64_t len, struct verbs_block *b, uint32_t n)
 {
 	uint32_t i;
 	int err;
@@ -121,15 +121,15 @@ static int blocks_get(struct verbs_ep *ep, uint64_t len, struct verbs_block *b, 
 }
 
 /* May a read go behind what has been chained, and what comes next? */
-static bool barred(struct verbs_ep *ep)
+static bool dev_op_read_barred(struct verbs_ep *ep)
 {
 	if (likely(!ep->dev->caps.fence_bars_reads))
 		return false;
-	verbs_fence_look(ep, atomic_load_explicit(&ep->wr_done, memory_order_acquire));
+	verbs_wr_fence_update(ep, atomic_load_explicit(&ep->wr_done, memory_order_acquire));
 	return ep->fenced || ep->fence_due;
 }
 
-int verbs_post(struct rds_ep *rep, const struct rds_device_op *op)
+int verbs_rdma_post(struct rds_ep *rep, const struct rds_device_op *op)
 {
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
 	uint32_t n = (uint32_t)((op->len + CHUNK - 1) / CHUNK), i;
@@ -142,7 +142,7 @@ int verbs_post(struct rds_ep *rep, const struct rds_device_op *op)
 	if (n > CHUNKS || op->key > UINT32_MAX ||
 	    (op->read && (ep->dev->caps.sink_needs_write || !ep->dev->caps.rd_atomic)))
 		return -EINVAL;
-	if (op->read && barred(ep))
+	if (op->read && dev_op_read_barred(ep))
 		return -EAGAIN;
 	if (!ep->ops)
 		ep->ops = malloc(VERBS_SQ * sizeof(*ep->ops));
@@ -150,15 +150,15 @@ int verbs_post(struct rds_ep *rep, const struct rds_device_op *op)
 		return -ENOMEM;
 	if (!verbs_send_room(ep, n) || atomic_load_explicit(&ep->op_count, memory_order_relaxed) + n > VERBS_SQ)
 		return -EAGAIN;
-	err = blocks_get(ep, op->len, b, n);
+	err = dev_op_blocks_get(ep, op->len, b, n);
 	if (err)
 		return err;
 	for (i = 0; i < n; i++) {
 		uint64_t at = (uint64_t)i * CHUNK;
 
 		if (!op->read)
-			gather(b[i].mem, &from, op->len - at < CHUNK ? op->len - at : CHUNK);
-		chunk_out(ep, op, at, &b[i]);
+			slice_gather(b[i].mem, &from, op->len - at < CHUNK ? op->len - at : CHUNK);
+		dev_op_chunk_out(ep, op, at, &b[i]);
 	}
 	ep->ops_due = true;
 	ep->end_due |= !op->seq;
@@ -167,7 +167,7 @@ int verbs_post(struct rds_ep *rep, const struct rds_device_op *op)
 }
 
 /* No completion of its own: one of later messages will do; where that says nothing, the acknowledgement, or what ends others (rx). */
-static void end_quietly(struct verbs_ep *ep, struct verbs_op *o)
+static void dev_op_end_quiet(struct verbs_ep *ep, struct verbs_rdma_op *o)
 {
 	o->end = ep->wr_posted;
 	o->ended = !ep->dev->caps.probe_reads;
@@ -176,16 +176,16 @@ static void end_quietly(struct verbs_ep *ep, struct verbs_op *o)
 		ep->end_due = true;
 }
 
-void verbs_ops_behind(struct verbs_ep *ep, uint64_t seq)
+void verbs_rdma_behind(struct verbs_ep *ep, uint64_t seq)
 {
 	rx_lock();
 	for (; ep->op_behind != ep->op_next; ep->op_behind++) {
-		struct verbs_op *o = &ep->ops[ep->op_behind % VERBS_SQ];
+		struct verbs_rdma_op *o = &ep->ops[ep->op_behind % VERBS_SQ];
 
 		if (o->seq > seq)
 			break;
 		if (o->quiet)
-			end_quietly(ep, o);
+			dev_op_end_quiet(ep, o);
 		else
 			ep->end_due = true;
 	}
@@ -199,22 +199,22 @@ void verbs_ops_behind(struct verbs_ep *ep, uint64_t seq)
  * A completion says that they are over: of the last work request that goes with them; or, where a write is complete before it has
  * arrived, of a read behind it: of the peer's window, as a probe, which is answered when all that was written before is there.
  */
-void verbs_ops_end(struct verbs_ep *ep)
+void verbs_rdma_end(struct verbs_ep *ep)
 {
-	verbs_ops_behind(ep, 0);
+	verbs_rdma_behind(ep, 0);
 	ep->end_due = false;
 	ep->quiet_bytes = 0;
 	if (ep->dev->caps.probe_reads) {
-		verbs_keepalive_read(ep, verbs_chain_next(ep, VERBS_PROBE, true));
+		verbs_keepalive_fill_read(ep, verbs_wr_next(ep, VERBS_PROBE, true));
 	} else {
-		ep->wr[ep->nchain - 1].send_flags |= IBV_SEND_SIGNALED;
+		ep->wr[ep->nwr_listed - 1].send_flags |= IBV_SEND_SIGNALED;
 		ep->wr_unsignaled = ep->bytes_unsignaled = 0;
 	}
 	rx_lock();
 	if ((int32_t)(ep->op_open - ep->op_head) < 0)
 		ep->op_open = ep->op_head;
 	for (; ep->op_open != ep->op_behind; ep->op_open++) {
-		struct verbs_op *o = &ep->ops[ep->op_open % VERBS_SQ];
+		struct verbs_rdma_op *o = &ep->ops[ep->op_open % VERBS_SQ];
 
 		if (!o->ended) {
 			o->end = ep->wr_posted;
@@ -225,18 +225,18 @@ void verbs_ops_end(struct verbs_ep *ep)
 	rx_unlock();
 }
 
-void verbs_fence(struct rds_ep *rep)
+void verbs_rdma_fence(struct rds_ep *rep)
 {
 	((struct verbs_ep *)rep)->fence_due = true;
 }
 
 /* ---- rx ---- */
 
-static void say(struct verbs_ep *ep, const struct verbs_op *o, int err)
+static void dev_op_report(struct verbs_ep *ep, const struct verbs_rdma_op *o, int err)
 {
 	const struct rds_transport_up *up = ep->head.t->up;
 
-	if (ep->closed || o->told)
+	if (ep->closed || o->reported)
 		return;
 	if (o->read && !err)
 		up->op_done(ep->head.conn, o->id, 0, o->at, o->block.mem, o->len);
@@ -244,18 +244,18 @@ static void say(struct verbs_ep *ep, const struct verbs_op *o, int err)
 		up->op_done(ep->head.conn, o->id, err, 0, NULL, 0);
 }
 
-static void take_first(struct verbs_ep *ep)
+static void dev_op_take_first(struct verbs_ep *ep)
 {
-	struct verbs_op o = *op_at(ep, 0);
+	struct verbs_rdma_op o = *dev_op_at(ep, 0);
 
 	ep->op_head++;
 	atomic_store_explicit(&ep->op_count, ep->op_count - 1, memory_order_relaxed);
-	say(ep, &o, 0);
+	dev_op_report(ep, &o, 0);
 	verbs_block_put(ep->dev->arena, &o.block);
 }
 
 /* What was flushed, or found nobody, or no connection, is the broken endpoint's: the engine says so itself. */
-static int outcome(const struct verbs_ep *ep, enum ibv_wc_status status)
+static int dev_op_errno(const struct verbs_ep *ep, enum ibv_wc_status status)
 {
 	switch (status) {
 	case IBV_WC_LOC_QP_OP_ERR: /* siw: TCP would not take it */
@@ -274,59 +274,59 @@ static int outcome(const struct verbs_ep *ep, enum ibv_wc_status status)
 }
 
 /* That what goes behind the read has completed does not mean that the read has been answered. */
-static bool has_ended(const struct verbs_ep *ep, const struct verbs_op *o, uint32_t wr)
+static bool dev_op_has_ended(const struct verbs_ep *ep, const struct verbs_rdma_op *o, uint32_t wr)
 {
 	if (!o->ended || (int32_t)(wr - o->end) < 0)
 		return false;
-	return !ep->dev->caps.probe_reads || o->told || (int32_t)(ep->reads_done - o->end_read) >= 0;
+	return !ep->dev->caps.probe_reads || o->reported || (int32_t)(ep->reads_done - o->end_read) >= 0;
 }
 
-static void take_ended(struct verbs_ep *ep, uint32_t wr)
+static void dev_op_take_ended(struct verbs_ep *ep, uint32_t wr)
 {
-	while (ep->op_count && has_ended(ep, op_at(ep, 0), wr))
-		take_first(ep);
+	while (ep->op_count && dev_op_has_ended(ep, dev_op_at(ep, 0), wr))
+		dev_op_take_first(ep);
 }
 
-void verbs_ops_done(struct verbs_ep *ep, uint32_t wr, enum ibv_wc_status status)
+void verbs_rdma_completed(struct verbs_ep *ep, uint32_t wr, enum ibv_wc_status status)
 {
 	uint32_t i;
 
 	if (status == IBV_WC_WR_FLUSH_ERR)
 		return;
-	take_ended(ep, status == IBV_WC_SUCCESS ? ep->wr_good : wr - 1);
-	if (status == IBV_WC_SUCCESS || !outcome(ep, status))
+	dev_op_take_ended(ep, status == IBV_WC_SUCCESS ? ep->wr_good : wr - 1);
+	if (status == IBV_WC_SUCCESS || !dev_op_errno(ep, status))
 		return;
 	for (i = 0; i < ep->op_count; i++)
-		if (op_at(ep, i)->wr == wr) {
-			say(ep, op_at(ep, i), outcome(ep, status));
-			op_at(ep, i)->told = true;
+		if (dev_op_at(ep, i)->wr == wr) {
+			dev_op_report(ep, dev_op_at(ep, i), dev_op_errno(ep, status));
+			dev_op_at(ep, i)->reported = true;
 		}
 }
 
-void verbs_ops_acked(struct verbs_ep *ep, uint64_t ack)
+void verbs_rdma_acked(struct verbs_ep *ep, uint64_t ack)
 {
 	uint32_t i;
 
 	for (i = 0; i < ep->op_count; i++) {
-		struct verbs_op *o = op_at(ep, i);
+		struct verbs_rdma_op *o = dev_op_at(ep, i);
 
 		if (o->seq > ack)
 			break;
 		if (o->read || !o->seq)
 			continue;
-		say(ep, o, 0);
-		o->told = true;
+		dev_op_report(ep, o, 0);
+		o->reported = true;
 		o->ended |= o->quiet;
 	}
-	take_ended(ep, ep->wr_good); /* not wr_done: what was flushed is done with, but was not carried out */
+	dev_op_take_ended(ep, ep->wr_good); /* not wr_done: what was flushed is done with, but was not carried out */
 }
 
-void verbs_ops_free(struct verbs_ep *ep)
+void verbs_rdma_free(struct verbs_ep *ep)
 {
 	uint32_t i;
 
 	for (i = 0; i < ep->op_count; i++)
-		verbs_block_put(ep->dev->arena, &op_at(ep, i)->block);
+		verbs_block_put(ep->dev->arena, &dev_op_at(ep, i)->block);
 	free(ep->ops);
 	ep->ops = NULL;
 	atomic_store(&ep->op_count, 0);

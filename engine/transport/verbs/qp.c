@@ -13,7 +13,7 @@
 #define RNR_TIMER_0_32_MS 10 /* as the wire encodes it */
 #define SEND_SGES 2
 
-static unsigned bucket(uint32_t qpn)
+static unsigned qpn_bucket(uint32_t qpn)
 {
 	return (qpn * 2654435761u >> 16) % VERBS_QPS;
 }
@@ -21,7 +21,7 @@ static unsigned bucket(uint32_t qpn)
 /* Numbers are a device's own: two devices give the same ones. */
 struct verbs_ep *verbs_ep_by_qpn(const struct verbs_dev *dev, uint32_t qpn)
 {
-	struct verbs_ep *ep = rds_verbs.by_qpn[bucket(qpn)];
+	struct verbs_ep *ep = rds_verbs.by_qpn[qpn_bucket(qpn)];
 
 	while (ep && (ep->qpn != qpn || ep->dev != dev))
 		ep = ep->qp_next;
@@ -30,7 +30,7 @@ struct verbs_ep *verbs_ep_by_qpn(const struct verbs_dev *dev, uint32_t qpn)
 
 void verbs_ep_hash(struct verbs_ep *ep)
 {
-	struct verbs_ep **head = &rds_verbs.by_qpn[bucket(ep->qpn)];
+	struct verbs_ep **head = &rds_verbs.by_qpn[qpn_bucket(ep->qpn)];
 
 	ep->qp_next = *head;
 	*head = ep;
@@ -40,7 +40,7 @@ void verbs_ep_unhash(struct verbs_ep *ep)
 {
 	struct verbs_ep **p;
 
-	for (p = &rds_verbs.by_qpn[bucket(ep->qpn)]; *p; p = &(*p)->qp_next)
+	for (p = &rds_verbs.by_qpn[qpn_bucket(ep->qpn)]; *p; p = &(*p)->qp_next)
 		if (*p == ep) {
 			*p = ep->qp_next;
 			return;
@@ -50,7 +50,7 @@ void verbs_ep_unhash(struct verbs_ep *ep)
 int verbs_qp_create(struct verbs_ep *ep)
 {
 	struct verbs_dev *dev = ep->dev;
-	uint32_t depth = verbs_dev_depth(dev);
+	uint32_t depth = verbs_dev_sq_depth(dev);
 	struct ibv_qp_init_attr attr = {.send_cq = dev->cq,
 					.recv_cq = dev->cq,
 					.srq = dev->srq,
@@ -78,7 +78,7 @@ int verbs_qp_create(struct verbs_ep *ep)
 		return err;
 	}
 	if (attr.cap.max_inline_data < VERBS_HDR) {
-		err = verbs_headers_need(dev->arena);
+		err = verbs_arena_reserve_headers(dev->arena);
 		if (err) {
 			vb.rdma_destroy_qp(ep->cm);
 			return err;
@@ -99,7 +99,7 @@ int verbs_qp_create(struct verbs_ep *ep)
  * How long a sender pauses that has found no receive buffer here.  rdma_cm leaves it at 0, which means 655 ms, the longest there is; the
  * kernel's RDS has 0.32 ms (rds-semantics 12.3).  Without it all goes well, but slowly if it comes to that.
  */
-void verbs_qp_patience(struct verbs_ep *ep)
+void verbs_qp_set_rnr_timer(struct verbs_ep *ep)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS, .min_rnr_timer = RNR_TIMER_0_32_MS};
 	int err;
@@ -146,6 +146,6 @@ void verbs_qp_destroy(struct verbs_ep *ep)
 	vb.rdma_destroy_qp(ep->cm);
 	ep->qp = NULL;
 	rx_lock();
-	verbs_lend_end(ep);
+	verbs_credit_buf_put_all(ep);
 	rx_unlock();
 }

@@ -31,15 +31,15 @@
 
 enum took { TOOK, LATER };
 
-static void nonsense(struct verbs_ep *ep, const char *what)
+static void recv_nonsense(struct verbs_ep *ep, const char *what)
 {
 	rds_warn("a peer sent nonsense over %s (%s): connection closed; is it of another version?", ep->dev->name,
 		 what);
-	verbs_not_believed(ep);
+	verbs_ep_protocol_error(ep);
 }
 
 /* Nothing of it is taken any more.  (What came before a connection broke is, as long as it made sense.) */
-static bool is_over(const struct verbs_ep *ep, enum verbs_state state)
+static bool recv_is_over(const struct verbs_ep *ep, enum verbs_state state)
 {
 	return state == VERBS_CLOSED || (state == VERBS_BROKEN && ep->why == -EPROTO);
 }
@@ -47,7 +47,7 @@ static bool is_over(const struct verbs_ep *ep, enum verbs_state state)
 /* ---- one frame ---- */
 
 /* False: the peer cannot have that.  It must not get any further, memory is freed by it. */
-static bool heard_ack(struct verbs_ep *ep, uint64_t ack)
+static bool recv_take_ack(struct verbs_ep *ep, uint64_t ack)
 {
 	if (ack <= atomic_load_explicit(&ep->seen_ack, memory_order_relaxed))
 		return true;
@@ -55,7 +55,7 @@ static bool heard_ack(struct verbs_ep *ep, uint64_t ack)
 		return false;
 	atomic_store_explicit(&ep->seen_ack, ack, memory_order_release);
 	if (unlikely(atomic_load_explicit(&ep->op_count, memory_order_relaxed)))
-		verbs_ops_acked(ep, ack);
+		verbs_rdma_acked(ep, ack);
 	rds_fence();
 	if (unlikely(atomic_load_explicit(&ep->wants_room, memory_order_relaxed)) &&
 	    atomic_exchange(&ep->wants_room, false))
@@ -64,14 +64,14 @@ static bool heard_ack(struct verbs_ep *ep, uint64_t ack)
 }
 
 /* One buffer per message may wait in place as long as half of them is with the device, or will be at once. */
-static bool plenty(const struct verbs_dev *dev, const struct verbs_buf *buf, uint32_t len)
+static bool bufs_plentiful(const struct verbs_dev *dev, const struct verbs_buf *buf, uint32_t len)
 {
 	if (unlikely(dev->caps.credits || buf->heap))
-		return verbs_lend_in_place(dev, buf, len);
+		return verbs_credit_buf_may_stay(dev, buf, len);
 	return dev->posted + dev->nrefill > dev->nbufs / 2;
 }
 
-static inline enum took give(struct verbs_ep *ep, struct rds_rx *rx)
+static inline enum took message_give(struct verbs_ep *ep, struct rds_rx *rx)
 {
 	enum rds_rx_verdict v = ep->head.t->up->message(ep->head.conn, (struct rds_ep *)ep, rx);
 
@@ -80,8 +80,9 @@ static inline enum took give(struct verbs_ep *ep, struct rds_rx *rx)
 	if (rx->hdr.flags & RDS_FLAG_ACK_REQUIRED)
 		verbs_ack_now(ep, true);
 	else
-		verbs_owe(ep, rx->hdr.len);
-	atomic_store_explicit(&ep->messages_heard, atomic_load_explicit(&ep->messages_heard, memory_order_relaxed) + 1,
+		verbs_ack_owe(ep, rx->hdr.len);
+	atomic_store_explicit(&ep->messages_received,
+			      atomic_load_explicit(&ep->messages_received, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
 	if (v == RDS_RX_TAKEN)
 		return TOOK;
@@ -91,19 +92,19 @@ static inline enum took give(struct verbs_ep *ep, struct rds_rx *rx)
 }
 
 /* Back to the device with its last message, and not before all of it has been looked at. */
-static void buf_unuse(struct verbs_dev *dev, struct verbs_buf *buf)
+static void buf_unref(struct verbs_dev *dev, struct verbs_buf *buf)
 {
 	if (--buf->users == 0)
 		verbs_buf_put(dev, buf);
 }
 
 /* A whole message, at buf->at.  Copied by the engine if the buffer cannot be spared. */
-static enum took whole(struct verbs_ep *ep, struct verbs_buf *buf, struct rds_rx *rx)
+static enum took message_whole(struct verbs_ep *ep, struct verbs_buf *buf, struct rds_rx *rx)
 {
 	rx->data = buf->mem + buf->at + VERBS_HDR;
-	if (rx->hdr.len >= COPY_BELOW && plenty(ep->dev, buf, rx->hdr.len))
+	if (rx->hdr.len >= COPY_BELOW && bufs_plentiful(ep->dev, buf, rx->hdr.len))
 		rx->token = buf; /* else the engine copies it */
-	if (give(ep, rx) == LATER)
+	if (message_give(ep, rx) == LATER)
 		return LATER;
 	if (rx->token) {
 		buf->users++;
@@ -112,14 +113,14 @@ static enum took whole(struct verbs_ep *ep, struct verbs_buf *buf, struct rds_rx
 	return TOOK;
 }
 
-static bool same_message(const struct rds_hdr *a, const struct rds_hdr *b)
+static bool message_is_same(const struct rds_hdr *a, const struct rds_hdr *b)
 {
 	return a->seq == b->seq && a->len == b->len && a->sport == b->sport && a->dport == b->dport &&
 	       a->flags == b->flags;
 }
 
 /* One piece of a message of several frames; the last one hands it over. */
-static enum took piece(struct verbs_ep *ep, struct verbs_buf *buf, const struct rds_hdr *hdr)
+static enum took message_piece(struct verbs_ep *ep, struct verbs_buf *buf, const struct rds_hdr *hdr)
 {
 	uint32_t n = buf->len - VERBS_HDR, want;
 	struct rds_rx rx = {0};
@@ -134,8 +135,8 @@ static enum took piece(struct verbs_ep *ep, struct verbs_buf *buf, const struct 
 	want = ep->asm_hdr.len - ep->asm_got;
 	if (want > ep->frame)
 		want = ep->frame;
-	if (want && (n != want || !same_message(hdr, &ep->asm_hdr))) {
-		nonsense(ep, "pieces that do not fit together");
+	if (want && (n != want || !message_is_same(hdr, &ep->asm_hdr))) {
+		recv_nonsense(ep, "pieces that do not fit together");
 		return TOOK;
 	}
 	if (want) { /* else it is all there and was refused for lack of memory */
@@ -145,7 +146,7 @@ static enum took piece(struct verbs_ep *ep, struct verbs_buf *buf, const struct 
 	if (ep->asm_got == ep->asm_hdr.len) {
 		rx.hdr = ep->asm_hdr;
 		rx.data = rx.owned = ep->asm_data;
-		if (give(ep, &rx) == LATER)
+		if (message_give(ep, &rx) == LATER)
 			return LATER;
 		ep->asm_data = NULL;
 	}
@@ -153,7 +154,7 @@ static enum took piece(struct verbs_ep *ep, struct verbs_buf *buf, const struct 
 }
 
 /* Only the acknowledgement in it counts. */
-static bool says_nothing(const struct rds_hdr *hdr)
+static bool hdr_is_control(const struct rds_hdr *hdr)
 {
 	return !hdr->seq && !hdr->len && !hdr->sport && !hdr->dport;
 }
@@ -163,7 +164,7 @@ static bool says_nothing(const struct rds_hdr *hdr)
  * has not come as the peer has sent it, nor perhaps its first message.  (Soft RoCE that sends something again too early may send a packet twice as
  * if it were two; what comes behind that has the wrong place, and the frame is that much longer.)  NULL: nothing.
  */
-static const char *wrong_behind(const struct verbs_buf *buf, uint32_t at)
+static const char *batch_find_wrong(const struct verbs_buf *buf, uint32_t at)
 {
 	struct rds_hdr hdr;
 	uint32_t left;
@@ -177,13 +178,13 @@ static const char *wrong_behind(const struct verbs_buf *buf, uint32_t at)
 			return NULL;
 		if (hdr.len > left || VERBS_ALIGN(hdr.len) + VERBS_HDR > left)
 			return "message length";
-		if (says_nothing(&hdr)) /* behind which there is never anything */
+		if (hdr_is_control(&hdr)) /* behind which there is never anything */
 			return "message header";
 	}
 }
 
 /* What is at buf->at; *next is where the one behind it is, buf->len: there is none. */
-static enum took one(struct verbs_ep *ep, struct verbs_buf *buf, uint32_t *next)
+static enum took message_take_next(struct verbs_ep *ep, struct verbs_buf *buf, uint32_t *next)
 {
 	uint32_t left = buf->len - buf->at;
 	const char *wrong = NULL;
@@ -191,55 +192,55 @@ static enum took one(struct verbs_ep *ep, struct verbs_buf *buf, uint32_t *next)
 
 	*next = buf->len;
 	if (unlikely(left < VERBS_HDR || rds_wire_hdr_decode(buf->mem + buf->at, &rx.hdr))) {
-		nonsense(ep, "message header");
+		recv_nonsense(ep, "message header");
 		return TOOK;
 	}
-	if (unlikely(!heard_ack(ep, rx.hdr.ack))) {
-		nonsense(ep, "an acknowledgement of what was never sent");
+	if (unlikely(!recv_take_ack(ep, rx.hdr.ack))) {
+		recv_nonsense(ep, "an acknowledgement of what was never sent");
 		return TOOK;
 	}
 	left -= VERBS_HDR;
-	if (unlikely(says_nothing(&rx.hdr))) {
+	if (unlikely(hdr_is_control(&rx.hdr))) {
 		if (rx.hdr.flags & RDS_FLAG_ACK_REQUIRED)
 			verbs_ack_now(ep, true);
 		return TOOK;
 	}
 	if (unlikely(ep->asm_data || (rx.hdr.len > ep->frame && !buf->at)))
-		return piece(ep, buf, &rx.hdr);
+		return message_piece(ep, buf, &rx.hdr);
 	if (rx.hdr.len != left) {
 		if (!buf->at)
-			wrong = wrong_behind(buf, 0);
+			wrong = batch_find_wrong(buf, 0);
 		if (unlikely(wrong)) {
-			nonsense(ep, wrong);
+			recv_nonsense(ep, wrong);
 			return TOOK;
 		}
 		*next = buf->at + VERBS_HDR + VERBS_ALIGN(rx.hdr.len);
 	}
-	return whole(ep, buf, &rx);
+	return message_whole(ep, buf, &rx);
 }
 
 /* TOOK: the buffer is the engine's, or has been put back. */
-static enum took frame(struct verbs_ep *ep, struct verbs_buf *buf)
+static enum took frame_take(struct verbs_ep *ep, struct verbs_buf *buf)
 {
 	uint32_t next;
 
 	do {
-		if (one(ep, buf, &next) == LATER)
+		if (message_take_next(ep, buf, &next) == LATER)
 			return LATER;
 		buf->at = next;
 	} while (next < buf->len);
-	buf_unuse(ep->dev, buf);
+	buf_unref(ep->dev, buf);
 	return TOOK;
 }
 
 /* What came may be part of a frame; LATER: what waits is *buf then, which may be another one. */
-static enum took segment(struct verbs_ep *ep, struct verbs_buf **buf)
+static enum took segment_take(struct verbs_ep *ep, struct verbs_buf **buf)
 {
 	if (likely(!ep->dev->caps.credits))
-		return frame(ep, *buf);
-	switch (verbs_segment(ep, buf)) {
+		return frame_take(ep, *buf);
+	switch (verbs_segment_join(ep, buf)) {
 	case VERBS_WHOLE:
-		return frame(ep, *buf);
+		return frame_take(ep, *buf);
 	case VERBS_PART:
 		return TOOK;
 	case VERBS_NO_MEMORY:
@@ -247,7 +248,7 @@ static enum took segment(struct verbs_ep *ep, struct verbs_buf **buf)
 	case VERBS_NONSENSE:
 		break;
 	}
-	nonsense(ep, "segments that do not fit together");
+	recv_nonsense(ep, "segments that do not fit together");
 	verbs_buf_put(ep->dev, *buf);
 	return TOOK;
 }
@@ -255,22 +256,22 @@ static enum took segment(struct verbs_ep *ep, struct verbs_buf **buf)
 /* ---- frames that wait ---- */
 
 /* Every look tries again, and a timer sees to it that there is one. */
-static void wait_turn(struct verbs_ep *ep)
+static void later_enqueue(struct verbs_ep *ep)
 {
 	if (ep->later_queued || atomic_load(&ep->state) != VERBS_UP)
 		return;
 	ep->later_queued = true;
 	ep->later_next = rds_verbs.waiting;
 	rds_verbs.waiting = ep;
-	verbs_dev_again(ep->dev);
+	verbs_bufs_retry_later(ep->dev);
 }
 
 /* Without memory for a copy it is the buffer that waits.  Its earlier messages may be in place. */
-static struct verbs_buf *spared(struct verbs_dev *dev, struct verbs_buf *buf)
+static struct verbs_buf *later_copy(struct verbs_dev *dev, struct verbs_buf *buf)
 {
 	struct verbs_buf *copy;
 
-	if (dev->caps.credits || buf->heap || plenty(dev, buf, buf->len))
+	if (dev->caps.credits || buf->heap || bufs_plentiful(dev, buf, buf->len))
 		return buf;
 	copy = malloc(sizeof(*copy) + buf->len);
 	if (!copy)
@@ -278,33 +279,33 @@ static struct verbs_buf *spared(struct verbs_dev *dev, struct verbs_buf *buf)
 	*copy = (struct verbs_buf){
 		.mem = (unsigned char *)(copy + 1), .len = buf->len, .at = buf->at, .users = 1, .heap = true};
 	memcpy(copy->mem, buf->mem, buf->len);
-	buf_unuse(dev, buf);
+	buf_unref(dev, buf);
 	return copy;
 }
 
-static uint64_t weight(const struct verbs_buf *buf)
+static uint64_t later_weight(const struct verbs_buf *buf)
 {
 	return sizeof(*buf) + buf->len;
 }
 
-static void wait_later(struct verbs_ep *ep, struct verbs_buf *buf)
+static void later_add(struct verbs_ep *ep, struct verbs_buf *buf)
 {
 	if (unlikely(ep->later_bytes > (uint64_t)rds_options()->verbs_memory + LATER_BESIDE)) {
 		rds_warn("a peer goes on sending over %s although nothing of it can be taken: connection closed",
 			 ep->dev->name);
-		verbs_not_believed(ep);
-		buf_unuse(ep->dev, buf);
+		verbs_ep_protocol_error(ep);
+		buf_unref(ep->dev, buf);
 		return;
 	}
-	buf = spared(ep->dev, buf);
-	ep->later_bytes += weight(buf);
+	buf = later_copy(ep->dev, buf);
+	ep->later_bytes += later_weight(buf);
 	buf->ep = ep;
 	buf->next = NULL;
 	if (!ep->later)
 		ep->later_tail = &ep->later;
 	*ep->later_tail = buf;
 	ep->later_tail = &buf->next;
-	wait_turn(ep);
+	later_enqueue(ep);
 }
 
 /*
@@ -312,37 +313,37 @@ static void wait_later(struct verbs_ep *ep, struct verbs_buf *buf)
  * would make some.  What is wrong with it is found when its turn comes.  True: it says nothing else.
  * Who asks is told at once as well, and once more when what waits has been taken: he does not ask again for that.
  */
-static bool only_spoke(struct verbs_ep *ep, struct verbs_buf *buf)
+static bool later_take_control(struct verbs_ep *ep, struct verbs_buf *buf)
 {
 	struct rds_hdr hdr;
 
 	if (atomic_load(&ep->state) != VERBS_UP || buf->len < VERBS_HDR ||
-	    (ep->dev->caps.credits && verbs_goes_on(buf)) || rds_wire_hdr_decode(buf->mem, &hdr) ||
-	    !heard_ack(ep, hdr.ack))
+	    (ep->dev->caps.credits && verbs_segment_continues(buf)) || rds_wire_hdr_decode(buf->mem, &hdr) ||
+	    !recv_take_ack(ep, hdr.ack))
 		return false;
-	if (!says_nothing(&hdr) || buf->len != VERBS_HDR)
+	if (!hdr_is_control(&hdr) || buf->len != VERBS_HDR)
 		return false;
 	if (hdr.flags & RDS_FLAG_ACK_REQUIRED) {
 		verbs_ack_now(ep, true);
 		ep->later_asked = true;
 	}
-	buf_unuse(ep->dev, buf);
+	buf_unref(ep->dev, buf);
 	return true;
 }
 
-bool verbs_recv_later(struct verbs_ep *ep)
+bool verbs_recv_retry(struct verbs_ep *ep)
 {
 	struct verbs_buf *buf;
 	bool any = false;
 
 	while ((buf = ep->later)) {
 		ep->later = buf->next;
-		ep->later_bytes -= weight(buf);
-		if (is_over(ep, atomic_load(&ep->state))) {
-			buf_unuse(ep->dev, buf);
+		ep->later_bytes -= later_weight(buf);
+		if (recv_is_over(ep, atomic_load(&ep->state))) {
+			buf_unref(ep->dev, buf);
 			continue;
 		}
-		if (segment(ep, &buf) == TOOK) {
+		if (segment_take(ep, &buf) == TOOK) {
 			any = true;
 			continue;
 		}
@@ -350,8 +351,8 @@ bool verbs_recv_later(struct verbs_ep *ep)
 		if (!ep->later)
 			ep->later_tail = &buf->next;
 		ep->later = buf;
-		ep->later_bytes += weight(buf);
-		wait_turn(ep);
+		ep->later_bytes += later_weight(buf);
+		later_enqueue(ep);
 		break;
 	}
 	if (any && unlikely(ep->later_asked)) {
@@ -361,15 +362,15 @@ bool verbs_recv_later(struct verbs_ep *ep)
 	return any;
 }
 
-static bool retry_waiting(void)
+static bool later_retry_all(void)
 {
 	struct verbs_ep **p = &rds_verbs.waiting, *ep;
 	bool any = false;
 
 	while ((ep = *p)) {
-		any |= verbs_recv_later(ep);
+		any |= verbs_recv_retry(ep);
 		if (ep->later) {
-			verbs_dev_again(ep->dev);
+			verbs_bufs_retry_later(ep->dev);
 			p = &ep->later_next;
 			continue;
 		}
@@ -390,10 +391,10 @@ void verbs_recv_drop(struct verbs_ep *ep)
 			break;
 		}
 	ep->later_queued = false;
-	verbs_owes_nothing(ep);
+	verbs_ack_cancel(ep);
 	while ((buf = ep->later)) {
 		ep->later = buf->next;
-		buf_unuse(ep->dev, buf);
+		buf_unref(ep->dev, buf);
 	}
 	ep->later_bytes = 0;
 	free(ep->asm_data);
@@ -405,20 +406,20 @@ void verbs_recv_drop(struct verbs_ep *ep)
 /* ---- completions ---- */
 
 /* As soon as a segment is here, whether it can be handled or not. */
-static bool count_credits(struct verbs_ep *ep, const struct verbs_buf *buf)
+static bool frame_take_credits(struct verbs_ep *ep, const struct verbs_buf *buf)
 {
-	const char *wrong = verbs_credit_came(ep, buf);
+	const char *wrong = verbs_credit_received(ep, buf);
 
 	if (unlikely(wrong))
-		nonsense(ep, wrong);
+		recv_nonsense(ep, wrong);
 	return !wrong;
 }
 
 /*
- * Is it the one after the last (verbs_say_in)?  Once it is not, none is, until there is a new connection, over which comes again what was not
+ * Is it the one after the last (verbs_wr_fill_header)?  Once it is not, none is, until there is a new connection, over which comes again what was not
  * acknowledged.
  */
-static bool in_step(struct verbs_ep *ep, const struct verbs_buf *buf)
+static bool frame_in_order(struct verbs_ep *ep, const struct verbs_buf *buf)
 {
 	const struct rds_wire_hdr *h = (const void *)buf->mem;
 	uint32_t number;
@@ -426,34 +427,34 @@ static bool in_step(struct verbs_ep *ep, const struct verbs_buf *buf)
 	if (unlikely(buf->len < VERBS_HDR)) /* which is nonsense anyway */
 		return true;
 	memcpy(&number, h->padding, sizeof(number));
-	if (likely(number == htobe32(++ep->frames_heard)))
+	if (likely(number == htobe32(++ep->frames_received)))
 		return true;
-	if (!number && (ep->unnumbered || ep->frames_heard == 1)) { /* a peer of another version */
+	if (!number && (ep->unnumbered || ep->frames_received == 1)) { /* a peer of another version */
 		ep->unnumbered = true;
 		return true;
 	}
 	rds_warn("%s has lost or doubled something on its way from a peer (frame %u came as %u): connected anew, "
 		 "nothing is lost",
-		 ep->dev->name, be32toh(number), ep->frames_heard);
-	verbs_not_believed(ep);
+		 ep->dev->name, be32toh(number), ep->frames_received);
+	verbs_ep_protocol_error(ep);
 	return false;
 }
 
 /* What it says besides what is in it.  False: it is not to be believed. */
-static inline bool makes_sense(struct verbs_ep *ep, const struct verbs_buf *buf)
+static inline bool frame_makes_sense(struct verbs_ep *ep, const struct verbs_buf *buf)
 {
 	if (likely(!ep->dev->caps.credits))
-		return in_step(ep, buf);
-	return ep->closed || count_credits(ep, buf); /* closed, it holds none, and its connection hears nothing */
+		return frame_in_order(ep, buf);
+	return ep->closed || frame_take_credits(ep, buf); /* closed, it holds none, and its connection hears nothing */
 }
 
 /* Which buffer it came into, and for whom.  NULL: none of today's. */
-static struct verbs_buf *came_into(struct verbs_dev *dev, const struct ibv_wc *wc, struct verbs_ep **ep)
+static struct verbs_buf *wc_recv_buf(struct verbs_dev *dev, const struct ibv_wc *wc, struct verbs_ep **ep)
 {
 	struct verbs_buf *buf;
 
 	if (unlikely(dev->caps.credits)) {
-		buf = verbs_lent_came(dev, wc->wr_id);
+		buf = verbs_credit_buf_completed(dev, wc->wr_id);
 		*ep = buf ? buf->ep : NULL;
 		return buf;
 	}
@@ -464,10 +465,10 @@ static struct verbs_buf *came_into(struct verbs_dev *dev, const struct ibv_wc *w
 	return &dev->bufs[wc->wr_id];
 }
 
-static void received(struct verbs_dev *dev, const struct ibv_wc *wc)
+static void wc_received(struct verbs_dev *dev, const struct ibv_wc *wc)
 {
 	struct verbs_ep *ep;
-	struct verbs_buf *buf = came_into(dev, wc, &ep);
+	struct verbs_buf *buf = wc_recv_buf(dev, wc, &ep);
 	enum verbs_state state;
 
 	if (unlikely(!buf))
@@ -476,7 +477,7 @@ static void received(struct verbs_dev *dev, const struct ibv_wc *wc)
 		if (ep && wc->status != IBV_WC_WR_FLUSH_ERR)
 			rds_debug("%s: a receive failed: %s", dev->name, vb.ibv_wc_status_str(wc->status));
 		if (ep && wc->status != IBV_WC_SUCCESS)
-			verbs_broken(ep, -ECONNRESET);
+			verbs_ep_broken(ep, -ECONNRESET);
 		verbs_buf_put(dev, buf);
 		return;
 	}
@@ -484,66 +485,66 @@ static void received(struct verbs_dev *dev, const struct ibv_wc *wc)
 	buf->at = 0;
 	buf->users = 1;
 	ep->quiet_since = 0;
-	if (unlikely(!makes_sense(ep, buf))) {
+	if (unlikely(!frame_makes_sense(ep, buf))) {
 		verbs_buf_put(dev, buf);
 		return;
 	}
 	if (unlikely(!ep->heard)) {
 		ep->heard = true;
-		verbs_ep_heard(ep);
+		verbs_ep_first_frame(ep);
 	}
 	state = atomic_load_explicit(&ep->state, memory_order_acquire);
-	if (unlikely(is_over(ep, state)))
+	if (unlikely(recv_is_over(ep, state)))
 		verbs_buf_put(dev, buf);
 	else if (unlikely(ep->later || state < VERBS_UP)) {
-		if (!ep->later || !only_spoke(ep, buf))
-			wait_later(ep, buf);
-	} else if (unlikely(segment(ep, &buf) == LATER)) {
-		wait_later(ep, buf);
+		if (!ep->later || !later_take_control(ep, buf))
+			later_add(ep, buf);
+	} else if (unlikely(segment_take(ep, &buf) == LATER)) {
+		later_add(ep, buf);
 	}
 }
 
-static void handle(struct verbs_dev *dev, const struct ibv_wc *wc)
+static void wc_handle(struct verbs_dev *dev, const struct ibv_wc *wc)
 {
 	struct verbs_ep *ep;
 
 	if (!(wc->wr_id & VERBS_WR_SEND)) {
-		received(dev, wc);
+		wc_received(dev, wc);
 		return;
 	}
 	ep = verbs_ep_by_qpn(dev, wc->qp_num);
 	if (likely(ep))
-		verbs_send_done(ep, wc);
+		verbs_send_completed(ep, wc);
 }
 
 /*
  * Posting what has come back takes its time, and nobody is waiting for it: it is left for a look that finds nothing, unless an eighth of
  * the buffers has come together (an eighth of a few is one), or a peer may soon be out of credits.
  */
-static bool refill_due(const struct verbs_dev *dev, int found)
+static bool bufs_refill_due(const struct verbs_dev *dev, int found)
 {
 	if (unlikely(dev->caps.credits))
-		return dev->hungry && (!found || dev->urgent);
+		return dev->credit_wait && (!found || dev->urgent);
 	return dev->nrefill && (!found || dev->nrefill >= POLL_BATCH || dev->nrefill >= dev->nbufs / 8);
 }
 
-static bool progress_dev(struct verbs_dev *dev)
+static bool dev_progress(struct verbs_dev *dev)
 {
 	struct ibv_wc wc[POLL_BATCH];
 	bool any = false;
 	int n, i, round;
 
 	while (dev->stash_at < dev->nstash) {
-		handle(dev, &dev->stash[dev->stash_at++]);
+		wc_handle(dev, &dev->stash[dev->stash_at++]);
 		any = true;
 	}
 	for (round = 0; round < ROUNDS; round++) {
 		n = ibv_poll_cq(dev->cq, POLL_BATCH, wc);
 		for (i = 0; i < n; i++)
-			handle(dev, &wc[i]);
+			wc_handle(dev, &wc[i]);
 		any |= n > 0;
-		if (refill_due(dev, n))
-			verbs_dev_refill(dev);
+		if (bufs_refill_due(dev, n))
+			verbs_bufs_refill(dev);
 		if (n < POLL_BATCH)
 			break;
 	}
@@ -557,11 +558,11 @@ bool verbs_progress(struct rds_transport *t)
 
 	(void)t;
 	if (unlikely(rds_verbs.waiting))
-		any = retry_waiting();
+		any = later_retry_all();
 	for (dev = atomic_load_explicit(&rds_verbs.devs, memory_order_acquire); dev; dev = dev->next)
-		any |= progress_dev(dev);
+		any |= dev_progress(dev);
 	if (unlikely(rds_verbs.holding))
-		verbs_collect_out();
+		verbs_batch_flush();
 	return any;
 }
 
@@ -579,15 +580,15 @@ void verbs_release(struct rds_ep *rep, void *token)
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
 	struct verbs_dev *dev = ep->dev;
 
-	buf_unuse(dev, token);
+	buf_unref(dev, token);
 	ep->inplace--;
 	if (unlikely(dev->nrefill >= POLL_BATCH || dev->urgent))
-		verbs_dev_refill(dev);
+		verbs_bufs_refill(dev);
 	if (unlikely(ep->closed))
 		verbs_ep_free_if_done(ep);
 }
 
-/* There is never any: plenty(). */
+/* There is never any: bufs_plentiful(). */
 bool verbs_relieve(struct rds_transport *t, bool now)
 {
 	(void)t;

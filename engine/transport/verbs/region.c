@@ -25,12 +25,12 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rds_device_mr *all;
 
 /* Does a child get copies of pinned pages? */
-static bool copies_on_fork(void)
+static bool mr_copies_on_fork(void)
 {
 	return vb.ibv_is_fork_initialized && vb.ibv_is_fork_initialized() == VERBS_FORK_UNNEEDED;
 }
 
-static void refused(struct verbs_dev *dev, size_t len, int err)
+static void mr_refused(struct verbs_dev *dev, size_t len, int err)
 {
 	char limit[VERBS_LIMIT];
 
@@ -42,13 +42,13 @@ static void refused(struct verbs_dev *dev, size_t len, int err)
 		rds_debug("%s: a region of %zu bytes cannot be registered: %s", dev->name, len, strerror(-err));
 }
 
-int verbs_show(struct rds_ep *rep, void *mem, size_t len, struct rds_device_mr **out)
+int verbs_mr_register(struct rds_ep *rep, void *mem, size_t len, struct rds_device_mr **out)
 {
 	struct verbs_dev *dev = ((struct verbs_ep *)rep)->dev;
 	struct rds_device_mr *s;
 	int err;
 
-	if (!copies_on_fork())
+	if (!mr_copies_on_fork())
 		return -EOPNOTSUPP;
 	s = calloc(1, sizeof(*s));
 	if (!s)
@@ -56,7 +56,7 @@ int verbs_show(struct rds_ep *rep, void *mem, size_t len, struct rds_device_mr *
 	pthread_mutex_lock(&lock);
 	errno = 0;
 	s->dev = dev;
-	s->mr = dev->gone ? NULL : vb.ibv_reg_mr(dev->pd, mem, len, ACCESS);
+	s->mr = dev->dead ? NULL : vb.ibv_reg_mr(dev->pd, mem, len, ACCESS);
 	err = s->mr ? 0 : errno ? -errno : -ENODEV;
 	if (!err) {
 		s->next = all;
@@ -67,7 +67,7 @@ int verbs_show(struct rds_ep *rep, void *mem, size_t len, struct rds_device_mr *
 	}
 	pthread_mutex_unlock(&lock);
 	if (err) {
-		refused(dev, len, err);
+		mr_refused(dev, len, err);
 		free(s);
 		return err;
 	}
@@ -75,7 +75,7 @@ int verbs_show(struct rds_ep *rep, void *mem, size_t len, struct rds_device_mr *
 	return 0;
 }
 
-bool verbs_shown(struct rds_ep *rep, const struct rds_device_mr *s, struct rds_device_key *far)
+bool verbs_mr_key(struct rds_ep *rep, const struct rds_device_mr *s, struct rds_device_key *far)
 {
 	bool here;
 
@@ -88,11 +88,11 @@ bool verbs_shown(struct rds_ep *rep, const struct rds_device_mr *s, struct rds_d
 }
 
 /* lock held */
-static void unregister(struct rds_device_mr *s)
+static void mr_dereg(struct rds_device_mr *s)
 {
 	int err = verbs_err(vb.ibv_dereg_mr(s->mr));
 
-	if (err && !s->dev->gone)
+	if (err && !s->dev->dead)
 		rds_warn("%s: a region cannot be unregistered: %s", s->dev->name, strerror(-err));
 	s->mr = NULL;
 	*s->prev = s->next;
@@ -100,16 +100,16 @@ static void unregister(struct rds_device_mr *s)
 		s->next->prev = s->prev;
 }
 
-void verbs_hide(struct rds_device_mr *s)
+void verbs_mr_deregister(struct rds_device_mr *s)
 {
 	pthread_mutex_lock(&lock);
 	if (s->mr)
-		unregister(s);
+		mr_dereg(s);
 	pthread_mutex_unlock(&lock);
 	free(s);
 }
 
-void verbs_regions_end(struct verbs_dev *dev)
+void verbs_mr_dev_end(struct verbs_dev *dev)
 {
 	struct rds_device_mr *s, *next;
 
@@ -117,12 +117,12 @@ void verbs_regions_end(struct verbs_dev *dev)
 	for (s = all; s; s = next) {
 		next = s->next;
 		if (s->dev == dev)
-			unregister(s);
+			mr_dereg(s);
 	}
 	pthread_mutex_unlock(&lock);
 }
 
-void verbs_regions_forget(void)
+void verbs_mr_forget(void)
 {
 	pthread_mutex_init(&lock, NULL);
 	all = NULL;

@@ -25,8 +25,8 @@
 #define LATER_NS (750 * MS) /* and up to as much again */
 #define WAITERS 4096
 
-static void look(struct rds_timer *tm);
-static void hung_up(struct rds_helper_event *ev, uint32_t events);
+static void rendezvous_timer(struct rds_timer *tm);
+static void rendezvous_hang_up(struct rds_helper_event *ev, uint32_t events);
 
 static struct {
 	struct rdma_cm_id *ids[2]; /* we have the role */
@@ -34,12 +34,12 @@ static struct {
 	struct rds_helper_event ev;
 	struct rds_timer again;
 	unsigned looks; /* in a row that found the port taken and nobody of ours there */
-	bool told;
-} rv = {.fd = -1, .ev = {.fn = hung_up}, .again = {.fn = look}};
+	bool warned;
+} rv = {.fd = -1, .ev = {.fn = rendezvous_hang_up}, .again = {.fn = rendezvous_timer}};
 
 /* ---- the role ---- */
 
-static socklen_t address(struct sockaddr_un *un)
+static socklen_t rendezvous_address(struct sockaddr_un *un)
 {
 	struct stat st = {0};
 	int n;
@@ -52,22 +52,22 @@ static socklen_t address(struct sockaddr_un *un)
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
-static int unix_socket(void)
+static int rendezvous_socket(void)
 {
 	return os_dup_high_slot(os_socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), &rv.fd);
 }
 
-static void again(uint64_t ns)
+static void rendezvous_retry(uint64_t ns)
 {
 	rds_timer_set(&rv.again, os_now_ns() + ns);
 }
 
 /* The holder's part.  Without the address the others find nobody, and look from time to time. */
-static void show_up(void)
+static void rendezvous_announce(void)
 {
 	struct sockaddr_un un;
-	socklen_t len = address(&un);
-	int err = unix_socket();
+	socklen_t len = rendezvous_address(&un);
+	int err = rendezvous_socket();
 
 	if (err >= 0)
 		err = os_bind(rv.fd, (struct sockaddr *)&un, len);
@@ -75,28 +75,28 @@ static void show_up(void)
 		err = os_listen(rv.fd, WAITERS);
 	if (err < 0) {
 		os_close_slot(&rv.fd);
-		again(SOON_NS * 5); /* the last holder is not quite gone */
+		rendezvous_retry(SOON_NS * 5); /* the last holder is not quite gone */
 	}
 }
 
-static void again_later(void)
+static void rendezvous_retry_later(void)
 {
 	uint64_t r;
 
 	os_random(&r, sizeof(r));
-	again(LATER_NS + r % LATER_NS);
+	rendezvous_retry(LATER_NS + r % LATER_NS);
 }
 
-static void foreign(void)
+static void rendezvous_foreign(void)
 {
 	if (++rv.looks < rds_patience_ns(RDS_PATIENCE_CM_PORT) / SOON_NS) {
-		again(SOON_NS);
+		rendezvous_retry(SOON_NS);
 		return;
 	}
-	again_later();
-	if (rv.told)
+	rendezvous_retry_later();
+	if (rv.warned)
 		return;
-	rv.told = true;
+	rv.warned = true;
 	rds_warn("port %d of rdma_cm is in use, and not by a process of this registry: other hosts will not find this "
 		 "one's sockets. Let all RDS processes of the host share one registry (RDS_PRELOAD_SHARE, "
 		 "RDS_PRELOAD_REGISTRY_DIR), or set RDS_PRELOAD_CM_PORT, the same on all hosts",
@@ -104,11 +104,11 @@ static void foreign(void)
 }
 
 /* The others' part. */
-static void wait_for_the_end(void)
+static void rendezvous_wait(void)
 {
 	struct sockaddr_un un;
-	socklen_t len = address(&un);
-	int err = unix_socket();
+	socklen_t len = rendezvous_address(&un);
+	int err = rendezvous_socket();
 
 	if (err >= 0)
 		err = os_connect(rv.fd, (struct sockaddr *)&un, len);
@@ -120,12 +120,12 @@ static void wait_for_the_end(void)
 	}
 	os_close_slot(&rv.fd);
 	if (err == -EAGAIN) /* it is there, and more wait than it takes (net.core.somaxconn) */
-		again_later();
+		rendezvous_retry_later();
 	else
-		foreign();
+		rendezvous_foreign();
 }
 
-static void try_the_role(void)
+static void rendezvous_try(void)
 {
 	uint16_t port;
 	int err = verbs_listen((uint16_t)rds_options()->cm_port, rv.ids, &port);
@@ -133,40 +133,40 @@ static void try_the_role(void)
 	if (!err) {
 		rv.looks = 0;
 		rds_debug("this process listens at the rendezvous port now");
-		show_up();
+		rendezvous_announce();
 	} else if (err == -EADDRINUSE) {
-		wait_for_the_end();
+		rendezvous_wait();
 	} else {
-		if (!rv.told)
+		if (!rv.warned)
 			rds_warn("cannot listen at port %d of rdma_cm: %s", (int)rds_options()->cm_port,
 				 strerror(-err));
-		rv.told = true;
-		again(LATER_NS);
+		rv.warned = true;
+		rendezvous_retry(LATER_NS);
 	}
 }
 
-static void look(struct rds_timer *tm)
+static void rendezvous_timer(struct rds_timer *tm)
 {
 	(void)tm;
 	if (!rv.ids[0])
-		try_the_role();
+		rendezvous_try();
 	else if (rv.fd < 0)
-		show_up();
+		rendezvous_announce();
 }
 
-static void hung_up(struct rds_helper_event *ev, uint32_t events)
+static void rendezvous_hang_up(struct rds_helper_event *ev, uint32_t events)
 {
 	(void)ev;
 	if (rv.ids[0] || !(events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR)))
 		return;
 	os_close_slot(&rv.fd);
-	try_the_role();
+	rendezvous_try();
 }
 
-void verbs_rendezvous_look(void)
+void verbs_rendezvous_check(void)
 {
 	if (!rv.ids[0] && rv.fd < 0)
-		again(0);
+		rendezvous_retry(0);
 }
 
 struct rdma_cm_id *const *verbs_rendezvous_ids(void)
@@ -176,16 +176,16 @@ struct rdma_cm_id *const *verbs_rendezvous_ids(void)
 
 void verbs_rendezvous_start(void)
 {
-	try_the_role();
+	rendezvous_try();
 }
 
 void verbs_rendezvous_stop(void)
 {
 	rds_timer_cancel(&rv.again);
-	verbs_unlisten(rv.ids);
+	verbs_listen_stop(rv.ids);
 	os_close_slot(&rv.fd);
 	rv.looks = 0;
-	rv.told = false;
+	rv.warned = false;
 }
 
 /* The ids are the parent's, and through a number that may be somebody else's by now nothing must be said about them. */
@@ -195,23 +195,24 @@ void verbs_rendezvous_forget(void)
 	atomic_store(&rv.fd, -1);
 	rv.again.queued = false;
 	rv.looks = 0;
-	rv.told = false;
+	rv.warned = false;
 }
 
 /* ---- what is asked ---- */
 
-static bool is_self(const struct rds_procid *id)
+static bool procid_is_self(const struct rds_procid *id)
 {
 	return memcmp(id, registry_self(rds_engine_registry()), sizeof(*id)) == 0;
 }
 
 /* Whoever asks shall go to that process, of which the registry says that it has what is asked for. */
-static void send_on(uint32_t slot, const struct rds_procid *id, enum verbs_status if_dead, struct verbs_answer *answer)
+static void answer_redirect(uint32_t slot, const struct rds_procid *id, enum verbs_status if_dead,
+			    struct verbs_answer *answer)
 {
 	struct registry *reg = rds_engine_registry();
 	uint16_t port = atomic_load(&rds_verbs.port);
 
-	if (!is_self(id)) {
+	if (!procid_is_self(id)) {
 		if (!registry_proc_alive(reg, slot, id)) {
 			registry_reap(reg);
 			answer->status = (uint8_t)if_dead;
@@ -229,7 +230,7 @@ static void send_on(uint32_t slot, const struct rds_procid *id, enum verbs_statu
 }
 
 /* Any process that has a socket with that address answers its pings. */
-static int pinged(const struct in6_addr *laddr, uint32_t scope, struct registry_owner *own)
+static int answer_find_ping(const struct in6_addr *laddr, uint32_t scope, struct registry_owner *own)
 {
 	struct registry_sock *socks;
 	unsigned n, i;
@@ -249,33 +250,33 @@ static int pinged(const struct in6_addr *laddr, uint32_t scope, struct registry_
 	return err;
 }
 
-static void where_is(const struct verbs_hello *req, const struct in6_addr *laddr, uint32_t scope,
-		     struct verbs_answer *answer)
+static void answer_locate(const struct verbs_request *req, const struct in6_addr *laddr, uint32_t scope,
+			  struct verbs_answer *answer)
 {
 	struct registry_owner own;
 	int err = req->port ? registry_lookup(rds_engine_registry(), laddr, req->port, scope, &own)
-			    : pinged(laddr, scope, &own);
+			    : answer_find_ping(laddr, scope, &own);
 
 	if (!err && own.proc == REGISTRY_NOBODY) /* it is changing hands, or its last copy is gone */
 		answer->status = registry_sock_is_gone(rds_engine_registry(), own.sock, &own.procid) ? VERBS_NO_PORT
 												     : VERBS_AGAIN;
 	else if (!err)
-		send_on(own.proc, &own.procid, VERBS_NO_PORT, answer);
+		answer_redirect(own.proc, &own.procid, VERBS_NO_PORT, answer);
 	else
 		answer->status = err == -ENOENT ? VERBS_NO_PORT : VERBS_AGAIN;
 }
 
-bool verbs_rendezvous_request(const struct verbs_hello *req, const struct in6_addr *laddr, uint32_t scope,
+bool verbs_rendezvous_request(const struct verbs_request *req, const struct in6_addr *laddr, uint32_t scope,
 			      struct verbs_answer *answer)
 {
 	uint32_t slot;
 
 	if (req->ask == VERBS_LOCATE)
-		where_is(req, laddr, scope, answer);
-	else if (is_self(&req->wanted))
+		answer_locate(req, laddr, scope, answer);
+	else if (procid_is_self(&req->wanted))
 		return true;
 	else if (registry_proc_find(rds_engine_registry(), &req->wanted, &slot))
-		send_on(slot, &req->wanted, VERBS_GONE, answer);
+		answer_redirect(slot, &req->wanted, VERBS_GONE, answer);
 	else /* of another registry (another user's), or it has ended: GONE would have the peer drop what it has for it */
 		answer->status = rds_info_answers(&req->wanted) ? VERBS_AGAIN : VERBS_GONE;
 	return false;

@@ -4,7 +4,7 @@
  *
  * It returns when the kernel has nothing of the id on its way any more.  That is an instant, but a minute was seen (Linux 6.1, soft RoCE,
  * connections that break as soon as they stand): the kernel went on repeating its yes to a request, it seems because it had been told that the connection
- * stood in the moment in which the peer ended it.  It is not told so early any more (endpoint.c, heard_early), but the two may still meet.  Meanwhile
+ * stood in the moment in which the peer ended it.  It is not told so early any more (endpoint.c, ep_early_frame), but the two may still meet.  Meanwhile
  * the helper would see no event, no timer and no broken connection, and the receive buffers that wait for it would stop all others.
  *
  * So it is done by a thread, which is gone when there is nothing to do; by further ones, as long as one does not return.  Without threads the
@@ -18,29 +18,29 @@
 #define SELDOM_NS (1000 * 1000000ull) /* when all threads there may be are in calls */
 #define THREADS_MAX 16u
 
-struct retired {
-	struct retired *next;
+struct destroy_job {
+	struct destroy_job *next;
 	struct rdma_cm_id *cm;
 	uint64_t number;
 	_Atomic bool fork_waits;
 };
 
-static void look(struct rds_timer *tm);
+static void destroy_timer(struct rds_timer *tm);
 
 static struct {
 	pthread_mutex_t lock;
-	struct retired *first, **last;
-	struct retired *calls; /* in the kernel */
+	struct destroy_job *first, **last;
+	struct destroy_job *calls; /* in the kernel */
 	unsigned threads;
 	uint64_t count;
 	uint64_t seen, called; /* helper: the first ones at the last look, by number */
 	struct rds_timer look; /* as long as there are any, but for one that is known to be kept */
-} rt = {.lock = PTHREAD_MUTEX_INITIALIZER, .last = &rt.first, .look.fn = look};
+} rt = {.lock = PTHREAD_MUTEX_INITIALIZER, .last = &rt.first, .look.fn = destroy_timer};
 
 /* NULL: there is none, and this thread is not counted any more. */
-static struct retired *next_one(void)
+static struct destroy_job *destroy_next(void)
 {
-	struct retired *r;
+	struct destroy_job *r;
 
 	pthread_mutex_lock(&rt.lock);
 	r = rt.first;
@@ -57,49 +57,49 @@ static struct retired *next_one(void)
 	return r;
 }
 
-static void fork_need_not(struct retired *r)
+static void destroy_fork_unwait(struct destroy_job *r)
 {
 	if (atomic_exchange(&r->fork_waits, false))
 		atomic_fetch_sub(&rds_helper_fork_waits, 1);
 }
 
-static void gone(struct retired *r)
+static void destroy_done(struct destroy_job *r)
 {
-	struct retired **p;
+	struct destroy_job **p;
 
 	pthread_mutex_lock(&rt.lock);
 	for (p = &rt.calls; *p != r; p = &(*p)->next)
 		;
 	*p = r->next;
-	fork_need_not(r);
+	destroy_fork_unwait(r);
 	if (!rt.first && !rt.calls) /* nobody need look */
 		rds_timer_cancel(&rt.look);
 	pthread_mutex_unlock(&rt.lock);
 	free(r);
 }
 
-static void work(void)
+static void destroy_all(void)
 {
-	struct retired *r;
+	struct destroy_job *r;
 
-	while ((r = next_one())) {
+	while ((r = destroy_next())) {
 		vb.rdma_destroy_id(r->cm);
-		gone(r);
+		destroy_done(r);
 	}
 }
 
-static void *worker(void *arg)
+static void *destroy_thread(void *arg)
 {
 	(void)arg;
 	rds_thread_record_refuse();
 	os_library_begin(); /* for good */
-	work();
+	destroy_all();
 	rds_helper_thread_end();
 	return NULL;
 }
 
 /* False: there is none more than before. */
-static bool another(void)
+static bool destroy_thread_start(void)
 {
 	bool may;
 
@@ -107,7 +107,7 @@ static bool another(void)
 	may = rt.threads < THREADS_MAX;
 	rt.threads += may;
 	pthread_mutex_unlock(&rt.lock);
-	if (may && !rds_helper_thread_start(worker, NULL))
+	if (may && !rds_helper_thread_start(destroy_thread, NULL))
 		return true;
 	pthread_mutex_lock(&rt.lock);
 	rt.threads -= may;
@@ -116,10 +116,10 @@ static bool another(void)
 }
 
 /* Helper: what was there at the last look, too, takes long. */
-static void look(struct rds_timer *tm)
+static void destroy_timer(struct rds_timer *tm)
 {
 	uint64_t first, called; /* 0: none */
-	struct retired *r;
+	struct destroy_job *r;
 	bool young, stuck;
 
 	pthread_mutex_lock(&rt.lock);
@@ -127,35 +127,35 @@ static void look(struct rds_timer *tm)
 	called = rt.calls ? rt.calls->number : 0; /* the last that was called */
 	young = called && called != rt.called;
 	for (r = rt.calls; r && !young; r = r->next)
-		fork_need_not(r);
+		destroy_fork_unwait(r);
 	pthread_mutex_unlock(&rt.lock);
 	stuck = first && first == rt.seen;
 	if (called && !young)
 		rds_debug("rdma_cm: the kernel keeps ids that are to go");
 	rt.seen = first;
 	rt.called = called;
-	stuck = stuck && !another();
+	stuck = stuck && !destroy_thread_start();
 	pthread_mutex_lock(&rt.lock);
 	if (rt.first || (rt.calls && young))
 		rds_timer_set(tm, os_now_ns() + (stuck ? SELDOM_NS : rds_patience_ns(RDS_PATIENCE_CM_DESTROY)));
 	pthread_mutex_unlock(&rt.lock);
 }
 
-void verbs_cm_retire(struct rdma_cm_id *cm)
+void verbs_cm_destroy(struct rdma_cm_id *cm)
 {
-	struct retired *r;
+	struct destroy_job *r;
 	bool idle;
 
 	cm->context = NULL;
-	verbs_dev_give_back(cm);
-	if (verbs_theirs_keep(cm))
+	verbs_dev_restore_ctx(cm);
+	if (verbs_cm_dev_keep_id(cm))
 		return;
 	r = malloc(sizeof(*r));
 	if (!r) {
 		vb.rdma_destroy_id(cm);
 		return;
 	}
-	*r = (struct retired){.cm = cm, .number = ++rt.count, .fork_waits = true};
+	*r = (struct destroy_job){.cm = cm, .number = ++rt.count, .fork_waits = true};
 	atomic_fetch_add(&rds_helper_fork_waits, 1);
 	pthread_mutex_lock(&rt.lock);
 	*rt.last = r;
@@ -163,15 +163,15 @@ void verbs_cm_retire(struct rdma_cm_id *cm)
 	idle = !rt.threads;
 	rds_timer_need(&rt.look, os_now_ns() + rds_patience_ns(RDS_PATIENCE_CM_DESTROY));
 	pthread_mutex_unlock(&rt.lock);
-	if (!idle || another())
+	if (!idle || destroy_thread_start())
 		return;
 	pthread_mutex_lock(&rt.lock);
 	rt.threads++; /* by ourselves */
 	pthread_mutex_unlock(&rt.lock);
-	work();
+	destroy_all();
 }
 
-void verbs_retire_forget(void)
+void verbs_cm_destroy_forget(void)
 {
 	pthread_mutex_init(&rt.lock, NULL);
 	rt.first = rt.calls = NULL;

@@ -12,16 +12,16 @@
 #include "engine/transport/verbs/chain.h"
 
 /* Memory for a header that the device will not copy, and a place to keep it until it has gone. */
-static bool place_for_header(struct verbs_ep *ep, struct verbs_block *block)
+static bool control_header_get(struct verbs_ep *ep, struct verbs_block *block)
 {
-	if ((ep->out_count < ep->out_cap || !verbs_out_grow(ep)) && !verbs_header_get(ep->dev->arena, block))
+	if ((ep->out_count < ep->out_cap || !verbs_out_grow(ep)) && !verbs_block_get_header(ep->dev->arena, block))
 		return true;
-	verbs_dev_memory(ep->dev);
+	verbs_dev_want_memory(ep->dev);
 	return false;
 }
 
 /* It has gone whole: its place is before those that have not. */
-static void keep_header(struct verbs_ep *ep, const struct verbs_out *o)
+static void control_header_keep(struct verbs_ep *ep, const struct verbs_out *o)
 {
 	uint32_t i = ep->out_count++;
 
@@ -34,32 +34,32 @@ static void keep_header(struct verbs_ep *ep, const struct verbs_out *o)
  * A frame with nothing but acknowledgement and perhaps the wish for one, or (grants) credits as well: only then may it use the last credit
  * that we have.  False: no place for it now.
  */
-static bool say(struct verbs_ep *ep, bool ask, bool grants)
+static bool control_send(struct verbs_ep *ep, bool ask, bool grants)
 {
 	struct verbs_out o = {.nframes = 1, .given = 1, .grants = grants};
 	bool copied = ep->max_inline >= VERBS_HDR;
-	struct rds_wire_hdr *h = &ep->said;
+	struct rds_wire_hdr *h = &ep->control_hdr;
 	struct ibv_send_wr *wr;
 
-	if (!verbs_queue_room(ep, 1) || (!copied && !place_for_header(ep, &o.block)))
+	if (!verbs_sq_has_room(ep, 1) || (!copied && !control_header_get(ep, &o.block)))
 		return false;
 	if (!verbs_credit_take(ep, grants)) {
 		if (o.block.chunk)
 			verbs_block_put(ep->dev->arena, &o.block);
 		return false;
 	}
-	verbs_chain_post(ep); /* one header per endpoint will do where the post below copies it */
+	verbs_wr_post_all(ep); /* one header per endpoint will do where the post below copies it */
 	if (!copied)
 		h = (void *)o.block.mem;
 	*h = (struct rds_wire_hdr){.flags = ask ? RDS_FLAG_ACK_REQUIRED : 0};
-	wr = verbs_chain_next(ep, VERBS_HDR, false);
+	wr = verbs_wr_next(ep, VERBS_HDR, false);
 	wr->sg_list[0] = (struct ibv_sge){.addr = (uintptr_t)h, .length = VERBS_HDR, .lkey = o.block.lkey};
-	if (verbs_say_in(ep, h, grants) || ask || grants)
+	if (verbs_wr_fill_header(ep, h, grants) || ask || grants)
 		wr->send_flags |= IBV_SEND_SOLICITED;
 	o.wr_end = ep->wr_posted;
 	if (!copied)
-		keep_header(ep, &o);
-	verbs_chain_post(ep);
+		control_header_keep(ep, &o);
+	verbs_wr_post_all(ep);
 	return true;
 }
 
@@ -67,17 +67,17 @@ static bool say(struct verbs_ep *ep, bool ask, bool grants)
  * One header may not tell of all credits, and perhaps nothing else makes us speak again: as many frames as it takes.
  * False: no place, no memory, or no credits (which come with a call of verbs_push).
  */
-static bool say_due(struct verbs_ep *ep)
+static bool control_send_due(struct verbs_ep *ep)
 {
 	bool grants;
 
-	while ((grants = verbs_credit_due(ep)) || atomic_load(&ep->ack_due))
-		if (!say(ep, false, grants))
+	while ((grants = verbs_credit_grant_due(ep)) || atomic_load(&ep->ack_due))
+		if (!control_send(ep, false, grants))
 			return false;
 	return true;
 }
 
-static void write_nothing(struct ibv_send_wr *wr)
+static void wr_empty_write(struct ibv_send_wr *wr)
 {
 	wr->opcode = IBV_WR_RDMA_WRITE;
 	wr->wr.rdma.remote_addr = 0;
@@ -88,19 +88,19 @@ static void write_nothing(struct ibv_send_wr *wr)
 }
 
 /* Behind what has gone, if anything has; a full queue has more to come anyway. */
-static void send_nothing(struct verbs_ep *ep)
+static void control_urge(struct verbs_ep *ep)
 {
 	struct ibv_send_wr *wr;
 
-	if (!ep->wr_posted || !verbs_queue_room(ep, 1))
+	if (!ep->wr_posted || !verbs_sq_has_room(ep, 1))
 		return;
-	wr = verbs_chain_next(ep, 0, false);
-	write_nothing(wr);
-	verbs_chain_post(ep);
+	wr = verbs_wr_next(ep, 0, false);
+	wr_empty_write(wr);
+	verbs_wr_post_all(ep);
 }
 
 /* The peer answers at once, which makes the acknowledgement move. */
-static void ask(struct verbs_ep *ep)
+static void control_ask_ack(struct verbs_ep *ep)
 {
 	uint32_t i = ep->out_count;
 
@@ -110,7 +110,7 @@ static void ask(struct verbs_ep *ep)
 		return;
 	if (!ep->since_asked) /* the newest has asked already */
 		return;
-	if (say(ep, true, false))
+	if (control_send(ep, true, false))
 		ep->since_asked = 0;
 }
 
@@ -118,16 +118,16 @@ static void ask(struct verbs_ep *ep)
  * Somebody else waits for blocks: what would give back those of this one, which may be silent from now on.  A write on every
  * device: that our own is done with what went before is all that is asked.  (A full queue has more to complete anyway.)
  */
-static void memory_wanted(struct verbs_ep *ep)
+static void control_free_memory(struct verbs_ep *ep)
 {
 	struct ibv_send_wr *wr;
 
-	ask(ep);
-	if (!ep->wr_unsignaled || !verbs_queue_room(ep, 1))
+	control_ask_ack(ep);
+	if (!ep->wr_unsignaled || !verbs_sq_has_room(ep, 1))
 		return;
-	wr = verbs_chain_next(ep, 0, true);
-	write_nothing(wr);
-	verbs_chain_post(ep);
+	wr = verbs_wr_next(ep, 0, true);
+	wr_empty_write(wr);
+	verbs_wr_post_all(ep);
 }
 
 void verbs_push(struct rds_ep *rep)
@@ -136,20 +136,20 @@ void verbs_push(struct rds_ep *rep)
 
 	if (atomic_load(&ep->state) != VERBS_UP)
 		return;
-	verbs_out_done(ep);
-	verbs_let_go(ep);
-	verbs_chain_post(ep);
-	while (!say_due(ep) && !atomic_exchange(&ep->unsaid, true))
+	verbs_out_reclaim(ep);
+	verbs_send_pending(ep);
+	verbs_wr_post_all(ep);
+	while (!control_send_due(ep) && !atomic_exchange(&ep->control_stuck, true))
 		; /* once more: what completed before it was set told nobody */
 	if (unlikely(atomic_load_explicit(&ep->probe_due, memory_order_relaxed)) &&
 	    atomic_exchange(&ep->probe_due, false))
-		verbs_send_probe(ep);
+		verbs_control_probe(ep);
 	if (unlikely(atomic_load_explicit(&ep->urge_due, memory_order_relaxed)) &&
 	    atomic_exchange(&ep->urge_due, false))
-		send_nothing(ep);
+		control_urge(ep);
 	if (unlikely(atomic_load_explicit(&ep->signal_due, memory_order_relaxed)) &&
 	    atomic_exchange(&ep->signal_due, false))
-		memory_wanted(ep);
+		control_free_memory(ep);
 }
 
 bool verbs_want_room(struct rds_ep *rep, uint64_t seen_ack)
@@ -160,34 +160,34 @@ bool verbs_want_room(struct rds_ep *rep, uint64_t seen_ack)
 	rds_fence();
 	if (atomic_load(&ep->state) != VERBS_UP)
 		return false;
-	verbs_run_ends(ep);
-	verbs_let_go(ep);
-	verbs_chain_post(ep);
+	verbs_batch_run_end(ep);
+	verbs_send_pending(ep);
+	verbs_wr_post_all(ep);
 	if (atomic_load(&ep->seen_ack) > seen_ack)
 		return true;
-	ask(ep);
+	control_ask_ack(ep);
 	return false;
 }
 
 /* Also between the frames of a message that waits for credits: they may be waited for because nobody is there any more. */
-int verbs_send_probe(struct verbs_ep *ep)
+int verbs_control_probe(struct verbs_ep *ep)
 {
 	struct ibv_send_wr *wr;
 
 	if (atomic_load(&ep->state) != VERBS_UP)
 		return -ENOTCONN;
-	verbs_chain_post(ep);
-	if (!verbs_queue_room(ep, 1)) { /* what is in it will do: the last of it that asks for a completion */
+	verbs_wr_post_all(ep);
+	if (!verbs_sq_has_room(ep, 1)) { /* what is in it will do: the last of it that asks for a completion */
 		atomic_store(&ep->probe_wr, ep->wr_posted - VERBS_SIGNAL_EVERY);
 		return -EBUSY;
 	}
-	wr = verbs_chain_next(ep, 0, true);
+	wr = verbs_wr_next(ep, 0, true);
 	if (ep->dev->caps.probe_reads)
-		verbs_keepalive_read(ep, wr);
+		verbs_keepalive_fill_read(ep, wr);
 	else
-		write_nothing(wr);
+		wr_empty_write(wr);
 	atomic_store(&ep->probe_wr, ep->wr_posted);
 	atomic_store(&ep->probe_read, atomic_load(&ep->reads));
-	verbs_chain_post(ep);
+	verbs_wr_post_all(ep);
 	return 0;
 }

@@ -14,40 +14,40 @@
 
 #include "engine/transport/verbs/verbs.h"
 
-static const struct rds_wire_hdr *header(const struct verbs_buf *buf)
+static const struct rds_wire_hdr *segment_header(const struct verbs_buf *buf)
 {
 	return (const void *)buf->mem;
 }
 
-bool verbs_goes_on(const struct verbs_buf *buf)
+bool verbs_segment_continues(const struct verbs_buf *buf)
 {
-	return buf->len >= VERBS_MARK && header(buf)->sequence == UINT64_MAX;
+	return buf->len >= VERBS_MARK && segment_header(buf)->sequence == UINT64_MAX;
 }
 
-bool verbs_only_says(const struct verbs_buf *buf)
+bool verbs_segment_is_control(const struct verbs_buf *buf)
 {
-	const struct rds_wire_hdr *h = header(buf);
+	const struct rds_wire_hdr *h = segment_header(buf);
 
 	return buf->len == VERBS_HDR && !h->sequence && !h->len && !h->sport && !h->dport;
 }
 
-static uint32_t told(const struct verbs_buf *buf)
+static uint32_t segment_total(const struct verbs_buf *buf)
 {
 	uint32_t total = 0;
 
 	if (buf->len >= VERBS_HDR)
-		memcpy(&total, header(buf)->padding, sizeof(total));
+		memcpy(&total, segment_header(buf)->padding, sizeof(total));
 	return be32toh(total);
 }
 
-uint32_t verbs_frame_len(const struct verbs_buf *buf)
+uint32_t verbs_segment_frame_len(const struct verbs_buf *buf)
 {
-	uint32_t total = told(buf);
+	uint32_t total = segment_total(buf);
 
 	return total ? total : buf->len;
 }
 
-static struct verbs_buf *part_new(struct verbs_ep *ep, uint32_t total)
+static struct verbs_buf *segment_part_new(struct verbs_ep *ep, uint32_t total)
 {
 	struct verbs_buf *part = malloc(sizeof(*part) + total);
 
@@ -59,24 +59,24 @@ static struct verbs_buf *part_new(struct verbs_ep *ep, uint32_t total)
 	return part;
 }
 
-enum verbs_part verbs_segment(struct verbs_ep *ep, struct verbs_buf **buf)
+enum verbs_segment_result verbs_segment_join(struct verbs_ep *ep, struct verbs_buf **buf)
 {
 	struct verbs_buf *came = *buf, *part = ep->part;
 	uint32_t total, skip = 0;
 
 	if (came->heap)
 		return VERBS_WHOLE;
-	if (verbs_goes_on(came)) {
+	if (verbs_segment_continues(came)) {
 		if (!part)
 			return VERBS_NONSENSE;
 		skip = VERBS_MARK;
 	} else {
-		total = told(came);
+		total = segment_total(came);
 		if (!total)
-			return part && !verbs_only_says(came) ? VERBS_NONSENSE : VERBS_WHOLE;
+			return part && !verbs_segment_is_control(came) ? VERBS_NONSENSE : VERBS_WHOLE;
 		if (part || total <= came->len || total > VERBS_HDR + ep->frame)
 			return VERBS_NONSENSE;
-		part = part_new(ep, total);
+		part = segment_part_new(ep, total);
 		if (!part)
 			return VERBS_NO_MEMORY;
 	}

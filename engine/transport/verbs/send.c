@@ -26,12 +26,12 @@
 
 /* ---- room ---- */
 
-void verbs_out_done(struct verbs_ep *ep)
+void verbs_out_reclaim(struct verbs_ep *ep)
 {
 	uint32_t done = atomic_load_explicit(&ep->wr_done, memory_order_acquire);
 	uint64_t acked = atomic_load_explicit(&ep->seen_ack, memory_order_acquire);
 
-	verbs_fence_look(ep, done);
+	verbs_wr_fence_update(ep, done);
 	while (ep->out_count > ep->unfinished) {
 		struct verbs_out *o = verbs_out_at(ep, 0);
 
@@ -64,7 +64,7 @@ int verbs_out_grow(struct verbs_ep *ep)
 
 /* ---- the chain ---- */
 
-static inline int give(struct verbs_ep *ep, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+static inline int wr_post(struct verbs_ep *ep, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	struct os_sigpipe s;
 	int err;
@@ -81,59 +81,60 @@ static inline int give(struct verbs_ep *ep, struct ibv_send_wr *wr, struct ibv_s
  * Gives the chain to the device.  How much of it was taken is read from what is left: a list that overflows half-way may still
  * be reported as a success.  What is not taken can never be sent in its place: the endpoint breaks.
  */
-void verbs_chain_give(struct verbs_ep *ep)
+void verbs_wr_post_part(struct verbs_ep *ep)
 {
 	struct ibv_send_wr *bad = NULL;
 	int err;
 
-	if (!ep->nchain)
+	if (!ep->nwr_listed)
 		return;
-	ep->wr[ep->nchain - 1].next = NULL;
-	ep->nchain = 0;
+	ep->wr[ep->nwr_listed - 1].next = NULL;
+	ep->nwr_listed = 0;
 	ep->heavy = false;
 	if (atomic_load(&ep->state) != VERBS_UP)
 		return;
-	err = give(ep, ep->wr, &bad);
+	err = wr_post(ep, ep->wr, &bad);
 	if (likely(!err && !bad))
 		return;
 	rds_debug("%s: posting a send failed: %s", ep->dev->name, strerror(err ? -err : ENOMEM));
 	rx_lock();
-	verbs_broken(ep, err ? err : -ENOMEM);
+	verbs_ep_broken(ep, err ? err : -ENOMEM);
 	rx_unlock();
 }
 
-void verbs_chain_post(struct verbs_ep *ep)
+void verbs_wr_post_all(struct verbs_ep *ep)
 {
-	if (unlikely(ep->end_due) && ep->nchain)
-		verbs_ops_end(ep);
-	verbs_chain_give(ep);
+	if (unlikely(ep->end_due) && ep->nwr_listed)
+		verbs_rdma_end(ep);
+	verbs_wr_post_part(ep);
 }
 
-static void map_goes(struct verbs_ep *ep, const struct verbs_out *o)
+static void cong_map_sent(struct verbs_ep *ep, const struct verbs_out *o)
 {
 	atomic_store(&ep->map_wr, o->wr_end);
 	atomic_store(&ep->map_out, true);
 }
 
 /* The only frame of its message, in one segment: header and bytes lie in one piece. */
-static inline __attribute__((always_inline)) void frame_whole(struct verbs_ep *ep, struct verbs_out *o)
+static inline __attribute__((always_inline)) void frame_out_whole(struct verbs_ep *ep, struct verbs_out *o)
 {
-	struct ibv_send_wr *wr = verbs_chain_next(ep, VERBS_HDR + o->len, o->map);
+	struct ibv_send_wr *wr = verbs_wr_next(ep, VERBS_HDR + o->len, o->map);
 
-	if (unlikely(verbs_say_in(ep, (struct rds_wire_hdr *)(void *)o->block.mem, o->grants)) || o->solicited)
+	if (unlikely(verbs_wr_fill_header(ep, (struct rds_wire_hdr *)(void *)o->block.mem, o->grants)) || o->solicited)
 		wr->send_flags |= IBV_SEND_SOLICITED;
 	wr->sg_list[0] =
 		(struct ibv_sge){.addr = (uintptr_t)o->block.mem, .length = VERBS_HDR + o->len, .lkey = o->block.lkey};
 	o->given = 1;
 	o->wr_end = ep->wr_posted;
 	if (unlikely(o->map))
-		map_goes(ep, o);
+		cong_map_sent(ep, o);
 	if (unlikely(ep->ops_due))
-		verbs_ops_behind(ep, o->seq);
+		verbs_rdma_behind(ep, o->seq);
 }
 
 /* The first segment of a frame, or all of it: len bytes.  Only if there are more does the header say how many there will be. */
-static void first_out(struct verbs_ep *ep, struct verbs_out *o, struct ibv_send_wr *wr, uint32_t len, uint32_t whole)
+static void segment_out_first(struct verbs_ep *ep, struct verbs_out *o, struct ibv_send_wr *wr, uint32_t len,
+			      uint32_t whole)
 {
 	unsigned char *hdr = o->block.mem + (size_t)o->given * VERBS_HDR;
 	struct rds_wire_hdr *h = (struct rds_wire_hdr *)(void *)hdr;
@@ -142,7 +143,7 @@ static void first_out(struct verbs_ep *ep, struct verbs_out *o, struct ibv_send_
 
 	if (unlikely(len < whole))
 		memcpy(h->padding, &total, sizeof(total));
-	if (unlikely(verbs_say_in(ep, h, o->grants)))
+	if (unlikely(verbs_wr_fill_header(ep, h, o->grants)))
 		wr->send_flags |= IBV_SEND_SOLICITED;
 	if (o->nframes == 1) {
 		sge[0] = (struct ibv_sge){.addr = (uintptr_t)hdr, .length = len, .lkey = o->block.lkey};
@@ -157,9 +158,9 @@ static void first_out(struct verbs_ep *ep, struct verbs_out *o, struct ibv_send_
 }
 
 /* A later one: its bytes are payload. */
-static void next_out(struct verbs_ep *ep, struct verbs_out *o, struct ibv_send_wr *wr, uint32_t len)
+static void segment_out_next(struct verbs_ep *ep, struct verbs_out *o, struct ibv_send_wr *wr, uint32_t len)
 {
-	size_t at = (size_t)o->nframes * VERBS_HDR + (size_t)o->given * ep->frame + o->gone - VERBS_HDR;
+	size_t at = (size_t)o->nframes * VERBS_HDR + (size_t)o->given * ep->frame + o->frame_sent - VERBS_HDR;
 
 	wr->sg_list[0] = (struct ibv_sge){
 		.addr = (uintptr_t)ep->dev->mark, .length = VERBS_MARK, .lkey = ep->dev->recv_mr->lkey};
@@ -171,36 +172,36 @@ static void next_out(struct verbs_ep *ep, struct verbs_out *o, struct ibv_send_w
 static void segment_out(struct verbs_ep *ep, struct verbs_out *o, uint32_t most)
 {
 	uint32_t at = o->given * ep->frame, whole = VERBS_HDR + (o->len - at < ep->frame ? o->len - at : ep->frame);
-	uint32_t mark = o->gone ? VERBS_MARK : 0, len = whole - o->gone;
+	uint32_t mark = o->frame_sent ? VERBS_MARK : 0, len = whole - o->frame_sent;
 	struct ibv_send_wr *wr;
 	bool last;
 
 	if (likely(o->nframes == 1 && !mark && whole <= most)) {
-		frame_whole(ep, o);
+		frame_out_whole(ep, o);
 		return;
 	}
 	if (unlikely(len > most - mark))
 		len = most - mark;
-	last = o->gone + len == whole && o->given + 1u == o->nframes;
-	wr = verbs_chain_next(ep, mark + len, last && (o->map || o->nframes > VERBS_SIGNAL_EVERY / 2));
+	last = o->frame_sent + len == whole && o->given + 1u == o->nframes;
+	wr = verbs_wr_next(ep, mark + len, last && (o->map || o->nframes > VERBS_SIGNAL_EVERY / 2));
 	if (likely(!mark))
-		first_out(ep, o, wr, len, whole);
+		segment_out_first(ep, o, wr, len, whole);
 	else
-		next_out(ep, o, wr, len);
+		segment_out_next(ep, o, wr, len);
 	if (last && o->solicited)
 		wr->send_flags |= IBV_SEND_SOLICITED;
-	o->gone += len;
-	if (o->gone == whole) {
-		o->gone = 0;
+	o->frame_sent += len;
+	if (o->frame_sent == whole) {
+		o->frame_sent = 0;
 		o->given++;
 	}
 	o->wr_end = ep->wr_posted;
 	if (unlikely(last && o->map))
-		map_goes(ep, o);
+		cong_map_sent(ep, o);
 }
 
 /* What is left of messages that have been taken, but for what is held. */
-static inline void pump(struct verbs_ep *ep)
+static inline void send_pump(struct verbs_ep *ep)
 {
 	uint32_t most;
 
@@ -208,7 +209,7 @@ static inline void pump(struct verbs_ep *ep)
 		struct verbs_out *o = verbs_out_at(ep, ep->out_count - ep->unfinished);
 
 		while (o->given < o->nframes) {
-			if (verbs_queue_room(ep, VERBS_SQ_RESERVE) && (most = verbs_credit_take(ep, false))) {
+			if (verbs_sq_has_room(ep, VERBS_SQ_RESERVE) && (most = verbs_credit_take(ep, false))) {
 				segment_out(ep, o, most);
 				continue;
 			}
@@ -217,7 +218,7 @@ static inline void pump(struct verbs_ep *ep)
 		}
 		ep->unfinished--;
 		if (unlikely(ep->ops_due))
-			verbs_ops_behind(ep, o->seq);
+			verbs_rdma_behind(ep, o->seq);
 	}
 	atomic_store_explicit(&ep->backlog, false, memory_order_relaxed);
 }
@@ -225,7 +226,7 @@ static inline void pump(struct verbs_ep *ep)
 /* ---- a message ---- */
 
 /* Every frame has the whole header: they differ in acknowledgement and credit only, which are filled in when it goes. */
-static void headers(struct verbs_ep *ep, struct verbs_out *o, const struct rds_wire_hdr *hdr)
+static void message_headers(struct verbs_ep *ep, struct verbs_out *o, const struct rds_wire_hdr *hdr)
 {
 	unsigned i;
 
@@ -236,10 +237,10 @@ static void headers(struct verbs_ep *ep, struct verbs_out *o, const struct rds_w
 		memcpy(o->block.mem + (size_t)i * VERBS_HDR, hdr, sizeof(*hdr));
 }
 
-void verbs_let_go(struct verbs_ep *ep)
+void verbs_send_pending(struct verbs_ep *ep)
 {
 	ep->held = false;
-	pump(ep);
+	send_pump(ep);
 }
 
 /*
@@ -248,23 +249,23 @@ void verbs_let_go(struct verbs_ep *ep)
  */
 bool verbs_send_room(struct verbs_ep *ep, uint32_t n)
 {
-	verbs_out_done(ep);
+	verbs_out_reclaim(ep);
 	if (ep->unfinished > ep->held)
-		verbs_let_go(ep);
-	return ep->unfinished == ep->held && verbs_queue_room(ep, VERBS_SQ_RESERVE + n + ep->held);
+		verbs_send_pending(ep);
+	return ep->unfinished == ep->held && verbs_sq_has_room(ep, VERBS_SQ_RESERVE + n + ep->held);
 }
 
 /* What is done with has not been given back since the last flush. */
-static int block_get(struct verbs_ep *ep, size_t size, struct verbs_block *block)
+static int send_block_get(struct verbs_ep *ep, size_t size, struct verbs_block *block)
 {
 	int err = verbs_block_get(ep->dev->arena, size, block);
 
 	if (likely(!err))
 		return 0;
-	verbs_out_done(ep);
+	verbs_out_reclaim(ep);
 	err = verbs_block_get(ep->dev->arena, size, block);
 	if (err)
-		verbs_dev_memory(ep->dev);
+		verbs_dev_want_memory(ep->dev);
 	return err;
 }
 
@@ -272,9 +273,10 @@ static int block_get(struct verbs_ep *ep, size_t size, struct verbs_block *block
  * That a port has moved, and that this has been heeded, must be said although messages have all memory: until then the peer may not acknowledge any of
  * these, and they do not give it back.
  */
-static int notice_get(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, size_t size, struct verbs_block *block)
+static int redirect_block_get(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, size_t size,
+			      struct verbs_block *block)
 {
-	return hdr->flags & RDS_FLAG_REDIRECT ? verbs_notice_get(ep->dev->arena, size, block) : -EAGAIN;
+	return hdr->flags & RDS_FLAG_REDIRECT ? verbs_block_get_redirect(ep->dev->arena, size, block) : -EAGAIN;
 }
 
 int verbs_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len, uint64_t *pos)
@@ -282,41 +284,41 @@ int verbs_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct 
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
 	uint32_t nframes = likely(len <= ep->frame) ? 1 : (uint32_t)((len + ep->frame - 1) / ep->frame);
 	struct verbs_out *o;
-	enum verbs_company with = verbs_company(ep, hdr, len);
+	enum verbs_batch_kind with = verbs_batch_kind(ep, hdr, len);
 	int err;
 
 	if (unlikely(atomic_load_explicit(&ep->state, memory_order_relaxed) != VERBS_UP))
 		return -ENOTCONN;
 	if (ep->unfinished) {
-		if (with != VERBS_ALONE && verbs_group_add(ep, hdr, iov, len, pos))
+		if (with != VERBS_ALONE && verbs_batch_add(ep, hdr, iov, len, pos))
 			return 0;
-		verbs_let_go(ep);
+		verbs_send_pending(ep);
 	}
-	if (unlikely(ep->unfinished || !verbs_queue_room(ep, VERBS_SQ_RESERVE)))
+	if (unlikely(ep->unfinished || !verbs_sq_has_room(ep, VERBS_SQ_RESERVE)))
 		return -EAGAIN;
 	if (unlikely(ep->out_count == ep->out_cap))
-		verbs_out_done(ep);
+		verbs_out_reclaim(ep);
 	if (unlikely(ep->out_count == ep->out_cap) && verbs_out_grow(ep))
 		return -ENOMEM;
-	if ((with >= VERBS_PIECE || (with == VERBS_SMALL && !ep->heavy && verbs_collect(ep))) &&
-	    verbs_group_new(ep, hdr, iov, len, pos) == 0)
+	if ((with >= VERBS_PIECE || (with == VERBS_SMALL && !ep->heavy && verbs_batch_may_wait(ep))) &&
+	    verbs_batch_new(ep, hdr, iov, len, pos) == 0)
 		return 0;
 	o = verbs_out_at(ep, ep->out_count);
 	*o = (struct verbs_out){
 		.seq = be64toh(hdr->sequence), .len = (uint32_t)len, .nframes = (uint16_t)nframes, .grants = true};
-	err = block_get(ep, (size_t)nframes * VERBS_HDR + len, &o->block);
-	if (unlikely(err) && notice_get(ep, hdr, VERBS_HDR + len, &o->block))
+	err = send_block_get(ep, (size_t)nframes * VERBS_HDR + len, &o->block);
+	if (unlikely(err) && redirect_block_get(ep, hdr, VERBS_HDR + len, &o->block))
 		return err;
-	headers(ep, o, hdr);
+	message_headers(ep, o, hdr);
 	rds_copy_gather(o->block.mem + (size_t)nframes * VERBS_HDR, iov, len);
 	*pos = (uintptr_t)(o->block.mem + (size_t)nframes * VERBS_HDR);
 	ep->out_count++;
 	if (likely(nframes == 1 && !ep->dev->caps.credits)) { /* there is room, and nothing before it */
-		frame_whole(ep, o);
+		frame_out_whole(ep, o);
 		return 0;
 	}
 	ep->unfinished++;
-	pump(ep);
+	send_pump(ep);
 	return 0;
 }
 
@@ -331,15 +333,15 @@ void verbs_flush(struct rds_ep *rep, bool service)
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
 
 	if (service && ep->held)
-		verbs_let_go(ep);
-	if (!ep->nchain)
+		verbs_send_pending(ep);
+	if (!ep->nwr_listed)
 		return;
 	if (unlikely(ep->held && ep->ops_due) && !ep->heavy)
 		return;
 	if (service)
-		ep->wr[ep->nchain - 1].send_flags |= IBV_SEND_SOLICITED;
-	verbs_chain_post(ep);
-	verbs_out_done(ep); /* now that the device is at it: before, the peer would have waited for that */
+		ep->wr[ep->nwr_listed - 1].send_flags |= IBV_SEND_SOLICITED;
+	verbs_wr_post_all(ep);
+	verbs_out_reclaim(ep); /* now that the device is at it: before, the peer would have waited for that */
 }
 
 uint64_t verbs_acked(struct rds_ep *rep)
@@ -352,7 +354,7 @@ uint64_t verbs_acked(struct rds_ep *rep)
 /* ---- completions (rx), the end ---- */
 
 /* Its block goes back with the next verbs_push. */
-static bool map_gone(struct verbs_ep *ep, uint32_t done)
+static bool cong_map_completed(struct verbs_ep *ep, uint32_t done)
 {
 	if (likely(!atomic_load(&ep->map_out)) || (int32_t)(done - atomic_load(&ep->map_wr)) < 0 ||
 	    !atomic_exchange(&ep->map_out, false))
@@ -363,7 +365,7 @@ static bool map_gone(struct verbs_ep *ep, uint32_t done)
 }
 
 /* A read completes when it is answered, on siw; what was posted behind it may have completed before. */
-static bool late_read(struct verbs_ep *ep, const struct ibv_wc *wc)
+static bool read_is_late(struct verbs_ep *ep, const struct ibv_wc *wc)
 {
 	if (wc->status == IBV_WC_SUCCESS && wc->opcode == IBV_WC_RDMA_READ) {
 		ep->reads_done++;
@@ -372,26 +374,27 @@ static bool late_read(struct verbs_ep *ep, const struct ibv_wc *wc)
 	return (int32_t)((uint32_t)wc->wr_id - atomic_load_explicit(&ep->wr_done, memory_order_relaxed)) < 0;
 }
 
-void verbs_send_done(struct verbs_ep *ep, const struct ibv_wc *wc)
+void verbs_send_completed(struct verbs_ep *ep, const struct ibv_wc *wc)
 {
-	if (likely(!ep->dev->caps.probe_reads) || !late_read(ep, wc)) {
+	if (likely(!ep->dev->caps.probe_reads) || !read_is_late(ep, wc)) {
 		atomic_store_explicit(&ep->wr_done, (uint32_t)wc->wr_id, memory_order_release);
 		if (likely(wc->status == IBV_WC_SUCCESS))
 			ep->wr_good = (uint32_t)wc->wr_id;
 	}
 	if (unlikely(atomic_load_explicit(&ep->op_count, memory_order_relaxed)))
-		verbs_ops_done(ep, (uint32_t)wc->wr_id, wc->status);
+		verbs_rdma_completed(ep, (uint32_t)wc->wr_id, wc->status);
 	if (unlikely(wc->status != IBV_WC_SUCCESS)) {
 		if (wc->status != IBV_WC_WR_FLUSH_ERR)
 			rds_debug("%s: a send failed: %s", ep->dev->name, vb.ibv_wc_status_str(wc->status));
-		verbs_broken(ep, wc->status == IBV_WC_RETRY_EXC_ERR ? -ETIMEDOUT : -ECONNRESET);
+		verbs_ep_broken(ep, wc->status == IBV_WC_RETRY_EXC_ERR ? -ETIMEDOUT : -ECONNRESET);
 		return;
 	}
 	if (unlikely(atomic_load(&ep->state) != VERBS_UP))
 		return;
 	rds_fence();
-	if (map_gone(ep, (uint32_t)wc->wr_id) || unlikely(atomic_load(&ep->backlog)) ||
-	    (unlikely(atomic_load_explicit(&ep->unsaid, memory_order_relaxed)) && atomic_exchange(&ep->unsaid, false)))
+	if (cong_map_completed(ep, (uint32_t)wc->wr_id) || unlikely(atomic_load(&ep->backlog)) ||
+	    (unlikely(atomic_load_explicit(&ep->control_stuck, memory_order_relaxed)) &&
+	     atomic_exchange(&ep->control_stuck, false)))
 		ep->head.t->up->push_later(ep->head.conn);
 	if (unlikely(atomic_load_explicit(&ep->wants_room, memory_order_relaxed)) &&
 	    atomic_exchange(&ep->wants_room, false))
@@ -404,14 +407,14 @@ void verbs_send_mark(struct verbs_ep *ep)
 	struct ibv_send_wr wr = {.wr_id = VERBS_WR_SEND | (ep->wr_posted + 1), .opcode = IBV_WR_SEND}, *bad = NULL;
 
 	wr.send_flags = IBV_SEND_SIGNALED;
-	ep->nchain = 0;
-	if (!give(ep, &wr, &bad) && !bad)
+	ep->nwr_listed = 0;
+	if (!wr_post(ep, &wr, &bad) && !bad)
 		ep->wr_posted++;
 }
 
 bool verbs_send_idle(struct verbs_ep *ep)
 {
-	return verbs_in_flight(ep) == 0;
+	return verbs_wr_in_flight(ep) == 0;
 }
 
 void verbs_send_free(struct verbs_ep *ep)
@@ -420,7 +423,7 @@ void verbs_send_free(struct verbs_ep *ep)
 
 	for (i = 0; i < ep->out_count; i++)
 		verbs_block_put(ep->dev->arena, &verbs_out_at(ep, i)->block);
-	verbs_ops_free(ep);
+	verbs_rdma_free(ep);
 	free(ep->out);
 	ep->out = NULL;
 	ep->out_count = ep->out_cap = ep->out_head = ep->unfinished = 0;

@@ -37,15 +37,15 @@ struct witness {
 	bool done; /* not needed any more */
 };
 
-static void release(struct rds_timer *tm);
+static void witness_release(struct rds_timer *tm);
 
 static struct {
 	pthread_mutex_t lock; /* nothing else is taken or waited for under it */
 	struct witness *list; /* at most one for each context */
 	struct rds_timer release;
-} theirs = {.lock = PTHREAD_MUTEX_INITIALIZER, .release.fn = release};
+} cm_devs = {.lock = PTHREAD_MUTEX_INITIALIZER, .release.fn = witness_release};
 
-static bool is_null(int fd)
+static bool fd_is_null(int fd)
 {
 	struct stat st;
 
@@ -53,62 +53,62 @@ static bool is_null(int fd)
 }
 
 /* What has no number is not there: in a forked child. */
-static bool is_aside(const struct ibv_context *ctx)
+static bool ctx_is_aside(const struct ibv_context *ctx)
 {
-	return (ctx->cmd_fd < 0 || is_null(ctx->cmd_fd)) && (ctx->async_fd < 0 || is_null(ctx->async_fd));
+	return (ctx->cmd_fd < 0 || fd_is_null(ctx->cmd_fd)) && (ctx->async_fd < 0 || fd_is_null(ctx->async_fd));
 }
 
-static struct witness *witness_of(const struct ibv_context *ctx)
+static struct witness *witness_find(const struct ibv_context *ctx)
 {
 	struct witness *w;
 
-	for (w = theirs.list; w && w->cm->verbs != ctx; w = w->next)
+	for (w = cm_devs.list; w && w->cm->verbs != ctx; w = w->next)
 		;
 	return w;
 }
 
 /* Out of the program's way, and closed in a forked child. */
-static int adopt(int *fd)
+static int ctx_fd_adopt(int *fd)
 {
 	return os_fd_is_internal(*fd) ? 0 : os_fd_adopt(fd);
 }
 
-static void put_aside(int *fd)
+static void fd_put_aside(int *fd)
 {
 	int null;
 
-	if (*fd < 0 || is_null(*fd))
+	if (*fd < 0 || fd_is_null(*fd))
 		return;
 	null = os_open("/dev/null", O_RDWR | O_CLOEXEC, 0);
 	if (null < 0)
 		return;
-	if (adopt(fd) == 0)
+	if (ctx_fd_adopt(fd) == 0)
 		os_syscall(SYS_dup3, null, *fd, O_CLOEXEC, 0, 0, 0);
 	os_close(null);
 }
 
-void verbs_theirs_aside(struct ibv_context *ctx)
+void verbs_cm_dev_put_aside(struct ibv_context *ctx)
 {
 	struct witness *w;
 
-	pthread_mutex_lock(&theirs.lock);
-	put_aside(&ctx->cmd_fd);
-	put_aside(&ctx->async_fd);
-	w = witness_of(ctx);
+	pthread_mutex_lock(&cm_devs.lock);
+	fd_put_aside(&ctx->cmd_fd);
+	fd_put_aside(&ctx->async_fd);
+	w = witness_find(ctx);
 	if (w) {
 		w->done = true;
-		rds_timer_need(&theirs.release, os_now_ns());
+		rds_timer_need(&cm_devs.release, os_now_ns());
 	}
-	pthread_mutex_unlock(&theirs.lock);
+	pthread_mutex_unlock(&cm_devs.lock);
 }
 
 /* Destroyed by the helper, which may have an event of it in hand. */
-static void release(struct rds_timer *tm)
+static void witness_release(struct rds_timer *tm)
 {
-	struct witness **p = &theirs.list, *w, *done = NULL;
+	struct witness **p = &cm_devs.list, *w, *done = NULL;
 
 	(void)tm;
-	pthread_mutex_lock(&theirs.lock);
+	pthread_mutex_lock(&cm_devs.lock);
 	while ((w = *p)) {
 		if (w->done) {
 			*p = w->next;
@@ -118,7 +118,7 @@ static void release(struct rds_timer *tm)
 			p = &w->next;
 		}
 	}
-	pthread_mutex_unlock(&theirs.lock);
+	pthread_mutex_unlock(&cm_devs.lock);
 	while ((w = done)) {
 		done = w->next;
 		vb.rdma_destroy_id(w->cm); /* nothing of it is under way */
@@ -127,75 +127,75 @@ static void release(struct rds_timer *tm)
 }
 
 /* The lock is held. False: there is one already, or no memory. */
-static bool make_witness(struct rdma_cm_id *cm)
+static bool witness_new(struct rdma_cm_id *cm)
 {
-	struct witness *w = witness_of(cm->verbs) ? NULL : malloc(sizeof(*w));
+	struct witness *w = witness_find(cm->verbs) ? NULL : malloc(sizeof(*w));
 
 	if (!w)
 		return false;
 	cm->context = NULL;
-	*w = (struct witness){.next = theirs.list, .cm = cm};
-	theirs.list = w;
-	adopt(&cm->verbs->cmd_fd); /* if it cannot be, it is as it was */
-	adopt(&cm->verbs->async_fd);
+	*w = (struct witness){.next = cm_devs.list, .cm = cm};
+	cm_devs.list = w;
+	ctx_fd_adopt(&cm->verbs->cmd_fd); /* if it cannot be, it is as it was */
+	ctx_fd_adopt(&cm->verbs->async_fd);
 	return true;
 }
 
-bool verbs_theirs_keep(struct rdma_cm_id *cm)
+bool verbs_cm_dev_keep_id(struct rdma_cm_id *cm)
 {
 	bool kept;
 
 	if (!cm->verbs)
 		return false;
-	pthread_mutex_lock(&theirs.lock);
-	kept = !is_aside(cm->verbs) && make_witness(cm);
-	pthread_mutex_unlock(&theirs.lock);
+	pthread_mutex_lock(&cm_devs.lock);
+	kept = !ctx_is_aside(cm->verbs) && witness_new(cm);
+	pthread_mutex_unlock(&cm_devs.lock);
 	return kept;
 }
 
-void verbs_theirs_leave(struct rdma_cm_id *holder)
+void verbs_cm_dev_leave_id(struct rdma_cm_id *hold_id)
 {
 	bool kept;
 
-	pthread_mutex_lock(&theirs.lock);
-	kept = make_witness(holder);
-	pthread_mutex_unlock(&theirs.lock);
+	pthread_mutex_lock(&cm_devs.lock);
+	kept = witness_new(hold_id);
+	pthread_mutex_unlock(&cm_devs.lock);
 	if (!kept)
-		vb.rdma_destroy_id(holder);
+		vb.rdma_destroy_id(hold_id);
 }
 
 /* Just opened, and the id is being destroyed: its endpoint was given up.  If no other can take its place, the device is going. */
-static void nobody_wants(struct rdma_cm_id *cm)
+static void ctx_unwanted(struct rdma_cm_id *cm)
 {
 	struct rdma_cm_id *beside;
 	bool kept;
 
-	pthread_mutex_lock(&theirs.lock);
-	kept = is_aside(cm->verbs) || witness_of(cm->verbs);
-	pthread_mutex_unlock(&theirs.lock);
+	pthread_mutex_lock(&cm_devs.lock);
+	kept = ctx_is_aside(cm->verbs) || witness_find(cm->verbs);
+	pthread_mutex_unlock(&cm_devs.lock);
 	if (kept)
 		return;
-	if (!verbs_cm_beside(NULL, rdma_get_local_addr(cm), &beside)) {
+	if (!verbs_cm_id_new_bound(NULL, rdma_get_local_addr(cm), &beside)) {
 		kept = beside->verbs == cm->verbs;
-		verbs_cm_drop(beside);
+		verbs_cm_destroy_bound(beside);
 	}
 	if (!kept)
-		verbs_theirs_aside(cm->verbs);
+		verbs_cm_dev_put_aside(cm->verbs);
 }
 
-void verbs_theirs_event(struct rdma_cm_id *cm, enum rdma_cm_event_type what)
+void verbs_cm_dev_event(struct rdma_cm_id *cm, enum rdma_cm_event_type what)
 {
-	if (!cm->verbs || verbs_dev_ours(cm))
+	if (!cm->verbs || verbs_dev_owns_id(cm))
 		return;
 	if (what == RDMA_CM_EVENT_DEVICE_REMOVAL)
-		verbs_theirs_aside(cm->verbs);
+		verbs_cm_dev_put_aside(cm->verbs);
 	else if (what == RDMA_CM_EVENT_ADDR_RESOLVED && !cm->context)
-		nobody_wants(cm);
+		ctx_unwanted(cm);
 }
 
-void verbs_theirs_forget(void)
+void verbs_cm_dev_forget(void)
 {
-	pthread_mutex_init(&theirs.lock, NULL);
-	theirs.list = NULL;
-	theirs.release.queued = false;
+	pthread_mutex_init(&cm_devs.lock, NULL);
+	cm_devs.list = NULL;
+	cm_devs.release.queued = false;
 }

@@ -10,7 +10,7 @@
 
 struct verbs rds_verbs;
 
-static void to_sockaddr(const struct in6_addr *ip, uint32_t scope, struct sockaddr_storage *ss)
+static void verbs_to_sockaddr(const struct in6_addr *ip, uint32_t scope, struct sockaddr_storage *ss)
 {
 	rds_addr_to_sockaddr(ip, 0, scope, ss);
 }
@@ -20,20 +20,20 @@ static void to_sockaddr(const struct in6_addr *ip, uint32_t scope, struct sockad
  * pinned pages for the child at once, the parent's next write takes its queue away from the device.  Said before anything is
  * opened; costs nothing where the kernel does.
  */
-static void fork_init(void)
+static void verbs_fork_init(void)
 {
 	int err;
 
-	if (rds_verbs.fork_told)
+	if (rds_verbs.fork_inited)
 		return;
-	rds_verbs.fork_told = true;
+	rds_verbs.fork_inited = true;
 	err = verbs_err(vb.ibv_fork_init());
 	if (err)
 		rds_warn("ibv_fork_init: %s. RDMA connections may break when this process forks", strerror(-err));
 }
 
 /* librdmacm says ENOENT where it was EACCES, and ENODEV where there is no node: name what it wants instead. */
-static const char *node_help(int err)
+static const char *cm_node_help(int err)
 {
 	if (err != -ENOENT && err != -ENODEV && err != -EACCES && err != -EPERM)
 		return "";
@@ -42,16 +42,16 @@ static const char *node_help(int err)
 }
 
 /* Once per process; failures are tried again with the next bind. */
-static int start(void)
+static int verbs_make_ready(void)
 {
-	int err = verbs_api_load();
+	int err = verbs_libs_load();
 
 	if (err || rds_verbs.ready)
 		return err;
-	fork_init();
+	verbs_fork_init();
 	err = verbs_cm_start();
 	if (err) {
-		rds_error("RDMA devices cannot be used: %s%s", strerror(-err), node_help(err));
+		rds_error("RDMA devices cannot be used: %s%s", strerror(-err), cm_node_help(err));
 		return err;
 	}
 	rds_verbs.ready = true;
@@ -69,16 +69,16 @@ int verbs_claims(struct rds_transport *t, const struct in6_addr *laddr, uint32_t
 	(void)t;
 	if (rds_ip_is_loopback(laddr))
 		return 0;
-	err = start();
+	err = verbs_make_ready();
 	if (err)
 		return err == -ENOENT ? 0 : err;
-	to_sockaddr(laddr, scope, &ss);
+	verbs_to_sockaddr(laddr, scope, &ss);
 	err = verbs_err(vb.rdma_create_id(rds_verbs.events, &id, NULL, RDMA_PS_TCP));
 	if (err)
 		return err;
 	err = verbs_err(vb.rdma_bind_addr(id, (struct sockaddr *)&ss));
 	err = err ? -ENODEV : verbs_dev_get(id, &dev);
-	verbs_cm_drop(id);
+	verbs_cm_destroy_bound(id);
 	if (err == -ENODEV)
 		return 0;
 	return err ? err : 1;
@@ -95,7 +95,7 @@ static void verbs_stop(struct rds_transport *t)
 	(void)t; /* there was no claim: the helper did not come up */
 }
 
-static bool settled(struct rds_ep *ep)
+static bool verbs_settled(struct rds_ep *ep)
 {
 	(void)ep;
 	return true;
@@ -114,16 +114,16 @@ static const struct rds_transport_ops verbs_ops = {
 	.flush = verbs_flush,
 	.retained = verbs_retained,
 	.keep = verbs_keep,
-	.settled = settled,
+	.settled = verbs_settled,
 	.acked = verbs_acked,
 	.want_room = verbs_want_room,
 	.describe = verbs_describe,
 	.push = verbs_push,
-	.mr_register = verbs_show,
-	.mr_key = verbs_shown,
-	.mr_deregister = verbs_hide,
-	.post = verbs_post,
-	.fence = verbs_fence,
+	.mr_register = verbs_mr_register,
+	.mr_key = verbs_mr_key,
+	.mr_deregister = verbs_mr_deregister,
+	.post = verbs_rdma_post,
+	.fence = verbs_rdma_fence,
 	.progress = verbs_progress,
 	.ack = verbs_ack,
 	.release = verbs_release,
@@ -136,15 +136,15 @@ static const struct rds_transport_ops verbs_ops = {
 void rds_verbs_forget(void)
 {
 	verbs_rendezvous_forget();
-	verbs_ear_forget();
+	verbs_listen_watch_forget();
 	verbs_locate_forget();
-	verbs_call_forget();
-	verbs_retire_forget();
+	verbs_cm_connect_forget();
+	verbs_cm_destroy_forget();
 	verbs_keepalive_forget();
-	verbs_collect_forget();
-	verbs_regions_forget();
+	verbs_batch_forget();
+	verbs_mr_forget();
 	verbs_dev_forget();
-	verbs_theirs_forget();
+	verbs_cm_dev_forget();
 	memset(&rds_verbs, 0, sizeof(rds_verbs));
 }
 

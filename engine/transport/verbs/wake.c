@@ -19,7 +19,7 @@
 
 #define ACK_EVENTS 32 /* each acknowledgement takes a lock */
 
-static enum verbs_armed wanted(enum rds_attention who)
+static enum verbs_armed cq_wanted_arming(enum rds_attention who)
 {
 	switch (who) {
 	case RDS_ATT_LEADER:
@@ -33,11 +33,11 @@ static enum verbs_armed wanted(enum rds_attention who)
 	return VERBS_UNARMED;
 }
 
-static void arm(struct verbs_dev *dev)
+static void cq_arm(struct verbs_dev *dev)
 {
-	enum verbs_armed want = wanted(rds_verbs.attention);
+	enum verbs_armed want = cq_wanted_arming(rds_verbs.attention);
 
-	if (dev->armed >= want || dev->gone)
+	if (dev->armed >= want || dev->dead)
 		return;
 	if (verbs_err(ibv_req_notify_cq(dev->cq, want == VERBS_SOLICITED)) == 0)
 		dev->armed = want;
@@ -45,7 +45,7 @@ static void arm(struct verbs_dev *dev)
 		rds_error("%s: no notification to be had: messages may be noticed late", dev->name);
 }
 
-static void take_event(struct verbs_dev *dev)
+static void cq_take_event(struct verbs_dev *dev)
 {
 	struct ibv_cq *cq;
 	void *arg;
@@ -59,7 +59,7 @@ static void take_event(struct verbs_dev *dev)
 	}
 }
 
-static void helper_hears(struct verbs_dev *dev, bool on)
+static void helper_watch_cq(struct verbs_dev *dev, bool on)
 {
 	if (dev->helper_deaf == !on)
 		return;
@@ -71,14 +71,15 @@ static void helper_hears(struct verbs_dev *dev, bool on)
 }
 
 /* Armed already. */
-static void tell(struct verbs_dev *dev)
+static void cq_route_event(struct verbs_dev *dev)
 {
 	enum rds_attention who = rds_verbs.attention;
 	int efd = rds_relay_fd();
 
-	if (who == RDS_ATT_POLLING || dev->gone)
+	if (who == RDS_ATT_POLLING || dev->dead)
 		return;
-	helper_hears(dev, who != RDS_ATT_LEADER || efd < 0 || os_poll_eventfd_arm(&dev->relay, dev->channel->fd, efd));
+	helper_watch_cq(dev,
+			who != RDS_ATT_LEADER || efd < 0 || os_poll_eventfd_arm(&dev->relay, dev->channel->fd, efd));
 }
 
 void verbs_attention(struct rds_transport *t, enum rds_attention who)
@@ -90,16 +91,16 @@ void verbs_attention(struct rds_transport *t, enum rds_attention who)
 	rds_verbs.attention = who;
 	for (dev = atomic_load(&rds_verbs.devs); dev; dev = dev->next) {
 		if (os_poll_eventfd_fired(&dev->relay))
-			take_event(dev);
+			cq_take_event(dev);
 		if (at_once) {
-			arm(dev);
-			tell(dev);
+			cq_arm(dev);
+			cq_route_event(dev);
 		}
 	}
 	if (who != RDS_ATT_LEADER && who != RDS_ATT_HELPER)
 		return;
-	verbs_collect_out();
-	verbs_acks_due();
+	verbs_batch_flush();
+	verbs_ack_flush();
 }
 
 bool verbs_pending(struct rds_transport *t)
@@ -127,8 +128,8 @@ void verbs_comp_event(struct rds_helper_event *ev, uint32_t events)
 
 	(void)events;
 	rx_lock();
-	take_event(dev);
+	cq_take_event(dev);
 	rds_helper_woken();
-	arm(dev);
+	cq_arm(dev);
 	rx_unlock();
 }
