@@ -32,7 +32,7 @@ struct send_call {
 	struct rds_sock *sk;
 	int fd, flags;
 	const struct msghdr *msg;
-	struct rds_outgoing out;
+	struct rds_conn_outgoing out;
 	struct rds_addr dst;
 	unsigned cmsgs; /* RDS_HAS_* */
 	struct rds_rdma_send rdma; /* what they come to */
@@ -43,12 +43,12 @@ struct send_call {
 };
 
 /* Rows 4-7. sk->tx held. */
-static int check_name(struct send_call *c, struct rds_dst **slot)
+static int check_name(struct send_call *c, struct rds_sock_dst **slot)
 {
 	const struct msghdr *msg = c->msg;
 	struct rds_sock *sk = c->sk;
 	int len = (int)msg->msg_namelen, err;
-	struct rds_dst *d;
+	struct rds_sock_dst *d;
 
 	if (msg->msg_name && len > 0) {
 		if (len > (int)sizeof(struct sockaddr_storage))
@@ -58,7 +58,7 @@ static int check_name(struct send_call *c, struct rds_dst **slot)
 		if (likely(len == sizeof(struct sockaddr_in))) {
 			const struct sockaddr_in *sin = msg->msg_name;
 
-			d = rds_dst_slot(sk, ntohs(sin->sin_port));
+			d = rds_sock_dst_slot(sk, ntohs(sin->sin_port));
 			if (likely(d->rawlen == RDS_DST_RAW4 && memcmp(d->raw, sin, RDS_DST_RAW4) == 0 &&
 				   rds_sock_bound(sk))) {
 				c->dst = d->addr;
@@ -80,7 +80,7 @@ static int check_name(struct send_call *c, struct rds_dst **slot)
 			return -ENOTCONN;
 		c->dst = sk->caddr;
 	}
-	d = rds_dst_slot(sk, c->dst.port);
+	d = rds_sock_dst_slot(sk, c->dst.port);
 	if (!d->rawlen || d->addr.port != c->dst.port || d->addr.scope != c->dst.scope ||
 	    !rds_ip_equal(&d->addr.ip, &c->dst.ip)) {
 		memset(d, 0, sizeof(*d));
@@ -119,7 +119,7 @@ static int check_payload(struct send_call *c)
 	}
 	if (unlikely(total > RDS_MAX_MSG || cm.rdma_bytes > RDS_MAX_MSG))
 		return -EMSGSIZE;
-	if (unlikely(total > rds_sndbuf(c->sk)))
+	if (unlikely(total > rds_sock_sndbuf(c->sk)))
 		return -EMSGSIZE;
 	if (unlikely(zcopy) && atomic_load(&c->sk->transport) != RDS_TRANS_TCP)
 		return -EOPNOTSUPP;
@@ -128,7 +128,7 @@ static int check_payload(struct send_call *c)
 		if (err)
 			return err;
 		c->cmsgs = cm.present;
-		c->out.u.told = zcopy ? RDS_TOLD_ZCOPY : 0;
+		c->out.u.report = zcopy ? RDS_REPORT_ZCOPY : 0;
 		c->out.u.zcookie = cm.zcopy_cookie;
 	}
 	if (unlikely(rds_user_iov_readable(msg->msg_iov, msg->msg_iovlen)))
@@ -164,7 +164,7 @@ static int send_operations(struct send_call *c, struct rds_conn *conn)
 		c->out.hdr.op = ops->message;
 		c->out.u.once = true;
 		c->out.may_wait = false;
-		err = rds_xmit(conn, &c->out);
+		err = rds_conn_xmit(conn, &c->out);
 		if (err)
 			rds_ops_take_back(ops);
 	}
@@ -183,11 +183,11 @@ static inline bool is_leaving(const struct rds_sock *sk)
 }
 
 /* conn->tx held. Row 20 (connection gone): AGAIN, the caller looks the destination up anew. */
-static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
+static enum admit admit(struct send_call *c, struct rds_sock_dst *d, int *err)
 {
 	struct rds_conn *conn = d->conn;
 	struct rds_sock *sk = c->sk;
-	struct rds_outgoing *out = &c->out;
+	struct rds_conn_outgoing *out = &c->out;
 	bool with_ops;
 
 	*err = 0;
@@ -200,11 +200,11 @@ static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
 	if (port_congested(conn, c->dst.port))
 		return CONGESTED;
 	if (unlikely(!rds_sock_writable(sk))) {
-		rds_conn_reap(conn);
+		rds_queue_reap(conn);
 		if (!rds_sock_writable(sk))
 			return FULL;
 	}
-	rds_snd_add(sk, out->len);
+	rds_sock_snd_add(sk, out->len);
 	out->to = d;
 	out->u.sk = sk;
 	out->u.len = (uint32_t)out->len;
@@ -215,40 +215,41 @@ static enum admit admit(struct send_call *c, struct rds_dst *d, int *err)
 		out->hdr.flags = d->followed ? 0 : RDS_FLAG_NEW_OWNER;
 	with_ops = unlikely(c->rdma.ops);
 	if (unlikely(c->rdma.async)) {
-		out->u.told = RDS_TOLD_END;
+		out->u.report = RDS_REPORT_END;
 		out->u.async = c->rdma.async;
 	}
 	if (unlikely(c->impatient || conn->impatient)) {
 		conn->impatient = c->impatient || conn->queue;
 		out->may_wait &= !conn->impatient;
 	}
-	*err = with_ops ? send_operations(c, conn) : rds_xmit(conn, out);
+	*err = with_ops ? send_operations(c, conn) : rds_conn_xmit(conn, out);
 	if (unlikely(*err)) {
-		rds_snd_sub(sk, 1, out->len);
+		rds_sock_snd_sub(sk, 1, out->len);
 		if (with_ops && conn->ep) /* what has gone of them */
 			conn->t->ops->flush(conn->ep, true);
 		if (with_ops || *err != -EAGAIN)
 			return SENT;
 		*err = 0;
 		conn->room_sought = true;
-		rds_conn_busy(conn);
+		rds_queue_busy_add(conn);
 		return NO_ROOM;
 	}
 	if (unlikely(rds_queue_held(conn)))
 		rds_queue_flush(conn);
 	if (likely(conn->ep))
-		conn->t->ops->flush(conn->ep, with_ops && c->rdma.asks && (c->rdma.at_once || !rds_may_ask_later(conn)));
+		conn->t->ops->flush(conn->ep,
+				    with_ops && c->rdma.asks && (c->rdma.at_once || !rds_queue_ask_later(conn)));
 	if (unlikely(with_ops && !c->rdma.message)) {
-		rds_snd_sub(sk, 1, out->len);
+		rds_sock_snd_sub(sk, 1, out->len);
 		return SENT;
 	}
 	if (unlikely(sk->since))
 		d->followed = true;
 	conn->room_sought = false;
-	rds_conn_sent_one(conn, out->len);
+	rds_conn_count_sent(conn, out->len);
 	c->rdma.async = NULL; /* the message's */
-	if (unlikely(out->u.told & RDS_TOLD_END))
-		rds_conn_ask(conn);
+	if (unlikely(out->u.report & RDS_REPORT_END))
+		rds_queue_ask_acks(conn);
 	return SENT;
 }
 
@@ -257,7 +258,7 @@ static int carry_out(struct send_call *c)
 {
 	int err;
 
-	if (c->cmsgs == RDS_HAS_ZCOPY && c->out.u.told && c->out.len)
+	if (c->cmsgs == RDS_HAS_ZCOPY && c->out.u.report && c->out.len)
 		return 0;
 	if (atomic_load(&c->sk->no_rdma) || (c->cmsgs & RDS_HAS_ZCOPY))
 		return rds_cmsg_refuse(c->msg);
@@ -296,7 +297,7 @@ static void fix_tos(struct rds_sock *sk)
 static enum admit try_send(struct send_call *c, int *err)
 {
 	struct rds_sock *sk = c->sk;
-	struct rds_dst *d = NULL;
+	struct rds_sock_dst *d = NULL;
 	struct rds_conn *start = NULL;
 	enum admit a = SENT;
 
@@ -314,10 +315,10 @@ static enum admit try_send(struct send_call *c, int *err)
 		if (*err)
 			goto out;
 	}
-	if (unlikely(!rds_dst_fresh(d))) {
+	if (unlikely(!rds_route_dst_fresh(d))) {
 		d->bind_gen = registry_generation(rds_eng->reg);
 		d->conn_gen = atomic_load(&rds_eng->conn_gen);
-		*err = rds_conn_resolve(sk, &c->dst, &d->conn, &d->sock);
+		*err = rds_route_find(sk, &c->dst, &d->conn, &d->sock);
 		if (*err) {
 			d->conn = NULL;
 			goto out;
@@ -356,7 +357,7 @@ static void note_congestion(struct send_call *c, bool nonblock)
 	} else {
 		sk->cong_blocked++;
 	}
-	rds_cong_met(sk);
+	rds_cong_sock_add(sk);
 	rx_unlock();
 }
 
@@ -413,8 +414,8 @@ static __attribute__((noinline)) int wait_to_send(struct send_call *c, enum admi
 		w->congested = true;
 	}
 	for (;;) {
-		rds_wait_note(w, wait_event(why)); /* first: what happens from here on must not be slept over */
-		rds_progress();
+		rds_wait_note_gen(w, wait_event(why)); /* first: what happens from here on must not be slept over */
+		rds_progress_round();
 		a = retry(c, &err);
 		if (a != why || err || !atomic_load(&sk->open))
 			break;
@@ -432,7 +433,7 @@ static __attribute__((noinline)) int wait_to_send(struct send_call *c, enum admi
 		if (why == NO_ROOM && !asked) {
 			/* The peer has to know before the last look, or nobody would say that there is room. */
 			asked = true;
-			rds_want_room_all();
+			rds_queue_want_room_all();
 			continue;
 		}
 		if (!rds_wait_arm(w)) {
@@ -458,8 +459,8 @@ static __attribute__((noinline)) int wait_to_send(struct send_call *c, enum admi
 /* In this order: what the peers answer from here on is shown. */
 static void show_full(struct rds_sock *sk, int fd)
 {
-	rds_sock_refused(sk, fd);
-	rds_want_room_all();
+	rds_sock_show_refused(sk, fd);
+	rds_queue_want_room_all();
 }
 
 /* Nonblocking: ENOBUFS for congestion unless it has just cleared, EAGAIN for space. */
@@ -467,9 +468,9 @@ static int fail_nonblock(struct send_call *c, enum admit a)
 {
 	int err = 0;
 
-	rds_progress();
+	rds_progress_round();
 	if (a == FULL)
-		rds_reap_all();
+		rds_queue_reap_all();
 	if (a != CONGESTED)
 		a = retry(c, &err);
 	if (!err && a == CONGESTED) { /* whichever look found it: ENOBUFS promises that the end of it is told */
@@ -495,7 +496,7 @@ static inline void begin(struct send_call *c, struct rds_sock *sk, int fd, const
 	c->flags = flags;
 	c->msg = msg;
 	c->out.hdr = (struct rds_hdr){0};
-	c->out.u = (struct rds_unacked){0};
+	c->out.u = (struct rds_queue_unacked){0};
 	c->out.may_wait = !(flags & MSG_DONTWAIT);
 	c->out.answer = false;
 	c->cmsgs = 0;
@@ -569,15 +570,15 @@ ssize_t rds_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, int f
 		return -EBADF;
 	err = send_or_wait(&c);
 	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
-		rds_run_work();
+		rds_conn_work_run();
 	if (unlikely(err)) {
 		undo(&c);
 		if (err == -EAGAIN && rds_asend_held_up) /* what it waits for is no room, but comes as that does */
-			rds_sock_refused(sk, fd);
+			rds_sock_show_refused(sk, fd);
 		return err;
 	}
-	rds_sent = true;
-	rds_send_made(c.out.len);
+	rds_wait_has_sent = true;
+	rds_progress_send_made(c.out.len);
 	/* Who watches it through the kernel may go there without having been refused. */
 	if (unlikely(atomic_load_explicit(&sk->watched, memory_order_relaxed)) && !rds_sock_writable(sk))
 		show_full(sk, fd);

@@ -51,7 +51,7 @@ static bool bools_sound(const struct rds_share_state *st)
 	return rds_share_is_bool(&st->bound) && rds_share_is_bool(&st->connected) && rds_share_is_bool(&st->no_rdma) &&
 	       rds_share_is_bool(&st->tos_fixed) && rds_share_is_bool(&st->recverr) &&
 	       rds_share_is_bool(&st->zerocopy) && rds_share_is_bool(&st->inq) &&
-	       rds_share_is_bool(&st->cong_monitor) && rds_share_is_bool(&st->freed_by_others);
+	       rds_share_is_bool(&st->cong_monitor) && rds_share_is_bool(&st->region_freed_by_other);
 }
 
 static bool state_sound(const struct rds_share_state *st)
@@ -86,8 +86,8 @@ static void take_state(struct rds_sock *sk, const struct rds_share_state *st)
 	atomic_store(&sk->generic, st->generic);
 	atomic_store(&sk->sndtimeo_ns, st->sndtimeo_ns);
 	atomic_store(&sk->rcvtimeo_ns, st->rcvtimeo_ns);
-	atomic_store(&sk->freed_by_others, st->freed_by_others);
-	rds_barrier_go_on(&sk->barrier, st->barrier_id);
+	atomic_store(&sk->region_freed_by_other, st->region_freed_by_other);
+	rds_sock_marks_resume(&sk->marks, st->barrier_id);
 }
 
 static int take_message(struct rds_sock *sk, struct reader *r)
@@ -161,14 +161,15 @@ static int take_port(struct rds_sock *sk)
 {
 	int err = rds_engine_start_helper();
 
-	if (!err && atomic_load(&sk->transport) == RDS_TRANS_IB && rds_wires_claim(&sk->laddr.ip, sk->laddr.scope) <= 0)
+	if (!err && atomic_load(&sk->transport) == RDS_TRANS_IB &&
+	    rds_transports_claim(&sk->laddr.ip, sk->laddr.scope) <= 0)
 		rds_warn("a socket that was bound to an address of an RDMA device came to this process, which cannot "
 			 "use "
 			 "the device: it reaches this host only");
 	if (err)
 		return err;
 	rx_lock();
-	err = rds_cong_local(&sk->laddr.ip) ? 0 : -ENOMEM;
+	err = rds_cong_map_get(&sk->laddr.ip) ? 0 : -ENOMEM;
 	rx_unlock();
 	return err;
 }
@@ -178,7 +179,7 @@ static void go_live(struct rds_sock *sk, const struct rds_share_state *st, struc
 {
 	int err;
 
-	rds_sock_list(sk);
+	rds_sock_list_add(sk);
 	rds_will_lend_later(sk);
 	if (st->cong_monitor)
 		rds_cong_set_monitor(sk, true);
@@ -187,7 +188,7 @@ static void go_live(struct rds_sock *sk, const struct rds_share_state *st, struc
 	sk->cong_notify = st->cong_notify;
 	if (st->bound)
 		rds_cong_check(sk);
-	rds_cong_show(sk); /* whatever its last carrier said */
+	rds_cong_publish(sk);			  /* whatever its last carrier said */
 	err = take_reports(sk, r, st->n_reports); /* they refer to it: not before it is listed */
 	if (err)
 		rds_error("notifications of an RDS socket that another process has left are lost: %s", strerror(-err));
@@ -201,9 +202,9 @@ static void show_port(struct rds_sock *sk, bool show)
 {
 	rx_lock();
 	if (show)
-		rds_bound_insert(sk);
+		rds_sock_bound_insert(sk);
 	else
-		rds_bound_remove(sk);
+		rds_sock_bound_remove(sk);
 	atomic_store_explicit(&sk->bound, show, memory_order_release);
 	rx_unlock();
 }
@@ -227,7 +228,7 @@ static int revive(struct rds_sock *sk, const struct rds_share_state *st, struct 
 	/* First what arrives finds it, not open yet, and waits, and regions; then it can arrive. */
 	if (!err && st->bound)
 		show_port(sk, true);
-	rds_away_regions_adopt(sk, !err && !st->freed_by_others);
+	rds_away_regions_adopt(sk, !err && !st->region_freed_by_other);
 	if (!err) {
 		err = registry_sock_take_over(rds_eng->reg, sk->reg_idx, &sk->name, sure);
 		mine = !err;
@@ -269,7 +270,7 @@ static int make_socket(int fd, struct rds_estate *e, uint64_t inode, const struc
 {
 	bool killed = e->file < 0, sure = e->page >= 0;
 	struct rds_sock *sk;
-	int err = rds_sock_make(e->pair, inode, &sk);
+	int err = rds_sock_new_from_pair(e->pair, inode, &sk);
 
 	if (err)
 		return err;
@@ -284,17 +285,17 @@ static int make_socket(int fd, struct rds_estate *e, uint64_t inode, const struc
 	if (!err)
 		err = revive(sk, st, r, sure);
 	if (err) {
-		rds_sock_unmake(sk);
+		rds_sock_discard(sk);
 		return err;
 	}
 	rds_engine_spreads(); /* who else has it will need us; the will goes first, so that those who wait are given it */
-	rds_sock_lend_late(sk);
+	rds_sock_export_late(sk);
 	if (killed)
 		rds_sock_show_anew(sk, fd);
 	if (rds_sock_writable(sk)) { /* the filler of its last carrier goes */
 		rds_sock_wake(sk, POLLOUT | POLLWRNORM);
 	} else { /* ... or stays, or is put there now: what has come along fills it as well */
-		rds_sock_hide_again(sk, fd);
+		rds_sock_refill_out(sk, fd);
 		rds_sock_watch(sk, fd, false);
 	}
 	*out = sk;
@@ -366,7 +367,7 @@ static int prepare(int fd)
 	unsigned want = rds_deposit_is(fd) ? DEPOSIT_NUMBERS : BARE_NUMBERS;
 	int err;
 
-	if (!rds_engine_runs() || !atomic_load(&rds_eng->started))
+	if (!os_process_is_started() || !atomic_load(&rds_eng->started))
 		want = START_NUMBERS;
 	if (!os_fds_available(fd, want)) {
 		rds_away_hang_up(fd);

@@ -26,15 +26,15 @@
 
 /* ---- the process that leaves ---- */
 
-static bool ends_are_told(const struct rds_queued *q)
+static bool ends_are_told(const struct rds_queue_item *q)
 {
-	return q->u.told & RDS_TOLD_END;
+	return q->u.report & RDS_REPORT_END;
 }
 
 unsigned rds_along_take(struct rds_sock *sk)
 {
 	struct rds_conn *conn;
-	struct rds_queued *q;
+	struct rds_queue_item *q;
 	struct rds_op *op;
 	unsigned n = 0;
 	int last;
@@ -43,17 +43,17 @@ unsigned rds_along_take(struct rds_sock *sk)
 		return 0;
 	for (last = 0; last < 2; last++)
 		for (conn = rds_eng->conn_list; conn; conn = conn->next) {
-			if ((conn->kind == RDS_CONN_NOWHERE) != last)
+			if ((conn->kind == RDS_CONN_UNROUTED) != last)
 				continue;
 			rds_lock(&conn->tx);
-			rds_queue_take_along(conn, sk, &sk->along);
+			rds_queue_take_handoff(conn, sk, &sk->along);
 			rds_unlock(&conn->tx);
 		}
 	rx_lock();
 	for (q = sk->along; q; q = q->next, n++)
 		if (ends_are_told(q)) {
-			q->going.token = q->u.async->token;
-			q->going.notify = q->u.async->notify;
+			q->handoff.token = q->u.async->token;
+			q->handoff.notify = q->u.async->notify;
 			for (op = q->u.async; op; op = op->also)
 				op->goes_along = true;
 		}
@@ -61,19 +61,19 @@ unsigned rds_along_take(struct rds_sock *sk)
 	return n;
 }
 
-static int put(const struct rds_queued *q, int fd, off_t *size)
+static int put(const struct rds_queue_item *q, int fd, off_t *size)
 {
 	struct rds_share_unsent m;
 	int err;
 
 	memset(&m, 0, sizeof(m));
-	m.to = q->going.to;
-	m.tos = q->going.tos;
+	m.to = q->handoff.to;
+	m.tos = q->handoff.tos;
 	m.len = q->hdr.len;
-	m.told = q->u.told;
+	m.told = q->u.report;
 	m.zcookie = q->u.zcookie;
-	m.token = q->going.token;
-	m.notify = q->going.notify;
+	m.token = q->handoff.token;
+	m.notify = q->handoff.notify;
 	m.has_cookie = q->hdr.ext_type == RDS_EXTHDR_RDMA_DEST;
 	if (m.has_cookie)
 		m.cookie = rds_cookie(q->hdr.ext_rkey, q->hdr.ext_offset);
@@ -83,7 +83,7 @@ static int put(const struct rds_queued *q, int fd, off_t *size)
 
 uint32_t rds_along_put(const struct rds_sock *sk, int fd, off_t *size)
 {
-	const struct rds_queued *q;
+	const struct rds_queue_item *q;
 	uint32_t n = 0;
 	off_t whole;
 	int err;
@@ -106,17 +106,17 @@ uint32_t rds_along_put(const struct rds_sock *sk, int fd, off_t *size)
 
 static bool sound(const struct rds_share_unsent *m, size_t left)
 {
-	return m->len <= RDS_MAX_MSG && m->len <= left && !(m->told & ~(RDS_TOLD_ZCOPY | RDS_TOLD_END));
+	return m->len <= RDS_MAX_MSG && m->len <= left && !(m->told & ~(RDS_REPORT_ZCOPY | RDS_REPORT_END));
 }
 
-static struct rds_queued *made_of(const struct rds_share_unsent *m, const void *bytes)
+static struct rds_queue_item *made_of(const struct rds_share_unsent *m, const void *bytes)
 {
-	struct rds_queued *q = calloc(1, sizeof(*q) + m->len);
+	struct rds_queue_item *q = calloc(1, sizeof(*q) + m->len);
 
 	if (!q)
 		return NULL;
-	q->going = (struct rds_going){.to = m->to, .token = m->token, .tos = m->tos, .notify = m->notify};
-	q->u.told = m->told;
+	q->handoff = (struct rds_queue_handoff){.to = m->to, .token = m->token, .tos = m->tos, .notify = m->notify};
+	q->u.report = m->told;
 	q->u.zcookie = m->zcookie;
 	q->u.len = q->hdr.len = m->len;
 	q->u.dport = q->hdr.dport = m->to.port;
@@ -131,7 +131,7 @@ static struct rds_queued *made_of(const struct rds_share_unsent *m, const void *
 
 int rds_along_get(struct rds_sock *sk, const char **at, const char *end, uint32_t n)
 {
-	struct rds_queued **tail = &sk->along;
+	struct rds_queue_item **tail = &sk->along;
 	struct rds_share_unsent m;
 
 	for (; n; n--) {
@@ -151,25 +151,25 @@ int rds_along_get(struct rds_sock *sk, const char **at, const char *end, uint32_
 }
 
 /* Without memory its end is not told. */
-static void tell_end(struct rds_sock *sk, struct rds_queued *q)
+static void tell_end(struct rds_sock *sk, struct rds_queue_item *q)
 {
-	q->u.async = rds_asend_new(sk, q->going.token, q->going.notify);
+	q->u.async = rds_asend_new(sk, q->handoff.token, q->handoff.notify);
 	if (q->u.async) {
-		q->u.async->to = q->going.to.ip;
+		q->u.async->to = q->handoff.to.ip;
 		return;
 	}
-	q->u.told &= (uint8_t)~RDS_TOLD_END;
+	q->u.report &= (uint8_t)~RDS_REPORT_END;
 	rds_error("out of memory: what becomes of a message is not told");
 }
 
-static void is_sent_by(struct rds_sock *sk, struct rds_queued *q, bool counted)
+static void is_sent_by(struct rds_sock *sk, struct rds_queue_item *q, bool counted)
 {
 	struct rds_op *op;
 
 	q->u.sk = sk;
 	q->u.sport = q->hdr.sport = sk->laddr.port;
 	if (!counted)
-		rds_snd_add(sk, q->u.len);
+		rds_sock_snd_add(sk, q->u.len);
 	if (!ends_are_told(q))
 		return;
 	if (!counted) {
@@ -183,12 +183,12 @@ static void is_sent_by(struct rds_sock *sk, struct rds_queued *q, bool counted)
 }
 
 /* The first ones, to the same address with the same type of service, leave the list. */
-static struct rds_queued *take_run(struct rds_queued **list)
+static struct rds_queue_item *take_run(struct rds_queue_item **list)
 {
-	struct rds_queued *run = *list, *q = run;
+	struct rds_queue_item *run = *list, *q = run;
 
-	while (q->next && rds_ip_equal(&q->next->going.to.ip, &run->going.to.ip) &&
-	       q->next->going.to.scope == run->going.to.scope && q->next->going.tos == run->going.tos)
+	while (q->next && rds_ip_equal(&q->next->handoff.to.ip, &run->handoff.to.ip) &&
+	       q->next->handoff.to.scope == run->handoff.to.scope && q->next->handoff.tos == run->handoff.tos)
 		q = q->next;
 	*list = q->next;
 	q->next = NULL;
@@ -196,10 +196,10 @@ static struct rds_queued *take_run(struct rds_queued **list)
 }
 
 /* The first to each port says so: whose port it is has nothing older after that. */
-static void say_follows(struct rds_queued *run)
+static void say_follows(struct rds_queue_item *run)
 {
 	static struct rds_port_set said; /* control */
-	struct rds_queued *q;
+	struct rds_queue_item *q;
 
 	for (q = run; q; q = q->next)
 		if (rds_port_set_add(&said, q->hdr.dport))
@@ -208,36 +208,36 @@ static void say_follows(struct rds_queued *run)
 		rds_port_set_del(&said, q->hdr.dport);
 }
 
-static void lose(struct rds_queued *list)
+static void lose(struct rds_queue_item *list)
 {
-	struct rds_queued *q;
+	struct rds_queue_item *q;
 
 	rds_error("out of memory: messages that a process has left with an RDS socket are lost");
 	while ((q = list)) {
 		list = q->next;
 		rds_unacked_ends(&q->u, RDS_RDMA_DROPPED);
-		rds_release_unacked(&q->u);
-		rds_queued_free(q);
+		rds_queue_unacked_release(&q->u);
+		rds_queue_item_free(q);
 	}
 }
 
 void rds_along_send(struct rds_sock *sk, bool counted)
 {
-	struct rds_queued *list = sk->along, *run, *q;
+	struct rds_queue_item *list = sk->along, *run, *q;
 
 	sk->along = NULL;
 	while (list) {
 		struct rds_conn_id id = {.laddr = sk->laddr.ip,
-					 .faddr = list->going.to.ip,
-					 .scope = list->going.to.scope,
-					 .tos = list->going.tos};
+					 .faddr = list->handoff.to.ip,
+					 .scope = list->handoff.to.scope,
+					 .tos = list->handoff.tos};
 
 		run = take_run(&list);
 		for (q = run; q; q = q->next)
 			is_sent_by(sk, q, counted);
 		if (!counted)
 			say_follows(run);
-		if (!rds_nowhere_again(&id, run, atomic_load(&sk->transport) == RDS_TRANS_IB))
+		if (!rds_route_send_list(&id, run, atomic_load(&sk->transport) == RDS_TRANS_IB))
 			lose(run);
 	}
 }
@@ -254,16 +254,16 @@ static void discard(struct rds_op *op)
 
 void rds_along_drop(struct rds_sock *sk, bool counted)
 {
-	struct rds_queued *q;
+	struct rds_queue_item *q;
 
 	while ((q = sk->along)) {
 		sk->along = q->next;
 		if (counted) {
 			if (ends_are_told(q))
 				discard(q->u.async);
-			q->u.told = 0;
-			rds_release_unacked(&q->u);
+			q->u.report = 0;
+			rds_queue_unacked_release(&q->u);
 		}
-		rds_queued_free(q);
+		rds_queue_item_free(q);
 	}
 }

@@ -3,7 +3,7 @@
  * asend.c - RDS_CMSG_ASYNC_SEND of Oracle's kernels: a message whose own end is told, as that of an operation is (notify.c).
  *
  * What is to be told is made before the message goes, so that telling it needs no memory, and goes wherever the message does: into the queue,
- * to a transport, back into the queue when a connection has broken, to another connection (rds_unacked.async).  It is told once: success when
+ * to a transport, back into the queue when a connection has broken, to another connection (rds_queue_unacked.async).  It is told once: success when
  * the peer has acknowledged the message; that it was dropped only if nobody has got it or ever will, since programs send it again then; and
  * "other error" where that is not known.
  *
@@ -128,11 +128,11 @@ static void end(struct rds_op *op, int status)
 		rds_sock_wake(op->sk, POLLOUT | POLLWRNORM);
 }
 
-void rds_asend_over(struct rds_unacked *u, int status)
+void rds_asend_over(struct rds_queue_unacked *u, int status)
 {
 	struct rds_op *op = u->async, *next;
 
-	u->told &= (uint8_t)~RDS_TOLD_END;
+	u->report &= (uint8_t)~RDS_REPORT_END;
 	u->async = NULL;
 	rx_lock();
 	for (; op; op = next) {
@@ -150,13 +150,13 @@ void rds_asend_over(struct rds_unacked *u, int status)
 
 /* ---- operations ---- */
 
-void rds_asend_with(struct rds_unacked *u, struct rds_op *ops)
+void rds_asend_with(struct rds_queue_unacked *u, struct rds_op *ops)
 {
 	struct rds_op *op;
 
 	for (op = ops; op; op = op->also)
 		op->late = true;
-	u->told |= RDS_TOLD_END;
+	u->report |= RDS_REPORT_END;
 	u->async = ops;
 }
 

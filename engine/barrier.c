@@ -23,14 +23,14 @@
 #define RING_MIN 8	/* operations; powers of two */
 #define RING_KEPT 64	/* largest that an idle destination keeps */
 #define DESTS_MIN 4	/* slots */
-#define DONE UINT64_MAX /* in op->before: a tombstone */
+#define OP_TOMBSTONE UINT64_MAX /* in op->before: a tombstone */
 
 struct op {
 	uint64_t id;
 	uint64_t before; /* previous id to this destination, 0 none */
 };
 
-struct rds_barrier_dest {
+struct rds_op_marks_dest {
 	uint32_t daddr;
 	bool used;
 	uint32_t head, count; /* count: with tombstones */
@@ -41,7 +41,7 @@ struct rds_barrier_dest {
 };
 
 /* Counted from the oldest. */
-static struct op *op_at(const struct rds_barrier_dest *d, uint32_t i)
+static struct op *ring_op_at(const struct rds_op_marks_dest *d, uint32_t i)
 {
 	return &d->ring[(d->head + i) & (d->cap - 1)];
 }
@@ -49,30 +49,30 @@ static struct op *op_at(const struct rds_barrier_dest *d, uint32_t i)
 /* ---- destinations ---- */
 
 /* Its slot, or the free one where it belongs.  There are free ones. */
-static struct rds_barrier_dest *slot_of(struct rds_barrier_dest *dests, uint32_t slots, uint32_t daddr)
+static struct rds_op_marks_dest *dest_slot(struct rds_op_marks_dest *dests, uint32_t slots, uint32_t daddr)
 {
 	uint32_t i = daddr * UINT32_C(0x9e3779b1);
 
 	for (i ^= i >> 16;; i++) {
-		struct rds_barrier_dest *d = &dests[i & (slots - 1)];
+		struct rds_op_marks_dest *d = &dests[i & (slots - 1)];
 
 		if (!d->used || d->daddr == daddr)
 			return d;
 	}
 }
 
-static struct rds_barrier_dest *dest_find(const struct rds_barrier *b, uint32_t daddr)
+static struct rds_op_marks_dest *dest_find(const struct rds_op_marks *b, uint32_t daddr)
 {
-	struct rds_barrier_dest *d = b->slots ? slot_of(b->dests, b->slots, daddr) : NULL;
+	struct rds_op_marks_dest *d = b->slots ? dest_slot(b->dests, b->slots, daddr) : NULL;
 
 	return d && d->used ? d : NULL;
 }
 
 /* At most half full, so that a search is short. */
-static int dests_room(struct rds_barrier *b)
+static int dests_room(struct rds_op_marks *b)
 {
 	uint32_t slots = b->slots ? b->slots * 2 : DESTS_MIN;
-	struct rds_barrier_dest *dests;
+	struct rds_op_marks_dest *dests;
 
 	if (b->ndests < b->slots / 2)
 		return 0;
@@ -81,22 +81,22 @@ static int dests_room(struct rds_barrier *b)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < b->slots; i++)
 		if (b->dests[i].used)
-			*slot_of(dests, slots, b->dests[i].daddr) = b->dests[i];
+			*dest_slot(dests, slots, b->dests[i].daddr) = b->dests[i];
 	free(b->dests);
 	b->dests = dests;
 	b->slots = slots;
 	return 0;
 }
 
-static struct rds_barrier_dest *dest_make(struct rds_barrier *b, uint32_t daddr)
+static struct rds_op_marks_dest *dest_make(struct rds_op_marks *b, uint32_t daddr)
 {
-	struct rds_barrier_dest *d = dest_find(b, daddr);
+	struct rds_op_marks_dest *d = dest_find(b, daddr);
 
 	if (d)
 		return d;
 	if (dests_room(b) < 0)
 		return NULL;
-	d = slot_of(b->dests, b->slots, daddr);
+	d = dest_slot(b->dests, b->slots, daddr);
 	d->used = true;
 	d->daddr = daddr;
 	d->mark = d->last = b->base;
@@ -104,7 +104,7 @@ static struct rds_barrier_dest *dest_make(struct rds_barrier *b, uint32_t daddr)
 	return d;
 }
 
-void rds_barrier_free(struct rds_barrier *b)
+void rds_sock_marks_free(struct rds_op_marks *b)
 {
 	for (uint32_t i = 0; i < b->slots; i++)
 		free(b->dests[i].ring);
@@ -112,7 +112,7 @@ void rds_barrier_free(struct rds_barrier *b)
 	memset(b, 0, sizeof(*b));
 }
 
-void rds_barrier_go_on(struct rds_barrier *b, uint64_t last_id)
+void rds_sock_marks_resume(struct rds_op_marks *b, uint64_t last_id)
 {
 	b->base = last_id;
 	atomic_store_explicit(&b->last_id, last_id, memory_order_relaxed);
@@ -120,18 +120,18 @@ void rds_barrier_go_on(struct rds_barrier *b, uint64_t last_id)
 
 /* ---- the ring of a destination ---- */
 
-static void ring_sweep(struct rds_barrier_dest *d)
+static void ring_sweep(struct rds_op_marks_dest *d)
 {
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < d->count; i++)
-		if (op_at(d, i)->before != DONE)
-			*op_at(d, n++) = *op_at(d, i);
+		if (ring_op_at(d, i)->before != OP_TOMBSTONE)
+			*ring_op_at(d, n++) = *ring_op_at(d, i);
 	d->count = n;
 }
 
 /* Room for one more. */
-static int ring_room(struct rds_barrier_dest *d)
+static int ring_room(struct rds_op_marks_dest *d)
 {
 	uint32_t cap = d->cap ? d->cap * 2 : RING_MIN;
 	struct op *ring;
@@ -146,7 +146,7 @@ static int ring_room(struct rds_barrier_dest *d)
 	if (!ring)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < d->count; i++)
-		ring[i] = *op_at(d, i);
+		ring[i] = *ring_op_at(d, i);
 	free(d->ring);
 	d->ring = ring;
 	d->cap = cap;
@@ -154,7 +154,7 @@ static int ring_room(struct rds_barrier_dest *d)
 	return 0;
 }
 
-static void ring_release(struct rds_barrier_dest *d)
+static void ring_release(struct rds_op_marks_dest *d)
 {
 	if (d->count || d->cap <= RING_KEPT)
 		return;
@@ -164,36 +164,36 @@ static void ring_release(struct rds_barrier_dest *d)
 }
 
 /* Place of an unfinished id, or -1.  Nearly always it is the first. */
-static int64_t ring_find(const struct rds_barrier_dest *d, uint64_t id)
+static int64_t ring_find(const struct rds_op_marks_dest *d, uint64_t id)
 {
 	uint32_t low = 0, high = d->count;
 
 	if (!high)
 		return -1;
-	if (op_at(d, 0)->id == id)
+	if (ring_op_at(d, 0)->id == id)
 		return 0;
 	while (high - low > 1) {
 		uint32_t mid = low + (high - low) / 2;
 
-		if (op_at(d, mid)->id <= id)
+		if (ring_op_at(d, mid)->id <= id)
 			low = mid;
 		else
 			high = mid;
 	}
-	return op_at(d, low)->id == id && op_at(d, low)->before != DONE ? (int64_t)low : -1;
+	return ring_op_at(d, low)->id == id && ring_op_at(d, low)->before != OP_TOMBSTONE ? (int64_t)low : -1;
 }
 
 /* ---- operations ---- */
 
 /* As the macro of the public header compares: an id of all ones lies in the past, and 0 is always reached. */
-static bool reached(uint64_t mark, uint64_t id)
+static bool mark_reaches(uint64_t mark, uint64_t id)
 {
 	return (int64_t)(mark - id) >= 0;
 }
 
-int rds_barrier_begin(struct rds_barrier *b, uint32_t daddr, uint64_t *id)
+int rds_sock_marks_begin(struct rds_op_marks *b, uint32_t daddr, uint64_t *id)
 {
-	struct rds_barrier_dest *d = dest_make(b, daddr);
+	struct rds_op_marks_dest *d = dest_make(b, daddr);
 
 	if (!d || ring_room(d) < 0)
 		return -ENOMEM;
@@ -201,112 +201,113 @@ int rds_barrier_begin(struct rds_barrier *b, uint32_t daddr, uint64_t *id)
 	atomic_store_explicit(&b->last_id, *id, memory_order_relaxed);
 	d->count++;
 	d->unfinished++;
-	*op_at(d, d->count - 1) = (struct op){.id = *id, .before = d->last};
+	*ring_op_at(d, d->count - 1) = (struct op){.id = *id, .before = d->last};
 	d->last = *id;
 	return 0;
 }
 
 /* The mark follows the ring.  True: it has risen. */
-static bool settle(struct rds_barrier *b, struct rds_barrier_dest *d)
+static bool dest_settle_mark(struct rds_op_marks *b, struct rds_op_marks_dest *d)
 {
 	uint64_t old = d->mark;
 
-	while (d->count && op_at(d, 0)->before == DONE) {
+	while (d->count && ring_op_at(d, 0)->before == OP_TOMBSTONE) {
 		d->head++;
 		d->count--;
 	}
-	d->mark = d->count ? op_at(d, 0)->before : d->last;
+	d->mark = d->count ? ring_op_at(d, 0)->before : d->last;
 	ring_release(d);
 	if (d->mark == old)
 		return false;
 	b->risen = true;
-	if (b->armed && b->armed_daddr == d->daddr && reached(d->mark, b->armed_id))
+	if (b->armed && b->armed_daddr == d->daddr && mark_reaches(d->mark, b->armed_id))
 		b->armed_done = true;
 	return true;
 }
 
-bool rds_barrier_finish(struct rds_barrier *b, uint32_t daddr, uint64_t id)
+bool rds_sock_marks_finish(struct rds_op_marks *b, uint32_t daddr, uint64_t id)
 {
-	struct rds_barrier_dest *d = dest_find(b, daddr);
+	struct rds_op_marks_dest *d = dest_find(b, daddr);
 	int64_t i = d ? ring_find(d, id) : -1;
 
 	if (i < 0)
 		return false;
-	op_at(d, i)->before = DONE;
+	ring_op_at(d, i)->before = OP_TOMBSTONE;
 	d->unfinished--;
-	return i == 0 && settle(b, d);
+	return i == 0 && dest_settle_mark(b, d);
 }
 
 /* Who names `id` as the one before it, if anybody still does, is the first unfinished one from place i on. */
-static void rename_before(struct rds_barrier_dest *d, uint32_t i, uint64_t id, uint64_t before)
+static void ring_rename_before(struct rds_op_marks_dest *d, uint32_t i, uint64_t id, uint64_t before)
 {
-	while (i < d->count && op_at(d, i)->before == DONE)
+	while (i < d->count && ring_op_at(d, i)->before == OP_TOMBSTONE)
 		i++;
-	if (i < d->count && op_at(d, i)->before == id)
-		op_at(d, i)->before = before;
+	if (i < d->count && ring_op_at(d, i)->before == id)
+		ring_op_at(d, i)->before = before;
 }
 
-bool rds_barrier_cancel(struct rds_barrier *b, uint32_t daddr, uint64_t id)
+bool rds_sock_marks_cancel(struct rds_op_marks *b, uint32_t daddr, uint64_t id)
 {
-	struct rds_barrier_dest *d = dest_find(b, daddr);
+	struct rds_op_marks_dest *d = dest_find(b, daddr);
 	int64_t i = d ? ring_find(d, id) : -1;
 	uint64_t before;
 
 	if (i < 0)
 		return false;
-	before = op_at(d, i)->before;
+	before = ring_op_at(d, i)->before;
 	if (d->last == id)
 		d->last = before;
 	else
-		rename_before(d, i + 1, id, before);
+		ring_rename_before(d, i + 1, id, before);
 	if (atomic_load_explicit(&b->last_id, memory_order_relaxed) == id)
 		atomic_store_explicit(&b->last_id, id - 1, memory_order_relaxed);
 	if (i + 1 == d->count)
 		d->count--; /* so that ids go on rising when this one is given out again */
 	else
-		op_at(d, i)->before = DONE;
+		ring_op_at(d, i)->before = OP_TOMBSTONE;
 	d->unfinished--;
-	return settle(b, d);
+	return dest_settle_mark(b, d);
 }
 
-uint64_t rds_barrier_mark(const struct rds_barrier *b, uint32_t daddr)
+uint64_t rds_sock_marks_get(const struct rds_op_marks *b, uint32_t daddr)
 {
-	const struct rds_barrier_dest *d = dest_find(b, daddr);
+	const struct rds_op_marks_dest *d = dest_find(b, daddr);
 
 	return d ? d->mark : b->base;
 }
 
-uint64_t rds_barrier_oldest(const struct rds_barrier *b, uint32_t daddr)
+uint64_t rds_sock_marks_oldest(const struct rds_op_marks *b, uint32_t daddr)
 {
-	const struct rds_barrier_dest *d = dest_find(b, daddr);
+	const struct rds_op_marks_dest *d = dest_find(b, daddr);
 
-	return d && d->count ? op_at(d, 0)->id : 0;
+	return d && d->count ? ring_op_at(d, 0)->id : 0;
 }
 
-bool rds_barrier_outstanding(const struct rds_barrier *b, uint32_t daddr)
+bool rds_sock_marks_outstanding(const struct rds_op_marks *b, uint32_t daddr)
 {
-	return rds_barrier_oldest(b, daddr);
+	return rds_sock_marks_oldest(b, daddr);
 }
 
 /* ---- the option ---- */
 
-bool rds_barrier_done(const struct rds_barrier *b, const struct rds_barrier_request *req)
+bool rds_sock_marks_done(const struct rds_op_marks *b, const struct rds_barrier_request *req)
 {
-	return reached(rds_barrier_mark(b, req->daddr), req->wait_id) || !rds_barrier_outstanding(b, req->daddr);
+	return mark_reaches(rds_sock_marks_get(b, req->daddr), req->wait_id) ||
+	       !rds_sock_marks_outstanding(b, req->daddr);
 }
 
-int rds_barrier_call(struct rds_barrier *b, const struct rds_barrier_request *req, bool nonblock, uint64_t *mark)
+int rds_sock_marks_request(struct rds_op_marks *b, const struct rds_barrier_request *req, bool nonblock, uint64_t *mark)
 {
-	*mark = rds_barrier_mark(b, req->daddr);
+	*mark = rds_sock_marks_get(b, req->daddr);
 	b->risen = false;
 	if (b->armed_done)
 		b->armed = b->armed_done = false;
 	if (req->wait_id)
 		b->waited = true;
-	if (reached(*mark, req->wait_id))
+	if (mark_reaches(*mark, req->wait_id))
 		return 0;
 	if (!nonblock && !req->nonblock)
-		return rds_barrier_done(b, req) ? -EAGAIN : 1;
+		return rds_sock_marks_done(b, req) ? -EAGAIN : 1;
 	b->armed = true;
 	b->armed_daddr = req->daddr;
 	b->armed_id = req->wait_id;

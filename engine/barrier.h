@@ -10,8 +10,8 @@
  * nothing.  Time: constant for an operation that finishes in its turn, logarithmic out of turn.  Memory: by unfinished
  * operations and by destinations.
  */
-#ifndef ENGINE_BARRIER_H
-#define ENGINE_BARRIER_H
+#ifndef ENGINE_SOCKET_OP_MARKS_H
+#define ENGINE_SOCKET_OP_MARKS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -19,12 +19,12 @@
 
 #include "engine/rdma_args.h"
 
-struct rds_barrier_dest;
+struct rds_op_marks_dest;
 
-struct rds_barrier {
+struct rds_op_marks {
 	_Atomic uint64_t last_id; /* the will is written without a lock */
 	uint64_t base;		  /* up to here all ids are another process's, which had the socket before, and over */
-	struct rds_barrier_dest *dests; /* hash by address, open addressing */
+	struct rds_op_marks_dest *dests; /* hash by address, open addressing */
 	uint32_t ndests, slots;		/* slots: 0 or a power of two */
 	uint32_t armed_daddr;
 	uint64_t armed_id; /* valid if armed */
@@ -33,30 +33,30 @@ struct rds_barrier {
 	bool waited; /* RDS_BARRIER was called with an id to wait for */
 };
 
-void rds_barrier_free(struct rds_barrier *b);
+void rds_sock_marks_free(struct rds_op_marks *b);
 /* Ids go on behind that one, and it is the mark of every destination. Before anything else. */
-void rds_barrier_go_on(struct rds_barrier *b, uint64_t last_id);
+void rds_sock_marks_resume(struct rds_op_marks *b, uint64_t last_id);
 
 /* ---- operations; addresses are be32 ---- */
 
 /* Next id, for an operation with has_id that sendmsg is about to accept.  -ENOMEM. */
-int rds_barrier_begin(struct rds_barrier *b, uint32_t daddr, uint64_t *id);
+int rds_sock_marks_begin(struct rds_op_marks *b, uint32_t daddr, uint64_t *id);
 /*
  * The driver is done with it, however it ended; a second time does nothing.  True: a mark has risen, wake those who
  * poll and those who wait in a barrier.
  */
-bool rds_barrier_finish(struct rds_barrier *b, uint32_t daddr, uint64_t id);
+bool rds_sock_marks_finish(struct rds_op_marks *b, uint32_t daddr, uint64_t id);
 /*
  * Instead: sendmsg fails after all, and the program never hears of the id.  The socket's last id is given out again; a
  * lower one (another thread has taken ids since) is left out, and marks never show it.  True as for finish, possible in
  * the second case only.
  */
-bool rds_barrier_cancel(struct rds_barrier *b, uint32_t daddr, uint64_t id);
+bool rds_sock_marks_cancel(struct rds_op_marks *b, uint32_t daddr, uint64_t id);
 
-uint64_t rds_barrier_mark(const struct rds_barrier *b, uint32_t daddr);
-bool rds_barrier_outstanding(const struct rds_barrier *b, uint32_t daddr);
+uint64_t rds_sock_marks_get(const struct rds_op_marks *b, uint32_t daddr);
+bool rds_sock_marks_outstanding(const struct rds_op_marks *b, uint32_t daddr);
 /* Lowest unfinished id to there, or 0: finishing any other one moves no mark. */
-uint64_t rds_barrier_oldest(const struct rds_barrier *b, uint32_t daddr);
+uint64_t rds_sock_marks_oldest(const struct rds_op_marks *b, uint32_t daddr);
 
 /* ---- the option ---- */
 
@@ -65,28 +65,29 @@ uint64_t rds_barrier_oldest(const struct rds_barrier *b, uint32_t daddr);
  * *mark is set in any case.
  *	0	 no id was asked for, or it is reached
  *	-EAGAIN	 not reached.  Non-blocking: now armed with it.  Blocking: nothing is outstanding that could reach it
- *	1	 sleep until rds_barrier_done(), then call again
+ *	1	 sleep until rds_sock_marks_done(), then call again
  */
-int rds_barrier_call(struct rds_barrier *b, const struct rds_barrier_request *req, bool nonblock, uint64_t *mark);
+int rds_sock_marks_request(struct rds_op_marks *b, const struct rds_barrier_request *req, bool nonblock,
+			   uint64_t *mark);
 /* A blocking call would no longer sleep. */
-bool rds_barrier_done(const struct rds_barrier *b, const struct rds_barrier_request *req);
+bool rds_sock_marks_done(const struct rds_op_marks *b, const struct rds_barrier_request *req);
 
 /* ---- poll ---- */
 
 /* The socket has sent operations with ids, or waited for one. */
-static inline bool rds_barrier_mode(const struct rds_barrier *b)
+static inline bool rds_sock_marks_in_use(const struct rds_op_marks *b)
 {
 	return atomic_load_explicit(&b->last_id, memory_order_relaxed) || b->waited;
 }
 
 /* POLLIN | POLLRDNORM on account of the barrier: never true outside barrier mode. */
-static inline bool rds_barrier_readable(const struct rds_barrier *b)
+static inline bool rds_sock_marks_readable(const struct rds_op_marks *b)
 {
 	return b->risen || b->armed_done;
 }
 
 /* A receive call has found nothing to return.  An armed id that is reached stays. */
-static inline void rds_barrier_recv_found_nothing(struct rds_barrier *b)
+static inline void rds_sock_marks_recv_empty(struct rds_op_marks *b)
 {
 	b->risen = false;
 }

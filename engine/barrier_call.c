@@ -38,11 +38,11 @@ static uint64_t last_elsewhere(const struct rds_op *op)
 
 int rds_op_number(struct rds_op *op)
 {
-	struct rds_barrier *b = &op->sk->barrier;
+	struct rds_op_marks *b = &op->sk->marks;
 	int err;
 
 	op->daddr = daddr_of(op);
-	err = rds_barrier_begin(b, op->daddr, &op->barrier_id);
+	err = rds_sock_marks_begin(b, op->daddr, &op->barrier_id);
 	if (err)
 		return err;
 	op->after = last_elsewhere(op);
@@ -73,7 +73,7 @@ void rds_op_unnumber(struct rds_op *op)
 
 bool rds_op_held(const struct rds_op *op)
 {
-	if (op->after && rds_barrier_mark(&op->sk->barrier, op->daddr) < op->after)
+	if (op->after && rds_sock_marks_get(&op->sk->marks, op->daddr) < op->after)
 		return true;
 	for (; op; op = op->also)
 		if (unlikely(op->overtaken) && !op->over)
@@ -89,7 +89,7 @@ static void let_go(struct rds_sock *sk)
 	for (op = sk->numbered; op; op = op->numbered_next)
 		if (op->after && op->held_by && !rds_op_held(op)) {
 			op->held_by->want_flush = true;
-			rds_conn_work(op->held_by);
+			rds_conn_work_add(op->held_by);
 			op->held_by = NULL;
 		}
 }
@@ -97,15 +97,15 @@ static void let_go(struct rds_sock *sk)
 void rds_op_numbered_over(struct rds_op *op, bool never_was)
 {
 	struct rds_sock *sk = op->sk;
-	struct rds_barrier *b = &sk->barrier;
+	struct rds_op_marks *b = &sk->marks;
 
 	if (!op->barrier_id)
 		return;
 	if (never_was) /* a waiter may have nothing to wait for any more */
-		rds_barrier_cancel(b, op->daddr, op->barrier_id);
-	else if (!rds_barrier_finish(b, op->daddr, op->barrier_id))
+		rds_sock_marks_cancel(b, op->daddr, op->barrier_id);
+	else if (!rds_sock_marks_finish(b, op->daddr, op->barrier_id))
 		return;
-	sk->barrier_gen++;
+	sk->marks_gen++;
 	let_go(sk);
 	rds_sock_wake(sk, POLLIN | POLLRDNORM | RDS_WAIT_BARRIER);
 }
@@ -152,13 +152,13 @@ static int ask(struct rds_sock *sk, int fd, const struct rds_barrier_request *re
 	int ret;
 
 	rx_lock();
-	rds_progress_locked();
-	*gen = sk->barrier_gen;
-	ret = atomic_load(&sk->open) ? rds_barrier_call(&sk->barrier, req, nonblock, mark) : -EBADF;
-	rds_sock_lower(sk, fd);
+	rds_progress_round_locked();
+	*gen = sk->marks_gen;
+	ret = atomic_load(&sk->open) ? rds_sock_marks_request(&sk->marks, req, nonblock, mark) : -EBADF;
+	rds_sock_lower_if_shown(sk, fd);
 	rx_unlock();
 	if (atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed))
-		rds_run_work();
+		rds_conn_work_run();
 	return ret;
 }
 

@@ -31,7 +31,7 @@ static inline unsigned bound_hash(const struct in6_addr *ip, uint16_t port)
 	return (port + (ip->s6_addr32[3] * 0x9e3779b1u >> 20)) & (RDS_BOUND_BUCKETS - 1);
 }
 
-struct rds_sock *rds_bound_find(const struct in6_addr *ip, uint16_t port, uint32_t scope)
+struct rds_sock *rds_sock_bound_find(const struct in6_addr *ip, uint16_t port, uint32_t scope)
 {
 	struct rds_sock *sk = rds_eng->bound[bound_hash(ip, port)];
 
@@ -41,7 +41,7 @@ struct rds_sock *rds_bound_find(const struct in6_addr *ip, uint16_t port, uint32
 	return NULL;
 }
 
-void rds_bound_insert(struct rds_sock *sk)
+void rds_sock_bound_insert(struct rds_sock *sk)
 {
 	struct rds_sock **head = &rds_eng->bound[bound_hash(&sk->laddr.ip, sk->laddr.port)];
 
@@ -49,7 +49,7 @@ void rds_bound_insert(struct rds_sock *sk)
 	*head = sk;
 }
 
-void rds_bound_remove(struct rds_sock *sk)
+void rds_sock_bound_remove(struct rds_sock *sk)
 {
 	struct rds_sock **p = &rds_eng->bound[bound_hash(&sk->laddr.ip, sk->laddr.port)];
 
@@ -85,7 +85,7 @@ static int local_transport(int preset, const struct rds_addr *addr)
 	ret = rds_engine_start_helper();
 	if (ret < 0)
 		return ret;
-	ret = rds_wires_claim(&addr->ip, addr->scope);
+	ret = rds_transports_claim(&addr->ip, addr->scope);
 	if (ret > 0)
 		return RDS_TRANS_IB;
 	if (preset == RDS_TRANS_IB)
@@ -135,7 +135,7 @@ static int bind_port(struct rds_sock *sk, const struct rds_addr *addr, int trans
 	if (ret < 0)
 		return ret;
 	rx_lock();
-	ret = rds_cong_local(&addr->ip) ? 0 : -ENOMEM; /* peers may connect to this address */
+	ret = rds_cong_map_get(&addr->ip) ? 0 : -ENOMEM; /* peers may connect to this address */
 	rx_unlock();
 	if (ret < 0)
 		return ret;
@@ -152,10 +152,10 @@ static int bind_port(struct rds_sock *sk, const struct rds_addr *addr, int trans
 	 * `bound` under the same lock: one of the two sees the other.
 	 */
 	rx_lock();
-	(void)rds_progress_locked();
-	rds_wires_catch_up();
+	(void)rds_progress_round_locked();
+	rds_transports_catch_up();
 	if (atomic_load(&sk->open)) {
-		rds_bound_insert(sk);
+		rds_sock_bound_insert(sk);
 		atomic_store_explicit(&sk->bound, true, memory_order_release);
 	} else {
 		ret = -EBADF;
@@ -191,7 +191,7 @@ int rds_bind_now(struct rds_sock *sk, const struct sockaddr *sa, int addrlen, bo
 out:
 	rds_unlock(&rds_eng->control);
 	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
-		rds_run_work();
+		rds_conn_work_run();
 	return ret;
 }
 

@@ -273,7 +273,7 @@ static void attach(struct rds_sock *sk, const struct rds_share_attach *hello, bo
 		return;
 	}
 	rx_lock();
-	rds_others_watch(); /* a quiet one waits for what we tell it */
+	rds_progress_others_watch(); /* a quiet one waits for what we tell it */
 	rx_unlock();
 	if (!quiet)
 		rds_sock_watch(sk, atomic_load(&c->standin), false); /* before the holder can look */
@@ -290,7 +290,7 @@ static void attach(struct rds_sock *sk, const struct rds_share_attach *hello, bo
 
 bool rds_carry_asked(struct rds_sock *sk)
 {
-	return bytes_there(rds_sock_pair(sk), SIOCINQ) >= (int)sizeof(struct rds_share_attach);
+	return bytes_there(rds_sock_pair_fd(sk), SIOCINQ) >= (int)sizeof(struct rds_share_attach);
 }
 
 /* With whatever descriptors it has brought. */
@@ -362,7 +362,7 @@ void rds_carry_attach_forget(void)
  */
 void rds_carry_look(struct rds_sock *sk)
 {
-	int fds[OS_PASS_MAX], pair = rds_sock_pair(sk);
+	int fds[OS_PASS_MAX], pair = rds_sock_pair_fd(sk);
 	struct rds_share_attach hello;
 	unsigned nfds, most = RDS_EVENT_MOST;
 	bool filler = false, lost;
@@ -373,7 +373,7 @@ void rds_carry_look(struct rds_sock *sk)
 	if (atomic_load(&sk->hidden_out) && bytes_there(pair, SIOCINQ) < (int)RDS_SHARE_QUIET)
 		return;
 	/* Who attaches and ends at once may have been the last one: then it is closed, and its number somebody else's. */
-	while (most && atomic_load(&sk->open) && (pair = rds_sock_pair(sk)) >= 0 &&
+	while (most && atomic_load(&sk->open) && (pair = rds_sock_pair_fd(sk)) >= 0 &&
 	       (n = os_pass_recv(pair, &hello, sizeof(hello), fds, &nfds, &lost, MSG_DONTWAIT)) >= 0 &&
 	       (n || !os_recv_is_eof(pair))) {
 		if (!--most)
@@ -390,5 +390,5 @@ void rds_carry_look(struct rds_sock *sk)
 	if (!filler)
 		return;
 	c = rds_carry_of(sk);
-	rds_sock_hide_again(sk, c ? atomic_load(&c->standin) : -1);
+	rds_sock_refill_out(sk, c ? atomic_load(&c->standin) : -1);
 }

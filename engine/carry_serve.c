@@ -67,7 +67,7 @@ static bool at_hand(const struct rds_share_call *call, bool needed, struct rds_c
 static void full_is_shown(struct rds_carry *c)
 {
 	if (!rds_sock_writable(c->sk))
-		rds_sock_refused(c->sk, atomic_load(&c->standin));
+		rds_sock_show_refused(c->sk, atomic_load(&c->standin));
 }
 
 static void serve_send(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r)
@@ -160,7 +160,7 @@ void rds_recv_put_back(struct rds_sock *sk, struct rds_inc *inc)
 	if (atomic_load(&sk->open) || atomic_load(&sk->leaving)) {
 		requeue(sk, inc);
 		sk->rcv_bytes += inc->len;
-		if (sk->rcv_bytes > rds_rcvbuf(sk))
+		if (sk->rcv_bytes > rds_sock_rcvbuf(sk))
 			rds_cong_check(sk);
 		rds_sock_wake(sk, POLLIN | POLLRDNORM | RDS_WAIT_RECV);
 	} else {
@@ -301,7 +301,7 @@ static void serve_regions(struct rds_carry *c, const struct rds_share_call *call
 		fail(r, -EOPNOTSUPP);
 		return;
 	}
-	for (at = 0; at + sizeof(region) <= call->req.data_len && !atomic_load(&c->sk->freed_by_others);
+	for (at = 0; at + sizeof(region) <= call->req.data_len && !atomic_load(&c->sk->region_freed_by_other);
 	     at += sizeof(region)) {
 		memcpy(&region, call->data + at, sizeof(region));
 		if (rds_mr_again(c->sk, &region, call->memory))

@@ -15,7 +15,7 @@
 
 #include "engine/connection.h"
 
-struct rds_cong_map *rds_cong_find(const struct in6_addr *addr)
+struct rds_cong_map *rds_cong_map_find(const struct in6_addr *addr)
 {
 	struct rds_cong_map *map;
 
@@ -25,9 +25,9 @@ struct rds_cong_map *rds_cong_find(const struct in6_addr *addr)
 	return map;
 }
 
-struct rds_cong_map *rds_cong_local(const struct in6_addr *addr)
+struct rds_cong_map *rds_cong_map_get(const struct in6_addr *addr)
 {
-	struct rds_cong_map *map = rds_cong_find(addr);
+	struct rds_cong_map *map = rds_cong_map_find(addr);
 
 	if (map)
 		return map;
@@ -42,10 +42,10 @@ struct rds_cong_map *rds_cong_local(const struct in6_addr *addr)
 
 int rds_cong_attach(struct rds_conn *conn)
 {
-	struct rds_cong_map *map = rds_cong_local(&conn->id.laddr), *far = NULL;
+	struct rds_cong_map *map = rds_cong_map_get(&conn->id.laddr), *far = NULL;
 
 	if (conn->kind == RDS_CONN_LOOP)
-		far = rds_cong_local(&conn->id.faddr);
+		far = rds_cong_map_get(&conn->id.faddr);
 	if (!map || (conn->kind == RDS_CONN_LOOP && !far))
 		return -ENOMEM;
 	conn->map_next = map->conns;
@@ -57,7 +57,7 @@ int rds_cong_attach(struct rds_conn *conn)
 
 void rds_cong_detach(struct rds_conn *conn)
 {
-	struct rds_cong_map *map = rds_cong_local(&conn->id.laddr);
+	struct rds_cong_map *map = rds_cong_map_get(&conn->id.laddr);
 	struct rds_conn **p;
 
 	for (p = map ? &map->conns : NULL; p && *p; p = &(*p)->map_next)
@@ -90,7 +90,7 @@ void rds_cong_set_monitor(struct rds_sock *sk, bool on)
 	rx_unlock();
 }
 
-void rds_cong_met(struct rds_sock *sk)
+void rds_cong_sock_add(struct rds_sock *sk)
 {
 	if (sk->cong_listed || !(atomic_load(&sk->open) || atomic_load(&sk->leaving)))
 		return;
@@ -100,7 +100,7 @@ void rds_cong_met(struct rds_sock *sk)
 	rds_eng->cong_met = sk;
 }
 
-void rds_cong_closed(struct rds_sock *sk)
+void rds_cong_sock_del(struct rds_sock *sk)
 {
 	struct rds_sock **p = &rds_eng->cong_met;
 
@@ -116,7 +116,7 @@ void rds_cong_closed(struct rds_sock *sk)
 }
 
 /* Threads that sleep for it, and pollers that have met congestion since their last poll. */
-static void wake_met(void)
+static void cong_wake_socks(void)
 {
 	struct rds_sock **p = &rds_eng->cong_met, *sk;
 
@@ -140,7 +140,7 @@ void rds_cong_updated(uint64_t portmask)
 
 	atomic_fetch_add(&rds_eng->cong_generation, 1);
 	RDS_STAT_INC_RX(cong_update_received);
-	wake_met();
+	cong_wake_socks();
 	for (sk = rds_eng->monitors; sk; sk = sk->mon_next) {
 		sk->cong_notify |= sk->cong_mask & portmask;
 		sk->cong_mask &= ~portmask;
@@ -149,7 +149,7 @@ void rds_cong_updated(uint64_t portmask)
 	}
 }
 
-static void push_map(struct rds_cong_map *map)
+static void cong_push_map(struct rds_cong_map *map)
 {
 	struct rds_conn *conn;
 	bool local = false;
@@ -161,15 +161,15 @@ static void push_map(struct rds_cong_map *map)
 			continue;
 		}
 		conn->want_map = true;
-		rds_conn_work(conn);
+		rds_conn_work_add(conn);
 	}
 	if (local)
 		rds_cong_updated(~0ull);
 }
 
-static void set_bit_of(struct rds_sock *sk, bool on)
+static void cong_set_port(struct rds_sock *sk, bool on)
 {
-	struct rds_cong_map *map = rds_cong_local(&sk->laddr.ip);
+	struct rds_cong_map *map = rds_cong_map_get(&sk->laddr.ip);
 	_Atomic unsigned char *b;
 	unsigned char bit = (unsigned char)(1u << (sk->laddr.port & 7));
 
@@ -180,29 +180,29 @@ static void set_bit_of(struct rds_sock *sk, bool on)
 		atomic_fetch_or(b, bit);
 	else
 		atomic_fetch_and(b, (unsigned char)~bit);
-	push_map(map);
+	cong_push_map(map);
 }
 
-void rds_cong_show(const struct rds_sock *sk)
+void rds_cong_publish(const struct rds_sock *sk)
 {
 	registry_sock_set_congested(rds_eng->reg, sk->reg_idx, sk->congested);
 }
 
 void rds_cong_check(struct rds_sock *sk)
 {
-	uint32_t limit = rds_rcvbuf(sk);
+	uint32_t limit = rds_sock_rcvbuf(sk);
 
 	/* Only sockets of a real transport: the kernel's loopback transport has no congestion (rds-semantics 5.5). */
 	if (atomic_load_explicit(&sk->transport, memory_order_relaxed) == RDS_TRANS_LOOP)
 		return;
 	if (!sk->congested && sk->rcv_bytes > limit) {
 		sk->congested = true;
-		set_bit_of(sk, true);
-		rds_cong_show(sk);
+		cong_set_port(sk, true);
+		rds_cong_publish(sk);
 	} else if (sk->congested && sk->rcv_bytes < limit / 2) {
 		sk->congested = false;
-		set_bit_of(sk, false);
-		rds_cong_show(sk);
+		cong_set_port(sk, false);
+		rds_cong_publish(sk);
 	}
 }
 
@@ -211,7 +211,7 @@ void rds_cong_clear_port(struct rds_sock *sk)
 	if (!sk->congested)
 		return;
 	sk->congested = false;
-	set_bit_of(sk, false);
+	cong_set_port(sk, false);
 }
 
 uint64_t rds_cong_ports(const struct rds_conn *conn)

@@ -49,7 +49,7 @@ static unsigned conn_hash(const struct rds_conn_id *id)
 	return (h ^ p) % RDS_CONN_BUCKETS;
 }
 
-static bool id_equal(const struct rds_conn_id *a, const struct rds_conn_id *b)
+static bool conn_id_equal(const struct rds_conn_id *a, const struct rds_conn_id *b)
 {
 	return rds_ip_equal(&a->laddr, &b->laddr) && rds_ip_equal(&a->faddr, &b->faddr) && a->tos == b->tos &&
 	       a->scope == b->scope && memcmp(&a->peer, &b->peer, sizeof(a->peer)) == 0;
@@ -60,13 +60,13 @@ struct rds_conn *rds_conn_find(enum rds_conn_kind kind, const struct rds_conn_id
 	struct rds_conn *conn;
 
 	for (conn = rds_eng->conns[conn_hash(id)]; conn; conn = conn->hash_next)
-		if (conn->kind == kind && id_equal(&conn->id, id))
+		if (conn->kind == kind && conn_id_equal(&conn->id, id))
 			return conn;
 	return NULL;
 }
 
 /* By id and kind: a process that listens on the remote transport, or is on another host, is reached by that one. */
-static struct rds_transport *transport_for(enum rds_conn_kind kind, const struct rds_conn_id *id)
+static struct rds_transport *conn_transport_for(enum rds_conn_kind kind, const struct rds_conn_id *id)
 {
 	if (kind == RDS_CONN_LOOP)
 		return rds_eng->loop;
@@ -109,15 +109,15 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	rds_lock(&conn->tx);
 	conn->id = *id;
 	conn->kind = kind;
-	conn->t = transport_for(kind, id);
+	conn->t = conn_transport_for(kind, id);
 	conn->retry.fn = conn_retry;
 	conn->next_tx = 1;
 	conn->acked = 0;
 	atomic_store(&conn->sent, 0);
-	atomic_store(&conn->lied, false);
-	conn->lie_told = false;
+	atomic_store(&conn->ack_lied, false);
+	conn->ack_lie_logged = false;
 	atomic_store(&conn->reset, false);
-	conn->unsure = false;
+	conn->ack_unknown = false;
 	conn->queue_tail = &conn->queue;
 	conn->ops = NULL;
 	conn->ops_tail = &conn->ops;
@@ -132,16 +132,16 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	conn->void_op = conn->void_message = 0;
 	conn->backoff_ms = 0;
 	conn->impatient = false;
-	conn->crowded = 0;
-	conn->was_up = conn->doubted = conn->theirs = conn->given_up = false;
-	conn->past = (struct rds_conn_past){0};
-	conn->told = conn->far = conn->handed = conn->ending = false;
-	conn->apart_since = 0;
-	conn->apart_said = false;
+	conn->closed_seq = 0;
+	conn->was_up = conn->peer_asked_again = conn->peer_asked = conn->given_up = false;
+	conn->history = (struct rds_conn_history){0};
+	conn->unrouted_logged = conn->far = conn->handoff_pending = conn->peer_ending = false;
+	conn->unreachable_since = 0;
+	conn->unreachable_logged = false;
 	atomic_store(&conn->silent, false);
-	atomic_store(&conn->nout, 0);
-	atomic_store(&conn->nin, 0);
-	conn->nleft = 0;
+	atomic_store(&conn->nredirects_out, 0);
+	atomic_store(&conn->nredirects_in, 0);
+	conn->nhandoff_said = 0;
 	conn->mirror = NULL;
 	atomic_store(&conn->next_rx, 1);
 	atomic_store(&conn->state, RDS_CONN_DOWN);
@@ -176,19 +176,19 @@ void rds_conn_unlist(struct rds_conn *conn)
 		}
 }
 
-static void loop_up(struct rds_conn *conn)
+static void conn_loop_up(struct rds_conn *conn)
 {
 	rds_lock(&conn->tx);
 	if (atomic_load(&conn->state) != RDS_CONN_UP) {
-		rds_conn_attempted(conn);
-		rds_conn_came_up(conn);
+		rds_conn_history_attempt(conn);
+		rds_conn_history_up(conn);
 	}
 	atomic_store(&conn->state, RDS_CONN_UP);
 	rds_unlock(&conn->tx);
 }
 
 /* Both directions of a loop connection, UP at once.  control held. */
-static struct rds_conn *loop_pair(const struct rds_conn_id *id, int *err)
+static struct rds_conn *conn_loop_pair(const struct rds_conn_id *id, int *err)
 {
 	struct rds_conn_id back = *id;
 	struct rds_conn *a, *b;
@@ -213,8 +213,8 @@ static struct rds_conn *loop_pair(const struct rds_conn_id *id, int *err)
 		*err = b->t->ops->connect(b->t, &back, a, 0, &b->ep);
 	if (*err)
 		return NULL;
-	loop_up(a);
-	loop_up(b);
+	conn_loop_up(a);
+	conn_loop_up(b);
 	rx_lock();
 	rds_cong_updated(~0ull); /* the kernel's loopback connection "sends" its map when it comes up */
 	rx_unlock();
@@ -229,7 +229,7 @@ struct rds_conn *rds_conn_get_locked(enum rds_conn_kind kind, const struct rds_c
 	if (conn && id->peer_port)
 		conn->id.peer_port = id->peer_port;
 	if (!conn || (kind == RDS_CONN_LOOP && !conn->ep))
-		conn = kind == RDS_CONN_LOOP ? loop_pair(id, err) : conn_new(kind, id, err);
+		conn = kind == RDS_CONN_LOOP ? conn_loop_pair(id, err) : conn_new(kind, id, err);
 	return conn;
 }
 
@@ -262,7 +262,7 @@ void rds_conn_each(void (*fn)(struct rds_conn *conn, void *arg), void *arg)
 	rds_unlock(&rds_eng->control);
 }
 
-void rds_conn_work(struct rds_conn *conn)
+void rds_conn_work_add(struct rds_conn *conn)
 {
 	if (conn->work_queued)
 		return;
@@ -297,7 +297,7 @@ void rds_conn_backoff(struct rds_conn *conn)
 	conn->backoff_ms = limit * 2 > (uint64_t)o->reconnect_max_ms ? (uint64_t)o->reconnect_max_ms : limit * 2;
 }
 
-void rds_conn_again(struct rds_conn *conn)
+void rds_conn_retry_later(struct rds_conn *conn)
 {
 	rds_lock(&conn->tx);
 	atomic_store(&conn->state, RDS_CONN_CONNECTING);
@@ -306,7 +306,7 @@ void rds_conn_again(struct rds_conn *conn)
 }
 
 /* What a broken endpoint still holds goes to the queue. False: still no memory for all of it. */
-static bool rescue(struct rds_conn *conn)
+static bool conn_rescue_stale(struct rds_conn *conn)
 {
 	struct rds_ep *ep;
 	bool done;
@@ -318,21 +318,21 @@ static bool rescue(struct rds_conn *conn)
 		conn->stale = NULL;
 	rds_unlock(&conn->tx);
 	if (done && ep)
-		rds_ep_ops(ep)->keep(ep, false);
+		rds_transport_ep_ops(ep)->keep(ep, false);
 	return done;
 }
 
 /* It is certain that the peer process has ended.  Of one on another host only its transport knows, and says so. */
-static bool peer_is_gone(const struct rds_conn *conn)
+static bool conn_peer_is_gone(const struct rds_conn *conn)
 {
 	return conn->id.peer_slot != RDS_SLOT_REMOTE &&
 	       !registry_proc_alive(rds_eng->reg, conn->id.peer_slot, &conn->id.peer);
 }
 
-static void attempted(struct rds_conn *conn)
+static void conn_note_attempt(struct rds_conn *conn)
 {
 	rds_lock(&conn->tx);
-	rds_conn_attempted(conn);
+	rds_conn_history_attempt(conn);
 	rds_unlock(&conn->tx);
 }
 
@@ -345,12 +345,13 @@ static void conn_retry(struct rds_timer *tm)
 	uint64_t taken;
 	int err;
 
-	if (atomic_load(&conn->nout) || atomic_load(&conn->nin)) { /* for lack of memory it waits here, too */
+	if (atomic_load(&conn->nredirects_out) ||
+	    atomic_load(&conn->nredirects_in)) { /* for lack of memory it waits here, too */
 		rx_lock();
-		rds_conn_work(conn);
+		rds_conn_work_add(conn);
 		rx_unlock();
 	}
-	if (atomic_load(&conn->lied) && conn->ep) {
+	if (atomic_load(&conn->ack_lied) && conn->ep) {
 		rds_conn_down(conn, conn->ep, -EPROTO, false);
 		return;
 	}
@@ -360,24 +361,24 @@ static void conn_retry(struct rds_timer *tm)
 	}
 	if (atomic_load(&conn->state) != RDS_CONN_CONNECTING || conn->pending) /* set before the peer's request came */
 		return;
-	if (conn->kind == RDS_CONN_NOWHERE) {
-		attempted(conn);
-		rds_nowhere_retry(conn);
+	if (conn->kind == RDS_CONN_UNROUTED) {
+		conn_note_attempt(conn);
+		rds_route_retry(conn);
 		return;
 	}
-	if (!rescue(conn)) {
-		if (peer_is_gone(conn))
+	if (!conn_rescue_stale(conn)) {
+		if (conn_peer_is_gone(conn))
 			rds_conn_drop(conn, NULL, -ENOMEM, true);
 		else
 			rds_conn_backoff(conn);
 		return;
 	}
-	attempted(conn);
+	conn_note_attempt(conn);
 	rds_lock(&rds_eng->control);
 	id = conn->id;
 	rds_unlock(&rds_eng->control);
 	rx_lock();
-	taken = rds_recv_taken(conn);
+	taken = rds_conn_recv_taken(conn);
 	rx_unlock();
 	err = conn->t->ops->connect(conn->t, &id, conn, taken, &ep);
 	if (err == -EMFILE && rds_helper_reserve_release())
@@ -385,14 +386,14 @@ static void conn_retry(struct rds_timer *tm)
 	if (!err) {
 		conn->pending = ep;
 		rds_lock(&conn->tx);
-		conn->theirs = false;
+		conn->peer_asked = false;
 		rds_unlock(&conn->tx);
 		return;
 	}
 	if (err == -EMFILE || err == -ENFILE || err == -ENOMEM || err == -EFBIG)
 		rds_warn("cannot connect to another process: %s (ulimit %s, memory); messages to it wait",
 			 strerror(-err), err == -EFBIG ? "-f" : "-n, -v, after mlockall() -l");
-	if (peer_is_gone(conn))
+	if (conn_peer_is_gone(conn))
 		rds_conn_drop(conn, NULL, err, true);
 	else
 		rds_conn_backoff(conn);
@@ -403,7 +404,7 @@ static void conn_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
 	bool again = conn->was_up;
 
 	if (ep != conn->pending) { /* to put it in another's place would lose what lies there */
-		rds_ep_ops(ep)->close(ep);
+		rds_transport_ep_ops(ep)->close(ep);
 		return;
 	}
 	rds_lock(&rds_eng->control);
@@ -412,29 +413,29 @@ static void conn_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
 	conn->ep = ep;
 	conn->backoff_ms = 0;
 	conn->was_up = true;
-	conn->doubted = conn->unsure = false;
-	rds_conn_came_up(conn);
+	conn->peer_asked_again = conn->ack_unknown = false;
+	rds_conn_history_up(conn);
 	rds_queue_acked(conn, ack);
-	if (likely(!atomic_load(&conn->lied))) /* else it is given nothing, and the timer breaks it */
+	if (likely(!atomic_load(&conn->ack_lied))) /* else it is given nothing, and the timer breaks it */
 		atomic_store(&conn->state, RDS_CONN_UP);
 	rds_unlock(&conn->tx);
 	rds_unlock(&rds_eng->control);
-	rds_reached(conn);
-	rds_conn_say(conn, true, "is up", again ? "again" : "for the first time");
+	rds_conn_history_reached(conn);
+	rds_conn_log_state(conn, true, "is up", again ? "again" : "for the first time");
 	rx_lock();
 	conn->want_push = true;
 	conn->want_map = conn->want_flush =
 		true;	     /* senders may have gone to sleep while there was no endpoint to ask */
-	rds_conn_work(conn); /* map first, then the queue */
+	rds_conn_work_add(conn); /* map first, then the queue */
 	rx_unlock();
-	rds_run_work();
+	rds_conn_work_run();
 }
 
 /*
  * A peer may ask for whatever it likes, and each connection costs memory as long as it lives: it has to be to an address of
  * ours, and one process gets a quarter at most of what a process can have.  control held.
  */
-static int may_connect(const struct rds_conn_id *id)
+static int conn_may_connect(const struct rds_conn_id *id)
 {
 	static struct rds_procid warned_of;
 	const struct rds_conn *conn;
@@ -442,7 +443,7 @@ static int may_connect(const struct rds_conn_id *id)
 	bool ours;
 
 	rx_lock();
-	ours = rds_cong_find(&id->laddr) != NULL;
+	ours = rds_cong_map_find(&id->laddr) != NULL;
 	rx_unlock();
 	if (!ours)
 		return -EADDRNOTAVAIL;
@@ -457,20 +458,20 @@ static int may_connect(const struct rds_conn_id *id)
 }
 
 /* Somebody new would send to sockets that are about to be somebody else's, over a device; whom we know is told, and waited for (leave.c). */
-static int may_come(const struct rds_transport *t, const struct rds_conn_id *id)
+static int conn_may_come(const struct rds_transport *t, const struct rds_conn_id *id)
 {
 	if (unlikely(atomic_load(&rds_eng->leaving)) && (t->ops->caps & RDS_TCAP_REMOTE))
 		return -EAGAIN;
-	return may_connect(id);
+	return conn_may_connect(id);
 }
 
-static struct rds_conn *accept_from(const struct rds_transport *t, const struct rds_conn_id *id, int *why)
+static struct rds_conn *conn_accept_from(const struct rds_transport *t, const struct rds_conn_id *id, int *why)
 {
 	struct rds_conn *conn;
 
 	rds_lock(&rds_eng->control);
 	conn = rds_conn_find(RDS_CONN_PEER, id);
-	*why = conn ? 0 : may_come(t, id);
+	*why = conn ? 0 : conn_may_come(t, id);
 	if (!conn && !*why)
 		conn = rds_conn_get_locked(RDS_CONN_PEER, id, why);
 	rds_unlock(&rds_eng->control);
@@ -478,48 +479,48 @@ static struct rds_conn *accept_from(const struct rds_transport *t, const struct 
 }
 
 /* May the peer's endpoint take the place of what is there?  0: nothing is there any more. */
-static int make_way(struct rds_conn *conn, const struct rds_conn_id *id)
+static int conn_make_way(struct rds_conn *conn, const struct rds_conn_id *id)
 {
-	if (conn->pending && !conn->theirs && memcmp(registry_self(rds_eng->reg), &id->peer, sizeof(id->peer)) < 0)
+	if (conn->pending && !conn->peer_asked && memcmp(registry_self(rds_eng->reg), &id->peer, sizeof(id->peer)) < 0)
 		return -EALREADY; /* crossing: ours wins */
 	if (conn->pending) {	  /* ours loses; its own it has given up */
-		rds_ep_ops(conn->pending)->close(conn->pending);
+		rds_transport_ep_ops(conn->pending)->close(conn->pending);
 		conn->pending = NULL;
 	}
-	if (conn->ep && !conn->doubted) {
-		conn->doubted =
+	if (conn->ep && !conn->peer_asked_again) {
+		conn->peer_asked_again =
 			true; /* most likely from before the crossing was settled: what the peer sends lies in our endpoint */
 		return -EALREADY;
 	}
 	if (conn->ep)
 		rds_conn_drop(conn, conn->ep, -ECONNRESET, false);
-	if (rescue(conn))
+	if (conn_rescue_stale(conn))
 		return 0;
-	rds_conn_again(conn); /* both sides try again */
+	rds_conn_retry_later(conn); /* both sides try again */
 	return -ENOMEM;
 }
 
 static struct rds_conn *conn_accept(struct rds_transport *t, struct rds_ep *ep, const struct rds_conn_id *id,
 				    uint64_t ack, uint64_t *rx_seq, int *why)
 {
-	struct rds_conn *conn = accept_from(t, id, why);
+	struct rds_conn *conn = conn_accept_from(t, id, why);
 
 	(void)ack;
 	if (!conn)
 		return NULL;
-	*why = make_way(conn, id);
+	*why = conn_make_way(conn, id);
 	if (*why)
 		return NULL;
 	rds_timer_cancel(&conn->retry);
 	conn->pending = ep;
 	rds_lock(&conn->tx);
-	conn->theirs = true;
-	rds_conn_attempted(conn);
+	conn->peer_asked = true;
+	rds_conn_history_attempt(conn);
 	conn->t = t; /* the sides may differ in what they prefer: what comes up first will do */
 	atomic_store(&conn->state, RDS_CONN_CONNECTING);
 	rds_unlock(&conn->tx);
 	rx_lock();
-	*rx_seq = rds_recv_taken(conn);
+	*rx_seq = rds_conn_recv_taken(conn);
 	rx_unlock();
 	return conn;
 }
@@ -528,32 +529,32 @@ static struct rds_conn *conn_accept(struct rds_transport *t, struct rds_ep *ep, 
 static void conn_writable(struct rds_conn *conn)
 {
 	conn->want_flush = true;
-	rds_conn_work(conn);
+	rds_conn_work_add(conn);
 }
 
 /* rx held */
 static void conn_speak(struct rds_conn *conn)
 {
 	conn->want_push = true;
-	rds_conn_work(conn);
+	rds_conn_work_add(conn);
 }
 
 void rds_conn_forget(void)
 {
 	conn_free = NULL;
-	rds_graveyard_forget();
+	rds_conn_forget_dead();
 }
 
 const struct rds_transport_up rds_transport_up = {
 	.accept = conn_accept,
 	.up = conn_up,
 	.down = rds_conn_down,
-	.message = rds_recv_message,
-	.pressure = rds_pressure,
+	.message = rds_conn_receive,
+	.pressure = rds_progress_pressure,
 	.evacuate = rds_inc_evacuate,
 	.writable = conn_writable,
 	.sent = rds_queue_sent,
 	.push_later = conn_speak,
 	.op_done = rds_op_carried,
-	.located = rds_nowhere_located,
+	.located = rds_route_located,
 };

@@ -2,8 +2,8 @@
 /*
  * connection.h - a connection between this process and a peer process, and the messages that it keeps.
  */
-#ifndef ENGINE_CONNECTION_H
-#define ENGINE_CONNECTION_H
+#ifndef ENGINE_CONN_CONN_H
+#define ENGINE_CONN_CONN_H
 
 #include "engine/sock.h"
 
@@ -15,27 +15,27 @@ enum rds_conn_state {
 };
 
 enum rds_conn_kind {
-	RDS_CONN_LOOP,	  /* this process */
-	RDS_CONN_PEER,	  /* another process, of this host or of another one (id.peer_slot RDS_SLOT_REMOTE) */
-	RDS_CONN_NOWHERE, /* nobody here can reach that address (yet), or it is not known which process: messages wait */
+	RDS_CONN_LOOP,	   /* this process */
+	RDS_CONN_PEER,	   /* another process, of this host or of another one (id.peer_slot RDS_SLOT_REMOTE) */
+	RDS_CONN_UNROUTED, /* nobody here can reach that address (yet), or it is not known which process: messages wait */
 };
 
 struct rds_op;
 
 enum {
-	RDS_TOLD_ZCOPY = 1, /* that its bytes are the program's again: zcookie */
-	RDS_TOLD_END = 2,   /* what became of it */
+	RDS_REPORT_ZCOPY = 1, /* that its bytes are the program's again: zcookie */
+	RDS_REPORT_END = 2,   /* what became of it */
 };
 
 /* A message that the peer has not acknowledged.  Its bytes are where the transport retains them. */
-struct rds_unacked {
+struct rds_queue_unacked {
 	struct rds_sock *sk; /* counted in sk->snd_msgs; NULL: nobody's (an answer to a ping, or cancelled) */
 	uint64_t seq, pos;
 	uint32_t len;
 	uint16_t sport, dport;
 	uint8_t flags;
 	uint32_t zcookie;
-	uint8_t told; /* RDS_TOLD_*: of what the program is told about it */
+	uint8_t report; /* RDS_TOLD_*: of what the program is told about it */
 	bool cancelled; /* not sent again if the connection breaks */
 	bool once;	/* ... nor this, which belongs to an RDMA operation: given up then */
 	bool again;	/* ... unless that has ended well (rds_ops_judge) */
@@ -43,12 +43,12 @@ struct rds_unacked {
 	uint32_t ext_rkey, ext_offset;
 	union {
 		uint64_t op; /* number of the first operation whose message it is; 0: none's */
-		struct rds_op *async; /* RDS_TOLD_END: what is told (asend.c); a reference */
+		struct rds_op *async; /* RDS_REPORT_END: what is told (asend.c); a reference */
 	};
 };
 
 /* Of a message that goes along to its socket's next carrier (along.c): where to, and what is told of its end. */
-struct rds_going {
+struct rds_queue_handoff {
 	struct rds_addr to;
 	uint64_t token;
 	uint8_t tos;
@@ -56,14 +56,15 @@ struct rds_going {
 };
 
 /* A message that no transport has taken yet (or must take again). */
-struct rds_queued {
-	struct rds_queued *next;
-	struct rds_unacked u;
+struct rds_queue_item {
+	struct rds_queue_item *next;
+	struct rds_queue_unacked u;
 	struct rds_hdr hdr;
-	struct rds_going going;
+	struct rds_queue_handoff handoff;
 	bool was_sent; /* a transport had it once: the peer may have it already */
-	bool asked_for; /* NOWHERE: it was there when its port was last asked about, so the answer is about it */
-	uint64_t for_sock, for_gen; /* the socket of this host that it is for, as of which generation of the registry (outlive.c); 0: any */
+	bool port_asked; /* UNROUTED: it was there when its port was last asked about, so the answer is about it */
+	uint64_t meant_sock,
+		meant_gen; /* the socket of this host that it is for, as of which generation of the registry (outlive.c); 0: any */
 	struct rds_op *
 		op; /* a piece of that operation, or the message of it and those behind it (rdma.h); a reference each */
 	struct rds_conn *answers; /* an answer of this connection's, which weighs on its answer_bytes */
@@ -74,27 +75,27 @@ struct rds_queued {
 /* A peer that keeps to READ_AHEAD never gets here; one that does not may not have all of our memory. */
 #define RDS_ANSWERS_MAX ((uint64_t)64 << 20)
 /* All that it takes: many answers are small. */
-static inline uint64_t rds_answer_weight(const struct rds_queued *q)
+static inline uint64_t rds_queue_answer_weight(const struct rds_queue_item *q)
 {
 	return sizeof(*q) + q->hdr.len;
 }
-void rds_answer_weighs(struct rds_conn *conn, struct rds_queued *q); /* queue.c; until it is freed */
+void rds_queue_answer_add(struct rds_conn *conn, struct rds_queue_item *q); /* queue.c; until it is freed */
 
 #define RDS_SHOW_MAX 8
 #define RDS_FAR_BUCKETS 32
 
 #define RDS_FAILED_MAX 8
-#define RDS_MOVED_MAX 16
+#define RDS_REDIRECTS_MAX 16
 /*
  * out: our peer is to be told, or has not said yet that it heeds it, that what it has sent to that port from message `seq` on comes back; in: we were
  * told.
  */
-struct rds_moved {
+struct rds_conn_redirect {
 	uint64_t seq;
 	uint64_t notice;  /* in: its sequence number */
 	uint64_t refused; /* out: the first message that was; 0: none yet */
 	uint16_t port;
-	bool said, heeded; /* out; in: heeded */
+	bool said, acked; /* out; in: heeded */
 };
 
 /* What Oracle's rds-info says why a connection is down: numbers in its list. */
@@ -111,7 +112,7 @@ enum rds_conn_reason {
 };
 
 /* For rds-info.  Times are seconds since 1970, 0: never. */
-struct rds_conn_past {
+struct rds_conn_history {
 	int64_t attempt_at, up_at, down_at; /* the last time each; down: it had been up */
 	uint32_t attempts;		    /* ours and the peer's, since it was up last (the one that succeeded among them) */
 	uint32_t reason;		    /* why it went down, or did not come up: enum rds_conn_reason */
@@ -127,37 +128,38 @@ struct rds_conn {
 
 	/* state: written under control + tx, read under either */
 	_Atomic enum rds_conn_state state;
-	struct rds_ep *ep;	/* tx; only while UP, or about to be broken (lied) */
+	struct rds_ep *ep;	/* tx; only while UP, or about to be broken (ack_lied) */
 	struct rds_ep *pending; /* helper: on its way up; never while there is an ep */
-	bool theirs;		/* pending: the peer has asked for it (written under tx) */
+	bool peer_asked;	/* pending: the peer has asked for it (written under tx) */
 	struct rds_ep *stale;	/* tx: broken and closed, but unacknowledged messages still lie there, for lack of memory */
 	struct rds_timer retry;
 	uint64_t backoff_ms;
 	bool was_up;
 	bool given_up; /* some of what is queued or not acknowledged is not sent again (rds_queue_give_up) */
-	bool told; /* NOWHERE: that its messages wait has been logged (control) */
-	bool ending; /* PEER: that process has ended, but its lock is not gone (tx) */
-	bool handed; /* NOWHERE: ... for a socket of this host that is changing hands (control) */
-	bool far;  /* NOWHERE: the local address can reach other hosts, so ask there (control) */
-	_Atomic bool silent; /* NOWHERE: that host did not answer, last time */
-	uint64_t apart_since; /* the first attempt that failed since it was up, 0: none (tx) */
-	bool apart_said;      /* ... and that messages wait for it (tx) */
-	bool doubted; /* UP, and the peer has asked for a connection once */
+	bool unrouted_logged;	    /* UNROUTED: that its messages wait has been logged (control) */
+	bool peer_ending;	    /* PEER: that process has ended, but its lock is not gone (tx) */
+	bool handoff_pending;	    /* UNROUTED: ... for a socket of this host that is changing hands (control) */
+	bool far;		    /* UNROUTED: the local address can reach other hosts, so ask there (control) */
+	_Atomic bool silent;	    /* UNROUTED: that host did not answer, last time */
+	uint64_t unreachable_since; /* the first attempt that failed since it was up, 0: none (tx) */
+	bool unreachable_logged;    /* ... and that messages wait for it (tx) */
+	bool peer_asked_again;	    /* UP, and the peer has asked for a connection once */
 
 	rds_lock_t tx;
 	uint64_t next_tx;
 	uint64_t acked;
 	_Atomic uint64_t sent; /* highest number that any endpoint was offered: written first, read without tx */
-	_Atomic bool lied;     /* the peer has acknowledged what is beyond: this endpoint is not believed any more */
-	bool lie_told;
+	_Atomic bool ack_lied; /* the peer has acknowledged what is beyond: this endpoint is not believed any more */
+	bool ack_lie_logged;
 	_Atomic bool reset; /* the program has told that the endpoint that is up be dropped (written under tx) */
-	bool unsure;	    /* ... which has been done, and none has come up since: what the peer has accepted by now it has not said */
-	struct rds_unacked *unacked; /* ring buffer of cap entries, first at head */
+	bool ack_unknown; /* ... which has been done, and none has come up since: what the peer has accepted by now it has not said */
+	struct rds_queue_unacked *unacked; /* ring buffer of cap entries, first at head */
 	unsigned head, count, cap;
-	struct rds_queued *queue, **queue_tail;
+	struct rds_queue_item *queue, **queue_tail;
 	unsigned queue_len;
-	uint64_t crowded; /* with this one at its head and no fewer than so many it was full of what closed sockets have left (orphan.c); 0: none */
-	unsigned crowded_len;
+	uint64_t
+		closed_seq; /* with this one at its head and no fewer than so many it was full of what closed sockets have left (orphan.c); 0: none */
+	unsigned closed_len;
 	unsigned since_reap;
 	uint64_t st_queued, st_bytes; /* send_queued, copy_from_user, not yet added to the counters */
 	bool busy; /* on the list of connections that may hold something (queue.c) */
@@ -179,7 +181,7 @@ struct rds_conn {
 	_Atomic uint64_t lending; /* bytes that the peer is to take from our memory (written under rx) */
 	uint64_t lent;		  /* number of the last piece that lends some (tx) */
 	/* ... answers to its operations that have not been sent; counted for those without rx */
-	struct rds_queued *answers, **answers_tail;
+	struct rds_queue_item *answers, **answers_tail;
 	_Atomic uint64_t answer_bytes; /* ... and those of them that wait in the queue, to pings and of moved.c as well */
 	_Atomic unsigned nanswers;
 	bool pulled; /* a piece has overtaken others, which may come before its message (overtake.c; tx) */
@@ -201,18 +203,19 @@ struct rds_conn {
 	_Atomic uint64_t strays;
 #define RDS_STRAYS_NEW UINT64_MAX
 
-	/* work left for rds_run_work (rx) */
+	/* work left for rds_conn_work_run (rx) */
 	struct rds_conn *work_next;
 	bool work_queued;
 	bool want_map, want_flush, want_push;
 	uint16_t pongs[16]; /* ports to answer */
 	unsigned npongs;
 	/* ports that have moved to another process of their host (moved.c; rx) */
-	struct rds_moved *out, in[RDS_MOVED_MAX];
+	struct rds_conn_redirect *out, in[RDS_REDIRECTS_MAX];
 	unsigned out_cap;
-	_Atomic unsigned nout, nin;
-	unsigned nleft; /* of the sockets that this process is leaving, so many have been said to the peer (leave.c) */
-	struct rds_conn_past past; /* tx */
+	_Atomic unsigned nredirects_out, nredirects_in;
+	unsigned
+		nhandoff_said; /* of the sockets that this process is leaving, so many have been said to the peer (leave.c) */
+	struct rds_conn_history history; /* tx */
 };
 
 /* connection.c. rds_conn_get: find or make; control not held. May return a DEAD one's successor; NULL + *err. */
@@ -223,14 +226,14 @@ struct rds_conn *rds_conn_get_locked(enum rds_conn_kind kind, const struct rds_c
 bool rds_conn_start_locked(struct rds_conn *conn);
 void rds_conn_backoff(struct rds_conn *conn); /* helper: have it tried again later */
 void rds_conn_start(struct rds_conn *conn);    /* no lock held: DOWN -> CONNECTING */
-void rds_conn_again(struct rds_conn *conn);    /* helper: DOWN -> CONNECTING, after a while */
+void rds_conn_retry_later(struct rds_conn *conn); /* helper: DOWN -> CONNECTING, after a while */
 void rds_conn_each(void (*fn)(struct rds_conn *conn, void *arg), void *arg);
 extern const struct rds_transport_up rds_transport_up;
 void rds_conn_unlist(struct rds_conn *conn); /* control: out of the tables */
 void rds_conn_free(struct rds_conn *conn);   /* control: of no more use, for the next one */
 void rds_conn_forget(void);		     /* forked child */
-enum rds_rx_verdict rds_recv_message(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx); /* recv.c */
-void rds_conn_work(struct rds_conn *conn); /* rx held: put on the work list */
+enum rds_rx_verdict rds_conn_receive(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx); /* recv.c */
+void rds_conn_work_add(struct rds_conn *conn); /* rx held: put on the work list */
 
 /*
  * shutdown.c; helper. ep NULL: it never came up; else its ep or pending.  down: and have it come up again; what is said of any other
@@ -245,109 +248,112 @@ static inline bool rds_conn_between(const struct rds_conn *conn, const struct rd
 	       rds_ip_equal(&conn->id.laddr, &id->laddr) && rds_ip_equal(&conn->id.faddr, &id->faddr);
 }
 /* Messages that are not accepted for sockets that have left that process: if it ends with them, they go where those are.  tx held. */
-unsigned rds_conn_left(const struct rds_conn *conn);
+unsigned rds_conn_count_rerouted(const struct rds_conn *conn);
 /* engine.c: messages that would be lost if we ended now, and that nobody else can be given.  tx held. */
-bool rds_conn_holds(const struct rds_conn *conn);
+bool rds_conn_has_unsent(const struct rds_conn *conn);
 /* past.c; tx held */
-void rds_conn_attempted(struct rds_conn *conn);
-void rds_conn_came_up(struct rds_conn *conn);
-void rds_conn_went_down(struct rds_conn *conn, bool was_up, int why);
+void rds_conn_history_attempt(struct rds_conn *conn);
+void rds_conn_history_up(struct rds_conn *conn);
+void rds_conn_history_down(struct rds_conn *conn, bool was_up, int why);
 /* unreachable.c, neither rx nor tx held: an attempt has failed, -errno / it is up, or has answered */
-void rds_unreachable(struct rds_conn *conn, int why);
-void rds_reached(struct rds_conn *conn);
+void rds_conn_history_unreachable(struct rds_conn *conn, int why);
+void rds_conn_history_reached(struct rds_conn *conn);
 /* orphan.c: the socket is closed: does what it has sent go on without it? control held. */
-void rds_orphans_leave(const struct rds_sock *sk);
-/* NOWHERE: to ask who has a port takes a moment, and so does a change of hands; a host that does not answer may take for ever.  control held */
-static inline bool rds_nowhere_hopes(const struct rds_conn *conn)
+void rds_conn_sock_closed(const struct rds_sock *sk);
+/* UNROUTED: to ask who has a port takes a moment, and so does a change of hands; a host that does not answer may take for ever.  control held */
+static inline bool rds_route_may_come(const struct rds_conn *conn)
 {
-	return (conn->far || conn->handed) && !atomic_load(&conn->silent);
+	return (conn->far || conn->handoff_pending) && !atomic_load(&conn->silent);
 }
-void rds_conn_say(const struct rds_conn *conn, bool worth, const char *what, const char *why);
+void rds_conn_log_state(const struct rds_conn *conn, bool worth, const char *what, const char *why);
 void rds_conn_reclaim(void);	 /* buried ones become reusable; no event pending */
-void rds_graveyard_forget(void); /* forked child */
+void rds_conn_forget_dead(void); /* forked child */
 /* An endpoint belongs to the transport that made it, which need not be the connection's of today. */
-static inline const struct rds_transport_ops *rds_ep_ops(const struct rds_ep *ep)
+static inline const struct rds_transport_ops *rds_transport_ep_ops(const struct rds_ep *ep)
 {
 	return ((const struct rds_ep_head *)ep)->t->ops;
 }
 
 /* resolve.c: where does a message to dst go? No lock but sk->tx. 0 or -errno. */
-int rds_conn_resolve(struct rds_sock *sk, const struct rds_addr *dst, struct rds_conn **out, uint64_t *sock);
-void rds_nowhere_retry(struct rds_conn *conn); /* helper */
-void rds_nowhere_located(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port, int err); /* helper */
+int rds_route_find(struct rds_sock *sk, const struct rds_addr *dst, struct rds_conn **out, uint64_t *sock);
+void rds_route_retry(struct rds_conn *conn);							       /* helper */
+void rds_route_located(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port, int err); /* helper */
 /*
  * Messages (none: NULL) that have to look for their port anew, in order, from a connection with these addresses; before what waits already, or
  * behind.  control held.
  */
-void rds_nowhere_append(const struct rds_conn_id *id, struct rds_queued *list, bool before);
+void rds_route_requeue(const struct rds_conn_id *id, struct rds_queue_item *list, bool before);
 /*
  * As if a socket whose address reaches other hosts (far) or does not had sent them just now: they go, or wait.
  * control held.  False: no memory, nothing has been taken.
  */
-bool rds_nowhere_again(const struct rds_conn_id *id, struct rds_queued *list, bool far);
+bool rds_route_send_list(const struct rds_conn_id *id, struct rds_queue_item *list, bool far);
 /*
  * outlive.c: a message begins to wait, for the socket that its sender found (to; NULL: the one that has the port now); is the socket gone for which it
  * does?
  */
-void rds_queued_for(const struct rds_conn *conn, struct rds_queued *q, const struct rds_dst *to);
-bool rds_queued_outlives(const struct rds_conn *conn, struct rds_queued *q);
+void rds_queue_item_mean(const struct rds_conn *conn, struct rds_queue_item *q, const struct rds_sock_dst *to);
+bool rds_queue_item_outlived(const struct rds_conn *conn, struct rds_queue_item *q);
 /* What the receiver is told of it, on this host; 0: nothing.  conn->tx. */
-uint32_t rds_queued_names(const struct rds_conn *conn, const struct rds_queued *q);
+uint32_t rds_queue_item_sock(const struct rds_conn *conn, const struct rds_queue_item *q);
 /* The receiver: is sk the one that was meant?  rx held. */
-bool rds_sock_is_meant(const struct rds_sock *sk, uint32_t named);
+bool rds_conn_is_meant_for(const struct rds_sock *sk, uint32_t named);
 
 /*
  * inbox.c: what waits for sockets of nobody goes to them in a way that outlives this process; the rest still waits.  fill: no lock held.  post:
  * of one connection, control and tx held; returns what has gone, which is still to be released.
  */
 void rds_inbox_fill(void);
-struct rds_queued *rds_inbox_post(struct rds_conn *nowhere);
+struct rds_queue_item *rds_inbox_post(struct rds_conn *unrouted);
 
 /* moved.c */
-enum rds_rx_verdict rds_moved_refuse(struct rds_conn *conn, struct rds_ep *ep, const struct rds_hdr *hdr); /* rx */
+enum rds_rx_verdict rds_conn_redirect_refuse(struct rds_conn *conn, struct rds_ep *ep,
+					     const struct rds_hdr *hdr); /* rx */
 /* A message for a socket that this process is leaving, and does not accept any more.  rx */
-enum rds_rx_verdict rds_moved_late(struct rds_conn *conn, const struct rds_hdr *hdr);
+enum rds_rx_verdict rds_conn_redirect_late(struct rds_conn *conn, const struct rds_hdr *hdr);
 /* ... it comes back, whoever has the port by now: a notice has said so that may not have been heeded yet.  rx */
-bool rds_moved_covers(const struct rds_conn *conn, const struct rds_hdr *hdr);
+bool rds_conn_redirect_covers(const struct rds_conn *conn, const struct rds_hdr *hdr);
 /* ... nothing for that port is accepted from now on: the peer is told.  rx.  False: no memory. */
-bool rds_moved_leave(struct rds_conn *conn, uint16_t port);
-enum rds_rx_verdict rds_moved_told(struct rds_conn *conn, const struct rds_rx *rx);			   /* rx */
-unsigned rds_moved_owes(const struct rds_conn *conn); /* tx: notices that are not heeded, and whose messages are the peer's to send elsewhere */
-void rds_moved_say(struct rds_conn *conn);    /* tx: send the notices */
-void rds_moved_run(struct rds_conn *conn);    /* no lock held: do what we were told */
+bool rds_conn_redirect_begin(struct rds_conn *conn, uint16_t port);
+enum rds_rx_verdict rds_conn_redirect_recv(struct rds_conn *conn, const struct rds_rx *rx); /* rx */
+unsigned rds_conn_redirect_owed(
+	const struct rds_conn
+		*conn); /* tx: notices that are not heeded, and whose messages are the peer's to send elsewhere */
+void rds_conn_redirect_send(struct rds_conn *conn); /* tx: send the notices */
+void rds_conn_redirect_run(struct rds_conn *conn);  /* no lock held: do what we were told */
 /* Highest sequence number that may be acknowledged.  rx. */
-uint64_t rds_moved_limit(const struct rds_conn *conn, uint64_t last);
-static inline uint64_t rds_recv_taken(const struct rds_conn *conn)
+uint64_t rds_conn_redirect_limit(const struct rds_conn *conn, uint64_t last);
+static inline uint64_t rds_conn_recv_taken(const struct rds_conn *conn)
 {
 	uint64_t last = atomic_load_explicit(&conn->next_rx, memory_order_relaxed) - 1;
 
-	if (likely(!atomic_load_explicit(&conn->nout, memory_order_relaxed) &&
-		   !atomic_load_explicit(&conn->nin, memory_order_relaxed)))
+	if (likely(!atomic_load_explicit(&conn->nredirects_out, memory_order_relaxed) &&
+		   !atomic_load_explicit(&conn->nredirects_in, memory_order_relaxed)))
 		return last;
-	return rds_moved_limit(conn, last);
+	return rds_conn_redirect_limit(conn, last);
 }
 
 /* Where the socket's messages to that port go. sk->tx. */
-static inline struct rds_dst *rds_dst_slot(struct rds_sock *sk, uint16_t port)
+static inline struct rds_sock_dst *rds_sock_dst_slot(struct rds_sock *sk, uint16_t port)
 {
 	return &sk->dst[port & (RDS_DST_CACHE - 1)];
 }
-static inline bool rds_dst_fresh(const struct rds_dst *d)
+static inline bool rds_route_dst_fresh(const struct rds_sock_dst *d)
 {
 	return d->conn && d->bind_gen == registry_generation(rds_eng->reg) &&
 	       d->conn_gen == atomic_load_explicit(&rds_eng->conn_gen, memory_order_acquire);
 }
 
 /* queue.c; conn->tx held unless said otherwise */
-void rds_conn_busy(struct rds_conn *conn);
+void rds_queue_busy_add(struct rds_conn *conn);
 /* Before an endpoint is given that message: the peer may acknowledge it before the call returns. */
-static inline void rds_conn_sending(struct rds_conn *conn, uint64_t seq)
+static inline void rds_conn_note_sending(struct rds_conn *conn, uint64_t seq)
 {
 	if (seq > atomic_load_explicit(&conn->sent, memory_order_relaxed))
 		atomic_store_explicit(&conn->sent, seq, memory_order_relaxed);
 }
 /* What is said to processes of this host only. */
-static inline void rds_conn_fits(const struct rds_conn *conn, struct rds_hdr *hdr, const struct rds_sock *sk)
+static inline void rds_conn_hdr_fit(const struct rds_conn *conn, struct rds_hdr *hdr, const struct rds_sock *sk)
 {
 	if (likely(!(hdr->flags & RDS_FLAG_NEW_OWNER)))
 		return;
@@ -356,30 +362,31 @@ static inline void rds_conn_fits(const struct rds_conn *conn, struct rds_hdr *hd
 	else
 		hdr->ack = sk->since;
 }
-static inline void rds_conn_sent_one(struct rds_conn *conn, uint64_t len)
+static inline void rds_conn_count_sent(struct rds_conn *conn, uint64_t len)
 {
 	if (conn->st_queued++ == 0)
-		rds_conn_busy(conn); /* so that the counters are brought up to date */
+		rds_queue_busy_add(conn); /* so that the counters are brought up to date */
 	conn->st_bytes += len;
 }
-int rds_unacked_more(struct rds_conn *conn);
+int rds_queue_unacked_more(struct rds_conn *conn);
 /* For one more that is given to a transport: 0 or -ENOMEM. */
-static inline int rds_unacked_room(struct rds_conn *conn)
+static inline int rds_queue_unacked_room(struct rds_conn *conn)
 {
-	return (conn->t->ops->caps & RDS_TCAP_DIRECT) || likely(conn->count < conn->cap) ? 0 : rds_unacked_more(conn);
+	return (conn->t->ops->caps & RDS_TCAP_DIRECT) || likely(conn->count < conn->cap) ? 0
+											 : rds_queue_unacked_more(conn);
 }
 /* There is room: fill in the one, then say so.  (What is acknowledged may be looked at then, that one among it.) */
-static inline struct rds_unacked *rds_unacked_next(struct rds_conn *conn)
+static inline struct rds_queue_unacked *rds_queue_unacked_next(struct rds_conn *conn)
 {
 	return &conn->unacked[(conn->head + conn->count) & (conn->cap - 1)];
 }
-void rds_unacked_pushed(struct rds_conn *conn);
-static inline void rds_unacked_push(struct rds_conn *conn, const struct rds_unacked *u)
+void rds_queue_unacked_pushed(struct rds_conn *conn);
+static inline void rds_queue_unacked_push(struct rds_conn *conn, const struct rds_queue_unacked *u)
 {
-	*rds_unacked_next(conn) = *u;
-	rds_unacked_pushed(conn);
+	*rds_queue_unacked_next(conn) = *u;
+	rds_queue_unacked_pushed(conn);
 }
-void rds_busy_forget(void); /* forked child */
+void rds_queue_forget(void); /* forked child */
 void rds_queue_acked(struct rds_conn *conn, uint64_t ack);
 /*
  * flush.c: the connection has broken.  Has that cost a program for Oracle's kernels anything?  Then what it has sent since is not to arrive before it
@@ -389,58 +396,60 @@ bool rds_queue_loses_order(const struct rds_conn *conn);
 void rds_queue_give_up(struct rds_conn *conn);
 void rds_queue_drop_given_up(struct rds_conn *conn);
 uint64_t rds_queue_sent(struct rds_conn *conn); /* no lock: up->sent */
-void rds_conn_reap(struct rds_conn *conn); /* take the peer's acknowledgements to heart */
+void rds_queue_reap(struct rds_conn *conn);	/* take the peer's acknowledgements to heart */
 void rds_queue_flush(struct rds_conn *conn); /* give waiting messages to the transport */
-void rds_conn_ask(struct rds_conn *conn);  /* have its acknowledgements told, and soon */
-void rds_conn_rearm(struct rds_conn *conn); /* after a wake-up: is there still somebody who waits for space? */
+void rds_queue_ask_acks(struct rds_conn *conn); /* have its acknowledgements told, and soon */
+void rds_queue_rearm(struct rds_conn *conn);	/* after a wake-up: is there still somebody who waits for space? */
 bool rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep); /* broken: unacknowledged ones to the head again */
 void rds_queue_drop_all(struct rds_conn *conn);
 /* Takes out what sockets have sent to that port from that number on, whether a transport had it or not.  False: no memory, nothing is taken. */
-bool rds_queue_take(struct rds_conn *conn, uint16_t port, uint64_t from, struct rds_queued **list);
+bool rds_queue_take_port(struct rds_conn *conn, uint16_t port, uint64_t from, struct rds_queue_item **list);
 /* What sockets have sent to that port before that number has been dealt with at the other side, acknowledged or not. */
-void rds_queue_done(struct rds_conn *conn, uint16_t port, uint64_t before);
+void rds_queue_done_port(struct rds_conn *conn, uint16_t port, uint64_t before);
 /* How many of those that are kept are no program's, but notices of moved.c? */
-unsigned rds_queue_notices(const struct rds_conn *conn);
+unsigned rds_queue_count_redirects(const struct rds_conn *conn);
 /* Takes out what no transport ever had, to any port. */
-struct rds_queued *rds_queue_take_unsent(struct rds_conn *conn);
+struct rds_queue_item *rds_queue_take_unsent(struct rds_conn *conn);
 /* The same, only what that socket has sent, and at the end of that list, with where it goes. */
-void rds_queue_take_along(struct rds_conn *conn, struct rds_sock *sk, struct rds_queued **list);
-bool rds_queue_has(const struct rds_conn *conn, uint16_t port); /* is something of a socket's for that port here? */
+void rds_queue_take_handoff(struct rds_conn *conn, struct rds_sock *sk, struct rds_queue_item **list);
+bool rds_queue_has_port(const struct rds_conn *conn,
+			uint16_t port); /* is something of a socket's for that port here? */
 void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct rds_addr *dst);
 /* A copy of what lies with that endpoint, to be sent again; NULL: no memory.  And for queue_take.c: out of the queue, and dropped. */
-struct rds_queued *rds_queued_again(struct rds_conn *conn, struct rds_ep *ep, const struct rds_unacked *u);
-void rds_queue_drop_at(struct rds_conn *conn, struct rds_queued **link);
-void rds_release_unacked(struct rds_unacked *u); /* socket's bytes back, wake writers */
-void rds_reap_all(void); /* no lock held */
-bool rds_reap_free(void); /* nobody is in it just now, this thread least of all */
+struct rds_queue_item *rds_queue_item_copy(struct rds_conn *conn, struct rds_ep *ep, const struct rds_queue_unacked *u);
+void rds_queue_drop_at(struct rds_conn *conn, struct rds_queue_item **link);
+void rds_queue_unacked_release(struct rds_queue_unacked *u); /* socket's bytes back, wake writers */
+void rds_queue_reap_all(void);				     /* no lock held */
+bool rds_queue_reap_is_free(void);			     /* nobody is in it just now, this thread least of all */
 
-void rds_queue_append(struct rds_conn *conn, struct rds_queued *q);
+void rds_queue_append(struct rds_conn *conn, struct rds_queue_item *q);
 void rds_queue_notice(struct rds_conn *conn,
-		      struct rds_queued *q); /* overtake.c: one of moved.c, whose number is the next */
-void rds_queued_free(struct rds_queued *q);
+		      struct rds_queue_item *q); /* overtake.c: one of moved.c, whose number is the next */
+void rds_queue_item_free(struct rds_queue_item *q);
 /* Up, and the first that waits is an operation's that may not go yet, whatever room there is. */
 bool rds_queue_blocked(struct rds_conn *conn);
 /* What belongs to operations that have failed leaves the queue; answers: and what answers the peer's. */
 void rds_queue_purge(struct rds_conn *conn, bool answers);
 
 /* xmit.c */
-struct rds_outgoing {
+struct rds_conn_outgoing {
 	struct rds_hdr hdr;
 	const struct iovec *iov;
 	size_t len;
-	struct rds_unacked u;
-	const struct rds_dst *to; /* a socket's message; NULL: none's */
+	struct rds_queue_unacked u;
+	const struct rds_sock_dst *to; /* a socket's message; NULL: none's */
 	struct rds_op *ops; /* the operations that it goes with, sent before it */
 	bool answer;	    /* if it has to be kept it weighs on answer_bytes */
 	bool may_wait; /* -EAGAIN instead of keeping a copy when the endpoint has no room */
 };
-int rds_xmit(struct rds_conn *conn, struct rds_outgoing *out); /* tx held: send now or queue; 0, -ENOMEM, -EAGAIN */
+int rds_conn_xmit(struct rds_conn *conn,
+		  struct rds_conn_outgoing *out); /* tx held: send now or queue; 0, -ENOMEM, -EAGAIN */
 /* tx held: ops->send, except that -EAGAIN means that `writable` will surely come. */
-int rds_xmit_ep(struct rds_conn *conn, const struct rds_wire_hdr *wire, const struct iovec *iov, size_t len,
-		uint64_t *pos);
+int rds_conn_xmit_ep(struct rds_conn *conn, const struct rds_wire_hdr *wire, const struct iovec *iov, size_t len,
+		     uint64_t *pos);
 /* Control traffic: never queued; -EAGAIN = again later (want_* stays set). */
-int rds_xmit_pong(struct rds_conn *conn, uint16_t dport);
-int rds_xmit_map(struct rds_conn *conn);
+int rds_conn_xmit_pong(struct rds_conn *conn, uint16_t dport);
+int rds_conn_xmit_map(struct rds_conn *conn);
 
 /* cong.c (rx held) */
 struct rds_cong_map {
@@ -449,10 +458,11 @@ struct rds_cong_map {
 	struct rds_conn *conns; /* local map: whom to tell */
 	_Atomic uint64_t words[RDS_CONG_MAP_BYTES / 8];
 };
-struct rds_cong_map *rds_cong_find(const struct in6_addr *addr); /* NULL: none of our sockets was ever bound to it */
+struct rds_cong_map *rds_cong_map_find(
+	const struct in6_addr *addr); /* NULL: none of our sockets was ever bound to it */
 /* What the peer last said to be congested, port modulo 64: to tell those who wait when it has ended. */
 uint64_t rds_cong_ports(const struct rds_conn *conn);
-struct rds_cong_map *rds_cong_local(const struct in6_addr *addr); /* find or make; NULL no memory */
+struct rds_cong_map *rds_cong_map_get(const struct in6_addr *addr); /* find or make; NULL no memory */
 static inline bool rds_cong_test(const struct rds_cong_map *map, uint16_t port)
 {
 	const _Atomic unsigned char *b = (const _Atomic unsigned char *)map->words;
@@ -462,7 +472,7 @@ static inline bool rds_cong_test(const struct rds_cong_map *map, uint16_t port)
 int rds_cong_attach(struct rds_conn *conn);  /* a new connection: to its local map; loop: fcong as well */
 void rds_cong_detach(struct rds_conn *conn);
 void rds_cong_check(struct rds_sock *sk); /* after rcv_bytes changed */
-void rds_cong_show(const struct rds_sock *sk); /* to rds-info */
+void rds_cong_publish(const struct rds_sock *sk); /* to rds-info */
 void rds_cong_clear_port(struct rds_sock *sk);
 void rds_cong_received(struct rds_conn *conn, const void *map);
 void rds_cong_updated(uint64_t portmask); /* generation, monitors, sleepers */

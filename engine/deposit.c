@@ -65,8 +65,8 @@ void rds_share_fill(const struct rds_sock *sk, struct rds_share_state *st)
 	st->rcvtimeo_ns = atomic_load(&sk->rcvtimeo_ns);
 	st->cong_mask = atomic_load(&sk->cong_mask);
 	st->cong_notify = atomic_load(&sk->cong_notify);
-	st->freed_by_others = atomic_load(&sk->freed_by_others);
-	st->barrier_id = atomic_load_explicit(&sk->barrier.last_id, memory_order_relaxed);
+	st->region_freed_by_other = atomic_load(&sk->region_freed_by_other);
+	st->barrier_id = atomic_load_explicit(&sk->marks.last_id, memory_order_relaxed);
 }
 
 static int put_reports(const struct rds_sock *sk, int fd, off_t *size)

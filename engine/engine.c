@@ -34,22 +34,22 @@
 #endif
 
 struct rds_engine *rds_eng;
-static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic(volatile int *) alive; /* on the wiped page: 1 in the process that started the engine */
+static pthread_mutex_t engine_start_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(volatile int *) process_page; /* on the wiped page: 1 in the process that started the engine */
 
-bool rds_engine_foreign(void)
+bool os_process_inherited(void)
 {
-	volatile int *mark = atomic_load_explicit(&alive, memory_order_acquire);
+	volatile int *mark = atomic_load_explicit(&process_page, memory_order_acquire);
 
 	return mark && unlikely(!*mark);
 }
 
-bool rds_engine_runs(void)
+bool os_process_is_started(void)
 {
-	return __atomic_load_n(&rds_eng, __ATOMIC_ACQUIRE) && !rds_engine_foreign();
+	return __atomic_load_n(&rds_eng, __ATOMIC_ACQUIRE) && !os_process_inherited();
 }
 
-static int mark_alive(void)
+static int process_mark(void)
 {
 	size_t len = (size_t)sysconf(_SC_PAGESIZE);
 	int *page = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -62,11 +62,11 @@ static int mark_alive(void)
 		return -ENOSYS;
 	}
 	*page = 1;
-	atomic_store(&alive, page);
+	atomic_store(&process_page, page);
 	return 0;
 }
 
-static int engine_new(void)
+static int engine_create(void)
 {
 	struct rds_engine *e = calloc(1, sizeof(*e));
 	int err;
@@ -83,8 +83,8 @@ static int engine_new(void)
 	e->loop = rds_loop_transport();
 	rds_thread_records_start();
 	rds_copy_start();
-	rds_wires_choose(e);
-	err = mark_alive();
+	rds_transports_choose(e);
+	err = process_mark();
 	if (!err)
 		err = registry_open(&e->reg);
 	if (err) {
@@ -100,33 +100,33 @@ int rds_engine_start(void)
 {
 	int err = 0;
 
-	if (unlikely(rds_engine_foreign()))
-		rds_engine_forget();
+	if (unlikely(os_process_inherited()))
+		rds_engine_fork_child();
 	if (likely(__atomic_load_n(&rds_eng, __ATOMIC_ACQUIRE)))
 		return 0;
-	pthread_mutex_lock(&start_lock);
+	pthread_mutex_lock(&engine_start_lock);
 	if (!rds_eng)
-		err = engine_new();
-	pthread_mutex_unlock(&start_lock);
+		err = engine_create();
+	pthread_mutex_unlock(&engine_start_lock);
 	return err;
 }
 
-int rds_leader_fd(void)
+int rds_sock_leader_fd(void)
 {
 	return os_fd(&rds_eng->leader_post);
 }
 
-int rds_relay_fd(void)
+int rds_sock_relay_fd(void)
 {
 	return atomic_load_explicit(&rds_eng->relay_fd, memory_order_relaxed);
 }
 
-struct registry *rds_engine_registry(void)
+struct registry *node_registry(void)
 {
 	return rds_eng->reg;
 }
 
-int rds_wake_pipe(int fds[2], int flags)
+int os_wake_pipe(int fds[2], int flags)
 {
 	char path[40];
 	int rw, err = os_pipe(fds, flags | O_CLOEXEC);
@@ -145,13 +145,13 @@ int rds_wake_pipe(int fds[2], int flags)
 }
 
 /* The end that is read stays blocking: it is where threads sleep.  Once: a start that failed leaves it for the next. */
-static int leader_pipe(struct rds_engine *e)
+static int leader_pipe_open(struct rds_engine *e)
 {
 	int fds[2], err;
 
 	if (atomic_load(&e->leader_fd) >= 0)
 		return 0;
-	err = rds_wake_pipe(fds, 0);
+	err = os_wake_pipe(fds, 0);
 	if (err < 0)
 		return err;
 	err = os_dup_high_slot(fds[1], &e->leader_post.n[0]);
@@ -173,7 +173,7 @@ int rds_engine_start_helper(void)
 
 	if (e->helper_up)
 		return 0;
-	err = leader_pipe(e);
+	err = leader_pipe_open(e);
 	if (!err)
 		err = rds_helper_start();
 	if (err) {
@@ -201,7 +201,7 @@ int rds_engine_want_helper(void)
 	return err;
 }
 
-static void note_socket(struct rds_sock *sk, void *any)
+static void spread_note_socket(struct rds_sock *sk, void *any)
 {
 	*(bool *)any = true;
 	if (rds_will_make(sk))
@@ -231,16 +231,16 @@ bool rds_lock_wait_free(rds_lock_t *lock, uint64_t until_ns)
  * This thread may be a signal handler's that has interrupted who has control: then it stays as it is.  So it does if the helper
  * cannot be started; another process's call on a socket of ours will say so.
  */
-static void spreads(bool start)
+static void spread_sockets(bool start)
 {
 	bool any = false;
 
 	atomic_store(&rds_spread, true);
-	if (!rds_eng || rds_engine_foreign() ||
+	if (!rds_eng || os_process_inherited() ||
 	    !rds_lock_until(&rds_eng->control, os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK)))
 		return;
 	if (start || atomic_load(&rds_eng->started))
-		rds_sock_each_locked(note_socket, &any);
+		rds_sock_each_locked(spread_note_socket, &any);
 	if (any && !atomic_load(&rds_eng->started))
 		(void)rds_engine_start_helper();
 	rds_unlock(&rds_eng->control);
@@ -250,12 +250,12 @@ static void spreads(bool start)
 
 void rds_engine_spreads(void)
 {
-	spreads(true);
+	spread_sockets(true);
 }
 
 void rds_engine_spreads_now(void)
 {
-	spreads(false);
+	spread_sockets(false);
 }
 
 void rds_reclaim(void)
@@ -267,10 +267,10 @@ void rds_reclaim(void)
 /* ---- exit ---- */
 
 /* Messages, and writes that a device has in hand, that would be lost if we ended now; with `survives` the transport says so itself.  tx held. */
-static unsigned at_stake(const struct rds_conn *conn, bool survives)
+static unsigned conn_count_unsent(const struct rds_conn *conn, bool survives)
 {
-	if (conn->kind == RDS_CONN_NOWHERE)
-		return rds_nowhere_hopes(conn) ? conn->queue_len : 0;
+	if (conn->kind == RDS_CONN_UNROUTED)
+		return rds_route_may_come(conn) ? conn->queue_len : 0;
 	if (conn->kind != RDS_CONN_PEER)
 		return 0;
 	if (conn->stale) /* neither on the heap nor where a peer would look */
@@ -284,61 +284,61 @@ static unsigned at_stake(const struct rds_conn *conn, bool survives)
 	    !registry_proc_alive(rds_eng->reg, conn->id.peer_slot, &conn->id.peer))
 		survives = false;
 	if (survives)
-		return conn->queue_len + rds_conn_left(conn) + atomic_load(&conn->native_writes);
+		return conn->queue_len + rds_conn_count_rerouted(conn) + atomic_load(&conn->native_writes);
 	/* That a notice has come says nothing: it is to be heeded, if it is for a message that has been refused. */
-	return conn->queue_len + conn->count - rds_queue_notices(conn) + rds_moved_owes(conn) +
+	return conn->queue_len + conn->count - rds_queue_count_redirects(conn) + rds_conn_redirect_owed(conn) +
 	       atomic_load(&conn->native_writes);
 }
 
-bool rds_conn_holds(const struct rds_conn *conn)
+bool rds_conn_has_unsent(const struct rds_conn *conn)
 {
-	return at_stake(conn, conn->t->ops->caps & RDS_TCAP_SURVIVES) > conn->queue_len ||
+	return conn_count_unsent(conn, conn->t->ops->caps & RDS_TCAP_SURVIVES) > conn->queue_len ||
 	       (conn->queue && conn->queue->was_sent);
 }
 
-static void add_queued(struct rds_conn *conn, void *arg)
+static void conn_add_unsent(struct rds_conn *conn, void *arg)
 {
 	unsigned *n = arg;
 
 	rds_lock(&conn->tx);
-	*n += at_stake(conn, conn->t->ops->caps & RDS_TCAP_SURVIVES);
+	*n += conn_count_unsent(conn, conn->t->ops->caps & RDS_TCAP_SURVIVES);
 	rds_unlock(&conn->tx);
 }
 
-unsigned rds_engine_unsent(void)
+unsigned rds_progress_count_unsent(void)
 {
 	unsigned n = 0;
 
-	rds_reap_all();
-	rds_progress();
+	rds_queue_reap_all();
+	rds_progress_round();
 	rds_inbox_fill();
-	rds_conn_each(add_queued, &n);
+	rds_conn_each(conn_add_unsent, &n);
 	return n;
 }
 
-static _Atomic uint64_t ends_by; /* once for all that is waited for when the process ends; 0: it does not yet */
+static _Atomic uint64_t exit_by_ns; /* once for all that is waited for when the process ends; 0: it does not yet */
 
-uint64_t rds_exit_deadline(void)
+uint64_t rds_progress_exit_deadline(void)
 {
-	uint64_t by = atomic_load(&ends_by);
+	uint64_t by = atomic_load(&exit_by_ns);
 
 	return by ? by : os_now_ns() + (uint64_t)rds_options()->linger_ms * 1000000;
 }
 
 /* What no transport has taken yet would die with us; of what it has taken, its capabilities say whether it survives us. */
-static void linger(uint64_t until)
+static void progress_linger_until(uint64_t until)
 {
 	struct rds_wait *w = NULL;
 	struct pollfd p;
 	unsigned n;
 
 	for (;;) {
-		n = rds_engine_unsent();
+		n = rds_progress_count_unsent();
 		if (!n || os_now_ns() >= until)
 			break;
 		if (!w)
 			w = rds_wait_begin(0);
-		if (!w || rds_want_room_all() || !rds_wait_arm(w))
+		if (!w || rds_queue_want_room_all() || !rds_wait_arm(w))
 			continue;
 		p = (struct pollfd){.fd = rds_wait_fd(w), .events = POLLIN};
 		os_poll(&p, 1, 10);
@@ -354,11 +354,11 @@ void rds_engine_exit(void)
 {
 	uint64_t by;
 
-	if (!rds_eng || rds_engine_foreign())
+	if (!rds_eng || os_process_inherited())
 		return;
 	by = atomic_exchange(&rds_eng->exit_by, 0); /* if this is an exec, which may fail, the next end has time of its own */
 	if (rds_eng->helper_up)
-		linger(by ? by : rds_exit_deadline());
+		progress_linger_until(by ? by : rds_progress_exit_deadline());
 	/* The helper still runs and may use everything: the rest is the kernel's.  Whoever needs our place in the registry
 	 * finds our lock gone and clears up. */
 }
@@ -366,29 +366,29 @@ void rds_engine_exit(void)
 #define EXIT_NAP_NS 200000
 #define EXIT_NAP_MOST_NS 10000000
 
-_Atomic bool rds_ends;
+_Atomic bool rds_progress_exiting;
 
-void rds_engine_ends(bool interrupted)
+void rds_engine_exit_begin(bool interrupted)
 {
-	uint64_t none = 0, by = rds_exit_deadline();
+	uint64_t none = 0, by = rds_progress_exit_deadline();
 
-	if (!rds_eng || rds_engine_foreign())
+	if (!rds_eng || os_process_inherited())
 		return;
-	atomic_compare_exchange_strong(&ends_by, &none, by);
-	atomic_store(&rds_ends, true);
+	atomic_compare_exchange_strong(&exit_by_ns, &none, by);
+	atomic_store(&rds_progress_exiting, true);
 	if (interrupted ? !rds_trylock(&rds_eng->rx) : !rds_lock_until(&rds_eng->rx, by))
 		return;
-	rds_attention_update();
+	rds_progress_attention_update();
 	rx_unlock();
 }
 
-void rds_engine_hand_over(void)
+void rds_progress_linger(void)
 {
-	linger(rds_exit_deadline());
+	progress_linger_until(rds_progress_exit_deadline());
 }
 
 /* Messages to peers that wait on our heap; -1 if a lock is not to be had just now. */
-static int queued_now(void)
+static int conn_count_queued_now(void)
 {
 	struct rds_conn *conn;
 	int n = 0;
@@ -400,14 +400,14 @@ static int queued_now(void)
 			n = -1;
 			break;
 		}
-		if (conn->kind == RDS_CONN_NOWHERE) {
+		if (conn->kind == RDS_CONN_UNROUTED) {
 			rds_inbox_post(conn); /* and is left as it is: a signal may have interrupted malloc() */
-			n += (int)at_stake(conn, false);
+			n += (int)conn_count_unsent(conn, false);
 		} else if (conn->kind == RDS_CONN_PEER && atomic_load(&conn->state) != RDS_CONN_DEAD) {
 			/* Without SURVIVES nobody could promise anything, and asking takes locks. */
 			bool survives = conn->t->ops->caps & RDS_TCAP_SURVIVES;
 
-			n += (int)(survives ? at_stake(conn, true) : conn->queue_len);
+			n += (int)(survives ? conn_count_unsent(conn, true) : conn->queue_len);
 			n += (int)atomic_load(&conn->native_writes); /* where it survives there are none */
 			if ((conn->t->ops->caps & RDS_TCAP_REMOTE) && conn->ep && conn->count)
 				n += conn->t->ops->acked(conn->ep) <
@@ -422,13 +422,13 @@ static int queued_now(void)
 void rds_engine_exit_now(bool interrupted)
 {
 	struct timespec pause = {.tv_nsec = EXIT_NAP_NS};
-	uint64_t now, looked, until = rds_exit_deadline();
+	uint64_t now, looked, until = rds_progress_exit_deadline();
 	int n;
 
-	if (!rds_eng || rds_engine_foreign() || !atomic_load(&rds_eng->started))
+	if (!rds_eng || os_process_inherited() || !atomic_load(&rds_eng->started))
 		return;
 	looked = os_now_ns();
-	while ((n = queued_now()) != 0) {
+	while ((n = conn_count_queued_now()) != 0) {
 		now = os_now_ns();
 		if (n > 0)
 			looked = now;
@@ -449,25 +449,25 @@ void rds_engine_exit_now(bool interrupted)
 
 /* ---- forked child ---- */
 
-static void close_one(int fd, void *arg)
+static void fork_close_fd(int fd, void *arg)
 {
 	(void)arg;
 	if (!rds_heir_keeps(fd))
 		os_fd_abandon(fd);
 }
 
-void rds_engine_forget(void)
+void rds_engine_fork_child(void)
 {
-	if (!rds_engine_foreign())
+	if (!os_process_inherited())
 		return;
-	atomic_store(&rds_ends, false);
-	atomic_store(&ends_by, 0);
-	pthread_mutex_init(&start_lock, NULL);
+	atomic_store(&rds_progress_exiting, false);
+	atomic_store(&exit_by_ns, 0);
+	pthread_mutex_init(&engine_start_lock, NULL);
 	os_fds_forked();
 	rds_thread_records_forget();
 	if (rds_eng)
 		registry_abandon(rds_eng->reg);
-	os_fd_each_internal(0, ~0u, close_one, NULL);
+	os_fd_each_internal(0, ~0u, fork_close_fd, NULL);
 	rds_heir_kept();
 	rds_stat_detach();
 	rds_sock_forget();
@@ -478,18 +478,18 @@ void rds_engine_forget(void)
 	rds_fd_exchange_forget();
 	rds_helper_keeper_forget();
 	rds_helper_threads_forget();
-	rds_busy_forget();
+	rds_queue_forget();
 	rds_conn_forget();
-	rds_ports_forget();
+	rds_route_ports_forget();
 	rds_inc_forget();
 	rds_mr_forget();
 	rds_shm_forget();
-	rds_wires_forget();
+	rds_transports_forget();
 	rds_info_forget();
 	rds_carry_forget();
 	rds_will_forget();
 	rds_still_forget();
 	atomic_store(&rds_spread, false);
-	atomic_store(&alive, NULL);
+	atomic_store(&process_page, NULL);
 	__atomic_store_n(&rds_eng, NULL, __ATOMIC_RELEASE);
 }

@@ -80,7 +80,7 @@ struct rds_engine {
 	_Atomic enum rds_attention attention; /* written under rx; a guess without it is good enough in places */
 	unsigned pollers, followers;
 	struct rds_wait *_Atomic leader;
-	bool lazy, lease_running;
+	bool lazy, lazy_tick_on;
 	uint64_t led_at;   /* coarse clock: when a relayed leader was woken */
 	uint64_t activity; /* counts calls: the lease goes on as long as it moves */
 	unsigned calls;	   /* since the helper took over */
@@ -122,13 +122,13 @@ extern struct rds_engine *rds_eng; /* NULL until the first socket */
 
 /* engine.c */
 int rds_engine_start(void);	  /* with the first socket: registry; control not held */
-extern _Atomic bool rds_ends; /* rds_engine_ends() */
-void rds_engine_hand_over(void); /* a send since; no lock held */
+extern _Atomic bool rds_progress_exiting; /* rds_engine_exit_begin() */
+void rds_progress_linger(void);		  /* a send since; no lock held */
 int rds_engine_start_helper(void); /* with the first bind: thread, transports; control held */
 int rds_engine_want_helper(void); /* the same for a wait that only the helper's timer ends; no lock held */
 
-uint64_t rds_exit_deadline(void); /* RDS_PRELOAD_LINGER_MS from now */
-unsigned rds_engine_unsent(void); /* messages that would be lost if the process ended now; no lock held */
+uint64_t rds_progress_exit_deadline(void); /* RDS_PRELOAD_LINGER_MS from now */
+unsigned rds_progress_count_unsent(void);  /* messages that would be lost if the process ended now; no lock held */
 
 static inline void rx_lock(void)
 {
@@ -164,7 +164,7 @@ void rds_aside_forget(void); /* forked child */
  * A pipe whose writing end never blocks.  It is opened for both directions where /proc is there to do it: then whoever
  * holds it is a reader himself, and waking a process that has just ended raises no SIGPIPE.  0 or -errno.
  */
-int rds_wake_pipe(int fds[2], int flags);
+int os_wake_pipe(int fds[2], int flags);
 void rds_reclaim(void); /* helper, no event pending: free what closed sockets and endpoints left (engine.c) */
 
 /* A lock that this thread may have below it, if a signal has interrupted it: waits so long at most.  False: it is not to be had. */
@@ -193,30 +193,33 @@ void rds_helper_round_end(bool begun);
 void rds_helper_round_forget(void); /* forked child */
 
 /* progress.c */
-void rds_helper_round(void); /* helper: what is to be done each time it is awake */
+void rds_progress_helper_round(void); /* helper: what is to be done each time it is awake */
 void rds_progress_forget(void);
-void rds_attention_update(void); /* rx held: tell transports who looks after arrivals now */
-void rds_attention_again(void);  /* rx held: ... what they have been told: a request was used up, or one is new */
-bool rds_progress_locked(void);	 /* rx held: one round of receiving */
-void rds_run_work(void);	 /* no lock held: do what the receive path left */
-void rds_relieve(bool now);
-void rds_pressure(void); /* rx held */
-void rds_answer_expected(void); /* rx not held: wake.c is about to wake a peer whose answer this thread always waits for */
-void rds_call_made(void); /* rx held: a call looked for input without waiting */
-void rds_poll_enter(void);	 /* rx held: this thread starts to look again and again */
-void rds_poll_leave(bool found); /* rx held */
-void rds_leader_woken(void);	 /* rx held */
-void rds_helper_woken(void);	 /* rx held: by a device */
-void rds_others_watch(void);	 /* rx held: somebody may sleep for a socket in the kernel, or in another process */
-void rds_send_noted(size_t len); /* no lock held: at_send says that it matters */
+void rds_progress_attention_update(void); /* rx held: tell transports who looks after arrivals now */
+void rds_progress_attention_renew(
+	void);			      /* rx held: ... what they have been told: a request was used up, or one is new */
+bool rds_progress_round_locked(void); /* rx held: one round of receiving */
+void rds_conn_work_run(void);	      /* no lock held: do what the receive path left */
+void rds_progress_relieve(bool now);
+void rds_progress_pressure(void); /* rx held */
+void rds_progress_answer_expected(
+	void); /* rx not held: wake.c is about to wake a peer whose answer this thread always waits for */
+void rds_progress_call_made(void);	  /* rx held: a call looked for input without waiting */
+void rds_progress_spin_enter(void);	  /* rx held: this thread starts to look again and again */
+void rds_progress_spin_leave(bool found); /* rx held */
+void rds_progress_leader_woken(void);	  /* rx held */
+void rds_progress_helper_woken(void);	  /* rx held: by a device */
+void rds_progress_others_watch(
+	void); /* rx held: somebody may sleep for a socket in the kernel, or in another process */
+void rds_progress_send_noted(size_t len); /* no lock held: at_send says that it matters */
 /* What this thread looks for now is not what a program waits for: the helper, and a send that looks. */
-extern __thread bool rds_aside __attribute__((tls_model("initial-exec")));
+extern __thread bool rds_transport_looks_aside __attribute__((tls_model("initial-exec")));
 
 /* A message of so many bytes was sent.  No lock held. */
-static inline void rds_send_made(size_t len)
+static inline void rds_progress_send_made(size_t len)
 {
 	if (unlikely(atomic_load_explicit(&rds_eng->at_send, memory_order_relaxed)))
-		rds_send_noted(len);
+		rds_progress_send_noted(len);
 	rds_helper_deferred_check();
 }
 

@@ -14,9 +14,10 @@ bool rds_queue_loses_order(const struct rds_conn *conn)
 	unsigned i;
 
 	for (i = 0; i < conn->count; i++) {
-		const struct rds_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+		const struct rds_queue_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
 
-		if (u->sk && !u->cancelled && atomic_load(&u->sk->had_asends) && (u->once || (u->told & RDS_TOLD_END)))
+		if (u->sk && !u->cancelled && atomic_load(&u->sk->had_asends) &&
+		    (u->once || (u->report & RDS_REPORT_END)))
 			return true;
 	}
 	return rds_ops_lose_order(conn);
@@ -24,23 +25,23 @@ bool rds_queue_loses_order(const struct rds_conn *conn)
 
 void rds_queue_give_up(struct rds_conn *conn)
 {
-	const struct rds_queued *q;
+	const struct rds_queue_item *q;
 	unsigned i;
 
 	for (i = 0; i < conn->count; i++) {
-		const struct rds_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+		const struct rds_queue_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
 
-		if (u->told & RDS_TOLD_END)
+		if (u->report & RDS_REPORT_END)
 			rds_asend_give_up(u->async);
 	}
 	for (q = conn->queue; q; q = q->next)
-		if (q->u.told & RDS_TOLD_END)
+		if (q->u.report & RDS_REPORT_END)
 			rds_asend_give_up(q->u.async);
 	conn->given_up = true;
 }
 
 /* Of a closed socket nobody is left to be told, or to send it again: that goes, but not without its operation. */
-static bool goes_no_more(const struct rds_queued *q)
+static bool goes_no_more(const struct rds_queue_item *q)
 {
 	if (!rds_unacked_given_up(&q->u))
 		return false;
@@ -49,7 +50,7 @@ static bool goes_no_more(const struct rds_queued *q)
 
 void rds_queue_drop_given_up(struct rds_conn *conn)
 {
-	struct rds_queued **p = &conn->queue, *q;
+	struct rds_queue_item **p = &conn->queue, *q;
 
 	while ((q = *p)) {
 		if (goes_no_more(q)) {

@@ -128,7 +128,7 @@ bool rds_heir_any(void)
 
 static bool ours(uint64_t inode)
 {
-	struct rds_sock *sk = rds_engine_foreign() ? NULL : rds_sock_by_inode(inode);
+	struct rds_sock *sk = os_process_inherited() ? NULL : rds_sock_by_inode(inode);
 
 	if (sk)
 		rds_sock_put(sk);

@@ -76,7 +76,7 @@ void rds_heir_forked(void)
 		for (part = 0; part < PARTS; part++) /* another thread of the parent was at it */
 			atomic_store(&h->fd[part], -1);
 	}
-	if (!rds_engine_foreign())
+	if (!os_process_inherited())
 		return;
 	rds_sock_each_locked(inherit, NULL);
 	note_kept();

@@ -251,7 +251,7 @@ static void kick_close(void)
 
 static int kick_open(void)
 {
-	int fds[2], err = rds_wake_pipe(fds, O_NONBLOCK);
+	int fds[2], err = os_wake_pipe(fds, O_NONBLOCK);
 
 	if (err < 0)
 		return err;
@@ -321,7 +321,7 @@ static void helper_turn(void)
 	}
 	rds_helper_deferred_run_own();
 	timer_run_due();
-	rds_helper_round();
+	rds_progress_helper_round();
 	rds_carry_round();
 	rds_reclaim();
 	rds_helper_round_end(begun);
@@ -332,7 +332,7 @@ static void helper_last_turns(void)
 {
 	uint64_t until = os_now_ns() + (uint64_t)rds_options()->linger_ms * 1000000;
 
-	while (rds_engine_unsent() && os_now_ns() < until) {
+	while (rds_progress_count_unsent() && os_now_ns() < until) {
 		rds_timer_set(&hp.gone, os_now_ns() + GONE_LOOK_NS);
 		helper_turn();
 	}
@@ -394,7 +394,7 @@ static int helper_open_all(void)
 	if (!err)
 		err = rds_helper_event_add(&hp.rung, os_fd(&hp.clock), EPOLLIN);
 	if (!err)
-		err = rds_wires_start();
+		err = rds_transports_start();
 	if (!err)
 		err = rds_info_start();
 	if (!err && !rds_helper_reserve_fill()) {
@@ -407,7 +407,7 @@ static int helper_open_all(void)
 static void helper_close_all(void)
 {
 	rds_info_stop();
-	rds_wires_stop();
+	rds_transports_stop();
 	os_close_slot(&hp.ep);
 }
 
@@ -505,9 +505,9 @@ static int export_all(void)
 			err = export_fd(RDS_EXPORT_REGISTRY, os_fd(registry_fds(rds_eng->reg)));
 	}
 	if (!err)
-		err = rds_sock_lend_all();
+		err = rds_sock_export_all();
 	if (!err)
-		err = rds_wait_lend_all();
+		err = rds_wait_export_all();
 	if (!err && hp.want_own)
 		err = rds_export_to_helper(RDS_EXPORT_START, NULL, NULL, 0);
 	return err;
@@ -559,7 +559,7 @@ static int start_attempt(bool own, bool *unable)
 
 int rds_helper_start(void)
 {
-	bool own = rds_options()->helper_fds == RDS_HELPER_FDS_OWN && !rds_wires_share_table(), unable = false;
+	bool own = rds_options()->helper_fds == RDS_HELPER_FDS_OWN && !rds_transports_share_table(), unable = false;
 	int err = start_attempt(own, &unable);
 
 	if (err && unable) {

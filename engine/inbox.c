@@ -201,7 +201,7 @@ int rds_inbox_empty(int inbox, struct rds_sock *sk)
 static struct rds_port_set seen;
 
 /* Ends where an operation begins. */
-static struct rds_queued *next_for(struct rds_queued *q, uint16_t port)
+static struct rds_queue_item *next_for(struct rds_queue_item *q, uint16_t port)
 {
 	while (q && q->u.dport != port)
 		q = q->next;
@@ -219,7 +219,7 @@ static bool in_the_way(const struct rds_conn *nowhere, uint16_t port)
 			continue;
 		if (!rds_trylock(&conn->tx))
 			return true;
-		has = rds_queue_has(conn, port);
+		has = rds_queue_has_port(conn, port);
 		rds_unlock(&conn->tx);
 	}
 	return has;
@@ -233,7 +233,7 @@ struct delivery {
 
 static int write_parcel(const struct rds_conn *nowhere, uint16_t port, int64_t room, struct delivery *d)
 {
-	struct rds_queued *q = nowhere->queue;
+	struct rds_queue_item *q = nowhere->queue;
 	struct rds_share_parcel *p = &d->p;
 	int file = d->file, err = 0;
 	off_t size = 0;
@@ -289,11 +289,11 @@ static bool nobodys(const struct rds_conn *nowhere, uint16_t port, struct regist
 static uint32_t post_port(const struct rds_conn *nowhere, uint16_t port)
 {
 	struct delivery d = {.p = {.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION}};
-	struct rds_queued *q = next_for(nowhere->queue, port);
+	struct rds_queue_item *q = next_for(nowhere->queue, port);
 	struct registry_mailbox has;
 	int err;
 
-	if (!q || !nobodys(nowhere, port, &has) || rds_queued_outlives(nowhere, q) || in_the_way(nowhere, port))
+	if (!q || !nobodys(nowhere, port, &has) || rds_queue_item_outlived(nowhere, q) || in_the_way(nowhere, port))
 		return 0;
 	if (has.mailbox_bytes > has.rcvbuf) {
 		rds_warn_once(
@@ -313,9 +313,10 @@ static uint32_t post_port(const struct rds_conn *nowhere, uint16_t port)
 }
 
 /* What has been left, so many, goes from the queue to the end of a list. */
-static struct rds_queued **unqueue(struct rds_conn *nowhere, uint16_t port, uint32_t n, struct rds_queued **tail)
+static struct rds_queue_item **unqueue(struct rds_conn *nowhere, uint16_t port, uint32_t n,
+				       struct rds_queue_item **tail)
 {
-	struct rds_queued **link = &nowhere->queue, *q;
+	struct rds_queue_item **link = &nowhere->queue, *q;
 
 	while (n) {
 		q = *link;
@@ -336,9 +337,9 @@ static struct rds_queued **unqueue(struct rds_conn *nowhere, uint16_t port, uint
 	return tail;
 }
 
-struct rds_queued *rds_inbox_post(struct rds_conn *nowhere)
+struct rds_queue_item *rds_inbox_post(struct rds_conn *nowhere)
 {
-	struct rds_queued *q, *gone = NULL, **tail = &gone;
+	struct rds_queue_item *q, *gone = NULL, **tail = &gone;
 	uint32_t n;
 
 	for (q = nowhere->queue; q;) {
@@ -359,20 +360,20 @@ struct rds_queued *rds_inbox_post(struct rds_conn *nowhere)
 
 void rds_inbox_fill(void)
 {
-	struct rds_queued *q, *gone;
+	struct rds_queue_item *q, *gone;
 	struct rds_conn *conn;
 
 	rds_lock(&rds_eng->control);
 	for (conn = rds_eng->conn_list; conn; conn = conn->next) {
-		if (conn->kind != RDS_CONN_NOWHERE)
+		if (conn->kind != RDS_CONN_UNROUTED)
 			continue;
 		rds_lock(&conn->tx);
 		gone = rds_inbox_post(conn);
 		rds_unlock(&conn->tx);
 		while ((q = gone)) {
 			gone = q->next;
-			rds_release_unacked(&q->u);
-			rds_queued_free(q);
+			rds_queue_unacked_release(&q->u);
+			rds_queue_item_free(q);
 		}
 	}
 	rds_unlock(&rds_eng->control);

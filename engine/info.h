@@ -40,7 +40,7 @@ struct rds_info_rec {
 	char transport[16]; /* ends with a NUL */
 	union {
 		struct rds_ep_device dev; /* of DEVICES */
-		struct {		  /* of CONNS: struct rds_conn_past */
+		struct {		  /* of CONNS: struct rds_conn_history */
 			int64_t attempt_at, up_at, down_at;
 			uint32_t attempts, reason;
 		};

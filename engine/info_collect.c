@@ -72,15 +72,15 @@ static void collect_state(struct rds_conn *conn, struct collect *c)
 	strncpy(rec.transport, conn->t ? conn->t->ops->name : "none", sizeof(rec.transport) - 1);
 	rec.seq = conn->next_tx;
 	rec.next_rx = atomic_load(&conn->next_rx);
-	rec.attempt_at = conn->past.attempt_at;
-	rec.up_at = conn->past.up_at;
-	rec.down_at = conn->past.down_at;
-	rec.attempts = conn->past.attempts;
-	rec.reason = conn->past.reason;
+	rec.attempt_at = conn->history.attempt_at;
+	rec.up_at = conn->history.up_at;
+	rec.down_at = conn->history.down_at;
+	rec.attempts = conn->history.attempts;
+	rec.reason = conn->history.reason;
 	collect_push(c, &rec);
 }
 
-static void collect_message(const struct rds_conn *conn, const struct rds_unacked *u, struct collect *c)
+static void collect_message(const struct rds_conn *conn, const struct rds_queue_unacked *u, struct collect *c)
 {
 	struct rds_info_rec rec = conn_rec(conn);
 
@@ -99,8 +99,8 @@ static void collect_device(struct rds_conn *conn, struct collect *c)
 	if (!conn->t || !conn->t->ops->describe || atomic_load(&conn->state) == RDS_CONN_DEAD)
 		return;
 	rec.dev.qp_num = rec.dev.dst_qp_num = UINT32_MAX;
-	if (conn->ep && rds_ep_ops(conn->ep)->describe)
-		rds_ep_ops(conn->ep)->describe(conn->ep, &rec.dev);
+	if (conn->ep && rds_transport_ep_ops(conn->ep)->describe)
+		rds_transport_ep_ops(conn->ep)->describe(conn->ep, &rec.dev);
 	collect_push(c, &rec);
 }
 
@@ -114,12 +114,12 @@ static void collect_conn(struct rds_conn *conn, void *arg)
 	} else if (c->kind == RDS_INFO_DEVICES) {
 		collect_device(conn, c);
 	} else if (c->kind == RDS_INFO_SENDING) {
-		for (struct rds_queued *q = conn->queue; q; q = q->next)
+		for (struct rds_queue_item *q = conn->queue; q; q = q->next)
 			if (!(q->hdr.flags & RDS_FLAG_OP)) /* no message */
 				collect_message(conn, &q->u, c);
 	} else {
 		for (unsigned i = 0; i < conn->count; i++) {
-			const struct rds_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+			const struct rds_queue_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
 
 			if (u->sk) /* else cancelled */
 				collect_message(conn, u, c);
@@ -155,8 +155,8 @@ void rds_info_collect(enum rds_info_kind kind, struct rds_info_list *out)
 	struct collect c = {.kind = kind, .out = out, .room = RDS_INFO_MAX_RECS};
 
 	/* So that what peers have sent or acknowledged already is seen, and what was sent is counted. */
-	rds_reap_all();
-	rds_progress();
+	rds_queue_reap_all();
+	rds_progress_round();
 	if (kind == RDS_INFO_COUNTED)
 		return;
 	if (kind == RDS_INFO_RECEIVED)

@@ -68,7 +68,7 @@ bool rds_info_peer_trusted(int fd)
 	socklen_t len = sizeof(cred);
 
 	return os_getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && len == sizeof(cred) &&
-	       registry_trusts(rds_engine_registry(), &cred);
+	       registry_trusts(node_registry(), &cred);
 }
 
 static void ask_end(struct ask *a)

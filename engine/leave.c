@@ -69,7 +69,7 @@ static int deposit(struct rds_sock *sk, int standin)
 	if (file < 0)
 		return file;
 	rx_lock();
-	atomic_store(&sk->closed_in, true);
+	atomic_store(&sk->accepts_nothing, true);
 	err = rds_deposit_write(sk, file, &size);
 	rx_unlock();
 	if (!err)
@@ -79,7 +79,7 @@ static int deposit(struct rds_sock *sk, int standin)
 	if (inbox < 0)
 		inbox = made = rds_inbox_make(&sk->name);
 	if (err >= 0)
-		err = rds_deposit_leave(rds_sock_pair(sk), file, inbox, os_fd(&sk->will_fd), (uint64_t)size);
+		err = rds_deposit_leave(rds_sock_pair_fd(sk), file, inbox, os_fd(&sk->will_fd), (uint64_t)size);
 	os_close(file);
 	if (made >= 0)
 		os_close(made);
@@ -148,7 +148,7 @@ static void look_held(struct rds_conn *conn, void *arg)
 	struct leaving *l = arg;
 
 	rds_lock(&conn->tx);
-	l->held |= rds_conn_holds(conn);
+	l->held |= rds_conn_has_unsent(conn);
 	rds_unlock(&conn->tx);
 }
 
@@ -175,7 +175,7 @@ static void settle(struct leaving *l)
 	bool told = false;
 
 	for (;;) {
-		rds_reap_all();
+		rds_queue_reap_all();
 		rds_inbox_fill();
 		l->unsent = 0;
 		l->awaited = true;
@@ -185,7 +185,7 @@ static void settle(struct leaving *l)
 		if (!told)
 			rds_carry_wake(); /* calls of others that sleep here: they ask anew */
 		told = true;
-		rds_want_room_all();
+		rds_queue_want_room_all();
 		a_moment();
 	}
 }
@@ -235,7 +235,7 @@ static void take_in(void)
 {
 	unsigned i;
 
-	for (i = 0; i < ROUNDS && rds_progress(); i++)
+	for (i = 0; i < ROUNDS && rds_progress_round(); i++)
 		;
 }
 
@@ -262,7 +262,7 @@ static void begin_one(struct rds_conn *conn, void *arg)
 	rds_lock(&conn->tx);
 	l->remote |= behind_device(conn);
 	rx_lock();
-	conn->nleft = 0;
+	conn->nhandoff_said = 0;
 	rx_unlock();
 	rds_unlock(&conn->tx);
 }
@@ -273,13 +273,13 @@ static bool knows(struct rds_conn *conn, const struct leaving *l)
 	bool all;
 
 	rx_lock();
-	for (; conn->nleft < l->nports; conn->nleft++) {
-		const struct rds_addr *a = &l->ports[conn->nleft];
+	for (; conn->nhandoff_said < l->nports; conn->nhandoff_said++) {
+		const struct rds_addr *a = &l->ports[conn->nhandoff_said];
 
-		if (rds_ip_equal(&a->ip, &conn->id.laddr) && !rds_moved_leave(conn, a->port))
+		if (rds_ip_equal(&a->ip, &conn->id.laddr) && !rds_conn_redirect_begin(conn, a->port))
 			break;
 	}
-	all = conn->nleft == l->nports && !atomic_load(&conn->nout);
+	all = conn->nhandoff_said == l->nports && !atomic_load(&conn->nredirects_out);
 	rx_unlock();
 	return all;
 }
@@ -297,7 +297,7 @@ static void tell_one(struct rds_conn *conn, void *arg)
 		; /* it looks for the port itself (5) */
 	else if (conn->ep)
 		l->told &= knows(conn, l);
-	else if (atomic_load(&conn->state) == RDS_CONN_CONNECTING && conn->theirs)
+	else if (atomic_load(&conn->state) == RDS_CONN_CONNECTING && conn->peer_asked)
 		l->told = false;
 	rds_unlock(&conn->tx);
 }
@@ -323,9 +323,9 @@ static void tell_peers(struct leaving *l)
 				 "this process leaves to others may be lost");
 			break;
 		}
-		rds_progress();
-		rds_run_work();
-		rds_reap_all();
+		rds_progress_round();
+		rds_conn_work_run();
+		rds_queue_reap_all();
 		a_moment();
 	}
 	os_munmap(mem, len);
@@ -335,9 +335,9 @@ static unsigned leave(bool (*wanted)(struct rds_sock *sk), bool calm, bool patie
 {
 	struct leaving l = {.wanted = wanted, .calm = calm, .patient = patient};
 
-	if (!rds_eng || rds_engine_foreign())
+	if (!rds_eng || os_process_inherited())
 		return 0;
-	l.until = rds_exit_deadline();
+	l.until = rds_progress_exit_deadline();
 	atomic_store(&rds_eng->exit_by, l.until);
 	take_in();
 	rds_sock_each(stop_one, &l);
@@ -385,7 +385,7 @@ static bool sends_are_free(uint64_t until)
 {
 	struct lock_look look = {.until = until, .free = true};
 
-	while (look.free && !rds_reap_free())
+	while (look.free && !rds_queue_reap_is_free())
 		look.free = os_now_ns() < until;
 	if (look.free)
 		rds_conn_each(look_at_conn, &look);
@@ -394,9 +394,9 @@ static bool sends_are_free(uint64_t until)
 
 void rds_leave_now(bool interrupted)
 {
-	uint64_t until = interrupted ? os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK) : rds_exit_deadline();
+	uint64_t until = interrupted ? os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK) : rds_progress_exit_deadline();
 
-	if (!rds_eng || rds_engine_foreign())
+	if (!rds_eng || os_process_inherited())
 		return;
 	if (rds_lock_wait_free(&rds_eng->control, until) && rds_lock_wait_free(&rds_eng->rx, until) &&
 	    rds_lock_wait_free(&rds_eng->wait, until))
@@ -413,7 +413,7 @@ static void let_go(struct rds_sock *sk)
 {
 	rx_lock();
 	if (rds_sock_bound(sk))
-		rds_bound_remove(sk);
+		rds_sock_bound_remove(sk);
 	atomic_store(&sk->bound, false);
 	rx_unlock();
 	sk->inode = 0;
@@ -480,7 +480,7 @@ static void take_back(struct rds_sock *sk, void *arg)
 		atomic_fetch_add(&rds_eng->conn_gen, 1);
 	rx_lock();
 	atomic_store(&sk->leaving, false);
-	atomic_store(&sk->closed_in, false);
+	atomic_store(&sk->accepts_nothing, false);
 	sk->nobodys = false;
 	if (rds_sock_bound(sk))
 		rds_cong_check(sk);
@@ -493,7 +493,7 @@ static void take_back(struct rds_sock *sk, void *arg)
 
 void rds_leave_not(void)
 {
-	if (!rds_eng || rds_engine_foreign())
+	if (!rds_eng || os_process_inherited())
 		return;
 	atomic_store(&rds_eng->leaving, false);
 	atomic_store(&rds_eng->exit_by, 0);

@@ -110,7 +110,7 @@ static int deposit(struct rds_sock *sk, int standin)
 	err = will < 0 ? will : registry_sock_orphan(rds_eng->reg, sk->reg_idx, &sk->name);
 	if (!err) {
 		os_recv_discard(standin); /* what is shown there to readers */
-		err = rds_deposit_leave(rds_sock_pair(sk), file, inbox, will, (uint64_t)size);
+		err = rds_deposit_leave(rds_sock_pair_fd(sk), file, inbox, will, (uint64_t)size);
 		if (err < 0)
 			(void)registry_sock_take_over(rds_eng->reg, sk->reg_idx, &sk->name, false);
 	}
@@ -127,10 +127,10 @@ static void gone(struct rds_sock *sk)
 	rds_cong_set_monitor(sk, false);
 	rx_lock();
 	atomic_store(&sk->leaving, true);
-	atomic_store(&sk->closed_in, true);
+	atomic_store(&sk->accepts_nothing, true);
 	atomic_store(&sk->open, false);
 	rx_unlock();
-	rds_sock_unlist(sk);
+	rds_sock_list_del(sk);
 	sk->inode = 0;
 	sk->next_all = behind;
 	behind = sk;
@@ -139,7 +139,7 @@ static void gone(struct rds_sock *sk)
 
 bool rds_still_any(void)
 {
-	return rds_eng && !rds_engine_foreign() && !atomic_load(&rds_eng->started);
+	return rds_eng && !os_process_inherited() && !atomic_load(&rds_eng->started);
 }
 
 bool rds_still_leave(int fd)
@@ -164,7 +164,7 @@ void rds_still_clear(void)
 {
 	struct rds_sock *sk, *next;
 
-	if (!rds_eng || rds_engine_foreign() || !rds_trylock(&rds_eng->control))
+	if (!rds_eng || os_process_inherited() || !rds_trylock(&rds_eng->control))
 		return;
 	sk = NULL;
 	if (rds_trylock(&rds_eng->wait)) {

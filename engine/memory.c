@@ -126,7 +126,7 @@ void rds_foreign_memory_put(struct rds_foreign_memory *m)
 static void deferred_progress(struct rds_deferred_call *c)
 {
 	(void)c;
-	rds_progress();
+	rds_progress_round();
 }
 
 bool rds_foreign_memory_at_hand(struct rds_foreign_memory *m)

@@ -62,7 +62,7 @@ static void inc_pool_put(struct rds_inc *inc)
 }
 
 /* inc->len bytes of its own: in `small` if they fit.  False: no memory, and it has gone. */
-static inline bool inc_keep(struct rds_inc *inc, const void *from)
+static inline bool inc_copy_bytes(struct rds_inc *inc, const void *from)
 {
 	inc->ep = NULL;
 	inc->heap = NULL;
@@ -108,7 +108,7 @@ struct rds_inc *rds_inc_new(struct rds_conn *conn, struct rds_ep *ep, const stru
 		inc->data = rx->data;
 		return inc;
 	}
-	return inc_keep(inc, rx->data) ? inc : NULL;
+	return inc_copy_bytes(inc, rx->data) ? inc : NULL;
 }
 
 struct rds_inc *rds_inc_copy(const void *from, uint32_t len)
@@ -119,7 +119,7 @@ struct rds_inc *rds_inc_copy(const void *from, uint32_t len)
 		return NULL;
 	memset(inc, 0, offsetof(struct rds_inc, small));
 	inc->len = len;
-	return inc_keep(inc, from) ? inc : NULL;
+	return inc_copy_bytes(inc, from) ? inc : NULL;
 }
 
 void rds_inc_free(struct rds_inc *inc)

@@ -5,8 +5,8 @@
  * Its bytes lie either where the transport put them ("in place": no copy, but room in the transport's ring is held) or
  * on the heap behind the structure's `heap` pointer.  Everything here is guarded by the receive lock.
  */
-#ifndef ENGINE_MESSAGE_H
-#define ENGINE_MESSAGE_H
+#ifndef ENGINE_CONN_INCOMING_H
+#define ENGINE_CONN_INCOMING_H
 
 #include "engine/connection.h"
 

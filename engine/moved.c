@@ -42,7 +42,7 @@
 #define OUT_MOST 65536u /* a peer of our kind has given reason for one of each port, until it heeds it */
 
 /* Another process of this host that lives and has the port that this message is for? */
-static bool has_moved(const struct rds_conn *conn, uint16_t port)
+static bool port_has_moved(const struct rds_conn *conn, uint16_t port)
 {
 	struct registry_owner own;
 
@@ -52,10 +52,10 @@ static bool has_moved(const struct rds_conn *conn, uint16_t port)
 }
 
 /* rx held; the list may grow under the feet of who has only tx. */
-static struct rds_moved *add(struct rds_conn *conn)
+static struct rds_conn_redirect *redirect_add(struct rds_conn *conn)
 {
-	unsigned n = atomic_load(&conn->nout), cap = conn->out_cap ? 2 * conn->out_cap : RDS_MOVED_MAX;
-	struct rds_moved *more;
+	unsigned n = atomic_load(&conn->nredirects_out), cap = conn->out_cap ? 2 * conn->out_cap : RDS_REDIRECTS_MAX;
+	struct rds_conn_redirect *more;
 
 	if (n == conn->out_cap) {
 		more = realloc(conn->out, cap * sizeof(*more));
@@ -64,40 +64,40 @@ static struct rds_moved *add(struct rds_conn *conn)
 		conn->out = more;
 		conn->out_cap = cap;
 	}
-	atomic_store(&conn->nout, n + 1);
+	atomic_store(&conn->nredirects_out, n + 1);
 	return &conn->out[n];
 }
 
-static bool is_full(const struct rds_conn *conn)
+static bool redirects_are_full(const struct rds_conn *conn)
 {
 	return atomic_load(&conn->answer_bytes) > RDS_ANSWERS_MAX;
 }
 
 /* The notice that a message to that port is covered by. */
-static struct rds_moved *covering(const struct rds_conn *conn, uint16_t port, uint64_t seq)
+static struct rds_conn_redirect *redirect_covering(const struct rds_conn *conn, uint16_t port, uint64_t seq)
 {
 	unsigned i;
 
-	for (i = 0; i < atomic_load(&conn->nout); i++)
-		if (!conn->out[i].heeded && conn->out[i].port == port && conn->out[i].seq <= seq)
+	for (i = 0; i < atomic_load(&conn->nredirects_out); i++)
+		if (!conn->out[i].acked && conn->out[i].port == port && conn->out[i].seq <= seq)
 			return &conn->out[i];
 	return NULL;
 }
 
-bool rds_moved_covers(const struct rds_conn *conn, const struct rds_hdr *hdr)
+bool rds_conn_redirect_covers(const struct rds_conn *conn, const struct rds_hdr *hdr)
 {
-	return covering(conn, hdr->dport, hdr->seq);
+	return redirect_covering(conn, hdr->dport, hdr->seq);
 }
 
-unsigned rds_moved_owes(const struct rds_conn *conn)
+unsigned rds_conn_redirect_owed(const struct rds_conn *conn)
 {
 	unsigned i, n = 0;
 
-	if (likely(!atomic_load(&conn->nout)))
+	if (likely(!atomic_load(&conn->nredirects_out)))
 		return 0;
 	rx_lock();
-	for (i = 0; i < atomic_load(&conn->nout); i++)
-		n += conn->out[i].refused && !conn->out[i].heeded;
+	for (i = 0; i < atomic_load(&conn->nredirects_out); i++)
+		n += conn->out[i].refused && !conn->out[i].acked;
 	rx_unlock();
 	return n;
 }
@@ -106,129 +106,130 @@ unsigned rds_moved_owes(const struct rds_conn *conn)
  * What the peer has sent to that port from that message on comes back.  One notice does for all that it sends before it says that it has heeded it.
  * refused: the message itself, which waits for that; else it has not been sent yet.  False: no memory, or the peer has had its share of it.
  */
-static bool comes_back(struct rds_conn *conn, uint16_t port, uint64_t seq, bool refused)
+static bool redirect_note_port(struct rds_conn *conn, uint16_t port, uint64_t seq, bool refused)
 {
-	struct rds_moved *m = covering(conn, port, seq);
+	struct rds_conn_redirect *m = redirect_covering(conn, port, seq);
 
-	rds_conn_work(conn);
-	if (!m && refused && (is_full(conn) || atomic_load(&conn->nout) >= OUT_MOST))
+	rds_conn_work_add(conn);
+	if (!m && refused && (redirects_are_full(conn) || atomic_load(&conn->nredirects_out) >= OUT_MOST))
 		return false;
-	if (!m && (m = add(conn)))
-		*m = (struct rds_moved){.seq = seq, .port = port};
+	if (!m && (m = redirect_add(conn)))
+		*m = (struct rds_conn_redirect){.seq = seq, .port = port};
 	if (m && refused && !m->refused)
 		m->refused = seq;
 	return m;
 }
 
-enum rds_rx_verdict rds_moved_refuse(struct rds_conn *conn, struct rds_ep *ep, const struct rds_hdr *hdr)
+enum rds_rx_verdict rds_conn_redirect_refuse(struct rds_conn *conn, struct rds_ep *ep, const struct rds_hdr *hdr)
 {
-	if (!(((struct rds_ep_head *)ep)->t->ops->caps & RDS_TCAP_REMOTE) || !has_moved(conn, hdr->dport)) {
+	if (!(((struct rds_ep_head *)ep)->t->ops->caps & RDS_TCAP_REMOTE) || !port_has_moved(conn, hdr->dport)) {
 		RDS_STAT_INC_RX(recv_drop_no_sock);
 		return RDS_RX_DONE;
 	}
-	return comes_back(conn, hdr->dport, hdr->seq, true) ? RDS_RX_DONE : RDS_RX_LATER;
+	return redirect_note_port(conn, hdr->dport, hdr->seq, true) ? RDS_RX_DONE : RDS_RX_LATER;
 }
 
-static bool can_be_told(const struct rds_conn *conn)
+static bool peer_takes_redirects(const struct rds_conn *conn)
 {
 	return conn->kind == RDS_CONN_PEER && (conn->t->ops->caps & RDS_TCAP_REMOTE);
 }
 
-enum rds_rx_verdict rds_moved_late(struct rds_conn *conn, const struct rds_hdr *hdr)
+enum rds_rx_verdict rds_conn_redirect_late(struct rds_conn *conn, const struct rds_hdr *hdr)
 {
-	return can_be_told(conn) && comes_back(conn, hdr->dport, hdr->seq, true) ? RDS_RX_DONE : RDS_RX_LATER;
+	return peer_takes_redirects(conn) && redirect_note_port(conn, hdr->dport, hdr->seq, true) ? RDS_RX_DONE
+												  : RDS_RX_LATER;
 }
 
-bool rds_moved_leave(struct rds_conn *conn, uint16_t port)
+bool rds_conn_redirect_begin(struct rds_conn *conn, uint16_t port)
 {
 	uint64_t next = atomic_load_explicit(&conn->next_rx, memory_order_relaxed);
 
-	return !can_be_told(conn) || comes_back(conn, port, next, false);
+	return !peer_takes_redirects(conn) || redirect_note_port(conn, port, next, false);
 }
 
 /* What both kinds of message say; the second has a byte more. */
-struct moved_bytes {
+struct redirect_bytes {
 	uint64_t seq;
 	uint16_t port;
-	uint8_t heeded;
+	uint8_t acked;
 } __attribute__((packed));
-_Static_assert(offsetof(struct moved_bytes, heeded) == RDS_REDIRECT_BYTES &&
-		       sizeof(struct moved_bytes) == RDS_REDIRECT_ACK_BYTES,
+_Static_assert(offsetof(struct redirect_bytes, acked) == RDS_REDIRECT_BYTES &&
+		       sizeof(struct redirect_bytes) == RDS_REDIRECT_ACK_BYTES,
 	       "what wire.h says");
 
 /* The peer has taken its messages: what comes from now on was sent after that. */
-static void was_heeded(struct rds_conn *conn, uint64_t seq, uint16_t port)
+static void redirect_note_acked(struct rds_conn *conn, uint64_t seq, uint16_t port)
 {
 	unsigned i;
 
-	for (i = 0; i < atomic_load(&conn->nout); i++)
+	for (i = 0; i < atomic_load(&conn->nredirects_out); i++)
 		if (conn->out[i].said && conn->out[i].seq == seq && conn->out[i].port == port)
-			conn->out[i].heeded = true;
+			conn->out[i].acked = true;
 }
 
-enum rds_rx_verdict rds_moved_told(struct rds_conn *conn, const struct rds_rx *rx)
+enum rds_rx_verdict rds_conn_redirect_recv(struct rds_conn *conn, const struct rds_rx *rx)
 {
-	unsigned n = atomic_load(&conn->nin);
-	struct moved_bytes b = {0};
+	unsigned n = atomic_load(&conn->nredirects_in);
+	struct redirect_bytes b = {0};
 
 	memcpy(&b, rx->data, rx->hdr.len);
-	rds_conn_work(conn);
+	rds_conn_work_add(conn);
 	if (rx->hdr.len == RDS_REDIRECT_ACK_BYTES) {
-		was_heeded(conn, be64toh(b.seq), be16toh(b.port));
+		redirect_note_acked(conn, be64toh(b.seq), be16toh(b.port));
 		return RDS_RX_DONE;
 	}
-	if (n == RDS_MOVED_MAX || is_full(conn))
+	if (n == RDS_REDIRECTS_MAX || redirects_are_full(conn))
 		return RDS_RX_LATER;
-	conn->in[n] = (struct rds_moved){.seq = be64toh(b.seq), .port = be16toh(b.port), .notice = rx->hdr.seq};
-	atomic_store(&conn->nin, n + 1);
+	conn->in[n] = (struct rds_conn_redirect){.seq = be64toh(b.seq), .port = be16toh(b.port), .notice = rx->hdr.seq};
+	atomic_store(&conn->nredirects_in, n + 1);
 	return RDS_RX_DONE;
 }
 
-uint64_t rds_moved_limit(const struct rds_conn *conn, uint64_t last)
+uint64_t rds_conn_redirect_limit(const struct rds_conn *conn, uint64_t last)
 {
-	unsigned i, n = atomic_load(&conn->nout);
+	unsigned i, n = atomic_load(&conn->nredirects_out);
 
 	for (i = 0; i < n; i++)
-		if (!conn->out[i].heeded && conn->out[i].refused && conn->out[i].refused <= last)
+		if (!conn->out[i].acked && conn->out[i].refused && conn->out[i].refused <= last)
 			last = conn->out[i].refused - 1;
-	if (atomic_load(&conn->nin) && !conn->in[0].heeded && conn->in[0].notice <= last)
+	if (atomic_load(&conn->nredirects_in) && !conn->in[0].acked && conn->in[0].notice <= last)
 		last = conn->in[0].notice - 1;
 	return last;
 }
 
 /* The first n are done with; what they held back may be acknowledged.  tx and rx held. */
-static void forget(struct rds_conn *conn, struct rds_moved *list, _Atomic unsigned *count, unsigned n)
+static void redirects_remove(struct rds_conn *conn, struct rds_conn_redirect *list, _Atomic unsigned *count, unsigned n)
 {
 	unsigned left = atomic_load(count) - n;
 
 	memmove(list, list + n, left * sizeof(*list));
 	atomic_store(count, left);
 	if (conn->ep)
-		conn->t->ops->ack(conn->ep, rds_recv_taken(conn));
+		conn->t->ops->ack(conn->ep, rds_conn_recv_taken(conn));
 }
 
 /* tx held.  0, or -ENOMEM: it has not gone. */
-static int say(struct rds_conn *conn, const struct rds_moved *m, size_t len)
+static int redirect_send_one(struct rds_conn *conn, const struct rds_conn_redirect *m, size_t len)
 {
-	struct moved_bytes bytes = {.seq = htobe64(m->seq), .port = htobe16(m->port), .heeded = 1};
+	struct redirect_bytes bytes = {.seq = htobe64(m->seq), .port = htobe16(m->port), .acked = 1};
 	struct iovec iov = {.iov_base = &bytes, .iov_len = len};
-	struct rds_outgoing out = {.iov = &iov, .len = len, .answer = true};
+	struct rds_conn_outgoing out = {.iov = &iov, .len = len, .answer = true};
 
 	out.hdr.len = out.u.len = (uint32_t)len;
 	out.hdr.flags = RDS_FLAG_REDIRECT | RDS_FLAG_ACK_REQUIRED;
-	if (rds_xmit(conn, &out))
+	if (rds_conn_xmit(conn, &out))
 		return -ENOMEM;
 	rds_queue_flush(conn);
 	return 0;
 }
 
-/* The next notice that has not been said, which is marked as said: it may be heeded before say() returns. */
-static bool next_notice(struct rds_conn *conn, struct rds_moved *m, unsigned *at)
+/* The next notice that has not been said, which is marked as said: it may be heeded before redirect_send_one() returns. */
+static bool redirect_next_unsaid(struct rds_conn *conn, struct rds_conn_redirect *m, unsigned *at)
 {
 	bool some = false;
 
 	rx_lock();
-	for (; *at < atomic_load(&conn->nout) && !some; ++*at)
+	for (; *at < atomic_load(&conn->nredirects_out) && !some; ++*at)
 		if (!conn->out[*at].said) {
 			conn->out[*at].said = some = true;
 			*m = conn->out[*at];
@@ -238,29 +239,29 @@ static bool next_notice(struct rds_conn *conn, struct rds_moved *m, unsigned *at
 }
 
 /* What the peer has heeded is done with. */
-static void settle(struct rds_conn *conn)
+static void redirects_drop_acked(struct rds_conn *conn)
 {
 	unsigned n;
 
 	rx_lock();
-	for (n = 0; n < atomic_load(&conn->nout); n++)
-		if (!conn->out[n].heeded)
+	for (n = 0; n < atomic_load(&conn->nredirects_out); n++)
+		if (!conn->out[n].acked)
 			break;
 	if (n)
-		forget(conn, conn->out, &conn->nout, n);
+		redirects_remove(conn, conn->out, &conn->nredirects_out, n);
 	rx_unlock();
 }
 
-void rds_moved_say(struct rds_conn *conn)
+void rds_conn_redirect_send(struct rds_conn *conn)
 {
-	struct rds_moved m = {0};
+	struct rds_conn_redirect m = {0};
 	unsigned at = 0;
 
-	settle(conn);
+	redirects_drop_acked(conn);
 	if (atomic_load(&conn->state) == RDS_CONN_DEAD)
 		return;
-	while (next_notice(conn, &m, &at)) {
-		if (!say(conn, &m, RDS_REDIRECT_BYTES))
+	while (redirect_next_unsaid(conn, &m, &at)) {
+		if (!redirect_send_one(conn, &m, RDS_REDIRECT_BYTES))
 			continue;
 		rx_lock();
 		conn->out[at - 1].said = false; /* only who has tx takes any out */
@@ -273,32 +274,33 @@ void rds_moved_say(struct rds_conn *conn)
 }
 
 /* tx held.  It may be acknowledged; done: the peer will hear of it, too.  Another thread may have been at it meanwhile. */
-static void heeded(struct rds_conn *conn, const struct rds_moved *m, bool done)
+static void redirect_ack_in(struct rds_conn *conn, const struct rds_conn_redirect *m, bool done)
 {
 	rx_lock();
-	if (atomic_load(&conn->nin) && conn->in[0].notice == m->notice) {
-		conn->in[0].heeded = true;
+	if (atomic_load(&conn->nredirects_in) && conn->in[0].notice == m->notice) {
+		conn->in[0].acked = true;
 		if (done)
-			forget(conn, conn->in, &conn->nin, 1);
+			redirects_remove(conn, conn->in, &conn->nredirects_in, 1);
 		else if (conn->ep)
-			conn->t->ops->ack(conn->ep, rds_recv_taken(conn));
+			conn->t->ops->ack(conn->ep, rds_conn_recv_taken(conn));
 	}
 	rx_unlock();
 }
 
 /* What says that it is heeded acknowledges it as well: nothing else may go that way for a while.  tx held.  False: no memory just now. */
-static bool take_and_say(struct rds_conn *conn, const struct rds_moved *m, struct rds_queued **list)
+static bool redirect_take_and_ack(struct rds_conn *conn, const struct rds_conn_redirect *m,
+				  struct rds_queue_item **list)
 {
 	if (atomic_load(&conn->state) == RDS_CONN_UP) { /* else it has been done, and what was dropped is not known any more */
 		rx_lock();
 		rds_ops_judge(conn);
 		rx_unlock();
 	}
-	if (!rds_queue_take(conn, m->port, m->seq, list))
+	if (!rds_queue_take_port(conn, m->port, m->seq, list))
 		return false;
-	rds_queue_done(conn, m->port, m->seq);
-	heeded(conn, m, false);
-	if (say(conn, m, RDS_REDIRECT_ACK_BYTES))
+	rds_queue_done_port(conn, m->port, m->seq);
+	redirect_ack_in(conn, m, false);
+	if (redirect_send_one(conn, m, RDS_REDIRECT_ACK_BYTES))
 		return false;
 	if (conn->ep)
 		conn->t->ops->flush(conn->ep, true);
@@ -306,51 +308,51 @@ static bool take_and_say(struct rds_conn *conn, const struct rds_moved *m, struc
 }
 
 /* control held. */
-static bool take(struct rds_conn *conn, const struct rds_moved *m, struct rds_queued **list)
+static bool redirect_take_locked(struct rds_conn *conn, const struct rds_conn_redirect *m, struct rds_queue_item **list)
 {
 	bool taken = true;
 
 	*list = NULL;
 	rds_lock(&conn->tx);
 	if (atomic_load(&conn->state) != RDS_CONN_DEAD)
-		taken = take_and_say(conn, m, list);
+		taken = redirect_take_and_ack(conn, m, list);
 	if (taken)
-		heeded(conn, m, true);
+		redirect_ack_in(conn, m, true);
 	rds_unlock(&conn->tx);
 	return taken;
 }
 
-static bool take_back(struct rds_conn *conn, const struct rds_moved *m)
+static bool redirect_take_back(struct rds_conn *conn, const struct rds_conn_redirect *m)
 {
 	struct rds_addr dst = {.ip = conn->id.faddr, .scope = conn->id.scope, .port = m->port};
 	bool here = conn->id.peer_slot != RDS_SLOT_REMOTE, taken;
-	struct rds_queued *list;
+	struct rds_queue_item *list;
 
 	rds_lock(&rds_eng->control);
 	if (!here && atomic_load(&conn->state) != RDS_CONN_DEAD)
-		rds_port_moved(&dst, &conn->id.peer);
+		rds_route_port_moved(&dst, &conn->id.peer);
 	atomic_fetch_add(&rds_eng->conn_gen, 1); /* first: whoever sends from now on looks up where */
-	taken = take(conn, m, &list);
+	taken = redirect_take_locked(conn, m, &list);
 	if (!list)
 		rds_debug("port %u has moved, nothing that was sent there is still here", m->port);
-	rds_nowhere_append(&conn->id, list, here); /* newer ones for a socket of this host were held back */
+	rds_route_requeue(&conn->id, list, here); /* newer ones for a socket of this host were held back */
 	rds_unlock(&rds_eng->control);
 	return taken;
 }
 
-void rds_moved_run(struct rds_conn *conn)
+void rds_conn_redirect_run(struct rds_conn *conn)
 {
-	struct rds_moved m;
+	struct rds_conn_redirect m;
 	bool some;
 
 	for (;;) {
 		rx_lock();
-		some = atomic_load(&conn->nin) > 0;
+		some = atomic_load(&conn->nredirects_in) > 0;
 		m = conn->in[0];
 		rx_unlock();
 		if (!some)
 			return;
-		if (!take_back(conn, &m)) {
+		if (!redirect_take_back(conn, &m)) {
 			rds_timer_set(&conn->retry, os_now_ns() + AGAIN_NS);
 			return;
 		}

@@ -28,7 +28,7 @@ struct rds_told {
 	struct rds_told *conn_next, **conn_prev;
 	struct rds_mr *mr;
 	struct rds_conn *conn;
-	struct rds_queued *hidden; /* NULL: there was nothing to tell, that peer comes over another device */
+	struct rds_queue_item *hidden; /* NULL: there was nothing to tell, that peer comes over another device */
 };
 
 static uint64_t pinned; /* rx */
@@ -68,7 +68,7 @@ static bool worth_it(const struct rds_mr *mr)
 
 void rds_mr_served(struct rds_conn *conn, struct rds_ep *ep, struct rds_mr *mr, uint64_t len, bool last)
 {
-	if (!(rds_ep_ops(ep)->caps & RDS_TCAP_DEVICE_OPS) || mr->unfit)
+	if (!(rds_transport_ep_ops(ep)->caps & RDS_TCAP_DEVICE_OPS) || mr->unfit)
 		return;
 	mr->served += len;
 	mr->operations += last;
@@ -77,15 +77,15 @@ void rds_mr_served(struct rds_conn *conn, struct rds_ep *ep, struct rds_mr *mr, 
 	if (conn->nshow == RDS_SHOW_MAX)
 		return; /* the next operation asks again */
 	conn->show[conn->nshow++] = mr->rkey;
-	rds_conn_work(conn);
+	rds_conn_work_add(conn);
 }
 
 /* ---- telling ---- */
 
-struct rds_queued *rds_native_piece(const struct rds_wire_op_hdr *h)
+struct rds_queue_item *rds_native_piece(const struct rds_wire_op_hdr *h)
 {
 	static const struct rds_hdr nobody;
-	struct rds_queued *q = rds_answer_new(&nobody, 0);
+	struct rds_queue_item *q = rds_answer_new(&nobody, 0);
 
 	if (q)
 		rds_wire_op_encode(h, q->data);
@@ -124,7 +124,7 @@ static void told_link(struct rds_told *t, struct rds_mr *mr, struct rds_conn *co
 static void tell(struct rds_conn *conn, struct rds_mr *mr)
 {
 	struct rds_told *t = calloc(1, sizeof(*t));
-	struct rds_queued *q = NULL;
+	struct rds_queue_item *q = NULL;
 	struct rds_device_key far;
 
 	if (!t)
@@ -267,9 +267,9 @@ void rds_mr_settle(struct rds_mr *list)
 			begun = now;
 		if (now - begun > most)
 			break;
-		rds_progress();
+		rds_progress_round();
 		if (atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed))
-			rds_run_work();
+			rds_conn_work_run();
 		if (now - begun > SETTLE_SPIN_NS)
 			os_poll(NULL, 0, 1);
 	}

@@ -27,7 +27,7 @@ void rds_mr_gone(struct rds_conn *conn, const struct rds_wire_op_hdr *h); /* a p
 /* Waits until they all have said so, but not for long.  As rds_mr_bury(). */
 void rds_mr_settle(struct rds_mr *list);
 /* A piece without data that asks for nothing. NULL: no memory. */
-struct rds_queued *rds_native_piece(const struct rds_wire_op_hdr *h);
+struct rds_queue_item *rds_native_piece(const struct rds_wire_op_hdr *h);
 void rds_mr_hide(struct rds_mr *mr);	      /* ... and no device reaches it on return.  rx not held */
 void rds_shown_broken(struct rds_conn *conn); /* the endpoint is over. rx */
 void rds_mr_shown_forget(void);		      /* forked child */

@@ -18,9 +18,9 @@
 #define ORPHANS_MAX ((uint64_t)64 << 20)
 
 /* conn->tx held */
-static void take_back(struct rds_conn *conn, const struct rds_sock *sk, bool sent)
+static void queue_drop_sock(struct rds_conn *conn, const struct rds_sock *sk, bool sent)
 {
-	struct rds_queued **p, *q;
+	struct rds_queue_item **p, *q;
 
 	for (p = &conn->queue; (q = *p);) {
 		if (q->u.sk == sk && (sent || !q->was_sent)) {
@@ -36,10 +36,10 @@ static void take_back(struct rds_conn *conn, const struct rds_sock *sk, bool sen
 }
 
 /* What closed sockets other than that one have left. */
-static bool look(const struct rds_conn *conn, const struct rds_sock *but)
+static bool queue_closed_too_much(const struct rds_conn *conn, const struct rds_sock *but)
 {
 	const struct rds_sock *sk, *last = NULL;
-	const struct rds_queued *q;
+	const struct rds_queue_item *q;
 	uint64_t n = 0;
 
 	for (q = conn->queue; q && n <= ORPHANS_MAX; q = q->next) {
@@ -53,54 +53,54 @@ static bool look(const struct rds_conn *conn, const struct rds_sock *but)
 }
 
 /* As long as the first is the same and there are no fewer, nothing has gone since it was looked at.  conn->tx held */
-static bool too_many(struct rds_conn *conn, const struct rds_sock *but)
+static bool queue_is_crowded(struct rds_conn *conn, const struct rds_sock *but)
 {
 	if (!conn->queue)
 		return false;
-	if (conn->queue->u.seq == conn->crowded && conn->queue_len >= conn->crowded_len)
+	if (conn->queue->u.seq == conn->closed_seq && conn->queue_len >= conn->closed_len)
 		return true;
-	if (!look(conn, but))
+	if (!queue_closed_too_much(conn, but))
 		return false;
-	conn->crowded = conn->queue->u.seq;
-	conn->crowded_len = conn->queue_len;
+	conn->closed_seq = conn->queue->u.seq;
+	conn->closed_len = conn->queue_len;
 	return true;
 }
 
 /* conn->tx held */
-static void take_back_too_many(struct rds_conn *conn, const struct rds_sock *sk)
+static void queue_drop_if_crowded(struct rds_conn *conn, const struct rds_sock *sk)
 {
 	unsigned n = conn->queue_len;
 	char to[RDS_ADDR_STRLEN];
 
-	if (!too_many(conn, sk))
+	if (!queue_is_crowded(conn, sk))
 		return;
-	take_back(conn, sk, false);
+	queue_drop_sock(conn, sk, false);
 	if (conn->queue_len == n)
 		return;
-	if (conn->crowded_len > conn->queue_len)
-		conn->crowded_len = conn->queue_len;
+	if (conn->closed_len > conn->queue_len)
+		conn->closed_len = conn->queue_len;
 	rds_ip_str(&conn->id.faddr, to);
 	rds_warn("closed sockets have left more than %u MiB for %s, where it is not taken (is a process stopped there?): "
 		 "what more of them leave is dropped when they are closed, as in the kernel",
 		 (unsigned)(ORPHANS_MAX >> 20), to);
 }
 
-void rds_orphans_leave(const struct rds_sock *sk)
+void rds_conn_sock_closed(const struct rds_sock *sk)
 {
-	bool many = atomic_load(&rds_orphans) > (int64_t)ORPHANS_MAX, nobody;
+	bool many = atomic_load(&rds_sock_closed_bytes) > (int64_t)ORPHANS_MAX, nobody;
 	struct rds_conn *conn;
 
 	if (atomic_load(&sk->snd) < RDS_SND_MSG)
 		return;
 	for (conn = rds_eng->conn_list; conn; conn = conn->next) {
-		nobody = conn->kind == RDS_CONN_NOWHERE && !rds_nowhere_hopes(conn);
+		nobody = conn->kind == RDS_CONN_UNROUTED && !rds_route_may_come(conn);
 		if (conn->kind == RDS_CONN_LOOP || !(nobody || many))
 			continue;
 		rds_lock(&conn->tx);
 		if (nobody)
-			take_back(conn, sk, true);
+			queue_drop_sock(conn, sk, true);
 		else
-			take_back_too_many(conn, sk);
+			queue_drop_if_crowded(conn, sk);
 		rds_unlock(&conn->tx);
 	}
 }

@@ -21,7 +21,7 @@
  */
 #include "engine/connection.h"
 
-static int socket_of(const struct rds_conn *conn, uint16_t port, uint64_t *sock)
+static int port_sock_number(const struct rds_conn *conn, uint16_t port, uint64_t *sock)
 {
 	struct registry_owner own;
 	int err = registry_lookup_nowait(rds_eng->reg, &conn->id.faddr, port, conn->id.scope, &own);
@@ -31,39 +31,39 @@ static int socket_of(const struct rds_conn *conn, uint16_t port, uint64_t *sock)
 }
 
 /* The sender's answer holds, whatever has become of the port since: to ask again would let what it sent to one socket go to the next one. */
-void rds_queued_for(const struct rds_conn *conn, struct rds_queued *q, const struct rds_dst *to)
+void rds_queue_item_mean(const struct rds_conn *conn, struct rds_queue_item *q, const struct rds_sock_dst *to)
 {
-	if (q->for_sock || q->op || !q->u.sk || conn->id.peer_slot == RDS_SLOT_REMOTE)
+	if (q->meant_sock || q->op || !q->u.sk || conn->id.peer_slot == RDS_SLOT_REMOTE)
 		return;
-	q->for_gen = to ? to->bind_gen : registry_generation(rds_eng->reg);
+	q->meant_gen = to ? to->bind_gen : registry_generation(rds_eng->reg);
 	if (to)
-		q->for_sock = to->sock;
-	else if (socket_of(conn, q->u.dport, &q->for_sock))
-		q->for_sock = 0;
+		q->meant_sock = to->sock;
+	else if (port_sock_number(conn, q->u.dport, &q->meant_sock))
+		q->meant_sock = 0;
 }
 
-bool rds_queued_outlives(const struct rds_conn *conn, struct rds_queued *q)
+bool rds_queue_item_outlived(const struct rds_conn *conn, struct rds_queue_item *q)
 {
 	uint64_t gen, sock;
 
-	if (!q->for_sock)
+	if (!q->meant_sock)
 		return false;
 	gen = registry_generation(rds_eng->reg);
-	if (likely(gen == q->for_gen))
+	if (likely(gen == q->meant_gen))
 		return false;
-	if (socket_of(conn, q->u.dport, &sock))
+	if (port_sock_number(conn, q->u.dport, &sock))
 		return false; /* it cannot be asked now */
-	q->for_gen = gen;
-	return sock != q->for_sock;
+	q->meant_gen = gen;
+	return sock != q->meant_sock;
 }
 
 /* 32 bits of it: a port that has had 2^32 sockets while a message waited would be needed to mistake one. */
-uint32_t rds_queued_names(const struct rds_conn *conn, const struct rds_queued *q)
+uint32_t rds_queue_item_sock(const struct rds_conn *conn, const struct rds_queue_item *q)
 {
-	return conn->id.peer_slot == RDS_SLOT_REMOTE || q->hdr.op ? 0 : (uint32_t)q->for_sock;
+	return conn->id.peer_slot == RDS_SLOT_REMOTE || q->hdr.op ? 0 : (uint32_t)q->meant_sock;
 }
 
-bool rds_sock_is_meant(const struct rds_sock *sk, uint32_t named)
+bool rds_conn_is_meant_for(const struct rds_sock *sk, uint32_t named)
 {
 	return named == (uint32_t)(registry_sock_order(rds_eng->reg, sk->reg_idx) + 1);
 }

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 
 /* From that one on they have the next number each: its own is free.  No device has been told one of these (rdma_native.c). */
-static void make_way(struct rds_conn *conn, struct rds_queued *q)
+static void make_way(struct rds_conn *conn, struct rds_queue_item *q)
 {
 	for (; q; q = q->next)
 		q->hdr.seq = ++q->u.seq;
@@ -26,17 +26,17 @@ static void make_way(struct rds_conn *conn, struct rds_queued *q)
 
 /* ---- what has moved ---- */
 
-static bool is_piece(const struct rds_queued *q)
+static bool is_piece(const struct rds_queue_item *q)
 {
 	return q->hdr.flags & RDS_FLAG_OP;
 }
 
-static struct rds_sock *sock_of(const struct rds_queued *q)
+static struct rds_sock *sock_of(const struct rds_queue_item *q)
 {
 	return q->op ? q->op->sk : q->u.sk;
 }
 
-static bool is_held(const struct rds_queued *q, const struct rds_sock *sk)
+static bool is_held(const struct rds_queue_item *q, const struct rds_sock *sk)
 {
 	return q->op && !is_piece(q) && q->op->sk == sk && rds_op_held(q->op);
 }
@@ -45,10 +45,10 @@ static bool is_held(const struct rds_queued *q, const struct rds_sock *sk)
  * Before the first message of its socket that is held; but if that one does not wait for it, not before what is of the same stream behind it, which
  * is older then.  NULL: at the end.
  */
-static struct rds_queued **place(struct rds_conn *to, const struct rds_queued *q)
+static struct rds_queue_item **place(struct rds_conn *to, const struct rds_queue_item *q)
 {
 	struct rds_sock *sk = sock_of(q);
-	struct rds_queued **link, **before = NULL;
+	struct rds_queue_item **link, **before = NULL;
 
 	if (!sk || !sk->numbered)
 		return NULL;
@@ -66,7 +66,7 @@ static struct rds_queued **place(struct rds_conn *to, const struct rds_queued *q
 }
 
 /* Messages whose pieces have gone.  rx held */
-static void overtaken(const struct rds_queued *q, const struct rds_queued *upto)
+static void overtaken(const struct rds_queue_item *q, const struct rds_queue_item *upto)
 {
 	struct rds_op *op;
 
@@ -75,7 +75,7 @@ static void overtaken(const struct rds_queued *q, const struct rds_queued *upto)
 			op->overtaken |= op->started;
 }
 
-void rds_queue_piece_goes(struct rds_conn *conn, const struct rds_queued *q)
+void rds_queue_piece_goes(struct rds_conn *conn, const struct rds_queue_item *q)
 {
 	if (likely(!conn->pulled))
 		return;
@@ -85,7 +85,7 @@ void rds_queue_piece_goes(struct rds_conn *conn, const struct rds_queued *q)
 }
 
 /* Operations end in the order in which they go. */
-static struct rds_op *first_of(const struct rds_conn *conn, const struct rds_queued *from)
+static struct rds_op *first_of(const struct rds_conn *conn, const struct rds_queue_item *from)
 {
 	for (; from; from = from->next)
 		if (is_piece(from) && from->op && from->op->conn == conn)
@@ -93,9 +93,9 @@ static struct rds_op *first_of(const struct rds_conn *conn, const struct rds_que
 	return NULL;
 }
 
-void rds_queue_moved(struct rds_conn *to, struct rds_queued *q)
+void rds_queue_moved(struct rds_conn *to, struct rds_queue_item *q)
 {
-	struct rds_queued **before;
+	struct rds_queue_item **before;
 
 	rx_lock();
 	before = place(to, q);
@@ -121,7 +121,7 @@ void rds_queue_moved(struct rds_conn *to, struct rds_queued *q)
 /* ---- notices of moved.c ---- */
 
 /* The peer may have it, a device has been told its number (rdma_native.c), or it is such a one itself. */
-static bool keeps_number(const struct rds_queued *q)
+static bool keeps_number(const struct rds_queue_item *q)
 {
 	const struct rds_op *op;
 
@@ -131,9 +131,9 @@ static bool keeps_number(const struct rds_queued *q)
 	return q->was_sent || (q->hdr.flags & RDS_FLAG_REDIRECT);
 }
 
-void rds_queue_notice(struct rds_conn *conn, struct rds_queued *q)
+void rds_queue_notice(struct rds_conn *conn, struct rds_queue_item *q)
 {
-	struct rds_queued **at = &conn->queue, *behind;
+	struct rds_queue_item **at = &conn->queue, *behind;
 
 	for (behind = conn->queue; behind; behind = behind->next)
 		if (keeps_number(behind))
@@ -148,7 +148,7 @@ void rds_queue_notice(struct rds_conn *conn, struct rds_queued *q)
 	q->next = *at;
 	*at = q;
 	conn->queue_len++;
-	rds_conn_busy(conn);
+	rds_queue_busy_add(conn);
 }
 
 /* ---- what waits behind something that may not go ---- */
@@ -156,9 +156,9 @@ void rds_queue_notice(struct rds_conn *conn, struct rds_queued *q)
 #define STREAMS 64 /* sockets whose turn has not come; with more of them only answers pass */
 
 /* To the head of the queue.  It ends before what it overtakes. */
-static void pull(struct rds_conn *conn, struct rds_queued **link)
+static void pull(struct rds_conn *conn, struct rds_queue_item **link)
 {
-	struct rds_queued *q = *link, *head = conn->queue, *i;
+	struct rds_queue_item *q = *link, *head = conn->queue, *i;
 	uint64_t seq = head->u.seq;
 	struct rds_op *next;
 
@@ -182,7 +182,7 @@ static void pull(struct rds_conn *conn, struct rds_queued **link)
 }
 
 /* Among those that wait behind a held message the first of its socket may go, unless it has to wait as well. */
-static bool may_pass(struct rds_conn *conn, struct rds_queued *q, struct rds_sock **waits, unsigned *n)
+static bool may_pass(struct rds_conn *conn, struct rds_queue_item *q, struct rds_sock **waits, unsigned *n)
 {
 	struct rds_sock *sk = sock_of(q);
 	unsigned i;
@@ -200,7 +200,7 @@ static bool may_pass(struct rds_conn *conn, struct rds_queued *q, struct rds_soc
 
 bool rds_queue_pass(struct rds_conn *conn)
 {
-	struct rds_queued *head = conn->queue, **link;
+	struct rds_queue_item *head = conn->queue, **link;
 	bool held = !is_piece(head), answers = atomic_load(&conn->answer_bytes);
 	struct rds_sock *waits[STREAMS] = {sock_of(head)};
 	unsigned n = 1;
@@ -217,7 +217,7 @@ bool rds_queue_pass(struct rds_conn *conn)
 
 bool rds_queue_held(const struct rds_conn *conn)
 {
-	const struct rds_queued *q = conn->queue;
+	const struct rds_queue_item *q = conn->queue;
 
 	return q && q->op && q->op->has_id && !is_piece(q);
 }
@@ -225,9 +225,9 @@ bool rds_queue_held(const struct rds_conn *conn)
 /* ---- answers ---- */
 
 /* *fence: before it goes, reads have to be over. */
-static struct rds_queued *next_answer(struct rds_conn *conn, bool *fence)
+static struct rds_queue_item *next_answer(struct rds_conn *conn, bool *fence)
 {
-	struct rds_queued *q;
+	struct rds_queue_item *q;
 
 	rx_lock();
 	*fence = conn->fence_answers;
@@ -243,7 +243,7 @@ static struct rds_queued *next_answer(struct rds_conn *conn, bool *fence)
 	return q;
 }
 
-static void put_back(struct rds_conn *conn, struct rds_queued *q)
+static void put_back(struct rds_conn *conn, struct rds_queue_item *q)
 {
 	rx_lock();
 	q->next = conn->answers;
@@ -254,7 +254,7 @@ static void put_back(struct rds_conn *conn, struct rds_queued *q)
 	rx_unlock();
 }
 
-static int give_answer(struct rds_conn *conn, struct rds_queued *q, uint64_t seq)
+static int give_answer(struct rds_conn *conn, struct rds_queue_item *q, uint64_t seq)
 {
 	struct iovec iov = {.iov_base = q->data, .iov_len = q->hdr.len};
 
@@ -266,17 +266,17 @@ static int give_answer(struct rds_conn *conn, struct rds_queued *q, uint64_t seq
  * What waits for a transport's room keeps its place.  But what waits for the peer to answer, or for another peer, must not hold up our
  * answers, or both sides wait for each other: they go before it.
  */
-static bool answer_goes(struct rds_conn *conn, struct rds_queued *q)
+static bool answer_goes(struct rds_conn *conn, struct rds_queue_item *q)
 {
 	int err = -EAGAIN;
 
 	if (rds_queue_blocked(conn)) { /* what is first was never given to a transport */
 		if (give_answer(conn, q, conn->queue->u.seq)) {
-			put_back(conn, q); /* room comes with a call of rds_run_work() */
+			put_back(conn, q); /* room comes with a call of rds_conn_work_run() */
 			return false;
 		}
 		make_way(conn, conn->queue);
-		rds_queued_free(q);
+		rds_queue_item_free(q);
 		return true;
 	}
 	if (!conn->queue && atomic_load(&conn->state) == RDS_CONN_UP)
@@ -285,18 +285,18 @@ static bool answer_goes(struct rds_conn *conn, struct rds_queued *q)
 	if (err)
 		rds_queue_append(conn, q);
 	else
-		rds_queued_free(q);
+		rds_queue_item_free(q);
 	return true;
 }
 
 void rds_answers_flush(struct rds_conn *conn)
 {
-	struct rds_queued *q;
+	struct rds_queue_item *q;
 	bool any = false, fence;
 
 	while ((q = next_answer(conn, &fence))) {
 		if (atomic_load(&conn->state) == RDS_CONN_DEAD) {
-			rds_queued_free(q);
+			rds_queue_item_free(q);
 			continue;
 		}
 		if (fence && conn->ep)
@@ -311,11 +311,11 @@ void rds_answers_flush(struct rds_conn *conn)
 
 void rds_answers_drop(struct rds_conn *conn)
 {
-	struct rds_queued *q;
+	struct rds_queue_item *q;
 
 	while ((q = conn->answers)) {
 		conn->answers = q->next;
-		rds_queued_free(q);
+		rds_queue_item_free(q);
 	}
 	conn->answers_tail = &conn->answers;
 	atomic_store(&conn->nanswers, 0);

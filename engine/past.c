@@ -6,19 +6,19 @@
  */
 #include "engine/connection.h"
 
-void rds_conn_attempted(struct rds_conn *conn)
+void rds_conn_history_attempt(struct rds_conn *conn)
 {
-	conn->past.attempt_at = os_wall_seconds();
-	conn->past.attempts++;
+	conn->history.attempt_at = os_wall_seconds();
+	conn->history.attempts++;
 }
 
-void rds_conn_came_up(struct rds_conn *conn)
+void rds_conn_history_up(struct rds_conn *conn)
 {
-	conn->past.up_at = os_wall_seconds();
+	conn->history.up_at = os_wall_seconds();
 }
 
 /* The reasons are those of kernels with InfiniBand; the nearest one stands for what happens here. */
-static enum rds_conn_reason reason_of(bool was_up, int why)
+static enum rds_conn_reason history_reason(bool was_up, int why)
 {
 	switch (-why) {
 	case EPROTO:
@@ -37,11 +37,11 @@ static enum rds_conn_reason reason_of(bool was_up, int why)
 	return was_up ? RDS_REASON_DISCONNECTED : RDS_REASON_CONNECT;
 }
 
-void rds_conn_went_down(struct rds_conn *conn, bool was_up, int why)
+void rds_conn_history_down(struct rds_conn *conn, bool was_up, int why)
 {
-	conn->past.reason = reason_of(was_up, why);
+	conn->history.reason = history_reason(was_up, why);
 	if (!was_up)
 		return;
-	conn->past.down_at = os_wall_seconds();
-	conn->past.attempts = 0;
+	conn->history.down_at = os_wall_seconds();
+	conn->history.attempts = 0;
 }

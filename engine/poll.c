@@ -16,7 +16,7 @@
 #define IN_BITS (POLLIN | POLLRDNORM)
 #define OUT_BITS (POLLOUT | POLLWRNORM)
 
-bool rds_sock_wakes(struct rds_sock *sk, short events)
+bool rds_sock_would_wake(struct rds_sock *sk, short events)
 {
 	if (events & RDS_WAIT_RECV) /* a blocking receive is not interested in zero-copy completions or map updates */
 		return sk->rx_head || sk->reports || (sk->cong_monitor && sk->cong_notify);
@@ -32,7 +32,7 @@ bool rds_sock_wakes(struct rds_sock *sk, short events)
  * The kernel's poller hangs on the node-wide queue only if the socket has met congestion before; the first look that finds
  * any bit, wanted or not, takes the mark away for later polls, but not from the poll that is under way.
  */
-static void attach(struct rds_sock *sk, short mask, bool again)
+static void cong_poller_attach(struct rds_sock *sk, short mask, bool again)
 {
 	rx_lock();
 	if (!again)
@@ -49,7 +49,7 @@ short rds_poll(struct rds_sock *sk, short events)
 	uint64_t gen;
 
 	rx_lock();
-	if (sk->rx_head || sk->zhead || sk->reports || rds_barrier_readable(&sk->barrier))
+	if (sk->rx_head || sk->zhead || sk->reports || rds_sock_marks_readable(&sk->marks))
 		mask |= IN_BITS;
 	if (sk->cong_monitor) {
 		if (sk->cong_notify)
@@ -63,56 +63,56 @@ short rds_poll(struct rds_sock *sk, short events)
 	}
 	rx_unlock();
 	if (!rds_sock_writable(sk) && (events & OUT_BITS))
-		rds_reap_all();
+		rds_queue_reap_all();
 	if (rds_sock_writable(sk))
 		mask |= OUT_BITS;
 	if (atomic_load_explicit(&sk->err, memory_order_relaxed))
 		mask |= POLLERR;
 	if (unlikely(sk->seen_congestion || sk->cong_attached))
-		attach(sk, mask, events & RDS_POLL_AGAIN);
+		cong_poller_attach(sk, mask, events & RDS_POLL_AGAIN);
 	return mask & (events | POLLERR | POLLNVAL);
 }
 
 /* ---- the stand-in; wait lock held ---- */
 
-static void show_in(struct rds_sock *sk)
+static void standin_show_in(struct rds_sock *sk)
 {
-	if (os_send(rds_sock_pair(sk), "", 0, MSG_DONTWAIT | MSG_NOSIGNAL) == 0) {
+	if (os_send(rds_sock_pair_fd(sk), "", 0, MSG_DONTWAIT | MSG_NOSIGNAL) == 0) {
 		sk->shown_in = true;
 		sk->shown++;
 	}
 }
 
-static void show_out(struct rds_sock *sk)
+static void standin_show_out(struct rds_sock *sk)
 {
-	os_recv_discard(rds_sock_pair(sk));
+	os_recv_discard(rds_sock_pair_fd(sk));
 	sk->hidden_out = false;
 }
 
 /* Another thread may have closed the number meanwhile, and somebody else's descriptor may have it now. */
-static bool names(const struct rds_sock *sk, int fd)
+static bool standin_is_fd(const struct rds_sock *sk, int fd)
 {
 	struct stat st;
 
 	return os_fstat(fd, &st) == 0 && st.st_ino == sk->inode && S_ISSOCK(st.st_mode);
 }
 
-static void lower_in(struct rds_sock *sk, int fd)
+static void standin_lower_in(struct rds_sock *sk, int fd)
 {
-	if (!names(sk, fd))
+	if (!standin_is_fd(sk, fd))
 		return;
 	os_recv_discard(fd);
 	sk->shown_in = false;
 	sk->shown = 0;
 }
 
-static void lower_out(struct rds_sock *sk, int fd)
+static void standin_lower_out(struct rds_sock *sk, int fd)
 {
 	struct pollfd p = {.fd = fd, .events = POLLOUT};
 	unsigned most = RDS_EVENT_MOST; /* somebody may be reading them at the other end, which holders have as well */
 	int small = 1;
 
-	if (!names(sk, fd))
+	if (!standin_is_fd(sk, fd))
 		return;
 	sk->hidden_out = true;
 	os_setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
@@ -121,11 +121,11 @@ static void lower_out(struct rds_sock *sk, int fd)
 		;
 	/* Space may have come meanwhile: whoever made it saw hidden_out unset. */
 	if (rds_sock_writable(sk))
-		show_out(sk);
+		standin_show_out(sk);
 }
 
 /* A wake-up is not an event yet: epoll asks rds_poll then, which reports a new generation once. */
-static bool kernel_would_show(struct rds_sock *sk)
+static bool standin_would_show(struct rds_sock *sk)
 {
 	uint64_t gen = atomic_load_explicit(&rds_eng->cong_generation, memory_order_relaxed);
 
@@ -138,19 +138,19 @@ static bool kernel_would_show(struct rds_sock *sk)
 	return true;
 }
 
-static void show_now(struct rds_sock *sk, short events)
+static void standin_show_now(struct rds_sock *sk, short events)
 {
 	/* An edge-triggered watcher must see every arrival as a new event, even when that is shown already: but not for ever, if nobody reads. */
 	if ((events & IN_BITS) && (!sk->shown_in || (sk->watched_edge && sk->shown < RDS_SHOWN_MAX)) &&
-	    kernel_would_show(sk))
-		show_in(sk);
+	    standin_would_show(sk))
+		standin_show_in(sk);
 	/* One message may be more than all that is acknowledged before it: some room is not yet enough. */
 	if ((events & OUT_BITS) && sk->hidden_out && rds_sock_writable(sk))
-		show_out(sk);
+		standin_show_out(sk);
 }
 
 /* Readable, but the kernel does not show it: the helper will if it lasts.  rx held. */
-static void mark_unseen(struct rds_sock *sk)
+static void unseen_add(struct rds_sock *sk)
 {
 	if (sk->unseen || sk->shown_in)
 		return;
@@ -160,10 +160,10 @@ static void mark_unseen(struct rds_sock *sk)
 	rds_eng->unseen = sk;
 }
 
-void rds_sock_leave_unseen(struct rds_sock *sk)
+void rds_sock_unseen_add(struct rds_sock *sk)
 {
 	if (!atomic_load(&sk->watched))
-		mark_unseen(sk);
+		unseen_add(sk);
 }
 
 void rds_sock_wake(struct rds_sock *sk, short events)
@@ -174,34 +174,34 @@ void rds_sock_wake(struct rds_sock *sk, short events)
 	if (unlikely(atomic_load_explicit(&sk->carried, memory_order_relaxed)))
 		rds_carry_wake();
 	if ((events & IN_BITS) && !watched && sk != rds_eng->taker)
-		mark_unseen(sk);
+		unseen_add(sk);
 	if (likely(!watched && !atomic_load(&sk->waiters)) && !((events & OUT_BITS) && sk->hidden_out))
 		return;
 	rds_lock(&rds_eng->wait);
 	for (nd = atomic_load(&sk->waiters); nd; nd = nd->next)
 		if (nd->events & events)
-			rds_wait_post(nd->w);
+			rds_sock_waiter_wake(nd->w);
 	if (watched || sk->hidden_out)
-		show_now(sk, events);
+		standin_show_now(sk, events);
 	rds_unlock(&rds_eng->wait);
 }
 
-void rds_sock_unwait(struct rds_sock *sk)
+void rds_sock_wake_all(struct rds_sock *sk)
 {
 	struct rds_wait_node *nd;
 
 	rds_lock(&rds_eng->wait);
 	for (nd = atomic_load(&sk->waiters); nd; nd = nd->next)
-		rds_wait_post(nd->w);
+		rds_sock_waiter_wake(nd->w);
 	rds_unlock(&rds_eng->wait);
 }
 
 /* Somebody reads, and there is more: that is an event again. */
-static void show_less(struct rds_sock *sk, int fd)
+static void standin_show_anew(struct rds_sock *sk, int fd)
 {
-	lower_in(sk, fd);
+	standin_lower_in(sk, fd);
 	if (!sk->shown_in)
-		show_in(sk);
+		standin_show_in(sk);
 }
 
 /* rx held: input may be used up, output may be blocked; only what is shown, or watched, costs anything. */
@@ -211,39 +211,39 @@ void rds_sock_lower_shown(struct rds_sock *sk, int fd)
 
 	rds_lock(&rds_eng->wait);
 	if (sk->shown_in && !rds_sock_has_input(sk))
-		lower_in(sk, fd);
+		standin_lower_in(sk, fd);
 	else if (sk->shown >= RDS_SHOWN_MAX)
-		show_less(sk, fd);
+		standin_show_anew(sk, fd);
 	if (watched && !sk->hidden_out && !rds_sock_writable(sk))
-		lower_out(sk, fd);
+		standin_lower_out(sk, fd);
 	rds_unlock(&rds_eng->wait);
 }
 
 /*
  * The program was told EAGAIN for lack of space.  Even if there is space again by now: an edge-triggered watcher waits for the
- * event of its coming, which lower_out() makes then.
+ * event of its coming, which standin_lower_out() makes then.
  */
-void rds_sock_refused(struct rds_sock *sk, int fd)
+void rds_sock_show_refused(struct rds_sock *sk, int fd)
 {
 	if (likely(!atomic_load(&sk->watched)))
 		return;
 	rds_lock(&rds_eng->wait);
 	if (!sk->hidden_out && (sk->watched_edge || !rds_sock_writable(sk)))
-		lower_out(sk, fd);
+		standin_lower_out(sk, fd);
 	rds_unlock(&rds_eng->wait);
 }
 
 void rds_sock_watch(struct rds_sock *sk, int fd, bool edge)
 {
 	rx_lock();
-	rds_others_watch();
+	rds_progress_others_watch();
 	rds_lock(&rds_eng->wait);
 	sk->watched_edge |= edge;
 	atomic_store(&sk->watched, true);
 	if (rds_sock_has_input(sk) && !sk->shown_in)
-		show_in(sk);
+		standin_show_in(sk);
 	if (!rds_sock_writable(sk) && !sk->hidden_out)
-		lower_out(sk, fd);
+		standin_lower_out(sk, fd);
 	rds_unlock(&rds_eng->wait);
 	rx_unlock();
 }
@@ -255,23 +255,23 @@ void rds_sock_watch(struct rds_sock *sk, int fd, bool edge)
 void rds_sock_show_anew(struct rds_sock *sk, int fd)
 {
 	rds_lock(&rds_eng->wait);
-	lower_in(sk, fd);
+	standin_lower_in(sk, fd);
 	rds_unlock(&rds_eng->wait);
 	rds_sock_watch(sk, fd, true);
 }
 
 /* What filled the stand-in was read off our end, in search of something else. */
-void rds_sock_hide_again(struct rds_sock *sk, int fd)
+void rds_sock_refill_out(struct rds_sock *sk, int fd)
 {
 	rds_lock(&rds_eng->wait);
 	if (sk->hidden_out && fd >= 0)
-		lower_out(sk, fd);
+		standin_lower_out(sk, fd);
 	else
 		sk->hidden_out = false;
 	rds_unlock(&rds_eng->wait);
 }
 
-void rds_sock_show_all(void)
+void rds_sock_show_unseen(void)
 {
 	struct rds_sock *sk, *next;
 
@@ -284,7 +284,7 @@ void rds_sock_show_all(void)
 		if (rds_sock_has_input(sk) && atomic_load(&sk->open)) {
 			rds_lock(&rds_eng->wait);
 			if (!sk->shown_in)
-				show_in(sk);
+				standin_show_in(sk);
 			rds_unlock(&rds_eng->wait);
 		}
 		rds_sock_put(sk);

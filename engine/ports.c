@@ -16,117 +16,117 @@
 #define ASKED_MAX 64u
 #define ABSENT_NS (100 * 1000000ull)
 
-struct entry {
-	struct entry *hash_next;
-	struct entry *older, *newer;
+struct port_entry {
+	struct port_entry *hash_next;
+	struct port_entry *older, *newer;
 	struct rds_addr addr;
-	enum rds_port_state state;
+	enum rds_route_port_state state;
 	bool moved;	/* `was` is valid */
 	uint64_t until; /* ABSENT */
-	struct rds_port_owner owner;
+	struct rds_route_port_owner owner;
 	struct rds_procid was;
 };
 
 static struct {
-	struct entry *bucket[BUCKETS];
-	struct entry *oldest, *newest;
+	struct port_entry *bucket[BUCKETS];
+	struct port_entry *oldest, *newest;
 	unsigned n, asked;
-} known;
+} port_cache;
 
-static unsigned hash(const struct rds_addr *a)
+static unsigned port_hash(const struct rds_addr *a)
 {
 	uint32_t h = a->ip.s6_addr32[3] * 2654435761u ^ a->ip.s6_addr32[2] * 40503u ^ a->scope;
 
 	return (h ^ h >> 16 ^ a->port * 40503u) % BUCKETS;
 }
 
-static bool same(const struct rds_addr *a, const struct rds_addr *b)
+static bool port_same_addr(const struct rds_addr *a, const struct rds_addr *b)
 {
 	return a->port == b->port && a->scope == b->scope && rds_ip_equal(&a->ip, &b->ip);
 }
 
-static bool same_proc(const struct rds_procid *a, const struct rds_procid *b)
+static bool procid_equal(const struct rds_procid *a, const struct rds_procid *b)
 {
 	return memcmp(a, b, sizeof(*a)) == 0;
 }
 
-static struct entry *find(const struct rds_addr *dst)
+static struct port_entry *port_find(const struct rds_addr *dst)
 {
-	struct entry *e;
+	struct port_entry *e;
 
-	for (e = known.bucket[hash(dst)]; e; e = e->hash_next)
-		if (same(&e->addr, dst))
+	for (e = port_cache.bucket[port_hash(dst)]; e; e = e->hash_next)
+		if (port_same_addr(&e->addr, dst))
 			return e;
 	return NULL;
 }
 
-static void age_unlink(struct entry *e)
+static void port_age_unlink(struct port_entry *e)
 {
-	*(e->older ? &e->older->newer : &known.oldest) = e->newer;
-	*(e->newer ? &e->newer->older : &known.newest) = e->older;
+	*(e->older ? &e->older->newer : &port_cache.oldest) = e->newer;
+	*(e->newer ? &e->newer->older : &port_cache.newest) = e->older;
 }
 
-static void age_append(struct entry *e)
+static void port_age_append(struct port_entry *e)
 {
 	e->newer = NULL;
-	e->older = known.newest;
-	*(known.newest ? &known.newest->newer : &known.oldest) = e;
-	known.newest = e;
+	e->older = port_cache.newest;
+	*(port_cache.newest ? &port_cache.newest->newer : &port_cache.oldest) = e;
+	port_cache.newest = e;
 }
 
-static void drop(struct entry *e)
+static void port_drop(struct port_entry *e)
 {
-	struct entry **p = &known.bucket[hash(&e->addr)];
+	struct port_entry **p = &port_cache.bucket[port_hash(&e->addr)];
 
 	while (*p != e)
 		p = &(*p)->hash_next;
 	*p = e->hash_next;
-	age_unlink(e);
-	known.n--;
+	port_age_unlink(e);
+	port_cache.n--;
 	free(e);
 }
 
-static void make_room(void)
+static void port_make_room(void)
 {
-	struct entry *e = known.oldest;
+	struct port_entry *e = port_cache.oldest;
 
 	while (e && e->state == RDS_PORT_ASKED)
 		e = e->newer;
 	if (e)
-		drop(e);
+		port_drop(e);
 }
 
-static void set_state(struct entry *e, enum rds_port_state state)
+static void port_set_state(struct port_entry *e, enum rds_route_port_state state)
 {
-	known.asked -= e->state == RDS_PORT_ASKED;
-	known.asked += state == RDS_PORT_ASKED;
+	port_cache.asked -= e->state == RDS_PORT_ASKED;
+	port_cache.asked += state == RDS_PORT_ASKED;
 	e->state = state;
-	age_unlink(e);
-	age_append(e);
+	port_age_unlink(e);
+	port_age_append(e);
 }
 
-static struct entry *find_or_make(const struct rds_addr *dst)
+static struct port_entry *port_find_or_make(const struct rds_addr *dst)
 {
-	struct entry *e = find(dst);
+	struct port_entry *e = port_find(dst);
 
 	if (e)
 		return e;
-	if (known.n >= KNOWN_MAX)
-		make_room();
+	if (port_cache.n >= KNOWN_MAX)
+		port_make_room();
 	e = calloc(1, sizeof(*e));
 	if (!e)
 		return NULL;
 	e->addr = *dst;
-	e->hash_next = known.bucket[hash(dst)];
-	known.bucket[hash(dst)] = e;
-	age_append(e);
-	known.n++;
+	e->hash_next = port_cache.bucket[port_hash(dst)];
+	port_cache.bucket[port_hash(dst)] = e;
+	port_age_append(e);
+	port_cache.n++;
 	return e;
 }
 
-enum rds_port_state rds_port_look(const struct rds_addr *dst, struct rds_port_owner *owner)
+enum rds_route_port_state rds_route_port_get(const struct rds_addr *dst, struct rds_route_port_owner *owner)
 {
-	struct entry *e = find(dst);
+	struct port_entry *e = port_find(dst);
 
 	if (!e)
 		return RDS_PORT_UNKNOWN;
@@ -137,9 +137,9 @@ enum rds_port_state rds_port_look(const struct rds_addr *dst, struct rds_port_ow
 	return e->state;
 }
 
-bool rds_port_was(const struct rds_addr *dst, struct rds_procid *was)
+bool rds_route_port_previous(const struct rds_addr *dst, struct rds_procid *was)
 {
-	struct entry *e = find(dst);
+	struct port_entry *e = port_find(dst);
 
 	if (!e || !e->moved)
 		return false;
@@ -147,80 +147,80 @@ bool rds_port_was(const struct rds_addr *dst, struct rds_procid *was)
 	return true;
 }
 
-bool rds_port_ask(const struct rds_addr *dst)
+bool rds_route_port_ask(const struct rds_addr *dst)
 {
-	struct entry *e = known.asked < ASKED_MAX ? find_or_make(dst) : NULL;
+	struct port_entry *e = port_cache.asked < ASKED_MAX ? port_find_or_make(dst) : NULL;
 
 	if (!e)
 		return false;
-	set_state(e, RDS_PORT_ASKED);
+	port_set_state(e, RDS_PORT_ASKED);
 	return true;
 }
 
-void rds_port_found(const struct rds_addr *dst, const struct rds_port_owner *owner)
+void rds_route_port_found(const struct rds_addr *dst, const struct rds_route_port_owner *owner)
 {
-	struct entry *e = find_or_make(dst);
+	struct port_entry *e = port_find_or_make(dst);
 
 	if (!e)
 		return;
 	e->owner = *owner;
-	if (e->moved && same_proc(&e->was, &owner->proc))
+	if (e->moved && procid_equal(&e->was, &owner->proc))
 		e->moved = false; /* it is back */
-	set_state(e, RDS_PORT_FOUND);
+	port_set_state(e, RDS_PORT_FOUND);
 }
 
-void rds_port_absent(const struct rds_addr *dst)
+void rds_route_port_absent(const struct rds_addr *dst)
 {
-	struct entry *e = find_or_make(dst);
+	struct port_entry *e = port_find_or_make(dst);
 
 	if (!e)
 		return;
 	e->until = os_now_ns() + ABSENT_NS;
-	set_state(e, RDS_PORT_ABSENT);
+	port_set_state(e, RDS_PORT_ABSENT);
 }
 
-void rds_port_failed(const struct rds_addr *dst)
+void rds_route_port_failed(const struct rds_addr *dst)
 {
-	struct entry *e = find(dst);
+	struct port_entry *e = port_find(dst);
 
 	if (!e || e->state != RDS_PORT_ASKED)
 		return;
-	set_state(e, RDS_PORT_UNKNOWN);
+	port_set_state(e, RDS_PORT_UNKNOWN);
 	if (!e->moved)
-		drop(e);
+		port_drop(e);
 }
 
-void rds_port_moved(const struct rds_addr *dst, const struct rds_procid *from)
+void rds_route_port_moved(const struct rds_addr *dst, const struct rds_procid *from)
 {
-	struct entry *e = find(dst);
+	struct port_entry *e = port_find(dst);
 
 	/* Somebody else may have learnt it, and the new answer, before. */
-	if (!e || e->state != RDS_PORT_FOUND || !same_proc(&e->owner.proc, from))
+	if (!e || e->state != RDS_PORT_FOUND || !procid_equal(&e->owner.proc, from))
 		return;
 	e->moved = true;
 	e->was = *from;
-	set_state(e, RDS_PORT_UNKNOWN);
+	port_set_state(e, RDS_PORT_UNKNOWN);
 }
 
-void rds_ports_of_dead(const struct rds_procid *proc)
+void rds_route_ports_drop_proc(const struct rds_procid *proc)
 {
-	struct entry *e, *next;
+	struct port_entry *e, *next;
 
-	for (e = known.oldest; e; e = next) {
+	for (e = port_cache.oldest; e; e = next) {
 		next = e->newer;
-		if (e->moved && same_proc(&e->was, proc))
+		if (e->moved && procid_equal(&e->was, proc))
 			e->moved = false;
-		if (e->state == RDS_PORT_FOUND && same_proc(&e->owner.proc, proc))
-			drop(e);
+		if (e->state == RDS_PORT_FOUND && procid_equal(&e->owner.proc, proc))
+			port_drop(e);
 	}
 }
 
-unsigned rds_ports_known(void)
+unsigned rds_route_ports_count(void)
 {
-	return known.n;
+	return port_cache.n;
 }
 
-void rds_ports_forget(void)
+void rds_route_ports_forget(void)
 {
-	memset(&known, 0, sizeof(known)); /* a thread of the parent may have been in the middle of a change */
+	memset(&port_cache, 0, sizeof(port_cache)); /* a thread of the parent may have been in the middle of a change */
 }

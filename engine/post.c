@@ -144,12 +144,12 @@ static void export_deliver(const struct packet *pk, int fds[OS_PASS_MAX], unsign
 	} else if (nfds >= 1 && pk->kind == RDS_EXPORT_REGISTRY) {
 		atomic_store(&registry_fds(rds_eng->reg)->n[os_fd_table], fds[0]);
 	} else if (nfds >= 1 && pk->kind == RDS_EXPORT_SOCK) {
-		rds_sock_lent(pk->what, fds[0]);
+		rds_sock_exported(pk->what, fds[0]);
 	} else if (pk->kind == RDS_EXPORT_LEASE) {
 		used = nfds < 2 ? nfds : 2;
 		rds_will_lent(pk->what, nfds ? fds[0] : -1, nfds > 1 ? fds[1] : -1);
 	} else if (nfds >= 1 && pk->kind == RDS_EXPORT_WAIT) {
-		rds_wait_lent(pk->what, fds[0]);
+		rds_wait_exported(pk->what, fds[0]);
 	} else if (nfds >= 1 && pk->kind == RDS_EXPORT_ASIDE) {
 		rds_aside_exported(fds[0]);
 	} else {

@@ -31,40 +31,40 @@
 #define LOOK_MESSAGE 4096 /* ... each of which counts so much more */
 #define ROUNDS 256	  /* of receiving, then the helper looks at its events and timers again */
 
-static void lease_tick(struct rds_timer *tm);
+static void lazy_tick(struct rds_timer *tm);
 
-static struct rds_timer lease = {.fn = lease_tick};
-static uint64_t lease_seen;
-__thread bool rds_aside __attribute__((tls_model("initial-exec")));
+static struct rds_timer lazy_timer = {.fn = lazy_tick};
+static uint64_t lazy_tick_seen;
+__thread bool rds_transport_looks_aside __attribute__((tls_model("initial-exec")));
 
 /* ---- attention (rx held) ---- */
 
-static void lease_begin(void)
+static void lazy_tick_begin(void)
 {
-	if (rds_eng->lease_running)
+	if (rds_eng->lazy_tick_on)
 		return;
-	rds_eng->lease_running = true;
-	rds_timer_set(&lease, os_now_ns() + TICK_NS);
+	rds_eng->lazy_tick_on = true;
+	rds_timer_set(&lazy_timer, os_now_ns() + TICK_NS);
 }
 
-static enum rds_at_send at_send(enum rds_attention who)
+static enum rds_at_send attention_at_send(enum rds_attention who)
 {
-	if (unlikely(atomic_load_explicit(&rds_ends, memory_order_relaxed)))
+	if (unlikely(atomic_load_explicit(&rds_progress_exiting, memory_order_relaxed)))
 		return RDS_AT_SEND_HAND_OVER;
 	if (who == RDS_ATT_LAZY && rds_eng->sends_look)
 		return RDS_AT_SEND_LOOK;
 	return who == RDS_ATT_HELPER && rds_eng->remote_on ? RDS_AT_SEND_NOTE : RDS_AT_SEND_NOTHING;
 }
 
-void rds_attention_again(void)
+void rds_progress_attention_renew(void)
 {
 	struct rds_engine *e = rds_eng;
 
 	if (e->helper_up)
-		rds_wires_attention(e->attention, e->leader && e->leader->relayed);
+		rds_transports_attention(e->attention, e->leader && e->leader->relayed);
 }
 
-void rds_attention_update(void)
+void rds_progress_attention_update(void)
 {
 	struct rds_engine *e = rds_eng;
 	enum rds_attention want;
@@ -77,53 +77,53 @@ void rds_attention_update(void)
 		want = RDS_ATT_LAZY;
 	else
 		want = RDS_ATT_HELPER;
-	atomic_store_explicit(&e->at_send, at_send(want), memory_order_relaxed);
+	atomic_store_explicit(&e->at_send, attention_at_send(want), memory_order_relaxed);
 	if ((want == RDS_ATT_HELPER || want == RDS_ATT_LEADER) && e->unseen)
-		lease_begin(); /* something waits that the kernel does not show: have the helper look at it */
+		lazy_tick_begin(); /* something waits that the kernel does not show: have the helper look at it */
 	if (want == e->attention && want != RDS_ATT_LEADER)
 		return;
 	e->attention = want;
-	rds_attention_again();
-	if (want == RDS_ATT_HELPER && e->helper_up && rds_wires_pending())
+	rds_progress_attention_renew();
+	if (want == RDS_ATT_HELPER && e->helper_up && rds_transports_pending())
 		rds_helper_kick();
 }
 
 /* Peers that saw somebody look woke nobody, and one that died may not have come to it: is there something for the leader? */
-static void leader_look(void)
+static void leader_wake_if_pending(void)
 {
 	struct rds_engine *e = rds_eng;
 
-	if (e->attention == RDS_ATT_LEADER && e->helper_up && rds_wires_pending())
-		rds_wait_post(e->leader);
+	if (e->attention == RDS_ATT_LEADER && e->helper_up && rds_transports_pending())
+		rds_sock_waiter_wake(e->leader);
 }
 
-void rds_poll_enter(void)
+void rds_progress_spin_enter(void)
 {
 	rds_eng->pollers++;
 	rds_eng->activity++;
-	rds_attention_update();
+	rds_progress_attention_update();
 }
 
-void rds_poll_leave(bool found)
+void rds_progress_spin_leave(bool found)
 {
 	struct rds_engine *e = rds_eng;
 
 	e->pollers--;
 	if (found && e->helper_up) {
 		e->lazy = true;
-		lease_begin();
+		lazy_tick_begin();
 	} else {
 		e->lazy = e->sends_look = false;
 	}
-	rds_attention_update();
-	leader_look();
+	rds_progress_attention_update();
+	leader_wake_if_pending();
 }
 
 /*
  * This thread is about to wake a peer, and has waited for the answer every time so far.  The answer may well come before the thread is
  * back: then it need not find the helper asleep and wake it.  Not under rx.
  */
-void rds_answer_expected(void)
+void rds_progress_answer_expected(void)
 {
 	struct rds_engine *e = rds_eng;
 
@@ -133,8 +133,8 @@ void rds_answer_expected(void)
 	e->activity++;
 	if (e->attention == RDS_ATT_HELPER && e->helper_up) {
 		e->lazy = true;
-		lease_begin();
-		rds_attention_update();
+		lazy_tick_begin();
+		rds_progress_attention_update();
 	}
 	rx_unlock();
 }
@@ -143,7 +143,7 @@ void rds_answer_expected(void)
  * The leader was woken over a transport whose device tells it directly, and sleeps again and again: to let the helper hear meanwhile, and
  * make it deaf again, would be two system calls per message.  rx held.
  */
-void rds_leader_woken(void)
+void rds_progress_leader_woken(void)
 {
 	struct rds_engine *e = rds_eng;
 	uint64_t now = os_now_coarse_ns(), since = now - e->led_at;
@@ -153,14 +153,14 @@ void rds_leader_woken(void)
 		return;
 	e->activity++;
 	e->lazy = true;
-	lease_begin();
+	lazy_tick_begin();
 }
 
 /*
  * To wake the helper for each acknowledgement costs who sends large messages more than to look for them; and it is often on the same processor.
  * But whoever sleeps in the kernel for a socket of ours, or in another process that shares it, hears of nothing that nobody looks for.
  */
-void rds_helper_woken(void)
+void rds_progress_helper_woken(void)
 {
 	struct rds_engine *e = rds_eng;
 	uint64_t now;
@@ -176,11 +176,11 @@ void rds_helper_woken(void)
 	e->wakes = 0;
 	e->lazy = e->sends_look = true;
 	e->activity++;
-	lease_begin();
-	rds_attention_update();
+	lazy_tick_begin();
+	rds_progress_attention_update();
 }
 
-void rds_others_watch(void)
+void rds_progress_others_watch(void)
 {
 	struct rds_engine *e = rds_eng;
 
@@ -190,24 +190,24 @@ void rds_others_watch(void)
 	if (!e->sends_look)
 		return;
 	e->lazy = e->sends_look = false;
-	rds_attention_update();
+	rds_progress_attention_update();
 	rds_helper_kick(); /* for what it leaves to be done */
 }
 
 /* One round, which is no reason to think that the program waits for anything: what is held back for others to come (collect.c) stays. */
-static void send_looks(void)
+static void send_look_round(void)
 {
 	rx_lock();
 	rds_eng->activity++;
-	rds_aside = true;
-	rds_progress_locked();
-	rds_aside = false;
+	rds_transport_looks_aside = true;
+	rds_progress_round_locked();
+	rds_transport_looks_aside = false;
 	rx_unlock();
 	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
-		rds_run_work();
+		rds_conn_work_run();
 }
 
-void rds_send_noted(size_t len)
+void rds_progress_send_noted(size_t len)
 {
 	static __thread size_t unlooked __attribute__((tls_model("initial-exec")));
 	struct rds_engine *e = rds_eng;
@@ -215,7 +215,7 @@ void rds_send_noted(size_t len)
 
 	if (what == RDS_AT_SEND_HAND_OVER) {
 		if (!rds_caller) /* the helper sends for others, and goes on as long as there is a process */
-			rds_engine_hand_over();
+			rds_progress_linger();
 		return;
 	}
 	if (what == RDS_AT_SEND_NOTE) {
@@ -224,14 +224,14 @@ void rds_send_noted(size_t len)
 		return;
 	}
 	unlooked += len + LOOK_MESSAGE;
-	if (unlooked < LOOK_BYTES || rds_aside)
+	if (unlooked < LOOK_BYTES || rds_transport_looks_aside)
 		return;
 	unlooked = 0;
-	send_looks();
+	send_look_round();
 }
 
 /* A program that calls again and again without ever waiting (MSG_DONTWAIT loops) is as busy as one that spins. */
-void rds_call_made(void)
+void rds_progress_call_made(void)
 {
 	struct rds_engine *e = rds_eng;
 
@@ -240,61 +240,61 @@ void rds_call_made(void)
 		return;
 	e->calls = 0;
 	e->lazy = true;
-	lease_begin();
-	rds_attention_update();
+	lazy_tick_begin();
+	rds_progress_attention_update();
 }
 
 /*
  * A transport's memory fills up.  The messages that hold it are moved to the heap if nobody has read any for a whole tick, if
  * the oldest has waited for several, or if a reader finds nothing for itself: then what it waits for may be stuck behind them.  rx held.
  */
-void rds_relieve(bool now)
+void rds_progress_relieve(bool now)
 {
 	if (unlikely(rds_eng->pressure))
-		rds_eng->pressure = rds_wires_relieve(now);
+		rds_eng->pressure = rds_transports_relieve(now);
 }
 
-void rds_pressure(void)
+void rds_progress_pressure(void)
 {
 	rds_eng->pressure = true;
-	lease_begin();
+	lazy_tick_begin();
 }
 
 /* ---- one round ---- */
 
-bool rds_progress_locked(void)
+bool rds_progress_round_locked(void)
 {
 	if (unlikely(!rds_eng->helper_up))
 		return false;
-	return rds_wires_progress();
+	return rds_transports_progress();
 }
 
-bool rds_progress(void)
+bool rds_progress_round(void)
 {
 	bool moved;
 
 	if (unlikely(!rds_eng || !atomic_load_explicit(&rds_eng->started, memory_order_acquire)))
 		return false;
 	rx_lock();
-	moved = rds_progress_locked();
+	moved = rds_progress_round_locked();
 	rx_unlock();
 	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
-		rds_run_work();
+		rds_conn_work_run();
 	rds_helper_deferred_check();
 	if (!moved)
-		rds_looked_in_vain();
+		rds_queue_looked_in_vain();
 	return moved;
 }
 
 /* Send what the receive path wanted sent. A connection that has no room now stays on the list; `writable` comes back. */
-static void work_one(struct rds_conn *conn)
+static void conn_work_one(struct rds_conn *conn)
 {
 	uint16_t pongs[16];
 	unsigned i, n;
 	bool map, flush, push;
 
-	if (unlikely(atomic_load_explicit(&conn->nin, memory_order_relaxed)))
-		rds_moved_run(conn);
+	if (unlikely(atomic_load_explicit(&conn->nredirects_in, memory_order_relaxed)))
+		rds_conn_redirect_run(conn);
 	/* What is to be done is read under tx: whoever puts a map back for the next `writable` does so under it, too. */
 	rds_lock(&conn->tx);
 	rx_lock();
@@ -312,8 +312,8 @@ static void work_one(struct rds_conn *conn)
 	if (unlikely(atomic_load_explicit(&conn->nanswers, memory_order_relaxed)))
 		rds_answers_flush(conn);
 	if (flush)
-		rds_conn_reap(conn);
-	if (map && rds_xmit_map(conn)) { /* no room, or no memory */
+		rds_queue_reap(conn);
+	if (map && rds_conn_xmit_map(conn)) { /* no room, or no memory */
 		rx_lock();
 		conn->want_map = true; /* goes out with the next `writable` or reconnect */
 		rx_unlock();
@@ -322,17 +322,17 @@ static void work_one(struct rds_conn *conn)
 		conn->t->ops->push(conn->ep);
 	rds_queue_flush(conn);
 	if (flush)
-		rds_conn_rearm(conn);
+		rds_queue_rearm(conn);
 	if (flush && !conn->queue)
-		rds_room_made();
+		rds_sock_room_made();
 	for (i = 0; i < n; i++)
-		rds_xmit_pong(conn, pongs[i]);
-	if (unlikely(atomic_load_explicit(&conn->nout, memory_order_relaxed)))
-		rds_moved_say(conn);
+		rds_conn_xmit_pong(conn, pongs[i]);
+	if (unlikely(atomic_load_explicit(&conn->nredirects_out, memory_order_relaxed)))
+		rds_conn_redirect_send(conn);
 	rds_unlock(&conn->tx);
 }
 
-void rds_run_work(void)
+void rds_conn_work_run(void)
 {
 	struct rds_conn *conn;
 
@@ -348,67 +348,67 @@ void rds_run_work(void)
 		rx_unlock();
 		if (!conn)
 			return;
-		work_one(conn);
+		conn_work_one(conn);
 	}
 }
 
 /* ---- what the helper does each time it is awake ---- */
 
 /* No call for a whole tick: the program is not as busy as it was, the helper takes over. */
-static void lease_tick(struct rds_timer *tm)
+static void lazy_tick(struct rds_timer *tm)
 {
 	bool again = true;
 
-	rds_sock_show_all();
-	rds_reap_all();
+	rds_sock_show_unseen();
+	rds_queue_reap_all();
 	rx_lock();
 	rds_eng->calls = 0;
-	if (rds_eng->activity == lease_seen && !rds_eng->pollers) {
+	if (rds_eng->activity == lazy_tick_seen && !rds_eng->pollers) {
 		rds_eng->lazy = rds_eng->sends_look = false;
 		again = rds_eng->unseen != NULL || rds_eng->pressure;
-		rds_eng->lease_running = again;
-		rds_attention_update();
+		rds_eng->lazy_tick_on = again;
+		rds_progress_attention_update();
 	}
 	if (rds_eng->attention == RDS_ATT_LAZY && rds_eng->remote_on)
-		rds_attention_again(); /* it goes on: the remote transport may not have acted on it yet */
-	lease_seen = rds_eng->activity;
-	rds_relieve(false);
+		rds_progress_attention_renew(); /* it goes on: the remote transport may not have acted on it yet */
+	lazy_tick_seen = rds_eng->activity;
+	rds_progress_relieve(false);
 	rx_unlock();
 	if (again)
 		rds_timer_set(tm, os_now_ns() + TICK_NS);
 }
 
-void rds_helper_round(void)
+void rds_progress_helper_round(void)
 {
 	bool begin, quiet;
 	unsigned i;
 
-	for (i = 0; i < ROUNDS && rds_progress(); i++)
+	for (i = 0; i < ROUNDS && rds_progress_round(); i++)
 		;
-	rds_run_work();
+	rds_conn_work_run();
 	if (unlikely(atomic_load_explicit(&rds_eng->ending, memory_order_relaxed)))
-		rds_want_room_all(); /* two processes that end at once would wait for each other's acknowledgements */
+		rds_queue_want_room_all(); /* two processes that end at once would wait for each other's acknowledgements */
 	rx_lock();
-	begin = rds_eng->lease_running && !lease.queued;
+	begin = rds_eng->lazy_tick_on && !lazy_timer.queued;
 	quiet = rds_eng->attention == RDS_ATT_HELPER;
 	if (quiet) /* the peers' wake-up used the request up: ask again */
-		rds_attention_again();
-	if (quiet && rds_wires_pending())
+		rds_progress_attention_renew();
+	if (quiet && rds_transports_pending())
 		rds_helper_kick();
 	if (rds_eng->attention == RDS_ATT_LEADER) { /* a peer may have taken the request for a wake-up and died */
-		rds_attention_update();
-		leader_look();
+		rds_progress_attention_update();
+		leader_wake_if_pending();
 	}
 	rx_unlock();
 	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
-		rds_run_work(); /* what has to be said before nobody looks */
+		rds_conn_work_run(); /* what has to be said before nobody looks */
 	if (quiet)
-		rds_sock_show_all();
+		rds_sock_show_unseen();
 	if (begin)
-		rds_timer_set(&lease, os_now_ns() + TICK_NS);
+		rds_timer_set(&lazy_timer, os_now_ns() + TICK_NS);
 }
 
 void rds_progress_forget(void)
 {
-	lease.queued = false;
+	lazy_timer.queued = false;
 }

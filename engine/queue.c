@@ -11,7 +11,7 @@
  * later numbers (overtake.c).
  *
  * A connection that may hold something is on the busy list, so that asking all peers for acknowledgements costs nothing for
- * the idle ones.  List lock order: busy_walk, conn->tx, busy_lock.
+ * the idle ones.  List lock order: queue_busy_walk, conn->tx, queue_busy_lock.
  */
 #include "engine/rdma.h"
 
@@ -22,48 +22,48 @@
 #define REAP_EVERY 32
 #define LOOKS_IN_VAIN 64 /* by a program that does not sleep, before busy peers are asked for what they have to do */
 
-static pthread_mutex_t busy_walk = PTHREAD_MUTEX_INITIALIZER, busy_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct rds_conn *busy_list;
+static pthread_mutex_t queue_busy_walk = PTHREAD_MUTEX_INITIALIZER, queue_busy_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct rds_conn *queue_busy_list;
 
-void rds_conn_busy(struct rds_conn *conn)
+void rds_queue_busy_add(struct rds_conn *conn)
 {
 	if (likely(conn->busy))
 		return;
 	conn->busy = true;
-	pthread_mutex_lock(&busy_lock);
-	conn->busy_next = busy_list;
-	busy_list = conn;
-	pthread_mutex_unlock(&busy_lock);
+	pthread_mutex_lock(&queue_busy_lock);
+	conn->busy_next = queue_busy_list;
+	queue_busy_list = conn;
+	pthread_mutex_unlock(&queue_busy_lock);
 }
 
-void rds_busy_forget(void)
+void rds_queue_forget(void)
 {
-	busy_list = NULL;
-	pthread_mutex_init(&busy_walk, NULL);
-	pthread_mutex_init(&busy_lock, NULL);
+	queue_busy_list = NULL;
+	pthread_mutex_init(&queue_busy_walk, NULL);
+	pthread_mutex_init(&queue_busy_lock, NULL);
 }
 
 /* fn is called with conn->tx held; connections that hold nothing any more leave the list. */
-static bool busy_each(bool (*fn)(struct rds_conn *conn))
+static bool queue_busy_each(bool (*fn)(struct rds_conn *conn))
 {
 	struct rds_conn *conn, *list;
 	bool any = false;
 
-	pthread_mutex_lock(&busy_walk);
-	pthread_mutex_lock(&busy_lock);
-	list = busy_list;
-	busy_list = NULL;
-	pthread_mutex_unlock(&busy_lock);
+	pthread_mutex_lock(&queue_busy_walk);
+	pthread_mutex_lock(&queue_busy_lock);
+	list = queue_busy_list;
+	queue_busy_list = NULL;
+	pthread_mutex_unlock(&queue_busy_lock);
 	while ((conn = list)) {
 		list = conn->busy_next;
 		rds_lock(&conn->tx);
 		any |= fn(conn);
 		conn->busy = false;
 		if (conn->count || conn->queue || conn->room_sought)
-			rds_conn_busy(conn);
+			rds_queue_busy_add(conn);
 		rds_unlock(&conn->tx);
 	}
-	pthread_mutex_unlock(&busy_walk);
+	pthread_mutex_unlock(&queue_busy_walk);
 	return any;
 }
 
@@ -72,7 +72,7 @@ static bool busy_each(bool (*fn)(struct rds_conn *conn))
 static int unacked_grow(struct rds_conn *conn)
 {
 	unsigned cap = conn->cap ? conn->cap * 2 : UNACKED_START, i;
-	struct rds_unacked *a = malloc(cap * sizeof(*a));
+	struct rds_queue_unacked *a = malloc(cap * sizeof(*a));
 
 	if (!a)
 		return -ENOMEM;
@@ -85,26 +85,26 @@ static int unacked_grow(struct rds_conn *conn)
 	return 0;
 }
 
-int rds_unacked_more(struct rds_conn *conn)
+int rds_queue_unacked_more(struct rds_conn *conn)
 {
-	rds_conn_reap(conn);
+	rds_queue_reap(conn);
 	return conn->count < conn->cap ? 0 : unacked_grow(conn);
 }
 
-void rds_unacked_pushed(struct rds_conn *conn)
+void rds_queue_unacked_pushed(struct rds_conn *conn)
 {
 	conn->count++;
-	rds_conn_busy(conn);
+	rds_queue_busy_add(conn);
 	if (++conn->since_reap >= REAP_EVERY)
-		rds_conn_reap(conn);
+		rds_queue_reap(conn);
 }
 
-static void zcopy_done(struct rds_sock *sk, uint32_t cookie)
+static void sock_zcopy_done(struct rds_sock *sk, uint32_t cookie)
 {
-	struct rds_zcopy_info *z;
+	struct rds_sock_zcopy *z;
 
 	rx_lock();
-	z = sk->zhead && sk->ztail != &sk->zhead ? container_of(sk->ztail, struct rds_zcopy_info, next) : NULL;
+	z = sk->zhead && sk->ztail != &sk->zhead ? container_of(sk->ztail, struct rds_sock_zcopy, next) : NULL;
 	if (!z || z->cookies.num == RDS_MAX_ZCOOKIES) {
 		z = calloc(1, sizeof(*z));
 		if (!z) {
@@ -120,33 +120,33 @@ static void zcopy_done(struct rds_sock *sk, uint32_t cookie)
 	rx_unlock();
 }
 
-void rds_release_unacked(struct rds_unacked *u)
+void rds_queue_unacked_release(struct rds_queue_unacked *u)
 {
 	struct rds_sock *sk = u->sk;
 
 	if (!sk)
 		return;
-	if (unlikely(u->told)) {
+	if (unlikely(u->report)) {
 		rds_unacked_ends(u, RDS_RDMA_SUCCESS);
-		if ((u->told & RDS_TOLD_ZCOPY) && atomic_load(&sk->open))
-			zcopy_done(sk, u->zcookie);
+		if ((u->report & RDS_REPORT_ZCOPY) && atomic_load(&sk->open))
+			sock_zcopy_done(sk, u->zcookie);
 	}
 	u->sk = NULL;
-	rds_snd_sub(sk, 1, u->len);
+	rds_sock_snd_sub(sk, 1, u->len);
 }
 
 /* Acknowledged messages of one socket in a row: accounted for at once. */
-static void release_run(struct rds_conn *conn, uint64_t acked)
+static void queue_release_run(struct rds_conn *conn, uint64_t acked)
 {
 	struct rds_sock *sk = conn->unacked[conn->head].sk;
 	uint64_t bytes = 0;
 	unsigned n = 0;
 
 	do {
-		struct rds_unacked *u = &conn->unacked[conn->head];
+		struct rds_queue_unacked *u = &conn->unacked[conn->head];
 
-		if (unlikely(u->told) && u->sk)
-			rds_release_unacked(u); /* what is told of it is its own */
+		if (unlikely(u->report) && u->sk)
+			rds_queue_unacked_release(u); /* what is told of it is its own */
 		else if (u->sk) {
 			bytes += u->len;
 			n++;
@@ -155,19 +155,19 @@ static void release_run(struct rds_conn *conn, uint64_t acked)
 		conn->count--;
 	} while (conn->count && conn->unacked[conn->head].seq <= acked && conn->unacked[conn->head].sk == sk);
 	if (n)
-		rds_snd_sub(sk, n, bytes);
+		rds_sock_snd_sub(sk, n, bytes);
 }
 
 /* Whatever it has acknowledged besides, its endpoint is as good as broken.  Nothing is lost: all of it is kept, and goes again. */
-static void distrust(struct rds_conn *conn, uint64_t ack)
+static void conn_distrust_ack(struct rds_conn *conn, uint64_t ack)
 {
 	char to[RDS_ADDR_STRLEN];
 
-	atomic_store(&conn->lied, true);
+	atomic_store(&conn->ack_lied, true);
 	rds_timer_set(&conn->retry, os_now_ns());
-	if (conn->lie_told)
+	if (conn->ack_lie_logged)
 		return;
-	conn->lie_told = true;
+	conn->ack_lie_logged = true;
 	rds_ip_str(&conn->id.faddr, to);
 	rds_warn("a process of %s acknowledges message %llu, %llu is the last that was sent to it: connection closed",
 		 to, (unsigned long long)ack, (unsigned long long)atomic_load(&conn->sent));
@@ -178,7 +178,7 @@ uint64_t rds_queue_sent(struct rds_conn *conn)
 	return atomic_load_explicit(&conn->sent, memory_order_relaxed);
 }
 
-void rds_conn_reap(struct rds_conn *conn)
+void rds_queue_reap(struct rds_conn *conn)
 {
 	uint64_t acked;
 
@@ -188,98 +188,98 @@ void rds_conn_reap(struct rds_conn *conn)
 		RDS_STAT_ADD(copy_from_user, conn->st_bytes);
 		conn->st_queued = conn->st_bytes = 0;
 	}
-	if (!conn->ep || !conn->count || unlikely(atomic_load_explicit(&conn->lied, memory_order_relaxed)))
+	if (!conn->ep || !conn->count || unlikely(atomic_load_explicit(&conn->ack_lied, memory_order_relaxed)))
 		return;
 	acked = conn->t->ops->acked(conn->ep);
 	if (unlikely(acked > rds_queue_sent(conn))) {
-		distrust(conn, acked);
+		conn_distrust_ack(conn, acked);
 		return;
 	}
 	if (acked <= conn->acked)
 		return;
 	conn->acked = acked;
 	while (conn->count && conn->unacked[conn->head].seq <= acked)
-		release_run(conn, acked);
+		queue_release_run(conn, acked);
 }
 
-static bool reap_one(struct rds_conn *conn)
+static bool queue_reap_one(struct rds_conn *conn)
 {
 	uint64_t before = conn->acked;
 
-	rds_conn_reap(conn);
+	rds_queue_reap(conn);
 	rds_queue_flush(conn);
 	return conn->acked != before;
 }
 
-bool rds_reap_free(void)
+bool rds_queue_reap_is_free(void)
 {
-	if (pthread_mutex_trylock(&busy_walk))
+	if (pthread_mutex_trylock(&queue_busy_walk))
 		return false;
-	pthread_mutex_unlock(&busy_walk);
+	pthread_mutex_unlock(&queue_busy_walk);
 	return true;
 }
 
-void rds_reap_all(void)
+void rds_queue_reap_all(void)
 {
-	busy_each(reap_one);
+	queue_busy_each(queue_reap_one);
 }
 
 /* A request for service, once per acknowledgement seen: whoever is about to sleep must not depend on the receiver's program calling again. */
-static void ask(struct rds_conn *conn)
+static void conn_ask_acks(struct rds_conn *conn)
 {
 	conn->t->ops->flush(conn->ep, true);
 	conn->t->ops->want_room(conn->ep, conn->acked);
 }
 
-void rds_conn_ask(struct rds_conn *conn)
+void rds_queue_ask_acks(struct rds_conn *conn)
 {
-	rds_conn_reap(conn);
+	rds_queue_reap(conn);
 	if (!conn->ep || !conn->count)
 		return;
-	ask(conn);
-	rds_conn_reap(conn); /* what came before it knew that we wait */
+	conn_ask_acks(conn);
+	rds_queue_reap(conn); /* what came before it knew that we wait */
 }
 
-static bool want_room_one(struct rds_conn *conn)
+static bool queue_want_room_one(struct rds_conn *conn)
 {
-	bool moved = reap_one(conn);
+	bool moved = queue_reap_one(conn);
 
 	if (conn->ep && (conn->count || conn->queue || conn->room_sought)) {
-		ask(conn);
-		moved |= reap_one(conn); /* what came before it knew that we wait */
+		conn_ask_acks(conn);
+		moved |= queue_reap_one(conn); /* what came before it knew that we wait */
 	}
 	return moved;
 }
 
 /* Acknowledgements came, but perhaps not yet for those who sleep: the next ones must be reported, too.  tx held. */
-void rds_conn_rearm(struct rds_conn *conn)
+void rds_queue_rearm(struct rds_conn *conn)
 {
 	unsigned i;
 
 	if (!conn->ep)
 		return;
 	for (i = 0; i < conn->count; i++) {
-		const struct rds_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+		const struct rds_queue_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
 		struct rds_sock *sk = u->sk;
 
-		if (unlikely(u->told & RDS_TOLD_END)) {
-			rds_conn_ask(conn);
+		if (unlikely(u->report & RDS_REPORT_END)) {
+			rds_queue_ask_acks(conn);
 			return;
 		}
 		if (!sk || (!atomic_load(&sk->waiters) && !sk->hidden_out))
 			continue;
 		conn->t->ops->want_room(conn->ep, conn->acked);
-		rds_conn_reap(conn); /* what came before */
+		rds_queue_reap(conn); /* what came before */
 		return;
 	}
 }
 
-bool rds_want_room_all(void)
+bool rds_queue_want_room_all(void)
 {
-	return busy_each(want_room_one);
+	return queue_busy_each(queue_want_room_one);
 }
 
-bool rds_may_ask_later(struct rds_conn *conn)
+bool rds_queue_ask_later(struct rds_conn *conn)
 {
 	if (!(conn->t->ops->caps & RDS_TCAP_PATIENT))
 		return false;
@@ -287,51 +287,51 @@ bool rds_may_ask_later(struct rds_conn *conn)
 	return true;
 }
 
-bool rds_ask_unasked(void)
+bool rds_queue_ask_deferred(void)
 {
 	if (likely(!atomic_load_explicit(&rds_eng->unasked, memory_order_relaxed)))
 		return false;
 	atomic_store_explicit(&rds_eng->unasked, false, memory_order_relaxed);
-	return rds_want_room_all();
+	return rds_queue_want_room_all();
 }
 
-void rds_looked_in_vain(void)
+void rds_queue_looked_in_vain(void)
 {
 	static __thread unsigned looks __attribute__((tls_model("initial-exec")));
 
 	if (unlikely(atomic_load_explicit(&rds_eng->unasked, memory_order_relaxed)) && ++looks % LOOKS_IN_VAIN == 0)
-		rds_ask_unasked();
+		rds_queue_ask_deferred();
 }
 
 /* ---- waiting ---- */
 
-void rds_queue_append(struct rds_conn *conn, struct rds_queued *q)
+void rds_queue_append(struct rds_conn *conn, struct rds_queue_item *q)
 {
 	q->next = NULL;
 	*conn->queue_tail = q;
 	conn->queue_tail = &q->next;
 	conn->queue_len++;
-	rds_conn_busy(conn);
+	rds_queue_busy_add(conn);
 }
 
-void rds_answer_weighs(struct rds_conn *conn, struct rds_queued *q)
+void rds_queue_answer_add(struct rds_conn *conn, struct rds_queue_item *q)
 {
 	q->answers = conn;
-	atomic_fetch_add(&conn->answer_bytes, rds_answer_weight(q));
+	atomic_fetch_add(&conn->answer_bytes, rds_queue_answer_weight(q));
 }
 
-void rds_queued_free(struct rds_queued *q)
+void rds_queue_item_free(struct rds_queue_item *q)
 {
 	if (unlikely(q->op))
 		rds_op_release(q);
 	if (unlikely(q->answers))
-		atomic_fetch_sub(&q->answers->answer_bytes, rds_answer_weight(q));
+		atomic_fetch_sub(&q->answers->answer_bytes, rds_queue_answer_weight(q));
 	free(q);
 }
 
 static void queue_pop(struct rds_conn *conn)
 {
-	struct rds_queued *q = conn->queue;
+	struct rds_queue_item *q = conn->queue;
 
 	conn->queue = q->next;
 	if (!conn->queue) {
@@ -339,29 +339,29 @@ static void queue_pop(struct rds_conn *conn)
 		conn->pulled = false;
 	}
 	conn->queue_len--;
-	rds_queued_free(q);
+	rds_queue_item_free(q);
 }
 
 /* Of messages whose end is to be told (asend.c) the receiver decides: it drops them, which is no failure. */
-static bool wanted(const struct rds_conn *conn, struct rds_queued *q)
+static bool queue_item_wanted(const struct rds_conn *conn, struct rds_queue_item *q)
 {
 	if (unlikely(q->op))
 		return rds_op_wanted(q);
-	return q->u.op || q->u.told || likely(!rds_queued_outlives(conn, q));
+	return q->u.op || q->u.report || likely(!rds_queue_item_outlived(conn, q));
 }
 
 /*
  * The first that is still to be sent: what belongs to operations that have failed, or is for a socket that is gone, goes nowhere.  NULL: there is
  * none, or it may not go.
  */
-static struct rds_queued *queue_first(struct rds_conn *conn)
+static struct rds_queue_item *queue_first(struct rds_conn *conn)
 {
-	struct rds_queued *q;
+	struct rds_queue_item *q;
 
 	while ((q = conn->queue)) {
-		if (likely(wanted(conn, q)))
+		if (likely(queue_item_wanted(conn, q)))
 			return !q->op || rds_op_may_go(conn, q) ? q : NULL;
-		rds_release_unacked(&q->u);
+		rds_queue_unacked_release(&q->u);
 		queue_pop(conn);
 	}
 	return q;
@@ -373,9 +373,9 @@ bool rds_queue_blocked(struct rds_conn *conn)
 }
 
 /* ... or one that may overtake it. */
-static struct rds_queued *queue_next(struct rds_conn *conn)
+static struct rds_queue_item *queue_next(struct rds_conn *conn)
 {
-	struct rds_queued *q;
+	struct rds_queue_item *q;
 
 	while (!(q = queue_first(conn)) && conn->queue)
 		if (!rds_queue_pass(conn))
@@ -384,7 +384,7 @@ static struct rds_queued *queue_next(struct rds_conn *conn)
 }
 
 /* 0: sent; 1: its operation has failed; -errno: not now */
-static int queue_give(struct rds_conn *conn, struct rds_queued *q)
+static int queue_give(struct rds_conn *conn, struct rds_queue_item *q)
 {
 	bool piece = q->op && (q->hdr.flags & RDS_FLAG_OP);
 	bool began = false;
@@ -399,11 +399,11 @@ static int queue_give(struct rds_conn *conn, struct rds_queued *q)
 	iov = (struct iovec){.iov_base = bytes, .iov_len = q->hdr.len};
 	if (!bytes)
 		return 1;
-	rds_conn_fits(conn, &q->hdr, q->u.sk);
-	q->hdr.sock = rds_queued_names(conn, q);
+	rds_conn_hdr_fit(conn, &q->hdr, q->u.sk);
+	q->hdr.sock = rds_queue_item_sock(conn, q);
 	rds_wire_hdr_encode(&q->hdr, &wire, false);
-	rds_conn_sending(conn, q->u.seq);
-	err = rds_xmit_ep(conn, &wire, &iov, q->hdr.len, &q->u.pos);
+	rds_conn_note_sending(conn, q->u.seq);
+	err = rds_conn_xmit_ep(conn, &wire, &iov, q->hdr.len, &q->u.pos);
 	if (piece) {
 		free(bytes);
 		if (err)
@@ -415,14 +415,14 @@ static int queue_give(struct rds_conn *conn, struct rds_queued *q)
 void rds_queue_flush(struct rds_conn *conn)
 {
 	const struct rds_transport_ops *ops = conn->t->ops;
-	struct rds_queued *q;
+	struct rds_queue_item *q;
 	bool sent = false, told = false;
 	int err;
 
 	if (!conn->queue || atomic_load(&conn->state) != RDS_CONN_UP)
 		return;
 	while ((q = queue_next(conn))) {
-		if (rds_unacked_room(conn))
+		if (rds_queue_unacked_room(conn))
 			break;
 		err = queue_give(conn, q);
 		if (err < 0)
@@ -432,33 +432,33 @@ void rds_queue_flush(struct rds_conn *conn)
 			continue;
 		}
 		q->u.flags = q->hdr.flags;
-		told |= q->u.told & RDS_TOLD_END;
+		told |= q->u.report & RDS_REPORT_END;
 		if (ops->caps & RDS_TCAP_DIRECT)
-			rds_release_unacked(&q->u);
+			rds_queue_unacked_release(&q->u);
 		else
-			rds_unacked_push(conn, &q->u);
+			rds_queue_unacked_push(conn, &q->u);
 		queue_pop(conn);
 		sent = true;
 	}
 	if (sent)
 		ops->flush(conn->ep, true);
 	if (unlikely(told))
-		rds_conn_ask(conn);
+		rds_queue_ask_acks(conn);
 }
 
-struct rds_queued *rds_queued_again(struct rds_conn *conn, struct rds_ep *ep, const struct rds_unacked *u)
+struct rds_queue_item *rds_queue_item_copy(struct rds_conn *conn, struct rds_ep *ep, const struct rds_queue_unacked *u)
 {
 	const void *bytes = conn->t->ops->retained(ep, u->pos);
-	struct rds_queued *q = bytes ? malloc(sizeof(*q) + u->len) : NULL;
+	struct rds_queue_item *q = bytes ? malloc(sizeof(*q) + u->len) : NULL;
 
 	if (!q)
 		return NULL;
 	q->u = *u;
-	if (unlikely(u->again) && !(u->told & RDS_TOLD_END))
+	if (unlikely(u->again) && !(u->report & RDS_REPORT_END))
 		q->u.op = 0; /* that is settled (rds_ops_judge) */
 	q->was_sent = true;
-	q->asked_for = false;
-	q->for_sock = 0;
+	q->port_asked = false;
+	q->meant_sock = 0;
 	q->hdr = (struct rds_hdr){.seq = u->seq,
 				  .len = u->len,
 				  .sport = u->sport,
@@ -470,7 +470,7 @@ struct rds_queued *rds_queued_again(struct rds_conn *conn, struct rds_ep *ep, co
 	q->op = NULL;
 	q->answers = NULL;
 	if (unlikely(u->flags & RDS_FLAG_REDIRECT))
-		rds_answer_weighs(conn, q);
+		rds_queue_answer_add(conn, q);
 	memcpy(q->data, bytes, u->len);
 	return q;
 }
@@ -482,16 +482,16 @@ struct rds_queued *rds_queued_again(struct rds_conn *conn, struct rds_ep *ep, co
 bool rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep)
 {
 	for (; conn->count; conn->count--) {
-		struct rds_unacked *u = &conn->unacked[(conn->head + conn->count - 1) & (conn->cap - 1)];
-		struct rds_queued *q;
+		struct rds_queue_unacked *u = &conn->unacked[(conn->head + conn->count - 1) & (conn->cap - 1)];
+		struct rds_queue_item *q;
 
 		if (u->cancelled) /* the peer takes sequence numbers with gaps */
 			continue;
-		if (unlikely(u->once) && !u->again && !(u->told & RDS_TOLD_END)) {
-			rds_release_unacked(u);
+		if (unlikely(u->once) && !u->again && !(u->report & RDS_REPORT_END)) {
+			rds_queue_unacked_release(u);
 			continue;
 		}
-		q = rds_queued_again(conn, ep, u);
+		q = rds_queue_item_copy(conn, ep, u);
 		if (!q)
 			return false;
 		q->next = conn->queue;
@@ -499,26 +499,26 @@ bool rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep)
 			conn->queue_tail = &q->next;
 		conn->queue = q;
 		conn->queue_len++;
-		rds_conn_busy(conn);
+		rds_queue_busy_add(conn);
 	}
 	conn->head = 0;
 	return true;
 }
 
 /* *link is not to be sent any more. */
-void rds_queue_drop_at(struct rds_conn *conn, struct rds_queued **link)
+void rds_queue_drop_at(struct rds_conn *conn, struct rds_queue_item **link)
 {
-	struct rds_queued *q = *link;
+	struct rds_queue_item *q = *link;
 
 	*link = q->next;
 	conn->queue_len--;
-	rds_release_unacked(&q->u);
-	rds_queued_free(q);
+	rds_queue_unacked_release(&q->u);
+	rds_queue_item_free(q);
 }
 
 void rds_queue_purge(struct rds_conn *conn, bool answers)
 {
-	struct rds_queued **p = &conn->queue, *q;
+	struct rds_queue_item **p = &conn->queue, *q;
 
 	while ((q = *p)) {
 		if (!rds_unacked_given_up(&q->u) && /* else it ends in its turn (flush.c) */
@@ -534,11 +534,11 @@ void rds_queue_purge(struct rds_conn *conn, bool answers)
 void rds_queue_acked(struct rds_conn *conn, uint64_t ack)
 {
 	if (unlikely(ack > rds_queue_sent(conn))) {
-		distrust(conn, ack);
+		conn_distrust_ack(conn, ack);
 		return;
 	}
 	while (conn->queue && conn->queue->u.seq <= ack) {
-		rds_release_unacked(&conn->queue->u);
+		rds_queue_unacked_release(&conn->queue->u);
 		queue_pop(conn);
 	}
 	if (ack > conn->acked)
@@ -553,18 +553,18 @@ void rds_queue_acked(struct rds_conn *conn, uint64_t ack)
  */
 void rds_queue_drop_all(struct rds_conn *conn)
 {
-	bool known = (conn->t->ops->caps & RDS_TCAP_SURVIVES) && !conn->unsure;
+	bool known = (conn->t->ops->caps & RDS_TCAP_SURVIVES) && !conn->ack_unknown;
 	int sent = known ? RDS_RDMA_DROPPED : RDS_RDMA_OTHER_ERROR;
 
 	while (conn->count) {
 		rds_unacked_ends(&conn->unacked[conn->head], sent);
-		rds_release_unacked(&conn->unacked[conn->head]);
+		rds_queue_unacked_release(&conn->unacked[conn->head]);
 		conn->head = (conn->head + 1) & (conn->cap - 1);
 		conn->count--;
 	}
 	while (conn->queue) {
 		rds_unacked_ends(&conn->queue->u, conn->queue->was_sent ? sent : RDS_RDMA_DROPPED);
-		rds_release_unacked(&conn->queue->u);
+		rds_queue_unacked_release(&conn->queue->u);
 		queue_pop(conn);
 	}
 }
@@ -572,7 +572,7 @@ void rds_queue_drop_all(struct rds_conn *conn)
 /* RDS_CANCEL_SENT_TO: forget what waits; what the transport already has may still arrive, but nobody accounts for it. */
 void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct rds_addr *dst)
 {
-	struct rds_queued **p, *q;
+	struct rds_queue_item **p, *q;
 	unsigned i;
 
 	if (!rds_ip_equal(&conn->id.faddr, &dst->ip))
@@ -581,11 +581,11 @@ void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct r
 	rds_ops_cancel(conn, sk, dst->port);
 	rx_unlock();
 	for (i = 0; i < conn->count; i++) {
-		struct rds_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+		struct rds_queue_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
 
 		if (u->sk == sk && u->dport == dst->port) {
 			rds_unacked_ends(u, RDS_RDMA_CANCELED);
-			rds_release_unacked(u);
+			rds_queue_unacked_release(u);
 			u->cancelled = true;
 		}
 	}

@@ -12,70 +12,71 @@
 
 #include <stdlib.h>
 
-static bool to_port(const struct rds_unacked *u, uint16_t port, uint64_t from)
+static bool unacked_is_to_port(const struct rds_queue_unacked *u, uint16_t port, uint64_t from)
 {
 	return u->sk && !u->cancelled && (!u->once || u->again) && !rds_unacked_given_up(u) && u->dport == port &&
 	       u->seq >= from;
 }
 
-static struct rds_unacked *nth_unacked(const struct rds_conn *conn, unsigned i)
+static struct rds_queue_unacked *queue_nth_unacked(const struct rds_conn *conn, unsigned i)
 {
 	return &conn->unacked[(conn->head + i) & (conn->cap - 1)];
 }
 
-bool rds_queue_has(const struct rds_conn *conn, uint16_t port)
+bool rds_queue_has_port(const struct rds_conn *conn, uint16_t port)
 {
-	const struct rds_queued *q;
+	const struct rds_queue_item *q;
 	unsigned i;
 
 	for (i = 0; i < conn->count; i++)
-		if (to_port(nth_unacked(conn, i), port, 0))
+		if (unacked_is_to_port(queue_nth_unacked(conn, i), port, 0))
 			return true;
 	for (q = conn->queue; q; q = q->next)
-		if (to_port(&q->u, port, 0))
+		if (unacked_is_to_port(&q->u, port, 0))
 			return true;
 	return false;
 }
 
 /* As if it had just come from its socket. */
-static void made_new(struct rds_queued *q)
+static void item_make_new(struct rds_queue_item *q)
 {
 	q->next = NULL;
 	q->was_sent = false;
 	q->hdr.flags = q->u.flags = q->hdr.flags & RDS_FLAG_NEW_OWNER;
 	q->u.once = q->u.again = false;
-	if (!(q->u.told & RDS_TOLD_END)) /* else it says what becomes of the message */
+	if (!(q->u.report & RDS_REPORT_END)) /* else it says what becomes of the message */
 		q->u.op = 0;
 }
 
 /* Which messages leave the queue. */
-struct wanted {
-	bool (*is)(const struct rds_queued *q, const struct wanted *w);
+struct queue_wanted {
+	bool (*is)(const struct rds_queue_item *q, const struct queue_wanted *w);
 	struct rds_sock *sk;
 	uint64_t from;
 	uint16_t port;
 };
 
-static bool is_for_port(const struct rds_queued *q, const struct wanted *w)
+static bool item_is_for_port(const struct rds_queue_item *q, const struct queue_wanted *w)
 {
-	return to_port(&q->u, w->port, w->from);
+	return unacked_is_to_port(&q->u, w->port, w->from);
 }
 
-static bool is_unsent(const struct rds_queued *q, const struct wanted *w)
+static bool item_is_unsent(const struct rds_queue_item *q, const struct queue_wanted *w)
 {
 	(void)w;
 	return q->u.sk && !q->was_sent && !q->u.once && !rds_unacked_given_up(&q->u);
 }
 
-static bool goes_along(const struct rds_queued *q, const struct wanted *w)
+static bool item_is_handoff(const struct rds_queue_item *q, const struct queue_wanted *w)
 {
-	return is_unsent(q, w) && q->u.sk == w->sk && !q->u.cancelled && !q->op && !(q->hdr.flags & RDS_FLAG_OP);
+	return item_is_unsent(q, w) && q->u.sk == w->sk && !q->u.cancelled && !q->op && !(q->hdr.flags & RDS_FLAG_OP);
 }
 
 /* They leave it for *tail; returns the new tail. */
-static struct rds_queued **unqueue(struct rds_conn *conn, struct rds_queued **tail, const struct wanted *w)
+static struct rds_queue_item **queue_unlink_wanted(struct rds_conn *conn, struct rds_queue_item **tail,
+						   const struct queue_wanted *w)
 {
-	struct rds_queued **p, *q;
+	struct rds_queue_item **p, *q;
 
 	for (p = &conn->queue; (q = *p);) {
 		if (!w->is(q, w)) {
@@ -84,7 +85,7 @@ static struct rds_queued **unqueue(struct rds_conn *conn, struct rds_queued **ta
 		}
 		*p = q->next;
 		conn->queue_len--;
-		made_new(q);
+		item_make_new(q);
 		*tail = q;
 		tail = &q->next;
 	}
@@ -92,17 +93,17 @@ static struct rds_queued **unqueue(struct rds_conn *conn, struct rds_queued **ta
 	return tail;
 }
 
-bool rds_queue_take(struct rds_conn *conn, uint16_t port, uint64_t from, struct rds_queued **list)
+bool rds_queue_take_port(struct rds_conn *conn, uint16_t port, uint64_t from, struct rds_queue_item **list)
 {
 	struct rds_ep *ep = conn->ep ? conn->ep : conn->stale;
-	struct rds_queued **tail = list, *q;
+	struct rds_queue_item **tail = list, *q;
 	unsigned i;
 
 	*list = NULL;
 	for (i = 0; i < conn->count; i++) {
-		if (!to_port(nth_unacked(conn, i), port, from))
+		if (!unacked_is_to_port(queue_nth_unacked(conn, i), port, from))
 			continue;
-		q = rds_queued_again(conn, ep, nth_unacked(conn, i));
+		q = rds_queue_item_copy(conn, ep, queue_nth_unacked(conn, i));
 		if (!q) {
 			while ((q = *list)) {
 				*list = q->next;
@@ -110,51 +111,51 @@ bool rds_queue_take(struct rds_conn *conn, uint16_t port, uint64_t from, struct 
 			}
 			return false;
 		}
-		made_new(q);
+		item_make_new(q);
 		*tail = q;
 		tail = &q->next;
 	}
 	for (i = 0; i < conn->count; i++) {
-		struct rds_unacked *u = nth_unacked(conn, i);
+		struct rds_queue_unacked *u = queue_nth_unacked(conn, i);
 
-		if (!to_port(u, port, from))
+		if (!unacked_is_to_port(u, port, from))
 			continue;
 		u->sk = NULL; /* the copy counts for the socket now, and says what becomes of it */
-		u->told = 0;
+		u->report = 0;
 		u->op = 0;
 		u->cancelled = true;
 	}
-	unqueue(conn, tail, &(struct wanted){.is = is_for_port, .port = port, .from = from});
+	queue_unlink_wanted(conn, tail, &(struct queue_wanted){.is = item_is_for_port, .port = port, .from = from});
 	return true;
 }
 
-unsigned rds_queue_notices(const struct rds_conn *conn)
+unsigned rds_queue_count_redirects(const struct rds_conn *conn)
 {
-	const struct rds_queued *q;
+	const struct rds_queue_item *q;
 	unsigned i, n = 0;
 
 	for (i = 0; i < conn->count; i++)
-		n += (nth_unacked(conn, i)->flags & RDS_FLAG_REDIRECT) != 0;
+		n += (queue_nth_unacked(conn, i)->flags & RDS_FLAG_REDIRECT) != 0;
 	for (q = conn->queue; q; q = q->next)
 		n += (q->hdr.flags & RDS_FLAG_REDIRECT) != 0;
 	return n;
 }
 
-void rds_queue_done(struct rds_conn *conn, uint16_t port, uint64_t before)
+void rds_queue_done_port(struct rds_conn *conn, uint16_t port, uint64_t before)
 {
-	struct rds_queued **p, *q;
+	struct rds_queue_item **p, *q;
 	unsigned i;
 
 	for (i = 0; i < conn->count; i++) {
-		struct rds_unacked *u = nth_unacked(conn, i);
+		struct rds_queue_unacked *u = queue_nth_unacked(conn, i);
 
-		if (u->seq >= before || !to_port(u, port, 0))
+		if (u->seq >= before || !unacked_is_to_port(u, port, 0))
 			continue;
-		rds_release_unacked(u);
+		rds_queue_unacked_release(u);
 		u->cancelled = true;
 	}
 	for (p = &conn->queue; (q = *p);) {
-		if (q->u.seq < before && to_port(&q->u, port, 0))
+		if (q->u.seq < before && unacked_is_to_port(&q->u, port, 0))
 			rds_queue_drop_at(conn, p);
 		else
 			p = &q->next;
@@ -162,22 +163,22 @@ void rds_queue_done(struct rds_conn *conn, uint16_t port, uint64_t before)
 	conn->queue_tail = p;
 }
 
-struct rds_queued *rds_queue_take_unsent(struct rds_conn *conn)
+struct rds_queue_item *rds_queue_take_unsent(struct rds_conn *conn)
 {
-	struct rds_queued *list = NULL;
+	struct rds_queue_item *list = NULL;
 
-	unqueue(conn, &list, &(struct wanted){.is = is_unsent});
+	queue_unlink_wanted(conn, &list, &(struct queue_wanted){.is = item_is_unsent});
 	return list;
 }
 
-void rds_queue_take_along(struct rds_conn *conn, struct rds_sock *sk, struct rds_queued **list)
+void rds_queue_take_handoff(struct rds_conn *conn, struct rds_sock *sk, struct rds_queue_item **list)
 {
-	struct rds_queued *q;
+	struct rds_queue_item *q;
 
 	while (*list)
 		list = &(*list)->next;
-	unqueue(conn, list, &(struct wanted){.is = goes_along, .sk = sk});
+	queue_unlink_wanted(conn, list, &(struct queue_wanted){.is = item_is_handoff, .sk = sk});
 	for (q = *list; q; q = q->next)
-		q->going = (struct rds_going){.to = {.ip = conn->id.faddr, .scope = conn->id.scope, .port = q->u.dport},
-					      .tos = conn->id.tos};
+		q->handoff = (struct rds_queue_handoff){
+			.to = {.ip = conn->id.faddr, .scope = conn->id.scope, .port = q->u.dport}, .tos = conn->id.tos};
 }

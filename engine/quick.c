@@ -21,7 +21,7 @@
 static bool has_room(const struct rds_sock *sk, uint32_t len)
 {
 	return rds_sock_writable(sk) && (likely(!atomic_load_explicit(&sk->watched, memory_order_relaxed)) ||
-					 rds_snd_bytes(sk) + len < rds_sndbuf(sk));
+					 rds_sock_snd_bytes(sk) + len < rds_sock_sndbuf(sk));
 }
 
 /* Nothing waits, nothing is to be said first, nobody is to be asked.  conn->tx held. */
@@ -36,7 +36,7 @@ static bool open_road(const struct rds_conn *conn, const struct rds_sock *sk, ui
 	       !atomic_load_explicit(&sk->leaving, memory_order_relaxed);
 }
 
-/* As accept.c's admit() and rds_xmit() would.  conn->tx held. */
+/* As accept.c's admit() and rds_conn_xmit() would.  conn->tx held. */
 static bool xmit(struct rds_sock *sk, struct rds_conn *conn, uint16_t port, const struct iovec *iov)
 {
 	const struct rds_transport_ops *ops = conn->t->ops;
@@ -47,36 +47,36 @@ static bool xmit(struct rds_sock *sk, struct rds_conn *conn, uint16_t port, cons
 	if (unlikely(!open_road(conn, sk, port, len)))
 		return false;
 	rds_wire_hdr_encode_plain(&wire, seq, len, sk->laddr.port, port);
-	rds_conn_sending(conn, seq);
+	rds_conn_note_sending(conn, seq);
 	if (unlikely(ops->send(conn->ep, &wire, iov, len, &pos)))
 		return false; /* it took nothing, and says so once more */
 	ops->flush(conn->ep, false);
 	/* It is on its way.  Whoever hears of its acknowledgement has to wait for conn->tx before it counts. */
-	rds_snd_add(sk, len);
-	*rds_unacked_next(conn) = (struct rds_unacked){
+	rds_sock_snd_add(sk, len);
+	*rds_queue_unacked_next(conn) = (struct rds_queue_unacked){
 		.sk = sk, .seq = seq, .pos = pos, .len = len, .sport = sk->laddr.port, .dport = port};
-	rds_unacked_pushed(conn);
+	rds_queue_unacked_pushed(conn);
 	conn->next_tx = seq + 1;
 	conn->room_sought = false;
-	rds_conn_sent_one(conn, len);
+	rds_conn_count_sent(conn, len);
 	return true;
 }
 
 bool rds_send_quick(struct rds_sock *sk, const void *buf, size_t len, const struct sockaddr *to)
 {
 	struct iovec iov = {(void *)(uintptr_t)buf, len};
-	const struct rds_dst *d;
+	const struct rds_sock_dst *d;
 	struct sockaddr_in name;
 	bool sent = false;
 
-	if (unlikely(len > RDS_MAX_MSG || len > rds_sndbuf(sk) || rds_user_readable(to, sizeof(name)) ||
+	if (unlikely(len > RDS_MAX_MSG || len > rds_sock_sndbuf(sk) || rds_user_readable(to, sizeof(name)) ||
 		     rds_user_readable(buf, len) || !atomic_load_explicit(&sk->open, memory_order_relaxed)))
 		return false;
 	memcpy(&name, to, sizeof(name));
 	rds_lock(&sk->tx);
-	d = rds_dst_slot(sk, ntohs(name.sin_port));
+	d = rds_sock_dst_slot(sk, ntohs(name.sin_port));
 	/* Raw bytes are there only once it is bound, a connection only once the rest is settled. */
-	if (likely(d->rawlen == RDS_DST_RAW4 && memcmp(d->raw, &name, RDS_DST_RAW4) == 0 && rds_dst_fresh(d) &&
+	if (likely(d->rawlen == RDS_DST_RAW4 && memcmp(d->raw, &name, RDS_DST_RAW4) == 0 && rds_route_dst_fresh(d) &&
 		   (!sk->since || d->followed))) {
 		rds_lock(&d->conn->tx);
 		/* Looked at again under its lock: it may have been removed meanwhile. */
@@ -86,10 +86,10 @@ bool rds_send_quick(struct rds_sock *sk, const void *buf, size_t len, const stru
 	}
 	rds_unlock(&sk->tx);
 	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
-		rds_run_work();
+		rds_conn_work_run();
 	if (likely(sent)) {
-		rds_sent = true;
-		rds_send_made(len);
+		rds_wait_has_sent = true;
+		rds_progress_send_made(len);
 	}
 	return sent;
 }

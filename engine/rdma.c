@@ -101,7 +101,7 @@ static void read_over(struct rds_op *op)
 	op->reading = false;
 	conn->reading -= op->total;
 	conn->want_flush = true;
-	rds_conn_work(conn);
+	rds_conn_work_add(conn);
 }
 
 static void device_done(const struct rds_op *op)
@@ -169,7 +169,7 @@ static void over(struct rds_op *op, int status)
 	op->held_by = NULL; /* the flush sets it again, if the message has to wait still */
 	if (op->refs > 1) { /* what waits of it may be in somebody's way */
 		op->conn->want_flush = true;
-		rds_conn_work(op->conn);
+		rds_conn_work_add(op->conn);
 	}
 	op->over = true;
 	op->status = status;
@@ -336,9 +336,9 @@ static bool all_good(const struct rds_conn *conn, uint64_t message)
 	return !has_failed(conn, message);
 }
 
-static uint64_t unacked_op(const struct rds_unacked *u)
+static uint64_t unacked_op(const struct rds_queue_unacked *u)
 {
-	if (likely(!(u->told & RDS_TOLD_END)))
+	if (likely(!(u->report & RDS_REPORT_END)))
 		return u->op;
 	return u->async->asend ? 0 : u->async->message;
 }
@@ -356,7 +356,7 @@ void rds_ops_judge(struct rds_conn *conn)
 	for (op = conn->ops; op; op = op->next)
 		waits = op->message < waits ? op->message : waits;
 	for (i = 0; i < conn->count; i++) {
-		struct rds_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+		struct rds_queue_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
 		uint64_t message = unacked_op(u);
 
 		if (message)
@@ -437,10 +437,10 @@ void rds_ops_settle(struct rds_sock *sk)
 	const uint64_t until = now + rds_patience_ns(RDS_PATIENCE_OPERATIONS);
 
 	while (atomic_load(&sk->nops) && now < until) {
-		rds_want_room_all(); /* of writes that nobody waits for only the acknowledgement may tell that they are over */
-		rds_progress();
+		rds_queue_want_room_all(); /* of writes that nobody waits for only the acknowledgement may tell that they are over */
+		rds_progress_round();
 		if (atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed))
-			rds_run_work();
+			rds_conn_work_run();
 		now = os_now_ns();
 		if (now > patient)
 			os_poll(NULL, 0, 1);

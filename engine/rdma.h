@@ -103,23 +103,24 @@ void rds_rdma_undo(struct rds_sock *sk, struct rds_rdma_send *send); /* the call
 
 struct rds_op *rds_asend_new(struct rds_sock *sk, uint64_t token, bool notify); /* NULL: no memory.  No lock but sk->tx */
 void rds_asend_discard(struct rds_op *op);		    /* its message was not sent.  No lock but sk->tx */
-void rds_asend_over(struct rds_unacked *u, int status);	    /* RDS_TOLD_END is set; not any more afterwards.  conn->tx */
-/* It ends in this way: before rds_release_unacked(), which says that it was acknowledged. */
-static inline void rds_unacked_ends(struct rds_unacked *u, int status)
+void rds_asend_over(struct rds_queue_unacked *u,
+		    int status); /* RDS_REPORT_END is set; not any more afterwards.  conn->tx */
+/* It ends in this way: before rds_queue_unacked_release(), which says that it was acknowledged. */
+static inline void rds_unacked_ends(struct rds_queue_unacked *u, int status)
 {
-	if (unlikely(u->told & RDS_TOLD_END))
+	if (unlikely(u->report & RDS_REPORT_END))
 		rds_asend_over(u, status);
 }
 void rds_asends_leave(struct rds_sock *sk); /* as rds_ops_leave(): what becomes of those that stay nobody knows.  rx */
 void rds_asend_told(struct rds_op *op);	    /* its notification has been taken (any operation's).  rx */
 void rds_asend_holds_up(struct rds_op *op); /* it has failed, or is about to; op->to is set.  rx */
 void rds_asend_give_up(struct rds_op *op);  /* the connection of the message has broken.  rx */
-static inline bool rds_unacked_given_up(const struct rds_unacked *u)
+static inline bool rds_unacked_given_up(const struct rds_queue_unacked *u)
 {
-	return unlikely(u->told & RDS_TOLD_END) && u->async->given_up;
+	return unlikely(u->report & RDS_REPORT_END) && u->async->given_up;
 }
 /* Operations of a socket that has asked for ends of messages: what becomes of them is told with their message.  They are not listed yet. */
-void rds_asend_with(struct rds_unacked *u, struct rds_op *ops);
+void rds_asend_with(struct rds_queue_unacked *u, struct rds_op *ops);
 void rds_asend_done(struct rds_op *op);	       /* such an operation is done.  rx */
 void rds_asend_without(struct rds_op *op);     /* ... its message is not sent.  rx */
 bool rds_op_reported(const struct rds_op *op); /* over: is the program told?  rx */
@@ -145,27 +146,27 @@ void rds_ops_let_go(struct rds_op *ops);    /* after the message */
 /* Is it to wait in the queue, because of what went to other processes of that address? */
 bool rds_ops_hold(struct rds_conn *conn, struct rds_op *ops);
 /* The message of these operations is going to wait in the queue. */
-void rds_op_attach(struct rds_queued *q, struct rds_op *ops);
+void rds_op_attach(struct rds_queue_item *q, struct rds_op *ops);
 /* What is in the queue and belongs to an operation: to be sent? */
-bool rds_op_wanted(const struct rds_queued *q);
+bool rds_op_wanted(const struct rds_queue_item *q);
 /* May it go now?  False: when some reads have been answered. */
-bool rds_op_may_go(struct rds_conn *conn, const struct rds_queued *q);
+bool rds_op_may_go(struct rds_conn *conn, const struct rds_queue_item *q);
 /* The bytes of a piece in the queue, header first, malloc'ed.  NULL: not to be had; its operation has failed. */
-void *rds_op_bytes(struct rds_conn *conn, struct rds_queued *q, bool *began);
-void rds_op_not_sent(struct rds_queued *q, bool began); /* there was no room for it */
-void rds_op_lost(struct rds_queued *q);	   /* there is nowhere for it to go */
-void rds_op_release(struct rds_queued *q); /* it leaves the queue, sent or not */
+void *rds_op_bytes(struct rds_conn *conn, struct rds_queue_item *q, bool *began);
+void rds_op_not_sent(struct rds_queue_item *q, bool began); /* there was no room for it */
+void rds_op_lost(struct rds_queue_item *q);		    /* there is nowhere for it to go */
+void rds_op_release(struct rds_queue_item *q);		    /* it leaves the queue, sent or not */
 int rds_piece_give(struct rds_conn *conn, const struct rds_hdr *hdr,
-		   const struct iovec *iov); /* once; as rds_xmit_ep() */
+		   const struct iovec *iov); /* once; as rds_conn_xmit_ep() */
 
 /* ---- what goes before others (overtake.c); conn->tx held ---- */
 
 /* It has left another connection's queue: gives it its number and its place. */
-void rds_queue_moved(struct rds_conn *to, struct rds_queued *q);
+void rds_queue_moved(struct rds_conn *to, struct rds_queue_item *q);
 /* What is first may not go.  True: something that has waited behind it is first now, and may. */
 bool rds_queue_pass(struct rds_conn *conn);
 /* Before it is given to the transport: another's message may come behind it, while its own pieces have gone. */
-void rds_queue_piece_goes(struct rds_conn *conn, const struct rds_queued *q);
+void rds_queue_piece_goes(struct rds_conn *conn, const struct rds_queue_item *q);
 /* What is first is a message that may have to wait for other connections. */
 bool rds_queue_held(const struct rds_conn *conn);
 /* The answers that wait, before anything else that goes out. */
@@ -234,9 +235,9 @@ int rds_barrier_store(const struct rds_barrier_request *req, uint64_t mark);
 
 enum rds_rx_verdict rds_op_arrived(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx);
 /* A piece for the peer that has sent that, with so many bytes behind its header. NULL: no memory. */
-struct rds_queued *rds_answer_new(const struct rds_hdr *to, size_t data);
+struct rds_queue_item *rds_answer_new(const struct rds_hdr *to, size_t data);
 void rds_answer(struct rds_conn *conn,
-		struct rds_queued *q); /* goes before anything else; the connection's from now on */
+		struct rds_queue_item *q); /* goes before anything else; the connection's from now on */
 
 /* ---- notifications (notify.c); rx held ---- */
 

@@ -64,7 +64,7 @@ static void far_forget(struct rds_conn *conn, uint32_t rkey)
 void rds_far_hidden(struct rds_conn *conn, const struct rds_wire_op_hdr *h)
 {
 	struct rds_wire_op_hdr gone = {.kind = RDS_OP_REVOKE_ACK, .rkey = h->rkey};
-	struct rds_queued *q = rds_native_piece(&gone);
+	struct rds_queue_item *q = rds_native_piece(&gone);
 	const struct rds_far_mr *f = far_find(conn, h->rkey);
 
 	conn->fence_answers |= f && f->read;

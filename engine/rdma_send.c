@@ -23,7 +23,7 @@
 
 /* ---- pieces ---- */
 
-static bool is_piece(const struct rds_queued *q)
+static bool is_piece(const struct rds_queue_item *q)
 {
 	return q->hdr.flags & RDS_FLAG_OP;
 }
@@ -102,34 +102,35 @@ static unsigned slices(const struct rds_op *op, uint64_t at, size_t len, struct 
 
 int rds_piece_give(struct rds_conn *conn, const struct rds_hdr *hdr, const struct iovec *iov)
 {
-	struct rds_unacked u = {.seq = hdr->seq,
-				.len = hdr->len,
-				.sport = hdr->sport,
-				.dport = hdr->dport,
-				.flags = hdr->flags,
-				.once = true};
+	struct rds_queue_unacked u = {.seq = hdr->seq,
+				      .len = hdr->len,
+				      .sport = hdr->sport,
+				      .dport = hdr->dport,
+				      .flags = hdr->flags,
+				      .once = true};
 	struct rds_wire_hdr wire;
 	int err;
 
-	if (unlikely(rds_unacked_room(conn)))
+	if (unlikely(rds_queue_unacked_room(conn)))
 		return -ENOMEM;
 	rds_wire_hdr_encode(hdr, &wire, false);
-	rds_conn_sending(conn, hdr->seq);
-	err = rds_xmit_ep(conn, &wire, iov, hdr->len, &u.pos);
+	rds_conn_note_sending(conn, hdr->seq);
+	err = rds_conn_xmit_ep(conn, &wire, iov, hdr->len, &u.pos);
 	if (!err && !(conn->t->ops->caps & RDS_TCAP_DIRECT))
-		rds_unacked_push(conn, &u);
+		rds_queue_unacked_push(conn, &u);
 	return err;
 }
 
 static int queue_piece(struct rds_conn *conn, struct rds_op *op, const struct rds_hdr *hdr, uint64_t at,
 		       const unsigned char head[RDS_OP_HDR])
 {
-	struct rds_queued *q = calloc(1, sizeof(*q) + RDS_OP_HDR);
+	struct rds_queue_item *q = calloc(1, sizeof(*q) + RDS_OP_HDR);
 
 	if (!q)
 		return -ENOMEM;
 	q->hdr = *hdr;
-	q->u = (struct rds_unacked){.seq = hdr->seq, .sport = hdr->sport, .dport = hdr->dport, .flags = hdr->flags};
+	q->u = (struct rds_queue_unacked){
+		.seq = hdr->seq, .sport = hdr->sport, .dport = hdr->dport, .flags = hdr->flags};
 	q->u.len = hdr->len;
 	q->u.once = true;
 	q->op = op;
@@ -357,7 +358,7 @@ void rds_ops_let_go(struct rds_op *ops)
 
 /* ---- in the queue ---- */
 
-void rds_op_attach(struct rds_queued *q, struct rds_op *ops)
+void rds_op_attach(struct rds_queue_item *q, struct rds_op *ops)
 {
 	struct rds_op *op;
 
@@ -370,7 +371,7 @@ void rds_op_attach(struct rds_queued *q, struct rds_op *ops)
 	rx_unlock();
 }
 
-void rds_op_release(struct rds_queued *q)
+void rds_op_release(struct rds_queue_item *q)
 {
 	struct rds_op *op = q->op;
 
@@ -384,7 +385,7 @@ void rds_op_release(struct rds_queued *q)
 	rx_unlock();
 }
 
-bool rds_op_wanted(const struct rds_queued *q)
+bool rds_op_wanted(const struct rds_queue_item *q)
 {
 	const struct rds_op *op;
 	bool wanted = true;
@@ -396,7 +397,7 @@ bool rds_op_wanted(const struct rds_queued *q)
 	return wanted;
 }
 
-bool rds_op_may_go(struct rds_conn *conn, const struct rds_queued *q)
+bool rds_op_may_go(struct rds_conn *conn, const struct rds_queue_item *q)
 {
 	bool may;
 
@@ -425,7 +426,7 @@ bool rds_ops_hold(struct rds_conn *conn, struct rds_op *ops)
 	return held;
 }
 
-void *rds_op_bytes(struct rds_conn *conn, struct rds_queued *q, bool *began)
+void *rds_op_bytes(struct rds_conn *conn, struct rds_queue_item *q, bool *began)
 {
 	size_t len = q->hdr.len - RDS_OP_HDR;
 	unsigned char *bytes = malloc(q->hdr.len);
@@ -449,12 +450,12 @@ void *rds_op_bytes(struct rds_conn *conn, struct rds_queued *q, bool *began)
 	return NULL;
 }
 
-void rds_op_not_sent(struct rds_queued *q, bool began)
+void rds_op_not_sent(struct rds_queue_item *q, bool began)
 {
 	not_started(q->op, began);
 }
 
-void rds_op_lost(struct rds_queued *q)
+void rds_op_lost(struct rds_queue_item *q)
 {
 	rx_lock();
 	rds_op_finish(q->op, RDS_RDMA_REMOTE_ERROR);

@@ -16,9 +16,9 @@
 #include "engine/uaccess.h"
 #include "engine/user_copy.h"
 
-struct rds_queued *rds_answer_new(const struct rds_hdr *to, size_t data)
+struct rds_queue_item *rds_answer_new(const struct rds_hdr *to, size_t data)
 {
-	struct rds_queued *q = calloc(1, sizeof(*q) + RDS_OP_HDR + data);
+	struct rds_queue_item *q = calloc(1, sizeof(*q) + RDS_OP_HDR + data);
 
 	if (!q)
 		return NULL;
@@ -30,17 +30,17 @@ struct rds_queued *rds_answer_new(const struct rds_hdr *to, size_t data)
 	return q;
 }
 
-void rds_answer(struct rds_conn *conn, struct rds_queued *q)
+void rds_answer(struct rds_conn *conn, struct rds_queue_item *q)
 {
 	*conn->answers_tail = q;
 	conn->answers_tail = &q->next;
-	rds_answer_weighs(conn, q);
+	rds_queue_answer_add(conn, q);
 	atomic_fetch_add(&conn->nanswers, 1);
-	rds_conn_work(conn);
+	rds_conn_work_add(conn);
 }
 
-static void answer_result(struct rds_conn *conn, struct rds_queued *q, const struct rds_wire_op_hdr *asked, int status,
-			  uint64_t value)
+static void answer_result(struct rds_conn *conn, struct rds_queue_item *q, const struct rds_wire_op_hdr *asked,
+			  int status, uint64_t value)
 {
 	struct rds_wire_op_hdr h = {.kind = RDS_OP_RESULT, .status = (uint8_t)status, .id = asked->id, .value = value};
 
@@ -64,7 +64,7 @@ static enum rds_rx_verdict serve_write(struct rds_conn *conn, struct rds_ep *ep,
 				       const struct rds_wire_op_hdr *h)
 {
 	size_t len = rx->hdr.len - RDS_OP_HDR;
-	struct rds_queued *q;
+	struct rds_queue_item *q;
 	struct rds_mr *mr;
 	uint64_t at;
 	bool good;
@@ -90,7 +90,7 @@ static int fetch_for(struct rds_ep *ep, const struct rds_mr *mr, uint64_t at, si
 		     const struct rds_fetch_src *from)
 {
 	void *bytes = malloc(len);
-	int n = bytes ? rds_ep_ops(ep)->fetch(ep, bytes, len, from) : -ENOMEM;
+	int n = bytes ? rds_transport_ep_ops(ep)->fetch(ep, bytes, len, from) : -ENOMEM;
 
 	if (!n && rds_ucopy_to(mr->memory, at, bytes, len))
 		n = -ENXIO;
@@ -101,7 +101,7 @@ static int fetch_for(struct rds_ep *ep, const struct rds_mr *mr, uint64_t at, si
 /* RDS_RDMA_*: it says whose memory was not there.  The endpoint knows only that some was not. */
 static int fetch(struct rds_ep *ep, const struct rds_rx *rx, const struct rds_wire_op_hdr *h)
 {
-	const struct rds_transport_ops *ops = rds_ep_ops(ep);
+	const struct rds_transport_ops *ops = rds_transport_ep_ops(ep);
 	struct rds_fetch_src from = {.word_at = h->compare, .word = h->value};
 	const struct rds_mr *mr;
 	uint64_t at;
@@ -132,7 +132,7 @@ static int fetch(struct rds_ep *ep, const struct rds_rx *rx, const struct rds_wi
 static enum rds_rx_verdict serve_fetch(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx,
 				       const struct rds_wire_op_hdr *h)
 {
-	struct rds_queued *q = rds_answer_new(&rx->hdr, 0);
+	struct rds_queue_item *q = rds_answer_new(&rx->hdr, 0);
 
 	if (!q)
 		return RDS_RX_LATER;
@@ -140,9 +140,9 @@ static enum rds_rx_verdict serve_fetch(struct rds_conn *conn, struct rds_ep *ep,
 	return RDS_RX_DONE;
 }
 
-static void free_list(struct rds_queued *q)
+static void free_list(struct rds_queue_item *q)
 {
-	struct rds_queued *next;
+	struct rds_queue_item *next;
 
 	for (; q; q = next) {
 		next = q->next;
@@ -151,9 +151,9 @@ static void free_list(struct rds_queued *q)
 }
 
 /* Pieces for all of it, headers filled in. NULL: no memory. */
-static struct rds_queued *data_pieces(const struct rds_rx *rx, const struct rds_wire_op_hdr *asked)
+static struct rds_queue_item *data_pieces(const struct rds_rx *rx, const struct rds_wire_op_hdr *asked)
 {
-	struct rds_queued *list = NULL, **tail = &list;
+	struct rds_queue_item *list = NULL, **tail = &list;
 	uint64_t at, len;
 
 	for (at = 0; at < asked->len; at += len) {
@@ -172,9 +172,9 @@ static struct rds_queued *data_pieces(const struct rds_rx *rx, const struct rds_
 }
 
 /* As the memory is now: so the message behind it need not wait, fenced or not. */
-static bool fill(struct rds_queued *list, struct rds_foreign_memory *m, uint64_t from)
+static bool fill(struct rds_queue_item *list, struct rds_foreign_memory *m, uint64_t from)
 {
-	struct rds_queued *q;
+	struct rds_queue_item *q;
 
 	for (q = list; q; q = q->next) {
 		size_t len = q->hdr.len - RDS_OP_HDR;
@@ -189,7 +189,7 @@ static bool fill(struct rds_queued *list, struct rds_foreign_memory *m, uint64_t
 static enum rds_rx_verdict serve_read(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx,
 				      const struct rds_wire_op_hdr *h)
 {
-	struct rds_queued *q = rds_answer_new(&rx->hdr, 0), *list = NULL, *next;
+	struct rds_queue_item *q = rds_answer_new(&rx->hdr, 0), *list = NULL, *next;
 	uint64_t at = 0;
 	struct rds_mr *mr = reach(h, h->len, &at);
 
@@ -222,7 +222,7 @@ static enum rds_rx_verdict serve_atomic(struct rds_conn *conn, const struct rds_
 					 .compare_mask = h->compare_mask,
 					 .value = h->value,
 					 .value_mask = h->value_mask};
-	struct rds_queued *q = rds_answer_new(&rx->hdr, 0);
+	struct rds_queue_item *q = rds_answer_new(&rx->hdr, 0);
 	const struct rds_mr *mr;
 	uint64_t at, old = 0;
 	bool good;
@@ -238,7 +238,7 @@ static enum rds_rx_verdict serve_atomic(struct rds_conn *conn, const struct rds_
 /* Another piece of the same message has failed: on a device the queue pair would be in error by now. */
 static enum rds_rx_verdict serve_void(struct rds_conn *conn, const struct rds_rx *rx, const struct rds_wire_op_hdr *h)
 {
-	struct rds_queued *q;
+	struct rds_queue_item *q;
 
 	if (h->id == conn->void_op || (h->kind == RDS_OP_WRITE && !h->last))
 		return RDS_RX_DONE;
@@ -272,7 +272,7 @@ enum rds_rx_verdict rds_op_arrived(struct rds_conn *conn, struct rds_ep *ep, con
 	}
 	if ((rds_wire_op_is_request(h.kind) || h.kind == RDS_OP_REVOKED) &&
 	    atomic_load(&conn->answer_bytes) > RDS_ANSWERS_MAX) {
-		rds_conn_work(conn);
+		rds_conn_work_add(conn);
 		return RDS_RX_LATER;
 	}
 	if (unlikely(out_of_reach(conn, &h)))

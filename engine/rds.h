@@ -107,13 +107,13 @@ int rds_sock_take_error(struct rds_sock *sk);
 /* ---- waiting (poll.c, wait.c) ---- */
 
 /* Bits among POLLIN POLLRDNORM POLLOUT POLLWRNORM POLLWRBAND POLLERR that hold now.  Never sleeps; has the side
- * effects that the kernel's rds_poll has (one-shot generation).  Call rds_progress() first, once per group. */
+ * effects that the kernel's rds_poll has (one-shot generation).  Call rds_progress_round() first, once per group. */
 short rds_poll(struct rds_sock *sk, short events);
 /* In `events`: this is not the first look of the program's call (the kernel attaches a poller on the first one only). */
 #define RDS_POLL_AGAIN 0x0800
 
 /* One round of receiving, acknowledging and transmitting for the whole process.  True if anything moved. */
-bool rds_progress(void);
+bool rds_progress_round(void);
 
 /*
  * Sleeping in a call that also watches foreign descriptors:
@@ -121,7 +121,7 @@ bool rds_progress(void);
  *	w = rds_wait_begin(n);
  *	for each RDS socket: rds_wait_add(w, sk, events);
  *	for (;;) {
- *		rds_progress(); look at every socket with rds_poll(); done if ready
+ *		rds_progress_round(); look at every socket with rds_poll(); done if ready
  *		if (rds_wait_spin(w, elapsed since the first look)) continue;	// worth looking again without sleeping
  *		if (!rds_wait_arm(w)) continue;			// something came in between: look again
  *		-EINTR if rds_wait_interrupted(w), else
@@ -154,15 +154,15 @@ void rds_sock_watch(struct rds_sock *sk, int fd, bool edge);
 /* ---- process (engine.c) ---- */
 
 /* Is there one, and of this process? */
-bool rds_engine_runs(void);
+bool os_process_is_started(void);
 /* True in a process that inherited a running engine by fork/_Fork/clone: nothing of it may be touched. */
-bool rds_engine_foreign(void);
+bool os_process_inherited(void);
 /* Around a fork in a process with an engine (one fork at a time: libc's handlers see to that). */
 void rds_helper_fork_prepare(void);
 void rds_helper_fork_parent(void);
 /* In the child: close the inherited internal descriptors, forget the engine; the next rds_socket() makes a fresh one.
  * Idempotent.  Socket pointers from before the fork must not be used afterwards. */
-void rds_engine_forget(void);
+void rds_engine_fork_child(void);
 /* Orderly exit of the process: hand over what is still queued (bounded by RDS_PRELOAD_LINGER_MS).  The
  * place in the registry is cleared by whoever finds the lock on it gone. */
 void rds_engine_exit(void);
@@ -170,7 +170,7 @@ void rds_engine_exit(void);
  * Before it, and before sockets are left: the time for all of it begins (RDS_PRELOAD_LINGER_MS).  Handlers and destructors that run later than ours may
  * send, too: each send hands over before it returns, as long as there is time.  interrupted: this thread's own call may have a lock.
  */
-void rds_engine_ends(bool interrupted);
+void rds_engine_exit_begin(bool interrupted);
 /*
  * The same for _exit(), which may be called anywhere (a signal handler that has interrupted the engine, say): takes no
  * lock that it would have to wait for, only gives the helper time to hand over what is queued.

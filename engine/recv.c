@@ -40,7 +40,7 @@ static void enqueue(struct rds_sock *sk, struct rds_inc *inc)
 	if (inc->len) {
 		sk->rcv_bytes += inc->len;
 		RDS_STAT_ADD_RX(recv_bytes_added_to_sock, inc->len);
-		if (unlikely(sk->rcv_bytes > rds_rcvbuf(sk)))
+		if (unlikely(sk->rcv_bytes > rds_sock_rcvbuf(sk)))
 			rds_cong_check(sk);
 	}
 	rds_sock_wake(sk, POLLIN | POLLRDNORM | RDS_WAIT_RECV);
@@ -63,7 +63,7 @@ static enum rds_rx_verdict ping(struct rds_conn *conn, const struct rds_hdr *hdr
 	}
 	RDS_STAT_INC_RX(recv_ping);
 	conn->pongs[conn->npongs++] = hdr->sport;
-	rds_conn_work(conn);
+	rds_conn_work_add(conn);
 	return RDS_RX_DONE;
 }
 
@@ -77,16 +77,18 @@ static enum rds_rx_verdict dispatch(struct rds_conn *conn, struct rds_ep *ep, co
 		return ping(conn, &rx->hdr);
 	if (unlikely(rx->hdr.op) && rx->hdr.op == conn->void_message)
 		return RDS_RX_DONE; /* its operation has failed */
-	sk = rds_bound_find(&conn->id.laddr, rx->hdr.dport, conn->id.scope);
+	sk = rds_sock_bound_find(&conn->id.laddr, rx->hdr.dport, conn->id.scope);
 	if (unlikely(!sk))
-		return rds_moved_refuse(conn, ep, &rx->hdr);
-	if (unlikely(rx->hdr.sock) && !rds_sock_is_meant(sk, rx->hdr.sock)) {
+		return rds_conn_redirect_refuse(conn, ep, &rx->hdr);
+	if (unlikely(rx->hdr.sock) && !rds_conn_is_meant_for(sk, rx->hdr.sock)) {
 		RDS_STAT_INC_RX(recv_drop_no_sock);
 		return RDS_RX_DONE;
 	}
-	if (unlikely(atomic_load_explicit(&sk->closed_in, memory_order_relaxed)) ||
-	    (unlikely(atomic_load_explicit(&conn->nout, memory_order_relaxed)) && rds_moved_covers(conn, &rx->hdr)))
-		return rds_moved_late(conn, &rx->hdr); /* who sent that still has it, and will find the socket again */
+	if (unlikely(atomic_load_explicit(&sk->accepts_nothing, memory_order_relaxed)) ||
+	    (unlikely(atomic_load_explicit(&conn->nredirects_out, memory_order_relaxed)) &&
+	     rds_conn_redirect_covers(conn, &rx->hdr)))
+		return rds_conn_redirect_late(
+			conn, &rx->hdr); /* who sent that still has it, and will find the socket again */
 	inc = rds_inc_new(conn, ep, rx);
 	if (unlikely(!inc)) {
 		rds_error("out of memory for a message of %u bytes: its sender has to wait", rx->hdr.len);
@@ -110,12 +112,12 @@ static bool catch_up(const struct rds_hdr *hdr)
 	if (outer && hdr->ack > outer)
 		return false;
 	rds_eng->catching_up = hdr->ack ? hdr->ack : 1;
-	rds_wires_catch_up();
+	rds_transports_catch_up();
 	rds_eng->catching_up = outer;
 	return true;
 }
 
-enum rds_rx_verdict rds_recv_message(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
+enum rds_rx_verdict rds_conn_receive(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
 {
 	const struct rds_hdr *hdr = &rx->hdr;
 	enum rds_rx_verdict v = RDS_RX_DONE;
@@ -132,7 +134,7 @@ enum rds_rx_verdict rds_recv_message(struct rds_conn *conn, struct rds_ep *ep, c
 		RDS_STAT_INC_RX(recv_drop_old_seq);
 	} else {
 		if (unlikely(hdr->flags & (RDS_FLAG_REDIRECT | RDS_FLAG_OP)))
-			v = hdr->flags & RDS_FLAG_OP ? rds_op_arrived(conn, ep, rx) : rds_moved_told(conn, rx);
+			v = hdr->flags & RDS_FLAG_OP ? rds_op_arrived(conn, ep, rx) : rds_conn_redirect_recv(conn, rx);
 		else
 			v = dispatch(conn, ep, rx);
 		if (unlikely(v == RDS_RX_LATER))
@@ -142,7 +144,7 @@ enum rds_rx_verdict rds_recv_message(struct rds_conn *conn, struct rds_ep *ep, c
 	}
 	if (unlikely(hdr->flags & RDS_FLAG_ACK_REQUIRED))
 		RDS_STAT_INC_RX(recv_ack_required);
-	((struct rds_ep_head *)ep)->t->ops->ack(ep, rds_recv_taken(conn));
+	((struct rds_ep_head *)ep)->t->ops->ack(ep, rds_conn_recv_taken(conn));
 	return v;
 }
 
@@ -181,7 +183,7 @@ static void dequeue(struct rds_sock *sk, int fd)
 			sk->unseen = false;
 			rds_sock_put(sk);
 		}
-		rds_sock_lower(sk, fd);
+		rds_sock_lower_if_shown(sk, fd);
 	} else if (unlikely(atomic_load_explicit(&sk->shown, memory_order_relaxed) >= RDS_SHOWN_MAX)) {
 		rds_sock_lower_shown(sk, fd);
 	}
@@ -213,7 +215,7 @@ static int put_trace(struct rds_sock *sk, const struct rds_inc *inc, struct rds_
 
 static int put_zcopy(struct rds_sock *sk, struct rds_cmsg_out *out)
 {
-	struct rds_zcopy_info *z = sk->zhead;
+	struct rds_sock_zcopy *z = sk->zhead;
 	int err;
 
 	if (!z || !atomic_load(&sk->zerocopy) || out->len < out->used + CMSG_SPACE(sizeof(z->cookies)))
@@ -381,7 +383,7 @@ static ssize_t deliver_cong(struct rds_sock *sk, int fd, struct msghdr *msg)
 	if (err)
 		return err;
 	sk->cong_notify &= ~bits;
-	rds_sock_lower(sk, fd);
+	rds_sock_lower_if_shown(sk, fd);
 	msg->msg_controllen = out.used;
 	msg->msg_flags = out.flags;
 	rds_recv_no_name(msg);
@@ -398,7 +400,7 @@ static ssize_t deliver_reports(struct rds_sock *sk, int fd, struct msghdr *msg)
 	err = rds_notify_deliver(sk, &out);
 	if (err)
 		return err;
-	rds_sock_lower(sk, fd);
+	rds_sock_lower_if_shown(sk, fd);
 	msg->msg_controllen = out.used;
 	msg->msg_flags = out.flags;
 	rds_recv_no_name(msg);
@@ -423,8 +425,8 @@ static ssize_t deliver_zcopy_only(struct rds_sock *sk, struct msghdr *msg)
 
 static void nothing_there(struct rds_sock *sk, int fd)
 {
-	rds_barrier_recv_found_nothing(&sk->barrier);
-	rds_sock_lower(sk, fd);
+	rds_sock_marks_recv_empty(&sk->marks);
+	rds_sock_lower_if_shown(sk, fd);
 }
 
 /* What operations came to, or congestion, goes before any message. */
@@ -449,13 +451,13 @@ static ssize_t deliver_next(struct rds_sock *sk, int fd, struct msghdr *msg, int
 /* One round for this socket's reader, who takes what comes at once: the first of it need not be shown to others.  rx held. */
 static void look(struct rds_sock *sk)
 {
-	rds_wait_looks();
-	rds_call_made();
+	rds_wait_note_look();
+	rds_progress_call_made();
 	rds_eng->taker = sk;
-	rds_progress_locked();
+	rds_progress_round_locked();
 	if (unlikely(rds_eng->pressure) && !sk->rx_head) {
-		rds_relieve(true);
-		rds_progress_locked();
+		rds_progress_relieve(true);
+		rds_progress_round_locked();
 	}
 	rds_eng->taker = NULL;
 }
@@ -480,11 +482,11 @@ static ssize_t recv_once(struct rds_sock *sk, int fd, struct msghdr *msg, int fl
 	else
 		ret = deliver_next(sk, fd, msg, flags, NULL);
 	if (looked)
-		rds_sock_left(sk);
+		rds_sock_unseen_note(sk);
 out:
 	rx_unlock();
 	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
-		rds_run_work();
+		rds_conn_work_run();
 	rds_helper_deferred_check();
 	return ret;
 }
@@ -493,9 +495,9 @@ static ssize_t recv_nothing(struct rds_sock *sk, struct msghdr *msg)
 {
 	ssize_t ret = -EAGAIN;
 
-	rds_looked_in_vain();
+	rds_queue_looked_in_vain();
 	if (atomic_load_explicit(&sk->zerocopy, memory_order_relaxed)) {
-		rds_reap_all();
+		rds_queue_reap_all();
 		rx_lock();
 		ret = deliver_zcopy_only(sk, msg);
 		rx_unlock();
@@ -551,7 +553,7 @@ ssize_t rds_recv_for(struct rds_sock *sk, int fd, struct msghdr *msg, int flags,
 		return rds_recvmsg(sk, fd, msg, flags);
 	rx_lock();
 	if (!sk->rx_head)
-		rds_progress_locked();
+		rds_progress_round_locked();
 	if (!atomic_load(&sk->open))
 		ret = -EBADF;
 	else
@@ -560,7 +562,7 @@ ssize_t rds_recv_for(struct rds_sock *sk, int fd, struct msghdr *msg, int flags,
 		(*taken)->taken = ++sk->n_taken;
 	rx_unlock();
 	if (atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed))
-		rds_run_work();
+		rds_conn_work_run();
 	return ret == -EAGAIN && !may_wait ? recv_nothing(sk, msg) : ret;
 }
 

@@ -4,14 +4,14 @@
  *
  * To the process that has bound the port (PEER); if that is this one, or nobody although the address is this host's, round
  * to ourselves (LOOP), which drops what has no socket as the kernel does; to an address of no host that we can reach it waits
- * (NOWHERE), as in the kernel, and the helper looks from time to time whether the address has appeared.
+ * (UNROUTED), as in the kernel, and the helper looks from time to time whether the address has appeared.
  *
  * From an address that reaches other hosts, the helper asks the other one which of its processes has the port (transport.h: locate); the
  * answer is kept (ports.h), and the process is reached by a PEER connection of its own.  Nobody has it: the messages are dropped, as a
  * kernel would there; but only those that were there when it was asked.  The answer is about the time before it came, and a later message
  * may be the reply to one that the port, bound since, has sent us.  No answer: they wait.
  *
- * A socket's messages to one address stay in order, also when the answer changes from NOWHERE to another: whoever gets the
+ * A socket's messages to one address stay in order, also when the answer changes from UNROUTED to another: whoever gets the
  * new answer first has the old messages go that way before its own.  It may change at any time, and be another one for each of them: what
  * is sent to a port for which something has had to stay waits behind that.
  */
@@ -25,7 +25,7 @@
 #define HANDOVER_MS 16 /* a port of this host that is changing hands is looked at so often */
 #define ASK_AT_ONCE 16 /* ports of one address; further ones when these are answered */
 
-static void nobody(struct rds_conn_id *id)
+static void conn_id_clear_peer(struct rds_conn_id *id)
 {
 	memset(&id->peer, 0, sizeof(id->peer));
 	id->peer_slot = 0;
@@ -33,34 +33,34 @@ static void nobody(struct rds_conn_id *id)
 }
 
 /* The socket that has a port of this host. */
-struct has_port {
-	uint64_t sock; /* as in struct rds_queued; 0: nobody has it */
+struct port_holder {
+	uint64_t sock; /* as in struct rds_queue_item; 0: nobody has it */
 	bool moved;    /* it has had another carrier */
 };
 
 /* Whose is that port?  Completes id.  far: our address is one that reaches other hosts.  -ENOENT: nobody's on this host. */
-static int owner_of(const struct rds_addr *dst, bool far, struct rds_conn_id *id, enum rds_conn_kind *kind,
-		    struct has_port *has)
+static int port_owner_of(const struct rds_addr *dst, bool far, struct rds_conn_id *id, enum rds_conn_kind *kind,
+			 struct port_holder *has)
 {
 	struct registry_owner own;
 	int err;
 
 	id->faddr = dst->ip;
 	id->scope = dst->scope;
-	nobody(id);
+	conn_id_clear_peer(id);
 	*kind = RDS_CONN_LOOP;
-	*has = (struct has_port){0};
+	*has = (struct port_holder){0};
 	err = dst->port ? registry_lookup(rds_eng->reg, &dst->ip, dst->port, dst->scope, &own) : -ENOENT;
 	if (!err)
-		*has = (struct has_port){.sock = own.order + 1, .moved = own.moved};
+		*has = (struct port_holder){.sock = own.order + 1, .moved = own.moved};
 	if (!err && own.proc == REGISTRY_NOBODY) { /* changing hands, unless its last copy has been closed */
 		id->peer_slot = REGISTRY_NOBODY;
-		*kind = RDS_CONN_NOWHERE;
+		*kind = RDS_CONN_UNROUTED;
 		return 0;
 	}
 	if (!err && memcmp(&own.procid, registry_self(rds_eng->reg), sizeof(own.procid)) != 0) {
 		if (unlikely(rds_eng->alone)) {
-			*kind = RDS_CONN_NOWHERE; /* it is somebody's, but out of reach */
+			*kind = RDS_CONN_UNROUTED; /* it is somebody's, but out of reach */
 			return 0;
 		}
 		*kind = RDS_CONN_PEER;
@@ -73,7 +73,7 @@ static int owner_of(const struct rds_addr *dst, bool far, struct rds_conn_id *id
 }
 
 /* Are messages for that port under way to that process, over the connection with these addresses? */
-static bool under_way(const struct rds_conn_id *id, uint16_t port)
+static bool port_under_way(const struct rds_conn_id *id, uint16_t port)
 {
 	struct rds_conn *conn = rds_conn_find(RDS_CONN_PEER, id);
 	bool has;
@@ -81,17 +81,17 @@ static bool under_way(const struct rds_conn_id *id, uint16_t port)
 	if (!conn)
 		return false;
 	rds_lock(&conn->tx);
-	has = rds_queue_has(conn, port);
+	has = rds_queue_has_port(conn, port);
 	rds_unlock(&conn->tx);
 	return has;
 }
 
 /* The same for another host, as far as it is known.  control held.  False: not known. */
-static bool far_owner_of(const struct rds_addr *dst, struct rds_conn_id *id)
+static bool far_port_owner_of(const struct rds_addr *dst, struct rds_conn_id *id)
 {
-	struct rds_port_owner own;
+	struct rds_route_port_owner own;
 
-	if (rds_port_look(dst, &own) != RDS_PORT_FOUND)
+	if (rds_route_port_get(dst, &own) != RDS_PORT_FOUND)
 		return false;
 	id->peer = own.proc;
 	id->peer_slot = RDS_SLOT_REMOTE;
@@ -100,24 +100,24 @@ static bool far_owner_of(const struct rds_addr *dst, struct rds_conn_id *id)
 }
 
 /* It has moved, but messages are still under way to the old one: what comes back of them (moved.c) is older than a new one. */
-static bool still_goes_to(const struct rds_addr *dst, struct rds_conn_id *id)
+static bool far_port_still_goes_to(const struct rds_addr *dst, struct rds_conn_id *id)
 {
 	id->peer_slot = RDS_SLOT_REMOTE;
-	if (unlikely(rds_port_was(dst, &id->peer)) && under_way(id, dst->port))
+	if (unlikely(rds_route_port_previous(dst, &id->peer)) && port_under_way(id, dst->port))
 		return true;
-	nobody(id);
+	conn_id_clear_peer(id);
 	return false;
 }
 
-static void append(struct rds_conn *to, struct rds_queued *q)
+static void conn_append_item(struct rds_conn *to, struct rds_queue_item *q)
 {
 	bool start;
 
 	rds_lock(&to->tx);
-	q->asked_for = false;
+	q->port_asked = false;
 	rds_queue_moved(to, q);
-	rds_queued_for(to, q, NULL);
-	if (to->kind != RDS_CONN_NOWHERE)
+	rds_queue_item_mean(to, q, NULL);
+	if (to->kind != RDS_CONN_UNROUTED)
 		rds_queue_flush(to);
 	start = rds_conn_start_locked(to);
 	rds_unlock(&to->tx);
@@ -125,9 +125,9 @@ static void append(struct rds_conn *to, struct rds_queued *q)
 		rds_timer_set(&to->retry, os_now_ns());
 }
 
-static struct rds_queued *set_aside(struct rds_conn *conn, unsigned *n)
+static struct rds_queue_item *queue_set_aside(struct rds_conn *conn, unsigned *n)
 {
-	struct rds_queued *list;
+	struct rds_queue_item *list;
 
 	rds_lock(&conn->tx);
 	list = conn->queue;
@@ -139,7 +139,7 @@ static struct rds_queued *set_aside(struct rds_conn *conn, unsigned *n)
 	return list;
 }
 
-static void put_behind(struct rds_conn *conn, struct rds_queued *list, unsigned n)
+static void queue_put_behind(struct rds_conn *conn, struct rds_queue_item *list, unsigned n)
 {
 	rds_lock(&conn->tx);
 	for (*conn->queue_tail = list; *conn->queue_tail; conn->queue_tail = &(*conn->queue_tail)->next)
@@ -148,44 +148,44 @@ static void put_behind(struct rds_conn *conn, struct rds_queued *list, unsigned 
 	rds_unlock(&conn->tx);
 }
 
-void rds_nowhere_append(const struct rds_conn_id *from, struct rds_queued *list, bool before)
+void rds_route_requeue(const struct rds_conn_id *from, struct rds_queue_item *list, bool before)
 {
 	struct rds_conn_id id = *from;
-	struct rds_conn *nowhere = NULL;
-	struct rds_queued *q, *newer = NULL;
+	struct rds_conn *unrouted = NULL;
+	struct rds_queue_item *q, *newer = NULL;
 	unsigned n = 0;
 	int err;
 
-	nobody(&id);
+	conn_id_clear_peer(&id);
 	if (list)
-		nowhere = rds_conn_get_locked(RDS_CONN_NOWHERE, &id, &err);
-	if (nowhere && before)
-		newer = set_aside(nowhere, &n);
-	if (nowhere) { /* messages of this host are no question to others, unless they went by a device anyway */
-		nowhere->far |= !before || from->peer_port;
-		nowhere->handed |= before;
+		unrouted = rds_conn_get_locked(RDS_CONN_UNROUTED, &id, &err);
+	if (unrouted && before)
+		newer = queue_set_aside(unrouted, &n);
+	if (unrouted) { /* messages of this host are no question to others, unless they went by a device anyway */
+		unrouted->far |= !before || from->peer_port;
+		unrouted->handoff_pending |= before;
 	} else if (list) {
 		rds_error("out of memory: messages are lost that have to look for their port anew");
 	}
 	while ((q = list)) {
 		list = q->next;
-		if (nowhere) {
-			append(nowhere, q);
+		if (unrouted) {
+			conn_append_item(unrouted, q);
 		} else {
 			rds_unacked_ends(&q->u, RDS_RDMA_DROPPED);
-			rds_release_unacked(&q->u);
+			rds_queue_unacked_release(&q->u);
 			free(q);
 		}
 	}
 	if (newer)
-		put_behind(nowhere, newer, n);
+		queue_put_behind(unrouted, newer, n);
 }
 
 /*
  * A socket of this host has changed its carrier, and some of what was sent to the old one is still here.  That process is about to end: then it
  * looks for the socket (shutdown.c), and until then nothing newer may be sent.  control held.
  */
-static struct rds_conn *still_here(const struct rds_conn_id *id, uint16_t port)
+static struct rds_conn *conn_still_holding(const struct rds_conn_id *id, uint16_t port)
 {
 	struct rds_conn *conn;
 	bool has = false;
@@ -195,7 +195,7 @@ static struct rds_conn *still_here(const struct rds_conn_id *id, uint16_t port)
 		    memcmp(&conn->id.peer, &id->peer, sizeof(id->peer)) == 0)
 			continue;
 		rds_lock(&conn->tx);
-		has = rds_queue_has(conn, port);
+		has = rds_queue_has_port(conn, port);
 		rds_unlock(&conn->tx);
 	}
 	return has ? conn : NULL;
@@ -205,18 +205,18 @@ static struct rds_conn *still_here(const struct rds_conn_id *id, uint16_t port)
  * Where what is new goes meanwhile: behind it, if all of that goes on (memory that outlives the process); over a device only what was never sent
  * will, so it waits beside it.  NULL: nothing is in the way.
  */
-static struct rds_conn *behind(const struct rds_conn_id *id, uint16_t port, bool *beside)
+static struct rds_conn *route_behind(const struct rds_conn_id *id, uint16_t port, bool *beside)
 {
-	struct rds_conn *conn = still_here(id, port);
+	struct rds_conn *conn = conn_still_holding(id, port);
 
 	*beside = conn && !(conn->t->ops->caps & RDS_TCAP_SURVIVES);
 	return *beside ? NULL : conn;
 }
 
-enum fate { GOES, WAITS, DROPPED };
+enum route_fate { GOES, WAITS, DROPPED };
 
 /* The port of a socket that nobody carries: has that ceased to be? */
-static bool gone(const struct rds_addr *dst)
+static bool port_is_gone(const struct rds_addr *dst)
 {
 	struct registry_owner own;
 
@@ -225,72 +225,73 @@ static bool gone(const struct rds_addr *dst)
 }
 
 /* Where does what has waited go now?  dst and id have the addresses; GOES: *to. */
-static enum fate decide(const struct rds_conn *nowhere, bool local, const struct rds_addr *dst, struct rds_queued *q,
-			struct rds_conn_id *id, struct rds_conn **to)
+static enum route_fate route_decide(const struct rds_conn *unrouted, bool local, const struct rds_addr *dst,
+				    struct rds_queue_item *q, struct rds_conn_id *id, struct rds_conn **to)
 {
-	struct rds_port_owner own;
+	struct rds_route_port_owner own;
 	enum rds_conn_kind kind;
-	struct has_port has;
+	struct port_holder has;
 	bool beside;
-	int err = owner_of(dst, nowhere->far, id, &kind, &has);
+	int err = port_owner_of(dst, unrouted->far, id, &kind, &has);
 
 	if (err && err != -ENOENT)
 		return WAITS;
-	if (rds_queued_outlives(nowhere, q)) /* asked last: not even who has come since gets it */
+	if (rds_queue_item_outlived(unrouted, q)) /* asked last: not even who has come since gets it */
 		return DROPPED;
-	if (!err && id->peer_slot == REGISTRY_NOBODY && kind == RDS_CONN_NOWHERE)
-		return gone(dst) ? DROPPED : WAITS;
+	if (!err && id->peer_slot == REGISTRY_NOBODY && kind == RDS_CONN_UNROUTED)
+		return port_is_gone(dst) ? DROPPED : WAITS;
 	if (err && !local) {
-		if (!nowhere->far)
+		if (!unrouted->far)
 			return WAITS;
-		if (q->asked_for && rds_port_look(dst, &own) == RDS_PORT_ABSENT)
+		if (q->port_asked && rds_route_port_get(dst, &own) == RDS_PORT_ABSENT)
 			return DROPPED;
-		if (!far_owner_of(dst, id))
+		if (!far_port_owner_of(dst, id))
 			return WAITS;
 		kind = RDS_CONN_PEER;
 	}
 	if (unlikely(has.moved)) {
-		*to = behind(id, dst->port, &beside);
+		*to = route_behind(id, dst->port, &beside);
 		if (*to || beside)
 			return *to ? GOES : WAITS;
 	}
-	*to = kind == RDS_CONN_NOWHERE ? NULL : rds_conn_get_locked(kind, id, &err);
+	*to = kind == RDS_CONN_UNROUTED ? NULL : rds_conn_get_locked(kind, id, &err);
 	return *to ? GOES : WAITS;
 }
 
-static struct rds_port_set waits; /* something has been found to wait for them; control held */
+static struct rds_port_set ports_waiting; /* something has been found to wait for them; control held */
 
 /*
  * Messages that waited for an address to appear go to where they belong now.  control is held from end to end: a sender that
  * looks the address up gets no answer in between, so nothing newer overtakes them.  The registry may change its mind in
  * between: what comes behind a message that has to wait waits, too.
  */
-static void hand_over(struct rds_conn *nowhere, bool local)
+static void route_hand_over(struct rds_conn *unrouted, bool local)
 {
-	struct rds_addr dst = {.ip = nowhere->id.faddr, .scope = nowhere->id.scope};
-	struct rds_conn_id id = nowhere->id;
-	struct rds_queued *q, *list, *kept = NULL, **tail = &kept;
+	struct rds_addr dst = {.ip = unrouted->id.faddr, .scope = unrouted->id.scope};
+	struct rds_conn_id id = unrouted->id;
+	struct rds_queue_item *q, *list, *kept = NULL, **tail = &kept;
 	struct rds_conn *to;
 	unsigned n = 0;
 
-	list = set_aside(nowhere, &n);
+	list = queue_set_aside(unrouted, &n);
 	n = 0;
 	while ((q = list)) {
 		list = q->next;
 		dst.port = q->u.dport;
-		switch (rds_port_set_has(&waits, dst.port) ? WAITS : decide(nowhere, local, &dst, q, &id, &to)) {
+		switch (rds_port_set_has(&ports_waiting, dst.port) ? WAITS
+								   : route_decide(unrouted, local, &dst, q, &id, &to)) {
 		case GOES:
-			append(to, q);
+			conn_append_item(to, q);
 			break;
 		case DROPPED:
 			if (q->op)
 				rds_op_lost(q);
 			rds_unacked_ends(&q->u, RDS_RDMA_DROPPED);
-			rds_release_unacked(&q->u);
-			rds_queued_free(q);
+			rds_queue_unacked_release(&q->u);
+			rds_queue_item_free(q);
 			break;
 		case WAITS:
-			rds_port_set_add(&waits, dst.port);
+			rds_port_set_add(&ports_waiting, dst.port);
 			*tail = q;
 			tail = &q->next;
 			n++;
@@ -298,43 +299,43 @@ static void hand_over(struct rds_conn *nowhere, bool local)
 	}
 	*tail = NULL;
 	for (q = kept; q; q = q->next)
-		rds_port_set_del(&waits, q->u.dport);
+		rds_port_set_del(&ports_waiting, q->u.dport);
 	if (!kept)
 		return;
-	rds_lock(&nowhere->tx);
-	*tail = nowhere->queue;
-	if (!nowhere->queue)
-		nowhere->queue_tail = tail;
-	nowhere->queue = kept;
-	nowhere->queue_len += n;
-	rds_conn_busy(nowhere);
-	rds_unlock(&nowhere->tx);
+	rds_lock(&unrouted->tx);
+	*tail = unrouted->queue;
+	if (!unrouted->queue)
+		unrouted->queue_tail = tail;
+	unrouted->queue = kept;
+	unrouted->queue_len += n;
+	rds_queue_busy_add(unrouted);
+	rds_unlock(&unrouted->tx);
 }
 
-bool rds_nowhere_again(const struct rds_conn_id *from, struct rds_queued *list, bool far)
+bool rds_route_send_list(const struct rds_conn_id *from, struct rds_queue_item *list, bool far)
 {
 	bool local = rds_node_addr_is_local(&from->faddr, from->scope) == 0;
 	struct rds_conn_id id = *from;
-	struct rds_conn *nowhere;
-	struct rds_queued *q;
+	struct rds_conn *unrouted;
+	struct rds_queue_item *q;
 	int err;
 
-	nobody(&id);
-	nowhere = rds_conn_get_locked(RDS_CONN_NOWHERE, &id, &err);
-	if (!nowhere)
+	conn_id_clear_peer(&id);
+	unrouted = rds_conn_get_locked(RDS_CONN_UNROUTED, &id, &err);
+	if (!unrouted)
 		return false;
-	nowhere->far |= far;
-	nowhere->handed |= local;
+	unrouted->far |= far;
+	unrouted->handoff_pending |= local;
 	while ((q = list)) {
 		list = q->next;
-		append(nowhere, q);
+		conn_append_item(unrouted, q);
 	}
-	hand_over(nowhere, local); /* whoever ends in a moment does not wait for those that wait here */
+	route_hand_over(unrouted, local); /* whoever ends in a moment does not wait for those that wait here */
 	return true;
 }
 
 /* Not an error, in the kernel neither, but most likely not what was meant. */
-static void out_of_reach(const struct rds_addr *dst)
+static void warn_out_of_reach(const struct rds_addr *dst)
 {
 	char a[RDS_ADDR_STRLEN];
 
@@ -350,41 +351,41 @@ static void out_of_reach(const struct rds_addr *dst)
 }
 
 /* Completes id.  0: a process has the port, -ENOENT: nobody.  local: the address is this host's, if nobody has it.  control held. */
-static int find(const struct rds_addr *dst, bool far, bool local, struct rds_conn_id *id, enum rds_conn_kind *kind,
-		struct has_port *has)
+static int route_find_owner(const struct rds_addr *dst, bool far, bool local, struct rds_conn_id *id,
+			    enum rds_conn_kind *kind, struct port_holder *has)
 {
-	int err = owner_of(dst, far, id, kind, has);
+	int err = port_owner_of(dst, far, id, kind, has);
 
 	if (err != -ENOENT || local)
 		return err;
-	*kind = RDS_CONN_NOWHERE; /* no such port here is silently dropped; no such host waits */
-	if (!far || !(still_goes_to(dst, id) || far_owner_of(dst, id)))
+	*kind = RDS_CONN_UNROUTED; /* no such port here is silently dropped; no such host waits */
+	if (!far || !(far_port_still_goes_to(dst, id) || far_port_owner_of(dst, id)))
 		return err;
 	*kind = RDS_CONN_PEER;
 	return 0;
 }
 
 /* Has something for that port had to stay? */
-static bool waits_there(struct rds_conn *nowhere, uint16_t port)
+static bool port_waits_there(struct rds_conn *unrouted, uint16_t port)
 {
-	const struct rds_queued *q;
+	const struct rds_queue_item *q;
 
-	rds_lock(&nowhere->tx);
-	for (q = nowhere->queue; q && q->u.dport != port; q = q->next)
+	rds_lock(&unrouted->tx);
+	for (q = unrouted->queue; q && q->u.dport != port; q = q->next)
 		;
-	rds_unlock(&nowhere->tx);
+	rds_unlock(&unrouted->tx);
 	return q;
 }
 
-static int resolve(const struct rds_conn_id *from, const struct rds_addr *dst, bool far, struct rds_conn **out,
-		   uint64_t *sock)
+static int route_find_conn(const struct rds_conn_id *from, const struct rds_addr *dst, bool far, struct rds_conn **out,
+			   uint64_t *sock)
 {
 	struct rds_conn_id id = *from, none;
 	bool local = true, behind_it = false, tell = false;
-	struct rds_conn *nowhere;
+	struct rds_conn *unrouted;
 	enum rds_conn_kind kind;
-	struct has_port has;
-	int err = owner_of(dst, far, &id, &kind, &has);
+	struct port_holder has;
+	int err = port_owner_of(dst, far, &id, &kind, &has);
 
 	*out = NULL;
 	if (err && err != -ENOENT)
@@ -392,56 +393,56 @@ static int resolve(const struct rds_conn_id *from, const struct rds_addr *dst, b
 	if (err)
 		local = rds_node_addr_is_local(&dst->ip, dst->scope) == 0; /* takes system calls, so before the lock */
 	none = id;
-	nobody(&none);
+	conn_id_clear_peer(&none);
 	rds_lock(&rds_eng->control);
-	err = find(dst, far, local, &id, &kind, &has);
+	err = route_find_owner(dst, far, local, &id, &kind, &has);
 	if (err && err != -ENOENT)
 		goto unlock;
-	nowhere = kind == RDS_CONN_NOWHERE ? NULL : rds_conn_find(RDS_CONN_NOWHERE, &none);
-	if (unlikely(nowhere)) {
+	unrouted = kind == RDS_CONN_UNROUTED ? NULL : rds_conn_find(RDS_CONN_UNROUTED, &none);
+	if (unlikely(unrouted)) {
 		/* Anew afterwards: while that went on, a socket may have got the last of them.  What the first answer made of
 		 * the address holds for both, so that a message and those before it are judged alike; and if the answer has
 		 * changed in between, so that some of those still wait, it waits behind them. */
-		hand_over(nowhere, local);
-		behind_it = waits_there(nowhere, dst->port);
+		route_hand_over(unrouted, local);
+		behind_it = port_waits_there(unrouted, dst->port);
 		if (likely(!behind_it))
-			err = find(dst, far, local, &id, &kind, &has);
+			err = route_find_owner(dst, far, local, &id, &kind, &has);
 	}
 	if (err && err != -ENOENT)
 		goto unlock;
 	*sock = has.sock;
 	if (unlikely(has.moved && !behind_it)) {
-		*out = behind(&id, dst->port, &behind_it);
+		*out = route_behind(&id, dst->port, &behind_it);
 		if (*out)
 			goto unlock;
 	}
 	if (unlikely(behind_it)) {
-		nobody(&id);
+		conn_id_clear_peer(&id);
 		id.peer_slot = REGISTRY_NOBODY;
-		kind = RDS_CONN_NOWHERE;
+		kind = RDS_CONN_UNROUTED;
 	}
 	*out = rds_conn_get_locked(kind, &id, &err);
-	if (*out && kind == RDS_CONN_NOWHERE) {
-		tell = !far && !(*out)->told && id.peer_slot != REGISTRY_NOBODY;
-		(*out)->told |= tell;
+	if (*out && kind == RDS_CONN_UNROUTED) {
+		tell = !far && !(*out)->unrouted_logged && id.peer_slot != REGISTRY_NOBODY;
+		(*out)->unrouted_logged |= tell;
 		(*out)->far |= far;
-		(*out)->handed |= id.peer_slot == REGISTRY_NOBODY;
+		(*out)->handoff_pending |= id.peer_slot == REGISTRY_NOBODY;
 	}
 unlock:
 	rds_unlock(&rds_eng->control);
 	if (unlikely(tell))
-		out_of_reach(dst);
+		warn_out_of_reach(dst);
 	return *out ? 0 : err;
 }
 
-int rds_conn_resolve(struct rds_sock *sk, const struct rds_addr *dst, struct rds_conn **out, uint64_t *sock)
+int rds_route_find(struct rds_sock *sk, const struct rds_addr *dst, struct rds_conn **out, uint64_t *sock)
 {
 	struct rds_conn_id id = {.laddr = sk->laddr.ip, .tos = atomic_load(&sk->tos)};
 
-	return resolve(&id, dst, atomic_load(&sk->transport) == RDS_TRANS_IB, out, sock);
+	return route_find_conn(&id, dst, atomic_load(&sk->transport) == RDS_TRANS_IB, out, sock);
 }
 
-static bool is_among(const uint16_t *ports, unsigned n, uint16_t port)
+static bool port_is_among(const uint16_t *ports, unsigned n, uint16_t port)
 {
 	while (n--)
 		if (ports[n] == port)
@@ -453,28 +454,29 @@ static bool is_among(const uint16_t *ports, unsigned n, uint16_t port)
  * Which ports do its messages wait for that nobody has been asked about?  They are as good as asked.  Other messages for them that come
  * before the answer are not covered by it, nor those of other connections: if it is that nobody has the port, they ask again.  control held.
  */
-static unsigned to_ask(struct rds_conn *conn, uint16_t ports[ASK_AT_ONCE])
+static unsigned ports_to_ask(struct rds_conn *conn, uint16_t ports[ASK_AT_ONCE])
 {
 	struct rds_addr dst = {.ip = conn->id.faddr, .scope = conn->id.scope};
-	struct rds_port_owner own;
-	struct rds_queued *q;
+	struct rds_route_port_owner own;
+	struct rds_queue_item *q;
 	unsigned n = 0;
 
 	rds_lock(&conn->tx);
 	for (q = conn->queue; q; q = q->next) {
 		dst.port = q->u.dport;
-		if (!is_among(ports, n, dst.port)) {
-			if (n == ASK_AT_ONCE || rds_port_look(&dst, &own) != RDS_PORT_UNKNOWN || !rds_port_ask(&dst))
+		if (!port_is_among(ports, n, dst.port)) {
+			if (n == ASK_AT_ONCE || rds_route_port_get(&dst, &own) != RDS_PORT_UNKNOWN ||
+			    !rds_route_port_ask(&dst))
 				continue;
 			ports[n++] = dst.port;
 		}
-		q->asked_for = true;
+		q->port_asked = true;
 	}
 	rds_unlock(&conn->tx);
 	return n;
 }
 
-static void ask(struct rds_conn *conn, const uint16_t *ports, unsigned n)
+static void route_ask_ports(struct rds_conn *conn, const uint16_t *ports, unsigned n)
 {
 	struct rds_conn_id id = conn->id;
 	unsigned i;
@@ -484,52 +486,52 @@ static void ask(struct rds_conn *conn, const uint16_t *ports, unsigned n)
 	for (i = 0; i < n; i++) {
 		err = rds_eng->remote->ops->locate(rds_eng->remote, &id, ports[i]);
 		if (err)
-			rds_nowhere_located(rds_eng->remote, &id, ports[i], err);
+			rds_route_located(rds_eng->remote, &id, ports[i], err);
 	}
 }
 
 /* control held.  Once per connection: it is not an error that a host is down. */
-static void is_silent(struct rds_conn *conn, int err)
+static void host_is_silent(struct rds_conn *conn, int err)
 {
 	char a[RDS_ADDR_STRLEN];
 
 	atomic_store(&conn->silent, true);
-	rds_unreachable(conn, err);
-	if (conn->told)
+	rds_conn_history_unreachable(conn, err);
+	if (conn->unrouted_logged)
 		return;
-	conn->told = true;
+	conn->unrouted_logged = true;
 	rds_ip_str(&conn->id.faddr, a);
 	rds_info("%s does not answer (%s): messages to it wait", a, strerror(-err));
 }
 
 /* Every connection with that address may have messages for the port. */
-void rds_nowhere_located(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port, int err)
+void rds_route_located(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port, int err)
 {
 	struct rds_addr dst = {.ip = id->faddr, .scope = id->scope, .port = port};
-	struct rds_port_owner own = {.proc = id->peer, .cm_port = id->peer_port};
+	struct rds_route_port_owner own = {.proc = id->peer, .cm_port = id->peer_port};
 	struct rds_conn *conn;
 
 	(void)t;
 	rds_lock(&rds_eng->control);
 	if (!err) { /* senders look the address up again from now on, and find first what has waited */
-		rds_port_found(&dst, &own);
+		rds_route_port_found(&dst, &own);
 		atomic_fetch_add(&rds_eng->conn_gen, 1);
 	} else if (err == -ENOENT) {
-		rds_port_absent(&dst);
+		rds_route_port_absent(&dst);
 	} else {
-		rds_port_failed(&dst);
+		rds_route_port_failed(&dst);
 	}
 	for (conn = rds_eng->conn_list; conn; conn = conn->next) {
-		if (conn->kind != RDS_CONN_NOWHERE || !conn->far || conn->id.scope != id->scope ||
+		if (conn->kind != RDS_CONN_UNROUTED || !conn->far || conn->id.scope != id->scope ||
 		    !rds_ip_equal(&conn->id.faddr, &id->faddr))
 			continue;
 		if (err && err != -ENOENT) {
 			if (rds_ip_equal(&conn->id.laddr, &id->laddr))
-				is_silent(conn, err);
+				host_is_silent(conn, err);
 			continue; /* tried again after its pause */
 		}
 		atomic_store(&conn->silent, false);
-		rds_reached(conn);
+		rds_conn_history_reached(conn);
 		conn->backoff_ms = 0;
 		rds_timer_set(&conn->retry, os_now_ns());
 	}
@@ -539,7 +541,7 @@ void rds_nowhere_located(struct rds_transport *t, const struct rds_conn_id *id, 
 /*
  * What waits beside a connection to a process that has ended need not wait until its device notices: the registry knows.  Helper, no lock held.
  */
-static void end_of_the_dead(const struct rds_conn_id *id)
+static void conn_drop_dead_beside(const struct rds_conn_id *id)
 {
 	struct rds_conn *conn;
 
@@ -556,7 +558,7 @@ static void end_of_the_dead(const struct rds_conn_id *id)
 }
 
 /* Helper: has the address appeared, or is it known who has the ports? */
-void rds_nowhere_retry(struct rds_conn *conn)
+void rds_route_retry(struct rds_conn *conn)
 {
 	bool local = rds_node_addr_is_local(&conn->id.faddr, conn->id.scope) == 0;
 	uint16_t ports[ASK_AT_ONCE];
@@ -566,9 +568,9 @@ void rds_nowhere_retry(struct rds_conn *conn)
 	if (local) /* first: senders look the address up again, and what they had sent before that is here already */
 		atomic_fetch_add(&rds_eng->conn_gen, 1);
 	if (local || conn->far)
-		hand_over(conn, local);
+		route_hand_over(conn, local);
 	if (conn->far && !local)
-		n = to_ask(conn, ports);
+		n = ports_to_ask(conn, ports);
 	rds_lock(&conn->tx);
 	if (conn->queue) {
 		if (local)
@@ -583,6 +585,6 @@ void rds_nowhere_retry(struct rds_conn *conn)
 	rds_unlock(&conn->tx);
 	rds_unlock(&rds_eng->control);
 	if (local)
-		end_of_the_dead(&conn->id);
-	ask(conn, ports, n);
+		conn_drop_dead_beside(&conn->id);
+	route_ask_ports(conn, ports, n);
 }

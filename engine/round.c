@@ -26,7 +26,7 @@ void rds_helper_fork_prepare(void)
 
 	fork_waited = false;
 	if (!rds_eng ||
-	    rds_engine_foreign()) /* nobody whose round it could be; and no child of ours would make the lock anew */
+	    os_process_inherited()) /* nobody whose round it could be; and no child of ours would make the lock anew */
 		return;
 	while (!(fork_waited = rds_trylock(&round_lock)) && os_now_ns() < until)
 		sched_yield();

@@ -113,7 +113,7 @@ struct rds_share_state {
 	uint64_t sndtimeo_ns, rcvtimeo_ns;
 	uint64_t cong_mask, cong_notify;
 	uint64_t barrier_id; /* the last that was given out */
-	bool freed_by_others; /* a region, than by who had opened it: nobody else knows which */
+	bool region_freed_by_other; /* a region, than by who had opened it: nobody else knows which */
 	uint32_t n_reports, n_unsent;
 };
 

@@ -17,10 +17,10 @@
 
 static struct rds_conn *conn_graveyard; /* control */
 /* Ports that were asked about, those of which the messages go elsewhere; both empty between two uses.  control held. */
-static struct rds_port_set asked, goes;
+static struct rds_port_set ports_asked, ports_rerouted;
 
 /* What the kernel's RDS prints of its connections; attempts that failed are for those who look for trouble. */
-void rds_conn_say(const struct rds_conn *conn, bool worth, const char *what, const char *why)
+void rds_conn_log_state(const struct rds_conn *conn, bool worth, const char *what, const char *why)
 {
 	char a[RDS_ADDR_STRLEN], b[RDS_ADDR_STRLEN];
 
@@ -40,7 +40,7 @@ static void conn_bury(struct rds_conn *conn)
 }
 
 /* Those that were under way are not done again, and nobody waits for the answers to the peer's. tx held. */
-static void operations_end(struct rds_conn *conn, bool broken, bool all)
+static void conn_end_operations(struct rds_conn *conn, bool broken, bool all)
 {
 	bool behind_lost;
 
@@ -65,66 +65,66 @@ static void operations_end(struct rds_conn *conn, bool broken, bool all)
  * its lock away it may yet: then what is for it looks for it anew.  But if the last copy of it is closed by now, newer messages may have found that out
  * and been dropped, and older ones must not outlive them: they could meet another socket there.  To ask for that takes the registry's lock.
  */
-static bool has_left(const struct rds_conn *conn, uint16_t port, bool ask)
+static bool port_has_left(const struct rds_conn *conn, uint16_t port, bool ask)
 {
 	struct registry_owner own;
 
 	if (!port || registry_lookup(rds_eng->reg, &conn->id.faddr, port, conn->id.scope, &own))
 		return false;
 	if (memcmp(&own.procid, &conn->id.peer, sizeof(own.procid)) == 0)
-		return conn->ending;
+		return conn->peer_ending;
 	if (ask && own.proc == REGISTRY_NOBODY && registry_sock_is_gone(rds_eng->reg, own.sock, &own.procid))
 		return false;
 	return own.moved;
 }
 
 /* Messages that are not accepted can go on to somebody else, but for what belongs to this connection (as in queue_take.c). */
-static bool can_go_on(const struct rds_unacked *u)
+static bool unacked_can_reroute(const struct rds_queue_unacked *u)
 {
 	return u->sk && !u->cancelled && (!u->once || u->again) && !rds_unacked_given_up(u);
 }
 
 /* Each port is asked for once. */
-static bool asked_left(const struct rds_conn *conn, uint16_t port)
+static bool port_asked_left(const struct rds_conn *conn, uint16_t port)
 {
-	return rds_port_set_add(&asked, port) && has_left(conn, port, true);
+	return rds_port_set_add(&ports_asked, port) && port_has_left(conn, port, true);
 }
 
-static bool next_left(const struct rds_conn *conn, uint16_t *port)
+static bool conn_next_left(const struct rds_conn *conn, uint16_t *port)
 {
-	const struct rds_queued *q;
+	const struct rds_queue_item *q;
 	unsigned i;
 
 	for (i = 0; i < conn->count; i++) {
-		const struct rds_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+		const struct rds_queue_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
 
 		*port = u->dport;
-		if (can_go_on(u) && asked_left(conn, *port))
+		if (unacked_can_reroute(u) && port_asked_left(conn, *port))
 			return true;
 	}
 	for (q = conn->queue; q; q = q->next) {
 		*port = q->u.dport;
-		if (can_go_on(&q->u) && asked_left(conn, *port))
+		if (unacked_can_reroute(&q->u) && port_asked_left(conn, *port))
 			return true;
 	}
 	return false;
 }
 
 /* Perhaps in a signal handler that has interrupted who has the registry's lock. */
-unsigned rds_conn_left(const struct rds_conn *conn)
+unsigned rds_conn_count_rerouted(const struct rds_conn *conn)
 {
 	unsigned i, n = 0;
 	uint16_t last = 0;
 	bool left = false;
 
 	for (i = 0; i < conn->count; i++) {
-		const struct rds_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+		const struct rds_queue_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
 
 		if (u->dport != last) {
 			last = u->dport;
-			left = has_left(conn, last, false);
+			left = port_has_left(conn, last, false);
 		}
-		n += left && can_go_on(u);
+		n += left && unacked_can_reroute(u);
 	}
 	return n;
 }
@@ -134,36 +134,36 @@ unsigned rds_conn_left(const struct rds_conn *conn)
  * so what was sent there is not sent again to whoever has the socket now: it may be in the deposit.  Nor if it was we who had dropped the endpoint:
  * the process may have gone on to accept what lay there.
  */
-static bool exact(const struct rds_conn *conn)
+static bool conn_acks_exact(const struct rds_conn *conn)
 {
-	return conn->id.peer_slot != RDS_SLOT_REMOTE && (conn->t->ops->caps & RDS_TCAP_SURVIVES) && !conn->unsure;
+	return conn->id.peer_slot != RDS_SLOT_REMOTE && (conn->t->ops->caps & RDS_TCAP_SURVIVES) && !conn->ack_unknown;
 }
 
-static void forget_ports(const struct rds_queued *q)
+static void ports_unmark(const struct rds_queue_item *q)
 {
 	for (; q; q = q->next) {
-		rds_port_set_del(&asked, q->u.dport);
-		rds_port_set_del(&goes, q->u.dport);
+		rds_port_set_del(&ports_asked, q->u.dport);
+		rds_port_set_del(&ports_rerouted, q->u.dport);
 	}
 }
 
 /* A process of this host has ended, and left sockets to others: what it had not accepted for them goes there.  tx held. */
-static struct rds_queued *take_left(struct rds_conn *conn)
+static struct rds_queue_item *conn_take_left(struct rds_conn *conn)
 {
-	struct rds_queued *all = NULL, **tail = &all, *some;
+	struct rds_queue_item *all = NULL, **tail = &all, *some;
 	uint16_t port;
 	unsigned i;
 
-	while (next_left(conn, &port)) {
-		if (!rds_queue_take(conn, port, 0, &some))
+	while (conn_next_left(conn, &port)) {
+		if (!rds_queue_take_port(conn, port, 0, &some))
 			break;
 		for (*tail = some; *tail; tail = &(*tail)->next)
 			;
 	}
-	forget_ports(all);
-	forget_ports(conn->queue);
+	ports_unmark(all);
+	ports_unmark(conn->queue);
 	for (i = 0; i < conn->count; i++)
-		rds_port_set_del(&asked, conn->unacked[(conn->head + i) & (conn->cap - 1)].dport);
+		rds_port_set_del(&ports_asked, conn->unacked[(conn->head + i) & (conn->cap - 1)].dport);
 	return all;
 }
 
@@ -171,37 +171,37 @@ static struct rds_queued *take_left(struct rds_conn *conn)
  * The same where only what was never sent can go: the rest is dropped, as for sockets that have ended with their process.  All of a port's or nothing,
  * though the registry may give another answer meanwhile: whoever has the port next finds no hole in it.  tx held.
  */
-static struct rds_queued *take_left_unsent(struct rds_conn *conn)
+static struct rds_queue_item *conn_take_left_unsent(struct rds_conn *conn)
 {
-	struct rds_queued *list = rds_queue_take_unsent(conn), *q, *left = NULL, **tail = &left;
+	struct rds_queue_item *list = rds_queue_take_unsent(conn), *q, *left = NULL, **tail = &left;
 
 	while ((q = list)) {
 		list = q->next;
 		q->next = NULL;
-		if (asked_left(conn, q->u.dport))
-			rds_port_set_add(&goes, q->u.dport);
-		if (rds_port_set_has(&goes, q->u.dport)) {
+		if (port_asked_left(conn, q->u.dport))
+			rds_port_set_add(&ports_rerouted, q->u.dport);
+		if (rds_port_set_has(&ports_rerouted, q->u.dport)) {
 			*tail = q;
 			tail = &q->next;
 		} else {
 			rds_queue_append(conn, q);
 		}
 	}
-	forget_ports(left);
-	forget_ports(conn->queue);
+	ports_unmark(left);
+	ports_unmark(conn->queue);
 	return left;
 }
 
 /* The peer process has ended: what others are to get.  tx held; as long as the endpoint is there, which may have their bytes. */
-static struct rds_queued *take_what_goes_on(struct rds_conn *conn)
+static struct rds_queue_item *conn_take_rerouted(struct rds_conn *conn)
 {
 	if (conn->id.peer_slot == RDS_SLOT_REMOTE)
 		return rds_queue_take_unsent(conn);
-	return exact(conn) ? take_left(conn) : take_left_unsent(conn);
+	return conn_acks_exact(conn) ? conn_take_left(conn) : conn_take_left_unsent(conn);
 }
 
 /* It was up, and what it had of messages goes into the queue again, unless the peer is gone.  tx held. */
-static void lose_endpoint(struct rds_conn *conn, struct rds_ep *ep, bool peer_gone)
+static void conn_lose_endpoint(struct rds_conn *conn, struct rds_ep *ep, bool peer_gone)
 {
 	if (!peer_gone && !rds_queue_requeue(conn, ep)) {
 		rds_error("out of memory: a connection that broke stays down until %u messages can be kept", conn->count);
@@ -209,25 +209,25 @@ static void lose_endpoint(struct rds_conn *conn, struct rds_ep *ep, bool peer_go
 		conn->stale = ep;
 	}
 	conn->ep = NULL;
-	atomic_store(&conn->lied, false);
-	conn->unsure = atomic_exchange(&conn->reset, false);
+	atomic_store(&conn->ack_lied, false);
+	conn->ack_unknown = atomic_exchange(&conn->reset, false);
 	RDS_STAT_INC(conn_reset);
 }
 
 /* ... any longer for a port of a dead process, nor for room in a ring to it. */
-static void nobody_waits(uint64_t congested)
+static void conn_release_waiters(uint64_t congested)
 {
 	if (congested) {
 		rx_lock();
 		rds_cong_updated(congested);
 		rx_unlock();
 	}
-	rds_room_made();
+	rds_sock_room_made();
 }
 
 void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone)
 {
-	struct rds_queued *unsent = NULL;
+	struct rds_queue_item *unsent = NULL;
 	struct rds_ep *stale = NULL;
 	uint64_t congested = 0;
 	bool was_up, ending;
@@ -240,20 +240,20 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 	rds_timer_cancel(&conn->retry);
 	rds_lock(&rds_eng->control);
 	rds_lock(&conn->tx);
-	conn->ending = ending;
+	conn->peer_ending = ending;
 	was_up = ep && conn->ep == ep;
-	operations_end(conn, was_up, peer_gone);
+	conn_end_operations(conn, was_up, peer_gone);
 	if (was_up)
-		rds_conn_reap(conn);
+		rds_queue_reap(conn);
 	if (peer_gone)
-		unsent = take_what_goes_on(conn);
+		unsent = conn_take_rerouted(conn);
 	if (was_up)
-		lose_endpoint(conn, ep, peer_gone);
+		conn_lose_endpoint(conn, ep, peer_gone);
 	conn->room_sought = false; /* its senders look again, and perhaps elsewhere */
-	rds_conn_went_down(conn, was_up, why);
+	rds_conn_history_down(conn, was_up, why);
 	if (ep && conn->pending == ep) {
 		conn->pending = NULL;
-		conn->theirs = false;
+		conn->peer_asked = false;
 	}
 	if (peer_gone) {
 		atomic_store(&conn->state, RDS_CONN_DEAD);
@@ -268,19 +268,19 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 	if (peer_gone) {
 		congested = rds_cong_ports(conn);
 		conn_bury(conn);
-		rds_ports_of_dead(&conn->id.peer);
+		rds_route_ports_drop_proc(&conn->id.peer);
 		/* By now somebody else may have the port.  Newer ones for a socket of this host were held back. */
-		rds_nowhere_append(&conn->id, unsent, conn->id.peer_slot != RDS_SLOT_REMOTE);
+		rds_route_requeue(&conn->id, unsent, conn->id.peer_slot != RDS_SLOT_REMOTE);
 	}
 	rds_unlock(&rds_eng->control);
 	if (ep)
-		rds_ep_ops(ep)->close(ep);
+		rds_transport_ep_ops(ep)->close(ep);
 	if (stale)
-		rds_ep_ops(stale)->keep(stale, false);
-	rds_conn_say(conn, was_up, was_up ? "is down" : "did not come up",
-		     peer_gone ? "the peer process has ended" : strerror(-why));
+		rds_transport_ep_ops(stale)->keep(stale, false);
+	rds_conn_log_state(conn, was_up, was_up ? "is down" : "did not come up",
+			   peer_gone ? "the peer process has ended" : strerror(-why));
 	if (peer_gone)
-		nobody_waits(congested);
+		conn_release_waiters(congested);
 }
 
 void rds_conn_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone)
@@ -289,19 +289,19 @@ void rds_conn_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 
 	/* Even if the peer is gone: what is in place will say so itself. */
 	if (ep && ep != conn->ep && ep != conn->pending) {
-		rds_ep_ops(ep)->close(ep);
+		rds_transport_ep_ops(ep)->close(ep);
 		return;
 	}
 	rds_conn_drop(conn, ep, why, peer_gone);
 	if (peer_gone)
 		return;
 	if (!crossing)
-		rds_unreachable(conn, why);
+		rds_conn_history_unreachable(conn, why);
 	if (crossing && conn->backoff_ms < 16)
 		conn->backoff_ms = 16; /* the peer's own attempt is under way: leave it time */
 	if (why == -EPROTO) /* nonsense: no hurry with a peer like that */
 		conn->backoff_ms = (uint64_t)rds_options()->reconnect_max_ms;
-	rds_conn_again(conn);
+	rds_conn_retry_later(conn);
 }
 
 /* Buried connections become reusable once nothing of theirs is in use.  Helper, no event pending. */
@@ -311,7 +311,7 @@ void rds_conn_reclaim(void)
 
 	if (!__atomic_load_n(&conn_graveyard, __ATOMIC_RELAXED))
 		return;
-	rds_reap_all(); /* takes the dead ones off the busy list */
+	rds_queue_reap_all(); /* takes the dead ones off the busy list */
 	rds_lock(&rds_eng->control);
 	for (p = &conn_graveyard; (conn = *p);) {
 		bool idle;
@@ -333,7 +333,7 @@ void rds_conn_reclaim(void)
 	rds_unlock(&rds_eng->control);
 }
 
-void rds_graveyard_forget(void)
+void rds_conn_forget_dead(void)
 {
 	conn_graveyard = NULL;
 }

@@ -28,52 +28,53 @@
 
 unsigned (*rds_hook_hangup)(struct rds_sock *sk);
 
-static pthread_mutex_t slab_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct rds_sock *slab_free, *all; /* all: control */
+static pthread_mutex_t sock_slab_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct rds_sock *sock_slab_free, *sock_list; /* all: control */
 
-static void pair_event(struct rds_helper_event *ev, uint32_t events);
-static void let_go(struct rds_deferred_call *c);
+static void sock_pair_event(struct rds_helper_event *ev, uint32_t events);
+static void sock_close_deferred(struct rds_deferred_call *c);
 
-static struct rds_sock *slab_get(void)
+static struct rds_sock *sock_slab_get(void)
 {
 	struct rds_sock *sk;
 	unsigned i;
 
-	pthread_mutex_lock(&slab_lock);
-	if (!slab_free) {
+	pthread_mutex_lock(&sock_slab_lock);
+	if (!sock_slab_free) {
 		sk = calloc(SLAB_CHUNK, sizeof(*sk));
 		for (i = 0; sk && i < SLAB_CHUNK; i++) {
 			rds_lock_init(&sk[i].tx, RDS_LOCK_SOCK_TX);
-			sk[i].ev.fn = pair_event; /* never changes: the helper may hold an event of an earlier life */
-			sk[i].let_go.fn = let_go;
+			sk[i].ev.fn =
+				sock_pair_event; /* never changes: the helper may hold an event of an earlier life */
+			sk[i].close_call.fn = sock_close_deferred;
 			os_fd_init(&sk[i].pair);
 			os_fd_init(&sk[i].will_fd);
 			os_fd_init(&sk[i].inbox_fd);
-			sk[i].next_free = slab_free;
-			slab_free = &sk[i];
+			sk[i].next_free = sock_slab_free;
+			sock_slab_free = &sk[i];
 		}
 	}
-	sk = slab_free;
+	sk = sock_slab_free;
 	if (sk)
-		slab_free = sk->next_free;
-	pthread_mutex_unlock(&slab_lock);
+		sock_slab_free = sk->next_free;
+	pthread_mutex_unlock(&sock_slab_lock);
 	return sk;
 }
 
-void rds_sock_unused(struct rds_sock *sk)
+void rds_sock_slab_put(struct rds_sock *sk)
 {
 	rds_will_unmap(sk);
-	pthread_mutex_lock(&slab_lock);
-	sk->next_free = slab_free;
-	slab_free = sk;
-	pthread_mutex_unlock(&slab_lock);
+	pthread_mutex_lock(&sock_slab_lock);
+	sk->next_free = sock_slab_free;
+	sock_slab_free = sk;
+	pthread_mutex_unlock(&sock_slab_lock);
 }
 
 void rds_sock_each_locked(void (*fn)(struct rds_sock *sk, void *arg), void *arg)
 {
 	struct rds_sock *sk;
 
-	for (sk = all; sk; sk = sk->next_all)
+	for (sk = sock_list; sk; sk = sk->next_all)
 		fn(sk, arg);
 }
 
@@ -91,7 +92,7 @@ struct rds_sock *rds_sock_by_inode(uint64_t inode)
 	if (!rds_eng)
 		return NULL;
 	rds_lock(&rds_eng->control);
-	for (sk = all; sk; sk = sk->next_all)
+	for (sk = sock_list; sk; sk = sk->next_all)
 		if (sk->inode == inode && rds_sock_get(sk))
 			break;
 	rds_unlock(&rds_eng->control);
@@ -115,9 +116,9 @@ void rds_sock_used_level(struct rds_sock *sk, int level)
 
 /* ---- last close ---- */
 
-static void drop_received(struct rds_sock *sk)
+static void sock_drop_received(struct rds_sock *sk)
 {
-	struct rds_zcopy_info *z;
+	struct rds_sock_zcopy *z;
 	struct rds_inc *inc;
 
 	while ((inc = sk->rx_head)) {
@@ -135,46 +136,46 @@ static void drop_received(struct rds_sock *sk)
 }
 
 /* Of this thread's table.  The set that the helper waits on holds what its own table (or the one for both) has. */
-static void close_number(struct rds_sock *sk)
+static void sock_close_pair(struct rds_sock *sk)
 {
 	rds_lock(&rds_eng->wait);
-	if (sk->lent && (os_fd_table || !rds_helper_has_own_table()))
-		rds_helper_event_del(rds_sock_pair(sk));
+	if (sk->exported && (os_fd_table || !rds_helper_has_own_table()))
+		rds_helper_event_del(rds_sock_pair_fd(sk));
 	os_close_slot(&sk->pair.n[os_fd_table]);
 	rds_will_close(sk);
 	rds_unlock(&rds_eng->wait);
 }
 
-static void let_go(struct rds_deferred_call *c)
+static void sock_close_deferred(struct rds_deferred_call *c)
 {
-	struct rds_sock *sk = container_of(c, struct rds_sock, let_go);
+	struct rds_sock *sk = container_of(c, struct rds_sock, close_call);
 
-	close_number(sk);
+	sock_close_pair(sk);
 	rds_sock_put(sk);
 }
 
-void rds_sock_unlist(struct rds_sock *sk)
+void rds_sock_list_del(struct rds_sock *sk)
 {
 	if (sk->prev_all)
 		sk->prev_all->next_all = sk->next_all;
 	else
-		all = sk->next_all;
+		sock_list = sk->next_all;
 	if (sk->next_all)
 		sk->next_all->prev_all = sk->prev_all;
 }
 
 /* Has the helper a number for it, in a table of its own?  control held. */
-static bool unlist(struct rds_sock *sk)
+static bool sock_unlist_exported(struct rds_sock *sk)
 {
-	rds_sock_unlist(sk);
-	return sk->lent && sk->lent == rds_export_epoch() && rds_helper_has_own_table();
+	rds_sock_list_del(sk);
+	return sk->exported && sk->exported == rds_export_epoch() && rds_helper_has_own_table();
 }
 
 /*
  * False: another thread has been here.  All under one lock: the helper, woken by the hang-up, may be the one who does it, and
  * a close() that finds it at work must not return before the port is free.
  */
-static bool shut(struct rds_sock *sk, bool *lent)
+static bool sock_shut(struct rds_sock *sk, bool *lent)
 {
 	struct rds_mr *regions = NULL;
 	bool first;
@@ -185,17 +186,17 @@ static bool shut(struct rds_sock *sk, bool *lent)
 		rds_cong_set_monitor(sk, false);
 		rx_lock();
 		if (rds_sock_bound(sk))
-			rds_bound_remove(sk);
-		drop_received(sk);
+			rds_sock_bound_remove(sk);
+		sock_drop_received(sk);
 		regions = rds_mr_take_all(sk);
 		atomic_store(&sk->burying, regions);
 		rds_ops_close(sk);
-		rds_cong_closed(sk);
+		rds_cong_sock_del(sk);
 		rx_unlock();
-		rds_orphans_leave(sk);
-		if (!sk->unlisted)
+		rds_conn_sock_closed(sk);
+		if (!sk->port_returned)
 			registry_sock_remove(rds_eng->reg, sk->reg_idx);
-		*lent = unlist(sk);
+		*lent = sock_unlist_exported(sk);
 	}
 	rds_unlock(&rds_eng->control);
 	rds_mr_bury(regions);
@@ -208,7 +209,7 @@ static bool shut(struct rds_sock *sk, bool *lent)
  * Another thread was first, most often the helper: the regions must be beyond reach when close() returns.  That thread waits for peers,
  * within a limit; ours may be a signal handler that has interrupted it, so it waits within one as well.
  */
-static void buried(const struct rds_sock *sk)
+static void sock_wait_burial(const struct rds_sock *sk)
 {
 	uint64_t until = os_now_ns() + rds_patience_ns(RDS_PATIENCE_REGION_RECLAIM);
 
@@ -217,14 +218,14 @@ static void buried(const struct rds_sock *sk)
 }
 
 /* Nothing new can come to it; who sleeps for it looks. */
-static void close_numbers(struct rds_sock *sk, bool lent)
+static void sock_close_pair_both(struct rds_sock *sk, bool lent)
 {
-	rds_sock_unwait(sk);
-	close_number(sk);
+	rds_sock_wake_all(sk);
+	sock_close_pair(sk);
 	if (!lent)
 		return;
 	rds_sock_hold(sk);
-	if (!(os_fd_table ? rds_helper_defer_to_program(&sk->let_go) : rds_helper_defer(&sk->let_go)))
+	if (!(os_fd_table ? rds_helper_defer_to_program(&sk->close_call) : rds_helper_defer(&sk->close_call)))
 		rds_sock_put(sk);
 }
 
@@ -236,13 +237,13 @@ void rds_sock_close(struct rds_sock *sk)
 {
 	bool lent = false;
 
-	if (!shut(sk, &lent)) {
-		buried(sk);
+	if (!sock_shut(sk, &lent)) {
+		sock_wait_burial(sk);
 		return;
 	}
-	close_numbers(sk, lent);
+	sock_close_pair_both(sk, lent);
 	rds_sock_put(sk); /* the caller has one of his own */
-	rds_run_work();
+	rds_conn_work_run();
 }
 
 void rds_sock_give_up(struct rds_sock *sk)
@@ -252,18 +253,18 @@ void rds_sock_give_up(struct rds_sock *sk)
 	rds_lock(&rds_eng->control);
 	rds_cong_set_monitor(sk, false);
 	rx_lock();
-	drop_received(sk);
-	rds_cong_closed(sk);
+	sock_drop_received(sk);
+	rds_cong_sock_del(sk);
 	rx_unlock();
-	lent = unlist(sk);
+	lent = sock_unlist_exported(sk);
 	rds_unlock(&rds_eng->control);
-	close_numbers(sk, lent);
+	sock_close_pair_both(sk, lent);
 	rds_sock_put(sk); /* for having been open */
 }
 
 bool rds_sock_hung_up(struct rds_sock *sk)
 {
-	struct pollfd p = {.fd = rds_sock_pair(sk), .events = 0};
+	struct pollfd p = {.fd = rds_sock_pair_fd(sk), .events = 0};
 
 	return os_poll(&p, 1, 0) > 0 && (p.revents & POLLHUP);
 }
@@ -289,7 +290,7 @@ void rds_sock_number_added(struct rds_sock *sk)
 }
 
 /* Our end of the pair has something to say. Helper. */
-static void pair_event(struct rds_helper_event *ev, uint32_t events)
+static void sock_pair_event(struct rds_helper_event *ev, uint32_t events)
 {
 	struct rds_sock *sk = container_of(ev, struct rds_sock, ev);
 
@@ -305,7 +306,7 @@ out:
 }
 
 /* In the helper a socket may be met before the packet that lends it: it has been sent, so it is there. */
-int rds_sock_pair(struct rds_sock *sk)
+int rds_sock_pair_fd(struct rds_sock *sk)
 {
 	int fd = os_fd(&sk->pair);
 
@@ -315,7 +316,7 @@ int rds_sock_pair(struct rds_sock *sk)
 	return os_fd(&sk->pair);
 }
 
-void rds_sock_lent(struct rds_sock *sk, int fd)
+void rds_sock_exported(struct rds_sock *sk, int fd)
 {
 	int err;
 
@@ -326,28 +327,28 @@ void rds_sock_lent(struct rds_sock *sk, int fd)
 		rds_error("a socket cannot be watched (%s): its last close may go unnoticed", strerror(-err));
 }
 
-static int sock_lend(struct rds_sock *sk)
+static int sock_export(struct rds_sock *sk)
 {
 	int fd = os_fd(&sk->pair);
 
 	return rds_export_to_helper(RDS_EXPORT_SOCK, sk, &fd, 1);
 }
 
-int rds_sock_lend_all(void)
+int rds_sock_export_all(void)
 {
 	struct rds_sock *sk;
 	int err = 0;
 
-	for (sk = all; sk && !err; sk = sk->next_all) {
-		sk->lent = rds_export_epoch();
-		err = sock_lend(sk);
+	for (sk = sock_list; sk && !err; sk = sk->next_all) {
+		sk->exported = rds_export_epoch();
+		err = sock_export(sk);
 	}
 	return err;
 }
 
 /* ---- creation ---- */
 
-static int check_type(int type, int protocol)
+static int sock_check_type(int type, int protocol)
 {
 	if (type < 0 || (type & ~(0xf | SOCK_CLOEXEC | SOCK_NONBLOCK)) || (type & 0xf) >= SOCK_MAX)
 		return -EINVAL;
@@ -361,7 +362,7 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 	const struct rds_options *o = rds_options();
 
 	sk->inode = inode;
-	sk->lent = 0;
+	sk->exported = 0;
 	atomic_store(&sk->pair.n[1], -1);
 	atomic_store(&sk->bound, false);
 	memset(&sk->laddr, 0, sizeof(sk->laddr));
@@ -387,14 +388,14 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 	sk->cong_track = 0;
 	sk->cong_blocked = 0;
 	sk->regions = NULL;
-	atomic_store(&sk->freed_by_others, false);
+	atomic_store(&sk->region_freed_by_other, false);
 	sk->reports = NULL;
 	sk->report_tail = &sk->reports;
 	sk->asends = NULL;
 	atomic_store(&sk->nfailed, 0);
 	atomic_store(&sk->had_ops, false);
 	atomic_store(&sk->had_asends, false);
-	rds_barrier_free(&sk->barrier);
+	rds_sock_marks_free(&sk->marks);
 	sk->numbered = NULL;
 	atomic_store(&sk->no_rdma, false);
 	sk->zhead = NULL;
@@ -414,9 +415,9 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 	atomic_store(&sk->watched, false);
 	atomic_store(&sk->watched_edge, false);
 	atomic_store(&sk->carried, false);
-	sk->unlisted = false;
+	sk->port_returned = false;
 	atomic_store(&sk->leaving, false);
-	atomic_store(&sk->closed_in, false);
+	atomic_store(&sk->accepts_nothing, false);
 	sk->nobodys = false;
 	atomic_store(&sk->unheard, 0);
 	atomic_store(&sk->shown_in, false);
@@ -425,7 +426,7 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 }
 
 /* The application's end is returned, ours goes where sk keeps it. */
-static int make_pair(struct rds_sock *sk, int type, uint64_t *inode)
+static int sock_make_pair(struct rds_sock *sk, int type, uint64_t *inode)
 {
 	struct stat st;
 	int sv[2], err = os_socketpair(AF_UNIX, SOCK_SEQPACKET | (type & (SOCK_CLOEXEC | SOCK_NONBLOCK)), 0, sv);
@@ -448,38 +449,38 @@ static int make_pair(struct rds_sock *sk, int type, uint64_t *inode)
 }
 
 /* Into the list of sockets; from now on the helper may see it.  control held. */
-void rds_sock_list(struct rds_sock *sk)
+void rds_sock_list_add(struct rds_sock *sk)
 {
-	sk->lent =
+	sk->exported =
 		rds_eng->helper_up ? rds_export_epoch() : 0; /* the caller does that; or else who starts the helper */
 	sk->prev_all = NULL;
-	sk->next_all = all;
-	if (all)
-		all->prev_all = sk;
-	all = sk;
+	sk->next_all = sock_list;
+	if (sock_list)
+		sock_list->prev_all = sk;
+	sock_list = sk;
 	atomic_store(&sk->open, true);
 	atomic_store(&sk->leaving, false);
-	atomic_store(&sk->closed_in, false);
+	atomic_store(&sk->accepts_nothing, false);
 	/* for being open, and the number's */
 	atomic_store_explicit(&sk->ref, (atomic_load(&sk->ref) & ~(RDS_REF_TURN - 1)) + RDS_REF_TURN + 2, memory_order_release);
 }
 
-static int enter(struct rds_sock *sk)
+static int sock_register(struct rds_sock *sk)
 {
-	int err = registry_sock_add(rds_eng->reg, sk->inode, rds_sndbuf(sk), rds_rcvbuf(sk), &sk->reg_idx);
+	int err = registry_sock_add(rds_eng->reg, sk->inode, rds_sock_sndbuf(sk), rds_sock_rcvbuf(sk), &sk->reg_idx);
 
 	if (err)
 		return err;
 	registry_sock_set_name(rds_eng->reg, sk->reg_idx, &sk->name);
-	rds_sock_list(sk);
+	rds_sock_list_add(sk);
 	return 0;
 }
 
 /* ---- one that comes from another process (adopt.c) ---- */
 
-int rds_sock_make(int pair, uint64_t inode, struct rds_sock **out)
+int rds_sock_new_from_pair(int pair, uint64_t inode, struct rds_sock **out)
 {
-	struct rds_sock *sk = slab_get();
+	struct rds_sock *sk = sock_slab_get();
 	int err;
 
 	if (!sk) {
@@ -488,36 +489,36 @@ int rds_sock_make(int pair, uint64_t inode, struct rds_sock **out)
 	}
 	err = os_dup_high_slot(pair, &sk->pair.n[0]);
 	if (err) {
-		rds_sock_unused(sk);
+		rds_sock_slab_put(sk);
 		return err;
 	}
 	sock_init(sk, inode);
 	atomic_store(&sk->leaving, true); /* until it is listed */
-	atomic_store(&sk->closed_in, true);
+	atomic_store(&sk->accepts_nothing, true);
 	*out = sk;
 	return 0;
 }
 
-void rds_sock_unmake(struct rds_sock *sk)
+void rds_sock_discard(struct rds_sock *sk)
 {
 	rx_lock();
-	drop_received(sk);
+	sock_drop_received(sk);
 	rx_unlock();
 	os_close_slot(&sk->pair.n[0]);
 	rds_will_close(sk);
-	rds_sock_unused(sk);
+	rds_sock_slab_put(sk);
 }
 
 /* Without the helper's eye on it the last close would go unnoticed, until this process ends: no reason to fail. */
-void rds_sock_lend_late(struct rds_sock *sk)
+void rds_sock_export_late(struct rds_sock *sk)
 {
-	if (sk->lent && sock_lend(sk))
+	if (sk->exported && sock_export(sk))
 		rds_warn("a socket that another process has left to this one is not watched: its last close may go "
 			 "unnoticed");
 }
 
 /* A program that counted on one descriptor per socket reports EMFILE earlier than its user expects. */
-static int refused(int err)
+static int sock_warn_refused(int err)
 {
 	if (err == -EMFILE)
 		rds_warn_once("no descriptor for another RDS socket: " RDS_LOG_EMFILE);
@@ -529,38 +530,38 @@ int rds_socket(int type, int protocol, struct rds_sock **out)
 	struct rds_sock *sk;
 	uint64_t inode;
 	bool lent;
-	int fd, err = check_type(type, protocol);
+	int fd, err = sock_check_type(type, protocol);
 
 	if (!err)
 		err = rds_engine_start();
 	if (err)
 		return err;
 	rds_helper_deferred_check();
-	sk = slab_get();
+	sk = sock_slab_get();
 	if (!sk)
 		return -ENOMEM;
-	fd = make_pair(sk, type, &inode);
+	fd = sock_make_pair(sk, type, &inode);
 	if (fd < 0) {
-		rds_sock_unused(sk);
-		return refused(fd);
+		rds_sock_slab_put(sk);
+		return sock_warn_refused(fd);
 	}
 	sock_init(sk, inode);
 	rds_lock(&rds_eng->control);
-	err = enter(sk);
-	lent = sk->lent;
+	err = sock_register(sk);
+	lent = sk->exported;
 	rds_unlock(&rds_eng->control);
 	if (err) {
 		os_close_slot(&sk->pair.n[0]);
 		os_close(fd);
-		rds_sock_unused(sk);
+		rds_sock_slab_put(sk);
 		return err;
 	}
 	if (lent)
-		err = sock_lend(sk);
+		err = sock_export(sk);
 	if (err && err != -EPIPE) { /* then nothing is lent any more, and has been logged */
 		os_close(fd);
 		rds_sock_number_closed(sk);
-		return refused(err);
+		return sock_warn_refused(err);
 	}
 	*out = sk;
 	return fd;
@@ -584,7 +585,7 @@ int rds_sock_take_error(struct rds_sock *sk)
 
 void rds_sock_forget(void)
 {
-	slab_free = all = NULL;
-	atomic_store(&rds_orphans, 0);
-	pthread_mutex_init(&slab_lock, NULL);
+	sock_slab_free = sock_list = NULL;
+	atomic_store(&rds_sock_closed_bytes, 0);
+	pthread_mutex_init(&sock_slab_lock, NULL);
 }

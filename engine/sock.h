@@ -3,8 +3,8 @@
  * sock.h - an RDS socket inside the engine.  Each group of fields names the lock that guards it (engine.h).
  * Objects are never given back to malloc (references to a stale pointer must stay safe), only reused.
  */
-#ifndef ENGINE_SOCK_H
-#define ENGINE_SOCK_H
+#ifndef ENGINE_SOCKET_SOCKET_H
+#define ENGINE_SOCKET_SOCKET_H
 
 #include "engine/barrier.h"
 #include "engine/engine.h"
@@ -15,22 +15,22 @@
 #define RDS_ZCOOKIES 8
 
 /* Where a send to this sockaddr goes, as long as nothing was bound, closed or disconnected since. */
-struct rds_dst {
+struct rds_sock_dst {
 	uint8_t raw[28]; /* the sockaddr as the program gave it */
 	uint8_t rawlen;
 	struct rds_addr addr;
 	struct rds_conn *conn;
 	uint64_t bind_gen, conn_gen;
-	uint64_t sock; /* the socket that has the port as of bind_gen, as in struct rds_queued */
+	uint64_t sock; /* the socket that has the port as of bind_gen, as in struct rds_queue_item */
 	bool followed; /* RDS_FLAG_NEW_OWNER has been said there */
 };
 
-struct rds_zcopy_info {
-	struct rds_zcopy_info *next;
+struct rds_sock_zcopy {
+	struct rds_sock_zcopy *next;
 	struct rds_zcopy_cookies cookies;
 };
 
-struct rds_queued;
+struct rds_queue_item;
 
 struct rds_sock {
 	_Atomic uint64_t ref;	  /* RDS_REF_*: the open socket, its numbers, engine lists, calls for which no record had room */
@@ -39,13 +39,13 @@ struct rds_sock {
 	bool nobodys;		  /* ... and the registry says so */
 	_Atomic unsigned unheard; /* what lies on our end of the pair is to be looked at (rds_carry_hear) */
 	_Atomic bool
-		closed_in; /* ... and what it has is written down: nothing is accepted any more (written under rx) */
+		accepts_nothing; /* ... and what it has is written down: nothing is accepted any more (written under rx) */
 	struct rds_sock *next_free; /* slab (control) */
 	struct rds_sock *prev_all, *next_all; /* all open sockets (control) */
 	unsigned numbers; /* descriptor numbers that the layer above counts (control) */
 	struct os_fd pair;	  /* our end of it; closed under `wait` */
-	uint32_t lent;		  /* to the helper of that epoch (control; post.h) */
-	struct rds_deferred_call let_go; /* the other side closes its number; holds a reference */
+	uint32_t exported;	  /* to the helper of that epoch (control; post.h) */
+	struct rds_deferred_call close_call; /* the other side closes its number; holds a reference */
 	uint64_t inode;	  /* of the application's end */
 	struct rds_procid name; /* of that (share.h) */
 	uint32_t reg_idx;
@@ -53,7 +53,7 @@ struct rds_sock {
 	_Atomic uint64_t copied;  /* bytes of other processes' writes, kept for them (rdma_cmsg.c) */
 	struct rds_timer hanging; /* hung up, with operations under way (helper) */
 	uint64_t hanging_until;
-	bool unlisted; /* ... and its port has been given back */
+	bool port_returned; /* ... and its port has been given back */
 	/* what is kept for the case that this process is killed (will.h) */
 	_Atomic(struct rds_share_will *) will;
 	struct os_fd will_fd, inbox_fd; /* the latter may be none */
@@ -73,11 +73,11 @@ struct rds_sock {
 
 	/* sending (tx) */
 	rds_lock_t tx;
-	struct rds_dst dst[RDS_DST_CACHE];
+	struct rds_sock_dst dst[RDS_DST_CACHE];
 	_Atomic uint64_t snd;	 /* bytes accounted (low part) and messages in flight: rds_snd_* below */
 	uint64_t
 		since; /* when another process's became ours (RDS_FLAG_NEW_OWNER), else 0; written before it is listed */
-	struct rds_queued *along; /* messages that change hands with it (along.c; control) */
+	struct rds_queue_item *along; /* messages that change hands with it (along.c; control) */
 
 	/* receiving (rx) */
 	struct rds_sock *hash_next;
@@ -87,10 +87,10 @@ struct rds_sock {
 	bool unseen;
 	uint64_t rcv_bytes;
 	bool congested;
-	struct rds_zcopy_info *zhead, **ztail;
+	struct rds_sock_zcopy *zhead, **ztail;
 	/* RDMA (rx): regions, what is to be told of operations */
 	struct rds_mr *regions;
-	_Atomic bool freed_by_others; /* one of another process's (share.h) */
+	_Atomic bool region_freed_by_other; /* one of another process's (share.h) */
 	uint32_t carrier;	      /* a number of this process as the carrier (helper); 0: none yet */
 	_Atomic bool burying; /* closed, and a device may still know some of them */
 	struct rds_op *reports, **report_tail;
@@ -99,8 +99,8 @@ struct rds_sock {
 	_Atomic unsigned nops; /* operations under way (written under rx) */
 	_Atomic bool had_ops;
 	_Atomic bool had_asends; /* what a break costs holds up what comes behind (flush.c) */
-	struct rds_barrier barrier;
-	uint64_t barrier_gen;	 /* changes when a mark rises */
+	struct rds_op_marks marks;
+	uint64_t marks_gen;	 /* changes when a mark rises */
 	struct rds_op *numbered; /* operations with an id */
 	/* congestion monitor and generation (written under rx; what others will know of the socket is read at any time, will.c) */
 	_Atomic bool cong_monitor;
@@ -139,11 +139,11 @@ struct rds_sock {
 
 enum { RDS_GENERIC_STAMP_NS = 1, RDS_GENERIC_PASSCRED = 2, RDS_GENERIC_PASSSEC = 4 };
 
-static inline uint32_t rds_sndbuf(const struct rds_sock *sk)
+static inline uint32_t rds_sock_sndbuf(const struct rds_sock *sk)
 {
 	return atomic_load_explicit(&sk->sndbuf, memory_order_relaxed) / 2;
 }
-static inline uint32_t rds_rcvbuf(const struct rds_sock *sk)
+static inline uint32_t rds_sock_rcvbuf(const struct rds_sock *sk)
 {
 	return atomic_load_explicit(&sk->rcvbuf, memory_order_relaxed) / 2;
 }
@@ -159,7 +159,7 @@ static inline bool rds_sock_bound(const struct rds_sock *sk)
 #define RDS_SND_MSG (1ull << 40)
 #define RDS_SND_MSGS (1u << 22)	  /* of a socket that may be written to */
 #define RDS_SND_DEAD (1ull << 63) /* no reference is left */
-static inline uint64_t rds_snd_bytes(const struct rds_sock *sk)
+static inline uint64_t rds_sock_snd_bytes(const struct rds_sock *sk)
 {
 	return atomic_load_explicit(&sk->snd, memory_order_acquire) & (RDS_SND_MSG - 1);
 }
@@ -168,14 +168,15 @@ static inline bool rds_sock_writable(const struct rds_sock *sk)
 {
 	uint64_t snd = atomic_load_explicit(&sk->snd, memory_order_acquire);
 
-	return (snd & (RDS_SND_MSG - 1)) < rds_sndbuf(sk) && snd < RDS_SND_MSG * RDS_SND_MSGS;
+	return (snd & (RDS_SND_MSG - 1)) < rds_sock_sndbuf(sk) && snd < RDS_SND_MSG * RDS_SND_MSGS;
 }
-static inline void rds_snd_add(struct rds_sock *sk, uint64_t bytes)
+static inline void rds_sock_snd_add(struct rds_sock *sk, uint64_t bytes)
 {
 	atomic_fetch_add(&sk->snd, RDS_SND_MSG + bytes);
 }
-void rds_snd_sub(struct rds_sock *sk, unsigned msgs, uint64_t bytes); /* may free it */
-extern _Atomic int64_t rds_orphans; /* what sockets that have ended and their messages take, wherever these are (orphan.c) */
+void rds_sock_snd_sub(struct rds_sock *sk, unsigned msgs, uint64_t bytes); /* may free it */
+extern _Atomic int64_t
+	rds_sock_closed_bytes; /* what sockets that have ended and their messages take, wherever these are (orphan.c) */
 /*
  * sk->ref: the references, and above them how often they have come to nothing, so that whoever saw that once cannot take
  * it for what he saw when he comes to act on it.  ENDING: there is none, and nobody has found yet that no call is in progress.
@@ -198,22 +199,22 @@ bool rds_sock_look(struct rds_sock *sk);    /* sock_hang.c */
 bool rds_sock_hung_up(struct rds_sock *sk); /* the kernel says so */
 void rds_sock_close(struct rds_sock *sk);   /* it is over; the caller has a reference */
 void rds_sock_give_up(struct rds_sock *sk); /* it is over here, but another process has it; not open, not bound */
-int rds_sock_pair(struct rds_sock *sk); /* our end of the pair, in this thread's table; -1: none */
-int rds_sock_lend_all(void); /* control held, the helper is starting: have it see the hang-ups of stand-ins */
-void rds_sock_lent(struct rds_sock *sk, int fd); /* post.c */
+int rds_sock_pair_fd(struct rds_sock *sk);  /* our end of the pair, in this thread's table; -1: none */
+int rds_sock_export_all(void); /* control held, the helper is starting: have it see the hang-ups of stand-ins */
+void rds_sock_exported(struct rds_sock *sk, int fd); /* post.c */
 void rds_sock_forget(void); /* forked child */
-void rds_sock_unused(struct rds_sock *sk); /* sock_ref.c: nothing of it is in use: back to the slab */
+void rds_sock_slab_put(struct rds_sock *sk); /* sock_ref.c: nothing of it is in use: back to the slab */
 /* A socket around an end of a pair that came from another process, which it takes; not open before it is listed.  0 or -errno. */
-int rds_sock_make(int pair, uint64_t inode, struct rds_sock **out);
-void rds_sock_unmake(struct rds_sock *sk); /* ... and never was */
-void rds_sock_list(struct rds_sock *sk);   /* control: open, with two references */
-void rds_sock_unlist(struct rds_sock *sk); /* control */
-void rds_sock_lend_late(struct rds_sock *sk);
+int rds_sock_new_from_pair(int pair, uint64_t inode, struct rds_sock **out);
+void rds_sock_discard(struct rds_sock *sk);  /* ... and never was */
+void rds_sock_list_add(struct rds_sock *sk); /* control: open, with two references */
+void rds_sock_list_del(struct rds_sock *sk); /* control */
+void rds_sock_export_late(struct rds_sock *sk);
 
 /* bind.c: the sockets of this process by address and port; rx held */
-struct rds_sock *rds_bound_find(const struct in6_addr *ip, uint16_t port, uint32_t scope);
-void rds_bound_insert(struct rds_sock *sk);
-void rds_bound_remove(struct rds_sock *sk);
+struct rds_sock *rds_sock_bound_find(const struct in6_addr *ip, uint16_t port, uint32_t scope);
+void rds_sock_bound_insert(struct rds_sock *sk);
+void rds_sock_bound_remove(struct rds_sock *sk);
 /* The level under which control messages are delivered (legacy-abi 1.1): the one that the program has used last, in whatever call. */
 int rds_sock_level(const struct rds_sock *sk);
 void rds_sock_used_level(struct rds_sock *sk, int level);
@@ -224,19 +225,19 @@ int rds_info_getsockopt(struct rds_sock *sk, int opt, void *val, socklen_t *len)
 int rds_info_2006(void *val, socklen_t *len);
 
 /* cong.c; rx held */
-void rds_cong_met(struct rds_sock *sk); /* a send of it met a congested port */
-void rds_cong_closed(struct rds_sock *sk); /* the next update, which may be long in coming, is not its concern */
+void rds_cong_sock_add(struct rds_sock *sk); /* a send of it met a congested port */
+void rds_cong_sock_del(struct rds_sock *sk); /* the next update, which may be long in coming, is not its concern */
 void rds_cong_set_monitor(struct rds_sock *sk, bool on);
 
 /* queue.c: about to sleep for send space (no lock held): ask every peer that owes acknowledgements. True: some came. */
-bool rds_want_room_all(void);
+bool rds_queue_want_room_all(void);
 /*
  * Before a thread sleeps, and after some looks in vain: peers whose programs are busy are asked for what was not worth waking their helpers for at
  * once (RDS_TCAP_PATIENT).  True: acknowledgements have come.
  */
-bool rds_ask_unasked(void);
-void rds_looked_in_vain(void);
-bool rds_may_ask_later(struct rds_conn *conn); /* tx: then there is something to be asked for */
+bool rds_queue_ask_deferred(void);
+void rds_queue_looked_in_vain(void);
+bool rds_queue_ask_later(struct rds_conn *conn); /* tx: then there is something to be asked for */
 
 /* poll.c, wait.c */
 /* Waiting inside the engine: for a message, for a congestion update (beside poll()'s own bits). */
@@ -247,34 +248,34 @@ bool rds_may_ask_later(struct rds_conn *conn); /* tx: then there is something to
 /* rx held: queue, notification or zero-copy completion */
 static inline bool rds_sock_has_input(const struct rds_sock *sk)
 {
-	return sk->rx_head || sk->zhead || sk->reports || rds_barrier_readable(&sk->barrier) ||
+	return sk->rx_head || sk->zhead || sk->reports || rds_sock_marks_readable(&sk->marks) ||
 	       (sk->cong_monitor && sk->cong_notify);
 }
-bool rds_sock_wakes(struct rds_sock *sk, short events); /* rx held: would a sleeper for these events go on now? */
+bool rds_sock_would_wake(struct rds_sock *sk, short events); /* rx held: would a sleeper for these events go on now? */
 /* Something came in or went out: wake threads that sleep for one of `events`, show it on the stand-in if it is watched.
  * From under rx (POLLIN) or conn->tx (POLLOUT). */
 void rds_sock_wake(struct rds_sock *sk, short events);
 /* After a receive emptied the queue / a send filled it: take back what the stand-in shows. fd names the socket. */
 void rds_sock_lower_shown(struct rds_sock *sk, int fd); /* rx held */
-static inline void rds_sock_lower(struct rds_sock *sk, int fd)
+static inline void rds_sock_lower_if_shown(struct rds_sock *sk, int fd)
 {
 	if (unlikely(atomic_load_explicit(&sk->shown_in, memory_order_relaxed) ||
 		     atomic_load_explicit(&sk->watched, memory_order_relaxed)))
 		rds_sock_lower_shown(sk, fd);
 }
-void rds_sock_leave_unseen(struct rds_sock *sk); /* rx held */
+void rds_sock_unseen_add(struct rds_sock *sk); /* rx held */
 /* rds_eng->taker has taken what it wanted: more than that may have come.  rx held. */
-static inline void rds_sock_left(struct rds_sock *sk)
+static inline void rds_sock_unseen_note(struct rds_sock *sk)
 {
 	if (unlikely(rds_sock_has_input(sk)))
-		rds_sock_leave_unseen(sk);
+		rds_sock_unseen_add(sk);
 }
 /* The filler that shows "not writable" was read off our end: it is put back; fd: a stand-in, -1: there is none, so it shows "writable". */
-void rds_sock_hide_again(struct rds_sock *sk, int fd);
+void rds_sock_refill_out(struct rds_sock *sk, int fd);
 /* Its stand-in is empty, its last carrier was killed: whatever was shown there is shown again, in other sets as well.  No lock held. */
 void rds_sock_show_anew(struct rds_sock *sk, int fd);
-void rds_sock_refused(struct rds_sock *sk, int fd); /* a send fails with EAGAIN: show that, and its end */
-void rds_sock_show_all(void); /* helper: what has stood unread for a tick becomes visible in the kernel */
-void rds_sock_unwait(struct rds_sock *sk); /* closing: wake every sleeper */
+void rds_sock_show_refused(struct rds_sock *sk, int fd); /* a send fails with EAGAIN: show that, and its end */
+void rds_sock_show_unseen(void); /* helper: what has stood unread for a tick becomes visible in the kernel */
+void rds_sock_wake_all(struct rds_sock *sk); /* closing: wake every sleeper */
 
 #endif

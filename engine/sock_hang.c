@@ -42,11 +42,11 @@ static void give_back_port(struct rds_sock *sk)
 	rds_lock(&rds_eng->control);
 	rx_lock();
 	if (rds_sock_bound(sk))
-		rds_bound_remove(sk);
+		rds_sock_bound_remove(sk);
 	atomic_store(&sk->bound, false);
 	rx_unlock();
 	registry_sock_remove(rds_eng->reg, sk->reg_idx);
-	sk->unlisted = true;
+	sk->port_returned = true;
 	rds_unlock(&rds_eng->control);
 }
 

@@ -10,7 +10,7 @@
  */
 #include "engine/connection.h"
 
-_Atomic int64_t rds_orphans;
+_Atomic int64_t rds_sock_closed_bytes;
 
 bool rds_sock_get(struct rds_sock *sk)
 {
@@ -24,15 +24,15 @@ bool rds_sock_get(struct rds_sock *sk)
 	return true;
 }
 
-static inline bool ending(uint64_t ref)
+static inline bool ref_is_ending(uint64_t ref)
 {
 	return (ref & (RDS_REF_COUNT | RDS_REF_ENDING)) == RDS_REF_ENDING;
 }
 
 /* Of messages in flight: what they take, as long as they wait here (orphan.c). */
-static int64_t weight(uint64_t snd)
+static int64_t snd_weight(uint64_t snd)
 {
-	return (int64_t)(snd / RDS_SND_MSG * sizeof(struct rds_queued) + snd % RDS_SND_MSG);
+	return (int64_t)(snd / RDS_SND_MSG * sizeof(struct rds_queue_item) + snd % RDS_SND_MSG);
 }
 
 /*
@@ -40,7 +40,7 @@ static int64_t weight(uint64_t snd)
  * A call that is still in progress may put it on a list and take it off again, and from there another call may come in: then
  * the turn has changed, and what was found before says nothing.
  */
-static void end_unless_called(struct rds_sock *sk, uint64_t ref)
+static void sock_end_unless_called(struct rds_sock *sk, uint64_t ref)
 {
 	uint64_t snd;
 
@@ -53,9 +53,9 @@ static void end_unless_called(struct rds_sock *sk, uint64_t ref)
 		return;
 	snd = atomic_fetch_or(&sk->snd, RDS_SND_DEAD);
 	if (snd < RDS_SND_MSG)
-		rds_sock_unused(sk);
+		rds_sock_slab_put(sk);
 	else /* the last message in flight does */
-		atomic_fetch_add(&rds_orphans, weight(snd) + (int64_t)sizeof(*sk));
+		atomic_fetch_add(&rds_sock_closed_bytes, snd_weight(snd) + (int64_t)sizeof(*sk));
 }
 
 void rds_sock_put(struct rds_sock *sk)
@@ -67,8 +67,8 @@ void rds_sock_put(struct rds_sock *sk)
 		if (!(less & RDS_REF_COUNT))
 			less = (less + RDS_REF_TURN) | RDS_REF_ENDING;
 	} while (!atomic_compare_exchange_weak(&sk->ref, &ref, less));
-	if (ending(less))
-		end_unless_called(sk, less);
+	if (ref_is_ending(less))
+		sock_end_unless_called(sk, less);
 }
 
 bool rds_sock_enter(struct rds_sock *sk)
@@ -89,7 +89,7 @@ bool rds_sock_enter(struct rds_sock *sk)
 }
 
 /* Calls nest, so it is the last slot, unless a handler left by siglongjmp() has lost some. */
-static void slot_clear(struct rds_thread *me, unsigned n, struct rds_sock *sk)
+static void call_slot_clear(struct rds_thread *me, unsigned n, struct rds_sock *sk)
 {
 	uint64_t ref;
 
@@ -98,8 +98,8 @@ static void slot_clear(struct rds_thread *me, unsigned n, struct rds_sock *sk)
 	if (likely(n + 1 == me->ncalls))
 		me->ncalls = n;
 	ref = atomic_load_explicit(&sk->ref, memory_order_relaxed);
-	if (unlikely(ending(ref)))
-		end_unless_called(sk, ref);
+	if (unlikely(ref_is_ending(ref)))
+		sock_end_unless_called(sk, ref);
 }
 
 void rds_sock_leave(struct rds_sock *sk)
@@ -110,13 +110,13 @@ void rds_sock_leave(struct rds_sock *sk)
 	if (likely(me != &rds_thread_none))
 		for (n = me->ncalls; n--;)
 			if (likely(atomic_load_explicit(&me->call[n], memory_order_relaxed) == sk)) {
-				slot_clear(me, n, sk);
+				call_slot_clear(me, n, sk);
 				return;
 			}
 	rds_sock_put(sk); /* no slot was free: it is counted */
 }
 
-void rds_snd_sub(struct rds_sock *sk, unsigned msgs, uint64_t bytes)
+void rds_sock_snd_sub(struct rds_sock *sk, unsigned msgs, uint64_t bytes)
 {
 	uint64_t before = atomic_fetch_sub(&sk->snd, msgs * RDS_SND_MSG + bytes);
 
@@ -125,9 +125,10 @@ void rds_snd_sub(struct rds_sock *sk, unsigned msgs, uint64_t bytes)
 	if (unlikely(before & RDS_SND_DEAD)) {
 		bool last = (before & ~RDS_SND_DEAD) < (msgs + 1) * RDS_SND_MSG;
 
-		atomic_fetch_sub(&rds_orphans, weight(msgs * RDS_SND_MSG + bytes) + (last ? (int64_t)sizeof(*sk) : 0));
+		atomic_fetch_sub(&rds_sock_closed_bytes,
+				 snd_weight(msgs * RDS_SND_MSG + bytes) + (last ? (int64_t)sizeof(*sk) : 0));
 		if (last)
-			rds_sock_unused(sk);
+			rds_sock_slab_put(sk);
 		return;
 	}
 	rds_sock_wake(sk, POLLOUT | POLLWRNORM);

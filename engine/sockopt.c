@@ -71,12 +71,12 @@ static int set_cancel_sent_to(struct rds_sock *sk, const void *val, int len)
 	rds_conn_each(cancel_conn, &c);
 	if (unlikely(sk->since)) { /* what says that it follows may have been among them */
 		rds_lock(&sk->tx);
-		rds_dst_slot(sk, c.dst.port)->followed = false;
+		rds_sock_dst_slot(sk, c.dst.port)->followed = false;
 		rds_unlock(&sk->tx);
 	}
 	rds_sock_wake(sk, POLLOUT | POLLWRNORM);
 	if (atomic_load(&rds_eng->work_pending))
-		rds_run_work();
+		rds_conn_work_run();
 	return 0;
 }
 
@@ -172,7 +172,7 @@ static int set_transport(struct rds_sock *sk, const void *val, int len)
 		goto out;
 	if (type < 0 || type >= RDS_TRANS_COUNT)
 		ret = -EINVAL;
-	else if (type != RDS_TRANS_TCP && !(type == RDS_TRANS_IB && rds_wires_remote_present()))
+	else if (type != RDS_TRANS_TCP && !(type == RDS_TRANS_IB && rds_transports_have_device()))
 		ret = -ENOPROTOOPT;
 	else
 		atomic_store(&sk->transport, type);

@@ -65,7 +65,7 @@ static int set_buf(struct rds_sock *sk, _Atomic uint32_t *buf, uint32_t val, uin
 	rds_lock(&rds_eng->control);
 	atomic_store(buf, bytes > min ? (uint32_t)bytes : min);
 	if (atomic_load(&sk->open))
-		registry_sock_set_bufs(rds_eng->reg, sk->reg_idx, rds_sndbuf(sk), rds_rcvbuf(sk));
+		registry_sock_set_bufs(rds_eng->reg, sk->reg_idx, rds_sock_sndbuf(sk), rds_sock_rcvbuf(sk));
 	rds_unlock(&rds_eng->control);
 	return 0;
 }

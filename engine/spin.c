@@ -44,7 +44,7 @@
 #define YIELD_SKIP_STEP 4
 #define YIELD_SKIP_MAX 16 /* of 2^16 waits, one yields, if it is always like that */
 
-__thread bool rds_sent __attribute__((tls_model("initial-exec")));
+__thread bool rds_wait_has_sent __attribute__((tls_model("initial-exec")));
 static __thread struct {
 	unsigned streak, skip, handed_over, stay;
 	unsigned yield_streak, yield_skip;
@@ -55,7 +55,7 @@ static __thread struct {
 } spin_tls __attribute__((tls_model("initial-exec")));
 
 /* With one processor a spin can never be answered.  (A thread bound to one of several may well be.) */
-static bool one_cpu(void)
+static bool cpu_is_only_one(void)
 {
 	static _Atomic long cpus;
 	long n = atomic_load_explicit(&cpus, memory_order_relaxed);
@@ -67,34 +67,34 @@ static bool one_cpu(void)
 	return n == 1;
 }
 
-static inline void cpu_relax(void)
+static inline void spin_cpu_relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
 	__builtin_ia32_pause();
 #endif
 }
 
-static void polling(struct rds_wait *w, bool on, bool found)
+static void spin_set_polling(struct rds_wait *w, bool on, bool found)
 {
 	if (w->polling == on)
 		return;
 	w->polling = on;
 	rx_lock();
 	if (on)
-		rds_poll_enter();
+		rds_progress_spin_enter();
 	else
-		rds_poll_leave(found);
+		rds_progress_spin_leave(found);
 	rx_unlock();
 }
 
 /* Peers wake nobody anyway and the lease is running: no need to tell them that this thread looks.  A guess without
  * lock is good enough, as the next look (under it) renews the lease. */
-static bool lazy_now(void)
+static bool attention_is_lazy(void)
 {
 	return atomic_load_explicit(&rds_eng->attention, memory_order_relaxed) == RDS_ATT_LAZY;
 }
 
-static void hold_signals(struct rds_wait *w)
+static void spin_hold_signals(struct rds_wait *w)
 {
 	if (w->held)
 		return;
@@ -102,7 +102,7 @@ static void hold_signals(struct rds_wait *w)
 	w->held = true;
 }
 
-void rds_spin_sleeps(struct rds_wait *w)
+void rds_wait_spin_release(struct rds_wait *w)
 {
 	if (!w->held)
 		return;
@@ -112,7 +112,7 @@ void rds_spin_sleeps(struct rds_wait *w)
 }
 
 /* Only for an answer: a yield costs the thread its place in the queue, which who waits for no one in particular would miss. */
-static bool yield_begin(struct rds_wait *w, bool sent)
+static bool spin_yield_begin(struct rds_wait *w, bool sent)
 {
 	if (!sent)
 		return false;
@@ -122,22 +122,22 @@ static bool yield_begin(struct rds_wait *w, bool sent)
 	}
 	w->yielding = true;
 	w->spins = 0;
-	if (!lazy_now())
-		polling(w, true, false);
+	if (!attention_is_lazy())
+		spin_set_polling(w, true, false);
 	return true;
 }
 
 /* Always worth a look afterwards. */
-static bool yield(struct rds_wait *w)
+static bool spin_yield(struct rds_wait *w)
 {
 	uint64_t start = os_now_ns(), took;
 
 	if (w->spins >= YIELDS) {
 		w->yielding = false;
-		polling(w, false, false);
+		spin_set_polling(w, false, false);
 		return false;
 	}
-	hold_signals(w);
+	spin_hold_signals(w);
 	sched_yield();
 	took = os_now_ns() - start;
 	if (took < YIELD_NOBODY_NS) {
@@ -155,7 +155,7 @@ static bool yield(struct rds_wait *w)
 	return true;
 }
 
-bool rds_spin_measures(void)
+bool rds_wait_spin_measures(void)
 {
 	return spin_tls.measured < MEASURE_FIRST || ++spin_tls.arms % MEASURE_EVERY == 0;
 }
@@ -165,7 +165,7 @@ bool rds_spin_measures(void)
  * stays below, a step at a time.  What the thread waits for may come just before it sleeps, so the quickest are none; and on a busy machine many
  * are slow because the thread is put off its processor meanwhile, which is no reason to spin for long there.
  */
-void rds_spin_sleep_cost(uint64_t ns)
+void rds_wait_spin_sleep_cost(uint64_t ns)
 {
 	uint64_t known = spin_tls.sleep_ns;
 
@@ -192,43 +192,43 @@ static uint64_t spin_limit_ns(void)
 static bool spin_begin(struct rds_wait *w)
 {
 	uint64_t limit = spin_limit_ns();
-	bool woke = spin_tls.woke, sent = rds_sent;
+	bool woke = spin_tls.woke, sent = rds_wait_has_sent;
 
 	w->spun = true;
-	spin_tls.woke = rds_sent = false;
+	spin_tls.woke = rds_wait_has_sent = false;
 	spin_tls.looked = true;
-	if (!limit || one_cpu())
+	if (!limit || cpu_is_only_one())
 		return false;
 	if (woke && ++spin_tls.handed_over % (1u << (STAY_MIN + spin_tls.stay)))
-		return yield_begin(w, sent);
+		return spin_yield_begin(w, sent);
 	w->stayed = woke;
 	if (spin_tls.skip) {
 		spin_tls.skip--;
-		return yield_begin(w, sent);
+		return spin_yield_begin(w, sent);
 	}
 	w->spin_start = os_now_ns();
 	w->spin_until = w->spin_start + limit;
 	w->spins = 0;
 	w->spinning = true;
-	if (!lazy_now())
-		polling(w, true, false);
+	if (!attention_is_lazy())
+		spin_set_polling(w, true, false);
 	return true;
 }
 
-void rds_wait_looks(void)
+void rds_wait_note_look(void)
 {
 	spin_tls.looked = true;
 }
 
-void rds_peer_wake_begin(void)
+void rds_wait_peer_wake_begin(void)
 {
 	spin_tls.answered = spin_tls.looked;
 	spin_tls.looked = false;
 	if (spin_tls.answered)
-		rds_answer_expected();
+		rds_progress_answer_expected();
 }
 
-void rds_peer_woken(void)
+void rds_wait_peer_woken(void)
 {
 	spin_tls.woke = true;
 }
@@ -247,18 +247,18 @@ bool rds_wait_spin(struct rds_wait *w)
 	if (!w->spun)
 		return spin_begin(w);
 	if (w->yielding) {
-		rds_ask_unasked();
-		return yield(w);
+		rds_queue_ask_deferred();
+		return spin_yield(w);
 	}
 	if (!w->spinning)
 		return false;
-	cpu_relax();
+	spin_cpu_relax();
 	if (++w->spins % SPIN_CLOCK_EVERY)
 		return true;
 	if (w->spins == SPIN_HOLD)
-		hold_signals(w);
+		spin_hold_signals(w);
 	if (unlikely(w->spins == SPIN_ASK))
-		rds_ask_unasked();
+		rds_queue_ask_deferred();
 	if (unlikely(w->spins % SPIN_SIGNALS == 0) && os_signals_pending(&w->signals))
 		goto out;
 	if (os_now_ns() < w->spin_until)
@@ -266,16 +266,16 @@ bool rds_wait_spin(struct rds_wait *w)
 	spin_failed(w);
 out:
 	w->spinning = false;
-	polling(w, false, false);
+	spin_set_polling(w, false, false);
 	return false;
 }
 
-void rds_spin_stop(struct rds_wait *w)
+void rds_wait_spin_stop(struct rds_wait *w)
 {
-	polling(w, false, false);
+	spin_set_polling(w, false, false);
 }
 
-void rds_spin_end(struct rds_wait *w)
+void rds_wait_spin_end(struct rds_wait *w)
 {
 	if (w->spinning) {
 		w->spinning = false;
@@ -284,12 +284,12 @@ void rds_spin_end(struct rds_wait *w)
 			spin_tls.streak = spin_tls.stay = 0;
 		else
 			spin_failed(w);
-		polling(w, false, true);
+		spin_set_polling(w, false, true);
 	}
 	if (w->yielding) { /* found */
 		w->yielding = false;
 		if (w->spins < YIELDS && spin_tls.yield_streak)
 			spin_tls.yield_streak--;
-		polling(w, false, true);
+		spin_set_polling(w, false, true);
 	}
 }

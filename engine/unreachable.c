@@ -10,24 +10,24 @@
 #include "engine/connection.h"
 #include "engine/patience.h"
 
-static unsigned seconds(uint64_t ns)
+static unsigned seconds_of_ns(uint64_t ns)
 {
 	return (unsigned)(ns / 1000000000);
 }
 
-void rds_unreachable(struct rds_conn *conn, int why)
+void rds_conn_history_unreachable(struct rds_conn *conn, int why)
 {
 	uint64_t now = os_now_ns(), since;
 	char a[RDS_ADDR_STRLEN];
 	bool say = false;
 
 	rds_lock(&conn->tx);
-	if (!conn->apart_since)
-		conn->apart_since = now;
-	since = conn->apart_since;
-	if (!conn->apart_said && now - since >= rds_patience_ns(RDS_PATIENCE_UNREACHABLE) &&
+	if (!conn->unreachable_since)
+		conn->unreachable_since = now;
+	since = conn->unreachable_since;
+	if (!conn->unreachable_logged && now - since >= rds_patience_ns(RDS_PATIENCE_UNREACHABLE) &&
 	    (conn->count || conn->queue))
-		conn->apart_said = say = true;
+		conn->unreachable_logged = say = true;
 	rds_unlock(&conn->tx);
 	if (!say)
 		return;
@@ -35,23 +35,23 @@ void rds_unreachable(struct rds_conn *conn, int why)
 	rds_warn("no connection to %s for %u seconds (%s): messages to it wait, it is tried again. See to its host, "
 		 "the process there (is it stopped?) and the network; what else may be wrong is in librdspreload(7), "
 		 "DIAGNOSTICS",
-		 a, seconds(now - since), strerror(-why));
+		 a, seconds_of_ns(now - since), strerror(-why));
 }
 
-void rds_reached(struct rds_conn *conn)
+void rds_conn_history_reached(struct rds_conn *conn)
 {
 	uint64_t since;
 	char a[RDS_ADDR_STRLEN];
 	bool say;
 
 	rds_lock(&conn->tx);
-	since = conn->apart_since;
-	say = conn->apart_said;
-	conn->apart_since = 0;
-	conn->apart_said = false;
+	since = conn->unreachable_since;
+	say = conn->unreachable_logged;
+	conn->unreachable_since = 0;
+	conn->unreachable_logged = false;
 	rds_unlock(&conn->tx);
 	if (!say)
 		return;
 	rds_ip_str(&conn->id.faddr, a);
-	rds_warn("%s is reached again, after %u seconds: messages to it go on", a, seconds(os_now_ns() - since));
+	rds_warn("%s is reached again, after %u seconds: messages to it go on", a, seconds_of_ns(os_now_ns() - since));
 }

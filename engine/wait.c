@@ -21,7 +21,7 @@
 
 #define NAP_NS 5000000
 
-static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t wait_pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rds_wait *pool;
 
 /* The wait of a thread that has one to spare stays with the thread: nothing to lock.  Given back when the thread ends. */
@@ -32,7 +32,7 @@ static __thread struct {
 
 static void wait_timer(struct rds_timer *tm)
 {
-	rds_wait_post(container_of(tm, struct rds_wait, timer));
+	rds_sock_waiter_wake(container_of(tm, struct rds_wait, timer));
 }
 
 struct rds_wait *rds_wait_begin(unsigned n)
@@ -43,11 +43,11 @@ struct rds_wait *rds_wait_begin(unsigned n)
 	if (likely(w)) {
 		kept.wait = NULL;
 	} else {
-		pthread_mutex_lock(&pool_lock);
+		pthread_mutex_lock(&wait_pool_lock);
 		w = pool;
 		if (w)
 			pool = w->pool_next;
-		pthread_mutex_unlock(&pool_lock);
+		pthread_mutex_unlock(&wait_pool_lock);
 	}
 	if (!w) {
 		w = calloc(1, sizeof(*w));
@@ -92,7 +92,7 @@ struct rds_wait *rds_wait_begin_one(struct rds_sock *sk, short events)
 	return w;
 }
 
-static int efd_open(struct rds_wait *w)
+static int wait_efd_open(struct rds_wait *w)
 {
 	if (os_fd(&w->efd) < 0) {
 		int fd = os_eventfd(0, 0);
@@ -106,7 +106,7 @@ static int efd_open(struct rds_wait *w)
  * The helper can post it then.  Linked, so that whoever starts the helper sees it; not armed, so that nobody posts before
  * this is done.
  */
-static int efd_lend(struct rds_wait *w)
+static int wait_efd_export(struct rds_wait *w)
 {
 	uint32_t epoch = rds_export_epoch();
 	int fd = os_fd(&w->efd), err;
@@ -121,26 +121,26 @@ static int efd_lend(struct rds_wait *w)
 	return err;
 }
 
-static void lend_sleepers(struct rds_sock *sk, void *arg)
+static void wait_export_sleepers(struct rds_sock *sk, void *arg)
 {
 	struct rds_wait_node *nd;
 	int *err = arg;
 
 	rds_lock(&rds_eng->wait);
 	for (nd = atomic_load(&sk->waiters); nd && !*err; nd = nd->next)
-		*err = efd_lend(nd->w);
+		*err = wait_efd_export(nd->w);
 	rds_unlock(&rds_eng->wait);
 }
 
-int rds_wait_lend_all(void)
+int rds_wait_export_all(void)
 {
 	int err = 0;
 
-	rds_sock_each_locked(lend_sleepers, &err);
+	rds_sock_each_locked(wait_export_sleepers, &err);
 	return err;
 }
 
-void rds_wait_lent(struct rds_wait *w, int fd)
+void rds_wait_exported(struct rds_wait *w, int fd)
 {
 	static const uint64_t one = 1;
 
@@ -153,7 +153,7 @@ void rds_wait_lent(struct rds_wait *w, int fd)
 }
 
 /* Take stale posts off a blocking descriptor without ever blocking. */
-static void efd_drain(int fd)
+static void wait_efd_drain(int fd)
 {
 	uint64_t v[16];
 	struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -162,7 +162,7 @@ static void efd_drain(int fd)
 		os_read(fd, v, sizeof(v));
 }
 
-static void link_nodes(struct rds_wait *w)
+static void wait_link_nodes(struct rds_wait *w)
 {
 	unsigned i;
 
@@ -189,23 +189,23 @@ static void link_nodes(struct rds_wait *w)
 	rds_unlock(&rds_eng->wait);
 }
 
-void rds_wait_note(struct rds_wait *w, short event)
+void rds_wait_note_gen(struct rds_wait *w, short event)
 {
 	w->gen = atomic_load(event == RDS_WAIT_CONG ? &rds_eng->cong_generation : &rds_eng->room_generation);
 }
 
-void rds_room_made(void)
+void rds_sock_room_made(void)
 {
 	struct rds_wait *w;
 
 	atomic_fetch_add(&rds_eng->room_generation, 1);
 	rds_lock(&rds_eng->wait);
 	for (w = rds_eng->room_waits; w; w = w->room_next)
-		rds_wait_post(w);
+		rds_sock_waiter_wake(w);
 	rds_unlock(&rds_eng->wait);
 }
 
-static void unlink_nodes(struct rds_wait *w)
+static void wait_unlink_nodes(struct rds_wait *w)
 {
 	unsigned i;
 
@@ -232,7 +232,7 @@ static void unlink_nodes(struct rds_wait *w)
 	rds_unlock(&rds_eng->wait);
 }
 
-static bool wants_output(const struct rds_wait *w)
+static bool wait_wants_output(const struct rds_wait *w)
 {
 	unsigned i;
 
@@ -243,18 +243,18 @@ static bool wants_output(const struct rds_wait *w)
 }
 
 /* Anything to tell the program already?  rx held. */
-static bool some_ready(struct rds_wait *w)
+static bool wait_some_ready(struct rds_wait *w)
 {
 	unsigned i;
 
 	for (i = 0; i < w->n; i++) {
 		struct rds_wait_node *nd = &w->nodes[i];
 
-		if (!atomic_load(&nd->sk->open) || rds_sock_wakes(nd->sk, nd->events))
+		if (!atomic_load(&nd->sk->open) || rds_sock_would_wake(nd->sk, nd->events))
 			return true;
 		if ((nd->events & RDS_WAIT_CONG) && w->gen != atomic_load(&rds_eng->cong_generation))
 			return true;
-		if ((nd->events & RDS_WAIT_BARRIER) && w->gen != nd->sk->barrier_gen)
+		if ((nd->events & RDS_WAIT_BARRIER) && w->gen != nd->sk->marks_gen)
 			return true;
 		if ((nd->events & RDS_WAIT_ROOM) && w->gen != atomic_load(&rds_eng->room_generation))
 			return true;
@@ -265,7 +265,7 @@ static bool some_ready(struct rds_wait *w)
 void (*rds_hook_left)(struct rds_sock *sk);
 
 /* Cancelled, or left by siglongjmp(). */
-static void sleep_left(void *arg)
+static void wait_sleep_abandoned(void *arg)
 {
 	struct rds_wait *w = arg;
 	struct rds_sock *sk = w->only;
@@ -279,18 +279,18 @@ static void sleep_left(void *arg)
  * Nobody could post this thread (no descriptors left, or the post is broken) and another one leads: look now and then.  False: no more, the sleep
  * that comes next will say that it was interrupted.
  */
-static bool nap(struct rds_wait *w)
+static bool wait_nap(struct rds_wait *w)
 {
 	static const struct timespec tick = {.tv_nsec = NAP_NS};
 	static _Atomic int nothing = -1;
 
-	rds_spin_sleeps(w);
+	rds_wait_spin_release(w);
 	if (w->interrupted || (rds_os_sleep.cut && rds_os_sleep.cut())) {
 		atomic_store(&w->sleep_slot, &nothing);
 		return false;
 	}
 
-	rds_cleanup_push(sleep_left, w);
+	rds_cleanup_push(wait_sleep_abandoned, w);
 	rds_os_sleep.ppoll(NULL, 0, &tick, NULL);
 	rds_cleanup_pop(0);
 	return true;
@@ -300,11 +300,11 @@ bool rds_wait_arm(struct rds_wait *w)
 {
 	bool ready, follow;
 
-	w->arm_at = rds_spin_measures() ? os_now_ns() : 0;
-	rds_spin_stop(w);
-	follow = efd_open(w) >= 0; /* without a descriptor of its own it can still be the leader */
-	link_nodes(w);
-	follow = follow && efd_lend(w) >= 0;
+	w->arm_at = rds_wait_spin_measures() ? os_now_ns() : 0;
+	rds_wait_spin_stop(w);
+	follow = wait_efd_open(w) >= 0; /* without a descriptor of its own it can still be the leader */
+	wait_link_nodes(w);
+	follow = follow && wait_efd_export(w) >= 0;
 	rx_lock();
 	if (!rds_eng->leader && atomic_load(&rds_eng->leader_fd) >= 0) {
 		w->relayed = rds_eng->remote_leads && atomic_load(&rds_eng->relay_fd) >= 0;
@@ -315,25 +315,25 @@ bool rds_wait_arm(struct rds_wait *w)
 		w->follower = true;
 	} else {
 		rx_unlock();
-		return !nap(w); /* go on looking */
+		return !wait_nap(w); /* go on looking */
 	}
 	atomic_store(&w->sleep_slot, !w->leader ? &w->efd.n[0] : w->relayed ? &rds_eng->relay_fd : &rds_eng->leader_fd);
 	atomic_store(&w->armed, true);
 	rds_fence(); /* who makes room sees a sleeper, or the sleeper sees the room */
-	rds_attention_update();
+	rds_progress_attention_update();
 	rx_unlock();
 	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
-		rds_run_work(); /* what has to be said before nobody looks */
+		rds_conn_work_run(); /* what has to be said before nobody looks */
 	/* Peers are asked when this thread can be posted: whoever hears of an answer first, it is not missed. */
-	ready = wants_output(w) ? rds_want_room_all() : rds_ask_unasked();
+	ready = wait_wants_output(w) ? rds_queue_want_room_all() : rds_queue_ask_deferred();
 	rx_lock();
-	ready |= some_ready(w) || rds_wires_pending();
+	ready |= wait_some_ready(w) || rds_transports_pending();
 	rx_unlock();
 	if (ready) {
 		rds_wait_disarm(w);
 		return false;
 	}
-	rds_spin_sleeps(w);
+	rds_wait_spin_release(w);
 	return true;
 }
 
@@ -352,27 +352,27 @@ void rds_wait_disarm(struct rds_wait *w)
 	if (!w->leader && !w->follower)
 		return;
 	if ((!atomic_exchange(&w->armed, false) || w->leader) && !w->consumed)
-		efd_drain(rds_wait_fd(w));
+		wait_efd_drain(rds_wait_fd(w));
 	w->consumed = false;
 	rx_lock();
-	rds_progress_locked(); /* what it was woken for: not worth waking the helper, too */
+	rds_progress_round_locked(); /* what it was woken for: not worth waking the helper, too */
 	if (w->leader) {
 		rds_eng->leader = NULL;
 		if (w->relayed)
-			rds_leader_woken();
+			rds_progress_leader_woken();
 	}
 	if (w->follower)
 		rds_eng->followers--;
 	w->leader = w->follower = false;
 	w->slept = true;
-	rds_attention_update();
+	rds_progress_attention_update();
 	rx_unlock();
 	if (w->arm_at && w->cost)
-		rds_spin_sleep_cost(w->cost + (os_now_ns() - w->arm_at));
+		rds_wait_spin_sleep_cost(w->cost + (os_now_ns() - w->arm_at));
 	w->arm_at = w->cost = 0;
 	/* Nobody else may come by for what that round left: the caller may be about to return. */
 	if (atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed))
-		rds_run_work();
+		rds_conn_work_run();
 }
 
 int rds_wait_sleep(struct rds_wait *w, uint64_t deadline)
@@ -386,7 +386,7 @@ int rds_wait_sleep(struct rds_wait *w, uint64_t deadline)
 		rds_timer_set(&w->timer, deadline);
 	if (w->arm_at)
 		w->cost = os_now_ns() - w->arm_at;
-	rds_cleanup_push(sleep_left, w);
+	rds_cleanup_push(wait_sleep_abandoned, w);
 	got = rds_os_sleep.read(rds_wait_fd(w), &v, sizeof(v));
 	rds_cleanup_pop(0);
 	if (w->arm_at)
@@ -398,7 +398,7 @@ int rds_wait_sleep(struct rds_wait *w, uint64_t deadline)
 	return got < 0 ? -EINTR : 0;
 }
 
-void rds_wait_post(struct rds_wait *w)
+void rds_sock_waiter_wake(struct rds_wait *w)
 {
 	static const uint64_t one = 1;
 	int fd;
@@ -414,19 +414,19 @@ void rds_wait_post(struct rds_wait *w)
 	os_write(fd, &one, sizeof(one));
 }
 
-static void pool_put(struct rds_wait *w)
+static void wait_pool_put(struct rds_wait *w)
 {
-	pthread_mutex_lock(&pool_lock);
+	pthread_mutex_lock(&wait_pool_lock);
 	w->pool_next = pool;
 	pool = w;
-	pthread_mutex_unlock(&pool_lock);
+	pthread_mutex_unlock(&wait_pool_lock);
 }
 
-static void thread_ends(void *arg)
+static void wait_thread_ends(void *arg)
 {
 	(void)arg;
-	if (kept.wait && !rds_engine_foreign())
-		pool_put(kept.wait);
+	if (kept.wait && !os_process_inherited())
+		wait_pool_put(kept.wait);
 	kept.wait = NULL;
 	kept.keyed = false; /* another destructor may wait once more: then this one comes again */
 }
@@ -434,18 +434,18 @@ static void thread_ends(void *arg)
 static pthread_key_t thread_key;
 static bool thread_key_made;
 
-static void make_thread_key(void)
+static void wait_make_thread_key(void)
 {
-	thread_key_made = pthread_key_create(&thread_key, thread_ends) == 0;
+	thread_key_made = pthread_key_create(&thread_key, wait_thread_ends) == 0;
 }
 
-static bool keep_with_thread(void)
+static bool wait_keep_with_thread(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 	if (likely(kept.keyed))
 		return true;
-	pthread_once(&once, make_thread_key);
+	pthread_once(&once, wait_make_thread_key);
 	kept.keyed = thread_key_made && pthread_setspecific(thread_key, &kept) == 0;
 	return kept.keyed;
 }
@@ -453,11 +453,11 @@ static bool keep_with_thread(void)
 void rds_wait_end(struct rds_wait *w)
 {
 	if (w->spinning || w->yielding)
-		rds_spin_end(w);
-	rds_spin_sleeps(w);	   /* it did not come to that */
+		rds_wait_spin_end(w);
+	rds_wait_spin_release(w);  /* it did not come to that */
 	if (unlikely(w->linked)) { /* else it never got as far as to arm */
 		rds_wait_disarm(w);
-		unlink_nodes(w);
+		wait_unlink_nodes(w);
 	}
 	w->only = NULL;
 	if (w->congested) { /* here, so that a cancelled send is counted down, too */
@@ -473,15 +473,15 @@ void rds_wait_end(struct rds_wait *w)
 	}
 	w->n = 0;
 	w->spun = w->slept = w->interrupted = false;
-	if (likely(!kept.wait && keep_with_thread()))
+	if (likely(!kept.wait && wait_keep_with_thread()))
 		kept.wait = w;
 	else
-		pool_put(w);
+		wait_pool_put(w);
 }
 
 void rds_wait_forget(void)
 {
 	pool = NULL;
 	kept.wait = NULL;
-	pthread_mutex_init(&pool_lock, NULL);
+	pthread_mutex_init(&wait_pool_lock, NULL);
 }

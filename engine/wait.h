@@ -2,8 +2,8 @@
 /*
  * wait.h - one sleeping (or spinning) thread.  Guarded by the wait lock unless said otherwise.
  */
-#ifndef ENGINE_WAIT_H
-#define ENGINE_WAIT_H
+#ifndef ENGINE_PROGRESS_WAIT_H
+#define ENGINE_PROGRESS_WAIT_H
 
 #include "engine/sock.h"
 
@@ -44,29 +44,29 @@ struct rds_wait {
 };
 
 /* spin.c: it is about to sleep; ... and nothing is left to be done before; ... it has found what it waited for, or gives up. */
-void rds_spin_stop(struct rds_wait *w);
-void rds_spin_sleeps(struct rds_wait *w);
-void rds_spin_end(struct rds_wait *w);
+void rds_wait_spin_stop(struct rds_wait *w);
+void rds_wait_spin_release(struct rds_wait *w);
+void rds_wait_spin_end(struct rds_wait *w);
 /* This thread is about to sleep: shall it find out what that costs?  ... so much of its time, from the decision to the return, without the sleep. */
-bool rds_spin_measures(void);
-void rds_spin_sleep_cost(uint64_t ns);
+bool rds_wait_spin_measures(void);
+void rds_wait_spin_sleep_cost(uint64_t ns);
 /* This thread has sent something since it last waited. */
-extern __thread bool rds_sent __attribute__((tls_model("initial-exec")));
+extern __thread bool rds_wait_has_sent __attribute__((tls_model("initial-exec")));
 /* This thread looks for input: it may be the answer to what it sent when it woke its peer. */
-void rds_wait_looks(void);
+void rds_wait_note_look(void);
 /* Before looking: have arm() notice an event of that kind that comes between the look and the sleep. */
-void rds_wait_note(struct rds_wait *w, short event);
+void rds_wait_note_gen(struct rds_wait *w, short event);
 /* A transport has room again: whoever waits for that may try. No lock held but rx or conn->tx. */
-void rds_room_made(void);
+void rds_sock_room_made(void);
 /* Sleep until posted or deadline (absolute, 0 = none): 0, -EINTR, -ETIMEDOUT. A cancellation point; SA_RESTART holds.
  * -ETIMEDOUT only if the deadline has passed, whatever woke the thread. */
 int rds_wait_sleep(struct rds_wait *w, uint64_t deadline_ns);
 /* A call that may wait for one socket: wait begun, socket added. Sets *deadline from a timeout (RDS_NO_TIMEOUT = none). */
 struct rds_wait *rds_wait_begin_one(struct rds_sock *sk, short events);
 /* Leader or follower, wake it if it sleeps. */
-void rds_wait_post(struct rds_wait *w);
-int rds_wait_lend_all(void);			/* the helper is starting: threads that sleep already */
-void rds_wait_lent(struct rds_wait *w, int fd); /* post.c */
+void rds_sock_waiter_wake(struct rds_wait *w);
+int rds_wait_export_all(void);			    /* the helper is starting: threads that sleep already */
+void rds_wait_exported(struct rds_wait *w, int fd); /* post.c */
 /* In a forked child the pools belong to the parent: forget them. */
 void rds_wait_forget(void);
 

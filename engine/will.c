@@ -351,7 +351,7 @@ void rds_will_late(struct rds_sock *sk)
 		return;
 	make_line(&line_chore); /* a chore cannot wait for it */
 	rds_helper_defer_to_program(&late_chore);
-	rds_sock_unwait(sk); /* who sleeps in a call looks, and sleeps on */
+	rds_sock_wake_all(sk); /* who sleeps in a call looks, and sleeps on */
 }
 
 unsigned rds_will_fds(struct rds_sock *sk, int fds[RDS_WILL_FDS])
@@ -359,7 +359,7 @@ unsigned rds_will_fds(struct rds_sock *sk, int fds[RDS_WILL_FDS])
 	int inbox = os_fd(&sk->inbox_fd), will = os_fd(&sk->will_fd);
 	unsigned n = 0;
 
-	fds[n++] = rds_sock_pair(sk);
+	fds[n++] = rds_sock_pair_fd(sk);
 	fds[n++] = os_fd(&line.end);
 	if (fds[0] < 0 || fds[1] < 0 || will < 0)
 		return 0;

@@ -12,54 +12,54 @@
 #include <string.h>
 #include <sys/syscall.h>
 
-#define DEVICES "/sys/class/infiniband"
+#define SYS_INFINIBAND "/sys/class/infiniband"
 
 #ifdef HAVE_VERBS
-static struct rds_transport *remote_transport(void)
+static struct rds_transport *transports_remote(void)
 {
 	return rds_verbs_transport();
 }
 
-void rds_wires_forget(void)
+void rds_transports_forget(void)
 {
 	rds_verbs_forget();
 }
 #else
-static struct rds_transport *remote_transport(void)
+static struct rds_transport *transports_remote(void)
 {
 	return NULL;
 }
 
-void rds_wires_forget(void)
+void rds_transports_forget(void)
 {
 }
 #endif
 
-void rds_wires_choose(struct rds_engine *e)
+void rds_transports_choose(struct rds_engine *e)
 {
 	const char *name = rds_options()->transport;
 	bool any = strcmp(name, "auto") == 0, far = strcmp(name, "verbs") == 0;
 
 	e->alone = strcmp(name, "loop") == 0;
 	e->shm = e->alone ? e->loop : rds_fault_transport(rds_shm_transport());
-	e->remote = any || far ? remote_transport() : NULL;
+	e->remote = any || far ? transports_remote() : NULL;
 	if (e->remote)
 		e->remote = rds_fault_transport(e->remote);
 	e->prefer_remote = far;
 	e->no_transport = !e->alone && !any && strcmp(name, "shm") != 0 && !(far && e->remote);
 }
 
-bool rds_wires_remote_present(void)
+bool rds_transports_have_device(void)
 {
-	return rds_eng->remote && os_dir_has_entries(DEVICES);
+	return rds_eng->remote && os_dir_has_entries(SYS_INFINIBAND);
 }
 
-bool rds_wires_share_table(void)
+bool rds_transports_share_table(void)
 {
-	return rds_wires_remote_present();
+	return rds_transports_have_device();
 }
 
-int rds_wires_start(void)
+int rds_transports_start(void)
 {
 	struct rds_engine *e = rds_eng;
 	int err = e->loop->ops->start(e->loop);
@@ -71,7 +71,7 @@ int rds_wires_start(void)
 	return err;
 }
 
-void rds_wires_stop(void)
+void rds_transports_stop(void)
 {
 	struct rds_engine *e = rds_eng;
 
@@ -81,13 +81,13 @@ void rds_wires_stop(void)
 	e->loop->ops->stop(e->loop);
 }
 
-static bool too_late(void)
+static bool transports_too_late(void)
 {
 	static bool told;
 
 	if (!rds_helper_has_own_table())
 		return false;
-	if (!told && os_dir_has_entries(DEVICES)) {
+	if (!told && os_dir_has_entries(SYS_INFINIBAND)) {
 		told = true;
 		rds_warn("an RDMA device has appeared since this program bound its first socket: restart the program "
 			 "for it "
@@ -97,7 +97,7 @@ static bool too_late(void)
 }
 
 /* Without it the helper wakes the leader. */
-static void relay_open(struct rds_engine *e)
+static void transports_relay_open(struct rds_engine *e)
 {
 	int fd = os_eventfd(0, 0);
 
@@ -106,22 +106,22 @@ static void relay_open(struct rds_engine *e)
 	e->remote_leads = atomic_load(&e->relay_fd) >= 0;
 }
 
-int rds_wires_claim(const struct in6_addr *addr, uint32_t scope)
+int rds_transports_claim(const struct in6_addr *addr, uint32_t scope)
 {
 	struct rds_engine *e = rds_eng;
 	int ret;
 
-	if (!e->remote || too_late())
+	if (!e->remote || transports_too_late())
 		return 0;
 	os_library_begin();
 	ret = e->remote->ops->claims(e->remote, addr, scope);
 	os_library_end();
 	if (ret > 0 && !e->remote_on) {
-		relay_open(e);
+		transports_relay_open(e);
 		rx_lock();
 		e->remote_on = true;
-		rds_attention_update();
-		rds_attention_again();
+		rds_progress_attention_update();
+		rds_progress_attention_renew();
 		rx_unlock();
 		rds_helper_kick(); /* looks whether anything came before that */
 	}

@@ -6,30 +6,30 @@
  * perhaps one that reaches other hosts (rds_eng->remote).  That one takes part from the moment it claims an address: a process
  * that uses none of its devices pays one test that is never true.  Once on, it stays on.
  */
-#ifndef ENGINE_WIRES_H
-#define ENGINE_WIRES_H
+#ifndef ENGINE_PROGRESS_TRANSPORTS_H
+#define ENGINE_PROGRESS_TRANSPORTS_H
 
 #include "engine/engine.h"
 
 /* Which there are, by RDS_PRELOAD_TRANSPORT; the engine is being made. */
-void rds_wires_choose(struct rds_engine *e);
-void rds_wires_forget(void); /* forked child */
+void rds_transports_choose(struct rds_engine *e);
+void rds_transports_forget(void); /* forked child */
 /* In the helper: 0 or -errno / undone. */
-int rds_wires_start(void);
-void rds_wires_stop(void);
+int rds_transports_start(void);
+void rds_transports_stop(void);
 /* Does the helper have to share the program's descriptor table?  Asked before it starts. */
-bool rds_wires_share_table(void);
+bool rds_transports_share_table(void);
 /* Is there anything that the remote transport could use? */
-bool rds_wires_remote_present(void);
+bool rds_transports_have_device(void);
 /*
  * Control held, helper up.  1: the address is on a device of the remote transport; 0: it is not; -errno: it is, but cannot be
  * used, which has been logged.
  */
-int rds_wires_claim(const struct in6_addr *addr, uint32_t scope);
+int rds_transports_claim(const struct in6_addr *addr, uint32_t scope);
 
 /* ---- rx held ---- */
 
-static inline bool rds_wires_progress(void)
+static inline bool rds_transports_progress(void)
 {
 	struct rds_engine *e = rds_eng;
 	bool moved = e->shm->ops->progress(e->shm);
@@ -44,7 +44,7 @@ static inline bool rds_wires_progress(void)
 }
 
 /* What has come from any process of this host goes before the message that is being received, but for lack of memory. */
-static inline void rds_wires_catch_up(void)
+static inline void rds_transports_catch_up(void)
 {
 	struct rds_transport *t = rds_eng->shm;
 
@@ -52,7 +52,7 @@ static inline void rds_wires_catch_up(void)
 		t->ops->catch_up(t);
 }
 
-static inline bool rds_wires_pending(void)
+static inline bool rds_transports_pending(void)
 {
 	struct rds_engine *e = rds_eng;
 
@@ -63,7 +63,7 @@ static inline bool rds_wires_pending(void)
  * relayed: the leader sleeps where only the remote transport can wake it, else where only the other one can.  For what
  * comes the other way the helper is woken, which wakes the leader.
  */
-static inline void rds_wires_attention(enum rds_attention who, bool relayed)
+static inline void rds_transports_attention(enum rds_attention who, bool relayed)
 {
 	struct rds_engine *e = rds_eng;
 
@@ -76,7 +76,7 @@ static inline void rds_wires_attention(enum rds_attention who, bool relayed)
 }
 
 /* True: pressure goes on. */
-static inline bool rds_wires_relieve(bool now)
+static inline bool rds_transports_relieve(bool now)
 {
 	struct rds_engine *e = rds_eng;
 	bool more = e->shm->ops->relieve(e->shm, now);

@@ -10,41 +10,41 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct rds_queued *queued_new(const struct rds_outgoing *out)
+static struct rds_queue_item *queue_item_new(const struct rds_conn_outgoing *out)
 {
-	struct rds_queued *q = malloc(sizeof(*q) + out->len);
+	struct rds_queue_item *q = malloc(sizeof(*q) + out->len);
 
 	if (!q)
 		return NULL;
 	q->u = out->u;
 	q->hdr = out->hdr;
-	q->was_sent = q->asked_for = false;
-	q->for_sock = 0;
+	q->was_sent = q->port_asked = false;
+	q->meant_sock = 0;
 	q->answers = NULL;
 	rds_op_attach(q, out->ops);
 	rds_copy_gather(q->data, out->iov, out->len);
 	return q;
 }
 
-static int xmit_queue(struct rds_conn *conn, struct rds_outgoing *out)
+static int conn_xmit_queue(struct rds_conn *conn, struct rds_conn_outgoing *out)
 {
-	struct rds_queued *q = queued_new(out);
+	struct rds_queue_item *q = queue_item_new(out);
 
 	if (!q)
 		return -ENOMEM;
 	if (out->answer)
-		rds_answer_weighs(conn, q);
+		rds_queue_answer_add(conn, q);
 	if (unlikely(q->hdr.flags & RDS_FLAG_REDIRECT))
 		rds_queue_notice(conn, q);
 	else
 		rds_queue_append(conn, q);
-	rds_queued_for(conn, q, out->to);
+	rds_queue_item_mean(conn, q, out->to);
 	return 0;
 }
 
 /* Room that appeared between a refusal and want_room() is announced by nobody: so try once more after it. */
-int rds_xmit_ep(struct rds_conn *conn, const struct rds_wire_hdr *wire, const struct iovec *iov, size_t len,
-		uint64_t *pos)
+int rds_conn_xmit_ep(struct rds_conn *conn, const struct rds_wire_hdr *wire, const struct iovec *iov, size_t len,
+		     uint64_t *pos)
 {
 	const struct rds_transport_ops *ops = conn->t->ops;
 	int err = ops->send(conn->ep, wire, iov, len, pos);
@@ -56,7 +56,7 @@ int rds_xmit_ep(struct rds_conn *conn, const struct rds_wire_hdr *wire, const st
 	return ops->send(conn->ep, wire, iov, len, pos);
 }
 
-int rds_xmit(struct rds_conn *conn, struct rds_outgoing *out)
+int rds_conn_xmit(struct rds_conn *conn, struct rds_conn_outgoing *out)
 {
 	const struct rds_transport_ops *ops = conn->t->ops;
 	struct rds_wire_hdr wire;
@@ -71,24 +71,24 @@ int rds_xmit(struct rds_conn *conn, struct rds_outgoing *out)
 		return -EAGAIN;
 	if (unlikely(conn->queue || atomic_load_explicit(&conn->state, memory_order_relaxed) != RDS_CONN_UP ||
 		     rds_ops_hold(conn, out->ops))) {
-		err = xmit_queue(conn, out);
+		err = conn_xmit_queue(conn, out);
 		goto done;
 	}
-	if (unlikely(rds_unacked_room(conn)))
+	if (unlikely(rds_queue_unacked_room(conn)))
 		return -ENOMEM;
-	rds_conn_fits(conn, &out->hdr, out->u.sk);
+	rds_conn_hdr_fit(conn, &out->hdr, out->u.sk);
 	rds_wire_hdr_encode(&out->hdr, &wire, false);
-	rds_conn_sending(conn, out->hdr.seq);
+	rds_conn_note_sending(conn, out->hdr.seq);
 	/* A caller that can wait first looks again for a while; asking the peer for room has its price on both sides. */
 	err = out->may_wait ? ops->send(conn->ep, &wire, out->iov, out->len, &out->u.pos)
-			    : rds_xmit_ep(conn, &wire, out->iov, out->len, &out->u.pos);
+			    : rds_conn_xmit_ep(conn, &wire, out->iov, out->len, &out->u.pos);
 	if (likely(err == 0)) {
 		if (ops->caps & RDS_TCAP_DIRECT)
-			rds_release_unacked(&out->u);
+			rds_queue_unacked_release(&out->u);
 		else
-			rds_unacked_push(conn, &out->u);
+			rds_queue_unacked_push(conn, &out->u);
 	} else if ((err == -EAGAIN && !out->may_wait) || err == -ENOTCONN) {
-		err = xmit_queue(conn, out);
+		err = conn_xmit_queue(conn, out);
 	}
 done:
 	if (likely(!err))
@@ -97,7 +97,7 @@ done:
 }
 
 /* Control traffic carries no payload of a socket and is never kept: -EAGAIN leaves the request where it was. */
-static int xmit_control(struct rds_conn *conn, struct rds_hdr *hdr, const void *data, size_t len)
+static int conn_xmit_control(struct rds_conn *conn, struct rds_hdr *hdr, const void *data, size_t len)
 {
 	struct iovec iov = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
 	struct rds_wire_hdr wire;
@@ -107,13 +107,13 @@ static int xmit_control(struct rds_conn *conn, struct rds_hdr *hdr, const void *
 	if (atomic_load_explicit(&conn->state, memory_order_relaxed) != RDS_CONN_UP)
 		return -EAGAIN;
 	rds_wire_hdr_encode(hdr, &wire, false);
-	err = rds_xmit_ep(conn, &wire, &iov, len, &pos);
+	err = rds_conn_xmit_ep(conn, &wire, &iov, len, &pos);
 	if (!err)
 		conn->t->ops->flush(conn->ep, true);
 	return err == -ENOTCONN ? -EAGAIN : err;
 }
 
-int rds_xmit_map(struct rds_conn *conn)
+int rds_conn_xmit_map(struct rds_conn *conn)
 {
 	struct rds_hdr hdr = {.len = RDS_CONG_MAP_BYTES, .flags = RDS_FLAG_CONG_BITMAP};
 	uint64_t words[RDS_CONG_MAP_BYTES / 8]; /* as they are now: bits go on changing under the receive lock */
@@ -121,13 +121,13 @@ int rds_xmit_map(struct rds_conn *conn)
 	unsigned i;
 
 	rx_lock();
-	map = rds_cong_local(&conn->id.laddr);
+	map = rds_cong_map_get(&conn->id.laddr);
 	rx_unlock();
 	if (!map)
 		return -ENOMEM;
 	for (i = 0; i < RDS_CONG_MAP_BYTES / 8; i++)
 		words[i] = atomic_load_explicit(&map->words[i], memory_order_relaxed);
-	return xmit_control(conn, &hdr, words, sizeof(words));
+	return conn_xmit_control(conn, &hdr, words, sizeof(words));
 }
 
 /*
@@ -135,9 +135,9 @@ int rds_xmit_map(struct rds_conn *conn)
  * takes, so a peer that goes on asking and takes nothing would have all of our memory: it is not answered then.  (To wait with its pings would not
  * do, two that ask each other would both wait.)
  */
-int rds_xmit_pong(struct rds_conn *conn, uint16_t dport)
+int rds_conn_xmit_pong(struct rds_conn *conn, uint16_t dport)
 {
-	struct rds_outgoing out = {.hdr = {.dport = dport}, .u = {.dport = dport}, .answer = true};
+	struct rds_conn_outgoing out = {.hdr = {.dport = dport}, .u = {.dport = dport}, .answer = true};
 	struct rds_cong_map *far = atomic_load(&conn->fcong);
 	int err;
 
@@ -151,7 +151,7 @@ int rds_xmit_pong(struct rds_conn *conn, uint16_t dport)
 		RDS_STAT_INC(cong_send_error);
 		return 0;
 	}
-	err = rds_xmit(conn, &out);
+	err = rds_conn_xmit(conn, &out);
 	if (!err) {
 		RDS_STAT_INC(send_queued);
 		RDS_STAT_INC(send_pong);

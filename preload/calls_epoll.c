@@ -130,12 +130,12 @@ static int wait_loop(struct epoll_call *c, const struct deadline *d)
 
 	for (;;) {
 		while (deadline_spin(d, c->wait, &c->round)) {
-			rc = rds_progress() ? harvest(c, NULL) : 0;
+			rc = rds_progress_round() ? harvest(c, NULL) : 0;
 			if (rc)
 				return rc;
 		}
 		if (!rds_wait_arm(c->wait)) {
-			rds_progress();
+			rds_progress_round();
 			rc = harvest(c, NULL);
 			if (rc || (deadline_left(d, &c->left) && !c->left.tv_sec && !c->left.tv_nsec))
 				return rc;
@@ -150,7 +150,7 @@ static int wait_loop(struct epoll_call *c, const struct deadline *d)
 		if (unlikely(c->widowed))
 			rds_fds_mourn();
 
-		rds_progress();
+		rds_progress_round();
 		rc = harvest(c, NULL);
 		if (rc || timed_out)
 			return rc;
@@ -174,11 +174,11 @@ static int epoll_rds(struct epoll_call *c, const struct deadline *d)
 	if (unlikely(atomic_load_explicit(&rds_fds_went, memory_order_relaxed)))
 		rds_fds_return();
 	if (rds_fds_is_epoll(c->ep))
-		rds_progress();
+		rds_progress_round();
 	rc = harvest(c, d->now ? c->mask : NULL);
 	if (rc || d->now)
 		return rc;
-	c->wait = rds_fds_is_epoll(c->ep) && rds_engine_runs() ? rds_wait_begin(0) : NULL;
+	c->wait = rds_fds_is_epoll(c->ep) && os_process_is_started() ? rds_wait_begin(0) : NULL;
 	rds_cleanup_push(end_wait, c);
 	rc = c->wait ? wait_loop(c, d) : wait_without_engine(c, d);
 	rds_cleanup_pop(1);
@@ -188,7 +188,7 @@ static int epoll_rds(struct epoll_call *c, const struct deadline *d)
 static bool epoll_ours(int ep)
 {
 	return rds_fds_on() && (unlikely(rds_fds_peek(ep) == FDS_EPOLL) || unlikely(rds_away_lines(NULL, 0))) &&
-	       !rds_engine_foreign();
+	       !os_process_inherited();
 }
 
 /* Ends as the kernel's does: no handler's flags have such a call made again. */

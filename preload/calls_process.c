@@ -173,7 +173,7 @@ int clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 
 static void ends(void)
 {
-	rds_engine_ends(false);
+	rds_engine_exit_begin(false);
 	if (rds_spread_perhaps())
 		rds_leave(NULL);
 	rds_fds_ending();
@@ -183,7 +183,7 @@ static void ends(void)
 /* interrupted: out of a signal handler, over a call that could not be rolled forward. */
 static void ends_now(bool interrupted)
 {
-	rds_engine_ends(interrupted);
+	rds_engine_exit_begin(interrupted);
 	if (rds_spread_perhaps())
 		rds_leave_now(interrupted);
 	rds_fds_ending();

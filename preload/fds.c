@@ -142,7 +142,7 @@ void rds_fds_forget(void)
 	atomic_store(&rds_fds_sharing, 0);
 	rds_fds_held.n = 0; /* references on the parent's sockets */
 	rds_inside = (struct rds_inside){.live = rds_inside.live, .async = rds_inside.async};
-	rds_engine_forget();
+	rds_engine_fork_child();
 }
 
 /* ---- looking up ---- */
@@ -248,7 +248,7 @@ struct rds_sock *rds_fds_ref_slow(int fd, _Atomic(uintptr_t) *word)
 
 		if (!sk)
 			return NULL;
-		if (rds_engine_foreign()) {
+		if (os_process_inherited()) {
 			if (!rds_fds_mine()) /* one that shares our numbers */
 				return NULL;
 			continue;

@@ -60,7 +60,7 @@ bool rds_fds_mine(void)
 
 	if (unlikely(atomic_load_explicit(&rds_fds_sharing, memory_order_relaxed)))
 		return own_pid() == atomic_load_explicit(&owner, memory_order_relaxed);
-	if (rds_engine_foreign() || (page && !atomic_load_explicit(page, memory_order_relaxed)))
+	if (os_process_inherited() || (page && !atomic_load_explicit(page, memory_order_relaxed)))
 		rds_fds_forget();
 	if (own_pid() != atomic_load_explicit(&owner, memory_order_relaxed))
 		return false;

@@ -165,7 +165,7 @@ static int look_at_rds(struct pollset *ps)
 {
 	int ready = 0;
 
-	rds_progress();
+	rds_progress_round();
 	for (unsigned i = 0; i < ps->n_rds; i++) {
 		struct pollset_rds *r = &ps->rds[i];
 

@@ -277,19 +277,19 @@ void rds_timer_need(struct rds_timer *tm, uint64_t due_ns); /* arm it unless it 
 bool rds_timer_is_set(const struct rds_timer *tm);	    /* any thread; false as soon as it begins to run */
 void rds_timer_cancel(struct rds_timer *tm);		    /* helper thread only: not running afterwards */
 /* What wakes the leader when 8 bytes are written to it: transports hand copies of it to peers. */
-int rds_leader_fd(void);
+int rds_sock_leader_fd(void);
 /* What wakes our helper, the same way. */
 int rds_helper_kick_fd(void);
 /*
  * Remote transports: the eventfd that the leader sleeps on when they have been told LEADER.  Somebody has to add to it when
  * something arrives, without the helper's doing if possible.
  */
-int rds_relay_fd(void);
-struct registry *rds_engine_registry(void);
+int rds_sock_relay_fd(void);
+struct registry *node_registry(void);
 /* A system call has just roused the peer: its answer is a wake-up away (wait.c decides what that means for spinning). */
-void rds_peer_woken(void);
+void rds_wait_peer_woken(void);
 /* ... and before, if no receive lock is held and the peer may answer: then it finds this process ready to look. */
-void rds_peer_wake_begin(void);
+void rds_wait_peer_wake_begin(void);
 
 void rds_shm_reclaim(void); /* helper, between events */
 void rds_shm_forget(void);  /* forked child */

@@ -410,7 +410,7 @@ bool world_look(void)
 {
 	bool any;
 
-	rds_aside = false;
+	rds_transport_looks_aside = false;
 	rx_lock();
 	any = verbs_progress(&rds_verbs.t);
 	rx_unlock();
@@ -455,7 +455,7 @@ void world_tick(uint64_t ns)
 	atomic_fetch_add(&mock_now, ns);
 	while (timers_run())
 		;
-	rds_aside = false;
+	rds_transport_looks_aside = false;
 }
 
 /* ---- begin and end ---- */

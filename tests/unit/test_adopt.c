@@ -255,7 +255,7 @@ static const struct {
 	IN_STATE(zerocopy, 2),
 	IN_STATE(inq, 2),
 	IN_STATE(cong_monitor, 0xff),
-	IN_STATE(freed_by_others, 2),
+	IN_STATE(region_freed_by_other, 2),
 	IN_STATE(err, UINT32_MAX), /* what a call returns would look like a number of bytes */
 	IN_STATE(err, 4096),
 	IN_STATE(sndbuf, 0),
@@ -356,12 +356,12 @@ START_TEST(next_life)
 	unsigned n = 0;
 	int fd[200];
 
-	atomic_store(&before->freed_by_others, true);
+	atomic_store(&before->region_freed_by_other, true);
 	end(before);
 	do {
 		ck_assert_uint_lt(n, 200);
 		sk[n] = bound_here(&fd[n], &name);
-		ck_assert(!atomic_load(&sk[n]->freed_by_others));
+		ck_assert(!atomic_load(&sk[n]->region_freed_by_other));
 		test_until(sk[n] == before || !(atomic_load(&before->ref) & RDS_REF_COUNT));
 	} while (sk[n++] != before);
 	while (n--) {

@@ -51,18 +51,18 @@ START_TEST(test_whole)
 	struct rds_share_unsent m = {.to.port = 7,
 				     .len = 10,
 				     .tos = 3,
-				     .told = RDS_TOLD_ZCOPY,
+				     .told = RDS_REPORT_ZCOPY,
 				     .zcookie = 5,
 				     .has_cookie = 1,
 				     .cookie = rds_cookie(0x1234, 0x99)};
 	int fd = memfd_create("along", MFD_CLOEXEC);
-	struct rds_queued *q;
+	struct rds_queue_item *q;
 	off_t size = 0;
 	char back[4096];
 
 	add(&m, 10);
 	m.to.port = 8;
-	m.told = RDS_TOLD_END;
+	m.told = RDS_REPORT_END;
 	m.token = 77;
 	m.notify = 1;
 	m.has_cookie = 0;
@@ -75,7 +75,7 @@ START_TEST(test_whole)
 	ck_assert_uint_eq(q->u.dport, 7);
 	ck_assert_uint_eq(q->hdr.len, 10);
 	ck_assert_uint_eq(q->hdr.ext_rkey, 0x1234);
-	ck_assert_uint_eq(q->next->going.token, 77);
+	ck_assert_uint_eq(q->next->handoff.token, 77);
 	ck_assert_ptr_null(q->next->next);
 	ck_assert_uint_eq(rds_along_put(&sock, fd, &size), 2);
 	ck_assert_uint_eq((size_t)size, len);
@@ -117,7 +117,7 @@ static struct rds_engine engine;
 /* One that waits in that connection's queue. */
 static void queued(struct rds_conn *conn, uint16_t port)
 {
-	struct rds_queued *q = calloc(1, sizeof(*q));
+	struct rds_queue_item *q = calloc(1, sizeof(*q));
 
 	ck_assert_ptr_nonnull(q);
 	q->u.sk = &sock;
@@ -141,13 +141,13 @@ START_TEST(test_order)
 {
 	static const uint16_t order[] = {1, 2, 3, 4, 5};
 	static struct rds_conn conn[3];
-	struct rds_queued *q;
+	struct rds_queue_item *q;
 	unsigned i;
 
 	rds_eng = &engine;
 	rds_lock_init(&engine.rx, RDS_LOCK_RX);
 	conn_init(&conn[2], RDS_CONN_PEER, NULL);
-	conn_init(&conn[1], RDS_CONN_NOWHERE, &conn[2]);
+	conn_init(&conn[1], RDS_CONN_UNROUTED, &conn[2]);
 	conn_init(&conn[0], RDS_CONN_PEER, &conn[1]);
 	engine.conn_list = &conn[0];
 	queued(&conn[0], 1);
@@ -158,7 +158,7 @@ START_TEST(test_order)
 	atomic_store(&sock.snd, 1);
 	ck_assert_uint_eq(rds_along_take(&sock), 5);
 	for (q = sock.along, i = 0; q; q = q->next, i++)
-		ck_assert_uint_eq(q->going.to.port, order[i]);
+		ck_assert_uint_eq(q->handoff.to.port, order[i]);
 	ck_assert_uint_eq(i, 5);
 	for (i = 0; i < 3; i++)
 		ck_assert_ptr_null(conn[i].queue);

@@ -40,22 +40,22 @@ static void teardown(void)
 }
 
 /* A message that somebody has, and that is to be told of. */
-static struct rds_unacked message(uint64_t token, bool notify, const struct in6_addr *to)
+static struct rds_queue_unacked message(uint64_t token, bool notify, const struct in6_addr *to)
 {
-	struct rds_unacked u = {.sk = sk, .told = RDS_TOLD_END};
+	struct rds_queue_unacked u = {.sk = sk, .report = RDS_REPORT_END};
 
-	rds_snd_add(sk, 0);
+	rds_sock_snd_add(sk, 0);
 	u.async = rds_asend_new(sk, token, notify);
 	ck_assert_ptr_nonnull(u.async);
 	u.async->to = *to;
 	return u;
 }
 
-static void ends(struct rds_unacked *u, int status)
+static void ends(struct rds_queue_unacked *u, int status)
 {
 	rds_unacked_ends(u, status);
-	ck_assert_uint_eq(u->told, 0);
-	rds_release_unacked(u);
+	ck_assert_uint_eq(u->report, 0);
+	rds_queue_unacked_release(u);
 }
 
 /* What is told next, in room for one: status, or -errno. */
@@ -89,7 +89,7 @@ START_TEST(told_of_each_end)
 	static const int status[] = {RDS_RDMA_SUCCESS, RDS_RDMA_CANCELED, RDS_RDMA_DROPPED, RDS_RDMA_OTHER_ERROR};
 
 	for (uint64_t i = 0; i < 8; i++) {
-		struct rds_unacked u = message(i + 1, i < 4, &there);
+		struct rds_queue_unacked u = message(i + 1, i < 4, &there);
 
 		ends(&u, status[i % 4]);
 		if (i == 4) /* not asked for */
@@ -104,9 +104,9 @@ END_TEST
 
 START_TEST(released_is_success)
 {
-	struct rds_unacked u = message(3, true, &there);
+	struct rds_queue_unacked u = message(3, true, &there);
 
-	rds_release_unacked(&u);
+	rds_queue_unacked_release(&u);
 	expect(3, RDS_RDMA_SUCCESS);
 	expect(0, -EAGAIN);
 }
@@ -114,7 +114,8 @@ END_TEST
 
 START_TEST(failures_hold_up)
 {
-	struct rds_unacked a = message(1, true, &there), b = message(2, false, &there), c = message(3, true, &there);
+	struct rds_queue_unacked a = message(1, true, &there), b = message(2, false, &there),
+				 c = message(3, true, &there);
 	uint64_t gen = atomic_load(&rds_eng->conn_gen);
 
 	ends(&a, RDS_RDMA_CANCELED);
@@ -137,12 +138,12 @@ END_TEST
 /* Its socket goes to another process: it is told now what nobody will know, and not again. */
 START_TEST(left)
 {
-	struct rds_unacked a = message(1, true, &there), b = message(2, false, &there);
+	struct rds_queue_unacked a = message(1, true, &there), b = message(2, false, &there);
 
 	rx_lock();
 	rds_asends_leave(sk);
 	rx_unlock();
-	rds_release_unacked(&a);
+	rds_queue_unacked_release(&a);
 	ends(&b, RDS_RDMA_DROPPED);
 	for (uint64_t i = 2; i; i--) /* the newest is the first that is listed */
 		expect(i, RDS_RDMA_OTHER_ERROR);
@@ -152,11 +153,11 @@ END_TEST
 
 START_TEST(not_sent)
 {
-	struct rds_unacked u = message(1, true, &there);
+	struct rds_queue_unacked u = message(1, true, &there);
 
 	rds_asend_discard(u.async);
-	u.told = 0;
-	rds_release_unacked(&u);
+	u.report = 0;
+	rds_queue_unacked_release(&u);
 	ck_assert_ptr_null(sk->asends);
 	expect(0, -EAGAIN);
 }
@@ -164,7 +165,7 @@ END_TEST
 
 START_TEST(closed_meanwhile)
 {
-	struct rds_unacked u = message(1, true, &there);
+	struct rds_queue_unacked u = message(1, true, &there);
 	struct rds_op *op = u.async;
 	struct rds_sock *was = sk;
 
@@ -185,7 +186,7 @@ END_TEST
 
 static void dropped(uint64_t token)
 {
-	struct rds_unacked u = message(token, true, &there);
+	struct rds_queue_unacked u = message(token, true, &there);
 
 	ends(&u, RDS_RDMA_DROPPED);
 }

@@ -95,9 +95,9 @@ static void stands(struct fake_ep *e)
 	ck_assert_uint_eq(locked(&fake.neps), 1);
 	say(5, "c");
 	has(e, 3, "c");
-	ck_assert_uint_eq(rds_snd_bytes(fake.sk), 6);
+	ck_assert_uint_eq(rds_sock_snd_bytes(fake.sk), 6);
 	ep_acks(e, 3);
-	ck_assert_uint_eq(rds_snd_bytes(fake.sk), 0);
+	ck_assert_uint_eq(rds_sock_snd_bytes(fake.sk), 0);
 }
 
 static void setup(void)
@@ -213,9 +213,9 @@ START_TEST(test_asks_again)
 	ck_assert_uint_eq(locked(&fake.neps), 1);
 	ep_up(e, 1); /* the peer has got the first */
 	has(e, 1, "b");
-	ck_assert_uint_eq(rds_snd_bytes(fake.sk), 2);
+	ck_assert_uint_eq(rds_sock_snd_bytes(fake.sk), 2);
 	ep_acks(e, 2);
-	ck_assert_uint_eq(rds_snd_bytes(fake.sk), 0);
+	ck_assert_uint_eq(rds_sock_snd_bytes(fake.sk), 0);
 }
 END_TEST
 

@@ -56,7 +56,7 @@ void __wrap_free(void *p)
 	__real_free(p);
 }
 
-static struct rds_barrier b;
+static struct rds_op_marks b;
 
 static void start(void)
 {
@@ -66,9 +66,9 @@ static void start(void)
 
 static void end(void)
 {
-	struct rds_barrier none = {0};
+	struct rds_op_marks none = {0};
 
-	rds_barrier_free(&b);
+	rds_sock_marks_free(&b);
 	ck_assert_mem_eq(&b, &none, sizeof(b)); /* as before its first operation */
 }
 
@@ -76,7 +76,7 @@ static uint64_t begin(uint32_t daddr)
 {
 	uint64_t id = UNTOUCHED;
 
-	ck_assert_int_eq(rds_barrier_begin(&b, daddr, &id), 0);
+	ck_assert_int_eq(rds_sock_marks_begin(&b, daddr, &id), 0);
 	return id;
 }
 
@@ -84,7 +84,7 @@ static int call(uint32_t daddr, uint64_t id, bool nonblock, uint64_t expect)
 {
 	struct rds_barrier_request req = {.daddr = daddr, .wait_id = id};
 	uint64_t mark = UNTOUCHED;
-	int ret = rds_barrier_call(&b, &req, nonblock, &mark);
+	int ret = rds_sock_marks_request(&b, &req, nonblock, &mark);
 
 	ck_assert_uint_eq(mark, expect); /* always told */
 	return ret;
@@ -92,13 +92,13 @@ static int call(uint32_t daddr, uint64_t id, bool nonblock, uint64_t expect)
 
 static bool done(uint32_t daddr, uint64_t id)
 {
-	return rds_barrier_done(&b, &(struct rds_barrier_request){.daddr = daddr, .wait_id = id});
+	return rds_sock_marks_done(&b, &(struct rds_barrier_request){.daddr = daddr, .wait_id = id});
 }
 
 #define marks(a, c)                                                                                                    \
 	do {                                                                                                           \
-		ck_assert_uint_eq(rds_barrier_mark(&b, A), a);                                                         \
-		ck_assert_uint_eq(rds_barrier_mark(&b, B), c);                                                         \
+		ck_assert_uint_eq(rds_sock_marks_get(&b, A), a);                                                       \
+		ck_assert_uint_eq(rds_sock_marks_get(&b, B), c);                                                       \
 	} while (0)
 
 /* ---- ids and marks ---- */
@@ -106,15 +106,15 @@ static bool done(uint32_t daddr, uint64_t id)
 START_TEST(before_any)
 {
 	marks(0, 0);
-	ck_assert(!rds_barrier_outstanding(&b, A));
-	ck_assert_uint_eq(rds_barrier_oldest(&b, A), 0);
-	ck_assert(!rds_barrier_mode(&b));
-	ck_assert(!rds_barrier_readable(&b));
-	ck_assert(!rds_barrier_finish(&b, A, 1));
-	ck_assert(!rds_barrier_cancel(&b, A, 1));
+	ck_assert(!rds_sock_marks_outstanding(&b, A));
+	ck_assert_uint_eq(rds_sock_marks_oldest(&b, A), 0);
+	ck_assert(!rds_sock_marks_in_use(&b));
+	ck_assert(!rds_sock_marks_readable(&b));
+	ck_assert(!rds_sock_marks_finish(&b, A, 1));
+	ck_assert(!rds_sock_marks_cancel(&b, A, 1));
 	ck_assert_int_eq(call(A, 0, true, 0), 0); /* the probe of rds-stress */
 	ck_assert_int_eq(call(A, 0, false, 0), 0);
-	ck_assert(!rds_barrier_mode(&b));
+	ck_assert(!rds_sock_marks_in_use(&b));
 	ck_assert_ptr_null(b.dests); /* it has cost nothing */
 }
 END_TEST
@@ -123,7 +123,7 @@ START_TEST(one_counter)
 {
 	for (uint64_t i = 1; i <= 100; i++)
 		ck_assert_uint_eq(begin(i % 3 ? A : B), i);
-	ck_assert(rds_barrier_mode(&b));
+	ck_assert(rds_sock_marks_in_use(&b));
 }
 END_TEST
 
@@ -134,15 +134,15 @@ START_TEST(two_destinations)
 	begin(B); /* 2 */
 	begin(A); /* 3 */
 	begin(B); /* 4 */
-	ck_assert(rds_barrier_finish(&b, B, 2));
+	ck_assert(rds_sock_marks_finish(&b, B, 2));
 	marks(0, 2);
-	ck_assert(rds_barrier_finish(&b, B, 4));
+	ck_assert(rds_sock_marks_finish(&b, B, 4));
 	marks(0, 4);
-	ck_assert(!rds_barrier_outstanding(&b, B));
-	ck_assert(rds_barrier_outstanding(&b, A));
-	ck_assert(rds_barrier_finish(&b, A, 1));
+	ck_assert(!rds_sock_marks_outstanding(&b, B));
+	ck_assert(rds_sock_marks_outstanding(&b, A));
+	ck_assert(rds_sock_marks_finish(&b, A, 1));
 	marks(1, 4); /* 3 is next to A: 2 is not A's */
-	ck_assert(rds_barrier_finish(&b, A, 3));
+	ck_assert(rds_sock_marks_finish(&b, A, 3));
 	marks(3, 4);
 	begin(A);
 	marks(3, 4);
@@ -153,19 +153,19 @@ START_TEST(out_of_order)
 {
 	for (int i = 1; i <= 6; i++)
 		begin(A);
-	ck_assert(!rds_barrier_finish(&b, A, 2));
-	ck_assert(!rds_barrier_finish(&b, A, 3));
-	ck_assert(!rds_barrier_finish(&b, A, 5));
+	ck_assert(!rds_sock_marks_finish(&b, A, 2));
+	ck_assert(!rds_sock_marks_finish(&b, A, 3));
+	ck_assert(!rds_sock_marks_finish(&b, A, 5));
 	marks(0, 0);
-	ck_assert_uint_eq(rds_barrier_oldest(&b, A), 1);
-	ck_assert(!rds_barrier_readable(&b)); /* nothing that the program could see */
-	ck_assert(rds_barrier_finish(&b, A, 1));
+	ck_assert_uint_eq(rds_sock_marks_oldest(&b, A), 1);
+	ck_assert(!rds_sock_marks_readable(&b)); /* nothing that the program could see */
+	ck_assert(rds_sock_marks_finish(&b, A, 1));
 	marks(3, 0);
-	ck_assert_uint_eq(rds_barrier_oldest(&b, A), 4);
-	ck_assert(!rds_barrier_finish(&b, A, 6));
-	ck_assert(rds_barrier_finish(&b, A, 4));
+	ck_assert_uint_eq(rds_sock_marks_oldest(&b, A), 4);
+	ck_assert(!rds_sock_marks_finish(&b, A, 6));
+	ck_assert(rds_sock_marks_finish(&b, A, 4));
 	marks(6, 0);
-	ck_assert_uint_eq(rds_barrier_oldest(&b, A), 0);
+	ck_assert_uint_eq(rds_sock_marks_oldest(&b, A), 0);
 }
 END_TEST
 
@@ -175,19 +175,19 @@ START_TEST(wrong_ids)
 	begin(A);
 	begin(B);
 	begin(A);
-	ck_assert(!rds_barrier_finish(&b, A, 2));
-	ck_assert(!rds_barrier_finish(&b, A, 4));
-	ck_assert(!rds_barrier_finish(&b, A, 0));
-	ck_assert(!rds_barrier_finish(&b, 7, 1));
-	ck_assert(!rds_barrier_finish(&b, A, 3));
-	ck_assert(!rds_barrier_finish(&b, A, 3));
-	ck_assert(!rds_barrier_cancel(&b, A, 3));
+	ck_assert(!rds_sock_marks_finish(&b, A, 2));
+	ck_assert(!rds_sock_marks_finish(&b, A, 4));
+	ck_assert(!rds_sock_marks_finish(&b, A, 0));
+	ck_assert(!rds_sock_marks_finish(&b, 7, 1));
+	ck_assert(!rds_sock_marks_finish(&b, A, 3));
+	ck_assert(!rds_sock_marks_finish(&b, A, 3));
+	ck_assert(!rds_sock_marks_cancel(&b, A, 3));
 	marks(0, 0);
-	ck_assert(rds_barrier_finish(&b, A, 1));
-	ck_assert(!rds_barrier_finish(&b, A, 1));
-	ck_assert(!rds_barrier_cancel(&b, A, 1));
+	ck_assert(rds_sock_marks_finish(&b, A, 1));
+	ck_assert(!rds_sock_marks_finish(&b, A, 1));
+	ck_assert(!rds_sock_marks_cancel(&b, A, 1));
 	marks(3, 0);
-	ck_assert(rds_barrier_outstanding(&b, B));
+	ck_assert(rds_sock_marks_outstanding(&b, B));
 }
 END_TEST
 
@@ -199,19 +199,19 @@ START_TEST(stuck)
 	int rises = 0;
 
 	for (int i = 0; i < 100000; i++) {
-		if (rds_barrier_begin(&b, A, &id) < 0)
+		if (rds_sock_marks_begin(&b, A, &id) < 0)
 			abort();
 		if (before)
-			rises += rds_barrier_finish(&b, A, before);
+			rises += rds_sock_marks_finish(&b, A, before);
 		before = id;
 	}
 	is = held;
 	ck_assert_int_le(is, was + 256);
 	ck_assert_int_eq(rises, 0);
 	marks(0, 0);
-	ck_assert(rds_barrier_finish(&b, A, first));
+	ck_assert(rds_sock_marks_finish(&b, A, first));
 	marks(before - 1, 0);
-	ck_assert(rds_barrier_finish(&b, A, before));
+	ck_assert(rds_sock_marks_finish(&b, A, before));
 	marks(before, 0);
 }
 END_TEST
@@ -224,21 +224,21 @@ START_TEST(burst)
 	int rises = 0;
 
 	begin(A);
-	rds_barrier_finish(&b, A, 1);
+	rds_sock_marks_finish(&b, A, 1);
 	was = held;
 	for (int i = 0; i < 5000; i++)
-		if (rds_barrier_begin(&b, A, &id) < 0)
+		if (rds_sock_marks_begin(&b, A, &id) < 0)
 			abort();
 	peak = held;
 	for (id = 5001; id > 1; id--)
-		rises += rds_barrier_finish(&b, A, id);
+		rises += rds_sock_marks_finish(&b, A, id);
 	is = held;
 	ck_assert_int_eq(rises, 1);
 	marks(5001, 0);
 	ck_assert_int_ge(peak, was + 5000 * 8);
 	ck_assert_int_le(is, was);
 	ck_assert_uint_eq(begin(A), 5002);
-	ck_assert(rds_barrier_finish(&b, A, 5002));
+	ck_assert(rds_sock_marks_finish(&b, A, 5002));
 	marks(5002, 0);
 }
 END_TEST
@@ -248,19 +248,19 @@ START_TEST(many_destinations)
 	for (uint32_t i = 0; i < 1000; i++)
 		ck_assert_uint_eq(begin(A + (i << 24) + (i << 8)), i + 1);
 	for (uint32_t i = 0; i < 1000; i += 2)
-		ck_assert(rds_barrier_finish(&b, A + (i << 24) + (i << 8), i + 1));
+		ck_assert(rds_sock_marks_finish(&b, A + (i << 24) + (i << 8), i + 1));
 	for (uint32_t i = 0; i < 1000; i++) {
 		uint32_t daddr = A + (i << 24) + (i << 8);
 
-		ck_assert_uint_eq(rds_barrier_mark(&b, daddr), i % 2 ? 0 : i + 1);
-		ck_assert_int_eq(rds_barrier_outstanding(&b, daddr), i % 2);
+		ck_assert_uint_eq(rds_sock_marks_get(&b, daddr), i % 2 ? 0 : i + 1);
+		ck_assert_int_eq(rds_sock_marks_outstanding(&b, daddr), i % 2);
 	}
 	/* Addresses that are numbers like any other. */
 	ck_assert_uint_eq(begin(0), 1001);
 	ck_assert_uint_eq(begin(UINT32_MAX), 1002);
-	ck_assert(rds_barrier_finish(&b, 0, 1001));
-	ck_assert_uint_eq(rds_barrier_mark(&b, 0), 1001);
-	ck_assert_uint_eq(rds_barrier_mark(&b, UINT32_MAX), 0);
+	ck_assert(rds_sock_marks_finish(&b, 0, 1001));
+	ck_assert_uint_eq(rds_sock_marks_get(&b, 0), 1001);
+	ck_assert_uint_eq(rds_sock_marks_get(&b, UINT32_MAX), 0);
 }
 END_TEST
 
@@ -269,24 +269,24 @@ END_TEST
 START_TEST(refused_last)
 {
 	ck_assert_uint_eq(begin(A), 1);
-	ck_assert(!rds_barrier_cancel(&b, A, 1));
-	ck_assert(!rds_barrier_mode(&b)); /* nothing was sent */
-	ck_assert(!rds_barrier_readable(&b));
-	ck_assert(!rds_barrier_outstanding(&b, A));
+	ck_assert(!rds_sock_marks_cancel(&b, A, 1));
+	ck_assert(!rds_sock_marks_in_use(&b)); /* nothing was sent */
+	ck_assert(!rds_sock_marks_readable(&b));
+	ck_assert(!rds_sock_marks_outstanding(&b, A));
 	ck_assert_uint_eq(begin(A), 1);
-	ck_assert(rds_barrier_finish(&b, A, 1));
+	ck_assert(rds_sock_marks_finish(&b, A, 1));
 	ck_assert_int_eq(call(A, 0, true, 1), 0);
 	ck_assert_uint_eq(begin(A), 2);
 	ck_assert_uint_eq(begin(B), 3);
-	ck_assert(!rds_barrier_cancel(&b, B, 3));
+	ck_assert(!rds_sock_marks_cancel(&b, B, 3));
 	ck_assert_uint_eq(begin(A), 3);
-	ck_assert(!rds_barrier_finish(&b, A, 3));
+	ck_assert(!rds_sock_marks_finish(&b, A, 3));
 	ck_assert_uint_eq(begin(A), 4);
-	ck_assert(!rds_barrier_cancel(&b, A, 4)); /* behind one that is finished */
-	ck_assert(!rds_barrier_readable(&b));
+	ck_assert(!rds_sock_marks_cancel(&b, A, 4)); /* behind one that is finished */
+	ck_assert(!rds_sock_marks_readable(&b));
 	marks(1, 0);
 	ck_assert_uint_eq(begin(A), 4);
-	ck_assert(rds_barrier_finish(&b, A, 2));
+	ck_assert(rds_sock_marks_finish(&b, A, 2));
 	marks(3, 0);
 }
 END_TEST
@@ -296,20 +296,20 @@ START_TEST(refused_between)
 {
 	for (int i = 1; i <= 7; i++)
 		begin(A);
-	ck_assert(!rds_barrier_cancel(&b, A, 4));
-	ck_assert(!rds_barrier_cancel(&b, A, 3));
+	ck_assert(!rds_sock_marks_cancel(&b, A, 4));
+	ck_assert(!rds_sock_marks_cancel(&b, A, 3));
 	ck_assert_uint_eq(begin(B), 8);
-	ck_assert(rds_barrier_finish(&b, A, 1));
-	ck_assert(rds_barrier_finish(&b, A, 2));
+	ck_assert(rds_sock_marks_finish(&b, A, 1));
+	ck_assert(rds_sock_marks_finish(&b, A, 2));
 	marks(2, 0);
-	ck_assert_uint_eq(rds_barrier_oldest(&b, A), 5);
-	ck_assert(!rds_barrier_finish(&b, A, 6));
-	ck_assert(!rds_barrier_cancel(&b, A, 7));
+	ck_assert_uint_eq(rds_sock_marks_oldest(&b, A), 5);
+	ck_assert(!rds_sock_marks_finish(&b, A, 6));
+	ck_assert(!rds_sock_marks_cancel(&b, A, 7));
 	marks(2, 0);
 	ck_assert_int_eq(call(A, 0, true, 2), 0);
-	ck_assert(rds_barrier_cancel(&b, A, 5)); /* what held back 6 */
+	ck_assert(rds_sock_marks_cancel(&b, A, 5)); /* what held back 6 */
 	marks(6, 0);
-	ck_assert(rds_barrier_readable(&b));
+	ck_assert(rds_sock_marks_readable(&b));
 	ck_assert_uint_eq(begin(A), 9);
 }
 END_TEST
@@ -321,7 +321,7 @@ static int begin_with(int allocations, uint64_t *id)
 	int ret;
 
 	left = allocations;
-	ret = rds_barrier_begin(&b, A, id);
+	ret = rds_sock_marks_begin(&b, A, id);
 	left = -1;
 	return ret;
 }
@@ -332,7 +332,7 @@ START_TEST(no_memory)
 
 	for (; begin_with(n, &id) < 0; n++) {
 		ck_assert_uint_eq(id, UNTOUCHED);
-		ck_assert(!rds_barrier_mode(&b));
+		ck_assert(!rds_sock_marks_in_use(&b));
 		marks(0, 0);
 	}
 	ck_assert_uint_ge(n, 2); /* table and ring */
@@ -343,10 +343,10 @@ START_TEST(no_memory)
 	n = id;
 	/* Half of them gone, there is room again without any. */
 	for (uint64_t i = 2; i <= n / 2 + 1; i++)
-		ck_assert(!rds_barrier_finish(&b, A, i));
+		ck_assert(!rds_sock_marks_finish(&b, A, i));
 	ck_assert_int_eq(begin_with(0, &id), 0);
 	ck_assert_uint_eq(id, n + 1);
-	ck_assert(rds_barrier_finish(&b, A, 1));
+	ck_assert(rds_sock_marks_finish(&b, A, 1));
 	marks(n / 2 + 1, 0);
 }
 END_TEST
@@ -358,41 +358,42 @@ START_TEST(non_blocking)
 	for (int i = 1; i <= 3; i++)
 		begin(A);
 	ck_assert_int_eq(call(A, 2, true, 0), -EAGAIN);
-	rds_barrier_finish(&b, A, 1);
+	rds_sock_marks_finish(&b, A, 1);
 	ck_assert_int_eq(call(A, 1, true, 1), 0);
 	ck_assert_int_eq(call(A, 2, true, 1), -EAGAIN);
-	rds_barrier_finish(&b, A, 2);
+	rds_sock_marks_finish(&b, A, 2);
 	ck_assert_int_eq(call(A, 2, true, 2), 0);
 	ck_assert_int_eq(call(A, 1, true, 2), 0);
 	/* Above the last one, and to where nothing ever went: asked for again later. */
 	ck_assert_int_eq(call(A, 4, true, 2), -EAGAIN);
 	ck_assert_int_eq(call(B, 1, true, 0), -EAGAIN);
 	/* The flag of the request is as good as O_NONBLOCK. */
-	ck_assert_int_eq(rds_barrier_call(&b, &(struct rds_barrier_request){.daddr = A, .wait_id = 3, .nonblock = true},
-					  false, &(uint64_t){0}),
-			 -EAGAIN);
+	ck_assert_int_eq(
+		rds_sock_marks_request(&b, &(struct rds_barrier_request){.daddr = A, .wait_id = 3, .nonblock = true},
+				       false, &(uint64_t){0}),
+		-EAGAIN);
 }
 END_TEST
 
 START_TEST(blocking)
 {
 	ck_assert_int_eq(call(A, 1, false, 0), -EAGAIN); /* nothing outstanding: it would sleep for ever */
-	ck_assert(rds_barrier_mode(&b));
+	ck_assert(rds_sock_marks_in_use(&b));
 	begin(A);
 	begin(A);
 	begin(B);
 	ck_assert_int_eq(call(A, 2, false, 0), 1);
 	ck_assert(!done(A, 2));
-	rds_barrier_finish(&b, B, 3); /* another destination's */
-	rds_barrier_finish(&b, A, 1);
+	rds_sock_marks_finish(&b, B, 3); /* another destination's */
+	rds_sock_marks_finish(&b, A, 1);
 	ck_assert(!done(A, 2));
 	ck_assert(done(A, 1));
 	ck_assert(done(A, 0));
 	ck_assert_int_eq(call(A, 2, false, 1), 1);
-	rds_barrier_finish(&b, A, 2);
+	rds_sock_marks_finish(&b, A, 2);
 	ck_assert(done(A, 2));
 	ck_assert_int_eq(call(A, 2, false, 2), 0);
-	ck_assert(!rds_barrier_readable(&b)); /* it has been told by the call itself */
+	ck_assert(!rds_sock_marks_readable(&b)); /* it has been told by the call itself */
 	ck_assert_int_eq(call(B, 4, false, 3), -EAGAIN);
 }
 END_TEST
@@ -403,11 +404,11 @@ START_TEST(blocking_above)
 	begin(A);
 	ck_assert_int_eq(call(A, 5, false, 0), 1);
 	ck_assert(!done(A, 5));
-	rds_barrier_finish(&b, A, 1);
+	rds_sock_marks_finish(&b, A, 1);
 	ck_assert(done(A, 5));
 	ck_assert_int_eq(call(A, 5, false, 1), -EAGAIN);
 	ck_assert(!b.armed);
-	ck_assert(!rds_barrier_readable(&b));
+	ck_assert(!rds_sock_marks_readable(&b));
 }
 END_TEST
 
@@ -427,15 +428,15 @@ START_TEST(any_rise_is_readable)
 {
 	begin(A);
 	begin(B);
-	ck_assert(!rds_barrier_readable(&b));
-	rds_barrier_finish(&b, A, 1); /* also if that was inside sendmsg: nothing had to be set up */
-	ck_assert(rds_barrier_readable(&b));
-	rds_barrier_recv_found_nothing(&b);
-	ck_assert(!rds_barrier_readable(&b));
-	rds_barrier_finish(&b, B, 2);
-	ck_assert(rds_barrier_readable(&b));
+	ck_assert(!rds_sock_marks_readable(&b));
+	rds_sock_marks_finish(&b, A, 1); /* also if that was inside sendmsg: nothing had to be set up */
+	ck_assert(rds_sock_marks_readable(&b));
+	rds_sock_marks_recv_empty(&b);
+	ck_assert(!rds_sock_marks_readable(&b));
+	rds_sock_marks_finish(&b, B, 2);
+	ck_assert(rds_sock_marks_readable(&b));
 	ck_assert_int_eq(call(A, 0, true, 1), 0); /* of whatever destination */
-	ck_assert(!rds_barrier_readable(&b));
+	ck_assert(!rds_sock_marks_readable(&b));
 }
 END_TEST
 
@@ -444,19 +445,19 @@ START_TEST(armed)
 	for (int i = 1; i <= 3; i++)
 		begin(A);
 	ck_assert_int_eq(call(A, 2, true, 0), -EAGAIN);
-	ck_assert(!rds_barrier_readable(&b));
-	rds_barrier_finish(&b, A, 1); /* a lower one wakes as well, and is taken back */
-	ck_assert(rds_barrier_readable(&b));
-	rds_barrier_recv_found_nothing(&b);
-	ck_assert(!rds_barrier_readable(&b));
-	rds_barrier_finish(&b, A, 2);
-	rds_barrier_recv_found_nothing(&b); /* not this one */
-	ck_assert(rds_barrier_readable(&b));
+	ck_assert(!rds_sock_marks_readable(&b));
+	rds_sock_marks_finish(&b, A, 1); /* a lower one wakes as well, and is taken back */
+	ck_assert(rds_sock_marks_readable(&b));
+	rds_sock_marks_recv_empty(&b);
+	ck_assert(!rds_sock_marks_readable(&b));
+	rds_sock_marks_finish(&b, A, 2);
+	rds_sock_marks_recv_empty(&b); /* not this one */
+	ck_assert(rds_sock_marks_readable(&b));
 	ck_assert_int_eq(call(A, 2, true, 2), 0);
-	ck_assert(!rds_barrier_readable(&b));
-	rds_barrier_finish(&b, A, 3); /* nothing is armed any more */
-	rds_barrier_recv_found_nothing(&b);
-	ck_assert(!rds_barrier_readable(&b));
+	ck_assert(!rds_sock_marks_readable(&b));
+	rds_sock_marks_finish(&b, A, 3); /* nothing is armed any more */
+	rds_sock_marks_recv_empty(&b);
+	ck_assert(!rds_sock_marks_readable(&b));
 }
 END_TEST
 
@@ -466,21 +467,21 @@ START_TEST(armed_anew)
 		begin(i % 2 ? A : B); /* 1 3 5 A, 2 4 B */
 	ck_assert_int_eq(call(A, 1, true, 0), -EAGAIN);
 	ck_assert_int_eq(call(B, 4, true, 0), -EAGAIN);
-	rds_barrier_finish(&b, A, 1); /* replaced */
-	rds_barrier_finish(&b, B, 2);
-	rds_barrier_recv_found_nothing(&b);
-	ck_assert(!rds_barrier_readable(&b));
+	rds_sock_marks_finish(&b, A, 1); /* replaced */
+	rds_sock_marks_finish(&b, B, 2);
+	rds_sock_marks_recv_empty(&b);
+	ck_assert(!rds_sock_marks_readable(&b));
 	ck_assert_int_eq(call(A, 1, true, 1), 0); /* done is not armed, and fetching does not disarm */
 	ck_assert_int_eq(call(A, 0, true, 1), 0);
-	rds_barrier_finish(&b, A, 3);
-	rds_barrier_finish(&b, A, 5); /* A's mark is no matter of B's id */
-	rds_barrier_recv_found_nothing(&b);
-	ck_assert(!rds_barrier_readable(&b));
-	rds_barrier_finish(&b, B, 4);
-	rds_barrier_recv_found_nothing(&b);
-	ck_assert(rds_barrier_readable(&b));
+	rds_sock_marks_finish(&b, A, 3);
+	rds_sock_marks_finish(&b, A, 5); /* A's mark is no matter of B's id */
+	rds_sock_marks_recv_empty(&b);
+	ck_assert(!rds_sock_marks_readable(&b));
+	rds_sock_marks_finish(&b, B, 4);
+	rds_sock_marks_recv_empty(&b);
+	ck_assert(rds_sock_marks_readable(&b));
 	ck_assert_int_eq(call(A, 0, true, 5), 0);
-	ck_assert(!rds_barrier_readable(&b));
+	ck_assert(!rds_sock_marks_readable(&b));
 }
 END_TEST
 
@@ -490,11 +491,11 @@ START_TEST(armed_ahead)
 	ck_assert_int_eq(call(A, 2, true, 0), -EAGAIN);
 	begin(A);
 	begin(A);
-	rds_barrier_finish(&b, A, 2);
-	ck_assert(!rds_barrier_readable(&b));
-	rds_barrier_finish(&b, A, 1);
-	rds_barrier_recv_found_nothing(&b);
-	ck_assert(rds_barrier_readable(&b));
+	rds_sock_marks_finish(&b, A, 2);
+	ck_assert(!rds_sock_marks_readable(&b));
+	rds_sock_marks_finish(&b, A, 1);
+	rds_sock_marks_recv_empty(&b);
+	ck_assert(rds_sock_marks_readable(&b));
 }
 END_TEST
 
@@ -571,9 +572,9 @@ static void step(unsigned depth)
 		return;
 	dest = model[id].dest;
 	if (cancel)
-		rose = rds_barrier_cancel(&b, A + dest, id);
+		rose = rds_sock_marks_cancel(&b, A + dest, id);
 	else
-		rose = rds_barrier_finish(&b, A + dest, id);
+		rose = rds_sock_marks_finish(&b, A + dest, id);
 	model[id].state = cancel ? CANCELLED : FINISHED;
 	if (cancel && id == last_id) {
 		model[id].state = FREE;
@@ -592,12 +593,12 @@ START_TEST(random_run)
 	for (int i = 0; i < 20000 && last_id < IDS; i++) {
 		step(i / 4000 % 2 ? 300 : 900); /* fills, drains, fills again */
 		for (unsigned dest = 0; dest < DESTS; dest++) {
-			uint64_t oldest = rds_barrier_oldest(&b, A + dest);
+			uint64_t oldest = rds_sock_marks_oldest(&b, A + dest);
 
-			ck_assert_uint_eq(rds_barrier_mark(&b, A + dest), marked[dest]);
+			ck_assert_uint_eq(rds_sock_marks_get(&b, A + dest), marked[dest]);
 			if (i % 64 == 0)
 				ck_assert_uint_eq(oldest, model_oldest(dest, marked[dest]));
-			ck_assert_int_eq(rds_barrier_outstanding(&b, A + dest), oldest != 0);
+			ck_assert_int_eq(rds_sock_marks_outstanding(&b, A + dest), oldest != 0);
 		}
 	}
 	ck_assert_uint_gt(last_id, 5000);
@@ -610,22 +611,22 @@ START_TEST(goes_on)
 	uint64_t id, mark = UNTOUCHED;
 	struct rds_barrier_request req = {.daddr = A, .wait_id = 100};
 
-	rds_barrier_go_on(&b, 100);
-	ck_assert_uint_eq(rds_barrier_mark(&b, A), 100);
-	ck_assert_int_eq(rds_barrier_call(&b, &req, false, &mark), 0);
+	rds_sock_marks_resume(&b, 100);
+	ck_assert_uint_eq(rds_sock_marks_get(&b, A), 100);
+	ck_assert_int_eq(rds_sock_marks_request(&b, &req, false, &mark), 0);
 	ck_assert_uint_eq(mark, 100);
-	ck_assert_int_eq(rds_barrier_begin(&b, A, &id), 0);
+	ck_assert_int_eq(rds_sock_marks_begin(&b, A, &id), 0);
 	ck_assert_uint_eq(id, 101);
-	ck_assert_uint_eq(rds_barrier_mark(&b, A), 100);
+	ck_assert_uint_eq(rds_sock_marks_get(&b, A), 100);
 	req.wait_id = id;
-	ck_assert_int_eq(rds_barrier_call(&b, &req, false, &mark), 1);
-	ck_assert(rds_barrier_finish(&b, A, id));
-	ck_assert_int_eq(rds_barrier_call(&b, &req, false, &mark), 0);
+	ck_assert_int_eq(rds_sock_marks_request(&b, &req, false, &mark), 1);
+	ck_assert(rds_sock_marks_finish(&b, A, id));
+	ck_assert_int_eq(rds_sock_marks_request(&b, &req, false, &mark), 0);
 	ck_assert_uint_eq(mark, 101);
-	ck_assert_uint_eq(rds_barrier_mark(&b, B), 100);
-	ck_assert_int_eq(rds_barrier_begin(&b, A, &id), 0);
-	ck_assert(!rds_barrier_cancel(&b, A, id));
-	ck_assert_uint_eq(rds_barrier_mark(&b, A), 101);
+	ck_assert_uint_eq(rds_sock_marks_get(&b, B), 100);
+	ck_assert_int_eq(rds_sock_marks_begin(&b, A, &id), 0);
+	ck_assert(!rds_sock_marks_cancel(&b, A, id));
+	ck_assert_uint_eq(rds_sock_marks_get(&b, A), 101);
 }
 END_TEST
 

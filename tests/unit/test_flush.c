@@ -84,7 +84,7 @@ static void setup(void)
 	memset(&conn, 0, sizeof(conn));
 	rds_lock_init(&engine.rx, RDS_LOCK_RX);
 	rds_eng = &engine;
-	rds_busy_forget();
+	rds_queue_forget();
 	sock_setup(&sk);
 	sock_setup(&plain);
 	conn.t = &transport;
@@ -111,7 +111,7 @@ static void teardown(void)
 	ck_assert(!conn.ops && !conn.queue && !sk.asends && !sk.nops && !plain.nops);
 	ck_assert_uint_eq(sk.nfailed, 0);
 	ck_assert_uint_le(sk.ref, 101); /* one for whoever is to be woken */
-	rds_busy_forget();
+	rds_queue_forget();
 	free(conn.unacked);
 }
 
@@ -119,22 +119,23 @@ static void teardown(void)
 
 static void message(uint64_t token)
 {
-	struct rds_outgoing out = {.hdr = {.dport = PORT}, .u = {.dport = PORT, .sk = &sk, .told = RDS_TOLD_END}};
+	struct rds_conn_outgoing out = {.hdr = {.dport = PORT},
+					.u = {.dport = PORT, .sk = &sk, .report = RDS_REPORT_END}};
 
 	out.u.async = rds_asend_new(&sk, token, true);
 	ck_assert_ptr_nonnull(out.u.async);
 	out.u.async->to = conn.id.faddr;
-	rds_snd_add(&sk, 0);
+	rds_sock_snd_add(&sk, 0);
 	rds_lock(&conn.tx);
 	seq[token] = conn.next_tx;
-	ck_assert_int_eq(rds_xmit(&conn, &out), 0);
+	ck_assert_int_eq(rds_conn_xmit(&conn, &out), 0);
 	rds_unlock(&conn.tx);
 }
 
 static uint64_t operation(struct rds_sock *s, uint64_t token)
 {
 	struct rds_op *op = rds_op_new(s, RDS_OP_WRITE, 1);
-	struct rds_outgoing out = {.hdr = {.dport = PORT}, .u = {.dport = PORT, .sk = s, .once = true}, .ops = op};
+	struct rds_conn_outgoing out = {.hdr = {.dport = PORT}, .u = {.dport = PORT, .sk = s, .once = true}, .ops = op};
 	uint64_t id;
 
 	ck_assert_ptr_nonnull(op);
@@ -148,11 +149,11 @@ static uint64_t operation(struct rds_sock *s, uint64_t token)
 		rds_asend_with(&out.u, op);
 	else
 		out.u.op = op->message;
-	rds_snd_add(s, 0);
+	rds_sock_snd_add(s, 0);
 	rds_lock(&conn.tx);
 	ck_assert_int_eq(rds_ops_xmit(&conn, op, false), 0);
 	seq[token] = conn.next_tx;
-	ck_assert_int_eq(rds_xmit(&conn, &out), 0);
+	ck_assert_int_eq(rds_conn_xmit(&conn, &out), 0);
 	rds_ops_let_go(op);
 	rds_unlock(&conn.tx);
 	return id;
@@ -282,7 +283,7 @@ START_TEST(test_acknowledged_first)
 	id = operation(&sk, 2);
 	rds_lock(&conn.tx);
 	for (unsigned i = 0; i < conn.count; i++)
-		rds_release_unacked(&conn.unacked[(conn.head + i) & (conn.cap - 1)]);
+		rds_queue_unacked_release(&conn.unacked[(conn.head + i) & (conn.cap - 1)]);
 	conn.count = 0;
 	rds_unlock(&conn.tx);
 	if (_i)

@@ -142,7 +142,7 @@ START_TEST(test_owner_ends_between_looks)
 	give(2, ends); /* round to ourselves, where the socket still is */
 	rds_lock(&rds_eng->control);
 	for (conn = rds_eng->conn_list; conn; conn = conn->next)
-		ck_assert(conn->kind != RDS_CONN_NOWHERE || (!conn->queue && !conn->told));
+		ck_assert(conn->kind != RDS_CONN_UNROUTED || (!conn->queue && !conn->unrouted_logged));
 	rds_unlock(&rds_eng->control);
 	ck_assert_uint_eq(got(), 1);
 	ck_assert_uint_eq(got(), 2);

@@ -248,7 +248,7 @@ static void make_small(void)
 	int val = ROOM;
 
 	ck_assert_int_eq(rds_setsockopt(sock, standin, SOL_SOCKET, SO_RCVBUF, &val, sizeof(val)), 0);
-	ck_assert_uint_eq(rds_rcvbuf(sock), ROOM);
+	ck_assert_uint_eq(rds_sock_rcvbuf(sock), ROOM);
 }
 
 static unsigned queued(void)

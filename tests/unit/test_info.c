@@ -633,7 +633,7 @@ static void member_quiet(unsigned port)
 
 static void wait_acked(void)
 {
-	test_until((rds_progress(), rds_reap_all(), !rds_snd_bytes(sk)));
+	test_until((rds_progress_round(), rds_queue_reap_all(), !rds_sock_snd_bytes(sk)));
 }
 
 /* Handed to the transport, not acknowledged, because the peer is stopped; then cancelled. */
@@ -665,10 +665,10 @@ START_TEST(unacknowledged)
 	free(r);
 	to.sin_port = htons(4352); /* another port: nothing matches */
 	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CANCEL_SENT_TO, &to, sizeof(to)), 0);
-	ck_assert_uint_eq(rds_snd_bytes(sk), 30 + 31 + 32 + 33 + 34);
+	ck_assert_uint_eq(rds_sock_snd_bytes(sk), 30 + 31 + 32 + 33 + 34);
 	to.sin_port = htons(4351);
 	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CANCEL_SENT_TO, &to, sizeof(to)), 0);
-	ck_assert_uint_eq(rds_snd_bytes(sk), 0);
+	ck_assert_uint_eq(rds_sock_snd_bytes(sk), 0);
 	free(fetch(RDS_INFO_RETRANS_MESSAGES, 26, &n));
 	ck_assert_uint_eq(n, 0);
 	kill(m.pid, SIGCONT);

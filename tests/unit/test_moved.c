@@ -67,10 +67,10 @@ START_TEST(test_moved)
 	heeds(5, 1, 3, 5);
 	notice(0, 2, 4, 5);
 	heeds(6, 1, 4, 5);
-	ck_assert_uint_eq(rds_snd_bytes(fake.sk), 2 + 2 + 6 + 5);
+	ck_assert_uint_eq(rds_sock_snd_bytes(fake.sk), 2 + 2 + 6 + 5);
 	far_acks(0, 5);
 	say(5, "d");
-	ck_assert_uint_eq(rds_snd_bytes(fake.sk), 6);
+	ck_assert_uint_eq(rds_sock_snd_bytes(fake.sk), 6);
 	far_answers(5, 2, 0);
 	far_up(1);
 	far_got(7, 2, "b");
@@ -82,7 +82,7 @@ START_TEST(test_moved)
 	nothing_for(20);
 	far_acks(0, 8);
 	far_acks(1, 3);
-	ck_assert_uint_eq(rds_snd_bytes(fake.sk), 0);
+	ck_assert_uint_eq(rds_sock_snd_bytes(fake.sk), 0);
 }
 END_TEST
 
@@ -106,9 +106,9 @@ START_TEST(test_moved_while_under_way)
 	say(5, "d");
 	far_got(5, 2, "d");
 	far_acks(1, 3);
-	ck_assert_uint_eq(rds_snd_bytes(fake.sk), 0);
+	ck_assert_uint_eq(rds_sock_snd_bytes(fake.sk), 0);
 	far_acks(0, 3);
-	ck_assert_uint_eq(rds_snd_bytes(fake.sk), 0);
+	ck_assert_uint_eq(rds_sock_snd_bytes(fake.sk), 0);
 }
 END_TEST
 
@@ -118,7 +118,7 @@ START_TEST(test_moved_nothing_there)
 	far_begins(1, "a");
 	notice(0, 1, 2, 5);
 	heeds(1, 1, 2, 5);
-	ck_assert_uint_eq(rds_snd_bytes(fake.sk), 0);
+	ck_assert_uint_eq(rds_sock_snd_bytes(fake.sk), 0);
 	say(5, "b");
 	await(locked(&fake.nasked) == 2);
 	nothing_for(20);
@@ -128,7 +128,7 @@ START_TEST(test_moved_nothing_there)
 }
 END_TEST
 
-static struct rds_unacked *unacked(struct rds_conn *conn, uint64_t seq)
+static struct rds_queue_unacked *unacked(struct rds_conn *conn, uint64_t seq)
 {
 	unsigned i = 0;
 
@@ -139,7 +139,7 @@ static struct rds_unacked *unacked(struct rds_conn *conn, uint64_t seq)
 
 static void of_operation(struct rds_conn *conn, uint64_t seq, uint64_t op)
 {
-	struct rds_unacked *u = unacked(conn, seq);
+	struct rds_queue_unacked *u = unacked(conn, seq);
 
 	u->once = true;
 	u->op = op;
@@ -167,7 +167,7 @@ START_TEST(test_moved_with_operations)
 	conn->failed[0] = 102;
 	conn->nfailed = 1;
 	rx_unlock();
-	unacked(conn, 4)->told = RDS_TOLD_END;
+	unacked(conn, 4)->report = RDS_REPORT_END;
 	unacked(conn, 4)->async = rds_asend_new(fake.sk, 7, true);
 	rds_unlock(&conn->tx);
 	notice(0, 1, 2, 5);
@@ -181,7 +181,7 @@ START_TEST(test_moved_with_operations)
 	far_acks(0, 5);
 	ck_assert_ptr_null(fake.sk->reports);
 	far_acks(1, 2);
-	ck_assert_uint_eq(rds_snd_bytes(fake.sk), 0);
+	ck_assert_uint_eq(rds_sock_snd_bytes(fake.sk), 0);
 	await(fake.sk->reports);
 	ck_assert_uint_eq(fake.sk->reports->token, 7);
 	ck_assert_int_eq(fake.sk->reports->status, RDS_RDMA_SUCCESS);
@@ -216,7 +216,7 @@ START_TEST(test_moved_without_room)
 	far_got(5, 2, "d");
 	far_acks(0, fake.sent[3].hdr.seq);
 	far_acks(1, 2);
-	ck_assert_uint_eq(rds_snd_bytes(fake.sk), 0);
+	ck_assert_uint_eq(rds_sock_snd_bytes(fake.sk), 0);
 }
 END_TEST
 
@@ -356,14 +356,14 @@ static void notice_is(unsigned i, uint64_t seq, uint16_t port)
 static void leaves(bool on)
 {
 	rx_lock();
-	atomic_store(&fake.sk->closed_in, on);
+	atomic_store(&fake.sk->accepts_nothing, on);
 	rx_unlock();
 }
 
 static void leave(struct rds_conn *conn, uint16_t port)
 {
 	rx_lock();
-	ck_assert(rds_moved_leave(conn, port));
+	ck_assert(rds_conn_redirect_begin(conn, port));
 	rx_unlock();
 }
 
@@ -388,10 +388,10 @@ START_TEST(test_leaves)
 	far_acks(0, fake.sent[0].hdr.seq);
 	nothing_for(20);
 	ck_assert_uint_eq(atomic_load(&e->ack), 1);
-	ck_assert_uint_eq(rds_moved_owes(e->head.conn), 1);
-	ck_assert_uint_ge(rds_engine_unsent(), 1); /* an exit waits for that */
+	ck_assert_uint_eq(rds_conn_redirect_owed(e->head.conn), 1);
+	ck_assert_uint_ge(rds_progress_count_unsent(), 1); /* an exit waits for that */
 	heeded(0, 5, 0);
-	ck_assert_uint_eq(rds_moved_owes(e->head.conn), 0);
+	ck_assert_uint_eq(rds_conn_redirect_owed(e->head.conn), 0);
 	ck_assert_uint_eq(atomic_load(&e->ack), 5);
 	/* Sent after that: that notice does not stand for it. */
 	hdr.seq = 6;
@@ -424,7 +424,7 @@ START_TEST(test_leaves_first)
 	leaves(true);
 	leave(conn, 4000);
 	leave(conn, 4000);
-	ck_assert_uint_eq(rds_moved_owes(conn), 0); /* nothing of the peer's depends on it yet */
+	ck_assert_uint_eq(rds_conn_redirect_owed(conn), 0); /* nothing of the peer's depends on it yet */
 	notice_is(0, 2, 4000);
 	hdr.seq = 2;
 	hdr.dport = 6;
@@ -437,7 +437,7 @@ START_TEST(test_leaves_first)
 	ck_assert_uint_eq(atomic_load(&e->ack), 2);
 	heeded(0, 4, 0);
 	ck_assert_uint_eq(atomic_load(&e->ack), 4);
-	await(!atomic_load(&conn->nout));
+	await(!atomic_load(&conn->nredirects_out));
 	ck_assert_uint_eq(locked(&fake.nsent), 1);
 }
 END_TEST
@@ -460,7 +460,7 @@ START_TEST(test_both_leave)
 	ck_assert_uint_eq(atomic_load(&e->ack), 1);
 	heeded(0, 4, 0);
 	ck_assert_uint_eq(atomic_load(&e->ack), 4);
-	await(!atomic_load(&e->head.conn->nout) && !atomic_load(&e->head.conn->nin));
+	await(!atomic_load(&e->head.conn->nredirects_out) && !atomic_load(&e->head.conn->nredirects_in));
 }
 END_TEST
 
@@ -469,7 +469,7 @@ START_TEST(test_many_leave)
 {
 	struct rds_hdr hdr = {.sport = 9, .seq = 1};
 	struct rds_conn *conn;
-	unsigned i, n = 3 * RDS_MOVED_MAX;
+	unsigned i, n = 3 * RDS_REDIRECTS_MAX;
 
 	far_connects();
 	conn = fake.eps[0]->head.conn;
@@ -481,7 +481,7 @@ START_TEST(test_many_leave)
 	far_sends(0, &hdr, "", 0);
 	for (i = 0; i < n; i++)
 		heeded(0, 2 + i, i);
-	await(!atomic_load(&conn->nout));
+	await(!atomic_load(&conn->nredirects_out));
 	ck_assert_uint_eq(atomic_load(&fake.eps[0]->ack), 1 + n);
 }
 END_TEST
@@ -492,9 +492,9 @@ static enum rds_rx_verdict comes(struct rds_conn *conn, const struct rds_hdr *hd
 	enum rds_rx_verdict v;
 
 	rx_lock();
-	v = rds_recv_message(conn, conn->ep, &rx);
+	v = rds_conn_receive(conn, conn->ep, &rx);
 	rx_unlock();
-	rds_run_work();
+	rds_conn_work_run();
 	return v;
 }
 
@@ -511,7 +511,8 @@ static enum rds_rx_verdict tells(struct rds_conn *conn, unsigned len)
 /* Answers that the peer does not take, but for so many that are still queued. */
 static void full_but_for(struct rds_conn *conn, unsigned n)
 {
-	atomic_fetch_add(&conn->answer_bytes, RDS_ANSWERS_MAX - n * (sizeof(struct rds_queued) + RDS_REDIRECT_BYTES));
+	atomic_fetch_add(&conn->answer_bytes,
+			 RDS_ANSWERS_MAX - n * (sizeof(struct rds_queue_item) + RDS_REDIRECT_BYTES));
 }
 
 /*
@@ -531,7 +532,7 @@ START_TEST(test_tells_and_takes_nothing)
 	for (n = 0; tells(conn, RDS_REDIRECT_BYTES) == RDS_RX_DONE; n++)
 		ck_assert_uint_lt(n, 1000);
 	ck_assert_uint_ge(n, 90);
-	await(!atomic_load(&conn->nin));
+	await(!atomic_load(&conn->nredirects_in));
 	ck_assert_uint_eq(conn->queue_len, n);
 	for (i = 0; i < 100; i++)
 		ck_assert_int_eq(tells(conn, RDS_REDIRECT_ACK_BYTES), RDS_RX_DONE);
@@ -578,10 +579,10 @@ START_TEST(test_sends_and_takes_nothing)
 	}
 	ck_assert_uint_ge(n, 90);
 	ck_assert_uint_eq(conn->queue_len, n);
-	ck_assert_uint_eq(atomic_load(&conn->nout), 0);
+	ck_assert_uint_eq(atomic_load(&conn->nredirects_out), 0);
 	/* What we leave is still said. */
 	leave(conn, 4000);
-	rds_run_work();
+	rds_conn_work_run();
 	await(conn->queue_len == n + 1);
 	other_ends();
 }
@@ -596,10 +597,10 @@ START_TEST(test_many_refused)
 	far_connects();
 	conn = fake.eps[0]->head.conn;
 	rx_lock();
-	while (hdr.seq && rds_moved_refuse(conn, conn->ep, &hdr) == RDS_RX_DONE)
+	while (hdr.seq && rds_conn_redirect_refuse(conn, conn->ep, &hdr) == RDS_RX_DONE)
 		hdr.seq--;
-	ck_assert_uint_eq(atomic_load(&conn->nout), 65536);
-	atomic_store(&conn->nout, 0);
+	ck_assert_uint_eq(atomic_load(&conn->nredirects_out), 65536);
+	atomic_store(&conn->nredirects_out, 0);
 	rx_unlock();
 	other_ends();
 }

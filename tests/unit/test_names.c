@@ -180,10 +180,10 @@ START_TEST(bind_once)
 	ck_assert_int_eq(bind4(sk, "0.0.0.0", 4002), -EINVAL);
 	ck_assert_int_eq(port_of(sk), 4001);
 	rx_lock();
-	found = rds_bound_find(&sk->laddr.ip, 4001, 0);
+	found = rds_sock_bound_find(&sk->laddr.ip, 4001, 0);
 	ck_assert_ptr_eq(found, sk);
-	ck_assert_ptr_null(rds_bound_find(&sk->laddr.ip, 4002, 0));
-	ck_assert_ptr_null(rds_bound_find(&sk->laddr.ip, 4001, 1));
+	ck_assert_ptr_null(rds_sock_bound_find(&sk->laddr.ip, 4002, 0));
+	ck_assert_ptr_null(rds_sock_bound_find(&sk->laddr.ip, 4001, 1));
 	rx_unlock();
 }
 END_TEST
@@ -202,7 +202,7 @@ START_TEST(bind_is_unique)
 	sock_end(b, fd);
 	sock_end(sk, skfd);
 	rx_lock();
-	ck_assert_ptr_null(rds_bound_find(&ip, 4003, 0));
+	ck_assert_ptr_null(rds_sock_bound_find(&ip, 4003, 0));
 	rx_unlock();
 	c = sock_make(&fd2);
 	ck_assert_int_eq(bind4(c, "127.0.0.1", 4003), 0); /* free at once after the last close */

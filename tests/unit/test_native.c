@@ -196,7 +196,7 @@ static void served(struct rds_conn *c, uint64_t cookie, unsigned n, uint64_t len
 /* The next thing that this peer is told.  0: nothing. */
 static enum rds_wire_op_kind told(struct rds_conn *c, struct rds_wire_op_hdr *h)
 {
-	struct rds_queued *q = c->answers;
+	struct rds_queue_item *q = c->answers;
 	unsigned i = c != conn;
 
 	*h = (struct rds_wire_op_hdr){0};
@@ -212,7 +212,7 @@ static enum rds_wire_op_kind told(struct rds_conn *c, struct rds_wire_op_hdr *h)
 		c->answers_tail = &c->answers;
 	ck_assert_int_eq(rds_wire_op_decode(q->data, q->hdr.len, h), 0);
 	ck_assert(q->hdr.flags == RDS_FLAG_OP && q->u.once && !rds_wire_op_is_request(h->kind));
-	rds_queued_free(q);
+	rds_queue_item_free(q);
 	return h->kind;
 }
 
@@ -447,7 +447,7 @@ END_TEST
 START_TEST(test_not_now)
 {
 	struct rds_op *op;
-	struct rds_queued q;
+	struct rds_queue_item q;
 
 	peer_shows(1, AT);
 	conn->queue = &q;
@@ -682,14 +682,15 @@ static void message_sent(uint64_t op)
 		conn->busy = true;
 		conn->queue_tail = &conn->queue;
 	}
-	conn->unacked[conn->count] = (struct rds_unacked){.seq = 100 + conn->count, .len = 1, .once = true, .op = op};
+	conn->unacked[conn->count] =
+		(struct rds_queue_unacked){.seq = 100 + conn->count, .len = 1, .once = true, .op = op};
 	conn->count++;
 }
 
 /* It breaks: these go again, and no others. */
 static void breaks(const uint64_t *seqs, unsigned n)
 {
-	struct rds_queued *q;
+	struct rds_queue_item *q;
 
 	rds_lock(&conn->tx);
 	rx_lock();
@@ -791,7 +792,7 @@ START_TEST(test_hides_and_takes_nothing)
 	for (n = 0; rds_op_arrived(conn, conn->ep, &rx) == RDS_RX_DONE; n++)
 		ck_assert_uint_lt(n, 1000000);
 	ck_assert_uint_ge(n, 10000);
-	ck_assert_uint_le(n * sizeof(struct rds_queued), 65 << 20);
+	ck_assert_uint_le(n * sizeof(struct rds_queue_item), 65 << 20);
 	ck_assert_uint_eq(atomic_load(&conn->nanswers), n);
 	rds_answers_drop(conn);
 	ck_assert_uint_eq(atomic_load(&conn->answer_bytes), 0);

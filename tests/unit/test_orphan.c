@@ -60,7 +60,7 @@ static struct rds_conn *they_wait(bool known)
 		say(5, "a");
 	atomic_store(&fake.stuck, true);
 	for (conn = rds_eng->conn_list; conn; conn = conn->next)
-		if (conn->kind == (known ? RDS_CONN_PEER : RDS_CONN_NOWHERE))
+		if (conn->kind == (known ? RDS_CONN_PEER : RDS_CONN_UNROUTED))
 			return conn;
 	ck_abort_msg("no connection");
 	return NULL;
@@ -104,18 +104,18 @@ START_TEST(test_many)
 	unsigned each = _i & 1 ? 1 : 1000;
 	size_t len = _i & 1 ? LEN : 0;
 	struct rds_conn *conn = they_wait(_i & 2);
-	unsigned i, n = MOST / (each * (len + sizeof(struct rds_queued)) + sizeof(struct rds_sock));
+	unsigned i, n = MOST / (each * (len + sizeof(struct rds_queue_item)) + sizeof(struct rds_sock));
 	unsigned before = waiting(conn);
 
 	for (i = 0; i < n; i++)
 		sent_and_closed(each, len);
 	ck_assert_uint_eq(waiting(conn), before + n * each);
-	ck_assert_int_gt(atomic_load(&rds_orphans), (int64_t)(MOST - (1 << 20)));
+	ck_assert_int_gt(atomic_load(&rds_sock_closed_bytes), (int64_t)(MOST - (1 << 20)));
 	for (i = 0; i < n / 2; i++)
 		sent_and_closed(each, len);
 	ck_assert_uint_le(waiting(conn), before + (n + 2) * each);
 	all_dropped(conn);
-	ck_assert_int_eq(atomic_load(&rds_orphans), 0);
+	ck_assert_int_eq(atomic_load(&rds_sock_closed_bytes), 0);
 	sent_and_closed(1, len);
 	ck_assert_uint_eq(waiting(conn), 1);
 }
@@ -131,10 +131,11 @@ START_TEST(test_much_of_one)
 	ck_assert_uint_eq(waiting(conn), n);
 	sent_and_closed(n, LEN);
 	ck_assert_uint_eq(waiting(conn), 2 * n);
-	await(atomic_load(&rds_orphans) > (int64_t)MOST); /* it counts when nobody has the socket any more, the helper neither */
+	await(atomic_load(&rds_sock_closed_bytes) >
+	      (int64_t)MOST); /* it counts when nobody has the socket any more, the helper neither */
 	sent_and_closed(3, 10);
 	ck_assert_uint_eq(waiting(conn), 2 * n);
-	ck_assert_uint_eq(rds_snd_bytes(open.sk), n * LEN);
+	ck_assert_uint_eq(rds_sock_snd_bytes(open.sk), n * LEN);
 	ends(open);
 	ck_assert_uint_eq(waiting(conn), n);
 }
@@ -166,12 +167,12 @@ START_TEST(test_room_was_sought)
 
 	rds_lock(&conn->tx);
 	conn->room_sought = true;
-	rds_conn_busy(conn);
+	rds_queue_busy_add(conn);
 	rds_unlock(&conn->tx);
 	ep_down(fake.eps[0], -EPIPE, true);
 	await(atomic_load(&conn->state) == RDS_CONN_DEAD);
 	await(!is_busy(conn));
-	rds_reap_all();
+	rds_queue_reap_all();
 	ck_assert(!is_busy(conn));
 }
 END_TEST

@@ -28,12 +28,12 @@ static void bound(struct rds_sock *sk)
 	atomic_store(&sk->ref, 1);
 	atomic_store(&sk->open, true);
 	atomic_store(&sk->rcvbuf, 1 << 20);
-	rds_bound_insert(sk);
+	rds_sock_bound_insert(sk);
 }
 
 static void rebind(void)
 {
-	rds_bound_remove(&old);
+	rds_sock_bound_remove(&old);
 	registry_sock_remove(engine.reg, old.reg_idx);
 	bound(&new);
 }
@@ -49,7 +49,7 @@ static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const s
 		rebind();
 	ck_assert_int_eq(rds_wire_hdr_decode(wire, &rx.hdr), 0);
 	rx_lock();
-	ck_assert_int_eq(rds_recv_message(&conn, ep, &rx), RDS_RX_DONE);
+	ck_assert_int_eq(rds_conn_receive(&conn, ep, &rx), RDS_RX_DONE);
 	rx_unlock();
 	return 0;
 }
@@ -97,8 +97,8 @@ static void setup(void)
 
 static void teardown(void)
 {
-	rds_bound_remove(&old);
-	rds_bound_remove(&new);
+	rds_sock_bound_remove(&old);
+	rds_sock_bound_remove(&new);
 	registry_close(engine.reg);
 	registry_teardown();
 }
@@ -114,17 +114,17 @@ static unsigned received(const struct rds_sock *sk)
 }
 
 /* A message that waits for the connection; to: for whom, as its sender found out. */
-static void waits_for(const struct rds_dst *to)
+static void waits_for(const struct rds_sock_dst *to)
 {
 	struct iovec iov = {.iov_base = (char[]){"old"}, .iov_len = 3};
-	struct rds_outgoing out = {.hdr = {.len = 3, .sport = 7, .dport = PORT},
-				   .u = {.sk = &sender, .len = 3, .dport = PORT},
-				   .iov = &iov,
-				   .len = 3,
-				   .to = to};
+	struct rds_conn_outgoing out = {.hdr = {.len = 3, .sport = 7, .dport = PORT},
+					.u = {.sk = &sender, .len = 3, .dport = PORT},
+					.iov = &iov,
+					.len = 3,
+					.to = to};
 
 	rds_lock(&conn.tx);
-	ck_assert_int_eq(rds_xmit(&conn, &out), 0);
+	ck_assert_int_eq(rds_conn_xmit(&conn, &out), 0);
 	ck_assert_uint_eq(conn.queue_len, 1);
 	rds_unlock(&conn.tx);
 }
@@ -178,8 +178,8 @@ END_TEST
 /* Between the sender's look and the message's wait the port is given to another one; _i: and then to nobody for a while, so that none can be named. */
 START_TEST(test_gone_meanwhile)
 {
-	struct rds_dst to = {.bind_gen = registry_generation(engine.reg),
-			     .sock = registry_sock_order(engine.reg, old.reg_idx) + 1};
+	struct rds_sock_dst to = {.bind_gen = registry_generation(engine.reg),
+				  .sock = registry_sock_order(engine.reg, old.reg_idx) + 1};
 
 	if (!_i)
 		rebind();

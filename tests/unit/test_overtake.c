@@ -73,7 +73,7 @@ static void setup(void)
 	atomic_store(&other.open, true);
 	rds_lock_init(&engine.rx, RDS_LOCK_RX);
 	rds_eng = &engine;
-	rds_busy_forget();
+	rds_queue_forget();
 	atomic_store(&sk.open, true);
 	conn_setup(&a);
 	conn_setup(&b);
@@ -86,7 +86,7 @@ static void setup(void)
 static struct rds_op *write_by(struct rds_sock *from, struct rds_conn *conn, uint16_t dport)
 {
 	struct rds_op *op = rds_op_new(from, RDS_OP_WRITE, 1);
-	struct rds_outgoing out = {.hdr = {.dport = dport}, .u = {.dport = dport}, .ops = op};
+	struct rds_conn_outgoing out = {.hdr = {.dport = dport}, .u = {.dport = dport}, .ops = op};
 
 	ck_assert_ptr_nonnull(op);
 	op->dport = dport;
@@ -94,7 +94,7 @@ static struct rds_op *write_by(struct rds_sock *from, struct rds_conn *conn, uin
 	op->local[0] = (struct iovec){mem, sizeof(mem)};
 	op->has_id = true;
 	ck_assert_int_eq(rds_ops_xmit(conn, op, false), 0);
-	ck_assert_int_eq(rds_xmit(conn, &out), 0);
+	ck_assert_int_eq(rds_conn_xmit(conn, &out), 0);
 	rds_ops_let_go(op);
 	return op;
 }
@@ -106,9 +106,9 @@ static struct rds_op *write_to(struct rds_conn *conn, uint16_t dport)
 
 static void message_to(struct rds_conn *conn, struct rds_sock *from, uint16_t dport)
 {
-	struct rds_outgoing out = {.hdr = {.dport = dport}, .u = {.dport = dport, .sk = from}};
+	struct rds_conn_outgoing out = {.hdr = {.dport = dport}, .u = {.dport = dport, .sk = from}};
 
-	ck_assert_int_eq(rds_xmit(conn, &out), 0);
+	ck_assert_int_eq(rds_conn_xmit(conn, &out), 0);
 }
 
 static void answered(struct rds_conn *conn, uint64_t id)
@@ -121,7 +121,7 @@ static void answered(struct rds_conn *conn, uint64_t id)
 /* All that waits in a's queue is b's. */
 static void move(void)
 {
-	struct rds_queued *q, *list = a.queue;
+	struct rds_queue_item *q, *list = a.queue;
 
 	a.queue = NULL;
 	a.queue_tail = &a.queue;
@@ -163,7 +163,7 @@ static void all_over(void)
 	ck_assert(!b.queue && !b.queue_len && !b.ops && !b.nover);
 	ck_assert_ptr_eq(b.queue_tail, &b.queue);
 	ck_assert(!sk.numbered && !atomic_load(&sk.nops));
-	rds_barrier_free(&sk.barrier);
+	rds_sock_marks_free(&sk.marks);
 }
 
 /* The second's message waits for the first, which then has to go the same way. */
@@ -260,7 +260,7 @@ START_TEST(test_crosswise)
 	answered(&b, fourth);
 	answered(&a, sixth);
 	ck_assert(!other.numbered && !atomic_load(&other.nops));
-	rds_barrier_free(&other.barrier);
+	rds_sock_marks_free(&other.marks);
 	all_over();
 }
 END_TEST
@@ -287,7 +287,7 @@ START_TEST(test_passed_and_failed)
 	answered(&b, third);
 	work(&b);
 	went("p2p3m3");
-	rds_barrier_free(&other.barrier);
+	rds_sock_marks_free(&other.marks);
 	all_over();
 }
 END_TEST
@@ -319,7 +319,7 @@ START_TEST(test_passes_and_failed)
 	answered(&b, third);
 	work(&b);
 	went(_i ? "p2p4m2p3m3" : "p2p4m2p3m3m4");
-	rds_barrier_free(&other.barrier);
+	rds_sock_marks_free(&other.marks);
 	all_over();
 }
 END_TEST
@@ -329,7 +329,7 @@ START_TEST(test_answers_pass)
 {
 	struct rds_hdr to = {.sport = 9, .dport = 8};
 	uint64_t first, second;
-	struct rds_queued *q;
+	struct rds_queue_item *q;
 
 	first = write_to(&a, 1)->id;
 	second = write_to(&b, 2)->id;
@@ -339,7 +339,7 @@ START_TEST(test_answers_pass)
 	rx_unlock();
 	ck_assert_ptr_nonnull(q);
 	q->answers = &b;
-	atomic_fetch_add(&b.answer_bytes, rds_answer_weight(q));
+	atomic_fetch_add(&b.answer_bytes, rds_queue_answer_weight(q));
 	q->hdr.seq = q->u.seq = b.next_tx++;
 	rds_queue_append(&b, q);
 	rds_queue_flush(&b);
@@ -361,17 +361,17 @@ END_TEST
 /* They, too, go before what waits for the peer; but a peer that takes nothing is not answered for ever. */
 START_TEST(test_pongs)
 {
-	unsigned n = 0, most = (65 << 20) / sizeof(struct rds_queued);
+	unsigned n = 0, most = (65 << 20) / sizeof(struct rds_queue_item);
 
 	atomic_store(&b.state, RDS_CONN_CONNECTING);
 	while (n++ < 2 * most)
-		ck_assert_int_eq(rds_xmit_pong(&b, 9), 0);
+		ck_assert_int_eq(rds_conn_xmit_pong(&b, 9), 0);
 	ck_assert_uint_ge(b.queue_len, 10000);
 	ck_assert_uint_le(b.queue_len, most);
-	ck_assert_uint_ge(atomic_load(&b.answer_bytes), b.queue_len * sizeof(struct rds_queued));
+	ck_assert_uint_ge(atomic_load(&b.answer_bytes), b.queue_len * sizeof(struct rds_queue_item));
 	rds_queue_drop_all(&b);
 	ck_assert_uint_eq(atomic_load(&b.answer_bytes), 0);
-	ck_assert_int_eq(rds_xmit_pong(&b, 9), 0);
+	ck_assert_int_eq(rds_conn_xmit_pong(&b, 9), 0);
 	ck_assert_uint_eq(b.queue_len, 1);
 	atomic_store(&b.state, RDS_CONN_UP);
 	rds_queue_flush(&b);
@@ -384,7 +384,7 @@ END_TEST
 START_TEST(test_notices)
 {
 	struct iovec iov = {mem, RDS_REDIRECT_BYTES};
-	struct rds_outgoing out = {.iov = &iov, .len = iov.iov_len};
+	struct rds_conn_outgoing out = {.iov = &iov, .len = iov.iov_len};
 	struct rds_op *op = NULL;
 
 	out.hdr = (struct rds_hdr){.len = RDS_REDIRECT_BYTES, .flags = RDS_FLAG_REDIRECT};
@@ -395,13 +395,13 @@ START_TEST(test_notices)
 		op = write_to(&b, 2);
 	message_to(&b, &other, 3);
 	for (out.hdr.dport = 4; out.hdr.dport <= 5; out.hdr.dport++)
-		ck_assert_int_eq(rds_xmit(&b, &out), 0);
+		ck_assert_int_eq(rds_conn_xmit(&b, &out), 0);
 	message_to(&b, &sk, 6);
 	ck_assert_uint_eq(b.queue_len, _i & 2 ? 7 : 5);
 	if (op)
 		op->native = _i & 4;
 	out.hdr.dport = 7;
-	ck_assert_int_eq(rds_xmit(&b, &out), 0);
+	ck_assert_int_eq(rds_conn_xmit(&b, &out), 0);
 	if (op)
 		op->native = false;
 	atomic_store(&b.state, RDS_CONN_UP);
@@ -422,11 +422,11 @@ END_TEST
 START_TEST(test_same_stream_at_the_end)
 {
 	uint64_t first = write_to(&a, 1)->id, second = write_to(&b, 2)->id;
-	const struct rds_queued *moved;
+	const struct rds_queue_item *moved;
 
 	message_to(&b, &sk, 5);
 	message_to(&a, &sk, 5);
-	moved = container_of(a.queue_tail, struct rds_queued, next);
+	moved = container_of(a.queue_tail, struct rds_queue_item, next);
 	move();
 	went("p2p1m1");
 	ck_assert_ptr_eq(b.queue_tail, &moved->next);
@@ -458,7 +458,7 @@ END_TEST
 START_TEST(test_parts)
 {
 	uint64_t first = write_to(&a, 1)->id, second = write_to(&a, 2)->id;
-	struct rds_queued *q = a.queue;
+	struct rds_queue_item *q = a.queue;
 
 	a.queue = q->next->next; /* the second one's port is found first */
 	q->next->next = NULL;

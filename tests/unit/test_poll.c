@@ -80,16 +80,16 @@ START_TEST(test_room_is_shown_when_there_is_some)
 {
 	rds_sock_watch(&sock, standin, _i);
 	ck_assert(shown() && truth());
-	rds_snd_add(&sock, 10);
-	rds_snd_add(&sock, 10);
-	rds_snd_add(&sock, 5 * LIMIT);
-	rds_sock_refused(&sock, standin);
+	rds_sock_snd_add(&sock, 10);
+	rds_sock_snd_add(&sock, 10);
+	rds_sock_snd_add(&sock, 5 * LIMIT);
+	rds_sock_show_refused(&sock, standin);
 	ck_assert(!shown() && !truth());
-	rds_snd_sub(&sock, 1, 10);
+	rds_sock_snd_sub(&sock, 1, 10);
 	ck_assert(!shown() && !truth());
-	rds_snd_sub(&sock, 1, 10);
+	rds_sock_snd_sub(&sock, 1, 10);
 	ck_assert(!shown() && !truth());
-	rds_snd_sub(&sock, 1, 5 * LIMIT);
+	rds_sock_snd_sub(&sock, 1, 5 * LIMIT);
 	ck_assert(shown() && truth());
 }
 END_TEST
@@ -97,7 +97,7 @@ END_TEST
 /* Watched when it is full already, and by a limit that is raised. */
 START_TEST(test_limit_is_raised)
 {
-	rds_snd_add(&sock, 3 * LIMIT);
+	rds_sock_snd_add(&sock, 3 * LIMIT);
 	rds_sock_watch(&sock, standin, _i);
 	ck_assert(!shown() && !truth());
 	atomic_store(&sock.sndbuf, 4 * LIMIT);
@@ -131,7 +131,7 @@ START_TEST(test_reader_at_the_other_end)
 {
 	char c;
 
-	rds_snd_add(&sock, 3 * LIMIT);
+	rds_sock_snd_add(&sock, 3 * LIMIT);
 	emptied = sock.pair.n[0];
 	rds_sock_watch(&sock, standin, false);
 	ck_assert(sock.hidden_out);

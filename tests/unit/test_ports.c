@@ -22,9 +22,9 @@ static struct rds_addr at(unsigned host, uint16_t port)
 	return a;
 }
 
-static struct rds_port_owner proc(uint8_t n)
+static struct rds_route_port_owner proc(uint8_t n)
 {
-	struct rds_port_owner o = {.cm_port = (uint16_t)(7000 + n)};
+	struct rds_route_port_owner o = {.cm_port = (uint16_t)(7000 + n)};
 
 	o.proc.b[0] = n;
 	return o;
@@ -33,95 +33,95 @@ static struct rds_port_owner proc(uint8_t n)
 START_TEST(test_asked_and_answered)
 {
 	struct rds_addr a = at(1, 5), b = at(1, 6);
-	struct rds_port_owner o = proc(1), got;
+	struct rds_route_port_owner o = proc(1), got;
 
 	mock_clock_stop();
-	ck_assert_int_eq(rds_port_look(&a, &got), RDS_PORT_UNKNOWN);
-	ck_assert(rds_port_ask(&a));
-	ck_assert_int_eq(rds_port_look(&a, &got), RDS_PORT_ASKED);
-	ck_assert_int_eq(rds_port_look(&b, &got), RDS_PORT_UNKNOWN);
-	rds_port_found(&a, &o);
-	ck_assert_int_eq(rds_port_look(&a, &got), RDS_PORT_FOUND);
+	ck_assert_int_eq(rds_route_port_get(&a, &got), RDS_PORT_UNKNOWN);
+	ck_assert(rds_route_port_ask(&a));
+	ck_assert_int_eq(rds_route_port_get(&a, &got), RDS_PORT_ASKED);
+	ck_assert_int_eq(rds_route_port_get(&b, &got), RDS_PORT_UNKNOWN);
+	rds_route_port_found(&a, &o);
+	ck_assert_int_eq(rds_route_port_get(&a, &got), RDS_PORT_FOUND);
 	ck_assert_mem_eq(&got, &o, sizeof(o));
 
-	ck_assert(rds_port_ask(&b));
-	rds_port_absent(&b);
-	ck_assert_int_eq(rds_port_look(&b, &got), RDS_PORT_ABSENT);
+	ck_assert(rds_route_port_ask(&b));
+	rds_route_port_absent(&b);
+	ck_assert_int_eq(rds_route_port_get(&b, &got), RDS_PORT_ABSENT);
 	mock_clock_pass(99 * MS);
-	ck_assert_int_eq(rds_port_look(&b, &got), RDS_PORT_ABSENT);
+	ck_assert_int_eq(rds_route_port_get(&b, &got), RDS_PORT_ABSENT);
 	mock_clock_pass(MS); /* what is not there is not there for long */
-	ck_assert_int_eq(rds_port_look(&b, &got), RDS_PORT_UNKNOWN);
+	ck_assert_int_eq(rds_route_port_get(&b, &got), RDS_PORT_UNKNOWN);
 
-	ck_assert(rds_port_ask(&b));
-	rds_port_failed(&b);
-	ck_assert_int_eq(rds_port_look(&b, &got), RDS_PORT_UNKNOWN);
-	ck_assert_uint_eq(rds_ports_known(), 1);
+	ck_assert(rds_route_port_ask(&b));
+	rds_route_port_failed(&b);
+	ck_assert_int_eq(rds_route_port_get(&b, &got), RDS_PORT_UNKNOWN);
+	ck_assert_uint_eq(rds_route_ports_count(), 1);
 }
 END_TEST
 
 START_TEST(test_moved)
 {
 	struct rds_addr a = at(1, 5);
-	struct rds_port_owner o = proc(1), p = proc(2), got;
+	struct rds_route_port_owner o = proc(1), p = proc(2), got;
 	struct rds_procid was;
 
-	rds_port_found(&a, &o);
-	rds_port_moved(&a, &p.proc); /* it never had it */
-	ck_assert_int_eq(rds_port_look(&a, &got), RDS_PORT_FOUND);
-	ck_assert(!rds_port_was(&a, &was));
-	rds_port_moved(&a, &o.proc);
-	ck_assert_int_eq(rds_port_look(&a, &got), RDS_PORT_UNKNOWN);
-	ck_assert(rds_port_was(&a, &was));
+	rds_route_port_found(&a, &o);
+	rds_route_port_moved(&a, &p.proc); /* it never had it */
+	ck_assert_int_eq(rds_route_port_get(&a, &got), RDS_PORT_FOUND);
+	ck_assert(!rds_route_port_previous(&a, &was));
+	rds_route_port_moved(&a, &o.proc);
+	ck_assert_int_eq(rds_route_port_get(&a, &got), RDS_PORT_UNKNOWN);
+	ck_assert(rds_route_port_previous(&a, &was));
 	ck_assert_mem_eq(&was, &o.proc, sizeof(was));
-	ck_assert(rds_port_ask(&a));
-	rds_port_failed(&a);
-	ck_assert(rds_port_was(&a, &was)); /* still under way to it */
-	rds_port_found(&a, &p);
-	ck_assert(rds_port_was(&a, &was));
-	rds_ports_of_dead(&o.proc);
-	ck_assert(!rds_port_was(&a, &was));
-	ck_assert_int_eq(rds_port_look(&a, &got), RDS_PORT_FOUND);
-	rds_ports_of_dead(&p.proc);
-	ck_assert_int_eq(rds_port_look(&a, &got), RDS_PORT_UNKNOWN);
-	rds_port_found(&a, &o);
-	rds_port_moved(&a, &o.proc);
-	rds_port_found(&a, &o); /* and back */
-	ck_assert(!rds_port_was(&a, &was));
+	ck_assert(rds_route_port_ask(&a));
+	rds_route_port_failed(&a);
+	ck_assert(rds_route_port_previous(&a, &was)); /* still under way to it */
+	rds_route_port_found(&a, &p);
+	ck_assert(rds_route_port_previous(&a, &was));
+	rds_route_ports_drop_proc(&o.proc);
+	ck_assert(!rds_route_port_previous(&a, &was));
+	ck_assert_int_eq(rds_route_port_get(&a, &got), RDS_PORT_FOUND);
+	rds_route_ports_drop_proc(&p.proc);
+	ck_assert_int_eq(rds_route_port_get(&a, &got), RDS_PORT_UNKNOWN);
+	rds_route_port_found(&a, &o);
+	rds_route_port_moved(&a, &o.proc);
+	rds_route_port_found(&a, &o); /* and back */
+	ck_assert(!rds_route_port_previous(&a, &was));
 }
 END_TEST
 
 /* Not more than 64 questions at once, not more than 65536 answers; the oldest go, questions never. */
 START_TEST(test_bounds)
 {
-	struct rds_port_owner o = proc(1), got;
+	struct rds_route_port_owner o = proc(1), got;
 	struct rds_addr a;
 	unsigned i;
 
 	for (i = 0; i < 64; i++) {
 		a = at(9, (uint16_t)(i + 1));
-		ck_assert(rds_port_ask(&a));
+		ck_assert(rds_route_port_ask(&a));
 	}
 	a = at(9, 100);
-	ck_assert(!rds_port_ask(&a));
+	ck_assert(!rds_route_port_ask(&a));
 	for (i = 0; i < 70000; i++) {
 		a = at(1 + i / 60000, (uint16_t)(i % 60000));
-		rds_port_found(&a, &o);
+		rds_route_port_found(&a, &o);
 	}
-	ck_assert_uint_eq(rds_ports_known(), 65536);
+	ck_assert_uint_eq(rds_route_ports_count(), 65536);
 	for (i = 0; i < 64; i++) {
 		a = at(9, (uint16_t)(i + 1));
-		ck_assert_int_eq(rds_port_look(&a, &got), RDS_PORT_ASKED);
+		ck_assert_int_eq(rds_route_port_get(&a, &got), RDS_PORT_ASKED);
 	}
 	a = at(1, 0);
-	ck_assert_int_eq(rds_port_look(&a, &got), RDS_PORT_UNKNOWN);
+	ck_assert_int_eq(rds_route_port_get(&a, &got), RDS_PORT_UNKNOWN);
 	a = at(2, 9999);
-	ck_assert_int_eq(rds_port_look(&a, &got), RDS_PORT_FOUND);
+	ck_assert_int_eq(rds_route_port_get(&a, &got), RDS_PORT_FOUND);
 	a = at(9, 1);
-	rds_port_failed(&a);
+	rds_route_port_failed(&a);
 	a = at(9, 100);
-	ck_assert(rds_port_ask(&a));
-	rds_ports_of_dead(&o.proc);
-	ck_assert_uint_eq(rds_ports_known(), 64);
+	ck_assert(rds_route_port_ask(&a));
+	rds_route_ports_drop_proc(&o.proc);
+	ck_assert_uint_eq(rds_route_ports_count(), 64);
 }
 END_TEST
 

@@ -394,7 +394,7 @@ short rds_poll(struct rds_sock *sk, short events)
 	return bits & events;
 }
 
-bool rds_progress(void)
+bool rds_progress_round(void)
 {
 	return false;
 }
@@ -489,7 +489,7 @@ void rds_sock_watch(struct rds_sock *sk, int fd, bool edge)
 
 /* ---- process ---- */
 
-bool rds_engine_foreign(void)
+bool os_process_inherited(void)
 {
 	_Atomic int *page = alive;
 
@@ -502,9 +502,9 @@ static void close_one(int fd, void *arg)
 	os_close(fd);
 }
 
-void rds_engine_forget(void)
+void rds_engine_fork_child(void)
 {
-	if (!rds_engine_foreign())
+	if (!os_process_inherited())
 		return;
 	os_fd_each_internal(0, ~0u, close_one, NULL);
 	memset(socks, 0, sizeof(socks));
@@ -558,7 +558,7 @@ void rds_engine_exit(void)
 {
 }
 
-void rds_engine_ends(bool interrupted)
+void rds_engine_exit_begin(bool interrupted)
 {
 	(void)interrupted;
 }
@@ -730,7 +730,7 @@ _Atomic bool rds_spread;
 int (*rds_hook_number)(struct rds_sock *sk);
 void (*rds_hook_left)(struct rds_sock *sk);
 
-bool rds_engine_runs(void)
+bool os_process_is_started(void)
 {
 	return true;
 }

@@ -62,7 +62,7 @@ static bool fake_progress(struct rds_transport *t)
 {
 	(void)t;
 	looks++;
-	aside = rds_aside;
+	aside = rds_transport_looks_aside;
 	return false;
 }
 
@@ -109,7 +109,7 @@ static struct rds_sock sock;
 static void update(void)
 {
 	rx_lock();
-	rds_attention_update();
+	rds_progress_attention_update();
 	rx_unlock();
 }
 
@@ -133,14 +133,14 @@ static void setup(void)
 static void sends(unsigned n)
 {
 	while (n--)
-		rds_send_made(64);
+		rds_progress_send_made(64);
 }
 
 static void wakes(unsigned n)
 {
 	while (n--) {
 		rx_lock();
-		rds_helper_woken();
+		rds_progress_helper_woken();
 		rx_unlock();
 	}
 }
@@ -149,8 +149,8 @@ static void wakes(unsigned n)
 static void spins(bool found)
 {
 	rx_lock();
-	rds_poll_enter();
-	rds_poll_leave(found);
+	rds_progress_spin_enter();
+	rds_progress_spin_leave(found);
 	rx_unlock();
 }
 
@@ -185,7 +185,7 @@ START_TEST(test_sends_take_over)
 	ck_assert_uint_eq(looks, 0);
 	sends(1);
 	ck_assert_uint_eq(looks, 1);
-	rds_send_made(65536); /* at once */
+	rds_progress_send_made(65536); /* at once */
 	ck_assert_uint_eq(looks, 2);
 }
 END_TEST
@@ -241,7 +241,7 @@ START_TEST(test_kernel_watches)
 	if (_i)
 		sends_and_wakes(WAKES);
 	rx_lock();
-	rds_others_watch();
+	rds_progress_others_watch();
 	rx_unlock();
 	ck_assert_int_eq(shown, RDS_ATT_HELPER);
 	sends_and_wakes(10 * WAKES);
@@ -278,7 +278,7 @@ START_TEST(test_aside)
 	sends(PER_LOOK);
 	ck_assert_uint_eq(looks, 1);
 	ck_assert(aside);
-	ck_assert(!rds_aside);
+	ck_assert(!rds_transport_looks_aside);
 }
 END_TEST
 
@@ -293,7 +293,7 @@ static uint64_t would_spin(void)
 	w->n = 0;
 	ck_assert(rds_wait_spin(w));
 	ns = w->spin_until - w->spin_start;
-	rds_spin_end(w);
+	rds_wait_spin_end(w);
 	rds_wait_end(w);
 	return ns;
 }
@@ -301,7 +301,7 @@ static uint64_t would_spin(void)
 static void sleeps_cost(unsigned n, uint64_t ns)
 {
 	while (n--)
-		rds_spin_sleep_cost(ns);
+		rds_wait_spin_sleep_cost(ns);
 }
 
 #define FIRST 8
@@ -311,13 +311,13 @@ START_TEST(test_first_sleeps)
 {
 	uint64_t least = would_spin();
 
-	ck_assert(rds_spin_measures());
-	rds_spin_sleep_cost(4 * MS);
-	rds_spin_sleep_cost(MS / 2);
-	rds_spin_sleep_cost(MS / 20);
+	ck_assert(rds_wait_spin_measures());
+	rds_wait_spin_sleep_cost(4 * MS);
+	rds_wait_spin_sleep_cost(MS / 2);
+	rds_wait_spin_sleep_cost(MS / 20);
 	sleeps_cost(FIRST - 4, MS / 10);
 	ck_assert_uint_eq(would_spin(), least);
-	ck_assert(rds_spin_measures()); /* one that was about to sleep, and did not, does not count */
+	ck_assert(rds_wait_spin_measures()); /* one that was about to sleep, and did not, does not count */
 	sleeps_cost(1, MS / 10);
 	ck_assert_uint_eq(would_spin(), 12 * MS / 20);
 }
@@ -330,7 +330,7 @@ START_TEST(test_measured)
 
 	sleeps_cost(FIRST, MS / 10);
 	for (i = 0; i < 160; i++)
-		n += rds_spin_measures();
+		n += rds_wait_spin_measures();
 	ck_assert_uint_eq(n, 10);
 }
 END_TEST

@@ -109,7 +109,7 @@ static void setup(void)
 	nsent = 0;
 	acked = ack_at_send = 0;
 	left = -1;
-	rds_busy_forget();
+	rds_queue_forget();
 }
 
 static void teardown(void)
@@ -129,12 +129,12 @@ static void give(unsigned n)
 	for (; n; n--) {
 		char text[16];
 		struct iovec iov = {.iov_base = text};
-		struct rds_outgoing out = {.iov = &iov};
+		struct rds_conn_outgoing out = {.iov = &iov};
 
 		iov.iov_len = out.len = (size_t)snprintf(text, sizeof(text), "message %u", (unsigned)conn.next_tx);
 		out.hdr.len = out.u.len = (uint32_t)out.len;
 		out.hdr.dport = out.u.dport = (uint16_t)conn.next_tx;
-		ck_assert_int_eq(rds_xmit(&conn, &out), 0);
+		ck_assert_int_eq(rds_conn_xmit(&conn, &out), 0);
 	}
 }
 
@@ -233,7 +233,7 @@ END_TEST
 
 static void distrusted(unsigned kept)
 {
-	ck_assert(atomic_load(&conn.lied));
+	ck_assert(atomic_load(&conn.ack_lied));
 	ck_assert(rds_timer_is_set(&conn.retry)); /* the helper will break it */
 	ck_assert_uint_eq(conn.count, kept);
 }
@@ -243,12 +243,12 @@ START_TEST(test_acks_are_believed)
 	state(RDS_CONN_UP);
 	give(5);
 	acked = 3;
-	rds_conn_reap(&conn);
+	rds_queue_reap(&conn);
 	ck_assert_uint_eq(conn.count, 2);
 	acked = 5;
-	rds_conn_reap(&conn);
+	rds_queue_reap(&conn);
 	ck_assert_uint_eq(conn.count, 0);
-	ck_assert(!atomic_load(&conn.lied));
+	ck_assert(!atomic_load(&conn.ack_lied));
 	ck_assert(!rds_timer_is_set(&conn.retry));
 }
 END_TEST
@@ -259,12 +259,12 @@ START_TEST(test_acks_beyond_what_was_sent)
 	state(RDS_CONN_UP);
 	give(5);
 	acked = _i ? UINT64_MAX : 6;
-	rds_conn_reap(&conn);
+	rds_queue_reap(&conn);
 	distrusted(5);
 	ck_assert_uint_eq(conn.acked, 0);
 	give(3); /* the helper is not there yet; what is sent now makes the lie no truth */
 	acked = 6;
-	rds_conn_reap(&conn);
+	rds_queue_reap(&conn);
 	distrusted(8);
 	ck_assert(broken(-1));
 	all_go_again(1, 9, 8);
@@ -280,7 +280,7 @@ START_TEST(test_acks_of_what_waits)
 	give(2);
 	conn.ep = (struct rds_ep *)&endpoint;
 	acked = 4;
-	rds_conn_reap(&conn);
+	rds_queue_reap(&conn);
 	distrusted(3);
 }
 END_TEST
@@ -290,16 +290,16 @@ START_TEST(test_ack_comes_before_send_returns)
 	state(RDS_CONN_UP);
 	ack_at_send = 1;
 	give(1);
-	rds_conn_reap(&conn);
-	ck_assert(!atomic_load(&conn.lied));
+	rds_queue_reap(&conn);
+	ck_assert(!atomic_load(&conn.ack_lied));
 	ck_assert_uint_eq(conn.count, 0);
 	state(RDS_CONN_CONNECTING);
 	give(1);
 	state(RDS_CONN_UP);
 	ack_at_send = 2;
 	rds_queue_flush(&conn);
-	rds_conn_reap(&conn);
-	ck_assert(!atomic_load(&conn.lied));
+	rds_queue_reap(&conn);
+	ck_assert(!atomic_load(&conn.ack_lied));
 	ck_assert_uint_eq(conn.count, 0);
 }
 END_TEST
@@ -314,7 +314,7 @@ START_TEST(test_acks_when_it_comes_up)
 	rds_queue_acked(&conn, 3 + (uint64_t)_i);
 	ck_assert_uint_eq(conn.queue_len, _i ? 5 : 2);
 	ck_assert_uint_eq(conn.acked, _i ? 0 : 3);
-	ck_assert(atomic_load(&conn.lied) == (_i > 0));
+	ck_assert(atomic_load(&conn.ack_lied) == (_i > 0));
 	ck_assert(rds_timer_is_set(&conn.retry) == (_i > 0));
 }
 END_TEST
@@ -325,27 +325,27 @@ START_TEST(test_asks_later)
 	unsigned looks;
 
 	state(RDS_CONN_UP);
-	ck_assert(!rds_may_ask_later(&conn)); /* not of that transport: it has to be asked now */
+	ck_assert(!rds_queue_ask_later(&conn)); /* not of that transport: it has to be asked now */
 	transport.ops = &patient_ops;
 	give(1);
-	rds_conn_busy(&conn);
+	rds_queue_busy_add(&conn);
 	asked = 0;
-	ck_assert(!rds_ask_unasked()); /* nothing was left out */
+	ck_assert(!rds_queue_ask_deferred()); /* nothing was left out */
 	ck_assert_uint_eq(asked, 0);
-	ck_assert(rds_may_ask_later(&conn));
+	ck_assert(rds_queue_ask_later(&conn));
 	if (_i)
 		for (looks = 0; !asked && looks < 1000; looks++)
-			rds_looked_in_vain();
+			rds_queue_looked_in_vain();
 	else
-		rds_ask_unasked();
+		rds_queue_ask_deferred();
 	ck_assert_uint_eq(asked, 1);
 	for (looks = 0; looks < 1000; looks++)
-		rds_looked_in_vain();
-	rds_ask_unasked();
+		rds_queue_looked_in_vain();
+	rds_queue_ask_deferred();
 	ck_assert_uint_eq(asked, 1);
-	ck_assert(rds_may_ask_later(&conn));
+	ck_assert(rds_queue_ask_later(&conn));
 	acked = 1;
-	ck_assert(rds_ask_unasked()); /* an answer has come meanwhile */
+	ck_assert(rds_queue_ask_deferred()); /* an answer has come meanwhile */
 	transport.ops = &ops;
 	rds_eng = NULL;
 }

@@ -74,9 +74,9 @@ static _Atomic uint64_t generation;
 static struct registry_pub registry = {.generation = &generation};
 static struct rds_sock sock;
 static struct rds_conn conn;
-static struct rds_unacked unacked[CAP];
+static struct rds_queue_unacked unacked[CAP];
 static struct rds_cong_map map;
-static struct rds_queued waiting;
+static struct rds_queue_item waiting;
 static struct sockaddr_in to;
 static size_t length;
 static const void *bytes, *name;
@@ -84,7 +84,7 @@ static unsigned char text[2 << 20];
 
 static void setup(void)
 {
-	struct rds_dst *d;
+	struct rds_sock_dst *d;
 
 	memset(&engine, 0, sizeof(engine));
 	memset(&sock, 0, sizeof(sock));
@@ -98,7 +98,7 @@ static void setup(void)
 	engine.reg = (struct registry *)(void *)&registry;
 	atomic_store(&generation, 5);
 	atomic_store(&engine.conn_gen, 3);
-	rds_busy_forget();
+	rds_queue_forget();
 	ops.caps = RDS_TCAP_RETAINS;
 	refusal = 0;
 
@@ -122,7 +122,7 @@ static void setup(void)
 	atomic_store(&sock.tos_fixed, true);
 	atomic_store(&sock.sndbuf, 4000);
 	sock.laddr.port = 1234;
-	d = rds_dst_slot(&sock, PORT);
+	d = rds_sock_dst_slot(&sock, PORT);
 	memcpy(d->raw, &to, RDS_DST_RAW4);
 	d->rawlen = RDS_DST_RAW4;
 	d->addr.port = PORT;
@@ -133,7 +133,7 @@ static void setup(void)
 	bytes = text;
 	name = &to;
 	length = 64;
-	rds_sent = false;
+	rds_wait_has_sent = false;
 	atomic_store(&engine.at_send, RDS_AT_SEND_NOTE);
 }
 
@@ -155,7 +155,7 @@ static bool the_short_way(void)
 struct state {
 	struct rds_sock sock;
 	struct rds_conn conn;
-	struct rds_unacked unacked[CAP];
+	struct rds_queue_unacked unacked[CAP];
 };
 
 static void take_state(struct state *s)
@@ -167,7 +167,7 @@ static void take_state(struct state *s)
 	memset(&s->conn.tx, 0, sizeof(s->conn.tx));
 }
 
-static void ck_same_message(const struct rds_unacked *a, const struct rds_unacked *b)
+static void ck_same_message(const struct rds_queue_unacked *a, const struct rds_queue_unacked *b)
 {
 	ck_assert_ptr_eq(a->sk, b->sk);
 	ck_assert_uint_eq(a->seq, b->seq);
@@ -177,7 +177,7 @@ static void ck_same_message(const struct rds_unacked *a, const struct rds_unacke
 	ck_assert_uint_eq(a->dport, b->dport);
 	ck_assert_uint_eq(a->flags, b->flags);
 	ck_assert_uint_eq(a->zcookie, b->zcookie);
-	ck_assert(a->told == b->told && a->cancelled == b->cancelled && a->once == b->once);
+	ck_assert(a->report == b->report && a->cancelled == b->cancelled && a->once == b->once);
 	ck_assert_uint_eq(a->ext_type, b->ext_type);
 	ck_assert_uint_eq(a->ext_rkey, b->ext_rkey);
 	ck_assert_uint_eq(a->ext_offset, b->ext_offset);
@@ -199,7 +199,7 @@ START_TEST(test_same)
 	}
 	take_state(&a);
 	hdr = noted.hdr;
-	ck_assert(rds_sent && atomic_load(&engine.sent));
+	ck_assert(rds_wait_has_sent && atomic_load(&engine.sent));
 	setup();
 	for (i = 0; i < 3; i++) {
 		length = lengths[_i];
@@ -209,7 +209,7 @@ START_TEST(test_same)
 		ck_assert_mem_eq(noted.bytes, text, length);
 	}
 	take_state(&b);
-	ck_assert(rds_sent && atomic_load(&engine.sent));
+	ck_assert(rds_wait_has_sent && atomic_load(&engine.sent));
 	ck_assert_uint_eq(noted.sends, 3);
 	ck_assert_uint_eq(noted.flushes, 3);
 	ck_assert(!noted.service);
@@ -241,11 +241,11 @@ static void family(void)
 }
 static void not_raw(void)
 {
-	rds_dst_slot(&sock, PORT)->rawlen = 1;
+	rds_sock_dst_slot(&sock, PORT)->rawlen = 1;
 }
 static void unresolved(void)
 {
-	rds_dst_slot(&sock, PORT)->conn = NULL;
+	rds_sock_dst_slot(&sock, PORT)->conn = NULL;
 }
 static void bound_since(void)
 {
@@ -350,7 +350,7 @@ START_TEST(test_left_alone)
 	ck_assert_mem_eq(&a, &b, sizeof(a));
 	ck_assert_uint_eq(noted.sends, refusal ? 1 : 0);
 	ck_assert_uint_eq(noted.flushes, 0);
-	ck_assert(!rds_sent);
+	ck_assert(!rds_wait_has_sent);
 }
 END_TEST
 

@@ -25,7 +25,7 @@ START_TEST(test_found)
 	ck_assert_uint_eq(fake.asked[0], 5);
 	mock_clock_pass(50 * MS); /* the question is not repeated */
 	ck_assert_uint_eq(locked(&fake.nasked), 1);
-	ck_assert_uint_gt(rds_engine_unsent(), 0);
+	ck_assert_uint_gt(rds_progress_count_unsent(), 0);
 	far_answers(5, 1, 0);
 	far_up(0);
 	ck_assert_uint_eq(fake.eps[0]->id.peer_slot, RDS_SLOT_REMOTE);
@@ -35,10 +35,10 @@ START_TEST(test_found)
 	say(5, "c");
 	far_got(2, 1, "c");
 	ck_assert_uint_eq(locked(&fake.nasked), 1);
-	ck_assert_uint_eq(rds_snd_bytes(fake.sk), 6);
+	ck_assert_uint_eq(rds_sock_snd_bytes(fake.sk), 6);
 	far_acks(0, 3);
-	ck_assert_uint_eq(rds_snd_bytes(fake.sk), 0);
-	ck_assert_uint_eq(rds_engine_unsent(), 0);
+	ck_assert_uint_eq(rds_sock_snd_bytes(fake.sk), 0);
+	ck_assert_uint_eq(rds_progress_count_unsent(), 0);
 	ck_assert_uint_ge(atomic_load(&fake.pushes), 1); /* whatever was to be said before it was up */
 }
 END_TEST
@@ -52,13 +52,13 @@ START_TEST(test_nobody_has_it)
 	await(locked(&fake.nasked) == 1);
 	begin = os_now_ns();
 	far_answers(6, 0, -ENOENT);
-	await(rds_snd_bytes(fake.sk) == 0);
+	await(rds_sock_snd_bytes(fake.sk) == 0);
 	for (i = 0; i < 20; i++)
 		say(6, "y");
 	await(locked(&fake.nasked) == 2);
 	ck_assert_uint_ge(os_now_ns() - begin, 100000000);
 	far_answers(6, 0, -ENOENT);
-	await(rds_snd_bytes(fake.sk) == 0);
+	await(rds_sock_snd_bytes(fake.sk) == 0);
 	ck_assert_uint_eq(locked(&fake.nasked), 2); /* a stream costs no question for each */
 	say(6, "z"); /* somebody may have it by now */
 	await(locked(&fake.nasked) == 3);
@@ -83,7 +83,7 @@ START_TEST(test_reply_to_who_was_absent)
 	far_answers(6, 0, -ENOENT);
 	if (!before)
 		say(6, "reply");
-	await(rds_snd_bytes(fake.sk) == sizeof("reply"));
+	await(rds_sock_snd_bytes(fake.sk) == sizeof("reply"));
 	await(locked(&fake.nasked) == 2);
 	far_answers(6, 1, 0);
 	far_up(0);
@@ -99,7 +99,7 @@ START_TEST(test_no_answer_then_one)
 	for (i = 1; i <= 5; i++) {
 		await(locked(&fake.nasked) == i);
 		far_answers(5, 0, -EHOSTUNREACH);
-		ck_assert_uint_eq(rds_engine_unsent(), 0); /* nobody waits for that at exit */
+		ck_assert_uint_eq(rds_progress_count_unsent(), 0); /* nobody waits for that at exit */
 		say(5, "b");
 	}
 	await(locked(&fake.nasked) == 6);
@@ -153,7 +153,7 @@ START_TEST(test_process_gone)
 {
 	far_begins(1, "a");
 	ep_down(fake.eps[0], -ECONNRESET, true);
-	await(rds_snd_bytes(fake.sk) == 0);
+	await(rds_sock_snd_bytes(fake.sk) == 0);
 	say(5, "b");
 	await(locked(&fake.nasked) == 2);
 	far_answers(5, 2, 0);
@@ -168,7 +168,7 @@ START_TEST(test_process_gone)
 	far_got(2, 3, "c");
 	far_got(3, 3, "d");
 	far_acks(2, 3);
-	ck_assert_uint_eq(rds_snd_bytes(fake.sk), 0);
+	ck_assert_uint_eq(rds_sock_snd_bytes(fake.sk), 0);
 }
 END_TEST
 
@@ -177,7 +177,7 @@ static void of_this_host(void *arg)
 {
 	struct rds_conn *conn = fake.eps[0]->head.conn, *to;
 	struct rds_conn_id id = conn->id;
-	struct rds_queued *list;
+	struct rds_queue_item *list;
 	bool device = *(int *)arg;
 
 	id.tos = 1; /* a connection of its own */
@@ -188,15 +188,15 @@ static void of_this_host(void *arg)
 	list = rds_queue_take_unsent(conn);
 	rds_unlock(&conn->tx);
 	ck_assert_ptr_nonnull(list);
-	rds_nowhere_append(&id, list, true);
+	rds_route_requeue(&id, list, true);
 	memset(&id.peer, 0, sizeof(id.peer));
 	id.peer_slot = id.peer_port = 0;
-	to = rds_conn_find(RDS_CONN_NOWHERE, &id);
+	to = rds_conn_find(RDS_CONN_UNROUTED, &id);
 	rds_unlock(&rds_eng->control);
 	ck_assert_ptr_nonnull(to);
-	ck_assert(to->handed);
+	ck_assert(to->handoff_pending);
 	ck_assert_int_eq(to->far, device);
-	rds_nowhere_retry(to);
+	rds_route_retry(to);
 	ck_assert_uint_eq(to->queue_len, device ? 0 : 1);
 }
 
@@ -209,7 +209,7 @@ START_TEST(test_process_of_this_host_gone)
 	await(locked(&fake.neps) == 1);
 	in_helper(of_this_host, &_i);
 	if (!_i)
-		ck_assert_uint_eq(rds_engine_unsent(), 1);
+		ck_assert_uint_eq(rds_progress_count_unsent(), 1);
 }
 END_TEST
 
@@ -221,7 +221,7 @@ START_TEST(test_lying_ack)
 	say(5, "b");
 	far_got(1, 1, "b");
 	far_acks(0, UINT64_MAX);
-	ck_assert_uint_eq(rds_snd_bytes(fake.sk), 2);
+	ck_assert_uint_eq(rds_sock_snd_bytes(fake.sk), 2);
 	await(locked(&fake.neps) == 2);
 	say(5, "c");
 	far_up(1);
@@ -230,7 +230,7 @@ START_TEST(test_lying_ack)
 	ck_assert(fake.sent[2].hdr.flags & RDS_FLAG_RETRANSMITTED);
 	far_got(3, 1, "c");
 	far_acks(1, 3);
-	ck_assert_uint_eq(rds_snd_bytes(fake.sk), 0);
+	ck_assert_uint_eq(rds_sock_snd_bytes(fake.sk), 0);
 }
 END_TEST
 
@@ -248,7 +248,7 @@ START_TEST(test_lies_from_the_start)
 	ck_assert(fake.sent[1].ep == fake.eps[2]);
 	ck_assert(atomic_load(&fake.eps[1]->closed));
 	far_acks(2, 2);
-	ck_assert_uint_eq(rds_snd_bytes(fake.sk), 0);
+	ck_assert_uint_eq(rds_sock_snd_bytes(fake.sk), 0);
 }
 END_TEST
 

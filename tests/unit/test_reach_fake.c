@@ -304,7 +304,7 @@ void far_setup(void)
 	fake.sk = bound_to("127.0.0.1", 4000, &fake.fd);
 	/* A loopback address is on no device; but it is the one address that every test machine has. */
 	rds_lock(&rds_eng->control);
-	ck_assert_int_eq(rds_wires_claim(&fake.sk->laddr.ip, 0), 1);
+	ck_assert_int_eq(rds_transports_claim(&fake.sk->laddr.ip, 0), 1);
 	rds_unlock(&rds_eng->control);
 	atomic_store(&fake.sk->transport, RDS_TRANS_IB);
 }
@@ -406,7 +406,7 @@ void far_got(unsigned n, uint8_t proc, const char *text)
 void ep_acks(struct fake_ep *e, uint64_t seq)
 {
 	atomic_store(&e->acked, seq);
-	rds_reap_all();
+	rds_queue_reap_all();
 }
 
 void far_acks(unsigned ep, uint64_t seq)

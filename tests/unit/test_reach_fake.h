@@ -71,7 +71,7 @@ extern struct fake fake;
 		const uint64_t until_ = atomic_load(&mock_now) + PATIENCE_NS;                                          \
 		for (unsigned looks_ = 0; !(cond);) {                                                                  \
 			ck_assert_msg(atomic_load(&mock_now) < until_, "in vain: " #cond);                             \
-			rds_progress();                                                                                \
+			rds_progress_round();                                                                          \
 			if (!mock_clock_next())                                                                        \
 				test_pause(&looks_);                                                                   \
 		}                                                                                                      \

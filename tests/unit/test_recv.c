@@ -28,7 +28,7 @@ static void arrive(void)
 			    .data = length ? wire : NULL};
 
 	memset(wire, (int)seq, sizeof(wire));
-	ck_assert_int_eq(rds_recv_message(&conn, (struct rds_ep *)&endpoint, &rx), RDS_RX_DONE);
+	ck_assert_int_eq(rds_conn_receive(&conn, (struct rds_ep *)&endpoint, &rx), RDS_RX_DONE);
 	memset(wire, 0xee, sizeof(wire)); /* the buffer is used again */
 }
 
@@ -82,7 +82,7 @@ static void setup(void)
 	atomic_store(&sock.open, true);
 	atomic_store(&sock.bound, true);
 	atomic_store(&sock.rcvbuf, 1 << 20);
-	rds_bound_insert(&sock);
+	rds_sock_bound_insert(&sock);
 }
 
 static ssize_t take(size_t room, int flags, struct msghdr *msg)
@@ -237,15 +237,15 @@ END_TEST
 /* Woken by a device twice in a tick: it is not told of a change that would be taken back at once.  Not so one that sleeps for long. */
 START_TEST(test_leader_woken_often)
 {
-	engine.lease_running = true; /* no helper here to set a timer of */
+	engine.lazy_tick_on = true; /* no helper here to set a timer of */
 	rx_lock();
-	rds_leader_woken();
+	rds_progress_leader_woken();
 	ck_assert(!engine.lazy);
-	rds_leader_woken();
+	rds_progress_leader_woken();
 	ck_assert(engine.lazy);
 	engine.lazy = false;
 	engine.led_at -= 1000000000;
-	rds_leader_woken();
+	rds_progress_leader_woken();
 	ck_assert(!engine.lazy);
 	rx_unlock();
 }
@@ -259,7 +259,7 @@ static enum rds_rx_verdict ping(void)
 	enum rds_rx_verdict v;
 
 	rx_lock();
-	v = rds_recv_message(&conn, (struct rds_ep *)&endpoint, &rx);
+	v = rds_conn_receive(&conn, (struct rds_ep *)&endpoint, &rx);
 	rx_unlock();
 	if (v == RDS_RX_LATER)
 		seq--; /* it comes again */

@@ -91,7 +91,7 @@ START_TEST(buffers)
 	ck_assert_int_eq(get(SOL_SOCKET, SO_RCVBUF), (int)rds_options()->rmem_default);
 	ck_assert_int_eq(set(SOL_SOCKET, SO_SNDBUF, 10000), 0);
 	ck_assert_int_eq(get(SOL_SOCKET, SO_SNDBUF), 20000);
-	ck_assert_uint_eq(rds_sndbuf(sk), 10000);
+	ck_assert_uint_eq(rds_sock_sndbuf(sk), 10000);
 	ck_assert_int_eq(set(SOL_SOCKET, SO_SNDBUF, 1), 0);
 	ck_assert_int_eq(get(SOL_SOCKET, SO_SNDBUF), 4608);
 	ck_assert_int_eq(set(SOL_SOCKET, SO_RCVBUF, 1), 0);
@@ -237,7 +237,7 @@ START_TEST(generic)
 	/* a filter is accepted and must not shut the stand-in */
 	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_SOCKET, SO_ATTACH_FILTER, &prog, sizeof(prog)), 0);
 	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_SOCKET, SO_ATTACH_FILTER, &prog, 3), -EINVAL);
-	ck_assert_int_eq(os_send(rds_sock_pair(sk), "x", 1, MSG_DONTWAIT), 1);
+	ck_assert_int_eq(os_send(rds_sock_pair_fd(sk), "x", 1, MSG_DONTWAIT), 1);
 	ck_assert_int_eq(os_recv(fd, &byte, 1, MSG_DONTWAIT), 1);
 }
 END_TEST
@@ -309,12 +309,12 @@ END_TEST
 /* The flags of what waits for an address that nobody has, one byte each, oldest first. */
 static void ck_waits(const char *flags, unsigned n)
 {
-	const struct rds_queued *q = NULL;
+	const struct rds_queue_item *q = NULL;
 	const struct rds_conn *conn;
 
 	rds_lock(&rds_eng->control);
 	for (conn = rds_eng->conn_list; conn; conn = conn->next)
-		if (conn->kind == RDS_CONN_NOWHERE)
+		if (conn->kind == RDS_CONN_UNROUTED)
 			q = conn->queue;
 	for (; n; n--, q = q->next) {
 		ck_assert_ptr_nonnull(q);

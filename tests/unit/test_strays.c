@@ -135,7 +135,7 @@ static void setup(void)
 	memset(&did, 0, sizeof(did));
 	rds_lock_init(&engine.rx, RDS_LOCK_RX);
 	rds_eng = &engine;
-	rds_busy_forget();
+	rds_queue_forget();
 	engine.conn_list = &conn;
 	sock_setup(&sk, 1);
 	sock_setup(&other, 2);
@@ -164,7 +164,7 @@ static void teardown(void)
 {
 	breaks();
 	ck_assert(!conn.ops && !conn.queue && !sk.nops && !other.nops);
-	rds_busy_forget();
+	rds_queue_forget();
 	free(conn.unacked);
 }
 
@@ -307,7 +307,7 @@ static struct rds_op *lost(void)
 {
 	struct rds_op *op = given();
 
-	rds_op_lost(&(struct rds_queued){.op = op});
+	rds_op_lost(&(struct rds_queue_item){.op = op});
 	return op;
 }
 

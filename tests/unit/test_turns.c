@@ -75,7 +75,7 @@ ssize_t __wrap_os_pass_recv(int fd, void *buf, size_t len, int fds[OS_PASS_MAX],
 		one_taken();
 	if (n > 0 && len == sizeof(struct shm_ctl_msg) && atomic_load(&peer) >= 0)
 		look();
-	if (n != -EAGAIN || !atomic_load(&flood) || fd != rds_sock_pair(sock))
+	if (n != -EAGAIN || !atomic_load(&flood) || fd != rds_sock_pair_fd(sock))
 		return n;
 	atomic_fetch_add(&taken, 1);
 	memset(buf, 'x', 1);
@@ -126,7 +126,7 @@ static int lies_there(struct rds_sock *sk)
 {
 	int bytes = -1;
 
-	ioctl(rds_sock_pair(sk), SIOCINQ, &bytes);
+	ioctl(rds_sock_pair_fd(sk), SIOCINQ, &bytes);
 	return bytes;
 }
 

@@ -18,7 +18,7 @@ static struct rds_transport_up rule;
 /* An end, as its engine has it. */
 static struct side {
 	struct rds_ep *pending;
-	bool theirs, doubted;
+	bool theirs, peer_asked_again;
 	struct rds_timer retry;
 } side[2];
 
@@ -31,8 +31,8 @@ static void begin(int i)
 {
 	struct world_conn *c = &world.conn[i];
 
-	ck_assert_int_eq(
-		world_connect(c, i ? US2 : US, i ? US : US2, rds_verbs.port, registry_self(rds_engine_registry())), 0);
+	ck_assert_int_eq(world_connect(c, i ? US2 : US, i ? US : US2, rds_verbs.port, registry_self(node_registry())),
+			 0);
 	side[i].pending = c->ep;
 	side[i].theirs = false;
 	c->ep = NULL;
@@ -64,8 +64,8 @@ static struct rds_conn *accept_by_rule(struct rds_transport *t, struct rds_ep *e
 		return NULL;
 	if (s->pending)
 		drop(s);
-	if (c->ep && !s->doubted) {
-		s->doubted = true;
+	if (c->ep && !s->peer_asked_again) {
+		s->peer_asked_again = true;
 		return NULL;
 	}
 	if (c->ep)
@@ -84,7 +84,7 @@ static void up_by_rule(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
 
 	ck_assert_ptr_eq(ep, s->pending); /* what is not has been closed */
 	s->pending = NULL;
-	s->doubted = false;
+	s->peer_asked_again = false;
 	notes->up(conn, ep, ack);
 	if (!s->theirs) /* on iWARP the other end waits for that */
 		ck_assert_int_eq(world_send(&world.conn[s - side], 100, 0), 0);

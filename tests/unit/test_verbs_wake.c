@@ -24,9 +24,9 @@ static void attention(enum rds_attention who)
 
 static bool sends_look; /* that the helper is woken has the engine decide that the sends look from now on */
 
-void __wrap_rds_helper_woken(void);
+void __wrap_rds_progress_helper_woken(void);
 
-void __wrap_rds_helper_woken(void)
+void __wrap_rds_progress_helper_woken(void)
 {
 	if (sends_look)
 		verbs_attention(&rds_verbs.t, RDS_ATT_LAZY);

@@ -107,7 +107,7 @@ void verbs_batch_flush(void)
 {
 	struct verbs_ep *ep;
 
-	while (!rds_aside && (ep = rds_verbs.holding)) {
+	while (!rds_transport_looks_aside && (ep = rds_verbs.holding)) {
 		rds_verbs.holding = ep->holding_next;
 		ep->holding = false;
 		ep->head.t->up->push_later(ep->head.conn);
@@ -131,7 +131,7 @@ static void batch_tick(struct rds_timer *tm)
 	struct verbs_ep **p, *ep;
 	bool left;
 
-	rds_aside = true;
+	rds_transport_looks_aside = true;
 	rx_lock();
 	for (p = &rds_verbs.holding; (ep = *p);) {
 		left = batch_lies_idle(ep);
@@ -167,5 +167,5 @@ void verbs_batch_cancel(struct verbs_ep *ep)
 
 void verbs_batch_forget(void)
 {
-	timer.queued = ticking = begun = rds_aside = false;
+	timer.queued = ticking = begun = rds_transport_looks_aside = false;
 }
