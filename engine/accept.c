@@ -154,8 +154,8 @@ static int send_operations(struct send_call *c, struct rds_conn *conn)
 
 	c->rdma.ops = NULL;
 	c->rdma.message = !c->rdma.silent || c->out.len;
-	if (unlikely(atomic_load(&c->sk->had_asends)) && c->rdma.message)
-		rds_asend_with(&c->out.u, ops);
+	if (unlikely(atomic_load(&c->sk->had_async_sends)) && c->rdma.message)
+		rds_op_async_attach(&c->out.u, ops);
 	else
 		c->out.u.op = ops->message;
 	err = rds_ops_xmit(conn, ops, !c->rdma.message);
@@ -168,11 +168,11 @@ static int send_operations(struct send_call *c, struct rds_conn *conn)
 		if (err)
 			rds_ops_take_back(ops);
 	}
-	c->rdma.asks = rds_ops_ask(ops);
+	c->rdma.asks = rds_ops_need_peer(ops);
 	c->rdma.at_once = ops->total >= ASKED_AT_ONCE;
 	if (!err && ops->id_addr) /* checked; only another thread can have taken it away */
 		rds_ucopy_to(ops->memory, ops->id_addr, &ops->barrier_id, sizeof(ops->barrier_id));
-	rds_ops_let_go(ops);
+	rds_ops_put(ops);
 	return err;
 }
 
@@ -234,7 +234,7 @@ static enum admit admit(struct send_call *c, struct rds_sock_dst *d, int *err)
 		rds_queue_busy_add(conn);
 		return NO_ROOM;
 	}
-	if (unlikely(rds_queue_held(conn)))
+	if (unlikely(rds_op_order_head_ordered(conn)))
 		rds_queue_flush(conn);
 	if (likely(conn->ep))
 		conn->t->ops->flush(conn->ep,
@@ -325,7 +325,7 @@ static enum admit try_send(struct send_call *c, int *err)
 		}
 	}
 	/* Last: where to has just been found out, so all that have failed on a connection before it are known. */
-	if (unlikely(atomic_load(&sk->nfailed)) && rds_asend_refused(sk, &c->dst.ip)) {
+	if (unlikely(atomic_load(&sk->nfailed)) && rds_op_async_refuses(sk, &c->dst.ip)) {
 		d->conn = NULL; /* the next one comes by here as well */
 		*err = -EAGAIN;
 		goto out;
@@ -573,7 +573,7 @@ ssize_t rds_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, int f
 		rds_conn_work_run();
 	if (unlikely(err)) {
 		undo(&c);
-		if (err == -EAGAIN && rds_asend_held_up) /* what it waits for is no room, but comes as that does */
+		if (err == -EAGAIN && rds_op_async_refused) /* what it waits for is no room, but comes as that does */
 			rds_sock_show_refused(sk, fd);
 		return err;
 	}

@@ -141,7 +141,7 @@ static int take_report(struct rds_sock *sk, struct reader *r)
 	op->short_notify = rep.short_form;
 	op->started = op->over = op->done = true;
 	atomic_store(&sk->had_ops, true);
-	rds_notify(op);
+	rds_notify_queue(op);
 	return 0;
 }
 

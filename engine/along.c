@@ -54,8 +54,8 @@ unsigned rds_along_take(struct rds_sock *sk)
 		if (ends_are_told(q)) {
 			q->handoff.token = q->u.async->token;
 			q->handoff.notify = q->u.async->notify;
-			for (op = q->u.async; op; op = op->also)
-				op->goes_along = true;
+			for (op = q->u.async; op; op = op->message_next)
+				op->handed_off = true;
 		}
 	rx_unlock();
 	return n;
@@ -153,7 +153,7 @@ int rds_along_get(struct rds_sock *sk, const char **at, const char *end, uint32_
 /* Without memory its end is not told. */
 static void tell_end(struct rds_sock *sk, struct rds_queue_item *q)
 {
-	q->u.async = rds_asend_new(sk, q->handoff.token, q->handoff.notify);
+	q->u.async = rds_op_async_new(sk, q->handoff.token, q->handoff.notify);
 	if (q->u.async) {
 		q->u.async->to = q->handoff.to.ip;
 		return;
@@ -177,8 +177,8 @@ static void is_sent_by(struct rds_sock *sk, struct rds_queue_item *q, bool count
 		return;
 	}
 	rx_lock();
-	for (op = q->u.async; op; op = op->also)
-		op->goes_along = false;
+	for (op = q->u.async; op; op = op->message_next)
+		op->handed_off = false;
 	rx_unlock();
 }
 
@@ -215,7 +215,7 @@ static void lose(struct rds_queue_item *list)
 	rds_error("out of memory: messages that a process has left with an RDS socket are lost");
 	while ((q = list)) {
 		list = q->next;
-		rds_unacked_ends(&q->u, RDS_RDMA_DROPPED);
+		rds_unacked_report_end(&q->u, RDS_RDMA_DROPPED);
 		rds_queue_unacked_release(&q->u);
 		rds_queue_item_free(q);
 	}
@@ -247,8 +247,8 @@ static void discard(struct rds_op *op)
 	struct rds_op *next;
 
 	for (; op; op = next) {
-		next = op->also;
-		rds_asend_discard(op);
+		next = op->message_next;
+		rds_op_async_discard(op);
 	}
 }
 

@@ -23,21 +23,21 @@
 
 #include <poll.h>
 
-__thread bool rds_asend_held_up __attribute__((tls_model("initial-exec")));
+__thread bool rds_op_async_refused __attribute__((tls_model("initial-exec")));
 
-static void list(struct rds_op *op)
+static void async_list(struct rds_op *op)
 {
 	struct rds_sock *sk = op->sk;
 
-	op->next = sk->asends;
-	op->prev = &sk->asends;
+	op->next = sk->async_sends;
+	op->prev = &sk->async_sends;
 	if (op->next)
 		op->next->prev = &op->next;
-	sk->asends = op;
+	sk->async_sends = op;
 	op->listed = true;
 }
 
-static void unlist(struct rds_op *op)
+static void async_unlist(struct rds_op *op)
 {
 	*op->prev = op->next;
 	if (op->next)
@@ -46,89 +46,89 @@ static void unlist(struct rds_op *op)
 	op->over = op->done = true;
 }
 
-struct rds_op *rds_asend_new(struct rds_sock *sk, uint64_t token, bool notify)
+struct rds_op *rds_op_async_new(struct rds_sock *sk, uint64_t token, bool notify)
 {
 	struct rds_op *op = rds_op_new(sk, RDS_OP_WRITE, 0);
 
 	if (!op)
 		return NULL;
-	op->asend = true;
+	op->async_only = true;
 	op->token = token;
 	op->notify = notify;
 	atomic_store(&sk->had_ops, true);
-	atomic_store(&sk->had_asends, true);
+	atomic_store(&sk->had_async_sends, true);
 	rx_lock();
-	list(op);
+	async_list(op);
 	rx_unlock();
 	return op;
 }
 
-void rds_asend_discard(struct rds_op *op)
+void rds_op_async_discard(struct rds_op *op)
 {
 	rx_lock();
 	if (op->listed)
-		unlist(op);
+		async_unlist(op);
 	rds_op_put(op);
 	rx_unlock();
 }
 
-void rds_asend_holds_up(struct rds_op *op)
+void rds_op_async_block(struct rds_op *op)
 {
-	if (op->holds_up)
+	if (op->blocks_sends)
 		return;
-	op->holds_up = true;
+	op->blocks_sends = true;
 	op->sk->nfailed++;
 	atomic_fetch_add(&rds_eng->conn_gen, 1);
 }
 
-void rds_asend_told(struct rds_op *op)
+void rds_op_async_reported(struct rds_op *op)
 {
-	if (op->holds_up && op->sk->nfailed)
+	if (op->blocks_sends && op->sk->nfailed)
 		op->sk->nfailed--;
-	op->holds_up = false;
+	op->blocks_sends = false;
 }
 
-void rds_asend_give_up(struct rds_op *op)
+void rds_op_async_abort(struct rds_op *op)
 {
-	for (; op; op = op->also) {
-		op->given_up = true;
+	for (; op; op = op->message_next) {
+		op->aborted = true;
 		if (op->listed)
-			rds_asend_holds_up(op);
+			rds_op_async_block(op);
 	}
 }
 
 /* Unlike an operation's, the failure of a message is told in full. */
-static bool to_report(struct rds_op *op)
+static bool async_reportable(struct rds_op *op)
 {
-	if (!op->asend)
-		return rds_op_reported(op);
+	if (!op->async_only)
+		return rds_op_is_reported(op);
 	if (!atomic_load(&op->sk->open) && !atomic_load(&op->sk->leaving))
 		return false;
 	op->notify |= op->status != RDS_RDMA_SUCCESS;
 	return op->notify;
 }
 
-static void end(struct rds_op *op, int status)
+static void async_end(struct rds_op *op, int status)
 {
-	bool held_up = op->holds_up;
+	bool held_up = op->blocks_sends;
 
 	if (!op->listed) /* its socket has left this process */
 		return;
-	rds_asend_told(op);
-	unlist(op);
+	rds_op_async_reported(op);
+	async_unlist(op);
 	if (op->status == RDS_RDMA_SUCCESS || op->unsure)
 		op->status = status;
-	if (to_report(op)) {
-		if (rds_op_failed(op))
-			rds_asend_holds_up(op);
+	if (async_reportable(op)) {
+		if (rds_op_has_failed(op))
+			rds_op_async_block(op);
 		op->refs++;
-		rds_notify(op);
+		rds_notify_queue(op);
 	}
-	if (held_up && !op->holds_up)
+	if (held_up && !op->blocks_sends)
 		rds_sock_wake(op->sk, POLLOUT | POLLWRNORM);
 }
 
-void rds_asend_over(struct rds_queue_unacked *u, int status)
+void rds_op_async_end(struct rds_queue_unacked *u, int status)
 {
 	struct rds_op *op = u->async, *next;
 
@@ -136,12 +136,12 @@ void rds_asend_over(struct rds_queue_unacked *u, int status)
 	u->async = NULL;
 	rx_lock();
 	for (; op; op = next) {
-		next = op->also;
-		if (op->asend || op->done) {
-			end(op, status);
+		next = op->message_next;
+		if (op->async_only || op->done) {
+			async_end(op, status);
 			rds_op_put(op);
 		} else { /* it is told in its own time */
-			op->late = false;
+			op->with_message = false;
 			op->arrived = status == RDS_RDMA_SUCCESS;
 		}
 	}
@@ -150,55 +150,55 @@ void rds_asend_over(struct rds_queue_unacked *u, int status)
 
 /* ---- operations ---- */
 
-void rds_asend_with(struct rds_queue_unacked *u, struct rds_op *ops)
+void rds_op_async_attach(struct rds_queue_unacked *u, struct rds_op *ops)
 {
 	struct rds_op *op;
 
-	for (op = ops; op; op = op->also)
-		op->late = true;
+	for (op = ops; op; op = op->message_next)
+		op->with_message = true;
 	u->report |= RDS_REPORT_END;
 	u->async = ops;
 }
 
-void rds_asend_done(struct rds_op *op)
+void rds_op_async_defer(struct rds_op *op)
 {
-	list(op);
-	if (op->given_up || (rds_op_failed(op) && rds_op_reported(op)))
-		rds_asend_holds_up(op);
+	async_list(op);
+	if (op->aborted || (rds_op_has_failed(op) && rds_op_is_reported(op)))
+		rds_op_async_block(op);
 }
 
-void rds_asend_without(struct rds_op *op)
+void rds_op_async_detach(struct rds_op *op)
 {
 	if (op->listed) {
-		end(op, op->status);
+		async_end(op, op->status);
 		rds_op_put(op);
 	}
-	op->late = false;
+	op->with_message = false;
 }
 
-void rds_asends_leave(struct rds_sock *sk)
+void rds_op_async_handoff(struct rds_sock *sk)
 {
 	struct rds_op *op, *next;
 
-	for (op = sk->asends; op; op = next) {
+	for (op = sk->async_sends; op; op = next) {
 		next = op->next;
-		if (!op->goes_along)
-			end(op, RDS_RDMA_OTHER_ERROR);
+		if (!op->handed_off)
+			async_end(op, RDS_RDMA_OTHER_ERROR);
 	}
 }
 
-bool rds_asend_refused(struct rds_sock *sk, const struct in6_addr *to)
+bool rds_op_async_refuses(struct rds_sock *sk, const struct in6_addr *to)
 {
 	const struct rds_op *op;
 
 	rx_lock();
 	for (op = sk->reports; op; op = op->report_next)
-		if (op->holds_up && rds_ip_equal(&op->to, to))
+		if (op->blocks_sends && rds_ip_equal(&op->to, to))
 			break;
-	for (struct rds_op *a = op ? NULL : sk->asends; a && !op; a = a->next)
-		if (a->holds_up && rds_ip_equal(&a->to, to))
+	for (struct rds_op *a = op ? NULL : sk->async_sends; a && !op; a = a->next)
+		if (a->blocks_sends && rds_ip_equal(&a->to, to))
 			op = a;
 	rx_unlock();
-	rds_asend_held_up = op;
+	rds_op_async_refused = op;
 	return op;
 }

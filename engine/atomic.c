@@ -10,7 +10,7 @@
 #include "engine/user_copy.h"
 
 /* A set bit of the mask is the highest one of a field: no carry leaves it. */
-static uint64_t add_fields(uint64_t a, uint64_t b, uint64_t ends)
+static uint64_t atomic_add_fields(uint64_t a, uint64_t b, uint64_t ends)
 {
 	uint64_t low = ~ends, sum = (a & low) + (b & low);
 
@@ -21,7 +21,7 @@ static uint64_t add_fields(uint64_t a, uint64_t b, uint64_t ends)
 uint64_t rds_atomic_value(const struct rds_atomic_request *req, uint64_t old)
 {
 	if (!req->swap)
-		return add_fields(old, req->value, req->value_mask);
+		return atomic_add_fields(old, req->value, req->value_mask);
 	if ((old ^ req->compare) & req->compare_mask)
 		return old;
 	return (old & ~req->value_mask) | (req->value & req->value_mask);

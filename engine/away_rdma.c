@@ -106,7 +106,7 @@ int away_barrier(int fd, const void *val, int len, bool blocks)
 	uint64_t mark;
 	int64_t rc;
 
-	c.q.flags = rds_barrier_decode(val, len, &req);
+	c.q.flags = rds_op_barrier_decode(val, len, &req);
 	if (!c.q.flags) {
 		c.n_data = 1;
 		c.q.data_len = sizeof(req);
@@ -115,7 +115,7 @@ int away_barrier(int fd, const void *val, int len, bool blocks)
 	rc = away_call(fd, &c);
 	if (c.slot && (!rc || rc == -EAGAIN) && c.a.data_len == sizeof(mark)) {
 		memcpy(&mark, c.out_data, sizeof(mark));
-		if (rds_barrier_store(&req, mark))
+		if (rds_op_barrier_store(&req, mark))
 			rc = -EFAULT;
 	}
 	away_end(&c);

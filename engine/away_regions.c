@@ -315,7 +315,7 @@ void rds_away_regions_adopt(struct rds_sock *sk, bool all_there)
 		if (!take(e, sk->inode))
 			continue;
 		region = region_of(e);
-		if (all_there && rds_mr_again(sk, &region, NULL))
+		if (all_there && rds_mr_restore(sk, &region, NULL))
 			rds_warn_once("a memory region of an RDS socket is lost with the process that carried it");
 		give_up(e);
 	}

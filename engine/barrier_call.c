@@ -18,83 +18,83 @@
 
 /* ---- operations with an id; rx held ---- */
 
-static uint32_t daddr_of(const struct rds_op *op)
+static uint32_t op_daddr(const struct rds_op *op)
 {
 	return op->conn->id.faddr.s6_addr32[3];
 }
 
 /* Older ones to there, by other connections. */
-static uint64_t last_elsewhere(const struct rds_op *op)
+static uint64_t op_last_elsewhere(const struct rds_op *op)
 {
 	const struct rds_op *other;
 	uint64_t last = 0;
 
-	for (other = op->sk->numbered; other; other = other->numbered_next)
+	for (other = op->sk->ordered_ops; other; other = other->order_next)
 		if (!other->done && other->daddr == op->daddr && other->conn != op->conn &&
 		    other->barrier_id < op->barrier_id && other->barrier_id > last)
 			last = other->barrier_id;
 	return last;
 }
 
-int rds_op_number(struct rds_op *op)
+int rds_op_order_add(struct rds_op *op)
 {
 	struct rds_op_marks *b = &op->sk->marks;
 	int err;
 
-	op->daddr = daddr_of(op);
+	op->daddr = op_daddr(op);
 	err = rds_sock_marks_begin(b, op->daddr, &op->barrier_id);
 	if (err)
 		return err;
-	op->after = last_elsewhere(op);
-	op->numbered_next = op->sk->numbered;
-	op->numbered_prev = &op->sk->numbered;
-	if (op->numbered_next)
-		op->numbered_next->numbered_prev = &op->numbered_next;
-	op->sk->numbered = op;
+	op->after = op_last_elsewhere(op);
+	op->order_next = op->sk->ordered_ops;
+	op->order_prev = &op->sk->ordered_ops;
+	if (op->order_next)
+		op->order_next->order_prev = &op->order_next;
+	op->sk->ordered_ops = op;
 	rds_sock_changed(op->sk);
 	return 0;
 }
 
-void rds_op_numbered_moved(struct rds_op *op)
+void rds_op_order_moved(struct rds_op *op)
 {
 	if (op->barrier_id)
-		op->after = last_elsewhere(op);
+		op->after = op_last_elsewhere(op);
 }
 
-void rds_op_unnumber(struct rds_op *op)
+void rds_op_order_del(struct rds_op *op)
 {
-	if (!op->numbered_prev)
+	if (!op->order_prev)
 		return;
-	*op->numbered_prev = op->numbered_next;
-	if (op->numbered_next)
-		op->numbered_next->numbered_prev = op->numbered_prev;
-	op->numbered_prev = NULL;
+	*op->order_prev = op->order_next;
+	if (op->order_next)
+		op->order_next->order_prev = op->order_prev;
+	op->order_prev = NULL;
 }
 
-bool rds_op_held(const struct rds_op *op)
+bool rds_op_order_blocked(const struct rds_op *op)
 {
 	if (op->after && rds_sock_marks_get(&op->sk->marks, op->daddr) < op->after)
 		return true;
-	for (; op; op = op->also)
+	for (; op; op = op->message_next)
 		if (unlikely(op->overtaken) && !op->over)
 			return true;
 	return false;
 }
 
 /* Messages that waited for it may go. */
-static void let_go(struct rds_sock *sk)
+static void ordered_release(struct rds_sock *sk)
 {
 	struct rds_op *op;
 
-	for (op = sk->numbered; op; op = op->numbered_next)
-		if (op->after && op->held_by && !rds_op_held(op)) {
-			op->held_by->want_flush = true;
-			rds_conn_work_add(op->held_by);
-			op->held_by = NULL;
+	for (op = sk->ordered_ops; op; op = op->order_next)
+		if (op->after && op->blocked_in && !rds_op_order_blocked(op)) {
+			op->blocked_in->want_flush = true;
+			rds_conn_work_add(op->blocked_in);
+			op->blocked_in = NULL;
 		}
 }
 
-void rds_op_numbered_over(struct rds_op *op, bool never_was)
+void rds_op_order_end(struct rds_op *op, bool never_was)
 {
 	struct rds_sock *sk = op->sk;
 	struct rds_op_marks *b = &sk->marks;
@@ -106,13 +106,13 @@ void rds_op_numbered_over(struct rds_op *op, bool never_was)
 	else if (!rds_sock_marks_finish(b, op->daddr, op->barrier_id))
 		return;
 	sk->marks_gen++;
-	let_go(sk);
+	ordered_release(sk);
 	rds_sock_wake(sk, POLLIN | POLLRDNORM | RDS_WAIT_BARRIER);
 }
 
 /* ---- the call ---- */
 
-int rds_barrier_decode(const void *val, int len, struct rds_barrier_request *req)
+int rds_op_barrier_decode(const void *val, int len, struct rds_barrier_request *req)
 {
 	unsigned char copy[32];
 
@@ -125,7 +125,7 @@ int rds_barrier_decode(const void *val, int len, struct rds_barrier_request *req
 	return rds_abi_barrier_decode(copy, len, req);
 }
 
-static int may_ask(struct rds_sock *sk)
+static int barrier_may_ask(struct rds_sock *sk)
 {
 	if (atomic_load(&sk->no_rdma))
 		return -ENOPROTOOPT;
@@ -133,7 +133,7 @@ static int may_ask(struct rds_sock *sk)
 }
 
 /* About which destination? */
-static int resolve(struct rds_sock *sk, struct rds_barrier_request *req)
+static int barrier_set_dest(struct rds_sock *sk, struct rds_barrier_request *req)
 {
 	if (!rds_ip_is_v4(&sk->laddr.ip))
 		return -EINVAL;
@@ -146,8 +146,8 @@ static int resolve(struct rds_sock *sk, struct rds_barrier_request *req)
 }
 
 /* 1: not yet, and the caller is one who waits. */
-static int ask(struct rds_sock *sk, int fd, const struct rds_barrier_request *req, bool nonblock, uint64_t *mark,
-	       uint64_t *gen)
+static int barrier_ask(struct rds_sock *sk, int fd, const struct rds_barrier_request *req, bool nonblock,
+		       uint64_t *mark, uint64_t *gen)
 {
 	int ret;
 
@@ -162,7 +162,7 @@ static int ask(struct rds_sock *sk, int fd, const struct rds_barrier_request *re
 	return ret;
 }
 
-static int sleep_for(struct rds_sock *sk, int fd, const struct rds_barrier_request *req, uint64_t *mark)
+static int barrier_sleep(struct rds_sock *sk, int fd, const struct rds_barrier_request *req, uint64_t *mark)
 {
 	uint64_t timeo = atomic_load(&sk->rcvtimeo_ns), deadline = 0;
 	struct rds_wait *w = rds_wait_begin_one(sk, RDS_WAIT_BARRIER);
@@ -173,7 +173,7 @@ static int sleep_for(struct rds_sock *sk, int fd, const struct rds_barrier_reque
 	if (timeo != RDS_NO_TIMEOUT)
 		deadline = os_now_ns() + timeo;
 	for (;;) {
-		ret = ask(sk, fd, req, false, mark, &w->gen);
+		ret = barrier_ask(sk, fd, req, false, mark, &w->gen);
 		if (ret <= 0)
 			break;
 		if (rds_wait_spin(w))
@@ -192,18 +192,18 @@ static int sleep_for(struct rds_sock *sk, int fd, const struct rds_barrier_reque
 	return ret;
 }
 
-int rds_barrier_for(struct rds_sock *sk, int fd, int bad, struct rds_barrier_request *req, uint64_t *mark)
+int rds_op_barrier_proxy(struct rds_sock *sk, int fd, int bad, struct rds_barrier_request *req, uint64_t *mark)
 {
 	uint64_t gen;
-	int err = may_ask(sk);
+	int err = barrier_may_ask(sk);
 
 	if (!err)
-		err = bad ? bad : resolve(sk, req);
-	return err ? err : ask(sk, fd, req, req->nonblock, mark, &gen);
+		err = bad ? bad : barrier_set_dest(sk, req);
+	return err ? err : barrier_ask(sk, fd, req, req->nonblock, mark, &gen);
 }
 
 /* It is the caller's own memory, in the caller's own call. */
-int rds_barrier_store(const struct rds_barrier_request *req, uint64_t mark)
+int rds_op_barrier_store(const struct rds_barrier_request *req, uint64_t mark)
 {
 	void *to = (void *)(uintptr_t)req->mark_addr;
 
@@ -216,25 +216,25 @@ int rds_barrier_store(const struct rds_barrier_request *req, uint64_t mark)
 }
 
 /* Without a system call, unless it has to wait. */
-int rds_barrier_set(struct rds_sock *sk, int fd, const void *val, int len)
+int rds_op_barrier_set(struct rds_sock *sk, int fd, const void *val, int len)
 {
 	struct rds_barrier_request req;
 	uint64_t mark = 0, gen;
-	int ret = may_ask(sk);
+	int ret = barrier_may_ask(sk);
 
 	if (!ret)
-		ret = rds_barrier_decode(val, len, &req);
+		ret = rds_op_barrier_decode(val, len, &req);
 	if (!ret)
-		ret = resolve(sk, &req);
+		ret = barrier_set_dest(sk, &req);
 	if (ret)
 		return ret;
-	ret = ask(sk, fd, &req, req.nonblock, &mark, &gen);
+	ret = barrier_ask(sk, fd, &req, req.nonblock, &mark, &gen);
 	/* Not yet, or never: a call that must not block is told when (it arms). */
 	if ((ret > 0 || ret == -EAGAIN) && !req.nonblock && (os_fcntl(fd, F_GETFL, 0) & O_NONBLOCK))
-		ret = ask(sk, fd, &req, true, &mark, &gen);
+		ret = barrier_ask(sk, fd, &req, true, &mark, &gen);
 	else if (ret > 0)
-		ret = sleep_for(sk, fd, &req, &mark);
-	if ((!ret || ret == -EAGAIN) && rds_barrier_store(&req, mark))
+		ret = barrier_sleep(sk, fd, &req, &mark);
+	if ((!ret || ret == -EAGAIN) && rds_op_barrier_store(&req, mark))
 		return -EFAULT;
 	return ret;
 }

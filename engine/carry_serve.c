@@ -90,11 +90,11 @@ static void serve_send(struct rds_carry *c, const struct rds_share_call *call, s
 		if (!at_hand(call, rds_rdma_names_memory(&msg), r))
 			return;
 	}
-	rds_asend_held_up = false;
+	rds_op_async_refused = false;
 	r->a.result = rds_sendmsg(c->sk, atomic_load(&c->standin), &msg, q->flags | MSG_DONTWAIT);
 	rds_caller = NULL;
 	/* Messages that have failed, and that nobody has read of, are not waited for (asend.c). */
-	r->sleeps = (r->a.result == -EAGAIN && !rds_asend_held_up) || r->a.result == -ENOBUFS;
+	r->sleeps = (r->a.result == -EAGAIN && !rds_op_async_refused) || r->a.result == -ENOBUFS;
 	full_is_shown(c);
 }
 
@@ -235,7 +235,7 @@ static void serve_barrier(struct rds_carry *c, const struct rds_share_call *call
 		return;
 	}
 	req.nonblock |= !q->may_wait;
-	r->a.result = rds_barrier_for(c->sk, atomic_load(&c->standin), bad, &req, &mark);
+	r->a.result = rds_op_barrier_proxy(c->sk, atomic_load(&c->standin), bad, &req, &mark);
 	r->sleeps = r->a.result > 0;
 	if (r->sleeps) /* this is said if its time is over */
 		r->a.result = -EAGAIN;
@@ -304,7 +304,7 @@ static void serve_regions(struct rds_carry *c, const struct rds_share_call *call
 	for (at = 0; at + sizeof(region) <= call->req.data_len && !atomic_load(&c->sk->region_freed_by_other);
 	     at += sizeof(region)) {
 		memcpy(&region, call->data + at, sizeof(region));
-		if (rds_mr_again(c->sk, &region, call->memory))
+		if (rds_mr_restore(c->sk, &region, call->memory))
 			rds_warn_once("a memory region of a process that holds an RDS socket of this one is lost with "
 				      "the process that has carried it before");
 	}

@@ -133,7 +133,7 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	conn->backoff_ms = 0;
 	conn->impatient = false;
 	conn->closed_seq = 0;
-	conn->was_up = conn->peer_asked_again = conn->peer_asked = conn->given_up = false;
+	conn->was_up = conn->peer_asked_again = conn->peer_asked = conn->aborted = false;
 	conn->history = (struct rds_conn_history){0};
 	conn->unrouted_logged = conn->far = conn->handoff_pending = conn->peer_ending = false;
 	conn->unreachable_since = 0;
@@ -555,6 +555,6 @@ const struct rds_transport_up rds_transport_up = {
 	.writable = conn_writable,
 	.sent = rds_queue_sent,
 	.push_later = conn_speak,
-	.op_done = rds_op_carried,
+	.op_done = rds_op_device_done,
 	.located = rds_route_located,
 };

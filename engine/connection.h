@@ -81,8 +81,8 @@ static inline uint64_t rds_queue_answer_weight(const struct rds_queue_item *q)
 }
 void rds_queue_answer_add(struct rds_conn *conn, struct rds_queue_item *q); /* queue.c; until it is freed */
 
-#define RDS_SHOW_MAX 8
-#define RDS_FAR_BUCKETS 32
+#define RDS_ADVERTISE_MAX 8
+#define RDS_REMOTE_MR_BUCKETS 32
 
 #define RDS_FAILED_MAX 8
 #define RDS_REDIRECTS_MAX 16
@@ -135,7 +135,7 @@ struct rds_conn {
 	struct rds_timer retry;
 	uint64_t backoff_ms;
 	bool was_up;
-	bool given_up; /* some of what is queued or not acknowledged is not sent again (rds_queue_give_up) */
+	bool aborted; /* some of what is queued or not acknowledged is not sent again (rds_op_abort_mark) */
 	bool unrouted_logged;	    /* UNROUTED: that its messages wait has been logged (control) */
 	bool peer_ending;	    /* PEER: that process has ended, but its lock is not gone (tx) */
 	bool handoff_pending;	    /* UNROUTED: ... for a socket of this host that is changing hands (control) */
@@ -188,13 +188,13 @@ struct rds_conn {
 	uint64_t void_op, void_message; /* what failed last; the message that goes with it is not delivered */
 
 	/* regions that devices reach (rx): our own that the peer knows, keys of those that it may be told of; the peer's */
-	struct rds_told *shown;
+	struct rds_mr_advert *adverts;
 	bool mute; /* the peer has not said of a freed region that it is done with it (rx) */
-	uint32_t show[RDS_SHOW_MAX];
-	_Atomic unsigned nshow;
-	_Atomic unsigned nfar;
-	struct rds_far_mr *far_mrs[RDS_FAR_BUCKETS];
-	_Atomic unsigned native_reads, native_writes; /* operations that devices have under way; written under rx */
+	uint32_t show[RDS_ADVERTISE_MAX];
+	_Atomic unsigned nadvertise;
+	_Atomic unsigned nremote_mrs;
+	struct rds_remote_mr *remote_mrs[RDS_REMOTE_MR_BUCKETS];
+	_Atomic unsigned device_reads, device_writes; /* operations that devices have under way; written under rx */
 	bool fence_answers; /* ... reads of a region of which an answer says that nothing is (rx) */
 	/*
 	 * Operations have ended here of which the peer's engine may still carry out something, until it acknowledges this
@@ -392,9 +392,9 @@ void rds_queue_acked(struct rds_conn *conn, uint64_t ack);
  * flush.c: the connection has broken.  Has that cost a program for Oracle's kernels anything?  Then what it has sent since is not to arrive before it
  * sends that again: messages whose end is told are given up.  rx held as well.  ... dropped: it is known which of them the peer has.
  */
-bool rds_queue_loses_order(const struct rds_conn *conn);
-void rds_queue_give_up(struct rds_conn *conn);
-void rds_queue_drop_given_up(struct rds_conn *conn);
+bool rds_op_abort_needed(const struct rds_conn *conn);
+void rds_op_abort_mark(struct rds_conn *conn);
+void rds_queue_drop_aborted(struct rds_conn *conn);
 uint64_t rds_queue_sent(struct rds_conn *conn); /* no lock: up->sent */
 void rds_queue_reap(struct rds_conn *conn);	/* take the peer's acknowledgements to heart */
 void rds_queue_flush(struct rds_conn *conn); /* give waiting messages to the transport */
@@ -423,8 +423,8 @@ void rds_queue_reap_all(void);				     /* no lock held */
 bool rds_queue_reap_is_free(void);			     /* nobody is in it just now, this thread least of all */
 
 void rds_queue_append(struct rds_conn *conn, struct rds_queue_item *q);
-void rds_queue_notice(struct rds_conn *conn,
-		      struct rds_queue_item *q); /* overtake.c: one of moved.c, whose number is the next */
+void rds_queue_insert_redirect(struct rds_conn *conn,
+			       struct rds_queue_item *q); /* overtake.c: one of moved.c, whose number is the next */
 void rds_queue_item_free(struct rds_queue_item *q);
 /* Up, and the first that waits is an operation's that may not go yet, whatever room there is. */
 bool rds_queue_blocked(struct rds_conn *conn);

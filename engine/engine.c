@@ -284,10 +284,10 @@ static unsigned conn_count_unsent(const struct rds_conn *conn, bool survives)
 	    !registry_proc_alive(rds_eng->reg, conn->id.peer_slot, &conn->id.peer))
 		survives = false;
 	if (survives)
-		return conn->queue_len + rds_conn_count_rerouted(conn) + atomic_load(&conn->native_writes);
+		return conn->queue_len + rds_conn_count_rerouted(conn) + atomic_load(&conn->device_writes);
 	/* That a notice has come says nothing: it is to be heeded, if it is for a message that has been refused. */
 	return conn->queue_len + conn->count - rds_queue_count_redirects(conn) + rds_conn_redirect_owed(conn) +
-	       atomic_load(&conn->native_writes);
+	       atomic_load(&conn->device_writes);
 }
 
 bool rds_conn_has_unsent(const struct rds_conn *conn)
@@ -408,7 +408,7 @@ static int conn_count_queued_now(void)
 			bool survives = conn->t->ops->caps & RDS_TCAP_SURVIVES;
 
 			n += (int)(survives ? conn_count_unsent(conn, true) : conn->queue_len);
-			n += (int)atomic_load(&conn->native_writes); /* where it survives there are none */
+			n += (int)atomic_load(&conn->device_writes); /* where it survives there are none */
 			if ((conn->t->ops->caps & RDS_TCAP_REMOTE) && conn->ep && conn->count)
 				n += conn->t->ops->acked(conn->ep) <
 				     conn->unacked[(conn->head + conn->count - 1) & (conn->cap - 1)].seq;

@@ -4,26 +4,26 @@
  *
  * If any of them was under way, all that the connection has of them are given up: they end when it is up again, in the order of the queue, as
  * dropped, or well if the peer says that it has them.  From the break on until the program has read that, nothing more of them goes there
- * (rds_asend_refused): so it sends them again in its own order, and nothing overtakes what was lost.
+ * (rds_op_async_refuses): so it sends them again in its own order, and nothing overtakes what was lost.
  * conn->tx held.
  */
 #include "engine/rdma.h"
 
-bool rds_queue_loses_order(const struct rds_conn *conn)
+bool rds_op_abort_needed(const struct rds_conn *conn)
 {
 	unsigned i;
 
 	for (i = 0; i < conn->count; i++) {
 		const struct rds_queue_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
 
-		if (u->sk && !u->cancelled && atomic_load(&u->sk->had_asends) &&
+		if (u->sk && !u->cancelled && atomic_load(&u->sk->had_async_sends) &&
 		    (u->once || (u->report & RDS_REPORT_END)))
 			return true;
 	}
-	return rds_ops_lose_order(conn);
+	return rds_ops_abort_needed(conn);
 }
 
-void rds_queue_give_up(struct rds_conn *conn)
+void rds_op_abort_mark(struct rds_conn *conn)
 {
 	const struct rds_queue_item *q;
 	unsigned i;
@@ -32,34 +32,34 @@ void rds_queue_give_up(struct rds_conn *conn)
 		const struct rds_queue_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
 
 		if (u->report & RDS_REPORT_END)
-			rds_asend_give_up(u->async);
+			rds_op_async_abort(u->async);
 	}
 	for (q = conn->queue; q; q = q->next)
 		if (q->u.report & RDS_REPORT_END)
-			rds_asend_give_up(q->u.async);
-	conn->given_up = true;
+			rds_op_async_abort(q->u.async);
+	conn->aborted = true;
 }
 
 /* Of a closed socket nobody is left to be told, or to send it again: that goes, but not without its operation. */
-static bool goes_no_more(const struct rds_queue_item *q)
+static bool queued_is_aborted(const struct rds_queue_item *q)
 {
-	if (!rds_unacked_given_up(&q->u))
+	if (!rds_unacked_aborted(&q->u))
 		return false;
 	return atomic_load(&q->u.sk->open) || (q->op ? !rds_op_wanted(q) : q->u.once && !q->u.again);
 }
 
-void rds_queue_drop_given_up(struct rds_conn *conn)
+void rds_queue_drop_aborted(struct rds_conn *conn)
 {
 	struct rds_queue_item **p = &conn->queue, *q;
 
 	while ((q = *p)) {
-		if (goes_no_more(q)) {
-			rds_unacked_ends(&q->u, RDS_RDMA_DROPPED);
+		if (queued_is_aborted(q)) {
+			rds_unacked_report_end(&q->u, RDS_RDMA_DROPPED);
 			rds_queue_drop_at(conn, p);
 		} else {
 			p = &q->next;
 		}
 	}
 	conn->queue_tail = p;
-	conn->given_up = false;
+	conn->aborted = false;
 }

@@ -125,7 +125,7 @@ static bool ends_with_us(const struct rds_sock *sk)
 	bool told;
 
 	rx_lock();
-	told = sk->asends != NULL;
+	told = sk->async_sends != NULL;
 	rx_unlock();
 	return told || atomic_load(&sk->nops);
 }
@@ -220,7 +220,7 @@ static void hand_in(struct rds_sock *sk, void *arg)
 		return;
 	if (l->patient)
 		along = rds_along_take(sk);
-	rds_ops_leave(sk);
+	rds_ops_handoff(sk);
 	rds_sock_changed(sk);
 	err = deposit(sk, standin);
 	say_lost(err);

@@ -32,14 +32,14 @@
 static struct rds_mr *table[MR_BUCKETS]; /* rx */
 static uint32_t last_rkey;		 /* rx; 0: none yet */
 
-static struct rds_mr **bucket(uint32_t rkey)
+static struct rds_mr **mr_bucket(uint32_t rkey)
 {
 	return &table[rkey % MR_BUCKETS];
 }
 
 struct rds_mr *rds_mr_find(uint32_t rkey)
 {
-	struct rds_mr *mr = *bucket(rkey);
+	struct rds_mr *mr = *mr_bucket(rkey);
 
 	while (mr && mr->rkey != rkey)
 		mr = mr->hash_next;
@@ -53,7 +53,7 @@ bool rds_mr_owned(const struct rds_sock *sk, uint32_t rkey)
 	return mr && mr->sk == sk;
 }
 
-static uint32_t new_rkey(void)
+static uint32_t mr_new_rkey(void)
 {
 	if (!last_rkey)
 		os_random(&last_rkey, sizeof(last_rkey));
@@ -64,11 +64,11 @@ static uint32_t new_rkey(void)
 }
 
 /* rx held */
-static void put_in(struct rds_sock *sk, struct rds_mr *mr)
+static void mr_link_locked(struct rds_sock *sk, struct rds_mr *mr)
 {
 	mr->sk = sk;
-	mr->hash_next = *bucket(mr->rkey);
-	*bucket(mr->rkey) = mr;
+	mr->hash_next = *mr_bucket(mr->rkey);
+	*mr_bucket(mr->rkey) = mr;
 	mr->next = sk->regions;
 	mr->prev = &sk->regions;
 	if (mr->next)
@@ -77,15 +77,15 @@ static void put_in(struct rds_sock *sk, struct rds_mr *mr)
 }
 
 /* False: the socket has been closed meanwhile, and nobody would free it. */
-static bool link_mr(struct rds_sock *sk, struct rds_mr *mr, uint32_t *rkey)
+static bool mr_link(struct rds_sock *sk, struct rds_mr *mr, uint32_t *rkey)
 {
 	rx_lock();
 	if (!atomic_load(&sk->open)) {
 		rx_unlock();
 		return false;
 	}
-	mr->rkey = new_rkey();
-	put_in(sk, mr);
+	mr->rkey = mr_new_rkey();
+	mr_link_locked(sk, mr);
 	*rkey = mr->rkey; /* from here on it may be gone at any time */
 	rx_unlock();
 	return true;
@@ -98,9 +98,9 @@ static void mr_free(struct rds_mr *mr)
 }
 
 /* rx held.  It is still to be buried. */
-static void unlink_mr(struct rds_mr *mr)
+static void mr_unlink(struct rds_mr *mr)
 {
-	struct rds_mr **p = bucket(mr->rkey);
+	struct rds_mr **p = mr_bucket(mr->rkey);
 
 	while (*p != mr)
 		p = &(*p)->hash_next;
@@ -109,7 +109,7 @@ static void unlink_mr(struct rds_mr *mr)
 	if (mr->next)
 		mr->next->prev = mr->prev;
 	mr->next = NULL;
-	rds_mr_untold(mr);
+	rds_mr_revoke(mr);
 }
 
 /* ---- registration ---- */
@@ -120,7 +120,7 @@ void rds_mr_pages(const struct rds_mr_request *req, uint64_t *base, uint64_t *le
 	*len = ((req->addr + req->bytes + PAGE - 1) & ~(PAGE - 1)) - *base;
 }
 
-static int check_range(const struct rds_mr_request *req, struct rds_mr *mr)
+static int mr_check_range(const struct rds_mr_request *req, struct rds_mr *mr)
 {
 	uint64_t end = req->addr + req->bytes;
 
@@ -137,7 +137,7 @@ static int check_range(const struct rds_mr_request *req, struct rds_mr *mr)
 }
 
 /* An address that is not zero gets the value; on the caller's own stack it costs no system call. */
-static int put_word(struct rds_foreign_memory *m, uint64_t at, uint64_t value)
+static int mr_put_word(struct rds_foreign_memory *m, uint64_t at, uint64_t value)
 {
 	if (!at)
 		return 0;
@@ -153,10 +153,10 @@ int rds_mr_get(struct rds_sock *sk, const struct rds_mr_request *req, uint64_t *
 	struct rds_mr *mr, found = {
 				   .flags = req->flags,
 				   .memory = memory,
-				   .unfit = memory || (req->flags & RDS_RDMA_USE_ONCE),
+				   .device_unfit = memory || (req->flags & RDS_RDMA_USE_ONCE),
 			   };
 	uint32_t rkey;
-	int err = check_range(req, &found);
+	int err = mr_check_range(req, &found);
 
 	if (err)
 		return err;
@@ -168,13 +168,13 @@ int rds_mr_get(struct rds_sock *sk, const struct rds_mr_request *req, uint64_t *
 		return -ENOMEM;
 	*mr = found;
 	rds_foreign_memory_get(memory);
-	if (!link_mr(sk, mr, &rkey)) {
+	if (!mr_link(sk, mr, &rkey)) {
 		rds_foreign_memory_put(memory);
 		free(mr);
 		return -EBADF;
 	}
 	*cookie = rds_cookie(rkey, (uint32_t)(req->addr & (PAGE - 1)));
-	if (put_word(memory, req->cookie_addr, *cookie) || put_word(memory, req->phys_addr, 0)) {
+	if (mr_put_word(memory, req->cookie_addr, *cookie) || mr_put_word(memory, req->phys_addr, 0)) {
 		rds_mr_free(sk, *cookie);
 		return -EFAULT;
 	}
@@ -183,25 +183,25 @@ int rds_mr_get(struct rds_sock *sk, const struct rds_mr_request *req, uint64_t *
 	return 0;
 }
 
-static bool plausible(const struct rds_share_region *r)
+static bool mr_region_plausible(const struct rds_share_region *r)
 {
 	return r->rkey >= RDS_RKEY_LEAST && !(r->base & (PAGE - 1)) && r->len && !(r->len & (PAGE - 1)) &&
 	       r->len / PAGE <= RDS_MR_PAGES && r->base <= UINT64_MAX - r->len && !(r->flags & RDS_RDMA_USE_ONCE);
 }
 
 /* rx held.  There already, because two threads have told of it. */
-static bool same(const struct rds_mr *a, const struct rds_mr *b)
+static bool mr_region_same(const struct rds_mr *a, const struct rds_mr *b)
 {
 	return a->sk == b->sk && a->base == b->base && a->len == b->len && a->flags == b->flags &&
 	       (a->memory ? b->memory && rds_foreign_memory_same(a->memory, b->memory) : !b->memory);
 }
 
-int rds_mr_again(struct rds_sock *sk, const struct rds_share_region *region, struct rds_foreign_memory *memory)
+int rds_mr_restore(struct rds_sock *sk, const struct rds_share_region *region, struct rds_foreign_memory *memory)
 {
 	struct rds_mr *mr, *there;
 	int err = 0;
 
-	if (!plausible(region))
+	if (!mr_region_plausible(region))
 		return -EINVAL;
 	mr = malloc(sizeof(*mr));
 	if (!mr)
@@ -212,22 +212,22 @@ int rds_mr_again(struct rds_sock *sk, const struct rds_share_region *region, str
 			      .len = region->len,
 			      .flags = region->flags,
 			      .memory = rds_foreign_memory_get(memory),
-			      .unfit = memory != NULL};
+			      .device_unfit = memory != NULL};
 	rx_lock();
 	there = rds_mr_find(mr->rkey);
 	if (there)
-		err = same(there, mr) ? 0 : -EEXIST;
+		err = mr_region_same(there, mr) ? 0 : -EEXIST;
 	else if (memory && !atomic_load(&sk->open))
 		err = -EBADF;
 	else
-		put_in(sk, mr);
+		mr_link_locked(sk, mr);
 	rx_unlock();
 	if (there || err)
 		mr_free(mr);
 	return err;
 }
 
-static bool writable_word(uint64_t at)
+static bool mr_word_writable(uint64_t at)
 {
 	return rds_caller ? rds_caller->word : !rds_user_writable((void *)(uintptr_t)at, sizeof(uint64_t));
 }
@@ -236,7 +236,7 @@ int rds_mr_get_args(struct rds_sock *sk, const struct rds_get_mr_args *args, uin
 {
 	struct rds_mr_request req;
 
-	rds_abi_mr_decode(args, writable_word, &req);
+	rds_abi_mr_decode(args, mr_word_writable, &req);
 	return rds_mr_get(sk, &req, cookie);
 }
 
@@ -253,34 +253,34 @@ int rds_mr_free(struct rds_sock *sk, uint64_t cookie)
 			atomic_store(&sk->region_freed_by_other, true);
 		if (rds_caller && rds_caller->made && *rds_caller->made == mr->rkey)
 			*rds_caller->made = 0; /* by the same call */
-		unlink_mr(mr);
+		mr_unlink(mr);
 	} else {
 		mr = NULL;
 	}
 	rx_unlock();
-	rds_mr_bury(mr);
+	rds_mr_destroy_list(mr);
 	return mr ? 0 : -EINVAL;
 }
 
-void rds_mr_bury(struct rds_mr *list)
+void rds_mr_destroy_list(struct rds_mr *list)
 {
 	struct rds_mr *next;
 
-	rds_mr_settle(list);
+	rds_mr_revoke_wait(list);
 	for (; list; list = next) {
 		next = list->next;
-		rds_mr_hide(list);
+		rds_mr_deregister(list);
 		mr_free(list);
 	}
 }
 
-void rds_mr_used(struct rds_sock *sk, uint32_t rkey)
+void rds_mr_unuse(struct rds_sock *sk, uint32_t rkey)
 {
 	struct rds_mr *mr = rds_mr_find(rkey);
 
 	if (!mr || mr->sk != sk || !(mr->flags & RDS_RDMA_USE_ONCE))
 		return;
-	unlink_mr(mr);
+	mr_unlink(mr);
 	mr_free(mr); /* such a one is never shown */
 }
 
@@ -289,7 +289,7 @@ struct rds_mr *rds_mr_take_all(struct rds_sock *sk)
 	struct rds_mr *list = NULL, *mr;
 
 	while ((mr = sk->regions)) {
-		unlink_mr(mr);
+		mr_unlink(mr);
 		mr->next = list;
 		list = mr;
 	}
@@ -303,7 +303,7 @@ void rds_mr_drop_all(struct rds_sock *sk)
 	rx_lock();
 	list = rds_mr_take_all(sk);
 	rx_unlock();
-	rds_mr_bury(list);
+	rds_mr_destroy_list(list);
 }
 
 bool rds_mr_span(const struct rds_mr *mr, uint64_t offset, uint64_t len, uint64_t *at)
@@ -320,5 +320,5 @@ void rds_mr_forget(void)
 		table[i] = NULL;
 	last_rkey = 0;
 	rds_foreign_memory_forget();
-	rds_mr_shown_forget();
+	rds_mr_device_forget();
 }

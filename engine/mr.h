@@ -24,11 +24,11 @@ struct rds_mr {
 	/* mr_shown.c */
 	uint64_t served; /* bytes, in so many */
 	uint32_t operations;
-	bool unfit;   /* for a device, for ever */
-	bool showing; /* a thread is at it */
-	struct rds_device_mr *shown;
-	void (*hide)(struct rds_device_mr *shown); /* its transport's */
-	struct rds_told *told;
+	bool device_unfit; /* for a device, for ever */
+	bool registering;  /* a thread is at it */
+	struct rds_device_mr *dev_mr;
+	void (*deregister)(struct rds_device_mr *shown); /* its transport's */
+	struct rds_mr_advert *adverts;
 };
 
 /*
@@ -47,18 +47,18 @@ void rds_mr_pages(const struct rds_mr_request *req, uint64_t *base, uint64_t *le
  * here; -EINVAL; -ENOMEM; -EBADF: closed meanwhile.
  */
 struct rds_share_region;
-int rds_mr_again(struct rds_sock *sk, const struct rds_share_region *region, struct rds_foreign_memory *memory);
+int rds_mr_restore(struct rds_sock *sk, const struct rds_share_region *region, struct rds_foreign_memory *memory);
 /* rx held */
 struct rds_mr *rds_mr_find(uint32_t rkey);
 bool rds_mr_owned(const struct rds_sock *sk, uint32_t rkey);
 /* A message has arrived that carried an operation on it out: the end of a region for one use. */
-void rds_mr_used(struct rds_sock *sk, uint32_t rkey);
-/* Last close: all of the socket's, for rds_mr_bury(). */
+void rds_mr_unuse(struct rds_sock *sk, uint32_t rkey);
+/* Last close: all of the socket's, for rds_mr_destroy_list(). */
 struct rds_mr *rds_mr_take_all(struct rds_sock *sk);
-void rds_mr_drop_all(struct rds_sock *sk); /* both; the socket goes on elsewhere.  As rds_mr_bury() */
+void rds_mr_drop_all(struct rds_sock *sk); /* both; the socket goes on elsewhere.  As rds_mr_destroy_list() */
 /* Where bytes offset .. offset+len of the region are. False: not all of them within it. */
 bool rds_mr_span(const struct rds_mr *mr, uint64_t offset, uint64_t len, uint64_t *at);
-void rds_mr_bury(struct rds_mr *list); /* no lock but `control` and sk->tx; may be NULL */
+void rds_mr_destroy_list(struct rds_mr *list); /* no lock but `control` and sk->tx; may be NULL */
 void rds_mr_forget(void);	       /* forked child */
 
 #endif

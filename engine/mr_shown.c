@@ -23,9 +23,9 @@
 #define SETTLE_SPIN_NS 200000u
 #define TELL_MOST 64u	  /* peers */
 
-struct rds_told {
-	struct rds_told *mr_next, **mr_prev;
-	struct rds_told *conn_next, **conn_prev;
+struct rds_mr_advert {
+	struct rds_mr_advert *mr_next, **mr_prev;
+	struct rds_mr_advert *conn_next, **conn_prev;
 	struct rds_mr *mr;
 	struct rds_conn *conn;
 	struct rds_queue_item *hidden; /* NULL: there was nothing to tell, that peer comes over another device */
@@ -38,7 +38,7 @@ static uint64_t pinned; /* rx */
  * them a quarter of it.
  * Asked each time: it is seldom.
  */
-static uint64_t pin_most(void)
+static uint64_t mr_pin_limit(void)
 {
 	uint64_t most = (uint64_t)rds_options()->verbs_regions;
 	struct rlimit lim;
@@ -48,18 +48,18 @@ static uint64_t pin_most(void)
 	return most;
 }
 
-static bool knows(const struct rds_mr *mr, const struct rds_conn *conn)
+static bool mr_peer_knows(const struct rds_mr *mr, const struct rds_conn *conn)
 {
-	const struct rds_told *t;
+	const struct rds_mr_advert *t;
 	unsigned n = 0;
 
-	for (t = mr->told; t; t = t->mr_next)
+	for (t = mr->adverts; t; t = t->mr_next)
 		if (t->conn == conn || ++n == TELL_MOST)
 			return true;
 	return false;
 }
 
-static bool worth_it(const struct rds_mr *mr)
+static bool mr_worth_device(const struct rds_mr *mr)
 {
 	int64_t after = rds_options()->verbs_region_after;
 
@@ -68,31 +68,31 @@ static bool worth_it(const struct rds_mr *mr)
 
 void rds_mr_served(struct rds_conn *conn, struct rds_ep *ep, struct rds_mr *mr, uint64_t len, bool last)
 {
-	if (!(rds_transport_ep_ops(ep)->caps & RDS_TCAP_DEVICE_OPS) || mr->unfit)
+	if (!(rds_transport_ep_ops(ep)->caps & RDS_TCAP_DEVICE_OPS) || mr->device_unfit)
 		return;
 	mr->served += len;
 	mr->operations += last;
-	if (!last || !worth_it(mr) || knows(mr, conn))
+	if (!last || !mr_worth_device(mr) || mr_peer_knows(mr, conn))
 		return;
-	if (conn->nshow == RDS_SHOW_MAX)
+	if (conn->nadvertise == RDS_ADVERTISE_MAX)
 		return; /* the next operation asks again */
-	conn->show[conn->nshow++] = mr->rkey;
+	conn->show[conn->nadvertise++] = mr->rkey;
 	rds_conn_work_add(conn);
 }
 
 /* ---- telling ---- */
 
-struct rds_queue_item *rds_native_piece(const struct rds_wire_op_hdr *h)
+struct rds_queue_item *rds_op_control_piece_new(const struct rds_wire_op_hdr *h)
 {
 	static const struct rds_hdr nobody;
-	struct rds_queue_item *q = rds_answer_new(&nobody, 0);
+	struct rds_queue_item *q = rds_op_answer_new(&nobody, 0);
 
 	if (q)
 		rds_wire_op_encode(h, q->data);
 	return q;
 }
 
-static void told_free(struct rds_told *t)
+static void mr_advert_free(struct rds_mr_advert *t)
 {
 	*t->mr_prev = t->mr_next;
 	if (t->mr_next)
@@ -104,41 +104,41 @@ static void told_free(struct rds_told *t)
 	free(t);
 }
 
-static void told_link(struct rds_told *t, struct rds_mr *mr, struct rds_conn *conn)
+static void mr_advert_link(struct rds_mr_advert *t, struct rds_mr *mr, struct rds_conn *conn)
 {
 	t->mr = mr;
 	t->conn = conn;
-	t->mr_next = mr->told;
-	t->mr_prev = &mr->told;
+	t->mr_next = mr->adverts;
+	t->mr_prev = &mr->adverts;
 	if (t->mr_next)
 		t->mr_next->mr_prev = &t->mr_next;
-	mr->told = t;
-	t->conn_next = conn->shown;
-	t->conn_prev = &conn->shown;
+	mr->adverts = t;
+	t->conn_next = conn->adverts;
+	t->conn_prev = &conn->adverts;
 	if (t->conn_next)
 		t->conn_next->conn_prev = &t->conn_next;
-	conn->shown = t;
+	conn->adverts = t;
 }
 
 /* rx, tx.  Without memory the peer is told another time. */
-static void tell(struct rds_conn *conn, struct rds_mr *mr)
+static void mr_advertise_to(struct rds_conn *conn, struct rds_mr *mr)
 {
-	struct rds_told *t = calloc(1, sizeof(*t));
+	struct rds_mr_advert *t = calloc(1, sizeof(*t));
 	struct rds_queue_item *q = NULL;
 	struct rds_device_key far;
 
 	if (!t)
 		return;
-	if (conn->t->ops->mr_key(conn->ep, mr->shown, &far)) {
+	if (conn->t->ops->mr_key(conn->ep, mr->dev_mr, &far)) {
 		struct rds_wire_op_hdr h = {.kind = RDS_OP_ADVERTISED,
 					    .rkey = mr->rkey,
 					    .len = mr->len,
 					    .value = far.key,
 					    .compare = far.at};
 
-		q = rds_native_piece(&h);
+		q = rds_op_control_piece_new(&h);
 		h = (struct rds_wire_op_hdr){.kind = RDS_OP_REVOKED, .rkey = mr->rkey};
-		t->hidden = rds_native_piece(&h);
+		t->hidden = rds_op_control_piece_new(&h);
 		if (!q || !t->hidden) {
 			free(q);
 			free(t->hidden);
@@ -146,15 +146,15 @@ static void tell(struct rds_conn *conn, struct rds_mr *mr)
 			return;
 		}
 	}
-	told_link(t, mr, conn);
+	mr_advert_link(t, mr, conn);
 	if (q)
-		rds_answer(conn, q);
+		rds_conn_answer(conn, q);
 }
 
 /* ---- showing ---- */
 
 /* rx, dropped and taken again.  The region, if it is still there and has been shown, by whomever. */
-static struct rds_mr *show(struct rds_conn *conn, struct rds_mr *mr)
+static struct rds_mr *mr_register_device(struct rds_conn *conn, struct rds_mr *mr)
 {
 	const struct rds_transport_ops *ops = conn->t->ops;
 	struct rds_device_mr *shown = NULL;
@@ -162,24 +162,24 @@ static struct rds_mr *show(struct rds_conn *conn, struct rds_mr *mr)
 	uint32_t rkey = mr->rkey;
 	int err;
 
-	if (mr->unfit || mr->showing || pinned + len > pin_most())
+	if (mr->device_unfit || mr->registering || pinned + len > mr_pin_limit())
 		return NULL;
-	mr->showing = true;
+	mr->registering = true;
 	pinned += len;
 	rx_unlock();
 	err = ops->mr_register(conn->ep, (void *)(uintptr_t)base, len, &shown);
 	rx_lock();
 	mr = rds_mr_find(rkey);
 	if (mr && !err) {
-		mr->showing = false;
-		mr->shown = shown;
-		mr->hide = ops->mr_deregister;
+		mr->registering = false;
+		mr->dev_mr = shown;
+		mr->deregister = ops->mr_deregister;
 		return mr;
 	}
 	pinned -= len;
 	if (mr) {
-		mr->showing = false;
-		mr->unfit = true;
+		mr->registering = false;
+		mr->device_unfit = true;
 	} else if (!err) {
 		rx_unlock();
 		ops->mr_deregister(shown);
@@ -188,65 +188,65 @@ static struct rds_mr *show(struct rds_conn *conn, struct rds_mr *mr)
 	return NULL;
 }
 
-void rds_mr_show(struct rds_conn *conn)
+void rds_mr_advertise(struct rds_conn *conn)
 {
 	struct rds_mr *mr;
 
 	rx_lock();
-	while (conn->nshow) {
-		mr = rds_mr_find(conn->show[--conn->nshow]);
-		if (!mr || !conn->ep || atomic_load(&conn->state) != RDS_CONN_UP || knows(mr, conn) ||
+	while (conn->nadvertise) {
+		mr = rds_mr_find(conn->show[--conn->nadvertise]);
+		if (!mr || !conn->ep || atomic_load(&conn->state) != RDS_CONN_UP || mr_peer_knows(mr, conn) ||
 		    !(conn->t->ops->caps & RDS_TCAP_DEVICE_OPS))
 			continue;
-		if (!mr->shown)
-			mr = show(conn, mr);
+		if (!mr->dev_mr)
+			mr = mr_register_device(conn, mr);
 		if (mr)
-			tell(conn, mr);
+			mr_advertise_to(conn, mr);
 	}
 	rx_unlock();
 }
 
 /* ---- the end ---- */
 
-void rds_mr_untold(struct rds_mr *mr)
+void rds_mr_revoke(struct rds_mr *mr)
 {
-	struct rds_told *t, *next;
+	struct rds_mr_advert *t, *next;
 
-	for (t = mr->told; t; t = next) {
+	for (t = mr->adverts; t; t = next) {
 		next = t->mr_next;
 		if (!t->hidden) {
-			told_free(t);
+			mr_advert_free(t);
 			continue;
 		}
-		rds_answer(t->conn, t->hidden); /* the record is kept until the peer answers */
+		rds_conn_answer(t->conn, t->hidden); /* the record is kept until the peer answers */
 		t->hidden = NULL;
 	}
-	if (mr->shown)
+	if (mr->dev_mr)
 		pinned -= mr->len;
 }
 
-void rds_mr_gone(struct rds_conn *conn, const struct rds_wire_op_hdr *h)
+void rds_mr_revoke_acked(struct rds_conn *conn, const struct rds_wire_op_hdr *h)
 {
-	struct rds_told *t, *next;
+	struct rds_mr_advert *t, *next;
 
 	conn->mute = false;
-	for (t = conn->shown; t; t = next) {
+	for (t = conn->adverts; t; t = next) {
 		next = t->conn_next;
 		if (t->mr->rkey == h->rkey && !t->hidden)
-			told_free(t);
+			mr_advert_free(t);
 	}
 }
 
 /* For how long they are waited for; 0: all have answered. */
-static uint64_t patience(const struct rds_mr *list)
+static uint64_t mr_revoke_patience(const struct rds_mr *list)
 {
 	const uint64_t all = rds_patience_ns(RDS_PATIENCE_REGION), mute = rds_patience_ns(RDS_PATIENCE_REGION_MUTE);
-	const struct rds_told *t;
+	const struct rds_mr_advert *t;
 	uint64_t ns = 0;
 
 	rx_lock();
 	for (; list && ns < all; list = list->next)
-		for (t = list->told; t && ns < all; t = t->mr_next)
+		for (t = list->adverts; t && ns < all; t = t->mr_next)
 			ns = t->conn->mute ? mute : all;
 	rx_unlock();
 	return ns;
@@ -257,11 +257,11 @@ static uint64_t patience(const struct rds_mr *list)
  * One that does not answer loses its connection, if it goes on.  It is stopped, or in great need of a processor: the wait is long enough for the
  * latter, and the former makes one such wait long, not all.
  */
-void rds_mr_settle(struct rds_mr *list)
+void rds_mr_revoke_wait(struct rds_mr *list)
 {
 	uint64_t now, begun = 0, most;
 
-	while ((most = patience(list)) != 0) {
+	while ((most = mr_revoke_patience(list)) != 0) {
 		now = os_now_ns();
 		if (!begun)
 			begun = now;
@@ -275,29 +275,29 @@ void rds_mr_settle(struct rds_mr *list)
 	}
 	rx_lock();
 	for (; list; list = list->next)
-		while (list->told) {
-			list->told->conn->mute = true;
-			told_free(list->told);
+		while (list->adverts) {
+			list->adverts->conn->mute = true;
+			mr_advert_free(list->adverts);
 		}
 	rx_unlock();
 }
 
-void rds_mr_hide(struct rds_mr *mr)
+void rds_mr_deregister(struct rds_mr *mr)
 {
-	if (mr->shown)
-		mr->hide(mr->shown);
-	mr->shown = NULL;
+	if (mr->dev_mr)
+		mr->deregister(mr->dev_mr);
+	mr->dev_mr = NULL;
 }
 
-void rds_shown_broken(struct rds_conn *conn)
+void rds_mr_adverts_drop(struct rds_conn *conn)
 {
-	while (conn->shown)
-		told_free(conn->shown);
-	conn->nshow = 0;
+	while (conn->adverts)
+		mr_advert_free(conn->adverts);
+	conn->nadvertise = 0;
 	conn->mute = false;
 }
 
-void rds_mr_shown_forget(void)
+void rds_mr_device_forget(void)
 {
 	pinned = 0;
 }

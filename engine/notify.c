@@ -12,7 +12,7 @@
 
 #include <poll.h>
 
-void rds_notify(struct rds_op *op)
+void rds_notify_queue(struct rds_op *op)
 {
 	struct rds_sock *sk = op->sk;
 
@@ -22,7 +22,7 @@ void rds_notify(struct rds_op *op)
 	rds_sock_wake(sk, POLLIN | POLLRDNORM | RDS_WAIT_RECV);
 }
 
-static struct rds_op *take(struct rds_sock *sk)
+static struct rds_op *notify_take(struct rds_sock *sk)
 {
 	struct rds_op *op = sk->reports;
 
@@ -32,14 +32,14 @@ static struct rds_op *take(struct rds_sock *sk)
 	return op;
 }
 
-static void told(struct rds_op *op)
+static void notify_done(struct rds_op *op)
 {
-	rds_asend_told(op);
+	rds_op_async_reported(op);
 	rds_op_put(op);
 }
 
 /* They are the next ones, in this order: the kernel does not turn them round again (rds_notify_queue_get). */
-static void put_back(struct rds_sock *sk, struct rds_op *list)
+static void notify_put_back(struct rds_sock *sk, struct rds_op *list)
 {
 	struct rds_op *last = list;
 
@@ -51,7 +51,7 @@ static void put_back(struct rds_sock *sk, struct rds_op *list)
 	sk->reports = list;
 }
 
-static int put(struct rds_sock *sk, struct rds_cmsg_out *out, const struct rds_op *op)
+static int notify_put_cmsg(struct rds_sock *sk, struct rds_cmsg_out *out, const struct rds_op *op)
 {
 	struct rds_rdma_notify n;
 	struct rds_rdma_notify_short old;
@@ -73,24 +73,24 @@ int rds_notify_deliver(struct rds_sock *sk, struct rds_cmsg_out *out)
 {
 	size_t max = out->len / CMSG_SPACE(sizeof(struct rds_rdma_notify)), n;
 	struct rds_op *list = NULL, **at = &list, *op;
-	bool oldest_first = atomic_load(&sk->had_asends);
+	bool oldest_first = atomic_load(&sk->had_async_sends);
 	int err = 0;
 
 	for (n = 0; sk->reports && (n < max || !n); n++) {
-		op = take(sk);
+		op = notify_take(sk);
 		op->report_next = *at;
 		*at = op;
 		if (oldest_first)
 			at = &op->report_next;
 	}
 	while ((op = list)) {
-		err = put(sk, out, op);
+		err = notify_put_cmsg(sk, out, op);
 		if (err) {
-			put_back(sk, op);
+			notify_put_back(sk, op);
 			break;
 		}
 		list = op->report_next;
-		told(op);
+		notify_done(op);
 	}
 	return err;
 }
@@ -98,5 +98,5 @@ int rds_notify_deliver(struct rds_sock *sk, struct rds_cmsg_out *out)
 void rds_notify_drop(struct rds_sock *sk)
 {
 	while (sk->reports)
-		told(take(sk));
+		notify_done(notify_take(sk));
 }

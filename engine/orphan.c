@@ -24,7 +24,7 @@ static void queue_drop_sock(struct rds_conn *conn, const struct rds_sock *sk, bo
 
 	for (p = &conn->queue; (q = *p);) {
 		if (q->u.sk == sk && (sent || !q->was_sent)) {
-			rds_unacked_ends(&q->u, RDS_RDMA_CANCELED);
+			rds_unacked_report_end(&q->u, RDS_RDMA_CANCELED);
 			rds_queue_drop_at(conn, p);
 		} else {
 			p = &q->next;

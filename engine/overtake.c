@@ -17,7 +17,7 @@
 #include <stdlib.h>
 
 /* From that one on they have the next number each: its own is free.  No device has been told one of these (rdma_native.c). */
-static void make_way(struct rds_conn *conn, struct rds_queue_item *q)
+static void queue_renumber_from(struct rds_conn *conn, struct rds_queue_item *q)
 {
 	for (; q; q = q->next)
 		q->hdr.seq = ++q->u.seq;
@@ -26,83 +26,83 @@ static void make_way(struct rds_conn *conn, struct rds_queue_item *q)
 
 /* ---- what has moved ---- */
 
-static bool is_piece(const struct rds_queue_item *q)
+static bool queued_holds_piece(const struct rds_queue_item *q)
 {
 	return q->hdr.flags & RDS_FLAG_OP;
 }
 
-static struct rds_sock *sock_of(const struct rds_queue_item *q)
+static struct rds_sock *queued_sock(const struct rds_queue_item *q)
 {
 	return q->op ? q->op->sk : q->u.sk;
 }
 
-static bool is_held(const struct rds_queue_item *q, const struct rds_sock *sk)
+static bool queued_blocked_of(const struct rds_queue_item *q, const struct rds_sock *sk)
 {
-	return q->op && !is_piece(q) && q->op->sk == sk && rds_op_held(q->op);
+	return q->op && !queued_holds_piece(q) && q->op->sk == sk && rds_op_order_blocked(q->op);
 }
 
 /*
  * Before the first message of its socket that is held; but if that one does not wait for it, not before what is of the same stream behind it, which
  * is older then.  NULL: at the end.
  */
-static struct rds_queue_item **place(struct rds_conn *to, const struct rds_queue_item *q)
+static struct rds_queue_item **order_find_place(struct rds_conn *to, const struct rds_queue_item *q)
 {
-	struct rds_sock *sk = sock_of(q);
+	struct rds_sock *sk = queued_sock(q);
 	struct rds_queue_item **link, **before = NULL;
 
-	if (!sk || !sk->numbered)
+	if (!sk || !sk->ordered_ops)
 		return NULL;
 	for (link = &to->queue; *link; link = &(*link)->next) {
-		if (!before && is_held(*link, sk))
+		if (!before && queued_blocked_of(*link, sk))
 			before = link;
 		if (!before)
 			continue;
 		if (q->op && q->op->barrier_id <= (*before)->op->after)
 			return before;
-		if ((*link)->u.dport == q->u.dport && sock_of(*link) == sk)
+		if ((*link)->u.dport == q->u.dport && queued_sock(*link) == sk)
 			return NULL;
 	}
 	return before;
 }
 
 /* Messages whose pieces have gone.  rx held */
-static void overtaken(const struct rds_queue_item *q, const struct rds_queue_item *upto)
+static void order_mark_overtaken(const struct rds_queue_item *q, const struct rds_queue_item *upto)
 {
 	struct rds_op *op;
 
 	for (; q != upto; q = q->next)
-		for (op = is_piece(q) ? NULL : q->op; op; op = op->also)
+		for (op = queued_holds_piece(q) ? NULL : q->op; op; op = op->message_next)
 			op->overtaken |= op->started;
 }
 
-void rds_queue_piece_goes(struct rds_conn *conn, const struct rds_queue_item *q)
+void rds_op_order_piece_sending(struct rds_conn *conn, const struct rds_queue_item *q)
 {
 	if (likely(!conn->pulled))
 		return;
 	rx_lock();
-	overtaken(q->next, NULL);
+	order_mark_overtaken(q->next, NULL);
 	rx_unlock();
 }
 
 /* Operations end in the order in which they go. */
-static struct rds_op *first_of(const struct rds_conn *conn, const struct rds_queue_item *from)
+static struct rds_op *order_first_op(const struct rds_conn *conn, const struct rds_queue_item *from)
 {
 	for (; from; from = from->next)
-		if (is_piece(from) && from->op && from->op->conn == conn)
+		if (queued_holds_piece(from) && from->op && from->op->conn == conn)
 			return from->op;
 	return NULL;
 }
 
-void rds_queue_moved(struct rds_conn *to, struct rds_queue_item *q)
+void rds_op_order_insert(struct rds_conn *to, struct rds_queue_item *q)
 {
 	struct rds_queue_item **before;
 
 	rx_lock();
-	before = place(to, q);
-	if (q->op && is_piece(q) && !q->op->done && q->op->conn != to)
-		rds_op_relist(to, q->op, before ? first_of(to, *before) : NULL);
-	if (before && q->op && is_piece(q)) {
-		overtaken(*before, NULL);
+	before = order_find_place(to, q);
+	if (q->op && queued_holds_piece(q) && !q->op->done && q->op->conn != to)
+		rds_op_relist(to, q->op, before ? order_first_op(to, *before) : NULL);
+	if (before && q->op && queued_holds_piece(q)) {
+		order_mark_overtaken(*before, NULL);
 		to->pulled = true;
 	}
 	rx_unlock();
@@ -112,7 +112,7 @@ void rds_queue_moved(struct rds_conn *to, struct rds_queue_item *q)
 		return;
 	}
 	q->hdr.seq = q->u.seq = (*before)->u.seq;
-	make_way(to, *before);
+	queue_renumber_from(to, *before);
 	q->next = *before;
 	*before = q;
 	to->queue_len++;
@@ -121,22 +121,22 @@ void rds_queue_moved(struct rds_conn *to, struct rds_queue_item *q)
 /* ---- notices of moved.c ---- */
 
 /* The peer may have it, a device has been told its number (rdma_native.c), or it is such a one itself. */
-static bool keeps_number(const struct rds_queue_item *q)
+static bool queued_keeps_seq(const struct rds_queue_item *q)
 {
 	const struct rds_op *op;
 
-	for (op = is_piece(q) ? NULL : q->op; op; op = op->also)
-		if (op->native)
+	for (op = queued_holds_piece(q) ? NULL : q->op; op; op = op->message_next)
+		if (op->by_device)
 			return true;
 	return q->was_sent || (q->hdr.flags & RDS_FLAG_REDIRECT);
 }
 
-void rds_queue_notice(struct rds_conn *conn, struct rds_queue_item *q)
+void rds_queue_insert_redirect(struct rds_conn *conn, struct rds_queue_item *q)
 {
 	struct rds_queue_item **at = &conn->queue, *behind;
 
 	for (behind = conn->queue; behind; behind = behind->next)
-		if (keeps_number(behind))
+		if (queued_keeps_seq(behind))
 			at = &behind->next;
 	if (!*at) {
 		rds_queue_append(conn, q);
@@ -156,7 +156,7 @@ void rds_queue_notice(struct rds_conn *conn, struct rds_queue_item *q)
 #define STREAMS 64 /* sockets whose turn has not come; with more of them only answers pass */
 
 /* To the head of the queue.  It ends before what it overtakes. */
-static void pull(struct rds_conn *conn, struct rds_queue_item **link)
+static void queue_pull_first(struct rds_conn *conn, struct rds_queue_item **link)
 {
 	struct rds_queue_item *q = *link, *head = conn->queue, *i;
 	uint64_t seq = head->u.seq;
@@ -166,10 +166,10 @@ static void pull(struct rds_conn *conn, struct rds_queue_item **link)
 		i->hdr.seq = i->u.seq = i->next->u.seq;
 	q->hdr.seq = q->u.seq = seq;
 	rx_lock();
-	if (q->op && is_piece(q)) {
-		overtaken(head, q);
+	if (q->op && queued_holds_piece(q)) {
+		order_mark_overtaken(head, q);
 		conn->pulled = true;
-		next = first_of(conn, head);
+		next = order_first_op(conn, head);
 		if (next && next != q->op && !q->op->done && q->op->conn == conn)
 			rds_op_relist(conn, q->op, next);
 	}
@@ -182,9 +182,9 @@ static void pull(struct rds_conn *conn, struct rds_queue_item **link)
 }
 
 /* Among those that wait behind a held message the first of its socket may go, unless it has to wait as well. */
-static bool may_pass(struct rds_conn *conn, struct rds_queue_item *q, struct rds_sock **waits, unsigned *n)
+static bool order_may_pass(struct rds_conn *conn, struct rds_queue_item *q, struct rds_sock **waits, unsigned *n)
 {
-	struct rds_sock *sk = sock_of(q);
+	struct rds_sock *sk = queued_sock(q);
 	unsigned i;
 
 	for (i = 0; i < *n; i++)
@@ -192,40 +192,40 @@ static bool may_pass(struct rds_conn *conn, struct rds_queue_item *q, struct rds
 			return false;
 	if (*n == STREAMS)
 		return false;
-	if (!q->op || !rds_op_wanted(q) || rds_op_may_go(conn, q))
+	if (!q->op || !rds_op_wanted(q) || rds_op_may_send(conn, q))
 		return true;
 	waits[(*n)++] = sk;
 	return false;
 }
 
-bool rds_queue_pass(struct rds_conn *conn)
+bool rds_op_order_pass(struct rds_conn *conn)
 {
 	struct rds_queue_item *head = conn->queue, **link;
-	bool held = !is_piece(head), answers = atomic_load(&conn->answer_bytes);
-	struct rds_sock *waits[STREAMS] = {sock_of(head)};
+	bool held = !queued_holds_piece(head), answers = atomic_load(&conn->answer_bytes);
+	struct rds_sock *waits[STREAMS] = {queued_sock(head)};
 	unsigned n = 1;
 
 	if (!held && !answers)
 		return false;
 	for (link = &head->next; *link; link = &(*link)->next)
-		if ((*link)->answers || (held && may_pass(conn, *link, waits, &n))) {
-			pull(conn, link);
+		if ((*link)->answers || (held && order_may_pass(conn, *link, waits, &n))) {
+			queue_pull_first(conn, link);
 			return true;
 		}
 	return false;
 }
 
-bool rds_queue_held(const struct rds_conn *conn)
+bool rds_op_order_head_ordered(const struct rds_conn *conn)
 {
 	const struct rds_queue_item *q = conn->queue;
 
-	return q && q->op && q->op->has_id && !is_piece(q);
+	return q && q->op && q->op->has_id && !queued_holds_piece(q);
 }
 
 /* ---- answers ---- */
 
 /* *fence: before it goes, reads have to be over. */
-static struct rds_queue_item *next_answer(struct rds_conn *conn, bool *fence)
+static struct rds_queue_item *answer_take(struct rds_conn *conn, bool *fence)
 {
 	struct rds_queue_item *q;
 
@@ -243,7 +243,7 @@ static struct rds_queue_item *next_answer(struct rds_conn *conn, bool *fence)
 	return q;
 }
 
-static void put_back(struct rds_conn *conn, struct rds_queue_item *q)
+static void answer_put_back(struct rds_conn *conn, struct rds_queue_item *q)
 {
 	rx_lock();
 	q->next = conn->answers;
@@ -254,33 +254,33 @@ static void put_back(struct rds_conn *conn, struct rds_queue_item *q)
 	rx_unlock();
 }
 
-static int give_answer(struct rds_conn *conn, struct rds_queue_item *q, uint64_t seq)
+static int answer_send(struct rds_conn *conn, struct rds_queue_item *q, uint64_t seq)
 {
 	struct iovec iov = {.iov_base = q->data, .iov_len = q->hdr.len};
 
 	q->hdr.seq = q->u.seq = seq;
-	return rds_piece_give(conn, &q->hdr, &iov);
+	return rds_conn_send_once(conn, &q->hdr, &iov);
 }
 
 /*
  * What waits for a transport's room keeps its place.  But what waits for the peer to answer, or for another peer, must not hold up our
  * answers, or both sides wait for each other: they go before it.
  */
-static bool answer_goes(struct rds_conn *conn, struct rds_queue_item *q)
+static bool answer_send_or_queue(struct rds_conn *conn, struct rds_queue_item *q)
 {
 	int err = -EAGAIN;
 
 	if (rds_queue_blocked(conn)) { /* what is first was never given to a transport */
-		if (give_answer(conn, q, conn->queue->u.seq)) {
-			put_back(conn, q); /* room comes with a call of rds_conn_work_run() */
+		if (answer_send(conn, q, conn->queue->u.seq)) {
+			answer_put_back(conn, q); /* room comes with a call of rds_conn_work_run() */
 			return false;
 		}
-		make_way(conn, conn->queue);
+		queue_renumber_from(conn, conn->queue);
 		rds_queue_item_free(q);
 		return true;
 	}
 	if (!conn->queue && atomic_load(&conn->state) == RDS_CONN_UP)
-		err = give_answer(conn, q, conn->next_tx);
+		err = answer_send(conn, q, conn->next_tx);
 	q->hdr.seq = q->u.seq = conn->next_tx++;
 	if (err)
 		rds_queue_append(conn, q);
@@ -289,19 +289,19 @@ static bool answer_goes(struct rds_conn *conn, struct rds_queue_item *q)
 	return true;
 }
 
-void rds_answers_flush(struct rds_conn *conn)
+void rds_conn_answers_flush(struct rds_conn *conn)
 {
 	struct rds_queue_item *q;
 	bool any = false, fence;
 
-	while ((q = next_answer(conn, &fence))) {
+	while ((q = answer_take(conn, &fence))) {
 		if (atomic_load(&conn->state) == RDS_CONN_DEAD) {
 			rds_queue_item_free(q);
 			continue;
 		}
 		if (fence && conn->ep)
 			conn->t->ops->fence(conn->ep);
-		if (!answer_goes(conn, q))
+		if (!answer_send_or_queue(conn, q))
 			break;
 		any = true;
 	}
@@ -309,7 +309,7 @@ void rds_answers_flush(struct rds_conn *conn)
 		conn->t->ops->flush(conn->ep, !(conn->t->ops->caps & RDS_TCAP_PATIENT));
 }
 
-void rds_answers_drop(struct rds_conn *conn)
+void rds_conn_answers_drop(struct rds_conn *conn)
 {
 	struct rds_queue_item *q;
 

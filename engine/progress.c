@@ -307,10 +307,10 @@ static void conn_work_one(struct rds_conn *conn)
 	conn->want_map = conn->want_flush = conn->want_push = false;
 	rx_unlock();
 
-	if (unlikely(atomic_load_explicit(&conn->nshow, memory_order_relaxed)))
-		rds_mr_show(conn);
+	if (unlikely(atomic_load_explicit(&conn->nadvertise, memory_order_relaxed)))
+		rds_mr_advertise(conn);
 	if (unlikely(atomic_load_explicit(&conn->nanswers, memory_order_relaxed)))
-		rds_answers_flush(conn);
+		rds_conn_answers_flush(conn);
 	if (flush)
 		rds_queue_reap(conn);
 	if (map && rds_conn_xmit_map(conn)) { /* no room, or no memory */

@@ -127,7 +127,7 @@ void rds_queue_unacked_release(struct rds_queue_unacked *u)
 	if (!sk)
 		return;
 	if (unlikely(u->report)) {
-		rds_unacked_ends(u, RDS_RDMA_SUCCESS);
+		rds_unacked_report_end(u, RDS_RDMA_SUCCESS);
 		if ((u->report & RDS_REPORT_ZCOPY) && atomic_load(&sk->open))
 			sock_zcopy_done(sk, u->zcookie);
 	}
@@ -323,7 +323,7 @@ void rds_queue_answer_add(struct rds_conn *conn, struct rds_queue_item *q)
 void rds_queue_item_free(struct rds_queue_item *q)
 {
 	if (unlikely(q->op))
-		rds_op_release(q);
+		rds_op_detach_queued(q);
 	if (unlikely(q->answers))
 		atomic_fetch_sub(&q->answers->answer_bytes, rds_queue_answer_weight(q));
 	free(q);
@@ -360,7 +360,7 @@ static struct rds_queue_item *queue_first(struct rds_conn *conn)
 
 	while ((q = conn->queue)) {
 		if (likely(queue_item_wanted(conn, q)))
-			return !q->op || rds_op_may_go(conn, q) ? q : NULL;
+			return !q->op || rds_op_may_send(conn, q) ? q : NULL;
 		rds_queue_unacked_release(&q->u);
 		queue_pop(conn);
 	}
@@ -378,7 +378,7 @@ static struct rds_queue_item *queue_next(struct rds_conn *conn)
 	struct rds_queue_item *q;
 
 	while (!(q = queue_first(conn)) && conn->queue)
-		if (!rds_queue_pass(conn))
+		if (!rds_op_order_pass(conn))
 			return NULL;
 	return q;
 }
@@ -394,8 +394,8 @@ static int queue_give(struct rds_conn *conn, struct rds_queue_item *q)
 	int err;
 
 	if (piece)
-		rds_queue_piece_goes(conn, q);
-	bytes = piece ? rds_op_bytes(conn, q, &began) : q->data;
+		rds_op_order_piece_sending(conn, q);
+	bytes = piece ? rds_op_piece_gather(conn, q, &began) : q->data;
 	iov = (struct iovec){.iov_base = bytes, .iov_len = q->hdr.len};
 	if (!bytes)
 		return 1;
@@ -407,7 +407,7 @@ static int queue_give(struct rds_conn *conn, struct rds_queue_item *q)
 	if (piece) {
 		free(bytes);
 		if (err)
-			rds_op_not_sent(q, began);
+			rds_op_piece_unsent(q, began);
 	}
 	return err;
 }
@@ -521,7 +521,7 @@ void rds_queue_purge(struct rds_conn *conn, bool answers)
 	struct rds_queue_item **p = &conn->queue, *q;
 
 	while ((q = *p)) {
-		if (!rds_unacked_given_up(&q->u) && /* else it ends in its turn (flush.c) */
+		if (!rds_unacked_aborted(&q->u) && /* else it ends in its turn (flush.c) */
 		    (q->op ? !rds_op_wanted(q) : answers && (q->hdr.flags & RDS_FLAG_OP)))
 			rds_queue_drop_at(conn, p);
 		else
@@ -543,8 +543,8 @@ void rds_queue_acked(struct rds_conn *conn, uint64_t ack)
 	}
 	if (ack > conn->acked)
 		conn->acked = ack;
-	if (unlikely(conn->given_up))
-		rds_queue_drop_given_up(conn);
+	if (unlikely(conn->aborted))
+		rds_queue_drop_aborted(conn);
 }
 
 /*
@@ -557,13 +557,13 @@ void rds_queue_drop_all(struct rds_conn *conn)
 	int sent = known ? RDS_RDMA_DROPPED : RDS_RDMA_OTHER_ERROR;
 
 	while (conn->count) {
-		rds_unacked_ends(&conn->unacked[conn->head], sent);
+		rds_unacked_report_end(&conn->unacked[conn->head], sent);
 		rds_queue_unacked_release(&conn->unacked[conn->head]);
 		conn->head = (conn->head + 1) & (conn->cap - 1);
 		conn->count--;
 	}
 	while (conn->queue) {
-		rds_unacked_ends(&conn->queue->u, conn->queue->was_sent ? sent : RDS_RDMA_DROPPED);
+		rds_unacked_report_end(&conn->queue->u, conn->queue->was_sent ? sent : RDS_RDMA_DROPPED);
 		rds_queue_unacked_release(&conn->queue->u);
 		queue_pop(conn);
 	}
@@ -584,14 +584,14 @@ void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct r
 		struct rds_queue_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
 
 		if (u->sk == sk && u->dport == dst->port) {
-			rds_unacked_ends(u, RDS_RDMA_CANCELED);
+			rds_unacked_report_end(u, RDS_RDMA_CANCELED);
 			rds_queue_unacked_release(u);
 			u->cancelled = true;
 		}
 	}
 	for (p = &conn->queue; (q = *p);) {
 		if (q->u.sk == sk && q->u.dport == dst->port) {
-			rds_unacked_ends(&q->u, RDS_RDMA_CANCELED);
+			rds_unacked_report_end(&q->u, RDS_RDMA_CANCELED);
 			rds_queue_drop_at(conn, p);
 		} else {
 			p = &q->next;

@@ -14,7 +14,7 @@
 
 static bool unacked_is_to_port(const struct rds_queue_unacked *u, uint16_t port, uint64_t from)
 {
-	return u->sk && !u->cancelled && (!u->once || u->again) && !rds_unacked_given_up(u) && u->dport == port &&
+	return u->sk && !u->cancelled && (!u->once || u->again) && !rds_unacked_aborted(u) && u->dport == port &&
 	       u->seq >= from;
 }
 
@@ -64,7 +64,7 @@ static bool item_is_for_port(const struct rds_queue_item *q, const struct queue_
 static bool item_is_unsent(const struct rds_queue_item *q, const struct queue_wanted *w)
 {
 	(void)w;
-	return q->u.sk && !q->was_sent && !q->u.once && !rds_unacked_given_up(&q->u);
+	return q->u.sk && !q->was_sent && !q->u.once && !rds_unacked_aborted(&q->u);
 }
 
 static bool item_is_handoff(const struct rds_queue_item *q, const struct queue_wanted *w)

@@ -2,7 +2,7 @@
 /*
  * rdma.c - operations from being listed to their end (rds-semantics 9.5 to 9.7).
  *
- * Whatever ends an operation goes through over(), once: the first to come says how it went.  Answers find their operation by
+ * Whatever ends an operation goes through op_end_once(), once: the first to come says how it went.  Answers find their operation by
  * number on the connection that they came by; if it is not there any more they change nothing, so memory that was given back
  * to the program stays untouched.  rx guards all of this.
  * Must not know how pieces travel, nor control messages.
@@ -41,7 +41,7 @@ void rds_op_put(struct rds_op *op)
 
 	if (--op->refs)
 		return;
-	rds_op_unnumber(op);
+	rds_op_order_del(op);
 	rds_foreign_memory_put(op->memory);
 	if (op->copy)
 		atomic_fetch_sub(&sk->copied, op->total);
@@ -58,7 +58,7 @@ void rds_op_discard(struct rds_op *op)
 }
 
 /* Before that one, NULL: at the end. */
-static void list_before(struct rds_conn *conn, struct rds_op *op, struct rds_op *next)
+static void op_list_before(struct rds_conn *conn, struct rds_op *op, struct rds_op *next)
 {
 	op->conn = conn;
 	op->next = next;
@@ -73,10 +73,10 @@ static void list_before(struct rds_conn *conn, struct rds_op *op, struct rds_op 
 
 void rds_op_list(struct rds_conn *conn, struct rds_op *op)
 {
-	list_before(conn, op, NULL);
+	op_list_before(conn, op, NULL);
 }
 
-static void unlist(struct rds_op *op)
+static void op_unlist(struct rds_op *op)
 {
 	struct rds_conn *conn = op->conn;
 
@@ -92,7 +92,7 @@ static void unlist(struct rds_op *op)
 }
 
 /* Those that come after it and wait for its turn to be over may go. */
-static void read_over(struct rds_op *op)
+static void op_read_end(struct rds_op *op)
 {
 	struct rds_conn *conn = op->conn;
 
@@ -104,38 +104,38 @@ static void read_over(struct rds_op *op)
 	rds_conn_work_add(conn);
 }
 
-static void device_done(const struct rds_op *op)
+static void op_device_uncount(const struct rds_op *op)
 {
-	if (op->native)
-		atomic_fetch_sub(op->kind == RDS_OP_READ ? &op->conn->native_reads : &op->conn->native_writes, 1);
+	if (op->by_device)
+		atomic_fetch_sub(op->kind == RDS_OP_READ ? &op->conn->device_reads : &op->conn->device_writes, 1);
 }
 
 /* From here on the peer must not believe the bytes that it takes, nor, if the connection has broken, take what is behind them. */
-void rds_op_lent_over(struct rds_op *op, bool broken)
+void rds_op_fetch_end(struct rds_op *op, bool broken)
 {
-	if (!op->lent)
+	if (!op->fetch_offered)
 		return;
-	atomic_store(&op->lent_word, broken ? ~op->atomic.value : 0);
+	atomic_store(&op->fetch_word, broken ? ~op->atomic.value : 0);
 	rds_fence(); /* before anything that the program writes there from now on */
-	op->lent = false;
+	op->fetch_offered = false;
 	op->conn->lending -= op->total;
 }
 
 /* RECVERR alone does not say how it failed (9.6). */
-bool rds_op_reported(const struct rds_op *op)
+bool rds_op_is_reported(const struct rds_op *op)
 {
 	if (!atomic_load(&op->sk->open) && !atomic_load(&op->sk->leaving))
 		return false;
 	if (op->notify)
 		return true;
-	return op->recverr && rds_op_failed(op);
+	return op->recverr && rds_op_has_failed(op);
 }
 
 /*
  * The few that fail are written down until the connection breaks; if there are more of them than places, all up to the one that has to make room
  * are taken to have failed.
  */
-static void note_failed(struct rds_conn *conn, uint64_t message)
+static void message_note_failed(struct rds_conn *conn, uint64_t message)
 {
 	uint64_t *place = &conn->failed[conn->nfailed % RDS_FAILED_MAX];
 
@@ -148,7 +148,7 @@ static void note_failed(struct rds_conn *conn, uint64_t message)
 	*place = message;
 }
 
-static bool has_failed(const struct rds_conn *conn, uint64_t message)
+static bool message_has_failed(const struct rds_conn *conn, uint64_t message)
 {
 	unsigned i;
 
@@ -159,14 +159,14 @@ static bool has_failed(const struct rds_conn *conn, uint64_t message)
 }
 
 /* Nothing goes on for it any more; its turn to be done may not have come. */
-static void over(struct rds_op *op, int status)
+static void op_end_once(struct rds_op *op, int status)
 {
 	if (op->over)
 		return;
-	read_over(op);
-	rds_op_lent_over(op, false);
-	device_done(op);
-	op->held_by = NULL; /* the flush sets it again, if the message has to wait still */
+	op_read_end(op);
+	rds_op_fetch_end(op, false);
+	op_device_uncount(op);
+	op->blocked_in = NULL; /* the flush sets it again, if the message has to wait still */
 	if (op->refs > 1) { /* what waits of it may be in somebody's way */
 		op->conn->want_flush = true;
 		rds_conn_work_add(op->conn);
@@ -174,84 +174,84 @@ static void over(struct rds_op *op, int status)
 	op->over = true;
 	op->status = status;
 	if (status != RDS_RDMA_SUCCESS) {
-		note_failed(op->conn, op->message);
-		if (op->started && !op->native)
-			rds_op_strays(op->conn);
+		message_note_failed(op->conn, op->message);
+		if (op->started && !op->by_device)
+			rds_op_strays_note(op->conn);
 	}
 	op->sk->nops--;
 	op->conn->nover++;
 }
 
 /* Whosever turn it is. */
-static void finish(struct rds_op *op, int status)
+static void op_complete(struct rds_op *op, int status)
 {
 	if (op->done)
 		return;
-	over(op, status);
+	op_end_once(op, status);
 	op->to = op->conn->id.faddr;
-	unlist(op);
+	op_unlist(op);
 	op->done = true;
-	rds_op_numbered_over(op, false);
-	if (unlikely(op->late)) {
-		rds_asend_done(op);
-	} else if (rds_op_reported(op)) {
-		if (unlikely(atomic_load(&op->sk->had_asends)) && rds_op_failed(op))
-			rds_asend_holds_up(op);
-		rds_notify(op);
+	rds_op_order_end(op, false);
+	if (unlikely(op->with_message)) {
+		rds_op_async_defer(op);
+	} else if (rds_op_is_reported(op)) {
+		if (unlikely(atomic_load(&op->sk->had_async_sends)) && rds_op_has_failed(op))
+			rds_op_async_block(op);
+		rds_notify_queue(op);
 	} else {
 		rds_op_put(op);
 	}
 }
 
-bool rds_op_quiet(const struct rds_op *op)
+bool rds_op_is_quiet(const struct rds_op *op)
 {
 	return op->kind == RDS_OP_WRITE && !op->alone && !op->notify && !op->has_id;
 }
 
 /* Nobody is told of a quiet write: what comes behind it need not wait until the device has been asked about it. */
-static void take_turns(struct rds_conn *conn)
+static void ops_complete_in_order(struct rds_conn *conn)
 {
 	struct rds_op *op, *next;
 
 	for (op = conn->ops; op && conn->nover; op = next) {
 		next = op->next;
 		if (op->over)
-			finish(op, op->status);
-		else if (!op->native || !rds_op_quiet(op))
+			op_complete(op, op->status);
+		else if (!op->by_device || !rds_op_is_quiet(op))
 			return;
 	}
 }
 
-void rds_op_finish(struct rds_op *op, int status)
+void rds_op_complete(struct rds_op *op, int status)
 {
 	struct rds_conn *conn = op->conn;
 
-	finish(op, status);
+	op_complete(op, status);
 	if (conn)
-		take_turns(conn);
+		ops_complete_in_order(conn);
 }
 
-void rds_op_over(struct rds_op *op, int status)
+void rds_op_end(struct rds_op *op, int status)
 {
 	if (op->over)
 		return;
-	over(op, status);
-	take_turns(op->conn);
+	op_end_once(op, status);
+	ops_complete_in_order(op->conn);
 }
 
 void rds_op_relist(struct rds_conn *to, struct rds_op *op, struct rds_op *next)
 {
 	struct rds_conn *from = op->conn;
 
-	unlist(op);
-	list_before(to, op, next);
-	rds_op_numbered_moved(op);
-	take_turns(from);
+	op_unlist(op);
+	op_list_before(to, op, next);
+	rds_op_order_moved(op);
+	ops_complete_in_order(from);
 }
 
 /* ---- answers ---- */
 
-static struct rds_op *find(struct rds_conn *conn, uint64_t id)
+static struct rds_op *op_find(struct rds_conn *conn, uint64_t id)
 {
 	struct rds_op *op = conn->ops;
 
@@ -262,28 +262,28 @@ static struct rds_op *find(struct rds_conn *conn, uint64_t id)
 
 struct rds_foreign_memory *rds_op_memory(struct rds_conn *conn, uint64_t id)
 {
-	const struct rds_op *op = find(conn, id);
+	const struct rds_op *op = op_find(conn, id);
 
 	return op ? op->memory : NULL;
 }
 
-static void data_came(struct rds_op *op, const struct rds_wire_op_hdr *h, const void *data, size_t len)
+static void op_recv_data(struct rds_op *op, const struct rds_wire_op_hdr *h, const void *data, size_t len)
 {
 	if (op->kind != RDS_OP_READ || h->offset != op->got || len > op->total - op->got) {
-		rds_op_over(op, RDS_RDMA_OTHER_ERROR);
+		rds_op_end(op, RDS_RDMA_OTHER_ERROR);
 		return;
 	}
 	if (rds_ucopy_to_vec(op->memory, op->local, op->nlocal, op->got, data, len)) {
-		rds_op_over(op, RDS_RDMA_OTHER_ERROR);
+		rds_op_end(op, RDS_RDMA_OTHER_ERROR);
 		return;
 	}
 	op->got += len;
 	RDS_STAT_ADD_RX(recv_rdma_bytes, len);
 	if (op->got == op->total)
-		rds_op_over(op, RDS_RDMA_SUCCESS);
+		rds_op_end(op, RDS_RDMA_SUCCESS);
 }
 
-static int outcome(const struct rds_op *op, const struct rds_wire_op_hdr *h)
+static int op_result_status(const struct rds_op *op, const struct rds_wire_op_hdr *h)
 {
 	if (h->status > RDS_RDMA_OTHER_ERROR)
 		return RDS_RDMA_OTHER_ERROR;
@@ -297,50 +297,50 @@ static int outcome(const struct rds_op *op, const struct rds_wire_op_hdr *h)
 	return RDS_RDMA_SUCCESS;
 }
 
-void rds_op_answered(struct rds_conn *conn, const struct rds_wire_op_hdr *h, const void *data, size_t len)
+void rds_op_recv_answer(struct rds_conn *conn, const struct rds_wire_op_hdr *h, const void *data, size_t len)
 {
-	struct rds_op *op = find(conn, h->id);
+	struct rds_op *op = op_find(conn, h->id);
 
 	if (!op || !op->started || op->over)
 		return; /* it was over before: of a connection that has broken, cancelled, of a closed socket */
 	if (h->kind == RDS_OP_DATA)
-		data_came(op, h, data, len);
+		op_recv_data(op, h, data, len);
 	else
-		rds_op_over(op, outcome(op, h));
+		rds_op_end(op, op_result_status(op, h));
 }
 
-void rds_op_carried(struct rds_conn *conn, uint64_t id, int err, uint64_t at, const void *data, size_t len)
+void rds_op_device_done(struct rds_conn *conn, uint64_t id, int err, uint64_t at, const void *data, size_t len)
 {
-	struct rds_op *op = find(conn, id);
+	struct rds_op *op = op_find(conn, id);
 
-	if (!op || !op->native || op->over)
+	if (!op || !op->by_device || op->over)
 		return;
 	if (err)
-		rds_op_over(op, err == -EACCES ? RDS_RDMA_REMOTE_ERROR : RDS_RDMA_OTHER_ERROR);
+		rds_op_end(op, err == -EACCES ? RDS_RDMA_REMOTE_ERROR : RDS_RDMA_OTHER_ERROR);
 	else if (op->kind == RDS_OP_READ)
-		data_came(op, &(struct rds_wire_op_hdr){.offset = at}, data, len);
+		op_recv_data(op, &(struct rds_wire_op_hdr){.offset = at}, data, len);
 	else
-		rds_op_over(op, RDS_RDMA_SUCCESS);
+		rds_op_end(op, RDS_RDMA_SUCCESS);
 }
 
 /* ---- other ends ---- */
 
 /* Those that are not listed any more are done. */
-static bool all_good(const struct rds_conn *conn, uint64_t message)
+static bool message_ops_succeeded(const struct rds_conn *conn, uint64_t message)
 {
 	const struct rds_op *op;
 
 	for (op = conn->ops; op; op = op->next)
 		if (op->message == message && !(op->over && op->status == RDS_RDMA_SUCCESS))
 			return false;
-	return !has_failed(conn, message);
+	return !message_has_failed(conn, message);
 }
 
-static uint64_t unacked_op(const struct rds_queue_unacked *u)
+static uint64_t unacked_message_id(const struct rds_queue_unacked *u)
 {
 	if (likely(!(u->report & RDS_REPORT_END)))
 		return u->op;
-	return u->async->asend ? 0 : u->async->message;
+	return u->async->async_only ? 0 : u->async->message;
 }
 
 /*
@@ -357,19 +357,20 @@ void rds_ops_judge(struct rds_conn *conn)
 		waits = op->message < waits ? op->message : waits;
 	for (i = 0; i < conn->count; i++) {
 		struct rds_queue_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
-		uint64_t message = unacked_op(u);
+		uint64_t message = unacked_message_id(u);
 
 		if (message)
-			u->again = message < waits ? !has_failed(conn, message) : all_good(conn, message);
+			u->again = message < waits ? !message_has_failed(conn, message)
+						   : message_ops_succeeded(conn, message);
 	}
 }
 
-bool rds_ops_lose_order(const struct rds_conn *conn)
+bool rds_ops_abort_needed(const struct rds_conn *conn)
 {
 	const struct rds_op *op;
 
 	for (op = conn->ops; op; op = op->next)
-		if (op->started && !op->over && atomic_load(&op->sk->had_asends))
+		if (op->started && !op->over && atomic_load(&op->sk->had_async_sends))
 			return true;
 	return false;
 }
@@ -378,17 +379,17 @@ bool rds_ops_lose_order(const struct rds_conn *conn)
  * A message is acknowledged only behind what its operation has written; or has not, if the peer has refused that and its answer was lost with the
  * connection, which is not told apart from it here.
  */
-static int broken_status(struct rds_op *op)
+static int op_broken_status(struct rds_op *op)
 {
-	rds_op_lent_over(op, true);
-	op->unsure = op->late && op->kind == RDS_OP_WRITE && !op->over;
+	rds_op_fetch_end(op, true);
+	op->unsure = op->with_message && op->kind == RDS_OP_WRITE && !op->over;
 	return op->arrived && op->kind == RDS_OP_WRITE ? RDS_RDMA_SUCCESS : RDS_RDMA_DROPPED;
 }
 
 /* Its program sends again what the break has cost, and this behind it. */
-static bool goes_behind_lost(const struct rds_op *op)
+static bool op_follows_lost(const struct rds_op *op)
 {
-	return op->late || (op->alone && atomic_load(&op->sk->had_asends));
+	return op->with_message || (op->alone && atomic_load(&op->sk->had_async_sends));
 }
 
 void rds_ops_broken(struct rds_conn *conn, bool all, bool behind_lost)
@@ -397,11 +398,11 @@ void rds_ops_broken(struct rds_conn *conn, bool all, bool behind_lost)
 
 	for (op = conn->ops; op; op = next) {
 		next = op->next;
-		if (all || op->started || (behind_lost && goes_behind_lost(op)))
-			finish(op, all ? RDS_RDMA_REMOTE_ERROR : broken_status(op));
+		if (all || op->started || (behind_lost && op_follows_lost(op)))
+			op_complete(op, all ? RDS_RDMA_REMOTE_ERROR : op_broken_status(op));
 	}
 	conn->nfailed = 0;
-	take_turns(conn);
+	ops_complete_in_order(conn);
 }
 
 /* The kernel's order: the newest is reported first. */
@@ -413,25 +414,25 @@ void rds_ops_cancel(struct rds_conn *conn, struct rds_sock *sk, uint16_t dport)
 		op = container_of(link, struct rds_op, next);
 		link = op->prev;
 		if (op->sk == sk && op->dport == dport)
-			finish(op, RDS_RDMA_CANCELED);
+			op_complete(op, RDS_RDMA_CANCELED);
 	}
-	take_turns(conn);
+	ops_complete_in_order(conn);
 }
 
-static void end_of(struct rds_conn *conn, const struct rds_sock *sk, int status)
+static void ops_end_of_sock(struct rds_conn *conn, const struct rds_sock *sk, int status)
 {
 	struct rds_op *op, *next;
 
 	for (op = conn->ops; op; op = next) {
 		next = op->next;
 		if (op->sk == sk)
-			finish(op, status);
+			op_complete(op, status);
 	}
-	take_turns(conn);
+	ops_complete_in_order(conn);
 }
 
 /* A program that sends and closes means it (sock.c); but a peer that does not answer must not stop us. */
-void rds_ops_settle(struct rds_sock *sk)
+void rds_ops_drain(struct rds_sock *sk)
 {
 	uint64_t now = os_now_ns(), patient = now + SETTLE_SPIN_NS;
 	const uint64_t until = now + rds_patience_ns(RDS_PATIENCE_OPERATIONS);
@@ -447,7 +448,7 @@ void rds_ops_settle(struct rds_sock *sk)
 	}
 }
 
-void rds_ops_leave(struct rds_sock *sk)
+void rds_ops_handoff(struct rds_sock *sk)
 {
 	struct rds_conn *conn;
 
@@ -455,8 +456,8 @@ void rds_ops_leave(struct rds_sock *sk)
 		return;
 	rx_lock();
 	for (conn = rds_eng->conn_list; conn; conn = conn->next)
-		end_of(conn, sk, RDS_RDMA_DROPPED);
-	rds_asends_leave(sk);
+		ops_end_of_sock(conn, sk, RDS_RDMA_DROPPED);
+	rds_op_async_handoff(sk);
 	rx_unlock();
 }
 
@@ -467,6 +468,6 @@ void rds_ops_close(struct rds_sock *sk)
 	if (!sk->had_ops)
 		return;
 	for (conn = rds_eng->conn_list; conn; conn = conn->next) /* control is held, as well */
-		end_of(conn, sk, RDS_RDMA_CANCELED);
+		ops_end_of_sock(conn, sk, RDS_RDMA_CANCELED);
 	rds_notify_drop(sk);
 }

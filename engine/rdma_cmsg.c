@@ -25,7 +25,7 @@ struct parse {
 };
 
 /* An atomic comes behind the RDMA of the same message, whatever the order of the control messages. */
-static void add(struct parse *p, struct rds_op *op, uint64_t token, uint64_t flags)
+static void request_add_op(struct parse *p, struct rds_op *op, uint64_t token, uint64_t flags)
 {
 	struct rds_op **link = &p->out->ops;
 
@@ -39,8 +39,8 @@ static void add(struct parse *p, struct rds_op *op, uint64_t token, uint64_t fla
 		op->message = p->out->ops->message;
 	if (op->kind == RDS_OP_SWAP || op->kind == RDS_OP_ADD)
 		while (*link)
-			link = &(*link)->also;
-	op->also = *link;
+			link = &(*link)->message_next;
+	op->message_next = *link;
 	*link = op;
 	atomic_store(&p->sk->had_ops, true);
 }
@@ -48,7 +48,7 @@ static void add(struct parse *p, struct rds_op *op, uint64_t token, uint64_t fla
 /* ---- RDMA_ARGS ---- */
 
 /* At most the 1 MiB that row 9 lets through: no gigabytes are faulted in only to be refused. */
-static int local_memory(const struct rds_op *op, bool write)
+static int op_check_local(const struct rds_op *op, bool write)
 {
 	uint64_t budget = RDS_MAX_MSG, n, at;
 	unsigned i;
@@ -68,7 +68,7 @@ static int local_memory(const struct rds_op *op, bool write)
 /*
  * Another process's: what it writes is taken at once, so that the process may end, as it may whose pages the kernel has pinned.
  */
-static int take_copy(struct rds_op *op)
+static int op_copy_source(struct rds_op *op)
 {
 	if (atomic_fetch_add(&op->sk->copied, op->total) + op->total <= COPIES_MOST)
 		op->copy = malloc(op->total);
@@ -83,10 +83,10 @@ static int take_copy(struct rds_op *op)
 	return 0;
 }
 
-static int fill_rdma(struct rds_op *op, const struct rds_rdma_request *req, uint64_t sum)
+static int op_fill_rdma(struct rds_op *op, const struct rds_rdma_request *req, uint64_t sum)
 {
 	bool write = req->flags & RDS_RDMA_READWRITE;
-	int err = local_memory(op, write);
+	int err = op_check_local(op, write);
 
 	if (err)
 		return err;
@@ -103,10 +103,10 @@ static int fill_rdma(struct rds_op *op, const struct rds_rdma_request *req, uint
 	op->short_notify = req->short_notify;
 	op->has_id = req->has_id;
 	op->id_addr = req->id_addr;
-	return op->memory && write ? take_copy(op) : 0;
+	return op->memory && write ? op_copy_source(op) : 0;
 }
 
-static int parse_args(struct parse *p, const struct rds_cmsg_in *c)
+static int request_parse_args(struct parse *p, const struct rds_cmsg_in *c)
 {
 	unsigned char body[64];
 	struct rds_rdma_request req;
@@ -130,19 +130,19 @@ static int parse_args(struct parse *p, const struct rds_cmsg_in *c)
 	if (!err)
 		err = rds_abi_rdma_decode(body, size, sum, rds_cookie_plausible, NULL, &req);
 	if (!err)
-		err = fill_rdma(op, &req, sum);
+		err = op_fill_rdma(op, &req, sum);
 	if (err) {
 		rds_op_discard(op);
 		return err;
 	}
 	p->out->used_rkey = op->rkey;
-	add(p, op, req.token, req.flags);
+	request_add_op(p, op, req.token, req.flags);
 	return 0;
 }
 
 /* ---- atomics ---- */
 
-static int parse_atomic(struct parse *p, const struct rds_cmsg_in *c)
+static int request_parse_atomic(struct parse *p, const struct rds_cmsg_in *c)
 {
 	unsigned char body[sizeof(struct rds_atomic_args)];
 	size_t size = c->size < sizeof(body) ? c->size : sizeof(body);
@@ -162,13 +162,13 @@ static int parse_atomic(struct parse *p, const struct rds_cmsg_in *c)
 	op->rkey = rds_cookie_rkey(req.cookie);
 	op->remote = req.remote_addr + rds_cookie_offset(req.cookie);
 	op->total = sizeof(uint64_t);
-	add(p, op, req.token, req.flags);
+	request_add_op(p, op, req.token, req.flags);
 	return 0;
 }
 
 /* ---- cookies for the receiver ---- */
 
-static int parse_dest(struct parse *p, const struct rds_cmsg_in *c)
+static int request_parse_dest(struct parse *p, const struct rds_cmsg_in *c)
 {
 	uint64_t cookie;
 	bool ours;
@@ -184,7 +184,7 @@ static int parse_dest(struct parse *p, const struct rds_cmsg_in *c)
 	return 0;
 }
 
-static int parse_map(struct parse *p, const struct rds_cmsg_in *c)
+static int request_parse_map(struct parse *p, const struct rds_cmsg_in *c)
 {
 	struct rds_get_mr_args args;
 	int err;
@@ -199,14 +199,14 @@ static int parse_map(struct parse *p, const struct rds_cmsg_in *c)
 
 /* ---- the message's own end ---- */
 
-static int parse_async(struct parse *p, const struct rds_cmsg_in *c)
+static int request_parse_async(struct parse *p, const struct rds_cmsg_in *c)
 {
 	struct rds_async_send_args args;
 
 	if (!rds_cmsg_in_copy(c, &args, sizeof(args)) || p->out->async)
 		return -EINVAL;
 	rds_abi_note_modern();
-	p->out->async = rds_asend_new(p->sk, args.user_token, args.flags & RDS_SEND_NOTIFY_ME);
+	p->out->async = rds_op_async_new(p->sk, args.user_token, args.flags & RDS_SEND_NOTIFY_ME);
 	return p->out->async ? 0 : -ENOMEM;
 }
 
@@ -217,12 +217,12 @@ void rds_rdma_undo(struct rds_sock *sk, struct rds_rdma_send *send)
 	struct rds_op *op, *next;
 
 	for (op = send->ops; op; op = next) {
-		next = op->also;
+		next = op->message_next;
 		rds_op_discard(op);
 	}
 	send->ops = NULL;
 	if (send->async)
-		rds_asend_discard(send->async);
+		rds_op_async_discard(send->async);
 	send->async = NULL;
 	if (send->made)
 		rds_mr_free(sk, send->made);
@@ -242,19 +242,19 @@ int rds_rdma_parse(struct rds_sock *sk, const struct msghdr *msg, uint16_t dport
 			continue;
 		switch (rds_cmsg_kind(c.hdr.cmsg_type)) {
 		case RDS_HAS_ARGS:
-			ret = parse_args(&p, &c);
+			ret = request_parse_args(&p, &c);
 			break;
 		case RDS_HAS_ATOMIC:
-			ret = parse_atomic(&p, &c);
+			ret = request_parse_atomic(&p, &c);
 			break;
 		case RDS_HAS_DEST:
-			ret = parse_dest(&p, &c);
+			ret = request_parse_dest(&p, &c);
 			break;
 		case RDS_HAS_MAP:
-			ret = parse_map(&p, &c);
+			ret = request_parse_map(&p, &c);
 			break;
 		case RDS_HAS_ASYNC:
-			ret = parse_async(&p, &c);
+			ret = request_parse_async(&p, &c);
 			break;
 		default: /* a zero-copy cookie: RDMA is of transports that have no zero copy */
 			ret = -EINVAL;

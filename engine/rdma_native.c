@@ -19,8 +19,8 @@
 
 #define FAR_MOST 1024u /* regions that are known of a peer */
 
-struct rds_far_mr {
-	struct rds_far_mr *next;
+struct rds_remote_mr {
+	struct rds_remote_mr *next;
 	uint32_t rkey;
 	uint64_t len;
 	struct rds_device_key far;
@@ -29,29 +29,29 @@ struct rds_far_mr {
 
 /* ---- what the peer says (rx) ---- */
 
-static struct rds_far_mr **far_bucket(struct rds_conn *conn, uint32_t rkey)
+static struct rds_remote_mr **remote_mr_bucket(struct rds_conn *conn, uint32_t rkey)
 {
-	return &conn->far_mrs[rkey % RDS_FAR_BUCKETS];
+	return &conn->remote_mrs[rkey % RDS_REMOTE_MR_BUCKETS];
 }
 
-static struct rds_far_mr *far_find(struct rds_conn *conn, uint32_t rkey)
+static struct rds_remote_mr *remote_mr_find(struct rds_conn *conn, uint32_t rkey)
 {
-	struct rds_far_mr *f = *far_bucket(conn, rkey);
+	struct rds_remote_mr *f = *remote_mr_bucket(conn, rkey);
 
 	while (f && f->rkey != rkey)
 		f = f->next;
 	return f;
 }
 
-static void far_forget(struct rds_conn *conn, uint32_t rkey)
+static void remote_mr_forget(struct rds_conn *conn, uint32_t rkey)
 {
-	struct rds_far_mr **p = far_bucket(conn, rkey), *f;
+	struct rds_remote_mr **p = remote_mr_bucket(conn, rkey), *f;
 
 	for (; (f = *p); p = &f->next)
 		if (f->rkey == rkey) {
 			*p = f->next;
 			free(f);
-			atomic_fetch_sub(&conn->nfar, 1);
+			atomic_fetch_sub(&conn->nremote_mrs, 1);
 			return;
 		}
 }
@@ -61,74 +61,75 @@ static void far_forget(struct rds_conn *conn, uint32_t rkey)
  * A device may hear of what is sent behind a read before it has read all, and be asked once more if the network loses something: then the region must
  * still be there, or the whole connection breaks.  So the answer waits for reads, those that were cancelled, too, of which only the device still knows.
  */
-void rds_far_hidden(struct rds_conn *conn, const struct rds_wire_op_hdr *h)
+void rds_mr_remote_revoked(struct rds_conn *conn, const struct rds_wire_op_hdr *h)
 {
 	struct rds_wire_op_hdr gone = {.kind = RDS_OP_REVOKE_ACK, .rkey = h->rkey};
-	struct rds_queue_item *q = rds_native_piece(&gone);
-	const struct rds_far_mr *f = far_find(conn, h->rkey);
+	struct rds_queue_item *q = rds_op_control_piece_new(&gone);
+	const struct rds_remote_mr *f = remote_mr_find(conn, h->rkey);
 
 	conn->fence_answers |= f && f->read;
-	far_forget(conn, h->rkey);
+	remote_mr_forget(conn, h->rkey);
 	if (q)
-		rds_answer(conn, q);
+		rds_conn_answer(conn, q);
 }
 
-void rds_far_shown(struct rds_conn *conn, const struct rds_wire_op_hdr *h)
+void rds_mr_remote_advertised(struct rds_conn *conn, const struct rds_wire_op_hdr *h)
 {
-	struct rds_far_mr *f;
+	struct rds_remote_mr *f;
 
-	if (!(conn->t->ops->caps & RDS_TCAP_DEVICE_OPS) || atomic_load(&conn->nfar) >= FAR_MOST)
+	if (!(conn->t->ops->caps & RDS_TCAP_DEVICE_OPS) || atomic_load(&conn->nremote_mrs) >= FAR_MOST)
 		return;
-	far_forget(conn, h->rkey);
+	remote_mr_forget(conn, h->rkey);
 	f = malloc(sizeof(*f));
 	if (!f)
 		return;
-	*f = (struct rds_far_mr){.next = *far_bucket(conn, h->rkey), .rkey = h->rkey, .len = h->len};
+	*f = (struct rds_remote_mr){.next = *remote_mr_bucket(conn, h->rkey), .rkey = h->rkey, .len = h->len};
 	f->far = (struct rds_device_key){.key = h->value, .at = h->compare};
-	*far_bucket(conn, h->rkey) = f;
-	atomic_fetch_add(&conn->nfar, 1);
+	*remote_mr_bucket(conn, h->rkey) = f;
+	atomic_fetch_add(&conn->nremote_mrs, 1);
 }
 
-void rds_far_broken(struct rds_conn *conn)
+void rds_mr_remote_drop_all(struct rds_conn *conn)
 {
-	struct rds_far_mr *f;
+	struct rds_remote_mr *f;
 	unsigned i;
 
 	conn->fence_answers = false;
 	atomic_store(&conn->strays, 0); /* the peer takes none of them any more when it shows a region again */
-	for (i = 0; i < RDS_FAR_BUCKETS && atomic_load(&conn->nfar); i++)
-		while ((f = conn->far_mrs[i])) {
-			conn->far_mrs[i] = f->next;
+	for (i = 0; i < RDS_REMOTE_MR_BUCKETS && atomic_load(&conn->nremote_mrs); i++)
+		while ((f = conn->remote_mrs[i])) {
+			conn->remote_mrs[i] = f->next;
 			free(f);
-			atomic_fetch_sub(&conn->nfar, 1);
+			atomic_fetch_sub(&conn->nremote_mrs, 1);
 		}
 }
 
 /* ---- may it go? (rx) ---- */
 
-static bool overlap(uint64_t a, uint64_t alen, uint64_t b, uint64_t blen)
+static bool ranges_overlap(uint64_t a, uint64_t alen, uint64_t b, uint64_t blen)
 {
 	return a < b ? b - a < alen : a - b < blen;
 }
 
 /* Regions may lie over each other: what counts is where in the peer's memory.  Where that is, it has said of what it has shown only. */
-static bool touches(struct rds_conn *conn, const struct rds_op *before, const struct rds_op *op,
-		    const struct rds_far_mr *f)
+static bool op_touches(struct rds_conn *conn, const struct rds_op *before, const struct rds_op *op,
+		       const struct rds_remote_mr *f)
 {
-	const struct rds_far_mr *other;
+	const struct rds_remote_mr *other;
 
 	if (before->rkey == op->rkey)
-		return overlap(before->remote, before->total, op->remote, op->total);
-	other = far_find(conn, before->rkey);
-	return !other || overlap(other->far.at + before->remote, before->total, f->far.at + op->remote, op->total);
+		return ranges_overlap(before->remote, before->total, op->remote, op->total);
+	other = remote_mr_find(conn, before->rkey);
+	return !other ||
+	       ranges_overlap(other->far.at + before->remote, before->total, f->far.at + op->remote, op->total);
 }
 
-static bool in_the_way(struct rds_conn *conn, const struct rds_op *op, const struct rds_far_mr *f)
+static bool op_has_conflict(struct rds_conn *conn, const struct rds_op *op, const struct rds_remote_mr *f)
 {
 	const struct rds_op *before;
 
 	for (before = conn->ops; before && before != op; before = before->next)
-		if (!before->native && !before->over && touches(conn, before, op, f))
+		if (!before->by_device && !before->over && op_touches(conn, before, op, f))
 			return true;
 	return false;
 }
@@ -137,7 +138,7 @@ static bool in_the_way(struct rds_conn *conn, const struct rds_op *op, const str
  * Without rx, tx held: so nothing is being sent, and no stray has a higher number than what was sent last.  The peer has
  * carried out what it acknowledges (recv.c).  An operation that ends meanwhile is not lost sight of.
  */
-static void look_for_strays(struct rds_conn *conn)
+static void strays_check(struct rds_conn *conn)
 {
 	uint64_t found = atomic_load(&conn->strays), last = found;
 
@@ -146,63 +147,64 @@ static void look_for_strays(struct rds_conn *conn)
 	atomic_compare_exchange_strong(&conn->strays, &found, conn->t->ops->acked(conn->ep) < last ? last : 0);
 }
 
-static bool may_go(struct rds_conn *conn, struct rds_op *op, struct rds_device_op *n)
+static bool op_device_may_post(struct rds_conn *conn, struct rds_op *op, struct rds_device_op *n)
 {
-	struct rds_far_mr *f = far_find(conn, op->rkey);
+	struct rds_remote_mr *f = remote_mr_find(conn, op->rkey);
 
 	/* The device is told the number of its message, which one that is held may not keep (overtake.c). */
-	if (!f || op->over || rds_op_held(op) || !op->total || op->remote > f->len || op->total > f->len - op->remote ||
-	    atomic_load_explicit(&conn->strays, memory_order_relaxed) || in_the_way(conn, op, f))
+	if (!f || op->over || rds_op_order_blocked(op) || !op->total || op->remote > f->len ||
+	    op->total > f->len - op->remote || atomic_load_explicit(&conn->strays, memory_order_relaxed) ||
+	    op_has_conflict(conn, op, f))
 		return false;
 	n->key = f->far.key;
 	n->at = f->far.at + op->remote;
-	op->started = op->native = true;
+	op->started = op->by_device = true;
 	f->read |= n->read;
-	atomic_fetch_add(n->read ? &conn->native_reads : &conn->native_writes, 1);
+	atomic_fetch_add(n->read ? &conn->device_reads : &conn->device_writes, 1);
 	return true;
 }
 
-static void not_gone(struct rds_conn *conn, struct rds_op *op)
+static void op_device_unpost(struct rds_conn *conn, struct rds_op *op)
 {
 	rx_lock();
 	if (!op->over)
-		atomic_fetch_sub(op->kind == RDS_OP_READ ? &conn->native_reads : &conn->native_writes, 1);
-	op->started = op->native = false;
+		atomic_fetch_sub(op->kind == RDS_OP_READ ? &conn->device_reads : &conn->device_writes, 1);
+	op->started = op->by_device = false;
 	rx_unlock();
 }
 
-int rds_op_native(struct rds_conn *conn, struct rds_op *op)
+int rds_op_device_post(struct rds_conn *conn, struct rds_op *op)
 {
 	struct rds_device_op n = {.id = op->id,
 				  .seq = op->alone ? 0 : conn->next_tx,
 				  .read = op->kind == RDS_OP_READ,
-				  .quiet = rds_op_quiet(op),
+				  .quiet = rds_op_is_quiet(op),
 				  .len = op->total,
 				  .local = op->local};
 	bool may;
 	int err;
 
-	if (likely(!atomic_load_explicit(&conn->nfar, memory_order_relaxed)) ||
+	if (likely(!atomic_load_explicit(&conn->nremote_mrs, memory_order_relaxed)) ||
 	    (op->kind != RDS_OP_WRITE && op->kind != RDS_OP_READ) || (op->memory && op->kind == RDS_OP_READ) ||
 	    conn->queue || atomic_load_explicit(&conn->state, memory_order_relaxed) != RDS_CONN_UP)
 		return -EAGAIN;
 	if (unlikely(atomic_load_explicit(&conn->strays, memory_order_relaxed)))
-		look_for_strays(conn);
+		strays_check(conn);
 	rx_lock();
-	may = may_go(conn, op, &n);
+	may = op_device_may_post(conn, op, &n);
 	rx_unlock();
 	if (!may)
 		return -EAGAIN;
 	err = conn->t->ops->post(conn->ep, &n);
 	if (err)
-		not_gone(conn, op);
+		op_device_unpost(conn, op);
 	return err;
 }
 
-bool rds_ops_ask(const struct rds_op *ops)
+bool rds_ops_need_peer(const struct rds_op *ops)
 {
-	for (; ops; ops = ops->also)
-		if (!ops->native)
+	for (; ops; ops = ops->message_next)
+		if (!ops->by_device)
 			return true;
 	return false;
 }
@@ -210,25 +212,26 @@ bool rds_ops_ask(const struct rds_op *ops)
 /* ---- what waits for reads ---- */
 
 /* Bytes that a device still reads are to be changed: it may read them again, if the network loses what it was sent. */
-static bool changes(struct rds_conn *conn, const struct rds_op *op)
+static bool op_changes_read(struct rds_conn *conn, const struct rds_op *op)
 {
-	const struct rds_far_mr *f = far_find(conn, op->rkey);
+	const struct rds_remote_mr *f = remote_mr_find(conn, op->rkey);
 	const struct rds_op *read;
 
 	for (read = conn->ops; read && read != op; read = read->next)
-		if (read->native && !read->over && read->kind == RDS_OP_READ && (!f || touches(conn, read, op, f)))
+		if (read->by_device && !read->over && read->kind == RDS_OP_READ &&
+		    (!f || op_touches(conn, read, op, f)))
 			return true;
 	return false;
 }
 
-void rds_op_behind_reads(struct rds_conn *conn, const struct rds_op *op)
+void rds_op_fence_conflict(struct rds_conn *conn, const struct rds_op *op)
 {
 	bool wait;
 
-	if (likely(!atomic_load_explicit(&conn->native_reads, memory_order_relaxed)) || op->kind == RDS_OP_READ)
+	if (likely(!atomic_load_explicit(&conn->device_reads, memory_order_relaxed)) || op->kind == RDS_OP_READ)
 		return;
 	rx_lock();
-	wait = changes(conn, op);
+	wait = op_changes_read(conn, op);
 	rx_unlock();
 	if (wait && conn->ep)
 		conn->t->ops->fence(conn->ep);
@@ -238,10 +241,10 @@ void rds_ops_fence(struct rds_conn *conn, const struct rds_op *ops)
 {
 	bool fence = false;
 
-	if (likely(!atomic_load_explicit(&conn->native_reads, memory_order_relaxed)))
+	if (likely(!atomic_load_explicit(&conn->device_reads, memory_order_relaxed)))
 		return;
-	for (; ops; ops = ops->also)
-		fence |= ops->fence && ops->native && ops->kind == RDS_OP_READ;
+	for (; ops; ops = ops->message_next)
+		fence |= ops->fence && ops->by_device && ops->kind == RDS_OP_READ;
 	if (fence && conn->ep)
 		conn->t->ops->fence(conn->ep);
 }

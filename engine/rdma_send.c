@@ -23,13 +23,13 @@
 
 /* ---- pieces ---- */
 
-static bool is_piece(const struct rds_queue_item *q)
+static bool queued_is_piece(const struct rds_queue_item *q)
 {
 	return q->hdr.flags & RDS_FLAG_OP;
 }
 
-static void piece_header(const struct rds_op *op, enum rds_wire_op_kind kind, uint64_t at, size_t len,
-			 unsigned char to[RDS_OP_HDR])
+static void piece_encode_header(const struct rds_op *op, enum rds_wire_op_kind kind, uint64_t at, size_t len,
+				unsigned char to[RDS_OP_HDR])
 {
 	struct rds_wire_op_hdr h = {
 		.kind = (uint8_t)kind,
@@ -52,11 +52,11 @@ static void piece_header(const struct rds_op *op, enum rds_wire_op_kind kind, ui
  * rx held.  It is about to be given to a transport, and may be answered before that returns.  Another thread may have ended it
  * just now: it goes all the same, as if that had come a moment later.
  */
-static void start(struct rds_conn *conn, struct rds_op *op)
+static void op_start(struct rds_conn *conn, struct rds_op *op)
 {
 	op->started = true;
 	if (unlikely(op->over))
-		rds_op_strays(conn);
+		rds_op_strays_note(conn);
 	if (op->kind != RDS_OP_READ || op->over || op->reading)
 		return;
 	op->reading = true;
@@ -64,7 +64,7 @@ static void start(struct rds_conn *conn, struct rds_op *op)
 }
 
 /* What was its beginning is none. */
-static void not_started(struct rds_op *op, bool began)
+static void op_unstart(struct rds_op *op, bool began)
 {
 	if (!began)
 		return;
@@ -73,13 +73,13 @@ static void not_started(struct rds_op *op, bool began)
 	rx_unlock();
 }
 
-static bool may_start(const struct rds_conn *conn, const struct rds_op *op)
+static bool op_may_start(const struct rds_conn *conn, const struct rds_op *op)
 {
 	return op->kind != RDS_OP_READ || op->reading || !conn->reading || conn->reading + op->total <= READ_AHEAD;
 }
 
 /* Bytes at .. at+len of its memory as at most `max` elements. 0: there are more. */
-static unsigned slices(const struct rds_op *op, uint64_t at, size_t len, struct iovec *out, unsigned max)
+static unsigned op_slice_local(const struct rds_op *op, uint64_t at, size_t len, struct iovec *out, unsigned max)
 {
 	unsigned i, n = 0;
 
@@ -100,7 +100,7 @@ static unsigned slices(const struct rds_op *op, uint64_t at, size_t len, struct 
 	return n;
 }
 
-int rds_piece_give(struct rds_conn *conn, const struct rds_hdr *hdr, const struct iovec *iov)
+int rds_conn_send_once(struct rds_conn *conn, const struct rds_hdr *hdr, const struct iovec *iov)
 {
 	struct rds_queue_unacked u = {.seq = hdr->seq,
 				      .len = hdr->len,
@@ -121,7 +121,7 @@ int rds_piece_give(struct rds_conn *conn, const struct rds_hdr *hdr, const struc
 	return err;
 }
 
-static int queue_piece(struct rds_conn *conn, struct rds_op *op, const struct rds_hdr *hdr, uint64_t at,
+static int piece_queue(struct rds_conn *conn, struct rds_op *op, const struct rds_hdr *hdr, uint64_t at,
 		       const unsigned char head[RDS_OP_HDR])
 {
 	struct rds_queue_item *q = calloc(1, sizeof(*q) + RDS_OP_HDR);
@@ -144,28 +144,28 @@ static int queue_piece(struct rds_conn *conn, struct rds_op *op, const struct rd
 }
 
 /* The caller's own memory, which it has just been asked for: no other call can have taken it away but in another thread. */
-static int give_piece(struct rds_conn *conn, const struct rds_op *op, const struct rds_hdr *hdr, uint64_t at,
-		      unsigned char *head)
+static int piece_send_local(struct rds_conn *conn, const struct rds_op *op, const struct rds_hdr *hdr, uint64_t at,
+			    unsigned char *head)
 {
 	size_t len = hdr->len - RDS_OP_HDR;
 	struct iovec iov[1 + SLICES] = {{head, RDS_OP_HDR}};
 	unsigned char *copy;
 	int err;
 
-	if (!len || slices(op, at, len, iov + 1, SLICES))
-		return rds_piece_give(conn, hdr, iov);
+	if (!len || op_slice_local(op, at, len, iov + 1, SLICES))
+		return rds_conn_send_once(conn, hdr, iov);
 	copy = malloc(len);
 	if (!copy)
 		return -ENOMEM;
 	err = rds_ucopy_from_vec(NULL, copy, op->local, op->nlocal, at, len);
 	iov[1] = (struct iovec){copy, len};
 	if (!err)
-		err = rds_piece_give(conn, hdr, iov);
+		err = rds_conn_send_once(conn, hdr, iov);
 	free(copy);
 	return err;
 }
 
-static int xmit_piece(struct rds_conn *conn, struct rds_op *op, uint64_t at, size_t len)
+static int piece_xmit(struct rds_conn *conn, struct rds_op *op, uint64_t at, size_t len)
 {
 	struct rds_hdr hdr = {
 		.seq = conn->next_tx, .flags = RDS_FLAG_OP, .sport = op->sk->laddr.port, .dport = op->dport};
@@ -175,20 +175,20 @@ static int xmit_piece(struct rds_conn *conn, struct rds_op *op, uint64_t at, siz
 	int err = -EAGAIN;
 
 	hdr.len = (uint32_t)(RDS_OP_HDR + len);
-	piece_header(op, op->kind, at, len, head);
+	piece_encode_header(op, op->kind, at, len, head);
 	if (go) {
 		rx_lock();
-		go = may_start(conn, op);
+		go = op_may_start(conn, op);
 		began = go && !op->started;
 		if (go)
-			start(conn, op);
+			op_start(conn, op);
 		rx_unlock();
 	}
 	if (go)
-		err = give_piece(conn, op, &hdr, at, head);
+		err = piece_send_local(conn, op, &hdr, at, head);
 	if (err == -EAGAIN || err == -ENOTCONN) {
-		not_started(op, began);
-		err = queue_piece(conn, op, &hdr, at, head);
+		op_unstart(op, began);
+		err = piece_queue(conn, op, &hdr, at, head);
 	}
 	if (!err)
 		conn->next_tx++;
@@ -198,7 +198,7 @@ static int xmit_piece(struct rds_conn *conn, struct rds_op *op, uint64_t at, siz
 /* ---- bytes that the peer takes itself ---- */
 
 /* So that no other memory looks like a word of ours. */
-static uint64_t lent_words(void)
+static uint64_t fetch_word_base(void)
 {
 	static uint64_t base; /* rx */
 
@@ -207,7 +207,7 @@ static uint64_t lent_words(void)
 	return base;
 }
 
-static bool lends(const struct rds_conn *conn, const struct rds_op *op)
+static bool op_fetchable(const struct rds_conn *conn, const struct rds_op *op)
 {
 	const struct rds_transport_ops *ops = conn->t->ops;
 
@@ -220,35 +220,35 @@ static bool lends(const struct rds_conn *conn, const struct rds_op *op)
 }
 
 /* False: it is over already. */
-static bool lend(struct rds_conn *conn, struct rds_op *op)
+static bool op_offer_fetch(struct rds_conn *conn, struct rds_op *op)
 {
 	bool lent;
 
 	rx_lock();
 	if (!op->over) {
-		op->started = op->lent = true;
-		op->atomic.compare = (uintptr_t)&op->lent_word;
-		op->atomic.value = op->id ^ lent_words();
-		atomic_store(&op->lent_word, op->atomic.value);
+		op->started = op->fetch_offered = true;
+		op->atomic.compare = (uintptr_t)&op->fetch_word;
+		op->atomic.value = op->id ^ fetch_word_base();
+		atomic_store(&op->fetch_word, op->atomic.value);
 		conn->lending += op->total;
 	}
-	lent = op->lent;
+	lent = op->fetch_offered;
 	rx_unlock();
 	return lent;
 }
 
 /* It was not given after all. */
-static void not_lent(struct rds_op *op)
+static void op_withdraw_fetch(struct rds_op *op)
 {
 	rx_lock();
-	rds_op_lent_over(op, false);
+	rds_op_fetch_end(op, false);
 	op->started = false;
 	op->atomic.compare = op->atomic.value = 0;
 	rx_unlock();
 }
 
 /* 0; else nothing has gone, and it can go in pieces. */
-static int xmit_lent(struct rds_conn *conn, struct rds_op *op)
+static int op_xmit_fetch(struct rds_conn *conn, struct rds_op *op)
 {
 	unsigned char bytes[RDS_OP_HDR + RDS_FETCH_VECS * RDS_OP_VEC];
 	struct rds_hdr hdr = {.seq = conn->next_tx,
@@ -259,19 +259,19 @@ static int xmit_lent(struct rds_conn *conn, struct rds_op *op)
 	struct iovec iov = {bytes, hdr.len};
 	int err;
 
-	if (!lend(conn, op))
+	if (!op_offer_fetch(conn, op))
 		return -ECANCELED;
-	piece_header(op, RDS_OP_FETCH, 0, op->total, bytes);
+	piece_encode_header(op, RDS_OP_FETCH, 0, op->total, bytes);
 	rds_wire_op_vec_encode(op->local, op->nlocal, bytes + RDS_OP_HDR);
-	err = rds_piece_give(conn, &hdr, &iov);
+	err = rds_conn_send_once(conn, &hdr, &iov);
 	if (err)
-		not_lent(op);
+		op_withdraw_fetch(op);
 	else
 		conn->lent = conn->next_tx++;
 	return err;
 }
 
-static int xmit_op(struct rds_conn *conn, struct rds_op *op)
+static int op_xmit(struct rds_conn *conn, struct rds_op *op)
 {
 	bool carries = op->kind == RDS_OP_WRITE;
 	uint64_t at = 0;
@@ -280,17 +280,17 @@ static int xmit_op(struct rds_conn *conn, struct rds_op *op)
 	RDS_STAT_INC(send_rdma);
 	if (carries)
 		RDS_STAT_ADD(send_rdma_bytes, op->total);
-	rds_op_behind_reads(conn, op);
-	if (!rds_op_native(conn, op))
+	rds_op_fence_conflict(conn, op);
+	if (!rds_op_device_post(conn, op))
 		return 0;
 	if (!carries)
-		return xmit_piece(conn, op, 0, 0);
-	if (lends(conn, op) && !xmit_lent(conn, op))
+		return piece_xmit(conn, op, 0, 0);
+	if (op_fetchable(conn, op) && !op_xmit_fetch(conn, op))
 		return 0;
 	do {
 		uint64_t len = op->total - at < RDS_OP_PIECE ? op->total - at : RDS_OP_PIECE;
 
-		err = xmit_piece(conn, op, at, len);
+		err = piece_xmit(conn, op, at, len);
 		at += len;
 	} while (!err && at < op->total);
 	return err;
@@ -306,14 +306,14 @@ void rds_ops_take_back(struct rds_op *ops)
 	struct rds_op *op;
 
 	rx_lock();
-	for (op = ops; op; op = op->also) {
-		rds_asend_without(op);
+	for (op = ops; op; op = op->message_next) {
+		rds_op_async_detach(op);
 		if (op->done) /* and reported, if that was wished */
 			continue;
 		op->notify = op->recverr = false;
-		rds_op_numbered_over(op, true);
+		rds_op_order_end(op, true);
 		op->barrier_id = 0;
-		rds_op_finish(op, RDS_RDMA_CANCELED);
+		rds_op_complete(op, RDS_RDMA_CANCELED);
 	}
 	rx_unlock();
 }
@@ -324,19 +324,19 @@ int rds_ops_xmit(struct rds_conn *conn, struct rds_op *ops, bool alone)
 	int err = 0;
 
 	if (unlikely(atomic_load_explicit(&conn->nanswers, memory_order_relaxed)))
-		rds_answers_flush(conn);
+		rds_conn_answers_flush(conn);
 	rx_lock();
-	for (op = ops; op; op = op->also) {
-		op->refs++; /* until rds_ops_let_go() */
+	for (op = ops; op; op = op->message_next) {
+		op->refs++; /* until rds_ops_put() */
 		op->alone = alone;
 		op->sk->nops++;
 		rds_op_list(conn, op);
 		if (unlikely(op->has_id) && !err)
-			err = rds_op_number(op);
+			err = rds_op_order_add(op);
 	}
 	rx_unlock();
-	for (op = ops; op && !err; op = op->also)
-		err = xmit_op(conn, op);
+	for (op = ops; op && !err; op = op->message_next)
+		err = op_xmit(conn, op);
 	if (err)
 		rds_ops_take_back(ops);
 	else
@@ -344,13 +344,13 @@ int rds_ops_xmit(struct rds_conn *conn, struct rds_op *ops, bool alone)
 	return err;
 }
 
-void rds_ops_let_go(struct rds_op *ops)
+void rds_ops_put(struct rds_op *ops)
 {
 	struct rds_op *op, *next;
 
 	rx_lock();
 	for (op = ops; op; op = next) {
-		next = op->also;
+		next = op->message_next;
 		rds_op_put(op);
 	}
 	rx_unlock();
@@ -358,7 +358,7 @@ void rds_ops_let_go(struct rds_op *ops)
 
 /* ---- in the queue ---- */
 
-void rds_op_attach(struct rds_queue_item *q, struct rds_op *ops)
+void rds_op_attach_queued(struct rds_queue_item *q, struct rds_op *ops)
 {
 	struct rds_op *op;
 
@@ -366,18 +366,18 @@ void rds_op_attach(struct rds_queue_item *q, struct rds_op *ops)
 	if (!ops)
 		return;
 	rx_lock();
-	for (op = ops; op; op = op->also)
+	for (op = ops; op; op = op->message_next)
 		op->refs++;
 	rx_unlock();
 }
 
-void rds_op_release(struct rds_queue_item *q)
+void rds_op_detach_queued(struct rds_queue_item *q)
 {
 	struct rds_op *op = q->op;
 
 	q->op = NULL;
-	if (!is_piece(q)) {
-		rds_ops_let_go(op);
+	if (!queued_is_piece(q)) {
+		rds_ops_put(op);
 		return;
 	}
 	rx_lock();
@@ -391,42 +391,42 @@ bool rds_op_wanted(const struct rds_queue_item *q)
 	bool wanted = true;
 
 	rx_lock();
-	for (op = q->op; op; op = is_piece(q) ? NULL : op->also)
+	for (op = q->op; op; op = queued_is_piece(q) ? NULL : op->message_next)
 		wanted &= op->status == RDS_RDMA_SUCCESS;
 	rx_unlock();
 	return wanted;
 }
 
-bool rds_op_may_go(struct rds_conn *conn, const struct rds_queue_item *q)
+bool rds_op_may_send(struct rds_conn *conn, const struct rds_queue_item *q)
 {
 	bool may;
 
 	rx_lock();
-	if (is_piece(q)) {
-		may = may_start(conn, q->op);
+	if (queued_is_piece(q)) {
+		may = op_may_start(conn, q->op);
 	} else {
-		may = !rds_op_held(q->op);
-		q->op->held_by = may ? NULL : conn;
+		may = !rds_op_order_blocked(q->op);
+		q->op->blocked_in = may ? NULL : conn;
 	}
 	rx_unlock();
 	return may;
 }
 
-bool rds_ops_hold(struct rds_conn *conn, struct rds_op *ops)
+bool rds_ops_order_blocked(struct rds_conn *conn, struct rds_op *ops)
 {
 	bool held;
 
 	if (likely(!ops || !ops->has_id))
 		return false;
 	rx_lock();
-	held = rds_op_held(ops);
+	held = rds_op_order_blocked(ops);
 	if (held)
-		ops->held_by = conn;
+		ops->blocked_in = conn;
 	rx_unlock();
 	return held;
 }
 
-void *rds_op_bytes(struct rds_conn *conn, struct rds_queue_item *q, bool *began)
+void *rds_op_piece_gather(struct rds_conn *conn, struct rds_queue_item *q, bool *began)
 {
 	size_t len = q->hdr.len - RDS_OP_HDR;
 	unsigned char *bytes = malloc(q->hdr.len);
@@ -438,10 +438,10 @@ void *rds_op_bytes(struct rds_conn *conn, struct rds_queue_item *q, bool *began)
 	}
 	rx_lock();
 	if (err) {
-		rds_op_over(q->op, RDS_RDMA_OTHER_ERROR);
+		rds_op_end(q->op, RDS_RDMA_OTHER_ERROR);
 	} else {
 		*began = !q->op->started;
-		start(conn, q->op);
+		op_start(conn, q->op);
 	}
 	rx_unlock();
 	if (!err)
@@ -450,14 +450,14 @@ void *rds_op_bytes(struct rds_conn *conn, struct rds_queue_item *q, bool *began)
 	return NULL;
 }
 
-void rds_op_not_sent(struct rds_queue_item *q, bool began)
+void rds_op_piece_unsent(struct rds_queue_item *q, bool began)
 {
-	not_started(q->op, began);
+	op_unstart(q->op, began);
 }
 
-void rds_op_lost(struct rds_queue_item *q)
+void rds_op_fail_unrouted(struct rds_queue_item *q)
 {
 	rx_lock();
-	rds_op_finish(q->op, RDS_RDMA_REMOTE_ERROR);
+	rds_op_complete(q->op, RDS_RDMA_REMOTE_ERROR);
 	rx_unlock();
 }

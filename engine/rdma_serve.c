@@ -16,7 +16,7 @@
 #include "engine/uaccess.h"
 #include "engine/user_copy.h"
 
-struct rds_queue_item *rds_answer_new(const struct rds_hdr *to, size_t data)
+struct rds_queue_item *rds_op_answer_new(const struct rds_hdr *to, size_t data)
 {
 	struct rds_queue_item *q = calloc(1, sizeof(*q) + RDS_OP_HDR + data);
 
@@ -30,7 +30,7 @@ struct rds_queue_item *rds_answer_new(const struct rds_hdr *to, size_t data)
 	return q;
 }
 
-void rds_answer(struct rds_conn *conn, struct rds_queue_item *q)
+void rds_conn_answer(struct rds_conn *conn, struct rds_queue_item *q)
 {
 	*conn->answers_tail = q;
 	conn->answers_tail = &q->next;
@@ -39,8 +39,8 @@ void rds_answer(struct rds_conn *conn, struct rds_queue_item *q)
 	rds_conn_work_add(conn);
 }
 
-static void answer_result(struct rds_conn *conn, struct rds_queue_item *q, const struct rds_wire_op_hdr *asked,
-			  int status, uint64_t value)
+static void serve_send_result(struct rds_conn *conn, struct rds_queue_item *q, const struct rds_wire_op_hdr *asked,
+			      int status, uint64_t value)
 {
 	struct rds_wire_op_hdr h = {.kind = RDS_OP_RESULT, .status = (uint8_t)status, .id = asked->id, .value = value};
 
@@ -49,11 +49,11 @@ static void answer_result(struct rds_conn *conn, struct rds_queue_item *q, const
 		conn->void_message = asked->message;
 	}
 	rds_wire_op_encode(&h, q->data);
-	rds_answer(conn, q);
+	rds_conn_answer(conn, q);
 }
 
 /* Where it is to be carried out: in which region, so in whose memory, and where there. NULL: there is no such memory. */
-static struct rds_mr *reach(const struct rds_wire_op_hdr *h, uint64_t len, uint64_t *at)
+static struct rds_mr *serve_find_region(const struct rds_wire_op_hdr *h, uint64_t len, uint64_t *at)
 {
 	struct rds_mr *mr = rds_mr_find(h->rkey);
 
@@ -69,10 +69,10 @@ static enum rds_rx_verdict serve_write(struct rds_conn *conn, struct rds_ep *ep,
 	uint64_t at;
 	bool good;
 
-	q = rds_answer_new(&rx->hdr, 0);
+	q = rds_op_answer_new(&rx->hdr, 0);
 	if (!q)
 		return RDS_RX_LATER;
-	mr = reach(h, len, &at);
+	mr = serve_find_region(h, len, &at);
 	good = mr && !rds_ucopy_to(mr->memory, at, (const char *)rx->data + RDS_OP_HDR, len);
 	if (good) {
 		RDS_STAT_ADD_RX(recv_rdma_bytes, len);
@@ -81,13 +81,13 @@ static enum rds_rx_verdict serve_write(struct rds_conn *conn, struct rds_ep *ep,
 	if (good && !h->last)
 		free(q);
 	else
-		answer_result(conn, q, h, good ? RDS_RDMA_SUCCESS : RDS_RDMA_REMOTE_ERROR, 0);
+		serve_send_result(conn, q, h, good ? RDS_RDMA_SUCCESS : RDS_RDMA_REMOTE_ERROR, 0);
 	return RDS_RX_DONE;
 }
 
 /* Into another process's region: the endpoint copies to here, and the kernel from here to there. */
-static int fetch_for(struct rds_ep *ep, const struct rds_mr *mr, uint64_t at, size_t len,
-		     const struct rds_fetch_src *from)
+static int serve_fetch_foreign(struct rds_ep *ep, const struct rds_mr *mr, uint64_t at, size_t len,
+			       const struct rds_fetch_src *from)
 {
 	void *bytes = malloc(len);
 	int n = bytes ? rds_transport_ep_ops(ep)->fetch(ep, bytes, len, from) : -ENOMEM;
@@ -99,7 +99,7 @@ static int fetch_for(struct rds_ep *ep, const struct rds_mr *mr, uint64_t at, si
 }
 
 /* RDS_RDMA_*: it says whose memory was not there.  The endpoint knows only that some was not. */
-static int fetch(struct rds_ep *ep, const struct rds_rx *rx, const struct rds_wire_op_hdr *h)
+static int serve_fetch_bytes(struct rds_ep *ep, const struct rds_rx *rx, const struct rds_wire_op_hdr *h)
 {
 	const struct rds_transport_ops *ops = rds_transport_ep_ops(ep);
 	struct rds_fetch_src from = {.word_at = h->compare, .word = h->value};
@@ -110,11 +110,11 @@ static int fetch(struct rds_ep *ep, const struct rds_rx *rx, const struct rds_wi
 	if (n < 0 || !ops->fetch)
 		return RDS_RDMA_OTHER_ERROR;
 	from.n = (unsigned)n;
-	mr = reach(h, h->len, &at);
+	mr = serve_find_region(h, h->len, &at);
 	if (!mr)
 		return RDS_RDMA_REMOTE_ERROR;
 	if (mr->memory)
-		n = fetch_for(ep, mr, at, h->len, &from);
+		n = serve_fetch_foreign(ep, mr, at, h->len, &from);
 	else
 		n = ops->fetch(ep, (void *)(uintptr_t)at, h->len, &from);
 	if (!n)
@@ -132,15 +132,15 @@ static int fetch(struct rds_ep *ep, const struct rds_rx *rx, const struct rds_wi
 static enum rds_rx_verdict serve_fetch(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx,
 				       const struct rds_wire_op_hdr *h)
 {
-	struct rds_queue_item *q = rds_answer_new(&rx->hdr, 0);
+	struct rds_queue_item *q = rds_op_answer_new(&rx->hdr, 0);
 
 	if (!q)
 		return RDS_RX_LATER;
-	answer_result(conn, q, h, fetch(ep, rx, h), 0);
+	serve_send_result(conn, q, h, serve_fetch_bytes(ep, rx, h), 0);
 	return RDS_RX_DONE;
 }
 
-static void free_list(struct rds_queue_item *q)
+static void answers_free(struct rds_queue_item *q)
 {
 	struct rds_queue_item *next;
 
@@ -151,7 +151,7 @@ static void free_list(struct rds_queue_item *q)
 }
 
 /* Pieces for all of it, headers filled in. NULL: no memory. */
-static struct rds_queue_item *data_pieces(const struct rds_rx *rx, const struct rds_wire_op_hdr *asked)
+static struct rds_queue_item *answers_for_read(const struct rds_rx *rx, const struct rds_wire_op_hdr *asked)
 {
 	struct rds_queue_item *list = NULL, **tail = &list;
 	uint64_t at, len;
@@ -160,9 +160,9 @@ static struct rds_queue_item *data_pieces(const struct rds_rx *rx, const struct 
 		struct rds_wire_op_hdr h = {.kind = RDS_OP_DATA, .id = asked->id, .offset = at};
 
 		len = asked->len - at < RDS_OP_PIECE ? asked->len - at : RDS_OP_PIECE;
-		*tail = rds_answer_new(&rx->hdr, len);
+		*tail = rds_op_answer_new(&rx->hdr, len);
 		if (!*tail) {
-			free_list(list);
+			answers_free(list);
 			return NULL;
 		}
 		rds_wire_op_encode(&h, (*tail)->data);
@@ -172,7 +172,7 @@ static struct rds_queue_item *data_pieces(const struct rds_rx *rx, const struct 
 }
 
 /* As the memory is now: so the message behind it need not wait, fenced or not. */
-static bool fill(struct rds_queue_item *list, struct rds_foreign_memory *m, uint64_t from)
+static bool answers_fill(struct rds_queue_item *list, struct rds_foreign_memory *m, uint64_t from)
 {
 	struct rds_queue_item *q;
 
@@ -189,19 +189,19 @@ static bool fill(struct rds_queue_item *list, struct rds_foreign_memory *m, uint
 static enum rds_rx_verdict serve_read(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx,
 				      const struct rds_wire_op_hdr *h)
 {
-	struct rds_queue_item *q = rds_answer_new(&rx->hdr, 0), *list = NULL, *next;
+	struct rds_queue_item *q = rds_op_answer_new(&rx->hdr, 0), *list = NULL, *next;
 	uint64_t at = 0;
-	struct rds_mr *mr = reach(h, h->len, &at);
+	struct rds_mr *mr = serve_find_region(h, h->len, &at);
 
 	if (q && mr)
-		list = data_pieces(rx, h);
+		list = answers_for_read(rx, h);
 	if (!q || (mr && !list)) {
 		free(q);
 		return RDS_RX_LATER;
 	}
-	if (!mr || !fill(list, mr->memory, at)) {
-		free_list(list);
-		answer_result(conn, q, h, RDS_RDMA_REMOTE_ERROR, 0);
+	if (!mr || !answers_fill(list, mr->memory, at)) {
+		answers_free(list);
+		serve_send_result(conn, q, h, RDS_RDMA_REMOTE_ERROR, 0);
 		return RDS_RX_DONE;
 	}
 	free(q);
@@ -209,7 +209,7 @@ static enum rds_rx_verdict serve_read(struct rds_conn *conn, struct rds_ep *ep, 
 	for (; list; list = next) {
 		next = list->next;
 		list->next = NULL;
-		rds_answer(conn, list);
+		rds_conn_answer(conn, list);
 	}
 	return RDS_RX_DONE;
 }
@@ -222,35 +222,35 @@ static enum rds_rx_verdict serve_atomic(struct rds_conn *conn, const struct rds_
 					 .compare_mask = h->compare_mask,
 					 .value = h->value,
 					 .value_mask = h->value_mask};
-	struct rds_queue_item *q = rds_answer_new(&rx->hdr, 0);
+	struct rds_queue_item *q = rds_op_answer_new(&rx->hdr, 0);
 	const struct rds_mr *mr;
 	uint64_t at, old = 0;
 	bool good;
 
 	if (!q)
 		return RDS_RX_LATER;
-	mr = reach(h, sizeof(old), &at);
+	mr = serve_find_region(h, sizeof(old), &at);
 	good = mr && !(at % sizeof(old)) && !rds_atomic_run(mr->memory, &req, at, &old);
-	answer_result(conn, q, h, good ? RDS_RDMA_SUCCESS : RDS_RDMA_REMOTE_ERROR, old);
+	serve_send_result(conn, q, h, good ? RDS_RDMA_SUCCESS : RDS_RDMA_REMOTE_ERROR, old);
 	return RDS_RX_DONE;
 }
 
 /* Another piece of the same message has failed: on a device the queue pair would be in error by now. */
-static enum rds_rx_verdict serve_void(struct rds_conn *conn, const struct rds_rx *rx, const struct rds_wire_op_hdr *h)
+static enum rds_rx_verdict serve_voided(struct rds_conn *conn, const struct rds_rx *rx, const struct rds_wire_op_hdr *h)
 {
 	struct rds_queue_item *q;
 
 	if (h->id == conn->void_op || (h->kind == RDS_OP_WRITE && !h->last))
 		return RDS_RX_DONE;
-	q = rds_answer_new(&rx->hdr, 0);
+	q = rds_op_answer_new(&rx->hdr, 0);
 	if (!q)
 		return RDS_RX_LATER;
-	answer_result(conn, q, h, RDS_RDMA_DROPPED, 0);
+	serve_send_result(conn, q, h, RDS_RDMA_DROPPED, 0);
 	return RDS_RX_DONE;
 }
 
 /* In another process's memory, which only the helper reaches?  It comes to it. */
-static bool out_of_reach(struct rds_conn *conn, const struct rds_wire_op_hdr *h)
+static bool serve_out_of_reach(struct rds_conn *conn, const struct rds_wire_op_hdr *h)
 {
 	const struct rds_mr *mr;
 
@@ -262,7 +262,7 @@ static bool out_of_reach(struct rds_conn *conn, const struct rds_wire_op_hdr *h)
 	return mr && !rds_foreign_memory_at_hand(mr->memory);
 }
 
-enum rds_rx_verdict rds_op_arrived(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
+enum rds_rx_verdict rds_op_recv_piece(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
 {
 	struct rds_wire_op_hdr h;
 
@@ -275,10 +275,10 @@ enum rds_rx_verdict rds_op_arrived(struct rds_conn *conn, struct rds_ep *ep, con
 		rds_conn_work_add(conn);
 		return RDS_RX_LATER;
 	}
-	if (unlikely(out_of_reach(conn, &h)))
+	if (unlikely(serve_out_of_reach(conn, &h)))
 		return RDS_RX_LATER;
 	if (rds_wire_op_is_request(h.kind) && h.message == conn->void_message && h.message)
-		return serve_void(conn, rx, &h);
+		return serve_voided(conn, rx, &h);
 	switch (h.kind) {
 	case RDS_OP_WRITE:
 		return serve_write(conn, ep, rx, &h);
@@ -290,16 +290,16 @@ enum rds_rx_verdict rds_op_arrived(struct rds_conn *conn, struct rds_ep *ep, con
 	case RDS_OP_ADD:
 		return serve_atomic(conn, rx, &h);
 	case RDS_OP_ADVERTISED:
-		rds_far_shown(conn, &h);
+		rds_mr_remote_advertised(conn, &h);
 		return RDS_RX_DONE;
 	case RDS_OP_REVOKED:
-		rds_far_hidden(conn, &h);
+		rds_mr_remote_revoked(conn, &h);
 		return RDS_RX_DONE;
 	case RDS_OP_REVOKE_ACK:
-		rds_mr_gone(conn, &h);
+		rds_mr_revoke_acked(conn, &h);
 		return RDS_RX_DONE;
 	default:
-		rds_op_answered(conn, &h, (const char *)rx->data + RDS_OP_HDR, rx->hdr.len - RDS_OP_HDR);
+		rds_op_recv_answer(conn, &h, (const char *)rx->data + RDS_OP_HDR, rx->hdr.len - RDS_OP_HDR);
 		return RDS_RX_DONE;
 	}
 }

@@ -95,7 +95,7 @@ static enum rds_rx_verdict dispatch(struct rds_conn *conn, struct rds_ep *ep, co
 		return RDS_RX_LATER;
 	}
 	if (unlikely(rx->hdr.ext_type == RDS_EXTHDR_RDMA))
-		rds_mr_used(sk, rx->hdr.ext_rkey);
+		rds_mr_unuse(sk, rx->hdr.ext_rkey);
 	stamp(sk, inc);
 	enqueue(sk, inc);
 	return rx->token || rx->owned ? RDS_RX_TAKEN : RDS_RX_DONE;
@@ -134,7 +134,8 @@ enum rds_rx_verdict rds_conn_receive(struct rds_conn *conn, struct rds_ep *ep, c
 		RDS_STAT_INC_RX(recv_drop_old_seq);
 	} else {
 		if (unlikely(hdr->flags & (RDS_FLAG_REDIRECT | RDS_FLAG_OP)))
-			v = hdr->flags & RDS_FLAG_OP ? rds_op_arrived(conn, ep, rx) : rds_conn_redirect_recv(conn, rx);
+			v = hdr->flags & RDS_FLAG_OP ? rds_op_recv_piece(conn, ep, rx)
+						     : rds_conn_redirect_recv(conn, rx);
 		else
 			v = dispatch(conn, ep, rx);
 		if (unlikely(v == RDS_RX_LATER))

@@ -115,7 +115,7 @@ static void conn_append_item(struct rds_conn *to, struct rds_queue_item *q)
 
 	rds_lock(&to->tx);
 	q->port_asked = false;
-	rds_queue_moved(to, q);
+	rds_op_order_insert(to, q);
 	rds_queue_item_mean(to, q, NULL);
 	if (to->kind != RDS_CONN_UNROUTED)
 		rds_queue_flush(to);
@@ -172,7 +172,7 @@ void rds_route_requeue(const struct rds_conn_id *from, struct rds_queue_item *li
 		if (unrouted) {
 			conn_append_item(unrouted, q);
 		} else {
-			rds_unacked_ends(&q->u, RDS_RDMA_DROPPED);
+			rds_unacked_report_end(&q->u, RDS_RDMA_DROPPED);
 			rds_queue_unacked_release(&q->u);
 			free(q);
 		}
@@ -285,8 +285,8 @@ static void route_hand_over(struct rds_conn *unrouted, bool local)
 			break;
 		case DROPPED:
 			if (q->op)
-				rds_op_lost(q);
-			rds_unacked_ends(&q->u, RDS_RDMA_DROPPED);
+				rds_op_fail_unrouted(q);
+			rds_unacked_report_end(&q->u, RDS_RDMA_DROPPED);
 			rds_queue_unacked_release(&q->u);
 			rds_queue_item_free(q);
 			break;

@@ -47,14 +47,14 @@ static void conn_end_operations(struct rds_conn *conn, bool broken, bool all)
 	if (!broken && !all)
 		return;
 	rx_lock();
-	behind_lost = !all && rds_queue_loses_order(conn);
+	behind_lost = !all && rds_op_abort_needed(conn);
 	if (behind_lost)
-		rds_queue_give_up(conn);
+		rds_op_abort_mark(conn);
 	rds_ops_judge(conn);
 	rds_ops_broken(conn, all, behind_lost);
-	rds_shown_broken(conn);
-	rds_far_broken(conn);
-	rds_answers_drop(conn);
+	rds_mr_adverts_drop(conn);
+	rds_mr_remote_drop_all(conn);
+	rds_conn_answers_drop(conn);
 	rx_unlock();
 	if (!all) /* else all of the queue ends in its order (rds_queue_drop_all) */
 		rds_queue_purge(conn, true);
@@ -81,7 +81,7 @@ static bool port_has_left(const struct rds_conn *conn, uint16_t port, bool ask)
 /* Messages that are not accepted can go on to somebody else, but for what belongs to this connection (as in queue_take.c). */
 static bool unacked_can_reroute(const struct rds_queue_unacked *u)
 {
-	return u->sk && !u->cancelled && (!u->once || u->again) && !rds_unacked_given_up(u);
+	return u->sk && !u->cancelled && (!u->once || u->again) && !rds_unacked_aborted(u);
 }
 
 /* Each port is asked for once. */

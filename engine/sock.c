@@ -199,7 +199,7 @@ static bool sock_shut(struct rds_sock *sk, bool *lent)
 		*lent = sock_unlist_exported(sk);
 	}
 	rds_unlock(&rds_eng->control);
-	rds_mr_bury(regions);
+	rds_mr_destroy_list(regions);
 	if (first)
 		atomic_store(&sk->burying, false);
 	return first;
@@ -273,7 +273,7 @@ void rds_sock_number_closing(struct rds_sock *sk)
 {
 	if (!sk || !atomic_load_explicit(&sk->nops, memory_order_relaxed) || !rds_sock_get(sk))
 		return;
-	rds_ops_settle(sk);
+	rds_ops_drain(sk);
 	rds_sock_put(sk);
 }
 
@@ -391,12 +391,12 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 	atomic_store(&sk->region_freed_by_other, false);
 	sk->reports = NULL;
 	sk->report_tail = &sk->reports;
-	sk->asends = NULL;
+	sk->async_sends = NULL;
 	atomic_store(&sk->nfailed, 0);
 	atomic_store(&sk->had_ops, false);
-	atomic_store(&sk->had_asends, false);
+	atomic_store(&sk->had_async_sends, false);
 	rds_sock_marks_free(&sk->marks);
-	sk->numbered = NULL;
+	sk->ordered_ops = NULL;
 	atomic_store(&sk->no_rdma, false);
 	sk->zhead = NULL;
 	sk->ztail = &sk->zhead;

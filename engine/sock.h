@@ -94,14 +94,14 @@ struct rds_sock {
 	uint32_t carrier;	      /* a number of this process as the carrier (helper); 0: none yet */
 	_Atomic bool burying; /* closed, and a device may still know some of them */
 	struct rds_op *reports, **report_tail;
-	struct rds_op *asends;	  /* messages whose own end is to be told and has not come (asend.c) */
+	struct rds_op *async_sends; /* messages whose own end is to be told and has not come (asend.c) */
 	_Atomic unsigned nfailed; /* of those and of reports that hold up what is sent (written under rx) */
 	_Atomic unsigned nops; /* operations under way (written under rx) */
 	_Atomic bool had_ops;
-	_Atomic bool had_asends; /* what a break costs holds up what comes behind (flush.c) */
+	_Atomic bool had_async_sends; /* what a break costs holds up what comes behind (flush.c) */
 	struct rds_op_marks marks;
 	uint64_t marks_gen;	 /* changes when a mark rises */
-	struct rds_op *numbered; /* operations with an id */
+	struct rds_op *ordered_ops; /* operations with an id */
 	/* congestion monitor and generation (written under rx; what others will know of the socket is read at any time, will.c) */
 	_Atomic bool cong_monitor;
 	_Atomic uint64_t cong_mask, cong_notify;

@@ -234,7 +234,7 @@ static int sol_rds_set(struct rds_sock *sk, int fd, int opt, const void *val, in
 	case RDS_FREE_MR:
 		return set_free_mr(sk, val, len);
 	case RDS_BARRIER:
-		return rds_barrier_set(sk, fd, val, len);
+		return rds_op_barrier_set(sk, fd, val, len);
 	case RDS_RECVERR:
 		ret = set_bool(val, len, &on);
 		if (ret == 0)

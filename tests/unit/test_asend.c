@@ -45,7 +45,7 @@ static struct rds_queue_unacked message(uint64_t token, bool notify, const struc
 	struct rds_queue_unacked u = {.sk = sk, .report = RDS_REPORT_END};
 
 	rds_sock_snd_add(sk, 0);
-	u.async = rds_asend_new(sk, token, notify);
+	u.async = rds_op_async_new(sk, token, notify);
 	ck_assert_ptr_nonnull(u.async);
 	u.async->to = *to;
 	return u;
@@ -53,7 +53,7 @@ static struct rds_queue_unacked message(uint64_t token, bool notify, const struc
 
 static void ends(struct rds_queue_unacked *u, int status)
 {
-	rds_unacked_ends(u, status);
+	rds_unacked_report_end(u, status);
 	ck_assert_uint_eq(u->report, 0);
 	rds_queue_unacked_release(u);
 }
@@ -98,7 +98,7 @@ START_TEST(told_of_each_end)
 			expect(i + 1, status[i % 4]);
 		ck_assert_uint_eq(sk->nfailed, 0);
 	}
-	ck_assert_ptr_null(sk->asends);
+	ck_assert_ptr_null(sk->async_sends);
 }
 END_TEST
 
@@ -119,17 +119,17 @@ START_TEST(failures_hold_up)
 	uint64_t gen = atomic_load(&rds_eng->conn_gen);
 
 	ends(&a, RDS_RDMA_CANCELED);
-	ck_assert(!rds_asend_refused(sk, &there));
+	ck_assert(!rds_op_async_refuses(sk, &there));
 	ck_assert_uint_eq(atomic_load(&rds_eng->conn_gen), gen);
 	ends(&b, RDS_RDMA_DROPPED);
 	ends(&c, RDS_RDMA_OTHER_ERROR);
 	ck_assert_uint_eq(sk->nfailed, 2);
 	ck_assert_uint_ne(atomic_load(&rds_eng->conn_gen), gen); /* the quick way has to look */
 	expect(1, RDS_RDMA_CANCELED);
-	ck_assert(rds_asend_refused(sk, &there));
-	ck_assert(!rds_asend_refused(sk, &here));
+	ck_assert(rds_op_async_refuses(sk, &there));
+	ck_assert(!rds_op_async_refuses(sk, &here));
 	expect(2, RDS_RDMA_DROPPED);
-	ck_assert(rds_asend_refused(sk, &there));
+	ck_assert(rds_op_async_refuses(sk, &there));
 	expect(3, RDS_RDMA_OTHER_ERROR);
 	ck_assert_uint_eq(sk->nfailed, 0);
 }
@@ -141,7 +141,7 @@ START_TEST(left)
 	struct rds_queue_unacked a = message(1, true, &there), b = message(2, false, &there);
 
 	rx_lock();
-	rds_asends_leave(sk);
+	rds_op_async_handoff(sk);
 	rx_unlock();
 	rds_queue_unacked_release(&a);
 	ends(&b, RDS_RDMA_DROPPED);
@@ -155,10 +155,10 @@ START_TEST(not_sent)
 {
 	struct rds_queue_unacked u = message(1, true, &there);
 
-	rds_asend_discard(u.async);
+	rds_op_async_discard(u.async);
 	u.report = 0;
 	rds_queue_unacked_release(&u);
-	ck_assert_ptr_null(sk->asends);
+	ck_assert_ptr_null(sk->async_sends);
 	expect(0, -EAGAIN);
 }
 END_TEST
@@ -176,7 +176,7 @@ START_TEST(closed_meanwhile)
 	ends(&u, RDS_RDMA_DROPPED); /* to nobody */
 	ck_assert(op->done);
 	ck_assert_int_eq(op->refs, 1);
-	ck_assert_ptr_null(was->asends);
+	ck_assert_ptr_null(was->async_sends);
 	ck_assert_ptr_null(was->reports);
 	ck_assert_uint_eq(was->nfailed, 0);
 	rds_op_discard(op);
@@ -207,7 +207,7 @@ START_TEST(kept_if_it_cannot_be_stored)
 	ck_assert_int_eq(mprotect(two + page, page, PROT_NONE), 0);
 	for (i = 1; i <= 4; i++)
 		dropped(i);
-	atomic_store(&sk->had_asends, !_i);
+	atomic_store(&sk->had_async_sends, !_i);
 	ck_assert_int_eq(rds_recvmsg(sk, fd, &msg, MSG_DONTWAIT), -EFAULT);
 	ck_assert_uint_eq(sk->nfailed, 4);
 	expect(first[_i][0],
@@ -215,7 +215,7 @@ START_TEST(kept_if_it_cannot_be_stored)
 	expect(first[_i][1], RDS_RDMA_DROPPED);
 	for (i = 5; i <= 6; i++)
 		dropped(i);
-	atomic_store(&sk->had_asends, !_i);
+	atomic_store(&sk->had_async_sends, !_i);
 	msg.msg_control = two + page - one; /* of three the first one fits */
 	msg.msg_controllen = 3 * one;
 	ck_assert_int_eq(rds_recvmsg(sk, fd, &msg, MSG_DONTWAIT), -EFAULT);
@@ -261,7 +261,7 @@ START_TEST(control_messages)
 	ck_assert_int_eq(send_async(16, 1, RDS_CMSG_ATOMIC_FADD, 72), -EINVAL);
 	ck_assert_int_eq(send_async(16, 1, RDS_CMSG_ZCOPY_COOKIE, 4), -EINVAL);
 	ck_assert_int_eq(send_async(16, 1, RDS_CMSG_RDMA_DEST, 8), -EINVAL); /* there is no such region */
-	ck_assert_ptr_null(sk->asends);
+	ck_assert_ptr_null(sk->async_sends);
 	ck_assert_int_eq(send_async(16, 1, 0, 0), 0);
 	expect(5, RDS_RDMA_SUCCESS); /* within a process it is there at once */
 	ck_assert_int_eq(send_async(24, 1, 0, 0), 0);

@@ -81,8 +81,9 @@ int __wrap_away_ask(int fd, struct away_slot *s, struct away_call *c)
 	return err;
 }
 
-int __wrap_rds_mr_again(struct rds_sock *sk, const struct rds_share_region *region, struct rds_foreign_memory *memory);
-int __wrap_rds_mr_again(struct rds_sock *sk, const struct rds_share_region *region, struct rds_foreign_memory *memory)
+int __wrap_rds_mr_restore(struct rds_sock *sk, const struct rds_share_region *region,
+			  struct rds_foreign_memory *memory);
+int __wrap_rds_mr_restore(struct rds_sock *sk, const struct rds_share_region *region, struct rds_foreign_memory *memory)
 {
 	struct away_region was;
 

@@ -108,7 +108,7 @@ static void teardown(void)
 	rds_notify_drop(&sk);
 	rds_notify_drop(&plain);
 	rx_unlock();
-	ck_assert(!conn.ops && !conn.queue && !sk.asends && !sk.nops && !plain.nops);
+	ck_assert(!conn.ops && !conn.queue && !sk.async_sends && !sk.nops && !plain.nops);
 	ck_assert_uint_eq(sk.nfailed, 0);
 	ck_assert_uint_le(sk.ref, 101); /* one for whoever is to be woken */
 	rds_queue_forget();
@@ -122,7 +122,7 @@ static void message(uint64_t token)
 	struct rds_conn_outgoing out = {.hdr = {.dport = PORT},
 					.u = {.dport = PORT, .sk = &sk, .report = RDS_REPORT_END}};
 
-	out.u.async = rds_asend_new(&sk, token, true);
+	out.u.async = rds_op_async_new(&sk, token, true);
 	ck_assert_ptr_nonnull(out.u.async);
 	out.u.async->to = conn.id.faddr;
 	rds_sock_snd_add(&sk, 0);
@@ -145,8 +145,8 @@ static uint64_t operation(struct rds_sock *s, uint64_t token)
 	op->token = token;
 	op->total = sizeof(mem);
 	op->local[0] = (struct iovec){mem, sizeof(mem)};
-	if (atomic_load(&s->had_asends))
-		rds_asend_with(&out.u, op);
+	if (atomic_load(&s->had_async_sends))
+		rds_op_async_attach(&out.u, op);
 	else
 		out.u.op = op->message;
 	rds_sock_snd_add(s, 0);
@@ -154,7 +154,7 @@ static uint64_t operation(struct rds_sock *s, uint64_t token)
 	ck_assert_int_eq(rds_ops_xmit(&conn, op, false), 0);
 	seq[token] = conn.next_tx;
 	ck_assert_int_eq(rds_conn_xmit(&conn, &out), 0);
-	rds_ops_let_go(op);
+	rds_ops_put(op);
 	rds_unlock(&conn.tx);
 	return id;
 }
@@ -162,8 +162,8 @@ static uint64_t operation(struct rds_sock *s, uint64_t token)
 static void answered(uint64_t id, int status)
 {
 	rx_lock();
-	rds_op_answered(&conn, &(struct rds_wire_op_hdr){.kind = RDS_OP_RESULT, .id = id, .status = (uint8_t)status},
-			NULL, 0);
+	rds_op_recv_answer(&conn, &(struct rds_wire_op_hdr){.kind = RDS_OP_RESULT, .id = id, .status = (uint8_t)status},
+			   NULL, 0);
 	rx_unlock();
 }
 
@@ -174,9 +174,9 @@ static bool breaks(void)
 
 	rds_lock(&conn.tx);
 	rx_lock();
-	loses = rds_queue_loses_order(&conn);
+	loses = rds_op_abort_needed(&conn);
 	if (loses)
-		rds_queue_give_up(&conn);
+		rds_op_abort_mark(&conn);
 	rds_ops_judge(&conn);
 	rds_ops_broken(&conn, false, loses);
 	rx_unlock();
@@ -207,7 +207,7 @@ static void expect(struct rds_sock *s, uint64_t token, int status, bool last)
 	s->reports = op->report_next;
 	if (!s->reports)
 		s->report_tail = &s->reports;
-	rds_asend_told(op);
+	rds_op_async_reported(op);
 	rds_op_put(op);
 	rx_unlock();
 	ck_assert_int_eq(!s->reports, last);
@@ -215,7 +215,7 @@ static void expect(struct rds_sock *s, uint64_t token, int status, bool last)
 
 static bool refused(void)
 {
-	return atomic_load(&sk.nfailed) && rds_asend_refused(&sk, &conn.id.faddr);
+	return atomic_load(&sk.nfailed) && rds_op_async_refuses(&sk, &conn.id.faddr);
 }
 
 /* Two that the transport never had among them. */
@@ -348,10 +348,10 @@ END_TEST
 /* Over, but not its turn yet: what comes behind it waits all the same. */
 START_TEST(test_not_its_turn)
 {
-	atomic_store(&sk.had_asends, true);
+	atomic_store(&sk.had_async_sends, true);
 	operation(&plain, 1);
 	answered(operation(&sk, 2), RDS_RDMA_SUCCESS);
-	ck_assert_ptr_null(sk.asends);
+	ck_assert_ptr_null(sk.async_sends);
 	ck_assert(breaks());
 	ck_assert(refused());
 	expect(&plain, 1, RDS_RDMA_DROPPED, true);
@@ -376,7 +376,7 @@ START_TEST(test_silent)
 	op->local[0] = (struct iovec){mem, sizeof(mem)};
 	rds_lock(&conn.tx);
 	ck_assert_int_eq(rds_ops_xmit(&conn, op, true), 0);
-	rds_ops_let_go(op);
+	rds_ops_put(op);
 	rds_unlock(&conn.tx);
 	ck_assert(breaks());
 	expect(&sk, 2, RDS_RDMA_DROPPED, true);

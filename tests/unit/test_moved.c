@@ -168,7 +168,7 @@ START_TEST(test_moved_with_operations)
 	conn->nfailed = 1;
 	rx_unlock();
 	unacked(conn, 4)->report = RDS_REPORT_END;
-	unacked(conn, 4)->async = rds_asend_new(fake.sk, 7, true);
+	unacked(conn, 4)->async = rds_op_async_new(fake.sk, 7, true);
 	rds_unlock(&conn->tx);
 	notice(0, 1, 2, 5);
 	heeds(4, 1, 2, 5);

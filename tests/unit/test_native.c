@@ -94,7 +94,7 @@ static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const s
 	if (h->kind != RDS_OP_REVOKED || did.mute)
 		return 0;
 	rx_lock();
-	rds_mr_gone(&conn[i], &(struct rds_wire_op_hdr){.rkey = h->rkey});
+	rds_mr_revoke_acked(&conn[i], &(struct rds_wire_op_hdr){.rkey = h->rkey});
 	rx_unlock();
 	return 0;
 }
@@ -162,13 +162,13 @@ static void teardown(void)
 
 	rx_lock();
 	for (i = 0; i < 2; i++) {
-		rds_answers_drop(&conn[i]);
-		rds_shown_broken(&conn[i]);
-		rds_far_broken(&conn[i]);
+		rds_conn_answers_drop(&conn[i]);
+		rds_mr_adverts_drop(&conn[i]);
+		rds_mr_remote_drop_all(&conn[i]);
 		free(conn[i].unacked);
 	}
 	rx_unlock();
-	rds_mr_bury(rds_mr_take_all(&sk));
+	rds_mr_destroy_list(rds_mr_take_all(&sk));
 	ck_assert_uint_eq(did.hide, did.show - (did.show_err ? did.show : 0));
 	free(mem);
 }
@@ -190,7 +190,7 @@ static void served(struct rds_conn *c, uint64_t cookie, unsigned n, uint64_t len
 	while (n--)
 		rds_mr_served(c, c->ep, rds_mr_find(rds_cookie_rkey(cookie)), len, true);
 	rx_unlock();
-	rds_mr_show(c);
+	rds_mr_advertise(c);
 }
 
 /* The next thing that this peer is told.  0: nothing. */
@@ -261,10 +261,11 @@ START_TEST(test_mute)
 	ck_assert_uint_eq(did.hide, 1);
 	told_of(conn, RDS_OP_ADVERTISED, cookie);
 	told_of(conn, RDS_OP_REVOKED, cookie);
-	ck_assert_ptr_null(conn->shown);
+	ck_assert_ptr_null(conn->adverts);
 	ck_assert(conn->mute); /* it is not waited for as long again, until it answers */
 	rx_lock();
-	rds_mr_gone(conn, &(struct rds_wire_op_hdr){.kind = RDS_OP_REVOKE_ACK, .rkey = rds_cookie_rkey(cookie)});
+	rds_mr_revoke_acked(conn,
+			    &(struct rds_wire_op_hdr){.kind = RDS_OP_REVOKE_ACK, .rkey = rds_cookie_rkey(cookie)});
 	rx_unlock();
 	ck_assert(!conn->mute);
 }
@@ -347,7 +348,7 @@ START_TEST(test_two_peers)
 	told_of(&conn[0], RDS_OP_ADVERTISED, cookie);
 	told_of(&conn[1], RDS_OP_ADVERTISED, cookie);
 	rx_lock();
-	rds_shown_broken(&conn[0]);
+	rds_mr_adverts_drop(&conn[0]);
 	rx_unlock();
 	if (_i) {
 		served(&conn[0], cookie, 1, LEN);
@@ -383,7 +384,7 @@ static void op_end(struct rds_op *op)
 	op->refs = 2;
 	sk.nops++;
 	rx_lock();
-	rds_op_finish(op, RDS_RDMA_CANCELED);
+	rds_op_complete(op, RDS_RDMA_CANCELED);
 	rx_unlock();
 	free(op);
 }
@@ -393,7 +394,7 @@ static void peer_shows(uint32_t rkey, uint64_t at)
 	struct rds_wire_op_hdr h = {.kind = RDS_OP_ADVERTISED, .rkey = rkey, .value = KEY, .compare = at, .len = LEN};
 
 	rx_lock();
-	rds_far_shown(conn, &h);
+	rds_mr_remote_advertised(conn, &h);
 	rx_unlock();
 }
 
@@ -402,19 +403,19 @@ static void peer_hides(uint32_t rkey)
 	struct rds_wire_op_hdr h = {.kind = RDS_OP_REVOKED, .rkey = rkey};
 
 	rx_lock();
-	rds_far_hidden(conn, &h);
+	rds_mr_remote_revoked(conn, &h);
 	rx_unlock();
 }
 
 static bool goes(uint32_t rkey, uint64_t at, uint64_t len)
 {
 	struct rds_op *op = op_new(RDS_OP_WRITE, rkey, at, len);
-	unsigned before = did.post, writes = atomic_load(&conn->native_writes);
-	bool went = rds_op_native(conn, op) == 0;
+	unsigned before = did.post, writes = atomic_load(&conn->device_writes);
+	bool went = rds_op_device_post(conn, op) == 0;
 
 	ck_assert_uint_eq(did.post - before, went);
-	ck_assert(op->started == went && op->native == went);
-	ck_assert_uint_eq(atomic_load(&conn->native_writes), writes + went); /* (before->native does not count) */
+	ck_assert(op->started == went && op->by_device == went);
+	ck_assert_uint_eq(atomic_load(&conn->device_writes), writes + went); /* (before->by_device does not count) */
 	op_end(op);
 	return went;
 }
@@ -440,7 +441,7 @@ START_TEST(test_goes)
 	told_of(conn, RDS_OP_REVOKE_ACK, 2); /* known or not */
 	told_of(conn, RDS_OP_REVOKE_ACK, 1);
 	ck_assert(!goes(1, 0, 1));
-	ck_assert_uint_eq(atomic_load(&conn->nfar), 0);
+	ck_assert_uint_eq(atomic_load(&conn->nremote_mrs), 0);
 }
 END_TEST
 
@@ -458,19 +459,19 @@ START_TEST(test_not_now)
 	atomic_store(&conn->state, RDS_CONN_UP);
 	did.post_err = -EAGAIN;
 	op = op_new(RDS_OP_WRITE, 1, 0, 1);
-	ck_assert_int_eq(rds_op_native(conn, op), -EAGAIN);
-	ck_assert(!op->started && !op->native);
+	ck_assert_int_eq(rds_op_device_post(conn, op), -EAGAIN);
+	ck_assert(!op->started && !op->by_device);
 	op_end(op);
 	did.post_err = 0;
 	op = op_new(RDS_OP_ADD, 1, 0, 8);
-	ck_assert_int_ne(rds_op_native(conn, op), 0);
+	ck_assert_int_ne(rds_op_device_post(conn, op), 0);
 	op_end(op);
 	op = op_new(RDS_OP_WRITE, 1, 0, 1);
 	op->after = 1; /* its message is held */
-	ck_assert_int_eq(rds_op_native(conn, op), -EAGAIN);
+	ck_assert_int_eq(rds_op_device_post(conn, op), -EAGAIN);
 	op_end(op);
 	rx_lock();
-	rds_far_broken(conn);
+	rds_mr_remote_drop_all(conn);
 	rx_unlock();
 	ck_assert(!goes(1, 0, 1));
 }
@@ -491,9 +492,9 @@ START_TEST(test_order)
 	ck_assert(!goes(2, 4096, 1));
 	ck_assert(goes(2, 4096 + 8, 1));
 	ck_assert(goes(2, 0, 4096));
-	before->native = true;
+	before->by_device = true;
 	ck_assert(goes(1, 8192, 8));
-	before->native = false;
+	before->by_device = false;
 	before->rkey = 3; /* it may lie anywhere */
 	ck_assert(!goes(1, 0, 1));
 	op_end(before);
@@ -510,7 +511,7 @@ START_TEST(test_fence)
 	peer_shows(1, AT);
 	peer_shows(2, AT + 4096);
 	read = op_new(RDS_OP_READ, 1, 8192, 100);
-	ck_assert_int_eq(rds_op_native(conn, read), 0);
+	ck_assert_int_eq(rds_op_device_post(conn, read), 0);
 	ck_assert(did.op.read && did.op.at == AT + 8192);
 	rds_ops_fence(conn, read);
 	ck_assert_uint_eq(did.fence, 0);
@@ -520,24 +521,24 @@ START_TEST(test_fence)
 	for (at = 0; at < 16384; at += 4096) {
 		op = op_new(RDS_OP_WRITE, 2, at, 4096);
 		did.fence = 0;
-		rds_op_behind_reads(conn, op);
+		rds_op_fence_conflict(conn, op);
 		ck_assert_uint_eq(did.fence, at == 4096);
 		op_end(op);
 	}
 	op = op_new(RDS_OP_ADD, 3, 0, 8);
-	rds_op_behind_reads(conn, op);
+	rds_op_fence_conflict(conn, op);
 	ck_assert_uint_eq(did.fence, 1);
 	op_end(op);
 	op = op_new(RDS_OP_READ, 1, 8192, 100);
-	rds_op_behind_reads(conn, op);
+	rds_op_fence_conflict(conn, op);
 	did.post_err = -EAGAIN;
-	ck_assert_int_eq(rds_op_native(conn, op), -EAGAIN);
+	ck_assert_int_eq(rds_op_device_post(conn, op), -EAGAIN);
 	ck_assert_uint_eq(did.fence, 1);
-	ck_assert_uint_eq(atomic_load(&conn->native_reads), 1);
+	ck_assert_uint_eq(atomic_load(&conn->device_reads), 1);
 	op_end(op);
 	op_end(read);
-	ck_assert_uint_eq(atomic_load(&conn->native_reads), 0);
-	rds_op_behind_reads(conn, NULL); /* nobody reads: it is not looked at */
+	ck_assert_uint_eq(atomic_load(&conn->device_reads), 0);
+	rds_op_fence_conflict(conn, NULL); /* nobody reads: it is not looked at */
 	ck_assert_uint_eq(did.fence, 1);
 }
 END_TEST
@@ -545,7 +546,7 @@ END_TEST
 static void answers_go(void)
 {
 	rds_lock(&conn->tx);
-	rds_answers_flush(conn);
+	rds_conn_answers_flush(conn);
 	rds_unlock(&conn->tx);
 }
 
@@ -558,7 +559,7 @@ START_TEST(test_gone_behind_reads)
 	peer_shows(2, AT + LEN);
 	ck_assert(goes(2, 0, 4096));
 	read = op_new(RDS_OP_READ, 1, 8192, 100);
-	ck_assert_int_eq(rds_op_native(conn, read), 0);
+	ck_assert_int_eq(rds_op_device_post(conn, read), 0);
 	if (_i)
 		op_end(read);
 	peer_hides(2); /* was written only, and that is in order */
@@ -587,7 +588,7 @@ static struct rds_op *op_started(enum rds_wire_op_kind kind, uint64_t at, bool a
 	op->refs = 2;
 	sk.nops++;
 	if (native)
-		ck_assert_int_eq(rds_op_native(conn, op), 0);
+		ck_assert_int_eq(rds_op_device_post(conn, op), 0);
 	op->started = true;
 	return op;
 }
@@ -595,10 +596,10 @@ static struct rds_op *op_started(enum rds_wire_op_kind kind, uint64_t at, bool a
 static void ends(const struct rds_op *op, int err)
 {
 	rx_lock();
-	if (op->native)
-		rds_op_carried(conn, op->id, err, 0, NULL, 0);
+	if (op->by_device)
+		rds_op_device_done(conn, op->id, err, 0, NULL, 0);
 	else
-		rds_op_answered(conn, &(struct rds_wire_op_hdr){.kind = RDS_OP_RESULT, .id = op->id}, NULL, 0);
+		rds_op_recv_answer(conn, &(struct rds_wire_op_hdr){.kind = RDS_OP_RESULT, .id = op->id}, NULL, 0);
 	rx_unlock();
 }
 
@@ -615,13 +616,13 @@ START_TEST(test_turns)
 	ends(op[1], 0);
 	ck_assert(op[1]->over && !op[1]->done);
 	ends(op[1], 0); /* changes nothing */
-	ends(op[2], op[2]->native ? -EACCES : 0);
+	ends(op[2], op[2]->by_device ? -EACCES : 0);
 	ck_assert(op[2]->over && !op[2]->done);
 	ck_assert(goes(1, 8, 8)); /* ... but it is in nobody's way */
 	ends(op[0], 0);
 	for (i = 0; i < 3; i++) {
 		ck_assert(op[i]->done && op[i]->refs == 1);
-		ck_assert_int_eq(op[i]->status, i == 2 && op[i]->native ? RDS_RDMA_REMOTE_ERROR : RDS_RDMA_SUCCESS);
+		ck_assert_int_eq(op[i]->status, i == 2 && op[i]->by_device ? RDS_RDMA_REMOTE_ERROR : RDS_RDMA_SUCCESS);
 		free(op[i]);
 	}
 	ck_assert(!conn->ops && !conn->nover && !sk.nops);
@@ -728,7 +729,7 @@ START_TEST(test_message_goes_again)
 	ends(op[0], 0);
 	ends(op[1], 0);
 	rx_lock();
-	rds_op_over(op[2], RDS_RDMA_REMOTE_ERROR);
+	rds_op_end(op[2], RDS_RDMA_REMOTE_ERROR);
 	rx_unlock();
 	ends(op[4], 0); /* its turn is not come */
 	breaks((const uint64_t[]){101, 103, 109}, 3);
@@ -754,7 +755,7 @@ START_TEST(test_many_have_failed)
 		op->message = op->id;
 		message_sent(op->id);
 		rx_lock();
-		rds_op_over(op, RDS_RDMA_REMOTE_ERROR);
+		rds_op_end(op, RDS_RDMA_REMOTE_ERROR);
 		rx_unlock();
 		free(op);
 	}
@@ -770,7 +771,7 @@ START_TEST(test_table)
 
 	for (i = 1; i <= 2000; i++)
 		peer_shows(i, AT);
-	ck_assert_uint_lt(atomic_load(&conn->nfar), 2000);
+	ck_assert_uint_lt(atomic_load(&conn->nremote_mrs), 2000);
 	ck_assert(goes(1, 0, 1));
 	ck_assert(!goes(2000, 0, 1));
 	peer_hides(1);
@@ -789,14 +790,14 @@ START_TEST(test_hides_and_takes_nothing)
 
 	rds_wire_op_encode(&h, piece);
 	rx_lock();
-	for (n = 0; rds_op_arrived(conn, conn->ep, &rx) == RDS_RX_DONE; n++)
+	for (n = 0; rds_op_recv_piece(conn, conn->ep, &rx) == RDS_RX_DONE; n++)
 		ck_assert_uint_lt(n, 1000000);
 	ck_assert_uint_ge(n, 10000);
 	ck_assert_uint_le(n * sizeof(struct rds_queue_item), 65 << 20);
 	ck_assert_uint_eq(atomic_load(&conn->nanswers), n);
-	rds_answers_drop(conn);
+	rds_conn_answers_drop(conn);
 	ck_assert_uint_eq(atomic_load(&conn->answer_bytes), 0);
-	ck_assert_int_eq(rds_op_arrived(conn, conn->ep, &rx), RDS_RX_DONE);
+	ck_assert_int_eq(rds_op_recv_piece(conn, conn->ep, &rx), RDS_RX_DONE);
 	rx_unlock();
 }
 END_TEST

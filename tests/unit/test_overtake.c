@@ -95,7 +95,7 @@ static struct rds_op *write_by(struct rds_sock *from, struct rds_conn *conn, uin
 	op->has_id = true;
 	ck_assert_int_eq(rds_ops_xmit(conn, op, false), 0);
 	ck_assert_int_eq(rds_conn_xmit(conn, &out), 0);
-	rds_ops_let_go(op);
+	rds_ops_put(op);
 	return op;
 }
 
@@ -114,7 +114,7 @@ static void message_to(struct rds_conn *conn, struct rds_sock *from, uint16_t dp
 static void answered(struct rds_conn *conn, uint64_t id)
 {
 	rx_lock();
-	rds_op_answered(conn, &(struct rds_wire_op_hdr){.kind = RDS_OP_RESULT, .id = id}, NULL, 0);
+	rds_op_recv_answer(conn, &(struct rds_wire_op_hdr){.kind = RDS_OP_RESULT, .id = id}, NULL, 0);
 	rx_unlock();
 }
 
@@ -127,7 +127,7 @@ static void move(void)
 	a.queue_tail = &a.queue;
 	while ((q = list)) {
 		list = q->next;
-		rds_queue_moved(&b, q);
+		rds_op_order_insert(&b, q);
 		a.queue_len--;
 		rds_queue_flush(&b);
 	}
@@ -162,7 +162,7 @@ static void all_over(void)
 	ck_assert(!a.queue && !a.queue_len && !a.ops && !a.nover);
 	ck_assert(!b.queue && !b.queue_len && !b.ops && !b.nover);
 	ck_assert_ptr_eq(b.queue_tail, &b.queue);
-	ck_assert(!sk.numbered && !atomic_load(&sk.nops));
+	ck_assert(!sk.ordered_ops && !atomic_load(&sk.nops));
 	rds_sock_marks_free(&sk.marks);
 }
 
@@ -259,7 +259,7 @@ START_TEST(test_crosswise)
 	went("m3p4m4");
 	answered(&b, fourth);
 	answered(&a, sixth);
-	ck_assert(!other.numbered && !atomic_load(&other.nops));
+	ck_assert(!other.ordered_ops && !atomic_load(&other.nops));
 	rds_sock_marks_free(&other.marks);
 	all_over();
 }
@@ -281,7 +281,7 @@ START_TEST(test_passed_and_failed)
 	work(&b);
 	went("p2p3m3"); /* nobody has said yet what became of the second */
 	rx_lock();
-	rds_op_answered(&b, &(struct rds_wire_op_hdr){.kind = RDS_OP_RESULT, .id = second, .status = 1}, NULL, 0);
+	rds_op_recv_answer(&b, &(struct rds_wire_op_hdr){.kind = RDS_OP_RESULT, .id = second, .status = 1}, NULL, 0);
 	rx_unlock();
 	work(&b);
 	answered(&b, third);
@@ -314,7 +314,7 @@ START_TEST(test_passes_and_failed)
 	work(&b);
 	went("p2p4m2p3m3"); /* the third may have failed: then the fourth is forgotten */
 	rx_lock();
-	rds_op_answered(&b, &(struct rds_wire_op_hdr){.kind = RDS_OP_RESULT, .id = fourth, .status = _i}, NULL, 0);
+	rds_op_recv_answer(&b, &(struct rds_wire_op_hdr){.kind = RDS_OP_RESULT, .id = fourth, .status = _i}, NULL, 0);
 	rx_unlock();
 	answered(&b, third);
 	work(&b);
@@ -335,7 +335,7 @@ START_TEST(test_answers_pass)
 	second = write_to(&b, 2)->id;
 	message_to(&b, &sk, 3);
 	rx_lock();
-	q = rds_answer_new(&to, 0);
+	q = rds_op_answer_new(&to, 0);
 	rx_unlock();
 	ck_assert_ptr_nonnull(q);
 	q->answers = &b;
@@ -399,11 +399,11 @@ START_TEST(test_notices)
 	message_to(&b, &sk, 6);
 	ck_assert_uint_eq(b.queue_len, _i & 2 ? 7 : 5);
 	if (op)
-		op->native = _i & 4;
+		op->by_device = _i & 4;
 	out.hdr.dport = 7;
 	ck_assert_int_eq(rds_conn_xmit(&b, &out), 0);
 	if (op)
-		op->native = false;
+		op->by_device = false;
 	atomic_store(&b.state, RDS_CONN_UP);
 	rds_queue_flush(&b);
 	if (!op)

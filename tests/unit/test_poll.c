@@ -119,7 +119,7 @@ START_TEST(test_notification_is_shown)
 	rds_sock_watch(&sock, standin, _i);
 	ck_assert_int_eq(poll(&p, 1, 0), 0);
 	rx_lock();
-	rds_notify(&op);
+	rds_notify_queue(&op);
 	rx_unlock();
 	ck_assert_int_eq(poll(&p, 1, 0), 1);
 	ck_assert_int_eq(rds_poll(&sock, POLLIN), POLLIN);

@@ -42,7 +42,7 @@ static int send_piece(unsigned i, const struct iovec *iov, size_t len)
 	ck_assert_int_eq(h.kind, RDS_OP_REVOKED);
 	atomic_fetch_add(&hidden_from[i], 1);
 	rx_lock();
-	rds_mr_gone(&conn[i], &(struct rds_wire_op_hdr){.rkey = h.rkey});
+	rds_mr_revoke_acked(&conn[i], &(struct rds_wire_op_hdr){.rkey = h.rkey});
 	rx_unlock();
 	return 0;
 }
@@ -126,8 +126,8 @@ static void served(struct rds_conn *c, uint64_t cookie)
 		rds_mr_served(c, c->ep, mr, LEN, true);
 	rx_unlock();
 	rds_lock(&c->tx);
-	rds_mr_show(c);
-	rds_answers_flush(c);
+	rds_mr_advertise(c);
+	rds_conn_answers_flush(c);
 	rds_unlock(&c->tx);
 }
 
@@ -139,8 +139,8 @@ static void all_over(void)
 
 	ck_assert_uint_eq(mock_count(MOCK_MR), regs);
 	ck_assert_ptr_null(sk.regions);
-	ck_assert_ptr_null(conn[0].shown);
-	ck_assert_ptr_null(conn[1].shown);
+	ck_assert_ptr_null(conn[0].adverts);
+	ck_assert_ptr_null(conn[1].adverts);
 	before = atomic_load(&shown_to[0]);
 	for (i = 0; i < MOST; i++) {
 		cookie[i] = region(i);
@@ -159,8 +159,8 @@ static void teardown(void)
 
 	rx_lock();
 	for (i = 0; i < CONNS_HERE; i++) {
-		rds_answers_drop(&conn[i]);
-		rds_shown_broken(&conn[i]);
+		rds_conn_answers_drop(&conn[i]);
+		rds_mr_adverts_drop(&conn[i]);
 		free(conn[i].unacked);
 	}
 	rx_unlock();
@@ -186,7 +186,7 @@ static void close_it(void)
 	atomic_store(&sk.open, false);
 	list = rds_mr_take_all(&sk);
 	rx_unlock();
-	rds_mr_bury(list);
+	rds_mr_destroy_list(list);
 }
 
 enum end { FREED, CLOSED, FREED_THEN_CLOSED, ENDS };

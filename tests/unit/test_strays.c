@@ -115,7 +115,7 @@ static void peer_shows(void)
 	struct rds_wire_op_hdr h = {.kind = RDS_OP_ADVERTISED, .rkey = RKEY, .value = 7, .compare = 4096, .len = LEN};
 
 	rx_lock();
-	rds_far_shown(&conn, &h);
+	rds_mr_remote_advertised(&conn, &h);
 	rx_unlock();
 }
 
@@ -154,7 +154,7 @@ static void breaks(void)
 	rds_lock(&conn.tx);
 	rx_lock();
 	rds_ops_broken(&conn, true, false);
-	rds_far_broken(&conn);
+	rds_mr_remote_drop_all(&conn);
 	rx_unlock();
 	rds_queue_purge(&conn, true);
 	rds_unlock(&conn.tx);
@@ -190,7 +190,7 @@ static int send_op(struct rds_op *op)
 
 	rds_lock(&conn.tx);
 	err = rds_ops_xmit(&conn, op, false);
-	rds_ops_let_go(op);
+	rds_ops_put(op);
 	rds_unlock(&conn.tx);
 	return err;
 }
@@ -198,10 +198,10 @@ static int send_op(struct rds_op *op)
 static void answered(const struct rds_op *op, int status)
 {
 	rx_lock();
-	if (op->native)
-		rds_op_carried(&conn, op->id, 0, 0, NULL, 0);
+	if (op->by_device)
+		rds_op_device_done(&conn, op->id, 0, 0, NULL, 0);
 	else
-		rds_op_answered(
+		rds_op_recv_answer(
 			&conn,
 			&(struct rds_wire_op_hdr){.kind = RDS_OP_RESULT, .id = op->id, .status = (uint8_t)status}, NULL,
 			0);
@@ -215,7 +215,7 @@ static bool device_takes(void)
 	unsigned posts = did.posts;
 
 	ck_assert_int_eq(send_op(op), 0);
-	ck_assert(op->native == (did.posts > posts));
+	ck_assert(op->by_device == (did.posts > posts));
 	answered(op, RDS_RDMA_SUCCESS);
 	ck_assert(op->done && op->status == RDS_RDMA_SUCCESS);
 	rds_op_discard(op);
@@ -286,7 +286,7 @@ static struct rds_op *left(void)
 {
 	struct rds_op *op = given();
 
-	rds_ops_leave(&sk);
+	rds_ops_handoff(&sk);
 	return op;
 }
 
@@ -307,7 +307,7 @@ static struct rds_op *lost(void)
 {
 	struct rds_op *op = given();
 
-	rds_op_lost(&(struct rds_queue_item){.op = op});
+	rds_op_fail_unrouted(&(struct rds_queue_item){.op = op});
 	return op;
 }
 
@@ -433,7 +433,7 @@ START_TEST(test_no_strays)
 	nothing_of(op);
 	op = op_of(&sk, RDS_OP_WRITE, LEN);
 	ck_assert_int_eq(send_op(op), 0);
-	ck_assert(op->native);
+	ck_assert(op->by_device);
 	closes();
 	nothing_of(op);
 	ck_assert_uint_eq(did.acked, 0);
