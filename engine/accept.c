@@ -43,7 +43,7 @@ struct send_call {
 };
 
 /* Rows 4-7. sk->tx held. */
-static int check_name(struct send_call *c, struct rds_sock_dst **slot)
+static int send_check_name(struct send_call *c, struct rds_sock_dst **slot)
 {
 	const struct msghdr *msg = c->msg;
 	struct rds_sock *sk = c->sk;
@@ -96,7 +96,7 @@ static int check_name(struct send_call *c, struct rds_sock_dst **slot)
 }
 
 /* Rows 8-15. */
-static int check_payload(struct send_call *c)
+static int send_check_payload(struct send_call *c)
 {
 	const struct msghdr *msg = c->msg;
 	struct rds_cmsg_summary cm = {0};
@@ -139,7 +139,7 @@ static int check_payload(struct send_call *c)
 }
 
 /* Row 22 without waiting; conn->tx held. */
-static bool port_congested(const struct rds_conn *conn, uint16_t port)
+static bool conn_port_congested(const struct rds_conn *conn, uint16_t port)
 {
 	const struct rds_cong_map *far = atomic_load_explicit(&conn->fcong, memory_order_acquire);
 
@@ -177,13 +177,13 @@ static int send_operations(struct send_call *c, struct rds_conn *conn)
 }
 
 /* It is another process's by now, or is about to be (leave.c): nothing more goes from here, nor is it told what it is not any more. */
-static inline bool is_leaving(const struct rds_sock *sk)
+static inline bool sock_is_handed_off(const struct rds_sock *sk)
 {
 	return atomic_load_explicit(&sk->leaving, memory_order_relaxed);
 }
 
 /* conn->tx held. Row 20 (connection gone): AGAIN, the caller looks the destination up anew. */
-static enum admit admit(struct send_call *c, struct rds_sock_dst *d, int *err)
+static enum admit send_admit(struct send_call *c, struct rds_sock_dst *d, int *err)
 {
 	struct rds_conn *conn = d->conn;
 	struct rds_sock *sk = c->sk;
@@ -193,11 +193,11 @@ static enum admit admit(struct send_call *c, struct rds_sock_dst *d, int *err)
 	*err = 0;
 	if (unlikely(d->conn_gen != atomic_load_explicit(&rds_eng->conn_gen, memory_order_acquire)))
 		return AGAIN;
-	if (unlikely(is_leaving(sk))) { /* what it has sent has been taken off the connections, perhaps */
+	if (unlikely(sock_is_handed_off(sk))) { /* what it has sent has been taken off the connections, perhaps */
 		*err = -EBADF;
 		return SENT;
 	}
-	if (port_congested(conn, c->dst.port))
+	if (conn_port_congested(conn, c->dst.port))
 		return CONGESTED;
 	if (unlikely(!rds_sock_writable(sk))) {
 		rds_queue_reap(conn);
@@ -254,7 +254,7 @@ static enum admit admit(struct send_call *c, struct rds_sock_dst *d, int *err)
 }
 
 /* Rows 18, 19; once, however often the call tries. sk->tx held. */
-static int carry_out(struct send_call *c)
+static int send_execute_cmsgs(struct send_call *c)
 {
 	int err;
 
@@ -287,14 +287,14 @@ static int carry_out(struct send_call *c)
 }
 
 /* It could be set until now. */
-static void fix_tos(struct rds_sock *sk)
+static void sock_fix_tos(struct rds_sock *sk)
 {
 	atomic_store(&sk->tos_fixed, true);
 	rds_sock_changed(sk);
 }
 
 /* Rows 4-24 in one go, never sleeping. */
-static enum admit try_send(struct send_call *c, int *err)
+static enum admit send_try_once(struct send_call *c, int *err)
 {
 	struct rds_sock *sk = c->sk;
 	struct rds_sock_dst *d = NULL;
@@ -302,16 +302,16 @@ static enum admit try_send(struct send_call *c, int *err)
 	enum admit a = SENT;
 
 	rds_lock(&sk->tx);
-	*err = unlikely(is_leaving(sk)) ? -EBADF : check_name(c, &d);
+	*err = unlikely(sock_is_handed_off(sk)) ? -EBADF : send_check_name(c, &d);
 	if (likely(!*err) && !c->checked)
-		*err = check_payload(c);
+		*err = send_check_payload(c);
 	if (*err)
 		goto out;
 	c->checked = true;
 	if (!atomic_load_explicit(&sk->tos_fixed, memory_order_relaxed))
-		fix_tos(sk);
+		sock_fix_tos(sk);
 	if (unlikely(c->cmsgs)) {
-		*err = carry_out(c);
+		*err = send_execute_cmsgs(c);
 		if (*err)
 			goto out;
 	}
@@ -331,7 +331,7 @@ static enum admit try_send(struct send_call *c, int *err)
 		goto out;
 	}
 	rds_lock(&d->conn->tx);
-	a = admit(c, d, err);
+	a = send_admit(c, d, err);
 	if (atomic_load_explicit(&d->conn->state, memory_order_relaxed) == RDS_CONN_DOWN)
 		start = d->conn;
 	rds_unlock(&d->conn->tx);
@@ -345,7 +345,7 @@ out:
 }
 
 /* The send found its port congested. True: it must wait or fail; false: cleared meanwhile, try again. */
-static void note_congestion(struct send_call *c, bool nonblock)
+static void send_note_congestion(struct send_call *c, bool nonblock)
 {
 	struct rds_sock *sk = c->sk;
 
@@ -361,25 +361,25 @@ static void note_congestion(struct send_call *c, bool nonblock)
 	rx_unlock();
 }
 
-static void congestion_interrupted(struct send_call *c)
+static void send_congestion_interrupted(struct send_call *c)
 {
 	rx_lock();
 	c->sk->seen_congestion = true;
 	rx_unlock();
 }
 
-static enum admit retry(struct send_call *c, int *err)
+static enum admit send_retry(struct send_call *c, int *err)
 {
 	enum admit a;
 
 	do {
-		a = try_send(c, err);
+		a = send_try_once(c, err);
 	} while (a == AGAIN);
 	return a;
 }
 
 /* Rows 22', 23': sleep for congestion (no timeout applies) or for space (SO_SNDTIMEO). */
-static short wait_event(enum admit why)
+static short send_wait_event(enum admit why)
 {
 	return why == CONGESTED ? RDS_WAIT_CONG : why == NO_ROOM ? RDS_WAIT_ROOM : POLLOUT;
 }
@@ -387,7 +387,7 @@ static short wait_event(enum admit why)
 /*
  * Until it is sent (0, *a SENT), fails, or must wait for something else (0, *a says what).  Room with the transport is waited for because that
  * saves a copy, but not for long: a program need not wait for a peer that does not read as long as its own buffer has room.
- * Not inline: wait_for_all() has setjmp's frame (cleanup), and what is kept in registers would have to be volatile there.
+ * Not inline: send_wait_all() has setjmp's frame (cleanup), and what is kept in registers would have to be volatile there.
  */
 static __attribute__((noinline)) int wait_to_send(struct send_call *c, enum admit *ap)
 {
@@ -404,19 +404,20 @@ static __attribute__((noinline)) int wait_to_send(struct send_call *c, enum admi
 		until = os_now_ns() + (timeo < patience ? timeo : patience);
 	else if (a == FULL && timeo != RDS_NO_TIMEOUT)
 		until = os_now_ns() + timeo;
-	w = rds_wait_begin_one(sk, wait_event(a));
+	w = rds_wait_begin_one(sk, send_wait_event(a));
 	if (!w)
 		return -ENOMEM;
-	w->only = NULL; /* send_left() says it */
+	w->only = NULL; /* send_on_cancel() says it */
 	if (a == CONGESTED) {
 		RDS_STAT_INC(cong_send_blocked);
-		note_congestion(c, false);
+		send_note_congestion(c, false);
 		w->congested = true;
 	}
 	for (;;) {
-		rds_wait_note_gen(w, wait_event(why)); /* first: what happens from here on must not be slept over */
+		rds_wait_note_gen(w,
+				  send_wait_event(why)); /* first: what happens from here on must not be slept over */
 		rds_progress_round();
-		a = retry(c, &err);
+		a = send_retry(c, &err);
 		if (a != why || err || !atomic_load(&sk->open))
 			break;
 		if (why != CONGESTED) {
@@ -448,7 +449,7 @@ static __attribute__((noinline)) int wait_to_send(struct send_call *c, enum admi
 		ret = 0;
 	}
 	if (why == CONGESTED && ret == -EINTR)
-		congestion_interrupted(c);
+		send_congestion_interrupted(c);
 	rds_wait_end(w);
 	*ap = a;
 	if (ret || err)
@@ -457,14 +458,14 @@ static __attribute__((noinline)) int wait_to_send(struct send_call *c, enum admi
 }
 
 /* In this order: what the peers answer from here on is shown. */
-static void show_full(struct rds_sock *sk, int fd)
+static void send_show_full(struct rds_sock *sk, int fd)
 {
 	rds_sock_show_refused(sk, fd);
 	rds_queue_want_room_all();
 }
 
 /* Nonblocking: ENOBUFS for congestion unless it has just cleared, EAGAIN for space. */
-static int fail_nonblock(struct send_call *c, enum admit a)
+static int send_fail_nonblock(struct send_call *c, enum admit a)
 {
 	int err = 0;
 
@@ -472,10 +473,10 @@ static int fail_nonblock(struct send_call *c, enum admit a)
 	if (a == FULL)
 		rds_queue_reap_all();
 	if (a != CONGESTED)
-		a = retry(c, &err);
+		a = send_retry(c, &err);
 	if (!err && a == CONGESTED) { /* whichever look found it: ENOBUFS promises that the end of it is told */
-		note_congestion(c, true);
-		a = retry(c, &err);
+		send_note_congestion(c, true);
+		a = send_retry(c, &err);
 	}
 	if (err || a == SENT)
 		return err;
@@ -484,12 +485,12 @@ static int fail_nonblock(struct send_call *c, enum admit a)
 		return -ENOBUFS;
 	}
 	RDS_STAT_INC(send_queue_full);
-	show_full(c->sk, c->fd);
+	send_show_full(c->sk, c->fd);
 	return -EAGAIN;
 }
 
 /* Member by member: clearing all of it costs more than the checks. */
-static inline void begin(struct send_call *c, struct rds_sock *sk, int fd, const struct msghdr *msg, int flags)
+static inline void send_begin(struct send_call *c, struct rds_sock *sk, int fd, const struct msghdr *msg, int flags)
 {
 	c->sk = sk;
 	c->fd = fd;
@@ -508,27 +509,27 @@ static inline void begin(struct send_call *c, struct rds_sock *sk, int fd, const
 	c->impatient = false;
 }
 
-static void undo(struct send_call *c)
+static void send_undo(struct send_call *c)
 {
 	if (c->parsed)
 		rds_rdma_undo(c->sk, &c->rdma);
 }
 
-static void send_left(void *arg)
+static void send_on_cancel(void *arg)
 {
 	struct send_call *c = arg;
 
-	undo(c);
+	send_undo(c);
 	if (rds_hook_left)
 		rds_hook_left(c->sk);
 }
 
 /* A thread may be cancelled in here, or leave: operations and a region that nobody knows of go with it. */
-static int wait_for_all(struct send_call *c)
+static int send_wait_all(struct send_call *c)
 {
 	volatile int err = 0;
 
-	rds_cleanup_push(send_left, c);
+	rds_cleanup_push(send_on_cancel, c);
 	while (!err && c->left != SENT)
 		err = wait_to_send(c, &c->left);
 	rds_cleanup_pop(0);
@@ -541,21 +542,21 @@ static int send_or_wait(struct send_call *c)
 	enum admit a;
 	int err;
 
-	a = retry(c, &err);
+	a = send_retry(c, &err);
 	if (likely(err || a == SENT))
 		return err;
 	nonblock = (c->flags & MSG_DONTWAIT) || (os_fcntl(c->fd, F_GETFL, 0) & O_NONBLOCK);
 	c->out.may_wait = !nonblock; /* otherwise a ring without room means a copy, not EAGAIN */
 	c->left = a;
-	return nonblock ? fail_nonblock(c, a) : wait_for_all(c);
+	return nonblock ? send_fail_nonblock(c, a) : send_wait_all(c);
 }
 
-ssize_t rds_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, int flags)
+ssize_t rds_call_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, int flags)
 {
 	struct send_call c;
 	int err;
 
-	begin(&c, sk, fd, msg, flags);
+	send_begin(&c, sk, fd, msg, flags);
 	if (unlikely((int)msg->msg_namelen < 0))
 		return -EINVAL;
 	if (unlikely(msg->msg_controllen)) {
@@ -572,7 +573,7 @@ ssize_t rds_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, int f
 	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
 		rds_conn_work_run();
 	if (unlikely(err)) {
-		undo(&c);
+		send_undo(&c);
 		if (err == -EAGAIN && rds_op_async_refused) /* what it waits for is no room, but comes as that does */
 			rds_sock_show_refused(sk, fd);
 		return err;
@@ -581,6 +582,6 @@ ssize_t rds_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, int f
 	rds_progress_send_made(c.out.len);
 	/* Who watches it through the kernel may go there without having been refused. */
 	if (unlikely(atomic_load_explicit(&sk->watched, memory_order_relaxed)) && !rds_sock_writable(sk))
-		show_full(sk, fd);
+		send_show_full(sk, fd);
 	return (ssize_t)c.out.len;
 }

@@ -159,7 +159,7 @@ static int take_reports(struct rds_sock *sk, struct reader *r, uint32_t n)
 /* As bind does it; the registry knows the port as this socket's already.  control held. */
 static int take_port(struct rds_sock *sk)
 {
-	int err = rds_engine_start_helper();
+	int err = rds_call_start_helper();
 
 	if (!err && atomic_load(&sk->transport) == RDS_TRANS_IB &&
 	    rds_transports_claim(&sk->laddr.ip, sk->laddr.scope) <= 0)
@@ -377,11 +377,11 @@ static int prepare(int fd)
 			return -EMFILE;
 		}
 	}
-	err = rds_engine_start();
+	err = rds_call_start_engine();
 	if (err)
 		return err;
 	rds_lock(&rds_eng->control);
-	err = rds_engine_start_helper();
+	err = rds_call_start_helper();
 	rds_unlock(&rds_eng->control);
 	return err ? err : registry_check_lock(rds_eng->reg); /* somebody who is stopped may have its lock */
 }

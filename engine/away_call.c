@@ -112,7 +112,7 @@ static int give_rest(const struct away_call *c, struct msghdr *msg)
 	msg->msg_controllen = control;
 	msg->msg_flags = a->flags;
 	if (msg->msg_name && !a->name_len) {
-		rds_recv_no_name(msg);
+		rds_call_recv_no_name(msg);
 	} else if (msg->msg_name) {
 		memcpy(msg->msg_name, c->out_name, a->name_len < msg->msg_namelen ? a->name_len : msg->msg_namelen);
 		msg->msg_namelen = a->name_len;
@@ -169,10 +169,10 @@ static int name_in(int fd, enum rds_share_op op, const struct sockaddr *addr, in
 
 int rds_away_bind(int fd, const struct sockaddr *addr, int len)
 {
-	unsigned tries = rds_bind_tries();
+	unsigned tries = rds_call_bind_tries();
 	int rc;
 
-	while ((rc = name_in(fd, RDS_SHARE_BIND, addr, len, --tries)) == -EBUSY) /* as rds_bind() */
+	while ((rc = name_in(fd, RDS_SHARE_BIND, addr, len, --tries)) == -EBUSY) /* as rds_call_bind() */
 		os_poll(NULL, 0, RDS_BIND_PAUSE_MS);
 	return rc;
 }
@@ -220,8 +220,8 @@ int rds_away_setsockopt(int fd, int level, int opt, const void *val, socklen_t l
 		return away_barrier(fd, val, (int)len, blocks(fd, 0));
 	if ((int)len < 0)
 		return -EINVAL;
-	if (rds_opt_is_callers(level, opt))
-		return rds_sol_socket_set(NULL, fd, opt, val, (int)len);
+	if (rds_call_opt_is_local(level, opt))
+		return rds_call_sol_socket_set(NULL, fd, opt, val, (int)len);
 	/* By the kernel: a length that is wrong is the carrier's to refuse, and there may be less. */
 	if (val && !rds_ucopy_from(NULL, copy, (uintptr_t)val, iov.iov_len)) {
 		c.q.has_name = true;
@@ -248,8 +248,8 @@ int rds_away_getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
 
 	if (rds_user_readable(len, sizeof(*len)))
 		return -EFAULT;
-	if (rds_opt_is_callers(level, opt)) /* SO_GET_FILTER is one of the numbers */
-		return rds_sol_socket_get(NULL, fd, opt, val, len);
+	if (rds_call_opt_is_local(level, opt)) /* SO_GET_FILTER is one of the numbers */
+		return rds_call_sol_socket_get(NULL, fd, opt, val, len);
 	memcpy(&n, len, sizeof(n));
 	c.q.arg = n;
 	if (rds_abi_level_is_rds(level)) {

@@ -76,13 +76,13 @@ static int bind_check_state(const struct rds_sock *sk, const struct rds_addr *ad
 }
 
 /* Of an address of this host: IB if the remote transport has a device there.  The helper runs. */
-static int local_transport(int preset, const struct rds_addr *addr)
+static int bind_local_transport(int preset, const struct rds_addr *addr)
 {
 	int ret;
 
 	if (preset == RDS_TRANS_TCP || (preset == RDS_TRANS_NONE && !rds_eng->remote))
 		return RDS_TRANS_TCP;
-	ret = rds_engine_start_helper();
+	ret = rds_call_start_helper();
 	if (ret < 0)
 		return ret;
 	ret = rds_transports_claim(&addr->ip, addr->scope);
@@ -120,7 +120,7 @@ static int bind_transport(const struct rds_sock *sk, const struct rds_addr *addr
 	if (ret < 0)
 		return ret;
 	/* 127.x as TCP, preset */
-	return rds_ip_is_loopback(&addr->ip) ? RDS_TRANS_TCP : local_transport(preset, addr);
+	return rds_ip_is_loopback(&addr->ip) ? RDS_TRANS_TCP : bind_local_transport(preset, addr);
 }
 
 /* Rows 10 to 12. */
@@ -131,7 +131,7 @@ static int bind_port(struct rds_sock *sk, const struct rds_addr *addr, int trans
 
 	if (addr->port == RDS_PROBE_PORT)
 		return -EINVAL;
-	ret = rds_engine_start_helper();
+	ret = rds_call_start_helper();
 	if (ret < 0)
 		return ret;
 	rx_lock();
@@ -164,13 +164,13 @@ static int bind_port(struct rds_sock *sk, const struct rds_addr *addr, int trans
 	return ret;
 }
 
-int rds_bind_now(struct rds_sock *sk, const struct sockaddr *sa, int addrlen, bool last)
+int rds_call_bind_once(struct rds_sock *sk, const struct sockaddr *sa, int addrlen, bool last)
 {
 	struct sockaddr_storage ss;
 	struct rds_addr addr;
 	int ret, transport;
 
-	ret = rds_sockaddr_copy(sa, addrlen, &ss);
+	ret = rds_call_copy_sockaddr(sa, addrlen, &ss);
 	if (ret == 0)
 		ret = rds_addr_for_bind((struct sockaddr *)&ss, addrlen, &addr);
 	if (ret < 0)
@@ -195,18 +195,18 @@ out:
 	return ret;
 }
 
-unsigned rds_bind_tries(void)
+unsigned rds_call_bind_tries(void)
 {
 	return (unsigned)(rds_patience_ms(RDS_PATIENCE_BIND) / RDS_BIND_PAUSE_MS);
 }
 
 /* A port of a socket that others share may be just about to be free: its carrier hears of the last close a moment later than the kernel. */
-int rds_bind(struct rds_sock *sk, const struct sockaddr *sa, int addrlen)
+int rds_call_bind(struct rds_sock *sk, const struct sockaddr *sa, int addrlen)
 {
-	unsigned tries = rds_bind_tries();
+	unsigned tries = rds_call_bind_tries();
 	int ret;
 
-	while ((ret = rds_bind_now(sk, sa, addrlen, !--tries)) == -EBUSY)
+	while ((ret = rds_call_bind_once(sk, sa, addrlen, !--tries)) == -EBUSY)
 		os_poll(NULL, 0, RDS_BIND_PAUSE_MS);
 	return ret;
 }

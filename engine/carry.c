@@ -186,7 +186,7 @@ void rds_carry_end(struct rds_carry *c)
 	/* The last copy may be ours: then the kernel says so on the other end, and the socket is closed. */
 	os_close_slot(&c->standin);
 	free(c);
-	(void)rds_sock_look(sk);
+	(void)rds_call_check_hangup(sk);
 	rds_sock_put(sk);
 }
 

@@ -99,7 +99,8 @@ void rds_carry_result_free(struct rds_carry_result *r);
  * recv.c: a receive for somebody else.  Never sleeps; may_wait: the caller would.  *taken: what was delivered, for rds_inc_free() or
  * putting back.
  */
-ssize_t rds_recv_for(struct rds_sock *sk, int fd, struct msghdr *msg, int flags, bool may_wait, struct rds_inc **taken);
+ssize_t rds_call_recv_proxy(struct rds_sock *sk, int fd, struct msghdr *msg, int flags, bool may_wait,
+			    struct rds_inc **taken);
 /* carry_serve.c: ... and has not been read there: it is the next one again. */
 void rds_recv_put_back(struct rds_sock *sk, struct rds_inc *inc);
 

@@ -91,7 +91,7 @@ static void serve_send(struct rds_carry *c, const struct rds_share_call *call, s
 			return;
 	}
 	rds_op_async_refused = false;
-	r->a.result = rds_sendmsg(c->sk, atomic_load(&c->standin), &msg, q->flags | MSG_DONTWAIT);
+	r->a.result = rds_call_sendmsg(c->sk, atomic_load(&c->standin), &msg, q->flags | MSG_DONTWAIT);
 	rds_caller = NULL;
 	/* Messages that have failed, and that nobody has read of, are not waited for (asend.c). */
 	r->sleeps = (r->a.result == -EAGAIN && !rds_op_async_refused) || r->a.result == -ENOBUFS;
@@ -129,8 +129,8 @@ static void serve_recv(struct rds_carry *c, const struct rds_share_call *call, s
 		msg.msg_name = r->name;
 		msg.msg_namelen = sizeof(r->name);
 	}
-	r->a.result =
-		rds_recv_for(c->sk, atomic_load(&c->standin), &msg, q->flags | MSG_DONTWAIT, q->may_wait, &r->taken);
+	r->a.result = rds_call_recv_proxy(c->sk, atomic_load(&c->standin), &msg, q->flags | MSG_DONTWAIT, q->may_wait,
+					  &r->taken);
 	r->sleeps = r->a.result == -EAGAIN && !(q->flags & MSG_ERRQUEUE);
 	if (r->a.result < 0)
 		return;
@@ -177,9 +177,9 @@ static void serve_name(struct rds_carry *c, const struct rds_share_call *call, s
 	int len = (int)call->req.name_len;
 
 	if (call->req.op == RDS_SHARE_BIND)
-		r->a.result = rds_bind_now(c->sk, sa, len, !call->req.may_wait);
+		r->a.result = rds_call_bind_once(c->sk, sa, len, !call->req.may_wait);
 	else
-		r->a.result = rds_connect(c->sk, sa, len);
+		r->a.result = rds_call_connect(c->sk, sa, len);
 }
 
 static void serve_name_of(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r)
@@ -189,9 +189,9 @@ static void serve_name_of(struct rds_carry *c, const struct rds_share_call *call
 
 	memset(r->name, 0, sizeof(r->name));
 	if (call->req.op == RDS_SHARE_SOCKNAME)
-		r->a.result = rds_getsockname(c->sk, sa, &len);
+		r->a.result = rds_call_getsockname(c->sk, sa, &len);
 	else
-		r->a.result = rds_getpeername(c->sk, sa, &len);
+		r->a.result = rds_call_getpeername(c->sk, sa, &len);
 	if (!r->a.result)
 		r->a.name_len = (uint32_t)len;
 }
@@ -206,15 +206,15 @@ static void serve_setopt(struct rds_carry *c, const struct rds_share_call *call,
 		fail(r, -EFAULT);
 		return;
 	}
-	if (rds_opt_is_callers(q->level, q->opt) || (rds_abi_level_is_rds(q->level) && q->opt == RDS_BARRIER)) {
+	if (rds_call_opt_is_local(q->level, q->opt) || (rds_abi_level_is_rds(q->level) && q->opt == RDS_BARRIER)) {
 		fail(r, -EPROTO); /* there are addresses in it, or it may wait: not the way in which it is asked for */
 		return;
 	}
 	if (!at_hand(call, rds_rdma_opt_names_memory(q->level, q->opt, (socklen_t)q->arg), r))
 		return;
 	/* What could not be read is no address here either. */
-	r->a.result = rds_setsockopt(c->sk, atomic_load(&c->standin), q->level, q->opt, q->has_name ? call->data : NULL,
-				     (socklen_t)q->arg);
+	r->a.result = rds_call_setsockopt(c->sk, atomic_load(&c->standin), q->level, q->opt,
+					  q->has_name ? call->data : NULL, (socklen_t)q->arg);
 	rds_caller = NULL;
 	full_is_shown(c);
 }
@@ -251,7 +251,7 @@ static void serve_getopt(struct rds_carry *c, const struct rds_share_call *call,
 	const struct rds_share_request *q = &call->req;
 	socklen_t len = (socklen_t)q->arg;
 
-	if (rds_opt_is_callers(q->level, q->opt)) { /* and of another length than it says */
+	if (rds_call_opt_is_local(q->level, q->opt)) { /* and of another length than it says */
 		fail(r, -EPROTO);
 		return;
 	}
@@ -265,7 +265,7 @@ static void serve_getopt(struct rds_carry *c, const struct rds_share_call *call,
 		return;
 	}
 	call_for(call, NULL, r);
-	r->a.result = rds_getsockopt(c->sk, atomic_load(&c->standin), q->level, q->opt, r->data, &len);
+	r->a.result = rds_call_getsockopt(c->sk, atomic_load(&c->standin), q->level, q->opt, r->data, &len);
 	rds_caller = NULL;
 	r->a.len = len;
 	r->a.data_len = r->data && r->a.result >= 0 && len <= q->arg ? len : 0;
@@ -279,7 +279,7 @@ static void serve_ioctl(struct rds_carry *c, const struct rds_share_call *call, 
 		return;
 	}
 	memcpy(r->data, call->data, call->req.data_len < RDS_SHARE_NAME ? call->req.data_len : RDS_SHARE_NAME);
-	r->a.result = rds_ioctl(c->sk, (unsigned long)call->req.arg, call->req.has_name ? r->data : NULL);
+	r->a.result = rds_call_ioctl(c->sk, (unsigned long)call->req.arg, call->req.has_name ? r->data : NULL);
 	r->a.data_len = RDS_SHARE_NAME;
 }
 

@@ -96,7 +96,7 @@ static int engine_create(void)
 	return 0;
 }
 
-int rds_engine_start(void)
+int rds_call_start_engine(void)
 {
 	int err = 0;
 
@@ -166,7 +166,7 @@ static int leader_pipe_open(struct rds_engine *e)
 }
 
 /* control held. A program that was short of descriptors or threads may bind again when it has more. */
-int rds_engine_start_helper(void)
+int rds_call_start_helper(void)
 {
 	struct rds_engine *e = rds_eng;
 	int err;
@@ -189,14 +189,14 @@ int rds_engine_start_helper(void)
 	return 0;
 }
 
-int rds_engine_want_helper(void)
+int rds_call_want_helper(void)
 {
 	int err;
 
 	if (likely(atomic_load_explicit(&rds_eng->started, memory_order_acquire)))
 		return 0;
 	rds_lock(&rds_eng->control);
-	err = rds_engine_start_helper();
+	err = rds_call_start_helper();
 	rds_unlock(&rds_eng->control);
 	return err;
 }
@@ -242,7 +242,7 @@ static void spread_sockets(bool start)
 	if (start || atomic_load(&rds_eng->started))
 		rds_sock_each_locked(spread_note_socket, &any);
 	if (any && !atomic_load(&rds_eng->started))
-		(void)rds_engine_start_helper();
+		(void)rds_call_start_helper();
 	rds_unlock(&rds_eng->control);
 	if (any)
 		rds_wills_lend();

@@ -121,11 +121,11 @@ struct rds_engine {
 extern struct rds_engine *rds_eng; /* NULL until the first socket */
 
 /* engine.c */
-int rds_engine_start(void);	  /* with the first socket: registry; control not held */
+int rds_call_start_engine(void);	  /* with the first socket: registry; control not held */
 extern _Atomic bool rds_progress_exiting; /* rds_engine_exit_begin() */
 void rds_progress_linger(void);		  /* a send since; no lock held */
-int rds_engine_start_helper(void); /* with the first bind: thread, transports; control held */
-int rds_engine_want_helper(void); /* the same for a wait that only the helper's timer ends; no lock held */
+int rds_call_start_helper(void);	  /* with the first bind: thread, transports; control held */
+int rds_call_want_helper(void);		  /* the same for a wait that only the helper's timer ends; no lock held */
 
 uint64_t rds_progress_exit_deadline(void); /* RDS_PRELOAD_LINGER_MS from now */
 unsigned rds_progress_count_unsent(void);  /* messages that would be lost if the process ended now; no lock held */

@@ -126,7 +126,7 @@ static bool trusted(int fd)
 	struct ucred cred;
 
 	return (os_peer_cred(fd, &cred) && cred.uid == geteuid() && os_uid_is_known(cred.uid)) ||
-	       rds_info_peer_trusted(fd);
+	       rds_node_peer_trusted(fd);
 }
 
 /* One connection: what is in it, or that there will be nothing. */

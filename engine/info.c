@@ -41,7 +41,7 @@ static void sink_put(struct info_sink *sink, const void *rec)
 	sink->n++;
 }
 
-static uint32_t v4(const struct in6_addr *ip)
+static uint32_t info_v4(const struct in6_addr *ip)
 {
 	return ip->s6_addr32[3];
 }
@@ -83,7 +83,7 @@ static int source_counters(struct info_sink *sink, const struct info_source *src
  * RDS_STATS_GLOBAL: what the first tool of all asked for instead, 15 numbers without names.  Acknowledgements were counted otherwise then, by what
  * nothing has had since.
  */
-int rds_info_2006(void *val, socklen_t *len)
+int rds_info_getsockopt_2006(void *val, socklen_t *len)
 {
 	static const int8_t order[] = {
 		-1,
@@ -122,7 +122,7 @@ int rds_info_2006(void *val, socklen_t *len)
 /* ---- sockets ---- */
 
 /* Oracle's: 0 where it is not known, -1 not congested.  While nobody carries a socket nobody knows. */
-static int32_t congested(const struct registry_sock *s)
+static int32_t info_congested(const struct registry_sock *s)
 {
 	if (s->proc == REGISTRY_NOBODY)
 		return 0;
@@ -133,14 +133,14 @@ static void put_socket(struct info_sink *sink, const struct registry_sock *s)
 {
 	struct rds_info_socket rec = {
 		.sndbuf = s->sndbuf,
-		.bound_addr = v4(&s->bound),
-		.connected_addr = v4(&s->connected),
+		.bound_addr = info_v4(&s->bound),
+		.connected_addr = info_v4(&s->connected),
 		.bound_port = htons(s->bound_port),
 		.connected_port = htons(s->connected_port),
 		.rcvbuf = s->rcvbuf,
 		.inum = s->inode,
 		.pid = s->pid,
-		.cong = congested(s),
+		.cong = info_congested(s),
 	};
 
 	sink_put(sink, &rec);
@@ -157,7 +157,7 @@ static void put_socket6(struct info_sink *sink, const struct registry_sock *s)
 		.rcvbuf = s->rcvbuf,
 		.inum = s->inode,
 		.pid = s->pid,
-		.cong = congested(s),
+		.cong = info_congested(s),
 	};
 
 	sink_put(sink, &rec);
@@ -186,7 +186,7 @@ static int source_sockets(struct info_sink *sink, const struct info_source *src)
 #define CONNECTION_2006 40u
 
 /* As rds-info had them in its first three weeks: sending, retransmitting, two of acknowledgements, connected, connecting. */
-static uint8_t flags_2006_09(uint8_t flags)
+static uint8_t info_flags_2006_09(uint8_t flags)
 {
 	uint8_t out = flags & RDS_INFO_CONNECTION_FLAG_SENDING ? 0x01 : 0;
 
@@ -194,14 +194,14 @@ static uint8_t flags_2006_09(uint8_t flags)
 	return out | (flags & RDS_INFO_CONNECTION_FLAG_CONNECTING ? 0x20 : 0);
 }
 
-static uint8_t flags_of(enum rds_info_revision age, uint8_t flags)
+static uint8_t info_conn_flags(enum rds_info_revision age, uint8_t flags)
 {
 	const uint8_t of_2007 = RDS_INFO_CONNECTION_FLAG_SENDING | RDS_INFO_CONNECTION_FLAG_CONNECTING |
 				RDS_INFO_CONNECTION_FLAG_CONNECTED;
 
 	if (age == RDS_INFO_LINUX || age == RDS_INFO_UEK)
 		return flags;
-	return flags_2006_09(flags) | (age == RDS_INFO_2007 ? flags & of_2007 : 0);
+	return info_flags_2006_09(flags) | (age == RDS_INFO_2007 ? flags & of_2007 : 0);
 }
 
 /*
@@ -213,15 +213,15 @@ static void put_conn(struct info_sink *sink, const struct rds_info_rec *r)
 	struct rds_info_connection rec = {
 		.next_tx_seq = r->seq,
 		.next_rx_seq = r->next_rx,
-		.laddr = v4(&r->laddr),
-		.faddr = v4(&r->faddr),
+		.laddr = info_v4(&r->laddr),
+		.faddr = info_v4(&r->faddr),
 		.flags = r->flags,
 		.tos = r->tos,
 	};
 
 	memcpy(rec.transport, r->transport, sizeof(rec.transport));
 	rec.transport[sizeof(rec.transport) - 2] = '\0';
-	rec.transport[sizeof(rec.transport) - 1] = flags_of(sink->age, r->flags);
+	rec.transport[sizeof(rec.transport) - 1] = info_conn_flags(sink->age, r->flags);
 	sink_put(sink, &rec);
 }
 
@@ -280,8 +280,8 @@ static void put_path(struct info_sink *sink, const struct rds_info_rec *r)
 static void put_device(struct info_sink *sink, const struct rds_info_rec *r)
 {
 	struct rds_info_rdma_connection rec = {
-		.src_addr = v4(&r->laddr),
-		.dst_addr = v4(&r->faddr),
+		.src_addr = info_v4(&r->laddr),
+		.dst_addr = info_v4(&r->faddr),
 		AS_DEVICE(r),
 	};
 
@@ -308,8 +308,8 @@ static void put_message(struct info_sink *sink, const struct rds_info_rec *r)
 	struct rds_info_message rec = {
 		.seq = r->seq,
 		.len = r->len,
-		.laddr = v4(&r->laddr),
-		.faddr = v4(&r->faddr),
+		.laddr = info_v4(&r->laddr),
+		.faddr = info_v4(&r->faddr),
 		.lport = htons(r->lport),
 		.fport = htons(r->fport),
 		.tos = r->tos,

@@ -94,14 +94,14 @@ struct rds_info_answer {
 };
 
 /* Where a process listens: an abstract name, so that nothing is left behind and the network namespace bounds it. */
-socklen_t rds_info_name(const struct rds_procid *id, struct sockaddr_un *out);
+socklen_t rds_node_listen_name(const struct rds_procid *id, struct sockaddr_un *out);
 /*
  * Is there a process with that id on this host (network namespace), of whatever user and registry?  It listens at its name for as long as it can be
  * reached; who else did so could have a peer keep what it has for one that has ended, and nothing more.  True also if that cannot be found out.  Some
  * system calls; does not wait.
  */
-bool rds_info_answers(const struct rds_procid *id);
+bool rds_node_proc_listens(const struct rds_procid *id);
 /* May the process at the other end of this connected AF_UNIX socket know, or tell, us? */
-bool rds_info_peer_trusted(int fd);
+bool rds_node_peer_trusted(int fd);
 
 #endif

@@ -32,7 +32,7 @@ struct query {
 
 static const char hex[] = "0123456789abcdef";
 
-socklen_t rds_info_name(const struct rds_procid *id, struct sockaddr_un *out)
+socklen_t rds_node_listen_name(const struct rds_procid *id, struct sockaddr_un *out)
 {
 	static const char prefix[] = "rdspreload-info-";
 	char *p = out->sun_path;
@@ -49,10 +49,10 @@ socklen_t rds_info_name(const struct rds_procid *id, struct sockaddr_un *out)
 	return (socklen_t)(p - (char *)out);
 }
 
-bool rds_info_answers(const struct rds_procid *id)
+bool rds_node_proc_listens(const struct rds_procid *id)
 {
 	struct sockaddr_un name;
-	socklen_t len = rds_info_name(id, &name);
+	socklen_t len = rds_node_listen_name(id, &name);
 	_Atomic int fd = -1;
 	int ret = os_dup_high_slot(os_socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), &fd);
 
@@ -62,7 +62,7 @@ bool rds_info_answers(const struct rds_procid *id)
 	return ret != -ECONNREFUSED;
 }
 
-bool rds_info_peer_trusted(int fd)
+bool rds_node_peer_trusted(int fd)
 {
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
@@ -90,7 +90,7 @@ static void ask_begin(struct query *q, struct ask *a, const struct registry_proc
 {
 	struct rds_info_ask ask = {RDS_INFO_MAGIC, RDS_INFO_VERSION, q->kind};
 	struct sockaddr_un name;
-	socklen_t len = rds_info_name(&proc->id, &name);
+	socklen_t len = rds_node_listen_name(&proc->id, &name);
 	int ret;
 
 	a->proc = proc;
@@ -104,7 +104,7 @@ static void ask_begin(struct query *q, struct ask *a, const struct registry_proc
 		return ask_end(a);
 	if (ret < 0)
 		return ask_left_out(a, "is asked by too many at once, or stopped");
-	if (!rds_info_peer_trusted(a->fd))
+	if (!rds_node_peer_trusted(a->fd))
 		return ask_left_out(a, "belongs to another user");
 	if (os_send(a->fd, &ask, sizeof(ask), MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof(ask))
 		return ask_left_out(a, "does not listen");

@@ -132,7 +132,7 @@ static int client_begin(void)
 
 	if (fd < 0)
 		return fd;
-	if (!c || !rds_info_peer_trusted(fd)) {
+	if (!c || !rds_node_peer_trusted(fd)) {
 		os_close(fd);
 		return 0;
 	}
@@ -192,7 +192,7 @@ void rds_info_forget(void)
 int rds_info_start(void)
 {
 	struct sockaddr_un name;
-	socklen_t len = rds_info_name(registry_self(rds_eng->reg), &name);
+	socklen_t len = rds_node_listen_name(registry_self(rds_eng->reg), &name);
 	int ret;
 
 	rds_info_forget();

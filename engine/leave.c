@@ -444,7 +444,7 @@ static void end_let_go(void)
 		rds_sock_each(find_let_go, &sk);
 		if (!sk)
 			return;
-		rds_sock_give_up(sk);
+		rds_call_close_handed_off(sk);
 	}
 }
 

@@ -11,7 +11,7 @@
 #include "engine/uaccess.h"
 #include "engine/will.h"
 
-int rds_sockaddr_copy(const struct sockaddr *addr, int len, struct sockaddr_storage *out)
+int rds_call_copy_sockaddr(const struct sockaddr *addr, int len, struct sockaddr_storage *out)
 {
 	if (len < 0 || (size_t)len > sizeof(*out))
 		return -EINVAL;
@@ -23,11 +23,11 @@ int rds_sockaddr_copy(const struct sockaddr *addr, int len, struct sockaddr_stor
 	return 0;
 }
 
-int rds_connect(struct rds_sock *sk, const struct sockaddr *addr, int addrlen)
+int rds_call_connect(struct rds_sock *sk, const struct sockaddr *addr, int addrlen)
 {
 	struct sockaddr_storage ss;
 	struct rds_addr peer;
-	int ret = rds_sockaddr_copy(addr, addrlen, &ss);
+	int ret = rds_call_copy_sockaddr(addr, addrlen, &ss);
 
 	if (ret < 0)
 		return ret;
@@ -56,7 +56,7 @@ out:
  * An unbound socket has a name too: all zero, of the peer's family, or AF_UNSPEC in the size of a sockaddr_in.
  * control held.
  */
-static socklen_t unbound_name(const struct rds_sock *sk, struct sockaddr_storage *out)
+static socklen_t name_of_unbound(const struct rds_sock *sk, struct sockaddr_storage *out)
 {
 	static const struct in6_addr any = IN6ADDR_ANY_INIT;
 
@@ -70,7 +70,7 @@ static socklen_t unbound_name(const struct rds_sock *sk, struct sockaddr_storage
 	return sizeof(struct sockaddr_in);
 }
 
-int rds_getsockname(struct rds_sock *sk, struct sockaddr *addr, socklen_t *len)
+int rds_call_getsockname(struct rds_sock *sk, struct sockaddr *addr, socklen_t *len)
 {
 	struct sockaddr_storage ss;
 	socklen_t real;
@@ -79,12 +79,12 @@ int rds_getsockname(struct rds_sock *sk, struct sockaddr *addr, socklen_t *len)
 	if (rds_sock_bound(sk))
 		real = rds_addr_to_sockaddr(&sk->laddr.ip, sk->laddr.port, sk->bound_scope, &ss);
 	else
-		real = unbound_name(sk, &ss);
+		real = name_of_unbound(sk, &ss);
 	rds_unlock(&rds_eng->control);
 	return rds_addr_to_user(&ss, real, addr, len);
 }
 
-int rds_peer_name(struct rds_sock *sk, struct sockaddr_storage *out)
+int rds_call_peer_name(struct rds_sock *sk, struct sockaddr_storage *out)
 {
 	int ret = -ENOTCONN;
 
@@ -95,10 +95,10 @@ int rds_peer_name(struct rds_sock *sk, struct sockaddr_storage *out)
 	return ret;
 }
 
-int rds_getpeername(struct rds_sock *sk, struct sockaddr *addr, socklen_t *len)
+int rds_call_getpeername(struct rds_sock *sk, struct sockaddr *addr, socklen_t *len)
 {
 	struct sockaddr_storage ss;
-	int real = rds_peer_name(sk, &ss);
+	int real = rds_call_peer_name(sk, &ss);
 
 	if (real < 0)
 		return real;

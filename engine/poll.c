@@ -43,7 +43,7 @@ static void cong_poller_attach(struct rds_sock *sk, short mask, bool again)
 }
 
 /* af_rds.c:rds_poll, including its side effects: the generation is reported once, any bit clears seen_congestion. */
-short rds_poll(struct rds_sock *sk, short events)
+short rds_call_poll(struct rds_sock *sk, short events)
 {
 	short mask = atomic_load_explicit(&sk->open, memory_order_relaxed) ? 0 : POLLNVAL;
 	uint64_t gen;

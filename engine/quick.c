@@ -18,33 +18,33 @@
 #include "engine/wait.h"
 
 /* ... and there is still room behind it, or nobody has to be shown that there is none. */
-static bool has_room(const struct rds_sock *sk, uint32_t len)
+static bool send_has_room(const struct rds_sock *sk, uint32_t len)
 {
 	return rds_sock_writable(sk) && (likely(!atomic_load_explicit(&sk->watched, memory_order_relaxed)) ||
 					 rds_sock_snd_bytes(sk) + len < rds_sock_sndbuf(sk));
 }
 
 /* Nothing waits, nothing is to be said first, nobody is to be asked.  conn->tx held. */
-static bool open_road(const struct rds_conn *conn, const struct rds_sock *sk, uint16_t port, uint32_t len)
+static bool send_path_is_clear(const struct rds_conn *conn, const struct rds_sock *sk, uint16_t port, uint32_t len)
 {
 	const struct rds_cong_map *far = atomic_load_explicit(&conn->fcong, memory_order_acquire);
 
 	return atomic_load_explicit(&conn->state, memory_order_relaxed) == RDS_CONN_UP && !conn->queue &&
 	       !conn->impatient && !atomic_load_explicit(&conn->nanswers, memory_order_relaxed) &&
 	       conn->count < conn->cap && !(conn->t->ops->caps & RDS_TCAP_DIRECT) &&
-	       !(far && rds_cong_test(far, port)) && has_room(sk, len) &&
+	       !(far && rds_cong_test(far, port)) && send_has_room(sk, len) &&
 	       !atomic_load_explicit(&sk->leaving, memory_order_relaxed);
 }
 
-/* As accept.c's admit() and rds_conn_xmit() would.  conn->tx held. */
-static bool xmit(struct rds_sock *sk, struct rds_conn *conn, uint16_t port, const struct iovec *iov)
+/* As accept.c's send_admit() and rds_conn_xmit() would.  conn->tx held. */
+static bool send_xmit_fast(struct rds_sock *sk, struct rds_conn *conn, uint16_t port, const struct iovec *iov)
 {
 	const struct rds_transport_ops *ops = conn->t->ops;
 	uint32_t len = (uint32_t)iov->iov_len;
 	uint64_t seq = conn->next_tx, pos;
 	struct rds_wire_hdr wire;
 
-	if (unlikely(!open_road(conn, sk, port, len)))
+	if (unlikely(!send_path_is_clear(conn, sk, port, len)))
 		return false;
 	rds_wire_hdr_encode_plain(&wire, seq, len, sk->laddr.port, port);
 	rds_conn_note_sending(conn, seq);
@@ -62,7 +62,7 @@ static bool xmit(struct rds_sock *sk, struct rds_conn *conn, uint16_t port, cons
 	return true;
 }
 
-bool rds_send_quick(struct rds_sock *sk, const void *buf, size_t len, const struct sockaddr *to)
+bool rds_call_send_fast(struct rds_sock *sk, const void *buf, size_t len, const struct sockaddr *to)
 {
 	struct iovec iov = {(void *)(uintptr_t)buf, len};
 	const struct rds_sock_dst *d;
@@ -81,7 +81,7 @@ bool rds_send_quick(struct rds_sock *sk, const void *buf, size_t len, const stru
 		rds_lock(&d->conn->tx);
 		/* Looked at again under its lock: it may have been removed meanwhile. */
 		sent = d->conn_gen == atomic_load_explicit(&rds_eng->conn_gen, memory_order_acquire) &&
-		       xmit(sk, d->conn, d->addr.port, &iov);
+		       send_xmit_fast(sk, d->conn, d->addr.port, &iov);
 		rds_unlock(&d->conn->tx);
 	}
 	rds_unlock(&sk->tx);

@@ -24,7 +24,7 @@ struct rds_sock;
 /* The process has read the RDS numbers from /proc, as programs of before 2009 do: it may want their namelen (legacy-abi 3.3), or what 2006 had.  level: this time it was that one. */
 void rds_abi_note_numbers(bool level);
 /* The name of a notification, which has no sender, as programs of this process's age want it. */
-void rds_recv_no_name(struct msghdr *msg);
+void rds_call_recv_no_name(struct msghdr *msg);
 
 /* ---- life (sock.c) ---- */
 
@@ -32,9 +32,9 @@ void rds_recv_no_name(struct msghdr *msg);
  * socket(PF_RDS, type, protocol): checks type and protocol in the kernel's order (rds-semantics 1), starts the engine
  * on first use, makes the stand-in pair.  Returns the application's descriptor number (lowest free one, SOCK_CLOEXEC
  * and SOCK_NONBLOCK applied) and stores the socket with one reference, which belongs to the descriptor: the caller
- * drops it by rds_sock_number_closed().
+ * drops it by rds_call_number_closed().
  */
-int rds_socket(int type, int protocol, struct rds_sock **out);
+int rds_call_socket(int type, int protocol, struct rds_sock **out);
 
 /* Takes a reference unless the object is already gone; safe on any pointer that ever was a socket (slab memory). */
 bool rds_sock_get(struct rds_sock *sk);
@@ -51,41 +51,41 @@ void rds_sock_leave(struct rds_sock *sk);
  * reference.  When the kernel says that no copy of the descriptor is left anywhere, the socket is closed before this
  * returns, so that its port is free for the next bind.
  */
-void rds_sock_number_closed(struct rds_sock *sk);
+void rds_call_number_closed(struct rds_sock *sk);
 /*
  * One is about to be closed: its operations have a moment to end (100 ms), so that a program need not wait for them.  Takes and drops nothing; NULL: nothing.
  */
-void rds_sock_number_closing(struct rds_sock *sk);
+void rds_call_number_closing(struct rds_sock *sk);
 /* A further number now names the socket (dup): takes a reference for it. */
-void rds_sock_number_added(struct rds_sock *sk);
+void rds_call_number_added(struct rds_sock *sk);
 
 /* Socket that owns this stand-in inode, with a reference, or NULL: recognises numbers the table has not seen. */
 struct rds_sock *rds_sock_by_inode(uint64_t inode);
 
 /*
  * Called (from the helper thread) when the kernel reports that the last copy of a socket's descriptor is gone without
- * rds_sock_number_closed having said so (fclose, exec'd child, raw system call): the layer above forgets all numbers
- * that still name the socket, calling rds_sock_number_closed for none of them; the engine drops those references
+ * rds_call_number_closed having said so (fclose, exec'd child, raw system call): the layer above forgets all numbers
+ * that still name the socket, calling rds_call_number_closed for none of them; the engine drops those references
  * itself: the hook returns how many numbers it forgot.
  */
 extern unsigned (*rds_hook_hangup)(struct rds_sock *sk);
 
 /* ---- calls (file named by the call) ---- */
 
-int rds_bind(struct rds_sock *sk, const struct sockaddr *addr, int addrlen);
+int rds_call_bind(struct rds_sock *sk, const struct sockaddr *addr, int addrlen);
 /* The same without waiting for a port that may be free in a moment; -EBUSY: try again, `last`: it is not going to be tried again. */
-unsigned rds_bind_tries(void);
+unsigned rds_call_bind_tries(void);
 #define RDS_BIND_PAUSE_MS 1
-int rds_bind_now(struct rds_sock *sk, const struct sockaddr *addr, int addrlen, bool last);
-int rds_connect(struct rds_sock *sk, const struct sockaddr *addr, int addrlen);
-int rds_getsockname(struct rds_sock *sk, struct sockaddr *addr, socklen_t *len);
-int rds_getpeername(struct rds_sock *sk, struct sockaddr *addr, socklen_t *len);
-int rds_setsockopt(struct rds_sock *sk, int fd, int level, int opt, const void *val, socklen_t len);
+int rds_call_bind_once(struct rds_sock *sk, const struct sockaddr *addr, int addrlen, bool last);
+int rds_call_connect(struct rds_sock *sk, const struct sockaddr *addr, int addrlen);
+int rds_call_getsockname(struct rds_sock *sk, struct sockaddr *addr, socklen_t *len);
+int rds_call_getpeername(struct rds_sock *sk, struct sockaddr *addr, socklen_t *len);
+int rds_call_setsockopt(struct rds_sock *sk, int fd, int level, int opt, const void *val, socklen_t len);
 /* Returns what the kernel's getsockopt returns: 0, or for RDS_INFO_* the element size (> 0). */
-int rds_getsockopt(struct rds_sock *sk, int fd, int level, int opt, void *val, socklen_t *len);
+int rds_call_getsockopt(struct rds_sock *sk, int fd, int level, int opt, void *val, socklen_t *len);
 /* The requests that RDS itself answers; -ENOIOCTLCMD when the stand-in (generic layer) must answer. */
 #define ENOIOCTLCMD 515
-int rds_ioctl(struct rds_sock *sk, unsigned long req, void *arg);
+int rds_call_ioctl(struct rds_sock *sk, unsigned long req, void *arg);
 
 /*
  * flags are the user's; blocking is decided by MSG_DONTWAIT in flags or O_NONBLOCK of fd, which is asked only when the
@@ -93,13 +93,13 @@ int rds_ioctl(struct rds_sock *sk, unsigned long req, void *arg);
  * name is the caller's own memory; all else may be any pointer of the program's.
  * A blocking sleep is one real libc call with no lock held: EINTR, SA_RESTART and cancellation are the kernel's.
  */
-ssize_t rds_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, int flags);
+ssize_t rds_call_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, int flags);
 /*
  * The same for a plain message, to be tried first (quick.c): one buffer, no flags but MSG_DONTWAIT, `to` a sockaddr_in as the program gave it, not
- * checked yet.  True: all of it was sent.  False: nothing was done, and rds_sendmsg() is to be called.  Never sleeps.
+ * checked yet.  True: all of it was sent.  False: nothing was done, and rds_call_sendmsg() is to be called.  Never sleeps.
  */
-bool rds_send_quick(struct rds_sock *sk, const void *buf, size_t len, const struct sockaddr *to);
-ssize_t rds_recvmsg(struct rds_sock *sk, int fd, struct msghdr *msg, int flags);
+bool rds_call_send_fast(struct rds_sock *sk, const void *buf, size_t len, const struct sockaddr *to);
+ssize_t rds_call_recvmsg(struct rds_sock *sk, int fd, struct msghdr *msg, int flags);
 /* recvmmsg stores an error that ends a non-empty batch here (rds-semantics 5.8); take returns and clears it. */
 void rds_sock_set_error(struct rds_sock *sk, int err);
 int rds_sock_take_error(struct rds_sock *sk);
@@ -108,7 +108,7 @@ int rds_sock_take_error(struct rds_sock *sk);
 
 /* Bits among POLLIN POLLRDNORM POLLOUT POLLWRNORM POLLWRBAND POLLERR that hold now.  Never sleeps; has the side
  * effects that the kernel's rds_poll has (one-shot generation).  Call rds_progress_round() first, once per group. */
-short rds_poll(struct rds_sock *sk, short events);
+short rds_call_poll(struct rds_sock *sk, short events);
 /* In `events`: this is not the first look of the program's call (the kernel attaches a poller on the first one only). */
 #define RDS_POLL_AGAIN 0x0800
 
@@ -121,7 +121,7 @@ bool rds_progress_round(void);
  *	w = rds_wait_begin(n);
  *	for each RDS socket: rds_wait_add(w, sk, events);
  *	for (;;) {
- *		rds_progress_round(); look at every socket with rds_poll(); done if ready
+ *		rds_progress_round(); look at every socket with rds_call_poll(); done if ready
  *		if (rds_wait_spin(w, elapsed since the first look)) continue;	// worth looking again without sleeping
  *		if (!rds_wait_arm(w)) continue;			// something came in between: look again
  *		-EINTR if rds_wait_interrupted(w), else
@@ -160,7 +160,7 @@ bool os_process_inherited(void);
 /* Around a fork in a process with an engine (one fork at a time: libc's handlers see to that). */
 void rds_helper_fork_prepare(void);
 void rds_helper_fork_parent(void);
-/* In the child: close the inherited internal descriptors, forget the engine; the next rds_socket() makes a fresh one.
+/* In the child: close the inherited internal descriptors, forget the engine; the next rds_call_socket() makes a fresh one.
  * Idempotent.  Socket pointers from before the fork must not be used afterwards. */
 void rds_engine_fork_child(void);
 /* Orderly exit of the process: hand over what is still queued (bounded by RDS_PRELOAD_LINGER_MS).  The

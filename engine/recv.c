@@ -152,7 +152,7 @@ enum rds_rx_verdict rds_conn_receive(struct rds_conn *conn, struct rds_ep *ep, c
 /* ---- delivery ---- */
 
 /* Copies to the program, touching only what the message fills. Number of bytes copied, or -EFAULT. */
-static ssize_t copy_out(const struct msghdr *msg, const struct rds_inc *inc)
+static ssize_t recv_copy_out(const struct msghdr *msg, const struct rds_inc *inc)
 {
 	const char *from = inc->data;
 	size_t left = inc->len, i, n;
@@ -172,7 +172,7 @@ static ssize_t copy_out(const struct msghdr *msg, const struct rds_inc *inc)
 	return (ssize_t)(inc->len - left);
 }
 
-static void dequeue(struct rds_sock *sk, int fd)
+static void recv_dequeue(struct rds_sock *sk, int fd)
 {
 	struct rds_inc *inc = sk->rx_head;
 
@@ -196,7 +196,7 @@ static void dequeue(struct rds_sock *sk, int fd)
 	}
 }
 
-static int put_trace(struct rds_sock *sk, const struct rds_inc *inc, struct rds_cmsg_out *out, int level)
+static int recv_put_trace(struct rds_sock *sk, const struct rds_inc *inc, struct rds_cmsg_out *out, int level)
 {
 	uint32_t cfg = atomic_load_explicit(&sk->rx_trace, memory_order_relaxed);
 	struct rds_cmsg_rx_trace t;
@@ -214,7 +214,7 @@ static int put_trace(struct rds_sock *sk, const struct rds_inc *inc, struct rds_
 	return rds_cmsg_put(out, level, RDS_CMSG_RXPATH_LATENCY, &t, sizeof(t));
 }
 
-static int put_zcopy(struct rds_sock *sk, struct rds_cmsg_out *out)
+static int recv_put_zcopy(struct rds_sock *sk, struct rds_cmsg_out *out)
 {
 	struct rds_sock_zcopy *z = sk->zhead;
 	int err;
@@ -231,7 +231,7 @@ static int put_zcopy(struct rds_sock *sk, struct rds_cmsg_out *out)
 	return 1;
 }
 
-static int put_cmsgs(struct rds_sock *sk, const struct rds_inc *inc, struct rds_cmsg_out *out)
+static int recv_put_cmsgs(struct rds_sock *sk, const struct rds_inc *inc, struct rds_cmsg_out *out)
 {
 	int ts = atomic_load_explicit(&sk->timestamp, memory_order_relaxed), err;
 
@@ -248,7 +248,7 @@ static int put_cmsgs(struct rds_sock *sk, const struct rds_inc *inc, struct rds_
 			return err;
 	}
 	if (unlikely(atomic_load_explicit(&sk->rx_trace, memory_order_relaxed))) {
-		err = put_trace(sk, inc, out, rds_sock_level(sk));
+		err = recv_put_trace(sk, inc, out, rds_sock_level(sk));
 		if (err)
 			return err;
 	}
@@ -260,14 +260,14 @@ static int put_cmsgs(struct rds_sock *sk, const struct rds_inc *inc, struct rds_
 			return err;
 	}
 	if (unlikely(sk->zhead)) {
-		err = put_zcopy(sk, out);
+		err = recv_put_zcopy(sk, out);
 		if (err < 0)
 			return err;
 	}
 	return 0;
 }
 
-static int put_name(const struct rds_sock *sk, const struct rds_inc *inc, struct msghdr *msg)
+static int recv_put_name(const struct rds_sock *sk, const struct rds_inc *inc, struct msghdr *msg)
 {
 	struct sockaddr_storage ss;
 	socklen_t len;
@@ -289,7 +289,8 @@ static int put_name(const struct rds_sock *sk, const struct rds_inc *inc, struct
 }
 
 /* Into one buffer that has room for it, with nothing to be told beside it. */
-static inline bool plain(const struct rds_sock *sk, const struct rds_inc *inc, const struct msghdr *msg, int flags)
+static inline bool recv_is_plain(const struct rds_sock *sk, const struct rds_inc *inc, const struct msghdr *msg,
+				 int flags)
 {
 	return !(flags & ~MSG_DONTWAIT) && msg->msg_iovlen == 1 && msg->msg_iov->iov_len >= inc->len && !inc->cookie &&
 	       !sk->zhead && !atomic_load_explicit(&sk->timestamp, memory_order_relaxed) &&
@@ -297,38 +298,38 @@ static inline bool plain(const struct rds_sock *sk, const struct rds_inc *inc, c
 	       !atomic_load_explicit(&sk->inq, memory_order_relaxed);
 }
 
-static void count_delivered(uint64_t n)
+static void recv_count_delivered(uint64_t n)
 {
 	RDS_STAT_INC_RX(recv_delivered);
 	RDS_STAT_ADD_RX(copy_to_user, n);
 }
 
-/* What deliver() comes to for nearly all messages. */
-static inline ssize_t deliver_plain(struct rds_sock *sk, int fd, struct msghdr *msg)
+/* What recv_deliver_head() comes to for nearly all messages. */
+static inline ssize_t recv_deliver_plain(struct rds_sock *sk, int fd, struct msghdr *msg)
 {
 	struct rds_inc *inc = sk->rx_head;
-	void *to = msg->msg_iov->iov_base; /* as in copy_out() */
+	void *to = msg->msg_iov->iov_base; /* as in recv_copy_out() */
 	uint32_t len = inc->len;
 
 	if (unlikely(rds_user_fillable(to, len)))
 		return -EFAULT;
 	if (likely(len)) /* there need be no bytes, then */
 		rds_copy(to, inc->data, len);
-	dequeue(sk, fd);
-	put_name(sk, inc, msg);
+	recv_dequeue(sk, fd);
+	recv_put_name(sk, inc, msg);
 	msg->msg_controllen = 0;
 	msg->msg_flags = 0;
 	rds_inc_free(inc);
-	count_delivered(len);
+	recv_count_delivered(len);
 	return len;
 }
 
 /* Head of the queue to the program, or to somebody who keeps what was *taken until he is sure. rx held. */
-static ssize_t deliver(struct rds_sock *sk, int fd, struct msghdr *msg, int flags, struct rds_inc **taken)
+static ssize_t recv_deliver_head(struct rds_sock *sk, int fd, struct msghdr *msg, int flags, struct rds_inc **taken)
 {
 	struct rds_inc *inc = sk->rx_head;
 	struct rds_cmsg_out out;
-	ssize_t n = copy_out(msg, inc);
+	ssize_t n = recv_copy_out(msg, inc);
 	int err;
 
 	if (unlikely(n < 0))
@@ -337,10 +338,10 @@ static ssize_t deliver(struct rds_sock *sk, int fd, struct msghdr *msg, int flag
 	if ((size_t)n < inc->len)
 		out.flags |= MSG_TRUNC;
 	if (!(flags & MSG_PEEK))
-		dequeue(sk, fd);
-	err = put_cmsgs(sk, inc, &out);
+		recv_dequeue(sk, fd);
+	err = recv_put_cmsgs(sk, inc, &out);
 	if (!err)
-		err = put_name(sk, inc, msg);
+		err = recv_put_name(sk, inc, msg);
 	msg->msg_controllen = out.used;
 	msg->msg_flags = out.flags;
 	if (flags & MSG_TRUNC)
@@ -349,12 +350,12 @@ static ssize_t deliver(struct rds_sock *sk, int fd, struct msghdr *msg, int flag
 		*taken = flags & MSG_PEEK ? NULL : inc;
 	else if (!(flags & MSG_PEEK))
 		rds_inc_free(inc);
-	count_delivered((uint64_t)n);
+	recv_count_delivered((uint64_t)n);
 	return err ? err : n;
 }
 
 /* Programs from before the kernel said so by a length of 0 end if it is below that of an address; they are known by their ways. */
-void rds_recv_no_name(struct msghdr *msg)
+void rds_call_recv_no_name(struct msghdr *msg)
 {
 	struct sockaddr_in none = {.sin_family = AF_INET};
 	enum rds_abi_epoch epoch = rds_abi_epoch();
@@ -373,7 +374,7 @@ void rds_recv_no_name(struct msghdr *msg)
 }
 
 /* The pending congestion notification alone. rx held. */
-static ssize_t deliver_cong(struct rds_sock *sk, int fd, struct msghdr *msg)
+static ssize_t recv_deliver_cong(struct rds_sock *sk, int fd, struct msghdr *msg)
 {
 	struct rds_cmsg_out out;
 	uint64_t bits = sk->cong_notify;
@@ -387,12 +388,12 @@ static ssize_t deliver_cong(struct rds_sock *sk, int fd, struct msghdr *msg)
 	rds_sock_lower_if_shown(sk, fd);
 	msg->msg_controllen = out.used;
 	msg->msg_flags = out.flags;
-	rds_recv_no_name(msg);
+	rds_call_recv_no_name(msg);
 	return 0;
 }
 
 /* What became of operations, alone.  Taken even by who only peeks, or has no room for it (5.3). rx held. */
-static ssize_t deliver_reports(struct rds_sock *sk, int fd, struct msghdr *msg)
+static ssize_t recv_deliver_notify(struct rds_sock *sk, int fd, struct msghdr *msg)
 {
 	struct rds_cmsg_out out;
 	int err;
@@ -404,17 +405,17 @@ static ssize_t deliver_reports(struct rds_sock *sk, int fd, struct msghdr *msg)
 	rds_sock_lower_if_shown(sk, fd);
 	msg->msg_controllen = out.used;
 	msg->msg_flags = out.flags;
-	rds_recv_no_name(msg);
+	rds_call_recv_no_name(msg);
 	return 0;
 }
 
-static ssize_t deliver_zcopy_only(struct rds_sock *sk, struct msghdr *msg)
+static ssize_t recv_deliver_zcopy(struct rds_sock *sk, struct msghdr *msg)
 {
 	struct rds_cmsg_out out;
 	int ret;
 
 	rds_cmsg_out_init(&out, msg);
-	ret = put_zcopy(sk, &out);
+	ret = recv_put_zcopy(sk, &out);
 	if (ret <= 0)
 		return ret ? ret : -EAGAIN;
 	msg->msg_controllen = out.used;
@@ -424,33 +425,33 @@ static ssize_t deliver_zcopy_only(struct rds_sock *sk, struct msghdr *msg)
 	return 0;
 }
 
-static void nothing_there(struct rds_sock *sk, int fd)
+static void recv_found_nothing(struct rds_sock *sk, int fd)
 {
 	rds_sock_marks_recv_empty(&sk->marks);
 	rds_sock_lower_if_shown(sk, fd);
 }
 
 /* What operations came to, or congestion, goes before any message. */
-static inline bool news_first(const struct rds_sock *sk)
+static inline bool recv_notify_first(const struct rds_sock *sk)
 {
 	return unlikely(sk->reports) || unlikely(sk->cong_monitor && sk->cong_notify);
 }
 
 /* What a receive gets of all that there is, or -EAGAIN.  rx held. */
-static ssize_t deliver_next(struct rds_sock *sk, int fd, struct msghdr *msg, int flags, struct rds_inc **taken)
+static ssize_t recv_deliver_next(struct rds_sock *sk, int fd, struct msghdr *msg, int flags, struct rds_inc **taken)
 {
 	if (sk->reports)
-		return deliver_reports(sk, fd, msg);
-	if (news_first(sk))
-		return deliver_cong(sk, fd, msg);
+		return recv_deliver_notify(sk, fd, msg);
+	if (recv_notify_first(sk))
+		return recv_deliver_cong(sk, fd, msg);
 	if (sk->rx_head)
-		return deliver(sk, fd, msg, flags, taken);
-	nothing_there(sk, fd);
+		return recv_deliver_head(sk, fd, msg, flags, taken);
+	recv_found_nothing(sk, fd);
 	return -EAGAIN;
 }
 
 /* One round for this socket's reader, who takes what comes at once: the first of it need not be shown to others.  rx held. */
-static void look(struct rds_sock *sk)
+static void recv_progress_once(struct rds_sock *sk)
 {
 	rds_wait_note_look();
 	rds_progress_call_made();
@@ -474,14 +475,14 @@ static ssize_t recv_once(struct rds_sock *sk, int fd, struct msghdr *msg, int fl
 		ret = -EBADF;
 		goto out;
 	}
-	if (!sk->rx_head && !news_first(sk)) {
-		look(sk);
+	if (!sk->rx_head && !recv_notify_first(sk)) {
+		recv_progress_once(sk);
 		looked = true;
 	}
-	if (likely(!news_first(sk) && sk->rx_head && plain(sk, sk->rx_head, msg, flags)))
-		ret = deliver_plain(sk, fd, msg);
+	if (likely(!recv_notify_first(sk) && sk->rx_head && recv_is_plain(sk, sk->rx_head, msg, flags)))
+		ret = recv_deliver_plain(sk, fd, msg);
 	else
-		ret = deliver_next(sk, fd, msg, flags, NULL);
+		ret = recv_deliver_next(sk, fd, msg, flags, NULL);
 	if (looked)
 		rds_sock_unseen_note(sk);
 out:
@@ -500,7 +501,7 @@ static ssize_t recv_nothing(struct rds_sock *sk, struct msghdr *msg)
 	if (atomic_load_explicit(&sk->zerocopy, memory_order_relaxed)) {
 		rds_queue_reap_all();
 		rx_lock();
-		ret = deliver_zcopy_only(sk, msg);
+		ret = recv_deliver_zcopy(sk, msg);
 		rx_unlock();
 	}
 	return ret;
@@ -515,7 +516,7 @@ static ssize_t recv_wait(struct rds_sock *sk, int fd, struct msghdr *msg, int fl
 	if (timeo == 0) /* a negative SO_RCVTIMEO: the kernel's wait is over before it begins */
 		return -ETIMEDOUT;
 	if (timeo != RDS_NO_TIMEOUT) {
-		ret = rds_engine_want_helper(); /* the socket need not be bound */
+		ret = rds_call_want_helper(); /* the socket need not be bound */
 		if (ret)
 			return ret;
 		deadline = os_now_ns() + timeo;
@@ -545,20 +546,21 @@ static ssize_t recv_wait(struct rds_sock *sk, int fd, struct msghdr *msg, int fl
 }
 
 /* The helper's look for another process (carry.h): it is no sign that the program is busy.  One that comes back again keeps its place. */
-ssize_t rds_recv_for(struct rds_sock *sk, int fd, struct msghdr *msg, int flags, bool may_wait, struct rds_inc **taken)
+ssize_t rds_call_recv_proxy(struct rds_sock *sk, int fd, struct msghdr *msg, int flags, bool may_wait,
+			    struct rds_inc **taken)
 {
 	ssize_t ret = -EAGAIN;
 
 	*taken = NULL;
 	if (flags & (MSG_OOB | MSG_ERRQUEUE))
-		return rds_recvmsg(sk, fd, msg, flags);
+		return rds_call_recvmsg(sk, fd, msg, flags);
 	rx_lock();
 	if (!sk->rx_head)
 		rds_progress_round_locked();
 	if (!atomic_load(&sk->open))
 		ret = -EBADF;
 	else
-		ret = deliver_next(sk, fd, msg, flags, taken);
+		ret = recv_deliver_next(sk, fd, msg, flags, taken);
 	if (*taken && !(*taken)->taken)
 		(*taken)->taken = ++sk->n_taken;
 	rx_unlock();
@@ -567,7 +569,7 @@ ssize_t rds_recv_for(struct rds_sock *sk, int fd, struct msghdr *msg, int flags,
 	return ret == -EAGAIN && !may_wait ? recv_nothing(sk, msg) : ret;
 }
 
-ssize_t rds_recvmsg(struct rds_sock *sk, int fd, struct msghdr *msg, int flags)
+ssize_t rds_call_recvmsg(struct rds_sock *sk, int fd, struct msghdr *msg, int flags)
 {
 	ssize_t ret;
 

@@ -41,7 +41,7 @@ static void reset_conn(struct rds_conn *conn, void *arg)
 /*
  * CAP_NET_ADMIN of the thread that calls, or of the main thread of the process whose call this is.  Asked of the kernel each time: it can be given up.
  */
-static bool may_reset(void)
+static bool reset_is_permitted(void)
 {
 	struct __user_cap_header_struct hdr = {.version = _LINUX_CAPABILITY_VERSION_3};
 	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {{0}};
@@ -56,7 +56,7 @@ static bool may_reset(void)
 	return data[CAP_TO_INDEX(CAP_NET_ADMIN)].effective & CAP_TO_MASK(CAP_NET_ADMIN);
 }
 
-static struct in6_addr mapped(struct in_addr a)
+static struct in6_addr reset_map_v4(struct in_addr a)
 {
 	struct in6_addr ip = {0};
 
@@ -65,9 +65,9 @@ static struct in6_addr mapped(struct in_addr a)
 	return ip;
 }
 
-static int args_in(void *args, const void *val, size_t len)
+static int reset_copy_args(void *args, const void *val, size_t len)
 {
-	if (!may_reset())
+	if (!reset_is_permitted())
 		return -EACCES;
 	if (rds_user_readable(val, len) < 0)
 		return -EFAULT;
@@ -75,24 +75,24 @@ static int args_in(void *args, const void *val, size_t len)
 	return 0;
 }
 
-int rds_reset_set(const void *val)
+int rds_call_conn_reset(const void *val)
 {
 	struct rds_reset args;
 	struct reset r;
-	int err = args_in(&args, val, sizeof(args));
+	int err = reset_copy_args(&args, val, sizeof(args));
 
 	if (err)
 		return err;
-	r = (struct reset){mapped(args.src), mapped(args.dst), !args.dst.s_addr, args.tos};
+	r = (struct reset){reset_map_v4(args.src), reset_map_v4(args.dst), !args.dst.s_addr, args.tos};
 	rds_conn_each(reset_conn, &r);
 	return 0;
 }
 
-int rds6_reset_set(const void *val)
+int rds_call_conn_reset6(const void *val)
 {
 	struct rds6_reset args;
 	struct reset r;
-	int err = args_in(&args, val, sizeof(args));
+	int err = reset_copy_args(&args, val, sizeof(args));
 
 	if (err)
 		return err;

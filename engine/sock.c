@@ -233,7 +233,7 @@ static void sock_close_pair_both(struct rds_sock *sk, bool lent)
  * The kernel's order (rds-semantics 11.7), except that what was sent is not cancelled: it goes on without its socket,
  * because here the sender's process is also the network, and a program that sends and closes means it.  How far that goes is orphan.c's.
  */
-void rds_sock_close(struct rds_sock *sk)
+void rds_call_close_last(struct rds_sock *sk)
 {
 	bool lent = false;
 
@@ -246,7 +246,7 @@ void rds_sock_close(struct rds_sock *sk)
 	rds_conn_work_run();
 }
 
-void rds_sock_give_up(struct rds_sock *sk)
+void rds_call_close_handed_off(struct rds_sock *sk)
 {
 	bool lent;
 
@@ -269,7 +269,7 @@ bool rds_sock_hung_up(struct rds_sock *sk)
 	return os_poll(&p, 1, 0) > 0 && (p.revents & POLLHUP);
 }
 
-void rds_sock_number_closing(struct rds_sock *sk)
+void rds_call_number_closing(struct rds_sock *sk)
 {
 	if (!sk || !atomic_load_explicit(&sk->nops, memory_order_relaxed) || !rds_sock_get(sk))
 		return;
@@ -277,14 +277,14 @@ void rds_sock_number_closing(struct rds_sock *sk)
 	rds_sock_put(sk);
 }
 
-void rds_sock_number_closed(struct rds_sock *sk)
+void rds_call_number_closed(struct rds_sock *sk)
 {
 	if (rds_sock_hung_up(sk))
-		rds_sock_close(sk);
+		rds_call_close_last(sk);
 	rds_sock_put(sk);
 }
 
-void rds_sock_number_added(struct rds_sock *sk)
+void rds_call_number_added(struct rds_sock *sk)
 {
 	rds_sock_hold(sk);
 }
@@ -299,7 +299,7 @@ static void sock_pair_event(struct rds_helper_event *ev, uint32_t events)
 		return;
 	if (!atomic_load(&sk->open))
 		goto out;
-	if (!rds_sock_look(sk)) /* asked anew: the event may be of an earlier life of this structure */
+	if (!rds_call_check_hangup(sk)) /* asked anew: the event may be of an earlier life of this structure */
 		rds_carry_look(sk);
 out:
 	rds_sock_put(sk);
@@ -525,7 +525,7 @@ static int sock_warn_refused(int err)
 	return err;
 }
 
-int rds_socket(int type, int protocol, struct rds_sock **out)
+int rds_call_socket(int type, int protocol, struct rds_sock **out)
 {
 	struct rds_sock *sk;
 	uint64_t inode;
@@ -533,7 +533,7 @@ int rds_socket(int type, int protocol, struct rds_sock **out)
 	int fd, err = sock_check_type(type, protocol);
 
 	if (!err)
-		err = rds_engine_start();
+		err = rds_call_start_engine();
 	if (err)
 		return err;
 	rds_helper_deferred_check();
@@ -560,7 +560,7 @@ int rds_socket(int type, int protocol, struct rds_sock **out)
 		err = sock_export(sk);
 	if (err && err != -EPIPE) { /* then nothing is lent any more, and has been logged */
 		os_close(fd);
-		rds_sock_number_closed(sk);
+		rds_call_number_closed(sk);
 		return sock_warn_refused(err);
 	}
 	*out = sk;

@@ -195,10 +195,11 @@ static inline void rds_sock_hold(struct rds_sock *sk)
 void rds_sock_each(void (*fn)(struct rds_sock *sk, void *arg), void *arg); /* all open sockets, control held inside */
 void rds_sock_each_locked(void (*fn)(struct rds_sock *sk, void *arg), void *arg); /* caller holds control */
 /* Has the last number of it been closed, wherever that was?  True: its end has come, or comes.  Helper. */
-bool rds_sock_look(struct rds_sock *sk);    /* sock_hang.c */
+bool rds_call_check_hangup(struct rds_sock *sk); /* sock_hang.c */
 bool rds_sock_hung_up(struct rds_sock *sk); /* the kernel says so */
-void rds_sock_close(struct rds_sock *sk);   /* it is over; the caller has a reference */
-void rds_sock_give_up(struct rds_sock *sk); /* it is over here, but another process has it; not open, not bound */
+void rds_call_close_last(struct rds_sock *sk); /* it is over; the caller has a reference */
+void rds_call_close_handed_off(
+	struct rds_sock *sk);		    /* it is over here, but another process has it; not open, not bound */
 int rds_sock_pair_fd(struct rds_sock *sk);  /* our end of the pair, in this thread's table; -1: none */
 int rds_sock_export_all(void); /* control held, the helper is starting: have it see the hang-ups of stand-ins */
 void rds_sock_exported(struct rds_sock *sk, int fd); /* post.c */
@@ -222,7 +223,7 @@ void rds_sock_used_level(struct rds_sock *sk, int level);
 /* tos.c, sockopt.c, info.c */
 int rds_info_getsockopt(struct rds_sock *sk, int opt, void *val, socklen_t *len);
 /* RDS_STATS_GLOBAL; *len has been found readable. */
-int rds_info_2006(void *val, socklen_t *len);
+int rds_info_getsockopt_2006(void *val, socklen_t *len);
 
 /* cong.c; rx held */
 void rds_cong_sock_add(struct rds_sock *sk); /* a send of it met a congested port */

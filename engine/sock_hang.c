@@ -2,7 +2,7 @@
 /*
  * sock_hang.c - the last number of a socket has been closed, and it was not this process that did it: the stand-in has hung up.  Helper only.
  *
- * Who closes in this process waits for operations that are under way (rds_sock_number_closing()).  Another one cannot, so the socket hangs on for
+ * Who closes in this process waits for operations that are under way (rds_call_number_closing()).  Another one cannot, so the socket hangs on for
  * them, but no longer than that, and without its port, which is free when the kernel says that the last number is closed.
  * Must not know what operations do.
  */
@@ -13,18 +13,18 @@
 
 #define LOOK_NS 1000000u
 
-static void hang_up(struct rds_sock *sk)
+static void hangup_close(struct rds_sock *sk)
 {
 	unsigned n;
 
 	/* First the port, then the number: a dup2() or close_range() that finds it forgotten returns at once. */
-	rds_sock_close(sk);
+	rds_call_close_last(sk);
 	n = rds_hook_hangup ? rds_hook_hangup(sk) : 0;
 	while (n--)
 		rds_sock_put(sk);
 }
 
-static void hangs(struct rds_timer *tm)
+static void hangup_timer(struct rds_timer *tm)
 {
 	struct rds_sock *sk = container_of(tm, struct rds_sock, hanging);
 
@@ -32,12 +32,12 @@ static void hangs(struct rds_timer *tm)
 		rds_timer_set(tm, os_now_ns() + LOOK_NS);
 		return;
 	}
-	hang_up(sk);
+	hangup_close(sk);
 	rds_sock_put(sk);
 }
 
 /* Nobody has it any more but its operations, whose answers need no port. */
-static void give_back_port(struct rds_sock *sk)
+static void hangup_release_port(struct rds_sock *sk)
 {
 	rds_lock(&rds_eng->control);
 	rx_lock();
@@ -51,28 +51,28 @@ static void give_back_port(struct rds_sock *sk)
 }
 
 /*
- * Another process has closed the last number, and could not wait for its operations as rds_sock_number_closing() does.  True: the end comes when
+ * Another process has closed the last number, and could not wait for its operations as rds_call_number_closing() does.  True: the end comes when
  * they are over, or somewhat later.
  */
-static bool hangs_on(struct rds_sock *sk)
+static bool hangup_await_ops(struct rds_sock *sk)
 {
 	if (rds_timer_is_set(&sk->hanging))
 		return true;
 	if (!atomic_load(&sk->nops))
 		return false;
-	give_back_port(sk);
+	hangup_release_port(sk);
 	rds_sock_hold(sk);
-	sk->hanging.fn = hangs;
+	sk->hanging.fn = hangup_timer;
 	sk->hanging_until = os_now_ns() + rds_patience_ns(RDS_PATIENCE_OPERATIONS);
 	rds_timer_set(&sk->hanging, os_now_ns() + LOOK_NS);
 	return true;
 }
 
-bool rds_sock_look(struct rds_sock *sk)
+bool rds_call_check_hangup(struct rds_sock *sk)
 {
 	if (!atomic_load(&sk->open) || !rds_sock_hung_up(sk))
 		return false;
-	if (!hangs_on(sk))
-		hang_up(sk);
+	if (!hangup_await_ops(sk))
+		hangup_close(sk);
 	return true;
 }

@@ -17,7 +17,7 @@
 
 #include <asm/socket.h>
 
-int rds_opt_int(const void *val, int len, int *out)
+int rds_call_opt_int(const void *val, int len, int *out)
 {
 	if (len < (int)sizeof(*out))
 		return -EINVAL;
@@ -34,7 +34,7 @@ struct cancel {
 	struct rds_addr dst;
 };
 
-static void cancel_conn(struct rds_conn *conn, void *arg)
+static void conn_cancel_sent_to(struct rds_conn *conn, void *arg)
 {
 	struct cancel *c = arg;
 
@@ -68,7 +68,7 @@ static int set_cancel_sent_to(struct rds_sock *sk, const void *val, int len)
 		c.dst.ip = sin6.sin6_addr;
 		c.dst.port = ntohs(sin6.sin6_port);
 	}
-	rds_conn_each(cancel_conn, &c);
+	rds_conn_each(conn_cancel_sent_to, &c);
 	if (unlikely(sk->since)) { /* what says that it follows may have been among them */
 		rds_lock(&sk->tx);
 		rds_sock_dst_slot(sk, c.dst.port)->followed = false;
@@ -82,7 +82,7 @@ static int set_cancel_sent_to(struct rds_sock *sk, const void *val, int len)
 
 /* ---- memory regions ---- */
 
-static int may_register(struct rds_sock *sk)
+static int opt_may_register_mr(struct rds_sock *sk)
 {
 	if (!rds_sock_bound(sk))
 		return -ENOTCONN;
@@ -100,7 +100,7 @@ static int set_get_mr(struct rds_sock *sk, const void *val, int len)
 	if (rds_user_readable(val, sizeof(args)) < 0)
 		return -EFAULT;
 	memcpy(&args, val, sizeof(args));
-	err = may_register(sk);
+	err = opt_may_register_mr(sk);
 	return err ? err : rds_mr_get_args(sk, &args, &cookie);
 }
 
@@ -118,7 +118,7 @@ static int set_get_mr_for_dest(struct rds_sock *sk, const void *val, int len)
 		return -EFAULT;
 	memcpy(&args, val, sizeof(args));
 	rds_abi_mr_for_dest_decode(&args, &req);
-	err = may_register(sk);
+	err = opt_may_register_mr(sk);
 	return err ? err : rds_mr_get(sk, &req, &cookie);
 }
 
@@ -129,9 +129,9 @@ static int set_get_mr_or_sndbuf(struct rds_sock *sk, const void *val, int len)
 
 	if (len != (int)sizeof(bytes))
 		return set_get_mr(sk, val, len);
-	if (rds_opt_int(val, len, &bytes) < 0)
+	if (rds_call_opt_int(val, len, &bytes) < 0)
 		return -EFAULT;
-	return rds_set_sndbuf(sk, (uint32_t)bytes, (uint64_t)rds_options()->wmem_max);
+	return rds_call_set_sndbuf(sk, (uint32_t)bytes, (uint64_t)rds_options()->wmem_max);
 }
 
 /* Cookie 0 asks whether there is RDMA, and for a flush of freed regions: none is ever kept. */
@@ -151,9 +151,9 @@ static int set_free_mr(struct rds_sock *sk, const void *val, int len)
 
 /* ---- the others ---- */
 
-static int set_bool(const void *val, int len, bool *on)
+static int opt_get_bool(const void *val, int len, bool *on)
 {
-	int v, ret = rds_opt_int(val, len, &v);
+	int v, ret = rds_call_opt_int(val, len, &v);
 
 	*on = ret == 0 && v;
 	return ret;
@@ -167,7 +167,7 @@ static int set_transport(struct rds_sock *sk, const void *val, int len)
 	ret = -EOPNOTSUPP;
 	if (atomic_load(&sk->transport) != RDS_TRANS_NONE)
 		goto out;
-	ret = len != (int)sizeof(type) ? -EINVAL : rds_opt_int(val, len, &type);
+	ret = len != (int)sizeof(type) ? -EINVAL : rds_call_opt_int(val, len, &type);
 	if (ret < 0)
 		goto out;
 	if (type < 0 || type >= RDS_TRANS_COUNT)
@@ -188,7 +188,7 @@ static int set_timestamp(struct rds_sock *sk, int opt, const void *val, int len)
 {
 	int v;
 
-	if (len != (int)sizeof(v) || rds_opt_int(val, len, &v) < 0)
+	if (len != (int)sizeof(v) || rds_call_opt_int(val, len, &v) < 0)
 		return -EFAULT;
 	if (v && atomic_load(&sk->timestamp) == SO_TIMESTAMP_NEW)
 		opt = SO_TIMESTAMP_NEW;
@@ -236,28 +236,28 @@ static int sol_rds_set(struct rds_sock *sk, int fd, int opt, const void *val, in
 	case RDS_BARRIER:
 		return rds_op_barrier_set(sk, fd, val, len);
 	case RDS_RECVERR:
-		ret = set_bool(val, len, &on);
+		ret = opt_get_bool(val, len, &on);
 		if (ret == 0)
 			atomic_store(&sk->recverr, on);
 		return ret;
 	case RDS_CONG_MONITOR:
-		ret = set_bool(val, len, &on);
+		ret = opt_get_bool(val, len, &on);
 		if (ret == 0)
 			rds_cong_set_monitor(sk, on);
 		return ret;
 	case SO_RDS_TRANSPORT: /* and RDS_CONN_RESET */
-		return len == (int)sizeof(struct rds_reset) ? rds_reset_set(val) : set_transport(sk, val, len);
+		return len == (int)sizeof(struct rds_reset) ? rds_call_conn_reset(val) : set_transport(sk, val, len);
 	case SO_RDS_TRANSPORT_9:
 		return len == (int)sizeof(int) ? set_transport(sk, val, len) : -ENOPROTOOPT;
 	case RDS6_CONN_RESET:
-		return len == (int)sizeof(struct rds6_reset) ? rds6_reset_set(val) : -ENOPROTOOPT;
+		return len == (int)sizeof(struct rds6_reset) ? rds_call_conn_reset6(val) : -ENOPROTOOPT;
 	case SO_TIMESTAMP_OLD:
 	case SO_TIMESTAMP_NEW:
 		return set_timestamp(sk, opt, val, len);
 	case SO_RDS_MSG_RXPATH_LATENCY:
 		return set_rxpath_latency(sk, val, len);
 	case SO_RDS_INQ: /* vendor kernels only, but rds-stress asks for it by default */
-		ret = set_bool(val, len, &on);
+		ret = opt_get_bool(val, len, &on);
 		if (ret == 0)
 			atomic_store(&sk->inq, on);
 		return ret;
@@ -266,7 +266,7 @@ static int sol_rds_set(struct rds_sock *sk, int fd, int opt, const void *val, in
 	}
 }
 
-static int put_int(int v, void *val, socklen_t *len)
+static int opt_put_int(int v, void *val, socklen_t *len)
 {
 	socklen_t size = sizeof(v);
 
@@ -290,17 +290,17 @@ static int sol_rds_get(struct rds_sock *sk, int opt, void *val, socklen_t *len)
 	if (opt >= RDS_INFO_FIRST && opt <= RDS_INFO_LAST)
 		return rds_info_getsockopt(sk, opt, val, len);
 	if (opt == RDS_STATS_GLOBAL && room >= (int)sizeof(uint64_t) && rds_abi_numbers_read())
-		return rds_info_2006(val, len);
+		return rds_info_getsockopt_2006(val, len);
 	if (opt != RDS_RECVERR && opt != SO_RDS_TRANSPORT && opt != SO_RDS_TRANSPORT_9)
 		return -ENOPROTOOPT;
 	if ((size_t)room < sizeof(int)) /* a negative length is a large one here, as in the kernel */
 		return -EINVAL;
-	return put_int(opt == RDS_RECVERR ? atomic_load(&sk->recverr) : atomic_load(&sk->transport), val, len);
+	return opt_put_int(opt == RDS_RECVERR ? atomic_load(&sk->recverr) : atomic_load(&sk->transport), val, len);
 }
 
 /* ---- entry ---- */
 
-static bool is_sol_rds(struct rds_sock *sk, int level)
+static bool opt_is_sol_rds(struct rds_sock *sk, int level)
 {
 	if (!rds_abi_level_is_rds(level))
 		return false;
@@ -308,23 +308,23 @@ static bool is_sol_rds(struct rds_sock *sk, int level)
 	return true;
 }
 
-int rds_setsockopt(struct rds_sock *sk, int fd, int level, int opt, const void *val, socklen_t len)
+int rds_call_setsockopt(struct rds_sock *sk, int fd, int level, int opt, const void *val, socklen_t len)
 {
 	int rc;
 
 	if ((int)len < 0)
 		return -EINVAL;
 	if (level == SOL_SOCKET)
-		rc = rds_sol_socket_set(sk, fd, opt, val, (int)len);
+		rc = rds_call_sol_socket_set(sk, fd, opt, val, (int)len);
 	else
-		rc = is_sol_rds(sk, level) ? sol_rds_set(sk, fd, opt, val, (int)len) : -ENOPROTOOPT;
+		rc = opt_is_sol_rds(sk, level) ? sol_rds_set(sk, fd, opt, val, (int)len) : -ENOPROTOOPT;
 	rds_sock_changed(sk);
 	return rc;
 }
 
-int rds_getsockopt(struct rds_sock *sk, int fd, int level, int opt, void *val, socklen_t *len)
+int rds_call_getsockopt(struct rds_sock *sk, int fd, int level, int opt, void *val, socklen_t *len)
 {
 	if (level == SOL_SOCKET)
-		return rds_sol_socket_get(sk, fd, opt, val, len);
-	return is_sol_rds(sk, level) ? sol_rds_get(sk, opt, val, len) : -ENOPROTOOPT;
+		return rds_call_sol_socket_get(sk, fd, opt, val, len);
+	return opt_is_sol_rds(sk, level) ? sol_rds_get(sk, opt, val, len) : -ENOPROTOOPT;
 }

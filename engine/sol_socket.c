@@ -70,7 +70,7 @@ static int set_buf(struct rds_sock *sk, _Atomic uint32_t *buf, uint32_t val, uin
 	return 0;
 }
 
-int rds_set_sndbuf(struct rds_sock *sk, uint32_t val, uint64_t max)
+int rds_call_set_sndbuf(struct rds_sock *sk, uint32_t val, uint64_t max)
 {
 	int ret = set_buf(sk, &sk->sndbuf, val, max, MIN_SNDBUF);
 
@@ -78,7 +78,7 @@ int rds_set_sndbuf(struct rds_sock *sk, uint32_t val, uint64_t max)
 	return ret;
 }
 
-int rds_set_rcvbuf(struct rds_sock *sk, uint32_t val, uint64_t max)
+int rds_call_set_rcvbuf(struct rds_sock *sk, uint32_t val, uint64_t max)
 {
 	return set_buf(sk, &sk->rcvbuf, val, max, MIN_RCVBUF);
 }
@@ -86,13 +86,13 @@ int rds_set_rcvbuf(struct rds_sock *sk, uint32_t val, uint64_t max)
 static int set_sndbuf(struct rds_sock *sk, int name, int val, const void *arg, int len)
 {
 	(void)name, (void)arg, (void)len;
-	return rds_set_sndbuf(sk, (uint32_t)val, (uint64_t)rds_options()->wmem_max);
+	return rds_call_set_sndbuf(sk, (uint32_t)val, (uint64_t)rds_options()->wmem_max);
 }
 
 static int set_rcvbuf(struct rds_sock *sk, int name, int val, const void *arg, int len)
 {
 	(void)name, (void)arg, (void)len;
-	return rds_set_rcvbuf(sk, (uint32_t)val, (uint64_t)rds_options()->rmem_max);
+	return rds_call_set_rcvbuf(sk, (uint32_t)val, (uint64_t)rds_options()->rmem_max);
 }
 
 static int get_bufs(struct rds_sock *sk, int name, union value *v, int len)
@@ -115,7 +115,7 @@ static int get_meminfo(struct rds_sock *sk, int name, union value *v, int len)
  * On a socket that nobody else has: what must not be done to the stand-in, or needs a privilege that only the kernel
  * can tell.
  */
-static int try_on_scratch(int name, const void *arg, int len)
+static int opt_try_on_scratch(int name, const void *arg, int len)
 {
 	_Atomic int fd = -1;
 	int ret = os_dup_high_slot(os_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), &fd);
@@ -130,25 +130,25 @@ static int try_on_scratch(int name, const void *arg, int len)
 static int set_scratch(struct rds_sock *sk, int name, int val, const void *arg, int len)
 {
 	(void)sk, (void)val;
-	return try_on_scratch(name, arg, len);
+	return opt_try_on_scratch(name, arg, len);
 }
 
 static int set_buf_force(struct rds_sock *sk, int name, int val, const void *arg, int len)
 {
-	int ret = try_on_scratch(name, arg, len);
+	int ret = opt_try_on_scratch(name, arg, len);
 
 	if (ret < 0)
 		return ret;
 	if (val < 0)
 		val = 0;
 	if (name == SO_SNDBUFFORCE)
-		return rds_set_sndbuf(sk, (uint32_t)val, UINT32_MAX);
-	return rds_set_rcvbuf(sk, (uint32_t)val, UINT32_MAX);
+		return rds_call_set_sndbuf(sk, (uint32_t)val, UINT32_MAX);
+	return rds_call_set_rcvbuf(sk, (uint32_t)val, UINT32_MAX);
 }
 
 /* ---- timeouts ---- */
 
-static _Atomic uint64_t *timeout_of(struct rds_sock *sk, int name)
+static _Atomic uint64_t *opt_timeout_word(struct rds_sock *sk, int name)
 {
 	return name == SO_SNDTIMEO_OLD || name == SO_SNDTIMEO_NEW ? &sk->sndtimeo_ns : &sk->rcvtimeo_ns;
 }
@@ -171,13 +171,13 @@ static int set_timeout(struct rds_sock *sk, int name, int val, const void *arg, 
 		ns = 0;
 	else if ((tv.tv_sec || tv.tv_usec) && tv.tv_sec < INT64_MAX / 1000000000 - 1)
 		ns = (uint64_t)tv.tv_sec * 1000000000u + (uint64_t)tv.tv_usec * 1000u;
-	atomic_store(timeout_of(sk, name), ns);
+	atomic_store(opt_timeout_word(sk, name), ns);
 	return 0;
 }
 
 static int get_timeout(struct rds_sock *sk, int name, union value *v, int len)
 {
-	uint64_t ns = atomic_load(timeout_of(sk, name));
+	uint64_t ns = atomic_load(opt_timeout_word(sk, name));
 
 	(void)len;
 	if (ns != RDS_NO_TIMEOUT) {
@@ -199,7 +199,7 @@ static bool stamp_is_ns(int name)
 	return name == SO_TIMESTAMPNS_OLD || name == SO_TIMESTAMPNS_NEW;
 }
 
-static void flag_set(struct rds_sock *sk, uint32_t flag, bool on)
+static void opt_set_flag(struct rds_sock *sk, uint32_t flag, bool on)
 {
 	if (on)
 		atomic_fetch_or(&sk->generic, flag);
@@ -210,7 +210,7 @@ static void flag_set(struct rds_sock *sk, uint32_t flag, bool on)
 static int set_stamp(struct rds_sock *sk, int name, int val, const void *arg, int len)
 {
 	(void)arg, (void)len;
-	flag_set(sk, RDS_GENERIC_STAMP_NS, val && stamp_is_ns(name));
+	opt_set_flag(sk, RDS_GENERIC_STAMP_NS, val && stamp_is_ns(name));
 	atomic_store(&sk->timestamp, !val ? 0 : stamp_is_new(name) ? SO_TIMESTAMP_NEW : SO_TIMESTAMP_OLD);
 	return 0;
 }
@@ -288,7 +288,7 @@ static uint32_t pass_flag(int name)
 static int set_pass(struct rds_sock *sk, int name, int val, const void *arg, int len)
 {
 	(void)arg, (void)len;
-	flag_set(sk, pass_flag(name), val);
+	opt_set_flag(sk, pass_flag(name), val);
 	return 0;
 }
 
@@ -315,7 +315,7 @@ static int get_peergroups(struct rds_sock *sk, int name, union value *v, int len
 /* Unlike everything else a buffer that is longer than the name is refused, and the length is not corrected. */
 static int get_peername(struct rds_sock *sk, int name, union value *v, int len)
 {
-	int real = rds_peer_name(sk, &v->ss);
+	int real = rds_call_peer_name(sk, &v->ss);
 
 	(void)name;
 	if (real < 0)
@@ -367,29 +367,29 @@ static const struct option *option_find(int name)
 	return NULL;
 }
 
-bool rds_opt_is_callers(int level, int opt)
+bool rds_call_opt_is_local(int level, int opt)
 {
 	return level == SOL_SOCKET && (opt == SO_ATTACH_FILTER || opt == SO_ATTACH_BPF ||
 				       opt == SO_ATTACH_REUSEPORT_CBPF || opt == SO_ATTACH_REUSEPORT_EBPF);
 }
 
-int rds_sol_socket_set(struct rds_sock *sk, int fd, int opt, const void *val, int len)
+int rds_call_sol_socket_set(struct rds_sock *sk, int fd, int opt, const void *val, int len)
 {
 	const struct option *o = option_find(opt);
 	int v, ret;
 
 	/* A filter would be run on what the engine sends to the stand-in; RDS runs none.  Reading one back is harmless. */
 	if (opt == SO_ATTACH_FILTER)
-		return try_on_scratch(opt, val, len);
+		return opt_try_on_scratch(opt, val, len);
 	if (!o)
 		return os_setsockopt(fd, SOL_SOCKET, opt, val, (socklen_t)len);
-	ret = rds_opt_int(val, len, &v);
+	ret = rds_call_opt_int(val, len, &v);
 	if (ret < 0)
 		return ret;
 	return o->set ? o->set(sk, opt, v, val, len) : -ENOPROTOOPT;
 }
 
-int rds_sol_socket_get(struct rds_sock *sk, int fd, int opt, void *val, socklen_t *len)
+int rds_call_sol_socket_get(struct rds_sock *sk, int fd, int opt, void *val, socklen_t *len)
 {
 	const struct option *o = option_find(opt);
 	union value v;

@@ -17,7 +17,7 @@
  * What the kernel makes of a 0x89xx request that neither RDS nor the device layer knows: it copies a struct ifreq
  * first.
  */
-static int device_layer(const void *arg)
+static int ioctl_device_layer(const void *arg)
 {
 	return rds_user_readable(arg, IFREQ_BYTES) < 0 ? -EFAULT : -ENOTTY;
 }
@@ -30,7 +30,7 @@ static int tos_set(struct rds_sock *sk, const void *arg)
 		return -EFAULT;
 	transport = atomic_load(&sk->transport);
 	if (transport == RDS_TRANS_NONE || transport == RDS_TRANS_LOOP)
-		return device_layer(arg);
+		return ioctl_device_layer(arg);
 	rds_lock(&rds_eng->control);
 	if (atomic_load(&sk->tos) || atomic_load(&sk->tos_fixed))
 		ret = -EINVAL;
@@ -51,7 +51,7 @@ static int tos_get(struct rds_sock *sk, void *arg)
 	return 0;
 }
 
-int rds_ioctl(struct rds_sock *sk, unsigned long req, void *arg)
+int rds_call_ioctl(struct rds_sock *sk, unsigned long req, void *arg)
 {
 	switch ((unsigned)req) { /* the kernel looks at 32 bits only */
 	case SIOCRDSSETTOS:
@@ -59,7 +59,7 @@ int rds_ioctl(struct rds_sock *sk, unsigned long req, void *arg)
 	case SIOCRDSGETTOS:
 		return tos_get(sk, arg);
 	case SIOCATMARK:
-		return device_layer(arg);
+		return ioctl_device_layer(arg);
 	case FIONREAD: /* SIOCINQ */
 	case TIOCOUTQ: /* SIOCOUTQ */
 	case SIOCGSTAMP_OLD:

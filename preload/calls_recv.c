@@ -13,7 +13,7 @@
 static ssize_t recv_blocking(struct rds_sock *sk, int fd, struct msghdr *msg, int flags)
 {
 	rds_fds_hold(sk);
-	ssize_t rc = rds_recvmsg(sk, fd, msg, flags);
+	ssize_t rc = rds_call_recvmsg(sk, fd, msg, flags);
 
 	rds_fds_unhold();
 	return rc;
@@ -26,7 +26,7 @@ static ssize_t recv_engine(struct rds_sock *sk, int fd, struct msghdr *msg, int 
 			pthread_testcancel();
 		return RDS_AWAY(fd, rds_away_recvmsg(fd, msg, flags), now, recv_engine(now, fd, msg, flags));
 	}
-	return flags & MSG_DONTWAIT ? rds_recvmsg(sk, fd, msg, flags) : recv_blocking(sk, fd, msg, flags);
+	return flags & MSG_DONTWAIT ? rds_call_recvmsg(sk, fd, msg, flags) : recv_blocking(sk, fd, msg, flags);
 }
 
 /* ---- recv, recvfrom ---- */

@@ -15,7 +15,7 @@
 static ssize_t send_blocking(struct rds_sock *sk, int fd, const struct msghdr *msg, int flags)
 {
 	rds_fds_hold(sk);
-	ssize_t rc = rds_sendmsg(sk, fd, msg, flags);
+	ssize_t rc = rds_call_sendmsg(sk, fd, msg, flags);
 
 	rds_fds_unhold();
 	return rc;
@@ -28,7 +28,7 @@ static ssize_t send_engine(struct rds_sock *sk, int fd, const struct msghdr *msg
 			pthread_testcancel();
 		return RDS_AWAY(fd, rds_away_sendmsg(fd, msg, flags), now, send_engine(now, fd, msg, flags));
 	}
-	return flags & MSG_DONTWAIT ? rds_sendmsg(sk, fd, msg, flags) : send_blocking(sk, fd, msg, flags);
+	return flags & MSG_DONTWAIT ? rds_call_sendmsg(sk, fd, msg, flags) : send_blocking(sk, fd, msg, flags);
 }
 
 /* True: sent.  It does not sleep, but like any send that might it is where a thread may be cancelled. */
@@ -40,9 +40,9 @@ static bool send_quick(struct rds_sock *sk, const void *buf, size_t len, int fla
 	if (unlikely(alen != sizeof(struct sockaddr_in) || (flags & ~MSG_DONTWAIT) || !addr || sk == RDS_INHERITED))
 		return false;
 	if (flags)
-		return rds_send_quick(sk, buf, len, addr);
+		return rds_call_send_fast(sk, buf, len, addr);
 	rds_fds_hold(sk);
-	sent = rds_send_quick(sk, buf, len, addr);
+	sent = rds_call_send_fast(sk, buf, len, addr);
 	rds_fds_unhold();
 	return sent;
 }

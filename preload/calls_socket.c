@@ -81,7 +81,7 @@ static int socket_rds(int domain, int type, int protocol)
 	rds_inside_enter();
 	if (domain != PF_RDS_NUMBER)
 		type = (type & ~TYPE_MASK) | SOCK_SEQPACKET;
-	int fd = rds_socket(type, protocol, &sk);
+	int fd = rds_call_socket(type, protocol, &sk);
 	int rc = fd < 0 ? fd : rds_fds_install(fd, sk);
 
 	rds_inside_leave();
@@ -164,14 +164,15 @@ int bind(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
 
-	return sk ? name_in(sk, fd, rds_bind, rds_away_bind, addr.__sockaddr__, len) : rds_real.bind(fd, addr, len);
+	return sk ? name_in(sk, fd, rds_call_bind, rds_away_bind, addr.__sockaddr__, len)
+		  : rds_real.bind(fd, addr, len);
 }
 
 int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
 
-	return sk ? name_in(sk, fd, rds_connect, rds_away_connect, addr.__sockaddr__, len)
+	return sk ? name_in(sk, fd, rds_call_connect, rds_away_connect, addr.__sockaddr__, len)
 		  : rds_real.connect(fd, addr, len);
 }
 RDS_ALIAS(__connect, connect);
@@ -180,7 +181,7 @@ int getsockname(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
 
-	return sk ? name_out(sk, fd, rds_getsockname, rds_away_getsockname, addr.__sockaddr__, len)
+	return sk ? name_out(sk, fd, rds_call_getsockname, rds_away_getsockname, addr.__sockaddr__, len)
 		  : rds_real.getsockname(fd, addr, len);
 }
 
@@ -188,7 +189,7 @@ int getpeername(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
 
-	return sk ? name_out(sk, fd, rds_getpeername, rds_away_getpeername, addr.__sockaddr__, len)
+	return sk ? name_out(sk, fd, rds_call_getpeername, rds_away_getpeername, addr.__sockaddr__, len)
 		  : rds_real.getpeername(fd, addr, len);
 }
 
@@ -238,8 +239,8 @@ int getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
 	if (likely(!sk))
 		return rds_real.getsockopt(fd, level, opt, val, len);
 	int rc = sk == RDS_INHERITED ? (int)RDS_AWAY(fd, rds_away_getsockopt(fd, level, opt, val, len), now,
-						     rds_getsockopt(now, fd, level, opt, val, len))
-				     : rds_getsockopt(sk, fd, level, opt, val, len);
+						     rds_call_getsockopt(now, fd, level, opt, val, len))
+				     : rds_call_getsockopt(sk, fd, level, opt, val, len);
 
 	return (int)rds_fds_done(sk, rc);
 }
@@ -249,9 +250,9 @@ static int set_option(struct rds_sock *sk, int fd, int level, int opt, const voi
 	int rc;
 
 	if (opt != RDS_BARRIER)
-		return rds_setsockopt(sk, fd, level, opt, val, len);
+		return rds_call_setsockopt(sk, fd, level, opt, val, len);
 	rds_fds_hold(sk); /* it may sleep */
-	rc = rds_setsockopt(sk, fd, level, opt, val, len);
+	rc = rds_call_setsockopt(sk, fd, level, opt, val, len);
 	rds_fds_unhold();
 	return rc;
 }
@@ -299,8 +300,9 @@ static int ioctl_async(int fd, const int *on)
 
 static int ioctl_rds(struct rds_sock *sk, int fd, unsigned long req, void *arg)
 {
-	int rc = sk != RDS_INHERITED ? rds_ioctl(sk, req, arg)
-				     : (int)RDS_AWAY(fd, rds_away_ioctl(fd, req, arg), now, rds_ioctl(now, req, arg));
+	int rc = sk != RDS_INHERITED
+			 ? rds_call_ioctl(sk, req, arg)
+			 : (int)RDS_AWAY(fd, rds_away_ioctl(fd, req, arg), now, rds_call_ioctl(now, req, arg));
 
 	if (rc != -ENOIOCTLCMD)
 		return (int)rds_result(rc);

@@ -4,7 +4,7 @@
  *
  * Rules that keep it true without a lock:
  *  - A word that holds a socket holds one reference of it (the number's).  Whoever takes the socket out of the word by
- *    an atomic exchange or compare-and-swap, and only he, gives that reference back by rds_sock_number_closed().
+ *    an atomic exchange or compare-and-swap, and only he, gives that reference back by rds_call_number_closed().
  *  - A reader takes a reference on what it read (rds_sock_get is safe on any former socket) and then reads the word
  *    again: same word, so the number's reference was there all the time and the object is the right one.
  *  - A number that is being closed is marked, and cleared only if it still has the mark (fds_close.c).
@@ -182,7 +182,7 @@ static void fds_adopted(int fd, struct rds_sock *sk)
 	}
 	rds_away_closing(fd); /* channels to its last carrier, or, by another thread's attempt, to ourselves */
 	rds_away_closed();
-	rds_sock_number_closed(sk); /* the taker's own reference */
+	rds_call_number_closed(sk); /* the taker's own reference */
 }
 
 /*
@@ -330,7 +330,7 @@ int rds_fds_install(int fd, struct rds_sock *sk)
 
 	if (!word) {
 		rds_real.close(fd);
-		rds_sock_number_closed(sk);
+		rds_call_number_closed(sk);
 		return -EMFILE;
 	}
 	rds_fds_own();
@@ -346,7 +346,7 @@ static int fds_add(int fd, struct rds_sock *sk)
 
 	if (!word)
 		return -EMFILE;
-	rds_sock_number_added(sk);
+	rds_call_number_added(sk);
 	fds_drop(atomic_exchange(word, (uintptr_t)sk));
 	return 0;
 }
@@ -514,7 +514,7 @@ bool rds_fds_replace_begin(int fd, struct rds_sock *sk, uintptr_t *before)
 	word = fds_word_alloc(fd);
 	if (!word)
 		return false;
-	rds_sock_number_added(sk);
+	rds_call_number_added(sk);
 	*before = atomic_exchange(word, (uintptr_t)sk);
 	return true;
 }
@@ -526,7 +526,7 @@ void rds_fds_replace_end(int from, int fd, struct rds_sock *sk, uintptr_t before
 	if (done && rds_fds_peek(from) != (uintptr_t)sk)
 		(void)fds_recognise(fd); /* as in rds_fds_copied(); there is a word for it */
 	if (!done && atomic_compare_exchange_strong(rds_fds_word(fd), &ours, before))
-		rds_sock_number_closed(sk);
+		rds_call_number_closed(sk);
 	else
 		fds_drop(before);
 }

@@ -185,7 +185,7 @@ static inline int rds_fds_fresh(int fd)
 
 /* Once, before the engine can start its helper. */
 void rds_fds_init(void);
-/* A new socket stands at fd; takes over the reference that rds_socket() gave.  0 or -errno (then nothing is kept). */
+/* A new socket stands at fd; takes over the reference that rds_call_socket() gave.  0 or -errno (then nothing is kept). */
 int rds_fds_install(int fd, struct rds_sock *sk);
 /* Makes sure that the table has room for this number, so that rds_fds_copied() cannot fail. */
 int rds_fds_reserve(int fd);

@@ -57,7 +57,7 @@ static int close_ours(int fd, _Atomic(uintptr_t) *word)
 		rds_away_closing(fd);
 	else if (rds_fds_peek(fd) == FDS_INHERITED)
 		(void)fstat(fd, &st);
-	rds_sock_number_closing(fds_sock(atomic_load_explicit(word, memory_order_relaxed)));
+	rds_call_number_closing(fds_sock(atomic_load_explicit(word, memory_order_relaxed)));
 	fds_mark_closing(word);
 	int rc = rds_real.close(fd);
 	int saved = errno;

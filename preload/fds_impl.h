@@ -20,7 +20,7 @@ static inline void fds_drop(uintptr_t word)
 	struct rds_sock *sk = fds_sock(word);
 
 	if (sk)
-		rds_sock_number_closed(sk);
+		rds_call_number_closed(sk);
 }
 
 /* Is there another number, outside of those from first to last, of the socket with that inode? */

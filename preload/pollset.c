@@ -169,7 +169,7 @@ static int look_at_rds(struct pollset *ps)
 	for (unsigned i = 0; i < ps->n_rds; i++) {
 		struct pollset_rds *r = &ps->rds[i];
 
-		r->revents = rds_poll(r->sk, r->events | (ps->looked ? RDS_POLL_AGAIN : 0));
+		r->revents = rds_call_poll(r->sk, r->events | (ps->looked ? RDS_POLL_AGAIN : 0));
 		ps->again |= unlikely(r->revents & POLLNVAL) && rds_fds_came_back(r->sk);
 		if (ps->by_select)
 			r->revents = pollset_select_bits(r->events, r->revents);

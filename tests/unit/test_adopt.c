@@ -73,10 +73,10 @@ static struct rds_sock *bound_here(int *fd, struct sockaddr_in *sin)
 	struct rds_sock *sk;
 
 	*sin = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	*fd = rds_socket(SOCK_SEQPACKET, 0, &sk);
+	*fd = rds_call_socket(SOCK_SEQPACKET, 0, &sk);
 	ck_assert_int_ge(*fd, 0);
-	ck_assert_int_eq(rds_bind(sk, (struct sockaddr *)sin, sizeof(*sin)), 0);
-	ck_assert_int_eq(rds_getsockname(sk, (struct sockaddr *)sin, &room), 0);
+	ck_assert_int_eq(rds_call_bind(sk, (struct sockaddr *)sin, sizeof(*sin)), 0);
+	ck_assert_int_eq(rds_call_getsockname(sk, (struct sockaddr *)sin, &room), 0);
 	return sk;
 }
 
@@ -84,7 +84,7 @@ static void setup(void)
 {
 	struct sockaddr_in unused;
 
-	ck_assert_int_eq(rds_engine_start(), 0);
+	ck_assert_int_eq(rds_call_start_engine(), 0);
 	warm = bound_here(&warm_fd, &unused); /* so that the helper is there */
 }
 
@@ -106,7 +106,7 @@ static void left(void)
 		struct iovec iov = {.iov_base = &i, .iov_len = sizeof(i)};
 		struct msghdr msg = {.msg_name = &name, .msg_namelen = sizeof(name), .msg_iov = &iov, .msg_iovlen = 1};
 
-		ck_assert_int_eq(rds_sendmsg(warm, warm_fd, &msg, MSG_DONTWAIT), sizeof(i));
+		ck_assert_int_eq(rds_call_sendmsg(warm, warm_fd, &msg, MSG_DONTWAIT), sizeof(i));
 	}
 	rds_engine_spreads();
 	ck_assert_uint_eq(rds_leave(is_new), 1);
@@ -150,7 +150,7 @@ static void end(struct rds_sock *sk)
 {
 	close(standin);
 	if (sk)
-		rds_sock_number_closed(sk);
+		rds_call_number_closed(sk);
 }
 
 static void ck_queue(struct rds_sock *sk)
@@ -160,10 +160,10 @@ static void ck_queue(struct rds_sock *sk)
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 
 	for (i = 0; i < MESSAGES; i++) {
-		ck_assert_int_eq(rds_recvmsg(sk, standin, &msg, MSG_DONTWAIT), sizeof(number));
+		ck_assert_int_eq(rds_call_recvmsg(sk, standin, &msg, MSG_DONTWAIT), sizeof(number));
 		ck_assert_uint_eq(number, i);
 	}
-	ck_assert_int_eq(rds_recvmsg(sk, standin, &msg, MSG_DONTWAIT), -EAGAIN);
+	ck_assert_int_eq(rds_call_recvmsg(sk, standin, &msg, MSG_DONTWAIT), -EAGAIN);
 }
 
 /* Another process, which has all of the registry's locks and does nothing. */
@@ -366,7 +366,7 @@ START_TEST(next_life)
 	} while (sk[n++] != before);
 	while (n--) {
 		close(fd[n]);
-		rds_sock_number_closed(sk[n]);
+		rds_call_number_closed(sk[n]);
 	}
 }
 END_TEST

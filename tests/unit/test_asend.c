@@ -26,9 +26,9 @@ static void setup(void)
 	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 
 	level = SOL_RDS;
-	fd = rds_socket(SOCK_SEQPACKET, 0, &sk);
+	fd = rds_call_socket(SOCK_SEQPACKET, 0, &sk);
 	ck_assert_int_ge(fd, 0);
-	ck_assert_int_eq(rds_bind(sk, (struct sockaddr *)&a, sizeof(a)), 0);
+	ck_assert_int_eq(rds_call_bind(sk, (struct sockaddr *)&a, sizeof(a)), 0);
 	here = sk->laddr.ip;
 	ck_assert_int_eq(inet_pton(AF_INET6, "::ffff:10.0.0.1", &there), 1);
 }
@@ -36,7 +36,7 @@ static void setup(void)
 static void teardown(void)
 {
 	os_close(fd);
-	rds_sock_number_closed(sk);
+	rds_call_number_closed(sk);
 }
 
 /* A message that somebody has, and that is to be told of. */
@@ -63,7 +63,7 @@ static int told(uint64_t *token)
 {
 	struct msghdr msg = {.msg_control = &control, .msg_controllen = CMSG_SPACE(sizeof(struct rds_rdma_notify))};
 	struct rds_rdma_notify n;
-	int err = (int)rds_recvmsg(sk, fd, &msg, MSG_DONTWAIT);
+	int err = (int)rds_call_recvmsg(sk, fd, &msg, MSG_DONTWAIT);
 
 	*token = 0;
 	if (err)
@@ -208,7 +208,7 @@ START_TEST(kept_if_it_cannot_be_stored)
 	for (i = 1; i <= 4; i++)
 		dropped(i);
 	atomic_store(&sk->had_async_sends, !_i);
-	ck_assert_int_eq(rds_recvmsg(sk, fd, &msg, MSG_DONTWAIT), -EFAULT);
+	ck_assert_int_eq(rds_call_recvmsg(sk, fd, &msg, MSG_DONTWAIT), -EFAULT);
 	ck_assert_uint_eq(sk->nfailed, 4);
 	expect(first[_i][0],
 	       RDS_RDMA_DROPPED); /* they were taken together, and lie there now as they would have been stored */
@@ -218,7 +218,7 @@ START_TEST(kept_if_it_cannot_be_stored)
 	atomic_store(&sk->had_async_sends, !_i);
 	msg.msg_control = two + page - one; /* of three the first one fits */
 	msg.msg_controllen = 3 * one;
-	ck_assert_int_eq(rds_recvmsg(sk, fd, &msg, MSG_DONTWAIT), -EFAULT);
+	ck_assert_int_eq(rds_call_recvmsg(sk, fd, &msg, MSG_DONTWAIT), -EFAULT);
 	ck_assert_uint_eq(sk->nfailed, 3);
 	for (i = 0; i < 3; i++)
 		expect(then[_i][i], RDS_RDMA_DROPPED);
@@ -250,7 +250,7 @@ static ssize_t send_async(size_t size, unsigned times, int also, size_t also_siz
 		used += CMSG_SPACE(len);
 	}
 	msg.msg_controllen = used;
-	return rds_sendmsg(sk, fd, &msg, MSG_DONTWAIT);
+	return rds_call_sendmsg(sk, fd, &msg, MSG_DONTWAIT);
 }
 
 START_TEST(control_messages)

@@ -287,7 +287,7 @@ static struct path shown(void)
 	struct path p;
 	socklen_t len = sizeof(p);
 
-	ck_assert_int_eq(rds_getsockopt(fake.sk, -1, SOL_RDS, RDS6_INFO_CONN_PATHS, &p, &len), 87);
+	ck_assert_int_eq(rds_call_getsockopt(fake.sk, -1, SOL_RDS, RDS6_INFO_CONN_PATHS, &p, &len), 87);
 	ck_assert_uint_eq(len, 87);
 	return p;
 }
@@ -368,13 +368,13 @@ static void shows_device(bool up)
 	socklen_t len = sizeof(rec);
 
 	rds_abi_note_option(RDS_INFO_CONN_PATHS); /* the program knows Oracle's records */
-	ck_assert_int_eq(rds_getsockopt(fake.sk, -1, SOL_RDS, RDS_INFO_IB_CONNECTIONS, rec, &len), 176);
+	ck_assert_int_eq(rds_call_getsockopt(fake.sk, -1, SOL_RDS, RDS_INFO_IB_CONNECTIONS, rec, &len), 176);
 	ck_assert_uint_eq(len, 176);
 	ck_assert_mem_eq(rec, &id.laddr.s6_addr[12], 4);
 	ck_assert_mem_eq(rec + 4, &id.faddr.s6_addr[12], 4);
 	is_device(rec, 0, up);
 	len = sizeof(rec);
-	ck_assert_int_eq(rds_getsockopt(fake.sk, -1, SOL_RDS, RDS6_INFO_IB_CONNECTIONS, rec, &len), 200);
+	ck_assert_int_eq(rds_call_getsockopt(fake.sk, -1, SOL_RDS, RDS6_INFO_IB_CONNECTIONS, rec, &len), 200);
 	ck_assert_uint_eq(len, 200);
 	ck_assert_mem_eq(rec, &id.laddr, 16);
 	ck_assert_mem_eq(rec + 16, &id.faddr, 16);
@@ -391,10 +391,10 @@ START_TEST(test_tos)
 	id.tos = 3;
 	e = far_asks(&id, 0);
 	rds_abi_note_option(RDS_INFO_CONN_PATHS);
-	ck_assert_int_eq(rds_getsockopt(fake.sk, -1, SOL_RDS, RDS6_INFO_CONNECTIONS, rec, &len), 66);
+	ck_assert_int_eq(rds_call_getsockopt(fake.sk, -1, SOL_RDS, RDS6_INFO_CONNECTIONS, rec, &len), 66);
 	ck_assert_uint_eq(len, 66);
 	ck_assert_uint_eq(rec[65], 3);
-	ck_assert_int_eq(rds_getsockopt(fake.sk, -1, SOL_RDS, RDS_INFO_CONNECTIONS, rec, &len), 42);
+	ck_assert_int_eq(rds_call_getsockopt(fake.sk, -1, SOL_RDS, RDS_INFO_CONNECTIONS, rec, &len), 42);
 	ck_assert_uint_eq(rec[41], 3);
 	ck_assert_uint_eq(shown().tos, 3);
 	shows_device(false);

@@ -62,10 +62,10 @@ static struct rds_sock *bound_here(int *fd, struct sockaddr_in *sin)
 	struct rds_sock *sk;
 
 	*sin = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	*fd = rds_socket(SOCK_SEQPACKET, 0, &sk);
+	*fd = rds_call_socket(SOCK_SEQPACKET, 0, &sk);
 	ck_assert_int_ge(*fd, 0);
-	ck_assert_int_eq(rds_bind(sk, (struct sockaddr *)sin, sizeof(*sin)), 0);
-	ck_assert_int_eq(rds_getsockname(sk, (struct sockaddr *)sin, &len), 0);
+	ck_assert_int_eq(rds_call_bind(sk, (struct sockaddr *)sin, sizeof(*sin)), 0);
+	ck_assert_int_eq(rds_call_getsockname(sk, (struct sockaddr *)sin, &len), 0);
 	return sk;
 }
 
@@ -73,7 +73,7 @@ static void setup(void)
 {
 	struct sockaddr_in unused;
 
-	ck_assert_int_eq(rds_engine_start(), 0);
+	ck_assert_int_eq(rds_call_start_engine(), 0);
 	from = bound_here(&from_fd, &unused);
 	to = bound_here(&to_fd, &name);
 }
@@ -85,7 +85,7 @@ static void give(unsigned number, const enum answer *answers)
 
 	atomic_fetch_add(&rds_eng->conn_gen, 1); /* so that it looks */
 	script = answers;
-	ck_assert_int_eq(rds_sendmsg(from, from_fd, &msg, MSG_DONTWAIT), sizeof(number));
+	ck_assert_int_eq(rds_call_sendmsg(from, from_fd, &msg, MSG_DONTWAIT), sizeof(number));
 	script = truth;
 }
 
@@ -97,7 +97,7 @@ static unsigned got(void)
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 	ssize_t n;
 
-	test_until((n = rds_recvmsg(to, to_fd, &msg, MSG_DONTWAIT)) != -EAGAIN);
+	test_until((n = rds_call_recvmsg(to, to_fd, &msg, MSG_DONTWAIT)) != -EAGAIN);
 	ck_assert_int_eq(n, sizeof(number));
 	return number;
 }

@@ -26,8 +26,8 @@ static int inbox;
 
 static void setup(void)
 {
-	ck_assert_int_eq(rds_engine_start(), 0);
-	standin = rds_socket(SOCK_SEQPACKET, 0, &sock);
+	ck_assert_int_eq(rds_call_start_engine(), 0);
+	standin = rds_call_socket(SOCK_SEQPACKET, 0, &sock);
 	ck_assert_int_ge(standin, 0);
 	name = sock->name;
 	inbox = rds_inbox_make(&name);
@@ -247,7 +247,7 @@ static void make_small(void)
 {
 	int val = ROOM;
 
-	ck_assert_int_eq(rds_setsockopt(sock, standin, SOL_SOCKET, SO_RCVBUF, &val, sizeof(val)), 0);
+	ck_assert_int_eq(rds_call_setsockopt(sock, standin, SOL_SOCKET, SO_RCVBUF, &val, sizeof(val)), 0);
 	ck_assert_uint_eq(rds_sock_rcvbuf(sock), ROOM);
 }
 
@@ -302,7 +302,7 @@ static void bind_here(struct rds_sock *sk)
 {
 	struct sockaddr_in sin = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 
-	ck_assert_int_eq(rds_bind(sk, (struct sockaddr *)&sin, sizeof(sin)), 0);
+	ck_assert_int_eq(rds_call_bind(sk, (struct sockaddr *)&sin, sizeof(sin)), 0);
 }
 
 /* A byte of this number, and more, so that it is of LEN bytes. */
@@ -314,7 +314,7 @@ static void send_one(struct rds_sock *from, int fd, unsigned number)
 	struct iovec iov = {bytes, sizeof(bytes)};
 	struct msghdr msg = {.msg_name = &to, .msg_namelen = sizeof(to), .msg_iov = &iov, .msg_iovlen = 1};
 
-	ck_assert_int_eq(rds_sendmsg(from, fd, &msg, MSG_DONTWAIT), LEN);
+	ck_assert_int_eq(rds_call_sendmsg(from, fd, &msg, MSG_DONTWAIT), LEN);
 }
 
 static uint32_t left(void)
@@ -330,7 +330,7 @@ START_TEST(test_senders_wait)
 {
 	const unsigned n = 2 * ROOM / LEN;
 	struct rds_sock *from;
-	int fd = rds_socket(SOCK_SEQPACKET, 0, &from);
+	int fd = rds_call_socket(SOCK_SEQPACKET, 0, &from);
 	unsigned char buf[LEN];
 	struct iovec iov = {buf, sizeof(buf)};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
@@ -357,7 +357,7 @@ START_TEST(test_senders_wait)
 	ck_assert_int_eq(rds_inbox_empty(inbox, sock), 0);
 	ck_assert_uint_eq(left(), 0);
 	for (i = 0; i < n; i++) {
-		ck_assert_int_eq(rds_recvmsg(sock, standin, &msg, 0), LEN);
+		ck_assert_int_eq(rds_call_recvmsg(sock, standin, &msg, 0), LEN);
 		ck_assert_uint_eq(buf[0], (unsigned char)i);
 	}
 }

@@ -42,7 +42,7 @@ static void bind_to(struct rds_sock *sk, const char *ip, unsigned port)
 {
 	struct sockaddr_in a = in4(ip, port);
 
-	ck_assert_int_eq(rds_bind(sk, (struct sockaddr *)&a, sizeof(a)), 0);
+	ck_assert_int_eq(rds_call_bind(sk, (struct sockaddr *)&a, sizeof(a)), 0);
 }
 
 static void send_to(struct rds_sock *sk, int fd, const char *ip, unsigned port, size_t len)
@@ -52,14 +52,14 @@ static void send_to(struct rds_sock *sk, int fd, const char *ip, unsigned port, 
 	struct iovec iov = {data, len};
 	struct msghdr msg = {.msg_name = &a, .msg_namelen = sizeof(a), .msg_iov = &iov, .msg_iovlen = 1};
 
-	ck_assert_int_eq(rds_sendmsg(sk, fd, &msg, MSG_DONTWAIT), (ssize_t)len);
+	ck_assert_int_eq(rds_call_sendmsg(sk, fd, &msg, MSG_DONTWAIT), (ssize_t)len);
 }
 
 /* Bound to 127.0.0.1:port; three messages to itself wait to be read, two to nobody's address wait to be sent. */
 static void member_talker(unsigned port)
 {
 	struct rds_sock *sk;
-	int fd = rds_socket(SOCK_SEQPACKET, 0, &sk);
+	int fd = rds_call_socket(SOCK_SEQPACKET, 0, &sk);
 
 	ck_assert_int_ge(fd, 0);
 	bind_to(sk, "127.0.0.1", port);
@@ -108,7 +108,7 @@ static void member_hostile(unsigned how)
 	int fd;
 
 	ck_assert_int_eq(registry_open(&reg), 0);
-	len = rds_info_name(registry_self(reg), &name);
+	len = rds_node_listen_name(registry_self(reg), &name);
 	fd = socket(AF_UNIX, SOCK_STREAM, 0);
 	ck_assert_int_eq(bind(fd, (struct sockaddr *)&name, len), 0);
 	ck_assert_int_eq(listen(fd, 16), 0);
@@ -190,7 +190,7 @@ static int fd;
 
 static void sock_start(void)
 {
-	fd = rds_socket(SOCK_SEQPACKET, 0, &sk);
+	fd = rds_call_socket(SOCK_SEQPACKET, 0, &sk);
 	ck_assert_int_ge(fd, 0);
 }
 
@@ -205,7 +205,7 @@ static int info(int opt, void *buf, socklen_t *len)
 
 	mock_clock_own(silent);
 	began = os_now_ns();
-	ret = rds_getsockopt(sk, fd, SOL_RDS, opt, buf, len);
+	ret = rds_call_getsockopt(sk, fd, SOL_RDS, opt, buf, len);
 	waited += os_now_ns() - began;
 	mock_clock_common();
 	return ret;
@@ -253,7 +253,7 @@ START_TEST(tools_of_2006)
 	ck_assert_int_eq(info(RDS_INFO_FLOWS, NULL, &len), 16);
 	ck_assert_uint_eq(len, 0);
 	for (int i = 0; i < 2; i++)
-		ck_assert_int_eq(rds_recvmsg(sk, fd, &msg, MSG_DONTWAIT), 8);
+		ck_assert_int_eq(rds_call_recvmsg(sk, fd, &msg, MSG_DONTWAIT), 8);
 	memset(&got, 0xaa, sizeof(got));
 	len = sizeof(got);
 	ck_assert_int_eq(info(RDS_STATS_GLOBAL, &got, &len), 0);
@@ -461,9 +461,9 @@ START_TEST(sockets)
 	ck_assert(IN6_IS_ADDR_UNSPECIFIED(&ip));
 	free(s6);
 	bind_to(sk, "127.0.0.1", 4100);
-	ck_assert_int_eq(rds_connect(sk, (struct sockaddr *)&peer, sizeof(peer)), 0);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_SOCKET, SO_SNDBUF, &v, sizeof(v)), 0);
-	otherfd = rds_socket(SOCK_SEQPACKET, 0, &other);
+	ck_assert_int_eq(rds_call_connect(sk, (struct sockaddr *)&peer, sizeof(peer)), 0);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_SOCKET, SO_SNDBUF, &v, sizeof(v)), 0);
+	otherfd = rds_call_socket(SOCK_SEQPACKET, 0, &other);
 	ck_assert_int_ge(otherfd, 0);
 	s = fetch(RDS_INFO_SOCKETS, 36, &n);
 	ck_assert_uint_eq(n, 1);
@@ -498,7 +498,7 @@ static void make_congested(unsigned port)
 	sock_start();
 	bind_to(sk, "127.0.0.1", port);
 	atomic_store(&sk->transport, RDS_TRANS_TCP);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_SOCKET, SO_RCVBUF, &v, sizeof(v)), 0);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_SOCKET, SO_RCVBUF, &v, sizeof(v)), 0);
 	for (unsigned i = 0; i < 100 && !sk->congested; i++)
 		send_to(sk, fd, "127.0.0.1", port, 256);
 	ck_assert(sk->congested);
@@ -523,7 +523,7 @@ START_TEST(congested_sockets)
 	ck_assert_int_eq(s[1].pid, getpid());
 	ck_assert_int_eq(s[1].cong, 1);
 	free(s);
-	while (rds_recvmsg(sk, fd, &msg, MSG_DONTWAIT) > 0)
+	while (rds_call_recvmsg(sk, fd, &msg, MSG_DONTWAIT) > 0)
 		;
 	s6 = fetch(RDS6_INFO_SOCKETS, 60, &n);
 	ck_assert_uint_eq(n, 2);
@@ -627,7 +627,7 @@ static void member_quiet(unsigned port)
 {
 	struct rds_sock *s;
 
-	ck_assert_int_ge(rds_socket(SOCK_SEQPACKET, 0, &s), 0);
+	ck_assert_int_ge(rds_call_socket(SOCK_SEQPACKET, 0, &s), 0);
 	bind_to(s, "127.0.0.1", port);
 }
 
@@ -664,10 +664,10 @@ START_TEST(unacknowledged)
 	}
 	free(r);
 	to.sin_port = htons(4352); /* another port: nothing matches */
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CANCEL_SENT_TO, &to, sizeof(to)), 0);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_CANCEL_SENT_TO, &to, sizeof(to)), 0);
 	ck_assert_uint_eq(rds_sock_snd_bytes(sk), 30 + 31 + 32 + 33 + 34);
 	to.sin_port = htons(4351);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CANCEL_SENT_TO, &to, sizeof(to)), 0);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_CANCEL_SENT_TO, &to, sizeof(to)), 0);
 	ck_assert_uint_eq(rds_sock_snd_bytes(sk), 0);
 	free(fetch(RDS_INFO_RETRANS_MESSAGES, 26, &n));
 	ck_assert_uint_eq(n, 0);
@@ -724,7 +724,7 @@ END_TEST
 static int raw_connect(const struct rds_procid *id)
 {
 	struct sockaddr_un name;
-	socklen_t len = rds_info_name(id, &name);
+	socklen_t len = rds_node_listen_name(id, &name);
 	int s = socket(AF_UNIX, SOCK_STREAM, 0);
 
 	ck_assert_int_eq(connect(s, (struct sockaddr *)&name, len), 0);

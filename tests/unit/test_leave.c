@@ -55,17 +55,17 @@ static void open_one(struct rds_sock **sk, int *number)
 {
 	struct sockaddr_in sin = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 
-	ck_assert_int_eq(rds_engine_start(), 0);
-	*number = rds_socket(SOCK_SEQPACKET, 0, sk);
+	ck_assert_int_eq(rds_call_start_engine(), 0);
+	*number = rds_call_socket(SOCK_SEQPACKET, 0, sk);
 	ck_assert_int_ge(*number, 0);
-	ck_assert_int_eq(rds_bind(*sk, (struct sockaddr *)&sin, sizeof(sin)), 0);
+	ck_assert_int_eq(rds_call_bind(*sk, (struct sockaddr *)&sin, sizeof(sin)), 0);
 }
 
 static void set_name(void)
 {
 	socklen_t len = sizeof(name);
 
-	ck_assert_int_eq(rds_getsockname(sock, (struct sockaddr *)&name, &len), 0);
+	ck_assert_int_eq(rds_call_getsockname(sock, (struct sockaddr *)&name, &len), 0);
 }
 
 static ssize_t send_one(struct rds_sock *from, int number)
@@ -74,7 +74,7 @@ static ssize_t send_one(struct rds_sock *from, int number)
 	struct iovec iov = {&byte, 1};
 	struct msghdr msg = {.msg_name = &name, .msg_namelen = sizeof(name), .msg_iov = &iov, .msg_iovlen = 1};
 
-	return rds_sendmsg(from, number, &msg, 0);
+	return rds_call_sendmsg(from, number, &msg, 0);
 }
 
 /* ---- another process ---- */
@@ -173,9 +173,9 @@ START_TEST(leaves_during_a_send)
 	ck_assert_int_eq(send_one(sock, fd), -EBADF);
 	ck_assert_ptr_null(at_look);
 	ck_assert_uint_eq((uint32_t)atomic_load(&sock->snd), 0);
-	ck_assert_int_eq(rds_recvmsg(to, number,
-				     &(struct msghdr){.msg_iov = &(struct iovec){&(char){0}, 1}, .msg_iovlen = 1},
-				     MSG_DONTWAIT),
+	ck_assert_int_eq(rds_call_recvmsg(to, number,
+					  &(struct msghdr){.msg_iov = &(struct iovec){&(char){0}, 1}, .msg_iovlen = 1},
+					  MSG_DONTWAIT),
 			 -EAGAIN);
 }
 END_TEST

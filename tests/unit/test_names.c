@@ -22,7 +22,7 @@ static struct rds_sock *sock_make(int *fd)
 {
 	struct rds_sock *s = NULL;
 
-	*fd = rds_socket(SOCK_SEQPACKET, 0, &s);
+	*fd = rds_call_socket(SOCK_SEQPACKET, 0, &s);
 	ck_assert_int_ge(*fd, 0);
 	return s;
 }
@@ -30,7 +30,7 @@ static struct rds_sock *sock_make(int *fd)
 static void sock_end(struct rds_sock *s, int fd)
 {
 	os_close(fd);
-	rds_sock_number_closed(s);
+	rds_call_number_closed(s);
 }
 
 static void setup(void)
@@ -63,33 +63,33 @@ static int bind4(struct rds_sock *s, const char *ip, unsigned port)
 {
 	struct sockaddr_in a = in4(ip, port);
 
-	return rds_bind(s, (struct sockaddr *)&a, sizeof(a));
+	return rds_call_bind(s, (struct sockaddr *)&a, sizeof(a));
 }
 
 static int bind6(struct rds_sock *s, const char *ip, unsigned port, unsigned scope)
 {
 	struct sockaddr_in6 a = in6(ip, port, scope);
 
-	return rds_bind(s, (struct sockaddr *)&a, sizeof(a));
+	return rds_call_bind(s, (struct sockaddr *)&a, sizeof(a));
 }
 
 static int connect4(const char *ip, unsigned port)
 {
 	struct sockaddr_in a = in4(ip, port);
 
-	return rds_connect(sk, (struct sockaddr *)&a, sizeof(a));
+	return rds_call_connect(sk, (struct sockaddr *)&a, sizeof(a));
 }
 
 static int connect6(const char *ip, unsigned port, unsigned scope)
 {
 	struct sockaddr_in6 a = in6(ip, port, scope);
 
-	return rds_connect(sk, (struct sockaddr *)&a, sizeof(a));
+	return rds_call_connect(sk, (struct sockaddr *)&a, sizeof(a));
 }
 
 static void preset(struct rds_sock *s, int fd, int type)
 {
-	ck_assert_int_eq(rds_setsockopt(s, fd, SOL_RDS, SO_RDS_TRANSPORT, &type, sizeof(type)), 0);
+	ck_assert_int_eq(rds_call_setsockopt(s, fd, SOL_RDS, SO_RDS_TRANSPORT, &type, sizeof(type)), 0);
 }
 
 static int transport(struct rds_sock *s, int fd)
@@ -97,7 +97,7 @@ static int transport(struct rds_sock *s, int fd)
 	int v = -7;
 	socklen_t len = sizeof(v);
 
-	ck_assert_int_eq(rds_getsockopt(s, fd, SOL_RDS, SO_RDS_TRANSPORT, &v, &len), 0);
+	ck_assert_int_eq(rds_call_getsockopt(s, fd, SOL_RDS, SO_RDS_TRANSPORT, &v, &len), 0);
 	return v;
 }
 
@@ -106,7 +106,7 @@ static unsigned port_of(struct rds_sock *s)
 	struct sockaddr_in a;
 	socklen_t len = sizeof(a);
 
-	ck_assert_int_eq(rds_getsockname(s, (struct sockaddr *)&a, &len), 0);
+	ck_assert_int_eq(rds_call_getsockname(s, (struct sockaddr *)&a, &len), 0);
 	return ntohs(a.sin_port);
 }
 
@@ -115,14 +115,14 @@ START_TEST(bind_refuses_bad_form)
 	struct sockaddr_in a = in4("127.0.0.1", 4000);
 	struct sockaddr *sa = (struct sockaddr *)&a;
 
-	ck_assert_int_eq(rds_bind(sk, sa, -1), -EINVAL);
-	ck_assert_int_eq(rds_bind(sk, sa, 129), -EINVAL);
-	ck_assert_int_eq(rds_bind(sk, BAD, 129), -EINVAL);
-	ck_assert_int_eq(rds_bind(sk, BAD, 16), -EFAULT);
-	ck_assert_int_eq(rds_bind(sk, NULL, 16), -EFAULT);
-	ck_assert_int_eq(rds_bind(sk, NULL, 0), -EINVAL);
-	ck_assert_int_eq(rds_bind(sk, sa, 1), -EINVAL);
-	ck_assert_int_eq(rds_bind(sk, sa, 15), -EINVAL);
+	ck_assert_int_eq(rds_call_bind(sk, sa, -1), -EINVAL);
+	ck_assert_int_eq(rds_call_bind(sk, sa, 129), -EINVAL);
+	ck_assert_int_eq(rds_call_bind(sk, BAD, 129), -EINVAL);
+	ck_assert_int_eq(rds_call_bind(sk, BAD, 16), -EFAULT);
+	ck_assert_int_eq(rds_call_bind(sk, NULL, 16), -EFAULT);
+	ck_assert_int_eq(rds_call_bind(sk, NULL, 0), -EINVAL);
+	ck_assert_int_eq(rds_call_bind(sk, sa, 1), -EINVAL);
+	ck_assert_int_eq(rds_call_bind(sk, sa, 15), -EINVAL);
 	ck_assert_int_eq(bind4(sk, "0.0.0.0", 4000), -EINVAL);
 	ck_assert_int_eq(bind4(sk, "255.255.255.255", 4000), -EINVAL);
 	ck_assert_int_eq(bind4(sk, "224.0.0.1", 4000), -EINVAL);
@@ -131,7 +131,7 @@ START_TEST(bind_refuses_bad_form)
 	ck_assert_int_eq(bind6(sk, "::ffff:0.0.0.0", 4000, 0), -EINVAL);
 	ck_assert_int_eq(bind6(sk, "fe80::1", 4000, 0), -EINVAL);
 	a.sin_family = AF_UNIX;
-	ck_assert_int_eq(rds_bind(sk, sa, 16), -EINVAL);
+	ck_assert_int_eq(rds_call_bind(sk, sa, 16), -EINVAL);
 	ck_assert_int_eq(port_of(sk), 0);
 }
 END_TEST
@@ -144,8 +144,8 @@ START_TEST(bind_end_of_mapping)
 	ck_assert_ptr_ne(p, MAP_FAILED);
 	ck_assert_int_eq(munmap(p + 4096, 4096), 0);
 	memcpy(p + 4096 - 16, &a, 16);
-	ck_assert_int_eq(rds_bind(sk, (void *)(p + 4096 - 16), 17), -EFAULT);
-	ck_assert_int_eq(rds_bind(sk, (void *)(p + 4096 - 16), 16), 0);
+	ck_assert_int_eq(rds_call_bind(sk, (void *)(p + 4096 - 16), 17), -EFAULT);
+	ck_assert_int_eq(rds_call_bind(sk, (void *)(p + 4096 - 16), 16), 0);
 	munmap(p, 4096);
 }
 END_TEST
@@ -276,21 +276,21 @@ START_TEST(connect_table)
 	struct sockaddr_in6 a6 = in6("::1", 1, 0);
 	struct sockaddr *sa = (struct sockaddr *)&a;
 
-	ck_assert_int_eq(rds_connect(sk, sa, -1), -EINVAL);
-	ck_assert_int_eq(rds_connect(sk, BAD, 16), -EFAULT);
-	ck_assert_int_eq(rds_connect(sk, sa, 1), -EINVAL);
-	ck_assert_int_eq(rds_connect(sk, sa, 15), -EINVAL);
+	ck_assert_int_eq(rds_call_connect(sk, sa, -1), -EINVAL);
+	ck_assert_int_eq(rds_call_connect(sk, BAD, 16), -EFAULT);
+	ck_assert_int_eq(rds_call_connect(sk, sa, 1), -EINVAL);
+	ck_assert_int_eq(rds_call_connect(sk, sa, 15), -EINVAL);
 	ck_assert_int_eq(connect4("0.0.0.0", 5), -EDESTADDRREQ);
 	ck_assert_int_eq(connect4("224.0.0.1", 5), -EINVAL);
 	ck_assert_int_eq(connect4("255.255.255.255", 5), -EINVAL);
-	ck_assert_int_eq(rds_connect(sk, (struct sockaddr *)&a6, 27), -EINVAL);
+	ck_assert_int_eq(rds_call_connect(sk, (struct sockaddr *)&a6, 27), -EINVAL);
 	ck_assert_int_eq(connect6("::", 5, 0), -EPROTOTYPE);
 	ck_assert_int_eq(connect6("ff02::1", 5, 1), -EPROTOTYPE);
 	ck_assert_int_eq(connect6("::ffff:0.0.0.0", 5, 0), -EPROTOTYPE);
 	ck_assert_int_eq(connect6("fe80::1", 5, 0), -EINVAL);
 	a.sin_family = AF_UNSPEC;
-	ck_assert_int_eq(rds_connect(sk, sa, 16), -EAFNOSUPPORT);
-	ck_assert_int_eq(rds_getpeername(sk, sa, &(socklen_t){16}), -ENOTCONN);
+	ck_assert_int_eq(rds_call_connect(sk, sa, 16), -EAFNOSUPPORT);
+	ck_assert_int_eq(rds_call_getpeername(sk, sa, &(socklen_t){16}), -ENOTCONN);
 	ck_assert_int_eq(connect4("192.0.2.1", 0), 0); /* anywhere, port 0, before bind */
 	ck_assert_int_eq(connect6("fe80::1", 5, 3), 0);
 	ck_assert_int_eq(connect6("fe80::2", 5, 4), -EINVAL); /* another link than before */
@@ -304,21 +304,21 @@ START_TEST(names_unbound)
 	socklen_t len = sizeof(buf);
 
 	memset(buf, 0xaa, sizeof(buf));
-	ck_assert_int_eq(rds_getsockname(sk, (struct sockaddr *)buf, &len), 0);
+	ck_assert_int_eq(rds_call_getsockname(sk, (struct sockaddr *)buf, &len), 0);
 	ck_assert_uint_eq(len, 16);
 	ck_assert_mem_eq(buf, zero, 16);
 	ck_assert_uint_eq(buf[16], 0xaa);
 
 	ck_assert_int_eq(connect4("127.0.0.1", 77), 0);
 	len = sizeof(buf);
-	ck_assert_int_eq(rds_getsockname(sk, (struct sockaddr *)buf, &len), 0);
+	ck_assert_int_eq(rds_call_getsockname(sk, (struct sockaddr *)buf, &len), 0);
 	ck_assert_uint_eq(len, 16);
 	ck_assert_int_eq(((struct sockaddr *)buf)->sa_family, AF_INET);
 	ck_assert_mem_eq(buf + 2, zero, 14);
 
 	ck_assert_int_eq(connect6("::1", 77, 0), 0);
 	len = sizeof(buf);
-	ck_assert_int_eq(rds_getsockname(sk, (struct sockaddr *)buf, &len), 0);
+	ck_assert_int_eq(rds_call_getsockname(sk, (struct sockaddr *)buf, &len), 0);
 	ck_assert_uint_eq(len, 28);
 	ck_assert_int_eq(((struct sockaddr *)buf)->sa_family, AF_INET6);
 	ck_assert_mem_eq(buf + 2, zero, 26);
@@ -333,14 +333,14 @@ START_TEST(names_of_peer)
 	socklen_t len = sizeof(ss);
 
 	ck_assert_int_eq(connect6("::ffff:192.0.2.9", 78, 0), 0);
-	ck_assert_int_eq(rds_getpeername(sk, (void *)&ss, &len), 0);
+	ck_assert_int_eq(rds_call_getpeername(sk, (void *)&ss, &len), 0);
 	ck_assert_uint_eq(len, 16);
 	ck_assert_int_eq(sin->sin_family, AF_INET);
 	ck_assert_uint_eq(ntohs(sin->sin_port), 78);
 	ck_assert_uint_eq(sin->sin_addr.s_addr, inet_addr("192.0.2.9"));
 	ck_assert_int_eq(connect6("2001:db8::1", 79, 0), 0); /* the last one wins */
 	len = sizeof(ss);
-	ck_assert_int_eq(rds_getpeername(sk, (void *)&ss, &len), 0);
+	ck_assert_int_eq(rds_call_getpeername(sk, (void *)&ss, &len), 0);
 	ck_assert_uint_eq(len, 28);
 	ck_assert_uint_eq(ntohs(sin6->sin6_port), 79);
 	ck_assert_uint_eq(sin6->sin6_scope_id, 0);
@@ -354,17 +354,17 @@ START_TEST(names_truncation)
 
 	ck_assert_int_eq(bind4(sk, "127.0.0.1", 4004), 0);
 	memset(buf, 0xaa, sizeof(buf));
-	ck_assert_int_eq(rds_getsockname(sk, (struct sockaddr *)buf, &len), 0);
+	ck_assert_int_eq(rds_call_getsockname(sk, (struct sockaddr *)buf, &len), 0);
 	ck_assert_uint_eq(len, 16);
 	ck_assert_uint_eq(buf[2] << 8 | buf[3], 4004);
 	ck_assert_uint_eq(buf[4], 0xaa);
 	len = (socklen_t)-1;
-	ck_assert_int_eq(rds_getsockname(sk, (struct sockaddr *)buf, &len), -EINVAL);
-	ck_assert_int_eq(rds_getsockname(sk, (struct sockaddr *)buf, BAD), -EFAULT);
+	ck_assert_int_eq(rds_call_getsockname(sk, (struct sockaddr *)buf, &len), -EINVAL);
+	ck_assert_int_eq(rds_call_getsockname(sk, (struct sockaddr *)buf, BAD), -EFAULT);
 	len = 16;
-	ck_assert_int_eq(rds_getsockname(sk, BAD, &len), -EFAULT);
+	ck_assert_int_eq(rds_call_getsockname(sk, BAD, &len), -EFAULT);
 	len = 0;
-	ck_assert_int_eq(rds_getsockname(sk, BAD, &len), 0);
+	ck_assert_int_eq(rds_call_getsockname(sk, BAD, &len), 0);
 	ck_assert_uint_eq(len, 16);
 }
 END_TEST

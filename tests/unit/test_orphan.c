@@ -28,20 +28,20 @@ static struct end sender(unsigned n, size_t len)
 	struct msghdr msg = {.msg_name = &to, .msg_namelen = sizeof(to), .msg_iov = &iov, .msg_iovlen = 1};
 	struct end e;
 
-	e.fd = rds_socket(SOCK_SEQPACKET, 0, &e.sk);
+	e.fd = rds_call_socket(SOCK_SEQPACKET, 0, &e.sk);
 	ck_assert_int_ge(e.fd, 0);
-	ck_assert_int_eq(rds_bind(e.sk, (struct sockaddr *)&from, sizeof(from)), 0);
+	ck_assert_int_eq(rds_call_bind(e.sk, (struct sockaddr *)&from, sizeof(from)), 0);
 	atomic_store(&e.sk->transport, RDS_TRANS_IB);
 	atomic_store(&e.sk->sndbuf, 4 * MOST);
 	while (n--)
-		ck_assert_int_eq(rds_sendmsg(e.sk, e.fd, &msg, MSG_DONTWAIT), (ssize_t)len);
+		ck_assert_int_eq(rds_call_sendmsg(e.sk, e.fd, &msg, MSG_DONTWAIT), (ssize_t)len);
 	return e;
 }
 
 static void ends(struct end e)
 {
 	os_close(e.fd);
-	rds_sock_number_closed(e.sk);
+	rds_call_number_closed(e.sk);
 }
 
 static void sent_and_closed(unsigned n, size_t len)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_poll.c - what the stand-in of a watched socket shows to the kernel is what rds_poll() says, and comes and goes with it (engine/poll.c).
+ * test_poll.c - what the stand-in of a watched socket shows to the kernel is what rds_call_poll() says, and comes and goes with it (engine/poll.c).
  */
 #include <check.h>
 #include <poll.h>
@@ -72,7 +72,7 @@ static bool shown(void)
 
 static bool truth(void)
 {
-	return rds_poll(&sock, POLLOUT) == POLLOUT;
+	return rds_call_poll(&sock, POLLOUT) == POLLOUT;
 }
 
 /* A message is admitted as long as there is any room, so what is sent may be much more than the limit. */
@@ -122,7 +122,7 @@ START_TEST(test_notification_is_shown)
 	rds_notify_queue(&op);
 	rx_unlock();
 	ck_assert_int_eq(poll(&p, 1, 0), 1);
-	ck_assert_int_eq(rds_poll(&sock, POLLIN), POLLIN);
+	ck_assert_int_eq(rds_call_poll(&sock, POLLIN), POLLIN);
 }
 END_TEST
 

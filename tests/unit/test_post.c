@@ -83,7 +83,7 @@ static struct end end_new(void)
 {
 	struct end e;
 
-	e.fd = rds_socket(SOCK_SEQPACKET, 0, &e.sk);
+	e.fd = rds_call_socket(SOCK_SEQPACKET, 0, &e.sk);
 	ck_assert_int_ge(e.fd, 0);
 	return e;
 }
@@ -93,13 +93,13 @@ static int end_bind(const struct end *e, unsigned port)
 	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
 
 	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	return rds_bind(e->sk, (struct sockaddr *)&a, sizeof(a));
+	return rds_call_bind(e->sk, (struct sockaddr *)&a, sizeof(a));
 }
 
 static void end_close(const struct end *e)
 {
 	os_close(e->fd);
-	rds_sock_number_closed(e->sk);
+	rds_call_number_closed(e->sk);
 }
 
 static bool port_free(unsigned port)
@@ -178,7 +178,7 @@ static void sender(unsigned port, int seen)
 	ck_assert_int_eq(end_bind(&from, port - 1), 0);
 	for (unsigned i = 0; i < SHOWN; i++) {
 		a.sin_port = htons((uint16_t)(port + i));
-		ck_assert_int_eq(rds_sendmsg(from.sk, from.fd, &msg, 0), 1);
+		ck_assert_int_eq(rds_call_sendmsg(from.sk, from.fd, &msg, 0), 1);
 	}
 	ck_assert_int_eq(read(seen, &c, 1), 0); /* the messages are on their way only as long as this process is */
 }
@@ -307,7 +307,7 @@ START_TEST(the_helper_is_full)
 	ck_assert_int_eq(dup2(said, 2), 2);
 	limit(4); /* nobody gets a number now, and the log says so once */
 	for (int i = 0; i < 2; i++) {
-		e.fd = rds_socket(SOCK_SEQPACKET, 0, &e.sk);
+		e.fd = rds_call_socket(SOCK_SEQPACKET, 0, &e.sk);
 		ck_assert_int_eq(e.fd, -EMFILE);
 	}
 	limit(1024);

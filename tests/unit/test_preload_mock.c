@@ -70,7 +70,7 @@ static void start(void)
 	pthread_mutex_unlock(&lock);
 }
 
-int rds_socket(int type, int protocol, struct rds_sock **out)
+int rds_call_socket(int type, int protocol, struct rds_sock **out)
 {
 	int sv[2], rc;
 	struct stat st;
@@ -152,17 +152,17 @@ static void drop_numbers(struct rds_sock *sk, int n)
 	sk->ref -= n;
 }
 
-void rds_sock_number_closing(struct rds_sock *sk)
+void rds_call_number_closing(struct rds_sock *sk)
 {
 	(void)sk;
 }
 
-void rds_sock_number_closed(struct rds_sock *sk)
+void rds_call_number_closed(struct rds_sock *sk)
 {
 	drop_numbers(sk, 1);
 }
 
-void rds_sock_number_added(struct rds_sock *sk)
+void rds_call_number_added(struct rds_sock *sk)
 {
 	sk->ref++;
 	pthread_mutex_lock(&lock);
@@ -208,7 +208,7 @@ struct sockaddr_in mock_addr(int port)
 	return (struct sockaddr_in){.sin_family = AF_INET, .sin_port = (in_port_t)port, .sin_addr = {1}};
 }
 
-int rds_bind(struct rds_sock *sk, const struct sockaddr *addr, int addrlen)
+int rds_call_bind(struct rds_sock *sk, const struct sockaddr *addr, int addrlen)
 {
 	const struct sockaddr_in *in = (const struct sockaddr_in *)addr;
 
@@ -220,13 +220,13 @@ int rds_bind(struct rds_sock *sk, const struct sockaddr *addr, int addrlen)
 	return 0;
 }
 
-int rds_connect(struct rds_sock *sk, const struct sockaddr *addr, int addrlen)
+int rds_call_connect(struct rds_sock *sk, const struct sockaddr *addr, int addrlen)
 {
 	(void)sk, (void)addr, (void)addrlen;
 	return 0;
 }
 
-int rds_getsockname(struct rds_sock *sk, struct sockaddr *addr, socklen_t *len)
+int rds_call_getsockname(struct rds_sock *sk, struct sockaddr *addr, socklen_t *len)
 {
 	struct sockaddr_in in = mock_addr(sk->port);
 
@@ -235,25 +235,25 @@ int rds_getsockname(struct rds_sock *sk, struct sockaddr *addr, socklen_t *len)
 	return 0;
 }
 
-int rds_getpeername(struct rds_sock *sk, struct sockaddr *addr, socklen_t *len)
+int rds_call_getpeername(struct rds_sock *sk, struct sockaddr *addr, socklen_t *len)
 {
 	(void)sk, (void)addr, (void)len;
 	return -ENOTCONN;
 }
 
-int rds_setsockopt(struct rds_sock *sk, int fd, int level, int opt, const void *val, socklen_t len)
+int rds_call_setsockopt(struct rds_sock *sk, int fd, int level, int opt, const void *val, socklen_t len)
 {
 	(void)sk, (void)fd, (void)val, (void)len;
 	return level == SOL_SOCKET && opt == SO_ATTACH_BPF ? -EBADF : -ENOPROTOOPT;
 }
 
-int rds_getsockopt(struct rds_sock *sk, int fd, int level, int opt, void *val, socklen_t *len)
+int rds_call_getsockopt(struct rds_sock *sk, int fd, int level, int opt, void *val, socklen_t *len)
 {
 	(void)sk, (void)fd, (void)level, (void)val, (void)len;
 	return opt == 10000 ? 40 : -ENOPROTOOPT;
 }
 
-int rds_ioctl(struct rds_sock *sk, unsigned long req, void *arg)
+int rds_call_ioctl(struct rds_sock *sk, unsigned long req, void *arg)
 {
 	(void)sk, (void)arg;
 	return req == 0x89e1 ? 0 : -ENOIOCTLCMD;
@@ -261,7 +261,7 @@ int rds_ioctl(struct rds_sock *sk, unsigned long req, void *arg)
 
 /* ---- data ---- */
 
-bool rds_send_quick(struct rds_sock *sk, const void *buf, size_t len, const struct sockaddr *to)
+bool rds_call_send_fast(struct rds_sock *sk, const void *buf, size_t len, const struct sockaddr *to)
 {
 	(void)sk;
 	(void)buf;
@@ -270,7 +270,7 @@ bool rds_send_quick(struct rds_sock *sk, const void *buf, size_t len, const stru
 	return false;
 }
 
-ssize_t rds_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, int flags)
+ssize_t rds_call_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, int flags)
 {
 	const struct sockaddr_in *to = msg->msg_name;
 	struct rds_sock *dst;
@@ -336,7 +336,7 @@ static void end_wait(void *w)
 	rds_wait_end(w);
 }
 
-ssize_t rds_recvmsg(struct rds_sock *sk, int fd, struct msghdr *msg, int flags)
+ssize_t rds_call_recvmsg(struct rds_sock *sk, int fd, struct msghdr *msg, int flags)
 {
 	struct rds_wait *volatile w = NULL;
 	ssize_t rc;
@@ -383,7 +383,7 @@ int rds_sock_take_error(struct rds_sock *sk)
 
 /* ---- waiting ---- */
 
-short rds_poll(struct rds_sock *sk, short events)
+short rds_call_poll(struct rds_sock *sk, short events)
 {
 	short bits = POLLOUT | POLLWRNORM;
 

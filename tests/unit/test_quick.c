@@ -143,12 +143,12 @@ static ssize_t the_long_way(void)
 	struct msghdr msg = {
 		.msg_name = (void *)(uintptr_t)name, .msg_namelen = sizeof(to), .msg_iov = &iov, .msg_iovlen = 1};
 
-	return rds_sendmsg(&sock, -1, &msg, MSG_DONTWAIT);
+	return rds_call_sendmsg(&sock, -1, &msg, MSG_DONTWAIT);
 }
 
 static bool the_short_way(void)
 {
-	return rds_send_quick(&sock, bytes, length, name);
+	return rds_call_send_fast(&sock, bytes, length, name);
 }
 
 /* All that a send may change, but for the locks' own counts. */

@@ -297,11 +297,11 @@ static int transport_after_bind(const char *ip, uint16_t port, int preset, int *
 {
 	struct sockaddr_in sin = name_of(ip, port);
 	struct rds_sock *s;
-	int n = rds_socket(SOCK_SEQPACKET, 0, &s);
+	int n = rds_call_socket(SOCK_SEQPACKET, 0, &s);
 
 	ck_assert_int_ge(n, 0);
 	atomic_store(&s->transport, preset);
-	*err = rds_bind(s, (struct sockaddr *)&sin, sizeof(sin));
+	*err = rds_call_bind(s, (struct sockaddr *)&sin, sizeof(sin));
 	return atomic_load(&s->transport);
 }
 

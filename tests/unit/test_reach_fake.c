@@ -282,9 +282,9 @@ static struct rds_sock *bound_to(const char *ip, uint16_t port, int *fdp)
 	struct sockaddr_in sin = name_of(ip, port);
 	struct rds_sock *s;
 
-	*fdp = rds_socket(SOCK_SEQPACKET, 0, &s);
+	*fdp = rds_call_socket(SOCK_SEQPACKET, 0, &s);
 	ck_assert_int_ge(*fdp, 0);
-	ck_assert_int_eq(rds_bind(s, (struct sockaddr *)&sin, sizeof(sin)), 0);
+	ck_assert_int_eq(rds_call_bind(s, (struct sockaddr *)&sin, sizeof(sin)), 0);
 	return s;
 }
 
@@ -298,7 +298,7 @@ void far_setup(void)
 	pthread_mutex_init(&fake.lock, NULL);
 	fake.claim = 1;
 	mock_clock_stop();
-	ck_assert_int_eq(rds_engine_start(), 0);
+	ck_assert_int_eq(rds_call_start_engine(), 0);
 	fake.t = (struct rds_transport){.ops = &fake_ops, .up = &rds_transport_up};
 	rds_eng->remote = rds_fault_transport(&fake.t); /* itself, but for far_setup_wrapped() */
 	fake.sk = bound_to("127.0.0.1", 4000, &fake.fd);
@@ -323,7 +323,7 @@ void say(uint16_t port, const char *text)
 	struct iovec iov = {.iov_base = (void *)(uintptr_t)text, .iov_len = strlen(text) + 1};
 	struct msghdr msg = {.msg_name = &sin, .msg_namelen = sizeof(sin), .msg_iov = &iov, .msg_iovlen = 1};
 
-	ck_assert_int_eq(rds_sendmsg(fake.sk, fake.fd, &msg, MSG_DONTWAIT), (ssize_t)iov.iov_len);
+	ck_assert_int_eq(rds_call_sendmsg(fake.sk, fake.fd, &msg, MSG_DONTWAIT), (ssize_t)iov.iov_len);
 }
 
 struct answer {

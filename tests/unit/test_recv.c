@@ -93,7 +93,7 @@ static ssize_t take(size_t room, int flags, struct msghdr *msg)
 	memset(&from, 0, sizeof(from));
 	*msg = (struct msghdr){
 		.msg_name = &from, .msg_namelen = sizeof(from), .msg_iov = &iov, .msg_iovlen = 1, .msg_flags = -1};
-	return rds_recvmsg(&sock, -1, msg, flags | MSG_DONTWAIT);
+	return rds_call_recvmsg(&sock, -1, msg, flags | MSG_DONTWAIT);
 }
 
 static void ck_is(unsigned number, size_t len)
@@ -152,7 +152,7 @@ START_TEST(test_not_plain)
 	atomic_store(&sock.inq, true);
 	msg = (struct msghdr){
 		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control)};
-	ck_assert_int_eq(rds_recvmsg(&sock, -1, &msg, MSG_DONTWAIT), 100);
+	ck_assert_int_eq(rds_call_recvmsg(&sock, -1, &msg, MSG_DONTWAIT), 100);
 	ck_assert_ptr_nonnull(CMSG_FIRSTHDR(&msg));
 	memcpy(&inq, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(inq));
 	ck_assert_int_eq(inq, 200);
@@ -161,7 +161,7 @@ START_TEST(test_not_plain)
 	ck_is(4, 100);
 	iov.iov_base = (void *)8;
 	msg = (struct msghdr){.msg_iov = &iov, .msg_iovlen = 1};
-	ck_assert_int_eq(rds_recvmsg(&sock, -1, &msg, MSG_DONTWAIT), -EFAULT);
+	ck_assert_int_eq(rds_call_recvmsg(&sock, -1, &msg, MSG_DONTWAIT), -EFAULT);
 	ck_assert_uint_eq(sock.rcv_bytes, 100);
 	ck_assert_int_eq(take(100, 0, &msg), 100);
 	ck_is(5, 100);
@@ -189,7 +189,7 @@ START_TEST(test_not_measured)
 	atomic_store(&sock.rx_trace, 3 | 2 << 24);
 	msg = (struct msghdr){
 		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control)};
-	ck_assert_int_eq(rds_recvmsg(&sock, -1, &msg, MSG_DONTWAIT), 10);
+	ck_assert_int_eq(rds_call_recvmsg(&sock, -1, &msg, MSG_DONTWAIT), 10);
 	ck_assert_ptr_nonnull(CMSG_FIRSTHDR(&msg));
 	memcpy(&t, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(t));
 	ck_assert_uint_eq(t.rx_trace[2], 0);

@@ -123,10 +123,10 @@ static void setup(void)
 {
 	struct sockaddr_in sin = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 
-	ck_assert_int_eq(rds_engine_start(), 0);
-	standin = rds_socket(SOCK_SEQPACKET, 0, &sock);
+	ck_assert_int_eq(rds_call_start_engine(), 0);
+	standin = rds_call_socket(SOCK_SEQPACKET, 0, &sock);
 	ck_assert_int_ge(standin, 0);
-	ck_assert_int_eq(rds_bind(sock, (struct sockaddr *)&sin, sizeof(sin)), 0);
+	ck_assert_int_eq(rds_call_bind(sock, (struct sockaddr *)&sin, sizeof(sin)), 0);
 	attach();
 }
 
@@ -658,7 +658,7 @@ static void send_one(unsigned char number)
 	struct iovec iov = {&number, 1};
 	struct msghdr msg = {.msg_name = &to, .msg_namelen = sizeof(to), .msg_iov = &iov, .msg_iovlen = 1};
 
-	ck_assert_int_eq(rds_sendmsg(sock, standin, &msg, 0), 1);
+	ck_assert_int_eq(rds_call_sendmsg(sock, standin, &msg, 0), 1);
 }
 
 static int receive(int flags)
@@ -667,7 +667,7 @@ static int receive(int flags)
 	struct iovec iov = {&number, 1};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 
-	return rds_recvmsg(sock, standin, &msg, flags) == 1 ? number : -1;
+	return rds_call_recvmsg(sock, standin, &msg, flags) == 1 ? number : -1;
 }
 
 static uint32_t in_queue(void)

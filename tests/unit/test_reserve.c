@@ -21,9 +21,9 @@ static void setup(void)
 {
 	struct sockaddr_in sin = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 
-	ck_assert_int_eq(rds_engine_start(), 0);
-	ck_assert_int_ge(rds_socket(SOCK_SEQPACKET, 0, &sock), 0);
-	ck_assert_int_eq(rds_bind(sock, (struct sockaddr *)&sin, sizeof(sin)), 0);
+	ck_assert_int_eq(rds_call_start_engine(), 0);
+	ck_assert_int_ge(rds_call_socket(SOCK_SEQPACKET, 0, &sock), 0);
+	ck_assert_int_eq(rds_call_bind(sock, (struct sockaddr *)&sin, sizeof(sin)), 0);
 }
 
 static void no_memory(void)

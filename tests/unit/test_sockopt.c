@@ -31,14 +31,14 @@ static int fd;
 
 static void setup(void)
 {
-	fd = rds_socket(SOCK_SEQPACKET, 0, &sk);
+	fd = rds_call_socket(SOCK_SEQPACKET, 0, &sk);
 	ck_assert_int_ge(fd, 0);
 }
 
 static void teardown(void)
 {
 	os_close(fd);
-	rds_sock_number_closed(sk);
+	rds_call_number_closed(sk);
 }
 
 static void bind_to(const char *ip, unsigned port)
@@ -46,19 +46,19 @@ static void bind_to(const char *ip, unsigned port)
 	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
 
 	ck_assert_int_eq(inet_pton(AF_INET, ip, &a.sin_addr), 1);
-	ck_assert_int_eq(rds_bind(sk, (struct sockaddr *)&a, sizeof(a)), 0);
+	ck_assert_int_eq(rds_call_bind(sk, (struct sockaddr *)&a, sizeof(a)), 0);
 }
 
 static int set(int level, int opt, int v)
 {
-	return rds_setsockopt(sk, fd, level, opt, &v, sizeof(v));
+	return rds_call_setsockopt(sk, fd, level, opt, &v, sizeof(v));
 }
 
 static int get(int level, int opt)
 {
 	int v = 0;
 	socklen_t len = sizeof(v);
-	int ret = rds_getsockopt(sk, fd, level, opt, &v, &len);
+	int ret = rds_call_getsockopt(sk, fd, level, opt, &v, &len);
 
 	return ret < 0 ? ret : v;
 }
@@ -67,8 +67,8 @@ START_TEST(levels)
 {
 	ck_assert_int_eq(set(6, 1, 1), -ENOPROTOOPT);
 	ck_assert_int_eq(get(6, 1), -ENOPROTOOPT);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, 6, 1, NULL, (socklen_t)-1), -EINVAL);
-	ck_assert_int_eq(rds_getsockopt(sk, fd, 6, 1, BAD, BAD), -ENOPROTOOPT);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, 6, 1, NULL, (socklen_t)-1), -EINVAL);
+	ck_assert_int_eq(rds_call_getsockopt(sk, fd, 6, 1, BAD, BAD), -ENOPROTOOPT);
 	ck_assert_int_eq(rds_sock_level(sk), SOL_RDS);
 	ck_assert_int_eq(set(SOL_RDS_HISTORIC, RDS_RECVERR, 1), 0);
 	ck_assert_int_eq(rds_sock_level(sk), SOL_RDS_HISTORIC);
@@ -100,9 +100,9 @@ START_TEST(buffers)
 	ck_assert_int_eq(set(SOL_SOCKET, SO_RCVBUF, -1), 0);
 	ck_assert_int_ge(get(SOL_SOCKET, SO_RCVBUF) + 2ll,
 			 rds_options()->rmem_max * 2 > INT32_MAX ? INT32_MAX - 2ll : rds_options()->rmem_max * 2);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_SOCKET, SO_SNDBUF, &(short){1}, 2), -EINVAL);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_SOCKET, SO_SNDBUF, BAD, 4), -EFAULT);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_SOCKET, SO_SNDBUF, BAD, 2), -EINVAL);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_SOCKET, SO_SNDBUF, &(short){1}, 2), -EINVAL);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_SOCKET, SO_SNDBUF, BAD, 4), -EFAULT);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_SOCKET, SO_SNDBUF, BAD, 2), -EINVAL);
 	/* the RDS_SNDBUF of 2006 */
 	ck_assert_int_eq(set(SOL_RDS, RDS_GET_MR, 12345), 0);
 	ck_assert_int_eq(get(SOL_SOCKET, SO_SNDBUF), 24690);
@@ -135,29 +135,29 @@ START_TEST(timeouts)
 		_Atomic uint64_t *ns = i % 2 ? &sk->rcvtimeo_ns : &sk->sndtimeo_ns;
 
 		tv = (struct timeval){2, 500000};
-		ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_SOCKET, opts[i], &tv, sizeof(tv)), 0);
+		ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_SOCKET, opts[i], &tv, sizeof(tv)), 0);
 		ck_assert_uint_eq(*ns, 2500000000ull);
 		memset(&tv, 0, sizeof(tv));
 		len = 100;
-		ck_assert_int_eq(rds_getsockopt(sk, fd, SOL_SOCKET, opts[i], &tv, &len), 0);
+		ck_assert_int_eq(rds_call_getsockopt(sk, fd, SOL_SOCKET, opts[i], &tv, &len), 0);
 		ck_assert_uint_eq(len, sizeof(tv));
 		ck_assert_int_eq(tv.tv_sec, 2);
 		ck_assert_int_eq(tv.tv_usec, 500000);
 		tv = (struct timeval){0, 1000000};
-		ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_SOCKET, opts[i], &tv, sizeof(tv)), -EDOM);
+		ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_SOCKET, opts[i], &tv, sizeof(tv)), -EDOM);
 		tv = (struct timeval){0, -1};
-		ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_SOCKET, opts[i], &tv, sizeof(tv)), -EDOM);
+		ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_SOCKET, opts[i], &tv, sizeof(tv)), -EDOM);
 		tv = (struct timeval){-1, 0};
-		ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_SOCKET, opts[i], &tv, sizeof(tv)), 0);
+		ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_SOCKET, opts[i], &tv, sizeof(tv)), 0);
 		ck_assert_uint_eq(*ns, 0);
 		tv = (struct timeval){0, 0};
-		ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_SOCKET, opts[i], &tv, sizeof(tv)), 0);
+		ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_SOCKET, opts[i], &tv, sizeof(tv)), 0);
 		ck_assert_uint_eq(*ns, RDS_NO_TIMEOUT);
 		tv = (struct timeval){INT64_MAX, 999999};
-		ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_SOCKET, opts[i], &tv, sizeof(tv)), 0);
+		ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_SOCKET, opts[i], &tv, sizeof(tv)), 0);
 		ck_assert_uint_eq(*ns, RDS_NO_TIMEOUT);
-		ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_SOCKET, opts[i], &tv, 15), -EINVAL);
-		ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_SOCKET, opts[i], BAD, 16), -EFAULT);
+		ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_SOCKET, opts[i], &tv, 15), -EINVAL);
+		ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_SOCKET, opts[i], BAD, 16), -EFAULT);
 	}
 }
 END_TEST
@@ -181,7 +181,7 @@ START_TEST(timestamps)
 	ck_assert_int_eq(set(SOL_SOCKET, SO_TIMESTAMP_OLD, 0), 0);
 	ck_assert_int_eq(sk->timestamp, 0);
 	/* level SOL_RDS: a wrong length is EFAULT */
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, SO_TIMESTAMP_OLD, &(int64_t){1}, 8), -EFAULT);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, SO_TIMESTAMP_OLD, &(int64_t){1}, 8), -EFAULT);
 	ck_assert_int_eq(set(SOL_RDS, SO_TIMESTAMP_NEW, 1), 0);
 	ck_assert_int_eq(sk->timestamp, SO_TIMESTAMP_NEW);
 	ck_assert_int_eq(set(SOL_RDS, SO_TIMESTAMP_NEW, 0), 0);
@@ -224,19 +224,19 @@ START_TEST(generic)
 	ck_assert_int_eq(get(SOL_SOCKET, SO_PASSCRED), 0);
 	ck_assert_int_eq(set(SOL_SOCKET, 9999, 1), -ENOPROTOOPT);
 	ck_assert_int_eq(get(SOL_SOCKET, 9999), -ENOPROTOOPT);
-	ck_assert_int_eq(rds_getsockopt(sk, fd, SOL_SOCKET, SO_PEERCRED, &cred, &len), 0);
+	ck_assert_int_eq(rds_call_getsockopt(sk, fd, SOL_SOCKET, SO_PEERCRED, &cred, &len), 0);
 	ck_assert_int_eq(cred.pid, 0);
 	ck_assert_int_eq((int)cred.uid, -1);
-	ck_assert_int_eq(rds_getsockopt(sk, fd, SOL_SOCKET, SO_TYPE, &cred, BAD), -EFAULT);
+	ck_assert_int_eq(rds_call_getsockopt(sk, fd, SOL_SOCKET, SO_TYPE, &cred, BAD), -EFAULT);
 	len = (socklen_t)-1;
-	ck_assert_int_eq(rds_getsockopt(sk, fd, SOL_SOCKET, SO_TYPE, &cred, &len), -EINVAL);
+	ck_assert_int_eq(rds_call_getsockopt(sk, fd, SOL_SOCKET, SO_TYPE, &cred, &len), -EINVAL);
 	len = 1;
-	ck_assert_int_eq(rds_getsockopt(sk, fd, SOL_SOCKET, SO_TYPE, &byte, &len), 0);
+	ck_assert_int_eq(rds_call_getsockopt(sk, fd, SOL_SOCKET, SO_TYPE, &byte, &len), 0);
 	ck_assert_int_eq(byte, SOCK_SEQPACKET);
 	ck_assert_uint_eq(len, 1);
 	/* a filter is accepted and must not shut the stand-in */
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_SOCKET, SO_ATTACH_FILTER, &prog, sizeof(prog)), 0);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_SOCKET, SO_ATTACH_FILTER, &prog, 3), -EINVAL);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_SOCKET, SO_ATTACH_FILTER, &prog, sizeof(prog)), 0);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_SOCKET, SO_ATTACH_FILTER, &prog, 3), -EINVAL);
 	ck_assert_int_eq(os_send(rds_sock_pair_fd(sk), "x", 1, MSG_DONTWAIT), 1);
 	ck_assert_int_eq(os_recv(fd, &byte, 1, MSG_DONTWAIT), 1);
 }
@@ -247,15 +247,15 @@ START_TEST(peername)
 	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = htonl(0xc0000201)}, b;
 	socklen_t len = sizeof(b);
 
-	ck_assert_int_eq(rds_getsockopt(sk, fd, SOL_SOCKET, SO_PEERNAME, &b, &len), -ENOTCONN);
-	ck_assert_int_eq(rds_connect(sk, (struct sockaddr *)&a, sizeof(a)), 0);
-	ck_assert_int_eq(rds_getsockopt(sk, fd, SOL_SOCKET, SO_PEERNAME, &b, &len), 0);
+	ck_assert_int_eq(rds_call_getsockopt(sk, fd, SOL_SOCKET, SO_PEERNAME, &b, &len), -ENOTCONN);
+	ck_assert_int_eq(rds_call_connect(sk, (struct sockaddr *)&a, sizeof(a)), 0);
+	ck_assert_int_eq(rds_call_getsockopt(sk, fd, SOL_SOCKET, SO_PEERNAME, &b, &len), 0);
 	ck_assert_uint_eq(len, 16);
 	ck_assert_mem_eq(&a, &b, sizeof(a));
 	len = 17;
-	ck_assert_int_eq(rds_getsockopt(sk, fd, SOL_SOCKET, SO_PEERNAME, &b, &len), -EINVAL);
+	ck_assert_int_eq(rds_call_getsockopt(sk, fd, SOL_SOCKET, SO_PEERNAME, &b, &len), -EINVAL);
 	len = 8;
-	ck_assert_int_eq(rds_getsockopt(sk, fd, SOL_SOCKET, SO_PEERNAME, &b, &len), 0);
+	ck_assert_int_eq(rds_call_getsockopt(sk, fd, SOL_SOCKET, SO_PEERNAME, &b, &len), 0);
 	ck_assert_uint_eq(len, 8);
 }
 END_TEST
@@ -269,24 +269,24 @@ START_TEST(recverr_and_monitor)
 	ck_assert_int_eq(get(SOL_RDS, RDS_RECVERR), 0);
 	ck_assert_int_eq(set(SOL_RDS, RDS_RECVERR, 77), 0);
 	ck_assert_int_eq(get(SOL_RDS, RDS_RECVERR), 1);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_RECVERR, &v, 3), -EINVAL);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_RECVERR, BAD, 4), -EFAULT);
-	ck_assert_int_eq(rds_getsockopt(sk, fd, SOL_RDS, RDS_RECVERR, &v, &len), -EINVAL);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_RECVERR, &v, 3), -EINVAL);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_RECVERR, BAD, 4), -EFAULT);
+	ck_assert_int_eq(rds_call_getsockopt(sk, fd, SOL_RDS, RDS_RECVERR, &v, &len), -EINVAL);
 	len = 64;
-	ck_assert_int_eq(rds_getsockopt(sk, fd, SOL_RDS, RDS_RECVERR, &v, &len), 0);
+	ck_assert_int_eq(rds_call_getsockopt(sk, fd, SOL_RDS, RDS_RECVERR, &v, &len), 0);
 	ck_assert_uint_eq(len, 4);
-	ck_assert_int_eq(rds_getsockopt(sk, fd, SOL_RDS, RDS_RECVERR, &v, BAD), -EFAULT);
-	ck_assert_int_eq(rds_getsockopt(sk, fd, SOL_RDS, RDS_RECVERR, BAD, &len), -EFAULT);
+	ck_assert_int_eq(rds_call_getsockopt(sk, fd, SOL_RDS, RDS_RECVERR, &v, BAD), -EFAULT);
+	ck_assert_int_eq(rds_call_getsockopt(sk, fd, SOL_RDS, RDS_RECVERR, BAD, &len), -EFAULT);
 
 	ck_assert_int_eq(set(SOL_RDS, RDS_CONG_MONITOR, 1), 0);
 	ck_assert(sk->cong_monitor);
 	ck_assert_int_eq(set(SOL_RDS, SO_RDS_INQ, 2), 0);
 	ck_assert(sk->inq);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, SO_RDS_INQ, &v, 3), -EINVAL);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, SO_RDS_INQ, &v, 3), -EINVAL);
 	/* only the first four bytes are looked at */
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CONG_MONITOR, &wide, 8), 0);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_CONG_MONITOR, &wide, 8), 0);
 	ck_assert(!sk->cong_monitor);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CONG_MONITOR, &wide, 2), -EINVAL);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_CONG_MONITOR, &wide, 2), -EINVAL);
 	ck_assert_int_eq(get(SOL_RDS, RDS_CONG_MONITOR), -ENOPROTOOPT);
 }
 END_TEST
@@ -295,14 +295,14 @@ START_TEST(cancel_sent_to)
 {
 	struct sockaddr_storage ss = {.ss_family = AF_INET};
 
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CANCEL_SENT_TO, &ss, 3), -ENOTCONN);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_CANCEL_SENT_TO, &ss, 3), -ENOTCONN);
 	bind_to("127.0.0.1", 0);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CANCEL_SENT_TO, NULL, 0), -EINVAL);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CANCEL_SENT_TO, &ss, 15), -EINVAL);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CANCEL_SENT_TO, BAD, 16), -EFAULT);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CANCEL_SENT_TO, &ss, 16), 0);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CANCEL_SENT_TO, &ss, 28), 0);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CANCEL_SENT_TO, &ss, sizeof(ss)), 0);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_CANCEL_SENT_TO, NULL, 0), -EINVAL);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_CANCEL_SENT_TO, &ss, 15), -EINVAL);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_CANCEL_SENT_TO, BAD, 16), -EFAULT);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_CANCEL_SENT_TO, &ss, 16), 0);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_CANCEL_SENT_TO, &ss, 28), 0);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_CANCEL_SENT_TO, &ss, sizeof(ss)), 0);
 }
 END_TEST
 
@@ -331,7 +331,7 @@ static void send_to(const struct sockaddr_in *to)
 	struct msghdr msg = {
 		.msg_name = (void *)(uintptr_t)to, .msg_namelen = sizeof(*to), .msg_iov = &iov, .msg_iovlen = 1};
 
-	ck_assert_int_eq(rds_sendmsg(sk, fd, &msg, MSG_DONTWAIT), 1);
+	ck_assert_int_eq(rds_call_sendmsg(sk, fd, &msg, MSG_DONTWAIT), 1);
 }
 
 /* What was another process's socket says so once; again if what says so is cancelled. */
@@ -345,11 +345,11 @@ START_TEST(cancel_of_what_follows)
 	send_to(&to);
 	send_to(&to);
 	ck_waits((char[]){RDS_FLAG_NEW_OWNER, 0}, 2);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CANCEL_SENT_TO, &to, sizeof(to)), 0);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_CANCEL_SENT_TO, &to, sizeof(to)), 0);
 	ck_waits("", 0);
 	send_to(&to);
 	ck_waits((char[]){RDS_FLAG_NEW_OWNER}, 1);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CANCEL_SENT_TO, &to, sizeof(to)), 0);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_CANCEL_SENT_TO, &to, sizeof(to)), 0);
 }
 END_TEST
 
@@ -360,21 +360,21 @@ START_TEST(memory_regions)
 	struct rds_free_mr_args fr = {0};
 	char barrier[32] = {0};
 
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_GET_MR, &mr, 31), -EINVAL);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_GET_MR, BAD, 32), -EFAULT);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_GET_MR, &mr, 32), -ENOTCONN);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_GET_MR_FOR_DEST, &dest, sizeof(dest)), -ENOTCONN);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_GET_MR, &mr, 31), -EINVAL);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_GET_MR, BAD, 32), -EFAULT);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_GET_MR, &mr, 32), -ENOTCONN);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_GET_MR_FOR_DEST, &dest, sizeof(dest)), -ENOTCONN);
 	ck_assert_int_eq(set(SOL_RDS, SO_RDS_TRANSPORT, RDS_TRANS_TCP), 0);
 	bind_to("127.0.0.1", 0);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_GET_MR, &mr, 32), -EOPNOTSUPP);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_GET_MR_FOR_DEST, &dest, sizeof(dest)), -EOPNOTSUPP);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_GET_MR_FOR_DEST, &dest, 32), -EINVAL);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_FREE_MR, &fr, 15), -EINVAL);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_FREE_MR, BAD, 16), -EFAULT);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_FREE_MR, &fr, 16), -EINVAL);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_GET_MR, &mr, 32), -EOPNOTSUPP);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_GET_MR_FOR_DEST, &dest, sizeof(dest)), -EOPNOTSUPP);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_GET_MR_FOR_DEST, &dest, 32), -EINVAL);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_FREE_MR, &fr, 15), -EINVAL);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_FREE_MR, BAD, 16), -EFAULT);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_FREE_MR, &fr, 16), -EINVAL);
 	fr.cookie = 5;
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_FREE_MR, &fr, 16), -EINVAL);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_BARRIER, barrier, 32), -ENOPROTOOPT);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_FREE_MR, &fr, 16), -EINVAL);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_BARRIER, barrier, 32), -ENOPROTOOPT);
 }
 END_TEST
 
@@ -383,15 +383,15 @@ START_TEST(transport)
 	int64_t wide = RDS_TRANS_TCP;
 
 	ck_assert_int_eq(get(SOL_RDS, SO_RDS_TRANSPORT), -1);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, SO_RDS_TRANSPORT, &wide, 8), -EINVAL);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, SO_RDS_TRANSPORT, BAD, 4), -EFAULT);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, SO_RDS_TRANSPORT, &wide, 8), -EINVAL);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, SO_RDS_TRANSPORT, BAD, 4), -EFAULT);
 	ck_assert_int_eq(set(SOL_RDS, SO_RDS_TRANSPORT, -1), -EINVAL);
 	ck_assert_int_eq(set(SOL_RDS, SO_RDS_TRANSPORT, 3), -EINVAL);
 	ck_assert_int_eq(set(SOL_RDS, SO_RDS_TRANSPORT, RDS_TRANS_GAP), -ENOPROTOOPT);
 	ck_assert_int_eq(set(SOL_RDS, SO_RDS_TRANSPORT, RDS_TRANS_IB), -ENOPROTOOPT);
 	ck_assert_int_eq(set(SOL_RDS, SO_RDS_TRANSPORT, RDS_TRANS_TCP), 0);
 	ck_assert_int_eq(get(SOL_RDS, SO_RDS_TRANSPORT), RDS_TRANS_TCP);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, SO_RDS_TRANSPORT, BAD, 99), -EOPNOTSUPP);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, SO_RDS_TRANSPORT, BAD, 99), -EOPNOTSUPP);
 }
 END_TEST
 
@@ -401,15 +401,15 @@ START_TEST(transport_9)
 	int64_t wide = RDS_TRANS_TCP;
 
 	ck_assert_int_eq(get(SOL_RDS, 9), -1);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, 9, &wide, 8), -ENOPROTOOPT);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, 9, &wide, 3), -ENOPROTOOPT);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, 9, BAD, 4), -EFAULT);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, 9, &wide, 8), -ENOPROTOOPT);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, 9, &wide, 3), -ENOPROTOOPT);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, 9, BAD, 4), -EFAULT);
 	ck_assert_int_eq(set(SOL_RDS, 9, 3), -EINVAL);
 	ck_assert_int_eq(set(SOL_RDS, 9, RDS_TRANS_TCP), 0);
 	ck_assert_int_eq(get(SOL_RDS, 9), RDS_TRANS_TCP);
 	ck_assert_int_eq(get(SOL_RDS, SO_RDS_TRANSPORT), RDS_TRANS_TCP);
 	ck_assert_int_eq(set(SOL_RDS, 9, RDS_TRANS_TCP), -EOPNOTSUPP);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, 9, &wide, 8), -ENOPROTOOPT);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, 9, &wide, 8), -ENOPROTOOPT);
 }
 END_TEST
 
@@ -433,23 +433,23 @@ START_TEST(conn_reset)
 	struct rds6_reset r6 = {.src = IN6ADDR_LOOPBACK_INIT};
 
 	ck_assert(net_admin(false));
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, &r, sizeof(r)), -EACCES);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, BAD, sizeof(r)), -EACCES);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS6_CONN_RESET, &r6, sizeof(r6)), -EACCES);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS6_CONN_RESET, &r6, 4), -ENOPROTOOPT);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, &r, sizeof(r)), -EACCES);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, BAD, sizeof(r)), -EACCES);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS6_CONN_RESET, &r6, sizeof(r6)), -EACCES);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS6_CONN_RESET, &r6, 4), -ENOPROTOOPT);
 	if (!net_admin(true))
 		return;
 	/* what matches no connection is no error: rds-stress --reset never has one */
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, &r, sizeof(r)), 0);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, BAD, sizeof(r)), -EFAULT);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS6_CONN_RESET, &r6, sizeof(r6)), 0);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS6_CONN_RESET, BAD, sizeof(r6)), -EFAULT);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS6_CONN_RESET, &r6, 35), -ENOPROTOOPT);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS_HISTORIC, RDS_CONN_RESET, &r, sizeof(r)), 0);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, &r, sizeof(r)), 0);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, BAD, sizeof(r)), -EFAULT);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS6_CONN_RESET, &r6, sizeof(r6)), 0);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS6_CONN_RESET, BAD, sizeof(r6)), -EFAULT);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS6_CONN_RESET, &r6, 35), -ENOPROTOOPT);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS_HISTORIC, RDS_CONN_RESET, &r, sizeof(r)), 0);
 	bind_to("127.0.0.1", 0); /* it has a transport now, and that of other lengths is another option */
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, &r, sizeof(r)), 0);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, &r, 11), -EOPNOTSUPP);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, &r, 4), -EOPNOTSUPP);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, &r, sizeof(r)), 0);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, &r, 11), -EOPNOTSUPP);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, &r, 4), -EOPNOTSUPP);
 }
 END_TEST
 
@@ -491,25 +491,25 @@ START_TEST(conn_reset_which)
 
 	if (!net_admin(true))
 		return;
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, &r, sizeof(r)), 0);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, &r, sizeof(r)), 0);
 	ck_assert_str_eq(chosen(c, 5), "10000");
 	r.tos = 5;
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, &r, sizeof(r)), 0);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, &r, sizeof(r)), 0);
 	ck_assert_str_eq(chosen(c, 5), "01000");
 	r.dst.s_addr = 0;
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, &r, sizeof(r)), 0);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, &r, sizeof(r)), 0);
 	ck_assert_str_eq(chosen(c, 5), "11100");
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS6_CONN_RESET, &r6, sizeof(r6)), 0);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS6_CONN_RESET, &r6, sizeof(r6)), 0);
 	ck_assert_str_eq(chosen(c, 5), "00001");
 	r6.dst = c[0]->id.faddr;
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS6_CONN_RESET, &r6, sizeof(r6)), 0);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS6_CONN_RESET, &r6, sizeof(r6)), 0);
 	ck_assert_str_eq(chosen(c, 5), "00000");
 	r6.src = c[0]->id.laddr;
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS6_CONN_RESET, &r6, sizeof(r6)), 0);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS6_CONN_RESET, &r6, sizeof(r6)), 0);
 	ck_assert_str_eq(chosen(c, 5), "10000");
 	for (unsigned i = 0; i < 5; i++)
 		c[i]->ep = NULL;
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, RDS6_CONN_RESET, &r6, sizeof(r6)), 0);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS6_CONN_RESET, &r6, sizeof(r6)), 0);
 	ck_assert_str_eq(chosen(c, 5), "00000");
 }
 END_TEST
@@ -518,15 +518,15 @@ START_TEST(rxpath_latency)
 {
 	struct rds_rx_trace_so so = {2, {2, 0, 9}};
 
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, SO_RDS_MSG_RXPATH_LATENCY, &so, 4), 0);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, SO_RDS_MSG_RXPATH_LATENCY, &so, 4), 0);
 	ck_assert_uint_eq(sk->rx_trace, 2 | 2 << 8);
 	so.rx_traces = 4;
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, SO_RDS_MSG_RXPATH_LATENCY, &so, 4), -EFAULT);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, SO_RDS_MSG_RXPATH_LATENCY, &so, 4), -EFAULT);
 	ck_assert_uint_eq(sk->rx_trace, 2 | 2 << 8);
 	so.rx_traces = 3;
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, SO_RDS_MSG_RXPATH_LATENCY, &so, 4), -EFAULT);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, SO_RDS_MSG_RXPATH_LATENCY, &so, 4), -EFAULT);
 	ck_assert_uint_eq(sk->rx_trace, 0);
-	ck_assert_int_eq(rds_setsockopt(sk, fd, SOL_RDS, SO_RDS_MSG_RXPATH_LATENCY, &so, 5), -EFAULT);
+	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, SO_RDS_MSG_RXPATH_LATENCY, &so, 5), -EFAULT);
 	ck_assert_int_eq(get(SOL_RDS, SO_RDS_MSG_RXPATH_LATENCY), -ENOPROTOOPT);
 }
 END_TEST
@@ -538,22 +538,22 @@ START_TEST(tos)
 
 	ck_assert_ptr_ne(page, MAP_FAILED);
 	munmap(page + 4096, 4096);
-	ck_assert_int_eq(rds_ioctl(sk, SIOCRDSSETTOS, BAD), -EFAULT);
-	ck_assert_int_eq(rds_ioctl(sk, SIOCRDSSETTOS, page), -ENOTTY);
+	ck_assert_int_eq(rds_call_ioctl(sk, SIOCRDSSETTOS, BAD), -EFAULT);
+	ck_assert_int_eq(rds_call_ioctl(sk, SIOCRDSSETTOS, page), -ENOTTY);
 	/* without a transport the device layer copies 40 bytes first */
-	ck_assert_int_eq(rds_ioctl(sk, SIOCRDSSETTOS, page + 4095), -EFAULT);
+	ck_assert_int_eq(rds_call_ioctl(sk, SIOCRDSSETTOS, page + 4095), -EFAULT);
 	bind_to("127.0.0.1", 0);
-	ck_assert_int_eq(rds_ioctl(sk, SIOCRDSSETTOS, page), -ENOTTY); /* loopback transport */
+	ck_assert_int_eq(rds_call_ioctl(sk, SIOCRDSSETTOS, page), -ENOTTY); /* loopback transport */
 	teardown();
 	setup();
 	ck_assert_int_eq(set(SOL_RDS, SO_RDS_TRANSPORT, RDS_TRANS_TCP), 0);
 	page[4095] = 3;
-	ck_assert_int_eq(rds_ioctl(sk, SIOCRDSSETTOS, page + 4095), 0);
-	ck_assert_int_eq(rds_ioctl(sk, SIOCRDSGETTOS, &v), 0);
+	ck_assert_int_eq(rds_call_ioctl(sk, SIOCRDSSETTOS, page + 4095), 0);
+	ck_assert_int_eq(rds_call_ioctl(sk, SIOCRDSGETTOS, &v), 0);
 	ck_assert_uint_eq(v, 0);
-	ck_assert_int_eq(rds_ioctl(sk, SIOCRDSGETTOS, BAD), -EFAULT);
+	ck_assert_int_eq(rds_call_ioctl(sk, SIOCRDSGETTOS, BAD), -EFAULT);
 	atomic_store(&sk->tos_fixed, true);
-	ck_assert_int_eq(rds_ioctl(sk, SIOCRDSSETTOS, &v), -EINVAL);
+	ck_assert_int_eq(rds_call_ioctl(sk, SIOCRDSSETTOS, &v), -EINVAL);
 	munmap(page, 4096);
 }
 END_TEST
@@ -563,14 +563,14 @@ START_TEST(ioctls)
 	struct ifreq ifr = {.ifr_name = "lo"};
 	int v;
 
-	ck_assert_int_eq(rds_ioctl(sk, FIONREAD, &v), -ENOTTY);
-	ck_assert_int_eq(rds_ioctl(sk, SIOCOUTQ, &v), -ENOTTY);
-	ck_assert_int_eq(rds_ioctl(sk, 0xffffffff00000000ul | FIONREAD, &v), -ENOTTY);
-	ck_assert_int_eq(rds_ioctl(sk, SIOCGSTAMP_OLD, &v), -ENOTTY);
-	ck_assert_int_eq(rds_ioctl(sk, SIOCATMARK, &ifr), -ENOTTY);
-	ck_assert_int_eq(rds_ioctl(sk, SIOCATMARK, BAD), -EFAULT);
-	ck_assert_int_eq(rds_ioctl(sk, FIONBIO, &v), -ENOIOCTLCMD);
-	ck_assert_int_eq(rds_ioctl(sk, SIOCGIFINDEX, &ifr), -ENOIOCTLCMD);
+	ck_assert_int_eq(rds_call_ioctl(sk, FIONREAD, &v), -ENOTTY);
+	ck_assert_int_eq(rds_call_ioctl(sk, SIOCOUTQ, &v), -ENOTTY);
+	ck_assert_int_eq(rds_call_ioctl(sk, 0xffffffff00000000ul | FIONREAD, &v), -ENOTTY);
+	ck_assert_int_eq(rds_call_ioctl(sk, SIOCGSTAMP_OLD, &v), -ENOTTY);
+	ck_assert_int_eq(rds_call_ioctl(sk, SIOCATMARK, &ifr), -ENOTTY);
+	ck_assert_int_eq(rds_call_ioctl(sk, SIOCATMARK, BAD), -EFAULT);
+	ck_assert_int_eq(rds_call_ioctl(sk, FIONBIO, &v), -ENOIOCTLCMD);
+	ck_assert_int_eq(rds_call_ioctl(sk, SIOCGIFINDEX, &ifr), -ENOIOCTLCMD);
 	/* what the stand-in makes of the rest is what RDS would make of it */
 	ck_assert_int_eq(ioctl(fd, SIOCGIFINDEX, &ifr), 0);
 	ck_assert_int_eq(ioctl(fd, SIOCGIFADDR, &ifr), -1);

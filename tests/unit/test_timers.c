@@ -50,8 +50,8 @@ static void helper_runs(void)
 		.sin_family = AF_INET, .sin_port = htons(4000), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	struct rds_sock *sk;
 
-	ck_assert_int_ge(rds_socket(SOCK_SEQPACKET, 0, &sk), 0);
-	ck_assert_int_eq(rds_bind(sk, (struct sockaddr *)&sin, sizeof(sin)), 0);
+	ck_assert_int_ge(rds_call_socket(SOCK_SEQPACKET, 0, &sk), 0);
+	ck_assert_int_eq(rds_call_bind(sk, (struct sockaddr *)&sin, sizeof(sin)), 0);
 }
 
 static _Atomic unsigned asked, ran;
@@ -104,8 +104,8 @@ START_TEST(test_no_waiting)
 	struct rds_sock *sk;
 
 	ck_assert_int_eq(refuse_call(SYS_epoll_pwait, EPERM), 0);
-	ck_assert_int_ge(rds_socket(SOCK_SEQPACKET, 0, &sk), 0);
-	ck_assert_int_eq(rds_bind(sk, (struct sockaddr *)&sin, sizeof(sin)), -EPERM);
+	ck_assert_int_ge(rds_call_socket(SOCK_SEQPACKET, 0, &sk), 0);
+	ck_assert_int_eq(rds_call_bind(sk, (struct sockaddr *)&sin, sizeof(sin)), -EPERM);
 }
 END_TEST
 

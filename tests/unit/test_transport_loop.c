@@ -26,10 +26,10 @@ static struct end open_end(const char *ip)
 	socklen_t len = sizeof(e.name);
 
 	inet_pton(AF_INET, ip, &e.name.sin_addr);
-	e.fd = rds_socket(SOCK_SEQPACKET, 0, &e.sk);
+	e.fd = rds_call_socket(SOCK_SEQPACKET, 0, &e.sk);
 	ck_assert_int_ge(e.fd, 0);
-	ck_assert_int_eq(rds_bind(e.sk, (struct sockaddr *)&e.name, sizeof(e.name)), 0);
-	ck_assert_int_eq(rds_getsockname(e.sk, (struct sockaddr *)&e.name, &len), 0);
+	ck_assert_int_eq(rds_call_bind(e.sk, (struct sockaddr *)&e.name, sizeof(e.name)), 0);
+	ck_assert_int_eq(rds_call_getsockname(e.sk, (struct sockaddr *)&e.name, &len), 0);
 	ck_assert_uint_ne(e.name.sin_port, 0);
 	return e;
 }
@@ -37,7 +37,7 @@ static struct end open_end(const char *ip)
 static void close_end(struct end *e)
 {
 	os_close(e->fd);
-	rds_sock_number_closed(e->sk);
+	rds_call_number_closed(e->sk);
 }
 
 static ssize_t give(struct end *from, struct end *to, const void *buf, size_t len)
@@ -45,7 +45,7 @@ static ssize_t give(struct end *from, struct end *to, const void *buf, size_t le
 	struct iovec iov = {.iov_base = (void *)(uintptr_t)buf, .iov_len = len};
 	struct msghdr msg = {.msg_name = &to->name, .msg_namelen = sizeof(to->name), .msg_iov = &iov, .msg_iovlen = 1};
 
-	return rds_sendmsg(from->sk, from->fd, &msg, MSG_DONTWAIT);
+	return rds_call_sendmsg(from->sk, from->fd, &msg, MSG_DONTWAIT);
 }
 
 static ssize_t take(struct end *e, void *buf, size_t len, struct sockaddr_in *from)
@@ -53,7 +53,7 @@ static ssize_t take(struct end *e, void *buf, size_t len, struct sockaddr_in *fr
 	struct iovec iov = {.iov_base = buf, .iov_len = len};
 	struct msghdr msg = {.msg_name = from, .msg_namelen = sizeof(*from), .msg_iov = &iov, .msg_iovlen = 1};
 
-	return rds_recvmsg(e->sk, e->fd, &msg, MSG_DONTWAIT);
+	return rds_call_recvmsg(e->sk, e->fd, &msg, MSG_DONTWAIT);
 }
 
 START_TEST(test_there_and_back)
@@ -109,13 +109,13 @@ START_TEST(test_readiness)
 	struct sockaddr_in from;
 	char c;
 
-	rds_poll(b.sk, POLLIN); /* a map update when the connection came up counts once */
-	ck_assert_int_eq(rds_poll(b.sk, POLLIN | POLLOUT) & (POLLIN | POLLOUT), POLLOUT);
+	rds_call_poll(b.sk, POLLIN); /* a map update when the connection came up counts once */
+	ck_assert_int_eq(rds_call_poll(b.sk, POLLIN | POLLOUT) & (POLLIN | POLLOUT), POLLOUT);
 	ck_assert_int_eq(give(&a, &b, "x", 1), 1);
-	ck_assert_int_eq(rds_poll(b.sk, POLLIN) & POLLIN, POLLIN);
+	ck_assert_int_eq(rds_call_poll(b.sk, POLLIN) & POLLIN, POLLIN);
 	ck_assert_int_eq(take(&b, &c, 1, &from), 1);
-	rds_poll(b.sk, POLLIN);
-	ck_assert_int_eq(rds_poll(b.sk, POLLIN) & POLLIN, 0);
+	rds_call_poll(b.sk, POLLIN);
+	ck_assert_int_eq(rds_call_poll(b.sk, POLLIN) & POLLIN, 0);
 	close_end(&a);
 	close_end(&b);
 }

@@ -96,10 +96,11 @@ static void setup(void)
 {
 	struct sockaddr_in sin = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 
-	ck_assert_int_eq(rds_engine_start(), 0);
-	standin = rds_socket(SOCK_SEQPACKET, 0, &sock);
+	ck_assert_int_eq(rds_call_start_engine(), 0);
+	standin = rds_call_socket(SOCK_SEQPACKET, 0, &sock);
 	ck_assert_int_ge(standin, 0);
-	ck_assert_int_eq(rds_bind(sock, (struct sockaddr *)&sin, sizeof(sin)), 0); /* so that the helper is there */
+	ck_assert_int_eq(rds_call_bind(sock, (struct sockaddr *)&sin, sizeof(sin)),
+			 0); /* so that the helper is there */
 }
 
 /* While more and more is taken, other things are done between. */
@@ -134,7 +135,7 @@ static int lies_there(struct rds_sock *sk)
 START_TEST(strays_beside)
 {
 	struct rds_sock *other;
-	int fd = rds_socket(SOCK_SEQPACKET, 0, &other), i;
+	int fd = rds_call_socket(SOCK_SEQPACKET, 0, &other), i;
 
 	ck_assert_int_ge(fd, 0);
 	atomic_store(&flood, true);
@@ -221,7 +222,7 @@ static void find_door(unsigned which)
 	if (which == 0) {
 		door_len = rds_node_name_address("rdspreload-shm-", self, &door);
 	} else if (which == 1) {
-		door_len = rds_info_name(self, &door);
+		door_len = rds_node_listen_name(self, &door);
 	} else {
 		rds_timer_set(&opener, os_now_ns());
 		test_until(atomic_load(&open_now));

@@ -478,7 +478,7 @@ START_TEST(test_l5a_of_another_registry)
 	struct rds_procid id = {.b = "somebody else's"};
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	struct sockaddr_un name;
-	socklen_t len = rds_info_name(&id, &name);
+	socklen_t len = rds_node_listen_name(&id, &name);
 
 	ck_assert_int_eq(ask(VERBS_CONNECT, 0, &id, at).status, VERBS_GONE);
 	ck_assert_int_eq(bind(fd, (struct sockaddr *)&name, len), 0);

@@ -278,6 +278,6 @@ bool verbs_rendezvous_request(const struct verbs_request *req, const struct in6_
 	else if (registry_proc_find(node_registry(), &req->wanted, &slot))
 		answer_redirect(slot, &req->wanted, VERBS_GONE, answer);
 	else /* of another registry (another user's), or it has ended: GONE would have the peer drop what it has for it */
-		answer->status = rds_info_answers(&req->wanted) ? VERBS_AGAIN : VERBS_GONE;
+		answer->status = rds_node_proc_listens(&req->wanted) ? VERBS_AGAIN : VERBS_GONE;
 	return false;
 }
