@@ -179,7 +179,7 @@ static int send_operations(struct send_call *c, struct rds_conn *conn)
 /* It is another process's by now, or is about to be (leave.c): nothing more goes from here, nor is it told what it is not any more. */
 static inline bool sock_is_handed_off(const struct rds_sock *sk)
 {
-	return atomic_load_explicit(&sk->leaving, memory_order_relaxed);
+	return atomic_load_explicit(&sk->handing_off, memory_order_relaxed);
 }
 
 /* conn->tx held. Row 20 (connection gone): AGAIN, the caller looks the destination up anew. */

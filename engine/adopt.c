@@ -37,7 +37,7 @@ struct reader {
 	const char *at, *end;
 };
 
-static bool get(struct reader *r, void *to, size_t len)
+static bool reader_get_bytes(struct reader *r, void *to, size_t len)
 {
 	if ((size_t)(r->end - r->at) < len)
 		return false;
@@ -46,7 +46,7 @@ static bool get(struct reader *r, void *to, size_t len)
 	return true;
 }
 
-static bool bools_sound(const struct rds_share_state *st)
+static bool state_bools_are_sound(const struct rds_share_state *st)
 {
 	return rds_share_is_bool(&st->bound) && rds_share_is_bool(&st->connected) && rds_share_is_bool(&st->no_rdma) &&
 	       rds_share_is_bool(&st->tos_fixed) && rds_share_is_bool(&st->recverr) &&
@@ -54,15 +54,16 @@ static bool bools_sound(const struct rds_share_state *st)
 	       rds_share_is_bool(&st->cong_monitor) && rds_share_is_bool(&st->region_freed_by_other);
 }
 
-static bool state_sound(const struct rds_share_state *st)
+static bool state_is_sound(const struct rds_share_state *st)
 {
-	return bools_sound(st) && st->err >= 0 && st->err <= RDS_SHARE_ERRNO && st->magic == RDS_SHARE_MAGIC &&
-	       st->version == RDS_SHARE_VERSION && st->transport >= -1 && st->transport < RDS_TRANS_COUNT + 1 &&
-	       st->sndbuf >= 2 && st->rcvbuf >= 2 && (st->bound ? st->laddr.port != 0 : !st->n_unsent) &&
-	       st->n_unsent <= RDS_SND_MSGS && (st->rx_trace & 0xff) <= RDS_MSG_RX_DGRAM_TRACE_MAX;
+	return state_bools_are_sound(st) && st->err >= 0 && st->err <= RDS_SHARE_ERRNO &&
+	       st->magic == RDS_SHARE_MAGIC && st->version == RDS_SHARE_VERSION && st->transport >= -1 &&
+	       st->transport < RDS_TRANS_COUNT + 1 && st->sndbuf >= 2 && st->rcvbuf >= 2 &&
+	       (st->bound ? st->laddr.port != 0 : !st->n_unsent) && st->n_unsent <= RDS_SND_MSGS &&
+	       (st->rx_trace & 0xff) <= RDS_MSG_RX_DGRAM_TRACE_MAX;
 }
 
-static void take_state(struct rds_sock *sk, const struct rds_share_state *st)
+static void handoff_apply_state(struct rds_sock *sk, const struct rds_share_state *st)
 {
 	sk->name = st->name;
 	sk->reg_idx = st->reg_idx;
@@ -90,12 +91,12 @@ static void take_state(struct rds_sock *sk, const struct rds_share_state *st)
 	rds_sock_marks_resume(&sk->marks, st->barrier_id);
 }
 
-static int take_message(struct rds_sock *sk, struct reader *r)
+static int handoff_read_message(struct rds_sock *sk, struct reader *r)
 {
 	struct rds_share_message m;
 	struct rds_inc *inc;
 
-	if (!get(r, &m, sizeof(m)) || m.len > MESSAGE_MAX || (size_t)(r->end - r->at) < m.len)
+	if (!reader_get_bytes(r, &m, sizeof(m)) || m.len > MESSAGE_MAX || (size_t)(r->end - r->at) < m.len)
 		return -EPROTO;
 	inc = rds_inc_copy(r->at, m.len);
 	if (!inc)
@@ -113,24 +114,25 @@ static int take_message(struct rds_sock *sk, struct reader *r)
 	return 0;
 }
 
-int rds_deposit_messages(struct rds_sock *sk, const char **at, const char *end, uint32_t n)
+int rds_handoff_read_messages(struct rds_sock *sk, const char **at, const char *end, uint32_t n)
 {
 	struct reader r = {*at, end};
 	int err = 0;
 
 	while (n-- && !err)
-		err = take_message(sk, &r);
+		err = handoff_read_message(sk, &r);
 	*at = r.at;
 	return err;
 }
 
 /* An operation that is over, and of another process. */
-static int take_report(struct rds_sock *sk, struct reader *r)
+static int handoff_read_report(struct rds_sock *sk, struct reader *r)
 {
 	struct rds_share_report rep;
 	struct rds_op *op;
 
-	if (!get(r, &rep, sizeof(rep)) || !rds_share_is_bool(&rep.asked) || !rds_share_is_bool(&rep.short_form))
+	if (!reader_get_bytes(r, &rep, sizeof(rep)) || !rds_share_is_bool(&rep.asked) ||
+	    !rds_share_is_bool(&rep.short_form))
 		return -EPROTO;
 	op = rds_op_new(sk, RDS_OP_WRITE, 0);
 	if (!op)
@@ -145,19 +147,19 @@ static int take_report(struct rds_sock *sk, struct reader *r)
 	return 0;
 }
 
-static int take_reports(struct rds_sock *sk, struct reader *r, uint32_t n)
+static int handoff_read_reports(struct rds_sock *sk, struct reader *r, uint32_t n)
 {
 	int err = 0;
 
 	while (n-- && !err)
-		err = take_report(sk, r);
+		err = handoff_read_report(sk, r);
 	return err;
 }
 
 /* ---- the socket ---- */
 
 /* As bind does it; the registry knows the port as this socket's already.  control held. */
-static int take_port(struct rds_sock *sk)
+static int handoff_claim_port(struct rds_sock *sk)
 {
 	int err = rds_call_start_helper();
 
@@ -175,12 +177,12 @@ static int take_port(struct rds_sock *sk)
 }
 
 /* Calls may be made, and messages are taken.  control held. */
-static void go_live(struct rds_sock *sk, const struct rds_share_state *st, struct reader *r)
+static void handoff_open_socket(struct rds_sock *sk, const struct rds_share_state *st, struct reader *r)
 {
 	int err;
 
 	rds_sock_list_add(sk);
-	rds_will_lend_later(sk);
+	rds_lease_export_later(sk);
 	if (st->cong_monitor)
 		rds_cong_set_monitor(sk, true);
 	rx_lock();
@@ -189,16 +191,17 @@ static void go_live(struct rds_sock *sk, const struct rds_share_state *st, struc
 	if (st->bound)
 		rds_cong_check(sk);
 	rds_cong_publish(sk);			  /* whatever its last carrier said */
-	err = take_reports(sk, r, st->n_reports); /* they refer to it: not before it is listed */
+	err = handoff_read_reports(sk, r, st->n_reports); /* they refer to it: not before it is listed */
 	if (err)
 		rds_error("notifications of an RDS socket that another process has left are lost: %s", strerror(-err));
 	if (rds_sock_has_input(sk)) /* others may look at the stand-in only */
 		rds_sock_wake(sk, POLLIN | POLLRDNORM | RDS_WAIT_RECV);
 	rx_unlock();
-	rds_along_send(sk, false); /* who sends on it from now on looks up where to, for which control is needed */
+	rds_handoff_unsent_send(sk,
+				false); /* who sends on it from now on looks up where to, for which control is needed */
 }
 
-static void show_port(struct rds_sock *sk, bool show)
+static void handoff_show_port(struct rds_sock *sk, bool show)
 {
 	rx_lock();
 	if (show)
@@ -209,41 +212,41 @@ static void show_port(struct rds_sock *sk, bool show)
 	rx_unlock();
 }
 
-static int revive(struct rds_sock *sk, const struct rds_share_state *st, struct reader *r, bool sure)
+static int handoff_revive_socket(struct rds_sock *sk, const struct rds_share_state *st, struct reader *r, bool sure)
 {
-	int inbox = os_fd(&sk->inbox_fd), err;
+	int inbox = os_fd(&sk->mailbox_fd), err;
 	bool mine = false;
 
-	take_state(sk, st);
+	handoff_apply_state(sk, st);
 	sk->since = os_now_ns();
 	atomic_store(&sk->hidden_out, true); /* as far as anybody knows */
 	rds_lock(&rds_eng->control);
 	rx_lock();
-	err = rds_deposit_messages(sk, &r->at, r->end, st->n_messages);
+	err = rds_handoff_read_messages(sk, &r->at, r->end, st->n_messages);
 	rx_unlock();
 	if (!err)
-		err = rds_along_get(sk, &r->at, r->end, st->n_unsent);
+		err = rds_handoff_unsent_get(sk, &r->at, r->end, st->n_unsent);
 	if (!err && st->bound)
-		err = take_port(sk);
+		err = handoff_claim_port(sk);
 	/* First what arrives finds it, not open yet, and waits, and regions; then it can arrive. */
 	if (!err && st->bound)
-		show_port(sk, true);
-	rds_away_regions_adopt(sk, !err && !st->region_freed_by_other);
+		handoff_show_port(sk, true);
+	rds_borrower_regions_to_socket(sk, !err && !st->region_freed_by_other);
 	if (!err) {
 		err = registry_sock_take_over(rds_eng->reg, sk->reg_idx, &sk->name, sure);
 		mine = !err;
 	}
 	if (!err && inbox >= 0)
-		err = rds_inbox_empty(inbox, sk);
+		err = rds_mailbox_empty(inbox, sk);
 	if (!err) {
-		go_live(sk, st, r);
+		handoff_open_socket(sk, st, r);
 		rds_sock_changed(sk);
 	} else {
 		if (rds_sock_bound(sk))
-			show_port(sk, false);
+			handoff_show_port(sk, false);
 		if (mine)
 			registry_sock_orphan(rds_eng->reg, sk->reg_idx, &sk->name);
-		rds_along_drop(sk, false);
+		rds_handoff_unsent_drop(sk, false);
 		rds_mr_drop_all(sk);
 	}
 	rds_unlock(&rds_eng->control);
@@ -251,7 +254,7 @@ static int revive(struct rds_sock *sk, const struct rds_share_state *st, struct 
 }
 
 /* Where it was bound nobody has written down if its carrier was killed in the middle of bind(): the registry knows. */
-static int as_registered(struct rds_share_state *st)
+static int state_name_from_registry(struct rds_share_state *st)
 {
 	struct registry_sock where;
 	int err = registry_sock_get_binding(rds_eng->reg, st->reg_idx, &st->name, &where);
@@ -265,8 +268,8 @@ static int as_registered(struct rds_share_state *st)
 	return 0;
 }
 
-static int make_socket(int fd, struct rds_estate *e, uint64_t inode, const struct rds_share_state *st, struct reader *r,
-		       struct rds_sock **out)
+static int handoff_make_socket(int fd, struct rds_handoff *e, uint64_t inode, const struct rds_share_state *st,
+			       struct reader *r, struct rds_sock **out)
 {
 	bool killed = e->file < 0, sure = e->page >= 0;
 	struct rds_sock *sk;
@@ -275,20 +278,20 @@ static int make_socket(int fd, struct rds_estate *e, uint64_t inode, const struc
 	if (err)
 		return err;
 	rds_lock(&rds_eng->control);
-	err = e->page < 0 ? 0 : rds_will_take(sk, e->page);
+	err = e->page < 0 ? 0 : rds_lease_take(sk, e->page);
 	rds_unlock(&rds_eng->control);
 	e->page = -1;
 	if (!err && e->inbox >= 0) {
-		err = rds_will_take_inbox(sk, e->inbox);
+		err = rds_lease_take_mailbox(sk, e->inbox);
 		e->inbox = -1;
 	}
 	if (!err)
-		err = revive(sk, st, r, sure);
+		err = handoff_revive_socket(sk, st, r, sure);
 	if (err) {
 		rds_sock_discard(sk);
 		return err;
 	}
-	rds_engine_spreads(); /* who else has it will need us; the will goes first, so that those who wait are given it */
+	rds_share_begin(); /* who else has it will need us; the will goes first, so that those who wait are given it */
 	rds_sock_export_late(sk);
 	if (killed)
 		rds_sock_show_anew(sk, fd);
@@ -302,17 +305,17 @@ static int make_socket(int fd, struct rds_estate *e, uint64_t inode, const struc
 	return 0;
 }
 
-bool rds_is_standin(int fd)
+bool rds_share_is_standin(int fd)
 {
 	return rds_node_name_read(fd, NULL);
 }
 
-bool rds_adoptable(int fd)
+bool rds_handoff_is_pending(int fd)
 {
-	return rds_deposit_is(fd) || rds_heir_bereaved(fd);
+	return rds_handoff_is_parked(fd) || rds_standby_owner_died(fd);
 }
 
-static int open_file(const struct rds_estate *e, void **map)
+static int handoff_map_file(const struct rds_handoff *e, void **map)
 {
 	if (e->size < sizeof(struct rds_share_state) || e->size > SIZE_MAX / 2 || !os_memfd_is_sealed(e->file, e->size))
 		return -EPROTO;
@@ -320,7 +323,7 @@ static int open_file(const struct rds_estate *e, void **map)
 }
 
 /* Another socket's state is not this one's. */
-static bool named(int fd, const struct rds_procid *name)
+static bool standin_has_name(int fd, const struct rds_procid *name)
 {
 	struct rds_procid has;
 
@@ -328,7 +331,7 @@ static bool named(int fd, const struct rds_procid *name)
 }
 
 /* Takes the end and the will. */
-static int settle(int fd, struct rds_estate *e, uint64_t inode, struct rds_sock **out)
+static int handoff_finish_in(int fd, struct rds_handoff *e, uint64_t inode, struct rds_sock **out)
 {
 	struct rds_share_state st;
 	struct reader r = {NULL, NULL};
@@ -336,24 +339,25 @@ static int settle(int fd, struct rds_estate *e, uint64_t inode, struct rds_sock 
 	int err;
 
 	if (e->file < 0) {
-		err = rds_heir_read(e->page, &st);
+		err = rds_standby_read_lease(e->page, &st);
 	} else {
-		err = open_file(e, &map);
+		err = handoff_map_file(e, &map);
 		if (!err)
 			r = (struct reader){map, (const char *)map + e->size};
-		if (!err && !get(&r, &st, sizeof(st)))
+		if (!err && !reader_get_bytes(&r, &st, sizeof(st)))
 			err = -EPROTO;
 	}
-	if (!err && (!state_sound(&st) || !rds_node_name_is_peer(e->pair, &st.name) || !named(fd, &st.name)))
+	if (!err &&
+	    (!state_is_sound(&st) || !rds_node_name_is_peer(e->pair, &st.name) || !standin_has_name(fd, &st.name)))
 		err = -EPROTO;
 	if (!err && e->page >= 0)
-		err = as_registered(&st);
-	if (!err && !state_sound(&st)) /* what the registry says is input as well */
+		err = state_name_from_registry(&st);
+	if (!err && !state_is_sound(&st)) /* what the registry says is input as well */
 		err = -EPROTO;
 	if (err)
 		os_close(e->pair);
 	else
-		err = make_socket(fd, e, inode, &st, &r, out);
+		err = handoff_make_socket(fd, e, inode, &st, &r, out);
 	if (map)
 		os_munmap(map, (size_t)e->size);
 	if (e->page >= 0)
@@ -362,15 +366,15 @@ static int settle(int fd, struct rds_estate *e, uint64_t inode, struct rds_sock 
 }
 
 /* What can fail for lack of something, as long as nothing has been taken. */
-static int prepare(int fd)
+static int handoff_prepare_in(int fd)
 {
-	unsigned want = rds_deposit_is(fd) ? DEPOSIT_NUMBERS : BARE_NUMBERS;
+	unsigned want = rds_handoff_is_parked(fd) ? DEPOSIT_NUMBERS : BARE_NUMBERS;
 	int err;
 
 	if (!os_process_is_started() || !atomic_load(&rds_eng->started))
 		want = START_NUMBERS;
 	if (!os_fds_available(fd, want)) {
-		rds_away_hang_up(fd);
+		rds_borrower_hang_up(fd);
 		if (!os_fds_available(fd, want)) {
 			rds_warn_once("an RDS socket that another process has left cannot be carried on by this one, "
 				      "which has no descriptors left: raise `ulimit -n`");
@@ -386,25 +390,25 @@ static int prepare(int fd)
 	return err ? err : registry_check_lock(rds_eng->reg); /* somebody who is stopped may have its lock */
 }
 
-int rds_adopt(int fd, struct rds_sock **out)
+int rds_handoff_in(int fd, struct rds_sock **out)
 {
-	struct rds_estate e = {-1, -1, -1, -1, 0};
+	struct rds_handoff e = {-1, -1, -1, -1, 0};
 	struct stat st;
 	int err;
 
-	if (!rds_adoptable(fd) || os_fstat(fd, &st))
+	if (!rds_handoff_is_pending(fd) || os_fstat(fd, &st))
 		return -EAGAIN;
-	err = prepare(fd);
+	err = handoff_prepare_in(fd);
 	if (!err)
-		err = rds_heir_take(fd, st.st_ino, &e);
+		err = rds_standby_take_over(fd, st.st_ino, &e);
 	if (err)
 		return err;
-	err = settle(fd, &e, st.st_ino, out);
+	err = handoff_finish_in(fd, &e, st.st_ino, out);
 	if (e.file >= 0)
 		os_close(e.file);
 	if (e.inbox >= 0)
 		os_close(e.inbox);
-	rds_heir_done(st.st_ino);
+	rds_standby_done(st.st_ino);
 	if (err)
 		rds_error("an RDS socket that another process has left to this one is lost: %s", strerror(-err));
 	return err == -EAGAIN ? -EIO : err;

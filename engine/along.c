@@ -26,12 +26,12 @@
 
 /* ---- the process that leaves ---- */
 
-static bool ends_are_told(const struct rds_queue_item *q)
+static bool unsent_end_is_reported(const struct rds_queue_item *q)
 {
 	return q->u.report & RDS_REPORT_END;
 }
 
-unsigned rds_along_take(struct rds_sock *sk)
+unsigned rds_handoff_unsent_take(struct rds_sock *sk)
 {
 	struct rds_conn *conn;
 	struct rds_queue_item *q;
@@ -46,12 +46,12 @@ unsigned rds_along_take(struct rds_sock *sk)
 			if ((conn->kind == RDS_CONN_UNROUTED) != last)
 				continue;
 			rds_lock(&conn->tx);
-			rds_queue_take_handoff(conn, sk, &sk->along);
+			rds_queue_take_handoff(conn, sk, &sk->handoff);
 			rds_unlock(&conn->tx);
 		}
 	rx_lock();
-	for (q = sk->along; q; q = q->next, n++)
-		if (ends_are_told(q)) {
+	for (q = sk->handoff; q; q = q->next, n++)
+		if (unsent_end_is_reported(q)) {
 			q->handoff.token = q->u.async->token;
 			q->handoff.notify = q->u.async->notify;
 			for (op = q->u.async; op; op = op->message_next)
@@ -61,7 +61,7 @@ unsigned rds_along_take(struct rds_sock *sk)
 	return n;
 }
 
-static int put(const struct rds_queue_item *q, int fd, off_t *size)
+static int unsent_put_one(const struct rds_queue_item *q, int fd, off_t *size)
 {
 	struct rds_share_unsent m;
 	int err;
@@ -77,20 +77,20 @@ static int put(const struct rds_queue_item *q, int fd, off_t *size)
 	m.has_cookie = q->hdr.ext_type == RDS_EXTHDR_RDMA_DEST;
 	if (m.has_cookie)
 		m.cookie = rds_cookie(q->hdr.ext_rkey, q->hdr.ext_offset);
-	err = rds_deposit_put(fd, size, &m, sizeof(m));
-	return err ? err : rds_deposit_put(fd, size, q->data, m.len);
+	err = rds_handoff_append(fd, size, &m, sizeof(m));
+	return err ? err : rds_handoff_append(fd, size, q->data, m.len);
 }
 
-uint32_t rds_along_put(const struct rds_sock *sk, int fd, off_t *size)
+uint32_t rds_handoff_unsent_put(const struct rds_sock *sk, int fd, off_t *size)
 {
 	const struct rds_queue_item *q;
 	uint32_t n = 0;
 	off_t whole;
 	int err;
 
-	for (q = sk->along; q; q = q->next, n++) {
+	for (q = sk->handoff; q; q = q->next, n++) {
 		whole = *size;
-		err = put(q, fd, size);
+		err = unsent_put_one(q, fd, size);
 		if (!err)
 			continue;
 		*size = whole; /* what comes next goes over it */
@@ -104,12 +104,12 @@ uint32_t rds_along_put(const struct rds_sock *sk, int fd, off_t *size)
 
 /* ---- the next one ---- */
 
-static bool sound(const struct rds_share_unsent *m, size_t left)
+static bool unsent_is_sound(const struct rds_share_unsent *m, size_t left)
 {
 	return m->len <= RDS_MAX_MSG && m->len <= left && !(m->told & ~(RDS_REPORT_ZCOPY | RDS_REPORT_END));
 }
 
-static struct rds_queue_item *made_of(const struct rds_share_unsent *m, const void *bytes)
+static struct rds_queue_item *unsent_make_queued(const struct rds_share_unsent *m, const void *bytes)
 {
 	struct rds_queue_item *q = calloc(1, sizeof(*q) + m->len);
 
@@ -129,9 +129,9 @@ static struct rds_queue_item *made_of(const struct rds_share_unsent *m, const vo
 	return q;
 }
 
-int rds_along_get(struct rds_sock *sk, const char **at, const char *end, uint32_t n)
+int rds_handoff_unsent_get(struct rds_sock *sk, const char **at, const char *end, uint32_t n)
 {
-	struct rds_queue_item **tail = &sk->along;
+	struct rds_queue_item **tail = &sk->handoff;
 	struct rds_share_unsent m;
 
 	for (; n; n--) {
@@ -139,9 +139,9 @@ int rds_along_get(struct rds_sock *sk, const char **at, const char *end, uint32_
 			return -EPROTO;
 		memcpy(&m, *at, sizeof(m));
 		*at += sizeof(m);
-		if (!sound(&m, (size_t)(end - *at)))
+		if (!unsent_is_sound(&m, (size_t)(end - *at)))
 			return -EPROTO;
-		*tail = made_of(&m, *at);
+		*tail = unsent_make_queued(&m, *at);
 		if (!*tail)
 			return -ENOMEM;
 		tail = &(*tail)->next;
@@ -151,7 +151,7 @@ int rds_along_get(struct rds_sock *sk, const char **at, const char *end, uint32_
 }
 
 /* Without memory its end is not told. */
-static void tell_end(struct rds_sock *sk, struct rds_queue_item *q)
+static void unsent_report_end(struct rds_sock *sk, struct rds_queue_item *q)
 {
 	q->u.async = rds_op_async_new(sk, q->handoff.token, q->handoff.notify);
 	if (q->u.async) {
@@ -162,7 +162,7 @@ static void tell_end(struct rds_sock *sk, struct rds_queue_item *q)
 	rds_error("out of memory: what becomes of a message is not told");
 }
 
-static void is_sent_by(struct rds_sock *sk, struct rds_queue_item *q, bool counted)
+static void unsent_set_sender(struct rds_sock *sk, struct rds_queue_item *q, bool counted)
 {
 	struct rds_op *op;
 
@@ -170,10 +170,10 @@ static void is_sent_by(struct rds_sock *sk, struct rds_queue_item *q, bool count
 	q->u.sport = q->hdr.sport = sk->laddr.port;
 	if (!counted)
 		rds_sock_snd_add(sk, q->u.len);
-	if (!ends_are_told(q))
+	if (!unsent_end_is_reported(q))
 		return;
 	if (!counted) {
-		tell_end(sk, q);
+		unsent_report_end(sk, q);
 		return;
 	}
 	rx_lock();
@@ -183,7 +183,7 @@ static void is_sent_by(struct rds_sock *sk, struct rds_queue_item *q, bool count
 }
 
 /* The first ones, to the same address with the same type of service, leave the list. */
-static struct rds_queue_item *take_run(struct rds_queue_item **list)
+static struct rds_queue_item *unsent_take_run(struct rds_queue_item **list)
 {
 	struct rds_queue_item *run = *list, *q = run;
 
@@ -196,7 +196,7 @@ static struct rds_queue_item *take_run(struct rds_queue_item **list)
 }
 
 /* The first to each port says so: whose port it is has nothing older after that. */
-static void say_follows(struct rds_queue_item *run)
+static void unsent_flag_follows(struct rds_queue_item *run)
 {
 	static struct rds_port_set said; /* control */
 	struct rds_queue_item *q;
@@ -208,7 +208,7 @@ static void say_follows(struct rds_queue_item *run)
 		rds_port_set_del(&said, q->hdr.dport);
 }
 
-static void lose(struct rds_queue_item *list)
+static void unsent_lose_list(struct rds_queue_item *list)
 {
 	struct rds_queue_item *q;
 
@@ -221,28 +221,28 @@ static void lose(struct rds_queue_item *list)
 	}
 }
 
-void rds_along_send(struct rds_sock *sk, bool counted)
+void rds_handoff_unsent_send(struct rds_sock *sk, bool counted)
 {
-	struct rds_queue_item *list = sk->along, *run, *q;
+	struct rds_queue_item *list = sk->handoff, *run, *q;
 
-	sk->along = NULL;
+	sk->handoff = NULL;
 	while (list) {
 		struct rds_conn_id id = {.laddr = sk->laddr.ip,
 					 .faddr = list->handoff.to.ip,
 					 .scope = list->handoff.to.scope,
 					 .tos = list->handoff.tos};
 
-		run = take_run(&list);
+		run = unsent_take_run(&list);
 		for (q = run; q; q = q->next)
-			is_sent_by(sk, q, counted);
+			unsent_set_sender(sk, q, counted);
 		if (!counted)
-			say_follows(run);
+			unsent_flag_follows(run);
 		if (!rds_route_send_list(&id, run, atomic_load(&sk->transport) == RDS_TRANS_IB))
-			lose(run);
+			unsent_lose_list(run);
 	}
 }
 
-static void discard(struct rds_op *op)
+static void unsent_discard_ops(struct rds_op *op)
 {
 	struct rds_op *next;
 
@@ -252,15 +252,15 @@ static void discard(struct rds_op *op)
 	}
 }
 
-void rds_along_drop(struct rds_sock *sk, bool counted)
+void rds_handoff_unsent_drop(struct rds_sock *sk, bool counted)
 {
 	struct rds_queue_item *q;
 
-	while ((q = sk->along)) {
-		sk->along = q->next;
+	while ((q = sk->handoff)) {
+		sk->handoff = q->next;
 		if (counted) {
-			if (ends_are_told(q))
-				discard(q->u.async);
+			if (unsent_end_is_reported(q))
+				unsent_discard_ops(q->u.async);
 			q->u.report = 0;
 			rds_queue_unacked_release(&q->u);
 		}

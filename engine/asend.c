@@ -102,7 +102,7 @@ static bool async_reportable(struct rds_op *op)
 {
 	if (!op->async_only)
 		return rds_op_is_reported(op);
-	if (!atomic_load(&op->sk->open) && !atomic_load(&op->sk->leaving))
+	if (!atomic_load(&op->sk->open) && !atomic_load(&op->sk->handing_off))
 		return false;
 	op->notify |= op->status != RDS_RDMA_SUCCESS;
 	return op->notify;

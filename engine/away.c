@@ -25,7 +25,7 @@
 /* ---- attaching ---- */
 
 /* The stand-in takes the request: 0, or -errno; -EPIPE: nobody carries the socket. */
-static int ask(int fd, struct away_call *c, int channel, bool quiet)
+static int channel_send_attach(int fd, struct borrower_call *c, int channel, bool quiet)
 {
 	const struct rds_share_attach hello = {.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION};
 	const size_t len = quiet ? RDS_SHARE_QUIET : sizeof(hello);
@@ -33,36 +33,36 @@ static int ask(int fd, struct away_call *c, int channel, bool quiet)
 	int pass[2] = {channel, fd}, err;
 
 	while ((err = os_pass_send(fd, &hello, len, pass, 2, MSG_DONTWAIT)) == -EAGAIN &&
-	       !(err = away_wait(fd, c, &p, false)))
+	       !(err = borrower_wait(fd, c, &p, false)))
 		;
 	return err;
 }
 
-static int read_hello(struct away_slot *s)
+static int channel_read_hello(struct borrower_channel *s)
 {
-	struct rds_share_answer a;
-	ssize_t n = rds_heir_hello(atomic_load(&s->fd), s->inode, &a);
+	struct rds_share_reply a;
+	ssize_t n = rds_standby_read_hello(atomic_load(&s->fd), s->inode, &a);
 
 	if (n == 0 || n == -ECONNRESET)
 		return -EAGAIN; /* our request was lost on the way: once more */
 	s->greeted = n == (ssize_t)sizeof(a) && a.magic == RDS_SHARE_MAGIC && a.kind == RDS_SHARE_HELLO;
-	s->carrier = s->greeted ? a.carrier : 0;
+	s->owner_id = s->greeted ? a.owner_id : 0;
 	return s->greeted ? 0 : -EPROTO;
 }
 
-static int await_hello(int fd, struct away_call *c, struct away_slot *s)
+static int channel_await_hello(int fd, struct borrower_call *c, struct borrower_channel *s)
 {
 	struct pollfd p = {.fd = atomic_load(&s->fd), .events = POLLIN};
 	int err;
 
 	c->busy = s;
 	c->offered = -1;
-	err = away_wait(fd, c, &p, false);
-	return err ? err : read_hello(s);
+	err = borrower_wait(fd, c, &p, false);
+	return err ? err : channel_read_hello(s);
 }
 
 /* Asks for a channel. */
-static int dial(int fd, struct away_call *c, struct away_slot *s, bool quiet)
+static int channel_connect(int fd, struct borrower_call *c, struct borrower_channel *s, bool quiet)
 {
 	const int room = RDS_SHARE_SOCKBUF;
 	int sv[2], err = os_socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv);
@@ -82,7 +82,7 @@ static int dial(int fd, struct away_call *c, struct away_slot *s, bool quiet)
 	c->offered = sv[1];
 	err = os_dup_high_slot(sv[0], &s->fd);
 	if (!err)
-		err = ask(fd, c, sv[1], quiet);
+		err = channel_send_attach(fd, c, sv[1], quiet);
 	os_close(sv[1]);
 	c->offered = -1;
 	if (err)
@@ -91,19 +91,19 @@ static int dial(int fd, struct away_call *c, struct away_slot *s, bool quiet)
 }
 
 /* The channel of a call that waits no longer is kept: the carrier has been asked for it. */
-static int dial_and_wait(int fd, struct away_call *c, struct away_slot *s)
+static int channel_connect_wait(int fd, struct borrower_call *c, struct borrower_channel *s)
 {
-	int err = dial(fd, c, s, false);
+	int err = channel_connect(fd, c, s, false);
 
-	if (!err && (err = await_hello(fd, c, s)) && err != -AWAY_LATE)
+	if (!err && (err = channel_await_hello(fd, c, s)) && err != -BORROWER_LATE)
 		os_close_slot(&s->fd);
 	return err;
 }
 
-/* *slot: a channel to the socket's carrier, BUSY.  Also with -AWAY_LATE, or NULL. */
-static int attach(int fd, struct away_call *c, struct away_slot **slot)
+/* *slot: a channel to the socket's carrier, BUSY.  Also with -BORROWER_LATE, or NULL. */
+static int channel_attach_new(int fd, struct borrower_call *c, struct borrower_channel **slot)
 {
-	struct away_slot *s = away_slot_free();
+	struct borrower_channel *s = borrower_channel_get_free();
 	unsigned tries;
 	int err;
 
@@ -111,69 +111,69 @@ static int attach(int fd, struct away_call *c, struct away_slot **slot)
 		return -ENOMEM;
 	s->inode = c->inode; /* from now on a close() finds it */
 	for (tries = 1;; tries++) {
-		err = rds_adoptable(fd) ? -RDS_AWAY_LEFT : dial_and_wait(fd, c, s);
+		err = rds_handoff_is_pending(fd) ? -RDS_BORROWER_TAKE_OVER : channel_connect_wait(fd, c, s);
 		if (err != -EAGAIN)
 			break;
 		c->busy = s;
 		c->offered = -1;
-		err = away_pause(fd, c, tries);
+		err = borrower_pause(fd, c, tries);
 		if (err)
 			break;
 	}
 	if (err && atomic_load(&s->fd) < 0) {
-		away_slot_unused(s);
+		borrower_channel_unused(s);
 		return err;
 	}
-	away_slot_made();
+	borrower_channel_made();
 	*slot = s;
 	return err;
 }
 
 /* One that is there, or a new one. */
-static int reach(int fd, struct away_call *c, struct away_slot **slot)
+static int channel_get(int fd, struct borrower_call *c, struct borrower_channel **slot)
 {
 	int err;
 
-	*slot = away_slot_idle(c->inode);
-	if (*slot && !(*slot)->greeted && (err = await_hello(fd, c, *slot))) {
-		if (err == -AWAY_LATE)
+	*slot = borrower_channel_get_idle(c->inode);
+	if (*slot && !(*slot)->greeted && (err = channel_await_hello(fd, c, *slot))) {
+		if (err == -BORROWER_LATE)
 			return err;
-		away_slot_drop(*slot);
+		borrower_channel_drop(*slot);
 		*slot = NULL;
 		if (err != -EAGAIN)
 			return err;
 	}
-	return *slot ? 0 : attach(fd, c, slot);
+	return *slot ? 0 : channel_attach_new(fd, c, slot);
 }
 
-void rds_away_meet(int fd)
+void rds_borrower_attach(int fd)
 {
-	struct away_call c = {.q = {.op = RDS_SHARE_WATCH}};
+	struct borrower_call c = {.q = {.op = RDS_SHARE_WATCH}};
 	struct pollfd p = {.events = POLLIN};
-	struct away_slot *s;
+	struct borrower_channel *s;
 	struct stat st;
 
-	away_slots_begin();
-	if (os_fstat(fd, &st) || rds_heir_meet(fd, st.st_ino) || !(s = away_slot_free()))
+	borrower_pool_begin();
+	if (os_fstat(fd, &st) || rds_standby_keep_parked(fd, st.st_ino) || !(s = borrower_channel_get_free()))
 		return;
 	c.inode = s->inode = st.st_ino;
-	if (dial(fd, &c, s, true)) {
-		away_slot_unused(s);
+	if (channel_connect(fd, &c, s, true)) {
+		borrower_channel_unused(s);
 		return;
 	}
 	p.fd = atomic_load(&s->fd);
-	if (away_answers(fd, st.st_ino, &p) && read_hello(s)) {
-		away_slot_drop(s);
+	if (borrower_await_hello(fd, st.st_ino, &p) && channel_read_hello(s)) {
+		borrower_channel_drop(s);
 		return;
 	}
-	away_slot_made();
-	away_slot_give_back(s);
+	borrower_channel_made();
+	borrower_channel_give_back(s);
 }
 
 /* ---- a call ---- */
 
 /* A whole message in a file that nobody can change any more. */
-static int big_file(const struct away_call *c)
+static int request_make_memfd(const struct borrower_call *c)
 {
 	int fd = os_memfd("rds message", MFD_CLOEXEC | MFD_ALLOW_SEALING), err = 0;
 	off_t off = 0;
@@ -204,7 +204,7 @@ static int big_file(const struct away_call *c)
 	return fd;
 }
 
-static size_t fill_packet(struct away_slot *s, const struct away_call *c)
+static size_t request_fill_packet(struct borrower_channel *s, const struct borrower_call *c)
 {
 	char *to = s->packet + sizeof(c->q);
 	unsigned i;
@@ -223,7 +223,7 @@ static size_t fill_packet(struct away_slot *s, const struct away_call *c)
 	return (size_t)(to - s->packet);
 }
 
-static int send_request(struct away_slot *s, struct away_call *c)
+static int channel_send_request(struct borrower_channel *s, struct borrower_call *c)
 {
 	int memfd = -1, err;
 	size_t len;
@@ -231,11 +231,11 @@ static int send_request(struct away_slot *s, struct away_call *c)
 	c->q.magic = RDS_SHARE_MAGIC;
 	c->q.seq = ++s->seq;
 	if (c->q.big) {
-		memfd = big_file(c);
+		memfd = request_make_memfd(c);
 		if (memfd < 0)
 			return memfd;
 	}
-	len = fill_packet(s, c);
+	len = request_fill_packet(s, c);
 	do {
 		err = os_pass_send(atomic_load(&s->fd), s->packet, len, &memfd, memfd >= 0, 0);
 	} while (err == -EINTR);
@@ -245,9 +245,9 @@ static int send_request(struct away_slot *s, struct away_call *c)
 }
 
 /* Sets where the parts are; false: it cannot be. */
-static bool open_answer(struct away_slot *s, struct away_call *c, size_t len, int memfd)
+static bool reply_open_parts(struct borrower_channel *s, struct borrower_call *c, size_t len, int memfd)
 {
-	const struct rds_share_answer *a = &c->a;
+	const struct rds_share_reply *a = &c->a;
 
 	if (a->name_len > RDS_SHARE_NAME || a->control_len > RDS_SHARE_CONTROL || a->data_len > RDS_SHARE_INLINE ||
 	    len != sizeof(*a) + a->name_len + a->control_len + a->data_len || a->big > RDS_SHARE_BIG)
@@ -265,10 +265,10 @@ static bool open_answer(struct away_slot *s, struct away_call *c, size_t len, in
 }
 
 /* Its message goes back to where it was. */
-static int unopened(struct away_slot *s, struct away_call *c, bool lost)
+static int reply_send_back(struct borrower_channel *s, struct borrower_call *c, bool lost)
 {
 	c->slot = s;
-	away_put_back(c);
+	borrower_put_back(c);
 	c->slot = NULL;
 	return lost ? -EMFILE : -EPROTO;
 }
@@ -277,7 +277,7 @@ static int unopened(struct away_slot *s, struct away_call *c, bool lost)
  * The next packet that belongs to this call: its kind, or -errno.  The kernel tells a carrier that has gone without reading the
  * request (-ECONNRESET: the call was not made) from one that had read it (-EPIPE: who knows).
  */
-static int next_packet(int fd, struct away_slot *s, struct away_call *c)
+static int channel_next_packet(int fd, struct borrower_channel *s, struct borrower_call *c)
 {
 	struct pollfd p = {.fd = atomic_load(&s->fd), .events = POLLIN};
 	int fds[OS_PASS_MAX], kind;
@@ -288,9 +288,9 @@ static int next_packet(int fd, struct away_slot *s, struct away_call *c)
 	c->busy = s;
 	c->offered = -1;
 	for (;;) {
-		if (away_ends(c) && (kind = away_wait(fd, c, &p, true)))
+		if (borrower_call_ends(c) && (kind = borrower_wait(fd, c, &p, true)))
 			return kind;
-		n = os_pass_recv(atomic_load(&s->fd), s->packet, AWAY_PACKET, fds, &nfds, &lost, 0);
+		n = os_pass_recv(atomic_load(&s->fd), s->packet, BORROWER_PACKET, fds, &nfds, &lost, 0);
 		if (n == -EINTR)
 			continue;
 		if (n <= 0)
@@ -299,38 +299,38 @@ static int next_packet(int fd, struct away_slot *s, struct away_call *c)
 		memcpy(&c->a, s->packet, (size_t)n < sizeof(c->a) ? (size_t)n : sizeof(c->a));
 		kind = c->a.kind;
 		if (c->a.magic != RDS_SHARE_MAGIC || (size_t)n < sizeof(c->a) ||
-		    (kind == RDS_SHARE_REPLY && !open_answer(s, c, (size_t)n, nfds ? fds[0] : -1)))
-			kind = unopened(s, c, lost);
+		    (kind == RDS_SHARE_REPLY && !reply_open_parts(s, c, (size_t)n, nfds ? fds[0] : -1)))
+			kind = reply_send_back(s, c, lost);
 		for (i = 0; i < nfds; i++)
 			os_close(fds[i]);
-		if (kind == RDS_SHARE_MOVED)
+		if (kind == RDS_SHARE_RETRY)
 			return -ECONNRESET;
 		if (kind < 0 || c->a.seq == c->q.seq)
 			return kind;
 	}
 }
 
-int away_ask(int fd, struct away_slot *s, struct away_call *c)
+int borrower_channel_ask(int fd, struct borrower_channel *s, struct borrower_call *c)
 {
-	int kind = send_request(s, c);
+	int kind = channel_send_request(s, c);
 
 	if (!kind)
-		kind = next_packet(fd, s, c);
+		kind = channel_next_packet(fd, s, c);
 	if (kind < 0)
 		return kind;
 	return kind == RDS_SHARE_REPLY ? 0 : -EPROTO;
 }
 
 /* The call sleeps at the carrier, we here, in a call that signals restart or end as they would the kernel's. */
-static int sleep_until_ready(struct away_slot *s, struct away_call *c)
+static int channel_sleep_until_ready(struct borrower_channel *s, struct borrower_call *c)
 {
 	struct rds_share_request cancel = {.magic = RDS_SHARE_MAGIC, .op = RDS_SHARE_CANCEL, .seq = c->q.seq};
-	struct rds_share_answer ready;
-	ssize_t n = away_sleep(s, c, &ready);
+	struct rds_share_reply ready;
+	ssize_t n = borrower_sleep(s, c, &ready);
 
 	c->asleep = n < 0;
 	c->began = 0; /* the answer is waited for anew, however long it slept */
-	if (n > 0 && ready.kind != RDS_SHARE_MOVED)
+	if (n > 0 && ready.kind != RDS_SHARE_RETRY)
 		return 0;
 	if (n >= 0)
 		return -ECONNRESET; /* it slept to the end */
@@ -339,12 +339,12 @@ static int sleep_until_ready(struct away_slot *s, struct away_call *c)
 	return os_pass_send(atomic_load(&s->fd), &cancel, sizeof(cancel), NULL, 0, 0) ? c->late : 0;
 }
 
-/* What came of it: 0, -errno, or -AWAY_LATE. */
-static int outcome(int fd, struct away_slot *s, struct away_call *c)
+/* What came of it: 0, -errno, or -BORROWER_LATE. */
+static int channel_await_outcome(int fd, struct borrower_channel *s, struct borrower_call *c)
 {
 	int kind;
 
-	while ((kind = next_packet(fd, s, c)) >= 0) {
+	while ((kind = channel_next_packet(fd, s, c)) >= 0) {
 		if (kind == RDS_SHARE_REPLY)
 			return 0;
 		if (kind == RDS_SHARE_READY)
@@ -353,37 +353,37 @@ static int outcome(int fd, struct away_slot *s, struct away_call *c)
 			continue;
 		c->asleep = true;
 		if (c->underway &&
-		    away_withdraw(s, c)) /* it had been read, and is not made before we have looked again */
-			return -AWAY_LATE;
-		if (!c->underway && (kind = sleep_until_ready(s, c)) < 0)
+		    borrower_withdraw(s, c)) /* it had been read, and is not made before we have looked again */
+			return -BORROWER_LATE;
+		if (!c->underway && (kind = channel_sleep_until_ready(s, c)) < 0)
 			return kind;
 	}
 	return kind;
 }
 
-static int run(int fd, struct away_slot *s, struct away_call *c)
+static int channel_run_call(int fd, struct borrower_channel *s, struct borrower_call *c)
 {
-	/* A look reaches no region, and no_longer() has to know that nothing else has been asked on this channel. */
-	int err = c->q.op == RDS_SHARE_WATCH ? 0 : away_regions_tell(fd, s, c);
+	/* A look reaches no region, and call_stop_waiting() has to know that nothing else has been asked on this channel. */
+	int err = c->q.op == RDS_SHARE_WATCH ? 0 : borrower_regions_send(fd, s, c);
 
 	if (!err && c->q.names_memory)
-		err = away_memory_give(fd, s, c);
+		err = borrower_memory_grant(fd, s, c);
 	if (err) /* nothing of the call itself has been asked for */
 		return err;
-	err = send_request(s, c);
+	err = channel_send_request(s, c);
 	if (!err)
-		err = outcome(fd, s, c);
+		err = channel_await_outcome(fd, s, c);
 	if (!err && c->a.made && c->opens.bytes)
-		away_region_made(s, c->a.made, &c->opens);
-	if (err == -AWAY_LATE && !c->underway && !away_withdraw(s, c)) {
-		err = outcome(fd, s, c);
+		borrower_region_add(s, c->a.made, &c->opens);
+	if (err == -BORROWER_LATE && !c->underway && !borrower_withdraw(s, c)) {
+		err = channel_await_outcome(fd, s, c);
 		if (err == -ECONNRESET) /* not made: the carrier says so */
-			err = -AWAY_LATE;
+			err = -BORROWER_LATE;
 	}
 	return err;
 }
 
-static int64_t refused(int err)
+static int64_t call_map_refusal(int err)
 {
 	if (err != -EPIPE && err != -ECONNRESET && err != -EPROTO)
 		return err;
@@ -392,35 +392,35 @@ static int64_t refused(int err)
 	return -ENOTCONN;
 }
 
-#define CARRIERS 16 /* one after the other, in one call */
+#define OWNERS_MOST 16 /* one after the other, in one call */
 
 /*
  * A carrier that was killed had read the request.  What it may have done for it is lost with its queue, or is the same if it is done again; only
  * that a message was sent, or a name given, outlives it.
  */
-static bool repeatable(const struct away_call *c)
+static bool call_is_repeatable(const struct borrower_call *c)
 {
 	return c->q.op != RDS_SHARE_SEND && c->q.op != RDS_SHARE_BIND;
 }
 
 /* Where it was asked for is kept, if it may be made later.  greeted: the carrier may have read the request. */
-static int64_t no_longer(struct away_call *c, bool greeted)
+static int64_t call_stop_waiting(struct borrower_call *c, bool greeted)
 {
-	struct away_slot *s = c->slot;
+	struct borrower_channel *s = c->slot;
 
 	c->slot = NULL;
-	if (s && !greeted && away_lasts(c) && (c->q.op != RDS_SHARE_WATCH || c->q.opt || !s->watched))
-		send_request(s, c);
+	if (s && !greeted && borrower_call_lasts(c) && (c->q.op != RDS_SHARE_WATCH || c->q.opt || !s->watched))
+		channel_send_request(s, c);
 	if (s && c->q.op == RDS_SHARE_WATCH)
 		s->watched = true;
-	if (s && greeted && !away_lasts(c))
-		away_slot_drop(s);
+	if (s && greeted && !borrower_call_lasts(c))
+		borrower_channel_drop(s);
 	else if (s)
-		away_slot_give_back(s);
+		borrower_channel_give_back(s);
 	return c->late;
 }
 
-int64_t away_call(int fd, struct away_call *c)
+int64_t borrower_call(int fd, struct borrower_call *c)
 {
 	struct stat st;
 	int tries, err = os_fstat(fd, &st);
@@ -430,86 +430,86 @@ int64_t away_call(int fd, struct away_call *c)
 	if (err)
 		return err;
 	c->inode = st.st_ino;
-	away_slots_begin();
-	for (tries = 0; tries < CARRIERS; tries++) {
-		err = reach(fd, c, &c->slot);
-		if (err == -AWAY_LATE)
-			return no_longer(c, false);
+	borrower_pool_begin();
+	for (tries = 0; tries < OWNERS_MOST; tries++) {
+		err = channel_get(fd, c, &c->slot);
+		if (err == -BORROWER_LATE)
+			return call_stop_waiting(c, false);
 		if (err)
 			break;
-		err = run(fd, c->slot, c);
+		err = channel_run_call(fd, c->slot, c);
 		if (!err) /* what was cancelled is told why here: a signal, or its time */
 			return c->cancelled && c->a.result == -EINTR ? c->late : c->a.result;
-		if (err == -AWAY_LATE)
-			return no_longer(c, true);
-		away_slot_drop(c->slot);
+		if (err == -BORROWER_LATE)
+			return call_stop_waiting(c, true);
+		borrower_channel_drop(c->slot);
 		c->slot = NULL;
-		if (c->cancelled && (err == -ECONNRESET || repeatable(c)))
+		if (c->cancelled && (err == -ECONNRESET || call_is_repeatable(c)))
 			return c->late;
-		if (err == -EPIPE && repeatable(c))
+		if (err == -EPIPE && call_is_repeatable(c))
 			continue;
 		if (err != -ECONNRESET) /* the channel of an earlier socket or carrier; the call was not made */
 			break;
 	}
-	return refused(err);
+	return call_map_refusal(err);
 }
 
-bool rds_away_widowed(int fd)
+bool rds_borrower_owner_gone(int fd)
 {
-	struct pollfd p = {.fd = rds_away_line(fd), .events = 0};
+	struct pollfd p = {.fd = rds_borrower_hangup_fd(fd), .events = 0};
 
 	return p.fd >= 0 && os_poll(&p, 1, 0) > 0;
 }
 
-void rds_away_give_up(int fd)
+void rds_borrower_give_up(int fd)
 {
 	struct stat st;
 
 	if (os_fstat(fd, &st) == 0)
-		rds_heir_drop(st.st_ino);
+		rds_standby_drop(st.st_ino);
 }
 
-int rds_away_line(int fd)
+int rds_borrower_hangup_fd(int fd)
 {
 	struct stat st;
 
-	return rds_heir_any() && os_fstat(fd, &st) == 0 ? rds_heir_line(st.st_ino) : -1;
+	return rds_standby_any() && os_fstat(fd, &st) == 0 ? rds_standby_hangup_fd(st.st_ino) : -1;
 }
 
-bool away_attached(int fd)
+bool borrower_is_attached(int fd)
 {
 	struct pollfd p[2] = {{.events = 0}, {.events = 0}};
-	struct away_slot *s = NULL;
+	struct borrower_channel *s = NULL;
 	struct stat st;
 	bool alive, watched;
 
-	if (away_slots_ours() && os_fstat(fd, &st) == 0)
-		s = away_slot_idle(st.st_ino);
+	if (borrower_pool_is_ours() && os_fstat(fd, &st) == 0)
+		s = borrower_channel_get_idle(st.st_ino);
 	if (!s)
 		return false;
 	/* Of a process that is killed the line may go first: who was woken by it must not take the channel for a carrier's. */
 	p[0].fd = atomic_load(&s->fd);
-	p[1].fd = rds_heir_line(st.st_ino);
+	p[1].fd = rds_standby_hangup_fd(st.st_ino);
 	alive = os_poll(p, 2, 0) == 0;
 	watched = s->watched;
 	if (alive || !s->greeted) /* the latter: its answer may be there all the same */
-		away_slot_give_back(s);
+		borrower_channel_give_back(s);
 	else
-		away_slot_drop(s); /* to a carrier that has gone */
+		borrower_channel_drop(s); /* to a carrier that has gone */
 	return alive && watched;
 }
 
-void away_end(struct away_call *c)
+void borrower_call_end(struct borrower_call *c)
 {
 	if (c->mapped)
 		os_munmap(c->mapped, c->a.big);
 	c->mapped = NULL;
 	if (c->slot)
-		away_slot_give_back(c->slot);
+		borrower_channel_give_back(c->slot);
 	c->slot = NULL;
 }
 
-void away_put_back(struct away_call *c)
+void borrower_put_back(struct borrower_call *c)
 {
 	const struct rds_share_request q = {.magic = RDS_SHARE_MAGIC, .op = RDS_SHARE_PUT_BACK};
 

@@ -21,12 +21,12 @@
 
 #define FIRST_CMSG CMSG_SPACE(sizeof(struct rds_rdma_notify))
 
-static bool blocks(int fd, int flags)
+static bool call_may_block(int fd, int flags)
 {
 	return !(flags & MSG_DONTWAIT) && !(os_fcntl(fd, F_GETFL, 0) & O_NONBLOCK);
 }
 
-static uint64_t length(const struct iovec *iov, size_t n)
+static uint64_t iov_sum_length(const struct iovec *iov, size_t n)
 {
 	uint64_t sum = 0;
 	size_t i;
@@ -38,9 +38,9 @@ static uint64_t length(const struct iovec *iov, size_t n)
 
 /* ---- messages ---- */
 
-static void take_data(struct away_call *c, const struct msghdr *msg)
+static void request_take_data(struct borrower_call *c, const struct msghdr *msg)
 {
-	uint64_t total = length(msg->msg_iov, msg->msg_iovlen);
+	uint64_t total = iov_sum_length(msg->msg_iov, msg->msg_iovlen);
 	size_t i;
 
 	c->q.total = total;
@@ -57,9 +57,9 @@ static void take_data(struct away_call *c, const struct msghdr *msg)
 		c->q.data_len = (uint32_t)total;
 }
 
-ssize_t rds_away_sendmsg(int fd, const struct msghdr *msg, int flags)
+ssize_t rds_borrower_sendmsg(int fd, const struct msghdr *msg, int flags)
 {
-	struct away_call c = {.q = {.op = RDS_SHARE_SEND, .flags = flags}};
+	struct borrower_call c = {.q = {.op = RDS_SHARE_SEND, .flags = flags}};
 	int64_t rc;
 
 	if ((int)msg->msg_namelen < 0 || msg->msg_namelen > RDS_SHARE_NAME)
@@ -74,17 +74,17 @@ ssize_t rds_away_sendmsg(int fd, const struct msghdr *msg, int flags)
 			return -EFAULT;
 		c.control = msg->msg_control;
 		c.q.control_len = (uint32_t)msg->msg_controllen;
-		away_try_message(&c, msg);
+		borrower_probe_message(&c, msg);
 	}
-	take_data(&c, msg);
-	c.q.may_wait = blocks(fd, flags);
-	rc = away_call(fd, &c);
-	away_end(&c);
+	request_take_data(&c, msg);
+	c.q.may_wait = call_may_block(fd, flags);
+	rc = borrower_call(fd, &c);
+	borrower_call_end(&c);
 	return (ssize_t)rc;
 }
 
 /* As far as the message goes, and touching no more. */
-static int scatter(const struct msghdr *msg, const char *from, size_t left)
+static int reply_scatter_data(const struct msghdr *msg, const char *from, size_t left)
 {
 	size_t i, n;
 
@@ -100,9 +100,9 @@ static int scatter(const struct msghdr *msg, const char *from, size_t left)
 }
 
 /* If that fails the message is lost, as in the kernel. */
-static int give_rest(const struct away_call *c, struct msghdr *msg)
+static int reply_give_rest(const struct borrower_call *c, struct msghdr *msg)
 {
-	const struct rds_share_answer *a = &c->a;
+	const struct rds_share_reply *a = &c->a;
 	size_t control = a->control_len < msg->msg_controllen ? a->control_len : msg->msg_controllen;
 
 	if (control && rds_user_writable(msg->msg_control, control))
@@ -120,10 +120,10 @@ static int give_rest(const struct away_call *c, struct msghdr *msg)
 	return 0;
 }
 
-ssize_t rds_away_recvmsg(int fd, struct msghdr *msg, int flags)
+ssize_t rds_borrower_recvmsg(int fd, struct msghdr *msg, int flags)
 {
-	struct away_call c = {.q = {.op = RDS_SHARE_RECV, .flags = flags}};
-	uint64_t room = length(msg->msg_iov, msg->msg_iovlen);
+	struct borrower_call c = {.q = {.op = RDS_SHARE_RECV, .flags = flags}};
+	uint64_t room = iov_sum_length(msg->msg_iov, msg->msg_iovlen);
 	int64_t rc;
 	int err;
 
@@ -134,90 +134,90 @@ ssize_t rds_away_recvmsg(int fd, struct msghdr *msg, int flags)
 	c.q.control_room = msg->msg_controllen < RDS_SHARE_CONTROL ? (uint32_t)msg->msg_controllen : RDS_SHARE_CONTROL;
 	if (!msg->msg_control)
 		c.q.control_room = 0;
-	/* What cannot be stored is not taken, and stays told; further on it is as with a message (give_rest). */
+	/* What cannot be stored is not taken, and stays told; further on it is as with a message (reply_give_rest). */
 	c.q.fault = c.q.control_room &&
 		    rds_user_writable(msg->msg_control, c.q.control_room < FIRST_CMSG ? c.q.control_room : FIRST_CMSG);
-	c.q.may_wait = blocks(fd, flags);
-	rc = away_call(fd, &c);
+	c.q.may_wait = call_may_block(fd, flags);
+	rc = borrower_call(fd, &c);
 	if (rc >= 0) {
-		err = scatter(msg, c.out_data, c.a.big ? c.a.big : c.a.data_len);
+		err = reply_scatter_data(msg, c.out_data, c.a.big ? c.a.big : c.a.data_len);
 		if (err)
-			away_put_back(&c);
+			borrower_put_back(&c);
 		else
-			err = give_rest(&c, msg);
+			err = reply_give_rest(&c, msg);
 		if (err)
 			rc = err;
 	}
-	away_end(&c);
+	borrower_call_end(&c);
 	return (ssize_t)rc;
 }
 
 /* ---- names ---- */
 
-static int name_in(int fd, enum rds_share_op op, const struct sockaddr *addr, int len, bool again)
+static int request_send_name(int fd, enum rds_share_op op, const struct sockaddr *addr, int len, bool again)
 {
-	struct away_call c = {.q = {.op = (uint16_t)op, .may_wait = again}, .name = addr};
+	struct borrower_call c = {.q = {.op = (uint16_t)op, .may_wait = again}, .name = addr};
 	int64_t rc;
 
 	if (len < 0 || len > (int)RDS_SHARE_NAME)
 		return -EINVAL;
 	c.q.name_len = (uint32_t)len;
-	rc = away_call(fd, &c);
-	away_end(&c);
+	rc = borrower_call(fd, &c);
+	borrower_call_end(&c);
 	return (int)rc;
 }
 
-int rds_away_bind(int fd, const struct sockaddr *addr, int len)
+int rds_borrower_bind(int fd, const struct sockaddr *addr, int len)
 {
 	unsigned tries = rds_call_bind_tries();
 	int rc;
 
-	while ((rc = name_in(fd, RDS_SHARE_BIND, addr, len, --tries)) == -EBUSY) /* as rds_call_bind() */
+	while ((rc = request_send_name(fd, RDS_SHARE_BIND, addr, len, --tries)) == -EBUSY) /* as rds_call_bind() */
 		os_poll(NULL, 0, RDS_BIND_PAUSE_MS);
 	return rc;
 }
 
-int rds_away_connect(int fd, const struct sockaddr *addr, int len)
+int rds_borrower_connect(int fd, const struct sockaddr *addr, int len)
 {
-	return name_in(fd, RDS_SHARE_CONNECT, addr, len, false);
+	return request_send_name(fd, RDS_SHARE_CONNECT, addr, len, false);
 }
 
-static int name_out(int fd, enum rds_share_op op, struct sockaddr *addr, socklen_t *len)
+static int request_read_name(int fd, enum rds_share_op op, struct sockaddr *addr, socklen_t *len)
 {
-	struct away_call c = {.q = {.op = (uint16_t)op}};
-	int64_t rc = away_call(fd, &c);
+	struct borrower_call c = {.q = {.op = (uint16_t)op}};
+	int64_t rc = borrower_call(fd, &c);
 
 	if (rc >= 0) {
 		memcpy(addr, c.out_name, c.a.name_len < *len ? c.a.name_len : *len);
 		*len = c.a.name_len;
 	}
-	away_end(&c);
+	borrower_call_end(&c);
 	return (int)rc;
 }
 
-int rds_away_getsockname(int fd, struct sockaddr *addr, socklen_t *len)
+int rds_borrower_getsockname(int fd, struct sockaddr *addr, socklen_t *len)
 {
-	return name_out(fd, RDS_SHARE_SOCKNAME, addr, len);
+	return request_read_name(fd, RDS_SHARE_SOCKNAME, addr, len);
 }
 
-int rds_away_getpeername(int fd, struct sockaddr *addr, socklen_t *len)
+int rds_borrower_getpeername(int fd, struct sockaddr *addr, socklen_t *len)
 {
-	return name_out(fd, RDS_SHARE_PEERNAME, addr, len);
+	return request_read_name(fd, RDS_SHARE_PEERNAME, addr, len);
 }
 
 /* ---- options ---- */
 
-int rds_away_setsockopt(int fd, int level, int opt, const void *val, socklen_t len)
+int rds_borrower_setsockopt(int fd, int level, int opt, const void *val, socklen_t len)
 {
-	struct away_call c = {.q = {.op = RDS_SHARE_SETOPT, .level = level, .opt = opt, .arg = len}};
+	struct borrower_call c = {.q = {.op = RDS_SHARE_SETOPT, .level = level, .opt = opt, .arg = len}};
 	unsigned char copy[RDS_SHARE_OPTION];
 	struct iovec iov = {copy, len < sizeof(copy) ? len : sizeof(copy)};
-	struct away_region was;
+	struct borrower_region was;
 	bool ours;
 	int64_t rc;
 
 	if (rds_abi_level_is_rds(level) && opt == RDS_BARRIER)
-		return away_barrier(fd, val, (int)len, blocks(fd, 0));
+		return borrower_barrier(fd, val, (int)len, call_may_block(fd, 0));
 	if ((int)len < 0)
 		return -EINVAL;
 	if (rds_call_opt_is_local(level, opt))
@@ -229,20 +229,20 @@ int rds_away_setsockopt(int fd, int level, int opt, const void *val, socklen_t l
 		c.data = &iov;
 		c.n_data = 1;
 	}
-	away_try_option(&c, c.q.has_name ? copy : NULL);
-	ours = away_frees(fd, &c, &was);
-	rc = away_call(fd, &c);
+	borrower_probe_option(&c, c.q.has_name ? copy : NULL);
+	ours = borrower_call_frees_mr(fd, &c, &was);
+	rc = borrower_call(fd, &c);
 	if (ours && rc == -EINVAL) /* it ended with an earlier carrier, and was not opened again */
 		rc = 0;
 	else if (ours && rc)
-		away_region_kept(&was);
-	away_end(&c);
+		borrower_region_keep(&was);
+	borrower_call_end(&c);
 	return (int)rc;
 }
 
-int rds_away_getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
+int rds_borrower_getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
 {
-	struct away_call c = {.q = {.op = RDS_SHARE_GETOPT, .level = level, .opt = opt}};
+	struct borrower_call c = {.q = {.op = RDS_SHARE_GETOPT, .level = level, .opt = opt}};
 	uint32_t n;
 	int64_t rc;
 
@@ -257,10 +257,10 @@ int rds_away_getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
 		if (opt >= RDS_INFO_FIRST && opt <= RDS_INFO_LAST)
 			c.q.about = (uint8_t)rds_abi_info_revision(opt, (int)n);
 	}
-	away_age(&c);
+	borrower_set_abi(&c);
 	c.q.has_name = val && (opt < RDS_INFO_FIRST || (int)n < 0 ||
 			       !rds_user_writable(val, n)); /* info.c looks at all of it */
-	rc = away_call(fd, &c);
+	rc = borrower_call(fd, &c);
 	if (rc == -ENOSPC)
 		rds_abi_info_note_told(c.a.len);
 	n = c.a.big ? c.a.big : c.a.data_len;
@@ -274,13 +274,13 @@ int rds_away_getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
 			memcpy(len, &c.a.len, sizeof(*len));
 		}
 	}
-	away_end(&c);
+	borrower_call_end(&c);
 	return (int)rc;
 }
 
-int rds_away_ioctl(int fd, unsigned long req, void *arg)
+int rds_borrower_ioctl(int fd, unsigned long req, void *arg)
 {
-	struct away_call c = {.q = {.op = RDS_SHARE_IOCTL, .arg = req}};
+	struct borrower_call c = {.q = {.op = RDS_SHARE_IOCTL, .arg = req}};
 	struct iovec iov = {arg, 1};
 	bool tos = (unsigned)req == SIOCRDSSETTOS || (unsigned)req == SIOCRDSGETTOS;
 	int64_t rc;
@@ -293,44 +293,44 @@ int rds_away_ioctl(int fd, unsigned long req, void *arg)
 		c.data = &iov;
 		c.n_data = 1;
 	}
-	rc = away_call(fd, &c);
+	rc = borrower_call(fd, &c);
 	if (c.slot && rc >= 0 && (unsigned)req == SIOCRDSGETTOS) {
 		if (rds_user_writable(arg, 1))
 			rc = -EFAULT;
 		else
 			memcpy(arg, c.out_data, 1);
 	}
-	away_end(&c);
+	borrower_call_end(&c);
 	return (int)rc;
 }
 
-int rds_away_take_error(int fd)
+int rds_borrower_take_error(int fd)
 {
-	struct away_call c = {.q = {.op = RDS_SHARE_TAKE_ERROR}};
-	int64_t rc = away_call(fd, &c);
+	struct borrower_call c = {.q = {.op = RDS_SHARE_TAKE_ERROR}};
+	int64_t rc = borrower_call(fd, &c);
 
-	away_end(&c);
-	return rc > 0 || rc == -RDS_AWAY_LEFT ? (int)rc : 0;
+	borrower_call_end(&c);
+	return rc > 0 || rc == -RDS_BORROWER_TAKE_OVER ? (int)rc : 0;
 }
 
-void rds_away_set_error(int fd, int err)
+void rds_borrower_set_error(int fd, int err)
 {
-	struct away_call c = {.q = {.op = RDS_SHARE_SET_ERROR, .opt = err}};
+	struct borrower_call c = {.q = {.op = RDS_SHARE_SET_ERROR, .opt = err}};
 
-	(void)away_call(fd, &c);
-	away_end(&c);
+	(void)borrower_call(fd, &c);
+	borrower_call_end(&c);
 }
 
-int rds_away_watch(int fd, bool edge, uint64_t *since)
+int rds_borrower_watch(int fd, bool edge, uint64_t *since)
 {
-	struct away_call c = {.q = {.op = RDS_SHARE_WATCH, .opt = edge}, .since = since};
+	struct borrower_call c = {.q = {.op = RDS_SHARE_WATCH, .opt = edge}, .since = since};
 	int64_t rc;
 
-	if (!edge && away_attached(fd))
+	if (!edge && borrower_is_attached(fd))
 		return 0;
-	rc = away_call(fd, &c);
+	rc = borrower_call(fd, &c);
 	if (!rc && c.slot)
 		c.slot->watched = true;
-	away_end(&c);
+	borrower_call_end(&c);
 	return (int)rc;
 }

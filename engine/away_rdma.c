@@ -24,38 +24,38 @@
 /* ---- our memory ---- */
 
 /* A refusal is final; what was wrong just now is the call's error. */
-int away_memory_give(int fd, struct away_slot *s, struct away_call *c)
+int borrower_memory_grant(int fd, struct borrower_channel *s, struct borrower_call *c)
 {
-	struct away_call ask = {.q = {.op = RDS_SHARE_MEMORY, .may_wait = c->q.may_wait},
-				.inode = c->inode,
-				.since = c->since ? c->since : &c->began};
-	struct rds_door door;
+	struct borrower_call ask = {.q = {.op = RDS_SHARE_MEMORY, .may_wait = c->q.may_wait},
+				    .inode = c->inode,
+				    .since = c->since ? c->since : &c->began};
+	struct rds_grant_address door;
 	int err;
 
 	if (s->memory_given)
 		return 0;
-	err = away_ask(fd, s, &ask);
+	err = borrower_channel_ask(fd, s, &ask);
 	c->late = ask.late;
 	if (err)
 		return err;
 	if (ask.a.result || ask.a.data_len != sizeof(door))
 		return ask.a.result < 0 ? (int)ask.a.result : -EPROTO;
 	memcpy(&door, ask.out_data, sizeof(door));
-	err = rds_door_give(&door);
+	err = rds_borrower_grant_send(&door);
 	s->memory_given = !err || err == -EPERM;
 	return err == -EPERM ? 0 : err;
 }
 
 /* ---- what calls name, and show ---- */
 
-void away_age(struct away_call *c)
+void borrower_set_abi(struct borrower_call *c)
 {
 	c->q.abi = (int32_t)rds_options()->abi;
 	c->q.epoch = rds_abi_epoch();
 	c->q.about |= rds_abi_numbers_read() ? RDS_SHARE_NUMBERS : 0;
 }
 
-static void names(struct away_call *c, struct rds_rdma_tried tried)
+static void request_set_memory(struct borrower_call *c, struct rds_share_probe tried)
 {
 	c->q.names_memory = true;
 	c->q.fault = tried.fault;
@@ -64,45 +64,45 @@ static void names(struct away_call *c, struct rds_rdma_tried tried)
 	c->opens = tried.opens;
 }
 
-void away_try_message(struct away_call *c, const struct msghdr *msg)
+void borrower_probe_message(struct borrower_call *c, const struct msghdr *msg)
 {
-	unsigned kinds = rds_rdma_kinds(msg);
+	unsigned kinds = rds_share_rdma_kinds(msg);
 
 	if (kinds & RDS_HAS_ASYNC)
 		rds_abi_note_modern();
 	if (kinds & RDS_NAMES_MEMORY)
-		names(c, rds_rdma_try(msg));
-	away_age(c);
+		request_set_memory(c, rds_share_probe_message(msg));
+	borrower_set_abi(c);
 }
 
-void away_try_option(struct away_call *c, const void *val)
+void borrower_probe_option(struct borrower_call *c, const void *val)
 {
 	if (rds_abi_level_is_rds(c->q.level))
 		rds_abi_note_option(c->q.opt);
-	if (rds_rdma_opt_names_memory(c->q.level, c->q.opt, (socklen_t)c->q.arg) && c->q.has_name)
-		names(c, rds_rdma_try_opt(c->q.opt, val, (socklen_t)c->q.arg));
-	away_age(c);
+	if (rds_share_opt_names_memory(c->q.level, c->q.opt, (socklen_t)c->q.arg) && c->q.has_name)
+		request_set_memory(c, rds_share_probe_option(c->q.opt, val, (socklen_t)c->q.arg));
+	borrower_set_abi(c);
 }
 
-bool away_frees(int fd, const struct away_call *c, struct away_region *was)
+bool borrower_call_frees_mr(int fd, const struct borrower_call *c, struct borrower_region *was)
 {
 	struct rds_free_mr_args args;
 	struct stat st;
 
-	if (!rds_rdma_opt_frees(c->q.level, c->q.opt) || c->q.data_len != sizeof(args) || os_fstat(fd, &st))
+	if (!rds_share_opt_frees_mr(c->q.level, c->q.opt) || c->q.data_len != sizeof(args) || os_fstat(fd, &st))
 		return false;
 	memcpy(&args, c->data->iov_base, sizeof(args));
 	return rds_cookie_rkey(args.cookie) && /* 0 would be all of them */
-	       away_region_freed(st.st_ino, rds_cookie_rkey(args.cookie), was);
+	       borrower_region_freed(st.st_ino, rds_cookie_rkey(args.cookie), was);
 }
 
 /* ---- the barrier ---- */
 
-int away_barrier(int fd, const void *val, int len, bool blocks)
+int borrower_barrier(int fd, const void *val, int len, bool blocks)
 {
 	struct rds_barrier_request req = {0};
 	struct iovec iov = {&req, sizeof(req)};
-	struct away_call c = {.q = {.op = RDS_SHARE_BARRIER}, .data = &iov};
+	struct borrower_call c = {.q = {.op = RDS_SHARE_BARRIER}, .data = &iov};
 	uint64_t mark;
 	int64_t rc;
 
@@ -112,12 +112,12 @@ int away_barrier(int fd, const void *val, int len, bool blocks)
 		c.q.data_len = sizeof(req);
 		c.q.may_wait = blocks && !req.nonblock;
 	}
-	rc = away_call(fd, &c);
+	rc = borrower_call(fd, &c);
 	if (c.slot && (!rc || rc == -EAGAIN) && c.a.data_len == sizeof(mark)) {
 		memcpy(&mark, c.out_data, sizeof(mark));
 		if (rds_op_barrier_store(&req, mark))
 			rc = -EFAULT;
 	}
-	away_end(&c);
+	borrower_call_end(&c);
 	return rc == -ETIMEDOUT ? -EAGAIN : (int)rc; /* the latter is what RDS says */
 }

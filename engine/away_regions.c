@@ -26,26 +26,26 @@
 enum { FREE, NEW, USED, BUSY, DOOMED };
 #define STATES 8u
 
-struct entry {
+struct region_entry {
 	_Atomic uint32_t word;	  /* state; from STATES on, how often it was used: so nobody takes it for what it was */
-	_Atomic uint32_t carrier; /* that knows of it */
+	_Atomic uint32_t owner_id; /* that knows of it */
 	_Atomic uint64_t inode;
 	_Atomic uint32_t rkey;
 	_Atomic uint64_t base, len, flags;
 };
 
-static _Atomic(struct entry *) chunks[CHUNKS];
+static _Atomic(struct region_entry *) chunks[CHUNKS];
 static _Atomic unsigned entries;	/* USED */
 static _Atomic unsigned generation = 1; /* an entry has been added */
 
-static bool turn(struct entry *e, uint32_t word, uint32_t state)
+static bool region_entry_turn(struct region_entry *e, uint32_t word, uint32_t state)
 {
 	return atomic_compare_exchange_strong(&e->word, &word, (word & ~(STATES - 1)) | state);
 }
 
-static struct entry *chunk_new(unsigned i)
+static struct region_entry *region_chunk_new(unsigned i)
 {
-	struct entry *none = NULL;
+	struct region_entry *none = NULL;
 	void *mem;
 
 	if (os_mmap(CHUNK * sizeof(*none), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, &mem))
@@ -56,31 +56,31 @@ static struct entry *chunk_new(unsigned i)
 	return none;
 }
 
-/* for (at = 0; (e = next(&at));): all that there have been */
-static struct entry *next(unsigned *at)
+/* for (at = 0; (e = region_entry_next(&at));): all that there have been */
+static struct region_entry *region_entry_next(unsigned *at)
 {
-	struct entry *chunk = *at < CHUNK * CHUNKS ? atomic_load(&chunks[*at / CHUNK]) : NULL;
+	struct region_entry *chunk = *at < CHUNK * CHUNKS ? atomic_load(&chunks[*at / CHUNK]) : NULL;
 
 	return chunk ? &chunk[(*at)++ % CHUNK] : NULL;
 }
 
-static struct entry *unused(void)
+static struct region_entry *region_entry_take_free(void)
 {
-	struct entry *e;
+	struct region_entry *e;
 	unsigned at = 0;
 	uint32_t word;
 
 	for (;;) {
-		while ((e = next(&at)))
-			if ((word = atomic_load(&e->word)) % STATES == FREE && turn(e, word, NEW))
+		while ((e = region_entry_next(&at)))
+			if ((word = atomic_load(&e->word)) % STATES == FREE && region_entry_turn(e, word, NEW))
 				return e;
-		if (at == CHUNK * CHUNKS || !chunk_new(at / CHUNK))
+		if (at == CHUNK * CHUNKS || !region_chunk_new(at / CHUNK))
 			return NULL;
 	}
 }
 
 /* NEW, BUSY or DOOMED. */
-static void give_up(struct entry *e)
+static void region_entry_free(struct region_entry *e)
 {
 	uint32_t word = atomic_load(&e->word);
 
@@ -90,17 +90,17 @@ static void give_up(struct entry *e)
 }
 
 /* Has been looked at. */
-static void give_back(struct entry *e)
+static void region_entry_release(struct region_entry *e)
 {
 	uint32_t word = atomic_load(&e->word);
 
-	if (word % STATES != BUSY || !turn(e, word, USED))
-		give_up(e);
+	if (word % STATES != BUSY || !region_entry_turn(e, word, USED))
+		region_entry_free(e);
 }
 
-void away_region_kept(const struct away_region *r)
+void borrower_region_keep(const struct borrower_region *r)
 {
-	struct entry *e = unused();
+	struct region_entry *e = region_entry_take_free();
 
 	if (!e) {
 		rds_warn_once(
@@ -109,33 +109,33 @@ void away_region_kept(const struct away_region *r)
 			CHUNK * CHUNKS);
 		return;
 	}
-	e->carrier = r->carrier;
+	e->owner_id = r->owner_id;
 	e->inode = r->inode;
 	e->rkey = r->region.rkey;
 	e->base = r->region.base;
 	e->len = r->region.len;
 	e->flags = r->region.flags;
 	atomic_fetch_add(&entries, 1);
-	turn(e, atomic_load(&e->word), USED);
+	region_entry_turn(e, atomic_load(&e->word), USED);
 	atomic_fetch_add(&generation, 1);
 }
 
-void away_region_made(const struct away_slot *s, uint32_t rkey, const struct rds_mr_request *asked)
+void borrower_region_add(const struct borrower_channel *s, uint32_t rkey, const struct rds_mr_request *asked)
 {
-	struct away_region r = {s->inode, s->carrier, {.rkey = rkey, .flags = asked->flags}};
+	struct borrower_region r = {s->inode, s->owner_id, {.rkey = rkey, .flags = asked->flags}};
 
 	rds_mr_pages(asked, &r.region.base, &r.region.len);
 	if (!(asked->flags & RDS_RDMA_USE_ONCE))
-		away_region_kept(&r);
+		borrower_region_keep(&r);
 }
 
-static struct rds_share_region region_of(const struct entry *e)
+static struct rds_share_region region_from_entry(const struct region_entry *e)
 {
 	return (struct rds_share_region){.rkey = e->rkey, .base = e->base, .len = e->len, .flags = e->flags};
 }
 
 /* Its word, or 0: it is none of that socket with that key.  rkey 0: any. */
-static uint32_t find(const struct entry *e, uint64_t inode, uint32_t rkey)
+static uint32_t region_entry_match(const struct region_entry *e, uint64_t inode, uint32_t rkey)
 {
 	uint32_t word = atomic_load(&e->word), state = word % STATES;
 
@@ -146,29 +146,29 @@ static uint32_t find(const struct entry *e, uint64_t inode, uint32_t rkey)
 }
 
 /* One of that socket's that nobody looks at: is looked at now. */
-static bool take(struct entry *e, uint64_t inode)
+static bool region_entry_take(struct region_entry *e, uint64_t inode)
 {
-	uint32_t word = find(e, inode, 0);
+	uint32_t word = region_entry_match(e, inode, 0);
 
-	return word % STATES == USED && turn(e, word, BUSY);
+	return word % STATES == USED && region_entry_turn(e, word, BUSY);
 }
 
 /* By whoever else it is looked at: it goes.  rkey 0: all of that socket.  True: there was any; *was is the last one, if it is asked for. */
-bool away_region_freed(uint64_t inode, uint32_t rkey, struct away_region *was)
+bool borrower_region_freed(uint64_t inode, uint32_t rkey, struct borrower_region *was)
 {
-	struct entry *e;
+	struct region_entry *e;
 	unsigned at = 0;
 	uint32_t word;
 	bool any = false;
 
-	while (atomic_load(&entries) && (e = next(&at)))
-		while ((word = find(e, inode, rkey))) {
-			struct away_region now = {inode, e->carrier, region_of(e)};
+	while (atomic_load(&entries) && (e = region_entry_next(&at)))
+		while ((word = region_entry_match(e, inode, rkey))) {
+			struct borrower_region now = {inode, e->owner_id, region_from_entry(e)};
 
-			if (!turn(e, word, word % STATES == USED ? NEW : DOOMED))
+			if (!region_entry_turn(e, word, word % STATES == USED ? NEW : DOOMED))
 				continue;
 			if (word % STATES == USED)
-				give_up(e);
+				region_entry_free(e);
 			any = true;
 			if (was)
 				*was = now;
@@ -176,17 +176,17 @@ bool away_region_freed(uint64_t inode, uint32_t rkey, struct away_region *was)
 	return any;
 }
 
-void rds_away_regions_gone(uint64_t inode)
+void rds_borrower_regions_drop(uint64_t inode)
 {
-	away_region_freed(inode, 0, NULL);
+	borrower_region_freed(inode, 0, NULL);
 }
 
-void rds_away_regions_forget(void)
+void rds_borrower_regions_forget(void)
 {
-	struct entry *e;
+	struct region_entry *e;
 	unsigned at = 0;
 
-	while ((e = next(&at)))
+	while ((e = region_entry_next(&at)))
 		atomic_store(&e->word, FREE);
 	atomic_store(&entries, 0);
 }
@@ -194,43 +194,43 @@ void rds_away_regions_forget(void)
 /* ---- another carrier ---- */
 
 /* What it does not know of, from *at on. */
-static unsigned collect(const struct away_slot *s, unsigned *at, struct rds_share_region *due)
+static unsigned regions_collect_due(const struct borrower_channel *s, unsigned *at, struct rds_share_region *due)
 {
-	struct entry *e;
+	struct region_entry *e;
 	unsigned n = 0;
 
-	while (n < TOLD && (e = next(at))) {
-		if (!take(e, s->inode))
+	while (n < TOLD && (e = region_entry_next(at))) {
+		if (!region_entry_take(e, s->inode))
 			continue;
-		if (e->carrier != s->carrier)
-			due[n++] = region_of(e);
-		give_back(e);
+		if (e->owner_id != s->owner_id)
+			due[n++] = region_from_entry(e);
+		region_entry_release(e);
 	}
 	return n;
 }
 
-static void told(const struct away_slot *s, const struct rds_share_region *due, unsigned n)
+static void regions_mark_sent(const struct borrower_channel *s, const struct rds_share_region *due, unsigned n)
 {
-	struct entry *e;
+	struct region_entry *e;
 	unsigned at = 0, i;
 
-	while ((e = next(&at))) {
-		if (!take(e, s->inode))
+	while ((e = region_entry_next(&at))) {
+		if (!region_entry_take(e, s->inode))
 			continue;
 		for (i = 0; i < n; i++)
 			if (due[i].rkey == e->rkey)
-				e->carrier = s->carrier;
-		give_back(e);
+				e->owner_id = s->owner_id;
+		region_entry_release(e);
 	}
 }
 
-static bool kept(uint64_t inode, uint32_t rkey)
+static bool region_is_kept(uint64_t inode, uint32_t rkey)
 {
-	struct entry *e;
+	struct region_entry *e;
 	unsigned at = 0;
 
-	while ((e = next(&at)))
-		if (find(e, inode, rkey))
+	while ((e = region_entry_next(&at)))
+		if (region_entry_match(e, inode, rkey))
 			return true;
 	return false;
 }
@@ -239,56 +239,57 @@ static bool kept(uint64_t inode, uint32_t rkey)
  * Another thread has freed it while it was told of: the carrier may have heard of the end first, when it knew of no such region, and then opened it.
  * It is freed once more, so that it is not open for longer than this takes.
  */
-static int free_again(int fd, struct away_slot *s, struct away_call *c, uint32_t rkey)
+static int region_free_again(int fd, struct borrower_channel *s, struct borrower_call *c, uint32_t rkey)
 {
 	struct rds_free_mr_args args = {.cookie = rds_cookie(rkey, 0), .flags = RDS_RDMA_INVALIDATE};
 	struct iovec iov = {&args, sizeof(args)};
-	struct away_call ask = {.q = {.op = RDS_SHARE_SETOPT,
-				      .level = SOL_RDS,
-				      .opt = RDS_FREE_MR,
-				      .arg = sizeof(args),
-				      .has_name = true,
-				      .may_wait = c->q.may_wait,
-				      .data_len = sizeof(args)},
-				.data = &iov,
-				.n_data = 1,
-				.inode = c->inode,
-				.since = c->since ? c->since : &c->began};
-	int err = away_ask(fd, s, &ask);
+	struct borrower_call ask = {.q = {.op = RDS_SHARE_SETOPT,
+					  .level = SOL_RDS,
+					  .opt = RDS_FREE_MR,
+					  .arg = sizeof(args),
+					  .has_name = true,
+					  .may_wait = c->q.may_wait,
+					  .data_len = sizeof(args)},
+				    .data = &iov,
+				    .n_data = 1,
+				    .inode = c->inode,
+				    .since = c->since ? c->since : &c->began};
+	int err = borrower_channel_ask(fd, s, &ask);
 
 	c->late = ask.late;
 	return err;
 }
 
 /* Another thread may do the same: the carrier takes the first. */
-static int tell(int fd, struct away_slot *s, struct away_call *c, const struct rds_share_region *due, unsigned n)
+static int regions_send_some(int fd, struct borrower_channel *s, struct borrower_call *c,
+			     const struct rds_share_region *due, unsigned n)
 {
 	struct iovec iov = {(void *)(uintptr_t)due, n * sizeof(*due)};
-	struct away_call ask = {
+	struct borrower_call ask = {
 		.q = {.op = RDS_SHARE_REGIONS, .may_wait = c->q.may_wait, .data_len = (uint32_t)iov.iov_len},
 		.data = &iov,
 		.n_data = 1,
 		.inode = c->inode,
 		.since = c->since ? c->since : &c->began};
-	int err = away_memory_give(fd, s, c);
+	int err = borrower_memory_grant(fd, s, c);
 	unsigned i;
 
 	if (!err) {
-		err = away_ask(fd, s, &ask);
+		err = borrower_channel_ask(fd, s, &ask);
 		c->late = ask.late;
 	}
 	if (!err)
-		told(s, due, n);
+		regions_mark_sent(s, due, n);
 	for (i = 0; !err && i < n; i++)
-		if (!kept(s->inode, due[i].rkey))
-			err = free_again(fd, s, c, due[i].rkey);
+		if (!region_is_kept(s->inode, due[i].rkey))
+			err = region_free_again(fd, s, c, due[i].rkey);
 	if (!err && ask.a.result)
 		rds_warn_once("memory regions of an RDS socket end with the process that has carried it: the next one "
 			      "does not get at this one's memory");
 	return err;
 }
 
-int away_regions_tell(int fd, struct away_slot *s, struct away_call *c)
+int borrower_regions_send(int fd, struct borrower_channel *s, struct borrower_call *c)
 {
 	struct rds_share_region due[TOLD];
 	unsigned now = atomic_load(&generation), n, at = 0;
@@ -296,8 +297,8 @@ int away_regions_tell(int fd, struct away_slot *s, struct away_call *c)
 
 	if (!atomic_load(&entries) || s->regions == now)
 		return 0;
-	while (!err && (n = collect(s, &at, due)))
-		err = tell(fd, s, c, due, n);
+	while (!err && (n = regions_collect_due(s, &at, due)))
+		err = regions_send_some(fd, s, c, due, n);
 	if (!err)
 		s->regions = now;
 	return err;
@@ -305,18 +306,18 @@ int away_regions_tell(int fd, struct away_slot *s, struct away_call *c)
 
 /* ---- this process is the carrier ---- */
 
-void rds_away_regions_adopt(struct rds_sock *sk, bool all_there)
+void rds_borrower_regions_to_socket(struct rds_sock *sk, bool all_there)
 {
 	struct rds_share_region region;
-	struct entry *e;
+	struct region_entry *e;
 	unsigned at = 0;
 
-	while (atomic_load(&entries) && (e = next(&at))) {
-		if (!take(e, sk->inode))
+	while (atomic_load(&entries) && (e = region_entry_next(&at))) {
+		if (!region_entry_take(e, sk->inode))
 			continue;
-		region = region_of(e);
+		region = region_from_entry(e);
 		if (all_there && rds_mr_restore(sk, &region, NULL))
 			rds_warn_once("a memory region of an RDS socket is lost with the process that carried it");
-		give_up(e);
+		region_entry_free(e);
 	}
 }

@@ -29,14 +29,14 @@ enum {
 	PARTING /* to be closed when a number is (its thread's) */
 };
 
-static _Atomic(struct away_slot *) chunks[CHUNKS];
-static _Atomic pid_t owner;	  /* whose channels these are */
+static _Atomic(struct borrower_channel *) chunks[CHUNKS];
+static _Atomic pid_t pool_pid;	    /* whose channels these are */
 static _Atomic uint64_t stopped_at; /* a carrier did not close its end in time */
 static _Atomic unsigned channels; /* ever made: none, and there is nothing to look for */
 
-static struct away_slot *chunk_at(unsigned i)
+static struct borrower_channel *pool_chunk_at(unsigned i)
 {
-	struct away_slot *chunk = atomic_load_explicit(&chunks[i], memory_order_acquire), *none = NULL;
+	struct borrower_channel *chunk = atomic_load_explicit(&chunks[i], memory_order_acquire), *none = NULL;
 	void *mem;
 	unsigned k;
 
@@ -52,62 +52,62 @@ static struct away_slot *chunk_at(unsigned i)
 	return chunk;
 }
 
-static bool take(struct away_slot *s, uint32_t state)
+static bool channel_take(struct borrower_channel *s, uint32_t state)
 {
 	return atomic_compare_exchange_strong(&s->state, &state, BUSY);
 }
 
-void away_slot_drop(struct away_slot *s)
+void borrower_channel_drop(struct borrower_channel *s)
 {
 	os_close_slot(&s->fd);
 	atomic_store(&s->state, FREE);
 }
 
-void away_slot_give_back(struct away_slot *s)
+void borrower_channel_give_back(struct borrower_channel *s)
 {
 	uint32_t busy = BUSY;
 
 	if (!atomic_compare_exchange_strong(&s->state, &busy, IDLE))
-		away_slot_drop(s);
+		borrower_channel_drop(s);
 }
 
-struct away_slot *away_slot_idle(uint64_t inode)
+struct borrower_channel *borrower_channel_get_idle(uint64_t inode)
 {
 	unsigned i, k;
 
 	for (i = 0; i < CHUNKS; i++) {
-		struct away_slot *chunk = atomic_load_explicit(&chunks[i], memory_order_acquire);
+		struct borrower_channel *chunk = atomic_load_explicit(&chunks[i], memory_order_acquire);
 
 		if (!chunk)
 			break;
 		for (k = 0; k < SLOTS; k++) {
-			struct away_slot *s = &chunk[k];
+			struct borrower_channel *s = &chunk[k];
 
-			if (atomic_load(&s->state) != IDLE || s->inode != inode || !take(s, IDLE))
+			if (atomic_load(&s->state) != IDLE || s->inode != inode || !channel_take(s, IDLE))
 				continue;
 			if (s->inode == inode)
 				return s;
-			away_slot_give_back(s); /* another socket's by now */
+			borrower_channel_give_back(s); /* another socket's by now */
 		}
 	}
 	return NULL;
 }
 
-struct away_slot *away_slot_free(void)
+struct borrower_channel *borrower_channel_get_free(void)
 {
 	unsigned i, k;
 	void *mem;
 
 	for (i = 0; i < CHUNKS; i++) {
-		struct away_slot *chunk = chunk_at(i);
+		struct borrower_channel *chunk = pool_chunk_at(i);
 
 		for (k = 0; chunk && k < SLOTS; k++) {
-			struct away_slot *s = &chunk[k];
+			struct borrower_channel *s = &chunk[k];
 
-			if (atomic_load(&s->state) != FREE || !take(s, FREE))
+			if (atomic_load(&s->state) != FREE || !channel_take(s, FREE))
 				continue;
-			if (!s->packet &&
-			    os_mmap(AWAY_PACKET, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, &mem)) {
+			if (!s->packet && os_mmap(BORROWER_PACKET, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+						  -1, 0, &mem)) {
 				atomic_store(&s->state, FREE);
 				return NULL;
 			}
@@ -121,19 +121,19 @@ struct away_slot *away_slot_free(void)
 	return NULL;
 }
 
-static void each_slot(void (*fn)(struct away_slot *s, uint64_t inode), uint64_t inode)
+static void pool_each_channel(void (*fn)(struct borrower_channel *s, uint64_t inode), uint64_t inode)
 {
 	unsigned i, k;
 
 	for (i = 0; i < CHUNKS; i++) {
-		struct away_slot *chunk = atomic_load_explicit(&chunks[i], memory_order_acquire);
+		struct borrower_channel *chunk = atomic_load_explicit(&chunks[i], memory_order_acquire);
 
 		for (k = 0; chunk && k < SLOTS; k++)
 			fn(&chunk[k], inode);
 	}
 }
 
-static void forget_one(struct away_slot *s, uint64_t inode)
+static void channel_forget_one(struct borrower_channel *s, uint64_t inode)
 {
 	int fd = atomic_exchange(&s->fd, -1);
 
@@ -143,46 +143,46 @@ static void forget_one(struct away_slot *s, uint64_t inode)
 	atomic_store(&s->state, FREE);
 }
 
-static void start_anew(void)
+static void pool_start_anew(void)
 {
-	each_slot(forget_one, 0);
-	atomic_store(&owner, os_getpid());
+	pool_each_channel(channel_forget_one, 0);
+	atomic_store(&pool_pid, os_getpid());
 }
 
-void rds_away_fork_prepare(void)
+void rds_borrower_fork_prepare(void)
 {
-	rds_door_fork_prepare();
+	rds_borrower_grant_fork_prepare();
 }
 
-void rds_away_forget(void)
+void rds_borrower_forget(void)
 {
-	rds_door_forked((int)atomic_load(&owner));
-	rds_away_regions_forget();
+	rds_borrower_grant_forked((int)atomic_load(&pool_pid));
+	rds_borrower_regions_forget();
 	os_fds_forked();
-	rds_heir_forked();
-	start_anew();
+	rds_standby_forked();
+	pool_start_anew();
 }
 
 /* How many slots this thread has set aside.  A handler that closes something takes its thread's along, which is only earlier. */
 static __thread volatile unsigned parting __attribute__((tls_model("initial-exec")));
 
-static int this_thread(void)
+static int thread_get_id(void)
 {
 	return (int)os_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0);
 }
 
-static void close_one(struct away_slot *s, uint64_t inode)
+static void channel_close_one(struct borrower_channel *s, uint64_t inode)
 {
 	uint32_t busy = BUSY;
 
 	if (s->inode != inode || atomic_load(&s->state) == FREE)
 		return;
-	if (take(s, IDLE)) {
+	if (channel_take(s, IDLE)) {
 		if (s->inode != inode) {
-			away_slot_give_back(s);
+			borrower_channel_give_back(s);
 			return;
 		}
-		s->thread = this_thread();
+		s->thread = thread_get_id();
 		parting++;
 		atomic_store(&s->state, PARTING);
 	} else {
@@ -190,64 +190,65 @@ static void close_one(struct away_slot *s, uint64_t inode)
 	}
 }
 
-void rds_away_gone(uint64_t inode)
+void rds_borrower_drop(uint64_t inode)
 {
-	rds_away_regions_gone(inode);
-	each_slot(close_one, inode);
-	rds_heir_drop(inode);
+	rds_borrower_regions_drop(inode);
+	pool_each_channel(channel_close_one, inode);
+	rds_standby_drop(inode);
 }
 
-static void drop_parting(struct away_slot *s, uint64_t unused)
+static void channel_drop_parting(struct borrower_channel *s, uint64_t unused)
 {
 	(void)unused;
-	if (atomic_load(&s->state) == PARTING && s->thread == this_thread() && take(s, PARTING))
-		away_slot_drop(s);
+	if (atomic_load(&s->state) == PARTING && s->thread == thread_get_id() && channel_take(s, PARTING))
+		borrower_channel_drop(s);
 }
 
-void rds_away_hang_up(int fd)
+void rds_borrower_hang_up(int fd)
 {
 	struct stat st;
 
-	if (!away_slots_ours() || os_fstat(fd, &st))
+	if (!borrower_pool_is_ours() || os_fstat(fd, &st))
 		return;
-	each_slot(close_one, st.st_ino);
+	pool_each_channel(channel_close_one, st.st_ino);
 	parting = 0;
-	each_slot(drop_parting, 0);
+	pool_each_channel(channel_drop_parting, 0);
 }
 
-void rds_away_closing(int fd)
+void rds_borrower_close_begin(int fd)
 {
 	struct stat st;
 
-	if (atomic_load(&owner) != os_getpid() || (!atomic_load(&channels) && !rds_heir_any()) || os_fstat(fd, &st))
+	if (atomic_load(&pool_pid) != os_getpid() || (!atomic_load(&channels) && !rds_standby_any()) ||
+	    os_fstat(fd, &st))
 		return;
-	rds_away_leave(fd); /* it may have been passed on */
-	rds_away_gone(st.st_ino);
+	rds_standby_park(fd); /* it may have been passed on */
+	rds_borrower_drop(st.st_ino);
 }
 
-static void part(struct away_slot *s, uint64_t unused)
+static void channel_part(struct borrower_channel *s, uint64_t unused)
 {
 	(void)unused;
-	if (atomic_load(&s->state) == PARTING && s->thread == this_thread())
+	if (atomic_load(&s->state) == PARTING && s->thread == thread_get_id())
 		os_shutdown(atomic_load(&s->fd), SHUT_WR);
 }
 
 /* The carrier closes its end of a channel when it has closed what the channel was for. */
-static void await_part(struct away_slot *s, uint64_t until)
+static void channel_await_part(struct borrower_channel *s, uint64_t until)
 {
 	struct pollfd p = {.events = POLLIN};
 	uint64_t now;
 
-	if (atomic_load(&s->state) != PARTING || s->thread != this_thread() || !take(s, PARTING))
+	if (atomic_load(&s->state) != PARTING || s->thread != thread_get_id() || !channel_take(s, PARTING))
 		return;
 	p.fd = atomic_load(&s->fd);
 	now = os_now_ns();
 	if (s->greeted && now < until && os_poll(&p, 1, (int)((until - now) / 1000000) + 1) == 0)
 		atomic_store(&stopped_at, os_now_ns());
-	away_slot_drop(s);
+	borrower_channel_drop(s);
 }
 
-void rds_away_closed(void)
+void rds_borrower_close_wait(void)
 {
 	const uint64_t most = rds_patience_ns(RDS_PATIENCE_OWNER_CLOSE);
 	uint64_t now;
@@ -256,28 +257,28 @@ void rds_away_closed(void)
 		return;
 	parting = 0;
 	now = os_now_ns();
-	each_slot(part, 0);
+	pool_each_channel(channel_part, 0);
 	/* One that did not answer a moment ago is not waited for at every close(). */
-	each_slot(await_part, now - atomic_load(&stopped_at) < PATIENT_AGAIN_NS ? now : now + most);
+	pool_each_channel(channel_await_part, now - atomic_load(&stopped_at) < PATIENT_AGAIN_NS ? now : now + most);
 }
 
-void away_slot_unused(struct away_slot *s)
+void borrower_channel_unused(struct borrower_channel *s)
 {
 	atomic_store(&s->state, FREE);
 }
 
-void away_slot_made(void)
+void borrower_channel_made(void)
 {
 	atomic_fetch_add(&channels, 1);
 }
 
-bool away_slots_ours(void)
+bool borrower_pool_is_ours(void)
 {
-	return atomic_load(&owner) == os_getpid();
+	return atomic_load(&pool_pid) == os_getpid();
 }
 
-void away_slots_begin(void)
+void borrower_pool_begin(void)
 {
-	if (!away_slots_ours())
-		start_anew();
+	if (!borrower_pool_is_ours())
+		pool_start_anew();
 }

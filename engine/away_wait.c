@@ -4,7 +4,7 @@
  *
  * A call that would not sleep in the kernel's RDS, and whoever is about to sleep in poll, select or epoll, waits until the carrier is seen to be
  * stopped, within the limits of patience.h otherwise.  One that may sleep waits as long as the program wants, which is until a signal comes that
- * ends calls, the socket's timeout is over or the thread is cancelled; but for a carrier of which nothing is known there is a limit as well.  All
+ * ends calls, the socket's timeout is over or the thread is sleep_clean_up; but for a carrier of which nothing is known there is a limit as well.  All
  * others (names, options) wait to the end.
  *
  * What is not waited for any longer must not be made afterwards: it is withdrawn.  The holder closes the channel, or only its sending half if it has
@@ -36,7 +36,7 @@
 enum state { UNKNOWN, ALIVE, STOPPED };
 
 /* A whole process stops, so its first thread tells. */
-static bool stopped(pid_t pid)
+static bool process_is_stopped(pid_t pid)
 {
 	char path[40], line[300], *state;
 	ssize_t n;
@@ -56,65 +56,67 @@ static bool stopped(pid_t pid)
 }
 
 /* Who has the lock on the will, or at least who made the socket. */
-static enum state look_at_carrier(int fd, uint64_t inode)
+static enum state owner_look_state(int fd, uint64_t inode)
 {
-	int pid = rds_heir_carrier(inode);
+	int pid = rds_standby_owner_pid(inode);
 	struct ucred cred;
 
 	if (pid > 0)
-		return pid != INT32_MAX && stopped(pid) ? STOPPED : ALIVE; /* the former: known, but not its number */
-	if (os_peer_cred(fd, &cred) && stopped(cred.pid))
+		return pid != INT32_MAX && process_is_stopped(pid) ? STOPPED
+								   : ALIVE; /* the former: known, but not its number */
+	if (os_peer_cred(fd, &cred) && process_is_stopped(cred.pid))
 		return STOPPED;
 	return UNKNOWN;
 }
 
-static bool message(const struct away_call *c)
+static bool call_is_message(const struct borrower_call *c)
 {
 	return c->q.op == RDS_SHARE_SEND || c->q.op == RDS_SHARE_RECV || c->q.op == RDS_SHARE_BARRIER ||
 	       c->q.op == RDS_SHARE_MEMORY;
 }
 
-static bool bounded(const struct away_call *c)
+static bool call_is_bounded(const struct borrower_call *c)
 {
-	return c->cancelled || (message(c) && !c->q.may_wait) || c->q.op == RDS_SHARE_TAKE_ERROR || away_lasts(c);
+	return c->cancelled || (call_is_message(c) && !c->q.may_wait) || c->q.op == RDS_SHARE_TAKE_ERROR ||
+	       borrower_call_lasts(c);
 }
 
-bool away_lasts(const struct away_call *c)
+bool borrower_call_lasts(const struct borrower_call *c)
 {
 	return c->q.op == RDS_SHARE_WATCH || c->q.op == RDS_SHARE_SET_ERROR;
 }
 
-bool away_ends(const struct away_call *c)
+bool borrower_call_ends(const struct borrower_call *c)
 {
-	return !c->underway && (message(c) || bounded(c));
+	return !c->underway && (call_is_message(c) || call_is_bounded(c));
 }
 
-static bool timed_out(const struct away_call *c, uint64_t waited_ns)
+static bool call_is_timed_out(const struct borrower_call *c, uint64_t waited_ns)
 {
-	uint64_t timeo = rds_heir_timeo(c->inode, c->q.op == RDS_SHARE_SEND);
+	uint64_t timeo = rds_standby_timeo(c->inode, c->q.op == RDS_SHARE_SEND);
 
-	return timeo != RDS_AWAY_NO_TIMEOUT &&
+	return timeo != RDS_BORROWER_NO_TIMEOUT &&
 	       waited_ns / MS_NS >= timeo / MS_NS + rds_patience_ms(RDS_PATIENCE_OWNER_UNKNOWN);
 }
 
 /* 0: it goes on waiting. */
-static int patience(int fd, struct away_call *c, bool greeted, uint64_t waited_ns)
+static int call_check_patience(int fd, struct borrower_call *c, bool greeted, uint64_t waited_ns)
 {
 	uint64_t waited = waited_ns / MS_NS;
-	enum state carrier = look_at_carrier(fd, c->inode);
+	enum state carrier = owner_look_state(fd, c->inode);
 	enum rds_patience most;
 
-	if (bounded(c)) {
+	if (call_is_bounded(c)) {
 		most = greeted || carrier == ALIVE ? RDS_PATIENCE_OWNER : RDS_PATIENCE_OWNER_UNKNOWN;
 		if (carrier != STOPPED && waited < rds_patience_ms(most))
 			return 0;
 		if (!c->cancelled)
 			c->late = -EAGAIN;
-		return -AWAY_LATE;
+		return -BORROWER_LATE;
 	}
-	if (message(c) && timed_out(c, waited_ns)) {
+	if (call_is_message(c) && call_is_timed_out(c, waited_ns)) {
 		c->late = -ETIMEDOUT;
-		return -AWAY_LATE;
+		return -BORROWER_LATE;
 	}
 	if (waited >= rds_patience_ms(RDS_PATIENCE_OWNER_LATE))
 		rds_warn_once("the process that carries an RDS socket of this one does not answer (is it stopped?)");
@@ -122,29 +124,29 @@ static int patience(int fd, struct away_call *c, bool greeted, uint64_t waited_n
 }
 
 struct look {
-	struct away_call *c;
+	struct borrower_call *c;
 	struct os_signals held;
 };
 
-static void look_left(void *arg)
+static void look_clean_up(void *arg)
 {
 	struct look *l = arg;
 
 	if (l->c->offered >= 0)
 		os_close(l->c->offered);
-	away_slot_drop(l->c->busy);
+	borrower_channel_drop(l->c->busy);
 	os_signals_release(&l->held);
 }
 
 /* Of calls for which that is one, a cancellation point.  -1 at once where a handler waits for the end of the call. */
-static int cancellable_look(struct look *l, struct pollfd *p, int ms)
+static int look_poll_cancellable(struct look *l, struct pollfd *p, int ms)
 {
 	const struct timespec ts = {ms / 1000, ms % 1000 * 1000000L};
 	volatile int n;
 
 	if (l->c->q.op == RDS_SHARE_MEMORY)
 		return os_poll(p, 1, ms);
-	rds_cleanup_push(look_left, l);
+	rds_cleanup_push(look_clean_up, l);
 	n = rds_os_sleep.ppoll(p, 1, &ts, NULL);
 	rds_cleanup_pop(0);
 	return n;
@@ -154,47 +156,47 @@ static int cancellable_look(struct look *l, struct pollfd *p, int ms)
  * As os_poll(); a signal ends what may sleep, and takes as long as one look to do so.  So does a handler that waits for the end of the call, to jump
  * out of it or to make one: the answer of a carrier that is not stopped comes meanwhile.
  */
-static int look_for(struct away_call *c, struct pollfd *p, int ms)
+static int look_poll(struct borrower_call *c, struct pollfd *p, int ms)
 {
 	struct look l = {.c = c};
 	bool cut;
 	int n;
 
-	if (!message(c) || !c->q.may_wait || c->cancelled)
+	if (!call_is_message(c) || !c->q.may_wait || c->cancelled)
 		return os_poll(p, 1, ms);
 	os_signals_hold(&l.held);
-	n = cancellable_look(&l, p, ms);
+	n = look_poll_cancellable(&l, p, ms);
 	cut = n < 0 && rds_os_sleep.cut && rds_os_sleep.cut();
 	if (cut)
 		n = os_poll(p, 1, ms);
 	if ((os_signals_release(&l.held) == 0 && !cut) || n > 0)
 		return n;
 	c->late = -EINTR;
-	return -AWAY_LATE;
+	return -BORROWER_LATE;
 }
 
-int away_wait(int fd, struct away_call *c, struct pollfd *p, bool greeted)
+int borrower_wait(int fd, struct borrower_call *c, struct pollfd *p, bool greeted)
 {
 	uint64_t *since = c->since ? c->since : &c->began, waited;
-	int n, err, look = AWAY_LOOK_MS;
+	int n, err, look = BORROWER_LOOK_MS;
 
 	if (!*since)
 		*since = os_now_ns();
 	waited = os_now_ns() - *since;
-	n = look_for(c, p, waited < AWAY_LOOK_MS * MS_NS ? AWAY_LOOK_MS - (int)(waited / MS_NS) : 0);
-	if (n == -AWAY_LATE)
+	n = look_poll(c, p, waited < BORROWER_LOOK_MS * MS_NS ? BORROWER_LOOK_MS - (int)(waited / MS_NS) : 0);
+	if (n == -BORROWER_LATE)
 		return n;
 	while (n <= 0) {
-		if (!greeted && rds_adoptable(fd))
-			return -RDS_AWAY_LEFT;
+		if (!greeted && rds_handoff_is_pending(fd))
+			return -RDS_BORROWER_TAKE_OVER;
 		waited = os_now_ns() - *since;
-		err = patience(fd, c, greeted, waited);
+		err = call_check_patience(fd, c, greeted, waited);
 		if (err)
 			return err;
 		if (waited >= rds_patience_ns(RDS_PATIENCE_OWNER))
 			look = LONG_LOOK_MS;
-		n = look_for(c, p, look);
-		if (n == -AWAY_LATE)
+		n = look_poll(c, p, look);
+		if (n == -BORROWER_LATE)
 			return n;
 	}
 	return 0;
@@ -204,15 +206,15 @@ int away_wait(int fd, struct away_call *c, struct pollfd *p, bool greeted)
  * Of many sockets, which most often have one carrier, only the first is waited for so long: nobody may be there (UNKNOWN), and this may be the start of a
  * program.
  */
-bool away_answers(int fd, uint64_t inode, struct pollfd *p)
+bool borrower_await_hello(int fd, uint64_t inode, struct pollfd *p)
 {
 	static _Atomic uint64_t in_vain;
 	uint64_t since = os_now_ns(), waited = 0, before = atomic_load(&in_vain);
 	const uint64_t most = rds_patience_ns(RDS_PATIENCE_OWNER);
 
-	while (os_poll(p, 1, AWAY_LOOK_MS) <= 0) {
+	while (os_poll(p, 1, BORROWER_LOOK_MS) <= 0) {
 		waited = os_now_ns() - since;
-		if (look_at_carrier(fd, inode) != STOPPED && !rds_adoptable(fd) && before + waited < most)
+		if (owner_look_state(fd, inode) != STOPPED && !rds_handoff_is_pending(fd) && before + waited < most)
 			continue;
 		atomic_fetch_add(&in_vain, waited);
 		return false;
@@ -222,7 +224,7 @@ bool away_answers(int fd, uint64_t inode, struct pollfd *p)
 }
 
 /* Before it is asked once more: it could not take us in, for want of descriptors or memory, or is about to leave. */
-int away_pause(int fd, struct away_call *c, unsigned tries)
+int borrower_pause(int fd, struct borrower_call *c, unsigned tries)
 {
 	uint64_t *since = c->since ? c->since : &c->began;
 	struct pollfd nothing = {.fd = -1};
@@ -230,33 +232,33 @@ int away_pause(int fd, struct away_call *c, unsigned tries)
 
 	if (!*since)
 		*since = os_now_ns();
-	err = patience(fd, c, false, os_now_ns() - *since);
+	err = call_check_patience(fd, c, false, os_now_ns() - *since);
 	if (err)
 		return err;
-	err = look_for(c, &nothing, tries < PAUSE_MS ? (int)tries : PAUSE_MS);
-	return err == -AWAY_LATE ? err : 0;
+	err = look_poll(c, &nothing, tries < PAUSE_MS ? (int)tries : PAUSE_MS);
+	return err == -BORROWER_LATE ? err : 0;
 }
 
 /* ---- a call that sleeps at the carrier ---- */
 
-static void cancelled(void *arg)
+static void sleep_clean_up(void *arg)
 {
-	away_slot_drop(arg);
+	borrower_channel_drop(arg);
 }
 
 /* Of a sleep that is not one read(). */
 struct timed_sleep {
-	struct away_slot *s;
+	struct borrower_channel *s;
 	struct os_signals held;
 	int signals;
 };
 
-static void timed_cancelled(void *arg)
+static void timed_sleep_clean_up(void *arg)
 {
 	struct timed_sleep *t = arg;
 
 	os_close(t->signals);
-	away_slot_drop(t->s);
+	borrower_channel_drop(t->s);
 	os_signals_release(&t->held);
 }
 
@@ -264,7 +266,7 @@ static void timed_cancelled(void *arg)
  * A carrier that is stopped keeps no time, so it is kept here, too: 0, there is something to read, -EINTR or -ETIMEDOUT.  The kernel restarts nothing
  * on a socket that has a timeout of its own, but RDS does.
  */
-static int sleep_until(struct timed_sleep *t, uint64_t until)
+static int channel_sleep_until(struct timed_sleep *t, uint64_t until)
 {
 	struct pollfd p[2] = {{.fd = atomic_load(&t->s->fd), .events = POLLIN}, {.fd = t->signals, .events = POLLIN}};
 	struct timespec left;
@@ -289,7 +291,7 @@ static int sleep_until(struct timed_sleep *t, uint64_t until)
 	}
 }
 
-static int sleep_timed(struct away_slot *s, uint64_t until)
+static int channel_sleep_timed(struct borrower_channel *s, uint64_t until)
 {
 	struct timed_sleep t = {.s = s};
 	volatile int err = 0;
@@ -297,8 +299,8 @@ static int sleep_timed(struct away_slot *s, uint64_t until)
 	os_signals_hold(&t.held);
 	t.signals = os_signals_fd(&t.held);
 	if (t.signals >= 0) { /* else the carrier alone has the time */
-		rds_cleanup_push(timed_cancelled, &t);
-		err = sleep_until(&t, until);
+		rds_cleanup_push(timed_sleep_clean_up, &t);
+		err = channel_sleep_until(&t, until);
 		rds_cleanup_pop(0);
 		os_close(t.signals);
 	}
@@ -306,15 +308,15 @@ static int sleep_timed(struct away_slot *s, uint64_t until)
 	return err;
 }
 
-ssize_t away_sleep(struct away_slot *s, struct away_call *c, struct rds_share_answer *ready)
+ssize_t borrower_sleep(struct borrower_channel *s, struct borrower_call *c, struct rds_share_reply *ready)
 {
 	volatile ssize_t n;
 	uint64_t grace = rds_patience_ns(RDS_PATIENCE_OWNER_UNKNOWN);
 
-	c->late = c->a.result > 0 ? sleep_timed(s, os_now_ns() + (uint64_t)c->a.result + grace) : 0;
+	c->late = c->a.result > 0 ? channel_sleep_timed(s, os_now_ns() + (uint64_t)c->a.result + grace) : 0;
 	if (c->late)
 		return -1;
-	rds_cleanup_push(cancelled, s);
+	rds_cleanup_push(sleep_clean_up, s);
 	n = rds_os_sleep.read(atomic_load(&s->fd), ready, sizeof(*ready));
 	rds_cleanup_pop(0);
 	c->late = -EINTR;
@@ -323,7 +325,7 @@ ssize_t away_sleep(struct away_slot *s, struct away_call *c, struct rds_share_an
 
 /* ---- it waits no longer ---- */
 
-static bool unread(int channel)
+static bool channel_has_unread(int channel)
 {
 	int bytes = 0;
 
@@ -331,7 +333,7 @@ static bool unread(int channel)
 	return bytes > 0;
 }
 
-static bool something_came(int channel)
+static bool channel_has_input(int channel)
 {
 	struct pollfd p = {.fd = channel, .events = POLLIN};
 	char byte;
@@ -344,14 +346,14 @@ static bool something_came(int channel)
  * The carrier says READY before it makes a send that has slept there, and looks at our half only then; we close it and look for READY only then.
  * So one of the two sees the other.
  */
-bool away_withdraw(struct away_slot *s, struct away_call *c)
+bool borrower_withdraw(struct borrower_channel *s, struct borrower_call *c)
 {
 	int channel = atomic_load(&s->fd);
 
 	if (c->q.op != RDS_SHARE_SEND)
 		return true; /* what a receive has taken goes back when its answer cannot be delivered */
 	os_shutdown(channel, SHUT_WR);
-	if (c->asleep ? !something_came(channel) : unread(channel))
+	if (c->asleep ? !channel_has_input(channel) : channel_has_unread(channel))
 		return true;
 	c->underway = true;
 	return false;

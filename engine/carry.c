@@ -3,7 +3,7 @@
  * carry.c - the carrier of shared sockets: channels, calls that sleep (share.h).  Helper thread only.
  *
  * Invariants: a socket with holders that look is watched, so its stand-in tells every one of them the truth.  The copy of the
- * stand-in is kept exactly as long as some holder is attached.  A call that sleeps is marked (sk->carried) before it looks for the
+ * stand-in is kept exactly as long as some holder is attached.  A call that sleeps is marked (sk->proxy_sleeps) before it looks for the
  * last time, so that whatever it waits for finds the mark.  Calls of one kind are served in the order in which they came.
  *
  * A holder is somebody else's program: it may be stopped, killed, or send nonsense.  Nothing is ever waited for; a channel that
@@ -22,13 +22,13 @@
 #include "engine/memory_door.h"
 #include "engine/will.h"
 
-static struct rds_carry *carried; /* all */
+static struct rds_owner *owned_sockets; /* all */
 static _Atomic bool due;
 static char *packet; /* the one that is being read; one helper, one packet */
 
 /* ---- answers ---- */
 
-static int put_big(const char *data, uint32_t len)
+static int reply_make_memfd(const char *data, uint32_t len)
 {
 	int fd = os_memfd("rds message", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	ssize_t n;
@@ -47,7 +47,7 @@ static int put_big(const char *data, uint32_t len)
 	return fd;
 }
 
-static int send_parts(struct rds_holder *h, struct iovec *iov, unsigned n, int memfd)
+static int owner_channel_send(struct rds_owner_channel *h, struct iovec *iov, unsigned n, int memfd)
 {
 	char cbuf[CMSG_SPACE(sizeof(int))] = {0};
 	struct msghdr mh = {.msg_iov = iov, .msg_iovlen = n};
@@ -67,24 +67,24 @@ static int send_parts(struct rds_holder *h, struct iovec *iov, unsigned n, int m
 	return sent < 0 ? (int)sent : 0;
 }
 
-static int say_that(struct rds_holder *h, enum rds_share_kind kind, uint32_t seq, int64_t result)
+static int owner_channel_say_value(struct rds_owner_channel *h, enum rds_share_kind kind, uint32_t seq, int64_t result)
 {
-	struct rds_share_answer a = {.magic = RDS_SHARE_MAGIC, .kind = (uint16_t)kind, .seq = seq, .result = result};
+	struct rds_share_reply a = {.magic = RDS_SHARE_MAGIC, .kind = (uint16_t)kind, .seq = seq, .result = result};
 	struct iovec iov = {&a, sizeof(a)};
 
-	return send_parts(h, &iov, 1, -1);
+	return owner_channel_send(h, &iov, 1, -1);
 }
 
-static int say(struct rds_holder *h, enum rds_share_kind kind, uint32_t seq)
+static int owner_channel_say(struct rds_owner_channel *h, enum rds_share_kind kind, uint32_t seq)
 {
-	return say_that(h, kind, seq, 0);
+	return owner_channel_say_value(h, kind, seq, 0);
 }
 
 /*
  * Has it withdrawn what it has asked for (away_wait.c)?  Then it is told that it was not made.  *more: something else is there.  (What goes back is
  * said by who ends, too.)
  */
-static bool withdrawn(struct rds_holder *h, const struct rds_share_call *call, bool *more)
+static bool request_is_withdrawn(struct rds_owner_channel *h, const struct rds_owner_request *call, bool *more)
 {
 	struct pollfd p = {.fd = atomic_load(&h->fd), .events = POLLIN | POLLRDHUP};
 	bool gone;
@@ -92,12 +92,12 @@ static bool withdrawn(struct rds_holder *h, const struct rds_share_call *call, b
 	*more = os_poll(&p, 1, 0) > 0;
 	gone = *more && p.revents & (POLLRDHUP | POLLHUP | POLLERR) && call->req.op != RDS_SHARE_PUT_BACK;
 	if (gone)
-		say(h, RDS_SHARE_MOVED, call->req.seq);
+		owner_channel_say(h, RDS_SHARE_RETRY, call->req.seq);
 	return gone;
 }
 
 /* 0, or -errno: then nothing was said, and the message is where it was. */
-static int answer(struct rds_holder *h, uint32_t seq, struct rds_carry_result *r)
+static int owner_send_reply(struct rds_owner_channel *h, uint32_t seq, struct rds_owner_reply *r)
 {
 	struct iovec iov[4] = {{&r->a, sizeof(r->a)},
 			       {r->name, r->a.name_len},
@@ -110,30 +110,30 @@ static int answer(struct rds_holder *h, uint32_t seq, struct rds_carry_result *r
 	r->a.seq = seq;
 	r->a.has_message = r->taken != NULL;
 	if (r->a.data_len > RDS_SHARE_INLINE) {
-		memfd = put_big(r->data, r->a.data_len);
+		memfd = reply_make_memfd(r->data, r->a.data_len);
 		if (memfd < 0)
 			return memfd;
 		r->a.big = r->a.data_len;
 		r->a.data_len = 0;
 	}
 	iov[3].iov_len = r->a.data_len;
-	err = send_parts(h, iov, 4, memfd);
+	err = owner_channel_send(h, iov, 4, memfd);
 	if (memfd >= 0)
 		os_close(memfd);
 	return err;
 }
 
-static int answer_plain(struct rds_holder *h, uint32_t seq, int64_t result)
+static int owner_send_result(struct rds_owner_channel *h, uint32_t seq, int64_t result)
 {
-	struct rds_carry_result r = {.a = {.result = result}};
+	struct rds_owner_reply r = {.a = {.result = result}};
 
-	return answer(h, seq, &r);
+	return owner_send_reply(h, seq, &r);
 }
 
 /* ---- life ---- */
 
 /* The holder has read its last answer, or nobody ever will. */
-static void settle(struct rds_holder *h, bool read)
+static void owner_settle_unread(struct rds_owner_channel *h, bool read)
 {
 	struct rds_inc *inc = h->unread;
 
@@ -141,7 +141,7 @@ static void settle(struct rds_holder *h, bool read)
 	if (!inc)
 		return;
 	if (!read) {
-		rds_recv_put_back(h->carry->sk, inc);
+		rds_recv_put_back(h->owner->sk, inc);
 		return;
 	}
 	rx_lock();
@@ -149,10 +149,10 @@ static void settle(struct rds_holder *h, bool read)
 	rx_unlock();
 }
 
-static void stop_waiting(struct rds_holder *h)
+static void owner_end_wait(struct rds_owner_channel *h)
 {
-	struct rds_carry *c = h->carry;
-	struct rds_holder **p;
+	struct rds_owner *c = h->owner;
+	struct rds_owner_channel **p;
 
 	if (!h->call)
 		return;
@@ -169,18 +169,18 @@ static void stop_waiting(struct rds_holder *h)
 		c->sk->cong_blocked--;
 		rx_unlock();
 	}
-	rds_carry_call_free(h->call);
+	rds_owner_request_free(h->call);
 	h->call = NULL;
 	h->used = os_now_ns();
-	atomic_store(&c->sk->carried, c->waiting != NULL);
+	atomic_store(&c->sk->proxy_sleeps, c->waiting != NULL);
 }
 
-void rds_carry_end(struct rds_carry *c)
+void rds_owner_end(struct rds_owner *c)
 {
-	struct rds_carry **p;
+	struct rds_owner **p;
 	struct rds_sock *sk = c->sk;
 
-	for (p = &carried; *p != c; p = &(*p)->next)
+	for (p = &owned_sockets; *p != c; p = &(*p)->next)
 		;
 	*p = c->next;
 	/* The last copy may be ours: then the kernel says so on the other end, and the socket is closed. */
@@ -190,19 +190,19 @@ void rds_carry_end(struct rds_carry *c)
 	rds_sock_put(sk);
 }
 
-static void detach(struct rds_holder *h, bool read)
+static void owner_detach_channel(struct rds_owner_channel *h, bool read)
 {
-	struct rds_carry *c = h->carry;
-	struct rds_holder **p;
+	struct rds_owner *c = h->owner;
+	struct rds_owner_channel **p;
 
-	stop_waiting(h);
-	settle(h, read);
+	owner_end_wait(h);
+	owner_settle_unread(h, read);
 	for (p = &c->holders; *p != h; p = &(*p)->next)
 		;
 	*p = h->next;
 	if (!c->holders)
-		rds_carry_end(c);
-	/* Last: who has closed its last number waits for this (rds_away_closed()). */
+		rds_owner_end(c);
+	/* Last: who has closed its last number waits for this (rds_borrower_close_wait()). */
 	rds_helper_event_del(atomic_load(&h->fd));
 	os_close_slot(&h->fd);
 	rds_foreign_memory_put(h->memory);
@@ -212,103 +212,104 @@ static void detach(struct rds_holder *h, bool read)
 /* ---- requests ---- */
 
 /* It may return before its mark is reached, and says how far that is. */
-static void barrier_over(struct rds_holder *h)
+static void owner_end_barrier(struct rds_owner_channel *h)
 {
-	struct rds_carry_result r;
+	struct rds_owner_reply r;
 	bool gone;
 
-	if (atomic_load(&h->carry->sk->leaving)) {
-		rds_carry_wake(); /* it is told to ask the next one */
+	if (atomic_load(&h->owner->sk->handing_off)) {
+		rds_owner_wake(); /* it is told to ask the next one */
 		return;
 	}
-	rds_carry_serve(h->carry, h->call, &r);
-	gone = say(h, RDS_SHARE_READY, h->seq) || answer(h, h->seq, &r);
-	rds_carry_result_free(&r);
+	rds_owner_serve(h->owner, h->call, &r);
+	gone = owner_channel_say(h, RDS_SHARE_READY, h->seq) || owner_send_reply(h, h->seq, &r);
+	rds_owner_reply_free(&r);
 	if (gone)
-		detach(h, true);
+		owner_detach_channel(h, true);
 	else
-		stop_waiting(h);
+		owner_end_wait(h);
 }
 
-static void timed_out(struct rds_timer *tm)
+static void owner_call_expired(struct rds_timer *tm)
 {
-	struct rds_holder *h = container_of(tm, struct rds_holder, timer);
+	struct rds_owner_channel *h = container_of(tm, struct rds_owner_channel, timer);
 
 	if (!h->call)
 		return;
 	if (h->call->req.op == RDS_SHARE_BARRIER) {
-		barrier_over(h);
+		owner_end_barrier(h);
 		return;
 	}
-	stop_waiting(h);
-	if (say(h, RDS_SHARE_READY, h->seq) || answer_plain(h, h->seq, -ETIMEDOUT))
-		detach(h, true);
+	owner_end_wait(h);
+	if (owner_channel_say(h, RDS_SHARE_READY, h->seq) || owner_send_result(h, h->seq, -ETIMEDOUT))
+		owner_detach_channel(h, true);
 }
 
-static uint64_t timeout_of(const struct rds_holder *h, const struct rds_share_call *call)
+static uint64_t owner_call_timeout(const struct rds_owner_channel *h, const struct rds_owner_request *call)
 {
-	const struct rds_sock *sk = h->carry->sk;
+	const struct rds_sock *sk = h->owner->sk;
 
 	if (h->congested)
 		return RDS_NO_TIMEOUT;
 	return atomic_load(call->req.op == RDS_SHARE_SEND ? &sk->sndtimeo_ns : &sk->rcvtimeo_ns);
 }
 
-static int say_wait(struct rds_holder *h, const struct rds_share_call *call)
+static int owner_channel_say_wait(struct rds_owner_channel *h, const struct rds_owner_request *call)
 {
-	return say_that(h, RDS_SHARE_WAIT, call->req.seq, (int64_t)timeout_of(h, call));
+	return owner_channel_say_value(h, RDS_SHARE_WAIT, call->req.seq, (int64_t)owner_call_timeout(h, call));
 }
 
 /* Tries it. True: it has been answered, and if that failed the holder is gone. */
-static bool try_call(struct rds_holder *h, const struct rds_share_call *call, bool slept, bool *gone)
+static bool owner_try_call(struct rds_owner_channel *h, const struct rds_owner_request *call, bool slept, bool *gone)
 {
 	bool send = call->req.op == RDS_SHARE_SEND, more;
-	struct rds_carry_result r;
+	struct rds_owner_reply r;
 	int err = 0;
 
 	*gone = false;
 	/* Said before: whoever is killed after it has sent must not be taken for one that has not. */
-	if (slept && send && (say(h, RDS_SHARE_READY, call->req.seq) || withdrawn(h, call, &more))) {
+	if (slept && send &&
+	    (owner_channel_say(h, RDS_SHARE_READY, call->req.seq) || request_is_withdrawn(h, call, &more))) {
 		*gone = true;
-		detach(h, false);
+		owner_detach_channel(h, false);
 		return true;
 	}
-	rds_carry_serve(h->carry, call, &r);
+	rds_owner_serve(h->owner, call, &r);
 	if (r.a.result == -EBADF &&
-	    atomic_load(&h->carry->sk->leaving)) { /* the call was not made: to be asked of the next one */
-		rds_carry_result_free(&r);
-		say(h, RDS_SHARE_MOVED, call->req.seq);
+	    atomic_load(&h->owner->sk->handing_off)) { /* the call was not made: to be asked of the next one */
+		rds_owner_reply_free(&r);
+		owner_channel_say(h, RDS_SHARE_RETRY, call->req.seq);
 		*gone = true;
-		detach(h, true);
+		owner_detach_channel(h, true);
 		return true;
 	}
 	if (r.sleeps && call->req.may_wait) {
 		h->congested = r.a.result == -ENOBUFS;
-		rds_carry_result_free(&r);
-		if (!slept || !send || !say_wait(h, call))
+		rds_owner_reply_free(&r);
+		if (!slept || !send || !owner_channel_say_wait(h, call))
 			return false;
 		*gone = true;
-		detach(h, true);
+		owner_detach_channel(h, true);
 		return true;
 	}
 	h->unread = r.taken;
 	if (slept && !send)
-		err = say(h, RDS_SHARE_READY, call->req.seq);
+		err = owner_channel_say(h, RDS_SHARE_READY, call->req.seq);
 	if (!err)
-		err = answer(h, call->req.seq, &r);
+		err = owner_send_reply(h, call->req.seq, &r);
 	r.taken = NULL;
-	rds_carry_result_free(&r);
+	rds_owner_reply_free(&r);
 	*gone = err != 0;
 	if (err)
-		detach(h, false);
+		owner_detach_channel(h, false);
 	else if (h->unread)
-		rds_carry_given();
+		rds_owner_reply_unread();
 	return true;
 }
 
-static void watch_time(struct rds_holder *h)
+static void owner_arm_timer(struct rds_owner_channel *h)
 {
-	uint64_t timeo = timeout_of(h, h->call);
+	uint64_t timeo = owner_call_timeout(h, h->call);
 
 	if (timeo == RDS_NO_TIMEOUT)
 		rds_timer_cancel(&h->timer);
@@ -317,50 +318,50 @@ static void watch_time(struct rds_holder *h)
 }
 
 /* Does not answer at once: the holder is told to sleep. True: it is gone. */
-static bool sleep_call(struct rds_holder *h, struct rds_share_call *call)
+static bool owner_sleep_call(struct rds_owner_channel *h, struct rds_owner_request *call)
 {
 	h->seq = call->req.seq;
-	if (say_wait(h, call)) {
-		rds_carry_call_free(call);
-		detach(h, true);
+	if (owner_channel_say_wait(h, call)) {
+		rds_owner_request_free(call);
+		owner_detach_channel(h, true);
 		return true;
 	}
 	h->call = call;
 	h->wait_next = NULL;
-	*h->carry->waiting_tail = h;
-	h->carry->waiting_tail = &h->wait_next;
-	watch_time(h);
+	*h->owner->waiting_tail = h;
+	h->owner->waiting_tail = &h->wait_next;
+	owner_arm_timer(h);
 	if (call->req.op == RDS_SHARE_SEND) { /* for whatever it waits: a congested port's updates are for it, too */
 		rx_lock();
-		h->carry->sk->cong_blocked++;
+		h->owner->sk->cong_blocked++;
 		rx_unlock();
-		rds_carry_wake(); /* one may have come before that */
+		rds_owner_wake(); /* one may have come before that */
 	}
 	return false;
 }
 
 /* True: the holder is gone. */
-static bool tell_door(struct rds_holder *h, uint32_t seq)
+static bool owner_send_grant_address(struct rds_owner_channel *h, uint32_t seq)
 {
-	struct rds_door door;
-	struct rds_carry_result r = {.a = {.result = rds_door_tell(&door)}, .data = (char *)&door};
+	struct rds_grant_address door;
+	struct rds_owner_reply r = {.a = {.result = rds_owner_grant_address(&door)}, .data = (char *)&door};
 
 	if (!r.a.result) {
 		h->token = door.token;
 		r.a.data_len = sizeof(door);
 	}
-	if (!answer(h, seq, &r))
+	if (!owner_send_reply(h, seq, &r))
 		return false;
-	detach(h, true);
+	owner_detach_channel(h, true);
 	return true;
 }
 
-int rds_carry_memory(uint64_t token, pid_t pid, int memory)
+int rds_owner_memory_granted(uint64_t token, pid_t pid, int memory)
 {
-	const struct rds_carry *c;
-	struct rds_holder *h = NULL;
+	const struct rds_owner *c;
+	struct rds_owner_channel *h = NULL;
 
-	for (c = carried; c && !h; c = c->next)
+	for (c = owned_sockets; c && !h; c = c->next)
 		for (h = c->holders; h && (!h->token || h->token != token); h = h->next)
 			;
 	if (!h || h->pid != pid) {
@@ -374,91 +375,91 @@ int rds_carry_memory(uint64_t token, pid_t pid, int memory)
 }
 
 /* To be told to attach anew, which it does before its call is made. */
-static bool can_be_willed(const struct rds_holder *h)
+static bool owner_can_send_lease(const struct rds_owner_channel *h)
 {
-	int fds[RDS_WILL_FDS];
+	int fds[RDS_LEASE_FDS];
 
-	return h->bare && rds_will_fds(h->carry->sk, fds) != 0;
+	return h->bare && rds_lease_fds(h->owner->sk, fds) != 0;
 }
 
-static void send_back(struct rds_holder *h, uint32_t seq)
+static void owner_send_retry(struct rds_owner_channel *h, uint32_t seq)
 {
-	say(h, RDS_SHARE_MOVED, seq);
-	detach(h, true);
+	owner_channel_say(h, RDS_SHARE_RETRY, seq);
+	owner_detach_channel(h, true);
 }
 
-void rds_carry_willed(void)
+void rds_owner_leases_made(void)
 {
-	struct rds_carry *c, *next;
-	struct rds_holder *h, *after;
+	struct rds_owner *c, *next;
+	struct rds_owner_channel *h, *after;
 
-	for (c = carried; c; c = next) {
+	for (c = owned_sockets; c; c = next) {
 		next = c->next;
 		for (h = c->holders; h; h = after) {
 			after = h->next; /* the last one takes c along */
-			if (h->call && can_be_willed(h))
-				send_back(h, h->seq);
+			if (h->call && owner_can_send_lease(h))
+				owner_send_retry(h, h->seq);
 		}
 	}
 }
 
 /* True: the holder is gone. */
-static bool request(struct rds_holder *h, struct rds_share_call *call)
+static bool owner_handle_request(struct rds_owner_channel *h, struct rds_owner_request *call)
 {
-	struct rds_sock *sk = h->carry->sk;
+	struct rds_sock *sk = h->owner->sk;
 	bool gone = false;
 
 	h->used = os_now_ns();
 	if (call->req.op == RDS_SHARE_CANCEL) {
 		bool sleeps = h->call && h->seq == call->req.seq;
 
-		rds_carry_call_free(call);
+		rds_owner_request_free(call);
 		if (!sleeps)
 			return false; /* answered already: the two have crossed */
-		stop_waiting(h);
-		if (say(h, RDS_SHARE_READY, h->seq) || answer_plain(h, h->seq, -EINTR)) {
-			detach(h, true);
+		owner_end_wait(h);
+		if (owner_channel_say(h, RDS_SHARE_READY, h->seq) || owner_send_result(h, h->seq, -EINTR)) {
+			owner_detach_channel(h, true);
 			return true;
 		}
 		return false;
 	}
 	if (call->req.op == RDS_SHARE_PUT_BACK) {
-		settle(h, false);
-		rds_carry_call_free(call);
+		owner_settle_unread(h, false);
+		rds_owner_request_free(call);
 		return false;
 	}
-	settle(h, true);
+	owner_settle_unread(h, true);
 	if (h->call) { /* two calls at once: not one of ours */
-		rds_carry_call_free(call);
-		detach(h, true);
+		rds_owner_request_free(call);
+		owner_detach_channel(h, true);
 		return true;
 	}
-	if (unlikely(can_be_willed(h))) {
-		send_back(h, call->req.seq);
-		rds_carry_call_free(call);
+	if (unlikely(owner_can_send_lease(h))) {
+		owner_send_retry(h, call->req.seq);
+		rds_owner_request_free(call);
 		return true;
 	}
 	if (call->req.op == RDS_SHARE_MEMORY) {
-		gone = tell_door(h, call->req.seq);
-		rds_carry_call_free(call);
+		gone = owner_send_grant_address(h, call->req.seq);
+		rds_owner_request_free(call);
 		return gone;
 	}
 	call->memory = rds_foreign_memory_get(h->memory);
 	call->pid = h->pid;
-	atomic_store(&sk->carried, true);
-	if (!try_call(h, call, false, &gone))
-		return sleep_call(h, call);
-	rds_carry_call_free(call);
+	atomic_store(&sk->proxy_sleeps, true);
+	if (!owner_try_call(h, call, false, &gone))
+		return owner_sleep_call(h, call);
+	rds_owner_request_free(call);
 	if (!gone)
-		atomic_store(&sk->carried, h->carry->waiting != NULL);
+		atomic_store(&sk->proxy_sleeps, h->owner->waiting != NULL);
 	return gone;
 }
 
-static void holder_event(struct rds_helper_event *ev, uint32_t events)
+static void owner_channel_event(struct rds_helper_event *ev, uint32_t events)
 {
-	struct rds_holder *h = container_of(ev, struct rds_holder, ev);
+	struct rds_owner_channel *h = container_of(ev, struct rds_owner_channel, ev);
 	int fds[OS_PASS_MAX];
-	struct rds_share_call *call;
+	struct rds_owner_request *call;
 	unsigned nfds, i, most = RDS_EVENT_MOST; /* by levels: the rest is told again */
 	bool lost, more = true;
 	ssize_t n;
@@ -470,22 +471,22 @@ static void holder_event(struct rds_helper_event *ev, uint32_t events)
 			return;
 		if (n <= 0) {
 			if (h->call)
-				say(h, RDS_SHARE_MOVED, h->seq);
-			detach(h, n != -ECONNRESET);
+				owner_channel_say(h, RDS_SHARE_RETRY, h->seq);
+			owner_detach_channel(h, n != -ECONNRESET);
 			return;
 		}
 		for (i = 1; i < nfds; i++)
 			os_close(fds[i]);
-		if (rds_carry_call_read(packet, (size_t)n, nfds ? fds[0] : -1, &call)) {
+		if (rds_owner_request_read(packet, (size_t)n, nfds ? fds[0] : -1, &call)) {
 			rds_warn_once("a process that shares an RDS socket says what cannot be: it is cut off "
 				      "(another version of the library?)");
-			detach(h, true);
+			owner_detach_channel(h, true);
 			return;
 		}
-		if (withdrawn(h, call, &more)) {
-			settle(h, true); /* before it has asked for something else */
-			rds_carry_call_free(call);
-		} else if (request(h, call)) {
+		if (request_is_withdrawn(h, call, &more)) {
+			owner_settle_unread(h, true); /* before it has asked for something else */
+			rds_owner_request_free(call);
+		} else if (owner_handle_request(h, call)) {
 			return;
 		}
 	}
@@ -493,90 +494,90 @@ static void holder_event(struct rds_helper_event *ev, uint32_t events)
 
 /* ---- for carry_attach.c ---- */
 
-struct rds_carry *rds_carry_of(const struct rds_sock *sk)
+struct rds_owner *rds_owner_find(const struct rds_sock *sk)
 {
-	struct rds_carry *c;
+	struct rds_owner *c;
 
-	for (c = carried; c && c->sk != sk; c = c->next)
+	for (c = owned_sockets; c && c->sk != sk; c = c->next)
 		;
 	return c;
 }
 
-struct rds_carry *rds_carry_next(const struct rds_carry *c)
+struct rds_owner *rds_owner_next(const struct rds_owner *c)
 {
-	return c ? c->next : carried;
+	return c ? c->next : owned_sockets;
 }
 
-void rds_holder_end(struct rds_holder *h, bool read)
+void rds_owner_channel_end(struct rds_owner_channel *h, bool read)
 {
-	detach(h, read);
+	owner_detach_channel(h, read);
 }
 
-bool rds_carry_list(struct rds_carry *c)
+bool rds_owner_list(struct rds_owner *c)
 {
 	if (!packet && !(packet = malloc(RDS_SHARE_PACKET + 1)))
 		return false;
-	c->next = carried;
-	carried = c;
+	c->next = owned_sockets;
+	owned_sockets = c;
 	return true;
 }
 
-void rds_holder_begin(struct rds_holder *h)
+void rds_owner_channel_init(struct rds_owner_channel *h)
 {
-	h->ev.fn = holder_event;
-	h->timer.fn = timed_out;
+	h->ev.fn = owner_channel_event;
+	h->timer.fn = owner_call_expired;
 }
 
 /* ---- calls that sleep ---- */
 
-void rds_carry_wake(void)
+void rds_owner_wake(void)
 {
 	if (!atomic_exchange(&due, true))
 		rds_helper_kick();
 }
 
 /* One message wakes one receiver: when one finds nothing, so would all that came after it. */
-static void try_waiting(struct rds_carry *c)
+static void owner_try_waiting(struct rds_owner *c)
 {
 	bool nothing = false, gone;
-	struct rds_holder *h, *next;
+	struct rds_owner_channel *h, *next;
 
 	for (h = c->waiting; h; h = next) {
 		next = h->wait_next;
 		if (h->call->req.op == RDS_SHARE_RECV && nothing)
 			continue;
-		if (!try_call(h, h->call, true, &gone)) {
-			watch_time(h);
+		if (!owner_try_call(h, h->call, true, &gone)) {
+			owner_arm_timer(h);
 			nothing |= h->call->req.op == RDS_SHARE_RECV;
 			continue;
 		}
 		if (gone) {
-			rds_carry_wake(); /* perhaps with all of it: the others come with the next round */
+			rds_owner_wake(); /* perhaps with all of it: the others come with the next round */
 			return;
 		}
-		stop_waiting(h);
+		owner_end_wait(h);
 	}
 }
 
-void rds_carry_round(void)
+void rds_owner_round(void)
 {
-	struct rds_carry *c, *next;
+	struct rds_owner *c, *next;
 
 	if (likely(!atomic_load_explicit(&due, memory_order_relaxed)))
 		return;
 	atomic_store(&due, false);
-	for (c = carried; c; c = next) {
+	for (c = owned_sockets; c; c = next) {
 		next = c->next;
 		if (c->waiting)
-			try_waiting(c);
+			owner_try_waiting(c);
 	}
 }
 
-void rds_carry_forget(void)
+void rds_owner_forget(void)
 {
-	rds_door_forget();
-	rds_carry_attach_forget();
-	carried = NULL;
+	rds_owner_grant_forget();
+	rds_owner_attach_forget();
+	owned_sockets = NULL;
 	packet = NULL;
 	atomic_store(&due, false);
 }

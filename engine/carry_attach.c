@@ -28,7 +28,7 @@
 #define ROOM_AGAIN_NS 100000000	 /* between looks for some */
 #define GIVEN_AGAIN_NS 250000000 /* between looks at holders that leave a message in their channel */
 
-static bool is_standin(const struct rds_sock *sk, int fd)
+static bool fd_is_standin_of(const struct rds_sock *sk, int fd)
 {
 	struct stat st;
 
@@ -36,9 +36,9 @@ static bool is_standin(const struct rds_sock *sk, int fd)
 }
 
 /* Takes the descriptor. */
-static struct rds_carry *carry_new(struct rds_sock *sk, int standin)
+static struct rds_owner *owner_new(struct rds_sock *sk, int standin)
 {
-	struct rds_carry *c = calloc(1, sizeof(*c));
+	struct rds_owner *c = calloc(1, sizeof(*c));
 
 	if (!c) {
 		os_close(standin);
@@ -47,7 +47,7 @@ static struct rds_carry *carry_new(struct rds_sock *sk, int standin)
 	c->sk = sk;
 	c->waiting_tail = &c->waiting;
 	atomic_store(&c->standin, -1);
-	if (os_dup_high_slot(standin, &c->standin) || !rds_carry_list(c)) {
+	if (os_dup_high_slot(standin, &c->standin) || !rds_owner_list(c)) {
 		os_close_slot(&c->standin);
 		free(c);
 		return NULL;
@@ -58,20 +58,20 @@ static struct rds_carry *carry_new(struct rds_sock *sk, int standin)
 }
 
 /* Another one each time that the socket changes hands. */
-static uint32_t number(struct rds_sock *sk)
+static uint32_t owner_choose_id(struct rds_sock *sk)
 {
-	while (!sk->carrier)
-		os_random(&sk->carrier, sizeof(sk->carrier));
-	return sk->carrier;
+	while (!sk->owner_id)
+		os_random(&sk->owner_id, sizeof(sk->owner_id));
+	return sk->owner_id;
 }
 
 /* With all that it takes to carry the socket on.  Not to ourselves: our lock on the will would go with the second number of it (will.c). */
-static int greet(struct rds_holder *h)
+static int owner_send_hello(struct rds_owner_channel *h)
 {
-	struct rds_share_answer a = {
-		.magic = RDS_SHARE_MAGIC, .kind = RDS_SHARE_HELLO, .carrier = number(h->carry->sk)};
-	int channel = atomic_load(&h->fd), fds[RDS_WILL_FDS];
-	unsigned n = os_peer_is_self(channel) ? 0 : rds_will_fds(h->carry->sk, fds);
+	struct rds_share_reply a = {
+		.magic = RDS_SHARE_MAGIC, .kind = RDS_SHARE_HELLO, .owner_id = owner_choose_id(h->owner->sk)};
+	int channel = atomic_load(&h->fd), fds[RDS_LEASE_FDS];
+	unsigned n = os_peer_is_self(channel) ? 0 : rds_lease_fds(h->owner->sk, fds);
 	struct stat st;
 
 	h->bare = !n && !os_peer_is_self(channel);
@@ -80,7 +80,7 @@ static int greet(struct rds_holder *h)
 	return os_pass_send(channel, &a, sizeof(a), fds, n, MSG_DONTWAIT);
 }
 
-static int bytes_there(int fd, unsigned long which)
+static int socket_bytes_there(int fd, unsigned long which)
 {
 	int bytes = 0;
 
@@ -89,23 +89,23 @@ static int bytes_there(int fd, unsigned long which)
 }
 
 /* It has asked for nothing for a while, and has read what it was told.  Not the last one: whoever looks at the stand-in looks at what it keeps here. */
-static bool is_idle(const struct rds_holder *h, uint64_t now)
+static bool owner_channel_is_idle(const struct rds_owner_channel *h, uint64_t now)
 {
 	const uint64_t most = rds_patience_ns(RDS_PATIENCE_BORROWER_IDLE);
 	int fd = atomic_load(&h->fd);
 
-	return !h->call && now - h->used >= most && h->carry->holders->next && !bytes_there(fd, SIOCOUTQ) &&
-	       !bytes_there(fd, SIOCINQ);
+	return !h->call && now - h->used >= most && h->owner->holders->next && !socket_bytes_there(fd, SIOCOUTQ) &&
+	       !socket_bytes_there(fd, SIOCINQ);
 }
 
-static struct rds_holder *longest_idle(uint64_t now)
+static struct rds_owner_channel *owner_channel_longest_idle(uint64_t now)
 {
-	struct rds_holder *h, *best = NULL;
-	struct rds_carry *c = NULL;
+	struct rds_owner_channel *h, *best = NULL;
+	struct rds_owner *c = NULL;
 
-	while ((c = rds_carry_next(c)))
+	while ((c = rds_owner_next(c)))
 		for (h = c->holders; h; h = h->next)
-			if ((!best || h->used < best->used) && is_idle(h, now))
+			if ((!best || h->used < best->used) && owner_channel_is_idle(h, now))
 				best = h;
 	return best;
 }
@@ -113,21 +113,21 @@ static struct rds_holder *longest_idle(uint64_t now)
 static uint64_t room_made; /* when it was looked for last */
 
 /* In a timer: what ends must not be in the helper's hand. */
-static void make_room(struct rds_timer *tm)
+static void owner_make_room(struct rds_timer *tm)
 {
-	struct rds_holder *h;
+	struct rds_owner_channel *h;
 	unsigned i;
 
 	(void)tm;
 	room_made = os_now_ns();
-	for (i = 0; i < ROOM && (h = longest_idle(room_made)); i++)
-		rds_holder_end(h, true);
+	for (i = 0; i < ROOM && (h = owner_channel_longest_idle(room_made)); i++)
+		rds_owner_channel_end(h, true);
 }
 
-static struct rds_timer room = {.fn = make_room};
+static struct rds_timer room = {.fn = owner_make_room};
 
 /* Who has come asks again soon. */
-static void want_room(void)
+static void owner_want_room(void)
 {
 	uint64_t now = os_now_ns();
 
@@ -136,7 +136,7 @@ static void want_room(void)
 }
 
 /* No more threads of it, whether anybody has waited for it or not.  False if that cannot be found out. */
-static bool ended(int pid)
+static bool process_has_ended(int pid)
 {
 	int fd = (int)os_syscall(SYS_pidfd_open, pid, 0, 0, 0, 0, 0);
 	struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -150,17 +150,17 @@ static bool ended(int pid)
 }
 
 /* The first that has left a message in its channel, and has ended.  *wait: one has left a message there, and may still read it. */
-static struct rds_holder *dead_with_message(bool *wait)
+static struct rds_owner_channel *owner_channel_find_dead(bool *wait)
 {
-	struct rds_carry *c = NULL;
-	struct rds_holder *h;
+	struct rds_owner *c = NULL;
+	struct rds_owner_channel *h;
 
 	*wait = false;
-	while ((c = rds_carry_next(c)))
+	while ((c = rds_owner_next(c)))
 		for (h = c->holders; h; h = h->next) {
-			if (!h->unread || !h->pid || !bytes_there(atomic_load(&h->fd), SIOCOUTQ))
+			if (!h->unread || !h->pid || !socket_bytes_there(atomic_load(&h->fd), SIOCOUTQ))
 				continue;
-			if (ended(h->pid))
+			if (process_has_ended(h->pid))
 				return h;
 			*wait = true;
 		}
@@ -171,28 +171,28 @@ static struct rds_holder *dead_with_message(bool *wait)
  * A channel hangs up with its process, but not if that has a child by a bare clone(2), which has copies of all descriptors.  That one reads nothing there
  * (away_slots.c), so what lies there goes back.
  */
-static void look_at_given(struct rds_timer *tm)
+static void owner_check_unread(struct rds_timer *tm)
 {
-	struct rds_holder *h;
+	struct rds_owner_channel *h;
 	bool wait;
 
-	while ((h = dead_with_message(&wait)))
-		rds_holder_end(h, false);
+	while ((h = owner_channel_find_dead(&wait)))
+		rds_owner_channel_end(h, false);
 	if (wait)
 		rds_timer_set(tm, os_now_ns() + GIVEN_AGAIN_NS);
 }
 
-static struct rds_timer given = {.fn = look_at_given};
+static struct rds_timer given = {.fn = owner_check_unread};
 
-void rds_carry_given(void)
+void rds_owner_reply_unread(void)
 {
 	rds_timer_need(&given, os_now_ns() + GIVEN_AGAIN_NS);
 }
 
 /* Takes the channel. */
-static int holder_new(struct rds_carry *c, int channel)
+static int owner_channel_new(struct rds_owner *c, int channel)
 {
-	struct rds_holder *h = calloc(1, sizeof(*h));
+	struct rds_owner_channel *h = calloc(1, sizeof(*h));
 	struct ucred cred;
 	int err;
 
@@ -206,13 +206,13 @@ static int holder_new(struct rds_carry *c, int channel)
 		free(h);
 		return err;
 	}
-	rds_holder_begin(h);
+	rds_owner_channel_init(h);
 	h->pid = os_peer_cred(atomic_load(&h->fd), &cred) ? cred.pid : 0;
 	h->used = os_now_ns();
-	h->carry = c;
+	h->owner = c;
 	err = rds_helper_event_add(&h->ev, atomic_load(&h->fd), EPOLLIN | EPOLLRDHUP);
 	if (!err)
-		err = greet(h);
+		err = owner_send_hello(h);
 	if (err) {
 		rds_helper_event_del(atomic_load(&h->fd)); /* others may have copies of it */
 		os_close_slot(&h->fd);
@@ -225,17 +225,19 @@ static int holder_new(struct rds_carry *c, int channel)
 }
 
 /* A channel that is an end of a socket's own pair never goes: our copy of it would keep the socket, and take what is for others. */
-static bool is_of_socket(const struct rds_sock *sk, int fd)
+static bool fd_is_of_socket(const struct rds_sock *sk, int fd)
 {
-	return is_standin(sk, fd) || rds_node_name_read(fd, NULL) || rds_node_name_is_peer(fd, &sk->name);
+	return fd_is_standin_of(sk, fd) || rds_node_name_read(fd, NULL) || rds_node_name_is_peer(fd, &sk->name);
 }
 
-static bool sound(const struct rds_sock *sk, const struct rds_share_attach *hello, const int *fds, unsigned nfds)
+static bool attach_is_sound(const struct rds_sock *sk, const struct rds_share_attach *hello, const int *fds,
+			    unsigned nfds)
 {
 	if (nfds < 2)
 		rds_warn_once("what came to share an RDS socket with was lost: raise `ulimit -n` of this process");
 	else if (nfds == 2 && hello->magic == RDS_SHARE_MAGIC && hello->version == RDS_SHARE_VERSION)
-		return is_standin(sk, fds[1]) && !is_of_socket(sk, fds[0]); /* else nothing that a library says */
+		return fd_is_standin_of(sk, fds[1]) &&
+		       !fd_is_of_socket(sk, fds[0]); /* else nothing that a library says */
 	else
 		rds_warn_once("a process speaks version %u of sharing RDS sockets, this one %u: give both one library",
 			      hello->version, RDS_SHARE_VERSION);
@@ -243,32 +245,33 @@ static bool sound(const struct rds_sock *sk, const struct rds_share_attach *hell
 }
 
 /* It need not ask again. */
-static void refuse(int channel)
+static void attach_refuse(int channel)
 {
-	const struct rds_share_answer a = {.magic = RDS_SHARE_MAGIC, .kind = RDS_SHARE_MOVED};
+	const struct rds_share_reply a = {.magic = RDS_SHARE_MAGIC, .kind = RDS_SHARE_RETRY};
 
 	os_pass_send(channel, &a, sizeof(a), NULL, 0, MSG_DONTWAIT);
 }
 
-static void attach(struct rds_sock *sk, const struct rds_share_attach *hello, bool quiet, const int *fds, unsigned nfds)
+static void attach_accept(struct rds_sock *sk, const struct rds_share_attach *hello, bool quiet, const int *fds,
+			  unsigned nfds)
 {
-	struct rds_carry *c;
+	struct rds_owner *c;
 	int err;
 
-	if (!sound(sk, hello, fds, nfds)) {
-		if (nfds >= 2 && !is_of_socket(sk, fds[0]))
-			refuse(fds[0]);
+	if (!attach_is_sound(sk, hello, fds, nfds)) {
+		if (nfds >= 2 && !fd_is_of_socket(sk, fds[0]))
+			attach_refuse(fds[0]);
 		while (nfds--)
 			os_close(fds[nfds]);
 		return;
 	}
-	c = rds_carry_of(sk);
+	c = rds_owner_find(sk);
 	if (c)
 		os_close(fds[1]);
 	else
-		c = carry_new(sk, fds[1]);
+		c = owner_new(sk, fds[1]);
 	if (!c) {
-		want_room();
+		owner_want_room();
 		os_close(fds[0]);
 		return;
 	}
@@ -277,24 +280,24 @@ static void attach(struct rds_sock *sk, const struct rds_share_attach *hello, bo
 	rx_unlock();
 	if (!quiet)
 		rds_sock_watch(sk, atomic_load(&c->standin), false); /* before the holder can look */
-	err = holder_new(c, fds[0]);
+	err = owner_channel_new(c, fds[0]);
 	if (err == -EMFILE)
-		want_room();
+		owner_want_room();
 	if (err && err != -EPIPE && err != -ECONNRESET) /* it has closed it again, or ended */
 		rds_warn_once("an RDS socket cannot be shared with another process just now: %s", strerror(-err));
 	if (!c->holders)
-		rds_carry_end(c);
+		rds_owner_end(c);
 	else if (c->holders->bare)
-		rds_will_late(sk);
+		rds_lease_make_late(sk);
 }
 
-bool rds_carry_asked(struct rds_sock *sk)
+bool rds_owner_call_waits(struct rds_sock *sk)
 {
-	return bytes_there(rds_sock_pair_fd(sk), SIOCINQ) >= (int)sizeof(struct rds_share_attach);
+	return socket_bytes_there(rds_sock_pair_fd(sk), SIOCINQ) >= (int)sizeof(struct rds_share_attach);
 }
 
 /* With whatever descriptors it has brought. */
-static void stray(const int *fds, unsigned nfds)
+static void attach_drop_stray(const int *fds, unsigned nfds)
 {
 	while (nfds--)
 		os_close(fds[nfds]);
@@ -305,51 +308,51 @@ static void stray(const int *fds, unsigned nfds)
 
 enum { HEARD, UNHEARD, TURN }; /* the last: it is looked at in this round */
 
-static void takes_turn(struct rds_sock *sk, void *arg)
+static void sock_mark_turn(struct rds_sock *sk, void *arg)
 {
 	unsigned marked = UNHEARD;
 
 	(void)arg;
-	atomic_compare_exchange_strong(&sk->unheard, &marked, TURN);
+	atomic_compare_exchange_strong(&sk->look_later, &marked, TURN);
 }
 
-static void next_turn(struct rds_sock *sk, void *arg)
+static void sock_take_turn(struct rds_sock *sk, void *arg)
 {
 	struct rds_sock **found = arg;
 	unsigned marked = TURN;
 
-	if (*found || atomic_load(&sk->unheard) != TURN || !rds_sock_get(sk))
+	if (*found || atomic_load(&sk->look_later) != TURN || !rds_sock_get(sk))
 		return;
-	atomic_compare_exchange_strong(&sk->unheard, &marked, HEARD);
+	atomic_compare_exchange_strong(&sk->look_later, &marked, HEARD);
 	*found = sk;
 }
 
 /* Each once: one that is marked again meanwhile waits for the next round. */
-static void hear(struct rds_timer *tm)
+static void owner_look_marked(struct rds_timer *tm)
 {
 	struct rds_sock *sk;
 
 	(void)tm;
-	rds_sock_each(takes_turn, NULL);
+	rds_sock_each(sock_mark_turn, NULL);
 	for (;;) {
 		sk = NULL;
-		rds_sock_each(next_turn, &sk);
+		rds_sock_each(sock_take_turn, &sk);
 		if (!sk)
 			return;
-		rds_carry_look(sk);
+		rds_owner_pair_readable(sk);
 		rds_sock_put(sk);
 	}
 }
 
-static struct rds_timer heard = {.fn = hear};
+static struct rds_timer heard = {.fn = owner_look_marked};
 
-void rds_carry_hear(struct rds_sock *sk)
+void rds_owner_look_later(struct rds_sock *sk)
 {
-	atomic_store(&sk->unheard, UNHEARD);
+	atomic_store(&sk->look_later, UNHEARD);
 	rds_timer_set(&heard, os_now_ns());
 }
 
-void rds_carry_attach_forget(void)
+void rds_owner_attach_forget(void)
 {
 	heard.queued = false;
 	room.queued = false;
@@ -360,35 +363,35 @@ void rds_carry_attach_forget(void)
  * On our end of a stand-in's pair lies filler (bytes that show "not writable"), what processes say that got a descriptor and want to
  * share the socket, or bytes that no interposed call can have written.
  */
-void rds_carry_look(struct rds_sock *sk)
+void rds_owner_pair_readable(struct rds_sock *sk)
 {
 	int fds[OS_PASS_MAX], pair = rds_sock_pair_fd(sk);
 	struct rds_share_attach hello;
 	unsigned nfds, most = RDS_EVENT_MOST;
 	bool filler = false, lost;
-	struct rds_carry *c;
+	struct rds_owner *c;
 	ssize_t n;
 
 	/* The filler announces itself, too.  It is a few bytes, and to be left there. */
-	if (atomic_load(&sk->hidden_out) && bytes_there(pair, SIOCINQ) < (int)RDS_SHARE_QUIET)
+	if (atomic_load(&sk->hidden_out) && socket_bytes_there(pair, SIOCINQ) < (int)RDS_SHARE_QUIET)
 		return;
 	/* Who attaches and ends at once may have been the last one: then it is closed, and its number somebody else's. */
 	while (most && atomic_load(&sk->open) && (pair = rds_sock_pair_fd(sk)) >= 0 &&
 	       (n = os_pass_recv(pair, &hello, sizeof(hello), fds, &nfds, &lost, MSG_DONTWAIT)) >= 0 &&
 	       (n || !os_recv_is_eof(pair))) {
 		if (!--most)
-			rds_carry_hear(sk); /* of the rest no edge will tell us */
+			rds_owner_look_later(sk); /* of the rest no edge will tell us */
 		if (lost)
-			want_room();
+			owner_want_room();
 		if ((n == sizeof(hello) || n == RDS_SHARE_QUIET) && (nfds || lost))
-			attach(sk, &hello, n == RDS_SHARE_QUIET, fds, nfds);
+			attach_accept(sk, &hello, n == RDS_SHARE_QUIET, fds, nfds);
 		else if (n == 1 && !nfds && !*(const char *)&hello)
 			filler |= atomic_load(&sk->hidden_out); /* else the last carrier's, or just taken back */
 		else
-			stray(fds, nfds);
+			attach_drop_stray(fds, nfds);
 	}
 	if (!filler)
 		return;
-	c = rds_carry_of(sk);
+	c = rds_owner_find(sk);
 	rds_sock_refill_out(sk, c ? atomic_load(&c->standin) : -1);
 }

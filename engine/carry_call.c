@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-void rds_carry_call_free(struct rds_share_call *call)
+void rds_owner_request_free(struct rds_owner_request *call)
 {
 	if (!call)
 		return;
@@ -23,7 +23,7 @@ void rds_carry_call_free(struct rds_share_call *call)
 	free(call);
 }
 
-static bool plausible(const struct rds_share_request *q, size_t len)
+static bool request_is_plausible(const struct rds_share_request *q, size_t len)
 {
 	return q->magic == RDS_SHARE_MAGIC && q->op && q->op < RDS_SHARE_OPS && q->name_len <= RDS_SHARE_NAME &&
 	       q->control_len <= RDS_SHARE_CONTROL && q->data_len <= RDS_SHARE_INLINE && q->big <= RDS_SHARE_BIG &&
@@ -31,7 +31,7 @@ static bool plausible(const struct rds_share_request *q, size_t len)
 }
 
 /* The bytes are a sealed file's, so they can neither change nor shrink under us. */
-static int map_big(struct rds_share_call *call)
+static int request_map_big(struct rds_owner_request *call)
 {
 	if (!call->req.big)
 		return call->memfd < 0 ? 0 : -EPROTO;
@@ -42,16 +42,16 @@ static int map_big(struct rds_share_call *call)
 	return os_mmap(call->req.big, PROT_READ, MAP_PRIVATE, call->memfd, 0, &call->mapped);
 }
 
-int rds_carry_call_read(const char *packet, size_t len, int memfd, struct rds_share_call **out)
+int rds_owner_request_read(const char *packet, size_t len, int memfd, struct rds_owner_request **out)
 {
 	struct rds_share_request q;
-	struct rds_share_call *call;
+	struct rds_owner_request *call;
 	int err;
 
 	if (len < sizeof(q))
 		goto bad;
 	memcpy(&q, packet, sizeof(q));
-	if (!plausible(&q, len))
+	if (!request_is_plausible(&q, len))
 		goto bad;
 	call = malloc(sizeof(*call) + len - sizeof(q) + 1);
 	if (!call) {
@@ -68,9 +68,9 @@ int rds_carry_call_read(const char *packet, size_t len, int memfd, struct rds_sh
 	call->mapped = NULL;
 	call->memory = NULL;
 	call->pid = 0;
-	err = map_big(call);
+	err = request_map_big(call);
 	if (err) {
-		rds_carry_call_free(call);
+		rds_owner_request_free(call);
 		return err;
 	}
 	if (call->mapped)

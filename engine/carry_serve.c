@@ -21,7 +21,7 @@
 
 #define NO_MEMORY ((void *)8) /* nobody has anything there */
 
-static void fail(struct rds_carry_result *r, int err)
+static void reply_set_error(struct rds_owner_reply *r, int err)
 {
 	r->a.result = err;
 }
@@ -29,7 +29,8 @@ static void fail(struct rds_carry_result *r, int err)
 /* ---- memory ---- */
 
 /* Its age and its rights count from here on, and with memory, its addresses. */
-static void call_for(const struct rds_share_call *call, struct rds_foreign_memory *memory, struct rds_carry_result *r)
+static void caller_set(const struct rds_owner_request *call, struct rds_foreign_memory *memory,
+		       struct rds_owner_reply *r)
 {
 	static struct rds_caller caller; /* one helper, one call */
 	const struct rds_share_request *q = &call->req;
@@ -48,29 +49,29 @@ static void call_for(const struct rds_share_call *call, struct rds_foreign_memor
 }
 
 /* Addresses in it are the other process's.  It gives us its memory before the first such call, if it can and may. */
-static bool at_hand(const struct rds_share_call *call, bool needed, struct rds_carry_result *r)
+static bool caller_set_memory(const struct rds_owner_request *call, bool needed, struct rds_owner_reply *r)
 {
 	if (needed && !call->memory) {
 		rds_warn_once(
 			"RDMA by a process that holds a socket of this one: its memory cannot be reached from here "
 			"(another user, no /proc, or not dumpable): EOPNOTSUPP");
-		fail(r, -EOPNOTSUPP);
+		reply_set_error(r, -EOPNOTSUPP);
 		return false;
 	}
-	call_for(call, needed ? call->memory : NULL, r);
+	caller_set(call, needed ? call->memory : NULL, r);
 	return true;
 }
 
 /* ---- messages ---- */
 
 /* Holders look at the stand-in, before somebody is refused. */
-static void full_is_shown(struct rds_carry *c)
+static void owner_show_full(struct rds_owner *c)
 {
 	if (!rds_sock_writable(c->sk))
 		rds_sock_show_refused(c->sk, atomic_load(&c->standin));
 }
 
-static void serve_send(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r)
+static void serve_send(struct rds_owner *c, const struct rds_owner_request *call, struct rds_owner_reply *r)
 {
 	const struct rds_share_request *q = &call->req;
 	struct iovec iov = {call->data, q->big ? q->big : q->data_len};
@@ -87,7 +88,7 @@ static void serve_send(struct rds_carry *c, const struct rds_share_call *call, s
 	if (q->control_len) {
 		msg.msg_control = call->control;
 		msg.msg_controllen = q->control_len;
-		if (!at_hand(call, rds_rdma_names_memory(&msg), r))
+		if (!caller_set_memory(call, rds_share_msg_names_memory(&msg), r))
 			return;
 	}
 	rds_op_async_refused = false;
@@ -95,18 +96,18 @@ static void serve_send(struct rds_carry *c, const struct rds_share_call *call, s
 	rds_caller = NULL;
 	/* Messages that have failed, and that nobody has read of, are not waited for (asend.c). */
 	r->sleeps = (r->a.result == -EAGAIN && !rds_op_async_refused) || r->a.result == -ENOBUFS;
-	full_is_shown(c);
+	owner_show_full(c);
 }
 
 /* What we tell programs of our own age of a notification's sender; how old the holder is, it knows itself. */
-static bool nobody(const void *name)
+static bool name_is_none(const void *name)
 {
 	static const struct sockaddr_in none = {.sin_family = AF_INET};
 
 	return !memcmp(name, &none, sizeof(none));
 }
 
-static void serve_recv(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r)
+static void serve_recv(struct rds_owner *c, const struct rds_owner_request *call, struct rds_owner_reply *r)
 {
 	const struct rds_share_request *q = &call->req;
 	uint32_t room = q->room < RDS_SHARE_BIG ? q->room : RDS_SHARE_BIG;
@@ -117,7 +118,7 @@ static void serve_recv(struct rds_carry *c, const struct rds_share_call *call, s
 	r->data = malloc(room + 1u);
 	r->control = malloc(croom + 1u);
 	if (!r->data || !r->control) {
-		fail(r, -ENOMEM);
+		reply_set_error(r, -ENOMEM);
 		return;
 	}
 	iov = (struct iovec){r->data, room};
@@ -136,13 +137,13 @@ static void serve_recv(struct rds_carry *c, const struct rds_share_call *call, s
 		return;
 	r->a.data_len = r->a.result < (int64_t)room ? (uint32_t)r->a.result : room; /* MSG_TRUNC may say more */
 	r->a.control_len = (uint32_t)msg.msg_controllen;
-	if (q->has_name && msg.msg_namelen <= RDS_SHARE_NAME && !nobody(r->name))
+	if (q->has_name && msg.msg_namelen <= RDS_SHARE_NAME && !name_is_none(r->name))
 		r->a.name_len = (uint32_t)msg.msg_namelen;
 	r->a.flags = msg.msg_flags;
 }
 
 /* To the head of the queue, but behind what has come back and was taken earlier. */
-static void requeue(struct rds_sock *sk, struct rds_inc *inc)
+static void sock_requeue_message(struct rds_sock *sk, struct rds_inc *inc)
 {
 	struct rds_inc **link = &sk->rx_head;
 
@@ -157,8 +158,8 @@ static void requeue(struct rds_sock *sk, struct rds_inc *inc)
 void rds_recv_put_back(struct rds_sock *sk, struct rds_inc *inc)
 {
 	rx_lock();
-	if (atomic_load(&sk->open) || atomic_load(&sk->leaving)) {
-		requeue(sk, inc);
+	if (atomic_load(&sk->open) || atomic_load(&sk->handing_off)) {
+		sock_requeue_message(sk, inc);
 		sk->rcv_bytes += inc->len;
 		if (sk->rcv_bytes > rds_sock_rcvbuf(sk))
 			rds_cong_check(sk);
@@ -171,7 +172,7 @@ void rds_recv_put_back(struct rds_sock *sk, struct rds_inc *inc)
 
 /* ---- names ---- */
 
-static void serve_name(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r)
+static void serve_name(struct rds_owner *c, const struct rds_owner_request *call, struct rds_owner_reply *r)
 {
 	const struct sockaddr *sa = (const struct sockaddr *)(void *)call->name;
 	int len = (int)call->req.name_len;
@@ -182,7 +183,7 @@ static void serve_name(struct rds_carry *c, const struct rds_share_call *call, s
 		r->a.result = rds_call_connect(c->sk, sa, len);
 }
 
-static void serve_name_of(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r)
+static void serve_name_of(struct rds_owner *c, const struct rds_owner_request *call, struct rds_owner_reply *r)
 {
 	struct sockaddr *sa = (struct sockaddr *)(void *)r->name;
 	socklen_t len = sizeof(r->name);
@@ -198,28 +199,30 @@ static void serve_name_of(struct rds_carry *c, const struct rds_share_call *call
 
 /* ---- options ---- */
 
-static void serve_setopt(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r)
+static void serve_setopt(struct rds_owner *c, const struct rds_owner_request *call, struct rds_owner_reply *r)
 {
 	const struct rds_share_request *q = &call->req;
 
 	if (q->has_name && q->arg > q->data_len && q->data_len < RDS_SHARE_OPTION) {
-		fail(r, -EFAULT);
+		reply_set_error(r, -EFAULT);
 		return;
 	}
 	if (rds_call_opt_is_local(q->level, q->opt) || (rds_abi_level_is_rds(q->level) && q->opt == RDS_BARRIER)) {
-		fail(r, -EPROTO); /* there are addresses in it, or it may wait: not the way in which it is asked for */
+		reply_set_error(
+			r,
+			-EPROTO); /* there are addresses in it, or it may wait: not the way in which it is asked for */
 		return;
 	}
-	if (!at_hand(call, rds_rdma_opt_names_memory(q->level, q->opt, (socklen_t)q->arg), r))
+	if (!caller_set_memory(call, rds_share_opt_names_memory(q->level, q->opt, (socklen_t)q->arg), r))
 		return;
 	/* What could not be read is no address here either. */
 	r->a.result = rds_call_setsockopt(c->sk, atomic_load(&c->standin), q->level, q->opt,
 					  q->has_name ? call->data : NULL, (socklen_t)q->arg);
 	rds_caller = NULL;
-	full_is_shown(c);
+	owner_show_full(c);
 }
 
-static void serve_barrier(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r)
+static void serve_barrier(struct rds_owner *c, const struct rds_owner_request *call, struct rds_owner_reply *r)
 {
 	const struct rds_share_request *q = &call->req;
 	struct rds_barrier_request req = {0};
@@ -231,7 +234,7 @@ static void serve_barrier(struct rds_carry *c, const struct rds_share_call *call
 	if (!bad)
 		memcpy(&req, call->data, sizeof(req));
 	if (!rds_share_is_bool(&req.nonblock)) {
-		fail(r, -EPROTO);
+		reply_set_error(r, -EPROTO);
 		return;
 	}
 	req.nonblock |= !q->may_wait;
@@ -246,13 +249,13 @@ static void serve_barrier(struct rds_carry *c, const struct rds_share_call *call
 	}
 }
 
-static void serve_getopt(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r)
+static void serve_getopt(struct rds_owner *c, const struct rds_owner_request *call, struct rds_owner_reply *r)
 {
 	const struct rds_share_request *q = &call->req;
 	socklen_t len = (socklen_t)q->arg;
 
 	if (rds_call_opt_is_local(q->level, q->opt)) { /* and of another length than it says */
-		fail(r, -EPROTO);
+		reply_set_error(r, -EPROTO);
 		return;
 	}
 	if (q->has_name && (int)len > (int)RDS_SHARE_BIG)
@@ -261,21 +264,21 @@ static void serve_getopt(struct rds_carry *c, const struct rds_share_call *call,
 	if (q->has_name)
 		r->data = calloc(1, ((int)len < 0 ? RDS_SHARE_OPTION : (size_t)len) + sizeof(uint64_t));
 	if (q->has_name && !r->data) {
-		fail(r, -ENOMEM);
+		reply_set_error(r, -ENOMEM);
 		return;
 	}
-	call_for(call, NULL, r);
+	caller_set(call, NULL, r);
 	r->a.result = rds_call_getsockopt(c->sk, atomic_load(&c->standin), q->level, q->opt, r->data, &len);
 	rds_caller = NULL;
 	r->a.len = len;
 	r->a.data_len = r->data && r->a.result >= 0 && len <= q->arg ? len : 0;
 }
 
-static void serve_ioctl(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r)
+static void serve_ioctl(struct rds_owner *c, const struct rds_owner_request *call, struct rds_owner_reply *r)
 {
 	r->data = calloc(1, RDS_SHARE_NAME);
 	if (!r->data) {
-		fail(r, -ENOMEM);
+		reply_set_error(r, -ENOMEM);
 		return;
 	}
 	memcpy(r->data, call->data, call->req.data_len < RDS_SHARE_NAME ? call->req.data_len : RDS_SHARE_NAME);
@@ -285,20 +288,20 @@ static void serve_ioctl(struct rds_carry *c, const struct rds_share_call *call, 
 
 /* ---- the rest ---- */
 
-static void serve_watch(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r)
+static void serve_watch(struct rds_owner *c, const struct rds_owner_request *call, struct rds_owner_reply *r)
 {
 	(void)r;
 	rds_sock_watch(c->sk, atomic_load(&c->standin), call->req.opt != 0);
 }
 
 /* Opened with an earlier carrier. */
-static void serve_regions(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r)
+static void serve_regions(struct rds_owner *c, const struct rds_owner_request *call, struct rds_owner_reply *r)
 {
 	struct rds_share_region region;
 	size_t at;
 
 	if (!call->memory) {
-		fail(r, -EOPNOTSUPP);
+		reply_set_error(r, -EOPNOTSUPP);
 		return;
 	}
 	for (at = 0; at + sizeof(region) <= call->req.data_len && !atomic_load(&c->sk->region_freed_by_other);
@@ -310,18 +313,18 @@ static void serve_regions(struct rds_carry *c, const struct rds_share_call *call
 	}
 }
 
-static void serve_error(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r)
+static void serve_error(struct rds_owner *c, const struct rds_owner_request *call, struct rds_owner_reply *r)
 {
 	if (call->req.op == RDS_SHARE_TAKE_ERROR)
 		r->a.result = rds_sock_take_error(c->sk);
 	else if (call->req.opt <= 0 ||
 		 call->req.opt > RDS_SHARE_ERRNO) /* a state that has it is nobody's to carry on */
-		fail(r, -EPROTO);
+		reply_set_error(r, -EPROTO);
 	else
 		rds_sock_set_error(c->sk, call->req.opt);
 }
 
-typedef void serve_fn(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r);
+typedef void serve_fn(struct rds_owner *c, const struct rds_owner_request *call, struct rds_owner_reply *r);
 static serve_fn *const serves[RDS_SHARE_OPS] = {
 	[RDS_SHARE_SEND] = serve_send,	     [RDS_SHARE_RECV] = serve_recv,	   [RDS_SHARE_BIND] = serve_name,
 	[RDS_SHARE_CONNECT] = serve_name,    [RDS_SHARE_SOCKNAME] = serve_name_of, [RDS_SHARE_PEERNAME] = serve_name_of,
@@ -330,7 +333,7 @@ static serve_fn *const serves[RDS_SHARE_OPS] = {
 	[RDS_SHARE_BARRIER] = serve_barrier, [RDS_SHARE_REGIONS] = serve_regions,
 };
 
-void rds_carry_serve(struct rds_carry *c, const struct rds_share_call *call, struct rds_carry_result *r)
+void rds_owner_serve(struct rds_owner *c, const struct rds_owner_request *call, struct rds_owner_reply *r)
 {
 	serve_fn *fn = serves[call->req.op];
 
@@ -338,14 +341,14 @@ void rds_carry_serve(struct rds_carry *c, const struct rds_share_call *call, str
 	r->control = r->data = NULL;
 	r->taken = NULL;
 	r->sleeps = false;
-	if (!fn || atomic_load(&c->sk->leaving)) {
-		fail(r, fn ? -EBADF : -EPROTO);
+	if (!fn || atomic_load(&c->sk->handing_off)) {
+		reply_set_error(r, fn ? -EBADF : -EPROTO);
 		return;
 	}
 	fn(c, call, r);
 }
 
-void rds_carry_result_free(struct rds_carry_result *r)
+void rds_owner_reply_free(struct rds_owner_reply *r)
 {
 	free(r->control);
 	free(r->data);

@@ -92,7 +92,7 @@ void rds_cong_set_monitor(struct rds_sock *sk, bool on)
 
 void rds_cong_sock_add(struct rds_sock *sk)
 {
-	if (sk->cong_listed || !(atomic_load(&sk->open) || atomic_load(&sk->leaving)))
+	if (sk->cong_listed || !(atomic_load(&sk->open) || atomic_load(&sk->handing_off)))
 		return;
 	sk->cong_listed = true;
 	rds_sock_hold(sk);

@@ -303,8 +303,8 @@ bool rds_conn_is_meant_for(const struct rds_sock *sk, uint32_t named);
  * inbox.c: what waits for sockets of nobody goes to them in a way that outlives this process; the rest still waits.  fill: no lock held.  post:
  * of one connection, control and tx held; returns what has gone, which is still to be released.
  */
-void rds_inbox_fill(void);
-struct rds_queue_item *rds_inbox_post(struct rds_conn *unrouted);
+void rds_mailbox_deliver_all(void);
+struct rds_queue_item *rds_mailbox_deliver(struct rds_conn *unrouted);
 
 /* moved.c */
 enum rds_rx_verdict rds_conn_redirect_refuse(struct rds_conn *conn, struct rds_ep *ep,

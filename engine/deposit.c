@@ -18,7 +18,7 @@
 #include "engine/message.h"
 #include "engine/rdma.h"
 
-int rds_deposit_put(int fd, off_t *at, const void *from, size_t len)
+int rds_handoff_append(int fd, off_t *at, const void *from, size_t len)
 {
 	const char *p = from;
 	ssize_t n;
@@ -34,7 +34,7 @@ int rds_deposit_put(int fd, off_t *at, const void *from, size_t len)
 	return 0;
 }
 
-void rds_share_fill(const struct rds_sock *sk, struct rds_share_state *st)
+void rds_share_state_fill(const struct rds_sock *sk, struct rds_share_state *st)
 {
 	memset(st, 0, sizeof(*st));
 	st->magic = RDS_SHARE_MAGIC;
@@ -69,7 +69,7 @@ void rds_share_fill(const struct rds_sock *sk, struct rds_share_state *st)
 	st->barrier_id = atomic_load_explicit(&sk->marks.last_id, memory_order_relaxed);
 }
 
-static int put_reports(const struct rds_sock *sk, int fd, off_t *size)
+static int handoff_put_reports(const struct rds_sock *sk, int fd, off_t *size)
 {
 	const struct rds_op *op;
 	int err = 0;
@@ -82,12 +82,12 @@ static int put_reports(const struct rds_sock *sk, int fd, off_t *size)
 		r.status = op->status;
 		r.asked = op->notify;
 		r.short_form = op->short_notify;
-		err = rds_deposit_put(fd, size, &r, sizeof(r));
+		err = rds_handoff_append(fd, size, &r, sizeof(r));
 	}
 	return err;
 }
 
-int rds_deposit_write(struct rds_sock *sk, int fd, off_t *size)
+int rds_handoff_write_state(struct rds_sock *sk, int fd, off_t *size)
 {
 	struct rds_share_state st;
 	const struct rds_op *op;
@@ -95,12 +95,12 @@ int rds_deposit_write(struct rds_sock *sk, int fd, off_t *size)
 	off_t head = 0;
 	int err;
 
-	rds_share_fill(sk, &st);
+	rds_share_state_fill(sk, &st);
 	for (inc = sk->rx_head; inc; inc = inc->next)
 		st.n_messages++;
 	for (op = sk->reports; op; op = op->report_next)
 		st.n_reports++;
-	err = rds_deposit_put(fd, size, &st, sizeof(st));
+	err = rds_handoff_append(fd, size, &st, sizeof(st));
 	for (inc = sk->rx_head; inc && !err; inc = inc->next) {
 		struct rds_share_message m;
 
@@ -113,38 +113,40 @@ int rds_deposit_write(struct rds_sock *sk, int fd, off_t *size)
 		m.real_ns = inc->real_ns;
 		if (inc->trace_ns[0])
 			memcpy(m.trace_ns, inc->trace_ns, sizeof(m.trace_ns));
-		err = rds_deposit_put(fd, size, &m, sizeof(m));
+		err = rds_handoff_append(fd, size, &m, sizeof(m));
 		if (!err)
-			err = rds_deposit_put(fd, size, inc->data, inc->len);
+			err = rds_handoff_append(fd, size, inc->data, inc->len);
 	}
 	if (!err)
-		st.n_unsent = rds_along_put(sk, fd, size);
+		st.n_unsent = rds_handoff_unsent_put(sk, fd, size);
 	if (!err)
-		err = put_reports(sk, fd, size);
+		err = handoff_put_reports(sk, fd, size);
 	if (!err && st.n_unsent)
-		err = rds_deposit_put(fd, &head, &st, sizeof(st));
+		err = rds_handoff_append(fd, &head, &st, sizeof(st));
 	return err;
 }
 
 /* ---- the packet ---- */
 
 /* In the order in which they are passed. */
-enum { PAIR, FILE_, INBOX, WILL };
+enum { PAIR, FILE_, MAILBOX, LEASE };
 
-int rds_deposit_leave(int pair, int file, int inbox, int will, uint64_t size)
+int rds_handoff_park(int pair, int file, int inbox, int will, uint64_t size)
 {
-	struct rds_share_deposit d = {.magic = RDS_SHARE_MAGIC,
-				      .version = RDS_SHARE_VERSION,
-				      .size = size,
-				      .has_inbox = inbox >= 0,
-				      .has_will = will >= 0};
-	int pass[RDS_DEPOSIT_FDS] = {
-		[PAIR] = pair, [FILE_] = file, [INBOX] = inbox >= 0 ? inbox : file, [WILL] = will >= 0 ? will : file};
+	struct rds_handoff_packet d = {.magic = RDS_SHARE_MAGIC,
+				       .version = RDS_SHARE_VERSION,
+				       .size = size,
+				       .has_inbox = inbox >= 0,
+				       .has_will = will >= 0};
+	int pass[RDS_HANDOFF_FDS] = {[PAIR] = pair,
+				     [FILE_] = file,
+				     [MAILBOX] = inbox >= 0 ? inbox : file,
+				     [LEASE] = will >= 0 ? will : file};
 
-	return os_pass_send(pair, &d, sizeof(d), pass, RDS_DEPOSIT_FDS, MSG_DONTWAIT);
+	return os_pass_send(pair, &d, sizeof(d), pass, RDS_HANDOFF_FDS, MSG_DONTWAIT);
 }
 
-static int lies_there(int standin)
+static int standin_bytes_there(int standin)
 {
 	int bytes = 0;
 
@@ -152,14 +154,15 @@ static int lies_there(int standin)
 	return bytes;
 }
 
-static void close_all(const int *fds, unsigned n)
+static void parked_close_fds(const int *fds, unsigned n)
 {
 	while (n--)
 		os_close(fds[n]);
 }
 
 /* The first packet: 1 the deposit, 0 something else, -EAGAIN nothing, -EMFILE: it is, but the table is full. */
-static int read_one(int standin, int flags, unsigned room, struct rds_share_deposit *d, int fds[RDS_DEPOSIT_FDS])
+static int parked_read_one(int standin, int flags, unsigned room, struct rds_handoff_packet *d,
+			   int fds[RDS_HANDOFF_FDS])
 {
 	unsigned n;
 	bool lost;
@@ -171,10 +174,10 @@ static int read_one(int standin, int flags, unsigned room, struct rds_share_depo
 	    d->version == RDS_SHARE_VERSION) {
 		if (n == room)
 			return 1;
-		close_all(fds, n);
+		parked_close_fds(fds, n);
 		return lost ? -EMFILE : 0;
 	}
-	close_all(fds, n);
+	parked_close_fds(fds, n);
 	return 0;
 }
 
@@ -182,55 +185,55 @@ static int read_one(int standin, int flags, unsigned room, struct rds_share_depo
  * A carrier that has no number of its own left cannot take away the packets by which it has shown that there is something to read: the deposit lies
  * behind them.  They have no bytes (poll.c).
  */
-static bool behind_shown(int standin)
+static bool parked_is_behind(int standin)
 {
-	return lies_there(standin) >= (int)sizeof(struct rds_share_deposit);
+	return standin_bytes_there(standin) >= (int)sizeof(struct rds_handoff_packet);
 }
 
-bool rds_deposit_is(int standin)
+bool rds_handoff_is_parked(int standin)
 {
-	struct rds_share_deposit d;
-	int is = read_one(standin, MSG_PEEK, 0, &d, NULL);
+	struct rds_handoff_packet d;
+	int is = parked_read_one(standin, MSG_PEEK, 0, &d, NULL);
 
-	return is == 1 || (is == 0 && behind_shown(standin));
+	return is == 1 || (is == 0 && parked_is_behind(standin));
 }
 
-int rds_deposit_look(int standin, int out[3])
+int rds_handoff_peek(int standin, int out[3])
 {
-	struct rds_share_deposit d;
-	int fds[RDS_DEPOSIT_FDS], is;
+	struct rds_handoff_packet d;
+	int fds[RDS_HANDOFF_FDS], is;
 
 	out[0] = out[1] = out[2] = -1;
-	is = read_one(standin, MSG_PEEK, RDS_DEPOSIT_FDS, &d, fds);
+	is = parked_read_one(standin, MSG_PEEK, RDS_HANDOFF_FDS, &d, fds);
 	if (is == 0)
-		return behind_shown(standin);
+		return parked_is_behind(standin);
 	if (is != 1)
 		return is == -EMFILE ? is : 0;
 	if (!d.has_will) {
-		close_all(fds, RDS_DEPOSIT_FDS);
+		parked_close_fds(fds, RDS_HANDOFF_FDS);
 		return 1;
 	}
 	os_close(fds[FILE_]);
 	out[0] = fds[PAIR];
-	out[1] = fds[WILL];
+	out[1] = fds[LEASE];
 	if (d.has_inbox)
-		out[2] = fds[INBOX];
+		out[2] = fds[MAILBOX];
 	else
-		os_close(fds[INBOX]);
+		os_close(fds[MAILBOX]);
 	return 1;
 }
 
-static void leave_out(const struct rds_share_deposit *d, bool has_will, int fds[RDS_DEPOSIT_FDS])
+static void parked_close_unwanted(const struct rds_handoff_packet *d, bool has_will, int fds[RDS_HANDOFF_FDS])
 {
 	if (has_will)
-		fds[WILL] = -1;
+		fds[LEASE] = -1;
 	if (!d->has_inbox) {
-		os_close(fds[INBOX]);
-		fds[INBOX] = -1;
+		os_close(fds[MAILBOX]);
+		fds[MAILBOX] = -1;
 	}
 	if (!has_will && !d->has_will) {
-		os_close(fds[WILL]);
-		fds[WILL] = -1;
+		os_close(fds[LEASE]);
+		fds[LEASE] = -1;
 	}
 }
 
@@ -239,33 +242,34 @@ static void leave_out(const struct rds_share_deposit *d, bool has_will, int fds[
  * packet: copies first, then the packet goes.  Without the lock somebody else may be at it, and what goes must be what was copied: then the copies
  * only tell that there is room.
  */
-static int take_one(int standin, bool locked, unsigned room, struct rds_share_deposit *d, int fds[RDS_DEPOSIT_FDS])
+static int parked_take_one(int standin, bool locked, unsigned room, struct rds_handoff_packet *d,
+			   int fds[RDS_HANDOFF_FDS])
 {
-	struct rds_share_deposit again;
-	int is = read_one(standin, MSG_PEEK, room, d, fds);
+	struct rds_handoff_packet again;
+	int is = parked_read_one(standin, MSG_PEEK, room, d, fds);
 
-	if (is < 0 || (is == 0 && !behind_shown(standin)))
+	if (is < 0 || (is == 0 && !parked_is_behind(standin)))
 		return is < 0 ? is : -EAGAIN;
 	if (is == 1 && locked) {
-		is = read_one(standin, 0, 0, &again, NULL);
+		is = parked_read_one(standin, 0, 0, &again, NULL);
 		if (is != 1)
-			close_all(fds, room);
+			parked_close_fds(fds, room);
 		return is == 1 ? 1 : -EAGAIN;
 	}
 	if (is == 1)
-		close_all(fds, room);
-	return read_one(standin, 0, room, d, fds);
+		parked_close_fds(fds, room);
+	return parked_read_one(standin, 0, room, d, fds);
 }
 
-int rds_deposit_read(int standin, bool has_will, struct rds_share_deposit *d, int fds[RDS_DEPOSIT_FDS])
+int rds_handoff_take_parked(int standin, bool has_will, struct rds_handoff_packet *d, int fds[RDS_HANDOFF_FDS])
 {
-	unsigned room = has_will ? WILL : RDS_DEPOSIT_FDS;
+	unsigned room = has_will ? LEASE : RDS_HANDOFF_FDS;
 	int is;
 
-	while ((is = take_one(standin, has_will, room, d, fds)) == 0)
+	while ((is = parked_take_one(standin, has_will, room, d, fds)) == 0)
 		;
 	if (is != 1)
 		return is;
-	leave_out(d, has_will, fds);
+	parked_close_unwanted(d, has_will, fds);
 	return 0;
 }

@@ -204,7 +204,7 @@ int rds_call_want_helper(void)
 static void spread_note_socket(struct rds_sock *sk, void *any)
 {
 	*(bool *)any = true;
-	if (rds_will_make(sk))
+	if (rds_lease_make(sk))
 		rds_warn_once("no descriptor or memory for the will of an RDS socket: if this process is killed, the "
 			      "socket ends with it for all");
 }
@@ -235,7 +235,7 @@ static void spread_sockets(bool start)
 {
 	bool any = false;
 
-	atomic_store(&rds_spread, true);
+	atomic_store(&rds_share_possible, true);
 	if (!rds_eng || os_process_inherited() ||
 	    !rds_lock_until(&rds_eng->control, os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK)))
 		return;
@@ -245,15 +245,15 @@ static void spread_sockets(bool start)
 		(void)rds_call_start_helper();
 	rds_unlock(&rds_eng->control);
 	if (any)
-		rds_wills_lend();
+		rds_lease_export_all();
 }
 
-void rds_engine_spreads(void)
+void rds_share_begin(void)
 {
 	spread_sockets(true);
 }
 
-void rds_engine_spreads_now(void)
+void rds_share_begin_now(void)
 {
 	spread_sockets(false);
 }
@@ -311,7 +311,7 @@ unsigned rds_progress_count_unsent(void)
 
 	rds_queue_reap_all();
 	rds_progress_round();
-	rds_inbox_fill();
+	rds_mailbox_deliver_all();
 	rds_conn_each(conn_add_unsent, &n);
 	return n;
 }
@@ -401,7 +401,7 @@ static int conn_count_queued_now(void)
 			break;
 		}
 		if (conn->kind == RDS_CONN_UNROUTED) {
-			rds_inbox_post(conn); /* and is left as it is: a signal may have interrupted malloc() */
+			rds_mailbox_deliver(conn); /* and is left as it is: a signal may have interrupted malloc() */
 			n += (int)conn_count_unsent(conn, false);
 		} else if (conn->kind == RDS_CONN_PEER && atomic_load(&conn->state) != RDS_CONN_DEAD) {
 			/* Without SURVIVES nobody could promise anything, and asking takes locks. */
@@ -452,7 +452,7 @@ void rds_engine_exit_now(bool interrupted)
 static void fork_close_fd(int fd, void *arg)
 {
 	(void)arg;
-	if (!rds_heir_keeps(fd))
+	if (!rds_standby_keeps_fd(fd))
 		os_fd_abandon(fd);
 }
 
@@ -468,7 +468,7 @@ void rds_engine_fork_child(void)
 	if (rds_eng)
 		registry_abandon(rds_eng->reg);
 	os_fd_each_internal(0, ~0u, fork_close_fd, NULL);
-	rds_heir_kept();
+	rds_standby_fds_closed();
 	rds_stat_detach();
 	rds_sock_forget();
 	rds_wait_forget();
@@ -486,10 +486,10 @@ void rds_engine_fork_child(void)
 	rds_shm_forget();
 	rds_transports_forget();
 	rds_info_forget();
-	rds_carry_forget();
-	rds_will_forget();
-	rds_still_forget();
-	atomic_store(&rds_spread, false);
+	rds_owner_forget();
+	rds_lease_forget();
+	rds_handoff_unbound_forget();
+	atomic_store(&rds_share_possible, false);
 	atomic_store(&process_page, NULL);
 	__atomic_store_n(&rds_eng, NULL, __ATOMIC_RELEASE);
 }

@@ -23,15 +23,15 @@
 #define SLOTS 64
 #define CHUNKS 1024
 
-pthread_mutex_t heir_lock = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic(struct heir *) chunks[CHUNKS]; /* never freed */
+pthread_mutex_t standby_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(struct standby *) chunks[CHUNKS]; /* never freed */
 static _Atomic unsigned held;
 
 /* ---- entries ---- */
 
-struct heir *heir_next(unsigned *at)
+struct standby *standby_next(unsigned *at)
 {
-	struct heir *chunk;
+	struct standby *chunk;
 	unsigned i = *at;
 
 	if (i >= CHUNKS * SLOTS || !(chunk = atomic_load(&chunks[i / SLOTS])))
@@ -40,25 +40,25 @@ struct heir *heir_next(unsigned *at)
 	return &chunk[i % SLOTS];
 }
 
-static struct heir *find(uint64_t inode)
+static struct standby *standby_find(uint64_t inode)
 {
-	struct heir *h;
+	struct standby *h;
 	unsigned at;
 
-	for (at = 0; (h = heir_next(&at));)
+	for (at = 0; (h = standby_next(&at));)
 		if (h->state != FREE && h->inode == inode)
 			return h;
 	return NULL;
 }
 
-static struct heir *new_chunk(unsigned i)
+static struct standby *standby_new_chunk(unsigned i)
 {
-	struct heir *chunk;
+	struct standby *chunk;
 	unsigned k, part;
 	void *mem;
 
 	if (i >= CHUNKS ||
-	    os_mmap(SLOTS * sizeof(struct heir), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, &mem))
+	    os_mmap(SLOTS * sizeof(struct standby), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, &mem))
 		return NULL;
 	chunk = mem;
 	for (k = 0; k < SLOTS; k++)
@@ -68,22 +68,22 @@ static struct heir *new_chunk(unsigned i)
 	return chunk;
 }
 
-struct heir *heir_add(uint64_t inode)
+struct standby *standby_add(uint64_t inode)
 {
-	struct heir *h;
+	struct standby *h;
 	unsigned at;
 
-	for (at = 0; (h = heir_next(&at));)
+	for (at = 0; (h = standby_next(&at));)
 		if (h->state == FREE)
 			break;
 	if (!h)
-		h = new_chunk(at / SLOTS);
+		h = standby_new_chunk(at / SLOTS);
 	if (h)
 		h->inode = inode;
 	return h;
 }
 
-void heir_set(struct heir *h, uint32_t state)
+void standby_set(struct standby *h, uint32_t state)
 {
 	unsigned before = h->state == HELD, now = state == HELD;
 
@@ -91,20 +91,20 @@ void heir_set(struct heir *h, uint32_t state)
 	atomic_fetch_add(&held, now - before);
 }
 
-void heir_drop(struct heir *h)
+void standby_drop(struct standby *h)
 {
 	unsigned part;
 
 	for (part = 0; part < PARTS; part++)
 		os_close_slot(&h->fd[part]);
-	heir_set(h, FREE);
+	standby_set(h, FREE);
 }
 
-int rds_heir_read(int page, struct rds_share_state *st)
+int rds_standby_read_lease(int page, struct rds_share_state *st)
 {
-	struct rds_share_will *will;
+	struct rds_lease_page *will;
 	void *map;
-	int err = rds_will_sound(page) ? 0 : -EPROTO;
+	int err = rds_lease_is_sound(page) ? 0 : -EPROTO;
 
 	if (!err)
 		err = os_mmap(sizeof(*will), PROT_READ, MAP_SHARED, page, 0, &map);
@@ -119,14 +119,14 @@ int rds_heir_read(int page, struct rds_share_state *st)
 	return err;
 }
 
-bool rds_heir_any(void)
+bool rds_standby_any(void)
 {
 	return atomic_load_explicit(&held, memory_order_relaxed);
 }
 
 /* ---- what a carrier says ---- */
 
-static bool ours(uint64_t inode)
+static bool standin_is_ours(uint64_t inode)
 {
 	struct rds_sock *sk = os_process_inherited() ? NULL : rds_sock_by_inode(inode);
 
@@ -136,70 +136,70 @@ static bool ours(uint64_t inode)
 }
 
 /* The next carrier of what is kept already: another line.  Without one (no descriptor was free) nobody is woken, but it can still be taken. */
-static void keep_line(struct heir *h, const int *fds, unsigned n, uint64_t will)
+static void standby_keep_hangup(struct standby *h, const int *fds, unsigned n, uint64_t will)
 {
 	struct stat st;
 	unsigned i;
 
-	os_close_slot(&h->fd[LINE]);
+	os_close_slot(&h->fd[HANGUP]);
 	if (n == 2)
-		os_dup_high_slot(fds[LINE], &h->fd[LINE]);
+		os_dup_high_slot(fds[HANGUP], &h->fd[HANGUP]);
 	for (i = 0; i < n; i++)
-		if (n != 2 || i != LINE)
+		if (n != 2 || i != HANGUP)
 			os_close(fds[i]);
-	if (n && (os_fstat(atomic_load(&h->fd[PAGE]), &st) || st.st_ino != will))
-		heir_drop(
+	if (n && (os_fstat(atomic_load(&h->fd[LEASE]), &st) || st.st_ino != will))
+		standby_drop(
 			h); /* of another socket, whose stand-in was closed behind our back, and whose inode this one has got */
 }
 
 /* Takes the descriptors: all, or all but the inbox. */
-static void keep(uint64_t inode, const int *fds, unsigned n)
+static void standby_keep_fds(uint64_t inode, const int *fds, unsigned n)
 {
-	struct heir *h = n == PARTS || n == PARTS - 1 ? heir_add(inode) : NULL;
+	struct standby *h = n == PARTS || n == PARTS - 1 ? standby_add(inode) : NULL;
 	unsigned i, part;
 	int err = 0;
 
 	for (i = 0; i < n; i++) {
-		part = i == INBOX && n < PARTS ? PAGE : i;
+		part = i == MAILBOX && n < PARTS ? LEASE : i;
 		if (!h || err)
 			os_close(fds[i]);
 		else
 			err = os_dup_high_slot(fds[i], &h->fd[part]);
 	}
 	if (h && err)
-		heir_drop(h);
+		standby_drop(h);
 	else if (h)
-		heir_set(h, HELD);
+		standby_set(h, HELD);
 }
 
-ssize_t rds_heir_hello(int channel, uint64_t inode, struct rds_share_answer *a)
+ssize_t rds_standby_read_hello(int channel, uint64_t inode, struct rds_share_reply *a)
 {
 	int fds[OS_PASS_MAX];
 	unsigned n, room;
-	struct heir *h;
+	struct standby *h;
 	ssize_t len;
 	bool lost;
 
-	pthread_mutex_lock(&heir_lock);
-	h = find(inode);
+	pthread_mutex_lock(&standby_lock);
+	h = standby_find(inode);
 	if (h)
 		room = h->state == HELD ? 2 : 0;
 	else
-		room = ours(inode) ? 0 : PARTS;
+		room = standin_is_ours(inode) ? 0 : PARTS;
 	len = os_pass_recv_few(channel, a, sizeof(*a), fds, room, &n, &lost, MSG_DONTWAIT);
 	if (len > 0 && room == 2)
-		keep_line(h, fds, n, (uint64_t)a->result);
+		standby_keep_hangup(h, fds, n, (uint64_t)a->result);
 	else if (len > 0 && !lost)
-		keep(inode, fds, n);
+		standby_keep_fds(inode, fds, n);
 	else
 		while (n)
 			os_close(fds[--n]);
-	pthread_mutex_unlock(&heir_lock);
+	pthread_mutex_unlock(&standby_lock);
 	return len;
 }
 
 /* Of a look at a deposit. */
-static void close_parts(const int fds[3])
+static void standby_close_parts(const int fds[3])
 {
 	unsigned i;
 
@@ -208,62 +208,62 @@ static void close_parts(const int fds[3])
 			os_close(fds[i]);
 }
 
-bool rds_heir_meet(int fd, uint64_t inode)
+bool rds_standby_keep_parked(int fd, uint64_t inode)
 {
 	int fds[3], err;
-	struct heir *h;
+	struct standby *h;
 	bool left, mine;
 
-	pthread_mutex_lock(&heir_lock);
-	h = find(inode);
-	mine = h || ours(inode);
-	left = mine ? rds_deposit_is(fd) : rds_deposit_look(fd, fds) != 0;
-	if (left && !mine && fds[1] >= 0 && (h = heir_add(inode))) {
+	pthread_mutex_lock(&standby_lock);
+	h = standby_find(inode);
+	mine = h || standin_is_ours(inode);
+	left = mine ? rds_handoff_is_parked(fd) : rds_handoff_peek(fd, fds) != 0;
+	if (left && !mine && fds[1] >= 0 && (h = standby_add(inode))) {
 		err = os_dup_high_slot(fds[0], &h->fd[PAIR]);
-		if (os_dup_high_slot(fds[1], &h->fd[PAGE]))
+		if (os_dup_high_slot(fds[1], &h->fd[LEASE]))
 			err = -EMFILE;
-		if (fds[2] >= 0 && os_dup_high_slot(fds[2], &h->fd[INBOX]))
+		if (fds[2] >= 0 && os_dup_high_slot(fds[2], &h->fd[MAILBOX]))
 			err = -EMFILE;
 		if (err)
-			heir_drop(h);
+			standby_drop(h);
 		else
-			heir_set(h, HELD);
+			standby_set(h, HELD);
 	} else if (left && !mine && fds[1] >= 0) {
-		close_parts(fds);
+		standby_close_parts(fds);
 	}
-	pthread_mutex_unlock(&heir_lock);
+	pthread_mutex_unlock(&standby_lock);
 	return left;
 }
 
-void rds_heir_drop(uint64_t inode)
+void rds_standby_drop(uint64_t inode)
 {
-	struct heir *h;
+	struct standby *h;
 
-	pthread_mutex_lock(&heir_lock);
-	h = find(inode);
+	pthread_mutex_lock(&standby_lock);
+	h = standby_find(inode);
 	if (h && h->state == HELD)
-		heir_drop(h);
-	pthread_mutex_unlock(&heir_lock);
+		standby_drop(h);
+	pthread_mutex_unlock(&standby_lock);
 }
 
 /* ---- has the carrier been killed? ---- */
 
 /* The lock is let go with a deposit in place, and otherwise only by the kernel. */
-static bool free_to_take(const struct heir *h)
+static bool standby_is_unowned(const struct standby *h)
 {
-	return h && h->state == HELD && os_lock_holder(atomic_load(&h->fd[PAGE]), 0, 1) == 0;
+	return h && h->state == HELD && os_lock_holder(atomic_load(&h->fd[LEASE]), 0, 1) == 0;
 }
 
-bool rds_heir_bereaved(int fd)
+bool rds_standby_owner_died(int fd)
 {
 	struct stat st;
 	bool yes;
 
-	if (!rds_heir_any() || os_fstat(fd, &st))
+	if (!rds_standby_any() || os_fstat(fd, &st))
 		return false;
-	pthread_mutex_lock(&heir_lock);
-	yes = free_to_take(find(st.st_ino));
-	pthread_mutex_unlock(&heir_lock);
+	pthread_mutex_lock(&standby_lock);
+	yes = standby_is_unowned(standby_find(st.st_ino));
+	pthread_mutex_unlock(&standby_lock);
 	return yes;
 }
 
@@ -271,119 +271,120 @@ bool rds_heir_bereaved(int fd)
  * Who sleeps asks this, perhaps in a signal handler that has interrupted who has the lock.  A number that is read here may be closed, or another's,
  * when it is used: then the sleep ends for nothing, or is woken by what comes for all.
  */
-static int number_of(const struct heir *h, uint64_t inode, unsigned part)
+static int standby_read_fd(const struct standby *h, uint64_t inode, unsigned part)
 {
 	int fd = atomic_load(&h->fd[part]);
 
 	return atomic_load(&h->state) == HELD && atomic_load(&h->inode) == inode ? fd : -1;
 }
 
-unsigned rds_away_lines(struct pollfd *p, unsigned room)
+unsigned rds_standby_hangup_fds(struct pollfd *p, unsigned room)
 {
-	struct heir *h;
+	struct standby *h;
 	unsigned at, n = 0;
 
-	if (!rds_heir_any())
+	if (!rds_standby_any())
 		return 0;
-	for (at = 0; (h = heir_next(&at));) {
+	for (at = 0; (h = standby_next(&at));) {
 		if (atomic_load(&h->state) != HELD)
 			continue;
 		if (n < room)
-			p[n] = (struct pollfd){.fd = number_of(h, atomic_load(&h->inode), LINE), .events = 0};
+			p[n] = (struct pollfd){.fd = standby_read_fd(h, atomic_load(&h->inode), HANGUP), .events = 0};
 		n++;
 	}
 	return n;
 }
 
-static int part_of(uint64_t inode, unsigned part)
+static int standby_find_fd(uint64_t inode, unsigned part)
 {
-	struct heir *h;
+	struct standby *h;
 	unsigned at;
 
-	if (!rds_heir_any())
+	if (!rds_standby_any())
 		return -1;
-	for (at = 0; (h = heir_next(&at));)
+	for (at = 0; (h = standby_next(&at));)
 		if (atomic_load(&h->inode) == inode && atomic_load(&h->state) == HELD)
-			return number_of(h, inode, part);
+			return standby_read_fd(h, inode, part);
 	return -1;
 }
 
-int rds_heir_line(uint64_t inode)
+int rds_standby_hangup_fd(uint64_t inode)
 {
-	return part_of(inode, LINE);
+	return standby_find_fd(inode, HANGUP);
 }
 
 /* Of a number that has been closed meanwhile this says nothing that would be acted upon. */
-int rds_heir_carrier(uint64_t inode)
+int rds_standby_owner_pid(uint64_t inode)
 {
-	int page = part_of(inode, PAGE);
+	int page = standby_find_fd(inode, LEASE);
 
 	return page < 0 ? -1 : os_lock_holder(page, 0, 1);
 }
 
-uint64_t rds_heir_timeo(uint64_t inode, bool send)
+uint64_t rds_standby_timeo(uint64_t inode, bool send)
 {
-	int page = part_of(inode, PAGE);
-	struct rds_share_will will;
+	int page = standby_find_fd(inode, LEASE);
+	struct rds_lease_page will;
 	const struct rds_share_state *st;
 
 	if (page < 0 || os_pread(page, &will, sizeof(will), 0) != sizeof(will) || will.magic != RDS_SHARE_MAGIC ||
 	    will.version != RDS_SHARE_VERSION)
-		return RDS_AWAY_NO_TIMEOUT;
+		return RDS_BORROWER_NO_TIMEOUT;
 	st = &will.st[will.which & 1];
 	return send ? st->sndtimeo_ns : st->rcvtimeo_ns;
 }
 
-void rds_away_show(int fd)
+void rds_standby_show_readable(int fd)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 	struct stat st;
-	struct heir *h;
+	struct standby *h;
 
 	if (os_fstat(fd, &st) || os_poll(&p, 1, 0) > 0)
 		return;
-	pthread_mutex_lock(&heir_lock);
-	h = find(st.st_ino);
-	if (free_to_take(h))
+	pthread_mutex_lock(&standby_lock);
+	h = standby_find(st.st_ino);
+	if (standby_is_unowned(h))
 		os_send(atomic_load(&h->fd[PAIR]), "", 0, MSG_DONTWAIT | MSG_NOSIGNAL);
-	pthread_mutex_unlock(&heir_lock);
+	pthread_mutex_unlock(&standby_lock);
 }
 
-void rds_away_unline(void)
+void rds_standby_hangup_drop(void)
 {
 	struct pollfd p = {.events = 0};
-	struct heir *h;
+	struct standby *h;
 	unsigned at;
 
-	pthread_mutex_lock(&heir_lock);
-	for (at = 0; (h = heir_next(&at));) {
-		p.fd = h->state == HELD ? atomic_load(&h->fd[LINE]) : -1;
+	pthread_mutex_lock(&standby_lock);
+	for (at = 0; (h = standby_next(&at));) {
+		p.fd = h->state == HELD ? atomic_load(&h->fd[HANGUP]) : -1;
 		if (p.fd >= 0 && os_poll(&p, 1, 0) > 0)
-			os_close_slot(&h->fd[LINE]);
+			os_close_slot(&h->fd[HANGUP]);
 	}
-	pthread_mutex_unlock(&heir_lock);
+	pthread_mutex_unlock(&standby_lock);
 }
 
 /* ---- becoming the carrier ---- */
 
-static bool is_wills(int page, int fd)
+static bool lease_is_of_standin(int page, int fd)
 {
 	struct rds_share_state st;
 	struct rds_procid name;
 
-	return !rds_heir_read(page, &st) && rds_node_name_read(fd, &name) && memcmp(&name, &st.name, sizeof(name)) == 0;
+	return !rds_standby_read_lease(page, &st) && rds_node_name_read(fd, &name) &&
+	       memcmp(&name, &st.name, sizeof(name)) == 0;
 }
 
 /* Has the lock on the will, if it is known already: h's, or `page`. */
-static int take_deposit(int fd, struct rds_estate *e)
+static int standby_take_parked(int fd, struct rds_handoff *e)
 {
-	struct rds_share_deposit d;
-	int fds[RDS_DEPOSIT_FDS], err;
+	struct rds_handoff_packet d;
+	int fds[RDS_HANDOFF_FDS], err;
 
-	err = rds_deposit_read(fd, e->page >= 0, &d, fds);
+	err = rds_handoff_take_parked(fd, e->page >= 0, &d, fds);
 	if (err)
 		return err;
-	*e = (struct rds_estate){.pair = fds[0], .page = e->page, .file = fds[1], .inbox = fds[2], .size = d.size};
+	*e = (struct rds_handoff){.pair = fds[0], .page = e->page, .file = fds[1], .inbox = fds[2], .size = d.size};
 	if (fds[3] < 0)
 		return 0;
 	/* It was behind something else, so the will was not to be seen; a holder may have found nothing meanwhile, and gone on without. */
@@ -402,46 +403,46 @@ static int take_deposit(int fd, struct rds_estate *e)
 }
 
 /* No deposit: what we keep must do.  It needs no other number. */
-static int take_bare(struct heir *h, struct rds_estate *e)
+static int standby_take_bare(struct standby *h, struct rds_handoff *e)
 {
 	if (!h)
 		return -EAGAIN;
 	e->pair = atomic_load(&h->fd[PAIR]);
 	os_fd_register(e->pair);
 	atomic_store(&h->fd[PAIR], -1);
-	e->inbox = atomic_load(&h->fd[INBOX]);
+	e->inbox = atomic_load(&h->fd[MAILBOX]);
 	if (e->inbox >= 0)
 		os_fd_register(e->inbox);
-	atomic_store(&h->fd[INBOX], -1);
+	atomic_store(&h->fd[MAILBOX], -1);
 	e->file = -1;
 	return 0;
 }
 
 /* The will's number is in *e from now on. */
-static void taken(uint64_t inode, struct heir *h)
+static void standby_mark_taken(uint64_t inode, struct standby *h)
 {
-	if (!h && !(h = heir_add(inode)))
+	if (!h && !(h = standby_add(inode)))
 		return;
-	atomic_store(&h->fd[PAGE], -1);
+	atomic_store(&h->fd[LEASE], -1);
 	os_close_slot(&h->fd[PAIR]);
-	os_close_slot(&h->fd[INBOX]);
-	os_close_slot(&h->fd[LINE]);
-	heir_set(h, TAKEN);
+	os_close_slot(&h->fd[MAILBOX]);
+	os_close_slot(&h->fd[HANGUP]);
+	standby_set(h, TAKEN);
 }
 
-static int lock_will(int fd, struct heir *h, int *page)
+static int standby_lock_lease(int fd, struct standby *h, int *page)
 {
 	int theirs[3], err;
 
 	if (h) {
-		*page = atomic_load(&h->fd[PAGE]);
+		*page = atomic_load(&h->fd[LEASE]);
 	} else {
-		err = rds_deposit_look(fd, theirs);
+		err = rds_handoff_peek(fd, theirs);
 		if (err <= 0)
 			return err ? err : -EAGAIN;
 		*page = theirs[1];
 		theirs[1] = -1;
-		close_parts(theirs);
+		standby_close_parts(theirs);
 		*page = os_dup_high(*page);
 	}
 	err = *page < 0 ? 0 : os_lock(*page, F_WRLCK, 0, 1, false);
@@ -451,92 +452,92 @@ static int lock_will(int fd, struct heir *h, int *page)
 }
 
 /* Who has the lock looks for the deposit: whoever leaves one has the lock until it is there, and so has whoever takes it. */
-static int take(int fd, uint64_t inode, struct rds_estate *e)
+static int standby_take_locked(int fd, uint64_t inode, struct rds_handoff *e)
 {
-	struct heir *h = find(inode);
+	struct standby *h = standby_find(inode);
 	int err;
 
-	if (h ? h->state == TAKEN : ours(inode))
+	if (h ? h->state == TAKEN : standin_is_ours(inode))
 		return -EAGAIN;
-	err = lock_will(fd, h, &e->page);
+	err = standby_lock_lease(fd, h, &e->page);
 	if (err)
 		return err;
-	if (h && !is_wills(e->page, fd)) {
-		heir_drop(h); /* of an earlier socket with that inode */
+	if (h && !lease_is_of_standin(e->page, fd)) {
+		standby_drop(h); /* of an earlier socket with that inode */
 		return -EAGAIN;
 	}
-	err = rds_deposit_is(fd) ? take_deposit(fd, e) : take_bare(h, e);
+	err = rds_handoff_is_parked(fd) ? standby_take_parked(fd, e) : standby_take_bare(h, e);
 	if (!err)
-		taken(inode, h);
+		standby_mark_taken(inode, h);
 	else if (h)
-		os_lock(atomic_load(&h->fd[PAGE]), F_UNLCK, 0, 1, false);
+		os_lock(atomic_load(&h->fd[LEASE]), F_UNLCK, 0, 1, false);
 	else if (e->page >= 0)
 		os_close(e->page);
 	return err;
 }
 
-int rds_heir_take(int fd, uint64_t inode, struct rds_estate *e)
+int rds_standby_take_over(int fd, uint64_t inode, struct rds_handoff *e)
 {
 	int err;
 
-	pthread_mutex_lock(&heir_lock);
-	err = take(fd, inode, e);
-	pthread_mutex_unlock(&heir_lock);
+	pthread_mutex_lock(&standby_lock);
+	err = standby_take_locked(fd, inode, e);
+	pthread_mutex_unlock(&standby_lock);
 	return err;
 }
 
-void rds_heir_done(uint64_t inode)
+void rds_standby_done(uint64_t inode)
 {
-	struct heir *h;
+	struct standby *h;
 
-	pthread_mutex_lock(&heir_lock);
-	h = find(inode);
+	pthread_mutex_lock(&standby_lock);
+	h = standby_find(inode);
 	if (h && h->state == TAKEN)
-		heir_set(h, FREE);
-	pthread_mutex_unlock(&heir_lock);
+		standby_set(h, FREE);
+	pthread_mutex_unlock(&standby_lock);
 }
 
 /* ---- this process ends, execs, or closes its last number ---- */
 
 /* What the deposit of a carrier that was killed would have been, as far as anybody knows. */
-static int write_state(int page, int file, off_t *size)
+static int standby_write_state(int page, int file, off_t *size)
 {
 	struct rds_share_state st;
-	int err = rds_heir_read(page, &st);
+	int err = rds_standby_read_lease(page, &st);
 
 	if (!err)
-		err = rds_deposit_put(file, size, &st, sizeof(st));
+		err = rds_handoff_append(file, size, &st, sizeof(st));
 	if (!err)
 		err = os_fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
 	return err < 0 ? err : 0;
 }
 
-static void leave_bare(struct heir *h, int fd)
+static void standby_park_bare(struct standby *h, int fd)
 {
-	int page = atomic_load(&h->fd[PAGE]), file;
+	int page = atomic_load(&h->fd[LEASE]), file;
 	off_t size = 0;
 
 	if (os_lock(page, F_WRLCK, 0, 1, false))
 		return;
-	file = rds_deposit_is(fd) ? -1 : os_memfd("rds socket", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (file >= 0 && !write_state(page, file, &size)) {
+	file = rds_handoff_is_parked(fd) ? -1 : os_memfd("rds socket", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (file >= 0 && !standby_write_state(page, file, &size)) {
 		os_recv_discard(fd); /* what the last carrier has shown there */
-		rds_deposit_leave(atomic_load(&h->fd[PAIR]), file, atomic_load(&h->fd[INBOX]), page, (uint64_t)size);
+		rds_handoff_park(atomic_load(&h->fd[PAIR]), file, atomic_load(&h->fd[MAILBOX]), page, (uint64_t)size);
 	}
 	if (file >= 0)
 		os_close(file);
 	os_lock(page, F_UNLCK, 0, 1, false);
 }
 
-void rds_away_leave(int fd)
+void rds_standby_park(int fd)
 {
-	struct heir *h;
+	struct standby *h;
 	struct stat st;
 
-	if (!rds_heir_any() || os_fstat(fd, &st) || pthread_mutex_trylock(&heir_lock))
+	if (!rds_standby_any() || os_fstat(fd, &st) || pthread_mutex_trylock(&standby_lock))
 		return;
-	h = find(st.st_ino);
-	if (free_to_take(h))
-		leave_bare(h, fd);
-	pthread_mutex_unlock(&heir_lock);
+	h = standby_find(st.st_ino);
+	if (standby_is_unowned(h))
+		standby_park_bare(h, fd);
+	pthread_mutex_unlock(&standby_lock);
 }

@@ -8,20 +8,20 @@
 #include "engine/will.h"
 
 enum { FREE, HELD, TAKEN };
-enum { PAIR, LINE, INBOX, PAGE, PARTS };
+enum { PAIR, HANGUP, MAILBOX, LEASE, PARTS };
 
-struct heir {
+struct standby {
 	_Atomic uint32_t state;
 	_Atomic uint64_t inode;
 	_Atomic int fd[PARTS];
 };
 
-extern pthread_mutex_t heir_lock;
+extern pthread_mutex_t standby_lock;
 
-/* for (at = 0; (h = heir_next(&at));): all there are, also those that are free.  Any time; all else here with the lock. */
-struct heir *heir_next(unsigned *at);
-struct heir *heir_add(uint64_t inode); /* NULL: no memory */
-void heir_set(struct heir *h, uint32_t state);
-void heir_drop(struct heir *h); /* with its descriptors */
+/* for (at = 0; (h = standby_next(&at));): all there are, also those that are free.  Any time; all else here with the lock. */
+struct standby *standby_next(unsigned *at);
+struct standby *standby_add(uint64_t inode); /* NULL: no memory */
+void standby_set(struct standby *h, uint32_t state);
+void standby_drop(struct standby *h); /* with its descriptors */
 
 #endif

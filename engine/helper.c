@@ -322,7 +322,7 @@ static void helper_turn(void)
 	rds_helper_deferred_run_own();
 	timer_run_due();
 	rds_progress_helper_round();
-	rds_carry_round();
+	rds_owner_round();
 	rds_reclaim();
 	rds_helper_round_end(begun);
 }

@@ -36,17 +36,17 @@
 #define LEAST_WEIGHT 64
 
 /* Messages of no bytes are not for nothing. */
-static uint32_t weight(uint32_t len)
+static uint32_t mailbox_weight(uint32_t len)
 {
 	return len < LEAST_WEIGHT ? LEAST_WEIGHT : len;
 }
 
 /* A socket, bound to an inbox's name or connected to the one that has it: a descriptor or -errno. */
-static int inbox_socket(const struct rds_procid *name, bool listens)
+static int mailbox_socket(const struct rds_procid *name, bool listens)
 {
 	int fd = os_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err;
 	struct sockaddr_un sun;
-	socklen_t len = rds_node_name_address(RDS_SHARE_INBOX, name, &sun);
+	socklen_t len = rds_node_name_address(RDS_SHARE_MAILBOX, name, &sun);
 
 	if (fd < 0)
 		return fd;
@@ -60,9 +60,9 @@ static int inbox_socket(const struct rds_procid *name, bool listens)
 
 /* ---- the carrier's side ---- */
 
-int rds_inbox_make(const struct rds_procid *name)
+int rds_mailbox_make(const struct rds_procid *name)
 {
-	return inbox_socket(name, true);
+	return mailbox_socket(name, true);
 }
 
 /* An inbox that is being emptied. */
@@ -71,14 +71,14 @@ struct emptying {
 	int64_t room; /* a message is taken as long as it is not negative */
 };
 
-static void too_much(void)
+static void mailbox_warn_full(void)
 {
 	rds_warn_once(
 		"what processes have left for an RDS socket that nobody carried is more than its SO_RCVBUF, which ours "
 		"heed: the rest is thrown away");
 }
 
-static int read_messages(struct emptying *e, const struct rds_share_parcel *p, const void *file)
+static int batch_read_messages(struct emptying *e, const struct rds_mailbox_batch *p, const void *file)
 {
 	const char *at = file, *end = at + p->size;
 	struct rds_sock *sk = e->sk;
@@ -89,10 +89,10 @@ static int read_messages(struct emptying *e, const struct rds_share_parcel *p, c
 	rx_lock();
 	for (; n && e->room >= 0; n--) {
 		tail = sk->rx_tail;
-		err = rds_deposit_messages(sk, &at, end, 1);
+		err = rds_handoff_read_messages(sk, &at, end, 1);
 		if (err)
 			break;
-		e->room -= weight((*tail)->len);
+		e->room -= mailbox_weight((*tail)->len);
 		RDS_STAT_INC_RX(recv_queued); /* it arrives now */
 		RDS_STAT_ADD_RX(recv_bytes_added_to_sock, (*tail)->len);
 		memset((*tail)->trace_ns, 0, sizeof((*tail)->trace_ns));
@@ -100,11 +100,11 @@ static int read_messages(struct emptying *e, const struct rds_share_parcel *p, c
 	}
 	rx_unlock();
 	if (n && !err)
-		too_much();
+		mailbox_warn_full();
 	return err;
 }
 
-static int open_parcel(struct emptying *e, const struct rds_share_parcel *p, int file)
+static int batch_open(struct emptying *e, const struct rds_mailbox_batch *p, int file)
 {
 	void *map;
 	int err;
@@ -115,13 +115,13 @@ static int open_parcel(struct emptying *e, const struct rds_share_parcel *p, int
 	err = os_mmap((size_t)p->size, PROT_READ, MAP_PRIVATE, file, 0, &map);
 	if (err)
 		return err;
-	err = read_messages(e, p, map);
+	err = batch_read_messages(e, p, map);
 	os_munmap(map, (size_t)p->size);
 	return err;
 }
 
 /* Who has made the inbox, or left something there, may have ended: then its user is all that is known of it. */
-static bool trusted(int fd)
+static bool mailbox_peer_trusted(int fd)
 {
 	struct ucred cred;
 
@@ -130,15 +130,15 @@ static bool trusted(int fd)
 }
 
 /* One connection: what is in it, or that there will be nothing. */
-static int take_parcel(struct emptying *e, int fd)
+static int batch_take(struct emptying *e, int fd)
 {
 	int fds[OS_PASS_MAX], err = 0;
-	struct rds_share_parcel p;
+	struct rds_mailbox_batch p;
 	unsigned n, i;
 	bool lost;
 	ssize_t len;
 
-	if (!trusted(fd)) {
+	if (!mailbox_peer_trusted(fd)) {
 		rds_warn_once("what a process of another user has left for an RDS socket is not taken");
 		return 0;
 	}
@@ -149,7 +149,7 @@ static int take_parcel(struct emptying *e, int fd)
 	if (lost)
 		err = -EMFILE;
 	else
-		err = len == (ssize_t)sizeof(p) && n == 1 ? open_parcel(e, &p, fds[0]) : -EPROTO;
+		err = len == (ssize_t)sizeof(p) && n == 1 ? batch_open(e, &p, fds[0]) : -EPROTO;
 	for (i = 0; i < n; i++)
 		os_close(fds[i]);
 	if (err == -EPROTO)
@@ -159,7 +159,7 @@ static int take_parcel(struct emptying *e, int fd)
 }
 
 /* Everybody who could carry the socket has it, and can change that. */
-static void sleeps_never(int inbox)
+static void mailbox_set_nonblock(int inbox)
 {
 	int flags = os_fcntl(inbox, F_GETFL, 0);
 
@@ -168,7 +168,7 @@ static void sleeps_never(int inbox)
 }
 
 /* So many at most: what comes later is not from anybody who asks the registry. */
-int rds_inbox_empty(int inbox, struct rds_sock *sk)
+int rds_mailbox_empty(int inbox, struct rds_sock *sk)
 {
 	struct emptying e = {.sk = sk};
 	struct registry_mailbox has;
@@ -177,7 +177,7 @@ int rds_inbox_empty(int inbox, struct rds_sock *sk)
 
 	registry_sock_mailbox(rds_eng->reg, sk->reg_idx, &has);
 	e.room = has.rcvbuf;
-	sleeps_never(inbox);
+	mailbox_set_nonblock(inbox);
 	while (most) {
 		fd = os_accept4(inbox, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd == -EINTR || fd == -ECONNABORTED)
@@ -186,7 +186,7 @@ int rds_inbox_empty(int inbox, struct rds_sock *sk)
 			break;
 		most--;
 		if (!err)
-			err = take_parcel(&e, fd);
+			err = batch_take(&e, fd);
 		os_close(fd);
 	}
 	if (!err && fd < 0 && fd != -EAGAIN)
@@ -201,7 +201,7 @@ int rds_inbox_empty(int inbox, struct rds_sock *sk)
 static struct rds_port_set seen;
 
 /* Ends where an operation begins. */
-static struct rds_queue_item *next_for(struct rds_queue_item *q, uint16_t port)
+static struct rds_queue_item *queued_next_for(struct rds_queue_item *q, uint16_t port)
 {
 	while (q && q->u.dport != port)
 		q = q->next;
@@ -209,7 +209,7 @@ static struct rds_queue_item *next_for(struct rds_queue_item *q, uint16_t port)
 }
 
 /* Older ones may be on their way to the last carrier, or it cannot be found out now: this may be a signal handler's _exit(). */
-static bool in_the_way(const struct rds_conn *nowhere, uint16_t port)
+static bool mailbox_older_underway(const struct rds_conn *nowhere, uint16_t port)
 {
 	struct rds_conn *conn;
 	bool has = false;
@@ -226,29 +226,29 @@ static bool in_the_way(const struct rds_conn *nowhere, uint16_t port)
 }
 
 struct delivery {
-	struct rds_share_parcel p;
+	struct rds_mailbox_batch p;
 	uint32_t weight;
 	int file;
 };
 
-static int write_parcel(const struct rds_conn *nowhere, uint16_t port, int64_t room, struct delivery *d)
+static int batch_write(const struct rds_conn *nowhere, uint16_t port, int64_t room, struct delivery *d)
 {
 	struct rds_queue_item *q = nowhere->queue;
-	struct rds_share_parcel *p = &d->p;
+	struct rds_mailbox_batch *p = &d->p;
 	int file = d->file, err = 0;
 	off_t size = 0;
 
-	for (; !err && d->weight <= room && (q = next_for(q, port)); q = q->next) {
+	for (; !err && d->weight <= room && (q = queued_next_for(q, port)); q = q->next) {
 		struct rds_share_message m = {
 			.saddr = nowhere->id.laddr, .sport = q->hdr.sport, .tos = nowhere->id.tos, .len = q->hdr.len};
 
 		if (q->hdr.ext_type == RDS_EXTHDR_RDMA_DEST)
 			m.cookie = rds_cookie(q->hdr.ext_rkey, q->hdr.ext_offset);
-		err = rds_deposit_put(file, &size, &m, sizeof(m));
+		err = rds_handoff_append(file, &size, &m, sizeof(m));
 		if (!err)
-			err = rds_deposit_put(file, &size, q->data, m.len);
+			err = rds_handoff_append(file, &size, q->data, m.len);
 		p->n_messages++;
-		d->weight += weight(m.len);
+		d->weight += mailbox_weight(m.len);
 	}
 	p->size = (uint64_t)size;
 	return err ? err : os_fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
@@ -258,23 +258,24 @@ static int write_parcel(const struct rds_conn *nowhere, uint16_t port, int64_t r
  * The registry's lock held.  Who takes the socket once that is not ours any more finds the connection, and what is in it; or
  * hangs up, and then nothing can be put into it.
  */
-static int deliver(const struct rds_procid *name, void *arg)
+static int batch_deliver(const struct rds_procid *name, void *arg)
 {
 	struct delivery *d = arg;
-	int fd = inbox_socket(name, false), err;
+	int fd = mailbox_socket(name, false), err;
 
 	if (fd < 0)
 		return fd;
 	if (!registry_lock_is_ours(rds_eng->reg))
 		err = -EAGAIN;
 	else
-		err = trusted(fd) ? os_pass_send(fd, &d->p, sizeof(d->p), &d->file, 1, MSG_DONTWAIT) : -EPERM;
+		err = mailbox_peer_trusted(fd) ? os_pass_send(fd, &d->p, sizeof(d->p), &d->file, 1, MSG_DONTWAIT)
+					       : -EPERM;
 	os_close(fd);
 	return err;
 }
 
 /* Does that port's socket have nobody who carries it? */
-static bool nobodys(const struct rds_conn *nowhere, uint16_t port, struct registry_mailbox *inbox)
+static bool port_is_nobodys(const struct rds_conn *nowhere, uint16_t port, struct registry_mailbox *inbox)
 {
 	struct registry_owner own;
 
@@ -286,14 +287,15 @@ static bool nobodys(const struct rds_conn *nowhere, uint16_t port, struct regist
 }
 
 /* How many messages are left there: what there is room for of all that came before an operation. */
-static uint32_t post_port(const struct rds_conn *nowhere, uint16_t port)
+static uint32_t mailbox_deliver_port(const struct rds_conn *nowhere, uint16_t port)
 {
 	struct delivery d = {.p = {.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION}};
-	struct rds_queue_item *q = next_for(nowhere->queue, port);
+	struct rds_queue_item *q = queued_next_for(nowhere->queue, port);
 	struct registry_mailbox has;
 	int err;
 
-	if (!q || !nobodys(nowhere, port, &has) || rds_queue_item_outlived(nowhere, q) || in_the_way(nowhere, port))
+	if (!q || !port_is_nobodys(nowhere, port, &has) || rds_queue_item_outlived(nowhere, q) ||
+	    mailbox_older_underway(nowhere, port))
 		return 0;
 	if (has.mailbox_bytes > has.rcvbuf) {
 		rds_warn_once(
@@ -304,17 +306,17 @@ static uint32_t post_port(const struct rds_conn *nowhere, uint16_t port)
 	d.file = os_memfd("rds parcel", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (d.file < 0)
 		return 0;
-	err = write_parcel(nowhere, port, (int64_t)has.rcvbuf - has.mailbox_bytes, &d);
+	err = batch_write(nowhere, port, (int64_t)has.rcvbuf - has.mailbox_bytes, &d);
 	if (err >= 0)
 		err = registry_orphan_act(rds_eng->reg, &nowhere->id.faddr, port, nowhere->id.scope, has.mailbox_bytes,
-					  d.weight, deliver, &d);
+					  d.weight, batch_deliver, &d);
 	os_close(d.file);
 	return err >= 0 ? d.p.n_messages : 0;
 }
 
 /* What has been left, so many, goes from the queue to the end of a list. */
-static struct rds_queue_item **unqueue(struct rds_conn *nowhere, uint16_t port, uint32_t n,
-				       struct rds_queue_item **tail)
+static struct rds_queue_item **mailbox_unqueue(struct rds_conn *nowhere, uint16_t port, uint32_t n,
+					       struct rds_queue_item **tail)
 {
 	struct rds_queue_item **link = &nowhere->queue, *q;
 
@@ -337,18 +339,18 @@ static struct rds_queue_item **unqueue(struct rds_conn *nowhere, uint16_t port, 
 	return tail;
 }
 
-struct rds_queue_item *rds_inbox_post(struct rds_conn *nowhere)
+struct rds_queue_item *rds_mailbox_deliver(struct rds_conn *nowhere)
 {
 	struct rds_queue_item *q, *gone = NULL, **tail = &gone;
 	uint32_t n;
 
 	for (q = nowhere->queue; q;) {
-		n = rds_port_set_add(&seen, q->u.dport) ? post_port(nowhere, q->u.dport) : 0;
+		n = rds_port_set_add(&seen, q->u.dport) ? mailbox_deliver_port(nowhere, q->u.dport) : 0;
 		if (!n) {
 			q = q->next;
 			continue;
 		}
-		tail = unqueue(nowhere, q->u.dport, n, tail);
+		tail = mailbox_unqueue(nowhere, q->u.dport, n, tail);
 		q = nowhere->queue; /* that one is on the other list now */
 	}
 	for (q = nowhere->queue; q; q = q->next)
@@ -358,7 +360,7 @@ struct rds_queue_item *rds_inbox_post(struct rds_conn *nowhere)
 	return gone;
 }
 
-void rds_inbox_fill(void)
+void rds_mailbox_deliver_all(void)
 {
 	struct rds_queue_item *q, *gone;
 	struct rds_conn *conn;
@@ -368,7 +370,7 @@ void rds_inbox_fill(void)
 		if (conn->kind != RDS_CONN_UNROUTED)
 			continue;
 		rds_lock(&conn->tx);
-		gone = rds_inbox_post(conn);
+		gone = rds_mailbox_deliver(conn);
 		rds_unlock(&conn->tx);
 		while ((q = gone)) {
 			gone = q->next;

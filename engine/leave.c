@@ -38,20 +38,20 @@
 #define ROUNDS 256
 
 int (*rds_hook_number)(struct rds_sock *sk);
-_Atomic bool rds_spread;
+_Atomic bool rds_share_possible;
 
-bool rds_spread_perhaps(void)
+bool rds_share_is_possible(void)
 {
 	siginfo_t child; /* the kernel does without it, valgrind does not */
 
-	return atomic_load(&rds_spread) ||
+	return atomic_load(&rds_share_possible) ||
 	       os_syscall(SYS_waitid, P_ALL, 0, (long)&child, WEXITED | WNOHANG | WNOWAIT | __WALL, 0, 0) != -ECHILD;
 }
 
 /* ---- one socket ---- */
 
 /* What is shown there would be in the way.  (What is shown to writers lies on our end, and goes along.) */
-static void clear_standin(struct rds_sock *sk, int standin)
+static void handoff_clear_standin(struct rds_sock *sk, int standin)
 {
 	rds_lock(&rds_eng->wait);
 	if (standin >= 0)
@@ -61,7 +61,7 @@ static void clear_standin(struct rds_sock *sk, int standin)
 	rds_unlock(&rds_eng->wait);
 }
 
-static int deposit(struct rds_sock *sk, int standin)
+static int handoff_park_socket(struct rds_sock *sk, int standin)
 {
 	int file = os_memfd("rds socket", MFD_CLOEXEC | MFD_ALLOW_SEALING), inbox, made = -1, err;
 	off_t size = 0;
@@ -70,16 +70,16 @@ static int deposit(struct rds_sock *sk, int standin)
 		return file;
 	rx_lock();
 	atomic_store(&sk->accepts_nothing, true);
-	err = rds_deposit_write(sk, file, &size);
+	err = rds_handoff_write_state(sk, file, &size);
 	rx_unlock();
 	if (!err)
 		err = os_fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
-	clear_standin(sk, standin);
-	inbox = os_fd(&sk->inbox_fd);
+	handoff_clear_standin(sk, standin);
+	inbox = os_fd(&sk->mailbox_fd);
 	if (inbox < 0)
-		inbox = made = rds_inbox_make(&sk->name);
+		inbox = made = rds_mailbox_make(&sk->name);
 	if (err >= 0)
-		err = rds_deposit_leave(rds_sock_pair_fd(sk), file, inbox, os_fd(&sk->will_fd), (uint64_t)size);
+		err = rds_handoff_park(rds_sock_pair_fd(sk), file, inbox, os_fd(&sk->lease_fd), (uint64_t)size);
 	os_close(file);
 	if (made >= 0)
 		os_close(made);
@@ -88,7 +88,7 @@ static int deposit(struct rds_sock *sk, int standin)
 
 /* ---- all of them ---- */
 
-struct leaving {
+struct handoff_out {
 	bool (*wanted)(struct rds_sock *sk);
 	bool calm; /* no signal handler's _exit() */
 	bool patient;
@@ -104,23 +104,23 @@ struct leaving {
 	bool told;   /* ... and they know */
 };
 
-static void stop_one(struct rds_sock *sk, void *arg)
+static void handoff_stop_one(struct rds_sock *sk, void *arg)
 {
-	struct leaving *l = arg;
+	struct handoff_out *l = arg;
 
 	if (!atomic_load(&sk->open) || (l->wanted && !l->wanted(sk)))
 		return;
 	if (l->calm)
-		(void)rds_will_make(sk); /* who only looks at the deposit has it from there */
+		(void)rds_lease_make(sk); /* who only looks at the deposit has it from there */
 	rx_lock();
-	atomic_store(&sk->leaving, true);
+	atomic_store(&sk->handing_off, true);
 	atomic_store(&sk->open, false);
 	rx_unlock();
 	l->n++;
 }
 
 /* Operations end with us, and so does what is known of messages whose end is to be told. */
-static bool ends_with_us(const struct rds_sock *sk)
+static bool sock_ends_with_us(const struct rds_sock *sk)
 {
 	bool told;
 
@@ -130,22 +130,22 @@ static bool ends_with_us(const struct rds_sock *sk)
 	return told || atomic_load(&sk->nops);
 }
 
-static void count_unsent(struct rds_sock *sk, void *arg)
+static void handoff_count_unsent(struct rds_sock *sk, void *arg)
 {
-	struct leaving *l = arg;
+	struct handoff_out *l = arg;
 	uint64_t unsent;
 
-	if (!atomic_load(&sk->leaving))
+	if (!atomic_load(&sk->handing_off))
 		return;
 	unsent = (atomic_load(&sk->snd) & ~RDS_SND_DEAD) + atomic_load(&sk->nops);
 	l->unsent += unsent;
 	if (unsent && l->awaited)
-		l->awaited = rds_carry_asked(sk) && !ends_with_us(sk);
+		l->awaited = rds_owner_call_waits(sk) && !sock_ends_with_us(sk);
 }
 
-static void look_held(struct rds_conn *conn, void *arg)
+static void handoff_look_held(struct rds_conn *conn, void *arg)
 {
-	struct leaving *l = arg;
+	struct handoff_out *l = arg;
 
 	rds_lock(&conn->tx);
 	l->held |= rds_conn_has_unsent(conn);
@@ -153,16 +153,16 @@ static void look_held(struct rds_conn *conn, void *arg)
 }
 
 /* Another process wants what is left, and nothing of it needs us. */
-static bool is_awaited(struct leaving *l)
+static bool handoff_is_awaited(struct handoff_out *l)
 {
 	if (!l->awaited)
 		return false;
 	l->held = false;
-	rds_conn_each(look_held, l);
+	rds_conn_each(handoff_look_held, l);
 	return !l->held;
 }
 
-static void a_moment(void)
+static void sleep_a_moment(void)
 {
 	const struct timespec pause = {.tv_nsec = 100000};
 
@@ -170,27 +170,27 @@ static void a_moment(void)
 }
 
 /* Until the peers have accepted it: a second look is only taken if there was something. */
-static void settle(struct leaving *l)
+static void handoff_await_sent(struct handoff_out *l)
 {
 	bool told = false;
 
 	for (;;) {
 		rds_queue_reap_all();
-		rds_inbox_fill();
+		rds_mailbox_deliver_all();
 		l->unsent = 0;
 		l->awaited = true;
-		rds_sock_each(count_unsent, l);
-		if (!l->unsent || is_awaited(l) || os_now_ns() >= l->until)
+		rds_sock_each(handoff_count_unsent, l);
+		if (!l->unsent || handoff_is_awaited(l) || os_now_ns() >= l->until)
 			return;
 		if (!told)
-			rds_carry_wake(); /* calls of others that sleep here: they ask anew */
+			rds_owner_wake(); /* calls of others that sleep here: they ask anew */
 		told = true;
 		rds_queue_want_room_all();
-		a_moment();
+		sleep_a_moment();
 	}
 }
 
-static void say_lost(int err)
+static void handoff_log_lost(int err)
 {
 	/* The last copy has just been closed: the kernel says the latter if something was shown there. */
 	if (err && err != -EPIPE && err != -ECONNRESET)
@@ -198,40 +198,40 @@ static void say_lost(int err)
 			  strerror(-err));
 }
 
-static void make_nobodys(struct rds_sock *sk, void *arg)
+static void handoff_orphan_port(struct rds_sock *sk, void *arg)
 {
 	int err;
 
 	(void)arg;
-	if (!atomic_load(&sk->leaving) || !sk->inode) /* the latter: let go before */
+	if (!atomic_load(&sk->handing_off) || !sk->inode) /* the latter: let go before */
 		return;
 	err = registry_sock_orphan(rds_eng->reg, sk->reg_idx, &sk->name);
 	sk->nobodys = !err;
-	say_lost(err);
+	handoff_log_lost(err);
 }
 
-static void hand_in(struct rds_sock *sk, void *arg)
+static void handoff_park_one(struct rds_sock *sk, void *arg)
 {
 	int standin = rds_hook_number ? rds_hook_number(sk) : -1, err;
-	struct leaving *l = arg;
+	struct handoff_out *l = arg;
 	unsigned along = 0;
 
-	if (!atomic_load(&sk->leaving) || !sk->nobodys)
+	if (!atomic_load(&sk->handing_off) || !sk->nobodys)
 		return;
 	if (l->patient)
-		along = rds_along_take(sk);
+		along = rds_handoff_unsent_take(sk);
 	rds_ops_handoff(sk);
 	rds_sock_changed(sk);
-	err = deposit(sk, standin);
-	say_lost(err);
+	err = handoff_park_socket(sk, standin);
+	handoff_log_lost(err);
 	if (!err)
 		l->along += along;
 	else if (l->calm)
-		rds_along_send(sk, true); /* as what any other socket that ends has sent; needs memory */
-	rds_will_release(sk);
+		rds_handoff_unsent_send(sk, true); /* as what any other socket that ends has sent; needs memory */
+	rds_lease_release(sk);
 }
 
-static void take_in(void)
+static void handoff_receive_rest(void)
 {
 	unsigned i;
 
@@ -241,26 +241,26 @@ static void take_in(void)
 
 /* ---- those who send over devices ---- */
 
-static void note_port(struct rds_sock *sk, void *arg)
+static void handoff_note_port(struct rds_sock *sk, void *arg)
 {
-	struct leaving *l = arg;
+	struct handoff_out *l = arg;
 
-	if (atomic_load(&sk->leaving) && sk->nobodys && rds_sock_bound(sk) && l->nports < l->n)
+	if (atomic_load(&sk->handing_off) && sk->nobodys && rds_sock_bound(sk) && l->nports < l->n)
 		l->ports[l->nports++] = sk->laddr;
 }
 
 /* tx held: the connection's transport may change. */
-static bool behind_device(const struct rds_conn *conn)
+static bool conn_is_behind_device(const struct rds_conn *conn)
 {
 	return conn->kind == RDS_CONN_PEER && (conn->t->ops->caps & RDS_TCAP_REMOTE);
 }
 
-static void begin_one(struct rds_conn *conn, void *arg)
+static void handoff_begin_conn(struct rds_conn *conn, void *arg)
 {
-	struct leaving *l = arg;
+	struct handoff_out *l = arg;
 
 	rds_lock(&conn->tx);
-	l->remote |= behind_device(conn);
+	l->remote |= conn_is_behind_device(conn);
 	rx_lock();
 	conn->nhandoff_said = 0;
 	rx_unlock();
@@ -268,7 +268,7 @@ static void begin_one(struct rds_conn *conn, void *arg)
 }
 
 /* tx held. Has it been told of all ports, and said that it knows? */
-static bool knows(struct rds_conn *conn, const struct leaving *l)
+static bool conn_knows_ports(struct rds_conn *conn, const struct handoff_out *l)
 {
 	bool all;
 
@@ -288,34 +288,34 @@ static bool knows(struct rds_conn *conn, const struct leaving *l)
  * Whatever connection there is: who has not sent to the port may be about to.  One that the peer has asked for may be up at its side already, so
  * it is waited for.  Others that are down find us gone.
  */
-static void tell_one(struct rds_conn *conn, void *arg)
+static void handoff_tell_conn(struct rds_conn *conn, void *arg)
 {
-	struct leaving *l = arg;
+	struct handoff_out *l = arg;
 
 	rds_lock(&conn->tx);
-	if (!behind_device(conn))
+	if (!conn_is_behind_device(conn))
 		; /* it looks for the port itself (5) */
 	else if (conn->ep)
-		l->told &= knows(conn, l);
+		l->told &= conn_knows_ports(conn, l);
 	else if (atomic_load(&conn->state) == RDS_CONN_CONNECTING && conn->peer_asked)
 		l->told = false;
 	rds_unlock(&conn->tx);
 }
 
 /* Not malloc's memory: a signal handler's _exit() may have interrupted that. */
-static void tell_peers(struct leaving *l)
+static void handoff_tell_peers(struct handoff_out *l)
 {
 	const size_t len = l->n * sizeof(*l->ports);
 	void *mem;
 
-	rds_conn_each(begin_one, l);
+	rds_conn_each(handoff_begin_conn, l);
 	if (!l->remote || os_mmap(len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, &mem))
 		return;
 	l->ports = mem;
-	rds_sock_each(note_port, l);
+	rds_sock_each(handoff_note_port, l);
 	for (;;) {
 		l->told = true;
-		rds_conn_each(tell_one, l);
+		rds_conn_each(handoff_tell_conn, l);
 		if (l->told)
 			break;
 		if (os_now_ns() >= l->until) {
@@ -326,21 +326,21 @@ static void tell_peers(struct leaving *l)
 		rds_progress_round();
 		rds_conn_work_run();
 		rds_queue_reap_all();
-		a_moment();
+		sleep_a_moment();
 	}
 	os_munmap(mem, len);
 }
 
-static unsigned leave(bool (*wanted)(struct rds_sock *sk), bool calm, bool patient)
+static unsigned handoff_all_out(bool (*wanted)(struct rds_sock *sk), bool calm, bool patient)
 {
-	struct leaving l = {.wanted = wanted, .calm = calm, .patient = patient};
+	struct handoff_out l = {.wanted = wanted, .calm = calm, .patient = patient};
 
 	if (!rds_eng || os_process_inherited())
 		return 0;
 	l.until = rds_progress_exit_deadline();
 	atomic_store(&rds_eng->exit_by, l.until);
-	take_in();
-	rds_sock_each(stop_one, &l);
+	handoff_receive_rest();
+	rds_sock_each(handoff_stop_one, &l);
 	if (!l.n)
 		return 0;
 	rds_helper_kick();
@@ -348,24 +348,24 @@ static unsigned leave(bool (*wanted)(struct rds_sock *sk), bool calm, bool patie
 	rds_helper_fork_prepare();
 	rds_helper_fork_parent();
 	if (patient)
-		settle(&l);
-	rds_sock_each(make_nobodys, NULL);
+		handoff_await_sent(&l);
+	rds_sock_each(handoff_orphan_port, NULL);
 	atomic_store(&rds_eng->leaving, true);
-	take_in();
-	rds_will_spare(false);
-	rds_sock_each(hand_in, &l);
+	handoff_receive_rest();
+	rds_lease_reserve_fd(false);
+	rds_sock_each(handoff_park_one, &l);
 	if (l.along && !l.awaited)
 		rds_warn("%u messages could not be handed over within RDS_PRELOAD_LINGER_MS: they wait until another "
 			 "process uses the socket, or are lost if none has it",
 			 l.along);
 	if (patient)
-		tell_peers(&l);
+		handoff_tell_peers(&l);
 	return l.n;
 }
 
-unsigned rds_leave(bool (*wanted)(struct rds_sock *sk))
+unsigned rds_handoff_out(bool (*wanted)(struct rds_sock *sk))
 {
-	return leave(wanted, true, true);
+	return handoff_all_out(wanted, true, true);
 }
 
 struct lock_look {
@@ -373,7 +373,7 @@ struct lock_look {
 	bool free;
 };
 
-static void look_at_conn(struct rds_conn *conn, void *arg)
+static void handoff_look_lock(struct rds_conn *conn, void *arg)
 {
 	struct lock_look *look = arg;
 
@@ -381,18 +381,18 @@ static void look_at_conn(struct rds_conn *conn, void *arg)
 }
 
 /* No send below us on this thread's stack either: then it can be waited for what was sent. */
-static bool sends_are_free(uint64_t until)
+static bool handoff_sends_are_free(uint64_t until)
 {
 	struct lock_look look = {.until = until, .free = true};
 
 	while (look.free && !rds_queue_reap_is_free())
 		look.free = os_now_ns() < until;
 	if (look.free)
-		rds_conn_each(look_at_conn, &look);
+		rds_conn_each(handoff_look_lock, &look);
 	return look.free;
 }
 
-void rds_leave_now(bool interrupted)
+void rds_handoff_out_now(bool interrupted)
 {
 	uint64_t until = interrupted ? os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK) : rds_progress_exit_deadline();
 
@@ -400,7 +400,7 @@ void rds_leave_now(bool interrupted)
 		return;
 	if (rds_lock_wait_free(&rds_eng->control, until) && rds_lock_wait_free(&rds_eng->rx, until) &&
 	    rds_lock_wait_free(&rds_eng->wait, until))
-		leave(NULL, false, sends_are_free(until));
+		handoff_all_out(NULL, false, handoff_sends_are_free(until));
 }
 
 /* ---- the program goes on after all ---- */
@@ -409,7 +409,7 @@ void rds_leave_now(bool interrupted)
  * Somebody else has it now, and may leave it to us some day: that will be another structure.  What its peers still send here has no socket;
  * what waited in the queue is in the deposit.
  */
-static void let_go(struct rds_sock *sk)
+static void handoff_let_go(struct rds_sock *sk)
 {
 	rx_lock();
 	if (rds_sock_bound(sk))
@@ -417,49 +417,49 @@ static void let_go(struct rds_sock *sk)
 	atomic_store(&sk->bound, false);
 	rx_unlock();
 	sk->inode = 0;
-	sk->carrier = 0;
+	sk->owner_id = 0;
 	sk->nobodys = false;
 	rx_lock();
 	rds_notify_drop(sk); /* they are in the deposit */
 	rx_unlock();
-	rds_along_drop(sk, true);
+	rds_handoff_unsent_drop(sk, true);
 	rds_mr_drop_all(sk);
 }
 
-static void find_let_go(struct rds_sock *sk, void *arg)
+static void handoff_find_let_go(struct rds_sock *sk, void *arg)
 {
 	struct rds_sock **found = arg;
 
-	if (rds_sock_is_let_go(sk))
+	if (rds_sock_has_new_owner(sk))
 		*found = sk;
 }
 
 /* Who sleeps in a call on one makes it anew, as a holder. */
-static void end_let_go(void)
+static void handoff_end_let_go(void)
 {
 	struct rds_sock *sk;
 
 	for (;;) {
 		sk = NULL;
-		rds_sock_each(find_let_go, &sk);
+		rds_sock_each(handoff_find_let_go, &sk);
 		if (!sk)
 			return;
 		rds_call_close_handed_off(sk);
 	}
 }
 
-static bool is_back(struct rds_sock *sk, int standin)
+static bool handoff_unpark(struct rds_sock *sk, int standin)
 {
-	int fds[RDS_DEPOSIT_FDS], err;
-	struct rds_share_deposit d;
+	int fds[RDS_HANDOFF_FDS], err;
+	struct rds_handoff_packet d;
 	bool mine;
 
-	if (standin < 0 || rds_will_again(sk) || rds_deposit_read(standin, true, &d, fds))
+	if (standin < 0 || rds_lease_retake(sk) || rds_handoff_take_parked(standin, true, &d, fds))
 		return false;
 	os_close(fds[0]);
 	os_close(fds[1]);
 	mine = !registry_sock_take_over(rds_eng->reg, sk->reg_idx, &sk->name, false);
-	err = fds[2] < 0 || !mine ? 0 : rds_inbox_empty(fds[2], sk);
+	err = fds[2] < 0 || !mine ? 0 : rds_mailbox_empty(fds[2], sk);
 	if (err)
 		rds_error("messages that were left for an RDS socket are lost: %s", strerror(-err));
 	if (fds[2] >= 0)
@@ -467,19 +467,19 @@ static bool is_back(struct rds_sock *sk, int standin)
 	return mine;
 }
 
-static void take_back(struct rds_sock *sk, void *arg)
+static void handoff_take_back(struct rds_sock *sk, void *arg)
 {
 	(void)arg;
-	if (!atomic_load(&sk->leaving))
+	if (!atomic_load(&sk->handing_off))
 		return;
-	if (!is_back(sk, rds_hook_number ? rds_hook_number(sk) : -1)) {
-		let_go(sk);
+	if (!handoff_unpark(sk, rds_hook_number ? rds_hook_number(sk) : -1)) {
+		handoff_let_go(sk);
 		return;
 	}
-	if (sk->along) /* who sends on it from now on looks up where to, for which control is needed */
+	if (sk->handoff) /* who sends on it from now on looks up where to, for which control is needed */
 		atomic_fetch_add(&rds_eng->conn_gen, 1);
 	rx_lock();
-	atomic_store(&sk->leaving, false);
+	atomic_store(&sk->handing_off, false);
 	atomic_store(&sk->accepts_nothing, false);
 	sk->nobodys = false;
 	if (rds_sock_bound(sk))
@@ -487,30 +487,31 @@ static void take_back(struct rds_sock *sk, void *arg)
 	atomic_store(&sk->open, true);
 	rds_sock_wake(sk, POLLIN | POLLRDNORM | (rds_sock_writable(sk) ? POLLOUT : 0));
 	rx_unlock();
-	rds_along_send(sk, true);
-	rds_carry_hear(sk); /* who has asked while it was leaving has been heard by nobody, and it is not said again */
+	rds_handoff_unsent_send(sk, true);
+	rds_owner_look_later(
+		sk); /* who has asked while it was leaving has been heard by nobody, and it is not said again */
 }
 
-void rds_leave_not(void)
+void rds_handoff_cancel(void)
 {
 	if (!rds_eng || os_process_inherited())
 		return;
 	atomic_store(&rds_eng->leaving, false);
 	atomic_store(&rds_eng->exit_by, 0);
-	rds_sock_each(take_back, NULL);
-	rds_will_spare(true);
-	end_let_go();
+	rds_sock_each(handoff_take_back, NULL);
+	rds_lease_reserve_fd(true);
+	handoff_end_let_go();
 	rds_helper_kick();
 }
 
-bool rds_sock_is_leaving(struct rds_sock *sk)
+bool rds_sock_is_handing_off(struct rds_sock *sk)
 {
-	return atomic_load(&sk->leaving);
+	return atomic_load(&sk->handing_off);
 }
 
-bool rds_sock_is_let_go(struct rds_sock *sk)
+bool rds_sock_has_new_owner(struct rds_sock *sk)
 {
-	return atomic_load(&sk->leaving) && !sk->inode;
+	return atomic_load(&sk->handing_off) && !sk->inode;
 }
 
 bool rds_sock_is_open(struct rds_sock *sk)

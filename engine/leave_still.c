@@ -11,7 +11,7 @@
  * there is no other.
  *
  * Such a child has a table of its own: the end of the pair that it has goes with the exec, but what the process has stays
- * there, until its own next call has it closed (rds_still_left).  Nor can it make a will as the process would, whose lock is
+ * there, until its own next call has it closed (rds_handoff_unbound_left).  Nor can it make a will as the process would, whose lock is
  * one table's: this one is written as a whole, and locked by nobody; whoever takes the deposit has it from there.
  *
  * Must not know which numbers another process will have.
@@ -26,50 +26,50 @@
 #include "engine/leave.h"
 #include "engine/patience.h"
 
-void (*rds_hook_away)(struct rds_sock *sk);
-_Atomic bool rds_still_left;
+void (*rds_hook_handed_off)(struct rds_sock *sk);
+_Atomic bool rds_handoff_unbound_left;
 static struct rds_sock *behind; /* control: left, and our end of the pair is still open */
 
 /* A signal handler, or a child of a thread, may have interrupted who has one. */
-static bool locks_free(void)
+static bool unbound_locks_free(void)
 {
 	uint64_t until = os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK);
 
 	return rds_lock_wait_free(&rds_eng->rx, until) && rds_lock_wait_free(&rds_eng->wait, until);
 }
 
-struct wanted {
+struct unbound_wanted {
 	uint64_t inode;
 	struct rds_sock *sk;
 };
 
-static void find(struct rds_sock *sk, void *arg)
+static void unbound_find(struct rds_sock *sk, void *arg)
 {
-	struct wanted *w = arg;
+	struct unbound_wanted *w = arg;
 
 	if (sk->inode == w->inode)
 		w->sk = sk;
 }
 
 /* Nobody sleeps for it: he would have to be told that it is elsewhere. */
-static bool still(const struct rds_sock *sk)
+static bool unbound_is_quiet(const struct rds_sock *sk)
 {
-	return sk && atomic_load(&sk->open) && !rds_sock_bound(sk) && !atomic_load(&sk->will) &&
+	return sk && atomic_load(&sk->open) && !rds_sock_bound(sk) && !atomic_load(&sk->lease) &&
 	       !atomic_load(&sk->waiters) &&
 	       rds_node_name_is_peer(os_fd(&sk->pair),
 				     &sk->name); /* the calling process may have put something else there */
 }
 
-static int write_will(const struct rds_sock *sk)
+static int unbound_write_lease(const struct rds_sock *sk)
 {
-	struct rds_share_will will = {.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION};
+	struct rds_lease_page will = {.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION};
 	int fd = os_memfd("rds will", MFD_CLOEXEC | MFD_ALLOW_SEALING), err;
 	off_t at = 0;
 
 	if (fd < 0)
 		return fd;
-	rds_share_fill(sk, &will.st[0]);
-	err = rds_deposit_put(fd, &at, &will, sizeof(will));
+	rds_share_state_fill(sk, &will.st[0]);
+	err = rds_handoff_append(fd, &at, &will, sizeof(will));
 	if (!err)
 		err = os_fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 	if (err >= 0)
@@ -78,14 +78,14 @@ static int write_will(const struct rds_sock *sk)
 	return err;
 }
 
-static int write_state(struct rds_sock *sk, off_t *size)
+static int unbound_write_state(struct rds_sock *sk, off_t *size)
 {
 	int fd = os_memfd("rds socket", MFD_CLOEXEC | MFD_ALLOW_SEALING), err;
 
 	if (fd < 0)
 		return fd;
 	rx_lock();
-	err = rds_deposit_write(sk, fd, size);
+	err = rds_handoff_write_state(sk, fd, size);
 	rx_unlock();
 	if (!err)
 		err = os_fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
@@ -95,38 +95,38 @@ static int write_state(struct rds_sock *sk, off_t *size)
 	return err;
 }
 
-static void close_if(int fd)
+static void fd_close_if(int fd)
 {
 	if (fd >= 0)
 		os_close(fd);
 }
 
-static int deposit(struct rds_sock *sk, int standin)
+static int unbound_park(struct rds_sock *sk, int standin)
 {
 	off_t size = 0;
-	int file = write_state(sk, &size), will = file < 0 ? file : write_will(sk), inbox, err;
+	int file = unbound_write_state(sk, &size), will = file < 0 ? file : unbound_write_lease(sk), inbox, err;
 
-	inbox = will < 0 ? -1 : rds_inbox_make(&sk->name); /* without it senders that end wait */
+	inbox = will < 0 ? -1 : rds_mailbox_make(&sk->name); /* without it senders that end wait */
 	err = will < 0 ? will : registry_sock_orphan(rds_eng->reg, sk->reg_idx, &sk->name);
 	if (!err) {
 		os_recv_discard(standin); /* what is shown there to readers */
-		err = rds_deposit_leave(rds_sock_pair_fd(sk), file, inbox, will, (uint64_t)size);
+		err = rds_handoff_park(rds_sock_pair_fd(sk), file, inbox, will, (uint64_t)size);
 		if (err < 0)
 			(void)registry_sock_take_over(rds_eng->reg, sk->reg_idx, &sk->name, false);
 	}
-	close_if(file);
-	close_if(will);
-	close_if(inbox);
+	fd_close_if(file);
+	fd_close_if(will);
+	fd_close_if(inbox);
 	return err < 0 ? err : 0;
 }
 
 /* From now on it is another process's, as far as this one knows.  control held. */
-static void gone(struct rds_sock *sk)
+static void unbound_mark_gone(struct rds_sock *sk)
 {
-	rds_hook_away(sk);
+	rds_hook_handed_off(sk);
 	rds_cong_set_monitor(sk, false);
 	rx_lock();
-	atomic_store(&sk->leaving, true);
+	atomic_store(&sk->handing_off, true);
 	atomic_store(&sk->accepts_nothing, true);
 	atomic_store(&sk->open, false);
 	rx_unlock();
@@ -134,33 +134,33 @@ static void gone(struct rds_sock *sk)
 	sk->inode = 0;
 	sk->next_all = behind;
 	behind = sk;
-	atomic_store(&rds_still_left, true);
+	atomic_store(&rds_handoff_unbound_left, true);
 }
 
-bool rds_still_any(void)
+bool rds_handoff_unbound_any(void)
 {
 	return rds_eng && !os_process_inherited() && !atomic_load(&rds_eng->started);
 }
 
-bool rds_still_leave(int fd)
+bool rds_handoff_unbound_out(int fd)
 {
-	struct wanted w = {.sk = NULL};
+	struct unbound_wanted w = {.sk = NULL};
 	struct stat st;
 	bool left;
 
-	if (!rds_still_any() || !rds_hook_away || os_fstat(fd, &st) ||
+	if (!rds_handoff_unbound_any() || !rds_hook_handed_off || os_fstat(fd, &st) ||
 	    !rds_lock_until(&rds_eng->control, os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK)))
 		return false;
 	w.inode = st.st_ino;
-	rds_sock_each_locked(find, &w);
-	left = !rds_eng->helper_up && still(w.sk) && locks_free() && !deposit(w.sk, fd);
+	rds_sock_each_locked(unbound_find, &w);
+	left = !rds_eng->helper_up && unbound_is_quiet(w.sk) && unbound_locks_free() && !unbound_park(w.sk, fd);
 	if (left)
-		gone(w.sk);
+		unbound_mark_gone(w.sk);
 	rds_unlock(&rds_eng->control);
 	return left;
 }
 
-void rds_still_clear(void)
+void rds_handoff_unbound_clear(void)
 {
 	struct rds_sock *sk, *next;
 
@@ -170,7 +170,7 @@ void rds_still_clear(void)
 	if (rds_trylock(&rds_eng->wait)) {
 		sk = behind;
 		behind = NULL;
-		atomic_store(&rds_still_left, false);
+		atomic_store(&rds_handoff_unbound_left, false);
 		for (next = sk; next; next = next->next_all)
 			os_close_slot(&next->pair.n[0]);
 		rds_unlock(&rds_eng->wait);
@@ -182,8 +182,8 @@ void rds_still_clear(void)
 	}
 }
 
-void rds_still_forget(void)
+void rds_handoff_unbound_forget(void)
 {
 	behind = NULL;
-	atomic_store(&rds_still_left, false);
+	atomic_store(&rds_handoff_unbound_left, false);
 }

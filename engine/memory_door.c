@@ -23,53 +23,53 @@
 #include "engine/patience.h"
 
 #define BACKLOG 64
-#define VISITORS 64
+#define GRANT_CONNS 64
 
-struct gift {
+struct grant_packet {
 	uint32_t magic, reserved;
 	uint64_t token;
 };
 
-static bool cred_of(int fd, struct ucred *cred)
+static bool peer_get_cred(int fd, struct ucred *cred)
 {
 	return os_peer_cred(fd, cred) && os_uid_is_known(cred->uid);
 }
 
 /* ---- the carrier ---- */
 
-struct visitor {
+struct grant_conn {
 	struct rds_helper_event ev;
 	_Atomic int fd; /* -1: nobody */
 	uint64_t came;
 };
 
-static struct rds_helper_event door;
-static _Atomic int door_fd = -1;
-static struct visitor visitors[VISITORS];
+static struct rds_helper_event grant_listener;
+static _Atomic int grant_listener_fd = -1;
+static struct grant_conn grant_conns[GRANT_CONNS];
 static uint64_t n_came;
 
-static void leaves(struct visitor *v)
+static void grant_conn_close(struct grant_conn *v)
 {
 	rds_helper_event_del(atomic_load(&v->fd));
 	os_close_slot(&v->fd);
 }
 
 /* Takes the descriptor. */
-static int take(int visitor, const struct gift *g, int memory)
+static int grant_take_memory(int visitor, const struct grant_packet *g, int memory)
 {
 	struct ucred cred;
 
-	if (g->magic == RDS_SHARE_MAGIC && cred_of(visitor, &cred) && rds_foreign_memory_fd_is(memory, cred.pid))
-		return rds_carry_memory(g->token, cred.pid, memory);
+	if (g->magic == RDS_SHARE_MAGIC && peer_get_cred(visitor, &cred) && rds_foreign_memory_fd_is(memory, cred.pid))
+		return rds_owner_memory_granted(g->token, cred.pid, memory);
 	os_close(memory);
 	return -EPERM;
 }
 
-static void visitor_event(struct rds_helper_event *ev, uint32_t events)
+static void grant_conn_event(struct rds_helper_event *ev, uint32_t events)
 {
-	struct visitor *v = container_of(ev, struct visitor, ev);
+	struct grant_conn *v = container_of(ev, struct grant_conn, ev);
 	int fds[OS_PASS_MAX], result = -EPERM;
-	struct gift g = {0};
+	struct grant_packet g = {0};
 	unsigned nfds;
 	bool lost;
 	ssize_t n;
@@ -81,16 +81,16 @@ static void visitor_event(struct rds_helper_event *ev, uint32_t events)
 	if (n == -EAGAIN || n == -EINTR)
 		return;
 	if (n == (ssize_t)sizeof(g) && nfds == 1)
-		result = take(atomic_load(&v->fd), &g, fds[0]);
+		result = grant_take_memory(atomic_load(&v->fd), &g, fds[0]);
 	else if (n > 0 && nfds)
 		os_close(fds[0]);
 	else if (n > 0 && lost)
 		result = -EMFILE;
 	os_send(atomic_load(&v->fd), &result, sizeof(result), MSG_DONTWAIT | MSG_NOSIGNAL);
-	leaves(v);
+	grant_conn_close(v);
 }
 
-static bool is_before(const struct visitor *a, const struct visitor *b)
+static bool grant_conn_is_older(const struct grant_conn *a, const struct grant_conn *b)
 {
 	if (atomic_load(&a->fd) < 0)
 		return atomic_load(&b->fd) >= 0;
@@ -98,53 +98,53 @@ static bool is_before(const struct visitor *a, const struct visitor *b)
 }
 
 /* Takes the descriptor. */
-static void comes(int fd)
+static void grant_conn_new(int fd)
 {
-	struct visitor *v = visitors;
+	struct grant_conn *v = grant_conns;
 	unsigned i;
 
-	for (i = 1; i < VISITORS; i++)
-		if (is_before(&visitors[i], v))
-			v = &visitors[i];
+	for (i = 1; i < GRANT_CONNS; i++)
+		if (grant_conn_is_older(&grant_conns[i], v))
+			v = &grant_conns[i];
 	if (atomic_load(&v->fd) >= 0)
-		leaves(v);
+		grant_conn_close(v);
 	if (os_dup_high_slot(fd, &v->fd))
 		return;
 	v->came = ++n_came;
 	if (rds_helper_event_add(&v->ev, atomic_load(&v->fd), EPOLLIN | EPOLLRDHUP))
-		leaves(v);
+		grant_conn_close(v);
 }
 
-static void door_event(struct rds_helper_event *ev, uint32_t events)
+static void grant_listener_event(struct rds_helper_event *ev, uint32_t events)
 {
 	unsigned most = RDS_EVENT_MOST; /* by levels: the rest is told again */
 	int fd;
 
 	(void)ev;
 	(void)events;
-	while (most-- && (fd = os_accept4(atomic_load(&door_fd), SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
-		comes(fd);
+	while (most-- && (fd = os_accept4(atomic_load(&grant_listener_fd), SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
+		grant_conn_new(fd);
 }
 
 /* The first time in this process. */
-static void places_begin(void)
+static void grant_conns_init(void)
 {
 	unsigned i;
 
-	for (i = 0; i < VISITORS; i++) {
-		atomic_store(&visitors[i].fd, -1);
-		visitors[i].ev.fn = visitor_event;
+	for (i = 0; i < GRANT_CONNS; i++) {
+		atomic_store(&grant_conns[i].fd, -1);
+		grant_conns[i].ev.fn = grant_conn_event;
 	}
 }
 
-static int door_open(void)
+static int grant_listener_open(void)
 {
 	const struct sockaddr_un any = {.sun_family = AF_UNIX};
 	int fd = os_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err;
 
 	if (fd < 0)
 		return fd;
-	places_begin();
+	grant_conns_init();
 	err = os_bind(fd, (const struct sockaddr *)&any, sizeof(any.sun_family)); /* the kernel chooses */
 	if (!err)
 		err = os_listen(fd, BACKLOG);
@@ -152,31 +152,31 @@ static int door_open(void)
 		os_close(fd);
 		return err;
 	}
-	err = os_dup_high_slot(fd, &door_fd);
-	door.fn = door_event;
+	err = os_dup_high_slot(fd, &grant_listener_fd);
+	grant_listener.fn = grant_listener_event;
 	if (!err)
-		err = rds_helper_event_add(&door, atomic_load(&door_fd), EPOLLIN);
+		err = rds_helper_event_add(&grant_listener, atomic_load(&grant_listener_fd), EPOLLIN);
 	if (err)
-		os_close_slot(&door_fd);
+		os_close_slot(&grant_listener_fd);
 	return err;
 }
 
-int rds_door_tell(struct rds_door *d)
+int rds_owner_grant_address(struct rds_grant_address *d)
 {
 	socklen_t len = sizeof(d->name);
-	int err = atomic_load(&door_fd) >= 0 ? 0 : door_open();
+	int err = atomic_load(&grant_listener_fd) >= 0 ? 0 : grant_listener_open();
 
 	memset(d, 0, sizeof(*d));
 	if (!err)
-		err = os_getsockname(atomic_load(&door_fd), (struct sockaddr *)&d->name, &len);
+		err = os_getsockname(atomic_load(&grant_listener_fd), (struct sockaddr *)&d->name, &len);
 	d->len = len;
 	os_random(&d->token, sizeof(d->token));
 	return err;
 }
 
-void rds_door_forget(void)
+void rds_owner_grant_forget(void)
 {
-	atomic_store(&door_fd, -1);
+	atomic_store(&grant_listener_fd, -1);
 }
 
 /* ---- the holder ---- */
@@ -193,16 +193,16 @@ static __thread struct {
 } fork_view __attribute__((tls_model("initial-exec")));
 
 /* To this user, or to root, and to nobody else. */
-static bool may_have_it(int fd)
+static bool grant_is_allowed(int fd)
 {
 	struct ucred them;
 
-	return cred_of(fd, &them) && (them.uid == geteuid() || them.uid == 0);
+	return peer_get_cred(fd, &them) && (them.uid == geteuid() || them.uid == 0);
 }
 
-static int give(int conn, uint64_t token)
+static int grant_send_memory(int conn, uint64_t token)
 {
-	const struct gift g = {.magic = RDS_SHARE_MAGIC, .token = token};
+	const struct grant_packet g = {.magic = RDS_SHARE_MAGIC, .token = token};
 	struct pollfd p = {.fd = conn, .events = POLLIN};
 	int memory, err, result = -EPERM;
 
@@ -220,7 +220,7 @@ static int give(int conn, uint64_t token)
 	return os_recv(conn, &result, sizeof(result), 0) == sizeof(result) ? result : -ECONNRESET;
 }
 
-int rds_door_give(const struct rds_door *d)
+int rds_borrower_grant_send(const struct rds_grant_address *d)
 {
 	int fd, err;
 
@@ -233,12 +233,12 @@ int rds_door_give(const struct rds_door *d)
 	if (err)
 		err = -ECONNRESET; /* it has ended */
 	else
-		err = may_have_it(fd) ? give(fd, d->token) : -EPERM;
+		err = grant_is_allowed(fd) ? grant_send_memory(fd, d->token) : -EPERM;
 	os_close(fd);
 	return err;
 }
 
-void rds_door_fork_prepare(void)
+void rds_borrower_grant_fork_prepare(void)
 {
 	fork_view.seen = true;
 	fork_view.open = atomic_load(&giving) != 0;
@@ -246,7 +246,7 @@ void rds_door_fork_prepare(void)
 }
 
 /* A thread of the parent's was just at it: its descriptor has come along, and whoever has that has the parent's memory. */
-void rds_door_forked(int parent)
+void rds_borrower_grant_forked(int parent)
 {
 	bool any = fork_view.seen ? fork_view.open || fork_view.gifts != atomic_load(&gifts) : atomic_load(&gifts) != 0;
 	int fd;

@@ -171,8 +171,8 @@ void rds_sock_wake(struct rds_sock *sk, short events)
 	struct rds_wait_node *nd;
 	bool watched = atomic_load(&sk->watched);
 
-	if (unlikely(atomic_load_explicit(&sk->carried, memory_order_relaxed)))
-		rds_carry_wake();
+	if (unlikely(atomic_load_explicit(&sk->proxy_sleeps, memory_order_relaxed)))
+		rds_owner_wake();
 	if ((events & IN_BITS) && !watched && sk != rds_eng->taker)
 		unseen_add(sk);
 	if (likely(!watched && !atomic_load(&sk->waiters)) && !((events & OUT_BITS) && sk->hidden_out))

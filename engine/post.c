@@ -147,7 +147,7 @@ static void export_deliver(const struct packet *pk, int fds[OS_PASS_MAX], unsign
 		rds_sock_exported(pk->what, fds[0]);
 	} else if (pk->kind == RDS_EXPORT_LEASE) {
 		used = nfds < 2 ? nfds : 2;
-		rds_will_lent(pk->what, nfds ? fds[0] : -1, nfds > 1 ? fds[1] : -1);
+		rds_lease_exported(pk->what, nfds ? fds[0] : -1, nfds > 1 ? fds[1] : -1);
 	} else if (nfds >= 1 && pk->kind == RDS_EXPORT_WAIT) {
 		rds_wait_exported(pk->what, fds[0]);
 	} else if (nfds >= 1 && pk->kind == RDS_EXPORT_ASIDE) {
@@ -286,7 +286,7 @@ static void exchange_take_all(void)
 			rds_shm_wake_fds_import(pk.what, fds, nfds);
 			nfds = 0;
 		} else if (n > 0 && nfds == 1 && pk.kind == RDS_EXPORT_HANG_UP) {
-			rds_line_given(fds[0]);
+			rds_lease_hangup_exported(fds[0]);
 			nfds = 0;
 		}
 		while (n > 0 && nfds)

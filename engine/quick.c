@@ -33,7 +33,7 @@ static bool send_path_is_clear(const struct rds_conn *conn, const struct rds_soc
 	       !conn->impatient && !atomic_load_explicit(&conn->nanswers, memory_order_relaxed) &&
 	       conn->count < conn->cap && !(conn->t->ops->caps & RDS_TCAP_DIRECT) &&
 	       !(far && rds_cong_test(far, port)) && send_has_room(sk, len) &&
-	       !atomic_load_explicit(&sk->leaving, memory_order_relaxed);
+	       !atomic_load_explicit(&sk->handing_off, memory_order_relaxed);
 }
 
 /* As accept.c's send_admit() and rds_conn_xmit() would.  conn->tx held. */

@@ -124,7 +124,7 @@ void rds_op_fetch_end(struct rds_op *op, bool broken)
 /* RECVERR alone does not say how it failed (9.6). */
 bool rds_op_is_reported(const struct rds_op *op)
 {
-	if (!atomic_load(&op->sk->open) && !atomic_load(&op->sk->leaving))
+	if (!atomic_load(&op->sk->open) && !atomic_load(&op->sk->handing_off))
 		return false;
 	if (op->notify)
 		return true;

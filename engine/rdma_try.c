@@ -20,18 +20,18 @@
 static __thread bool word_found __attribute__((tls_model("initial-exec")));
 static __thread struct rds_mr_request opens __attribute__((tls_model("initial-exec")));
 
-static bool writable(uint64_t at, size_t len)
+static bool memory_is_writable(uint64_t at, size_t len)
 {
 	return !rds_user_writable((void *)(uintptr_t)at, len);
 }
 
-static bool try_word(uint64_t at)
+static bool probe_word(uint64_t at)
 {
-	word_found = writable(at, sizeof(uint64_t));
+	word_found = memory_is_writable(at, sizeof(uint64_t));
 	return word_found;
 }
 
-unsigned rds_rdma_kinds(const struct msghdr *msg)
+unsigned rds_share_rdma_kinds(const struct msghdr *msg)
 {
 	struct rds_cmsg_in c;
 	unsigned kinds = 0;
@@ -43,19 +43,19 @@ unsigned rds_rdma_kinds(const struct msghdr *msg)
 	return kinds;
 }
 
-bool rds_rdma_names_memory(const struct msghdr *msg)
+bool rds_share_msg_names_memory(const struct msghdr *msg)
 {
-	return rds_rdma_kinds(msg) & RDS_NAMES_MEMORY;
+	return rds_share_rdma_kinds(msg) & RDS_NAMES_MEMORY;
 }
 
-bool rds_rdma_opt_names_memory(int level, int opt, socklen_t len)
+bool rds_share_opt_names_memory(int level, int opt, socklen_t len)
 {
 	if (!rds_abi_level_is_rds(level))
 		return false;
 	return opt == RDS_GET_MR_FOR_DEST || (opt == RDS_GET_MR && len != sizeof(int)); /* an int: RDS_SNDBUF of 2006 */
 }
 
-bool rds_rdma_opt_frees(int level, int opt)
+bool rds_share_opt_frees_mr(int level, int opt)
 {
 	return rds_abi_level_is_rds(level) && opt == RDS_FREE_MR;
 }
@@ -63,33 +63,33 @@ bool rds_rdma_opt_frees(int level, int opt)
 /* ---- regions ---- */
 
 /* What is larger than any region is refused before its memory is looked at. */
-static bool region_there(const struct rds_mr_request *req)
+static bool probe_region(const struct rds_mr_request *req)
 {
 	opens = *req;
-	if (req->bytes <= (uint64_t)RDS_MR_PAGES << RDS_UPAGE_SHIFT && !writable(req->addr, req->bytes))
+	if (req->bytes <= (uint64_t)RDS_MR_PAGES << RDS_UPAGE_SHIFT && !memory_is_writable(req->addr, req->bytes))
 		return false;
-	return (!req->cookie_addr || writable(req->cookie_addr, sizeof(uint64_t))) &&
-	       (!req->phys_addr || writable(req->phys_addr, sizeof(uint64_t)));
+	return (!req->cookie_addr || memory_is_writable(req->cookie_addr, sizeof(uint64_t))) &&
+	       (!req->phys_addr || memory_is_writable(req->phys_addr, sizeof(uint64_t)));
 }
 
-static bool mr_there(const struct rds_get_mr_args *args)
+static bool probe_mr(const struct rds_get_mr_args *args)
 {
 	struct rds_mr_request req;
 
-	rds_abi_mr_decode(args, try_word, &req);
-	return region_there(&req);
+	rds_abi_mr_decode(args, probe_word, &req);
+	return probe_region(&req);
 }
 
-static bool map_there(const struct rds_cmsg_in *c)
+static bool probe_map(const struct rds_cmsg_in *c)
 {
 	struct rds_get_mr_args args;
 
-	return !rds_cmsg_in_copy(c, &args, sizeof(args)) || mr_there(&args);
+	return !rds_cmsg_in_copy(c, &args, sizeof(args)) || probe_mr(&args);
 }
 
 /* ---- operations ---- */
 
-static bool args_there(const struct rds_cmsg_in *c)
+static bool probe_args(const struct rds_cmsg_in *c)
 {
 	unsigned char body[64];
 	struct rds_rdma_request req;
@@ -104,10 +104,10 @@ static bool args_there(const struct rds_cmsg_in *c)
 	if (err || rds_abi_rdma_decode(body, size, sum, rds_cookie_plausible, NULL, &req))
 		return err != -EFAULT;
 	return !rds_cmsg_vec_usable(vec, nr, req.flags & RDS_RDMA_READWRITE) &&
-	       (!req.id_addr || writable(req.id_addr, sizeof(uint64_t)));
+	       (!req.id_addr || memory_is_writable(req.id_addr, sizeof(uint64_t)));
 }
 
-static bool atomic_there(const struct rds_cmsg_in *c)
+static bool probe_atomic(const struct rds_cmsg_in *c)
 {
 	unsigned char body[sizeof(struct rds_atomic_args)];
 	size_t size = c->size < sizeof(body) ? c->size : sizeof(body);
@@ -116,10 +116,10 @@ static bool atomic_there(const struct rds_cmsg_in *c)
 	if (!rds_cmsg_in_copy(c, body, size) || rds_abi_atomic_decode(c->hdr.cmsg_type, body, size, &req))
 		return true;
 	rds_abi_note_modern();
-	return writable(req.local_addr, sizeof(uint64_t));
+	return memory_is_writable(req.local_addr, sizeof(uint64_t));
 }
 
-struct rds_rdma_tried rds_rdma_try(const struct msghdr *msg)
+struct rds_share_probe rds_share_probe_message(const struct msghdr *msg)
 {
 	struct rds_cmsg_in c;
 	bool there = true;
@@ -133,22 +133,22 @@ struct rds_rdma_tried rds_rdma_try(const struct msghdr *msg)
 			continue;
 		switch (rds_cmsg_kind(c.hdr.cmsg_type)) {
 		case RDS_HAS_ARGS:
-			there = args_there(&c);
+			there = probe_args(&c);
 			break;
 		case RDS_HAS_ATOMIC:
-			there = atomic_there(&c);
+			there = probe_atomic(&c);
 			break;
 		case RDS_HAS_MAP:
-			there = map_there(&c);
+			there = probe_map(&c);
 			break;
 		default:
 			break;
 		}
 	}
-	return (struct rds_rdma_tried){.fault = !there, .word = word_found, .opens = opens};
+	return (struct rds_share_probe){.fault = !there, .word = word_found, .opens = opens};
 }
 
-struct rds_rdma_tried rds_rdma_try_opt(int opt, const void *val, socklen_t len)
+struct rds_share_probe rds_share_probe_option(int opt, const void *val, socklen_t len)
 {
 	struct rds_get_mr_for_dest_args dest;
 	struct rds_get_mr_args args;
@@ -160,11 +160,11 @@ struct rds_rdma_tried rds_rdma_try_opt(int opt, const void *val, socklen_t len)
 	rds_user_forget();
 	if (opt == RDS_GET_MR && len == sizeof(args)) {
 		memcpy(&args, val, sizeof(args));
-		there = mr_there(&args);
+		there = probe_mr(&args);
 	} else if (opt == RDS_GET_MR_FOR_DEST && len == sizeof(dest)) {
 		memcpy(&dest, val, sizeof(dest));
 		rds_abi_mr_for_dest_decode(&dest, &req);
-		there = region_there(&req);
+		there = probe_region(&req);
 	}
-	return (struct rds_rdma_tried){.fault = !there, .word = word_found, .opens = opens};
+	return (struct rds_share_probe){.fault = !there, .word = word_found, .opens = opens};
 }

@@ -12,19 +12,19 @@
 #include "engine/rdma_args.h"
 
 /* Control messages that have been checked to be readable: RDS_HAS_*.  One that is malformed ends them: it is refused for that. */
-unsigned rds_rdma_kinds(const struct msghdr *msg);
-bool rds_rdma_names_memory(const struct msghdr *msg);
+unsigned rds_share_rdma_kinds(const struct msghdr *msg);
+bool rds_share_msg_names_memory(const struct msghdr *msg);
 /* A socket option of that length. */
-bool rds_rdma_opt_names_memory(int level, int opt, socklen_t len);
-bool rds_rdma_opt_frees(int level, int opt);
+bool rds_share_opt_names_memory(int level, int opt, socklen_t len);
+bool rds_share_opt_frees_mr(int level, int opt);
 
-struct rds_rdma_tried {
+struct rds_share_probe {
 	bool fault; /* some of it is not there: -EFAULT, when the call comes to that */
 	struct rds_mr_request opens; /* the region that is asked for; bytes 0: none */
 	bool word;		     /* the word that the ABI of 2007 may mean can be written (revisions.h) */
 };
 /* Takes no lock and no memory from the heap, like any call of away.h. */
-struct rds_rdma_tried rds_rdma_try(const struct msghdr *msg);
-struct rds_rdma_tried rds_rdma_try_opt(int opt, const void *val, socklen_t len);
+struct rds_share_probe rds_share_probe_message(const struct msghdr *msg);
+struct rds_share_probe rds_share_probe_option(int opt, const void *val, socklen_t len);
 
 #endif

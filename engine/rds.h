@@ -180,39 +180,44 @@ void rds_engine_exit_now(bool interrupted);
  * Sockets may be held by other processes, too (a fork, an exec with descriptors, SCM_RIGHTS): from now on the end of this one
  * looks after them.  Any time.
  */
-extern _Atomic bool rds_spread;
-bool rds_spread_perhaps(void); /* ... or there are children, of which a bare system call may have told nobody.  Any time */
-void rds_engine_spreads(void); /* ... and has the helper that they need; takes locks only if they are free */
-void rds_engine_spreads_now(void); /* ... if it has one: for who may have interrupted malloc(), which starting a thread needs */
+extern _Atomic bool rds_share_possible;
+bool rds_share_is_possible(
+	void);		    /* ... or there are children, of which a bare system call may have told nobody.  Any time */
+void rds_share_begin(void); /* ... and has the helper that they need; takes locks only if they are free */
+void rds_share_begin_now(
+	void); /* ... if it has one: for who may have interrupted malloc(), which starting a thread needs */
 /*
  * This process stops carrying its sockets (all, or those that are wanted; control is held then), for whoever else holds them: how many.  Their
- * calls fail with EBADF from now on.  rds_leave_not(): it goes on after all, and takes back what nobody else has taken.
+ * calls fail with EBADF from now on.  rds_handoff_cancel(): it goes on after all, and takes back what nobody else has taken.
  */
-unsigned rds_leave(bool (*wanted)(struct rds_sock *sk));
-void rds_leave_now(bool interrupted); /* all, from _exit(): not if a lock is not to be had, soon if it may be held by a call that this one has interrupted */
-void rds_leave_not(void);
-bool rds_sock_is_leaving(struct rds_sock *sk); /* it is being left, or was, and has not been taken back */
-bool rds_sock_is_let_go(struct rds_sock *sk);  /* another process has it since rds_leave_not() */
+unsigned rds_handoff_out(bool (*wanted)(struct rds_sock *sk));
+void rds_handoff_out_now(
+	bool interrupted); /* all, from _exit(): not if a lock is not to be had, soon if it may be held by a call that this one has interrupted */
+void rds_handoff_cancel(void);
+bool rds_sock_is_handing_off(struct rds_sock *sk); /* it is being left, or was, and has not been taken back */
+bool rds_sock_has_new_owner(struct rds_sock *sk);  /* another process has it since rds_handoff_cancel() */
 bool rds_sock_is_open(struct rds_sock *sk);    /* calls on it get somewhere */
 /*
  * Another process is about to have sockets of this one, which has no helper that could answer it: they are left to whoever
  * makes the next call (leave_still.c).  In this process, or in one that shares its memory and has numbers of its own, of
  * which `fd` is one.  Any time.
  */
-bool rds_still_any(void);     /* could there be such? */
-bool rds_still_leave(int fd); /* it is left, and rds_hook_away() was told that it is another process's from now on */
-extern void (*rds_hook_away)(struct rds_sock *sk);
-extern _Atomic bool rds_still_left; /* this process has descriptors of such; by rds_still_clear() it closes them */
-void rds_still_clear(void);	    /* any time: not if a lock is not to be had */
+bool rds_handoff_unbound_any(void); /* could there be such? */
+bool rds_handoff_unbound_out(
+	int fd); /* it is left, and rds_hook_handed_off() was told that it is another process's from now on */
+extern void (*rds_hook_handed_off)(struct rds_sock *sk);
+extern _Atomic bool
+	rds_handoff_unbound_left; /* this process has descriptors of such; by rds_handoff_unbound_clear() it closes them */
+void rds_handoff_unbound_clear(void); /* any time: not if a lock is not to be had */
 /*
  * Takes over what was left in the stand-in `fd`: 0 and *out, with one reference for the caller.  -EAGAIN: nothing was left
  * there, another process carries it.  -errno: it is lost, which has been logged.
  */
-int rds_adopt(int fd, struct rds_sock **out);
+int rds_handoff_in(int fd, struct rds_sock **out);
 /* True if something was left there.  A system call. */
-bool rds_adoptable(int fd);
+bool rds_handoff_is_pending(int fd);
 /* Is that the stand-in of an RDS socket, of whatever process?  A system call. */
-bool rds_is_standin(int fd);
+bool rds_share_is_standin(int fd);
 /* The layer above: any number that names the socket, or -1. */
 extern int (*rds_hook_number)(struct rds_sock *sk);
 /* The thread leaves a call on that socket from inside its sleep, cancelled or by siglongjmp(): it will not return. */

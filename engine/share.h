@@ -69,7 +69,7 @@ enum rds_share_op {
 	RDS_SHARE_TAKE_ERROR,
 	RDS_SHARE_SET_ERROR,
 	RDS_SHARE_BARRIER, /* its data: struct rds_barrier_request, or flags says what is wrong with it; the mark comes back */
-	RDS_SHARE_MEMORY, /* where can this process's memory be given?  The answer: struct rds_door */
+	RDS_SHARE_MEMORY, /* where can this process's memory be given?  The answer: struct rds_grant_address */
 	RDS_SHARE_REGIONS, /* its data: each struct rds_share_region that this process has opened, and another carrier was told of */
 	RDS_SHARE_OPS
 };
@@ -79,17 +79,17 @@ enum rds_share_kind {
 	RDS_SHARE_REPLY,
 	RDS_SHARE_WAIT,
 	RDS_SHARE_READY,
-	RDS_SHARE_MOVED /* the call was not made: attach anew, or it was withdrawn */
+	RDS_SHARE_RETRY /* the call was not made: attach anew, or it was withdrawn */
 };
 
 /* The name of a stand-in: this, and the id in hexadecimal digits, behind a byte of zero. */
 #define RDS_SHARE_PREFIX "rds.socket."
 
 /* The name of the inbox of a socket: this, and the id of its stand-in in the same way. */
-#define RDS_SHARE_INBOX "rds.inbox."
+#define RDS_SHARE_MAILBOX "rds.inbox."
 
 /* In the program's end, with four descriptors: the other end, the file, the inbox and the will, or any in place of what there is not. */
-struct rds_share_deposit {
+struct rds_handoff_packet {
 	uint32_t magic, version;
 	uint64_t size;
 	uint32_t has_inbox, has_will;
@@ -118,7 +118,7 @@ struct rds_share_state {
 };
 
 /* The will (will.h): st[which] is whole. n_messages, n_reports and n_unsent are 0. */
-struct rds_share_will {
+struct rds_lease_page {
 	uint32_t magic, version;
 	_Atomic uint32_t which;
 	uint32_t reserved;
@@ -153,7 +153,7 @@ struct rds_share_report {
 };
 
 /* In the inbox, with a file of so many messages. */
-struct rds_share_parcel {
+struct rds_mailbox_batch {
 	uint32_t magic, version;
 	uint64_t size;
 	uint32_t n_messages, reserved;
@@ -186,7 +186,7 @@ struct rds_share_request {
 	uint64_t total; /* SEND: length of the message if its bytes are not here (far too long) */
 	/* A call that names memory (rds_caller in foreign_memory.h); fault, of RECV: there is none where control messages are to go */
 	uint8_t names_memory, fault, word;
-	/* Options, and control messages: how old the program is (away_age()), and what it may */
+	/* Options, and control messages: how old the program is (borrower_set_abi()), and what it may */
 	uint8_t about; /* RDS_SHARE_NUMBERS, RDS_SHARE_NO_PIN; below these enum rds_info_revision */
 	int32_t abi, epoch;
 };
@@ -199,7 +199,7 @@ struct rds_share_region {
 	uint32_t rkey, reserved;
 	uint64_t base, len, flags;
 };
-struct rds_share_answer {
+struct rds_share_reply {
 	uint32_t magic;
 	uint16_t kind;
 	uint16_t has_message; /* PUT_BACK is possible */
@@ -208,7 +208,7 @@ struct rds_share_answer {
 	int64_t result;
 	uint32_t name_len, control_len, data_len, big; /* as above */
 	uint32_t len;				       /* what the call wrote to its length argument */
-	uint32_t carrier;			       /* HELLO: a number of who carries the socket now; not 0 */
+	uint32_t owner_id;			       /* HELLO: a number of who carries the socket now; not 0 */
 	uint32_t made;				       /* by the call: a region's key; 0: none */
 };
 

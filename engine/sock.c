@@ -48,8 +48,8 @@ static struct rds_sock *sock_slab_get(void)
 				sock_pair_event; /* never changes: the helper may hold an event of an earlier life */
 			sk[i].close_call.fn = sock_close_deferred;
 			os_fd_init(&sk[i].pair);
-			os_fd_init(&sk[i].will_fd);
-			os_fd_init(&sk[i].inbox_fd);
+			os_fd_init(&sk[i].lease_fd);
+			os_fd_init(&sk[i].mailbox_fd);
 			sk[i].next_free = sock_slab_free;
 			sock_slab_free = &sk[i];
 		}
@@ -63,7 +63,7 @@ static struct rds_sock *sock_slab_get(void)
 
 void rds_sock_slab_put(struct rds_sock *sk)
 {
-	rds_will_unmap(sk);
+	rds_lease_unmap(sk);
 	pthread_mutex_lock(&sock_slab_lock);
 	sk->next_free = sock_slab_free;
 	sock_slab_free = sk;
@@ -142,7 +142,7 @@ static void sock_close_pair(struct rds_sock *sk)
 	if (sk->exported && (os_fd_table || !rds_helper_has_own_table()))
 		rds_helper_event_del(rds_sock_pair_fd(sk));
 	os_close_slot(&sk->pair.n[os_fd_table]);
-	rds_will_close(sk);
+	rds_lease_close(sk);
 	rds_unlock(&rds_eng->wait);
 }
 
@@ -300,7 +300,7 @@ static void sock_pair_event(struct rds_helper_event *ev, uint32_t events)
 	if (!atomic_load(&sk->open))
 		goto out;
 	if (!rds_call_check_hangup(sk)) /* asked anew: the event may be of an earlier life of this structure */
-		rds_carry_look(sk);
+		rds_owner_pair_readable(sk);
 out:
 	rds_sock_put(sk);
 }
@@ -374,7 +374,7 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 	atomic_store(&sk->tos_fixed, false);
 	memset(sk->dst, 0, sizeof(sk->dst));
 	atomic_store(&sk->snd, 0);
-	sk->along = NULL;
+	sk->handoff = NULL;
 	sk->since = 0;
 	sk->rx_head = NULL;
 	sk->rx_tail = &sk->rx_head;
@@ -414,12 +414,12 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 	atomic_store(&sk->generic, 0);
 	atomic_store(&sk->watched, false);
 	atomic_store(&sk->watched_edge, false);
-	atomic_store(&sk->carried, false);
+	atomic_store(&sk->proxy_sleeps, false);
 	sk->port_returned = false;
-	atomic_store(&sk->leaving, false);
+	atomic_store(&sk->handing_off, false);
 	atomic_store(&sk->accepts_nothing, false);
 	sk->nobodys = false;
-	atomic_store(&sk->unheard, 0);
+	atomic_store(&sk->look_later, 0);
 	atomic_store(&sk->shown_in, false);
 	sk->shown = 0;
 	atomic_store(&sk->hidden_out, false);
@@ -459,7 +459,7 @@ void rds_sock_list_add(struct rds_sock *sk)
 		sock_list->prev_all = sk;
 	sock_list = sk;
 	atomic_store(&sk->open, true);
-	atomic_store(&sk->leaving, false);
+	atomic_store(&sk->handing_off, false);
 	atomic_store(&sk->accepts_nothing, false);
 	/* for being open, and the number's */
 	atomic_store_explicit(&sk->ref, (atomic_load(&sk->ref) & ~(RDS_REF_TURN - 1)) + RDS_REF_TURN + 2, memory_order_release);
@@ -493,7 +493,7 @@ int rds_sock_new_from_pair(int pair, uint64_t inode, struct rds_sock **out)
 		return err;
 	}
 	sock_init(sk, inode);
-	atomic_store(&sk->leaving, true); /* until it is listed */
+	atomic_store(&sk->handing_off, true); /* until it is listed */
 	atomic_store(&sk->accepts_nothing, true);
 	*out = sk;
 	return 0;
@@ -505,7 +505,7 @@ void rds_sock_discard(struct rds_sock *sk)
 	sock_drop_received(sk);
 	rx_unlock();
 	os_close_slot(&sk->pair.n[0]);
-	rds_will_close(sk);
+	rds_lease_close(sk);
 	rds_sock_slab_put(sk);
 }
 

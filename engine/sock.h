@@ -35,9 +35,9 @@ struct rds_queue_item;
 struct rds_sock {
 	_Atomic uint64_t ref;	  /* RDS_REF_*: the open socket, its numbers, engine lists, calls for which no record had room */
 	_Atomic bool open;	  /* cleared at last close */
-	_Atomic bool leaving;	  /* not open, because it is being handed over (leave.c; written under rx) */
+	_Atomic bool handing_off; /* not open, because it is being handed over (leave.c; written under rx) */
 	bool nobodys;		  /* ... and the registry says so */
-	_Atomic unsigned unheard; /* what lies on our end of the pair is to be looked at (rds_carry_hear) */
+	_Atomic unsigned look_later; /* what lies on our end of the pair is to be looked at (rds_owner_look_later) */
 	_Atomic bool
 		accepts_nothing; /* ... and what it has is written down: nothing is accepted any more (written under rx) */
 	struct rds_sock *next_free; /* slab (control) */
@@ -55,10 +55,10 @@ struct rds_sock {
 	uint64_t hanging_until;
 	bool port_returned; /* ... and its port has been given back */
 	/* what is kept for the case that this process is killed (will.h) */
-	_Atomic(struct rds_share_will *) will;
-	struct os_fd will_fd, inbox_fd; /* the latter may be none */
-	_Atomic unsigned will_wanted;
-	struct rds_sock *will_next; /* control */
+	_Atomic(struct rds_lease_page *) lease;
+	struct os_fd lease_fd, mailbox_fd; /* the latter may be none */
+	_Atomic unsigned lease_wanted;
+	struct rds_sock *lease_next; /* control */
 
 	/* names (written under control, bound is released last and never taken back) */
 	_Atomic bool bound;
@@ -77,7 +77,7 @@ struct rds_sock {
 	_Atomic uint64_t snd;	 /* bytes accounted (low part) and messages in flight: rds_snd_* below */
 	uint64_t
 		since; /* when another process's became ours (RDS_FLAG_NEW_OWNER), else 0; written before it is listed */
-	struct rds_queue_item *along; /* messages that change hands with it (along.c; control) */
+	struct rds_queue_item *handoff; /* messages that change hands with it (along.c; control) */
 
 	/* receiving (rx) */
 	struct rds_sock *hash_next;
@@ -91,7 +91,7 @@ struct rds_sock {
 	/* RDMA (rx): regions, what is to be told of operations */
 	struct rds_mr *regions;
 	_Atomic bool region_freed_by_other; /* one of another process's (share.h) */
-	uint32_t carrier;	      /* a number of this process as the carrier (helper); 0: none yet */
+	uint32_t owner_id;		    /* a number of this process as the carrier (helper); 0: none yet */
 	_Atomic bool burying; /* closed, and a device may still know some of them */
 	struct rds_op *reports, **report_tail;
 	struct rds_op *async_sends; /* messages whose own end is to be told and has not come (asend.c) */
@@ -129,7 +129,7 @@ struct rds_sock {
 	_Atomic(struct rds_wait_node *) waiters;
 	_Atomic bool watched;
 	_Atomic bool watched_edge;
-	_Atomic bool carried;		   /* calls of other processes sleep for it (carry.c): tell the helper */
+	_Atomic bool proxy_sleeps;	   /* calls of other processes sleep for it (carry.c): tell the helper */
 	_Atomic bool shown_in, hidden_out; /* a packet lies in the application's end / its send buffer is filled */
 	_Atomic uint8_t shown;		   /* ... so many at most: RDS_SHOWN_MAX */
 };

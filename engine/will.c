@@ -23,49 +23,49 @@
 #include "engine/patience.h"
 #include "engine/post.h"
 
-#define WILL_SIZE sizeof(struct rds_share_will)
+#define LEASE_SIZE sizeof(struct rds_lease_page)
 #define RESERVE 24 /* descriptors that the program may want, and the deposits when it ends */
 
-static struct rds_sock *unlent; /* control */
-static _Atomic int spare =
+static struct rds_sock *unexported; /* control */
+static _Atomic int reserve_fd =
 	-1; /* for the deposits' files, one at a time, if the program has used up its numbers by then */
-static rds_lock_t lending = RDS_LOCK_INIT(RDS_LOCK_PLAIN);
+static rds_lock_t export_lock = RDS_LOCK_INIT(RDS_LOCK_PLAIN);
 static struct {
 	struct os_fd end;  /* what holders get */
 	_Atomic int other; /* the helper's: it closes with the process, and nothing else has it */
-} line = {.end = OS_FD_NONE, .other = -1};
+} hangup_pipe = {.end = OS_FD_NONE, .other = -1};
 
 /* ---- the page ---- */
 
-void rds_will_write(struct rds_sock *sk)
+void rds_lease_write(struct rds_sock *sk)
 {
-	struct rds_share_will *will = atomic_load(&sk->will);
+	struct rds_lease_page *will = atomic_load(&sk->lease);
 	unsigned wanted, which;
 
-	if (!will || atomic_fetch_add(&sk->will_wanted, 1)) /* who is at it writes once more */
+	if (!will || atomic_fetch_add(&sk->lease_wanted, 1)) /* who is at it writes once more */
 		return;
 	do {
-		wanted = atomic_load(&sk->will_wanted);
+		wanted = atomic_load(&sk->lease_wanted);
 		which = !atomic_load(&will->which);
-		rds_share_fill(sk, &will->st[which]);
+		rds_share_state_fill(sk, &will->st[which]);
 		atomic_store(&will->which, which);
-	} while (!atomic_compare_exchange_strong(&sk->will_wanted, &wanted, 0));
+	} while (!atomic_compare_exchange_strong(&sk->lease_wanted, &wanted, 0));
 }
 
 /*
  * The number goes another way (somebody wants it for dup2()), and the lock goes with the old one.  Meanwhile the open file has one that is read
  * only, beside which nobody can have ours.
  */
-static void page_moved(void *arg, int oldfd, int newfd)
+static void lease_page_moved(void *arg, int oldfd, int newfd)
 {
 	struct rds_sock *sk = arg;
 
 	if (!atomic_load(&sk->open)) {
-		atomic_store(&sk->will_fd.n[0], newfd);
+		atomic_store(&sk->lease_fd.n[0], newfd);
 	} else if (oldfd >= 0) {
 		os_lock(newfd, F_RDLCK, 0, 1, false);
 		os_file_lock(newfd, F_RDLCK, 0, 1);
-		atomic_store(&sk->will_fd.n[0], newfd);
+		atomic_store(&sk->lease_fd.n[0], newfd);
 	} else {
 		os_lock(newfd, F_RDLCK, 0, 1, false);
 		os_file_lock(newfd, F_UNLCK, 0, 1);
@@ -76,37 +76,37 @@ static void page_moved(void *arg, int oldfd, int newfd)
 	}
 }
 
-bool rds_will_sound(int page)
+bool rds_lease_is_sound(int page)
 {
 	int seals = os_fcntl(page, F_GET_SEALS, 0);
 	struct stat st;
 
-	return seals >= 0 && (seals & F_SEAL_SHRINK) && os_fstat(page, &st) == 0 && st.st_size >= (off_t)WILL_SIZE;
+	return seals >= 0 && (seals & F_SEAL_SHRINK) && os_fstat(page, &st) == 0 && st.st_size >= (off_t)LEASE_SIZE;
 }
 
-static int map_page(struct rds_sock *sk, int page)
+static int lease_map_page(struct rds_sock *sk, int page)
 {
 	void *map;
-	int err = os_reserve(page, WILL_SIZE); /* also of somebody else's: his may be one with holes */
+	int err = os_reserve(page, LEASE_SIZE); /* also of somebody else's: his may be one with holes */
 
 	if (!err)
-		err = os_mmap(WILL_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, page, 0, &map);
+		err = os_mmap(LEASE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, page, 0, &map);
 	if (err)
 		return err;
-	atomic_store(&sk->will_fd.n[0], page);
-	err = os_fd_register_hook(&sk->will_fd.n[0], page_moved, sk);
+	atomic_store(&sk->lease_fd.n[0], page);
+	err = os_fd_register_hook(&sk->lease_fd.n[0], lease_page_moved, sk);
 	if (err) {
-		atomic_store(&sk->will_fd.n[0], -1);
-		os_munmap(map, WILL_SIZE);
+		atomic_store(&sk->lease_fd.n[0], -1);
+		os_munmap(map, LEASE_SIZE);
 		return err;
 	}
-	atomic_store(&sk->will_wanted, 0);
-	atomic_store(&sk->will, map);
+	atomic_store(&sk->lease_wanted, 0);
+	atomic_store(&sk->lease, map);
 	return 0;
 }
 
 /* Are as many numbers left as the program could miss?  Asked when the lowest one that is free is no longer low. */
-static bool numbers_left(int lowest)
+static bool lease_fds_left(int lowest)
 {
 	struct rlimit rl;
 
@@ -115,18 +115,18 @@ static bool numbers_left(int lowest)
 	return os_fds_available(lowest, RESERVE);
 }
 
-static int new_page(void)
+static int lease_new_page(void)
 {
 	int fd = os_memfd("rds will", MFD_CLOEXEC | MFD_ALLOW_SEALING), err;
 
-	if (fd >= 0 && !numbers_left(fd)) {
+	if (fd >= 0 && !lease_fds_left(fd)) {
 		os_close(fd);
 		return -EMFILE;
 	}
 	fd = os_dup_high(fd);
 	if (fd < 0)
 		return fd;
-	err = os_ftruncate(fd, WILL_SIZE);
+	err = os_ftruncate(fd, LEASE_SIZE);
 	if (!err)
 		err = os_fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 	if (err >= 0)
@@ -137,184 +137,184 @@ static int new_page(void)
 	return err;
 }
 
-void rds_will_spare(bool keep)
+void rds_lease_reserve_fd(bool keep)
 {
 	if (!keep)
-		os_close_slot(&spare);
-	else if (atomic_load(&spare) < 0)
-		os_dup_high_slot(os_eventfd(0, O_CLOEXEC), &spare);
+		os_close_slot(&reserve_fd);
+	else if (atomic_load(&reserve_fd) < 0)
+		os_dup_high_slot(os_eventfd(0, O_CLOEXEC), &reserve_fd);
 }
 
-void rds_will_lend_later(struct rds_sock *sk)
+void rds_lease_export_later(struct rds_sock *sk)
 {
-	if (!atomic_load(&sk->will))
+	if (!atomic_load(&sk->lease))
 		return;
 	rds_sock_hold(sk);
-	sk->will_next = unlent;
-	unlent = sk;
+	sk->lease_next = unexported;
+	unexported = sk;
 }
 
-int rds_will_make(struct rds_sock *sk)
+int rds_lease_make(struct rds_sock *sk)
 {
-	struct rds_share_will *will;
+	struct rds_lease_page *will;
 	int page, err;
 
-	if (atomic_load(&sk->will))
+	if (atomic_load(&sk->lease))
 		return 0;
-	page = new_page();
+	page = lease_new_page();
 	if (page < 0)
 		return page;
-	err = map_page(sk, page);
+	err = lease_map_page(sk, page);
 	if (err) {
 		os_close(page);
 		return err;
 	}
-	will = atomic_load(&sk->will);
-	if (os_fd(&sk->inbox_fd) < 0) /* without it senders that end wait */
-		os_dup_high_slot(rds_inbox_make(&sk->name), &sk->inbox_fd.n[0]);
-	rds_will_spare(true);
+	will = atomic_load(&sk->lease);
+	if (os_fd(&sk->mailbox_fd) < 0) /* without it senders that end wait */
+		os_dup_high_slot(rds_mailbox_make(&sk->name), &sk->mailbox_fd.n[0]);
+	rds_lease_reserve_fd(true);
 	will->magic = RDS_SHARE_MAGIC;
 	will->version = RDS_SHARE_VERSION;
-	rds_will_write(sk);
-	rds_will_lend_later(sk);
+	rds_lease_write(sk);
+	rds_lease_export_later(sk);
 	return 0;
 }
 
 /* What is written there stays until the socket is what it says. */
-int rds_will_take(struct rds_sock *sk, int page)
+int rds_lease_take(struct rds_sock *sk, int page)
 {
-	int err = rds_will_sound(page) ? map_page(sk, page) : -EPROTO;
+	int err = rds_lease_is_sound(page) ? lease_map_page(sk, page) : -EPROTO;
 
 	if (err)
 		os_close(page);
 	else
-		rds_will_spare(true);
+		rds_lease_reserve_fd(true);
 	return err;
 }
 
-int rds_will_take_inbox(struct rds_sock *sk, int inbox)
+int rds_lease_take_mailbox(struct rds_sock *sk, int inbox)
 {
-	return os_dup_high_slot(inbox, &sk->inbox_fd.n[0]);
+	return os_dup_high_slot(inbox, &sk->mailbox_fd.n[0]);
 }
 
-void rds_will_release(struct rds_sock *sk)
+void rds_lease_release(struct rds_sock *sk)
 {
-	if (atomic_load(&sk->will))
-		os_lock(atomic_load(&sk->will_fd.n[0]), F_UNLCK, 0, 1, false);
+	if (atomic_load(&sk->lease))
+		os_lock(atomic_load(&sk->lease_fd.n[0]), F_UNLCK, 0, 1, false);
 }
 
-int rds_will_again(struct rds_sock *sk)
+int rds_lease_retake(struct rds_sock *sk)
 {
-	return atomic_load(&sk->will) ? os_lock(atomic_load(&sk->will_fd.n[0]), F_WRLCK, 0, 1, false) : 0;
+	return atomic_load(&sk->lease) ? os_lock(atomic_load(&sk->lease_fd.n[0]), F_WRLCK, 0, 1, false) : 0;
 }
 
-void rds_will_close(struct rds_sock *sk)
+void rds_lease_close(struct rds_sock *sk)
 {
-	os_close_slot(&sk->will_fd.n[os_fd_table]);
-	os_close_slot(&sk->inbox_fd.n[os_fd_table]);
+	os_close_slot(&sk->lease_fd.n[os_fd_table]);
+	os_close_slot(&sk->mailbox_fd.n[os_fd_table]);
 }
 
-void rds_will_unmap(struct rds_sock *sk)
+void rds_lease_unmap(struct rds_sock *sk)
 {
-	struct rds_share_will *will = atomic_exchange(&sk->will, NULL);
+	struct rds_lease_page *will = atomic_exchange(&sk->lease, NULL);
 
 	if (will)
-		os_munmap(will, WILL_SIZE);
+		os_munmap(will, LEASE_SIZE);
 }
 
 /* ---- the line ---- */
 
 /* The helper, with its own table: the writing end is never in one that a fork copies. */
-static void make_line(struct rds_deferred_call *c)
+static void lease_make_hangup(struct rds_deferred_call *c)
 {
 	int ends[2], err;
 
 	(void)c;
-	if (os_fd(&line.end) >= 0 || os_pipe(ends, O_CLOEXEC) < 0)
+	if (os_fd(&hangup_pipe.end) >= 0 || os_pipe(ends, O_CLOEXEC) < 0)
 		return;
 	if (os_fd_table) {
-		atomic_store(&line.end.n[1], ends[0]);
-		atomic_store(&line.other, ends[1]);
+		atomic_store(&hangup_pipe.end.n[1], ends[0]);
+		atomic_store(&hangup_pipe.other, ends[1]);
 		err = rds_export_to_program(RDS_EXPORT_HANG_UP, NULL, &ends[0], 1);
 		if (err)
 			rds_warn_once(
 				"processes that share an RDS socket with this one will not notice at once if it is "
 				"killed: %s",
 				strerror(-err));
-	} else if (!os_dup_high_slot(ends[1], &line.other)) {
-		os_dup_high_slot(ends[0], &line.end.n[0]);
+	} else if (!os_dup_high_slot(ends[1], &hangup_pipe.other)) {
+		os_dup_high_slot(ends[0], &hangup_pipe.end.n[0]);
 	} else {
 		os_close(ends[0]);
 	}
 }
 
-static struct rds_deferred_call line_chore = {.fn = make_line};
+static struct rds_deferred_call hangup_chore = {.fn = lease_make_hangup};
 
-void rds_line_given(int end)
+void rds_lease_hangup_exported(int end)
 {
-	os_close_slot(&line.end.n[0]);
-	os_dup_high_slot(end, &line.end.n[0]);
+	os_close_slot(&hangup_pipe.end.n[0]);
+	os_dup_high_slot(end, &hangup_pipe.end.n[0]);
 }
 
-static bool has_line(void)
+static bool lease_has_hangup(void)
 {
-	return atomic_load(&line.end.n[0]) >= 0;
+	return atomic_load(&hangup_pipe.end.n[0]) >= 0;
 }
 
 /* The helper may be at something else for a while. */
-static void await_line(void)
+static void lease_await_hangup(void)
 {
 	uint64_t until = os_now_ns() + rds_patience_ns(RDS_PATIENCE_HANG_UP);
 
-	rds_helper_defer(&line_chore);
-	while (!has_line() && os_now_ns() < until)
+	rds_helper_defer(&hangup_chore);
+	while (!lease_has_hangup() && os_now_ns() < until)
 		rds_fd_exchange_await(1);
 }
 
 /* There is no helper yet: nobody can have attached. */
-static struct rds_sock *next_unlent(void)
+static struct rds_sock *lease_next_unexported(void)
 {
 	struct rds_sock *sk;
 
 	rds_lock(&rds_eng->control);
-	sk = rds_export_epoch() ? unlent : NULL;
+	sk = rds_export_epoch() ? unexported : NULL;
 	if (sk)
-		unlent = sk->will_next;
+		unexported = sk->lease_next;
 	rds_unlock(&rds_eng->control);
 	return sk;
 }
 
 /* The reference goes along: until the helper knows the number, the structure is not somebody else's. */
-static void lend(struct rds_sock *sk)
+static void lease_export(struct rds_sock *sk)
 {
-	int fds[2] = {atomic_load(&sk->will_fd.n[0]), atomic_load(&sk->inbox_fd.n[0])};
+	int fds[2] = {atomic_load(&sk->lease_fd.n[0]), atomic_load(&sk->mailbox_fd.n[0])};
 
 	if (fds[0] < 0 || rds_export_to_helper(RDS_EXPORT_LEASE, sk, fds, fds[1] < 0 ? 1 : 2))
 		rds_sock_put(sk);
 }
 
-void rds_wills_lend(void)
+void rds_lease_export_all(void)
 {
 	struct rds_sock *sk;
 
 	/* Not to be had: most likely a signal has interrupted this thread here. */
-	if (!rds_lock_until(&lending, os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK)))
+	if (!rds_lock_until(&export_lock, os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK)))
 		return;
-	while ((sk = next_unlent())) {
-		if (!has_line())
-			await_line();
-		lend(sk);
+	while ((sk = lease_next_unexported())) {
+		if (!lease_has_hangup())
+			lease_await_hangup();
+		lease_export(sk);
 	}
-	rds_unlock(&lending);
+	rds_unlock(&export_lock);
 }
 
 /* One that has been closed meanwhile wants none; if that happens now, what is left for the helper closes it. */
-void rds_will_lent(struct rds_sock *sk, int fd, int inbox)
+void rds_lease_exported(struct rds_sock *sk, int fd, int inbox)
 {
-	if (os_fd_table && fd >= 0 && (atomic_load(&sk->open) || atomic_load(&sk->leaving))) {
-		rds_will_close(sk);
-		atomic_store(&sk->inbox_fd.n[1], inbox);
-		atomic_store(&sk->will_fd.n[1], fd);
+	if (os_fd_table && fd >= 0 && (atomic_load(&sk->open) || atomic_load(&sk->handing_off))) {
+		rds_lease_close(sk);
+		atomic_store(&sk->mailbox_fd.n[1], inbox);
+		atomic_store(&sk->lease_fd.n[1], fd);
 	} else if (os_fd_table) {
 		if (fd >= 0)
 			os_close(fd);
@@ -326,41 +326,41 @@ void rds_will_lent(struct rds_sock *sk, int fd, int inbox)
 
 /* ---- a holder that came past all hooks ---- */
 
-static void come_again(struct rds_deferred_call *c)
+static void lease_tell_late(struct rds_deferred_call *c)
 {
 	(void)c;
-	rds_carry_willed();
+	rds_owner_leases_made();
 }
 
-static struct rds_deferred_call again_chore = {.fn = come_again};
+static struct rds_deferred_call again_chore = {.fn = lease_tell_late};
 
 /* It is the program's table that must have the lock, so one of its threads does it, between two calls. */
-static void make_late(struct rds_deferred_call *c)
+static void lease_make_missing(struct rds_deferred_call *c)
 {
 	(void)c;
-	rds_engine_spreads();
+	rds_share_begin();
 	rds_helper_defer(&again_chore); /* behind what has been lent */
 }
 
-static struct rds_deferred_call late_chore = {.fn = make_late};
+static struct rds_deferred_call late_chore = {.fn = lease_make_missing};
 
-void rds_will_late(struct rds_sock *sk)
+void rds_lease_make_late(struct rds_sock *sk)
 {
-	atomic_store(&rds_spread, true);
-	if (atomic_load(&sk->will))
+	atomic_store(&rds_share_possible, true);
+	if (atomic_load(&sk->lease))
 		return;
-	make_line(&line_chore); /* a chore cannot wait for it */
+	lease_make_hangup(&hangup_chore); /* a chore cannot wait for it */
 	rds_helper_defer_to_program(&late_chore);
 	rds_sock_wake_all(sk); /* who sleeps in a call looks, and sleeps on */
 }
 
-unsigned rds_will_fds(struct rds_sock *sk, int fds[RDS_WILL_FDS])
+unsigned rds_lease_fds(struct rds_sock *sk, int fds[RDS_LEASE_FDS])
 {
-	int inbox = os_fd(&sk->inbox_fd), will = os_fd(&sk->will_fd);
+	int inbox = os_fd(&sk->mailbox_fd), will = os_fd(&sk->lease_fd);
 	unsigned n = 0;
 
 	fds[n++] = rds_sock_pair_fd(sk);
-	fds[n++] = os_fd(&line.end);
+	fds[n++] = os_fd(&hangup_pipe.end);
 	if (fds[0] < 0 || fds[1] < 0 || will < 0)
 		return 0;
 	if (inbox >= 0)
@@ -369,14 +369,14 @@ unsigned rds_will_fds(struct rds_sock *sk, int fds[RDS_WILL_FDS])
 	return n;
 }
 
-void rds_will_forget(void)
+void rds_lease_forget(void)
 {
-	unlent = NULL;
-	atomic_store(&spare, -1);
-	rds_lock_init(&lending, RDS_LOCK_PLAIN);
-	atomic_store(&line_chore.queued, false);
+	unexported = NULL;
+	atomic_store(&reserve_fd, -1);
+	rds_lock_init(&export_lock, RDS_LOCK_PLAIN);
+	atomic_store(&hangup_chore.queued, false);
 	atomic_store(&late_chore.queued, false);
 	atomic_store(&again_chore.queued, false);
-	os_fd_init(&line.end);
-	atomic_store(&line.other, -1);
+	os_fd_init(&hangup_pipe.end);
+	atomic_store(&hangup_pipe.other, -1);
 }

@@ -25,49 +25,49 @@
 /* ---- the carrier: will.c ---- */
 
 /* Has a will, from now on up to date, and this process the lock.  control held.  0 or -errno; then it ends with this process. */
-int rds_will_make(struct rds_sock *sk);
+int rds_lease_make(struct rds_sock *sk);
 /* The same with one that another carrier has written, and on which we have the lock already.  Takes the descriptor.  Before the socket is listed. */
-int rds_will_take(struct rds_sock *sk, int page);
+int rds_lease_take(struct rds_sock *sk, int page);
 /* The inbox that comes with it, or without a will (inbox.c).  Takes the descriptor. */
-int rds_will_take_inbox(struct rds_sock *sk, int inbox);
-bool rds_will_sound(int page); /* it is of the size of one, and nobody can make it shorter */
-void rds_will_spare(bool keep); /* a number for who leaves: kept, or to be had now.  The program's table */
-void rds_will_lend_later(struct rds_sock *sk); /* once it is listed.  control held */
+int rds_lease_take_mailbox(struct rds_sock *sk, int inbox);
+bool rds_lease_is_sound(int page);    /* it is of the size of one, and nobody can make it shorter */
+void rds_lease_reserve_fd(bool keep); /* a number for who leaves: kept, or to be had now.  The program's table */
+void rds_lease_export_later(struct rds_sock *sk); /* once it is listed.  control held */
 /* The helper gets what it needs to answer those who attach.  No lock that the helper could want. */
-void rds_wills_lend(void);
-void rds_will_lent(struct rds_sock *sk, int fd,
-		   int inbox); /* post.c; -1: the helper had no number for it, or there is none */
-void rds_line_given(int end);
+void rds_lease_export_all(void);
+void rds_lease_exported(struct rds_sock *sk, int fd,
+			int inbox); /* post.c; -1: the helper had no number for it, or there is none */
+void rds_lease_hangup_exported(int end);
 
 /* Somebody has come to hold it of whom nobody had told: the program's next call makes what there is not.  Helper. */
-void rds_will_late(struct rds_sock *sk);
+void rds_lease_make_late(struct rds_sock *sk);
 
 /* What is written there has changed. Any thread, any lock; from a signal handler, too. */
-void rds_will_write(struct rds_sock *sk);
+void rds_lease_write(struct rds_sock *sk);
 static inline void rds_sock_changed(struct rds_sock *sk)
 {
-	if (__builtin_expect(atomic_load_explicit(&sk->will, memory_order_relaxed) != NULL, 0))
-		rds_will_write(sk);
+	if (__builtin_expect(atomic_load_explicit(&sk->lease, memory_order_relaxed) != NULL, 0))
+		rds_lease_write(sk);
 }
 
 /* Not the carrier any more, or again: 0, or -EAGAIN, somebody else is. */
-void rds_will_release(struct rds_sock *sk);
-int rds_will_again(struct rds_sock *sk);
-void rds_will_close(struct rds_sock *sk); /* this table's number */
-void rds_will_unmap(struct rds_sock *sk); /* nobody uses the structure any more */
+void rds_lease_release(struct rds_sock *sk);
+int rds_lease_retake(struct rds_sock *sk);
+void rds_lease_close(struct rds_sock *sk); /* this table's number */
+void rds_lease_unmap(struct rds_sock *sk); /* nobody uses the structure any more */
 
 /*
  * Which descriptors a holder gets: our end of the pair, the line, the inbox if there is one, and last the will, of the calling thread's table.  How
  * many, or 0: not all are there.
  */
-#define RDS_WILL_FDS 4
-unsigned rds_will_fds(struct rds_sock *sk, int fds[RDS_WILL_FDS]);
-void rds_will_forget(void); /* forked child */
+#define RDS_LEASE_FDS 4
+unsigned rds_lease_fds(struct rds_sock *sk, int fds[RDS_LEASE_FDS]);
+void rds_lease_forget(void); /* forked child */
 
 /* ---- holders: heir.c ---- */
 
 /* What somebody gets who becomes the carrier. */
-struct rds_estate {
+struct rds_handoff {
 	int pair;	 /* the carrier's end */
 	int page;	 /* the will, locked by this process; -1: there is none */
 	int file;	 /* of the deposit; -1: the last carrier was killed */
@@ -76,33 +76,33 @@ struct rds_estate {
 };
 
 /*
- * Becomes the carrier of the stand-in fd, if nobody is: 0 and what there is, which is the caller's, who has rds_heir_done() told in the end.
+ * Becomes the carrier of the stand-in fd, if nobody is: 0 and what there is, which is the caller's, who has rds_standby_done() told in the end.
  * -EAGAIN: somebody is, or what this process keeps is not enough.
  */
-int rds_heir_take(int fd, uint64_t inode, struct rds_estate *e);
-void rds_heir_done(uint64_t inode);
+int rds_standby_take_over(int fd, uint64_t inode, struct rds_handoff *e);
+void rds_standby_done(uint64_t inode);
 /* Could it be had, because its carrier was killed?  System calls, if this process keeps anything of it. */
-bool rds_heir_bereaved(int fd);
+bool rds_standby_owner_died(int fd);
 
 /* The answer of a carrier, and what came with it: bytes or -errno, as os_recv(). */
-ssize_t rds_heir_hello(int channel, uint64_t inode, struct rds_share_answer *a);
+ssize_t rds_standby_read_hello(int channel, uint64_t inode, struct rds_share_reply *a);
 /* A deposit lies in the stand-in: true; then what is needed is kept of that. */
-bool rds_heir_meet(int fd, uint64_t inode);
+bool rds_standby_keep_parked(int fd, uint64_t inode);
 /* The last number of that socket is closed here: nothing is kept of it. */
-void rds_heir_drop(uint64_t inode);
-bool rds_heir_any(void);
+void rds_standby_drop(uint64_t inode);
+bool rds_standby_any(void);
 /* What is written on a will: 0 or -errno. */
-int rds_heir_read(int page, struct rds_share_state *st);
-int rds_heir_line(uint64_t inode); /* -1: none */
-int rds_heir_carrier(uint64_t inode);		    /* as os_lock_holder(), of the will; -1: there is none.  No lock */
-uint64_t rds_heir_timeo(uint64_t inode, bool send); /* as the will has it; RDS_AWAY_NO_TIMEOUT.  No lock */
+int rds_standby_read_lease(int page, struct rds_share_state *st);
+int rds_standby_hangup_fd(uint64_t inode); /* -1: none */
+int rds_standby_owner_pid(uint64_t inode); /* as os_lock_holder(), of the will; -1: there is none.  No lock */
+uint64_t rds_standby_timeo(uint64_t inode, bool send); /* as the will has it; RDS_BORROWER_NO_TIMEOUT.  No lock */
 
 /*
  * Forked child: what its parent carried and had a will for is kept from now on, under the numbers that it has already; to be called before
- * those are closed that rds_heir_keeps() does not say are kept.
+ * those are closed that rds_standby_keeps_fd() does not say are kept.
  */
-void rds_heir_forked(void);
-bool rds_heir_keeps(int fd);
-void rds_heir_kept(void); /* they are closed now */
+void rds_standby_forked(void);
+bool rds_standby_keeps_fd(int fd);
+void rds_standby_fds_closed(void); /* they are closed now */
 
 #endif

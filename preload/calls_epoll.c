@@ -41,7 +41,7 @@ int epoll_ctl(int ep, int op, int fd, struct epoll_event *event)
 	if (unlikely(sk == RDS_INHERITED)) {
 		/* From here on the carrier keeps the stand-in current; who waits looks whether there is one. */
 		if (rc == 0 && op != EPOLL_CTL_DEL) {
-			(void)RDS_AWAY(fd, rds_away_watch(fd, event->events & EPOLLET, NULL), now,
+			(void)RDS_AWAY(fd, rds_borrower_watch(fd, event->events & EPOLLET, NULL), now,
 				       watch(now, ep, fd, event));
 			rds_fds_mark_epoll(ep, FDS_EPOLL);
 		}
@@ -79,14 +79,14 @@ static int harvest(const struct epoll_call *c, const sigset_t *mask)
 /* Until the set, the wake-up descriptor (-1: none) or the carrier of another process's socket has something to say: 1, 0 for time out, or -errno. */
 static int sleep_for(struct epoll_call *c, int wake, const struct deadline *d)
 {
-	unsigned n = rds_away_lines(c->few + 2, FEW), room = FEW, i;
+	unsigned n = rds_standby_hangup_fds(c->few + 2, FEW), room = FEW, i;
 	struct pollfd *p = c->few;
 	int rc;
 
 	if (unlikely(n > FEW) && (c->many = malloc((n + 2) * sizeof(*p)))) {
 		p = c->many;
 		room = n;
-		n = rds_away_lines(p + 2, room);
+		n = rds_standby_hangup_fds(p + 2, room);
 	}
 	if (n > room)
 		n = room;
@@ -187,7 +187,7 @@ static int epoll_rds(struct epoll_call *c, const struct deadline *d)
 
 static bool epoll_ours(int ep)
 {
-	return rds_fds_on() && (unlikely(rds_fds_peek(ep) == FDS_EPOLL) || unlikely(rds_away_lines(NULL, 0))) &&
+	return rds_fds_on() && (unlikely(rds_fds_peek(ep) == FDS_EPOLL) || unlikely(rds_standby_hangup_fds(NULL, 0))) &&
 	       !os_process_inherited();
 }
 

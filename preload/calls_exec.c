@@ -22,7 +22,7 @@ extern char **environ;
 /* control is held: look, and no more.  Does a number of it outlive an exec, or has somebody else one, perhaps? */
 static bool kept(struct rds_sock *sk)
 {
-	if (rds_spread_perhaps())
+	if (rds_share_is_possible())
 		return true;
 	for (int fd = 0; fd < rds_fds_top(); fd++) {
 		int flags;
@@ -46,14 +46,14 @@ static unsigned before(void)
 	if (rds_fds_mine()) {
 		rds_inside_enter();
 		rds_fds_exec_begins();
-		left = rds_leave(kept);
+		left = rds_handoff_out(kept);
 		if (!left)
 			rds_fds_exec_is_over(false);
 		rds_fds_ending();
 		rds_engine_exit(); /* what others, or sockets that end here, have sent goes first, as at an exit */
 		rds_inside_leave();
 	} else {
-		atomic_store(&rds_spread, true); /* of the process that we share our memory with */
+		atomic_store(&rds_share_possible, true); /* of the process that we share our memory with */
 		rds_fds_leave_kept();
 	}
 	errno = saved;
@@ -67,7 +67,7 @@ static int after(int rc, unsigned left)
 
 	if (left) {
 		rds_inside_enter();
-		rds_leave_not();
+		rds_handoff_cancel();
 		rds_fds_exec_is_over(true);
 		rds_inside_leave();
 	}

@@ -175,7 +175,7 @@ static int make_way(int from, int to, struct rds_sock *sk)
 	if (hidden(from))
 		return -EBADF;
 	if (rds_fds_only(to, (unsigned)to, (unsigned)to))
-		rds_away_closing(to);
+		rds_borrower_close_begin(to);
 	if (sk && rds_fds_reserve(to))
 		return -EBADF; /* beyond every limit, as the kernel would say */
 	if (likely(!os_fd_is_internal(to)) || !rds_fds_mine())
@@ -193,13 +193,13 @@ static int copy_inside(int from, int to, int flags)
 	int rc = make_way(from, to, sk), saved;
 
 	if (unlikely(rc < 0)) {
-		rds_away_closed();
+		rds_borrower_close_wait();
 		rds_fds_unref(sk);
 		return (int)rds_result(rc);
 	}
 	ahead = unlikely(sk != NULL) && rds_fds_replace_begin(to, sk, &before);
 	rc = flags == AS_DUP2 ? rds_real.dup2(from, to) : rds_real.dup3(from, to, flags);
-	rds_away_closed();
+	rds_borrower_close_wait();
 	if (!ahead)
 		return copied(from, rc, sk);
 	saved = errno;

@@ -51,8 +51,8 @@ static void process_before(void)
 	os_signals_hold(&forking.signals);
 	rds_inside_enter();
 	forking.prepared = true;
-	rds_away_fork_prepare();
-	rds_engine_spreads();
+	rds_borrower_fork_prepare();
+	rds_share_begin();
 	rds_helper_fork_prepare();
 }
 
@@ -90,19 +90,19 @@ static void spreads(void (*how)(void))
 		how();
 		rds_inside_leave();
 	} else {
-		atomic_store(&rds_spread, true); /* of the process that we share our memory with */
+		atomic_store(&rds_share_possible, true); /* of the process that we share our memory with */
 	}
 	errno = saved;
 }
 
 void rds_process_spreads(void)
 {
-	spreads(rds_engine_spreads);
+	spreads(rds_share_begin);
 }
 
 static void spreads_now(void)
 {
-	rds_engine_spreads_now();
+	rds_share_begin_now();
 	rds_fds_leave_all();
 }
 
@@ -174,8 +174,8 @@ int clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 static void ends(void)
 {
 	rds_engine_exit_begin(false);
-	if (rds_spread_perhaps())
-		rds_leave(NULL);
+	if (rds_share_is_possible())
+		rds_handoff_out(NULL);
 	rds_fds_ending();
 	rds_engine_exit();
 }
@@ -184,8 +184,8 @@ static void ends(void)
 static void ends_now(bool interrupted)
 {
 	rds_engine_exit_begin(interrupted);
-	if (rds_spread_perhaps())
-		rds_leave_now(interrupted);
+	if (rds_share_is_possible())
+		rds_handoff_out_now(interrupted);
 	rds_fds_ending();
 	rds_engine_exit_now(interrupted);
 }

@@ -24,7 +24,7 @@ static ssize_t recv_engine(struct rds_sock *sk, int fd, struct msghdr *msg, int 
 	if (unlikely(sk == RDS_INHERITED)) {
 		if (!(flags & MSG_DONTWAIT)) /* it is a cancellation point, also where it does not sleep */
 			pthread_testcancel();
-		return RDS_AWAY(fd, rds_away_recvmsg(fd, msg, flags), now, recv_engine(now, fd, msg, flags));
+		return RDS_AWAY(fd, rds_borrower_recvmsg(fd, msg, flags), now, recv_engine(now, fd, msg, flags));
 	}
 	return flags & MSG_DONTWAIT ? rds_call_recvmsg(sk, fd, msg, flags) : recv_blocking(sk, fd, msg, flags);
 }
@@ -201,7 +201,7 @@ static int recv_mmsg(struct rds_sock *sk, int fd, struct mmsghdr *vec, unsigned 
 
 	if (rc == 0 && !(flags & MSG_ERRQUEUE)) {
 		int err = sk == RDS_INHERITED
-				  ? (int)RDS_AWAY(fd, rds_away_take_error(fd), now, rds_sock_take_error(now))
+				  ? (int)RDS_AWAY(fd, rds_borrower_take_error(fd), now, rds_sock_take_error(now))
 				  : rds_sock_take_error(sk);
 
 		rc = err > 0 ? -err : err;
@@ -227,7 +227,7 @@ static int recv_mmsg(struct rds_sock *sk, int fd, struct mmsghdr *vec, unsigned 
 		return rc ? (int)rc : (int)got;
 	/* The messages count now, the error at the next call. */
 	if (rc != -EAGAIN && sk == RDS_INHERITED)
-		rds_away_set_error(fd, (int)-rc);
+		rds_borrower_set_error(fd, (int)-rc);
 	else if (rc != -EAGAIN)
 		rds_sock_set_error(sk, (int)-rc);
 	return (int)got;

@@ -26,7 +26,7 @@ static ssize_t send_engine(struct rds_sock *sk, int fd, const struct msghdr *msg
 	if (unlikely(sk == RDS_INHERITED)) {
 		if (!(flags & MSG_DONTWAIT)) /* it is a cancellation point, also where it does not sleep */
 			pthread_testcancel();
-		return RDS_AWAY(fd, rds_away_sendmsg(fd, msg, flags), now, send_engine(now, fd, msg, flags));
+		return RDS_AWAY(fd, rds_borrower_sendmsg(fd, msg, flags), now, send_engine(now, fd, msg, flags));
 	}
 	return flags & MSG_DONTWAIT ? rds_call_sendmsg(sk, fd, msg, flags) : send_blocking(sk, fd, msg, flags);
 }
@@ -117,7 +117,7 @@ static void send_rights(const struct msghdr *msg)
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR((struct msghdr *)(uintptr_t)msg, c))
 		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
 			rds_inside_enter();
-			rds_engine_spreads();
+			rds_share_begin();
 			rds_inside_leave();
 		}
 }

@@ -164,7 +164,7 @@ int bind(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
 
-	return sk ? name_in(sk, fd, rds_call_bind, rds_away_bind, addr.__sockaddr__, len)
+	return sk ? name_in(sk, fd, rds_call_bind, rds_borrower_bind, addr.__sockaddr__, len)
 		  : rds_real.bind(fd, addr, len);
 }
 
@@ -172,7 +172,7 @@ int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
 
-	return sk ? name_in(sk, fd, rds_call_connect, rds_away_connect, addr.__sockaddr__, len)
+	return sk ? name_in(sk, fd, rds_call_connect, rds_borrower_connect, addr.__sockaddr__, len)
 		  : rds_real.connect(fd, addr, len);
 }
 RDS_ALIAS(__connect, connect);
@@ -181,7 +181,7 @@ int getsockname(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
 
-	return sk ? name_out(sk, fd, rds_call_getsockname, rds_away_getsockname, addr.__sockaddr__, len)
+	return sk ? name_out(sk, fd, rds_call_getsockname, rds_borrower_getsockname, addr.__sockaddr__, len)
 		  : rds_real.getsockname(fd, addr, len);
 }
 
@@ -189,7 +189,7 @@ int getpeername(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
 
-	return sk ? name_out(sk, fd, rds_call_getpeername, rds_away_getpeername, addr.__sockaddr__, len)
+	return sk ? name_out(sk, fd, rds_call_getpeername, rds_borrower_getpeername, addr.__sockaddr__, len)
 		  : rds_real.getpeername(fd, addr, len);
 }
 
@@ -238,7 +238,7 @@ int getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
 
 	if (likely(!sk))
 		return rds_real.getsockopt(fd, level, opt, val, len);
-	int rc = sk == RDS_INHERITED ? (int)RDS_AWAY(fd, rds_away_getsockopt(fd, level, opt, val, len), now,
+	int rc = sk == RDS_INHERITED ? (int)RDS_AWAY(fd, rds_borrower_getsockopt(fd, level, opt, val, len), now,
 						     rds_call_getsockopt(now, fd, level, opt, val, len))
 				     : rds_call_getsockopt(sk, fd, level, opt, val, len);
 
@@ -263,7 +263,7 @@ int setsockopt(int fd, int level, int opt, const void *val, socklen_t len)
 
 	if (likely(!sk))
 		return rds_real.setsockopt(fd, level, opt, val, len);
-	int rc = sk == RDS_INHERITED ? (int)RDS_AWAY(fd, rds_away_setsockopt(fd, level, opt, val, len), now,
+	int rc = sk == RDS_INHERITED ? (int)RDS_AWAY(fd, rds_borrower_setsockopt(fd, level, opt, val, len), now,
 						     set_option(now, fd, level, opt, val, len))
 				     : set_option(sk, fd, level, opt, val, len);
 
@@ -302,7 +302,7 @@ static int ioctl_rds(struct rds_sock *sk, int fd, unsigned long req, void *arg)
 {
 	int rc = sk != RDS_INHERITED
 			 ? rds_call_ioctl(sk, req, arg)
-			 : (int)RDS_AWAY(fd, rds_away_ioctl(fd, req, arg), now, rds_call_ioctl(now, req, arg));
+			 : (int)RDS_AWAY(fd, rds_borrower_ioctl(fd, req, arg), now, rds_call_ioctl(now, req, arg));
 
 	if (rc != -ENOIOCTLCMD)
 		return (int)rds_result(rc);

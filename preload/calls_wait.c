@@ -11,7 +11,7 @@
 /* A set of epoll, in which there may be sockets of other processes (pollset.h). */
 static inline bool holds_others(uintptr_t word)
 {
-	return unlikely(rds_fds_word_is_set(word)) && rds_away_lines(NULL, 0);
+	return unlikely(rds_fds_word_is_set(word)) && rds_standby_hangup_fds(NULL, 0);
 }
 
 /* ---- poll ---- */

@@ -117,7 +117,7 @@ void rds_fds_init(void)
 	pthread_key_create(&held_key, held_release);
 	rds_hook_hangup = fds_hangup;
 	rds_hook_number = fds_number;
-	rds_hook_away = fds_away;
+	rds_hook_handed_off = fds_away;
 	rds_hook_left = held_left;
 }
 
@@ -125,7 +125,7 @@ void rds_fds_init(void)
 
 void rds_fds_forget(void)
 {
-	rds_away_forget(); /* it looks which sockets have numbers */
+	rds_borrower_forget(); /* it looks which sockets have numbers */
 	for (unsigned c = 0; c < FDS_CHUNKS; c++) {
 		struct fds_chunk *chunk = atomic_load_explicit(&rds_fds_root[c], memory_order_acquire);
 
@@ -180,8 +180,8 @@ static void fds_adopted(int fd, struct rds_sock *sk)
 		if (rds_fds_peek(n) == FDS_INHERITED && fstat(n, &st) == 0 && st.st_ino == want.st_ino)
 			(void)fds_add(n, sk);
 	}
-	rds_away_closing(fd); /* channels to its last carrier, or, by another thread's attempt, to ourselves */
-	rds_away_closed();
+	rds_borrower_close_begin(fd); /* channels to its last carrier, or, by another thread's attempt, to ourselves */
+	rds_borrower_close_wait();
 	rds_call_number_closed(sk); /* the taker's own reference */
 }
 
@@ -194,7 +194,7 @@ static struct rds_sock *fds_check_inherited(int fd, _Atomic(uintptr_t) *word)
 	uintptr_t mark = FDS_INHERITED;
 	struct stat st;
 
-	if (fstat(fd, &st) || !S_ISSOCK(st.st_mode) || !rds_is_standin(fd)) {
+	if (fstat(fd, &st) || !S_ISSOCK(st.st_mode) || !rds_share_is_standin(fd)) {
 		atomic_compare_exchange_strong(word, &mark, 0);
 		return NULL;
 	}
@@ -216,7 +216,7 @@ int rds_fds_take_over(int fd)
 		return 0;
 	rds_libc_init();
 	rds_process_init();
-	rc = rds_adopt(fd, &sk);
+	rc = rds_handoff_in(fd, &sk);
 	if (rc == 0)
 		fds_adopted(fd, sk);
 	else if (rc == -EAGAIN) /* whoever is leaving it, or taking it, is about to be done */
@@ -356,7 +356,7 @@ static int fds_foreign(int fd)
 {
 	_Atomic(uintptr_t) *word;
 
-	if (likely(!rds_is_standin(fd)))
+	if (likely(!rds_share_is_standin(fd)))
 		return 0;
 	word = fds_word_alloc(fd);
 	if (!word)
@@ -368,7 +368,7 @@ static int fds_foreign(int fd)
 		atomic_store(&rds_fds_active, true);
 	}
 	fds_drop(atomic_exchange(word, FDS_INHERITED));
-	rds_away_meet(fd);
+	rds_borrower_attach(fd);
 	return 0;
 }
 
@@ -445,8 +445,8 @@ static void leave_kept(int fd)
 {
 	int flags = rds_real.fcntl(fd, F_GETFD, NULL);
 
-	if (flags >= 0 && !(flags & FD_CLOEXEC) && rds_is_standin(fd))
-		(void)rds_still_leave(fd);
+	if (flags >= 0 && !(flags & FD_CLOEXEC) && rds_share_is_standin(fd))
+		(void)rds_handoff_unbound_out(fd);
 }
 
 /*
@@ -458,7 +458,7 @@ void rds_fds_leave_kept(void)
 	struct os_signals signals;
 	int saved = errno;
 
-	if (!rds_still_any())
+	if (!rds_handoff_unbound_any())
 		return;
 	os_signals_hold(&signals);
 	if (!each_number(leave_kept))
@@ -471,13 +471,13 @@ void rds_fds_leave_kept(void)
 /* The child will know what we know of them: what is needed to go on if one of us is killed. */
 void rds_fds_leave_all(void)
 {
-	for (int fd = 0; rds_still_any() && fd < atomic_load(&fds_top); fd++) {
+	for (int fd = 0; rds_handoff_unbound_any() && fd < atomic_load(&fds_top); fd++) {
 		if (!rds_fds_word(fd))
 			fd |= (int)FDS_CHUNK - 1;
-		else if (fds_sock(rds_fds_peek(fd)) && rds_still_leave(fd))
-			rds_away_meet(fd);
+		else if (fds_sock(rds_fds_peek(fd)) && rds_handoff_unbound_out(fd))
+			rds_borrower_attach(fd);
 	}
-	rds_still_clear();
+	rds_handoff_unbound_clear();
 }
 
 int rds_fds_copied(int from, int fd, struct rds_sock *sk)

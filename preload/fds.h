@@ -110,7 +110,7 @@ static inline bool rds_fds_put(struct rds_sock *sk)
 #define RDS_AWAY(fd, away, name, here)                                                                                 \
 	__extension__({                                                                                                \
 		long rc_;                                                                                              \
-		while ((rc_ = (long)(away)) == -RDS_AWAY_LEFT && !(rc_ = rds_fds_take_over(fd))) {                     \
+		while ((rc_ = (long)(away)) == -RDS_BORROWER_TAKE_OVER && !(rc_ = rds_fds_take_over(fd))) {            \
 			struct rds_sock *name = rds_fds_ref(fd);                                                       \
 			if (name == RDS_INHERITED)                                                                     \
 				continue;                                                                              \
@@ -121,7 +121,7 @@ static inline bool rds_fds_put(struct rds_sock *sk)
 		rc_;                                                                                                   \
 	})
 
-/* After -RDS_AWAY_LEFT: 0, it has been taken over, here or by somebody who was quicker; -errno: this process cannot. */
+/* After -RDS_BORROWER_TAKE_OVER: 0, it has been taken over, here or by somebody who was quicker; -errno: this process cannot. */
 int rds_fds_take_over(int fd);
 bool rds_fds_for_now(int rc); /* ... for lack of something that it may have later */
 
@@ -209,7 +209,7 @@ void rds_fds_came(void);
 void rds_fds_leave_kept(void);
 void rds_fds_leave_all(void);
 /*
- * Around an exec, for which sockets are left (rds_leave()) though it may fail.  left: some were; what others have taken meanwhile is theirs.
+ * Around an exec, for which sockets are left (rds_handoff_out()) though it may fail.  left: some were; what others have taken meanwhile is theirs.
  */
 void rds_fds_exec_begins(void);
 void rds_fds_exec_is_over(bool left);
@@ -222,7 +222,7 @@ bool rds_fds_came_back(struct rds_sock *sk);
 
 /*
  * For whoever sleeps: a socket that another process carries has lost its carrier, perhaps.  It is ours (true), or another process carries it on,
- * which keeps the stand-in current from now on, or when it goes on.  since: as of rds_away_watch().
+ * which keeps the stand-in current from now on, or when it goes on.  since: as of rds_borrower_watch().
  * refused: this process has no descriptor for that now.
  */
 bool rds_fds_find_carrier(int fd, uint64_t *since, bool *refused);

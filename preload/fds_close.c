@@ -54,7 +54,7 @@ static int close_ours(int fd, _Atomic(uintptr_t) *word)
 		return rds_real.close(fd);
 	rds_inside_enter();
 	if (rds_fds_only(fd, (unsigned)fd, (unsigned)fd))
-		rds_away_closing(fd);
+		rds_borrower_close_begin(fd);
 	else if (rds_fds_peek(fd) == FDS_INHERITED)
 		(void)fstat(fd, &st);
 	rds_call_number_closing(fds_sock(atomic_load_explicit(word, memory_order_relaxed)));
@@ -65,8 +65,8 @@ static int close_ours(int fd, _Atomic(uintptr_t) *word)
 	/* Whatever close() says, the number is free now (Linux frees it on EINTR and EIO too). */
 	fds_clear_closing(word);
 	if (unlikely(st.st_ino) && !rds_fds_other(st.st_ino, 1, 0)) /* another thread has closed that one meanwhile */
-		rds_away_gone(st.st_ino);
-	rds_away_closed();
+		rds_borrower_drop(st.st_ino);
+	rds_borrower_close_wait();
 	rds_inside_leave();
 	errno = saved;
 	return rc;
@@ -107,12 +107,12 @@ void rds_fds_closing(unsigned first, unsigned last)
 {
 	for (unsigned fd = first; fd <= last && fd < (unsigned)rds_fds_top(); fd++)
 		if (rds_fds_only((int)fd, first, last))
-			rds_away_closing((int)fd);
+			rds_borrower_close_begin((int)fd);
 	fds_each(first, last, fds_mark_closing);
 }
 
 void rds_fds_closed(unsigned first, unsigned last)
 {
 	fds_each(first, last, fds_clear_closing);
-	rds_away_closed();
+	rds_borrower_close_wait();
 }

@@ -2,7 +2,7 @@
 /*
  * fds_exec.c - numbers of sockets that are left for an exec, and the exec may fail.
  *
- * Until that is known calls of other threads fail (rds_leave()).  In the kernel they would not: a thread that is in a call, or makes one, hears nothing
+ * Until that is known calls of other threads fail (rds_handoff_out()).  In the kernel they would not: a thread that is in a call, or makes one, hears nothing
  * of an exec that fails, and does not live to see one that does not.  So what failed for that reason waits here, and is made again: on the socket
  * that has been taken back, or as a holder's if somebody was quicker.  But not what a signal handler calls that has interrupted the exec: that
  * would wait for itself.
@@ -28,7 +28,7 @@ static void are_others(void)
 		_Atomic(uintptr_t) *word = rds_fds_word(n);
 		uintptr_t value = word ? atomic_load(word) : 0;
 
-		if (fds_sock(value) && rds_sock_is_leaving(fds_sock(value)) &&
+		if (fds_sock(value) && rds_sock_is_handing_off(fds_sock(value)) &&
 		    atomic_compare_exchange_strong(word, &value, FDS_INHERITED))
 			rds_sock_put(fds_sock(value));
 	}
@@ -54,5 +54,5 @@ bool rds_fds_came_back(struct rds_sock *sk)
 		return false;
 	while (atomic_load(&execs))
 		os_poll(NULL, 0, 1);
-	return rds_sock_is_open(sk) || rds_sock_is_let_go(sk);
+	return rds_sock_is_open(sk) || rds_sock_has_new_owner(sk);
 }

@@ -15,13 +15,13 @@ void rds_fds_mourn(void)
 
 	for (int n = 0; n < rds_fds_top(); n++) {
 		refused = false;
-		if (rds_fds_peek(n) == FDS_INHERITED && rds_away_widowed(n) &&
+		if (rds_fds_peek(n) == FDS_INHERITED && rds_borrower_owner_gone(n) &&
 		    !rds_fds_find_carrier(n, &since, &refused) && !refused)
-			late |= rds_away_widowed(
+			late |= rds_borrower_owner_gone(
 				n); /* its last carrier takes long to end, or the next one is stopped */
 	}
 	if (!late)
-		rds_away_unline(); /* what has no number here any more, or could not be helped */
+		rds_standby_hangup_drop(); /* what has no number here any more, or could not be helped */
 }
 
 _Atomic bool rds_fds_went;
@@ -49,7 +49,7 @@ void rds_fds_ending(void)
 {
 	for (int n = 0; n < rds_fds_top(); n++) {
 		if (rds_fds_peek(n) == FDS_INHERITED)
-			rds_away_leave(n);
+			rds_standby_park(n);
 		else if (!rds_fds_word(n))
 			n |= (int)FDS_CHUNK - 1;
 	}
@@ -60,18 +60,18 @@ bool rds_fds_find_carrier(int fd, uint64_t *since, bool *refused)
 	struct rds_sock *sk = RDS_INHERITED;
 	int rc;
 
-	while (sk == RDS_INHERITED && (rc = rds_away_watch(fd, false, since)) != 0) {
-		if (rc == -RDS_AWAY_LEFT)
+	while (sk == RDS_INHERITED && (rc = rds_borrower_watch(fd, false, since)) != 0) {
+		if (rc == -RDS_BORROWER_TAKE_OVER)
 			rc = rds_fds_take_over(fd);
 		if (rc == -EAGAIN)
 			break; /* stopped, most likely: it has been asked */
 		if (rc) {
 			*refused = rds_fds_for_now(rc);
 			if (*refused)
-				rds_away_show(fd);
-			if (rc == -ENOTCONN && rds_away_widowed(fd))
-				rds_away_give_up(fd);
-			rds_away_unline(); /* and nobody is woken for it again */
+				rds_standby_show_readable(fd);
+			if (rc == -ENOTCONN && rds_borrower_owner_gone(fd))
+				rds_borrower_give_up(fd);
+			rds_standby_hangup_drop(); /* and nobody is woken for it again */
 			break;
 		}
 		sk = rds_fds_ref(fd);

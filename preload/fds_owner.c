@@ -64,7 +64,7 @@ bool rds_fds_mine(void)
 		rds_fds_forget();
 	if (own_pid() != atomic_load_explicit(&owner, memory_order_relaxed))
 		return false;
-	if (unlikely(atomic_load_explicit(&rds_still_left, memory_order_relaxed)))
-		rds_still_clear();
+	if (unlikely(atomic_load_explicit(&rds_handoff_unbound_left, memory_order_relaxed)))
+		rds_handoff_unbound_clear();
 	return true;
 }

@@ -71,7 +71,7 @@ struct timespec *deadline_left(const struct deadline *d, struct timespec *left)
 
 int pollset_init(struct pollset *ps, unsigned n)
 {
-	unsigned lines = rds_away_lines(NULL, 0);
+	unsigned lines = rds_standby_hangup_fds(NULL, 0);
 
 	if (lines > n)
 		n = lines;
@@ -112,7 +112,7 @@ void pollset_add(struct pollset *ps, int fd, unsigned index, short events)
 		if (rds_fds_find_carrier(fd, &ps->since, &refused))
 			sk = rds_fds_ref(fd);
 		else
-			ps->line[ps->n_lines++] = rds_away_line(fd);
+			ps->line[ps->n_lines++] = rds_borrower_hangup_fd(fd);
 		if (refused)
 			ps->refused = index;
 		events &= ~POLLWRBAND;
@@ -216,7 +216,7 @@ static unsigned put_lines(struct pollset *ps)
 	unsigned i;
 
 	if (unlikely(ps->all_lines)) {
-		i = rds_away_lines(p, ps->room);
+		i = rds_standby_hangup_fds(p, ps->room);
 		return i < ps->room ? i : ps->room;
 	}
 	for (i = 0; i < ps->n_lines; i++)

@@ -96,11 +96,11 @@ static bool is_new(struct rds_sock *sk)
 /* A socket with some messages is left, and what lies in its stand-in is in `file`; nobody has it. */
 static void left(void)
 {
-	struct rds_share_deposit d;
+	struct rds_handoff_packet d;
 	struct sockaddr_in name;
 	struct rds_sock *sk = bound_here(&standin, &name);
 	unsigned i;
-	int fds[RDS_DEPOSIT_FDS];
+	int fds[RDS_HANDOFF_FDS];
 
 	for (i = 0; i < MESSAGES; i++) {
 		struct iovec iov = {.iov_base = &i, .iov_len = sizeof(i)};
@@ -108,17 +108,17 @@ static void left(void)
 
 		ck_assert_int_eq(rds_call_sendmsg(warm, warm_fd, &msg, MSG_DONTWAIT), sizeof(i));
 	}
-	rds_engine_spreads();
-	ck_assert_uint_eq(rds_leave(is_new), 1);
-	ck_assert_int_eq(rds_deposit_read(standin, false, &d, fds), 0);
+	rds_share_begin();
+	ck_assert_uint_eq(rds_handoff_out(is_new), 1);
+	ck_assert_int_eq(rds_handoff_take_parked(standin, false, &d, fds), 0);
 	len = d.size;
 	ck_assert_uint_le(len, sizeof(file));
 	ck_assert_int_eq(pread(fds[1], &file, len, 0), (ssize_t)len);
 	end_of_it = fds[0];
-	for (i = 1; i < RDS_DEPOSIT_FDS; i++)
+	for (i = 1; i < RDS_HANDOFF_FDS; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
-	rds_leave_not(); /* it is gone: another process's, as far as this one knows */
+	rds_handoff_cancel(); /* it is gone: another process's, as far as this one knows */
 	rds_sock_put(sk);
 }
 
@@ -136,12 +136,12 @@ static int adopt(struct rds_sock **sk, int pair)
 {
 	int fd = file_of(len), err;
 
-	ck_assert_int_eq(rds_deposit_leave(end_of_it, fd, -1, -1, len), 0);
+	ck_assert_int_eq(rds_handoff_park(end_of_it, fd, -1, -1, len), 0);
 	close(fd);
 	if (pair != end_of_it)
 		close(pair);
 	close(end_of_it);
-	err = rds_adopt(standin, sk);
+	err = rds_handoff_in(standin, sk);
 	return err;
 }
 
@@ -208,7 +208,7 @@ START_TEST(what_cannot_be_had_now)
 	mock_clock_common();
 	kill(holder, SIGKILL);
 	ck_assert_int_eq(waitpid(holder, NULL, 0), holder);
-	ck_assert_int_eq(rds_adopt(standin, &sk), 0);
+	ck_assert_int_eq(rds_handoff_in(standin, &sk), 0);
 	ck_queue(sk);
 	end(sk);
 }
@@ -313,11 +313,11 @@ START_TEST(what_is_no_end)
 	ends = _i == 0 ? open("/dev/null", O_RDWR | O_CLOEXEC) : _i == 1 ? dup(standin) : pair[0];
 	fd = file_of(len);
 	ck_assert_int_eq(os_pass_send(end_of_it,
-				      &(struct rds_share_deposit){
+				      &(struct rds_handoff_packet){
 					      .magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION, .size = len},
-				      sizeof(struct rds_share_deposit), (int[]){ends, fd, fd, fd}, RDS_DEPOSIT_FDS, 0),
+				      sizeof(struct rds_handoff_packet), (int[]){ends, fd, fd, fd}, RDS_HANDOFF_FDS, 0),
 			 0);
-	ck_assert_int_lt(rds_adopt(standin, &sk), 0);
+	ck_assert_int_lt(rds_handoff_in(standin, &sk), 0);
 }
 END_TEST
 

@@ -36,14 +36,14 @@ static int get(uint32_t n)
 {
 	const char *at = file;
 
-	return rds_along_get(&sock, &at, file + len, n);
+	return rds_handoff_unsent_get(&sock, &at, file + len, n);
 }
 
 static void ck_refused(uint32_t n)
 {
 	ck_assert_int_eq(get(n), -EPROTO);
-	rds_along_drop(&sock, false);
-	ck_assert_ptr_null(sock.along);
+	rds_handoff_unsent_drop(&sock, false);
+	ck_assert_ptr_null(sock.handoff);
 }
 
 START_TEST(test_whole)
@@ -71,17 +71,17 @@ START_TEST(test_whole)
 	m.zcookie = 0;
 	add(&m, 0);
 	ck_assert_int_eq(get(2), 0);
-	q = sock.along;
+	q = sock.handoff;
 	ck_assert_uint_eq(q->u.dport, 7);
 	ck_assert_uint_eq(q->hdr.len, 10);
 	ck_assert_uint_eq(q->hdr.ext_rkey, 0x1234);
 	ck_assert_uint_eq(q->next->handoff.token, 77);
 	ck_assert_ptr_null(q->next->next);
-	ck_assert_uint_eq(rds_along_put(&sock, fd, &size), 2);
+	ck_assert_uint_eq(rds_handoff_unsent_put(&sock, fd, &size), 2);
 	ck_assert_uint_eq((size_t)size, len);
 	ck_assert_int_eq(pread(fd, back, sizeof(back), 0), (ssize_t)len);
 	ck_assert_mem_eq(back, file, len);
-	rds_along_drop(&sock, false);
+	rds_handoff_unsent_drop(&sock, false);
 	close(fd);
 }
 END_TEST
@@ -156,13 +156,13 @@ START_TEST(test_order)
 	queued(&conn[1], 5);
 	queued(&conn[2], 3);
 	atomic_store(&sock.snd, 1);
-	ck_assert_uint_eq(rds_along_take(&sock), 5);
-	for (q = sock.along, i = 0; q; q = q->next, i++)
+	ck_assert_uint_eq(rds_handoff_unsent_take(&sock), 5);
+	for (q = sock.handoff, i = 0; q; q = q->next, i++)
 		ck_assert_uint_eq(q->handoff.to.port, order[i]);
 	ck_assert_uint_eq(i, 5);
 	for (i = 0; i < 3; i++)
 		ck_assert_ptr_null(conn[i].queue);
-	rds_along_drop(&sock, false);
+	rds_handoff_unsent_drop(&sock, false);
 }
 END_TEST
 

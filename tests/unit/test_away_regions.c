@@ -18,7 +18,7 @@
 #define THREADS 4
 #define ROUNDS 3000
 
-static struct away_slot slot;
+static struct borrower_channel slot;
 static pthread_mutex_t did_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
 	unsigned asked, regions, memory, again, freed;
@@ -28,8 +28,8 @@ static struct {
 	uint32_t free_in_ask;	/* freed while the carrier is told of it, as by another thread */
 } did;
 
-int __wrap_away_memory_give(int fd, struct away_slot *s, struct away_call *c);
-int __wrap_away_memory_give(int fd, struct away_slot *s, struct away_call *c)
+int __wrap_borrower_memory_grant(int fd, struct borrower_channel *s, struct borrower_call *c);
+int __wrap_borrower_memory_grant(int fd, struct borrower_channel *s, struct borrower_call *c)
 {
 	int err;
 
@@ -41,7 +41,7 @@ int __wrap_away_memory_give(int fd, struct away_slot *s, struct away_call *c)
 	return err;
 }
 
-static void freed(const struct away_call *c)
+static void freed(const struct borrower_call *c)
 {
 	const struct rds_free_mr_args *args = c->data->iov_base;
 
@@ -50,10 +50,10 @@ static void freed(const struct away_call *c)
 	did.freed++;
 }
 
-static void told_of(const struct away_call *c)
+static void told_of(const struct borrower_call *c)
 {
 	const struct rds_share_region *r = c->data->iov_base;
-	struct away_region was;
+	struct borrower_region was;
 
 	ck_assert_int_eq(c->q.op, RDS_SHARE_REGIONS);
 	ck_assert_uint_eq(c->q.data_len % sizeof(*r), 0);
@@ -61,11 +61,11 @@ static void told_of(const struct away_call *c)
 	did.regions += (unsigned)(c->q.data_len / sizeof(*r));
 	did.last = r[0];
 	if (did.free_in_ask)
-		ck_assert(away_region_freed(INODE, did.free_in_ask, &was));
+		ck_assert(borrower_region_freed(INODE, did.free_in_ask, &was));
 }
 
-int __wrap_away_ask(int fd, struct away_slot *s, struct away_call *c);
-int __wrap_away_ask(int fd, struct away_slot *s, struct away_call *c)
+int __wrap_borrower_channel_ask(int fd, struct borrower_channel *s, struct borrower_call *c);
+int __wrap_borrower_channel_ask(int fd, struct borrower_channel *s, struct borrower_call *c)
 {
 	int err;
 
@@ -85,34 +85,34 @@ int __wrap_rds_mr_restore(struct rds_sock *sk, const struct rds_share_region *re
 			  struct rds_foreign_memory *memory);
 int __wrap_rds_mr_restore(struct rds_sock *sk, const struct rds_share_region *region, struct rds_foreign_memory *memory)
 {
-	struct away_region was;
+	struct borrower_region was;
 
 	ck_assert_ptr_null(memory);
 	ck_assert_uint_eq(sk->inode, INODE);
 	did.again++;
 	did.last = *region;
 	if (did.free_in_again)
-		ck_assert(away_region_freed(INODE, did.free_in_again, &was));
+		ck_assert(borrower_region_freed(INODE, did.free_in_again, &was));
 	return did.again_err;
 }
 
 static void start(void)
 {
 	memset(&did, 0, sizeof(did));
-	slot = (struct away_slot){.inode = INODE, .carrier = 1};
-	rds_away_regions_forget();
+	slot = (struct borrower_channel){.inode = INODE, .owner_id = 1};
+	rds_borrower_regions_forget();
 }
 
 static void made(uint32_t rkey, uint64_t flags)
 {
-	away_region_made(&slot, rkey, &(struct rds_mr_request){.addr = BASE + 100, .bytes = 4096, .flags = flags});
+	borrower_region_add(&slot, rkey, &(struct rds_mr_request){.addr = BASE + 100, .bytes = 4096, .flags = flags});
 }
 
-static int told_to(struct away_slot *s)
+static int told_to(struct borrower_channel *s)
 {
-	struct away_call c = {.inode = INODE};
+	struct borrower_call c = {.inode = INODE};
 
-	return away_regions_tell(3, s, &c);
+	return borrower_regions_send(3, s, &c);
 }
 
 static unsigned adopted(bool all_there)
@@ -121,24 +121,24 @@ static unsigned adopted(bool all_there)
 
 	sk.inode = INODE;
 	did.again = 0;
-	rds_away_regions_adopt(&sk, all_there);
+	rds_borrower_regions_to_socket(&sk, all_there);
 	return did.again;
 }
 
 START_TEST(test_freed)
 {
-	struct away_region was;
+	struct borrower_region was;
 
 	made(1000, 0);
 	made(1001, RDS_RDMA_READWRITE);
-	ck_assert(!away_region_freed(INODE, 999, &was));
-	ck_assert(!away_region_freed(INODE + 1, 1000, &was));
-	ck_assert(away_region_freed(INODE, 1001, &was));
-	ck_assert(!away_region_freed(INODE, 1001, &was));
+	ck_assert(!borrower_region_freed(INODE, 999, &was));
+	ck_assert(!borrower_region_freed(INODE + 1, 1000, &was));
+	ck_assert(borrower_region_freed(INODE, 1001, &was));
+	ck_assert(!borrower_region_freed(INODE, 1001, &was));
 	ck_assert_uint_eq(adopted(true), 1);
 	ck_assert(did.last.rkey == 1000 && did.last.base == BASE && did.last.len == 8192 && !did.last.flags);
 	ck_assert_uint_eq(adopted(true), 0);
-	away_region_kept(&was); /* FREE_MR was not made after all */
+	borrower_region_keep(&was); /* FREE_MR was not made after all */
 	ck_assert_uint_eq(adopted(true), 1);
 	ck_assert(did.last.rkey == 1001 && did.last.flags == RDS_RDMA_READWRITE);
 }
@@ -152,15 +152,16 @@ START_TEST(test_not_kept)
 	ck_assert_uint_eq(adopted(false), 0); /* some may be none any more */
 	ck_assert_uint_eq(adopted(true), 0);
 	made(1002, 0);
-	rds_away_regions_gone(INODE + 1);
-	rds_away_regions_gone(INODE);
+	rds_borrower_regions_drop(INODE + 1);
+	rds_borrower_regions_drop(INODE);
 	ck_assert_uint_eq(adopted(true), 0);
 }
 END_TEST
 
 START_TEST(test_told)
 {
-	struct away_slot other = {.inode = INODE, .carrier = 2}, elsewhere = {.inode = INODE + 1, .carrier = 3};
+	struct borrower_channel other = {.inode = INODE, .owner_id = 2},
+				elsewhere = {.inode = INODE + 1, .owner_id = 3};
 	unsigned i;
 
 	ck_assert_int_eq(told_to(&slot), 0);
@@ -175,7 +176,7 @@ START_TEST(test_told)
 	other.regions = 0; /* another channel to the same */
 	ck_assert_int_eq(told_to(&other), 0);
 	ck_assert_uint_eq(did.regions, 200);
-	slot.carrier = 4;
+	slot.owner_id = 4;
 	slot.regions = 0;
 	made(3000, 0);
 	ck_assert_int_eq(told_to(&slot), 0);
@@ -186,7 +187,7 @@ END_TEST
 /* Who could not be told is told before the next call, whichever channel that takes. */
 START_TEST(test_not_told)
 {
-	struct away_slot a = {.inode = INODE, .carrier = 2}, b = a;
+	struct borrower_channel a = {.inode = INODE, .owner_id = 2}, b = a;
 
 	made(1000, 0);
 	did.memory_err = _i ? -ECONNRESET : 0;
@@ -217,7 +218,7 @@ END_TEST
 /* The carrier may have opened it behind its end. */
 START_TEST(test_freed_while_told)
 {
-	struct away_slot other = {.inode = INODE, .carrier = 2};
+	struct borrower_channel other = {.inode = INODE, .owner_id = 2};
 
 	made(1000, 0);
 	made(1001, 0);
@@ -234,16 +235,16 @@ END_TEST
 
 static void *makes_and_frees(void *arg)
 {
-	struct away_slot s = {.inode = INODE, .carrier = 5};
+	struct borrower_channel s = {.inode = INODE, .owner_id = 5};
 	uint32_t first = 1u << 20 | (uint32_t)(uintptr_t)arg << 16, i;
-	struct away_region was;
+	struct borrower_region was;
 
 	for (i = 0; i < ROUNDS; i++) {
-		away_region_made(&s, first + i, &(struct rds_mr_request){.addr = BASE, .bytes = 1});
-		s.carrier = 5 + i % 7;
+		borrower_region_add(&s, first + i, &(struct rds_mr_request){.addr = BASE, .bytes = 1});
+		s.owner_id = 5 + i % 7;
 		if (i % 3 == 0 && told_to(&s))
 			return arg;
-		if (i >= 8 && (!away_region_freed(INODE, first + i - 8, &was) || was.region.rkey != first + i - 8))
+		if (i >= 8 && (!borrower_region_freed(INODE, first + i - 8, &was) || was.region.rkey != first + i - 8))
 			return arg;
 	}
 	return NULL;

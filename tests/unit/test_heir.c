@@ -21,7 +21,7 @@
 static int standin, end_of_it, will, file;
 static int other_will; /* the carrier speaks of another socket */
 static uint64_t inode;
-static struct rds_share_will *page;
+static struct rds_lease_page *page;
 
 static void setup(void)
 {
@@ -50,9 +50,9 @@ static void setup(void)
 
 static void teardown(void)
 {
-	rds_heir_done(inode);
-	rds_heir_drop(inode);
-	ck_assert(!rds_heir_any());
+	rds_standby_done(inode);
+	rds_standby_drop(inode);
+	ck_assert(!rds_standby_any());
 	os_munmap(page, sizeof(*page));
 	close(standin);
 	close(end_of_it);
@@ -90,8 +90,8 @@ static void end(pid_t pid)
 /* What a carrier answers to who attaches; n: with so many descriptors. */
 static void hello(unsigned n)
 {
-	struct rds_share_answer a = {.magic = RDS_SHARE_MAGIC, .kind = RDS_SHARE_HELLO}, got;
-	int channel[2], line[2], fds[RDS_WILL_FDS];
+	struct rds_share_reply a = {.magic = RDS_SHARE_MAGIC, .kind = RDS_SHARE_HELLO}, got;
+	int channel[2], line[2], fds[RDS_LEASE_FDS];
 	struct stat st;
 
 	ck_assert_int_eq(fstat(will, &st), 0);
@@ -100,10 +100,10 @@ static void hello(unsigned n)
 	ck_assert_int_eq(pipe(line), 0);
 	fds[0] = end_of_it;
 	fds[1] = line[0];
-	fds[2] = n == RDS_WILL_FDS ? file : will; /* any will do for an inbox */
+	fds[2] = n == RDS_LEASE_FDS ? file : will; /* any will do for an inbox */
 	fds[3] = will;
 	ck_assert_int_eq(os_pass_send(channel[1], &a, sizeof(a), fds, n, 0), 0);
-	ck_assert_int_eq(rds_heir_hello(channel[0], inode, &got), sizeof(a));
+	ck_assert_int_eq(rds_standby_read_hello(channel[0], inode, &got), sizeof(a));
 	ck_assert_int_eq(got.kind, RDS_SHARE_HELLO);
 	close(channel[0]);
 	close(channel[1]);
@@ -120,7 +120,7 @@ static unsigned numbers(void)
 	return n;
 }
 
-static void give_up(struct rds_estate *e)
+static void give_up(struct rds_handoff *e)
 {
 	int fds[] = {e->pair, e->page, e->file, e->inbox};
 	unsigned i;
@@ -128,19 +128,19 @@ static void give_up(struct rds_estate *e)
 	for (i = 0; i < 4; i++)
 		if (fds[i] >= 0)
 			os_close(fds[i]);
-	rds_heir_done(inode);
+	rds_standby_done(inode);
 }
 
 START_TEST(nothing_is_known)
 {
-	struct rds_estate e;
+	struct rds_handoff e;
 
-	ck_assert_int_eq(rds_heir_take(standin, inode, &e), -EAGAIN);
-	ck_assert(!rds_heir_bereaved(standin));
-	ck_assert(!rds_heir_meet(standin, inode));
+	ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), -EAGAIN);
+	ck_assert(!rds_standby_owner_died(standin));
+	ck_assert(!rds_standby_keep_parked(standin, inode));
 	hello(0); /* of a carrier that has no will */
 	hello(2); /* nonsense: without it */
-	ck_assert(!rds_heir_any());
+	ck_assert(!rds_standby_any());
 }
 END_TEST
 
@@ -148,21 +148,21 @@ START_TEST(only_when_the_carrier_is_gone)
 {
 	unsigned before = numbers();
 	pid_t pid = carrier();
-	struct rds_estate e;
+	struct rds_handoff e;
 	struct pollfd p;
 
 	hello(4);
-	ck_assert(rds_heir_any());
-	ck_assert(!rds_heir_bereaved(standin));
-	ck_assert_int_eq(rds_heir_take(standin, inode, &e), -EAGAIN);
+	ck_assert(rds_standby_any());
+	ck_assert(!rds_standby_owner_died(standin));
+	ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), -EAGAIN);
 	end(pid);
-	ck_assert_uint_eq(rds_away_lines(&p, 1), 1);
+	ck_assert_uint_eq(rds_standby_hangup_fds(&p, 1), 1);
 	ck_assert_int_eq(poll(&p, 1, 0), 1); /* its other end is closed */
-	ck_assert_int_ge(rds_heir_line(inode), 0);
-	rds_away_unline(); /* nobody could be found: it does not wake again, and can be taken all the same */
-	ck_assert_int_lt(rds_heir_line(inode), 0);
-	ck_assert(rds_heir_bereaved(standin));
-	ck_assert_int_eq(rds_heir_take(standin, inode, &e), 0);
+	ck_assert_int_ge(rds_standby_hangup_fd(inode), 0);
+	rds_standby_hangup_drop(); /* nobody could be found: it does not wake again, and can be taken all the same */
+	ck_assert_int_lt(rds_standby_hangup_fd(inode), 0);
+	ck_assert(rds_standby_owner_died(standin));
+	ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), 0);
 	ck_assert_int_lt(e.file, 0);
 	ck_assert_int_ge(e.page, 0);
 	ck_assert_int_ge(e.inbox, 0);
@@ -170,7 +170,7 @@ START_TEST(only_when_the_carrier_is_gone)
 	ck_assert_int_eq(recv(standin, &p, 1, 0), 1);
 	/* While it is taken here nobody else has it, and a late answer brings no second will. */
 	hello(4);
-	ck_assert_int_eq(rds_heir_take(standin, inode, &e), -EAGAIN);
+	ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), -EAGAIN);
 	pid = fork();
 	if (!pid)
 		_exit(os_lock_holder(will, 0, 1) == getppid());
@@ -184,19 +184,19 @@ END_TEST
 START_TEST(the_next_carrier)
 {
 	unsigned before = numbers();
-	struct rds_estate e;
+	struct rds_handoff e;
 	pid_t pid;
 
 	hello(3);
 	pid = carrier();
 	hello(3); /* another line, the same will */
-	ck_assert_uint_eq(rds_away_lines(NULL, 0), 1);
-	ck_assert(!rds_heir_bereaved(standin));
+	ck_assert_uint_eq(rds_standby_hangup_fds(NULL, 0), 1);
+	ck_assert(!rds_standby_owner_died(standin));
 	hello(0); /* and one without: there is nothing to wait for */
-	ck_assert_int_lt(rds_heir_line(inode), 0);
-	ck_assert_int_eq(rds_heir_take(standin, inode, &e), -EAGAIN);
+	ck_assert_int_lt(rds_standby_hangup_fd(inode), 0);
+	ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), -EAGAIN);
 	end(pid);
-	ck_assert_int_eq(rds_heir_take(standin, inode, &e), 0);
+	ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), 0);
 	give_up(&e);
 	ck_assert_uint_eq(numbers(), before);
 }
@@ -220,23 +220,23 @@ START_TEST(a_deposit_goes_first)
 {
 	unsigned before = numbers();
 	bool held = deposits[_i].held, has_will = deposits[_i].has_will;
-	struct rds_estate e;
+	struct rds_handoff e;
 	pid_t pid;
 
 	if (held)
 		hello(3);
 	show(deposits[_i].shown);
 	pid = carrier();
-	ck_assert_int_eq(rds_deposit_leave(end_of_it, file, -1, has_will ? will : -1, 77), 0);
+	ck_assert_int_eq(rds_handoff_park(end_of_it, file, -1, has_will ? will : -1, 77), 0);
 	if (has_will && (held || !deposits[_i].shown))
-		ck_assert_int_eq(rds_heir_take(standin, inode, &e), -EAGAIN); /* until the lock is let go */
+		ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), -EAGAIN); /* until the lock is let go */
 	end(pid);
-	ck_assert_int_eq(rds_heir_take(standin, inode, &e), 0);
+	ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), 0);
 	ck_assert_int_ge(e.file, 0);
 	ck_assert_uint_eq(e.size, 77);
 	ck_assert_int_lt(e.inbox, 0);
 	ck_assert_int_eq(e.page >= 0, has_will);
-	ck_assert(!rds_deposit_is(standin));
+	ck_assert(!rds_handoff_is_parked(standin));
 	give_up(&e);
 	ck_assert_uint_eq(numbers(), before);
 }
@@ -246,13 +246,13 @@ END_TEST
 START_TEST(only_shown)
 {
 	struct pollfd p = {.fd = standin, .events = POLLIN};
-	struct rds_share_deposit d;
-	int fds[RDS_DEPOSIT_FDS];
+	struct rds_handoff_packet d;
+	int fds[RDS_HANDOFF_FDS];
 
 	show(2);
-	ck_assert(!rds_deposit_is(standin));
-	ck_assert_int_eq(rds_deposit_look(standin, fds), 0);
-	ck_assert_int_eq(rds_deposit_read(standin, false, &d, fds), -EAGAIN);
+	ck_assert(!rds_handoff_is_parked(standin));
+	ck_assert_int_eq(rds_handoff_peek(standin, fds), 0);
+	ck_assert_int_eq(rds_handoff_take_parked(standin, false, &d, fds), -EAGAIN);
 	ck_assert_int_eq(poll(&p, 1, 0), 1);
 	os_recv_discard(standin);
 	ck_assert_int_eq(poll(&p, 1, 0), 0);
@@ -260,39 +260,39 @@ START_TEST(only_shown)
 	close(end_of_it);
 	end_of_it = -1;
 	os_recv_discard(standin);
-	ck_assert(!rds_deposit_is(standin));
-	ck_assert_int_eq(rds_deposit_look(standin, fds), 0);
-	ck_assert_int_eq(rds_deposit_read(standin, false, &d, fds), -EAGAIN);
+	ck_assert(!rds_handoff_is_parked(standin));
+	ck_assert_int_eq(rds_handoff_peek(standin, fds), 0);
+	ck_assert_int_eq(rds_handoff_take_parked(standin, false, &d, fds), -EAGAIN);
 }
 END_TEST
 
 START_TEST(met_and_left)
 {
 	unsigned before = numbers();
-	struct rds_estate e;
+	struct rds_handoff e;
 	int fds[3];
 
-	ck_assert_int_eq(rds_deposit_leave(end_of_it, file, -1, will, 77), 0);
-	ck_assert(rds_heir_meet(standin, inode));
-	ck_assert(rds_heir_any());
-	ck_assert_int_lt(rds_heir_line(inode), 0);
-	ck_assert_int_eq(rds_heir_take(standin, inode, &e), 0);
+	ck_assert_int_eq(rds_handoff_park(end_of_it, file, -1, will, 77), 0);
+	ck_assert(rds_standby_keep_parked(standin, inode));
+	ck_assert(rds_standby_any());
+	ck_assert_int_lt(rds_standby_hangup_fd(inode), 0);
+	ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), 0);
 	give_up(&e); /* who took it is killed in that moment */
-	ck_assert(!rds_deposit_is(standin));
+	ck_assert(!rds_handoff_is_parked(standin));
 	/* Another one had met it, too. */
 	hello(3);
 	page->which = 1;
-	rds_away_leave(standin);
-	ck_assert_int_eq(rds_deposit_look(standin, fds), 1);
+	rds_standby_park(standin);
+	ck_assert_int_eq(rds_handoff_peek(standin, fds), 1);
 	ck_assert_int_ge(fds[1], 0);
 	close(fds[0]);
 	close(fds[1]);
-	rds_away_leave(standin); /* once */
-	ck_assert_int_eq(rds_heir_take(standin, inode, &e), 0);
+	rds_standby_park(standin); /* once */
+	ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), 0);
 	ck_assert_uint_eq(e.size, sizeof(struct rds_share_state));
 	ck_assert_int_eq(pread(e.file, &page->st[0], sizeof(page->st[0]), 0), sizeof(page->st[0]));
 	ck_assert_uint_eq(page->st[0].reg_idx, 11);
-	ck_assert(!rds_deposit_is(standin));
+	ck_assert(!rds_handoff_is_parked(standin));
 	give_up(&e);
 	ck_assert_uint_eq(numbers(), before);
 }
@@ -302,18 +302,18 @@ END_TEST
 START_TEST(an_earlier_socket)
 {
 	unsigned before = numbers();
-	struct rds_estate e;
+	struct rds_handoff e;
 
 	hello(3);
-	ck_assert(rds_heir_bereaved(standin));
+	ck_assert(rds_standby_owner_died(standin));
 	page->st[0].name.b[3] ^= 1;
-	ck_assert_int_eq(rds_heir_take(standin, inode, &e), -EAGAIN);
-	ck_assert(!rds_heir_any());
+	ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), -EAGAIN);
+	ck_assert(!rds_standby_any());
 	hello(3);
 	other_will = 1;
 	hello(3);
 	other_will = 0;
-	ck_assert(!rds_heir_any());
+	ck_assert(!rds_standby_any());
 	ck_assert_uint_eq(numbers(), before);
 }
 END_TEST
@@ -324,20 +324,20 @@ START_TEST(what_is_no_will)
 	int empty = memfd_create("empty", MFD_CLOEXEC), soft = memfd_create("soft", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
 	ck_assert_int_eq(ftruncate(soft, sizeof(*page)), 0);
-	ck_assert_int_eq(rds_heir_read(soft, &st), -EPROTO); /* it could be made shorter while it is read */
+	ck_assert_int_eq(rds_standby_read_lease(soft, &st), -EPROTO); /* it could be made shorter while it is read */
 	close(soft);
-	ck_assert_int_eq(rds_heir_read(will, &st), 0);
+	ck_assert_int_eq(rds_standby_read_lease(will, &st), 0);
 	ck_assert_uint_eq(st.reg_idx, 10);
 	page->which = 0xffffffff; /* one of the two, whatever is there */
-	ck_assert_int_eq(rds_heir_read(will, &st), 0);
+	ck_assert_int_eq(rds_standby_read_lease(will, &st), 0);
 	ck_assert_uint_eq(st.reg_idx, 11);
 	page->version++;
-	ck_assert_int_eq(rds_heir_read(will, &st), -EPROTO);
+	ck_assert_int_eq(rds_standby_read_lease(will, &st), -EPROTO);
 	page->version--;
 	page->magic++;
-	ck_assert_int_eq(rds_heir_read(will, &st), -EPROTO);
-	ck_assert_int_eq(rds_heir_read(empty, &st), -EPROTO);
-	ck_assert_int_eq(rds_heir_read(-1, &st), -EPROTO);
+	ck_assert_int_eq(rds_standby_read_lease(will, &st), -EPROTO);
+	ck_assert_int_eq(rds_standby_read_lease(empty, &st), -EPROTO);
+	ck_assert_int_eq(rds_standby_read_lease(-1, &st), -EPROTO);
 	close(empty);
 }
 END_TEST
@@ -354,7 +354,7 @@ START_TEST(nobody_answers)
 
 	for (i = 0; i < 6; i++) {
 		ck_assert_int_eq(os_socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv[i]), 0);
-		rds_away_meet(sv[i][0]);
+		rds_borrower_attach(sv[i][0]);
 	}
 	ck_assert_uint_ge(os_now_ns() - began, 1000000000u);
 	ck_assert_uint_lt(os_now_ns() - began, 1500000000u);

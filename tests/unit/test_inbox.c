@@ -30,7 +30,7 @@ static void setup(void)
 	standin = rds_call_socket(SOCK_SEQPACKET, 0, &sock);
 	ck_assert_int_ge(standin, 0);
 	name = sock->name;
-	inbox = rds_inbox_make(&name);
+	inbox = rds_mailbox_make(&name);
 	ck_assert_int_ge(inbox, 0);
 }
 
@@ -38,7 +38,7 @@ static int dial(void)
 {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct sockaddr_un sun;
-	socklen_t len = rds_node_name_address(RDS_SHARE_INBOX, &name, &sun);
+	socklen_t len = rds_node_name_address(RDS_SHARE_MAILBOX, &name, &sun);
 
 	ck_assert_int_ge(fd, 0);
 	if (connect(fd, (struct sockaddr *)&sun, len)) {
@@ -49,13 +49,14 @@ static int dial(void)
 }
 
 /* A file of messages with these numbers, each of so many bytes as it says. */
-static int file_of(unsigned from, unsigned to, uint32_t says, bool seal, struct rds_share_parcel *p)
+static int file_of(unsigned from, unsigned to, uint32_t says, bool seal, struct rds_mailbox_batch *p)
 {
 	int fd = memfd_create("parcel", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	struct rds_share_message m = {.sport = 7, .len = says, .real_ns = 1};
 	char bytes[LEN];
 
-	*p = (struct rds_share_parcel){.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION, .n_messages = to - from};
+	*p = (struct rds_mailbox_batch){
+		.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION, .n_messages = to - from};
 	for (; from < to; from++) {
 		memset(bytes, (int)from, sizeof(bytes));
 		ck_assert_int_eq(write(fd, &m, sizeof(m)), sizeof(m));
@@ -68,7 +69,7 @@ static int file_of(unsigned from, unsigned to, uint32_t says, bool seal, struct 
 }
 
 /* On a connection (or a new one): it stays open, as that of a sender that has been stopped there. */
-static int leave(int fd, const struct rds_share_parcel *p, int file)
+static int leave(int fd, const struct rds_mailbox_batch *p, int file)
 {
 	int err;
 
@@ -83,7 +84,7 @@ static int leave(int fd, const struct rds_share_parcel *p, int file)
 
 static void leave_good(unsigned from, unsigned to)
 {
-	struct rds_share_parcel p;
+	struct rds_mailbox_batch p;
 	int file = file_of(from, to, LEN, true, &p);
 
 	ck_assert_int_eq(leave(-1, &p, file), 0);
@@ -111,9 +112,9 @@ START_TEST(test_order)
 	leave_good(1, 2);
 	leave_good(2, 5);
 	leave_good(5, 6);
-	ck_assert_int_eq(rds_inbox_empty(inbox, sock), 0);
+	ck_assert_int_eq(rds_mailbox_empty(inbox, sock), 0);
 	ck_queued(5);
-	ck_assert_int_eq(rds_inbox_empty(inbox, sock), 0);
+	ck_assert_int_eq(rds_mailbox_empty(inbox, sock), 0);
 	ck_queued(5);
 }
 END_TEST
@@ -121,15 +122,15 @@ END_TEST
 /* A connection in which nothing was found takes nothing any more; what is left later is for the next carrier, and lasts as long as the inbox. */
 START_TEST(test_too_late)
 {
-	struct rds_share_parcel p;
+	struct rds_mailbox_batch p;
 	int file = file_of(2, 3, LEN, true, &p), waits = dial();
 
 	leave_good(1, 2);
-	ck_assert_int_eq(rds_inbox_empty(inbox, sock), 0);
+	ck_assert_int_eq(rds_mailbox_empty(inbox, sock), 0);
 	ck_assert_int_eq(leave(waits, &p, file), -EPIPE);
 	ck_queued(1);
 	leave_good(2, 4);
-	ck_assert_int_eq(rds_inbox_empty(inbox, sock), 0);
+	ck_assert_int_eq(rds_mailbox_empty(inbox, sock), 0);
 	ck_queued(3);
 	close(inbox);
 	ck_assert_int_eq(dial(), -ECONNREFUSED);
@@ -138,7 +139,7 @@ END_TEST
 
 static void nonsense(unsigned kind)
 {
-	struct rds_share_parcel p;
+	struct rds_mailbox_batch p;
 	int file = file_of(9, 10, LEN, kind != 0, &p), fd;
 
 	switch (kind) {
@@ -205,7 +206,7 @@ START_TEST(test_nonsense)
 	nonsense((unsigned)_i);
 	leave_good(3, 5);
 	before = descriptors();
-	ck_assert_int_eq(rds_inbox_empty(inbox, sock), 0);
+	ck_assert_int_eq(rds_mailbox_empty(inbox, sock), 0);
 	ck_queued(4);
 	ck_assert_uint_eq(descriptors(), before);
 }
@@ -223,7 +224,7 @@ START_TEST(test_no_descriptor)
 	while (dup(inbox) >= 0)
 		;
 	ck_assert_int_eq(errno, EMFILE);
-	ck_assert_int_eq(rds_inbox_empty(inbox, sock), -EMFILE);
+	ck_assert_int_eq(rds_mailbox_empty(inbox, sock), -EMFILE);
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0); /* the leak sanitizer needs some at exit */
 }
 END_TEST
@@ -233,7 +234,7 @@ START_TEST(test_never_sleeps)
 {
 	leave_good(1, 3);
 	ck_assert_int_eq(fcntl(inbox, F_SETFL, 0), 0);
-	ck_assert_int_eq(rds_inbox_empty(inbox, sock), 0);
+	ck_assert_int_eq(rds_mailbox_empty(inbox, sock), 0);
 	ck_queued(2);
 }
 END_TEST
@@ -269,10 +270,10 @@ START_TEST(test_flood)
 	make_small();
 	for (i = 0; i < 20; i++)
 		leave_good(0, 30);
-	ck_assert_int_eq(rds_inbox_empty(inbox, sock), 0);
+	ck_assert_int_eq(rds_mailbox_empty(inbox, sock), 0);
 	ck_assert_uint_eq(queued(), ROOM / LEN + 1);
 	leave_good(0, 7);
-	ck_assert_int_eq(rds_inbox_empty(inbox, sock), 0);
+	ck_assert_int_eq(rds_mailbox_empty(inbox, sock), 0);
 	ck_assert_uint_eq(queued(), ROOM / LEN + 1 + 7);
 }
 END_TEST
@@ -281,7 +282,7 @@ END_TEST
 START_TEST(test_flood_of_nothing)
 {
 	struct rds_share_message m = {.sport = 7};
-	struct rds_share_parcel p = {.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION, .n_messages = 1000};
+	struct rds_mailbox_batch p = {.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION, .n_messages = 1000};
 	int file = memfd_create("parcel", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	unsigned i;
 
@@ -291,7 +292,7 @@ START_TEST(test_flood_of_nothing)
 	p.size = p.n_messages * sizeof(m);
 	fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
 	ck_assert_int_eq(leave(-1, &p, file), 0);
-	ck_assert_int_eq(rds_inbox_empty(inbox, sock), 0);
+	ck_assert_int_eq(rds_mailbox_empty(inbox, sock), 0);
 	ck_assert_uint_le(queued(), ROOM);
 	ck_assert_uint_lt(queued(), 1000);
 	ck_assert_uint_gt(queued(), 0);
@@ -344,9 +345,9 @@ START_TEST(test_senders_wait)
 	ck_assert_int_eq(registry_sock_orphan(rds_eng->reg, sock->reg_idx, &name), 0);
 	for (i = 0; i < n; i++)
 		send_one(from, fd, i);
-	rds_inbox_fill();
+	rds_mailbox_deliver_all();
 	ck_assert_uint_eq(left(), ROOM + LEN);
-	rds_inbox_fill();
+	rds_mailbox_deliver_all();
 	ck_assert_uint_eq(left(), ROOM + LEN);
 	ck_assert_uint_eq((uint32_t)atomic_load(&from->snd), (n - ROOM / LEN - 1) * LEN);
 	ck_assert_int_eq(registry_sock_take_over(rds_eng->reg, sock->reg_idx, &name, false), 0);
@@ -354,7 +355,7 @@ START_TEST(test_senders_wait)
 	inc = sock->rx_head;
 	rx_unlock();
 	ck_assert_ptr_null(inc);
-	ck_assert_int_eq(rds_inbox_empty(inbox, sock), 0);
+	ck_assert_int_eq(rds_mailbox_empty(inbox, sock), 0);
 	ck_assert_uint_eq(left(), 0);
 	for (i = 0; i < n; i++) {
 		ck_assert_int_eq(rds_call_recvmsg(sock, standin, &msg, 0), LEN);

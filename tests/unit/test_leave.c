@@ -143,7 +143,7 @@ START_TEST(ends_behind_a_send)
 		os_poll(NULL, 0, 5);
 	helper_begins_to_wait();
 	before_nobodys = sends_and_ends;
-	ck_assert_uint_eq(rds_leave(NULL), 1);
+	ck_assert_uint_eq(rds_handoff_out(NULL), 1);
 	ck_assert_uint_eq(in_queue(), 2);
 	helper_goes_on();
 }
@@ -154,7 +154,7 @@ END_TEST
 static void leaves(void)
 {
 	rx_lock();
-	atomic_store(&sock->leaving, true);
+	atomic_store(&sock->handing_off, true);
 	atomic_store(&sock->open, false);
 	rx_unlock();
 }

@@ -565,7 +565,7 @@ void rds_engine_exit_begin(bool interrupted)
 
 /* ---- sockets of another process: nobody carries them here ---- */
 
-ssize_t rds_away_sendmsg(int fd, const struct msghdr *msg, int flags)
+ssize_t rds_borrower_sendmsg(int fd, const struct msghdr *msg, int flags)
 {
 	(void)fd;
 	(void)msg;
@@ -574,159 +574,159 @@ ssize_t rds_away_sendmsg(int fd, const struct msghdr *msg, int flags)
 	return -ENOTCONN;
 }
 
-ssize_t rds_away_recvmsg(int fd, struct msghdr *msg, int flags)
+ssize_t rds_borrower_recvmsg(int fd, struct msghdr *msg, int flags)
 {
-	return rds_away_sendmsg(fd, msg, flags);
+	return rds_borrower_sendmsg(fd, msg, flags);
 }
 
-int rds_away_bind(int fd, const struct sockaddr *addr, int len)
+int rds_borrower_bind(int fd, const struct sockaddr *addr, int len)
 {
 	(void)addr;
-	return (int)rds_away_sendmsg(fd, NULL, len);
+	return (int)rds_borrower_sendmsg(fd, NULL, len);
 }
 
-int rds_away_connect(int fd, const struct sockaddr *addr, int len)
+int rds_borrower_connect(int fd, const struct sockaddr *addr, int len)
 {
-	return rds_away_bind(fd, addr, len);
+	return rds_borrower_bind(fd, addr, len);
 }
 
-int rds_away_getsockname(int fd, struct sockaddr *addr, socklen_t *len)
+int rds_borrower_getsockname(int fd, struct sockaddr *addr, socklen_t *len)
 {
 	(void)len;
-	return rds_away_bind(fd, addr, 0);
+	return rds_borrower_bind(fd, addr, 0);
 }
 
-int rds_away_getpeername(int fd, struct sockaddr *addr, socklen_t *len)
+int rds_borrower_getpeername(int fd, struct sockaddr *addr, socklen_t *len)
 {
-	return rds_away_getsockname(fd, addr, len);
+	return rds_borrower_getsockname(fd, addr, len);
 }
 
-int rds_away_getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
+int rds_borrower_getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
 {
 	(void)level;
 	(void)opt;
 	(void)val;
-	return rds_away_getsockname(fd, NULL, len);
+	return rds_borrower_getsockname(fd, NULL, len);
 }
 
-int rds_away_setsockopt(int fd, int level, int opt, const void *val, socklen_t len)
+int rds_borrower_setsockopt(int fd, int level, int opt, const void *val, socklen_t len)
 {
 	(void)val;
-	return rds_away_getsockopt(fd, level, opt, NULL, &len);
+	return rds_borrower_getsockopt(fd, level, opt, NULL, &len);
 }
 
-int rds_away_ioctl(int fd, unsigned long req, void *arg)
+int rds_borrower_ioctl(int fd, unsigned long req, void *arg)
 {
 	(void)req;
 	(void)arg;
-	return rds_away_bind(fd, NULL, 0);
+	return rds_borrower_bind(fd, NULL, 0);
 }
 
-int rds_away_take_error(int fd)
+int rds_borrower_take_error(int fd)
 {
 	(void)fd;
 	return 0;
 }
 
-void rds_away_set_error(int fd, int err)
+void rds_borrower_set_error(int fd, int err)
 {
 	(void)fd;
 	(void)err;
 }
 
-int rds_away_watch(int fd, bool edge, uint64_t *since)
+int rds_borrower_watch(int fd, bool edge, uint64_t *since)
 {
 	(void)since;
-	return rds_away_bind(fd, NULL, edge);
+	return rds_borrower_bind(fd, NULL, edge);
 }
 
-void rds_away_meet(int fd)
+void rds_borrower_attach(int fd)
 {
 	(void)fd;
 }
 
-void (*rds_hook_away)(struct rds_sock *sk);
-_Atomic bool rds_still_left;
+void (*rds_hook_handed_off)(struct rds_sock *sk);
+_Atomic bool rds_handoff_unbound_left;
 
-bool rds_still_any(void)
+bool rds_handoff_unbound_any(void)
 {
 	return false;
 }
 
-bool rds_still_leave(int fd)
-{
-	(void)fd;
-	return false;
-}
-
-void rds_still_clear(void)
-{
-}
-
-bool rds_away_widowed(int fd)
+bool rds_handoff_unbound_out(int fd)
 {
 	(void)fd;
 	return false;
 }
 
-void rds_away_show(int fd)
+void rds_handoff_unbound_clear(void)
+{
+}
+
+bool rds_borrower_owner_gone(int fd)
+{
+	(void)fd;
+	return false;
+}
+
+void rds_standby_show_readable(int fd)
 {
 	(void)fd;
 }
 
-void rds_away_unline(void)
+void rds_standby_hangup_drop(void)
 {
 }
 
-void rds_away_leave(int fd)
-{
-	(void)fd;
-}
-
-void rds_away_give_up(int fd)
+void rds_standby_park(int fd)
 {
 	(void)fd;
 }
 
-unsigned rds_away_lines(struct pollfd *p, unsigned room)
+void rds_borrower_give_up(int fd)
+{
+	(void)fd;
+}
+
+unsigned rds_standby_hangup_fds(struct pollfd *p, unsigned room)
 {
 	(void)p;
 	(void)room;
 	return 0;
 }
 
-void rds_away_fork_prepare(void)
+void rds_borrower_fork_prepare(void)
 {
 }
 
-int rds_away_line(int fd)
+int rds_borrower_hangup_fd(int fd)
 {
 	(void)fd;
 	return -1;
 }
 
-void rds_away_closed(void)
+void rds_borrower_close_wait(void)
 {
 }
 
-void rds_away_gone(uint64_t inode)
+void rds_borrower_drop(uint64_t inode)
 {
 	(void)inode;
 }
 
-void rds_away_closing(int fd)
+void rds_borrower_close_begin(int fd)
 {
 	(void)fd;
 	mock.away_closed++;
 }
 
-void rds_away_forget(void)
+void rds_borrower_forget(void)
 {
 }
 
 /* ---- hand-over: there is none ---- */
 
-_Atomic bool rds_spread;
+_Atomic bool rds_share_possible;
 int (*rds_hook_number)(struct rds_sock *sk);
 void (*rds_hook_left)(struct rds_sock *sk);
 
@@ -735,41 +735,41 @@ bool os_process_is_started(void)
 	return true;
 }
 
-bool rds_spread_perhaps(void)
+bool rds_share_is_possible(void)
 {
-	return atomic_load(&rds_spread);
+	return atomic_load(&rds_share_possible);
 }
 
-void rds_engine_spreads(void)
-{
-}
-
-void rds_engine_spreads_now(void)
+void rds_share_begin(void)
 {
 }
 
-unsigned rds_leave(bool (*wanted)(struct rds_sock *sk))
+void rds_share_begin_now(void)
+{
+}
+
+unsigned rds_handoff_out(bool (*wanted)(struct rds_sock *sk))
 {
 	(void)wanted;
 	return 0;
 }
 
-void rds_leave_now(bool interrupted)
+void rds_handoff_out_now(bool interrupted)
 {
 	(void)interrupted;
 }
 
-void rds_leave_not(void)
+void rds_handoff_cancel(void)
 {
 }
 
-bool rds_sock_is_leaving(struct rds_sock *sk)
+bool rds_sock_is_handing_off(struct rds_sock *sk)
 {
 	(void)sk;
 	return false;
 }
 
-bool rds_sock_is_let_go(struct rds_sock *sk)
+bool rds_sock_has_new_owner(struct rds_sock *sk)
 {
 	(void)sk;
 	return false;
@@ -780,13 +780,13 @@ bool rds_sock_is_open(struct rds_sock *sk)
 	return sk->numbers > 0;
 }
 
-bool rds_adoptable(int fd)
+bool rds_handoff_is_pending(int fd)
 {
 	(void)fd;
 	return false;
 }
 
-int rds_adopt(int fd, struct rds_sock **out)
+int rds_handoff_in(int fd, struct rds_sock **out)
 {
 	(void)fd;
 	(void)out;
@@ -794,7 +794,7 @@ int rds_adopt(int fd, struct rds_sock **out)
 }
 
 /* Only those of the mock are asked about. */
-bool rds_is_standin(int fd)
+bool rds_share_is_standin(int fd)
 {
 	int domain = 0, type = 0;
 	socklen_t len = sizeof(int);

@@ -69,7 +69,7 @@ static void attach(void)
 {
 	const struct rds_share_attach hello = {.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION};
 	struct timeval patience = {.tv_sec = 10};
-	struct rds_share_answer a;
+	struct rds_share_reply a;
 	int pair[2], pass[2];
 
 	if (line >= 0)
@@ -88,7 +88,7 @@ static void attach(void)
 static char packet[RDS_SHARE_PACKET];
 
 /* True: it has been answered, and not by hanging up. */
-static bool ask(const struct rds_share_request *q, const void *bytes, size_t len, int memfd, struct rds_share_answer *a)
+static bool ask(const struct rds_share_request *q, const void *bytes, size_t len, int memfd, struct rds_share_reply *a)
 {
 	ssize_t n;
 
@@ -112,7 +112,7 @@ static bool ask(const struct rds_share_request *q, const void *bytes, size_t len
 static void ck_lives(void)
 {
 	struct rds_share_request q = {.magic = RDS_SHARE_MAGIC, .op = RDS_SHARE_SOCKNAME, .seq = 7};
-	struct rds_share_answer a;
+	struct rds_share_reply a;
 
 	attach();
 	ck_assert(ask(&q, "", 0, -1, &a));
@@ -242,15 +242,15 @@ static int some_file(uint32_t big)
 static void give_memory(void)
 {
 	struct rds_share_request q = {.magic = RDS_SHARE_MAGIC, .op = RDS_SHARE_MEMORY};
-	struct rds_share_answer a;
-	struct rds_door door;
+	struct rds_share_reply a;
+	struct rds_grant_address door;
 
 	if (!ask(&q, "", 0, -1, &a) || a.data_len != sizeof(door)) {
 		attach();
 		return;
 	}
 	memcpy(&door, packet + sizeof(a), sizeof(door));
-	ck_assert_int_eq(rds_door_give(&door), 0);
+	ck_assert_int_eq(rds_borrower_grant_send(&door), 0);
 }
 
 /* There is room for that of a region. */
@@ -289,7 +289,7 @@ static void ask_anything(void)
 				      .about = (uint8_t)any(),
 				      .abi = (int)number(),
 				      .epoch = (int)number()};
-	struct rds_share_answer a;
+	struct rds_share_reply a;
 	uint32_t i, len;
 	int memfd = -1;
 
@@ -345,7 +345,7 @@ static void limit(rlim_t n)
 static bool refused(int *channel)
 {
 	const struct rds_share_attach hello = {.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION};
-	struct rds_share_answer a;
+	struct rds_share_reply a;
 	int pair[2], pass[2];
 	ssize_t n;
 
@@ -404,7 +404,7 @@ END_TEST
 
 #define VISITORS 64 /* that the carrier lets in at a time */
 
-static int visit(const struct rds_door *door)
+static int visit(const struct rds_grant_address *door)
 {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
@@ -413,10 +413,10 @@ static int visit(const struct rds_door *door)
 	return fd;
 }
 
-static void ask_door(struct rds_door *door)
+static void ask_door(struct rds_grant_address *door)
 {
 	struct rds_share_request q = {.magic = RDS_SHARE_MAGIC, .op = RDS_SHARE_MEMORY};
-	struct rds_share_answer a;
+	struct rds_share_reply a;
 
 	ck_assert(ask(&q, "", 0, -1, &a));
 	ck_assert_uint_eq(a.data_len, sizeof(*door));
@@ -426,7 +426,7 @@ static void ask_door(struct rds_door *door)
 /* One comes in while the place is full, and before the carrier has seen that the one which goes for that has said something. */
 START_TEST(full_house)
 {
-	struct rds_door door;
+	struct rds_grant_address door;
 	int first, fds[VISITORS], i, said = 0;
 
 	ask_door(&door);
@@ -480,8 +480,8 @@ static _Atomic unsigned counted, counts;
 
 static void count(struct rds_timer *tm)
 {
-	const struct rds_carry *c = rds_carry_of(sock);
-	const struct rds_holder *h;
+	const struct rds_owner *c = rds_owner_find(sock);
+	const struct rds_owner_channel *h;
 	unsigned n = 0;
 
 	(void)tm;
@@ -563,7 +563,7 @@ START_TEST(no_error)
 {
 	static const int none[] = {0, -1, INT32_MIN, RDS_SHARE_ERRNO + 1, INT32_MAX};
 	struct rds_share_request q = {.magic = RDS_SHARE_MAGIC, .op = RDS_SHARE_SET_ERROR, .opt = EIO};
-	struct rds_share_answer a;
+	struct rds_share_reply a;
 	unsigned i;
 
 	ck_assert(ask(&q, "", 0, -1, &a));
@@ -593,7 +593,7 @@ START_TEST(others_addresses)
 				      .opt = RDS_BARRIER,
 				      .arg = sizeof(args),
 				      .data_len = sizeof(args)};
-	struct rds_share_answer a;
+	struct rds_share_reply a;
 
 	ck_assert(ask(&q, &args, sizeof(args), -1, &a));
 	ck_assert_int_eq(a.result, -EPROTO);
@@ -612,7 +612,7 @@ START_TEST(a_filter)
 				      .level = SOL_SOCKET,
 				      .opt = SO_GET_FILTER,
 				      .arg = 200};
-	struct rds_share_answer a;
+	struct rds_share_reply a;
 	unsigned i;
 
 	for (i = 0; i < 200; i++)
@@ -639,7 +639,7 @@ START_TEST(takes_no_answer)
 	attach();
 	for (i = 0; i < 100000 && send(mute, &q, sizeof(q), MSG_NOSIGNAL) > 0; i++)
 		if (i % 100 == 0) {
-			struct rds_share_answer a;
+			struct rds_share_reply a;
 
 			ck_assert(ask(&q, "", 0, -1, &a));
 			quick++;
@@ -782,7 +782,7 @@ START_TEST(lengths_that_lie)
 {
 	struct rds_share_request q = {.magic = RDS_SHARE_MAGIC, .op = RDS_SHARE_SOCKNAME, .seq = 7};
 	uint32_t *const len[] = {&q.name_len, &q.control_len, &q.data_len};
-	struct rds_share_answer a;
+	struct rds_share_reply a;
 
 	*len[_i / 2] = 10;
 	ck_assert(!ask(&q, bytes, _i % 2 ? 9 : 11, -1, &a));

@@ -34,8 +34,8 @@ static void no_memory(void)
 START_TEST(a_will)
 {
 	no_memory();
-	ck_assert_int_eq(rds_will_make(sock), -ENOMEM);
-	ck_assert_ptr_null(atomic_load(&sock->will));
+	ck_assert_int_eq(rds_lease_make(sock), -ENOMEM);
+	ck_assert_ptr_null(atomic_load(&sock->lease));
 }
 END_TEST
 

@@ -151,7 +151,7 @@ END_TEST
 START_TEST(calls)
 {
 	struct rds_share_attach hello = {.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION};
-	struct rds_share_answer a;
+	struct rds_share_reply a;
 	int pass[2] = {-1, standin};
 	pthread_t thread;
 
@@ -204,10 +204,10 @@ static _Atomic bool open_now;
 
 static void open_memory_door(struct rds_timer *tm)
 {
-	struct rds_door d;
+	struct rds_grant_address d;
 
 	(void)tm;
-	ck_assert_int_eq(rds_door_tell(&d), 0);
+	ck_assert_int_eq(rds_owner_grant_address(&d), 0);
 	memcpy(&door, &d.name, d.len);
 	door_len = d.len;
 	atomic_store(&open_now, true);
