@@ -8,51 +8,51 @@
  */
 #include "roll.h"
 
-static void set_type(int type)
+static void cancel_type_set(int type)
 {
 	int before;
 
-	rds_real.pthread_setcanceltype(type, &before);
+	libc_real.pthread_setcanceltype(type, &before);
 }
 
 /*
  * Before the call is known to have begun, or what the thread calls when it is cancelled would take it for one that goes on; and after
  * that, since a signal handler's call may have ended in between.
  */
-void rds_async_begins(char *top, unsigned depth)
+void signals_cancel_defer(char *top, unsigned depth)
 {
-	set_type(PTHREAD_CANCEL_DEFERRED);
-	rds_inside_begins(top, depth);
-	set_type(PTHREAD_CANCEL_DEFERRED);
+	cancel_type_set(PTHREAD_CANCEL_DEFERRED);
+	reentry_call_mark(top, depth);
+	cancel_type_set(PTHREAD_CANCEL_DEFERRED);
 }
 
 /* The thread may end in here. */
-void rds_async_ended(void)
+void signals_cancel_restore(void)
 {
 	int saved = errno;
 
-	set_type(PTHREAD_CANCEL_ASYNCHRONOUS);
+	cancel_type_set(PTHREAD_CANCEL_ASYNCHRONOUS);
 	errno = saved;
 }
 
 int pthread_setcanceltype(int type, int *old)
 {
 	bool known = type == PTHREAD_CANCEL_ASYNCHRONOUS || type == PTHREAD_CANCEL_DEFERRED;
-	int before = rds_inside.async ? PTHREAD_CANCEL_ASYNCHRONOUS : PTHREAD_CANCEL_DEFERRED;
+	int before = reentry_state.async ? PTHREAD_CANCEL_ASYNCHRONOUS : PTHREAD_CANCEL_DEFERRED;
 
 	if (!known)
-		return rds_real.pthread_setcanceltype(type, old);
+		return libc_real.pthread_setcanceltype(type, old);
 	if (old)
 		*old = before;
 	/* A handler that has interrupted a call: it comes to be with the end of that. */
-	if (rds_inside.depth) {
-		rds_inside.async = type == PTHREAD_CANCEL_ASYNCHRONOUS;
+	if (reentry_state.depth) {
+		reentry_state.async = type == PTHREAD_CANCEL_ASYNCHRONOUS;
 		return 0;
 	}
 	/* What is to be deferred is so before the flag says it and after, whatever a handler's call makes of it in between. */
 	if (type == PTHREAD_CANCEL_DEFERRED)
-		set_type(type);
-	rds_inside.async = type == PTHREAD_CANCEL_ASYNCHRONOUS;
-	set_type(type);
+		cancel_type_set(type);
+	reentry_state.async = type == PTHREAD_CANCEL_ASYNCHRONOUS;
+	cancel_type_set(type);
 	return 0;
 }

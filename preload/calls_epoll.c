@@ -14,16 +14,16 @@
 
 #include "engine/cleanup.h"
 
-static int watch(struct rds_sock *sk, int ep, int fd, const struct epoll_event *event)
+static int epoll_watch_sock(struct rds_sock *sk, int ep, int fd, const struct epoll_event *event)
 {
 	rds_sock_watch(sk, fd, event->events & EPOLLET);
 	rds_fds_mark_epoll(ep, FDS_EPOLL);
 	return 0;
 }
 
-static void add_set(int ep, int fd)
+static void epoll_add_set(int ep, int fd)
 {
-	if (unlikely(rds_fds_word_is_set(rds_fds_peek(fd))) && !rds_fds_is_epoll(ep))
+	if (unlikely(rds_fds_word_is_epoll(rds_fds_peek(fd))) && !rds_fds_is_epoll(ep))
 		rds_fds_mark_epoll(ep, FDS_NESTED);
 }
 
@@ -32,24 +32,24 @@ int epoll_ctl(int ep, int op, int fd, struct epoll_event *event)
 	struct rds_sock *sk = rds_fds_get(fd);
 	int rc;
 
-	rc = rds_real.epoll_ctl(ep, op, fd, event);
+	rc = libc_real.epoll_ctl(ep, op, fd, event);
 	if (likely(!sk)) {
 		if (rc == 0 && op == EPOLL_CTL_ADD && rds_fds_on())
-			add_set(ep, fd);
+			epoll_add_set(ep, fd);
 		return rc;
 	}
-	if (unlikely(sk == RDS_INHERITED)) {
+	if (unlikely(sk == RDS_BORROWED)) {
 		/* From here on the carrier keeps the stand-in current; who waits looks whether there is one. */
 		if (rc == 0 && op != EPOLL_CTL_DEL) {
-			(void)RDS_AWAY(fd, rds_borrower_watch(fd, event->events & EPOLLET, NULL), now,
-				       watch(now, ep, fd, event));
+			(void)RDS_BORROWED_CALL(fd, rds_borrower_watch(fd, event->events & EPOLLET, NULL), now,
+						epoll_watch_sock(now, ep, fd, event));
 			rds_fds_mark_epoll(ep, FDS_EPOLL);
 		}
 		rds_fds_put(sk);
 		return rc;
 	}
 	if (rc == 0 && op != EPOLL_CTL_DEL)
-		watch(sk, ep, fd, event);
+		epoll_watch_sock(sk, ep, fd, event);
 	rds_fds_put(sk);
 	return rc;
 }
@@ -66,18 +66,18 @@ struct epoll_call {
 	struct pollfd few[FEW + 2];
 	struct pollfd *many; /* on the heap, while it sleeps for more than a few */
 	unsigned round;
-	bool widowed; /* a carrier has ended */
+	bool owner_hung_up; /* a carrier has ended */
 };
 
-static int harvest(const struct epoll_call *c, const sigset_t *mask)
+static int epoll_harvest(const struct epoll_call *c, const sigset_t *mask)
 {
-	int rc = rds_real.epoll_pwait(c->ep, c->events, c->n, 0, rds_sleep_cut() ? NULL : mask);
+	int rc = libc_real.epoll_pwait(c->ep, c->events, c->n, 0, reentry_sleep_is_cut() ? NULL : mask);
 
 	return rc < 0 ? -errno : rc;
 }
 
 /* Until the set, the wake-up descriptor (-1: none) or the carrier of another process's socket has something to say: 1, 0 for time out, or -errno. */
-static int sleep_for(struct epoll_call *c, int wake, const struct deadline *d)
+static int epoll_sleep(struct epoll_call *c, int wake, const struct deadline *d)
 {
 	unsigned n = rds_standby_hangup_fds(c->few + 2, FEW), room = FEW, i;
 	struct pollfd *p = c->few;
@@ -92,11 +92,11 @@ static int sleep_for(struct epoll_call *c, int wake, const struct deadline *d)
 		n = room;
 	p[0] = (struct pollfd){.fd = c->ep, .events = POLLIN};
 	p[1] = (struct pollfd){.fd = wake, .events = POLLIN};
-	rc = rds_sleep_ppoll(p, n + 2, deadline_left(d, &c->left), c->mask);
+	rc = reentry_sleep_ppoll(p, n + 2, deadline_left(d, &c->left), c->mask);
 	rc = rc < 0 ? -errno : rc > 0;
 	for (i = 2; rc > 0 && i < n + 2 && !p[i].revents; i++)
 		;
-	c->widowed = rc > 0 && i < n + 2;
+	c->owner_hung_up = rc > 0 && i < n + 2;
 	free(c->many);
 	c->many = NULL;
 	return rc;
@@ -106,58 +106,58 @@ static int sleep_for(struct epoll_call *c, int wake, const struct deadline *d)
  * No engine here, all sockets are other processes', or deeper inside; or no memory or descriptors to wait with: the helper keeps the stand-ins
  * current, only slower.
  */
-static int wait_without_engine(struct epoll_call *c, const struct deadline *d)
+static int epoll_wait_borrowed(struct epoll_call *c, const struct deadline *d)
 {
 	bool timed_out;
 	int rc;
 
 	for (;;) {
-		rc = sleep_for(c, -1, d);
+		rc = epoll_sleep(c, -1, d);
 		if (rc < 0)
 			return rc;
 		timed_out = rc == 0;
-		if (c->widowed)
-			rds_fds_mourn();
-		rc = harvest(c, NULL);
+		if (c->owner_hung_up)
+			rds_fds_find_all_owners();
+		rc = epoll_harvest(c, NULL);
 		if (rc || timed_out)
 			return rc;
 	}
 }
 
-static int wait_loop(struct epoll_call *c, const struct deadline *d)
+static int epoll_wait_loop(struct epoll_call *c, const struct deadline *d)
 {
 	int rc;
 
 	for (;;) {
 		while (deadline_spin(d, c->wait, &c->round)) {
-			rc = rds_progress_round() ? harvest(c, NULL) : 0;
+			rc = rds_progress_round() ? epoll_harvest(c, NULL) : 0;
 			if (rc)
 				return rc;
 		}
 		if (!rds_wait_arm(c->wait)) {
 			rds_progress_round();
-			rc = harvest(c, NULL);
+			rc = epoll_harvest(c, NULL);
 			if (rc || (deadline_left(d, &c->left) && !c->left.tv_sec && !c->left.tv_nsec))
 				return rc;
 			continue;
 		}
-		rc = rds_wait_interrupted(c->wait) ? -EINTR : sleep_for(c, rds_wait_fd(c->wait), d);
+		rc = rds_wait_interrupted(c->wait) ? -EINTR : epoll_sleep(c, rds_wait_fd(c->wait), d);
 		rds_wait_disarm(c->wait);
 		if (rc < 0)
 			return rc;
 		bool timed_out = rc == 0;
 
-		if (unlikely(c->widowed))
-			rds_fds_mourn();
+		if (unlikely(c->owner_hung_up))
+			rds_fds_find_all_owners();
 
 		rds_progress_round();
-		rc = harvest(c, NULL);
+		rc = epoll_harvest(c, NULL);
 		if (rc || timed_out)
 			return rc;
 	}
 }
 
-static void end_wait(void *arg)
+static void epoll_wait_cleanup(void *arg)
 {
 	struct epoll_call *c = arg;
 
@@ -171,16 +171,16 @@ static int epoll_rds(struct epoll_call *c, const struct deadline *d)
 	int rc;
 
 	pthread_testcancel();
-	if (unlikely(atomic_load_explicit(&rds_fds_went, memory_order_relaxed)))
-		rds_fds_return();
+	if (unlikely(atomic_load_explicit(&rds_fds_handed_off, memory_order_relaxed)))
+		rds_fds_reclaim_all();
 	if (rds_fds_is_epoll(c->ep))
 		rds_progress_round();
-	rc = harvest(c, d->now ? c->mask : NULL);
+	rc = epoll_harvest(c, d->now ? c->mask : NULL);
 	if (rc || d->now)
 		return rc;
 	c->wait = rds_fds_is_epoll(c->ep) && os_process_is_started() ? rds_wait_begin(0) : NULL;
-	rds_cleanup_push(end_wait, c);
-	rc = c->wait ? wait_loop(c, d) : wait_without_engine(c, d);
+	rds_cleanup_push(epoll_wait_cleanup, c);
+	rc = c->wait ? epoll_wait_loop(c, d) : epoll_wait_borrowed(c, d);
 	rds_cleanup_pop(1);
 	return rc;
 }
@@ -196,9 +196,9 @@ static int epoll_inside(struct epoll_call *c, const struct deadline *d)
 {
 	int rc;
 
-	rds_inside_enter();
+	reentry_call_begin();
 	rc = epoll_rds(c, d);
-	rds_inside_leave();
+	reentry_call_end();
 	return rc;
 }
 
@@ -208,20 +208,20 @@ static int epoll_ms(int ep, struct epoll_event *events, int n, int timeout, cons
 	struct deadline d;
 
 	deadline_ms(&d, timeout);
-	return (int)rds_result(epoll_inside(&c, &d));
+	return (int)libc_result(epoll_inside(&c, &d));
 }
 
 int epoll_wait(int ep, struct epoll_event *events, int n, int timeout)
 {
 	if (likely(!epoll_ours(ep)))
-		return rds_real.epoll_wait(ep, events, n, timeout);
+		return libc_real.epoll_wait(ep, events, n, timeout);
 	return epoll_ms(ep, events, n, timeout, NULL);
 }
 
 int epoll_pwait(int ep, struct epoll_event *events, int n, int timeout, const sigset_t *mask)
 {
 	if (likely(!epoll_ours(ep)))
-		return rds_real.epoll_pwait(ep, events, n, timeout, mask);
+		return libc_real.epoll_pwait(ep, events, n, timeout, mask);
 	return epoll_ms(ep, events, n, timeout, mask);
 }
 
@@ -232,9 +232,9 @@ int epoll_pwait2(int ep, struct epoll_event *events, int n, const struct timespe
 	int rc = 0;
 
 	if (likely(!epoll_ours(ep)))
-		return rds_real.epoll_pwait2(ep, events, n, timeout, mask);
+		return libc_real.epoll_pwait2(ep, events, n, timeout, mask);
 	if (timeout && rds_user_readable(timeout, sizeof(*timeout)))
 		rc = -EFAULT;
 	rc = rc ? rc : deadline_ts(&d, timeout);
-	return (int)rds_result(rc ? rc : epoll_inside(&c, &d));
+	return (int)libc_result(rc ? rc : epoll_inside(&c, &d));
 }

@@ -20,7 +20,7 @@
 extern char **environ;
 
 /* control is held: look, and no more.  Does a number of it outlive an exec, or has somebody else one, perhaps? */
-static bool kept(struct rds_sock *sk)
+static bool exec_keeps_sock(struct rds_sock *sk)
 {
 	if (rds_share_is_possible())
 		return true;
@@ -29,47 +29,47 @@ static bool kept(struct rds_sock *sk)
 
 		if (rds_fds_peek(fd) != (uintptr_t)sk)
 			continue;
-		flags = rds_real.fcntl(fd, F_GETFD, NULL);
+		flags = libc_real.fcntl(fd, F_GETFD, NULL);
 		if (flags >= 0 && !(flags & FD_CLOEXEC))
 			return true;
 	}
 	return false;
 }
 
-static unsigned before(void)
+static unsigned exec_begin(void)
 {
 	int saved = errno;
 	unsigned left = 0;
 
 	if (likely(!rds_fds_on()))
 		return 0;
-	if (rds_fds_mine()) {
-		rds_inside_enter();
-		rds_fds_exec_begins();
-		left = rds_handoff_out(kept);
+	if (rds_fds_is_ours()) {
+		reentry_call_begin();
+		rds_fds_exec_begin();
+		left = rds_handoff_out(exec_keeps_sock);
 		if (!left)
-			rds_fds_exec_is_over(false);
-		rds_fds_ending();
+			rds_fds_exec_end(false);
+		rds_fds_park_orphans();
 		rds_engine_exit(); /* what others, or sockets that end here, have sent goes first, as at an exit */
-		rds_inside_leave();
+		reentry_call_end();
 	} else {
 		atomic_store(&rds_share_possible, true); /* of the process that we share our memory with */
-		rds_fds_leave_kept();
+		rds_fds_handoff_kept();
 	}
 	errno = saved;
 	return left;
 }
 
 /* It has failed. */
-static int after(int rc, unsigned left)
+static int exec_failed(int rc, unsigned left)
 {
 	int saved = errno;
 
 	if (left) {
-		rds_inside_enter();
+		reentry_call_begin();
 		rds_handoff_cancel();
-		rds_fds_exec_is_over(true);
-		rds_inside_leave();
+		rds_fds_exec_end(true);
+		reentry_call_end();
 	}
 	errno = saved;
 	return rc;
@@ -77,9 +77,9 @@ static int after(int rc, unsigned left)
 
 int execve(const char *path, char *const argv[], char *const envp[])
 {
-	unsigned left = before();
+	unsigned left = exec_begin();
 
-	return after(rds_real.execve(path, argv, envp), left);
+	return exec_failed(libc_real.execve(path, argv, envp), left);
 }
 
 int execv(const char *path, char *const argv[])
@@ -89,9 +89,9 @@ int execv(const char *path, char *const argv[])
 
 int execvpe(const char *file, char *const argv[], char *const envp[])
 {
-	unsigned left = before();
+	unsigned left = exec_begin();
 
-	return after(rds_real.execvpe(file, argv, envp), left);
+	return exec_failed(libc_real.execvpe(file, argv, envp), left);
 }
 
 int execvp(const char *file, char *const argv[])
@@ -101,21 +101,21 @@ int execvp(const char *file, char *const argv[])
 
 int fexecve(int fd, char *const argv[], char *const envp[])
 {
-	unsigned left = before();
+	unsigned left = exec_begin();
 
-	return after(rds_real.fexecve(fd, argv, envp), left);
+	return exec_failed(libc_real.fexecve(fd, argv, envp), left);
 }
 
 int execveat(int dir, const char *path, char *const argv[], char *const envp[], int flags)
 {
-	unsigned left = before();
+	unsigned left = exec_begin();
 
-	return after(rds_real.execveat(dir, path, argv, envp, flags), left);
+	return exec_failed(libc_real.execveat(dir, path, argv, envp, flags), left);
 }
 
 /* ---- arguments one by one ---- */
 
-static size_t count(va_list ap)
+static size_t exec_args_count(va_list ap)
 {
 	size_t n = 1;
 
@@ -124,7 +124,7 @@ static size_t count(va_list ap)
 	return n;
 }
 
-static void collect(char **argv, const char *arg, size_t n, va_list ap)
+static void exec_args_collect(char **argv, const char *arg, size_t n, va_list ap)
 {
 	argv[0] = (char *)(uintptr_t)arg;
 	for (size_t i = 1; i <= n; i++)
@@ -132,36 +132,36 @@ static void collect(char **argv, const char *arg, size_t n, va_list ap)
 }
 
 /* On the stack: between fork and exec there may be no malloc. */
-#define ARGUMENTS(argv, arg, ap)                                                                                       \
+#define EXEC_ARGUMENTS(argv, arg, ap)                                                                                  \
 	va_list ap;                                                                                                    \
 	__asm__("" : "+r"(arg)); /* it may be NULL, whatever libc's headers say */                                     \
 	va_start(ap, arg);                                                                                             \
-	size_t n_ = arg ? count(ap) : 0;                                                                               \
+	size_t n_ = arg ? exec_args_count(ap) : 0;                                                                     \
 	va_end(ap);                                                                                                    \
 	char **argv = __builtin_alloca((n_ + 1) * sizeof(char *));                                                     \
 	va_start(ap, arg);                                                                                             \
 	if (arg)                                                                                                       \
-		collect(argv, arg, n_, ap);                                                                            \
+		exec_args_collect(argv, arg, n_, ap);                                                                  \
 	else                                                                                                           \
 		argv[0] = NULL
 
 int execl(const char *path, const char *arg, ...)
 {
-	ARGUMENTS(argv, arg, ap);
+	EXEC_ARGUMENTS(argv, arg, ap);
 	va_end(ap);
 	return execve(path, argv, environ);
 }
 
 int execlp(const char *file, const char *arg, ...)
 {
-	ARGUMENTS(argv, arg, ap);
+	EXEC_ARGUMENTS(argv, arg, ap);
 	va_end(ap);
 	return execvpe(file, argv, environ);
 }
 
 int execle(const char *path, const char *arg, ...)
 {
-	ARGUMENTS(argv, arg, ap);
+	EXEC_ARGUMENTS(argv, arg, ap);
 	char **envp = va_arg(ap, char **);
 
 	va_end(ap);
@@ -173,33 +173,33 @@ int execle(const char *path, const char *arg, ...)
 int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attr,
 		char *const argv[], char *const envp[])
 {
-	rds_process_spreads();
-	return rds_real.posix_spawn(pid, path, actions, attr, argv, envp);
+	calls_process_share();
+	return libc_real.posix_spawn(pid, path, actions, attr, argv, envp);
 }
 
 int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attr,
 		 char *const argv[], char *const envp[])
 {
-	rds_process_spreads();
-	return rds_real.posix_spawnp(pid, file, actions, attr, argv, envp);
+	calls_process_share();
+	return libc_real.posix_spawnp(pid, file, actions, attr, argv, envp);
 }
 
 int system(const char *command)
 {
-	rds_process_spreads();
-	return rds_real.system(command);
+	calls_process_share();
+	return libc_real.system(command);
 }
 
 FILE *popen(const char *command, const char *mode)
 {
-	rds_process_spreads();
-	return rds_real.popen(command, mode);
+	calls_process_share();
+	return libc_real.popen(command, mode);
 }
 
 /* It has the shell expand $(commands). */
 int wordexp(const char *words, wordexp_t *to, int flags)
 {
 	if (!(flags & WRDE_NOCMD))
-		rds_process_spreads();
-	return rds_real.wordexp(words, to, flags);
+		calls_process_share();
+	return libc_real.wordexp(words, to, flags);
 }

@@ -27,12 +27,12 @@
 
 int close(int fd)
 {
-	return likely(!rds_fds_on()) ? rds_real.close(fd) : rds_fds_close(fd);
+	return likely(!rds_fds_on()) ? libc_real.close(fd) : rds_fds_close(fd);
 }
 RDS_ALIAS(__close, close);
 
 /* A kernel older than 5.9: one by one, as far as numbers can reach. */
-static int close_one_by_one(unsigned first, unsigned last)
+static int close_each_number(unsigned first, unsigned last)
 {
 	struct rlimit rl = {.rlim_max = 65536};
 
@@ -40,15 +40,15 @@ static int close_one_by_one(unsigned first, unsigned last)
 	if (rl.rlim_max < 65536)
 		rl.rlim_max = 65536; /* opened before the limit was lowered */
 	for (unsigned fd = first; fd <= last && fd < rl.rlim_max; fd++)
-		rds_real.close((int)fd);
+		libc_real.close((int)fd);
 	return 0;
 }
 
-static int close_piece(unsigned first, unsigned last, int flags)
+static int close_range_piece(unsigned first, unsigned last, int flags)
 {
-	int rc = rds_real.close_range(first, last, flags);
+	int rc = libc_real.close_range(first, last, flags);
 
-	return rc < 0 && errno == ENOSYS && !flags ? close_one_by_one(first, last) : rc;
+	return rc < 0 && errno == ENOSYS && !flags ? close_each_number(first, last) : rc;
 }
 
 struct close_walk {
@@ -56,37 +56,37 @@ struct close_walk {
 	int rc;
 };
 
-static void close_up_to(int fd, void *arg)
+static void close_range_up_to(int fd, void *arg)
 {
 	struct close_walk *walk = arg;
 
-	if (!rds_fds_hides(fd))
+	if (!rds_fds_is_hidden(fd))
 		return;
 	if ((unsigned)fd > walk->next && walk->rc == 0)
-		walk->rc = close_piece(walk->next, (unsigned)fd - 1, 0);
+		walk->rc = close_range_piece(walk->next, (unsigned)fd - 1, 0);
 	walk->next = (unsigned)fd + 1;
 }
 
 /* Everything in the range but the internal descriptors. */
-static int close_around(unsigned first, unsigned last)
+static int close_range_around(unsigned first, unsigned last)
 {
 	struct close_walk walk = {.next = first};
 
-	os_fd_each_internal(first, last, close_up_to, &walk);
+	os_fd_each_internal(first, last, close_range_up_to, &walk);
 	if (walk.rc == 0 && walk.next > first && walk.next - 1 >= last)
 		return 0; /* the last number was an internal one */
-	return walk.rc ? walk.rc : close_piece(walk.next, last, 0);
+	return walk.rc ? walk.rc : close_range_piece(walk.next, last, 0);
 }
 
-static int close_here(unsigned first, unsigned last)
+static int close_range_here(unsigned first, unsigned last)
 {
-	rds_inside_enter();
-	rds_fds_closing(first, last);
-	int rc = close_around(first, last);
+	reentry_call_begin();
+	rds_fds_close_begin(first, last);
+	int rc = close_range_around(first, last);
 	int saved = errno;
 
-	rds_fds_closed(first, last);
-	rds_inside_leave();
+	rds_fds_close_end(first, last);
+	reentry_call_end();
 	errno = saved;
 	return rc;
 }
@@ -102,25 +102,25 @@ int close_range(unsigned first, unsigned last, int flags)
 	bool helper = false, mine;
 
 	if (likely(!rds_fds_on()) || first > last || (flags & ~(int)(CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC)))
-		return rds_real.close_range(first, last, flags);
-	mine = rds_fds_mine();
+		return libc_real.close_range(first, last, flags);
+	mine = rds_fds_is_ours();
 	if (mine && (flags & (int)CLOSE_RANGE_UNSHARE)) {
 		mine = rds_helper_program_is_single(&helper);
 		if (mine && helper)
 			flags &= ~(int)CLOSE_RANGE_UNSHARE;
 	}
 	if (flags & (int)CLOSE_RANGE_CLOEXEC)
-		return rds_real.close_range(first, last, flags);
+		return libc_real.close_range(first, last, flags);
 	/* Of no number: nothing is closed by that. */
-	if (flags && rds_real.close_range(~0U, ~0U, (int)CLOSE_RANGE_UNSHARE))
+	if (flags && libc_real.close_range(~0U, ~0U, (int)CLOSE_RANGE_UNSHARE))
 		return -1;
-	return mine ? close_here(first, last) : close_around(first, last);
+	return mine ? close_range_here(first, last) : close_range_around(first, last);
 }
 
 void closefrom(int low)
 {
 	if (likely(!rds_fds_on()))
-		rds_real.closefrom(low);
+		libc_real.closefrom(low);
 	else
 		close_range(low < 0 ? 0 : (unsigned)low, ~0U, 0);
 }
@@ -128,14 +128,14 @@ void closefrom(int low)
 /* ---- copies ---- */
 
 /* The program must not get at what it never opened.  A vfork child's copies harm nobody. */
-static bool hidden(int fd)
+static bool fd_is_hidden(int fd)
 {
-	return rds_fds_on() && unlikely(os_fd_is_internal(fd)) && rds_fds_mine() && os_fd_is_internal(fd) &&
+	return rds_fds_on() && unlikely(os_fd_is_internal(fd)) && rds_fds_is_ours() && os_fd_is_internal(fd) &&
 	       !os_library_depth;
 }
 
 /* The kernel made `to` a copy of `from`: let the table follow. */
-static int copied(int from, int to, struct rds_sock *sk)
+static int fd_copied(int from, int to, struct rds_sock *sk)
 {
 	int saved = errno;
 
@@ -143,7 +143,7 @@ static int copied(int from, int to, struct rds_sock *sk)
 		int rc = rds_fds_copied(from, to, sk);
 
 		if (unlikely(rc < 0)) {
-			rds_real.close(to);
+			libc_real.close(to);
 			saved = -rc;
 			to = -1;
 		}
@@ -155,53 +155,53 @@ static int copied(int from, int to, struct rds_sock *sk)
 
 int dup(int fd)
 {
-	if (hidden(fd))
-		return (int)rds_result(-EBADF);
+	if (fd_is_hidden(fd))
+		return (int)libc_result(-EBADF);
 	if (likely(!rds_fds_on()))
-		return rds_real.dup(fd);
-	rds_inside_enter();
+		return libc_real.dup(fd);
+	reentry_call_begin();
 	struct rds_sock *sk = rds_fds_ref(fd);
-	int to = copied(fd, rds_real.dup(fd), sk);
+	int to = fd_copied(fd, libc_real.dup(fd), sk);
 
-	rds_inside_leave();
+	reentry_call_end();
 	return to;
 }
 
 /* Before a copy onto a given number: nothing that can fail may be left for afterwards. */
-static int make_way(int from, int to, struct rds_sock *sk)
+static int dup_make_way(int from, int to, struct rds_sock *sk)
 {
 	if (!rds_fds_on() || to < 0)
 		return 0;
-	if (hidden(from))
+	if (fd_is_hidden(from))
 		return -EBADF;
-	if (rds_fds_only(to, (unsigned)to, (unsigned)to))
+	if (rds_fds_is_last_number(to, (unsigned)to, (unsigned)to))
 		rds_borrower_close_begin(to);
 	if (sk && rds_fds_reserve(to))
 		return -EBADF; /* beyond every limit, as the kernel would say */
-	if (likely(!os_fd_is_internal(to)) || !rds_fds_mine())
+	if (likely(!os_fd_is_internal(to)) || !rds_fds_is_ours())
 		return 0;
 	return os_fd_move_internal(to);
 }
 
 #define AS_DUP2 (-1)
 
-static int copy_inside(int from, int to, int flags)
+static int dup_onto_inside(int from, int to, int flags)
 {
 	struct rds_sock *sk = rds_fds_ref(from);
 	uintptr_t before = 0;
 	bool ahead;
-	int rc = make_way(from, to, sk), saved;
+	int rc = dup_make_way(from, to, sk), saved;
 
 	if (unlikely(rc < 0)) {
 		rds_borrower_close_wait();
 		rds_fds_unref(sk);
-		return (int)rds_result(rc);
+		return (int)libc_result(rc);
 	}
 	ahead = unlikely(sk != NULL) && rds_fds_replace_begin(to, sk, &before);
-	rc = flags == AS_DUP2 ? rds_real.dup2(from, to) : rds_real.dup3(from, to, flags);
+	rc = flags == AS_DUP2 ? libc_real.dup2(from, to) : libc_real.dup3(from, to, flags);
 	rds_borrower_close_wait();
 	if (!ahead)
-		return copied(from, rc, sk);
+		return fd_copied(from, rc, sk);
 	saved = errno;
 	rds_fds_replace_end(from, to, sk, before, rc >= 0);
 	rds_fds_unref(sk);
@@ -209,34 +209,34 @@ static int copy_inside(int from, int to, int flags)
 	return rc;
 }
 
-static int copy_onto(int from, int to, int flags)
+static int dup_onto(int from, int to, int flags)
 {
 	int rc, saved;
 
 	if (likely(!rds_fds_on()))
-		return flags == AS_DUP2 ? rds_real.dup2(from, to) : rds_real.dup3(from, to, flags);
-	rds_inside_enter();
-	rc = copy_inside(from, to, flags);
+		return flags == AS_DUP2 ? libc_real.dup2(from, to) : libc_real.dup3(from, to, flags);
+	reentry_call_begin();
+	rc = dup_onto_inside(from, to, flags);
 	saved = errno;
-	rds_inside_leave();
+	reentry_call_end();
 	errno = saved;
 	return rc;
 }
 
 int dup2(int from, int to)
 {
-	return from == to ? rds_real.dup2(from, to) : copy_onto(from, to, AS_DUP2);
+	return from == to ? libc_real.dup2(from, to) : dup_onto(from, to, AS_DUP2);
 }
 RDS_ALIAS(__dup2, dup2);
 
 int dup3(int from, int to, int flags)
 {
-	return from == to ? rds_real.dup3(from, to, flags) : copy_onto(from, to, flags);
+	return from == to ? libc_real.dup3(from, to, flags) : dup_onto(from, to, flags);
 }
 
 /* ---- another process's ---- */
 
-static inline long came(long fd)
+static inline long fd_received(long fd)
 {
 	if (fd >= 0)
 		rds_fds_received((int)fd);
@@ -245,7 +245,7 @@ static inline long came(long fd)
 
 int pidfd_getfd(int pid, int fd, unsigned flags)
 {
-	return (int)came(rds_real.pidfd_getfd(pid, fd, flags));
+	return (int)fd_received(libc_real.pidfd_getfd(pid, fd, flags));
 }
 
 /* Only for calls that libc may lack, or that who calls them knows by number. */
@@ -259,16 +259,16 @@ RDS_READS_GARBAGE long syscall(long number, ...)
 		a[i] = va_arg(ap, long);
 	va_end(ap);
 	if (unlikely(number == SYS_pidfd_getfd))
-		return came(early_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]));
+		return fd_received(libc_raw_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]));
 	if (unlikely(number == SYS_unshare))
 		return unshare((int)a[0]);
 	if (unlikely(number == SYS_setns))
 		return setns((int)a[0], (int)a[1]);
 	if (unlikely(number == SYS_capset))
 		return capset((void *)a[0], (const void *)a[1]);
-	rc = early_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+	rc = libc_raw_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 	if (unlikely(number == SYS_prctl) && rc >= 0)
-		rds_prctl_made(a);
+		calls_prctl_follow(a);
 	return rc;
 }
 
@@ -280,38 +280,38 @@ RDS_READS_GARBAGE long syscall(long number, ...)
  */
 #define AS_O_ASYNC O_APPEND
 
-int rds_fds_flags(int fd, int cmd, int flags)
+int calls_fcntl_flags(int fd, int cmd, int flags)
 {
 	if (cmd == F_SETFL)
 		flags = (flags & ~(O_ASYNC | AS_O_ASYNC)) | (flags & O_ASYNC ? AS_O_ASYNC : 0);
-	flags = rds_real.fcntl(fd, cmd, (void *)(uintptr_t)(unsigned)flags);
+	flags = libc_real.fcntl(fd, cmd, (void *)(uintptr_t)(unsigned)flags);
 	return flags >= 0 && (flags & AS_O_ASYNC) ? (flags & ~AS_O_ASYNC) | O_ASYNC : flags;
 }
 
-static int flags_call(int fd, int cmd, void *arg)
+static int fcntl_flags(int fd, int cmd, void *arg)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
 	int rc, saved;
 
 	if (likely(!sk))
-		return rds_real.fcntl(fd, cmd, arg);
+		return libc_real.fcntl(fd, cmd, arg);
 	/* A vfork child's number may be a file by now. */
-	rc = rds_fds_mine() ? rds_fds_flags(fd, cmd, (int)(intptr_t)arg) : rds_real.fcntl(fd, cmd, arg);
+	rc = rds_fds_is_ours() ? calls_fcntl_flags(fd, cmd, (int)(intptr_t)arg) : libc_real.fcntl(fd, cmd, arg);
 	saved = errno;
 	rds_fds_put(sk);
 	errno = saved;
 	return rc;
 }
 
-static int copy_call(int fd, int cmd, void *arg)
+static int fcntl_dup(int fd, int cmd, void *arg)
 {
-	if (hidden(fd))
-		return (int)rds_result(-EBADF);
-	rds_inside_enter();
+	if (fd_is_hidden(fd))
+		return (int)libc_result(-EBADF);
+	reentry_call_begin();
 	struct rds_sock *sk = rds_fds_ref(fd);
-	int to = copied(fd, rds_real.fcntl(fd, cmd, arg), sk);
+	int to = fd_copied(fd, libc_real.fcntl(fd, cmd, arg), sk);
 
-	rds_inside_leave();
+	reentry_call_end();
 	return to;
 }
 
@@ -324,12 +324,12 @@ int fcntl(int fd, int cmd, ...)
 	void *arg = va_arg(ap, void *);
 	va_end(ap);
 	if (likely(!rds_fds_on()))
-		return rds_real.fcntl(fd, cmd, arg);
+		return libc_real.fcntl(fd, cmd, arg);
 	if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
-		return copy_call(fd, cmd, arg);
+		return fcntl_dup(fd, cmd, arg);
 	if (cmd == F_GETFL || cmd == F_SETFL)
-		return flags_call(fd, cmd, arg);
-	return rds_real.fcntl(fd, cmd, arg);
+		return fcntl_flags(fd, cmd, arg);
+	return libc_real.fcntl(fd, cmd, arg);
 }
 RDS_ALIAS(fcntl64, fcntl);
 RDS_ALIAS(__fcntl, fcntl);

@@ -6,32 +6,32 @@
  */
 #include "roll.h"
 
-#define JUMP(name, env, val)                                                                                           \
+#define LONGJMP_CALL(name, env, val)                                                                                   \
 	do {                                                                                                           \
-		if (unlikely(rds_inside.depth))                                                                        \
-			rds_roll_forward();                                                                            \
-		if (unlikely(rds_inside.async && !rds_inside.depth))                                                   \
-			rds_async_ended(); /* from inside a sleep */                                                   \
-		rds_real.name(env, val);                                                                               \
+		if (unlikely(reentry_state.depth))                                                                     \
+			reentry_call_finish();                                                                         \
+		if (unlikely(reentry_state.async && !reentry_state.depth))                                             \
+			signals_cancel_restore(); /* from inside a sleep */                                            \
+		libc_real.name(env, val);                                                                              \
 		__builtin_unreachable();                                                                               \
 	} while (0)
 
 void longjmp(jmp_buf env, int val)
 {
-	JUMP(longjmp, env, val);
+	LONGJMP_CALL(longjmp, env, val);
 }
 
 void _longjmp(jmp_buf env, int val)
 {
-	JUMP(_longjmp, env, val);
+	LONGJMP_CALL(_longjmp, env, val);
 }
 
 void siglongjmp(sigjmp_buf env, int val)
 {
-	JUMP(siglongjmp, env, val);
+	LONGJMP_CALL(siglongjmp, env, val);
 }
 
 void __longjmp_chk(jmp_buf env, int val)
 {
-	JUMP(__longjmp_chk, env, val);
+	LONGJMP_CALL(__longjmp_chk, env, val);
 }

@@ -5,7 +5,7 @@
  * A forked child has a copy of our memory but neither our threads nor a right to our connections: its handler turns all
  * RDS sockets into inherited numbers and forgets the engine; the next socket() starts a fresh one.  Children that no
  * handler sees (_Fork, clone) notice it themselves, at their first call on an RDS number; children that share our memory
- * (vfork) must not change anything in it (rds_fds_mine).  exec is calls_exec.c's.
+ * (vfork) must not change anything in it (rds_fds_is_ours).  exec is calls_exec.c's.
  *
  * The parent has to know as well that somebody else may have its sockets: from the handler, or from the wrapper of what starts the child.  Of
  * one that was started by a bare system call it hears when that makes its first call on a socket, or it finds it among its children when it ends.
@@ -27,83 +27,83 @@ static __thread struct {
 	struct os_signals signals;
 } forking;
 
-static void fork_ends(void)
+static void fork_end(void)
 {
-	rds_inside_leave();
+	reentry_call_end();
 	forking.prepared = false;
 	os_signals_release(&forking.signals);
 }
 
-static void process_child(void)
+static void fork_child(void)
 {
 	int saved = errno;
 
-	rds_fds_forget();
+	rds_fds_fork_child();
 	if (forking.prepared)
-		fork_ends();
+		fork_end();
 	errno = saved;
 }
 
-static void process_before(void)
+static void fork_prepare(void)
 {
 	if (!rds_fds_on())
 		return;
 	os_signals_hold(&forking.signals);
-	rds_inside_enter();
+	reentry_call_begin();
 	forking.prepared = true;
 	rds_borrower_fork_prepare();
 	rds_share_begin();
 	rds_helper_fork_prepare();
 }
 
-static void process_parent(void)
+static void fork_parent(void)
 {
 	if (!forking.prepared)
 		return;
 	rds_helper_fork_parent();
-	fork_ends();
+	fork_end();
 }
 
-static void process_start(void)
+static void fork_init_once(void)
 {
 	rds_fds_init();
-	rds_roll_init();
-	pthread_atfork(process_before, process_parent, process_child);
+	reentry_init();
+	pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
-void rds_process_init(void)
+void rds_fds_process_init(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-	pthread_once(&once, process_start);
+	pthread_once(&once, fork_init_once);
 }
 
 /* errno stays. */
-static void spreads(void (*how)(void))
+static void process_share(void (*how)(void))
 {
 	int saved = errno;
 
 	if (likely(!rds_fds_on()))
 		return;
-	if (rds_fds_mine()) {
-		rds_inside_enter();
+	if (rds_fds_is_ours()) {
+		reentry_call_begin();
 		how();
-		rds_inside_leave();
+		reentry_call_end();
 	} else {
 		atomic_store(&rds_share_possible, true); /* of the process that we share our memory with */
 	}
 	errno = saved;
 }
 
-void rds_process_spreads(void)
+void calls_process_share(void)
 {
-	spreads(rds_share_begin);
+	process_share(rds_share_begin);
 }
 
-static void spreads_now(void)
+static void process_share_now(void)
 {
 	rds_share_begin_now();
-	rds_fds_leave_all();
+	rds_fds_handoff_all();
 }
 
 /*
@@ -112,18 +112,18 @@ static void spreads_now(void)
  * If it is in the middle of something that is waited for, as by fork(): a lock of malloc() that it
  * has would be held in the child for ever.  True: begun.
  */
-static bool copy_begins(void)
+static bool clone_begin(void)
 {
 	if (likely(!rds_fds_on()))
 		return false;
-	spreads(spreads_now);
-	if (!rds_fds_mine())
+	process_share(process_share_now);
+	if (!rds_fds_is_ours())
 		return false;
 	rds_helper_fork_prepare();
 	return true;
 }
 
-static void copy_made(bool begun)
+static void clone_end(bool begun)
 {
 	if (begun)
 		rds_helper_fork_parent();
@@ -131,11 +131,11 @@ static void copy_made(bool begun)
 
 pid_t _Fork(void)
 {
-	bool begun = copy_begins();
-	pid_t pid = rds_real._Fork();
+	bool begun = clone_begin();
+	pid_t pid = libc_real._Fork();
 
 	if (pid) /* the child makes that lock anew */
-		copy_made(begun);
+		clone_end(begun);
 	return pid;
 }
 
@@ -161,45 +161,45 @@ int clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 		va_end(ap);
 	}
 	if (!(flags & CLONE_VM))
-		begun = copy_begins();
+		begun = clone_begin();
 	else if (!(flags & CLONE_FILES))
-		spreads(spreads_now);
-	atomic_fetch_add(&rds_fds_sharing, sharing);
-	pid = rds_real.clone(fn, stack, flags, arg, parent_tid, tls, child_tid);
-	atomic_fetch_sub(&rds_fds_sharing, sharing);
-	copy_made(begun);
+		process_share(process_share_now);
+	atomic_fetch_add(&rds_fds_sharing_clones, sharing);
+	pid = libc_real.clone(fn, stack, flags, arg, parent_tid, tls, child_tid);
+	atomic_fetch_sub(&rds_fds_sharing_clones, sharing);
+	clone_end(begun);
 	return pid;
 }
 
-static void ends(void)
+static void process_end(void)
 {
 	rds_engine_exit_begin(false);
 	if (rds_share_is_possible())
 		rds_handoff_out(NULL);
-	rds_fds_ending();
+	rds_fds_park_orphans();
 	rds_engine_exit();
 }
 
 /* interrupted: out of a signal handler, over a call that could not be rolled forward. */
-static void ends_now(bool interrupted)
+static void process_end_now(bool interrupted)
 {
 	rds_engine_exit_begin(interrupted);
 	if (rds_share_is_possible())
 		rds_handoff_out_now(interrupted);
-	rds_fds_ending();
+	rds_fds_park_orphans();
 	rds_engine_exit_now(interrupted);
 }
 
 /* After the program's own exit handlers: what it has sent is still handed over, within a bound. */
 static void __attribute__((destructor)) process_exit(void)
 {
-	if (rds_fds_on() && rds_fds_mine()) {
-		rds_inside_enter();
-		if (unlikely(rds_inside.depth > 1))
-			ends_now(true);
+	if (rds_fds_on() && rds_fds_is_ours()) {
+		reentry_call_begin();
+		if (unlikely(reentry_state.depth > 1))
+			process_end_now(true);
 		else
-			ends();
-		rds_inside_leave();
+			process_end();
+		reentry_call_end();
 	}
 }
 
@@ -207,19 +207,19 @@ static void __attribute__((destructor)) process_exit(void)
  * No handler runs here, and kernel RDS would have the messages by now: a child that sends and leaves this way (Python's
  * os._exit, shells) must not take its last message along.
  */
-void rds_process_leaves(void)
+void calls_process_exit_now(void)
 {
-	if (rds_fds_on() && rds_fds_mine()) {
-		rds_inside_enter();
-		ends_now(rds_inside.depth > 1);
+	if (rds_fds_on() && rds_fds_is_ours()) {
+		reentry_call_begin();
+		process_end_now(reentry_state.depth > 1);
 	}
 }
 
 /* By quick_exit(), after the program's own handlers, and before those that came earlier than ours. */
-void rds_process_ends_quickly(void)
+void calls_process_quick_exit(void)
 {
-	rds_process_leaves();
-	rds_inside_leave();
+	calls_process_exit_now();
+	reentry_call_end();
 }
 
 /* libc's own ends the parent by a call of its own, past our _exit(), and what the child is to have would end with it. */
@@ -241,7 +241,7 @@ static int daemon_ours(int nochdir, int noclose)
 		return -1;
 	if (noclose)
 		return 0;
-	null = rds_real.open("/dev/null", O_RDWR);
+	null = libc_real.open("/dev/null", O_RDWR);
 	if (null < 0)
 		return -1;
 	for (int fd = 0; fd <= 2; fd++)
@@ -253,19 +253,19 @@ static int daemon_ours(int nochdir, int noclose)
 
 int daemon(int nochdir, int noclose)
 {
-	return likely(!rds_fds_on()) ? rds_real.daemon(nochdir, noclose) : daemon_ours(nochdir, noclose);
+	return likely(!rds_fds_on()) ? libc_real.daemon(nochdir, noclose) : daemon_ours(nochdir, noclose);
 }
 
 void _exit(int status)
 {
-	rds_process_leaves();
-	rds_real._exit(status);
+	calls_process_exit_now();
+	libc_real._exit(status);
 	__builtin_unreachable();
 }
 
 void _Exit(int status)
 {
-	rds_process_leaves();
-	rds_real._Exit(status);
+	calls_process_exit_now();
+	libc_real._Exit(status);
 	__builtin_unreachable();
 }

@@ -21,10 +21,11 @@ static ssize_t recv_blocking(struct rds_sock *sk, int fd, struct msghdr *msg, in
 
 static ssize_t recv_engine(struct rds_sock *sk, int fd, struct msghdr *msg, int flags)
 {
-	if (unlikely(sk == RDS_INHERITED)) {
+	if (unlikely(sk == RDS_BORROWED)) {
 		if (!(flags & MSG_DONTWAIT)) /* it is a cancellation point, also where it does not sleep */
 			pthread_testcancel();
-		return RDS_AWAY(fd, rds_borrower_recvmsg(fd, msg, flags), now, recv_engine(now, fd, msg, flags));
+		return RDS_BORROWED_CALL(fd, rds_borrower_recvmsg(fd, msg, flags), now,
+					 recv_engine(now, fd, msg, flags));
 	}
 	return flags & MSG_DONTWAIT ? rds_call_recvmsg(sk, fd, msg, flags) : recv_blocking(sk, fd, msg, flags);
 }
@@ -34,7 +35,7 @@ static ssize_t recv_engine(struct rds_sock *sk, int fd, struct msghdr *msg, int 
 static ssize_t recv_from(struct rds_sock *sk, int fd, void *buf, size_t len, int flags, struct sockaddr *addr,
 			 socklen_t *alen)
 {
-	struct iovec iov = {buf, len < USER_RW_MAX ? len : USER_RW_MAX};
+	struct iovec iov = {buf, len < ARGS_RW_MAX ? len : ARGS_RW_MAX};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 	struct sockaddr_storage name;
 
@@ -44,8 +45,8 @@ static ssize_t recv_from(struct rds_sock *sk, int fd, void *buf, size_t len, int
 	}
 	ssize_t rc = recv_engine(sk, fd, &msg, flags);
 
-	if (rc >= 0 && addr && unlikely(!user_addr_out_plain(&name, msg.msg_namelen, addr, alen))) {
-		int bad = user_addr_out(&name, msg.msg_namelen, addr, alen);
+	if (rc >= 0 && addr && unlikely(!args_addr_out_plain(&name, msg.msg_namelen, addr, alen))) {
+		int bad = args_addr_out(&name, msg.msg_namelen, addr, alen);
 
 		rc = bad ? bad : rc;
 	}
@@ -57,7 +58,7 @@ ssize_t recv(int fd, void *buf, size_t len, int flags)
 	struct rds_sock *sk = rds_fds_get(fd);
 
 	if (likely(!sk))
-		return rds_real.recv(fd, buf, len, flags);
+		return libc_real.recv(fd, buf, len, flags);
 	return RDS_FDS_DONE(sk, recv_from(sk, fd, buf, len, flags, NULL, NULL), recv(fd, buf, len, flags));
 }
 
@@ -66,7 +67,7 @@ ssize_t __recv_chk(int fd, void *buf, size_t len, size_t room, int flags)
 	struct rds_sock *sk = len > room ? NULL : rds_fds_get(fd);
 
 	if (likely(!sk))
-		return rds_real.__recv_chk(fd, buf, len, room, flags);
+		return libc_real.__recv_chk(fd, buf, len, room, flags);
 	return RDS_FDS_DONE(sk, recv_from(sk, fd, buf, len, flags, NULL, NULL), recv(fd, buf, len, flags));
 }
 
@@ -75,7 +76,7 @@ ssize_t recvfrom(int fd, void *buf, size_t len, int flags, __SOCKADDR_ARG addr, 
 	struct rds_sock *sk = rds_fds_get(fd);
 
 	if (likely(!sk))
-		return rds_real.recvfrom(fd, buf, len, flags, addr, alen);
+		return libc_real.recvfrom(fd, buf, len, flags, addr, alen);
 	return RDS_FDS_DONE(sk, recv_from(sk, fd, buf, len, flags, addr.__sockaddr__, alen),
 			    recvfrom(fd, buf, len, flags, addr, alen));
 }
@@ -85,7 +86,7 @@ ssize_t __recvfrom_chk(int fd, void *buf, size_t len, size_t room, int flags, __
 	struct rds_sock *sk = len > room ? NULL : rds_fds_get(fd);
 
 	if (likely(!sk))
-		return rds_real.__recvfrom_chk(fd, buf, len, room, flags, addr, alen);
+		return libc_real.__recvfrom_chk(fd, buf, len, room, flags, addr, alen);
 	return RDS_FDS_DONE(sk, recv_from(sk, fd, buf, len, flags, addr.__sockaddr__, alen),
 			    recvfrom(fd, buf, len, flags, addr, alen));
 }
@@ -99,8 +100,8 @@ static ssize_t recv_msg(struct rds_sock *sk, int fd, struct msghdr *user, int fl
 	struct msghdr msg;
 	ssize_t rc;
 
-	rc = user_msg_in(user, &msg);
-	rc = rc ? rc : user_iov(msg.msg_iov, msg.msg_iovlen, NULL);
+	rc = args_msg_in(user, &msg);
+	rc = rc ? rc : args_iov_check(msg.msg_iov, msg.msg_iovlen, NULL);
 	if (rc)
 		return rc;
 	if (msg.msg_name) /* with the caller's length, which a notification may keep */
@@ -110,7 +111,7 @@ static ssize_t recv_msg(struct rds_sock *sk, int fd, struct msghdr *user, int fl
 	if (rc < 0)
 		return rc;
 	if (msg.msg_name) {
-		int bad = user_addr_out(&name, msg.msg_namelen, user->msg_name, &user->msg_namelen);
+		int bad = args_addr_out(&name, msg.msg_namelen, user->msg_name, &user->msg_namelen);
 
 		if (bad)
 			return bad;
@@ -147,9 +148,9 @@ ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 	struct rds_sock *sk = rds_fds_get(fd);
 
 	if (unlikely(sk))
-		return RDS_FDS_DONE(sk, flags & USER_MSG_COMPAT ? -EINVAL : recv_msg(sk, fd, msg, flags),
+		return RDS_FDS_DONE(sk, flags & ARGS_MSG_COMPAT ? -EINVAL : recv_msg(sk, fd, msg, flags),
 				    recvmsg(fd, msg, flags));
-	ssize_t rc = rds_real.recvmsg(fd, msg, flags);
+	ssize_t rc = libc_real.recvmsg(fd, msg, flags);
 
 	if (rc >= 0 && msg->msg_controllen)
 		recv_rights(msg);
@@ -200,9 +201,9 @@ static int recv_mmsg(struct rds_sock *sk, int fd, struct mmsghdr *vec, unsigned 
 	ssize_t rc = timeout ? mmsg_end(timeout, &end) : 0;
 
 	if (rc == 0 && !(flags & MSG_ERRQUEUE)) {
-		int err = sk == RDS_INHERITED
-				  ? (int)RDS_AWAY(fd, rds_borrower_take_error(fd), now, rds_sock_take_error(now))
-				  : rds_sock_take_error(sk);
+		int err = sk == RDS_BORROWED ? (int)RDS_BORROWED_CALL(fd, rds_borrower_take_error(fd), now,
+								      rds_sock_take_error(now))
+					     : rds_sock_take_error(sk);
 
 		rc = err > 0 ? -err : err;
 	}
@@ -226,7 +227,7 @@ static int recv_mmsg(struct rds_sock *sk, int fd, struct mmsghdr *vec, unsigned 
 	if (rc == 0 || got == 0)
 		return rc ? (int)rc : (int)got;
 	/* The messages count now, the error at the next call. */
-	if (rc != -EAGAIN && sk == RDS_INHERITED)
+	if (rc != -EAGAIN && sk == RDS_BORROWED)
 		rds_borrower_set_error(fd, (int)-rc);
 	else if (rc != -EAGAIN)
 		rds_sock_set_error(sk, (int)-rc);
@@ -239,9 +240,9 @@ int recvmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags, struct timespec
 
 	if (unlikely(sk))
 		return (int)RDS_FDS_DONE(sk,
-					 flags & USER_MSG_COMPAT ? -EINVAL : recv_mmsg(sk, fd, vec, n, flags, timeout),
+					 flags & ARGS_MSG_COMPAT ? -EINVAL : recv_mmsg(sk, fd, vec, n, flags, timeout),
 					 recvmmsg(fd, vec, n, flags, timeout));
-	int rc = rds_real.recvmmsg(fd, vec, n, flags, timeout);
+	int rc = libc_real.recvmmsg(fd, vec, n, flags, timeout);
 
 	for (int i = 0; i < rc; i++)
 		if (vec[i].msg_hdr.msg_controllen)
@@ -256,7 +257,7 @@ static ssize_t recv_vector(struct rds_sock *sk, int fd, const struct iovec *iov,
 	struct msghdr msg = {.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = (size_t)n};
 	size_t total;
 
-	int rc = n < 0 || n > USER_IOV_MAX ? -EINVAL : user_iov(iov, (size_t)n, &total);
+	int rc = n < 0 || n > ARGS_IOV_MAX ? -EINVAL : args_iov_check(iov, (size_t)n, &total);
 
 	if (rc < 0 || total == 0)
 		return rc; /* no room: the file layer does not ask the socket, no message is used up */
@@ -274,7 +275,7 @@ ssize_t read(int fd, void *buf, size_t len)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
 
-	return likely(!sk) ? rds_real.read(fd, buf, len) : recv_plain(sk, fd, buf, len);
+	return likely(!sk) ? libc_real.read(fd, buf, len) : recv_plain(sk, fd, buf, len);
 }
 RDS_ALIAS(__read, read);
 
@@ -282,7 +283,7 @@ ssize_t __read_chk(int fd, void *buf, size_t len, size_t room)
 {
 	struct rds_sock *sk = len > room ? NULL : rds_fds_get(fd);
 
-	return likely(!sk) ? rds_real.__read_chk(fd, buf, len, room) : recv_plain(sk, fd, buf, len);
+	return likely(!sk) ? libc_real.__read_chk(fd, buf, len, room) : recv_plain(sk, fd, buf, len);
 }
 
 ssize_t readv(int fd, const struct iovec *iov, int n)
@@ -290,7 +291,7 @@ ssize_t readv(int fd, const struct iovec *iov, int n)
 	struct rds_sock *sk = rds_fds_get(fd);
 
 	if (likely(!sk))
-		return rds_real.readv(fd, iov, n);
+		return libc_real.readv(fd, iov, n);
 	return RDS_FDS_DONE(sk, recv_vector(sk, fd, iov, n, 0), readv(fd, iov, n));
 }
 
@@ -299,7 +300,7 @@ ssize_t preadv2(int fd, const struct iovec *iov, int n, off_t off, int flags)
 	struct rds_sock *sk = off == -1 ? rds_fds_get(fd) : NULL;
 
 	if (likely(!sk))
-		return rds_real.preadv2(fd, iov, n, off, flags);
+		return libc_real.preadv2(fd, iov, n, off, flags);
 	if (flags & ~(RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND))
 		return rds_fds_done(sk, -EOPNOTSUPP);
 	return RDS_FDS_DONE(sk, recv_vector(sk, fd, iov, n, flags & RWF_NOWAIT ? MSG_DONTWAIT : 0),

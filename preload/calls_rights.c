@@ -32,13 +32,13 @@
 #define SETNS_ALONE (CLONE_NEWUSER | CLONE_NEWNS)
 #define LATE (CLONE_NEWNET | CLONE_NEWPID)
 
-static int enter(int fd, int what)
+static int namespace_enter(int fd, int what)
 {
-	return fd < 0 ? rds_real.unshare(what) : rds_real.setns(fd, what);
+	return fd < 0 ? libc_real.unshare(what) : libc_real.setns(fd, what);
 }
 
 /* What is done in two calls must not be half done: a child, of which the program learns nothing, makes it in one.  0 or -errno. */
-static long tried(int fd, int what)
+static long namespace_try(int fd, int what)
 {
 	long pid = os_syscall(SYS_clone, 0, 0, 0, 0, 0, 0), err;
 	int status = 0;
@@ -53,34 +53,34 @@ static long tried(int fd, int what)
 	return -WEXITSTATUS(status);
 }
 
-static int enter_first(int fd, int first, int rest)
+static int namespace_enter_first(int fd, int first, int rest)
 {
-	long err = rest ? tried(fd, first | rest) : 0;
+	long err = rest ? namespace_try(fd, first | rest) : 0;
 
-	return err ? (int)rds_result(err) : enter(fd, first);
+	return err ? (int)libc_result(err) : namespace_enter(fd, first);
 }
 
 /*
  * The library's thread goes on in the network namespace that it was in, and in a new pid namespace there are no threads: so these (LATE) come when it is
  * back.
  */
-static int enter_alone(int fd, int what)
+static int namespace_enter_alone(int fd, int what)
 {
 	int rc, saved, rest = what & ~LATE ? what & LATE : 0;
 
-	rds_inside_enter();
+	reentry_call_begin();
 	if (!rds_aside_begin()) {
-		rc = enter(fd, what);
+		rc = namespace_enter(fd, what);
 	} else {
-		rc = enter_first(fd, what & ~LATE, rest);
+		rc = namespace_enter_first(fd, what & ~LATE, rest);
 		saved = errno;
 		rds_aside_end();
 		errno = saved;
 		if (rc == 0 && rest)
-			rc = enter(fd, rest);
+			rc = namespace_enter(fd, rest);
 	}
 	saved = errno;
-	rds_inside_leave();
+	reentry_call_end();
 	errno = saved;
 	return rc;
 }
@@ -89,17 +89,17 @@ int unshare(int flags)
 {
 	bool helper;
 
-	if (likely(!rds_fds_on()) || (flags & ~UNSHARE_ALL) || !rds_fds_mine())
-		return rds_real.unshare(flags);
+	if (likely(!rds_fds_on()) || (flags & ~UNSHARE_ALL) || !rds_fds_is_ours())
+		return libc_real.unshare(flags);
 	if ((flags & CLONE_FILES) && rds_helper_program_is_single(&helper) && helper) /* as close_range() */
 		flags &= ~CLONE_FILES;
 	if (!(flags & UNSHARE_ALONE))
-		return rds_real.unshare(flags);
-	return enter_alone(-1, flags);
+		return libc_real.unshare(flags);
+	return namespace_enter_alone(-1, flags);
 }
 
 /* Does it take a process of one thread? */
-static bool is_alone(int fd, int type)
+static bool namespace_needs_one_thread(int fd, int type)
 {
 	struct statfs fs;
 	long kind;
@@ -114,14 +114,14 @@ static bool is_alone(int fd, int type)
 
 int setns(int fd, int type)
 {
-	if (likely(!rds_fds_on()) || fd < 0 || !rds_fds_mine())
-		return rds_real.setns(fd, type);
-	return is_alone(fd, type) ? enter_alone(fd, type) : rds_real.setns(fd, type);
+	if (likely(!rds_fds_on()) || fd < 0 || !rds_fds_is_ours())
+		return libc_real.setns(fd, type);
+	return namespace_needs_one_thread(fd, type) ? namespace_enter_alone(fd, type) : libc_real.setns(fd, type);
 }
 
-static bool follows(void)
+static bool helper_thread_follows(void)
 {
-	return rds_fds_mine() && rds_aside_can_repeat();
+	return rds_fds_is_ours() && rds_aside_can_repeat();
 }
 
 int capset(void *header, const void *data)
@@ -129,38 +129,38 @@ int capset(void *header, const void *data)
 	static struct __user_cap_header_struct who;
 	static struct __user_cap_data_struct what[_LINUX_CAPABILITY_U32S_3];
 	const long args[5] = {(long)&who, (long)what};
-	int rc = rds_real.capset(header, data), saved = errno;
+	int rc = libc_real.capset(header, data), saved = errno;
 
 	if (rc || likely(!rds_fds_on()))
 		return rc;
-	rds_inside_enter();
-	if (follows()) {
+	reentry_call_begin();
+	if (helper_thread_follows()) {
 		who.version = ((const struct __user_cap_header_struct *)header)->version;
 		memcpy(what, data, who.version == _LINUX_CAPABILITY_VERSION_1 ? sizeof(what[0]) : sizeof(what));
 		rds_aside_repeat_call(SYS_capset, args);
 	}
-	rds_inside_leave();
+	reentry_call_end();
 	errno = saved;
 	return rc;
 }
 
 /* Of all that it does: rights of the thread. */
-static bool is_right(int option)
+static bool prctl_is_thread_right(int option)
 {
 	return option == PR_SET_NO_NEW_PRIVS || option == PR_CAPBSET_DROP || option == PR_CAP_AMBIENT ||
 	       option == PR_SET_SECUREBITS || option == PR_SET_KEEPCAPS;
 }
 
-void rds_prctl_made(const long args[5])
+void calls_prctl_follow(const long args[5])
 {
 	int saved = errno;
 
-	if (likely(!is_right((int)args[0]) || !rds_fds_on()))
+	if (likely(!prctl_is_thread_right((int)args[0]) || !rds_fds_on()))
 		return;
-	rds_inside_enter();
-	if (follows())
+	reentry_call_begin();
+	if (helper_thread_follows())
 		rds_aside_repeat_call(SYS_prctl, args);
-	rds_inside_leave();
+	reentry_call_end();
 	errno = saved;
 }
 
@@ -174,18 +174,18 @@ RDS_READS_GARBAGE int prctl(int option, ...)
 	for (unsigned i = 1; i < 5; i++)
 		a[i] = va_arg(ap, long);
 	va_end(ap);
-	rc = rds_real.prctl(option, a[1], a[2], a[3], a[4]);
+	rc = libc_real.prctl(option, a[1], a[2], a[3], a[4]);
 	if (rc >= 0)
-		rds_prctl_made(a);
+		calls_prctl_follow(a);
 	return rc;
 }
 
 /* What is mapped already counts, whoever needs it. */
 int mlockall(int flags)
 {
-	int rc = rds_real.mlockall(flags);
+	int rc = libc_real.mlockall(flags);
 
-	if (rc && errno == ENOMEM && rds_fds_on() && rds_fds_mine())
+	if (rc && errno == ENOMEM && rds_fds_on() && rds_fds_is_ours())
 		rds_warn("mlockall() has failed, and what the RDS engine has mapped counts, too: lock memory before "
 			 "the first "
 			 "message, set MALLOC_ARENA_MAX=1, or raise the limit (ulimit -l)");

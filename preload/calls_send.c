@@ -23,10 +23,11 @@ static ssize_t send_blocking(struct rds_sock *sk, int fd, const struct msghdr *m
 
 static ssize_t send_engine(struct rds_sock *sk, int fd, const struct msghdr *msg, int flags)
 {
-	if (unlikely(sk == RDS_INHERITED)) {
+	if (unlikely(sk == RDS_BORROWED)) {
 		if (!(flags & MSG_DONTWAIT)) /* it is a cancellation point, also where it does not sleep */
 			pthread_testcancel();
-		return RDS_AWAY(fd, rds_borrower_sendmsg(fd, msg, flags), now, send_engine(now, fd, msg, flags));
+		return RDS_BORROWED_CALL(fd, rds_borrower_sendmsg(fd, msg, flags), now,
+					 send_engine(now, fd, msg, flags));
 	}
 	return flags & MSG_DONTWAIT ? rds_call_sendmsg(sk, fd, msg, flags) : send_blocking(sk, fd, msg, flags);
 }
@@ -37,7 +38,7 @@ static bool send_quick(struct rds_sock *sk, const void *buf, size_t len, int fla
 {
 	bool sent;
 
-	if (unlikely(alen != sizeof(struct sockaddr_in) || (flags & ~MSG_DONTWAIT) || !addr || sk == RDS_INHERITED))
+	if (unlikely(alen != sizeof(struct sockaddr_in) || (flags & ~MSG_DONTWAIT) || !addr || sk == RDS_BORROWED))
 		return false;
 	if (flags)
 		return rds_call_send_fast(sk, buf, len, addr);
@@ -49,15 +50,15 @@ static bool send_quick(struct rds_sock *sk, const void *buf, size_t len, int fla
 
 /* ---- send, sendto ---- */
 
-static ssize_t send_to(struct rds_sock *sk, int fd, const void *buf, size_t len, int flags, const struct sockaddr *addr,
-		       socklen_t alen)
+static ssize_t send_to_addr(struct rds_sock *sk, int fd, const void *buf, size_t len, int flags,
+			    const struct sockaddr *addr, socklen_t alen)
 {
-	struct iovec iov = {(void *)(uintptr_t)buf, len < USER_RW_MAX ? len : USER_RW_MAX};
+	struct iovec iov = {(void *)(uintptr_t)buf, len < ARGS_RW_MAX ? len : ARGS_RW_MAX};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 	struct sockaddr_storage name;
 
 	if (addr) {
-		int rc = user_addr_in(addr, alen, &name);
+		int rc = args_addr_in(addr, alen, &name);
 
 		if (rc)
 			return rc;
@@ -72,8 +73,8 @@ ssize_t send(int fd, const void *buf, size_t len, int flags)
 	struct rds_sock *sk = rds_fds_get(fd);
 
 	if (likely(!sk))
-		return rds_real.send(fd, buf, len, flags);
-	return RDS_FDS_DONE(sk, send_to(sk, fd, buf, len, flags, NULL, 0), send(fd, buf, len, flags));
+		return libc_real.send(fd, buf, len, flags);
+	return RDS_FDS_DONE(sk, send_to_addr(sk, fd, buf, len, flags, NULL, 0), send(fd, buf, len, flags));
 }
 RDS_ALIAS(__send, send);
 
@@ -82,12 +83,12 @@ ssize_t sendto(int fd, const void *buf, size_t len, int flags, __CONST_SOCKADDR_
 	struct rds_sock *sk = rds_fds_get(fd);
 
 	if (likely(!sk))
-		return rds_real.sendto(fd, buf, len, flags, addr, alen);
+		return libc_real.sendto(fd, buf, len, flags, addr, alen);
 	if (likely(send_quick(sk, buf, len, flags, addr.__sockaddr__, alen))) {
 		rds_fds_put(sk);
 		return (ssize_t)len;
 	}
-	return RDS_FDS_DONE(sk, send_to(sk, fd, buf, len, flags, addr.__sockaddr__, alen),
+	return RDS_FDS_DONE(sk, send_to_addr(sk, fd, buf, len, flags, addr.__sockaddr__, alen),
 			    sendto(fd, buf, len, flags, addr, alen));
 }
 
@@ -100,11 +101,11 @@ static ssize_t send_msg(struct rds_sock *sk, int fd, const struct msghdr *user, 
 	struct msghdr msg;
 	int rc;
 
-	rc = user_msg_in(user, &msg);
+	rc = args_msg_in(user, &msg);
 	if (rc == 0 && msg.msg_namelen)
-		rc = user_addr_in(msg.msg_name, msg.msg_namelen, &name);
+		rc = args_addr_in(msg.msg_name, msg.msg_namelen, &name);
 	msg.msg_name = msg.msg_namelen ? &name : NULL;
-	rc = rc ? rc : user_iov(msg.msg_iov, msg.msg_iovlen, NULL);
+	rc = rc ? rc : args_iov_check(msg.msg_iov, msg.msg_iovlen, NULL);
 	return rc ? rc : send_engine(sk, fd, &msg, flags);
 }
 
@@ -116,9 +117,9 @@ static void send_rights(const struct msghdr *msg)
 		return;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR((struct msghdr *)(uintptr_t)msg, c))
 		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
-			rds_inside_enter();
+			reentry_call_begin();
 			rds_share_begin();
-			rds_inside_leave();
+			reentry_call_end();
 		}
 }
 
@@ -128,9 +129,9 @@ ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 
 	if (likely(!sk)) {
 		send_rights(msg);
-		return rds_real.sendmsg(fd, msg, flags);
+		return libc_real.sendmsg(fd, msg, flags);
 	}
-	return RDS_FDS_DONE(sk, flags & USER_MSG_COMPAT ? -EINVAL : send_msg(sk, fd, msg, flags),
+	return RDS_FDS_DONE(sk, flags & ARGS_MSG_COMPAT ? -EINVAL : send_msg(sk, fd, msg, flags),
 			    sendmsg(fd, msg, flags));
 }
 
@@ -140,8 +141,8 @@ static int send_mmsg(struct rds_sock *sk, int fd, struct mmsghdr *vec, unsigned 
 	ssize_t rc = 0;
 	unsigned sent = 0;
 
-	if (n > USER_IOV_MAX)
-		n = USER_IOV_MAX;
+	if (n > ARGS_IOV_MAX)
+		n = ARGS_IOV_MAX;
 	for (; sent < n; sent++) {
 		struct mmsghdr *m = &vec[sent];
 		int eor = rds_user_readable(m, sizeof(*m)) ? 0 : m->msg_hdr.msg_flags & MSG_EOR;
@@ -166,9 +167,9 @@ int sendmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags)
 		for (unsigned i = 0; unlikely(rds_fds_on()) && i < n && !rds_user_readable(&vec[i], sizeof(vec[i]));
 		     i++)
 			send_rights(&vec[i].msg_hdr);
-		return rds_real.sendmmsg(fd, vec, n, flags);
+		return libc_real.sendmmsg(fd, vec, n, flags);
 	}
-	return (int)RDS_FDS_DONE(sk, flags & USER_MSG_COMPAT ? -EINVAL : send_mmsg(sk, fd, vec, n, flags),
+	return (int)RDS_FDS_DONE(sk, flags & ARGS_MSG_COMPAT ? -EINVAL : send_mmsg(sk, fd, vec, n, flags),
 				 sendmmsg(fd, vec, n, flags));
 }
 
@@ -183,14 +184,14 @@ ssize_t write(int fd, const void *buf, size_t len)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
 
-	return likely(!sk) ? rds_real.write(fd, buf, len) : write_refused(sk);
+	return likely(!sk) ? libc_real.write(fd, buf, len) : write_refused(sk);
 }
 RDS_ALIAS(__write, write);
 
 static ssize_t write_vector(struct rds_sock *sk, const struct iovec *iov, int n)
 {
 	size_t total;
-	int rc = n < 0 || n > USER_IOV_MAX ? -EINVAL : user_iov(iov, (size_t)n, &total);
+	int rc = n < 0 || n > ARGS_IOV_MAX ? -EINVAL : args_iov_check(iov, (size_t)n, &total);
 
 	if (rc < 0 || total == 0)
 		return rds_fds_done(sk, rc); /* nothing to write: the file layer never asks the socket */
@@ -201,7 +202,7 @@ ssize_t writev(int fd, const struct iovec *iov, int n)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
 
-	return likely(!sk) ? rds_real.writev(fd, iov, n) : write_vector(sk, iov, n);
+	return likely(!sk) ? libc_real.writev(fd, iov, n) : write_vector(sk, iov, n);
 }
 
 ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t off, int flags)
@@ -209,7 +210,7 @@ ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t off, int flags)
 	struct rds_sock *sk = off == -1 ? rds_fds_get(fd) : NULL;
 
 	/* At an offset the stand-in says ESPIPE by itself. */
-	return likely(!sk) ? rds_real.pwritev2(fd, iov, n, off, flags) : write_vector(sk, iov, n);
+	return likely(!sk) ? libc_real.pwritev2(fd, iov, n, off, flags) : write_vector(sk, iov, n);
 }
 RDS_ALIAS(pwritev64v2, pwritev2);
 
@@ -221,7 +222,7 @@ ssize_t sendfile(int out, int in, off_t *off, size_t len)
 		return write_refused(sk);
 	sk = rds_fds_get(in);
 	if (likely(!sk))
-		return rds_real.sendfile(out, in, off, len);
+		return libc_real.sendfile(out, in, off, len);
 	/* As splice() below: into a pipe the kernel would read our stand-in, and wait there. */
 	return rds_fds_done(sk, off ? -ESPIPE : -EINVAL);
 }
@@ -235,7 +236,7 @@ ssize_t splice(int in, off64_t *inoff, int out, off64_t *outoff, size_t len, uns
 		return write_refused(sk);
 	sk = rds_fds_get(in);
 	if (likely(!sk))
-		return rds_real.splice(in, inoff, out, outoff, len, flags);
+		return libc_real.splice(in, inoff, out, outoff, len, flags);
 	/* Messages out of a socket into a pipe: no program does, and a pipe would lose their borders. */
 	return rds_fds_done(sk, -EINVAL);
 }

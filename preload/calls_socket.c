@@ -75,28 +75,28 @@ static int socket_rds(int domain, int type, int protocol)
 	struct rds_sock *sk;
 
 	rds_libc_init();
-	rds_process_init();
-	if (rds_fds_on() && !rds_fds_mine()) /* in memory or a table that is its parent's it could only do harm */
-		return (int)rds_result(-EAGAIN);
-	rds_inside_enter();
+	rds_fds_process_init();
+	if (rds_fds_on() && !rds_fds_is_ours()) /* in memory or a table that is its parent's it could only do harm */
+		return (int)libc_result(-EAGAIN);
+	reentry_call_begin();
 	if (domain != PF_RDS_NUMBER)
 		type = (type & ~TYPE_MASK) | SOCK_SEQPACKET;
 	int fd = rds_call_socket(type, protocol, &sk);
 	int rc = fd < 0 ? fd : rds_fds_install(fd, sk);
 
-	rds_inside_leave();
-	return (int)rds_result(rc < 0 ? rc : fd);
+	reentry_call_end();
+	return (int)libc_result(rc < 0 ? rc : fd);
 }
 
 int socket(int domain, int type, int protocol)
 {
 	if (family_claimed(domain, type))
 		return socket_rds(domain, type, protocol);
-	int fd = rds_real.socket(domain, type, protocol);
+	int fd = libc_real.socket(domain, type, protocol);
 
 	if (unlikely(fd < 0) && family_adopted(domain, type))
 		return socket_rds(domain, type, protocol);
-	return rds_fds_fresh(fd);
+	return rds_fds_clear(fd);
 }
 
 static int socketpair_rds(int domain, int type, int protocol, int *sv)
@@ -115,13 +115,13 @@ static int socketpair_rds(int domain, int type, int protocol, int *sv)
 int socketpair(int domain, int type, int protocol, int sv[2])
 {
 	if (family_claimed(domain, type))
-		return (int)rds_result(socketpair_rds(domain, type, protocol, sv));
-	int rc = rds_real.socketpair(domain, type, protocol, sv);
+		return (int)libc_result(socketpair_rds(domain, type, protocol, sv));
+	int rc = libc_real.socketpair(domain, type, protocol, sv);
 
 	if (unlikely(rc < 0))
-		return family_adopted(domain, type) ? (int)rds_result(-EOPNOTSUPP) : rc;
-	rds_fds_fresh(sv[0]);
-	rds_fds_fresh(sv[1]);
+		return family_adopted(domain, type) ? (int)libc_result(-EOPNOTSUPP) : rc;
+	rds_fds_clear(sv[0]);
+	rds_fds_clear(sv[1]);
 	return rc;
 }
 
@@ -129,34 +129,34 @@ int socketpair(int domain, int type, int protocol, int sv[2])
 
 typedef int name_in_fn(struct rds_sock *sk, const struct sockaddr *addr, int len);
 typedef int name_out_fn(struct rds_sock *sk, struct sockaddr *addr, socklen_t *len);
-typedef int away_in_fn(int fd, const struct sockaddr *addr, int len);
-typedef int away_out_fn(int fd, struct sockaddr *addr, socklen_t *len);
+typedef int borrowed_in_fn(int fd, const struct sockaddr *addr, int len);
+typedef int borrowed_out_fn(int fd, struct sockaddr *addr, socklen_t *len);
 
-static int name_in(struct rds_sock *sk, int fd, name_in_fn *call, away_in_fn *away, const struct sockaddr *addr,
-		   socklen_t len)
+static int socket_name_in(struct rds_sock *sk, int fd, name_in_fn *call, borrowed_in_fn *away,
+			  const struct sockaddr *addr, socklen_t len)
 {
 	struct sockaddr_storage name;
 
-	int rc = user_addr_in(addr, len, &name);
+	int rc = args_addr_in(addr, len, &name);
 
 	if (!rc)
-		rc = sk != RDS_INHERITED ? call(sk, (struct sockaddr *)&name, (int)len)
-					 : (int)RDS_AWAY(fd, away(fd, (struct sockaddr *)&name, (int)len), now,
-							 call(now, (struct sockaddr *)&name, (int)len));
+		rc = sk != RDS_BORROWED ? call(sk, (struct sockaddr *)&name, (int)len)
+					: (int)RDS_BORROWED_CALL(fd, away(fd, (struct sockaddr *)&name, (int)len), now,
+								 call(now, (struct sockaddr *)&name, (int)len));
 	return (int)rds_fds_done(sk, rc);
 }
 
-static int name_out(struct rds_sock *sk, int fd, name_out_fn *call, away_out_fn *away, struct sockaddr *addr,
-		    socklen_t *len)
+static int socket_name_out(struct rds_sock *sk, int fd, name_out_fn *call, borrowed_out_fn *away, struct sockaddr *addr,
+			   socklen_t *len)
 {
 	struct sockaddr_storage name = {0};
 	socklen_t full = sizeof(name);
 
-	int rc = sk != RDS_INHERITED ? call(sk, (struct sockaddr *)&name, &full)
-				     : (int)RDS_AWAY(fd, away(fd, (struct sockaddr *)&name, &full), now,
-						     call(now, (struct sockaddr *)&name, &full));
+	int rc = sk != RDS_BORROWED ? call(sk, (struct sockaddr *)&name, &full)
+				    : (int)RDS_BORROWED_CALL(fd, away(fd, (struct sockaddr *)&name, &full), now,
+							     call(now, (struct sockaddr *)&name, &full));
 
-	rc = rc ? rc : user_addr_out(&name, full, addr, len);
+	rc = rc ? rc : args_addr_out(&name, full, addr, len);
 	return (int)rds_fds_done(sk, rc);
 }
 
@@ -164,16 +164,16 @@ int bind(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
 
-	return sk ? name_in(sk, fd, rds_call_bind, rds_borrower_bind, addr.__sockaddr__, len)
-		  : rds_real.bind(fd, addr, len);
+	return sk ? socket_name_in(sk, fd, rds_call_bind, rds_borrower_bind, addr.__sockaddr__, len)
+		  : libc_real.bind(fd, addr, len);
 }
 
 int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
 
-	return sk ? name_in(sk, fd, rds_call_connect, rds_borrower_connect, addr.__sockaddr__, len)
-		  : rds_real.connect(fd, addr, len);
+	return sk ? socket_name_in(sk, fd, rds_call_connect, rds_borrower_connect, addr.__sockaddr__, len)
+		  : libc_real.connect(fd, addr, len);
 }
 RDS_ALIAS(__connect, connect);
 
@@ -181,21 +181,21 @@ int getsockname(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
 
-	return sk ? name_out(sk, fd, rds_call_getsockname, rds_borrower_getsockname, addr.__sockaddr__, len)
-		  : rds_real.getsockname(fd, addr, len);
+	return sk ? socket_name_out(sk, fd, rds_call_getsockname, rds_borrower_getsockname, addr.__sockaddr__, len)
+		  : libc_real.getsockname(fd, addr, len);
 }
 
 int getpeername(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
 
-	return sk ? name_out(sk, fd, rds_call_getpeername, rds_borrower_getpeername, addr.__sockaddr__, len)
-		  : rds_real.getpeername(fd, addr, len);
+	return sk ? socket_name_out(sk, fd, rds_call_getpeername, rds_borrower_getpeername, addr.__sockaddr__, len)
+		  : libc_real.getpeername(fd, addr, len);
 }
 
 /* ---- what RDS does not have; the stand-in would answer as AF_UNIX, or even succeed ---- */
 
-static int refuse(struct rds_sock *sk, int err)
+static int socket_refuse(struct rds_sock *sk, int err)
 {
 	return (int)rds_fds_done(sk, -err);
 }
@@ -204,21 +204,21 @@ int listen(int fd, int backlog)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
 
-	return sk ? refuse(sk, EOPNOTSUPP) : rds_real.listen(fd, backlog);
+	return sk ? socket_refuse(sk, EOPNOTSUPP) : libc_real.listen(fd, backlog);
 }
 
 int shutdown(int fd, int how)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
 
-	return sk ? refuse(sk, EOPNOTSUPP) : rds_real.shutdown(fd, how);
+	return sk ? socket_refuse(sk, EOPNOTSUPP) : libc_real.shutdown(fd, how);
 }
 
 int accept(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
 
-	return sk ? refuse(sk, EOPNOTSUPP) : rds_fds_fresh(rds_real.accept(fd, addr, len));
+	return sk ? socket_refuse(sk, EOPNOTSUPP) : rds_fds_clear(libc_real.accept(fd, addr, len));
 }
 
 int accept4(int fd, __SOCKADDR_ARG addr, socklen_t *len, int flags)
@@ -226,8 +226,8 @@ int accept4(int fd, __SOCKADDR_ARG addr, socklen_t *len, int flags)
 	struct rds_sock *sk = rds_fds_get(fd);
 
 	if (likely(!sk))
-		return rds_fds_fresh(rds_real.accept4(fd, addr, len, flags));
-	return refuse(sk, flags & ~TYPE_FLAGS ? EINVAL : EOPNOTSUPP);
+		return rds_fds_clear(libc_real.accept4(fd, addr, len, flags));
+	return socket_refuse(sk, flags & ~TYPE_FLAGS ? EINVAL : EOPNOTSUPP);
 }
 
 /* ---- tuning ---- */
@@ -237,15 +237,15 @@ int getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
 	struct rds_sock *sk = rds_fds_get(fd);
 
 	if (likely(!sk))
-		return rds_real.getsockopt(fd, level, opt, val, len);
-	int rc = sk == RDS_INHERITED ? (int)RDS_AWAY(fd, rds_borrower_getsockopt(fd, level, opt, val, len), now,
-						     rds_call_getsockopt(now, fd, level, opt, val, len))
-				     : rds_call_getsockopt(sk, fd, level, opt, val, len);
+		return libc_real.getsockopt(fd, level, opt, val, len);
+	int rc = sk == RDS_BORROWED ? (int)RDS_BORROWED_CALL(fd, rds_borrower_getsockopt(fd, level, opt, val, len), now,
+							     rds_call_getsockopt(now, fd, level, opt, val, len))
+				    : rds_call_getsockopt(sk, fd, level, opt, val, len);
 
 	return (int)rds_fds_done(sk, rc);
 }
 
-static int set_option(struct rds_sock *sk, int fd, int level, int opt, const void *val, socklen_t len)
+static int socket_set_option(struct rds_sock *sk, int fd, int level, int opt, const void *val, socklen_t len)
 {
 	int rc;
 
@@ -262,10 +262,10 @@ int setsockopt(int fd, int level, int opt, const void *val, socklen_t len)
 	struct rds_sock *sk = rds_fds_get(fd);
 
 	if (likely(!sk))
-		return rds_real.setsockopt(fd, level, opt, val, len);
-	int rc = sk == RDS_INHERITED ? (int)RDS_AWAY(fd, rds_borrower_setsockopt(fd, level, opt, val, len), now,
-						     set_option(now, fd, level, opt, val, len))
-				     : set_option(sk, fd, level, opt, val, len);
+		return libc_real.setsockopt(fd, level, opt, val, len);
+	int rc = sk == RDS_BORROWED ? (int)RDS_BORROWED_CALL(fd, rds_borrower_setsockopt(fd, level, opt, val, len), now,
+							     socket_set_option(now, fd, level, opt, val, len))
+				    : socket_set_option(sk, fd, level, opt, val, len);
 
 	/* The kernel's word on a descriptor in the option (SO_ATTACH_BPF), not on this one: it would be the same again. */
 	if (level == SOL_SOCKET)
@@ -293,22 +293,22 @@ static int ioctl_async(int fd, const int *on)
 	int flags;
 
 	if (rds_user_readable(on, sizeof(*on)))
-		return (int)rds_result(-EFAULT);
-	flags = rds_fds_flags(fd, F_GETFL, 0);
-	return flags < 0 ? flags : rds_fds_flags(fd, F_SETFL, *on ? flags | O_ASYNC : flags & ~O_ASYNC);
+		return (int)libc_result(-EFAULT);
+	flags = calls_fcntl_flags(fd, F_GETFL, 0);
+	return flags < 0 ? flags : calls_fcntl_flags(fd, F_SETFL, *on ? flags | O_ASYNC : flags & ~O_ASYNC);
 }
 
 static int ioctl_rds(struct rds_sock *sk, int fd, unsigned long req, void *arg)
 {
-	int rc = sk != RDS_INHERITED
-			 ? rds_call_ioctl(sk, req, arg)
-			 : (int)RDS_AWAY(fd, rds_borrower_ioctl(fd, req, arg), now, rds_call_ioctl(now, req, arg));
+	int rc = sk != RDS_BORROWED ? rds_call_ioctl(sk, req, arg)
+				    : (int)RDS_BORROWED_CALL(fd, rds_borrower_ioctl(fd, req, arg), now,
+							     rds_call_ioctl(now, req, arg));
 
 	if (rc != -ENOIOCTLCMD)
-		return (int)rds_result(rc);
-	if (req == FIOASYNC && rds_fds_mine())
+		return (int)libc_result(rc);
+	if (req == FIOASYNC && rds_fds_is_ours())
 		return ioctl_async(fd, arg);
-	return ioctl_not_rds(req) ? (int)rds_result(-ENOTTY) : rds_real.ioctl(fd, req, arg);
+	return ioctl_not_rds(req) ? (int)libc_result(-ENOTTY) : libc_real.ioctl(fd, req, arg);
 }
 
 int ioctl(int fd, unsigned long req, ...)
@@ -320,7 +320,7 @@ int ioctl(int fd, unsigned long req, ...)
 	void *arg = va_arg(ap, void *);
 	va_end(ap);
 	if (likely(!sk))
-		return rds_real.ioctl(fd, req, arg);
+		return libc_real.ioctl(fd, req, arg);
 	int rc = ioctl_rds(sk, fd, req, arg);
 
 	rds_fds_put(sk);

@@ -13,7 +13,7 @@
 
 #include "engine/log.h"
 
-static bool is_rds(int fd)
+static bool fd_is_rds(int fd)
 {
 	struct rds_sock *sk = rds_fds_get(fd);
 
@@ -25,13 +25,13 @@ static bool is_rds(int fd)
 
 /* ---- streams ---- */
 
-static ssize_t stream_read(void *cookie, char *buf, size_t len)
+static ssize_t stdio_stream_read(void *cookie, char *buf, size_t len)
 {
 	return read((int)(intptr_t)cookie, buf, len);
 }
 
 /* 0 is the error here. */
-static ssize_t stream_write(void *cookie, const char *buf, size_t len)
+static ssize_t stdio_stream_write(void *cookie, const char *buf, size_t len)
 {
 	ssize_t n = write((int)(intptr_t)cookie, buf, len);
 
@@ -39,7 +39,7 @@ static ssize_t stream_write(void *cookie, const char *buf, size_t len)
 }
 
 /* A socket cannot, as its stand-in; the number may have become a file's. */
-static int stream_seek(void *cookie, off64_t *at, int from)
+static int stdio_stream_seek(void *cookie, off64_t *at, int from)
 {
 	off64_t now = lseek64((int)(intptr_t)cookie, *at, from);
 
@@ -49,14 +49,15 @@ static int stream_seek(void *cookie, off64_t *at, int from)
 	return 0;
 }
 
-static int stream_close(void *cookie)
+static int stdio_stream_close(void *cookie)
 {
 	return close((int)(intptr_t)cookie);
 }
 
-static FILE *stream(int fd, const char *mode)
+static FILE *stdio_stream_open(int fd, const char *mode)
 {
-	static const cookie_io_functions_t ours = {stream_read, stream_write, stream_seek, stream_close};
+	static const cookie_io_functions_t ours = {stdio_stream_read, stdio_stream_write, stdio_stream_seek,
+						   stdio_stream_close};
 	FILE *f = fopencookie((void *)(intptr_t)fd, mode, ours);
 
 	if (!f)
@@ -68,12 +69,12 @@ static FILE *stream(int fd, const char *mode)
 
 FILE *fdopen(int fd, const char *mode)
 {
-	return likely(!is_rds(fd)) ? rds_real.fdopen(fd, mode) : stream(fd, mode);
+	return likely(!fd_is_rds(fd)) ? libc_real.fdopen(fd, mode) : stdio_stream_open(fd, mode);
 }
 
-static void standard(FILE **which, int fd, const char *mode)
+static void stdio_replace_standard(FILE **which, int fd, const char *mode)
 {
-	FILE *f = is_rds(fd) ? stream(fd, mode) : NULL;
+	FILE *f = fd_is_rds(fd) ? stdio_stream_open(fd, mode) : NULL;
 
 	if (!f)
 		return;
@@ -81,36 +82,36 @@ static void standard(FILE **which, int fd, const char *mode)
 	*which = f;
 }
 
-void rds_stdio_start(void)
+void calls_stdio_start(void)
 {
 	FILE *err = stderr;
 
 	if (likely(!rds_fds_on()))
 		return;
-	standard(&stdin, STDIN_FILENO, "r");
-	standard(&stdout, STDOUT_FILENO, "w");
-	standard(&stderr, STDERR_FILENO, "w");
+	stdio_replace_standard(&stdin, STDIN_FILENO, "r");
+	stdio_replace_standard(&stdout, STDOUT_FILENO, "w");
+	stdio_replace_standard(&stderr, STDERR_FILENO, "w");
 	if (stderr != err)
 		setvbuf(stderr, NULL, _IONBF, 0);
 }
 
 /* ---- without a stream: write() is refused ---- */
 
-static int refused(const char *format)
+static int dprintf_refuse(const char *format)
 {
 	if (!format[0])
 		return 0;
-	return (int)rds_result(-EOPNOTSUPP);
+	return (int)libc_result(-EOPNOTSUPP);
 }
 
 int vdprintf(int fd, const char *format, va_list ap)
 {
-	return likely(!is_rds(fd)) ? rds_real.vdprintf(fd, format, ap) : refused(format);
+	return likely(!fd_is_rds(fd)) ? libc_real.vdprintf(fd, format, ap) : dprintf_refuse(format);
 }
 
 int __vdprintf_chk(int fd, int flag, const char *format, va_list ap)
 {
-	return likely(!is_rds(fd)) ? rds_real.__vdprintf_chk(fd, flag, format, ap) : refused(format);
+	return likely(!fd_is_rds(fd)) ? libc_real.__vdprintf_chk(fd, flag, format, ap) : dprintf_refuse(format);
 }
 
 int dprintf(int fd, const char *format, ...)
@@ -137,9 +138,9 @@ int __dprintf_chk(int fd, int flag, const char *format, ...)
 
 /* ---- asynchronous ---- */
 
-static bool not_async(int fd)
+static bool aio_refuse(int fd)
 {
-	if (likely(!is_rds(fd)))
+	if (likely(!fd_is_rds(fd)))
 		return false;
 	rds_warn_once("aio_read(), aio_write() and lio_listio() are not possible on RDS sockets: ENOSYS");
 	errno = ENOSYS;
@@ -148,37 +149,37 @@ static bool not_async(int fd)
 
 int aio_read(struct aiocb *cb)
 {
-	return not_async(cb->aio_fildes) ? -1 : rds_real.aio_read(cb);
+	return aio_refuse(cb->aio_fildes) ? -1 : libc_real.aio_read(cb);
 }
 
 int aio_read64(struct aiocb64 *cb)
 {
-	return not_async(cb->aio_fildes) ? -1 : rds_real.aio_read64(cb);
+	return aio_refuse(cb->aio_fildes) ? -1 : libc_real.aio_read64(cb);
 }
 
 int aio_write(struct aiocb *cb)
 {
-	return not_async(cb->aio_fildes) ? -1 : rds_real.aio_write(cb);
+	return aio_refuse(cb->aio_fildes) ? -1 : libc_real.aio_write(cb);
 }
 
 int aio_write64(struct aiocb64 *cb)
 {
-	return not_async(cb->aio_fildes) ? -1 : rds_real.aio_write64(cb);
+	return aio_refuse(cb->aio_fildes) ? -1 : libc_real.aio_write64(cb);
 }
 
 /* One of them is enough: nothing is done then. */
 int lio_listio(int mode, struct aiocb *const list[], int n, struct sigevent *event)
 {
 	for (int i = 0; i < n; i++)
-		if (list[i] && list[i]->aio_lio_opcode != LIO_NOP && not_async(list[i]->aio_fildes))
+		if (list[i] && list[i]->aio_lio_opcode != LIO_NOP && aio_refuse(list[i]->aio_fildes))
 			return -1;
-	return rds_real.lio_listio(mode, list, n, event);
+	return libc_real.lio_listio(mode, list, n, event);
 }
 
 int lio_listio64(int mode, struct aiocb64 *const list[], int n, struct sigevent *event)
 {
 	for (int i = 0; i < n; i++)
-		if (list[i] && list[i]->aio_lio_opcode != LIO_NOP && not_async(list[i]->aio_fildes))
+		if (list[i] && list[i]->aio_lio_opcode != LIO_NOP && aio_refuse(list[i]->aio_fildes))
 			return -1;
-	return rds_real.lio_listio64(mode, list, n, event);
+	return libc_real.lio_listio64(mode, list, n, event);
 }

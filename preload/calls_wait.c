@@ -11,7 +11,7 @@
 /* A set of epoll, in which there may be sockets of other processes (pollset.h). */
 static inline bool holds_others(uintptr_t word)
 {
-	return unlikely(rds_fds_word_is_set(word)) && rds_standby_hangup_fds(NULL, 0);
+	return unlikely(rds_fds_word_is_epoll(word)) && rds_standby_hangup_fds(NULL, 0);
 }
 
 /* ---- poll ---- */
@@ -23,7 +23,7 @@ static bool poll_has_rds(struct pollfd *fds, nfds_t n)
 	for (nfds_t i = 0; i < n; i++) {
 		uintptr_t word = rds_fds_peek(fds[i].fd);
 
-		if (unlikely(word >= FDS_MARKS || word == FDS_INHERITED || holds_others(word)))
+		if (unlikely(word >= FDS_MARKS || word == FDS_BORROWED || holds_others(word)))
 			return true;
 	}
 	return false;
@@ -54,11 +54,11 @@ static int poll_rds(struct pollfd *fds, nfds_t n, const struct deadline *d, cons
 {
 	int rc;
 
-	rds_inside_enter();
+	reentry_call_begin();
 	do
 		rc = poll_once(fds, n, d, mask);
 	while (unlikely(rc == -POLLSET_AGAIN));
-	rds_inside_leave();
+	reentry_call_end();
 	return rc;
 }
 
@@ -69,13 +69,13 @@ static __attribute__((noinline)) int poll_ours(struct pollfd *fds, nfds_t n, int
 
 	pthread_testcancel();
 	deadline_ms(&d, timeout);
-	return (int)rds_result(poll_rds(fds, n, &d, NULL));
+	return (int)libc_result(poll_rds(fds, n, &d, NULL));
 }
 
 static inline int poll_any(struct pollfd *fds, nfds_t n, int timeout)
 {
 	if (likely(!rds_fds_on()) || !poll_has_rds(fds, n))
-		return rds_real.poll(fds, n, timeout);
+		return libc_real.poll(fds, n, timeout);
 	return poll_ours(fds, n, timeout);
 }
 
@@ -88,7 +88,7 @@ RDS_ALIAS(__poll, poll);
 int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t room)
 {
 	if (unlikely(room / sizeof(*fds) < n))
-		return rds_real.__poll_chk(fds, n, timeout, room); /* ends the program */
+		return libc_real.__poll_chk(fds, n, timeout, room); /* ends the program */
 	return poll_any(fds, n, timeout);
 }
 
@@ -102,13 +102,13 @@ static __attribute__((noinline)) int ppoll_ours(struct pollfd *fds, nfds_t n, co
 	if ((timeout && rds_user_readable(timeout, sizeof(*timeout))) || (mask && rds_user_readable(mask, _NSIG / 8)))
 		rc = -EFAULT;
 	rc = rc ? rc : deadline_ts(&d, timeout);
-	return (int)rds_result(rc ? rc : poll_rds(fds, n, &d, mask));
+	return (int)libc_result(rc ? rc : poll_rds(fds, n, &d, mask));
 }
 
 static inline int ppoll_any(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask)
 {
 	if (likely(!rds_fds_on()) || !poll_has_rds(fds, n))
-		return rds_real.ppoll(fds, n, timeout, mask);
+		return libc_real.ppoll(fds, n, timeout, mask);
 	return ppoll_ours(fds, n, timeout, mask);
 }
 
@@ -120,7 +120,7 @@ int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const si
 int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask, size_t room)
 {
 	if (unlikely(room / sizeof(*fds) < n))
-		return rds_real.__ppoll_chk(fds, n, timeout, mask, room);
+		return libc_real.__ppoll_chk(fds, n, timeout, mask, room);
 	return ppoll_any(fds, n, timeout, mask);
 }
 
@@ -166,7 +166,7 @@ static bool sets_have_rds(const struct select_sets *s)
 		for (fd_mask bits = sets_word(s, w); bits; bits &= bits - 1) {
 			uintptr_t word = rds_fds_peek(w * WORD_BITS + __builtin_ctzl((unsigned long)bits));
 
-			if (word >= FDS_MARKS || word == FDS_INHERITED || holds_others(word))
+			if (word >= FDS_MARKS || word == FDS_BORROWED || holds_others(word))
 				return true;
 		}
 	return false;
@@ -262,11 +262,11 @@ static int select_rds(struct select_sets *s, const struct deadline *d, const sig
 
 	if (rc)
 		return rc;
-	rds_inside_enter();
+	reentry_call_begin();
 	do
 		rc = select_once(s, d, mask);
 	while (unlikely(rc == -POLLSET_AGAIN));
-	rds_inside_leave();
+	reentry_call_end();
 	return rc;
 }
 
@@ -278,10 +278,10 @@ static __attribute__((noinline)) int select_ours(struct select_sets *s, struct t
 
 	pthread_testcancel();
 	if (timeout && rds_user_readable(timeout, sizeof(*timeout)))
-		return (int)rds_result(-EFAULT);
+		return (int)libc_result(-EFAULT);
 	if (timeout) {
 		if (timeout->tv_sec < 0 || timeout->tv_usec < 0)
-			return (int)rds_result(-EINVAL);
+			return (int)libc_result(-EINVAL);
 		ts.tv_sec = timeout->tv_usec / 1000000;
 		ts.tv_sec = timeout->tv_sec < INT32_MAX ? timeout->tv_sec + ts.tv_sec : INT64_C(1) + INT32_MAX;
 		ts.tv_nsec = timeout->tv_usec % 1000000 * 1000;
@@ -293,7 +293,7 @@ static __attribute__((noinline)) int select_ours(struct select_sets *s, struct t
 		timeout->tv_sec = left->tv_sec;
 		timeout->tv_usec = left->tv_nsec / 1000;
 	}
-	return (int)rds_result(rc);
+	return (int)libc_result(rc);
 }
 
 int select(int n, fd_set *r, fd_set *w, fd_set *e, struct timeval *timeout)
@@ -301,7 +301,7 @@ int select(int n, fd_set *r, fd_set *w, fd_set *e, struct timeval *timeout)
 	struct select_sets s = {n, {(fd_mask *)r, (fd_mask *)w, (fd_mask *)e}};
 
 	if (likely(!rds_fds_on()) || n <= 0 || !sets_have_rds(&s))
-		return rds_real.select(n, r, w, e, timeout);
+		return libc_real.select(n, r, w, e, timeout);
 	return select_ours(&s, timeout);
 }
 RDS_ALIAS(__select, select);
@@ -313,10 +313,10 @@ int pselect(int n, fd_set *r, fd_set *w, fd_set *e, const struct timespec *timeo
 	int rc = 0;
 
 	if (likely(!rds_fds_on()) || n <= 0 || !sets_have_rds(&s))
-		return rds_real.pselect(n, r, w, e, timeout, mask);
+		return libc_real.pselect(n, r, w, e, timeout, mask);
 	pthread_testcancel();
 	if ((timeout && rds_user_readable(timeout, sizeof(*timeout))) || (mask && rds_user_readable(mask, _NSIG / 8)))
 		rc = -EFAULT;
 	rc = rc ? rc : deadline_ts(&d, timeout);
-	return (int)rds_result(rc ? rc : select_rds(&s, &d, mask));
+	return (int)libc_result(rc ? rc : select_rds(&s, &d, mask));
 }

@@ -106,7 +106,7 @@ void *dlsym(void *restrict handle, const char *restrict name)
 }
 #endif
 
-static bool same(const char *a, const char *b)
+static bool string_same(const char *a, const char *b)
 {
 	while (*a && *a == *b)
 		a++, b++;
@@ -122,7 +122,7 @@ struct tables {
 	const uint32_t *hash;
 };
 
-static struct tables tables_of(const struct link_map *map)
+static struct tables object_tables(const struct link_map *map)
 {
 	struct tables t = {0};
 
@@ -142,18 +142,18 @@ static struct tables tables_of(const struct link_map *map)
 	return t;
 }
 
-static bool is(const struct tables *t, uint32_t i, const char *name)
+static bool symbol_is(const struct tables *t, uint32_t i, const char *name)
 {
 	const ElfW(Sym) *s = &t->symbols[i];
 	bool old = t->versions && (t->versions[i] & 0x8000); /* a version that only old programs mean */
 
-	return s->st_shndx != SHN_UNDEF && !old && same(t->strings + s->st_name, name);
+	return s->st_shndx != SHN_UNDEF && !old && string_same(t->strings + s->st_name, name);
 }
 
 /* The function `name` of that object, or NULL: also where there is no GNU hash table to look in. */
-static void *defined_in(const struct link_map *map, const char *name)
+static void *object_find_symbol(const struct link_map *map, const char *name)
 {
-	struct tables t = tables_of(map);
+	struct tables t = object_tables(map);
 	uint32_t hash = 5381;
 
 	if (!t.symbols || !t.strings || !t.hash)
@@ -164,7 +164,7 @@ static void *defined_in(const struct link_map *map, const char *name)
 	const uint32_t *buckets = (const void *)((const ElfW(Addr) *)&t.hash[4] + words), *chains = buckets + n;
 
 	for (uint32_t i = n ? buckets[hash % n] : 0; i >= first && i; i++) {
-		if ((chains[i - first] | 1) == (hash | 1) && is(&t, i, name))
+		if ((chains[i - first] | 1) == (hash | 1) && symbol_is(&t, i, name))
 			return (void *)(map->l_addr + t.symbols[i].st_value);
 		if (chains[i - first] & 1)
 			break;
@@ -172,7 +172,7 @@ static void *defined_in(const struct link_map *map, const char *name)
 	return NULL;
 }
 
-static const struct link_map *object_of(const void *address)
+static const struct link_map *object_at(const void *address)
 {
 	struct link_map *map = NULL;
 	Dl_info info;
@@ -181,7 +181,7 @@ static const struct link_map *object_of(const void *address)
 }
 
 /* Is that the beginning of its file's name? */
-static bool called(const struct link_map *map, const char *begin)
+static bool object_is_called(const struct link_map *map, const char *begin)
 {
 	const char *name = map->l_name;
 
@@ -195,7 +195,7 @@ static bool called(const struct link_map *map, const char *begin)
 
 /* ---- whose look-up is it? ---- */
 
-static bool interposed(const char *name)
+static bool name_is_interposed(const char *name)
 {
 	static const char *const names[] = {
 #define RDS_SYM(name, ret, args, early) #name,
@@ -204,7 +204,7 @@ static bool interposed(const char *name)
 	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (same(names[i], name))
+		if (string_same(names[i], name))
 			return true;
 	return false;
 }
@@ -213,23 +213,23 @@ static bool interposed(const char *name)
  * Whoever comes after us has the next one; in the end it is libc's, or libdl's in old times.  If none has a table
  * that we can read: libc's by the versions that it has been given (2.2.5 on x86-64, 2.17 on AArch64).
  */
-static void find_next(void)
+static void dlsym_find_next(void)
 {
 	static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
-	const struct link_map *map = object_of((const void *)&find_next);
+	const struct link_map *map = object_at((const void *)&dlsym_find_next);
 	void *found = NULL;
 
 	while (!found && map && (map = map->l_next))
-		found = defined_in(map, "dlsym");
+		found = object_find_symbol(map, "dlsym");
 	for (size_t i = 0; !found && i < sizeof(versions) / sizeof(versions[0]); i++)
 		found = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
 	__atomic_store_n(&rds_dlsym_next, (dlsym_fn)found, __ATOMIC_RELEASE);
 }
 
 /* What the library has for a name whose look-up gave `found`, if that is libc's own; or NULL. */
-static void *ours_for(const void *found, const char *name)
+static void *symbol_replacement(const void *found, const char *name)
 {
-	const struct link_map *map = object_of((const void *)&find_next), *ours = NULL;
+	const struct link_map *map = object_at((const void *)&dlsym_find_next), *ours = NULL;
 	bool libc = false, seen = false;
 
 	while (map && map->l_prev)
@@ -239,13 +239,13 @@ static void *ours_for(const void *found, const char *name)
 	 * start stays, and what comes behind it may be unloaded by another thread meanwhile.
 	 */
 	for (; map && !(ours && seen); map = map->l_next) {
-		if (called(map, "librdspreload.so"))
+		if (object_is_called(map, "librdspreload.so"))
 			ours = map;
-		else if (called(map, "libc.so.") || called(map, "libpthread.so."))
-			libc |= defined_in(map, name) == found;
-		seen |= called(map, "libc.so.");
+		else if (object_is_called(map, "libc.so.") || object_is_called(map, "libpthread.so."))
+			libc |= object_find_symbol(map, name) == found;
+		seen |= object_is_called(map, "libc.so.");
 	}
-	return ours && libc ? defined_in(ours, name) : NULL;
+	return ours && libc ? object_find_symbol(ours, name) : NULL;
 }
 
 /* NULL: the caller goes on to the next dlsym(). */
@@ -256,13 +256,13 @@ void *rds_dlsym_pick(void *handle, const char *name, void *caller)
 	void *found, *ours;
 
 	if (!__atomic_load_n(&rds_dlsym_next, __ATOMIC_ACQUIRE))
-		find_next();
-	if (handle == RTLD_DEFAULT || handle == RTLD_NEXT || !name || !interposed(name))
+		dlsym_find_next();
+	if (handle == RTLD_DEFAULT || handle == RTLD_NEXT || !name || !name_is_interposed(name))
 		return NULL;
 	found = rds_dlsym_next(handle, name);
-	ours = found ? ours_for(found, name) : NULL;
+	ours = found ? symbol_replacement(found, name) : NULL;
 	if (!ours)
 		return NULL;
-	asks = object_of(caller);
-	return asks && defined_in(asks, name) ? NULL : ours;
+	asks = object_at(caller);
+	return asks && object_find_symbol(asks, name) ? NULL : ours;
 }

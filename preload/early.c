@@ -139,27 +139,27 @@ int early_dup3(int from, int to, int flags)
 
 int early_pidfd_getfd(int pid, int fd, unsigned flags)
 {
-	return (int)early_syscall(SYS_pidfd_getfd, pid, fd, flags);
+	return (int)libc_raw_syscall(SYS_pidfd_getfd, pid, fd, flags);
 }
 
 int early_unshare(int flags)
 {
-	return (int)early_syscall(SYS_unshare, flags);
+	return (int)libc_raw_syscall(SYS_unshare, flags);
 }
 
 int early_setns(int fd, int type)
 {
-	return (int)early_syscall(SYS_setns, fd, type);
+	return (int)libc_raw_syscall(SYS_setns, fd, type);
 }
 
 int early_capset(void *header, const void *data)
 {
-	return (int)early_syscall(SYS_capset, header, data);
+	return (int)libc_raw_syscall(SYS_capset, header, data);
 }
 
 int early_mlockall(int flags)
 {
-	return (int)early_syscall(SYS_mlockall, flags);
+	return (int)libc_raw_syscall(SYS_mlockall, flags);
 }
 
 RDS_READS_GARBAGE int early_prctl(int option, ...)
@@ -171,11 +171,11 @@ RDS_READS_GARBAGE int early_prctl(int option, ...)
 	for (unsigned i = 0; i < 4; i++)
 		a[i] = va_arg(ap, unsigned long);
 	va_end(ap);
-	return (int)early_syscall(SYS_prctl, option, a[0], a[1], a[2], a[3]);
+	return (int)libc_raw_syscall(SYS_prctl, option, a[0], a[1], a[2], a[3]);
 }
 
 /* As libc's, which cannot be called by its name. */
-RDS_READS_GARBAGE long early_syscall(long number, ...)
+RDS_READS_GARBAGE long libc_raw_syscall(long number, ...)
 {
 	long a[6], rc;
 	va_list ap;
@@ -483,19 +483,19 @@ int early_fexecve(int fd, char *const argv[], char *const envp[])
 
 int early_execvp(const char *file, char *const argv[])
 {
-	GO_ON(execvp, file, argv);
+	EARLY_CALL_LIBC(execvp, file, argv);
 	return early_execv(file, argv);
 }
 
 int early_execvpe(const char *file, char *const argv[], char *const envp[])
 {
-	GO_ON(execvpe, file, argv, envp);
+	EARLY_CALL_LIBC(execvpe, file, argv, envp);
 	return early_execve(file, argv, envp);
 }
 
 int early_daemon(int nochdir, int noclose)
 {
-	GO_ON(daemon, nochdir, noclose);
+	EARLY_CALL_LIBC(daemon, nochdir, noclose);
 	errno = ENOSYS;
 	return -1;
 }
@@ -511,47 +511,47 @@ int early_execl(const char *path, const char *arg, ...)
 int early_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
 		      const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
 {
-	GO_ON(posix_spawn, pid, path, actions, attr, argv, envp);
+	EARLY_CALL_LIBC(posix_spawn, pid, path, actions, attr, argv, envp);
 	return ENOSYS;
 }
 
 int early_posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
 		       const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
 {
-	GO_ON(posix_spawnp, pid, file, actions, attr, argv, envp);
+	EARLY_CALL_LIBC(posix_spawnp, pid, file, actions, attr, argv, envp);
 	return ENOSYS;
 }
 
 int early_system(const char *command)
 {
-	GO_ON(system, command);
+	EARLY_CALL_LIBC(system, command);
 	errno = ENOSYS;
 	return -1;
 }
 
 FILE *early_popen(const char *command, const char *mode)
 {
-	GO_ON(popen, command, mode);
+	EARLY_CALL_LIBC(popen, command, mode);
 	errno = ENOSYS;
 	return NULL;
 }
 
 int early_wordexp(const char *words, wordexp_t *to, int flags)
 {
-	GO_ON(wordexp, words, to, flags);
+	EARLY_CALL_LIBC(wordexp, words, to, flags);
 	return WRDE_NOSPACE;
 }
 
 int early_pthread_setcanceltype(int type, int *old)
 {
-	GO_ON(pthread_setcanceltype, type, old);
+	EARLY_CALL_LIBC(pthread_setcanceltype, type, old);
 	return ENOSYS;
 }
 
 /* A libc that has it notes more than the kernel does: which thread it is, for one. */
 pid_t early__Fork(void)
 {
-	GO_ON(_Fork);
+	EARLY_CALL_LIBC(_Fork);
 	return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
 }
 
@@ -563,7 +563,7 @@ int early_clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 	va_start(ap, arg);
 	void *parent_tid = va_arg(ap, void *), *tls = va_arg(ap, void *), *child_tid = va_arg(ap, void *);
 	va_end(ap);
-	GO_ON(clone, fn, stack, flags, arg, parent_tid, tls, child_tid);
+	EARLY_CALL_LIBC(clone, fn, stack, flags, arg, parent_tid, tls, child_tid);
 	errno = ENOSYS;
 	return -1;
 }

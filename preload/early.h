@@ -15,11 +15,11 @@
  * comes after this is the answer to who calls out of that look-up itself (an allocator, say), or where libc lacks the
  * name.
  */
-#define GO_ON(name, ...)                                                                                               \
+#define EARLY_CALL_LIBC(name, ...)                                                                                     \
 	do {                                                                                                           \
 		rds_libc_init();                                                                                       \
-		if (rds_real.name != early_##name)                                                                     \
-			return rds_real.name(__VA_ARGS__);                                                             \
+		if (libc_real.name != early_##name)                                                                    \
+			return libc_real.name(__VA_ARGS__);                                                            \
 	} while (0)
 
 #endif

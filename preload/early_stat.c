@@ -8,7 +8,7 @@
 
 #include "early.h"
 
-static int status(int dir, const char *path, void *st, int flags)
+static int early_newfstatat(int dir, const char *path, void *st, int flags)
 {
 	return (int)syscall(SYS_newfstatat, dir, path, st, flags);
 }
@@ -17,30 +17,30 @@ static int status(int dir, const char *path, void *st, int flags)
 #define EARLY_STAT(bits, type)                                                                                         \
 	int early_stat##bits(const char *path, type *st)                                                               \
 	{                                                                                                              \
-		return status(AT_FDCWD, path, st, 0);                                                                  \
+		return early_newfstatat(AT_FDCWD, path, st, 0);                                                        \
 	}                                                                                                              \
 	int early_lstat##bits(const char *path, type *st)                                                              \
 	{                                                                                                              \
-		return status(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW);                                                \
+		return early_newfstatat(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW);                                      \
 	}                                                                                                              \
 	int early_fstatat##bits(int dir, const char *path, type *st, int flags)                                        \
 	{                                                                                                              \
-		return status(dir, path, st, flags);                                                                   \
+		return early_newfstatat(dir, path, st, flags);                                                         \
 	}                                                                                                              \
 	int early_xstat##bits(int version, const char *path, type *st)                                                 \
 	{                                                                                                              \
 		(void)version;                                                                                         \
-		return status(AT_FDCWD, path, st, 0);                                                                  \
+		return early_newfstatat(AT_FDCWD, path, st, 0);                                                        \
 	}                                                                                                              \
 	int early_lxstat##bits(int version, const char *path, type *st)                                                \
 	{                                                                                                              \
 		(void)version;                                                                                         \
-		return status(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW);                                                \
+		return early_newfstatat(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW);                                      \
 	}                                                                                                              \
 	int early_fxstatat##bits(int version, int dir, const char *path, type *st, int flags)                          \
 	{                                                                                                              \
 		(void)version;                                                                                         \
-		return status(dir, path, st, flags);                                                                   \
+		return early_newfstatat(dir, path, st, flags);                                                         \
 	}
 
 EARLY_STAT(, struct stat)

@@ -80,7 +80,7 @@ static unsigned fds_hangup(struct rds_sock *sk)
 }
 
 /* Another process is about to make its calls. */
-static void fds_away(struct rds_sock *sk)
+static void fds_hand_off(struct rds_sock *sk)
 {
 	for (int fd = 0; fd < atomic_load(&fds_top); fd++) {
 		_Atomic(uintptr_t) *word = rds_fds_word(fd);
@@ -88,14 +88,14 @@ static void fds_away(struct rds_sock *sk)
 
 		if (!word)
 			fd |= (int)FDS_CHUNK - 1;
-		else if (atomic_compare_exchange_strong(word, &value, FDS_INHERITED))
+		else if (atomic_compare_exchange_strong(word, &value, FDS_BORROWED))
 			rds_sock_put(sk); /* not the last: the engine has one */
 	}
-	atomic_store(&rds_fds_went, true);
+	atomic_store(&rds_fds_handed_off, true);
 }
 
 /* Any number of it, for the engine (a hand-over is a rare thing). */
-static int fds_number(struct rds_sock *sk)
+static int fds_find_number(struct rds_sock *sk)
 {
 	for (int fd = 0; fd < atomic_load(&fds_top); fd++) {
 		uintptr_t word = rds_fds_peek(fd);
@@ -108,22 +108,22 @@ static int fds_number(struct rds_sock *sk)
 	return -1;
 }
 
-static void held_release(void *arg);
-static void held_left(struct rds_sock *sk);
-static pthread_key_t held_key;
+static void call_refs_release(void *arg);
+static void call_ref_left(struct rds_sock *sk);
+static pthread_key_t call_refs_key;
 
 void rds_fds_init(void)
 {
-	pthread_key_create(&held_key, held_release);
+	pthread_key_create(&call_refs_key, call_refs_release);
 	rds_hook_hangup = fds_hangup;
-	rds_hook_number = fds_number;
-	rds_hook_handed_off = fds_away;
-	rds_hook_left = held_left;
+	rds_hook_number = fds_find_number;
+	rds_hook_handed_off = fds_hand_off;
+	rds_hook_left = call_ref_left;
 }
 
 /* ---- a forked child ---- */
 
-void rds_fds_forget(void)
+void rds_fds_fork_child(void)
 {
 	rds_borrower_forget(); /* it looks which sockets have numbers */
 	for (unsigned c = 0; c < FDS_CHUNKS; c++) {
@@ -133,15 +133,16 @@ void rds_fds_forget(void)
 			uintptr_t word = atomic_load_explicit(&chunk->word[i], memory_order_relaxed);
 
 			/* The parent's epoll sets are fed by the parent's engine, as long as there is a parent. */
-			if (word && !rds_fds_word_is_set(word))
-				atomic_store_explicit(&chunk->word[i], FDS_INHERITED, memory_order_relaxed);
+			if (word && !rds_fds_word_is_epoll(word))
+				atomic_store_explicit(&chunk->word[i], FDS_BORROWED, memory_order_relaxed);
 		}
 	}
-	rds_fds_own();
-	rds_fds_exec_forget();
-	atomic_store(&rds_fds_sharing, 0);
-	rds_fds_held.n = 0; /* references on the parent's sockets */
-	rds_inside = (struct rds_inside){.live = rds_inside.live, .async = rds_inside.async};
+	rds_fds_claim();
+	rds_fds_exec_reset();
+	atomic_store(&rds_fds_sharing_clones, 0);
+	rds_fds_call_refs.n = 0; /* references on the parent's sockets */
+	reentry_state =
+		(struct reentry_state){.late_handlers = reentry_state.late_handlers, .async = reentry_state.async};
 	rds_engine_fork_child();
 }
 
@@ -150,34 +151,35 @@ void rds_fds_forget(void)
 static int fds_add(int fd, struct rds_sock *sk);
 
 /* A number of that socket, outside of first .. last? */
-bool rds_fds_other(ino_t inode, unsigned first, unsigned last)
+bool rds_fds_has_other_number(ino_t inode, unsigned first, unsigned last)
 {
 	struct stat st;
 
 	for (int n = 0; n < atomic_load(&fds_top); n++) {
-		if (((unsigned)n < first || (unsigned)n > last) && rds_fds_peek(n) == FDS_INHERITED &&
+		if (((unsigned)n < first || (unsigned)n > last) && rds_fds_peek(n) == FDS_BORROWED &&
 		    fstat(n, &st) == 0 && st.st_ino == inode)
 			return true;
 	}
 	return false;
 }
 
-bool rds_fds_only(int fd, unsigned first, unsigned last)
+bool rds_fds_is_last_number(int fd, unsigned first, unsigned last)
 {
 	struct stat want;
 
-	return rds_fds_peek(fd) == FDS_INHERITED && !fstat(fd, &want) && !rds_fds_other(want.st_ino, first, last);
+	return rds_fds_peek(fd) == FDS_BORROWED && !fstat(fd, &want) &&
+	       !rds_fds_has_other_number(want.st_ino, first, last);
 }
 
 /* All numbers of the socket that `fd` names, which this process carries from now on. */
-static void fds_adopted(int fd, struct rds_sock *sk)
+static void fds_add_taken_over(int fd, struct rds_sock *sk)
 {
 	struct stat want, st;
 
 	if (fstat(fd, &want))
 		want.st_ino = 0;
 	for (int n = 0; n < atomic_load(&fds_top); n++) {
-		if (rds_fds_peek(n) == FDS_INHERITED && fstat(n, &st) == 0 && st.st_ino == want.st_ino)
+		if (rds_fds_peek(n) == FDS_BORROWED && fstat(n, &st) == 0 && st.st_ino == want.st_ino)
 			(void)fds_add(n, sk);
 	}
 	rds_borrower_close_begin(fd); /* channels to its last carrier, or, by another thread's attempt, to ourselves */
@@ -189,19 +191,19 @@ static void fds_adopted(int fd, struct rds_sock *sk)
  * A number of another process's socket, or has it been reused behind our back?  Nobody tells us when such a stand-in is closed, but a call on
  * it goes a long way anyway: it can afford to ask the kernel.  NULL also if the socket has just become ours.
  */
-static struct rds_sock *fds_check_inherited(int fd, _Atomic(uintptr_t) *word)
+static struct rds_sock *fds_check_borrowed(int fd, _Atomic(uintptr_t) *word)
 {
-	uintptr_t mark = FDS_INHERITED;
+	uintptr_t mark = FDS_BORROWED;
 	struct stat st;
 
 	if (fstat(fd, &st) || !S_ISSOCK(st.st_mode) || !rds_share_is_standin(fd)) {
 		atomic_compare_exchange_strong(word, &mark, 0);
 		return NULL;
 	}
-	return atomic_load(word) == FDS_INHERITED ? RDS_INHERITED : NULL;
+	return atomic_load(word) == FDS_BORROWED ? RDS_BORROWED : NULL;
 }
 
-bool rds_fds_for_now(int rc)
+bool rds_fds_error_is_temporary(int rc)
 {
 	return rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM || rc == -ETIMEDOUT;
 }
@@ -212,19 +214,19 @@ int rds_fds_take_over(int fd)
 	int saved = errno, rc;
 
 	rds_fds_unref(sk);
-	if (sk != RDS_INHERITED)
+	if (sk != RDS_BORROWED)
 		return 0;
 	rds_libc_init();
-	rds_process_init();
+	rds_fds_process_init();
 	rc = rds_handoff_in(fd, &sk);
 	if (rc == 0)
-		fds_adopted(fd, sk);
+		fds_add_taken_over(fd, sk);
 	else if (rc == -EAGAIN) /* whoever is leaving it, or taking it, is about to be done */
-		rds_real.poll(NULL, 0, 1);
+		libc_real.poll(NULL, 0, 1);
 	errno = saved;
 	if (rc == 0 || rc == -EAGAIN)
 		return 0;
-	return rds_fds_for_now(rc) ? rc : -ENOTCONN;
+	return rds_fds_error_is_temporary(rc) ? rc : -ENOTCONN;
 }
 
 struct rds_sock *rds_fds_ref_slow(int fd, _Atomic(uintptr_t) *word)
@@ -232,12 +234,12 @@ struct rds_sock *rds_fds_ref_slow(int fd, _Atomic(uintptr_t) *word)
 	for (;;) {
 		uintptr_t value = atomic_load_explicit(word, memory_order_acquire);
 
-		if (value == FDS_INHERITED) {
+		if (value == FDS_BORROWED) {
 			int saved = errno;
 
-			if (!rds_fds_mine()) /* a child that shares our memory: its calls are system calls only */
+			if (!rds_fds_is_ours()) /* a child that shares our memory: its calls are system calls only */
 				return NULL;
-			struct rds_sock *away = fds_check_inherited(fd, word);
+			struct rds_sock *away = fds_check_borrowed(fd, word);
 
 			errno = saved;
 			if (away)
@@ -249,7 +251,7 @@ struct rds_sock *rds_fds_ref_slow(int fd, _Atomic(uintptr_t) *word)
 		if (!sk)
 			return NULL;
 		if (os_process_inherited()) {
-			if (!rds_fds_mine()) /* one that shares our numbers */
+			if (!rds_fds_is_ours()) /* one that shares our numbers */
 				return NULL;
 			continue;
 		}
@@ -268,43 +270,43 @@ struct rds_sock *rds_fds_ref_slow(int fd, _Atomic(uintptr_t) *word)
 
 struct rds_sock *rds_fds_get_slow(_Atomic(uintptr_t) *word, int fd)
 {
-	rds_inside_enter();
+	reentry_call_begin();
 	struct rds_sock *sk = rds_fds_ref_slow(fd, word);
 
 	if (!sk)
-		rds_inside_leave();
+		reentry_call_end();
 	return sk;
 }
 
 /* ---- references of cancelled calls ---- */
 
-__thread struct fds_held rds_fds_held;
+__thread struct fds_call_refs rds_fds_call_refs;
 
 void rds_fds_hold_arm(void)
 {
-	rds_fds_held.armed = pthread_setspecific(held_key, &rds_fds_held) == 0;
+	rds_fds_call_refs.armed = pthread_setspecific(call_refs_key, &rds_fds_call_refs) == 0;
 }
 
 /* From inside its sleep: what was noted last is this call's. */
-static void held_left(struct rds_sock *sk)
+static void call_ref_left(struct rds_sock *sk)
 {
-	unsigned n = rds_fds_held.n - 1;
+	unsigned n = rds_fds_call_refs.n - 1;
 
-	if (n >= FDS_HELD || rds_fds_held.sk[n] != sk)
+	if (n >= FDS_CALL_REFS || rds_fds_call_refs.sk[n] != sk)
 		return;
 	rds_fds_unhold();
 	rds_fds_unref(sk);
 }
 
 /* The thread ends: in most cases with nothing in hand. */
-static void held_release(void *arg)
+static void call_refs_release(void *arg)
 {
-	struct fds_held *held = arg;
+	struct fds_call_refs *held = arg;
 
 	while (held->n > 0) {
 		unsigned n = --held->n;
 
-		if (n < FDS_HELD)
+		if (n < FDS_CALL_REFS)
 			rds_fds_unref(held->sk[n]);
 	}
 	held->armed = false;
@@ -312,15 +314,15 @@ static void held_release(void *arg)
 
 /* ---- numbers that come into use ---- */
 
-void rds_fds_fresh_slow(int fd)
+void rds_fds_clear_slow(int fd)
 {
 	_Atomic(uintptr_t) *word = rds_fds_word(fd);
 	int saved = errno;
 
-	rds_inside_enter();
-	if (word && rds_fds_mine())
+	reentry_call_begin();
+	if (word && rds_fds_is_ours())
 		fds_drop(atomic_exchange(word, 0));
-	rds_inside_leave();
+	reentry_call_end();
 	errno = saved;
 }
 
@@ -329,11 +331,11 @@ int rds_fds_install(int fd, struct rds_sock *sk)
 	_Atomic(uintptr_t) *word = fds_word_alloc(fd);
 
 	if (!word) {
-		rds_real.close(fd);
+		libc_real.close(fd);
 		rds_call_number_closed(sk);
 		return -EMFILE;
 	}
-	rds_fds_own();
+	rds_fds_claim();
 	atomic_store(&rds_fds_active, true);
 	fds_drop(atomic_exchange(word, (uintptr_t)sk));
 	return 0;
@@ -352,7 +354,7 @@ static int fds_add(int fd, struct rds_sock *sk)
 }
 
 /* A stand-in that no engine of ours knows: another process's. */
-static int fds_foreign(int fd)
+static int fds_add_borrowed(int fd)
 {
 	_Atomic(uintptr_t) *word;
 
@@ -362,12 +364,12 @@ static int fds_foreign(int fd)
 	if (!word)
 		return -EMFILE;
 	rds_libc_init();
-	rds_process_init(); /* whoever it forks has it, too */
+	rds_fds_process_init(); /* whoever it forks has it, too */
 	if (!rds_fds_on()) {
-		rds_fds_own();
+		rds_fds_claim();
 		atomic_store(&rds_fds_active, true);
 	}
-	fds_drop(atomic_exchange(word, FDS_INHERITED));
+	fds_drop(atomic_exchange(word, FDS_BORROWED));
 	rds_borrower_attach(fd);
 	return 0;
 }
@@ -385,24 +387,24 @@ static int fds_recognise(int fd)
 		rc = fds_add(fd, sk);
 		rds_sock_put(sk);
 	} else {
-		rds_fds_fresh(fd);
-		rc = fds_foreign(fd);
+		rds_fds_clear(fd);
+		rc = fds_add_borrowed(fd);
 	}
 	return rc;
 }
 
 void rds_fds_received(int fd)
 {
-	rds_inside_enter();
+	reentry_call_begin();
 	if (!rds_fds_on())
-		(void)fds_foreign(fd);
-	else if (rds_fds_mine())
+		(void)fds_add_borrowed(fd);
+	else if (rds_fds_is_ours())
 		(void)fds_recognise(fd);
-	rds_inside_leave();
+	reentry_call_end();
 }
 
 /* -1: no number (".", ".."). */
-static int parse_number(const char *name)
+static int fds_number_parse(const char *name)
 {
 	int n = *name ? 0 : -1;
 
@@ -412,7 +414,7 @@ static int parse_number(const char *name)
 }
 
 /* All numbers that this process has, whatever the table says.  Without the allocator.  False: the kernel does not say. */
-static bool each_number(void (*fn)(int fd))
+static bool fds_each_open_number(void (*fn)(int fd))
 {
 	_Alignas(struct dirent64) char buf[2048];
 	int dir = os_open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
@@ -420,7 +422,7 @@ static bool each_number(void (*fn)(int fd))
 
 	while (dir >= 0 && (n = os_syscall(SYS_getdents64, dir, (long)buf, sizeof(buf), 0, 0, 0)) > 0)
 		for (at = 0; at < n; at += ((struct dirent64 *)(void *)(buf + at))->d_reclen) {
-			int fd = parse_number(((struct dirent64 *)(void *)(buf + at))->d_name);
+			int fd = fds_number_parse(((struct dirent64 *)(void *)(buf + at))->d_name);
 
 			if (fd >= 0 && fd != dir)
 				fn(fd);
@@ -430,20 +432,20 @@ static bool each_number(void (*fn)(int fd))
 	return dir >= 0;
 }
 
-static void came(int fd)
+static void fds_scan_number(int fd)
 {
-	(void)fds_foreign(fd);
+	(void)fds_add_borrowed(fd);
 }
 
 /* In every program's start-up. */
-void rds_fds_came(void)
+void rds_fds_scan(void)
 {
-	(void)each_number(came);
+	(void)fds_each_open_number(fds_scan_number);
 }
 
-static void leave_kept(int fd)
+static void fds_handoff_number(int fd)
 {
-	int flags = rds_real.fcntl(fd, F_GETFD, NULL);
+	int flags = libc_real.fcntl(fd, F_GETFD, NULL);
 
 	if (flags >= 0 && !(flags & FD_CLOEXEC) && rds_share_is_standin(fd))
 		(void)rds_handoff_unbound_out(fd);
@@ -453,7 +455,7 @@ static void leave_kept(int fd)
  * The table is the process's whose memory this is, and says nothing of our numbers.  A handler of ours must not come in
  * between: the locks are those of that process, and we may not return to give them back.
  */
-void rds_fds_leave_kept(void)
+void rds_fds_handoff_kept(void)
 {
 	struct os_signals signals;
 	int saved = errno;
@@ -461,15 +463,15 @@ void rds_fds_leave_kept(void)
 	if (!rds_handoff_unbound_any())
 		return;
 	os_signals_hold(&signals);
-	if (!each_number(leave_kept))
+	if (!fds_each_open_number(fds_handoff_number))
 		for (int fd = 0; fd < atomic_load(&fds_top); fd++)
-			leave_kept(fd);
+			fds_handoff_number(fd);
 	os_signals_release(&signals);
 	errno = saved;
 }
 
 /* The child will know what we know of them: what is needed to go on if one of us is killed. */
-void rds_fds_leave_all(void)
+void rds_fds_handoff_all(void)
 {
 	for (int fd = 0; rds_handoff_unbound_any() && fd < atomic_load(&fds_top); fd++) {
 		if (!rds_fds_word(fd))
@@ -486,19 +488,19 @@ int rds_fds_copied(int from, int fd, struct rds_sock *sk)
 
 	if (!sk && !now && !rds_fds_peek(fd))
 		return 0;
-	if (!rds_fds_mine())
+	if (!rds_fds_is_ours())
 		return 0; /* a vfork child's copy is its own business */
 	if (!sk && !fds_sock(now)) {
-		rds_fds_fresh(fd);
-		if (rds_fds_word_is_set(now))
+		rds_fds_clear(fd);
+		if (rds_fds_word_is_epoll(now))
 			rds_fds_mark_epoll(fd, now);
 		return 0;
 	}
-	if (sk == RDS_INHERITED) {
+	if (sk == RDS_BORROWED) {
 		_Atomic(uintptr_t) *word = fds_word_alloc(fd);
 
 		if (word)
-			fds_drop(atomic_exchange(word, FDS_INHERITED));
+			fds_drop(atomic_exchange(word, FDS_BORROWED));
 		return word ? 0 : -EMFILE;
 	}
 	/* If another thread closed or replaced `from` meanwhile, only the kernel knows what was copied. */
@@ -509,7 +511,7 @@ bool rds_fds_replace_begin(int fd, struct rds_sock *sk, uintptr_t *before)
 {
 	_Atomic(uintptr_t) *word;
 
-	if (!sk || sk == RDS_INHERITED || !rds_fds_mine())
+	if (!sk || sk == RDS_BORROWED || !rds_fds_is_ours())
 		return false;
 	word = fds_word_alloc(fd);
 	if (!word)
@@ -535,6 +537,6 @@ void rds_fds_mark_epoll(int ep, uintptr_t mark)
 {
 	_Atomic(uintptr_t) *word = fds_word_alloc(ep);
 
-	if (word && rds_fds_mine())
+	if (word && rds_fds_is_ours())
 		fds_drop(atomic_exchange(word, mark));
 }

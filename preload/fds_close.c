@@ -35,39 +35,40 @@ static void fds_clear_closing(_Atomic(uintptr_t) *word)
 }
 
 /* A child that shares our memory may have something of its own there: ours would end with an exec. */
-bool rds_fds_hides(int fd)
+bool rds_fds_is_hidden(int fd)
 {
 	int saved = errno, flags;
 
-	if (rds_fds_mine())
+	if (rds_fds_is_ours())
 		return os_fd_is_internal(fd);
-	flags = rds_real.fcntl(fd, F_GETFD, NULL);
+	flags = libc_real.fcntl(fd, F_GETFD, NULL);
 	errno = saved;
 	return flags >= 0 && (flags & FD_CLOEXEC);
 }
 
-static int close_ours(int fd, _Atomic(uintptr_t) *word)
+static int fds_close_ours(int fd, _Atomic(uintptr_t) *word)
 {
 	struct stat st = {.st_ino = 0};
 
-	if (!rds_fds_mine())
-		return rds_real.close(fd);
-	rds_inside_enter();
-	if (rds_fds_only(fd, (unsigned)fd, (unsigned)fd))
+	if (!rds_fds_is_ours())
+		return libc_real.close(fd);
+	reentry_call_begin();
+	if (rds_fds_is_last_number(fd, (unsigned)fd, (unsigned)fd))
 		rds_borrower_close_begin(fd);
-	else if (rds_fds_peek(fd) == FDS_INHERITED)
+	else if (rds_fds_peek(fd) == FDS_BORROWED)
 		(void)fstat(fd, &st);
 	rds_call_number_closing(fds_sock(atomic_load_explicit(word, memory_order_relaxed)));
 	fds_mark_closing(word);
-	int rc = rds_real.close(fd);
+	int rc = libc_real.close(fd);
 	int saved = errno;
 
 	/* Whatever close() says, the number is free now (Linux frees it on EINTR and EIO too). */
 	fds_clear_closing(word);
-	if (unlikely(st.st_ino) && !rds_fds_other(st.st_ino, 1, 0)) /* another thread has closed that one meanwhile */
+	if (unlikely(st.st_ino) &&
+	    !rds_fds_has_other_number(st.st_ino, 1, 0)) /* another thread has closed that one meanwhile */
 		rds_borrower_drop(st.st_ino);
 	rds_borrower_close_wait();
-	rds_inside_leave();
+	reentry_call_end();
 	errno = saved;
 	return rc;
 }
@@ -77,14 +78,14 @@ int rds_fds_close(int fd)
 	_Atomic(uintptr_t) *word = rds_fds_word(fd);
 
 	if (!word || !atomic_load_explicit(word, memory_order_acquire)) {
-		if (likely(!os_fd_is_internal(fd)) || !rds_fds_hides(fd))
-			return rds_real.close(fd);
+		if (likely(!os_fd_is_internal(fd)) || !rds_fds_is_hidden(fd))
+			return libc_real.close(fd);
 		if (os_library_depth) /* a library that works for the engine, which knows the number */
-			return (int)rds_result(os_close(fd));
+			return (int)libc_result(os_close(fd));
 		errno = EBADF; /* the program never opened it */
 		return -1;
 	}
-	return close_ours(fd, word);
+	return fds_close_ours(fd, word);
 }
 
 static void fds_each(unsigned first, unsigned last, void (*act)(_Atomic(uintptr_t) *word))
@@ -103,15 +104,15 @@ static void fds_each(unsigned first, unsigned last, void (*act)(_Atomic(uintptr_
 	}
 }
 
-void rds_fds_closing(unsigned first, unsigned last)
+void rds_fds_close_begin(unsigned first, unsigned last)
 {
 	for (unsigned fd = first; fd <= last && fd < (unsigned)rds_fds_top(); fd++)
-		if (rds_fds_only((int)fd, first, last))
+		if (rds_fds_is_last_number((int)fd, first, last))
 			rds_borrower_close_begin((int)fd);
 	fds_each(first, last, fds_mark_closing);
 }
 
-void rds_fds_closed(unsigned first, unsigned last)
+void rds_fds_close_end(unsigned first, unsigned last)
 {
 	fds_each(first, last, fds_clear_closing);
 	rds_borrower_close_wait();

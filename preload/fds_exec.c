@@ -13,44 +13,44 @@
 #include "engine/os.h"
 
 static _Atomic unsigned execs; /* under way, for which sockets are being left */
-static __thread unsigned ours __attribute__((tls_model("initial-exec")));
+static __thread unsigned own_execs __attribute__((tls_model("initial-exec")));
 
-void rds_fds_exec_begins(void)
+void rds_fds_exec_begin(void)
 {
-	ours++;
+	own_execs++;
 	atomic_fetch_add(&execs, 1);
 }
 
 /* What others have taken meanwhile is theirs. */
-static void are_others(void)
+static void fds_drop_taken(void)
 {
 	for (int n = 0; n < rds_fds_top(); n++) {
 		_Atomic(uintptr_t) *word = rds_fds_word(n);
 		uintptr_t value = word ? atomic_load(word) : 0;
 
 		if (fds_sock(value) && rds_sock_is_handing_off(fds_sock(value)) &&
-		    atomic_compare_exchange_strong(word, &value, FDS_INHERITED))
+		    atomic_compare_exchange_strong(word, &value, FDS_BORROWED))
 			rds_sock_put(fds_sock(value));
 	}
 }
 
-void rds_fds_exec_is_over(bool left)
+void rds_fds_exec_end(bool left)
 {
 	if (left)
-		are_others();
+		fds_drop_taken();
 	atomic_fetch_sub(&execs, 1);
-	ours--;
+	own_execs--;
 }
 
-void rds_fds_exec_forget(void)
+void rds_fds_exec_reset(void)
 {
 	atomic_store(&execs, 0);
-	ours = 0;
+	own_execs = 0;
 }
 
-bool rds_fds_came_back(struct rds_sock *sk)
+bool rds_fds_exec_must_retry(struct rds_sock *sk)
 {
-	if (sk == RDS_INHERITED || ours)
+	if (sk == RDS_BORROWED || own_execs)
 		return false;
 	while (atomic_load(&execs))
 		os_poll(NULL, 0, 1);

@@ -8,15 +8,15 @@
  */
 #include "fds.h"
 
-void rds_fds_mourn(void)
+void rds_fds_find_all_owners(void)
 {
 	uint64_t since = 0;
 	bool refused, late = false;
 
 	for (int n = 0; n < rds_fds_top(); n++) {
 		refused = false;
-		if (rds_fds_peek(n) == FDS_INHERITED && rds_borrower_owner_gone(n) &&
-		    !rds_fds_find_carrier(n, &since, &refused) && !refused)
+		if (rds_fds_peek(n) == FDS_BORROWED && rds_borrower_owner_gone(n) &&
+		    !rds_fds_find_owner(n, &since, &refused) && !refused)
 			late |= rds_borrower_owner_gone(
 				n); /* its last carrier takes long to end, or the next one is stopped */
 	}
@@ -24,49 +24,49 @@ void rds_fds_mourn(void)
 		rds_standby_hangup_drop(); /* what has no number here any more, or could not be helped */
 }
 
-_Atomic bool rds_fds_went;
+_Atomic bool rds_fds_handed_off;
 
-void rds_fds_return(void)
+void rds_fds_reclaim_all(void)
 {
 	uint64_t since = 0;
 	struct rds_sock *sk;
 	bool refused;
 
-	atomic_store(&rds_fds_went, false);
+	atomic_store(&rds_fds_handed_off, false);
 	for (int n = 0; n < rds_fds_top(); n++) {
 		if (!rds_fds_word(n))
 			n |= (int)FDS_CHUNK - 1;
-		if (rds_fds_peek(n) != FDS_INHERITED || !rds_fds_find_carrier(n, &since, &refused))
+		if (rds_fds_peek(n) != FDS_BORROWED || !rds_fds_find_owner(n, &since, &refused))
 			continue;
 		sk = rds_fds_ref(n);
-		if (sk && sk != RDS_INHERITED)
+		if (sk && sk != RDS_BORROWED)
 			rds_sock_watch(sk, n, true);
 		rds_fds_unref(sk);
 	}
 }
 
-void rds_fds_ending(void)
+void rds_fds_park_orphans(void)
 {
 	for (int n = 0; n < rds_fds_top(); n++) {
-		if (rds_fds_peek(n) == FDS_INHERITED)
+		if (rds_fds_peek(n) == FDS_BORROWED)
 			rds_standby_park(n);
 		else if (!rds_fds_word(n))
 			n |= (int)FDS_CHUNK - 1;
 	}
 }
 
-bool rds_fds_find_carrier(int fd, uint64_t *since, bool *refused)
+bool rds_fds_find_owner(int fd, uint64_t *since, bool *refused)
 {
-	struct rds_sock *sk = RDS_INHERITED;
+	struct rds_sock *sk = RDS_BORROWED;
 	int rc;
 
-	while (sk == RDS_INHERITED && (rc = rds_borrower_watch(fd, false, since)) != 0) {
+	while (sk == RDS_BORROWED && (rc = rds_borrower_watch(fd, false, since)) != 0) {
 		if (rc == -RDS_BORROWER_TAKE_OVER)
 			rc = rds_fds_take_over(fd);
 		if (rc == -EAGAIN)
 			break; /* stopped, most likely: it has been asked */
 		if (rc) {
-			*refused = rds_fds_for_now(rc);
+			*refused = rds_fds_error_is_temporary(rc);
 			if (*refused)
 				rds_standby_show_readable(fd);
 			if (rc == -ENOTCONN && rds_borrower_owner_gone(fd))
@@ -77,5 +77,5 @@ bool rds_fds_find_carrier(int fd, uint64_t *since, bool *refused)
 		sk = rds_fds_ref(fd);
 	}
 	rds_fds_unref(sk);
-	return sk && sk != RDS_INHERITED;
+	return sk && sk != RDS_BORROWED;
 }

@@ -24,6 +24,6 @@ static inline void fds_drop(uintptr_t word)
 }
 
 /* Is there another number, outside of those from first to last, of the socket with that inode? */
-bool rds_fds_other(ino_t inode, unsigned first, unsigned last);
+bool rds_fds_has_other_number(ino_t inode, unsigned first, unsigned last);
 
 #endif

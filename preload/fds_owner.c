@@ -16,18 +16,18 @@
 #define MADV_WIPEONFORK 18
 #endif
 
-_Atomic unsigned rds_fds_sharing;
+_Atomic unsigned rds_fds_sharing_clones;
 
-static _Atomic pid_t owner;		  /* the process whose numbers these are */
+static _Atomic pid_t table_process;	  /* the process whose numbers these are */
 static _Atomic(_Atomic bool *) fds_alive; /* on the wiped page */
 
-static pid_t own_pid(void)
+static pid_t fds_own_pid(void)
 {
 	return (pid_t)syscall(SYS_getpid); /* libc's may be somebody's wrapper */
 }
 
 /* Without one (no memory, an old kernel) such a child of a mere holder is taken for one that shares memory. */
-static _Atomic bool *make_page(void)
+static _Atomic bool *fds_alive_page_make(void)
 {
 	size_t len = (size_t)sysconf(_SC_PAGESIZE);
 	_Atomic bool *page = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *none = NULL;
@@ -43,26 +43,26 @@ static _Atomic bool *make_page(void)
 	return page;
 }
 
-void rds_fds_own(void)
+void rds_fds_claim(void)
 {
 	_Atomic bool *page = atomic_load(&fds_alive);
 
 	if (!page)
-		page = make_page();
+		page = fds_alive_page_make();
 	if (page)
 		atomic_store(page, true);
-	atomic_store(&owner, own_pid());
+	atomic_store(&table_process, fds_own_pid());
 }
 
-bool rds_fds_mine(void)
+bool rds_fds_is_ours(void)
 {
 	_Atomic bool *page = atomic_load_explicit(&fds_alive, memory_order_acquire);
 
-	if (unlikely(atomic_load_explicit(&rds_fds_sharing, memory_order_relaxed)))
-		return own_pid() == atomic_load_explicit(&owner, memory_order_relaxed);
+	if (unlikely(atomic_load_explicit(&rds_fds_sharing_clones, memory_order_relaxed)))
+		return fds_own_pid() == atomic_load_explicit(&table_process, memory_order_relaxed);
 	if (os_process_inherited() || (page && !atomic_load_explicit(page, memory_order_relaxed)))
-		rds_fds_forget();
-	if (own_pid() != atomic_load_explicit(&owner, memory_order_relaxed))
+		rds_fds_fork_child();
+	if (fds_own_pid() != atomic_load_explicit(&table_process, memory_order_relaxed))
 		return false;
 	if (unlikely(atomic_load_explicit(&rds_handoff_unbound_left, memory_order_relaxed)))
 		rds_handoff_unbound_clear();

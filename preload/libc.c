@@ -17,7 +17,7 @@
 #include "fds.h"
 #include "engine/os.h"
 
-struct rds_real rds_real = {
+struct libc_real libc_real = {
 #define RDS_SYM(name, ret, args, early) .name = early,
 #include "symbols.def"
 #undef RDS_SYM
@@ -29,7 +29,7 @@ struct libc_entry {
 };
 
 static const struct libc_entry libc_entries[] = {
-#define RDS_SYM(name, ret, args, early) {#name, offsetof(struct rds_real, name)},
+#define RDS_SYM(name, ret, args, early) {#name, offsetof(struct libc_real, name)},
 #include "symbols.def"
 #undef RDS_SYM
 };
@@ -43,7 +43,7 @@ static void libc_resolve(void)
 
 		/* A name that this libc lacks keeps its system call version. */
 		if (sym)
-			__atomic_store_n((void **)((char *)&rds_real + libc_entries[i].offset), sym, __ATOMIC_RELEASE);
+			__atomic_store_n((void **)((char *)&libc_real + libc_entries[i].offset), sym, __ATOMIC_RELEASE);
 		else
 			missing = true;
 	}
@@ -51,9 +51,9 @@ static void libc_resolve(void)
 		(void)dlerror(); /* the failed look-ups are not the program's business */
 
 	/* The engine's two sleeps: cancellation points, restarted as the kernel does. */
-	rds_os_sleep.read = rds_sleep_read;
-	rds_os_sleep.ppoll = rds_sleep_ppoll;
-	rds_os_sleep.cut = rds_sleep_cut;
+	rds_os_sleep.read = reentry_sleep_read;
+	rds_os_sleep.ppoll = reentry_sleep_ppoll;
+	rds_os_sleep.cut = reentry_sleep_is_cut;
 }
 
 /* Out of the look-up itself (an allocator, a signal handler), who waited for it would wait for ever. */
@@ -69,13 +69,13 @@ void rds_libc_init(void)
 	inside = false;
 }
 
-static void __attribute__((constructor)) libc_start(void)
+static void __attribute__((constructor)) init_start(void)
 {
 	int saved = errno;
 
 	rds_libc_init();
-	rds_fds_came();
-	rds_stdio_start();
-	at_quick_exit(rds_process_ends_quickly); /* the first: it is called after the program's own */
+	rds_fds_scan();
+	calls_stdio_start();
+	at_quick_exit(calls_process_quick_exit); /* the first: it is called after the program's own */
 	errno = saved;
 }

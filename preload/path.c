@@ -17,20 +17,20 @@
 #define SOL_PUBLISHED 276
 #define NUMBERS 2
 
-static const struct path paths[] = {
-	{PROC_DIR "/pf_rds", PATH_FIXED, PF_RDS_NUMBER, ALIKE_FILE},
-	{PROC_DIR "/sol_rds", PATH_FIXED, SOL_PUBLISHED, ALIKE_FILE}, /* the first NUMBERS */
-	{PROC_DIR "/reconnect_min_delay_ms", PATH_RECONNECT_MIN, 0, ALIKE_FILE},
-	{PROC_DIR "/reconnect_max_delay_ms", PATH_RECONNECT_MAX, 0, ALIKE_FILE},
-	{PROC_DIR "/max_unacked_packets", PATH_FIXED, 8, ALIKE_FILE},
-	{PROC_DIR "/max_unacked_bytes", PATH_FIXED, 16777216, ALIKE_FILE},
-	{PROC_DIR "/ping_enable", PATH_PING, 0, ALIKE_FILE},
-	{PROC_DIR, PATH_DIR, 0, "/proc/sys/net"},
-	{MODULE_DIR, PATH_DIR, 0, "/sys/module"},
+static const struct proc_path paths[] = {
+	{PROC_DIR "/pf_rds", PROC_PATH_FIXED, PF_RDS_NUMBER, ALIKE_FILE},
+	{PROC_DIR "/sol_rds", PROC_PATH_FIXED, SOL_PUBLISHED, ALIKE_FILE}, /* the first NUMBERS */
+	{PROC_DIR "/reconnect_min_delay_ms", PROC_PATH_RECONNECT_MIN, 0, ALIKE_FILE},
+	{PROC_DIR "/reconnect_max_delay_ms", PROC_PATH_RECONNECT_MAX, 0, ALIKE_FILE},
+	{PROC_DIR "/max_unacked_packets", PROC_PATH_FIXED, 8, ALIKE_FILE},
+	{PROC_DIR "/max_unacked_bytes", PROC_PATH_FIXED, 16777216, ALIKE_FILE},
+	{PROC_DIR "/ping_enable", PROC_PATH_PING, 0, ALIKE_FILE},
+	{PROC_DIR, PROC_PATH_DIR, 0, "/proc/sys/net"},
+	{MODULE_DIR, PROC_PATH_DIR, 0, "/sys/module"},
 };
 
 /* Does `dir` (a directory, or AT_FDCWD) stand at the first n characters of path? */
-static bool dir_is(int dir, const char *path, size_t n)
+static bool proc_dir_is(int dir, const char *path, size_t n)
 {
 	char link[64], at[64];
 	ssize_t len;
@@ -42,46 +42,46 @@ static bool dir_is(int dir, const char *path, size_t n)
 	return len >= 0 && (size_t)len == (n ? n : 1) && memcmp(at, path, (size_t)len) == 0;
 }
 
-static const struct path *find(int dir, const char *name)
+static const struct proc_path *proc_path_find(int dir, const char *name)
 {
 	size_t len = strlen(name);
 
 	while (len > 1 && name[len - 1] == '/')
 		len--;
 	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
-		const struct path *p = &paths[i];
+		const struct proc_path *p = &paths[i];
 		size_t full = strlen(p->name);
 
 		if (name[0] == '/') {
 			if (len == full && memcmp(name, p->name, full) == 0)
 				return p;
 		} else if (len && len < full && memcmp(p->name + full - len, name, len) == 0 &&
-			   p->name[full - len - 1] == '/' && dir_is(dir, p->name, full - len - 1)) {
+			   p->name[full - len - 1] == '/' && proc_dir_is(dir, p->name, full - len - 1)) {
 			return p;
 		}
 	}
 	return NULL;
 }
 
-static bool unlikely_name(const char *name)
+static bool proc_path_is_unlikely(const char *name)
 {
 	return name[0] == '/' && strncmp(name, PROC_DIR, strlen(PROC_DIR)) != 0 &&
 	       strncmp(name, MODULE_DIR, strlen(MODULE_DIR)) != 0;
 }
 
-const struct path *path_missing(int dir, const char *name)
+const struct proc_path *proc_path_missing(int dir, const char *name)
 {
-	const struct path *p;
+	const struct proc_path *p;
 	int saved = errno;
 
-	if ((saved != ENOENT && saved != EACCES) || !name || unlikely_name(name))
+	if ((saved != ENOENT && saved != EACCES) || !name || proc_path_is_unlikely(name))
 		return NULL;
-	p = find(dir, name);
+	p = proc_path_find(dir, name);
 	errno = saved;
 	return p;
 }
 
-void path_was_read(const struct path *p)
+void proc_path_was_read(const struct proc_path *p)
 {
 	if (p - paths < NUMBERS)
 		rds_abi_note_numbers(p->fixed == SOL_PUBLISHED);

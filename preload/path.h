@@ -7,11 +7,17 @@
 
 #include <stdint.h>
 
-enum path_what { PATH_DIR, PATH_FIXED, PATH_RECONNECT_MIN, PATH_RECONNECT_MAX, PATH_PING };
+enum proc_path_kind {
+	PROC_PATH_DIR,
+	PROC_PATH_FIXED,
+	PROC_PATH_RECONNECT_MIN,
+	PROC_PATH_RECONNECT_MAX,
+	PROC_PATH_PING
+};
 
-struct path {
+struct proc_path {
 	const char *name;
-	enum path_what what;
+	enum proc_path_kind what;
 	int64_t fixed;	   /* the number in it */
 	const char *alike; /* what exists everywhere, and is of the same kind: its status is told */
 };
@@ -20,8 +26,8 @@ struct path {
  * A call on that name has failed, errno says why.  One of these, and does it just not exist (or a container hides it)?  Leaves errno as it is.
  * `name` is the program's, and readable: the kernel has read it.  NULL where it need not be one.
  */
-const struct path *path_missing(int dir, const char *name);
+const struct proc_path *proc_path_missing(int dir, const char *name);
 /* It has been opened: what does that say of the program's age? */
-void path_was_read(const struct path *p);
+void proc_path_was_read(const struct proc_path *p);
 
 #endif

@@ -19,7 +19,7 @@
 
 /* ---- deadlines ---- */
 
-static int64_t now_ns(void)
+static int64_t deadline_now_ns(void)
 {
 	struct timespec ts;
 
@@ -31,7 +31,7 @@ static void deadline_in(struct deadline *d, int64_t sec, int64_t nsec)
 {
 	d->now = sec == 0 && nsec == 0;
 	d->never = sec > INT32_MAX; /* no process gets that old */
-	d->at_ns = d->now || d->never ? 0 : now_ns() + sec * NSEC + nsec;
+	d->at_ns = d->now || d->never ? 0 : deadline_now_ns() + sec * NSEC + nsec;
 }
 
 void deadline_ms(struct deadline *d, int ms)
@@ -59,7 +59,7 @@ struct timespec *deadline_left(const struct deadline *d, struct timespec *left)
 
 	if (d->never)
 		return NULL;
-	ns = d->now ? 0 : d->at_ns - now_ns();
+	ns = d->now ? 0 : d->at_ns - deadline_now_ns();
 	if (ns < 0)
 		ns = 0;
 	left->tv_sec = ns / NSEC;
@@ -76,8 +76,8 @@ int pollset_init(struct pollset *ps, unsigned n)
 	if (lines > n)
 		n = lines;
 	ps->room = n < POLLSET_SMALL ? POLLSET_SMALL : n;
-	ps->n_rds = ps->n_kernel = ps->n_lines = 0;
-	ps->by_select = ps->looked = ps->all_lines = ps->again = false;
+	ps->n_rds = ps->n_kernel = ps->n_hangups = 0;
+	ps->by_select = ps->looked = ps->all_hangups = ps->again = false;
 	ps->round = 0;
 	ps->since = 0;
 	ps->refused = NONE_REFUSED;
@@ -86,7 +86,7 @@ int pollset_init(struct pollset *ps, unsigned n)
 	ps->rds = ps->small_rds;
 	ps->kernel = ps->small_kernel;
 	ps->kernel_index = ps->small_index;
-	ps->line = ps->small_line;
+	ps->hangup_fds = ps->small_hangup_fds;
 	if (n <= POLLSET_SMALL)
 		return 0;
 	ps->heap = malloc(n * (sizeof(*ps->rds) + 2 * sizeof(*ps->kernel) + sizeof(*ps->kernel_index) + sizeof(int)) +
@@ -96,7 +96,7 @@ int pollset_init(struct pollset *ps, unsigned n)
 	ps->rds = ps->heap;
 	ps->kernel = (struct pollfd *)(ps->rds + n);
 	ps->kernel_index = (unsigned *)(ps->kernel + 2 * n + 1);
-	ps->line = (int *)(ps->kernel_index + n);
+	ps->hangup_fds = (int *)(ps->kernel_index + n);
 	return 0;
 }
 
@@ -108,16 +108,16 @@ void pollset_add(struct pollset *ps, int fd, unsigned index, short events)
 	bool refused = false;
 
 	/* What the carrier shows on the stand-in is the truth, but for a bit that AF_UNIX has always. */
-	if (unlikely(sk == RDS_INHERITED)) {
-		if (rds_fds_find_carrier(fd, &ps->since, &refused))
+	if (unlikely(sk == RDS_BORROWED)) {
+		if (rds_fds_find_owner(fd, &ps->since, &refused))
 			sk = rds_fds_ref(fd);
 		else
-			ps->line[ps->n_lines++] = rds_borrower_hangup_fd(fd);
+			ps->hangup_fds[ps->n_hangups++] = rds_borrower_hangup_fd(fd);
 		if (refused)
 			ps->refused = index;
 		events &= ~POLLWRBAND;
 	}
-	if (sk && sk != RDS_INHERITED) {
+	if (sk && sk != RDS_BORROWED) {
 		bool counted = ps->n_rds >= CALLS_MAX && rds_sock_get(sk);
 
 		if (counted)
@@ -126,8 +126,8 @@ void pollset_add(struct pollset *ps, int fd, unsigned index, short events)
 			(struct pollset_rds){.sk = sk, .index = index, .events = events, .counted = counted};
 		return;
 	}
-	if (unlikely(rds_fds_word_is_set(rds_fds_peek(fd))))
-		ps->all_lines = true;
+	if (unlikely(rds_fds_word_is_epoll(rds_fds_peek(fd))))
+		ps->all_hangups = true;
 	ps->kernel[ps->n_kernel] = (struct pollfd){.fd = fd, .events = events};
 	ps->kernel_index[ps->n_kernel++] = index;
 }
@@ -161,7 +161,7 @@ short pollset_select_bits(short events, short revents)
 
 /* ---- looking ---- */
 
-static int look_at_rds(struct pollset *ps)
+static int pollset_look_rds(struct pollset *ps)
 {
 	int ready = 0;
 
@@ -170,7 +170,7 @@ static int look_at_rds(struct pollset *ps)
 		struct pollset_rds *r = &ps->rds[i];
 
 		r->revents = rds_call_poll(r->sk, r->events | (ps->looked ? RDS_POLL_AGAIN : 0));
-		ps->again |= unlikely(r->revents & POLLNVAL) && rds_fds_came_back(r->sk);
+		ps->again |= unlikely(r->revents & POLLNVAL) && rds_fds_exec_must_retry(r->sk);
 		if (ps->by_select)
 			r->revents = pollset_select_bits(r->events, r->revents);
 		ready += r->revents != 0;
@@ -181,7 +181,7 @@ static int look_at_rds(struct pollset *ps)
 
 /* What the kernel said that is an event for select(); a descriptor that only says what is none is left out from now on
  * (a hung-up one would keep every further sleep from being one). */
-static int count_selected(struct pollset *ps)
+static int pollset_count_selected(struct pollset *ps)
 {
 	int ready = 0;
 
@@ -200,38 +200,38 @@ static int count_selected(struct pollset *ps)
 }
 
 /* The foreign descriptors.  Number of those that are ready, or -errno. */
-static int look_at_kernel(struct pollset *ps, const struct timespec *timeout, const sigset_t *mask)
+static int pollset_look_kernel(struct pollset *ps, const struct timespec *timeout, const sigset_t *mask)
 {
-	int rc = rds_real.ppoll(ps->kernel, ps->n_kernel, timeout, rds_sleep_cut() ? NULL : mask);
+	int rc = libc_real.ppoll(ps->kernel, ps->n_kernel, timeout, reentry_sleep_is_cut() ? NULL : mask);
 
 	if (rc < 0)
 		return -errno;
-	return rc && ps->by_select ? count_selected(ps) : rc;
+	return rc && ps->by_select ? pollset_count_selected(ps) : rc;
 }
 
 /* Behind the foreign descriptors; how many. */
-static unsigned put_lines(struct pollset *ps)
+static unsigned pollset_add_hangups(struct pollset *ps)
 {
 	struct pollfd *p = ps->kernel + ps->n_kernel;
 	unsigned i;
 
-	if (unlikely(ps->all_lines)) {
+	if (unlikely(ps->all_hangups)) {
 		i = rds_standby_hangup_fds(p, ps->room);
 		return i < ps->room ? i : ps->room;
 	}
-	for (i = 0; i < ps->n_lines; i++)
-		p[i] = (struct pollfd){.fd = ps->line[i], .events = 0};
+	for (i = 0; i < ps->n_hangups; i++)
+		p[i] = (struct pollfd){.fd = ps->hangup_fds[i], .events = 0};
 	return i;
 }
 
 /* Until the deadline; also the lines, and `extra` (the wake-up descriptor) if not negative. */
-static int sleep_in_kernel(struct pollset *ps, int extra, const struct deadline *d, const sigset_t *mask)
+static int pollset_sleep(struct pollset *ps, int extra, const struct deadline *d, const sigset_t *mask)
 {
-	unsigned n = ps->n_kernel + put_lines(ps), lines = n - ps->n_kernel, i, hung_up = 0;
+	unsigned n = ps->n_kernel + pollset_add_hangups(ps), lines = n - ps->n_kernel, i, hung_up = 0;
 
 	if (extra >= 0)
 		ps->kernel[n++] = (struct pollfd){.fd = extra, .events = POLLIN};
-	int rc = rds_sleep_ppoll(ps->kernel, n, deadline_left(d, &ps->left), mask);
+	int rc = reentry_sleep_ppoll(ps->kernel, n, deadline_left(d, &ps->left), mask);
 
 	ps->timed_out = rc == 0;
 	if (rc < 0)
@@ -242,27 +242,27 @@ static int sleep_in_kernel(struct pollset *ps, int extra, const struct deadline 
 		hung_up += ps->kernel[ps->n_kernel + i].revents != 0;
 	rc -= (int)hung_up;
 	if (!rc && hung_up) {
-		if (ps->all_lines)
-			rds_fds_mourn();
+		if (ps->all_hangups)
+			rds_fds_find_all_owners();
 		return -POLLSET_AGAIN;
 	}
-	return rc && ps->by_select ? count_selected(ps) : rc;
+	return rc && ps->by_select ? pollset_count_selected(ps) : rc;
 }
 
 /* Without sleeping: what else is ready, now that `ready` RDS sockets are?  Ready descriptors win over a signal. */
-static int look_once(struct pollset *ps, int ready, const sigset_t *mask)
+static int pollset_look_once(struct pollset *ps, int ready, const sigset_t *mask)
 {
 	static const struct timespec zero;
 	int rc = 0;
 
 	if (ps->n_kernel || (mask && !ready))
-		rc = look_at_kernel(ps, &zero, ready ? NULL : mask);
+		rc = pollset_look_kernel(ps, &zero, ready ? NULL : mask);
 	return rc < 0 && ready ? ready : rc < 0 ? rc : rc + ready;
 }
 
 /* ---- waiting ---- */
 
-static int begin_wait(struct pollset *ps)
+static int pollset_begin_wait(struct pollset *ps)
 {
 	ps->wait = rds_wait_begin(ps->n_rds);
 	if (!ps->wait)
@@ -276,63 +276,63 @@ static int begin_wait(struct pollset *ps)
 	return 0;
 }
 
-static bool expired(const struct deadline *d)
+static bool deadline_expired(const struct deadline *d)
 {
-	return !d->never && (d->now || now_ns() >= d->at_ns);
+	return !d->never && (d->now || deadline_now_ns() >= d->at_ns);
 }
 
 /* May the thread go on spinning?  A spin never outlasts the caller's timeout by more than a few looks. */
 bool deadline_spin(const struct deadline *d, struct rds_wait *w, unsigned *round)
 {
-	if (++*round % DEADLINE_EVERY == 0 && expired(d))
+	if (++*round % DEADLINE_EVERY == 0 && deadline_expired(d))
 		return false;
 	return rds_wait_spin(w);
 }
 
 /* One sleep.  Number of foreign descriptors that are ready, or -errno. */
-static int sleep_once(struct pollset *ps, const struct deadline *d, const sigset_t *mask)
+static int pollset_sleep_once(struct pollset *ps, const struct deadline *d, const sigset_t *mask)
 {
-	int rc = rds_wait_interrupted(ps->wait) ? -EINTR : sleep_in_kernel(ps, rds_wait_fd(ps->wait), d, mask);
+	int rc = rds_wait_interrupted(ps->wait) ? -EINTR : pollset_sleep(ps, rds_wait_fd(ps->wait), d, mask);
 
 	rds_wait_disarm(ps->wait);
 	return rc;
 }
 
-static int wait_loop(struct pollset *ps, const struct deadline *d, const sigset_t *mask)
+static int pollset_wait_loop(struct pollset *ps, const struct deadline *d, const sigset_t *mask)
 {
 	for (;;) {
-		int ready = look_at_rds(ps), rc;
+		int ready = pollset_look_rds(ps), rc;
 
 		if (ready)
-			return look_once(ps, ready, mask);
+			return pollset_look_once(ps, ready, mask);
 		if (deadline_spin(d, ps->wait, &ps->round)) {
 			if (!ps->n_kernel || ps->round % LOOK_AT_KERNEL_EVERY)
 				continue;
-			rc = look_once(ps, 0, NULL);
+			rc = pollset_look_once(ps, 0, NULL);
 			if (rc)
 				return rc;
 			continue;
 		}
 		if (!rds_wait_arm(ps->wait)) {
-			if (expired(d))
-				return look_once(ps, look_at_rds(ps), mask);
+			if (deadline_expired(d))
+				return pollset_look_once(ps, pollset_look_rds(ps), mask);
 			continue;
 		}
-		rc = sleep_once(ps, d, mask);
+		rc = pollset_sleep_once(ps, d, mask);
 		if (rc < 0)
 			return rc;
 		if (rc > 0 || ps->timed_out)
-			return rc + look_at_rds(ps);
+			return rc + pollset_look_rds(ps);
 	}
 }
 
 /* The sockets went, or turned out to be inherited, since the caller looked. */
-static int wait_kernel_only(struct pollset *ps, const struct deadline *d, const sigset_t *mask)
+static int pollset_wait_kernel(struct pollset *ps, const struct deadline *d, const sigset_t *mask)
 {
 	int rc;
 
 	do
-		rc = sleep_in_kernel(ps, -1, d, mask);
+		rc = pollset_sleep(ps, -1, d, mask);
 	while (rc == 0 && !ps->timed_out);
 	return rc;
 }
@@ -345,20 +345,20 @@ static int pollset_run(struct pollset *ps, int ready, const struct deadline *d, 
 	if (unlikely(ps->refused != NONE_REFUSED))
 		d = &at_once;
 	if (unlikely(!ps->n_rds))
-		return wait_kernel_only(ps, d, mask);
+		return pollset_wait_kernel(ps, d, mask);
 	if (ready || d->now)
-		return look_once(ps, ready, mask);
+		return pollset_look_once(ps, ready, mask);
 	if (ps->n_kernel) {
-		rc = look_once(ps, 0, NULL);
+		rc = pollset_look_once(ps, 0, NULL);
 		if (rc)
 			return rc;
 	}
-	rc = begin_wait(ps);
-	return rc ? rc : wait_loop(ps, d, mask);
+	rc = pollset_begin_wait(ps);
+	return rc ? rc : pollset_wait_loop(ps, d, mask);
 }
 
 /* Its own calls will say what is missing. */
-static int add_refused(struct pollset *ps, int rc)
+static int pollset_add_refused(struct pollset *ps, int rc)
 {
 	unsigned i;
 
@@ -377,7 +377,7 @@ static int add_refused(struct pollset *ps, int rc)
 
 int pollset_wait(struct pollset *ps, const struct deadline *d, const sigset_t *mask)
 {
-	int ready = ps->n_rds ? look_at_rds(ps) : 0, rc;
+	int ready = ps->n_rds ? pollset_look_rds(ps) : 0, rc;
 
 	if (ready && !ps->n_kernel)
 		return unlikely(ps->again) ? -POLLSET_AGAIN : ready; /* nothing here that could be cancelled */
@@ -386,5 +386,5 @@ int pollset_wait(struct pollset *ps, const struct deadline *d, const sigset_t *m
 	rds_cleanup_pop(0);
 	if (unlikely(ps->again))
 		return -POLLSET_AGAIN;
-	return unlikely(ps->refused != NONE_REFUSED) ? add_refused(ps, rc) : rc;
+	return unlikely(ps->refused != NONE_REFUSED) ? pollset_add_refused(ps, rc) : rc;
 }

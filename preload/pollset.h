@@ -19,13 +19,13 @@ struct pollset_rds {
 };
 
 struct pollset {
-	unsigned n_rds, n_kernel, n_lines;
+	unsigned n_rds, n_kernel, n_hangups;
 	struct pollset_rds *rds;
 	struct pollfd *kernel;	/* foreign descriptors, and room for the lines and one more */
 	unsigned *kernel_index; /* the caller's */
-	int *line;		/* to the carriers of other processes' sockets (engine/away.h) */
+	int *hangup_fds;	/* to the carriers of other processes' sockets (engine/away.h) */
 	unsigned room;		/* for lines */
-	bool all_lines;		/* a set of epoll is among them: any may be meant */
+	bool all_hangups;	/* a set of epoll is among them: any may be meant */
 	unsigned
 		refused; /* the caller's index of one of which this process has no descriptor to learn more, or NONE_REFUSED */
 	bool by_select;		/* select(): a bit that it has no set for is no event */
@@ -44,7 +44,7 @@ struct pollset {
 	struct pollset_rds small_rds[POLLSET_SMALL];
 	struct pollfd small_kernel[2 * POLLSET_SMALL + 1];
 	unsigned small_index[POLLSET_SMALL];
-	int small_line[POLLSET_SMALL];
+	int small_hangup_fds[POLLSET_SMALL];
 };
 
 /* When to give up, on CLOCK_MONOTONIC. */

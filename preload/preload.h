@@ -54,12 +54,12 @@
 #undef RDS_SYM
 
 /* What the next library in line (usually libc) calls by the same name; raw system calls until start-up is done. */
-struct rds_real {
+struct libc_real {
 #define RDS_SYM(name, ret, args, early) ret(*name) args;
 #include "symbols.def"
 #undef RDS_SYM
 };
-extern struct rds_real rds_real;
+extern struct libc_real libc_real;
 
 /* Reads more arguments than it is given, as libc's syscall() does. */
 #define RDS_READS_GARBAGE __attribute__((no_sanitize_address))
@@ -77,17 +77,17 @@ extern struct rds_real rds_real;
 /* Looks the real functions up, once; needed before the engine may sleep (libc.c). */
 void rds_libc_init(void);
 /* Fork handlers and the hand-over at exit, once, before the first RDS socket exists (calls_process.c). */
-void rds_process_init(void);
+void rds_fds_process_init(void);
 /* Standard streams that are RDS sockets, at the start of a program (calls_stdio.c). */
-void rds_stdio_start(void);
+void calls_stdio_start(void);
 /* A child is about to be started that gets copies of descriptors, and no fork handler will run (calls_process.c). */
-void rds_process_spreads(void);
+void calls_process_share(void);
 /* It ends, and calls neither exit handlers nor destructors. */
-void rds_process_leaves(void);
-void rds_process_ends_quickly(void);
+void calls_process_exit_now(void);
+void calls_process_quick_exit(void);
 
 /* The kernel's convention to libc's. */
-static inline long rds_result(long rc)
+static inline long libc_result(long rc)
 {
 	if (unlikely(rc < 0)) {
 		errno = (int)-rc;

@@ -8,10 +8,10 @@
  *   forward  the handler's piece is copied away, and rt_sigreturn() is done on the signal frame, as if the handler had returned; only the mask in it is
  *            changed, so that no signal comes in between
  *   back     when the call leaves, what of its stack lies in that place is copied away, the handler's piece is put back, and the handler goes on.
- *            The signal frame now leads to after().
+ *            The signal frame now leads to step_after().
  *   after    the handler has returned: the call's piece is put back, and the call leaves
  *
- * All three copy while they run on a stack of their own.  A handler that leaves by siglongjmp() never comes to `after`; what it has left behind is
+ * All three copy while they run on a stack of their own.  A handler that leaves by siglongjmp() never comes to `step_after`; what it has left behind is
  * used by the next one (its signal frame lies below whatever runs then).
  *
  * The signal frame is found by the unwinder, the only one who knows: it is the oldest one younger than the call.  libgcc's is loaded with the first
@@ -25,7 +25,7 @@
 #include "engine/os.h"
 #include "fds.h"
 
-__thread struct rds_inside rds_inside;
+__thread struct reentry_state reentry_state;
 
 /* ---- the sleeps ---- */
 
@@ -33,56 +33,56 @@ __thread struct rds_inside rds_inside;
  * False: a handler waits for the end of this call.  What is to be had back afterwards is the sleeper's to keep, and not behind pointers: a thread
  * that is cancelled in there leaves its frame as it is.
  */
-static bool go_outside(void)
+static bool reentry_sleep_begin(void)
 {
-	unsigned depth = rds_inside.depth;
+	unsigned depth = reentry_state.depth;
 
-	rds_inside.depth = 0; /* from here on no handler rolls this call forward */
+	reentry_state.depth = 0; /* from here on no handler rolls this call forward */
 	atomic_signal_fence(memory_order_seq_cst);
-	if (likely(!rds_inside.rolling))
+	if (likely(!reentry_state.waiting_handler))
 		return true;
-	rds_inside.depth = depth;
-	rds_inside.cut = true;
+	reentry_state.depth = depth;
+	reentry_state.cut = true;
 	errno = EINTR;
 	return false;
 }
 
-bool rds_sleep_cut(void)
+bool reentry_sleep_is_cut(void)
 {
-	return rds_inside.rolling;
+	return reentry_state.waiting_handler;
 }
 
-static void go_inside(char *top, unsigned depth)
+static void reentry_sleep_end(char *top, unsigned depth)
 {
-	if (unlikely(rds_inside.async))
-		rds_async_begins(top, depth); /* a handler may have ended a call of its own */
+	if (unlikely(reentry_state.async))
+		signals_cancel_defer(top, depth); /* a handler may have ended a call of its own */
 	else
-		rds_inside_begins(top, depth);
+		reentry_call_mark(top, depth);
 }
 
-ssize_t rds_sleep_read(int fd, void *buf, size_t len)
+ssize_t reentry_sleep_read(int fd, void *buf, size_t len)
 {
-	unsigned depth = rds_inside.depth;
-	char *top = rds_inside.top;
+	unsigned depth = reentry_state.depth;
+	char *top = reentry_state.top;
 	ssize_t n;
 
-	if (!go_outside())
+	if (!reentry_sleep_begin())
 		return -1;
-	n = rds_real.read(fd, buf, len);
-	go_inside(top, depth);
+	n = libc_real.read(fd, buf, len);
+	reentry_sleep_end(top, depth);
 	return n;
 }
 
-int rds_sleep_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask)
+int reentry_sleep_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask)
 {
-	unsigned depth = rds_inside.depth;
-	char *top = rds_inside.top;
+	unsigned depth = reentry_state.depth;
+	char *top = reentry_state.top;
 	int rc;
 
-	if (!go_outside())
+	if (!reentry_sleep_begin())
 		return -1;
-	rc = rds_real.ppoll(fds, n, timeout, mask);
-	go_inside(top, depth);
+	rc = libc_real.ppoll(fds, n, timeout, mask);
+	reentry_sleep_end(top, depth);
 	return rc;
 }
 
@@ -110,8 +110,8 @@ struct piece {
 	size_t len, room;
 };
 
-struct roll {
-	struct roll *next;
+struct reentry {
+	struct reentry *next;
 	ucontext_t *frame; /* the kernel's.  Where it has been put away, the call may write over it */
 	char *end;	   /* whatever the kernel has put for the handler ends there */
 	bool shared; /* the handler has the call's stack: its piece is from here to the frame; NULL: from where we are */
@@ -131,12 +131,12 @@ static struct {
 	__typeof__(_Unwind_GetIPInfo) *ip;
 } unwind;
 
-static _Atomic(struct roll *) spare;
+static _Atomic(struct reentry *) reentry_spare;
 
-static void thread_ends(void *arg);
+static void reentry_thread_end(void *arg);
 static pthread_key_t thread_key;
 
-void rds_roll_init(void)
+void reentry_init(void)
 {
 	unsigned long shadow = 0;
 	void *lib;
@@ -147,7 +147,7 @@ void rds_roll_init(void)
 		return;
 	lib = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL);
 	(void)dlerror(); /* what is missing is not the program's business */
-	if (!lib || pthread_key_create(&thread_key, thread_ends))
+	if (!lib || pthread_key_create(&thread_key, reentry_thread_end))
 		return;
 	unwind.cfa = (__typeof__(unwind.cfa))dlsym(lib, "_Unwind_GetCFA");
 	unwind.ip = (__typeof__(unwind.ip))dlsym(lib, "_Unwind_GetIPInfo");
@@ -164,33 +164,34 @@ struct search {
 	char *frame_run;
 };
 
-static char *stack_of(const ucontext_t *c)
+static char *context_stack(const ucontext_t *c)
 {
 	return (char *)c->uc_mcontext.gregs[REG_RSP];
 }
 
 /* Has it interrupted the call? */
-static bool in_call(const ucontext_t *frame)
+static bool frame_in_call(const ucontext_t *frame)
 {
-	return stack_of(frame) <= rds_inside.top && (size_t)(rds_inside.top - stack_of(frame)) < CALL_MAX;
+	return context_stack(frame) <= reentry_state.top &&
+	       (size_t)(reentry_state.top - context_stack(frame)) < CALL_MAX;
 }
 
 /*
  * From the youngest on.  Before the interrupted function comes what the handler returns to, and there the stack pointer is the address of the
  * context.  Beyond the call there may be another signal frame: the call may be a handler's.
  */
-static _Unwind_Reason_Code look(struct _Unwind_Context *c, void *arg)
+static _Unwind_Reason_Code frame_search_step(struct _Unwind_Context *c, void *arg)
 {
 	struct search *s = arg;
 	char *sp = (char *)unwind.cfa(c);
 	int interrupted = 0;
 
 	unwind.ip(c, &interrupted);
-	if (interrupted && in_call((ucontext_t *)(void *)s->sp)) {
+	if (interrupted && frame_in_call((ucontext_t *)(void *)s->sp)) {
 		s->frame = (ucontext_t *)(void *)s->sp;
 		s->frame_run = s->run;
 	}
-	if (s->frame && sp >= rds_inside.top)
+	if (s->frame && sp >= reentry_state.top)
 		return _URC_END_OF_STACK;
 	if (s->sp && (sp < s->sp || (size_t)(sp - s->sp) > CALL_MAX))
 		s->run = sp;
@@ -198,17 +199,17 @@ static _Unwind_Reason_Code look(struct _Unwind_Context *c, void *arg)
 	return _URC_NO_REASON;
 }
 
-static bool on_its_stack(const ucontext_t *frame)
+static bool frame_on_call_stack(const ucontext_t *frame)
 {
-	return (char *)frame < stack_of(frame) && (size_t)(stack_of(frame) - (char *)frame) < FRAME_MAX;
+	return (char *)frame < context_stack(frame) && (size_t)(context_stack(frame) - (char *)frame) < FRAME_MAX;
 }
 
-static bool find_frame(struct search *s)
+static bool frame_find(struct search *s)
 {
 	*s = (struct search){0};
 	if (!unwind.backtrace)
 		return false;
-	unwind.backtrace(look, s);
+	unwind.backtrace(frame_search_step, s);
 	return s->frame;
 }
 
@@ -221,13 +222,13 @@ struct kernel_sigaction {
 	uint64_t mask;
 };
 
-static bool has_handler(int sig, struct kernel_sigaction *a)
+static bool signal_has_handler(int sig, struct kernel_sigaction *a)
 {
 	return os_syscall(SYS_rt_sigaction, sig, 0, (long)a, KERNEL_SIGSET, 0, 0) == 0 && a->handler != SIG_DFL &&
 	       a->handler != SIG_IGN;
 }
 
-static uint64_t bit_of(int sig)
+static uint64_t signal_bit(int sig)
 {
 	return UINT64_C(1) << (sig - 1);
 }
@@ -237,21 +238,21 @@ static uint64_t bit_of(int sig)
  * several such, all of them have to agree; if none, because another handler has interrupted the first, all that came to be blocked; if nothing did
  * (SA_NODEFER), all that have handlers.
  */
-static bool restarts(uint64_t before, uint64_t now)
+static bool signal_restarts(uint64_t before, uint64_t now)
 {
 	uint64_t came = now & ~before;
 	bool all = true, all_likely = true, likely_one = false, all_came = true, one_came = false;
 	struct kernel_sigaction a;
 
 	for (int sig = 1; sig < _NSIG; sig++) {
-		if (!has_handler(sig, &a))
+		if (!signal_has_handler(sig, &a))
 			continue;
 		all &= !!(a.flags & SA_RESTART);
-		if (came & bit_of(sig)) {
+		if (came & signal_bit(sig)) {
 			one_came = true;
 			all_came &= !!(a.flags & SA_RESTART);
 		}
-		if ((came & bit_of(sig)) && !(came & ~(a.mask | bit_of(sig)))) {
+		if ((came & signal_bit(sig)) && !(came & ~(a.mask | signal_bit(sig)))) {
 			likely_one = true;
 			all_likely &= !!(a.flags & SA_RESTART);
 		}
@@ -262,19 +263,20 @@ static bool restarts(uint64_t before, uint64_t now)
 }
 
 /* The program's own doing is not held up. */
-static uint64_t all_but_faults(void)
+static uint64_t signal_all_but_faults(void)
 {
-	return ~(bit_of(SIGSEGV) | bit_of(SIGBUS) | bit_of(SIGFPE) | bit_of(SIGILL) | bit_of(SIGTRAP) | bit_of(SIGSYS));
+	return ~(signal_bit(SIGSEGV) | signal_bit(SIGBUS) | signal_bit(SIGFPE) | signal_bit(SIGILL) |
+		 signal_bit(SIGTRAP) | signal_bit(SIGSYS));
 }
 
-static void set_mask(const uint64_t *mask, uint64_t *before)
+static void signal_mask_swap(const uint64_t *mask, uint64_t *before)
 {
 	os_syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)mask, (long)before, KERNEL_SIGSET, 0, 0);
 }
 
 /* ---- pieces of the stack ---- */
 
-static bool piece_room(struct piece *p, char *low, const char *high)
+static bool piece_reserve(struct piece *p, char *low, const char *high)
 {
 	p->low = low;
 	p->len = high > low ? (size_t)(high - low) : 0;
@@ -290,13 +292,13 @@ static bool piece_room(struct piece *p, char *low, const char *high)
 	return false;
 }
 
-static void piece_away(const struct piece *p)
+static void piece_save(const struct piece *p)
 {
 	if (p->len)
 		memcpy(p->copy, p->low, p->len);
 }
 
-static void piece_home(const struct piece *p)
+static void piece_restore(const struct piece *p)
 {
 	if (p->len)
 		memcpy(p->low, p->copy, p->len);
@@ -304,12 +306,12 @@ static void piece_home(const struct piece *p)
 
 /* ---- on the stack of its own ---- */
 
-static struct roll *from_halves(unsigned low, unsigned high)
+static struct reentry *reentry_from_halves(unsigned low, unsigned high)
 {
-	return (struct roll *)((uintptr_t)low | (uintptr_t)high << 32);
+	return (struct reentry *)((uintptr_t)low | (uintptr_t)high << 32);
 }
 
-static void on_scratch(struct roll *r, ucontext_t *from, void (*fn)(unsigned low, unsigned high))
+static void reentry_on_scratch(struct reentry *r, ucontext_t *from, void (*fn)(unsigned low, unsigned high))
 {
 	getcontext(&r->mover);
 	r->mover.uc_stack.ss_sp = r->stack;
@@ -319,60 +321,60 @@ static void on_scratch(struct roll *r, ucontext_t *from, void (*fn)(unsigned low
 	swapcontext(from, &r->mover);
 }
 
-static void frame_mask(const struct roll *r, const uint64_t *mask)
+static void frame_mask_set(const struct reentry *r, const uint64_t *mask)
 {
 	memcpy(&r->frame->uc_sigmask, mask, KERNEL_SIGSET);
 }
 
-static _Noreturn void return_from(const ucontext_t *frame)
+static _Noreturn void frame_return(const ucontext_t *frame)
 {
 	__asm__ volatile("movq %0, %%rsp\n\tmovl %1, %%eax\n\tsyscall" ::"r"(frame), "i"(SYS_rt_sigreturn) : "memory");
 	__builtin_unreachable();
 }
 
-static void forward(unsigned low, unsigned high)
+static void step_forward(unsigned low, unsigned high)
 {
-	struct roll *r = from_halves(low, high);
-	char *from = r->low ? r->low : stack_of(&r->handler);
+	struct reentry *r = reentry_from_halves(low, high);
+	char *from = r->low ? r->low : context_stack(&r->handler);
 
-	if (r->shared && !piece_room(&r->handlers, from, r->end)) {
+	if (r->shared && !piece_reserve(&r->handlers, from, r->end)) {
 		r->failed = true;
 		setcontext(&r->handler);
 	}
-	piece_away(&r->handlers);
-	frame_mask(r, &r->deaf);
-	return_from(r->frame);
+	piece_save(&r->handlers);
+	frame_mask_set(r, &r->deaf);
+	frame_return(r->frame);
 }
 
-static void after(struct roll *r)
+static void step_after(struct reentry *r)
 {
-	piece_home(&r->calls);
+	piece_restore(&r->calls);
 	setcontext(&r->call);
 }
 
 /* Of the call, what lies where the handler's frames were, or below, where the handler goes on. */
-static void back(unsigned low, unsigned high)
+static void step_back(unsigned low, unsigned high)
 {
-	struct roll *r = from_halves(low, high);
+	struct reentry *r = reentry_from_halves(low, high);
 	greg_t *regs = r->frame->uc_mcontext.gregs;
 
 	r->calls = (struct piece){.copy = r->calls_copy, .room = sizeof(r->calls_copy)};
-	if (r->shared && !piece_room(&r->calls, stack_of(&r->call), r->end))
+	if (r->shared && !piece_reserve(&r->calls, context_stack(&r->call), r->end))
 		__builtin_trap(); /* a function of preload/ with a frame of 64 KiB */
-	piece_away(&r->calls);
-	piece_home(&r->handlers);
-	regs[REG_RIP] = (greg_t)(uintptr_t)after;
+	piece_save(&r->calls);
+	piece_restore(&r->handlers);
+	regs[REG_RIP] = (greg_t)(uintptr_t)step_after;
 	regs[REG_RDI] = (greg_t)(uintptr_t)r;
 	regs[REG_RSP] = (greg_t)(uintptr_t)(r->stack + sizeof(r->stack) - sizeof(void *)); /* as if it were called */
 	regs[REG_EFL] &= ~(greg_t)DIRECTION;
-	frame_mask(r, &r->deaf);
+	frame_mask_set(r, &r->deaf);
 	sigaltstack(&r->signals, NULL); /* the frame has brought back the call's: with SS_AUTODISARM not the same */
 	setcontext(&r->handler);
 }
 
 /* ---- the three steps ---- */
 
-static bool on_signal_stack(const struct roll *r)
+static bool reentry_on_signal_stack(const struct reentry *r)
 {
 	const char *low = r->signals.ss_sp, *at = (const char *)r->frame;
 
@@ -380,34 +382,34 @@ static bool on_signal_stack(const struct roll *r)
 }
 
 /* Its handler is over, without having come back: its frame lies among those of the one that runs now. */
-static bool is_over(const struct roll *old, const struct roll *r, const char *here)
+static bool reentry_is_over(const struct reentry *old, const struct reentry *r, const char *here)
 {
 	const char *frame = (const char *)old->frame, *low = r->shared ? here - CALL_MAX : here;
 
-	return on_signal_stack(old) == on_signal_stack(r) && frame >= low &&
+	return reentry_on_signal_stack(old) == reentry_on_signal_stack(r) && frame >= low &&
 	       frame < (const char *)r->frame + sizeof(*r->frame);
 }
 
 /* One is kept: what its pages cost is most of it. */
-static void roll_free(struct roll *r)
+static void reentry_free(struct reentry *r)
 {
-	struct roll *none = NULL;
+	struct reentry *none = NULL;
 
-	if (atomic_compare_exchange_strong(&spare, &none, r))
+	if (atomic_compare_exchange_strong(&reentry_spare, &none, r))
 		return;
 	if (r->handlers.room)
 		munmap(r->handlers.copy, r->handlers.room);
 	munmap(r, sizeof(*r));
 }
 
-static void free_those_over(const struct roll *r, const char *here)
+static void reentry_free_over(const struct reentry *r, const char *here)
 {
-	struct roll **p = &rds_inside.live, *old;
+	struct reentry **p = &reentry_state.late_handlers, *old;
 
 	while ((old = *p)) {
-		if (is_over(old, r, here)) {
+		if (reentry_is_over(old, r, here)) {
 			*p = old->next;
-			roll_free(old);
+			reentry_free(old);
 		} else {
 			p = &old->next;
 		}
@@ -415,23 +417,23 @@ static void free_those_over(const struct roll *r, const char *here)
 }
 
 /* Handlers that never came back have left theirs. */
-static void thread_ends(void *arg)
+static void reentry_thread_end(void *arg)
 {
-	uint64_t deaf = all_but_faults(), mask;
-	struct rds_inside *inside = arg;
-	struct roll *r;
+	uint64_t deaf = signal_all_but_faults(), mask;
+	struct reentry_state *inside = arg;
+	struct reentry *r;
 
-	set_mask(&deaf, &mask);
-	while ((r = inside->live)) {
-		inside->live = r->next;
-		roll_free(r);
+	signal_mask_swap(&deaf, &mask);
+	while ((r = inside->late_handlers)) {
+		inside->late_handlers = r->next;
+		reentry_free(r);
 	}
-	set_mask(&mask, NULL);
+	signal_mask_swap(&mask, NULL);
 }
 
-static struct roll *roll_new(const struct search *s)
+static struct reentry *reentry_new(const struct search *s)
 {
-	struct roll *r = atomic_exchange(&spare, NULL);
+	struct reentry *r = atomic_exchange(&reentry_spare, NULL);
 
 	if (!r)
 		r = mmap(NULL, sizeof(*r), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -440,85 +442,85 @@ static struct roll *roll_new(const struct search *s)
 	r->handlers.len = r->calls.len = 0;
 	r->failed = false;
 	r->frame = s->frame;
-	r->end = stack_of(s->frame) - RED_ZONE;
+	r->end = context_stack(s->frame) - RED_ZONE;
 	memcpy(&r->before, &s->frame->uc_sigmask, KERNEL_SIGSET);
-	r->deaf = all_but_faults();
-	r->shared = on_its_stack(s->frame);
+	r->deaf = signal_all_but_faults();
+	r->shared = frame_on_call_stack(s->frame);
 	r->low = s->frame_run ? s->frame_run - RED_ZONE : NULL;
 	return r;
 }
 
 /* Signals are blocked: what another handler did to the call now would not be seen here. */
-static void interrupted(const uint64_t *mask)
+static void reentry_start(const uint64_t *mask)
 {
 	struct search s;
-	struct roll *r;
+	struct reentry *r;
 
 	/* A child that shares our memory, or has a copy of it that no fork handler has seen, has nothing to end. */
-	if (!rds_fds_mine() || !rds_inside.depth || rds_inside.rolling || !find_frame(&s))
+	if (!rds_fds_is_ours() || !reentry_state.depth || reentry_state.waiting_handler || !frame_find(&s))
 		return;
-	r = roll_new(&s);
+	r = reentry_new(&s);
 	if (!r)
 		return;
 	r->mask = *mask;
 	r->deaf |= r->before | r->mask;
 	sigaltstack(NULL, &r->signals);
 	r->signals.ss_flags &= ~SS_ONSTACK;
-	free_those_over(r, __builtin_frame_address(0));
-	rds_inside.rolling = r;
-	rds_inside.cut = false;
-	on_scratch(r, &r->handler, forward);
+	reentry_free_over(r, __builtin_frame_address(0));
+	reentry_state.waiting_handler = r;
+	reentry_state.cut = false;
+	reentry_on_scratch(r, &r->handler, step_forward);
 	if (!r->failed)
 		return;
-	rds_inside.rolling = NULL;
-	roll_free(r);
+	reentry_state.waiting_handler = NULL;
+	reentry_free(r);
 }
 
-void rds_roll_forward(void)
+void reentry_call_finish(void)
 {
-	uint64_t deaf = all_but_faults(), mask;
+	uint64_t deaf = signal_all_but_faults(), mask;
 	int saved = errno;
 
-	set_mask(&deaf, &mask);
-	interrupted(&mask);
-	set_mask(&mask, NULL);
+	signal_mask_swap(&deaf, &mask);
+	reentry_start(&mask);
+	signal_mask_swap(&mask, NULL);
 	errno = saved;
 }
 
 /* The call is over but for this, and this, too, where the handler does not come back. */
-bool rds_roll_back(void)
+bool reentry_handler_resume(void)
 {
-	struct roll *r = rds_inside.rolling, **p;
-	bool again = rds_inside.cut && restarts(r->before, r->mask);
+	struct reentry *r = reentry_state.waiting_handler, **p;
+	bool again = reentry_state.cut && signal_restarts(r->before, r->mask);
 	uint64_t before = r->before;
 	int saved = errno;
 
-	rds_inside.rolling = NULL;
+	reentry_state.waiting_handler = NULL;
 	/* Not before: it may need memory, and the call may have been in malloc(). */
-	pthread_setspecific(thread_key, &rds_inside);
-	r->next = rds_inside.live;
-	rds_inside.live = r;
-	on_scratch(r, &r->call, back);
-	for (p = &rds_inside.live; *p != r; p = &(*p)->next)
+	pthread_setspecific(thread_key, &reentry_state);
+	r->next = reentry_state.late_handlers;
+	reentry_state.late_handlers = r;
+	reentry_on_scratch(r, &r->call, step_back);
+	for (p = &reentry_state.late_handlers; *p != r; p = &(*p)->next)
 		;
 	*p = r->next;
-	roll_free(r);
-	set_mask(&before, NULL); /* last: a handler may come at once, and never come back */
+	reentry_free(r);
+	signal_mask_swap(&before, NULL); /* last: a handler may come at once, and never come back */
 	errno = saved;
 	return again;
 }
 
 #else
 
-void rds_roll_init(void)
+void reentry_init(void)
 {
 }
 
-void rds_roll_forward(void)
+void reentry_call_finish(void)
 {
 }
 
-bool rds_roll_back(void)
+bool reentry_handler_resume(void)
 {
 	return false;
 }

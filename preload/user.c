@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-int user_addr_in(const struct sockaddr *addr, socklen_t len, struct sockaddr_storage *to)
+int args_addr_in(const struct sockaddr *addr, socklen_t len, struct sockaddr_storage *to)
 {
 	if (len > sizeof(*to)) /* negative lengths too */
 		return -EINVAL;
@@ -15,7 +15,7 @@ int user_addr_in(const struct sockaddr *addr, socklen_t len, struct sockaddr_sto
 	return 0;
 }
 
-int user_addr_out(const struct sockaddr_storage *from, socklen_t fromlen, struct sockaddr *addr, socklen_t *len)
+int args_addr_out(const struct sockaddr_storage *from, socklen_t fromlen, struct sockaddr *addr, socklen_t *len)
 {
 	if (rds_user_writable(len, sizeof(*len)))
 		return -EFAULT;
@@ -32,7 +32,7 @@ int user_addr_out(const struct sockaddr_storage *from, socklen_t fromlen, struct
 	return 0;
 }
 
-int user_iov(const struct iovec *iov, size_t n, size_t *total)
+int args_iov_check(const struct iovec *iov, size_t n, size_t *total)
 {
 	size_t sum = 0;
 
@@ -43,14 +43,14 @@ int user_iov(const struct iovec *iov, size_t n, size_t *total)
 
 		if ((ssize_t)len < 0)
 			return -EINVAL;
-		sum += len < USER_RW_MAX - sum ? len : USER_RW_MAX - sum;
+		sum += len < ARGS_RW_MAX - sum ? len : ARGS_RW_MAX - sum;
 	}
 	if (total)
 		*total = sum;
 	return 0;
 }
 
-int user_msg_in(const struct msghdr *msg, struct msghdr *to)
+int args_msg_in(const struct msghdr *msg, struct msghdr *to)
 {
 	if (rds_user_readable(msg, sizeof(*msg)))
 		return -EFAULT;
@@ -61,7 +61,7 @@ int user_msg_in(const struct msghdr *msg, struct msghdr *to)
 		return -EINVAL;
 	if (to->msg_namelen > sizeof(struct sockaddr_storage))
 		to->msg_namelen = sizeof(struct sockaddr_storage);
-	if (to->msg_iovlen > USER_IOV_MAX)
+	if (to->msg_iovlen > ARGS_IOV_MAX)
 		return -EMSGSIZE;
 	return 0;
 }

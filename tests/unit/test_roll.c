@@ -60,14 +60,14 @@ static __attribute__((noinline)) bool call(int sig, size_t deep, bool sleeps)
 	char byte;
 	bool again;
 
-	rds_inside_enter();
+	reentry_call_begin();
 	fill(locals, deep & 0xff);
 	if (sig)
 		raise(sig);
 	use_stack(deep + 1);
 	if (sleeps) {
 		ck_assert_int_eq(pipe(fds), 0);
-		ck_assert_int_eq(rds_sleep_read(fds[0], &byte, 1), -1);
+		ck_assert_int_eq(reentry_sleep_read(fds[0], &byte, 1), -1);
 		ck_assert_int_eq(errno, EINTR);
 		happens('s');
 		close(fds[0]);
@@ -75,7 +75,7 @@ static __attribute__((noinline)) bool call(int sig, size_t deep, bool sleeps)
 	}
 	is_filled(locals, deep & 0xff);
 	happens('c');
-	again = rds_inside_leave();
+	again = reentry_call_end();
 	is_filled(locals, deep & 0xff);
 	return again;
 }
@@ -130,8 +130,8 @@ static void no_signal_is_held(void)
 
 	sigprocmask(SIG_SETMASK, NULL, &now);
 	ck_assert(sigisemptyset(&now));
-	ck_assert_uint_eq(rds_inside.depth, 0);
-	ck_assert_ptr_null(rds_inside.rolling);
+	ck_assert_uint_eq(reentry_state.depth, 0);
+	ck_assert_ptr_null(reentry_state.waiting_handler);
 }
 
 static const size_t depths[] = {0, 700, 3000, 10000, 200000};
