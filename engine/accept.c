@@ -9,11 +9,11 @@
 #include <fcntl.h>
 #include <string.h>
 
-#include "engine/cleanup.h"
+#include "engine/sys/cleanup.h"
 #include "engine/cmsg.h"
-#include "engine/patience.h"
+#include "engine/sys/patience.h"
 #include "engine/rdma.h"
-#include "engine/uaccess.h"
+#include "engine/sys/uaccess.h"
 #include "engine/user_copy.h"
 #include "engine/wait.h"
 #include "engine/will.h"

@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "engine/uaccess.h"
+#include "engine/sys/uaccess.h"
 
 /* sin_zero may be missing on no known system, but old RDS programs pass exactly these lengths. */
 #define LEN_IN ((int)sizeof(struct sockaddr_in))

@@ -13,8 +13,8 @@
 #include <errno.h>
 #include <stdatomic.h>
 
-#include "engine/log.h"
-#include "engine/os.h"
+#include "engine/sys/log.h"
+#include "engine/sys/os.h"
 
 #define REMEMBER_NS UINT64_C(1000000000)
 #define REMEMBERED 8

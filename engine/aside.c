@@ -12,7 +12,7 @@
  * Must not know which calls these are.
  */
 #include "engine/engine.h"
-#include "engine/patience.h"
+#include "engine/sys/patience.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -17,8 +17,8 @@
 #include <sys/mman.h>
 
 #include "engine/away_impl.h"
-#include "engine/log.h"
-#include "engine/os.h"
+#include "engine/sys/log.h"
+#include "engine/sys/os.h"
 #include "engine/rds.h"
 #include "engine/will.h"
 

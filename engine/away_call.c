@@ -12,10 +12,10 @@
 #include "engine/away_impl.h"
 #include "engine/info.h"
 #include "engine/legacy_abi.h"
-#include "engine/os.h"
+#include "engine/sys/os.h"
 #include "engine/rds.h"
 #include "engine/sockopt.h"
-#include "engine/uaccess.h"
+#include "engine/sys/uaccess.h"
 #include "engine/user_copy.h"
 #include "include/rds_abi.h"
 

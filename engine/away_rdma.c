@@ -15,11 +15,11 @@
 #include "engine/legacy_abi.h"
 #include "engine/memory.h"
 #include "engine/memory_door.h"
-#include "engine/options.h"
-#include "engine/os.h"
+#include "engine/sys/options.h"
+#include "engine/sys/os.h"
 #include "engine/rdma.h"
 #include "engine/rdma_try.h"
-#include "engine/uaccess.h"
+#include "engine/sys/uaccess.h"
 
 /* ---- our memory ---- */
 

@@ -15,7 +15,7 @@
 
 #include "engine/away_impl.h"
 #include "engine/mr.h"
-#include "engine/os.h"
+#include "engine/sys/os.h"
 #include "engine/sock.h"
 
 #define CHUNK 64u

@@ -13,8 +13,8 @@
 
 #include "engine/away_impl.h"
 #include "engine/memory_door.h"
-#include "engine/os.h"
-#include "engine/patience.h"
+#include "engine/sys/os.h"
+#include "engine/sys/patience.h"
 #include "engine/will.h"
 
 #define SLOTS 64

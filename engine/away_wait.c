@@ -3,7 +3,7 @@
  * away_wait.c - how long a holder's call waits for a carrier that does not answer: it is stopped, is late, or cannot be found.
  *
  * A call that would not sleep in the kernel's RDS, and whoever is about to sleep in poll, select or epoll, waits until the carrier is seen to be
- * stopped, within the limits of patience.h otherwise.  One that may sleep waits as long as the program wants, which is until a signal comes that
+ * stopped, within the limits of sys/patience.h otherwise.  One that may sleep waits as long as the program wants, which is until a signal comes that
  * ends calls, the socket's timeout is over or the thread is sleep_clean_up; but for a carrier of which nothing is known there is a limit as well.  All
  * others (names, options) wait to the end.
  *
@@ -22,10 +22,10 @@
 #include <sys/syscall.h>
 
 #include "engine/away_impl.h"
-#include "engine/cleanup.h"
-#include "engine/log.h"
-#include "engine/os.h"
-#include "engine/patience.h"
+#include "engine/sys/cleanup.h"
+#include "engine/sys/log.h"
+#include "engine/sys/os.h"
+#include "engine/sys/patience.h"
 #include "engine/rds.h"
 #include "engine/will.h"
 

@@ -9,7 +9,7 @@
 #include "engine/connection.h"
 #include "engine/legacy_abi.h"
 #include "engine/rdma.h"
-#include "engine/uaccess.h"
+#include "engine/sys/uaccess.h"
 #include "engine/wait.h"
 #include "engine/will.h"
 

@@ -11,7 +11,7 @@
  */
 #include "engine/connection.h"
 #include "engine/names.h"
-#include "engine/patience.h"
+#include "engine/sys/patience.h"
 #include "engine/wires.h"
 #include "engine/will.h"
 

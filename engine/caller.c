@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 
 #include "engine/memory.h"
-#include "engine/uaccess.h"
+#include "engine/sys/uaccess.h"
 
 __thread const struct rds_caller *rds_caller __attribute__((tls_model("initial-exec")));
 
@@ -50,7 +50,7 @@ static bool thread_may_pin(void)
 }
 
 /*
- * A thread that asks much within one tick of the coarse clock believes a yes until that is over, as with addresses (uaccess.h): one that takes away
+ * A thread that asks much within one tick of the coarse clock believes a yes until that is over, as with addresses (sys/uaccess.h): one that takes away
  * its own right between two calls of such a loop is told a tick later, and anybody else who does has no order with its calls.
  */
 bool rds_caller_may_pin(void)

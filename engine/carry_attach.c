@@ -17,7 +17,7 @@
 #include <sys/syscall.h>
 
 #include "engine/carry.h"
-#include "engine/patience.h"
+#include "engine/sys/patience.h"
 #include "engine/will.h"
 
 #ifndef SYS_pidfd_open

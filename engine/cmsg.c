@@ -15,7 +15,7 @@
 
 #include "engine/legacy_abi.h"
 #include "engine/memory.h"
-#include "engine/uaccess.h"
+#include "engine/sys/uaccess.h"
 #include "engine/wire.h"
 #include "rds_abi.h"
 

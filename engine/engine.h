@@ -25,11 +25,11 @@
 #include <stdint.h>
 
 #include "engine/addr.h"
-#include "engine/fence.h"
-#include "engine/lock.h"
-#include "engine/log.h"
-#include "engine/options.h"
-#include "engine/os.h"
+#include "engine/sys/fence.h"
+#include "engine/sys/lock.h"
+#include "engine/sys/log.h"
+#include "engine/sys/options.h"
+#include "engine/sys/os.h"
 #include "engine/post.h"
 #include "engine/rds.h"
 #include "engine/registry.h"
@@ -95,7 +95,7 @@ struct rds_engine {
 	 * sleep itself (sync), which is what makes a kernel socket's wake-up as quick as it is. */
 	_Atomic int leader_fd; /* program's table only */
 	struct os_fd leader_post;
-	/* ... or on an eventfd that the kernel adds to when something arrives on the remote transport (relay.h). -1: none */
+	/* ... or on an eventfd that the kernel adds to when something arrives on the remote transport (sys/poll_eventfd.h). -1: none */
 	_Atomic int relay_fd;
 	bool remote_leads;   /* what came last came that way (rx) */
 	_Atomic bool ending; /* _exit(): the helper asks peers for what they have not acknowledged */

@@ -17,7 +17,7 @@
 
 #include "engine/away.h"
 #include "engine/heir_impl.h"
-#include "engine/log.h"
+#include "engine/sys/log.h"
 #include "engine/rds.h"
 
 #define SLOTS 64

@@ -10,7 +10,7 @@
 #include "engine/heir_impl.h"
 #include "engine/rds.h"
 
-#define KEPT_MAX (1 << 20) /* no internal number is higher (os_fds.c) */
+#define KEPT_MAX (1 << 20) /* no internal number is higher (sys/own_fds.c) */
 
 static uint8_t *kept; /* numbers, as bits, while the others are closed */
 

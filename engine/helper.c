@@ -21,7 +21,7 @@
 
 #include "engine/carry.h"
 #include "engine/info.h"
-#include "engine/patience.h"
+#include "engine/sys/patience.h"
 #include "engine/wait.h"
 #include "engine/wires.h"
 

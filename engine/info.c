@@ -10,7 +10,7 @@
 
 #include "engine/legacy_abi.h"
 #include "engine/sock.h"
-#include "engine/uaccess.h"
+#include "engine/sys/uaccess.h"
 
 #include <arpa/inet.h>
 #include <limits.h>

@@ -2,13 +2,13 @@
 /*
  * info_query.c - asks every other process of the node for its connections or messages.
  *
- * Up to WINDOW processes are asked at a time.  Each has some time to answer (patience.h), and so have all together: a process that is
+ * Up to WINDOW processes are asked at a time.  Each has some time to answer (sys/patience.h), and so have all together: a process that is
  * stopped, or a thousand of them, cannot hold up rds-info; it is left out with a line in the log.  Answers are
  * as trustworthy as any other process: sizes are bounded and every record is checked before it is believed.
  * No lock is held here.
  */
 #include "engine/info.h"
-#include "engine/patience.h"
+#include "engine/sys/patience.h"
 
 #include <stdlib.h>
 

@@ -8,7 +8,7 @@
  * was already on its way for a finished conversation finds a valid structure.
  */
 #include "engine/info.h"
-#include "engine/patience.h"
+#include "engine/sys/patience.h"
 
 #include <stdlib.h>
 

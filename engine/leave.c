@@ -31,7 +31,7 @@
 #include "engine/connection.h"
 #include "engine/message.h"
 #include "engine/mr.h"
-#include "engine/patience.h"
+#include "engine/sys/patience.h"
 #include "engine/rdma.h"
 #include "engine/will.h"
 

@@ -24,7 +24,7 @@
 #include <sys/un.h>
 
 #include "engine/leave.h"
-#include "engine/patience.h"
+#include "engine/sys/patience.h"
 
 void (*rds_hook_handed_off)(struct rds_sock *sk);
 _Atomic bool rds_handoff_unbound_left;

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "engine/memory.h"
-#include "engine/options.h"
+#include "engine/sys/options.h"
 #include "engine/rds.h"
 
 /* ---- layouts that rds_abi.h does not have ---- */

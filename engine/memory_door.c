@@ -20,7 +20,7 @@
 
 #include "engine/carry.h"
 #include "engine/memory.h"
-#include "engine/patience.h"
+#include "engine/sys/patience.h"
 
 #define BACKLOG 64
 #define GRANT_CONNS 64

@@ -23,7 +23,7 @@
 #include "engine/native.h"
 #include "engine/share.h"
 #include "engine/sock.h"
-#include "engine/uaccess.h"
+#include "engine/sys/uaccess.h"
 #include "engine/user_copy.h"
 
 #define MR_BUCKETS 1024u

@@ -14,7 +14,7 @@
  * Must not know what a device is.
  */
 #include "engine/native.h"
-#include "engine/patience.h"
+#include "engine/sys/patience.h"
 
 #include <stdlib.h>
 #include <sys/resource.h>

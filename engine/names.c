@@ -8,7 +8,7 @@
  */
 #include "engine/names.h"
 
-#include "engine/uaccess.h"
+#include "engine/sys/uaccess.h"
 #include "engine/will.h"
 
 int rds_call_copy_sockaddr(const struct sockaddr *addr, int len, struct sockaddr_storage *out)

@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-#include "engine/os.h"
+#include "engine/sys/os.h"
 
 #define BUCKETS 4096u
 #define KNOWN_MAX 65536u

@@ -21,7 +21,7 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 
-#include "engine/patience.h"
+#include "engine/sys/patience.h"
 #include "engine/wait.h"
 #include "engine/will.h"
 

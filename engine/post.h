@@ -3,7 +3,7 @@
  * post.h - between the program's table of descriptors and the helper's.
  *
  * A process whose table is shared by two threads pays for it with every read, write and poll of every descriptor (the
- * kernel takes a reference each time), so the helper thread has a table of its own (os.h).  The *post* is an AF_UNIX
+ * kernel takes a reference each time), so the helper thread has a table of its own (sys/os.h).  The *post* is an AF_UNIX
  * connection of the process with itself, one end in each table.  Over it the program's threads *export* to the helper
  * what it needs of theirs, and the helper *gives* them what they need of its own.  Deferred calls go the same ways without
  * descriptors: something to be done by a thread that runs with the other table, closing a number above all.
@@ -18,7 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "engine/os.h"
+#include "engine/sys/os.h"
 
 enum rds_export_kind {
 	/* to the helper */

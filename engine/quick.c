@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "engine/rdma.h"
-#include "engine/uaccess.h"
+#include "engine/sys/uaccess.h"
 #include "engine/wait.h"
 
 /* ... and there is still room behind it, or nobody has to be shown that there is none. */

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/patience.h"
+#include "engine/sys/patience.h"
 #include "engine/user_copy.h"
 
 #define SETTLE_SPIN_NS 200000u

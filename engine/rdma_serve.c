@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 #include "engine/atomic.h"
-#include "engine/uaccess.h"
+#include "engine/sys/uaccess.h"
 #include "engine/user_copy.h"
 
 struct rds_queue_item *rds_op_answer_new(const struct rds_hdr *to, size_t data)

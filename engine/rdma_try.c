@@ -14,7 +14,7 @@
 #include "engine/cmsg.h"
 #include "engine/legacy_abi.h"
 #include "engine/mr.h"
-#include "engine/uaccess.h"
+#include "engine/sys/uaccess.h"
 #include "rds_abi.h"
 
 static __thread bool word_found __attribute__((tls_model("initial-exec")));

@@ -13,12 +13,12 @@
 
 #include "engine/carry.h"
 #include "engine/cmsg.h"
-#include "engine/copy.h"
+#include "engine/sys/cpu.h"
 #include "engine/legacy_abi.h"
 #include "engine/message.h"
 #include "engine/mr.h"
 #include "engine/rdma.h"
-#include "engine/uaccess.h"
+#include "engine/sys/uaccess.h"
 #include "engine/wait.h"
 #include "engine/wires.h"
 

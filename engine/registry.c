@@ -11,9 +11,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "engine/fence.h"
-#include "engine/log.h"
-#include "engine/os.h"
+#include "engine/sys/fence.h"
+#include "engine/sys/log.h"
+#include "engine/sys/os.h"
 #include "engine/registry_impl.h"
 
 #define LOOKUP_TRIES 256

@@ -17,9 +17,9 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
-#include "engine/fence.h"
-#include "engine/log.h"
-#include "engine/os.h"
+#include "engine/sys/fence.h"
+#include "engine/sys/log.h"
+#include "engine/sys/os.h"
 #include "engine/registry_impl.h"
 
 static int area_map_first(struct registry *reg, unsigned area)

@@ -17,10 +17,10 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-#include "engine/log.h"
-#include "engine/options.h"
-#include "engine/os.h"
-#include "engine/patience.h"
+#include "engine/sys/log.h"
+#include "engine/sys/options.h"
+#include "engine/sys/os.h"
+#include "engine/sys/patience.h"
 #include "engine/registry_impl.h"
 
 struct share_rights {

@@ -2,7 +2,7 @@
 /*
  * registry_impl.h - what the files registry*.c share.
  *
- * Order of locks: descriptor list (os_fds.c) > reg->mutex > record lock of the current area's byte.  "Locked" below means that
+ * Order of locks: descriptor list (sys/own_fds.c) > reg->mutex > record lock of the current area's byte.  "Locked" below means that
  * reg_lock() has succeeded.
  */
 #ifndef ENGINE_REGISTRY_IMPL_H
@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "engine/os.h"
+#include "engine/sys/os.h"
 #include "engine/registry.h"
 #include "engine/registry_layout.h"
 

@@ -15,9 +15,9 @@
 #include <string.h>
 #include <sys/syscall.h>
 
-#include "engine/log.h"
-#include "engine/os.h"
-#include "engine/patience.h"
+#include "engine/sys/log.h"
+#include "engine/sys/os.h"
+#include "engine/sys/patience.h"
 #include "engine/registry_impl.h"
 
 #define LOCK_YIELDS 100

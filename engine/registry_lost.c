@@ -16,8 +16,8 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 
-#include "engine/options.h"
-#include "engine/os.h"
+#include "engine/sys/options.h"
+#include "engine/sys/os.h"
 #include "engine/registry_impl.h"
 
 #define LOOKS 3 /* a list of locks is no snapshot */

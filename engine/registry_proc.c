@@ -9,9 +9,9 @@
 #include <errno.h>
 #include <fcntl.h>
 
-#include "engine/log.h"
-#include "engine/options.h"
-#include "engine/os.h"
+#include "engine/sys/log.h"
+#include "engine/sys/options.h"
+#include "engine/sys/os.h"
 #include "engine/registry_impl.h"
 #include "engine/share.h"
 

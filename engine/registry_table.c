@@ -7,7 +7,7 @@
  * Every link is checked against what is reserved, every walk is bounded: damage is found out, never followed.
  * Knows nothing of processes but the word of registry_proc.c that a slot and id exist, or that a socket is open without its owner.
  */
-#include "engine/log.h"
+#include "engine/sys/log.h"
 #include "engine/registry_impl.h"
 
 /* Ports are added last: neighbouring ports lie in neighbouring buckets, so the search for an unused one is fast. */

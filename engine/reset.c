@@ -14,7 +14,7 @@
 #include "engine/connection.h"
 #include "engine/legacy_abi.h"
 #include "engine/memory.h"
-#include "engine/uaccess.h"
+#include "engine/sys/uaccess.h"
 
 struct reset {
 	struct in6_addr src, dst;

@@ -10,8 +10,8 @@
  * Must not know what is done in a round.
  */
 #include "engine/engine.h"
-#include "engine/os.h"
-#include "engine/patience.h"
+#include "engine/sys/os.h"
+#include "engine/sys/patience.h"
 
 #include <sched.h>
 

@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 
-#include "engine/os.h"
+#include "engine/sys/os.h"
 
 #define PREFIX_LEN (sizeof(RDS_SHARE_PREFIX) - 1)
 #define NAME_LEN (offsetof(struct sockaddr_un, sun_path) + 1 + PREFIX_LEN + 2 * RDS_PROCID_LEN)

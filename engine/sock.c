@@ -17,7 +17,7 @@
 #include "engine/carry.h"
 #include "engine/connection.h"
 #include "engine/mr.h"
-#include "engine/patience.h"
+#include "engine/sys/patience.h"
 #include "engine/rdma.h"
 #include "engine/will.h"
 

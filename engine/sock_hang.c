@@ -7,7 +7,7 @@
  * Must not know what operations do.
  */
 #include "engine/connection.h"
-#include "engine/patience.h"
+#include "engine/sys/patience.h"
 #include "engine/rdma.h"
 #include "engine/sock.h"
 

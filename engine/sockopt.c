@@ -11,7 +11,7 @@
 #include "engine/mr.h"
 #include "engine/rdma.h"
 #include "engine/legacy_abi.h"
-#include "engine/uaccess.h"
+#include "engine/sys/uaccess.h"
 #include "engine/wires.h"
 #include "engine/will.h"
 

@@ -9,7 +9,7 @@
 #include "engine/sockopt.h"
 
 #include "engine/names.h"
-#include "engine/uaccess.h"
+#include "engine/sys/uaccess.h"
 
 #include <asm/socket.h>
 #include <limits.h>

@@ -5,7 +5,7 @@
  */
 #include "engine/sock.h"
 
-#include "engine/uaccess.h"
+#include "engine/sys/uaccess.h"
 #include "engine/will.h"
 
 #include <asm/ioctls.h>

@@ -2,7 +2,7 @@
 /*
  * user_copy.c - the kernel copies for us: process_vm_readv() and process_vm_writev() on this process itself fail with EFAULT where
  * memcpy() would be killed.  Where a filter of system calls forbids them (some containers), the range is probed as for any call
- * (uaccess.h) and copied: then a program that unmaps memory in the same instant crashes, as it does with memcpy().
+ * (sys/uaccess.h) and copied: then a program that unmaps memory in the same instant crashes, as it does with memcpy().
  * Must not know what the memory is for.
  */
 #include "engine/user_copy.h"
@@ -13,8 +13,8 @@
 #include <string.h>
 #include <sys/syscall.h>
 
-#include "engine/os.h"
-#include "engine/uaccess.h"
+#include "engine/sys/os.h"
+#include "engine/sys/uaccess.h"
 
 static _Atomic bool vm_calls_forbidden;
 

@@ -12,7 +12,7 @@
  *
  * What a thread does before it sleeps is spin.c.  Must not know what sockets wait for.
  */
-#include "engine/cleanup.h"
+#include "engine/sys/cleanup.h"
 #include "engine/wait.h"
 #include "engine/wires.h"
 

@@ -19,8 +19,8 @@
 
 #include "engine/carry.h"
 #include "engine/leave.h"
-#include "engine/log.h"
-#include "engine/patience.h"
+#include "engine/sys/log.h"
+#include "engine/sys/patience.h"
 #include "engine/post.h"
 
 #define LEASE_SIZE sizeof(struct rds_lease_page)

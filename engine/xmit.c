@@ -4,7 +4,7 @@
  * Callers hold conn->tx; sequence numbers are given here, so order on a connection is the order of this lock.
  * Must not know sockets' limits or who may send.
  */
-#include "engine/copy.h"
+#include "engine/sys/cpu.h"
 #include "engine/rdma.h"
 
 #include <stdlib.h>

@@ -12,7 +12,7 @@
 
 #include <stdlib.h>
 
-#include "engine/cleanup.h"
+#include "engine/sys/cleanup.h"
 
 static int epoll_watch_sock(struct rds_sock *sk, int ep, int fd, const struct epoll_event *event)
 {

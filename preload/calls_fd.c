@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 
 #include "early.h"
-#include "engine/os.h"
+#include "engine/sys/os.h"
 
 #ifndef CLOSE_RANGE_UNSHARE
 #define CLOSE_RANGE_UNSHARE 2U

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "engine/options.h"
+#include "engine/sys/options.h"
 
 /* ---- making it ---- */
 

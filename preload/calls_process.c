@@ -12,7 +12,7 @@
  */
 #include "fds.h"
 
-#include "engine/os.h"
+#include "engine/sys/os.h"
 
 #include <stdarg.h>
 #include <stdlib.h>

@@ -18,8 +18,8 @@
 #include <sys/vfs.h>
 #include <sys/wait.h>
 
-#include "engine/log.h"
-#include "engine/os.h"
+#include "engine/sys/log.h"
+#include "engine/sys/os.h"
 
 #define NSFS 0x6e736673
 #ifndef CLONE_NEWTIME

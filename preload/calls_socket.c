@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/options.h"
+#include "engine/sys/options.h"
 #include "include/rds_abi.h"
 
 #define TYPE_MASK 0xf

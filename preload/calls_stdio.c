@@ -11,7 +11,7 @@
  */
 #include "fds.h"
 
-#include "engine/log.h"
+#include "engine/sys/log.h"
 
 static bool fd_is_rds(int fd)
 {

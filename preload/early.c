@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 
 #include "early.h"
-#include "engine/os.h"
+#include "engine/sys/os.h"
 
 extern char **environ;
 

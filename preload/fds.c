@@ -19,8 +19,8 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#include "engine/log.h"
-#include "engine/os.h"
+#include "engine/sys/log.h"
+#include "engine/sys/os.h"
 
 _Atomic bool rds_fds_active;
 _Atomic(struct fds_chunk *) rds_fds_root[FDS_CHUNKS];

@@ -12,7 +12,7 @@
 
 #include <sys/stat.h>
 
-#include "engine/os.h"
+#include "engine/sys/os.h"
 
 static void fds_mark_closing(_Atomic(uintptr_t) *word)
 {

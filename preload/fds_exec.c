@@ -10,7 +10,7 @@
  */
 #include "fds_impl.h"
 
-#include "engine/os.h"
+#include "engine/sys/os.h"
 
 static _Atomic unsigned execs; /* under way, for which sockets are being left */
 static __thread unsigned own_execs __attribute__((tls_model("initial-exec")));

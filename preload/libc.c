@@ -15,7 +15,7 @@
 
 #include "early.h"
 #include "fds.h"
-#include "engine/os.h"
+#include "engine/sys/os.h"
 
 struct libc_real libc_real = {
 #define RDS_SYM(name, ret, args, early) .name = early,

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/cleanup.h"
+#include "engine/sys/cleanup.h"
 
 #define NSEC INT64_C(1000000000)
 #define LOOK_AT_KERNEL_EVERY 8 /* rounds of spinning */

@@ -22,7 +22,7 @@
  */
 #include "roll.h"
 
-#include "engine/os.h"
+#include "engine/sys/os.h"
 #include "fds.h"
 
 __thread struct reentry_state reentry_state;

@@ -12,7 +12,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
-#include "engine/uaccess.h"
+#include "engine/sys/uaccess.h"
 
 #define ARGS_IOV_MAX 1024		 /* UIO_MAXIOV */
 #define ARGS_RW_MAX ((size_t)0x7ffff000) /* MAX_RW_COUNT: longer transfers are cut */

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "engine/options.h"
+#include "engine/sys/options.h"
 #include "rdsrun/check.h"
 
 #define LIBRARY "librdspreload.so"

@@ -9,7 +9,7 @@
  */
 #include <stdlib.h>
 
-#include "engine/copy.h"
+#include "engine/sys/cpu.h"
 #include "engine/engine.h"
 
 struct loop_ep {

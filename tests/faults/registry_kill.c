@@ -21,8 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "engine/options.h"
-#include "engine/os.h"
+#include "engine/sys/options.h"
+#include "engine/sys/os.h"
 #include "engine/registry.h"
 #include "tests/slow.h"
 

@@ -6,7 +6,7 @@
  * Input: flags, two sizes for the receiving side, then the control buffer.  Each is tried a second time as another process's (foreign_memory.h), whose
  * memory is the control buffer, and nothing else.
  *
- * fuzz-sources: engine/cmsg.c engine/caller.c engine/uaccess.c engine/os.c engine/os_signals.c engine/os_fds.c engine/legacy_abi.c engine/options.c engine/log.c
+ * fuzz-sources: engine/cmsg.c engine/caller.c engine/sys/uaccess.c engine/sys/os.c engine/sys/signals.c engine/sys/own_fds.c engine/legacy_abi.c engine/sys/options.c engine/sys/log.c
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 #include "engine/cmsg.h"
 #include "engine/memory.h"
-#include "engine/uaccess.h"
+#include "engine/sys/uaccess.h"
 #include "rds_abi.h"
 
 #define ARENA 8192u

@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "engine/os.h"
+#include "engine/sys/os.h"
 #include "tests/slow.h"
 
 #define MS_NS 1000000ull

@@ -18,8 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engine/options.h"
-#include "engine/os.h"
+#include "engine/sys/options.h"
+#include "engine/sys/os.h"
 #include "engine/registry.h"
 #include "engine/registry_layout.h"
 

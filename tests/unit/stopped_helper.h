@@ -9,8 +9,8 @@
 #include <sched.h>
 #include <time.h>
 
-#include "engine/os.h"
-#include "engine/patience.h"
+#include "engine/sys/os.h"
+#include "engine/sys/patience.h"
 #include "engine/registry_layout.h"
 #include "engine/share.h"
 

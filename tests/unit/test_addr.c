@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "engine/addr.h"
-#include "engine/uaccess.h"
+#include "engine/sys/uaccess.h"
 #include "tests/unit/suite.h"
 
 static struct sockaddr_storage make(int family, const char *text, uint16_t port, uint32_t scope)

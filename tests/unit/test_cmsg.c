@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 
 #include "engine/cmsg.h"
-#include "engine/uaccess.h"
+#include "engine/sys/uaccess.h"
 #include "rds_abi.h"
 #include "tests/unit/suite.h"
 

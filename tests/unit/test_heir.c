@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "engine/away.h"
-#include "engine/os.h"
+#include "engine/sys/os.h"
 #include "engine/will.h"
 #include "tests/mock/clock.h"
 #include "tests/unit/suite.h"

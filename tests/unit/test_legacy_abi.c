@@ -12,7 +12,7 @@
 
 #include "engine/legacy_abi.h"
 #include "engine/memory.h"
-#include "engine/options.h"
+#include "engine/sys/options.h"
 #include "tests/unit/suite.h"
 
 #define LEN(array) ((int)(sizeof(array) / sizeof((array)[0])))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Locks with a bias (engine/lock.h) and threads' records (engine/self.h): mutual exclusion while biases are given and withdrawn
+ * Locks with a bias (engine/sys/lock.h) and threads' records (engine/sys/thread_record.h): mutual exclusion while biases are given and withdrawn
  * at every point, trylock beside them, threads that come and go.  What is counted is changed without atomics, so that any two
  * threads inside at once lose counts.
  */
@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "engine/lock.h"
+#include "engine/sys/lock.h"
 #include "tests/refuse.h"
 #include "tests/unit/suite.h"
 

@@ -17,8 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engine/log.h"
-#include "engine/os.h"
+#include "engine/sys/log.h"
+#include "engine/sys/os.h"
 #include "tests/mock/clock.h"
 #include "tests/unit/suite.h"
 

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engine/os.h"
+#include "engine/sys/os.h"
 #include "engine/user_copy.h"
 #include "tests/unit/suite.h"
 

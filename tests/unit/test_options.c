@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "engine/log.h"
-#include "engine/options.h"
-#include "engine/patience.h"
+#include "engine/sys/log.h"
+#include "engine/sys/options.h"
+#include "engine/sys/patience.h"
 #include "tests/unit/suite.h"
 
 static char text[65536];

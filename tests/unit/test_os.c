@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "engine/os.h"
+#include "engine/sys/os.h"
 #include "engine/rds.h"
 #include "engine/stats.h"
 #include "tests/unit/suite.h"

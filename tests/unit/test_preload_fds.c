@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engine/os.h"
+#include "engine/sys/os.h"
 #include "test_preload_mock.h"
 #include "tests/unit/suite.h"
 

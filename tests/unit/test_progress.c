@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "engine/engine.h"
-#include "engine/options.h"
+#include "engine/sys/options.h"
 #include "engine/sock.h"
 #include "engine/wait.h"
 #include "tests/unit/suite.h"

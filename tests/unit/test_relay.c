@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The relay (engine/relay.h): a descriptor that becomes readable adds one to an eventfd, once each time it is set; and what becomes
+ * The relay (engine/sys/poll_eventfd.h): a descriptor that becomes readable adds one to an eventfd, once each time it is set; and what becomes
  * of it where the kernel's part is not to be had.
  */
 #include <check.h>
@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "engine/relay.h"
+#include "engine/sys/poll_eventfd.h"
 #include "tests/refuse.h"
 #include "tests/slow.h"
 #include "tests/unit/suite.h"

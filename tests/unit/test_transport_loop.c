@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "engine/engine.h"
-#include "engine/os.h"
+#include "engine/sys/os.h"
 #include "engine/rds.h"
 #include "tests/unit/suite.h"
 

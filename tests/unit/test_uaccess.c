@@ -15,7 +15,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "engine/uaccess.h"
+#include "engine/sys/uaccess.h"
 #include "tests/unit/suite.h"
 
 #define PAGE 4096u

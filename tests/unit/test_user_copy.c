@@ -19,7 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "engine/os.h"
+#include "engine/sys/os.h"
 #include "engine/user_copy.h"
 #include "tests/refuse.h"
 #include "tests/unit/suite.h"

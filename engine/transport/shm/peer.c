@@ -94,7 +94,7 @@ static struct shm_peer *shm_peer_new(int fd)
 		free(p);
 		return NULL;
 	}
-	/* With EPOLLOUT and by edges from the first moment: its number may be another one later (os.h). */
+	/* With EPOLLOUT and by edges from the first moment: its number may be another one later (sys/os.h). */
 	if (rds_helper_event_add(&p->ev, p->fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) < 0) {
 		os_close_slot(&p->fd);
 		free(p);

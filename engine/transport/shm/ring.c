@@ -17,7 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "engine/copy.h"
+#include "engine/sys/cpu.h"
 #include "engine/transport/shm/shm.h"
 
 #define FETCH_FROM 1024

@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "engine/log.h"
-#include "engine/os.h"
+#include "engine/sys/log.h"
+#include "engine/sys/os.h"
 
 struct verbs_api vb;
 

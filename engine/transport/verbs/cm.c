@@ -14,7 +14,7 @@
 
 /*
  * 4.096 us * 2^16 = 0.27 s until a device sends again, eight times until a peer that does not answer is given up: rdma_cm's own choice is 2 s.
- * Not multiplied (patience.h): what is lost has to be sent again as soon on a slow machine.
+ * Not multiplied (sys/patience.h): what is lost has to be sent again as soon on a slow machine.
  */
 #define ACK_TIMEOUT 16
 #define EVENTS 64 /* in one go: peers may ask faster than they are answered, and there is more to do than that */

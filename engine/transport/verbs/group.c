@@ -12,7 +12,7 @@
 #include <endian.h>
 #include <string.h>
 
-#include "engine/copy.h"
+#include "engine/sys/cpu.h"
 #include "engine/transport/verbs/verbs.h"
 
 #define PIECE_AND 320u	  /* what is kept behind a piece of an operation, at least, for the message that follows */

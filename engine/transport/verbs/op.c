@@ -31,7 +31,7 @@
 
 #include <stdlib.h>
 
-#include "engine/copy.h"
+#include "engine/sys/cpu.h"
 
 #define CHUNK 65536u
 #define QUIET_BYTES (256u << 10) /* they keep their blocks meanwhile */

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/copy.h"
+#include "engine/sys/cpu.h"
 #include "engine/transport/verbs/chain.h"
 #include "engine/transport/verbs/op.h"
 

@@ -35,8 +35,8 @@
 #define VERBS_VERBS_H
 
 #include "engine/engine.h"
-#include "engine/patience.h"
-#include "engine/relay.h"
+#include "engine/sys/patience.h"
+#include "engine/sys/poll_eventfd.h"
 #include "engine/transport/verbs/api.h"
 #include "engine/transport/verbs/cm.h"
 #include "engine/transport/verbs/hello.h"

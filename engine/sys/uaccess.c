@@ -14,7 +14,7 @@
  * the cache is consulted only by a thread that has spent its budget of probes in this tick.
  * Must not know what the pointers are for.
  */
-#include "engine/uaccess.h"
+#include "engine/sys/uaccess.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -24,7 +24,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "engine/os.h"
+#include "engine/sys/os.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23

@@ -22,7 +22,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-#include "engine/os.h"
+#include "engine/sys/os.h"
 
 #define RDS_UPAGE_SHIFT 12 /* probing in smaller steps than a big page is only slower */
 #define RDS_UPAGES 16	   /* direct mapped by page number */

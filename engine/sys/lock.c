@@ -2,13 +2,13 @@
 /*
  * lock.c - the slow side of lock.h: the word, and giving and taking away the bias.
  */
-#include "engine/lock.h"
+#include "engine/sys/lock.h"
 
 #include <linux/futex.h>
 #include <stddef.h>
 #include <sys/syscall.h>
 
-#include "engine/os.h"
+#include "engine/sys/os.h"
 
 #define SPINS 200
 #define STREAK 64u		/* times in a row, then the lock is biased */

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * self.c - the threads' records and the barrier of self.h.
+ * thread_record.c - the threads' records and the barrier of thread_record.h.
  *
  * Records come from an array of fixed size, so that looking at all of them is a walk over those ever used.  A thread that finds
  * none left works all the same, only slower.
  */
-#include "engine/self.h"
+#include "engine/sys/thread_record.h"
 
 #include <linux/membarrier.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <sys/syscall.h>
 
-#include "engine/fence.h"
-#include "engine/log.h"
-#include "engine/os.h"
+#include "engine/sys/fence.h"
+#include "engine/sys/log.h"
+#include "engine/sys/os.h"
 
 #define RECORDS 512
 #define CPUS 4096

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * os_user.c - who somebody is, by the number that the kernel shows of him.
+ * user_id.c - who somebody is, by the number that the kernel shows of him.
  *
  * Everybody whom this process's user namespace does not know has the same number there, 65534 mostly, and so does this process if it is not known
  * there itself.  Where everybody is known, as outside of containers, that number is a user like others: nobody.
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "engine/os.h"
+#include "engine/sys/os.h"
 
 #define EVERYBODY UINT64_C(0xffffffff)
 

@@ -9,7 +9,7 @@
  * a close by raw system call the number may mean something else.
  * No lock, no allocation: any thread may speak at any time, also in a forked child.
  */
-#include "engine/log.h"
+#include "engine/sys/log.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/os.h"
+#include "engine/sys/os.h"
 
 #define LINE_MAX_LEN 1024 /* below PIPE_BUF: lines of several processes never mix */
 /*

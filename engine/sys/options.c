@@ -8,7 +8,7 @@
  * A bad value is one warning and the default, never a refusal to work.  Warnings come after the log itself has been set
  * up from the same variables.
  */
-#include "engine/options.h"
+#include "engine/sys/options.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -21,9 +21,9 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
-#include "engine/log.h"
-#include "engine/options_table.h"
-#include "engine/patience.h"
+#include "engine/sys/log.h"
+#include "engine/sys/options_table.h"
+#include "engine/sys/patience.h"
 
 #define PREFIX "RDS_PRELOAD_"
 #define PREFIX_LEN (sizeof(PREFIX) - 1)

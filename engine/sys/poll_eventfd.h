@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * relay.h - the kernel passes on, once, that a descriptor has become readable: it adds one to an eventfd (relay.c).
+ * poll_eventfd.h - the kernel passes on, once, that a descriptor has become readable: it adds one to an eventfd (poll_eventfd.c).
  *
  * For a thread that sleeps in read() on that eventfd, and is to be woken by something else as well, without another thread in
  * between and without giving up what read() does about signals.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * copy.h - copying payload.  Large blocks go by the string instruction where the processor has it: measured between two
+ * cpu.h - copying payload.  Large blocks go by the string instruction where the processor has it: measured between two
  * processes' cores it moves 1 MiB blocks up to four times as fast as libc's vector loops, which fetch every line that they are going
  * to overwrite, and 8 KiB blocks a little faster; below that libc is as good or better.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * os_fds.c - the list of descriptors that belong to the engine and not to the application.
+ * own_fds.c - the list of descriptors that belong to the engine and not to the application.
  *
  * Asked for every close() and dup2() of the application, so looking is two loads without a lock: a table of pages by
  * number, made on demand and never freed.  Changes are made under fds_lock.  An internal number is chosen high, where
@@ -14,7 +14,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
-#include "engine/os.h"
+#include "engine/sys/os.h"
 #include "engine/rds.h"
 
 #define FD_PAGE 256

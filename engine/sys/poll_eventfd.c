@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * relay.c - from a descriptor that becomes readable to an eventfd, by the kernel's asynchronous poll (IOCB_CMD_POLL, Linux 4.18).
+ * poll_eventfd.c - from a descriptor that becomes readable to an eventfd, by the kernel's asynchronous poll (IOCB_CMD_POLL, Linux 4.18).
  *
  * Not of the descriptor itself but of an epoll set that holds nothing else: some drivers wake whoever polls them without saying what
  * for, and then the kernel leaves the rest to a worker thread, which would be one to rouse again; an epoll set always says it.
@@ -9,7 +9,7 @@
  * fs.aio-max-nr), callers do without.
  * Must not know whose descriptors these are.
  */
-#include "engine/relay.h"
+#include "engine/sys/poll_eventfd.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -19,7 +19,7 @@
 #include <sys/epoll.h>
 #include <sys/syscall.h>
 
-#include "engine/os.h"
+#include "engine/sys/os.h"
 
 #define RING_MAGIC 0xa10a10a1u
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * os_signals.c - signals held back: around a sleep that is several system calls, and for signals one, and around a write that must raise none.
+ * signals.c - signals held back: around a sleep that is several system calls, and for signals one, and around a write that must raise none.
  *
  * Around a sleep they are looked at before they are let through.
  * After an -EINTR nobody could say whether the handler that has run wants calls to be restarted.  Not held back are signals of faults, which are no
@@ -10,7 +10,7 @@
 #include <fcntl.h>
 #include <sys/syscall.h>
 
-#include "engine/os.h"
+#include "engine/sys/os.h"
 
 #define KERNEL_SIGSET 8
 #define NSIGNALS 64

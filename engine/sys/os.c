@@ -7,7 +7,7 @@
  * the vdso, mmap and munmap because the sanitizers must learn of mappings; their errno is put back.
  * Knows nothing of what the descriptors are for.
  */
-#include "engine/os.h"
+#include "engine/sys/os.h"
 
 #include <errno.h>
 #include <fcntl.h>

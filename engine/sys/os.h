@@ -82,7 +82,7 @@ int os_setsockopt(int fd, int level, int opt, const void *val, socklen_t len);
 /* AF_UNIX: who has made or connected the other end, by the kernel's word.  False: nobody whom our pid namespace knows. */
 bool os_peer_cred(int fd, struct ucred *cred);
 bool os_peer_is_self(int fd); /* ... this process */
-/* Does that number say who it is, or does everybody have it whom our user namespace does not know?  (os_user.c; some system calls) */
+/* Does that number say who it is, or does everybody have it whom our user namespace does not know?  (user_id.c; some system calls) */
 bool os_uid_is_known(uid_t uid);
 bool os_gid_is_known(gid_t gid);
 /* A SEQPACKET socket's recv() has returned 0: was that the end, and not a packet of no bytes? */
@@ -109,7 +109,7 @@ int os_lock(int fd, short type, off_t start, off_t len, bool wait);
 int os_file_lock(int fd, short type, off_t start, off_t len);
 /* 0 nobody else holds a write lock in the range, else the holder's pid, or -errno. */
 int os_lock_holder(int fd, off_t start, off_t len);
-/* For a sleep of several system calls (os_signals.c). */
+/* For a sleep of several system calls (signals.c). */
 struct os_signals {
 	uint64_t old;
 };
@@ -182,7 +182,7 @@ int os_fd_table_unshare_keep(int fd); /* ... but for that one number, which it h
 int os_fd_dup_of_main(int n);
 
 /*
- * Internal descriptors (os_fds.c): every fd that the engine keeps is registered, so that application loops that close
+ * Internal descriptors (own_fds.c): every fd that the engine keeps is registered, so that application loops that close
  * or replace arbitrary numbers can be steered around it.  The application may want a number that the engine has
  * (dup2): then the descriptor is moved and whoever holds the number has to learn of it.  Owners either keep the number
  * in an _Atomic int that is rewritten (a slot) or give a hook.  A slot may be read at any time; a call that is just

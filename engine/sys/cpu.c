@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * copy.c - what the processor is good at: asked once.
+ * cpu.c - what the processor is good at: asked once.
  */
-#include "engine/copy.h"
+#include "engine/sys/cpu.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * self.h - what a thread shows to the others instead of telling them by locked instructions: the locks it is inside by way of
+ * thread_record.h - what a thread shows to the others instead of telling them by locked instructions: the locks it is inside by way of
  * their bias (lock.h) and the sockets that it is in a call on (sock.c).
  *
  * A thread writes its own record with plain stores.  Whoever wants to know first takes away what let the thread in (the lock's

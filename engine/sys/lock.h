@@ -4,7 +4,7 @@
  *
  * A 64-byte message cost eleven locked instructions on its way out and five on its way in, and nearly all of its time went there
  * (measured).  Most programs use a socket from one thread, with the helper beside it a hundred times a second.  So a lock that one
- * thread has taken some dozen times in a row is biased to it: from then on that thread marks its record (self.h) instead, by
+ * thread has taken some dozen times in a row is biased to it: from then on that thread marks its record (thread_record.h) instead, by
  * plain stores.  Whoever else wants the lock takes the word, withdraws the bias and waits until the owner is outside.  A bias that
  * was soon withdrawn is given ever more reluctantly.
  *
@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "engine/self.h"
+#include "engine/sys/thread_record.h"
 
 typedef struct {
 	_Atomic(struct rds_thread *) bias; /* who may enter without the word; NULL nobody */
