@@ -8,7 +8,7 @@
  * (ip_nonlocal_bind).
  * Only "yes" is remembered: a program that waits for an address to appear must see it at once.
  */
-#include "engine/addr.h"
+#include "engine/wire/addr.h"
 
 #include <errno.h>
 #include <stdatomic.h>

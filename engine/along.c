@@ -21,7 +21,7 @@
 #include <string.h>
 
 #include "engine/connection.h"
-#include "engine/port_set.h"
+#include "engine/wire/port_set.h"
 #include "engine/rdma.h"
 
 /* ---- the process that leaves ---- */

@@ -16,7 +16,7 @@
 #include "engine/legacy_abi.h"
 #include "engine/memory.h"
 #include "engine/sys/uaccess.h"
-#include "engine/wire.h"
+#include "engine/wire/header.h"
 #include "rds_abi.h"
 
 #define HDR sizeof(struct cmsghdr)

@@ -24,7 +24,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "engine/addr.h"
+#include "engine/wire/addr.h"
 #include "engine/sys/fence.h"
 #include "engine/sys/lock.h"
 #include "engine/sys/log.h"

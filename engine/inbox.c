@@ -30,7 +30,7 @@
 #include "engine/info.h"
 #include "engine/leave.h"
 #include "engine/message.h"
-#include "engine/port_set.h"
+#include "engine/wire/port_set.h"
 
 #define BACKLOG 4096 /* the kernel's own limit is lower, mostly */
 #define LEAST_WEIGHT 64

@@ -155,7 +155,7 @@ struct redirect_bytes {
 } __attribute__((packed));
 _Static_assert(offsetof(struct redirect_bytes, acked) == RDS_REDIRECT_BYTES &&
 		       sizeof(struct redirect_bytes) == RDS_REDIRECT_ACK_BYTES,
-	       "what wire.h says");
+	       "what wire/header.h says");
 
 /* The peer has taken its messages: what comes from now on was sent after that. */
 static void redirect_note_acked(struct rds_conn *conn, uint64_t seq, uint16_t port)

@@ -7,7 +7,7 @@
 #ifndef ENGINE_CONN_PORT_CACHE_H
 #define ENGINE_CONN_PORT_CACHE_H
 
-#include "engine/addr.h"
+#include "engine/wire/addr.h"
 #include "engine/registry.h"
 
 enum rds_route_port_state {

@@ -22,7 +22,7 @@
 #include "engine/cmsg.h"
 #include "engine/connection.h"
 #include "engine/rdma_args.h"
-#include "engine/wire_op.h"
+#include "engine/wire/op_header.h"
 
 struct rds_op {
 	struct rds_op *next, **prev; /* its connection's (rx) */

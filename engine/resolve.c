@@ -15,7 +15,7 @@
  * new answer first has the old messages go that way before its own.  It may change at any time, and be another one for each of them: what
  * is sent to a port for which something has had to stay waits behind that.
  */
-#include "engine/port_set.h"
+#include "engine/wire/port_set.h"
 #include "engine/ports.h"
 #include "engine/rdma.h"
 

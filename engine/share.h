@@ -40,7 +40,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#include "engine/addr.h"
+#include "engine/wire/addr.h"
 #include "engine/registry.h"
 
 #define RDS_SHARE_MAGIC 0x48534452u /* "RDSH" */

@@ -8,7 +8,7 @@
  */
 #include "engine/message.h"
 #include "engine/native.h"
-#include "engine/port_set.h"
+#include "engine/wire/port_set.h"
 #include "engine/ports.h"
 #include "engine/rdma.h"
 #include "engine/wait.h"

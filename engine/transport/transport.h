@@ -23,7 +23,7 @@
 #include <sys/uio.h>
 
 #include "engine/registry.h"
-#include "engine/wire.h"
+#include "engine/wire/header.h"
 
 struct rds_transport;
 struct rds_ep;	 /* a transport's endpoint; starts with struct rds_ep_head */

@@ -3,15 +3,15 @@
  * fuzz_wire.c - any 48 bytes as a message header, any bytes as a piece of an RDMA operation: what is accepted keeps the limits
  * that everybody behind relies on, and means the same after being written and read again.
  *
- * fuzz-sources: engine/wire.c engine/wire_op.c
+ * fuzz-sources: engine/wire/header.c engine/wire/op_header.c
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/transport/transport.h"
-#include "engine/wire.h"
-#include "engine/wire_op.h"
+#include "engine/wire/header.h"
+#include "engine/wire/op_header.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

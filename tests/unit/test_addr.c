@@ -15,7 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "engine/addr.h"
+#include "engine/wire/addr.h"
 #include "engine/sys/uaccess.h"
 #include "tests/unit/suite.h"
 

@@ -9,8 +9,8 @@
 
 #include "engine/atomic.h"
 #include "engine/transport/transport.h"
-#include "engine/wire.h"
-#include "engine/wire_op.h"
+#include "engine/wire/header.h"
+#include "engine/wire/op_header.h"
 #include "tests/unit/suite.h"
 
 static unsigned char piece[RDS_OP_HDR + RDS_OP_PIECE + 1];

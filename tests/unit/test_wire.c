@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/wire.h"
+#include "engine/wire/header.h"
 #include "tests/unit/suite.h"
 
 static const struct rds_hdr sample = {

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #include "engine/registry.h"
-#include "engine/wire.h"
+#include "engine/wire/header.h"
 
 #define SHM_MAGIC 0x52445348u /* "RDSH" */
 #define SHM_VERSION 6u

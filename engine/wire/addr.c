@@ -6,7 +6,7 @@
  * IPv4 and v4-mapped IPv6 are the same address everywhere: inside, all are 16 bytes.
  * Must not know sockets' state; scope rules that need it get it as an argument.
  */
-#include "engine/addr.h"
+#include "engine/wire/addr.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * wire.c - message headers to and from their 48 bytes.
+ * header.c - message headers to and from their 48 bytes.
  *
  * What comes in may lie in memory that the other side goes on changing, so it is copied once and only the copy is
  * looked at.  The strict reading is deliberate: a frame that claims to be a congestion map but is not exactly one would
  * otherwise pass for data and reset the receiver's sequence number.
  * Must not know transports, connections or what the fields are used for.
  */
-#include "engine/wire.h"
+#include "engine/wire/header.h"
 
 #include <endian.h>
 #include <errno.h>

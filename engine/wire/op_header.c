@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * wire_op.c - the bytes of wire_op.h: big-endian, 72 of them.
+ * op_header.c - the bytes of op_header.h: big-endian, 72 of them.
  */
-#include "engine/wire_op.h"
+#include "engine/wire/op_header.h"
 
 #include <endian.h>
 #include <errno.h>
 #include <string.h>
 
 #include "engine/transport/transport.h"
-#include "engine/wire.h"
+#include "engine/wire/header.h"
 
 struct op_wire {
 	uint8_t kind, status, last, zero;

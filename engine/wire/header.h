@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * wire.h - the RDS 3.1 message header (rds-semantics 12.1, 12.2): 48 bytes, big-endian.  Nothing else knows its bytes.
+ * header.h - the RDS 3.1 message header (rds-semantics 12.1, 12.2): 48 bytes, big-endian.  Nothing else knows its bytes.
  * Transports carry it in front of every message; whoever receives one calls rds_wire_hdr_decode before believing it.
  */
 #ifndef ENGINE_WIRE_H
@@ -29,7 +29,7 @@ enum { RDS_FLAG_CONG_BITMAP = 1, RDS_FLAG_ACK_REQUIRED = 2, RDS_FLAG_RETRANSMITT
  * still lie where it has put them.  They are older than what `ack` is then: the monotonic clock when it changed hands.
  */
 #define RDS_FLAG_NEW_OWNER 0x10
-/* Ours alone, too: a piece of an RDMA operation or of its answer (wire_op.h). */
+/* Ours alone, too: a piece of an RDMA operation or of its answer (op_header.h). */
 #define RDS_FLAG_OP 0x20
 enum {
 	RDS_EXTHDR_NONE = 0,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * wire_op.h - what the engines of two processes say to each other to carry out RDMA operations where no device does it for them.
+ * op_header.h - what the engines of two processes say to each other to carry out RDMA operations where no device does it for them.
  *
  * A message with RDS_FLAG_OP is a *piece*: this header, then data.  An operation is one or more pieces, in order, and then the
  * message that goes with it (its header names the operation, RDS_EXTHDR_OP), all in the connection's one sequence.  The target
