@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * adopt.c - a holder becomes the carrier: takes the deposit that the last one left in the stand-in (share.h), or, if that was killed, what the
+ * adopt.c - a holder becomes the carrier: takes the deposit that the last one left in the stand-in (node/socket_name.h), or, if that was killed, what the
  * holder has kept for this case (will.h), and makes a socket of it in this process's engine.
  *
  * The kernel gives it to one (heir.c).  From then on until the socket is there, calls of others find neither deposit nor

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * away.c - channels to the carriers of sockets that this process only holds (share.h), and how a call goes over one.
+ * away.c - channels to the carriers of sockets that this process only holds (node/socket_name.h), and how a call goes over one.
  *
  * A channel serves one call at a time; a thread takes one that is idle (away_slots.c), or makes another.
  *

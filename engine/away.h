@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * away.h - calls on a socket whose engine is in another process: the holder's side of share.h.
+ * away.h - calls on a socket whose engine is in another process: the holder's side of node/socket_name.h.
  *
  * A holder needs no engine of its own.  The functions are those of rds.h with the descriptor instead of the socket: same
  * results (0, a count, -errno), same rules about the program's pointers; a call that blocks sleeps in one libc read().

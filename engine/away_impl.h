@@ -11,7 +11,7 @@
 
 #include "engine/away.h"
 #include "engine/rdma_args.h"
-#include "engine/share.h"
+#include "engine/node/socket_name.h"
 
 /* A region that this process has opened. */
 struct borrower_region {

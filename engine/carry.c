@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * carry.c - the carrier of shared sockets: channels, calls that sleep (share.h).  Helper thread only.
+ * carry.c - the carrier of shared sockets: channels, calls that sleep (node/socket_name.h).  Helper thread only.
  *
  * Invariants: a socket with holders that look is watched, so its stand-in tells every one of them the truth.  The copy of the
  * stand-in is kept exactly as long as some holder is attached.  A call that sleeps is marked (sk->proxy_sleeps) before it looks for the

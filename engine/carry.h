@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * carry.h - the carrier's side of a shared socket (share.h).  All of it belongs to the helper thread and needs no lock; only
+ * carry.h - the carrier's side of a shared socket (node/socket_name.h).  All of it belongs to the helper thread and needs no lock; only
  * rds_owner_wake() is for others.
  */
 #ifndef ENGINE_CARRY_H
@@ -8,7 +8,7 @@
 
 #include "engine/memory.h"
 #include "engine/message.h"
-#include "engine/share.h"
+#include "engine/node/socket_name.h"
 #include "engine/sock.h"
 
 struct rds_owner_channel {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * carry_attach.c - how a process that has got a descriptor of a socket becomes a holder of it (share.h): what it has sent through the stand-in is
+ * carry_attach.c - how a process that has got a descriptor of a socket becomes a holder of it (node/socket_name.h): what it has sent through the stand-in is
  * read off our end of the pair, and answered with what it takes to carry the socket on.  Helper thread only.
  *
  * Anybody with the descriptor can send anything: what is no request is thrown away, and said.

@@ -32,8 +32,8 @@
 #include "engine/sys/os.h"
 #include "engine/post.h"
 #include "engine/rds.h"
-#include "engine/registry.h"
-#include "engine/stats.h"
+#include "engine/node/registry.h"
+#include "engine/node/stats.h"
 #include "engine/transport/transport.h"
 
 #define likely(x) __builtin_expect(!!(x), 1)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * leave.c - the carrier of sockets leaves: exit, _exit, exec.  What other processes still hold is deposited (share.h).
+ * leave.c - the carrier of sockets leaves: exit, _exit, exec.  What other processes still hold is deposited (node/socket_name.h).
  *
  * In this order, for all sockets together:
  *   1. no call on them gets anywhere any more (they are not open);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * leave.h - sockets that change hands: the carrier leaves (leave.c), a holder takes over (adopt.c).  See share.h for the deposit.
+ * leave.h - sockets that change hands: the carrier leaves (leave.c), a holder takes over (adopt.c).  See node/socket_name.h for the deposit.
  */
 #ifndef ENGINE_LEAVE_H
 #define ENGINE_LEAVE_H
 
-#include "engine/share.h"
+#include "engine/node/socket_name.h"
 #include "engine/sock.h"
 
 /* ---- deposit.c ---- */

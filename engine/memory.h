@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * foreign_memory.h - whose memory an address is in, when it may be that of another process: one that holds a socket which this process carries
- * (share.h), and has the carrier make its calls.  Regions that it opened, and what its operations bring, are in its memory.
+ * (node/socket_name.h), and has the carrier make its calls.  Regions that it opened, and what its operations bring, are in its memory.
  *
  * The other process gives us a descriptor of its /proc/self/mem, so nobody has to be allowed to trace anybody, it works while the other one is
  * stopped, and it is that memory and no other: after its exec or its death there is nothing behind it any more (-EFAULT).

@@ -21,7 +21,7 @@
 
 #include "engine/legacy_abi.h"
 #include "engine/native.h"
-#include "engine/share.h"
+#include "engine/node/socket_name.h"
 #include "engine/sock.h"
 #include "engine/sys/uaccess.h"
 #include "engine/user_copy.h"

@@ -116,7 +116,7 @@ static void standin_lower_out(struct rds_sock *sk, int fd)
 		return;
 	sk->hidden_out = true;
 	os_setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
-	/* No more than it takes: a process that shares the socket has to get through (share.h). */
+	/* No more than it takes: a process that shares the socket has to get through (node/socket_name.h). */
 	while (most-- && os_poll(&p, 1, 0) > 0 && os_send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
 		;
 	/* Space may have come meanwhile: whoever made it saw hidden_out unset. */

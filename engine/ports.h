@@ -8,7 +8,7 @@
 #define ENGINE_CONN_PORT_CACHE_H
 
 #include "engine/wire/addr.h"
-#include "engine/registry.h"
+#include "engine/node/registry.h"
 
 enum rds_route_port_state {
 	RDS_PORT_UNKNOWN,

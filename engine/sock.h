@@ -47,7 +47,7 @@ struct rds_sock {
 	uint32_t exported;	  /* to the helper of that epoch (control; post.h) */
 	struct rds_deferred_call close_call; /* the other side closes its number; holds a reference */
 	uint64_t inode;	  /* of the application's end */
-	struct rds_procid name; /* of that (share.h) */
+	struct rds_procid name; /* of that (node/socket_name.h) */
 	uint32_t reg_idx;
 	struct rds_helper_event ev;
 	_Atomic uint64_t copied;  /* bytes of other processes' writes, kept for them (rdma_cmsg.c) */
@@ -90,7 +90,7 @@ struct rds_sock {
 	struct rds_sock_zcopy *zhead, **ztail;
 	/* RDMA (rx): regions, what is to be told of operations */
 	struct rds_mr *regions;
-	_Atomic bool region_freed_by_other; /* one of another process's (share.h) */
+	_Atomic bool region_freed_by_other; /* one of another process's (node/socket_name.h) */
 	uint32_t owner_id;		    /* a number of this process as the carrier (helper); 0: none yet */
 	_Atomic bool burying; /* closed, and a device may still know some of them */
 	struct rds_op *reports, **report_tail;

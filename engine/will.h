@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * will.h - so that a socket outlives its carrier when that is killed: what the carrier keeps ready (will.c), and what every holder keeps of it
- * (heir.c).  See share.h for the rest.
+ * (heir.c).  See node/socket_name.h for the rest.
  *
  * The *will* is the socket's state on a page of memory of its own, a file without a name.  The carrier writes there what calls change, and has a
  * record lock on it: who has the lock is the carrier, the kernel gives it to one, and takes it away however a process ends.  A holder keeps four

@@ -22,7 +22,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-#include "engine/registry.h"
+#include "engine/node/registry.h"
 #include "engine/wire/header.h"
 
 struct rds_transport;

@@ -42,7 +42,7 @@ socklen_t rds_addr_to_sockaddr(const struct in6_addr *ip, uint16_t port, uint32_
 int rds_addr_to_user(const struct sockaddr_storage *ss, socklen_t real, struct sockaddr *addr, socklen_t *len);
 
 /* May a socket of this host be bound to it? 0, -EADDRNOTAVAIL, or -ENOMEM (no descriptor left to ask with).  127/8 and
- * ::1 always.  Asks the kernel through datagram sockets (addr_local.c); a yes is remembered for a second.  Subnet
+ * ::1 always.  Asks the kernel through datagram sockets (node/local_address.c); a yes is remembered for a second.  Subnet
  * broadcasts are not local, whatever bind() says. */
 int rds_node_addr_is_local(const struct in6_addr *ip, uint32_t scope);
 

@@ -23,7 +23,7 @@
 
 #include "engine/sys/options.h"
 #include "engine/sys/os.h"
-#include "engine/registry.h"
+#include "engine/node/registry.h"
 #include "tests/slow.h"
 
 #define CHILDREN 4

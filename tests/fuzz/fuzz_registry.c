@@ -6,7 +6,7 @@
  * `when` even = before it is opened, odd = while it is in use.  A sound file is laid down before each run.  Whatever
  * the patches are, all calls have to come back, without a crash and within bounded work.
  *
- * fuzz-sources: engine/registry*.c engine/share.c engine/sys/os.c engine/sys/signals.c engine/sys/own_fds.c engine/sys/user_id.c engine/stats.c engine/sys/log.c engine/sys/options.c
+ * fuzz-sources: engine/registry*.c engine/node/socket_name.c engine/sys/os.c engine/sys/signals.c engine/sys/own_fds.c engine/sys/user_id.c engine/node/stats.c engine/sys/log.c engine/sys/options.c
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -20,8 +20,8 @@
 #include "engine/sys/log.h"
 #include "engine/sys/options.h"
 #include "engine/sys/os.h"
-#include "engine/registry.h"
-#include "engine/registry_layout.h"
+#include "engine/node/registry.h"
+#include "engine/node/layout.h"
 
 #define SOUND_SIZE REG_SIZE(REG_CHUNK)
 

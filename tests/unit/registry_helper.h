@@ -20,8 +20,8 @@
 
 #include "engine/sys/options.h"
 #include "engine/sys/os.h"
-#include "engine/registry.h"
-#include "engine/registry_layout.h"
+#include "engine/node/registry.h"
+#include "engine/node/layout.h"
 
 static char test_dir[64], test_file[192];
 

@@ -11,8 +11,8 @@
 
 #include "engine/sys/os.h"
 #include "engine/sys/patience.h"
-#include "engine/registry_layout.h"
-#include "engine/share.h"
+#include "engine/node/layout.h"
+#include "engine/node/socket_name.h"
 
 static void step(const char *what);
 #undef reg_store
@@ -22,13 +22,13 @@ static void step(const char *what);
 /* So a process is gone on without that is only slow, too. */
 #define RDS_PATIENCE_REGISTRY_STUCK ((enum rds_patience)3)
 
-#include "engine/registry.c"
-#include "engine/registry_area.c"
-#include "engine/registry_file.c"
-#include "engine/registry_hands.c"
-#include "engine/registry_lock.c"
-#include "engine/registry_proc.c"
-#include "engine/registry_table.c"
+#include "engine/node/registry.c"
+#include "engine/node/area.c"
+#include "engine/node/file.c"
+#include "engine/node/area_lock.c"
+#include "engine/node/file_lock.c"
+#include "engine/node/process.c"
+#include "engine/node/bindings.c"
 
 #include "tests/unit/registry_helper.h"
 

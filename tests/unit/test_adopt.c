@@ -19,7 +19,7 @@
 
 #include "engine/connection.h"
 #include "engine/leave.h"
-#include "engine/registry_layout.h"
+#include "engine/node/layout.h"
 #include "tests/mock/clock.h"
 #include "tests/slow.h"
 #include "tests/unit/suite.h"

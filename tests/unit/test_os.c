@@ -21,7 +21,7 @@
 
 #include "engine/sys/os.h"
 #include "engine/rds.h"
-#include "engine/stats.h"
+#include "engine/node/stats.h"
 #include "tests/unit/suite.h"
 
 START_TEST(errno_is_left_alone)

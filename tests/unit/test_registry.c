@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "engine/rds.h"
-#include "engine/share.h"
+#include "engine/node/socket_name.h"
 #include "tests/unit/registry_helper.h"
 #include "tests/unit/suite.h"
 

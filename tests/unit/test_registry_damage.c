@@ -6,7 +6,7 @@
 #include <sched.h>
 #include <time.h>
 
-#include "engine/registry_impl.h"
+#include "engine/node/registry_impl.h"
 #include "tests/slow.h"
 #include "tests/unit/registry_helper.h"
 #include "tests/mock/clock.h"

@@ -6,7 +6,7 @@
 #include <sched.h>
 
 #include "engine/rds.h"
-#include "engine/share.h"
+#include "engine/node/socket_name.h"
 #include "tests/slow.h"
 #include "tests/unit/registry_helper.h"
 #include "tests/unit/suite.h"

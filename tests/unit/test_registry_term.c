@@ -3,7 +3,7 @@
  * test_registry_term.c - the term, which says what counts of the registry, is moved at a bad moment: once by others who go on, or again and
  * again by somebody who may write the file and means harm.
  */
-#include "engine/registry_impl.h"
+#include "engine/node/registry_impl.h"
 #include "tests/mock/clock.h"
 #include "tests/unit/registry_helper.h"
 #include "tests/unit/suite.h"

@@ -6,7 +6,7 @@
 #include <sched.h>
 #include <sys/prctl.h>
 
-#include "engine/registry_impl.h"
+#include "engine/node/registry_impl.h"
 #include "tests/unit/registry_helper.h"
 #include "tests/unit/suite.h"
 

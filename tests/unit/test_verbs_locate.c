@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 
 #include "engine/info.h"
-#include "engine/share.h"
+#include "engine/node/socket_name.h"
 #include "tests/mock/world.h"
 #include "tests/unit/registry_helper.h"
 

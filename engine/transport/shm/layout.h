@@ -16,7 +16,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "engine/registry.h"
+#include "engine/node/registry.h"
 #include "engine/wire/header.h"
 
 #define SHM_MAGIC 0x52445348u /* "RDSH" */

@@ -14,7 +14,7 @@
 
 #include <stdint.h>
 
-#include "engine/registry.h"
+#include "engine/node/registry.h"
 
 #define VERBS_MAGIC 0x52445350u /* "RDSP" */
 #define VERBS_VERSION_MIN 7u

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * registry_table.c - the socket entries and the hash over (address, port, scope).
+ * bindings.c - the socket entries and the hash over (address, port, scope).
  *
  * The entries are the truth: their `mark` alone says used or not and which port, and it is one word.  Buckets and the
  * list of unused entries are only ways to get there, and can be made anew from the entries at any time (reg_table_rebuild).
  * Every link is checked against what is reserved, every walk is bounded: damage is found out, never followed.
- * Knows nothing of processes but the word of registry_proc.c that a slot and id exist, or that a socket is open without its owner.
+ * Knows nothing of processes but the word of process.c that a slot and id exist, or that a socket is open without its owner.
  */
 #include "engine/sys/log.h"
-#include "engine/registry_impl.h"
+#include "engine/node/registry_impl.h"
 
 /* Ports are added last: neighbouring ports lie in neighbouring buckets, so the search for an unused one is fast. */
 static uint32_t key_bucket(const struct reg_key *k)

@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "engine/sys/os.h"
-#include "engine/registry.h"
-#include "engine/registry_layout.h"
+#include "engine/node/registry.h"
+#include "engine/node/layout.h"
 
 /* An area as this process knows it. */
 struct reg_view {
@@ -65,7 +65,7 @@ static inline int reg_fd(struct registry *reg)
 
 #define REG_BAD UINT32_MAX /* a link that proves damage */
 
-/* ---- registry_file.c ---- */
+/* ---- file.c ---- */
 /* Finds or makes the file; on success it is open, mapped, locked (byte 0 and mutex) and of our version. */
 int reg_file_open(struct registry *reg);
 void reg_file_close(struct registry *reg);
@@ -75,15 +75,15 @@ int reg_file_refresh(struct registry *reg);
 /* Locked: reserve one more chunk of entries and put them on the list of unused. 0, -ENFILE, -ENOSPC. */
 int reg_file_grow(struct registry *reg);
 
-/* ---- registry_lost.c ---- */
+/* ---- lost_file.c ---- */
 /* The file of that descriptor is empty: one that had the same name, that a living process has open, and that fits; a descriptor or -ENOENT;
  * -EMFILE, -ENFILE, -ENOMEM: it could not be looked everywhere. */
 int reg_lost_find(int named, bool (*fits)(int fd));
 
-/* ---- registry_lock.c ---- */
+/* ---- file_lock.c ---- */
 /* Mutex and the current area's byte, whatever the contents.  -ESTALE: nothing is mapped, and who has the lock does not get on. */
 int reg_record_lock(struct registry *reg);
-/* Has anything that was done under the lock been done, or has somebody gone on without us (registry_area.c)? */
+/* Has anything that was done under the lock been done, or has somebody gone on without us (area.c)? */
 bool reg_record_unlock(struct registry *reg);
 bool reg_lock_is_ours(struct registry *reg); /* locked: it would still have been done */
 /* Holding the byte: sound, or made sound, or -EIO; -EAGAIN: somebody has gone on without us. */
@@ -102,7 +102,7 @@ void reg_change_end(struct registry *reg);
 void reg_bindings_begin(struct registry *reg);
 void reg_bindings_end(struct registry *reg);
 
-/* ---- registry_area.c ---- */
+/* ---- area.c ---- */
 /*
  * Any time: the area of that term, or the one that it is copied from.  Its `usable` is 0 if it cannot be mapped, or only be
  * trusted by who has the lock.
@@ -119,7 +119,7 @@ int reg_area_take_over(struct registry *reg);
 int reg_area_copy(
 	struct registry *reg); /* holding the byte: what the term says is complete. -EAGAIN: not ours any more */
 
-/* ---- registry_table.c ---- */
+/* ---- bindings.c ---- */
 void reg_table_rebuild(struct registry *reg);				/* locked */
 uint32_t reg_table_find(struct reg_view *v, const struct reg_key *key); /* link, 0 or REG_BAD; any time */
 void reg_table_link(struct registry *reg, uint32_t link, const struct reg_key *key);
@@ -135,7 +135,7 @@ uint32_t reg_table_find_repaired(
 	struct registry *reg, const struct reg_key *key); /* locked: reg_table_find that mends what it stumbles over */
 struct reg_key reg_key_make(const struct in6_addr *addr, uint16_t port, uint32_t scope);
 
-/* ---- registry_proc.c ---- */
+/* ---- process.c ---- */
 int reg_proc_join(struct registry *reg); /* locked: take a slot; also for the second time */
 void reg_proc_leave(struct registry *reg);
 void reg_fold_finish(struct registry *reg); /* inside a rebuild */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * addr_local.c - does an address belong to this host?
+ * local_address.c - does an address belong to this host?
  *
  * The kernel's RDS asks its routing table; from user space two datagram sockets that never send anything tell the same:
  * bind refuses what is configured nowhere, and connect to the address itself works with that address as the source only

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * registry_info.c - what the node looks like as a whole: counters, sockets, processes.  For rds-info and the like:
+ * snapshot.c - what the node looks like as a whole: counters, sockets, processes.  For rds-info and the like:
  * copies are made under the lock, who is alive is asked afterwards without it.
  */
 #include <errno.h>
 #include <stdlib.h>
 
-#include "engine/registry_impl.h"
-#include "engine/share.h"
+#include "engine/node/registry_impl.h"
+#include "engine/node/socket_name.h"
 
 static void counters_add_up(struct registry *reg, struct reg_view *v, uint64_t out[RDS_STATS])
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * registry_hands.c - sockets that change hands: what their process gives up, another one takes, and somebody leaves there meanwhile.
+ * area_lock.c - sockets that change hands: what their process gives up, another one takes, and somebody leaves there meanwhile.
  */
 #include <errno.h>
 
-#include "engine/registry_impl.h"
+#include "engine/node/registry_impl.h"
 
 static void entry_change_owner(struct registry *reg, struct reg_sock *s, uint32_t proc, int32_t pid,
 			       const struct rds_procid *id)

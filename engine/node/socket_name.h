@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * share.h - one socket, several processes: what is said between them.
+ * socket_name.h - one socket, several processes: what is said between them.
  *
  * The process whose engine has the socket is its *carrier*.  Every other process that has a descriptor of it (by fork, exec
  * or SCM_RIGHTS) is a *holder*: it has the stand-in alone, and has the carrier's helper make its calls.
@@ -41,7 +41,7 @@
 #include <sys/socket.h>
 
 #include "engine/wire/addr.h"
-#include "engine/registry.h"
+#include "engine/node/registry.h"
 
 #define RDS_SHARE_MAGIC 0x48534452u /* "RDSH" */
 #define RDS_SHARE_VERSION 7
@@ -220,7 +220,7 @@ static inline bool rds_share_is_bool(const bool *b)
 
 struct sockaddr_un;
 
-/* share.c */
+/* socket_name.c */
 socklen_t rds_node_name_address(const char *prefix, const struct rds_procid *name, struct sockaddr_un *sun);
 void rds_node_name_bind(int standin, struct rds_procid *name); /* gives it a fresh one */
 bool rds_node_name_read(int fd, struct rds_procid *name);      /* is that a stand-in, of whatever process? */

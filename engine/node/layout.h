@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * registry_layout.h - the bytes of the registry file; nothing else knows them.
+ * layout.h - the bytes of the registry file; nothing else knows them.
  *
  *	header | process slots | area 0 .. area 3, each: head | slot states | hash buckets | socket entries
  *
- * What is changed under the lock lies in an area, and the header's term says which one counts (registry_area.c).  Others than the
+ * What is changed under the lock lies in an area, and the header's term says which one counts (area.c).  Others than the
  * first have no memory before they are needed; room for socket entries is reserved in chunks.  Outside of the areas is only what has a
  * single writer: who holds the slot's byte.
  * Links are index + 1, so that zeroed memory is an empty list.  Everything is a naturally aligned atomic that is read
@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "engine/stats.h"
+#include "engine/node/stats.h"
 
 #define REG_MAGIC UINT64_C(0x45444f4e53445200) /* "\0RDSNODE" */
 #define REG_VERSION 8 /* 2: cm_port; 3: sockets of nobody; 4: names; 5: held; 6: congested; 7: left; 8: areas */

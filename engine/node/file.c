@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * registry_file.c - the file behind the node registry: where it is, who may have written it, its size.
+ * file.c - the file behind the node registry: where it is, who may have written it, its size.
  *
  *	<RDS_PRELOAD_REGISTRY_DIR>/rdspreload-<uid>/node-<network namespace>-v<version>
  *
@@ -21,7 +21,7 @@
 #include "engine/sys/options.h"
 #include "engine/sys/os.h"
 #include "engine/sys/patience.h"
-#include "engine/registry_impl.h"
+#include "engine/node/registry_impl.h"
 
 struct share_rights {
 	mode_t dir, file;

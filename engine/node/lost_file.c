@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * registry_lost.c - the registry's file has been removed while programs use it, as logind does when a user logs out (RemoveIPC).
+ * lost_file.c - the registry's file has been removed while programs use it, as logind does when a user logs out (RemoveIPC).
  *
  * They go on with the file that has no name any more; nothing tells them.  So whoever would make a new one looks, only then,
  * for a process that has a lock in a file of the same name, deleted, and opens that one through /proc: all meet there as before,
@@ -18,7 +18,7 @@
 
 #include "engine/sys/options.h"
 #include "engine/sys/os.h"
-#include "engine/registry_impl.h"
+#include "engine/node/registry_impl.h"
 
 #define LOOKS 3 /* a list of locks is no snapshot */
 

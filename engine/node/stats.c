@@ -3,7 +3,7 @@
  * stats.c - the names of the counters, and the block that is counted in while there is no registry.
  * Whoever opens the registry points rds_stat_block at registry_counters(), and back at the dummy by rds_stat_detach().
  */
-#include "engine/stats.h"
+#include "engine/node/stats.h"
 
 const char *const rds_stat_names[RDS_STATS] = {
 #define RDS_STAT_NAME(name) #name,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * registry_proc.c - process slots: taking one, leaving in order, clearing away the dead; who is there, where it listens, and who is trusted.
+ * process.c - process slots: taking one, leaving in order, clearing away the dead; who is there, where it listens, and who is trusted.
  *
  * A slot is taken in this order: record lock on its byte, contents, `state`.  So a used slot whose byte nobody holds
  * belongs to the dead, always.  It is cleared in this order: its sockets (those that exist without it become nobody's), its
@@ -12,8 +12,8 @@
 #include "engine/sys/log.h"
 #include "engine/sys/options.h"
 #include "engine/sys/os.h"
-#include "engine/registry_impl.h"
-#include "engine/share.h"
+#include "engine/node/registry_impl.h"
+#include "engine/node/socket_name.h"
 
 /* In doubt used: who asks looks at the id and the lock as well. */
 static uint32_t slot_read_state(struct reg_view *v, uint32_t slot)

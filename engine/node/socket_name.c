@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * share.c - names of stand-ins: abstract AF_UNIX addresses, by which any process knows one when it sees it, and by which it can be asked
+ * socket_name.c - names of stand-ins: abstract AF_UNIX addresses, by which any process knows one when it sees it, and by which it can be asked
  * whether one still exists: the kernel gives a name to one socket at a time, and forgets it with the last copy.
  */
-#include "engine/share.h"
+#include "engine/node/socket_name.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,11 +2,11 @@
 /*
  * registry.c - the node registry as the rest of the engine sees it: join, sockets, bind, look-up, leave.
  *
- * The other files: registry_layout.h bytes, registry_file.c the file, registry_lock.c locks and repair, registry_area.c going on
- * without a stopped process, registry_table.c hash and entries, registry_proc.c process slots, registry_hands.c sockets that change
- * hands, registry_info.c snapshots and sums.
+ * The other files: layout.h bytes, file.c the file, file_lock.c locks and repair, area.c going on
+ * without a stopped process, bindings.c hash and entries, process.c process slots, area_lock.c sockets that change
+ * hands, snapshot.c snapshots and sums.
  */
-#include "engine/registry.h"
+#include "engine/node/registry.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "engine/sys/fence.h"
 #include "engine/sys/log.h"
 #include "engine/sys/os.h"
-#include "engine/registry_impl.h"
+#include "engine/node/registry_impl.h"
 
 #define LOOKUP_TRIES 256
 #define WITHDRAW_TRIES 16

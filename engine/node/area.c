@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * registry_area.c - nobody holds up the node: others go on without a process that is stopped (or frozen, or in a debugger) in the middle of a change.
+ * area.c - nobody holds up the node: others go on without a process that is stopped (or frozen, or in a debugger) in the middle of a change.
  *
  * What is changed under the lock lies in an area, which has a lock of its own; the header's term says which area counts.
  * Who finds the current one locked by somebody who does not get on takes the lock of an unused one, moves the term there,
@@ -20,7 +20,7 @@
 #include "engine/sys/fence.h"
 #include "engine/sys/log.h"
 #include "engine/sys/os.h"
-#include "engine/registry_impl.h"
+#include "engine/node/registry_impl.h"
 
 static int area_map_first(struct registry *reg, unsigned area)
 {

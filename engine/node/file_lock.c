@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * registry_lock.c - who may change the registry, who is alive, and what is done after a death in between.
+ * file_lock.c - who may change the registry, who is alive, and what is done after a death in between.
  *
  * Record locks belong to a process, are not inherited by fork and vanish with it, whatever the way it ends.  The current area's
  * byte is the right to change, held for microseconds; a process keeps a read lock on its slot's byte all its life (a read lock,
  * so that a second one can take over while the descriptor is being moved, see reg_fd_moved).  A process that dies while
  * changing leaves the dirty word set or the sequence odd; the next holder of the byte rebuilds before it does anything.  One
- * that is stopped meanwhile is gone on without (registry_area.c): so what it has changed counts only if it still has the
+ * that is stopped meanwhile is gone on without (area.c): so what it has changed counts only if it still has the
  * term when it unlocks, and else it is done again.
  */
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include "engine/sys/log.h"
 #include "engine/sys/os.h"
 #include "engine/sys/patience.h"
-#include "engine/registry_impl.h"
+#include "engine/node/registry_impl.h"
 
 #define LOCK_YIELDS 100
 #define LOCK_HASTE_NS UINT64_C(100000000) /* then the holder is stopped or stuck, and haste does not help */

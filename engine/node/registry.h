@@ -18,7 +18,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "engine/stats.h"
+#include "engine/node/stats.h"
 
 #define RDS_PROCID_LEN 16
 struct rds_procid {
@@ -97,7 +97,7 @@ int registry_sock_add(struct registry *reg, uint64_t inode, uint32_t sndbuf, uin
 int registry_sock_bind(struct registry *reg, uint32_t idx, const struct in6_addr *addr, uint16_t port, uint32_t scope,
 		       int transport, uint16_t *bound_port);
 /*
- * What the socket is called (share.h): if its process ends and it still exists, because others have descriptors of it, it becomes nobody's
+ * What the socket is called (socket_name.h): if its process ends and it still exists, because others have descriptors of it, it becomes nobody's
  * instead of being removed.
  */
 void registry_sock_set_name(struct registry *reg, uint32_t idx, const struct rds_procid *name);
@@ -111,7 +111,7 @@ void registry_sock_remove(struct registry *reg, uint32_t idx);
 
 /*
  * The process that carries it leaves, and somebody else may take it: its port stays taken, and is nobody's (REGISTRY_NOBODY), for as long as the
- * socket of that name exists (share.h).  -EIO.
+ * socket of that name exists (socket_name.h).  -EIO.
  */
 int registry_sock_orphan(struct registry *reg, uint32_t idx, const struct rds_procid *name);
 /*
