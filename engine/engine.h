@@ -30,7 +30,7 @@
 #include "engine/sys/log.h"
 #include "engine/sys/options.h"
 #include "engine/sys/os.h"
-#include "engine/post.h"
+#include "engine/helper/fd_exchange.h"
 #include "engine/rds.h"
 #include "engine/node/registry.h"
 #include "engine/node/stats.h"
@@ -139,21 +139,21 @@ static inline void rx_unlock(void)
 	rds_unlock(&rds_eng->rx);
 }
 
-/* spare.c; helper */
+/* helper/reserve_fds.c; helper */
 bool rds_helper_reserve_fill(void);    /* false: not even one peer can be talked to */
 bool rds_helper_reserve_release(void); /* out of descriptors: true if some were kept back and are free now */
 void rds_helper_reserve_forget(void);
 
-/* helper.c */
+/* helper/thread.c */
 int rds_helper_start(void); /* control held: 0 when it is up, or -errno and nothing is left */
 void rds_helper_forget(void); /* forked child */
 void rds_helper_kick(void); /* have the helper thread look at timers, work and connections now */
 void rds_helper_kick_exported(int in, int out, int clock); /* helper */
-/* For aside.c, which is sure that nobody needs it meanwhile. */
+/* For helper/step_aside.c, which is sure that nobody needs it meanwhile. */
 bool rds_helper_has_ended(void); /* it has ended, in the kernel's eyes, too */
 int rds_helper_restart(void);	 /* 0 or -errno: there is none from now on */
 
-/* aside.c */
+/* helper/step_aside.c */
 void rds_aside_exported(int fd);  /* helper */
 bool rds_aside_stop_helper(void); /* helper, after a turn: this was the last one */
 int rds_aside_restore_table(
@@ -172,13 +172,13 @@ bool rds_lock_until(rds_lock_t *lock, uint64_t until_ns);
 /* It is to be had, and is given back: nobody below us on this thread's stack has it. */
 bool rds_lock_wait_free(rds_lock_t *lock, uint64_t until_ns);
 
-/* keeper.c */
+/* helper/main_exit.c */
 void rds_helper_keeper_check(void);  /* the helper is up: has the main thread ended already? */
 void rds_helper_keeper_forget(void); /* forked child */
 bool rds_helper_main_has_ended(
 	unsigned ours); /* the main thread has ended, and no thread is left but so many of ours */
 
-/* thread.c */
+/* helper/extra_threads.c */
 extern _Atomic unsigned rds_helper_extra_threads; /* a transport's, beside the helper: not the program's either */
 int rds_helper_thread_create(void *(*fn)(void *), void *arg, size_t stack); /* detached, not counted.  0 or errno */
 int rds_helper_thread_start(void *(*fn)(void *), void *arg);		    /* helper: one of these. 0 or -errno */
@@ -187,7 +187,7 @@ unsigned rds_helper_thread_births(
 	void); /* odd, or another number than before: rds_helper_extra_threads said nothing meanwhile */
 void rds_helper_threads_forget(void); /* forked child */
 
-extern _Atomic unsigned rds_helper_fork_waits; /* what a fork waits for, for a moment, as for the helper (round.c) */
+extern _Atomic unsigned rds_helper_fork_waits; /* what a fork waits for, for a moment, as for the helper (helper/round.c) */
 bool rds_helper_round_begin(void); /* the helper's; false: a fork has held it up for too long, and goes on */
 void rds_helper_round_end(bool begun);
 void rds_helper_round_forget(void); /* forked child */

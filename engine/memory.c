@@ -19,7 +19,7 @@
 #include <sys/vfs.h>
 
 #include "engine/engine.h"
-#include "engine/post.h"
+#include "engine/helper/fd_exchange.h"
 
 #define PROC_MAGIC 0x9fa0
 

@@ -16,7 +16,7 @@
  *                                           readiness to code that was not interposed
  *
  * Followers (further sleeping threads) need somebody awake for them, so with followers and no leader it is HELPER.
- * How the helper thread itself lives is helper.c.
+ * How the helper thread itself lives is helper/thread.c.
  */
 #include "engine/native.h"
 #include "engine/wait.h"

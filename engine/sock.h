@@ -44,7 +44,7 @@ struct rds_sock {
 	struct rds_sock *prev_all, *next_all; /* all open sockets (control) */
 	unsigned numbers; /* descriptor numbers that the layer above counts (control) */
 	struct os_fd pair;	  /* our end of it; closed under `wait` */
-	uint32_t exported;	  /* to the helper of that epoch (control; post.h) */
+	uint32_t exported;	  /* to the helper of that epoch (control; helper/fd_exchange.h) */
 	struct rds_deferred_call close_call; /* the other side closes its number; holds a reference */
 	uint64_t inode;	  /* of the application's end */
 	struct rds_procid name; /* of that (node/socket_name.h) */
@@ -202,7 +202,7 @@ void rds_call_close_handed_off(
 	struct rds_sock *sk);		    /* it is over here, but another process has it; not open, not bound */
 int rds_sock_pair_fd(struct rds_sock *sk);  /* our end of the pair, in this thread's table; -1: none */
 int rds_sock_export_all(void); /* control held, the helper is starting: have it see the hang-ups of stand-ins */
-void rds_sock_exported(struct rds_sock *sk, int fd); /* post.c */
+void rds_sock_exported(struct rds_sock *sk, int fd); /* helper/fd_exchange.c */
 void rds_sock_forget(void); /* forked child */
 void rds_sock_slab_put(struct rds_sock *sk); /* sock_ref.c: nothing of it is in use: back to the slab */
 /* A socket around an end of a pair that came from another process, which it takes; not open before it is listed.  0 or -errno. */

@@ -19,7 +19,7 @@ struct rds_wait_node {
 struct rds_wait {
 	struct rds_wait *pool_next;
 	struct os_fd efd;			 /* own eventfd; a leader sleeps on the engine's pipe instead */
-	_Atomic uint32_t lent;			 /* to the helper of that epoch (post.h) */
+	_Atomic uint32_t lent;			 /* to the helper of that epoch (helper/fd_exchange.h) */
 	bool owed;				 /* helper: posted before the number was there */
 	_Atomic bool armed;			 /* asleep or about to be: somebody has to post */
 	_Atomic(_Atomic int *) sleep_slot;	 /* where the number it sleeps on stands */
@@ -66,7 +66,7 @@ struct rds_wait *rds_wait_begin_one(struct rds_sock *sk, short events);
 /* Leader or follower, wake it if it sleeps. */
 void rds_sock_waiter_wake(struct rds_wait *w);
 int rds_wait_export_all(void);			    /* the helper is starting: threads that sleep already */
-void rds_wait_exported(struct rds_wait *w, int fd); /* post.c */
+void rds_wait_exported(struct rds_wait *w, int fd); /* helper/fd_exchange.c */
 /* In a forked child the pools belong to the parent: forget them. */
 void rds_wait_forget(void);
 

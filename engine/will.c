@@ -21,7 +21,7 @@
 #include "engine/leave.h"
 #include "engine/sys/log.h"
 #include "engine/sys/patience.h"
-#include "engine/post.h"
+#include "engine/helper/fd_exchange.h"
 
 #define LEASE_SIZE sizeof(struct rds_lease_page)
 #define RESERVE 24 /* descriptors that the program may want, and the deposits when it ends */

@@ -36,7 +36,7 @@ void rds_lease_export_later(struct rds_sock *sk); /* once it is listed.  control
 /* The helper gets what it needs to answer those who attach.  No lock that the helper could want. */
 void rds_lease_export_all(void);
 void rds_lease_exported(struct rds_sock *sk, int fd,
-			int inbox); /* post.c; -1: the helper had no number for it, or there is none */
+			int inbox); /* helper/fd_exchange.c; -1: the helper had no number for it, or there is none */
 void rds_lease_hangup_exported(int end);
 
 /* Somebody has come to hold it of whom nobody had told: the program's next call makes what there is not.  Helper. */

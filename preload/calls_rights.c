@@ -4,7 +4,7 @@
  *
  * The kernel keeps these by thread, and a process of one thread, which ours would be without the library's, expects them to be the process's.  What
  * the kernel grants to such a process only is made while the library's thread is out of the way; what changes the caller's rights is
- * made by that thread, too (engine/aside.c).  In a program of several threads all is as the kernel has it.
+ * made by that thread, too (engine/helper/step_aside.c).  In a program of several threads all is as the kernel has it.
  *
  * Filters of system calls and Landlock are for the thread that puts them up: the library's could not do its work under any.
  */

@@ -26,7 +26,7 @@ struct rds_options {
 	int64_t verbs_region_after; /* RDS_PRELOAD_VERBS_REGION_AFTER 1..1000000, default 2: operations before that */
 	int64_t verbs_memory;	  /* RDS_PRELOAD_VERBS_MEMORY bytes, 2M..1G, default 64M: sent and not acknowledged, per device */
 	int shm_fetch;		  /* RDS_PRELOAD_SHM_FETCH auto|never; default auto (transport/shm/fetch.c) */
-	int helper_fds;		  /* RDS_PRELOAD_HELPER_FDS own|shared; default own (post.h) */
+	int helper_fds;		  /* RDS_PRELOAD_HELPER_FDS own|shared; default own (helper/fd_exchange.h) */
 	int64_t patience;	  /* RDS_PRELOAD_PATIENCE 1..100, default 1: factor of what is in patience.h */
 	int64_t linger_ms;	  /* RDS_PRELOAD_LINGER_MS 0..600000, default 2000 times patience: longest wait at exit for queued data */
 	int64_t reconnect_min_ms; /* RDS_PRELOAD_RECONNECT_MIN_MS 1..60000, default 1 */

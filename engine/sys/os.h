@@ -154,7 +154,7 @@ ssize_t os_pass_recv_few(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], un
 
 /*
  * Two tables of descriptors.  The engine's helper thread has one of its own where the kernel lets it, so that the
- * program's is not shared and stays as quick as without us; see post.h.  A number means something only in its table:
+ * program's is not shared and stays as quick as without us; see helper/fd_exchange.h.  A number means something only in its table:
  * what both sides use has a number in each.  os_fd_table says which this thread runs with: 0 the program's, 1 the helper's
  * own.
  */

@@ -293,7 +293,7 @@ void rds_wait_peer_wake_begin(void);
 
 void rds_shm_reclaim(void); /* helper, between events */
 void rds_shm_forget(void);  /* forked child */
-/* A program's thread takes what it was given to wake peer `p` by (post.c): the descriptors are the callee's. */
+/* A program's thread takes what it was given to wake peer `p` by (helper/fd_exchange.c): the descriptors are the callee's. */
 void rds_shm_wake_fds_import(void *p, const int *fds, unsigned nfds);
 
 /* connection.c: what every transport calls, unless something wraps it */

@@ -12,7 +12,7 @@
  *
  * and without both of these the bytes count as not come.  The memory is asked for by a thread that lives as long as the process (its helper): the main
  * thread may end before the others, and has no memory then.  In a program of one thread, which has its memory as long as it lives, the helper may have
- * been replaced (aside.c): then the main thread is asked.  Only of the same user: reading may wait for pages that a mapping of the sender
+ * been replaced (helper/step_aside.c): then the main thread is asked.  Only of the same user: reading may wait for pages that a mapping of the sender
  * does not give.  Must not know what the bytes are.
  */
 #include <string.h>

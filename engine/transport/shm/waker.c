@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * wake_fds.c - the pipes that wake peers, in two descriptor tables (post.h).
+ * wake_fds.c - the pipes that wake peers, in two descriptor tables (helper/fd_exchange.h).
  *
  * They come with a peer's HELLO, to the helper.  A program's thread that wants to wake a peer for the first time has no number for
  * it: it leaves that to the helper, which wakes the peer and gives the numbers, and from the next time on the thread does

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * post.h - between the program's table of descriptors and the helper's.
+ * fd_exchange.h - between the program's table of descriptors and the helper's.
  *
  * A process whose table is shared by two threads pays for it with every read, write and poll of every descriptor (the
  * kernel takes a reference each time), so the helper thread has a table of its own (sys/os.h).  The *post* is an AF_UNIX

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * post.c - the connection between the two descriptor tables of a process, and the deferred calls of its two sides.
+ * fd_exchange.c - the connection between the two descriptor tables of a process, and the deferred calls of its two sides.
  *
  * The helper cannot inherit its end (its table begins empty, and copying the program's into it would keep pipes of the program
  * open), so it dials: an AF_UNIX listener on a name that the kernel chooses, open for as long as the helper takes to start.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * aside.c - the helper and the rights of the program, which the kernel keeps by thread.
+ * step_aside.c - the helper and the rights of the program, which the kernel keeps by thread.
  *
  * Some calls it grants to a process of one thread only (a new user namespace, another mount namespace).  If the helper is the second one it *steps
  * aside*: it ends, the call is made, and a new one goes on, with the rights and in the namespaces that the program has then.  Nothing

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * keeper.c - the end of a program whose main thread leaves by pthread_exit().
+ * main_exit.c - the end of a program whose main thread leaves by pthread_exit().
  *
  * libc ends such a process by exit(0) with the last thread, and our helper is a thread, too: it would keep the process for
  * ever.  It cannot call exit() itself in time, since with the program's last thread the program's descriptors go, and what is
@@ -17,7 +17,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 
-#include "engine/post.h"
+#include "engine/helper/fd_exchange.h"
 
 #define LOOK_MS 50
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * spare.c - a few descriptors kept back, so that a program that has used up its limit can still be reached.
+ * reserve_fds.c - a few descriptors kept back, so that a program that has used up its limit can still be reached.
  *
  * With the kernel's RDS a message to a new peer costs no descriptor.  Here it does (control socket, wake-up pipes, shared
  * memory on its way), and a program that has opened sockets until EMFILE must not find itself cut off.  A helper with a table of

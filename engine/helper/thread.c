@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * helper.c - the helper thread: how it is born, what it sleeps on, its timers.  What it does when awake is progress.c's
+ * thread.c - the helper thread: how it is born, what it sleeps on, its timers.  What it does when awake is progress.c's
  * and the transports'.
  *
  * It has all signals blocked, sleeps in epoll_wait and costs nothing while nothing happens.  It has a table of
- * descriptors of its own if the kernel allows (post.h): sockets to other processes live there, out of the program's way.
+ * descriptors of its own if the kernel allows (fd_exchange.h): sockets to other processes live there, out of the program's way.
  * One attempt to start it: the thread takes its table, the starter lends it what it needs of the program's, the thread
  * opens the rest, and only when all of it works is it the engine's helper.  An attempt that fails leaves nothing behind, and the
  * next bind tries again.
@@ -276,7 +276,7 @@ static bool born_in_round; /* taken for it by its maker: its birth counts as a r
 
 /*
  * The program's end of the post is gone.  Either the program's last thread has ended, by a system call of its own (else
- * keeper.c had seen to it), and we are all that is left of the process.  Or it has closed our number behind our back.
+ * main_exit.c had seen to it), and we are all that is left of the process.  Or it has closed our number behind our back.
  */
 static void check_program_lives(struct rds_timer *tm)
 {

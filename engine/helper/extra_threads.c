@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * thread.c - threads of a transport's, beside the helper, for calls into the kernel that may take long.
+ * extra_threads.c - threads of a transport's, beside the helper, for calls into the kernel that may take long.
  *
- * They have all signals blocked and end when their call is over.  Who looks whether the program has any thread left (keeper.c) must not take
+ * They have all signals blocked and end when their call is over.  Who looks whether the program has any thread left (main_exit.c) must not take
  * them for the program's, nor a thread of the program's for one that is counted and not yet born: births says when not to believe the count.
  * Must not know what the calls are.
  */
