@@ -10,11 +10,11 @@
 #include <string.h>
 
 #include "engine/sys/cleanup.h"
-#include "engine/cmsg.h"
+#include "engine/abi/cmsg.h"
 #include "engine/sys/patience.h"
 #include "engine/rdma.h"
 #include "engine/sys/uaccess.h"
-#include "engine/user_copy.h"
+#include "engine/abi/user_copy.h"
 #include "engine/wait.h"
 #include "engine/will.h"
 

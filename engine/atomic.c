@@ -7,7 +7,7 @@
  */
 #include "engine/atomic.h"
 
-#include "engine/user_copy.h"
+#include "engine/abi/user_copy.h"
 
 /* A set bit of the mask is the highest one of a field: no carry leaves it. */
 static uint64_t atomic_add_fields(uint64_t a, uint64_t b, uint64_t ends)

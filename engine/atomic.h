@@ -5,8 +5,8 @@
 #ifndef ENGINE_ATOMIC_H
 #define ENGINE_ATOMIC_H
 
-#include "engine/memory.h"
-#include "engine/rdma_args.h"
+#include "engine/abi/foreign_memory.h"
+#include "engine/abi/rdma_args.h"
 
 /* The word after it, if `old` was there. */
 uint64_t rds_atomic_value(const struct rds_atomic_request *req, uint64_t old);

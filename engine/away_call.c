@@ -11,12 +11,12 @@
 
 #include "engine/away_impl.h"
 #include "engine/info.h"
-#include "engine/legacy_abi.h"
+#include "engine/abi/revisions.h"
 #include "engine/sys/os.h"
 #include "engine/rds.h"
 #include "engine/sockopt.h"
 #include "engine/sys/uaccess.h"
-#include "engine/user_copy.h"
+#include "engine/abi/user_copy.h"
 #include "include/rds_abi.h"
 
 #define FIRST_CMSG CMSG_SPACE(sizeof(struct rds_rdma_notify))

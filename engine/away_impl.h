@@ -10,7 +10,7 @@
 #include <sys/uio.h>
 
 #include "engine/away.h"
-#include "engine/rdma_args.h"
+#include "engine/abi/rdma_args.h"
 #include "engine/node/socket_name.h"
 
 /* A region that this process has opened. */

@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "engine/away_impl.h"
-#include "engine/legacy_abi.h"
-#include "engine/memory.h"
+#include "engine/abi/revisions.h"
+#include "engine/abi/foreign_memory.h"
 #include "engine/memory_door.h"
 #include "engine/sys/options.h"
 #include "engine/sys/os.h"

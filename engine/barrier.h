@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "engine/rdma_args.h"
+#include "engine/abi/rdma_args.h"
 
 struct rds_op_marks_dest;
 

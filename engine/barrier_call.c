@@ -7,7 +7,7 @@
  * operation is held back until those before it, to the same address by other connections, have ended (after).
  */
 #include "engine/connection.h"
-#include "engine/legacy_abi.h"
+#include "engine/abi/revisions.h"
 #include "engine/rdma.h"
 #include "engine/sys/uaccess.h"
 #include "engine/wait.h"

@@ -6,7 +6,7 @@
 #ifndef ENGINE_CARRY_H
 #define ENGINE_CARRY_H
 
-#include "engine/memory.h"
+#include "engine/abi/foreign_memory.h"
 #include "engine/message.h"
 #include "engine/node/socket_name.h"
 #include "engine/sock.h"

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/legacy_abi.h"
+#include "engine/abi/revisions.h"
 #include "engine/mr.h"
 #include "engine/rdma.h"
 #include "engine/rdma_try.h"

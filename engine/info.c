@@ -8,7 +8,7 @@
  */
 #include "engine/info.h"
 
-#include "engine/legacy_abi.h"
+#include "engine/abi/revisions.h"
 #include "engine/sock.h"
 #include "engine/sys/uaccess.h"
 

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "engine/carry.h"
-#include "engine/memory.h"
+#include "engine/abi/foreign_memory.h"
 #include "engine/sys/patience.h"
 
 #define BACKLOG 64

@@ -19,12 +19,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/legacy_abi.h"
+#include "engine/abi/revisions.h"
 #include "engine/native.h"
 #include "engine/node/socket_name.h"
 #include "engine/sock.h"
 #include "engine/sys/uaccess.h"
-#include "engine/user_copy.h"
+#include "engine/abi/user_copy.h"
 
 #define MR_BUCKETS 1024u
 #define PAGE ((uint64_t)4096)

@@ -6,8 +6,8 @@
 #define ENGINE_MR_H
 
 #include "engine/engine.h"
-#include "engine/memory.h"
-#include "engine/rdma_args.h"
+#include "engine/abi/foreign_memory.h"
+#include "engine/abi/rdma_args.h"
 #include "rds_abi.h"
 
 #define RDS_MR_PAGES 257u /* touched by one, at most: 1 MiB, however it lies */

@@ -6,8 +6,8 @@
  * the control buffer has room for and one at least; within one call the newest comes first, as in Linux, or the oldest, as in Oracle's kernels, for
  * whoever has asked for what only those have (asend.c).  What cannot be stored there has not been told.  All under rx.
  */
-#include "engine/cmsg.h"
-#include "engine/legacy_abi.h"
+#include "engine/abi/cmsg.h"
+#include "engine/abi/revisions.h"
 #include "engine/rdma.h"
 
 #include <poll.h>

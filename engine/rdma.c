@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "engine/sys/patience.h"
-#include "engine/user_copy.h"
+#include "engine/abi/user_copy.h"
 
 #define SETTLE_SPIN_NS 200000u
 

@@ -19,9 +19,9 @@
 #ifndef ENGINE_RDMA_H
 #define ENGINE_RDMA_H
 
-#include "engine/cmsg.h"
+#include "engine/abi/cmsg.h"
 #include "engine/connection.h"
-#include "engine/rdma_args.h"
+#include "engine/abi/rdma_args.h"
 #include "engine/wire/op_header.h"
 
 struct rds_op {

@@ -2,7 +2,7 @@
 /*
  * rdma_cmsg.c - from the control messages of a sendmsg to operations and regions (net/rds/send.c: rds_cmsg_send; rds-semantics 9.4).
  *
- * The vectors' shape and the mixture of kinds have been checked (cmsg.c, rows 12 to 14); here each is carried out in its turn, as far as
+ * The vectors' shape and the mixture of kinds have been checked (abi/cmsg.c, rows 12 to 14); here each is carried out in its turn, as far as
  * that needs no peer, and the first that fails undoes those before it.
  * Must not know connections.
  */
@@ -10,9 +10,9 @@
 
 #include <stdlib.h>
 
-#include "engine/legacy_abi.h"
+#include "engine/abi/revisions.h"
 #include "engine/mr.h"
-#include "engine/user_copy.h"
+#include "engine/abi/user_copy.h"
 
 #define COPIES_MOST ((uint64_t)64 << 20) /* of a socket: its holders' writes that wait for a peer */
 

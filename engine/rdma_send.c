@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/user_copy.h"
+#include "engine/abi/user_copy.h"
 
 #define READ_AHEAD ((uint64_t)8 << 20)
 #define SLICES 16u

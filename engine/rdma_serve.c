@@ -14,7 +14,7 @@
 
 #include "engine/atomic.h"
 #include "engine/sys/uaccess.h"
-#include "engine/user_copy.h"
+#include "engine/abi/user_copy.h"
 
 struct rds_queue_item *rds_op_answer_new(const struct rds_hdr *to, size_t data)
 {

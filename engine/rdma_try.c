@@ -11,8 +11,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "engine/cmsg.h"
-#include "engine/legacy_abi.h"
+#include "engine/abi/cmsg.h"
+#include "engine/abi/revisions.h"
 #include "engine/mr.h"
 #include "engine/sys/uaccess.h"
 #include "rds_abi.h"

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
-#include "engine/rdma_args.h"
+#include "engine/abi/rdma_args.h"
 
 /* Control messages that have been checked to be readable: RDS_HAS_*.  One that is malformed ends them: it is refused for that. */
 unsigned rds_share_rdma_kinds(const struct msghdr *msg);

@@ -12,9 +12,9 @@
 #include <string.h>
 
 #include "engine/carry.h"
-#include "engine/cmsg.h"
+#include "engine/abi/cmsg.h"
 #include "engine/sys/cpu.h"
-#include "engine/legacy_abi.h"
+#include "engine/abi/revisions.h"
 #include "engine/message.h"
 #include "engine/mr.h"
 #include "engine/rdma.h"

@@ -12,8 +12,8 @@
 #include <sys/syscall.h>
 
 #include "engine/connection.h"
-#include "engine/legacy_abi.h"
-#include "engine/memory.h"
+#include "engine/abi/revisions.h"
+#include "engine/abi/foreign_memory.h"
 #include "engine/sys/uaccess.h"
 
 struct reset {

@@ -10,7 +10,7 @@
 #include "engine/connection.h"
 #include "engine/mr.h"
 #include "engine/rdma.h"
-#include "engine/legacy_abi.h"
+#include "engine/abi/revisions.h"
 #include "engine/sys/uaccess.h"
 #include "engine/wires.h"
 #include "engine/will.h"

@@ -41,7 +41,7 @@ struct rds_wire_op_hdr {
 	uint64_t offset;  /* in the region, which begins with its first page; DATA: in the operation's local memory */
 	uint64_t len;	  /* READ, FETCH: bytes of all of it; SHOWN: of the region */
 	uint64_t compare, compare_mask, value,
-		value_mask; /* atomics (rdma_args.h); RESULT of one: value is the old one; FETCH: compare and value are
+		value_mask; /* atomics (abi/rdma_args.h); RESULT of one: value is the old one; FETCH: compare and value are
 			       where a word lies and what it is as long as the bytes are lent; SHOWN: value is the
 			       device's key, compare where its addresses begin */
 };

@@ -6,15 +6,15 @@
  * Input: flags, two sizes for the receiving side, then the control buffer.  Each is tried a second time as another process's (foreign_memory.h), whose
  * memory is the control buffer, and nothing else.
  *
- * fuzz-sources: engine/cmsg.c engine/caller.c engine/sys/uaccess.c engine/sys/os.c engine/sys/signals.c engine/sys/own_fds.c engine/legacy_abi.c engine/sys/options.c engine/sys/log.c
+ * fuzz-sources: engine/abi/cmsg.c engine/abi/caller.c engine/sys/uaccess.c engine/sys/os.c engine/sys/signals.c engine/sys/own_fds.c engine/abi/revisions.c engine/sys/options.c engine/sys/log.c
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include "engine/cmsg.h"
-#include "engine/memory.h"
+#include "engine/abi/cmsg.h"
+#include "engine/abi/foreign_memory.h"
 #include "engine/sys/uaccess.h"
 #include "rds_abi.h"
 

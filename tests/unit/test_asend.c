@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "engine/legacy_abi.h"
+#include "engine/abi/revisions.h"
 #include "engine/rdma.h"
 #include "tests/unit/registry_helper.h"
 #include "tests/unit/suite.h"

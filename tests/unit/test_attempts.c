@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "engine/legacy_abi.h"
+#include "engine/abi/revisions.h"
 #include "tests/unit/suite.h"
 #include "tests/unit/test_reach_fake.h"
 

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "engine/cmsg.h"
+#include "engine/abi/cmsg.h"
 #include "engine/sys/uaccess.h"
 #include "rds_abi.h"
 #include "tests/unit/suite.h"

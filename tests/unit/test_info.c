@@ -14,7 +14,7 @@
 
 #include "engine/connection.h"
 #include "engine/info.h"
-#include "engine/legacy_abi.h"
+#include "engine/abi/revisions.h"
 #include "tests/mock/clock.h"
 #include "tests/slow.h"
 #include "tests/unit/registry_helper.h"

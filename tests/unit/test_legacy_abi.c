@@ -10,8 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engine/legacy_abi.h"
-#include "engine/memory.h"
+#include "engine/abi/revisions.h"
+#include "engine/abi/foreign_memory.h"
 #include "engine/sys/options.h"
 #include "tests/unit/suite.h"
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "engine/sys/os.h"
-#include "engine/user_copy.h"
+#include "engine/abi/user_copy.h"
 #include "tests/unit/suite.h"
 
 #define PAGE 4096u

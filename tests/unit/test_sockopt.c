@@ -19,7 +19,7 @@
 #include <asm/socket.h>
 
 #include "engine/connection.h"
-#include "engine/legacy_abi.h"
+#include "engine/abi/revisions.h"
 #include "engine/sock.h"
 #include "tests/unit/registry_helper.h"
 #include "tests/unit/suite.h"

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "engine/native.h"
-#include "engine/user_copy.h"
+#include "engine/abi/user_copy.h"
 #include "tests/unit/suite.h"
 
 #define RKEY 1u

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "engine/sys/os.h"
-#include "engine/user_copy.h"
+#include "engine/abi/user_copy.h"
 #include "tests/refuse.h"
 #include "tests/unit/suite.h"
 

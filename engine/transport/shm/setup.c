@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * memory.c - the memory that two processes share.
+ * abi/foreign_memory.c - the memory that two processes share.
  *
  * Ring memory and inboxes are sealed memfds: the other side can write nonsense into them but can never take the pages away
  * under us.  They live outside /dev/shm and vanish with the last process that maps them.

@@ -184,7 +184,7 @@ int shm_on_connect(struct shm_peer *p, const struct shm_ctl_msg *msg, const int 
 int shm_on_reply(struct shm_peer *p, const struct shm_ctl_msg *msg);
 void shm_on_close(struct shm_peer *p, const struct shm_ctl_msg *msg);
 
-/* memory.c */
+/* abi/foreign_memory.c */
 int shm_rings_check_limit(void); /* 0, or -EFBIG and said: no peer could be connected to */
 int shm_rings_create(struct shm_ep *ep, uint32_t size, int *fd); /* of that size, or smaller */
 int shm_rings_attach(struct shm_ep *ep, uint64_t size, int fd);

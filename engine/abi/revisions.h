@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "engine/rdma_args.h"
+#include "engine/abi/rdma_args.h"
 #include "rds_abi.h"
 
 /* The notification of an operation with short_notify. */

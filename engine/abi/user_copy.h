@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-#include "engine/memory.h"
+#include "engine/abi/foreign_memory.h"
 
 /*
  * All of it, or -EFAULT (of a range that ends in the middle the beginning may have been written). Any thread.  m: whose memory that is; NULL:

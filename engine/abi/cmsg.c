@@ -7,14 +7,14 @@
  * they are looked at.  The walk ends because every step moves on by at least one header.
  * Must not know sockets or transports; what a transport can do is the choice of the function that is called.
  */
-#include "engine/cmsg.h"
+#include "engine/abi/cmsg.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
 
-#include "engine/legacy_abi.h"
-#include "engine/memory.h"
+#include "engine/abi/revisions.h"
+#include "engine/abi/foreign_memory.h"
 #include "engine/sys/uaccess.h"
 #include "engine/wire/header.h"
 #include "rds_abi.h"

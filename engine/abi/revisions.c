@@ -9,13 +9,13 @@
  *
  * Must not know sockets, transports or the program's memory: all has been copied, and what must be asked is a callback.
  */
-#include "engine/legacy_abi.h"
+#include "engine/abi/revisions.h"
 
 #include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
 
-#include "engine/memory.h"
+#include "engine/abi/foreign_memory.h"
 #include "engine/sys/options.h"
 #include "engine/rds.h"
 

@@ -5,7 +5,7 @@
  * (sys/uaccess.h) and copied: then a program that unmaps memory in the same instant crashes, as it does with memcpy().
  * Must not know what the memory is for.
  */
-#include "engine/user_copy.h"
+#include "engine/abi/user_copy.h"
 
 #include <errno.h>
 #include <stdatomic.h>

@@ -8,7 +8,7 @@
  * Must not know what the memory is for, nor whether it may be written: the kernel writes through this even where the program itself could not
  * (private mappings that are read-only), so the other process tries what it passes.
  */
-#include "engine/memory.h"
+#include "engine/abi/foreign_memory.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
-#include "engine/memory.h"
+#include "engine/abi/foreign_memory.h"
 #include "engine/sys/uaccess.h"
 
 __thread const struct rds_caller *rds_caller __attribute__((tls_model("initial-exec")));

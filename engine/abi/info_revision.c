@@ -12,8 +12,8 @@
  */
 #include "engine/info.h"
 
-#include "engine/legacy_abi.h"
-#include "engine/memory.h"
+#include "engine/abi/revisions.h"
+#include "engine/abi/foreign_memory.h"
 
 /* The last call of this process: one word, as several threads may ask. */
 union asked {
