@@ -38,7 +38,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "engine/transport/verbs/api.h"
+#include "engine/transport/verbs/libs.h"
 
 enum mock_mode { MOCK_IB, MOCK_IWARP };
 

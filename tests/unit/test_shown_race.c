@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 
 #include "engine/native.h"
-#include "engine/transport/verbs/op.h"
+#include "engine/transport/verbs/rdma.h"
 #include "tests/mock/world.h"
 
 #define LEN 65536u

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/transport/verbs/chain.h"
+#include "engine/transport/verbs/post_list.h"
 #include "tests/mock/world.h"
 
 static struct peer peers[CONNS];

@@ -7,7 +7,7 @@
  * on for long without having to ask has much room, and is told for two and four times as many bytes at a time: each of these
  * frames interrupts it.  Until it asks: then it has less room than that.
  *
- * Here it is decided; the frame is made by say.c, at the engine's next call of verbs_push().  Must not know what is in a frame.
+ * Here it is decided; the frame is made by control_frame.c, at the engine's next call of verbs_push().  Must not know what is in a frame.
  */
 #include "engine/transport/verbs/verbs.h"
 

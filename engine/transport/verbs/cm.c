@@ -3,8 +3,8 @@
  * cm.c - rdma_cm as the rest of the transport uses it: one event channel, ids with an owner each, addresses, errors.
  *
  * An event is copied and acknowledged before its owner hears of it, so an owner may destroy any id at any time: rdma_cm would wait for
- * events that are not acknowledged.  Nothing here waits.  What becomes of a connection is decided by the owners (attempt.c,
- * listen.c, endpoint.c, locate.c, gone.c).
+ * events that are not acknowledged.  Nothing here waits.  What becomes of a connection is decided by the owners (connect.c,
+ * listen.c, endpoint.c, port_query.c, device_removal.c).
  */
 #include <fcntl.h>
 #include <ifaddrs.h>
@@ -45,7 +45,7 @@ static void cm_event_copy(const struct rdma_cm_event *ev, struct verbs_cm_ev *co
 	}
 }
 
-/* Destroying it would do, too, but it may have to stay (theirs.c). */
+/* Destroying it would do, too, but it may have to stay (cm_devices.c). */
 static void cm_request_refuse(struct rdma_cm_id *cm)
 {
 	vb.rdma_reject(cm, NULL, 0);

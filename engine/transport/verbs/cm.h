@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * cm.h - rdma_cm's ids: what they say, to whom, and the steps that a connection needs of them (cm.c, call.c, retire.c).
+ * cm.h - rdma_cm's ids: what they say, to whom, and the steps that a connection needs of them (cm.c, connect_thread.c, destroy_thread.c).
  *
  * An id's context is its owner, who hears of its events one by one, on the helper's thread; the event is a copy by then.  What may keep its
  * caller waiting for a peer (rdma_connect, rdma_destroy_id on some devices) is done by a thread of its own, and the helper goes on.
@@ -10,8 +10,8 @@
 #define VERBS_CM_H
 
 #include "engine/engine.h"
-#include "engine/transport/verbs/api.h"
-#include "engine/transport/verbs/hello.h"
+#include "engine/transport/verbs/libs.h"
+#include "engine/transport/verbs/private_data.h"
 
 struct verbs_dev;
 
@@ -30,7 +30,7 @@ struct verbs_cm_owner {
 	void (*on_event)(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_cm_ev *ev);
 };
 
-/* rdma_connect, by a thread if need be (call.c).  Filled in by the caller: param (but for the private data), wire, done. */
+/* rdma_connect, by a thread if need be (connect_thread.c).  Filled in by the caller: param (but for the private data), wire, done. */
 struct verbs_cm_connect {
 	struct rdma_conn_param param;
 	struct verbs_request wire;
@@ -39,7 +39,7 @@ struct verbs_cm_connect {
 	void (*done)(struct verbs_cm_connect *call,
 		     int err); /* helper; not if verbs_cm_connect() or verbs_cm_connect_finish() said it all */
 	bool running;
-	/* call.c's */
+	/* connect_thread.c's */
 	struct verbs_cm_connect *next;
 	struct rdma_cm_id *cm;
 	struct in6_addr to;
@@ -66,13 +66,13 @@ void verbs_cm_reject(struct rdma_cm_id *cm, const struct verbs_answer *answer);
 /* An address of rdma_cm; a link-local one whose interface it does not tell has that of our interface with that address. */
 void verbs_cm_addr(const struct sockaddr *sa, struct in6_addr *ip, uint32_t *scope);
 
-/* call.c; helper.  0: asked for, the answer is an event; with call->running, done() may say that it failed after all. */
+/* connect_thread.c; helper.  0: asked for, the answer is an event; with call->running, done() may say that it failed after all. */
 int verbs_cm_connect(struct verbs_cm_connect *call, const struct verbs_dev *dev, struct rdma_cm_id *cm,
 		     const struct in6_addr *to);
 /* Its answer has come, so it must be over: waits for its thread to be out of the way.  False: was not running. */
 bool verbs_cm_connect_finish(struct verbs_cm_connect *call);
 
-/* retire.c; helper.  The id is to go: its owner hears nothing of it any more, the caller has no part in it.  No queue pair. */
+/* destroy_thread.c; helper.  The id is to go: its owner hears nothing of it any more, the caller has no part in it.  No queue pair. */
 void verbs_cm_destroy(struct rdma_cm_id *cm);
 
 #endif

@@ -8,7 +8,7 @@
  * agree, whatever crosses, and as queue and credits end with the connection nothing is left over for the next one.
  *
  * Nobody waits for ever.  The last credit is for a frame that says nothing but new credits.  Who has seen its peer come down to fewer than
- * two tells it of so many more that it has VERBS_OWN; that these can be had is what lend.c sees to.
+ * two tells it of so many more that it has VERBS_OWN; that these can be had is what credit_buffers.c sees to.
  *   - Both without any, and nothing under way, cannot be: each one's last went on a frame that gave the other some, and one of
  *     these two frames was sent before the other one had been read.
  *   - Such frames end by themselves: without a message to be sent they are only sent for two credits at least, and use one.  What is

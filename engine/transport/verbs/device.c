@@ -16,8 +16,8 @@
 #include <string.h>
 #include <sys/syscall.h>
 
-#include "engine/transport/verbs/chain.h"
-#include "engine/transport/verbs/op.h"
+#include "engine/transport/verbs/post_list.h"
+#include "engine/transport/verbs/rdma.h"
 
 /*
  * On siw this has a second purpose.  Its library takes offset 0x90000 of the context's mappings for "none" and fails to make the queue

@@ -270,7 +270,7 @@ static void ep_broken_timer(struct rds_timer *tm)
 	verbs_ep_down(ep, ep->why, false);
 }
 
-/* What rdma_cm says of an endpoint that is not an attempt of ours (attempt.c). */
+/* What rdma_cm says of an endpoint that is not an attempt of ours (connect.c). */
 static void ep_cm_event_standing(struct verbs_ep *ep, const struct verbs_cm_ev *ev)
 {
 	switch (ev->what) {
@@ -378,7 +378,7 @@ void verbs_close(struct rds_ep *rep)
 	rds_timer_set(&ep->deadline, os_now_ns());
 }
 
-/* Nothing uses the queue pair any more, or it has had its time.  A device that is gone keeps the id until it is freed (gone.c). */
+/* Nothing uses the queue pair any more, or it has had its time.  A device that is gone keeps the id until it is freed (device_removal.c). */
 static void ep_close_finish(struct verbs_ep *ep)
 {
 	verbs_qp_destroy(ep);

@@ -7,7 +7,7 @@
  * never sees it, not even if it is stopped.  If there is no answer, the device says so by a completion with an error, which breaks the
  * endpoint as any other does; a device that only reads can probe with leaves that to us.
  *
- * What is read is a *window*, which both sides tell each other when they connect (hello.h).  A read of no bytes would need none, but the
+ * What is read is a *window*, which both sides tell each other when they connect (private_data.h).  A read of no bytes would need none, but the
  * siw of Linux 6.1 answers one that has to wait for what it is sending with as many bytes as it sent last, and that ends the connection.
  * There is nothing in a window, and nobody looks at what was read.
  *

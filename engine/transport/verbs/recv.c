@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/transport/verbs/op.h"
+#include "engine/transport/verbs/rdma.h"
 
 #define POLL_BATCH 16
 #define ROUNDS 8	/* batches in one call: the caller has other things to do */

@@ -6,12 +6,12 @@
  * it.  It is cut into frames, and these into segments where the peer's next buffer is smaller (segment.c); as many as the send queue and the
  * peer's credits allow are chained at once, the rest follows when there is room (verbs_push), and no other message is taken meanwhile.  The chain goes to the device in flush(), or when it is full.
  *
- * Several may share a frame (group.c): such a group is the last of `out` while others may be put behind, and not yet given to the chain.
+ * Several may share a frame (batch.c): such a group is the last of `out` while others may be put behind, and not yet given to the chain.
  *
  * Signaling: one work request in VERBS_SIGNAL_EVERY, or per VERBS_SIGNAL_BYTES, asks for a completion, which retires all before it; and
  * each congestion map, or a thousand idle connections would keep 8 KiB each.  On some devices, large ones (caps.signal_from).
  *
- * When to acknowledge is the receiver's business (recv.c), and what is said without a message that of say.c; but every frame carries an
+ * When to acknowledge is the receiver's business (recv.c), and what is said without a message that of control_frame.c; but every frame carries an
  * acknowledgement.  Only what the peer must not leave lying is *solicited*: questions, answers to them, credits, congestion maps.
  */
 #include <endian.h>
@@ -19,8 +19,8 @@
 #include <string.h>
 
 #include "engine/sys/cpu.h"
-#include "engine/transport/verbs/chain.h"
-#include "engine/transport/verbs/op.h"
+#include "engine/transport/verbs/post_list.h"
+#include "engine/transport/verbs/rdma.h"
 
 #define OUT_START 64u
 

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "engine/transport/verbs/op.h"
+#include "engine/transport/verbs/rdma.h"
 
 struct verbs rds_verbs;
 

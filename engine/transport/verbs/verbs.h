@@ -9,22 +9,22 @@
  * connection has a queue of its own, with buffers of two sizes, and a frame goes in *segments* that fit what lies there.
  *
  *   verbs.c       the transport's table; claims, devices come and go
- *   api.c         the libraries            device.c   device: PD, CQ, SRQ, what it can do
- *   buffers.c     receive buffers        lend.c  ... of endpoints that have queues of their own
- *   arena.c       registered memory that messages are kept in until they are acknowledged
- *   send.c        message -> frames -> send queue, completions      say.c   what goes without a message; room     chain.h  between these
- *   group.c       several messages in a frame         collect.c  may a small message wait for others?
- *   op.c          RDMA operations that the device carries out      region.c   memory that it reaches for them (op.h)
+ *   libs.c         the libraries            device.c   device: PD, CQ, SRQ, what it can do
+ *   recv_buffers.c     receive buffers        credit_buffers.c  ... of endpoints that have queues of their own
+ *   send_memory.c       registered memory that messages are kept in until they are acknowledged
+ *   send.c        message -> frames -> send queue, completions      control_frame.c   what goes without a message; room     post_list.h  between these
+ *   batch.c       several messages in a frame         batch_when.c  may a small message wait for others?
+ *   rdma.c          RDMA operations that the device carries out      mr.c   memory that it reaches for them (rdma.h)
  *   recv.c        completion queue -> frames -> messages, acknowledgements, credits taken     ack.c   when ours are due
  *   credit.c      may a segment be sent, and how large? (devices that cannot make a sender wait)       segment.c  segments to frames
- *   wake.c        arming the completion queue
- *   cm.c          rdma_cm: the event channel, ids, private data out (cm.h)     hello.c   private data in and out (hello.h)
- *   call.c        rdma_connect where it may keep its caller waiting        retire.c  rdma_destroy_id, which may as well
- *   attempt.c     from an address to a connection    listen.c  requests from peers
- *   endpoint.c    an endpoint's life: made, up, down, closed, freed       gone.c    a device that is no more
- *   theirs.c      devices that librdmacm has open
- *   rendezvous.c  one port per node: who listens, what is answered        locate.c  who is asked
- *   keepalive.c   are silent peers still there?      async.c   what devices say unasked
+ *   cq_notify.c        arming the completion queue
+ *   cm.c          rdma_cm: the event channel, ids, private data out (cm.h)     private_data.c   private data in and out (private_data.h)
+ *   connect_thread.c        rdma_connect where it may keep its caller waiting        destroy_thread.c  rdma_destroy_id, which may as well
+ *   connect.c     from an address to a connection    listen.c  requests from peers
+ *   endpoint.c    an endpoint's life: made, up, down, closed, freed       device_removal.c    a device that is no more
+ *   cm_devices.c      devices that librdmacm has open
+ *   rendezvous.c  one port per node: who listens, what is answered        port_query.c  who is asked
+ *   keepalive.c   are silent peers still there?      async_event.c   what devices say unasked
  *   (docs/verbs-states.md is the table of all states and events of these)
  *
  * Threads and locks.  cm, attempt, listen, endpoint, rendezvous, locate, keepalive, async: helper only (claims(): a program's thread, control held, once per device,
@@ -37,9 +37,9 @@
 #include "engine/engine.h"
 #include "engine/sys/patience.h"
 #include "engine/sys/poll_eventfd.h"
-#include "engine/transport/verbs/api.h"
+#include "engine/transport/verbs/libs.h"
 #include "engine/transport/verbs/cm.h"
-#include "engine/transport/verbs/hello.h"
+#include "engine/transport/verbs/private_data.h"
 
 /*
  * Payload of a frame, at most.  What it costs goes by packets and by frames, what it takes is a receive buffer, however little of it is used:
@@ -62,7 +62,7 @@
 #define VERBS_QPS 4096u		   /* buckets */
 #define VERBS_WR_SEND (1ull << 63) /* wr_id of a send: | ep->wr_posted as of then; of a receive: the buffer's index */
 
-/* ---- registered memory (arena.c) ---- */
+/* ---- registered memory (send_memory.c) ---- */
 
 struct verbs_dev;
 /* Memory for one message on its way out: header room first (48 bytes per frame), then the payload in one piece. */
@@ -107,7 +107,7 @@ struct verbs_caps {
 	bool credits; /* cannot make a sender wait (no RNR): a frame without a receive buffer ends the connection */
 	bool initiator_first; /* the side that connected sends first, the other is silent until then */
 	bool late_receive; /* what comes just after its yes to a request may be noticed only when more comes (endpoint.c: ep_urge) */
-	bool loses_listener;   /* its ports are TCP's, and it may cease to listen without a word (ear.c) */
+	bool loses_listener;   /* its ports are TCP's, and it may cease to listen without a word (listen_lost.c) */
 	bool sink_needs_write; /* (RDMA) */
 	bool probe_reads; /* a write is complete before it has arrived: only a read says that the peer's device is there */
 	bool connect_blocks; /* rdma_connect may wait for the peer; until it is answered, destroying the id waits, too */
@@ -132,7 +132,7 @@ struct verbs_buf {
 	uint32_t at;	     /* the next message of it */
 	uint32_t users;	     /* messages in place, and one as long as not all of it has been taken */
 	struct verbs_ep *ep; /* handed to the engine in place, or waiting in ep->later; lent: whose queue it is in */
-	uint32_t turn;	     /* lend.c: so often it was lent: a completion of another time is none */
+	uint32_t turn;	     /* credit_buffers.c: so often it was lent: a completion of another time is none */
 	bool large, in_rq;
 	bool heap; /* no receive buffer, but what was put together of several (segment.c), or a copy that waits (recv.c) */
 };
@@ -167,7 +167,7 @@ struct verbs_dev {
 	struct verbs_recv_mem *grown;	 /* more of it, for more connections (caps.credits) */
 	uint32_t base;			 /* ... counted as the option does, before any growth */
 	uint32_t nbufs, posted, nrefill;
-	/* lend.c: those that nobody has; large ones that there are; small ones that endpoints have not got of those that are theirs */
+	/* credit_buffers.c: those that nobody has; large ones that there are; small ones that endpoints have not got of those that are theirs */
 	struct verbs_buf *small, *large;
 	uint32_t nsmall, nlarge, all_large, small_reserved;
 	unsigned char *mark;	 /* VERBS_MARK, registered with recv_mr */
@@ -210,7 +210,7 @@ void verbs_dev_want_memory(struct verbs_dev *dev);
 void verbs_dev_unlink(struct verbs_dev *dev);
 void verbs_dev_free(struct verbs_dev *dev);
 
-/* ---- receive buffers (buffers.c) ---- */
+/* ---- receive buffers (recv_buffers.c) ---- */
 
 void verbs_bufs_init(struct verbs_dev *dev);		/* a new device's timers */
 uint32_t verbs_bufs_initial(const struct verbs_dev *dev); /* how many are asked for at first; */
@@ -226,7 +226,7 @@ void verbs_bufs_retry_later(struct verbs_dev *dev); /* rx: have the helper look 
 /* helper: more small ones, `fewest` at least; -ENOBUFS: they would be too many, -errno */
 int verbs_bufs_grow(struct verbs_dev *dev, uint32_t fewest);
 
-/* lend.c; rx */
+/* credit_buffers.c; rx */
 bool verbs_credit_buf_reserve(
 	struct verbs_ep *ep); /* VERBS_OWN small ones are its own from now on.  False: there are not enough */
 void verbs_credit_buf_unreserve(struct verbs_ep *ep);
@@ -301,7 +301,7 @@ struct verbs_ep {
 	uint32_t sq; /* depth of its send queue */
 	uint32_t max_inline;
 	uint32_t frame;	      /* payload of a frame that the peer takes */
-	bool held;	      /* the last of `out` is a group that waits for more (collect.c) */
+	bool held;	      /* the last of `out` is a group that waits for more (batch_when.c) */
 	_Atomic uint32_t run; /* messages since one has come, or since room was waited for */
 	uint32_t run_heard, good;
 	int trust, distrust;
@@ -339,8 +339,8 @@ struct verbs_ep {
 	bool end_due;		   /* ... behind some it has, or there is none: the next post ends them */
 	uint32_t quiet_bytes;
 	uint32_t op_next, op_behind,
-		op_open; /* op.c: the next one; those before have their message behind them; can end */
-	/* op.c: those under way, VERBS_SQ at most (rx) */
+		op_open; /* rdma.c: the next one; those before have their message behind them; can end */
+	/* rdma.c: those under way, VERBS_SQ at most (rx) */
 	struct verbs_rdma_op *ops;
 	uint32_t op_head;
 	_Atomic uint32_t op_count;
@@ -355,10 +355,10 @@ struct verbs_ep {
 	uint32_t unasked;    /* acknowledgements since the peer last asked for one; */
 	unsigned ack_spared; /* ... stages for many bytes at a time that it has no room for */
 	struct verbs_ep *owing_next, *holding_next;
-	bool holding;				/* on the list of those that may hold something (collect.c) */
+	bool holding;				/* on the list of those that may hold something (batch_when.c) */
 	uint32_t held_since, stirred, run_seen; /* ticks, and `run` as of the last one */
 	bool owing;		/* on the list of those that owe an acknowledgement before this process stops looking */
-	/* lend.c: what lies in our queue, oldest first; of them, large ones; small ones that it has, there or not taken yet */
+	/* credit_buffers.c: what lies in our queue, oldest first; of them, large ones; small ones that it has, there or not taken yet */
 	struct verbs_buf *rq, **rq_tail;
 	uint32_t rq_len, nlarge, nsmall;
 	bool member; /* it has some of its own */
@@ -401,7 +401,7 @@ struct verbs {
 	struct verbs_ep *by_qpn[VERBS_QPS]; /* rx */
 	struct verbs_ep *waiting;	    /* rx: up, and frames in ep->later, which found no memory */
 	struct verbs_ep *owing;		    /* rx: an acknowledgement (recv.c) */
-	struct verbs_ep *holding;	    /* rx: messages that wait for others (collect.c) */
+	struct verbs_ep *holding;	    /* rx: messages that wait for others (batch_when.c) */
 	enum rds_attention attention;	    /* rx: as last told */
 	struct rdma_cm_id *listener[2];	    /* our own, any port: for IPv4, for IPv6 */
 	_Atomic uint16_t port;		    /* ... this one, host order; 0: none */
@@ -418,13 +418,13 @@ void verbs_send_free(struct verbs_ep *ep);			    /* nothing is in flight: blocks
 bool verbs_send_idle(struct verbs_ep *ep);			    /* nothing is in flight */
 void verbs_send_mark(struct verbs_ep *ep); /* helper, queue pair in error: when this is flushed, nothing is in flight */
 
-/* say.c; tx */
+/* control_frame.c; tx */
 bool verbs_want_room(struct rds_ep *ep, uint64_t seen_ack);
 void verbs_push(struct rds_ep *ep);
 /* A write of no bytes, or a read (keepalive.c); sets probe_wr. 0, -EBUSY: no place, -errno. */
 int verbs_control_probe(struct verbs_ep *ep);
 
-/* ---- several messages in a frame (group.c); conn->tx ---- */
+/* ---- several messages in a frame (batch.c); conn->tx ---- */
 
 static inline struct verbs_out *verbs_out_at(const struct verbs_ep *ep, uint32_t i)
 {
@@ -443,7 +443,7 @@ int verbs_batch_new(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, const s
 		    uint64_t *pos);
 void verbs_send_pending(struct verbs_ep *ep); /* send.c: it goes, as far as there is room */
 
-/* collect.c */
+/* batch_when.c */
 bool verbs_batch_may_wait(struct verbs_ep *ep);		    /* tx: a small message is to go.  May it wait? */
 static inline void verbs_batch_run_add(struct verbs_ep *ep) /* tx */
 {
@@ -498,7 +498,7 @@ uint32_t verbs_segment_frame_len(const struct verbs_buf *buf); /* of the frame t
 /* WHOLE: *buf is a frame, as it came or on the heap.  PART: it has been put back. */
 enum verbs_segment_result verbs_segment_join(struct verbs_ep *ep, struct verbs_buf **buf);
 
-/* wake.c; rx */
+/* cq_notify.c; rx */
 void verbs_attention(struct rds_transport *t, enum rds_attention who);
 bool verbs_pending(struct rds_transport *t);
 void verbs_comp_event(struct rds_helper_event *ev, uint32_t events); /* helper */
@@ -511,7 +511,7 @@ void verbs_qp_destroy(struct verbs_ep *ep);
 void verbs_describe(struct rds_ep *rep, struct rds_ep_device *out); /* tx */
 void verbs_qp_set_rnr_timer(struct verbs_ep *ep);		    /* connected: how it makes senders wait */
 
-/* attempt.c; helper */
+/* connect.c; helper */
 int verbs_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, uint64_t rx_seq,
 		  struct rds_ep **ep);
 /* The peer's request was refused because ours is under way.  If ours has been for long, it, or the question for the address, was lost while the
@@ -540,7 +540,7 @@ void verbs_keep(struct rds_ep *ep, bool on);
 void verbs_ep_first_frame(struct verbs_ep *ep);	 /* rx: the first frame: whoever waits to be up may be */
 void verbs_ep_free_if_done(struct verbs_ep *ep); /* rx: closed, nothing in place, queue pair gone */
 
-/* theirs.c; librdmacm's contexts */
+/* cm_devices.c; librdmacm's contexts */
 void verbs_cm_dev_put_aside(
 	struct ibv_context *cm_ctx); /* it is not to keep the device from being removed. Any thread */
 /* True: the id, which the caller would destroy, has to stay, and is not the caller's any more.  It has librdmacm's context. Any thread. */
@@ -551,7 +551,7 @@ void verbs_cm_dev_leave_id(struct rdma_cm_id *hold_id);
 void verbs_cm_dev_event(struct rdma_cm_id *cm, enum rdma_cm_event_type what);
 void verbs_cm_dev_forget(void);
 
-/* gone.c; helper */
+/* device_removal.c; helper */
 int verbs_dev_hold_id(struct verbs_dev *dev,
 		      const struct sockaddr *addr); /* once, before it is used; it may have a holder all the same */
 void verbs_dev_ref(struct verbs_dev *dev);
@@ -560,7 +560,7 @@ void verbs_dev_unref(
 void verbs_dev_removal_timer(struct rds_timer *tm);
 void verbs_dev_removed(struct verbs_dev *dev, const char *what);
 
-/* ear.c; a device is used; helper: a forked child has none of it */
+/* listen_lost.c; a device is used; helper: a forked child has none of it */
 void verbs_listen_watch(const struct verbs_dev *dev);
 void verbs_listen_watch_forget(void);
 
@@ -573,11 +573,11 @@ void verbs_rendezvous_check(void); /* a process of this node has ended: was it t
 bool verbs_rendezvous_request(const struct verbs_request *req, const struct in6_addr *laddr, uint32_t scope,
 			      struct verbs_answer *answer);
 
-/* locate.c; helper */
+/* port_query.c; helper */
 int verbs_locate(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port);
 void verbs_locate_dev_removed(const struct verbs_dev *dev);
 
-/* keepalive.c, async.c; helper */
+/* keepalive.c, async_event.c; helper */
 void verbs_keepalive_need(void); /* an endpoint is up */
 /* Control held, or helper, as for the device: what is read of it, on either side. */
 int verbs_keepalive_open(struct verbs_dev *dev);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * lend.c - receive buffers of devices that cannot make a sender wait (caps.credits; rx held throughout).
+ * credit_buffers.c - receive buffers of devices that cannot make a sender wait (caps.credits; rx held throughout).
  *
  * Each endpoint has a receive queue of its own there.  The buffers are the device's: a *lent* one lies in the queue of one endpoint, in
  * the order in which it was lent, until something has come into it or the queue pair is gone.  Large ones take a whole frame, and there

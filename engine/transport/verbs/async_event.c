@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * async.c - what devices say unasked (docs/verbs-states.md, table D).
+ * async_event.c - what devices say unasked (docs/verbs-states.md, table D).
  *
  * Each event is copied and acknowledged at once: destroying what it is about would wait for that.  So what it names may be gone by the
  * time that it is looked at, and is looked for among what exists.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * api.h - the functions of libibverbs and librdmacm that the transport calls, in one table.
+ * libs.h - the functions of libibverbs and librdmacm that the transport calls, in one table.
  *
  * The libraries are loaded when an address on an RDMA device is bound, so a machine without them can run everything else.
  * Tests fill the table with a device of their own (the mock).  What verbs.h defines inline (ibv_poll_cq, ibv_post_send, ibv_post_srq_recv,

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * theirs.c - the devices that librdmacm has open for itself.
+ * cm_devices.c - the devices that librdmacm has open for itself.
  *
  * librdmacm opens a device with the first id that comes upon it and keeps it open, and some devices cannot be removed while anybody has
  * them open: whoever removes one waits.  Nothing of ours is made there, so its descriptors become /dev/null's: the device is *put aside*.
  * What librdmacm asks of it from then on fails.  It asks for a protection domain with the first id on a device and gives it back with
  * the last, so a device that is put aside and has lost all its ids is of no use any more.  Hence a device is put aside
  *
- *   - when we have it open, and with it an id that stays (device.c, gone.c);
+ *   - when we have it open, and with it an id that stays (device.c, device_removal.c);
  *   - when any id hears that it is removed.
  *
  * While we do not have it, because we could not open it (it was just going, or something was lacking), or have closed it (it is

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * group.c - several messages in one frame (conn->tx).
+ * batch.c - several messages in one frame (conn->tx).
  *
  * A *group* is one block, sent as one frame: the first message begins it, others are put behind as long as there is room and it has not gone.
- * There are two kinds.  Small messages are collected while the group is held (collect.c says when), or has to wait for room or credits.  A piece
+ * There are two kinds.  Small messages are collected while the group is held (batch_when.c says when), or has to wait for room or credits.  A piece
  * of an operation always begins one, with its message, the next piece or the next answer behind it, until the flush: it is never the last of what
  * its caller has to send.  So do small messages that are sent again: the first time they may have been collected, and what a peer waits for may lie behind
  * them, so they must not need more memory than they had then.

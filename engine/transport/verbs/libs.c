@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * api.c - find and load rdma-core's libraries (api.h).  They stay loaded: providers register things that are never undone.
+ * libs.c - find and load rdma-core's libraries (libs.h).  They stay loaded: providers register things that are never undone.
  */
-#include "engine/transport/verbs/api.h"
+#include "engine/transport/verbs/libs.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>

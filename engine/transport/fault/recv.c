@@ -3,7 +3,7 @@
  * recv.c - what goes wrong on the way in: the up-calls of the inner transport, whose "connection" is our endpoint, and
  * the operations of the receive side (rx).  Must not know any particular transport.
  */
-#include "engine/transport/fault.h"
+#include "engine/transport/fault/fault.h"
 
 static bool fault_progress(struct rds_transport *t)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * wake.c - when the device is to wake somebody, and whom (rx held).
+ * cq_notify.c - when the device is to wake somebody, and whom (rx held).
  *
  * A completion queue that is *armed* makes its channel readable once, for the next completion.  Arming is a system call on some
  * devices and a lost race if one looks before it, so it is done only by who is about to stop looking, who looks once more

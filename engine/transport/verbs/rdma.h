@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * op.h - RDMA operations that the device carries out (op.c), and the memory of programs that it reaches (region.c).
+ * rdma.h - RDMA operations that the device carries out (rdma.c), and the memory of programs that it reaches (mr.c).
  */
 #ifndef VERBS_RDMA_H
 #define VERBS_RDMA_H
@@ -22,7 +22,7 @@ struct verbs_rdma_op {
 	struct verbs_block block; /* where the bytes are until it has completed */
 };
 
-/* op.c */
+/* rdma.c */
 int verbs_rdma_post(struct rds_ep *ep, const struct rds_device_op *op); /* tx */
 void verbs_rdma_fence(struct rds_ep *ep);				/* tx */
 /* tx: messages up to that one are in the chain, so what goes before them can end when it is posted ... */
@@ -33,7 +33,7 @@ void verbs_rdma_completed(struct verbs_ep *ep, uint32_t wr,
 void verbs_rdma_acked(struct verbs_ep *ep, uint64_t ack); /* rx: the peer has all before that */
 void verbs_rdma_free(struct verbs_ep *ep);		  /* nothing is in flight */
 
-/* region.c */
+/* mr.c */
 int verbs_mr_register(struct rds_ep *ep, void *mem, size_t len, struct rds_device_mr **out); /* tx */
 bool verbs_mr_key(struct rds_ep *ep, const struct rds_device_mr *shown, struct rds_device_key *far);
 void verbs_mr_deregister(struct rds_device_mr *shown);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * attempt.c - from an address to a connection: the side that asks (docs/verbs-states.md, table A).
+ * connect.c - from an address to a connection: the side that asks (docs/verbs-states.md, table A).
  *
  *   address -> route -> queue pair -> request -> answer
  *

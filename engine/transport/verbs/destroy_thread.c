@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * retire.c - rdma_destroy_id() without waiting for it.
+ * destroy_thread.c - rdma_destroy_id() without waiting for it.
  *
  * It returns when the kernel has nothing of the id on its way any more.  That is an instant, but a minute was seen (Linux 6.1, soft RoCE,
  * connections that break as soon as they stand): the kernel went on repeating its yes to a request, it seems because it had been told that the connection

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * chain.h - work requests on their way to the send queue, between send.c (messages) and say.c (all else).  conn->tx.
+ * post_list.h - work requests on their way to the send queue, between send.c (messages) and control_frame.c (all else).  conn->tx.
  *
  * They are put behind each other in ep->wr, and go to the device together; each has its place in the queue from the moment it is in the
  * chain.  Inline, since every message comes through here.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * call.c - rdma_connect() without waiting for it.
+ * connect_thread.c - rdma_connect() without waiting for it.
  *
  * On InfiniBand it sends a message and returns.  siw connects a TCP socket inside it: as long as the peer's host says nothing at all,
  * two minutes by default, and the helper has other things to do.  So where the device is of that kind (caps.connect_blocks) the call is

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * collect.c - may a small message wait, so that others go in the same frame?
+ * batch_when.c - may a small message wait, so that others go in the same frame?
  *
  * A frame costs much the same whether it carries one small message or many.  Many programs send a few messages in a row, a *run*, and
  * then look for the answers, or wait for room.  All of a run but the first message can go in few frames, without anybody having to
- * wait for them: they are held (in one block, group.c) until
+ * wait for them: they are held (in one block, batch.c) until
  *
  *   - the frame is full, or something else goes over this endpoint;
  *   - the program looks at the completion queue, waits for room, or is about to sleep;

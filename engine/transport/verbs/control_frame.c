@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * say.c - what goes out without a message: acknowledgements, credits, questions, probes (conn->tx).
+ * control_frame.c - what goes out without a message: acknowledgements, credits, questions, probes (conn->tx).
  *
  * Who finds that something is to be said sets a flag (ack_due, probe_due ...) and has the engine call verbs_push, by up->speak.  Such
  * frames have places of their own in the send queue (VERBS_SQ_RESERVE), so that a queue full of messages does not silence us, and they go before
@@ -9,7 +9,7 @@
  * A frame of this kind has no sequence number, and no acknowledgement covers it.  It is solicited if it asks, answers or gives credits.
  * Must not know what is in a message, nor how it is cut (send.c).
  */
-#include "engine/transport/verbs/chain.h"
+#include "engine/transport/verbs/post_list.h"
 
 /* Memory for a header that the device will not copy, and a place to keep it until it has gone. */
 static bool control_header_get(struct verbs_ep *ep, struct verbs_block *block)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * gone.c - the end of a device: pulled out, removed by its administrator, or broken for good.
+ * device_removal.c - the end of a device: pulled out, removed by its administrator, or broken for good.
  *
  * Every endpoint on it goes down, and the engine connects anew, over whatever has the address then.  Messages that nobody has read yet
  * are copied out of its memory, or a program that does not read would keep the administrator waiting.  The device's own objects are

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * ear.c - does anybody hear what comes to our ports? (docs/verbs-states.md, table H)
+ * listen_lost.c - does anybody hear what comes to our ports? (docs/verbs-states.md, table H)
  *
  * siw (Linux 6.1 at least) closes a listening socket if a TCP connection to it ends before siw has accepted it: the connection has the listener's
  * callbacks until then, and its end is taken for the listener's.  A peer that is killed while it connects is enough.  rdma_cm is not told, and

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * arena.c - registered memory for messages on their way out.
+ * send_memory.c - registered memory for messages on their way out.
  *
  * A device reads only registered memory, and registering costs a system call and pinned pages: so there are chunks, registered
  * once and cut into blocks of one size each; a message that is larger than the largest size has a chunk to itself.  A chunk

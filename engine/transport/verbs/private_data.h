@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * hello.h - private data of rdma_cm's messages: what two processes tell each other before there is a connection.
+ * private_data.h - private data of rdma_cm's messages: what two processes tell each other before there is a connection.
  *
  * 56 bytes is all that a request through rdma_cm carries on InfiniBand and RoCE (iWARP has 512, and uses some more); replies carry more.
  * Addresses are not in it: rdma_cm says from which address and to which address a request came.  Big-endian.  The buffer may be longer
@@ -79,7 +79,7 @@ struct verbs_answer {
 } __attribute__((packed));
 _Static_assert(sizeof(struct verbs_answer) == 40, "fits a reject");
 
-/* ---- hello.c: host byte order inside, the wire's outside ---- */
+/* ---- private_data.c: host byte order inside, the wire's outside ---- */
 
 void verbs_request_init(struct verbs_request *hello, enum verbs_request_kind ask,
 			uint8_t tos); /* all that depends neither on whom we ask nor on a device */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * locate.c - which process of that node has bound that port?  (docs/verbs-states.md, table Q)
+ * port_query.c - which process of that node has bound that port?  (docs/verbs-states.md, table Q)
  *
  * A request for a connection that is always refused: the answer is in the refusal.  It has a small queue pair of its own, on every kind of
  * device: iWARP asks for no connection without one, and on InfiniBand two requests with the same number are taken for remains of

@@ -2,7 +2,7 @@
 /*
  * spec.c - reads RDS_PRELOAD_FAULT: "seed=7,disconnect=2000,delay=500:3000,...".  All or nothing.
  */
-#include "engine/transport/fault_spec.h"
+#include "engine/transport/fault/spec.h"
 
 #include <stddef.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * op.c - RDMA operations that the device carries out.
+ * rdma.c - RDMA operations that the device carries out.
  *
  * The bytes go through the arena, CHUNK of them for each work request: a copy costs less than to register the program's memory, up to
  * about 1 MiB, and no cache of registrations can go wrong.  What is read is handed up from there as soon as the device says that it has come.
@@ -13,7 +13,7 @@
  * the peer has said later is handed up.  Of a *quiet* write nobody wants to know when it is over: no completion is asked for, whatever completes later will
  * do.
  *
- * A message that is held (collect.c) does not stop an operation that comes after it: when it is delivered, the operation may as well have been
+ * A message that is held (batch_when.c) does not stop an operation that comes after it: when it is delivered, the operation may as well have been
  * carried out.  Small ones wait in the chain for the messages that are held, and go with them in one post; the message of a
  * large one is not held, or the processor at the other side would have nothing to do meanwhile.
  *
@@ -26,8 +26,8 @@
  * time (tx): the next one, the first whose message is not in the chain, the first that may not have ended.  Once the endpoint is closed the engine hears
  * nothing more of them.
  */
-#include "engine/transport/verbs/chain.h"
-#include "engine/transport/verbs/op.h"
+#include "engine/transport/verbs/post_list.h"
+#include "engine/transport/verbs/rdma.h"
 
 #include <stdlib.h>
 

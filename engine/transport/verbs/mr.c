@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * region.c - memory of programs that a device reaches by itself, for peers that know its key.
+ * mr.c - memory of programs that a device reaches by itself, for peers that know its key.
  *
  * It is registered as it is, so that its pages stay where they are until it is hidden.  Only where a child gets copies of such pages at fork():
  * anywhere else libibverbs would have to take them away from the child, which the program has not asked for.
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/transport/verbs/op.h"
+#include "engine/transport/verbs/rdma.h"
 
 #define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)
 

@@ -18,7 +18,7 @@
  */
 #include <stdlib.h>
 
-#include "engine/transport/fault.h"
+#include "engine/transport/fault/fault.h"
 
 static struct fault *faults; /* engine start only */
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * buffers.c - the receive buffers of a device: how many, and on their way to its queue.
+ * recv_buffers.c - the receive buffers of a device: how many, and on their way to its queue.
  *
  * A buffer is in the queue, in a completion, with the engine (a message that waits in place), with an endpoint (ep->later), or about to be
  * posted again (refill).  All connections share them.  On iWARP, where a frame without a buffer ends the connection, they lie in the
- * endpoints' own queues (lend.c), and there are two sizes; small ones are added as connections come (credit.c says when).
+ * endpoints' own queues (credit_buffers.c), and there are two sizes; small ones are added as connections come (credit.c says when).
  *
  * Must not know what is in them.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * hello.c - private data in and out (hello.h): byte order, what is nonsense, which version two sides have in common.
+ * private_data.c - private data in and out (private_data.h): byte order, what is nonsense, which version two sides have in common.
  *
  * Inside, these structures are in host byte order; on the wire they are big-endian.  What came is hostile until it has been checked
  * here; what is filled in of something that failed the check is for the log only.  Knows neither endpoints nor ids.

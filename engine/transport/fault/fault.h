@@ -7,7 +7,7 @@
 #define TRANSPORT_FAULT_H
 
 #include "engine/engine.h"
-#include "engine/transport/fault_spec.h"
+#include "engine/transport/fault/spec.h"
 
 struct fault_msg; /* send.c */
 
