@@ -16,7 +16,7 @@
 #include "engine/away_impl.h"
 #include "engine/mr.h"
 #include "engine/sys/os.h"
-#include "engine/sock.h"
+#include "engine/socket/socket.h"
 
 #define CHUNK 64u
 #define CHUNKS 256u

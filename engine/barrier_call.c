@@ -2,7 +2,7 @@
 /*
  * barrier_call.c - RDS_BARRIER as a socket option (legacy-abi 2): its value in and out, and the sleep of a blocking one.
  *
- * What a mark is, and when a call is done, is barrier.c's.  An operation of that age may go to several processes behind one address, and each
+ * What a mark is, and when a call is done, is socket/op_marks.c's.  An operation of that age may go to several processes behind one address, and each
  * has a connection of its own here; in the kernel there was one, so that operations ended in order.  Programs rely on that: the message of an
  * operation is held back until those before it, to the same address by other connections, have ended (after).
  */

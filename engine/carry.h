@@ -9,7 +9,7 @@
 #include "engine/abi/foreign_memory.h"
 #include "engine/message.h"
 #include "engine/node/socket_name.h"
-#include "engine/sock.h"
+#include "engine/socket/socket.h"
 
 struct rds_owner_channel {
 	struct rds_helper_event ev; /* the channel */

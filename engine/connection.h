@@ -5,7 +5,7 @@
 #ifndef ENGINE_CONN_CONN_H
 #define ENGINE_CONN_CONN_H
 
-#include "engine/sock.h"
+#include "engine/socket/socket.h"
 
 enum rds_conn_state {
 	RDS_CONN_DOWN,	     /* no endpoint, none being made */

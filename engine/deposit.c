@@ -183,7 +183,7 @@ static int parked_read_one(int standin, int flags, unsigned room, struct rds_han
 
 /*
  * A carrier that has no number of its own left cannot take away the packets by which it has shown that there is something to read: the deposit lies
- * behind them.  They have no bytes (poll.c).
+ * behind them.  They have no bytes (socket/standin.c).
  */
 static bool parked_is_behind(int standin)
 {

@@ -9,7 +9,7 @@
 #include "engine/info.h"
 
 #include "engine/abi/revisions.h"
-#include "engine/sock.h"
+#include "engine/socket/socket.h"
 #include "engine/sys/uaccess.h"
 
 #include <arpa/inet.h>

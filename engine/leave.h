@@ -6,7 +6,7 @@
 #define ENGINE_LEAVE_H
 
 #include "engine/node/socket_name.h"
-#include "engine/sock.h"
+#include "engine/socket/socket.h"
 
 /* ---- deposit.c ---- */
 #define RDS_HANDOFF_FDS 4 /* the carrier's end, the file, the inbox or -1, the will (will.h) or -1 */

@@ -22,7 +22,7 @@
 #include "engine/abi/revisions.h"
 #include "engine/native.h"
 #include "engine/node/socket_name.h"
-#include "engine/sock.h"
+#include "engine/socket/socket.h"
 #include "engine/sys/uaccess.h"
 #include "engine/abi/user_copy.h"
 

@@ -5,7 +5,7 @@
 #ifndef ENGINE_NAMES_H
 #define ENGINE_NAMES_H
 
-#include "engine/sock.h"
+#include "engine/socket/socket.h"
 
 /*
  * The generic layer's copy of a program's address: length outside 0..128 -EINVAL, unreadable -EFAULT.  What lies behind

@@ -2,14 +2,14 @@
 /*
  * orphan.c - what a socket has sent and is still here when the socket is closed.
  *
- * The kernel takes all of it back (rds-semantics 11.7).  Here it goes on without its socket (sock.c), but not at any price, or a program that opens a
+ * The kernel takes all of it back (rds-semantics 11.7).  Here it goes on without its socket (socket/socket.c), but not at any price, or a program that opens a
  * socket for each message, each with an SNDBUF of its own, would fill its memory:
  *   - where nobody is there to take it, it would wait for ever: it is taken back;
  *   - for a peer that is stopped, or slower than the program, ORPHANS_MAX may wait of sockets that are closed, themselves included.  When there is more, what
  *     the next one has sent and no transport has had is taken back.  Its own does not count, so whatever SNDBUF a program has set for its
  *     few sockets, nothing of theirs is lost.
  *
- * To find out how much waits means to look at all of it.  So all that closed sockets have anywhere is counted as it comes and goes (sock_ref.c), and nobody
+ * To find out how much waits means to look at all of it.  So all that closed sockets have anywhere is counted as it comes and goes (socket/refcount.c), and nobody
  * looks as long as that is little.
  * Must not know why anything waits.
  */

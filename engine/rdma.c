@@ -431,7 +431,7 @@ static void ops_end_of_sock(struct rds_conn *conn, const struct rds_sock *sk, in
 	ops_complete_in_order(conn);
 }
 
-/* A program that sends and closes means it (sock.c); but a peer that does not answer must not stop us. */
+/* A program that sends and closes means it (socket/socket.c); but a peer that does not answer must not stop us. */
 void rds_ops_drain(struct rds_sock *sk)
 {
 	uint64_t now = os_now_ns(), patient = now + SETTLE_SPIN_NS;

@@ -26,7 +26,7 @@ void rds_abi_note_numbers(bool level);
 /* The name of a notification, which has no sender, as programs of this process's age want it. */
 void rds_call_recv_no_name(struct msghdr *msg);
 
-/* ---- life (sock.c) ---- */
+/* ---- life (socket/socket.c) ---- */
 
 /*
  * socket(PF_RDS, type, protocol): checks type and protocol in the kernel's order (rds-semantics 1), starts the engine
@@ -104,7 +104,7 @@ ssize_t rds_call_recvmsg(struct rds_sock *sk, int fd, struct msghdr *msg, int fl
 void rds_sock_set_error(struct rds_sock *sk, int err);
 int rds_sock_take_error(struct rds_sock *sk);
 
-/* ---- waiting (poll.c, wait.c) ---- */
+/* ---- waiting (socket/standin.c, wait.c) ---- */
 
 /* Bits among POLLIN POLLRDNORM POLLOUT POLLWRNORM POLLWRBAND POLLERR that hold now.  Never sleeps; has the side
  * effects that the kernel's rds_poll has (one-shot generation).  Call rds_progress_round() first, once per group. */

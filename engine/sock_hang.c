@@ -9,7 +9,7 @@
 #include "engine/connection.h"
 #include "engine/sys/patience.h"
 #include "engine/rdma.h"
-#include "engine/sock.h"
+#include "engine/socket/socket.h"
 
 #define LOOK_NS 1000000u
 

@@ -5,7 +5,7 @@
 #ifndef ENGINE_SOCKOPT_H
 #define ENGINE_SOCKOPT_H
 
-#include "engine/sock.h"
+#include "engine/socket/socket.h"
 
 int rds_call_sol_socket_set(struct rds_sock *sk, int fd, int opt, const void *val, int len);
 int rds_call_sol_socket_get(struct rds_sock *sk, int fd, int opt, void *val, socklen_t *len);

@@ -3,7 +3,7 @@
  * tos.c - ioctl on an RDS socket: the two TOS requests are RDS's own, a few others must not reach the stand-in because
  * AF_UNIX answers them and RDS does not; everything else is the generic layer's (rds-semantics 8).
  */
-#include "engine/sock.h"
+#include "engine/socket/socket.h"
 
 #include "engine/sys/uaccess.h"
 #include "engine/will.h"

@@ -5,7 +5,7 @@
 #ifndef ENGINE_PROGRESS_WAIT_H
 #define ENGINE_PROGRESS_WAIT_H
 
-#include "engine/sock.h"
+#include "engine/socket/socket.h"
 
 #define RDS_WAIT_INLINE 4
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * thread_record.h - what a thread shows to the others instead of telling them by locked instructions: the locks it is inside by way of
- * their bias (lock.h) and the sockets that it is in a call on (sock.c).
+ * their bias (lock.h) and the sockets that it is in a call on (socket/socket.c).
  *
  * A thread writes its own record with plain stores.  Whoever wants to know first takes away what let the thread in (the lock's
  * bias, the socket's last reference), then calls rds_thread_barrier(), which makes every running thread of the process pass a full

@@ -10,7 +10,7 @@
 
 #include "engine/away_impl.h"
 #include "engine/mr.h"
-#include "engine/sock.h"
+#include "engine/socket/socket.h"
 #include "tests/unit/suite.h"
 
 #define INODE 7u

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/barrier.h"
+#include "engine/socket/op_marks.h"
 #include "tests/unit/suite.h"
 
 #define A 0x0100000au

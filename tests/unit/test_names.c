@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "engine/sock.h"
+#include "engine/socket/socket.h"
 #include "tests/unit/registry_helper.h"
 #include "tests/unit/suite.h"
 

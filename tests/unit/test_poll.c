@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_poll.c - what the stand-in of a watched socket shows to the kernel is what rds_call_poll() says, and comes and goes with it (engine/poll.c).
+ * test_poll.c - what the stand-in of a watched socket shows to the kernel is what rds_call_poll() says, and comes and goes with it (engine/socket/standin.c).
  */
 #include <check.h>
 #include <poll.h>

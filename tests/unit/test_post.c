@@ -12,7 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "engine/sock.h"
+#include "engine/socket/socket.h"
 #include "engine/wait.h"
 #include "tests/slow.h"
 #include "tests/unit/registry_helper.h"

@@ -9,7 +9,7 @@
 
 #include "engine/engine.h"
 #include "engine/sys/options.h"
-#include "engine/sock.h"
+#include "engine/socket/socket.h"
 #include "engine/wait.h"
 #include "tests/unit/suite.h"
 

@@ -20,7 +20,7 @@
 
 #include "engine/connection.h"
 #include "engine/abi/revisions.h"
-#include "engine/sock.h"
+#include "engine/socket/socket.h"
 #include "tests/unit/registry_helper.h"
 #include "tests/unit/suite.h"
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "engine/engine.h"
-#include "engine/sock.h"
+#include "engine/socket/socket.h"
 #include "tests/refuse.h"
 #include "tests/slow.h"
 #include "tests/unit/suite.h"

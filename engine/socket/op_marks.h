@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * barrier.h - RDS_BARRIER: the numbers of a socket's RDMA operations, and how far they are finished.
+ * op_marks.h - RDS_BARRIER: the numbers of a socket's RDMA operations, and how far they are finished.
  *
  * Ids count from 1 for the whole socket, and the program sees none twice.  Per destination address (all ports behind
  * it) there is a mark: the highest id such that it and all lower ones of this socket to there are finished; 0 before

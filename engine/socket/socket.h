@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * sock.h - an RDS socket inside the engine.  Each group of fields names the lock that guards it (engine.h).
+ * socket.h - an RDS socket inside the engine.  Each group of fields names the lock that guards it (engine.h).
  * Objects are never given back to malloc (references to a stale pointer must stay safe), only reused.
  */
 #ifndef ENGINE_SOCKET_SOCKET_H
 #define ENGINE_SOCKET_SOCKET_H
 
-#include "engine/barrier.h"
+#include "engine/socket/op_marks.h"
 #include "engine/engine.h"
 #include "include/rds_abi.h"
 
@@ -154,7 +154,7 @@ static inline bool rds_sock_bound(const struct rds_sock *sk)
 
 /*
  * Bytes that count against SNDBUF and the number of messages that still point to the socket, in one word so that a send
- * costs one atomic addition.  Whoever brings references and messages to nothing frees the socket (sock.c).
+ * costs one atomic addition.  Whoever brings references and messages to nothing frees the socket (socket.c).
  */
 #define RDS_SND_MSG (1ull << 40)
 #define RDS_SND_MSGS (1u << 22)	  /* of a socket that may be written to */
@@ -191,7 +191,7 @@ static inline void rds_sock_hold(struct rds_sock *sk)
 	atomic_fetch_add_explicit(&sk->ref, 1, memory_order_relaxed);
 }
 
-/* sock.c */
+/* socket.c */
 void rds_sock_each(void (*fn)(struct rds_sock *sk, void *arg), void *arg); /* all open sockets, control held inside */
 void rds_sock_each_locked(void (*fn)(struct rds_sock *sk, void *arg), void *arg); /* caller holds control */
 /* Has the last number of it been closed, wherever that was?  True: its end has come, or comes.  Helper. */
@@ -204,7 +204,7 @@ int rds_sock_pair_fd(struct rds_sock *sk);  /* our end of the pair, in this thre
 int rds_sock_export_all(void); /* control held, the helper is starting: have it see the hang-ups of stand-ins */
 void rds_sock_exported(struct rds_sock *sk, int fd); /* helper/fd_exchange.c */
 void rds_sock_forget(void); /* forked child */
-void rds_sock_slab_put(struct rds_sock *sk); /* sock_ref.c: nothing of it is in use: back to the slab */
+void rds_sock_slab_put(struct rds_sock *sk); /* refcount.c: nothing of it is in use: back to the slab */
 /* A socket around an end of a pair that came from another process, which it takes; not open before it is listed.  0 or -errno. */
 int rds_sock_new_from_pair(int pair, uint64_t inode, struct rds_sock **out);
 void rds_sock_discard(struct rds_sock *sk);  /* ... and never was */
@@ -240,7 +240,7 @@ bool rds_queue_ask_deferred(void);
 void rds_queue_looked_in_vain(void);
 bool rds_queue_ask_later(struct rds_conn *conn); /* tx: then there is something to be asked for */
 
-/* poll.c, wait.c */
+/* standin.c, wait.c */
 /* Waiting inside the engine: for a message, for a congestion update (beside poll()'s own bits). */
 #define RDS_WAIT_RECV 0x1000
 #define RDS_WAIT_CONG 0x2000

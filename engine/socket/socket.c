@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * sock.c - life of a socket: creation, references, the stand-in pair, last close.
+ * socket.c - life of a socket: creation, references, the stand-in pair, last close.
  *
  * The application holds one end of an AF_UNIX SOCK_SEQPACKET pair, we hold the other.  The kernel hangs ours up when
  * the last copy of the application's end is gone, wherever it was: that is the socket's last close.
  *
- * Structures come from a slab that is never given back, so that a stale pointer can be asked whether it is still alive: sock_ref.c
+ * Structures come from a slab that is never given back, so that a stale pointer can be asked whether it is still alive: refcount.c
  * has the references.
  */
-#include "engine/sock.h"
+#include "engine/socket/socket.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * sock_ref.c - who uses a socket, and when nobody does any more.
+ * refcount.c - who uses a socket, and when nobody does any more.
  *
- * Structures are never given back to malloc (sock.c), so that a stale pointer can be asked (rds_sock_get) whether it
+ * Structures are never given back to malloc (socket.c), so that a stale pointer can be asked (rds_sock_get) whether it
  * is still alive.  References: one while it is open (the last number that we know of may go before the last copy, which
  * another process has), one per counted descriptor number, one while on an engine list.  A call in progress is
  * noted in the thread's record instead (sys/thread_record.h), so the end of the last reference looks for such calls, and the last of them

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * poll.c - readiness: the bits that rds_poll() reports, waking threads, and the stand-in descriptor.
+ * standin.c - readiness: the bits that rds_poll() reports, waking threads, and the stand-in descriptor.
  *
  * The engine's own queues are the truth.  The kernel sees it on the stand-in: a packet lying in the application's end
  * means readable, a filled send buffer means not writable.  That packet has no bytes: who reads it without us gets an end of file, and nothing

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * barrier.c - ids of RDMA operations and the marks that RDS_BARRIER tells.
+ * op_marks.c - ids of RDMA operations and the marks that RDS_BARRIER tells.
  *
  * A destination keeps its operations in a ring, by rising id.  Each knows the id before it to the same destination, so
  * that the mark is always there to be read: what lies before the oldest unfinished one, or the last id if all are
@@ -13,7 +13,7 @@
  * A destination stays as long as the socket: its mark must be told for ever.
  * Must not know sockets, the program's memory, or how one sleeps.
  */
-#include "engine/barrier.h"
+#include "engine/socket/op_marks.h"
 
 #include <errno.h>
 #include <stddef.h>
