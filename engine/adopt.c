@@ -18,8 +18,8 @@
 
 #include "engine/away.h"
 #include "engine/carry.h"
-#include "engine/connection.h"
-#include "engine/message.h"
+#include "engine/conn/conn.h"
+#include "engine/conn/incoming.h"
 #include "engine/mr.h"
 #include "engine/rdma.h"
 #include "engine/will.h"

@@ -10,7 +10,7 @@
  * They are taken off the connections before anybody else can have them, and kept until this process ends, for it
  * may yet go on (an exec that fails): then it sends them itself, unless somebody was quicker.  In the order of each
  * connection, those of the connections that wait for nothing but room before those that wait for their port to be
- * found: for the same port, the latter are newer (resolve.c).
+ * found: for the same port, the latter are newer (conn/route.c).
  *
  * Perhaps in a signal handler's _exit(): taking and writing them needs no memory.
  * Must not know how a socket changes hands.
@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/connection.h"
+#include "engine/conn/conn.h"
 #include "engine/wire/port_set.h"
 #include "engine/rdma.h"
 

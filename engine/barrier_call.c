@@ -6,7 +6,7 @@
  * has a connection of its own here; in the kernel there was one, so that operations ended in order.  Programs rely on that: the message of an
  * operation is held back until those before it, to the same address by other connections, have ended (after).
  */
-#include "engine/connection.h"
+#include "engine/conn/conn.h"
 #include "engine/abi/revisions.h"
 #include "engine/rdma.h"
 #include "engine/sys/uaccess.h"

@@ -9,7 +9,7 @@
  *
  * The whole of bind runs under the control lock: two threads that bind one socket are simply one after the other.
  */
-#include "engine/connection.h"
+#include "engine/conn/conn.h"
 #include "engine/names.h"
 #include "engine/sys/patience.h"
 #include "engine/wires.h"
@@ -148,7 +148,7 @@ static int bind_port(struct rds_sock *sk, const struct rds_addr *addr, int trans
 	atomic_store(&sk->transport, transport);
 	/*
 	 * What has been sent to a socket that had this port is not this one's: it is here already, and is dropped.  (What still waits with its
-	 * sender is outlive.c's; what is on its way over a device cannot be told from what is new.)  The last close clears `open`, then looks at
+	 * sender is conn/meant_for.c's; what is on its way over a device cannot be told from what is new.)  The last close clears `open`, then looks at
 	 * `bound` under the same lock: one of the two sees the other.
 	 */
 	rx_lock();

@@ -7,7 +7,7 @@
 #define ENGINE_CARRY_H
 
 #include "engine/abi/foreign_memory.h"
-#include "engine/message.h"
+#include "engine/conn/incoming.h"
 #include "engine/node/socket_name.h"
 #include "engine/socket/socket.h"
 

@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 
 #include "engine/leave.h"
-#include "engine/message.h"
+#include "engine/conn/incoming.h"
 #include "engine/rdma.h"
 
 int rds_handoff_append(int fd, off_t *at, const void *from, size_t len)

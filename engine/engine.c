@@ -18,12 +18,12 @@
 #include <unistd.h>
 
 #include "engine/carry.h"
-#include "engine/connection.h"
+#include "engine/conn/conn.h"
 #include "engine/sys/cpu.h"
 #include "engine/info.h"
-#include "engine/message.h"
+#include "engine/conn/incoming.h"
 #include "engine/mr.h"
-#include "engine/ports.h"
+#include "engine/conn/port_cache.h"
 #include "engine/sys/patience.h"
 #include "engine/wait.h"
 #include "engine/will.h"

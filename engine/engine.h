@@ -90,7 +90,7 @@ struct rds_engine {
 	uint64_t woken_at; /* coarse clock */
 	_Atomic enum rds_at_send at_send;
 	_Atomic bool sent; /* something, since the last wake-up, as at_send wants it noted */
-	_Atomic bool unasked; /* peers have operations of ours to carry out, and nobody was woken for them (queue.c) */
+	_Atomic bool unasked; /* peers have operations of ours to carry out, and nobody was woken for them (conn/send_queue.c) */
 	/* The leader sleeps on a pipe: unlike an eventfd's, a pipe's wake-up tells the scheduler that the waker is about to
 	 * sleep itself (sync), which is what makes a kernel socket's wake-up as quick as it is. */
 	_Atomic int leader_fd; /* program's table only */

@@ -26,10 +26,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "engine/connection.h"
+#include "engine/conn/conn.h"
 #include "engine/info.h"
 #include "engine/leave.h"
-#include "engine/message.h"
+#include "engine/conn/incoming.h"
 #include "engine/wire/port_set.h"
 
 #define BACKLOG 4096 /* the kernel's own limit is lower, mostly */

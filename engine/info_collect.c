@@ -7,8 +7,8 @@
  */
 #include "engine/info.h"
 
-#include "engine/connection.h"
-#include "engine/message.h"
+#include "engine/conn/conn.h"
+#include "engine/conn/incoming.h"
 
 #include <stdlib.h>
 

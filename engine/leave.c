@@ -8,11 +8,11 @@
  *      descriptor may never use it, and then nobody would send the rest;
  *   3. their ports become nobody's in the registry: senders wait;
  *   4. what is here already is accepted.  A sender that has ended before 3 believed that it would be, and it is the last moment; one that
- *      ends later sees that the port has left this process, and stays until it knows what of its messages we have (shutdown.c);
+ *      ends later sees that the port has left this process, and stays until it knows what of its messages we have (conn/shutdown.c);
  *   5. the deposit: state, queue, what they have sent and no transport was offered until now (along.c), and our end of
  *      the pair.  Then the lock on the will is let go (will.h).  What comes from now on is not accepted.  In memory that
- *      outlives this process its sender has it until then, and will look for the port anew when we are gone (shutdown.c);
- *   6. over a device a sender could not know what of it was accepted: so it is told, for each port, and takes the rest back (moved.c).  Until it has
+ *      outlives this process its sender has it until then, and will look for the port anew when we are gone (conn/shutdown.c);
+ *   6. over a device a sender could not know what of it was accepted: so it is told, for each port, and takes the rest back (conn/port_moved.c).  Until it has
  *      said that it did we do not go, within RDS_PRELOAD_LINGER_MS.
  *
  * Regions end; other processes open theirs again (away_regions.c).  Operations are waited for as messages are, and their notifications go along.
@@ -28,8 +28,8 @@
 #include <sys/wait.h>
 
 #include "engine/carry.h"
-#include "engine/connection.h"
-#include "engine/message.h"
+#include "engine/conn/conn.h"
+#include "engine/conn/incoming.h"
 #include "engine/mr.h"
 #include "engine/sys/patience.h"
 #include "engine/rdma.h"

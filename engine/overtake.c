@@ -7,7 +7,7 @@
  * A message that waits for operations that went to other processes of that address (barrier_call.c) is overtaken by one of them that turns out
  * to belong on its connection after all, or each would wait for the other; and by what other sockets send, since what they wait for may be in another
  * queue behind a message that waits for something in this one.
- * Notices of moved.c go before what waits for room: that may be what the peer gives back when it has heard them.
+ * Notices of conn/port_moved.c go before what waits for room: that may be what the peer gives back when it has heard them.
  * Only what no transport ever had is overtaken: it gets later numbers.  The peer knows only the last operation that has failed, so as not to deliver
  * its message.  So where another operation goes between one and its message, because it overtakes the message, or the first has overtaken
  * it, the message goes only when its own operation is known not to have failed.
@@ -118,7 +118,7 @@ void rds_op_order_insert(struct rds_conn *to, struct rds_queue_item *q)
 	to->queue_len++;
 }
 
-/* ---- notices of moved.c ---- */
+/* ---- notices of conn/port_moved.c ---- */
 
 /* The peer may have it, a device has been told its number (rdma_native.c), or it is such a one itself. */
 static bool queued_keeps_seq(const struct rds_queue_item *q)

@@ -3,7 +3,7 @@
  * quick.c - a send that nothing stands in the way of.
  *
  * Most messages of most programs are like the one before: plain, to a place that the socket has sent to, over a connection that is up
- * and keeps nothing back, with room in SNDBUF.  For these accept.c, xmit.c and wire/header.c do a lot to find that there is nothing to do, and
+ * and keeps nothing back, with room in SNDBUF.  For these accept.c, conn/xmit.c and wire/header.c do a lot to find that there is nothing to do, and
  * carry structures from one to the other that are empty but for four numbers: that was half of what a small message cost.  Here is the
  * same in one piece.
  *

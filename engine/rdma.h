@@ -20,7 +20,7 @@
 #define ENGINE_RDMA_H
 
 #include "engine/abi/cmsg.h"
-#include "engine/connection.h"
+#include "engine/conn/conn.h"
 #include "engine/abi/rdma_args.h"
 #include "engine/wire/op_header.h"
 

@@ -3,7 +3,7 @@
  * recv.c - from the wire into sockets' queues, and from there to the program (net/rds/recv.c).
  *
  * Acceptance: a message of a connection is taken once (sequence numbers outlive the connection's breaks), in order, and
- * acknowledged whether a socket wants it or not.  Queues have no hard limit; congestion is the brake (cong.c).
+ * acknowledged whether a socket wants it or not.  Queues have no hard limit; congestion is the brake (conn/cong.c).
  * Delivery copies under the receive lock, so that concurrent readers never share or lose a message.
  */
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include "engine/abi/cmsg.h"
 #include "engine/sys/cpu.h"
 #include "engine/abi/revisions.h"
-#include "engine/message.h"
+#include "engine/conn/incoming.h"
 #include "engine/mr.h"
 #include "engine/rdma.h"
 #include "engine/sys/uaccess.h"

@@ -2,7 +2,7 @@
 /*
  * reset.c - RDS_CONN_RESET of Oracle's kernels: connections of this process break because the program says so.
  *
- * What happens then is what happens after any break (connection.c): they come up again by themselves, and nothing is lost, doubled or
+ * What happens then is what happens after any break (conn/connection.c): they come up again by themselves, and nothing is lost, doubled or
  * reordered.  The helper does it, when this has returned, as those kernels do: nobody waits for it.  That nothing matches is no error there,
  * and one who resets need not have any connection (rds-stress --reset).
  */
@@ -11,7 +11,7 @@
 #include <linux/capability.h>
 #include <sys/syscall.h>
 
-#include "engine/connection.h"
+#include "engine/conn/conn.h"
 #include "engine/abi/revisions.h"
 #include "engine/abi/foreign_memory.h"
 #include "engine/sys/uaccess.h"

@@ -6,7 +6,7 @@
  * them, but no longer than that, and without its port, which is free when the kernel says that the last number is closed.
  * Must not know what operations do.
  */
-#include "engine/connection.h"
+#include "engine/conn/conn.h"
 #include "engine/sys/patience.h"
 #include "engine/rdma.h"
 #include "engine/socket/socket.h"

@@ -7,7 +7,7 @@
  */
 #include "engine/sockopt.h"
 
-#include "engine/connection.h"
+#include "engine/conn/conn.h"
 #include "engine/mr.h"
 #include "engine/rdma.h"
 #include "engine/abi/revisions.h"

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "engine/carry.h"
-#include "engine/connection.h"
+#include "engine/conn/conn.h"
 #include "engine/mr.h"
 #include "engine/sys/patience.h"
 #include "engine/rdma.h"
@@ -231,7 +231,7 @@ static void sock_close_pair_both(struct rds_sock *sk, bool lent)
 
 /*
  * The kernel's order (rds-semantics 11.7), except that what was sent is not cancelled: it goes on without its socket,
- * because here the sender's process is also the network, and a program that sends and closes means it.  How far that goes is orphan.c's.
+ * because here the sender's process is also the network, and a program that sends and closes means it.  How far that goes is conn/closed_sockets.c's.
  */
 void rds_call_close_last(struct rds_sock *sk)
 {

@@ -176,7 +176,7 @@ static inline void rds_sock_snd_add(struct rds_sock *sk, uint64_t bytes)
 }
 void rds_sock_snd_sub(struct rds_sock *sk, unsigned msgs, uint64_t bytes); /* may free it */
 extern _Atomic int64_t
-	rds_sock_closed_bytes; /* what sockets that have ended and their messages take, wherever these are (orphan.c) */
+	rds_sock_closed_bytes; /* what sockets that have ended and their messages take, wherever these are (conn/closed_sockets.c) */
 /*
  * sk->ref: the references, and above them how often they have come to nothing, so that whoever saw that once cannot take
  * it for what he saw when he comes to act on it.  ENDING: there is none, and nobody has found yet that no call is in progress.
@@ -225,12 +225,12 @@ int rds_info_getsockopt(struct rds_sock *sk, int opt, void *val, socklen_t *len)
 /* RDS_STATS_GLOBAL; *len has been found readable. */
 int rds_info_getsockopt_2006(void *val, socklen_t *len);
 
-/* cong.c; rx held */
+/* conn/cong.c; rx held */
 void rds_cong_sock_add(struct rds_sock *sk); /* a send of it met a congested port */
 void rds_cong_sock_del(struct rds_sock *sk); /* the next update, which may be long in coming, is not its concern */
 void rds_cong_set_monitor(struct rds_sock *sk, bool on);
 
-/* queue.c: about to sleep for send space (no lock held): ask every peer that owes acknowledgements. True: some came. */
+/* conn/send_queue.c: about to sleep for send space (no lock held): ask every peer that owes acknowledgements. True: some came. */
 bool rds_queue_want_room_all(void);
 /*
  * Before a thread sleeps, and after some looks in vain: peers whose programs are busy are asked for what was not worth waking their helpers for at

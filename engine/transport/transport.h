@@ -220,7 +220,7 @@ enum rds_rx_verdict {
 	RDS_RX_LATER, /* no memory, or not its turn: not taken, offer it again */
 };
 
-/* The engine's side of the interface (connection.c, recv.c). */
+/* The engine's side of the interface (conn/connection.c, recv.c). */
 struct rds_transport_up {
 	/* A peer asks for a connection, over this endpoint: up->up or up->down follows, unless the engine closes it before.
 	 * Returns the connection to attach to, or NULL and *why: refused, and ep is still the transport's alone.
@@ -296,7 +296,7 @@ void rds_shm_forget(void);  /* forked child */
 /* A program's thread takes what it was given to wake peer `p` by (helper/fd_exchange.c): the descriptors are the callee's. */
 void rds_shm_wake_fds_import(void *p, const int *fds, unsigned nfds);
 
-/* connection.c: what every transport calls, unless something wraps it */
+/* conn/connection.c: what every transport calls, unless something wraps it */
 extern const struct rds_transport_up rds_transport_up;
 
 struct rds_transport *rds_loop_transport(void);

@@ -18,7 +18,7 @@
 enum { RDS_FLAG_CONG_BITMAP = 1, RDS_FLAG_ACK_REQUIRED = 2, RDS_FLAG_RETRANSMITTED = 4 };
 /*
  * Ours alone, between processes that have agreed on a version of this library (a kernel peer never gets it): the message says
- * that another one of yours met nobody here, because its port now belongs to another process of this host (moved.c).  It is
+ * that another one of yours met nobody here, because its port now belongs to another process of this host (conn/port_moved.c).  It is
  * an ordinary message otherwise, with a sequence number.  Payload: that message's sequence number (u64) and destination port (u16), BE.
  */
 #define RDS_FLAG_REDIRECT 0x40
@@ -38,7 +38,7 @@ enum {
 	RDS_EXTHDR_RDMA_DEST = 3,
 	RDS_EXTHDR_NPATHS = 5,
 	RDS_EXTHDR_GEN_NUM = 6,
-	RDS_EXTHDR_SOCK = 14, /* ours alone, and not between hosts: be32, the socket that it is for (outlive.c) */
+	RDS_EXTHDR_SOCK = 14, /* ours alone, and not between hosts: be32, the socket that it is for (conn/meant_for.c) */
 	RDS_EXTHDR_OP = 15, /* ours alone: be64, the operation that this message goes with */
 };
 

@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engine/connection.h"
+#include "engine/conn/conn.h"
 #include "engine/leave.h"
 #include "engine/node/layout.h"
 #include "tests/mock/clock.h"

@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "engine/connection.h"
+#include "engine/conn/conn.h"
 #include "engine/leave.h"
 #include "engine/rdma.h"
 #include "tests/unit/suite.h"

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/connection.h"
+#include "engine/conn/conn.h"
 #include "tests/slow.h"
 #include "tests/unit/suite.h"
 

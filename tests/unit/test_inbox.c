@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "engine/leave.h"
-#include "engine/message.h"
+#include "engine/conn/incoming.h"
 #include "tests/unit/suite.h"
 
 #define LEN 100

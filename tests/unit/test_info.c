@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engine/connection.h"
+#include "engine/conn/conn.h"
 #include "engine/info.h"
 #include "engine/abi/revisions.h"
 #include "tests/mock/clock.h"

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engine/connection.h"
+#include "engine/conn/conn.h"
 #include "engine/leave.h"
 #include "tests/unit/busy_helper.h"
 #include "tests/unit/suite.h"

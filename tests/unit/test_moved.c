@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engine/message.h"
+#include "engine/conn/incoming.h"
 #include "engine/rdma.h"
 #include "tests/unit/suite.h"
 #include "tests/unit/test_reach_fake.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_orphan.c - what sockets have sent to a peer that does not take it, and leave behind when they are closed (engine/orphan.c).  The other host is
+ * test_orphan.c - what sockets have sent to a peer that does not take it, and leave behind when they are closed (engine/conn/closed_sockets.c).  The other host is
  * test_reach_fake.h's.
  */
 #include <arpa/inet.h>

@@ -3,8 +3,8 @@
  * test_outlive.c - a message that has waited, and whose socket is closed and its port given to another one after the sender's last look, while the
  * message is on its way: outlive.c.  The transport here is what makes that happen between the two.
  */
-#include "engine/connection.h"
-#include "engine/message.h"
+#include "engine/conn/conn.h"
+#include "engine/conn/incoming.h"
 #include "tests/unit/registry_helper.h"
 #include "tests/unit/suite.h"
 

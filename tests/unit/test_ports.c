@@ -5,7 +5,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "engine/ports.h"
+#include "engine/conn/port_cache.h"
 #include "tests/mock/clock.h"
 #include "tests/unit/suite.h"
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/connection.h"
+#include "engine/conn/conn.h"
 #include "engine/wait.h"
 #include "tests/unit/suite.h"
 

@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-#include "engine/connection.h"
+#include "engine/conn/conn.h"
 #include "tests/mock/clock.h"
 #include "tests/slow.h"
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/message.h"
+#include "engine/conn/incoming.h"
 #include "tests/unit/suite.h"
 
 #define PORT 4000

@@ -18,7 +18,7 @@
 
 #include <asm/socket.h>
 
-#include "engine/connection.h"
+#include "engine/conn/conn.h"
 #include "engine/abi/revisions.h"
 #include "engine/socket/socket.h"
 #include "tests/unit/registry_helper.h"

@@ -19,7 +19,7 @@
 #define VERBS_MAGIC 0x52445350u /* "RDSP" */
 #define VERBS_VERSION_MIN 7u
 /*
- * 7: notices of moved ports are answered (moved.c); 6 had regions that devices reach (wire/op_header.h), 5 windows (keepalive.c), 4 buffers of two
+ * 7: notices of moved ports are answered (conn/port_moved.c); 6 had regions that devices reach (wire/op_header.h), 5 windows (keepalive.c), 4 buffers of two
  * sizes, 3 operations, 2 several messages in one frame: none was ever released
  */
 #define VERBS_VERSION_MAX 7u

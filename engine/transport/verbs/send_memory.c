@@ -6,7 +6,7 @@
  * once and cut into blocks of one size each; a message that is larger than the largest size has a chunk to itself.  A chunk
  * whose blocks are all free goes back when the limit (RDS_PRELOAD_VERBS_MEMORY) would otherwise be in the way of another one.
  * Whoever finds the limit reached waits for acknowledgements, which give blocks back.  So these must not wait for blocks themselves: where a header
- * alone needs memory (a device without inline), there is some besides; and for notices of moved.c, which acknowledgements may wait for.
+ * alone needs memory (a device without inline), there is some besides; and for notices of conn/port_moved.c, which acknowledgements may wait for.
  *
  * The memory is our own, whole pages, never inherited by a child: what a device reads is never copied on write.  Must not know what
  * lies in a block.

@@ -80,7 +80,7 @@ int verbs_block_get(struct verbs_arena *a, size_t size, struct verbs_block *out)
 int verbs_arena_reserve_headers(struct verbs_arena *a);
 int verbs_block_get_header(struct verbs_arena *a, struct verbs_block *out);
 int verbs_block_get_redirect(struct verbs_arena *a, size_t size,
-			     struct verbs_block *out); /* ... for a message of moved.c */
+			     struct verbs_block *out); /* ... for a message of conn/port_moved.c */
 void verbs_block_put(struct verbs_arena *a, struct verbs_block *b);
 /* ... of a kind of which many are out now and then, and few otherwise: memory that is not used any more goes, too. */
 void verbs_block_shed(struct verbs_arena *a, struct verbs_block *b);

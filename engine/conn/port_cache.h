@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * ports.h - which process of another host has which port, as far as that was asked.
+ * port_cache.h - which process of another host has which port, as far as that was asked.
  *
  * Keyed by the other host's address and the port; a local address or TOS plays no part.  Control is held in every call.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * queue.c - messages that a connection keeps: sent and not acknowledged (their bytes stay where the transport retains
+ * send_queue.c - messages that a connection keeps: sent and not acknowledged (their bytes stay where the transport retains
  * them), and waiting (on the heap) because no endpoint takes them now.
  *
  * Sequence order always holds: everything unacknowledged is older than everything waiting, and while anything waits,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * queue_take.c - what a connection keeps (queue.c) and another one is to have: messages of sockets, by their ports or because no transport ever
+ * requeue.c - what a connection keeps (send_queue.c) and another one is to have: messages of sockets, by their ports or because no transport ever
  * had them.
  *
  * They are taken in order, as if they had just come from their sockets, without a number; what of them lies with the endpoint is copied, and its

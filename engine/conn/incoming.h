@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * message.h - a received message on its way to the program (the kernel's rds_incoming).
+ * incoming.h - a received message on its way to the program (the kernel's rds_incoming).
  *
  * Its bytes lie either where the transport put them ("in place": no copy, but room in the transport's ring is held) or
  * on the heap behind the structure's `heap` pointer.  Everything here is guarded by the receive lock.
@@ -8,7 +8,7 @@
 #ifndef ENGINE_CONN_INCOMING_H
 #define ENGINE_CONN_INCOMING_H
 
-#include "engine/connection.h"
+#include "engine/conn/conn.h"
 
 #define RDS_INC_SMALL 192u /* a copy costs less than the way of a transport's room, or of a block of the heap */
 

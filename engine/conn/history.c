@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * past.c - what a connection has been through, for rds-info: when it was last tried, came up, and went down, and why.
+ * history.c - what a connection has been through, for rds-info: when it was last tried, came up, and went down, and why.
  *
  * Written where connections come up and go down, which is seldom; sending and receiving know nothing of it.
  */
-#include "engine/connection.h"
+#include "engine/conn/conn.h"
 
 void rds_conn_history_attempt(struct rds_conn *conn)
 {

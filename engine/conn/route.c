@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * resolve.c - which connection does a message take?
+ * route.c - which connection does a message take?
  *
  * To the process that has bound the port (PEER); if that is this one, or nobody although the address is this host's, round
  * to ourselves (LOOP), which drops what has no socket as the kernel does; to an address of no host that we can reach it waits
  * (UNROUTED), as in the kernel, and the helper looks from time to time whether the address has appeared.
  *
  * From an address that reaches other hosts, the helper asks the other one which of its processes has the port (transport.h: locate); the
- * answer is kept (ports.h), and the process is reached by a PEER connection of its own.  Nobody has it: the messages are dropped, as a
+ * answer is kept (port_cache.h), and the process is reached by a PEER connection of its own.  Nobody has it: the messages are dropped, as a
  * kernel would there; but only those that were there when it was asked.  The answer is about the time before it came, and a later message
  * may be the reply to one that the port, bound since, has sent us.  No answer: they wait.
  *
@@ -16,7 +16,7 @@
  * is sent to a port for which something has had to stay waits behind that.
  */
 #include "engine/wire/port_set.h"
-#include "engine/ports.h"
+#include "engine/conn/port_cache.h"
 #include "engine/rdma.h"
 
 #include <stdlib.h>
@@ -99,7 +99,7 @@ static bool far_port_owner_of(const struct rds_addr *dst, struct rds_conn_id *id
 	return true;
 }
 
-/* It has moved, but messages are still under way to the old one: what comes back of them (moved.c) is older than a new one. */
+/* It has moved, but messages are still under way to the old one: what comes back of them (port_moved.c) is older than a new one. */
 static bool far_port_still_goes_to(const struct rds_addr *dst, struct rds_conn_id *id)
 {
 	id->peer_slot = RDS_SLOT_REMOTE;

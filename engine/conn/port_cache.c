@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * ports.c - the table behind ports.h: a hash, and a list by age.
+ * port_cache.c - the table behind port_cache.h: a hash, and a list by age.
  *
  * Bounded: the entry that was written longest ago makes room.  Forgetting one costs a question and nothing else, except that
  * an answer under way is still needed: those entries stay.  Must not know connections or messages.
  */
-#include "engine/ports.h"
+#include "engine/conn/port_cache.h"
 
 #include <stdlib.h>
 

@@ -27,10 +27,10 @@
  * Going down is shutdown.c's.
  *
  * A loop connection has no process behind it but this one, and is UP from the start.  A NOWHERE connection keeps messages
- * for an address that nobody on this host can reach, or whose host has not said yet which process has the port (resolve.c).
+ * for an address that nobody on this host can reach, or whose host has not said yet which process has the port (route.c).
  */
-#include "engine/message.h"
-#include "engine/ports.h"
+#include "engine/conn/incoming.h"
+#include "engine/conn/port_cache.h"
 #include "engine/rdma.h"
 #include "engine/wait.h"
 

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/connection.h"
+#include "engine/conn/conn.h"
 
 struct rds_cong_map *rds_cong_map_find(const struct in6_addr *addr)
 {

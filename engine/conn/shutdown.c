@@ -6,10 +6,10 @@
  * there is memory (stale), or dropped because nobody is left to get it.  A connection whose peer is gone leaves the tables at once and
  * lies in the graveyard until nothing of it is in use.  How connections come up again: connection.c.  All of this in the helper.
  */
-#include "engine/message.h"
+#include "engine/conn/incoming.h"
 #include "engine/native.h"
 #include "engine/wire/port_set.h"
-#include "engine/ports.h"
+#include "engine/conn/port_cache.h"
 #include "engine/rdma.h"
 #include "engine/wait.h"
 
@@ -78,7 +78,7 @@ static bool port_has_left(const struct rds_conn *conn, uint16_t port, bool ask)
 	return own.moved;
 }
 
-/* Messages that are not accepted can go on to somebody else, but for what belongs to this connection (as in queue_take.c). */
+/* Messages that are not accepted can go on to somebody else, but for what belongs to this connection (as in requeue.c). */
 static bool unacked_can_reroute(const struct rds_queue_unacked *u)
 {
 	return u->sk && !u->cancelled && (!u->once || u->again) && !rds_unacked_aborted(u);

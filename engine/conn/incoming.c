@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * message.c - received messages: where their bytes lie and when the transport gets its room back.
+ * incoming.c - received messages: where their bytes lie and when the transport gets its room back.
  *
  * A message that is read soon is copied once, from the transport's memory to the program's.  One that is not, while
  * its ring fills up behind it, is moved to the heap so that a slow reader never holds up the other sockets that share the
  * connection.  Must not know sockets' queues or who reads.
  */
-#include "engine/message.h"
+#include "engine/conn/incoming.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
  *
  * Knows nothing of how peers are reached, nor of when it is tried again.
  */
-#include "engine/connection.h"
+#include "engine/conn/conn.h"
 #include "engine/sys/patience.h"
 
 static unsigned seconds_of_ns(uint64_t ns)

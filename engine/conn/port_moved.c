@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * moved.c - a port of another host has moved from one process to another, and messages were on their way.
+ * port_moved.c - a port of another host has moved from one process to another, and messages were on their way.
  *
  * Who sends to another host has asked once which process has the port, and goes on sending to that one.  When the port
  * is closed there and bound by another process of that host, the kernel, which knows one node and no processes, would give the
@@ -23,7 +23,7 @@
  * go behind what is sent again, which has its numbers: that needs no more room than it had before (verbs/group.c).
  *
  * Order: as long as messages for the port are under way to the old process, over another connection, new ones go after them there; behind what has
- * come back, while that waits (resolve.c).
+ * come back, while that waits (route.c).
  *
  * A port may be back before the notice has been heeded: until then what was sent to it still comes back, and finds it again in order.
  *
@@ -34,8 +34,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/connection.h"
-#include "engine/ports.h"
+#include "engine/conn/conn.h"
+#include "engine/conn/port_cache.h"
 #include "engine/rdma.h"
 
 #define AGAIN_NS (10 * 1000000ull)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * connection.h - a connection between this process and a peer process, and the messages that it keeps.
+ * conn.h - a connection between this process and a peer process, and the messages that it keeps.
  */
 #ifndef ENGINE_CONN_CONN_H
 #define ENGINE_CONN_CONN_H
@@ -64,7 +64,7 @@ struct rds_queue_item {
 	bool was_sent; /* a transport had it once: the peer may have it already */
 	bool port_asked; /* UNROUTED: it was there when its port was last asked about, so the answer is about it */
 	uint64_t meant_sock,
-		meant_gen; /* the socket of this host that it is for, as of which generation of the registry (outlive.c); 0: any */
+		meant_gen; /* the socket of this host that it is for, as of which generation of the registry (meant_for.c); 0: any */
 	struct rds_op *
 		op; /* a piece of that operation, or the message of it and those behind it (rdma.h); a reference each */
 	struct rds_conn *answers; /* an answer of this connection's, which weighs on its answer_bytes */
@@ -79,7 +79,7 @@ static inline uint64_t rds_queue_answer_weight(const struct rds_queue_item *q)
 {
 	return sizeof(*q) + q->hdr.len;
 }
-void rds_queue_answer_add(struct rds_conn *conn, struct rds_queue_item *q); /* queue.c; until it is freed */
+void rds_queue_answer_add(struct rds_conn *conn, struct rds_queue_item *q); /* send_queue.c; until it is freed */
 
 #define RDS_ADVERTISE_MAX 8
 #define RDS_REMOTE_MR_BUCKETS 32
@@ -158,11 +158,11 @@ struct rds_conn {
 	struct rds_queue_item *queue, **queue_tail;
 	unsigned queue_len;
 	uint64_t
-		closed_seq; /* with this one at its head and no fewer than so many it was full of what closed sockets have left (orphan.c); 0: none */
+		closed_seq; /* with this one at its head and no fewer than so many it was full of what closed sockets have left (closed_sockets.c); 0: none */
 	unsigned closed_len;
 	unsigned since_reap;
 	uint64_t st_queued, st_bytes; /* send_queued, copy_from_user, not yet added to the counters */
-	bool busy; /* on the list of connections that may hold something (queue.c) */
+	bool busy; /* on the list of connections that may hold something (send_queue.c) */
 	struct rds_conn *busy_next;
 	bool impatient;	  /* tx: as long as anything waits in the queue, nobody waits for room */
 	bool room_sought; /* a sender waits for the endpoint's room, although nothing of this connection may be kept */
@@ -182,7 +182,7 @@ struct rds_conn {
 	uint64_t lent;		  /* number of the last piece that lends some (tx) */
 	/* ... answers to its operations that have not been sent; counted for those without rx */
 	struct rds_queue_item *answers, **answers_tail;
-	_Atomic uint64_t answer_bytes; /* ... and those of them that wait in the queue, to pings and of moved.c as well */
+	_Atomic uint64_t answer_bytes; /* ... and those of them that wait in the queue, to pings and of port_moved.c as well */
 	_Atomic unsigned nanswers;
 	bool pulled; /* a piece has overtaken others, which may come before its message (overtake.c; tx) */
 	uint64_t void_op, void_message; /* what failed last; the message that goes with it is not delivered */
@@ -209,7 +209,7 @@ struct rds_conn {
 	bool want_map, want_flush, want_push;
 	uint16_t pongs[16]; /* ports to answer */
 	unsigned npongs;
-	/* ports that have moved to another process of their host (moved.c; rx) */
+	/* ports that have moved to another process of their host (port_moved.c; rx) */
 	struct rds_conn_redirect *out, in[RDS_REDIRECTS_MAX];
 	unsigned out_cap;
 	_Atomic unsigned nredirects_out, nredirects_in;
@@ -251,14 +251,14 @@ static inline bool rds_conn_between(const struct rds_conn *conn, const struct rd
 unsigned rds_conn_count_rerouted(const struct rds_conn *conn);
 /* engine.c: messages that would be lost if we ended now, and that nobody else can be given.  tx held. */
 bool rds_conn_has_unsent(const struct rds_conn *conn);
-/* past.c; tx held */
+/* history.c; tx held */
 void rds_conn_history_attempt(struct rds_conn *conn);
 void rds_conn_history_up(struct rds_conn *conn);
 void rds_conn_history_down(struct rds_conn *conn, bool was_up, int why);
 /* unreachable.c, neither rx nor tx held: an attempt has failed, -errno / it is up, or has answered */
 void rds_conn_history_unreachable(struct rds_conn *conn, int why);
 void rds_conn_history_reached(struct rds_conn *conn);
-/* orphan.c: the socket is closed: does what it has sent go on without it? control held. */
+/* closed_sockets.c: the socket is closed: does what it has sent go on without it? control held. */
 void rds_conn_sock_closed(const struct rds_sock *sk);
 /* UNROUTED: to ask who has a port takes a moment, and so does a change of hands; a host that does not answer may take for ever.  control held */
 static inline bool rds_route_may_come(const struct rds_conn *conn)
@@ -274,7 +274,7 @@ static inline const struct rds_transport_ops *rds_transport_ep_ops(const struct 
 	return ((const struct rds_ep_head *)ep)->t->ops;
 }
 
-/* resolve.c: where does a message to dst go? No lock but sk->tx. 0 or -errno. */
+/* route.c: where does a message to dst go? No lock but sk->tx. 0 or -errno. */
 int rds_route_find(struct rds_sock *sk, const struct rds_addr *dst, struct rds_conn **out, uint64_t *sock);
 void rds_route_retry(struct rds_conn *conn);							       /* helper */
 void rds_route_located(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port, int err); /* helper */
@@ -289,7 +289,7 @@ void rds_route_requeue(const struct rds_conn_id *id, struct rds_queue_item *list
  */
 bool rds_route_send_list(const struct rds_conn_id *id, struct rds_queue_item *list, bool far);
 /*
- * outlive.c: a message begins to wait, for the socket that its sender found (to; NULL: the one that has the port now); is the socket gone for which it
+ * meant_for.c: a message begins to wait, for the socket that its sender found (to; NULL: the one that has the port now); is the socket gone for which it
  * does?
  */
 void rds_queue_item_mean(const struct rds_conn *conn, struct rds_queue_item *q, const struct rds_sock_dst *to);
@@ -306,7 +306,7 @@ bool rds_conn_is_meant_for(const struct rds_sock *sk, uint32_t named);
 void rds_mailbox_deliver_all(void);
 struct rds_queue_item *rds_mailbox_deliver(struct rds_conn *unrouted);
 
-/* moved.c */
+/* port_moved.c */
 enum rds_rx_verdict rds_conn_redirect_refuse(struct rds_conn *conn, struct rds_ep *ep,
 					     const struct rds_hdr *hdr); /* rx */
 /* A message for a socket that this process is leaving, and does not accept any more.  rx */
@@ -344,7 +344,7 @@ static inline bool rds_route_dst_fresh(const struct rds_sock_dst *d)
 	       d->conn_gen == atomic_load_explicit(&rds_eng->conn_gen, memory_order_acquire);
 }
 
-/* queue.c; conn->tx held unless said otherwise */
+/* send_queue.c; conn->tx held unless said otherwise */
 void rds_queue_busy_add(struct rds_conn *conn);
 /* Before an endpoint is given that message: the peer may acknowledge it before the call returns. */
 static inline void rds_conn_note_sending(struct rds_conn *conn, uint64_t seq)
@@ -406,7 +406,7 @@ void rds_queue_drop_all(struct rds_conn *conn);
 bool rds_queue_take_port(struct rds_conn *conn, uint16_t port, uint64_t from, struct rds_queue_item **list);
 /* What sockets have sent to that port before that number has been dealt with at the other side, acknowledged or not. */
 void rds_queue_done_port(struct rds_conn *conn, uint16_t port, uint64_t before);
-/* How many of those that are kept are no program's, but notices of moved.c? */
+/* How many of those that are kept are no program's, but notices of port_moved.c? */
 unsigned rds_queue_count_redirects(const struct rds_conn *conn);
 /* Takes out what no transport ever had, to any port. */
 struct rds_queue_item *rds_queue_take_unsent(struct rds_conn *conn);
@@ -415,7 +415,7 @@ void rds_queue_take_handoff(struct rds_conn *conn, struct rds_sock *sk, struct r
 bool rds_queue_has_port(const struct rds_conn *conn,
 			uint16_t port); /* is something of a socket's for that port here? */
 void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct rds_addr *dst);
-/* A copy of what lies with that endpoint, to be sent again; NULL: no memory.  And for queue_take.c: out of the queue, and dropped. */
+/* A copy of what lies with that endpoint, to be sent again; NULL: no memory.  And for requeue.c: out of the queue, and dropped. */
 struct rds_queue_item *rds_queue_item_copy(struct rds_conn *conn, struct rds_ep *ep, const struct rds_queue_unacked *u);
 void rds_queue_drop_at(struct rds_conn *conn, struct rds_queue_item **link);
 void rds_queue_unacked_release(struct rds_queue_unacked *u); /* socket's bytes back, wake writers */
@@ -424,7 +424,7 @@ bool rds_queue_reap_is_free(void);			     /* nobody is in it just now, this thre
 
 void rds_queue_append(struct rds_conn *conn, struct rds_queue_item *q);
 void rds_queue_insert_redirect(struct rds_conn *conn,
-			       struct rds_queue_item *q); /* overtake.c: one of moved.c, whose number is the next */
+			       struct rds_queue_item *q); /* overtake.c: one of port_moved.c, whose number is the next */
 void rds_queue_item_free(struct rds_queue_item *q);
 /* Up, and the first that waits is an operation's that may not go yet, whatever room there is. */
 bool rds_queue_blocked(struct rds_conn *conn);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * outlive.c - a message that waits is for the socket that had its port when it was sent.
+ * meant_for.c - a message that waits is for the socket that had its port when it was sent.
  *
  * On one host the kernel puts a message into the queue of a socket before sendto() returns, or drops it.  Here it may wait: for a connection that is
  * on its way up, for room, for a socket that changes hands.  If that socket is closed meanwhile, and another one has its port, of the same program
  * or a stranger's, the message is not for that one.  So whatever waits remembers the socket, by the number that the registry gives each (order),
- * and goes nowhere when the port has another one, or none.  Which socket it is, its sender has found out before (resolve.c); asked a second
+ * and goes nowhere when the port has another one, or none.  Which socket it is, its sender has found out before (route.c); asked a second
  * time, the registry might say another one, or that it is just being changed.
  *
  * That look is for its sender: a message of a socket that is gone takes nobody's room.  It decides nothing: who has the port may be another one when the
@@ -19,7 +19,7 @@
  * Must not know where messages wait, and waits for nobody: it is asked with conn->tx held, by signal handlers, too, that have interrupted who has the
  * registry's lock.
  */
-#include "engine/connection.h"
+#include "engine/conn/conn.h"
 
 static int port_sock_number(const struct rds_conn *conn, uint16_t port, uint64_t *sock)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * orphan.c - what a socket has sent and is still here when the socket is closed.
+ * closed_sockets.c - what a socket has sent and is still here when the socket is closed.
  *
  * The kernel takes all of it back (rds-semantics 11.7).  Here it goes on without its socket (socket/socket.c), but not at any price, or a program that opens a
  * socket for each message, each with an SNDBUF of its own, would fill its memory:
