@@ -15,7 +15,7 @@
 #include "engine/rdma.h"
 #include "engine/sys/uaccess.h"
 #include "engine/abi/user_copy.h"
-#include "engine/wait.h"
+#include "engine/progress/wait.h"
 #include "engine/will.h"
 
 #define OPTMEM_MAX 20480

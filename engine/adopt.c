@@ -23,7 +23,7 @@
 #include "engine/mr.h"
 #include "engine/rdma.h"
 #include "engine/will.h"
-#include "engine/wires.h"
+#include "engine/progress/transports.h"
 
 #define MESSAGE_MAX (1u << 20)
 /* Descriptors that it takes for a moment, with an engine or without one, and what becomes of them. */

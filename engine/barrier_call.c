@@ -10,7 +10,7 @@
 #include "engine/abi/revisions.h"
 #include "engine/rdma.h"
 #include "engine/sys/uaccess.h"
-#include "engine/wait.h"
+#include "engine/progress/wait.h"
 #include "engine/will.h"
 
 #include <fcntl.h>

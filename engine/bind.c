@@ -12,7 +12,7 @@
 #include "engine/conn/conn.h"
 #include "engine/names.h"
 #include "engine/sys/patience.h"
-#include "engine/wires.h"
+#include "engine/progress/transports.h"
 #include "engine/will.h"
 
 #ifdef HAVE_VERBS

@@ -25,9 +25,9 @@
 #include "engine/mr.h"
 #include "engine/conn/port_cache.h"
 #include "engine/sys/patience.h"
-#include "engine/wait.h"
+#include "engine/progress/wait.h"
 #include "engine/will.h"
-#include "engine/wires.h"
+#include "engine/progress/transports.h"
 
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18

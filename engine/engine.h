@@ -49,7 +49,7 @@ struct rds_cong_map;
 #define RDS_BOUND_BUCKETS 4096
 #define RDS_CONN_BUCKETS 4096
 
-/* What a send does beside sending (progress.c). */
+/* What a send does beside sending (progress/progress.c). */
 enum rds_at_send {
 	RDS_AT_SEND_NOTHING,
 	RDS_AT_SEND_NOTE,
@@ -70,13 +70,13 @@ struct rds_engine {
 	struct rds_conn *conn_list;
 	_Atomic uint64_t conn_gen; /* changes whenever a connection is removed: caches are void */
 	struct rds_transport *loop, *shm;
-	struct rds_transport *remote; /* the one that reaches other hosts; NULL: none (wires.h) */
+	struct rds_transport *remote; /* the one that reaches other hosts; NULL: none (progress/transports.h) */
 	bool remote_on;		      /* it has claimed an address (control + rx) */
 	bool prefer_remote;	      /* RDS_PRELOAD_TRANSPORT=verbs: for processes of this host, too */
 	bool alone; /* RDS_PRELOAD_TRANSPORT=loop: no other process is reached, and shm is loop's do-nothing */
 	bool no_transport; /* ... names one that does not exist */
 
-	/* who makes progress (rx; progress.c) */
+	/* who makes progress (rx; progress/progress.c) */
 	_Atomic enum rds_attention attention; /* written under rx; a guess without it is good enough in places */
 	unsigned pollers, followers;
 	struct rds_wait *_Atomic leader;
@@ -192,7 +192,7 @@ bool rds_helper_round_begin(void); /* the helper's; false: a fork has held it up
 void rds_helper_round_end(bool begun);
 void rds_helper_round_forget(void); /* forked child */
 
-/* progress.c */
+/* progress/progress.c */
 void rds_progress_helper_round(void); /* helper: what is to be done each time it is awake */
 void rds_progress_forget(void);
 void rds_progress_attention_update(void); /* rx held: tell transports who looks after arrivals now */

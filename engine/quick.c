@@ -15,7 +15,7 @@
 
 #include "engine/rdma.h"
 #include "engine/sys/uaccess.h"
-#include "engine/wait.h"
+#include "engine/progress/wait.h"
 
 /* ... and there is still room behind it, or nobody has to be shown that there is none. */
 static bool send_has_room(const struct rds_sock *sk, uint32_t len)

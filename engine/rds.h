@@ -104,7 +104,7 @@ ssize_t rds_call_recvmsg(struct rds_sock *sk, int fd, struct msghdr *msg, int fl
 void rds_sock_set_error(struct rds_sock *sk, int err);
 int rds_sock_take_error(struct rds_sock *sk);
 
-/* ---- waiting (socket/standin.c, wait.c) ---- */
+/* ---- waiting (socket/standin.c, progress/wait.c) ---- */
 
 /* Bits among POLLIN POLLRDNORM POLLOUT POLLWRNORM POLLWRBAND POLLERR that hold now.  Never sleeps; has the side
  * effects that the kernel's rds_poll has (one-shot generation).  Call rds_progress_round() first, once per group. */

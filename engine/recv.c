@@ -19,8 +19,8 @@
 #include "engine/mr.h"
 #include "engine/rdma.h"
 #include "engine/sys/uaccess.h"
-#include "engine/wait.h"
-#include "engine/wires.h"
+#include "engine/progress/wait.h"
+#include "engine/progress/transports.h"
 
 /* ---- acceptance (rx held) ---- */
 

@@ -12,7 +12,7 @@
 #include "engine/rdma.h"
 #include "engine/abi/revisions.h"
 #include "engine/sys/uaccess.h"
-#include "engine/wires.h"
+#include "engine/progress/transports.h"
 #include "engine/will.h"
 
 #include <asm/socket.h>

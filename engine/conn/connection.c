@@ -32,7 +32,7 @@
 #include "engine/conn/incoming.h"
 #include "engine/conn/port_cache.h"
 #include "engine/rdma.h"
-#include "engine/wait.h"
+#include "engine/progress/wait.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -11,7 +11,7 @@
 #include "engine/wire/port_set.h"
 #include "engine/conn/port_cache.h"
 #include "engine/rdma.h"
-#include "engine/wait.h"
+#include "engine/progress/wait.h"
 
 #include <string.h>
 

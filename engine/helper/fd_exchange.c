@@ -22,7 +22,7 @@
 #include <sys/un.h>
 
 #include "engine/sys/patience.h"
-#include "engine/wait.h"
+#include "engine/progress/wait.h"
 #include "engine/will.h"
 
 #define MAGIC 0x52445370u /* "RDSp" */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * thread.c - the helper thread: how it is born, what it sleeps on, its timers.  What it does when awake is progress.c's
+ * thread.c - the helper thread: how it is born, what it sleeps on, its timers.  What it does when awake is progress/progress.c's
  * and the transports'.
  *
  * It has all signals blocked, sleeps in epoll_wait and costs nothing while nothing happens.  It has a table of
@@ -22,8 +22,8 @@
 #include "engine/carry.h"
 #include "engine/info.h"
 #include "engine/sys/patience.h"
-#include "engine/wait.h"
-#include "engine/wires.h"
+#include "engine/progress/wait.h"
+#include "engine/progress/transports.h"
 
 #define BATCH 64
 #define GONE_LOOK_NS (10 * 1000000ull)

@@ -240,7 +240,7 @@ bool rds_queue_ask_deferred(void);
 void rds_queue_looked_in_vain(void);
 bool rds_queue_ask_later(struct rds_conn *conn); /* tx: then there is something to be asked for */
 
-/* standin.c, wait.c */
+/* standin.c, progress/wait.c */
 /* Waiting inside the engine: for a message, for a congestion update (beside poll()'s own bits). */
 #define RDS_WAIT_RECV 0x1000
 #define RDS_WAIT_CONG 0x2000

@@ -9,7 +9,7 @@
  * unread for a tick, which is what serves waiters that were not interposed.
  */
 #include "engine/carry.h"
-#include "engine/wait.h"
+#include "engine/progress/wait.h"
 
 #include <string.h>
 

@@ -18,7 +18,7 @@ struct rds_options {
 	const char *registry_dir; /* RDS_PRELOAD_REGISTRY_DIR, default /dev/shm */
 	int share;		  /* RDS_PRELOAD_SHARE user|group|all: who may join this node; default user */
 	const char
-		*transport; /* RDS_PRELOAD_TRANSPORT auto|shm|verbs|loop, default auto; wires.c judges it, bind fails */
+		*transport; /* RDS_PRELOAD_TRANSPORT auto|shm|verbs|loop, default auto; progress/transports.c judges it, bind fails */
 	int64_t spin_us;	  /* RDS_PRELOAD_SPIN_US 0..1000000: longest spin before sleeping; 0 = never; -1 (default) = learnt */
 	int64_t shm_ring;	  /* RDS_PRELOAD_SHM_RING bytes per direction, 2^n, 2M..64M, default 4M */
 	int64_t verbs_buffers;	  /* RDS_PRELOAD_VERBS_BUFFERS 64..65536, default 512: receive buffers per device */

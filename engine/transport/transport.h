@@ -29,7 +29,7 @@ struct rds_transport;
 struct rds_ep;	 /* a transport's endpoint; starts with struct rds_ep_head */
 struct rds_conn; /* the engine's connection: opaque to a transport, handed back in every up-call */
 
-/* Who looks after arriving messages just now, and therefore whom a peer must wake (progress.c tells the story). */
+/* Who looks after arriving messages just now, and therefore whom a peer must wake (progress/progress.c tells the story). */
 enum rds_attention {
 	RDS_ATT_POLLING, /* a thread is looking again and again: wake nobody */
 	RDS_ATT_LAZY,	 /* busy program between two calls: wake the helper only when the sender needs an answer */
@@ -257,7 +257,7 @@ struct rds_transport_up {
 	void (*located)(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port, int err);
 };
 
-/* Helper-thread services for transports (progress.c): descriptor events and time. */
+/* Helper-thread services for transports (progress/progress.c): descriptor events and time. */
 struct rds_helper_event {
 	void (*fn)(struct rds_helper_event *ev, uint32_t epoll_events);
 };
@@ -286,7 +286,7 @@ int rds_helper_kick_fd(void);
  */
 int rds_sock_relay_fd(void);
 struct registry *node_registry(void);
-/* A system call has just roused the peer: its answer is a wake-up away (wait.c decides what that means for spinning). */
+/* A system call has just roused the peer: its answer is a wake-up away (progress/wait.c decides what that means for spinning). */
 void rds_wait_peer_woken(void);
 /* ... and before, if no receive lock is held and the peer may answer: then it finds this process ready to look. */
 void rds_wait_peer_wake_begin(void);

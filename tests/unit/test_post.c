@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "engine/socket/socket.h"
-#include "engine/wait.h"
+#include "engine/progress/wait.h"
 #include "tests/slow.h"
 #include "tests/unit/registry_helper.h"
 #include "tests/unit/suite.h"

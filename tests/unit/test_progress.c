@@ -10,7 +10,7 @@
 #include "engine/engine.h"
 #include "engine/sys/options.h"
 #include "engine/socket/socket.h"
-#include "engine/wait.h"
+#include "engine/progress/wait.h"
 #include "tests/unit/suite.h"
 
 #define MS 1000000ull

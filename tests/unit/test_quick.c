@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "engine/conn/conn.h"
-#include "engine/wait.h"
+#include "engine/progress/wait.h"
 #include "tests/unit/suite.h"
 
 #define CAP 8u

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "engine/wires.h"
+#include "engine/progress/transports.h"
 #include "tests/unit/suite.h"
 #include "tests/unit/test_reach_fake.h"
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/wires.h"
+#include "engine/progress/transports.h"
 
 struct fake fake;
 static struct fake_ep *made; /* all of them: memory that stays, and is no leak */

@@ -20,7 +20,7 @@
  * peers answer: there it is as if the signal had come before the call.
  * Must not know what is waited for, nor how a thread sleeps.
  */
-#include "engine/wait.h"
+#include "engine/progress/wait.h"
 
 #include <sched.h>
 #include <unistd.h>

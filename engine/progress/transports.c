@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * wires.c - which transports there are, when they start, and from when on the one that reaches other hosts takes part.
+ * transports.c - which transports there are, when they start, and from when on the one that reaches other hosts takes part.
  *
  * The libraries of RDMA devices keep descriptor numbers inside themselves and use them from any thread, so with such a
  * transport the helper cannot have a table of its own.  That is decided once, when the helper starts: if the machine
  * has a device then.  One that comes later is not used by this process.
  */
-#include "engine/wires.h"
+#include "engine/progress/transports.h"
 
 #include <fcntl.h>
 #include <string.h>

@@ -13,8 +13,8 @@
  * What a thread does before it sleeps is spin.c.  Must not know what sockets wait for.
  */
 #include "engine/sys/cleanup.h"
-#include "engine/wait.h"
-#include "engine/wires.h"
+#include "engine/progress/wait.h"
+#include "engine/progress/transports.h"
 
 #include <stdlib.h>
 #include <string.h>

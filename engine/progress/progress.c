@@ -19,8 +19,8 @@
  * How the helper thread itself lives is helper/thread.c.
  */
 #include "engine/native.h"
-#include "engine/wait.h"
-#include "engine/wires.h"
+#include "engine/progress/wait.h"
+#include "engine/progress/transports.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * wires.h - the transports that reach other processes, as one.
+ * transports.h - the transports that reach other processes, as one.
  *
  * There is always one for the processes of this host (rds_eng->shm; with RDS_PRELOAD_TRANSPORT=loop a do-nothing), and
  * perhaps one that reaches other hosts (rds_eng->remote).  That one takes part from the moment it claims an address: a process
