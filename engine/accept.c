@@ -12,7 +12,7 @@
 #include "engine/sys/cleanup.h"
 #include "engine/abi/cmsg.h"
 #include "engine/sys/patience.h"
-#include "engine/rdma.h"
+#include "engine/rdma/rdma.h"
 #include "engine/sys/uaccess.h"
 #include "engine/abi/user_copy.h"
 #include "engine/progress/wait.h"

@@ -20,8 +20,8 @@
 #include "engine/carry.h"
 #include "engine/conn/conn.h"
 #include "engine/conn/incoming.h"
-#include "engine/mr.h"
-#include "engine/rdma.h"
+#include "engine/rdma/mr.h"
+#include "engine/rdma/rdma.h"
 #include "engine/will.h"
 #include "engine/progress/transports.h"
 

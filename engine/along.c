@@ -22,7 +22,7 @@
 
 #include "engine/conn/conn.h"
 #include "engine/wire/port_set.h"
-#include "engine/rdma.h"
+#include "engine/rdma/rdma.h"
 
 /* ---- the process that leaves ---- */
 

@@ -17,7 +17,7 @@
 #include "engine/memory_door.h"
 #include "engine/sys/options.h"
 #include "engine/sys/os.h"
-#include "engine/rdma.h"
+#include "engine/rdma/rdma.h"
 #include "engine/rdma_try.h"
 #include "engine/sys/uaccess.h"
 

@@ -7,14 +7,14 @@
  * An entry belongs to whoever has moved its state to NEW or BUSY; there is no lock, because a signal handler may make calls.  Entries are
  * never given back, only used again.
  *
- * Must not know what a region is to the engine (mr.c).
+ * Must not know what a region is to the engine (rdma/mr.c).
  */
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "engine/away_impl.h"
-#include "engine/mr.h"
+#include "engine/rdma/mr.h"
 #include "engine/sys/os.h"
 #include "engine/socket/socket.h"
 

@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "engine/abi/revisions.h"
-#include "engine/mr.h"
-#include "engine/rdma.h"
+#include "engine/rdma/mr.h"
+#include "engine/rdma/rdma.h"
 #include "engine/rdma_try.h"
 #include "engine/sockopt.h"
 #include "rds_abi.h"
@@ -94,7 +94,7 @@ static void serve_send(struct rds_owner *c, const struct rds_owner_request *call
 	rds_op_async_refused = false;
 	r->a.result = rds_call_sendmsg(c->sk, atomic_load(&c->standin), &msg, q->flags | MSG_DONTWAIT);
 	rds_caller = NULL;
-	/* Messages that have failed, and that nobody has read of, are not waited for (asend.c). */
+	/* Messages that have failed, and that nobody has read of, are not waited for (rdma/async_send.c). */
 	r->sleeps = (r->a.result == -EAGAIN && !rds_op_async_refused) || r->a.result == -ENOBUFS;
 	owner_show_full(c);
 }

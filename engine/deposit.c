@@ -16,7 +16,7 @@
 
 #include "engine/leave.h"
 #include "engine/conn/incoming.h"
-#include "engine/rdma.h"
+#include "engine/rdma/rdma.h"
 
 int rds_handoff_append(int fd, off_t *at, const void *from, size_t len)
 {

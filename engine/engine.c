@@ -22,7 +22,7 @@
 #include "engine/sys/cpu.h"
 #include "engine/info.h"
 #include "engine/conn/incoming.h"
-#include "engine/mr.h"
+#include "engine/rdma/mr.h"
 #include "engine/conn/port_cache.h"
 #include "engine/sys/patience.h"
 #include "engine/progress/wait.h"

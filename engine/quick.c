@@ -13,7 +13,7 @@
  */
 #include <string.h>
 
-#include "engine/rdma.h"
+#include "engine/rdma/rdma.h"
 #include "engine/sys/uaccess.h"
 #include "engine/progress/wait.h"
 

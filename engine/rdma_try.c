@@ -2,7 +2,7 @@
 /*
  * rdma_try.c - the memory that a call names, tried in the process whose it is (rdma_try.h).
  *
- * The same steps as rdma_cmsg.c and mr.c, without what needs a socket: what is wrong with the call otherwise is left to the carrier, which knows
+ * The same steps as rdma/op_request.c and rdma/mr.c, without what needs a socket: what is wrong with the call otherwise is left to the carrier, which knows
  * the order in which the kernel says so.
  * Must not know sockets, channels or carriers.
  */
@@ -13,7 +13,7 @@
 
 #include "engine/abi/cmsg.h"
 #include "engine/abi/revisions.h"
-#include "engine/mr.h"
+#include "engine/rdma/mr.h"
 #include "engine/sys/uaccess.h"
 #include "rds_abi.h"
 

@@ -8,7 +8,7 @@
  */
 #include "engine/conn/conn.h"
 #include "engine/sys/patience.h"
-#include "engine/rdma.h"
+#include "engine/rdma/rdma.h"
 #include "engine/socket/socket.h"
 
 #define LOOK_NS 1000000u

@@ -8,8 +8,8 @@
 #include "engine/sockopt.h"
 
 #include "engine/conn/conn.h"
-#include "engine/mr.h"
-#include "engine/rdma.h"
+#include "engine/rdma/mr.h"
+#include "engine/rdma/rdma.h"
 #include "engine/abi/revisions.h"
 #include "engine/sys/uaccess.h"
 #include "engine/progress/transports.h"

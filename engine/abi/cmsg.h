@@ -52,7 +52,7 @@ struct rds_cmsg_summary {
 	int level;	       /* SOL_RDS spelling last seen (revisions.h), 0 none; by rds_cmsg_scan */
 	uint64_t rdma_bytes;   /* sum of RDMA_ARGS remote_vec.bytes (saturated): limit of row 9; by rds_cmsg_scan */
 	uint32_t zcopy_cookie; /* valid with RDS_HAS_ZCOPY if the cmsg was long enough */
-	/* The cmsgs themselves stay where the program put them; rdma_cmsg.c makes operations of them. */
+	/* The cmsgs themselves stay where the program put them; rdma/op_request.c makes operations of them. */
 };
 
 /*

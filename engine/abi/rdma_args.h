@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * rdma_args.h - what a program asks for, whatever the age of its structures: revisions.c makes these out of them, rdma.c and
+ * rdma_args.h - what a program asks for, whatever the age of its structures: revisions.c makes these out of them, rdma/op.c and
  * socket/op_marks.c know no others.  And what a cookie is.
  */
 #ifndef ENGINE_RDMA_ARGS_H

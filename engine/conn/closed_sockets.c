@@ -13,7 +13,7 @@
  * looks as long as that is little.
  * Must not know why anything waits.
  */
-#include "engine/rdma.h"
+#include "engine/rdma/rdma.h"
 
 #define ORPHANS_MAX ((uint64_t)64 << 20)
 

@@ -43,7 +43,7 @@ struct rds_queue_unacked {
 	uint32_t ext_rkey, ext_offset;
 	union {
 		uint64_t op; /* number of the first operation whose message it is; 0: none's */
-		struct rds_op *async; /* RDS_REPORT_END: what is told (asend.c); a reference */
+		struct rds_op *async; /* RDS_REPORT_END: what is told (rdma/async_send.c); a reference */
 	};
 };
 
@@ -66,7 +66,7 @@ struct rds_queue_item {
 	uint64_t meant_sock,
 		meant_gen; /* the socket of this host that it is for, as of which generation of the registry (meant_for.c); 0: any */
 	struct rds_op *
-		op; /* a piece of that operation, or the message of it and those behind it (rdma.h); a reference each */
+		op; /* a piece of that operation, or the message of it and those behind it (rdma/rdma.h); a reference each */
 	struct rds_conn *answers; /* an answer of this connection's, which weighs on its answer_bytes */
 	uint64_t op_at; /* piece: data holds its header only, the rest is the program's memory from here on */
 	unsigned char data[];
@@ -175,7 +175,7 @@ struct rds_conn {
 	/* RDMA (rx): operations to this peer that are not done, oldest first; bytes of those that are being read */
 	struct rds_op *ops, **ops_tail;
 	unsigned nover; /* ... of them are over and wait for those before them */
-	uint64_t failed[RDS_FAILED_MAX], failed_to; /* messages of those that have failed (rdma.c) */
+	uint64_t failed[RDS_FAILED_MAX], failed_to; /* messages of those that have failed (rdma/op.c) */
 	unsigned nfailed;
 	uint64_t reading;
 	_Atomic uint64_t lending; /* bytes that the peer is to take from our memory (written under rx) */
@@ -184,7 +184,7 @@ struct rds_conn {
 	struct rds_queue_item *answers, **answers_tail;
 	_Atomic uint64_t answer_bytes; /* ... and those of them that wait in the queue, to pings and of port_moved.c as well */
 	_Atomic unsigned nanswers;
-	bool pulled; /* a piece has overtaken others, which may come before its message (overtake.c; tx) */
+	bool pulled; /* a piece has overtaken others, which may come before its message (rdma/op_order.c; tx) */
 	uint64_t void_op, void_message; /* what failed last; the message that goes with it is not delivered */
 
 	/* regions that devices reach (rx): our own that the peer knows, keys of those that it may be told of; the peer's */
@@ -198,7 +198,7 @@ struct rds_conn {
 	bool fence_answers; /* ... reads of a region of which an answer says that nothing is (rx) */
 	/*
 	 * Operations have ended here of which the peer's engine may still carry out something, until it acknowledges this
-	 * number (rdma_native.c); 0: none.  NEW (set under rx): the number is found by who looks next (tx).
+	 * number (rdma/op_device.c); 0: none.  NEW (set under rx): the number is found by who looks next (tx).
 	 */
 	_Atomic uint64_t strays;
 #define RDS_STRAYS_NEW UINT64_MAX
@@ -389,7 +389,7 @@ static inline void rds_queue_unacked_push(struct rds_conn *conn, const struct rd
 void rds_queue_forget(void); /* forked child */
 void rds_queue_acked(struct rds_conn *conn, uint64_t ack);
 /*
- * flush.c: the connection has broken.  Has that cost a program for Oracle's kernels anything?  Then what it has sent since is not to arrive before it
+ * rdma/op_flush.c: the connection has broken.  Has that cost a program for Oracle's kernels anything?  Then what it has sent since is not to arrive before it
  * sends that again: messages whose end is told are given up.  rx held as well.  ... dropped: it is known which of them the peer has.
  */
 bool rds_op_abort_needed(const struct rds_conn *conn);
@@ -424,7 +424,7 @@ bool rds_queue_reap_is_free(void);			     /* nobody is in it just now, this thre
 
 void rds_queue_append(struct rds_conn *conn, struct rds_queue_item *q);
 void rds_queue_insert_redirect(struct rds_conn *conn,
-			       struct rds_queue_item *q); /* overtake.c: one of port_moved.c, whose number is the next */
+			       struct rds_queue_item *q); /* rdma/op_order.c: one of port_moved.c, whose number is the next */
 void rds_queue_item_free(struct rds_queue_item *q);
 /* Up, and the first that waits is an operation's that may not go yet, whatever room there is. */
 bool rds_queue_blocked(struct rds_conn *conn);

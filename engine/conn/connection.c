@@ -31,7 +31,7 @@
  */
 #include "engine/conn/incoming.h"
 #include "engine/conn/port_cache.h"
-#include "engine/rdma.h"
+#include "engine/rdma/rdma.h"
 #include "engine/progress/wait.h"
 
 #include <stdlib.h>

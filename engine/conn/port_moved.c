@@ -19,7 +19,7 @@
  * accepted: what came before is with the socket, and goes to whoever carries it next.
  *
  * Both may be what room depends on that messages wait for, since the peer does not acknowledge meanwhile: so they go before messages that no transport
- * ever had (overtake.c).  What was sent to the port has been taken out of these; that they go before others changes nothing.  After a break they
+ * ever had (rdma/op_order.c).  What was sent to the port has been taken out of these; that they go before others changes nothing.  After a break they
  * go behind what is sent again, which has its numbers: that needs no more room than it had before (verbs/group.c).
  *
  * Order: as long as messages for the port are under way to the old process, over another connection, new ones go after them there; behind what has
@@ -36,7 +36,7 @@
 
 #include "engine/conn/conn.h"
 #include "engine/conn/port_cache.h"
-#include "engine/rdma.h"
+#include "engine/rdma/rdma.h"
 
 #define AGAIN_NS (10 * 1000000ull)
 #define OUT_MOST 65536u /* a peer of our kind has given reason for one of each port, until it heeds it */

@@ -8,7 +8,7 @@
  * connection breaks, or before): then nothing else of it is left to do.  Otherwise it stays, and is given up with the operation.
  * Must not know where they go.  conn->tx held.
  */
-#include "engine/rdma.h"
+#include "engine/rdma/rdma.h"
 
 #include <stdlib.h>
 

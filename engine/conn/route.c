@@ -17,7 +17,7 @@
  */
 #include "engine/wire/port_set.h"
 #include "engine/conn/port_cache.h"
-#include "engine/rdma.h"
+#include "engine/rdma/rdma.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,12 +8,12 @@
  * as retransmissions; without memory for that they stay where they are, and the connection stays down, until there is some.
  * What was accepted from a program is given up only if it was cancelled, the peer process is gone, or it belongs to an operation that has
  * failed: nothing of an operation is sent twice, so what the broken endpoint had of one is over.  What no endpoint ever had may still get
- * later numbers (overtake.c).
+ * later numbers (rdma/op_order.c).
  *
  * A connection that may hold something is on the busy list, so that asking all peers for acknowledgements costs nothing for
  * the idle ones.  List lock order: queue_busy_walk, conn->tx, queue_busy_lock.
  */
-#include "engine/rdma.h"
+#include "engine/rdma/rdma.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -342,7 +342,7 @@ static void queue_pop(struct rds_conn *conn)
 	rds_queue_item_free(q);
 }
 
-/* Of messages whose end is to be told (asend.c) the receiver decides: it drops them, which is no failure. */
+/* Of messages whose end is to be told (rdma/async_send.c) the receiver decides: it drops them, which is no failure. */
 static bool queue_item_wanted(const struct rds_conn *conn, struct rds_queue_item *q)
 {
 	if (unlikely(q->op))
@@ -521,7 +521,7 @@ void rds_queue_purge(struct rds_conn *conn, bool answers)
 	struct rds_queue_item **p = &conn->queue, *q;
 
 	while ((q = *p)) {
-		if (!rds_unacked_aborted(&q->u) && /* else it ends in its turn (flush.c) */
+		if (!rds_unacked_aborted(&q->u) && /* else it ends in its turn (rdma/op_flush.c) */
 		    (q->op ? !rds_op_wanted(q) : answers && (q->hdr.flags & RDS_FLAG_OP)))
 			rds_queue_drop_at(conn, p);
 		else

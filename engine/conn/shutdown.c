@@ -7,10 +7,10 @@
  * lies in the graveyard until nothing of it is in use.  How connections come up again: connection.c.  All of this in the helper.
  */
 #include "engine/conn/incoming.h"
-#include "engine/native.h"
+#include "engine/rdma/op_device.h"
 #include "engine/wire/port_set.h"
 #include "engine/conn/port_cache.h"
-#include "engine/rdma.h"
+#include "engine/rdma/rdma.h"
 #include "engine/progress/wait.h"
 
 #include <string.h>

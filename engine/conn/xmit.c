@@ -5,7 +5,7 @@
  * Must not know sockets' limits or who may send.
  */
 #include "engine/sys/cpu.h"
-#include "engine/rdma.h"
+#include "engine/rdma/rdma.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +62,7 @@ int rds_conn_xmit(struct rds_conn *conn, struct rds_conn_outgoing *out)
 	struct rds_wire_hdr wire;
 	int err;
 
-	/* With operations they have gone just before these, and the message has the number that the device's were told (rdma_native.c). */
+	/* With operations they have gone just before these, and the message has the number that the device's were told (rdma/op_device.c). */
 	if (unlikely(atomic_load_explicit(&conn->nanswers, memory_order_relaxed)) && !out->ops)
 		rds_conn_answers_flush(conn);
 	out->hdr.seq = out->u.seq = conn->next_tx;

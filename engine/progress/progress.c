@@ -18,7 +18,7 @@
  * Followers (further sleeping threads) need somebody awake for them, so with followers and no leader it is HELPER.
  * How the helper thread itself lives is helper/thread.c.
  */
-#include "engine/native.h"
+#include "engine/rdma/op_device.h"
 #include "engine/progress/wait.h"
 #include "engine/progress/transports.h"
 

@@ -16,9 +16,9 @@
 
 #include "engine/carry.h"
 #include "engine/conn/conn.h"
-#include "engine/mr.h"
+#include "engine/rdma/mr.h"
 #include "engine/sys/patience.h"
-#include "engine/rdma.h"
+#include "engine/rdma/rdma.h"
 #include "engine/will.h"
 
 #define SLAB_CHUNK 64

@@ -50,7 +50,7 @@ struct rds_sock {
 	struct rds_procid name; /* of that (node/socket_name.h) */
 	uint32_t reg_idx;
 	struct rds_helper_event ev;
-	_Atomic uint64_t copied;  /* bytes of other processes' writes, kept for them (rdma_cmsg.c) */
+	_Atomic uint64_t copied;  /* bytes of other processes' writes, kept for them (rdma/op_request.c) */
 	struct rds_timer hanging; /* hung up, with operations under way (helper) */
 	uint64_t hanging_until;
 	bool port_returned; /* ... and its port has been given back */
@@ -94,11 +94,11 @@ struct rds_sock {
 	uint32_t owner_id;		    /* a number of this process as the carrier (helper); 0: none yet */
 	_Atomic bool burying; /* closed, and a device may still know some of them */
 	struct rds_op *reports, **report_tail;
-	struct rds_op *async_sends; /* messages whose own end is to be told and has not come (asend.c) */
+	struct rds_op *async_sends; /* messages whose own end is to be told and has not come (rdma/async_send.c) */
 	_Atomic unsigned nfailed; /* of those and of reports that hold up what is sent (written under rx) */
 	_Atomic unsigned nops; /* operations under way (written under rx) */
 	_Atomic bool had_ops;
-	_Atomic bool had_async_sends; /* what a break costs holds up what comes behind (flush.c) */
+	_Atomic bool had_async_sends; /* what a break costs holds up what comes behind (rdma/op_flush.c) */
 	struct rds_op_marks marks;
 	uint64_t marks_gen;	 /* changes when a mark rises */
 	struct rds_op *ordered_ops; /* operations with an id */

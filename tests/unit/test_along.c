@@ -12,7 +12,7 @@
 
 #include "engine/conn/conn.h"
 #include "engine/leave.h"
-#include "engine/rdma.h"
+#include "engine/rdma/rdma.h"
 #include "tests/unit/suite.h"
 
 static struct rds_sock sock;

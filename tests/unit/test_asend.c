@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 
 #include "engine/abi/revisions.h"
-#include "engine/rdma.h"
+#include "engine/rdma/rdma.h"
 #include "tests/unit/registry_helper.h"
 #include "tests/unit/suite.h"
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "engine/away_impl.h"
-#include "engine/mr.h"
+#include "engine/rdma/mr.h"
 #include "engine/socket/socket.h"
 #include "tests/unit/suite.h"
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/rdma.h"
+#include "engine/rdma/rdma.h"
 #include "tests/unit/suite.h"
 
 #define PORT 9

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "engine/conn/incoming.h"
-#include "engine/rdma.h"
+#include "engine/rdma/rdma.h"
 #include "tests/unit/suite.h"
 #include "tests/unit/test_reach_fake.h"
 

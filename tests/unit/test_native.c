@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/native.h"
+#include "engine/rdma/op_device.h"
 #include "tests/mock/clock.h"
 #include "tests/unit/suite.h"
 

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "engine/rdma.h"
+#include "engine/rdma/rdma.h"
 #include "tests/unit/suite.h"
 
 #define LIMIT 1000 /* of bytes sent and not acknowledged */

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "engine/atomic.h"
+#include "engine/rdma/atomic.h"
 #include "engine/transport/transport.h"
 #include "engine/wire/header.h"
 #include "engine/wire/op_header.h"

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "engine/native.h"
+#include "engine/rdma/op_device.h"
 #include "engine/transport/verbs/rdma.h"
 #include "tests/mock/world.h"
 

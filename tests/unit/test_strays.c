@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/native.h"
+#include "engine/rdma/op_device.h"
 #include "engine/abi/user_copy.h"
 #include "tests/unit/suite.h"
 

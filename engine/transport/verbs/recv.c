@@ -309,7 +309,7 @@ static void later_add(struct verbs_ep *ep, struct verbs_buf *buf)
 }
 
 /*
- * It has to wait behind another one: what it acknowledges is heard now.  Else one that waits because answers have no room (rdma_serve.c) keeps from us what
+ * It has to wait behind another one: what it acknowledges is heard now.  Else one that waits because answers have no room (rdma/op_serve.c) keeps from us what
  * would make some.  What is wrong with it is found when its turn comes.  True: it says nothing else.
  * Who asks is told at once as well, and once more when what waits has been taken: he does not ask again for that.
  */

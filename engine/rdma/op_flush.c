@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * flush.c - what a break costs a program for Oracle's kernels (asend.c): operations and messages whose end is told.
+ * op_flush.c - what a break costs a program for Oracle's kernels (async_send.c): operations and messages whose end is told.
  *
  * If any of them was under way, all that the connection has of them are given up: they end when it is up again, in the order of the queue, as
  * dropped, or well if the peer says that it has them.  From the break on until the program has read that, nothing more of them goes there
  * (rds_op_async_refuses): so it sends them again in its own order, and nothing overtakes what was lost.
  * conn->tx held.
  */
-#include "engine/rdma.h"
+#include "engine/rdma/rdma.h"
 
 bool rds_op_abort_needed(const struct rds_conn *conn)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * rdma_send.c - operations on their way out (conn->tx held).
+ * op_send.c - operations on their way out (conn->tx held).
  *
  * An operation is cut into pieces of 64 KiB, which go before the message that belongs to it and in the same sequence.  What finds no room
  * waits in the connection's queue, where a piece has its header only: the bytes stay the program's, and are fetched when it goes.
@@ -9,7 +9,7 @@
  * So that peers need not keep any number of answers, reads of READ_AHEAD bytes at most are under way on a connection; more of them wait,
  * and what comes after them, too.
  */
-#include "engine/native.h"
+#include "engine/rdma/op_device.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -299,7 +299,7 @@ static int op_xmit(struct rds_conn *conn, struct rds_op *op)
 /*
  * There is no memory, and the call fails.  What a device or the peer's engine has got of them by now may be carried out all
  * the same, as of operations that are canceled: what they were to write is not defined until they are sent again.  That comes
- * behind it: a device's work is on the same queue pair, and what the engine has got are strays (rdma_native.c).
+ * behind it: a device's work is on the same queue pair, and what the engine has got are strays (op_device.c).
  */
 void rds_ops_take_back(struct rds_op *ops)
 {

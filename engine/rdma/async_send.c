@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * asend.c - RDS_CMSG_ASYNC_SEND of Oracle's kernels: a message whose own end is told, as that of an operation is (notify.c).
+ * async_send.c - RDS_CMSG_ASYNC_SEND of Oracle's kernels: a message whose own end is told, as that of an operation is (notify.c).
  *
  * What is to be told is made before the message goes, so that telling it needs no memory, and goes wherever the message does: into the queue,
  * to a transport, back into the queue when a connection has broken, to another connection (rds_queue_unacked.async).  It is told once: success when
  * the peer has acknowledged the message; that it was dropped only if nobody has got it or ever will, since programs send it again then; and
  * "other error" where that is not known.
  *
- * What a break costs is in flush.c.  The operations of a socket that has asked for this are told with their messages, so that there is one order: such
+ * What a break costs is in op_flush.c.  The operations of a socket that has asked for this are told with their messages, so that there is one order: such
  * an operation, when it is done, is what is to be told of its message, too, and its own failure counts.  If the message has been acknowledged by
  * then, the operation is told when it is done, as any other.
  *
@@ -19,7 +19,7 @@
  *
  * An rds_op without anything to do, listed with its socket until its end and never with a connection.  rx guards all of it.
  */
-#include "engine/rdma.h"
+#include "engine/rdma/rdma.h"
 
 #include <poll.h>
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * rdma_serve.c - the target's side of operations (rx held): pieces are carried out as they arrive, in the thread that receives them.
+ * op_serve.c - the target's side of operations (rx held): pieces are carried out as they arrive, in the thread that receives them.
  *
  * What is wrong with one operation costs that operation, and the message that goes with it, which is not delivered (on a device the queue
  * pair would be in error before it); nothing else.  Memory for the answer is had before anything is done, so that an operation whose piece has to be
  * offered again has not been carried out.
  * Must not know who asks, nor how pieces travel.
  */
-#include "engine/native.h"
+#include "engine/rdma/op_device.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-#include "engine/atomic.h"
+#include "engine/rdma/atomic.h"
 #include "engine/sys/uaccess.h"
 #include "engine/abi/user_copy.h"
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * rdma_cmsg.c - from the control messages of a sendmsg to operations and regions (net/rds/send.c: rds_cmsg_send; rds-semantics 9.4).
+ * op_request.c - from the control messages of a sendmsg to operations and regions (net/rds/send.c: rds_cmsg_send; rds-semantics 9.4).
  *
  * The vectors' shape and the mixture of kinds have been checked (abi/cmsg.c, rows 12 to 14); here each is carried out in its turn, as far as
  * that needs no peer, and the first that fails undoes those before it.
  * Must not know connections.
  */
-#include "engine/rdma.h"
+#include "engine/rdma/rdma.h"
 
 #include <stdlib.h>
 
 #include "engine/abi/revisions.h"
-#include "engine/mr.h"
+#include "engine/rdma/mr.h"
 #include "engine/abi/user_copy.h"
 
 #define COPIES_MOST ((uint64_t)64 << 20) /* of a socket: its holders' writes that wait for a peer */

@@ -4,10 +4,10 @@
  *
  * The story of an operation:
  *
- *   made        by sendmsg, from control messages (rdma_cmsg.c); nobody else knows it
- *   listed      on its connection (rdma_send.c); its pieces go out, or wait in the queue, before the message that goes with it
+ *   made        by sendmsg, from control messages (op_request.c); nobody else knows it
+ *   listed      on its connection (op_send.c); its pieces go out, or wait in the queue, before the message that goes with it
  *   started     a transport was given one of its pieces: if the connection breaks it is over, and nothing of it is sent again
- *   over        the peer or the device has said so, the connection has broken, it was cancelled, or its socket was closed (rdma.c).  From
+ *   over        the peer or the device has said so, the connection has broken, it was cancelled, or its socket was closed (op.c).  From
  *               then on nothing touches the program's memory for it.  If it failed, pieces and message that still wait are not sent.
  *   done        when those before it on its connection are: who is told of one knows that all before it to there (address and TOS) are
  *               over, as on a queue pair.  The peer's engine and devices would not keep to that by themselves.  What is dropped, cancelled or
@@ -50,15 +50,15 @@ struct rds_op {
 		fetch_word; /* what the peer must find there after it has taken them; else they are the program's again (fetch.c) */
 	int status;	   /* RDS_RDMA_*, when over */
 	unsigned refs; /* pieces and messages that wait, itself until it is done, its report */
-	/* the barrier's age (barrier_call.c; rx) */
+	/* the barrier's age (barrier.c; rx) */
 	bool has_id;
 	uint32_t daddr; /* be32 */
 	uint64_t barrier_id, id_addr;
 	uint64_t after;				       /* its message goes when those up to this one are over */
-	bool overtaken;				       /* ... and when it is over itself (overtake.c) */
+	bool overtaken;				       /* ... and when it is over itself (op_order.c) */
 	struct rds_conn *blocked_in;		       /* ... and waits in this one's queue */
 	struct rds_op *order_next, **order_prev;       /* its socket's, until it is freed */
-	/* what is told at a message's own end (asend.c) */
+	/* what is told at a message's own end (async_send.c) */
 	bool async_only;   /* that, and nothing else */
 	bool with_message; /* an operation: with its message, if it is done by then */
 	bool listed;	 /* with its socket: only the message's end is to come */
@@ -78,7 +78,7 @@ struct rds_op {
 	struct iovec local[];
 };
 
-/* ---- made (rdma_cmsg.c) ---- */
+/* ---- made (op_request.c) ---- */
 
 /* What the control messages of one sendmsg come to. */
 struct rds_rdma_send {
@@ -99,7 +99,7 @@ struct rds_rdma_send {
 int rds_rdma_parse(struct rds_sock *sk, const struct msghdr *msg, uint16_t dport, struct rds_rdma_send *out);
 void rds_rdma_undo(struct rds_sock *sk, struct rds_rdma_send *send); /* the call fails: nothing of it was sent */
 
-/* ---- messages whose own end is told (asend.c) ---- */
+/* ---- messages whose own end is told (async_send.c) ---- */
 
 struct rds_op *rds_op_async_new(struct rds_sock *sk, uint64_t token,
 				bool notify); /* NULL: no memory.  No lock but sk->tx */
@@ -135,7 +135,7 @@ static inline bool rds_op_has_failed(const struct rds_op *op)
 bool rds_op_async_refuses(struct rds_sock *sk, const struct in6_addr *to);
 extern __thread bool rds_op_async_refused __attribute__((tls_model("initial-exec")));
 
-/* ---- on its way (rdma_send.c); conn->tx held ---- */
+/* ---- on its way (op_send.c); conn->tx held ---- */
 
 /*
  * Lists the operations and gives all their pieces to the endpoint or the queue; the message is the caller's to send.  0, or -ENOMEM: nothing
@@ -161,7 +161,7 @@ void rds_op_detach_queued(struct rds_queue_item *q);		/* it leaves the queue, se
 int rds_conn_send_once(struct rds_conn *conn, const struct rds_hdr *hdr,
 		       const struct iovec *iov); /* once; as rds_conn_xmit_ep() */
 
-/* ---- what goes before others (overtake.c); conn->tx held ---- */
+/* ---- what goes before others (op_order.c); conn->tx held ---- */
 
 /* It has left another connection's queue: gives it its number and its place. */
 void rds_op_order_insert(struct rds_conn *to, struct rds_queue_item *q);
@@ -175,7 +175,7 @@ bool rds_op_order_head_ordered(const struct rds_conn *conn);
 void rds_conn_answers_flush(struct rds_conn *conn);
 void rds_conn_answers_drop(struct rds_conn *conn); /* rx held as well */
 
-/* ---- the end (rdma.c) ---- */
+/* ---- the end (op.c) ---- */
 
 void rds_op_discard(struct rds_op *op); /* never listed; no lock */
 struct rds_op *rds_op_new(struct rds_sock *sk, enum rds_wire_op_kind kind, unsigned nlocal);
@@ -202,7 +202,7 @@ void rds_op_recv_answer(struct rds_conn *conn, const struct rds_wire_op_hdr *h, 
 /* A device has carried it out, or failed, or has data of it (up->op_done). */
 void rds_op_device_done(struct rds_conn *conn, uint64_t id, int err, uint64_t at, const void *data, size_t len);
 /*
- * The connection has broken: what was started is over; all: what was not, as well; behind_lost: if it is told with its message (asend.c).
+ * The connection has broken: what was started is over; all: what was not, as well; behind_lost: if it is told with its message (async_send.c).
  */
 void rds_ops_broken(struct rds_conn *conn, bool all, bool behind_lost);
 /* Has a program for Oracle's kernels an operation under way? */
@@ -217,7 +217,7 @@ void rds_ops_close(struct rds_sock *sk); /* the socket's last close */
 /* A number of it is about to be closed: waits for what is under way, but not for long. No lock held. */
 void rds_ops_drain(struct rds_sock *sk);
 
-/* ---- the barrier's age (barrier_call.c); rx held but for the last ---- */
+/* ---- the barrier's age (barrier.c); rx held but for the last ---- */
 
 int rds_op_order_add(struct rds_op *op); /* it is listed: gives it its id. 0 or -ENOMEM */
 void rds_op_order_del(struct rds_op *op);
@@ -233,7 +233,7 @@ int rds_op_barrier_decode(const void *val, int len, struct rds_barrier_request *
 int rds_op_barrier_proxy(struct rds_sock *sk, int fd, int bad, struct rds_barrier_request *req, uint64_t *mark);
 int rds_op_barrier_store(const struct rds_barrier_request *req, uint64_t mark);
 
-/* ---- at the target (rdma_serve.c); rx held ---- */
+/* ---- at the target (op_serve.c); rx held ---- */
 
 enum rds_rx_verdict rds_op_recv_piece(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx);
 /* A piece for the peer that has sent that, with so many bytes behind its header. NULL: no memory. */

@@ -4,11 +4,11 @@
  *
  * An operation that is to be reported is its own notification, so that reporting needs no memory.  They are taken oldest first, as many as
  * the control buffer has room for and one at least; within one call the newest comes first, as in Linux, or the oldest, as in Oracle's kernels, for
- * whoever has asked for what only those have (asend.c).  What cannot be stored there has not been told.  All under rx.
+ * whoever has asked for what only those have (async_send.c).  What cannot be stored there has not been told.  All under rx.
  */
 #include "engine/abi/cmsg.h"
 #include "engine/abi/revisions.h"
-#include "engine/rdma.h"
+#include "engine/rdma/rdma.h"
 
 #include <poll.h>
 

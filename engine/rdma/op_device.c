@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * rdma_native.c - the initiator's side of operations that devices carry out (native.h has the story): what it knows of its peers' regions,
+ * op_device.c - the initiator's side of operations that devices carry out (op_device.h has the story): what it knows of its peers' regions,
  * and whether an operation can go that way.
  *
  * It can if the device can take all of it now, if it is within the region (what is not is the engine's to refuse, and costs itself alone), and if
@@ -13,7 +13,7 @@
  * Reads into another process's memory (foreign_memory.h) are the engine's.
  * Must not know how a device is told.
  */
-#include "engine/native.h"
+#include "engine/rdma/op_device.h"
 
 #include <stdlib.h>
 
@@ -151,7 +151,7 @@ static bool op_device_may_post(struct rds_conn *conn, struct rds_op *op, struct 
 {
 	struct rds_remote_mr *f = remote_mr_find(conn, op->rkey);
 
-	/* The device is told the number of its message, which one that is held may not keep (overtake.c). */
+	/* The device is told the number of its message, which one that is held may not keep (op_order.c). */
 	if (!f || op->over || rds_op_order_blocked(op) || !op->total || op->remote > f->len ||
 	    op->total > f->len - op->remote || atomic_load_explicit(&conn->strays, memory_order_relaxed) ||
 	    op_has_conflict(conn, op, f))

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * rdma.c - operations from being listed to their end (rds-semantics 9.5 to 9.7).
+ * op.c - operations from being listed to their end (rds-semantics 9.5 to 9.7).
  *
  * Whatever ends an operation goes through op_end_once(), once: the first to come says how it went.  Answers find their operation by
  * number on the connection that they came by; if it is not there any more they change nothing, so memory that was given back
  * to the program stays untouched.  rx guards all of this.
  * Must not know how pieces travel, nor control messages.
  */
-#include "engine/rdma.h"
+#include "engine/rdma/rdma.h"
 
 #include <stdlib.h>
 #include <string.h>

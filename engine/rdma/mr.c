@@ -8,19 +8,19 @@
  * (legacy-abi 1.5 rule 1), and so none is 0.
  *
  * Nothing is pinned here.  A region is a range of addresses: if the program maps something else there, that is what peers reach, and
- * what is not mapped any more is an error of the operation that needs it.  Of a region that a device has been shown (mr_shown.c) it is the
+ * what is not mapped any more is an error of the operation that needs it.  Of a region that a device has been shown (mr_device.c) it is the
  * pages of that moment that count, as in the kernel.
  *
  * Everything in the table is guarded by rx, which whoever carries an operation out holds meanwhile: so a region that has been taken out is
  * beyond reach of the engine.  A device is told to forget it before the call returns, without rx: that takes a while.
  */
-#include "engine/mr.h"
+#include "engine/rdma/mr.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/abi/revisions.h"
-#include "engine/native.h"
+#include "engine/rdma/op_device.h"
 #include "engine/node/socket_name.h"
 #include "engine/socket/socket.h"
 #include "engine/sys/uaccess.h"

@@ -5,7 +5,7 @@
  * Atomic with respect to each other, as those of a device are (IBV_ATOMIC_HCA): all of a process's happen under its receive lock.  The program's
  * own instructions are not held off.
  */
-#include "engine/atomic.h"
+#include "engine/rdma/atomic.h"
 
 #include "engine/abi/user_copy.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * barrier_call.c - RDS_BARRIER as a socket option (legacy-abi 2): its value in and out, and the sleep of a blocking one.
+ * barrier.c - RDS_BARRIER as a socket option (legacy-abi 2): its value in and out, and the sleep of a blocking one.
  *
  * What a mark is, and when a call is done, is socket/op_marks.c's.  An operation of that age may go to several processes behind one address, and each
  * has a connection of its own here; in the kernel there was one, so that operations ended in order.  Programs rely on that: the message of an
@@ -8,7 +8,7 @@
  */
 #include "engine/conn/conn.h"
 #include "engine/abi/revisions.h"
-#include "engine/rdma.h"
+#include "engine/rdma/rdma.h"
 #include "engine/sys/uaccess.h"
 #include "engine/progress/wait.h"
 #include "engine/will.h"

@@ -21,7 +21,7 @@ struct rds_mr {
 	uint64_t base;	/* where its first page begins: remote addresses count from there */
 	uint64_t len;	/* of its pages */
 	uint64_t flags; /* RDS_RDMA_* */
-	/* mr_shown.c */
+	/* mr_device.c */
 	uint64_t served; /* bytes, in so many */
 	uint32_t operations;
 	bool device_unfit; /* for a device, for ever */

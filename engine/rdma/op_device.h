@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * native.h - operations that devices carry out, without a processor of the target.
+ * op_device.h - operations that devices carry out, without a processor of the target.
  *
- *   served      by the target's engine, at first (rdma_serve.c): to register memory with a device costs as much as copying it
- *   shown       to the device, and its key to the initiator, once enough of it has been served (mr_shown.c, at the target)
- *   carried out by the device, from then on (rdma_native.c, at the initiator), as far as that keeps the order and can be done at once
+ *   served      by the target's engine, at first (op_serve.c): to register memory with a device costs as much as copying it
+ *   shown       to the device, and its key to the initiator, once enough of it has been served (mr_device.c, at the target)
+ *   carried out by the device, from then on (op_device.c, at the initiator), as far as that keeps the order and can be done at once
  *   hidden      when the region is freed: its initiators are told, say that nothing of theirs is under way, and the device forgets it, before
  *               the call returns
  *
@@ -13,10 +13,10 @@
 #ifndef ENGINE_NATIVE_H
 #define ENGINE_NATIVE_H
 
-#include "engine/mr.h"
-#include "engine/rdma.h"
+#include "engine/rdma/mr.h"
+#include "engine/rdma/rdma.h"
 
-/* ---- the target (mr_shown.c) ---- */
+/* ---- the target (mr_device.c) ---- */
 
 /* The engine has carried out len bytes of an operation of that peer, the last ones of it. rx. */
 void rds_mr_served(struct rds_conn *conn, struct rds_ep *ep, struct rds_mr *mr, uint64_t len, bool last);
@@ -33,7 +33,7 @@ void rds_mr_deregister(struct rds_mr *mr);	 /* ... and no device reaches it on r
 void rds_mr_adverts_drop(struct rds_conn *conn); /* the endpoint is over. rx */
 void rds_mr_device_forget(void);		 /* forked child */
 
-/* ---- the initiator (rdma_native.c) ---- */
+/* ---- the initiator (op_device.c) ---- */
 
 /* 0: it has gone; else nothing of it has. tx. */
 int rds_op_device_post(struct rds_conn *conn, struct rds_op *op);

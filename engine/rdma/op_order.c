@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * overtake.c - what goes before something that waits in a connection's queue (conn->tx held).
+ * op_order.c - what goes before something that waits in a connection's queue (conn->tx held).
  *
- * Answers are made under rx (rdma_serve.c) and go before anything else: who has read a message that came with an operation, and
+ * Answers are made under rx (op_serve.c) and go before anything else: who has read a message that came with an operation, and
  * says so, must not overtake the result of the operation (legacy-abi 2.5).
- * A message that waits for operations that went to other processes of that address (barrier_call.c) is overtaken by one of them that turns out
+ * A message that waits for operations that went to other processes of that address (barrier.c) is overtaken by one of them that turns out
  * to belong on its connection after all, or each would wait for the other; and by what other sockets send, since what they wait for may be in another
  * queue behind a message that waits for something in this one.
  * Notices of conn/port_moved.c go before what waits for room: that may be what the peer gives back when it has heard them.
@@ -12,11 +12,11 @@
  * its message.  So where another operation goes between one and its message, because it overtakes the message, or the first has overtaken
  * it, the message goes only when its own operation is known not to have failed.
  */
-#include "engine/rdma.h"
+#include "engine/rdma/rdma.h"
 
 #include <stdlib.h>
 
-/* From that one on they have the next number each: its own is free.  No device has been told one of these (rdma_native.c). */
+/* From that one on they have the next number each: its own is free.  No device has been told one of these (op_device.c). */
 static void queue_renumber_from(struct rds_conn *conn, struct rds_queue_item *q)
 {
 	for (; q; q = q->next)
@@ -120,7 +120,7 @@ void rds_op_order_insert(struct rds_conn *to, struct rds_queue_item *q)
 
 /* ---- notices of conn/port_moved.c ---- */
 
-/* The peer may have it, a device has been told its number (rdma_native.c), or it is such a one itself. */
+/* The peer may have it, a device has been told its number (op_device.c), or it is such a one itself. */
 static bool queued_keeps_seq(const struct rds_queue_item *q)
 {
 	const struct rds_op *op;

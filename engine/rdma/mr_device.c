@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * mr_shown.c - regions that a device reaches by itself: when, who is told, and how that ends (native.h has the story).
+ * mr_device.c - regions that a device reaches by itself: when, who is told, and how that ends (op_device.h has the story).
  *
  * A region is shown once two operations and as many bytes as it has have been served: registering and unregistering it costs about as much as
  * copying all of it, and most regions of most programs are for one operation.  One that is for one use is never shown.  What is shown is pinned;
@@ -13,7 +13,7 @@
  * not need memory.  Records and regions: rx.
  * Must not know what a device is.
  */
-#include "engine/native.h"
+#include "engine/rdma/op_device.h"
 #include "engine/sys/patience.h"
 
 #include <stdlib.h>
