@@ -10,11 +10,11 @@
 #include <string.h>
 
 #include "engine/away_impl.h"
-#include "engine/info.h"
+#include "engine/calls/info.h"
 #include "engine/abi/revisions.h"
 #include "engine/sys/os.h"
 #include "engine/rds.h"
-#include "engine/sockopt.h"
+#include "engine/calls/sockopt.h"
 #include "engine/sys/uaccess.h"
 #include "engine/abi/user_copy.h"
 #include "include/rds_abi.h"
@@ -259,7 +259,7 @@ int rds_borrower_getsockopt(int fd, int level, int opt, void *val, socklen_t *le
 	}
 	borrower_set_abi(&c);
 	c.q.has_name = val && (opt < RDS_INFO_FIRST || (int)n < 0 ||
-			       !rds_user_writable(val, n)); /* info.c looks at all of it */
+			       !rds_user_writable(val, n)); /* calls/info.c looks at all of it */
 	rc = borrower_call(fd, &c);
 	if (rc == -ENOSPC)
 		rds_abi_info_note_told(c.a.len);

@@ -97,7 +97,7 @@ void rds_owner_serve(struct rds_owner *c, const struct rds_owner_request *call, 
 void rds_owner_reply_free(struct rds_owner_reply *r);
 
 /*
- * recv.c: a receive for somebody else.  Never sleeps; may_wait: the caller would.  *taken: what was delivered, for rds_inc_free() or
+ * calls/recv.c: a receive for somebody else.  Never sleeps; may_wait: the caller would.  *taken: what was delivered, for rds_inc_free() or
  * putting back.
  */
 ssize_t rds_call_recv_proxy(struct rds_sock *sk, int fd, struct msghdr *msg, int flags, bool may_wait,

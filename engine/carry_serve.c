@@ -16,7 +16,7 @@
 #include "engine/rdma/mr.h"
 #include "engine/rdma/rdma.h"
 #include "engine/rdma_try.h"
-#include "engine/sockopt.h"
+#include "engine/calls/sockopt.h"
 #include "rds_abi.h"
 
 #define NO_MEMORY ((void *)8) /* nobody has anything there */

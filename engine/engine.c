@@ -20,7 +20,7 @@
 #include "engine/carry.h"
 #include "engine/conn/conn.h"
 #include "engine/sys/cpu.h"
-#include "engine/info.h"
+#include "engine/calls/info.h"
 #include "engine/conn/incoming.h"
 #include "engine/rdma/mr.h"
 #include "engine/conn/port_cache.h"

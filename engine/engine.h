@@ -102,7 +102,7 @@ struct rds_engine {
 	_Atomic uint64_t exit_by; /* who leaves sockets has begun to wait, and the rest of the exit does not wait beyond that; 0: nobody has */
 	_Atomic bool leaving; /* its sockets: nobody new is let in over a device (leave.c) */
 	bool pressure; /* some transport's memory fills up with messages that nobody reads */
-	uint64_t catching_up; /* a message waits for older ones, and that is when it changed hands (recv.c); 0: none */
+	uint64_t catching_up; /* a message waits for older ones, and that is when it changed hands (calls/recv.c); 0: none */
 
 	/* congestion (rx) */
 	struct rds_cong_map *cong_maps;

@@ -27,7 +27,7 @@
 #include <unistd.h>
 
 #include "engine/conn/conn.h"
-#include "engine/info.h"
+#include "engine/calls/info.h"
 #include "engine/leave.h"
 #include "engine/conn/incoming.h"
 #include "engine/wire/port_set.h"

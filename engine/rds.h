@@ -95,7 +95,7 @@ int rds_call_ioctl(struct rds_sock *sk, unsigned long req, void *arg);
  */
 ssize_t rds_call_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, int flags);
 /*
- * The same for a plain message, to be tried first (quick.c): one buffer, no flags but MSG_DONTWAIT, `to` a sockaddr_in as the program gave it, not
+ * The same for a plain message, to be tried first (calls/send_fast.c): one buffer, no flags but MSG_DONTWAIT, `to` a sockaddr_in as the program gave it, not
  * checked yet.  True: all of it was sent.  False: nothing was done, and rds_call_sendmsg() is to be called.  Never sleeps.
  */
 bool rds_call_send_fast(struct rds_sock *sk, const void *buf, size_t len, const struct sockaddr *to);

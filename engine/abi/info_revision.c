@@ -10,7 +10,7 @@
  * is set in both places, and only the first tool shows something that is not so (RDS_PRELOAD_ABI=v2 settles it).
  * Must not know what a record holds.
  */
-#include "engine/info.h"
+#include "engine/calls/info.h"
 
 #include "engine/abi/revisions.h"
 #include "engine/abi/foreign_memory.h"

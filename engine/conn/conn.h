@@ -232,7 +232,7 @@ extern const struct rds_transport_up rds_transport_up;
 void rds_conn_unlist(struct rds_conn *conn); /* control: out of the tables */
 void rds_conn_free(struct rds_conn *conn);   /* control: of no more use, for the next one */
 void rds_conn_forget(void);		     /* forked child */
-enum rds_rx_verdict rds_conn_receive(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx); /* recv.c */
+enum rds_rx_verdict rds_conn_receive(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx); /* calls/recv.c */
 void rds_conn_work_add(struct rds_conn *conn); /* rx held: put on the work list */
 
 /*

@@ -10,7 +10,7 @@
  *
  * That look is for its sender: a message of a socket that is gone takes nobody's room.  It decides nothing: who has the port may be another one when the
  * message is there.  So the header names the socket as well, and the receiver, which has the sockets under its lock, drops what was meant for another one.
- * What was sent at once, and never waited, needs no name: through shared memory it is with the receiver before sendto() returns, and bind.c has it taken,
+ * What was sent at once, and never waited, needs no name: through shared memory it is with the receiver before sendto() returns, and calls/bind.c has it taken,
  * and dropped, before a socket appears.
  *
  * Not covered: other hosts' sockets, whose names are not known here, and where the kernel promises no more; what was sent at once over a device, and is

@@ -20,7 +20,7 @@
 #include <sys/syscall.h>
 
 #include "engine/carry.h"
-#include "engine/info.h"
+#include "engine/calls/info.h"
 #include "engine/sys/patience.h"
 #include "engine/progress/wait.h"
 #include "engine/progress/transports.h"

@@ -15,7 +15,7 @@
  * told of it.
  *
  * What has failed and is not read yet, or is given up, holds up what the socket sends to that address; operations of such a socket do as well.  The
- * quick way (quick.c) is not told: it goes by the destination's connection, and that is looked up anew, which finds out.
+ * quick way (calls/send_fast.c) is not told: it goes by the destination's connection, and that is looked up anew, which finds out.
  *
  * An rds_op without anything to do, listed with its socket until its end and never with a connection.  rx guards all of it.
  */

@@ -136,7 +136,7 @@ static bool op_has_conflict(struct rds_conn *conn, const struct rds_op *op, cons
 
 /*
  * Without rx, tx held: so nothing is being sent, and no stray has a higher number than what was sent last.  The peer has
- * carried out what it acknowledges (recv.c).  An operation that ends meanwhile is not lost sight of.
+ * carried out what it acknowledges (calls/recv.c).  An operation that ends meanwhile is not lost sight of.
  */
 static void strays_check(struct rds_conn *conn)
 {

@@ -84,8 +84,8 @@ struct rds_op {
 struct rds_rdma_send {
 	struct rds_op *ops; /* in the order in which they are carried out */
 	bool silent;	    /* no message, if it has no bytes */
-	bool message;	    /* ... there is one (accept.c) */
-	bool asks;	    /* ... the peer's engine has to answer (accept.c) */
+	bool message;	    /* ... there is one (calls/send.c) */
+	bool asks;	    /* ... the peer's engine has to answer (calls/send.c) */
 	bool at_once;	    /* ... and it has much to do for that */
 	struct rds_op *async; /* the message's own end is to be told */
 	uint64_t cookie;    /* to be told to the receiver; 0: none */

@@ -123,7 +123,7 @@ struct rds_sock {
 	_Atomic uint32_t rx_trace; /* n | pos0 << 8 | pos1 << 16 | pos2 << 24 */
 	_Atomic int err;	   /* recvmmsg's deferred error, positive errno */
 	_Atomic int sol_rds;	   /* level the program last used, 0 none yet */
-	_Atomic uint32_t generic;  /* RDS_GENERIC_*: SOL_SOCKET flags that are only read back (sol_socket.c) */
+	_Atomic uint32_t generic;  /* RDS_GENERIC_*: SOL_SOCKET flags that are only read back (calls/sockopt_generic.c) */
 
 	/* readiness (wait) */
 	_Atomic(struct rds_wait_node *) waiters;
@@ -195,7 +195,7 @@ static inline void rds_sock_hold(struct rds_sock *sk)
 void rds_sock_each(void (*fn)(struct rds_sock *sk, void *arg), void *arg); /* all open sockets, control held inside */
 void rds_sock_each_locked(void (*fn)(struct rds_sock *sk, void *arg), void *arg); /* caller holds control */
 /* Has the last number of it been closed, wherever that was?  True: its end has come, or comes.  Helper. */
-bool rds_call_check_hangup(struct rds_sock *sk); /* sock_hang.c */
+bool rds_call_check_hangup(struct rds_sock *sk); /* calls/hang_up.c */
 bool rds_sock_hung_up(struct rds_sock *sk); /* the kernel says so */
 void rds_call_close_last(struct rds_sock *sk); /* it is over; the caller has a reference */
 void rds_call_close_handed_off(
@@ -212,7 +212,7 @@ void rds_sock_list_add(struct rds_sock *sk); /* control: open, with two referenc
 void rds_sock_list_del(struct rds_sock *sk); /* control */
 void rds_sock_export_late(struct rds_sock *sk);
 
-/* bind.c: the sockets of this process by address and port; rx held */
+/* calls/bind.c: the sockets of this process by address and port; rx held */
 struct rds_sock *rds_sock_bound_find(const struct in6_addr *ip, uint16_t port, uint32_t scope);
 void rds_sock_bound_insert(struct rds_sock *sk);
 void rds_sock_bound_remove(struct rds_sock *sk);
@@ -220,7 +220,7 @@ void rds_sock_bound_remove(struct rds_sock *sk);
 int rds_sock_level(const struct rds_sock *sk);
 void rds_sock_used_level(struct rds_sock *sk, int level);
 
-/* tos.c, sockopt.c, info.c */
+/* calls/ioctl.c, calls/sockopt.c, calls/info.c */
 int rds_info_getsockopt(struct rds_sock *sk, int opt, void *val, socklen_t *len);
 /* RDS_STATS_GLOBAL; *len has been found readable. */
 int rds_info_getsockopt_2006(void *val, socklen_t *len);

@@ -220,7 +220,7 @@ enum rds_rx_verdict {
 	RDS_RX_LATER, /* no memory, or not its turn: not taken, offer it again */
 };
 
-/* The engine's side of the interface (conn/connection.c, recv.c). */
+/* The engine's side of the interface (conn/connection.c, calls/recv.c). */
 struct rds_transport_up {
 	/* A peer asks for a connection, over this endpoint: up->up or up->down follows, unless the engine closes it before.
 	 * Returns the connection to attach to, or NULL and *why: refused, and ep is still the transport's alone.

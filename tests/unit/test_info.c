@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "engine/conn/conn.h"
-#include "engine/info.h"
+#include "engine/calls/info.h"
 #include "engine/abi/revisions.h"
 #include "tests/mock/clock.h"
 #include "tests/slow.h"

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "engine/carry.h"
-#include "engine/info.h"
+#include "engine/calls/info.h"
 #include "engine/memory_door.h"
 #include "engine/transport/shm/layout.h"
 #include "tests/slow.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "engine/info.h"
+#include "engine/calls/info.h"
 #include "engine/node/socket_name.h"
 #include "tests/mock/world.h"
 #include "tests/unit/registry_helper.h"

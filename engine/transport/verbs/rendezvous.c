@@ -17,7 +17,7 @@
 #include <string.h>
 #include <sys/un.h>
 
-#include "engine/info.h"
+#include "engine/calls/info.h"
 #include "engine/transport/verbs/verbs.h"
 
 #define MS 1000000ull

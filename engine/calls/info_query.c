@@ -7,7 +7,7 @@
  * as trustworthy as any other process: sizes are bounded and every record is checked before it is believed.
  * No lock is held here.
  */
-#include "engine/info.h"
+#include "engine/calls/info.h"
 #include "engine/sys/patience.h"
 
 #include <stdlib.h>

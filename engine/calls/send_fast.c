@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * quick.c - a send that nothing stands in the way of.
+ * send_fast.c - a send that nothing stands in the way of.
  *
  * Most messages of most programs are like the one before: plain, to a place that the socket has sent to, over a connection that is up
- * and keeps nothing back, with room in SNDBUF.  For these accept.c, conn/xmit.c and wire/header.c do a lot to find that there is nothing to do, and
+ * and keeps nothing back, with room in SNDBUF.  For these send.c, conn/xmit.c and wire/header.c do a lot to find that there is nothing to do, and
  * carry structures from one to the other that are empty but for four numbers: that was half of what a small message cost.  Here is the
  * same in one piece.
  *
@@ -36,7 +36,7 @@ static bool send_path_is_clear(const struct rds_conn *conn, const struct rds_soc
 	       !atomic_load_explicit(&sk->handing_off, memory_order_relaxed);
 }
 
-/* As accept.c's send_admit() and rds_conn_xmit() would.  conn->tx held. */
+/* As send.c's send_admit() and rds_conn_xmit() would.  conn->tx held. */
 static bool send_xmit_fast(struct rds_sock *sk, struct rds_conn *conn, uint16_t port, const struct iovec *iov)
 {
 	const struct rds_transport_ops *ops = conn->t->ops;

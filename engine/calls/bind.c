@@ -10,7 +10,7 @@
  * The whole of bind runs under the control lock: two threads that bind one socket are simply one after the other.
  */
 #include "engine/conn/conn.h"
-#include "engine/names.h"
+#include "engine/calls/names.h"
 #include "engine/sys/patience.h"
 #include "engine/progress/transports.h"
 #include "engine/will.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * sockopt.h - level SOL_SOCKET (sol_socket.c) and what it shares with level SOL_RDS (sockopt.c).
+ * sockopt.h - level SOL_SOCKET (sockopt_generic.c) and what it shares with level SOL_RDS (sockopt.c).
  */
 #ifndef ENGINE_SOCKOPT_H
 #define ENGINE_SOCKOPT_H
@@ -16,7 +16,7 @@ bool rds_call_opt_is_local(int level, int opt);
 /* An int at the beginning of a program's buffer: shorter -EINVAL, unreadable -EFAULT. */
 int rds_call_opt_int(const void *val, int len, int *out);
 
-/* reset.c: RDS_CONN_RESET and RDS6_CONN_RESET, of the right length. */
+/* conn_reset.c: RDS_CONN_RESET and RDS6_CONN_RESET, of the right length. */
 int rds_call_conn_reset(const void *val);
 int rds_call_conn_reset6(const void *val);
 

@@ -7,7 +7,7 @@
  * places; whoever comes when all are taken is turned away.  Places are never freed, only reused, so that an event that
  * was already on its way for a finished conversation finds a valid structure.
  */
-#include "engine/info.h"
+#include "engine/calls/info.h"
 #include "engine/sys/patience.h"
 
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  * that is needed, success returns the size of one element.  Sockets and counters come from the registry, connections
  * and messages from every live process (info_query.c).
  */
-#include "engine/info.h"
+#include "engine/calls/info.h"
 
 #include "engine/abi/revisions.h"
 #include "engine/socket/socket.h"

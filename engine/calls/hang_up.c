@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * sock_hang.c - the last number of a socket has been closed, and it was not this process that did it: the stand-in has hung up.  Helper only.
+ * hang_up.c - the last number of a socket has been closed, and it was not this process that did it: the stand-in has hung up.  Helper only.
  *
  * Who closes in this process waits for operations that are under way (rds_call_number_closing()).  Another one cannot, so the socket hangs on for
  * them, but no longer than that, and without its port, which is free when the kernel says that the last number is closed.

@@ -3,9 +3,9 @@
  * sockopt.c - setsockopt and getsockopt at level SOL_RDS (rds-semantics 7.1, 7.2), under each of its numbers.
  *
  * The order of checks within each option is the kernel's, and it differs from option to option.  Level SOL_SOCKET is
- * in sol_socket.c; RDS has no other level.
+ * in sockopt_generic.c; RDS has no other level.
  */
-#include "engine/sockopt.h"
+#include "engine/calls/sockopt.h"
 
 #include "engine/conn/conn.h"
 #include "engine/rdma/mr.h"

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * sol_socket.c - level SOL_SOCKET: the generic layer (rds-semantics 1 and 7.3).
+ * sockopt_generic.c - level SOL_SOCKET: the generic layer (rds-semantics 1 and 7.3).
  *
  * Options in the table are answered here: they mean something to RDS, or they would change how the stand-in behaves, or
  * AF_UNIX treats them differently from RDS.  All others have no effect on RDS sockets, and the kernel itself checks,
  * stores and returns them on the stand-in, which is as exact as can be.
  */
-#include "engine/sockopt.h"
+#include "engine/calls/sockopt.h"
 
-#include "engine/names.h"
+#include "engine/calls/names.h"
 #include "engine/sys/uaccess.h"
 
 #include <asm/socket.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * info_collect.c - the connections and messages of this process, as neutral records.
+ * info_local.c - the connections and messages of this process, as neutral records.
  *
  * A snapshot taken connection by connection and socket by socket: each is consistent in itself, the whole is not, and
  * no lock is held for longer than one of them needs.  Must not know who asks.
  */
-#include "engine/info.h"
+#include "engine/calls/info.h"
 
 #include "engine/conn/conn.h"
 #include "engine/conn/incoming.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * accept.c - the first step of a send: take a message from the program (net/rds/send.c: rds_sendmsg).
+ * send.c - the first step of a send: take a message from the program (net/rds/send.c: rds_sendmsg).
  *
  * All checks in the kernel's order (rds-semantics 4.1; the row numbers stand beside them), then admission under the
  * socket's and the connection's transmit locks, or a wait for congestion to clear or for buffer space.

@@ -6,7 +6,7 @@
  * is written under sk->tx (the send path reads it there) and control (everybody else does), in this order.
  * Must not know how a destination is reached.
  */
-#include "engine/names.h"
+#include "engine/calls/names.h"
 
 #include "engine/sys/uaccess.h"
 #include "engine/will.h"

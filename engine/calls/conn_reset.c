@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * reset.c - RDS_CONN_RESET of Oracle's kernels: connections of this process break because the program says so.
+ * conn_reset.c - RDS_CONN_RESET of Oracle's kernels: connections of this process break because the program says so.
  *
  * What happens then is what happens after any break (conn/connection.c): they come up again by themselves, and nothing is lost, doubled or
  * reordered.  The helper does it, when this has returned, as those kernels do: nobody waits for it.  That nothing matches is no error there,
  * and one who resets need not have any connection (rds-stress --reset).
  */
-#include "engine/sockopt.h"
+#include "engine/calls/sockopt.h"
 
 #include <linux/capability.h>
 #include <sys/syscall.h>

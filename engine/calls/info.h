@@ -59,7 +59,7 @@ struct rds_info_list {
 
 bool rds_info_push(struct rds_info_list *list, const struct rds_info_rec *rec);
 
-/* info_collect.c: appends what this process has.  No lock held. */
+/* info_local.c: appends what this process has.  No lock held. */
 void rds_info_collect(enum rds_info_kind kind, struct rds_info_list *out);
 /* info_query.c: this process and all others of the node; -ENOMEM.  The caller frees list->recs. */
 int rds_info_query(enum rds_info_kind kind, struct rds_info_list *out);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * tos.c - ioctl on an RDS socket: the two TOS requests are RDS's own, a few others must not reach the stand-in because
+ * ioctl.c - ioctl on an RDS socket: the two TOS requests are RDS's own, a few others must not reach the stand-in because
  * AF_UNIX answers them and RDS does not; everything else is the generic layer's (rds-semantics 8).
  */
 #include "engine/socket/socket.h"
