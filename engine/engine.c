@@ -17,7 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "engine/carry.h"
+#include "engine/share/owner.h"
 #include "engine/conn/conn.h"
 #include "engine/sys/cpu.h"
 #include "engine/calls/info.h"
@@ -26,7 +26,7 @@
 #include "engine/conn/port_cache.h"
 #include "engine/sys/patience.h"
 #include "engine/progress/wait.h"
-#include "engine/will.h"
+#include "engine/share/lease.h"
 #include "engine/progress/transports.h"
 
 #ifndef MADV_WIPEONFORK

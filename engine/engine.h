@@ -100,7 +100,7 @@ struct rds_engine {
 	bool remote_leads;   /* what came last came that way (rx) */
 	_Atomic bool ending; /* _exit(): the helper asks peers for what they have not acknowledged */
 	_Atomic uint64_t exit_by; /* who leaves sockets has begun to wait, and the rest of the exit does not wait beyond that; 0: nobody has */
-	_Atomic bool leaving; /* its sockets: nobody new is let in over a device (leave.c) */
+	_Atomic bool leaving; /* its sockets: nobody new is let in over a device (share/handoff_out.c) */
 	bool pressure; /* some transport's memory fills up with messages that nobody reads */
 	uint64_t catching_up; /* a message waits for older ones, and that is when it changed hands (calls/recv.c); 0: none */
 

@@ -199,7 +199,7 @@ bool rds_sock_has_new_owner(struct rds_sock *sk);  /* another process has it sin
 bool rds_sock_is_open(struct rds_sock *sk);    /* calls on it get somewhere */
 /*
  * Another process is about to have sockets of this one, which has no helper that could answer it: they are left to whoever
- * makes the next call (leave_still.c).  In this process, or in one that shares its memory and has numbers of its own, of
+ * makes the next call (share/handoff_unbound.c).  In this process, or in one that shares its memory and has numbers of its own, of
  * which `fd` is one.  Any time.
  */
 bool rds_handoff_unbound_any(void); /* could there be such? */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * calls_exec.c - new programs: sockets that an exec keeps are left to whoever has the numbers afterwards (engine/leave.c), and taken
+ * calls_exec.c - new programs: sockets that an exec keeps are left to whoever has the numbers afterwards (engine/share/handoff_out.c), and taken
  * back if the exec fails.
  *
  * A child of vfork() or posix_spawn() leaves nothing: the process whose memory it shares goes on carrying them.  That process only has to
  * know that others may have its sockets.  But if that has no helper yet nobody would answer the new program, and vfork's child is the only one
- * that can do something about it (engine/leave_still.c).
+ * that can do something about it (engine/share/handoff_unbound.c).
  *
  * What libc calls inside itself passes no wrapper and no atfork handler: where it starts a program (system(), popen(), wordexp()), the name of that
  * is wrapped.  Not so pidfd_spawn(): where libc lacks the name, a program that looks for it must not find it.  Its

@@ -13,7 +13,7 @@
 
 #include <stdatomic.h>
 
-#include "engine/away.h"
+#include "engine/share/borrower.h"
 #include "engine/rds.h"
 #include "roll.h"
 
@@ -25,7 +25,7 @@
 #define FDS_CLOSING 1u	 /* a close() of this number is under way in the kernel */
 #define FDS_EPOLL 2u	 /* an epoll descriptor with RDS sockets in its set */
 #define FDS_BORROWED                                                                                                   \
-	4u /* an RDS socket whose engine is in another process: only the stand-in is here (engine/away.h) */
+	4u /* an RDS socket whose engine is in another process: only the stand-in is here (engine/share/borrower.h) */
 #define FDS_NESTED 8u	 /* an epoll descriptor with such a set in its set */
 #define FDS_MARKS 16u	 /* values below are marks */
 

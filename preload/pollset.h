@@ -23,7 +23,7 @@ struct pollset {
 	struct pollset_rds *rds;
 	struct pollfd *kernel;	/* foreign descriptors, and room for the lines and one more */
 	unsigned *kernel_index; /* the caller's */
-	int *hangup_fds;	/* to the carriers of other processes' sockets (engine/away.h) */
+	int *hangup_fds;	/* to the carriers of other processes' sockets (engine/share/borrower.h) */
 	unsigned room;		/* for lines */
 	bool all_hangups;	/* a set of epoll is among them: any may be meant */
 	unsigned

@@ -13,7 +13,7 @@
 #include "engine/calls/names.h"
 #include "engine/sys/patience.h"
 #include "engine/progress/transports.h"
-#include "engine/will.h"
+#include "engine/share/lease.h"
 
 #ifdef HAVE_VERBS
 #define RDS_VERBS_LISTED "verbs (other hosts, too, by RDMA devices), "

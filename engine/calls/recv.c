@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/carry.h"
+#include "engine/share/owner.h"
 #include "engine/abi/cmsg.h"
 #include "engine/sys/cpu.h"
 #include "engine/abi/revisions.h"
@@ -545,7 +545,7 @@ static ssize_t recv_wait(struct rds_sock *sk, int fd, struct msghdr *msg, int fl
 	return ret;
 }
 
-/* The helper's look for another process (carry.h): it is no sign that the program is busy.  One that comes back again keeps its place. */
+/* The helper's look for another process (share/owner.h): it is no sign that the program is busy.  One that comes back again keeps its place. */
 ssize_t rds_call_recv_proxy(struct rds_sock *sk, int fd, struct msghdr *msg, int flags, bool may_wait,
 			    struct rds_inc **taken)
 {

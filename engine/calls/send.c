@@ -16,7 +16,7 @@
 #include "engine/sys/uaccess.h"
 #include "engine/abi/user_copy.h"
 #include "engine/progress/wait.h"
-#include "engine/will.h"
+#include "engine/share/lease.h"
 
 #define OPTMEM_MAX 20480
 #ifndef MSG_ZEROCOPY
@@ -176,7 +176,7 @@ static int send_operations(struct send_call *c, struct rds_conn *conn)
 	return err;
 }
 
-/* It is another process's by now, or is about to be (leave.c): nothing more goes from here, nor is it told what it is not any more. */
+/* It is another process's by now, or is about to be (share/handoff_out.c): nothing more goes from here, nor is it told what it is not any more. */
 static inline bool sock_is_handed_off(const struct rds_sock *sk)
 {
 	return atomic_load_explicit(&sk->handing_off, memory_order_relaxed);

@@ -13,7 +13,7 @@
 #include "engine/abi/revisions.h"
 #include "engine/sys/uaccess.h"
 #include "engine/progress/transports.h"
-#include "engine/will.h"
+#include "engine/share/lease.h"
 
 #include <asm/socket.h>
 

@@ -47,7 +47,7 @@ struct rds_queue_unacked {
 	};
 };
 
-/* Of a message that goes along to its socket's next carrier (along.c): where to, and what is told of its end. */
+/* Of a message that goes along to its socket's next carrier (share/handoff_unsent.c): where to, and what is told of its end. */
 struct rds_queue_handoff {
 	struct rds_addr to;
 	uint64_t token;
@@ -214,7 +214,7 @@ struct rds_conn {
 	unsigned out_cap;
 	_Atomic unsigned nredirects_out, nredirects_in;
 	unsigned
-		nhandoff_said; /* of the sockets that this process is leaving, so many have been said to the peer (leave.c) */
+		nhandoff_said; /* of the sockets that this process is leaving, so many have been said to the peer (share/handoff_out.c) */
 	struct rds_conn_history history; /* tx */
 };
 
@@ -300,7 +300,7 @@ uint32_t rds_queue_item_sock(const struct rds_conn *conn, const struct rds_queue
 bool rds_conn_is_meant_for(const struct rds_sock *sk, uint32_t named);
 
 /*
- * inbox.c: what waits for sockets of nobody goes to them in a way that outlives this process; the rest still waits.  fill: no lock held.  post:
+ * share/orphan_inbox.c: what waits for sockets of nobody goes to them in a way that outlives this process; the rest still waits.  fill: no lock held.  post:
  * of one connection, control and tx held; returns what has gone, which is still to be released.
  */
 void rds_mailbox_deliver_all(void);

@@ -457,7 +457,7 @@ static int conn_may_connect(const struct rds_conn_id *id)
 	return -ENOSPC;
 }
 
-/* Somebody new would send to sockets that are about to be somebody else's, over a device; whom we know is told, and waited for (leave.c). */
+/* Somebody new would send to sockets that are about to be somebody else's, over a device; whom we know is told, and waited for (share/handoff_out.c). */
 static int conn_may_come(const struct rds_transport *t, const struct rds_conn_id *id)
 {
 	if (unlikely(atomic_load(&rds_eng->leaving)) && (t->ops->caps & RDS_TCAP_REMOTE))

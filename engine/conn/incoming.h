@@ -20,7 +20,7 @@ struct rds_inc {
 	uint64_t cookie; /* RDS_CMSG_RDMA_DEST; 0: none */
 	uint32_t len;
 	uint64_t seq;
-	uint64_t taken; /* by which holder's call, as counted (carry.h); 0: by none */
+	uint64_t taken; /* by which holder's call, as counted (share/owner.h); 0: by none */
 	const void *data;
 	void *heap; /* owned copy, NULL while in place, or if it is in `small` */
 	/* in place: */

@@ -15,7 +15,7 @@
  *     acknowledgement would not do: each side may be holding back what the other waits for.)
  * What was sent to the port before the message that came back has been dealt with, acknowledged or not: so nothing of it is under way any more.
  *
- * A process that *leaves* a socket to others (leave.c) says so before it ends, of each of its ports, with the number of the first message that it has not
+ * A process that *leaves* a socket to others (share/handoff_out.c) says so before it ends, of each of its ports, with the number of the first message that it has not
  * accepted: what came before is with the socket, and goes to whoever carries it next.
  *
  * Both may be what room depends on that messages wait for, since the peer does not acknowledge meanwhile: so they go before messages that no transport

@@ -61,7 +61,7 @@ static void conn_end_operations(struct rds_conn *conn, bool broken, bool all)
 }
 
 /*
- * A port that the dead process had: has its socket gone to somebody else, or to nobody for the moment (leave.c)?  As long as the kernel has not taken
+ * A port that the dead process had: has its socket gone to somebody else, or to nobody for the moment (share/handoff_out.c)?  As long as the kernel has not taken
  * its lock away it may yet: then what is for it looks for it anew.  But if the last copy of it is closed by now, newer messages may have found that out
  * and been dropped, and older ones must not outlive them: they could meet another socket there.  To ask for that takes the registry's lock.
  */

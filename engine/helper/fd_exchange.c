@@ -23,7 +23,7 @@
 
 #include "engine/sys/patience.h"
 #include "engine/progress/wait.h"
-#include "engine/will.h"
+#include "engine/share/lease.h"
 
 #define MAGIC 0x52445370u /* "RDSp" */
 #define BACKLOG 64

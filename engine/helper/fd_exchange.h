@@ -27,12 +27,12 @@ enum rds_export_kind {
 	RDS_EXPORT_REGISTRY,
 	RDS_EXPORT_SOCK,  /* our end of a stand-in's pair */
 	RDS_EXPORT_WAIT,  /* what a sleeping thread is woken by */
-	RDS_EXPORT_LEASE, /* of a socket (will.h) */
+	RDS_EXPORT_LEASE, /* of a socket (share/lease.h) */
 	RDS_EXPORT_START,
 	RDS_EXPORT_ASIDE, /* where its descriptors lie while there is no helper */
 	/* to the program */
 	RDS_EXPORT_PEER,    /* what wakes a peer's leader and helper */
-	RDS_EXPORT_HANG_UP, /* what holders wait for (will.h) */
+	RDS_EXPORT_HANG_UP, /* what holders wait for (share/lease.h) */
 };
 
 /* Something to be done by a thread of the other side.  fn runs with no lock held, in order of no kind. */

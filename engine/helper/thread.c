@@ -19,7 +19,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 
-#include "engine/carry.h"
+#include "engine/share/owner.h"
 #include "engine/calls/info.h"
 #include "engine/sys/patience.h"
 #include "engine/progress/wait.h"

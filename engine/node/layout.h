@@ -102,7 +102,7 @@ struct reg_sock {
 	_Atomic uint16_t connected_port;
 	_Atomic uint16_t shared; /* other processes use it, too, or have */
 	_Atomic uint32_t sndbuf, rcvbuf;
-	_Atomic uint32_t mailbox_bytes; /* in its inbox (inbox.c), at most: never less than what is there */
+	_Atomic uint32_t mailbox_bytes; /* in its inbox (share/orphan_inbox.c), at most: never less than what is there */
 	_Atomic uint64_t name[2]; /* the socket's own; 0: it has none, and ends with its process */
 };
 

@@ -13,7 +13,7 @@
  *	carrier	REPLY, or first WAIT: the call sleeps, so many nanoseconds at most; READY then comes before its REPLY
  *	holder	CANCEL while it sleeps (a signal): the REPLY comes all the same, -EINTR or what was quicker
  *
- * A holder that waits no longer closes its half, or the channel: a request that has not been read is not made then (away_wait.c).
+ * A holder that waits no longer closes its half, or the channel: a request that has not been read is not made then (share/borrower_wait.c).
  *
  * A holder that dies with a message in a REPLY that it has not read closes the channel with something in it, which the
  * kernel tells the carrier: the message goes back to the head of the queue.  So each message reaches one reader.
@@ -75,7 +75,7 @@ enum rds_share_op {
 };
 
 enum rds_share_kind {
-	RDS_SHARE_HELLO = 1, /* with the other end, the line, the inbox and last the will, if there is one (will.h) */
+	RDS_SHARE_HELLO = 1, /* with the other end, the line, the inbox and last the will, if there is one (share/lease.h) */
 	RDS_SHARE_REPLY,
 	RDS_SHARE_WAIT,
 	RDS_SHARE_READY,
@@ -117,7 +117,7 @@ struct rds_share_state {
 	uint32_t n_reports, n_unsent;
 };
 
-/* The will (will.h): st[which] is whole. n_messages, n_reports and n_unsent are 0. */
+/* The will (share/lease.h): st[which] is whole. n_messages, n_reports and n_unsent are 0. */
 struct rds_lease_page {
 	uint32_t magic, version;
 	_Atomic uint32_t which;
@@ -133,7 +133,7 @@ struct rds_share_message {
 	uint64_t cookie, real_ns, trace_ns[3];
 };
 
-/* A message that no transport has been offered (along.c). */
+/* A message that no transport has been offered (share/handoff_unsent.c). */
 struct rds_share_unsent {
 	struct rds_addr to;
 	uint32_t len;

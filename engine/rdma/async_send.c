@@ -11,7 +11,7 @@
  * an operation, when it is done, is what is to be told of its message, too, and its own failure counts.  If the message has been acknowledged by
  * then, the operation is told when it is done, as any other.
  *
- * A message that changes hands with its socket before any transport has had it (along.c) takes along what is to be
+ * A message that changes hands with its socket before any transport has had it (share/handoff_unsent.c) takes along what is to be
  * told of it.
  *
  * What has failed and is not read yet, or is given up, holds up what the socket sends to that address; operations of such a socket do as well.  The

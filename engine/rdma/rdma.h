@@ -66,7 +66,7 @@ struct rds_op {
 	bool unsure;	 /* ... it was not over when the connection broke: if the message has arrived, it is */
 	bool aborted;	 /* ... dropped when the connection comes up, unless the peer has it */
 	bool blocks_sends; /* has failed, or is about to, and is not read yet: what goes to `to` waits */
-	bool handed_off;   /* the socket's next carrier is to tell it (along.c; control and rx) */
+	bool handed_off;   /* the socket's next carrier is to tell it (share/handoff_unsent.c; control and rx) */
 	struct in6_addr to;
 	/* what it does */
 	uint32_t rkey;
@@ -211,7 +211,7 @@ bool rds_ops_abort_needed(const struct rds_conn *conn);
  * been carried out? */
 void rds_ops_judge(struct rds_conn *conn);
 void rds_ops_cancel(struct rds_conn *conn, struct rds_sock *sk, uint16_t dport);
-/* This process carries it no longer (leave.c): what is not over by now is dropped, and that is reported.  control held. */
+/* This process carries it no longer (share/handoff_out.c): what is not over by now is dropped, and that is reported.  control held. */
 void rds_ops_handoff(struct rds_sock *sk);
 void rds_ops_close(struct rds_sock *sk); /* the socket's last close */
 /* A number of it is about to be closed: waits for what is under way, but not for long. No lock held. */

@@ -14,12 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/carry.h"
+#include "engine/share/owner.h"
 #include "engine/conn/conn.h"
 #include "engine/rdma/mr.h"
 #include "engine/sys/patience.h"
 #include "engine/rdma/rdma.h"
-#include "engine/will.h"
+#include "engine/share/lease.h"
 
 #define SLAB_CHUNK 64
 #ifndef SOCK_MAX
@@ -476,7 +476,7 @@ static int sock_register(struct rds_sock *sk)
 	return 0;
 }
 
-/* ---- one that comes from another process (adopt.c) ---- */
+/* ---- one that comes from another process (share/handoff_in.c) ---- */
 
 int rds_sock_new_from_pair(int pair, uint64_t inode, struct rds_sock **out)
 {

@@ -35,7 +35,7 @@ struct rds_queue_item;
 struct rds_sock {
 	_Atomic uint64_t ref;	  /* RDS_REF_*: the open socket, its numbers, engine lists, calls for which no record had room */
 	_Atomic bool open;	  /* cleared at last close */
-	_Atomic bool handing_off; /* not open, because it is being handed over (leave.c; written under rx) */
+	_Atomic bool handing_off; /* not open, because it is being handed over (share/handoff_out.c; written under rx) */
 	bool nobodys;		  /* ... and the registry says so */
 	_Atomic unsigned look_later; /* what lies on our end of the pair is to be looked at (rds_owner_look_later) */
 	_Atomic bool
@@ -54,7 +54,7 @@ struct rds_sock {
 	struct rds_timer hanging; /* hung up, with operations under way (helper) */
 	uint64_t hanging_until;
 	bool port_returned; /* ... and its port has been given back */
-	/* what is kept for the case that this process is killed (will.h) */
+	/* what is kept for the case that this process is killed (share/lease.h) */
 	_Atomic(struct rds_lease_page *) lease;
 	struct os_fd lease_fd, mailbox_fd; /* the latter may be none */
 	_Atomic unsigned lease_wanted;
@@ -77,7 +77,7 @@ struct rds_sock {
 	_Atomic uint64_t snd;	 /* bytes accounted (low part) and messages in flight: rds_snd_* below */
 	uint64_t
 		since; /* when another process's became ours (RDS_FLAG_NEW_OWNER), else 0; written before it is listed */
-	struct rds_queue_item *handoff; /* messages that change hands with it (along.c; control) */
+	struct rds_queue_item *handoff; /* messages that change hands with it (share/handoff_unsent.c; control) */
 
 	/* receiving (rx) */
 	struct rds_sock *hash_next;
@@ -102,7 +102,7 @@ struct rds_sock {
 	struct rds_op_marks marks;
 	uint64_t marks_gen;	 /* changes when a mark rises */
 	struct rds_op *ordered_ops; /* operations with an id */
-	/* congestion monitor and generation (written under rx; what others will know of the socket is read at any time, will.c) */
+	/* congestion monitor and generation (written under rx; what others will know of the socket is read at any time, share/lease.c) */
 	_Atomic bool cong_monitor;
 	_Atomic uint64_t cong_mask, cong_notify;
 	uint64_t cong_track;	      /* rx; names are the kernel's */
@@ -129,13 +129,13 @@ struct rds_sock {
 	_Atomic(struct rds_wait_node *) waiters;
 	_Atomic bool watched;
 	_Atomic bool watched_edge;
-	_Atomic bool proxy_sleeps;	   /* calls of other processes sleep for it (carry.c): tell the helper */
+	_Atomic bool proxy_sleeps;	   /* calls of other processes sleep for it (share/owner.c): tell the helper */
 	_Atomic bool shown_in, hidden_out; /* a packet lies in the application's end / its send buffer is filled */
 	_Atomic uint8_t shown;		   /* ... so many at most: RDS_SHOWN_MAX */
 };
 
 #define RDS_NO_TIMEOUT UINT64_MAX
-#define RDS_SHOWN_MAX 32 /* a deposit has to find room behind them (leave.c) */
+#define RDS_SHOWN_MAX 32 /* a deposit has to find room behind them (share/handoff_out.c) */
 
 enum { RDS_GENERIC_STAMP_NS = 1, RDS_GENERIC_PASSCRED = 2, RDS_GENERIC_PASSSEC = 4 };
 

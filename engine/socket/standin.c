@@ -8,7 +8,7 @@
  * sockets that somebody watches through the kernel (an epoll set); for all others the helper brings up what has stood
  * unread for a tick, which is what serves waiters that were not interposed.
  */
-#include "engine/carry.h"
+#include "engine/share/owner.h"
 #include "engine/progress/wait.h"
 
 #include <string.h>

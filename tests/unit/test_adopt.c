@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "engine/conn/conn.h"
-#include "engine/leave.h"
+#include "engine/share/handoff.h"
 #include "engine/node/layout.h"
 #include "tests/mock/clock.h"
 #include "tests/slow.h"

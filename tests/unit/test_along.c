@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "engine/conn/conn.h"
-#include "engine/leave.h"
+#include "engine/share/handoff.h"
 #include "engine/rdma/rdma.h"
 #include "tests/unit/suite.h"
 

@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "engine/away_impl.h"
+#include "engine/share/borrower_impl.h"
 #include "engine/rdma/mr.h"
 #include "engine/socket/socket.h"
 #include "tests/unit/suite.h"

@@ -12,9 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engine/away.h"
+#include "engine/share/borrower.h"
 #include "engine/sys/os.h"
-#include "engine/will.h"
+#include "engine/share/lease.h"
 #include "tests/mock/clock.h"
 #include "tests/unit/suite.h"
 

@@ -13,7 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "engine/leave.h"
+#include "engine/share/handoff.h"
 #include "engine/conn/incoming.h"
 #include "tests/unit/suite.h"
 

@@ -2,7 +2,7 @@
 /* test_preload_mock.c - see test_preload_mock.h.  One lock, one condition: something changed. */
 #include "test_preload_mock.h"
 
-#include "engine/away.h"
+#include "engine/share/borrower.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -19,8 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engine/carry.h"
-#include "engine/memory_door.h"
+#include "engine/share/owner.h"
+#include "engine/share/memory_grant.h"
 #include "rds_abi.h"
 #include "tests/slow.h"
 #include "tests/unit/busy_helper.h"

@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 
 #include "engine/transport/shm/shm.h"
-#include "engine/will.h"
+#include "engine/share/lease.h"
 #include "tests/refuse.h"
 #include "tests/unit/suite.h"
 

@@ -14,9 +14,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "engine/carry.h"
+#include "engine/share/owner.h"
 #include "engine/calls/info.h"
-#include "engine/memory_door.h"
+#include "engine/share/memory_grant.h"
 #include "engine/transport/shm/layout.h"
 #include "tests/slow.h"
 #include "tests/unit/suite.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * away_slots.c - the channels of this process (away.c), by the inode of the stand-in: kept until a number of the socket is closed here, or the
+ * borrower_pool.c - the channels of this process (borrower_channel.c), by the inode of the stand-in: kept until a number of the socket is closed here, or the
  * carrier goes.
  *
  * A slot belongs to whoever has moved its state from FREE or IDLE to BUSY.  Slots are never given back, only used again.  Taking one that is idle,
@@ -11,11 +11,11 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-#include "engine/away_impl.h"
-#include "engine/memory_door.h"
+#include "engine/share/borrower_impl.h"
+#include "engine/share/memory_grant.h"
 #include "engine/sys/os.h"
 #include "engine/sys/patience.h"
-#include "engine/will.h"
+#include "engine/share/lease.h"
 
 #define SLOTS 64
 #define CHUNKS 256

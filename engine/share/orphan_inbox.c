@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * inbox.c - what a process still has for a socket of nobody when it ends (node/socket_name.h): put into the socket's inbox, and taken out of it by the
+ * orphan_inbox.c - what a process still has for a socket of nobody when it ends (node/socket_name.h): put into the socket's inbox, and taken out of it by the
  * next carrier.
  *
  * A socket has one for as long as some copy of it is open: it is made with the will, and kept by everybody who could become the carrier; so a
@@ -28,7 +28,7 @@
 
 #include "engine/conn/conn.h"
 #include "engine/calls/info.h"
-#include "engine/leave.h"
+#include "engine/share/handoff.h"
 #include "engine/conn/incoming.h"
 #include "engine/wire/port_set.h"
 

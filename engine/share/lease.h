@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * will.h - so that a socket outlives its carrier when that is killed: what the carrier keeps ready (will.c), and what every holder keeps of it
- * (heir.c).  See node/socket_name.h for the rest.
+ * lease.h - so that a socket outlives its carrier when that is killed: what the carrier keeps ready (lease.c), and what every holder keeps of it
+ * (standby.c).  See node/socket_name.h for the rest.
  *
  * The *will* is the socket's state on a page of memory of its own, a file without a name.  The carrier writes there what calls change, and has a
  * record lock on it: who has the lock is the carrier, the kernel gives it to one, and takes it away however a process ends.  A holder keeps four
- * descriptors: the will, the inbox (inbox.c), a copy of the carrier's end of the pair (so that the stand-in does not hang up with the carrier), and
+ * descriptors: the will, the inbox (orphan_inbox.c), a copy of the carrier's end of the pair (so that the stand-in does not hang up with the carrier), and
  * the *line*, a pipe whose other end only the carrier's helper has: it hangs up when the carrier has ended, and a sleeping holder can wait for that.
  * Children of fork have them from birth, others get them with the answer to RDS_SHARE_ATTACH.
  *
@@ -20,15 +20,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "engine/leave.h"
+#include "engine/share/handoff.h"
 
-/* ---- the carrier: will.c ---- */
+/* ---- the carrier: lease.c ---- */
 
 /* Has a will, from now on up to date, and this process the lock.  control held.  0 or -errno; then it ends with this process. */
 int rds_lease_make(struct rds_sock *sk);
 /* The same with one that another carrier has written, and on which we have the lock already.  Takes the descriptor.  Before the socket is listed. */
 int rds_lease_take(struct rds_sock *sk, int page);
-/* The inbox that comes with it, or without a will (inbox.c).  Takes the descriptor. */
+/* The inbox that comes with it, or without a will (orphan_inbox.c).  Takes the descriptor. */
 int rds_lease_take_mailbox(struct rds_sock *sk, int inbox);
 bool rds_lease_is_sound(int page);    /* it is of the size of one, and nobody can make it shorter */
 void rds_lease_reserve_fd(bool keep); /* a number for who leaves: kept, or to be had now.  The program's table */
@@ -64,7 +64,7 @@ void rds_lease_unmap(struct rds_sock *sk); /* nobody uses the structure any more
 unsigned rds_lease_fds(struct rds_sock *sk, int fds[RDS_LEASE_FDS]);
 void rds_lease_forget(void); /* forked child */
 
-/* ---- holders: heir.c ---- */
+/* ---- holders: standby.c ---- */
 
 /* What somebody gets who becomes the carrier. */
 struct rds_handoff {

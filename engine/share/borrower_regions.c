@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * away_regions.c - the memory regions that this process has opened on sockets which other processes carry.  They are its own, whoever carries the
+ * borrower_regions.c - the memory regions that this process has opened on sockets which other processes carry.  They are its own, whoever carries the
  * socket: who becomes the carrier is told of them before the next call on the socket, and if that is this process, they are regions like any other.
  *
  * Regions for one use are not kept: only the carrier knows when they end.  They end with it.
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "engine/away_impl.h"
+#include "engine/share/borrower_impl.h"
 #include "engine/rdma/mr.h"
 #include "engine/sys/os.h"
 #include "engine/socket/socket.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * rdma_try.c - the memory that a call names, tried in the process whose it is (rdma_try.h).
+ * rdma_probe.c - the memory that a call names, tried in the process whose it is (rdma_probe.h).
  *
  * The same steps as rdma/op_request.c and rdma/mr.c, without what needs a socket: what is wrong with the call otherwise is left to the carrier, which knows
  * the order in which the kernel says so.
  * Must not know sockets, channels or carriers.
  */
-#include "engine/rdma_try.h"
+#include "engine/share/rdma_probe.h"
 
 #include <errno.h>
 #include <string.h>

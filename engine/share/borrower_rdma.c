@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * away_rdma.c - RDMA and RDS_BARRIER on a socket that this process only holds: its memory is given to the carrier (memory_door.h), what a call names
+ * borrower_rdma.c - RDMA and RDS_BARRIER on a socket that this process only holds: its memory is given to the carrier (memory_grant.h), what a call names
  * of it is tried here, and the mark is stored here.
  *
  * The carrier can read and write all of this process from then on, so it has to be of the same user, or of root; to another one nothing is given, and
  * such calls end in EOPNOTSUPP.
  *
- * Must not know how a call gets to the carrier (away.c), nor what operations are.
+ * Must not know how a call gets to the carrier (borrower_channel.c), nor what operations are.
  */
 #include <errno.h>
 #include <string.h>
 
-#include "engine/away_impl.h"
+#include "engine/share/borrower_impl.h"
 #include "engine/abi/revisions.h"
 #include "engine/abi/foreign_memory.h"
-#include "engine/memory_door.h"
+#include "engine/share/memory_grant.h"
 #include "engine/sys/options.h"
 #include "engine/sys/os.h"
 #include "engine/rdma/rdma.h"
-#include "engine/rdma_try.h"
+#include "engine/share/rdma_probe.h"
 #include "engine/sys/uaccess.h"
 
 /* ---- our memory ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * rdma_try.h - which calls name memory beyond their arguments, and is that memory there?  Asked by a process that only holds the socket, before
+ * rdma_probe.h - which calls name memory beyond their arguments, and is that memory there?  Asked by a process that only holds the socket, before
  * the carrier makes the call for it (foreign_memory.h): nobody else can tell what of it the program may read and write.
  */
 #ifndef ENGINE_RDMA_TRY_H
@@ -23,7 +23,7 @@ struct rds_share_probe {
 	struct rds_mr_request opens; /* the region that is asked for; bytes 0: none */
 	bool word;		     /* the word that the ABI of 2007 may mean can be written (revisions.h) */
 };
-/* Takes no lock and no memory from the heap, like any call of away.h. */
+/* Takes no lock and no memory from the heap, like any call of borrower.h. */
 struct rds_share_probe rds_share_probe_message(const struct msghdr *msg);
 struct rds_share_probe rds_share_probe_option(int opt, const void *val, socklen_t len);
 

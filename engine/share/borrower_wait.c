@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * away_wait.c - how long a holder's call waits for a carrier that does not answer: it is stopped, is late, or cannot be found.
+ * borrower_wait.c - how long a holder's call waits for a carrier that does not answer: it is stopped, is late, or cannot be found.
  *
  * A call that would not sleep in the kernel's RDS, and whoever is about to sleep in poll, select or epoll, waits until the carrier is seen to be
  * stopped, within the limits of sys/patience.h otherwise.  One that may sleep waits as long as the program wants, which is until a signal comes that
@@ -8,7 +8,7 @@
  * others (names, options) wait to the end.
  *
  * What is not waited for any longer must not be made afterwards: it is withdrawn.  The holder closes the channel, or only its sending half if it has
- * to know, and a carrier looks for that between reading a request and making the call (carry.c).  So a request that lies unread afterwards is none,
+ * to know, and a carrier looks for that between reading a request and making the call (owner.c).  So a request that lies unread afterwards is none,
  * and one that was read is waited for: its carrier was at it.
  *
  * Must not know how a channel is made, nor what a call means but for that.
@@ -21,13 +21,13 @@
 #include <string.h>
 #include <sys/syscall.h>
 
-#include "engine/away_impl.h"
+#include "engine/share/borrower_impl.h"
 #include "engine/sys/cleanup.h"
 #include "engine/sys/log.h"
 #include "engine/sys/os.h"
 #include "engine/sys/patience.h"
 #include "engine/rds.h"
-#include "engine/will.h"
+#include "engine/share/lease.h"
 
 #define LONG_LOOK_MS 100 /* between looks, when it has waited for long */
 #define PAUSE_MS 20	 /* between attempts at most */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * deposit.c - what a carrier that leaves puts into the stand-in (node/socket_name.h): the file with state and queue, and the packet with the descriptors.
+ * handoff_state.c - what a carrier that leaves puts into the stand-in (node/socket_name.h): the file with state and queue, and the packet with the descriptors.
  *
  * Looking changes nothing, and lets no descriptor into the table that is not asked for.  Who takes the packet has the lock on the will
- * first (heir.c), if there is one; so a descriptor of the will never comes into the table of a process that has the lock.
+ * first (standby.c), if there is one; so a descriptor of the will never comes into the table of a process that has the lock.
  *
  * Must not know who leaves, nor who takes.
  */
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 
-#include "engine/leave.h"
+#include "engine/share/handoff.h"
 #include "engine/conn/incoming.h"
 #include "engine/rdma/rdma.h"
 

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * adopt.c - a holder becomes the carrier: takes the deposit that the last one left in the stand-in (node/socket_name.h), or, if that was killed, what the
- * holder has kept for this case (will.h), and makes a socket of it in this process's engine.
+ * handoff_in.c - a holder becomes the carrier: takes the deposit that the last one left in the stand-in (node/socket_name.h), or, if that was killed, what the
+ * holder has kept for this case (lease.h), and makes a socket of it in this process's engine.
  *
- * The kernel gives it to one (heir.c).  From then on until the socket is there, calls of others find neither deposit nor
+ * The kernel gives it to one (standby.c).  From then on until the socket is there, calls of others find neither deposit nor
  * carrier, and wait: their requests lie in our end of the pair.  A taker that is killed in that
  * moment takes with it what was in the deposit's queue; without a will, the socket.
  *
  * What is in the file was written by another process: lengths and enumerations are checked, and whatever is implausible ends the
  * socket, not the process.
  */
-#include "engine/leave.h"
+#include "engine/share/handoff.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include "engine/away.h"
-#include "engine/carry.h"
+#include "engine/share/borrower.h"
+#include "engine/share/owner.h"
 #include "engine/conn/conn.h"
 #include "engine/conn/incoming.h"
 #include "engine/rdma/mr.h"
 #include "engine/rdma/rdma.h"
-#include "engine/will.h"
+#include "engine/share/lease.h"
 #include "engine/progress/transports.h"
 
 #define MESSAGE_MAX (1u << 20)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* heir_impl.h - between heir.c and heir_fork.c: the entries. */
+/* standby.h - between standby.c and standby_fork.c: the entries. */
 #ifndef ENGINE_HEIR_IMPL_H
 #define ENGINE_HEIR_IMPL_H
 
 #include <pthread.h>
 
-#include "engine/will.h"
+#include "engine/share/lease.h"
 
 enum { FREE, HELD, TAKEN };
 enum { PAIR, HANGUP, MAILBOX, LEASE, PARTS };

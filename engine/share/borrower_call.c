@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * away_call.c - the calls of away.h: the program's arguments into a request, the answer into the program's memory.
+ * borrower_call.c - the calls of borrower.h: the program's arguments into a request, the answer into the program's memory.
  *
  * What is the program's is probed here before it is touched, so that it is told EFAULT by its own process.  Must not know how a
- * call gets to the carrier (away.c).
+ * call gets to the carrier (borrower_channel.c).
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 
-#include "engine/away_impl.h"
+#include "engine/share/borrower_impl.h"
 #include "engine/calls/info.h"
 #include "engine/abi/revisions.h"
 #include "engine/sys/os.h"

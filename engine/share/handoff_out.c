@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * leave.c - the carrier of sockets leaves: exit, _exit, exec.  What other processes still hold is deposited (node/socket_name.h).
+ * handoff_out.c - the carrier of sockets leaves: exit, _exit, exec.  What other processes still hold is deposited (node/socket_name.h).
  *
  * In this order, for all sockets together:
  *   1. no call on them gets anywhere any more (they are not open);
@@ -9,17 +9,17 @@
  *   3. their ports become nobody's in the registry: senders wait;
  *   4. what is here already is accepted.  A sender that has ended before 3 believed that it would be, and it is the last moment; one that
  *      ends later sees that the port has left this process, and stays until it knows what of its messages we have (conn/shutdown.c);
- *   5. the deposit: state, queue, what they have sent and no transport was offered until now (along.c), and our end of
- *      the pair.  Then the lock on the will is let go (will.h).  What comes from now on is not accepted.  In memory that
+ *   5. the deposit: state, queue, what they have sent and no transport was offered until now (handoff_unsent.c), and our end of
+ *      the pair.  Then the lock on the will is let go (lease.h).  What comes from now on is not accepted.  In memory that
  *      outlives this process its sender has it until then, and will look for the port anew when we are gone (conn/shutdown.c);
  *   6. over a device a sender could not know what of it was accepted: so it is told, for each port, and takes the rest back (conn/port_moved.c).  Until it has
  *      said that it did we do not go, within RDS_PRELOAD_LINGER_MS.
  *
- * Regions end; other processes open theirs again (away_regions.c).  Operations are waited for as messages are, and their notifications go along.
+ * Regions end; other processes open theirs again (borrower_regions.c).  Operations are waited for as messages are, and their notifications go along.
  *
  * If the program goes on after all (an exec that failed), it takes them back: the deposit if nobody was quicker, and all is as it was.
  */
-#include "engine/leave.h"
+#include "engine/share/handoff.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -27,13 +27,13 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "engine/carry.h"
+#include "engine/share/owner.h"
 #include "engine/conn/conn.h"
 #include "engine/conn/incoming.h"
 #include "engine/rdma/mr.h"
 #include "engine/sys/patience.h"
 #include "engine/rdma/rdma.h"
-#include "engine/will.h"
+#include "engine/share/lease.h"
 
 #define ROUNDS 256
 

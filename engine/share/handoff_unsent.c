@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * along.c - what a socket has sent and no transport was offered, when its carrier leaves and will not wait any
- * longer (leave.c): it goes along in the deposit, and the next carrier sends it, before anything newer.
+ * handoff_unsent.c - what a socket has sent and no transport was offered, when its carrier leaves and will not wait any
+ * longer (handoff_out.c): it goes along in the deposit, and the next carrier sends it, before anything newer.
  *
  * Only what no endpoint ever had: of all else this process cannot know, now or later, that the receiver will not
  * get it, and would have it sent twice.  What lies in memory that outlives us arrives without us.  Messages that
@@ -15,7 +15,7 @@
  * Perhaps in a signal handler's _exit(): taking and writing them needs no memory.
  * Must not know how a socket changes hands.
  */
-#include "engine/leave.h"
+#include "engine/share/handoff.h"
 
 #include <stdlib.h>
 #include <string.h>

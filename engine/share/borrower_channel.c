@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * away.c - channels to the carriers of sockets that this process only holds (node/socket_name.h), and how a call goes over one.
+ * borrower_channel.c - channels to the carriers of sockets that this process only holds (node/socket_name.h), and how a call goes over one.
  *
- * A channel serves one call at a time; a thread takes one that is idle (away_slots.c), or makes another.
+ * A channel serves one call at a time; a thread takes one that is idle (borrower_pool.c), or makes another.
  *
  * A call over a channel that is there takes no lock and allocates nothing: a signal handler may make one while it has interrupted
  * another.  Making or closing a channel does: its descriptor goes on the engine's list or off it, under that list's lock, and the list may
- * grow; and what comes with it is kept under a lock (heir.c).  So a handler that makes the first call, or has interrupted close(), may wait for
+ * grow; and what comes with it is kept under a lock (standby.c).  So a handler that makes the first call, or has interrupted close(), may wait for
  * what it has interrupted, as with the engine's own sockets.
  *
- * Must not know what calls mean (away_call.c), nor anything of an engine in this process.
+ * Must not know what calls mean (borrower_call.c), nor anything of an engine in this process.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include "engine/away_impl.h"
+#include "engine/share/borrower_impl.h"
 #include "engine/sys/log.h"
 #include "engine/sys/os.h"
 #include "engine/rds.h"
-#include "engine/will.h"
+#include "engine/share/lease.h"
 
 /* ---- attaching ---- */
 

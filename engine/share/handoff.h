@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * leave.h - sockets that change hands: the carrier leaves (leave.c), a holder takes over (adopt.c).  See node/socket_name.h for the deposit.
+ * handoff.h - sockets that change hands: the carrier leaves (handoff_out.c), a holder takes over (handoff_in.c).  See node/socket_name.h for the deposit.
  */
 #ifndef ENGINE_LEAVE_H
 #define ENGINE_LEAVE_H
@@ -8,8 +8,8 @@
 #include "engine/node/socket_name.h"
 #include "engine/socket/socket.h"
 
-/* ---- deposit.c ---- */
-#define RDS_HANDOFF_FDS 4 /* the carrier's end, the file, the inbox or -1, the will (will.h) or -1 */
+/* ---- handoff_state.c ---- */
+#define RDS_HANDOFF_FDS 4 /* the carrier's end, the file, the inbox or -1, the will (lease.h) or -1 */
 
 /* Leaves one in the program's end: 0 or -errno.  The descriptors stay the caller's. */
 int rds_handoff_park(int pair, int file, int inbox, int will, uint64_t size);
@@ -35,7 +35,7 @@ void rds_share_state_fill(const struct rds_sock *sk,
 int rds_handoff_read_messages(struct rds_sock *sk, const char **at, const char *end, uint32_t n);
 
 /*
- * ---- along.c: sk->handoff; control held ----
+ * ---- handoff_unsent.c: sk->handoff; control held ----
  * take: what sk has sent and no transport was offered, from the connections; returns how many.  put: into the file, behind what is
  * there; returns how many have found room; rx may be held.  get: from such a file, of which *at moves on: 0, -EPROTO,
  * -ENOMEM.  send: as if sk, which is listed, had sent them just now.  drop: somebody else sends them.  counted: they
@@ -47,7 +47,7 @@ int rds_handoff_unsent_get(struct rds_sock *sk, const char **at, const char *end
 void rds_handoff_unsent_send(struct rds_sock *sk, bool counted);
 void rds_handoff_unsent_drop(struct rds_sock *sk, bool counted);
 
-/* ---- inbox.c ---- */
+/* ---- orphan_inbox.c ---- */
 /* For the socket of that name: a listener, or -errno. */
 int rds_mailbox_make(const struct rds_procid *name);
 /*
@@ -56,7 +56,7 @@ int rds_mailbox_make(const struct rds_procid *name);
  */
 int rds_mailbox_empty(int inbox, struct rds_sock *sk);
 
-/* ---- leave_still.c (rds.h) ---- */
+/* ---- handoff_unbound.c (rds.h) ---- */
 void rds_handoff_unbound_forget(void); /* forked child */
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * carry_attach.c - how a process that has got a descriptor of a socket becomes a holder of it (node/socket_name.h): what it has sent through the stand-in is
+ * owner_attach.c - how a process that has got a descriptor of a socket becomes a holder of it (node/socket_name.h): what it has sent through the stand-in is
  * read off our end of the pair, and answered with what it takes to carry the socket on.  Helper thread only.
  *
  * Anybody with the descriptor can send anything: what is no request is thrown away, and said.
@@ -16,9 +16,9 @@
 #include <string.h>
 #include <sys/syscall.h>
 
-#include "engine/carry.h"
+#include "engine/share/owner.h"
 #include "engine/sys/patience.h"
-#include "engine/will.h"
+#include "engine/share/lease.h"
 
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
@@ -65,7 +65,7 @@ static uint32_t owner_choose_id(struct rds_sock *sk)
 	return sk->owner_id;
 }
 
-/* With all that it takes to carry the socket on.  Not to ourselves: our lock on the will would go with the second number of it (will.c). */
+/* With all that it takes to carry the socket on.  Not to ourselves: our lock on the will would go with the second number of it (lease.c). */
 static int owner_send_hello(struct rds_owner_channel *h)
 {
 	struct rds_share_reply a = {
@@ -169,7 +169,7 @@ static struct rds_owner_channel *owner_channel_find_dead(bool *wait)
 
 /*
  * A channel hangs up with its process, but not if that has a child by a bare clone(2), which has copies of all descriptors.  That one reads nothing there
- * (away_slots.c), so what lies there goes back.
+ * (borrower_pool.c), so what lies there goes back.
  */
 static void owner_check_unread(struct rds_timer *tm)
 {

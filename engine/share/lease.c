@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * will.c - the carrier's side of will.h: the page, its lock, the line.
+ * lease.c - the carrier's side of lease.h: the page, its lock, the line.
  *
  * Invariants: the lock is taken before anybody else can have the page, and let go only after what replaces the will (a deposit) is in its place.
  * It is the program's table that has it: the kernel drops such a lock when its process closes any descriptor of the file, so the page
- * never comes into that table a second time (heir.c sees to that), and the helper's copy is of another table.  The page has two
+ * never comes into that table a second time (standby.c sees to that), and the helper's copy is of another table.  The page has two
  * copies of the state, and says which one is whole; who was killed while writing has written the other one.
  *
  * Must not know what others do with it.
  */
-#include "engine/will.h"
+#include "engine/share/lease.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,8 +17,8 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "engine/carry.h"
-#include "engine/leave.h"
+#include "engine/share/owner.h"
+#include "engine/share/handoff.h"
 #include "engine/sys/log.h"
 #include "engine/sys/patience.h"
 #include "engine/helper/fd_exchange.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * away_impl.h - between away_slots.c (channels), away.c (how a call goes over one), away_wait.c (how long it waits), away_call.c (what is in it),
- * away_rdma.c (what of that names memory) and away_regions.c (what of our memory it has opened).
+ * borrower_impl.h - between borrower_pool.c (channels), borrower_channel.c (how a call goes over one), borrower_wait.c (how long it waits), borrower_call.c (what is in it),
+ * borrower_rdma.c (what of that names memory) and borrower_regions.c (what of our memory it has opened).
  */
 #ifndef ENGINE_AWAY_IMPL_H
 #define ENGINE_AWAY_IMPL_H
@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <sys/uio.h>
 
-#include "engine/away.h"
+#include "engine/share/borrower.h"
 #include "engine/abi/rdma_args.h"
 #include "engine/node/socket_name.h"
 
@@ -29,9 +29,9 @@ struct borrower_channel {
 	int thread;   /* that is about to close it */
 	bool greeted; /* the carrier has answered that it is there */
 	bool watched; /* and keeps the stand-in current */
-	bool memory_given; /* or known not to be wanted (away_rdma.c) */
+	bool memory_given; /* or known not to be wanted (borrower_rdma.c) */
 	uint32_t owner_id; /* its number, if it is greeted */
-	unsigned regions;  /* as of when it knows of our regions (away_regions.c) */
+	unsigned regions;  /* as of when it knows of our regions (borrower_regions.c) */
 	char *packet;
 };
 
@@ -59,7 +59,7 @@ struct borrower_call {
 	void *mapped;
 };
 
-/* ---- away_slots.c ---- */
+/* ---- borrower_pool.c ---- */
 void borrower_pool_begin(void); /* before the others: what a parent had is forgotten */
 bool borrower_pool_is_ours(void);
 /* One with a channel, or one without (and memory for a packet), BUSY; NULL: there is none. */
@@ -70,7 +70,7 @@ void borrower_channel_give_back(struct borrower_channel *s);
 void borrower_channel_drop(struct borrower_channel *s);	  /* with its channel */
 void borrower_channel_unused(struct borrower_channel *s); /* it has none */
 
-/* ---- away_rdma.c ---- */
+/* ---- borrower_rdma.c ---- */
 int borrower_memory_grant(
 	int fd, struct borrower_channel *s,
 	struct borrower_call *c); /* before the first call that names memory: 0, or -errno as of borrower_call() */
@@ -81,7 +81,7 @@ void borrower_set_abi(struct borrower_call *c);			      /* how old this program 
 bool borrower_call_frees_mr(int fd, const struct borrower_call *c, struct borrower_region *was);
 int borrower_barrier(int fd, const void *val, int len, bool blocks);
 
-/* ---- away_regions.c ---- */
+/* ---- borrower_regions.c ---- */
 /* By a call on that channel, which asked for this.  The key alone is the carrier's word: what it opens is ours to know. */
 void borrower_region_add(const struct borrower_channel *s, uint32_t rkey, const struct rds_mr_request *asked);
 /*
@@ -95,11 +95,11 @@ int borrower_regions_send(int fd, struct borrower_channel *s, struct borrower_ca
 void rds_borrower_regions_drop(uint64_t inode); /* the last number of that socket is closed here */
 void rds_borrower_regions_forget(void);		/* forked child */
 
-/* ---- away.c ---- */
+/* ---- borrower_channel.c ---- */
 /* One request and its answer, over this channel: 0, -errno, or -BORROWER_LATE. */
 int borrower_channel_ask(int fd, struct borrower_channel *s, struct borrower_call *c);
 
-/* ---- away_wait.c ---- */
+/* ---- borrower_wait.c ---- */
 #define BORROWER_LOOK_MS 20 /* between looks at what may have become of the carrier */
 #define BORROWER_LATE 518   /* no errno: the call waits no longer, and says c->late */
 /*

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * leave_still.c - sockets of a process that has no helper: another one is about to have them, too, and nobody here would
+ * handoff_unbound.c - sockets of a process that has no helper: another one is about to have them, too, and nobody here would
  * answer it.
  *
  * A helper starts with the first bind; before that a socket is nothing but its options, the name that connect() has given
  * it, and our end of the pair.  Whoever is about to have it may do anything with it, while this process sits in waitpid().
- * So the socket is left, as by a carrier that ends (leave.c): the deposit lies in the stand-in, and whoever makes the next
+ * So the socket is left, as by a carrier that ends (handoff_out.c): the deposit lies in the stand-in, and whoever makes the next
  * call takes it, this process or the other one.  That needs no thread, and no memory but the stack, so a signal handler may
  * do it, and a child that shares our memory but not our descriptors (vfork), in its last moment before it executes a program:
  * there is no other.
@@ -23,7 +23,7 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 
-#include "engine/leave.h"
+#include "engine/share/handoff.h"
 #include "engine/sys/patience.h"
 
 void (*rds_hook_handed_off)(struct rds_sock *sk);

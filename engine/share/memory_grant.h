@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * memory_door.h - how a holder of a shared socket gives its carrier its memory (foreign_memory.h).
+ * memory_grant.h - how a holder of a shared socket gives its carrier its memory (foreign_memory.h).
  */
 #ifndef ENGINE_MEMORY_DOOR_H
 #define ENGINE_MEMORY_DOOR_H

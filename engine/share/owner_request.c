@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * carry_call.c - a holder's request (node/socket_name.h) as it came in a packet: checked, and put where it can be kept while the call sleeps.
+ * owner_request.c - a holder's request (node/socket_name.h) as it came in a packet: checked, and put where it can be kept while the call sleeps.
  *
  * A holder is somebody else's program, and may send anything: what is not plausible is refused as a whole, and no length is used that has not
  * been checked.  Must not know channels or sockets.
  */
-#include "engine/carry.h"
+#include "engine/share/owner.h"
 
 #include <stdlib.h>
 #include <string.h>

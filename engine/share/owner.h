@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * carry.h - the carrier's side of a shared socket (node/socket_name.h).  All of it belongs to the helper thread and needs no lock; only
+ * owner.h - the carrier's side of a shared socket (node/socket_name.h).  All of it belongs to the helper thread and needs no lock; only
  * rds_owner_wake() is for others.
  */
 #ifndef ENGINE_CARRY_H
@@ -19,7 +19,7 @@ struct rds_owner_channel {
 	bool bare;		   /* it has not got what it takes to carry the socket on: there was no will yet */
 	int pid;		   /* that has made the channel; 0: not known here */
 	uint64_t used;		   /* when it came, or was at a call last */
-	uint64_t token;		   /* with which it is given (memory_door.h); 0: not asked for */
+	uint64_t token;		   /* with which it is given (memory_grant.h); 0: not asked for */
 	struct rds_owner_channel *next;
 	/* the call that sleeps */
 	struct rds_owner_request *call;
@@ -51,14 +51,14 @@ struct rds_owner_request {
 	char bytes[];
 };
 
-/* carry_call.c: from a packet of so many bytes; takes the descriptor, -1: none.  0, -EPROTO: it says what cannot be, -ENOMEM. */
+/* owner_request.c: from a packet of so many bytes; takes the descriptor, -1: none.  0, -EPROTO: it says what cannot be, -ENOMEM. */
 #define RDS_SHARE_PACKET (sizeof(struct rds_share_request) + RDS_SHARE_NAME + RDS_SHARE_CONTROL + RDS_SHARE_INLINE)
 int rds_owner_request_read(const char *packet, size_t len, int memfd, struct rds_owner_request **out);
 void rds_owner_request_free(struct rds_owner_request *call); /* NULL: nothing */
 
-/* carry.c: a process brings its memory for the channel of that number.  Takes the descriptor.  0, -EPERM or -ENOMEM. */
+/* owner.c: a process brings its memory for the channel of that number.  Takes the descriptor.  0, -EPERM or -ENOMEM. */
 int rds_owner_memory_granted(uint64_t token, pid_t pid, int memory);
-/* carry.c, for carry_attach.c */
+/* owner.c, for owner_attach.c */
 struct rds_owner *rds_owner_find(const struct rds_sock *sk); /* NULL: nobody is attached */
 struct rds_owner *rds_owner_next(const struct rds_owner *c); /* of NULL: the first */
 void rds_owner_channel_end(struct rds_owner_channel *h,
@@ -67,9 +67,9 @@ bool rds_owner_list(struct rds_owner *c); /* false: no memory */
 void rds_owner_end(struct rds_owner *c);  /* it has no holders */
 void rds_owner_channel_init(struct rds_owner_channel *h);
 
-/* carry_attach.c: a message lies in a channel from now on, if not for long */
+/* owner_attach.c: a message lies in a channel from now on, if not for long */
 void rds_owner_reply_unread(void);
-/* carry_attach.c: what lies on our end of a stand-in's pair?  sk is referenced by the caller.  Helper. */
+/* owner_attach.c: what lies on our end of a stand-in's pair?  sk is referenced by the caller.  Helper. */
 void rds_owner_pair_readable(struct rds_sock *sk);
 /* The helper is to look again, where nothing else would tell it.  Any thread. */
 void rds_owner_look_later(struct rds_sock *sk);
@@ -85,7 +85,7 @@ void rds_owner_forget(void); /* forked child */
 /* Something has come in or gone out: any thread, any lock held. */
 void rds_owner_wake(void);
 
-/* carry_serve.c: makes the call, as if it must not block.  `sleeps`: one that may would wait now, and is to be made again. */
+/* owner_call.c: makes the call, as if it must not block.  `sleeps`: one that may would wait now, and is to be made again. */
 struct rds_owner_reply {
 	struct rds_share_reply a;
 	char name[RDS_SHARE_NAME];
@@ -102,7 +102,7 @@ void rds_owner_reply_free(struct rds_owner_reply *r);
  */
 ssize_t rds_call_recv_proxy(struct rds_sock *sk, int fd, struct msghdr *msg, int flags, bool may_wait,
 			    struct rds_inc **taken);
-/* carry_serve.c: ... and has not been read there: it is the next one again. */
+/* owner_call.c: ... and has not been read there: it is the next one again. */
 void rds_recv_put_back(struct rds_sock *sk, struct rds_inc *inc);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * away.h - calls on a socket whose engine is in another process: the holder's side of node/socket_name.h.
+ * borrower.h - calls on a socket whose engine is in another process: the holder's side of node/socket_name.h.
  *
  * A holder needs no engine of its own.  The functions are those of rds.h with the descriptor instead of the socket: same
  * results (0, a count, -errno), same rules about the program's pointers; a call that blocks sleeps in one libc read().
  * They may be called from any number of threads, in a child of vfork not at all, and in signal handlers as long as the socket has an
- * idle channel: making one takes a lock (away.c).
+ * idle channel: making one takes a lock (borrower_channel.c).
  *
  * -RDS_BORROWER_TAKE_OVER from any of them: the call was not made, because the carrier has left the socket to whoever wants it; rds_handoff_in() it
  * and make the call here.
@@ -43,7 +43,7 @@ int rds_borrower_watch(int fd, bool edge, uint64_t *since);
 
 /*
  * A socket of another process has just come to this one (exec, SCM_RIGHTS): asks its carrier for what is needed to carry it on if that is
- * killed (will.h).  Waits a second for it at most, for all together that do not answer, and 20 ms for each beyond that, or if the carrier is
+ * killed (lease.h).  Waits a second for it at most, for all together that do not answer, and 20 ms for each beyond that, or if the carrier is
  * stopped: that one answers later.
  */
 void rds_borrower_attach(int fd);
@@ -59,16 +59,16 @@ void rds_borrower_hang_up(int fd);	/* only the channels to its last carrier, and
 void rds_borrower_close_wait(void);
 /*
  * This process ends or execs, or closes the last number of another process's socket.  If its carrier was killed and nobody has noticed, others may
- * have nothing but the stand-in: a deposit is left for them (heir.c).
+ * have nothing but the stand-in: a deposit is left for them (standby.c).
  */
 void rds_standby_park(int fd);
 /*
- * Regions that this process has opened on such a socket (away_regions.c).  It carries that one now: they are regions of sk, before peers can reach it,
+ * Regions that this process has opened on such a socket (borrower_regions.c).  It carries that one now: they are regions of sk, before peers can reach it,
  * but for those that may be none any more (all_there: none is).  control held.
  */
 struct rds_sock;
 void rds_borrower_regions_to_socket(struct rds_sock *sk, bool all_there);
-/* Forked child: channels are the parent's; what it needs to carry on, it has of its own (will.h). */
+/* Forked child: channels are the parent's; what it needs to carry on, it has of its own (lease.h). */
 void rds_borrower_forget(void);
 void rds_borrower_fork_prepare(void); /* before it, if there is an opportunity */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * memory_door.c - where holders bring a carrier their memory (foreign_memory.h), and how they do it.
+ * memory_grant.c - where holders bring a carrier their memory (foreign_memory.h), and how they do it.
  *
  * Not over the channel: what lies on a channel can be looked at by whoever was in the way when it was made, and every holder can be.  So the carrier
  * has a listener, the *door*, with a name that the kernel chose, and tells its name and a number for each channel.  The holder connects to it, and
@@ -9,16 +9,16 @@
  *
  * The carrier's side belongs to the helper.  Connections say one thing and are closed; of those that say nothing there are few, and the oldest goes
  * first.  What the helper has been told of one that has just gone is told to its place, which is never freed, and perhaps another's.
- * Must not know channels: the number is asked for by carry.c.
+ * Must not know channels: the number is asked for by owner.c.
  */
-#include "engine/memory_door.h"
+#include "engine/share/memory_grant.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "engine/carry.h"
+#include "engine/share/owner.h"
 #include "engine/abi/foreign_memory.h"
 #include "engine/sys/patience.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * carry.c - the carrier of shared sockets: channels, calls that sleep (node/socket_name.h).  Helper thread only.
+ * owner.c - the carrier of shared sockets: channels, calls that sleep (node/socket_name.h).  Helper thread only.
  *
  * Invariants: a socket with holders that look is watched, so its stand-in tells every one of them the truth.  The copy of the
  * stand-in is kept exactly as long as some holder is attached.  A call that sleeps is marked (sk->proxy_sleeps) before it looks for the
@@ -9,9 +9,9 @@
  * A holder is somebody else's program: it may be stopped, killed, or send nonsense.  Nothing is ever waited for; a channel that
  * does not take its answer, or says what cannot be, is closed.
  *
- * Must not know what calls do (carry_serve.c), what they look like in a packet (carry_call.c), nor how holders come (carry_attach.c).
+ * Must not know what calls do (owner_call.c), what they look like in a packet (owner_request.c), nor how holders come (owner_attach.c).
  */
-#include "engine/carry.h"
+#include "engine/share/owner.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -19,8 +19,8 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-#include "engine/memory_door.h"
-#include "engine/will.h"
+#include "engine/share/memory_grant.h"
+#include "engine/share/lease.h"
 
 static struct rds_owner *owned_sockets; /* all */
 static _Atomic bool due;
@@ -81,7 +81,7 @@ static int owner_channel_say(struct rds_owner_channel *h, enum rds_share_kind ki
 }
 
 /*
- * Has it withdrawn what it has asked for (away_wait.c)?  Then it is told that it was not made.  *more: something else is there.  (What goes back is
+ * Has it withdrawn what it has asked for (borrower_wait.c)?  Then it is told that it was not made.  *more: something else is there.  (What goes back is
  * said by who ends, too.)
  */
 static bool request_is_withdrawn(struct rds_owner_channel *h, const struct rds_owner_request *call, bool *more)
@@ -492,7 +492,7 @@ static void owner_channel_event(struct rds_helper_event *ev, uint32_t events)
 	}
 }
 
-/* ---- for carry_attach.c ---- */
+/* ---- for owner_attach.c ---- */
 
 struct rds_owner *rds_owner_find(const struct rds_sock *sk)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * heir.c - the holder's side of will.h: what this process keeps of sockets that others carry, and how it becomes the carrier.
+ * standby.c - the holder's side of lease.h: what this process keeps of sockets that others carry, and how it becomes the carrier.
  *
  * One entry for each socket, by the inode of the stand-in.  While it is TAKEN a thread of this process is becoming the carrier, or has become it:
  * then, as for sockets that the engine here has anyway, the will is not let into the table a second time, since closing it would
- * give up the lock (will.c).  Everything under one lock, which is held for a few system calls, none of which sleeps; but who only wants to know
- * what to sleep for takes none.  A signal handler that makes a call over a channel that is there does not come here (away.c).
+ * give up the lock (lease.c).  Everything under one lock, which is held for a few system calls, none of which sleeps; but who only wants to know
+ * what to sleep for takes none.  A signal handler that makes a call over a channel that is there does not come here (borrower_channel.c).
  *
- * Must not know how a channel is made, nor what becomes of what is taken (adopt.c).
+ * Must not know how a channel is made, nor what becomes of what is taken (handoff_in.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,8 +15,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "engine/away.h"
-#include "engine/heir_impl.h"
+#include "engine/share/borrower.h"
+#include "engine/share/standby.h"
 #include "engine/sys/log.h"
 #include "engine/rds.h"
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * heir_fork.c - what a forked child keeps of sockets that its parent carried or held (heir.c): the parent's numbers, which are its own by now.
+ * standby_fork.c - what a forked child keeps of sockets that its parent carried or held (standby.c): the parent's numbers, which are its own by now.
  *
  * All else that was the engine's is closed meanwhile, so these are noted first.  No other thread is there yet.
  */
 #include <fcntl.h>
 #include <sys/mman.h>
 
-#include "engine/heir_impl.h"
+#include "engine/share/standby.h"
 #include "engine/rds.h"
 
 #define KEPT_MAX (1 << 20) /* no internal number is higher (sys/own_fds.c) */

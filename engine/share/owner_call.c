@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * carry_serve.c - a holder's call, made by the carrier: what was copied along becomes pointers, what comes out becomes an
+ * owner_call.c - a holder's call, made by the carrier: what was copied along becomes pointers, what comes out becomes an
  * answer.
  *
- * Every call is made as if MSG_DONTWAIT were set; whether it has to sleep is told to carry.c, which tries again.  What a
+ * Every call is made as if MSG_DONTWAIT were set; whether it has to sleep is told to owner.c, which tries again.  What a
  * program would be told about its own memory (EFAULT) the holder finds out itself, so pointers here are good, or NULL or NO_MEMORY where the
  * program's were not.  A message that has not been read there comes back here.  Must not know of channels.
  */
-#include "engine/carry.h"
+#include "engine/share/owner.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #include "engine/abi/revisions.h"
 #include "engine/rdma/mr.h"
 #include "engine/rdma/rdma.h"
-#include "engine/rdma_try.h"
+#include "engine/share/rdma_probe.h"
 #include "engine/calls/sockopt.h"
 #include "rds_abi.h"
 
