@@ -194,7 +194,7 @@ void rds_progress_others_watch(void)
 	rds_helper_kick(); /* for what it leaves to be done */
 }
 
-/* One round, which is no reason to think that the program waits for anything: what is held back for others to come (collect.c) stays. */
+/* One round, which is no reason to think that the program waits for anything: what is held back for others to come (transport/verbs/batch_when.c) stays. */
 static void send_look_round(void)
 {
 	rx_lock();

@@ -35,7 +35,7 @@ struct rds_options {
 	int64_t keepalive_ms;	  /* RDS_PRELOAD_KEEPALIVE_MS 0..3600000, default 5000: silence before a probe; 0 = never */
 	int dlsym;		  /* RDS_PRELOAD_DLSYM 0|1, default 0; for rdsrun alone */
 	int ping_enable;	  /* RDS_PRELOAD_PING_ENABLE 0|1, default 1 */
-	const char *fault;	  /* RDS_PRELOAD_FAULT e.g. "seed=1,disconnect=1000"; default "" (fault.c reads it) */
+	const char *fault;	  /* RDS_PRELOAD_FAULT e.g. "seed=1,disconnect=1000"; default "" (transport/fault/fault.c reads it) */
 	const char *families;	  /* RDS_PRELOAD_FAMILIES: auto|21 or list of historical numbers; default auto */
 	int abi; /* RDS_PRELOAD_ABI auto|a0|a1|a2|b1|b2|c|d|v2|uek, default auto (revisions.h, info_revision.c) */
 	int64_t wmem_default, rmem_default; /* RDS_PRELOAD_WMEM_DEFAULT / RMEM_DEFAULT, sk_sndbuf of a new socket, 212992 */
