@@ -5,7 +5,7 @@
  * Only sets the environment and execs: no process of ours stays behind.  Finds the library beside itself, so that it
  * works from a build tree, from a relocated installation and from where it was installed.  LD_PRELOAD entries that are
  * already there are kept, behind ours: ours must be first to see a socket call.  RDS_PRELOAD_DLSYM adds the second object
- * of the library's directory (preload/dlsym.c).
+ * of the library's directory (preload/dlsym/dlsym.c).
  */
 #include <errno.h>
 #include <getopt.h>

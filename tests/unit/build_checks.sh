@@ -33,23 +33,23 @@ layers()
 
 symbols()
 {
-	sh "$TOP_SRCDIR/scripts/check-symbols" "$tmp/tree/preload/symbols.def" "$tmp/lib.so"
+	sh "$TOP_SRCDIR/scripts/check-symbols" "$tmp/tree/preload/libc/symbols.def" "$tmp/lib.so"
 }
 
 # A clean tree: one file per layer.
 clean()
 {
 	rm -rf "$tmp/tree"
-	mkdir -p "$tmp/tree/preload" "$tmp/tree/engine/transport/shm" "$tmp/tree/engine/transport/verbs" "$tmp/tree/include"
+	mkdir -p "$tmp/tree/preload/libc" "$tmp/tree/engine/transport/shm" "$tmp/tree/engine/transport/verbs" "$tmp/tree/include"
 	cd "$tmp/tree" || exit 99
 	: >engine/rds.h >engine/log.h >engine/options.h >engine/os.h >engine/sock.h >engine/transport/transport.h
-	: >engine/transport/shm/shm.h >include/rds_abi.h >preload/preload.h
-	printf '#include "preload.h"\n#include "symbols.def"\n#include "engine/rds.h"\n#include "include/rds_abi.h"\n' \
-		>preload/libc.c
+	: >engine/transport/shm/shm.h >include/rds_abi.h >preload/libc/preload.h
+	printf '#include "preload/libc/preload.h"\n#include "preload/libc/symbols.def"\n#include "engine/rds.h"\n#include "include/rds_abi.h"\n' \
+		>preload/libc/real.c
 	printf '#include "engine/sock.h"\n#include "engine/transport/transport.h"\nint x;\n' >engine/sock.c
 	printf '#include "engine/transport/shm/shm.h"\nint y;\n' >engine/transport/shm/ring.c
 	printf '#include <infiniband/verbs.h>\n' >engine/transport/verbs/qp.c
-	printf 'RDS_SYM(socket, int)\nRDS_SYM(read, int)\n' >preload/symbols.def
+	printf 'RDS_SYM(socket, int)\nRDS_SYM(read, int)\n' >preload/libc/symbols.def
 }
 
 # archive NAME SOURCE: an engine archive of one object
@@ -63,11 +63,11 @@ archive()
 clean
 expect "clean tree" 0 '' layers
 for case in \
-	'preload/libc.c|engine/sock.h|preload includes more' \
-	'preload/libc.c|../engine/rds.h|relative path' \
-	'preload/libc.c|engine/transport/transport.h|preload includes more' \
-	'engine/sock.c|preload/preload.h|layer above' \
-	'engine/sock.c|../preload/preload.h|layer above' \
+	'preload/libc/real.c|engine/sock.h|preload includes more' \
+	'preload/libc/real.c|../engine/rds.h|relative path' \
+	'preload/libc/real.c|engine/transport/transport.h|preload includes more' \
+	'engine/sock.c|preload/libc/preload.h|layer above' \
+	'engine/sock.c|../preload/libc/preload.h|layer above' \
 	'engine/sock.c|infiniband/verbs.h|verbs headers' \
 	'engine/transport/shm/ring.c|rdma/rdma_cma.h|verbs headers' \
 	'engine/transport/shm/ring.c|engine/sock.h|looks into a socket' \
@@ -103,9 +103,9 @@ expect "one name too many" 1 'exported by.*: bind' symbols
 library 'int socket(void) { return 1; }'
 expect "one name missing" 1 'not exported by.*: read' symbols
 library 'int socket(void) { return 1; } int read(void) { return 1; }'
-echo 'RDS_SYM(read, int)' >>"$tmp/tree/preload/symbols.def"
+echo 'RDS_SYM(read, int)' >>"$tmp/tree/preload/libc/symbols.def"
 expect "listed twice" 1 'listed twice.*: read' symbols
-: >"$tmp/tree/preload/symbols.def"
+: >"$tmp/tree/preload/libc/symbols.def"
 expect "empty table" 1 'no line' symbols
 
 echo "$count checks, $failed failed"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_roll.c - a handler's call lets the one that it has interrupted go on to its end (preload/roll.h): whatever that does to the stack,
+ * test_roll.c - a handler's call lets the one that it has interrupted go on to its end (preload/signals/reentry.h): whatever that does to the stack,
  * wherever the handler runs and however it leaves, both find theirs as it was.
  *
  * The calls are functions of this program, which interrupt themselves.
@@ -17,7 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "preload/roll.h"
+#include "preload/signals/reentry.h"
 #include "test_preload_mock.h"
 #include "tests/unit/suite.h"
 

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * epoll.c - epoll stays the kernel's: sets, edges, one-shots, nesting are its own, on the stand-ins.
+ *
+ * A socket that is put into a set is told to keep its stand-in current.  Waiting on such a set makes progress first,
+ * and while it sleeps it also listens to the engine's wake-up descriptor, so that arrivals need not take the way over
+ * the helper thread.  Sets without RDS sockets, and those that hold an RDS set inside, go to the real call; but not in a process that holds sockets of
+ * others: there every wait may be for one of them, at any depth, and has to notice that its carrier was killed.
+ */
+#include "preload/calls/pollset.h"
+#include "preload/calls/args.h"
+
+#include <stdlib.h>
+
+#include "engine/sys/cleanup.h"
+
+static int epoll_watch_sock(struct rds_sock *sk, int ep, int fd, const struct epoll_event *event)
+{
+	rds_sock_watch(sk, fd, event->events & EPOLLET);
+	rds_fds_mark_epoll(ep, FDS_EPOLL);
+	return 0;
+}
+
+static void epoll_add_set(int ep, int fd)
+{
+	if (unlikely(rds_fds_word_is_epoll(rds_fds_peek(fd))) && !rds_fds_is_epoll(ep))
+		rds_fds_mark_epoll(ep, FDS_NESTED);
+}
+
+int epoll_ctl(int ep, int op, int fd, struct epoll_event *event)
+{
+	struct rds_sock *sk = rds_fds_get(fd);
+	int rc;
+
+	rc = libc_real.epoll_ctl(ep, op, fd, event);
+	if (likely(!sk)) {
+		if (rc == 0 && op == EPOLL_CTL_ADD && rds_fds_on())
+			epoll_add_set(ep, fd);
+		return rc;
+	}
+	if (unlikely(sk == RDS_BORROWED)) {
+		/* From here on the carrier keeps the stand-in current; who waits looks whether there is one. */
+		if (rc == 0 && op != EPOLL_CTL_DEL) {
+			(void)RDS_BORROWED_CALL(fd, rds_borrower_watch(fd, event->events & EPOLLET, NULL), now,
+						epoll_watch_sock(now, ep, fd, event));
+			rds_fds_mark_epoll(ep, FDS_EPOLL);
+		}
+		rds_fds_put(sk);
+		return rc;
+	}
+	if (rc == 0 && op != EPOLL_CTL_DEL)
+		epoll_watch_sock(sk, ep, fd, event);
+	rds_fds_put(sk);
+	return rc;
+}
+
+#define FEW 8 /* other processes' sockets that are slept for without the heap */
+
+struct epoll_call {
+	int ep, n;
+	struct epoll_event *events;
+	const sigset_t *mask;
+	struct rds_wait *wait;
+	/* Of the sleep (pollset.h says why not in its frame). */
+	struct timespec left;
+	struct pollfd few[FEW + 2];
+	struct pollfd *many; /* on the heap, while it sleeps for more than a few */
+	unsigned round;
+	bool owner_hung_up; /* a carrier has ended */
+};
+
+static int epoll_harvest(const struct epoll_call *c, const sigset_t *mask)
+{
+	int rc = libc_real.epoll_pwait(c->ep, c->events, c->n, 0, reentry_sleep_is_cut() ? NULL : mask);
+
+	return rc < 0 ? -errno : rc;
+}
+
+/* Until the set, the wake-up descriptor (-1: none) or the carrier of another process's socket has something to say: 1, 0 for time out, or -errno. */
+static int epoll_sleep(struct epoll_call *c, int wake, const struct deadline *d)
+{
+	unsigned n = rds_standby_hangup_fds(c->few + 2, FEW), room = FEW, i;
+	struct pollfd *p = c->few;
+	int rc;
+
+	if (unlikely(n > FEW) && (c->many = malloc((n + 2) * sizeof(*p)))) {
+		p = c->many;
+		room = n;
+		n = rds_standby_hangup_fds(p + 2, room);
+	}
+	if (n > room)
+		n = room;
+	p[0] = (struct pollfd){.fd = c->ep, .events = POLLIN};
+	p[1] = (struct pollfd){.fd = wake, .events = POLLIN};
+	rc = reentry_sleep_ppoll(p, n + 2, deadline_left(d, &c->left), c->mask);
+	rc = rc < 0 ? -errno : rc > 0;
+	for (i = 2; rc > 0 && i < n + 2 && !p[i].revents; i++)
+		;
+	c->owner_hung_up = rc > 0 && i < n + 2;
+	free(c->many);
+	c->many = NULL;
+	return rc;
+}
+
+/*
+ * No engine here, all sockets are other processes', or deeper inside; or no memory or descriptors to wait with: the helper keeps the stand-ins
+ * current, only slower.
+ */
+static int epoll_wait_borrowed(struct epoll_call *c, const struct deadline *d)
+{
+	bool timed_out;
+	int rc;
+
+	for (;;) {
+		rc = epoll_sleep(c, -1, d);
+		if (rc < 0)
+			return rc;
+		timed_out = rc == 0;
+		if (c->owner_hung_up)
+			rds_fds_find_all_owners();
+		rc = epoll_harvest(c, NULL);
+		if (rc || timed_out)
+			return rc;
+	}
+}
+
+static int epoll_wait_loop(struct epoll_call *c, const struct deadline *d)
+{
+	int rc;
+
+	for (;;) {
+		while (deadline_spin(d, c->wait, &c->round)) {
+			rc = rds_progress_round() ? epoll_harvest(c, NULL) : 0;
+			if (rc)
+				return rc;
+		}
+		if (!rds_wait_arm(c->wait)) {
+			rds_progress_round();
+			rc = epoll_harvest(c, NULL);
+			if (rc || (deadline_left(d, &c->left) && !c->left.tv_sec && !c->left.tv_nsec))
+				return rc;
+			continue;
+		}
+		rc = rds_wait_interrupted(c->wait) ? -EINTR : epoll_sleep(c, rds_wait_fd(c->wait), d);
+		rds_wait_disarm(c->wait);
+		if (rc < 0)
+			return rc;
+		bool timed_out = rc == 0;
+
+		if (unlikely(c->owner_hung_up))
+			rds_fds_find_all_owners();
+
+		rds_progress_round();
+		rc = epoll_harvest(c, NULL);
+		if (rc || timed_out)
+			return rc;
+	}
+}
+
+static void epoll_wait_cleanup(void *arg)
+{
+	struct epoll_call *c = arg;
+
+	if (c->wait)
+		rds_wait_end(c->wait);
+	free(c->many);
+}
+
+static int epoll_rds(struct epoll_call *c, const struct deadline *d)
+{
+	int rc;
+
+	pthread_testcancel();
+	if (unlikely(atomic_load_explicit(&rds_fds_handed_off, memory_order_relaxed)))
+		rds_fds_reclaim_all();
+	if (rds_fds_is_epoll(c->ep))
+		rds_progress_round();
+	rc = epoll_harvest(c, d->now ? c->mask : NULL);
+	if (rc || d->now)
+		return rc;
+	c->wait = rds_fds_is_epoll(c->ep) && os_process_is_started() ? rds_wait_begin(0) : NULL;
+	rds_cleanup_push(epoll_wait_cleanup, c);
+	rc = c->wait ? epoll_wait_loop(c, d) : epoll_wait_borrowed(c, d);
+	rds_cleanup_pop(1);
+	return rc;
+}
+
+static bool epoll_ours(int ep)
+{
+	return rds_fds_on() && (unlikely(rds_fds_peek(ep) == FDS_EPOLL) || unlikely(rds_standby_hangup_fds(NULL, 0))) &&
+	       !os_process_inherited();
+}
+
+/* Ends as the kernel's does: no handler's flags have such a call made again. */
+static int epoll_inside(struct epoll_call *c, const struct deadline *d)
+{
+	int rc;
+
+	reentry_call_begin();
+	rc = epoll_rds(c, d);
+	reentry_call_end();
+	return rc;
+}
+
+static int epoll_ms(int ep, struct epoll_event *events, int n, int timeout, const sigset_t *mask)
+{
+	struct epoll_call c = {.ep = ep, .n = n, .events = events, .mask = mask};
+	struct deadline d;
+
+	deadline_ms(&d, timeout);
+	return (int)libc_result(epoll_inside(&c, &d));
+}
+
+int epoll_wait(int ep, struct epoll_event *events, int n, int timeout)
+{
+	if (likely(!epoll_ours(ep)))
+		return libc_real.epoll_wait(ep, events, n, timeout);
+	return epoll_ms(ep, events, n, timeout, NULL);
+}
+
+int epoll_pwait(int ep, struct epoll_event *events, int n, int timeout, const sigset_t *mask)
+{
+	if (likely(!epoll_ours(ep)))
+		return libc_real.epoll_pwait(ep, events, n, timeout, mask);
+	return epoll_ms(ep, events, n, timeout, mask);
+}
+
+int epoll_pwait2(int ep, struct epoll_event *events, int n, const struct timespec *timeout, const sigset_t *mask)
+{
+	struct epoll_call c = {.ep = ep, .n = n, .events = events, .mask = mask};
+	struct deadline d;
+	int rc = 0;
+
+	if (likely(!epoll_ours(ep)))
+		return libc_real.epoll_pwait2(ep, events, n, timeout, mask);
+	if (timeout && rds_user_readable(timeout, sizeof(*timeout)))
+		rc = -EFAULT;
+	rc = rc ? rc : deadline_ts(&d, timeout);
+	return (int)libc_result(rc ? rc : epoll_inside(&c, &d));
+}

@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * pollset.c - look at the engine first, make progress, spin a little if the engine says so, and then sleep once in the
+ * kernel on the foreign descriptors and the engine's wake-up descriptor together.
+ *
+ * The kernel's own order is kept where it shows: descriptors that are ready win over a signal, and a signal over a
+ * timeout.  The caller's signal mask is in force in the sleep only, and atomically so, because the kernel does it.
+ */
+#include "preload/calls/pollset.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/sys/cleanup.h"
+
+#define NSEC INT64_C(1000000000)
+#define LOOK_AT_KERNEL_EVERY 8 /* rounds of spinning */
+#define DEADLINE_EVERY 8
+
+/* ---- deadlines ---- */
+
+static int64_t deadline_now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * NSEC + ts.tv_nsec;
+}
+
+static void deadline_in(struct deadline *d, int64_t sec, int64_t nsec)
+{
+	d->now = sec == 0 && nsec == 0;
+	d->never = sec > INT32_MAX; /* no process gets that old */
+	d->at_ns = d->now || d->never ? 0 : deadline_now_ns() + sec * NSEC + nsec;
+}
+
+void deadline_ms(struct deadline *d, int ms)
+{
+	if (ms < 0)
+		*d = (struct deadline){.never = true};
+	else
+		deadline_in(d, ms / 1000, ms % 1000 * INT64_C(1000000));
+}
+
+int deadline_ts(struct deadline *d, const struct timespec *ts)
+{
+	*d = (struct deadline){.never = true};
+	if (!ts)
+		return 0;
+	if (ts->tv_sec < 0 || ts->tv_nsec < 0 || ts->tv_nsec >= NSEC)
+		return -EINVAL;
+	deadline_in(d, ts->tv_sec, ts->tv_nsec);
+	return 0;
+}
+
+struct timespec *deadline_left(const struct deadline *d, struct timespec *left)
+{
+	int64_t ns;
+
+	if (d->never)
+		return NULL;
+	ns = d->now ? 0 : d->at_ns - deadline_now_ns();
+	if (ns < 0)
+		ns = 0;
+	left->tv_sec = ns / NSEC;
+	left->tv_nsec = ns % NSEC;
+	return left;
+}
+
+/* ---- the set ---- */
+
+int pollset_init(struct pollset *ps, unsigned n)
+{
+	unsigned lines = rds_standby_hangup_fds(NULL, 0);
+
+	if (lines > n)
+		n = lines;
+	ps->room = n < POLLSET_SMALL ? POLLSET_SMALL : n;
+	ps->n_rds = ps->n_kernel = ps->n_hangups = 0;
+	ps->by_select = ps->looked = ps->all_hangups = ps->again = false;
+	ps->round = 0;
+	ps->since = 0;
+	ps->refused = NONE_REFUSED;
+	ps->wait = NULL;
+	ps->heap = NULL;
+	ps->rds = ps->small_rds;
+	ps->kernel = ps->small_kernel;
+	ps->kernel_index = ps->small_index;
+	ps->hangup_fds = ps->small_hangup_fds;
+	if (n <= POLLSET_SMALL)
+		return 0;
+	ps->heap = malloc(n * (sizeof(*ps->rds) + 2 * sizeof(*ps->kernel) + sizeof(*ps->kernel_index) + sizeof(int)) +
+			  sizeof(*ps->kernel));
+	if (!ps->heap)
+		return -ENOMEM;
+	ps->rds = ps->heap;
+	ps->kernel = (struct pollfd *)(ps->rds + n);
+	ps->kernel_index = (unsigned *)(ps->kernel + 2 * n + 1);
+	ps->hangup_fds = (int *)(ps->kernel_index + n);
+	return 0;
+}
+
+#define CALLS_MAX 4
+
+void pollset_add(struct pollset *ps, int fd, unsigned index, short events)
+{
+	struct rds_sock *sk = rds_fds_ref(fd);
+	bool refused = false;
+
+	/* What the carrier shows on the stand-in is the truth, but for a bit that AF_UNIX has always. */
+	if (unlikely(sk == RDS_BORROWED)) {
+		if (rds_fds_find_owner(fd, &ps->since, &refused))
+			sk = rds_fds_ref(fd);
+		else
+			ps->hangup_fds[ps->n_hangups++] = rds_borrower_hangup_fd(fd);
+		if (refused)
+			ps->refused = index;
+		events &= ~POLLWRBAND;
+	}
+	if (sk && sk != RDS_BORROWED) {
+		bool counted = ps->n_rds >= CALLS_MAX && rds_sock_get(sk);
+
+		if (counted)
+			rds_fds_unref(sk);
+		ps->rds[ps->n_rds++] =
+			(struct pollset_rds){.sk = sk, .index = index, .events = events, .counted = counted};
+		return;
+	}
+	if (unlikely(rds_fds_word_is_epoll(rds_fds_peek(fd))))
+		ps->all_hangups = true;
+	ps->kernel[ps->n_kernel] = (struct pollfd){.fd = fd, .events = events};
+	ps->kernel_index[ps->n_kernel++] = index;
+}
+
+void pollset_end(void *pollset)
+{
+	struct pollset *ps = pollset;
+
+	if (ps->wait)
+		rds_wait_end(ps->wait);
+	ps->wait = NULL;
+	for (unsigned i = ps->n_rds; i--;)
+		(ps->rds[i].counted ? rds_sock_put : rds_fds_unref)(ps->rds[i].sk);
+	ps->n_rds = 0;
+	free(ps->heap);
+	ps->heap = NULL;
+}
+
+short pollset_select_bits(short events, short revents)
+{
+	short bits = 0;
+
+	if ((events & POLLIN) && (revents & (SELECT_IN | POLLHUP | POLLERR)))
+		bits |= POLLIN;
+	if ((events & POLLOUT) && (revents & (SELECT_OUT | POLLERR)))
+		bits |= POLLOUT;
+	if ((events & POLLPRI) && (revents & SELECT_EX))
+		bits |= POLLPRI;
+	return bits | (revents & POLLNVAL);
+}
+
+/* ---- looking ---- */
+
+static int pollset_look_rds(struct pollset *ps)
+{
+	int ready = 0;
+
+	rds_progress_round();
+	for (unsigned i = 0; i < ps->n_rds; i++) {
+		struct pollset_rds *r = &ps->rds[i];
+
+		r->revents = rds_call_poll(r->sk, r->events | (ps->looked ? RDS_POLL_AGAIN : 0));
+		ps->again |= unlikely(r->revents & POLLNVAL) && rds_fds_exec_must_retry(r->sk);
+		if (ps->by_select)
+			r->revents = pollset_select_bits(r->events, r->revents);
+		ready += r->revents != 0;
+	}
+	ps->looked = true;
+	return ready;
+}
+
+/* What the kernel said that is an event for select(); a descriptor that only says what is none is left out from now on
+ * (a hung-up one would keep every further sleep from being one). */
+static int pollset_count_selected(struct pollset *ps)
+{
+	int ready = 0;
+
+	for (unsigned i = 0; i < ps->n_kernel; i++) {
+		struct pollfd *p = &ps->kernel[i];
+
+		if (!p->revents)
+			continue;
+		p->revents = pollset_select_bits(p->events, p->revents);
+		if (p->revents)
+			ready++;
+		else
+			p->fd = -1;
+	}
+	return ready;
+}
+
+/* The foreign descriptors.  Number of those that are ready, or -errno. */
+static int pollset_look_kernel(struct pollset *ps, const struct timespec *timeout, const sigset_t *mask)
+{
+	int rc = libc_real.ppoll(ps->kernel, ps->n_kernel, timeout, reentry_sleep_is_cut() ? NULL : mask);
+
+	if (rc < 0)
+		return -errno;
+	return rc && ps->by_select ? pollset_count_selected(ps) : rc;
+}
+
+/* Behind the foreign descriptors; how many. */
+static unsigned pollset_add_hangups(struct pollset *ps)
+{
+	struct pollfd *p = ps->kernel + ps->n_kernel;
+	unsigned i;
+
+	if (unlikely(ps->all_hangups)) {
+		i = rds_standby_hangup_fds(p, ps->room);
+		return i < ps->room ? i : ps->room;
+	}
+	for (i = 0; i < ps->n_hangups; i++)
+		p[i] = (struct pollfd){.fd = ps->hangup_fds[i], .events = 0};
+	return i;
+}
+
+/* Until the deadline; also the lines, and `extra` (the wake-up descriptor) if not negative. */
+static int pollset_sleep(struct pollset *ps, int extra, const struct deadline *d, const sigset_t *mask)
+{
+	unsigned n = ps->n_kernel + pollset_add_hangups(ps), lines = n - ps->n_kernel, i, hung_up = 0;
+
+	if (extra >= 0)
+		ps->kernel[n++] = (struct pollfd){.fd = extra, .events = POLLIN};
+	int rc = reentry_sleep_ppoll(ps->kernel, n, deadline_left(d, &ps->left), mask);
+
+	ps->timed_out = rc == 0;
+	if (rc < 0)
+		return -errno;
+	if (extra >= 0 && ps->kernel[n - 1].revents)
+		rc--;
+	for (i = 0; i < lines; i++)
+		hung_up += ps->kernel[ps->n_kernel + i].revents != 0;
+	rc -= (int)hung_up;
+	if (!rc && hung_up) {
+		if (ps->all_hangups)
+			rds_fds_find_all_owners();
+		return -POLLSET_AGAIN;
+	}
+	return rc && ps->by_select ? pollset_count_selected(ps) : rc;
+}
+
+/* Without sleeping: what else is ready, now that `ready` RDS sockets are?  Ready descriptors win over a signal. */
+static int pollset_look_once(struct pollset *ps, int ready, const sigset_t *mask)
+{
+	static const struct timespec zero;
+	int rc = 0;
+
+	if (ps->n_kernel || (mask && !ready))
+		rc = pollset_look_kernel(ps, &zero, ready ? NULL : mask);
+	return rc < 0 && ready ? ready : rc < 0 ? rc : rc + ready;
+}
+
+/* ---- waiting ---- */
+
+static int pollset_begin_wait(struct pollset *ps)
+{
+	ps->wait = rds_wait_begin(ps->n_rds);
+	if (!ps->wait)
+		return -ENOMEM;
+	for (unsigned i = 0; i < ps->n_rds; i++) {
+		int rc = rds_wait_add(ps->wait, ps->rds[i].sk, ps->rds[i].events);
+
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+static bool deadline_expired(const struct deadline *d)
+{
+	return !d->never && (d->now || deadline_now_ns() >= d->at_ns);
+}
+
+/* May the thread go on spinning?  A spin never outlasts the caller's timeout by more than a few looks. */
+bool deadline_spin(const struct deadline *d, struct rds_wait *w, unsigned *round)
+{
+	if (++*round % DEADLINE_EVERY == 0 && deadline_expired(d))
+		return false;
+	return rds_wait_spin(w);
+}
+
+/* One sleep.  Number of foreign descriptors that are ready, or -errno. */
+static int pollset_sleep_once(struct pollset *ps, const struct deadline *d, const sigset_t *mask)
+{
+	int rc = rds_wait_interrupted(ps->wait) ? -EINTR : pollset_sleep(ps, rds_wait_fd(ps->wait), d, mask);
+
+	rds_wait_disarm(ps->wait);
+	return rc;
+}
+
+static int pollset_wait_loop(struct pollset *ps, const struct deadline *d, const sigset_t *mask)
+{
+	for (;;) {
+		int ready = pollset_look_rds(ps), rc;
+
+		if (ready)
+			return pollset_look_once(ps, ready, mask);
+		if (deadline_spin(d, ps->wait, &ps->round)) {
+			if (!ps->n_kernel || ps->round % LOOK_AT_KERNEL_EVERY)
+				continue;
+			rc = pollset_look_once(ps, 0, NULL);
+			if (rc)
+				return rc;
+			continue;
+		}
+		if (!rds_wait_arm(ps->wait)) {
+			if (deadline_expired(d))
+				return pollset_look_once(ps, pollset_look_rds(ps), mask);
+			continue;
+		}
+		rc = pollset_sleep_once(ps, d, mask);
+		if (rc < 0)
+			return rc;
+		if (rc > 0 || ps->timed_out)
+			return rc + pollset_look_rds(ps);
+	}
+}
+
+/* The sockets went, or turned out to be inherited, since the caller looked. */
+static int pollset_wait_kernel(struct pollset *ps, const struct deadline *d, const sigset_t *mask)
+{
+	int rc;
+
+	do
+		rc = pollset_sleep(ps, -1, d, mask);
+	while (rc == 0 && !ps->timed_out);
+	return rc;
+}
+
+static int pollset_run(struct pollset *ps, int ready, const struct deadline *d, const sigset_t *mask)
+{
+	static const struct deadline at_once = {.now = true};
+	int rc;
+
+	if (unlikely(ps->refused != NONE_REFUSED))
+		d = &at_once;
+	if (unlikely(!ps->n_rds))
+		return pollset_wait_kernel(ps, d, mask);
+	if (ready || d->now)
+		return pollset_look_once(ps, ready, mask);
+	if (ps->n_kernel) {
+		rc = pollset_look_once(ps, 0, NULL);
+		if (rc)
+			return rc;
+	}
+	rc = pollset_begin_wait(ps);
+	return rc ? rc : pollset_wait_loop(ps, d, mask);
+}
+
+/* Its own calls will say what is missing. */
+static int pollset_add_refused(struct pollset *ps, int rc)
+{
+	unsigned i;
+
+	for (i = 0; i < ps->n_kernel && ps->kernel_index[i] != ps->refused; i++)
+		;
+	if (rc < 0 || i == ps->n_kernel)
+		return rc;
+	struct pollfd *p = &ps->kernel[i];
+	short bits = ps->by_select ? pollset_select_bits(p->events, POLLERR) : POLLERR;
+
+	if (!p->revents && bits)
+		rc++;
+	p->revents |= bits;
+	return rc;
+}
+
+int pollset_wait(struct pollset *ps, const struct deadline *d, const sigset_t *mask)
+{
+	int ready = ps->n_rds ? pollset_look_rds(ps) : 0, rc;
+
+	if (ready && !ps->n_kernel)
+		return unlikely(ps->again) ? -POLLSET_AGAIN : ready; /* nothing here that could be cancelled */
+	rds_cleanup_push(pollset_end, ps);
+	rc = pollset_run(ps, ready, d, mask);
+	rds_cleanup_pop(0);
+	if (unlikely(ps->again))
+		return -POLLSET_AGAIN;
+	return unlikely(ps->refused != NONE_REFUSED) ? pollset_add_refused(ps, rc) : rc;
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * stdio.c - streams on RDS sockets, and POSIX's asynchronous I/O.
+ *
+ * libc reads and writes for them inside itself, where nobody is asked, and would find the stand-in.  So such a stream is one whose functions are ours
+ * (fopencookie), and has the number all the same.  One that there is already when the number becomes a socket's is out of reach, but for the
+ * standard ones of a program that is given a socket as one of these.  They make calls by number, so nothing is wrong with them when the number
+ * becomes something else's.
+ *
+ * Asynchronous I/O is refused: libc's threads would wait for the stand-in for ever.
+ */
+#include "preload/fdtable/fdtable.h"
+
+#include "engine/sys/log.h"
+
+static bool fd_is_rds(int fd)
+{
+	struct rds_sock *sk = rds_fds_get(fd);
+
+	if (likely(!sk))
+		return false;
+	rds_fds_put(sk);
+	return true;
+}
+
+/* ---- streams ---- */
+
+static ssize_t stdio_stream_read(void *cookie, char *buf, size_t len)
+{
+	return read((int)(intptr_t)cookie, buf, len);
+}
+
+/* 0 is the error here. */
+static ssize_t stdio_stream_write(void *cookie, const char *buf, size_t len)
+{
+	ssize_t n = write((int)(intptr_t)cookie, buf, len);
+
+	return n < 0 ? 0 : n;
+}
+
+/* A socket cannot, as its stand-in; the number may have become a file's. */
+static int stdio_stream_seek(void *cookie, off64_t *at, int from)
+{
+	off64_t now = lseek64((int)(intptr_t)cookie, *at, from);
+
+	if (now < 0)
+		return -1;
+	*at = now;
+	return 0;
+}
+
+static int stdio_stream_close(void *cookie)
+{
+	return close((int)(intptr_t)cookie);
+}
+
+static FILE *stdio_stream_open(int fd, const char *mode)
+{
+	static const cookie_io_functions_t ours = {stdio_stream_read, stdio_stream_write, stdio_stream_seek,
+						   stdio_stream_close};
+	FILE *f = fopencookie((void *)(intptr_t)fd, mode, ours);
+
+	if (!f)
+		return NULL;
+	f->_fileno = fd;
+	f->_wide_data = NULL; /* libc has set a trap for wide characters there, and freopen() falls into it */
+	return f;
+}
+
+FILE *fdopen(int fd, const char *mode)
+{
+	return likely(!fd_is_rds(fd)) ? libc_real.fdopen(fd, mode) : stdio_stream_open(fd, mode);
+}
+
+static void stdio_replace_standard(FILE **which, int fd, const char *mode)
+{
+	FILE *f = fd_is_rds(fd) ? stdio_stream_open(fd, mode) : NULL;
+
+	if (!f)
+		return;
+	f->_wide_data = (*which)->_wide_data; /* nobody else needs it now; after freopen() the program may */
+	*which = f;
+}
+
+void calls_stdio_start(void)
+{
+	FILE *err = stderr;
+
+	if (likely(!rds_fds_on()))
+		return;
+	stdio_replace_standard(&stdin, STDIN_FILENO, "r");
+	stdio_replace_standard(&stdout, STDOUT_FILENO, "w");
+	stdio_replace_standard(&stderr, STDERR_FILENO, "w");
+	if (stderr != err)
+		setvbuf(stderr, NULL, _IONBF, 0);
+}
+
+/* ---- without a stream: write() is refused ---- */
+
+static int dprintf_refuse(const char *format)
+{
+	if (!format[0])
+		return 0;
+	return (int)libc_result(-EOPNOTSUPP);
+}
+
+int vdprintf(int fd, const char *format, va_list ap)
+{
+	return likely(!fd_is_rds(fd)) ? libc_real.vdprintf(fd, format, ap) : dprintf_refuse(format);
+}
+
+int __vdprintf_chk(int fd, int flag, const char *format, va_list ap)
+{
+	return likely(!fd_is_rds(fd)) ? libc_real.__vdprintf_chk(fd, flag, format, ap) : dprintf_refuse(format);
+}
+
+int dprintf(int fd, const char *format, ...)
+{
+	va_list ap;
+	int n;
+
+	va_start(ap, format);
+	n = vdprintf(fd, format, ap);
+	va_end(ap);
+	return n;
+}
+
+int __dprintf_chk(int fd, int flag, const char *format, ...)
+{
+	va_list ap;
+	int n;
+
+	va_start(ap, format);
+	n = __vdprintf_chk(fd, flag, format, ap);
+	va_end(ap);
+	return n;
+}
+
+/* ---- asynchronous ---- */
+
+static bool aio_refuse(int fd)
+{
+	if (likely(!fd_is_rds(fd)))
+		return false;
+	rds_warn_once("aio_read(), aio_write() and lio_listio() are not possible on RDS sockets: ENOSYS");
+	errno = ENOSYS;
+	return true;
+}
+
+int aio_read(struct aiocb *cb)
+{
+	return aio_refuse(cb->aio_fildes) ? -1 : libc_real.aio_read(cb);
+}
+
+int aio_read64(struct aiocb64 *cb)
+{
+	return aio_refuse(cb->aio_fildes) ? -1 : libc_real.aio_read64(cb);
+}
+
+int aio_write(struct aiocb *cb)
+{
+	return aio_refuse(cb->aio_fildes) ? -1 : libc_real.aio_write(cb);
+}
+
+int aio_write64(struct aiocb64 *cb)
+{
+	return aio_refuse(cb->aio_fildes) ? -1 : libc_real.aio_write64(cb);
+}
+
+/* One of them is enough: nothing is done then. */
+int lio_listio(int mode, struct aiocb *const list[], int n, struct sigevent *event)
+{
+	for (int i = 0; i < n; i++)
+		if (list[i] && list[i]->aio_lio_opcode != LIO_NOP && aio_refuse(list[i]->aio_fildes))
+			return -1;
+	return libc_real.lio_listio(mode, list, n, event);
+}
+
+int lio_listio64(int mode, struct aiocb64 *const list[], int n, struct sigevent *event)
+{
+	for (int i = 0; i < n; i++)
+		if (list[i] && list[i]->aio_lio_opcode != LIO_NOP && aio_refuse(list[i]->aio_fildes))
+			return -1;
+	return libc_real.lio_listio64(mode, list, n, event);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * exec_pending.c - numbers of sockets that are left for an exec, and the exec may fail.
+ *
+ * Until that is known calls of other threads fail (rds_handoff_out()).  In the kernel they would not: a thread that is in a call, or makes one, hears nothing
+ * of an exec that fails, and does not live to see one that does not.  So what failed for that reason waits here, and is made again: on the socket
+ * that has been taken back, or as a holder's if somebody was quicker.  But not what a signal handler calls that has interrupted the exec: that
+ * would wait for itself.
+ * Must not know how a socket is left.
+ */
+#include "preload/fdtable/impl.h"
+
+#include "engine/sys/os.h"
+
+static _Atomic unsigned execs; /* under way, for which sockets are being left */
+static __thread unsigned own_execs __attribute__((tls_model("initial-exec")));
+
+void rds_fds_exec_begin(void)
+{
+	own_execs++;
+	atomic_fetch_add(&execs, 1);
+}
+
+/* What others have taken meanwhile is theirs. */
+static void fds_drop_taken(void)
+{
+	for (int n = 0; n < rds_fds_top(); n++) {
+		_Atomic(uintptr_t) *word = rds_fds_word(n);
+		uintptr_t value = word ? atomic_load(word) : 0;
+
+		if (fds_sock(value) && rds_sock_is_handing_off(fds_sock(value)) &&
+		    atomic_compare_exchange_strong(word, &value, FDS_BORROWED))
+			rds_sock_put(fds_sock(value));
+	}
+}
+
+void rds_fds_exec_end(bool left)
+{
+	if (left)
+		fds_drop_taken();
+	atomic_fetch_sub(&execs, 1);
+	own_execs--;
+}
+
+void rds_fds_exec_reset(void)
+{
+	atomic_store(&execs, 0);
+	own_execs = 0;
+}
+
+bool rds_fds_exec_must_retry(struct rds_sock *sk)
+{
+	if (sk == RDS_BORROWED || own_execs)
+		return false;
+	while (atomic_load(&execs))
+		os_poll(NULL, 0, 1);
+	return rds_sock_is_open(sk) || rds_sock_has_new_owner(sk);
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * preload.h - what every file of preload/ starts with: the interposed names, the real entry points behind them, and the
+ * one place where a -errno of the engine becomes errno.  Must be the first include of a file: the names that are
+ * defined here must not be redirected (64-bit offsets) or made inline (fortification) by libc's headers.
+ */
+#ifndef PRELOAD_PRELOAD_H
+#define PRELOAD_PRELOAD_H
+
+#undef _FILE_OFFSET_BITS
+#undef _FORTIFY_SOURCE
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE 1
+#endif
+
+#include <aio.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/ipc.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/select.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+#include <wordexp.h>
+
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+#define PF_RDS_NUMBER 21
+
+/* The prototypes of the names that libc exports without declaring, and the visibility of all of them. */
+#define RDS_SYM(name, ret, args, early) extern ret name args __attribute__((visibility("default")));
+#include "preload/libc/symbols.def"
+#undef RDS_SYM
+
+/* What the next library in line (usually libc) calls by the same name; raw system calls until start-up is done. */
+struct libc_real {
+#define RDS_SYM(name, ret, args, early) ret(*name) args;
+#include "preload/libc/symbols.def"
+#undef RDS_SYM
+};
+extern struct libc_real libc_real;
+
+/* Reads more arguments than it is given, as libc's syscall() does. */
+#define RDS_READS_GARBAGE __attribute__((no_sanitize_address))
+
+/* A further name for a function of the same file. */
+#if __has_attribute(copy)
+#define RDS_COPY_ATTRIBUTES(target) __attribute__((copy(target)))
+#else
+#define RDS_COPY_ATTRIBUTES(target)
+#endif
+#define RDS_ALIAS(alias_name, target)                                                                                  \
+	extern __typeof__(target) alias_name RDS_COPY_ATTRIBUTES(target)                                               \
+		__attribute__((alias(#target), visibility("default")))
+
+/* Looks the real functions up, once; needed before the engine may sleep (real.c). */
+void rds_libc_init(void);
+/* Fork handlers and the hand-over at exit, once, before the first RDS socket exists (calls/process.c). */
+void rds_fds_process_init(void);
+/* Standard streams that are RDS sockets, at the start of a program (calls/stdio.c). */
+void calls_stdio_start(void);
+/* A child is about to be started that gets copies of descriptors, and no fork handler will run (calls/process.c). */
+void calls_process_share(void);
+/* It ends, and calls neither exit handlers nor destructors. */
+void calls_process_exit_now(void);
+void calls_process_quick_exit(void);
+
+/* The kernel's convention to libc's. */
+static inline long libc_result(long rc)
+{
+	if (unlikely(rc < 0)) {
+		errno = (int)-rc;
+		return -1;
+	}
+	return rc;
+}
+
+#endif

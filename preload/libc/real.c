@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * real.c - the real entry points: who is called when a wrapper has nothing to do.
+ *
+ * The table starts out with raw system calls (early.c), so a call is served correctly at any time: by an allocator
+ * that opens files while dlsym() below calls malloc, by a sanitizer's start-up, by constructors that run before ours.
+ * The constructor then replaces entry after entry; a half-filled table is as good as a full one.  What no system call
+ * can do (system(), popen() ...) has it filled earlier.  Nothing here allocates (dlsym does only when a name is
+ * missing), and no wrapper pays for a check "resolved yet?".
+ */
+#include "preload/libc/preload.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+#include "preload/libc/early.h"
+#include "preload/fdtable/fdtable.h"
+#include "engine/sys/os.h"
+
+struct libc_real libc_real = {
+#define RDS_SYM(name, ret, args, early) .name = early,
+#include "preload/libc/symbols.def"
+#undef RDS_SYM
+};
+
+struct libc_entry {
+	const char *name;
+	size_t offset;
+};
+
+static const struct libc_entry libc_entries[] = {
+#define RDS_SYM(name, ret, args, early) {#name, offsetof(struct libc_real, name)},
+#include "preload/libc/symbols.def"
+#undef RDS_SYM
+};
+
+static void libc_resolve(void)
+{
+	bool missing = false;
+
+	for (size_t i = 0; i < sizeof(libc_entries) / sizeof(libc_entries[0]); i++) {
+		void *sym = dlsym(RTLD_NEXT, libc_entries[i].name);
+
+		/* A name that this libc lacks keeps its system call version. */
+		if (sym)
+			__atomic_store_n((void **)((char *)&libc_real + libc_entries[i].offset), sym, __ATOMIC_RELEASE);
+		else
+			missing = true;
+	}
+	if (missing)
+		(void)dlerror(); /* the failed look-ups are not the program's business */
+
+	/* The engine's two sleeps: cancellation points, restarted as the kernel does. */
+	rds_os_sleep.read = reentry_sleep_read;
+	rds_os_sleep.ppoll = reentry_sleep_ppoll;
+	rds_os_sleep.cut = reentry_sleep_is_cut;
+}
+
+/* Out of the look-up itself (an allocator, a signal handler), who waited for it would wait for ever. */
+void rds_libc_init(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	static __thread bool inside;
+
+	if (inside)
+		return;
+	inside = true;
+	pthread_once(&once, libc_resolve);
+	inside = false;
+}
+
+static void __attribute__((constructor)) init_start(void)
+{
+	int saved = errno;
+
+	rds_libc_init();
+	rds_fds_scan();
+	calls_stdio_start();
+	at_quick_exit(calls_process_quick_exit); /* the first: it is called after the program's own */
+	errno = saved;
+}

@@ -1,0 +1,528 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * reentry.c - how an interrupted call goes on while the handler that has interrupted it waits (reentry.h).
+ *
+ * Both want the same piece of the stack: the handler's frames, with the kernel's signal frame above them, lie where the interrupted call
+ * would put its next ones.  So:
+ *
+ *   forward  the handler's piece is copied away, and rt_sigreturn() is done on the signal frame, as if the handler had returned; only the mask in it is
+ *            changed, so that no signal comes in between
+ *   back     when the call leaves, what of its stack lies in that place is copied away, the handler's piece is put back, and the handler goes on.
+ *            The signal frame now leads to step_after().
+ *   after    the handler has returned: the call's piece is put back, and the call leaves
+ *
+ * All three copy while they run on a stack of their own.  A handler that leaves by siglongjmp() never comes to `step_after`; what it has left behind is
+ * used by the next one (its signal frame lies below whatever runs then).
+ *
+ * The signal frame is found by the unwinder, the only one who knows: it is the oldest one younger than the call.  libgcc's is loaded with the first
+ * RDS socket, since a handler could not.
+ *
+ * Not done: on other processors than x86-64 and with other libcs than glibc; under AddressSanitizer, which has marked the handler's frames;
+ * with shadow stacks, which let nobody return twice.
+ */
+#include "preload/signals/reentry.h"
+
+#include "engine/sys/os.h"
+#include "preload/fdtable/fdtable.h"
+
+__thread struct reentry_state reentry_state;
+
+/* ---- the sleeps ---- */
+
+/*
+ * False: a handler waits for the end of this call.  What is to be had back afterwards is the sleeper's to keep, and not behind pointers: a thread
+ * that is cancelled in there leaves its frame as it is.
+ */
+static bool reentry_sleep_begin(void)
+{
+	unsigned depth = reentry_state.depth;
+
+	reentry_state.depth = 0; /* from here on no handler rolls this call forward */
+	atomic_signal_fence(memory_order_seq_cst);
+	if (likely(!reentry_state.waiting_handler))
+		return true;
+	reentry_state.depth = depth;
+	reentry_state.cut = true;
+	errno = EINTR;
+	return false;
+}
+
+bool reentry_sleep_is_cut(void)
+{
+	return reentry_state.waiting_handler;
+}
+
+static void reentry_sleep_end(char *top, unsigned depth)
+{
+	if (unlikely(reentry_state.async))
+		signals_cancel_defer(top, depth); /* a handler may have ended a call of its own */
+	else
+		reentry_call_mark(top, depth);
+}
+
+ssize_t reentry_sleep_read(int fd, void *buf, size_t len)
+{
+	unsigned depth = reentry_state.depth;
+	char *top = reentry_state.top;
+	ssize_t n;
+
+	if (!reentry_sleep_begin())
+		return -1;
+	n = libc_real.read(fd, buf, len);
+	reentry_sleep_end(top, depth);
+	return n;
+}
+
+int reentry_sleep_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask)
+{
+	unsigned depth = reentry_state.depth;
+	char *top = reentry_state.top;
+	int rc;
+
+	if (!reentry_sleep_begin())
+		return -1;
+	rc = libc_real.ppoll(fds, n, timeout, mask);
+	reentry_sleep_end(top, depth);
+	return rc;
+}
+
+#if defined(__x86_64__) && defined(__LP64__) && defined(__GLIBC__)
+
+#include <dlfcn.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unwind.h>
+
+#define SCRATCH 32768u
+#define LEAVE_MAX 65536u /* from where a call begins to where it leaves: a few frames of preload/ */
+#define RED_ZONE 128
+/* Of stack: that a call may take; that the kernel takes below an interrupted function, with the registers of the largest processors. */
+#define CALL_MAX (8u << 20)
+#define FRAME_MAX (64u << 10)
+#define DIRECTION 0x400 /* the flag that a function may rely on not to be set */
+#define ARCH_SHSTK_STATUS 0x5005
+#define KERNEL_SIGSET 8u /* of an ucontext_t the kernel has so much of the mask */
+
+struct piece {
+	char *low, *copy;
+	size_t len, room;
+};
+
+struct reentry {
+	struct reentry *next;
+	ucontext_t *frame; /* the kernel's.  Where it has been put away, the call may write over it */
+	char *end;	   /* whatever the kernel has put for the handler ends there */
+	bool shared; /* the handler has the call's stack: its piece is from here to the frame; NULL: from where we are */
+	char *low;
+	ucontext_t handler, call, mover;
+	struct piece handlers, calls;
+	uint64_t before, mask, deaf; /* signals: of the interrupted, of the handler, meanwhile */
+	stack_t signals;	     /* the handler's sigaltstack(), which it may be on */
+	bool failed;
+	char calls_copy[LEAVE_MAX];
+	char stack[SCRATCH] __attribute__((aligned(64)));
+};
+
+static struct {
+	__typeof__(_Unwind_Backtrace) *backtrace;
+	__typeof__(_Unwind_GetCFA) *cfa;
+	__typeof__(_Unwind_GetIPInfo) *ip;
+} unwind;
+
+static _Atomic(struct reentry *) reentry_spare;
+
+static void reentry_thread_end(void *arg);
+static pthread_key_t thread_key;
+
+void reentry_init(void)
+{
+	unsigned long shadow = 0;
+	void *lib;
+
+	if (dlsym(RTLD_DEFAULT, "__asan_init") || dlsym(RTLD_DEFAULT, "__tsan_init"))
+		return;
+	if (os_syscall(SYS_arch_prctl, ARCH_SHSTK_STATUS, (long)&shadow, 0, 0, 0, 0) == 0 && (shadow & 1))
+		return;
+	lib = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL);
+	(void)dlerror(); /* what is missing is not the program's business */
+	if (!lib || pthread_key_create(&thread_key, reentry_thread_end))
+		return;
+	unwind.cfa = (__typeof__(unwind.cfa))dlsym(lib, "_Unwind_GetCFA");
+	unwind.ip = (__typeof__(unwind.ip))dlsym(lib, "_Unwind_GetIPInfo");
+	if (unwind.cfa && unwind.ip)
+		unwind.backtrace = (__typeof__(unwind.backtrace))dlsym(lib, "_Unwind_Backtrace");
+}
+
+/* ---- the signal frame ---- */
+
+struct search {
+	char *sp;	   /* of the function looked at before */
+	char *run;	   /* ... and of the youngest one on the same stack; NULL: that is ours */
+	ucontext_t *frame; /* the last one met */
+	char *frame_run;
+};
+
+static char *context_stack(const ucontext_t *c)
+{
+	return (char *)c->uc_mcontext.gregs[REG_RSP];
+}
+
+/* Has it interrupted the call? */
+static bool frame_in_call(const ucontext_t *frame)
+{
+	return context_stack(frame) <= reentry_state.top &&
+	       (size_t)(reentry_state.top - context_stack(frame)) < CALL_MAX;
+}
+
+/*
+ * From the youngest on.  Before the interrupted function comes what the handler returns to, and there the stack pointer is the address of the
+ * context.  Beyond the call there may be another signal frame: the call may be a handler's.
+ */
+static _Unwind_Reason_Code frame_search_step(struct _Unwind_Context *c, void *arg)
+{
+	struct search *s = arg;
+	char *sp = (char *)unwind.cfa(c);
+	int interrupted = 0;
+
+	unwind.ip(c, &interrupted);
+	if (interrupted && frame_in_call((ucontext_t *)(void *)s->sp)) {
+		s->frame = (ucontext_t *)(void *)s->sp;
+		s->frame_run = s->run;
+	}
+	if (s->frame && sp >= reentry_state.top)
+		return _URC_END_OF_STACK;
+	if (s->sp && (sp < s->sp || (size_t)(sp - s->sp) > CALL_MAX))
+		s->run = sp;
+	s->sp = sp;
+	return _URC_NO_REASON;
+}
+
+static bool frame_on_call_stack(const ucontext_t *frame)
+{
+	return (char *)frame < context_stack(frame) && (size_t)(context_stack(frame) - (char *)frame) < FRAME_MAX;
+}
+
+static bool frame_find(struct search *s)
+{
+	*s = (struct search){0};
+	if (!unwind.backtrace)
+		return false;
+	unwind.backtrace(frame_search_step, s);
+	return s->frame;
+}
+
+/* ---- how the signal was to be handled ---- */
+
+struct kernel_sigaction {
+	void (*handler)(int);
+	unsigned long flags;
+	void *restorer;
+	uint64_t mask;
+};
+
+static bool signal_has_handler(int sig, struct kernel_sigaction *a)
+{
+	return os_syscall(SYS_rt_sigaction, sig, 0, (long)a, KERNEL_SIGSET, 0, 0) == 0 && a->handler != SIG_DFL &&
+	       a->handler != SIG_IGN;
+}
+
+static uint64_t signal_bit(int sig)
+{
+	return UINT64_C(1) << (sig - 1);
+}
+
+/*
+ * The frame does not say which signal it was.  It is blocked now and was not, and whatever else came to be blocked is of its mask.  If there are
+ * several such, all of them have to agree; if none, because another handler has interrupted the first, all that came to be blocked; if nothing did
+ * (SA_NODEFER), all that have handlers.
+ */
+static bool signal_restarts(uint64_t before, uint64_t now)
+{
+	uint64_t came = now & ~before;
+	bool all = true, all_likely = true, likely_one = false, all_came = true, one_came = false;
+	struct kernel_sigaction a;
+
+	for (int sig = 1; sig < _NSIG; sig++) {
+		if (!signal_has_handler(sig, &a))
+			continue;
+		all &= !!(a.flags & SA_RESTART);
+		if (came & signal_bit(sig)) {
+			one_came = true;
+			all_came &= !!(a.flags & SA_RESTART);
+		}
+		if ((came & signal_bit(sig)) && !(came & ~(a.mask | signal_bit(sig)))) {
+			likely_one = true;
+			all_likely &= !!(a.flags & SA_RESTART);
+		}
+	}
+	if (likely_one)
+		return all_likely;
+	return one_came ? all_came : all;
+}
+
+/* The program's own doing is not held up. */
+static uint64_t signal_all_but_faults(void)
+{
+	return ~(signal_bit(SIGSEGV) | signal_bit(SIGBUS) | signal_bit(SIGFPE) | signal_bit(SIGILL) |
+		 signal_bit(SIGTRAP) | signal_bit(SIGSYS));
+}
+
+static void signal_mask_swap(const uint64_t *mask, uint64_t *before)
+{
+	os_syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)mask, (long)before, KERNEL_SIGSET, 0, 0);
+}
+
+/* ---- pieces of the stack ---- */
+
+static bool piece_reserve(struct piece *p, char *low, const char *high)
+{
+	p->low = low;
+	p->len = high > low ? (size_t)(high - low) : 0;
+	if (p->len <= p->room)
+		return true;
+	if (p->room)
+		munmap(p->copy, p->room);
+	p->room = (p->len + LEAVE_MAX - 1) & ~(size_t)(LEAVE_MAX - 1);
+	p->copy = mmap(NULL, p->room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p->copy != MAP_FAILED)
+		return true;
+	p->room = 0;
+	return false;
+}
+
+static void piece_save(const struct piece *p)
+{
+	if (p->len)
+		memcpy(p->copy, p->low, p->len);
+}
+
+static void piece_restore(const struct piece *p)
+{
+	if (p->len)
+		memcpy(p->low, p->copy, p->len);
+}
+
+/* ---- on the stack of its own ---- */
+
+static struct reentry *reentry_from_halves(unsigned low, unsigned high)
+{
+	return (struct reentry *)((uintptr_t)low | (uintptr_t)high << 32);
+}
+
+static void reentry_on_scratch(struct reentry *r, ucontext_t *from, void (*fn)(unsigned low, unsigned high))
+{
+	getcontext(&r->mover);
+	r->mover.uc_stack.ss_sp = r->stack;
+	r->mover.uc_stack.ss_size = sizeof(r->stack);
+	r->mover.uc_link = NULL;
+	makecontext(&r->mover, (void (*)(void))fn, 2, (unsigned)(uintptr_t)r, (unsigned)((uintptr_t)r >> 32));
+	swapcontext(from, &r->mover);
+}
+
+static void frame_mask_set(const struct reentry *r, const uint64_t *mask)
+{
+	memcpy(&r->frame->uc_sigmask, mask, KERNEL_SIGSET);
+}
+
+static _Noreturn void frame_return(const ucontext_t *frame)
+{
+	__asm__ volatile("movq %0, %%rsp\n\tmovl %1, %%eax\n\tsyscall" ::"r"(frame), "i"(SYS_rt_sigreturn) : "memory");
+	__builtin_unreachable();
+}
+
+static void step_forward(unsigned low, unsigned high)
+{
+	struct reentry *r = reentry_from_halves(low, high);
+	char *from = r->low ? r->low : context_stack(&r->handler);
+
+	if (r->shared && !piece_reserve(&r->handlers, from, r->end)) {
+		r->failed = true;
+		setcontext(&r->handler);
+	}
+	piece_save(&r->handlers);
+	frame_mask_set(r, &r->deaf);
+	frame_return(r->frame);
+}
+
+static void step_after(struct reentry *r)
+{
+	piece_restore(&r->calls);
+	setcontext(&r->call);
+}
+
+/* Of the call, what lies where the handler's frames were, or below, where the handler goes on. */
+static void step_back(unsigned low, unsigned high)
+{
+	struct reentry *r = reentry_from_halves(low, high);
+	greg_t *regs = r->frame->uc_mcontext.gregs;
+
+	r->calls = (struct piece){.copy = r->calls_copy, .room = sizeof(r->calls_copy)};
+	if (r->shared && !piece_reserve(&r->calls, context_stack(&r->call), r->end))
+		__builtin_trap(); /* a function of preload/ with a frame of 64 KiB */
+	piece_save(&r->calls);
+	piece_restore(&r->handlers);
+	regs[REG_RIP] = (greg_t)(uintptr_t)step_after;
+	regs[REG_RDI] = (greg_t)(uintptr_t)r;
+	regs[REG_RSP] = (greg_t)(uintptr_t)(r->stack + sizeof(r->stack) - sizeof(void *)); /* as if it were called */
+	regs[REG_EFL] &= ~(greg_t)DIRECTION;
+	frame_mask_set(r, &r->deaf);
+	sigaltstack(&r->signals, NULL); /* the frame has brought back the call's: with SS_AUTODISARM not the same */
+	setcontext(&r->handler);
+}
+
+/* ---- the three steps ---- */
+
+static bool reentry_on_signal_stack(const struct reentry *r)
+{
+	const char *low = r->signals.ss_sp, *at = (const char *)r->frame;
+
+	return at >= low && at < low + r->signals.ss_size;
+}
+
+/* Its handler is over, without having come back: its frame lies among those of the one that runs now. */
+static bool reentry_is_over(const struct reentry *old, const struct reentry *r, const char *here)
+{
+	const char *frame = (const char *)old->frame, *low = r->shared ? here - CALL_MAX : here;
+
+	return reentry_on_signal_stack(old) == reentry_on_signal_stack(r) && frame >= low &&
+	       frame < (const char *)r->frame + sizeof(*r->frame);
+}
+
+/* One is kept: what its pages cost is most of it. */
+static void reentry_free(struct reentry *r)
+{
+	struct reentry *none = NULL;
+
+	if (atomic_compare_exchange_strong(&reentry_spare, &none, r))
+		return;
+	if (r->handlers.room)
+		munmap(r->handlers.copy, r->handlers.room);
+	munmap(r, sizeof(*r));
+}
+
+static void reentry_free_over(const struct reentry *r, const char *here)
+{
+	struct reentry **p = &reentry_state.late_handlers, *old;
+
+	while ((old = *p)) {
+		if (reentry_is_over(old, r, here)) {
+			*p = old->next;
+			reentry_free(old);
+		} else {
+			p = &old->next;
+		}
+	}
+}
+
+/* Handlers that never came back have left theirs. */
+static void reentry_thread_end(void *arg)
+{
+	uint64_t deaf = signal_all_but_faults(), mask;
+	struct reentry_state *inside = arg;
+	struct reentry *r;
+
+	signal_mask_swap(&deaf, &mask);
+	while ((r = inside->late_handlers)) {
+		inside->late_handlers = r->next;
+		reentry_free(r);
+	}
+	signal_mask_swap(&mask, NULL);
+}
+
+static struct reentry *reentry_new(const struct search *s)
+{
+	struct reentry *r = atomic_exchange(&reentry_spare, NULL);
+
+	if (!r)
+		r = mmap(NULL, sizeof(*r), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (r == MAP_FAILED)
+		return NULL;
+	r->handlers.len = r->calls.len = 0;
+	r->failed = false;
+	r->frame = s->frame;
+	r->end = context_stack(s->frame) - RED_ZONE;
+	memcpy(&r->before, &s->frame->uc_sigmask, KERNEL_SIGSET);
+	r->deaf = signal_all_but_faults();
+	r->shared = frame_on_call_stack(s->frame);
+	r->low = s->frame_run ? s->frame_run - RED_ZONE : NULL;
+	return r;
+}
+
+/* Signals are blocked: what another handler did to the call now would not be seen here. */
+static void reentry_start(const uint64_t *mask)
+{
+	struct search s;
+	struct reentry *r;
+
+	/* A child that shares our memory, or has a copy of it that no fork handler has seen, has nothing to end. */
+	if (!rds_fds_is_ours() || !reentry_state.depth || reentry_state.waiting_handler || !frame_find(&s))
+		return;
+	r = reentry_new(&s);
+	if (!r)
+		return;
+	r->mask = *mask;
+	r->deaf |= r->before | r->mask;
+	sigaltstack(NULL, &r->signals);
+	r->signals.ss_flags &= ~SS_ONSTACK;
+	reentry_free_over(r, __builtin_frame_address(0));
+	reentry_state.waiting_handler = r;
+	reentry_state.cut = false;
+	reentry_on_scratch(r, &r->handler, step_forward);
+	if (!r->failed)
+		return;
+	reentry_state.waiting_handler = NULL;
+	reentry_free(r);
+}
+
+void reentry_call_finish(void)
+{
+	uint64_t deaf = signal_all_but_faults(), mask;
+	int saved = errno;
+
+	signal_mask_swap(&deaf, &mask);
+	reentry_start(&mask);
+	signal_mask_swap(&mask, NULL);
+	errno = saved;
+}
+
+/* The call is over but for this, and this, too, where the handler does not come back. */
+bool reentry_handler_resume(void)
+{
+	struct reentry *r = reentry_state.waiting_handler, **p;
+	bool again = reentry_state.cut && signal_restarts(r->before, r->mask);
+	uint64_t before = r->before;
+	int saved = errno;
+
+	reentry_state.waiting_handler = NULL;
+	/* Not before: it may need memory, and the call may have been in malloc(). */
+	pthread_setspecific(thread_key, &reentry_state);
+	r->next = reentry_state.late_handlers;
+	reentry_state.late_handlers = r;
+	reentry_on_scratch(r, &r->call, step_back);
+	for (p = &reentry_state.late_handlers; *p != r; p = &(*p)->next)
+		;
+	*p = r->next;
+	reentry_free(r);
+	signal_mask_swap(&before, NULL); /* last: a handler may come at once, and never come back */
+	errno = saved;
+	return again;
+}
+
+#else
+
+void reentry_init(void)
+{
+}
+
+void reentry_call_finish(void)
+{
+}
+
+bool reentry_handler_resume(void)
+{
+	return false;
+}
+
+#endif
