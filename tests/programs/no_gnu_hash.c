@@ -4,4 +4,4 @@
 
 #undef DT_GNU_HASH
 #define DT_GNU_HASH 0x60000fff /* nobody's */
-#include "../../preload/dlsym/dlsym.c"
+#include "preload/dlsym/dlsym.c"

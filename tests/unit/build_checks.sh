@@ -36,59 +36,103 @@ symbols()
 	sh "$TOP_SRCDIR/scripts/check-symbols" "$tmp/tree/preload/libc/symbols.def" "$tmp/lib.so"
 }
 
-# A clean tree: one file per layer.
+# A clean tree: a file or two per package.
 clean()
 {
 	rm -rf "$tmp/tree"
-	mkdir -p "$tmp/tree/preload/libc" "$tmp/tree/engine/transport/shm" "$tmp/tree/engine/transport/verbs" "$tmp/tree/include"
+	mkdir -p "$tmp/tree/include" "$tmp/tree/preload/libc" "$tmp/tree/preload/calls"
 	cd "$tmp/tree" || exit 99
-	: >engine/rds.h >engine/log.h >engine/options.h >engine/os.h >engine/sock.h >engine/transport/transport.h
-	: >engine/transport/shm/shm.h >include/rds_abi.h >preload/libc/preload.h
-	printf '#include "preload/libc/preload.h"\n#include "preload/libc/symbols.def"\n#include "engine/rds.h"\n#include "include/rds_abi.h"\n' \
-		>preload/libc/real.c
-	printf '#include "engine/sock.h"\n#include "engine/transport/transport.h"\nint x;\n' >engine/sock.c
-	printf '#include "engine/transport/shm/shm.h"\nint y;\n' >engine/transport/shm/ring.c
+	mkdir -p engine/sys engine/socket engine/conn engine/transport/verbs
+	cat >engine/packages <<-EOF
+		# a comment
+		sys		: os_ rds_log :
+		transport/verbs	: rds_verbs : sys
+		socket		: rds_sock : sys
+		conn		: rds_conn : sys socket
+		root		: rds_eng : sys socket conn
+		preload/libc	: libc :
+		preload/calls	: : preload/libc
+	EOF
+	touch engine/rds.h engine/sys/os.h engine/socket/socket.h engine/conn/conn.h engine/conn/cong.h
+	touch include/rds_abi.h preload/libc/preload.h preload/calls/calls.h
+	printf '#include "preload/libc/symbols.def"\n#include "include/rds_abi.h"\n' >preload/libc/real.c
+	printf '#include "preload/libc/preload.h"\n#include "engine/rds.h"\n#include "engine/sys/os.h"\n' >preload/calls/send.c
+	printf '#include "engine/sys/os.h"\n#include "engine/socket/socket.h"\nint x;\n' >engine/socket/socket.c
+	printf '#include "engine/socket/socket.h"\n#include "engine/conn/cong.h"\nint y;\n' >engine/conn/xmit.c
 	printf '#include <infiniband/verbs.h>\n' >engine/transport/verbs/qp.c
 	printf 'RDS_SYM(socket, int)\nRDS_SYM(read, int)\n' >preload/libc/symbols.def
 }
 
-# archive NAME SOURCE: an engine archive of one object
-archive()
+# object PACKAGE FILE SOURCE: as libtool leaves them, beside where its .lo is
+object()
 {
-	printf '%s\n' "$2" >"$tmp/$1.c"
-	rm -f "$tmp/libengine.a"
-	${CC:-cc} -w -c -o "$tmp/$1.o" "$tmp/$1.c" && ar rc "$tmp/libengine.a" "$tmp/$1.o" || exit 99
+	mkdir -p "$tmp/tree/$1/.libs"
+	printf '%s\n' "$3" >"$tmp/object.c"
+	case $1 in engine*) library_of=libengine ;; *) library_of=libpreload ;; esac
+	${CC:-cc} -w -c -o "$tmp/tree/$1/.libs/${library_of}_la-$2.o" "$tmp/object.c" || exit 99
+	objects="$objects $1/${library_of}_la-$2.lo"
+}
+
+# Of the objects, and of one that stands for all that are built with verbs.
+objects_are()
+{
+	object engine/transport/verbs verbs 'int rds_verbs_ops;'
+	# shellcheck disable=SC2086 # a list
+	expect "$1" "$2" "$3" layers $objects
+	objects=
 }
 
 clean
 expect "clean tree" 0 '' layers
 for case in \
-	'preload/libc/real.c|engine/sock.h|preload includes more' \
+	'preload/libc/real.c|engine/socket/socket.h|preload includes more' \
 	'preload/libc/real.c|../engine/rds.h|relative path' \
-	'preload/libc/real.c|engine/transport/transport.h|preload includes more' \
-	'engine/sock.c|preload/libc/preload.h|layer above' \
-	'engine/sock.c|../preload/libc/preload.h|layer above' \
-	'engine/sock.c|infiniband/verbs.h|verbs headers' \
-	'engine/transport/shm/ring.c|rdma/rdma_cma.h|verbs headers' \
-	'engine/transport/shm/ring.c|engine/sock.h|looks into a socket' \
-	'engine/sock.c|engine/transport/shm/shm.h|particular transport'; do
+	'preload/libc/real.c|symbols.def|relative path' \
+	'preload/libc/real.c|preload/calls/calls.h|preload/libc must not see preload/calls' \
+	'engine/socket/socket.c|preload/libc/preload.h|socket must not see preload/libc' \
+	'engine/socket/socket.c|../preload/libc/preload.h|relative path' \
+	'engine/socket/socket.c|infiniband/verbs.h|verbs headers' \
+	'engine/conn/xmit.c|rdma/rdma_cma.h|verbs headers' \
+	'engine/transport/verbs/qp.c|engine/socket/socket.h|transport/verbs must not see socket' \
+	'engine/conn/xmit.c|engine/rds.h|conn must not see root' \
+	'engine/socket/socket.c|engine/conn/conn.h|socket must not see conn'; do
 	file=${case%%|*} rest=${case#*|}
 	clean
 	printf '  #  include "%s"\n' "${rest%%|*}" >>"$tmp/tree/$file"
 	expect "$file includes ${rest%%|*}" 1 "${rest#*|}" layers
 done
+echo 'include engine/socket/socket.c engine/conn/conn.h' >"$tmp/tree/engine/packages.todo"
+expect "what is listed may be" 0 '' layers
+echo 'include engine/socket/socket.c engine/conn/cong.h' >>"$tmp/tree/engine/packages.todo"
+expect "what is listed and no longer so" 1 'cong.h: is so no longer' layers
 
 clean
-archive sock 'int strlen(); int f(void) { return strlen("a"); }'
-expect "engine imports what it may" 0 '' layers "$tmp/libengine.a"
-archive sock 'int socket(); int f(void) { return socket(1); }'
-expect "engine calls socket" 1 'sock.o: socket' layers "$tmp/libengine.a"
-archive sock 'int read(); int f(void) { return read(1); }'
-expect "engine calls read" 1 'sock.o: read' layers "$tmp/libengine.a"
-archive os 'int read(); int (*f)() = read;'
-expect "os.c hands out read" 0 '' layers "$tmp/libengine.a"
-archive os 'int socket(); int (*f)() = socket;'
-expect "os.c names socket" 1 'os.o: socket' layers "$tmp/libengine.a"
+sed -i 's/^socket.*/& conn/' "$tmp/tree/engine/packages"
+expect "a table that points up" 1 'socket sees conn, which is not below' layers
+
+clean
+objects=
+takes='int rds_sock_put(), strlen(); int rds_conn_x(void) { return rds_sock_put() + strlen("a"); }'
+object engine/socket socket 'int rds_sock_put(void) { return 1; } int put(void) { return 2; }'
+object engine/conn xmit "$takes"
+objects_are "objects take what they may" 0 ''
+object engine/socket socket 'int rds_conn_x(); int rds_sock_put(void) { return rds_conn_x(); }'
+object engine/conn xmit "$takes"
+objects_are "an object takes a name from above" 1 'name engine/socket/socket.c rds_conn_x: socket must not see conn'
+object engine/socket socket 'int put(void) { return 2; }'
+object engine/conn xmit 'int put(); int rds_conn_x(void) { return put(); }'
+objects_are "a name without its package's prefix" 1 'prefix engine/socket/socket.c put: taken by engine/conn/xmit.c'
+echo 'name engine/socket/socket.c rds_conn_y' >"$tmp/tree/engine/packages.todo"
+object engine/socket socket 'int rds_sock_put(void) { return 1; }'
+objects_are "a name that is listed and no longer taken" 1 'rds_conn_y: is so no longer'
+rm "$tmp/tree/engine/packages.todo"
+object engine/socket socket 'int socket(); int f(void) { return socket(1); }'
+objects_are "engine calls socket" 1 'socket.c: socket'
+object engine/sys os 'int read(); int (*f)() = read;'
+objects_are "engine hands out read" 1 'os.c: read'
+object preload/libc real 'int f(); int libc_f(void) { return f(); }'
+object preload/calls send 'int f(void) { return 1; }'
+objects_are "preload's ground takes a name of its calls" 1 'preload/libc must not see preload/calls'
 
 library()
 {
