@@ -9,8 +9,10 @@
  *
  * Check's assertions, of which the mock is full, abort: there is no runner of Check here.
  *
- * fuzz-sources: engine/[a-z]*.c engine/transport/[a-z]*.c engine/transport/shm/[a-z]*.c
- * fuzz-sources: engine/transport/verbs/[a-z]*.c tests/mock/[a-z]*.c
+ * fuzz-sources: engine/[a-z]*.c engine/sys/[a-z]*.c engine/wire/[a-z]*.c engine/node/[a-z]*.c engine/helper/[a-z]*.c engine/abi/[a-z]*.c
+ * fuzz-sources: engine/transport/[a-z]*.c engine/transport/fault/[a-z]*.c engine/transport/shm/[a-z]*.c engine/transport/verbs/[a-z]*.c
+ * fuzz-sources: engine/socket/[a-z]*.c engine/conn/[a-z]*.c engine/progress/[a-z]*.c engine/rdma/[a-z]*.c engine/calls/[a-z]*.c
+ * fuzz-sources: engine/share/[a-z]*.c tests/mock/[a-z]*.c
  * fuzz-flags: -DHAVE_VERBS -Wl,--wrap=os_now_ns,--wrap=os_poll,--wrap=os_syscall,--wrap=os_timerfd_set,--wrap=os_epoll_wait,--wrap=rds_timer_set,--wrap=rds_timer_need,--wrap=rds_timer_cancel
  * fuzz-flags: -Wl,--wrap=rds_helper_event_add,--wrap=rds_helper_event_del,--wrap=pthread_create,--wrap=os_fd_adopt,--wrap=os_bind
  */
