@@ -165,17 +165,17 @@ void rds_helper_fork_parent(void);
 void rds_engine_fork_child(void);
 /* Orderly exit of the process: hand over what is still queued (bounded by RDS_PRELOAD_LINGER_MS).  The
  * place in the registry is cleared by whoever finds the lock on it gone. */
-void rds_engine_exit(void);
+void rds_progress_exit(void);
 /*
  * Before it, and before sockets are left: the time for all of it begins (RDS_PRELOAD_LINGER_MS).  Handlers and destructors that run later than ours may
  * send, too: each send hands over before it returns, as long as there is time.  interrupted: this thread's own call may have a lock.
  */
-void rds_engine_exit_begin(bool interrupted);
+void rds_progress_exit_begin(bool interrupted);
 /*
  * The same for _exit(), which may be called anywhere (a signal handler that has interrupted the engine, say): takes no
  * lock that it would have to wait for, only gives the helper time to hand over what is queued.
  */
-void rds_engine_exit_now(bool interrupted);
+void rds_progress_exit_now(bool interrupted);
 /*
  * Sockets may be held by other processes, too (a fork, an exec with descriptors, SCM_RIGHTS): from now on the end of this one
  * looks after them.  Any time.

@@ -14,6 +14,7 @@
 #include "engine/sys/patience.h"
 #include "engine/progress/transports.h"
 #include "engine/share/lease.h"
+#include "engine/calls/start.h"
 
 #ifdef HAVE_VERBS
 #define RDS_VERBS_LISTED "verbs (other hosts, too, by RDMA devices), "
@@ -26,6 +27,11 @@
 /* ---- sockets by address and port (rx) ---- */
 
 /* Ports alone would do for most programs; the address spreads those with one port on many addresses. */
+#define RDS_BOUND_BUCKETS 4096
+
+/* Sockets bound in this process, by address and port; rx. */
+static struct rds_sock *bound_table[RDS_BOUND_BUCKETS];
+
 static inline unsigned bound_hash(const struct in6_addr *ip, uint16_t port)
 {
 	return (port + (ip->s6_addr32[3] * 0x9e3779b1u >> 20)) & (RDS_BOUND_BUCKETS - 1);
@@ -33,7 +39,7 @@ static inline unsigned bound_hash(const struct in6_addr *ip, uint16_t port)
 
 struct rds_sock *rds_sock_bound_find(const struct in6_addr *ip, uint16_t port, uint32_t scope)
 {
-	struct rds_sock *sk = rds_eng->bound[bound_hash(ip, port)];
+	struct rds_sock *sk = bound_table[bound_hash(ip, port)];
 
 	for (; sk; sk = sk->hash_next)
 		if (sk->laddr.port == port && rds_ip_equal(&sk->laddr.ip, ip) && sk->laddr.scope == scope)
@@ -43,7 +49,7 @@ struct rds_sock *rds_sock_bound_find(const struct in6_addr *ip, uint16_t port, u
 
 void rds_sock_bound_insert(struct rds_sock *sk)
 {
-	struct rds_sock **head = &rds_eng->bound[bound_hash(&sk->laddr.ip, sk->laddr.port)];
+	struct rds_sock **head = &bound_table[bound_hash(&sk->laddr.ip, sk->laddr.port)];
 
 	sk->hash_next = *head;
 	*head = sk;
@@ -51,7 +57,7 @@ void rds_sock_bound_insert(struct rds_sock *sk)
 
 void rds_sock_bound_remove(struct rds_sock *sk)
 {
-	struct rds_sock **p = &rds_eng->bound[bound_hash(&sk->laddr.ip, sk->laddr.port)];
+	struct rds_sock **p = &bound_table[bound_hash(&sk->laddr.ip, sk->laddr.port)];
 
 	for (; *p; p = &(*p)->hash_next)
 		if (*p == sk) {
@@ -80,7 +86,7 @@ static int bind_local_transport(int preset, const struct rds_addr *addr)
 {
 	int ret;
 
-	if (preset == RDS_TRANS_TCP || (preset == RDS_TRANS_NONE && !rds_eng->remote))
+	if (preset == RDS_TRANS_TCP || (preset == RDS_TRANS_NONE && !rds_transports.remote))
 		return RDS_TRANS_TCP;
 	ret = rds_call_start_helper();
 	if (ret < 0)
@@ -91,7 +97,7 @@ static int bind_local_transport(int preset, const struct rds_addr *addr)
 	if (preset == RDS_TRANS_IB)
 		return -ENOPROTOOPT;
 	/* A device that cannot be used: who has asked for it by name must learn that, else this host is reached all the same. */
-	return ret < 0 && rds_eng->prefer_remote ? -EADDRNOTAVAIL : RDS_TRANS_TCP;
+	return ret < 0 && rds_transports.prefer_remote ? -EADDRNOTAVAIL : RDS_TRANS_TCP;
 }
 
 /*
@@ -102,7 +108,7 @@ static int bind_transport(const struct rds_sock *sk, const struct rds_addr *addr
 {
 	int preset = atomic_load(&sk->transport), ret;
 
-	if (unlikely(rds_eng->no_transport)) {
+	if (unlikely(rds_transports.none)) {
 		rds_error("RDS_PRELOAD_TRANSPORT=%.100s: there is no such transport, so no socket can be bound. There "
 			  "are shm "
 			  "(processes of this host), " RDS_VERBS_LISTED
@@ -139,7 +145,7 @@ static int bind_port(struct rds_sock *sk, const struct rds_addr *addr, int trans
 	rx_unlock();
 	if (ret < 0)
 		return ret;
-	ret = registry_sock_bind(rds_eng->reg, sk->reg_idx, &addr->ip, addr->port, addr->scope, transport, &port);
+	ret = registry_sock_bind(rds_node_registry, sk->reg_idx, &addr->ip, addr->port, addr->scope, transport, &port);
 	if (ret < 0)
 		return ret;
 	sk->laddr = *addr;
@@ -175,7 +181,7 @@ int rds_call_bind_once(struct rds_sock *sk, const struct sockaddr *sa, int addrl
 		ret = rds_addr_for_bind((struct sockaddr *)&ss, addrlen, &addr);
 	if (ret < 0)
 		return ret;
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	ret = bind_check_state(sk, &addr);
 	if (ret < 0)
 		goto out;
@@ -189,8 +195,8 @@ int rds_call_bind_once(struct rds_sock *sk, const struct sockaddr *sa, int addrl
 		atomic_store(&sk->transport, RDS_TRANS_NONE);
 	rds_sock_changed(sk);
 out:
-	rds_unlock(&rds_eng->control);
-	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
+	rds_unlock(&rds_lock_control);
+	if (unlikely(atomic_load_explicit(&rds_conn_work_pending, memory_order_relaxed)))
 		rds_conn_work_run();
 	return ret;
 }
@@ -209,4 +215,9 @@ int rds_call_bind(struct rds_sock *sk, const struct sockaddr *sa, int addrlen)
 	while ((ret = rds_call_bind_once(sk, sa, addrlen, !--tries)) == -EBUSY)
 		os_poll(NULL, 0, RDS_BIND_PAUSE_MS);
 	return ret;
+}
+
+void rds_sock_bound_forget(void)
+{
+	memset(bound_table, 0, sizeof(bound_table));
 }

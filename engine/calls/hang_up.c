@@ -39,15 +39,15 @@ static void hangup_timer(struct rds_timer *tm)
 /* Nobody has it any more but its operations, whose answers need no port. */
 static void hangup_release_port(struct rds_sock *sk)
 {
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	rx_lock();
 	if (rds_sock_bound(sk))
 		rds_sock_bound_remove(sk);
 	atomic_store(&sk->bound, false);
 	rx_unlock();
-	registry_sock_remove(rds_eng->reg, sk->reg_idx);
+	registry_sock_remove(rds_node_registry, sk->reg_idx);
 	sk->port_returned = true;
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 }
 
 /*

@@ -71,7 +71,7 @@ static int source_counters(struct info_sink *sink, const struct info_source *src
 
 	if (sink->room >= n * sink->each && rds_info_query(src->kind, &none) == 0)
 		free(none.recs);
-	registry_counters_sum(rds_eng->reg, sum);
+	registry_counters_sum(rds_node_registry, sum);
 	for (unsigned i = 0; i < RDS_STATS; i++)
 		put_counter(sink, rds_stat_names[i], sum[i]);
 	for (unsigned i = 0; i < sizeof(tcp_counters) / sizeof(tcp_counters[0]); i++)
@@ -108,7 +108,7 @@ int rds_info_getsockopt_2006(void *val, socklen_t *len)
 
 	if (rds_info_query(RDS_INFO_COUNTED, &none) == 0)
 		free(none.recs);
-	registry_counters_sum(rds_eng->reg, sum);
+	registry_counters_sum(rds_node_registry, sum);
 	for (unsigned i = 0; i < sizeof(order); i++)
 		out[i] = order[i] < 0 ? 0 : sum[order[i]];
 	room = room < sizeof(out) ? room / sizeof(out[0]) * sizeof(out[0]) : sizeof(out);
@@ -167,7 +167,7 @@ static int source_sockets(struct info_sink *sink, const struct info_source *src)
 {
 	struct registry_sock *socks = NULL;
 	unsigned n = 0;
-	int ret = registry_socks(rds_eng->reg, &socks, &n);
+	int ret = registry_socks(rds_node_registry, &socks, &n);
 
 	if (ret < 0)
 		return ret;

@@ -68,7 +68,7 @@ bool rds_node_peer_trusted(int fd)
 	socklen_t len = sizeof(cred);
 
 	return os_getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && len == sizeof(cred) &&
-	       registry_trusts(node_registry(), &cred);
+	       registry_trusts(rds_node_registry, &cred);
 }
 
 static void ask_end(struct ask *a)
@@ -207,7 +207,7 @@ static void query_procs(struct query *q, const struct registry_proc *procs, unsi
 			while (!a->proc && next < n) {
 				const struct registry_proc *proc = &procs[next++];
 
-				if (memcmp(&proc->id, registry_self(rds_eng->reg), sizeof(proc->id)))
+				if (memcmp(&proc->id, registry_self(rds_node_registry), sizeof(proc->id)))
 					ask_begin(q, a, proc);
 			}
 			busy += a->proc != NULL;
@@ -225,7 +225,7 @@ int rds_info_query(enum rds_info_kind kind, struct rds_info_list *out)
 
 	memset(out, 0, sizeof(*out));
 	rds_info_collect(kind, out);
-	ret = registry_procs(rds_eng->reg, &procs, &n);
+	ret = registry_procs(rds_node_registry, &procs, &n);
 	if (ret < 0)
 		goto fail;
 	ret = -ENOMEM;

@@ -192,7 +192,7 @@ void rds_info_forget(void)
 int rds_info_start(void)
 {
 	struct sockaddr_un name;
-	socklen_t len = rds_node_listen_name(registry_self(rds_eng->reg), &name);
+	socklen_t len = rds_node_listen_name(registry_self(rds_node_registry), &name);
 	int ret;
 
 	rds_info_forget();

@@ -31,7 +31,7 @@ static int tos_set(struct rds_sock *sk, const void *arg)
 	transport = atomic_load(&sk->transport);
 	if (transport == RDS_TRANS_NONE || transport == RDS_TRANS_LOOP)
 		return ioctl_device_layer(arg);
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	if (atomic_load(&sk->tos) || atomic_load(&sk->tos_fixed))
 		ret = -EINVAL;
 	else if (transport == RDS_TRANS_TCP)
@@ -39,7 +39,7 @@ static int tos_set(struct rds_sock *sk, const void *arg)
 	else
 		atomic_store(&sk->tos, *(const uint8_t *)arg);
 	rds_sock_changed(sk);
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 	return ret;
 }
 

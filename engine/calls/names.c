@@ -32,7 +32,7 @@ int rds_call_connect(struct rds_sock *sk, const struct sockaddr *addr, int addrl
 	if (ret < 0)
 		return ret;
 	rds_lock(&sk->tx);
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	if (!atomic_load(&sk->open)) {
 		ret = -EBADF;
 		goto out;
@@ -44,10 +44,10 @@ int rds_call_connect(struct rds_sock *sk, const struct sockaddr *addr, int addrl
 		sk->bound_scope = peer.scope;
 	sk->caddr = peer;
 	atomic_store_explicit(&sk->connected, true, memory_order_release);
-	registry_sock_set_connected(rds_eng->reg, sk->reg_idx, &peer.ip, peer.port);
+	registry_sock_set_connected(rds_node_registry, sk->reg_idx, &peer.ip, peer.port);
 	rds_sock_changed(sk);
 out:
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 	rds_unlock(&sk->tx);
 	return ret;
 }
@@ -75,12 +75,12 @@ int rds_call_getsockname(struct rds_sock *sk, struct sockaddr *addr, socklen_t *
 	struct sockaddr_storage ss;
 	socklen_t real;
 
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	if (rds_sock_bound(sk))
 		real = rds_addr_to_sockaddr(&sk->laddr.ip, sk->laddr.port, sk->bound_scope, &ss);
 	else
 		real = name_of_unbound(sk, &ss);
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 	return rds_addr_to_user(&ss, real, addr, len);
 }
 
@@ -88,10 +88,10 @@ int rds_call_peer_name(struct rds_sock *sk, struct sockaddr_storage *out)
 {
 	int ret = -ENOTCONN;
 
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	if (atomic_load(&sk->connected))
 		ret = (int)rds_addr_to_sockaddr(&sk->caddr.ip, sk->caddr.port, sk->bound_scope, out);
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 	return ret;
 }
 

@@ -191,7 +191,7 @@ static enum admit send_admit(struct send_call *c, struct rds_sock_dst *d, int *e
 	bool with_ops;
 
 	*err = 0;
-	if (unlikely(d->conn_gen != atomic_load_explicit(&rds_eng->conn_gen, memory_order_acquire)))
+	if (unlikely(d->conn_gen != atomic_load_explicit(&rds_route_gen, memory_order_acquire)))
 		return AGAIN;
 	if (unlikely(sock_is_handed_off(sk))) { /* what it has sent has been taken off the connections, perhaps */
 		*err = -EBADF;
@@ -316,8 +316,8 @@ static enum admit send_try_once(struct send_call *c, int *err)
 			goto out;
 	}
 	if (unlikely(!rds_route_dst_fresh(d))) {
-		d->bind_gen = registry_generation(rds_eng->reg);
-		d->conn_gen = atomic_load(&rds_eng->conn_gen);
+		d->bind_gen = registry_generation(rds_node_registry);
+		d->conn_gen = atomic_load(&rds_route_gen);
 		*err = rds_route_find(sk, &c->dst, &d->conn, &d->sock);
 		if (*err) {
 			d->conn = NULL;
@@ -570,7 +570,7 @@ ssize_t rds_call_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, 
 	if (unlikely(!atomic_load_explicit(&sk->open, memory_order_relaxed)))
 		return -EBADF;
 	err = send_or_wait(&c);
-	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
+	if (unlikely(atomic_load_explicit(&rds_conn_work_pending, memory_order_relaxed)))
 		rds_conn_work_run();
 	if (unlikely(err)) {
 		send_undo(&c);

@@ -80,12 +80,12 @@ bool rds_call_send_fast(struct rds_sock *sk, const void *buf, size_t len, const 
 		   (!sk->since || d->followed))) {
 		rds_lock(&d->conn->tx);
 		/* Looked at again under its lock: it may have been removed meanwhile. */
-		sent = d->conn_gen == atomic_load_explicit(&rds_eng->conn_gen, memory_order_acquire) &&
+		sent = d->conn_gen == atomic_load_explicit(&rds_route_gen, memory_order_acquire) &&
 		       send_xmit_fast(sk, d->conn, d->addr.port, &iov);
 		rds_unlock(&d->conn->tx);
 	}
 	rds_unlock(&sk->tx);
-	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
+	if (unlikely(atomic_load_explicit(&rds_conn_work_pending, memory_order_relaxed)))
 		rds_conn_work_run();
 	if (likely(sent)) {
 		rds_wait_has_sent = true;

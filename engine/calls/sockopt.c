@@ -75,7 +75,7 @@ static int set_cancel_sent_to(struct rds_sock *sk, const void *val, int len)
 		rds_unlock(&sk->tx);
 	}
 	rds_sock_wake(sk, POLLOUT | POLLWRNORM);
-	if (atomic_load(&rds_eng->work_pending))
+	if (atomic_load(&rds_conn_work_pending))
 		rds_conn_work_run();
 	return 0;
 }
@@ -163,7 +163,7 @@ static int set_transport(struct rds_sock *sk, const void *val, int len)
 {
 	int type, ret;
 
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	ret = -EOPNOTSUPP;
 	if (atomic_load(&sk->transport) != RDS_TRANS_NONE)
 		goto out;
@@ -179,7 +179,7 @@ static int set_transport(struct rds_sock *sk, const void *val, int len)
 	if (!ret && type == RDS_TRANS_TCP)
 		atomic_store(&sk->no_rdma, true);
 out:
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 	return ret;
 }
 

@@ -62,11 +62,11 @@ static int set_buf(struct rds_sock *sk, _Atomic uint32_t *buf, uint32_t val, uin
 	if (bytes > INT_MAX / 2)
 		bytes = INT_MAX / 2;
 	bytes *= 2;
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	atomic_store(buf, bytes > min ? (uint32_t)bytes : min);
 	if (atomic_load(&sk->open))
-		registry_sock_set_bufs(rds_eng->reg, sk->reg_idx, rds_sock_sndbuf(sk), rds_sock_rcvbuf(sk));
-	rds_unlock(&rds_eng->control);
+		registry_sock_set_bufs(rds_node_registry, sk->reg_idx, rds_sock_sndbuf(sk), rds_sock_rcvbuf(sk));
+	rds_unlock(&rds_lock_control);
 	return 0;
 }
 

@@ -92,7 +92,7 @@ void rds_conn_sock_closed(const struct rds_sock *sk)
 
 	if (atomic_load(&sk->snd) < RDS_SND_MSG)
 		return;
-	for (conn = rds_eng->conn_list; conn; conn = conn->next) {
+	for (conn = rds_conn_list; conn; conn = conn->next) {
 		nobody = conn->kind == RDS_CONN_UNROUTED && !rds_route_may_come(conn);
 		if (conn->kind == RDS_CONN_LOOP || !(nobody || many))
 			continue;

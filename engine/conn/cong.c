@@ -15,11 +15,14 @@
 
 #include "engine/conn/conn.h"
 
+static struct rds_cong_map *cong_maps; /* rx, as the others */
+static struct rds_sock *cong_monitors, *cong_met;
+
 struct rds_cong_map *rds_cong_map_find(const struct in6_addr *addr)
 {
 	struct rds_cong_map *map;
 
-	for (map = rds_eng->cong_maps; map; map = map->next)
+	for (map = cong_maps; map; map = map->next)
 		if (rds_ip_equal(&map->addr, addr))
 			break;
 	return map;
@@ -35,8 +38,8 @@ struct rds_cong_map *rds_cong_map_get(const struct in6_addr *addr)
 	if (!map)
 		return NULL;
 	map->addr = *addr;
-	map->next = rds_eng->cong_maps;
-	rds_eng->cong_maps = map;
+	map->next = cong_maps;
+	cong_maps = map;
 	return map;
 }
 
@@ -75,10 +78,10 @@ void rds_cong_set_monitor(struct rds_sock *sk, bool on)
 
 	rx_lock();
 	if (on && !sk->cong_monitor) {
-		sk->mon_next = rds_eng->monitors;
-		rds_eng->monitors = sk;
+		sk->mon_next = cong_monitors;
+		cong_monitors = sk;
 	} else if (!on && sk->cong_monitor) {
-		for (p = &rds_eng->monitors; *p; p = &(*p)->mon_next)
+		for (p = &cong_monitors; *p; p = &(*p)->mon_next)
 			if (*p == sk) {
 				*p = sk->mon_next;
 				break;
@@ -96,13 +99,13 @@ void rds_cong_sock_add(struct rds_sock *sk)
 		return;
 	sk->cong_listed = true;
 	rds_sock_hold(sk);
-	sk->cong_next = rds_eng->cong_met;
-	rds_eng->cong_met = sk;
+	sk->cong_next = cong_met;
+	cong_met = sk;
 }
 
 void rds_cong_sock_del(struct rds_sock *sk)
 {
-	struct rds_sock **p = &rds_eng->cong_met;
+	struct rds_sock **p = &cong_met;
 
 	atomic_store(&sk->seen_congestion, false);
 	atomic_store(&sk->cong_attached, false);
@@ -118,7 +121,7 @@ void rds_cong_sock_del(struct rds_sock *sk)
 /* Threads that sleep for it, and pollers that have met congestion since their last poll. */
 static void cong_wake_socks(void)
 {
-	struct rds_sock **p = &rds_eng->cong_met, *sk;
+	struct rds_sock **p = &cong_met, *sk;
 
 	while ((sk = *p)) {
 		rds_sock_wake(
@@ -138,10 +141,10 @@ void rds_cong_updated(uint64_t portmask)
 {
 	struct rds_sock *sk;
 
-	atomic_fetch_add(&rds_eng->cong_generation, 1);
+	atomic_fetch_add(&rds_sock_cong_gen, 1);
 	RDS_STAT_INC_RX(cong_update_received);
 	cong_wake_socks();
-	for (sk = rds_eng->monitors; sk; sk = sk->mon_next) {
+	for (sk = cong_monitors; sk; sk = sk->mon_next) {
 		sk->cong_notify |= sk->cong_mask & portmask;
 		sk->cong_mask &= ~portmask;
 		if (sk->cong_notify)
@@ -185,7 +188,7 @@ static void cong_set_port(struct rds_sock *sk, bool on)
 
 void rds_cong_publish(const struct rds_sock *sk)
 {
-	registry_sock_set_congested(rds_eng->reg, sk->reg_idx, sk->congested);
+	registry_sock_set_congested(rds_node_registry, sk->reg_idx, sk->congested);
 }
 
 void rds_cong_check(struct rds_sock *sk)
@@ -243,4 +246,10 @@ void rds_cong_received(struct rds_conn *conn, const void *bytes)
 		atomic_store_explicit(&map->words[i], word, memory_order_relaxed);
 	}
 	rds_cong_updated(~0ull); /* the TCP transport, as which we present ourselves, reports every port */
+}
+
+void rds_cong_forget(void)
+{
+	cong_maps = NULL;
+	cong_monitors = cong_met = NULL;
 }

@@ -232,7 +232,21 @@ extern const struct rds_transport_up rds_transport_up;
 void rds_conn_unlist(struct rds_conn *conn); /* control: out of the tables */
 void rds_conn_free(struct rds_conn *conn);   /* control: of no more use, for the next one */
 void rds_conn_forget(void);		     /* forked child */
-enum rds_rx_verdict rds_conn_receive(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx); /* calls/recv.c */
+void rds_conn_refuse_new(bool refuse);	     /* over devices: sockets are about to be somebody else's */
+extern struct rds_conn *rds_conn_list;	     /* control */
+extern _Atomic uint64_t rds_route_gen;	     /* changes whenever a connection is removed: caches are void (route.c) */
+
+/* work.c */
+extern _Atomic bool rds_conn_work_pending;
+void rds_conn_work_run(void);	 /* no lock held: do what the receive path left */
+void rds_conn_work_forget(void); /* forked child */
+
+/* unsent.c */
+unsigned rds_conn_unsent(void); /* messages that would be lost if the process ended now; no lock held */
+int rds_conn_unsent_now(void);	/* the same; -1 if a lock is not to be had just now */
+
+enum rds_rx_verdict rds_conn_receive(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx); /* receive.c */
+void rds_conn_receive_forget(void);	       /* forked child */
 void rds_conn_work_add(struct rds_conn *conn); /* rx held: put on the work list */
 
 /*
@@ -340,8 +354,8 @@ static inline struct rds_sock_dst *rds_sock_dst_slot(struct rds_sock *sk, uint16
 }
 static inline bool rds_route_dst_fresh(const struct rds_sock_dst *d)
 {
-	return d->conn && d->bind_gen == registry_generation(rds_eng->reg) &&
-	       d->conn_gen == atomic_load_explicit(&rds_eng->conn_gen, memory_order_acquire);
+	return d->conn && d->bind_gen == registry_generation(rds_node_registry) &&
+	       d->conn_gen == atomic_load_explicit(&rds_route_gen, memory_order_acquire);
 }
 
 /* send_queue.c; conn->tx held unless said otherwise */
@@ -470,6 +484,7 @@ static inline bool rds_cong_test(const struct rds_cong_map *map, uint16_t port)
 	return (atomic_load_explicit(&b[port >> 3], memory_order_relaxed) >> (port & 7)) & 1;
 }
 int rds_cong_attach(struct rds_conn *conn);  /* a new connection: to its local map; loop: fcong as well */
+void rds_cong_forget(void);		     /* forked child */
 void rds_cong_detach(struct rds_conn *conn);
 void rds_cong_check(struct rds_sock *sk); /* after rcv_bytes changed */
 void rds_cong_publish(const struct rds_sock *sk); /* to rds-info */

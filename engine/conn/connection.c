@@ -37,9 +37,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define RDS_CONN_BUCKETS 4096
 #define CONNS_PER_PEER 1024u
 
 static struct rds_conn *conn_free; /* control */
+static struct rds_conn *conn_table[RDS_CONN_BUCKETS];
+struct rds_conn *rds_conn_list;
+static _Atomic bool conn_refuse_new;
 
 static unsigned conn_hash(const struct rds_conn_id *id)
 {
@@ -59,7 +63,7 @@ struct rds_conn *rds_conn_find(enum rds_conn_kind kind, const struct rds_conn_id
 {
 	struct rds_conn *conn;
 
-	for (conn = rds_eng->conns[conn_hash(id)]; conn; conn = conn->hash_next)
+	for (conn = conn_table[conn_hash(id)]; conn; conn = conn->hash_next)
 		if (conn->kind == kind && conn_id_equal(&conn->id, id))
 			return conn;
 	return NULL;
@@ -69,10 +73,10 @@ struct rds_conn *rds_conn_find(enum rds_conn_kind kind, const struct rds_conn_id
 static struct rds_transport *conn_transport_for(enum rds_conn_kind kind, const struct rds_conn_id *id)
 {
 	if (kind == RDS_CONN_LOOP)
-		return rds_eng->loop;
-	if (kind == RDS_CONN_PEER && rds_eng->remote && (id->peer_slot == RDS_SLOT_REMOTE || id->peer_port))
-		return rds_eng->remote;
-	return rds_eng->shm;
+		return rds_transports.loop;
+	if (kind == RDS_CONN_PEER && rds_transports.remote && (id->peer_slot == RDS_SLOT_REMOTE || id->peer_port))
+		return rds_transports.remote;
+	return rds_transports.shm;
 }
 
 static void conn_retry(struct rds_timer *tm);
@@ -153,10 +157,10 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 		rds_conn_free(conn);
 		return NULL;
 	}
-	conn->hash_next = rds_eng->conns[h];
-	rds_eng->conns[h] = conn;
-	conn->next = rds_eng->conn_list;
-	rds_eng->conn_list = conn;
+	conn->hash_next = conn_table[h];
+	conn_table[h] = conn;
+	conn->next = rds_conn_list;
+	rds_conn_list = conn;
 	return conn;
 }
 
@@ -164,12 +168,12 @@ void rds_conn_unlist(struct rds_conn *conn)
 {
 	struct rds_conn **p;
 
-	for (p = &rds_eng->conns[conn_hash(&conn->id)]; *p; p = &(*p)->hash_next)
+	for (p = &conn_table[conn_hash(&conn->id)]; *p; p = &(*p)->hash_next)
 		if (*p == conn) {
 			*p = conn->hash_next;
 			break;
 		}
-	for (p = &rds_eng->conn_list; *p; p = &(*p)->next)
+	for (p = &rds_conn_list; *p; p = &(*p)->next)
 		if (*p == conn) {
 			*p = conn->next;
 			break;
@@ -237,9 +241,9 @@ struct rds_conn *rds_conn_get(enum rds_conn_kind kind, const struct rds_conn_id 
 {
 	struct rds_conn *conn;
 
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	conn = rds_conn_get_locked(kind, id, err);
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 	return conn;
 }
 
@@ -256,20 +260,10 @@ void rds_conn_each(void (*fn)(struct rds_conn *conn, void *arg), void *arg)
 {
 	struct rds_conn *conn;
 
-	rds_lock(&rds_eng->control);
-	for (conn = rds_eng->conn_list; conn; conn = conn->next)
+	rds_lock(&rds_lock_control);
+	for (conn = rds_conn_list; conn; conn = conn->next)
 		fn(conn, arg);
-	rds_unlock(&rds_eng->control);
-}
-
-void rds_conn_work_add(struct rds_conn *conn)
-{
-	if (conn->work_queued)
-		return;
-	conn->work_queued = true;
-	conn->work_next = rds_eng->work;
-	rds_eng->work = conn;
-	atomic_store(&rds_eng->work_pending, true);
+	rds_unlock(&rds_lock_control);
 }
 
 /* ---- coming up ---- */
@@ -278,11 +272,11 @@ void rds_conn_start(struct rds_conn *conn)
 {
 	bool start;
 
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	rds_lock(&conn->tx);
 	start = rds_conn_start_locked(conn);
 	rds_unlock(&conn->tx);
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 	if (start)
 		rds_timer_set(&conn->retry, os_now_ns());
 }
@@ -326,7 +320,7 @@ static bool conn_rescue_stale(struct rds_conn *conn)
 static bool conn_peer_is_gone(const struct rds_conn *conn)
 {
 	return conn->id.peer_slot != RDS_SLOT_REMOTE &&
-	       !registry_proc_alive(rds_eng->reg, conn->id.peer_slot, &conn->id.peer);
+	       !registry_proc_alive(rds_node_registry, conn->id.peer_slot, &conn->id.peer);
 }
 
 static void conn_note_attempt(struct rds_conn *conn)
@@ -374,9 +368,9 @@ static void conn_retry(struct rds_timer *tm)
 		return;
 	}
 	conn_note_attempt(conn);
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	id = conn->id;
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 	rx_lock();
 	taken = rds_conn_recv_taken(conn);
 	rx_unlock();
@@ -407,7 +401,7 @@ static void conn_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
 		rds_transport_ep_ops(ep)->close(ep);
 		return;
 	}
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	rds_lock(&conn->tx);
 	conn->pending = NULL;
 	conn->ep = ep;
@@ -419,7 +413,7 @@ static void conn_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
 	if (likely(!atomic_load(&conn->ack_lied))) /* else it is given nothing, and the timer breaks it */
 		atomic_store(&conn->state, RDS_CONN_UP);
 	rds_unlock(&conn->tx);
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 	rds_conn_history_reached(conn);
 	rds_conn_log_state(conn, true, "is up", again ? "again" : "for the first time");
 	rx_lock();
@@ -447,7 +441,7 @@ static int conn_may_connect(const struct rds_conn_id *id)
 	rx_unlock();
 	if (!ours)
 		return -EADDRNOTAVAIL;
-	for (conn = rds_eng->conn_list; conn; conn = conn->next)
+	for (conn = rds_conn_list; conn; conn = conn->next)
 		n += memcmp(&conn->id.peer, &id->peer, sizeof(id->peer)) == 0;
 	if (n < CONNS_PER_PEER)
 		return 0;
@@ -460,7 +454,7 @@ static int conn_may_connect(const struct rds_conn_id *id)
 /* Somebody new would send to sockets that are about to be somebody else's, over a device; whom we know is told, and waited for (share/handoff_out.c). */
 static int conn_may_come(const struct rds_transport *t, const struct rds_conn_id *id)
 {
-	if (unlikely(atomic_load(&rds_eng->leaving)) && (t->ops->caps & RDS_TCAP_REMOTE))
+	if (unlikely(atomic_load(&conn_refuse_new)) && (t->ops->caps & RDS_TCAP_REMOTE))
 		return -EAGAIN;
 	return conn_may_connect(id);
 }
@@ -469,19 +463,20 @@ static struct rds_conn *conn_accept_from(const struct rds_transport *t, const st
 {
 	struct rds_conn *conn;
 
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	conn = rds_conn_find(RDS_CONN_PEER, id);
 	*why = conn ? 0 : conn_may_come(t, id);
 	if (!conn && !*why)
 		conn = rds_conn_get_locked(RDS_CONN_PEER, id, why);
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 	return conn;
 }
 
 /* May the peer's endpoint take the place of what is there?  0: nothing is there any more. */
 static int conn_make_way(struct rds_conn *conn, const struct rds_conn_id *id)
 {
-	if (conn->pending && !conn->peer_asked && memcmp(registry_self(rds_eng->reg), &id->peer, sizeof(id->peer)) < 0)
+	if (conn->pending && !conn->peer_asked &&
+	    memcmp(registry_self(rds_node_registry), &id->peer, sizeof(id->peer)) < 0)
 		return -EALREADY; /* crossing: ours wins */
 	if (conn->pending) {	  /* ours loses; its own it has given up */
 		rds_transport_ep_ops(conn->pending)->close(conn->pending);
@@ -539,8 +534,16 @@ static void conn_speak(struct rds_conn *conn)
 	rds_conn_work_add(conn);
 }
 
+void rds_conn_refuse_new(bool refuse)
+{
+	atomic_store(&conn_refuse_new, refuse);
+}
+
 void rds_conn_forget(void)
 {
+	memset(conn_table, 0, sizeof(conn_table));
+	rds_conn_list = NULL;
+	atomic_store(&conn_refuse_new, false);
 	conn_free = NULL;
 	rds_conn_forget_dead();
 }

@@ -24,7 +24,7 @@
 static int port_sock_number(const struct rds_conn *conn, uint16_t port, uint64_t *sock)
 {
 	struct registry_owner own;
-	int err = registry_lookup_nowait(rds_eng->reg, &conn->id.faddr, port, conn->id.scope, &own);
+	int err = registry_lookup_nowait(rds_node_registry, &conn->id.faddr, port, conn->id.scope, &own);
 
 	*sock = err ? 0 : own.order + 1;
 	return err == -ENOENT ? 0 : err;
@@ -35,7 +35,7 @@ void rds_queue_item_mean(const struct rds_conn *conn, struct rds_queue_item *q, 
 {
 	if (q->meant_sock || q->op || !q->u.sk || conn->id.peer_slot == RDS_SLOT_REMOTE)
 		return;
-	q->meant_gen = to ? to->bind_gen : registry_generation(rds_eng->reg);
+	q->meant_gen = to ? to->bind_gen : registry_generation(rds_node_registry);
 	if (to)
 		q->meant_sock = to->sock;
 	else if (port_sock_number(conn, q->u.dport, &q->meant_sock))
@@ -48,7 +48,7 @@ bool rds_queue_item_outlived(const struct rds_conn *conn, struct rds_queue_item 
 
 	if (!q->meant_sock)
 		return false;
-	gen = registry_generation(rds_eng->reg);
+	gen = registry_generation(rds_node_registry);
 	if (likely(gen == q->meant_gen))
 		return false;
 	if (port_sock_number(conn, q->u.dport, &sock))
@@ -65,5 +65,5 @@ uint32_t rds_queue_item_sock(const struct rds_conn *conn, const struct rds_queue
 
 bool rds_conn_is_meant_for(const struct rds_sock *sk, uint32_t named)
 {
-	return named == (uint32_t)(registry_sock_order(rds_eng->reg, sk->reg_idx) + 1);
+	return named == (uint32_t)(registry_sock_order(rds_node_registry, sk->reg_idx) + 1);
 }

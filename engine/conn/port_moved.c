@@ -46,9 +46,9 @@ static bool port_has_moved(const struct rds_conn *conn, uint16_t port)
 {
 	struct registry_owner own;
 
-	return registry_lookup(rds_eng->reg, &conn->id.laddr, port, conn->id.scope, &own) == 0 &&
-	       memcmp(&own.procid, registry_self(rds_eng->reg), sizeof(own.procid)) != 0 &&
-	       registry_proc_alive(rds_eng->reg, own.proc, &own.procid);
+	return registry_lookup(rds_node_registry, &conn->id.laddr, port, conn->id.scope, &own) == 0 &&
+	       memcmp(&own.procid, registry_self(rds_node_registry), sizeof(own.procid)) != 0 &&
+	       registry_proc_alive(rds_node_registry, own.proc, &own.procid);
 }
 
 /* rx held; the list may grow under the feet of who has only tx. */
@@ -328,15 +328,15 @@ static bool redirect_take_back(struct rds_conn *conn, const struct rds_conn_redi
 	bool here = conn->id.peer_slot != RDS_SLOT_REMOTE, taken;
 	struct rds_queue_item *list;
 
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	if (!here && atomic_load(&conn->state) != RDS_CONN_DEAD)
 		rds_route_port_moved(&dst, &conn->id.peer);
-	atomic_fetch_add(&rds_eng->conn_gen, 1); /* first: whoever sends from now on looks up where */
+	atomic_fetch_add(&rds_route_gen, 1); /* first: whoever sends from now on looks up where */
 	taken = redirect_take_locked(conn, m, &list);
 	if (!list)
 		rds_debug("port %u has moved, nothing that was sent there is still here", m->port);
 	rds_route_requeue(&conn->id, list, here); /* newer ones for a socket of this host were held back */
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 	return taken;
 }
 

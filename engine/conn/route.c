@@ -25,6 +25,8 @@
 #define HANDOVER_MS 16 /* a port of this host that is changing hands is looked at so often */
 #define ASK_AT_ONCE 16 /* ports of one address; further ones when these are answered */
 
+_Atomic uint64_t rds_route_gen;
+
 static void conn_id_clear_peer(struct rds_conn_id *id)
 {
 	memset(&id->peer, 0, sizeof(id->peer));
@@ -50,7 +52,7 @@ static int port_owner_of(const struct rds_addr *dst, bool far, struct rds_conn_i
 	conn_id_clear_peer(id);
 	*kind = RDS_CONN_LOOP;
 	*has = (struct port_holder){0};
-	err = dst->port ? registry_lookup(rds_eng->reg, &dst->ip, dst->port, dst->scope, &own) : -ENOENT;
+	err = dst->port ? registry_lookup(rds_node_registry, &dst->ip, dst->port, dst->scope, &own) : -ENOENT;
 	if (!err)
 		*has = (struct port_holder){.sock = own.order + 1, .moved = own.moved};
 	if (!err && own.proc == REGISTRY_NOBODY) { /* changing hands, unless its last copy has been closed */
@@ -58,16 +60,16 @@ static int port_owner_of(const struct rds_addr *dst, bool far, struct rds_conn_i
 		*kind = RDS_CONN_UNROUTED;
 		return 0;
 	}
-	if (!err && memcmp(&own.procid, registry_self(rds_eng->reg), sizeof(own.procid)) != 0) {
-		if (unlikely(rds_eng->alone)) {
+	if (!err && memcmp(&own.procid, registry_self(rds_node_registry), sizeof(own.procid)) != 0) {
+		if (unlikely(rds_transports.alone)) {
 			*kind = RDS_CONN_UNROUTED; /* it is somebody's, but out of reach */
 			return 0;
 		}
 		*kind = RDS_CONN_PEER;
 		id->peer = own.procid;
 		id->peer_slot = own.proc;
-		if (far && rds_eng->prefer_remote && own.transport == RDS_TRANS_IB)
-			id->peer_port = registry_proc_cm_port(rds_eng->reg, own.proc, &own.procid);
+		if (far && rds_transports.prefer_remote && own.transport == RDS_TRANS_IB)
+			id->peer_port = registry_proc_cm_port(rds_node_registry, own.proc, &own.procid);
 	}
 	return err;
 }
@@ -190,7 +192,7 @@ static struct rds_conn *conn_still_holding(const struct rds_conn_id *id, uint16_
 	struct rds_conn *conn;
 	bool has = false;
 
-	for (conn = rds_eng->conn_list; conn && !has; conn = has ? conn : conn->next) {
+	for (conn = rds_conn_list; conn && !has; conn = has ? conn : conn->next) {
 		if (!rds_conn_between(conn, id) || atomic_load(&conn->state) == RDS_CONN_DEAD ||
 		    memcmp(&conn->id.peer, &id->peer, sizeof(id->peer)) == 0)
 			continue;
@@ -220,8 +222,8 @@ static bool port_is_gone(const struct rds_addr *dst)
 {
 	struct registry_owner own;
 
-	return registry_lookup(rds_eng->reg, &dst->ip, dst->port, dst->scope, &own) == 0 &&
-	       own.proc == REGISTRY_NOBODY && registry_sock_is_gone(rds_eng->reg, own.sock, &own.procid);
+	return registry_lookup(rds_node_registry, &dst->ip, dst->port, dst->scope, &own) == 0 &&
+	       own.proc == REGISTRY_NOBODY && registry_sock_is_gone(rds_node_registry, own.sock, &own.procid);
 }
 
 /* Where does what has waited go now?  dst and id have the addresses; GOES: *to. */
@@ -340,14 +342,16 @@ static void warn_out_of_reach(const struct rds_addr *dst)
 	char a[RDS_ADDR_STRLEN];
 
 	rds_ip_str(&dst->ip, a);
-	if (rds_eng->alone)
+	if (rds_transports.alone)
 		rds_warn("messages to %s wait for ever: RDS_PRELOAD_TRANSPORT=loop reaches this process only", a);
 	else
 		rds_warn("messages to %s wait until that is an address of this host: other hosts are reached only from "
 			 "an "
 			 "address on an RDMA device (rdma link shows them); bind the socket to one%s",
 			 a,
-			 rds_eng->remote ? "" : ", and let RDS_PRELOAD_TRANSPORT be auto, if this library knows verbs");
+			 rds_transports.remote
+				 ? ""
+				 : ", and let RDS_PRELOAD_TRANSPORT be auto, if this library knows verbs");
 }
 
 /* Completes id.  0: a process has the port, -ENOENT: nobody.  local: the address is this host's, if nobody has it.  control held. */
@@ -394,7 +398,7 @@ static int route_find_conn(const struct rds_conn_id *from, const struct rds_addr
 		local = rds_node_addr_is_local(&dst->ip, dst->scope) == 0; /* takes system calls, so before the lock */
 	none = id;
 	conn_id_clear_peer(&none);
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	err = route_find_owner(dst, far, local, &id, &kind, &has);
 	if (err && err != -ENOENT)
 		goto unlock;
@@ -429,7 +433,7 @@ static int route_find_conn(const struct rds_conn_id *from, const struct rds_addr
 		(*out)->handoff_pending |= id.peer_slot == REGISTRY_NOBODY;
 	}
 unlock:
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 	if (unlikely(tell))
 		warn_out_of_reach(dst);
 	return *out ? 0 : err;
@@ -484,9 +488,9 @@ static void route_ask_ports(struct rds_conn *conn, const uint16_t *ports, unsign
 
 	id.peer_slot = RDS_SLOT_REMOTE;
 	for (i = 0; i < n; i++) {
-		err = rds_eng->remote->ops->locate(rds_eng->remote, &id, ports[i]);
+		err = rds_transports.remote->ops->locate(rds_transports.remote, &id, ports[i]);
 		if (err)
-			rds_route_located(rds_eng->remote, &id, ports[i], err);
+			rds_route_located(rds_transports.remote, &id, ports[i], err);
 	}
 }
 
@@ -512,16 +516,16 @@ void rds_route_located(struct rds_transport *t, const struct rds_conn_id *id, ui
 	struct rds_conn *conn;
 
 	(void)t;
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	if (!err) { /* senders look the address up again from now on, and find first what has waited */
 		rds_route_port_found(&dst, &own);
-		atomic_fetch_add(&rds_eng->conn_gen, 1);
+		atomic_fetch_add(&rds_route_gen, 1);
 	} else if (err == -ENOENT) {
 		rds_route_port_absent(&dst);
 	} else {
 		rds_route_port_failed(&dst);
 	}
-	for (conn = rds_eng->conn_list; conn; conn = conn->next) {
+	for (conn = rds_conn_list; conn; conn = conn->next) {
 		if (conn->kind != RDS_CONN_UNROUTED || !conn->far || conn->id.scope != id->scope ||
 		    !rds_ip_equal(&conn->id.faddr, &id->faddr))
 			continue;
@@ -535,7 +539,7 @@ void rds_route_located(struct rds_transport *t, const struct rds_conn_id *id, ui
 		conn->backoff_ms = 0;
 		rds_timer_set(&conn->retry, os_now_ns());
 	}
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 }
 
 /*
@@ -545,14 +549,14 @@ static void conn_drop_dead_beside(const struct rds_conn_id *id)
 {
 	struct rds_conn *conn;
 
-	rds_lock(&rds_eng->control);
-	for (conn = rds_eng->conn_list; conn; conn = conn->next)
+	rds_lock(&rds_lock_control);
+	for (conn = rds_conn_list; conn; conn = conn->next)
 		if (conn->kind == RDS_CONN_PEER && conn->id.peer_slot != RDS_SLOT_REMOTE &&
 		    !(conn->t->ops->caps & RDS_TCAP_SURVIVES) && atomic_load(&conn->state) != RDS_CONN_DEAD &&
 		    rds_ip_equal(&conn->id.laddr, &id->laddr) && rds_ip_equal(&conn->id.faddr, &id->faddr) &&
-		    !registry_proc_alive(rds_eng->reg, conn->id.peer_slot, &conn->id.peer))
+		    !registry_proc_alive(rds_node_registry, conn->id.peer_slot, &conn->id.peer))
 			break;
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 	if (conn)
 		rds_conn_drop(conn, conn->ep ? conn->ep : conn->pending, -EPIPE, true);
 }
@@ -564,9 +568,9 @@ void rds_route_retry(struct rds_conn *conn)
 	uint16_t ports[ASK_AT_ONCE];
 	unsigned n = 0;
 
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	if (local) /* first: senders look the address up again, and what they had sent before that is here already */
-		atomic_fetch_add(&rds_eng->conn_gen, 1);
+		atomic_fetch_add(&rds_route_gen, 1);
 	if (local || conn->far)
 		route_hand_over(conn, local);
 	if (conn->far && !local)
@@ -583,7 +587,7 @@ void rds_route_retry(struct rds_conn *conn)
 		atomic_store(&conn->state, RDS_CONN_DOWN); /* the next send starts it again */
 	}
 	rds_unlock(&conn->tx);
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 	if (local)
 		conn_drop_dead_beside(&conn->id);
 	route_ask_ports(conn, ports, n);

@@ -22,6 +22,8 @@
 #define REAP_EVERY 32
 #define LOOKS_IN_VAIN 64 /* by a program that does not sleep, before busy peers are asked for what they have to do */
 
+static _Atomic bool queue_unasked; /* peers have operations of ours to carry out, and nobody was woken for them */
+
 static pthread_mutex_t queue_busy_walk = PTHREAD_MUTEX_INITIALIZER, queue_busy_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rds_conn *queue_busy_list;
 
@@ -39,6 +41,7 @@ void rds_queue_busy_add(struct rds_conn *conn)
 void rds_queue_forget(void)
 {
 	queue_busy_list = NULL;
+	atomic_store(&queue_unasked, false);
 	pthread_mutex_init(&queue_busy_walk, NULL);
 	pthread_mutex_init(&queue_busy_lock, NULL);
 }
@@ -283,15 +286,15 @@ bool rds_queue_ask_later(struct rds_conn *conn)
 {
 	if (!(conn->t->ops->caps & RDS_TCAP_PATIENT))
 		return false;
-	atomic_store_explicit(&rds_eng->unasked, true, memory_order_relaxed);
+	atomic_store_explicit(&queue_unasked, true, memory_order_relaxed);
 	return true;
 }
 
 bool rds_queue_ask_deferred(void)
 {
-	if (likely(!atomic_load_explicit(&rds_eng->unasked, memory_order_relaxed)))
+	if (likely(!atomic_load_explicit(&queue_unasked, memory_order_relaxed)))
 		return false;
-	atomic_store_explicit(&rds_eng->unasked, false, memory_order_relaxed);
+	atomic_store_explicit(&queue_unasked, false, memory_order_relaxed);
 	return rds_queue_want_room_all();
 }
 
@@ -299,7 +302,7 @@ void rds_queue_looked_in_vain(void)
 {
 	static __thread unsigned looks __attribute__((tls_model("initial-exec")));
 
-	if (unlikely(atomic_load_explicit(&rds_eng->unasked, memory_order_relaxed)) && ++looks % LOOKS_IN_VAIN == 0)
+	if (unlikely(atomic_load_explicit(&queue_unasked, memory_order_relaxed)) && ++looks % LOOKS_IN_VAIN == 0)
 		rds_queue_ask_deferred();
 }
 

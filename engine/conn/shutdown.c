@@ -69,11 +69,11 @@ static bool port_has_left(const struct rds_conn *conn, uint16_t port, bool ask)
 {
 	struct registry_owner own;
 
-	if (!port || registry_lookup(rds_eng->reg, &conn->id.faddr, port, conn->id.scope, &own))
+	if (!port || registry_lookup(rds_node_registry, &conn->id.faddr, port, conn->id.scope, &own))
 		return false;
 	if (memcmp(&own.procid, &conn->id.peer, sizeof(own.procid)) == 0)
 		return conn->peer_ending;
-	if (ask && own.proc == REGISTRY_NOBODY && registry_sock_is_gone(rds_eng->reg, own.sock, &own.procid))
+	if (ask && own.proc == REGISTRY_NOBODY && registry_sock_is_gone(rds_node_registry, own.sock, &own.procid))
 		return false;
 	return own.moved;
 }
@@ -234,11 +234,11 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 
 	/* What others have of its sockets is nobody's before it is decided here what goes on to them, or will be: asked in this order. */
 	ending = peer_gone && conn->id.peer_slot != RDS_SLOT_REMOTE &&
-		 registry_proc_alive(rds_eng->reg, conn->id.peer_slot, &conn->id.peer);
+		 registry_proc_alive(rds_node_registry, conn->id.peer_slot, &conn->id.peer);
 	if (peer_gone)
-		registry_reap(rds_eng->reg);
+		registry_reap(rds_node_registry);
 	rds_timer_cancel(&conn->retry);
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	rds_lock(&conn->tx);
 	conn->peer_ending = ending;
 	was_up = ep && conn->ep == ep;
@@ -257,7 +257,7 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 	}
 	if (peer_gone) {
 		atomic_store(&conn->state, RDS_CONN_DEAD);
-		atomic_fetch_add(&rds_eng->conn_gen, 1);
+		atomic_fetch_add(&rds_route_gen, 1);
 		rds_queue_drop_all(conn);
 		stale = conn->stale;
 		conn->stale = NULL;
@@ -272,7 +272,7 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 		/* By now somebody else may have the port.  Newer ones for a socket of this host were held back. */
 		rds_route_requeue(&conn->id, unsent, conn->id.peer_slot != RDS_SLOT_REMOTE);
 	}
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 	if (ep)
 		rds_transport_ep_ops(ep)->close(ep);
 	if (stale)
@@ -312,7 +312,7 @@ void rds_conn_reclaim(void)
 	if (!__atomic_load_n(&conn_graveyard, __ATOMIC_RELAXED))
 		return;
 	rds_queue_reap_all(); /* takes the dead ones off the busy list */
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	for (p = &conn_graveyard; (conn = *p);) {
 		bool idle;
 
@@ -330,7 +330,7 @@ void rds_conn_reclaim(void)
 		*p = conn->next_free;
 		rds_conn_free(conn);
 	}
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 }
 
 void rds_conn_forget_dead(void)

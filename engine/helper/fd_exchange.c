@@ -140,9 +140,9 @@ static void export_deliver(const struct packet *pk, int fds[OS_PASS_MAX], unsign
 		rds_helper_kick_exported(fds[0], fds[1], fds[2]);
 		used = 3;
 	} else if (nfds >= 1 && pk->kind == RDS_EXPORT_LEADER) {
-		atomic_store(&rds_eng->leader_post.n[os_fd_table], fds[0]);
+		atomic_store(&rds_sock_leader.post.n[os_fd_table], fds[0]);
 	} else if (nfds >= 1 && pk->kind == RDS_EXPORT_REGISTRY) {
-		atomic_store(&registry_fds(rds_eng->reg)->n[os_fd_table], fds[0]);
+		atomic_store(&registry_fds(rds_node_registry)->n[os_fd_table], fds[0]);
 	} else if (nfds >= 1 && pk->kind == RDS_EXPORT_SOCK) {
 		rds_sock_exported(pk->what, fds[0]);
 	} else if (pk->kind == RDS_EXPORT_LEASE) {

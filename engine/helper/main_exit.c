@@ -58,7 +58,7 @@ bool rds_helper_main_has_ended(unsigned ours)
 /* The kernel counts the threads among the links of that directory: without a descriptor. */
 bool rds_helper_program_is_single(bool *helper)
 {
-	bool runs = os_process_is_started() && atomic_load(&rds_eng->started);
+	bool runs = os_process_is_started() && atomic_load(&rds_helper_up);
 	unsigned births = rds_helper_thread_births(), ours = (runs ? 1 : 0) + atomic_load(&rds_helper_extra_threads);
 	struct stat st;
 
@@ -110,7 +110,7 @@ static void main_thread_exit(void *arg)
 	(void)arg;
 	pthread_sigmask(SIG_BLOCK, NULL, &main_mask);
 	atomic_store(&main_gone, true);
-	if (rds_eng && !os_process_inherited() && atomic_load(&rds_eng->started))
+	if (os_process_is_started() && atomic_load(&rds_helper_up))
 		keeper_start();
 }
 

@@ -27,7 +27,7 @@ bool rds_helper_reserve_fill(void)
 		if (!known)
 			atomic_store(&reserve_fd[i], -1);
 		if (atomic_load(&reserve_fd[i]) < 0) {
-			fd = os_fcntl(os_fd(&rds_eng->leader_post), F_DUPFD_CLOEXEC, 0);
+			fd = os_fcntl(os_fd(&rds_sock_leader.post), F_DUPFD_CLOEXEC, 0);
 			if (fd >= 0)
 				os_dup_high_slot(fd, &reserve_fd[i]);
 		}

@@ -25,8 +25,7 @@ void rds_helper_fork_prepare(void)
 	uint64_t until = os_now_ns() + rds_patience_ns(RDS_PATIENCE_FORK);
 
 	fork_waited = false;
-	if (!rds_eng ||
-	    os_process_inherited()) /* nobody whose round it could be; and no child of ours would make the lock anew */
+	if (!os_process_is_started()) /* nobody whose round it could be; and no child of ours would make the lock anew */
 		return;
 	while (!(fork_waited = rds_trylock(&round_lock)) && os_now_ns() < until)
 		sched_yield();

@@ -242,7 +242,7 @@ static bool poll_until_done(bool (*done)(void))
 
 static bool helper_is_up(void)
 {
-	return os_process_is_started() && atomic_load(&rds_eng->started) && !aside.lost && !os_fd_table;
+	return os_process_is_started() && atomic_load(&rds_helper_up) && !aside.lost && !os_fd_table;
 }
 
 static bool program_is_single(void)

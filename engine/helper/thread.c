@@ -32,6 +32,8 @@
 
 enum phase { BORN, JOINED, GO, UP, FAILED };
 
+_Atomic bool rds_helper_up;
+
 static struct {
 	_Atomic int ep;
 	struct os_fd kick_in, kick_out; /* a pipe: 1000 kicks are one */
@@ -500,9 +502,9 @@ static int export_all(void)
 		err = rds_export_to_helper(RDS_EXPORT_KICK, NULL, kick, 3);
 		os_close_slot(&hp.kick_in.n[0]);
 		if (!err)
-			err = export_fd(RDS_EXPORT_LEADER, os_fd(&rds_eng->leader_post));
+			err = export_fd(RDS_EXPORT_LEADER, os_fd(&rds_sock_leader.post));
 		if (!err)
-			err = export_fd(RDS_EXPORT_REGISTRY, os_fd(registry_fds(rds_eng->reg)));
+			err = export_fd(RDS_EXPORT_REGISTRY, os_fd(registry_fds(rds_node_registry)));
 	}
 	if (!err)
 		err = rds_sock_export_all();
@@ -584,6 +586,7 @@ int rds_helper_restart(void)
 
 void rds_helper_forget(void)
 {
+	atomic_store(&rds_helper_up, false);
 	rds_helper_round_forget();
 	pthread_mutex_init(&hp.timers_lock, NULL);
 	hp.timers = NULL;

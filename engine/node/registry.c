@@ -19,6 +19,7 @@
 #define LOOKUP_TRIES 256
 #define WITHDRAW_TRIES 16
 
+struct registry *rds_node_registry;
 static _Atomic pid_t opener; /* process that has the registry open: not more than once, see registry_open */
 
 /* Locked, and not any more afterwards. */

@@ -65,6 +65,7 @@ struct registry_proc {
  * trusted any more (truncated, or this process was taken for dead).
  */
 int registry_open(struct registry **out);
+extern struct registry *rds_node_registry; /* this process's; NULL before its first socket */
 /* Orderly leave: frees sockets and slot, folds the counters into the node's, closes. */
 void registry_close(struct registry *reg);
 /*

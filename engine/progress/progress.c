@@ -20,6 +20,7 @@
  */
 #include "engine/rdma/op_device.h"
 #include "engine/progress/wait.h"
+#include "engine/progress/state.h"
 #include "engine/progress/transports.h"
 
 #include <string.h>
@@ -35,15 +36,17 @@ static void lazy_tick(struct rds_timer *tm);
 
 static struct rds_timer lazy_timer = {.fn = lazy_tick};
 static uint64_t lazy_tick_seen;
-__thread bool rds_transport_looks_aside __attribute__((tls_model("initial-exec")));
+struct progress_state progress_state;
+_Atomic enum rds_attention rds_progress_attention = RDS_ATT_HELPER;
+_Atomic enum rds_at_send rds_progress_at_send;
 
 /* ---- attention (rx held) ---- */
 
 static void lazy_tick_begin(void)
 {
-	if (rds_eng->lazy_tick_on)
+	if (progress_state.lazy_tick_on)
 		return;
-	rds_eng->lazy_tick_on = true;
+	progress_state.lazy_tick_on = true;
 	rds_timer_set(&lazy_timer, os_now_ns() + TICK_NS);
 }
 
@@ -51,69 +54,63 @@ static enum rds_at_send attention_at_send(enum rds_attention who)
 {
 	if (unlikely(atomic_load_explicit(&rds_progress_exiting, memory_order_relaxed)))
 		return RDS_AT_SEND_HAND_OVER;
-	if (who == RDS_ATT_LAZY && rds_eng->sends_look)
+	if (who == RDS_ATT_LAZY && progress_state.sends_look)
 		return RDS_AT_SEND_LOOK;
-	return who == RDS_ATT_HELPER && rds_eng->remote_on ? RDS_AT_SEND_NOTE : RDS_AT_SEND_NOTHING;
+	return who == RDS_ATT_HELPER && rds_transports.remote_on ? RDS_AT_SEND_NOTE : RDS_AT_SEND_NOTHING;
 }
 
 void rds_progress_attention_renew(void)
 {
-	struct rds_engine *e = rds_eng;
-
-	if (e->helper_up)
-		rds_transports_attention(e->attention, e->leader && e->leader->relayed);
+	if (rds_helper_up)
+		rds_transports_attention(rds_progress_attention,
+					 progress_state.leader && progress_state.leader->relayed);
 }
 
 void rds_progress_attention_update(void)
 {
-	struct rds_engine *e = rds_eng;
 	enum rds_attention want;
 
-	if (e->pollers)
+	if (progress_state.pollers)
 		want = RDS_ATT_POLLING;
-	else if (e->leader)
+	else if (progress_state.leader)
 		want = RDS_ATT_LEADER;
-	else if (e->lazy && !e->followers)
+	else if (progress_state.lazy && !progress_state.followers)
 		want = RDS_ATT_LAZY;
 	else
 		want = RDS_ATT_HELPER;
-	atomic_store_explicit(&e->at_send, attention_at_send(want), memory_order_relaxed);
-	if ((want == RDS_ATT_HELPER || want == RDS_ATT_LEADER) && e->unseen)
+	atomic_store_explicit(&rds_progress_at_send, attention_at_send(want), memory_order_relaxed);
+	if ((want == RDS_ATT_HELPER || want == RDS_ATT_LEADER) && rds_sock_unseen)
 		lazy_tick_begin(); /* something waits that the kernel does not show: have the helper look at it */
-	if (want == e->attention && want != RDS_ATT_LEADER)
+	if (want == rds_progress_attention && want != RDS_ATT_LEADER)
 		return;
-	e->attention = want;
+	rds_progress_attention = want;
 	rds_progress_attention_renew();
-	if (want == RDS_ATT_HELPER && e->helper_up && rds_transports_pending())
+	if (want == RDS_ATT_HELPER && rds_helper_up && rds_transports_pending())
 		rds_helper_kick();
 }
 
 /* Peers that saw somebody look woke nobody, and one that died may not have come to it: is there something for the leader? */
 static void leader_wake_if_pending(void)
 {
-	struct rds_engine *e = rds_eng;
-
-	if (e->attention == RDS_ATT_LEADER && e->helper_up && rds_transports_pending())
-		rds_sock_waiter_wake(e->leader);
+	if (rds_progress_attention == RDS_ATT_LEADER && rds_helper_up && rds_transports_pending())
+		rds_sock_waiter_wake(progress_state.leader);
 }
 
 void rds_progress_spin_enter(void)
 {
-	rds_eng->pollers++;
-	rds_eng->activity++;
+	progress_state.pollers++;
+	progress_state.activity++;
 	rds_progress_attention_update();
 }
 
 void rds_progress_spin_leave(bool found)
 {
-	struct rds_engine *e = rds_eng;
-
-	e->pollers--;
-	if (found && e->helper_up) {
-		e->lazy = true;
+	progress_state.pollers--;
+	if (found && rds_helper_up) {
+		progress_state.lazy = true;
 		lazy_tick_begin();
 	} else {
-		e->lazy = e->sends_look = false;
+		progress_state.lazy = progress_state.sends_look = false;
 	}
 	rds_progress_attention_update();
 	leader_wake_if_pending();
@@ -125,14 +122,12 @@ void rds_progress_spin_leave(bool found)
  */
 void rds_progress_answer_expected(void)
 {
-	struct rds_engine *e = rds_eng;
-
-	if (atomic_load_explicit(&e->attention, memory_order_relaxed) != RDS_ATT_HELPER)
+	if (atomic_load_explicit(&rds_progress_attention, memory_order_relaxed) != RDS_ATT_HELPER)
 		return;
 	rx_lock();
-	e->activity++;
-	if (e->attention == RDS_ATT_HELPER && e->helper_up) {
-		e->lazy = true;
+	progress_state.activity++;
+	if (rds_progress_attention == RDS_ATT_HELPER && rds_helper_up) {
+		progress_state.lazy = true;
 		lazy_tick_begin();
 		rds_progress_attention_update();
 	}
@@ -145,14 +140,13 @@ void rds_progress_answer_expected(void)
  */
 void rds_progress_leader_woken(void)
 {
-	struct rds_engine *e = rds_eng;
-	uint64_t now = os_now_coarse_ns(), since = now - e->led_at;
+	uint64_t now = os_now_coarse_ns(), since = now - progress_state.led_at;
 
-	e->led_at = now;
-	if (since > TICK_NS || !e->helper_up || e->pollers)
+	progress_state.led_at = now;
+	if (since > TICK_NS || !rds_helper_up || progress_state.pollers)
 		return;
-	e->activity++;
-	e->lazy = true;
+	progress_state.activity++;
+	progress_state.lazy = true;
 	lazy_tick_begin();
 }
 
@@ -162,34 +156,31 @@ void rds_progress_leader_woken(void)
  */
 void rds_progress_helper_woken(void)
 {
-	struct rds_engine *e = rds_eng;
 	uint64_t now;
 
-	if (e->watched || !atomic_exchange_explicit(&e->sent, false, memory_order_relaxed))
+	if (progress_state.watched || !atomic_exchange_explicit(&progress_state.sent, false, memory_order_relaxed))
 		return;
 	now = os_now_coarse_ns();
-	if (now - e->woken_at > TICK_NS)
-		e->wakes = 0;
-	e->woken_at = now;
-	if (++e->wakes < BUSY_WAKES)
+	if (now - progress_state.woken_at > TICK_NS)
+		progress_state.wakes = 0;
+	progress_state.woken_at = now;
+	if (++progress_state.wakes < BUSY_WAKES)
 		return;
-	e->wakes = 0;
-	e->lazy = e->sends_look = true;
-	e->activity++;
+	progress_state.wakes = 0;
+	progress_state.lazy = progress_state.sends_look = true;
+	progress_state.activity++;
 	lazy_tick_begin();
 	rds_progress_attention_update();
 }
 
 void rds_progress_others_watch(void)
 {
-	struct rds_engine *e = rds_eng;
-
-	if (e->watched)
+	if (progress_state.watched)
 		return;
-	e->watched = true;
-	if (!e->sends_look)
+	progress_state.watched = true;
+	if (!progress_state.sends_look)
 		return;
-	e->lazy = e->sends_look = false;
+	progress_state.lazy = progress_state.sends_look = false;
 	rds_progress_attention_update();
 	rds_helper_kick(); /* for what it leaves to be done */
 }
@@ -198,20 +189,19 @@ void rds_progress_others_watch(void)
 static void send_look_round(void)
 {
 	rx_lock();
-	rds_eng->activity++;
+	progress_state.activity++;
 	rds_transport_looks_aside = true;
 	rds_progress_round_locked();
 	rds_transport_looks_aside = false;
 	rx_unlock();
-	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
+	if (unlikely(atomic_load_explicit(&rds_conn_work_pending, memory_order_relaxed)))
 		rds_conn_work_run();
 }
 
 void rds_progress_send_noted(size_t len)
 {
 	static __thread size_t unlooked __attribute__((tls_model("initial-exec")));
-	struct rds_engine *e = rds_eng;
-	enum rds_at_send what = atomic_load_explicit(&e->at_send, memory_order_relaxed);
+	enum rds_at_send what = atomic_load_explicit(&rds_progress_at_send, memory_order_relaxed);
 
 	if (what == RDS_AT_SEND_HAND_OVER) {
 		if (!rds_caller) /* the helper sends for others, and goes on as long as there is a process */
@@ -219,8 +209,8 @@ void rds_progress_send_noted(size_t len)
 		return;
 	}
 	if (what == RDS_AT_SEND_NOTE) {
-		if (!atomic_load_explicit(&e->sent, memory_order_relaxed))
-			atomic_store_explicit(&e->sent, true, memory_order_relaxed);
+		if (!atomic_load_explicit(&progress_state.sent, memory_order_relaxed))
+			atomic_store_explicit(&progress_state.sent, true, memory_order_relaxed);
 		return;
 	}
 	unlooked += len + LOOK_MESSAGE;
@@ -233,13 +223,11 @@ void rds_progress_send_noted(size_t len)
 /* A program that calls again and again without ever waiting (MSG_DONTWAIT loops) is as busy as one that spins. */
 void rds_progress_call_made(void)
 {
-	struct rds_engine *e = rds_eng;
-
-	e->activity++;
-	if (likely(e->attention != RDS_ATT_HELPER) || ++e->calls < BUSY_CALLS || !e->helper_up)
+	progress_state.activity++;
+	if (likely(rds_progress_attention != RDS_ATT_HELPER) || ++progress_state.calls < BUSY_CALLS || !rds_helper_up)
 		return;
-	e->calls = 0;
-	e->lazy = true;
+	progress_state.calls = 0;
+	progress_state.lazy = true;
 	lazy_tick_begin();
 	rds_progress_attention_update();
 }
@@ -250,13 +238,18 @@ void rds_progress_call_made(void)
  */
 void rds_progress_relieve(bool now)
 {
-	if (unlikely(rds_eng->pressure))
-		rds_eng->pressure = rds_transports_relieve(now);
+	if (unlikely(progress_state.pressure))
+		progress_state.pressure = rds_transports_relieve(now);
+}
+
+bool rds_progress_has_pressure(void)
+{
+	return progress_state.pressure;
 }
 
 void rds_progress_pressure(void)
 {
-	rds_eng->pressure = true;
+	progress_state.pressure = true;
 	lazy_tick_begin();
 }
 
@@ -264,7 +257,7 @@ void rds_progress_pressure(void)
 
 bool rds_progress_round_locked(void)
 {
-	if (unlikely(!rds_eng->helper_up))
+	if (unlikely(!atomic_load(&rds_helper_up)))
 		return false;
 	return rds_transports_progress();
 }
@@ -273,83 +266,17 @@ bool rds_progress_round(void)
 {
 	bool moved;
 
-	if (unlikely(!rds_eng || !atomic_load_explicit(&rds_eng->started, memory_order_acquire)))
+	if (unlikely(!atomic_load_explicit(&rds_helper_up, memory_order_acquire)))
 		return false;
 	rx_lock();
 	moved = rds_progress_round_locked();
 	rx_unlock();
-	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
+	if (unlikely(atomic_load_explicit(&rds_conn_work_pending, memory_order_relaxed)))
 		rds_conn_work_run();
 	rds_helper_deferred_check();
 	if (!moved)
 		rds_queue_looked_in_vain();
 	return moved;
-}
-
-/* Send what the receive path wanted sent. A connection that has no room now stays on the list; `writable` comes back. */
-static void conn_work_one(struct rds_conn *conn)
-{
-	uint16_t pongs[16];
-	unsigned i, n;
-	bool map, flush, push;
-
-	if (unlikely(atomic_load_explicit(&conn->nredirects_in, memory_order_relaxed)))
-		rds_conn_redirect_run(conn);
-	/* What is to be done is read under tx: whoever puts a map back for the next `writable` does so under it, too. */
-	rds_lock(&conn->tx);
-	rx_lock();
-	n = conn->npongs;
-	memcpy(pongs, conn->pongs, n * sizeof(pongs[0]));
-	conn->npongs = 0;
-	map = conn->want_map;
-	flush = conn->want_flush;
-	push = conn->want_push;
-	conn->want_map = conn->want_flush = conn->want_push = false;
-	rx_unlock();
-
-	if (unlikely(atomic_load_explicit(&conn->nadvertise, memory_order_relaxed)))
-		rds_mr_advertise(conn);
-	if (unlikely(atomic_load_explicit(&conn->nanswers, memory_order_relaxed)))
-		rds_conn_answers_flush(conn);
-	if (flush)
-		rds_queue_reap(conn);
-	if (map && rds_conn_xmit_map(conn)) { /* no room, or no memory */
-		rx_lock();
-		conn->want_map = true; /* goes out with the next `writable` or reconnect */
-		rx_unlock();
-	}
-	if (push && conn->ep && conn->t->ops->push)
-		conn->t->ops->push(conn->ep);
-	rds_queue_flush(conn);
-	if (flush)
-		rds_queue_rearm(conn);
-	if (flush && !conn->queue)
-		rds_sock_room_made();
-	for (i = 0; i < n; i++)
-		rds_conn_xmit_pong(conn, pongs[i]);
-	if (unlikely(atomic_load_explicit(&conn->nredirects_out, memory_order_relaxed)))
-		rds_conn_redirect_send(conn);
-	rds_unlock(&conn->tx);
-}
-
-void rds_conn_work_run(void)
-{
-	struct rds_conn *conn;
-
-	for (;;) {
-		rx_lock();
-		conn = rds_eng->work;
-		if (conn) {
-			rds_eng->work = conn->work_next;
-			conn->work_queued = false;
-		} else {
-			atomic_store(&rds_eng->work_pending, false);
-		}
-		rx_unlock();
-		if (!conn)
-			return;
-		conn_work_one(conn);
-	}
 }
 
 /* ---- what the helper does each time it is awake ---- */
@@ -362,16 +289,16 @@ static void lazy_tick(struct rds_timer *tm)
 	rds_sock_show_unseen();
 	rds_queue_reap_all();
 	rx_lock();
-	rds_eng->calls = 0;
-	if (rds_eng->activity == lazy_tick_seen && !rds_eng->pollers) {
-		rds_eng->lazy = rds_eng->sends_look = false;
-		again = rds_eng->unseen != NULL || rds_eng->pressure;
-		rds_eng->lazy_tick_on = again;
+	progress_state.calls = 0;
+	if (progress_state.activity == lazy_tick_seen && !progress_state.pollers) {
+		progress_state.lazy = progress_state.sends_look = false;
+		again = rds_sock_unseen != NULL || progress_state.pressure;
+		progress_state.lazy_tick_on = again;
 		rds_progress_attention_update();
 	}
-	if (rds_eng->attention == RDS_ATT_LAZY && rds_eng->remote_on)
+	if (rds_progress_attention == RDS_ATT_LAZY && rds_transports.remote_on)
 		rds_progress_attention_renew(); /* it goes on: the remote transport may not have acted on it yet */
-	lazy_tick_seen = rds_eng->activity;
+	lazy_tick_seen = progress_state.activity;
 	rds_progress_relieve(false);
 	rx_unlock();
 	if (again)
@@ -386,21 +313,21 @@ void rds_progress_helper_round(void)
 	for (i = 0; i < ROUNDS && rds_progress_round(); i++)
 		;
 	rds_conn_work_run();
-	if (unlikely(atomic_load_explicit(&rds_eng->ending, memory_order_relaxed)))
+	if (unlikely(rds_progress_asks_at_exit()))
 		rds_queue_want_room_all(); /* two processes that end at once would wait for each other's acknowledgements */
 	rx_lock();
-	begin = rds_eng->lazy_tick_on && !lazy_timer.queued;
-	quiet = rds_eng->attention == RDS_ATT_HELPER;
+	begin = progress_state.lazy_tick_on && !lazy_timer.queued;
+	quiet = rds_progress_attention == RDS_ATT_HELPER;
 	if (quiet) /* the peers' wake-up used the request up: ask again */
 		rds_progress_attention_renew();
 	if (quiet && rds_transports_pending())
 		rds_helper_kick();
-	if (rds_eng->attention == RDS_ATT_LEADER) { /* a peer may have taken the request for a wake-up and died */
+	if (rds_progress_attention == RDS_ATT_LEADER) { /* a peer may have taken the request for a wake-up and died */
 		rds_progress_attention_update();
 		leader_wake_if_pending();
 	}
 	rx_unlock();
-	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
+	if (unlikely(atomic_load_explicit(&rds_conn_work_pending, memory_order_relaxed)))
 		rds_conn_work_run(); /* what has to be said before nobody looks */
 	if (quiet)
 		rds_sock_show_unseen();
@@ -411,4 +338,7 @@ void rds_progress_helper_round(void)
 void rds_progress_forget(void)
 {
 	lazy_timer.queued = false;
+	memset(&progress_state, 0, sizeof(progress_state));
+	atomic_store(&rds_progress_attention, RDS_ATT_HELPER);
+	atomic_store(&rds_progress_at_send, RDS_AT_SEND_NOTHING);
 }

@@ -91,7 +91,7 @@ static void spin_set_polling(struct rds_wait *w, bool on, bool found)
  * lock is good enough, as the next look (under it) renews the lease. */
 static bool attention_is_lazy(void)
 {
-	return atomic_load_explicit(&rds_eng->attention, memory_order_relaxed) == RDS_ATT_LAZY;
+	return atomic_load_explicit(&rds_progress_attention, memory_order_relaxed) == RDS_ATT_LAZY;
 }
 
 static void spin_hold_signals(struct rds_wait *w)

@@ -35,23 +35,25 @@ void rds_transports_forget(void)
 }
 #endif
 
-void rds_transports_choose(struct rds_engine *e)
+void rds_transports_choose(void)
 {
 	const char *name = rds_options()->transport;
 	bool any = strcmp(name, "auto") == 0, far = strcmp(name, "verbs") == 0;
 
-	e->alone = strcmp(name, "loop") == 0;
-	e->shm = e->alone ? e->loop : rds_fault_transport(rds_shm_transport());
-	e->remote = any || far ? transports_remote() : NULL;
-	if (e->remote)
-		e->remote = rds_fault_transport(e->remote);
-	e->prefer_remote = far;
-	e->no_transport = !e->alone && !any && strcmp(name, "shm") != 0 && !(far && e->remote);
+	rds_transports.loop = rds_loop_transport();
+	rds_transports.alone = strcmp(name, "loop") == 0;
+	rds_transports.shm = rds_transports.alone ? rds_transports.loop : rds_fault_transport(rds_shm_transport());
+	rds_transports.remote = any || far ? transports_remote() : NULL;
+	if (rds_transports.remote)
+		rds_transports.remote = rds_fault_transport(rds_transports.remote);
+	rds_transports.prefer_remote = far;
+	rds_transports.none =
+		!rds_transports.alone && !any && strcmp(name, "shm") != 0 && !(far && rds_transports.remote);
 }
 
 bool rds_transports_have_device(void)
 {
-	return rds_eng->remote && os_dir_has_entries(SYS_INFINIBAND);
+	return rds_transports.remote && os_dir_has_entries(SYS_INFINIBAND);
 }
 
 bool rds_transports_share_table(void)
@@ -61,24 +63,21 @@ bool rds_transports_share_table(void)
 
 int rds_transports_start(void)
 {
-	struct rds_engine *e = rds_eng;
-	int err = e->loop->ops->start(e->loop);
+	int err = rds_transports.loop->ops->start(rds_transports.loop);
 
 	if (!err)
-		err = e->shm->ops->start(e->shm);
-	if (!err && e->remote)
-		err = e->remote->ops->start(e->remote);
+		err = rds_transports.shm->ops->start(rds_transports.shm);
+	if (!err && rds_transports.remote)
+		err = rds_transports.remote->ops->start(rds_transports.remote);
 	return err;
 }
 
 void rds_transports_stop(void)
 {
-	struct rds_engine *e = rds_eng;
-
-	if (e->remote)
-		e->remote->ops->stop(e->remote);
-	e->shm->ops->stop(e->shm);
-	e->loop->ops->stop(e->loop);
+	if (rds_transports.remote)
+		rds_transports.remote->ops->stop(rds_transports.remote);
+	rds_transports.shm->ops->stop(rds_transports.shm);
+	rds_transports.loop->ops->stop(rds_transports.loop);
 }
 
 static bool transports_too_late(void)
@@ -97,29 +96,28 @@ static bool transports_too_late(void)
 }
 
 /* Without it the helper wakes the leader. */
-static void transports_relay_open(struct rds_engine *e)
+static void transports_relay_open(void)
 {
 	int fd = os_eventfd(0, 0);
 
 	if (fd >= 0)
-		os_dup_high_slot(fd, &e->relay_fd);
-	e->remote_leads = atomic_load(&e->relay_fd) >= 0;
+		os_dup_high_slot(fd, &rds_sock_leader.relay_fd);
+	progress_state.remote_leads = atomic_load(&rds_sock_leader.relay_fd) >= 0;
 }
 
 int rds_transports_claim(const struct in6_addr *addr, uint32_t scope)
 {
-	struct rds_engine *e = rds_eng;
 	int ret;
 
-	if (!e->remote || transports_too_late())
+	if (!rds_transports.remote || transports_too_late())
 		return 0;
 	os_library_begin();
-	ret = e->remote->ops->claims(e->remote, addr, scope);
+	ret = rds_transports.remote->ops->claims(rds_transports.remote, addr, scope);
 	os_library_end();
-	if (ret > 0 && !e->remote_on) {
-		transports_relay_open(e);
+	if (ret > 0 && !rds_transports.remote_on) {
+		transports_relay_open();
 		rx_lock();
-		e->remote_on = true;
+		rds_transports.remote_on = true;
 		rds_progress_attention_update();
 		rds_progress_attention_renew();
 		rx_unlock();

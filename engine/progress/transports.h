@@ -2,17 +2,18 @@
 /*
  * transports.h - the transports that reach other processes, as one.
  *
- * There is always one for the processes of this host (rds_eng->shm; with RDS_PRELOAD_TRANSPORT=loop a do-nothing), and
- * perhaps one that reaches other hosts (rds_eng->remote).  That one takes part from the moment it claims an address: a process
+ * There is always one for the processes of this host (rds_transports.shm; with RDS_PRELOAD_TRANSPORT=loop a do-nothing), and
+ * perhaps one that reaches other hosts (rds_transports.remote).  That one takes part from the moment it claims an address: a process
  * that uses none of its devices pays one test that is never true.  Once on, it stays on.
  */
 #ifndef ENGINE_PROGRESS_TRANSPORTS_H
 #define ENGINE_PROGRESS_TRANSPORTS_H
 
 #include "engine/engine.h"
+#include "engine/progress/state.h"
 
 /* Which there are, by RDS_PRELOAD_TRANSPORT; the engine is being made. */
-void rds_transports_choose(struct rds_engine *e);
+void rds_transports_choose(void);
 void rds_transports_forget(void); /* forked child */
 /* In the helper: 0 or -errno / undone. */
 int rds_transports_start(void);
@@ -31,14 +32,13 @@ int rds_transports_claim(const struct in6_addr *addr, uint32_t scope);
 
 static inline bool rds_transports_progress(void)
 {
-	struct rds_engine *e = rds_eng;
-	bool moved = e->shm->ops->progress(e->shm);
+	bool moved = rds_transports.shm->ops->progress(rds_transports.shm);
 
-	if (unlikely(e->remote_on)) {
+	if (unlikely(rds_transports.remote_on)) {
 		if (moved)
-			e->remote_leads = false;
-		if (e->remote->ops->progress(e->remote))
-			moved = e->remote_leads = true;
+			progress_state.remote_leads = false;
+		if (rds_transports.remote->ops->progress(rds_transports.remote))
+			moved = progress_state.remote_leads = true;
 	}
 	return moved;
 }
@@ -46,7 +46,7 @@ static inline bool rds_transports_progress(void)
 /* What has come from any process of this host goes before the message that is being received, but for lack of memory. */
 static inline void rds_transports_catch_up(void)
 {
-	struct rds_transport *t = rds_eng->shm;
+	struct rds_transport *t = rds_transports.shm;
 
 	if (t->ops->catch_up)
 		t->ops->catch_up(t);
@@ -54,9 +54,8 @@ static inline void rds_transports_catch_up(void)
 
 static inline bool rds_transports_pending(void)
 {
-	struct rds_engine *e = rds_eng;
-
-	return e->shm->ops->pending(e->shm) || (unlikely(e->remote_on) && e->remote->ops->pending(e->remote));
+	return rds_transports.shm->ops->pending(rds_transports.shm) ||
+	       (unlikely(rds_transports.remote_on) && rds_transports.remote->ops->pending(rds_transports.remote));
 }
 
 /*
@@ -65,24 +64,22 @@ static inline bool rds_transports_pending(void)
  */
 static inline void rds_transports_attention(enum rds_attention who, bool relayed)
 {
-	struct rds_engine *e = rds_eng;
-
-	if (likely(!e->remote_on)) {
-		e->shm->ops->attention(e->shm, who);
+	if (likely(!rds_transports.remote_on)) {
+		rds_transports.shm->ops->attention(rds_transports.shm, who);
 		return;
 	}
-	e->shm->ops->attention(e->shm, who == RDS_ATT_LEADER && relayed ? RDS_ATT_HELPER : who);
-	e->remote->ops->attention(e->remote, who == RDS_ATT_LEADER && !relayed ? RDS_ATT_HELPER : who);
+	rds_transports.shm->ops->attention(rds_transports.shm, who == RDS_ATT_LEADER && relayed ? RDS_ATT_HELPER : who);
+	rds_transports.remote->ops->attention(rds_transports.remote,
+					      who == RDS_ATT_LEADER && !relayed ? RDS_ATT_HELPER : who);
 }
 
 /* True: pressure goes on. */
 static inline bool rds_transports_relieve(bool now)
 {
-	struct rds_engine *e = rds_eng;
-	bool more = e->shm->ops->relieve(e->shm, now);
+	bool more = rds_transports.shm->ops->relieve(rds_transports.shm, now);
 
-	if (unlikely(e->remote_on))
-		more |= e->remote->ops->relieve(e->remote, now);
+	if (unlikely(rds_transports.remote_on))
+		more |= rds_transports.remote->ops->relieve(rds_transports.remote, now);
 	return more;
 }
 

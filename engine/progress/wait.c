@@ -15,11 +15,15 @@
 #include "engine/sys/cleanup.h"
 #include "engine/progress/wait.h"
 #include "engine/progress/transports.h"
+#include "engine/conn/conn.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define NAP_NS 5000000
+
+static _Atomic uint64_t wait_room_gen;	/* changes when a transport has room again */
+static struct rds_wait *wait_room_list; /* wait */
 
 static pthread_mutex_t wait_pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rds_wait *pool;
@@ -126,10 +130,10 @@ static void wait_export_sleepers(struct rds_sock *sk, void *arg)
 	struct rds_wait_node *nd;
 	int *err = arg;
 
-	rds_lock(&rds_eng->wait);
+	rds_lock(&rds_lock_wait);
 	for (nd = atomic_load(&sk->waiters); nd && !*err; nd = nd->next)
 		*err = wait_efd_export(nd->w);
-	rds_unlock(&rds_eng->wait);
+	rds_unlock(&rds_lock_wait);
 }
 
 int rds_wait_export_all(void)
@@ -169,7 +173,7 @@ static void wait_link_nodes(struct rds_wait *w)
 	if (w->linked)
 		return;
 	w->linked = true;
-	rds_lock(&rds_eng->wait);
+	rds_lock(&rds_lock_wait);
 	for (i = 0; i < w->n; i++) {
 		struct rds_wait_node *nd = &w->nodes[i], *first = atomic_load(&nd->sk->waiters);
 
@@ -180,29 +184,29 @@ static void wait_link_nodes(struct rds_wait *w)
 		atomic_store(&nd->sk->waiters, nd);
 	}
 	if (w->n && (w->nodes[0].events & RDS_WAIT_ROOM)) {
-		w->room_next = rds_eng->room_waits;
-		w->room_prev = &rds_eng->room_waits;
+		w->room_next = wait_room_list;
+		w->room_prev = &wait_room_list;
 		if (w->room_next)
 			w->room_next->room_prev = &w->room_next;
-		rds_eng->room_waits = w;
+		wait_room_list = w;
 	}
-	rds_unlock(&rds_eng->wait);
+	rds_unlock(&rds_lock_wait);
 }
 
 void rds_wait_note_gen(struct rds_wait *w, short event)
 {
-	w->gen = atomic_load(event == RDS_WAIT_CONG ? &rds_eng->cong_generation : &rds_eng->room_generation);
+	w->gen = atomic_load(event == RDS_WAIT_CONG ? &rds_sock_cong_gen : &wait_room_gen);
 }
 
 void rds_sock_room_made(void)
 {
 	struct rds_wait *w;
 
-	atomic_fetch_add(&rds_eng->room_generation, 1);
-	rds_lock(&rds_eng->wait);
-	for (w = rds_eng->room_waits; w; w = w->room_next)
+	atomic_fetch_add(&wait_room_gen, 1);
+	rds_lock(&rds_lock_wait);
+	for (w = wait_room_list; w; w = w->room_next)
 		rds_sock_waiter_wake(w);
-	rds_unlock(&rds_eng->wait);
+	rds_unlock(&rds_lock_wait);
 }
 
 static void wait_unlink_nodes(struct rds_wait *w)
@@ -212,7 +216,7 @@ static void wait_unlink_nodes(struct rds_wait *w)
 	if (!w->linked)
 		return;
 	w->linked = false;
-	rds_lock(&rds_eng->wait);
+	rds_lock(&rds_lock_wait);
 	if (w->room_prev) {
 		*w->room_prev = w->room_next;
 		if (w->room_next)
@@ -229,7 +233,7 @@ static void wait_unlink_nodes(struct rds_wait *w)
 		if (nd->next)
 			nd->next->prev = nd->prev;
 	}
-	rds_unlock(&rds_eng->wait);
+	rds_unlock(&rds_lock_wait);
 }
 
 static bool wait_wants_output(const struct rds_wait *w)
@@ -252,11 +256,11 @@ static bool wait_some_ready(struct rds_wait *w)
 
 		if (!atomic_load(&nd->sk->open) || rds_sock_would_wake(nd->sk, nd->events))
 			return true;
-		if ((nd->events & RDS_WAIT_CONG) && w->gen != atomic_load(&rds_eng->cong_generation))
+		if ((nd->events & RDS_WAIT_CONG) && w->gen != atomic_load(&rds_sock_cong_gen))
 			return true;
 		if ((nd->events & RDS_WAIT_BARRIER) && w->gen != nd->sk->marks_gen)
 			return true;
-		if ((nd->events & RDS_WAIT_ROOM) && w->gen != atomic_load(&rds_eng->room_generation))
+		if ((nd->events & RDS_WAIT_ROOM) && w->gen != atomic_load(&wait_room_gen))
 			return true;
 	}
 	return false;
@@ -306,23 +310,25 @@ bool rds_wait_arm(struct rds_wait *w)
 	wait_link_nodes(w);
 	follow = follow && wait_efd_export(w) >= 0;
 	rx_lock();
-	if (!rds_eng->leader && atomic_load(&rds_eng->leader_fd) >= 0) {
-		w->relayed = rds_eng->remote_leads && atomic_load(&rds_eng->relay_fd) >= 0;
-		rds_eng->leader = w;
+	if (!progress_state.leader && atomic_load(&rds_sock_leader.fd) >= 0) {
+		w->relayed = progress_state.remote_leads && atomic_load(&rds_sock_leader.relay_fd) >= 0;
+		progress_state.leader = w;
 		w->leader = true;
 	} else if (follow) {
-		rds_eng->followers++;
+		progress_state.followers++;
 		w->follower = true;
 	} else {
 		rx_unlock();
 		return !wait_nap(w); /* go on looking */
 	}
-	atomic_store(&w->sleep_slot, !w->leader ? &w->efd.n[0] : w->relayed ? &rds_eng->relay_fd : &rds_eng->leader_fd);
+	atomic_store(&w->sleep_slot, !w->leader	  ? &w->efd.n[0]
+				     : w->relayed ? &rds_sock_leader.relay_fd
+						  : &rds_sock_leader.fd);
 	atomic_store(&w->armed, true);
 	rds_fence(); /* who makes room sees a sleeper, or the sleeper sees the room */
 	rds_progress_attention_update();
 	rx_unlock();
-	if (unlikely(atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed)))
+	if (unlikely(atomic_load_explicit(&rds_conn_work_pending, memory_order_relaxed)))
 		rds_conn_work_run(); /* what has to be said before nobody looks */
 	/* Peers are asked when this thread can be posted: whoever hears of an answer first, it is not missed. */
 	ready = wait_wants_output(w) ? rds_queue_want_room_all() : rds_queue_ask_deferred();
@@ -357,12 +363,12 @@ void rds_wait_disarm(struct rds_wait *w)
 	rx_lock();
 	rds_progress_round_locked(); /* what it was woken for: not worth waking the helper, too */
 	if (w->leader) {
-		rds_eng->leader = NULL;
+		progress_state.leader = NULL;
 		if (w->relayed)
 			rds_progress_leader_woken();
 	}
 	if (w->follower)
-		rds_eng->followers--;
+		progress_state.followers--;
 	w->leader = w->follower = false;
 	w->slept = true;
 	rds_progress_attention_update();
@@ -371,7 +377,7 @@ void rds_wait_disarm(struct rds_wait *w)
 		rds_wait_spin_sleep_cost(w->cost + (os_now_ns() - w->arm_at));
 	w->arm_at = w->cost = 0;
 	/* Nobody else may come by for what that round left: the caller may be about to return. */
-	if (atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed))
+	if (atomic_load_explicit(&rds_conn_work_pending, memory_order_relaxed))
 		rds_conn_work_run();
 }
 
@@ -405,7 +411,9 @@ void rds_sock_waiter_wake(struct rds_wait *w)
 
 	if (!atomic_exchange(&w->armed, false))
 		return;
-	fd = !w->leader ? os_fd(&w->efd) : w->relayed ? atomic_load(&rds_eng->relay_fd) : os_fd(&rds_eng->leader_post);
+	fd = !w->leader	  ? os_fd(&w->efd)
+	     : w->relayed ? atomic_load(&rds_sock_leader.relay_fd)
+			  : os_fd(&rds_sock_leader.post);
 	if (unlikely(fd < 0) && os_fd_table) { /* lent, but not taken yet */
 		rds_fd_exchange_drain();
 		fd = os_fd(&w->efd);
@@ -482,6 +490,7 @@ void rds_wait_end(struct rds_wait *w)
 void rds_wait_forget(void)
 {
 	pool = NULL;
+	wait_room_list = NULL;
 	kept.wait = NULL;
 	pthread_mutex_init(&wait_pool_lock, NULL);
 }

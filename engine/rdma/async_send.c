@@ -78,7 +78,7 @@ void rds_op_async_block(struct rds_op *op)
 		return;
 	op->blocks_sends = true;
 	op->sk->nfailed++;
-	atomic_fetch_add(&rds_eng->conn_gen, 1);
+	atomic_fetch_add(&rds_route_gen, 1);
 }
 
 void rds_op_async_reported(struct rds_op *op)

@@ -157,7 +157,7 @@ static int barrier_ask(struct rds_sock *sk, int fd, const struct rds_barrier_req
 	ret = atomic_load(&sk->open) ? rds_sock_marks_request(&sk->marks, req, nonblock, mark) : -EBADF;
 	rds_sock_lower_if_shown(sk, fd);
 	rx_unlock();
-	if (atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed))
+	if (atomic_load_explicit(&rds_conn_work_pending, memory_order_relaxed))
 		rds_conn_work_run();
 	return ret;
 }

@@ -268,7 +268,7 @@ void rds_mr_revoke_wait(struct rds_mr *list)
 		if (now - begun > most)
 			break;
 		rds_progress_round();
-		if (atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed))
+		if (atomic_load_explicit(&rds_conn_work_pending, memory_order_relaxed))
 			rds_conn_work_run();
 		if (now - begun > SETTLE_SPIN_NS)
 			os_poll(NULL, 0, 1);

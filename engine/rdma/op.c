@@ -440,7 +440,7 @@ void rds_ops_drain(struct rds_sock *sk)
 	while (atomic_load(&sk->nops) && now < until) {
 		rds_queue_want_room_all(); /* of writes that nobody waits for only the acknowledgement may tell that they are over */
 		rds_progress_round();
-		if (atomic_load_explicit(&rds_eng->work_pending, memory_order_relaxed))
+		if (atomic_load_explicit(&rds_conn_work_pending, memory_order_relaxed))
 			rds_conn_work_run();
 		now = os_now_ns();
 		if (now > patient)
@@ -455,7 +455,7 @@ void rds_ops_handoff(struct rds_sock *sk)
 	if (!atomic_load(&sk->had_ops))
 		return;
 	rx_lock();
-	for (conn = rds_eng->conn_list; conn; conn = conn->next)
+	for (conn = rds_conn_list; conn; conn = conn->next)
 		ops_end_of_sock(conn, sk, RDS_RDMA_DROPPED);
 	rds_op_async_handoff(sk);
 	rx_unlock();
@@ -467,7 +467,7 @@ void rds_ops_close(struct rds_sock *sk)
 
 	if (!sk->had_ops)
 		return;
-	for (conn = rds_eng->conn_list; conn; conn = conn->next) /* control is held, as well */
+	for (conn = rds_conn_list; conn; conn = conn->next) /* control is held, as well */
 		ops_end_of_sock(conn, sk, RDS_RDMA_CANCELED);
 	rds_notify_drop(sk);
 }

@@ -24,6 +24,7 @@
 #include "engine/rdma/rdma.h"
 #include "engine/share/lease.h"
 #include "engine/progress/transports.h"
+#include "engine/calls/start.h"
 
 #define MESSAGE_MAX (1u << 20)
 /* Descriptors that it takes for a moment, with an engine or without one, and what becomes of them. */
@@ -220,7 +221,7 @@ static int handoff_revive_socket(struct rds_sock *sk, const struct rds_share_sta
 	handoff_apply_state(sk, st);
 	sk->since = os_now_ns();
 	atomic_store(&sk->hidden_out, true); /* as far as anybody knows */
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	rx_lock();
 	err = rds_handoff_read_messages(sk, &r->at, r->end, st->n_messages);
 	rx_unlock();
@@ -233,7 +234,7 @@ static int handoff_revive_socket(struct rds_sock *sk, const struct rds_share_sta
 		handoff_show_port(sk, true);
 	rds_borrower_regions_to_socket(sk, !err && !st->region_freed_by_other);
 	if (!err) {
-		err = registry_sock_take_over(rds_eng->reg, sk->reg_idx, &sk->name, sure);
+		err = registry_sock_take_over(rds_node_registry, sk->reg_idx, &sk->name, sure);
 		mine = !err;
 	}
 	if (!err && inbox >= 0)
@@ -245,11 +246,11 @@ static int handoff_revive_socket(struct rds_sock *sk, const struct rds_share_sta
 		if (rds_sock_bound(sk))
 			handoff_show_port(sk, false);
 		if (mine)
-			registry_sock_orphan(rds_eng->reg, sk->reg_idx, &sk->name);
+			registry_sock_orphan(rds_node_registry, sk->reg_idx, &sk->name);
 		rds_handoff_unsent_drop(sk, false);
 		rds_mr_drop_all(sk);
 	}
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 	return err;
 }
 
@@ -257,7 +258,7 @@ static int handoff_revive_socket(struct rds_sock *sk, const struct rds_share_sta
 static int state_name_from_registry(struct rds_share_state *st)
 {
 	struct registry_sock where;
-	int err = registry_sock_get_binding(rds_eng->reg, st->reg_idx, &st->name, &where);
+	int err = registry_sock_get_binding(rds_node_registry, st->reg_idx, &st->name, &where);
 
 	if (err)
 		return err;
@@ -277,9 +278,9 @@ static int handoff_make_socket(int fd, struct rds_handoff *e, uint64_t inode, co
 
 	if (err)
 		return err;
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	err = e->page < 0 ? 0 : rds_lease_take(sk, e->page);
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 	e->page = -1;
 	if (!err && e->inbox >= 0) {
 		err = rds_lease_take_mailbox(sk, e->inbox);
@@ -371,7 +372,7 @@ static int handoff_prepare_in(int fd)
 	unsigned want = rds_handoff_is_parked(fd) ? DEPOSIT_NUMBERS : BARE_NUMBERS;
 	int err;
 
-	if (!os_process_is_started() || !atomic_load(&rds_eng->started))
+	if (!os_process_is_started() || !atomic_load(&rds_helper_up))
 		want = START_NUMBERS;
 	if (!os_fds_available(fd, want)) {
 		rds_borrower_hang_up(fd);
@@ -384,10 +385,10 @@ static int handoff_prepare_in(int fd)
 	err = rds_call_start_engine();
 	if (err)
 		return err;
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	err = rds_call_start_helper();
-	rds_unlock(&rds_eng->control);
-	return err ? err : registry_check_lock(rds_eng->reg); /* somebody who is stopped may have its lock */
+	rds_unlock(&rds_lock_control);
+	return err ? err : registry_check_lock(rds_node_registry); /* somebody who is stopped may have its lock */
 }
 
 int rds_handoff_in(int fd, struct rds_sock **out)

@@ -53,12 +53,12 @@ bool rds_share_is_possible(void)
 /* What is shown there would be in the way.  (What is shown to writers lies on our end, and goes along.) */
 static void handoff_clear_standin(struct rds_sock *sk, int standin)
 {
-	rds_lock(&rds_eng->wait);
+	rds_lock(&rds_lock_wait);
 	if (standin >= 0)
 		os_recv_discard(standin);
 	atomic_store(&sk->shown_in, false);
 	sk->shown = 0;
-	rds_unlock(&rds_eng->wait);
+	rds_unlock(&rds_lock_wait);
 }
 
 static int handoff_park_socket(struct rds_sock *sk, int standin)
@@ -205,7 +205,7 @@ static void handoff_orphan_port(struct rds_sock *sk, void *arg)
 	(void)arg;
 	if (!atomic_load(&sk->handing_off) || !sk->inode) /* the latter: let go before */
 		return;
-	err = registry_sock_orphan(rds_eng->reg, sk->reg_idx, &sk->name);
+	err = registry_sock_orphan(rds_node_registry, sk->reg_idx, &sk->name);
 	sk->nobodys = !err;
 	handoff_log_lost(err);
 }
@@ -335,10 +335,10 @@ static unsigned handoff_all_out(bool (*wanted)(struct rds_sock *sk), bool calm, 
 {
 	struct handoff_out l = {.wanted = wanted, .calm = calm, .patient = patient};
 
-	if (!rds_eng || os_process_inherited())
+	if (!os_process_is_started())
 		return 0;
 	l.until = rds_progress_exit_deadline();
-	atomic_store(&rds_eng->exit_by, l.until);
+	rds_progress_exit_by(l.until);
 	handoff_receive_rest();
 	rds_sock_each(handoff_stop_one, &l);
 	if (!l.n)
@@ -350,7 +350,7 @@ static unsigned handoff_all_out(bool (*wanted)(struct rds_sock *sk), bool calm, 
 	if (patient)
 		handoff_await_sent(&l);
 	rds_sock_each(handoff_orphan_port, NULL);
-	atomic_store(&rds_eng->leaving, true);
+	rds_conn_refuse_new(true);
 	handoff_receive_rest();
 	rds_lease_reserve_fd(false);
 	rds_sock_each(handoff_park_one, &l);
@@ -396,10 +396,10 @@ void rds_handoff_out_now(bool interrupted)
 {
 	uint64_t until = interrupted ? os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK) : rds_progress_exit_deadline();
 
-	if (!rds_eng || os_process_inherited())
+	if (!os_process_is_started())
 		return;
-	if (rds_lock_wait_free(&rds_eng->control, until) && rds_lock_wait_free(&rds_eng->rx, until) &&
-	    rds_lock_wait_free(&rds_eng->wait, until))
+	if (rds_lock_wait_free(&rds_lock_control, until) && rds_lock_wait_free(&rds_lock_rx, until) &&
+	    rds_lock_wait_free(&rds_lock_wait, until))
 		handoff_all_out(NULL, false, handoff_sends_are_free(until));
 }
 
@@ -458,7 +458,7 @@ static bool handoff_unpark(struct rds_sock *sk, int standin)
 		return false;
 	os_close(fds[0]);
 	os_close(fds[1]);
-	mine = !registry_sock_take_over(rds_eng->reg, sk->reg_idx, &sk->name, false);
+	mine = !registry_sock_take_over(rds_node_registry, sk->reg_idx, &sk->name, false);
 	err = fds[2] < 0 || !mine ? 0 : rds_mailbox_empty(fds[2], sk);
 	if (err)
 		rds_error("messages that were left for an RDS socket are lost: %s", strerror(-err));
@@ -477,7 +477,7 @@ static void handoff_take_back(struct rds_sock *sk, void *arg)
 		return;
 	}
 	if (sk->handoff) /* who sends on it from now on looks up where to, for which control is needed */
-		atomic_fetch_add(&rds_eng->conn_gen, 1);
+		atomic_fetch_add(&rds_route_gen, 1);
 	rx_lock();
 	atomic_store(&sk->handing_off, false);
 	atomic_store(&sk->accepts_nothing, false);
@@ -494,10 +494,10 @@ static void handoff_take_back(struct rds_sock *sk, void *arg)
 
 void rds_handoff_cancel(void)
 {
-	if (!rds_eng || os_process_inherited())
+	if (!os_process_is_started())
 		return;
-	atomic_store(&rds_eng->leaving, false);
-	atomic_store(&rds_eng->exit_by, 0);
+	rds_conn_refuse_new(false);
+	rds_progress_exit_by(0);
 	rds_sock_each(handoff_take_back, NULL);
 	rds_lease_reserve_fd(true);
 	handoff_end_let_go();

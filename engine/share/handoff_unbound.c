@@ -35,7 +35,7 @@ static bool unbound_locks_free(void)
 {
 	uint64_t until = os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK);
 
-	return rds_lock_wait_free(&rds_eng->rx, until) && rds_lock_wait_free(&rds_eng->wait, until);
+	return rds_lock_wait_free(&rds_lock_rx, until) && rds_lock_wait_free(&rds_lock_wait, until);
 }
 
 struct unbound_wanted {
@@ -107,12 +107,12 @@ static int unbound_park(struct rds_sock *sk, int standin)
 	int file = unbound_write_state(sk, &size), will = file < 0 ? file : unbound_write_lease(sk), inbox, err;
 
 	inbox = will < 0 ? -1 : rds_mailbox_make(&sk->name); /* without it senders that end wait */
-	err = will < 0 ? will : registry_sock_orphan(rds_eng->reg, sk->reg_idx, &sk->name);
+	err = will < 0 ? will : registry_sock_orphan(rds_node_registry, sk->reg_idx, &sk->name);
 	if (!err) {
 		os_recv_discard(standin); /* what is shown there to readers */
 		err = rds_handoff_park(rds_sock_pair_fd(sk), file, inbox, will, (uint64_t)size);
 		if (err < 0)
-			(void)registry_sock_take_over(rds_eng->reg, sk->reg_idx, &sk->name, false);
+			(void)registry_sock_take_over(rds_node_registry, sk->reg_idx, &sk->name, false);
 	}
 	fd_close_if(file);
 	fd_close_if(will);
@@ -139,7 +139,7 @@ static void unbound_mark_gone(struct rds_sock *sk)
 
 bool rds_handoff_unbound_any(void)
 {
-	return rds_eng && !os_process_inherited() && !atomic_load(&rds_eng->started);
+	return os_process_is_started() && !atomic_load(&rds_helper_up);
 }
 
 bool rds_handoff_unbound_out(int fd)
@@ -149,14 +149,15 @@ bool rds_handoff_unbound_out(int fd)
 	bool left;
 
 	if (!rds_handoff_unbound_any() || !rds_hook_handed_off || os_fstat(fd, &st) ||
-	    !rds_lock_until(&rds_eng->control, os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK)))
+	    !rds_lock_until(&rds_lock_control, os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK)))
 		return false;
 	w.inode = st.st_ino;
 	rds_sock_each_locked(unbound_find, &w);
-	left = !rds_eng->helper_up && unbound_is_quiet(w.sk) && unbound_locks_free() && !unbound_park(w.sk, fd);
+	left = !atomic_load(&rds_helper_up) && unbound_is_quiet(w.sk) && unbound_locks_free() &&
+	       !unbound_park(w.sk, fd);
 	if (left)
 		unbound_mark_gone(w.sk);
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 	return left;
 }
 
@@ -164,18 +165,18 @@ void rds_handoff_unbound_clear(void)
 {
 	struct rds_sock *sk, *next;
 
-	if (!rds_eng || os_process_inherited() || !rds_trylock(&rds_eng->control))
+	if (!os_process_is_started() || !rds_trylock(&rds_lock_control))
 		return;
 	sk = NULL;
-	if (rds_trylock(&rds_eng->wait)) {
+	if (rds_trylock(&rds_lock_wait)) {
 		sk = behind;
 		behind = NULL;
 		atomic_store(&rds_handoff_unbound_left, false);
 		for (next = sk; next; next = next->next_all)
 			os_close_slot(&next->pair.n[0]);
-		rds_unlock(&rds_eng->wait);
+		rds_unlock(&rds_lock_wait);
 	}
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 	for (; sk; sk = next) {
 		next = sk->next_all;
 		rds_sock_put(sk); /* for having been open */

@@ -42,7 +42,7 @@ unsigned rds_handoff_unsent_take(struct rds_sock *sk)
 	if (!(atomic_load(&sk->snd) & ~RDS_SND_DEAD))
 		return 0;
 	for (last = 0; last < 2; last++)
-		for (conn = rds_eng->conn_list; conn; conn = conn->next) {
+		for (conn = rds_conn_list; conn; conn = conn->next) {
 			if ((conn->kind == RDS_CONN_UNROUTED) != last)
 				continue;
 			rds_lock(&conn->tx);

@@ -276,11 +276,11 @@ static struct rds_sock *lease_next_unexported(void)
 {
 	struct rds_sock *sk;
 
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	sk = rds_export_epoch() ? unexported : NULL;
 	if (sk)
 		unexported = sk->lease_next;
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 	return sk;
 }
 

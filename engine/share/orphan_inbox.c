@@ -175,7 +175,7 @@ int rds_mailbox_empty(int inbox, struct rds_sock *sk)
 	unsigned most = BACKLOG + 1; /* in the kernel, too */
 	int fd = 0, err = 0;
 
-	registry_sock_mailbox(rds_eng->reg, sk->reg_idx, &has);
+	registry_sock_mailbox(rds_node_registry, sk->reg_idx, &has);
 	e.room = has.rcvbuf;
 	mailbox_set_nonblock(inbox);
 	while (most) {
@@ -191,7 +191,7 @@ int rds_mailbox_empty(int inbox, struct rds_sock *sk)
 	}
 	if (!err && fd < 0 && fd != -EAGAIN)
 		err = fd;
-	registry_sock_mailbox_clear(rds_eng->reg, sk->reg_idx);
+	registry_sock_mailbox_clear(rds_node_registry, sk->reg_idx);
 	return err;
 }
 
@@ -214,7 +214,7 @@ static bool mailbox_older_underway(const struct rds_conn *nowhere, uint16_t port
 	struct rds_conn *conn;
 	bool has = false;
 
-	for (conn = rds_eng->conn_list; conn && !has; conn = conn->next) {
+	for (conn = rds_conn_list; conn && !has; conn = conn->next) {
 		if (!rds_conn_between(conn, &nowhere->id))
 			continue;
 		if (!rds_trylock(&conn->tx))
@@ -265,7 +265,7 @@ static int batch_deliver(const struct rds_procid *name, void *arg)
 
 	if (fd < 0)
 		return fd;
-	if (!registry_lock_is_ours(rds_eng->reg))
+	if (!registry_lock_is_ours(rds_node_registry))
 		err = -EAGAIN;
 	else
 		err = mailbox_peer_trusted(fd) ? os_pass_send(fd, &d->p, sizeof(d->p), &d->file, 1, MSG_DONTWAIT)
@@ -279,10 +279,10 @@ static bool port_is_nobodys(const struct rds_conn *nowhere, uint16_t port, struc
 {
 	struct registry_owner own;
 
-	if (!port || registry_lookup(rds_eng->reg, &nowhere->id.faddr, port, nowhere->id.scope, &own) ||
+	if (!port || registry_lookup(rds_node_registry, &nowhere->id.faddr, port, nowhere->id.scope, &own) ||
 	    own.proc != REGISTRY_NOBODY)
 		return false;
-	registry_sock_mailbox(rds_eng->reg, own.sock, inbox);
+	registry_sock_mailbox(rds_node_registry, own.sock, inbox);
 	return true;
 }
 
@@ -308,8 +308,8 @@ static uint32_t mailbox_deliver_port(const struct rds_conn *nowhere, uint16_t po
 		return 0;
 	err = batch_write(nowhere, port, (int64_t)has.rcvbuf - has.mailbox_bytes, &d);
 	if (err >= 0)
-		err = registry_orphan_act(rds_eng->reg, &nowhere->id.faddr, port, nowhere->id.scope, has.mailbox_bytes,
-					  d.weight, batch_deliver, &d);
+		err = registry_orphan_act(rds_node_registry, &nowhere->id.faddr, port, nowhere->id.scope,
+					  has.mailbox_bytes, d.weight, batch_deliver, &d);
 	os_close(d.file);
 	return err >= 0 ? d.p.n_messages : 0;
 }
@@ -365,8 +365,8 @@ void rds_mailbox_deliver_all(void)
 	struct rds_queue_item *q, *gone;
 	struct rds_conn *conn;
 
-	rds_lock(&rds_eng->control);
-	for (conn = rds_eng->conn_list; conn; conn = conn->next) {
+	rds_lock(&rds_lock_control);
+	for (conn = rds_conn_list; conn; conn = conn->next) {
 		if (conn->kind != RDS_CONN_UNROUTED)
 			continue;
 		rds_lock(&conn->tx);
@@ -378,5 +378,5 @@ void rds_mailbox_deliver_all(void)
 			rds_queue_item_free(q);
 		}
 	}
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 }

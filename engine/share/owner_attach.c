@@ -53,7 +53,7 @@ static struct rds_owner *owner_new(struct rds_sock *sk, int standin)
 		return NULL;
 	}
 	rds_sock_hold(sk);
-	registry_sock_set_shared(rds_eng->reg, sk->reg_idx);
+	registry_sock_set_shared(rds_node_registry, sk->reg_idx);
 	return c;
 }
 

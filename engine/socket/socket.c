@@ -20,6 +20,7 @@
 #include "engine/sys/patience.h"
 #include "engine/rdma/rdma.h"
 #include "engine/share/lease.h"
+#include "engine/calls/start.h"
 
 #define SLAB_CHUNK 64
 #ifndef SOCK_MAX
@@ -80,22 +81,22 @@ void rds_sock_each_locked(void (*fn)(struct rds_sock *sk, void *arg), void *arg)
 
 void rds_sock_each(void (*fn)(struct rds_sock *sk, void *arg), void *arg)
 {
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	rds_sock_each_locked(fn, arg);
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 }
 
 struct rds_sock *rds_sock_by_inode(uint64_t inode)
 {
 	struct rds_sock *sk;
 
-	if (!rds_eng)
+	if (!os_process_is_started())
 		return NULL;
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	for (sk = sock_list; sk; sk = sk->next_all)
 		if (sk->inode == inode && rds_sock_get(sk))
 			break;
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 	return sk;
 }
 
@@ -138,12 +139,12 @@ static void sock_drop_received(struct rds_sock *sk)
 /* Of this thread's table.  The set that the helper waits on holds what its own table (or the one for both) has. */
 static void sock_close_pair(struct rds_sock *sk)
 {
-	rds_lock(&rds_eng->wait);
+	rds_lock(&rds_lock_wait);
 	if (sk->exported && (os_fd_table || !rds_helper_has_own_table()))
 		rds_helper_event_del(rds_sock_pair_fd(sk));
 	os_close_slot(&sk->pair.n[os_fd_table]);
 	rds_lease_close(sk);
-	rds_unlock(&rds_eng->wait);
+	rds_unlock(&rds_lock_wait);
 }
 
 static void sock_close_deferred(struct rds_deferred_call *c)
@@ -180,7 +181,7 @@ static bool sock_shut(struct rds_sock *sk, bool *lent)
 	struct rds_mr *regions = NULL;
 	bool first;
 
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	first = atomic_exchange(&sk->open, false);
 	if (first) {
 		rds_cong_set_monitor(sk, false);
@@ -195,10 +196,10 @@ static bool sock_shut(struct rds_sock *sk, bool *lent)
 		rx_unlock();
 		rds_conn_sock_closed(sk);
 		if (!sk->port_returned)
-			registry_sock_remove(rds_eng->reg, sk->reg_idx);
+			registry_sock_remove(rds_node_registry, sk->reg_idx);
 		*lent = sock_unlist_exported(sk);
 	}
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 	rds_mr_destroy_list(regions);
 	if (first)
 		atomic_store(&sk->burying, false);
@@ -250,14 +251,14 @@ void rds_call_close_handed_off(struct rds_sock *sk)
 {
 	bool lent;
 
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	rds_cong_set_monitor(sk, false);
 	rx_lock();
 	sock_drop_received(sk);
 	rds_cong_sock_del(sk);
 	rx_unlock();
 	lent = sock_unlist_exported(sk);
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 	sock_close_pair_both(sk, lent);
 	rds_sock_put(sk); /* for having been open */
 }
@@ -451,8 +452,8 @@ static int sock_make_pair(struct rds_sock *sk, int type, uint64_t *inode)
 /* Into the list of sockets; from now on the helper may see it.  control held. */
 void rds_sock_list_add(struct rds_sock *sk)
 {
-	sk->exported =
-		rds_eng->helper_up ? rds_export_epoch() : 0; /* the caller does that; or else who starts the helper */
+	sk->exported = atomic_load(&rds_helper_up) ? rds_export_epoch()
+						   : 0; /* the caller does that; or else who starts the helper */
 	sk->prev_all = NULL;
 	sk->next_all = sock_list;
 	if (sock_list)
@@ -467,11 +468,12 @@ void rds_sock_list_add(struct rds_sock *sk)
 
 static int sock_register(struct rds_sock *sk)
 {
-	int err = registry_sock_add(rds_eng->reg, sk->inode, rds_sock_sndbuf(sk), rds_sock_rcvbuf(sk), &sk->reg_idx);
+	int err =
+		registry_sock_add(rds_node_registry, sk->inode, rds_sock_sndbuf(sk), rds_sock_rcvbuf(sk), &sk->reg_idx);
 
 	if (err)
 		return err;
-	registry_sock_set_name(rds_eng->reg, sk->reg_idx, &sk->name);
+	registry_sock_set_name(rds_node_registry, sk->reg_idx, &sk->name);
 	rds_sock_list_add(sk);
 	return 0;
 }
@@ -546,10 +548,10 @@ int rds_call_socket(int type, int protocol, struct rds_sock **out)
 		return sock_warn_refused(fd);
 	}
 	sock_init(sk, inode);
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	err = sock_register(sk);
 	lent = sk->exported;
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 	if (err) {
 		os_close_slot(&sk->pair.n[0]);
 		os_close(fd);
@@ -586,6 +588,7 @@ int rds_sock_take_error(struct rds_sock *sk)
 void rds_sock_forget(void)
 {
 	sock_slab_free = sock_list = NULL;
+	rds_sock_unseen = rds_sock_taker = NULL;
 	atomic_store(&rds_sock_closed_bytes, 0);
 	pthread_mutex_init(&sock_slab_lock, NULL);
 }

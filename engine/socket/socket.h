@@ -204,6 +204,10 @@ int rds_sock_pair_fd(struct rds_sock *sk);  /* our end of the pair, in this thre
 int rds_sock_export_all(void); /* control held, the helper is starting: have it see the hang-ups of stand-ins */
 void rds_sock_exported(struct rds_sock *sk, int fd); /* helper/fd_exchange.c */
 void rds_sock_forget(void); /* forked child */
+extern struct rds_sock *rds_sock_unseen; /* sockets with input that their stand-in does not show; rx */
+extern struct rds_sock
+	*rds_sock_taker;	  /* ... but for this one, as long as the lock is held: its reader is looking for it */
+void rds_sock_bound_forget(void); /* forked child */
 void rds_sock_slab_put(struct rds_sock *sk); /* refcount.c: nothing of it is in use: back to the slab */
 /* A socket around an end of a pair that came from another process, which it takes; not open before it is listed.  0 or -errno. */
 int rds_sock_new_from_pair(int pair, uint64_t inode, struct rds_sock **out);
@@ -265,7 +269,7 @@ static inline void rds_sock_lower_if_shown(struct rds_sock *sk, int fd)
 		rds_sock_lower_shown(sk, fd);
 }
 void rds_sock_unseen_add(struct rds_sock *sk); /* rx held */
-/* rds_eng->taker has taken what it wanted: more than that may have come.  rx held. */
+/* rds_sock_taker has taken what it wanted: more than that may have come.  rx held. */
 static inline void rds_sock_unseen_note(struct rds_sock *sk)
 {
 	if (unlikely(rds_sock_has_input(sk)))

@@ -23,7 +23,7 @@ bool rds_sock_would_wake(struct rds_sock *sk, short events)
 	if ((events & (IN_BITS | POLLWRBAND)) &&
 	    (rds_sock_has_input(sk) ||
 	     (!sk->cong_monitor && (sk->seen_congestion || sk->cong_attached) &&
-	      sk->cong_track != atomic_load_explicit(&rds_eng->cong_generation, memory_order_relaxed))))
+	      sk->cong_track != atomic_load_explicit(&rds_sock_cong_gen, memory_order_relaxed))))
 		return true;
 	return (events & OUT_BITS) && rds_sock_writable(sk);
 }
@@ -32,6 +32,8 @@ bool rds_sock_would_wake(struct rds_sock *sk, short events)
  * The kernel's poller hangs on the node-wide queue only if the socket has met congestion before; the first look that finds
  * any bit, wanted or not, takes the mark away for later polls, but not from the poll that is under way.
  */
+struct rds_sock *rds_sock_unseen, *rds_sock_taker;
+
 static void cong_poller_attach(struct rds_sock *sk, short mask, bool again)
 {
 	rx_lock();
@@ -55,7 +57,7 @@ short rds_call_poll(struct rds_sock *sk, short events)
 		if (sk->cong_notify)
 			mask |= IN_BITS;
 	} else {
-		gen = atomic_load_explicit(&rds_eng->cong_generation, memory_order_relaxed);
+		gen = atomic_load_explicit(&rds_sock_cong_gen, memory_order_relaxed);
 		if (sk->cong_track != gen) {
 			sk->cong_track = gen;
 			mask |= IN_BITS | POLLWRBAND;
@@ -127,7 +129,7 @@ static void standin_lower_out(struct rds_sock *sk, int fd)
 /* A wake-up is not an event yet: epoll asks rds_poll then, which reports a new generation once. */
 static bool standin_would_show(struct rds_sock *sk)
 {
-	uint64_t gen = atomic_load_explicit(&rds_eng->cong_generation, memory_order_relaxed);
+	uint64_t gen = atomic_load_explicit(&rds_sock_cong_gen, memory_order_relaxed);
 
 	if (rds_sock_has_input(sk))
 		return true;
@@ -156,8 +158,8 @@ static void unseen_add(struct rds_sock *sk)
 		return;
 	sk->unseen = true;
 	rds_sock_hold(sk);
-	sk->unseen_next = rds_eng->unseen;
-	rds_eng->unseen = sk;
+	sk->unseen_next = rds_sock_unseen;
+	rds_sock_unseen = sk;
 }
 
 void rds_sock_unseen_add(struct rds_sock *sk)
@@ -173,27 +175,27 @@ void rds_sock_wake(struct rds_sock *sk, short events)
 
 	if (unlikely(atomic_load_explicit(&sk->proxy_sleeps, memory_order_relaxed)))
 		rds_owner_wake();
-	if ((events & IN_BITS) && !watched && sk != rds_eng->taker)
+	if ((events & IN_BITS) && !watched && sk != rds_sock_taker)
 		unseen_add(sk);
 	if (likely(!watched && !atomic_load(&sk->waiters)) && !((events & OUT_BITS) && sk->hidden_out))
 		return;
-	rds_lock(&rds_eng->wait);
+	rds_lock(&rds_lock_wait);
 	for (nd = atomic_load(&sk->waiters); nd; nd = nd->next)
 		if (nd->events & events)
 			rds_sock_waiter_wake(nd->w);
 	if (watched || sk->hidden_out)
 		standin_show_now(sk, events);
-	rds_unlock(&rds_eng->wait);
+	rds_unlock(&rds_lock_wait);
 }
 
 void rds_sock_wake_all(struct rds_sock *sk)
 {
 	struct rds_wait_node *nd;
 
-	rds_lock(&rds_eng->wait);
+	rds_lock(&rds_lock_wait);
 	for (nd = atomic_load(&sk->waiters); nd; nd = nd->next)
 		rds_sock_waiter_wake(nd->w);
-	rds_unlock(&rds_eng->wait);
+	rds_unlock(&rds_lock_wait);
 }
 
 /* Somebody reads, and there is more: that is an event again. */
@@ -209,14 +211,14 @@ void rds_sock_lower_shown(struct rds_sock *sk, int fd)
 {
 	bool watched = atomic_load_explicit(&sk->watched, memory_order_relaxed);
 
-	rds_lock(&rds_eng->wait);
+	rds_lock(&rds_lock_wait);
 	if (sk->shown_in && !rds_sock_has_input(sk))
 		standin_lower_in(sk, fd);
 	else if (sk->shown >= RDS_SHOWN_MAX)
 		standin_show_anew(sk, fd);
 	if (watched && !sk->hidden_out && !rds_sock_writable(sk))
 		standin_lower_out(sk, fd);
-	rds_unlock(&rds_eng->wait);
+	rds_unlock(&rds_lock_wait);
 }
 
 /*
@@ -227,24 +229,24 @@ void rds_sock_show_refused(struct rds_sock *sk, int fd)
 {
 	if (likely(!atomic_load(&sk->watched)))
 		return;
-	rds_lock(&rds_eng->wait);
+	rds_lock(&rds_lock_wait);
 	if (!sk->hidden_out && (sk->watched_edge || !rds_sock_writable(sk)))
 		standin_lower_out(sk, fd);
-	rds_unlock(&rds_eng->wait);
+	rds_unlock(&rds_lock_wait);
 }
 
 void rds_sock_watch(struct rds_sock *sk, int fd, bool edge)
 {
 	rx_lock();
 	rds_progress_others_watch();
-	rds_lock(&rds_eng->wait);
+	rds_lock(&rds_lock_wait);
 	sk->watched_edge |= edge;
 	atomic_store(&sk->watched, true);
 	if (rds_sock_has_input(sk) && !sk->shown_in)
 		standin_show_in(sk);
 	if (!rds_sock_writable(sk) && !sk->hidden_out)
 		standin_lower_out(sk, fd);
-	rds_unlock(&rds_eng->wait);
+	rds_unlock(&rds_lock_wait);
 	rx_unlock();
 }
 
@@ -254,21 +256,21 @@ void rds_sock_watch(struct rds_sock *sk, int fd, bool edge)
  */
 void rds_sock_show_anew(struct rds_sock *sk, int fd)
 {
-	rds_lock(&rds_eng->wait);
+	rds_lock(&rds_lock_wait);
 	standin_lower_in(sk, fd);
-	rds_unlock(&rds_eng->wait);
+	rds_unlock(&rds_lock_wait);
 	rds_sock_watch(sk, fd, true);
 }
 
 /* What filled the stand-in was read off our end, in search of something else. */
 void rds_sock_refill_out(struct rds_sock *sk, int fd)
 {
-	rds_lock(&rds_eng->wait);
+	rds_lock(&rds_lock_wait);
 	if (sk->hidden_out && fd >= 0)
 		standin_lower_out(sk, fd);
 	else
 		sk->hidden_out = false;
-	rds_unlock(&rds_eng->wait);
+	rds_unlock(&rds_lock_wait);
 }
 
 void rds_sock_show_unseen(void)
@@ -276,16 +278,16 @@ void rds_sock_show_unseen(void)
 	struct rds_sock *sk, *next;
 
 	rx_lock();
-	sk = rds_eng->unseen;
-	rds_eng->unseen = NULL;
+	sk = rds_sock_unseen;
+	rds_sock_unseen = NULL;
 	for (; sk; sk = next) {
 		next = sk->unseen_next;
 		sk->unseen = false;
 		if (rds_sock_has_input(sk) && atomic_load(&sk->open)) {
-			rds_lock(&rds_eng->wait);
+			rds_lock(&rds_lock_wait);
 			if (!sk->shown_in)
 				standin_show_in(sk);
-			rds_unlock(&rds_eng->wait);
+			rds_unlock(&rds_lock_wait);
 		}
 		rds_sock_put(sk);
 	}

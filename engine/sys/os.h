@@ -245,4 +245,10 @@ void os_close_slot(_Atomic int *slot);
 /* In a forked child, before anything else of the above: a thread of the parent may have held the list's lock. */
 void os_fds_forked(void);
 
+/*
+ * A pipe whose writing end never blocks.  It is opened for both directions where /proc is there to do it: then whoever
+ * holds it is a reader himself, and waking a process that has just ended raises no SIGPIPE.  0 or -errno.
+ */
+int os_wake_pipe(int fds[2], int flags);
+
 #endif

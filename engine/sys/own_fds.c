@@ -9,6 +9,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -395,4 +396,22 @@ void os_fd_each_internal(unsigned first, unsigned last, void (*cb)(int fd, void 
 		else if (os_fd_is_internal((int)fd))
 			cb((int)fd, arg);
 	}
+}
+
+int os_wake_pipe(int fds[2], int flags)
+{
+	char path[40];
+	int rw, err = os_pipe(fds, flags | O_CLOEXEC);
+
+	if (err < 0)
+		return err;
+	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", fds[1]);
+	rw = os_open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
+	if (rw < 0) {
+		os_fcntl(fds[1], F_SETFL, O_NONBLOCK);
+		return 0;
+	}
+	os_close(fds[1]);
+	fds[1] = rw;
+	return 0;
 }

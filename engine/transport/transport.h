@@ -285,7 +285,6 @@ int rds_helper_kick_fd(void);
  * something arrives, without the helper's doing if possible.
  */
 int rds_sock_relay_fd(void);
-struct registry *node_registry(void);
 /* A system call has just roused the peer: its answer is a wake-up away (progress/wait.c decides what that means for spinning). */
 void rds_wait_peer_woken(void);
 /* ... and before, if no receive lock is held and the peer may answer: then it finds this process ready to look. */
@@ -306,5 +305,20 @@ void rds_verbs_forget(void); /* forked child */
 struct rds_transport *rds_verbs_transport(void);
 /* Wraps inner if RDS_PRELOAD_FAULT asks for it, else returns inner. */
 struct rds_transport *rds_fault_transport(struct rds_transport *inner);
+
+/* The transports of this process (progress/transports.c has chosen them). */
+struct rds_transports {
+	struct rds_transport *loop, *shm;
+	struct rds_transport *remote; /* the one that reaches other hosts; NULL: none */
+	bool remote_on;		      /* it has claimed an address (control + rx) */
+	bool prefer_remote;	      /* RDS_PRELOAD_TRANSPORT=verbs: for processes of this host, too */
+	bool alone; /* RDS_PRELOAD_TRANSPORT=loop: no other process is reached, and shm is loop's do-nothing */
+	bool none;  /* ... names one that does not exist */
+};
+
+extern struct rds_transports rds_transports;
+
+/* What this thread looks for now is not what a program waits for: the helper, and a send that looks. */
+extern __thread bool rds_transport_looks_aside __attribute__((tls_model("initial-exec")));
 
 #endif

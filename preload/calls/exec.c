@@ -50,7 +50,7 @@ static unsigned exec_begin(void)
 		if (!left)
 			rds_fds_exec_end(false);
 		rds_fds_park_orphans();
-		rds_engine_exit(); /* what others, or sockets that end here, have sent goes first, as at an exit */
+		rds_progress_exit(); /* what others, or sockets that end here, have sent goes first, as at an exit */
 		reentry_call_end();
 	} else {
 		atomic_store(&rds_share_possible, true); /* of the process that we share our memory with */

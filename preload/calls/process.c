@@ -173,21 +173,21 @@ int clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 
 static void process_end(void)
 {
-	rds_engine_exit_begin(false);
+	rds_progress_exit_begin(false);
 	if (rds_share_is_possible())
 		rds_handoff_out(NULL);
 	rds_fds_park_orphans();
-	rds_engine_exit();
+	rds_progress_exit();
 }
 
 /* interrupted: out of a signal handler, over a call that could not be rolled forward. */
 static void process_end_now(bool interrupted)
 {
-	rds_engine_exit_begin(interrupted);
+	rds_progress_exit_begin(interrupted);
 	if (rds_share_is_possible())
 		rds_handoff_out_now(interrupted);
 	rds_fds_park_orphans();
-	rds_engine_exit_now(interrupted);
+	rds_progress_exit_now(interrupted);
 }
 
 /* After the program's own exit handlers: what it has sent is still handed over, within a bound. */

@@ -16,7 +16,6 @@
 #define ROUNDS_MAX 100000
 
 struct world world;
-static struct rds_engine engine;
 
 /* ---- the helper's services ---- */
 
@@ -495,11 +494,8 @@ void world_begin(enum mock_mode mode)
 	setenv("RDS_PRELOAD_VERBS_BUFFERS", "128", 0);
 	setenv("RDS_PRELOAD_LOG", "error", 0);
 	registry_setup();
-	rds_lock_init(&engine.control, RDS_LOCK_CONTROL);
-	rds_lock_init(&engine.rx, RDS_LOCK_RX);
-	rds_lock_init(&engine.wait, RDS_LOCK_WAIT);
-	ck_assert_int_eq(registry_open(&engine.reg), 0);
-	rds_eng = &engine;
+	ck_assert_int_eq(registry_open(&rds_node_registry), 0);
+	os_process_start();
 	mock_install();
 	world.ours = mock_dev_add("ours", mode, 0);
 	world.ours2 = mock_dev_add("ours2", mode, 0);
@@ -622,6 +618,6 @@ void world_end(void)
 	if (rds_verbs.events)
 		vb.rdma_destroy_event_channel(rds_verbs.events);
 	mock_check_leaks();
-	registry_close(engine.reg);
+	registry_close(rds_node_registry);
 	registry_teardown();
 }

@@ -53,7 +53,7 @@ void world_close(struct world_conn *c)
 void world_pair(void)
 {
 	ck_assert_int_eq(world_claim(US2), 1);
-	ck_assert_int_eq(world_connect(&world.conn[0], US, US2, rds_verbs.port, registry_self(node_registry())), 0);
+	ck_assert_int_eq(world_connect(&world.conn[0], US, US2, rds_verbs.port, registry_self(rds_node_registry)), 0);
 	world_run();
 	if (world_ep(&world.conn[0])->dev->caps.initiator_first) {
 		ck_assert_int_eq(world_send(&world.conn[0], 1, 0), 0);

@@ -20,6 +20,7 @@
 #include "engine/conn/conn.h"
 #include "engine/share/handoff.h"
 #include "engine/node/layout.h"
+#include "engine/calls/start.h"
 #include "tests/mock/clock.h"
 #include "tests/slow.h"
 #include "tests/unit/suite.h"

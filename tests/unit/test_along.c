@@ -112,8 +112,6 @@ START_TEST(test_nonsense)
 }
 END_TEST
 
-static struct rds_engine engine;
-
 /* One that waits in that connection's queue. */
 static void queued(struct rds_conn *conn, uint16_t port)
 {
@@ -144,12 +142,11 @@ START_TEST(test_order)
 	struct rds_queue_item *q;
 	unsigned i;
 
-	rds_eng = &engine;
-	rds_lock_init(&engine.rx, RDS_LOCK_RX);
+	os_process_start();
 	conn_init(&conn[2], RDS_CONN_PEER, NULL);
 	conn_init(&conn[1], RDS_CONN_UNROUTED, &conn[2]);
 	conn_init(&conn[0], RDS_CONN_PEER, &conn[1]);
-	engine.conn_list = &conn[0];
+	rds_conn_list = &conn[0];
 	queued(&conn[0], 1);
 	queued(&conn[0], 2);
 	queued(&conn[1], 4);

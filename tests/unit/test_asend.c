@@ -116,15 +116,15 @@ START_TEST(failures_hold_up)
 {
 	struct rds_queue_unacked a = message(1, true, &there), b = message(2, false, &there),
 				 c = message(3, true, &there);
-	uint64_t gen = atomic_load(&rds_eng->conn_gen);
+	uint64_t gen = atomic_load(&rds_route_gen);
 
 	ends(&a, RDS_RDMA_CANCELED);
 	ck_assert(!rds_op_async_refuses(sk, &there));
-	ck_assert_uint_eq(atomic_load(&rds_eng->conn_gen), gen);
+	ck_assert_uint_eq(atomic_load(&rds_route_gen), gen);
 	ends(&b, RDS_RDMA_DROPPED);
 	ends(&c, RDS_RDMA_OTHER_ERROR);
 	ck_assert_uint_eq(sk->nfailed, 2);
-	ck_assert_uint_ne(atomic_load(&rds_eng->conn_gen), gen); /* the quick way has to look */
+	ck_assert_uint_ne(atomic_load(&rds_route_gen), gen); /* the quick way has to look */
 	expect(1, RDS_RDMA_CANCELED);
 	ck_assert(rds_op_async_refuses(sk, &there));
 	ck_assert(!rds_op_async_refuses(sk, &here));

@@ -19,9 +19,9 @@ static struct rds_conn *the_conn(void)
 {
 	struct rds_conn *conn;
 
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	conn = rds_conn_find(RDS_CONN_PEER, &id);
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 	return conn;
 }
 
@@ -111,7 +111,7 @@ static void setup_wrapped(void)
 {
 	setenv("RDS_PRELOAD_FAULT", "seed=1", 1);
 	setup();
-	ck_assert_ptr_ne(rds_eng->remote, &fake.t);
+	ck_assert_ptr_ne(rds_transports.remote, &fake.t);
 }
 
 /* ---- tests ---- */

@@ -12,7 +12,6 @@
 
 #define PORT 9
 
-static struct rds_engine engine;
 static struct rds_sock sk, plain;
 static struct rds_conn conn;
 static unsigned char mem[64];
@@ -80,10 +79,8 @@ static void sock_setup(struct rds_sock *s)
 
 static void setup(void)
 {
-	memset(&engine, 0, sizeof(engine));
 	memset(&conn, 0, sizeof(conn));
-	rds_lock_init(&engine.rx, RDS_LOCK_RX);
-	rds_eng = &engine;
+	os_process_start();
 	rds_queue_forget();
 	sock_setup(&sk);
 	sock_setup(&plain);

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "engine/conn/conn.h"
+#include "engine/calls/start.h"
 #include "tests/slow.h"
 #include "tests/unit/suite.h"
 
@@ -83,7 +84,7 @@ static void give(unsigned number, const enum answer *answers)
 	struct iovec iov = {.iov_base = &number, .iov_len = sizeof(number)};
 	struct msghdr msg = {.msg_name = &name, .msg_namelen = sizeof(name), .msg_iov = &iov, .msg_iovlen = 1};
 
-	atomic_fetch_add(&rds_eng->conn_gen, 1); /* so that it looks */
+	atomic_fetch_add(&rds_route_gen, 1); /* so that it looks */
 	script = answers;
 	ck_assert_int_eq(rds_call_sendmsg(from, from_fd, &msg, MSG_DONTWAIT), sizeof(number));
 	script = truth;
@@ -140,10 +141,10 @@ START_TEST(test_owner_ends_between_looks)
 	atomic_store(&changing, true);
 	give(1, waits);
 	give(2, ends); /* round to ourselves, where the socket still is */
-	rds_lock(&rds_eng->control);
-	for (conn = rds_eng->conn_list; conn; conn = conn->next)
+	rds_lock(&rds_lock_control);
+	for (conn = rds_conn_list; conn; conn = conn->next)
 		ck_assert(conn->kind != RDS_CONN_UNROUTED || (!conn->queue && !conn->unrouted_logged));
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 	ck_assert_uint_eq(got(), 1);
 	ck_assert_uint_eq(got(), 2);
 }

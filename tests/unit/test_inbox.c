@@ -15,6 +15,7 @@
 
 #include "engine/share/handoff.h"
 #include "engine/conn/incoming.h"
+#include "engine/calls/start.h"
 #include "tests/unit/suite.h"
 
 #define LEN 100
@@ -322,7 +323,7 @@ static uint32_t left(void)
 {
 	struct registry_mailbox has;
 
-	registry_sock_mailbox(rds_eng->reg, sock->reg_idx, &has);
+	registry_sock_mailbox(rds_node_registry, sock->reg_idx, &has);
 	return has.mailbox_bytes;
 }
 
@@ -342,7 +343,7 @@ START_TEST(test_senders_wait)
 	make_small();
 	bind_here(sock);
 	bind_here(from);
-	ck_assert_int_eq(registry_sock_orphan(rds_eng->reg, sock->reg_idx, &name), 0);
+	ck_assert_int_eq(registry_sock_orphan(rds_node_registry, sock->reg_idx, &name), 0);
 	for (i = 0; i < n; i++)
 		send_one(from, fd, i);
 	rds_mailbox_deliver_all();
@@ -350,7 +351,7 @@ START_TEST(test_senders_wait)
 	rds_mailbox_deliver_all();
 	ck_assert_uint_eq(left(), ROOM + LEN);
 	ck_assert_uint_eq((uint32_t)atomic_load(&from->snd), (n - ROOM / LEN - 1) * LEN);
-	ck_assert_int_eq(registry_sock_take_over(rds_eng->reg, sock->reg_idx, &name, false), 0);
+	ck_assert_int_eq(registry_sock_take_over(rds_node_registry, sock->reg_idx, &name, false), 0);
 	rx_lock();
 	inc = sock->rx_head;
 	rx_unlock();

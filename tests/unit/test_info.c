@@ -749,7 +749,7 @@ START_TEST(rude_askers)
 	size_t n;
 
 	sock_start();
-	ck_assert_int_eq(registry_procs(rds_eng->reg, &procs, &nprocs), 0);
+	ck_assert_int_eq(registry_procs(rds_node_registry, &procs, &nprocs), 0);
 	for (unsigned i = 0; i < nprocs; i++)
 		if (procs[i].pid == m.pid)
 			id = &procs[i].id;

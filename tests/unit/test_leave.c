@@ -12,6 +12,7 @@
 
 #include "engine/conn/conn.h"
 #include "engine/share/handoff.h"
+#include "engine/calls/start.h"
 #include "tests/unit/busy_helper.h"
 #include "tests/unit/suite.h"
 
@@ -104,7 +105,7 @@ static void sender(void)
 	hear(go[0]);
 	if (send_one(from, number) != 1)
 		_exit(4);
-	rds_engine_exit();
+	rds_progress_exit();
 	_exit(0);
 }
 

@@ -158,7 +158,7 @@ START_TEST(test_moved_with_operations)
 	say(5, "c");
 	say(5, "d");
 	await(locked(&fake.nsent) == 4);
-	for (conn = rds_eng->conn_list; conn->ep != (struct rds_ep *)fake.eps[0]; conn = conn->next)
+	for (conn = rds_conn_list; conn->ep != (struct rds_ep *)fake.eps[0]; conn = conn->next)
 		;
 	rds_lock(&conn->tx);
 	rx_lock();
@@ -626,10 +626,10 @@ START_TEST(test_leaving_lets_nobody_in)
 	struct rds_conn_id id = far_id(78);
 
 	far_connects(); /* 77 */
-	atomic_store(&rds_eng->leaving, true);
+	rds_conn_refuse_new(true);
 	far_asks(&id, -EAGAIN);
 	in_helper(comes_back_at_once, ep_new(NULL)); /* it may have something of ours to say, or we of its */
-	atomic_store(&rds_eng->leaving, false);
+	rds_conn_refuse_new(false);
 }
 END_TEST
 

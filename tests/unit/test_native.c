@@ -16,7 +16,6 @@
 #define KEY 0x77u
 #define AT 0x10000000u
 
-static struct rds_engine engine;
 static struct rds_sock sk;
 static struct rds_conn conn[2];
 static unsigned char *mem;
@@ -136,12 +135,10 @@ static void setup(void)
 
 	setenv("RDS_PRELOAD_VERBS_REGIONS", "256K", 1);
 	rds_options_reset();
-	memset(&engine, 0, sizeof(engine));
 	memset(conn, 0, sizeof(conn));
 	memset(&did, 0, sizeof(did));
 	memset(&sk, 0, sizeof(sk));
-	rds_lock_init(&engine.rx, RDS_LOCK_RX);
-	rds_eng = &engine;
+	os_process_start();
 	transport.ops = &ops;
 	atomic_store(&sk.open, true);
 	for (i = 0; i < 2; i++) {

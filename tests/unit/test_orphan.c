@@ -59,7 +59,7 @@ static struct rds_conn *they_wait(bool known)
 	else
 		say(5, "a");
 	atomic_store(&fake.stuck, true);
-	for (conn = rds_eng->conn_list; conn; conn = conn->next)
+	for (conn = rds_conn_list; conn; conn = conn->next)
 		if (conn->kind == (known ? RDS_CONN_PEER : RDS_CONN_UNROUTED))
 			return conn;
 	ck_abort_msg("no connection");
@@ -69,22 +69,22 @@ static struct rds_conn *they_wait(bool known)
 /* While the helper decides about messages they are somewhere else. */
 static void all_dropped(struct rds_conn *conn)
 {
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	rds_lock(&conn->tx);
 	rds_queue_drop_all(conn);
 	rds_unlock(&conn->tx);
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 }
 
 static unsigned waiting(struct rds_conn *conn)
 {
 	unsigned n;
 
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	rds_lock(&conn->tx);
 	n = conn->queue_len;
 	rds_unlock(&conn->tx);
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 	return n;
 }
 

@@ -11,7 +11,6 @@
 #define PORT 4000
 #define ADDR "10.0.0.1"
 
-static struct rds_engine engine;
 static struct rds_sock sender, old, new;
 static struct rds_conn conn;
 static bool rebinds;
@@ -20,8 +19,8 @@ static unsigned nsent;
 static void bound(struct rds_sock *sk)
 {
 	memset(sk, 0, sizeof(*sk));
-	sk->reg_idx = add_ok(engine.reg);
-	bind_ok(engine.reg, sk->reg_idx, ADDR, PORT);
+	sk->reg_idx = add_ok(rds_node_registry);
+	bind_ok(rds_node_registry, sk->reg_idx, ADDR, PORT);
 	sk->laddr.ip = v4(ADDR);
 	sk->laddr.port = PORT;
 	sk->rx_tail = &sk->rx_head;
@@ -34,7 +33,7 @@ static void bound(struct rds_sock *sk)
 static void rebind(void)
 {
 	rds_sock_bound_remove(&old);
-	registry_sock_remove(engine.reg, old.reg_idx);
+	registry_sock_remove(rds_node_registry, old.reg_idx);
 	bound(&new);
 }
 
@@ -72,11 +71,8 @@ static struct rds_ep_head endpoint = {.t = &transport, .conn = &conn};
 static void setup(void)
 {
 	registry_setup();
-	memset(&engine, 0, sizeof(engine));
-	rds_eng = &engine;
-	rds_lock_init(&engine.rx, RDS_LOCK_RX);
-	rds_lock_init(&engine.wait, RDS_LOCK_WAIT);
-	engine.reg = open_ok();
+	os_process_start();
+	rds_node_registry = open_ok();
 	bound(&old);
 	memset(&sender, 0, sizeof(sender));
 	atomic_store(&sender.ref, 100);
@@ -99,7 +95,7 @@ static void teardown(void)
 {
 	rds_sock_bound_remove(&old);
 	rds_sock_bound_remove(&new);
-	registry_close(engine.reg);
+	registry_close(rds_node_registry);
 	registry_teardown();
 }
 
@@ -178,13 +174,13 @@ END_TEST
 /* Between the sender's look and the message's wait the port is given to another one; _i: and then to nobody for a while, so that none can be named. */
 START_TEST(test_gone_meanwhile)
 {
-	struct rds_sock_dst to = {.bind_gen = registry_generation(engine.reg),
-				  .sock = registry_sock_order(engine.reg, old.reg_idx) + 1};
+	struct rds_sock_dst to = {.bind_gen = registry_generation(rds_node_registry),
+				  .sock = registry_sock_order(rds_node_registry, old.reg_idx) + 1};
 
 	if (!_i)
 		rebind();
 	else
-		registry_sock_remove(engine.reg, old.reg_idx);
+		registry_sock_remove(rds_node_registry, old.reg_idx);
 	waits_for(&to);
 	if (_i)
 		bound(&new);

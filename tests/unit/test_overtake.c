@@ -12,7 +12,6 @@
 
 #define THERE 0x0200000au
 
-static struct rds_engine engine;
 static struct rds_sock sk, other;
 static struct rds_conn a, b; /* two ways to one address */
 static unsigned char mem[64];
@@ -66,13 +65,11 @@ static void conn_setup(struct rds_conn *conn)
 
 static void setup(void)
 {
-	memset(&engine, 0, sizeof(engine));
 	memset(&sent, 0, sizeof(sent));
 	memset(&sk, 0, sizeof(sk));
 	memset(&other, 0, sizeof(other));
 	atomic_store(&other.open, true);
-	rds_lock_init(&engine.rx, RDS_LOCK_RX);
-	rds_eng = &engine;
+	os_process_start();
 	rds_queue_forget();
 	atomic_store(&sk.open, true);
 	conn_setup(&a);

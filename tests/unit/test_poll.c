@@ -14,7 +14,6 @@
 
 #define LIMIT 1000 /* of bytes sent and not acknowledged */
 
-static struct rds_engine engine;
 static struct rds_sock sock;
 static int standin;
 
@@ -23,11 +22,8 @@ static void setup(void)
 	struct stat st;
 	int sv[2];
 
-	memset(&engine, 0, sizeof(engine));
 	memset(&sock, 0, sizeof(sock));
-	rds_eng = &engine;
-	rds_lock_init(&engine.rx, RDS_LOCK_RX);
-	rds_lock_init(&engine.wait, RDS_LOCK_WAIT);
+	os_process_start();
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv), 0);
 	standin = sv[0];
 	ck_assert_int_eq(fstat(standin, &st), 0);

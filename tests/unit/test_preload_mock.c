@@ -549,16 +549,16 @@ void rds_helper_fork_parent(void)
 {
 }
 
-void rds_engine_exit_now(bool interrupted)
+void rds_progress_exit_now(bool interrupted)
 {
 	(void)interrupted;
 }
 
-void rds_engine_exit(void)
+void rds_progress_exit(void)
 {
 }
 
-void rds_engine_exit_begin(bool interrupted)
+void rds_progress_exit_begin(bool interrupted)
 {
 	(void)interrupted;
 }

@@ -11,6 +11,7 @@
 #include "engine/sys/options.h"
 #include "engine/socket/socket.h"
 #include "engine/progress/wait.h"
+#include "engine/progress/state.h"
 #include "tests/unit/suite.h"
 
 #define MS 1000000ull
@@ -103,7 +104,6 @@ static const struct rds_transport_ops other_ops = {
 	.progress = other_progress, .pending = fake_pending, .relieve = fake_relieve, .attention = other_attention};
 static struct rds_transport device = {.ops = &ops}, other = {.ops = &other_ops};
 
-static struct rds_engine engine;
 static struct rds_sock sock;
 
 static void update(void)
@@ -115,17 +115,14 @@ static void update(void)
 
 static void setup(void)
 {
-	memset(&engine, 0, sizeof(engine));
 	memset(&sock, 0, sizeof(sock));
-	rds_eng = &engine;
-	rds_lock_init(&engine.control, RDS_LOCK_CONTROL);
-	rds_lock_init(&engine.rx, RDS_LOCK_RX);
-	rds_lock_init(&engine.wait, RDS_LOCK_WAIT);
-	engine.helper_up = engine.remote_on = true;
-	engine.shm = &other;
-	engine.remote = &device;
-	atomic_store(&engine.leader_fd, -1);
+	os_process_start();
+	atomic_store(&rds_helper_up, true);
+	rds_transports.remote_on = true;
+	rds_transports.shm = &other;
+	rds_transports.remote = &device;
 	now = 1000 * MS;
+	atomic_store(&rds_progress_attention, RDS_ATT_POLLING); /* so that a change is told */
 	update();
 	ck_assert_int_eq(shown, RDS_ATT_HELPER);
 }
@@ -253,10 +250,10 @@ END_TEST
 /* Nothing of it without a device: the other transport's peers know whom they need not wake. */
 START_TEST(test_no_device)
 {
-	engine.remote_on = false;
+	rds_transports.remote_on = false;
 	update();
 	sends_and_wakes(10 * WAKES);
-	ck_assert(!atomic_load(&engine.sent));
+	ck_assert(!atomic_load(&progress_state.sent));
 	ck_assert_int_eq(shown, RDS_ATT_HELPER);
 }
 END_TEST

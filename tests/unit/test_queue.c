@@ -28,7 +28,6 @@ void *__wrap_malloc(size_t n)
 
 /* ---- a transport that keeps what it is given ---- */
 
-static struct rds_engine engine;
 static struct rds_conn conn;
 static unsigned char ring[16][64];
 static uint64_t sent[16];
@@ -98,9 +97,7 @@ static struct rds_ep_head endpoint = {.t = &transport};
 
 static void setup(void)
 {
-	memset(&engine, 0, sizeof(engine));
-	rds_eng = &engine;
-	rds_lock_init(&engine.rx, RDS_LOCK_RX);
+	os_process_start();
 	memset(&conn, 0, sizeof(conn));
 	conn.t = &transport;
 	conn.queue_tail = &conn.queue;
@@ -347,7 +344,7 @@ START_TEST(test_asks_later)
 	acked = 1;
 	ck_assert(rds_queue_ask_deferred()); /* an answer has come meanwhile */
 	transport.ops = &ops;
-	rds_eng = NULL;
+	os_process_forget();
 }
 END_TEST
 

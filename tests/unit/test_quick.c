@@ -11,6 +11,7 @@
 
 #include "engine/conn/conn.h"
 #include "engine/progress/wait.h"
+#include "engine/progress/state.h"
 #include "tests/unit/suite.h"
 
 #define CAP 8u
@@ -69,7 +70,6 @@ static struct rds_ep_head endpoint = {.t = &transport};
 
 /* ---- an engine with one socket that has sent to one place before ---- */
 
-static struct rds_engine engine;
 static _Atomic uint64_t generation;
 static struct registry_pub registry = {.generation = &generation};
 static struct rds_sock sock;
@@ -86,18 +86,15 @@ static void setup(void)
 {
 	struct rds_sock_dst *d;
 
-	memset(&engine, 0, sizeof(engine));
 	memset(&sock, 0, sizeof(sock));
 	memset(&conn, 0, sizeof(conn));
 	memset(&noted, 0, sizeof(noted));
 	memset(unacked, 0, sizeof(unacked));
 	memset(&map, 0, sizeof(map));
-	rds_eng = &engine;
-	rds_lock_init(&engine.rx, RDS_LOCK_RX);
-	rds_lock_init(&engine.wait, RDS_LOCK_WAIT);
-	engine.reg = (struct registry *)(void *)&registry;
+	os_process_start();
+	rds_node_registry = (struct registry *)(void *)&registry;
 	atomic_store(&generation, 5);
-	atomic_store(&engine.conn_gen, 3);
+	atomic_store(&rds_route_gen, 3);
 	rds_queue_forget();
 	ops.caps = RDS_TCAP_RETAINS;
 	refusal = 0;
@@ -134,7 +131,7 @@ static void setup(void)
 	name = &to;
 	length = 64;
 	rds_wait_has_sent = false;
-	atomic_store(&engine.at_send, RDS_AT_SEND_NOTE);
+	atomic_store(&rds_progress_at_send, RDS_AT_SEND_NOTE);
 }
 
 static ssize_t the_long_way(void)
@@ -199,7 +196,7 @@ START_TEST(test_same)
 	}
 	take_state(&a);
 	hdr = noted.hdr;
-	ck_assert(rds_wait_has_sent && atomic_load(&engine.sent));
+	ck_assert(rds_wait_has_sent && atomic_load(&progress_state.sent));
 	setup();
 	for (i = 0; i < 3; i++) {
 		length = lengths[_i];
@@ -209,7 +206,7 @@ START_TEST(test_same)
 		ck_assert_mem_eq(noted.bytes, text, length);
 	}
 	take_state(&b);
-	ck_assert(rds_wait_has_sent && atomic_load(&engine.sent));
+	ck_assert(rds_wait_has_sent && atomic_load(&progress_state.sent));
 	ck_assert_uint_eq(noted.sends, 3);
 	ck_assert_uint_eq(noted.flushes, 3);
 	ck_assert(!noted.service);
@@ -253,7 +250,7 @@ static void bound_since(void)
 }
 static void removed_since(void)
 {
-	atomic_fetch_add(&engine.conn_gen, 1);
+	atomic_fetch_add(&rds_route_gen, 1);
 }
 static void down(void)
 {

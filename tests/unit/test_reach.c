@@ -183,7 +183,7 @@ static void of_this_host(void *arg)
 	id.tos = 1; /* a connection of its own */
 	id.peer_slot = 3;
 	id.peer_port = device ? 7 : 0;
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	rds_lock(&conn->tx);
 	list = rds_queue_take_unsent(conn);
 	rds_unlock(&conn->tx);
@@ -192,7 +192,7 @@ static void of_this_host(void *arg)
 	memset(&id.peer, 0, sizeof(id.peer));
 	id.peer_slot = id.peer_port = 0;
 	to = rds_conn_find(RDS_CONN_UNROUTED, &id);
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 	ck_assert_ptr_nonnull(to);
 	ck_assert(to->handoff_pending);
 	ck_assert_int_eq(to->far, device);
@@ -330,7 +330,7 @@ START_TEST(test_bind)
 	ck_assert_int_eq(err, -ENOPROTOOPT);
 	fake.claim = -EPERM; /* there, but not to be used */
 	ck_assert_int_eq(transport_after_bind(ip, 4007, RDS_TRANS_NONE, &err), RDS_TRANS_TCP);
-	rds_eng->prefer_remote = true;
+	rds_transports.prefer_remote = true;
 	transport_after_bind(ip, 4008, RDS_TRANS_NONE, &err);
 	ck_assert_int_eq(err, -EADDRNOTAVAIL);
 }

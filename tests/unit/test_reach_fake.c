@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "engine/progress/transports.h"
+#include "engine/calls/start.h"
 
 struct fake fake;
 static struct fake_ep *made; /* all of them: memory that stays, and is no leak */
@@ -300,12 +301,12 @@ void far_setup(void)
 	mock_clock_stop();
 	ck_assert_int_eq(rds_call_start_engine(), 0);
 	fake.t = (struct rds_transport){.ops = &fake_ops, .up = &rds_transport_up};
-	rds_eng->remote = rds_fault_transport(&fake.t); /* itself, but for far_setup_wrapped() */
+	rds_transports.remote = rds_fault_transport(&fake.t); /* itself, but for far_setup_wrapped() */
 	fake.sk = bound_to("127.0.0.1", 4000, &fake.fd);
 	/* A loopback address is on no device; but it is the one address that every test machine has. */
-	rds_lock(&rds_eng->control);
+	rds_lock(&rds_lock_control);
 	ck_assert_int_eq(rds_transports_claim(&fake.sk->laddr.ip, 0), 1);
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 	atomic_store(&fake.sk->transport, RDS_TRANS_IB);
 }
 
@@ -314,7 +315,7 @@ void far_setup_wrapped(void)
 {
 	setenv("RDS_PRELOAD_FAULT", "seed=1", 1);
 	far_setup();
-	ck_assert_ptr_ne(rds_eng->remote, &fake.t);
+	ck_assert_ptr_ne(rds_transports.remote, &fake.t);
 }
 
 void say(uint16_t port, const char *text)

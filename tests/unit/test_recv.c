@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine/conn/incoming.h"
+#include "engine/progress/state.h"
 #include "tests/unit/suite.h"
 
 #define PORT 4000
@@ -53,22 +54,18 @@ static struct rds_transport transport = {.ops = &ops};
 
 /* ---- an engine with one socket ---- */
 
-static struct rds_engine engine;
 static struct rds_sock sock;
 static unsigned char got[4096];
 static struct sockaddr_in from;
 
 static void setup(void)
 {
-	memset(&engine, 0, sizeof(engine));
 	memset(&sock, 0, sizeof(sock));
 	memset(&conn, 0, sizeof(conn));
-	rds_eng = &engine;
-	rds_lock_init(&engine.rx, RDS_LOCK_RX);
-	rds_lock_init(&engine.wait, RDS_LOCK_WAIT);
-	engine.helper_up = true;
-	engine.shm = &transport;
-	atomic_store(&engine.attention, RDS_ATT_LAZY);
+	os_process_start();
+	atomic_store(&rds_helper_up, true);
+	rds_transports.shm = &transport;
+	atomic_store(&rds_progress_attention, RDS_ATT_LAZY);
 	endpoint.t = &transport;
 	inet_pton(AF_INET6, "::ffff:10.0.0.1", &conn.id.laddr);
 	inet_pton(AF_INET6, "::ffff:10.0.0.2", &conn.id.faddr);
@@ -198,9 +195,9 @@ END_TEST
 
 static bool noted(void)
 {
-	ck_assert(sock.unseen == (engine.unseen == &sock));
+	ck_assert(sock.unseen == (rds_sock_unseen == &sock));
 	ck_assert_uint_eq(atomic_load(&sock.ref) & RDS_REF_COUNT, sock.unseen ? 2 : 1);
-	ck_assert_ptr_null(engine.taker);
+	ck_assert_ptr_null(rds_sock_taker);
 	return sock.unseen;
 }
 
@@ -237,16 +234,16 @@ END_TEST
 /* Woken by a device twice in a tick: it is not told of a change that would be taken back at once.  Not so one that sleeps for long. */
 START_TEST(test_leader_woken_often)
 {
-	engine.lazy_tick_on = true; /* no helper here to set a timer of */
+	progress_state.lazy_tick_on = true; /* no helper here to set a timer of */
 	rx_lock();
 	rds_progress_leader_woken();
-	ck_assert(!engine.lazy);
+	ck_assert(!progress_state.lazy);
 	rds_progress_leader_woken();
-	ck_assert(engine.lazy);
-	engine.lazy = false;
-	engine.led_at -= 1000000000;
+	ck_assert(progress_state.lazy);
+	progress_state.lazy = false;
+	progress_state.led_at -= 1000000000;
 	rds_progress_leader_woken();
-	ck_assert(!engine.lazy);
+	ck_assert(!progress_state.lazy);
 	rx_unlock();
 }
 END_TEST
@@ -276,7 +273,7 @@ START_TEST(test_pings)
 	for (i = 0; i < room; i++) {
 		ck_assert_int_eq(ping(), RDS_RX_DONE);
 	}
-	ck_assert_ptr_eq(engine.work, &conn);
+	ck_assert(conn.work_queued);
 	ck_assert_int_eq(ping(), RDS_RX_LATER);
 	ck_assert_uint_eq(conn.npongs, room);
 	ck_assert_uint_eq(atomic_load(&conn.next_rx), seq + 1);

@@ -21,6 +21,7 @@
 
 #include "engine/share/owner.h"
 #include "engine/share/memory_grant.h"
+#include "engine/calls/start.h"
 #include "rds_abi.h"
 #include "tests/slow.h"
 #include "tests/unit/busy_helper.h"

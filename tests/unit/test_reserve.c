@@ -12,6 +12,7 @@
 
 #include "engine/transport/shm/shm.h"
 #include "engine/share/lease.h"
+#include "engine/calls/start.h"
 #include "tests/refuse.h"
 #include "tests/unit/suite.h"
 

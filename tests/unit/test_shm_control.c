@@ -188,12 +188,11 @@ static void up_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer
 START_TEST(test_close_comes_to_an_end)
 {
 	static const struct rds_transport_up up = {.message = up_message, .evacuate = up_evacuate, .down = up_down};
-	static struct rds_engine engine;
 	struct shm_ring_ctl ctl[2];
 	struct shm_ep ep = {.head.t = &rds_shm.t, .size = SHM_RING_MIN, .tx = &ctl[0], .rx = &ctl[1], .up = true};
 
 	memset(ctl, 0, sizeof(ctl));
-	rds_eng = &engine;
+	os_process_start();
 	rds_shm.t.up = &up;
 	their_data = calloc(1, SHM_RING_MIN);
 	ck_assert_ptr_nonnull(their_data);

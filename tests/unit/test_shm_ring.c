@@ -32,13 +32,12 @@ static enum rds_rx_verdict up_message(struct rds_conn *conn, struct rds_ep *ep, 
 
 static const struct rds_transport_up up = {.message = up_message};
 static struct rds_transport transport = {.up = &up};
-static struct rds_engine engine;
 static struct shm_rings *rings;
 static struct shm_ep ep;
 
 static void setup(void)
 {
-	rds_eng = &engine;
+	os_process_start();
 	taken = 0;
 	lent.word = 0;
 	rings = calloc(1, SHM_CTL_BYTES + SHM_RING_MIN);

@@ -105,10 +105,9 @@ static struct shm_rings *rings;
 
 static void setup(void)
 {
-	static struct rds_engine engine;
 	int ctl[2];
 
-	rds_eng = &engine;
+	os_process_start();
 	taken = writable = 0;
 	rings = calloc(1, SHM_CTL_BYTES + 2 * (size_t)SHM_RING_MIN);
 	ck_assert_ptr_nonnull(rings);

@@ -312,8 +312,8 @@ static void ck_waits(const char *flags, unsigned n)
 	const struct rds_queue_item *q = NULL;
 	const struct rds_conn *conn;
 
-	rds_lock(&rds_eng->control);
-	for (conn = rds_eng->conn_list; conn; conn = conn->next)
+	rds_lock(&rds_lock_control);
+	for (conn = rds_conn_list; conn; conn = conn->next)
 		if (conn->kind == RDS_CONN_UNROUTED)
 			q = conn->queue;
 	for (; n; n--, q = q->next) {
@@ -321,7 +321,7 @@ static void ck_waits(const char *flags, unsigned n)
 		ck_assert_uint_eq(q->hdr.flags, (uint8_t)*flags++);
 	}
 	ck_assert_ptr_null(q);
-	rds_unlock(&rds_eng->control);
+	rds_unlock(&rds_lock_control);
 }
 
 static void send_to(const struct sockaddr_in *to)

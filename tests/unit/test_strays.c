@@ -16,7 +16,6 @@
 #define RKEY 1u
 #define LEN (RDS_OP_PIECE + 64u) /* two pieces */
 
-static struct rds_engine engine;
 static struct rds_sock sk, other; /* whose operations end; who writes next */
 static struct rds_conn conn;
 static unsigned char mem[LEN];
@@ -130,13 +129,11 @@ static void sock_setup(struct rds_sock *s, uint16_t port)
 
 static void setup(void)
 {
-	memset(&engine, 0, sizeof(engine));
 	memset(&conn, 0, sizeof(conn));
 	memset(&did, 0, sizeof(did));
-	rds_lock_init(&engine.rx, RDS_LOCK_RX);
-	rds_eng = &engine;
+	os_process_start();
 	rds_queue_forget();
-	engine.conn_list = &conn;
+	rds_conn_list = &conn;
 	sock_setup(&sk, 1);
 	sock_setup(&other, 2);
 	conn.t = &transport;

@@ -153,7 +153,6 @@ static enum rds_rx_verdict no_memory(struct rds_conn *conn, struct rds_ep *ep, c
 START_TEST(test_no_memory)
 {
 	static const struct rds_transport_up up = {.message = no_memory};
-	static struct rds_engine engine;
 	struct rds_transport t = {.ops = rds_loop_transport()->ops, .up = &up};
 	const struct rds_hdr hdr = {.seq = 1, .len = 4, .sport = 1, .dport = 2};
 	struct iovec iov = {.iov_base = (char[]){"lost"}, .iov_len = 4};
@@ -161,8 +160,7 @@ START_TEST(test_no_memory)
 	struct rds_ep *ep;
 	uint64_t pos;
 
-	rds_eng = &engine;
-	rds_lock_init(&engine.rx, RDS_LOCK_RX);
+	os_process_start();
 	rds_wire_hdr_encode(&hdr, &wire, false);
 	ck_assert_int_eq(t.ops->connect(&t, NULL, NULL, 0, &ep), 0);
 	ck_assert_int_eq(t.ops->send(ep, &wire, &iov, 4, &pos), -ENOMEM);

@@ -18,6 +18,7 @@
 #include "engine/calls/info.h"
 #include "engine/share/memory_grant.h"
 #include "engine/transport/shm/layout.h"
+#include "engine/calls/start.h"
 #include "tests/slow.h"
 #include "tests/unit/suite.h"
 
@@ -216,7 +217,7 @@ static void open_memory_door(struct rds_timer *tm)
 static void find_door(unsigned which)
 {
 	static struct rds_timer opener = {.fn = open_memory_door};
-	const struct rds_procid *self = registry_self(rds_eng->reg);
+	const struct rds_procid *self = registry_self(rds_node_registry);
 
 	door_type = which == 1 ? SOCK_STREAM : SOCK_SEQPACKET;
 	if (which == 0) {

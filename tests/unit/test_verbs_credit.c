@@ -378,7 +378,7 @@ START_TEST(test_window_ends_with_its_connection)
 		memset(a, 0, sizeof(*a));
 		memset(b, 0, sizeof(*b));
 		world.next = b;
-		ck_assert_int_eq(world_connect(a, US, US2, rds_verbs.port, registry_self(node_registry())), 0);
+		ck_assert_int_eq(world_connect(a, US, US2, rds_verbs.port, registry_self(rds_node_registry)), 0);
 		world_run();
 		ck_assert_uint_eq(a->ups, 1);
 		send_all(a, 1, 1);

@@ -31,7 +31,7 @@ static void begin(int i)
 {
 	struct world_conn *c = &world.conn[i];
 
-	ck_assert_int_eq(world_connect(c, i ? US2 : US, i ? US : US2, rds_verbs.port, registry_self(node_registry())),
+	ck_assert_int_eq(world_connect(c, i ? US2 : US, i ? US : US2, rds_verbs.port, registry_self(rds_node_registry)),
 			 0);
 	side[i].pending = c->ep;
 	side[i].theirs = false;

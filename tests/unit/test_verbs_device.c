@@ -431,7 +431,7 @@ END_TEST
 /* Removed while connections are asked for on both sides. */
 START_TEST(test_d8_while_connecting)
 {
-	struct rds_procid self = *registry_self(node_registry());
+	struct rds_procid self = *registry_self(rds_node_registry);
 	int stage;
 
 	ck_assert_int_eq(world_claim(US2), 1);

@@ -48,7 +48,7 @@ static void end(void)
 
 static uint16_t told(void)
 {
-	struct registry *reg = node_registry();
+	struct registry *reg = rds_node_registry;
 
 	return registry_proc_cm_port(reg, registry_self_slot(reg), registry_self(reg));
 }

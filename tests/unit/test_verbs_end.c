@@ -447,7 +447,7 @@ static void setup_late_ear(void)
 static void speaks_unnoticed(void)
 {
 	ck_assert_int_eq(world_claim(US2), 1);
-	ck_assert_int_eq(world_connect(a, US, US2, rds_verbs.port, registry_self(node_registry())), 0);
+	ck_assert_int_eq(world_connect(a, US, US2, rds_verbs.port, registry_self(rds_node_registry)), 0);
 	world_run();
 	ck_assert_uint_eq(a->ups, 1);
 	ck_assert_int_eq(world_send(a, 1000, 0), 0);
@@ -474,7 +474,7 @@ START_TEST(test_e12_urged_in_vain)
 	unsigned posts;
 
 	ck_assert_int_eq(world_claim(US2), 1);
-	ck_assert_int_eq(world_connect(a, US, US2, rds_verbs.port, registry_self(node_registry())), 0);
+	ck_assert_int_eq(world_connect(a, US, US2, rds_verbs.port, registry_self(rds_node_registry)), 0);
 	world_run();
 	ck_assert_uint_eq(a->ups, 1);
 	if (_i) {

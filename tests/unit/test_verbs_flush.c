@@ -96,7 +96,7 @@ static void pairs(void)
 	ck_assert_int_eq(world_claim(US2), 1);
 	for (c = world.conn; c < world.conn + CONNS; c += 2) {
 		world.next = c + 1;
-		ck_assert_int_eq(world_connect(c, US, US2, rds_verbs.port, registry_self(node_registry())), 0);
+		ck_assert_int_eq(world_connect(c, US, US2, rds_verbs.port, registry_self(rds_node_registry)), 0);
 		world_run();
 		ck_assert_uint_eq(c[0].ups, 1);
 		ck_assert_uint_eq(c[1].ups, 1);

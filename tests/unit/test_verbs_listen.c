@@ -262,7 +262,7 @@ START_TEST(test_r9_accepted)
 	ck_assert_int_eq(a.status, VERBS_OK);
 	ck_assert_uint_eq(a.rx_seq, 55);
 	ck_assert_int_eq(a.credits > 0, speaks_first());
-	ck_assert_mem_eq(&a.self, registry_self(node_registry()), sizeof(a.self));
+	ck_assert_mem_eq(&a.self, registry_self(rds_node_registry), sizeof(a.self));
 	ck_assert_uint_eq(world.asked_ack, 33);
 	ck_assert_mem_eq(&world.asked.peer, &them, sizeof(them));
 	ck_assert_uint_eq(world.asked.peer_port, PEER_PORT);

@@ -336,7 +336,7 @@ static struct verbs_answer ask(enum verbs_request_kind what, uint16_t rds_port, 
 
 static uint32_t bind_port(uint16_t port)
 {
-	struct registry *reg = node_registry();
+	struct registry *reg = rds_node_registry;
 	struct in6_addr ip = v4(US);
 	uint32_t idx;
 	uint16_t got;
@@ -356,7 +356,7 @@ START_TEST(test_l6_l9_l10_locate)
 	bind_port(4000);
 	a = ask(VERBS_LOCATE, 4000, NULL, at);
 	ck_assert_int_eq(a.status, VERBS_REDIRECT);
-	ck_assert_mem_eq(&a.self, registry_self(node_registry()), sizeof(a.self));
+	ck_assert_mem_eq(&a.self, registry_self(rds_node_registry), sizeof(a.self));
 	ck_assert_uint_eq(a.listener, rds_verbs.port);
 	ck_assert_int_eq(ask(VERBS_LOCATE, 4001, NULL, at).status, VERBS_NO_PORT);
 	a = ask(VERBS_LOCATE, 0, NULL, at);
@@ -369,7 +369,7 @@ END_TEST
 static struct reg_file *the_registry(void)
 {
 	void *f = mmap(NULL, REG_AREA_OFFSET(1), PROT_READ | PROT_WRITE, MAP_SHARED,
-		       os_fd(registry_fds(node_registry())), 0);
+		       os_fd(registry_fds(rds_node_registry)), 0);
 
 	ck_assert_ptr_ne(f, MAP_FAILED);
 	return f;
@@ -401,7 +401,7 @@ START_TEST(test_l12_l13_nobodys)
 {
 	uint16_t at = _i ? rds_verbs.port : world.rendezvous;
 	int standin = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	struct registry *reg = node_registry();
+	struct registry *reg = rds_node_registry;
 	uint32_t idx = bind_port(4000);
 	struct rds_procid name;
 
@@ -431,7 +431,7 @@ static void other_process(int from, int to)
 	uint32_t idx;
 	uint16_t got;
 
-	registry_abandon(node_registry());
+	registry_abandon(rds_node_registry);
 	child_assert(registry_open(&reg) == 0);
 	child_assert(registry_sock_add(reg, 12346, 1000, 1000, &idx) == 0);
 	child_assert(registry_sock_bind(reg, idx, &ip, 4001, 0, 0, &got) == 0);

@@ -65,7 +65,7 @@ static void life(void)
 	world_claim(US);
 	world_claim(US2);
 	locate();
-	world_connect(a, US, US2, rds_verbs.port, registry_self(node_registry()));
+	world_connect(a, US, US2, rds_verbs.port, registry_self(rds_node_registry));
 	world_run();
 	say(a, VERBS_FRAME, RDS_FLAG_CONG_BITMAP);
 	world_run();

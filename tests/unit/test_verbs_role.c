@@ -352,7 +352,7 @@ static void be_a_neighbour(int from, int to)
 	struct neighbour n;
 	struct registry *reg;
 
-	registry_abandon(node_registry());
+	registry_abandon(rds_node_registry);
 	child_assert(registry_open(&reg) == 0);
 	n.id = *registry_self(reg);
 	n.slot = registry_self_slot(reg);

@@ -186,8 +186,8 @@ START_TEST(test_many)
 	world_pair();
 	for (i = 2; i < 8; i += 2) {
 		world.next = &world.conn[i + 1];
-		ck_assert_int_eq(world_connect(&world.conn[i], US, US2, rds_verbs.port, registry_self(node_registry())),
-				 0);
+		ck_assert_int_eq(
+			world_connect(&world.conn[i], US, US2, rds_verbs.port, registry_self(rds_node_registry)), 0);
 		world_run();
 		ck_assert_int_eq(world_send(&world.conn[i], 1, 0), 0);
 		world_run();

@@ -70,7 +70,7 @@ static bool peer_allowed(int fd)
 
 	if (os_getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
 		return false;
-	if (registry_trusts(node_registry(), &cred))
+	if (registry_trusts(rds_node_registry, &cred))
 		return true;
 	rds_warn("process %d of user %u is refused: RDS_PRELOAD_SHARE allows only the same %s", (int)cred.pid,
 		 (unsigned)cred.uid, rds_options()->share == RDS_OPT_SHARE_GROUP ? "group" : "user");
@@ -110,8 +110,8 @@ static int peer_send_hello(struct shm_peer *p)
 	struct shm_ctl_msg msg = {.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_HELLO};
 	int fds[3] = {rds_sock_leader_fd(), rds_helper_kick_fd(), rds_shm.inbox_fd};
 
-	msg.self = *registry_self(node_registry());
-	msg.slot = registry_self_slot(node_registry());
+	msg.self = *registry_self(rds_node_registry);
+	msg.slot = registry_self_slot(rds_node_registry);
 	shm_fetch_offer(&msg);
 	return shm_ctl_send(p->fd, &msg, fds, 3);
 }
@@ -119,7 +119,7 @@ static int peer_send_hello(struct shm_peer *p)
 /* If both have dialled, both sides use the socket of the smaller id: what they say stays in order. */
 static struct shm_peer *shm_peer_find(const struct rds_procid *id)
 {
-	bool ours = memcmp(registry_self(node_registry()), id, sizeof(*id)) < 0;
+	bool ours = memcmp(registry_self(rds_node_registry), id, sizeof(*id)) < 0;
 	struct shm_peer *p, *found = NULL;
 
 	for (p = rds_shm.peers; p; p = p->next)
@@ -182,7 +182,7 @@ static bool peer_listens(const struct rds_procid *id)
 static void shm_peer_dead(struct shm_peer *p, int why)
 {
 	/* Slot and id are what HELLO said or what we dialled; with neither there is no connection to tell. */
-	bool gone = !p->eps || !registry_proc_alive(node_registry(), p->slot, &p->id) || !peer_listens(&p->id);
+	bool gone = !p->eps || !registry_proc_alive(rds_node_registry, p->slot, &p->id) || !peer_listens(&p->id);
 
 	if (p->dead)
 		return;
@@ -224,8 +224,8 @@ static bool peer_identity_holds(const struct shm_peer *p, const struct shm_ctl_m
 
 	if (os_getsockopt(p->fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
 		return false;
-	if (registry_is_user(node_registry(), cred.uid) ||
-	    registry_proc_pid_is(node_registry(), msg->slot, &msg->self, cred.pid))
+	if (registry_is_user(rds_node_registry, cred.uid) ||
+	    registry_proc_pid_is(rds_node_registry, msg->slot, &msg->self, cred.pid))
 		return true;
 	rds_warn("process %d of user %u is refused: it is not the one that it says it is", (int)cred.pid,
 		 (unsigned)cred.uid);
@@ -409,7 +409,7 @@ int shm_start(struct rds_transport *t)
 {
 	struct shm *s = (struct shm *)t;
 	struct sockaddr_un un;
-	socklen_t len = shm_peer_address(registry_self(node_registry()), &un);
+	socklen_t len = shm_peer_address(registry_self(rds_node_registry), &un);
 	int fd, err;
 
 	s->listener.fn = peer_listen_event;

@@ -235,13 +235,13 @@ int verbs_cm_start(void)
 	if (err)
 		goto fail;
 	atomic_store(&rds_verbs.port, port);
-	registry_set_cm_port(node_registry(), port);
+	registry_set_cm_port(rds_node_registry, port);
 	verbs_rendezvous_start();
 	err = rds_helper_event_add(&rds_verbs.cm_ev, rds_verbs.events->fd, EPOLLIN);
 	if (!err)
 		return 0;
 	verbs_rendezvous_stop();
-	registry_set_cm_port(node_registry(), 0);
+	registry_set_cm_port(rds_node_registry, 0);
 	atomic_store(&rds_verbs.port, 0);
 	verbs_listen_stop(rds_verbs.listener);
 fail:

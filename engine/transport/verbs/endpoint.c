@@ -244,7 +244,7 @@ static void ep_last_progress(struct verbs_ep *ep)
 static bool ep_peer_ended(const struct verbs_ep *ep)
 {
 	return ep->id.peer_slot != RDS_SLOT_REMOTE &&
-	       !registry_proc_alive(node_registry(), ep->id.peer_slot, &ep->id.peer);
+	       !registry_proc_alive(rds_node_registry, ep->id.peer_slot, &ep->id.peer);
 }
 
 void verbs_ep_down(struct verbs_ep *ep, int why, bool gone)

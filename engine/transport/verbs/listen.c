@@ -203,7 +203,7 @@ static bool request_check(struct rdma_cm_id *cm, const struct verbs_cm_ev *ev, s
 	id->tos = req->tos;
 	id->peer = req->self;
 	id->peer_port = req->listener;
-	if (!registry_proc_find(node_registry(), &req->self, &id->peer_slot))
+	if (!registry_proc_find(rds_node_registry, &req->self, &id->peer_slot))
 		id->peer_slot = RDS_SLOT_REMOTE;
 	return verbs_rendezvous_request(req, &id->laddr, id->scope, answer);
 }

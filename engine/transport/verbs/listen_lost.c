@@ -60,7 +60,7 @@ static void listen_replace(void)
 	if (verbs_listen(0, rds_verbs.listener, &port))
 		port = 0;
 	atomic_store(&rds_verbs.port, port);
-	registry_set_cm_port(node_registry(), port);
+	registry_set_cm_port(rds_node_registry, port);
 }
 
 static bool listen_may_get_lost(void)

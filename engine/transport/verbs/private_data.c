@@ -24,7 +24,7 @@ void verbs_request_init(struct verbs_request *h, enum verbs_request_kind ask, ui
 				    .ask = (uint8_t)ask,
 				    .tos = tos,
 				    .listener = atomic_load(&rds_verbs.port),
-				    .self = *registry_self(node_registry())};
+				    .self = *registry_self(rds_node_registry)};
 }
 
 void verbs_request_pack(const struct verbs_request *h, struct verbs_request *wire)
@@ -80,7 +80,7 @@ void verbs_answer_init(struct verbs_answer *a, enum verbs_status status, int err
 				   .status = (uint8_t)status,
 				   .error = (uint8_t)(err < 0 && err >= -255 ? -err : 0),
 				   .listener = atomic_load(&rds_verbs.port),
-				   .self = *registry_self(node_registry())};
+				   .self = *registry_self(rds_node_registry)};
 }
 
 void verbs_answer_pack(const struct verbs_answer *a, struct verbs_answer *wire)

@@ -44,7 +44,7 @@ static socklen_t rendezvous_address(struct sockaddr_un *un)
 	struct stat st = {0};
 	int n;
 
-	os_fstat(os_fd(registry_fds(node_registry())), &st);
+	os_fstat(os_fd(registry_fds(rds_node_registry)), &st);
 	memset(un, 0, sizeof(*un));
 	un->sun_family = AF_UNIX;
 	n = snprintf(un->sun_path + 1, sizeof(un->sun_path) - 1, "rdspreload-rendezvous-%d-%llx-%llx",
@@ -202,14 +202,14 @@ void verbs_rendezvous_forget(void)
 
 static bool procid_is_self(const struct rds_procid *id)
 {
-	return memcmp(id, registry_self(node_registry()), sizeof(*id)) == 0;
+	return memcmp(id, registry_self(rds_node_registry), sizeof(*id)) == 0;
 }
 
 /* Whoever asks shall go to that process, of which the registry says that it has what is asked for. */
 static void answer_redirect(uint32_t slot, const struct rds_procid *id, enum verbs_status if_dead,
 			    struct verbs_answer *answer)
 {
-	struct registry *reg = node_registry();
+	struct registry *reg = rds_node_registry;
 	uint16_t port = atomic_load(&rds_verbs.port);
 
 	if (!procid_is_self(id)) {
@@ -234,7 +234,7 @@ static int answer_find_ping(const struct in6_addr *laddr, uint32_t scope, struct
 {
 	struct registry_sock *socks;
 	unsigned n, i;
-	int err = registry_socks(node_registry(), &socks, &n);
+	int err = registry_socks(rds_node_registry, &socks, &n);
 
 	if (err)
 		return err;
@@ -254,12 +254,12 @@ static void answer_locate(const struct verbs_request *req, const struct in6_addr
 			  struct verbs_answer *answer)
 {
 	struct registry_owner own;
-	int err = req->port ? registry_lookup(node_registry(), laddr, req->port, scope, &own)
+	int err = req->port ? registry_lookup(rds_node_registry, laddr, req->port, scope, &own)
 			    : answer_find_ping(laddr, scope, &own);
 
 	if (!err && own.proc == REGISTRY_NOBODY) /* it is changing hands, or its last copy is gone */
 		answer->status =
-			registry_sock_is_gone(node_registry(), own.sock, &own.procid) ? VERBS_NO_PORT : VERBS_AGAIN;
+			registry_sock_is_gone(rds_node_registry, own.sock, &own.procid) ? VERBS_NO_PORT : VERBS_AGAIN;
 	else if (!err)
 		answer_redirect(own.proc, &own.procid, VERBS_NO_PORT, answer);
 	else
@@ -275,7 +275,7 @@ bool verbs_rendezvous_request(const struct verbs_request *req, const struct in6_
 		answer_locate(req, laddr, scope, answer);
 	else if (procid_is_self(&req->wanted))
 		return true;
-	else if (registry_proc_find(node_registry(), &req->wanted, &slot))
+	else if (registry_proc_find(rds_node_registry, &req->wanted, &slot))
 		answer_redirect(slot, &req->wanted, VERBS_GONE, answer);
 	else /* of another registry (another user's), or it has ended: GONE would have the peer drop what it has for it */
 		answer->status = rds_node_proc_listens(&req->wanted) ? VERBS_AGAIN : VERBS_GONE;

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * receive.c - from the wire into sockets' queues (net/rds/recv.c).  rx held.
+ *
+ * Acceptance: a message of a connection is taken once (sequence numbers outlive the connection's breaks), in order, and
+ * acknowledged whether a socket wants it or not.  Queues have no hard limit; congestion is the brake (cong.c).
+ */
+#include "engine/conn/conn.h"
+#include "engine/conn/incoming.h"
+#include "engine/progress/transports.h"
+#include "engine/rdma/mr.h"
+#include "engine/rdma/rdma.h"
+
+static uint64_t receive_catching_up; /* a message waits for older ones, and that is when it changed hands; 0: none */
+
+static void receive_stamp(struct rds_sock *sk, struct rds_inc *inc)
+{
+	if (unlikely(atomic_load_explicit(&sk->timestamp, memory_order_relaxed)))
+		inc->real_ns = os_realtime_ns();
+	if (unlikely(atomic_load_explicit(&sk->rx_trace, memory_order_relaxed)))
+		inc->trace_ns[0] = inc->trace_ns[1] = inc->trace_ns[2] = os_now_ns();
+}
+
+static void receive_enqueue(struct rds_sock *sk, struct rds_inc *inc)
+{
+	*sk->rx_tail = inc;
+	sk->rx_tail = &inc->next;
+	RDS_STAT_INC_RX(recv_queued);
+	if (inc->len) {
+		sk->rcv_bytes += inc->len;
+		RDS_STAT_ADD_RX(recv_bytes_added_to_sock, inc->len);
+		if (unlikely(sk->rcv_bytes > rds_sock_rcvbuf(sk)))
+			rds_cong_check(sk);
+	}
+	rds_sock_wake(sk, POLLIN | POLLRDNORM | RDS_WAIT_RECV);
+}
+
+/* The kernel answers each of them at once; here the answer is sent when no lock of the receiver's is held (work_one). */
+static enum rds_rx_verdict receive_ping(struct rds_conn *conn, const struct rds_hdr *hdr)
+{
+	if (!rds_options()->ping_enable) {
+		RDS_STAT_INC_RX(recv_drop_no_sock);
+		return RDS_RX_DONE;
+	}
+	if (hdr->sport == 0)
+		return RDS_RX_DONE;
+	if (conn->npongs == sizeof(conn->pongs) / sizeof(conn->pongs[0])) {
+		if (!(conn->t->ops->caps & RDS_TCAP_DIRECT))
+			return RDS_RX_LATER; /* a burst: the rest waits until these are answered */
+		rds_debug("too many pings wait for an answer: one is dropped");
+		return RDS_RX_DONE;
+	}
+	RDS_STAT_INC_RX(recv_ping);
+	conn->pongs[conn->npongs++] = hdr->sport;
+	rds_conn_work_add(conn);
+	return RDS_RX_DONE;
+}
+
+/* Where an accepted message goes. */
+static enum rds_rx_verdict receive_dispatch(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
+{
+	struct rds_sock *sk;
+	struct rds_inc *inc;
+
+	if (unlikely(rx->hdr.dport == 0))
+		return receive_ping(conn, &rx->hdr);
+	if (unlikely(rx->hdr.op) && rx->hdr.op == conn->void_message)
+		return RDS_RX_DONE; /* its operation has failed */
+	sk = rds_sock_bound_find(&conn->id.laddr, rx->hdr.dport, conn->id.scope);
+	if (unlikely(!sk))
+		return rds_conn_redirect_refuse(conn, ep, &rx->hdr);
+	if (unlikely(rx->hdr.sock) && !rds_conn_is_meant_for(sk, rx->hdr.sock)) {
+		RDS_STAT_INC_RX(recv_drop_no_sock);
+		return RDS_RX_DONE;
+	}
+	if (unlikely(atomic_load_explicit(&sk->accepts_nothing, memory_order_relaxed)) ||
+	    (unlikely(atomic_load_explicit(&conn->nredirects_out, memory_order_relaxed)) &&
+	     rds_conn_redirect_covers(conn, &rx->hdr)))
+		return rds_conn_redirect_late(
+			conn, &rx->hdr); /* who sent that still has it, and will find the socket again */
+	inc = rds_inc_new(conn, ep, rx);
+	if (unlikely(!inc)) {
+		rds_error("out of memory for a message of %u bytes: its sender has to wait", rx->hdr.len);
+		return RDS_RX_LATER;
+	}
+	if (unlikely(rx->hdr.ext_type == RDS_EXTHDR_RDMA))
+		rds_mr_unuse(sk, rx->hdr.ext_rkey);
+	receive_stamp(sk, inc);
+	receive_enqueue(sk, inc);
+	return rx->token || rx->owned ? RDS_RX_TAKEN : RDS_RX_DONE;
+}
+
+/*
+ * What is older comes first.  If another message waits for that already, and is the older one, this one has its turn after it: whatever that waits
+ * for was sent before it changed hands, so it lies before this one.  And what this one waits for does not lie behind a message that is newer.
+ */
+static bool receive_catch_up(const struct rds_hdr *hdr)
+{
+	uint64_t outer = receive_catching_up;
+
+	if (outer && hdr->ack > outer)
+		return false;
+	receive_catching_up = hdr->ack ? hdr->ack : 1;
+	rds_transports_catch_up();
+	receive_catching_up = outer;
+	return true;
+}
+
+enum rds_rx_verdict rds_conn_receive(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
+{
+	const struct rds_hdr *hdr = &rx->hdr;
+	enum rds_rx_verdict v = RDS_RX_DONE;
+	uint64_t next;
+
+	if (unlikely(hdr->flags == RDS_FLAG_CONG_BITMAP)) {
+		rds_cong_received(conn, rx->data);
+		return RDS_RX_DONE;
+	}
+	if (unlikely(hdr->flags & RDS_FLAG_NEW_OWNER) && !receive_catch_up(hdr))
+		return RDS_RX_LATER;
+	next = atomic_load_explicit(&conn->next_rx, memory_order_relaxed);
+	if (unlikely(hdr->seq < next && (hdr->flags & RDS_FLAG_RETRANSMITTED))) {
+		RDS_STAT_INC_RX(recv_drop_old_seq);
+	} else {
+		if (unlikely(hdr->flags & (RDS_FLAG_REDIRECT | RDS_FLAG_OP)))
+			v = hdr->flags & RDS_FLAG_OP ? rds_op_recv_piece(conn, ep, rx)
+						     : rds_conn_redirect_recv(conn, rx);
+		else
+			v = receive_dispatch(conn, ep, rx);
+		if (unlikely(v == RDS_RX_LATER))
+			return v;
+		next = hdr->seq + 1;
+		atomic_store_explicit(&conn->next_rx, next, memory_order_relaxed);
+	}
+	if (unlikely(hdr->flags & RDS_FLAG_ACK_REQUIRED))
+		RDS_STAT_INC_RX(recv_ack_required);
+	((struct rds_ep_head *)ep)->t->ops->ack(ep, rds_conn_recv_taken(conn));
+	return v;
+}
+
+void rds_conn_receive_forget(void)
+{
+	receive_catching_up = 0;
+}

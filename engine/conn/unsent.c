@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * unsent.c - what would be lost if this process ended now: messages on its heap, writes that a device has in hand.
+ */
+#include "engine/conn/conn.h"
+
+/* Messages, and writes that a device has in hand, that would be lost if we ended now; with `survives` the transport says so itself.  tx held. */
+static unsigned unsent_of(const struct rds_conn *conn, bool survives)
+{
+	if (conn->kind == RDS_CONN_UNROUTED)
+		return rds_route_may_come(conn) ? conn->queue_len : 0;
+	if (conn->kind != RDS_CONN_PEER)
+		return 0;
+	if (conn->stale) /* neither on the heap nor where a peer would look */
+		survives = false;
+	if (survives && conn->ep && conn->count && !conn->t->ops->settled(conn->ep))
+		survives = false;
+	if (conn->lent > conn->acked) /* its bytes go with us */
+		survives = false;
+	/* Killed a moment ago, which nobody has noticed here: what it has not accepted is for somebody else, or for nobody. */
+	if (survives && conn->count && conn->id.peer_slot != RDS_SLOT_REMOTE &&
+	    !registry_proc_alive(rds_node_registry, conn->id.peer_slot, &conn->id.peer))
+		survives = false;
+	if (survives)
+		return conn->queue_len + rds_conn_count_rerouted(conn) + atomic_load(&conn->device_writes);
+	/* That a notice has come says nothing: it is to be heeded, if it is for a message that has been refused. */
+	return conn->queue_len + conn->count - rds_queue_count_redirects(conn) + rds_conn_redirect_owed(conn) +
+	       atomic_load(&conn->device_writes);
+}
+
+bool rds_conn_has_unsent(const struct rds_conn *conn)
+{
+	return unsent_of(conn, conn->t->ops->caps & RDS_TCAP_SURVIVES) > conn->queue_len ||
+	       (conn->queue && conn->queue->was_sent);
+}
+
+static void unsent_add(struct rds_conn *conn, void *arg)
+{
+	unsigned *n = arg;
+
+	rds_lock(&conn->tx);
+	*n += unsent_of(conn, conn->t->ops->caps & RDS_TCAP_SURVIVES);
+	rds_unlock(&conn->tx);
+}
+
+unsigned rds_conn_unsent(void)
+{
+	unsigned n = 0;
+
+	rds_conn_each(unsent_add, &n);
+	return n;
+}
+
+int rds_conn_unsent_now(void)
+{
+	struct rds_conn *conn;
+	int n = 0;
+
+	if (!rds_trylock(&rds_lock_control))
+		return -1;
+	for (conn = rds_conn_list; conn && n >= 0; conn = conn->next) {
+		if (!rds_trylock(&conn->tx)) {
+			n = -1;
+			break;
+		}
+		if (conn->kind == RDS_CONN_UNROUTED) {
+			rds_mailbox_deliver(conn); /* and is left as it is: a signal may have interrupted malloc() */
+			n += (int)unsent_of(conn, false);
+		} else if (conn->kind == RDS_CONN_PEER && atomic_load(&conn->state) != RDS_CONN_DEAD) {
+			/* Without SURVIVES nobody could promise anything, and asking takes locks. */
+			bool survives = conn->t->ops->caps & RDS_TCAP_SURVIVES;
+
+			n += (int)(survives ? unsent_of(conn, true) : conn->queue_len);
+			n += (int)atomic_load(&conn->device_writes); /* where it survives there are none */
+			if ((conn->t->ops->caps & RDS_TCAP_REMOTE) && conn->ep && conn->count)
+				n += conn->t->ops->acked(conn->ep) <
+				     conn->unacked[(conn->head + conn->count - 1) & (conn->cap - 1)].seq;
+		}
+		rds_unlock(&conn->tx);
+	}
+	rds_unlock(&rds_lock_control);
+	return n;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * work.c - what the receive path wants sent: it never takes conn->tx, so connections wait here for whoever has called it.
+ */
+#include <string.h>
+
+#include "engine/conn/conn.h"
+#include "engine/rdma/op_device.h"
+#include "engine/rdma/rdma.h"
+#include "engine/progress/wait.h"
+
+static struct rds_conn *conn_work; /* rx */
+_Atomic bool rds_conn_work_pending;
+
+void rds_conn_work_add(struct rds_conn *conn)
+{
+	if (conn->work_queued)
+		return;
+	conn->work_queued = true;
+	conn->work_next = conn_work;
+	conn_work = conn;
+	atomic_store(&rds_conn_work_pending, true);
+}
+
+/* Send what the receive path wanted sent. A connection that has no room now stays on the list; `writable` comes back. */
+static void conn_work_one(struct rds_conn *conn)
+{
+	uint16_t pongs[16];
+	unsigned i, n;
+	bool map, flush, push;
+
+	if (unlikely(atomic_load_explicit(&conn->nredirects_in, memory_order_relaxed)))
+		rds_conn_redirect_run(conn);
+	/* What is to be done is read under tx: whoever puts a map back for the next `writable` does so under it, too. */
+	rds_lock(&conn->tx);
+	rx_lock();
+	n = conn->npongs;
+	memcpy(pongs, conn->pongs, n * sizeof(pongs[0]));
+	conn->npongs = 0;
+	map = conn->want_map;
+	flush = conn->want_flush;
+	push = conn->want_push;
+	conn->want_map = conn->want_flush = conn->want_push = false;
+	rx_unlock();
+
+	if (unlikely(atomic_load_explicit(&conn->nadvertise, memory_order_relaxed)))
+		rds_mr_advertise(conn);
+	if (unlikely(atomic_load_explicit(&conn->nanswers, memory_order_relaxed)))
+		rds_conn_answers_flush(conn);
+	if (flush)
+		rds_queue_reap(conn);
+	if (map && rds_conn_xmit_map(conn)) { /* no room, or no memory */
+		rx_lock();
+		conn->want_map = true; /* goes out with the next `writable` or reconnect */
+		rx_unlock();
+	}
+	if (push && conn->ep && conn->t->ops->push)
+		conn->t->ops->push(conn->ep);
+	rds_queue_flush(conn);
+	if (flush)
+		rds_queue_rearm(conn);
+	if (flush && !conn->queue)
+		rds_sock_room_made();
+	for (i = 0; i < n; i++)
+		rds_conn_xmit_pong(conn, pongs[i]);
+	if (unlikely(atomic_load_explicit(&conn->nredirects_out, memory_order_relaxed)))
+		rds_conn_redirect_send(conn);
+	rds_unlock(&conn->tx);
+}
+
+void rds_conn_work_run(void)
+{
+	struct rds_conn *conn;
+
+	for (;;) {
+		rx_lock();
+		conn = conn_work;
+		if (conn) {
+			conn_work = conn->work_next;
+			conn->work_queued = false;
+		} else {
+			atomic_store(&rds_conn_work_pending, false);
+		}
+		rx_unlock();
+		if (!conn)
+			return;
+		conn_work_one(conn);
+	}
+}
+
+void rds_conn_work_forget(void)
+{
+	conn_work = NULL;
+	atomic_store(&rds_conn_work_pending, false);
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * linger.c - the process ends: what it has sent is handed over first, within RDS_PRELOAD_LINGER_MS.
+ */
+#include <poll.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "engine/conn/conn.h"
+#include "engine/progress/progress.h"
+#include "engine/progress/wait.h"
+#include "engine/sys/patience.h"
+#include "engine/sys/process.h"
+
+static _Atomic bool linger_asks;
+static _Atomic uint64_t linger_until;
+
+unsigned rds_progress_count_unsent(void)
+{
+	rds_queue_reap_all();
+	rds_progress_round();
+	rds_mailbox_deliver_all();
+	return rds_conn_unsent();
+}
+
+static _Atomic uint64_t exit_by_ns; /* once for all that is waited for when the process ends; 0: it does not yet */
+
+uint64_t rds_progress_exit_deadline(void)
+{
+	uint64_t by = atomic_load(&exit_by_ns);
+
+	return by ? by : os_now_ns() + (uint64_t)rds_options()->linger_ms * 1000000;
+}
+
+/* What no transport has taken yet would die with us; of what it has taken, its capabilities say whether it survives us. */
+static void progress_linger_until(uint64_t until)
+{
+	struct rds_wait *w = NULL;
+	struct pollfd p;
+	unsigned n;
+
+	for (;;) {
+		n = rds_progress_count_unsent();
+		if (!n || os_now_ns() >= until)
+			break;
+		if (!w)
+			w = rds_wait_begin(0);
+		if (!w || rds_queue_want_room_all() || !rds_wait_arm(w))
+			continue;
+		p = (struct pollfd){.fd = rds_wait_fd(w), .events = POLLIN};
+		os_poll(&p, 1, 10);
+		rds_wait_disarm(w);
+	}
+	if (w)
+		rds_wait_end(w);
+	if (n)
+		rds_warn("%u messages could not be handed over within RDS_PRELOAD_LINGER_MS and are lost", n);
+}
+
+void rds_progress_exit(void)
+{
+	uint64_t by;
+
+	if (!os_process_is_started())
+		return;
+	by = atomic_exchange(&linger_until,
+			     0); /* if this is an exec, which may fail, the next end has time of its own */
+	if (atomic_load(&rds_helper_up))
+		progress_linger_until(by ? by : rds_progress_exit_deadline());
+	/* The helper still runs and may use everything: the rest is the kernel's.  Whoever needs our place in the registry
+	 * finds our lock gone and clears up. */
+}
+
+#define EXIT_NAP_NS 200000
+#define EXIT_NAP_MOST_NS 10000000
+
+_Atomic bool rds_progress_exiting;
+
+void rds_progress_exit_begin(bool interrupted)
+{
+	uint64_t none = 0, by = rds_progress_exit_deadline();
+
+	if (!os_process_is_started())
+		return;
+	atomic_compare_exchange_strong(&exit_by_ns, &none, by);
+	atomic_store(&rds_progress_exiting, true);
+	if (interrupted ? !rds_trylock(&rds_lock_rx) : !rds_lock_until(&rds_lock_rx, by))
+		return;
+	rds_progress_attention_update();
+	rx_unlock();
+}
+
+void rds_progress_linger(void)
+{
+	progress_linger_until(rds_progress_exit_deadline());
+}
+
+void rds_progress_exit_now(bool interrupted)
+{
+	struct timespec pause = {.tv_nsec = EXIT_NAP_NS};
+	uint64_t now, looked, until = rds_progress_exit_deadline();
+	int n;
+
+	if (!os_process_is_started() || !atomic_load(&rds_helper_up))
+		return;
+	looked = os_now_ns();
+	while ((n = rds_conn_unsent_now()) != 0) {
+		now = os_now_ns();
+		if (n > 0)
+			looked = now;
+		if (now >= until || (interrupted && now - looked > rds_patience_ns(RDS_PATIENCE_EXIT_LOCK)))
+			break; /* no look for so long: the very call that a signal has interrupted has the lock */
+		atomic_store(&linger_asks, true); /* asking takes locks, too: it is the helper that asks */
+		rds_helper_kick();
+		os_syscall(SYS_nanosleep, (long)&pause, 0, 0, 0, 0, 0);
+		if (pause.tv_nsec <
+		    EXIT_NAP_MOST_NS) /* many that end at once must leave the processor to who takes their messages */
+			pause.tv_nsec *= 2;
+	}
+	if (n > 0)
+		rds_warn("messages could not be handed over within RDS_PRELOAD_LINGER_MS, and end with this process");
+	else if (n < 0)
+		rds_warn("the process ends in the middle of an RDS call%s: what it has sent may be lost",
+			 interrupted ? ", in a signal handler" : " of another thread");
+}
+
+void rds_progress_exit_by(uint64_t until_ns)
+{
+	atomic_store(&linger_until, until_ns);
+}
+
+bool rds_progress_asks_at_exit(void)
+{
+	return atomic_load_explicit(&linger_asks, memory_order_relaxed);
+}
+
+void rds_progress_linger_forget(void)
+{
+	atomic_store(&rds_progress_exiting, false);
+	atomic_store(&exit_by_ns, 0);
+	atomic_store(&linger_until, 0);
+	atomic_store(&linger_asks, false);
+}

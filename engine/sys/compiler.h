@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * compiler.h - what every file says to the compiler.
+ */
+#ifndef ENGINE_SYS_COMPILER_H
+#define ENGINE_SYS_COMPILER_H
+
+#include <stddef.h>
+
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+#define container_of(p, type, member) ((type *)((char *)(p)-offsetof(type, member)))
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * process.c - is this the process that started the engine?
+ *
+ * A child is told from its parent without a system call: a page that the kernel wipes at fork (MADV_WIPEONFORK) holds
+ * the mark of a living engine.
+ */
+#include "engine/sys/process.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "engine/sys/log.h"
+
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
+
+static _Atomic(volatile int *) process_page; /* on the wiped page: 1 in the process that started the engine */
+static _Atomic bool process_started;
+
+bool os_process_inherited(void)
+{
+	volatile int *mark = atomic_load_explicit(&process_page, memory_order_acquire);
+
+	return mark && __builtin_expect(!*mark, 0);
+}
+
+bool os_process_is_started(void)
+{
+	return atomic_load_explicit(&process_started, memory_order_acquire) && !os_process_inherited();
+}
+
+int os_process_mark(void)
+{
+	size_t len = (size_t)sysconf(_SC_PAGESIZE);
+	int *page = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (page == MAP_FAILED)
+		return -ENOMEM;
+	if (madvise(page, len, MADV_WIPEONFORK)) {
+		munmap(page, len);
+		rds_error("the kernel cannot wipe a page at fork (MADV_WIPEONFORK): Linux 4.14 or later is needed");
+		return -ENOSYS;
+	}
+	*page = 1;
+	atomic_store(&process_page, page);
+	return 0;
+}
+
+void os_process_start(void)
+{
+	atomic_store_explicit(&process_started, true, memory_order_release);
+}
+
+void os_process_forget(void)
+{
+	atomic_store_explicit(&process_started, false, memory_order_release);
+	atomic_store(&process_page, NULL);
+}

@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * transport.c - the transports of this process.
+ */
+#include "engine/transport/transport.h"
+
+struct rds_transports rds_transports;
+__thread bool rds_transport_looks_aside __attribute__((tls_model("initial-exec")));
