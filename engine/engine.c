@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * engine.c - what concerns all packages: the engine is forgotten in a forked child.
+ * engine.c - what concerns all packages: how they are joined, and that the engine is forgotten in a forked child.
  *
  * The child abandons the parent's state unread: locks may be held by threads that do not exist there.  It only closes the descriptors, so
  * that the kernel sees the parent's end when it comes.
  */
-#include "engine/engine.h"
-
 #include <string.h>
+
+#include "engine/rds.h"
+#include "engine/node/stats.h"
+#include "engine/sys/process.h"
 
 #include "engine/share/owner.h"
 #include "engine/conn/conn.h"
 #include "engine/calls/info.h"
+#include "engine/calls/close.h"
 #include "engine/calls/start.h"
 #include "engine/conn/incoming.h"
 #include "engine/rdma/mr.h"
@@ -20,11 +23,76 @@
 #include "engine/share/lease.h"
 #include "engine/progress/transports.h"
 
-void rds_reclaim(void)
+/* ---- the tables at the borders of packages, by which a lower one calls those above it ---- */
+
+static int helper_client_start(void)
 {
+	int err = rds_transports_start();
+
+	return err ? err : rds_info_start();
+}
+
+static void helper_client_stop(void)
+{
+	rds_info_stop();
+	rds_transports_stop();
+}
+
+static int helper_client_export_all(void)
+{
+	int err = rds_sock_export_all();
+
+	return err ? err : rds_wait_export_all();
+}
+
+static void helper_client_round(void)
+{
+	rds_progress_helper_round();
+	rds_owner_round();
 	rds_conn_reclaim();
 	rds_shm_reclaim();
 }
+
+static bool helper_client_has_unsent(void)
+{
+	return rds_progress_count_unsent() != 0;
+}
+
+static const struct rds_helper_client helper_client = {
+	.shares_table = rds_transports_share_table,
+	.start = helper_client_start,
+	.stop = helper_client_stop,
+	.export_all = helper_client_export_all,
+	.round = helper_client_round,
+	.has_unsent = helper_client_has_unsent,
+};
+
+static void sock_event_pair_readable(struct rds_sock *sk)
+{
+	if (!rds_call_check_hangup(sk)) /* asked anew: the event may be of an earlier life of this structure */
+		rds_owner_pair_readable(sk);
+}
+
+__attribute__((constructor)) void rds_engine_join(void)
+{
+	rds_helper_client = &helper_client;
+	rds_sock_events = (struct rds_sock_events){
+		.pair_readable = sock_event_pair_readable,
+		.closing = rds_lease_close,
+		.unused = rds_lease_unmap,
+		.changed = rds_lease_write,
+		.wake = rds_wait_wake,
+		.proxy_wake = rds_owner_wake,
+		.watched = rds_progress_others_watch,
+	};
+	rds_export_takers[RDS_EXPORT_SOCK] = rds_sock_exported;
+	rds_export_takers[RDS_EXPORT_WAIT] = rds_wait_exported;
+	rds_export_takers[RDS_EXPORT_LEASE] = rds_lease_exported;
+	rds_export_takers[RDS_EXPORT_PEER] = rds_shm_wake_fds_import;
+	rds_export_takers[RDS_EXPORT_HANG_UP] = rds_lease_hangup_exported;
+}
+
+/* ---- forked child ---- */
 
 static void fork_close_fd(int fd, void *arg)
 {
@@ -47,11 +115,12 @@ void rds_engine_fork_child(void)
 	rds_standby_fds_closed();
 	rds_stat_detach();
 	rds_sock_forget();
-	rds_sock_leader_forget();
+	rds_helper_leader_forget();
 	rds_sock_bound_forget();
 	rds_wait_forget();
 	rds_progress_linger_forget();
 	rds_helper_forget();
+	rds_progress_forget();
 	rds_aside_forget();
 	rds_helper_reserve_forget();
 	rds_fd_exchange_forget();

@@ -153,6 +153,11 @@ void rds_sock_watch(struct rds_sock *sk, int fd, bool edge);
 
 /* ---- process (engine.c) ---- */
 
+/*
+ * The tables by which its packages call those above them are filled in.  A constructor does it; before any other call by code that may run before
+ * constructors do.
+ */
+void rds_engine_join(void);
 /* Is there one, and of this process? */
 bool os_process_is_started(void);
 /* True in a process that inherited a running engine by fork/_Fork/clone: nothing of it may be touched. */

@@ -18,7 +18,20 @@
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 
-#include "engine/engine.h"
+#include "engine/rds.h"
+#include "engine/sys/compiler.h"
+#include "engine/sys/fence.h"
+#include "engine/sys/lock_order.h"
+#include "engine/sys/log.h"
+#include "engine/sys/options.h"
+#include "engine/sys/os.h"
+#include "engine/sys/process.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include "engine/helper/fd_exchange.h"
 
 #define PROC_MAGIC 0x9fa0

@@ -13,7 +13,6 @@
 #include "engine/calls/names.h"
 #include "engine/sys/patience.h"
 #include "engine/progress/transports.h"
-#include "engine/share/lease.h"
 #include "engine/calls/start.h"
 
 #ifdef HAVE_VERBS
@@ -23,49 +22,6 @@
 #endif
 
 #define RDS_PROBE_PORT 1 /* multipath probes of RDS over TCP */
-
-/* ---- sockets by address and port (rx) ---- */
-
-/* Ports alone would do for most programs; the address spreads those with one port on many addresses. */
-#define RDS_BOUND_BUCKETS 4096
-
-/* Sockets bound in this process, by address and port; rx. */
-static struct rds_sock *bound_table[RDS_BOUND_BUCKETS];
-
-static inline unsigned bound_hash(const struct in6_addr *ip, uint16_t port)
-{
-	return (port + (ip->s6_addr32[3] * 0x9e3779b1u >> 20)) & (RDS_BOUND_BUCKETS - 1);
-}
-
-struct rds_sock *rds_sock_bound_find(const struct in6_addr *ip, uint16_t port, uint32_t scope)
-{
-	struct rds_sock *sk = bound_table[bound_hash(ip, port)];
-
-	for (; sk; sk = sk->hash_next)
-		if (sk->laddr.port == port && rds_ip_equal(&sk->laddr.ip, ip) && sk->laddr.scope == scope)
-			return sk;
-	return NULL;
-}
-
-void rds_sock_bound_insert(struct rds_sock *sk)
-{
-	struct rds_sock **head = &bound_table[bound_hash(&sk->laddr.ip, sk->laddr.port)];
-
-	sk->hash_next = *head;
-	*head = sk;
-}
-
-void rds_sock_bound_remove(struct rds_sock *sk)
-{
-	struct rds_sock **p = &bound_table[bound_hash(&sk->laddr.ip, sk->laddr.port)];
-
-	for (; *p; p = &(*p)->hash_next)
-		if (*p == sk) {
-			*p = sk->hash_next;
-			sk->hash_next = NULL;
-			return;
-		}
-}
 
 /* ---- bind ---- */
 
@@ -215,9 +171,4 @@ int rds_call_bind(struct rds_sock *sk, const struct sockaddr *sa, int addrlen)
 	while ((ret = rds_call_bind_once(sk, sa, addrlen, !--tries)) == -EBUSY)
 		os_poll(NULL, 0, RDS_BIND_PAUSE_MS);
 	return ret;
-}
-
-void rds_sock_bound_forget(void)
-{
-	memset(bound_table, 0, sizeof(bound_table));
 }

@@ -10,6 +10,7 @@
 #include "engine/sys/patience.h"
 #include "engine/rdma/rdma.h"
 #include "engine/socket/socket.h"
+#include "engine/calls/close.h"
 
 #define LOOK_NS 1000000u
 

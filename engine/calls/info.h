@@ -10,7 +10,15 @@
 #ifndef ENGINE_INFO_H
 #define ENGINE_INFO_H
 
-#include "engine/engine.h"
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/socket/socket.h"
+#include "engine/transport/transport.h"
 
 #include <sys/un.h>
 

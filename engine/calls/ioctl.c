@@ -6,7 +6,6 @@
 #include "engine/socket/socket.h"
 
 #include "engine/sys/uaccess.h"
-#include "engine/share/lease.h"
 
 #include <asm/ioctls.h>
 #include <linux/sockios.h>

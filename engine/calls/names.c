@@ -9,7 +9,6 @@
 #include "engine/calls/names.h"
 
 #include "engine/sys/uaccess.h"
-#include "engine/share/lease.h"
 
 int rds_call_copy_sockaddr(const struct sockaddr *addr, int len, struct sockaddr_storage *out)
 {

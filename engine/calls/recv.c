@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/share/owner.h"
 #include "engine/abi/cmsg.h"
 #include "engine/sys/cpu.h"
 #include "engine/abi/revisions.h"
@@ -22,6 +21,7 @@
 #include "engine/progress/wait.h"
 #include "engine/progress/transports.h"
 #include "engine/calls/start.h"
+#include "engine/calls/recv.h"
 
 /* ---- delivery ---- */
 

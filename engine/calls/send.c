@@ -16,7 +16,6 @@
 #include "engine/sys/uaccess.h"
 #include "engine/abi/user_copy.h"
 #include "engine/progress/wait.h"
-#include "engine/share/lease.h"
 
 #define OPTMEM_MAX 20480
 #ifndef MSG_ZEROCOPY

@@ -13,7 +13,6 @@
 #include "engine/abi/revisions.h"
 #include "engine/sys/uaccess.h"
 #include "engine/progress/transports.h"
-#include "engine/share/lease.h"
 
 #include <asm/socket.h>
 

@@ -12,7 +12,7 @@
 #include "engine/node/stats.h"
 #include "engine/progress/transports.h"
 #include "engine/rds.h"
-#include "engine/socket/waiter.h"
+#include "engine/helper/leader.h"
 #include "engine/sys/cpu.h"
 #include "engine/sys/lock_order.h"
 #include "engine/sys/process.h"
@@ -58,7 +58,7 @@ int rds_call_start_helper(void)
 
 	if (atomic_load(&rds_helper_up))
 		return 0;
-	err = rds_sock_leader_open();
+	err = rds_helper_leader_open();
 	if (!err)
 		err = rds_helper_start();
 	if (err) {

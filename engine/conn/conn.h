@@ -6,6 +6,8 @@
 #define ENGINE_CONN_CONN_H
 
 #include "engine/socket/socket.h"
+#include "engine/transport/transport.h"
+#include "engine/wire/header.h"
 
 enum rds_conn_state {
 	RDS_CONN_DOWN,	     /* no endpoint, none being made */
@@ -228,7 +230,12 @@ void rds_conn_backoff(struct rds_conn *conn); /* helper: have it tried again lat
 void rds_conn_start(struct rds_conn *conn);    /* no lock held: DOWN -> CONNECTING */
 void rds_conn_retry_later(struct rds_conn *conn); /* helper: DOWN -> CONNECTING, after a while */
 void rds_conn_each(void (*fn)(struct rds_conn *conn, void *arg), void *arg);
-extern const struct rds_transport_up rds_transport_up;
+/* rds_transport_up's, for every transport. */
+struct rds_conn *rds_conn_accept(struct rds_transport *t, struct rds_ep *ep, const struct rds_conn_id *id,
+				 uint64_t ack, uint64_t *rx_seq, int *why);
+void rds_conn_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack);
+void rds_conn_writable(struct rds_conn *conn);
+void rds_conn_push_later(struct rds_conn *conn);
 void rds_conn_unlist(struct rds_conn *conn); /* control: out of the tables */
 void rds_conn_free(struct rds_conn *conn);   /* control: of no more use, for the next one */
 void rds_conn_forget(void);		     /* forked child */

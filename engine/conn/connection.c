@@ -393,7 +393,7 @@ static void conn_retry(struct rds_timer *tm)
 		rds_conn_backoff(conn);
 }
 
-static void conn_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
+void rds_conn_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
 {
 	bool again = conn->was_up;
 
@@ -495,7 +495,7 @@ static int conn_make_way(struct rds_conn *conn, const struct rds_conn_id *id)
 	return -ENOMEM;
 }
 
-static struct rds_conn *conn_accept(struct rds_transport *t, struct rds_ep *ep, const struct rds_conn_id *id,
+struct rds_conn *rds_conn_accept(struct rds_transport *t, struct rds_ep *ep, const struct rds_conn_id *id,
 				    uint64_t ack, uint64_t *rx_seq, int *why)
 {
 	struct rds_conn *conn = conn_accept_from(t, id, why);
@@ -521,14 +521,14 @@ static struct rds_conn *conn_accept(struct rds_transport *t, struct rds_ep *ep, 
 }
 
 /* rx held */
-static void conn_writable(struct rds_conn *conn)
+void rds_conn_writable(struct rds_conn *conn)
 {
 	conn->want_flush = true;
 	rds_conn_work_add(conn);
 }
 
 /* rx held */
-static void conn_speak(struct rds_conn *conn)
+void rds_conn_push_later(struct rds_conn *conn)
 {
 	conn->want_push = true;
 	rds_conn_work_add(conn);
@@ -547,17 +547,3 @@ void rds_conn_forget(void)
 	conn_free = NULL;
 	rds_conn_forget_dead();
 }
-
-const struct rds_transport_up rds_transport_up = {
-	.accept = conn_accept,
-	.up = conn_up,
-	.down = rds_conn_down,
-	.message = rds_conn_receive,
-	.pressure = rds_progress_pressure,
-	.evacuate = rds_inc_evacuate,
-	.writable = conn_writable,
-	.sent = rds_queue_sent,
-	.push_later = conn_speak,
-	.op_done = rds_op_device_done,
-	.located = rds_route_located,
-};

@@ -22,6 +22,8 @@
 #define REAP_EVERY 32
 #define LOOKS_IN_VAIN 64 /* by a program that does not sleep, before busy peers are asked for what they have to do */
 
+_Static_assert(RDS_SOCK_MESSAGE_COST >= sizeof(struct rds_queue_item), "as socket/refcount.c counts");
+
 static _Atomic bool queue_unasked; /* peers have operations of ours to carry out, and nobody was woken for them */
 
 static pthread_mutex_t queue_busy_walk = PTHREAD_MUTEX_INITIALIZER, queue_busy_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -6,7 +6,21 @@
  * them for the program's, nor a thread of the program's for one that is counted and not yet born: births says when not to believe the count.
  * Must not know what the calls are.
  */
-#include "engine/engine.h"
+#include "engine/helper/helper.h"
+#include "engine/sys/compiler.h"
+#include "engine/sys/fence.h"
+#include "engine/sys/lock_order.h"
+#include "engine/sys/log.h"
+#include "engine/sys/options.h"
+#include "engine/sys/os.h"
+#include "engine/sys/process.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include <limits.h>
 

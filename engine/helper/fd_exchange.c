@@ -14,7 +14,21 @@
  * of any such socket on the host.  If the helper has no number free for it, it lies there all the same, and nothing is lost.
  * Knows neither what the structures are nor what is done with the descriptors.
  */
-#include "engine/engine.h"
+#include "engine/helper/helper.h"
+#include "engine/sys/compiler.h"
+#include "engine/sys/fence.h"
+#include "engine/sys/lock_order.h"
+#include "engine/sys/log.h"
+#include "engine/sys/options.h"
+#include "engine/sys/os.h"
+#include "engine/sys/process.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include <fcntl.h>
 #include <string.h>
@@ -22,8 +36,7 @@
 #include <sys/un.h>
 
 #include "engine/sys/patience.h"
-#include "engine/progress/wait.h"
-#include "engine/share/lease.h"
+#include "engine/node/registry.h"
 
 #define MAGIC 0x52445370u /* "RDSp" */
 #define BACKLOG 64
@@ -33,6 +46,8 @@ struct packet {
 	uint32_t magic, kind;
 	void *what;
 };
+
+rds_export_taker *rds_export_takers[RDS_EXPORT_KINDS];
 
 static struct {
 	struct os_fd end; /* the program's end, the helper's end */
@@ -131,30 +146,34 @@ static ssize_t exchange_recv(int side, struct packet *pk, int fds[OS_PASS_MAX], 
 
 /* ---- to the helper ---- */
 
+static unsigned export_take(const struct packet *pk, int fds[OS_PASS_MAX], unsigned nfds)
+{
+	rds_export_taker *taker = pk->kind < RDS_EXPORT_KINDS ? rds_export_takers[pk->kind] : NULL;
+
+	if (taker)
+		return taker(pk->what, fds, nfds);
+	if (nfds == 3 && pk->kind == RDS_EXPORT_KICK) {
+		rds_helper_kick_exported(fds[0], fds[1], fds[2]);
+		return 3;
+	}
+	if (nfds < 1)
+		return 0;
+	if (pk->kind == RDS_EXPORT_LEADER)
+		atomic_store(&rds_helper_leader.post.n[os_fd_table], fds[0]);
+	else if (pk->kind == RDS_EXPORT_REGISTRY)
+		atomic_store(&registry_fds(rds_node_registry)->n[os_fd_table], fds[0]);
+	else if (pk->kind == RDS_EXPORT_ASIDE)
+		rds_aside_exported(fds[0]);
+	else
+		return 0;
+	return 1;
+}
+
 /* Puts exported descriptors where they belong; what nobody wants is closed. */
 static void export_deliver(const struct packet *pk, int fds[OS_PASS_MAX], unsigned nfds)
 {
-	unsigned used = 1;
+	unsigned used = export_take(pk, fds, nfds);
 
-	if (nfds == 3 && pk->kind == RDS_EXPORT_KICK) {
-		rds_helper_kick_exported(fds[0], fds[1], fds[2]);
-		used = 3;
-	} else if (nfds >= 1 && pk->kind == RDS_EXPORT_LEADER) {
-		atomic_store(&rds_sock_leader.post.n[os_fd_table], fds[0]);
-	} else if (nfds >= 1 && pk->kind == RDS_EXPORT_REGISTRY) {
-		atomic_store(&registry_fds(rds_node_registry)->n[os_fd_table], fds[0]);
-	} else if (nfds >= 1 && pk->kind == RDS_EXPORT_SOCK) {
-		rds_sock_exported(pk->what, fds[0]);
-	} else if (pk->kind == RDS_EXPORT_LEASE) {
-		used = nfds < 2 ? nfds : 2;
-		rds_lease_exported(pk->what, nfds ? fds[0] : -1, nfds > 1 ? fds[1] : -1);
-	} else if (nfds >= 1 && pk->kind == RDS_EXPORT_WAIT) {
-		rds_wait_exported(pk->what, fds[0]);
-	} else if (nfds >= 1 && pk->kind == RDS_EXPORT_ASIDE) {
-		rds_aside_exported(fds[0]);
-	} else {
-		used = 0;
-	}
 	while (nfds > used)
 		os_close(fds[--nfds]);
 }
@@ -282,15 +301,8 @@ static void exchange_take_all(void)
 	ssize_t n;
 
 	while ((n = exchange_recv(0, &pk, fds, &nfds, &lost, MSG_DONTWAIT)) > 0 || n == -EINTR) {
-		if (n > 0 && pk.kind == RDS_EXPORT_PEER) {
-			rds_shm_wake_fds_import(pk.what, fds, nfds);
-			nfds = 0;
-		} else if (n > 0 && nfds == 1 && pk.kind == RDS_EXPORT_HANG_UP) {
-			rds_lease_hangup_exported(fds[0]);
-			nfds = 0;
-		}
-		while (n > 0 && nfds)
-			os_close(fds[--nfds]);
+		if (n > 0)
+			export_deliver(&pk, fds, nfds);
 	}
 }
 

@@ -33,7 +33,13 @@ enum rds_export_kind {
 	/* to the program */
 	RDS_EXPORT_PEER,    /* what wakes a peer's leader and helper */
 	RDS_EXPORT_HANG_UP, /* what holders wait for (share/lease.h) */
+	RDS_EXPORT_KINDS
 };
+
+/* Takes exported descriptors, and returns how many it has kept, from the first one on: the others are closed. */
+typedef unsigned rds_export_taker(void *what, int *fds, unsigned nfds);
+/* Of the packages above, by kind, filled in before anything runs. */
+extern rds_export_taker *rds_export_takers[RDS_EXPORT_KINDS];
 
 /* Something to be done by a thread of the other side.  fn runs with no lock held, in order of no kind. */
 struct rds_deferred_call {

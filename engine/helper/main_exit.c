@@ -10,7 +10,21 @@
  *
  * And, since it is the same count of threads: whether the program has one only, for who may give it another descriptor table.
  */
-#include "engine/engine.h"
+#include "engine/helper/helper.h"
+#include "engine/sys/compiler.h"
+#include "engine/sys/fence.h"
+#include "engine/sys/lock_order.h"
+#include "engine/sys/log.h"
+#include "engine/sys/options.h"
+#include "engine/sys/os.h"
+#include "engine/sys/process.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -18,6 +32,7 @@
 #include <sys/syscall.h>
 
 #include "engine/helper/fd_exchange.h"
+#include "engine/rds.h"
 
 #define LOOK_MS 50
 

@@ -10,7 +10,21 @@
  */
 #include <fcntl.h>
 
-#include "engine/engine.h"
+#include "engine/helper/helper.h"
+#include "engine/sys/compiler.h"
+#include "engine/sys/fence.h"
+#include "engine/sys/lock_order.h"
+#include "engine/sys/log.h"
+#include "engine/sys/options.h"
+#include "engine/sys/os.h"
+#include "engine/sys/process.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #define SPARES 16
 #define PEER 9 /* measured: five for the first peer over shared memory, four if the sockets are shared with a child as well */
@@ -27,7 +41,7 @@ bool rds_helper_reserve_fill(void)
 		if (!known)
 			atomic_store(&reserve_fd[i], -1);
 		if (atomic_load(&reserve_fd[i]) < 0) {
-			fd = os_fcntl(os_fd(&rds_sock_leader.post), F_DUPFD_CLOEXEC, 0);
+			fd = os_fcntl(os_fd(&rds_helper_leader.post), F_DUPFD_CLOEXEC, 0);
 			if (fd >= 0)
 				os_dup_high_slot(fd, &reserve_fd[i]);
 		}

@@ -9,9 +9,23 @@
  * whose holder is in a call that needs the helper.
  * Must not know what is done in a round.
  */
-#include "engine/engine.h"
+#include "engine/helper/helper.h"
+#include "engine/sys/compiler.h"
+#include "engine/sys/fence.h"
+#include "engine/sys/lock_order.h"
+#include "engine/sys/log.h"
+#include "engine/sys/options.h"
+#include "engine/sys/process.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include "engine/sys/os.h"
 #include "engine/sys/patience.h"
+#include "engine/rds.h"
 
 #include <sched.h>
 

@@ -9,7 +9,21 @@
  * opens the rest, and only when all of it works is it the engine's helper.  An attempt that fails leaves nothing behind, and the
  * next bind tries again.
  */
-#include "engine/engine.h"
+#include "engine/helper/helper.h"
+#include "engine/sys/compiler.h"
+#include "engine/sys/fence.h"
+#include "engine/sys/lock_order.h"
+#include "engine/sys/log.h"
+#include "engine/sys/options.h"
+#include "engine/sys/os.h"
+#include "engine/sys/process.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -19,11 +33,8 @@
 #include <string.h>
 #include <sys/syscall.h>
 
-#include "engine/share/owner.h"
-#include "engine/calls/info.h"
 #include "engine/sys/patience.h"
-#include "engine/progress/wait.h"
-#include "engine/progress/transports.h"
+#include "engine/node/registry.h"
 
 #define BATCH 64
 #define GONE_LOOK_NS (10 * 1000000ull)
@@ -33,6 +44,7 @@
 enum phase { BORN, JOINED, GO, UP, FAILED };
 
 _Atomic bool rds_helper_up;
+const struct rds_helper_client *rds_helper_client;
 
 static struct {
 	_Atomic int ep;
@@ -323,9 +335,7 @@ static void helper_turn(void)
 	}
 	rds_helper_deferred_run_own();
 	timer_run_due();
-	rds_progress_helper_round();
-	rds_owner_round();
-	rds_reclaim();
+	rds_helper_client->round();
 	rds_helper_round_end(begun);
 }
 
@@ -334,7 +344,7 @@ static void helper_last_turns(void)
 {
 	uint64_t until = os_now_ns() + (uint64_t)rds_options()->linger_ms * 1000000;
 
-	while (rds_progress_count_unsent() && os_now_ns() < until) {
+	while (rds_helper_client->has_unsent() && os_now_ns() < until) {
 		rds_timer_set(&hp.gone, os_now_ns() + GONE_LOOK_NS);
 		helper_turn();
 	}
@@ -396,9 +406,7 @@ static int helper_open_all(void)
 	if (!err)
 		err = rds_helper_event_add(&hp.rung, os_fd(&hp.clock), EPOLLIN);
 	if (!err)
-		err = rds_transports_start();
-	if (!err)
-		err = rds_info_start();
+		err = rds_helper_client->start();
 	if (!err && !rds_helper_reserve_fill()) {
 		rds_helper_reserve_release();
 		err = -EMFILE;
@@ -408,8 +416,7 @@ static int helper_open_all(void)
 
 static void helper_close_all(void)
 {
-	rds_info_stop();
-	rds_transports_stop();
+	rds_helper_client->stop();
 	os_close_slot(&hp.ep);
 }
 
@@ -502,14 +509,12 @@ static int export_all(void)
 		err = rds_export_to_helper(RDS_EXPORT_KICK, NULL, kick, 3);
 		os_close_slot(&hp.kick_in.n[0]);
 		if (!err)
-			err = export_fd(RDS_EXPORT_LEADER, os_fd(&rds_sock_leader.post));
+			err = export_fd(RDS_EXPORT_LEADER, os_fd(&rds_helper_leader.post));
 		if (!err)
 			err = export_fd(RDS_EXPORT_REGISTRY, os_fd(registry_fds(rds_node_registry)));
 	}
 	if (!err)
-		err = rds_sock_export_all();
-	if (!err)
-		err = rds_wait_export_all();
+		err = rds_helper_client->export_all();
 	if (!err && hp.want_own)
 		err = rds_export_to_helper(RDS_EXPORT_START, NULL, NULL, 0);
 	return err;
@@ -561,7 +566,7 @@ static int start_attempt(bool own, bool *unable)
 
 int rds_helper_start(void)
 {
-	bool own = rds_options()->helper_fds == RDS_HELPER_FDS_OWN && !rds_transports_share_table(), unable = false;
+	bool own = rds_options()->helper_fds == RDS_HELPER_FDS_OWN && !rds_helper_client->shares_table(), unable = false;
 	int err = start_attempt(own, &unable);
 
 	if (err && unable) {
@@ -598,5 +603,4 @@ void rds_helper_forget(void)
 	os_fd_init(&hp.kick_in);
 	os_fd_init(&hp.kick_out);
 	os_fd_init(&hp.clock);
-	rds_progress_forget();
 }

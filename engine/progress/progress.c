@@ -93,7 +93,7 @@ void rds_progress_attention_update(void)
 static void leader_wake_if_pending(void)
 {
 	if (rds_progress_attention == RDS_ATT_LEADER && rds_helper_up && rds_transports_pending())
-		rds_sock_waiter_wake(progress_state.leader);
+		rds_wait_wake(progress_state.leader);
 }
 
 void rds_progress_spin_enter(void)

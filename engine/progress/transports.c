@@ -35,17 +35,24 @@ void rds_transports_forget(void)
 }
 #endif
 
+static struct rds_transport *transports_attach(struct rds_transport *t)
+{
+	t->up = &rds_transports_up;
+	return t;
+}
+
 void rds_transports_choose(void)
 {
 	const char *name = rds_options()->transport;
 	bool any = strcmp(name, "auto") == 0, far = strcmp(name, "verbs") == 0;
 
-	rds_transports.loop = rds_loop_transport();
+	rds_transport_wakes = rds_transports_wakes;
 	rds_transports.alone = strcmp(name, "loop") == 0;
-	rds_transports.shm = rds_transports.alone ? rds_transports.loop : rds_fault_transport(rds_shm_transport());
+	rds_transports.loop = transports_attach(rds_loop_transport());
+	rds_transports.shm = rds_transports.alone ? rds_transports.loop : rds_fault_transport(transports_attach(rds_shm_transport()));
 	rds_transports.remote = any || far ? transports_remote() : NULL;
 	if (rds_transports.remote)
-		rds_transports.remote = rds_fault_transport(rds_transports.remote);
+		rds_transports.remote = rds_fault_transport(transports_attach(rds_transports.remote));
 	rds_transports.prefer_remote = far;
 	rds_transports.none =
 		!rds_transports.alone && !any && strcmp(name, "shm") != 0 && !(far && rds_transports.remote);
@@ -101,8 +108,8 @@ static void transports_relay_open(void)
 	int fd = os_eventfd(0, 0);
 
 	if (fd >= 0)
-		os_dup_high_slot(fd, &rds_sock_leader.relay_fd);
-	progress_state.remote_leads = atomic_load(&rds_sock_leader.relay_fd) >= 0;
+		os_dup_high_slot(fd, &rds_helper_leader.relay_fd);
+	progress_state.remote_leads = atomic_load(&rds_helper_leader.relay_fd) >= 0;
 }
 
 int rds_transports_claim(const struct in6_addr *addr, uint32_t scope)

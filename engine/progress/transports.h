@@ -9,8 +9,28 @@
 #ifndef ENGINE_PROGRESS_TRANSPORTS_H
 #define ENGINE_PROGRESS_TRANSPORTS_H
 
-#include "engine/engine.h"
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/helper/helper.h"
+#include "engine/progress/progress.h"
+#include "engine/rds.h"
+#include "engine/sys/compiler.h"
+#include "engine/sys/fence.h"
+#include "engine/sys/lock_order.h"
+#include "engine/sys/log.h"
+#include "engine/sys/options.h"
+#include "engine/sys/os.h"
+#include "engine/sys/process.h"
+#include "engine/transport/transport.h"
 #include "engine/progress/state.h"
+
+extern const struct rds_transport_up rds_transports_up;
+extern const struct rds_transport_wakes rds_transports_wakes;
 
 /* Which there are, by RDS_PRELOAD_TRANSPORT; the engine is being made. */
 void rds_transports_choose(void);

@@ -36,7 +36,7 @@ static __thread struct {
 
 static void wait_timer(struct rds_timer *tm)
 {
-	rds_sock_waiter_wake(container_of(tm, struct rds_wait, timer));
+	rds_wait_wake(container_of(tm, struct rds_wait, timer));
 }
 
 struct rds_wait *rds_wait_begin(unsigned n)
@@ -144,16 +144,18 @@ int rds_wait_export_all(void)
 	return err;
 }
 
-void rds_wait_exported(struct rds_wait *w, int fd)
+unsigned rds_wait_exported(void *wait, int *fds, unsigned nfds)
 {
 	static const uint64_t one = 1;
+	struct rds_wait *w = wait;
 
-	if (!os_fd_table)
-		return;
-	atomic_store(&w->efd.n[os_fd_table], fd);
+	if (nfds < 1 || !os_fd_table)
+		return nfds;
+	atomic_store(&w->efd.n[os_fd_table], fds[0]);
 	if (w->owed)
-		os_write(fd, &one, sizeof(one));
+		os_write(fds[0], &one, sizeof(one));
 	w->owed = false;
+	return 1;
 }
 
 /* Take stale posts off a blocking descriptor without ever blocking. */
@@ -205,7 +207,7 @@ void rds_sock_room_made(void)
 	atomic_fetch_add(&wait_room_gen, 1);
 	rds_lock(&rds_lock_wait);
 	for (w = wait_room_list; w; w = w->room_next)
-		rds_sock_waiter_wake(w);
+		rds_wait_wake(w);
 	rds_unlock(&rds_lock_wait);
 }
 
@@ -310,8 +312,8 @@ bool rds_wait_arm(struct rds_wait *w)
 	wait_link_nodes(w);
 	follow = follow && wait_efd_export(w) >= 0;
 	rx_lock();
-	if (!progress_state.leader && atomic_load(&rds_sock_leader.fd) >= 0) {
-		w->relayed = progress_state.remote_leads && atomic_load(&rds_sock_leader.relay_fd) >= 0;
+	if (!progress_state.leader && atomic_load(&rds_helper_leader.fd) >= 0) {
+		w->relayed = progress_state.remote_leads && atomic_load(&rds_helper_leader.relay_fd) >= 0;
 		progress_state.leader = w;
 		w->leader = true;
 	} else if (follow) {
@@ -322,8 +324,8 @@ bool rds_wait_arm(struct rds_wait *w)
 		return !wait_nap(w); /* go on looking */
 	}
 	atomic_store(&w->sleep_slot, !w->leader	  ? &w->efd.n[0]
-				     : w->relayed ? &rds_sock_leader.relay_fd
-						  : &rds_sock_leader.fd);
+				     : w->relayed ? &rds_helper_leader.relay_fd
+						  : &rds_helper_leader.fd);
 	atomic_store(&w->armed, true);
 	rds_fence(); /* who makes room sees a sleeper, or the sleeper sees the room */
 	rds_progress_attention_update();
@@ -404,7 +406,7 @@ int rds_wait_sleep(struct rds_wait *w, uint64_t deadline)
 	return got < 0 ? -EINTR : 0;
 }
 
-void rds_sock_waiter_wake(struct rds_wait *w)
+void rds_wait_wake(struct rds_wait *w)
 {
 	static const uint64_t one = 1;
 	int fd;
@@ -412,8 +414,8 @@ void rds_sock_waiter_wake(struct rds_wait *w)
 	if (!atomic_exchange(&w->armed, false))
 		return;
 	fd = !w->leader	  ? os_fd(&w->efd)
-	     : w->relayed ? atomic_load(&rds_sock_leader.relay_fd)
-			  : os_fd(&rds_sock_leader.post);
+	     : w->relayed ? atomic_load(&rds_helper_leader.relay_fd)
+			  : os_fd(&rds_helper_leader.post);
 	if (unlikely(fd < 0) && os_fd_table) { /* lent, but not taken yet */
 		rds_fd_exchange_drain();
 		fd = os_fd(&w->efd);

@@ -6,15 +6,9 @@
 #define ENGINE_PROGRESS_WAIT_H
 
 #include "engine/socket/socket.h"
+#include "engine/progress/progress.h"
 
 #define RDS_WAIT_INLINE 4
-
-struct rds_wait_node {
-	struct rds_wait *w;
-	struct rds_sock *sk;
-	struct rds_wait_node *prev, *next; /* among the socket's sleepers */
-	short events;
-};
 
 struct rds_wait {
 	struct rds_wait *pool_next;
@@ -64,10 +58,14 @@ int rds_wait_sleep(struct rds_wait *w, uint64_t deadline_ns);
 /* A call that may wait for one socket: wait begun, socket added. Sets *deadline from a timeout (RDS_NO_TIMEOUT = none). */
 struct rds_wait *rds_wait_begin_one(struct rds_sock *sk, short events);
 /* Leader or follower, wake it if it sleeps. */
-void rds_sock_waiter_wake(struct rds_wait *w);
+void rds_wait_wake(struct rds_wait *w);
 int rds_wait_export_all(void);			    /* the helper is starting: threads that sleep already */
-void rds_wait_exported(struct rds_wait *w, int fd); /* helper/fd_exchange.c */
+unsigned rds_wait_exported(void *w, int *fds, unsigned nfds); /* rds_export_taker */
 /* In a forked child the pools belong to the parent: forget them. */
 void rds_wait_forget(void);
+
+/* rds_transport_wakes' (spin.c). */
+void rds_wait_peer_woken(void);
+void rds_wait_peer_wake_begin(void);
 
 #endif

@@ -11,7 +11,6 @@
 #include "engine/rdma/rdma.h"
 #include "engine/sys/uaccess.h"
 #include "engine/progress/wait.h"
-#include "engine/share/lease.h"
 
 #include <fcntl.h>
 #include <string.h>

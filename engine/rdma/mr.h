@@ -5,7 +5,14 @@
 #ifndef ENGINE_MR_H
 #define ENGINE_MR_H
 
-#include "engine/engine.h"
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/socket/socket.h"
 #include "engine/abi/foreign_memory.h"
 #include "engine/abi/rdma_args.h"
 #include "rds_abi.h"

@@ -25,6 +25,7 @@
 #include "engine/share/lease.h"
 #include "engine/progress/transports.h"
 #include "engine/calls/start.h"
+#include "engine/calls/close.h"
 
 #define MESSAGE_MAX (1u << 20)
 /* Descriptors that it takes for a moment, with an engine or without one, and what becomes of them. */
@@ -274,7 +275,7 @@ static int handoff_make_socket(int fd, struct rds_handoff *e, uint64_t inode, co
 {
 	bool killed = e->file < 0, sure = e->page >= 0;
 	struct rds_sock *sk;
-	int err = rds_sock_new_from_pair(e->pair, inode, &sk);
+	int err = rds_sock_new(e->pair, inode, &sk);
 
 	if (err)
 		return err;
@@ -289,7 +290,7 @@ static int handoff_make_socket(int fd, struct rds_handoff *e, uint64_t inode, co
 	if (!err)
 		err = handoff_revive_socket(sk, st, r, sure);
 	if (err) {
-		rds_sock_discard(sk);
+		rds_call_discard(sk);
 		return err;
 	}
 	rds_share_begin(); /* who else has it will need us; the will goes first, so that those who wait are given it */

@@ -34,6 +34,8 @@
 #include "engine/sys/patience.h"
 #include "engine/rdma/rdma.h"
 #include "engine/share/lease.h"
+#include "engine/progress/progress.h"
+#include "engine/calls/close.h"
 
 #define ROUNDS 256
 

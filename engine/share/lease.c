@@ -250,10 +250,14 @@ static void lease_make_hangup(struct rds_deferred_call *c)
 
 static struct rds_deferred_call hangup_chore = {.fn = lease_make_hangup};
 
-void rds_lease_hangup_exported(int end)
+unsigned rds_lease_hangup_exported(void *none, int *fds, unsigned nfds)
 {
+	(void)none;
+	if (nfds != 1)
+		return 0;
 	os_close_slot(&hangup_pipe.end.n[0]);
-	os_dup_high_slot(end, &hangup_pipe.end.n[0]);
+	os_dup_high_slot(fds[0], &hangup_pipe.end.n[0]);
+	return 1;
 }
 
 static bool lease_has_hangup(void)
@@ -309,8 +313,11 @@ void rds_lease_export_all(void)
 }
 
 /* One that has been closed meanwhile wants none; if that happens now, what is left for the helper closes it. */
-void rds_lease_exported(struct rds_sock *sk, int fd, int inbox)
+unsigned rds_lease_exported(void *socket, int *fds, unsigned nfds)
 {
+	int fd = nfds > 0 ? fds[0] : -1, inbox = nfds > 1 ? fds[1] : -1;
+	struct rds_sock *sk = socket;
+
 	if (os_fd_table && fd >= 0 && (atomic_load(&sk->open) || atomic_load(&sk->handing_off))) {
 		rds_lease_close(sk);
 		atomic_store(&sk->mailbox_fd.n[1], inbox);
@@ -322,6 +329,7 @@ void rds_lease_exported(struct rds_sock *sk, int fd, int inbox)
 			os_close(inbox);
 	}
 	rds_sock_put(sk);
+	return nfds < 2 ? nfds : 2;
 }
 
 /* ---- a holder that came past all hooks ---- */

@@ -35,20 +35,15 @@ void rds_lease_reserve_fd(bool keep); /* a number for who leaves: kept, or to be
 void rds_lease_export_later(struct rds_sock *sk); /* once it is listed.  control held */
 /* The helper gets what it needs to answer those who attach.  No lock that the helper could want. */
 void rds_lease_export_all(void);
-void rds_lease_exported(struct rds_sock *sk, int fd,
-			int inbox); /* helper/fd_exchange.c; -1: the helper had no number for it, or there is none */
-void rds_lease_hangup_exported(int end);
+/* rds_export_taker: the lease and the mailbox, or fewer, if the helper had no number for one, or there is none. */
+unsigned rds_lease_exported(void *sk, int *fds, unsigned nfds);
+unsigned rds_lease_hangup_exported(void *none, int *fds, unsigned nfds); /* rds_export_taker */
 
 /* Somebody has come to hold it of whom nobody had told: the program's next call makes what there is not.  Helper. */
 void rds_lease_make_late(struct rds_sock *sk);
 
 /* What is written there has changed. Any thread, any lock; from a signal handler, too. */
 void rds_lease_write(struct rds_sock *sk);
-static inline void rds_sock_changed(struct rds_sock *sk)
-{
-	if (__builtin_expect(atomic_load_explicit(&sk->lease, memory_order_relaxed) != NULL, 0))
-		rds_lease_write(sk);
-}
 
 /* Not the carrier any more, or again: 0, or -EAGAIN, somebody else is. */
 void rds_lease_release(struct rds_sock *sk);

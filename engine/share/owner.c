@@ -21,6 +21,7 @@
 
 #include "engine/share/memory_grant.h"
 #include "engine/share/lease.h"
+#include "engine/calls/close.h"
 
 static struct rds_owner *owned_sockets; /* all */
 static _Atomic bool due;

@@ -96,12 +96,6 @@ struct rds_owner_reply {
 void rds_owner_serve(struct rds_owner *c, const struct rds_owner_request *call, struct rds_owner_reply *r);
 void rds_owner_reply_free(struct rds_owner_reply *r);
 
-/*
- * calls/recv.c: a receive for somebody else.  Never sleeps; may_wait: the caller would.  *taken: what was delivered, for rds_inc_free() or
- * putting back.
- */
-ssize_t rds_call_recv_proxy(struct rds_sock *sk, int fd, struct msghdr *msg, int flags, bool may_wait,
-			    struct rds_inc **taken);
 /* owner_call.c: ... and has not been read there: it is the next one again. */
 void rds_recv_put_back(struct rds_sock *sk, struct rds_inc *inc);
 

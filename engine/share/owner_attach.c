@@ -19,6 +19,7 @@
 #include "engine/share/owner.h"
 #include "engine/sys/patience.h"
 #include "engine/share/lease.h"
+#include "engine/progress/progress.h"
 
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434

@@ -17,6 +17,7 @@
 #include "engine/rdma/rdma.h"
 #include "engine/share/rdma_probe.h"
 #include "engine/calls/sockopt.h"
+#include "engine/calls/recv.h"
 #include "rds_abi.h"
 
 #define NO_MEMORY ((void *)8) /* nobody has anything there */

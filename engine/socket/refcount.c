@@ -8,7 +8,7 @@
  * noted in the thread's record instead (sys/thread_record.h), so the end of the last reference looks for such calls, and the last of them
  * ends the socket.  Messages that the transport has not yet acknowledged are counted apart, together with their bytes.
  */
-#include "engine/conn/conn.h"
+#include "engine/socket/socket.h"
 
 _Atomic int64_t rds_sock_closed_bytes;
 
@@ -32,7 +32,7 @@ static inline bool ref_is_ending(uint64_t ref)
 /* Of messages in flight: what they take, as long as they wait here (conn/closed_sockets.c). */
 static int64_t snd_weight(uint64_t snd)
 {
-	return (int64_t)(snd / RDS_SND_MSG * sizeof(struct rds_queue_item) + snd % RDS_SND_MSG);
+	return (int64_t)(snd / RDS_SND_MSG * RDS_SOCK_MESSAGE_COST + snd % RDS_SND_MSG);
 }
 
 /*

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * socket.c - life of a socket: creation, references, the stand-in pair, last close.
+ * socket.c - the structures of sockets: made, listed, shown to the helper, used again.
  *
  * The application holds one end of an AF_UNIX SOCK_SEQPACKET pair, we hold the other.  The kernel hangs ours up when
  * the last copy of the application's end is gone, wherever it was: that is the socket's last close.
@@ -14,20 +14,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/share/owner.h"
-#include "engine/conn/conn.h"
-#include "engine/rdma/mr.h"
-#include "engine/sys/patience.h"
-#include "engine/rdma/rdma.h"
-#include "engine/share/lease.h"
-#include "engine/calls/start.h"
-
 #define SLAB_CHUNK 64
-#ifndef SOCK_MAX
-#define SOCK_MAX 11
-#endif
 
 unsigned (*rds_hook_hangup)(struct rds_sock *sk);
+
+static void event_ignored(struct rds_sock *sk)
+{
+	(void)sk;
+}
+
+static void event_without_socket(void)
+{
+}
+
+static void event_of_waiter(struct rds_wait *w)
+{
+	(void)w;
+}
+
+struct rds_sock_events rds_sock_events = {
+	.pair_readable = event_ignored,
+	.closing = event_ignored,
+	.unused = event_ignored,
+	.changed = event_ignored,
+	.wake = event_of_waiter,
+	.proxy_wake = event_without_socket,
+	.watched = event_without_socket,
+};
 
 static pthread_mutex_t sock_slab_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rds_sock *sock_slab_free, *sock_list; /* all: control */
@@ -64,7 +77,7 @@ static struct rds_sock *sock_slab_get(void)
 
 void rds_sock_slab_put(struct rds_sock *sk)
 {
-	rds_lease_unmap(sk);
+	rds_sock_events.unused(sk);
 	pthread_mutex_lock(&sock_slab_lock);
 	sk->next_free = sock_slab_free;
 	sock_slab_free = sk;
@@ -115,27 +128,6 @@ void rds_sock_used_level(struct rds_sock *sk, int level)
 	rds_sock_changed(sk);
 }
 
-/* ---- last close ---- */
-
-static void sock_drop_received(struct rds_sock *sk)
-{
-	struct rds_sock_zcopy *z;
-	struct rds_inc *inc;
-
-	while ((inc = sk->rx_head)) {
-		sk->rx_head = inc->next;
-		rds_inc_free(inc);
-	}
-	sk->rx_tail = &sk->rx_head;
-	sk->rcv_bytes = 0;
-	rds_cong_clear_port(sk);
-	while ((z = sk->zhead)) {
-		sk->zhead = z->next;
-		free(z);
-	}
-	sk->ztail = &sk->zhead;
-}
-
 /* Of this thread's table.  The set that the helper waits on holds what its own table (or the one for both) has. */
 static void sock_close_pair(struct rds_sock *sk)
 {
@@ -143,7 +135,7 @@ static void sock_close_pair(struct rds_sock *sk)
 	if (sk->exported && (os_fd_table || !rds_helper_has_own_table()))
 		rds_helper_event_del(rds_sock_pair_fd(sk));
 	os_close_slot(&sk->pair.n[os_fd_table]);
-	rds_lease_close(sk);
+	rds_sock_events.closing(sk);
 	rds_unlock(&rds_lock_wait);
 }
 
@@ -165,102 +157,22 @@ void rds_sock_list_del(struct rds_sock *sk)
 		sk->next_all->prev_all = sk->prev_all;
 }
 
-/* Has the helper a number for it, in a table of its own?  control held. */
-static bool sock_unlist_exported(struct rds_sock *sk)
+bool rds_sock_unlist(struct rds_sock *sk)
 {
 	rds_sock_list_del(sk);
 	return sk->exported && sk->exported == rds_export_epoch() && rds_helper_has_own_table();
 }
 
-/*
- * False: another thread has been here.  All under one lock: the helper, woken by the hang-up, may be the one who does it, and
- * a close() that finds it at work must not return before the port is free.
- */
-static bool sock_shut(struct rds_sock *sk, bool *lent)
-{
-	struct rds_mr *regions = NULL;
-	bool first;
-
-	rds_lock(&rds_lock_control);
-	first = atomic_exchange(&sk->open, false);
-	if (first) {
-		rds_cong_set_monitor(sk, false);
-		rx_lock();
-		if (rds_sock_bound(sk))
-			rds_sock_bound_remove(sk);
-		sock_drop_received(sk);
-		regions = rds_mr_take_all(sk);
-		atomic_store(&sk->burying, regions);
-		rds_ops_close(sk);
-		rds_cong_sock_del(sk);
-		rx_unlock();
-		rds_conn_sock_closed(sk);
-		if (!sk->port_returned)
-			registry_sock_remove(rds_node_registry, sk->reg_idx);
-		*lent = sock_unlist_exported(sk);
-	}
-	rds_unlock(&rds_lock_control);
-	rds_mr_destroy_list(regions);
-	if (first)
-		atomic_store(&sk->burying, false);
-	return first;
-}
-
-/*
- * Another thread was first, most often the helper: the regions must be beyond reach when close() returns.  That thread waits for peers,
- * within a limit; ours may be a signal handler that has interrupted it, so it waits within one as well.
- */
-static void sock_wait_burial(const struct rds_sock *sk)
-{
-	uint64_t until = os_now_ns() + rds_patience_ns(RDS_PATIENCE_REGION_RECLAIM);
-
-	while (atomic_load(&sk->burying) && os_now_ns() < until)
-		os_poll(NULL, 0, 1);
-}
-
 /* Nothing new can come to it; who sleeps for it looks. */
-static void sock_close_pair_both(struct rds_sock *sk, bool lent)
+void rds_sock_close_pair(struct rds_sock *sk, bool exported)
 {
 	rds_sock_wake_all(sk);
 	sock_close_pair(sk);
-	if (!lent)
+	if (!exported)
 		return;
 	rds_sock_hold(sk);
 	if (!(os_fd_table ? rds_helper_defer_to_program(&sk->close_call) : rds_helper_defer(&sk->close_call)))
 		rds_sock_put(sk);
-}
-
-/*
- * The kernel's order (rds-semantics 11.7), except that what was sent is not cancelled: it goes on without its socket,
- * because here the sender's process is also the network, and a program that sends and closes means it.  How far that goes is conn/closed_sockets.c's.
- */
-void rds_call_close_last(struct rds_sock *sk)
-{
-	bool lent = false;
-
-	if (!sock_shut(sk, &lent)) {
-		sock_wait_burial(sk);
-		return;
-	}
-	sock_close_pair_both(sk, lent);
-	rds_sock_put(sk); /* the caller has one of his own */
-	rds_conn_work_run();
-}
-
-void rds_call_close_handed_off(struct rds_sock *sk)
-{
-	bool lent;
-
-	rds_lock(&rds_lock_control);
-	rds_cong_set_monitor(sk, false);
-	rx_lock();
-	sock_drop_received(sk);
-	rds_cong_sock_del(sk);
-	rx_unlock();
-	lent = sock_unlist_exported(sk);
-	rds_unlock(&rds_lock_control);
-	sock_close_pair_both(sk, lent);
-	rds_sock_put(sk); /* for having been open */
 }
 
 bool rds_sock_hung_up(struct rds_sock *sk)
@@ -268,26 +180,6 @@ bool rds_sock_hung_up(struct rds_sock *sk)
 	struct pollfd p = {.fd = rds_sock_pair_fd(sk), .events = 0};
 
 	return os_poll(&p, 1, 0) > 0 && (p.revents & POLLHUP);
-}
-
-void rds_call_number_closing(struct rds_sock *sk)
-{
-	if (!sk || !atomic_load_explicit(&sk->nops, memory_order_relaxed) || !rds_sock_get(sk))
-		return;
-	rds_ops_drain(sk);
-	rds_sock_put(sk);
-}
-
-void rds_call_number_closed(struct rds_sock *sk)
-{
-	if (rds_sock_hung_up(sk))
-		rds_call_close_last(sk);
-	rds_sock_put(sk);
-}
-
-void rds_call_number_added(struct rds_sock *sk)
-{
-	rds_sock_hold(sk);
 }
 
 /* Our end of the pair has something to say. Helper. */
@@ -298,11 +190,8 @@ static void sock_pair_event(struct rds_helper_event *ev, uint32_t events)
 	(void)events;
 	if (!rds_sock_get(sk))
 		return;
-	if (!atomic_load(&sk->open))
-		goto out;
-	if (!rds_call_check_hangup(sk)) /* asked anew: the event may be of an earlier life of this structure */
-		rds_owner_pair_readable(sk);
-out:
+	if (atomic_load(&sk->open))
+		rds_sock_events.pair_readable(sk);
 	rds_sock_put(sk);
 }
 
@@ -317,18 +206,22 @@ int rds_sock_pair_fd(struct rds_sock *sk)
 	return os_fd(&sk->pair);
 }
 
-void rds_sock_exported(struct rds_sock *sk, int fd)
+unsigned rds_sock_exported(void *socket, int *fds, unsigned nfds)
 {
+	struct rds_sock *sk = socket;
 	int err;
 
+	if (nfds < 1)
+		return 0;
 	if (os_fd_table)
-		atomic_store(&sk->pair.n[os_fd_table], fd);
-	err = rds_helper_event_add(&sk->ev, fd, EPOLLIN | EPOLLRDHUP | EPOLLET);
+		atomic_store(&sk->pair.n[os_fd_table], fds[0]);
+	err = rds_helper_event_add(&sk->ev, fds[0], EPOLLIN | EPOLLRDHUP | EPOLLET);
 	if (err)
 		rds_error("a socket cannot be watched (%s): its last close may go unnoticed", strerror(-err));
+	return 1;
 }
 
-static int sock_export(struct rds_sock *sk)
+int rds_sock_export(struct rds_sock *sk)
 {
 	int fd = os_fd(&sk->pair);
 
@@ -342,21 +235,12 @@ int rds_sock_export_all(void)
 
 	for (sk = sock_list; sk && !err; sk = sk->next_all) {
 		sk->exported = rds_export_epoch();
-		err = sock_export(sk);
+		err = rds_sock_export(sk);
 	}
 	return err;
 }
 
 /* ---- creation ---- */
-
-static int sock_check_type(int type, int protocol)
-{
-	if (type < 0 || (type & ~(0xf | SOCK_CLOEXEC | SOCK_NONBLOCK)) || (type & 0xf) >= SOCK_MAX)
-		return -EINVAL;
-	if ((type & 0xf) != SOCK_SEQPACKET || protocol != 0)
-		return -ESOCKTNOSUPPORT;
-	return 0;
-}
 
 static void sock_init(struct rds_sock *sk, uint64_t inode)
 {
@@ -426,29 +310,6 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 	atomic_store(&sk->hidden_out, false);
 }
 
-/* The application's end is returned, ours goes where sk keeps it. */
-static int sock_make_pair(struct rds_sock *sk, int type, uint64_t *inode)
-{
-	struct stat st;
-	int sv[2], err = os_socketpair(AF_UNIX, SOCK_SEQPACKET | (type & (SOCK_CLOEXEC | SOCK_NONBLOCK)), 0, sv);
-
-	if (err < 0)
-		return err;
-	err = os_dup_high_slot(sv[1], &sk->pair.n[0]);
-	if (!err) {
-		err = os_fstat(sv[0], &st);
-		if (err)
-			os_close_slot(&sk->pair.n[0]);
-	}
-	if (err < 0) {
-		os_close(sv[0]);
-		return err;
-	}
-	rds_node_name_bind(sv[0], &sk->name);
-	*inode = st.st_ino;
-	return sv[0];
-}
-
 /* Into the list of sockets; from now on the helper may see it.  control held. */
 void rds_sock_list_add(struct rds_sock *sk)
 {
@@ -466,21 +327,7 @@ void rds_sock_list_add(struct rds_sock *sk)
 	atomic_store_explicit(&sk->ref, (atomic_load(&sk->ref) & ~(RDS_REF_TURN - 1)) + RDS_REF_TURN + 2, memory_order_release);
 }
 
-static int sock_register(struct rds_sock *sk)
-{
-	int err =
-		registry_sock_add(rds_node_registry, sk->inode, rds_sock_sndbuf(sk), rds_sock_rcvbuf(sk), &sk->reg_idx);
-
-	if (err)
-		return err;
-	registry_sock_set_name(rds_node_registry, sk->reg_idx, &sk->name);
-	rds_sock_list_add(sk);
-	return 0;
-}
-
-/* ---- one that comes from another process (share/handoff_in.c) ---- */
-
-int rds_sock_new_from_pair(int pair, uint64_t inode, struct rds_sock **out)
+int rds_sock_new(int pair, uint64_t inode, struct rds_sock **out)
 {
 	struct rds_sock *sk = sock_slab_get();
 	int err;
@@ -501,72 +348,12 @@ int rds_sock_new_from_pair(int pair, uint64_t inode, struct rds_sock **out)
 	return 0;
 }
 
-void rds_sock_discard(struct rds_sock *sk)
-{
-	rx_lock();
-	sock_drop_received(sk);
-	rx_unlock();
-	os_close_slot(&sk->pair.n[0]);
-	rds_lease_close(sk);
-	rds_sock_slab_put(sk);
-}
-
 /* Without the helper's eye on it the last close would go unnoticed, until this process ends: no reason to fail. */
 void rds_sock_export_late(struct rds_sock *sk)
 {
-	if (sk->exported && sock_export(sk))
+	if (sk->exported && rds_sock_export(sk))
 		rds_warn("a socket that another process has left to this one is not watched: its last close may go "
 			 "unnoticed");
-}
-
-/* A program that counted on one descriptor per socket reports EMFILE earlier than its user expects. */
-static int sock_warn_refused(int err)
-{
-	if (err == -EMFILE)
-		rds_warn_once("no descriptor for another RDS socket: " RDS_LOG_EMFILE);
-	return err;
-}
-
-int rds_call_socket(int type, int protocol, struct rds_sock **out)
-{
-	struct rds_sock *sk;
-	uint64_t inode;
-	bool lent;
-	int fd, err = sock_check_type(type, protocol);
-
-	if (!err)
-		err = rds_call_start_engine();
-	if (err)
-		return err;
-	rds_helper_deferred_check();
-	sk = sock_slab_get();
-	if (!sk)
-		return -ENOMEM;
-	fd = sock_make_pair(sk, type, &inode);
-	if (fd < 0) {
-		rds_sock_slab_put(sk);
-		return sock_warn_refused(fd);
-	}
-	sock_init(sk, inode);
-	rds_lock(&rds_lock_control);
-	err = sock_register(sk);
-	lent = sk->exported;
-	rds_unlock(&rds_lock_control);
-	if (err) {
-		os_close_slot(&sk->pair.n[0]);
-		os_close(fd);
-		rds_sock_slab_put(sk);
-		return err;
-	}
-	if (lent)
-		err = sock_export(sk);
-	if (err && err != -EPIPE) { /* then nothing is lent any more, and has been logged */
-		os_close(fd);
-		rds_call_number_closed(sk);
-		return sock_warn_refused(err);
-	}
-	*out = sk;
-	return fd;
 }
 
 void rds_sock_set_error(struct rds_sock *sk, int err)

@@ -7,7 +7,26 @@
 #define ENGINE_SOCKET_SOCKET_H
 
 #include "engine/socket/op_marks.h"
-#include "engine/engine.h"
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/helper/helper.h"
+#include "engine/rds.h"
+#include "engine/helper/leader.h"
+#include "engine/sys/compiler.h"
+#include "engine/sys/fence.h"
+#include "engine/sys/lock_order.h"
+#include "engine/sys/log.h"
+#include "engine/sys/options.h"
+#include "engine/sys/os.h"
+#include "engine/sys/process.h"
+#include "engine/wire/addr.h"
+#include "engine/node/stats.h"
+#include "engine/node/registry.h"
 #include "include/rds_abi.h"
 
 #define RDS_DST_CACHE 8 /* power of two */
@@ -31,6 +50,7 @@ struct rds_sock_zcopy {
 };
 
 struct rds_queue_item;
+struct rds_wait;
 
 struct rds_sock {
 	_Atomic uint64_t ref;	  /* RDS_REF_*: the open socket, its numbers, engine lists, calls for which no record had room */
@@ -168,6 +188,9 @@ static inline bool rds_sock_writable(const struct rds_sock *sk)
 {
 	uint64_t snd = atomic_load_explicit(&sk->snd, memory_order_acquire);
 
+/* What a message in flight takes beside its bytes, whatever the structure in its queue is; conn/send_queue.c checks it. */
+#define RDS_SOCK_MESSAGE_COST 208
+
 	return (snd & (RDS_SND_MSG - 1)) < rds_sock_sndbuf(sk) && snd < RDS_SND_MSG * RDS_SND_MSGS;
 }
 static inline void rds_sock_snd_add(struct rds_sock *sk, uint64_t bytes)
@@ -194,24 +217,24 @@ static inline void rds_sock_hold(struct rds_sock *sk)
 /* socket.c */
 void rds_sock_each(void (*fn)(struct rds_sock *sk, void *arg), void *arg); /* all open sockets, control held inside */
 void rds_sock_each_locked(void (*fn)(struct rds_sock *sk, void *arg), void *arg); /* caller holds control */
-/* Has the last number of it been closed, wherever that was?  True: its end has come, or comes.  Helper. */
-bool rds_call_check_hangup(struct rds_sock *sk); /* calls/hang_up.c */
 bool rds_sock_hung_up(struct rds_sock *sk); /* the kernel says so */
-void rds_call_close_last(struct rds_sock *sk); /* it is over; the caller has a reference */
-void rds_call_close_handed_off(
-	struct rds_sock *sk);		    /* it is over here, but another process has it; not open, not bound */
+bool rds_sock_unlist(
+	struct rds_sock *sk); /* control held.  True: the helper has a number for it, in a table of its own */
+/* Nothing new can come to it; who sleeps for it looks.  exported: as rds_sock_unlist() has said. */
+void rds_sock_close_pair(struct rds_sock *sk, bool exported);
 int rds_sock_pair_fd(struct rds_sock *sk);  /* our end of the pair, in this thread's table; -1: none */
+int rds_sock_export(struct rds_sock *sk);   /* 0 or -errno */
 int rds_sock_export_all(void); /* control held, the helper is starting: have it see the hang-ups of stand-ins */
-void rds_sock_exported(struct rds_sock *sk, int fd); /* helper/fd_exchange.c */
+unsigned rds_sock_exported(void *sk, int *fds, unsigned nfds); /* rds_export_taker */
 void rds_sock_forget(void); /* forked child */
+extern _Atomic uint64_t rds_sock_cong_gen; /* changes with congestion anywhere */
 extern struct rds_sock *rds_sock_unseen; /* sockets with input that their stand-in does not show; rx */
 extern struct rds_sock
 	*rds_sock_taker;	  /* ... but for this one, as long as the lock is held: its reader is looking for it */
 void rds_sock_bound_forget(void); /* forked child */
 void rds_sock_slab_put(struct rds_sock *sk); /* refcount.c: nothing of it is in use: back to the slab */
 /* A socket around an end of a pair that came from another process, which it takes; not open before it is listed.  0 or -errno. */
-int rds_sock_new_from_pair(int pair, uint64_t inode, struct rds_sock **out);
-void rds_sock_discard(struct rds_sock *sk);  /* ... and never was */
+int rds_sock_new(int pair, uint64_t inode, struct rds_sock **out);
 void rds_sock_list_add(struct rds_sock *sk); /* control: open, with two references */
 void rds_sock_list_del(struct rds_sock *sk); /* control */
 void rds_sock_export_late(struct rds_sock *sk);
@@ -282,5 +305,32 @@ void rds_sock_show_anew(struct rds_sock *sk, int fd);
 void rds_sock_show_refused(struct rds_sock *sk, int fd); /* a send fails with EAGAIN: show that, and its end */
 void rds_sock_show_unseen(void); /* helper: what has stood unread for a tick becomes visible in the kernel */
 void rds_sock_wake_all(struct rds_sock *sk); /* closing: wake every sleeper */
+
+/* A thread that sleeps for a socket, in its list: sk->waiters; wait. */
+struct rds_wait_node {
+	struct rds_wait *w;
+	struct rds_sock *sk;
+	struct rds_wait_node *prev, *next; /* among the socket's sleepers */
+	short events;
+};
+
+/* What the packages above do for a socket, filled in before anything runs. */
+struct rds_sock_events {
+	void (*pair_readable)(struct rds_sock *sk); /* our end of the pair has something to say.  Helper */
+	void (*closing)(struct rds_sock *sk);	    /* this table's numbers go.  wait held */
+	void (*unused)(struct rds_sock *sk);	    /* nobody uses the structure any more */
+	void (*changed)(struct rds_sock *sk);	    /* what another process would have to know */
+	void (*wake)(struct rds_wait *w);	    /* it sleeps for the socket.  wait held */
+	void (*proxy_wake)(void);		    /* a call for another process sleeps for it */
+	void (*watched)(void); /* somebody may sleep for it in the kernel, or in another process.  rx held */
+};
+extern struct rds_sock_events rds_sock_events;
+
+/* What is written in its lease has changed. Any thread, any lock; from a signal handler, too. */
+static inline void rds_sock_changed(struct rds_sock *sk)
+{
+	if (unlikely(atomic_load_explicit(&sk->lease, memory_order_relaxed) != NULL))
+		rds_sock_events.changed(sk);
+}
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * standin.c - readiness: the bits that rds_poll() reports, waking threads, and the stand-in descriptor.
+ * standin.c - readiness: waking threads, and what the kernel sees on the stand-in descriptor.
  *
  * The engine's own queues are the truth.  The kernel sees it on the stand-in: a packet lying in the application's end
  * means readable, a filled send buffer means not writable.  That packet has no bytes: who reads it without us gets an end of file, and nothing
@@ -8,8 +8,7 @@
  * sockets that somebody watches through the kernel (an epoll set); for all others the helper brings up what has stood
  * unread for a tick, which is what serves waiters that were not interposed.
  */
-#include "engine/share/owner.h"
-#include "engine/progress/wait.h"
+#include "engine/socket/socket.h"
 
 #include <string.h>
 
@@ -28,52 +27,8 @@ bool rds_sock_would_wake(struct rds_sock *sk, short events)
 	return (events & OUT_BITS) && rds_sock_writable(sk);
 }
 
-/*
- * The kernel's poller hangs on the node-wide queue only if the socket has met congestion before; the first look that finds
- * any bit, wanted or not, takes the mark away for later polls, but not from the poll that is under way.
- */
 struct rds_sock *rds_sock_unseen, *rds_sock_taker;
-
-static void cong_poller_attach(struct rds_sock *sk, short mask, bool again)
-{
-	rx_lock();
-	if (!again)
-		sk->cong_attached = sk->seen_congestion;
-	if (mask)
-		sk->seen_congestion = false;
-	rx_unlock();
-}
-
-/* af_rds.c:rds_poll, including its side effects: the generation is reported once, any bit clears seen_congestion. */
-short rds_call_poll(struct rds_sock *sk, short events)
-{
-	short mask = atomic_load_explicit(&sk->open, memory_order_relaxed) ? 0 : POLLNVAL;
-	uint64_t gen;
-
-	rx_lock();
-	if (sk->rx_head || sk->zhead || sk->reports || rds_sock_marks_readable(&sk->marks))
-		mask |= IN_BITS;
-	if (sk->cong_monitor) {
-		if (sk->cong_notify)
-			mask |= IN_BITS;
-	} else {
-		gen = atomic_load_explicit(&rds_sock_cong_gen, memory_order_relaxed);
-		if (sk->cong_track != gen) {
-			sk->cong_track = gen;
-			mask |= IN_BITS | POLLWRBAND;
-		}
-	}
-	rx_unlock();
-	if (!rds_sock_writable(sk) && (events & OUT_BITS))
-		rds_queue_reap_all();
-	if (rds_sock_writable(sk))
-		mask |= OUT_BITS;
-	if (atomic_load_explicit(&sk->err, memory_order_relaxed))
-		mask |= POLLERR;
-	if (unlikely(sk->seen_congestion || sk->cong_attached))
-		cong_poller_attach(sk, mask, events & RDS_POLL_AGAIN);
-	return mask & (events | POLLERR | POLLNVAL);
-}
+_Atomic uint64_t rds_sock_cong_gen;
 
 /* ---- the stand-in; wait lock held ---- */
 
@@ -174,7 +129,7 @@ void rds_sock_wake(struct rds_sock *sk, short events)
 	bool watched = atomic_load(&sk->watched);
 
 	if (unlikely(atomic_load_explicit(&sk->proxy_sleeps, memory_order_relaxed)))
-		rds_owner_wake();
+		rds_sock_events.proxy_wake();
 	if ((events & IN_BITS) && !watched && sk != rds_sock_taker)
 		unseen_add(sk);
 	if (likely(!watched && !atomic_load(&sk->waiters)) && !((events & OUT_BITS) && sk->hidden_out))
@@ -182,7 +137,7 @@ void rds_sock_wake(struct rds_sock *sk, short events)
 	rds_lock(&rds_lock_wait);
 	for (nd = atomic_load(&sk->waiters); nd; nd = nd->next)
 		if (nd->events & events)
-			rds_sock_waiter_wake(nd->w);
+			rds_sock_events.wake(nd->w);
 	if (watched || sk->hidden_out)
 		standin_show_now(sk, events);
 	rds_unlock(&rds_lock_wait);
@@ -194,7 +149,7 @@ void rds_sock_wake_all(struct rds_sock *sk)
 
 	rds_lock(&rds_lock_wait);
 	for (nd = atomic_load(&sk->waiters); nd; nd = nd->next)
-		rds_sock_waiter_wake(nd->w);
+		rds_sock_events.wake(nd->w);
 	rds_unlock(&rds_lock_wait);
 }
 
@@ -238,7 +193,7 @@ void rds_sock_show_refused(struct rds_sock *sk, int fd)
 void rds_sock_watch(struct rds_sock *sk, int fd, bool edge)
 {
 	rx_lock();
-	rds_progress_others_watch();
+	rds_sock_events.watched();
 	rds_lock(&rds_lock_wait);
 	sk->watched_edge |= edge;
 	atomic_store(&sk->watched, true);

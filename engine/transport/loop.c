@@ -10,7 +10,25 @@
 #include <stdlib.h>
 
 #include "engine/sys/cpu.h"
-#include "engine/engine.h"
+#include "engine/helper/helper.h"
+#include "engine/node/registry.h"
+#include "engine/node/stats.h"
+#include "engine/sys/compiler.h"
+#include "engine/sys/fence.h"
+#include "engine/sys/lock_order.h"
+#include "engine/sys/log.h"
+#include "engine/sys/options.h"
+#include "engine/sys/os.h"
+#include "engine/sys/process.h"
+#include "engine/transport/transport.h"
+#include "engine/wire/addr.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 struct loop_ep {
 	struct rds_ep_head head;
@@ -160,7 +178,7 @@ static const struct rds_transport_ops loop_ops = {
 
 struct rds_transport *rds_loop_transport(void)
 {
-	static struct rds_transport t = {.ops = &loop_ops, .up = &rds_transport_up};
+	static struct rds_transport t = {.ops = &loop_ops};
 
 	return &t;
 }

@@ -4,5 +4,10 @@
  */
 #include "engine/transport/transport.h"
 
+static void wakes_nobody(void)
+{
+}
+
+struct rds_transport_wakes rds_transport_wakes = {wakes_nobody, wakes_nobody, wakes_nobody};
 struct rds_transports rds_transports;
 __thread bool rds_transport_looks_aside __attribute__((tls_model("initial-exec")));

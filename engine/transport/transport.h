@@ -257,46 +257,10 @@ struct rds_transport_up {
 	void (*located)(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port, int err);
 };
 
-/* Helper-thread services for transports (progress/progress.c): descriptor events and time. */
-struct rds_helper_event {
-	void (*fn)(struct rds_helper_event *ev, uint32_t epoll_events);
-};
-/* So much is taken at a time of what another process goes on saying: packets, connections.  In between it is the others' turn. */
-#define RDS_EVENT_MOST 32u
-/* Only from a thread that runs with the helper's table. */
-int rds_helper_event_add(struct rds_helper_event *ev, int fd, uint32_t epoll_events); /* 0 or -errno */
-void rds_helper_event_del(int fd);						      /* it is still open */
-struct rds_timer {
-	void (*fn)(struct rds_timer *tm);
-	uint64_t due_ns;
-	struct rds_timer *next;
-	bool queued; /* under the timers' own lock */
-};
-void rds_timer_set(struct rds_timer *tm, uint64_t due_ns);  /* (re)arm; any thread */
-void rds_timer_need(struct rds_timer *tm, uint64_t due_ns); /* arm it unless it is armed; any thread */
-bool rds_timer_is_set(const struct rds_timer *tm);	    /* any thread; false as soon as it begins to run */
-void rds_timer_cancel(struct rds_timer *tm);		    /* helper thread only: not running afterwards */
-/* What wakes the leader when 8 bytes are written to it: transports hand copies of it to peers. */
-int rds_sock_leader_fd(void);
-/* What wakes our helper, the same way. */
-int rds_helper_kick_fd(void);
-/*
- * Remote transports: the eventfd that the leader sleeps on when they have been told LEADER.  Somebody has to add to it when
- * something arrives, without the helper's doing if possible.
- */
-int rds_sock_relay_fd(void);
-/* A system call has just roused the peer: its answer is a wake-up away (progress/wait.c decides what that means for spinning). */
-void rds_wait_peer_woken(void);
-/* ... and before, if no receive lock is held and the peer may answer: then it finds this process ready to look. */
-void rds_wait_peer_wake_begin(void);
-
 void rds_shm_reclaim(void); /* helper, between events */
 void rds_shm_forget(void);  /* forked child */
-/* A program's thread takes what it was given to wake peer `p` by (helper/fd_exchange.c): the descriptors are the callee's. */
-void rds_shm_wake_fds_import(void *p, const int *fds, unsigned nfds);
-
-/* conn/connection.c: what every transport calls, unless something wraps it */
-extern const struct rds_transport_up rds_transport_up;
+/* Descriptors that wake peer `p`, for a program's thread (helper/fd_exchange.h). */
+unsigned rds_shm_wake_fds_import(void *p, int *fds, unsigned nfds);
 
 struct rds_transport *rds_loop_transport(void);
 struct rds_transport *rds_shm_transport(void);
@@ -305,6 +269,17 @@ void rds_verbs_forget(void); /* forked child */
 struct rds_transport *rds_verbs_transport(void);
 /* Wraps inner if RDS_PRELOAD_FAULT asks for it, else returns inner. */
 struct rds_transport *rds_fault_transport(struct rds_transport *inner);
+
+/* What transports tell about wake-ups, filled in by progress. */
+struct rds_transport_wakes {
+	/* A system call has just roused the peer: its answer is a wake-up away (this decides what that means for spinning). */
+	void (*peer_woken)(void);
+	/* ... and before, if no receive lock is held and the peer may answer: then it finds this process ready to look. */
+	void (*peer_wake_begin)(void);
+	/* A device has woken the helper.  rx held. */
+	void (*helper_woken)(void);
+};
+extern struct rds_transport_wakes rds_transport_wakes;
 
 /* The transports of this process (progress/transports.c has chosen them). */
 struct rds_transports {

@@ -66,6 +66,7 @@ static void fork_parent(void)
 
 static void fork_init_once(void)
 {
+	rds_engine_join();
 	rds_fds_init();
 	reentry_init();
 	pthread_atfork(fork_prepare, fork_parent, fork_child);

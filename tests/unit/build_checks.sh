@@ -94,7 +94,7 @@ for case in \
 	'engine/socket/socket.c|infiniband/verbs.h|verbs headers' \
 	'engine/conn/xmit.c|rdma/rdma_cma.h|verbs headers' \
 	'engine/transport/verbs/qp.c|engine/socket/socket.h|transport/verbs must not see socket' \
-	'engine/conn/xmit.c|engine/rds.h|conn must not see root' \
+	'engine/conn/xmit.c|engine/root.h|conn must not see root' \
 	'engine/socket/socket.c|engine/conn/conn.h|socket must not see conn'; do
 	file=${case%%|*} rest=${case#*|}
 	clean

@@ -5,7 +5,28 @@
 #ifndef TESTS_UNIT_BUSY_HELPER_H
 #define TESTS_UNIT_BUSY_HELPER_H
 
-#include "engine/engine.h"
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/helper/helper.h"
+#include "engine/progress/progress.h"
+#include "engine/rds.h"
+#include "engine/sys/compiler.h"
+#include "engine/sys/fence.h"
+#include "engine/sys/lock_order.h"
+#include "engine/sys/log.h"
+#include "engine/sys/options.h"
+#include "engine/sys/os.h"
+#include "engine/sys/process.h"
+#include "engine/transport/transport.h"
+#include "engine/node/registry.h"
+#include "engine/node/stats.h"
+#include "engine/helper/leader.h"
+#include "engine/wire/addr.h"
 
 static _Atomic bool helper_busy, helper_free;
 

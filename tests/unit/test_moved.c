@@ -13,6 +13,7 @@
 
 #include "engine/conn/incoming.h"
 #include "engine/rdma/rdma.h"
+#include "engine/progress/progress.h"
 #include "tests/unit/suite.h"
 #include "tests/unit/test_reach_fake.h"
 

@@ -489,6 +489,10 @@ void rds_sock_watch(struct rds_sock *sk, int fd, bool edge)
 
 /* ---- process ---- */
 
+void rds_engine_join(void)
+{
+}
+
 bool os_process_inherited(void)
 {
 	_Atomic int *page = alive;

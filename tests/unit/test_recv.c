@@ -10,6 +10,7 @@
 
 #include "engine/conn/incoming.h"
 #include "engine/progress/state.h"
+#include "engine/progress/progress.h"
 #include "tests/unit/suite.h"
 
 #define PORT 4000

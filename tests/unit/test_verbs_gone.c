@@ -14,6 +14,8 @@
 #include "tests/mock/world.h"
 #include "tests/slow.h"
 
+#include "engine/rds.h"
+
 static struct world_conn *const a = &world.conn[0], *const b = &world.conn[1];
 static char said[8192];
 

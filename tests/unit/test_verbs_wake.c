@@ -22,14 +22,10 @@ static void attention(enum rds_attention who)
 	rx_unlock();
 }
 
-static bool sends_look; /* that the helper is woken has the engine decide that the sends look from now on */
-
-void __wrap_rds_progress_helper_woken(void);
-
-void __wrap_rds_progress_helper_woken(void)
+/* That the helper is woken has the engine decide that the sends look from now on. */
+static void sends_look(void)
 {
-	if (sends_look)
-		verbs_attention(&rds_verbs.t, RDS_ATT_LAZY);
+	verbs_attention(&rds_verbs.t, RDS_ATT_LAZY);
 }
 
 START_TEST(test_who_is_woken)
@@ -78,7 +74,7 @@ END_TEST
 START_TEST(test_sends_look)
 {
 	attention(RDS_ATT_HELPER);
-	sends_look = true;
+	rds_transport_wakes.helper_woken = sends_look;
 	world_peer_sends(1, 10, 0);
 	mock_run();
 	ck_assert(rings());

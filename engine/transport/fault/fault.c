@@ -20,6 +20,8 @@
 
 #include "engine/transport/fault/fault.h"
 
+const struct rds_transport_up *fault_engine_up;
+
 static struct fault *faults; /* engine start only */
 
 /* splitmix64: any thread may draw; the sequence depends on the seed alone. */
@@ -229,7 +231,7 @@ struct rds_transport *rds_fault_transport(struct rds_transport *inner)
 	atomic_store(&fl->rng, spec.seed);
 	fault_fill_ops(fl);
 	fl->t.ops = &fl->ops;
-	fl->t.up = inner->up;
+	fl->t.up = fault_engine_up = inner->up;
 	inner->up = &fault_up;
 	rds_info("faults are injected into transport %s: %s", inner->ops->name, text);
 	return &fl->t;

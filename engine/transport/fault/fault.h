@@ -6,7 +6,25 @@
 #ifndef TRANSPORT_FAULT_H
 #define TRANSPORT_FAULT_H
 
-#include "engine/engine.h"
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/helper/helper.h"
+#include "engine/node/registry.h"
+#include "engine/node/stats.h"
+#include "engine/sys/compiler.h"
+#include "engine/sys/fence.h"
+#include "engine/sys/lock_order.h"
+#include "engine/sys/log.h"
+#include "engine/sys/options.h"
+#include "engine/sys/os.h"
+#include "engine/sys/process.h"
+#include "engine/transport/transport.h"
+#include "engine/wire/addr.h"
 #include "engine/transport/fault/spec.h"
 
 struct fault_msg; /* send.c */
@@ -61,5 +79,6 @@ void fault_drop_copies(struct fault_ep *f, uint64_t acked);
 /* recv.c */
 void fault_recv_ops(struct fault *fl);
 extern const struct rds_transport_up fault_up;
+extern const struct rds_transport_up *fault_engine_up; /* the same for all that is wrapped */
 
 #endif

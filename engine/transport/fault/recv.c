@@ -199,12 +199,17 @@ static void fault_up_located(struct rds_transport *t, const struct rds_conn_id *
 	fl->t.up->located(&fl->t, id, port, err);
 }
 
+static void fault_up_pressure(void)
+{
+	fault_engine_up->pressure();
+}
+
 const struct rds_transport_up fault_up = {
 	.accept = fault_up_accept,
 	.up = fault_up_up,
 	.down = fault_up_down,
 	.message = fault_up_message,
-	.pressure = rds_progress_pressure,
+	.pressure = fault_up_pressure,
 	.evacuate = fault_up_evacuate,
 	.writable = fault_up_writable,
 	.sent = fault_up_sent,

@@ -108,7 +108,7 @@ static struct shm_peer *shm_peer_new(int fd)
 static int peer_send_hello(struct shm_peer *p)
 {
 	struct shm_ctl_msg msg = {.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_HELLO};
-	int fds[3] = {rds_sock_leader_fd(), rds_helper_kick_fd(), rds_shm.inbox_fd};
+	int fds[3] = {rds_helper_leader_fd(), rds_helper_kick_fd(), rds_shm.inbox_fd};
 
 	msg.self = *registry_self(rds_node_registry);
 	msg.slot = registry_self_slot(rds_node_registry);
@@ -480,6 +480,6 @@ static const struct rds_transport_ops shm_ops = {
 
 struct rds_transport *rds_shm_transport(void)
 {
-	rds_shm.t = (struct rds_transport){.ops = &shm_ops, .up = &rds_transport_up};
+	rds_shm.t = (struct rds_transport){.ops = &shm_ops};
 	return &rds_shm.t;
 }

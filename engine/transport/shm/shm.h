@@ -7,7 +7,25 @@
 #ifndef SHM_SHM_H
 #define SHM_SHM_H
 
-#include "engine/engine.h"
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/helper/helper.h"
+#include "engine/node/registry.h"
+#include "engine/node/stats.h"
+#include "engine/sys/compiler.h"
+#include "engine/sys/fence.h"
+#include "engine/sys/lock_order.h"
+#include "engine/sys/log.h"
+#include "engine/sys/options.h"
+#include "engine/sys/os.h"
+#include "engine/sys/process.h"
+#include "engine/transport/transport.h"
+#include "engine/wire/addr.h"
 #include "engine/transport/shm/layout.h"
 
 #define SHM_HOT 4

@@ -73,7 +73,7 @@ static void peer_wake(struct shm_ep *ep, bool service)
 		return;
 	if (who == RDS_ATT_LEADER) {
 		woken = peer_wake_by(p, &p->leader, SHM_DEFER_WAKE_LEADER);
-		rds_wait_peer_woken();
+		rds_transport_wakes.peer_woken();
 	} else if (who == RDS_ATT_HELPER || (service && who != RDS_ATT_POLLING)) {
 		woken = peer_wake_by(p, &p->helper, SHM_DEFER_WAKE_HELPER);
 	}
@@ -106,7 +106,7 @@ void shm_flush(struct rds_ep *rep, bool service)
 		ep->flushed = ep->tail;
 		rds_fence();
 		if (unlikely(atomic_load_explicit(&ep->tx->need_bell, memory_order_relaxed))) {
-			rds_wait_peer_wake_begin();
+			rds_transport_wakes.peer_wake_begin();
 			bell_ring_peer(ep);
 			peer_wake(ep, false);
 		}

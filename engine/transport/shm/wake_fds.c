@@ -56,19 +56,17 @@ void shm_peer_defer(struct shm_peer *p, unsigned what)
 }
 
 /* Program's thread, under the mark of rds_fd_exchange_take(). */
-void rds_shm_wake_fds_import(void *arg, const int *fds, unsigned nfds)
+unsigned rds_shm_wake_fds_import(void *arg, int *fds, unsigned nfds)
 {
 	struct shm_peer *p = arg;
-	unsigned i;
+	bool wanted = nfds == 2 && os_fd(&p->leader.fd) < 0;
 
-	if (nfds == 2 && os_fd(&p->leader.fd) < 0) {
+	if (wanted) {
 		os_dup_high_slot(fds[0], &p->leader.fd.n[0]);
 		os_dup_high_slot(fds[1], &p->helper.fd.n[0]);
-	} else {
-		for (i = 0; i < nfds; i++)
-			os_close(fds[i]);
 	}
 	atomic_store(&p->exporting, false);
+	return wanted ? 2 : 0;
 }
 
 /* Program's thread, the last that its side knows of the peer. */

@@ -9,7 +9,25 @@
 #ifndef VERBS_CM_H
 #define VERBS_CM_H
 
-#include "engine/engine.h"
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/helper/helper.h"
+#include "engine/node/registry.h"
+#include "engine/node/stats.h"
+#include "engine/sys/compiler.h"
+#include "engine/sys/fence.h"
+#include "engine/sys/lock_order.h"
+#include "engine/sys/log.h"
+#include "engine/sys/options.h"
+#include "engine/sys/os.h"
+#include "engine/sys/process.h"
+#include "engine/transport/transport.h"
+#include "engine/wire/addr.h"
 #include "engine/transport/verbs/libs.h"
 #include "engine/transport/verbs/private_data.h"
 

@@ -30,6 +30,7 @@
 #include <sys/sysmacros.h>
 
 #include "engine/transport/verbs/verbs.h"
+#include "engine/rds.h"
 
 struct witness {
 	struct witness *next;

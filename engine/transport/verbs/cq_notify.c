@@ -74,7 +74,7 @@ static void helper_watch_cq(struct verbs_dev *dev, bool on)
 static void cq_route_event(struct verbs_dev *dev)
 {
 	enum rds_attention who = rds_verbs.attention;
-	int efd = rds_sock_relay_fd();
+	int efd = rds_helper_relay_fd();
 
 	if (who == RDS_ATT_POLLING || dev->dead)
 		return;
@@ -129,7 +129,7 @@ void verbs_comp_event(struct rds_helper_event *ev, uint32_t events)
 	(void)events;
 	rx_lock();
 	cq_take_event(dev);
-	rds_progress_helper_woken();
+	rds_transport_wakes.helper_woken();
 	cq_arm(dev);
 	rx_unlock();
 }

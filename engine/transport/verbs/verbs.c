@@ -151,6 +151,5 @@ void rds_verbs_forget(void)
 struct rds_transport *rds_verbs_transport(void)
 {
 	rds_verbs.t.ops = &verbs_ops;
-	rds_verbs.t.up = &rds_transport_up;
 	return &rds_verbs.t;
 }

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * close.c - last close: of a socket that no process has any more, or that another one has from now on.
+ *
+ * The application holds one end of an AF_UNIX SOCK_SEQPACKET pair, we hold the other.  The kernel hangs ours up when
+ * the last copy of the application's end is gone, wherever it was: that is the socket's last close.
+ */
+#include <stdlib.h>
+
+#include "engine/calls/close.h"
+#include "engine/conn/conn.h"
+#include "engine/conn/incoming.h"
+#include "engine/rdma/mr.h"
+#include "engine/rdma/rdma.h"
+#include "engine/sys/patience.h"
+
+static void close_drop_received(struct rds_sock *sk)
+{
+	struct rds_sock_zcopy *z;
+	struct rds_inc *inc;
+
+	while ((inc = sk->rx_head)) {
+		sk->rx_head = inc->next;
+		rds_inc_free(inc);
+	}
+	sk->rx_tail = &sk->rx_head;
+	sk->rcv_bytes = 0;
+	rds_cong_clear_port(sk);
+	while ((z = sk->zhead)) {
+		sk->zhead = z->next;
+		free(z);
+	}
+	sk->ztail = &sk->zhead;
+}
+
+/*
+ * False: another thread has been here.  All under one lock: the helper, woken by the hang-up, may be the one who does it, and
+ * a close() that finds it at work must not return before the port is free.
+ */
+static bool close_shut(struct rds_sock *sk, bool *lent)
+{
+	struct rds_mr *regions = NULL;
+	bool first;
+
+	rds_lock(&rds_lock_control);
+	first = atomic_exchange(&sk->open, false);
+	if (first) {
+		rds_cong_set_monitor(sk, false);
+		rx_lock();
+		if (rds_sock_bound(sk))
+			rds_sock_bound_remove(sk);
+		close_drop_received(sk);
+		regions = rds_mr_take_all(sk);
+		atomic_store(&sk->burying, regions);
+		rds_ops_close(sk);
+		rds_cong_sock_del(sk);
+		rx_unlock();
+		rds_conn_sock_closed(sk);
+		if (!sk->port_returned)
+			registry_sock_remove(rds_node_registry, sk->reg_idx);
+		*lent = rds_sock_unlist(sk);
+	}
+	rds_unlock(&rds_lock_control);
+	rds_mr_destroy_list(regions);
+	if (first)
+		atomic_store(&sk->burying, false);
+	return first;
+}
+
+/*
+ * Another thread was first, most often the helper: the regions must be beyond reach when close() returns.  That thread waits for peers,
+ * within a limit; ours may be a signal handler that has interrupted it, so it waits within one as well.
+ */
+static void close_wait_burial(const struct rds_sock *sk)
+{
+	uint64_t until = os_now_ns() + rds_patience_ns(RDS_PATIENCE_REGION_RECLAIM);
+
+	while (atomic_load(&sk->burying) && os_now_ns() < until)
+		os_poll(NULL, 0, 1);
+}
+
+/*
+ * The kernel's order (rds-semantics 11.7), except that what was sent is not cancelled: it goes on without its socket,
+ * because here the sender's process is also the network, and a program that sends and closes means it.  How far that goes is conn/closed_sockets.c's.
+ */
+void rds_call_close_last(struct rds_sock *sk)
+{
+	bool lent = false;
+
+	if (!close_shut(sk, &lent)) {
+		close_wait_burial(sk);
+		return;
+	}
+	rds_sock_close_pair(sk, lent);
+	rds_sock_put(sk); /* the caller has one of his own */
+	rds_conn_work_run();
+}
+
+void rds_call_close_handed_off(struct rds_sock *sk)
+{
+	bool lent;
+
+	rds_lock(&rds_lock_control);
+	rds_cong_set_monitor(sk, false);
+	rx_lock();
+	close_drop_received(sk);
+	rds_cong_sock_del(sk);
+	rx_unlock();
+	lent = rds_sock_unlist(sk);
+	rds_unlock(&rds_lock_control);
+	rds_sock_close_pair(sk, lent);
+	rds_sock_put(sk); /* for having been open */
+}
+
+void rds_call_number_closing(struct rds_sock *sk)
+{
+	if (!sk || !atomic_load_explicit(&sk->nops, memory_order_relaxed) || !rds_sock_get(sk))
+		return;
+	rds_ops_drain(sk);
+	rds_sock_put(sk);
+}
+
+void rds_call_number_closed(struct rds_sock *sk)
+{
+	if (rds_sock_hung_up(sk))
+		rds_call_close_last(sk);
+	rds_sock_put(sk);
+}
+
+void rds_call_number_added(struct rds_sock *sk)
+{
+	rds_sock_hold(sk);
+}
+
+void rds_call_discard(struct rds_sock *sk)
+{
+	rx_lock();
+	close_drop_received(sk);
+	rx_unlock();
+	os_close_slot(&sk->pair.n[0]);
+	rds_sock_events.closing(sk);
+	rds_sock_slab_put(sk);
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * leader.c - where a thread sleeps that is the process's leader.
+ */
+#include "engine/helper/leader.h"
+
+#include "engine/sys/os.h"
+
+struct rds_helper_leader rds_helper_leader = {.fd = -1, .post = OS_FD_NONE, .relay_fd = -1};
+
+int rds_helper_leader_fd(void)
+{
+	return os_fd(&rds_helper_leader.post);
+}
+
+int rds_helper_relay_fd(void)
+{
+	return atomic_load_explicit(&rds_helper_leader.relay_fd, memory_order_relaxed);
+}
+
+/* The end that is read stays blocking: it is where threads sleep.  Once: a start that failed leaves it for the next. */
+int rds_helper_leader_open(void)
+{
+	int fds[2], err;
+
+	if (atomic_load(&rds_helper_leader.fd) >= 0)
+		return 0;
+	err = os_wake_pipe(fds, 0);
+	if (err < 0)
+		return err;
+	err = os_dup_high_slot(fds[1], &rds_helper_leader.post.n[0]);
+	if (err < 0) {
+		os_close(fds[0]);
+		return err;
+	}
+	err = os_dup_high_slot(fds[0], &rds_helper_leader.fd);
+	if (err < 0)
+		os_close_slot(&rds_helper_leader.post.n[0]);
+	return err;
+}
+
+void rds_helper_leader_forget(void)
+{
+	atomic_store(&rds_helper_leader.fd, -1);
+	os_fd_init(&rds_helper_leader.post);
+	atomic_store(&rds_helper_leader.relay_fd, -1);
+}
