@@ -7,12 +7,15 @@
  */
 #include <string.h>
 
+#include "engine/abi/foreign_memory.h"
 #include "engine/rds.h"
 #include "engine/node/stats.h"
 #include "engine/sys/process.h"
 
 #include "engine/share/owner.h"
-#include "engine/conn/conn.h"
+#include "engine/conn/client.h"
+#include "engine/rdma/op_device.h"
+#include "engine/rdma/rdma.h"
 #include "engine/calls/info.h"
 #include "engine/calls/close.h"
 #include "engine/calls/start.h"
@@ -75,6 +78,8 @@ static void sock_event_pair_readable(struct rds_sock *sk)
 
 __attribute__((constructor)) void rds_engine_join(void)
 {
+	os_process_fork_child = rds_engine_fork_child;
+	rds_foreign_memory_await = rds_progress_round;
 	rds_helper_client = &helper_client;
 	rds_sock_events = (struct rds_sock_events){
 		.pair_readable = sock_event_pair_readable,
@@ -84,6 +89,34 @@ __attribute__((constructor)) void rds_engine_join(void)
 		.wake = rds_wait_wake,
 		.proxy_wake = rds_owner_wake,
 		.watched = rds_progress_others_watch,
+	};
+	rds_conn_client = (struct rds_conn_client){
+		.item_wanted = rds_op_wanted,
+		.item_may_send = rds_op_may_send,
+		.item_gather = rds_op_piece_gather,
+		.item_sending = rds_op_order_piece_sending,
+		.item_unsent = rds_op_piece_unsent,
+		.item_unrouted = rds_op_fail_unrouted,
+		.item_leaves = rds_op_detach_queued,
+		.queue_pass = rds_op_order_pass,
+		.queue_insert = rds_op_order_insert,
+		.queue_insert_redirect = rds_op_order_insert_redirect,
+		.queue_attach = rds_op_attach_queued,
+		.queue_holds = rds_ops_order_blocked,
+		.queue_drop_aborted = rds_op_drop_aborted,
+		.answers_flush = rds_op_answers_flush,
+		.advertise = rds_mr_advertise,
+		.report_end = rds_op_async_end,
+		.report_aborted = rds_op_async_aborted,
+		.ops_judge = rds_ops_judge,
+		.ops_cancel = rds_ops_cancel,
+		.ops_broken = rds_ops_conn_broken,
+		.recv_piece = rds_op_recv_piece,
+		.recv_used_key = rds_mr_unuse,
+		.op_done = rds_op_device_done,
+		.room_made = rds_wait_room_made,
+		.mailbox_deliver = rds_mailbox_deliver,
+		.mailbox_deliver_all = rds_mailbox_deliver_all,
 	};
 	rds_export_takers[RDS_EXPORT_SOCK] = rds_sock_exported;
 	rds_export_takers[RDS_EXPORT_WAIT] = rds_wait_exported;

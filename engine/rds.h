@@ -199,9 +199,9 @@ unsigned rds_handoff_out(bool (*wanted)(struct rds_sock *sk));
 void rds_handoff_out_now(
 	bool interrupted); /* all, from _exit(): not if a lock is not to be had, soon if it may be held by a call that this one has interrupted */
 void rds_handoff_cancel(void);
-bool rds_sock_is_handing_off(struct rds_sock *sk); /* it is being left, or was, and has not been taken back */
-bool rds_sock_has_new_owner(struct rds_sock *sk);  /* another process has it since rds_handoff_cancel() */
-bool rds_sock_is_open(struct rds_sock *sk);    /* calls on it get somewhere */
+bool rds_handoff_is_under_way(struct rds_sock *sk); /* it is being left, or was, and has not been taken back */
+bool rds_handoff_has_new_owner(struct rds_sock *sk);  /* another process has it since rds_handoff_cancel() */
+bool rds_handoff_is_open(struct rds_sock *sk);    /* calls on it get somewhere */
 /*
  * Another process is about to have sockets of this one, which has no helper that could answer it: they are left to whoever
  * makes the next call (share/handoff_unbound.c).  In this process, or in one that shares its memory and has numbers of its own, of

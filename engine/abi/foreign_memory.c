@@ -47,6 +47,8 @@ _Atomic unsigned rds_foreign_memory_count;
 
 /* ---- life ---- */
 
+bool (*rds_foreign_memory_await)(void);
+
 static void foreign_memory_free(struct rds_deferred_call *c)
 {
 	struct rds_foreign_memory *m = container_of(c, struct rds_foreign_memory, free_call);
@@ -139,7 +141,7 @@ void rds_foreign_memory_put(struct rds_foreign_memory *m)
 static void deferred_progress(struct rds_deferred_call *c)
 {
 	(void)c;
-	rds_progress_round();
+	rds_foreign_memory_await();
 }
 
 bool rds_foreign_memory_at_hand(struct rds_foreign_memory *m)

@@ -68,4 +68,7 @@ int rds_caller_fetch(void *to, uint64_t from, size_t len);
 /* May it lock memory at all, whatever of it?  (Linux: can_do_mlock()) */
 bool rds_caller_may_pin(void);
 
+/* A thread of the program comes by, which can reach memory that the helper cannot: one round of receiving.  Filled in before anything runs. */
+extern bool (*rds_foreign_memory_await)(void);
+
 #endif

@@ -10,10 +10,10 @@
  * is set in both places, and only the first tool shows something that is not so (RDS_PRELOAD_ABI=v2 settles it).
  * Must not know what a record holds.
  */
-#include "engine/calls/info.h"
 
 #include "engine/abi/revisions.h"
 #include "engine/abi/foreign_memory.h"
+#include "engine/sys/options.h"
 
 /* The last call of this process: one word, as several threads may ask. */
 union asked {

@@ -119,4 +119,16 @@ int rds_abi_atomic_decode(int cmsg_type, const void *body, size_t size, struct r
 /* RDS_BARRIER's value: 24 or 32 bytes, else -EINVAL.  Its length is a proof of age. */
 int rds_abi_barrier_decode(const void *val, int len, struct rds_barrier_request *out);
 
+/* info_revision.c: what the records look like that the program knows.  Other processes say theirs by these numbers. */
+enum rds_info_revision {
+	RDS_INFO_LINUX,	  /* as Linux 6.1 has them; who knows less takes as much of each as it knows */
+	RDS_INFO_2007,	  /* connections of 40 bytes, and as of 2006-09 as far as possible */
+	RDS_INFO_2006_09, /* ... entirely */
+	RDS_INFO_UEK,	  /* as Oracle's kernels have them since 2022: some are longer at their ends */
+	RDS_INFO_REVISIONS
+};
+/* Before a call for so many bytes (of this process's program, unless rds_caller says whose and how old that is), and when it needs more than those. */
+enum rds_info_revision rds_abi_info_revision(int opt, int room);
+void rds_abi_info_note_told(socklen_t len);
+
 #endif

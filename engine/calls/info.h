@@ -19,6 +19,7 @@
 
 #include "engine/socket/socket.h"
 #include "engine/transport/transport.h"
+#include "engine/abi/revisions.h"
 
 #include <sys/un.h>
 
@@ -72,18 +73,6 @@ void rds_info_collect(enum rds_info_kind kind, struct rds_info_list *out);
 /* info_query.c: this process and all others of the node; -ENOMEM.  The caller frees list->recs. */
 int rds_info_query(enum rds_info_kind kind, struct rds_info_list *out);
 
-/* info_revision.c: what the records look like that the program knows.  Other processes say theirs by these numbers. */
-enum rds_info_revision {
-	RDS_INFO_LINUX,	  /* as Linux 6.1 has them; who knows less takes as much of each as it knows */
-	RDS_INFO_2007,	  /* connections of 40 bytes, and as of 2006-09 as far as possible */
-	RDS_INFO_2006_09, /* ... entirely */
-	RDS_INFO_UEK,	  /* as Oracle's kernels have them since 2022: some are longer at their ends */
-	RDS_INFO_REVISIONS
-};
-/* Before a call for so many bytes (of this process's program, unless rds_caller says whose and how old that is), and when it needs more than those. */
-enum rds_info_revision rds_abi_info_revision(int opt, int room);
-void rds_abi_info_note_told(socklen_t len);
-
 /* info_serve.c; start, stop: with the helper, in its thread.  forget: in a forked child, descriptors are already closed. */
 int rds_info_start(void);
 void rds_info_stop(void);
@@ -101,15 +90,5 @@ struct rds_info_answer {
 	uint32_t magic, version, kind, rec_size, n;
 };
 
-/* Where a process listens: an abstract name, so that nothing is left behind and the network namespace bounds it. */
-socklen_t rds_node_listen_name(const struct rds_procid *id, struct sockaddr_un *out);
-/*
- * Is there a process with that id on this host (network namespace), of whatever user and registry?  It listens at its name for as long as it can be
- * reached; who else did so could have a peer keep what it has for one that has ended, and nothing more.  True also if that cannot be found out.  Some
- * system calls; does not wait.
- */
-bool rds_node_proc_listens(const struct rds_procid *id);
-/* May the process at the other end of this connected AF_UNIX socket know, or tell, us? */
-bool rds_node_peer_trusted(int fd);
 
 #endif

@@ -9,6 +9,7 @@
  */
 #include "engine/calls/info.h"
 #include "engine/sys/patience.h"
+#include "engine/node/socket_name.h"
 
 #include <stdlib.h>
 

@@ -11,7 +11,6 @@
 #include "engine/node/registry.h"
 #include "engine/node/stats.h"
 #include "engine/progress/transports.h"
-#include "engine/rds.h"
 #include "engine/helper/leader.h"
 #include "engine/sys/cpu.h"
 #include "engine/sys/lock_order.h"
@@ -41,7 +40,7 @@ int rds_call_start_engine(void)
 	int err = 0;
 
 	if (unlikely(os_process_inherited()))
-		rds_engine_fork_child();
+		os_process_fork_child();
 	if (likely(os_process_is_started()))
 		return 0;
 	pthread_mutex_lock(&engine_start_lock);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#include "engine/conn/client.h"
 /*
  * closed_sockets.c - what a socket has sent and is still here when the socket is closed.
  *
@@ -13,7 +14,6 @@
  * looks as long as that is little.
  * Must not know why anything waits.
  */
-#include "engine/rdma/rdma.h"
 
 #define ORPHANS_MAX ((uint64_t)64 << 20)
 

@@ -320,12 +320,6 @@ uint32_t rds_queue_item_sock(const struct rds_conn *conn, const struct rds_queue
 /* The receiver: is sk the one that was meant?  rx held. */
 bool rds_conn_is_meant_for(const struct rds_sock *sk, uint32_t named);
 
-/*
- * share/orphan_inbox.c: what waits for sockets of nobody goes to them in a way that outlives this process; the rest still waits.  fill: no lock held.  post:
- * of one connection, control and tx held; returns what has gone, which is still to be released.
- */
-void rds_mailbox_deliver_all(void);
-struct rds_queue_item *rds_mailbox_deliver(struct rds_conn *unrouted);
 
 /* port_moved.c */
 enum rds_rx_verdict rds_conn_redirect_refuse(struct rds_conn *conn, struct rds_ep *ep,
@@ -409,13 +403,6 @@ static inline void rds_queue_unacked_push(struct rds_conn *conn, const struct rd
 }
 void rds_queue_forget(void); /* forked child */
 void rds_queue_acked(struct rds_conn *conn, uint64_t ack);
-/*
- * rdma/op_flush.c: the connection has broken.  Has that cost a program for Oracle's kernels anything?  Then what it has sent since is not to arrive before it
- * sends that again: messages whose end is told are given up.  rx held as well.  ... dropped: it is known which of them the peer has.
- */
-bool rds_op_abort_needed(const struct rds_conn *conn);
-void rds_op_abort_mark(struct rds_conn *conn);
-void rds_queue_drop_aborted(struct rds_conn *conn);
 uint64_t rds_queue_sent(struct rds_conn *conn); /* no lock: up->sent */
 void rds_queue_reap(struct rds_conn *conn);	/* take the peer's acknowledgements to heart */
 void rds_queue_flush(struct rds_conn *conn); /* give waiting messages to the transport */
@@ -444,8 +431,6 @@ void rds_queue_reap_all(void);				     /* no lock held */
 bool rds_queue_reap_is_free(void);			     /* nobody is in it just now, this thread least of all */
 
 void rds_queue_append(struct rds_conn *conn, struct rds_queue_item *q);
-void rds_queue_insert_redirect(struct rds_conn *conn,
-			       struct rds_queue_item *q); /* rdma/op_order.c: one of port_moved.c, whose number is the next */
 void rds_queue_item_free(struct rds_queue_item *q);
 /* Up, and the first that waits is an operation's that may not go yet, whatever room there is. */
 bool rds_queue_blocked(struct rds_conn *conn);

@@ -31,14 +31,15 @@
  */
 #include "engine/conn/incoming.h"
 #include "engine/conn/port_cache.h"
-#include "engine/rdma/rdma.h"
-#include "engine/progress/wait.h"
+#include "engine/conn/client.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define RDS_CONN_BUCKETS 4096
 #define CONNS_PER_PEER 1024u
+
+struct rds_conn_client rds_conn_client;
 
 static struct rds_conn *conn_free; /* control */
 static struct rds_conn *conn_table[RDS_CONN_BUCKETS];

@@ -34,9 +34,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/conn/client.h"
 #include "engine/conn/conn.h"
 #include "engine/conn/port_cache.h"
-#include "engine/rdma/rdma.h"
 
 #define AGAIN_NS (10 * 1000000ull)
 #define OUT_MOST 65536u /* a peer of our kind has given reason for one of each port, until it heeds it */
@@ -293,7 +293,7 @@ static bool redirect_take_and_ack(struct rds_conn *conn, const struct rds_conn_r
 {
 	if (atomic_load(&conn->state) == RDS_CONN_UP) { /* else it has been done, and what was dropped is not known any more */
 		rx_lock();
-		rds_ops_judge(conn);
+		rds_conn_client.ops_judge(conn);
 		rx_unlock();
 	}
 	if (!rds_queue_take_port(conn, m->port, m->seq, list))

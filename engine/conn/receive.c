@@ -5,11 +5,9 @@
  * Acceptance: a message of a connection is taken once (sequence numbers outlive the connection's breaks), in order, and
  * acknowledged whether a socket wants it or not.  Queues have no hard limit; congestion is the brake (cong.c).
  */
+#include "engine/conn/client.h"
 #include "engine/conn/conn.h"
 #include "engine/conn/incoming.h"
-#include "engine/progress/transports.h"
-#include "engine/rdma/mr.h"
-#include "engine/rdma/rdma.h"
 
 static uint64_t receive_catching_up; /* a message waits for older ones, and that is when it changed hands; 0: none */
 
@@ -84,7 +82,7 @@ static enum rds_rx_verdict receive_dispatch(struct rds_conn *conn, struct rds_ep
 		return RDS_RX_LATER;
 	}
 	if (unlikely(rx->hdr.ext_type == RDS_EXTHDR_RDMA))
-		rds_mr_unuse(sk, rx->hdr.ext_rkey);
+		rds_conn_client.recv_used_key(sk, rx->hdr.ext_rkey);
 	receive_stamp(sk, inc);
 	receive_enqueue(sk, inc);
 	return rx->token || rx->owned ? RDS_RX_TAKEN : RDS_RX_DONE;
@@ -123,7 +121,7 @@ enum rds_rx_verdict rds_conn_receive(struct rds_conn *conn, struct rds_ep *ep, c
 		RDS_STAT_INC_RX(recv_drop_old_seq);
 	} else {
 		if (unlikely(hdr->flags & (RDS_FLAG_REDIRECT | RDS_FLAG_OP)))
-			v = hdr->flags & RDS_FLAG_OP ? rds_op_recv_piece(conn, ep, rx)
+			v = hdr->flags & RDS_FLAG_OP ? rds_conn_client.recv_piece(conn, ep, rx)
 						     : rds_conn_redirect_recv(conn, rx);
 		else
 			v = receive_dispatch(conn, ep, rx);

@@ -8,9 +8,10 @@
  * connection breaks, or before): then nothing else of it is left to do.  Otherwise it stays, and is given up with the operation.
  * Must not know where they go.  conn->tx held.
  */
-#include "engine/rdma/rdma.h"
 
 #include <stdlib.h>
+
+#include "engine/conn/client.h"
 
 static bool unacked_is_to_port(const struct rds_queue_unacked *u, uint16_t port, uint64_t from)
 {

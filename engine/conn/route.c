@@ -15,9 +15,9 @@
  * new answer first has the old messages go that way before its own.  It may change at any time, and be another one for each of them: what
  * is sent to a port for which something has had to stay waits behind that.
  */
+#include "engine/conn/client.h"
 #include "engine/wire/port_set.h"
 #include "engine/conn/port_cache.h"
-#include "engine/rdma/rdma.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -117,7 +117,7 @@ static void conn_append_item(struct rds_conn *to, struct rds_queue_item *q)
 
 	rds_lock(&to->tx);
 	q->port_asked = false;
-	rds_op_order_insert(to, q);
+	rds_conn_client.queue_insert(to, q);
 	rds_queue_item_mean(to, q, NULL);
 	if (to->kind != RDS_CONN_UNROUTED)
 		rds_queue_flush(to);
@@ -287,7 +287,7 @@ static void route_hand_over(struct rds_conn *unrouted, bool local)
 			break;
 		case DROPPED:
 			if (q->op)
-				rds_op_fail_unrouted(q);
+				rds_conn_client.item_unrouted(q);
 			rds_unacked_report_end(&q->u, RDS_RDMA_DROPPED);
 			rds_queue_unacked_release(&q->u);
 			rds_queue_item_free(q);

@@ -13,10 +13,11 @@
  * A connection that may hold something is on the busy list, so that asking all peers for acknowledgements costs nothing for
  * the idle ones.  List lock order: queue_busy_walk, conn->tx, queue_busy_lock.
  */
-#include "engine/rdma/rdma.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "engine/conn/client.h"
 
 #define UNACKED_START 64
 #define REAP_EVERY 32
@@ -328,7 +329,7 @@ void rds_queue_answer_add(struct rds_conn *conn, struct rds_queue_item *q)
 void rds_queue_item_free(struct rds_queue_item *q)
 {
 	if (unlikely(q->op))
-		rds_op_detach_queued(q);
+		rds_conn_client.item_leaves(q);
 	if (unlikely(q->answers))
 		atomic_fetch_sub(&q->answers->answer_bytes, rds_queue_answer_weight(q));
 	free(q);
@@ -351,7 +352,7 @@ static void queue_pop(struct rds_conn *conn)
 static bool queue_item_wanted(const struct rds_conn *conn, struct rds_queue_item *q)
 {
 	if (unlikely(q->op))
-		return rds_op_wanted(q);
+		return rds_conn_client.item_wanted(q);
 	return q->u.op || q->u.report || likely(!rds_queue_item_outlived(conn, q));
 }
 
@@ -365,7 +366,7 @@ static struct rds_queue_item *queue_first(struct rds_conn *conn)
 
 	while ((q = conn->queue)) {
 		if (likely(queue_item_wanted(conn, q)))
-			return !q->op || rds_op_may_send(conn, q) ? q : NULL;
+			return !q->op || rds_conn_client.item_may_send(conn, q) ? q : NULL;
 		rds_queue_unacked_release(&q->u);
 		queue_pop(conn);
 	}
@@ -383,7 +384,7 @@ static struct rds_queue_item *queue_next(struct rds_conn *conn)
 	struct rds_queue_item *q;
 
 	while (!(q = queue_first(conn)) && conn->queue)
-		if (!rds_op_order_pass(conn))
+		if (!rds_conn_client.queue_pass(conn))
 			return NULL;
 	return q;
 }
@@ -399,8 +400,8 @@ static int queue_give(struct rds_conn *conn, struct rds_queue_item *q)
 	int err;
 
 	if (piece)
-		rds_op_order_piece_sending(conn, q);
-	bytes = piece ? rds_op_piece_gather(conn, q, &began) : q->data;
+		rds_conn_client.item_sending(conn, q);
+	bytes = piece ? rds_conn_client.item_gather(conn, q, &began) : q->data;
 	iov = (struct iovec){.iov_base = bytes, .iov_len = q->hdr.len};
 	if (!bytes)
 		return 1;
@@ -412,7 +413,7 @@ static int queue_give(struct rds_conn *conn, struct rds_queue_item *q)
 	if (piece) {
 		free(bytes);
 		if (err)
-			rds_op_piece_unsent(q, began);
+			rds_conn_client.item_unsent(q, began);
 	}
 	return err;
 }
@@ -527,7 +528,7 @@ void rds_queue_purge(struct rds_conn *conn, bool answers)
 
 	while ((q = *p)) {
 		if (!rds_unacked_aborted(&q->u) && /* else it ends in its turn (rdma/op_flush.c) */
-		    (q->op ? !rds_op_wanted(q) : answers && (q->hdr.flags & RDS_FLAG_OP)))
+		    (q->op ? !rds_conn_client.item_wanted(q) : answers && (q->hdr.flags & RDS_FLAG_OP)))
 			rds_queue_drop_at(conn, p);
 		else
 			p = &q->next;
@@ -549,7 +550,7 @@ void rds_queue_acked(struct rds_conn *conn, uint64_t ack)
 	if (ack > conn->acked)
 		conn->acked = ack;
 	if (unlikely(conn->aborted))
-		rds_queue_drop_aborted(conn);
+		rds_conn_client.queue_drop_aborted(conn);
 }
 
 /*
@@ -583,7 +584,7 @@ void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct r
 	if (!rds_ip_equal(&conn->id.faddr, &dst->ip))
 		return;
 	rx_lock();
-	rds_ops_cancel(conn, sk, dst->port);
+	rds_conn_client.ops_cancel(conn, sk, dst->port);
 	rx_unlock();
 	for (i = 0; i < conn->count; i++) {
 		struct rds_queue_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];

@@ -6,12 +6,10 @@
  * there is memory (stale), or dropped because nobody is left to get it.  A connection whose peer is gone leaves the tables at once and
  * lies in the graveyard until nothing of it is in use.  How connections come up again: connection.c.  All of this in the helper.
  */
+#include "engine/conn/client.h"
 #include "engine/conn/incoming.h"
-#include "engine/rdma/op_device.h"
 #include "engine/wire/port_set.h"
 #include "engine/conn/port_cache.h"
-#include "engine/rdma/rdma.h"
-#include "engine/progress/wait.h"
 
 #include <string.h>
 
@@ -42,19 +40,10 @@ static void conn_bury(struct rds_conn *conn)
 /* Those that were under way are not done again, and nobody waits for the answers to the peer's. tx held. */
 static void conn_end_operations(struct rds_conn *conn, bool broken, bool all)
 {
-	bool behind_lost;
-
 	if (!broken && !all)
 		return;
 	rx_lock();
-	behind_lost = !all && rds_op_abort_needed(conn);
-	if (behind_lost)
-		rds_op_abort_mark(conn);
-	rds_ops_judge(conn);
-	rds_ops_broken(conn, all, behind_lost);
-	rds_mr_adverts_drop(conn);
-	rds_mr_remote_drop_all(conn);
-	rds_conn_answers_drop(conn);
+	rds_conn_client.ops_broken(conn, all);
 	rx_unlock();
 	if (!all) /* else all of the queue ends in its order (rds_queue_drop_all) */
 		rds_queue_purge(conn, true);
@@ -222,7 +211,7 @@ static void conn_release_waiters(uint64_t congested)
 		rds_cong_updated(congested);
 		rx_unlock();
 	}
-	rds_sock_room_made();
+	rds_conn_client.room_made();
 }
 
 void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone)

@@ -2,6 +2,7 @@
 /*
  * unsent.c - what would be lost if this process ended now: messages on its heap, writes that a device has in hand.
  */
+#include "engine/conn/client.h"
 #include "engine/conn/conn.h"
 
 /* Messages, and writes that a device has in hand, that would be lost if we ended now; with `survives` the transport says so itself.  tx held. */
@@ -64,7 +65,7 @@ int rds_conn_unsent_now(void)
 			break;
 		}
 		if (conn->kind == RDS_CONN_UNROUTED) {
-			rds_mailbox_deliver(conn); /* and is left as it is: a signal may have interrupted malloc() */
+			rds_conn_client.mailbox_deliver(conn); /* and is left as it is: a signal may have interrupted malloc() */
 			n += (int)unsent_of(conn, false);
 		} else if (conn->kind == RDS_CONN_PEER && atomic_load(&conn->state) != RDS_CONN_DEAD) {
 			/* Without SURVIVES nobody could promise anything, and asking takes locks. */

@@ -4,10 +4,8 @@
  */
 #include <string.h>
 
+#include "engine/conn/client.h"
 #include "engine/conn/conn.h"
-#include "engine/rdma/op_device.h"
-#include "engine/rdma/rdma.h"
-#include "engine/progress/wait.h"
 
 static struct rds_conn *conn_work; /* rx */
 _Atomic bool rds_conn_work_pending;
@@ -44,9 +42,9 @@ static void conn_work_one(struct rds_conn *conn)
 	rx_unlock();
 
 	if (unlikely(atomic_load_explicit(&conn->nadvertise, memory_order_relaxed)))
-		rds_mr_advertise(conn);
+		rds_conn_client.advertise(conn);
 	if (unlikely(atomic_load_explicit(&conn->nanswers, memory_order_relaxed)))
-		rds_conn_answers_flush(conn);
+		rds_conn_client.answers_flush(conn);
 	if (flush)
 		rds_queue_reap(conn);
 	if (map && rds_conn_xmit_map(conn)) { /* no room, or no memory */
@@ -60,7 +58,7 @@ static void conn_work_one(struct rds_conn *conn)
 	if (flush)
 		rds_queue_rearm(conn);
 	if (flush && !conn->queue)
-		rds_sock_room_made();
+		rds_conn_client.room_made();
 	for (i = 0; i < n; i++)
 		rds_conn_xmit_pong(conn, pongs[i]);
 	if (unlikely(atomic_load_explicit(&conn->nredirects_out, memory_order_relaxed)))

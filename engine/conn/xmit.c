@@ -4,8 +4,8 @@
  * Callers hold conn->tx; sequence numbers are given here, so order on a connection is the order of this lock.
  * Must not know sockets' limits or who may send.
  */
+#include "engine/conn/client.h"
 #include "engine/sys/cpu.h"
-#include "engine/rdma/rdma.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static struct rds_queue_item *queue_item_new(const struct rds_conn_outgoing *out
 	q->was_sent = q->port_asked = false;
 	q->meant_sock = 0;
 	q->answers = NULL;
-	rds_op_attach_queued(q, out->ops);
+	rds_conn_client.queue_attach(q, out->ops);
 	rds_copy_gather(q->data, out->iov, out->len);
 	return q;
 }
@@ -35,7 +35,7 @@ static int conn_xmit_queue(struct rds_conn *conn, struct rds_conn_outgoing *out)
 	if (out->answer)
 		rds_queue_answer_add(conn, q);
 	if (unlikely(q->hdr.flags & RDS_FLAG_REDIRECT))
-		rds_queue_insert_redirect(conn, q);
+		rds_conn_client.queue_insert_redirect(conn, q);
 	else
 		rds_queue_append(conn, q);
 	rds_queue_item_mean(conn, q, out->to);
@@ -64,13 +64,13 @@ int rds_conn_xmit(struct rds_conn *conn, struct rds_conn_outgoing *out)
 
 	/* With operations they have gone just before these, and the message has the number that the device's were told (rdma/op_device.c). */
 	if (unlikely(atomic_load_explicit(&conn->nanswers, memory_order_relaxed)) && !out->ops)
-		rds_conn_answers_flush(conn);
+		rds_conn_client.answers_flush(conn);
 	out->hdr.seq = out->u.seq = conn->next_tx;
 	out->u.flags = out->hdr.flags;
 	if (unlikely(conn->queue && out->may_wait && conn->ep))
 		return -EAGAIN;
 	if (unlikely(conn->queue || atomic_load_explicit(&conn->state, memory_order_relaxed) != RDS_CONN_UP ||
-		     rds_ops_order_blocked(conn, out->ops))) {
+		     rds_conn_client.queue_holds(conn, out->ops))) {
 		err = conn_xmit_queue(conn, out);
 		goto done;
 	}

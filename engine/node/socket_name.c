@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 
+#include "engine/node/registry.h"
 #include "engine/sys/os.h"
 
 #define PREFIX_LEN (sizeof(RDS_SHARE_PREFIX) - 1)
@@ -98,11 +99,45 @@ bool rds_node_name_exists(const struct rds_procid *name)
 	return err != 0;
 }
 
-bool os_memfd_is_sealed(int fd, uint64_t size)
-{
-	const int seals = F_SEAL_SHRINK | F_SEAL_WRITE;
-	struct stat st;
-	int have = os_fcntl(fd, F_GET_SEALS, 0);
+/* ---- where a process listens ---- */
 
-	return have >= 0 && (have & seals) == seals && os_fstat(fd, &st) == 0 && (uint64_t)st.st_size >= size;
+static const char listen_hex[] = "0123456789abcdef";
+
+socklen_t rds_node_listen_name(const struct rds_procid *id, struct sockaddr_un *out)
+{
+	static const char prefix[] = "rdspreload-info-";
+	char *p = out->sun_path;
+
+	memset(out, 0, sizeof(*out));
+	out->sun_family = AF_UNIX;
+	*p++ = '\0';
+	memcpy(p, prefix, sizeof(prefix) - 1);
+	p += sizeof(prefix) - 1;
+	for (unsigned i = 0; i < RDS_PROCID_LEN; i++) {
+		*p++ = listen_hex[id->b[i] >> 4];
+		*p++ = listen_hex[id->b[i] & 15];
+	}
+	return (socklen_t)(p - (char *)out);
+}
+
+bool rds_node_proc_listens(const struct rds_procid *id)
+{
+	struct sockaddr_un name;
+	socklen_t len = rds_node_listen_name(id, &name);
+	_Atomic int fd = -1;
+	int ret = os_dup_high_slot(os_socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), &fd);
+
+	if (ret == 0)
+		ret = os_connect(fd, (struct sockaddr *)&name, len);
+	os_close_slot(&fd);
+	return ret != -ECONNREFUSED;
+}
+
+bool rds_node_peer_trusted(int fd)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	return os_getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && len == sizeof(cred) &&
+	       registry_trusts(rds_node_registry, &cred);
 }

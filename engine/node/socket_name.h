@@ -226,7 +226,17 @@ void rds_node_name_bind(int standin, struct rds_procid *name); /* gives it a fre
 bool rds_node_name_read(int fd, struct rds_procid *name);      /* is that a stand-in, of whatever process? */
 bool rds_node_name_is_peer(int pair,
 			   const struct rds_procid *name); /* is that the other end of the stand-in of that name? */
-bool os_memfd_is_sealed(int fd, uint64_t size); /* a file of so many bytes at least, which nobody can change */
 bool rds_node_name_exists(const struct rds_procid *name); /* some copy of it is still open */
+
+/* Where a process listens: an abstract name, so that nothing is left behind and the network namespace bounds it. */
+socklen_t rds_node_listen_name(const struct rds_procid *id, struct sockaddr_un *out);
+/*
+ * Is there a process with that id on this host (network namespace), of whatever user and registry?  It listens at its name for as long as it can be
+ * reached; who else did so could have a peer keep what it has for one that has ended, and nothing more.  True also if that cannot be found out.  Some
+ * system calls; does not wait.
+ */
+bool rds_node_proc_listens(const struct rds_procid *id);
+/* May the process at the other end of this connected AF_UNIX socket know, or tell, us? */
+bool rds_node_peer_trusted(int fd);
 
 #endif

@@ -6,7 +6,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#include "engine/conn/conn.h"
+#include "engine/conn/client.h"
 #include "engine/progress/progress.h"
 #include "engine/progress/wait.h"
 #include "engine/sys/patience.h"
@@ -19,7 +19,7 @@ unsigned rds_progress_count_unsent(void)
 {
 	rds_queue_reap_all();
 	rds_progress_round();
-	rds_mailbox_deliver_all();
+	rds_conn_client.mailbox_deliver_all();
 	return rds_conn_unsent();
 }
 

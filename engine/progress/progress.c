@@ -18,7 +18,8 @@
  * Followers (further sleeping threads) need somebody awake for them, so with followers and no leader it is HELPER.
  * How the helper thread itself lives is helper/thread.c.
  */
-#include "engine/rdma/op_device.h"
+#include "engine/abi/foreign_memory.h"
+#include "engine/conn/conn.h"
 #include "engine/progress/wait.h"
 #include "engine/progress/state.h"
 #include "engine/progress/transports.h"

@@ -63,15 +63,6 @@ static inline bool rds_transports_progress(void)
 	return moved;
 }
 
-/* What has come from any process of this host goes before the message that is being received, but for lack of memory. */
-static inline void rds_transports_catch_up(void)
-{
-	struct rds_transport *t = rds_transports.shm;
-
-	if (t->ops->catch_up)
-		t->ops->catch_up(t);
-}
-
 static inline bool rds_transports_pending(void)
 {
 	return rds_transports.shm->ops->pending(rds_transports.shm) ||

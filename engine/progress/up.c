@@ -2,13 +2,16 @@
 /*
  * up.c - what transports call, unless something wraps it.
  */
-#include "engine/conn/conn.h"
+#include "engine/conn/client.h"
 #include "engine/conn/incoming.h"
 #include "engine/progress/progress.h"
 #include "engine/progress/transports.h"
 #include "engine/progress/wait.h"
-#include "engine/rdma/op_device.h"
-#include "engine/rdma/rdma.h"
+
+static void up_op_done(struct rds_conn *conn, uint64_t id, int err, uint64_t at, const void *data, size_t len)
+{
+	rds_conn_client.op_done(conn, id, err, at, data, len);
+}
 
 const struct rds_transport_up rds_transports_up = {
 	.accept = rds_conn_accept,
@@ -20,7 +23,7 @@ const struct rds_transport_up rds_transports_up = {
 	.writable = rds_conn_writable,
 	.sent = rds_queue_sent,
 	.push_later = rds_conn_push_later,
-	.op_done = rds_op_device_done,
+	.op_done = up_op_done,
 	.located = rds_route_located,
 };
 

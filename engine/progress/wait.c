@@ -200,7 +200,7 @@ void rds_wait_note_gen(struct rds_wait *w, short event)
 	w->gen = atomic_load(event == RDS_WAIT_CONG ? &rds_sock_cong_gen : &wait_room_gen);
 }
 
-void rds_sock_room_made(void)
+void rds_wait_room_made(void)
 {
 	struct rds_wait *w;
 

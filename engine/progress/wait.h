@@ -51,7 +51,7 @@ void rds_wait_note_look(void);
 /* Before looking: have arm() notice an event of that kind that comes between the look and the sleep. */
 void rds_wait_note_gen(struct rds_wait *w, short event);
 /* A transport has room again: whoever waits for that may try. No lock held but rx or conn->tx. */
-void rds_sock_room_made(void);
+void rds_wait_room_made(void);
 /* Sleep until posted or deadline (absolute, 0 = none): 0, -EINTR, -ETIMEDOUT. A cancellation point; SA_RESTART holds.
  * -ETIMEDOUT only if the deadline has passed, whatever woke the thread. */
 int rds_wait_sleep(struct rds_wait *w, uint64_t deadline_ns);

@@ -202,3 +202,8 @@ bool rds_op_async_refuses(struct rds_sock *sk, const struct in6_addr *to)
 	rds_op_async_refused = op;
 	return op;
 }
+
+bool rds_op_async_aborted(const struct rds_queue_unacked *u)
+{
+	return u->async->aborted;
+}

@@ -8,6 +8,7 @@
  * conn->tx held.
  */
 #include "engine/rdma/rdma.h"
+#include "engine/rdma/op_device.h"
 
 bool rds_op_abort_needed(const struct rds_conn *conn)
 {
@@ -48,7 +49,7 @@ static bool queued_is_aborted(const struct rds_queue_item *q)
 	return atomic_load(&q->u.sk->open) || (q->op ? !rds_op_wanted(q) : q->u.once && !q->u.again);
 }
 
-void rds_queue_drop_aborted(struct rds_conn *conn)
+void rds_op_drop_aborted(struct rds_conn *conn)
 {
 	struct rds_queue_item **p = &conn->queue, *q;
 
@@ -62,4 +63,18 @@ void rds_queue_drop_aborted(struct rds_conn *conn)
 	}
 	conn->queue_tail = p;
 	conn->aborted = false;
+}
+
+/* Those that were under way are not done again, and nobody waits for the answers to the peer's. */
+void rds_ops_conn_broken(struct rds_conn *conn, bool all)
+{
+	bool behind_lost = !all && rds_op_abort_needed(conn);
+
+	if (behind_lost)
+		rds_op_abort_mark(conn);
+	rds_ops_judge(conn);
+	rds_ops_broken(conn, all, behind_lost);
+	rds_mr_adverts_drop(conn);
+	rds_mr_remote_drop_all(conn);
+	rds_op_answers_drop(conn);
 }

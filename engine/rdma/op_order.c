@@ -131,7 +131,7 @@ static bool queued_keeps_seq(const struct rds_queue_item *q)
 	return q->was_sent || (q->hdr.flags & RDS_FLAG_REDIRECT);
 }
 
-void rds_queue_insert_redirect(struct rds_conn *conn, struct rds_queue_item *q)
+void rds_op_order_insert_redirect(struct rds_conn *conn, struct rds_queue_item *q)
 {
 	struct rds_queue_item **at = &conn->queue, *behind;
 
@@ -289,7 +289,7 @@ static bool answer_send_or_queue(struct rds_conn *conn, struct rds_queue_item *q
 	return true;
 }
 
-void rds_conn_answers_flush(struct rds_conn *conn)
+void rds_op_answers_flush(struct rds_conn *conn)
 {
 	struct rds_queue_item *q;
 	bool any = false, fence;
@@ -309,7 +309,7 @@ void rds_conn_answers_flush(struct rds_conn *conn)
 		conn->t->ops->flush(conn->ep, !(conn->t->ops->caps & RDS_TCAP_PATIENT));
 }
 
-void rds_conn_answers_drop(struct rds_conn *conn)
+void rds_op_answers_drop(struct rds_conn *conn)
 {
 	struct rds_queue_item *q;
 

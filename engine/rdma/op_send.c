@@ -324,7 +324,7 @@ int rds_ops_xmit(struct rds_conn *conn, struct rds_op *ops, bool alone)
 	int err = 0;
 
 	if (unlikely(atomic_load_explicit(&conn->nanswers, memory_order_relaxed)))
-		rds_conn_answers_flush(conn);
+		rds_op_answers_flush(conn);
 	rx_lock();
 	for (op = ops; op; op = op->message_next) {
 		op->refs++; /* until rds_ops_put() */

@@ -20,7 +20,7 @@
 #define ENGINE_RDMA_H
 
 #include "engine/abi/cmsg.h"
-#include "engine/conn/conn.h"
+#include "engine/conn/client.h"
 #include "engine/abi/rdma_args.h"
 #include "engine/wire/op_header.h"
 
@@ -106,21 +106,12 @@ struct rds_op *rds_op_async_new(struct rds_sock *sk, uint64_t token,
 void rds_op_async_discard(struct rds_op *op); /* its message was not sent.  No lock but sk->tx */
 void rds_op_async_end(struct rds_queue_unacked *u,
 		      int status); /* RDS_REPORT_END is set; not any more afterwards.  conn->tx */
-/* It ends in this way: before rds_queue_unacked_release(), which says that it was acknowledged. */
-static inline void rds_unacked_report_end(struct rds_queue_unacked *u, int status)
-{
-	if (unlikely(u->report & RDS_REPORT_END))
-		rds_op_async_end(u, status);
-}
 void rds_op_async_handoff(
 	struct rds_sock *sk); /* as rds_ops_handoff(): what becomes of those that stay nobody knows.  rx */
 void rds_op_async_reported(struct rds_op *op); /* its notification has been taken (any operation's).  rx */
 void rds_op_async_block(struct rds_op *op);    /* it has failed, or is about to; op->to is set.  rx */
 void rds_op_async_abort(struct rds_op *op);    /* the connection of the message has broken.  rx */
-static inline bool rds_unacked_aborted(const struct rds_queue_unacked *u)
-{
-	return unlikely(u->report & RDS_REPORT_END) && u->async->aborted;
-}
+bool rds_op_async_aborted(const struct rds_queue_unacked *u); /* RDS_REPORT_END is set */
 /* Operations of a socket that has asked for ends of messages: what becomes of them is told with their message.  They are not listed yet. */
 void rds_op_async_attach(struct rds_queue_unacked *u, struct rds_op *ops);
 void rds_op_async_defer(struct rds_op *op);	  /* such an operation is done.  rx */
@@ -172,8 +163,9 @@ void rds_op_order_piece_sending(struct rds_conn *conn, const struct rds_queue_it
 /* What is first is a message that may have to wait for other connections. */
 bool rds_op_order_head_ordered(const struct rds_conn *conn);
 /* The answers that wait, before anything else that goes out. */
-void rds_conn_answers_flush(struct rds_conn *conn);
-void rds_conn_answers_drop(struct rds_conn *conn); /* rx held as well */
+void rds_op_answers_flush(struct rds_conn *conn);
+void rds_op_answers_drop(struct rds_conn *conn); /* rx held as well */
+void rds_op_order_insert_redirect(struct rds_conn *conn, struct rds_queue_item *q); /* one of conn/port_moved.c, whose number is the next */
 
 /* ---- the end (op.c) ---- */
 
@@ -207,6 +199,14 @@ void rds_op_device_done(struct rds_conn *conn, uint64_t id, int err, uint64_t at
 void rds_ops_broken(struct rds_conn *conn, bool all, bool behind_lost);
 /* Has a program for Oracle's kernels an operation under way? */
 bool rds_ops_abort_needed(const struct rds_conn *conn);
+/*
+ * op_flush.c: ... and what has that cost a program for Oracle's kernels?  If anything, what it has sent since is not to arrive before it
+ * sends that again: messages whose end is told are given up, and dropped when it is known which of them the peer has.  tx held as well.
+ */
+void rds_ops_conn_broken(struct rds_conn *conn, bool all);
+bool rds_op_abort_needed(const struct rds_conn *conn);
+void rds_op_abort_mark(struct rds_conn *conn);
+void rds_op_drop_aborted(struct rds_conn *conn);
 /* ... first, or, as long as it is up, somebody else is to have its messages; tx held as well: which are to be sent again because their operations have
  * been carried out? */
 void rds_ops_judge(struct rds_conn *conn);

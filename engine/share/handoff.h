@@ -59,4 +59,8 @@ int rds_mailbox_empty(int inbox, struct rds_sock *sk);
 /* ---- handoff_unbound.c (rds.h) ---- */
 void rds_handoff_unbound_forget(void); /* forked child */
 
+/* orphan_inbox.c: rds_conn_client's. */
+void rds_mailbox_deliver_all(void);
+struct rds_queue_item *rds_mailbox_deliver(struct rds_conn *unrouted);
+
 #endif

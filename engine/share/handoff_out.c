@@ -432,7 +432,7 @@ static void handoff_find_let_go(struct rds_sock *sk, void *arg)
 {
 	struct rds_sock **found = arg;
 
-	if (rds_sock_has_new_owner(sk))
+	if (rds_handoff_has_new_owner(sk))
 		*found = sk;
 }
 
@@ -506,17 +506,17 @@ void rds_handoff_cancel(void)
 	rds_helper_kick();
 }
 
-bool rds_sock_is_handing_off(struct rds_sock *sk)
+bool rds_handoff_is_under_way(struct rds_sock *sk)
 {
 	return atomic_load(&sk->handing_off);
 }
 
-bool rds_sock_has_new_owner(struct rds_sock *sk)
+bool rds_handoff_has_new_owner(struct rds_sock *sk)
 {
 	return atomic_load(&sk->handing_off) && !sk->inode;
 }
 
-bool rds_sock_is_open(struct rds_sock *sk)
+bool rds_handoff_is_open(struct rds_sock *sk)
 {
 	return atomic_load(&sk->open);
 }

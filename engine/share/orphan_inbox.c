@@ -31,6 +31,7 @@
 #include "engine/share/handoff.h"
 #include "engine/conn/incoming.h"
 #include "engine/wire/port_set.h"
+#include "engine/node/socket_name.h"
 
 #define BACKLOG 4096 /* the kernel's own limit is lower, mostly */
 #define LEAST_WEIGHT 64

@@ -6,6 +6,7 @@
  * been checked.  Must not know channels or sockets.
  */
 #include "engine/share/owner.h"
+#include "engine/node/socket_name.h"
 
 #include <stdlib.h>
 #include <string.h>

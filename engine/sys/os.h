@@ -251,4 +251,6 @@ void os_fds_forked(void);
  */
 int os_wake_pipe(int fds[2], int flags);
 
+bool os_memfd_is_sealed(int fd, uint64_t size); /* a file of so many bytes at least, which nobody can change */
+
 #endif

@@ -415,3 +415,12 @@ int os_wake_pipe(int fds[2], int flags)
 	fds[1] = rw;
 	return 0;
 }
+
+bool os_memfd_is_sealed(int fd, uint64_t size)
+{
+	const int seals = F_SEAL_SHRINK | F_SEAL_WRITE;
+	struct stat st;
+	int have = os_fcntl(fd, F_GET_SEALS, 0);
+
+	return have >= 0 && (have & seals) == seals && os_fstat(fd, &st) == 0 && (uint64_t)st.st_size >= size;
+}

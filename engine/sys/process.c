@@ -20,6 +20,7 @@
 
 static _Atomic(volatile int *) process_page; /* on the wiped page: 1 in the process that started the engine */
 static _Atomic bool process_started;
+void (*os_process_fork_child)(void);
 
 bool os_process_inherited(void)
 {

@@ -15,5 +15,7 @@ bool os_process_is_started(void);
 /* A fork has copied an engine into this process: it is to be forgotten, unread. */
 bool os_process_inherited(void);
 void os_process_forget(void);
+/* An inherited engine is forgotten.  Filled in before anything runs. */
+extern void (*os_process_fork_child)(void);
 
 #endif

@@ -24,6 +24,7 @@
 
 #include "engine/node/registry.h"
 #include "engine/wire/header.h"
+#include "engine/wire/op_header.h"
 
 struct rds_transport;
 struct rds_ep;	 /* a transport's endpoint; starts with struct rds_ep_head */
@@ -47,7 +48,6 @@ struct rds_conn_id {
 	uint16_t peer_port; /* where its transport listens (verbs): a hint, 0 = unknown */
 };
 #define RDS_SLOT_REMOTE UINT32_MAX
-#define RDS_FETCH_VECS 64u
 
 /* Bytes that a peer lends: where they lie in its memory, and the word that is there as long as they are lent. */
 struct rds_fetch_src {
@@ -292,6 +292,15 @@ struct rds_transports {
 };
 
 extern struct rds_transports rds_transports;
+
+/* What has come from any process of this host goes before the message that is being received, but for lack of memory. */
+static inline void rds_transports_catch_up(void)
+{
+	struct rds_transport *t = rds_transports.shm;
+
+	if (t->ops->catch_up)
+		t->ops->catch_up(t);
+}
 
 /* What this thread looks for now is not what a program waits for: the helper, and a send that looks. */
 extern __thread bool rds_transport_looks_aside __attribute__((tls_model("initial-exec")));

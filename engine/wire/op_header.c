@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "engine/transport/transport.h"
 #include "engine/wire/header.h"
 
 struct op_wire {

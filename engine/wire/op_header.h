@@ -54,6 +54,7 @@ static inline bool rds_wire_op_is_request(enum rds_wire_op_kind kind)
 }
 
 /* The data of a FETCH. */
+#define RDS_FETCH_VECS 64u
 #define RDS_OP_VEC 16u
 void rds_wire_op_vec_encode(const struct iovec *vec, unsigned n, unsigned char *to);
 /* n: RDS_FETCH_VECS at least.  How many there are, or -EBADMSG: not the `len` bytes of the header, or empty ones. */

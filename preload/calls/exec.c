@@ -12,6 +12,7 @@
  * children are known when they make a call on a socket, or when this process ends.
  */
 #include "preload/fdtable/fdtable.h"
+#include "preload/calls/calls.h"
 
 #include <spawn.h>
 #include <stdarg.h>

@@ -15,6 +15,7 @@
 
 #include "preload/libc/early.h"
 #include "engine/sys/os.h"
+#include "preload/calls/calls.h"
 
 #ifndef CLOSE_RANGE_UNSHARE
 #define CLOSE_RANGE_UNSHARE 2U

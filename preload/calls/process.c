@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * process.c - fork and exit.
- *
- * A forked child has a copy of our memory but neither our threads nor a right to our connections: its handler turns all
- * RDS sockets into inherited numbers and forgets the engine; the next socket() starts a fresh one.  Children that no
- * handler sees (_Fork, clone) notice it themselves, at their first call on an RDS number; children that share our memory
- * (vfork) must not change anything in it (rds_fds_is_ours).  exec is exec.c's.
+ * process.c - children that somebody starts, and the end of the process.  What fork does is fdtable/fork.c's, exec is exec.c's.
  *
  * The parent has to know as well that somebody else may have its sockets: from the handler, or from the wrapper of what starts the child.  Of
  * one that was started by a bare system call it hears when that makes its first call on a socket, or it finds it among its children when it ends.
@@ -13,71 +8,11 @@
 #include "preload/fdtable/fdtable.h"
 
 #include "engine/sys/os.h"
+#include "preload/calls/calls.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-/*
- * Of the thread that forks.  Signals are held back from before the first lock is taken until the last one is given back: a handler in between
- * could not let the fork go on to its end, which comes twice.
- */
-static __thread struct {
-	bool prepared; /* before; another thread may have opened the first socket since */
-	struct os_signals signals;
-} forking;
-
-static void fork_end(void)
-{
-	reentry_call_end();
-	forking.prepared = false;
-	os_signals_release(&forking.signals);
-}
-
-static void fork_child(void)
-{
-	int saved = errno;
-
-	rds_fds_fork_child();
-	if (forking.prepared)
-		fork_end();
-	errno = saved;
-}
-
-static void fork_prepare(void)
-{
-	if (!rds_fds_on())
-		return;
-	os_signals_hold(&forking.signals);
-	reentry_call_begin();
-	forking.prepared = true;
-	rds_borrower_fork_prepare();
-	rds_share_begin();
-	rds_helper_fork_prepare();
-}
-
-static void fork_parent(void)
-{
-	if (!forking.prepared)
-		return;
-	rds_helper_fork_parent();
-	fork_end();
-}
-
-static void fork_init_once(void)
-{
-	rds_engine_join();
-	rds_fds_init();
-	reentry_init();
-	pthread_atfork(fork_prepare, fork_parent, fork_child);
-}
-
-void rds_fds_process_init(void)
-{
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-	pthread_once(&once, fork_init_once);
-}
 
 /* errno stays. */
 static void process_share(void (*how)(void))

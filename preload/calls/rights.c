@@ -20,6 +20,7 @@
 
 #include "engine/sys/log.h"
 #include "engine/sys/os.h"
+#include "preload/calls/calls.h"
 
 #define NSFS 0x6e736673
 #ifndef CLONE_NEWTIME

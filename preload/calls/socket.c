@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "engine/sys/options.h"
+#include "preload/calls/calls.h"
 #include "include/rds_abi.h"
 
 #define TYPE_MASK 0xf

@@ -12,6 +12,7 @@
 #include "preload/fdtable/fdtable.h"
 
 #include "engine/sys/log.h"
+#include "preload/calls/calls.h"
 
 static bool fd_is_rds(int fd)
 {

@@ -28,7 +28,7 @@ static void fds_drop_taken(void)
 		_Atomic(uintptr_t) *word = rds_fds_word(n);
 		uintptr_t value = word ? atomic_load(word) : 0;
 
-		if (fds_sock(value) && rds_sock_is_handing_off(fds_sock(value)) &&
+		if (fds_sock(value) && rds_handoff_is_under_way(fds_sock(value)) &&
 		    atomic_compare_exchange_strong(word, &value, FDS_BORROWED))
 			rds_sock_put(fds_sock(value));
 	}
@@ -54,5 +54,5 @@ bool rds_fds_exec_must_retry(struct rds_sock *sk)
 		return false;
 	while (atomic_load(&execs))
 		os_poll(NULL, 0, 1);
-	return rds_sock_is_open(sk) || rds_sock_has_new_owner(sk);
+	return rds_handoff_is_open(sk) || rds_handoff_has_new_owner(sk);
 }

@@ -238,11 +238,6 @@ void rds_fds_park_orphans(void);
 /* Is it another process's socket, and none of its other numbers outside [first, last]? */
 bool rds_fds_is_last_number(int fd, unsigned first, unsigned last);
 
-/* F_GETFL and F_SETFL of an RDS socket, of whatever process, as libc's. */
-int calls_fcntl_flags(int fd, int cmd, int flags);
-/* A prctl() that has been granted. */
-void calls_prctl_follow(const long args[5]);
-
 /* close() of one number, with the result and errno of the real one.  One of the engine's is EBADF, but not for its own libraries. */
 int rds_fds_close(int fd);
 /* An internal number: is there one of ours, which a close() must leave alone?  (vfork's child needs them at its exec.) */
@@ -275,5 +270,8 @@ static inline bool rds_fds_is_epoll(int ep)
 }
 /* One more than the highest number that ever stood in the table: select() need not look further for RDS. */
 int rds_fds_top(void);
+
+/* Fork handlers, once, before the first RDS socket exists (fork.c). */
+void rds_fds_process_init(void);
 
 #endif

@@ -8,6 +8,7 @@
  * starting such, a child that has a copy of the memory and shares the numbers.
  */
 #include "preload/fdtable/fdtable.h"
+#include "engine/sys/os.h"
 
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -23,7 +24,7 @@ static _Atomic(_Atomic bool *) fds_alive; /* on the wiped page */
 
 static pid_t fds_own_pid(void)
 {
-	return (pid_t)syscall(SYS_getpid); /* libc's may be somebody's wrapper */
+	return os_getpid(); /* libc's may be somebody's wrapper */
 }
 
 /* Without one (no memory, an old kernel) such a child of a mere holder is taken for one that shares memory. */

@@ -21,62 +21,62 @@ extern char **environ;
 
 int early_socket(int domain, int type, int protocol)
 {
-	return (int)syscall(SYS_socket, domain, type, protocol);
+	return (int)libc_raw_syscall(SYS_socket, domain, type, protocol);
 }
 
 int early_socketpair(int domain, int type, int protocol, int sv[2])
 {
-	return (int)syscall(SYS_socketpair, domain, type, protocol, sv);
+	return (int)libc_raw_syscall(SYS_socketpair, domain, type, protocol, sv);
 }
 
 int early_bind(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
 {
-	return (int)syscall(SYS_bind, fd, addr.__sockaddr__, len);
+	return (int)libc_raw_syscall(SYS_bind, fd, addr.__sockaddr__, len);
 }
 
 int early_connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
 {
-	return (int)syscall(SYS_connect, fd, addr.__sockaddr__, len);
+	return (int)libc_raw_syscall(SYS_connect, fd, addr.__sockaddr__, len);
 }
 
 int early_getsockname(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 {
-	return (int)syscall(SYS_getsockname, fd, addr.__sockaddr__, len);
+	return (int)libc_raw_syscall(SYS_getsockname, fd, addr.__sockaddr__, len);
 }
 
 int early_getpeername(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 {
-	return (int)syscall(SYS_getpeername, fd, addr.__sockaddr__, len);
+	return (int)libc_raw_syscall(SYS_getpeername, fd, addr.__sockaddr__, len);
 }
 
 int early_listen(int fd, int backlog)
 {
-	return (int)syscall(SYS_listen, fd, backlog);
+	return (int)libc_raw_syscall(SYS_listen, fd, backlog);
 }
 
 int early_accept(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 {
-	return (int)syscall(SYS_accept4, fd, addr.__sockaddr__, len, 0);
+	return (int)libc_raw_syscall(SYS_accept4, fd, addr.__sockaddr__, len, 0);
 }
 
 int early_accept4(int fd, __SOCKADDR_ARG addr, socklen_t *len, int flags)
 {
-	return (int)syscall(SYS_accept4, fd, addr.__sockaddr__, len, flags);
+	return (int)libc_raw_syscall(SYS_accept4, fd, addr.__sockaddr__, len, flags);
 }
 
 int early_shutdown(int fd, int how)
 {
-	return (int)syscall(SYS_shutdown, fd, how);
+	return (int)libc_raw_syscall(SYS_shutdown, fd, how);
 }
 
 int early_getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
 {
-	return (int)syscall(SYS_getsockopt, fd, level, opt, val, len);
+	return (int)libc_raw_syscall(SYS_getsockopt, fd, level, opt, val, len);
 }
 
 int early_setsockopt(int fd, int level, int opt, const void *val, socklen_t len)
 {
-	return (int)syscall(SYS_setsockopt, fd, level, opt, val, len);
+	return (int)libc_raw_syscall(SYS_setsockopt, fd, level, opt, val, len);
 }
 
 int early_ioctl(int fd, unsigned long req, ...)
@@ -86,7 +86,7 @@ int early_ioctl(int fd, unsigned long req, ...)
 	va_start(ap, req);
 	void *arg = va_arg(ap, void *);
 	va_end(ap);
-	return (int)syscall(SYS_ioctl, fd, req, arg);
+	return (int)libc_raw_syscall(SYS_ioctl, fd, req, arg);
 }
 
 int early_fcntl(int fd, int cmd, ...)
@@ -96,18 +96,18 @@ int early_fcntl(int fd, int cmd, ...)
 	va_start(ap, cmd);
 	void *arg = va_arg(ap, void *);
 	va_end(ap);
-	return (int)syscall(SYS_fcntl, fd, cmd, arg);
+	return (int)libc_raw_syscall(SYS_fcntl, fd, cmd, arg);
 }
 
 int early_close(int fd)
 {
-	return (int)syscall(SYS_close, fd);
+	return (int)libc_raw_syscall(SYS_close, fd);
 }
 
 int early_close_range(unsigned first, unsigned last, int flags)
 {
 #ifdef SYS_close_range
-	return (int)syscall(SYS_close_range, first, last, flags);
+	return (int)libc_raw_syscall(SYS_close_range, first, last, flags);
 #else
 	(void)first, (void)last, (void)flags;
 	errno = ENOSYS;
@@ -122,19 +122,19 @@ void early_closefrom(int low)
 
 int early_dup(int fd)
 {
-	return (int)syscall(SYS_dup, fd);
+	return (int)libc_raw_syscall(SYS_dup, fd);
 }
 
 int early_dup2(int from, int to)
 {
 	if (from == to) /* dup3() refuses what dup2() only checks */
 		return early_fcntl(from, F_GETFD) < 0 ? -1 : to;
-	return (int)syscall(SYS_dup3, from, to, 0);
+	return (int)libc_raw_syscall(SYS_dup3, from, to, 0);
 }
 
 int early_dup3(int from, int to, int flags)
 {
-	return (int)syscall(SYS_dup3, from, to, flags);
+	return (int)libc_raw_syscall(SYS_dup3, from, to, flags);
 }
 
 int early_pidfd_getfd(int pid, int fd, unsigned flags)
@@ -193,7 +193,7 @@ RDS_READS_GARBAGE long libc_raw_syscall(long number, ...)
 
 static int early_open_call(int dir, const char *path, int flags, mode_t mode)
 {
-	return (int)syscall(SYS_openat, dir, path, flags, mode);
+	return (int)libc_raw_syscall(SYS_openat, dir, path, flags, mode);
 }
 
 int early_open(const char *path, int flags, ...)
@@ -257,59 +257,59 @@ DIR *early_opendir(const char *path)
 	DIR *d = fd < 0 ? NULL : fdopendir(fd);
 
 	if (fd >= 0 && !d)
-		syscall(SYS_close, fd);
+		libc_raw_syscall(SYS_close, fd);
 	return d;
 }
 
 
 ssize_t early_send(int fd, const void *buf, size_t len, int flags)
 {
-	return syscall(SYS_sendto, fd, buf, len, flags, NULL, 0);
+	return libc_raw_syscall(SYS_sendto, fd, buf, len, flags, NULL, 0);
 }
 
 ssize_t early_sendto(int fd, const void *buf, size_t len, int flags, __CONST_SOCKADDR_ARG addr, socklen_t alen)
 {
-	return syscall(SYS_sendto, fd, buf, len, flags, addr.__sockaddr__, alen);
+	return libc_raw_syscall(SYS_sendto, fd, buf, len, flags, addr.__sockaddr__, alen);
 }
 
 ssize_t early_sendmsg(int fd, const struct msghdr *msg, int flags)
 {
-	return syscall(SYS_sendmsg, fd, msg, flags);
+	return libc_raw_syscall(SYS_sendmsg, fd, msg, flags);
 }
 
 int early_sendmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags)
 {
-	return (int)syscall(SYS_sendmmsg, fd, vec, n, flags);
+	return (int)libc_raw_syscall(SYS_sendmmsg, fd, vec, n, flags);
 }
 
 ssize_t early_write(int fd, const void *buf, size_t len)
 {
-	return syscall(SYS_write, fd, buf, len);
+	return libc_raw_syscall(SYS_write, fd, buf, len);
 }
 
 ssize_t early_writev(int fd, const struct iovec *iov, int n)
 {
-	return syscall(SYS_writev, fd, iov, n);
+	return libc_raw_syscall(SYS_writev, fd, iov, n);
 }
 
 ssize_t early_pwritev2(int fd, const struct iovec *iov, int n, off_t off, int flags)
 {
-	return syscall(SYS_pwritev2, fd, iov, n, off, 0, flags);
+	return libc_raw_syscall(SYS_pwritev2, fd, iov, n, off, 0, flags);
 }
 
 ssize_t early_sendfile(int out, int in, off_t *off, size_t len)
 {
-	return syscall(SYS_sendfile, out, in, off, len);
+	return libc_raw_syscall(SYS_sendfile, out, in, off, len);
 }
 
 ssize_t early_splice(int in, off64_t *inoff, int out, off64_t *outoff, size_t len, unsigned flags)
 {
-	return syscall(SYS_splice, in, inoff, out, outoff, len, flags);
+	return libc_raw_syscall(SYS_splice, in, inoff, out, outoff, len, flags);
 }
 
 ssize_t early_recv(int fd, void *buf, size_t len, int flags)
 {
-	return syscall(SYS_recvfrom, fd, buf, len, flags, NULL, NULL);
+	return libc_raw_syscall(SYS_recvfrom, fd, buf, len, flags, NULL, NULL);
 }
 
 ssize_t early_recv_chk(int fd, void *buf, size_t len, size_t room, int flags)
@@ -321,7 +321,7 @@ ssize_t early_recv_chk(int fd, void *buf, size_t len, size_t room, int flags)
 
 ssize_t early_recvfrom(int fd, void *buf, size_t len, int flags, __SOCKADDR_ARG addr, socklen_t *alen)
 {
-	return syscall(SYS_recvfrom, fd, buf, len, flags, addr.__sockaddr__, alen);
+	return libc_raw_syscall(SYS_recvfrom, fd, buf, len, flags, addr.__sockaddr__, alen);
 }
 
 ssize_t early_recvfrom_chk(int fd, void *buf, size_t len, size_t room, int flags, __SOCKADDR_ARG addr, socklen_t *alen)
@@ -333,17 +333,17 @@ ssize_t early_recvfrom_chk(int fd, void *buf, size_t len, size_t room, int flags
 
 ssize_t early_recvmsg(int fd, struct msghdr *msg, int flags)
 {
-	return syscall(SYS_recvmsg, fd, msg, flags);
+	return libc_raw_syscall(SYS_recvmsg, fd, msg, flags);
 }
 
 int early_recvmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags, struct timespec *timeout)
 {
-	return (int)syscall(SYS_recvmmsg, fd, vec, n, flags, timeout);
+	return (int)libc_raw_syscall(SYS_recvmmsg, fd, vec, n, flags, timeout);
 }
 
 ssize_t early_read(int fd, void *buf, size_t len)
 {
-	return syscall(SYS_read, fd, buf, len);
+	return libc_raw_syscall(SYS_read, fd, buf, len);
 }
 
 ssize_t early_read_chk(int fd, void *buf, size_t len, size_t room)
@@ -355,12 +355,12 @@ ssize_t early_read_chk(int fd, void *buf, size_t len, size_t room)
 
 ssize_t early_readv(int fd, const struct iovec *iov, int n)
 {
-	return syscall(SYS_readv, fd, iov, n);
+	return libc_raw_syscall(SYS_readv, fd, iov, n);
 }
 
 ssize_t early_preadv2(int fd, const struct iovec *iov, int n, off_t off, int flags)
 {
-	return syscall(SYS_preadv2, fd, iov, n, off, 0, flags);
+	return libc_raw_syscall(SYS_preadv2, fd, iov, n, off, 0, flags);
 }
 
 int early_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask)
@@ -369,7 +369,7 @@ int early_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, co
 
 	if (timeout)
 		ts = *timeout; /* the kernel writes the rest back, ppoll() must not */
-	return (int)syscall(SYS_ppoll, fds, n, timeout ? &ts : NULL, mask, SIGSET_BYTES);
+	return (int)libc_raw_syscall(SYS_ppoll, fds, n, timeout ? &ts : NULL, mask, SIGSET_BYTES);
 }
 
 int early_ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask, size_t room)
@@ -400,7 +400,7 @@ static int early_select_call(int n, fd_set *r, fd_set *w, fd_set *e, struct time
 		size_t len;
 	} arg = {mask, SIGSET_BYTES};
 
-	return (int)syscall(SYS_pselect6, n, r, w, e, ts, &arg);
+	return (int)libc_raw_syscall(SYS_pselect6, n, r, w, e, ts, &arg);
 }
 
 int early_pselect(int n, fd_set *r, fd_set *w, fd_set *e, const struct timespec *timeout, const sigset_t *mask)
@@ -429,12 +429,12 @@ int early_select(int n, fd_set *r, fd_set *w, fd_set *e, struct timeval *timeout
 
 int early_epoll_ctl(int ep, int op, int fd, struct epoll_event *event)
 {
-	return (int)syscall(SYS_epoll_ctl, ep, op, fd, event);
+	return (int)libc_raw_syscall(SYS_epoll_ctl, ep, op, fd, event);
 }
 
 int early_epoll_pwait(int ep, struct epoll_event *events, int n, int timeout, const sigset_t *mask)
 {
-	return (int)syscall(SYS_epoll_pwait, ep, events, n, timeout, mask, SIGSET_BYTES);
+	return (int)libc_raw_syscall(SYS_epoll_pwait, ep, events, n, timeout, mask, SIGSET_BYTES);
 }
 
 int early_epoll_wait(int ep, struct epoll_event *events, int n, int timeout)
@@ -445,7 +445,7 @@ int early_epoll_wait(int ep, struct epoll_event *events, int n, int timeout)
 int early_epoll_pwait2(int ep, struct epoll_event *events, int n, const struct timespec *timeout, const sigset_t *mask)
 {
 #ifdef SYS_epoll_pwait2
-	return (int)syscall(SYS_epoll_pwait2, ep, events, n, timeout, mask, SIGSET_BYTES);
+	return (int)libc_raw_syscall(SYS_epoll_pwait2, ep, events, n, timeout, mask, SIGSET_BYTES);
 #else
 	(void)ep, (void)events, (void)n, (void)timeout, (void)mask;
 	errno = ENOSYS;
@@ -456,14 +456,14 @@ int early_epoll_pwait2(int ep, struct epoll_event *events, int n, const struct t
 void early__exit(int status)
 {
 	for (;;)
-		syscall(SYS_exit_group, status);
+		libc_raw_syscall(SYS_exit_group, status);
 }
 
 /* ---- new programs and children ---- */
 
 int early_execve(const char *path, char *const argv[], char *const envp[])
 {
-	return (int)syscall(SYS_execve, path, argv, envp);
+	return (int)libc_raw_syscall(SYS_execve, path, argv, envp);
 }
 
 int early_execv(const char *path, char *const argv[])
@@ -473,7 +473,7 @@ int early_execv(const char *path, char *const argv[])
 
 int early_execveat(int dir, const char *path, char *const argv[], char *const envp[], int flags)
 {
-	return (int)syscall(SYS_execveat, dir, path, argv, envp, flags);
+	return (int)libc_raw_syscall(SYS_execveat, dir, path, argv, envp, flags);
 }
 
 int early_fexecve(int fd, char *const argv[], char *const envp[])
@@ -552,7 +552,7 @@ int early_pthread_setcanceltype(int type, int *old)
 pid_t early__Fork(void)
 {
 	EARLY_CALL_LIBC(_Fork);
-	return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+	return (pid_t)libc_raw_syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
 }
 
 /* Whoever calls it here has read the last three already (calls/process.c). */

@@ -10,7 +10,7 @@
 
 static int early_newfstatat(int dir, const char *path, void *st, int flags)
 {
-	return (int)syscall(SYS_newfstatat, dir, path, st, flags);
+	return (int)libc_raw_syscall(SYS_newfstatat, dir, path, st, flags);
 }
 
 /* On 64 bits both structures are the kernel's. */
@@ -48,17 +48,18 @@ EARLY_STAT(64, struct stat64)
 
 int early_statx(int dir, const char *path, int flags, unsigned mask, struct statx *st)
 {
-	return (int)syscall(SYS_statx, dir, path, flags, mask, st);
+	return (int)libc_raw_syscall(SYS_statx, dir, path, flags, mask, st);
 }
 
 int early_access(const char *path, int mode)
 {
-	return (int)syscall(SYS_faccessat, AT_FDCWD, path, mode);
+	return (int)libc_raw_syscall(SYS_faccessat, AT_FDCWD, path, mode);
 }
 
 int early_faccessat(int dir, const char *path, int mode, int flags)
 {
-	return (int)(flags ? syscall(SYS_faccessat2, dir, path, mode, flags) : syscall(SYS_faccessat, dir, path, mode));
+	return (int)(flags ? libc_raw_syscall(SYS_faccessat2, dir, path, mode, flags)
+			   : libc_raw_syscall(SYS_faccessat, dir, path, mode));
 }
 
 int early_euidaccess(const char *path, int mode)

@@ -76,16 +76,6 @@ extern struct libc_real libc_real;
 
 /* Looks the real functions up, once; needed before the engine may sleep (real.c). */
 void rds_libc_init(void);
-/* Fork handlers and the hand-over at exit, once, before the first RDS socket exists (calls/process.c). */
-void rds_fds_process_init(void);
-/* Standard streams that are RDS sockets, at the start of a program (calls/stdio.c). */
-void calls_stdio_start(void);
-/* A child is about to be started that gets copies of descriptors, and no fork handler will run (calls/process.c). */
-void calls_process_share(void);
-/* It ends, and calls neither exit handlers nor destructors. */
-void calls_process_exit_now(void);
-void calls_process_quick_exit(void);
-
 /* The kernel's convention to libc's. */
 static inline long libc_result(long rc)
 {

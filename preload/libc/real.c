@@ -4,7 +4,7 @@
  *
  * The table starts out with raw system calls (early.c), so a call is served correctly at any time: by an allocator
  * that opens files while dlsym() below calls malloc, by a sanitizer's start-up, by constructors that run before ours.
- * The constructor then replaces entry after entry; a half-filled table is as good as a full one.  What no system call
+ * The constructor (init/init.c) then replaces entry after entry; a half-filled table is as good as a full one.  What no system call
  * can do (system(), popen() ...) has it filled earlier.  Nothing here allocates (dlsym does only when a name is
  * missing), and no wrapper pays for a check "resolved yet?".
  */
@@ -14,8 +14,6 @@
 #include <stdlib.h>
 
 #include "preload/libc/early.h"
-#include "preload/fdtable/fdtable.h"
-#include "engine/sys/os.h"
 
 struct libc_real libc_real = {
 #define RDS_SYM(name, ret, args, early) .name = early,
@@ -49,11 +47,6 @@ static void libc_resolve(void)
 	}
 	if (missing)
 		(void)dlerror(); /* the failed look-ups are not the program's business */
-
-	/* The engine's two sleeps: cancellation points, restarted as the kernel does. */
-	rds_os_sleep.read = reentry_sleep_read;
-	rds_os_sleep.ppoll = reentry_sleep_ppoll;
-	rds_os_sleep.cut = reentry_sleep_is_cut;
 }
 
 /* Out of the look-up itself (an allocator, a signal handler), who waited for it would wait for ever. */
@@ -67,15 +60,4 @@ void rds_libc_init(void)
 	inside = true;
 	pthread_once(&once, libc_resolve);
 	inside = false;
-}
-
-static void __attribute__((constructor)) init_start(void)
-{
-	int saved = errno;
-
-	rds_libc_init();
-	rds_fds_scan();
-	calls_stdio_start();
-	at_quick_exit(calls_process_quick_exit); /* the first: it is called after the program's own */
-	errno = saved;
 }

@@ -23,7 +23,6 @@
 #include "preload/signals/reentry.h"
 
 #include "engine/sys/os.h"
-#include "preload/fdtable/fdtable.h"
 
 __thread struct reentry_state reentry_state;
 
@@ -86,6 +85,14 @@ int reentry_sleep_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *tim
 	return rc;
 }
 
+/* The engine's two sleeps: cancellation points, restarted as the kernel does. */
+static void sleep_init(void)
+{
+	rds_os_sleep.read = reentry_sleep_read;
+	rds_os_sleep.ppoll = reentry_sleep_ppoll;
+	rds_os_sleep.cut = reentry_sleep_is_cut;
+}
+
 #if defined(__x86_64__) && defined(__LP64__) && defined(__GLIBC__)
 
 #include <dlfcn.h>
@@ -135,12 +142,15 @@ static _Atomic(struct reentry *) reentry_spare;
 
 static void reentry_thread_end(void *arg);
 static pthread_key_t thread_key;
+static bool (*process_is_ours)(void); /* and puts a child in order that no fork handler has seen */
 
-void reentry_init(void)
+void reentry_init(bool (*is_ours)(void))
 {
 	unsigned long shadow = 0;
 	void *lib;
 
+	sleep_init();
+	process_is_ours = is_ours;
 	if (dlsym(RTLD_DEFAULT, "__asan_init") || dlsym(RTLD_DEFAULT, "__tsan_init"))
 		return;
 	if (os_syscall(SYS_arch_prctl, ARCH_SHSTK_STATUS, (long)&shadow, 0, 0, 0, 0) == 0 && (shadow & 1))
@@ -457,7 +467,7 @@ static void reentry_start(const uint64_t *mask)
 	struct reentry *r;
 
 	/* A child that shares our memory, or has a copy of it that no fork handler has seen, has nothing to end. */
-	if (!rds_fds_is_ours() || !reentry_state.depth || reentry_state.waiting_handler || !frame_find(&s))
+	if (!process_is_ours() || !reentry_state.depth || reentry_state.waiting_handler || !frame_find(&s))
 		return;
 	r = reentry_new(&s);
 	if (!r)
@@ -512,8 +522,10 @@ bool reentry_handler_resume(void)
 
 #else
 
-void reentry_init(void)
+void reentry_init(bool (*is_ours)(void))
 {
+	(void)is_ours;
+	sleep_init();
 }
 
 void reentry_call_finish(void)

@@ -32,7 +32,8 @@ struct reentry_state {
 };
 extern __thread struct reentry_state reentry_state __attribute__((tls_model("initial-exec")));
 
-void reentry_init(void); /* once, before the first RDS socket exists */
+/* Once, before the first RDS socket exists.  is_ours: does this process have the descriptor table, and not only its memory, or a copy of it? */
+void reentry_init(bool (*is_ours)(void));
 void reentry_call_finish(void);
 bool reentry_handler_resume(void);
 

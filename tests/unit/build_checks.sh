@@ -101,11 +101,6 @@ for case in \
 	printf '  #  include "%s"\n' "${rest%%|*}" >>"$tmp/tree/$file"
 	expect "$file includes ${rest%%|*}" 1 "${rest#*|}" layers
 done
-echo 'include engine/socket/socket.c engine/conn/conn.h' >"$tmp/tree/engine/packages.todo"
-expect "what is listed may be" 0 '' layers
-echo 'include engine/socket/socket.c engine/conn/cong.h' >>"$tmp/tree/engine/packages.todo"
-expect "what is listed and no longer so" 1 'cong.h: is so no longer' layers
-
 clean
 sed -i 's/^socket.*/& conn/' "$tmp/tree/engine/packages"
 expect "a table that points up" 1 'socket sees conn, which is not below' layers
@@ -122,10 +117,6 @@ objects_are "an object takes a name from above" 1 'name engine/socket/socket.c r
 object engine/socket socket 'int put(void) { return 2; }'
 object engine/conn xmit 'int put(); int rds_conn_x(void) { return put(); }'
 objects_are "a name without its package's prefix" 1 'prefix engine/socket/socket.c put: taken by engine/conn/xmit.c'
-echo 'name engine/socket/socket.c rds_conn_y' >"$tmp/tree/engine/packages.todo"
-object engine/socket socket 'int rds_sock_put(void) { return 1; }'
-objects_are "a name that is listed and no longer taken" 1 'rds_conn_y: is so no longer'
-rm "$tmp/tree/engine/packages.todo"
 object engine/socket socket 'int socket(); int f(void) { return socket(1); }'
 objects_are "engine calls socket" 1 'socket.c: socket'
 object engine/sys os 'int read(); int (*f)() = read;'

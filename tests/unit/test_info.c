@@ -15,6 +15,7 @@
 #include "engine/conn/conn.h"
 #include "engine/calls/info.h"
 #include "engine/abi/revisions.h"
+#include "engine/node/socket_name.h"
 #include "tests/mock/clock.h"
 #include "tests/slow.h"
 #include "tests/unit/registry_helper.h"

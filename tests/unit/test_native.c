@@ -159,7 +159,7 @@ static void teardown(void)
 
 	rx_lock();
 	for (i = 0; i < 2; i++) {
-		rds_conn_answers_drop(&conn[i]);
+		rds_op_answers_drop(&conn[i]);
 		rds_mr_adverts_drop(&conn[i]);
 		rds_mr_remote_drop_all(&conn[i]);
 		free(conn[i].unacked);
@@ -543,7 +543,7 @@ END_TEST
 static void answers_go(void)
 {
 	rds_lock(&conn->tx);
-	rds_conn_answers_flush(conn);
+	rds_op_answers_flush(conn);
 	rds_unlock(&conn->tx);
 }
 
@@ -792,7 +792,7 @@ START_TEST(test_hides_and_takes_nothing)
 	ck_assert_uint_ge(n, 10000);
 	ck_assert_uint_le(n * sizeof(struct rds_queue_item), 65 << 20);
 	ck_assert_uint_eq(atomic_load(&conn->nanswers), n);
-	rds_conn_answers_drop(conn);
+	rds_op_answers_drop(conn);
 	ck_assert_uint_eq(atomic_load(&conn->answer_bytes), 0);
 	ck_assert_int_eq(rds_op_recv_piece(conn, conn->ep, &rx), RDS_RX_DONE);
 	rx_unlock();

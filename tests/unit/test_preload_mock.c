@@ -767,19 +767,19 @@ void rds_handoff_cancel(void)
 {
 }
 
-bool rds_sock_is_handing_off(struct rds_sock *sk)
+bool rds_handoff_is_under_way(struct rds_sock *sk)
 {
 	(void)sk;
 	return false;
 }
 
-bool rds_sock_has_new_owner(struct rds_sock *sk)
+bool rds_handoff_has_new_owner(struct rds_sock *sk)
 {
 	(void)sk;
 	return false;
 }
 
-bool rds_sock_is_open(struct rds_sock *sk)
+bool rds_handoff_is_open(struct rds_sock *sk)
 {
 	return sk->numbers > 0;
 }

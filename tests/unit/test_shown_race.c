@@ -127,7 +127,7 @@ static void served(struct rds_conn *c, uint64_t cookie)
 	rx_unlock();
 	rds_lock(&c->tx);
 	rds_mr_advertise(c);
-	rds_conn_answers_flush(c);
+	rds_op_answers_flush(c);
 	rds_unlock(&c->tx);
 }
 
@@ -159,7 +159,7 @@ static void teardown(void)
 
 	rx_lock();
 	for (i = 0; i < CONNS_HERE; i++) {
-		rds_conn_answers_drop(&conn[i]);
+		rds_op_answers_drop(&conn[i]);
 		rds_mr_adverts_drop(&conn[i]);
 		free(conn[i].unacked);
 	}

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <sys/un.h>
 
-#include "engine/calls/info.h"
+#include "engine/node/socket_name.h"
 #include "engine/transport/verbs/verbs.h"
 
 #define MS 1000000ull
