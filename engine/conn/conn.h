@@ -276,7 +276,7 @@ bool rds_conn_has_unsent(const struct rds_conn *conn);
 void rds_conn_history_attempt(struct rds_conn *conn);
 void rds_conn_history_up(struct rds_conn *conn);
 void rds_conn_history_down(struct rds_conn *conn, bool was_up, int why);
-/* unreachable.c, neither rx nor tx held: an attempt has failed, -errno / it is up, or has answered */
+/* Neither rx nor tx held: an attempt has failed, -errno / it is up, or has answered */
 void rds_conn_history_unreachable(struct rds_conn *conn, int why);
 void rds_conn_history_reached(struct rds_conn *conn);
 /* closed_sockets.c: the socket is closed: does what it has sent go on without it? control held. */

@@ -8,26 +8,9 @@
  * Received frames land in one shared receive queue per device; where a frame without a buffer ends the connection (caps.credits), each
  * connection has a queue of its own, with buffers of two sizes, and a frame goes in *segments* that fit what lies there.
  *
- *   verbs.c       the transport's table; claims, devices come and go
- *   libs.c         the libraries            device.c   device: PD, CQ, SRQ, what it can do
- *   recv_buffers.c     receive buffers        credit_buffers.c  ... of endpoints that have queues of their own
- *   send_memory.c       registered memory that messages are kept in until they are acknowledged
- *   send.c        message -> frames -> send queue, completions      control_frame.c   what goes without a message; room     post_list.h  between these
- *   batch.c       several messages in a frame         batch_when.c  may a small message wait for others?
- *   rdma.c          RDMA operations that the device carries out      mr.c   memory that it reaches for them (rdma.h)
- *   recv.c        completion queue -> frames -> messages, acknowledgements, credits taken     ack.c   when ours are due
- *   credit.c      may a segment be sent, and how large? (devices that cannot make a sender wait)       segment.c  segments to frames
- *   cq_notify.c        arming the completion queue
- *   cm.c          rdma_cm: the event channel, ids, private data out (cm.h)     private_data.c   private data in and out (private_data.h)
- *   connect_thread.c        rdma_connect where it may keep its caller waiting        destroy_thread.c  rdma_destroy_id, which may as well
- *   connect.c     from an address to a connection    listen.c  requests from peers
- *   endpoint.c    an endpoint's life: made, up, down, closed, freed       device_removal.c    a device that is no more
- *   cm_devices.c      devices that librdmacm has open
- *   rendezvous.c  one port per node: who listens, what is answered        port_query.c  who is asked
- *   keepalive.c   are silent peers still there?      async_event.c   what devices say unasked
- *   (docs/verbs-states.md is the table of all states and events of these)
+ * README.md lists the files, docs/verbs-states.md all states and events of connecting and closing.
  *
- * Threads and locks.  cm, attempt, listen, endpoint, rendezvous, locate, keepalive, async: helper only (claims(): a program's thread, control held, once per device,
+ * Threads and locks.  cm, connect, listen, endpoint, rendezvous, port_query, keepalive, async_event: helper only (claims(): a program's thread, control held, once per device,
  * before the helper knows of it).  Send side of an endpoint: conn->tx.  Completion queues, receive side, table of queue pairs, device
  * state: rx.  Fields say which.  Every descriptor is the program's table's: this transport needs a helper that shares it.
  */
