@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * engine.c - what concerns all packages: how they are joined, and that the engine is forgotten in a forked child.
+ * engine.c - joins the packages, and forgets the engine in a forked child.
  *
- * The child abandons the parent's state unread: locks may be held by threads that do not exist there.  It only closes the descriptors, so
- * that the kernel sees the parent's end when it comes.
+ * The child abandons the parent's state unread: locks may be held by threads that do not exist
+ * there.  It only closes the engine's descriptors, so that the kernel reports the end of the parent
+ * when the parent ends.
  */
 #include <string.h>
 
@@ -26,7 +27,7 @@
 #include "engine/share/lease.h"
 #include "engine/progress/transports.h"
 
-/* ---- the tables at the borders of packages, by which a lower one calls those above it ---- */
+/* ---- the tables by which a lower package calls the packages above it ---- */
 
 static int helper_client_start(void)
 {
@@ -72,7 +73,8 @@ static const struct rds_helper_client helper_client = {
 
 static void sock_event_pair_readable(struct rds_sock *sk)
 {
-	if (!rds_call_check_hangup(sk)) /* asked anew: the event may be of an earlier life of this structure */
+	/* rechecked: the event may be of an earlier socket in this structure */
+	if (!rds_call_check_hangup(sk))
 		rds_owner_pair_readable(sk);
 }
 

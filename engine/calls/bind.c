@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * bind.c - binding a socket (rds-semantics 2), and the sockets of this process by address and port.
+ * bind.c - binding a socket (rds-semantics 2).
  *
- * The node's registry says who owns a port; the table here says which socket of this process it is.  A binding becomes
- * visible in three steps: the helper thread and its listeners run, then the registry shows the port, then the table
- * finds the socket; sk->bound is released last.  What a peer sends between the second and the third step meets no
- * socket and is dropped, as if it had come before the bind.
+ * The node's registry tells which process owns a port.  The table in socket/bound.c tells which
+ * socket of this process it is.  A binding becomes visible in three steps: the helper and its
+ * listeners run, the registry shows the port, the table finds the socket.  sk->bound is released
+ * last.  What a peer sends between the second and the third step finds no socket and is dropped, as
+ * if it had come before the bind.
  *
- * The whole of bind runs under the control lock: two threads that bind one socket are simply one after the other.
+ * All of bind runs under the control lock: two threads that bind one socket run one after the
+ * other.
  */
 #include "engine/conn/conn.h"
 #include "engine/calls/names.h"
@@ -25,7 +27,7 @@
 
 /* ---- bind ---- */
 
-/* Rows 7 and 8; control held. */
+/* Rows 7 and 8.  control held. */
 static int bind_check_state(const struct rds_sock *sk, const struct rds_addr *addr)
 {
 	if (!atomic_load(&sk->open))
@@ -37,7 +39,9 @@ static int bind_check_state(const struct rds_sock *sk, const struct rds_addr *ad
 	return 0;
 }
 
-/* Of an address of this host: IB if the remote transport has a device there.  The helper runs. */
+/*
+ * For an address of this host: IB if the remote transport has a device for it.  Starts the helper.
+ */
 static int bind_local_transport(int preset, const struct rds_addr *addr)
 {
 	int ret;
@@ -52,13 +56,17 @@ static int bind_local_transport(int preset, const struct rds_addr *addr)
 		return RDS_TRANS_IB;
 	if (preset == RDS_TRANS_IB)
 		return -ENOPROTOOPT;
-	/* A device that cannot be used: who has asked for it by name must learn that, else this host is reached all the same. */
+	/*
+	 * The device cannot be used.  If the user has chosen devices (RDS_PRELOAD_TRANSPORT=verbs),
+	 * the program must learn that.  Otherwise this host is still reached.
+	 */
 	return ret < 0 && rds_transports.prefer_remote ? -EADDRNOTAVAIL : RDS_TRANS_TCP;
 }
 
 /*
- * Row 9: which transport carries the address, as programs see it (SO_RDS_TRANSPORT): IB if a device is there, TCP for everything
- * else that is no loopback address.  As in the kernel, a socket may ask for TCP on a device's address.
+ * Row 9: which transport carries the address, as programs see it (SO_RDS_TRANSPORT): IB if a device
+ * is there, TCP for all other addresses except loopback.  As in the kernel, a socket may ask for
+ * TCP on a device's address.
  */
 static int bind_transport(const struct rds_sock *sk, const struct rds_addr *addr)
 {
@@ -70,7 +78,7 @@ static int bind_transport(const struct rds_sock *sk, const struct rds_addr *addr
 			  "(processes of this host), " RDS_VERBS_LISTED
 			  "loop (this process alone) and auto (whatever there is)",
 			  rds_options()->transport);
-		return -EADDRNOTAVAIL; /* as in a kernel without one */
+		return -EADDRNOTAVAIL; /* as in a kernel without any transport */
 	}
 	if (preset == RDS_TRANS_NONE && rds_ip_is_loopback(&addr->ip))
 		return RDS_TRANS_LOOP;
@@ -81,7 +89,7 @@ static int bind_transport(const struct rds_sock *sk, const struct rds_addr *addr
 		ret = -ENOPROTOOPT;
 	if (ret < 0)
 		return ret;
-	/* 127.x as TCP, preset */
+	/* 127.x with TCP preset */
 	return rds_ip_is_loopback(&addr->ip) ? RDS_TRANS_TCP : bind_local_transport(preset, addr);
 }
 
@@ -109,9 +117,11 @@ static int bind_port(struct rds_sock *sk, const struct rds_addr *addr, int trans
 	sk->bound_scope = addr->scope;
 	atomic_store(&sk->transport, transport);
 	/*
-	 * What has been sent to a socket that had this port is not this one's: it is here already, and is dropped.  (What still waits with its
-	 * sender is conn/meant_for.c's; what is on its way over a device cannot be told from what is new.)  The last close clears `open`, then looks at
-	 * `bound` under the same lock: one of the two sees the other.
+	 * Messages that were sent to an earlier socket of this port are not for this one.  Those
+	 * that are here already are dropped now.  (Those that still wait at their sender are left
+	 * to conn/meant_for.c.  Those on their way over a device cannot be told from new ones.)
+	 * The last close clears `open`, then checks `bound` under the same lock: so one of the two
+	 * threads sees the other.
 	 */
 	rx_lock();
 	(void)rds_progress_round_locked();
@@ -147,7 +157,8 @@ int rds_call_bind_once(struct rds_sock *sk, const struct sockaddr *sa, int addrl
 	ret = bind_port(sk, &addr, transport);
 	if (ret == -EBUSY && last)
 		ret = -EADDRINUSE;
-	if (ret < 0 && ret != -EBUSY) /* also a transport that the program had chosen, as the kernel does */
+	/* resets also a transport that the program had chosen, as the kernel does */
+	if (ret < 0 && ret != -EBUSY)
 		atomic_store(&sk->transport, RDS_TRANS_NONE);
 	rds_sock_changed(sk);
 out:
@@ -162,7 +173,10 @@ unsigned rds_call_bind_tries(void)
 	return (unsigned)(rds_patience_ms(RDS_PATIENCE_BIND) / RDS_BIND_PAUSE_MS);
 }
 
-/* A port of a socket that others share may be just about to be free: its carrier hears of the last close a moment later than the kernel. */
+/*
+ * The port of a shared socket may be free in a moment: its owner learns of the last close a moment
+ * later than the kernel.
+ */
 int rds_call_bind(struct rds_sock *sk, const struct sockaddr *sa, int addrlen)
 {
 	unsigned tries = rds_call_bind_tries();

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * close.c - last close: of a socket that no process has any more, or that another one has from now on.
+ * close.c - the last close of a socket: no process has it any more, or another process owns it from
+ * now on.
  *
- * The application holds one end of an AF_UNIX SOCK_SEQPACKET pair, we hold the other.  The kernel hangs ours up when
- * the last copy of the application's end is gone, wherever it was: that is the socket's last close.
+ * The application holds one end of an AF_UNIX SOCK_SEQPACKET pair, the engine holds the other.  The
+ * kernel hangs up the engine's end when the last copy of the application's end is gone, in any
+ * process: that is the socket's last close.
  */
 #include <stdlib.h>
 
@@ -34,8 +36,9 @@ static void close_drop_received(struct rds_sock *sk)
 }
 
 /*
- * False: another thread has been here.  All under one lock: the helper, woken by the hang-up, may be the one who does it, and
- * a close() that finds it at work must not return before the port is free.
+ * False: another thread has closed it already.  All of it runs under one lock.  The helper, woken
+ * by the hang-up, may be the thread that closes.  Then a close() in the program must not return
+ * before the port is free.
  */
 static bool close_shut(struct rds_sock *sk, bool *lent)
 {
@@ -68,8 +71,9 @@ static bool close_shut(struct rds_sock *sk, bool *lent)
 }
 
 /*
- * Another thread was first, most often the helper: the regions must be beyond reach when close() returns.  That thread waits for peers,
- * within a limit; ours may be a signal handler that has interrupted it, so it waits within one as well.
+ * Another thread has closed it first, most often the helper.  The regions must be out of reach when
+ * close() returns.  The other thread waits for peers, within a limit of time.  This thread may be
+ * in a signal handler that has interrupted the other one, so it waits within a limit, too.
  */
 static void close_wait_burial(const struct rds_sock *sk)
 {
@@ -80,8 +84,9 @@ static void close_wait_burial(const struct rds_sock *sk)
 }
 
 /*
- * The kernel's order (rds-semantics 11.7), except that what was sent is not cancelled: it goes on without its socket,
- * because here the sender's process is also the network, and a program that sends and closes means it.  How far that goes is conn/closed_sockets.c's.
+ * The kernel's order (rds-semantics 11.7), except that sent messages are not cancelled.  They go on
+ * without their socket, because here the sender's process is also the network, and a program that
+ * sends and closes wants its messages to arrive.  The limits of that are in conn/closed_sockets.c.
  */
 void rds_call_close_last(struct rds_sock *sk)
 {
@@ -92,7 +97,7 @@ void rds_call_close_last(struct rds_sock *sk)
 		return;
 	}
 	rds_sock_close_pair(sk, lent);
-	rds_sock_put(sk); /* the caller has one of his own */
+	rds_sock_put(sk); /* the caller has a reference of its own */
 	rds_conn_work_run();
 }
 
@@ -109,7 +114,7 @@ void rds_call_close_handed_off(struct rds_sock *sk)
 	lent = rds_sock_unlist(sk);
 	rds_unlock(&rds_lock_control);
 	rds_sock_close_pair(sk, lent);
-	rds_sock_put(sk); /* for having been open */
+	rds_sock_put(sk); /* the reference of an open socket */
 }
 
 void rds_call_number_closing(struct rds_sock *sk)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * conn_reset.c - RDS_CONN_RESET of Oracle's kernels: connections of this process break because the program says so.
+ * conn_reset.c - RDS_CONN_RESET of Oracle's kernels: the program breaks connections of this
+ * process.
  *
- * What happens then is what happens after any break (conn/connection.c): they come up again by themselves, and nothing is lost, doubled or
- * reordered.  The helper does it, when this has returned, as those kernels do: nobody waits for it.  That nothing matches is no error there,
- * and one who resets need not have any connection (rds-stress --reset).
+ * After that the same happens as after any break (conn/connection.c): the connections come up again
+ * by themselves, and nothing is lost, doubled or reordered.  The helper does it after this call has
+ * returned, as those kernels do, so no caller waits for it.  It is no error there if no connection
+ * matches: the program need not have any connection (rds-stress --reset).
  */
 #include "engine/calls/sockopt.h"
 
@@ -31,7 +33,11 @@ static void reset_conn(struct rds_conn *conn, void *arg)
 	if (!r->all && (!rds_ip_equal(&conn->id.faddr, &r->dst) || conn->id.tos != r->tos))
 		return;
 	rds_lock(&conn->tx);
-	if (conn->ep) { /* else there is nothing to break: it is on its way up, or will be with the next message */
+	/*
+	 * without an endpoint there is nothing to break: it is on its way up, or will be with the
+	 * next message
+	 */
+	if (conn->ep) {
 		atomic_store(&conn->reset, true);
 		rds_timer_set(&conn->retry, os_now_ns());
 	}
@@ -39,7 +45,8 @@ static void reset_conn(struct rds_conn *conn, void *arg)
 }
 
 /*
- * CAP_NET_ADMIN of the thread that calls, or of the main thread of the process whose call this is.  Asked of the kernel each time: it can be given up.
+ * CAP_NET_ADMIN of the calling thread, or of the main thread of the process that makes this call.
+ * The kernel is asked each time: a program can give the capability up.
  */
 static bool reset_is_permitted(void)
 {
@@ -47,7 +54,8 @@ static bool reset_is_permitted(void)
 	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {{0}};
 
 	if (rds_caller) {
-		if (rds_caller->pid <= 0) /* of another pid namespace: 0 would be ourselves */
+		/* a process of another pid namespace; 0 would mean ourselves */
+		if (rds_caller->pid <= 0)
 			return false;
 		hdr.pid = rds_caller->pid;
 	}

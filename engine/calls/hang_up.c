@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * hang_up.c - the last number of a socket has been closed, and it was not this process that did it: the stand-in has hung up.  Helper only.
+ * hang_up.c - the stand-in has hung up: another process has closed the last number of a socket.
+ * Helper only.
  *
- * Who closes in this process waits for operations that are under way (rds_call_number_closing()).  Another one cannot, so the socket hangs on for
- * them, but no longer than that, and without its port, which is free when the kernel says that the last number is closed.
- * Must not know what operations do.
+ * A thread that closes in this process waits for operations under way (rds_call_number_closing()).
+ * Another process cannot.  So the socket stays open for its operations, within the same limit of
+ * time, but without its port: the port must be free when the kernel reports that the last number is
+ * closed.
+ *
+ * This file must not know what operations do.
  */
 #include "engine/conn/conn.h"
 #include "engine/sys/patience.h"
@@ -18,7 +22,10 @@ static void hangup_close(struct rds_sock *sk)
 {
 	unsigned n;
 
-	/* First the port, then the number: a dup2() or close_range() that finds it forgotten returns at once. */
+	/*
+	 * First the socket, with its port, then the numbers: a dup2() or close_range() that finds a
+	 * number forgotten returns at once.
+	 */
 	rds_call_close_last(sk);
 	n = rds_hook_hangup ? rds_hook_hangup(sk) : 0;
 	while (n--)
@@ -37,7 +44,7 @@ static void hangup_timer(struct rds_timer *tm)
 	rds_sock_put(sk);
 }
 
-/* Nobody has it any more but its operations, whose answers need no port. */
+/* Only operations still use the socket, and their answers need no port. */
 static void hangup_release_port(struct rds_sock *sk)
 {
 	rds_lock(&rds_lock_control);
@@ -52,8 +59,9 @@ static void hangup_release_port(struct rds_sock *sk)
 }
 
 /*
- * Another process has closed the last number, and could not wait for its operations as rds_call_number_closing() does.  True: the end comes when
- * they are over, or somewhat later.
+ * Another process has closed the last number, and could not wait for operations as
+ * rds_call_number_closing() does.  True: the socket closes when they are over, or when the time
+ * limit ends.
  */
 static bool hangup_await_ops(struct rds_sock *sk)
 {

@@ -2,9 +2,9 @@
 /*
  * info.c - RDS_INFO_*: the node as getsockopt shows it (rds-semantics 7.4, legacy-abi 1.4).
  *
- * The protocol is the kernel's: any error but ENOSPC means "no such source" to rds-info, ENOSPC comes with the length
- * that is needed, success returns the size of one element.  Sockets and counters come from the registry, connections
- * and messages from every live process (info_query.c).
+ * The protocol is the kernel's.  rds-info takes any error but ENOSPC as "no such source".  ENOSPC
+ * comes with the length that is needed.  Success returns the size of one element.  Sockets and
+ * counters come from the registry, connections and messages from every live process (info_query.c).
  */
 #include "engine/calls/info.h"
 
@@ -18,7 +18,7 @@
 
 #define PAGE_BYTES 4096
 
-/* The program's buffer.  Whole records are written while they fit; `n` goes on counting. */
+/* The program's buffer.  Whole records are written while they fit; `n` counts all records. */
 struct info_sink {
 	char *buf;
 	size_t room, each, n;
@@ -28,10 +28,14 @@ struct info_sink {
 struct info_source {
 	int (*fn)(struct info_sink *sink, const struct info_source *src);
 	size_t each;
-	bool v6; /* the RDS6 options list everything, the others what is IPv4 */
+	bool v6; /* the RDS6 options list all records, the others IPv4 only */
 	enum rds_info_kind kind;
 	void (*put)(struct info_sink *sink, const struct rds_info_rec *rec);
-	size_t uek; /* the record's size in Oracle's kernels, which begins like Linux's; 0: the same */
+	/*
+	 * size of the record in Oracle's kernels, whose beginning is Linux's record; 0: the same
+	 * size
+	 */
+	size_t uek;
 };
 
 static void sink_put(struct info_sink *sink, const void *rec)
@@ -48,7 +52,10 @@ static uint32_t info_v4(const struct in6_addr *ip)
 
 /* ---- counters ---- */
 
-/* RDS over TCP is what programs see of this library's transports; nothing here can happen to them. */
+/*
+ * Programs see RDS over TCP as this library's transport.  These events cannot happen here, so the
+ * counters are 0.
+ */
 static const char *const tcp_counters[] = {
 	"tcp_data_ready_calls", "tcp_write_space_calls",   "tcp_sndbuf_full",
 	"tcp_connect_raced",	"tcp_listen_closed_stale",
@@ -62,7 +69,10 @@ static void put_counter(struct info_sink *sink, const char *name, uint64_t value
 	sink_put(sink, &rec);
 }
 
-/* Senders count in batches, so everybody is asked to finish counting, unless it is only the length that is wanted. */
+/*
+ * Senders count in batches.  So all processes are asked to finish counting, unless the program
+ * wants only the length.
+ */
 static int source_counters(struct info_sink *sink, const struct info_source *src)
 {
 	size_t n = RDS_STATS + sizeof(tcp_counters) / sizeof(tcp_counters[0]);
@@ -80,8 +90,8 @@ static int source_counters(struct info_sink *sink, const struct info_source *src
 }
 
 /*
- * RDS_STATS_GLOBAL: what the first tool of all asked for instead, 15 numbers without names.  Acknowledgements were counted otherwise then, by what
- * nothing has had since.
+ * RDS_STATS_GLOBAL, which the first tool asked for: 15 numbers without names.  Acknowledgements had
+ * other counters then, which nothing provides since.
  */
 int rds_info_getsockopt_2006(void *val, socklen_t *len)
 {
@@ -121,7 +131,7 @@ int rds_info_getsockopt_2006(void *val, socklen_t *len)
 
 /* ---- sockets ---- */
 
-/* Oracle's: 0 where it is not known, -1 not congested.  While nobody carries a socket nobody knows. */
+/* Oracle's: 0: not known; -1: not congested.  While no process owns a socket, it is not known. */
 static int32_t info_congested(const struct registry_sock *s)
 {
 	if (s->proc == REGISTRY_NOBODY)
@@ -185,7 +195,10 @@ static int source_sockets(struct info_sink *sink, const struct info_source *src)
 
 #define CONNECTION_2006 40u
 
-/* As rds-info had them in its first three weeks: sending, retransmitting, two of acknowledgements, connected, connecting. */
+/*
+ * The flags of the first three weeks of rds-info: sending, retransmitting, two for
+ * acknowledgements, connected, connecting.
+ */
 static uint8_t info_flags_2006_09(uint8_t flags)
 {
 	uint8_t out = flags & RDS_INFO_CONNECTION_FLAG_SENDING ? 0x01 : 0;
@@ -205,8 +218,9 @@ static uint8_t info_conn_flags(enum rds_info_revision age, uint8_t flags)
 }
 
 /*
- * Tools of before 2009-11 have 15 bytes for the transport's name and the flags behind it, where a newer record has the
- * last byte of the name; newer ones OR both bytes.  So the flags are written in both places (legacy-abi 1.4).
+ * Tools of before 2009-11 have 15 bytes for the transport's name, and the flags behind it, where a
+ * newer record has the last byte of the name.  Newer tools OR both bytes.  So the flags are written
+ * in both places (legacy-abi 1.4).
  */
 static void put_conn(struct info_sink *sink, const struct rds_info_rec *r)
 {
@@ -241,8 +255,9 @@ static void put_conn6(struct info_sink *sink, const struct rds_info_rec *r)
 }
 
 /*
- * A connection has one path.  How many there are is said as 0, which every tool takes for one: rds-info reads the first
- * whatever the number, PCP goes on to eight and only stops early if it is 0.
+ * A connection has one path.  The number of paths is given as 0, which every tool takes for one:
+ * rds-info reads the first path whatever the number is; PCP goes on to eight, and stops early only
+ * if it is 0.
  */
 struct one_path {
 	struct rds_info_connection_paths conn;
@@ -271,7 +286,7 @@ static void put_path(struct info_sink *sink, const struct rds_info_rec *r)
 	sink_put(sink, &rec);
 }
 
-/* What the records of both families have in common, but for the GIDs. */
+/* The common members of the records of both families, except for the GIDs. */
 #define AS_DEVICE(r)                                                                                                   \
 	.max_send_wr = (r)->dev.max_send_wr, .max_recv_wr = (r)->dev.max_recv_wr,                                      \
 	.max_send_sge = (r)->dev.max_send_sge, .tos = (r)->tos, .sl = (uint8_t)(r)->dev.sl, .frag = (r)->dev.frag,     \
@@ -347,7 +362,10 @@ static int source_records(struct info_sink *sink, const struct info_source *src)
 	return 0;
 }
 
-/* There are no TCP sockets underneath, but a tool of before 2009-10 gives up altogether where this source fails. */
+/*
+ * There are no TCP sockets underneath.  But a tool of before 2009-10 gives up altogether if this
+ * source fails.
+ */
 static int source_none(struct info_sink *sink, const struct info_source *src)
 {
 	(void)sink;
@@ -355,7 +373,7 @@ static int source_none(struct info_sink *sink, const struct info_source *src)
 	return 0;
 }
 
-/* Nor are there flows, but the tool of 2006 has an option for them. */
+/* There are no flows either, but the tool of 2006 has an option for them. */
 static int source_flows(struct info_sink *sink, const struct info_source *src)
 {
 	(void)sink;
@@ -365,7 +383,7 @@ static int source_flows(struct info_sink *sink, const struct info_source *src)
 
 #define SOURCE(opt) [(opt)-RDS_INFO_FIRST]
 
-/* What is not here has no provider: statistics, iWARP (nor in the kernel). */
+/* Other options have no provider: statistics, iWARP (nor in the kernel). */
 static const struct info_source sources[RDS_INFO_LAST - RDS_INFO_FIRST + 1] = {
 	SOURCE(RDS_INFO_COUNTERS) = {.fn = source_counters,
 				     .each = sizeof(struct rds_info_counter),

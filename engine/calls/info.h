@@ -2,10 +2,10 @@
 /*
  * info.h - what the files behind RDS_INFO_* share.
  *
- * Sockets and counters are in the registry.  Connections and messages are only known to the process that has them, so
- * every process with a helper thread answers questions about its own (info_serve.c), and whoever asks puts the answers
- * of all together (info_query.c).  In between they are neutral records of one size; info.c turns them into
- * the records that programs know.
+ * Sockets and counters are in the registry.  Connections and messages are known only to their
+ * process.  So every process with a helper answers queries about its own (info_serve.c), and the
+ * process that queries collects the answers of all (info_query.c).  Between processes they are
+ * neutral records of one size.  info.c turns them into the records that programs know.
  */
 #ifndef ENGINE_INFO_H
 #define ENGINE_INFO_H
@@ -24,8 +24,8 @@
 #include <sys/un.h>
 
 /*
- * COUNTED has no records: who answers has brought its counters in the registry up to date.  DEVICES are connections as
- * devices have them.
+ * An answer to COUNTED has no records: the process has only brought its counters in the registry up
+ * to date.  DEVICES are connections as devices have them.
  */
 enum rds_info_kind {
 	RDS_INFO_CONNS,
@@ -39,14 +39,14 @@ enum rds_info_kind {
 
 struct rds_info_rec {
 	struct in6_addr laddr, faddr;
-	uint64_t seq;	  /* of a message; of a connection: next to send */
-	uint64_t next_rx; /* of a connection */
+	uint64_t seq;	  /* of a message; of a connection: the next number to send */
+	uint64_t next_rx; /* of a connection: the next number to receive */
 	uint32_t len;
 	uint16_t lport, fport; /* host byte order */
 	uint8_t flags;	       /* RDS_INFO_CONNECTION_FLAG_* */
 	uint8_t tos;
 	uint8_t reserved[6];
-	char transport[16]; /* ends with a NUL */
+	char transport[16]; /* NUL-terminated */
 	union {
 		struct rds_ep_device dev; /* of DEVICES */
 		struct {		  /* of CONNS: struct rds_conn_history */
@@ -57,31 +57,37 @@ struct rds_info_rec {
 };
 _Static_assert(sizeof(struct rds_info_rec) == 136, "the record has no holes and is the same in every build");
 
-/* A list that grows; `full` once there was no memory for it. */
+/* A growing list.  `full` is set when memory for it has run out. */
 struct rds_info_list {
 	struct rds_info_rec *recs;
 	size_t n, cap;
 	bool full;
 };
 #define RDS_INFO_MAX_RECS 65536u    /* of one process */
-#define RDS_INFO_MAX_TOTAL 1048576u /* of all together: 136 MiB */
+#define RDS_INFO_MAX_TOTAL 1048576u /* of all processes together: 136 MiB */
 
 bool rds_info_push(struct rds_info_list *list, const struct rds_info_rec *rec);
 
-/* info_local.c: appends what this process has.  No lock held. */
+/* info_local.c: appends the connections or messages of this process.  No lock held. */
 void rds_info_collect(enum rds_info_kind kind, struct rds_info_list *out);
-/* info_query.c: this process and all others of the node; -ENOMEM.  The caller frees list->recs. */
+/*
+ * info_query.c: collects from this process and all others of the node.  -ENOMEM.  The caller frees
+ * list->recs.
+ */
 int rds_info_query(enum rds_info_kind kind, struct rds_info_list *out);
 
-/* info_serve.c; start, stop: with the helper, in its thread.  forget: in a forked child, descriptors are already closed. */
+/*
+ * info_serve.c.  Start and stop: with the helper, in its thread.  Forget: in a forked child, whose
+ * descriptors are already closed.
+ */
 int rds_info_start(void);
 void rds_info_stop(void);
 void rds_info_forget(void);
 
-/* ---- the conversation between two processes: one query, one answer, end of file ---- */
+/* ---- the protocol between two processes: one query, one answer, end of file ---- */
 
 #define RDS_INFO_MAGIC 0x52445369u
-#define RDS_INFO_VERSION 3u /* 2: a connection's past; 3: devices */
+#define RDS_INFO_VERSION 3u /* 2: connection history; 3: devices */
 
 struct rds_info_ask {
 	uint32_t magic, version, kind;

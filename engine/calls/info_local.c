@@ -2,8 +2,10 @@
 /*
  * info_local.c - the connections and messages of this process, as neutral records.
  *
- * A snapshot taken connection by connection and socket by socket: each is consistent in itself, the whole is not, and
- * no lock is held for longer than one of them needs.  Must not know who asks.
+ * The snapshot is taken connection by connection and socket by socket.  Each is consistent in
+ * itself, the whole is not.  No lock is held for longer than one of them needs.
+ *
+ * This file must not know which process asks.
  */
 #include "engine/calls/info.h"
 
@@ -91,7 +93,7 @@ static void collect_message(const struct rds_conn *conn, const struct rds_queue_
 	collect_push(c, &rec);
 }
 
-/* Those that go over a device, even while they are down. */
+/* Connections that go over a device, even while they are down. */
 static void collect_device(struct rds_conn *conn, struct collect *c)
 {
 	struct rds_info_rec rec = conn_rec(conn);
@@ -114,14 +116,15 @@ static void collect_conn(struct rds_conn *conn, void *arg)
 	} else if (c->kind == RDS_INFO_DEVICES) {
 		collect_device(conn, c);
 	} else if (c->kind == RDS_INFO_SENDING) {
+		/* a piece of an operation is no message */
 		for (struct rds_queue_item *q = conn->queue; q; q = q->next)
-			if (!(q->hdr.flags & RDS_FLAG_OP)) /* no message */
+			if (!(q->hdr.flags & RDS_FLAG_OP))
 				collect_message(conn, &q->u, c);
 	} else {
 		for (unsigned i = 0; i < conn->count; i++) {
 			const struct rds_queue_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
 
-			if (u->sk) /* else cancelled */
+			if (u->sk) /* NULL: cancelled */
 				collect_message(conn, u, c);
 		}
 	}
@@ -154,7 +157,10 @@ void rds_info_collect(enum rds_info_kind kind, struct rds_info_list *out)
 {
 	struct collect c = {.kind = kind, .out = out, .room = RDS_INFO_MAX_RECS};
 
-	/* So that what peers have sent or acknowledged already is seen, and what was sent is counted. */
+	/*
+	 * This shows what peers have already sent or acknowledged, and brings the counters of sends
+	 * up to date.
+	 */
 	rds_queue_reap_all();
 	rds_progress_round();
 	if (kind == RDS_INFO_COUNTED)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * info_query.c - asks every other process of the node for its connections or messages.
+ * info_query.c - asks all other processes of the node for their connections or messages.
  *
- * Up to WINDOW processes are asked at a time.  Each has some time to answer (sys/patience.h), and so have all together: a process that is
- * stopped, or a thousand of them, cannot hold up rds-info; it is left out with a line in the log.  Answers are
- * as trustworthy as any other process: sizes are bounded and every record is checked before it is believed.
- * No lock is held here.
+ * Up to WINDOW processes are asked at a time.  Each has a limited time to answer (sys/patience.h),
+ * and so have all together.  So stopped processes, even a thousand of them, cannot hold up
+ * rds-info: they are left out, with a line in the log.  An answer is only as trustworthy as its
+ * process: sizes are bounded, and every record is checked before it is used.  No lock is held here.
  */
 #include "engine/calls/info.h"
 #include "engine/sys/patience.h"
@@ -19,9 +19,9 @@ struct ask {
 	_Atomic int fd; /* -1: free */
 	const struct registry_proc *proc;
 	uint64_t deadline;
-	size_t got; /* bytes of head, then of recs */
+	size_t got; /* bytes of head, then of recs, that have arrived */
 	struct rds_info_answer head;
-	struct rds_info_rec *recs; /* head.n of them, once the head is complete */
+	struct rds_info_rec *recs; /* head.n records, allocated when the head is complete */
 };
 
 struct query {
@@ -45,7 +45,10 @@ static void ask_left_out(struct ask *a, const char *why)
 	ask_end(a);
 }
 
-/* A process without helper thread has no listener and nothing to tell: refused, silently. */
+/*
+ * A process without a helper has no listener and nothing to report: it refuses the connection, and
+ * is left out without a message.
+ */
 static void ask_begin(struct query *q, struct ask *a, const struct registry_proc *proc)
 {
 	struct rds_info_ask ask = {RDS_INFO_MAGIC, RDS_INFO_VERSION, q->kind};
@@ -70,7 +73,7 @@ static void ask_begin(struct query *q, struct ask *a, const struct registry_proc
 		return ask_left_out(a, "does not listen");
 }
 
-/* The head is complete: does it promise something sensible? */
+/* The head is complete: checks it, and prepares for its records. */
 static bool ask_check_head(struct query *q, struct ask *a)
 {
 	const struct rds_info_answer *h = &a->head;
@@ -103,7 +106,7 @@ static void ask_done(struct query *q, struct ask *a)
 	ask_end(a);
 }
 
-/* Reads what has come. */
+/* Reads what has arrived. */
 static void ask_read(struct query *q, struct ask *a)
 {
 	for (;;) {
@@ -126,7 +129,7 @@ static void ask_read(struct query *q, struct ask *a)
 	}
 }
 
-/* One look at everybody who was asked; sleeps until something comes or the next deadline. */
+/* Waits until an answer of any asked process arrives, or for the next deadline. */
 static void query_wait(struct query *q)
 {
 	struct pollfd fds[WINDOW];

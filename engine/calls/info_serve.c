@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * info_serve.c - answers other processes that ask for this one's connections and messages (info_query.c).
+ * info_serve.c - answers other processes that ask for this one's connections and messages
+ * (info_query.c).
  *
- * Runs in the helper thread, which must never wait for anybody: descriptors do not block, an answer lies in a buffer of
- * its own until the asker has taken it, and an asker that does not for long is hung up on.  There are CLIENTS
- * places; whoever comes when all are taken is turned away.  Places are never freed, only reused, so that an event that
- * was already on its way for a finished conversation finds a valid structure.
+ * Runs in the helper, which must never wait: descriptors do not block, and an answer lies in a
+ * buffer of its own until the asking process has taken it.  A process that does not take it in time
+ * is disconnected.  There are CLIENTS places.  When all are taken, further processes are turned
+ * away.  Places are never freed, only reused: so a late event for a finished conversation finds a
+ * valid structure.
  */
 #include "engine/calls/info.h"
 #include "engine/sys/patience.h"
@@ -30,7 +32,10 @@ struct client {
 static void listener_event(struct rds_helper_event *ev, uint32_t events);
 static void listener_retry(struct rds_timer *tm);
 
-/* The helper may look at the function as soon as the descriptor is in its set, so it is there from the beginning. */
+/*
+ * The helper may use the function as soon as the descriptor is in its set, so it is set from the
+ * beginning.
+ */
 static struct rds_helper_event listener = {.fn = listener_event};
 static struct rds_timer listen_timer = {.fn = listener_retry};
 static _Atomic int listen_fd = -1;
@@ -52,7 +57,7 @@ static void client_timeout(struct rds_timer *tm)
 	client_end(container_of(tm, struct client, timer));
 }
 
-/* An asker of another version gets a head that names ours, and says so in its log. */
+/* A process with another version gets a head with our version, and logs the difference. */
 static bool client_prepare(struct client *c)
 {
 	struct rds_info_answer head = {
@@ -93,7 +98,7 @@ static void client_write(struct client *c)
 	client_end(c);
 }
 
-/* The event is edge triggered for both directions: always go on until the kernel says not now. */
+/* The event is edge triggered for both directions: go on until the kernel returns EAGAIN. */
 static void client_event(struct rds_helper_event *ev, uint32_t events)
 {
 	struct client *c = container_of(ev, struct client, ev);
@@ -125,7 +130,7 @@ static struct client *client_place(void)
 	return NULL;
 }
 
-/* 0, or the error of accept: -EAGAIN when nobody is waiting any more. */
+/* 0, or the error of accept: -EAGAIN when no connection waits any more. */
 static int client_begin(void)
 {
 	int fd = os_accept4(listen_fd, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -150,8 +155,9 @@ static int client_begin(void)
 }
 
 /*
- * Edge triggered, so that a lack of descriptors does not make the helper spin: those who could not be let in wait until
- * the timer looks again (or give up).  So do, for a moment, those who come too many at a time.
+ * The event is edge triggered, so that a lack of descriptors does not make the helper spin.
+ * Processes that could not be accepted wait until the timer tries again (or give up).  If too many
+ * come at a time, the rest wait for a moment, too.
  */
 static void listener_drain(void)
 {
@@ -180,7 +186,10 @@ static void listener_retry(struct rds_timer *tm)
 	listener_drain();
 }
 
-/* The numbers may be anybody's now: nothing is closed.  What the parent's threads were writing is not freed. */
+/*
+ * The child's descriptor numbers may belong to other files now: nothing is closed.  Buffers that
+ * the parent's threads were writing are not freed.
+ */
 void rds_info_forget(void)
 {
 	memset(clients, 0, sizeof(clients));
@@ -209,7 +218,7 @@ int rds_info_start(void)
 	return ret;
 }
 
-/* The helper did not come up: nobody has been answered. */
+/* The helper did not start, so no client has been answered. */
 void rds_info_stop(void)
 {
 	os_close_slot(&listen_fd);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * ioctl.c - ioctl on an RDS socket: the two TOS requests are RDS's own, a few others must not reach the stand-in because
- * AF_UNIX answers them and RDS does not; everything else is the generic layer's (rds-semantics 8).
+ * ioctl.c - ioctl on an RDS socket (rds-semantics 8).
+ *
+ * RDS itself answers the two TOS requests.  A few other requests must not reach the stand-in,
+ * because AF_UNIX answers them and RDS does not.  All others go to the generic layer.
  */
 #include "engine/socket/socket.h"
 
@@ -13,8 +15,8 @@
 #define IFREQ_BYTES 40
 
 /*
- * What the kernel makes of a 0x89xx request that neither RDS nor the device layer knows: it copies a struct ifreq
- * first.
+ * The kernel's answer to a 0x89xx request that neither RDS nor the device layer knows: it copies a
+ * struct ifreq first.
  */
 static int ioctl_device_layer(const void *arg)
 {
@@ -52,7 +54,7 @@ static int tos_get(struct rds_sock *sk, void *arg)
 
 int rds_call_ioctl(struct rds_sock *sk, unsigned long req, void *arg)
 {
-	switch ((unsigned)req) { /* the kernel looks at 32 bits only */
+	switch ((unsigned)req) { /* the kernel uses 32 bits only */
 	case SIOCRDSSETTOS:
 		return tos_set(sk, arg);
 	case SIOCRDSGETTOS:

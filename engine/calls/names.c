@@ -2,9 +2,11 @@
 /*
  * names.c - connect, getsockname, getpeername (rds-semantics 3).
  *
- * connect only records a default destination: no traffic, no filter, repeatable, allowed before bind.  The destination
- * is written under sk->tx (the send path reads it there) and control (everybody else does), in this order.
- * Must not know how a destination is reached.
+ * connect only records a default destination: no traffic, no filter, repeatable, allowed before
+ * bind.  The destination is written under sk->tx (sends read it there) and control (all others do),
+ * in this order.
+ *
+ * This file must not know how a destination is reached.
  */
 #include "engine/calls/names.h"
 
@@ -52,8 +54,8 @@ out:
 }
 
 /*
- * An unbound socket has a name too: all zero, of the peer's family, or AF_UNSPEC in the size of a sockaddr_in.
- * control held.
+ * An unbound socket has a name, too: all zero, of the peer's family, or AF_UNSPEC in the size of a
+ * sockaddr_in.  control held.
  */
 static socklen_t name_of_unbound(const struct rds_sock *sk, struct sockaddr_storage *out)
 {

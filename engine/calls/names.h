@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * names.h - the sockaddr side of a socket's names, shared by bind, connect and SO_PEERNAME.
+ * names.h - a socket's names as sockaddr, shared by bind, connect and SO_PEERNAME.
  */
 #ifndef ENGINE_NAMES_H
 #define ENGINE_NAMES_H
@@ -8,12 +8,13 @@
 #include "engine/socket/socket.h"
 
 /*
- * The generic layer's copy of a program's address: length outside 0..128 -EINVAL, unreadable -EFAULT.  What lies behind
- * len is zero.  Everything after this looks at the copy, so that the program cannot change it between two checks.
+ * Copies a program's address, as the generic layer does.  A length outside 0..128: -EINVAL;
+ * unreadable: -EFAULT.  Bytes behind len are zero.  All later checks use the copy, so that the
+ * program cannot change the address between two checks.
  */
 int rds_call_copy_sockaddr(const struct sockaddr *addr, int len, struct sockaddr_storage *out);
 
-/* The peer's name in `out`: its length, or -ENOTCONN. */
+/* Stores the peer's name in `out`; returns its length, or -ENOTCONN. */
 int rds_call_peer_name(struct rds_sock *sk, struct sockaddr_storage *out);
 
 #endif

@@ -11,8 +11,9 @@
 #define OUT_BITS (POLLOUT | POLLWRNORM)
 
 /*
- * The kernel's poller hangs on the node-wide queue only if the socket has met congestion before; the first look that finds
- * any bit, wanted or not, takes the mark away for later polls, but not from the poll that is under way.
+ * In the kernel a poll is woken by the node-wide queue only if the socket has met congestion
+ * before.  The first check that finds any bit, wanted or not, clears that mark for later polls, but
+ * not for the poll under way.
  */
 static void cong_poller_attach(struct rds_sock *sk, short mask, bool again)
 {
@@ -24,7 +25,10 @@ static void cong_poller_attach(struct rds_sock *sk, short mask, bool again)
 	rx_unlock();
 }
 
-/* af_rds.c:rds_poll, including its side effects: the generation is reported once, any bit clears seen_congestion. */
+/*
+ * af_rds.c: rds_poll, with its side effects: the generation is reported once, any bit clears
+ * seen_congestion.
+ */
 short rds_call_poll(struct rds_sock *sk, short events)
 {
 	short mask = atomic_load_explicit(&sk->open, memory_order_relaxed) ? 0 : POLLNVAL;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * recv.c - from the wire into sockets' queues, and from there to the program (net/rds/recv.c).
+ * recv.c - recvmsg: from the socket's queue to the program (net/rds/recv.c).  How messages come
+ * into the queue is in conn/receive.c.
  *
- * Acceptance: a message of a connection is taken once (sequence numbers outlive the connection's breaks), in order, and
- * acknowledged whether a socket wants it or not.  Queues have no hard limit; congestion is the brake (conn/cong.c).
  * Delivery copies under the receive lock, so that concurrent readers never share or lose a message.
  */
 #include <fcntl.h>
@@ -25,14 +24,20 @@
 
 /* ---- delivery ---- */
 
-/* Copies to the program, touching only what the message fills. Number of bytes copied, or -EFAULT. */
+/*
+ * Copies to the program; touches only what the message fills.  Number of bytes copied, or -EFAULT.
+ */
 static ssize_t recv_copy_out(const struct msghdr *msg, const struct rds_inc *inc)
 {
 	const char *from = inc->data;
 	size_t left = inc->len, i, n;
 
 	for (i = 0; left && i < msg->msg_iovlen; i++) {
-		void *to = msg->msg_iov[i].iov_base; /* the vector may be the program's own, and lie in what is filled */
+		/*
+		 * read once: the vector may be the program's own, and lie in the buffer that is
+		 * filled
+		 */
+		void *to = msg->msg_iov[i].iov_base;
 
 		if (!msg->msg_iov[i].iov_len)
 			continue;
@@ -53,7 +58,8 @@ static void recv_dequeue(struct rds_sock *sk, int fd)
 	sk->rx_head = inc->next;
 	if (!sk->rx_head) {
 		sk->rx_tail = &sk->rx_head;
-		if (sk->unseen && rds_sock_unseen == sk && !rds_sock_has_input(sk)) { /* nothing left to show */
+		/* nothing is left to be shown */
+		if (sk->unseen && rds_sock_unseen == sk && !rds_sock_has_input(sk)) {
 			rds_sock_unseen = sk->unseen_next;
 			sk->unseen = false;
 			rds_sock_put(sk);
@@ -127,7 +133,8 @@ static int recv_put_cmsgs(struct rds_sock *sk, const struct rds_inc *inc, struct
 			return err;
 	}
 	if (unlikely(atomic_load_explicit(&sk->inq, memory_order_relaxed))) {
-		int left = sk->rcv_bytes > INT_MAX ? INT_MAX : (int)sk->rcv_bytes; /* after this message */
+		/* bytes that are left after this message */
+		int left = sk->rcv_bytes > INT_MAX ? INT_MAX : (int)sk->rcv_bytes;
 
 		err = rds_cmsg_put(out, rds_sock_level(sk), RDS_CMSG_INQ, &left, sizeof(left));
 		if (err)
@@ -162,7 +169,7 @@ static int recv_put_name(const struct rds_sock *sk, const struct rds_inc *inc, s
 	return 0;
 }
 
-/* Into one buffer that has room for it, with nothing to be told beside it. */
+/* The message fits into one buffer, and needs no control message. */
 static inline bool recv_is_plain(const struct rds_sock *sk, const struct rds_inc *inc, const struct msghdr *msg,
 				 int flags)
 {
@@ -178,16 +185,16 @@ static void recv_count_delivered(uint64_t n)
 	RDS_STAT_ADD_RX(copy_to_user, n);
 }
 
-/* What recv_deliver_head() comes to for nearly all messages. */
+/* The fast path of recv_deliver_head(), for nearly all messages. */
 static inline ssize_t recv_deliver_plain(struct rds_sock *sk, int fd, struct msghdr *msg)
 {
 	struct rds_inc *inc = sk->rx_head;
-	void *to = msg->msg_iov->iov_base; /* as in recv_copy_out() */
+	void *to = msg->msg_iov->iov_base; /* read once, as in recv_copy_out() */
 	uint32_t len = inc->len;
 
 	if (unlikely(rds_user_fillable(to, len)))
 		return -EFAULT;
-	if (likely(len)) /* there need be no bytes, then */
+	if (likely(len)) /* an empty message may have no data */
 		rds_copy(to, inc->data, len);
 	recv_dequeue(sk, fd);
 	recv_put_name(sk, inc, msg);
@@ -198,7 +205,10 @@ static inline ssize_t recv_deliver_plain(struct rds_sock *sk, int fd, struct msg
 	return len;
 }
 
-/* Head of the queue to the program, or to somebody who keeps what was *taken until he is sure. rx held. */
+/*
+ * Delivers the head of the queue.  taken: the caller keeps the message there until delivery is
+ * certain.  rx held.
+ */
 static ssize_t recv_deliver_head(struct rds_sock *sk, int fd, struct msghdr *msg, int flags, struct rds_inc **taken)
 {
 	struct rds_inc *inc = sk->rx_head;
@@ -228,7 +238,10 @@ static ssize_t recv_deliver_head(struct rds_sock *sk, int fd, struct msghdr *msg
 	return err ? err : n;
 }
 
-/* Programs from before the kernel said so by a length of 0 end if it is below that of an address; they are known by their ways. */
+/*
+ * Later kernels report a missing name by a length of 0.  Programs from before that end if the
+ * length is below that of an address.  They are recognised by their behaviour.
+ */
 void rds_call_recv_no_name(struct msghdr *msg)
 {
 	struct sockaddr_in none = {.sin_family = AF_INET};
@@ -247,7 +260,7 @@ void rds_call_recv_no_name(struct msghdr *msg)
 	msg->msg_namelen = (socklen_t)len;
 }
 
-/* The pending congestion notification alone. rx held. */
+/* Delivers the pending congestion notification alone.  rx held. */
 static ssize_t recv_deliver_cong(struct rds_sock *sk, int fd, struct msghdr *msg)
 {
 	struct rds_cmsg_out out;
@@ -266,7 +279,10 @@ static ssize_t recv_deliver_cong(struct rds_sock *sk, int fd, struct msghdr *msg
 	return 0;
 }
 
-/* What became of operations, alone.  Taken even by who only peeks, or has no room for it (5.3). rx held. */
+/*
+ * Delivers notifications of operations alone.  They are taken even with MSG_PEEK, and even if the
+ * control buffer has no room for them (5.3).  rx held.
+ */
 static ssize_t recv_deliver_notify(struct rds_sock *sk, int fd, struct msghdr *msg)
 {
 	struct rds_cmsg_out out;
@@ -305,13 +321,13 @@ static void recv_found_nothing(struct rds_sock *sk, int fd)
 	rds_sock_lower_if_shown(sk, fd);
 }
 
-/* What operations came to, or congestion, goes before any message. */
+/* Notifications of operations and of congestion go before any message. */
 static inline bool recv_notify_first(const struct rds_sock *sk)
 {
 	return unlikely(sk->reports) || unlikely(sk->cong_monitor && sk->cong_notify);
 }
 
-/* What a receive gets of all that there is, or -EAGAIN.  rx held. */
+/* Delivers what comes first, or returns -EAGAIN.  rx held. */
 static ssize_t recv_deliver_next(struct rds_sock *sk, int fd, struct msghdr *msg, int flags, struct rds_inc **taken)
 {
 	if (sk->reports)
@@ -324,7 +340,10 @@ static ssize_t recv_deliver_next(struct rds_sock *sk, int fd, struct msghdr *msg
 	return -EAGAIN;
 }
 
-/* One round for this socket's reader, who takes what comes at once: the first of it need not be shown to others.  rx held. */
+/*
+ * One round for a thread that reads this socket and takes the first message at once: that message
+ * need not be shown in the stand-in.  rx held.
+ */
 static void recv_progress_once(struct rds_sock *sk)
 {
 	rds_wait_note_look();
@@ -338,7 +357,10 @@ static void recv_progress_once(struct rds_sock *sk)
 	rds_sock_taker = NULL;
 }
 
-/* One look: what is queued, else a round of progress and another look. -EAGAIN: nothing. */
+/*
+ * One attempt: delivers what is queued; else makes a round of progress, and tries again.  -EAGAIN:
+ * nothing.
+ */
 static ssize_t recv_once(struct rds_sock *sk, int fd, struct msghdr *msg, int flags)
 {
 	ssize_t ret = -EAGAIN;
@@ -390,7 +412,7 @@ static ssize_t recv_wait(struct rds_sock *sk, int fd, struct msghdr *msg, int fl
 	if (timeo == 0) /* a negative SO_RCVTIMEO: the kernel's wait is over before it begins */
 		return -ETIMEDOUT;
 	if (timeo != RDS_NO_TIMEOUT) {
-		ret = rds_call_want_helper(); /* the socket need not be bound */
+		ret = rds_call_want_helper(); /* an unbound socket may have no helper */
 		if (ret)
 			return ret;
 		deadline = os_now_ns() + timeo;
@@ -419,7 +441,10 @@ static ssize_t recv_wait(struct rds_sock *sk, int fd, struct msghdr *msg, int fl
 	return ret;
 }
 
-/* The helper's look for another process (share/owner.h): it is no sign that the program is busy.  One that comes back again keeps its place. */
+/*
+ * A receive by the helper for another process (share/owner.h): it is no sign that the program is
+ * busy.  A message that is put back keeps its place.
+ */
 ssize_t rds_call_recv_proxy(struct rds_sock *sk, int fd, struct msghdr *msg, int flags, bool may_wait,
 			    struct rds_inc **taken)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * recv.h - a receive that another process asks for.
+ * recv.h - a receive for another process.
  */
 #ifndef ENGINE_CALLS_RECV_H
 #define ENGINE_CALLS_RECV_H
@@ -8,8 +8,8 @@
 #include "engine/socket/socket.h"
 
 /*
- * calls/recv.c: a receive for somebody else.  Never sleeps; may_wait: the caller would.  *taken: what was delivered, for rds_inc_free() or
- * putting back.
+ * A receive on behalf of a borrower.  Never sleeps.  may_wait: the borrower would wait if there is
+ * nothing.  *taken: the delivered message, which the caller frees by rds_inc_free(), or puts back.
  */
 ssize_t rds_call_recv_proxy(struct rds_sock *sk, int fd, struct msghdr *msg, int flags, bool may_wait,
 			    struct rds_inc **taken);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * send.c - the first step of a send: take a message from the program (net/rds/send.c: rds_sendmsg).
+ * send.c - sendmsg: takes a message from the program (net/rds/send.c: rds_sendmsg).
  *
- * All checks in the kernel's order (rds-semantics 4.1; the row numbers stand beside them), then admission under the
- * socket's and the connection's transmit locks, or a wait for congestion to clear or for buffer space.
- * Congestion comes before space; a message is admitted on the bytes queued before it.
+ * All checks come in the kernel's order (rds-semantics 4.1; the row numbers stand beside them).
+ * Then the message is admitted, under the transmit locks of the socket and the connection.  Or the
+ * call waits: for the end of congestion, or for buffer space.  Congestion comes before space.  A
+ * message is admitted on the bytes that were queued before it.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -22,7 +23,10 @@
 #define MSG_ZEROCOPY 0x4000000
 #endif
 
-/* Bytes of an operation: for fewer, to wake the peer's helper would cost more than what it has to do. */
+/*
+ * Bytes of an operation.  For fewer bytes, waking the peer's helper would cost more than the work
+ * it has to do.
+ */
 #define ASKED_AT_ONCE (32 * 1024u)
 
 enum admit { SENT, CONGESTED, FULL, NO_ROOM, AGAIN };
@@ -34,11 +38,12 @@ struct send_call {
 	struct rds_conn_outgoing out;
 	struct rds_addr dst;
 	unsigned cmsgs; /* RDS_HAS_* */
-	struct rds_rdma_send rdma; /* what they come to */
-	bool parsed;		   /* ... is there */
-	enum admit left;	   /* why it waits */
-	bool impatient;		   /* it has waited for room for long enough */
-	bool checked;	/* payload and control messages are known to be good: a repeated attempt need not look again */
+	struct rds_rdma_send rdma; /* the result of the control messages */
+	bool parsed;		   /* rdma is filled in */
+	enum admit left;	   /* why the call waits */
+	bool impatient;		   /* the call has waited for room long enough */
+	/* payload and control messages are valid: a repeated attempt need not check them again */
+	bool checked;
 };
 
 /* Rows 4-7. sk->tx held. */
@@ -145,7 +150,10 @@ static bool conn_port_congested(const struct rds_conn *conn, uint16_t port)
 	return unlikely(far) && unlikely(rds_cong_test(far, port));
 }
 
-/* Operations, then the message that goes with them.  conn->tx held; they are the connection's from now on. */
+/*
+ * Sends the operations, then their message.  conn->tx held.  The operations belong to the
+ * connection from now on.
+ */
 static int send_operations(struct send_call *c, struct rds_conn *conn)
 {
 	struct rds_op *ops = c->rdma.ops;
@@ -169,19 +177,22 @@ static int send_operations(struct send_call *c, struct rds_conn *conn)
 	}
 	c->rdma.asks = rds_ops_need_peer(ops);
 	c->rdma.at_once = ops->total >= ASKED_AT_ONCE;
-	if (!err && ops->id_addr) /* checked; only another thread can have taken it away */
+	if (!err && ops->id_addr) /* checked; only another thread can have unmapped it */
 		rds_ucopy_to(ops->memory, ops->id_addr, &ops->barrier_id, sizeof(ops->barrier_id));
 	rds_ops_put(ops);
 	return err;
 }
 
-/* It is another process's by now, or is about to be (share/handoff_out.c): nothing more goes from here, nor is it told what it is not any more. */
+/*
+ * Another process owns the socket, or is about to take it over (share/handoff_out.c): this process
+ * sends nothing more for it.
+ */
 static inline bool sock_is_handed_off(const struct rds_sock *sk)
 {
 	return atomic_load_explicit(&sk->handing_off, memory_order_relaxed);
 }
 
-/* conn->tx held. Row 20 (connection gone): AGAIN, the caller looks the destination up anew. */
+/* conn->tx held.  Row 20 (connection gone): AGAIN, the caller looks the destination up again. */
 static enum admit send_admit(struct send_call *c, struct rds_sock_dst *d, int *err)
 {
 	struct rds_conn *conn = d->conn;
@@ -192,7 +203,8 @@ static enum admit send_admit(struct send_call *c, struct rds_sock_dst *d, int *e
 	*err = 0;
 	if (unlikely(d->conn_gen != atomic_load_explicit(&rds_route_gen, memory_order_acquire)))
 		return AGAIN;
-	if (unlikely(sock_is_handed_off(sk))) { /* what it has sent has been taken off the connections, perhaps */
+	/* its messages may already have been taken off the connections */
+	if (unlikely(sock_is_handed_off(sk))) {
 		*err = -EBADF;
 		return SENT;
 	}
@@ -224,7 +236,7 @@ static enum admit send_admit(struct send_call *c, struct rds_sock_dst *d, int *e
 	*err = with_ops ? send_operations(c, conn) : rds_conn_xmit(conn, out);
 	if (unlikely(*err)) {
 		rds_sock_snd_sub(sk, 1, out->len);
-		if (with_ops && conn->ep) /* what has gone of them */
+		if (with_ops && conn->ep) /* those operations that have gone */
 			conn->t->ops->flush(conn->ep, true);
 		if (with_ops || *err != -EAGAIN)
 			return SENT;
@@ -246,13 +258,13 @@ static enum admit send_admit(struct send_call *c, struct rds_sock_dst *d, int *e
 		d->followed = true;
 	conn->room_sought = false;
 	rds_conn_count_sent(conn, out->len);
-	c->rdma.async = NULL; /* the message's */
+	c->rdma.async = NULL; /* belongs to the message from now on */
 	if (unlikely(out->u.report & RDS_REPORT_END))
 		rds_queue_ask_acks(conn);
 	return SENT;
 }
 
-/* Rows 18, 19; once, however often the call tries. sk->tx held. */
+/* Rows 18 and 19; done once, however often the call tries.  sk->tx held. */
 static int send_execute_cmsgs(struct send_call *c)
 {
 	int err;
@@ -270,7 +282,7 @@ static int send_execute_cmsgs(struct send_call *c)
 	if (c->rdma.async)
 		c->rdma.async->to = c->dst.ip;
 	if (c->rdma.ops)
-		c->out.may_wait = false; /* it is the engine that waits */
+		c->out.may_wait = false; /* only the engine waits: operations are queued */
 	if (c->rdma.used_rkey) {
 		c->out.hdr.ext_type = RDS_EXTHDR_RDMA;
 		c->out.hdr.ext_rkey = c->rdma.used_rkey;
@@ -285,14 +297,14 @@ static int send_execute_cmsgs(struct send_call *c)
 	return 0;
 }
 
-/* It could be set until now. */
+/* Until now the program could set it. */
 static void sock_fix_tos(struct rds_sock *sk)
 {
 	atomic_store(&sk->tos_fixed, true);
 	rds_sock_changed(sk);
 }
 
-/* Rows 4-24 in one go, never sleeping. */
+/* Rows 4 to 24 in one attempt, which never sleeps. */
 static enum admit send_try_once(struct send_call *c, int *err)
 {
 	struct rds_sock *sk = c->sk;
@@ -323,9 +335,12 @@ static enum admit send_try_once(struct send_call *c, int *err)
 			goto out;
 		}
 	}
-	/* Last: where to has just been found out, so all that have failed on a connection before it are known. */
+	/*
+	 * This check is the last one.  The route has just been found, so all failures on an earlier
+	 * connection to this address are known.
+	 */
 	if (unlikely(atomic_load(&sk->nfailed)) && rds_op_async_refuses(sk, &c->dst.ip)) {
-		d->conn = NULL; /* the next one comes by here as well */
+		d->conn = NULL; /* so the next send comes here as well */
 		*err = -EAGAIN;
 		goto out;
 	}
@@ -343,7 +358,10 @@ out:
 	return *err ? SENT : a;
 }
 
-/* The send found its port congested. True: it must wait or fail; false: cleared meanwhile, try again. */
+/*
+ * The send has found its port congested: notes that for the socket, for a nonblocking or a waiting
+ * call.
+ */
 static void send_note_congestion(struct send_call *c, bool nonblock)
 {
 	struct rds_sock *sk = c->sk;
@@ -377,16 +395,19 @@ static enum admit send_retry(struct send_call *c, int *err)
 	return a;
 }
 
-/* Rows 22', 23': sleep for congestion (no timeout applies) or for space (SO_SNDTIMEO). */
+/* Rows 22' and 23': a sleep for congestion (no timeout applies) or for space (SO_SNDTIMEO). */
 static short send_wait_event(enum admit why)
 {
 	return why == CONGESTED ? RDS_WAIT_CONG : why == NO_ROOM ? RDS_WAIT_ROOM : POLLOUT;
 }
 
 /*
- * Until it is sent (0, *a SENT), fails, or must wait for something else (0, *a says what).  Room with the transport is waited for because that
- * saves a copy, but not for long: a program need not wait for a peer that does not read as long as its own buffer has room.
- * Not inline: send_wait_all() has setjmp's frame (cleanup), and what is kept in registers would have to be volatile there.
+ * Waits until the message is sent (0, *a is SENT), the send fails, or it must wait for another
+ * reason (0, *a is that reason).  Waiting for room in the transport saves a copy, but it must be
+ * short: a program need not wait for a peer that does not read, as long as its own buffer has room.
+ *
+ * Not inline: send_wait_all() has setjmp's frame (cleanup), and values kept in registers would have
+ * to be volatile there.
  */
 static __attribute__((noinline)) int wait_to_send(struct send_call *c, enum admit *ap)
 {
@@ -399,22 +420,22 @@ static __attribute__((noinline)) int wait_to_send(struct send_call *c, enum admi
 
 	if (a == FULL && timeo == 0)
 		return -ETIMEDOUT;
-	if (a == NO_ROOM) /* in the kernel there is nothing that a timeout would be for */
+	if (a == NO_ROOM) /* the kernel has no such wait, so no timeout applies to it */
 		until = os_now_ns() + (timeo < patience ? timeo : patience);
 	else if (a == FULL && timeo != RDS_NO_TIMEOUT)
 		until = os_now_ns() + timeo;
 	w = rds_wait_begin_one(sk, send_wait_event(a));
 	if (!w)
 		return -ENOMEM;
-	w->only = NULL; /* send_on_cancel() says it */
+	w->only = NULL; /* send_on_cancel() calls rds_hook_left() */
 	if (a == CONGESTED) {
 		RDS_STAT_INC(cong_send_blocked);
 		send_note_congestion(c, false);
 		w->congested = true;
 	}
 	for (;;) {
-		rds_wait_note_gen(w,
-				  send_wait_event(why)); /* first: what happens from here on must not be slept over */
+		/* This comes first: an event from here on must end the sleep. */
+		rds_wait_note_gen(w, send_wait_event(why));
 		rds_progress_round();
 		a = send_retry(c, &err);
 		if (a != why || err || !atomic_load(&sk->open))
@@ -431,7 +452,10 @@ static __attribute__((noinline)) int wait_to_send(struct send_call *c, enum admi
 			}
 		}
 		if (why == NO_ROOM && !asked) {
-			/* The peer has to know before the last look, or nobody would say that there is room. */
+			/*
+			 * The peer has to know of the wait before the last check, or it would not
+			 * report that there is room.
+			 */
 			asked = true;
 			rds_queue_want_room_all();
 			continue;
@@ -456,14 +480,20 @@ static __attribute__((noinline)) int wait_to_send(struct send_call *c, enum admi
 	return a == SENT || atomic_load(&sk->open) ? 0 : -EBADF;
 }
 
-/* In this order: what the peers answer from here on is shown. */
+/*
+ * In this order: the socket shows that it is full before peers are asked for acknowledgements, so
+ * that the space which these free is shown.
+ */
 static void send_show_full(struct rds_sock *sk, int fd)
 {
 	rds_sock_show_refused(sk, fd);
 	rds_queue_want_room_all();
 }
 
-/* Nonblocking: ENOBUFS for congestion unless it has just cleared, EAGAIN for space. */
+/*
+ * A nonblocking call fails with ENOBUFS for congestion, unless that has just ended, and with EAGAIN
+ * for space.
+ */
 static int send_fail_nonblock(struct send_call *c, enum admit a)
 {
 	int err = 0;
@@ -473,7 +503,11 @@ static int send_fail_nonblock(struct send_call *c, enum admit a)
 		rds_queue_reap_all();
 	if (a != CONGESTED)
 		a = send_retry(c, &err);
-	if (!err && a == CONGESTED) { /* whichever look found it: ENOBUFS promises that the end of it is told */
+	/*
+	 * Whichever check found the congestion: ENOBUFS promises that the program is notified of
+	 * its end.
+	 */
+	if (!err && a == CONGESTED) {
 		send_note_congestion(c, true);
 		a = send_retry(c, &err);
 	}
@@ -488,7 +522,7 @@ static int send_fail_nonblock(struct send_call *c, enum admit a)
 	return -EAGAIN;
 }
 
-/* Member by member: clearing all of it costs more than the checks. */
+/* Sets members one by one: clearing the whole structure costs more than the checks. */
 static inline void send_begin(struct send_call *c, struct rds_sock *sk, int fd, const struct msghdr *msg, int flags)
 {
 	c->sk = sk;
@@ -523,7 +557,10 @@ static void send_on_cancel(void *arg)
 		rds_hook_left(c->sk);
 }
 
-/* A thread may be cancelled in here, or leave: operations and a region that nobody knows of go with it. */
+/*
+ * A thread may be cancelled in here, or leave by siglongjmp().  Then its operations, and a region
+ * that it has made for this message, are freed.
+ */
 static int send_wait_all(struct send_call *c)
 {
 	volatile int err = 0;
@@ -545,7 +582,8 @@ static int send_or_wait(struct send_call *c)
 	if (likely(err || a == SENT))
 		return err;
 	nonblock = (c->flags & MSG_DONTWAIT) || (os_fcntl(c->fd, F_GETFL, 0) & O_NONBLOCK);
-	c->out.may_wait = !nonblock; /* otherwise a ring without room means a copy, not EAGAIN */
+	/* a ring without room means a copy, not EAGAIN, if the call may not wait */
+	c->out.may_wait = !nonblock;
 	c->left = a;
 	return nonblock ? send_fail_nonblock(c, a) : send_wait_all(c);
 }
@@ -573,13 +611,16 @@ ssize_t rds_call_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, 
 		rds_conn_work_run();
 	if (unlikely(err)) {
 		send_undo(&c);
-		if (err == -EAGAIN && rds_op_async_refused) /* what it waits for is no room, but comes as that does */
+		/* the reason is not space, but its end is shown in the same way */
+		if (err == -EAGAIN && rds_op_async_refused)
 			rds_sock_show_refused(sk, fd);
 		return err;
 	}
 	rds_wait_has_sent = true;
 	rds_progress_send_made(c.out.len);
-	/* Who watches it through the kernel may go there without having been refused. */
+	/*
+	 * A poller that watches through the kernel may wait for space without having been refused.
+	 */
 	if (unlikely(atomic_load_explicit(&sk->watched, memory_order_relaxed)) && !rds_sock_writable(sk))
 		send_show_full(sk, fd);
 	return (ssize_t)c.out.len;

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * send_fast.c - a send that nothing stands in the way of.
+ * send_fast.c - the fast path of a send.
  *
- * Most messages of most programs are like the one before: plain, to a place that the socket has sent to, over a connection that is up
- * and keeps nothing back, with room in SNDBUF.  For these send.c, conn/xmit.c and wire/header.c do a lot to find that there is nothing to do, and
- * carry structures from one to the other that are empty but for four numbers: that was half of what a small message cost.  Here is the
- * same in one piece.
+ * Most messages of most programs are like the one before: plain, to a destination that the socket
+ * has sent to, over a connection that is up and has nothing queued, with room in SNDBUF.  For
+ * these, send.c, conn/xmit.c and wire/header.c do a lot to find that there is nothing to do, and
+ * pass structures that are empty but for four numbers: that was half of the cost of a small
+ * message.  This file does the same in one piece.
  *
- * It decides nothing by itself: whatever is not just so leaves everything as it was, and the caller goes the long way, which repeats
- * all checks in the kernel's order.  So each condition here may be stricter than there, and never laxer.  Never sleeps.
- * Must not know errors: it has none.
+ * It decides nothing.  If a condition does not hold, nothing has happened, and the caller goes the
+ * long way, which repeats all checks in the kernel's order.  So each condition here may be stricter
+ * than there, and never laxer.  Never sleeps.
+ *
+ * This file must not know errors: it has none.
  */
 #include <string.h>
 
@@ -17,14 +20,20 @@
 #include "engine/sys/uaccess.h"
 #include "engine/progress/wait.h"
 
-/* ... and there is still room behind it, or nobody has to be shown that there is none. */
+/*
+ * There is room for the message.  Either there is still room behind it, or no poller has to be
+ * shown that the buffer is full.
+ */
 static bool send_has_room(const struct rds_sock *sk, uint32_t len)
 {
 	return rds_sock_writable(sk) && (likely(!atomic_load_explicit(&sk->watched, memory_order_relaxed)) ||
 					 rds_sock_snd_bytes(sk) + len < rds_sock_sndbuf(sk));
 }
 
-/* Nothing waits, nothing is to be said first, nobody is to be asked.  conn->tx held. */
+/*
+ * Nothing is queued, nothing has to be sent first, and no acknowledgement has to be asked for.
+ * conn->tx held.
+ */
 static bool send_path_is_clear(const struct rds_conn *conn, const struct rds_sock *sk, uint16_t port, uint32_t len)
 {
 	const struct rds_cong_map *far = atomic_load_explicit(&conn->fcong, memory_order_acquire);
@@ -36,7 +45,7 @@ static bool send_path_is_clear(const struct rds_conn *conn, const struct rds_soc
 	       !atomic_load_explicit(&sk->handing_off, memory_order_relaxed);
 }
 
-/* As send.c's send_admit() and rds_conn_xmit() would.  conn->tx held. */
+/* As send_admit() in send.c and rds_conn_xmit() do.  conn->tx held. */
 static bool send_xmit_fast(struct rds_sock *sk, struct rds_conn *conn, uint16_t port, const struct iovec *iov)
 {
 	const struct rds_transport_ops *ops = conn->t->ops;
@@ -49,9 +58,12 @@ static bool send_xmit_fast(struct rds_sock *sk, struct rds_conn *conn, uint16_t 
 	rds_wire_hdr_encode_plain(&wire, seq, len, sk->laddr.port, port);
 	rds_conn_note_sending(conn, seq);
 	if (unlikely(ops->send(conn->ep, &wire, iov, len, &pos)))
-		return false; /* it took nothing, and says so once more */
+		return false; /* it took nothing; the long way gets the same error again */
 	ops->flush(conn->ep, false);
-	/* It is on its way.  Whoever hears of its acknowledgement has to wait for conn->tx before it counts. */
+	/*
+	 * It is on its way.  A thread that receives its acknowledgement has to wait for conn->tx
+	 * before it counts.
+	 */
 	rds_sock_snd_add(sk, len);
 	*rds_queue_unacked_next(conn) = (struct rds_queue_unacked){
 		.sk = sk, .seq = seq, .pos = pos, .len = len, .sport = sk->laddr.port, .dport = port};
@@ -75,11 +87,14 @@ bool rds_call_send_fast(struct rds_sock *sk, const void *buf, size_t len, const 
 	memcpy(&name, to, sizeof(name));
 	rds_lock(&sk->tx);
 	d = rds_sock_dst_slot(sk, ntohs(name.sin_port));
-	/* Raw bytes are there only once it is bound, a connection only once the rest is settled. */
+	/*
+	 * Raw bytes are set only in a bound socket, and a connection only after all other checks
+	 * have passed.
+	 */
 	if (likely(d->rawlen == RDS_DST_RAW4 && memcmp(d->raw, &name, RDS_DST_RAW4) == 0 && rds_route_dst_fresh(d) &&
 		   (!sk->since || d->followed))) {
 		rds_lock(&d->conn->tx);
-		/* Looked at again under its lock: it may have been removed meanwhile. */
+		/* Checked again under conn->tx: the connection may have been removed meanwhile. */
 		sent = d->conn_gen == atomic_load_explicit(&rds_route_gen, memory_order_acquire) &&
 		       send_xmit_fast(sk, d->conn, d->addr.port, &iov);
 		rds_unlock(&d->conn->tx);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * socket.c - socket(): what may be asked for, the stand-in pair, the first socket starts the engine.
+ * socket.c - socket(): checks the arguments, makes the stand-in pair, and starts the engine for the
+ * first socket.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -22,7 +23,7 @@ static int socket_check_type(int type, int protocol)
 	return 0;
 }
 
-/* The application's end is returned, with its inode; ours goes to *own. */
+/* Returns the application's end, and its inode.  *own: the engine's end. */
 static int socket_make_pair(int type, int *own, uint64_t *inode)
 {
 	struct stat st;
@@ -53,7 +54,10 @@ static int socket_register(struct rds_sock *sk)
 	return 0;
 }
 
-/* A program that counted on one descriptor per socket reports EMFILE earlier than its user expects. */
+/*
+ * With this library a socket needs more than one descriptor, so a program may get EMFILE earlier
+ * than its user expects.
+ */
 static int socket_warn_refused(int err)
 {
 	if (err == -EMFILE)
@@ -61,7 +65,7 @@ static int socket_warn_refused(int err)
 	return err;
 }
 
-/* Nothing of it is left if that fails. */
+/* If it fails, nothing of the socket is left. */
 static int socket_list(struct rds_sock *sk, bool *exported)
 {
 	int err;
@@ -103,7 +107,8 @@ int rds_call_socket(int type, int protocol, struct rds_sock **out)
 	}
 	if (exported)
 		err = rds_sock_export(sk);
-	if (err && err != -EPIPE) { /* then nothing is exported any more, and has been logged */
+	/* -EPIPE: nothing is exported any more, which has been logged */
+	if (err && err != -EPIPE) {
 		os_close(fd);
 		rds_call_number_closed(sk);
 		return socket_warn_refused(err);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * sockopt.c - setsockopt and getsockopt at level SOL_RDS (rds-semantics 7.1, 7.2), under each of its numbers.
+ * sockopt.c - setsockopt and getsockopt at level SOL_RDS (rds-semantics 7.1, 7.2), under each of
+ * its numbers.
  *
- * The order of checks within each option is the kernel's, and it differs from option to option.  Level SOL_SOCKET is
- * in sockopt_generic.c; RDS has no other level.
+ * The order of checks within each option is the kernel's.  It differs from option to option.  Level
+ * SOL_SOCKET is in sockopt_generic.c.  RDS has no other level.
  */
 #include "engine/calls/sockopt.h"
 
@@ -44,7 +45,10 @@ static void conn_cancel_sent_to(struct rds_conn *conn, void *arg)
 	rds_unlock(&conn->tx);
 }
 
-/* The family is not looked at: the length alone says what the address is, even if it is wrong (trap 12). */
+/*
+ * The family is not checked: the length alone decides what the address is, even if that is wrong
+ * (trap 12).
+ */
 static int set_cancel_sent_to(struct rds_sock *sk, const void *val, int len)
 {
 	struct cancel c = {.sk = sk};
@@ -68,7 +72,8 @@ static int set_cancel_sent_to(struct rds_sock *sk, const void *val, int len)
 		c.dst.port = ntohs(sin6.sin6_port);
 	}
 	rds_conn_each(conn_cancel_sent_to, &c);
-	if (unlikely(sk->since)) { /* what says that it follows may have been among them */
+	/* the message with RDS_FLAG_NEW_OWNER may have been cancelled, too */
+	if (unlikely(sk->since)) {
 		rds_lock(&sk->tx);
 		rds_sock_dst_slot(sk, c.dst.port)->followed = false;
 		rds_unlock(&sk->tx);
@@ -103,7 +108,7 @@ static int set_get_mr(struct rds_sock *sk, const void *val, int len)
 	return err ? err : rds_mr_get_args(sk, &args, &cookie);
 }
 
-/* Whom it is for does not matter: it is good for all. */
+/* The destination does not matter: the region is valid for all. */
 static int set_get_mr_for_dest(struct rds_sock *sk, const void *val, int len)
 {
 	struct rds_get_mr_for_dest_args args;
@@ -121,7 +126,7 @@ static int set_get_mr_for_dest(struct rds_sock *sk, const void *val, int len)
 	return err ? err : rds_mr_get(sk, &req, &cookie);
 }
 
-/* Number 2 with an int is the RDS_SNDBUF of 2006, from before there was RDMA. */
+/* Number 2 with an int is RDS_SNDBUF of 2006, before RDS had RDMA. */
 static int set_get_mr_or_sndbuf(struct rds_sock *sk, const void *val, int len)
 {
 	int bytes;
@@ -133,7 +138,10 @@ static int set_get_mr_or_sndbuf(struct rds_sock *sk, const void *val, int len)
 	return rds_call_set_sndbuf(sk, (uint32_t)bytes, (uint64_t)rds_options()->wmem_max);
 }
 
-/* Cookie 0 asks whether there is RDMA, and for a flush of freed regions: none is ever kept. */
+/*
+ * Cookie 0 asks whether there is RDMA, and for a flush of freed regions.  No freed region is ever
+ * kept.
+ */
 static int set_free_mr(struct rds_sock *sk, const void *val, int len)
 {
 	struct rds_free_mr_args args;
@@ -182,7 +190,10 @@ out:
 	return ret;
 }
 
-/* As the generic option, but a wrong length is EFAULT, and once the NEW form was asked for it stays. */
+/*
+ * As the generic option, but a wrong length is EFAULT, and the NEW form stays once the program has
+ * asked for it.
+ */
 static int set_timestamp(struct rds_sock *sk, int opt, const void *val, int len)
 {
 	int v;
@@ -292,7 +303,8 @@ static int sol_rds_get(struct rds_sock *sk, int opt, void *val, socklen_t *len)
 		return rds_info_getsockopt_2006(val, len);
 	if (opt != RDS_RECVERR && opt != SO_RDS_TRANSPORT && opt != SO_RDS_TRANSPORT_9)
 		return -ENOPROTOOPT;
-	if ((size_t)room < sizeof(int)) /* a negative length is a large one here, as in the kernel */
+	/* a negative length counts as a large one here, as in the kernel */
+	if ((size_t)room < sizeof(int))
 		return -EINVAL;
 	return opt_put_int(opt == RDS_RECVERR ? atomic_load(&sk->recverr) : atomic_load(&sk->transport), val, len);
 }

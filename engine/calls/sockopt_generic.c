@@ -2,9 +2,10 @@
 /*
  * sockopt_generic.c - level SOL_SOCKET: the generic layer (rds-semantics 1 and 7.3).
  *
- * Options in the table are answered here: they mean something to RDS, or they would change how the stand-in behaves, or
- * AF_UNIX treats them differently from RDS.  All others have no effect on RDS sockets, and the kernel itself checks,
- * stores and returns them on the stand-in, which is as exact as can be.
+ * Options in the table are answered here: they have a meaning for RDS, or they would change how the
+ * stand-in behaves, or AF_UNIX treats them differently from RDS.  All others have no effect on RDS
+ * sockets.  The kernel itself checks, stores and returns them on the stand-in, so these answers are
+ * exact.
  */
 #include "engine/calls/sockopt.h"
 
@@ -15,7 +16,7 @@
 #include <limits.h>
 #include <sys/time.h>
 
-#ifndef SO_PASSPIDFD /* younger than the headers of Debian 12 */
+#ifndef SO_PASSPIDFD /* newer than the headers of Debian 12 */
 #define SO_PASSPIDFD 76
 #define SO_PEERPIDFD 77
 #endif
@@ -38,8 +39,8 @@ union value {
 };
 
 /*
- * set: NULL is -ENOPROTOOPT; val is the int that every option starts with, arg and len what the program gave.
- * get: NULL is -ENOPROTOOPT; the length of *v or -errno.
+ * set: NULL: -ENOPROTOOPT.  val is the int that every option starts with; arg and len are what the
+ * program gave.  get: NULL: -ENOPROTOOPT.  Returns the length of *v, or -errno.
  */
 struct option {
 	int name;
@@ -112,8 +113,8 @@ static int get_meminfo(struct rds_sock *sk, int name, union value *v, int len)
 /* ---- asking the kernel about an argument ---- */
 
 /*
- * On a socket that nobody else has: what must not be done to the stand-in, or needs a privilege that only the kernel
- * can tell.
+ * Sets the option on a temporary socket of its own: for options that must not be set on the
+ * stand-in, or that need a privilege which only the kernel can check.
  */
 static int opt_try_on_scratch(int name, const void *arg, int len)
 {
@@ -153,7 +154,10 @@ static _Atomic uint64_t *opt_timeout_word(struct rds_sock *sk, int name)
 	return name == SO_SNDTIMEO_OLD || name == SO_SNDTIMEO_NEW ? &sk->sndtimeo_ns : &sk->rcvtimeo_ns;
 }
 
-/* Old and new numbers mean the same structure on 64-bit machines.  Zero is for ever, negative is not at all. */
+/*
+ * Old and new numbers mean the same structure on 64-bit machines.  Zero: no timeout.  Negative: no
+ * wait at all.
+ */
 static int set_timeout(struct rds_sock *sk, int name, int val, const void *arg, int len)
 {
 	uint64_t ns = RDS_NO_TIMEOUT;
@@ -187,7 +191,10 @@ static int get_timeout(struct rds_sock *sk, int name, union value *v, int len)
 	return sizeof(v->tv);
 }
 
-/* ---- time stamps: RDS reports microseconds whatever was asked for, so nanoseconds are only remembered ---- */
+/*
+ * ---- time stamps: RDS reports microseconds for every option, so nanoseconds are only remembered
+ * ----
+ */
 
 static bool stamp_is_new(int name)
 {
@@ -223,11 +230,11 @@ static int get_stamp(struct rds_sock *sk, int name, union value *v, int len)
 	(void)len;
 	if (!type || stamp_is_new(name) != (type == SO_TIMESTAMP_NEW))
 		return get_as_int(v, 0);
-	/* The plain NEW option is also on with nanoseconds, the plain old one is not. */
+	/* With nanoseconds, the plain NEW option is also on, the plain old one is not. */
 	return get_as_int(v, stamp_is_ns(name) == ns || (name == SO_TIMESTAMP_NEW && ns));
 }
 
-/* ---- small ones ---- */
+/* ---- other options ---- */
 
 static int set_zerocopy(struct rds_sock *sk, int name, int val, const void *arg, int len)
 {
@@ -298,7 +305,7 @@ static int get_pass(struct rds_sock *sk, int name, union value *v, int len)
 	return get_as_int(v, (atomic_load(&sk->generic) & pass_flag(name)) != 0);
 }
 
-/* The stand-in knows its maker; an RDS socket knows nobody. */
+/* The stand-in knows the process that made it; an RDS socket knows none. */
 static int get_peercred(struct rds_sock *sk, int name, union value *v, int len)
 {
 	(void)sk, (void)name, (void)len;
@@ -312,7 +319,10 @@ static int get_peergroups(struct rds_sock *sk, int name, union value *v, int len
 	return -ENODATA;
 }
 
-/* Unlike everything else a buffer that is longer than the name is refused, and the length is not corrected. */
+/*
+ * Unlike all other options: a buffer that is longer than the name is refused, and the length is not
+ * corrected.
+ */
 static int get_peername(struct rds_sock *sk, int name, union value *v, int len)
 {
 	int real = rds_call_peer_name(sk, &v->ss);
@@ -378,7 +388,10 @@ int rds_call_sol_socket_set(struct rds_sock *sk, int fd, int opt, const void *va
 	const struct option *o = option_find(opt);
 	int v, ret;
 
-	/* A filter would be run on what the engine sends to the stand-in; RDS runs none.  Reading one back is harmless. */
+	/*
+	 * The kernel would run a filter on what the engine sends to the stand-in; RDS runs none.
+	 * Reading a filter back is harmless.
+	 */
 	if (opt == SO_ATTACH_FILTER)
 		return opt_try_on_scratch(opt, val, len);
 	if (!o)

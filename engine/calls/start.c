@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * start.c - the engine of a process starts: registry with the first socket, helper thread and transports with the first bind.
+ * start.c - starts the engine of a process: the registry with the first socket, the helper and the
+ * transports with the first bind.
  */
 #include "engine/calls/start.h"
 
@@ -50,7 +51,10 @@ int rds_call_start_engine(void)
 	return err;
 }
 
-/* control held. A program that was short of descriptors or threads may bind again when it has more. */
+/*
+ * control held.  A program that was short of descriptors or threads may bind again when it has
+ * more.
+ */
 int rds_call_start_helper(void)
 {
 	int err;

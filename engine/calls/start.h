@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * start.h - the engine of a process starts: with its first socket, and with the first that is bound.
+ * start.h - how the engine of a process starts: with its first socket, and with its first bind.
  */
 #ifndef ENGINE_CALLS_START_H
 #define ENGINE_CALLS_START_H
 
-int rds_call_start_engine(void);  /* with the first socket: registry; control not held */
-int rds_call_start_helper(void);  /* with the first bind: thread, transports; control held */
-int rds_call_want_helper(void);	  /* the same for a wait that only the helper's timer ends; no lock held */
-void rds_call_start_forget(void); /* forked child */
+/* With the first socket: opens the registry.  control not held. */
+int rds_call_start_engine(void);
+/* With the first bind: starts the helper and the transports.  control held. */
+int rds_call_start_helper(void);
+/* The same for a wait that only the helper's timer ends.  No lock held. */
+int rds_call_want_helper(void);
+void rds_call_start_forget(void); /* in a forked child */
 
 #endif

@@ -1,23 +1,31 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * async_send.c - RDS_CMSG_ASYNC_SEND of Oracle's kernels: a message whose own end is told, as that of an operation is (notify.c).
+ * async_send.c - RDS_CMSG_ASYNC_SEND of Oracle's kernels: a message whose own end is reported, as
+ * the end of an operation is (notify.c).
  *
- * What is to be told is made before the message goes, so that telling it needs no memory, and goes wherever the message does: into the queue,
- * to a transport, back into the queue when a connection has broken, to another connection (rds_queue_unacked.async).  It is told once: success when
- * the peer has acknowledged the message; that it was dropped only if nobody has got it or ever will, since programs send it again then; and
- * "other error" where that is not known.
+ * The report is made before the message goes, so that reporting needs no memory.  It goes wherever
+ * the message goes: into the queue, to a transport, back into the queue when a connection has
+ * broken, to another connection (rds_queue_unacked.async).  There is one report for a message:
+ *   - success, when the peer has acknowledged the message;
+ *   - "dropped", only if no process has got the message or ever will, since programs send it again
+ *     then;
+ *   - "other error", where that is not known.
  *
- * What a break costs is in op_flush.c.  The operations of a socket that has asked for this are told with their messages, so that there is one order: such
- * an operation, when it is done, is what is to be told of its message, too, and its own failure counts.  If the message has been acknowledged by
- * then, the operation is told when it is done, as any other.
+ * What a break costs is in op_flush.c.  The operations of a socket that uses RDS_CMSG_ASYNC_SEND
+ * are reported with their messages, so that there is one order.  Such an operation, when it is
+ * done, is the report of its message, too, and its own failure counts.  If the message has been
+ * acknowledged by then, the operation is reported when it is done, like any other.
  *
- * A message that changes hands with its socket before any transport has had it (share/handoff_unsent.c) takes along what is to be
- * told of it.
+ * A message that is handed off with its socket before any transport has had it
+ * (share/handoff_unsent.c) takes its report along.
  *
- * What has failed and is not read yet, or is given up, holds up what the socket sends to that address; operations of such a socket do as well.  The
- * quick way (calls/send_fast.c) is not told: it goes by the destination's connection, and that is looked up anew, which finds out.
+ * A message that has failed, or is given up, blocks sends of the socket to its address, until the
+ * program has read the report.  Failed operations of such a socket do the same.  The fast path
+ * (calls/send_fast.c) is not told: it uses the cached connection of the destination.  That is
+ * looked up anew (rds_route_gen), which finds the failure.
  *
- * An rds_op without anything to do, listed with its socket until its end and never with a connection.  rx guards all of it.
+ * A report is an rds_op without an operation.  It is listed with its socket until its end, and
+ * never with a connection.  rx guards all of it.
  */
 #include "engine/rdma/rdma.h"
 
@@ -97,7 +105,7 @@ void rds_op_async_abort(struct rds_op *op)
 	}
 }
 
-/* Unlike an operation's, the failure of a message is told in full. */
+/* Unlike an operation's, the failure of a message is reported in full. */
 static bool async_reportable(struct rds_op *op)
 {
 	if (!op->async_only)
@@ -140,7 +148,7 @@ void rds_op_async_end(struct rds_queue_unacked *u, int status)
 		if (op->async_only || op->done) {
 			async_end(op, status);
 			rds_op_put(op);
-		} else { /* it is told in its own time */
+		} else { /* the operation is reported when it is done */
 			op->with_message = false;
 			op->arrived = status == RDS_RDMA_SUCCESS;
 		}

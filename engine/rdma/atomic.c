@@ -1,20 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * atomic.c - compare and swap, fetch and add, with masks (rds-semantics 9.4), carried out by the target's engine on every transport.
+ * atomic.c - compare and swap, fetch and add, with masks (rds-semantics 9.4).  The target's engine
+ * carries them out, on every transport.
  *
- * Atomic with respect to each other, as those of a device are (IBV_ATOMIC_HCA): all of a process's happen under its receive lock.  The program's
- * own instructions are not held off.
+ * Atomics are atomic with respect to each other, as those of a device are (IBV_ATOMIC_HCA): all
+ * atomics of a process run under its receive lock.  The program's own instructions are not held
+ * off.
  */
 #include "engine/rdma/atomic.h"
 
 #include "engine/abi/user_copy.h"
 
-/* A set bit of the mask is the highest one of a field: no carry leaves it. */
+/* A set bit of the mask is the highest bit of a field: no carry leaves the field. */
 static uint64_t atomic_add_fields(uint64_t a, uint64_t b, uint64_t ends)
 {
 	uint64_t low = ~ends, sum = (a & low) + (b & low);
 
-	/* Below the ends sums cannot overflow into the next field; the ends themselves are added without carry. */
+	/*
+	 * Below these highest bits a sum cannot overflow into the next field.  The highest bits
+	 * themselves are added without carry.
+	 */
 	return sum ^ ((a ^ b) & ends);
 }
 

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * barrier.c - RDS_BARRIER as a socket option (legacy-abi 2): its value in and out, and the sleep of a blocking one.
+ * barrier.c - RDS_BARRIER as a socket option (legacy-abi 2): its value in and out, and the sleep of
+ * a blocking call.
  *
- * What a mark is, and when a call is done, is socket/op_marks.c's.  An operation of that age may go to several processes behind one address, and each
- * has a connection of its own here; in the kernel there was one, so that operations ended in order.  Programs rely on that: the message of an
- * operation is held back until those before it, to the same address by other connections, have ended (after).
+ * What a mark is, and when a call is done, is in socket/op_marks.c.  In the kernel one connection
+ * led to an address, so that operations ended in order, and programs of that age rely on it.  Here
+ * several processes may be behind one address, each with a connection of its own.  So the message
+ * of an operation waits until the operations before it, to the same address by other connections,
+ * have ended (op->after).
  */
 #include "engine/conn/conn.h"
 #include "engine/abi/revisions.h"
@@ -22,7 +25,7 @@ static uint32_t op_daddr(const struct rds_op *op)
 	return op->conn->id.faddr.s6_addr32[3];
 }
 
-/* Older ones to there, by other connections. */
+/* The newest older operation to the same address by another connection. */
 static uint64_t op_last_elsewhere(const struct rds_op *op)
 {
 	const struct rds_op *other;
@@ -80,7 +83,7 @@ bool rds_op_order_blocked(const struct rds_op *op)
 	return false;
 }
 
-/* Messages that waited for it may go. */
+/* Messages that waited for other operations may go. */
 static void ordered_release(struct rds_sock *sk)
 {
 	struct rds_op *op;
@@ -109,7 +112,7 @@ void rds_op_order_end(struct rds_op *op, bool never_was)
 	rds_sock_wake(sk, POLLIN | POLLRDNORM | RDS_WAIT_BARRIER);
 }
 
-/* ---- the call ---- */
+/* ---- the socket option ---- */
 
 int rds_op_barrier_decode(const void *val, int len, struct rds_barrier_request *req)
 {
@@ -131,7 +134,7 @@ static int barrier_may_ask(struct rds_sock *sk)
 	return rds_sock_bound(sk) ? 0 : -ENOTCONN;
 }
 
-/* About which destination? */
+/* Fills in the destination, if the request names none. */
 static int barrier_set_dest(struct rds_sock *sk, struct rds_barrier_request *req)
 {
 	if (!rds_ip_is_v4(&sk->laddr.ip))
@@ -144,7 +147,7 @@ static int barrier_set_dest(struct rds_sock *sk, struct rds_barrier_request *req
 	return 0;
 }
 
-/* 1: not yet, and the caller is one who waits. */
+/* 1: not yet, and the caller has to wait. */
 static int barrier_ask(struct rds_sock *sk, int fd, const struct rds_barrier_request *req, bool nonblock,
 		       uint64_t *mark, uint64_t *gen)
 {
@@ -177,7 +180,8 @@ static int barrier_sleep(struct rds_sock *sk, int fd, const struct rds_barrier_r
 			break;
 		if (rds_wait_spin(w))
 			continue;
-		ret = -EAGAIN; /* it may return early: again is up to the program */
+		/* a barrier may return early: the program decides whether to call again */
+		ret = -EAGAIN;
 		if (deadline && os_now_ns() >= deadline)
 			break;
 		if (!rds_wait_arm(w))
@@ -201,7 +205,7 @@ int rds_op_barrier_proxy(struct rds_sock *sk, int fd, int bad, struct rds_barrie
 	return err ? err : barrier_ask(sk, fd, req, req->nonblock, mark, &gen);
 }
 
-/* It is the caller's own memory, in the caller's own call. */
+/* The memory is the caller's own, and this runs in the caller's own call. */
 int rds_op_barrier_store(const struct rds_barrier_request *req, uint64_t mark)
 {
 	void *to = (void *)(uintptr_t)req->mark_addr;
@@ -214,7 +218,7 @@ int rds_op_barrier_store(const struct rds_barrier_request *req, uint64_t mark)
 	return 0;
 }
 
-/* Without a system call, unless it has to wait. */
+/* Makes no system call, unless it has to wait. */
 int rds_op_barrier_set(struct rds_sock *sk, int fd, const void *val, int len)
 {
 	struct rds_barrier_request req;
@@ -228,7 +232,10 @@ int rds_op_barrier_set(struct rds_sock *sk, int fd, const void *val, int len)
 	if (ret)
 		return ret;
 	ret = barrier_ask(sk, fd, &req, req.nonblock, &mark, &gen);
-	/* Not yet, or never: a call that must not block is told when (it arms). */
+	/*
+	 * Not yet, or never.  A call that must not block arms the socket: the program is notified
+	 * when the barrier is reached.
+	 */
 	if ((ret > 0 || ret == -EAGAIN) && !req.nonblock && (os_fcntl(fd, F_GETFL, 0) & O_NONBLOCK))
 		ret = barrier_ask(sk, fd, &req, true, &mark, &gen);
 	else if (ret > 0)

@@ -2,17 +2,20 @@
 /*
  * mr.c - memory regions (net/rds/rdma.c: __rds_rdma_map).
  *
- * A region belongs to its socket and is known by a 32-bit key, which is the same for every peer: the table is the process's.  It is
- * whole pages, as in the kernel, and its remote addresses begin with 0 at the first one; the cookie carries the offset in
- * it.  Keys are counted up from a random start, so that none comes again soon; none is small enough to be taken for a length
- * (legacy-abi 1.5 rule 1), and so none is 0.
+ * A region belongs to its socket, and is known by a 32-bit key, which is the same for every peer:
+ * the table is the process's.  A region consists of whole pages, as in the kernel.  Its remote
+ * addresses begin with 0 at the first page; the cookie carries the offset in that page.  Keys are
+ * counted up from a random start, so that no key is used again soon.  No key is small enough to be
+ * taken for a length (legacy-abi 1.5 rule 1), so no key is 0.
  *
- * Nothing is pinned here.  A region is a range of addresses: if the program maps something else there, that is what peers reach, and
- * what is not mapped any more is an error of the operation that needs it.  Of a region that a device has been shown (mr_device.c) it is the
- * pages of that moment that count, as in the kernel.
+ * Nothing is pinned here.  A region is a range of addresses.  If the program maps other memory
+ * there, peers reach that memory.  If memory is not mapped any more, the operation that needs it
+ * fails.  For a region that a device knows (mr_device.c), the pages at the time of its registration
+ * count, as in the kernel.
  *
- * Everything in the table is guarded by rx, which whoever carries an operation out holds meanwhile: so a region that has been taken out is
- * beyond reach of the engine.  A device is told to forget it before the call returns, without rx: that takes a while.
+ * rx guards everything in the table.  A thread that carries out an operation holds rx meanwhile: so
+ * the engine cannot reach a region that has left the table.  The device is told to forget the
+ * region before the call returns, without rx, since that takes a while.
  */
 #include "engine/rdma/mr.h"
 
@@ -76,7 +79,7 @@ static void mr_link_locked(struct rds_sock *sk, struct rds_mr *mr)
 	sk->regions = mr;
 }
 
-/* False: the socket has been closed meanwhile, and nobody would free it. */
+/* False: the socket has been closed meanwhile, and nobody would free the region. */
 static bool mr_link(struct rds_sock *sk, struct rds_mr *mr, uint32_t *rkey)
 {
 	rx_lock();
@@ -86,7 +89,7 @@ static bool mr_link(struct rds_sock *sk, struct rds_mr *mr, uint32_t *rkey)
 	}
 	mr->rkey = mr_new_rkey();
 	mr_link_locked(sk, mr);
-	*rkey = mr->rkey; /* from here on it may be gone at any time */
+	*rkey = mr->rkey; /* from here on it may be freed at any time */
 	rx_unlock();
 	return true;
 }
@@ -97,7 +100,7 @@ static void mr_free(struct rds_mr *mr)
 	free(mr);
 }
 
-/* rx held.  It is still to be buried. */
+/* rx held.  The caller still has to destroy it. */
 static void mr_unlink(struct rds_mr *mr)
 {
 	struct rds_mr **p = mr_bucket(mr->rkey);
@@ -126,7 +129,7 @@ static int mr_check_range(const struct rds_mr_request *req, struct rds_mr *mr)
 
 	if (end < req->addr || end > UINT64_MAX - PAGE + 1)
 		return -EINVAL;
-	if (!rds_caller_may_pin()) /* how much it would lock does not matter, nothing is */
+	if (!rds_caller_may_pin()) /* however large the region is: nothing is locked */
 		return -EPERM;
 	if (!req->bytes || req->bytes > UINT32_MAX)
 		return -EINVAL;
@@ -136,7 +139,9 @@ static int mr_check_range(const struct rds_mr_request *req, struct rds_mr *mr)
 	return 0;
 }
 
-/* An address that is not zero gets the value; on the caller's own stack it costs no system call. */
+/*
+ * Stores the value if the address is not 0.  On the caller's own stack that costs no system call.
+ */
 static int mr_put_word(struct rds_foreign_memory *m, uint64_t at, uint64_t value)
 {
 	if (!at)
@@ -160,7 +165,8 @@ int rds_mr_get(struct rds_sock *sk, const struct rds_mr_request *req, uint64_t *
 
 	if (err)
 		return err;
-	rds_user_forget(); /* what it was a moment ago does not count: a program that registers may just have changed it */
+	/* no cached answer: a program that registers memory may just have changed its mapping */
+	rds_user_forget();
 	if (rds_caller_writable(req->addr, req->bytes))
 		return -EFAULT;
 	mr = malloc(sizeof(*mr));
@@ -189,7 +195,7 @@ static bool mr_region_plausible(const struct rds_share_region *r)
 	       r->len / PAGE <= RDS_MR_PAGES && r->base <= UINT64_MAX - r->len && !(r->flags & RDS_RDMA_USE_ONCE);
 }
 
-/* rx held.  There already, because two threads have told of it. */
+/* rx held.  The region exists already if two threads have reported it. */
 static bool mr_region_same(const struct rds_mr *a, const struct rds_mr *b)
 {
 	return a->sk == b->sk && a->base == b->base && a->len == b->len && a->flags == b->flags &&
@@ -240,7 +246,7 @@ int rds_mr_get_args(struct rds_sock *sk, const struct rds_get_mr_args *args, uin
 	return rds_mr_get(sk, &req, cookie);
 }
 
-/* ---- the end ---- */
+/* ---- freeing ---- */
 
 int rds_mr_free(struct rds_sock *sk, uint64_t cookie)
 {
@@ -252,7 +258,7 @@ int rds_mr_free(struct rds_sock *sk, uint64_t cookie)
 		if (mr->memory && !(rds_caller && rds_foreign_memory_is_of(mr->memory, rds_caller->pid)))
 			atomic_store(&sk->region_freed_by_other, true);
 		if (rds_caller && rds_caller->made && *rds_caller->made == mr->rkey)
-			*rds_caller->made = 0; /* by the same call */
+			*rds_caller->made = 0; /* made and freed by the same call */
 		mr_unlink(mr);
 	} else {
 		mr = NULL;
@@ -281,7 +287,7 @@ void rds_mr_unuse(struct rds_sock *sk, uint32_t rkey)
 	if (!mr || mr->sk != sk || !(mr->flags & RDS_RDMA_USE_ONCE))
 		return;
 	mr_unlink(mr);
-	mr_free(mr); /* such a one is never shown */
+	mr_free(mr); /* a region for one use is never advertised */
 }
 
 struct rds_mr *rds_mr_take_all(struct rds_sock *sk)

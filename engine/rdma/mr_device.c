@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * mr_device.c - regions that a device reaches by itself: when, who is told, and how that ends (op_device.h has the story).
+ * mr_device.c - regions that a device reaches by itself: when they are registered, which peers are
+ * told, and how that ends (see op_device.h).
  *
- * A region is shown once two operations and as many bytes as it has have been served: registering and unregistering it costs about as much as
- * copying all of it, and most regions of most programs are for one operation.  One that is for one use is never shown.  What is shown is pinned;
- * the sum of it is bounded, first come, first served.
+ * A region is advertised once two operations, and as many bytes as it has, have been served.  To
+ * register and deregister it costs about as much as to copy all of it, and most regions of most
+ * programs are for one operation.  A region for one use is never advertised.  An advertised region
+ * is pinned.  The sum of these regions is bounded, first come, first served.
  *
- * A region that is freed leaves the table at once; the device forgets it when all peers that know it have said that they do not use it any more.
+ * A region that is freed leaves the table at once.  The device forgets it when all peers that know
+ * it have acknowledged that they do not use it any more.
  *
- * It is registered with conn->tx held and not rx, so the region may be freed meanwhile: it is found again by its key, or not.  Each peer that was
- * told has a record, which is in a list of the region and one of the connection, and holds the message that takes it back: to free a region must
- * not need memory.  Records and regions: rx.
- * Must not know what a device is.
+ * A region is registered with conn->tx held and not rx, so it may be freed meanwhile: afterwards it
+ * is looked up again by its key.  Each peer that was told has a record, in a list of the region and
+ * in one of the connection.  The record holds the message that revokes the region: to free a region
+ * must not need memory.  rx guards records and regions.
+ *
+ * This file must not know what a device is.
  */
 #include "engine/rdma/op_device.h"
 #include "engine/sys/patience.h"
@@ -19,24 +24,28 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-#define SHOW_EXTRA 16384u /* what telling a peer costs, in bytes that could be copied instead */
+#define SHOW_EXTRA 16384u /* the cost of telling a peer, as bytes that could be copied instead */
 #define SETTLE_SPIN_NS 200000u
-#define TELL_MOST 64u	  /* peers */
+#define TELL_MOST 64u	  /* peers that are told of one region */
 
 struct rds_mr_advert {
 	struct rds_mr_advert *mr_next, **mr_prev;
 	struct rds_mr_advert *conn_next, **conn_prev;
 	struct rds_mr *mr;
 	struct rds_conn *conn;
-	struct rds_queue_item *hidden; /* NULL: there was nothing to tell, that peer comes over another device */
+	/*
+	 * the revoking message; NULL: sent, or nothing was advertised, as the peer comes over
+	 * another device
+	 */
+	struct rds_queue_item *hidden;
 };
 
 static uint64_t pinned; /* rx */
 
 /*
- * An ordinary user may lock 8 MiB on many systems, which messages need as well, and cannot do without as regions can; receive buffers leave
- * them a quarter of it.
- * Asked each time: it is seldom.
+ * On many systems an ordinary user may lock 8 MiB.  Messages need locked memory as well, and cannot
+ * do without it, while regions can.  Receive buffers leave regions a quarter of it.  The limit is
+ * read each time, since that is seldom.
  */
 static uint64_t mr_pin_limit(void)
 {
@@ -75,12 +84,12 @@ void rds_mr_served(struct rds_conn *conn, struct rds_ep *ep, struct rds_mr *mr, 
 	if (!last || !mr_worth_device(mr) || mr_peer_knows(mr, conn))
 		return;
 	if (conn->nadvertise == RDS_ADVERTISE_MAX)
-		return; /* the next operation asks again */
+		return; /* the next operation comes here again */
 	conn->show[conn->nadvertise++] = mr->rkey;
 	rds_conn_work_add(conn);
 }
 
-/* ---- telling ---- */
+/* ---- adverts ---- */
 
 struct rds_queue_item *rds_op_control_piece_new(const struct rds_wire_op_hdr *h)
 {
@@ -120,7 +129,7 @@ static void mr_advert_link(struct rds_mr_advert *t, struct rds_mr *mr, struct rd
 	conn->adverts = t;
 }
 
-/* rx, tx.  Without memory the peer is told another time. */
+/* rx and tx held.  Without memory the peer is told another time. */
 static void mr_advertise_to(struct rds_conn *conn, struct rds_mr *mr)
 {
 	struct rds_mr_advert *t = calloc(1, sizeof(*t));
@@ -151,9 +160,12 @@ static void mr_advertise_to(struct rds_conn *conn, struct rds_mr *mr)
 		rds_conn_answer(conn, q);
 }
 
-/* ---- showing ---- */
+/* ---- registration ---- */
 
-/* rx, dropped and taken again.  The region, if it is still there and has been shown, by whomever. */
+/*
+ * rx held; dropped and taken again.  Returns the region if it is still there and this thread has
+ * registered it; else NULL.
+ */
 static struct rds_mr *mr_register_device(struct rds_conn *conn, struct rds_mr *mr)
 {
 	const struct rds_transport_ops *ops = conn->t->ops;
@@ -206,7 +218,7 @@ void rds_mr_advertise(struct rds_conn *conn)
 	rx_unlock();
 }
 
-/* ---- the end ---- */
+/* ---- revocation ---- */
 
 void rds_mr_revoke(struct rds_mr *mr)
 {
@@ -237,7 +249,7 @@ void rds_mr_revoke_acked(struct rds_conn *conn, const struct rds_wire_op_hdr *h)
 	}
 }
 
-/* For how long they are waited for; 0: all have answered. */
+/* How long to wait for the peers of these regions; 0: all have answered. */
 static uint64_t mr_revoke_patience(const struct rds_mr *list)
 {
 	const uint64_t all = rds_patience_ns(RDS_PATIENCE_REGION), mute = rds_patience_ns(RDS_PATIENCE_REGION_MUTE);
@@ -253,9 +265,11 @@ static uint64_t mr_revoke_patience(const struct rds_mr *list)
 }
 
 /*
- * A peer that does not know yet may be about to use it, and its whole connection would break if the device had forgotten the region then.
- * One that does not answer loses its connection, if it goes on.  It is stopped, or in great need of a processor: the wait is long enough for the
- * latter, and the former makes one such wait long, not all.
+ * A peer that does not know of the revocation yet may be about to use the region.  Its whole
+ * connection would break if the device had forgotten the region then.  A peer that does not answer
+ * in time loses its connection, if it goes on.  It is either stopped, or short of processor time.
+ * The wait is long enough for the second case.  A stopped peer makes one wait that long, not every
+ * one (conn->mute).
  */
 void rds_mr_revoke_wait(struct rds_mr *list)
 {

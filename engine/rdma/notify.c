@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * notify.c - notifications: what became of an operation, told to the program by a receive (rds-semantics 5.4, 9.6).
+ * notify.c - notifications: a receive reports the outcome of operations to the program
+ * (rds-semantics 5.4, 9.6).
  *
- * An operation that is to be reported is its own notification, so that reporting needs no memory.  They are taken oldest first, as many as
- * the control buffer has room for and one at least; within one call the newest comes first, as in Linux, or the oldest, as in Oracle's kernels, for
- * whoever has asked for what only those have (async_send.c).  What cannot be stored there has not been told.  All under rx.
+ * An operation that is to be reported is its own notification, so that reporting needs no memory.
+ * Notifications are taken oldest first: as many as the control buffer has room for, and at least
+ * one.  Within one call the newest comes first, as in Linux.  For a socket that uses
+ * RDS_CMSG_ASYNC_SEND (async_send.c), the oldest comes first, as in Oracle's kernels.  A
+ * notification that cannot be stored in the buffer stays queued.  rx guards all of it.
  */
 #include "engine/abi/cmsg.h"
 #include "engine/abi/revisions.h"
@@ -38,7 +41,10 @@ static void notify_done(struct rds_op *op)
 	rds_op_put(op);
 }
 
-/* They are the next ones, in this order: the kernel does not turn them round again (rds_notify_queue_get). */
+/*
+ * They are delivered next, in this order: the kernel does not reverse them again
+ * (rds_notify_queue_get).
+ */
 static void notify_put_back(struct rds_sock *sk, struct rds_op *list)
 {
 	struct rds_op *last = list;
@@ -55,7 +61,7 @@ static int notify_put_cmsg(struct rds_sock *sk, struct rds_cmsg_out *out, const 
 {
 	struct rds_rdma_notify n;
 	struct rds_rdma_notify_short old;
-	/* Without NOTIFY_ME only that it failed is known. */
+	/* Without NOTIFY_ME the program learns only that it failed. */
 	int status = op->notify ? op->status : RDS_RDMA_DROPPED;
 
 	if (op->short_notify) {

@@ -2,10 +2,12 @@
 /*
  * op.c - operations from being listed to their end (rds-semantics 9.5 to 9.7).
  *
- * Whatever ends an operation goes through op_end_once(), once: the first to come says how it went.  Answers find their operation by
- * number on the connection that they came by; if it is not there any more they change nothing, so memory that was given back
- * to the program stays untouched.  rx guards all of this.
- * Must not know how pieces travel, nor control messages.
+ * Every end of an operation goes through op_end_once(), once: the first end decides the status.  An
+ * answer finds its operation by number, on the connection that it came by.  If the operation is not
+ * listed there any more, the answer changes nothing, so memory that was given back to the program
+ * stays untouched.  rx guards all of this.
+ *
+ * This file must not know how pieces travel, nor control messages.
  */
 #include "engine/rdma/rdma.h"
 
@@ -57,7 +59,7 @@ void rds_op_discard(struct rds_op *op)
 	rx_unlock();
 }
 
-/* Before that one, NULL: at the end. */
+/* Inserts it before `next`; NULL: at the end. */
 static void op_list_before(struct rds_conn *conn, struct rds_op *op, struct rds_op *next)
 {
 	op->conn = conn;
@@ -91,7 +93,7 @@ static void op_unlist(struct rds_op *op)
 	op->conn = NULL;
 }
 
-/* Those that come after it and wait for its turn to be over may go. */
+/* Operations after this read that wait for its end may go. */
 static void op_read_end(struct rds_op *op)
 {
 	struct rds_conn *conn = op->conn;
@@ -110,18 +112,21 @@ static void op_device_uncount(const struct rds_op *op)
 		atomic_fetch_sub(op->kind == RDS_OP_READ ? &op->conn->device_reads : &op->conn->device_writes, 1);
 }
 
-/* From here on the peer must not believe the bytes that it takes, nor, if the connection has broken, take what is behind them. */
+/*
+ * From here on the peer must not use the bytes that it takes.  If the connection has broken, it
+ * must not take what is behind them either.
+ */
 void rds_op_fetch_end(struct rds_op *op, bool broken)
 {
 	if (!op->fetch_offered)
 		return;
 	atomic_store(&op->fetch_word, broken ? ~op->atomic.value : 0);
-	rds_fence(); /* before anything that the program writes there from now on */
+	rds_fence(); /* before the program writes to these bytes again */
 	op->fetch_offered = false;
 	op->conn->lending -= op->total;
 }
 
-/* RECVERR alone does not say how it failed (9.6). */
+/* With RECVERR alone the program learns only that it failed, not how (9.6). */
 bool rds_op_is_reported(const struct rds_op *op)
 {
 	if (!atomic_load(&op->sk->open) && !atomic_load(&op->sk->handing_off))
@@ -132,15 +137,16 @@ bool rds_op_is_reported(const struct rds_op *op)
 }
 
 /*
- * The few that fail are written down until the connection breaks; if there are more of them than places, all up to the one that has to make room
- * are taken to have failed.
+ * Records the messages whose operations have failed, until the connection breaks.  Failures are
+ * few.  If there are more than RDS_FAILED_MAX, all messages up to the newest one that was
+ * overwritten count as failed.
  */
 static void message_note_failed(struct rds_conn *conn, uint64_t message)
 {
 	uint64_t *place = &conn->failed[conn->nfailed % RDS_FAILED_MAX];
 
 	if (conn->nfailed && conn->failed[(conn->nfailed - 1) % RDS_FAILED_MAX] == message)
-		return; /* another operation of the same */
+		return; /* another operation of the same message */
 	if (conn->nfailed++ == 0)
 		conn->failed_to = 0;
 	else if (conn->nfailed > RDS_FAILED_MAX && *place > conn->failed_to)
@@ -158,7 +164,7 @@ static bool message_has_failed(const struct rds_conn *conn, uint64_t message)
 	return conn->nfailed && message <= conn->failed_to;
 }
 
-/* Nothing goes on for it any more; its turn to be done may not have come. */
+/* Nothing more is done for it.  It may still have to wait before it is done. */
 static void op_end_once(struct rds_op *op, int status)
 {
 	if (op->over)
@@ -166,8 +172,8 @@ static void op_end_once(struct rds_op *op, int status)
 	op_read_end(op);
 	rds_op_fetch_end(op, false);
 	op_device_uncount(op);
-	op->blocked_in = NULL; /* the flush sets it again, if the message has to wait still */
-	if (op->refs > 1) { /* what waits of it may be in somebody's way */
+	op->blocked_in = NULL; /* the flush sets it again, if the message still has to wait */
+	if (op->refs > 1) { /* queued parts of it may block others */
 		op->conn->want_flush = true;
 		rds_conn_work_add(op->conn);
 	}
@@ -182,7 +188,7 @@ static void op_end_once(struct rds_op *op, int status)
 	op->conn->nover++;
 }
 
-/* Whosever turn it is. */
+/* Without regard to the operations before it. */
 static void op_complete(struct rds_op *op, int status)
 {
 	if (op->done)
@@ -208,7 +214,10 @@ bool rds_op_is_quiet(const struct rds_op *op)
 	return op->kind == RDS_OP_WRITE && !op->alone && !op->notify && !op->has_id;
 }
 
-/* Nobody is told of a quiet write: what comes behind it need not wait until the device has been asked about it. */
+/*
+ * A quiet write is not reported: what follows it need not wait until the device has been asked
+ * about it.
+ */
 static void ops_complete_in_order(struct rds_conn *conn)
 {
 	struct rds_op *op, *next;
@@ -289,7 +298,7 @@ static int op_result_status(const struct rds_op *op, const struct rds_wire_op_hd
 		return RDS_RDMA_OTHER_ERROR;
 	if (h->status != RDS_RDMA_SUCCESS)
 		return h->status;
-	if (op->kind == RDS_OP_READ) /* its last data are its success */
+	if (op->kind == RDS_OP_READ) /* a read succeeds with its last data, not by a result */
 		return RDS_RDMA_OTHER_ERROR;
 	if ((op->kind == RDS_OP_SWAP || op->kind == RDS_OP_ADD) &&
 	    rds_ucopy_to(op->memory, op->atomic.local_addr, &h->value, sizeof(h->value)))
@@ -301,8 +310,11 @@ void rds_op_recv_answer(struct rds_conn *conn, const struct rds_wire_op_hdr *h, 
 {
 	struct rds_op *op = op_find(conn, h->id);
 
+	/*
+	 * It was over before: its connection has broken, it was cancelled, or its socket is closed.
+	 */
 	if (!op || !op->started || op->over)
-		return; /* it was over before: of a connection that has broken, cancelled, of a closed socket */
+		return;
 	if (h->kind == RDS_OP_DATA)
 		op_recv_data(op, h, data, len);
 	else
@@ -325,7 +337,7 @@ void rds_op_device_done(struct rds_conn *conn, uint64_t id, int err, uint64_t at
 
 /* ---- other ends ---- */
 
-/* Those that are not listed any more are done. */
+/* Operations that are not listed any more are done. */
 static bool message_ops_succeeded(const struct rds_conn *conn, uint64_t message)
 {
 	const struct rds_op *op;
@@ -344,8 +356,9 @@ static uint64_t unacked_message_id(const struct rds_queue_unacked *u)
 }
 
 /*
- * An operation and its message arrive both or neither.  The program has been told, or will be, that the operation has ended well, so the message
- * goes again; its number keeps it from arriving twice.
+ * An operation and its message arrive both or neither.  The program has been told, or will be, that
+ * the operation has succeeded, so the message is sent again.  Its number keeps it from arriving
+ * twice.
  */
 void rds_ops_judge(struct rds_conn *conn)
 {
@@ -376,8 +389,9 @@ bool rds_ops_abort_needed(const struct rds_conn *conn)
 }
 
 /*
- * A message is acknowledged only behind what its operation has written; or has not, if the peer has refused that and its answer was lost with the
- * connection, which is not told apart from it here.
+ * The peer acknowledges a message only after it has carried out the writes of its operations.  It
+ * may also have refused the write, and its answer was lost with the connection: that case cannot be
+ * told apart here.
  */
 static int op_broken_status(struct rds_op *op)
 {
@@ -386,7 +400,7 @@ static int op_broken_status(struct rds_op *op)
 	return op->arrived && op->kind == RDS_OP_WRITE ? RDS_RDMA_SUCCESS : RDS_RDMA_DROPPED;
 }
 
-/* Its program sends again what the break has cost, and this behind it. */
+/* Its program sends again what the break has cost, then this operation. */
 static bool op_follows_lost(const struct rds_op *op)
 {
 	return op->with_message || (op->alone && atomic_load(&op->sk->had_async_sends));
@@ -431,14 +445,21 @@ static void ops_end_of_sock(struct rds_conn *conn, const struct rds_sock *sk, in
 	ops_complete_in_order(conn);
 }
 
-/* A program that sends and closes means it (socket/socket.c); but a peer that does not answer must not stop us. */
+/*
+ * A program that sends and closes wants its messages to arrive (calls/close.c).  But a peer that
+ * does not answer must not block it.
+ */
 void rds_ops_drain(struct rds_sock *sk)
 {
 	uint64_t now = os_now_ns(), patient = now + SETTLE_SPIN_NS;
 	const uint64_t until = now + rds_patience_ns(RDS_PATIENCE_OPERATIONS);
 
 	while (atomic_load(&sk->nops) && now < until) {
-		rds_queue_want_room_all(); /* of writes that nobody waits for only the acknowledgement may tell that they are over */
+		/*
+		 * For writes that nobody waits for, only the acknowledgement may tell that they are
+		 * over.
+		 */
+		rds_queue_want_room_all();
 		rds_progress_round();
 		if (atomic_load_explicit(&rds_conn_work_pending, memory_order_relaxed))
 			rds_conn_work_run();

@@ -1,33 +1,43 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * op_device.c - the initiator's side of operations that devices carry out (op_device.h has the story): what it knows of its peers' regions,
- * and whether an operation can go that way.
+ * op_device.c - the initiator's side of operations that devices carry out (see op_device.h): what
+ * is known of the peers' regions, and whether an operation can go to the device.
  *
- * It can if the device can take all of it now, if it is within the region (what is not is the engine's to refuse, and costs itself alone), and if
- * nothing that the peer's engine has yet to carry out touches the same memory: a device does not wait for that.  The other way round needs no
- * care: what goes to the peer's engine later is behind the device's work on the same queue pair; but what changes bytes that are being read waits
- * for the read.
- * What the peer's engine has yet to carry out belongs to operations that are listed, which say what they touch; or it is
- * *stray*: its operation has ended here (canceled, its socket closed, ...) while it lay with the transport or the peer.  As
- * long as there may be strays, nothing goes to the device.
- * Reads into another process's memory (foreign_memory.h) are the engine's.
- * Must not know how a device is told.
+ * It can, on three conditions:
+ *   - The device can take the whole operation now.
+ *   - The operation lies within the region.  Otherwise the engine has to refuse it, so that only
+ *     the operation itself fails.
+ *   - Nothing that the peer's engine has yet to carry out touches the same memory: a device does
+ *     not wait for that.
+ *
+ * The opposite order needs no care: what goes to the peer's engine later is behind the device's
+ * work on the same queue pair.  But an operation that changes bytes which are being read waits for
+ * the read.
+ *
+ * What the peer's engine has yet to carry out belongs to listed operations, which know what they
+ * touch, or it is *stray*: its operation has ended here (cancelled, its socket closed, ...) while
+ * its pieces were with the transport or the peer.  As long as there may be strays, nothing goes to
+ * the device.
+ *
+ * Reads into another process's memory (abi/foreign_memory.h) go by the engine.
+ *
+ * This file must not know how a device is given its work.
  */
 #include "engine/rdma/op_device.h"
 
 #include <stdlib.h>
 
-#define FAR_MOST 1024u /* regions that are known of a peer */
+#define FAR_MOST 1024u /* known regions of a peer */
 
 struct rds_remote_mr {
 	struct rds_remote_mr *next;
 	uint32_t rkey;
 	uint64_t len;
 	struct rds_device_key far;
-	bool read; /* by our device, at some time */
+	bool read; /* our device has read from it, at some time */
 };
 
-/* ---- what the peer says (rx) ---- */
+/* ---- adverts of the peer (rx) ---- */
 
 static struct rds_remote_mr **remote_mr_bucket(struct rds_conn *conn, uint32_t rkey)
 {
@@ -57,9 +67,14 @@ static void remote_mr_forget(struct rds_conn *conn, uint32_t rkey)
 }
 
 /*
- * Whoever is about to post has the lock that the answer needs: so it goes behind all that was posted.  Without memory for it, the peer waits.
- * A device may hear of what is sent behind a read before it has read all, and be asked once more if the network loses something: then the region must
- * still be there, or the whole connection breaks.  So the answer waits for reads, those that were cancelled, too, of which only the device still knows.
+ * A thread that is about to post has the lock that sending the acknowledgement needs: so the
+ * acknowledgement goes behind all that was posted.  Without memory for it, none is sent, and the
+ * peer waits.
+ *
+ * A device may receive what is sent behind a read before it has read all.  If the network then
+ * loses a packet, it reads again: the region must still be there, or the whole connection breaks.
+ * So the acknowledgement waits for reads, also for cancelled ones, which only the device still
+ * knows.
  */
 void rds_mr_remote_revoked(struct rds_conn *conn, const struct rds_wire_op_hdr *h)
 {
@@ -95,7 +110,8 @@ void rds_mr_remote_drop_all(struct rds_conn *conn)
 	unsigned i;
 
 	conn->fence_answers = false;
-	atomic_store(&conn->strays, 0); /* the peer takes none of them any more when it shows a region again */
+	/* the peer takes none of them any more when it advertises a region again */
+	atomic_store(&conn->strays, 0);
 	for (i = 0; i < RDS_REMOTE_MR_BUCKETS && atomic_load(&conn->nremote_mrs); i++)
 		while ((f = conn->remote_mrs[i])) {
 			conn->remote_mrs[i] = f->next;
@@ -104,14 +120,17 @@ void rds_mr_remote_drop_all(struct rds_conn *conn)
 		}
 }
 
-/* ---- may it go? (rx) ---- */
+/* ---- whether an operation may go to the device (rx) ---- */
 
 static bool ranges_overlap(uint64_t a, uint64_t alen, uint64_t b, uint64_t blen)
 {
 	return a < b ? b - a < alen : a - b < blen;
 }
 
-/* Regions may lie over each other: what counts is where in the peer's memory.  Where that is, it has said of what it has shown only. */
+/*
+ * Regions may overlap, so addresses in the peer's memory are compared.  They are known only of
+ * regions that the peer has advertised.
+ */
 static bool op_touches(struct rds_conn *conn, const struct rds_op *before, const struct rds_op *op,
 		       const struct rds_remote_mr *f)
 {
@@ -135,8 +154,9 @@ static bool op_has_conflict(struct rds_conn *conn, const struct rds_op *op, cons
 }
 
 /*
- * Without rx, tx held: so nothing is being sent, and no stray has a higher number than what was sent last.  The peer has
- * carried out what it acknowledges (calls/recv.c).  An operation that ends meanwhile is not lost sight of.
+ * rx not held.  tx is held: so nothing is being sent, and no stray has a higher number than what
+ * was sent last.  The peer has carried out what it acknowledges (conn/receive.c).  An operation
+ * that ends meanwhile is not missed.
  */
 static void strays_check(struct rds_conn *conn)
 {
@@ -151,7 +171,10 @@ static bool op_device_may_post(struct rds_conn *conn, struct rds_op *op, struct 
 {
 	struct rds_remote_mr *f = remote_mr_find(conn, op->rkey);
 
-	/* The device is told the number of its message, which one that is held may not keep (op_order.c). */
+	/*
+	 * The device is told the number of its message.  A message that waits for other operations
+	 * may not keep its number (op_order.c).
+	 */
 	if (!f || op->over || rds_op_order_blocked(op) || !op->total || op->remote > f->len ||
 	    op->total > f->len - op->remote || atomic_load_explicit(&conn->strays, memory_order_relaxed) ||
 	    op_has_conflict(conn, op, f))
@@ -209,9 +232,12 @@ bool rds_ops_need_peer(const struct rds_op *ops)
 	return false;
 }
 
-/* ---- what waits for reads ---- */
+/* ---- waiting for reads ---- */
 
-/* Bytes that a device still reads are to be changed: it may read them again, if the network loses what it was sent. */
+/*
+ * Are bytes to be changed that a device still reads?  It may read them again, if the network loses
+ * a packet.
+ */
 static bool op_changes_read(struct rds_conn *conn, const struct rds_op *op)
 {
 	const struct rds_remote_mr *f = remote_mr_find(conn, op->rkey);

@@ -2,13 +2,19 @@
 /*
  * op_device.h - operations that devices carry out, without a processor of the target.
  *
- *   served      by the target's engine, at first (op_serve.c): to register memory with a device costs as much as copying it
- *   shown       to the device, and its key to the initiator, once enough of it has been served (mr_device.c, at the target)
- *   carried out by the device, from then on (op_device.c, at the initiator), as far as that keeps the order and can be done at once
- *   hidden      when the region is freed: its initiators are told, say that nothing of theirs is under way, and the device forgets it, before
- *               the call returns
+ * The life of a region:
  *
- * Whatever is in the way of that, the engine's way is always there.  What one side knows of the other ends with the endpoint.
+ *   served      by the target's engine at first (op_serve.c): to register memory with a device
+ *               costs as much as copying it
+ *   advertised  registered with the device, and its key sent to the initiator, once enough of it
+ *               has been served (mr_device.c, at the target)
+ *   used        by the device from then on (op_device.c, at the initiator), if the operation keeps
+ *               its order that way, and the device can take it at once
+ *   revoked     when it is freed: its initiators are told and acknowledge that they use it no
+ *               longer, and the device forgets it before the call returns
+ *
+ * An operation that cannot go by the device goes by the engine, always.  What one side knows of the
+ * other ends with the endpoint.
  */
 #ifndef ENGINE_NATIVE_H
 #define ENGINE_NATIVE_H
@@ -18,30 +24,43 @@
 
 /* ---- the target (mr_device.c) ---- */
 
-/* The engine has carried out len bytes of an operation of that peer, the last ones of it. rx. */
+/*
+ * The engine has carried out len bytes of an operation of that peer.  last: the last bytes of it.
+ * rx held.
+ */
 void rds_mr_served(struct rds_conn *conn, struct rds_ep *ep, struct rds_mr *mr, uint64_t len, bool last);
-void rds_mr_advertise(struct rds_conn *conn); /* tx: those that have been served enough */
-/* It is out of the table: those who know of it are told. rx. */
+/* regions that have been served enough; conn->tx held */
+void rds_mr_advertise(struct rds_conn *conn);
+/* The region has left the table: tells the peers that know it.  rx held. */
 void rds_mr_revoke(struct rds_mr *mr);
-void rds_mr_revoke_acked(struct rds_conn *conn,
-			 const struct rds_wire_op_hdr *h); /* a peer has nothing under way to it. rx */
-/* Waits until they all have said so, but not for long.  As rds_mr_destroy_list(). */
+/* A peer acknowledges that none of its operations uses the region any more.  rx held. */
+void rds_mr_revoke_acked(struct rds_conn *conn, const struct rds_wire_op_hdr *h);
+/*
+ * Waits for the acknowledgements of all peers, within a limit of time.  Locks as for
+ * rds_mr_destroy_list().
+ */
 void rds_mr_revoke_wait(struct rds_mr *list);
-/* A piece without data that asks for nothing. NULL: no memory. */
+/* A piece without data, which needs no answer.  NULL: no memory. */
 struct rds_queue_item *rds_op_control_piece_new(const struct rds_wire_op_hdr *h);
-void rds_mr_deregister(struct rds_mr *mr);	 /* ... and no device reaches it on return.  rx not held */
-void rds_mr_adverts_drop(struct rds_conn *conn); /* the endpoint is over. rx */
-void rds_mr_device_forget(void);		 /* forked child */
+/* No device reaches the region on return.  rx not held. */
+void rds_mr_deregister(struct rds_mr *mr);
+void rds_mr_adverts_drop(struct rds_conn *conn); /* the endpoint has ended; rx held */
+void rds_mr_device_forget(void);		 /* in a forked child */
 
 /* ---- the initiator (op_device.c) ---- */
 
-/* 0: it has gone; else nothing of it has. tx. */
+/* 0: the device has the whole operation.  Otherwise it has nothing of it.  conn->tx held. */
 int rds_op_device_post(struct rds_conn *conn, struct rds_op *op);
-/* Before it goes, whichever way; before the message that goes with them.  They wait for reads, if they have to. tx. */
+/*
+ * rds_op_fence_conflict(): before an operation goes to a device or to the peer's engine.
+ * rds_ops_fence(): before the message of these operations goes.  If necessary, the transport holds
+ * what follows until reads have ended.  conn->tx held.
+ */
 void rds_op_fence_conflict(struct rds_conn *conn, const struct rds_op *op);
 void rds_ops_fence(struct rds_conn *conn, const struct rds_op *ops);
-void rds_mr_remote_advertised(struct rds_conn *conn, const struct rds_wire_op_hdr *h); /* rx */
-void rds_mr_remote_revoked(struct rds_conn *conn, const struct rds_wire_op_hdr *h);    /* rx */
-void rds_mr_remote_drop_all(struct rds_conn *conn);				       /* the endpoint is over. rx */
+void rds_mr_remote_advertised(struct rds_conn *conn, const struct rds_wire_op_hdr *h); /* rx held */
+void rds_mr_remote_revoked(struct rds_conn *conn, const struct rds_wire_op_hdr *h);    /* rx held */
+/* the endpoint has ended; rx held */
+void rds_mr_remote_drop_all(struct rds_conn *conn);
 
 #endif

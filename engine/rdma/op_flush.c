@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * op_flush.c - what a break costs a program for Oracle's kernels (async_send.c): operations and messages whose end is told.
+ * op_flush.c - what a break costs a program for Oracle's kernels (async_send.c): operations, and
+ * messages whose end is reported.
  *
- * If any of them was under way, all that the connection has of them are given up: they end when it is up again, in the order of the queue, as
- * dropped, or well if the peer says that it has them.  From the break on until the program has read that, nothing more of them goes there
- * (rds_op_async_refuses): so it sends them again in its own order, and nothing overtakes what was lost.
+ * If any of them was under way, all that the connection has of them are given up.  They end when it
+ * is up again, in the order of the queue: as dropped, or as successful if the peer says that it has
+ * them.  From the break on, until the program has read the reports, no more of them go to that peer
+ * (rds_op_async_refuses()).  So the program sends them again in its own order, and nothing passes
+ * what was lost.
+ *
  * conn->tx held.
  */
 #include "engine/rdma/rdma.h"
@@ -41,7 +45,10 @@ void rds_op_abort_mark(struct rds_conn *conn)
 	conn->aborted = true;
 }
 
-/* Of a closed socket nobody is left to be told, or to send it again: that goes, but not without its operation. */
+/*
+ * After its socket is closed, no program is told of it or sends it again.  So such a message goes,
+ * but not without its operation.
+ */
 static bool queued_is_aborted(const struct rds_queue_item *q)
 {
 	if (!rds_unacked_aborted(&q->u))
@@ -65,7 +72,10 @@ void rds_op_drop_aborted(struct rds_conn *conn)
 	conn->aborted = false;
 }
 
-/* Those that were under way are not done again, and nobody waits for the answers to the peer's. */
+/*
+ * Operations that were under way are not repeated, and nobody waits for the answers to the peer's
+ * operations.
+ */
 void rds_ops_conn_broken(struct rds_conn *conn, bool all)
 {
 	bool behind_lost = !all && rds_op_abort_needed(conn);

@@ -1,22 +1,35 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * op_order.c - what goes before something that waits in a connection's queue (conn->tx held).
+ * op_order.c - the order of items in a connection's queue (conn->tx held).
  *
- * Answers are made under rx (op_serve.c) and go before anything else: who has read a message that came with an operation, and
- * says so, must not overtake the result of the operation (legacy-abi 2.5).
- * A message that waits for operations that went to other processes of that address (barrier.c) is overtaken by one of them that turns out
- * to belong on its connection after all, or each would wait for the other; and by what other sockets send, since what they wait for may be in another
- * queue behind a message that waits for something in this one.
- * Notices of conn/port_moved.c go before what waits for room: that may be what the peer gives back when it has heard them.
- * Only what no transport ever had is overtaken: it gets later numbers.  The peer knows only the last operation that has failed, so as not to deliver
- * its message.  So where another operation goes between one and its message, because it overtakes the message, or the first has overtaken
- * it, the message goes only when its own operation is known not to have failed.
+ * Answers are made under rx (op_serve.c) and go before anything else.  A program may read a message
+ * that came with an operation, and confirm it to the sender: its message must not pass the result
+ * of the operation (legacy-abi 2.5).
+ *
+ * A message may have to wait for operations that went to other processes of its address
+ * (barrier.c).  Two kinds of items pass such a waiting message:
+ *   - An operation that it waits for, and that turns out to belong on its own connection after
+ *     all: otherwise each would wait for the other.
+ *   - What other sockets send: what they wait for may be in another queue, behind a message that
+ *     waits for something in this one.
+ *
+ * Redirects of conn/port_moved.c go before items that wait for room: room may be what the peer
+ * gives back when it has acknowledged the redirects.
+ *
+ * An item that no transport ever had can be passed: it gets a later number.  The peer remembers
+ * only the last operation that has failed, so as not to deliver its message.  So if another
+ * operation gets between an operation and its message, the message goes only when its own operation
+ * is known not to have failed.  That happens when the other operation passes the message, or when
+ * the first has passed the other operation.
  */
 #include "engine/rdma/rdma.h"
 
 #include <stdlib.h>
 
-/* From that one on they have the next number each: its own is free.  No device has been told one of these (op_device.c). */
+/*
+ * From this item on each has the next number: the number of `q` is free.  No device has been told
+ * one of these numbers (op_device.c).
+ */
 static void queue_renumber_from(struct rds_conn *conn, struct rds_queue_item *q)
 {
 	for (; q; q = q->next)
@@ -24,7 +37,7 @@ static void queue_renumber_from(struct rds_conn *conn, struct rds_queue_item *q)
 	conn->next_tx++;
 }
 
-/* ---- what has moved ---- */
+/* ---- items that change connections ---- */
 
 static bool queued_holds_piece(const struct rds_queue_item *q)
 {
@@ -42,8 +55,9 @@ static bool queued_blocked_of(const struct rds_queue_item *q, const struct rds_s
 }
 
 /*
- * Before the first message of its socket that is held; but if that one does not wait for it, not before what is of the same stream behind it, which
- * is older then.  NULL: at the end.
+ * The place is before the first message of its socket that waits for operations.  But if that
+ * message does not wait for q, q must not pass items of its own stream behind the message, which
+ * are older.  NULL: at the end.
  */
 static struct rds_queue_item **order_find_place(struct rds_conn *to, const struct rds_queue_item *q)
 {
@@ -65,7 +79,7 @@ static struct rds_queue_item **order_find_place(struct rds_conn *to, const struc
 	return before;
 }
 
-/* Messages whose pieces have gone.  rx held */
+/* Marks the messages whose pieces have gone.  rx held. */
 static void order_mark_overtaken(const struct rds_queue_item *q, const struct rds_queue_item *upto)
 {
 	struct rds_op *op;
@@ -118,9 +132,12 @@ void rds_op_order_insert(struct rds_conn *to, struct rds_queue_item *q)
 	to->queue_len++;
 }
 
-/* ---- notices of conn/port_moved.c ---- */
+/* ---- redirects of conn/port_moved.c ---- */
 
-/* The peer may have it, a device has been told its number (op_device.c), or it is such a one itself. */
+/*
+ * The peer may have it, a device has been told its number (op_device.c), or it is a redirect
+ * itself.
+ */
 static bool queued_keeps_seq(const struct rds_queue_item *q)
 {
 	const struct rds_op *op;
@@ -151,11 +168,11 @@ void rds_op_order_insert_redirect(struct rds_conn *conn, struct rds_queue_item *
 	rds_queue_busy_add(conn);
 }
 
-/* ---- what waits behind something that may not go ---- */
+/* ---- items that wait behind one that may not go ---- */
 
-#define STREAMS 64 /* sockets whose turn has not come; with more of them only answers pass */
+#define STREAMS 64 /* sockets that have to wait; if there are more of them, only answers pass */
 
-/* To the head of the queue.  It ends before what it overtakes. */
+/* Moves it to the head of the queue.  Its operation ends before those that it passes. */
 static void queue_pull_first(struct rds_conn *conn, struct rds_queue_item **link)
 {
 	struct rds_queue_item *q = *link, *head = conn->queue, *i;
@@ -181,7 +198,10 @@ static void queue_pull_first(struct rds_conn *conn, struct rds_queue_item **link
 	conn->queue = q;
 }
 
-/* Among those that wait behind a held message the first of its socket may go, unless it has to wait as well. */
+/*
+ * Behind a waiting message, the first item of each other socket may go, unless it has to wait as
+ * well.
+ */
 static bool order_may_pass(struct rds_conn *conn, struct rds_queue_item *q, struct rds_sock **waits, unsigned *n)
 {
 	struct rds_sock *sk = queued_sock(q);
@@ -224,7 +244,7 @@ bool rds_op_order_head_ordered(const struct rds_conn *conn)
 
 /* ---- answers ---- */
 
-/* *fence: before it goes, reads have to be over. */
+/* *fence: reads have to be over before it goes. */
 static struct rds_queue_item *answer_take(struct rds_conn *conn, bool *fence)
 {
 	struct rds_queue_item *q;
@@ -263,16 +283,18 @@ static int answer_send(struct rds_conn *conn, struct rds_queue_item *q, uint64_t
 }
 
 /*
- * What waits for a transport's room keeps its place.  But what waits for the peer to answer, or for another peer, must not hold up our
- * answers, or both sides wait for each other: they go before it.
+ * An item that waits for room of the transport keeps its place.  But an item that waits for the
+ * peer to answer, or for another peer, must not hold up our answers, or both sides wait for each
+ * other: answers go before it.
  */
 static bool answer_send_or_queue(struct rds_conn *conn, struct rds_queue_item *q)
 {
 	int err = -EAGAIN;
 
-	if (rds_queue_blocked(conn)) { /* what is first was never given to a transport */
+	if (rds_queue_blocked(conn)) { /* the first item was never given to a transport */
 		if (answer_send(conn, q, conn->queue->u.seq)) {
-			answer_put_back(conn, q); /* room comes with a call of rds_conn_work_run() */
+			/* when there is room, rds_conn_work_run() is called */
+			answer_put_back(conn, q);
 			return false;
 		}
 		queue_renumber_from(conn, conn->queue);
@@ -305,7 +327,11 @@ void rds_op_answers_flush(struct rds_conn *conn)
 			break;
 		any = true;
 	}
-	if (any && conn->ep) /* who waits for one hears of it; a program that is busy looks itself */
+	/*
+	 * Wakes a peer that waits for an answer.  If it is busy instead, its program looks by
+	 * itself.
+	 */
+	if (any && conn->ep)
 		conn->t->ops->flush(conn->ep, !(conn->t->ops->caps & RDS_TCAP_PATIENT));
 }
 

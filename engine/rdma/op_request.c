@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * op_request.c - from the control messages of a sendmsg to operations and regions (net/rds/send.c: rds_cmsg_send; rds-semantics 9.4).
+ * op_request.c - from the control messages of a sendmsg to operations and regions (net/rds/send.c:
+ * rds_cmsg_send; rds-semantics 9.4).
  *
- * The vectors' shape and the mixture of kinds have been checked (abi/cmsg.c, rows 12 to 14); here each is carried out in its turn, as far as
- * that needs no peer, and the first that fails undoes those before it.
- * Must not know connections.
+ * The shape of the vectors and the mixture of kinds have been checked (abi/cmsg.c, rows 12 to 14).
+ * Here each control message is carried out in its turn, as far as that needs no peer.  The first
+ * that fails undoes those before it.
+ *
+ * This file must not know connections.
  */
 #include "engine/rdma/rdma.h"
 
@@ -14,17 +17,20 @@
 #include "engine/rdma/mr.h"
 #include "engine/abi/user_copy.h"
 
-#define COPIES_MOST ((uint64_t)64 << 20) /* of a socket: its holders' writes that wait for a peer */
+/* per socket: copied writes of its borrowers that wait for a peer */
+#define COPIES_MOST ((uint64_t)64 << 20)
 
 struct parse {
 	struct rds_sock *sk;
 	uint16_t dport;
 	struct rds_rdma_send *out;
-	bool silent; /* so far */
+	bool silent; /* all operations so far are silent */
 	bool args, atomic;
 };
 
-/* An atomic comes behind the RDMA of the same message, whatever the order of the control messages. */
+/*
+ * An atomic comes behind the RDMA of the same message, in whatever order the control messages are.
+ */
 static void request_add_op(struct parse *p, struct rds_op *op, uint64_t token, uint64_t flags)
 {
 	struct rds_op **link = &p->out->ops;
@@ -47,7 +53,10 @@ static void request_add_op(struct parse *p, struct rds_op *op, uint64_t token, u
 
 /* ---- RDMA_ARGS ---- */
 
-/* At most the 1 MiB that row 9 lets through: no gigabytes are faulted in only to be refused. */
+/*
+ * Checks at most the 1 MiB that row 9 lets through: gigabytes must not be faulted in only to be
+ * refused.
+ */
 static int op_check_local(const struct rds_op *op, bool write)
 {
 	uint64_t budget = RDS_MAX_MSG, n, at;
@@ -66,7 +75,8 @@ static int op_check_local(const struct rds_op *op, bool write)
 }
 
 /*
- * Another process's: what it writes is taken at once, so that the process may end, as it may whose pages the kernel has pinned.
+ * A write of another process: its bytes are copied at once, so that the process may end.  With the
+ * kernel it may, because the kernel has pinned its pages.
  */
 static int op_copy_source(struct rds_op *op)
 {
@@ -111,7 +121,7 @@ static int request_parse_args(struct parse *p, const struct rds_cmsg_in *c)
 	unsigned char body[64];
 	struct rds_rdma_request req;
 	uint64_t vec, nr, sum;
-	size_t size = c->size; /* all of it: that says which revision it is */
+	size_t size = c->size; /* the whole size: it tells the revision */
 	struct rds_op *op;
 	int err;
 
@@ -121,7 +131,7 @@ static int request_parse_args(struct parse *p, const struct rds_cmsg_in *c)
 	err = rds_abi_local_vec_decode(body, size, &vec, &nr);
 	if (err)
 		return err;
-	/* A larger one is refused before anything is stored. */
+	/* A longer vector is refused before anything is stored. */
 	op = rds_op_new(p->sk, RDS_OP_WRITE, nr <= RDS_CMSG_VECTOR_MAX ? (unsigned)nr : 0);
 	if (!op)
 		return -ENOMEM;
@@ -197,7 +207,7 @@ static int request_parse_map(struct parse *p, const struct rds_cmsg_in *c)
 	return err;
 }
 
-/* ---- the message's own end ---- */
+/* ---- reports of the message's own end ---- */
 
 static int request_parse_async(struct parse *p, const struct rds_cmsg_in *c)
 {
@@ -210,7 +220,7 @@ static int request_parse_async(struct parse *p, const struct rds_cmsg_in *c)
 	return p->out->async ? 0 : -ENOMEM;
 }
 
-/* ---- all of them ---- */
+/* ---- all control messages ---- */
 
 void rds_rdma_undo(struct rds_sock *sk, struct rds_rdma_send *send)
 {
@@ -256,13 +266,13 @@ int rds_rdma_parse(struct rds_sock *sk, const struct msghdr *msg, uint16_t dport
 		case RDS_HAS_ASYNC:
 			ret = request_parse_async(&p, &c);
 			break;
-		default: /* a zero-copy cookie: RDMA is of transports that have no zero copy */
+		default: /* a zero-copy cookie: transports with RDMA have no zero copy */
 			ret = -EINVAL;
 		}
 		if (ret)
 			break;
 	}
-	/* That mixture has been refused, but the program may have changed it since. */
+	/* This mixture has been refused, but the program may have changed it since. */
 	if (!ret && out->ops && (out->cookie || out->async))
 		ret = -EINVAL;
 	out->silent = p.silent && out->ops;

@@ -2,12 +2,14 @@
 /*
  * op_send.c - operations on their way out (conn->tx held).
  *
- * An operation is cut into pieces of 64 KiB, which go before the message that belongs to it and in the same sequence.  What finds no room
- * waits in the connection's queue, where a piece has its header only: the bytes stay the program's, and are fetched when it goes.
- * Where the peer can read our memory itself (lends), a write that goes at once is one piece, which says where its bytes are.
+ * An operation is cut into pieces of 64 KiB.  They go before the message that belongs to it, in the
+ * same sequence.  Pieces that find no room wait in the connection's queue.  A queued piece holds
+ * its header only: the bytes stay in the program's memory, and are read when the piece goes.  Where
+ * the peer can read our memory itself (fetch), a write that goes at once is one piece, which says
+ * where its bytes are.
  *
- * So that peers need not keep any number of answers, reads of READ_AHEAD bytes at most are under way on a connection; more of them wait,
- * and what comes after them, too.
+ * Peers must not have to keep any number of answers.  So at most READ_AHEAD bytes of reads are
+ * under way on a connection.  Further reads wait, and so does what comes after them.
  */
 #include "engine/rdma/op_device.h"
 
@@ -19,7 +21,7 @@
 #define READ_AHEAD ((uint64_t)8 << 20)
 #define SLICES 16u
 #define LEND_AHEAD ((uint64_t)8 << 20)
-#define FETCH_LEAST 4096u /* what is shorter may as well go along */
+#define FETCH_LEAST 4096u /* a shorter write is sent with its bytes */
 
 /* ---- pieces ---- */
 
@@ -49,8 +51,9 @@ static void piece_encode_header(const struct rds_op *op, enum rds_wire_op_kind k
 }
 
 /*
- * rx held.  It is about to be given to a transport, and may be answered before that returns.  Another thread may have ended it
- * just now: it goes all the same, as if that had come a moment later.
+ * rx held.  The operation is about to be given to a transport, and may be answered before that call
+ * returns.  If another thread has ended it just now, it goes all the same, as if it had ended a
+ * moment later.
  */
 static void op_start(struct rds_conn *conn, struct rds_op *op)
 {
@@ -63,7 +66,7 @@ static void op_start(struct rds_conn *conn, struct rds_op *op)
 	op->conn->reading += op->total;
 }
 
-/* What was its beginning is none. */
+/* Undoes op_start(), if that was the start of the operation. */
 static void op_unstart(struct rds_op *op, bool began)
 {
 	if (!began)
@@ -78,7 +81,7 @@ static bool op_may_start(const struct rds_conn *conn, const struct rds_op *op)
 	return op->kind != RDS_OP_READ || op->reading || !conn->reading || conn->reading + op->total <= READ_AHEAD;
 }
 
-/* Bytes at .. at+len of its memory as at most `max` elements. 0: there are more. */
+/* Bytes at .. at+len of its memory, as at most `max` elements.  0: more are needed. */
 static unsigned op_slice_local(const struct rds_op *op, uint64_t at, size_t len, struct iovec *out, unsigned max)
 {
 	unsigned i, n = 0;
@@ -143,7 +146,10 @@ static int piece_queue(struct rds_conn *conn, struct rds_op *op, const struct rd
 	return 0;
 }
 
-/* The caller's own memory, which it has just been asked for: no other call can have taken it away but in another thread. */
+/*
+ * The memory is the caller's own, and was checked in this call: only another thread can have
+ * unmapped it since.
+ */
 static int piece_send_local(struct rds_conn *conn, const struct rds_op *op, const struct rds_hdr *hdr, uint64_t at,
 			    unsigned char *head)
 {
@@ -195,14 +201,14 @@ static int piece_xmit(struct rds_conn *conn, struct rds_op *op, uint64_t at, siz
 	return err;
 }
 
-/* ---- bytes that the peer takes itself ---- */
+/* ---- writes that the peer fetches ---- */
 
-/* So that no other memory looks like a word of ours. */
+/* A random base for fetch words, so that no other memory looks like a fetch word of ours. */
 static uint64_t fetch_word_base(void)
 {
 	static uint64_t base; /* rx */
 
-	while (base < UINT64_MAX / 2) /* no id makes it 0 */
+	while (base < UINT64_MAX / 2) /* so no id makes the word 0 */
 		os_random(&base, sizeof(base));
 	return base;
 }
@@ -211,7 +217,7 @@ static bool op_fetchable(const struct rds_conn *conn, const struct rds_op *op)
 {
 	const struct rds_transport_ops *ops = conn->t->ops;
 
-	/* The limit is the peer's: it copies all that it finds at once. */
+	/* The limit is for the peer's sake: it copies all that it finds at once. */
 	if (conn->lending + op->total > LEND_AHEAD)
 		return false;
 	return op->total >= FETCH_LEAST && op->nlocal <= RDS_FETCH_VECS && !conn->queue &&
@@ -219,7 +225,7 @@ static bool op_fetchable(const struct rds_conn *conn, const struct rds_op *op)
 	       ops->fetchable(conn->ep);
 }
 
-/* False: it is over already. */
+/* False: the operation is over already. */
 static bool op_offer_fetch(struct rds_conn *conn, struct rds_op *op)
 {
 	bool lent;
@@ -237,7 +243,7 @@ static bool op_offer_fetch(struct rds_conn *conn, struct rds_op *op)
 	return lent;
 }
 
-/* It was not given after all. */
+/* It was not given to the transport after all. */
 static void op_withdraw_fetch(struct rds_op *op)
 {
 	rx_lock();
@@ -247,7 +253,7 @@ static void op_withdraw_fetch(struct rds_op *op)
 	rx_unlock();
 }
 
-/* 0; else nothing has gone, and it can go in pieces. */
+/* 0: it has gone.  Otherwise nothing has gone, and it can go in pieces. */
 static int op_xmit_fetch(struct rds_conn *conn, struct rds_op *op)
 {
 	unsigned char bytes[RDS_OP_HDR + RDS_FETCH_VECS * RDS_OP_VEC];
@@ -297,9 +303,11 @@ static int op_xmit(struct rds_conn *conn, struct rds_op *op)
 }
 
 /*
- * There is no memory, and the call fails.  What a device or the peer's engine has got of them by now may be carried out all
- * the same, as of operations that are canceled: what they were to write is not defined until they are sent again.  That comes
- * behind it: a device's work is on the same queue pair, and what the engine has got are strays (op_device.c).
+ * There is no memory, and the call fails.  What a device or the peer's engine already has of the
+ * operations may be carried out all the same, as for cancelled operations: the contents of their
+ * target are undefined until the program sends them again.  Repeated operations come behind the
+ * earlier ones: a device's work is on the same queue pair, and what the engine has are strays
+ * (op_device.c).
  */
 void rds_ops_take_back(struct rds_op *ops)
 {
@@ -308,7 +316,7 @@ void rds_ops_take_back(struct rds_op *ops)
 	rx_lock();
 	for (op = ops; op; op = op->message_next) {
 		rds_op_async_detach(op);
-		if (op->done) /* and reported, if that was wished */
+		if (op->done) /* and reported, if the program asked for it */
 			continue;
 		op->notify = op->recverr = false;
 		rds_op_order_end(op, true);

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * op_serve.c - the target's side of operations (rx held): pieces are carried out as they arrive, in the thread that receives them.
+ * op_serve.c - the target's side of operations (rx held): pieces are carried out as they arrive, by
+ * the thread that receives them.
  *
- * What is wrong with one operation costs that operation, and the message that goes with it, which is not delivered (on a device the queue
- * pair would be in error before it); nothing else.  Memory for the answer is had before anything is done, so that an operation whose piece has to be
- * offered again has not been carried out.
- * Must not know who asks, nor how pieces travel.
+ * An error of one operation costs that operation and its message, which is not delivered (on a
+ * device the queue pair would be in error before it), and nothing else.  Memory for the answer is
+ * allocated before anything is done: so an operation whose piece has to be offered again has not
+ * been carried out.
+ *
+ * This file must not know which peer asks, nor how pieces travel.
  */
 #include "engine/rdma/op_device.h"
 
@@ -52,7 +55,10 @@ static void serve_send_result(struct rds_conn *conn, struct rds_queue_item *q, c
 	rds_conn_answer(conn, q);
 }
 
-/* Where it is to be carried out: in which region, so in whose memory, and where there. NULL: there is no such memory. */
+/*
+ * The region of the request, which also tells whose memory it is in, and the address there.  NULL:
+ * there is no such region.
+ */
 static struct rds_mr *serve_find_region(const struct rds_wire_op_hdr *h, uint64_t len, uint64_t *at)
 {
 	struct rds_mr *mr = rds_mr_find(h->rkey);
@@ -85,7 +91,10 @@ static enum rds_rx_verdict serve_write(struct rds_conn *conn, struct rds_ep *ep,
 	return RDS_RX_DONE;
 }
 
-/* Into another process's region: the endpoint copies to here, and the kernel from here to there. */
+/*
+ * Into another process's region: the endpoint copies to here, and the kernel copies from here to
+ * there.
+ */
 static int serve_fetch_foreign(struct rds_ep *ep, const struct rds_mr *mr, uint64_t at, size_t len,
 			       const struct rds_fetch_src *from)
 {
@@ -98,7 +107,10 @@ static int serve_fetch_foreign(struct rds_ep *ep, const struct rds_mr *mr, uint6
 	return n;
 }
 
-/* RDS_RDMA_*: it says whose memory was not there.  The endpoint knows only that some was not. */
+/*
+ * RDS_RDMA_*.  The status tells whose memory could not be reached; the endpoint knows only that
+ * some could not.
+ */
 static int serve_fetch_bytes(struct rds_ep *ep, const struct rds_rx *rx, const struct rds_wire_op_hdr *h)
 {
 	const struct rds_transport_ops *ops = rds_transport_ep_ops(ep);
@@ -150,7 +162,7 @@ static void answers_free(struct rds_queue_item *q)
 	}
 }
 
-/* Pieces for all of it, headers filled in. NULL: no memory. */
+/* Answers for the whole read, with headers filled in.  NULL: no memory. */
 static struct rds_queue_item *answers_for_read(const struct rds_rx *rx, const struct rds_wire_op_hdr *asked)
 {
 	struct rds_queue_item *list = NULL, **tail = &list;
@@ -171,7 +183,7 @@ static struct rds_queue_item *answers_for_read(const struct rds_rx *rx, const st
 	return list;
 }
 
-/* As the memory is now: so the message behind it need not wait, fenced or not. */
+/* Reads the memory as it is now: so the message behind the read need not wait, fenced or not. */
 static bool answers_fill(struct rds_queue_item *list, struct rds_foreign_memory *m, uint64_t from)
 {
 	struct rds_queue_item *q;
@@ -214,7 +226,10 @@ static enum rds_rx_verdict serve_read(struct rds_conn *conn, struct rds_ep *ep, 
 	return RDS_RX_DONE;
 }
 
-/* Where there is no word of eight bytes devices refuse as well; the sender's RDS never looks (rds-semantics 9.4). */
+/*
+ * An address that is no multiple of eight fails: devices refuse it as well.  The sender's RDS never
+ * checks it (rds-semantics 9.4).
+ */
 static enum rds_rx_verdict serve_atomic(struct rds_conn *conn, const struct rds_rx *rx, const struct rds_wire_op_hdr *h)
 {
 	struct rds_atomic_request req = {.swap = h->kind == RDS_OP_SWAP,
@@ -235,7 +250,10 @@ static enum rds_rx_verdict serve_atomic(struct rds_conn *conn, const struct rds_
 	return RDS_RX_DONE;
 }
 
-/* Another piece of the same message has failed: on a device the queue pair would be in error by now. */
+/*
+ * An earlier operation of the same message has failed: on a device the queue pair would be in error
+ * by now.
+ */
 static enum rds_rx_verdict serve_voided(struct rds_conn *conn, const struct rds_rx *rx, const struct rds_wire_op_hdr *h)
 {
 	struct rds_queue_item *q;
@@ -249,7 +267,10 @@ static enum rds_rx_verdict serve_voided(struct rds_conn *conn, const struct rds_
 	return RDS_RX_DONE;
 }
 
-/* In another process's memory, which only the helper reaches?  It comes to it. */
+/*
+ * Is the memory another process's, which only the helper reaches?  Then the piece waits for the
+ * helper.
+ */
 static bool serve_out_of_reach(struct rds_conn *conn, const struct rds_wire_op_hdr *h)
 {
 	const struct rds_mr *mr;
