@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * handoff_in.c - a holder becomes the carrier: takes the deposit that the last one left in the stand-in (node/socket_name.h), or, if that was killed, what the
- * holder has kept for this case (lease.h), and makes a socket of it in this process's engine.
+ * handoff_in.c - a borrower takes a socket over and becomes its owner.
  *
- * The kernel gives it to one (standby.c).  From then on until the socket is there, calls of others find neither deposit nor
- * carrier, and wait: their requests lie in our end of the pair.  A taker that is killed in that
- * moment takes with it what was in the deposit's queue; without a will, the socket.
+ * It takes the parked packet that the last owner left in the stand-in (node/socket_name.h). If the
+ * last owner was killed, it uses the standby that it has kept (lease.h). From that it makes a
+ * socket in this process's engine.
  *
- * What is in the file was written by another process: lengths and enumerations are checked, and whatever is implausible ends the
- * socket, not the process.
+ * The kernel lets one process do so (standby.c). Until the socket exists in that process, calls of
+ * other borrowers find neither parked packet nor owner, and wait: their requests lie in our end of
+ * the pair. If the new owner is killed at that moment, the messages in the parked file are lost,
+ * and without a lease the socket as well.
+ *
+ * Another process has written the file. Lengths and enumerations are checked, and implausible
+ * values end the socket, not the process.
  */
 #include "engine/share/handoff.h"
 
@@ -28,7 +32,10 @@
 #include "engine/calls/close.h"
 
 #define MESSAGE_MAX (1u << 20)
-/* Descriptors that it takes for a moment, with an engine or without one, and what becomes of them. */
+/*
+ * Free descriptors that a take-over needs: with a standby only, with a parked packet, and with an
+ * engine or helper that has to be started first.
+ */
 #define BARE_NUMBERS 1
 #define DEPOSIT_NUMBERS 4
 #define START_NUMBERS 24
@@ -127,7 +134,7 @@ int rds_handoff_read_messages(struct rds_sock *sk, const char **at, const char *
 	return err;
 }
 
-/* An operation that is over, and of another process. */
+/* The notification of an operation that the last owner has finished. */
 static int handoff_read_report(struct rds_sock *sk, struct reader *r)
 {
 	struct rds_share_report rep;
@@ -160,7 +167,7 @@ static int handoff_read_reports(struct rds_sock *sk, struct reader *r, uint32_t 
 
 /* ---- the socket ---- */
 
-/* As bind does it; the registry knows the port as this socket's already.  control held. */
+/* As bind does it, but the registry has the port as this socket's already. control held. */
 static int handoff_claim_port(struct rds_sock *sk)
 {
 	int err = rds_call_start_helper();
@@ -178,7 +185,7 @@ static int handoff_claim_port(struct rds_sock *sk)
 	return err;
 }
 
-/* Calls may be made, and messages are taken.  control held. */
+/* From now on calls may be made, and messages are accepted. control held. */
 static void handoff_open_socket(struct rds_sock *sk, const struct rds_share_state *st, struct reader *r)
 {
 	int err;
@@ -192,15 +199,16 @@ static void handoff_open_socket(struct rds_sock *sk, const struct rds_share_stat
 	sk->cong_notify = st->cong_notify;
 	if (st->bound)
 		rds_cong_check(sk);
-	rds_cong_publish(sk);			  /* whatever its last carrier said */
-	err = handoff_read_reports(sk, r, st->n_reports); /* they refer to it: not before it is listed */
+	rds_cong_publish(sk); /* whatever its last owner published */
+	/* Notifications refer to the socket, so it is listed first. */
+	err = handoff_read_reports(sk, r, st->n_reports);
 	if (err)
 		rds_error("notifications of an RDS socket that another process has left are lost: %s", strerror(-err));
-	if (rds_sock_has_input(sk)) /* others may look at the stand-in only */
+	if (rds_sock_has_input(sk)) /* other processes may look at the stand-in only */
 		rds_sock_wake(sk, POLLIN | POLLRDNORM | RDS_WAIT_RECV);
 	rx_unlock();
-	rds_handoff_unsent_send(sk,
-				false); /* who sends on it from now on looks up where to, for which control is needed */
+	/* Newer messages come later: their senders have to find a route, which needs control. */
+	rds_handoff_unsent_send(sk, false);
 }
 
 static void handoff_show_port(struct rds_sock *sk, bool show)
@@ -221,7 +229,7 @@ static int handoff_revive_socket(struct rds_sock *sk, const struct rds_share_sta
 
 	handoff_apply_state(sk, st);
 	sk->since = os_now_ns();
-	atomic_store(&sk->hidden_out, true); /* as far as anybody knows */
+	atomic_store(&sk->hidden_out, true); /* the last owner may have filled the send buffer */
 	rds_lock(&rds_lock_control);
 	rx_lock();
 	err = rds_handoff_read_messages(sk, &r->at, r->end, st->n_messages);
@@ -230,7 +238,10 @@ static int handoff_revive_socket(struct rds_sock *sk, const struct rds_share_sta
 		err = rds_handoff_unsent_get(sk, &r->at, r->end, st->n_unsent);
 	if (!err && st->bound)
 		err = handoff_claim_port(sk);
-	/* First what arrives finds it, not open yet, and waits, and regions; then it can arrive. */
+	/*
+	 * Before the registry lets messages arrive, they must find the port and the regions. The
+	 * socket is not open yet, so they wait.
+	 */
 	if (!err && st->bound)
 		handoff_show_port(sk, true);
 	rds_borrower_regions_to_socket(sk, !err && !st->region_freed_by_other);
@@ -255,7 +266,10 @@ static int handoff_revive_socket(struct rds_sock *sk, const struct rds_share_sta
 	return err;
 }
 
-/* Where it was bound nobody has written down if its carrier was killed in the middle of bind(): the registry knows. */
+/*
+ * An owner that was killed inside bind() has not written the name to the lease: the registry has
+ * it.
+ */
 static int state_name_from_registry(struct rds_share_state *st)
 {
 	struct registry_sock where;
@@ -293,13 +307,17 @@ static int handoff_make_socket(int fd, struct rds_handoff *e, uint64_t inode, co
 		rds_call_discard(sk);
 		return err;
 	}
-	rds_share_begin(); /* who else has it will need us; the will goes first, so that those who wait are given it */
+	/*
+	 * Other processes that have the socket need our helper. The lease is exported before the
+	 * socket, so that the borrowers that wait get the lease when they attach.
+	 */
+	rds_share_begin();
 	rds_sock_export_late(sk);
 	if (killed)
 		rds_sock_show_anew(sk, fd);
-	if (rds_sock_writable(sk)) { /* the filler of its last carrier goes */
+	if (rds_sock_writable(sk)) { /* removes what the last owner filled the send buffer with */
 		rds_sock_wake(sk, POLLOUT | POLLWRNORM);
-	} else { /* ... or stays, or is put there now: what has come along fills it as well */
+	} else { /* the unsent messages may have filled the socket: fills the send buffer as well */
 		rds_sock_refill_out(sk, fd);
 		rds_sock_watch(sk, fd, false);
 	}
@@ -324,7 +342,7 @@ static int handoff_map_file(const struct rds_handoff *e, void **map)
 	return os_mmap((size_t)e->size, PROT_READ, MAP_PRIVATE, e->file, 0, map);
 }
 
-/* Another socket's state is not this one's. */
+/* The state must be that of this stand-in's socket. */
 static bool standin_has_name(int fd, const struct rds_procid *name)
 {
 	struct rds_procid has;
@@ -332,7 +350,7 @@ static bool standin_has_name(int fd, const struct rds_procid *name)
 	return rds_node_name_read(fd, &has) && memcmp(&has, name, sizeof(has)) == 0;
 }
 
-/* Takes the end and the will. */
+/* Takes e->pair and e->page. */
 static int handoff_finish_in(int fd, struct rds_handoff *e, uint64_t inode, struct rds_sock **out)
 {
 	struct rds_share_state st;
@@ -354,7 +372,7 @@ static int handoff_finish_in(int fd, struct rds_handoff *e, uint64_t inode, stru
 		err = -EPROTO;
 	if (!err && e->page >= 0)
 		err = state_name_from_registry(&st);
-	if (!err && !state_is_sound(&st)) /* what the registry says is input as well */
+	if (!err && !state_is_sound(&st)) /* the registry is written by other processes as well */
 		err = -EPROTO;
 	if (err)
 		os_close(e->pair);
@@ -367,7 +385,9 @@ static int handoff_finish_in(int fd, struct rds_handoff *e, uint64_t inode, stru
 	return err;
 }
 
-/* What can fail for lack of something, as long as nothing has been taken. */
+/*
+ * Gets the resources that may be lacking, while failure still costs nothing: nothing is taken yet.
+ */
 static int handoff_prepare_in(int fd)
 {
 	unsigned want = rds_handoff_is_parked(fd) ? DEPOSIT_NUMBERS : BARE_NUMBERS;
@@ -389,7 +409,8 @@ static int handoff_prepare_in(int fd)
 	rds_lock(&rds_lock_control);
 	err = rds_call_start_helper();
 	rds_unlock(&rds_lock_control);
-	return err ? err : registry_check_lock(rds_node_registry); /* somebody who is stopped may have its lock */
+	/* A process that is stopped may have the registry's lock. */
+	return err ? err : registry_check_lock(rds_node_registry);
 }
 
 int rds_handoff_in(int fd, struct rds_sock **out)

@@ -1,23 +1,32 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * handoff_out.c - the carrier of sockets leaves: exit, _exit, exec.  What other processes still hold is deposited (node/socket_name.h).
+ * handoff_out.c - a process that ends (exit, _exit, exec) hands off the sockets that it owns.
  *
- * In this order, for all sockets together:
- *   1. no call on them gets anywhere any more (they are not open);
- *   2. what they have sent is waited for, until another process asks for the socket and could go on with it: who has a
- *      descriptor may never use it, and then nobody would send the rest;
- *   3. their ports become nobody's in the registry: senders wait;
- *   4. what is here already is accepted.  A sender that has ended before 3 believed that it would be, and it is the last moment; one that
- *      ends later sees that the port has left this process, and stays until it knows what of its messages we have (conn/shutdown.c);
- *   5. the deposit: state, queue, what they have sent and no transport was offered until now (handoff_unsent.c), and our end of
- *      the pair.  Then the lock on the will is let go (lease.h).  What comes from now on is not accepted.  In memory that
- *      outlives this process its sender has it until then, and will look for the port anew when we are gone (conn/shutdown.c);
- *   6. over a device a sender could not know what of it was accepted: so it is told, for each port, and takes the rest back (conn/port_moved.c).  Until it has
- *      said that it did we do not go, within RDS_PRELOAD_LINGER_MS.
+ * Sockets that other processes still have are parked (node/socket_name.h). In this order, for all
+ * sockets together:
+ *   1. The sockets are not open any more: calls on them fail.
+ *   2. The process waits until the peers have accepted what the sockets have sent, or until other
+ *      processes ask for these sockets and could send the rest. That they have descriptors is not
+ *      enough: a process may never use its descriptor, and then nobody would send the rest.
+ *   3. In the registry nobody owns the ports. Senders wait.
+ *   4. The messages that are here already are accepted. This is the last moment for it, and a
+ *      sender that ended before step 3 relied on it. A sender that ends later sees that the port
+ *      has left this process, and stays until it knows which of its messages we have
+ *      (conn/shutdown.c).
+ *   5. The socket is parked: its state, its receive queue, the messages that no transport was
+ *      offered until now (handoff_unsent.c), and our end of the pair. Then the lock on the lease is
+ *      given up (lease.h). What arrives from now on is not accepted. If it lies in memory that
+ *      outlives this process, its sender keeps it, and looks for the port anew when this process
+ *      has ended (conn/shutdown.c).
+ *   6. A sender over a device cannot know which messages were accepted. So it gets a redirect for
+ *      each port, and takes the other messages back (conn/port_moved.c). This process does not end
+ *      before the sender has acknowledged the redirects, within RDS_PRELOAD_LINGER_MS.
  *
- * Regions end; other processes open theirs again (borrower_regions.c).  Operations are waited for as messages are, and their notifications go along.
+ * Regions end; other processes open theirs again (borrower_regions.c). Operations are waited for as
+ * messages are, and their notifications are parked with the socket.
  *
- * If the program goes on after all (an exec that failed), it takes them back: the deposit if nobody was quicker, and all is as it was.
+ * If the program goes on after all (an exec that failed), it takes back each socket that no other
+ * process has taken over, and all is as it was.
  */
 #include "engine/share/handoff.h"
 
@@ -44,7 +53,7 @@ _Atomic bool rds_share_possible;
 
 bool rds_share_is_possible(void)
 {
-	siginfo_t child; /* the kernel does without it, valgrind does not */
+	siginfo_t child; /* the kernel accepts NULL, valgrind does not */
 
 	return atomic_load(&rds_share_possible) ||
 	       os_syscall(SYS_waitid, P_ALL, 0, (long)&child, WEXITED | WNOHANG | WNOWAIT | __WALL, 0, 0) != -ECHILD;
@@ -52,7 +61,10 @@ bool rds_share_is_possible(void)
 
 /* ---- one socket ---- */
 
-/* What is shown there would be in the way.  (What is shown to writers lies on our end, and goes along.) */
+/*
+ * The packets that signal readability would lie before the parked packet. (What signals "not
+ * writable" lies in the receive queue of our end, and moves with it.)
+ */
 static void handoff_clear_standin(struct rds_sock *sk, int standin)
 {
 	rds_lock(&rds_lock_wait);
@@ -92,18 +104,18 @@ static int handoff_park_socket(struct rds_sock *sk, int standin)
 
 struct handoff_out {
 	bool (*wanted)(struct rds_sock *sk);
-	bool calm; /* no signal handler's _exit() */
+	bool calm; /* not the _exit() of a signal handler */
 	bool patient;
 	unsigned n;
 	uint64_t unsent;
-	bool awaited; /* ... and all of it by somebody; */
-	bool held;    /* but some of it only we can bring to its end */
+	bool awaited; /* another process waits for each socket with unsent messages, */
+	bool held;    /* but only this process can finish some of these messages */
 	unsigned along;
-	uint64_t until; /* nothing is waited for any longer */
-	struct rds_addr *ports; /* of those that have left */
+	uint64_t until; /* the end of all waiting */
+	struct rds_addr *ports; /* of the sockets that were handed off */
 	unsigned nports;
-	bool remote; /* there are peers behind devices; */
-	bool told;   /* ... and they know */
+	bool remote; /* there are peers behind devices */
+	bool told;   /* these peers have acknowledged all redirects */
 };
 
 static void handoff_stop_one(struct rds_sock *sk, void *arg)
@@ -113,7 +125,7 @@ static void handoff_stop_one(struct rds_sock *sk, void *arg)
 	if (!atomic_load(&sk->open) || (l->wanted && !l->wanted(sk)))
 		return;
 	if (l->calm)
-		(void)rds_lease_make(sk); /* who only looks at the deposit has it from there */
+		(void)rds_lease_make(sk); /* for processes that only peek at the parked packet */
 	rx_lock();
 	atomic_store(&sk->handing_off, true);
 	atomic_store(&sk->open, false);
@@ -121,7 +133,9 @@ static void handoff_stop_one(struct rds_sock *sk, void *arg)
 	l->n++;
 }
 
-/* Operations end with us, and so does what is known of messages whose end is to be told. */
+/*
+ * Operations end with this process, and so does the record of async sends that are to be notified.
+ */
 static bool sock_ends_with_us(const struct rds_sock *sk)
 {
 	bool told;
@@ -154,7 +168,10 @@ static void handoff_look_held(struct rds_conn *conn, void *arg)
 	rds_unlock(&conn->tx);
 }
 
-/* Another process wants what is left, and nothing of it needs us. */
+/*
+ * Other processes want all sockets with unsent messages, and nothing that is left needs this
+ * process.
+ */
 static bool handoff_is_awaited(struct handoff_out *l)
 {
 	if (!l->awaited)
@@ -171,7 +188,7 @@ static void sleep_a_moment(void)
 	os_syscall(SYS_nanosleep, (long)&pause, 0, 0, 0, 0, 0);
 }
 
-/* Until the peers have accepted it: a second look is only taken if there was something. */
+/* Waits until the peers have accepted what was sent. Sleeps only if something is unsent. */
 static void handoff_await_sent(struct handoff_out *l)
 {
 	bool told = false;
@@ -185,7 +202,7 @@ static void handoff_await_sent(struct handoff_out *l)
 		if (!l->unsent || handoff_is_awaited(l) || os_now_ns() >= l->until)
 			return;
 		if (!told)
-			rds_owner_wake(); /* calls of others that sleep here: they ask anew */
+			rds_owner_wake(); /* borrowers whose calls sleep here ask anew */
 		told = true;
 		rds_queue_want_room_all();
 		sleep_a_moment();
@@ -194,7 +211,10 @@ static void handoff_await_sent(struct handoff_out *l)
 
 static void handoff_log_lost(int err)
 {
-	/* The last copy has just been closed: the kernel says the latter if something was shown there. */
+	/*
+	 * These two mean that the last copy has just been closed: ECONNRESET, if unread packets lay
+	 * in the stand-in.
+	 */
 	if (err && err != -EPIPE && err != -ECONNRESET)
 		rds_error("an RDS socket that other processes have ends with this one: it cannot be handed over (%s)",
 			  strerror(-err));
@@ -205,7 +225,7 @@ static void handoff_orphan_port(struct rds_sock *sk, void *arg)
 	int err;
 
 	(void)arg;
-	if (!atomic_load(&sk->handing_off) || !sk->inode) /* the latter: let go before */
+	if (!atomic_load(&sk->handing_off) || !sk->inode) /* inode 0: it has a new owner already */
 		return;
 	err = registry_sock_orphan(rds_node_registry, sk->reg_idx, &sk->name);
 	sk->nobodys = !err;
@@ -229,7 +249,7 @@ static void handoff_park_one(struct rds_sock *sk, void *arg)
 	if (!err)
 		l->along += along;
 	else if (l->calm)
-		rds_handoff_unsent_send(sk, true); /* as what any other socket that ends has sent; needs memory */
+		rds_handoff_unsent_send(sk, true); /* as when a socket is closed; needs memory */
 	rds_lease_release(sk);
 }
 
@@ -241,7 +261,7 @@ static void handoff_receive_rest(void)
 		;
 }
 
-/* ---- those who send over devices ---- */
+/* ---- redirects for peers behind devices ---- */
 
 static void handoff_note_port(struct rds_sock *sk, void *arg)
 {
@@ -269,7 +289,7 @@ static void handoff_begin_conn(struct rds_conn *conn, void *arg)
 	rds_unlock(&conn->tx);
 }
 
-/* tx held. Has it been told of all ports, and said that it knows? */
+/* Has the peer got the redirects of all ports, and acknowledged them? tx held. */
 static bool conn_knows_ports(struct rds_conn *conn, const struct handoff_out *l)
 {
 	bool all;
@@ -287,8 +307,9 @@ static bool conn_knows_ports(struct rds_conn *conn, const struct handoff_out *l)
 }
 
 /*
- * Whatever connection there is: who has not sent to the port may be about to.  One that the peer has asked for may be up at its side already, so
- * it is waited for.  Others that are down find us gone.
+ * Every connection gets the redirects: a peer that has not sent to the port yet may be about to. A
+ * connection that the peer has asked for may be up at its side already, so it is waited for. The
+ * peers of other connections that are down find this process ended.
  */
 static void handoff_tell_conn(struct rds_conn *conn, void *arg)
 {
@@ -296,7 +317,7 @@ static void handoff_tell_conn(struct rds_conn *conn, void *arg)
 
 	rds_lock(&conn->tx);
 	if (!conn_is_behind_device(conn))
-		; /* it looks for the port itself (5) */
+		; /* this peer looks for the port itself (step 5) */
 	else if (conn->ep)
 		l->told &= conn_knows_ports(conn, l);
 	else if (atomic_load(&conn->state) == RDS_CONN_CONNECTING && conn->peer_asked)
@@ -304,7 +325,7 @@ static void handoff_tell_conn(struct rds_conn *conn, void *arg)
 	rds_unlock(&conn->tx);
 }
 
-/* Not malloc's memory: a signal handler's _exit() may have interrupted that. */
+/* Not malloc's memory: _exit() in a signal handler may have interrupted malloc(). */
 static void handoff_tell_peers(struct handoff_out *l)
 {
 	const size_t len = l->n * sizeof(*l->ports);
@@ -346,7 +367,10 @@ static unsigned handoff_all_out(bool (*wanted)(struct rds_sock *sk), bool calm, 
 	if (!l.n)
 		return 0;
 	rds_helper_kick();
-	/* The end of the helper's round: a call of another process that it was making has been answered, and there is none after it. */
+	/*
+	 * At the end of the helper's round, the borrower's call that it was making has been
+	 * answered, and no other follows.
+	 */
 	rds_helper_fork_prepare();
 	rds_helper_fork_parent();
 	if (patient)
@@ -382,7 +406,10 @@ static void handoff_look_lock(struct rds_conn *conn, void *arg)
 	look->free = look->free && rds_lock_wait_free(&conn->tx, look->until);
 }
 
-/* No send below us on this thread's stack either: then it can be waited for what was sent. */
+/*
+ * No send call is interrupted on this thread's stack either: then it is safe to wait for what was
+ * sent.
+ */
 static bool handoff_sends_are_free(uint64_t until)
 {
 	struct lock_look look = {.until = until, .free = true};
@@ -408,8 +435,9 @@ void rds_handoff_out_now(bool interrupted)
 /* ---- the program goes on after all ---- */
 
 /*
- * Somebody else has it now, and may leave it to us some day: that will be another structure.  What its peers still send here has no socket;
- * what waited in the queue is in the deposit.
+ * Another process owns the socket now. If this process takes it over again, that makes another
+ * structure. What its peers still send here finds no socket. The receive queue is in the parked
+ * file.
  */
 static void handoff_let_go(struct rds_sock *sk)
 {
@@ -422,7 +450,7 @@ static void handoff_let_go(struct rds_sock *sk)
 	sk->owner_id = 0;
 	sk->nobodys = false;
 	rx_lock();
-	rds_notify_drop(sk); /* they are in the deposit */
+	rds_notify_drop(sk); /* the notifications are in the parked file */
 	rx_unlock();
 	rds_handoff_unsent_drop(sk, true);
 	rds_mr_drop_all(sk);
@@ -436,7 +464,7 @@ static void handoff_find_let_go(struct rds_sock *sk, void *arg)
 		*found = sk;
 }
 
-/* Who sleeps in a call on one makes it anew, as a holder. */
+/* A thread that sleeps in a call on such a socket makes the call anew, as a borrower. */
 static void handoff_end_let_go(void)
 {
 	struct rds_sock *sk;
@@ -478,7 +506,11 @@ static void handoff_take_back(struct rds_sock *sk, void *arg)
 		handoff_let_go(sk);
 		return;
 	}
-	if (sk->handoff) /* who sends on it from now on looks up where to, for which control is needed */
+	/*
+	 * The senders of newer messages have to find a route anew. That needs control, so the
+	 * unsent messages go first.
+	 */
+	if (sk->handoff)
 		atomic_fetch_add(&rds_route_gen, 1);
 	rx_lock();
 	atomic_store(&sk->handing_off, false);
@@ -490,8 +522,8 @@ static void handoff_take_back(struct rds_sock *sk, void *arg)
 	rds_sock_wake(sk, POLLIN | POLLRDNORM | (rds_sock_writable(sk) ? POLLOUT : 0));
 	rx_unlock();
 	rds_handoff_unsent_send(sk, true);
-	rds_owner_look_later(
-		sk); /* who has asked while it was leaving has been heard by nobody, and it is not said again */
+	/* Requests to attach that came meanwhile were not read, and their event is not repeated. */
+	rds_owner_look_later(sk);
 }
 
 void rds_handoff_cancel(void)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * handoff_state.c - what a carrier that leaves puts into the stand-in (node/socket_name.h): the file with state and queue, and the packet with the descriptors.
+ * handoff_state.c - a parked socket in the stand-in (node/socket_name.h): the file with state and
+ * queues, and the packet with the descriptors.
  *
- * Looking changes nothing, and lets no descriptor into the table that is not asked for.  Who takes the packet has the lock on the will
- * first (standby.c), if there is one; so a descriptor of the will never comes into the table of a process that has the lock.
+ * Peeking changes nothing, and lets only those descriptors into the table that the caller asks for.
+ * A process that takes the packet locks the lease first (standby.c), if there is one. So a
+ * descriptor of the lease never comes into the table of a process that has the lock.
  *
- * Must not know who leaves, nor who takes.
+ * Must not know which process parks the socket, nor which one takes it.
  */
 #include <asm/ioctls.h>
 #include <errno.h>
@@ -104,7 +106,7 @@ int rds_handoff_write_state(struct rds_sock *sk, int fd, off_t *size)
 	for (inc = sk->rx_head; inc && !err; inc = inc->next) {
 		struct rds_share_message m;
 
-		memset(&m, 0, sizeof(m)); /* all of it: whoever reads it sees nothing else of ours */
+		memset(&m, 0, sizeof(m)); /* padding too: no other memory of ours leaves */
 		m.saddr = inc->saddr;
 		m.sport = inc->sport;
 		m.tos = inc->tos;
@@ -128,7 +130,7 @@ int rds_handoff_write_state(struct rds_sock *sk, int fd, off_t *size)
 
 /* ---- the packet ---- */
 
-/* In the order in which they are passed. */
+/* The order of the descriptors in the packet. */
 enum { PAIR, FILE_, MAILBOX, LEASE };
 
 int rds_handoff_park(int pair, int file, int inbox, int will, uint64_t size)
@@ -160,7 +162,10 @@ static void parked_close_fds(const int *fds, unsigned n)
 		os_close(fds[n]);
 }
 
-/* The first packet: 1 the deposit, 0 something else, -EAGAIN nothing, -EMFILE: it is, but the table is full. */
+/*
+ * Receives the first packet. 1: it is the parked packet. 0: it is another one. -EAGAIN: there is
+ * none. -EMFILE: it is the parked packet, but the table is full.
+ */
 static int parked_read_one(int standin, int flags, unsigned room, struct rds_handoff_packet *d,
 			   int fds[RDS_HANDOFF_FDS])
 {
@@ -182,8 +187,9 @@ static int parked_read_one(int standin, int flags, unsigned room, struct rds_han
 }
 
 /*
- * A carrier that has no number of its own left cannot take away the packets by which it has shown that there is something to read: the deposit lies
- * behind them.  They have no bytes (socket/standin.c).
+ * Does the parked packet lie behind the packets that signal readability? An owner that has no
+ * descriptor of the stand-in left cannot remove those. They have no bytes (socket/standin.c), so
+ * the number of bytes tells.
  */
 static bool parked_is_behind(int standin)
 {
@@ -238,9 +244,13 @@ static void parked_close_unwanted(const struct rds_handoff_packet *d, bool has_w
 }
 
 /*
- * The first packet: 1 the deposit, 0 something else, which is gone then, -EAGAIN, -EMFILE.  What does not fit into the table would be gone with the
- * packet: copies first, then the packet goes.  Without the lock somebody else may be at it, and what goes must be what was copied: then the copies
- * only tell that there is room.
+ * Takes the first packet. 1: it is the parked packet. 0: it was another one, which is removed.
+ * -EAGAIN, -EMFILE.
+ *
+ * Descriptors that do not fit into the table would be lost with the packet. So the packet is peeked
+ * at first. With the lock, the copies are kept, and the packet is removed. Without the lock,
+ * another process may take the packet meanwhile, and the copies could be of a different packet than
+ * the one that is removed. Then the copies are closed: they only prove that there is room.
  */
 static int parked_take_one(int standin, bool locked, unsigned room, struct rds_handoff_packet *d,
 			   int fds[RDS_HANDOFF_FDS])

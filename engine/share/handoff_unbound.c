@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * handoff_unbound.c - sockets of a process that has no helper: another one is about to have them, too, and nobody here would
- * answer it.
+ * handoff_unbound.c - hands off unbound sockets of a process that has no helper.
  *
- * A helper starts with the first bind; before that a socket is nothing but its options, the name that connect() has given
- * it, and our end of the pair.  Whoever is about to have it may do anything with it, while this process sits in waitpid().
- * So the socket is left, as by a carrier that ends (handoff_out.c): the deposit lies in the stand-in, and whoever makes the next
- * call takes it, this process or the other one.  That needs no thread, and no memory but the stack, so a signal handler may
- * do it, and a child that shares our memory but not our descriptors (vfork), in its last moment before it executes a program:
- * there is no other.
+ * When another process is about to get such a socket, no thread of this one could answer that
+ * process. A helper starts with the first bind. Before that, a socket consists of its options, the
+ * address that connect() has given it, and our end of the pair. The other process may make any call
+ * on it, while this one sleeps in waitpid().
  *
- * Such a child has a table of its own: the end of the pair that it has goes with the exec, but what the process has stays
- * there, until its own next call has it closed (rds_handoff_unbound_left).  Nor can it make a will as the process would, whose lock is
- * one table's: this one is written as a whole, and locked by nobody; whoever takes the deposit has it from there.
+ * So the socket is parked, as by an owner that ends (handoff_out.c). The process that makes the
+ * next call takes it over, this one or the other. Parking needs no thread, and no memory but the
+ * stack. So a signal handler may do it. A child that shares our memory but not our descriptors
+ * (vfork) may do it too, right before it executes a program: there is no other moment for it.
  *
- * Must not know which numbers another process will have.
+ * Such a child has a table of its own. Its end of the pair is closed by the exec. The parent's end
+ * stays open until the parent's next call closes it (rds_handoff_unbound_left). The child cannot
+ * make a lease as an owner does either, because the lock belongs to one table. It writes a complete
+ * lease, and no process has the lock on it: the process that takes the parked packet gets the lease
+ * with it.
+ *
+ * Must not know which descriptor numbers another process will have.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,9 +32,11 @@
 
 void (*rds_hook_handed_off)(struct rds_sock *sk);
 _Atomic bool rds_handoff_unbound_left;
-static struct rds_sock *behind; /* control: left, and our end of the pair is still open */
+static struct rds_sock *behind; /* control: handed off, but our end of the pair is still open */
 
-/* A signal handler, or a child of a thread, may have interrupted who has one. */
+/*
+ * A signal handler, or the vfork child of a thread, may have interrupted a thread that has a lock.
+ */
 static bool unbound_locks_free(void)
 {
 	uint64_t until = os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK);
@@ -51,13 +57,13 @@ static void unbound_find(struct rds_sock *sk, void *arg)
 		w->sk = sk;
 }
 
-/* Nobody sleeps for it: he would have to be told that it is elsewhere. */
+/* No thread sleeps in a call on it: that thread would have to learn of the hand-off. */
 static bool unbound_is_quiet(const struct rds_sock *sk)
 {
 	return sk && atomic_load(&sk->open) && !rds_sock_bound(sk) && !atomic_load(&sk->lease) &&
 	       !atomic_load(&sk->waiters) &&
-	       rds_node_name_is_peer(os_fd(&sk->pair),
-				     &sk->name); /* the calling process may have put something else there */
+	       /* The calling process may have put another file under that number. */
+	       rds_node_name_is_peer(os_fd(&sk->pair), &sk->name);
 }
 
 static int unbound_write_lease(const struct rds_sock *sk)
@@ -106,10 +112,10 @@ static int unbound_park(struct rds_sock *sk, int standin)
 	off_t size = 0;
 	int file = unbound_write_state(sk, &size), will = file < 0 ? file : unbound_write_lease(sk), inbox, err;
 
-	inbox = will < 0 ? -1 : rds_mailbox_make(&sk->name); /* without it senders that end wait */
+	inbox = will < 0 ? -1 : rds_mailbox_make(&sk->name); /* without it, senders that end wait */
 	err = will < 0 ? will : registry_sock_orphan(rds_node_registry, sk->reg_idx, &sk->name);
 	if (!err) {
-		os_recv_discard(standin); /* what is shown there to readers */
+		os_recv_discard(standin); /* the packets that signal readability */
 		err = rds_handoff_park(rds_sock_pair_fd(sk), file, inbox, will, (uint64_t)size);
 		if (err < 0)
 			(void)registry_sock_take_over(rds_node_registry, sk->reg_idx, &sk->name, false);
@@ -120,7 +126,7 @@ static int unbound_park(struct rds_sock *sk, int standin)
 	return err < 0 ? err : 0;
 }
 
-/* From now on it is another process's, as far as this one knows.  control held. */
+/* From now on this process treats the socket as another process's. control held. */
 static void unbound_mark_gone(struct rds_sock *sk)
 {
 	rds_hook_handed_off(sk);

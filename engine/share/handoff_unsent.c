@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * handoff_unsent.c - what a socket has sent and no transport was offered, when its carrier leaves and will not wait any
- * longer (handoff_out.c): it goes along in the deposit, and the next carrier sends it, before anything newer.
+ * handoff_unsent.c - unsent messages: the program has sent them, but no transport was offered them
+ * when the owner stops waiting and hands the socket off (handoff_out.c). They are parked with the
+ * socket, and the next owner sends them before any newer message.
  *
- * Only what no endpoint ever had: of all else this process cannot know, now or later, that the receiver will not
- * get it, and would have it sent twice.  What lies in memory that outlives us arrives without us.  Messages that
- * wait for RDMA operations stay, and end with those: regions and memory are this process's.
+ * A message is parked only if no endpoint ever had it. Of any other message this process can never
+ * know that the receiver will not get it, and parking it would send it twice. A message in memory
+ * that outlives this process arrives without it. Messages that wait for RDMA operations stay, and
+ * end with these operations, because regions and memory are this process's.
  *
- * They are taken off the connections before anybody else can have them, and kept until this process ends, for it
- * may yet go on (an exec that fails): then it sends them itself, unless somebody was quicker.  In the order of each
- * connection, those of the connections that wait for nothing but room before those that wait for their port to be
+ * The messages are taken off the connections before another process can have them. They are kept
+ * until this process ends, because it may yet go on (an exec that fails). Then it sends them
+ * itself, unless another process has taken the socket. They are in the order of each connection.
+ * Messages of connections that only wait for room come before those that wait for their port to be
  * found: for the same port, the latter are newer (conn/route.c).
  *
- * Perhaps in a signal handler's _exit(): taking and writing them needs no memory.
- * Must not know how a socket changes hands.
+ * This may run in the _exit() of a signal handler: taking and writing messages needs no memory.
+ * Must not know how a socket is handed off.
  */
 #include "engine/share/handoff.h"
 
@@ -24,7 +27,7 @@
 #include "engine/wire/port_set.h"
 #include "engine/rdma/rdma.h"
 
-/* ---- the process that leaves ---- */
+/* ---- the process that hands off ---- */
 
 static bool unsent_end_is_reported(const struct rds_queue_item *q)
 {
@@ -93,7 +96,7 @@ uint32_t rds_handoff_unsent_put(const struct rds_sock *sk, int fd, off_t *size)
 		err = unsent_put_one(q, fd, size);
 		if (!err)
 			continue;
-		*size = whole; /* what comes next goes over it */
+		*size = whole; /* the next record overwrites the partial one */
 		rds_error(
 			"messages that were sent on an RDS socket cannot be left to its next process, and are lost: %s",
 			strerror(-err));
@@ -102,7 +105,7 @@ uint32_t rds_handoff_unsent_put(const struct rds_sock *sk, int fd, off_t *size)
 	return n;
 }
 
-/* ---- the next one ---- */
+/* ---- the process that takes over ---- */
 
 static bool unsent_is_sound(const struct rds_share_unsent *m, size_t left)
 {
@@ -150,7 +153,7 @@ int rds_handoff_unsent_get(struct rds_sock *sk, const char **at, const char *end
 	return 0;
 }
 
-/* Without memory its end is not told. */
+/* Without memory the program gets no notification of the message's end. */
 static void unsent_report_end(struct rds_sock *sk, struct rds_queue_item *q)
 {
 	q->u.async = rds_op_async_new(sk, q->handoff.token, q->handoff.notify);
@@ -182,7 +185,7 @@ static void unsent_set_sender(struct rds_sock *sk, struct rds_queue_item *q, boo
 	rx_unlock();
 }
 
-/* The first ones, to the same address with the same type of service, leave the list. */
+/* Removes the first messages from the list, as far as address and type of service are the same. */
 static struct rds_queue_item *unsent_take_run(struct rds_queue_item **list)
 {
 	struct rds_queue_item *run = *list, *q = run;
@@ -195,7 +198,10 @@ static struct rds_queue_item *unsent_take_run(struct rds_queue_item **list)
 	return run;
 }
 
-/* The first to each port says so: whose port it is has nothing older after that. */
+/*
+ * Flags the first message to each port as the new owner's. The receiver accepts the last owner's
+ * older messages before it, so further messages to that port need no flag.
+ */
 static void unsent_flag_follows(struct rds_queue_item *run)
 {
 	static struct rds_port_set said; /* control */

@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * lease.c - the carrier's side of lease.h: the page, its lock, the line.
+ * lease.c - the owner's side of lease.h: the page, its lock, the hang-up pipe.
  *
- * Invariants: the lock is taken before anybody else can have the page, and let go only after what replaces the will (a deposit) is in its place.
- * It is the program's table that has it: the kernel drops such a lock when its process closes any descriptor of the file, so the page
- * never comes into that table a second time (standby.c sees to that), and the helper's copy is of another table.  The page has two
- * copies of the state, and says which one is whole; who was killed while writing has written the other one.
+ * Invariants: the lock is taken before another process can have the page. It is given up only after
+ * the parked packet, which replaces the lease, is in place.
  *
- * Must not know what others do with it.
+ * The program's table has the lock. The kernel drops such a lock when its process closes any
+ * descriptor of the file. So the page never comes into that table a second time (standby.c ensures
+ * that), and the helper's copy is in another table.
+ *
+ * The page has two copies of the state, and tells which one is complete. An owner that was killed
+ * while it was writing has written the other one.
+ *
+ * Must not know what other processes do with the page.
  */
 #include "engine/share/lease.h"
 
@@ -24,15 +29,15 @@
 #include "engine/helper/fd_exchange.h"
 
 #define LEASE_SIZE sizeof(struct rds_lease_page)
-#define RESERVE 24 /* descriptors that the program may want, and the deposits when it ends */
+#define RESERVE 24 /* descriptors left for the program, and for parking when it ends */
 
 static struct rds_sock *unexported; /* control */
-static _Atomic int reserve_fd =
-	-1; /* for the deposits' files, one at a time, if the program has used up its numbers by then */
+/* For the parked files, one at a time, if the program has used up its descriptors by then. */
+static _Atomic int reserve_fd = -1;
 static rds_lock_t export_lock = RDS_LOCK_INIT(RDS_LOCK_PLAIN);
 static struct {
-	struct os_fd end;  /* what holders get */
-	_Atomic int other; /* the helper's: it closes with the process, and nothing else has it */
+	struct os_fd end;  /* what borrowers get */
+	_Atomic int other; /* the helper's: closed when the process ends, since there is no copy */
 } hangup_pipe = {.end = OS_FD_NONE, .other = -1};
 
 /* ---- the page ---- */
@@ -42,7 +47,7 @@ void rds_lease_write(struct rds_sock *sk)
 	struct rds_lease_page *will = atomic_load(&sk->lease);
 	unsigned wanted, which;
 
-	if (!will || atomic_fetch_add(&sk->lease_wanted, 1)) /* who is at it writes once more */
+	if (!will || atomic_fetch_add(&sk->lease_wanted, 1)) /* the present writer repeats it */
 		return;
 	do {
 		wanted = atomic_load(&sk->lease_wanted);
@@ -53,8 +58,9 @@ void rds_lease_write(struct rds_sock *sk)
 }
 
 /*
- * The number goes another way (somebody wants it for dup2()), and the lock goes with the old one.  Meanwhile the open file has one that is read
- * only, beside which nobody can have ours.
+ * The descriptor moves to another number, because the program wants the old one for dup2(). The
+ * lock is lost when the old number is closed. Meanwhile the open file has a read lock, beside which
+ * no other process can get the write lock.
  */
 static void lease_page_moved(void *arg, int oldfd, int newfd)
 {
@@ -87,7 +93,7 @@ bool rds_lease_is_sound(int page)
 static int lease_map_page(struct rds_sock *sk, int page)
 {
 	void *map;
-	int err = os_reserve(page, LEASE_SIZE); /* also of somebody else's: his may be one with holes */
+	int err = os_reserve(page, LEASE_SIZE); /* a page of another process may have holes */
 
 	if (!err)
 		err = os_mmap(LEASE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, page, 0, &map);
@@ -105,7 +111,7 @@ static int lease_map_page(struct rds_sock *sk, int page)
 	return 0;
 }
 
-/* Are as many numbers left as the program could miss?  Asked when the lowest one that is free is no longer low. */
+/* Are RESERVE descriptors left? Only checked when the lowest free number is no longer low. */
 static bool lease_fds_left(int lowest)
 {
 	struct rlimit rl;
@@ -170,7 +176,7 @@ int rds_lease_make(struct rds_sock *sk)
 		return err;
 	}
 	will = atomic_load(&sk->lease);
-	if (os_fd(&sk->mailbox_fd) < 0) /* without it senders that end wait */
+	if (os_fd(&sk->mailbox_fd) < 0) /* without it, senders that end wait */
 		os_dup_high_slot(rds_mailbox_make(&sk->name), &sk->mailbox_fd.n[0]);
 	rds_lease_reserve_fd(true);
 	will->magic = RDS_SHARE_MAGIC;
@@ -180,7 +186,7 @@ int rds_lease_make(struct rds_sock *sk)
 	return 0;
 }
 
-/* What is written there stays until the socket is what it says. */
+/* Does not write the page: its content is valid until the socket has that state. */
 int rds_lease_take(struct rds_sock *sk, int page)
 {
 	int err = rds_lease_is_sound(page) ? lease_map_page(sk, page) : -EPROTO;
@@ -222,9 +228,12 @@ void rds_lease_unmap(struct rds_sock *sk)
 		os_munmap(will, LEASE_SIZE);
 }
 
-/* ---- the line ---- */
+/* ---- the hang-up pipe ---- */
 
-/* The helper, with its own table: the writing end is never in one that a fork copies. */
+/*
+ * Helper thread. If the helper has its own table, the writing end is never in one that a fork
+ * copies.
+ */
 static void lease_make_hangup(struct rds_deferred_call *c)
 {
 	int ends[2], err;
@@ -265,7 +274,7 @@ static bool lease_has_hangup(void)
 	return atomic_load(&hangup_pipe.end.n[0]) >= 0;
 }
 
-/* The helper may be at something else for a while. */
+/* The helper may be busy for a while. */
 static void lease_await_hangup(void)
 {
 	uint64_t until = os_now_ns() + rds_patience_ns(RDS_PATIENCE_HANG_UP);
@@ -275,7 +284,7 @@ static void lease_await_hangup(void)
 		rds_fd_exchange_await(1);
 }
 
-/* There is no helper yet: nobody can have attached. */
+/* NULL also if there is no helper yet: then no process can have attached. */
 static struct rds_sock *lease_next_unexported(void)
 {
 	struct rds_sock *sk;
@@ -288,7 +297,10 @@ static struct rds_sock *lease_next_unexported(void)
 	return sk;
 }
 
-/* The reference goes along: until the helper knows the number, the structure is not somebody else's. */
+/*
+ * The export carries the reference: the structure is not reused before the helper has the
+ * descriptors.
+ */
 static void lease_export(struct rds_sock *sk)
 {
 	int fds[2] = {atomic_load(&sk->lease_fd.n[0]), atomic_load(&sk->mailbox_fd.n[0])};
@@ -301,7 +313,7 @@ void rds_lease_export_all(void)
 {
 	struct rds_sock *sk;
 
-	/* Not to be had: most likely a signal has interrupted this thread here. */
+	/* On failure most likely a signal has interrupted this thread with the lock held. */
 	if (!rds_lock_until(&export_lock, os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK)))
 		return;
 	while ((sk = lease_next_unexported())) {
@@ -312,7 +324,10 @@ void rds_lease_export_all(void)
 	rds_unlock(&export_lock);
 }
 
-/* One that has been closed meanwhile wants none; if that happens now, what is left for the helper closes it. */
+/*
+ * A socket that was closed meanwhile needs no descriptors. If it is closed just now, the helper's
+ * part of that close closes them.
+ */
 unsigned rds_lease_exported(void *socket, int *fds, unsigned nfds)
 {
 	int fd = nfds > 0 ? fds[0] : -1, inbox = nfds > 1 ? fds[1] : -1;
@@ -332,7 +347,7 @@ unsigned rds_lease_exported(void *socket, int *fds, unsigned nfds)
 	return nfds < 2 ? nfds : 2;
 }
 
-/* ---- a holder that came past all hooks ---- */
+/* ---- a borrower that no hook has announced ---- */
 
 static void lease_tell_late(struct rds_deferred_call *c)
 {
@@ -342,12 +357,15 @@ static void lease_tell_late(struct rds_deferred_call *c)
 
 static struct rds_deferred_call again_chore = {.fn = lease_tell_late};
 
-/* It is the program's table that must have the lock, so one of its threads does it, between two calls. */
+/*
+ * The program's table must have the lock, so one of the program's threads does this, between two
+ * calls.
+ */
 static void lease_make_missing(struct rds_deferred_call *c)
 {
 	(void)c;
 	rds_share_begin();
-	rds_helper_defer(&again_chore); /* behind what has been lent */
+	rds_helper_defer(&again_chore); /* runs after the exported descriptors are taken */
 }
 
 static struct rds_deferred_call late_chore = {.fn = lease_make_missing};
@@ -357,9 +375,9 @@ void rds_lease_make_late(struct rds_sock *sk)
 	atomic_store(&rds_share_possible, true);
 	if (atomic_load(&sk->lease))
 		return;
-	lease_make_hangup(&hangup_chore); /* a chore cannot wait for it */
+	lease_make_hangup(&hangup_chore); /* a deferred call cannot wait for the pipe */
 	rds_helper_defer_to_program(&late_chore);
-	rds_sock_wake_all(sk); /* who sleeps in a call looks, and sleeps on */
+	rds_sock_wake_all(sk); /* a thread that sleeps in a call runs it, and sleeps on */
 }
 
 unsigned rds_lease_fds(struct rds_sock *sk, int fds[RDS_LEASE_FDS])

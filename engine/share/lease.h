@@ -1,16 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * lease.h - so that a socket outlives its carrier when that is killed: what the carrier keeps ready (lease.c), and what every holder keeps of it
- * (standby.c).  See node/socket_name.h for the rest.
+ * lease.h - a socket outlives an owner that is killed: what the owner keeps ready (lease.c), and
+ * what each borrower keeps (standby.c). The rest of sharing: node/socket_name.h.
  *
- * The *will* is the socket's state on a page of memory of its own, a file without a name.  The carrier writes there what calls change, and has a
- * record lock on it: who has the lock is the carrier, the kernel gives it to one, and takes it away however a process ends.  A holder keeps four
- * descriptors: the will, the inbox (orphan_inbox.c), a copy of the carrier's end of the pair (so that the stand-in does not hang up with the carrier), and
- * the *line*, a pipe whose other end only the carrier's helper has: it hangs up when the carrier has ended, and a sleeping holder can wait for that.
- * Children of fork have them from birth, others get them with the answer to RDS_SHARE_ATTACH.
+ * The *lease* is the socket's state on a page of memory of its own, a file without a name. The
+ * owner writes there what calls change, and has a record lock on the file. The process with the
+ * lock is the owner. The kernel gives the lock to one process, and frees it however that process
+ * ends.
  *
- * What waited in the queue of a carrier that was killed is lost, and so are calls that it was making for others just then; what its peers still
- * have goes to the next one.
+ * A borrower keeps four descriptors, its *standby*:
+ *   - the lease;
+ *   - the mailbox (orphan_inbox.c);
+ *   - a copy of the owner's end of the pair, so that the stand-in does not hang up with the owner;
+ *   - the owner's *hang-up pipe*. Only the owner's helper has the other end. The pipe hangs up when
+ *     the owner has ended, and a sleeping borrower can wait for that.
+ * Children of fork inherit these. Other processes get them with RDS_SHARE_HELLO, when they attach.
+ *
+ * If an owner is killed, the messages in its receive queue are lost, and so are the calls that it
+ * was making for borrowers just then. What its peers still have goes to the next owner.
  */
 #ifndef ENGINE_WILL_H
 #define ENGINE_WILL_H
@@ -22,79 +29,108 @@
 
 #include "engine/share/handoff.h"
 
-/* ---- the carrier: lease.c ---- */
+/* ---- the owner: lease.c ---- */
 
-/* Has a will, from now on up to date, and this process the lock.  control held.  0 or -errno; then it ends with this process. */
+/*
+ * Makes sk's lease, which is kept up to date from now on, and takes the lock on it. 0, or -errno:
+ * then sk ends if this process is killed. control held.
+ */
 int rds_lease_make(struct rds_sock *sk);
-/* The same with one that another carrier has written, and on which we have the lock already.  Takes the descriptor.  Before the socket is listed. */
+/*
+ * The same with a lease that another owner has written, and on which we have the lock already.
+ * Takes the descriptor. Before the socket is listed.
+ */
 int rds_lease_take(struct rds_sock *sk, int page);
-/* The inbox that comes with it, or without a will (orphan_inbox.c).  Takes the descriptor. */
+/*
+ * Keeps the mailbox that came with a lease, or without one (orphan_inbox.c). Takes the descriptor.
+ */
 int rds_lease_take_mailbox(struct rds_sock *sk, int inbox);
-bool rds_lease_is_sound(int page);    /* it is of the size of one, and nobody can make it shorter */
-void rds_lease_reserve_fd(bool keep); /* a number for who leaves: kept, or to be had now.  The program's table */
-void rds_lease_export_later(struct rds_sock *sk); /* once it is listed.  control held */
-/* The helper gets what it needs to answer those who attach.  No lock that the helper could want. */
+bool rds_lease_is_sound(int page); /* of the size of a lease, and no process can shrink it */
+/*
+ * Keeps a descriptor in reserve for parking sockets, or frees it for use now. The program's table.
+ */
+void rds_lease_reserve_fd(bool keep);
+/* Queues sk for rds_lease_export_all(). Once sk is listed. control held. */
+void rds_lease_export_later(struct rds_sock *sk);
+/*
+ * Exports the queued leases to the helper, which passes them to processes that attach. The caller
+ * holds no lock that the helper could want.
+ */
 void rds_lease_export_all(void);
-/* rds_export_taker: the lease and the mailbox, or fewer, if the helper had no number for one, or there is none. */
+/*
+ * rds_export_taker: the lease and the mailbox. Fewer, if the helper had no number for one, or there
+ * is no mailbox.
+ */
 unsigned rds_lease_exported(void *sk, int *fds, unsigned nfds);
 unsigned rds_lease_hangup_exported(void *none, int *fds, unsigned nfds); /* rds_export_taker */
 
-/* Somebody has come to hold it of whom nobody had told: the program's next call makes what there is not.  Helper. */
+/*
+ * A process has attached to sk that no hook had announced: the program's next call makes the lease
+ * if there is none. Helper thread.
+ */
 void rds_lease_make_late(struct rds_sock *sk);
 
-/* What is written there has changed. Any thread, any lock; from a signal handler, too. */
+/* State that the lease contains has changed. Any thread, any lock; also from a signal handler. */
 void rds_lease_write(struct rds_sock *sk);
 
-/* Not the carrier any more, or again: 0, or -EAGAIN, somebody else is. */
+/* Gives up the lock, and takes it again: 0, or -EAGAIN, another process is the owner. */
 void rds_lease_release(struct rds_sock *sk);
 int rds_lease_retake(struct rds_sock *sk);
-void rds_lease_close(struct rds_sock *sk); /* this table's number */
-void rds_lease_unmap(struct rds_sock *sk); /* nobody uses the structure any more */
+void rds_lease_close(struct rds_sock *sk); /* the descriptors in the calling thread's table */
+void rds_lease_unmap(struct rds_sock *sk); /* no thread uses the structure any more */
 
 /*
- * Which descriptors a holder gets: our end of the pair, the line, the inbox if there is one, and last the will, of the calling thread's table.  How
- * many, or 0: not all are there.
+ * The descriptors that a borrower gets: our end of the pair, the hang-up pipe, the mailbox if there
+ * is one, and last the lease; numbers of the calling thread's table. Returns how many, or 0: one is
+ * missing.
  */
 #define RDS_LEASE_FDS 4
 unsigned rds_lease_fds(struct rds_sock *sk, int fds[RDS_LEASE_FDS]);
 void rds_lease_forget(void); /* forked child */
 
-/* ---- holders: standby.c ---- */
+/* ---- borrowers: standby.c ---- */
 
-/* What somebody gets who becomes the carrier. */
+/* What a process gets that becomes the owner. */
 struct rds_handoff {
-	int pair;	 /* the carrier's end */
-	int page;	 /* the will, locked by this process; -1: there is none */
-	int file;	 /* of the deposit; -1: the last carrier was killed */
+	int pair;	 /* the owner's end */
+	int page;	 /* the lease, locked by this process; -1: there is none */
+	int file;	 /* the parked state; -1: the last owner was killed */
 	int inbox;	 /* -1: there is none */
 	uint64_t size;	 /* of the file */
 };
 
 /*
- * Becomes the carrier of the stand-in fd, if nobody is: 0 and what there is, which is the caller's, who has rds_standby_done() told in the end.
- * -EAGAIN: somebody is, or what this process keeps is not enough.
+ * Becomes the owner of the stand-in fd, if there is none. 0, and what *e contains is the caller's,
+ * which calls rds_standby_done() in the end. -EAGAIN: there is an owner, or what this process keeps
+ * is not enough.
  */
 int rds_standby_take_over(int fd, uint64_t inode, struct rds_handoff *e);
 void rds_standby_done(uint64_t inode);
-/* Could it be had, because its carrier was killed?  System calls, if this process keeps anything of it. */
+/*
+ * Could this process take the socket over, because its owner was killed? Makes system calls if this
+ * process has any standby.
+ */
 bool rds_standby_owner_died(int fd);
 
-/* The answer of a carrier, and what came with it: bytes or -errno, as os_recv(). */
+/* Reads an owner's RDS_SHARE_HELLO, and keeps its descriptors: bytes or -errno, as os_recv(). */
 ssize_t rds_standby_read_hello(int channel, uint64_t inode, struct rds_share_reply *a);
-/* A deposit lies in the stand-in: true; then what is needed is kept of that. */
+/* Does a parked packet lie in the stand-in? If so, what a standby needs is copied from it. */
 bool rds_standby_keep_parked(int fd, uint64_t inode);
-/* The last number of that socket is closed here: nothing is kept of it. */
+/* This process has closed its last descriptor of the socket: frees the standby. */
 void rds_standby_drop(uint64_t inode);
 bool rds_standby_any(void);
-/* What is written on a will: 0 or -errno. */
+/* Reads the state from a lease: 0 or -errno. */
 int rds_standby_read_lease(int page, struct rds_share_state *st);
 int rds_standby_hangup_fd(uint64_t inode); /* -1: none */
-int rds_standby_owner_pid(uint64_t inode); /* as os_lock_holder(), of the will; -1: there is none.  No lock */
-uint64_t rds_standby_timeo(uint64_t inode, bool send); /* as the will has it; RDS_BORROWER_NO_TIMEOUT.  No lock */
+/* As os_lock_holder(), of the lease; -1: this process keeps none. Takes no lock. */
+int rds_standby_owner_pid(uint64_t inode);
+/* As the lease has it; RDS_BORROWER_NO_TIMEOUT: this process keeps none. Takes no lock. */
+uint64_t rds_standby_timeo(uint64_t inode, bool send);
 
 /*
- * Forked child: what its parent carried and had a will for is kept from now on, under the numbers that it has already; to be called before
- * those are closed that rds_standby_keeps_fd() does not say are kept.
+ * Forked child: keeps a standby of each socket that its parent owned with a lease, under the
+ * descriptor numbers that it has inherited. To be called before those descriptors are closed of
+ * which rds_standby_keeps_fd() says no.
  */
 void rds_standby_forked(void);
 bool rds_standby_keeps_fd(int fd);

@@ -1,23 +1,34 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * orphan_inbox.c - what a process still has for a socket of nobody when it ends (node/socket_name.h): put into the socket's inbox, and taken out of it by the
- * next carrier.
+ * orphan_inbox.c - the mailbox, for messages to a socket that no process owns (node/socket_name.h).
  *
- * A socket has one for as long as some copy of it is open: it is made with the will, and kept by everybody who could become the carrier; so a
- * parcel finds it there too when a carrier has been killed.  (Without a will it is made for the deposit.)
+ * A process that ends puts the messages that it still has for such a socket into the mailbox. The
+ * next owner takes them out.
  *
- * Nothing is lost or doubled: the kernel takes a parcel whole or not at all, and a sender gives its messages up only then.  It leaves one while it
- * has the registry's lock, and the registry says that the port is nobody's.  Whoever takes the socket has the registry say so first, then empties
- * the inbox, and then begins to accept messages: what has been left by then is there.
- * Order: what waits for a port goes in one parcel, the oldest first, and parcels are taken out as they came, before what is sent to the new carrier.  A
- * sender that has older messages for the port on their way to the last carrier leaves nothing until they have come back.
- * It does not grow without end: a message finds room by the rule by which a receive queue becomes congested, as long as not more than RCVBUF lies there.
- * The registry counts for those who leave something, and who takes it out goes by the same rule.  The rest stays with its sender.
+ * A socket has a mailbox as long as any copy of the socket is open. The mailbox is made with the
+ * lease, and every process that could become the owner keeps it. So a batch can be delivered also
+ * after an owner was killed. (Without a lease the mailbox is made when the socket is parked.)
  *
- * Anybody on this host can connect to an inbox, and have one of that name.  Both sides ask the kernel whose process the other is, as everywhere;
- * what is in a parcel is checked like a deposit.
+ * No message is lost or doubled. The kernel takes a batch whole or not at all, and only then does
+ * the sender free its messages. It delivers a batch while it has the registry's lock, and the
+ * registry says that nobody owns the port. A process that takes the socket over first has the
+ * registry name it as the owner, then empties the mailbox, and then begins to accept messages. So
+ * it finds all batches that were delivered before.
  *
- * Operations and what waits behind them for the same port end with the process.
+ * Order: the messages that wait for one port go in one batch, the oldest first. Batches are taken
+ * out in the order in which they came, before any message that is sent to the new owner. A sender
+ * that has older messages for the port on their way to the last owner delivers nothing until those
+ * have come back.
+ *
+ * Size: the rule is the one by which a receive queue becomes congested. There is room for a message
+ * as long as the mailbox contains no more than RCVBUF. The registry counts for the senders, and the
+ * new owner goes by the same rule. The other messages stay with their sender.
+ *
+ * Any process of this host can connect to a mailbox, or bind a mailbox's name. Both sides ask the
+ * kernel whose process the other one is, as everywhere. The content of a batch is checked like a
+ * parked file.
+ *
+ * Operations, and messages that wait behind them for the same port, end with the process.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -33,16 +44,18 @@
 #include "engine/wire/port_set.h"
 #include "engine/node/socket_name.h"
 
-#define BACKLOG 4096 /* the kernel's own limit is lower, mostly */
+#define BACKLOG 4096 /* the kernel's own limit is usually lower */
 #define LEAST_WEIGHT 64
 
-/* Messages of no bytes are not for nothing. */
+/* A message without bytes needs memory as well. */
 static uint32_t mailbox_weight(uint32_t len)
 {
 	return len < LEAST_WEIGHT ? LEAST_WEIGHT : len;
 }
 
-/* A socket, bound to an inbox's name or connected to the one that has it: a descriptor or -errno. */
+/*
+ * A socket that has a mailbox's name, or is connected to the one that has it: descriptor or -errno.
+ */
 static int mailbox_socket(const struct rds_procid *name, bool listens)
 {
 	int fd = os_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err;
@@ -59,17 +72,17 @@ static int mailbox_socket(const struct rds_procid *name, bool listens)
 	return err ? err : fd;
 }
 
-/* ---- the carrier's side ---- */
+/* ---- the owner's side ---- */
 
 int rds_mailbox_make(const struct rds_procid *name)
 {
 	return mailbox_socket(name, true);
 }
 
-/* An inbox that is being emptied. */
+/* A mailbox that is being emptied. */
 struct emptying {
 	struct rds_sock *sk;
-	int64_t room; /* a message is taken as long as it is not negative */
+	int64_t room; /* messages are taken as long as this is not negative */
 };
 
 static void mailbox_warn_full(void)
@@ -121,7 +134,10 @@ static int batch_open(struct emptying *e, const struct rds_mailbox_batch *p, int
 	return err;
 }
 
-/* Who has made the inbox, or left something there, may have ended: then its user is all that is known of it. */
+/*
+ * The process that has made the mailbox, or delivered the batch, may have ended. Then its user is
+ * all that is known of it.
+ */
 static bool mailbox_peer_trusted(int fd)
 {
 	struct ucred cred;
@@ -130,7 +146,7 @@ static bool mailbox_peer_trusted(int fd)
 	       rds_node_peer_trusted(fd);
 }
 
-/* One connection: what is in it, or that there will be nothing. */
+/* Takes the batch of one connection, or ensures that none can come. */
 static int batch_take(struct emptying *e, int fd)
 {
 	int fds[OS_PASS_MAX], err = 0;
@@ -159,7 +175,7 @@ static int batch_take(struct emptying *e, int fd)
 	return err == -EPROTO ? 0 : err;
 }
 
-/* Everybody who could carry the socket has it, and can change that. */
+/* Every process that could become the owner has this open file, and can clear the flag. */
 static void mailbox_set_nonblock(int inbox)
 {
 	int flags = os_fcntl(inbox, F_GETFL, 0);
@@ -168,12 +184,15 @@ static void mailbox_set_nonblock(int inbox)
 		os_fcntl(inbox, F_SETFL, flags | O_NONBLOCK);
 }
 
-/* So many at most: what comes later is not from anybody who asks the registry. */
+/*
+ * Takes a limited number of connections. Senders that ask the registry do not connect any more, so
+ * what comes beyond that is not theirs.
+ */
 int rds_mailbox_empty(int inbox, struct rds_sock *sk)
 {
 	struct emptying e = {.sk = sk};
 	struct registry_mailbox has;
-	unsigned most = BACKLOG + 1; /* in the kernel, too */
+	unsigned most = BACKLOG + 1; /* so many the kernel queues for this backlog */
 	int fd = 0, err = 0;
 
 	registry_sock_mailbox(rds_node_registry, sk->reg_idx, &has);
@@ -198,10 +217,10 @@ int rds_mailbox_empty(int inbox, struct rds_sock *sk)
 
 /* ---- a sender's side; control and the connection's tx held ---- */
 
-/* Ports of one connection that have been looked at; empty between two uses.  control held */
+/* The ports of one connection that have been handled; empty between two uses. control held. */
 static struct rds_port_set seen;
 
-/* Ends where an operation begins. */
+/* The next message for the port; NULL if there is none, or if it belongs to an operation. */
 static struct rds_queue_item *queued_next_for(struct rds_queue_item *q, uint16_t port)
 {
 	while (q && q->u.dport != port)
@@ -209,7 +228,10 @@ static struct rds_queue_item *queued_next_for(struct rds_queue_item *q, uint16_t
 	return q && !q->op && !(q->hdr.flags & RDS_FLAG_OP) ? q : NULL;
 }
 
-/* Older ones may be on their way to the last carrier, or it cannot be found out now: this may be a signal handler's _exit(). */
+/*
+ * Older messages may be on their way to the last owner. True also if a lock is not free, since this
+ * may be the _exit() of a signal handler.
+ */
 static bool mailbox_older_underway(const struct rds_conn *nowhere, uint16_t port)
 {
 	struct rds_conn *conn;
@@ -256,8 +278,9 @@ static int batch_write(const struct rds_conn *nowhere, uint16_t port, int64_t ro
 }
 
 /*
- * The registry's lock held.  Who takes the socket once that is not ours any more finds the connection, and what is in it; or
- * hangs up, and then nothing can be put into it.
+ * The registry's lock is held, but may be lost if this process is stopped. A process that takes the
+ * socket over after that either finds the connection with the batch in it, or shuts the connection
+ * down before the batch comes, and then the send fails.
  */
 static int batch_deliver(const struct rds_procid *name, void *arg)
 {
@@ -275,7 +298,7 @@ static int batch_deliver(const struct rds_procid *name, void *arg)
 	return err;
 }
 
-/* Does that port's socket have nobody who carries it? */
+/* Does the port belong to a socket that no process owns? */
 static bool port_is_nobodys(const struct rds_conn *nowhere, uint16_t port, struct registry_mailbox *inbox)
 {
 	struct registry_owner own;
@@ -287,7 +310,10 @@ static bool port_is_nobodys(const struct rds_conn *nowhere, uint16_t port, struc
 	return true;
 }
 
-/* How many messages are left there: what there is room for of all that came before an operation. */
+/*
+ * Delivers the messages for the port that are queued before an operation, as far as there is room.
+ * Returns their number.
+ */
 static uint32_t mailbox_deliver_port(const struct rds_conn *nowhere, uint16_t port)
 {
 	struct delivery d = {.p = {.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION}};
@@ -315,7 +341,7 @@ static uint32_t mailbox_deliver_port(const struct rds_conn *nowhere, uint16_t po
 	return err >= 0 ? d.p.n_messages : 0;
 }
 
-/* What has been left, so many, goes from the queue to the end of a list. */
+/* Moves the n messages that were delivered from the queue to the end of a list. */
 static struct rds_queue_item **mailbox_unqueue(struct rds_conn *nowhere, uint16_t port, uint32_t n,
 					       struct rds_queue_item **tail)
 {
@@ -352,7 +378,7 @@ struct rds_queue_item *rds_mailbox_deliver(struct rds_conn *nowhere)
 			continue;
 		}
 		tail = mailbox_unqueue(nowhere, q->u.dport, n, tail);
-		q = nowhere->queue; /* that one is on the other list now */
+		q = nowhere->queue; /* the old q is in the other list now */
 	}
 	for (q = nowhere->queue; q; q = q->next)
 		rds_port_set_del(&seen, q->u.dport);

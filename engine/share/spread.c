@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * spread.c - from now on other processes may have our sockets: each gets what makes that possible.
+ * spread.c - from now on other processes may have our sockets: makes a lease for each socket, and
+ * starts the helper.
+ *
+ * Any thread. Locks are waited for no longer than RDS_PATIENCE_LOCK. rds_share_begin_now() may run
+ * in a signal handler that has interrupted malloc(), so it does not start the helper.
  */
 #include "engine/calls/start.h"
 #include "engine/share/lease.h"
@@ -17,8 +21,9 @@ static void spread_note_socket(struct rds_sock *sk, void *any)
 }
 
 /*
- * This thread may be a signal handler's that has interrupted who has control: then it stays as it is.  So it does if the helper
- * cannot be started; another process's call on a socket of ours will say so.
+ * A signal handler may have interrupted the thread that holds control. Then nothing is changed. If
+ * the helper cannot be started, nothing is reported here: another process's call on a socket of
+ * ours reports it.
  */
 static void spread_sockets(bool start)
 {

@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * standby.c - the holder's side of lease.h: what this process keeps of sockets that others carry, and how it becomes the carrier.
+ * standby.c - the borrower's side of lease.h: the standbys that this process keeps of sockets that
+ * other processes own, and how this process becomes the owner.
  *
- * One entry for each socket, by the inode of the stand-in.  While it is TAKEN a thread of this process is becoming the carrier, or has become it:
- * then, as for sockets that the engine here has anyway, the will is not let into the table a second time, since closing it would
- * give up the lock (lease.c).  Everything under one lock, which is held for a few system calls, none of which sleeps; but who only wants to know
- * what to sleep for takes none.  A signal handler that makes a call over a channel that is there does not come here (borrower_channel.c).
+ * There is one entry for each socket, by the inode of the stand-in. While an entry is TAKEN, a
+ * thread of this process is becoming the owner, or has become the owner. Then the lease is not let
+ * into the table a second time, because closing that descriptor would give up the lock (lease.c).
+ * The same holds for sockets that this process's engine has.
  *
- * Must not know how a channel is made, nor what becomes of what is taken (handoff_in.c).
+ * One lock guards everything. It is held for a few system calls, none of which sleeps. A thread
+ * that only looks up what to sleep for takes no lock. A signal handler that makes a call over a
+ * channel that exists does not come here (borrower_channel.c).
+ *
+ * Must not know how a channel is made, nor what becomes of a socket that is taken (handoff_in.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -124,7 +129,7 @@ bool rds_standby_any(void)
 	return atomic_load_explicit(&held, memory_order_relaxed);
 }
 
-/* ---- what a carrier says ---- */
+/* ---- what an owner sends ---- */
 
 static bool standin_is_ours(uint64_t inode)
 {
@@ -135,7 +140,11 @@ static bool standin_is_ours(uint64_t inode)
 	return sk;
 }
 
-/* The next carrier of what is kept already: another line.  Without one (no descriptor was free) nobody is woken, but it can still be taken. */
+/*
+ * There is a standby already, and the socket has a new owner: keeps the new owner's hang-up pipe.
+ * Without the pipe (no descriptor was free) sleepers are not woken, but the socket can still be
+ * taken over.
+ */
 static void standby_keep_hangup(struct standby *h, const int *fds, unsigned n, uint64_t will)
 {
 	struct stat st;
@@ -147,12 +156,15 @@ static void standby_keep_hangup(struct standby *h, const int *fds, unsigned n, u
 	for (i = 0; i < n; i++)
 		if (n != 2 || i != HANGUP)
 			os_close(fds[i]);
+	/*
+	 * The standby may be of another socket, whose stand-in was closed unnoticed, and whose
+	 * inode this socket has got.
+	 */
 	if (n && (os_fstat(atomic_load(&h->fd[LEASE]), &st) || st.st_ino != will))
-		standby_drop(
-			h); /* of another socket, whose stand-in was closed behind our back, and whose inode this one has got */
+		standby_drop(h);
 }
 
-/* Takes the descriptors: all, or all but the inbox. */
+/* Takes the descriptors: all, or all but the mailbox. */
 static void standby_keep_fds(uint64_t inode, const int *fds, unsigned n)
 {
 	struct standby *h = n == PARTS || n == PARTS - 1 ? standby_add(inode) : NULL;
@@ -198,7 +210,7 @@ ssize_t rds_standby_read_hello(int channel, uint64_t inode, struct rds_share_rep
 	return len;
 }
 
-/* Of a look at a deposit. */
+/* Closes what rds_handoff_peek() returned. */
 static void standby_close_parts(const int fds[3])
 {
 	unsigned i;
@@ -246,9 +258,12 @@ void rds_standby_drop(uint64_t inode)
 	pthread_mutex_unlock(&standby_lock);
 }
 
-/* ---- has the carrier been killed? ---- */
+/* ---- has the owner been killed? ---- */
 
-/* The lock is let go with a deposit in place, and otherwise only by the kernel. */
+/*
+ * An owner gives up the lock when the parked packet is in place. Otherwise only the kernel frees
+ * it.
+ */
 static bool standby_is_unowned(const struct standby *h)
 {
 	return h && h->state == HELD && os_lock_holder(atomic_load(&h->fd[LEASE]), 0, 1) == 0;
@@ -268,8 +283,9 @@ bool rds_standby_owner_died(int fd)
 }
 
 /*
- * Who sleeps asks this, perhaps in a signal handler that has interrupted who has the lock.  A number that is read here may be closed, or another's,
- * when it is used: then the sleep ends for nothing, or is woken by what comes for all.
+ * For threads that are about to sleep. It takes no lock, since a signal handler may have
+ * interrupted the thread that has it. When the descriptor is used, it may be closed, or be another
+ * file. Then the sleep ends early, or only what wakes all sleepers wakes it.
  */
 static int standby_read_fd(const struct standby *h, uint64_t inode, unsigned part)
 {
@@ -313,7 +329,7 @@ int rds_standby_hangup_fd(uint64_t inode)
 	return standby_find_fd(inode, HANGUP);
 }
 
-/* Of a number that has been closed meanwhile this says nothing that would be acted upon. */
+/* The result may be wrong if the descriptor was closed meanwhile. The callers tolerate that. */
 int rds_standby_owner_pid(uint64_t inode)
 {
 	int page = standby_find_fd(inode, LEASE);
@@ -364,7 +380,7 @@ void rds_standby_hangup_drop(void)
 	pthread_mutex_unlock(&standby_lock);
 }
 
-/* ---- becoming the carrier ---- */
+/* ---- becoming the owner ---- */
 
 static bool lease_is_of_standin(int page, int fd)
 {
@@ -375,7 +391,7 @@ static bool lease_is_of_standin(int page, int fd)
 	       memcmp(&name, &st.name, sizeof(name)) == 0;
 }
 
-/* Has the lock on the will, if it is known already: h's, or `page`. */
+/* The caller has the lock on e->page, if the lease is known already. */
 static int standby_take_parked(int fd, struct rds_handoff *e)
 {
 	struct rds_handoff_packet d;
@@ -387,7 +403,10 @@ static int standby_take_parked(int fd, struct rds_handoff *e)
 	*e = (struct rds_handoff){.pair = fds[0], .page = e->page, .file = fds[1], .inbox = fds[2], .size = d.size};
 	if (fds[3] < 0)
 		return 0;
-	/* It was behind something else, so the will was not to be seen; a holder may have found nothing meanwhile, and gone on without. */
+	/*
+	 * The packet was behind others, so the lease could not be peeked at. Meanwhile another
+	 * borrower may have found no packet, and may have become the owner with its standby.
+	 */
 	e->page = os_dup_high(fds[3]);
 	err = e->page < 0 ? e->page : os_lock(e->page, F_WRLCK, 0, 1, false);
 	if (!err)
@@ -402,7 +421,7 @@ static int standby_take_parked(int fd, struct rds_handoff *e)
 	return -EIO;
 }
 
-/* No deposit: what we keep must do.  It needs no other number. */
+/* There is no parked packet: takes over with the standby. That needs no further descriptor. */
 static int standby_take_bare(struct standby *h, struct rds_handoff *e)
 {
 	if (!h)
@@ -418,7 +437,7 @@ static int standby_take_bare(struct standby *h, struct rds_handoff *e)
 	return 0;
 }
 
-/* The will's number is in *e from now on. */
+/* From now on the lease's descriptor is in rds_handoff.page. */
 static void standby_mark_taken(uint64_t inode, struct standby *h)
 {
 	if (!h && !(h = standby_add(inode)))
@@ -451,7 +470,10 @@ static int standby_lock_lease(int fd, struct standby *h, int *page)
 	return err == -EACCES ? -EAGAIN : err;
 }
 
-/* Who has the lock looks for the deposit: whoever leaves one has the lock until it is there, and so has whoever takes it. */
+/*
+ * First the lock, then a look for the parked packet. A process that parks the socket keeps the lock
+ * until the packet is in place, and a process that takes the packet has the lock as well.
+ */
 static int standby_take_locked(int fd, uint64_t inode, struct rds_handoff *e)
 {
 	struct standby *h = standby_find(inode);
@@ -463,7 +485,7 @@ static int standby_take_locked(int fd, uint64_t inode, struct rds_handoff *e)
 	if (err)
 		return err;
 	if (h && !lease_is_of_standin(e->page, fd)) {
-		standby_drop(h); /* of an earlier socket with that inode */
+		standby_drop(h); /* it is of an earlier socket with that inode */
 		return -EAGAIN;
 	}
 	err = rds_handoff_is_parked(fd) ? standby_take_parked(fd, e) : standby_take_bare(h, e);
@@ -497,9 +519,9 @@ void rds_standby_done(uint64_t inode)
 	pthread_mutex_unlock(&standby_lock);
 }
 
-/* ---- this process ends, execs, or closes its last number ---- */
+/* ---- this process ends, execs, or closes its last descriptor ---- */
 
-/* What the deposit of a carrier that was killed would have been, as far as anybody knows. */
+/* Writes the state that the killed owner would have parked, as far as its lease tells. */
 static int standby_write_state(int page, int file, off_t *size)
 {
 	struct rds_share_state st;
@@ -521,7 +543,7 @@ static void standby_park_bare(struct standby *h, int fd)
 		return;
 	file = rds_handoff_is_parked(fd) ? -1 : os_memfd("rds socket", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (file >= 0 && !standby_write_state(page, file, &size)) {
-		os_recv_discard(fd); /* what the last carrier has shown there */
+		os_recv_discard(fd); /* the last owner's packets that signal readability */
 		rds_handoff_park(atomic_load(&h->fd[PAIR]), file, atomic_load(&h->fd[MAILBOX]), page, (uint64_t)size);
 	}
 	if (file >= 0)

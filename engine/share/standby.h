@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* standby.h - between standby.c and standby_fork.c: the entries. */
+/*
+ * standby.h - the table of standbys, which standby.c and standby_fork.c share.
+ *
+ * All functions but standby_next() need standby_lock.
+ */
 #ifndef ENGINE_HEIR_IMPL_H
 #define ENGINE_HEIR_IMPL_H
 
@@ -18,7 +22,7 @@ struct standby {
 
 extern pthread_mutex_t standby_lock;
 
-/* for (at = 0; (h = standby_next(&at));): all there are, also those that are free.  Any time; all else here with the lock. */
+/* for (at = 0; (h = standby_next(&at));): all entries, FREE ones too. With or without the lock. */
 struct standby *standby_next(unsigned *at);
 struct standby *standby_add(uint64_t inode); /* NULL: no memory */
 void standby_set(struct standby *h, uint32_t state);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * standby_fork.c - what a forked child keeps of sockets that its parent carried or held (standby.c): the parent's numbers, which are its own by now.
+ * standby_fork.c - a forked child keeps a standby of the sockets that its parent owned or borrowed
+ * (standby.c). It uses the descriptors that it has inherited, under the parent's numbers.
  *
- * All else that was the engine's is closed meanwhile, so these are noted first.  No other thread is there yet.
+ * The child closes all other descriptors of the engine, so those that it keeps are marked first.
+ * The child has no other thread yet.
  */
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -12,7 +14,7 @@
 
 #define KEPT_MAX (1 << 20) /* no internal number is higher (sys/own_fds.c) */
 
-static uint8_t *kept; /* numbers, as bits, while the others are closed */
+static uint8_t *kept; /* bit set of descriptor numbers, while the others are closed */
 
 static void standby_inherit(struct rds_sock *sk, void *arg)
 {
@@ -25,7 +27,7 @@ static void standby_inherit(struct rds_sock *sk, void *arg)
 	(void)arg;
 	if (!atomic_load(&sk->lease) || !atomic_load(&sk->open) || fds[PAIR] < 0 || fds[LEASE] < 0 ||
 	    !rds_lease_fds(sk, line) || (rds_hook_number && rds_hook_number(sk) < 0))
-		return; /* the latter: the parent carries it for others, and has given us no number of it */
+		return; /* no number: the parent owns it for others, and we have no stand-in */
 	fds[HANGUP] = os_fcntl(line[1], F_DUPFD_CLOEXEC, 0);
 	h = fds[HANGUP] < 0 ? NULL : standby_add(sk->inode);
 	if (!h)
@@ -42,7 +44,7 @@ static void standby_inherit(struct rds_sock *sk, void *arg)
 	standby_set(h, HELD);
 }
 
-/* Without memory for it everything is closed, and nothing is kept. */
+/* Without memory for the bit set all descriptors are closed, and no standby is kept. */
 static void standby_note_kept(void)
 {
 	struct standby *h;
@@ -74,7 +76,7 @@ void rds_standby_forked(void)
 		if (h->state == HELD)
 			continue;
 		standby_set(h, FREE);
-		for (part = 0; part < PARTS; part++) /* another thread of the parent was at it */
+		for (part = 0; part < PARTS; part++) /* a parent's thread was changing it */
 			atomic_store(&h->fd[part], -1);
 	}
 	if (!os_process_inherited())
