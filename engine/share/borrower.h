@@ -1,15 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * borrower.h - calls on a socket whose engine is in another process: the holder's side of node/socket_name.h.
+ * borrower.h - calls on a socket whose engine is in another process: the borrower's side of
+ * node/socket_name.h.
  *
- * A holder needs no engine of its own.  The functions are those of rds.h with the descriptor instead of the socket: same
- * results (0, a count, -errno), same rules about the program's pointers; a call that blocks sleeps in one libc read().
- * They may be called from any number of threads, in a child of vfork not at all, and in signal handlers as long as the socket has an
- * idle channel: making one takes a lock (borrower_channel.c).
+ * A borrower needs no engine of its own.  The functions are those of rds.h with the descriptor
+ * instead of the socket: same results (0, a count, -errno), same rules about the program's
+ * pointers.  A call that blocks sleeps in one libc read(), or in ppoll() if the socket has a
+ * timeout (borrower_wait.c).  Any number of threads may call these functions.  A child of vfork
+ * must not.  A signal handler may as long as the socket has an idle channel: making a channel takes
+ * a lock (borrower_channel.c).
  *
- * -RDS_BORROWER_TAKE_OVER from any of them: the call was not made, because the carrier has left the socket to whoever wants it; rds_handoff_in() it
- * and make the call here.
- * -ENOTCONN from any of them: the process that carried the socket is gone, or has never heard of sharing; said once in the log.
+ * Every function may return -RDS_BORROWER_TAKE_OVER: the call was not made, because the owner has
+ * handed off the socket.  The caller takes the socket over with rds_handoff_in() and makes the call
+ * in this process.
+ *
+ * Every function may return -ENOTCONN: the owner has ended, or it does not know how to share
+ * sockets.  The log says so once.
  */
 #ifndef ENGINE_AWAY_H
 #define ENGINE_AWAY_H
@@ -36,55 +42,69 @@ int rds_borrower_take_error(int fd);
 void rds_borrower_set_error(int fd, int err);
 
 /*
- * From now on the stand-in shows readiness at once; edge: every arrival anew.  0 or -errno; -EAGAIN: as soon as the carrier goes on, which does not
- * answer now.  *since: when the caller began to wait, 0 not yet: the patience is one for several sockets.  NULL: for this one.
+ * From now on the owner keeps the readiness of the stand-in current; edge: it shows every arrival
+ * anew.  0 or -errno.  -EAGAIN: the owner does not answer now, and does this as soon as it goes on.
+ * *since: when the caller began to wait, 0: not yet.  Several sockets share one limit in this way.
+ * NULL: this socket has a limit of its own.
  */
 int rds_borrower_watch(int fd, bool edge, uint64_t *since);
 
 /*
- * A socket of another process has just come to this one (exec, SCM_RIGHTS): asks its carrier for what is needed to carry it on if that is
- * killed (lease.h).  Waits a second for it at most, for all together that do not answer, and 20 ms for each beyond that, or if the carrier is
- * stopped: that one answers later.
+ * A socket of another process has just come to this one (exec, SCM_RIGHTS).  Asks its owner for the
+ * descriptors with which this process can take over if the owner is killed (lease.h).  Waits at
+ * most a second for all owners together that do not answer.  After that second, and for an owner
+ * that is stopped, it waits 20 ms for each; such an owner answers later.
  */
 void rds_borrower_attach(int fd);
 
-/* The last number of its socket here is about to be closed: what was kept for that goes, or the carrier would believe it still in use. */
-void rds_borrower_close_begin(int fd);
-void rds_borrower_drop(uint64_t inode); /* the same, of one that is closed */
-void rds_borrower_hang_up(int fd);	/* only the channels to its last carrier, and at once */
 /*
- * ... it is.  If it was the last number anywhere the carrier has closed the socket when this returns, as the kernel would have: its port can be
- * had again.  Waits for that, 100 ms at most.
+ * The last descriptor of the socket in this process is about to be closed.  What this process keeps
+ * for the socket must go before, or the owner would believe that the socket is still in use.
+ */
+void rds_borrower_close_begin(int fd);
+void rds_borrower_drop(uint64_t inode); /* the same for a socket that is closed already */
+void rds_borrower_hang_up(int fd); /* closes only the channels to its last owner, and at once */
+/*
+ * The descriptor is closed now.  If it was the last one in any process, the owner has closed the
+ * socket when this returns, as the kernel would have: its port is free again.  Waits 100 ms at
+ * most.
  */
 void rds_borrower_close_wait(void);
 /*
- * This process ends or execs, or closes the last number of another process's socket.  If its carrier was killed and nobody has noticed, others may
- * have nothing but the stand-in: a deposit is left for them (standby.c).
+ * This process ends or execs, or closes its last descriptor of another process's socket.  If the
+ * owner was killed and no process has taken over, other borrowers may have nothing but the
+ * stand-in: this parks the socket for them (standby.c).
  */
 void rds_standby_park(int fd);
 /*
- * Regions that this process has opened on such a socket (borrower_regions.c).  It carries that one now: they are regions of sk, before peers can reach it,
- * but for those that may be none any more (all_there: none is).  control held.
+ * This process has become the owner of sk.  Memory regions that it opened as a borrower
+ * (borrower_regions.c) become regions of sk, before peers can reach sk.  all_there: every one of
+ * them is still open.  Otherwise some may have been freed, and none becomes a region.  control
+ * held.
  */
 struct rds_sock;
 void rds_borrower_regions_to_socket(struct rds_sock *sk, bool all_there);
-/* Forked child: channels are the parent's; what it needs to carry on, it has of its own (lease.h). */
+/* Forked child: the channels are the parent's.  Its standby descriptors are its own (lease.h). */
 void rds_borrower_forget(void);
-void rds_borrower_fork_prepare(void); /* before it, if there is an opportunity */
+void rds_borrower_fork_prepare(void); /* before the fork, if there is an opportunity */
 
-/* Has that socket's carrier ended, the last one that this process has been in touch with?  System calls. */
+/* Has the last owner that this process was in touch with ended?  System calls. */
 bool rds_borrower_owner_gone(int fd);
-/* It has, and this process cannot go on with the socket now: it is shown to be readable, so that somebody makes the call that says why. */
+/*
+ * The owner has ended, and this process cannot take over now.  Makes the socket readable, so that
+ * the program makes the call that reports the error.
+ */
 void rds_standby_show_readable(int fd);
-/* It has, and there is no other to be found: nothing is kept of it, and the stand-in hangs up. */
+/* The owner has ended and there is no other: drops what is kept, and the stand-in hangs up. */
 void rds_borrower_give_up(int fd);
 /*
- * For whoever sleeps for sockets that others carry: descriptors that say POLLHUP when a carrier has ended.  Puts up to `room` of them there, returns
- * how many there are.  For one socket: -1, none.
+ * For a thread that sleeps for sockets of other owners: descriptors that report POLLHUP when an
+ * owner has ended.  Stores up to `room` of them, returns how many there are.  For one socket: its
+ * descriptor, or -1 if there is none.
  */
 unsigned rds_standby_hangup_fds(struct pollfd *p, unsigned room);
 int rds_borrower_hangup_fd(int fd);
-/* Lines that have hung up, although new carriers were looked for: nobody waits for them any longer. */
+/* Closes hang-up pipes that still report POLLHUP after a search for new owners: no thread waits. */
 void rds_standby_hangup_drop(void);
 
 #endif

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * borrower_call.c - the calls of borrower.h: the program's arguments into a request, the answer into the program's memory.
+ * borrower_call.c - the calls of borrower.h: the program's arguments go into a request, the reply
+ * goes into the program's memory.
  *
- * What is the program's is probed here before it is touched, so that it is told EFAULT by its own process.  Must not know how a
- * call gets to the carrier (borrower_channel.c).
+ * The program's memory is probed before it is touched, so that the program's own process returns
+ * EFAULT.
+ *
+ * Must not know how a call gets to the owner (borrower_channel.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -45,10 +48,11 @@ static void request_take_data(struct borrower_call *c, const struct msghdr *msg)
 
 	c->q.total = total;
 	if (total > RDS_SHARE_BIG)
-		return; /* longer than any message may be: the carrier says so without having seen it */
+		return; /* longer than any message may be: the owner refuses it without its bytes */
+	/* Unreadable bytes are not sent: EFAULT, unless the owner finds another error first. */
 	for (i = 0; i < msg->msg_iovlen; i++)
 		if (rds_user_readable(msg->msg_iov[i].iov_base, msg->msg_iov[i].iov_len))
-			return; /* EFAULT, if the carrier finds nothing else first: it has no bytes either */
+			return;
 	c->data = msg->msg_iov;
 	c->n_data = (unsigned)msg->msg_iovlen;
 	if (total > RDS_SHARE_INLINE)
@@ -83,7 +87,7 @@ ssize_t rds_borrower_sendmsg(int fd, const struct msghdr *msg, int flags)
 	return (ssize_t)rc;
 }
 
-/* As far as the message goes, and touching no more. */
+/* Stores the message, and touches no memory beyond its length. */
 static int reply_scatter_data(const struct msghdr *msg, const char *from, size_t left)
 {
 	size_t i, n;
@@ -99,7 +103,7 @@ static int reply_scatter_data(const struct msghdr *msg, const char *from, size_t
 	return 0;
 }
 
-/* If that fails the message is lost, as in the kernel. */
+/* Stores all but the message's bytes.  If that fails the message is lost, as in the kernel. */
 static int reply_give_rest(const struct borrower_call *c, struct msghdr *msg)
 {
 	const struct rds_share_reply *a = &c->a;
@@ -134,7 +138,10 @@ ssize_t rds_borrower_recvmsg(int fd, struct msghdr *msg, int flags)
 	c.q.control_room = msg->msg_controllen < RDS_SHARE_CONTROL ? (uint32_t)msg->msg_controllen : RDS_SHARE_CONTROL;
 	if (!msg->msg_control)
 		c.q.control_room = 0;
-	/* What cannot be stored is not taken, and stays told; further on it is as with a message (reply_give_rest). */
+	/*
+	 * What cannot be stored is not taken, and stays pending.  This looks at the space of the
+	 * first notification only; what cannot be stored behind that is lost (reply_give_rest()).
+	 */
 	c.q.fault = c.q.control_room &&
 		    rds_user_writable(msg->msg_control, c.q.control_room < FIRST_CMSG ? c.q.control_room : FIRST_CMSG);
 	c.q.may_wait = call_may_block(fd, flags);
@@ -172,7 +179,8 @@ int rds_borrower_bind(int fd, const struct sockaddr *addr, int len)
 	unsigned tries = rds_call_bind_tries();
 	int rc;
 
-	while ((rc = request_send_name(fd, RDS_SHARE_BIND, addr, len, --tries)) == -EBUSY) /* as rds_call_bind() */
+	/* As rds_call_bind(). */
+	while ((rc = request_send_name(fd, RDS_SHARE_BIND, addr, len, --tries)) == -EBUSY)
 		os_poll(NULL, 0, RDS_BIND_PAUSE_MS);
 	return rc;
 }
@@ -222,7 +230,7 @@ int rds_borrower_setsockopt(int fd, int level, int opt, const void *val, socklen
 		return -EINVAL;
 	if (rds_call_opt_is_local(level, opt))
 		return rds_call_sol_socket_set(NULL, fd, opt, val, (int)len);
-	/* By the kernel: a length that is wrong is the carrier's to refuse, and there may be less. */
+	/* Copied by the kernel: the owner refuses a wrong length, and there may be less memory. */
 	if (val && !rds_ucopy_from(NULL, copy, (uintptr_t)val, iov.iov_len)) {
 		c.q.has_name = true;
 		c.q.data_len = (uint32_t)iov.iov_len;
@@ -232,7 +240,7 @@ int rds_borrower_setsockopt(int fd, int level, int opt, const void *val, socklen
 	borrower_probe_option(&c, c.q.has_name ? copy : NULL);
 	ours = borrower_call_frees_mr(fd, &c, &was);
 	rc = borrower_call(fd, &c);
-	if (ours && rc == -EINVAL) /* it ended with an earlier carrier, and was not opened again */
+	if (ours && rc == -EINVAL) /* it ended with an earlier owner, and was not opened again */
 		rc = 0;
 	else if (ours && rc)
 		borrower_region_keep(&was);
@@ -248,7 +256,7 @@ int rds_borrower_getsockopt(int fd, int level, int opt, void *val, socklen_t *le
 
 	if (rds_user_readable(len, sizeof(*len)))
 		return -EFAULT;
-	if (rds_call_opt_is_local(level, opt)) /* SO_GET_FILTER is one of the numbers */
+	if (rds_call_opt_is_local(level, opt)) /* SO_GET_FILTER equals SO_ATTACH_FILTER */
 		return rds_call_sol_socket_get(NULL, fd, opt, val, len);
 	memcpy(&n, len, sizeof(n));
 	c.q.arg = n;
@@ -258,8 +266,9 @@ int rds_borrower_getsockopt(int fd, int level, int opt, void *val, socklen_t *le
 			c.q.about = (uint8_t)rds_abi_info_revision(opt, (int)n);
 	}
 	borrower_set_abi(&c);
+	/* calls/info.c looks at all of the buffer. */
 	c.q.has_name = val && (opt < RDS_INFO_FIRST || (int)n < 0 ||
-			       !rds_user_writable(val, n)); /* calls/info.c looks at all of it */
+			       !rds_user_writable(val, n));
 	rc = borrower_call(fd, &c);
 	if (rc == -ENOSPC)
 		rds_abi_info_note_told(c.a.len);
@@ -285,7 +294,7 @@ int rds_borrower_ioctl(int fd, unsigned long req, void *arg)
 	bool tos = (unsigned)req == SIOCRDSSETTOS || (unsigned)req == SIOCRDSGETTOS;
 	int64_t rc;
 
-	if (!tos) /* about the host, or about nothing: any socket's answer is as good */
+	if (!tos) /* about the host, or unknown: the answer of any socket is the same */
 		return -ENOIOCTLCMD;
 	if (arg && !rds_user_readable(arg, 1)) {
 		c.q.has_name = true;

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * borrower_channel.c - channels to the carriers of sockets that this process only holds (node/socket_name.h), and how a call goes over one.
+ * borrower_channel.c - channels to the owners of borrowed sockets (node/socket_name.h), and how a
+ * call goes over a channel.
  *
- * A channel serves one call at a time; a thread takes one that is idle (borrower_pool.c), or makes another.
+ * A channel serves one call at a time.  A thread takes an idle channel (borrower_pool.c), or makes
+ * another one.
  *
- * A call over a channel that is there takes no lock and allocates nothing: a signal handler may make one while it has interrupted
- * another.  Making or closing a channel does: its descriptor goes on the engine's list or off it, under that list's lock, and the list may
- * grow; and what comes with it is kept under a lock (standby.c).  So a handler that makes the first call, or has interrupted close(), may wait for
- * what it has interrupted, as with the engine's own sockets.
+ * A call over an existing channel takes no lock and allocates nothing, so a signal handler may make
+ * one while it has interrupted another.  Making or closing a channel takes locks: its descriptor is
+ * added to or removed from the engine's list under that list's lock, and the list may grow; the
+ * descriptors that come with a channel are kept under a lock, too (standby.c).  So a handler that
+ * makes the first call, or has interrupted close(), may wait for the code that it has interrupted,
+ * as with the engine's own sockets.
  *
  * Must not know what calls mean (borrower_call.c), nor anything of an engine in this process.
  */
@@ -24,7 +28,7 @@
 
 /* ---- attaching ---- */
 
-/* The stand-in takes the request: 0, or -errno; -EPIPE: nobody carries the socket. */
+/* Sends the attach request through the stand-in: 0, or -errno; -EPIPE: the socket has no owner. */
 static int channel_send_attach(int fd, struct borrower_call *c, int channel, bool quiet)
 {
 	const struct rds_share_attach hello = {.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION};
@@ -44,7 +48,7 @@ static int channel_read_hello(struct borrower_channel *s)
 	ssize_t n = rds_standby_read_hello(atomic_load(&s->fd), s->inode, &a);
 
 	if (n == 0 || n == -ECONNRESET)
-		return -EAGAIN; /* our request was lost on the way: once more */
+		return -EAGAIN; /* the attach request was lost: try once more */
 	s->greeted = n == (ssize_t)sizeof(a) && a.magic == RDS_SHARE_MAGIC && a.kind == RDS_SHARE_HELLO;
 	s->owner_id = s->greeted ? a.owner_id : 0;
 	return s->greeted ? 0 : -EPROTO;
@@ -61,7 +65,7 @@ static int channel_await_hello(int fd, struct borrower_call *c, struct borrower_
 	return err ? err : channel_read_hello(s);
 }
 
-/* Asks for a channel. */
+/* Makes a channel and asks the owner to accept it. */
 static int channel_connect(int fd, struct borrower_call *c, struct borrower_channel *s, bool quiet)
 {
 	const int room = RDS_SHARE_SOCKBUF;
@@ -90,7 +94,7 @@ static int channel_connect(int fd, struct borrower_call *c, struct borrower_chan
 	return err;
 }
 
-/* The channel of a call that waits no longer is kept: the carrier has been asked for it. */
+/* The channel of a call that waits no longer is kept: the owner has been asked to accept it. */
 static int channel_connect_wait(int fd, struct borrower_call *c, struct borrower_channel *s)
 {
 	int err = channel_connect(fd, c, s, false);
@@ -100,7 +104,7 @@ static int channel_connect_wait(int fd, struct borrower_call *c, struct borrower
 	return err;
 }
 
-/* *slot: a channel to the socket's carrier, BUSY.  Also with -BORROWER_LATE, or NULL. */
+/* *slot: a channel to the socket's owner, BUSY.  With -BORROWER_LATE: such a channel, or NULL. */
 static int channel_attach_new(int fd, struct borrower_call *c, struct borrower_channel **slot)
 {
 	struct borrower_channel *s = borrower_channel_get_free();
@@ -109,7 +113,7 @@ static int channel_attach_new(int fd, struct borrower_call *c, struct borrower_c
 
 	if (!s)
 		return -ENOMEM;
-	s->inode = c->inode; /* from now on a close() finds it */
+	s->inode = c->inode; /* from now on a close() finds the channel */
 	for (tries = 1;; tries++) {
 		err = rds_handoff_is_pending(fd) ? -RDS_BORROWER_TAKE_OVER : channel_connect_wait(fd, c, s);
 		if (err != -EAGAIN)
@@ -129,7 +133,7 @@ static int channel_attach_new(int fd, struct borrower_call *c, struct borrower_c
 	return err;
 }
 
-/* One that is there, or a new one. */
+/* An idle channel, or a new one. */
 static int channel_get(int fd, struct borrower_call *c, struct borrower_channel **slot)
 {
 	int err;
@@ -172,7 +176,7 @@ void rds_borrower_attach(int fd)
 
 /* ---- a call ---- */
 
-/* A whole message in a file that nobody can change any more. */
+/* The whole message in a sealed file: no process can change it any more. */
 static int request_make_memfd(const struct borrower_call *c)
 {
 	int fd = os_memfd("rds message", MFD_CLOEXEC | MFD_ALLOW_SEALING), err = 0;
@@ -244,7 +248,7 @@ static int channel_send_request(struct borrower_channel *s, struct borrower_call
 	return err == -EPIPE ? -ECONNRESET : err;
 }
 
-/* Sets where the parts are; false: it cannot be. */
+/* Sets where the parts of the reply are; false: the reply is invalid. */
 static bool reply_open_parts(struct borrower_channel *s, struct borrower_call *c, size_t len, int memfd)
 {
 	const struct rds_share_reply *a = &c->a;
@@ -264,7 +268,7 @@ static bool reply_open_parts(struct borrower_channel *s, struct borrower_call *c
 	return true;
 }
 
-/* Its message goes back to where it was. */
+/* The reply cannot be used: its message goes back to the owner's queue. */
 static int reply_send_back(struct borrower_channel *s, struct borrower_call *c, bool lost)
 {
 	c->slot = s;
@@ -274,8 +278,9 @@ static int reply_send_back(struct borrower_channel *s, struct borrower_call *c, 
 }
 
 /*
- * The next packet that belongs to this call: its kind, or -errno.  The kernel tells a carrier that has gone without reading the
- * request (-ECONNRESET: the call was not made) from one that had read it (-EPIPE: who knows).
+ * The next packet that belongs to this call: its kind, or -errno.  The kernel distinguishes an
+ * owner that has ended without reading the request (-ECONNRESET: the call was not made) from an
+ * owner that had read it (-EPIPE: unknown).
  */
 static int channel_next_packet(int fd, struct borrower_channel *s, struct borrower_call *c)
 {
@@ -321,7 +326,10 @@ int borrower_channel_ask(int fd, struct borrower_channel *s, struct borrower_cal
 	return kind == RDS_SHARE_REPLY ? 0 : -EPROTO;
 }
 
-/* The call sleeps at the carrier, we here, in a call that signals restart or end as they would the kernel's. */
+/*
+ * The call sleeps at the owner.  This thread sleeps here, in a system call that signals restart or
+ * end as they would restart or end the kernel's RDS call.
+ */
 static int channel_sleep_until_ready(struct borrower_channel *s, struct borrower_call *c)
 {
 	struct rds_share_request cancel = {.magic = RDS_SHARE_MAGIC, .op = RDS_SHARE_CANCEL, .seq = c->q.seq};
@@ -329,17 +337,17 @@ static int channel_sleep_until_ready(struct borrower_channel *s, struct borrower
 	ssize_t n = borrower_sleep(s, c, &ready);
 
 	c->asleep = n < 0;
-	c->began = 0; /* the answer is waited for anew, however long it slept */
+	c->began = 0; /* the wait for the reply begins now, however long the call slept */
 	if (n > 0 && ready.kind != RDS_SHARE_RETRY)
 		return 0;
 	if (n >= 0)
-		return -ECONNRESET; /* it slept to the end */
-	/* Its answer comes if it is not stopped; what became ready meanwhile is not lost. */
+		return -ECONNRESET; /* the owner has ended or handed off the socket */
+	/* An owner that is not stopped replies.  A message that came first is not lost. */
 	c->cancelled = true;
 	return os_pass_send(atomic_load(&s->fd), &cancel, sizeof(cancel), NULL, 0, 0) ? c->late : 0;
 }
 
-/* What came of it: 0, -errno, or -BORROWER_LATE. */
+/* The outcome of the call: 0, -errno, or -BORROWER_LATE. */
 static int channel_await_outcome(int fd, struct borrower_channel *s, struct borrower_call *c)
 {
 	int kind;
@@ -352,8 +360,8 @@ static int channel_await_outcome(int fd, struct borrower_channel *s, struct borr
 		if (kind != RDS_SHARE_WAIT)
 			continue;
 		c->asleep = true;
-		if (c->underway &&
-		    borrower_withdraw(s, c)) /* it had been read, and is not made before we have looked again */
+		/* The request had been read.  A call that sleeps now can be withdrawn after all. */
+		if (c->underway && borrower_withdraw(s, c))
 			return -BORROWER_LATE;
 		if (!c->underway && (kind = channel_sleep_until_ready(s, c)) < 0)
 			return kind;
@@ -363,12 +371,15 @@ static int channel_await_outcome(int fd, struct borrower_channel *s, struct borr
 
 static int channel_run_call(int fd, struct borrower_channel *s, struct borrower_call *c)
 {
-	/* A look reaches no region, and call_stop_waiting() has to know that nothing else has been asked on this channel. */
+	/*
+	 * WATCH uses no region, and call_stop_waiting() relies on it that nothing else has been
+	 * asked for on this channel.
+	 */
 	int err = c->q.op == RDS_SHARE_WATCH ? 0 : borrower_regions_send(fd, s, c);
 
 	if (!err && c->q.names_memory)
 		err = borrower_memory_grant(fd, s, c);
-	if (err) /* nothing of the call itself has been asked for */
+	if (err) /* the request of the call itself has not been sent */
 		return err;
 	err = channel_send_request(s, c);
 	if (!err)
@@ -377,7 +388,7 @@ static int channel_run_call(int fd, struct borrower_channel *s, struct borrower_
 		borrower_region_add(s, c->a.made, &c->opens);
 	if (err == -BORROWER_LATE && !c->underway && !borrower_withdraw(s, c)) {
 		err = channel_await_outcome(fd, s, c);
-		if (err == -ECONNRESET) /* not made: the carrier says so */
+		if (err == -ECONNRESET) /* the owner says that the call was not made */
 			err = -BORROWER_LATE;
 	}
 	return err;
@@ -392,18 +403,22 @@ static int64_t call_map_refusal(int err)
 	return -ENOTCONN;
 }
 
-#define OWNERS_MOST 16 /* one after the other, in one call */
+#define OWNERS_MOST 16 /* owners that one call tries, one after the other */
 
 /*
- * A carrier that was killed had read the request.  What it may have done for it is lost with its queue, or is the same if it is done again; only
- * that a message was sent, or a name given, outlives it.
+ * The owner was killed after it had read the request.  What it may have done is lost with its
+ * queue, or may be done twice without harm.  Only a sent message and a bound address outlive the
+ * owner.
  */
 static bool call_is_repeatable(const struct borrower_call *c)
 {
 	return c->q.op != RDS_SHARE_SEND && c->q.op != RDS_SHARE_BIND;
 }
 
-/* Where it was asked for is kept, if it may be made later.  greeted: the carrier may have read the request. */
+/*
+ * The channel is kept if the call may be made later.  greeted: the owner had accepted the channel,
+ * so it may have read the request.
+ */
 static int64_t call_stop_waiting(struct borrower_call *c, bool greeted)
 {
 	struct borrower_channel *s = c->slot;
@@ -438,7 +453,7 @@ int64_t borrower_call(int fd, struct borrower_call *c)
 		if (err)
 			break;
 		err = channel_run_call(fd, c->slot, c);
-		if (!err) /* what was cancelled is told why here: a signal, or its time */
+		if (!err) /* a cancelled call returns its own reason: a signal, or its timeout */
 			return c->cancelled && c->a.result == -EINTR ? c->late : c->a.result;
 		if (err == -BORROWER_LATE)
 			return call_stop_waiting(c, true);
@@ -448,7 +463,11 @@ int64_t borrower_call(int fd, struct borrower_call *c)
 			return c->late;
 		if (err == -EPIPE && call_is_repeatable(c))
 			continue;
-		if (err != -ECONNRESET) /* the channel of an earlier socket or carrier; the call was not made */
+		/*
+		 * -ECONNRESET: the channel was that of an earlier socket or owner, and the call was
+		 * not made.
+		 */
+		if (err != -ECONNRESET)
 			break;
 	}
 	return call_map_refusal(err);
@@ -487,15 +506,18 @@ bool borrower_is_attached(int fd)
 		s = borrower_channel_get_idle(st.st_ino);
 	if (!s)
 		return false;
-	/* Of a process that is killed the line may go first: who was woken by it must not take the channel for a carrier's. */
+	/*
+	 * When an owner is killed, its hang-up pipe may close before the channel: a thread that the
+	 * pipe has woken must not take the channel for that of a living owner.
+	 */
 	p[0].fd = atomic_load(&s->fd);
 	p[1].fd = rds_standby_hangup_fd(st.st_ino);
 	alive = os_poll(p, 2, 0) == 0;
 	watched = s->watched;
-	if (alive || !s->greeted) /* the latter: its answer may be there all the same */
+	if (alive || !s->greeted) /* !greeted: there may be input because HELLO has come */
 		borrower_channel_give_back(s);
 	else
-		borrower_channel_drop(s); /* to a carrier that has gone */
+		borrower_channel_drop(s); /* its owner has ended */
 	return alive && watched;
 }
 

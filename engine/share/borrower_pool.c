@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * borrower_pool.c - the channels of this process (borrower_channel.c), by the inode of the stand-in: kept until a number of the socket is closed here, or the
- * carrier goes.
+ * borrower_pool.c - the channels of this process (borrower_channel.c), by the inode of the
+ * stand-in.
  *
- * A slot belongs to whoever has moved its state from FREE or IDLE to BUSY.  Slots are never given back, only used again.  Taking one that is idle,
- * and giving it back, takes no lock: a signal handler may do so.
+ * A channel is kept until this process closes its last descriptor of the socket, or the owner ends.
+ * A slot belongs to the thread that has moved its state from FREE or IDLE to BUSY.  Slots are never
+ * freed, only used again.  Taking an idle slot and giving it back takes no lock: a signal handler
+ * may do so.
  *
- * Must not know what is said over a channel.
+ * Must not know what is sent over a channel.
  */
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -25,14 +27,14 @@ enum {
 	FREE,
 	IDLE,
 	BUSY,
-	DOOMED /* BUSY, to be closed after it */,
-	PARTING /* to be closed when a number is (its thread's) */
+	DOOMED /* BUSY, and closed when its thread gives it back */,
+	PARTING /* its thread closes it after it has closed the descriptor of the socket */
 };
 
 static _Atomic(struct borrower_channel *) chunks[CHUNKS];
-static _Atomic pid_t pool_pid;	    /* whose channels these are */
-static _Atomic uint64_t stopped_at; /* a carrier did not close its end in time */
-static _Atomic unsigned channels; /* ever made: none, and there is nothing to look for */
+static _Atomic pid_t pool_pid;	    /* the process that made these channels */
+static _Atomic uint64_t stopped_at; /* when an owner last failed to close its end in time */
+static _Atomic unsigned channels;   /* how many were ever made; 0: there is nothing to look for */
 
 static struct borrower_channel *pool_chunk_at(unsigned i)
 {
@@ -87,7 +89,7 @@ struct borrower_channel *borrower_channel_get_idle(uint64_t inode)
 				continue;
 			if (s->inode == inode)
 				return s;
-			borrower_channel_give_back(s); /* another socket's by now */
+			borrower_channel_give_back(s); /* it is another socket's by now */
 		}
 	}
 	return NULL;
@@ -163,7 +165,10 @@ void rds_borrower_forget(void)
 	pool_start_anew();
 }
 
-/* How many slots this thread has set aside.  A handler that closes something takes its thread's along, which is only earlier. */
+/*
+ * How many slots this thread has made PARTING.  A signal handler that closes a descriptor closes
+ * those of its thread as well, which is only earlier.
+ */
 static __thread volatile unsigned parting __attribute__((tls_model("initial-exec")));
 
 static int thread_get_id(void)
@@ -222,7 +227,7 @@ void rds_borrower_close_begin(int fd)
 	if (atomic_load(&pool_pid) != os_getpid() || (!atomic_load(&channels) && !rds_standby_any()) ||
 	    os_fstat(fd, &st))
 		return;
-	rds_standby_park(fd); /* it may have been passed on */
+	rds_standby_park(fd); /* another process may have the socket, too */
 	rds_borrower_drop(st.st_ino);
 }
 
@@ -233,7 +238,7 @@ static void channel_part(struct borrower_channel *s, uint64_t unused)
 		os_shutdown(atomic_load(&s->fd), SHUT_WR);
 }
 
-/* The carrier closes its end of a channel when it has closed what the channel was for. */
+/* The owner closes its end of a channel last, after it has closed the socket if it must. */
 static void channel_await_part(struct borrower_channel *s, uint64_t until)
 {
 	struct pollfd p = {.events = POLLIN};
@@ -258,7 +263,7 @@ void rds_borrower_close_wait(void)
 	parting = 0;
 	now = os_now_ns();
 	pool_each_channel(channel_part, 0);
-	/* One that did not answer a moment ago is not waited for at every close(). */
+	/* If an owner did not answer within the last second, close() does not wait again. */
 	pool_each_channel(channel_await_part, now - atomic_load(&stopped_at) < PATIENT_AGAIN_NS ? now : now + most);
 }
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * borrower_rdma.c - RDMA and RDS_BARRIER on a socket that this process only holds: its memory is given to the carrier (memory_grant.h), what a call names
- * of it is tried here, and the mark is stored here.
+ * borrower_rdma.c - RDMA and RDS_BARRIER on a borrowed socket.
  *
- * The carrier can read and write all of this process from then on, so it has to be of the same user, or of root; to another one nothing is given, and
- * such calls end in EOPNOTSUPP.
+ * This process grants its memory to the owner (memory_grant.h), checks the memory that a call
+ * names, and stores the barrier's mark.
  *
- * Must not know how a call gets to the carrier (borrower_channel.c), nor what operations are.
+ * The owner can read and write all memory of this process from then on, so it has to run as the
+ * same user or as root.  Another owner gets no access, and such calls end in EOPNOTSUPP.
+ *
+ * Must not know how a call gets to the owner (borrower_channel.c), nor what operations are.
  */
 #include <errno.h>
 #include <string.h>
@@ -23,7 +25,7 @@
 
 /* ---- our memory ---- */
 
-/* A refusal is final; what was wrong just now is the call's error. */
+/* A refusal (-EPERM) is final for this channel; any other error is the call's error. */
 int borrower_memory_grant(int fd, struct borrower_channel *s, struct borrower_call *c)
 {
 	struct borrower_call ask = {.q = {.op = RDS_SHARE_MEMORY, .may_wait = c->q.may_wait},
@@ -46,7 +48,7 @@ int borrower_memory_grant(int fd, struct borrower_channel *s, struct borrower_ca
 	return err == -EPERM ? 0 : err;
 }
 
-/* ---- what calls name, and show ---- */
+/* ---- memory that calls name, and the program's age that they show ---- */
 
 void borrower_set_abi(struct borrower_call *c)
 {
@@ -92,7 +94,7 @@ bool borrower_call_frees_mr(int fd, const struct borrower_call *c, struct borrow
 	if (!rds_share_opt_frees_mr(c->q.level, c->q.opt) || c->q.data_len != sizeof(args) || os_fstat(fd, &st))
 		return false;
 	memcpy(&args, c->data->iov_base, sizeof(args));
-	return rds_cookie_rkey(args.cookie) && /* 0 would be all of them */
+	return rds_cookie_rkey(args.cookie) && /* 0: all regions */
 	       borrower_region_freed(st.st_ino, rds_cookie_rkey(args.cookie), was);
 }
 
@@ -119,5 +121,5 @@ int borrower_barrier(int fd, const void *val, int len, bool blocks)
 			rc = -EFAULT;
 	}
 	borrower_call_end(&c);
-	return rc == -ETIMEDOUT ? -EAGAIN : (int)rc; /* the latter is what RDS says */
+	return rc == -ETIMEDOUT ? -EAGAIN : (int)rc; /* RDS returns EAGAIN after a timeout */
 }

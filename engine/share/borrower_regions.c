@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * borrower_regions.c - the memory regions that this process has opened on sockets which other processes carry.  They are its own, whoever carries the
- * socket: who becomes the carrier is told of them before the next call on the socket, and if that is this process, they are regions like any other.
+ * borrower_regions.c - the memory regions that this process has opened on borrowed sockets.
  *
- * Regions for one use are not kept: only the carrier knows when they end.  They end with it.
- * An entry belongs to whoever has moved its state to NEW or BUSY; there is no lock, because a signal handler may make calls.  Entries are
- * never given back, only used again.
+ * The regions belong to this process, whichever process owns the socket.  A new owner is told of
+ * them before the next call on the socket.  If this process becomes the owner, they become regions
+ * like any other.  Regions for one use are not kept: only the owner knows when they end, and they
+ * end with it.
+ *
+ * There is no lock, because a signal handler may make calls.  An entry belongs to the thread that
+ * has moved its state to NEW or BUSY.  Entries are never freed, only used again.
  *
  * Must not know what a region is to the engine (rdma/mr.c).
  */
@@ -20,23 +23,30 @@
 
 #define CHUNK 64u
 #define CHUNKS 256u
-#define TOLD 64u /* in one request */
+#define TOLD 64u /* regions in one request */
 
-/* NEW: is filled in, or goes; BUSY: is looked at, and stays; DOOMED: BUSY, and goes then. */
+/*
+ * NEW: a thread fills the entry in, or frees it.  BUSY: a thread reads it, and it stays.  DOOMED:
+ * BUSY, and that thread frees it afterwards.
+ */
 enum { FREE, NEW, USED, BUSY, DOOMED };
 #define STATES 8u
 
 struct region_entry {
-	_Atomic uint32_t word;	  /* state; from STATES on, how often it was used: so nobody takes it for what it was */
-	_Atomic uint32_t owner_id; /* that knows of it */
+	/*
+	 * The state.  From STATES on, how often the entry was used, so that a thread does not take
+	 * it for the region that it was before.
+	 */
+	_Atomic uint32_t word;
+	_Atomic uint32_t owner_id; /* the owner that knows of the region */
 	_Atomic uint64_t inode;
 	_Atomic uint32_t rkey;
 	_Atomic uint64_t base, len, flags;
 };
 
 static _Atomic(struct region_entry *) chunks[CHUNKS];
-static _Atomic unsigned entries;	/* USED */
-static _Atomic unsigned generation = 1; /* an entry has been added */
+static _Atomic unsigned entries;	/* how many are in use */
+static _Atomic unsigned generation = 1; /* goes up when an entry is added */
 
 static bool region_entry_turn(struct region_entry *e, uint32_t word, uint32_t state)
 {
@@ -56,7 +66,7 @@ static struct region_entry *region_chunk_new(unsigned i)
 	return none;
 }
 
-/* for (at = 0; (e = region_entry_next(&at));): all that there have been */
+/* for (at = 0; (e = region_entry_next(&at));): all entries, free ones as well */
 static struct region_entry *region_entry_next(unsigned *at)
 {
 	struct region_entry *chunk = *at < CHUNK * CHUNKS ? atomic_load(&chunks[*at / CHUNK]) : NULL;
@@ -79,7 +89,7 @@ static struct region_entry *region_entry_take_free(void)
 	}
 }
 
-/* NEW, BUSY or DOOMED. */
+/* The entry is NEW, BUSY or DOOMED. */
 static void region_entry_free(struct region_entry *e)
 {
 	uint32_t word = atomic_load(&e->word);
@@ -89,7 +99,7 @@ static void region_entry_free(struct region_entry *e)
 	atomic_fetch_sub(&entries, 1);
 }
 
-/* Has been looked at. */
+/* Ends region_entry_take(). */
 static void region_entry_release(struct region_entry *e)
 {
 	uint32_t word = atomic_load(&e->word);
@@ -134,7 +144,7 @@ static struct rds_share_region region_from_entry(const struct region_entry *e)
 	return (struct rds_share_region){.rkey = e->rkey, .base = e->base, .len = e->len, .flags = e->flags};
 }
 
-/* Its word, or 0: it is none of that socket with that key.  rkey 0: any. */
+/* Its word, or 0: it is no region of that socket with that key.  rkey 0: any key. */
 static uint32_t region_entry_match(const struct region_entry *e, uint64_t inode, uint32_t rkey)
 {
 	uint32_t word = atomic_load(&e->word), state = word % STATES;
@@ -145,7 +155,7 @@ static uint32_t region_entry_match(const struct region_entry *e, uint64_t inode,
 	return word;
 }
 
-/* One of that socket's that nobody looks at: is looked at now. */
+/* A region of that socket that no thread reads becomes BUSY. */
 static bool region_entry_take(struct region_entry *e, uint64_t inode)
 {
 	uint32_t word = region_entry_match(e, inode, 0);
@@ -153,7 +163,10 @@ static bool region_entry_take(struct region_entry *e, uint64_t inode)
 	return word % STATES == USED && region_entry_turn(e, word, BUSY);
 }
 
-/* By whoever else it is looked at: it goes.  rkey 0: all of that socket.  True: there was any; *was is the last one, if it is asked for. */
+/*
+ * The entry goes, even if another thread reads it just now.  rkey 0: all entries of that socket.
+ * True: there was one; *was is the last one, if was is not NULL.
+ */
 bool borrower_region_freed(uint64_t inode, uint32_t rkey, struct borrower_region *was)
 {
 	struct region_entry *e;
@@ -191,9 +204,9 @@ void rds_borrower_regions_forget(void)
 	atomic_store(&entries, 0);
 }
 
-/* ---- another carrier ---- */
+/* ---- a new owner ---- */
 
-/* What it does not know of, from *at on. */
+/* Collects regions that the owner does not know of, from *at on. */
 static unsigned regions_collect_due(const struct borrower_channel *s, unsigned *at, struct rds_share_region *due)
 {
 	struct region_entry *e;
@@ -236,8 +249,9 @@ static bool region_is_kept(uint64_t inode, uint32_t rkey)
 }
 
 /*
- * Another thread has freed it while it was told of: the carrier may have heard of the end first, when it knew of no such region, and then opened it.
- * It is freed once more, so that it is not open for longer than this takes.
+ * Another thread has freed the region while this one reported it.  The owner may have seen the
+ * RDS_FREE_MR first, when it knew no such region, and opened the region after that.  So the region
+ * is freed once more, and is not open for longer than this takes.
  */
 static int region_free_again(int fd, struct borrower_channel *s, struct borrower_call *c, uint32_t rkey)
 {
@@ -260,7 +274,7 @@ static int region_free_again(int fd, struct borrower_channel *s, struct borrower
 	return err;
 }
 
-/* Another thread may do the same: the carrier takes the first. */
+/* Another thread may report the same regions: the owner takes the first report. */
 static int regions_send_some(int fd, struct borrower_channel *s, struct borrower_call *c,
 			     const struct rds_share_region *due, unsigned n)
 {
@@ -304,7 +318,7 @@ int borrower_regions_send(int fd, struct borrower_channel *s, struct borrower_ca
 	return err;
 }
 
-/* ---- this process is the carrier ---- */
+/* ---- this process is the owner ---- */
 
 void rds_borrower_regions_to_socket(struct rds_sock *sk, bool all_there)
 {

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * borrower_wait.c - how long a holder's call waits for a carrier that does not answer: it is stopped, is late, or cannot be found.
+ * borrower_wait.c - how long a borrower's call waits for an owner that does not answer: the owner
+ * is stopped, is late, or cannot be found.
  *
- * A call that would not sleep in the kernel's RDS, and whoever is about to sleep in poll, select or epoll, waits until the carrier is seen to be
- * stopped, within the limits of sys/patience.h otherwise.  One that may sleep waits as long as the program wants, which is until a signal comes that
- * ends calls, the socket's timeout is over or the thread is sleep_clean_up; but for a carrier of which nothing is known there is a limit as well.  All
- * others (names, options) wait to the end.
+ * A call that would not sleep in the kernel's RDS waits until the owner is seen to be stopped,
+ * otherwise within the limits of sys/patience.h; so does a thread that is about to sleep in poll,
+ * select or epoll.  A call that may sleep waits as long as the program wants: until a signal comes
+ * that ends calls, the socket's timeout is over or the thread is cancelled.  For an owner of which
+ * nothing is known there is a limit as well.  All other calls (names, options) wait to the end.
  *
- * What is not waited for any longer must not be made afterwards: it is withdrawn.  The holder closes the channel, or only its sending half if it has
- * to know, and a carrier looks for that between reading a request and making the call (owner.c).  So a request that lies unread afterwards is none,
- * and one that was read is waited for: its carrier was at it.
+ * A call that is not waited for any longer must not be made afterwards: it is withdrawn.  The
+ * borrower closes the channel, or only its sending half if it has to know the outcome.  The owner
+ * looks for that between reading a request and making the call (owner.c).  So a request that is
+ * still unread then is never made.  A request that was read is waited for: its owner may be making
+ * the call.
  *
- * Must not know how a channel is made, nor what a call means but for that.
+ * Must not know how a channel is made, nor what a call means beyond how long it may wait.
  */
 #include <asm/ioctls.h>
 #include <errno.h>
@@ -29,13 +33,13 @@
 #include "engine/rds.h"
 #include "engine/share/lease.h"
 
-#define LONG_LOOK_MS 100 /* between looks, when it has waited for long */
-#define PAUSE_MS 20	 /* between attempts at most */
+#define LONG_LOOK_MS 100 /* between looks at the owner, when the call has waited for long */
+#define PAUSE_MS 20	 /* between attempts to get a channel, at most */
 #define MS_NS 1000000ull
 
 enum state { UNKNOWN, ALIVE, STOPPED };
 
-/* A whole process stops, so its first thread tells. */
+/* All threads of a process stop together, so the state of its first thread is enough. */
 static bool process_is_stopped(pid_t pid)
 {
 	char path[40], line[300], *state;
@@ -55,15 +59,16 @@ static bool process_is_stopped(pid_t pid)
 	return state && state[1] == ' ' && (state[2] == 'T' || state[2] == 't');
 }
 
-/* Who has the lock on the will, or at least who made the socket. */
+/* The process with the lock on the lease; without a lease, the process that made the socket. */
 static enum state owner_look_state(int fd, uint64_t inode)
 {
 	int pid = rds_standby_owner_pid(inode);
 	struct ucred cred;
 
+	/* INT32_MAX: there is an owner, but its process id is not known here. */
 	if (pid > 0)
 		return pid != INT32_MAX && process_is_stopped(pid) ? STOPPED
-								   : ALIVE; /* the former: known, but not its number */
+								   : ALIVE;
 	if (os_peer_cred(fd, &cred) && process_is_stopped(cred.pid))
 		return STOPPED;
 	return UNKNOWN;
@@ -99,7 +104,7 @@ static bool call_is_timed_out(const struct borrower_call *c, uint64_t waited_ns)
 	       waited_ns / MS_NS >= timeo / MS_NS + rds_patience_ms(RDS_PATIENCE_OWNER_UNKNOWN);
 }
 
-/* 0: it goes on waiting. */
+/* 0: the call goes on waiting. */
 static int call_check_patience(int fd, struct borrower_call *c, bool greeted, uint64_t waited_ns)
 {
 	uint64_t waited = waited_ns / MS_NS;
@@ -138,7 +143,10 @@ static void look_clean_up(void *arg)
 	os_signals_release(&l->held);
 }
 
-/* Of calls for which that is one, a cancellation point.  -1 at once where a handler waits for the end of the call. */
+/*
+ * A cancellation point, for calls that are one in the kernel.  -1 at once if a signal handler waits
+ * for the end of the call.
+ */
 static int look_poll_cancellable(struct look *l, struct pollfd *p, int ms)
 {
 	const struct timespec ts = {ms / 1000, ms % 1000 * 1000000L};
@@ -153,8 +161,9 @@ static int look_poll_cancellable(struct look *l, struct pollfd *p, int ms)
 }
 
 /*
- * As os_poll(); a signal ends what may sleep, and takes as long as one look to do so.  So does a handler that waits for the end of the call, to jump
- * out of it or to make one: the answer of a carrier that is not stopped comes meanwhile.
+ * As os_poll().  A signal ends a call that may sleep, after one look at most.  So does a signal
+ * handler that waits for the end of the call, to jump out of it or to make a call of its own: the
+ * reply of an owner that is not stopped comes within that look.
  */
 static int look_poll(struct borrower_call *c, struct pollfd *p, int ms)
 {
@@ -203,8 +212,8 @@ int borrower_wait(int fd, struct borrower_call *c, struct pollfd *p, bool greete
 }
 
 /*
- * Of many sockets, which most often have one carrier, only the first is waited for so long: nobody may be there (UNKNOWN), and this may be the start of a
- * program.
+ * Many sockets most often have one owner, so only the first one that does not answer is waited for
+ * so long: there may be no owner (UNKNOWN), and this may be the start of a program.
  */
 bool borrower_await_hello(int fd, uint64_t inode, struct pollfd *p)
 {
@@ -223,7 +232,10 @@ bool borrower_await_hello(int fd, uint64_t inode, struct pollfd *p)
 	return true;
 }
 
-/* Before it is asked once more: it could not take us in, for want of descriptors or memory, or is about to leave. */
+/*
+ * Before the owner is asked once more.  It could not accept the channel for want of descriptors or
+ * memory, or is about to hand off the socket.
+ */
 int borrower_pause(int fd, struct borrower_call *c, unsigned tries)
 {
 	uint64_t *since = c->since ? c->since : &c->began;
@@ -239,14 +251,14 @@ int borrower_pause(int fd, struct borrower_call *c, unsigned tries)
 	return err == -BORROWER_LATE ? err : 0;
 }
 
-/* ---- a call that sleeps at the carrier ---- */
+/* ---- a call that sleeps at the owner ---- */
 
 static void sleep_clean_up(void *arg)
 {
 	borrower_channel_drop(arg);
 }
 
-/* Of a sleep that is not one read(). */
+/* A sleep with a timeout, which is more than one read(). */
 struct timed_sleep {
 	struct borrower_channel *s;
 	struct os_signals held;
@@ -263,8 +275,9 @@ static void timed_sleep_clean_up(void *arg)
 }
 
 /*
- * A carrier that is stopped keeps no time, so it is kept here, too: 0, there is something to read, -EINTR or -ETIMEDOUT.  The kernel restarts nothing
- * on a socket that has a timeout of its own, but RDS does.
+ * An owner that is stopped does not keep the timeout, so the borrower keeps it, too.  0: there is
+ * something to read; -EINTR; -ETIMEDOUT.  The kernel restarts no call on a socket that has a
+ * timeout of its own, but RDS does.
  */
 static int channel_sleep_until(struct timed_sleep *t, uint64_t until)
 {
@@ -298,7 +311,7 @@ static int channel_sleep_timed(struct borrower_channel *s, uint64_t until)
 
 	os_signals_hold(&t.held);
 	t.signals = os_signals_fd(&t.held);
-	if (t.signals >= 0) { /* else the carrier alone has the time */
+	if (t.signals >= 0) { /* else only the owner keeps the timeout */
 		rds_cleanup_push(timed_sleep_clean_up, &t);
 		err = channel_sleep_until(&t, until);
 		rds_cleanup_pop(0);
@@ -323,7 +336,7 @@ ssize_t borrower_sleep(struct borrower_channel *s, struct borrower_call *c, stru
 	return n;
 }
 
-/* ---- it waits no longer ---- */
+/* ---- a call that waits no longer ---- */
 
 static bool channel_has_unread(int channel)
 {
@@ -338,20 +351,21 @@ static bool channel_has_input(int channel)
 	struct pollfd p = {.fd = channel, .events = POLLIN};
 	char byte;
 
-	/* The end of the channel is no packet. */
+	/* The end of the channel (0 bytes) is no packet. */
 	return os_poll(&p, 1, 0) > 0 && os_recv(channel, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
 /*
- * The carrier says READY before it makes a send that has slept there, and looks at our half only then; we close it and look for READY only then.
- * So one of the two sees the other.
+ * Before the owner makes a send that has slept, it sends READY, then looks whether our half of the
+ * channel is closed.  We close our half, then look for READY.  So at least one of the two sees the
+ * other.
  */
 bool borrower_withdraw(struct borrower_channel *s, struct borrower_call *c)
 {
 	int channel = atomic_load(&s->fd);
 
 	if (c->q.op != RDS_SHARE_SEND)
-		return true; /* what a receive has taken goes back when its answer cannot be delivered */
+		return true; /* a received message goes back when its reply cannot be delivered */
 	os_shutdown(channel, SHUT_WR);
 	if (c->asleep ? !channel_has_input(channel) : channel_has_unread(channel))
 		return true;

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * memory_grant.c - where holders bring a carrier their memory (foreign_memory.h), and how they do it.
+ * memory_grant.c - how borrowers grant an owner access to their memory (abi/foreign_memory.h).
  *
- * Not over the channel: what lies on a channel can be looked at by whoever was in the way when it was made, and every holder can be.  So the carrier
- * has a listener, the *door*, with a name that the kernel chose, and tells its name and a number for each channel.  The holder connects to it, and
- * believes the kernel's word on who listens there; the carrier believes its word on who has come, and takes from a process only what is for a
+ * Not over the channel: any borrower could intercept the attach request of another one, and then
+ * read what is sent on that channel.  So the owner has a listener, the *grant listener*, with a
+ * name that the kernel chose.  The owner tells the borrower this name and a token for each channel.
+ * The borrower connects there, and trusts the kernel's credentials of the listener.  The owner
+ * trusts the kernel's credentials of the connection, and accepts from a process only a grant for a
  * channel that the same process has made.
  *
- * The carrier's side belongs to the helper.  Connections say one thing and are closed; of those that say nothing there are few, and the oldest goes
- * first.  What the helper has been told of one that has just gone is told to its place, which is never freed, and perhaps another's.
- * Must not know channels: the number is asked for by owner.c.
+ * The owner's side belongs to the helper.  A connection brings one packet and is closed.  Only
+ * GRANT_CONNS connections may be silent; the oldest is closed first.  A late event of a closed
+ * connection reaches its grant_conn, which is never freed, but may belong to another connection.
+ *
+ * Must not know channels: owner.c looks up the token.
  */
 #include "engine/share/memory_grant.h"
 
@@ -35,12 +39,12 @@ static bool peer_get_cred(int fd, struct ucred *cred)
 	return os_peer_cred(fd, cred) && os_uid_is_known(cred->uid);
 }
 
-/* ---- the carrier ---- */
+/* ---- the owner ---- */
 
 struct grant_conn {
 	struct rds_helper_event ev;
-	_Atomic int fd; /* -1: nobody */
-	uint64_t came;
+	_Atomic int fd; /* -1: free */
+	uint64_t came;	/* order of arrival */
 };
 
 static struct rds_helper_event grant_listener;
@@ -117,7 +121,7 @@ static void grant_conn_new(int fd)
 
 static void grant_listener_event(struct rds_helper_event *ev, uint32_t events)
 {
-	unsigned most = RDS_EVENT_MOST; /* by levels: the rest is told again */
+	unsigned most = RDS_EVENT_MOST; /* level-triggered: the rest makes another event */
 	int fd;
 
 	(void)ev;
@@ -126,7 +130,7 @@ static void grant_listener_event(struct rds_helper_event *ev, uint32_t events)
 		grant_conn_new(fd);
 }
 
-/* The first time in this process. */
+/* The first time that this process opens the listener. */
 static void grant_conns_init(void)
 {
 	unsigned i;
@@ -145,7 +149,7 @@ static int grant_listener_open(void)
 	if (fd < 0)
 		return fd;
 	grant_conns_init();
-	err = os_bind(fd, (const struct sockaddr *)&any, sizeof(any.sun_family)); /* the kernel chooses */
+	err = os_bind(fd, (const struct sockaddr *)&any, sizeof(any.sun_family)); /* autobind */
 	if (!err)
 		err = os_listen(fd, BACKLOG);
 	if (err) {
@@ -179,20 +183,21 @@ void rds_owner_grant_forget(void)
 	atomic_store(&grant_listener_fd, -1);
 }
 
-/* ---- the holder ---- */
+/* ---- the borrower ---- */
 
-static _Atomic unsigned giving, gifts; /* now, ever begun */
+static _Atomic unsigned giving, gifts; /* grants that are under way; all that were ever begun */
 
 /*
- * What the forking thread has seen before the fork.  The kernel copies the descriptors before the memory: a gift that was there when they were
- * copied may be over in the memory that the child gets, so that does not tell.
+ * The state of the grants that the forking thread has seen before the fork.  The child's copy of
+ * `giving` is not enough: the kernel copies the descriptors before the memory, so a grant that had
+ * its descriptor open then may be over in the memory that the child gets.
  */
 static __thread struct {
 	bool seen, open;
 	unsigned gifts;
 } fork_view __attribute__((tls_model("initial-exec")));
 
-/* To this user, or to root, and to nobody else. */
+/* Only to a process of this user or of root. */
 static bool grant_is_allowed(int fd)
 {
 	struct ucred them;
@@ -231,7 +236,7 @@ int rds_borrower_grant_send(const struct rds_grant_address *d)
 		return fd;
 	err = os_connect(fd, (const struct sockaddr *)&d->name, d->len);
 	if (err)
-		err = -ECONNRESET; /* it has ended */
+		err = -ECONNRESET; /* the owner has ended */
 	else
 		err = grant_is_allowed(fd) ? grant_send_memory(fd, d->token) : -EPERM;
 	os_close(fd);
@@ -245,7 +250,10 @@ void rds_borrower_grant_fork_prepare(void)
 	fork_view.gifts = atomic_load(&gifts);
 }
 
-/* A thread of the parent's was just at it: its descriptor has come along, and whoever has that has the parent's memory. */
+/*
+ * A thread of the parent was just making a grant: then the child has a copy of that descriptor, and
+ * with it access to the parent's memory.  The child closes it.
+ */
 void rds_borrower_grant_forked(int parent)
 {
 	bool any = fork_view.seen ? fork_view.open || fork_view.gifts != atomic_load(&gifts) : atomic_load(&gifts) != 0;

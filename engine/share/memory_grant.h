@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * memory_grant.h - how a holder of a shared socket gives its carrier its memory (foreign_memory.h).
+ * memory_grant.h - how a borrower of a shared socket gives the owner access to its memory
+ * (abi/foreign_memory.h).
  */
 #ifndef ENGINE_MEMORY_DOOR_H
 #define ENGINE_MEMORY_DOOR_H
@@ -9,23 +10,24 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/* What the carrier answers to RDS_SHARE_MEMORY. */
+/* The owner's reply to RDS_SHARE_MEMORY. */
 struct rds_grant_address {
-	uint64_t token; /* for the channel that has asked */
+	uint64_t token; /* names the channel that has asked */
 	uint32_t len;	/* of the name */
 	struct sockaddr_un name;
 };
 
-/* The carrier, its helper: 0 or -errno. */
+/* The owner's helper: 0 or -errno. */
 int rds_owner_grant_address(struct rds_grant_address *d);
 void rds_owner_grant_forget(void); /* forked child */
 
 /*
- * The holder: 0, it has our memory; -EPERM: it is not to have it, or does not want it; -ECONNRESET: it has gone; -EMFILE, -ENFILE, -ENOMEM, -EAGAIN
- * (it does not answer).  Takes no lock.
+ * The borrower.  0: the owner has access to our memory; -EPERM: the owner must not have it, or
+ * refuses it; -ECONNRESET: the owner has ended; -EAGAIN: the owner does not answer; -EMFILE,
+ * -ENFILE, -ENOMEM.  Takes no lock.
  */
 int rds_borrower_grant_send(const struct rds_grant_address *d);
-/* Before a fork, by the thread that forks; then in the child, of that process. */
+/* Before a fork, in the thread that forks; then in the child, with the parent's process id. */
 void rds_borrower_grant_fork_prepare(void);
 void rds_borrower_grant_forked(int parent);
 

@@ -1,15 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * owner.c - the carrier of shared sockets: channels, calls that sleep (node/socket_name.h).  Helper thread only.
+ * owner.c - the owner of shared sockets: its channels, and calls that sleep (node/socket_name.h).
  *
- * Invariants: a socket with holders that look is watched, so its stand-in tells every one of them the truth.  The copy of the
- * stand-in is kept exactly as long as some holder is attached.  A call that sleeps is marked (sk->proxy_sleeps) before it looks for the
- * last time, so that whatever it waits for finds the mark.  Calls of one kind are served in the order in which they came.
+ * Helper thread only, apart from rds_owner_wake().
  *
- * A holder is somebody else's program: it may be stopped, killed, or send nonsense.  Nothing is ever waited for; a channel that
- * does not take its answer, or says what cannot be, is closed.
+ * Invariants: a socket whose borrowers poll it is watched, so the stand-in shows every borrower the
+ * true readiness.  The owner keeps its copy of the stand-in exactly as long as a borrower is
+ * attached.  A call that sleeps is marked (sk->proxy_sleeps) before it is tried for the last time,
+ * so that the event which it waits for finds the mark.  Calls of one kind are served in the order
+ * in which they came.
  *
- * Must not know what calls do (owner_call.c), what they look like in a packet (owner_request.c), nor how holders come (owner_attach.c).
+ * A borrower is another program: it may be stopped, killed, or send nonsense.  The owner never
+ * waits for a borrower.  It closes a channel that does not take its reply or sends an invalid
+ * packet.
+ *
+ * Must not know what calls do (owner_call.c), what they look like in a packet (owner_request.c),
+ * nor how borrowers attach (owner_attach.c).
  */
 #include "engine/share/owner.h"
 
@@ -23,11 +29,11 @@
 #include "engine/share/lease.h"
 #include "engine/calls/close.h"
 
-static struct rds_owner *owned_sockets; /* all */
-static _Atomic bool due;
-static char *packet; /* the one that is being read; one helper, one packet */
+static struct rds_owner *owned_sockets; /* all shared sockets that have borrowers */
+static _Atomic bool due;		/* calls that sleep are to be tried again */
+static char *packet;			/* the packet being read: one helper reads one at a time */
 
-/* ---- answers ---- */
+/* ---- replies ---- */
 
 static int reply_make_memfd(const char *data, uint32_t len)
 {
@@ -82,8 +88,9 @@ static int owner_channel_say(struct rds_owner_channel *h, enum rds_share_kind ki
 }
 
 /*
- * Has it withdrawn what it has asked for (borrower_wait.c)?  Then it is told that it was not made.  *more: something else is there.  (What goes back is
- * said by who ends, too.)
+ * Has the borrower withdrawn its request (borrower_wait.c)?  Then it is told that the call was not
+ * made.  *more: the channel has further input.  A PUT_BACK counts even from a borrower that has
+ * closed the channel: the borrower may end right after it has sent that.
  */
 static bool request_is_withdrawn(struct rds_owner_channel *h, const struct rds_owner_request *call, bool *more)
 {
@@ -97,7 +104,7 @@ static bool request_is_withdrawn(struct rds_owner_channel *h, const struct rds_o
 	return gone;
 }
 
-/* 0, or -errno: then nothing was said, and the message is where it was. */
+/* 0, or -errno: then nothing was sent, and the caller still has the message. */
 static int owner_send_reply(struct rds_owner_channel *h, uint32_t seq, struct rds_owner_reply *r)
 {
 	struct iovec iov[4] = {{&r->a, sizeof(r->a)},
@@ -131,9 +138,9 @@ static int owner_send_result(struct rds_owner_channel *h, uint32_t seq, int64_t 
 	return owner_send_reply(h, seq, &r);
 }
 
-/* ---- life ---- */
+/* ---- detaching ---- */
 
-/* The holder has read its last answer, or nobody ever will. */
+/* The borrower has read its last reply (read), or never will: then the message goes back. */
 static void owner_settle_unread(struct rds_owner_channel *h, bool read)
 {
 	struct rds_inc *inc = h->unread;
@@ -184,7 +191,7 @@ void rds_owner_end(struct rds_owner *c)
 	for (p = &owned_sockets; *p != c; p = &(*p)->next)
 		;
 	*p = c->next;
-	/* The last copy may be ours: then the kernel says so on the other end, and the socket is closed. */
+	/* If ours was the last copy, our end of the pair hangs up, and the socket is closed. */
 	os_close_slot(&c->standin);
 	free(c);
 	(void)rds_call_check_hangup(sk);
@@ -203,7 +210,7 @@ static void owner_detach_channel(struct rds_owner_channel *h, bool read)
 	*p = h->next;
 	if (!c->holders)
 		rds_owner_end(c);
-	/* Last: who has closed its last number waits for this (rds_borrower_close_wait()). */
+	/* Last: a borrower's last close waits for this (rds_borrower_close_wait()). */
 	rds_helper_event_del(atomic_load(&h->fd));
 	os_close_slot(&h->fd);
 	rds_foreign_memory_put(h->memory);
@@ -212,14 +219,14 @@ static void owner_detach_channel(struct rds_owner_channel *h, bool read)
 
 /* ---- requests ---- */
 
-/* It may return before its mark is reached, and says how far that is. */
+/* The time of a barrier is over before its mark is reached: the reply says how far that is. */
 static void owner_end_barrier(struct rds_owner_channel *h)
 {
 	struct rds_owner_reply r;
 	bool gone;
 
 	if (atomic_load(&h->owner->sk->handing_off)) {
-		rds_owner_wake(); /* it is told to ask the next one */
+		rds_owner_wake(); /* the next round tells the borrower to ask the next owner */
 		return;
 	}
 	rds_owner_serve(h->owner, h->call, &r);
@@ -260,7 +267,7 @@ static int owner_channel_say_wait(struct rds_owner_channel *h, const struct rds_
 	return owner_channel_say_value(h, RDS_SHARE_WAIT, call->req.seq, (int64_t)owner_call_timeout(h, call));
 }
 
-/* Tries it. True: it has been answered, and if that failed the holder is gone. */
+/* Tries the call.  True: it has been answered; *gone: that failed, and the channel is closed. */
 static bool owner_try_call(struct rds_owner_channel *h, const struct rds_owner_request *call, bool slept, bool *gone)
 {
 	bool send = call->req.op == RDS_SHARE_SEND, more;
@@ -268,7 +275,10 @@ static bool owner_try_call(struct rds_owner_channel *h, const struct rds_owner_r
 	int err = 0;
 
 	*gone = false;
-	/* Said before: whoever is killed after it has sent must not be taken for one that has not. */
+	/*
+	 * READY is sent before the send is made: an owner that is killed after it has sent must not
+	 * be taken for one that has not.
+	 */
 	if (slept && send &&
 	    (owner_channel_say(h, RDS_SHARE_READY, call->req.seq) || request_is_withdrawn(h, call, &more))) {
 		*gone = true;
@@ -277,7 +287,8 @@ static bool owner_try_call(struct rds_owner_channel *h, const struct rds_owner_r
 	}
 	rds_owner_serve(h->owner, call, &r);
 	if (r.a.result == -EBADF &&
-	    atomic_load(&h->owner->sk->handing_off)) { /* the call was not made: to be asked of the next one */
+	    atomic_load(&h->owner->sk->handing_off)) {
+		/* The call was not made: the borrower asks the next owner. */
 		rds_owner_reply_free(&r);
 		owner_channel_say(h, RDS_SHARE_RETRY, call->req.seq);
 		*gone = true;
@@ -318,7 +329,7 @@ static void owner_arm_timer(struct rds_owner_channel *h)
 		rds_timer_set(&h->timer, os_now_ns() + timeo);
 }
 
-/* Does not answer at once: the holder is told to sleep. True: it is gone. */
+/* The call cannot be answered now: the borrower is told to sleep.  True: the channel is closed. */
 static bool owner_sleep_call(struct rds_owner_channel *h, struct rds_owner_request *call)
 {
 	h->seq = call->req.seq;
@@ -332,16 +343,17 @@ static bool owner_sleep_call(struct rds_owner_channel *h, struct rds_owner_reque
 	*h->owner->waiting_tail = h;
 	h->owner->waiting_tail = &h->wait_next;
 	owner_arm_timer(h);
-	if (call->req.op == RDS_SHARE_SEND) { /* for whatever it waits: a congested port's updates are for it, too */
+	if (call->req.op == RDS_SHARE_SEND) {
+		/* Whatever the send waits for: a congested port's updates have to wake it, too. */
 		rx_lock();
 		h->owner->sk->cong_blocked++;
 		rx_unlock();
-		rds_owner_wake(); /* one may have come before that */
+		rds_owner_wake(); /* an update may have come before the count */
 	}
 	return false;
 }
 
-/* True: the holder is gone. */
+/* True: the channel is closed. */
 static bool owner_send_grant_address(struct rds_owner_channel *h, uint32_t seq)
 {
 	struct rds_grant_address door;
@@ -375,7 +387,7 @@ int rds_owner_memory_granted(uint64_t token, pid_t pid, int memory)
 	return h->memory ? 0 : -ENOMEM;
 }
 
-/* To be told to attach anew, which it does before its call is made. */
+/* The borrower has no lease and can get one now: it is told to attach again before its call. */
 static bool owner_can_send_lease(const struct rds_owner_channel *h)
 {
 	int fds[RDS_LEASE_FDS];
@@ -397,14 +409,14 @@ void rds_owner_leases_made(void)
 	for (c = owned_sockets; c; c = next) {
 		next = c->next;
 		for (h = c->holders; h; h = after) {
-			after = h->next; /* the last one takes c along */
+			after = h->next; /* the end of the last channel frees c */
 			if (h->call && owner_can_send_lease(h))
 				owner_send_retry(h, h->seq);
 		}
 	}
 }
 
-/* True: the holder is gone. */
+/* True: the channel is closed. */
 static bool owner_handle_request(struct rds_owner_channel *h, struct rds_owner_request *call)
 {
 	struct rds_sock *sk = h->owner->sk;
@@ -416,7 +428,7 @@ static bool owner_handle_request(struct rds_owner_channel *h, struct rds_owner_r
 
 		rds_owner_request_free(call);
 		if (!sleeps)
-			return false; /* answered already: the two have crossed */
+			return false; /* answered already: reply and CANCEL have crossed */
 		owner_end_wait(h);
 		if (owner_channel_say(h, RDS_SHARE_READY, h->seq) || owner_send_result(h, h->seq, -EINTR)) {
 			owner_detach_channel(h, true);
@@ -430,7 +442,7 @@ static bool owner_handle_request(struct rds_owner_channel *h, struct rds_owner_r
 		return false;
 	}
 	owner_settle_unread(h, true);
-	if (h->call) { /* two calls at once: not one of ours */
+	if (h->call) { /* two calls at once: no borrower of this library sends that */
 		rds_owner_request_free(call);
 		owner_detach_channel(h, true);
 		return true;
@@ -461,7 +473,7 @@ static void owner_channel_event(struct rds_helper_event *ev, uint32_t events)
 	struct rds_owner_channel *h = container_of(ev, struct rds_owner_channel, ev);
 	int fds[OS_PASS_MAX];
 	struct rds_owner_request *call;
-	unsigned nfds, i, most = RDS_EVENT_MOST; /* by levels: the rest is told again */
+	unsigned nfds, i, most = RDS_EVENT_MOST; /* level-triggered: the rest makes another event */
 	bool lost, more = true;
 	ssize_t n;
 
@@ -485,7 +497,7 @@ static void owner_channel_event(struct rds_helper_event *ev, uint32_t events)
 			return;
 		}
 		if (request_is_withdrawn(h, call, &more)) {
-			owner_settle_unread(h, true); /* before it has asked for something else */
+			owner_settle_unread(h, true); /* read before this request was sent */
 			rds_owner_request_free(call);
 		} else if (owner_handle_request(h, call)) {
 			return;
@@ -537,7 +549,7 @@ void rds_owner_wake(void)
 		rds_helper_kick();
 }
 
-/* One message wakes one receiver: when one finds nothing, so would all that came after it. */
+/* One message wakes one receiver: if one finds no message, those behind it need not try. */
 static void owner_try_waiting(struct rds_owner *c)
 {
 	bool nothing = false, gone;
@@ -553,7 +565,7 @@ static void owner_try_waiting(struct rds_owner *c)
 			continue;
 		}
 		if (gone) {
-			rds_owner_wake(); /* perhaps with all of it: the others come with the next round */
+			rds_owner_wake(); /* c may be freed, too: the next round tries the others */
 			return;
 		}
 		owner_end_wait(h);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * owner.h - the carrier's side of a shared socket (node/socket_name.h).  All of it belongs to the helper thread and needs no lock; only
- * rds_owner_wake() is for others.
+ * owner.h - the owner's side of a shared socket (node/socket_name.h).
+ *
+ * All of it belongs to the helper thread and needs no lock.  Other threads may call
+ * rds_owner_wake(), rds_owner_look_later() and rds_owner_call_waits() only.
  */
 #ifndef ENGINE_CARRY_H
 #define ENGINE_CARRY_H
@@ -15,77 +17,90 @@ struct rds_owner_channel {
 	struct rds_helper_event ev; /* the channel */
 	_Atomic int fd;
 	struct rds_owner *owner;
-	struct rds_foreign_memory *memory; /* the holder's (held); NULL: it has not been given */
-	bool bare;		   /* it has not got what it takes to carry the socket on: there was no will yet */
-	int pid;		   /* that has made the channel; 0: not known here */
-	uint64_t used;		   /* when it came, or was at a call last */
-	uint64_t token;		   /* with which it is given (memory_grant.h); 0: not asked for */
+	struct rds_foreign_memory *memory; /* the borrower's (a reference); NULL: no access */
+	bool bare;	/* the borrower cannot take over: there was no lease when it attached */
+	int pid;	/* of the process that made the channel; 0: not known here */
+	uint64_t used;	/* when the channel was made, or had its last call */
+	uint64_t token; /* the borrower grants its memory with it (memory_grant.h); 0: not asked */
 	struct rds_owner_channel *next;
 	/* the call that sleeps */
 	struct rds_owner_request *call;
 	struct rds_owner_channel *wait_next;
 	struct rds_timer timer;
-	bool congested; /* what it waits for has no timeout, as in the kernel */
-	/* of the last answer, until the holder is known to have read it */
+	bool congested; /* it waits for a congested port: that has no timeout, as in the kernel */
+	/* The message of the last reply, until the borrower is known to have read it. */
 	struct rds_inc *unread;
-	uint32_t seq;
+	uint32_t seq; /* of the call that sleeps */
 };
 
-/* One per shared socket, as long as somebody is attached. */
+/* One per shared socket, as long as a borrower is attached. */
 struct rds_owner {
 	struct rds_owner *next;
 	struct rds_sock *sk; /* referenced */
-	_Atomic int standin; /* a copy: whoever is attached has one as well, so it hides no last close */
-	struct rds_owner_channel *holders;
-	struct rds_owner_channel *waiting, **waiting_tail; /* in the order in which they came */
+	/* A copy.  Every attached borrower has one as well, so this one hides no last close. */
+	_Atomic int standin;
+	struct rds_owner_channel *holders;		   /* one for each channel of a borrower */
+	struct rds_owner_channel *waiting, **waiting_tail; /* in the order of their calls */
 };
 
-/* A request as it was read, and its bytes, on the heap. */
+/* A request as it was read, with its bytes, on the heap. */
 struct rds_owner_request {
 	struct rds_share_request req;
 	char *name, *control, *data;
-	struct rds_foreign_memory *memory; /* the holder's (held) */
-	int pid;		   /* ... process; 0: not known here */
-	int memfd; /* -1: none */
+	struct rds_foreign_memory *memory; /* the borrower's (a reference) */
+	int pid;			   /* the borrower's; 0: not known here */
+	int memfd;			   /* -1: none */
 	void *mapped;
 	char bytes[];
 };
 
-/* owner_request.c: from a packet of so many bytes; takes the descriptor, -1: none.  0, -EPROTO: it says what cannot be, -ENOMEM. */
+/*
+ * owner_request.c: checks a packet of len bytes and makes a request of it.  Takes the descriptor
+ * memfd (-1: none).  0, -EPROTO: the packet is invalid, -ENOMEM, or -errno of mmap().
+ */
 #define RDS_SHARE_PACKET (sizeof(struct rds_share_request) + RDS_SHARE_NAME + RDS_SHARE_CONTROL + RDS_SHARE_INLINE)
 int rds_owner_request_read(const char *packet, size_t len, int memfd, struct rds_owner_request **out);
 void rds_owner_request_free(struct rds_owner_request *call); /* NULL: nothing */
 
-/* owner.c: a process brings its memory for the channel of that number.  Takes the descriptor.  0, -EPERM or -ENOMEM. */
+/*
+ * owner.c: a process grants its memory for the channel with that token.  Takes the descriptor.
+ * 0, -EPERM or -ENOMEM.
+ */
 int rds_owner_memory_granted(uint64_t token, pid_t pid, int memory);
 /* owner.c, for owner_attach.c */
-struct rds_owner *rds_owner_find(const struct rds_sock *sk); /* NULL: nobody is attached */
+struct rds_owner *rds_owner_find(const struct rds_sock *sk); /* NULL: no borrower is attached */
 struct rds_owner *rds_owner_next(const struct rds_owner *c); /* of NULL: the first */
-void rds_owner_channel_end(struct rds_owner_channel *h,
-			   bool read);	  /* has it read its last answer?  Not from an event */
+/*
+ * read: the borrower has read its last reply.  Not from an event: the helper may have further
+ * events at hand, of the channel that ends here.
+ */
+void rds_owner_channel_end(struct rds_owner_channel *h, bool read);
 bool rds_owner_list(struct rds_owner *c); /* false: no memory */
-void rds_owner_end(struct rds_owner *c);  /* it has no holders */
+void rds_owner_end(struct rds_owner *c);  /* it has no borrowers any more */
 void rds_owner_channel_init(struct rds_owner_channel *h);
 
-/* owner_attach.c: a message lies in a channel from now on, if not for long */
+/* owner_attach.c: a reply with a message is unread in a channel from now on. */
 void rds_owner_reply_unread(void);
-/* owner_attach.c: what lies on our end of a stand-in's pair?  sk is referenced by the caller.  Helper. */
+/* owner_attach.c: reads our end of a stand-in's pair.  The caller has a reference.  Helper. */
 void rds_owner_pair_readable(struct rds_sock *sk);
-/* The helper is to look again, where nothing else would tell it.  Any thread. */
+/* The helper reads it later, where no event would make it do so.  Any thread. */
 void rds_owner_look_later(struct rds_sock *sk);
-/* Does a call wait there that nobody has heard of?  Any thread. */
+/* Is there an attach request of a call that the helper has not read yet?  Any thread. */
 bool rds_owner_call_waits(struct rds_sock *sk);
-/* There are wills now that there were not: who has none attaches anew. */
+/* New leases have been made: borrowers without one are told to attach again. */
 void rds_owner_leases_made(void);
-/* Calls that sleep are tried again. */
+/* Tries the calls that sleep again. */
 void rds_owner_round(void);
 void rds_owner_attach_forget(void);
 void rds_owner_forget(void); /* forked child */
 
-/* Something has come in or gone out: any thread, any lock held. */
+/* A message has arrived or has been sent: any thread, any lock held. */
 void rds_owner_wake(void);
 
-/* owner_call.c: makes the call, as if it must not block.  `sleeps`: one that may would wait now, and is to be made again. */
+/*
+ * owner_call.c: makes the call as if MSG_DONTWAIT were set.  `sleeps`: a call that may block would
+ * wait now; it has to be made again.
+ */
 struct rds_owner_reply {
 	struct rds_share_reply a;
 	char name[RDS_SHARE_NAME];
@@ -96,7 +111,7 @@ struct rds_owner_reply {
 void rds_owner_serve(struct rds_owner *c, const struct rds_owner_request *call, struct rds_owner_reply *r);
 void rds_owner_reply_free(struct rds_owner_reply *r);
 
-/* owner_call.c: ... and has not been read there: it is the next one again. */
+/* owner_call.c: a reply's message was not read: it is the next message of the socket again. */
 void rds_recv_put_back(struct rds_sock *sk, struct rds_inc *inc);
 
 #endif

@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * owner_attach.c - how a process that has got a descriptor of a socket becomes a holder of it (node/socket_name.h): what it has sent through the stand-in is
- * read off our end of the pair, and answered with what it takes to carry the socket on.  Helper thread only.
+ * owner_attach.c - how a process that has got a descriptor of a socket becomes a borrower of it
+ * (node/socket_name.h): the owner reads its attach request off our end of the stand-in's pair, and
+ * answers with the descriptors with which the borrower can take over.
  *
- * Anybody with the descriptor can send anything: what is no request is thrown away, and said.
+ * Helper thread only, apart from rds_owner_look_later() and rds_owner_call_waits().
  *
- * Channels are kept for as long as their processes have the socket, most of them for nothing.  When there is no descriptor for another one, those go
- * that have been idle for longest: who has such a one makes another with its next call.
+ * Any process with the descriptor can send anything: input that is no attach request is thrown
+ * away, and the log says so.
+ *
+ * Channels are kept for as long as their processes have the socket, most of them unused.  When
+ * there is no descriptor for another channel, those that have been idle for longest are closed:
+ * their borrowers make another one with their next call.
+ *
  * Must not know what is asked for over a channel.
  */
 #include <asm/ioctls.h>
@@ -25,9 +31,9 @@
 #define SYS_pidfd_open 434
 #endif
 
-#define ROOM 4			 /* channels: one takes two descriptors for a moment */
-#define ROOM_AGAIN_NS 100000000	 /* between looks for some */
-#define GIVEN_AGAIN_NS 250000000 /* between looks at holders that leave a message in their channel */
+#define ROOM 4			 /* channels to close: a new one needs two descriptors at first */
+#define ROOM_AGAIN_NS 100000000	 /* between searches for channels to close */
+#define GIVEN_AGAIN_NS 250000000 /* between looks at borrowers that leave a message unread */
 
 static bool fd_is_standin_of(const struct rds_sock *sk, int fd)
 {
@@ -58,7 +64,7 @@ static struct rds_owner *owner_new(struct rds_sock *sk, int standin)
 	return c;
 }
 
-/* Another one each time that the socket changes hands. */
+/* The owner's number, another one each time that the socket has a new owner. */
 static uint32_t owner_choose_id(struct rds_sock *sk)
 {
 	while (!sk->owner_id)
@@ -66,7 +72,10 @@ static uint32_t owner_choose_id(struct rds_sock *sk)
 	return sk->owner_id;
 }
 
-/* With all that it takes to carry the socket on.  Not to ourselves: our lock on the will would go with the second number of it (lease.c). */
+/*
+ * HELLO brings all descriptors with which the borrower can take over.  Not if the borrower is this
+ * process: closing a second descriptor of the lease would give up our lock on it (lease.c).
+ */
 static int owner_send_hello(struct rds_owner_channel *h)
 {
 	struct rds_share_reply a = {
@@ -77,7 +86,7 @@ static int owner_send_hello(struct rds_owner_channel *h)
 
 	h->bare = !n && !os_peer_is_self(channel);
 	if (n && os_fstat(fds[n - 1], &st) == 0)
-		a.result = (int64_t)st.st_ino; /* by which it is told from another socket's */
+		a.result = (int64_t)st.st_ino; /* tells this lease from another socket's */
 	return os_pass_send(channel, &a, sizeof(a), fds, n, MSG_DONTWAIT);
 }
 
@@ -89,7 +98,11 @@ static int socket_bytes_there(int fd, unsigned long which)
 	return bytes;
 }
 
-/* It has asked for nothing for a while, and has read what it was told.  Not the last one: whoever looks at the stand-in looks at what it keeps here. */
+/*
+ * The borrower has asked for nothing for a while, and has read all replies.  Not the last channel
+ * of the socket: it keeps the owner's copy of the stand-in, which shows readiness to those that
+ * poll.
+ */
 static bool owner_channel_is_idle(const struct rds_owner_channel *h, uint64_t now)
 {
 	const uint64_t most = rds_patience_ns(RDS_PATIENCE_BORROWER_IDLE);
@@ -111,9 +124,9 @@ static struct rds_owner_channel *owner_channel_longest_idle(uint64_t now)
 	return best;
 }
 
-static uint64_t room_made; /* when it was looked for last */
+static uint64_t room_made; /* the time of the last search for channels to close */
 
-/* In a timer: what ends must not be in the helper's hand. */
+/* In a timer, because a channel must not be freed while the helper has an event of it at hand. */
 static void owner_make_room(struct rds_timer *tm)
 {
 	struct rds_owner_channel *h;
@@ -127,7 +140,7 @@ static void owner_make_room(struct rds_timer *tm)
 
 static struct rds_timer room = {.fn = owner_make_room};
 
-/* Who has come asks again soon. */
+/* Makes room soon: the process that found none asks again. */
 static void owner_want_room(void)
 {
 	uint64_t now = os_now_ns();
@@ -136,21 +149,24 @@ static void owner_want_room(void)
 		rds_timer_set(&room, now - room_made < ROOM_AGAIN_NS ? room_made + ROOM_AGAIN_NS : now);
 }
 
-/* No more threads of it, whether anybody has waited for it or not.  False if that cannot be found out. */
+/* It has no threads any more, whether it was waited for or not.  False if that is unknown. */
 static bool process_has_ended(int pid)
 {
 	int fd = (int)os_syscall(SYS_pidfd_open, pid, 0, 0, 0, 0, 0);
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 	bool gone;
 
-	if (fd < 0) /* -EINVAL: the number is a group's or session's yet */
+	if (fd < 0) /* -EINVAL: the number is still that of a process group or session */
 		return fd == -ESRCH || fd == -ENOENT || fd == -EINVAL;
 	gone = os_poll(&p, 1, 0) > 0;
 	os_close(fd);
 	return gone;
 }
 
-/* The first that has left a message in its channel, and has ended.  *wait: one has left a message there, and may still read it. */
+/*
+ * The first channel with an unread message whose process has ended.  *wait: there is an unread
+ * message whose process may still read it.
+ */
 static struct rds_owner_channel *owner_channel_find_dead(bool *wait)
 {
 	struct rds_owner *c = NULL;
@@ -169,8 +185,9 @@ static struct rds_owner_channel *owner_channel_find_dead(bool *wait)
 }
 
 /*
- * A channel hangs up with its process, but not if that has a child by a bare clone(2), which has copies of all descriptors.  That one reads nothing there
- * (borrower_pool.c), so what lies there goes back.
+ * A channel hangs up when its process ends, but not if the process has a child by a bare clone(2),
+ * which has copies of all descriptors.  The child reads nothing from the channel (borrower_pool.c),
+ * so an unread message goes back.
  */
 static void owner_check_unread(struct rds_timer *tm)
 {
@@ -215,7 +232,7 @@ static int owner_channel_new(struct rds_owner *c, int channel)
 	if (!err)
 		err = owner_send_hello(h);
 	if (err) {
-		rds_helper_event_del(atomic_load(&h->fd)); /* others may have copies of it */
+		rds_helper_event_del(atomic_load(&h->fd)); /* other processes may have copies */
 		os_close_slot(&h->fd);
 		free(h);
 		return err;
@@ -225,7 +242,10 @@ static int owner_channel_new(struct rds_owner *c, int channel)
 	return 0;
 }
 
-/* A channel that is an end of a socket's own pair never goes: our copy of it would keep the socket, and take what is for others. */
+/*
+ * A channel that is an end of a socket's own pair is refused: our copy of it would keep the socket
+ * open, and read input that is for other processes.
+ */
 static bool fd_is_of_socket(const struct rds_sock *sk, int fd)
 {
 	return fd_is_standin_of(sk, fd) || rds_node_name_read(fd, NULL) || rds_node_name_is_peer(fd, &sk->name);
@@ -238,14 +258,14 @@ static bool attach_is_sound(const struct rds_sock *sk, const struct rds_share_at
 		rds_warn_once("what came to share an RDS socket with was lost: raise `ulimit -n` of this process");
 	else if (nfds == 2 && hello->magic == RDS_SHARE_MAGIC && hello->version == RDS_SHARE_VERSION)
 		return fd_is_standin_of(sk, fds[1]) &&
-		       !fd_is_of_socket(sk, fds[0]); /* else nothing that a library says */
+		       !fd_is_of_socket(sk, fds[0]); /* else no library has sent this */
 	else
 		rds_warn_once("a process speaks version %u of sharing RDS sockets, this one %u: give both one library",
 			      hello->version, RDS_SHARE_VERSION);
 	return false;
 }
 
-/* It need not ask again. */
+/* A process whose attach request is refused need not ask again. */
 static void attach_refuse(int channel)
 {
 	const struct rds_share_reply a = {.magic = RDS_SHARE_MAGIC, .kind = RDS_SHARE_RETRY};
@@ -277,14 +297,15 @@ static void attach_accept(struct rds_sock *sk, const struct rds_share_attach *he
 		return;
 	}
 	rx_lock();
-	rds_progress_others_watch(); /* a quiet one waits for what we tell it */
+	rds_progress_others_watch(); /* a quiet borrower waits for what we tell it */
 	rx_unlock();
 	if (!quiet)
-		rds_sock_watch(sk, atomic_load(&c->standin), false); /* before the holder can look */
+		rds_sock_watch(sk, atomic_load(&c->standin), false); /* before it can poll */
 	err = owner_channel_new(c, fds[0]);
 	if (err == -EMFILE)
 		owner_want_room();
-	if (err && err != -EPIPE && err != -ECONNRESET) /* it has closed it again, or ended */
+	/* -EPIPE, -ECONNRESET: the borrower has closed the channel again, or has ended. */
+	if (err && err != -EPIPE && err != -ECONNRESET)
 		rds_warn_once("an RDS socket cannot be shared with another process just now: %s", strerror(-err));
 	if (!c->holders)
 		rds_owner_end(c);
@@ -297,7 +318,7 @@ bool rds_owner_call_waits(struct rds_sock *sk)
 	return socket_bytes_there(rds_sock_pair_fd(sk), SIOCINQ) >= (int)sizeof(struct rds_share_attach);
 }
 
-/* With whatever descriptors it has brought. */
+/* Input that is no attach request, with the descriptors that came with it. */
 static void attach_drop_stray(const int *fds, unsigned nfds)
 {
 	while (nfds--)
@@ -307,7 +328,7 @@ static void attach_drop_stray(const int *fds, unsigned nfds)
 		"data went nowhere. See librdspreload(7), Limits");
 }
 
-enum { HEARD, UNHEARD, TURN }; /* the last: it is looked at in this round */
+enum { HEARD, UNHEARD, TURN }; /* of look_later: read; to be read; to be read in this round */
 
 static void sock_mark_turn(struct rds_sock *sk, void *arg)
 {
@@ -328,7 +349,7 @@ static void sock_take_turn(struct rds_sock *sk, void *arg)
 	*found = sk;
 }
 
-/* Each once: one that is marked again meanwhile waits for the next round. */
+/* Each marked socket once: one that is marked again meanwhile waits for the next round. */
 static void owner_look_marked(struct rds_timer *tm)
 {
 	struct rds_sock *sk;
@@ -361,8 +382,9 @@ void rds_owner_attach_forget(void)
 }
 
 /*
- * On our end of a stand-in's pair lies filler (bytes that show "not writable"), what processes say that got a descriptor and want to
- * share the socket, or bytes that no interposed call can have written.
+ * On our end of a stand-in's pair there may be filler (bytes that make it show "not writable"), the
+ * attach requests of processes that got a descriptor and want to share the socket, or bytes that no
+ * interposed call can have written.
  */
 void rds_owner_pair_readable(struct rds_sock *sk)
 {
@@ -373,21 +395,25 @@ void rds_owner_pair_readable(struct rds_sock *sk)
 	struct rds_owner *c;
 	ssize_t n;
 
-	/* The filler announces itself, too.  It is a few bytes, and to be left there. */
+	/* The filler makes an event, too.  It is a few bytes, and must stay there. */
 	if (atomic_load(&sk->hidden_out) && socket_bytes_there(pair, SIOCINQ) < (int)RDS_SHARE_QUIET)
 		return;
-	/* Who attaches and ends at once may have been the last one: then it is closed, and its number somebody else's. */
+	/*
+	 * A borrower that attaches and ends at once may have had the last descriptor: then the
+	 * socket is closed, and the descriptor number of our end may be another file's.
+	 */
 	while (most && atomic_load(&sk->open) && (pair = rds_sock_pair_fd(sk)) >= 0 &&
 	       (n = os_pass_recv(pair, &hello, sizeof(hello), fds, &nfds, &lost, MSG_DONTWAIT)) >= 0 &&
 	       (n || !os_recv_is_eof(pair))) {
 		if (!--most)
-			rds_owner_look_later(sk); /* of the rest no edge will tell us */
+			rds_owner_look_later(sk); /* edge-triggered: the rest makes no event */
 		if (lost)
 			owner_want_room();
 		if ((n == sizeof(hello) || n == RDS_SHARE_QUIET) && (nfds || lost))
 			attach_accept(sk, &hello, n == RDS_SHARE_QUIET, fds, nfds);
 		else if (n == 1 && !nfds && !*(const char *)&hello)
-			filler |= atomic_load(&sk->hidden_out); /* else the last carrier's, or just taken back */
+			/* Else the filler is the last owner's, or we have just taken ours back. */
+			filler |= atomic_load(&sk->hidden_out);
 		else
 			attach_drop_stray(fds, nfds);
 	}

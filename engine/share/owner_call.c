@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * owner_call.c - a holder's call, made by the carrier: what was copied along becomes pointers, what comes out becomes an
- * answer.
+ * owner_call.c - the owner makes a borrower's call: the bytes in the request become pointers, the
+ * results become a reply.
  *
- * Every call is made as if MSG_DONTWAIT were set; whether it has to sleep is told to owner.c, which tries again.  What a
- * program would be told about its own memory (EFAULT) the holder finds out itself, so pointers here are good, or NULL or NO_MEMORY where the
- * program's were not.  A message that has not been read there comes back here.  Must not know of channels.
+ * Every call is made as if MSG_DONTWAIT were set.  r->sleeps tells owner.c that the call has to
+ * sleep; owner.c makes it again later.  The borrower itself checks its program's pointers (EFAULT).
+ * So pointers here are good, or NULL or NO_MEMORY where the program's were bad.  A message that the
+ * borrower has not read comes back here.  Helper thread only.
+ *
+ * Must not know channels.
  */
 #include "engine/share/owner.h"
 
@@ -20,7 +23,7 @@
 #include "engine/calls/recv.h"
 #include "rds_abi.h"
 
-#define NO_MEMORY ((void *)8) /* nobody has anything there */
+#define NO_MEMORY ((void *)8) /* no process has memory at that address */
 
 static void reply_set_error(struct rds_owner_reply *r, int err)
 {
@@ -29,11 +32,14 @@ static void reply_set_error(struct rds_owner_reply *r, int err)
 
 /* ---- memory ---- */
 
-/* Its age and its rights count from here on, and with memory, its addresses. */
+/*
+ * From here on the call counts as the borrower's: its ABI revision, its rights and, with memory,
+ * its addresses.
+ */
 static void caller_set(const struct rds_owner_request *call, struct rds_foreign_memory *memory,
 		       struct rds_owner_reply *r)
 {
-	static struct rds_caller caller; /* one helper, one call */
+	static struct rds_caller caller; /* one helper makes one call at a time */
 	const struct rds_share_request *q = &call->req;
 
 	caller = (struct rds_caller){.memory = memory,
@@ -49,7 +55,10 @@ static void caller_set(const struct rds_owner_request *call, struct rds_foreign_
 	rds_caller = &caller;
 }
 
-/* Addresses in it are the other process's.  It gives us its memory before the first such call, if it can and may. */
+/*
+ * Addresses in the call are the borrower's.  The borrower grants its memory before the first such
+ * call, if it can and may.
+ */
 static bool caller_set_memory(const struct rds_owner_request *call, bool needed, struct rds_owner_reply *r)
 {
 	if (needed && !call->memory) {
@@ -65,7 +74,7 @@ static bool caller_set_memory(const struct rds_owner_request *call, bool needed,
 
 /* ---- messages ---- */
 
-/* Holders look at the stand-in, before somebody is refused. */
+/* Shows a full socket in the stand-in: borrowers poll that before a send is refused. */
 static void owner_show_full(struct rds_owner *c)
 {
 	if (!rds_sock_writable(c->sk))
@@ -78,7 +87,8 @@ static void serve_send(struct rds_owner *c, const struct rds_owner_request *call
 	struct iovec iov = {call->data, q->big ? q->big : q->data_len};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 
-	if (q->total > iov.iov_len) { /* too long for any message: its bytes are not asked for before that is said */
+	/* Too long for any message: the send is refused for that before its bytes are looked at. */
+	if (q->total > iov.iov_len) {
 		iov.iov_base = NULL;
 		iov.iov_len = q->total;
 	}
@@ -95,12 +105,18 @@ static void serve_send(struct rds_owner *c, const struct rds_owner_request *call
 	rds_op_async_refused = false;
 	r->a.result = rds_call_sendmsg(c->sk, atomic_load(&c->standin), &msg, q->flags | MSG_DONTWAIT);
 	rds_caller = NULL;
-	/* Messages that have failed, and that nobody has read of, are not waited for (rdma/async_send.c). */
+	/*
+	 * A send that is refused because of failed messages without a read notification does not
+	 * sleep (rdma/async_send.c).
+	 */
 	r->sleeps = (r->a.result == -EAGAIN && !rds_op_async_refused) || r->a.result == -ENOBUFS;
 	owner_show_full(c);
 }
 
-/* What we tell programs of our own age of a notification's sender; how old the holder is, it knows itself. */
+/*
+ * The name that recv stores for a notification, which has no sender, if the owner's program is old.
+ * The borrower knows how old its own program is, and stores what that program expects.
+ */
 static bool name_is_none(const void *name)
 {
 	static const struct sockaddr_in none = {.sin_family = AF_INET};
@@ -136,14 +152,15 @@ static void serve_recv(struct rds_owner *c, const struct rds_owner_request *call
 	r->sleeps = r->a.result == -EAGAIN && !(q->flags & MSG_ERRQUEUE);
 	if (r->a.result < 0)
 		return;
-	r->a.data_len = r->a.result < (int64_t)room ? (uint32_t)r->a.result : room; /* MSG_TRUNC may say more */
+	/* With MSG_TRUNC the result may be more than the room. */
+	r->a.data_len = r->a.result < (int64_t)room ? (uint32_t)r->a.result : room;
 	r->a.control_len = (uint32_t)msg.msg_controllen;
 	if (q->has_name && msg.msg_namelen <= RDS_SHARE_NAME && !name_is_none(r->name))
 		r->a.name_len = (uint32_t)msg.msg_namelen;
 	r->a.flags = msg.msg_flags;
 }
 
-/* To the head of the queue, but behind what has come back and was taken earlier. */
+/* To the head of the queue, but behind messages that came back and were taken earlier. */
 static void sock_requeue_message(struct rds_sock *sk, struct rds_inc *inc)
 {
 	struct rds_inc **link = &sk->rx_head;
@@ -211,12 +228,12 @@ static void serve_setopt(struct rds_owner *c, const struct rds_owner_request *ca
 	if (rds_call_opt_is_local(q->level, q->opt) || (rds_abi_level_is_rds(q->level) && q->opt == RDS_BARRIER)) {
 		reply_set_error(
 			r,
-			-EPROTO); /* there are addresses in it, or it may wait: not the way in which it is asked for */
-		return;
+			-EPROTO);
+		return; /* its value has addresses, or it may wait: not asked for in this way */
 	}
 	if (!caller_set_memory(call, rds_share_opt_names_memory(q->level, q->opt, (socklen_t)q->arg), r))
 		return;
-	/* What could not be read is no address here either. */
+	/* A value that the borrower could not read is no address here either. */
 	r->a.result = rds_call_setsockopt(c->sk, atomic_load(&c->standin), q->level, q->opt,
 					  q->has_name ? call->data : NULL, (socklen_t)q->arg);
 	rds_caller = NULL;
@@ -241,7 +258,7 @@ static void serve_barrier(struct rds_owner *c, const struct rds_owner_request *c
 	req.nonblock |= !q->may_wait;
 	r->a.result = rds_op_barrier_proxy(c->sk, atomic_load(&c->standin), bad, &req, &mark);
 	r->sleeps = r->a.result > 0;
-	if (r->sleeps) /* this is said if its time is over */
+	if (r->sleeps) /* the result if its timeout is over */
 		r->a.result = -EAGAIN;
 	r->data = r->a.result && r->a.result != -EAGAIN ? NULL : malloc(sizeof(mark));
 	if (r->data) {
@@ -255,13 +272,14 @@ static void serve_getopt(struct rds_owner *c, const struct rds_owner_request *ca
 	const struct rds_share_request *q = &call->req;
 	socklen_t len = (socklen_t)q->arg;
 
-	if (rds_call_opt_is_local(q->level, q->opt)) { /* and of another length than it says */
+	/* The borrower handles these itself; their result may be longer than the length says. */
+	if (rds_call_opt_is_local(q->level, q->opt)) {
 		reply_set_error(r, -EPROTO);
 		return;
 	}
 	if (q->has_name && (int)len > (int)RDS_SHARE_BIG)
 		len = RDS_SHARE_BIG;
-	/* Some options believe a negative length. */
+	/* Some options accept a negative length. */
 	if (q->has_name)
 		r->data = calloc(1, ((int)len < 0 ? RDS_SHARE_OPTION : (size_t)len) + sizeof(uint64_t));
 	if (q->has_name && !r->data) {
@@ -295,7 +313,7 @@ static void serve_watch(struct rds_owner *c, const struct rds_owner_request *cal
 	rds_sock_watch(c->sk, atomic_load(&c->standin), call->req.opt != 0);
 }
 
-/* Opened with an earlier carrier. */
+/* Regions that the borrower opened while the socket had an earlier owner. */
 static void serve_regions(struct rds_owner *c, const struct rds_owner_request *call, struct rds_owner_reply *r)
 {
 	struct rds_share_region region;
@@ -319,8 +337,8 @@ static void serve_error(struct rds_owner *c, const struct rds_owner_request *cal
 	if (call->req.op == RDS_SHARE_TAKE_ERROR)
 		r->a.result = rds_sock_take_error(c->sk);
 	else if (call->req.opt <= 0 ||
-		 call->req.opt > RDS_SHARE_ERRNO) /* a state that has it is nobody's to carry on */
-		reply_set_error(r, -EPROTO);
+		 call->req.opt > RDS_SHARE_ERRNO)
+		reply_set_error(r, -EPROTO); /* the next owner would refuse a state with it */
 	else
 		rds_sock_set_error(c->sk, call->req.opt);
 }

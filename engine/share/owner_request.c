@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * owner_request.c - a holder's request (node/socket_name.h) as it came in a packet: checked, and put where it can be kept while the call sleeps.
+ * owner_request.c - a borrower's request (node/socket_name.h) as it came in a packet: it is
+ * checked, and copied to memory where it can be kept while the call sleeps.
  *
- * A holder is somebody else's program, and may send anything: what is not plausible is refused as a whole, and no length is used that has not
- * been checked.  Must not know channels or sockets.
+ * A borrower is another program, and may send anything: an implausible packet is refused as a
+ * whole, and no length is used before it has been checked.
+ *
+ * Must not know channels or sockets.
  */
 #include "engine/share/owner.h"
 #include "engine/node/socket_name.h"
@@ -31,7 +34,7 @@ static bool request_is_plausible(const struct rds_share_request *q, size_t len)
 	       len == sizeof(*q) + q->name_len + q->control_len + q->data_len;
 }
 
-/* The bytes are a sealed file's, so they can neither change nor shrink under us. */
+/* The bytes are in a sealed file: they can neither change nor shrink while we use them. */
 static int request_map_big(struct rds_owner_request *call)
 {
 	if (!call->req.big)

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * rdma_probe.c - the memory that a call names, tried in the process whose it is (rdma_probe.h).
+ * rdma_probe.c - checks the memory that a call names, in the process that has that memory
+ * (rdma_probe.h).
  *
- * The same steps as rdma/op_request.c and rdma/mr.c, without what needs a socket: what is wrong with the call otherwise is left to the carrier, which knows
- * the order in which the kernel says so.
- * Must not know sockets, channels or carriers.
+ * The steps are those of rdma/op_request.c and rdma/mr.c, without those that need a socket.  All
+ * other errors of the call are left to the owner, which knows the kernel's order of checks.
+ * Takes no lock; the state between the steps is the thread's.
+ *
+ * Must not know sockets, channels or owners.
  */
 #include "engine/share/rdma_probe.h"
 
@@ -52,7 +55,8 @@ bool rds_share_opt_names_memory(int level, int opt, socklen_t len)
 {
 	if (!rds_abi_level_is_rds(level))
 		return false;
-	return opt == RDS_GET_MR_FOR_DEST || (opt == RDS_GET_MR && len != sizeof(int)); /* an int: RDS_SNDBUF of 2006 */
+	/* With the length of an int, the number of RDS_GET_MR is RDS_SNDBUF of 2006. */
+	return opt == RDS_GET_MR_FOR_DEST || (opt == RDS_GET_MR && len != sizeof(int));
 }
 
 bool rds_share_opt_frees_mr(int level, int opt)
@@ -62,7 +66,7 @@ bool rds_share_opt_frees_mr(int level, int opt)
 
 /* ---- regions ---- */
 
-/* What is larger than any region is refused before its memory is looked at. */
+/* The owner refuses a region that is too large for that, so its memory is not probed. */
 static bool probe_region(const struct rds_mr_request *req)
 {
 	opens = *req;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * rdma_probe.h - which calls name memory beyond their arguments, and is that memory there?  Asked by a process that only holds the socket, before
- * the carrier makes the call for it (foreign_memory.h): nobody else can tell what of it the program may read and write.
+ * rdma_probe.h - which calls name memory beyond their arguments, and may the program use that
+ * memory?  A borrower asks this before the owner makes the call (abi/foreign_memory.h): only the
+ * borrower's own process can tell which of its memory the program may read and write.
  */
 #ifndef ENGINE_RDMA_TRY_H
 #define ENGINE_RDMA_TRY_H
@@ -11,19 +12,25 @@
 
 #include "engine/abi/rdma_args.h"
 
-/* Control messages that have been checked to be readable: RDS_HAS_*.  One that is malformed ends them: it is refused for that. */
+/*
+ * RDS_HAS_* of the control messages, which the caller has checked to be readable.  The search ends
+ * at a malformed control message: the call is refused for that one.
+ */
 unsigned rds_share_rdma_kinds(const struct msghdr *msg);
 bool rds_share_msg_names_memory(const struct msghdr *msg);
-/* A socket option of that length. */
+/* len: the length of the option's value. */
 bool rds_share_opt_names_memory(int level, int opt, socklen_t len);
 bool rds_share_opt_frees_mr(int level, int opt);
 
 struct rds_share_probe {
-	bool fault; /* some of it is not there: -EFAULT, when the call comes to that */
-	struct rds_mr_request opens; /* the region that is asked for; bytes 0: none */
-	bool word;		     /* the word that the ABI of 2007 may mean can be written (revisions.h) */
+	/* Some of the memory is not accessible: the call ends in -EFAULT when it comes to that. */
+	bool fault;
+	/* The region that is asked for; bytes 0: none. */
+	struct rds_mr_request opens;
+	/* The word that may be an address in the ABI of 2007 can be written (abi/revisions.h). */
+	bool word;
 };
-/* Takes no lock and no memory from the heap, like any call of borrower.h. */
+/* Takes no lock and no heap memory, like all calls of borrower.h. */
 struct rds_share_probe rds_share_probe_message(const struct msghdr *msg);
 struct rds_share_probe rds_share_probe_option(int opt, const void *val, socklen_t len);
 

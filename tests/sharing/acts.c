@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * acts.c - steps of processes, descriptors, names and options: each makes it and compares what came of it with the model.
+ * acts.c - steps of processes, descriptors, names and options: each function makes the step and
+ * compares the result with the model.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -56,7 +57,7 @@ bool do_leave(int place)
 	return true;
 }
 
-/* Somebody who could be told to read it; *slot: by which. */
+/* The place of a process that can read from the socket; *slot: with which descriptor. */
 static int reader_of(int sock, int *slot)
 {
 	int place;
@@ -70,8 +71,8 @@ static int reader_of(int sock, int *slot)
 }
 
 /*
- * A process that ends with messages for a socket whose carrier was killed can leave them only to the next one, and that begins with somebody's
- * call.  False: nobody can make one.
+ * A process that ends with messages for a socket whose owner was killed can leave them only to the
+ * next owner, and a borrower becomes that by making a call.  False: no process can make one.
  */
 static bool used_before(int ending)
 {
@@ -95,7 +96,10 @@ static bool used_before(int ending)
 	return true;
 }
 
-/* A process that is not the one to be killed: what is only under way in a mailbox may go with its carrier. */
+/*
+ * Can a process other than the victim take over?  A socket that is only under way in a mailbox may
+ * end with its owner.
+ */
 static bool outlives(int sock, int victim)
 {
 	int place, slot;
@@ -109,8 +113,8 @@ static bool outlives(int sock, int victim)
 }
 
 /*
- * What a process that is killed may take along is not left in the queues: messages that it has accepted for others, or sent a moment
- * ago.  False: nobody can read them.
+ * Empties the queues of messages that may be lost with a process that is killed: those that it has
+ * accepted for other processes, or sent a moment ago.  False: no process can read them.
  */
 bool read_before(int victim)
 {
@@ -251,7 +255,7 @@ bool do_drop(int place)
 
 /* ---- names ---- */
 
-/* Where a last close is noticed by another process, a port may be taken for a moment longer. */
+/* Where another process notices the last close, the port may be in use for a moment longer. */
 struct answer bind_it(int place, const struct order *o, bool lately)
 {
 	struct answer a = crew_do(place, o);

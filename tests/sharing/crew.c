@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * crew.c - the processes of the player, in places, and the lines to them.  A process is gone when its pidfd says so: its
- * descriptors are closed then.
+ * crew.c - the processes of the player, in places, and the lines: socket pairs for orders and
+ * answers.  A process has ended when its pidfd is readable: its descriptors are closed then.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include "player.h"
 
 #define OUR_LINE(place) (240 + (place))
-#define SOON_MS test_deadline_ms(5000) /* after that it is said what is waited for */
+#define SOON_MS test_deadline_ms(5000) /* after that the log says what the crew waits for */
 
 _Static_assert(OUR_LINE(0) > MAIL_OUT(PLACES - 1), "numbers of their own");
 
@@ -43,7 +43,7 @@ void crew_born(int place, pid_t pid)
 		failed("process %d in place %d is gone at once", pid, place);
 }
 
-/* Without our ends of the lines: they hang up when we are gone, and all processes end. */
+/* The child closes our ends of the lines: so they hang up when we end, and all processes end. */
 static void begin(int place)
 {
 	int i;
@@ -72,7 +72,7 @@ void crew_start(unsigned procs)
 	}
 }
 
-/* Nobody reads any more what was still on its way to or from it. */
+/* Discards orders and answers of a process that has ended. */
 static void forget(int place)
 {
 	char bytes[sizeof(struct order)];
@@ -85,7 +85,7 @@ static void forget(int place)
 	pidfds[place] = -1;
 }
 
-/* What has to happen, of one of these. */
+/* Waits until one of these descriptors is ready, which has to happen. */
 static void happens(struct pollfd *pfds, nfds_t n, const char *what)
 {
 	if (poll(pfds, n, SOON_MS) > 0)
@@ -144,7 +144,7 @@ struct answer crew_do(int place, const struct order *o)
 	return crew_hear(place);
 }
 
-/* Until it sleeps: it has read its order, and is in the call or has answered. */
+/* Waits until the process sleeps: it has read its order, and is in the call or has answered. */
 void crew_asleep(int place)
 {
 	char path[40], line[300], *state;

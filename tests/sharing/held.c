@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * held.c - a process's sockets opened by another one, the keeper, which passes them, keeps none of their numbers, and is there until the
- * process has ended.  One keeper for all of them, or several in turn.
+ * held.c - a process's sockets are opened by another process, the keeper.  The keeper owns them: it
+ * passes them, keeps no descriptor of them, and lives until the process has ended.  There is one
+ * keeper for all sockets, or several in turn.
  */
 #define _GNU_SOURCE
 #include "held.h"
@@ -41,11 +42,11 @@ static int take(int over, int type)
 	if (recvmsg(over, &mh, type & SOCK_CLOEXEC ? MSG_CMSG_CLOEXEC : 0) != 1 || !(cm = CMSG_FIRSTHDR(&mh)) || cm->cmsg_type != SCM_RIGHTS)
 		return -1;
 	memcpy(&fd, CMSG_DATA(cm), sizeof(fd));
-	/* Only when the keeper has closed its own number is ours the last one. */
+	/* Ours is the last descriptor only when the keeper has closed its own. */
 	return read(over, &byte, 1) == 1 ? fd : -1;
 }
 
-/* A process that is nobody's child, and has nothing else of ours open. */
+/* The keeper: its parent has ended, and of our descriptors it keeps only 0 to 3. */
 static void keep(int over)
 {
 	int fd, type;
@@ -58,7 +59,10 @@ static void keep(int over)
 		if (pass(3, fd) || close(fd) || write(3, "", 1) != 1)
 			break;
 	}
-	/* What is sent to sockets that have just ended is dropped here, as long as this process is there (librdspreload(7), "Limits"). */
+	/*
+	 * As long as this process lives, messages to sockets that have just ended are dropped here
+	 * (librdspreload(7), "Limits").
+	 */
 	poll(NULL, 0, OUTLIVES_MS);
 	_exit(0);
 }
@@ -76,10 +80,10 @@ static int keeper(void)
 	close(sv[1]);
 	if (middle < 0 || waitpid(middle, &status, 0) != middle)
 		return -1;
-	return sv[0]; /* it closes with this process, and ends the other */
+	return sv[0]; /* it closes with this process, and then the keeper ends */
 }
 
-/* The first of so many, or the next one. */
+/* The next one of so many keepers, in turn. */
 static int a_keeper(unsigned many)
 {
 	static struct {
@@ -89,7 +93,8 @@ static int a_keeper(unsigned many)
 	static unsigned turn;
 
 	k = &all[turn++ % many];
-	if (k->whose != getpid() || fcntl(k->to, F_GETFD) < 0) { /* a program may close all that it has */
+	/* A program may have closed all its descriptors. */
+	if (k->whose != getpid() || fcntl(k->to, F_GETFD) < 0) {
 		k->to = keeper();
 		k->whose = k->to < 0 ? 0 : getpid();
 	}

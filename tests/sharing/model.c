@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * model.c - see model.h.  A socket lives as long as a descriptor of it is in a process or in a mailbox; a message goes to who is
- * bound to its port when it is sent, or nowhere.
+ * model.c - see model.h.  A socket lives as long as a descriptor of it is in a process or in a
+ * mailbox.  A message goes to the socket that is bound to its port when it is sent, or nowhere.
  *
- * What one socket has sent to another comes in order.  So do messages of different senders in the kernel; the library promises
- * that only for one sender.
+ * Messages from one socket to another arrive in order.  In the kernel messages of different senders
+ * do, too; the library promises that only for one sender.
  */
 #include <string.h>
 
@@ -85,7 +85,7 @@ uint32_t model_holders(const struct model *m, int sock)
 	return by;
 }
 
-/* An heir that goes in order leaves all that it has to whoever has the socket. */
+/* A standby that closes, execs or ends in order parks the socket for all that have it. */
 static void leave(struct model *m, int sock, int place)
 {
 	if (m->sock[sock].heirs >> place & 1)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * model.h - what should be so: sockets as open file descriptions, who has them, who is bound where, and what lies in whose queue.
- * Knows nothing of processes but their places.
+ * model.h - the expected state: sockets as open file descriptions, the processes that have them,
+ * their ports and their queues.  Knows nothing of processes but their places.
  */
 #ifndef MODEL_H
 #define MODEL_H
@@ -24,9 +24,14 @@ struct sock {
 	int port, peer;
 	int value[OPTIONS];
 	int maker; /* place of the process that has opened it; -1: gone */
-	bool bereaved;	/* one of them was killed, and nobody has used it since ... */
-	uint32_t heirs; /* ... by place: then only these can be the first, until one of them closes or leaves it */
-	uint32_t had;  /* by place: processes of now that have, or have had, a descriptor */
+	/* A process that has (had) a descriptor was killed, and the socket was not used since. */
+	bool bereaved;
+	/*
+	 * The standbys, by place: only these can be the first to use a bereaved socket, until one
+	 * of them closes it, execs or ends.
+	 */
+	uint32_t heirs;
+	uint32_t had; /* by place: living processes that have, or have had, a descriptor */
 	struct note queue[QUEUE];
 	int queued;
 	uint32_t bytes;
@@ -43,9 +48,10 @@ struct proc {
 struct model {
 	struct sock sock[SOCKS];
 	struct proc proc[PLACES];
-	int owner[PORTS];  /* socks, -1: nobody */
-	bool freed[PORTS]; /* lately; may still be taken for a moment where a last close is noticed later */
-	bool in_order;	   /* messages of different senders, too */
+	int owner[PORTS]; /* socks, -1: none */
+	/* Lately: if the last close is noticed later, the port is in use for a moment longer. */
+	bool freed[PORTS];
+	bool in_order; /* messages of different senders, too */
 	const char *broken;
 };
 
@@ -55,7 +61,8 @@ void model_fork(struct model *m, int place, int child);
 void model_exec(struct model *m, int place);
 void model_end(struct model *m, int place); /* of a process */
 void model_killed(struct model *m, int place);
-uint32_t model_holders(const struct model *m, int sock); /* by place: processes that have a descriptor */
+/* The processes that have a descriptor of the socket, by place. */
+uint32_t model_holders(const struct model *m, int sock);
 void model_close(struct model *m, int place, int slot);
 void model_dup(struct model *m, int place, int slot, int to);
 void model_pass(struct model *m, int place, int slot, int to);
@@ -63,12 +70,13 @@ void model_take(struct model *m, int place, int slot, bool cloexec);
 void model_drop(struct model *m, int place);
 void model_bind(struct model *m, int sock, int port);
 void model_send(struct model *m, int from, int port, uint32_t id, uint32_t len);
-/* A message came out of a socket: NULL if it may, else why not.  It is gone then, unless it was only looked at. */
+/* A message came out of a socket: NULL if it may, else why not.  peek: it stays in the queue. */
 const char *model_received(struct model *m, int sock, uint32_t id, int len, int from, bool peek);
-/* Would a process that goes leave sockets to others that it has opened itself? */
+/* Has the process opened a socket that others have, too?  Then it is probably its owner. */
 bool model_carries(const struct model *m, int place);
-bool model_shared(const struct model *m, int sock, int place); /* with others than that process, or in a mailbox */
-/* May a process that is killed take something of that socket along which others should have? */
+/* Is a descriptor of the socket in another process, or in a mailbox? */
+bool model_shared(const struct model *m, int sock, int place);
+/* May messages of that socket be lost if the process is killed? */
 bool model_concerns(const struct model *m, int sock, int place);
 int model_count(const struct model *m, int place); /* its descriptors */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * play.c - one sequence: which step comes next, by the seed alone, who makes it with what, and what has to be so at the end.
- * The steps: acts.c, traffic.c.
+ * play.c - one sequence: the seed alone chooses the next step, the process that makes it and its
+ * arguments; and the checks at the end.  The steps: acts.c, traffic.c.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -140,7 +140,7 @@ bool settled(int place, int slot)
 	return false;
 }
 
-/* May a process go in this way?  One is left always. */
+/* carriers: a process that has opened a socket which others have may do it, too. */
 bool may_go(int place, bool allowed, bool carriers)
 {
 	return allowed && living() > 1 && (carriers || !model_carries(&model, place));
@@ -198,7 +198,7 @@ static void one_step(void)
 	steps_made++;
 }
 
-/* Two processes that have something. */
+/* Opens and binds a socket in two processes. */
 static void begin(void)
 {
 	step = 0;
@@ -208,7 +208,7 @@ static void begin(void)
 	do_bind(1);
 }
 
-/* Everything that has been sent and not read comes out now, and nothing more. */
+/* Every message that was sent and not read comes out now, and no other message. */
 static void read_all(void)
 {
 	struct answer a;
@@ -231,7 +231,7 @@ static void read_all(void)
 	}
 }
 
-/* Nobody has anything: one who comes now can have every port. */
+/* All processes have ended: a new one can bind every port. */
 static void all_free(void)
 {
 	struct order o = {.op = BIND, .fd = FIRST_FD, .arg = FIRST_PORT};

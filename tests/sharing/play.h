@@ -20,16 +20,19 @@ int empty_place(void);
 int any_slot(int place, bool open);
 struct sock *sock_of(int place, int slot);
 int used_slot(int place); /* an open one, and rather one that is bound */
-/* Who has got it since its carrier was killed waits until one that had it before has used it: that happens here.  False: none can. */
+/*
+ * A process that got the socket after its owner was killed can use it only after a process that had
+ * it before (a standby).  This makes a standby use it.  False: there is none.
+ */
 bool settled(int place, int slot);
-bool can_be_first(int sock, int place); /* ... to use it */
-/* May a process go in this way?  One is left always. */
+bool can_be_first(int sock, int place); /* to use the socket */
+/* May a process exec or end in this way?  At least one process stays. */
 bool may_go(int place, bool allowed, bool carriers);
 /* These end the sequence if it is otherwise. */
 void expect(const struct answer *a, int result, int error);
 void arrived(int place, int slot, const struct answer *a, bool peek);
 
-/* Each step of a process in that place: false, it has nothing to make it with. */
+/* Each makes a step of the process in that place.  False: the process lacks what it needs. */
 /* acts.c */
 bool do_fork(int place);
 bool do_exec(int place);
@@ -48,7 +51,7 @@ bool do_connect(int place);
 bool do_names(int place);
 bool do_set(int place);
 bool do_get(int place);
-/* Where a last close is noticed by another process, a port may be taken for a moment longer. */
+/* Where another process notices the last close, the port may be in use for a moment longer. */
 struct answer bind_it(int place, const struct order *o, bool lately);
 
 /* traffic.c */

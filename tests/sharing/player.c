@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * player.c [--seeds A-B | --seed S] [--ops N] [--procs N] [switches] [ADDRESS] - one socket, many processes, by a seed.
+ * player.c [--seeds A-B | --seed S] [--ops N] [--procs N] [switches] [ADDRESS] - one socket, many
+ * processes, by a seed.
  *
- * Each seed is one sequence: processes fork, exec, exit and are killed; they open, copy, pass and close RDS sockets, bind and connect
- * them, send, receive, look, ask and tune.  One thing happens at a time, except where a process sleeps in a call meanwhile.  After
- * each step the result is compared with the model's (model.h).  At the end everything is received that should be there, everybody
- * is killed, and every port has to be free.  The same seed makes the same sequence; --seed S prints it.
+ * Each seed is one sequence.  Processes fork, exec, exit and are killed; they open, copy, pass and
+ * close RDS sockets, bind and connect them, send, receive, poll, read names, and set and read
+ * options.  One step happens at a time, except that a process may sleep in a call meanwhile.  After
+ * each step the result is compared with the model's (model.h).  At the end all messages that should
+ * be there are received, all processes are killed, and every port has to be free.  The same seed
+ * makes the same sequence; --seed S prints it.
  *
- * --no-exec, --no-kill, --no-pass, --no-exit: leave these out.  --no-carrier-exec, --no-carrier-kill, --no-carrier-exit: not for
- * a process that has opened a socket which others have.  --strict: what only the kernel promises: order between senders, and
- * ports that are free in the instant of the last close.  --break twice|lost: the model itself is wrong, so that every run must fail.
+ * --no-exec, --no-kill, --no-pass, --no-exit: leave these steps out.  --no-carrier-exec,
+ * --no-carrier-kill, --no-carrier-exit: leave them out for a process that has opened a socket which
+ * others have (most likely its owner).  --strict: also check what only the kernel promises: order
+ * between senders, and ports that are free in the instant of the last close.  --break twice|lost:
+ * the model itself is wrong, so that every run must fail.
  */
 #include <getopt.h>
 #include <signal.h>

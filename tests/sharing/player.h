@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * player.h - the two halves of the coordinator: crew.c has the processes, play.c and what belongs to it (play.h) decides what they do.
+ * player.h - the two halves of the coordinator: crew.c manages the processes; play.c and its files
+ * (play.h) decide what they do.
  */
 #ifndef PLAYER_H
 #define PLAYER_H
@@ -12,8 +13,9 @@
 struct rules {
 	unsigned ops, procs;
 	bool exec, kill, pass, leave;			/* may happen at all */
-	bool carrier_exec, carrier_kill, carrier_leave; /* also to a process that has made what others have */
-	bool strict;					/* a port is free at once, everything is in order: the kernel */
+	/* These may also happen to a process that has opened a socket which others have. */
+	bool carrier_exec, carrier_kill, carrier_leave;
+	bool strict; /* as the kernel: a port is free at once, all messages come in order */
 	bool verbose;
 	const char *address;
 };

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * sharing.h - what the coordinator and the processes of the player say to each other (see player.c).
+ * sharing.h - orders and answers between the coordinator and the processes of the player
+ * (player.c).
  *
- * A process knows nothing but its place: every order names the descriptors to use, so an order means the same before and after
- * exec.  All processes have the lines and mailboxes of all places, from before the first fork.
+ * A process knows only its place: every order names the descriptors to use, so an order means the
+ * same before and after exec.  All processes have the lines and mailboxes of all places, from
+ * before the first fork.
  */
 #ifndef SHARING_H
 #define SHARING_H
@@ -18,8 +20,8 @@
 #define FIRST_PORT 4300
 #define FIRST_FD 20
 #define LINE(place) (100 + (place))
-#define MAIL_IN(place) (140 + (place))	/* who passes a descriptor writes here */
-#define MAIL_OUT(place) (180 + (place)) /* who takes one reads here */
+#define MAIL_IN(place) (140 + (place))	/* a process that passes a descriptor writes here */
+#define MAIL_OUT(place) (180 + (place)) /* a process that takes one reads here */
 #define BIG 80000
 
 enum op {
@@ -61,7 +63,7 @@ struct answer {
 	uint32_t id;
 };
 
-/* worker.c: obeys orders for ever.  arrived: says that it is there (after exec). */
+/* worker.c: obeys orders for ever.  arrived: first sends the answer to EXEC. */
 void worker(int place, const char *address, bool arrived) __attribute__((noreturn));
 extern const char *program; /* what to exec */
 extern int patience;	    /* ms; how long a worker waits for what has to come */

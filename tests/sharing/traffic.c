@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * traffic.c - steps of messages: sending, receiving, looking, and what happens while a process sleeps in a call.
+ * traffic.c - steps of messages: sending, receiving, polling, and steps of other processes while
+ * one sleeps in a call.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -98,7 +99,7 @@ bool do_poll(int place)
 
 /* ---- while one sleeps ---- */
 
-/* Somebody else, who could send to this port. */
+/* Another process that can send; *slot: with which bound socket. */
 static int any_sender(int *slot)
 {
 	int place = any_place(), i;
@@ -122,7 +123,10 @@ static void in_between(void)
 		steps[dice(sizeof(steps) / sizeof(steps[0]))](place);
 }
 
-/* A process sleeps in a receive, or in a poll, until another one sends; in between others may come and go. */
+/*
+ * A process sleeps in a receive, or in a poll, until another one sends.  Meanwhile a third process
+ * may make a step.
+ */
 bool do_sleep(int place)
 {
 	int slot = used_slot(place), sender, from, port;
@@ -149,7 +153,7 @@ bool do_sleep(int place)
 		crew_asleep(place);
 	if (!dice(3))
 		in_between();
-	settled(sender, from); /* if nobody else can, it is who sleeps */
+	settled(sender, from); /* if no other process can take over, the sleeping one does */
 	if (!send_to_port(sender, from, port))
 		failed("no room in an empty queue");
 	busy[sender] = busy[place] = false;
@@ -162,7 +166,7 @@ bool do_sleep(int place)
 	return true;
 }
 
-/* What is killed in its sleep has taken nothing. */
+/* A process that is killed in its sleep has taken no message. */
 bool do_kill_asleep(int place)
 {
 	int slot = used_slot(place);

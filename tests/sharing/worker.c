@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * worker.c - a process of the player: does what it is told, and says what came of it.  Plain PF_RDS; it judges nothing.
- * The only waits are those it is told to make, for what has to come (slow.h).
+ * worker.c - a process of the player: it obeys orders and answers with the results.  Plain PF_RDS;
+ * it compares nothing.  It waits only where an order says so, for what has to come (slow.h).
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -149,8 +149,10 @@ static int look(const struct order *o)
 
 	if (o->arg)
 		return readable(o->fd, o->way, patience);
-	/* Where nothing is expected, news of congestion may be shown, once for each connection that comes up meanwhile; that is not what is
-	 * asked about, and a message would be shown each time. */
+	/*
+	 * Where no message is expected, the socket may show a congestion update as readable, once
+	 * for each connection that comes up meanwhile.  A message would be shown each time.
+	 */
 	for (tries = 0; r == 1 && tries < NEWS; tries++)
 		r = readable(o->fd, o->way, 0);
 	return r;
@@ -226,7 +228,7 @@ static int pass(int fd, int mail)
 	return sendmsg(mail, &msg, MSG_DONTWAIT);
 }
 
-/* With no room for it the kernel drops what is passed. */
+/* Without room for it the kernel drops the passed descriptor. */
 static int take(int mail, int flags, bool want)
 {
 	char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8)));
@@ -305,7 +307,7 @@ static int name_it(const struct order *o)
 	return o->op == BIND ? bind(o->fd, &name.sa, len) : connect(o->fd, &name.sa, len);
 }
 
-/* Nonblocking, but what has been sent may still be under way: it comes within a time. */
+/* Nonblocking, but a message may still be under way: waits for it, as long as `patience`. */
 static int recv_expected(const struct order *o, int flags, struct answer *a)
 {
 	struct pollfd pfd = {.fd = o->fd, .events = POLLIN};
@@ -314,7 +316,7 @@ static int recv_expected(const struct order *o, int flags, struct answer *a)
 
 	while ((r = recv_one(o, flags | MSG_DONTWAIT, a)) < 0 && errno == EAGAIN && waited < patience) {
 		if (poll(&pfd, 1, turn))
-			test_pause(&looks); /* it is news of congestion, or comes now */
+			test_pause(&looks); /* a congestion update, or the message comes now */
 		else
 			waited += turn;
 	}
